@@ -1,0 +1,122 @@
+#include "base/encoding.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace weir::base {
+namespace {
+
+constexpr std::string_view kHex = "0123456789ABCDEF";
+constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+constexpr std::array<int8_t, 256> kFromBase64 = [] {
+  std::array<int8_t, 256> table{};
+  table.fill(-1);
+  for (size_t i = 0; i < kBase64.size(); ++i) table[uint8_t(kBase64[i])] = int8_t(i);
+  return table;
+}();
+
+bool unreserved(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' ||
+         c == '_' || c == '~';
+}
+
+}  // namespace
+
+std::optional<std::string> percent_decode(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    if (i + 2 >= text.size()) return std::nullopt;
+    int high = hex_digit(text[i + 1]), low = hex_digit(text[i + 2]);
+    if (high < 0 || low < 0) return std::nullopt;
+    out += char(high << 4 | low);
+    i += 2;
+  }
+  return out;
+}
+
+std::string percent_encode(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if (unreserved(c))
+      out += c;
+    else
+      out += '%', out += kHex[uint8_t(c) >> 4], out += kHex[uint8_t(c) & 15];
+  }
+  return out;
+}
+
+std::string base64_encode(std::string_view bytes, Padding padding) {
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  size_t i = 0;
+  auto at = [&](size_t k) { return uint32_t(uint8_t(bytes[k])); };
+  for (; i + 3 <= bytes.size(); i += 3) {
+    uint32_t v = at(i) << 16 | at(i + 1) << 8 | at(i + 2);
+    out += kBase64[v >> 18], out += kBase64[v >> 12 & 63], out += kBase64[v >> 6 & 63], out += kBase64[v & 63];
+  }
+  size_t left = bytes.size() - i;
+  if (left == 0) return out;
+  uint32_t v = at(i) << 16 | (left == 2 ? at(i + 1) << 8 : 0);
+  out += kBase64[v >> 18], out += kBase64[v >> 12 & 63];
+  if (left == 2) out += kBase64[v >> 6 & 63];
+  if (padding == Padding::kFull) out.append(3 - left, '=');
+  return out;
+}
+
+std::optional<std::string> base64_decode(std::string_view text) {
+  for (int i = 0; i < 2 && !text.empty() && text.back() == '=' && (text.size() + size_t(i)) % 4 == 0; ++i)
+    text.remove_suffix(1);
+  if (text.size() % 4 == 1) return std::nullopt;
+  std::string out;
+  out.reserve(text.size() / 4 * 3 + 2);
+  uint32_t value = 0;
+  int bits = 0;
+  for (char c : text) {
+    int digit = kFromBase64[uint8_t(c)];
+    if (digit < 0) return std::nullopt;
+    value = value << 6 | uint32_t(digit);
+    bits += 6;
+    if (bits >= 8) bits -= 8, out += char(value >> bits & 255);
+  }
+  return out;
+}
+
+std::string hex(std::string_view bytes) {
+  std::string out;
+  for (char c : bytes) out += "0123456789abcdef"[uint8_t(c) >> 4], out += "0123456789abcdef"[uint8_t(c) & 15];
+  return out;
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  constexpr size_t kLongest = 256;  // names are short; anything longer is no typing slip
+  if (a.size() > kLongest || b.size() > kLongest) return kLongest;
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      size_t up = row[j];
+      row[j] = std::min({up + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = up;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace weir::base

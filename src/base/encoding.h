@@ -1,0 +1,38 @@
+// The byte encodings that every protocol needs, in one place: percent, base64, hex.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace weir::base {
+
+// RFC 3986 decoding of one path segment or query part. Nothing on a bad escape ("%zz", a cut "%4").
+std::optional<std::string> percent_decode(std::string_view text);
+// Escapes everything outside unreserved characters.
+std::string percent_encode(std::string_view text);
+
+enum class Padding : bool { kNone, kFull };
+std::string base64_encode(std::string_view bytes, Padding padding = Padding::kFull);
+// Accepts standard alphabet with or without padding; nothing on any other byte, or on a length that cannot be.
+std::optional<std::string> base64_decode(std::string_view text);
+
+std::string hex(std::string_view bytes);
+
+// The candidate nearest to `word` by edit distance, if it is near enough to be a typing slip; else empty.
+template <class Range>
+std::string_view near_miss(std::string_view word, const Range& candidates);
+size_t edit_distance(std::string_view a, std::string_view b);
+
+template <class Range>
+std::string_view near_miss(std::string_view word, const Range& candidates) {
+  std::string_view best;
+  size_t least = word.size() / 3 + 2;
+  for (const auto& c : candidates) {
+    size_t d = edit_distance(word, c);
+    if (d < least) least = d, best = c;
+  }
+  return best;
+}
+
+}  // namespace weir::base

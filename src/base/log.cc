@@ -1,0 +1,118 @@
+#include "base/log.h"
+
+#include <fmt/chrono.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <atomic>
+
+namespace weir::base::log {
+namespace {
+
+constexpr size_t kLongest = 256;
+constexpr std::array<std::string_view, 4> kNames{"verbose", "info", "warning", "error"};
+
+std::array<std::atomic<bool>, 4> on{false, true, true, true};
+std::atomic<uint32_t> verbose_level{0};
+std::atomic<Format> line_format{Format::kText};
+
+spdlog::logger& logger() {
+  static auto instance = [] {
+    auto l = std::make_shared<spdlog::logger>("weir", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    l->set_level(spdlog::level::trace);
+    l->flush_on(spdlog::level::trace);
+    return l;
+  }();
+  return *instance;
+}
+
+bool plain(unsigned char c) { return c >= 0x20 && c != '"' && c != '\\' && c < 0x7f; }
+
+// JSON string escaping; bytes that are not printable ASCII become \u00XX, so that no client can forge or garble a line.
+void quote(std::string& out, std::string_view text) {
+  out += '"';
+  for (unsigned char c : text.substr(0, kLongest)) {
+    if (plain(c))
+      out += char(c);
+    else if (c == '"' || c == '\\')
+      out += '\\', out += char(c);
+    else
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", c);
+  }
+  if (text.size() > kLongest) out += "…";
+  out += '"';
+}
+
+struct ValueWriter {
+  std::string& out;
+  Format format;
+  void operator()(std::string_view v) const {
+    bool bare = format == Format::kText && !v.empty() && v.size() <= kLongest;
+    for (unsigned char c : v) bare = bare && plain(c) && c != ' ' && c != '=';
+    if (bare)
+      out += v;
+    else
+      quote(out, v);
+  }
+  void operator()(bool v) const { out += v ? "true" : "false"; }
+  void operator()(double v) const { out += fmt::format("{:.6g}", v); }
+  void operator()(int64_t v) const { out += fmt::format_int(v).str(); }
+  void operator()(uint64_t v) const { out += fmt::format_int(v).str(); }
+};
+
+std::string line(Level level, std::string_view event, Fields fields, Format format) {
+  std::string out;
+  if (format == Format::kJson) {
+    out += ",\"level\":\"" + std::string(kNames[size_t(level)]) + "\",\"event\":";
+    quote(out, event);
+    for (const auto& f : fields) {
+      out += ',';
+      quote(out, f.key);
+      out += ':';
+      std::visit(ValueWriter{out, format}, f.value);
+    }
+    return out + "}";
+  }
+  out += fmt::format("{:<7} {}", kNames[size_t(level)], event);
+  for (const auto& f : fields) {
+    out += ' ';
+    out += f.key;
+    out += '=';
+    std::visit(ValueWriter{out, format}, f.value);
+  }
+  return out;
+}
+
+}  // namespace
+
+void enable(Level level, bool enabled) {
+  if (level != Level::kOff) on[size_t(level)].store(enabled, std::memory_order_relaxed);
+}
+bool enabled(Level level) { return level != Level::kOff && on[size_t(level)].load(std::memory_order_relaxed); }
+
+void set_verbosity(uint32_t level) {
+  verbose_level.store(level, std::memory_order_relaxed);
+  enable(Level::kVerbose, level > 0);
+}
+uint32_t verbosity() { return verbose_level.load(std::memory_order_relaxed); }
+
+void set_format(Format format) { line_format.store(format, std::memory_order_relaxed); }
+Format format() { return line_format.load(std::memory_order_relaxed); }
+
+void write(Level level, std::string_view event, Fields fields) {
+  Format format = line_format.load(std::memory_order_relaxed);
+  auto stamp = spdlog::log_clock::now();
+  auto seconds = std::chrono::time_point_cast<std::chrono::seconds>(stamp);
+  auto micros = std::chrono::duration_cast<std::chrono::microseconds>(stamp - seconds).count();
+  std::tm utc = fmt::gmtime(spdlog::log_clock::to_time_t(stamp));
+  auto time = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
+                          utc.tm_hour, utc.tm_min, utc.tm_sec, micros);
+  std::string text = format == Format::kJson ? "{\"time\":\"" + time + '"' : time + ' ';
+  text += line(level, event, fields, format);
+  static const bool pattern = (logger().set_pattern("%v"), true);
+  (void)pattern;
+  logger().log(spdlog::level::info, spdlog::string_view_t(text.data(), text.size()));
+}
+
+}  // namespace weir::base::log

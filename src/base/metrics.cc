@@ -1,0 +1,163 @@
+#include "base/metrics.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+namespace weir::base {
+namespace {
+
+// 10, 20, 50, 100, … microseconds up to 100 s: 22 bounds.
+constexpr std::array<uint64_t, Histogram::kBuckets> kBoundsNs = [] {
+  std::array<uint64_t, Histogram::kBuckets> bounds{};
+  constexpr std::array<uint64_t, 3> steps{1, 2, 5};
+  uint64_t decade = 10'000;
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    bounds[i] = decade * steps[i % 3];
+    if (i % 3 == 2) decade *= 10;
+  }
+  return bounds;
+}();
+
+std::string number(double v) {
+  char text[32];
+  auto n = std::snprintf(text, sizeof text, "%.10g", v);
+  return {text, size_t(n)};
+}
+
+std::string render(const Metrics::Labels& labels, std::string_view extra = {}) {
+  if (labels.empty() && extra.empty()) return {};
+  std::string out = "{";
+  for (const auto& [key, value] : labels) {
+    if (out.size() > 1) out += ',';
+    out += key + "=\"" + escape_label(value) + '"';
+  }
+  if (!extra.empty()) {
+    if (out.size() > 1) out += ',';
+    out += extra;
+  }
+  return out + "}";
+}
+
+}  // namespace
+
+void Histogram::record_ns(uint64_t ns) {
+  auto at = std::lower_bound(kBoundsNs.begin(), kBoundsNs.end(), ns) - kBoundsNs.begin();
+  counts_[size_t(at)].fetch_add(1, std::memory_order_relaxed);
+  sum_.fetch_add(ns, std::memory_order_relaxed);
+}
+
+void Histogram::record_size(uint64_t n) {
+  size_t at = n <= 1 ? 0 : std::min<size_t>(size_t(std::bit_width(n - 1)), kBuckets);
+  counts_[at].fetch_add(1, std::memory_order_relaxed);
+  sum_.fetch_add(n, std::memory_order_relaxed);
+}
+
+double Histogram::bound(Scale scale, size_t i) {
+  return scale == Scale::kSeconds ? double(kBoundsNs[i]) * 1e-9 : std::ldexp(1.0, int(i));
+}
+
+struct Metrics::Series {
+  Labels labels;
+  // One cell per asker; summed at a read.
+  std::deque<Counter> counters;
+  std::deque<Gauge> gauges;
+  std::deque<std::unique_ptr<Histogram>> histograms;
+};
+
+struct Metrics::Family {
+  std::string help, type;
+  std::map<Labels, Series> series;
+};
+
+Metrics::Metrics() = default;
+Metrics::~Metrics() = default;
+
+Metrics::Series& Metrics::series(std::string_view name, std::string_view help, std::string_view type, Labels&& labels) {
+  auto& family = families_[std::string(name)];
+  if (family.type.empty()) family.help = help, family.type = type;
+  auto& found = family.series[labels];
+  found.labels = std::move(labels);
+  return found;
+}
+
+Counter& Metrics::counter(std::string_view name, std::string_view help, Labels labels) {
+  std::lock_guard lock(mutex_);
+  return series(name, help, "counter", std::move(labels)).counters.emplace_back();
+}
+
+Gauge& Metrics::gauge(std::string_view name, std::string_view help, Labels labels) {
+  std::lock_guard lock(mutex_);
+  return series(name, help, "gauge", std::move(labels)).gauges.emplace_back();
+}
+
+Histogram& Metrics::histogram(std::string_view name, std::string_view help, Histogram::Scale scale, Labels labels) {
+  std::lock_guard lock(mutex_);
+  auto& all = series(name, help, "histogram", std::move(labels)).histograms;
+  return *all.emplace_back(std::make_unique<Histogram>(scale));
+}
+
+void Metrics::collect(std::function<void(std::string&)> collector) {
+  std::lock_guard lock(mutex_);
+  collectors_.push_back(std::move(collector));
+}
+
+namespace {
+
+void append_histogram(std::string& out, const std::string& name, const Metrics::Labels& labels,
+                      const std::deque<std::unique_ptr<Histogram>>& cells) {
+  auto scale = cells.front()->scale();
+  uint64_t total = 0, sum = 0;
+  for (size_t i = 0; i <= Histogram::kBuckets; ++i) {
+    for (const auto& c : cells) total += c->bucket(i);
+    std::string bound = i == Histogram::kBuckets ? "+Inf" : number(Histogram::bound(scale, i));
+    out += name + "_bucket" + render(labels, "le=\"" + bound + "\"") + ' ' + std::to_string(total) + '\n';
+  }
+  for (const auto& c : cells) sum += c->sum();
+  out += name + "_sum" + render(labels) + ' ' +
+         number(scale == Histogram::Scale::kSeconds ? double(sum) * 1e-9 : double(sum)) + '\n';
+  out += name + "_count" + render(labels) + ' ' + std::to_string(total) + '\n';
+}
+
+}  // namespace
+
+std::string Metrics::text() const {
+  std::string out;
+  std::vector<std::function<void(std::string&)>> collectors;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [name, family] : families_) {
+      out += "# HELP " + name + ' ' + family.help + "\n# TYPE " + name + ' ' + family.type + '\n';
+      for (const auto& [labels, s] : family.series) {
+        if (!s.histograms.empty()) {
+          append_histogram(out, name, labels, s.histograms);
+          continue;
+        }
+        int64_t value = 0;
+        for (const auto& c : s.counters) value += int64_t(c.value());
+        for (const auto& g : s.gauges) value += g.value();
+        out += name + render(labels) + ' ' + std::to_string(value) + '\n';
+      }
+    }
+    collectors = collectors_;
+  }
+  for (const auto& c : collectors) c(out);
+  return out;
+}
+
+std::string escape_label(std::string_view value) {
+  std::string out;
+  for (char c : value) {
+    if (c == '\\' || c == '"')
+      out += '\\', out += c;
+    else if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
+  }
+  return out;
+}
+
+}  // namespace weir::base

@@ -1,0 +1,96 @@
+// Counters, gauges and histograms, and their Prometheus text form.
+//
+// A series is a name and its labels. Every writer thread asks for its own cell of the series, so that counting is one
+// uncontended relaxed add; cells are summed when somebody reads. Asking takes a lock: do it once and keep the pointer.
+// Labels come from the configuration (model names, closed enums), never from a client's bytes.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace weir::base {
+
+class Counter {
+ public:
+  void add(uint64_t n = 1) { value_.fetch_add(n, std::memory_order_relaxed); }
+  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
+
+class Gauge {
+ public:
+  void add(int64_t n) { value_.fetch_add(n, std::memory_order_relaxed); }
+  void set(int64_t n) { value_.store(n, std::memory_order_relaxed); }
+  int64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<int64_t> value_{0};
+};
+
+// Durations in fixed log-linear buckets from 10 µs to 100 s (1-2-5 steps), exposed in seconds; or sizes 1 … 2^20.
+class Histogram {
+ public:
+  enum class Scale : uint8_t { kSeconds, kSize };
+  static constexpr size_t kBuckets = 22;
+
+  explicit Histogram(Scale scale) : scale_(scale) {}
+  void record_ns(uint64_t ns);
+  void record_size(uint64_t n);
+
+  Scale scale() const { return scale_; }
+  uint64_t bucket(size_t i) const { return counts_[i].load(std::memory_order_relaxed); }  // the last one is +Inf
+  uint64_t sum() const { return sum_.load(std::memory_order_relaxed); }                   // ns, or the sum of sizes
+  // Upper bound of bucket i in exposition units (seconds or sizes).
+  static double bound(Scale scale, size_t i);
+
+ private:
+  Scale scale_;
+  std::array<std::atomic<uint64_t>, kBuckets + 1> counts_{};
+  std::atomic<uint64_t> sum_{0};
+};
+
+class Metrics {
+ public:
+  using Labels = std::vector<std::pair<std::string, std::string>>;
+
+  // `name` is the whole family name ("weir_requests_total"); `help` of the first asker is kept. The references live as
+  // long as the Metrics.
+  Counter& counter(std::string_view name, std::string_view help, Labels labels = {});
+  Gauge& gauge(std::string_view name, std::string_view help, Labels labels = {});
+  Histogram& histogram(std::string_view name, std::string_view help, Histogram::Scale scale, Labels labels = {});
+  // Called at every read; appends families of its own in Prometheus text (for values that live elsewhere).
+  void collect(std::function<void(std::string&)> collector);
+
+  // The whole registry as Prometheus text, version 0.0.4. Any thread.
+  std::string text() const;
+
+ private:
+  struct Series;
+  struct Family;
+  Series& series(std::string_view name, std::string_view help, std::string_view type, Labels&& labels);
+
+  mutable std::mutex mutex_;
+  std::map<std::string, Family, std::less<>> families_;
+  std::vector<std::function<void(std::string&)>> collectors_;
+
+ public:
+  Metrics();
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+};
+
+// A label value as Prometheus wants it: \\, \" and \n escaped.
+std::string escape_label(std::string_view value);
+
+}  // namespace weir::base

@@ -1,0 +1,83 @@
+// Bus: a shard's way down. One per shard, used on that shard's thread only.
+//
+// A dialect asks for a Call, fills it and submits it; Events come back to the Call's Sink from turn(), never from
+// inside submit(). A Call whose client has left is abandoned, and dies here when its last Event is drained.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <queue>
+#include <vector>
+
+#include "base/env.h"
+#include "base/ids.h"
+#include "bus/catalog.h"
+#include "bus/mailbox.h"
+#include "msg/call.h"
+
+namespace weir::bus {
+
+// What a Bus admits. Per shard.
+struct BusLimits {
+  uint32_t max_in_flight = 1024;  // Calls lent out at once; more are refused with RESOURCE_EXHAUSTED
+};
+
+class Bus {
+ public:
+  Bus(base::Env& env, base::ShardId shard, std::function<void()> wake, BusLimits limits = {});
+  ~Bus();  // every Call must have come back
+
+  base::Env& env() { return env_; }
+  Mailbox& mailbox() { return mailbox_; }
+  const Catalog& catalog() const { return *catalog_; }
+  std::shared_ptr<const Catalog> snapshot() const { return catalog_; }
+  // Takes effect at once; Calls in flight keep the version they have.
+  void publish(std::shared_ptr<const Catalog> catalog);
+
+  // An empty Call, owned by this Bus. Give it to submit(), or to discard() unsent.
+  msg::Call* make_call();
+  void discard(msg::Call* call);
+
+  // Looks the model up, checks deadline and admission, and lends the Call to the model's Inbox. On failure the Call is
+  // given back to the caller untouched (for discard()), and the Status says why: NOT_FOUND, UNAVAILABLE,
+  // RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED. On success the Call is the Bus's; the Sink hears of it exactly until last().
+  // At its deadline the Sink gets Failed(DEADLINE_EXCEEDED), even if the engine still works on it.
+  base::Status submit(msg::Call* call);
+  // The same for a Served that the dialect has already looked up in this turn (to check shapes against its spec).
+  base::Status submit(msg::Call* call, Served& served);
+
+  // The Sink hears no more of it. The engine stops at its next step.
+  void abandon(msg::Call* call);
+  // The peer has drained `events` more Events of this Call.
+  void add_credit(msg::Call* call, int32_t events);
+
+  // Delivers the mail. Called by the shard at the end of each turn of its loop, and after a wake.
+  void turn();
+
+  // Calls lent out now.
+  uint32_t in_flight() const { return in_flight_; }
+  // Refuses new Calls with UNAVAILABLE (drain).
+  void close();
+
+ private:
+  void finish(msg::Call* call);
+  void expire();
+  void arm(msg::Call* call);
+
+  base::Env& env_;
+  base::ShardId shard_;
+  Mailbox mailbox_;
+  BusLimits limits_;
+  std::shared_ptr<const Catalog> catalog_;
+  uint32_t in_flight_ = 0;
+  bool closed_ = false;
+  std::vector<std::unique_ptr<msg::Call>> spare_;
+  std::vector<msg::Mail> mail_;
+  // Deadlines of Calls in flight; an entry is stale when the Call's serial has moved on.
+  struct Due;
+  std::vector<Due> due_;
+  base::TimerId timer_ = base::TimerId::kNone;
+  base::Time timer_at_ = base::kNever;
+};
+
+}  // namespace weir::bus

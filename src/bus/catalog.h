@@ -1,0 +1,67 @@
+// Catalog: an immutable snapshot of what is served, looked up once per Call on its shard.
+//
+// models/ builds a new one for every change and hands it to each shard's Bus. A Served stays alive while any snapshot
+// or any Call in flight refers to it: shards count Calls in cells of their own (no contended atomics), and the owner
+// waits for all cells to reach zero before it stops the lane (see Served::idle()).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "bus/stats.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+
+namespace weir::bus {
+
+inline constexpr size_t kMaxShards = 256;
+
+// One model version that can be called.
+struct Served {
+  msg::ModelSpec spec;
+  std::unique_ptr<msg::Inbox> inbox;
+  ModelStats stats;
+
+  struct alignas(64) Cell {
+    std::atomic<int64_t> calls{0};  // written by one shard only
+  };
+  mutable std::array<Cell, kMaxShards> in_flight;
+
+  // No Call of any shard is inside. True for good once every shard has dropped the snapshots that name this.
+  bool idle() const;
+};
+
+enum class ModelState : uint8_t { kUnknown, kReady, kUnavailable, kLoading, kUnloading };
+std::string_view name(ModelState state);  // "READY", …
+
+// A row of the repository index; also for versions that are not served.
+struct IndexRow {
+  std::string name;
+  std::string version;
+  ModelState state = ModelState::kUnknown;
+  std::string reason;  // why it is not ready, in words for a person
+};
+
+class Catalog {
+ public:
+  struct Model {
+    std::map<std::string, std::shared_ptr<Served>, std::less<>> versions;  // ready ones
+    Served* preferred = nullptr;  // for calls that name no version: the highest number
+  };
+
+  // The version asked for, or the preferred one for "". Errors: NOT_FOUND (unknown model or version; names a near
+  // miss), UNAVAILABLE (known to the repository, but not ready; says why).
+  base::Result<Served*> find(std::string_view model, std::string_view version) const;
+
+  std::map<std::string, Model, std::less<>> models;
+  std::vector<IndexRow> index;  // every model of the repository, sorted by name and version
+};
+
+}  // namespace weir::bus

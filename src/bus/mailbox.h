@@ -1,0 +1,30 @@
+// Mailbox: many lanes in, one shard out. Wakes the shard once per idle-to-busy edge.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "msg/call.h"
+
+namespace weir::bus {
+
+class Mailbox final : public msg::Home {
+ public:
+  // `wake` is called from the posting thread when the box was empty; it makes the shard call Bus::turn().
+  explicit Mailbox(std::function<void()> wake) : wake_(std::move(wake)) {}
+
+  void post(std::vector<msg::Mail>& burst) override;
+  void post_here(msg::Mail&& mail) override { here_.push_back(std::move(mail)); }
+
+  // Home shard: all mail so far, in order of arrival, into `out` (emptied first). False when there was none.
+  bool drain(std::vector<msg::Mail>& out);
+
+ private:
+  std::function<void()> wake_;
+  std::mutex mutex_;
+  std::vector<msg::Mail> queue_;  // under mutex_
+  std::vector<msg::Mail> here_;   // home shard only
+};
+
+}  // namespace weir::bus

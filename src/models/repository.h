@@ -1,0 +1,67 @@
+// Repository: models on disk -> engines and lanes -> Catalog. Loads, unloads and reloads while requests run.
+//
+// All work happens on one thread of its own; loading never blocks a shard. A model that fails to load leaves the
+// version that was serving in place and says why in the index.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/metrics.h"
+#include "base/status.h"
+#include "bus/catalog.h"
+#include "sched/engine.h"
+
+namespace weir::models {
+
+enum class Control : uint8_t { kNone, kPoll, kExplicit };
+
+// What an engine's maker gets to load one instance of a model version.
+struct LoadArgs {
+  const msg::ModelSpec& wanted;  // from the configuration; empty fields are for the engine to derive
+  std::string file;              // path of the model file, or of the version's folder; empty for built-in engines
+  uint32_t instance = 0;
+  base::SlabSource& slabs;  // for outputs
+};
+using EngineMaker = std::function<base::Result<std::unique_ptr<sched::Engine>>(const LoadArgs&)>;
+
+struct RepositoryOptions {
+  std::vector<std::string> roots;  // folders in Triton's layout
+  Control control = Control::kNone;
+  base::Duration poll_interval = std::chrono::seconds(5);
+  std::vector<std::string> startup;    // explicit: models to load at start ("*" = all)
+  bool allow_config_override = false;  // `config` and `file:` parameters of a load request
+  msg::BatchPolicy batching;           // defaults for models that say nothing
+  bool strict = false;                 // a model that fails at start makes start() fail
+};
+
+using LoadParameters = std::map<std::string, std::string>;  // "config", "file:1/model.onnx" -> raw bytes
+
+class Repository {
+ public:
+  // `publish` is called with every new Catalog, on the repository's thread; it must bring it to every shard and may
+  // return before it is in use there; `settled` is to be called when no shard uses an older one.
+  using Publish = std::function<void(std::shared_ptr<const bus::Catalog>, std::function<void()> settled)>;
+
+  Repository(RepositoryOptions options, std::map<std::string, EngineMaker> engines, base::SlabSource& slabs,
+             Publish publish);
+  ~Repository();  // every Call must have come back
+
+  // First load, synchronously. Errors only under `strict`.
+  base::Status start();
+  // Asynchronous; `done` is called on the repository's thread. A load of what is loaded reloads it if the files
+  // changed.
+  void load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done);
+  void unload(std::string name, std::function<void(base::Status)> done);
+  void stop();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::models

@@ -1,0 +1,27 @@
+#include "msg/call.h"
+
+namespace weir::msg {
+
+const ParamValue* find(const Parameters& parameters, std::string_view name) {
+  for (const auto& [key, value] : parameters)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+void Call::clear() {
+  model.clear(), version.clear(), id.clear();
+  inputs.clear(), outputs.clear(), parameters.clear();
+  priority = 0;
+  deadline = base::kNever;
+  queue_timeout = {};
+  session = {};
+  sink = nullptr;
+  home = nullptr;
+  lease = nullptr;
+  times = {};
+  rows = 1;
+  cancelled.store(false, std::memory_order_relaxed);
+  credit.store(1 << 30, std::memory_order_relaxed);
+}
+
+}  // namespace weir::msg

@@ -1,0 +1,130 @@
+// Call, Event and the two seams, Inbox and Sink: the language in which protocols and engines speak to each other.
+//
+// A Call is one inference in flight. It is made by its home shard's bus, filled by a dialect, lent to an Inbox by
+// put(), and given back by the Event for which last() is true; the home shard frees it when it drains that Event, also
+// when the client has left long before. Nobody but the Inbox's own thread touches a lent Call, save for the two
+// atomics.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/env.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "msg/tensor.h"
+
+namespace weir::msg {
+
+struct Call;
+
+using ParamValue = std::variant<bool, int64_t, uint64_t, double, std::string>;
+using Parameters = std::vector<std::pair<std::string, ParamValue>>;
+const ParamValue* find(const Parameters& parameters, std::string_view name);
+
+// What an engine says. Outputs: the answer, or one of several of a decoupled model. Token: one step of generated text.
+struct Outputs {
+  std::vector<Tensor> tensors;
+  Parameters parameters;
+  bool final = true;
+};
+struct Token {
+  uint32_t id = 0;
+  uint32_t position = 0;
+};
+struct Done {};
+struct Failed {
+  base::Status status;
+};
+
+struct Event {
+  std::variant<Outputs, Token, Done, Failed> what;
+
+  // After this Event the Call is the home shard's again, and no other Event follows.
+  bool last() const {
+    if (auto* outputs = std::get_if<Outputs>(&what)) return outputs->final;
+    return !std::holds_alternative<Token>(what);
+  }
+};
+
+// The seam upwards: where a Call's Events arrive, on the Call's home shard. The Call may be read during on().
+class Sink {
+ public:
+  virtual void on(Call& call, Event&& event) = 0;
+
+ protected:
+  ~Sink() = default;
+};
+
+// The seam downwards: where a Call goes. Lanes, sessions, pipelines, forwarders and test fakes are Inboxes.
+class Inbox {
+ public:
+  // Lends the Call. Any shard's thread; the first Event may be posted before put() returns, but is drained later.
+  virtual void put(Call* call) = 0;
+  // Something about a lent Call changed (cancelled, credit): look again. Carries no pointer on purpose.
+  virtual void poke() {}
+  virtual ~Inbox() = default;
+};
+
+struct Mail {
+  Call* call;
+  Event event;
+};
+
+// The way back to a Call's home shard; bus::Mailbox is the one in production.
+class Home {
+ public:
+  // From any thread; empties `burst`. One wake-up at most, however long the burst.
+  virtual void post(std::vector<Mail>& burst) = 0;
+  // From the home shard itself (inline engines): no lock; drained at the end of this turn of the loop.
+  virtual void post_here(Mail&& mail) = 0;
+
+ protected:
+  ~Home() = default;
+};
+
+// When things happened to a Call; kNever where they have not. Taken from Env on shards, steady_clock in lanes.
+struct Timeline {
+  base::Time received = base::kNever;   // the request was complete
+  base::Time queued = base::kNever;     // handed to the Inbox
+  base::Time started = base::kNever;    // its batch was closed; staging begins
+  base::Time computing = base::kNever;  // inputs are in place, the engine runs
+  base::Time computed = base::kNever;   // the engine is done; outputs are split
+  base::Time finished = base::kNever;   // the last Event was posted
+  uint32_t batch_rows = 0;              // size of the batch it shared
+};
+
+// What a dialect fills in. Copyable only where a test wants it; never copied on the path.
+struct Call {
+  std::string model;
+  std::string version;  // "" = the server chooses
+  std::string id;
+  std::vector<Tensor> inputs;
+  std::vector<std::string> outputs;  // names asked for; empty = all
+  Parameters parameters;
+  uint32_t priority = 0;               // 0 = the model's default; 1 is the most urgent
+  base::Time deadline = base::kNever;  // past this nobody wants the answer
+  base::Duration queue_timeout{0};     // longest stay in the queue; 0 = the model's default
+  base::SessionId session;
+  Sink* sink = nullptr;  // null once the client has left; home shard only
+
+  // The bus's and the Inbox's.
+  Home* home = nullptr;
+  const void* lease = nullptr;  // what keeps the model version alive; the bus's business
+  Timeline times;
+  uint32_t rows = 1;  // rows of the batch dimension that this Call brings
+
+  std::atomic<bool> cancelled{false};    // raised by the home shard; the Inbox looks at it before it spends anything
+  std::atomic<int32_t> credit{1 << 30};  // Events that the peer has room for
+
+  // Back to a fresh Call that keeps its buffers' capacity.
+  void clear();
+};
+
+}  // namespace weir::msg

@@ -1,0 +1,54 @@
+// ModelSpec: all that a dialect or a scheduler needs to know of one served model version. Immutable once published.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/env.h"
+#include "msg/tensor.h"
+
+namespace weir::msg {
+
+struct TensorSpec {
+  std::string name;
+  DType dtype = DType::kInvalid;
+  Shape shape;  // without the batch dimension when ModelSpec::max_batch > 0; -1 = any
+  bool optional = false;
+  std::vector<std::string> labels;  // of an output that is a classification; empty when unknown
+};
+
+// How calls of one model share batches. Times of zero mean "do not wait" for max_delay, "for ever" for the others.
+struct BatchPolicy {
+  bool dynamic = false;
+  std::vector<uint32_t> preferred;  // ascending
+  base::Duration max_delay{0};      // how long the oldest call may wait for company while the engine is idle
+  uint32_t priority_levels = 0;     // 0 = priorities are ignored; 1 is the most urgent
+  uint32_t default_priority = 0;
+  uint32_t max_queue = 256;         // calls; 0 = unbounded
+  base::Duration queue_timeout{0};  // default for calls that bring none of their own
+};
+
+struct ModelSpec {
+  std::string name;
+  std::string version;     // "1", "2", …
+  std::string engine;      // "onnx", "identity"
+  std::string platform;    // "onnxruntime_onnx", …, shown to clients
+  uint32_t max_batch = 0;  // 0: the model has no batch dimension; shapes are whole
+  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> outputs;
+  BatchPolicy batching;
+  uint32_t instances = 1;
+  bool decoupled = false;    // may answer one call with any number of Outputs
+  bool any_tensors = false;  // takes whatever inputs come (identity): inputs and outputs are then not checked
+  std::map<std::string, std::string> parameters;
+
+  const TensorSpec* input(std::string_view tensor) const;
+  const TensorSpec* output(std::string_view tensor) const;
+  // The shape as clients see it: with a leading -1 when the model is batched.
+  Shape public_shape(const TensorSpec& tensor) const;
+};
+
+}  // namespace weir::msg

@@ -1,0 +1,68 @@
+#include "msg/tensor.h"
+
+namespace weir::msg {
+namespace {
+
+struct Row {
+  std::string_view name;
+  uint8_t size;
+};
+
+constexpr std::array<Row, 15> kTypes{{
+    {"INVALID", 0},
+    {"BOOL", 1},
+    {"UINT8", 1},
+    {"UINT16", 2},
+    {"UINT32", 4},
+    {"UINT64", 8},
+    {"INT8", 1},
+    {"INT16", 2},
+    {"INT32", 4},
+    {"INT64", 8},
+    {"FP16", 2},
+    {"FP32", 4},
+    {"FP64", 8},
+    {"BYTES", 0},
+    {"BF16", 2},
+}};
+
+}  // namespace
+
+std::string_view name(DType dtype) { return kTypes.at(size_t(dtype)).name; }
+size_t size_of(DType dtype) { return kTypes.at(size_t(dtype)).size; }
+
+DType dtype_from_name(std::string_view name) {
+  for (size_t i = 1; i < kTypes.size(); ++i)
+    if (kTypes[i].name == name) return DType(i);
+  return DType::kInvalid;
+}
+
+std::optional<uint64_t> Shape::elements() const {
+  int64_t n = 1;
+  bool empty = false;
+  for (int64_t d : dims()) {
+    if (d < 0) return std::nullopt;
+    if (d == 0)
+      empty = true;
+    else if (__builtin_mul_overflow(n, d, &n))
+      return std::nullopt;
+  }
+  return empty ? 0 : uint64_t(n);
+}
+
+std::string Shape::text() const {
+  std::string out = "[";
+  for (size_t i = 0; i < rank_; ++i) {
+    if (i) out += ',';
+    out += std::to_string(dims_[i]);
+  }
+  return out + "]";
+}
+
+void append_string(std::string& data, std::string_view element) {
+  auto n = uint32_t(element.size());
+  data.append(reinterpret_cast<const char*>(&n), 4);
+  data += element;
+}
+
+}  // namespace weir::msg

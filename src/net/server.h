@@ -1,0 +1,59 @@
+// Server: the listeners of all shards and their connections, as one thing to start and to drain.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "base/status.h"
+#include "net/shard.h"
+#include "wire/codec.h"
+
+namespace weir::net {
+
+struct ListenAddress {
+  std::string text;  // "127.0.0.1:8080", "[::]:8080", "localhost:0", "unix:/run/weir.sock"
+};
+
+struct TlsOptions {
+  std::string certificate, key;  // PEM files; both empty = no TLS
+  std::string client_ca;         // set: clients must show a certificate signed by it
+  bool required = false;         // refuse cleartext on TCP listeners
+};
+
+struct ServerOptions {
+  std::vector<ListenAddress> listen;
+  TlsOptions tls;
+  uint32_t max_connections = 10000;  // whole server
+  base::Duration drain_delay{0};     // not ready, still serving
+  base::Duration drain_timeout = std::chrono::seconds(30);
+};
+
+class Server {
+ public:
+  // One CodecEnv per shard, in the shards' order; they must outlive the Server.
+  Server(std::vector<Shard*> shards, std::vector<wire::CodecEnv> envs, ServerOptions options, base::Metrics& metrics);
+  ~Server();
+
+  // Binds and listens. Errors: the address and the reason, for a person; nothing is left bound.
+  base::Status bind();
+  // The addresses as bound ("127.0.0.1:41234" for port 0), after bind().
+  std::vector<std::string> bound() const;
+  void start();
+
+  // Reads certificate and key again; connections that are up keep theirs. On failure the old ones stay in use.
+  base::Status reload_tls();
+
+  // Two-step drain of every connection: announce, then refuse, then wait until all are idle and closed, or the timeout.
+  // `done` is called once, from some shard's thread; `clean` tells whether every request finished.
+  void drain(std::function<void(bool clean)> done);
+  size_t connections() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::net

@@ -1,0 +1,44 @@
+// Engine: what runs a model. One step takes a batch of rows and fills its outputs.
+//
+// An Engine is owned by the lanes of one model version. With `instances: N` there are N Engines, each used by one lane
+// thread at a time; nothing in it needs a lock. An inline engine is stepped on shards instead and must be thread-safe
+// and shorter than a thread hop (about 1 µs).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+
+namespace weir::sched {
+
+// Rows that run together. `inputs` is in the order of the ModelSpec (or of the single Call, when the model takes any
+// tensors); absent optional inputs have dtype kInvalid. A batched model's tensors have the batch dimension first.
+struct Batch {
+  std::vector<msg::Call*> calls;  // in row order; calls[i]->rows rows each
+  uint32_t rows = 0;
+  std::vector<msg::Tensor> inputs;
+  std::vector<bool> wanted;            // per output of the spec; empty = all. An engine may produce more.
+  std::vector<msg::Tensor> outputs;    // filled by the engine, in the order of the spec, batch dimension first
+  std::vector<base::Status> failures;  // empty, or one per call: rows that failed alone
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  // What the model file says of itself: tensors, max_batch, platform. The repository's configuration is laid over it.
+  virtual const msg::ModelSpec& spec() const = 0;
+
+  // Runs one batch to its end. A failed Status fails every call of the batch; the lane then runs them one by one, so
+  // that a bad row fails alone. Lane thread.
+  virtual base::Status step(Batch& batch) = 0;
+
+  // Stepped on the caller's shard, without a lane.
+  virtual bool is_inline() const { return false; }
+};
+
+}  // namespace weir::sched

@@ -1,0 +1,86 @@
+// Codec: one connection's protocol, without I/O. Bytes in, Exchanges out, bytes back.
+//
+// net::Conn owns one and drives it: feed() what was read, write what pending() shows, tick() about once a second. A
+// codec never reads a clock or touches a socket. Sniff (wire/sniff.h) is the first codec of a cleartext connection and
+// turns into H1 or H2 when the first bytes have decided.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include <sys/uio.h>
+
+#include "base/env.h"
+#include "wire/exchange.h"
+#include "wire/limits.h"
+
+namespace weir::wire {
+
+// What a codec needs from its connection.
+class Wire {
+ public:
+  // There may be output now, though nobody is feeding: flush at the end of this turn.
+  virtual void output_ready() = 0;
+  virtual base::Time now() const = 0;
+
+ protected:
+  ~Wire() = default;
+};
+
+// All that codecs of one server share. Lives longer than every codec.
+struct CodecEnv {
+  Intake& intake;
+  base::SlabSource& slabs;  // request bodies and messages land here
+  const Limits& limits;
+};
+
+enum class Drain : uint8_t {
+  kAnnounce,  // tell the peer: HTTP/2 GOAWAY(2^31-1), HTTP/1 `Connection: close` on what follows
+  kRefuse,    // take no new request: HTTP/2 GOAWAY(last)
+};
+
+class Codec {
+ public:
+  virtual ~Codec() = default;
+
+  // Bytes from the peer, in order. Takes all of them.
+  virtual void feed(std::span<const std::byte> bytes) = 0;
+  // The peer has half-closed (FIN).
+  virtual void eof() = 0;
+  // The socket is gone: every open Exchange ends. Nothing is pending afterwards.
+  virtual void closed() = 0;
+
+  // Up to `out.size()` pieces of output, in order; returns how many it filled. Stable until consumed() or feed().
+  virtual size_t pending(std::span<iovec> out) = 0;
+  // The socket took the first `n` bytes of what pending() showed. May let Readers know of room (on_drain) and of
+  // finished Exchanges (on_close).
+  virtual void consumed(size_t n) = 0;
+
+  // False while the codec holds the peer back (no slab, too much pipelined, too much backlog): stop reading.
+  virtual bool wants_read() const = 0;
+  // True when the connection should be closed once pending() is empty.
+  virtual bool finished() const = 0;
+  // No Exchange is open: the connection may be closed by the idle timeout or the drain.
+  virtual bool idle() const = 0;
+
+  // Called about once a second and after a slab came free: time limits and rates are enforced here.
+  virtual void tick(base::Time now) = 0;
+  virtual void drain(Drain step) = 0;
+  // A codec to go on with instead of this one (after sniffing, or a protocol upgrade); null almost always.
+  virtual std::unique_ptr<Codec> successor() { return nullptr; }
+  // For the metrics: "sniff", "h1", "h2".
+  virtual std::string_view protocol() const = 0;
+};
+
+// wire/h1.cc, wire/h2.cc, wire/sniff.cc. `wire` and `peer` belong to the connection.
+std::unique_ptr<Codec> make_h1(const CodecEnv& env, Wire& wire, const PeerInfo& peer);
+std::unique_ptr<Codec> make_h2(const CodecEnv& env, Wire& wire, const PeerInfo& peer);
+// Decides by the first bytes between the two.
+std::unique_ptr<Codec> make_sniff(const CodecEnv& env, Wire& wire, const PeerInfo& peer);
+
+// The first byte of a TLS record that opens a handshake. Decided before any codec exists.
+inline bool looks_like_tls(std::byte first) { return first == std::byte{0x16}; }
+
+}  // namespace weir::wire

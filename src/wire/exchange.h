@@ -1,0 +1,182 @@
+// Exchange: one HTTP request and its response, whatever the HTTP version. The waist of the wire side.
+//
+// A codec (H1, H2) makes an Exchange when a request head is complete and asks the Intake (the router) what to do with
+// it. The service that the router finds answers through the Exchange, at once or later, and hangs a Reader on it to
+// hear the rest: request body pieces, room for more response bytes, the end. Everything happens on the connection's
+// shard.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/env.h"
+#include "base/status.h"
+
+namespace weir::wire {
+
+enum class Version : uint8_t { kHttp10, kHttp11, kHttp2 };
+enum class Security : uint8_t { kCleartext, kTls };
+
+// Header or trailer fields in wire order. Names are lower-case. All text lives in one string.
+class Fields {
+ public:
+  struct View {
+    std::string_view name, value;
+  };
+  void add(std::string_view name, std::string_view value);
+  void set(std::string_view name, std::string_view value);  // replaces all of that name
+  void remove(std::string_view name);
+  void clear();
+  // The first value of that (lower-case) name, or nothing: then data() is null.
+  std::string_view find(std::string_view name) const;
+  bool has(std::string_view name) const { return find(name).data() != nullptr; }
+  size_t size() const { return entries_.size(); }
+  View operator[](size_t i) const;
+  // Sum over the fields of name + value + 32, as HPACK counts.
+  size_t bytes() const { return text_.size() + 32 * entries_.size(); }
+
+ private:
+  struct Entry {
+    uint32_t at;
+    uint32_t name, value;  // lengths; the value follows the name
+  };
+  std::string text_;
+  std::vector<Entry> entries_;
+};
+
+// Who is at the other end; the same for all Exchanges of a connection.
+struct PeerInfo {
+  std::string address;  // "127.0.0.1:5000", "[::1]:5000", "unix"
+  Security security = Security::kCleartext;
+};
+
+struct Request {
+  Version version = Version::kHttp11;
+  std::string method;     // "GET"
+  std::string authority;  // Host or :authority
+  std::string target;     // origin form as sent: "/v2/models/a%2Fb?x=1"
+  Fields fields;
+  int64_t content_length = -1;  // -1 when not declared
+  const PeerInfo* peer = nullptr;
+
+  std::string_view path() const;   // target up to '?', still percent-encoded
+  std::string_view query() const;  // after '?', still encoded; empty when none
+  // The decoded value of a query parameter, or an empty string.
+  std::string query_value(std::string_view name) const;
+};
+
+struct Response {
+  int status = 200;
+  Fields fields;  // content-length is added by the Exchange where it is known
+};
+
+// What is known about an Exchange for the access log and the metrics. Filled by whoever knows.
+struct Ledger {
+  std::string_view protocol = "http";  // "oip-rest", "oip-grpc", "health", …: a literal
+  std::string_view route;              // the pattern that matched, a literal or owned by the router
+  std::string model;
+  std::string request_id;
+  std::string traceparent;
+  base::Code code = base::Code::kOk;     // the outcome in gRPC's terms
+  int status = 0;                        // HTTP status sent; 0 when none was
+  std::string_view reject;               // reason of the closed enum in wire/limits.h, or empty
+  uint64_t bytes_in = 0, bytes_out = 0;  // bodies
+  base::Time began = base::kNever;
+  base::Duration queue{0}, compute{0};
+};
+
+class Exchange;
+
+// What a service hangs on an Exchange to hear the rest of it. Owned by the Exchange; destroyed after on_close().
+class Reader {
+ public:
+  virtual ~Reader() = default;
+  // BodyPlan::kStream only: a piece of the request body. The view dies with the call. Give the bytes back with
+  // Exchange::consume() once there is room for more.
+  virtual void on_data(Exchange&, std::span<const std::byte>) {}
+  // BodyPlan::kStream only: the request is complete.
+  virtual void on_end(Exchange&) {}
+  // The response backlog has fallen below Exchange::kLowWater after having been above it.
+  virtual void on_drain(Exchange&) {}
+  // The Exchange is over: the response is in the socket, or the peer or the connection has gone. Last call. `complete`
+  // says whether the whole response went out.
+  virtual void on_close(Exchange&, bool complete) = 0;
+};
+
+enum class BodyPlan : uint8_t {
+  kWhole,   // gather the body (inflated if it was coded) into one slab, then Intake::whole()
+  kStream,  // hand pieces to the Reader as they come
+  kIgnore,  // the response does not depend on it: discard
+};
+struct Plan {
+  BodyPlan body = BodyPlan::kWhole;
+  uint64_t limit = 64 << 20;  // body bytes, after inflating too; more is 413
+};
+
+enum class Reset : uint8_t { kCancel, kInternal, kRefused, kNoError };
+
+class Exchange {
+ public:
+  static constexpr size_t kHighWater = 1 << 20;  // backlog at which a polite writer stops
+  static constexpr size_t kLowWater = kHighWater / 4;
+
+  virtual ~Exchange() = default;
+
+  const Request& request() const { return request_; }
+  // The whole request body; BodyPlan::kWhole, from Intake::whole() on.
+  const base::Bytes& content() const { return content_; }
+  Ledger& ledger() { return ledger_; }
+  const Ledger& ledger() const { return ledger_; }
+  void attach(std::unique_ptr<Reader> reader) { reader_ = std::move(reader); }
+  Reader* reader() { return reader_.get(); }
+
+  // The response, in order: head once, body any number of times, end once. Calls after the peer has gone, or after
+  // end(), do nothing. HEAD requests and bodiless statuses drop the body. None of these calls back into the Reader.
+  virtual void head(Response response) = 0;
+  virtual void body(base::Bytes piece) = 0;
+  virtual void end(Fields trailers = {}) = 0;
+  // Breaks the Exchange off: RST_STREAM, or closing the HTTP/1 connection.
+  virtual void reset(Reset why) = 0;
+  // An informational head (100 is sent by the codec itself).
+  virtual bool responding() const = 0;  // head() has been called
+  // Response bytes accepted here that the socket has not taken yet.
+  virtual size_t backlog() const = 0;
+  // BodyPlan::kStream: `n` bytes of the request body have been dealt with; lets the peer send as many more.
+  virtual void consume(size_t n) = 0;
+  virtual base::Time now() const = 0;
+
+  // head + body + end in one, with content-length; compressed when `compress` says so, the peer accepts it and it pays.
+  enum class Compress : uint8_t { kNever, kIfAccepted };
+  void respond(int status, std::string_view content_type, base::Bytes body, Compress compress = Compress::kNever);
+  void respond(Response response, base::Bytes body);
+
+ protected:
+  Request request_;
+  base::Bytes content_;
+  Ledger ledger_;
+  std::unique_ptr<Reader> reader_;
+};
+
+// What a codec asks of the rest of the house. wire::Router is the one in production.
+class Intake {
+ public:
+  // The head is complete. Returns how the body is to be read. May answer at once (404, 405, 401): then the codec still
+  // reads or discards the body as the plan says, and does not call whole().
+  virtual Plan begin(Exchange& exchange) = 0;
+  // BodyPlan::kWhole: the body is complete; content() is set.
+  virtual void whole(Exchange& exchange) = 0;
+  // Called once for every Exchange that begin() saw, after its Reader's on_close().
+  virtual void closed(Exchange& exchange) = 0;
+  // A request that never became an Exchange (bad framing, too many fields): for the counters and the access log.
+  virtual void rejected(std::string_view reason, const PeerInfo& peer) = 0;
+
+ protected:
+  ~Intake() = default;
+};
+
+}  // namespace weir::wire

@@ -1,0 +1,91 @@
+// Router: from a request head to the service that answers it, and what every answer has in common.
+//
+// Exact paths are one hash look-up; patterns ("/v2/models/{model}/infer") are matched by segment, each segment
+// percent-decoded on its own. An unknown path is a 404 that names the nearest known one; a known path with another
+// method is a 405 with Allow. The Router also takes in and gives out request ids (`x-request-id`) and answers CORS
+// preflights.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "wire/exchange.h"
+
+namespace weir::wire {
+
+// Values of a pattern's {names}, decoded, in the pattern's order.
+class PathArgs {
+ public:
+  std::string_view operator[](std::string_view name) const;
+  void add(std::string_view name, std::string value) { args_.emplace_back(name, std::move(value)); }
+  void clear() { args_.clear(); }
+
+ private:
+  std::vector<std::pair<std::string_view, std::string>> args_;
+};
+
+// Answers requests of one or more routes.
+class Service {
+ public:
+  // kWhole and kIgnore: the request is complete. kStream: its head is; attach a Reader before returning.
+  virtual void serve(Exchange& exchange, const PathArgs& args) = 0;
+
+ protected:
+  ~Service() = default;
+};
+
+struct Route {
+  std::string method;   // "GET", "POST"; GET routes answer HEAD too
+  std::string pattern;  // "/v2/models/{model}/versions/{version}/infer"
+  Service* service = nullptr;
+  std::string_view protocol;  // for the ledger: a literal
+  Plan plan;
+};
+
+struct Cors {
+  std::vector<std::string> origins;  // "*" or exact origins; empty = CORS is off
+};
+
+// Hears of every finished Exchange: the access log, the counters.
+class Observer {
+ public:
+  virtual void finished(const Exchange& exchange) = 0;
+  virtual void rejected(std::string_view reason, const PeerInfo& peer) = 0;
+
+ protected:
+  ~Observer() = default;
+};
+
+// One per shard (it keeps no locks); all shards' Routers are built by the same function.
+class Router final : public Intake {
+ public:
+  Router(base::Env& env, Cors cors = {});
+  ~Router();
+
+  void add(Route route);
+  void observe(Observer& observer) { observers_.push_back(&observer); }
+  // How a 404 or 405 under a path prefix is worded; the default is `{"error":"…"}`. The longest prefix wins.
+  using ErrorForm = void (*)(Exchange&, int status, std::string_view text);
+  void error_form(std::string prefix, ErrorForm form);
+
+  Plan begin(Exchange& exchange) override;
+  void whole(Exchange& exchange) override;
+  void closed(Exchange& exchange) override;
+  void rejected(std::string_view reason, const PeerInfo& peer) override;
+
+ private:
+  struct Table;
+  std::unique_ptr<Table> table_;
+  std::vector<Observer*> observers_;
+};
+
+// `{"error":"<text>"}` as application/json: how the Open Inference Protocol and the router say no.
+void respond_error(Exchange& exchange, int status, std::string_view text);
+// The same from a Status, which also goes into the ledger.
+void respond_error(Exchange& exchange, const base::Status& status);
+
+}  // namespace weir::wire

@@ -1,0 +1,117 @@
+// Rpc: one remote procedure call of a protobuf service, server side, whatever carried it: gRPC over HTTP/2, gRPC-Web
+// over either version, or plain JSON over either version. Wire form: gRPC over HTTP/2 (grpc/doc/PROTOCOL-HTTP2.md) and
+// gRPC-Web (grpc/doc/PROTOCOL-WEB.md).
+//
+// A method sees messages as serialized protobuf in one contiguous slab each, aligned as received, with compression and
+// framing taken off; what it sends goes the same way back.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/env.h"
+#include "base/status.h"
+#include "wire/exchange.h"
+#include "wire/router.h"
+
+namespace weir::wire {
+
+class Rpc;
+
+// What a streaming method hangs on its Rpc. Owned by the Rpc.
+class RpcReader {
+ public:
+  virtual ~RpcReader() = default;
+  virtual void on_message(Rpc& rpc, base::Bytes message) = 0;
+  virtual void on_half_close(Rpc&) {}
+  virtual void on_drain(Rpc&) {}
+  // Finished, cancelled, or the connection has gone. Last call.
+  virtual void on_close(Rpc&) = 0;
+};
+
+class Rpc {
+ public:
+  virtual ~Rpc() = default;
+
+  virtual Exchange& exchange() = 0;
+  // Request metadata: the head's fields (`-bin` values are still base64: see metadata_bin()).
+  const Fields& metadata() { return exchange().request().fields; }
+  // From grpc-timeout; kNever when the client set none.
+  virtual base::Time deadline() const = 0;
+  void attach(std::unique_ptr<RpcReader> reader) { reader_ = std::move(reader); }
+  RpcReader* reader() { return reader_.get(); }
+
+  // Response metadata that goes out with the head; before the first send().
+  virtual void initial(std::string_view name, std::string_view value) = 0;
+  virtual void trailing(std::string_view name, std::string_view value) = 0;
+  // One message: the concatenation of `pieces` (a serialized head and tensors that need not be copied).
+  virtual void send(std::vector<base::Bytes> pieces) = 0;
+  void send(base::Bytes message) { send(std::vector<base::Bytes>{std::move(message)}); }
+  // The last word. Later calls do nothing. Fills the Exchange's ledger.
+  virtual void finish(const base::Status& status) = 0;
+  virtual size_t backlog() { return exchange().backlog(); }
+
+ protected:
+  std::unique_ptr<RpcReader> reader_;
+};
+
+enum class RpcKind : uint8_t { kUnary, kClientStream, kServerStream, kBidi };
+
+// Protobuf JSON, by message type; marshal::ProtoJson is the one in production. Errors: INVALID_ARGUMENT with place.
+class JsonForm {
+ public:
+  virtual base::Result<std::string> to_binary(std::string_view type, std::string_view json) = 0;
+  virtual base::Result<std::string> to_json(std::string_view type, std::string_view binary) = 0;
+
+ protected:
+  ~JsonForm() = default;
+};
+
+// A method of a service.
+class RpcMethod {
+ public:
+  // Unary and server-streaming: the one request message is complete (none or two have been refused already).
+  virtual void call(Rpc&, base::Bytes /*message*/) {}
+  // Client-streaming and bidi: the head is there; attach a reader before returning.
+  virtual void open(Rpc&) {}
+
+ protected:
+  ~RpcMethod() = default;
+};
+
+struct RpcRoute {
+  std::string service;  // "inference.GRPCInferenceService"
+  std::string method;   // "ModelInfer"
+  RpcKind kind = RpcKind::kUnary;
+  RpcMethod* target = nullptr;
+  std::string request_type, response_type;  // full protobuf names, for JSON
+  std::string_view protocol;                // for the ledger: a literal
+};
+
+struct RpcOptions {
+  uint64_t max_message = 64 << 20;  // one message, also after inflating
+  uint32_t inflate_ratio = 100;
+};
+
+// Serves rpc routes through a Router: POST /<service>/<method>, by content type. Unknown methods of the services added,
+// and gRPC requests to unknown services, are UNIMPLEMENTED (a trailers-only response with HTTP 200).
+class RpcServer final : public Service {
+ public:
+  RpcServer(Router& router, base::SlabSource& slabs, JsonForm* json, RpcOptions options = {});
+  ~RpcServer();
+  void add(RpcRoute route);
+  void serve(Exchange& exchange, const PathArgs& args) override;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+// A `-bin` metadata value, decoded: padded or not; the first of a comma-joined list. Nothing if absent or malformed.
+std::optional<std::string> metadata_bin(const Fields& fields, std::string_view name);
+
+}  // namespace weir::wire
