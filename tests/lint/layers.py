@@ -1,0 +1,88 @@
+"""Holds the table of rooms (src/README.md) against the includes. Changing ROOMS is an architectural decision."""
+
+import pathlib
+import re
+import sys
+
+ROOMS = {  # room: the rooms it may see
+    'base': '',
+    'msg': 'base',
+    'wire': 'base',
+    'text': 'base',
+    'device': 'base',
+    'bus': 'base msg',
+    'net': 'base wire',
+    'marshal': 'base msg wire',
+    'session': 'base msg bus',
+    'sched': 'base msg bus device',
+    'dialects': 'base msg wire text marshal bus session',
+    'engines': 'base msg text device sched',
+    'models': 'base msg bus device session sched engines',
+    'app': 'base msg wire text device bus net marshal session sched dialects engines models',
+}
+LEAVES = {'engines/forward': 'wire net'}  # a leaf that may see more than its room
+SEALED = {'dialects', 'engines'}          # their folders are strangers to each other
+
+# Headers that are heavy, or that would leak a decision: pattern -> the only places that may include them.
+PINNED = [
+    (r'boost/asio/', 'net app engines/forward'),
+    (r'boost/beast/', 'wire net engines/forward'),
+    (r'nghttp2/', 'wire'),
+    (r'(^|/)(cuda|cublas|nvml)', 'device engines/llm'),
+    (r'\.pb\.h$|flatbuffers/', 'dialects engines/forward models'),
+    (r'nlohmann/', 'app models dialects text'),
+    (r'simdjson', 'marshal dialects text'),
+]
+# Rooms that the simulator runs: no clock, thread or entropy of their own.
+DETERMINISTIC = ['bus', 'session', 'sched/batcher']
+WORLD = re.compile(r'_clock::now|std::(thread|jthread|random_device|condition_variable)\b|\bgetrandom\(|\btime\(nullptr\)')
+
+
+def acyclic():
+    order = list(ROOMS)
+    return [f'{room} sees {seen}, which is not of a lower rank' for room in order for seen in ROOMS[room].split()
+            if order.index(seen) >= order.index(room)]
+
+
+def includes(path):
+    for number, line in enumerate(path.read_text(errors='replace').splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s*[<"]([^>"]+)', line)
+        if match:
+            yield number, match[1]
+
+
+def check_include(room, leaf, target):
+    parts = target.split('/')
+    seen = parts[0]
+    allowed = ROOMS[room].split() + LEAVES.get(leaf, '').split()
+    if len(parts) > 1 and seen in ROOMS:
+        if seen != room and seen not in allowed:
+            yield f'{room} may not see {seen}'
+        if seen == room and room in SEALED and len(parts) > 2 and '/'.join(parts[:2]) != leaf:
+            yield f'{leaf} may not see its sibling {target}'
+    for pattern, places in PINNED:
+        if re.search(pattern, target) and room not in places.split() and leaf not in places.split():
+            yield f'{target} belongs in: {places}'
+
+
+def check(root):
+    bad = acyclic()
+    for path in sorted(root.rglob('*')):
+        if path.suffix not in {'.h', '.cc', '.cu', '.cuh'}:
+            continue
+        parts = path.relative_to(root).parts
+        room, leaf = parts[0], '/'.join(parts[:2]) if len(parts) > 2 else parts[0]
+        if room not in ROOMS:
+            bad.append(f'{path}: no such room')
+            continue
+        bad += [f'{path}:{number}: {why}' for number, target in includes(path) for why in check_include(room, leaf, target)]
+        if any(str(path.relative_to(root)).startswith(d) for d in DETERMINISTIC):
+            bad += [f'{path}:{number}: takes an Env instead' for number, line in enumerate(path.read_text().splitlines(), 1)
+                    if WORLD.search(line.split('//')[0])]
+    return bad
+
+
+if __name__ == '__main__':
+    found = check(pathlib.Path(sys.argv[1]))
+    print('\n'.join(found) or 'layers: ok')
+    sys.exit(bool(found))

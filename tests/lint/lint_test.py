@@ -1,0 +1,59 @@
+"""The lints see what they are for: each is shown a small tree with one fault."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import coroutines
+import layers
+
+
+def tree(files):
+    root = pathlib.Path(tempfile.mkdtemp())
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+class Layers(unittest.TestCase):
+    def found(self, name, text):
+        return layers.check(tree({name: text}))
+
+    def test_a_room_may_see_what_its_row_says(self):
+        self.assertEqual([], self.found('bus/a.cc', '#include "msg/call.h"\n#include <vector>\n'))
+
+    def test_a_room_may_not_see_its_own_rank(self):
+        self.assertIn('wire may not see msg', self.found('wire/a.h', '#include "msg/call.h"\n')[0])
+
+    def test_leaves_are_strangers(self):
+        self.assertIn('sibling', self.found('dialects/oip/a.h', '#include "dialects/ops/health.h"\n')[0])
+
+    def test_heavy_headers_stay_in_their_rooms(self):
+        self.assertIn('belongs in', self.found('bus/a.cc', '#include <boost/asio/post.hpp>\n')[0])
+
+    def test_deterministic_rooms_take_an_env(self):
+        self.assertIn('Env', self.found('bus/a.cc', 'auto t = std::chrono::steady_clock::now();\n')[0])
+
+
+class Coroutines(unittest.TestCase):
+    def found(self, text):
+        return list(coroutines.check(tree({'a.cc': text}) / 'a.cc'))
+
+    def test_a_capturing_lambda_in_a_co_await_is_flagged(self):
+        self.assertTrue(self.found('co_await run([x] { f(x); });'))
+
+    def test_a_braced_temporary_in_a_co_await_is_flagged(self):
+        self.assertTrue(self.found('co_await send(Message{name, 1});'))
+
+    def test_named_arguments_pass(self):
+        self.assertEqual([], self.found('Message m{name, 1};\nco_await send(m, use_awaitable);\nco_await a[i].get();'))
+
+
+if __name__ == '__main__':
+    result = unittest.main(exit=False).result
+    bad = len(result.failures) + len(result.errors)
+    print(f'{result.testsRun - bad} passed, {bad} failed')
+    sys.exit(bool(bad))

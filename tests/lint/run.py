@@ -1,0 +1,16 @@
+"""All lints at once; what `./dev lint` calls."""
+
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+SRC = str(ROOT / 'src')
+
+if __name__ == '__main__':
+    codes = [subprocess.call([sys.executable, str(HERE / script), *args]) for script, args in [
+        ('layers.py', [SRC]), ('coroutines.py', [SRC]), ('format.py', [str(ROOT)]),
+        ('sizes.py', [SRC, str(ROOT / 'tests'), str(ROOT / 'bench')]),
+        ('headers.py', [SRC, str(ROOT / 'build' / 'proto')])]]
+    sys.exit(any(codes))
