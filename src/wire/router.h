@@ -71,6 +71,9 @@ class Router final : public Intake {
   // How a 404 or 405 under a path prefix is worded; the default is `{"error":"…"}`. The longest prefix wins.
   using ErrorForm = void (*)(Exchange&, int status, std::string_view text);
   void error_form(std::string prefix, ErrorForm form);
+  // Where a path matches no route and `claims` says yes, `service` answers instead of a 404, under `plan`. One at most.
+  using Claims = bool (*)(const Request&);
+  void fallback(Service& service, Claims claims, std::string_view protocol, Plan plan);
 
   Plan begin(Exchange& exchange) override;
   void whole(Exchange& exchange) override;

@@ -45,7 +45,8 @@ class Rpc {
   void attach(std::unique_ptr<RpcReader> reader) { reader_ = std::move(reader); }
   RpcReader* reader() { return reader_.get(); }
 
-  // Response metadata that goes out with the head; before the first send().
+  // Response metadata that goes out with the head; before the first send(). Names are lower-case; the value of a name
+  // that ends in "-bin" is raw bytes (sent as base64), any other is visible ASCII.
   virtual void initial(std::string_view name, std::string_view value) = 0;
   virtual void trailing(std::string_view name, std::string_view value) = 0;
   // One message: the concatenation of `pieces` (a serialized head and tensors that need not be copied).
@@ -92,18 +93,40 @@ struct RpcRoute {
   std::string_view protocol;                // for the ledger: a literal
 };
 
-struct RpcOptions {
-  uint64_t max_message = 64 << 20;  // one message, also after inflating
-  uint32_t inflate_ratio = 100;
+// When messages to the client are compressed (gRPC and gRPC-Web; only ever with what grpc-accept-encoding allows).
+enum class RpcCompress : uint8_t {
+  kNever,
+  kMirror,  // with the encoding that the client itself uses for this call
+  kAccepted,
 };
 
-// Serves rpc routes through a Router: POST /<service>/<method>, by content type. Unknown methods of the services added,
-// and gRPC requests to unknown services, are UNIMPLEMENTED (a trailers-only response with HTTP 200).
+struct RpcOptions {
+  uint64_t max_message = 64 << 20;  // one message, also after inflating
+  uint32_t inflate_ratio = 100;     // inflated : coded, past the first 64 KiB
+  RpcCompress compress = RpcCompress::kMirror;
+  uint32_t compress_from = 1024;  // smaller messages go out as they are, flag 0
+};
+
+// Serves rpc routes through a Router: POST /<service>/<method>, by content type:
+//   application/grpc[+proto]           HTTP/2 only (505 over HTTP/1)
+//   application/grpc-web[-text][+proto]  over either version
+//   application/json, application/x-ndjson  when there is a JsonForm: unary → one JSON object; streams → NDJSON lines,
+//                                      or SSE when `accept` names text/event-stream; requests of client streams are
+//                                      NDJSON lines, handed on when the body is complete
+// Anything else is 415. Unknown methods of the services added, and gRPC requests to unknown services, are UNIMPLEMENTED
+// (a trailers-only response with HTTP 200).
+//
+// Deadlines (grpc-timeout) of the three streaming kinds are enforced here: the peer gets DEADLINE_EXCEEDED, the
+// RpcReader its on_close(). A unary method passes Rpc::deadline() on to its Call, and the bus enforces it.
+// Backpressure: while no slab is to be had, or the peer lets Exchange::kHighWater of answers pile up, request bytes are
+// not consumed, so HTTP/2 flow control holds the peer.
 class RpcServer final : public Service {
  public:
-  RpcServer(Router& router, base::SlabSource& slabs, JsonForm* json, RpcOptions options = {});
+  // All borrowed; they outlive every Exchange. `env` is this shard's.
+  RpcServer(Router& router, base::Env& env, base::SlabSource& slabs, JsonForm* json, RpcOptions options = {});
   ~RpcServer();
   void add(RpcRoute route);
+  // For content-types of known methods, and (as the Router's fallback) for gRPC to unknown ones.
   void serve(Exchange& exchange, const PathArgs& args) override;
 
  private:
