@@ -1,0 +1,130 @@
+"""Whole-server loads, weir beside its peers. Each case starts its servers, loads them in turn and prints one table."""
+
+import contextlib
+import pathlib
+import tempfile
+
+import measure
+import payloads
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+INFER = '/inference.GRPCInferenceService/ModelInfer'
+GRPC = ('content-type: application/grpc', 'te: trailers')
+JSON = ('content-type: application/json',)
+
+
+def weir(build, *flags, repository=ROOT / 'conf/models'):
+    return lambda port: [build / 'src/app/weir', 'serve', repository, '--listen', f'127.0.0.1:{port}', '--shards', '1',
+                         '--access-log', 'off', *flags]
+
+
+def grpc_echo(build, api):
+    return lambda port: [build / 'bench/peers/grpc_echo', api, port]
+
+
+def bare_echo(build):
+    return lambda port: [build / 'bench/peers/bare_echo', port]
+
+
+def nginx(folder):
+    """`return 200` of a JSON body as long as weir's answer; one worker, no logs."""
+    body = '{"model_name":"identity","model_version":"1","outputs":[{"name":"INPUT0","datatype":"FP32","shape":[16],"data":[' + \
+        ','.join(['0.0625'] * 16) + ']}]}'
+
+    def command(port):
+        conf = pathlib.Path(folder) / 'nginx.conf'
+        conf.write_text(f"""daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log stderr crit;
+events {{ worker_connections 4096; }}
+http {{ access_log off; keepalive_requests 1000000000; client_body_temp_path {folder}; proxy_temp_path {folder};
+fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};
+server {{ listen 127.0.0.1:{port}; default_type application/json; location / {{ return 200 '{body}'; }} }} }}
+""")
+        return ['nginx', '-c', conf, '-p', folder]
+    return command
+
+
+@contextlib.contextmanager
+def running(commands):
+    servers = []
+    try:
+        for name, command in commands.items():
+            servers.append(measure.Server(name, command))
+        yield servers
+    finally:
+        for server in servers:
+            server.stop()
+
+
+@contextlib.contextmanager
+def scratch(**bodies):
+    """A folder with one file per body; yields {name: path}."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {'folder': folder}
+        for name, body in bodies.items():
+            paths[name] = str(pathlib.Path(folder) / name)
+            pathlib.Path(paths[name]).write_bytes(body)
+        yield paths
+
+
+def unary(title, build, rounds, load, values):
+    body = payloads.grpc_frame(payloads.infer_request('identity', 'INPUT0', values))
+    peers = {'weir': weir(build), 'grpc++ callback': grpc_echo(build, 'callback'), 'grpc++ async': grpc_echo(build, 'async'),
+             'bare asio+nghttp2': bare_echo(build)}
+    with scratch(body=body) as files, running(peers) as servers:
+        measure.table(title, measure.rounds(servers, load, lambda _: (INFER, files['body']), rounds), 'weir')
+
+
+def grpc_small(build, rounds, requests):
+    """ModelInfer, identity, 16 floats, 8 connections of 32 streams: the headline."""
+    unary('gRPC ModelInfer, 16 floats, 8 connections x 32 streams', build, rounds,
+          measure.Load(requests or 200_000, 8, 32, headers=GRPC), 16)
+
+
+def grpc_single(build, rounds, requests):
+    """One stream per connection: bound by system calls."""
+    unary('gRPC ModelInfer, 16 floats, 64 connections x 1 stream', build, rounds,
+          measure.Load(requests or 100_000, 64, 1, headers=GRPC), 16)
+
+
+def grpc_large(build, rounds, requests):
+    """1 MiB in, 1 MiB out."""
+    unary('gRPC ModelInfer, 1 MiB, 8 connections x 4 streams', build, rounds,
+          measure.Load(requests or 2_000, 8, 4, headers=GRPC), 1 << 18)
+
+
+def rest_json(build, rounds, requests):
+    """REST JSON over HTTP/1.1, against a server that does not even look at the body."""
+    load = measure.Load(requests or 100_000, 32, 1, http1=True, headers=JSON)
+    with scratch(body=payloads.infer_json('INPUT0', 16)) as files, \
+            running({'weir': weir(build), 'nginx return 200': nginx(files['folder'])}) as servers:
+        target = lambda server: ('/v2/models/identity/infer', files['body'])
+        results = measure.rounds(servers, load, target, rounds)
+        measure.table('REST JSON over HTTP/1.1, 16 floats, 32 connections', results, 'weir')
+
+
+def batching(build, rounds, requests):
+    """The same model with and without dynamic batching, 32 single-row clients. Requests per second count here."""
+    load = measure.Load(requests or 20_000, 32, 1, headers=GRPC)
+    bodies = {name: payloads.grpc_frame(payloads.infer_request(name, 'image', 64, rows=1)) for name in ('digits', 'digits_unbatched')}
+    with tempfile.TemporaryDirectory() as repository:
+        source = ROOT / 'conf/models/digits'
+        for name in bodies:
+            folder = pathlib.Path(repository) / name
+            folder.mkdir()
+            (folder / '1').mkdir()
+            (folder / '1/model.onnx').write_bytes((source / '1/model.onnx').read_bytes())
+            dynamic = 'dynamic_batching { }' if name == 'digits' else ''
+            (folder / 'config.pbtxt').write_text(f'max_batch_size: 32\n{dynamic}\n')
+        with scratch(**bodies) as files, running({'weir': weir(build, repository=repository)}) as servers:
+            one = servers[0]
+            results = {name: [] for name in bodies}
+            for _ in range(rounds + 1):
+                for name in bodies:
+                    results[name].append(measure.once(one, load, INFER, files[name]))
+            results = {name: runs[1:] for name, runs in results.items()}
+            measure.table('digits, 32 clients of one row, server and lane on one core', results, 'digits')
+            gain, low, high = measure.spread([a.rate / b.rate for a, b in zip(results['digits'], results['digits_unbatched'])])
+            print(f'batching answers {gain:.2f} times as many requests a second ({low:.2f}-{high:.2f})')
+
+
+ALL = [grpc_small, grpc_single, grpc_large, rest_json, batching]

@@ -1,0 +1,109 @@
+// The peer to beat for unary gRPC: grpc++ serving ModelInfer as identity, with its callback API or with one completion
+// queue on one thread. Inputs come back as outputs of the same names, raw contents moved rather than copied.
+//
+// usage: grpc_echo callback|async PORT
+#include <grpcpp/grpcpp.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "inference.grpc.pb.h"
+
+namespace {
+
+using inference::GRPCInferenceService;
+using inference::ModelInferRequest;
+using inference::ModelInferResponse;
+
+void echo(const ModelInferRequest& request, ModelInferResponse& response) {
+  response.set_model_name(request.model_name());
+  response.set_id(request.id());
+  for (const auto& input : request.inputs()) {
+    auto& output = *response.add_outputs();
+    output.set_name(input.name());
+    output.set_datatype(input.datatype());
+    *output.mutable_shape() = input.shape();
+  }
+  for (const auto& raw : request.raw_input_contents()) response.add_raw_output_contents(raw);
+}
+
+class CallbackEcho final : public GRPCInferenceService::CallbackService {
+  grpc::ServerUnaryReactor* ModelInfer(grpc::CallbackServerContext* context, const ModelInferRequest* request,
+                                       ModelInferResponse* response) override {
+    echo(*request, *response);
+    auto* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+};
+
+// One ModelInfer from its request to its end; two turns through the queue.
+class AsyncCall {
+ public:
+  AsyncCall(GRPCInferenceService::AsyncService& service, grpc::ServerCompletionQueue& queue)
+      : service_(service), queue_(queue), writer_(&context_) {
+    service_.RequestModelInfer(&context_, &request_, &writer_, &queue_, &queue_, this);
+  }
+  void proceed(bool ok) {
+    if (done_ || !ok) {
+      delete this;
+      return;
+    }
+    new AsyncCall(service_, queue_);
+    echo(request_, response_);
+    done_ = true;
+    writer_.Finish(response_, grpc::Status::OK, this);
+  }
+
+ private:
+  GRPCInferenceService::AsyncService& service_;
+  grpc::ServerCompletionQueue& queue_;
+  grpc::ServerContext context_;
+  ModelInferRequest request_;
+  ModelInferResponse response_;
+  grpc::ServerAsyncResponseWriter<ModelInferResponse> writer_;
+  bool done_ = false;
+};
+
+void configure(grpc::ServerBuilder& builder, const std::string& address) {
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+  builder.SetMaxReceiveMessageSize(-1);
+  builder.SetMaxSendMessageSize(-1);
+}
+
+void serve_callback(const std::string& address) {
+  CallbackEcho service;
+  grpc::ServerBuilder builder;
+  configure(builder, address);
+  builder.RegisterService(&service);
+  builder.BuildAndStart()->Wait();
+}
+
+void serve_async(const std::string& address) {
+  constexpr int kPosted = 256;  // calls waiting for a request; a single one would starve
+  GRPCInferenceService::AsyncService service;
+  grpc::ServerBuilder builder;
+  configure(builder, address);
+  builder.RegisterService(&service);
+  auto queue = builder.AddCompletionQueue();
+  auto server = builder.BuildAndStart();
+  for (int i = 0; i < kPosted; ++i) new AsyncCall(service, *queue);
+  void* tag;
+  bool ok;
+  while (queue->Next(&tag, &ok)) static_cast<AsyncCall*>(tag)->proceed(ok);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: grpc_echo callback|async PORT\n");
+    return 2;
+  }
+  std::string address = std::string("127.0.0.1:") + argv[2];
+  if (std::string(argv[1]) == "callback")
+    serve_callback(address);
+  else
+    serve_async(address);
+}
