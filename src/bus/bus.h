@@ -5,8 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
-#include <queue>
 #include <vector>
 
 #include "base/env.h"
@@ -46,7 +47,8 @@ class Bus {
   // The same for a Served that the dialect has already looked up in this turn (to check shapes against its spec).
   base::Status submit(msg::Call* call, Served& served);
 
-  // The Sink hears no more of it. The engine stops at its next step.
+  // The Sink hears no more of it; the Bus frees it when the engine lets go. The engine stops at its next step. Not
+  // after the Sink has heard last(): the Call is no longer the dialect's then.
   void abandon(msg::Call* call);
   // The peer has drained `events` more Events of this Call.
   void add_credit(msg::Call* call, int32_t events);
@@ -60,9 +62,21 @@ class Bus {
   void close();
 
  private:
-  void finish(msg::Call* call);
+  struct Slot;  // a Call and what the Bus knows of it
+  struct Due {
+    base::Time when;
+    Slot* slot;
+    uint64_t serial;  // of the Slot when this was armed; a Due is stale when the Slot's has moved on
+  };
+  Slot& lent(msg::Call* call);
+  base::Status admit(const msg::Call& call) const;
+  void deliver(msg::Mail& mail);
+  void finish(Slot& slot);
+  void recycle(Slot* slot);
+  void arm(Slot& slot);
+  void set_timer();
   void expire();
-  void arm(msg::Call* call);
+  void sweep();
 
   base::Env& env_;
   base::ShardId shard_;
@@ -71,11 +85,11 @@ class Bus {
   std::shared_ptr<const Catalog> catalog_;
   uint32_t in_flight_ = 0;
   bool closed_ = false;
-  std::vector<std::unique_ptr<msg::Call>> spare_;
+  std::deque<Slot> slots_;  // every Call ever made; as many as were ever in use at once
+  std::vector<Slot*> spare_;
   std::vector<msg::Mail> mail_;
-  // Deadlines of Calls in flight; an entry is stale when the Call's serial has moved on.
-  struct Due;
-  std::vector<Due> due_;
+  std::vector<Due> due_;  // a heap, the earliest in front
+  size_t armed_ = 0;      // how many of due_ are not stale
   base::TimerId timer_ = base::TimerId::kNone;
   base::Time timer_at_ = base::kNever;
 };

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/status.h"
 #include "bus/stats.h"
 #include "msg/call.h"
 #include "msg/spec.h"
@@ -26,8 +27,8 @@ inline constexpr size_t kMaxShards = 256;
 // One model version that can be called.
 struct Served {
   msg::ModelSpec spec;
-  std::unique_ptr<msg::Inbox> inbox;
   ModelStats stats;
+  std::unique_ptr<msg::Inbox> inbox;  // after what it reads: its destructor still runs what is queued
 
   struct alignas(64) Cell {
     std::atomic<int64_t> calls{0};  // written by one shard only

@@ -1,8 +1,10 @@
 // Mailbox: many lanes in, one shard out. Wakes the shard once per idle-to-busy edge.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "msg/call.h"
@@ -17,11 +19,16 @@ class Mailbox final : public msg::Home {
   void post(std::vector<msg::Mail>& burst) override;
   void post_here(msg::Mail&& mail) override { here_.push_back(std::move(mail)); }
 
-  // Home shard: all mail so far, in order of arrival, into `out` (emptied first). False when there was none.
+  // Home shard: all mail so far into `out` (emptied first), each poster's in the order in which it posted. False when
+  // there was none.
   bool drain(std::vector<msg::Mail>& out);
+
+  // Home shard: asks for another turn if mail is waiting.
+  void wake_again();
 
  private:
   std::function<void()> wake_;
+  std::atomic<bool> filled_{false};  // says whether queue_ is worth its lock; written under mutex_
   std::mutex mutex_;
   std::vector<msg::Mail> queue_;  // under mutex_
   std::vector<msg::Mail> here_;   // home shard only

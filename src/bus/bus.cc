@@ -1,0 +1,207 @@
+#include "bus/bus.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace weir::bus {
+namespace {
+
+using base::check;
+using base::Code;
+using base::failure;
+
+constexpr size_t kTensorsKept = 16;   // an idle Call with room for more gives that memory back
+constexpr int kPasses = 8;            // rounds of mail per turn, so that inline engines cannot starve the sockets
+constexpr size_t kStaleAllowed = 64;  // stale Dues beyond the number of live ones
+
+base::Status too_late() { return failure(Code::kDeadlineExceeded, "the deadline has passed"); }
+
+struct Later {
+  bool operator()(const auto& a, const auto& b) const { return a.when > b.when; }
+};
+
+}  // namespace
+
+struct Bus::Slot : msg::Call {
+  enum class State : uint8_t { kSpare, kHeld, kLent } state = State::kSpare;  // held: by the dialect, to be filled
+  bool timed = false;                                                         // a Due that is not stale names this
+  uint64_t serial = 0;
+  Served* served = nullptr;  // while lent
+};
+
+Bus::Bus(base::Env& env, base::ShardId shard, std::function<void()> wake, BusLimits limits)
+    : env_(env),
+      shard_(shard),
+      mailbox_(std::move(wake)),
+      limits_(limits),
+      catalog_(std::make_shared<const Catalog>()) {
+  check(size_t(shard) < kMaxShards, "shard ids stay below kMaxShards");
+}
+
+Bus::~Bus() {
+  check(in_flight_ == 0, "a Bus outlives its Calls");
+  env_.cancel(timer_);
+}
+
+void Bus::publish(std::shared_ptr<const Catalog> catalog) { catalog_ = std::move(catalog); }
+
+void Bus::close() { closed_ = true; }
+
+msg::Call* Bus::make_call() {
+  if (spare_.empty()) spare_.push_back(&slots_.emplace_back());
+  Slot* slot = spare_.back();
+  spare_.pop_back();
+  slot->state = Slot::State::kHeld;
+  return slot;
+}
+
+void Bus::discard(msg::Call* call) {
+  auto* slot = static_cast<Slot*>(call);
+  check(slot->state == Slot::State::kHeld, "only a Call that was not sent is discarded");
+  recycle(slot);
+}
+
+void Bus::recycle(Slot* slot) {
+  ++slot->serial;
+  slot->state = Slot::State::kSpare;
+  slot->served = nullptr;
+  slot->clear();
+  if (slot->inputs.capacity() > kTensorsKept) std::vector<msg::Tensor>().swap(slot->inputs);
+  spare_.push_back(slot);
+}
+
+Bus::Slot& Bus::lent(msg::Call* call) {
+  auto* slot = static_cast<Slot*>(call);
+  check(slot->state == Slot::State::kLent && slot->home == &mailbox_, "Events and wishes name a Call lent by this Bus");
+  return *slot;
+}
+
+base::Status Bus::admit(const msg::Call& call) const {
+  if (closed_) return failure(Code::kUnavailable, "the server is shutting down");
+  if (call.deadline <= env_.now()) return too_late();
+  if (in_flight_ >= limits_.max_in_flight)
+    return failure(Code::kResourceExhausted, "too many requests in flight (limit " +
+                                                 std::to_string(limits_.max_in_flight) + "); try again later");
+  return {};
+}
+
+base::Status Bus::submit(msg::Call* call) {
+  auto found = catalog_->find(call->model, call->version);
+  if (!found) return std::move(found).error();
+  return submit(call, **found);
+}
+
+base::Status Bus::submit(msg::Call* call, Served& served) {
+  auto* slot = static_cast<Slot*>(call);
+  check(slot->state == Slot::State::kHeld && call->sink, "a Call is sent once, with a Sink");
+  if (auto status = admit(*call); !status.ok()) {
+    auto& counter = status.code == Code::kDeadlineExceeded ? served.stats.expired : served.stats.rejected;
+    counter.fetch_add(1, std::memory_order_relaxed);
+    return status;
+  }
+  slot->state = Slot::State::kLent;
+  slot->served = &served;
+  call->home = &mailbox_;
+  call->lease = &served;
+  call->times.queued = env_.now();
+  if (call->times.received == base::kNever) call->times.received = call->times.queued;
+  // A cell has one writer, so a load and a store are enough; release pairs with the acquire in Served::idle().
+  auto& calls = served.in_flight[size_t(shard_)].calls;
+  calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  ++in_flight_;
+  if (call->deadline != base::kNever) arm(*slot);
+  served.inbox->put(call);
+  return {};
+}
+
+void Bus::abandon(msg::Call* call) {
+  Slot& slot = lent(call);
+  if (!slot.sink) return;
+  slot.sink = nullptr;
+  slot.served->stats.cancelled.fetch_add(1, std::memory_order_relaxed);
+  slot.cancelled.store(true, std::memory_order_release);
+  slot.served->inbox->poke();
+}
+
+void Bus::add_credit(msg::Call* call, int32_t events) {
+  Slot& slot = lent(call);
+  if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= 0) slot.served->inbox->poke();
+}
+
+void Bus::turn() {
+  for (int pass = 0; pass < kPasses; ++pass) {
+    if (!mailbox_.drain(mail_)) return;
+    for (auto& mail : mail_) deliver(mail);
+    mail_.clear();  // drops the tensors of answers that nobody waits for
+  }
+  mailbox_.wake_again();
+}
+
+void Bus::deliver(msg::Mail& mail) {
+  Slot& slot = lent(mail.call);
+  bool last = mail.event.last();
+  if (slot.sink) {
+    if (auto* failed = std::get_if<msg::Failed>(&mail.event.what);
+        failed && failed->status.code == Code::kDeadlineExceeded)
+      slot.served->stats.expired.fetch_add(1, std::memory_order_relaxed);
+    slot.sink->on(slot, std::move(mail.event));
+  }
+  if (last) finish(slot);
+}
+
+void Bus::finish(Slot& slot) {
+  auto& calls = slot.served->in_flight[size_t(shard_)].calls;
+  auto n = calls.load(std::memory_order_relaxed);
+  check(n > 0 && in_flight_ > 0, "a Call comes back once");
+  if (slot.timed) slot.timed = false, --armed_;
+  --in_flight_;
+  recycle(&slot);
+  calls.store(n - 1, std::memory_order_release);  // from here on the model may go
+  if (due_.size() > 2 * armed_ + kStaleAllowed) sweep();
+}
+
+void Bus::arm(Slot& slot) {
+  slot.timed = true;
+  ++armed_;
+  due_.push_back({slot.deadline, &slot, slot.serial});
+  std::push_heap(due_.begin(), due_.end(), Later{});
+  if (due_.front().when < timer_at_) set_timer();
+}
+
+void Bus::set_timer() {
+  if (timer_ != base::TimerId::kNone) env_.cancel(timer_);
+  timer_ = base::TimerId::kNone;
+  timer_at_ = due_.empty() ? base::kNever : due_.front().when;
+  if (!due_.empty()) timer_ = env_.at(timer_at_, [this] { expire(); });
+}
+
+void Bus::expire() {
+  timer_ = base::TimerId::kNone;
+  timer_at_ = base::Time::min();  // what a Sink submits below must not set the timer; it is set once at the end
+  while (!due_.empty()) {
+    auto [when, slot, serial] = due_.front();
+    bool stale = slot->serial != serial;
+    if (!stale && when > env_.now()) break;
+    std::pop_heap(due_.begin(), due_.end(), Later{});
+    due_.pop_back();
+    if (stale) continue;
+    slot->timed = false;
+    --armed_;
+    if (!slot->sink) continue;
+    msg::Sink* sink = std::exchange(slot->sink, nullptr);
+    slot->cancelled.store(true, std::memory_order_release);
+    slot->served->stats.expired.fetch_add(1, std::memory_order_relaxed);
+    slot->served->inbox->poke();
+    sink->on(*slot, {msg::Failed{too_late()}});
+  }
+  set_timer();
+}
+
+// Most Calls end long before their deadline; without this their Dues would pile up until then.
+void Bus::sweep() {
+  std::erase_if(due_, [](const Due& due) { return due.slot->serial != due.serial; });
+  std::make_heap(due_.begin(), due_.end(), Later{});
+}
+
+}  // namespace weir::bus

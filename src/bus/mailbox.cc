@@ -1,0 +1,44 @@
+#include "bus/mailbox.h"
+
+#include <iterator>
+
+namespace weir::bus {
+
+void Mailbox::post(std::vector<msg::Mail>& burst) {
+  if (burst.empty()) return;
+  bool was_empty;
+  {
+    std::lock_guard lock(mutex_);
+    was_empty = queue_.empty();
+    if (was_empty)
+      queue_.swap(burst);
+    else
+      queue_.insert(queue_.end(), std::move_iterator(burst.begin()), std::move_iterator(burst.end()));
+    filled_.store(true, std::memory_order_relaxed);
+  }
+  burst.clear();
+  if (was_empty) wake_();
+}
+
+// A post that filled_ does not show yet is not lost: its wake_() comes after the store, and brings another turn.
+bool Mailbox::drain(std::vector<msg::Mail>& out) {
+  out.clear();
+  if (filled_.load(std::memory_order_relaxed)) {
+    std::lock_guard lock(mutex_);
+    out.swap(queue_);
+    filled_.store(false, std::memory_order_relaxed);
+  }
+  if (out.empty()) {
+    out.swap(here_);
+  } else {
+    out.insert(out.end(), std::move_iterator(here_.begin()), std::move_iterator(here_.end()));
+    here_.clear();
+  }
+  return !out.empty();
+}
+
+void Mailbox::wake_again() {
+  if (!here_.empty() || filled_.load(std::memory_order_relaxed)) wake_();
+}
+
+}  // namespace weir::bus
