@@ -58,9 +58,11 @@ class Codec {
   // finished Exchanges (on_close).
   virtual void consumed(size_t n) = 0;
 
-  // False while the codec holds the peer back (no slab, too much pipelined, too much backlog): stop reading.
+  // False while the codec holds the peer back (no slab, too much pipelined, too much backlog): stop reading. To be
+  // asked again after feed(), consumed(), tick() and output_ready().
   virtual bool wants_read() const = 0;
-  // True when the connection should be closed once pending() is empty.
+  // True when the connection should be closed once pending() is empty: shut down the sending side, then read and
+  // discard for about a second or until the peer closes, so that a reset does not overtake the last answer.
   virtual bool finished() const = 0;
   // No Exchange is open: the connection may be closed by the idle timeout or the drain.
   virtual bool idle() const = 0;

@@ -134,6 +134,12 @@ class Exchange {
   const Ledger& ledger() const { return ledger_; }
   void attach(std::unique_ptr<Reader> reader) { reader_ = std::move(reader); }
   Reader* reader() { return reader_.get(); }
+  // Fields that go out with whatever head is sent: the request id, CORS. Set by the Intake; the codec writes them
+  // behind the response's own and forgets them with the Exchange.
+  Fields& standing() { return standing_; }
+  const Fields& standing() const { return standing_; }
+  // The Intake's own note on this Exchange (the Router's match); null again when closed() returns. Codecs leave it be.
+  void* note = nullptr;
 
   // The response, in order: head once, body any number of times, end once. Calls after the peer has gone, or after
   // end(), do nothing. HEAD requests and bodiless statuses drop the body. None of these calls back into the Reader.
@@ -142,8 +148,7 @@ class Exchange {
   virtual void end(Fields trailers = {}) = 0;
   // Breaks the Exchange off: RST_STREAM, or closing the HTTP/1 connection.
   virtual void reset(Reset why) = 0;
-  // An informational head (100 is sent by the codec itself).
-  virtual bool responding() const = 0;  // head() has been called
+  virtual bool responding() const = 0;  // head() has been called (a 100 is sent by the codec itself and does not count)
   // Response bytes accepted here that the socket has not taken yet.
   virtual size_t backlog() const = 0;
   // BodyPlan::kStream: `n` bytes of the request body have been dealt with; lets the peer send as many more.
@@ -160,13 +165,14 @@ class Exchange {
   base::Bytes content_;
   Ledger ledger_;
   std::unique_ptr<Reader> reader_;
+  Fields standing_;
 };
 
 // What a codec asks of the rest of the house. wire::Router is the one in production.
 class Intake {
  public:
-  // The head is complete. Returns how the body is to be read. May answer at once (404, 405, 401): then the codec still
-  // reads or discards the body as the plan says, and does not call whole().
+  // The head is complete. Returns how the body is to be read. May answer at once (404, 405, 401; always with kIgnore):
+  // then the codec still reads or discards the body as the plan says, and does not call whole().
   virtual Plan begin(Exchange& exchange) = 0;
   // BodyPlan::kWhole: the body is complete; content() is set.
   virtual void whole(Exchange& exchange) = 0;

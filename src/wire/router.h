@@ -31,7 +31,7 @@ class PathArgs {
 // Answers requests of one or more routes.
 class Service {
  public:
-  // kWhole and kIgnore: the request is complete. kStream: its head is; attach a Reader before returning.
+  // kWhole: the request is complete. kStream and kIgnore: its head is; kStream: attach a Reader before returning.
   virtual void serve(Exchange& exchange, const PathArgs& args) = 0;
 
  protected:

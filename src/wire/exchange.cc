@@ -1,0 +1,125 @@
+#include "wire/exchange.h"
+
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "base/encoding.h"
+#include "wire/coding.h"
+
+namespace weir::wire {
+namespace {
+
+constexpr size_t kWorthCompressing = 1024;  // below this the coded form is hardly smaller and costs more than it saves
+
+bool bodiless(int status) { return status < 200 || status == 204 || status == 304; }
+
+// application/x-www-form-urlencoded: '+' is a space.
+std::string form_decode(std::string_view text) {
+  std::string spaced(text);
+  for (char& c : spaced)
+    if (c == '+') c = ' ';
+  auto decoded = base::percent_decode(spaced);
+  return decoded ? *std::move(decoded) : std::string();
+}
+
+}  // namespace
+
+void Fields::add(std::string_view name, std::string_view value) {
+  if (entries_.empty()) {
+    entries_.reserve(8);  // one allocation each for an ordinary head
+    text_.reserve(240);
+  }
+  entries_.push_back({uint32_t(text_.size()), uint32_t(name.size()), uint32_t(value.size())});
+  text_.append(name).append(value);
+}
+
+void Fields::remove(std::string_view name) {
+  if (!has(name)) return;
+  Fields kept;
+  for (size_t i = 0; i < size(); ++i)
+    if ((*this)[i].name != name) kept.add((*this)[i].name, (*this)[i].value);
+  *this = std::move(kept);
+}
+
+void Fields::set(std::string_view name, std::string_view value) {
+  if (!has(name)) return add(name, value);
+  std::string keep_name(name), keep_value(value);  // both may lie in text_
+  remove(keep_name);
+  add(keep_name, keep_value);
+}
+
+void Fields::clear() {
+  text_.clear();
+  entries_.clear();
+}
+
+std::string_view Fields::find(std::string_view name) const {
+  for (const Entry& e : entries_) {
+    if (e.name != name.size()) continue;
+    const char* at = text_.data() + e.at;
+    if (std::string_view(at, e.name) == name) return {at + e.name, e.value};
+  }
+  return {};
+}
+
+Fields::View Fields::operator[](size_t i) const {
+  const Entry& e = entries_[i];
+  const char* at = text_.data() + e.at;
+  return {{at, e.name}, {at + e.name, e.value}};
+}
+
+std::string_view Request::path() const {
+  std::string_view t = target;
+  return t.substr(0, t.find('?'));
+}
+
+std::string_view Request::query() const {
+  std::string_view t = target;
+  size_t mark = t.find('?');
+  return mark == std::string_view::npos ? std::string_view() : t.substr(mark + 1);
+}
+
+std::string Request::query_value(std::string_view name) const {
+  std::string_view rest = query();
+  while (!rest.empty()) {
+    size_t amp = rest.find('&');
+    std::string_view pair = rest.substr(0, amp);
+    rest = amp == std::string_view::npos ? std::string_view() : rest.substr(amp + 1);
+    size_t equals = pair.find('=');
+    if (form_decode(pair.substr(0, equals)) != name) continue;
+    return equals == std::string_view::npos ? std::string() : form_decode(pair.substr(equals + 1));
+  }
+  return {};
+}
+
+void Exchange::respond(int status, std::string_view content_type, base::Bytes body, Compress compress) {
+  Response response;
+  response.status = status;
+  if (!content_type.empty()) response.fields.add("content-type", content_type);
+  if (compress == Compress::kIfAccepted && body.size() >= kWorthCompressing) {
+    response.fields.add("vary", "accept-encoding");
+    Coding coding = choose_coding(request_.fields.find("accept-encoding"));
+    if (coding != Coding::kIdentity) {
+      base::Bytes coded = deflate(coding, std::span(&body, 1));
+      if (coded.size() < body.size()) {
+        response.fields.add("content-encoding", name(coding));
+        body = std::move(coded);
+      }
+    }
+  }
+  respond(std::move(response), std::move(body));
+}
+
+void Exchange::respond(Response response, base::Bytes body) {
+  if (!bodiless(response.status) && !response.fields.has("content-length")) {
+    std::array<char, 20> digits;
+    auto end = std::to_chars(digits.data(), digits.data() + digits.size(), body.size()).ptr;
+    response.fields.add("content-length", {digits.data(), size_t(end - digits.data())});
+  }
+  head(std::move(response));
+  if (!body.empty()) this->body(std::move(body));
+  end();
+}
+
+}  // namespace weir::wire

@@ -1,0 +1,147 @@
+#include "wire/coding.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+namespace weir::wire {
+namespace {
+
+using base::Bytes;
+
+std::string noise(size_t n) {
+  std::mt19937 random(7);
+  std::string out(n, 0);
+  for (char& c : out) c = char('a' + random() % 13);
+  return out;
+}
+
+Bytes coded(Coding coding, std::string_view text) {
+  Bytes piece = Bytes::copy_of(text);
+  return deflate(coding, std::span(&piece, 1));
+}
+
+Inflate inflate(Coding coding, std::string_view in, std::string* out, InflateLimits limits = {}) {
+  Bytes bytes;
+  Inflate did = inflate_whole(coding, std::as_bytes(std::span(in)), limits, base::heap(), &bytes);
+  *out = bytes.view();
+  return did;
+}
+
+TEST(Coding, WhatIsDeflatedInflatesToTheSame) {
+  for (Coding coding : {Coding::kGzip, Coding::kDeflate})
+    for (size_t n : {size_t(0), size_t(1), size_t(5000), size_t(300000)}) {
+      std::string text = noise(n), back;
+      EXPECT_EQ(inflate(coding, coded(coding, text).view(), &back), Inflate::kDone);
+      EXPECT_EQ(back, text);
+    }
+}
+
+TEST(Coding, SeveralPiecesAreOneStream) {
+  std::vector<Bytes> pieces{Bytes::copy_of("abc"), Bytes(), Bytes::copy_of("def")};
+  std::string back;
+  EXPECT_EQ(inflate(Coding::kGzip, deflate(Coding::kGzip, pieces).view(), &back), Inflate::kDone);
+  EXPECT_EQ(back, "abcdef");
+}
+
+TEST(Coding, InputMayComeByteByByte) {
+  std::string text = noise(2000);
+  for (Coding coding : {Coding::kGzip, Coding::kDeflate}) {
+    Bytes all = coded(coding, text);
+    Inflater inflater(coding, {});
+    std::string back;
+    for (size_t i = 0; i < all.size(); ++i) {
+      auto in = all.slice(i, 1).span();
+      std::array<std::byte, 37> buffer;
+      Inflate did;
+      do {
+        std::span<std::byte> out(buffer);
+        did = inflater.step(in, out);
+        back.append(reinterpret_cast<char*>(buffer.data()), buffer.size() - out.size());
+      } while (did == Inflate::kFull);
+      ASSERT_EQ(did, Inflate::kMore);
+      EXPECT_EQ(inflater.complete(), i + 1 == all.size());
+    }
+    EXPECT_EQ(back, text);
+  }
+}
+
+TEST(Coding, RawDeflateIsAccepted) {
+  std::string text = noise(500), back;
+  std::string wrapped(coded(Coding::kDeflate, text).view());
+  EXPECT_EQ(inflate(Coding::kDeflate, std::string_view(wrapped).substr(2, wrapped.size() - 6), &back), Inflate::kDone);
+  EXPECT_EQ(back, text);
+}
+
+TEST(Coding, GzipMembersFollowEachOther) {
+  std::string two = std::string(coded(Coding::kGzip, "one ").view()) + std::string(coded(Coding::kGzip, "two").view());
+  std::string back;
+  EXPECT_EQ(inflate(Coding::kGzip, two, &back), Inflate::kDone);
+  EXPECT_EQ(back, "one two");
+}
+
+TEST(Coding, CorruptInputIsRefused) {
+  std::string good(coded(Coding::kGzip, noise(500)).view()), back;
+  EXPECT_EQ(inflate(Coding::kGzip, "", &back), Inflate::kCorrupt);
+  EXPECT_EQ(inflate(Coding::kGzip, "not gzip at all", &back), Inflate::kCorrupt);
+  EXPECT_EQ(inflate(Coding::kGzip, good.substr(0, good.size() - 1), &back), Inflate::kCorrupt);
+  EXPECT_EQ(inflate(Coding::kGzip, good + "x", &back), Inflate::kCorrupt);
+  EXPECT_EQ(inflate(Coding::kDeflate, good, &back), Inflate::kCorrupt);
+  std::string flipped = good;
+  flipped[flipped.size() - 6] ^= 1;
+  EXPECT_EQ(inflate(Coding::kGzip, flipped, &back), Inflate::kCorrupt);
+  std::string zlib(coded(Coding::kDeflate, "abc").view());
+  EXPECT_EQ(inflate(Coding::kDeflate, zlib + "x", &back), Inflate::kCorrupt);
+}
+
+TEST(Coding, ExactlyTheLimitFitsAndOneMoreDoesNot) {
+  std::string text = noise(10000), back;
+  Bytes all = coded(Coding::kGzip, text);
+  EXPECT_EQ(inflate(Coding::kGzip, all.view(), &back, {10000, 100}), Inflate::kDone);
+  EXPECT_EQ(inflate(Coding::kGzip, all.view(), &back, {9999, 100}), Inflate::kTooBig);
+}
+
+TEST(Coding, ABombEndsAtTheRatioNotAtTheLimit) {
+  std::string zeros(10 << 20, '\0'), back;
+  Bytes bomb = coded(Coding::kGzip, zeros);
+  EXPECT_LT(bomb.size(), 100000u);
+  EXPECT_EQ(inflate(Coding::kGzip, bomb.view(), &back), Inflate::kTooBig);
+  EXPECT_EQ(inflate(Coding::kGzip, bomb.view(), &back, {64 << 20, 2000}), Inflate::kDone);
+  EXPECT_EQ(back.size(), zeros.size());
+}
+
+TEST(Coding, ASourceWithoutRoomIsNotAnError) {
+  struct : base::SlabSource {
+    base::Slab* take(size_t) override { return nullptr; }
+  } empty;
+  Bytes all = coded(Coding::kGzip, "abc"), out;
+  EXPECT_EQ(inflate_whole(Coding::kGzip, all.span(), {}, empty, &out), Inflate::kNoRoom);
+}
+
+TEST(Coding, NegotiationFollowsQualities) {
+  EXPECT_EQ(choose_coding(""), Coding::kIdentity);
+  EXPECT_EQ(choose_coding("gzip"), Coding::kGzip);
+  EXPECT_EQ(choose_coding("deflate, gzip"), Coding::kGzip);
+  EXPECT_EQ(choose_coding("deflate"), Coding::kDeflate);
+  EXPECT_EQ(choose_coding("gzip;q=0.5, deflate;q=0.8"), Coding::kDeflate);
+  EXPECT_EQ(choose_coding("gzip;q=0"), Coding::kIdentity);
+  EXPECT_EQ(choose_coding("*"), Coding::kGzip);
+  EXPECT_EQ(choose_coding("*;q=0.1, gzip;q=0"), Coding::kDeflate);
+  EXPECT_EQ(choose_coding("br, zstd"), Coding::kIdentity);
+  EXPECT_EQ(choose_coding("identity, gzip;q=0.5"), Coding::kIdentity);
+  EXPECT_EQ(choose_coding("GZIP ; Q=1.0"), Coding::kGzip);
+  EXPECT_EQ(choose_coding("identity,deflate,gzip"), Coding::kGzip);
+}
+
+TEST(Coding, NamesAreKnownInAnyCase) {
+  EXPECT_EQ(coding_of("GZip"), Coding::kGzip);
+  EXPECT_EQ(coding_of("x-gzip"), Coding::kGzip);
+  EXPECT_EQ(coding_of(""), Coding::kIdentity);
+  EXPECT_EQ(coding_of("br"), std::nullopt);
+  EXPECT_EQ(coding_of("gzip, gzip"), std::nullopt);
+  EXPECT_EQ(name(*coding_of("deflate")), "deflate");
+}
+
+}  // namespace
+}  // namespace weir::wire
