@@ -1,9 +1,13 @@
 // SlabPool: slabs from one budget, in size classes, recycled. The host version; the CUDA version pins the same memory.
 //
-// Blocks are 64-byte aligned (2 MiB for large ones, so that they can be huge pages). When the budget is spent take()
-// returns null: codecs then stop reading from their peers until something comes back; nothing fails. Any thread.
+// Data is 64-byte aligned (2 MiB for slabs of 2 MiB and more, which ask for huge pages). When the budget is spent
+// take() returns null: codecs then stop reading from their peers until something comes back; nothing fails. A slab
+// larger than the whole budget never comes, so body limits must stay below it. Any thread; a slab may be dropped on
+// another thread than it was taken on, and goes back to the list that it came from. A bounded number of idle slabs is
+// kept for reuse, the rest goes back to the operating system.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,13 +19,18 @@ namespace weir::device {
 class SlabPool final : public base::SlabSource {
  public:
   explicit SlabPool(uint64_t budget_bytes);
+  // Slabs that are still out stay good; what they need lives on with them. Nobody takes or drops at the same time.
   ~SlabPool();
+  SlabPool(const SlabPool&) = delete;
+  SlabPool& operator=(const SlabPool&) = delete;
 
   base::Slab* take(size_t bytes) override;
 
   uint64_t budget() const;
-  uint64_t used() const;  // bytes handed out now
-  // Called (from the freeing thread) when a slab comes back after take() had returned null since the last call.
+  uint64_t used() const;  // bytes handed out now, as charged: capacity, not what was asked for
+  uint64_t idle() const;  // bytes kept for reuse; on top of used()
+  // Called (from the freeing thread) when a slab comes back after take() had returned null since the last call. Each
+  // function given is called; they must outlive the pool's use.
   void on_room(std::function<void()> wake);
 
  private:

@@ -1,0 +1,197 @@
+#include "device/pool.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "device/size_class.h"
+
+namespace weir::device {
+namespace {
+
+constexpr size_t kAlign = 64;
+constexpr size_t kStripes = 16;  // lists of idle slabs; a thread always takes from the same one
+constexpr uint64_t kMostIdle = uint64_t(1) << 30;
+
+size_t this_stripe() {
+  static std::atomic<size_t> next{0};
+  thread_local size_t mine = next.fetch_add(1, std::memory_order_relaxed) % kStripes;
+  return mine;
+}
+
+// 2 MiB aligned, in whole huge pages; null when the kernel has none.
+std::byte* map_huge(size_t bytes) {
+  size_t span = bytes + kHugePage;
+  void* raw = mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  auto from = reinterpret_cast<uintptr_t>(raw);
+  uintptr_t at = (from + kHugePage - 1) & ~(kHugePage - 1);
+  if (at > from) munmap(raw, at - from);
+  if (uintptr_t end = at + bytes, last = from + span; last > end) munmap(reinterpret_cast<void*>(end), last - end);
+  madvise(reinterpret_cast<void*>(at), bytes, MADV_HUGEPAGE);
+  return reinterpret_cast<std::byte*>(at);
+}
+
+}  // namespace
+
+struct SlabPool::Parts {
+  struct Pooled final : base::Slab {
+    Pooled(std::byte* data, size_t bytes, Parts* p, size_t cls, size_t stripe)
+        : Slab(data, bytes, [](Slab* s) { static_cast<Pooled*>(s)->parts->give(static_cast<Pooled*>(s)); }),
+          parts(p),
+          size_class(uint16_t(cls)),
+          home(uint16_t(stripe)) {}
+    Parts* parts;
+    Pooled* next = nullptr;
+    uint16_t size_class;
+    uint16_t home;  // the stripe that it was taken from and goes back to
+  };
+  struct alignas(64) Stripe {
+    std::mutex mutex;
+    std::array<Pooled*, kSizeClasses> free{};
+    std::atomic<uint64_t> idle{0};  // written under mutex
+  };
+
+  explicit Parts(uint64_t limit)
+      : budget(limit), idle_limit(std::max<uint64_t>(std::min(limit / 2, kMostIdle) / kStripes, kHugePage)) {}
+  ~Parts() {
+    for (auto& stripe : stripes)
+      for (auto* slab : stripe.free)
+        while (slab) destroy(std::exchange(slab, slab->next));
+  }
+
+  bool reserve(uint64_t bytes);
+  Pooled* reuse(size_t stripe, SizeClass cls);
+  Pooled* make(size_t stripe, SizeClass cls);
+  void destroy(Pooled* slab);
+  void give(Pooled* slab);
+  void unreserve(uint64_t bytes);
+
+  const uint64_t budget;
+  const uint64_t idle_limit;  // per stripe
+  bool orphaned = false;      // the pool has gone; the last slab to come back ends this
+  alignas(64) std::atomic<uint64_t> used{0};
+  std::atomic<bool> starved{false};  // take() has returned null
+  std::mutex listeners_mutex;
+  std::vector<std::function<void()>> listeners;
+  std::array<Stripe, kStripes> stripes;
+};
+
+bool SlabPool::Parts::reserve(uint64_t bytes) {
+  auto now = used.load();
+  do {
+    if (bytes > budget || now > budget - bytes) return false;
+  } while (!used.compare_exchange_weak(now, now + bytes));
+  return true;
+}
+
+SlabPool::Parts::Pooled* SlabPool::Parts::reuse(size_t stripe, SizeClass cls) {
+  auto& s = stripes[stripe];
+  std::lock_guard lock(s.mutex);
+  Pooled* slab = s.free[cls.index];
+  if (!slab) return nullptr;
+  s.free[cls.index] = slab->next;
+  s.idle.store(s.idle.load(std::memory_order_relaxed) - cls.bytes, std::memory_order_relaxed);
+  slab->refs.store(1, std::memory_order_relaxed);
+  return slab;
+}
+
+SlabPool::Parts::Pooled* SlabPool::Parts::make(size_t stripe, SizeClass cls) {
+  static_assert(sizeof(Pooled) <= kAlign, "the header of a small slab lies in the 64 bytes before its data");
+  if (cls.bytes >= kHugePage) {
+    auto* data = map_huge(cls.bytes);
+    return data ? new Pooled(data, cls.bytes, this, cls.index, stripe) : nullptr;
+  }
+  void* memory = ::operator new (kAlign + cls.bytes, std::align_val_t{kAlign}, std::nothrow);
+  if (!memory) return nullptr;
+  return new (memory) Pooled(static_cast<std::byte*>(memory) + kAlign, cls.bytes, this, cls.index, stripe);
+}
+
+void SlabPool::Parts::destroy(Pooled* slab) {
+  if (slab->capacity >= kHugePage) {
+    munmap(slab->data, slab->capacity);
+    delete slab;
+    return;
+  }
+  slab->~Pooled();
+  ::operator delete (static_cast<void*>(slab), std::align_val_t{kAlign});
+}
+
+void SlabPool::Parts::give(Pooled* slab) {
+  uint64_t bytes = slab->capacity;
+  {
+    auto& s = stripes[slab->home];
+    std::lock_guard lock(s.mutex);
+    auto idle = s.idle.load(std::memory_order_relaxed);
+    if (idle + bytes <= idle_limit) {
+      s.idle.store(idle + bytes, std::memory_order_relaxed);
+      slab->next = std::exchange(s.free[slab->size_class], slab);
+      slab = nullptr;
+    }
+  }
+  if (slab) destroy(slab);
+  unreserve(bytes);
+}
+
+// The order of the two atomics matters against take(): either it sees the bytes, or this sees that it starved.
+void SlabPool::Parts::unreserve(uint64_t bytes) {
+  if (orphaned) {
+    if (used.fetch_sub(bytes) == bytes) delete this;
+    return;
+  }
+  auto before = used.fetch_sub(bytes);
+  base::check(before >= bytes, "a slab comes back once");
+  if (!starved.load() || !starved.exchange(false)) return;
+  std::vector<std::function<void()>> all;
+  {
+    std::lock_guard lock(listeners_mutex);
+    all = listeners;
+  }
+  for (auto& wake : all) wake();
+}
+
+SlabPool::SlabPool(uint64_t budget_bytes) : parts_(std::make_unique<Parts>(budget_bytes)) {}
+
+SlabPool::~SlabPool() {
+  if (parts_->used.load() == 0) return;
+  parts_->orphaned = true;
+  (void)parts_.release();
+}
+
+base::Slab* SlabPool::take(size_t bytes) {
+  if (bytes > kLargestSlab) return nullptr;
+  auto cls = size_class(bytes);
+  if (!parts_->reserve(cls.bytes)) {
+    parts_->starved.store(true);
+    if (!parts_->reserve(cls.bytes)) return nullptr;
+  }
+  size_t stripe = this_stripe();
+  if (auto* slab = parts_->reuse(stripe, cls)) return slab;
+  if (auto* slab = parts_->make(stripe, cls)) return slab;
+  parts_->used.fetch_sub(cls.bytes);  // the system has no memory: wait for a slab, and do not wake anybody for this
+  parts_->starved.store(true);
+  return nullptr;
+}
+
+uint64_t SlabPool::budget() const { return parts_->budget; }
+uint64_t SlabPool::used() const { return parts_->used.load(std::memory_order_relaxed); }
+
+uint64_t SlabPool::idle() const {
+  uint64_t sum = 0;
+  for (auto& stripe : parts_->stripes) sum += stripe.idle.load(std::memory_order_relaxed);
+  return sum;
+}
+
+void SlabPool::on_room(std::function<void()> wake) {
+  std::lock_guard lock(parts_->listeners_mutex);
+  parts_->listeners.push_back(std::move(wake));
+}
+
+}  // namespace weir::device

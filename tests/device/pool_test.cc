@@ -1,0 +1,183 @@
+#include "device/pool.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "device/size_class.h"
+
+namespace weir::device {
+namespace {
+
+constexpr size_t kMiB = size_t(1) << 20;
+
+TEST(SizeClass, EveryClassHoldsWhatWasAskedForAndLosesAtMostAFifth) {
+  size_t last = 0, last_index = 0;
+  for (size_t n = 1; n < 3 * kMiB; n += n < 4096 ? 1 : 997) {
+    auto c = size_class(n);
+    ASSERT_GE(c.bytes, n);
+    ASSERT_LT(c.index, kSizeClasses);
+    ASSERT_EQ(c.bytes % 64, 0u);
+    ASSERT_GE(c.bytes, last);
+    ASSERT_EQ(c.bytes == last, c.index == last_index && last != 0) << n;
+    if (n >= 256 && n < kHugePage) {
+      ASSERT_LE(c.bytes - n, n / 4 + 1) << n;
+    }
+    last = c.bytes, last_index = c.index;
+  }
+}
+
+TEST(SizeClass, ExactSizesAreTheirOwnClass) {
+  for (size_t n : {size_t(64), size_t(192), size_t(256), size_t(320), size_t(512), size_t(16384), kMiB, 2 * kMiB,
+                   64 * kMiB, kLargestSlab})
+    EXPECT_EQ(size_class(n).bytes, n);
+  EXPECT_EQ(size_class(0).bytes, 64u);
+  EXPECT_EQ(size_class(2 * kMiB + 1).bytes, 4 * kMiB);
+  EXPECT_EQ(size_class(kLargestSlab).index + 1, kSizeClasses);
+}
+
+TEST(SlabPool, SlabsAreAlignedWritableAndCountedAgainstTheBudget) {
+  SlabPool pool(64 * kMiB);
+  for (size_t n : {size_t(0), size_t(1), size_t(64), size_t(1000), 2 * kMiB - 1, 3 * kMiB}) {
+    auto* slab = pool.take(n);
+    ASSERT_NE(slab, nullptr);
+    EXPECT_GE(slab->capacity, n);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(slab->data) % (slab->capacity >= 2 * kMiB ? 2 * kMiB : 64), 0u);
+    EXPECT_EQ(pool.used(), slab->capacity);
+    std::memset(slab->data, 1, slab->capacity);
+    base::drop(slab);
+    EXPECT_EQ(pool.used(), 0u);
+  }
+}
+
+TEST(SlabPool, AReturnedSlabIsUsedAgain) {
+  SlabPool pool(kMiB);
+  auto* slab = pool.take(1000);
+  auto* data = slab->data;
+  base::drop(slab);
+  EXPECT_EQ(pool.idle(), 1024u);
+  slab = pool.take(1024);
+  EXPECT_EQ(slab->data, data);
+  EXPECT_EQ(slab->refs, 1u);
+  EXPECT_EQ(pool.idle(), 0u);
+  base::drop(slab);
+}
+
+TEST(SlabPool, BytesKeepTheirSlabUntilTheLastSliceGoes) {
+  SlabPool pool(kMiB);
+  base::Block block(pool.take(100));
+  block.append("hello", 5);
+  auto bytes = block.freeze();
+  auto part = bytes.slice(1, 3);
+  bytes = {};
+  EXPECT_EQ(part.view(), "ell");
+  EXPECT_GT(pool.used(), 0u);
+  part = {};
+  EXPECT_EQ(pool.used(), 0u);
+}
+
+TEST(SlabPool, ASpentBudgetGivesNullAndTellsWhenThereIsRoomAgain) {
+  SlabPool pool(3 * kMiB);
+  int woken = 0, woken_too = 0;
+  pool.on_room([&] { ++woken; });
+  pool.on_room([&] { ++woken_too; });
+  auto* a = pool.take(kMiB);
+  auto* b = pool.take(2 * kMiB);
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(pool.take(1), nullptr);
+  EXPECT_EQ(woken, 0);
+  base::drop(a);
+  EXPECT_EQ(woken, 1);
+  a = pool.take(kMiB);
+  ASSERT_NE(a, nullptr);
+  base::drop(a);
+  base::drop(b);
+  EXPECT_EQ(woken, 1) << "nobody was refused in the meantime";
+  EXPECT_EQ(woken_too, 1);
+}
+
+TEST(SlabPool, ASlabLargerThanTheBudgetNeverComesAndHarmsNobody) {
+  SlabPool pool(kMiB);
+  EXPECT_EQ(pool.take(2 * kMiB), nullptr);
+  EXPECT_EQ(pool.take(SIZE_MAX), nullptr);
+  auto* slab = pool.take(kMiB);
+  ASSERT_NE(slab, nullptr);
+  base::drop(slab);
+}
+
+TEST(SlabPool, IdleMemoryIsBounded) {
+  SlabPool pool(uint64_t(256) * kMiB);
+  std::vector<base::Slab*> slabs;
+  for (int i = 0; i < 100; ++i) slabs.push_back(pool.take(2 * kMiB));
+  for (auto* slab : slabs) base::drop(slab);
+  EXPECT_EQ(pool.used(), 0u);
+  EXPECT_LE(pool.idle(), 16 * kMiB);
+  EXPECT_GT(pool.idle(), 0u);
+}
+
+TEST(SlabPool, SlabsMayOutliveThePool) {
+  base::Slab* slab;
+  {
+    SlabPool pool(kMiB);
+    slab = pool.take(100);
+  }
+  std::memset(slab->data, 7, slab->capacity);
+  base::drop(slab);
+}
+
+// Slabs are taken on one thread and dropped on another; every slab is marked by its taker and checked by its dropper.
+TEST(SlabPool, ManyThreadsTakeAndDropWithoutMixingSlabsUp) {
+  SlabPool pool(8 * kMiB);
+  struct Channel {
+    std::mutex mutex;
+    std::condition_variable filled;
+    std::vector<base::Slab*> slabs;
+    int takers = 2;
+  } channel;
+  auto taker = [&](unsigned seed) {
+    std::mt19937 random(seed);
+    for (int i = 0; i < 20'000; ++i) {
+      size_t bytes = size_t(1) << (random() % 17);
+      auto* slab = pool.take(bytes);
+      if (!slab) continue;
+      std::memset(slab->data, int(bytes % 251), std::min<size_t>(bytes, 64));
+      slab->data[0] = std::byte(slab->capacity % 251);
+      std::lock_guard lock(channel.mutex);
+      channel.slabs.push_back(slab);
+      channel.filled.notify_one();
+    }
+    std::lock_guard lock(channel.mutex);
+    --channel.takers;
+    channel.filled.notify_all();
+  };
+  auto dropper = [&] {
+    std::vector<base::Slab*> mine;
+    for (;;) {
+      {
+        std::unique_lock lock(channel.mutex);
+        channel.filled.wait(lock, [&] { return !channel.slabs.empty() || channel.takers == 0; });
+        mine.swap(channel.slabs);
+      }
+      if (mine.empty()) return;
+      for (auto* slab : mine) {
+        ASSERT_EQ(slab->data[0], std::byte(slab->capacity % 251));
+        base::drop(slab);
+      }
+      mine.clear();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    threads.emplace_back(taker, 1u), threads.emplace_back(taker, 2u);
+    threads.emplace_back(dropper), threads.emplace_back(dropper);
+  }
+  EXPECT_EQ(pool.used(), 0u);
+}
+
+}  // namespace
+}  // namespace weir::device
