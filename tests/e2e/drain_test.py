@@ -1,0 +1,123 @@
+"""SIGTERM under load: whatever was accepted is answered, then the process ends with 0. A second signal ends it at once."""
+
+import http.client
+import json
+import signal
+import struct
+import threading
+import time
+import unittest
+
+import harness
+
+import grpc
+
+oip, oip_grpc = harness.stubs()('inference')
+BODY = json.dumps({'inputs': [{'name': 'INPUT0', 'datatype': 'FP32', 'shape': [2], 'data': [1.5, 2.5]}]})
+
+
+def slow_repository(delay_us):
+    repository = harness.scratch() / f'slow-{delay_us}'
+    (repository / 'slow').mkdir(parents=True, exist_ok=True)
+    (repository / 'slow/config.pbtxt').write_text(
+        f'backend: "identity"\nparameters {{ key: "delay_us" value {{ string_value: "{delay_us}" }} }}\n')
+    return repository
+
+
+class Drain(unittest.TestCase):
+    def test_no_accepted_http1_request_fails(self):
+        server = harness.Server('--drain-delay', '300ms', repository=slow_repository(2000))
+        done, refused, wrong = [0] * 8, [0] * 8, []
+        stop = threading.Event()
+
+        def client(i):
+            connection = http.client.HTTPConnection('127.0.0.1', server.port, timeout=harness.PATIENCE)
+            fresh = True
+            while not stop.is_set():
+                try:
+                    connection.request('POST', '/v2/models/slow/infer', BODY, {'Content-Type': 'application/json'})
+                    answer = connection.getresponse()
+                    data = answer.read()
+                    if answer.status != 200 or json.loads(data)['outputs'][0]['data'] != [1.5, 2.5]:
+                        wrong.append((answer.status, data))
+                    done[i] += 1
+                    if answer.headers.get('Connection') == 'close':
+                        connection.close()
+                        fresh = True
+                        continue
+                    fresh = False
+                except ConnectionRefusedError:
+                    refused[i] += 1
+                    return
+                except (ConnectionError, http.client.HTTPException):
+                    if not fresh:  # a kept-alive connection that the server closed while it was idle: not accepted
+                        connection.close()
+                        fresh = True
+                        continue
+                    refused[i] += 1  # a connection that came too late to be accepted
+                    return
+
+        with harness.threads(8, client):
+            time.sleep(0.5)
+            code = server.stop()
+            stop.set()
+        self.assertEqual(0, code, server.output()[-3000:])
+        self.assertEqual([], wrong)
+        self.assertGreater(sum(done), 50)
+
+    def test_no_accepted_grpc_call_fails(self):
+        server = harness.Server('--drain-delay', '300ms', repository=slow_repository(2000))
+        channel = grpc.insecure_channel(server.address, [('grpc.enable_retries', 0)])
+        stub = oip_grpc.GRPCInferenceServiceStub(channel)
+        r = oip.ModelInferRequest(model_name='slow')
+        r.inputs.add(name='INPUT0', datatype='FP32', shape=[1])
+        r.raw_input_contents.append(struct.pack('<f', 1))
+        wrong, done = [], [0]
+        stop = threading.Event()
+
+        def client(_):
+            while not stop.is_set():
+                try:
+                    stub.ModelInfer(r, timeout=harness.PATIENCE)
+                    done[0] += 1
+                except grpc.RpcError as error:
+                    gone = error.code() == grpc.StatusCode.UNAVAILABLE and \
+                        any(word in error.details() for word in ('connect', 'GOAWAY', 'refused', 'closed', 'drain'))
+                    if not gone:
+                        wrong.append((error.code(), error.details()))
+                    return
+
+        with harness.threads(8, client):
+            time.sleep(0.5)
+            code = server.stop()
+            stop.set()
+        channel.close()
+        self.assertEqual(0, code, server.output()[-3000:])
+        self.assertEqual([], wrong)
+        self.assertGreater(done[0], 50)
+
+    def test_a_request_in_flight_is_answered_and_readiness_falls_first(self):
+        server = harness.Server('--drain-delay', '500ms', repository=slow_repository(1_500_000))
+        slow = http.client.HTTPConnection('127.0.0.1', server.port, timeout=harness.PATIENCE)
+        slow.request('POST', '/v2/models/slow/infer', BODY, {'Content-Type': 'application/json'})
+        time.sleep(0.3)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        probe = http.client.HTTPConnection('127.0.0.1', server.port, timeout=harness.PATIENCE)
+        probe.request('GET', '/readyz')
+        self.assertEqual(503, probe.getresponse().status)
+        self.assertEqual(200, slow.getresponse().status)
+        self.assertEqual(0, server.stop())
+
+    def test_a_second_signal_ends_it_at_once(self):
+        server = harness.Server('--drain-delay', '60s')
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        self.assertIsNone(server.process.poll())
+        begun = time.monotonic()
+        server.stop()
+        self.assertLess(time.monotonic() - begun, 5)
+
+
+if __name__ == '__main__':
+    harness.main()

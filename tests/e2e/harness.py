@@ -1,0 +1,192 @@
+"""What the end-to-end tests share: the real binary on a free port, stubs made by protoc, curl, and the closing count.
+
+A test file is a unittest module that ends with `harness.main()`. Servers are started per class (class attribute `serve`:
+flags) and stopped at its end; a server that does not end cleanly with exit code 0 fails its class.
+"""
+
+import atexit
+import contextlib
+import importlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(os.environ.get('WEIR_ROOT', pathlib.Path(__file__).resolve().parents[2]))
+BUILD = pathlib.Path(os.environ.get('WEIR_BUILD', ROOT / 'build'))
+WEIR = BUILD / 'src/app/weir'
+MODELS = ROOT / 'conf/models'
+SANITIZED = any(word in BUILD.name for word in ('asan', 'tsan'))
+PATIENCE = 60 if SANITIZED else 20  # seconds that any one answer may take
+
+_scratch = None
+
+
+def scratch():
+    """A folder for this program's files, removed at its end."""
+    global _scratch
+    if _scratch is None:
+        _scratch = pathlib.Path(tempfile.mkdtemp(prefix='weir-e2e-'))
+        atexit.register(shutil.rmtree, _scratch, ignore_errors=True)
+    return _scratch
+
+
+class Server:
+    """`weir serve …` on 127.0.0.1, port chosen by the kernel."""
+
+    def __init__(self, *flags, repository=MODELS, listen=('127.0.0.1:0',), config=None, env=None):
+        command = [str(WEIR), 'serve']
+        command += ['--config', str(config)] if config else [str(repository)]
+        for address in listen:
+            command += ['--listen', address]
+        self.log_path = scratch() / f'server-{time.monotonic_ns()}.log'
+        self.log = open(self.log_path, 'w+b')
+        self.process = subprocess.Popen([*command, *map(str, flags)], stdout=self.log, stderr=self.log, cwd=ROOT,
+                                        env={**os.environ, **(env or {})})
+        self.port = self._wait_for_port(any(not a.startswith('unix:') for a in listen))
+
+    def output(self):
+        return self.log_path.read_text(errors='replace')
+
+    def _wait_for_port(self, expect_port):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            found = re.search(r'listening\b.*?127\.0\.0\.1:(\d+)', self.output())
+            if found:
+                return int(found[1])
+            if not expect_port and 'listening' in self.output():
+                return None
+            if self.process.poll() is not None:
+                raise RuntimeError(f'weir ended with {self.process.returncode}:\n{self.output()}')
+            time.sleep(0.02)
+        self.process.kill()
+        raise RuntimeError(f'weir did not listen:\n{self.output()}')
+
+    @property
+    def address(self):
+        return f'127.0.0.1:{self.port}'
+
+    def url(self, path=''):
+        return f'http://{self.address}{path}'
+
+    def stop(self, sig=signal.SIGTERM):
+        """Ends it; returns its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(sig)
+        try:
+            code = self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise RuntimeError(f'weir did not end:\n{self.output()[-5000:]}')
+        finally:
+            self.log.close()
+        return code
+
+    def rss(self):
+        return int(re.search(r'VmRSS:\s+(\d+)', pathlib.Path(f'/proc/{self.process.pid}/status').read_text())[1]) << 10
+
+    def fds(self):
+        return len(os.listdir(f'/proc/{self.process.pid}/fd'))
+
+
+class Case(unittest.TestCase):
+    """A test class with one server of its own."""
+
+    serve = ()
+    listen = ('127.0.0.1:0',)
+    repository = MODELS
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(*cls.serve, repository=cls.repository, listen=cls.listen)
+
+    @classmethod
+    def tearDownClass(cls):
+        code = cls.server.stop()
+        assert code == 0, f'weir ended with {code}:\n{cls.server.output()[-5000:]}'
+
+
+class Answer:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    def json(self):
+        return json.loads(self.body)
+
+
+def curl(url, *args, data=None):
+    """curl as a user runs it. Returns an Answer of the final response; `headers` has lower-case names."""
+    command = ['curl', '-sS', '-i', '--max-time', str(PATIENCE), *args]
+    if data is not None:
+        command += ['--data-binary', '@-']
+        data = data.encode() if isinstance(data, str) else data
+    done = subprocess.run([*command, url], input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if done.returncode:
+        raise RuntimeError(f'curl ended with {done.returncode}: {done.stderr.decode()}')
+    rest = done.stdout
+    while True:
+        head, _, rest = rest.partition(b'\r\n\r\n')
+        lines = head.decode('latin-1').split('\r\n')
+        status = int(lines[0].split()[1])
+        if status >= 200:
+            break
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(':') for line in lines[1:])}
+    return Answer(status, headers, rest)
+
+
+def stubs():
+    """Python modules for proto/*.proto, generated once per program: {name: (pb2, pb2_grpc)}."""
+    out = scratch() / 'stubs'
+    if not out.exists():
+        out.mkdir()
+        files = [str(p) for p in (ROOT / 'proto').glob('*.proto')]
+        plugin = shutil.which('grpc_python_plugin')
+        subprocess.run(['protoc', '-I', str(ROOT / 'proto'), f'--python_out={out}', f'--plugin=protoc-gen-grpc={plugin}',
+                        f'--grpc_out={out}', *files], check=True)
+        sys.path.insert(0, str(out))
+    return lambda name: (importlib.import_module(f'{name}_pb2'), importlib.import_module(f'{name}_pb2_grpc'))
+
+
+def heldout():
+    """Rows of the handwritten digits that training has not seen: (images as lists of 64 floats, labels)."""
+    data = json.loads((MODELS / 'digits/heldout.json').read_text())
+    return data['images'], data['labels']
+
+
+@contextlib.contextmanager
+def threads(count, work):
+    """Runs work(i) on `count` threads; re-raises what any of them raised."""
+    errors = []
+
+    def guarded(i):
+        try:
+            work(i)
+        except BaseException as error:  # noqa: B902 (it is raised again below)
+            errors.append(error)
+
+    pool = [threading.Thread(target=guarded, args=(i,)) for i in range(count)]
+    for t in pool:
+        t.start()
+    yield
+    for t in pool:
+        t.join()
+    if errors:
+        raise errors[0]
+
+
+def main():
+    result = unittest.main(module='__main__', exit=False, verbosity=1, failfast=False).result
+    bad = len(result.failures) + len(result.errors)
+    skipped = len(result.skipped)
+    good = max(result.testsRun - bad - skipped, 0)
+    print(f'{good} passed, {bad} failed' + (f', {skipped} skipped' if skipped else ''), flush=True)
+    sys.exit(1 if bad else 0)
