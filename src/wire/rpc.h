@@ -126,7 +126,7 @@ class RpcServer final : public Service {
   RpcServer(Router& router, base::Env& env, base::SlabSource& slabs, JsonForm* json, RpcOptions options = {});
   ~RpcServer();
   void add(RpcRoute route);
-  // For content-types of known methods, and (as the Router's fallback) for gRPC to unknown ones.
+  // As the Router's fallback: gRPC to an unknown method.
   void serve(Exchange& exchange, const PathArgs& args) override;
 
  private:

@@ -1,0 +1,61 @@
+// gRPC's message framing (grpc/doc/PROTOCOL-HTTP2.md, "Length-Prefixed-Message"; gRPC-Web frames messages alike):
+//
+//   message = flag length payload
+//   flag    = %x00 / %x01          ; 1: the payload is compressed with grpc-encoding
+//   length  = 4OCTET               ; big-endian
+//
+// Deframer takes pieces of such a stream, cut anywhere, and puts each payload straight into one slab of its size,
+// still compressed where flag is 1 (wire/coding.h takes that off).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+namespace weir::wire {
+
+inline constexpr size_t kGrpcPrefix = 5;
+
+enum class GrpcFlag : uint8_t { kPlain = 0, kCompressed = 1, kWebTrailers = 0x80 };
+
+std::array<std::byte, kGrpcPrefix> grpc_prefix(GrpcFlag flag, uint32_t length);
+
+class Deframer {
+ public:
+  // Messages longer than `max_message` fail before anything is allocated for them.
+  Deframer(base::SlabSource& slabs, uint64_t max_message) : slabs_(slabs), max_(max_message) {}
+
+  enum class Step : uint8_t {
+    kMore,     // everything taken; no message yet
+    kMessage,  // take() it
+    kStarved,  // no slab now: come again with what is left of the input
+    kFailed,   // error() says why; the stream is lost
+  };
+  // Takes bytes off the front of `in`, up to the end of one message at most.
+  Step next(std::span<const std::byte>& in);
+
+  // After kMessage, once.
+  base::Bytes take();
+  bool compressed() const { return prefix_[0] != std::byte{0}; }
+  // The stream may end here: not inside a message.
+  bool at_boundary() const { return have_ == 0; }
+  const base::Status& error() const { return error_; }
+
+ private:
+  Step fail(base::Code code, std::string text);
+  Step open_payload();
+
+  base::SlabSource& slabs_;
+  uint64_t max_;
+  std::array<std::byte, kGrpcPrefix> prefix_{};
+  uint32_t have_ = 0;    // of the prefix
+  uint32_t length_ = 0;  // of the payload, once the prefix is whole
+  base::Block block_;    // set from the whole prefix on, unless the payload is empty
+  base::Status error_;
+};
+
+}  // namespace weir::wire

@@ -1,0 +1,26 @@
+// How a Status travels in gRPC's trailers: `grpc-status`, `grpc-message` (percent-encoded), `grpc-status-details-bin`
+// (unpadded base64 of a google.rpc.Status). grpc/doc/PROTOCOL-HTTP2.md, "Responses".
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "wire/exchange.h"
+
+namespace weir::wire {
+
+// Escapes '%' and all that is not printable ASCII. At most kMaxGrpcMessage bytes; what is longer is cut between
+// escapes.
+inline constexpr size_t kMaxGrpcMessage = 4096;
+std::string encode_grpc_message(std::string_view text);
+
+// Details that would not fit a client's header limit (8 KiB by default) are left out.
+inline constexpr size_t kMaxGrpcDetails = 4096;
+void add_grpc_status(Fields& fields, const base::Status& status);
+
+// Adds a metadata field: the value of a "-bin" name becomes unpadded base64; fields that hold what HTTP forbids
+// (control bytes, an empty name) are dropped.
+void add_metadata(Fields& fields, std::string_view name, std::string_view value);
+
+}  // namespace weir::wire

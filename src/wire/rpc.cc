@@ -1,0 +1,135 @@
+#include "wire/rpc.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "wire/grpc_status.h"
+#include "wire/rpc_call.h"
+#include "wire/text.h"
+
+namespace weir::wire {
+namespace {
+
+using base::Code;
+
+enum class Form : uint8_t { kOther, kGrpc, kWeb, kWebText, kJson };
+
+// "application/grpc; charset=utf-8" → kGrpc. A message format other than proto ("+json") is none of ours.
+Form form_of(const Request& request) {
+  std::string_view type = request.fields.find("content-type");
+  if (type == "application/grpc") return Form::kGrpc;
+  type = trim(type.substr(0, type.find(';')));
+  if (same_text(type, "application/json") || same_text(type, "application/x-ndjson")) return Form::kJson;
+  constexpr std::string_view kProto = "+proto";
+  if (type.size() > kProto.size() && same_text(type.substr(type.size() - kProto.size()), kProto))
+    type.remove_suffix(kProto.size());
+  if (same_text(type, "application/grpc")) return Form::kGrpc;
+  if (same_text(type, "application/grpc-web")) return Form::kWeb;
+  if (same_text(type, "application/grpc-web-text")) return Form::kWebText;
+  return Form::kOther;
+}
+
+bool speaks_grpc(const Request& request) {
+  Form form = form_of(request);
+  return request.method == "POST" && form != Form::kOther && form != Form::kJson;
+}
+
+void refuse(Exchange& exchange, int status, std::string_view text) {
+  respond_error(exchange, status, text);
+  exchange.attach(make_discard());
+}
+
+// Message sizes bound what a call may cost; how many messages a stream carries is its own business.
+constexpr Plan kStreamed{BodyPlan::kStream, std::numeric_limits<uint64_t>::max()};
+
+std::unique_ptr<RpcCall> make_call(Form form, const RpcRoute& route, const RpcHouse& house, Exchange& exchange) {
+  switch (form) {
+    case Form::kGrpc: return make_grpc_call(route, house, exchange);
+    case Form::kWeb: return make_web_call(route, house, exchange, WebCoding::kBinary);
+    case Form::kWebText: return make_web_call(route, house, exchange, WebCoding::kText);
+    default: return make_json_call(route, house, exchange);
+  }
+}
+
+void serve_form(Form form, const RpcRoute& route, const RpcHouse& house, Exchange& exchange) {
+  auto call = make_call(form, route, house, exchange);
+  RpcCall& begun = *call;
+  exchange.attach(std::move(call));
+  begun.begin();
+}
+
+// One method at its path.
+class MethodService final : public Service {
+ public:
+  MethodService(RpcRoute route, const RpcHouse& house) : route_(std::move(route)), house_(house) {}
+
+  void serve(Exchange& exchange, const PathArgs&) override {
+    Form form = form_of(exchange.request());
+    if (form == Form::kJson && !house_.json) form = Form::kOther;
+    if (form == Form::kOther)
+      return refuse(exchange, 415, "content-type must be application/grpc, application/grpc-web or application/json");
+    if (form == Form::kGrpc && exchange.request().version != Version::kHttp2)
+      return refuse(exchange, 505, "gRPC needs HTTP/2; over HTTP/1.1 use application/grpc-web or application/json");
+    serve_form(form, route_, house_, exchange);
+  }
+
+ private:
+  RpcRoute route_;
+  const RpcHouse& house_;
+};
+
+// Ends every call with UNIMPLEMENTED, naming what is not there.
+class Nobody final : public RpcMethod {
+ public:
+  explicit Nobody(const std::set<std::string, std::less<>>& services) : services_(services) {}
+  void open(Rpc& rpc) override {
+    std::string_view path = rpc.exchange().request().path();
+    path.remove_prefix(std::min<size_t>(1, path.size()));
+    size_t slash = path.rfind('/');
+    std::string_view service = path.substr(0, slash);
+    std::string text = services_.contains(service) && slash != path.npos
+                           ? "unknown method " + std::string(path.substr(slash + 1)) + " of " + std::string(service)
+                           : "unknown service " + std::string(service);
+    rpc.finish(base::failure(Code::kUnimplemented, std::move(text)));
+  }
+
+ private:
+  const std::set<std::string, std::less<>>& services_;
+};
+
+}  // namespace
+
+struct RpcServer::Parts {
+  Router& router;
+  RpcHouse house;
+  std::vector<std::unique_ptr<MethodService>> methods;
+  std::set<std::string, std::less<>> services;
+  Nobody nobody{services};
+  RpcRoute unknown{.kind = RpcKind::kBidi, .target = &nobody, .protocol = "grpc"};
+};
+
+RpcServer::RpcServer(Router& router, base::Env& env, base::SlabSource& slabs, JsonForm* json, RpcOptions options)
+    : parts_(new Parts{router, RpcHouse{env, slabs, json, options}, {}, {}}) {
+  router.fallback(*this, speaks_grpc, "grpc", kStreamed);
+}
+
+RpcServer::~RpcServer() = default;
+
+void RpcServer::add(RpcRoute route) {
+  std::string path = "/" + route.service + "/" + route.method;
+  std::string_view protocol = route.protocol;
+  parts_->services.insert(route.service);
+  parts_->methods.push_back(std::make_unique<MethodService>(std::move(route), parts_->house));
+  parts_->router.add({"POST", std::move(path), parts_->methods.back().get(), protocol, kStreamed});
+}
+
+void RpcServer::serve(Exchange& exchange, const PathArgs&) {
+  Form form = form_of(exchange.request());
+  if (form == Form::kGrpc && exchange.request().version != Version::kHttp2)
+    return refuse(exchange, 505, "gRPC needs HTTP/2; over HTTP/1.1 use application/grpc-web");
+  serve_form(form, parts_->unknown, parts_->house, exchange);
+}
+
+}  // namespace weir::wire

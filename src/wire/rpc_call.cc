@@ -1,0 +1,130 @@
+#include "wire/rpc_call.h"
+
+#include <chrono>
+
+#include "wire/grpc_status.h"
+#include "wire/grpc_timeout.h"
+#include "wire/limits.h"
+
+namespace weir::wire {
+namespace {
+
+using base::Code;
+using std::chrono_literals::operator""ms;
+
+constexpr base::Duration kRetryAfter = 5ms;
+
+class Discard final : public Reader {
+ public:
+  void on_data(Exchange& exchange, std::span<const std::byte> bytes) override { exchange.consume(bytes.size()); }
+  void on_close(Exchange&, bool) override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Reader> make_discard() { return std::make_unique<Discard>(); }
+
+RpcCall::RpcCall(const RpcRoute& route, const RpcHouse& house, Exchange& exchange)
+    : route_(route), house_(house), exchange_(exchange) {}
+
+RpcCall::~RpcCall() {
+  house_.env.cancel(deadline_timer_);
+  house_.env.cancel(retry_timer_);
+}
+
+void RpcCall::begin() {
+  exchange_.ledger().protocol = route_.protocol;
+  base::Status status = read_timeout();
+  if (status.ok()) status = check_head();
+  if (!status.ok()) return finish(status);
+  if (route_.kind != RpcKind::kUnary && deadline_ != base::kNever) {
+    deadline_timer_ = house_.env.at(deadline_, [this] {
+      deadline_timer_ = base::TimerId::kNone;
+      break_off(base::failure(Code::kDeadlineExceeded, "deadline exceeded"));
+    });
+  }
+  if (!one_request()) route_.target->open(*this);
+}
+
+base::Status RpcCall::read_timeout() {
+  std::string_view text = metadata().find("grpc-timeout");
+  if (!text.data()) return {};
+  auto timeout = parse_grpc_timeout(text);
+  if (!timeout) {
+    exchange_.ledger().reject = reason::kGrpcTimeout;
+    return base::failure(Code::kInternal, "malformed grpc-timeout");
+  }
+  if (timeout->count() == 0) return base::failure(Code::kDeadlineExceeded, "the deadline had passed on arrival");
+  deadline_ = deadline_after(exchange_.now(), *timeout);
+  return {};
+}
+
+void RpcCall::initial(std::string_view name, std::string_view value) { add_metadata(initial_, name, value); }
+void RpcCall::trailing(std::string_view name, std::string_view value) { add_metadata(trailing_, name, value); }
+
+void RpcCall::finish(const base::Status& status) {
+  if (finished_) return;
+  finished_ = true;
+  request_ = {};
+  house_.env.cancel(std::exchange(deadline_timer_, base::TimerId::kNone));
+  house_.env.cancel(std::exchange(retry_timer_, base::TimerId::kNone));
+  exchange_.ledger().code = status.code;
+  write_end(status);
+  drop_request();
+}
+
+void RpcCall::break_off(const base::Status& status) {
+  finish(status);
+  tell_close();
+}
+
+void RpcCall::tell_close() {
+  if (std::exchange(told_close_, true)) return;
+  if (reader_) reader_->on_close(*this);
+}
+
+void RpcCall::on_drain(Exchange&) {
+  if (reader_ && !told_close_) reader_->on_drain(*this);
+  resume();
+}
+
+void RpcCall::on_close(Exchange&, bool complete) {
+  if (!complete && !finished_) exchange_.ledger().code = Code::kCancelled;
+  finished_ = true;
+  tell_close();
+}
+
+void RpcCall::deliver(base::Bytes message) {
+  if (finished_) return;
+  if (!one_request()) {
+    if (reader_) reader_->on_message(*this, std::move(message));
+    return;
+  }
+  if (std::exchange(has_request_, true))
+    return break_off(base::failure(Code::kUnimplemented, route_.method + " takes one request message, but got more"));
+  request_ = std::move(message);
+}
+
+void RpcCall::half_close() {
+  if (finished_) return;
+  if (!one_request()) {
+    if (reader_) reader_->on_half_close(*this);
+    return;
+  }
+  if (!has_request_)
+    return break_off(base::failure(Code::kUnimplemented, route_.method + " takes one request message, but got none"));
+  if (exchange_.now() >= deadline_) return break_off(base::failure(Code::kDeadlineExceeded, "deadline exceeded"));
+  route_.target->call(*this, std::move(request_));
+}
+
+bool RpcCall::congested() const { return !one_request() && exchange_.backlog() > Exchange::kHighWater; }
+
+void RpcCall::retry_soon() {
+  if (retry_timer_ != base::TimerId::kNone) return;
+  retry_timer_ = house_.env.at(house_.env.now() + kRetryAfter, [this] {
+    retry_timer_ = base::TimerId::kNone;
+    resume();
+  });
+}
+
+}  // namespace weir::wire

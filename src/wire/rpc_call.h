@@ -1,0 +1,136 @@
+// RpcCall: what the forms of a remote call (gRPC, gRPC-Web, JSON) have in common: metadata, deadline, message counting,
+// the one status. Private to wire/rpc*.cc.
+//
+// One object per call is both the Exchange's Reader and the method's Rpc; the Exchange owns it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "wire/coding.h"
+#include "wire/grpc_frames.h"
+#include "wire/rpc.h"
+
+namespace weir::wire {
+
+// What all calls of one RpcServer share.
+struct RpcHouse {
+  base::Env& env;
+  base::SlabSource& slabs;
+  JsonForm* json;  // null: no JSON form
+  RpcOptions options;
+};
+
+class RpcCall : public Reader, public Rpc {
+ public:
+  RpcCall(const RpcRoute& route, const RpcHouse& house, Exchange& exchange);
+  ~RpcCall() override;
+
+  // The head has been read: checks metadata, opens streaming methods. After this the call may be over already.
+  void begin();
+
+  Exchange& exchange() final { return exchange_; }
+  base::Time deadline() const final { return deadline_; }
+  void initial(std::string_view name, std::string_view value) final;
+  void trailing(std::string_view name, std::string_view value) final;
+  void finish(const base::Status& status) final;
+
+  void on_drain(Exchange&) final;
+  void on_close(Exchange&, bool complete) final;
+
+ protected:
+  // Form-specific: what else the head must fulfil; OK, or the status to end with.
+  virtual base::Status check_head() { return {}; }
+  // Form-specific: the last bytes of the response. Called once.
+  virtual void write_end(const base::Status& status) = 0;
+  // Form-specific: goes on with request bytes that were held back.
+  virtual void resume() {}
+  // Form-specific: the call is over; lets go of what is held of the request. May come from inside deliver().
+  virtual void drop_request() {}
+
+  // The request, as the form decodes it: messages in order, then the half-close.
+  void deliver(base::Bytes message);
+  void half_close();
+  // Ends the call from our side; the method's reader hears of it.
+  void break_off(const base::Status& status);
+  // Asks for a resume() shortly, because no slab was to be had.
+  void retry_soon();
+
+  // No more request bytes are wanted.
+  bool finished() const { return finished_; }
+  // The peer asks for more than it takes: no request message is delivered until it has read some of the answers.
+  bool congested() const;
+  bool one_request() const { return route_.kind == RpcKind::kUnary || route_.kind == RpcKind::kServerStream; }
+  bool one_response() const { return route_.kind == RpcKind::kUnary || route_.kind == RpcKind::kClientStream; }
+
+  const RpcRoute& route_;
+  const RpcHouse& house_;
+  Exchange& exchange_;
+  Fields initial_, trailing_;
+
+ private:
+  base::Status read_timeout();
+  void tell_close();
+
+  base::Time deadline_ = base::kNever;
+  base::TimerId deadline_timer_ = base::TimerId::kNone;
+  base::TimerId retry_timer_ = base::TimerId::kNone;
+  base::Bytes request_;  // of unary and server-streaming methods, until the half-close
+  bool has_request_ = false, finished_ = false, told_close_ = false;
+};
+
+// A call whose messages are framed as gRPC frames them, in both directions: gRPC itself and gRPC-Web.
+class FramedCall : public RpcCall {
+ public:
+  FramedCall(const RpcRoute& route, const RpcHouse& house, Exchange& exchange);
+
+  using Rpc::send;
+  void send(std::vector<base::Bytes> pieces) final;
+  void on_data(Exchange&, std::span<const std::byte> bytes) final;
+  void on_end(Exchange&) final;
+
+ protected:
+  base::Status check_head() final;
+  void resume() final;
+  void drop_request() final;
+
+  // Takes transfer coding off (gRPC-Web's base64): returns the frame bytes, in `scratch` or in place; nothing if
+  // broken.
+  virtual std::optional<std::span<const std::byte>> decode(std::span<const std::byte> bytes, std::string& scratch);
+  virtual bool decoded_whole() const { return true; }  // the transfer coding may end here
+  virtual std::string_view content_type() const = 0;
+  virtual void write_frame(GrpcFlag flag, std::span<base::Bytes> pieces) = 0;
+
+  // The response head with all that goes into every one of this call.
+  Response head() const;
+  void send_head();
+
+ private:
+  void pump(std::span<const std::byte>& in);
+  bool accept_message();
+  void settle();
+
+  Deframer deframer_;
+  std::string held_;     // frame bytes that wait for a slab or for congestion to pass
+  size_t owed_ = 0;      // request bytes not yet given back with consume()
+  base::Bytes coded_;    // a compressed message that waits for a slab to inflate into
+  bool ended_ = false;   // the request is complete
+  bool closed_ = false;  // and the method has heard of it
+  Coding in_ = Coding::kIdentity, out_ = Coding::kIdentity;
+};
+
+// Writes frame prefix and pieces to `exchange`: small pieces joined into one, big ones as they are.
+void write_pieces(Exchange& exchange, GrpcFlag flag, std::span<base::Bytes> pieces);
+
+// Drops the rest of a request that has been answered.
+std::unique_ptr<Reader> make_discard();
+
+std::unique_ptr<RpcCall> make_grpc_call(const RpcRoute& route, const RpcHouse& house, Exchange& exchange);
+enum class WebCoding : uint8_t { kBinary, kText };
+std::unique_ptr<RpcCall> make_web_call(const RpcRoute& route, const RpcHouse& house, Exchange& exchange,
+                                       WebCoding coding);
+std::unique_ptr<RpcCall> make_json_call(const RpcRoute& route, const RpcHouse& house, Exchange& exchange);
+
+}  // namespace weir::wire

@@ -1,0 +1,194 @@
+#include <algorithm>
+
+#include "wire/grpc_status.h"
+#include "wire/limits.h"
+#include "wire/rpc_call.h"
+#include "wire/text.h"
+
+namespace weir::wire {
+namespace {
+
+using base::Code;
+
+std::span<const std::byte> span_of(std::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+constexpr std::string_view kAcceptEncoding = "identity, deflate, gzip";
+
+// Pieces smaller than this are cheaper to copy than to send as a piece of their own.
+constexpr size_t kJoinBelow = 4096;
+
+}  // namespace
+
+FramedCall::FramedCall(const RpcRoute& route, const RpcHouse& house, Exchange& exchange)
+    : RpcCall(route, house, exchange), deframer_(house.slabs, house.options.max_message) {}
+
+base::Status FramedCall::check_head() {
+  if (std::string_view wanted = metadata().find("grpc-encoding"); wanted.data()) {
+    auto known = coding_of(wanted);
+    if (!known) {
+      exchange_.ledger().reject = reason::kGrpcEncoding;
+      initial("grpc-accept-encoding", kAcceptEncoding);
+      return base::failure(Code::kUnimplemented, "grpc-encoding '" + std::string(wanted) + "' is not supported");
+    }
+    in_ = *known;
+  }
+  std::string_view accepted = metadata().find("grpc-accept-encoding");
+  if (house_.options.compress == RpcCompress::kMirror && has_element(accepted, name(in_))) out_ = in_;
+  if (house_.options.compress == RpcCompress::kAccepted) out_ = choose_coding(accepted);
+  return {};
+}
+
+std::optional<std::span<const std::byte>> FramedCall::decode(std::span<const std::byte> bytes, std::string&) {
+  return bytes;
+}
+
+void FramedCall::on_data(Exchange&, std::span<const std::byte> bytes) {
+  owed_ += bytes.size();
+  if (!finished()) {
+    std::string scratch;
+    auto in = decode(bytes, scratch);
+    if (!in) {
+      break_off(base::failure(Code::kInternal, "the body is not valid base64"));
+    } else if (!held_.empty()) {
+      held_.append(reinterpret_cast<const char*>(in->data()), in->size());
+    } else {
+      pump(*in);
+      held_.assign(reinterpret_cast<const char*>(in->data()), in->size());
+    }
+  }
+  settle();
+}
+
+void FramedCall::on_end(Exchange&) {
+  ended_ = true;
+  settle();
+}
+
+void FramedCall::resume() {
+  if (!finished() && !(held_.empty() && coded_.empty())) {
+    std::string taken = std::move(held_);  // out of the way: a method that finishes drops what is held
+    held_.clear();
+    auto in = span_of(taken);
+    pump(in);
+    if (!finished()) held_ = taken.substr(taken.size() - in.size());
+  }
+  settle();
+}
+
+// Delivers messages until `in` is used up, or something makes it wait.
+void FramedCall::pump(std::span<const std::byte>& in) {
+  while (!finished() && !congested()) {
+    if (!coded_.empty()) {
+      if (!accept_message()) return;
+      continue;
+    }
+    if (in.empty()) return;
+    switch (deframer_.next(in)) {
+      case Deframer::Step::kMore: break;
+      case Deframer::Step::kStarved: return retry_soon();
+      case Deframer::Step::kFailed: {
+        exchange_.ledger().reject = reason::kGrpcLen;
+        return break_off(deframer_.error());
+      }
+      case Deframer::Step::kMessage: {
+        bool compressed = deframer_.compressed();
+        base::Bytes message = deframer_.take();
+        if (!compressed) {
+          deliver(std::move(message));
+        } else if (in_ == Coding::kIdentity) {
+          // grpc/doc/compression.md: the flag without an encoding is INTERNAL.
+          return break_off(base::failure(Code::kInternal, "compressed message without a grpc-encoding"));
+        } else if (message.empty()) {
+          return break_off(base::failure(Code::kInternal, "the compressed message is broken"));
+        } else {
+          coded_ = std::move(message);
+        }
+      }
+    }
+  }
+}
+
+// Inflates the waiting message and delivers it. False when it has to wait on, or the call is over.
+bool FramedCall::accept_message() {
+  InflateLimits limits{house_.options.max_message, house_.options.inflate_ratio};
+  base::Bytes plain;
+  Inflate outcome = inflate_whole(in_, coded_.span(), limits, house_.slabs, &plain);
+  if (outcome == Inflate::kNoRoom) return retry_soon(), false;
+  coded_ = {};
+  if (outcome == Inflate::kDone) return deliver(std::move(plain)), true;
+  exchange_.ledger().reject = reason::kInflateBytes;
+  if (outcome == Inflate::kTooBig)
+    break_off(base::failure(Code::kResourceExhausted,
+                            "message inflates past the limit of " + std::to_string(limits.bytes) + " bytes"));
+  else
+    break_off(base::failure(Code::kInternal, "the compressed message is broken"));
+  return false;
+}
+
+void FramedCall::drop_request() {
+  held_.clear();
+  coded_ = {};
+  if (owed_ > 0) exchange_.consume(std::exchange(owed_, 0));
+}
+
+// Gives back what has been dealt with, and passes the half-close on once nothing is waiting before it.
+void FramedCall::settle() {
+  if (finished()) return drop_request();
+  if (!held_.empty() || !coded_.empty()) return;
+  if (owed_ > 0) exchange_.consume(std::exchange(owed_, 0));
+  if (!ended_ || std::exchange(closed_, true)) return;
+  if (!deframer_.at_boundary() || !decoded_whole()) {
+    exchange_.ledger().reject = reason::kGrpcLen;
+    return break_off(base::failure(Code::kInternal, "the request ends inside a message"));
+  }
+  half_close();
+}
+
+Response FramedCall::head() const {
+  Response response;
+  response.fields.add("content-type", content_type());
+  if (out_ != Coding::kIdentity) response.fields.add("grpc-encoding", name(out_));
+  for (size_t i = 0; i < initial_.size(); ++i) response.fields.add(initial_[i].name, initial_[i].value);
+  return response;
+}
+
+void FramedCall::send_head() {
+  if (!exchange_.responding()) exchange_.head(head());
+}
+
+void FramedCall::send(std::vector<base::Bytes> pieces) {
+  if (finished()) return;
+  send_head();
+  if (out_ != Coding::kIdentity) {
+    size_t size = 0;
+    for (const auto& p : pieces) size += p.size();
+    if (size >= house_.options.compress_from) {
+      if (base::Bytes packed = deflate(out_, pieces); packed.size() < size)
+        return write_frame(GrpcFlag::kCompressed, {&packed, 1});
+    }
+  }
+  write_frame(GrpcFlag::kPlain, pieces);
+}
+
+void write_pieces(Exchange& exchange, GrpcFlag flag, std::span<base::Bytes> pieces) {
+  size_t total = 0;
+  for (const auto& p : pieces) total += p.size();
+  auto prefix = grpc_prefix(flag, uint32_t(total));
+  size_t i = 0, lead = prefix.size();
+  do {
+    size_t end = i, joined = lead;
+    while (end < pieces.size() && pieces[end].size() < kJoinBelow) joined += pieces[end++].size();
+    if (joined > 0) {
+      base::Block run(base::heap_slab(joined));
+      run.append(prefix.data(), lead);
+      for (; i < end; ++i) run.append(pieces[i].data(), pieces[i].size());
+      exchange.body(run.freeze());
+    }
+    lead = 0;
+    if (i < pieces.size()) exchange.body(std::move(pieces[i++]));
+  } while (i < pieces.size());
+}
+
+}  // namespace weir::wire
