@@ -1,0 +1,76 @@
+#include "marshal/proto_json.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/util/json_util.h>
+#include <google/protobuf/util/type_resolver_util.h>
+
+namespace weir::marshal {
+namespace {
+
+namespace pb = google::protobuf;
+using base::Code;
+
+constexpr char kUrlPrefix[] = "type.googleapis.com";
+constexpr size_t kMaxDepth = 64;
+
+std::string url(std::string_view type) { return std::string(kUrlPrefix) + "/" + std::string(type); }
+
+// How deep brackets nest outside of strings. Malformed text is the parser's business.
+bool too_deep(std::string_view json) {
+  size_t depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    char c = json[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      if (c == '"') quoted = false;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '{' || c == '[') {
+      if (++depth > kMaxDepth) return true;
+    } else if ((c == '}' || c == ']') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+struct ProtoJson::Types {
+  const pb::DescriptorPool* pool = pb::DescriptorPool::generated_pool();
+  std::unique_ptr<pb::util::TypeResolver> resolver{pb::util::NewTypeResolverForDescriptorPool(kUrlPrefix, pool)};
+
+  base::Status known(std::string_view type) const {
+    if (pool->FindMessageTypeByName(std::string(type))) return {};
+    return base::failure(Code::kInternal, "no message type " + std::string(type));
+  }
+};
+
+ProtoJson::ProtoJson(size_t max_bytes) : types_(std::make_unique<Types>()), max_bytes_(max_bytes) {}
+ProtoJson::~ProtoJson() = default;
+
+base::Result<std::string> ProtoJson::to_binary(std::string_view type, std::string_view json) {
+  if (auto status = types_->known(type); !status.ok()) return status;
+  if (json.size() > max_bytes_) return base::failure(Code::kResourceExhausted, "the JSON text is too long");
+  if (too_deep(json))
+    return base::invalid("the JSON text is nested deeper than " + std::to_string(kMaxDepth) + " levels");
+  std::string out;
+  auto status = pb::util::JsonToBinaryString(types_->resolver.get(), url(type), std::string(json), &out);
+  if (!status.ok()) return base::invalid(std::string(status.message()));
+  if (out.size() > max_bytes_) return base::failure(Code::kResourceExhausted, "the message is too long");
+  return out;
+}
+
+base::Result<std::string> ProtoJson::to_json(std::string_view type, std::string_view binary) {
+  if (auto status = types_->known(type); !status.ok()) return status;
+  if (binary.size() > max_bytes_) return base::failure(Code::kResourceExhausted, "the message is too long");
+  pb::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  std::string out;
+  auto status = pb::util::BinaryToJsonString(types_->resolver.get(), url(type), std::string(binary), &out, options);
+  if (!status.ok()) return base::invalid(std::string(status.message()));
+  return out;
+}
+
+}  // namespace weir::marshal

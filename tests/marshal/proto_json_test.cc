@@ -1,0 +1,80 @@
+#include "marshal/proto_json.h"
+
+#include <google/protobuf/struct.pb.h>
+#include <gtest/gtest.h>
+
+#include "health.pb.h"
+#include "status.pb.h"
+
+namespace weir::marshal {
+namespace {
+
+using base::Code;
+
+class ProtoJsonTest : public testing::Test {
+ protected:
+  // Naming the types links them in.
+  const void* linked_ = grpc::health::v1::HealthCheckResponse::descriptor();
+  const void* also_ = google::rpc::BadRequest::descriptor();
+  const void* value_ = google::protobuf::Value::descriptor();
+  ProtoJson json_{1 << 16};
+};
+
+TEST_F(ProtoJsonTest, AMessageGoesThereAndBack) {
+  auto binary = json_.to_binary("grpc.health.v1.HealthCheckRequest", R"({"service":"a b"})");
+  ASSERT_TRUE(binary.has_value());
+  grpc::health::v1::HealthCheckRequest request;
+  ASSERT_TRUE(request.ParseFromString(*binary));
+  EXPECT_EQ(request.service(), "a b");
+  EXPECT_EQ(*json_.to_json("grpc.health.v1.HealthCheckRequest", *binary), R"({"service":"a b"})");
+}
+
+TEST_F(ProtoJsonTest, FieldNamesKeepTheSpellingOfTheProtoFile) {
+  google::rpc::BadRequest bad;
+  bad.add_field_violations()->set_field("inputs[0]");
+  EXPECT_EQ(*json_.to_json("google.rpc.BadRequest", bad.SerializeAsString()),
+            R"({"field_violations":[{"field":"inputs[0]"}]})");
+  for (auto text : {R"({"field_violations":[{"field":"x"}]})", R"({"fieldViolations":[{"field":"x"}]})"})
+    EXPECT_TRUE(json_.to_binary("google.rpc.BadRequest", text).has_value()) << text;
+}
+
+TEST_F(ProtoJsonTest, EnumsAreNames) {
+  grpc::health::v1::HealthCheckResponse response;
+  response.set_status(grpc::health::v1::HealthCheckResponse::SERVING);
+  EXPECT_EQ(*json_.to_json("grpc.health.v1.HealthCheckResponse", response.SerializeAsString()),
+            R"({"status":"SERVING"})");
+}
+
+TEST_F(ProtoJsonTest, BadTextIsInvalidArgumentWithWords) {
+  for (auto text :
+       {"", "{", "[]", "{\"service\":1e}", "{\"nope\":1}", "{\"service\":{}}", "{} {}", "\xff\xfe", "nul"}) {
+    auto result = json_.to_binary("grpc.health.v1.HealthCheckRequest", text);
+    ASSERT_TRUE(result.has_error()) << text;
+    EXPECT_EQ(result.error().code, Code::kInvalidArgument) << text;
+    EXPECT_FALSE(result.error().text.empty()) << text;
+  }
+}
+
+TEST_F(ProtoJsonTest, DeepNestingIsRefused) {
+  std::string deep = std::string(65, '[') + std::string(65, ']');
+  EXPECT_EQ(json_.to_binary("google.protobuf.Value", deep).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(json_.to_binary("google.protobuf.Value", std::string(60000, '[')).error().code, Code::kInvalidArgument);
+  EXPECT_TRUE(json_
+                  .to_binary("google.protobuf.Value",
+                             R"("[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[")")
+                  .has_value());
+}
+
+TEST_F(ProtoJsonTest, TooLongIsResourceExhausted) {
+  std::string longer = "{\"service\":\"" + std::string(1 << 16, 'x') + "\"}";
+  EXPECT_EQ(json_.to_binary("grpc.health.v1.HealthCheckRequest", longer).error().code, Code::kResourceExhausted);
+  EXPECT_EQ(json_.to_json("grpc.health.v1.HealthCheckRequest", longer + longer).error().code, Code::kResourceExhausted);
+}
+
+TEST_F(ProtoJsonTest, AnUnknownTypeIsInternal) {
+  EXPECT_EQ(json_.to_binary("no.Such", "{}").error().code, Code::kInternal);
+  EXPECT_EQ(json_.to_json("no.Such", "").error().code, Code::kInternal);
+}
+
+}  // namespace
+}  // namespace weir::marshal
