@@ -169,6 +169,7 @@ Inflater::~Inflater() = default;
 Inflater::Inflater(Inflater&&) noexcept = default;
 Inflater& Inflater::operator=(Inflater&&) noexcept = default;
 
+bool Inflater::fresh() const { return stream_->taken == 0 && stream_->first < 0; }
 bool Inflater::complete() const { return stream_->at_end && !stream_->corrupt; }
 
 Inflate Inflater::step(std::span<const std::byte>& in, std::span<std::byte>& out) {

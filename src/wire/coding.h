@@ -48,6 +48,8 @@ class Inflater {
   Inflate step(std::span<const std::byte>& in, std::span<std::byte>& out);
   // The coded stream has come to its end (for gzip: of a member). Asked when there is no more input.
   bool complete() const;
+  // Nothing has been put in.
+  bool fresh() const;
 
  private:
   struct Stream;

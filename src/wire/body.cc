@@ -1,0 +1,113 @@
+#include "wire/body.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "wire/text.h"
+
+namespace weir::wire {
+namespace {
+
+constexpr uint64_t kFirst = 16 << 10;  // slab for a body of unknown length
+
+}  // namespace
+
+void BodyCollector::begin(base::SlabSource& slabs, const Shape& shape) {
+  clear();
+  slabs_ = &slabs;
+  shape_ = shape;
+  if (shape.coding != Coding::kIdentity) inflater_.emplace(shape.coding, shape.limits);
+  if (shape.content_length > 0 && !inflater_ && uint64_t(shape.content_length) > shape.limits.bytes)
+    state_ = State::kTooBig;
+}
+
+void BodyCollector::clear() {
+  block_ = base::Block();
+  inflater_.reset();
+  if (aside_.capacity() > 4096)
+    aside_ = std::string();
+  else
+    aside_.clear();
+  state_ = State::kOpen;
+  ended_ = false;
+}
+
+BodyCollector::State BodyCollector::put(std::span<const std::byte> piece) {
+  if (state_ == State::kStalled) {
+    aside_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  } else if (state_ == State::kOpen) {
+    state_ = advance(piece);
+  }
+  return state_;
+}
+
+BodyCollector::State BodyCollector::end() {
+  ended_ = true;
+  if (state_ == State::kOpen) state_ = settle();
+  return state_;
+}
+
+BodyCollector::State BodyCollector::retry() {
+  if (state_ != State::kStalled) return state_;
+  std::string waiting = std::exchange(aside_, {});
+  state_ = State::kOpen;
+  state_ = advance(std::as_bytes(std::span(waiting)));
+  if (state_ == State::kOpen && ended_) state_ = settle();
+  return state_;
+}
+
+base::Bytes BodyCollector::take() { return block_.freeze(); }
+
+// What is left of `piece` when there is no slab is kept aside.
+BodyCollector::State BodyCollector::advance(std::span<const std::byte> piece) {
+  State did = inflater_ ? inflate(piece) : copy(piece);
+  if (did == State::kStalled) aside_.assign(reinterpret_cast<const char*>(piece.data()), piece.size());
+  return did;
+}
+
+BodyCollector::State BodyCollector::copy(std::span<const std::byte>& piece) {
+  uint64_t total = block_.size() + uint64_t(piece.size());
+  if (total > shape_.limits.bytes) return State::kTooBig;
+  if (piece.empty()) return State::kOpen;
+  if (total > block_.capacity() && !grow(total)) return State::kStalled;
+  block_.append(piece.data(), piece.size());
+  return State::kOpen;
+}
+
+BodyCollector::State BodyCollector::inflate(std::span<const std::byte>& piece) {
+  while (true) {
+    std::span<std::byte> room;
+    if (block_) room = {block_.data() + block_.size(), block_.room()};
+    size_t before = room.size();
+    Inflate did = inflater_->step(piece, room);
+    block_.resize(block_.size() + before - room.size());
+    if (did == Inflate::kMore) return State::kOpen;
+    if (did == Inflate::kCorrupt) return State::kCorrupt;
+    if (did != Inflate::kFull) return State::kTooBig;
+    if (!grow(uint64_t(block_.size()) + 1)) return State::kStalled;
+  }
+}
+
+// To at least `to` bytes. A body of declared length gets its final size at once.
+bool BodyCollector::grow(uint64_t to) {
+  uint64_t want = std::max({to, kFirst, uint64_t(block_.capacity()) * 2});
+  // A byte more than the limit: an inflated body of exactly the limit must find out that it has ended.
+  want = std::min(want, std::max(to, shape_.limits.bytes + 1));
+  if (!inflater_ && shape_.content_length >= 0) want = std::max(to, uint64_t(shape_.content_length));
+  base::Slab* slab = slabs_->take(size_t(want));
+  if (!slab) return false;
+  base::Block bigger(slab);
+  if (block_) bigger.append(block_.data(), block_.size());
+  block_ = std::move(bigger);
+  return true;
+}
+
+BodyCollector::State BodyCollector::settle() {
+  // An empty body is in every coding.
+  if (inflater_ && !inflater_->complete() && !inflater_->fresh()) return State::kCorrupt;
+  return State::kDone;
+}
+
+std::optional<Coding> body_coding(std::string_view content_encoding) { return coding_of(trim(content_encoding)); }
+
+}  // namespace weir::wire

@@ -1,0 +1,66 @@
+// BodyCollector: the pieces of a request body, inflated if they are coded, into one slab.
+//
+// Used by every codec for BodyPlan::kWhole. The slab is sized from Content-Length, or grows by doubling where that is
+// not known (chunked, coded). It takes every piece that it is given: when the SlabSource has no room it keeps the piece
+// aside and says kStalled; the codec then holds its peer back (so that little is kept aside) and calls retry() on its
+// tick.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "wire/coding.h"
+
+namespace weir::wire {
+
+class BodyCollector {
+ public:
+  enum class State : uint8_t {
+    kOpen,
+    kStalled,  // waits for a slab
+    kDone,     // after end(): take() it
+    kTooBig,   // more than the limit, or a bomb: 413
+    kCorrupt,  // not in its Content-Encoding: 400
+  };
+  struct Shape {
+    int64_t content_length = -1;  // of the coded body; -1 when not declared
+    Coding coding = Coding::kIdentity;
+    InflateLimits limits;
+  };
+
+  // Starts a body; also after an earlier one, whatever became of it.
+  void begin(base::SlabSource& slabs, const Shape& shape);
+  State put(std::span<const std::byte> piece);
+  // There are no more pieces. kDone, unless something is wrong or stalled: then retry() becomes kDone.
+  State end();
+  State retry();
+  State state() const { return state_; }
+  // In kDone, once.
+  base::Bytes take();
+  // Lets go of all memory.
+  void clear();
+
+ private:
+  State advance(std::span<const std::byte> piece);
+  State copy(std::span<const std::byte>& piece);
+  State inflate(std::span<const std::byte>& piece);
+  bool grow(uint64_t to);
+  State settle();
+
+  base::SlabSource* slabs_ = nullptr;
+  Shape shape_;
+  State state_ = State::kOpen;
+  bool ended_ = false;
+  base::Block block_;
+  std::optional<Inflater> inflater_;
+  std::string aside_;  // pieces that wait for a slab
+};
+
+// The coding of a request body from its Content-Encoding field; nothing when we have no such coding (415).
+std::optional<Coding> body_coding(std::string_view content_encoding);
+
+}  // namespace weir::wire

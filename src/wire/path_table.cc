@@ -1,0 +1,118 @@
+#include "wire/path_table.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/encoding.h"
+
+namespace weir::wire {
+namespace {
+
+constexpr size_t kMaxSegments = 16, kMaxNearMiss = 96;
+
+// Cuts the first segment off: "/a/b" -> "a", leaving "/b".
+std::string_view cut_segment(std::string_view& path) {
+  path.remove_prefix(1);
+  size_t slash = path.find('/');
+  std::string_view segment = path.substr(0, slash);
+  path = slash == std::string_view::npos ? std::string_view() : path.substr(slash);
+  return segment;
+}
+
+bool placeholder(std::string_view segment) { return segment.size() > 2 && segment.front() == '{'; }
+
+}  // namespace
+
+const Route* PathEntry::find(std::string_view method) const {
+  for (const Route& r : routes)
+    if (r.method == method) return &r;
+  return method == "HEAD" ? find("GET") : nullptr;
+}
+
+// `name` lies in the pattern of the entry that made the node.
+struct PathTable::Node {
+  std::map<std::string, std::unique_ptr<Node>, std::less<>> fixed;
+  std::unique_ptr<Node> any;
+  PathEntry* entry = nullptr;
+
+  // The values of the placeholders passed on the way are left in `values`.
+  const PathEntry* walk(std::string_view path, std::vector<std::string>& values) const {
+    if (path.empty()) return entry;
+    if (values.size() > kMaxSegments) return nullptr;
+    std::string_view rest = path, segment = cut_segment(rest);
+    std::optional<std::string> decoded;
+    if (segment.find('%') != std::string_view::npos) {
+      decoded = base::percent_decode(segment);
+      if (!decoded) return nullptr;
+      segment = *decoded;
+    }
+    if (auto it = fixed.find(segment); it != fixed.end())
+      if (const PathEntry* found = it->second->walk(rest, values)) return found;
+    if (!any || segment.empty()) return nullptr;
+    values.emplace_back(segment);
+    const PathEntry* found = any->walk(rest, values);
+    if (!found) values.pop_back();
+    return found;
+  }
+};
+
+PathTable::PathTable() : root_(std::make_unique<Node>()) {}
+PathTable::~PathTable() = default;
+
+void PathTable::add(Route route) {
+  Node* node = root_.get();
+  bool fixed = true;
+  for (std::string_view rest = route.pattern; !rest.empty();) {
+    std::string_view segment = cut_segment(rest);
+    fixed = fixed && !placeholder(segment);
+    auto& next = placeholder(segment) ? node->any : node->fixed[std::string(segment)];
+    if (!next) next = std::make_unique<Node>();
+    node = next.get();
+  }
+  if (!node->entry) {
+    entries_.push_back(std::make_unique<PathEntry>());
+    node->entry = entries_.back().get();
+    node->entry->pattern = route.pattern;
+    if (fixed) exact_[route.pattern] = node->entry;
+  }
+  PathEntry& entry = *node->entry;
+  std::erase_if(entry.routes, [&](const Route& r) { return r.method == route.method; });
+  entry.routes.push_back(std::move(route));
+  entry.allow.clear();
+  for (const Route& r : entry.routes) entry.allow += (entry.allow.empty() ? "" : ", ") + r.method;
+  if (entry.find("GET") && entry.find("HEAD") == entry.find("GET")) entry.allow += ", HEAD";
+}
+
+const PathEntry* PathTable::find(std::string_view path, PathArgs& args) const {
+  if (auto it = exact_.find(path); it != exact_.end()) return it->second;
+  if (path.empty() || path[0] != '/') return nullptr;
+  std::vector<std::string> values;
+  const PathEntry* entry = root_->walk(path, values);
+  if (!entry) return nullptr;
+  size_t i = 0;
+  for (std::string_view rest = entry->pattern; !rest.empty() && i < values.size();) {
+    std::string_view segment = cut_segment(rest);
+    if (placeholder(segment)) args.add(segment.substr(1, segment.size() - 2), std::move(values[i++]));
+  }
+  return entry;
+}
+
+std::string PathTable::nearest(std::string_view path) const {
+  if (path.size() > kMaxNearMiss || path.empty() || path[0] != '/') return {};
+  std::vector<std::string> candidates;
+  for (const auto& entry : entries_) {
+    std::string candidate;
+    std::string_view theirs = path;
+    for (std::string_view rest = entry->pattern; !rest.empty();) {
+      std::string_view segment = cut_segment(rest), own = theirs.empty() ? std::string_view() : cut_segment(theirs);
+      candidate += '/';
+      candidate += placeholder(segment) && !own.empty() ? own : segment;
+    }
+    // Edit distance is quadratic: only what can be near is compared.
+    size_t longer = std::max(candidate.size(), path.size()), shorter = std::min(candidate.size(), path.size());
+    if (longer - shorter <= 8) candidates.push_back(std::move(candidate));
+  }
+  return std::string(base::near_miss(path, candidates));
+}
+
+}  // namespace weir::wire

@@ -1,0 +1,49 @@
+// PathTable: patterns of paths and what is behind them, as a tree of segments. Fixed names win over {placeholders}.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "wire/router.h"
+
+namespace weir::wire {
+
+// All routes of one pattern; views of it live as long as the table.
+struct PathEntry {
+  std::string pattern;
+  std::vector<Route> routes;  // one per method
+  std::string allow;          // the Allow field: "GET, HEAD, POST"
+
+  // The route that answers `method` (GET routes answer HEAD), or null.
+  const Route* find(std::string_view method) const;
+};
+
+class PathTable {
+ public:
+  PathTable();
+  ~PathTable();
+  void add(Route route);
+  // The entry for a path as sent (percent-encoded); fills `args`. Null when there is none. A segment with a bad escape
+  // matches nothing.
+  const PathEntry* find(std::string_view path, PathArgs& args) const;
+  // The known path that is nearest to this unknown one, with the path's own segments in place of {placeholders};
+  // empty when nothing is near.
+  std::string nearest(std::string_view path) const;
+
+ private:
+  struct Node;
+  struct TextHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+  std::vector<std::unique_ptr<PathEntry>> entries_;
+  std::unordered_map<std::string, PathEntry*, TextHash, std::equal_to<>> exact_;
+  std::unique_ptr<Node> root_;
+};
+
+}  // namespace weir::wire

@@ -1,0 +1,260 @@
+#include "wire/router.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <utility>
+
+#include "base/encoding.h"
+#include "wire/limits.h"
+#include "wire/path_table.h"
+#include "wire/text.h"
+
+namespace weir::wire {
+namespace {
+
+constexpr size_t kMaxQuoted = 128;           // of a path, in an error text
+constexpr std::string_view kMaxAge = "600";  // seconds that a browser may keep a preflight's answer
+constexpr std::string_view kExposed =
+    "grpc-status, grpc-message, grpc-status-details-bin, inference-header-content-length, x-request-id";
+
+// What the Router remembers of an Exchange from begin() to closed(); Exchange::note points to it.
+struct Match {
+  const Route* route = nullptr;
+  PathArgs args;
+};
+
+bool safe_id(std::string_view id) {
+  if (id.empty() || id.size() > 64) return false;
+  return std::all_of(id.begin(), id.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (lower(c) >= 'a' && lower(c) <= 'z') || c == '_' || c == '-';
+  });
+}
+
+// W3C Trace Context §3.2: version-trace-parent-flags; other versions may be longer.
+bool safe_traceparent(std::string_view t) {
+  if (t.size() != 55 || t.substr(0, 2) == "ff") return false;
+  for (size_t i = 0; i < t.size(); ++i) {
+    bool dash = i == 2 || i == 35 || i == 52;
+    bool hex = (t[i] >= '0' && t[i] <= '9') || (t[i] >= 'a' && t[i] <= 'f');
+    if (dash ? t[i] != '-' : !hex) return false;
+  }
+  return t.substr(3, 32).find_first_not_of('0') != std::string_view::npos &&
+         t.substr(36, 16).find_first_not_of('0') != std::string_view::npos;
+}
+
+bool is_grpc(const Request& request) { return request.fields.find("content-type").starts_with("application/grpc"); }
+
+}  // namespace
+
+std::string_view PathArgs::operator[](std::string_view name) const {
+  for (const auto& [n, value] : args_)
+    if (n == name) return value;
+  return {};
+}
+
+struct Router::Table {
+  base::Env& env;
+  Cors cors;
+  PathTable paths;
+  std::vector<std::pair<std::string, ErrorForm>> forms;  // longest prefix first
+  Claims claims = nullptr;
+  Route fallback;  // of all paths that are in no route, if `claims` says so
+  // Matches are reused: the strings of PathArgs keep no memory, but the vector does.
+  std::vector<std::unique_ptr<Match>> spare;
+
+  Table(base::Env& e, Cors c) : env(e), cors(std::move(c)) {}
+
+  void remember(Exchange& x, const Route& route, PathArgs&& args) {
+    std::unique_ptr<Match> match;
+    if (spare.empty()) {
+      match = std::make_unique<Match>();
+    } else {
+      match = std::move(spare.back());
+      spare.pop_back();
+    }
+    match->route = &route;
+    match->args = std::move(args);
+    x.note = match.release();
+  }
+  void forget(Exchange& x) {
+    std::unique_ptr<Match> match(static_cast<Match*>(std::exchange(x.note, nullptr)));
+    if (!match || spare.size() >= 64) return;
+    match->args.clear();
+    spare.push_back(std::move(match));
+  }
+
+  void identify(Exchange& x);
+  bool allowed(std::string_view origin) const;
+  void allow_origin(Exchange& x, std::string_view origin) const;
+  void preflight(Exchange& x, const PathEntry& entry) const;
+  void refuse(Exchange& x, Response&& with, int status, std::string_view text) const;
+  Plan no_route(Exchange& x, PathArgs& args);
+  Plan no_method(Exchange& x, const PathEntry& entry);
+};
+
+// The client's request id if it is harmless, else a new one; it goes back to the client and into the access log.
+void Router::Table::identify(Exchange& x) {
+  const Fields& fields = x.request().fields;
+  Ledger& ledger = x.ledger();
+  if (ledger.began == base::kNever) ledger.began = x.now();
+  std::string_view id = fields.find("x-request-id");
+  bool theirs = safe_id(id);
+  if (theirs) {
+    ledger.request_id = id;
+  } else {
+    std::array<char, 16> digits;
+    uint64_t bits = env.random();
+    for (char& c : digits) c = "0123456789abcdef"[bits & 15], bits >>= 4;
+    ledger.request_id.assign(digits.data(), digits.size());
+  }
+  // gRPC clients never look at it unless they sent one.
+  if (theirs || !is_grpc(x.request())) x.standing().add("x-request-id", ledger.request_id);
+  if (auto trace = fields.find("traceparent"); safe_traceparent(trace)) {
+    ledger.traceparent = trace;
+    x.standing().add("traceparent", trace);
+  }
+}
+
+bool Router::Table::allowed(std::string_view origin) const {
+  return std::any_of(cors.origins.begin(), cors.origins.end(), [&](const auto& o) { return o == "*" || o == origin; });
+}
+
+// Fetch standard, "CORS protocol".
+void Router::Table::allow_origin(Exchange& x, std::string_view origin) const {
+  bool any = std::find(cors.origins.begin(), cors.origins.end(), "*") != cors.origins.end();
+  x.standing().add("access-control-allow-origin", any ? std::string_view("*") : origin);
+  x.standing().add("access-control-expose-headers", kExposed);
+  if (!any) x.standing().add("vary", "origin");
+}
+
+void Router::Table::preflight(Exchange& x, const PathEntry& entry) const {
+  const Fields& fields = x.request().fields;
+  Response response;
+  response.status = 204;
+  response.fields.add("allow", entry.allow + ", OPTIONS");
+  std::string_view origin = fields.find("origin");
+  if (!origin.empty() && allowed(origin) && fields.has("access-control-request-method")) {
+    response.fields.add("access-control-allow-methods", entry.allow);
+    if (auto wanted = fields.find("access-control-request-headers"); !wanted.empty() && wanted.size() <= 1024)
+      response.fields.add("access-control-allow-headers", wanted);
+    response.fields.add("access-control-max-age", kMaxAge);
+  }
+  x.ledger().route = entry.pattern;
+  x.respond(std::move(response), {});
+}
+
+void Router::Table::refuse(Exchange& x, Response&& with, int status, std::string_view text) const {
+  x.ledger().code = base::code_from_http(status);
+  // A standing field is the one way to add to an answer that an ErrorForm words.
+  for (size_t i = 0; i < with.fields.size(); ++i) x.standing().add(with.fields[i].name, with.fields[i].value);
+  std::string_view path = x.request().path();
+  for (const auto& [prefix, form] : forms)
+    if (path.starts_with(prefix)) return form(x, status, text);
+  respond_error(x, status, text);
+}
+
+Plan Router::Table::no_route(Exchange& x, PathArgs& args) {
+  const Request& request = x.request();
+  if (claims && claims(request)) {
+    x.ledger().protocol = fallback.protocol;
+    remember(x, fallback, std::move(args));
+    return fallback.plan;
+  }
+  std::string_view path = request.path();
+  if (request.method == "OPTIONS" && path == "*") {
+    x.respond(Response{204, {}}, {});
+    return {BodyPlan::kIgnore};
+  }
+  std::string text = "no such path: " + std::string(path.substr(0, kMaxQuoted));
+  if (std::string near = paths.nearest(path); !near.empty()) text += "; did you mean " + near + "?";
+  x.ledger().code = base::Code::kNotFound;
+  refuse(x, {}, 404, text);
+  return {BodyPlan::kIgnore};
+}
+
+Plan Router::Table::no_method(Exchange& x, const PathEntry& entry) {
+  if (x.request().method == "OPTIONS") {
+    preflight(x, entry);
+    return {BodyPlan::kIgnore};
+  }
+  Response with;
+  with.fields.add("allow", entry.allow + ", OPTIONS");
+  x.ledger().route = entry.pattern;
+  refuse(x, std::move(with), 405, x.request().method + " is not for this path; it takes " + entry.allow);
+  return {BodyPlan::kIgnore};
+}
+
+Router::Router(base::Env& env, Cors cors) : table_(std::make_unique<Table>(env, std::move(cors))) {}
+Router::~Router() = default;
+
+void Router::add(Route route) { table_->paths.add(std::move(route)); }
+
+void Router::error_form(std::string prefix, ErrorForm form) {
+  auto& forms = table_->forms;
+  forms.emplace_back(std::move(prefix), form);
+  std::stable_sort(forms.begin(), forms.end(),
+                   [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
+}
+
+void Router::fallback(Service& service, Claims claims, std::string_view protocol, Plan plan) {
+  table_->claims = claims;
+  table_->fallback = Route{"", "", &service, protocol, plan};
+}
+
+Plan Router::begin(Exchange& exchange) {
+  Table& t = *table_;
+  t.identify(exchange);
+  const Request& request = exchange.request();
+  if (!t.cors.origins.empty())
+    if (auto origin = request.fields.find("origin"); !origin.empty() && t.allowed(origin))
+      t.allow_origin(exchange, origin);
+
+  PathArgs args;
+  const PathEntry* entry = t.paths.find(request.path(), args);
+  Plan plan;
+  if (!entry) {
+    plan = t.no_route(exchange, args);
+  } else if (const Route* route = entry->find(request.method)) {
+    exchange.ledger().protocol = route->protocol;
+    exchange.ledger().route = entry->pattern;
+    t.remember(exchange, *route, std::move(args));
+    plan = route->plan;
+  } else {
+    plan = t.no_method(exchange, *entry);
+  }
+  if (auto* match = static_cast<Match*>(exchange.note); match && plan.body != BodyPlan::kWhole)
+    match->route->service->serve(exchange, match->args);
+  return plan;
+}
+
+void Router::whole(Exchange& exchange) {
+  auto* match = static_cast<Match*>(exchange.note);
+  assert(match && "whole() without a begin() that asked for it");
+  match->route->service->serve(exchange, match->args);
+}
+
+void Router::closed(Exchange& exchange) {
+  for (Observer* o : observers_) o->finished(exchange);
+  table_->forget(exchange);
+}
+
+void Router::rejected(std::string_view reason, const PeerInfo& peer) {
+  for (Observer* o : observers_) o->rejected(reason, peer);
+}
+
+void respond_error(Exchange& exchange, int status, std::string_view text) {
+  if (exchange.ledger().code == base::Code::kOk) exchange.ledger().code = base::code_from_http(status);
+  Response response;
+  response.status = status;
+  response.fields.add("content-type", "application/json");
+  if (status == 429 || status == 503) response.fields.add("retry-after", "1");
+  exchange.respond(std::move(response), base::Bytes::adopt(error_json(text)));
+}
+
+void respond_error(Exchange& exchange, const base::Status& status) {
+  exchange.ledger().code = status.code;
+  respond_error(exchange, base::http_status(status.code), status.text);
+}
+
+}  // namespace weir::wire

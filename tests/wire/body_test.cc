@@ -1,0 +1,129 @@
+#include "wire/body.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "support/fake_wire.h"
+#include "support/split_feed.h"
+
+namespace weir::wire {
+namespace {
+
+using State = BodyCollector::State;
+using support::FakeSlabs;
+
+std::string text_of(size_t n) {
+  std::string out;
+  for (size_t i = 0; out.size() < n; ++i) out += std::to_string(i * 7919) + " ";
+  out.resize(n);
+  return out;
+}
+
+std::string gzip(std::string_view text) {
+  base::Bytes piece = base::Bytes::copy_of(text);
+  return std::string(deflate(Coding::kGzip, std::span(&piece, 1)).view());
+}
+
+State put(BodyCollector& body, std::string_view text) { return body.put(std::as_bytes(std::span(text))); }
+
+TEST(Body, OfDeclaredLengthTakesOneSlabOfThatSize) {
+  FakeSlabs slabs;
+  BodyCollector body;
+  std::string text = text_of(100000);
+  body.begin(slabs, {.content_length = int64_t(text.size())});
+  support::feed_in_pieces(text, 1000, [&](auto piece) { EXPECT_EQ(body.put(piece), State::kOpen); });
+  EXPECT_EQ(body.end(), State::kDone);
+  EXPECT_EQ(body.take().view(), text);
+  EXPECT_EQ(slabs.sizes, std::vector<size_t>{100000});
+}
+
+TEST(Body, OfUnknownLengthGrowsByDoubling) {
+  FakeSlabs slabs;
+  BodyCollector body;
+  std::string text = text_of(100000);
+  body.begin(slabs, {});
+  support::feed_in_pieces(text, 1000, [&](auto piece) { EXPECT_EQ(body.put(piece), State::kOpen); });
+  EXPECT_EQ(body.end(), State::kDone);
+  EXPECT_EQ(body.take().view(), text);
+  EXPECT_EQ(slabs.taken, 4u);
+}
+
+TEST(Body, CodedBodiesAreInflatedHoweverTheyCome) {
+  std::string text = text_of(60000), coded = gzip(text);
+  support::for_each_split(coded, [&](size_t size) {
+    FakeSlabs slabs;
+    BodyCollector body;
+    body.begin(slabs, {.content_length = int64_t(coded.size()), .coding = Coding::kGzip});
+    support::feed_in_pieces(coded, size, [&](auto piece) { ASSERT_EQ(body.put(piece), State::kOpen); });
+    ASSERT_EQ(body.end(), State::kDone);
+    EXPECT_EQ(body.take().view(), text);
+  });
+}
+
+TEST(Body, TooMuchIsNoticedAsSoonAsItIsThere) {
+  FakeSlabs slabs;
+  BodyCollector body;
+  body.begin(slabs, {.limits = {10, 100}});
+  EXPECT_EQ(put(body, "0123456789"), State::kOpen);
+  EXPECT_EQ(put(body, "x"), State::kTooBig);
+  EXPECT_EQ(body.end(), State::kTooBig);
+  body.begin(slabs, {.content_length = 11, .limits = {10, 100}});
+  EXPECT_EQ(body.state(), State::kTooBig);
+  body.begin(slabs, {.coding = Coding::kGzip, .limits = {1 << 20, 100}});
+  EXPECT_EQ(put(body, gzip(std::string(1 << 20, 'x'))), State::kTooBig);
+  std::string text = text_of(5000);
+  body.begin(slabs, {.coding = Coding::kGzip, .limits = {5000, 100}});
+  EXPECT_EQ(put(body, gzip(text)), State::kOpen);
+  EXPECT_EQ(body.end(), State::kDone);
+  body.begin(slabs, {.coding = Coding::kGzip, .limits = {4999, 100}});
+  EXPECT_EQ(put(body, gzip(text)), State::kTooBig);
+}
+
+TEST(Body, CutOrForgedCodingIsCorrupt) {
+  FakeSlabs slabs;
+  BodyCollector body;
+  std::string coded = gzip(text_of(5000));
+  body.begin(slabs, {.coding = Coding::kGzip});
+  EXPECT_EQ(put(body, coded.substr(0, coded.size() - 3)), State::kOpen);
+  EXPECT_EQ(body.end(), State::kCorrupt);
+  body.begin(slabs, {.coding = Coding::kGzip});
+  EXPECT_EQ(put(body, "plain text"), State::kCorrupt);
+}
+
+TEST(Body, AnEmptyBodyIsDoneWithoutASlab) {
+  FakeSlabs slabs;
+  BodyCollector body;
+  for (Coding coding : {Coding::kIdentity, Coding::kGzip, Coding::kDeflate}) {
+    body.begin(slabs, {.content_length = 0, .coding = coding});
+    EXPECT_EQ(body.end(), State::kDone);
+    EXPECT_EQ(body.take().size(), 0u);
+  }
+  EXPECT_EQ(slabs.taken, 0u);
+}
+
+TEST(Body, StallsWithoutASlabAndGoesOnWhenThereIsOne) {
+  std::string text = text_of(50000), coded = gzip(text);
+  for (bool compressed : {false, true}) {
+    FakeSlabs slabs;
+    BodyCollector body;
+    body.begin(slabs, {.coding = compressed ? Coding::kGzip : Coding::kIdentity});
+    std::string_view all = compressed ? coded : text;
+    slabs.empty = true;
+    EXPECT_EQ(put(body, all.substr(0, 7000)), State::kStalled);
+    EXPECT_EQ(body.retry(), State::kStalled);
+    EXPECT_EQ(put(body, all.substr(7000, 1000)), State::kStalled);
+    slabs.empty = false;
+    EXPECT_EQ(body.retry(), State::kOpen);
+    slabs.empty = true;
+    EXPECT_EQ(put(body, all.substr(8000)), State::kStalled);
+    EXPECT_EQ(body.end(), State::kStalled);
+    EXPECT_EQ(body.retry(), State::kStalled);
+    slabs.empty = false;
+    EXPECT_EQ(body.retry(), State::kDone);
+    EXPECT_EQ(body.take().view(), text);
+  }
+}
+
+}  // namespace
+}  // namespace weir::wire
