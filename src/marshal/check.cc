@@ -1,0 +1,128 @@
+#include "marshal/check.h"
+
+#include "base/encoding.h"
+
+namespace weir::marshal {
+namespace {
+
+using base::invalid;
+using base::Status;
+using msg::DType;
+
+std::string quoted(std::string_view what, const msg::Tensor& tensor) {
+  return std::string(what) + " '" + tensor.name + "'";
+}
+
+Status check_strings(const msg::Tensor& tensor, uint64_t elements, std::string_view what) {
+  uint64_t found = 0;
+  if (!msg::for_each_string(tensor.data.view(), [&](std::string_view) { ++found; }))
+    return invalid(quoted(what, tensor) + ": the lengths inside its BYTES data do not add up");
+  if (found != elements)
+    return invalid(quoted(what, tensor) + ": " + std::to_string(found) + " BYTES elements, but " +
+                   std::to_string(elements) + " by its shape " + tensor.shape.text());
+  return {};
+}
+
+// Dimensions from `from` on against the declared ones; -1 is any size.
+bool fits(const msg::Shape& shape, size_t from, const msg::Shape& declared) {
+  if (shape.rank() != declared.rank() + from) return false;
+  for (size_t i = 0; i < declared.rank(); ++i)
+    if (declared[i] != -1 && declared[i] != shape[i + from]) return false;
+  return true;
+}
+
+Status check_input(const msg::ModelSpec& spec, const msg::Tensor& tensor) {
+  const msg::TensorSpec* declared = spec.input(tensor.name);
+  if (!declared) {
+    std::vector<std::string_view> names;
+    for (const auto& s : spec.inputs) names.push_back(s.name);
+    std::string_view near = base::near_miss(tensor.name, names);
+    return invalid("model '" + spec.name + "' has no input '" + tensor.name + "'" +
+                   (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?"));
+  }
+  if (tensor.dtype != declared->dtype || !fits(tensor.shape, spec.max_batch > 0 ? 1 : 0, declared->shape))
+    return invalid("input '" + tensor.name + "' of model '" + spec.name + "': expected " +
+                   std::string(msg::name(declared->dtype)) + " " + spec.public_shape(*declared).text() + ", got " +
+                   std::string(msg::name(tensor.dtype)) + " " + tensor.shape.text());
+  return check_data(tensor);
+}
+
+Status check_unique(const msg::Call& call) {
+  for (size_t i = 0; i < call.inputs.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (call.inputs[i].name == call.inputs[j].name)
+        return invalid("input '" + call.inputs[i].name + "' is given twice");
+  for (size_t i = 0; i < call.outputs.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (call.outputs[i] == call.outputs[j]) return invalid("output '" + call.outputs[i] + "' is asked for twice");
+  return {};
+}
+
+Status check_complete(const msg::ModelSpec& spec, const msg::Call& call) {
+  for (const auto& declared : spec.inputs) {
+    bool given = declared.optional;
+    for (const auto& tensor : call.inputs) given = given || tensor.name == declared.name;
+    if (!given)
+      return invalid("input '" + declared.name + "' of model '" + spec.name + "' is missing: expected " +
+                     std::string(msg::name(declared.dtype)) + " " + spec.public_shape(declared).text());
+  }
+  for (const auto& name : call.outputs) {
+    if (spec.output(name)) continue;
+    std::vector<std::string_view> names;
+    for (const auto& s : spec.outputs) names.push_back(s.name);
+    std::string_view near = base::near_miss(name, names);
+    return invalid("model '" + spec.name + "' has no output '" + name + "'" +
+                   (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?"));
+  }
+  return {};
+}
+
+Status check_rows(const msg::ModelSpec& spec, msg::Call& call) {
+  call.rows = 1;
+  if (spec.max_batch == 0) return {};
+  for (const auto& tensor : call.inputs) {
+    if (tensor.shape.rank() == 0)
+      return invalid("input '" + tensor.name + "' has no batch dimension, but model '" + spec.name + "' is batched");
+    int64_t rows = tensor.shape[0];
+    if (rows < 1) return invalid("input '" + tensor.name + "' has an empty batch dimension: " + tensor.shape.text());
+    if (rows > int64_t(spec.max_batch))
+      return invalid("input '" + tensor.name + "' brings a batch of " + std::to_string(rows) + ", but model '" +
+                     spec.name + "' takes at most " + std::to_string(spec.max_batch));
+    if (&tensor != &call.inputs.front() && rows != call.rows)
+      return invalid("inputs '" + call.inputs.front().name + "' and '" + tensor.name +
+                     "' differ in their batch dimension: " + std::to_string(call.rows) + " and " +
+                     std::to_string(rows));
+    call.rows = uint32_t(rows);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_data(const msg::Tensor& tensor, std::string_view what) {
+  if (tensor.dtype == DType::kInvalid) return invalid(quoted(what, tensor) + " has no datatype");
+  auto elements = tensor.shape.elements();
+  if (!elements)
+    return invalid(quoted(what, tensor) + ": bad shape " + tensor.shape.text() +
+                   "; dimensions are 0 or more and their product must fit 63 bits");
+  if (tensor.dtype == DType::kBytes) return check_strings(tensor, *elements, what);
+  uint64_t bytes;
+  if (__builtin_mul_overflow(*elements, uint64_t(msg::size_of(tensor.dtype)), &bytes) || bytes != tensor.data.size())
+    return invalid(quoted(what, tensor) + ": " + std::to_string(tensor.data.size()) + " bytes of data, but " +
+                   std::string(msg::name(tensor.dtype)) + " " + tensor.shape.text() + " takes " +
+                   std::to_string(*elements) + " × " + std::to_string(msg::size_of(tensor.dtype)));
+  return {};
+}
+
+Status check_call(const msg::ModelSpec& spec, msg::Call& call) {
+  if (Status status = check_unique(call); !status.ok()) return status;
+  for (const auto& tensor : call.inputs) {
+    Status status = spec.any_tensors ? check_data(tensor) : check_input(spec, tensor);
+    if (!status.ok()) return status;
+  }
+  if (!spec.any_tensors)
+    if (Status status = check_complete(spec, call); !status.ok()) return status;
+  return check_rows(spec, call);
+}
+
+}  // namespace weir::marshal

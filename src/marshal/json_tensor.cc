@@ -1,0 +1,235 @@
+#include "marshal/json_tensor.h"
+
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <type_traits>
+
+#include "base/encoding.h"
+#include "marshal/half.h"
+
+namespace weir::marshal {
+namespace {
+
+using base::Status;
+using msg::DType;
+
+// FP16 and BF16 as distinct element types.
+struct Fp16 {
+  uint16_t bits;
+};
+struct Bf16 {
+  uint16_t bits;
+};
+
+std::optional<double> non_finite(std::string_view text) {
+  if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  if (text == "Infinity") return std::numeric_limits<double>::infinity();
+  if (text == "-Infinity") return -std::numeric_limits<double>::infinity();
+  return std::nullopt;
+}
+
+// Reads arrays of elements of one type. `Put` stores one element; false refuses it.
+class Reader {
+ public:
+  Reader(JsonCursor& json, const msg::Tensor& tensor, uint64_t count) : json_(json), tensor_(tensor), count_(count) {}
+
+  template <class Put>
+  bool read(Put&& put) {
+    if (json_.peek() != JsonCursor::Kind::kArray) return json_.fail("expected the array of data");
+    bool nested = json_.peek_inside() == JsonCursor::Kind::kArray;  // the first element decides for all
+    return (nested ? level(0, put) : flat(put)) && complete();
+  }
+  uint64_t index() const { return index_; }
+  Status refusal;  // why an element was refused
+
+  bool wrong(std::string_view why) {
+    refusal = base::invalid(where() + std::string(why));
+    return false;
+  }
+  std::string where() const { return "input '" + tensor_.name + "', element " + std::to_string(index_) + ": "; }
+
+ private:
+  template <class Put>
+  bool flat(Put& put) {
+    return json_.array([&] {
+      if (index_ == count_) return too_many();
+      if (!put()) return false;
+      ++index_;
+      return true;
+    });
+  }
+
+  template <class Put>
+  bool level(size_t depth, Put& put) {
+    if (depth == tensor_.shape.rank()) return misnested();
+    auto wanted = uint64_t(tensor_.shape[depth]);
+    bool innermost = depth + 1 == tensor_.shape.rank();
+    uint64_t n = 0;
+    bool ok = json_.array([&] {
+      if (n++ == wanted) return misnested();
+      if ((json_.peek() == JsonCursor::Kind::kArray) == innermost) return misnested();
+      if (!innermost) return level(depth + 1, put);
+      if (!put()) return false;
+      ++index_;
+      return true;
+    });
+    return ok && (n == wanted || misnested());
+  }
+
+  bool misnested() {
+    refusal = base::invalid("input '" + tensor_.name + "': the data is not nested as its shape " +
+                            tensor_.shape.text() + " says; write it so, or flat");
+    return false;
+  }
+  bool too_many() {
+    refusal = base::invalid("input '" + tensor_.name + "': more data than the " + std::to_string(count_) +
+                            " elements of its shape " + tensor_.shape.text());
+    return false;
+  }
+  bool complete() {
+    if (index_ == count_) return true;
+    refusal = base::invalid("input '" + tensor_.name + "': " + std::to_string(index_) + " elements of data, but " +
+                            std::to_string(count_) + " by its shape " + tensor_.shape.text());
+    return false;
+  }
+
+  JsonCursor& json_;
+  const msg::Tensor& tensor_;
+  uint64_t count_;
+  uint64_t index_ = 0;
+};
+
+// One element of type T, stored at *to.
+template <class T>
+bool element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
+  constexpr bool kFloat = std::is_floating_point_v<T> || std::is_same_v<T, Fp16> || std::is_same_v<T, Bf16>;
+  auto misfit = [&](std::string_view text) {
+    return reader.wrong(std::string(text.substr(0, 64)) + " is not a value of " + std::string(name(dtype)));
+  };
+  if constexpr (std::is_same_v<T, bool>) {
+    if (json.peek() == JsonCursor::Kind::kBool) return json.boolean(to);
+  }
+  if constexpr (kFloat) {
+    if (json.peek() == JsonCursor::Kind::kString) {
+      std::string_view text;
+      if (!json.string(text)) return false;
+      auto value = non_finite(text);
+      if (!value) return misfit("the string '" + std::string(text.substr(0, 32)) + "'");
+      if constexpr (std::is_same_v<T, Fp16>)
+        to.bits = fp16_from(float(*value));
+      else if constexpr (std::is_same_v<T, Bf16>)
+        to.bits = bf16_from(float(*value));
+      else
+        to = T(*value);
+      return true;
+    }
+  }
+  JsonNumber number;
+  if (json.peek() != JsonCursor::Kind::kNumber) {
+    reader.wrong("expected a value of " + std::string(name(dtype)));
+    return false;
+  }
+  if (!json.number(number)) return false;
+  if constexpr (std::is_same_v<T, bool>) {
+    uint64_t value;
+    if (!number.to(value) || value > 1) return misfit(number.text);
+    to = value != 0;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    if (!number.to(to)) return misfit(number.text);
+  } else if constexpr (kFloat) {
+    float value;
+    if (!number.to(value)) return misfit(number.text);
+    if constexpr (std::is_same_v<T, Fp16>)
+      to.bits = fp16_from(value);
+    else
+      to.bits = bf16_from(value);
+    uint16_t infinity = std::is_same_v<T, Fp16> ? 0x7c00 : 0x7f80;
+    if ((to.bits & 0x7fff) == infinity) return misfit(number.text);
+  } else {
+    std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t> value;
+    if (!number.to(value) || value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max())
+      return misfit(number.text);
+    to = T(value);
+  }
+  return true;
+}
+
+Status outcome(JsonCursor& json, Reader& reader) {
+  if (!json.ok() && reader.refusal.ok()) return json.error();
+  return reader.refusal;
+}
+
+template <class T>
+Status read_cells(JsonCursor& json, msg::Tensor& tensor, uint64_t count, base::SlabSource& slabs) {
+  base::Slab* slab = slabs.take(count * sizeof(T));
+  if (!slab) slab = base::heap_slab(count * sizeof(T));  // bounded by the body, which did find room
+  base::Block block(slab);
+  block.resize(count * sizeof(T));
+  Reader reader(json, tensor, count);
+  T* to = reinterpret_cast<T*>(block.data());
+  bool ok = reader.read([&] { return element<T>(json, reader, tensor.dtype, to[reader.index()]); });
+  if (!ok) {
+    Status status = outcome(json, reader);
+    json.refuse();
+    return status;
+  }
+  tensor.data = block.freeze();
+  return {};
+}
+
+Status read_strings(JsonCursor& json, msg::Tensor& tensor, uint64_t count, BytesText text) {
+  std::string data;
+  Reader reader(json, tensor, count);
+  bool ok = reader.read([&] {
+    std::string_view value;
+    if (json.peek() != JsonCursor::Kind::kString) return reader.wrong("expected a string for BYTES");
+    if (!json.string(value)) return false;
+    if (text == BytesText::kUtf8) {
+      msg::append_string(data, value);
+      return true;
+    }
+    auto decoded = base::base64_decode(value);
+    if (!decoded) return reader.wrong("not base64");
+    msg::append_string(data, *decoded);
+    return true;
+  });
+  if (!ok) {
+    Status status = outcome(json, reader);
+    json.refuse();
+    return status;
+  }
+  tensor.data = base::Bytes::adopt(std::move(data));
+  return {};
+}
+
+}  // namespace
+
+Status read_data(JsonCursor& json, msg::Tensor& tensor, base::SlabSource& slabs, BytesText text) {
+  auto count = tensor.shape.elements();
+  if (!count) return base::invalid("input '" + tensor.name + "': bad shape " + tensor.shape.text());
+  // Every element takes a character and a comma at least.
+  if (*count > json.left())
+    return base::invalid("input '" + tensor.name + "': shape " + tensor.shape.text() + " asks for " +
+                         std::to_string(*count) + " elements, more than the request holds");
+  switch (tensor.dtype) {
+    case DType::kBool: return read_cells<bool>(json, tensor, *count, slabs);
+    case DType::kUint8: return read_cells<uint8_t>(json, tensor, *count, slabs);
+    case DType::kUint16: return read_cells<uint16_t>(json, tensor, *count, slabs);
+    case DType::kUint32: return read_cells<uint32_t>(json, tensor, *count, slabs);
+    case DType::kUint64: return read_cells<uint64_t>(json, tensor, *count, slabs);
+    case DType::kInt8: return read_cells<int8_t>(json, tensor, *count, slabs);
+    case DType::kInt16: return read_cells<int16_t>(json, tensor, *count, slabs);
+    case DType::kInt32: return read_cells<int32_t>(json, tensor, *count, slabs);
+    case DType::kInt64: return read_cells<int64_t>(json, tensor, *count, slabs);
+    case DType::kFp16: return read_cells<Fp16>(json, tensor, *count, slabs);
+    case DType::kBf16: return read_cells<Bf16>(json, tensor, *count, slabs);
+    case DType::kFp32: return read_cells<float>(json, tensor, *count, slabs);
+    case DType::kFp64: return read_cells<double>(json, tensor, *count, slabs);
+    case DType::kBytes: return read_strings(json, tensor, *count, text);
+    case DType::kInvalid: break;
+  }
+  return base::invalid("input '" + tensor.name + "' has no datatype");
+}
+
+}  // namespace weir::marshal

@@ -1,0 +1,161 @@
+// The writing half of json_tensor.h.
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "base/encoding.h"
+#include "marshal/half.h"
+#include "marshal/json_tensor.h"
+
+namespace weir::marshal {
+namespace {
+
+using msg::DType;
+
+template <class T>
+void write_integer(std::string& out, T value) {
+  std::array<char, 24> text;
+  auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
+  out.append(text.data(), end);
+}
+
+template <class T>
+void write_float(std::string& out, T value) {
+  if (!std::isfinite(value)) {
+    out += std::isnan(value) ? "\"NaN\"" : value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+    return;
+  }
+  std::array<char, 40> text;
+  char* end;
+  if (value == std::trunc(value) && std::abs(value) < T(1 << 24)) {  // whole numbers are common, and cheap as such
+    if (std::signbit(value)) out += '-';
+    end = std::to_chars(text.data(), text.data() + text.size(), int32_t(std::abs(value))).ptr;
+  } else {
+    end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  }
+  std::string_view written(text.data(), size_t(end - text.data()));
+  out += written;
+  if (written.find_first_of(".e") == written.npos) out += ".0";
+}
+
+template <class T, class Write>
+void write_cells(std::string& out, std::string_view data, Write write) {
+  out.reserve(out.size() + data.size() / sizeof(T) * 10);
+  for (size_t at = 0; at < data.size(); at += sizeof(T)) {
+    T value;  // data need not be aligned
+    std::memcpy(&value, data.data() + at, sizeof(T));
+    if (at) out += ',';
+    write(value);
+  }
+}
+
+template <class T>
+void write_cells(std::string& out, std::string_view data) {
+  write_cells<T>(out, data, [&](T value) {
+    if constexpr (std::is_floating_point_v<T>)
+      write_float(out, value);
+    else
+      write_integer(out, value);
+  });
+}
+
+void write_strings(std::string& out, std::string_view data, BytesText text) {
+  bool first = true;
+  msg::for_each_string(data, [&](std::string_view element) {
+    if (!std::exchange(first, false)) out += ',';
+    if (text == BytesText::kUtf8)
+      write_string(out, element);
+    else
+      write_string(out, base::base64_encode(element));
+  });
+}
+
+void write_escape(std::string& out, uint8_t c) {
+  static constexpr std::string_view kFrom = "\"\\\b\f\n\r\t", kTo = "\"\\bfnrt", kHex = "0123456789abcdef";
+  out += '\\';
+  if (size_t i = kFrom.find(char(c)); i != kFrom.npos) {
+    out += kTo[i];
+    return;
+  }
+  out += "u00";
+  out += kHex[c >> 4];
+  out += kHex[c & 15];
+}
+
+// The length of the UTF-8 character that begins here, or 0.
+size_t utf8_length(std::string_view text) {
+  auto c = uint8_t(text[0]);
+  size_t n = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+  return n <= text.size() && valid_utf8(text.substr(0, n)) ? n : 0;
+}
+
+// Text that is not UTF-8 as a whole: character by character.
+void write_mended(std::string& out, std::string_view text) {
+  while (!text.empty()) {
+    size_t n = utf8_length(text);
+    if (n == 0)
+      out += "\xef\xbf\xbd";
+    else if (n == 1 && (uint8_t(text[0]) < 0x20 || text[0] == '"' || text[0] == '\\'))
+      write_escape(out, uint8_t(text[0]));
+    else
+      out += text.substr(0, n);
+    text.remove_prefix(n ? n : 1);
+  }
+}
+
+}  // namespace
+
+void write_number(std::string& out, double value) { write_float(out, value); }
+void write_number(std::string& out, float value) { write_float(out, value); }
+void write_number(std::string& out, int64_t value) { write_integer(out, value); }
+void write_number(std::string& out, uint64_t value) { write_integer(out, value); }
+
+void write_string(std::string& out, std::string_view text) {
+  out += '"';
+  if (!valid_utf8(text)) {
+    write_mended(out, text);
+  } else {
+    size_t from = 0;
+    for (size_t i = 0; i < text.size(); ++i) {
+      auto c = uint8_t(text[i]);
+      if (c >= 0x20 && c != '"' && c != '\\') continue;
+      out += text.substr(from, i - from);
+      write_escape(out, c);
+      from = i + 1;
+    }
+    out += text.substr(from);
+  }
+  out += '"';
+}
+
+BytesText bytes_text(const msg::Tensor& tensor) {
+  if (tensor.dtype != DType::kBytes) return BytesText::kUtf8;
+  bool utf8 = true;
+  msg::for_each_string(tensor.data.view(), [&](std::string_view element) { utf8 = utf8 && valid_utf8(element); });
+  return utf8 ? BytesText::kUtf8 : BytesText::kBase64;
+}
+
+void write_data(std::string& out, const msg::Tensor& tensor, BytesText text) {
+  std::string_view data = tensor.data.view();
+  out += '[';
+  switch (tensor.dtype) {
+    case DType::kBool: write_cells<uint8_t>(out, data, [&](uint8_t v) { out += v ? "true" : "false"; }); break;
+    case DType::kUint8: write_cells<uint8_t>(out, data); break;
+    case DType::kUint16: write_cells<uint16_t>(out, data); break;
+    case DType::kUint32: write_cells<uint32_t>(out, data); break;
+    case DType::kUint64: write_cells<uint64_t>(out, data); break;
+    case DType::kInt8: write_cells<int8_t>(out, data); break;
+    case DType::kInt16: write_cells<int16_t>(out, data); break;
+    case DType::kInt32: write_cells<int32_t>(out, data); break;
+    case DType::kInt64: write_cells<int64_t>(out, data); break;
+    case DType::kFp16: write_cells<uint16_t>(out, data, [&](uint16_t v) { write_float(out, fp16_to_float(v)); }); break;
+    case DType::kBf16: write_cells<uint16_t>(out, data, [&](uint16_t v) { write_float(out, bf16_to_float(v)); }); break;
+    case DType::kFp32: write_cells<float>(out, data); break;
+    case DType::kFp64: write_cells<double>(out, data); break;
+    case DType::kBytes: write_strings(out, data, text); break;
+    case DType::kInvalid: break;
+  }
+  out += ']';
+}
+
+}  // namespace weir::marshal

@@ -1,0 +1,76 @@
+// The protobuf wire format by hand, without a copy: a reader over one message, and a writer into a string.
+//
+//   message := (tag value)*      tag := varint(field << 3 | type)
+//   type 0: varint   1: 8 bytes   2: varint length, bytes   3, 4: group (deprecated)   5: 4 bytes
+// Reference: protobuf.dev/programming-guides/encoding. The reader allocates nothing and believes no length that the
+// message does not hold.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace weir::marshal {
+
+enum class PbType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kGroup = 3, kEndGroup = 4, kFixed32 = 5 };
+
+class PbReader {
+ public:
+  PbReader() = default;
+  explicit PbReader(std::string_view message) : p_(message.data()), end_(p_ + message.size()) {}
+
+  // Moves to the next field, over the value of this one. False at the end, and when the bytes are malformed: ok()
+  // tells.
+  bool next();
+  bool ok() const { return ok_; }
+
+  uint32_t field() const { return field_; }
+  PbType type() const { return type_; }
+  bool is(uint32_t field, PbType type) const { return field_ == field && type_ == type; }
+  // The value, by type(). Fixed values are little-endian bits; a group has none.
+  uint64_t number() const { return number_; }
+  std::string_view bytes() const { return bytes_; }
+  // Of the whole field as encoded, tag included.
+  size_t encoded_size() const { return size_t(p_ - start_); }
+
+ private:
+  bool varint(uint64_t& out);
+  bool value();
+  bool skip_group();
+  bool fail() {
+    ok_ = false;
+    return false;
+  }
+
+  const char* p_ = nullptr;
+  const char* end_ = nullptr;
+  const char* start_ = nullptr;
+  bool ok_ = true;
+  PbType type_ = PbType::kVarint;
+  uint32_t field_ = 0;
+  uint64_t number_ = 0;
+  std::string_view bytes_;
+};
+
+// One varint off the front of a packed field; false at a malformed one.
+bool take_varint(std::string_view& packed, uint64_t& out);
+
+inline size_t varint_size(uint64_t v) {
+  size_t n = 1;
+  while (v >= 0x80) v >>= 7, ++n;
+  return n;
+}
+void put_varint(std::string& out, uint64_t v);
+inline void put_tag(std::string& out, uint32_t field, PbType type) { put_varint(out, field << 3 | uint32_t(type)); }
+inline void put_bytes(std::string& out, uint32_t field, std::string_view value) {
+  put_tag(out, field, PbType::kBytes);
+  put_varint(out, value.size());
+  out += value;
+}
+// proto3 leaves empty strings out.
+inline void put_text(std::string& out, uint32_t field, std::string_view value) {
+  if (!value.empty()) put_bytes(out, field, value);
+}
+
+}  // namespace weir::marshal

@@ -1,0 +1,97 @@
+#include "marshal/check.h"
+
+#include <gtest/gtest.h>
+
+namespace weir::marshal {
+namespace {
+
+using msg::DType;
+using msg::Shape;
+
+msg::Tensor tensor(std::string name, DType dtype, Shape shape, size_t bytes) {
+  return {std::move(name), dtype, shape, base::Bytes::adopt(std::string(bytes, '\0'))};
+}
+
+msg::ModelSpec batched() {
+  msg::ModelSpec spec;
+  spec.name = "m";
+  spec.max_batch = 8;
+  spec.inputs = {{"a", DType::kFp32, {4}, false, {}}, {"b", DType::kInt64, {-1}, true, {}}};
+  spec.outputs = {{"y", DType::kFp32, {2}, false, {}}};
+  return spec;
+}
+
+std::string refusal(const msg::ModelSpec& spec, std::vector<msg::Tensor> inputs,
+                    std::vector<std::string> outputs = {}) {
+  msg::Call call;
+  call.inputs = std::move(inputs);
+  call.outputs = std::move(outputs);
+  return check_call(spec, call).text;
+}
+
+TEST(Check, RowsComeFromTheBatchDimension) {
+  msg::Call call;
+  call.inputs.push_back(tensor("a", DType::kFp32, {3, 4}, 48));
+  call.inputs.push_back(tensor("b", DType::kInt64, {3, 1}, 24));
+  auto spec = batched();
+  EXPECT_TRUE(check_call(spec, call).ok());
+  EXPECT_EQ(call.rows, 3u);
+}
+
+TEST(Check, RefusalsNameTensorAndWhatWasExpected) {
+  auto spec = batched();
+  EXPECT_EQ(refusal(spec, {}), "input 'a' of model 'm' is missing: expected FP32 [-1,4]");
+  EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {1, 5}, 20)}),
+            "input 'a' of model 'm': expected FP32 [-1,4], got FP32 [1,5]");
+  EXPECT_EQ(refusal(spec, {tensor("a", DType::kInt32, {1, 4}, 16)}),
+            "input 'a' of model 'm': expected FP32 [-1,4], got INT32 [1,4]");
+  EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {4}, 16)}),
+            "input 'a' of model 'm': expected FP32 [-1,4], got FP32 [4]");
+  EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {9, 4}, 144)}),
+            "input 'a' brings a batch of 9, but model 'm' takes at most 8");
+  EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {0, 4}, 0)}), "input 'a' has an empty batch dimension: [0,4]");
+  EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {1, 4}, 16), tensor("b", DType::kInt64, {2, 1}, 16)}),
+            "inputs 'a' and 'b' differ in their batch dimension: 1 and 2");
+  EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {1, 4}, 15)}),
+            "input 'a': 15 bytes of data, but FP32 [1,4] takes 4 × 4");
+  EXPECT_EQ(refusal(spec, {tensor("A", DType::kFp32, {1, 4}, 16)}), "model 'm' has no input 'A'; did you mean 'a'?");
+  EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {1, 4}, 16), tensor("a", DType::kFp32, {1, 4}, 16)}),
+            "input 'a' is given twice");
+  EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {1, 4}, 16)}, {"z"}),
+            "model 'm' has no output 'z'; did you mean 'y'?");
+  EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {1, 4}, 16)}, {"y", "y"}), "output 'y' is asked for twice");
+}
+
+TEST(Check, ShapesAtEveryPowerOfTwoNeverOverflow) {
+  msg::ModelSpec any;
+  any.name = "m";
+  any.any_tensors = true;
+  for (int bit = 0; bit < 63; ++bit)
+    for (int64_t near : {-1, 0, 1}) {
+      int64_t dim = (int64_t(1) << bit) + near;
+      for (int64_t second : {int64_t(1), dim, INT64_MAX}) {
+        bool fits = dim * double(second) * 8 == 16 || dim == 0;
+        EXPECT_EQ(refusal(any, {tensor("a", DType::kFp64, {dim, second}, dim == 0 ? 0 : 16)}).empty(), fits)
+            << dim << " " << second;
+      }
+    }
+  EXPECT_FALSE(refusal(any, {tensor("a", DType::kFp64, {-1}, 8)}).empty());
+  EXPECT_FALSE(refusal(any, {tensor("a", DType::kInvalid, {1}, 8)}).empty());
+}
+
+TEST(Check, BytesElementsAreCounted) {
+  msg::ModelSpec any;
+  any.any_tensors = true;
+  std::string data;
+  msg::append_string(data, "ab");
+  msg::append_string(data, "");
+  auto make = [&](std::string d, Shape shape) {
+    return std::vector<msg::Tensor>{{"s", DType::kBytes, shape, base::Bytes::copy_of(d)}};
+  };
+  EXPECT_EQ(refusal(any, make(data, {2})), "");
+  EXPECT_EQ(refusal(any, make(data, {3})), "input 's': 2 BYTES elements, but 3 by its shape [3]");
+  EXPECT_EQ(refusal(any, make(data + "x", {2})), "input 's': the lengths inside its BYTES data do not add up");
+}
+
+}  // namespace
+}  // namespace weir::marshal

@@ -1,0 +1,171 @@
+#include "marshal/json_cursor.h"
+
+#include <gtest/gtest.h>
+#include <simdjson.h>
+
+#include <cmath>
+#include <cstdio>
+#include <random>
+
+namespace weir::marshal {
+namespace {
+
+bool accepts(std::string_view text) {
+  JsonCursor c(text);
+  return c.skip() && c.finish();
+}
+
+template <class T>
+std::optional<T> number(std::string_view text) {
+  JsonCursor c(text);
+  JsonNumber n;
+  T out;
+  if (!c.number(n) || !c.finish() || !n.to(out)) return std::nullopt;
+  return out;
+}
+
+TEST(JsonCursor, ReadsMembersOfEveryKind) {
+  JsonCursor c(R"( {"a": "x\n\u00e9\ud83d\ude00", "b":[1,-2.5e1], "c":true, "d":null, "e":{}, "f":[]} )");
+  std::string seen, text;
+  bool flag = false;
+  bool ok = c.object([&](std::string_view key) {
+    seen += key;
+    if (key == "a") return c.string(text);
+    if (key == "c") return c.boolean(flag);
+    if (key == "d") return c.null();
+    return c.skip();
+  });
+  EXPECT_TRUE(ok && c.finish()) << c.error().text;
+  EXPECT_EQ(seen, "abcdef");
+  EXPECT_EQ(text, "x\n\xc3\xa9\xf0\x9f\x98\x80");
+  EXPECT_TRUE(flag);
+}
+
+TEST(JsonCursor, AcceptsExactlyWhatASecondParserAccepts) {
+  const char* table[] = {"{}",
+                         "[]",
+                         "{\"a\":tru}",
+                         "{\"a\":01}",
+                         "[1,]",
+                         "[,1]",
+                         "{\"a\":1,}",
+                         "{\"a\" 1}",
+                         "{a:1}",
+                         "[01.e]",
+                         "[1.]",
+                         "[.5]",
+                         "[-]",
+                         "[+1]",
+                         "[1e]",
+                         "[1e+]",
+                         "[0x1]",
+                         "[NaN]",
+                         "[Infinity]",
+                         "[\"\\x\"]",
+                         "[\"\\ud800\"]",
+                         "[\"\\udc00\"]",
+                         "[\"\\ud800\\u0041\"]",
+                         "[\"\\u12\"]",
+                         "[\"\\u0000\"]",
+                         "[\"a\tb\"]",
+                         "[\"\x01\"]",
+                         "[\"\xff\"]",
+                         "[\"\xc0\x80\"]",
+                         "[\"\xed\xa0\x80\"]",
+                         "{} {}",
+                         "{}x",
+                         "[1 2]",
+                         "[[[[]]]]",
+                         "[nul]",
+                         "[null]",
+                         "[truefalse]",
+                         "{\"a\":1}}",
+                         "[",
+                         "{",
+                         "{\"a\"",
+                         "{\"a\":",
+                         "[\"",
+                         "[1",
+                         "{\"a\":1",
+                         "[-0]",
+                         "[0]",
+                         "[1E5]",
+                         "[1e-5]",
+                         "[1.5E+3]",
+                         "[\"\\/\"]",
+                         "[-01]",
+                         "[\r\n\t 1 ]",
+                         "[\v1]",
+                         "[\"\\",
+                         "[1,,2]",
+                         "{\"a\":1 \"b\":2}",
+                         "[\"a\" \"b\"]",
+                         "[- 1]",
+                         "[1 .5]"};
+  simdjson::dom::parser second;
+  for (std::string text : table) {
+    simdjson::dom::element e;
+    bool expected = second.parse(text).get(e) == simdjson::SUCCESS;
+    EXPECT_EQ(accepts(text), expected) << text;
+  }
+}
+
+TEST(JsonCursor, RefusesWhatIsNestedTooDeep) {
+  auto nest = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
+  EXPECT_TRUE(accepts(nest(100)));
+  EXPECT_FALSE(accepts(nest(101)));
+  EXPECT_FALSE(accepts(std::string(1 << 20, '[')));
+}
+
+TEST(JsonCursor, SaysWhereAndWhy) {
+  JsonCursor c(R"({"a": 1, "b": tru})");
+  EXPECT_FALSE(c.skip());
+  EXPECT_EQ(c.error().code, base::Code::kInvalidArgument);
+  EXPECT_EQ(c.error().text, "JSON: expected a value at byte 14");
+}
+
+TEST(JsonNumber, IsRoundedCorrectlyToBothFloats) {
+  EXPECT_EQ(number<double>("0.1"), 0.1);
+  EXPECT_EQ(number<double>("123456789012345678901234567890"), 123456789012345678901234567890.0);
+  EXPECT_EQ(number<double>("0.000000000000000000000000000000123"), 1.23e-31);
+  EXPECT_EQ(number<double>("9007199254740993"), 9007199254740992.0);
+  EXPECT_EQ(number<double>("1e400"), std::nullopt);
+  EXPECT_EQ(number<double>("1e-400"), 0.0);
+  EXPECT_EQ(number<double>("1e-999999999999"), 0.0);
+  EXPECT_EQ(number<double>("1e999999999999"), std::nullopt);
+  EXPECT_EQ(number<float>("3.4028236e38"), std::nullopt);
+  EXPECT_EQ(number<float>("3.4028235e38"), 3.4028235e38f);
+  EXPECT_EQ(number<float>("1e-45"), 1e-45f);
+  EXPECT_TRUE(std::signbit(*number<float>("-0")));
+  // Just above the middle of 1 and the next float: rounding through double would fall down to 1.
+  EXPECT_EQ(number<float>("1.00000005960464477540"), std::nextafter(1.0f, 2.0f));
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 20000; ++i) {
+    char text[64];
+    auto bits = uint32_t(random());
+    auto f = std::bit_cast<float>(bits);
+    if (!std::isfinite(f)) continue;
+    std::snprintf(text, sizeof text, "%.*g", int(6 + random() % 14), double(f));
+    EXPECT_EQ(number<float>(text), std::strtof(text, nullptr)) << text;
+    EXPECT_EQ(number<double>(text), std::strtod(text, nullptr)) << text;
+  }
+}
+
+TEST(JsonNumber, IsWholeOrNotAnInteger) {
+  EXPECT_EQ(number<int64_t>("-9223372036854775808"), INT64_MIN);
+  EXPECT_EQ(number<int64_t>("9223372036854775808"), std::nullopt);
+  EXPECT_EQ(number<int64_t>("-9223372036854775809"), std::nullopt);
+  EXPECT_EQ(number<uint64_t>("18446744073709551615"), UINT64_MAX);
+  EXPECT_EQ(number<uint64_t>("18446744073709551616"), std::nullopt);
+  EXPECT_EQ(number<uint64_t>("-1"), std::nullopt);
+  EXPECT_EQ(number<uint64_t>("-0"), 0u);
+  EXPECT_EQ(number<int64_t>("2.0"), 2);
+  EXPECT_EQ(number<int64_t>("2e3"), 2000);
+  EXPECT_EQ(number<int64_t>("25e-1"), std::nullopt);
+  EXPECT_EQ(number<int64_t>("1.5"), std::nullopt);
+  EXPECT_EQ(number<int64_t>("0e99"), 0);
+  EXPECT_EQ(number<int64_t>("1e99"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace weir::marshal

@@ -1,0 +1,133 @@
+#include "marshal/json_tensor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "marshal/half.h"
+
+namespace weir::marshal {
+namespace {
+
+using msg::DType;
+using msg::Shape;
+
+struct Read {
+  base::Status status;
+  msg::Tensor tensor;
+};
+
+Read read(std::string_view json, DType dtype, Shape shape, BytesText text = BytesText::kUtf8) {
+  Read r{{}, {"x", dtype, shape, {}}};
+  JsonCursor c(json);
+  r.status = read_data(c, r.tensor, base::heap(), text);
+  if (r.status.ok() && !c.finish()) r.status = c.error();
+  return r;
+}
+
+template <class T>
+std::vector<T> cells(const msg::Tensor& t) {
+  std::vector<T> out(t.data.size() / sizeof(T));
+  std::memcpy(out.data(), t.data.data(), t.data.size());
+  return out;
+}
+
+TEST(JsonTensor, FlatAndNestedDataAreTheSame) {
+  for (auto json : {"[1,2,3,4,5,6]", "[[1,2,3],[4,5,6]]", " [ [1,2 ,3] , [4,5,6.0] ] "}) {
+    auto r = read(json, DType::kInt32, {2, 3});
+    ASSERT_TRUE(r.status.ok()) << r.status.text;
+    EXPECT_EQ(cells<int32_t>(r.tensor), (std::vector<int32_t>{1, 2, 3, 4, 5, 6}));
+  }
+  for (auto json : {"[[1,2],[3,4],[5,6]]", "[[1,2,3],[4,5]]", "[[1,2,3,4],[5,6]]", "[1,[2,3]]", "[[1,2,3],4,5,6]",
+                    "[[[1],[2],[3]],[[4],[5],[6]]]", "[1,2,3]", "[1,2,3,4,5,6,7]", "[]"})
+    EXPECT_EQ(read(json, DType::kInt32, {2, 3}).status.code, base::Code::kInvalidArgument) << json;
+}
+
+TEST(JsonTensor, EmptyAndScalarShapesWork) {
+  EXPECT_TRUE(read("[]", DType::kFp32, {0, 4}).status.ok());
+  EXPECT_TRUE(read("[[],[]]", DType::kFp32, {2, 0}).status.ok());
+  auto r = read("[7]", DType::kInt64, {});
+  EXPECT_EQ(cells<int64_t>(r.tensor), std::vector<int64_t>{7});
+}
+
+TEST(JsonTensor, ErrorsNameTensorElementAndType) {
+  EXPECT_EQ(read("[1,300]", DType::kUint8, {2}).status.text, "input 'x', element 1: 300 is not a value of UINT8");
+  EXPECT_EQ(read("[1,-1]", DType::kUint64, {2}).status.text, "input 'x', element 1: -1 is not a value of UINT64");
+  EXPECT_EQ(read("[1.5]", DType::kInt8, {1}).status.text, "input 'x', element 0: 1.5 is not a value of INT8");
+  EXPECT_EQ(read("[2]", DType::kBool, {1}).status.text, "input 'x', element 0: 2 is not a value of BOOL");
+  EXPECT_EQ(read("[\"a\"]", DType::kFp32, {1}).status.text,
+            "input 'x', element 0: the string 'a' is not a value of FP32");
+  EXPECT_EQ(read("[70000]", DType::kFp16, {1}).status.text, "input 'x', element 0: 70000 is not a value of FP16");
+  EXPECT_EQ(read("[null]", DType::kFp16, {1}).status.text, "input 'x', element 0: expected a value of FP16");
+  EXPECT_EQ(read("[1]", DType::kBytes, {1}).status.text, "input 'x', element 0: expected a string for BYTES");
+  EXPECT_EQ(read("[1]", DType::kFp32, {1 << 30, 1 << 30}).status.code, base::Code::kInvalidArgument);
+  EXPECT_EQ(read("[1]", DType::kFp32, {-1}).status.code, base::Code::kInvalidArgument);
+  EXPECT_EQ(read("[1,tru]", DType::kFp32, {2}).status.code, base::Code::kInvalidArgument);
+}
+
+TEST(JsonTensor, EveryTypeComesBackAsWritten) {
+  struct Case {
+    DType dtype;
+    const char* json;
+  } cases[] = {
+      {DType::kBool, "[true,false]"},
+      {DType::kUint8, "[0,255]"},
+      {DType::kUint16, "[0,65535]"},
+      {DType::kUint32, "[0,4294967295]"},
+      {DType::kUint64, "[0,18446744073709551615]"},
+      {DType::kInt8, "[-128,127]"},
+      {DType::kInt16, "[-32768,32767]"},
+      {DType::kInt32, "[-2147483648,2147483647]"},
+      {DType::kInt64, "[-9223372036854775808,9223372036854775807]"},
+      {DType::kFp16, "[1.5,-65504.0]"},
+      {DType::kBf16, "[1.5,-2.0]"},
+      {DType::kFp32, "[0.1,-3.4028235e+38]"},
+      {DType::kFp64, "[0.1,1e-300]"},
+      {DType::kFp32, "[\"NaN\",\"-Infinity\"]"},
+      {DType::kBf16, "[\"Infinity\",\"-Infinity\"]"},
+      {DType::kFp32, "[-0.0,16777216.0]"},
+      {DType::kBytes, R"(["a\"\\\n\u0001","é"])"},
+  };
+  for (const auto& c : cases) {
+    auto r = read(c.json, c.dtype, {2});
+    ASSERT_TRUE(r.status.ok()) << r.status.text;
+    std::string out;
+    write_data(out, r.tensor, bytes_text(r.tensor));
+    EXPECT_EQ(out, c.json);
+  }
+}
+
+TEST(JsonTensor, BytesThatAreNotTextTravelAsBase64) {
+  auto r = read(R"(["//4A","YQ=="])", DType::kBytes, {2}, BytesText::kBase64);
+  ASSERT_TRUE(r.status.ok()) << r.status.text;
+  EXPECT_EQ(r.tensor.data.size(), 4u + 3 + 4 + 1);
+  EXPECT_EQ(bytes_text(r.tensor), BytesText::kBase64);
+  std::string out;
+  write_data(out, r.tensor, BytesText::kBase64);
+  EXPECT_EQ(out, R"(["//4A","YQ=="])");
+  EXPECT_EQ(read("[\"!\"]", DType::kBytes, {1}, BytesText::kBase64).status.text, "input 'x', element 0: not base64");
+}
+
+TEST(JsonTensor, StringsAreEscapedAndMended) {
+  std::string out;
+  write_string(out, "a\xff\n\xc3\xa9\"");
+  EXPECT_EQ(out, "\"a\xef\xbf\xbd\\n\xc3\xa9\\\"\"");
+}
+
+TEST(Half, EveryPatternComesBack) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    float f = fp16_to_float(uint16_t(bits)), b = bf16_to_float(uint16_t(bits));
+    if (!std::isnan(f)) EXPECT_EQ(fp16_from(f), bits);
+    if (!std::isnan(b)) EXPECT_EQ(bf16_from(b), bits);
+    if (std::isnan(f)) EXPECT_TRUE(std::isnan(fp16_to_float(fp16_from(f))));
+  }
+  EXPECT_EQ(fp16_from(65519.0f), 0x7bff);
+  EXPECT_EQ(fp16_from(65520.0f), 0x7c00);
+  EXPECT_EQ(fp16_from(2.9802322e-8f), 0);  // half of the least subnormal: to even
+  EXPECT_EQ(fp16_from(2.9802326e-8f), 1);
+  EXPECT_EQ(fp16_from(1.0f + 1.0f / 2048), 0x3c00);
+  EXPECT_EQ(fp16_from(1.0f + 3.0f / 2048), 0x3c02);
+}
+
+}  // namespace
+}  // namespace weir::marshal

@@ -1,0 +1,67 @@
+#include "marshal/pb_wire.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace weir::marshal {
+namespace {
+
+bool well_formed(std::string_view message) {
+  PbReader r(message);
+  while (r.next()) {
+  }
+  return r.ok();
+}
+
+TEST(PbWire, ReadsWhatItWrites) {
+  std::string out;
+  put_text(out, 1, "abc");
+  put_text(out, 2, "");
+  put_tag(out, 3, PbType::kVarint);
+  put_varint(out, UINT64_MAX);
+  PbReader r(out);
+  ASSERT_TRUE(r.next());
+  EXPECT_TRUE(r.is(1, PbType::kBytes));
+  EXPECT_EQ(r.bytes(), "abc");
+  EXPECT_EQ(r.encoded_size(), 5u);
+  ASSERT_TRUE(r.next());
+  EXPECT_TRUE(r.is(3, PbType::kVarint));
+  EXPECT_EQ(r.number(), UINT64_MAX);
+  EXPECT_FALSE(r.next());
+  EXPECT_TRUE(r.ok());
+  for (uint64_t v : {uint64_t(0), uint64_t(127), uint64_t(128), UINT64_MAX}) {
+    std::string one;
+    put_varint(one, v);
+    EXPECT_EQ(one.size(), varint_size(v));
+  }
+}
+
+TEST(PbWire, MalformedBytesEndIt) {
+  using namespace std::string_view_literals;
+  EXPECT_FALSE(well_formed("\x0a\x05"sv));                  // length past the end
+  EXPECT_FALSE(well_formed("\x0a\xff\xff\xff\xff\x07"sv));  // 2 GiB
+  EXPECT_FALSE(well_formed("\x00"sv));                      // field 0
+  EXPECT_FALSE(well_formed("\x0e"sv));                      // type 6
+  EXPECT_FALSE(well_formed("\x0c"sv));                      // end of a group that never began
+  EXPECT_FALSE(well_formed("\x0d\x01"sv));                  // four bytes cut
+  EXPECT_FALSE(well_formed("\x08"sv));                      // no value
+  EXPECT_FALSE(well_formed("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"sv));
+  EXPECT_FALSE(well_formed("\x0b\x08\x01"sv));  // open group
+  EXPECT_FALSE(well_formed("\x0b\x14"sv));      // another group's end
+  EXPECT_TRUE(well_formed("\x0b\x08\x01\x0c"sv));
+  EXPECT_TRUE(well_formed(std::string(100, '\x0b') + std::string(100, '\x0c')));
+  EXPECT_FALSE(well_formed(std::string(101, '\x0b') + std::string(101, '\x0c')));
+}
+
+TEST(PbWire, AnyBytesAtAllAreSurvived) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 20000; ++i) {
+    std::string soup(random() % 40, '\0');
+    for (char& c : soup) c = char(random());
+    well_formed(soup);
+  }
+}
+
+}  // namespace
+}  // namespace weir::marshal
