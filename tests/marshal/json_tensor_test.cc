@@ -117,9 +117,8 @@ TEST(JsonTensor, StringsAreEscapedAndMended) {
 TEST(Half, EveryPatternComesBack) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     float f = fp16_to_float(uint16_t(bits)), b = bf16_to_float(uint16_t(bits));
-    if (!std::isnan(f)) EXPECT_EQ(fp16_from(f), bits);
-    if (!std::isnan(b)) EXPECT_EQ(bf16_from(b), bits);
-    if (std::isnan(f)) EXPECT_TRUE(std::isnan(fp16_to_float(fp16_from(f))));
+    EXPECT_TRUE(std::isnan(f) ? std::isnan(fp16_to_float(fp16_from(f))) : fp16_from(f) == bits) << bits;
+    EXPECT_TRUE(std::isnan(b) ? std::isnan(bf16_to_float(bf16_from(b))) : bf16_from(b) == bits) << bits;
   }
   EXPECT_EQ(fp16_from(65519.0f), 0x7bff);
   EXPECT_EQ(fp16_from(65520.0f), 0x7c00);
