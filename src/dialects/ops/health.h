@@ -1,0 +1,53 @@
+// grpc.health.v1.Health: Check, List and Watch. Names: "" (the whole server), each service's full name, "model:<name>".
+//
+// One per shard, on its thread. It keeps no states of its own: it asks the HealthSource, and pushes to watchers what
+// differs from what they heard last.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "wire/rpc.h"
+
+namespace weir::ops {
+
+// The values of grpc.health.v1.HealthCheckResponse.ServingStatus.
+enum class Serving : uint8_t { kUnknown = 0, kServing = 1, kNotServing = 2, kServiceUnknown = 3 };
+
+class HealthSource {
+ public:
+  // kServiceUnknown for a name that is not there.
+  virtual Serving serving(std::string_view name) const = 0;
+  // All names that there are now, for List.
+  virtual std::vector<std::string> names() const = 0;
+
+ protected:
+  ~HealthSource() = default;
+};
+
+class Health {
+ public:
+  static constexpr std::string_view kService = "grpc.health.v1.Health";
+  static constexpr size_t kMaxListed = 1000;  // names in one answer to List; more are RESOURCE_EXHAUSTED
+
+  // `source` outlives this; this outlives every Exchange of `server`.
+  explicit Health(const HealthSource& source);
+  ~Health();
+  void add_to(wire::RpcServer& server);
+
+  // Something may be different now: each watcher whose answer is hears it.
+  void changed();
+  // From now on every name that there is is NOT_SERVING, whatever the source says; watchers hear it at once.
+  void drain();
+
+  size_t watchers() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::ops

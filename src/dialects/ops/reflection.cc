@@ -1,0 +1,137 @@
+#include "dialects/ops/reflection.h"
+
+#include <algorithm>
+#include <set>
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/descriptor.pb.h>
+
+#include "reflection.pb.h"
+#include "reflection_v1alpha.pb.h"
+
+namespace weir::ops {
+namespace {
+
+namespace pb = google::protobuf;
+// v1alpha has the same fields under the same numbers: its messages are read and written as v1's.
+namespace v1 = grpc::reflection::v1;
+using base::Bytes;
+using base::Code;
+
+constexpr std::string_view kV1 = "grpc.reflection.v1", kV1alpha = "grpc.reflection.v1alpha";
+constexpr std::string_view kName = "ServerReflection";
+
+using Request = v1::ServerReflectionRequest;
+using Response = v1::ServerReflectionResponse;
+
+void set_error(Response& response, Code code, std::string text) {
+  response.mutable_error_response()->set_error_code(int(code));
+  response.mutable_error_response()->set_error_message(std::move(text));
+}
+
+// The file, then what it imports, each once.
+void add_files(const pb::FileDescriptor* file, std::set<const pb::FileDescriptor*>& seen,
+               v1::FileDescriptorResponse& out) {
+  if (!seen.insert(file).second) return;
+  pb::FileDescriptorProto proto;
+  file->CopyTo(&proto);
+  out.add_file_descriptor_proto(proto.SerializeAsString());
+  for (int i = 0; i < file->dependency_count(); ++i) add_files(file->dependency(i), seen, out);
+}
+
+void set_file(Response& response, const pb::FileDescriptor* file, const std::string& asked) {
+  if (!file) return set_error(response, Code::kNotFound, "not found: " + asked);
+  std::set<const pb::FileDescriptor*> seen;
+  add_files(file, seen, *response.mutable_file_descriptor_response());
+}
+
+void find_extension(const pb::DescriptorPool& pool, const v1::ExtensionRequest& asked, Response& response) {
+  const auto* type = pool.FindMessageTypeByName(asked.containing_type());
+  const auto* extension = type ? pool.FindExtensionByNumber(type, asked.extension_number()) : nullptr;
+  set_file(response, extension ? extension->file() : nullptr,
+           "extension " + std::to_string(asked.extension_number()) + " of " + asked.containing_type());
+}
+
+void list_extensions(const pb::DescriptorPool& pool, const std::string& type_name, Response& response) {
+  const auto* type = pool.FindMessageTypeByName(type_name);
+  if (!type) return set_error(response, Code::kNotFound, "not found: " + type_name);
+  std::vector<const pb::FieldDescriptor*> extensions;
+  pool.FindAllExtensions(type, &extensions);
+  auto& out = *response.mutable_all_extension_numbers_response();
+  out.set_base_type_name(type_name);
+  for (const auto* e : extensions) out.add_extension_number(e->number());
+}
+
+Response answer(const pb::DescriptorPool& pool, const std::vector<std::string>& services, const Request& request) {
+  Response response;
+  response.set_valid_host(request.host());
+  *response.mutable_original_request() = request;
+  switch (request.message_request_case()) {
+    case Request::kFileByFilename:
+      set_file(response, pool.FindFileByName(request.file_by_filename()), request.file_by_filename());
+      break;
+    case Request::kFileContainingSymbol:
+      set_file(response, pool.FindFileContainingSymbol(request.file_containing_symbol()),
+               request.file_containing_symbol());
+      break;
+    case Request::kFileContainingExtension: find_extension(pool, request.file_containing_extension(), response); break;
+    case Request::kAllExtensionNumbersOfType:
+      list_extensions(pool, request.all_extension_numbers_of_type(), response);
+      break;
+    case Request::kListServices:
+      response.mutable_list_services_response();
+      for (const auto& s : services) response.mutable_list_services_response()->add_service()->set_name(s);
+      break;
+    default: set_error(response, Code::kInvalidArgument, "the request asks for nothing"); break;
+  }
+  return response;
+}
+
+}  // namespace
+
+class Reflection::Method final : public wire::RpcMethod {
+ public:
+  explicit Method(const std::vector<std::string>& services) : services_(services) {}
+  void open(wire::Rpc& rpc) override { rpc.attach(std::make_unique<Reader>(services_)); }
+
+ private:
+  class Reader final : public wire::RpcReader {
+   public:
+    explicit Reader(const std::vector<std::string>& services) : services_(services) {}
+    void on_message(wire::Rpc& rpc, Bytes message) override {
+      Request request;
+      if (!request.ParseFromArray(message.data(), int(message.size())))
+        return rpc.finish(base::invalid("not a ServerReflectionRequest"));
+      const auto& pool = *pb::DescriptorPool::generated_pool();
+      rpc.send(Bytes::adopt(answer(pool, services_, request).SerializeAsString()));
+    }
+    void on_half_close(wire::Rpc& rpc) override { rpc.finish({}); }
+    void on_close(wire::Rpc&) override {}
+
+   private:
+    const std::vector<std::string>& services_;
+  };
+
+  const std::vector<std::string>& services_;
+};
+
+Reflection::Reflection(std::vector<std::string> services)
+    : services_(std::move(services)), method_(std::make_unique<Method>(services_)) {
+  // Naming a message of the file links it into the pool.
+  (void)grpc::reflection::v1alpha::ServerReflectionRequest::descriptor();
+  for (std::string_view package : {kV1, kV1alpha}) services_.push_back(std::string(package).append(".").append(kName));
+  std::sort(services_.begin(), services_.end());
+  services_.erase(std::unique(services_.begin(), services_.end()), services_.end());
+}
+
+Reflection::~Reflection() = default;
+
+void Reflection::add_to(wire::RpcServer& server) {
+  for (std::string_view version : {kV1, kV1alpha}) {
+    std::string package(version);
+    server.add({package + "." + std::string(kName), "ServerReflectionInfo", wire::RpcKind::kBidi, method_.get(),
+                package + ".ServerReflectionRequest", package + ".ServerReflectionResponse", "reflection"});
+  }
+}
+
+}  // namespace weir::ops
