@@ -36,6 +36,7 @@ struct RepositoryOptions {
   std::vector<std::string> startup;    // explicit: models to load at start ("*" = all)
   bool allow_config_override = false;  // `config` and `file:` parameters of a load request
   msg::BatchPolicy batching;           // defaults for models that say nothing
+  uint32_t max_batch = 32;             // for models that can be batched and do not say how far
   bool strict = false;                 // a model that fails at start makes start() fail
 };
 
@@ -57,6 +58,11 @@ class Repository {
   // changed.
   void load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done);
   void unload(std::string name, std::function<void(base::Status)> done);
+  // Looks at the folders now and takes what has changed, without waiting for it to settle (SIGHUP). Under kExplicit
+  // only what is loaded is looked at. `done` is called on the repository's thread, once every shard has the outcome.
+  void rescan(std::function<void()> done);
+  // Ends the thread. What is loaded stays callable until the destructor. load() and unload() after this are refused
+  // with UNAVAILABLE.
   void stop();
 
  private:

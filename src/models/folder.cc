@@ -1,0 +1,229 @@
+#include "models/folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+namespace weir::models {
+namespace {
+
+// Enough for any model with external data; a folder that passes it is somebody's home directory.
+constexpr size_t kMaxFiles = 10'000;
+constexpr int kMaxDepth = 6;
+
+struct Fd {
+  explicit Fd(int f) : fd(f) {}
+  Fd(Fd&& o) noexcept : fd(std::exchange(o.fd, -1)) {}
+  Fd& operator=(Fd&& o) noexcept {
+    std::swap(fd, o.fd);
+    return *this;
+  }
+  ~Fd() {
+    if (fd >= 0) ::close(fd);
+  }
+  int fd;
+};
+
+struct CloseDir {
+  void operator()(DIR* d) const { ::closedir(d); }
+};
+
+// For kernels and sandboxes without openat2: one part after the other, none of them a link.
+Fd open_by_parts(Fd at, std::string_view relative) {
+  while (at.fd >= 0) {
+    size_t slash = relative.find('/');
+    bool leaf = slash == std::string_view::npos;
+    std::string part(relative.substr(0, slash));
+    int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (leaf ? 0 : O_DIRECTORY);
+    at = Fd(::openat(at.fd, part.c_str(), flags));
+    if (leaf) break;
+    relative.remove_prefix(slash + 1);
+  }
+  return at;
+}
+
+// O_NONBLOCK: opening a FIFO must not wait for its writer.
+Fd open_beneath(const std::string& folder, std::string_view relative) {
+  Fd base(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (base.fd < 0) return base;
+  open_how how{};
+  how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+  long fd = ::syscall(SYS_openat2, base.fd, std::string(relative).c_str(), &how, sizeof how);
+  if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return Fd(int(fd));
+  return open_by_parts(std::move(base), relative);
+}
+
+std::string last_part(const std::string& folder) { return folder.substr(folder.find_last_of('/') + 1); }
+
+base::Result<Fd> open_regular(const std::string& folder, std::string_view relative) {
+  std::string shown = last_part(folder) + '/' + std::string(relative);
+  if (!good_relative_path(relative)) return base::invalid("'" + std::string(relative) + "' is no path inside a model");
+  Fd fd = open_beneath(folder, relative);
+  if (fd.fd < 0) {
+    int error = errno;
+    if (error == ENOENT || error == ENOTDIR) return base::failure(base::Code::kNotFound, "there is no file " + shown);
+    if (error == ELOOP || error == EXDEV)
+      return base::failure(base::Code::kFailedPrecondition, shown + " is a symbolic link, or reached through one");
+    return base::failure(base::Code::kFailedPrecondition, shown + " cannot be opened: " + std::strerror(error));
+  }
+  struct stat st {};
+  if (::fstat(fd.fd, &st) != 0 || !S_ISREG(st.st_mode))
+    return base::failure(base::Code::kFailedPrecondition, shown + " is not a regular file");
+  return fd;
+}
+
+FileStamp stamp(std::string path, const struct stat& st) {
+  return {std::move(path), int64_t(st.st_mtim.tv_sec) * 1'000'000'000 + st.st_mtim.tv_nsec, uint64_t(st.st_size),
+          uint64_t(st.st_ino)};
+}
+
+// Calls each(name, stat) for the entries of a folder that do not begin with a dot.
+template <class F>
+bool for_each_entry(const std::string& folder, F&& each) {
+  std::unique_ptr<DIR, CloseDir> dir(::opendir(folder.c_str()));
+  if (!dir) return false;
+  while (const dirent* entry = ::readdir(dir.get())) {
+    struct stat st {};
+    if (entry->d_name[0] == '.') continue;
+    if (::fstatat(::dirfd(dir.get()), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0) each(entry->d_name, st);
+  }
+  return true;
+}
+
+void walk(const std::string& folder, const std::string& prefix, int depth, Stamps& out) {
+  for_each_entry(folder, [&](const std::string& name, const struct stat& st) {
+    if (out.size() >= kMaxFiles) return;
+    if (!S_ISDIR(st.st_mode))
+      out.push_back(stamp(prefix + name, st));
+    else if (depth < kMaxDepth)
+      walk(folder + '/' + name, prefix + name + '/', depth + 1, out);
+  });
+}
+
+// FNV-1a; nobody attacks a fingerprint of files that he may write anyway.
+void mix(uint64_t& hash, const void* data, size_t n) {
+  for (size_t i = 0; i < n; ++i) hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 1099511628211u;
+}
+void mix(uint64_t& hash, uint64_t value) { mix(hash, &value, sizeof value); }
+
+}  // namespace
+
+bool good_model_name(std::string_view name) {
+  if (name.empty() || name.size() > 128 || name[0] == '.' || name.find("..") != std::string_view::npos) return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           c == '-';
+  });
+}
+
+uint64_t version_number(std::string_view folder) {
+  uint64_t number = 0;
+  if (folder.empty() || folder.size() > 18 || folder[0] < '1' || folder[0] > '9') return 0;
+  auto [end, error] = std::from_chars(folder.data(), folder.data() + folder.size(), number);
+  return error == std::errc() && end == folder.data() + folder.size() ? number : 0;
+}
+
+bool good_relative_path(std::string_view path) {
+  if (path.empty() || path.size() > 1024 || path.find('\0') != std::string_view::npos) return false;
+  for (;;) {
+    size_t slash = path.find('/');
+    std::string_view part = path.substr(0, slash);
+    if (part.empty() || part == "." || part == "..") return false;
+    if (slash == std::string_view::npos) return true;
+    path.remove_prefix(slash + 1);
+  }
+}
+
+uint64_t fingerprint(const Stamps& stamps) {
+  uint64_t hash = 14695981039346656037u;
+  for (const auto& s : stamps) {
+    mix(hash, s.path.data(), s.path.size() + 1);
+    mix(hash, uint64_t(s.mtime_ns)), mix(hash, s.size), mix(hash, s.inode);
+  }
+  return hash;
+}
+
+bool ModelFolder::has(std::string_view shared_file) const {
+  return std::any_of(shared.begin(), shared.end(), [&](const FileStamp& s) { return s.path == shared_file; });
+}
+
+uint64_t ModelFolder::fingerprint() const {
+  uint64_t hash = models::fingerprint(shared);
+  for (const auto& [number, stamps] : versions) mix(hash, number), mix(hash, models::fingerprint(stamps));
+  return hash;
+}
+
+uint64_t ModelFolder::fingerprint(uint64_t v) const {
+  uint64_t hash = models::fingerprint(shared);
+  if (auto found = versions.find(v); found != versions.end()) mix(hash, models::fingerprint(found->second));
+  return hash;
+}
+
+std::vector<uint64_t> ModelFolder::numbers() const {
+  std::vector<uint64_t> out;
+  for (const auto& [number, stamps] : versions) out.push_back(number);
+  return out;
+}
+
+base::Result<std::vector<std::string>> list_models(const std::string& root) {
+  std::vector<std::string> names;
+  bool listed = for_each_entry(root, [&](std::string name, const struct stat& st) {
+    if (S_ISDIR(st.st_mode) && good_model_name(name)) names.push_back(std::move(name));
+  });
+  if (!listed)
+    return base::failure(base::Code::kNotFound,
+                         "model repository '" + root + "' cannot be listed: " + std::strerror(errno));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+base::Result<ModelFolder> look_at(const std::string& root, std::string_view name) {
+  ModelFolder folder;
+  folder.name = name;
+  folder.path = root + '/' + folder.name;
+  bool listed = for_each_entry(folder.path, [&](const std::string& entry, const struct stat& st) {
+    if (!S_ISDIR(st.st_mode))
+      folder.shared.push_back(stamp(entry, st));
+    else if (uint64_t number = version_number(entry))
+      walk(folder.path + '/' + entry, "", 0, folder.versions[number]);
+  });
+  if (!listed) return base::failure(base::Code::kNotFound, "no model '" + folder.name + "' in the repository");
+  std::sort(folder.shared.begin(), folder.shared.end());
+  for (auto& [number, stamps] : folder.versions) std::sort(stamps.begin(), stamps.end());
+  return folder;
+}
+
+base::Status check_file(const std::string& folder, std::string_view relative) {
+  auto fd = open_regular(folder, relative);
+  return fd ? base::Status{} : fd.error();
+}
+
+base::Result<std::string> read_file(const std::string& folder, std::string_view relative, size_t limit) {
+  auto fd = open_regular(folder, relative);
+  if (!fd) return fd.error();
+  std::string text;
+  char buffer[65536];
+  for (;;) {
+    ssize_t n = ::read(fd->fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0)
+      return base::failure(base::Code::kUnavailable,
+                           std::string(relative) + " cannot be read: " + std::strerror(errno));
+    if (n == 0) return text;
+    text.append(buffer, size_t(n));
+    if (text.size() > limit)
+      return base::invalid(std::string(relative) + " is longer than " + std::to_string(limit) + " bytes");
+  }
+}
+
+}  // namespace weir::models

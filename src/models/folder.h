@@ -1,0 +1,60 @@
+// Folders of a repository in Triton's layout: <root>/<model>/[config.pbtxt | model.yaml], <root>/<model>/<version>/….
+//
+// Files are opened below the model's folder only, through no symbolic link, and must be regular. Texts of errors name
+// them relative to the root, never with a path of this machine.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace weir::models {
+
+// [A-Za-z0-9_.-]{1,128} without "..", not starting with a dot.
+bool good_model_name(std::string_view name);
+// "1", "42": a version folder's number, or 0.
+uint64_t version_number(std::string_view folder);
+// A relative path whose parts are non-empty and none of them "." or "..".
+bool good_relative_path(std::string_view path);
+
+// How a file looked from outside. Two equal stamps: the same content, for all that a poll can tell.
+struct FileStamp {
+  std::string path;  // relative to the folder
+  int64_t mtime_ns = 0;
+  uint64_t size = 0, inode = 0;
+  friend auto operator<=>(const FileStamp&, const FileStamp&) = default;
+};
+using Stamps = std::vector<FileStamp>;  // sorted
+uint64_t fingerprint(const Stamps& stamps);
+
+struct ModelFolder {
+  std::string name;
+  std::string path;                     // absolute or as the root was given
+  Stamps shared;                        // the files beside the version folders
+  std::map<uint64_t, Stamps> versions;  // by number; may be empty
+
+  bool has(std::string_view shared_file) const;
+  // Changes whenever any file does.
+  uint64_t fingerprint() const;
+  // Changes whenever what version `v` is made of does.
+  uint64_t fingerprint(uint64_t v) const;
+  std::string version_path(uint64_t v) const { return path + '/' + std::to_string(v); }
+  std::vector<uint64_t> numbers() const;  // ascending
+};
+
+// The names of the folders in `root` that can be models, sorted. Errors: NOT_FOUND when it cannot be listed.
+base::Result<std::vector<std::string>> list_models(const std::string& root);
+// Looks at one. Errors: NOT_FOUND.
+base::Result<ModelFolder> look_at(const std::string& root, std::string_view name);
+
+// NOT_FOUND, or FAILED_PRECONDITION for what is no regular file or is reached through a symbolic link.
+base::Status check_file(const std::string& folder, std::string_view relative);
+// The same, and its content, of at most `limit` bytes.
+base::Result<std::string> read_file(const std::string& folder, std::string_view relative, size_t limit);
+
+}  // namespace weir::models

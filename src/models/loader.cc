@@ -1,0 +1,162 @@
+#include "models/loader.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "base/encoding.h"
+#include "base/log.h"
+#include "models/merge.h"
+#include "models/model_yaml.h"
+#include "sched/lane.h"
+
+namespace weir::models {
+namespace {
+
+constexpr size_t kMaxConfig = 4 << 20;
+constexpr size_t kMaxLabels = 16 << 20;
+
+// The file that an engine looks for in a version's folder; engines without a row are built in and need none.
+struct UsualFile {
+  std::string_view engine, file;
+};
+constexpr UsualFile kUsual[] = {{"onnx", "model.onnx"}};
+
+std::string_view usual_file(std::string_view engine) {
+  for (const auto& u : kUsual)
+    if (u.engine == engine) return u.file;
+  return {};
+}
+
+bool has_file(const Stamps& stamps, std::string_view path) {
+  return std::any_of(stamps.begin(), stamps.end(), [&](const FileStamp& s) { return s.path == path; });
+}
+
+// Engines quote the paths that they were given; clients read "digits/1/model.onnx".
+std::string without_root(std::string text, const ModelFolder& folder) {
+  std::string root = folder.path.substr(0, folder.path.size() - folder.name.size());
+  for (size_t at = text.find(root); at != std::string::npos && !root.empty(); at = text.find(root, at))
+    text.erase(at, root.size());
+  return text;
+}
+
+std::vector<std::string> split_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  size_t at = 0;
+  while (at < text.size()) {
+    size_t end = std::min(text.find('\n', at), text.size());
+    size_t stop = end > at && text[end - 1] == '\r' ? end - 1 : end;
+    lines.push_back(text.substr(at, stop - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+}  // namespace
+
+base::Result<ModelConfig> Loader::configure(const ModelFolder& folder) const {
+  constexpr std::string_view kPbtxt = "config.pbtxt", kYaml = "model.yaml";
+  ModelConfig config;
+  config.batching = options_.batching;
+  bool pbtxt = folder.has(kPbtxt), yaml = folder.has(kYaml);
+  if (pbtxt && yaml) return base::invalid(folder.name + " has both config.pbtxt and model.yaml; keep one of them");
+  if (pbtxt || yaml) {
+    auto text = read_file(folder.path, pbtxt ? kPbtxt : kYaml, kMaxConfig);
+    if (!text) return text.error();
+    std::string place = folder.name + '/' + std::string(pbtxt ? kPbtxt : kYaml);
+    auto parsed =
+        pbtxt ? parse_pbtxt(*text, place, options_.batching) : parse_model_yaml(*text, place, options_.batching);
+    if (!parsed) return parsed;
+    config = std::move(*parsed);
+  }
+  if (auto s = check(config, folder.name); !s.ok()) return s;
+  for (const auto& note : config.notes)
+    base::log::info("model configuration: field has no effect here", {{"model", folder.name}, {"field", note}});
+  return config;
+}
+
+base::Result<std::vector<uint64_t>> Loader::versions(const ModelFolder& folder, const ModelConfig& config) const {
+  auto present = folder.numbers();
+  if (present.empty() && !config.engine.empty() && usual_file(config.engine).empty() && config.file.empty())
+    present.push_back(1);
+  if (present.empty()) {
+    std::string text = "model '" + folder.name + "' has no version folder";
+    for (const auto& u : kUsual)
+      if (folder.has(u.file)) text += "; move " + std::string(u.file) + " into " + folder.name + "/1/";
+    return base::failure(base::Code::kNotFound, std::move(text));
+  }
+  auto chosen = config.versions.choose(present);
+  if (chosen.empty())
+    return base::failure(base::Code::kNotFound,
+                         "the version policy of '" + folder.name + "' matches no version folder");
+  return chosen;
+}
+
+base::Result<Loader::Source> Loader::locate(const ModelFolder& folder, const ModelConfig& config,
+                                            uint64_t version) const {
+  auto found = folder.versions.find(version);
+  static const Stamps kNoFiles;
+  const Stamps& files = found == folder.versions.end() ? kNoFiles : found->second;
+  Source source{config.engine, config.file};
+  for (const auto& u : kUsual)
+    if (source.engine.empty() && (has_file(files, u.file) || !source.file.empty())) source.engine = u.engine;
+  if (source.engine.empty())
+    return base::failure(base::Code::kNotFound, "no model file in " + folder.name + '/' + std::to_string(version) +
+                                                    "/ (looked for model.onnx)");
+  if (source.file.empty()) source.file = usual_file(source.engine);
+  if (!engines_.count(source.engine)) {
+    std::string text = "no engine '" + source.engine + "' here; there are";
+    for (const auto& [name, maker] : engines_) text += (text.back() == 'e' ? " " : ", ") + name;
+    return base::failure(base::Code::kUnimplemented, std::move(text));
+  }
+  if (source.file.empty()) {
+    if (!files.empty()) source.file = folder.version_path(version);
+    return source;
+  }
+  // An engine whose model is a folder gets the folder; its files are its own to open.
+  if (auto s = check_file(folder.path, std::to_string(version) + '/' + source.file); !s.ok()) return s;
+  source.file = folder.version_path(version) + '/' + source.file;
+  return source;
+}
+
+base::Status Loader::add_labels(const ModelFolder& folder, const ModelConfig& config, msg::ModelSpec& spec) const {
+  for (const auto& output : config.outputs) {
+    if (output.label_file.empty()) continue;
+    auto text = read_file(folder.path, output.label_file, kMaxLabels);
+    if (!text) return text.error();
+    for (auto& tensor : spec.outputs)
+      if (tensor.name == output.spec.name) tensor.labels = split_lines(*text);
+  }
+  return {};
+}
+
+base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folder, const ModelConfig& config,
+                                                        uint64_t version) const {
+  auto source = locate(folder, config, version);
+  if (!source) return source.error();
+  msg::ModelSpec wanted = config.wanted(folder.name, version);
+  wanted.engine = source->engine;
+  try {
+    std::vector<std::unique_ptr<sched::Engine>> engines;
+    const auto& make = engines_.at(source->engine);
+    for (uint32_t i = 0; i < config.instances; ++i) {
+      auto engine = make(LoadArgs{wanted, source->file, i, slabs_});
+      if (!engine) return base::failure(engine.error().code, without_root(engine.error().text, folder));
+      engines.push_back(std::move(*engine));
+      if (engines.back()->is_inline()) break;
+    }
+    auto spec = merge(wanted, config, engines.front()->spec(), options_.max_batch);
+    if (!spec) return spec.error();
+    if (auto s = add_labels(folder, config, *spec); !s.ok()) return s;
+    auto served = std::make_shared<bus::Served>();
+    served->spec = std::move(*spec);
+    if (engines.front()->is_inline())
+      served->inbox = sched::make_inline(std::move(engines.front()), served->spec, served->stats);
+    else
+      served->inbox = sched::make_lanes(std::move(engines), served->spec, served->stats, slabs_);
+    return served;
+  } catch (const std::exception& e) {
+    return base::failure(base::Code::kInternal, "loading failed: " + without_root(e.what(), folder));
+  }
+}
+
+}  // namespace weir::models

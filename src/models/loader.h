@@ -1,0 +1,42 @@
+// Loader: one version of a model, from its folder to something that can be called. Repository thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "models/folder.h"
+#include "models/model_config.h"
+#include "models/repository.h"
+
+namespace weir::models {
+
+class Loader {
+ public:
+  Loader(const RepositoryOptions& options, const std::map<std::string, EngineMaker>& engines, base::SlabSource& slabs)
+      : options_(options), engines_(engines), slabs_(slabs) {}
+
+  // The model's configuration, from whichever file it has, or all defaults. Errors: INVALID_ARGUMENT with the place.
+  base::Result<ModelConfig> configure(const ModelFolder& folder) const;
+
+  // The versions to serve by the policy. A model of a built-in engine without version folders has version 1. Errors:
+  // NOT_FOUND when there is none.
+  base::Result<std::vector<uint64_t>> versions(const ModelFolder& folder, const ModelConfig& config) const;
+
+  // Makes the engines and their lanes. Errors: the engine's, without paths of this machine.
+  base::Result<std::shared_ptr<bus::Served>> load(const ModelFolder& folder, const ModelConfig& config,
+                                                  uint64_t version) const;
+
+ private:
+  struct Source {
+    std::string engine, file;
+  };
+  base::Result<Source> locate(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const;
+  base::Status add_labels(const ModelFolder& folder, const ModelConfig& config, msg::ModelSpec& spec) const;
+
+  const RepositoryOptions& options_;
+  const std::map<std::string, EngineMaker>& engines_;
+  base::SlabSource& slabs_;
+};
+
+}  // namespace weir::models

@@ -1,0 +1,79 @@
+#include "models/model_config.h"
+
+#include <algorithm>
+#include <set>
+
+namespace weir::models {
+namespace {
+
+constexpr uint32_t kMaxInstances = 64;
+constexpr uint32_t kMaxBatch = 65536;
+
+base::Status check_tensors(const std::vector<TensorConfig>& tensors, std::string_view what) {
+  std::set<std::string_view> seen;
+  for (const auto& t : tensors) {
+    if (t.spec.name.empty()) return base::invalid("an " + std::string(what) + " without a name");
+    if (!seen.insert(t.spec.name).second)
+      return base::invalid(std::string(what) + " '" + t.spec.name + "' is given twice");
+    for (int64_t d : t.spec.shape.dims())
+      if (d < -1)
+        return base::invalid(std::string(what) + " '" + t.spec.name + "': a dimension of " + std::to_string(d));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<uint64_t> VersionPolicy::choose(const std::vector<uint64_t>& present) const {
+  switch (kind) {
+    case Kind::kAll: return present;
+    case Kind::kLatest: return {present.end() - ptrdiff_t(std::min<size_t>(latest, present.size())), present.end()};
+    case Kind::kSpecific: break;
+  }
+  std::vector<uint64_t> chosen;
+  for (uint64_t v : present)
+    if (std::find(specific.begin(), specific.end(), v) != specific.end()) chosen.push_back(v);
+  return chosen;
+}
+
+msg::ModelSpec ModelConfig::wanted(std::string_view model, uint64_t version) const {
+  msg::ModelSpec spec;
+  spec.name = model;
+  spec.version = std::to_string(version);
+  spec.engine = engine;
+  spec.max_batch = max_batch.value_or(0);
+  for (const auto& t : inputs) spec.inputs.push_back(t.spec);
+  for (const auto& t : outputs) spec.outputs.push_back(t.spec);
+  spec.batching = batching;
+  spec.instances = instances;
+  spec.decoupled = decoupled;
+  spec.parameters = parameters;
+  return spec;
+}
+
+base::Status check(const ModelConfig& config, std::string_view folder_name) {
+  if (!config.name.empty() && config.name != folder_name)
+    return base::invalid("the configuration is for '" + config.name + "', but its folder is '" +
+                         std::string(folder_name) + "'");
+  if (config.instances == 0 || config.instances > kMaxInstances)
+    return base::invalid(std::to_string(config.instances) + " instances: 1 to " + std::to_string(kMaxInstances) +
+                         " are possible");
+  if (config.max_batch.value_or(0) > kMaxBatch)
+    return base::invalid("a maximum batch of " + std::to_string(*config.max_batch) + ": at most " +
+                         std::to_string(kMaxBatch) + " is possible");
+  const auto& batching = config.batching;
+  if (config.max_batch && batching.dynamic)
+    for (uint32_t preferred : batching.preferred)
+      if (preferred == 0 || preferred > std::max(1u, *config.max_batch))
+        return base::invalid("a preferred batch of " + std::to_string(preferred) + " with a maximum of " +
+                             std::to_string(*config.max_batch));
+  if (batching.default_priority > batching.priority_levels)
+    return base::invalid("default priority " + std::to_string(batching.default_priority) + " of " +
+                         std::to_string(batching.priority_levels) + " levels");
+  if (config.versions.kind == VersionPolicy::Kind::kLatest && config.versions.latest == 0)
+    return base::invalid("a version policy of the latest 0 versions serves nothing");
+  if (auto s = check_tensors(config.inputs, "input"); !s.ok()) return s;
+  return check_tensors(config.outputs, "output");
+}
+
+}  // namespace weir::models

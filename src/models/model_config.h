@@ -1,0 +1,64 @@
+// ModelConfig: what the configuration of one model says, whichever form it was written in: Triton's config.pbtxt
+// (protobuf text format), its JSON form in a load request, or our model.yaml (models/model_yaml.h).
+//
+// Of Triton's fields, name, platform/backend, version_policy, max_batch_size, input, output, instance_group counts,
+// default_model_filename, dynamic_batching, parameters, label_filename and model_transaction_policy are honoured.
+// ensemble_scheduling, sequence_batching, reshape, ragged and batch_input/batch_output would change answers and are
+// refused; the rest (placement, warm-up, caches, metrics) changes nothing here and is noted for the log.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "msg/spec.h"
+
+namespace weir::models {
+
+struct VersionPolicy {
+  enum class Kind : uint8_t { kLatest, kAll, kSpecific };
+  Kind kind = Kind::kLatest;
+  uint32_t latest = 1;
+  std::vector<uint64_t> specific;
+
+  // Those of the versions present (ascending) that are to be served, ascending.
+  std::vector<uint64_t> choose(const std::vector<uint64_t>& present) const;
+};
+
+struct TensorConfig {
+  msg::TensorSpec spec;      // dtype kInvalid when not said
+  bool shape_given = false;  // a scalar's shape is empty, too
+  std::string label_file;    // relative to the model's folder; empty = none
+};
+
+struct ModelConfig {
+  std::string name;    // empty, or the folder's
+  std::string engine;  // "onnx", "identity"; empty = by the file that is there
+  std::string file;    // in the version's folder; empty = the engine's usual one
+  std::optional<uint32_t> max_batch;
+  msg::BatchPolicy batching;
+  uint32_t instances = 1;
+  VersionPolicy versions;
+  std::vector<TensorConfig> inputs, outputs;
+  bool decoupled = false;
+  std::map<std::string, std::string> parameters;
+  std::vector<std::string> notes;  // fields that were read and change nothing
+
+  // For the engine: what is wanted, with empty fields for it to derive.
+  msg::ModelSpec wanted(std::string_view model, uint64_t version) const;
+};
+
+// `place` names the file in complaints ("digits/config.pbtxt:3:7: …"); `defaults` fill in for what is not said.
+// Errors: INVALID_ARGUMENT.
+base::Result<ModelConfig> parse_pbtxt(std::string_view text, std::string_view place, const msg::BatchPolicy& defaults);
+// The `config` parameter of a load request: a Triton ModelConfig in proto3 JSON.
+base::Result<ModelConfig> parse_config_json(std::string_view text, const msg::BatchPolicy& defaults);
+
+// Checks that do not depend on the form: name, instances, batching, duplicate tensors.
+base::Status check(const ModelConfig& config, std::string_view folder_name);
+
+}  // namespace weir::models

@@ -1,0 +1,174 @@
+#include "models/model_yaml.h"
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+
+#include "base/units.h"
+#include "models/yaml.h"
+
+namespace weir::models {
+namespace {
+
+// One function per key; a map is read by looking each of its keys up in its table.
+class Reading {
+ public:
+  Reading(std::string_view place, const msg::BatchPolicy& defaults) : complaints_(std::string(place)) {
+    out_.batching = defaults;
+  }
+
+  base::Result<ModelConfig> read(const Yaml& root) {
+    map(root, "",
+        {{"engine", [&](auto& v) { text(v, out_.engine); }},
+         {"file", [&](auto& v) { text(v, out_.file); }},
+         {"max_batch", [&](auto& v) { count(v, out_.max_batch.emplace()); }},
+         {"instances", [&](auto& v) { count(v, out_.instances); }},
+         {"decoupled", [&](auto& v) { flag(v, out_.decoupled); }},
+         {"versions", [&](auto& v) { versions(v); }},
+         {"batching", [&](auto& v) { batching(v); }},
+         {"inputs", [&](auto& v) { tensors(v, "inputs", out_.inputs); }},
+         {"outputs", [&](auto& v) { tensors(v, "outputs", out_.outputs); }},
+         {"parameters", [&](auto& v) { parameters(v); }}});
+    if (!complaints_.none()) return complaints_.status();
+    return std::move(out_);
+  }
+
+ private:
+  struct Key {
+    std::string_view name;
+    std::function<void(const Yaml&)> take;
+  };
+
+  void map(const Yaml& node, std::string_view where, const std::vector<Key>& keys) {
+    if (node.kind == Yaml::Kind::kNull) return;
+    if (node.kind != Yaml::Kind::kMap) return complaints_.at(node, "expected a map of keys and values");
+    std::vector<std::string_view> known;
+    for (const auto& k : keys) known.push_back(k.name);
+    for (const auto& entry : node.entries) {
+      auto key = std::find_if(keys.begin(), keys.end(), [&](const Key& k) { return k.name == entry.key; });
+      if (key == keys.end())
+        complaints_.unknown_key(entry, where, known);
+      else
+        key->take(entry.value);
+    }
+  }
+
+  bool scalar(const Yaml& node) {
+    if (node.kind == Yaml::Kind::kScalar) return true;
+    complaints_.at(node, "expected one value");
+    return false;
+  }
+  template <class T, class Parsed>
+  void take(const Yaml& node, Parsed parsed, T& out) {
+    if (parsed)
+      out = T(*parsed);
+    else
+      complaints_.at(node, parsed.error().text);
+  }
+  void text(const Yaml& node, std::string& out) {
+    if (scalar(node)) out = node.scalar;
+  }
+  void count(const Yaml& node, uint32_t& out) {
+    if (scalar(node)) take(node, base::parse_count(node.scalar, UINT32_MAX), out);
+  }
+  void flag(const Yaml& node, bool& out) {
+    if (scalar(node)) take(node, base::parse_switch(node.scalar), out);
+  }
+  void duration(const Yaml& node, base::Duration& out) {
+    if (scalar(node)) take(node, base::parse_duration(node.scalar), out);
+  }
+  void counts(const Yaml& node, std::vector<uint32_t>& out) {
+    out.clear();
+    if (node.kind != Yaml::Kind::kList) return complaints_.at(node, "expected a list of numbers");
+    for (const auto& item : node.items) count(item, out.emplace_back());
+  }
+
+  void versions(const Yaml& node) {
+    auto& policy = out_.versions;
+    if (node.kind == Yaml::Kind::kList) {
+      policy.kind = VersionPolicy::Kind::kSpecific;
+      for (const auto& item : node.items)
+        if (scalar(item)) take(item, base::parse_count(item.scalar, INT64_MAX), policy.specific.emplace_back());
+    } else if (node.kind == Yaml::Kind::kMap) {
+      map(node, "versions", {{"latest", [&](auto& v) { count(v, policy.latest); }}});
+    } else if (node.scalar == "all") {
+      policy.kind = VersionPolicy::Kind::kAll;
+    } else if (node.scalar != "latest") {
+      complaints_.at(node, "expected latest, {latest: N}, all or a list of versions");
+    }
+  }
+
+  void batching(const Yaml& node) {
+    auto& policy = out_.batching;
+    policy.dynamic = true;
+    map(node, "batching",
+        {{"dynamic", [&](auto& v) { flag(v, policy.dynamic); }},
+         {"max_batch", [&](auto& v) { count(v, out_.max_batch.emplace()); }},
+         {"max_delay", [&](auto& v) { duration(v, policy.max_delay); }},
+         {"preferred", [&](auto& v) { counts(v, policy.preferred); }},
+         {"priority_levels", [&](auto& v) { count(v, policy.priority_levels); }},
+         {"default_priority", [&](auto& v) { count(v, policy.default_priority); }},
+         {"max_queue", [&](auto& v) { count(v, policy.max_queue); }},
+         {"queue_timeout", [&](auto& v) { duration(v, policy.queue_timeout); }}});
+    std::sort(policy.preferred.begin(), policy.preferred.end());
+  }
+
+  void tensors(const Yaml& node, std::string_view where, std::vector<TensorConfig>& out) {
+    if (node.kind != Yaml::Kind::kList) return complaints_.at(node, "expected a list of tensors");
+    for (const auto& item : node.items) {
+      auto& tensor = out.emplace_back();
+      map(item, where,
+          {{"name", [&](auto& v) { text(v, tensor.spec.name); }},
+           {"type", [&](auto& v) { dtype(v, tensor.spec.dtype); }},
+           {"shape", [&](auto& v) { shape(v, tensor); }},
+           {"optional", [&](auto& v) { flag(v, tensor.spec.optional); }},
+           {"labels", [&](auto& v) { labels(v, tensor); }}});
+      if (tensor.spec.name.empty()) complaints_.at(item, "a tensor needs a 'name'");
+    }
+  }
+
+  void dtype(const Yaml& node, msg::DType& out) {
+    if (!scalar(node)) return;
+    out = msg::dtype_from_name(node.scalar);
+    if (out == msg::DType::kInvalid)
+      complaints_.at(node, "expected a type like FP32, INT64, BOOL or BYTES, got '" + node.scalar + "'");
+  }
+
+  void shape(const Yaml& node, TensorConfig& tensor) {
+    tensor.shape_given = true;
+    if (node.kind != Yaml::Kind::kList) return complaints_.at(node, "expected a list of dimensions");
+    for (const auto& item : node.items) {
+      int64_t dim = -2;
+      const auto& s = item.scalar;
+      auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), dim);
+      if (s.empty() || error != std::errc() || end != s.data() + s.size() || dim < -1)
+        complaints_.at(item, "expected a dimension, 0 or more, or -1 for any");
+      else if (!tensor.spec.shape.push(dim))
+        return complaints_.at(item, "more than 16 dimensions");
+    }
+  }
+
+  void labels(const Yaml& node, TensorConfig& tensor) {
+    if (node.kind != Yaml::Kind::kList) return text(node, tensor.label_file);
+    for (const auto& item : node.items) text(item, tensor.spec.labels.emplace_back());
+  }
+
+  void parameters(const Yaml& node) {
+    if (node.kind != Yaml::Kind::kMap) return complaints_.at(node, "expected a map of keys and values");
+    for (const auto& entry : node.entries) text(entry.value, out_.parameters[entry.key]);
+  }
+
+  Complaints complaints_;
+  ModelConfig out_;
+};
+
+}  // namespace
+
+base::Result<ModelConfig> parse_model_yaml(std::string_view text, std::string_view place,
+                                           const msg::BatchPolicy& defaults) {
+  auto tree = parse_yaml(text, place);
+  if (!tree) return tree.error();
+  return Reading(place, defaults).read(*tree);
+}
+
+}  // namespace weir::models

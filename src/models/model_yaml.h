@@ -1,0 +1,28 @@
+// model.yaml: weir's own way to describe a model, beside its version folders. Every key is optional:
+//
+//   engine: onnx                 # by default, by the file that is there
+//   file: model.onnx             # in each version's folder
+//   max_batch: 32                # 0 = the first dimension is not a batch
+//   instances: 2
+//   decoupled: false
+//   versions: latest             # latest | {latest: 2} | all | [1, 3]
+//   batching: {dynamic: true, max_delay: 2ms, preferred: [8, 16], priority_levels: 3, default_priority: 2,
+//              max_queue: 256, queue_timeout: 10s}
+//   inputs: [{name: image, type: FP32, shape: [28, 28], optional: false}]
+//   outputs: [{name: probabilities, labels: labels.txt}]   # or labels: [zero, one, …]
+//   parameters: {intra_op_threads: 2}
+//
+// Shapes leave the batch dimension out when the model is batched, as in config.pbtxt; -1 is any size. Unknown keys and
+// wrong values are errors with file:line:column.
+#pragma once
+
+#include <string_view>
+
+#include "models/model_config.h"
+
+namespace weir::models {
+
+base::Result<ModelConfig> parse_model_yaml(std::string_view text, std::string_view place,
+                                           const msg::BatchPolicy& defaults);
+
+}  // namespace weir::models

@@ -1,0 +1,247 @@
+// Triton's ModelConfig -> models::ModelConfig.
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/json_util.h>
+
+#include "base/encoding.h"
+#include "model_config.pb.h"
+#include "models/model_config.h"
+
+namespace weir::models {
+namespace {
+
+namespace pb = google::protobuf;
+
+msg::DType dtype_of(inference::DataType type) {
+  switch (type) {
+    case inference::TYPE_BOOL: return msg::DType::kBool;
+    case inference::TYPE_UINT8: return msg::DType::kUint8;
+    case inference::TYPE_UINT16: return msg::DType::kUint16;
+    case inference::TYPE_UINT32: return msg::DType::kUint32;
+    case inference::TYPE_UINT64: return msg::DType::kUint64;
+    case inference::TYPE_INT8: return msg::DType::kInt8;
+    case inference::TYPE_INT16: return msg::DType::kInt16;
+    case inference::TYPE_INT32: return msg::DType::kInt32;
+    case inference::TYPE_INT64: return msg::DType::kInt64;
+    case inference::TYPE_FP16: return msg::DType::kFp16;
+    case inference::TYPE_FP32: return msg::DType::kFp32;
+    case inference::TYPE_FP64: return msg::DType::kFp64;
+    case inference::TYPE_STRING: return msg::DType::kBytes;
+    case inference::TYPE_BF16: return msg::DType::kBf16;
+    default: return msg::DType::kInvalid;
+  }
+}
+
+// Turns protobuf's "Message type "T" has no field named "x"." into words of ours with the field that was probably
+// meant. `column` moves back to the field, which the parser has read past.
+std::string reworded(const std::string& text, std::string_view line, int& column) {
+  constexpr std::string_view kType = "Message type \"", kField = "has no field named \"";
+  size_t type = text.find(kType), field = text.find(kField);
+  if (type == std::string::npos || field == std::string::npos) return text;
+  type += kType.size(), field += kField.size();
+  std::string word = text.substr(field, text.find('"', field) - field);
+  if (size_t at = line.rfind(word, size_t(column)); at != std::string_view::npos) column = int(at);
+  const auto* descriptor =
+      pb::DescriptorPool::generated_pool()->FindMessageTypeByName(text.substr(type, text.find('"', type) - type));
+  if (!descriptor) return text;
+  std::vector<std::string_view> names;
+  for (int i = 0; i < descriptor->field_count(); ++i) names.push_back(descriptor->field(i)->name());
+  std::string out = "unknown field '" + word + "' in " + descriptor->name();
+  if (auto near = base::near_miss(word, names); !near.empty()) out += ", did you mean '" + std::string(near) + "'?";
+  return out;
+}
+
+std::string_view nth_line(std::string_view text, int n) {
+  for (; n > 0 && !text.empty(); --n) text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  return text.substr(0, text.find('\n'));
+}
+
+struct Errors final : pb::io::ErrorCollector {
+  Errors(std::string_view p, std::string_view s) : place(p), source(s) {}
+  void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
+    if (!text.empty()) text += '\n';
+    text += place + ':';
+    std::string words = line < 0 ? message : reworded(message, nth_line(source, line), column);
+    if (line >= 0) text += std::to_string(line + 1) + ':' + std::to_string(column + 1) + ':';
+    text += ' ' + words;
+  }
+  std::string place, text;
+  std::string_view source;
+};
+
+// Reads one ModelConfig; the first thing that weir cannot honour ends it.
+class Reading {
+ public:
+  Reading(const inference::ModelConfig& in, const msg::BatchPolicy& defaults) : in_(in) { out_.batching = defaults; }
+
+  base::Result<ModelConfig> read() {
+    out_.name = in_.name();
+    out_.engine = engine();
+    out_.file = in_.default_model_filename();
+    if (in_.max_batch_size() < 0) return base::invalid("max_batch_size is negative");
+    if (in_.max_batch_size() > 0 || in_.input_size() > 0 || in_.output_size() > 0)
+      out_.max_batch = uint32_t(in_.max_batch_size());
+    out_.decoupled = in_.model_transaction_policy().decoupled();
+    for (const auto& [key, value] : in_.parameters()) out_.parameters[key] = value.string_value();
+    for (auto step : {&Reading::refuse, &Reading::inputs, &Reading::outputs, &Reading::versions, &Reading::batching,
+                      &Reading::instances})
+      if (auto s = (this->*step)(); !s.ok()) return s;
+    note_the_rest();
+    return std::move(out_);
+  }
+
+ private:
+  std::string engine() const {
+    if (in_.backend() == "onnxruntime" || in_.platform() == "onnxruntime_onnx") return "onnx";
+    return !in_.backend().empty() ? in_.backend() : in_.platform();
+  }
+
+  base::Status refuse() {
+    if (in_.has_ensemble_scheduling()) return base::failure(base::Code::kUnimplemented, "ensembles are not served");
+    if (in_.has_sequence_batching())
+      return base::failure(base::Code::kUnimplemented, "sequence batching is not served");
+    if (in_.batch_input_size() > 0 || in_.batch_output_size() > 0)
+      return base::failure(base::Code::kUnimplemented, "batch_input and batch_output are not served");
+    return {};
+  }
+
+  template <class T>
+  base::Status tensor(const T& in, TensorConfig& out) {
+    out.spec.name = in.name();
+    out.spec.dtype = dtype_of(in.data_type());
+    out.shape_given = true;
+    for (int64_t d : in.dims())
+      if (!out.spec.shape.push(d)) return base::invalid("tensor '" + in.name() + "' has more than 16 dimensions");
+    if (out.spec.dtype == msg::DType::kInvalid) return base::invalid("tensor '" + in.name() + "' has no data_type");
+    if (in.has_reshape())
+      return base::failure(base::Code::kUnimplemented, "reshape of tensor '" + in.name() + "' is not served");
+    return {};
+  }
+
+  base::Status inputs() {
+    for (const auto& in : in_.input()) {
+      TensorConfig t;
+      if (auto s = tensor(in, t); !s.ok()) return s;
+      if (in.allow_ragged_batch())
+        return base::failure(base::Code::kUnimplemented, "ragged batches (input '" + in.name() + "') are not served");
+      t.spec.optional = in.optional();
+      out_.inputs.push_back(std::move(t));
+    }
+    return {};
+  }
+
+  base::Status outputs() {
+    for (const auto& in : in_.output()) {
+      TensorConfig t;
+      if (auto s = tensor(in, t); !s.ok()) return s;
+      t.label_file = in.label_filename();
+      out_.outputs.push_back(std::move(t));
+    }
+    return {};
+  }
+
+  base::Status versions() {
+    const auto& policy = in_.version_policy();
+    if (policy.has_all()) out_.versions.kind = VersionPolicy::Kind::kAll;
+    if (policy.has_latest()) out_.versions.latest = std::max(1u, policy.latest().num_versions());
+    if (!policy.has_specific()) return {};
+    out_.versions.kind = VersionPolicy::Kind::kSpecific;
+    for (int64_t v : policy.specific().versions()) {
+      if (v <= 0) return base::invalid("version_policy names version " + std::to_string(v));
+      out_.versions.specific.push_back(uint64_t(v));
+    }
+    return {};
+  }
+
+  base::Status batching() {
+    if (!in_.has_dynamic_batching()) return {};
+    const auto& in = in_.dynamic_batching();
+    auto& out = out_.batching;
+    constexpr uint64_t kLongest = 3'600'000'000;  // an hour in µs
+    const auto& queue = in.default_queue_policy();
+    if (in.max_queue_delay_microseconds() > kLongest || queue.default_timeout_microseconds() > kLongest)
+      return base::invalid("dynamic_batching: a time of more than an hour");
+    if (in.priority_levels() > 1000 || in.default_priority_level() > 1000)
+      return base::invalid("dynamic_batching: more than 1000 priority levels");
+    out.dynamic = true;
+    out.max_delay = std::chrono::microseconds(in.max_queue_delay_microseconds());
+    out.preferred.clear();
+    for (int32_t size : in.preferred_batch_size()) {
+      if (size <= 0) return base::invalid("dynamic_batching: a preferred batch of " + std::to_string(size));
+      out.preferred.push_back(uint32_t(size));
+    }
+    std::sort(out.preferred.begin(), out.preferred.end());
+    out.priority_levels = uint32_t(in.priority_levels());
+    out.default_priority = uint32_t(in.default_priority_level());
+    if (queue.max_queue_size() > 0) out.max_queue = queue.max_queue_size();
+    if (queue.default_timeout_microseconds() > 0)
+      out.queue_timeout = std::chrono::microseconds(queue.default_timeout_microseconds());
+    if (in.priority_queue_policy_size() > 0) out_.notes.push_back("dynamic_batching.priority_queue_policy");
+    if (queue.timeout_action() == inference::ModelQueuePolicy::DELAY)
+      out_.notes.push_back("dynamic_batching.default_queue_policy.timeout_action: DELAY");
+    return {};
+  }
+
+  base::Status instances() {
+    int64_t total = 0;
+    for (const auto& group : in_.instance_group()) {
+      if (group.count() < 0) return base::invalid("instance_group: a count of " + std::to_string(group.count()));
+      if (group.passive()) continue;
+      total += std::max(1, group.count());
+      if (group.kind() == inference::ModelInstanceGroup::KIND_GPU) out_.notes.push_back("instance_group: KIND_GPU");
+    }
+    if (total > UINT32_MAX) return base::invalid("instance_group: too many instances");
+    if (total > 0) out_.instances = uint32_t(total);
+    return {};
+  }
+
+  void note_the_rest() {
+    auto note = [this](bool there, const char* field) {
+      if (there) out_.notes.push_back(field);
+    };
+    note(in_.has_optimization(), "optimization");
+    note(in_.cc_model_filenames_size() > 0, "cc_model_filenames");
+    note(in_.metric_tags_size() > 0, "metric_tags");
+    note(in_.model_warmup_size() > 0, "model_warmup");
+    note(in_.has_model_operations(), "model_operations");
+    note(in_.has_model_repository_agents(), "model_repository_agents");
+    note(in_.has_response_cache(), "response_cache");
+    note(!in_.runtime().empty(), "runtime");
+    note(in_.has_model_metrics(), "model_metrics");
+  }
+
+  const inference::ModelConfig& in_;
+  ModelConfig out_;
+};
+
+}  // namespace
+
+base::Result<ModelConfig> parse_pbtxt(std::string_view text, std::string_view place, const msg::BatchPolicy& defaults) {
+  inference::ModelConfig in;
+  Errors errors(place, text);
+  pb::TextFormat::Parser parser;
+  parser.RecordErrorsTo(&errors);
+  parser.SetRecursionLimit(32);
+  if (!parser.ParseFromString(std::string(text), &in)) return base::invalid(errors.text);
+  auto config = Reading(in, defaults).read();
+  if (!config) {
+    auto status = config.error();
+    status.text = std::string(place) + ": " + status.text;
+    return status;
+  }
+  return config;
+}
+
+base::Result<ModelConfig> parse_config_json(std::string_view text, const msg::BatchPolicy& defaults) {
+  inference::ModelConfig in;
+  pb::util::JsonParseOptions options;
+  auto parsed = pb::util::JsonStringToMessage(std::string(text), &in, options);
+  if (!parsed.ok()) return base::invalid("load parameter 'config': " + std::string(parsed.message()));
+  auto config = Reading(in, defaults).read();
+  if (!config) return base::failure(config.error().code, "load parameter 'config': " + config.error().text);
+  return config;
+}
+
+}  // namespace weir::models

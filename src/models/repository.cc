@@ -1,0 +1,347 @@
+#include "models/repository.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "base/encoding.h"
+#include "base/log.h"
+#include "models/loader.h"
+#include "models/shelf.h"
+#include "models/upload.h"
+#include "models/watch.h"
+
+namespace weir::models {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+// How often the end of the last Call inside a replaced version is looked for; shards have no way to tell.
+constexpr auto kRetireLook = std::chrono::milliseconds(5);
+
+// What other threads reach; outlives the Repository in `settled` callbacks.
+struct Inlet {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> tasks;  // under mutex, as all of this
+  uint64_t settled = 0;                     // the youngest Catalog that every shard has
+  bool stopping = false;
+
+  bool post(std::function<void()> task) {
+    std::lock_guard lock(mutex);
+    if (stopping) return false;
+    tasks.push_back(std::move(task));
+    changed.notify_one();
+    return true;
+  }
+};
+
+base::Status bad_name(const std::string& name) {
+  return base::invalid("'" + name.substr(0, 128) +
+                       "' cannot be a model's name: letters, digits, '_', '.' and '-' only, at most 128");
+}
+
+}  // namespace
+
+struct Repository::Parts {
+  struct Waiting {
+    uint64_t epoch;
+    std::function<void()> done;
+  };
+  struct Leaving {
+    uint64_t epoch;  // the first Catalog without it
+    Retired what;
+  };
+  using Folders = std::map<std::string, ModelFolder>;
+
+  Parts(RepositoryOptions o, std::map<std::string, EngineMaker> e, base::SlabSource& s, Publish p)
+      : options(std::move(o)), engines(std::move(e)), slabs(s), publish_to(std::move(p)) {}
+
+  void run();
+  void settle();
+  void bury();
+  void publish();
+  void when_published(std::function<void()> done) { waiting.push_back({published, std::move(done)}); }
+
+  base::Result<Folders> look();
+  base::Status load_all();
+  base::Status load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload);
+  base::Status load_named(const std::string& name, const LoadParameters& parameters);
+  base::Status load_uploaded(const std::string& name, const LoadParameters& parameters);
+  base::Status unload_named(const std::string& name);
+  void rescan(Watch::Settle settle);
+  base::Status not_found(const std::string& name) const;
+  base::Status check_request(const std::string& name, std::string_view verb) const;
+
+  const RepositoryOptions options;
+  const std::map<std::string, EngineMaker> engines;
+  base::SlabSource& slabs;
+  const Publish publish_to;
+  const std::shared_ptr<Inlet> inlet = std::make_shared<Inlet>();
+  std::thread thread;
+
+  // Of the thread.
+  Loader loader{options, engines, slabs};
+  Shelf shelf;
+  Watch watch;
+  std::set<std::string> wanted;  // kExplicit: what is to be loaded
+  uint64_t published = 0;
+  std::vector<Waiting> waiting;
+  std::vector<Leaving> leaving;
+  Clock::time_point next_poll = Clock::time_point::max();
+};
+
+void Repository::Parts::run() {
+  for (;;) {
+    std::deque<std::function<void()>> tasks;
+    {
+      std::unique_lock lock(inlet->mutex);
+      auto until = next_poll;
+      if (!leaving.empty()) until = std::min(until, Clock::now() + kRetireLook);
+      uint64_t seen = waiting.empty() ? UINT64_MAX : waiting.front().epoch;
+      auto ready = [&] { return inlet->stopping || !inlet->tasks.empty() || inlet->settled >= seen; };
+      if (until == Clock::time_point::max())
+        inlet->changed.wait(lock, ready);
+      else
+        inlet->changed.wait_until(lock, until, ready);
+      tasks.swap(inlet->tasks);
+      if (inlet->stopping && tasks.empty()) break;
+    }
+    for (auto& task : tasks) task();
+    settle();
+    bury();
+    if (Clock::now() >= next_poll) rescan(Watch::Settle::kYes), next_poll = Clock::now() + options.poll_interval;
+  }
+  for (auto& w : std::exchange(waiting, {})) w.done();
+}
+
+// Tells those who wait that every shard has what they asked for.
+void Repository::Parts::settle() {
+  uint64_t settled;
+  {
+    std::lock_guard lock(inlet->mutex);
+    settled = inlet->settled;
+  }
+  while (!waiting.empty() && waiting.front().epoch <= settled) {
+    auto done = std::move(waiting.front().done);
+    waiting.erase(waiting.begin());
+    done();
+  }
+}
+
+// Destroys what was replaced, once no Catalog names it and no Call is inside.
+void Repository::Parts::bury() {
+  uint64_t settled;
+  {
+    std::lock_guard lock(inlet->mutex);
+    settled = inlet->settled;
+  }
+  bool any = false;
+  for (auto at = leaving.begin(); at != leaving.end();) {
+    bool done = at->epoch <= settled && at->what.served.use_count() == 1 && at->what.served->idle();
+    if (!done) {
+      ++at;
+      continue;
+    }
+    at->what.served.reset();
+    shelf.destroyed(at->what.model, at->what.version);
+    at = leaving.erase(at);
+    any = true;
+  }
+  if (any) publish();
+}
+
+void Repository::Parts::publish() {
+  uint64_t epoch = ++published;
+  for (auto& retired : shelf.take_retired()) leaving.push_back({epoch, std::move(retired)});
+  publish_to(shelf.catalog(), [inlet = inlet, epoch] {
+    std::lock_guard lock(inlet->mutex);
+    inlet->settled = std::max(inlet->settled, epoch);
+    inlet->changed.notify_one();
+  });
+}
+
+// Every model folder; of two with one name the one in the earlier root counts.
+base::Result<Repository::Parts::Folders> Repository::Parts::look() {
+  Folders folders;
+  for (const auto& root : options.roots) {
+    auto names = list_models(root);
+    if (!names) return names.error();
+    for (const auto& name : *names) {
+      if (folders.count(name)) continue;
+      auto folder = look_at(root, name);
+      if (!folder) continue;  // gone since it was listed
+      bool stray = folder->versions.empty() && !folder->has("config.pbtxt") && !folder->has("model.yaml") &&
+                   !folder->has("model.onnx");
+      if (!stray) folders.emplace(name, std::move(*folder));
+    }
+  }
+  return folders;
+}
+
+base::Status Repository::Parts::load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload) {
+  watch.took(folder.name, folder.fingerprint());
+  return shelf.load(folder, loader, std::move(upload));
+}
+
+base::Status Repository::Parts::load_all() {
+  auto folders = look();
+  if (!folders) return folders.error();
+  bool everything = options.control != Control::kExplicit;
+  for (const auto& name : options.startup)
+    if (options.control == Control::kExplicit && name != "*") wanted.insert(name);
+  if (std::count(options.startup.begin(), options.startup.end(), "*")) everything = true;
+  for (const auto& [name, folder] : *folders) {
+    if (everything) wanted.insert(name);
+    shelf.mention(name);
+  }
+  for (const auto& name : wanted) shelf.announce(name);
+  publish();
+  base::Status first;
+  for (const auto& name : wanted) {
+    auto folder = folders->find(name);
+    auto status = folder == folders->end() ? not_found(name) : load_one(folder->second, nullptr);
+    if (folder == folders->end()) shelf.fail(name, status.text);
+    publish();
+    if (!status.ok() && first.ok()) first = base::failure(status.code, "model '" + name + "': " + status.text);
+  }
+  if (options.control == Control::kPoll) next_poll = Clock::now() + options.poll_interval;
+  return options.strict ? first : base::Status{};
+}
+
+base::Status Repository::Parts::not_found(const std::string& name) const {
+  std::string text = "no model '" + name + "' in the repository";
+  if (auto near = base::near_miss(name, shelf.names()); !near.empty() && near != name)
+    text += ", did you mean '" + std::string(near) + "'?";
+  return base::failure(base::Code::kNotFound, std::move(text));
+}
+
+base::Status Repository::Parts::check_request(const std::string& name, std::string_view verb) const {
+  if (!good_model_name(name)) return bad_name(name);
+  if (options.control == Control::kExplicit) return {};
+  return base::failure(base::Code::kFailedPrecondition,
+                       "cannot " + std::string(verb) + " '" + name + "': models.control is '" +
+                           (options.control == Control::kPoll ? "poll" : "none") +
+                           "'; requests load and unload models only with models.control: explicit");
+}
+
+base::Status Repository::Parts::load_named(const std::string& name, const LoadParameters& parameters) {
+  if (auto s = check_request(name, "load"); !s.ok()) return s;
+  if (!parameters.empty()) return load_uploaded(name, parameters);
+  for (const auto& root : options.roots) {
+    auto folder = look_at(root, name);
+    if (!folder) continue;
+    if (!shelf.serves(name)) shelf.announce(name), publish();
+    wanted.insert(name);
+    auto status = load_one(*folder, nullptr);
+    publish();
+    return status;
+  }
+  return not_found(name);
+}
+
+base::Status Repository::Parts::load_uploaded(const std::string& name, const LoadParameters& parameters) {
+  if (!options.allow_config_override)
+    return base::failure(
+        base::Code::kPermissionDenied,
+        "load parameters ('config', 'file:…') are off; models.allow_config_override: true allows them");
+  auto upload = Upload::make(name, parameters, options.batching);
+  if (!upload) return upload.error();
+  auto roots = (*upload)->root().empty() ? options.roots : std::vector<std::string>{(*upload)->root()};
+  for (const auto& root : roots) {
+    auto folder = look_at(root, name);
+    if (!folder) continue;
+    wanted.insert(name);
+    auto status = load_one(*folder, std::move(*upload));
+    publish();
+    return status;
+  }
+  return not_found(name);
+}
+
+base::Status Repository::Parts::unload_named(const std::string& name) {
+  if (auto s = check_request(name, "unload"); !s.ok()) return s;
+  if (!shelf.knows(name)) return not_found(name);
+  wanted.erase(name);
+  watch.forget(name);
+  shelf.unload(name, Shelf::Row::kKeep);
+  publish();
+  return {};
+}
+
+void Repository::Parts::rescan(Watch::Settle settle) {
+  auto folders = look();
+  if (!folders) {
+    base::log::warning("the model repository cannot be read", {{"reason", folders.error().text}});
+    return;
+  }
+  bool all = options.control != Control::kExplicit;
+  Watch::Looks looks;
+  for (const auto& [name, folder] : *folders) {
+    if ((all || wanted.count(name)) && !shelf.uploaded(name)) looks[name] = folder.fingerprint();
+    if (!all) shelf.mention(name);
+  }
+  auto changes = watch.look(looks, settle);
+  for (const auto& name : changes.changed) load_one(folders->at(name), nullptr);
+  for (const auto& name : changes.gone) {
+    if (shelf.uploaded(name)) continue;
+    watch.forget(name);
+    shelf.unload(name, Shelf::Row::kDrop);
+  }
+  if (!all || !changes.changed.empty() || !changes.gone.empty()) publish();
+}
+
+Repository::Repository(RepositoryOptions options, std::map<std::string, EngineMaker> engines, base::SlabSource& slabs,
+                       Publish publish)
+    : parts_(std::make_unique<Parts>(std::move(options), std::move(engines), slabs, std::move(publish))) {}
+
+Repository::~Repository() { stop(); }
+
+base::Status Repository::start() {
+  auto outcome = std::make_shared<std::promise<base::Status>>();
+  auto status = outcome->get_future();
+  parts_->inlet->post([this, outcome] { outcome->set_value(parts_->load_all()); });
+  parts_->thread = std::thread([this] { parts_->run(); });
+  return status.get();
+}
+
+void Repository::load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done) {
+  auto shared = std::make_shared<std::function<void(base::Status)>>(std::move(done));
+  bool posted = parts_->inlet->post([this, name = std::move(name), parameters = std::move(parameters), shared] {
+    auto status = parts_->load_named(name, parameters);
+    parts_->when_published([shared, status] { (*shared)(status); });
+  });
+  if (!posted) (*shared)(base::failure(base::Code::kUnavailable, "the server is shutting down"));
+}
+
+void Repository::unload(std::string name, std::function<void(base::Status)> done) {
+  auto shared = std::make_shared<std::function<void(base::Status)>>(std::move(done));
+  bool posted = parts_->inlet->post([this, name = std::move(name), shared] {
+    auto status = parts_->unload_named(name);
+    parts_->when_published([shared, status] { (*shared)(status); });
+  });
+  if (!posted) (*shared)(base::failure(base::Code::kUnavailable, "the server is shutting down"));
+}
+
+void Repository::rescan(std::function<void()> done) {
+  auto shared = std::make_shared<std::function<void()>>(std::move(done));
+  bool posted = parts_->inlet->post([this, shared] {
+    parts_->rescan(Watch::Settle::kNo);
+    parts_->when_published([shared] { (*shared)(); });
+  });
+  if (!posted) (*shared)();
+}
+
+void Repository::stop() {
+  {
+    std::lock_guard lock(parts_->inlet->mutex);
+    parts_->inlet->stopping = true;
+    parts_->inlet->changed.notify_one();
+  }
+  if (parts_->thread.joinable()) parts_->thread.join();
+}
+
+}  // namespace weir::models

@@ -1,0 +1,173 @@
+#include "models/shelf.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/log.h"
+
+namespace weir::models {
+namespace {
+
+using bus::ModelState;
+
+std::string serving_on(const std::string& reason) {
+  return "the reload failed, what was loaded before serves on: " + reason;
+}
+
+}  // namespace
+
+void Shelf::mention(const std::string& model) {
+  auto [at, fresh] = models_.try_emplace(model);
+  if (fresh) at->second.reason = "not loaded";
+}
+
+void Shelf::announce(const std::string& name) {
+  auto& model = models_[name];
+  model.row = Row::kKeep;
+  if (model.versions.empty()) model.state = ModelState::kLoading, model.reason.clear();
+  for (auto& [version, slot] : model.versions)
+    if (!slot.served) slot.state = ModelState::kLoading, slot.reason.clear();
+}
+
+void Shelf::fail(const std::string& name, const std::string& reason) {
+  auto& model = models_[name];
+  base::log::warning("model failed to load", {{"model", name}, {"reason", reason}});
+  model.state = ModelState::kUnavailable, model.reason = reason;
+  for (auto& [version, slot] : model.versions) {
+    slot.reason = slot.served ? serving_on(reason) : reason;
+    if (!slot.served) slot.state = ModelState::kUnavailable;
+  }
+}
+
+base::Status Shelf::load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload> upload) {
+  auto config = upload ? base::Result<ModelConfig>(upload->config()) : loader.configure(folder);
+  if (!config) {
+    fail(folder.name, config.error().text);
+    return config.error();
+  }
+  auto& model = models_[folder.name];
+  // Another configuration means other versions, though no file has changed.
+  if (upload || model.upload)
+    for (auto& [version, slot] : model.versions) slot.fingerprint = 0;
+  auto status = load_versions(folder, *config, loader, model);
+  if (status.ok()) model.upload = std::move(upload);
+  return status;
+}
+
+base::Status Shelf::load_versions(const ModelFolder& folder, const ModelConfig& config, const Loader& loader,
+                                  Model& model) {
+  auto versions = loader.versions(folder, config);
+  if (!versions) {
+    fail(folder.name, versions.error().text);
+    return versions.error();
+  }
+  base::Status first;
+  for (uint64_t v : *versions) {
+    auto status = load_version(folder, config, loader, v, model.versions[v]);
+    if (!status.ok() && first.ok()) first = std::move(status);
+  }
+  for (auto at = model.versions.begin(); at != model.versions.end();) {
+    bool named = std::binary_search(versions->begin(), versions->end(), at->first);
+    bool leaves = !named && (first.ok() || !at->second.served);
+    if (leaves) retire(folder.name, at->first, at->second);
+    at = leaves ? model.versions.erase(at) : std::next(at);
+  }
+  return first;
+}
+
+base::Status Shelf::load_version(const ModelFolder& folder, const ModelConfig& config, const Loader& loader,
+                                 uint64_t version, Slot& slot) {
+  uint64_t fingerprint = folder.fingerprint(version);
+  if (slot.served && slot.fingerprint == fingerprint) {
+    slot.reason.clear();
+    return {};
+  }
+  auto began = std::chrono::steady_clock::now();
+  auto served = loader.load(folder, config, version);
+  if (!served) {
+    base::log::warning("model failed to load",
+                       {{"model", folder.name}, {"version", version}, {"reason", served.error().text}});
+    slot.reason = slot.served ? serving_on(served.error().text) : served.error().text;
+    if (!slot.served) slot.state = ModelState::kUnavailable;
+    return served.error();
+  }
+  retire(folder.name, version, slot);
+  slot = {ModelState::kReady, "", std::move(*served), fingerprint};
+  std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  base::log::info("model loaded", {{"model", folder.name},
+                                   {"version", version},
+                                   {"engine", slot.served->spec.engine},
+                                   {"max_batch", slot.served->spec.max_batch},
+                                   {"seconds", took.count()}});
+  return {};
+}
+
+void Shelf::retire(const std::string& model, uint64_t version, Slot& slot) {
+  if (slot.served) retired_.push_back({model, version, std::move(slot.served)});
+}
+
+void Shelf::unload(const std::string& name, Row row) {
+  auto found = models_.find(name);
+  if (found == models_.end()) return;
+  auto& model = found->second;
+  model.row = row;
+  model.state = ModelState::kUnavailable, model.reason = "unloaded";
+  model.upload.reset();
+  bool served = false;
+  for (auto& [version, slot] : model.versions) {
+    slot.state = slot.served ? ModelState::kUnloading : ModelState::kUnavailable;
+    slot.reason = slot.served ? "" : "unloaded";
+    served = served || slot.served;
+    retire(name, version, slot);
+  }
+  if (served) base::log::info("model unloaded", {{"model", name}});
+  if (!served && row == Row::kDrop) models_.erase(found);
+}
+
+void Shelf::destroyed(const std::string& name, uint64_t version) {
+  auto found = models_.find(name);
+  if (found == models_.end()) return;
+  auto& model = found->second;
+  if (auto slot = model.versions.find(version);
+      slot != model.versions.end() && slot->second.state == ModelState::kUnloading) {
+    slot->second.state = ModelState::kUnavailable;
+    slot->second.reason = "unloaded";
+  }
+  bool leaving = std::any_of(model.versions.begin(), model.versions.end(),
+                             [](const auto& s) { return s.second.state == ModelState::kUnloading; });
+  if (model.row == Row::kDrop && !leaving) models_.erase(found);
+}
+
+bool Shelf::serves(const std::string& name) const {
+  auto found = models_.find(name);
+  return found != models_.end() && std::any_of(found->second.versions.begin(), found->second.versions.end(),
+                                               [](const auto& s) { return s.second.served != nullptr; });
+}
+
+bool Shelf::uploaded(const std::string& name) const {
+  auto found = models_.find(name);
+  return found != models_.end() && found->second.upload;
+}
+
+std::vector<std::string> Shelf::names() const {
+  std::vector<std::string> out;
+  for (const auto& [name, model] : models_) out.push_back(name);
+  return out;
+}
+
+std::shared_ptr<const bus::Catalog> Shelf::catalog() const {
+  auto catalog = std::make_shared<bus::Catalog>();
+  for (const auto& [name, model] : models_) {
+    if (model.versions.empty()) catalog->index.push_back({name, "", model.state, model.reason});
+    for (const auto& [version, slot] : model.versions) {
+      catalog->index.push_back({name, std::to_string(version), slot.state, slot.reason});
+      if (!slot.served) continue;
+      auto& row = catalog->models[name];
+      row.versions[std::to_string(version)] = slot.served;
+      row.preferred = slot.served.get();  // versions ascend
+    }
+  }
+  return catalog;
+}
+
+}  // namespace weir::models

@@ -1,0 +1,72 @@
+// Shelf: every model that the repository knows, with its versions and their states; makes Catalogs of them. Repository
+// thread only.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/loader.h"
+#include "models/upload.h"
+
+namespace weir::models {
+
+// A version that was replaced or unloaded: to be destroyed when nobody can reach it and no Call is inside.
+struct Retired {
+  std::string model;
+  uint64_t version = 0;
+  std::shared_ptr<bus::Served> served;
+};
+
+class Shelf {
+ public:
+  // The model is there, but not loaded.
+  void mention(const std::string& model);
+  // Rows that serve nothing say LOADING from here to the end of load() or fail().
+  void announce(const std::string& model);
+  // Builds the versions that are new or whose files changed, keeps the others as they are. What was serving goes on
+  // serving where the new does not load; versions that the policy no longer names leave when all others are up.
+  // Errors: the first failure.
+  base::Status load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload> upload);
+  void fail(const std::string& model, const std::string& reason);
+
+  enum class Row : bool { kKeep, kDrop };  // of the index, once it is unloaded
+  void unload(const std::string& model, Row row);
+  // A Retired has been destroyed.
+  void destroyed(const std::string& model, uint64_t version);
+
+  bool knows(const std::string& model) const { return models_.count(model) > 0; }
+  bool serves(const std::string& model) const;
+  bool uploaded(const std::string& model) const;
+  std::vector<std::string> names() const;
+
+  std::shared_ptr<const bus::Catalog> catalog() const;
+  std::vector<Retired> take_retired() { return std::exchange(retired_, {}); }
+
+ private:
+  struct Slot {
+    bus::ModelState state = bus::ModelState::kUnavailable;
+    std::string reason;
+    std::shared_ptr<bus::Served> served;
+    uint64_t fingerprint = 0;
+  };
+  struct Model {
+    std::map<uint64_t, Slot> versions;
+    // The row of a model without versions.
+    bus::ModelState state = bus::ModelState::kUnavailable;
+    std::string reason;
+    Row row = Row::kKeep;
+    std::unique_ptr<Upload> upload;
+  };
+
+  base::Status load_versions(const ModelFolder& folder, const ModelConfig& config, const Loader& loader, Model& model);
+  base::Status load_version(const ModelFolder& folder, const ModelConfig& config, const Loader& loader,
+                            uint64_t version, Slot& slot);
+  void retire(const std::string& model, uint64_t version, Slot& slot);
+
+  std::map<std::string, Model> models_;
+  std::vector<Retired> retired_;
+};
+
+}  // namespace weir::models

@@ -1,0 +1,92 @@
+#include "models/upload.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "base/encoding.h"
+#include "models/folder.h"
+
+namespace weir::models {
+namespace {
+
+constexpr std::string_view kConfig = "config", kFile = "file:";
+
+base::Status io_failure(std::string_view what) {
+  return base::failure(base::Code::kUnavailable, std::string(what) + ": " + std::strerror(errno));
+}
+
+base::Status write_file(const std::string& path, std::string_view content) {
+  int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return io_failure("an uploaded file cannot be stored");
+  while (!content.empty()) {
+    ssize_t n = ::write(fd, content.data(), content.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      auto status = io_failure("an uploaded file cannot be stored");
+      ::close(fd);
+      return status;
+    }
+    content.remove_prefix(size_t(n));
+  }
+  return ::close(fd) == 0 ? base::Status{} : io_failure("an uploaded file cannot be stored");
+}
+
+// "file:1/model.onnx": a version and a path in its folder.
+base::Status check_key(std::string_view key) {
+  std::string_view path = key.substr(kFile.size());
+  size_t slash = path.find('/');
+  if (slash == std::string_view::npos || version_number(path.substr(0, slash)) == 0 || !good_relative_path(path))
+    return base::invalid("load parameter '" + std::string(key) + "': expected file:<version>/<path>");
+  return {};
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Upload>> Upload::make(std::string_view model, const LoadParameters& parameters,
+                                                   const msg::BatchPolicy& defaults) {
+  std::unique_ptr<Upload> upload(new Upload);
+  bool files = false;
+  for (const auto& [key, value] : parameters) {
+    if (key == kConfig) continue;
+    if (!key.starts_with(kFile))
+      return base::invalid("unknown load parameter '" + key + "'; known are config and file:<version>/<path>");
+    if (auto s = check_key(key); !s.ok()) return s;
+    files = true;
+  }
+  auto config = parameters.find(std::string(kConfig));
+  if (config == parameters.end()) return base::invalid("uploaded files need a 'config' parameter beside them");
+  auto parsed = parse_config_json(config->second, defaults);
+  if (!parsed) return parsed.error();
+  upload->config_ = std::move(*parsed);
+  if (auto s = check(upload->config_, model); !s.ok()) return s;
+  if (files)
+    if (auto s = upload->write(model, parameters); !s.ok()) return s;
+  return upload;
+}
+
+base::Status Upload::write(std::string_view model, const LoadParameters& parameters) {
+  std::error_code error;
+  std::string name = (std::filesystem::temp_directory_path(error) / "weir-XXXXXX").string();
+  if (error || !::mkdtemp(name.data())) return io_failure("there is no place for uploaded files");
+  root_ = name;
+  for (const auto& [key, value] : parameters) {
+    if (!key.starts_with(kFile)) continue;
+    std::filesystem::path path = std::filesystem::path(root_) / model / key.substr(kFile.size());
+    std::filesystem::create_directories(path.parent_path(), error);
+    if (error) return base::failure(base::Code::kUnavailable, "an uploaded file cannot be stored: " + error.message());
+    if (auto s = write_file(path.string(), value); !s.ok()) return s;
+  }
+  return {};
+}
+
+Upload::~Upload() {
+  std::error_code ignored;
+  if (!root_.empty()) std::filesystem::remove_all(root_, ignored);
+}
+
+}  // namespace weir::models

@@ -1,0 +1,33 @@
+// Watch: decides from successive looks at the disk what has changed and has come to rest. Pure: no files, no clock.
+//
+// A change is reported once two looks in a row have seen the same new state, so that a file that is still being written
+// is waited for; a folder that is missing must be missing twice, so that an exchange by two renames goes unnoticed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace weir::models {
+
+class Watch {
+ public:
+  using Looks = std::map<std::string, uint64_t>;  // model -> fingerprint
+
+  struct Changes {
+    std::vector<std::string> changed;  // new, or different from what was taken
+    std::vector<std::string> gone;
+  };
+  enum class Settle : bool { kNo, kYes };  // kNo: somebody says that now is the time
+  Changes look(const Looks& now, Settle settle);
+
+  // This state is now dealt with, whether it loaded or failed: not reported again.
+  void took(const std::string& model, uint64_t fingerprint) { taken_[model] = fingerprint; }
+  void forget(const std::string& model) { taken_.erase(model); }
+
+ private:
+  Looks taken_, before_;
+};
+
+}  // namespace weir::models

@@ -1,0 +1,207 @@
+#include <gtest/gtest.h>
+
+#include "models/merge.h"
+#include "models/model_config.h"
+#include "models/model_yaml.h"
+
+namespace weir::models {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""us;
+
+TEST(Pbtxt, TheFieldsThatMatterAreRead) {
+  auto config = parse_pbtxt(R"(
+    name: "m" platform: "onnxruntime_onnx" max_batch_size: 8
+    input [ { name: "x" data_type: TYPE_FP32 dims: [ 3, -1 ] optional: true } ]
+    output [ { name: "y" data_type: TYPE_STRING dims: [ 10 ] label_filename: "labels.txt" } ]
+    instance_group [ { count: 2 kind: KIND_CPU }, { count: 1 } ]
+    version_policy: { specific: { versions: [ 1, 3 ] } }
+    dynamic_batching { preferred_batch_size: [ 8, 4 ] max_queue_delay_microseconds: 100 priority_levels: 3
+                       default_priority_level: 2
+                       default_queue_policy { max_queue_size: 7 default_timeout_microseconds: 5000 } }
+    parameters { key: "delay_us" value { string_value: "20" } }
+    model_transaction_policy { decoupled: true })",
+                            "m/config.pbtxt", {});
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->engine, "onnx");
+  EXPECT_EQ(config->max_batch, 8u);
+  EXPECT_EQ(config->inputs.at(0).spec.shape, (msg::Shape{3, -1}));
+  EXPECT_TRUE(config->inputs.at(0).spec.optional);
+  EXPECT_EQ(config->outputs.at(0).spec.dtype, msg::DType::kBytes);
+  EXPECT_EQ(config->outputs.at(0).label_file, "labels.txt");
+  EXPECT_EQ(config->instances, 3u);
+  EXPECT_EQ(config->versions.choose({1, 2, 3, 4}), (std::vector<uint64_t>{1, 3}));
+  EXPECT_TRUE(config->batching.dynamic);
+  EXPECT_EQ(config->batching.preferred, (std::vector<uint32_t>{4, 8}));
+  EXPECT_EQ(config->batching.max_delay, 100us);
+  EXPECT_EQ(config->batching.priority_levels, 3u);
+  EXPECT_EQ(config->batching.max_queue, 7u);
+  EXPECT_EQ(config->batching.queue_timeout, 5ms);
+  EXPECT_EQ(config->parameters.at("delay_us"), "20");
+  EXPECT_TRUE(config->decoupled);
+}
+
+TEST(Pbtxt, AnUnknownFieldIsNamedWithItsPlaceAndTheNearestOne) {
+  auto config = parse_pbtxt("name: \"m\"\n  max_bach_size: 8\n", "m/config.pbtxt", {});
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().text.find("m/config.pbtxt:2:3: unknown field 'max_bach_size'"), 0u) << config.error().text;
+  EXPECT_NE(config.error().text.find("did you mean 'max_batch_size'?"), std::string::npos) << config.error().text;
+}
+
+TEST(Pbtxt, WhatIsNotSaidIsLeftToTheEngineAndTheDefaults) {
+  msg::BatchPolicy defaults;
+  defaults.dynamic = true;
+  defaults.max_delay = 2ms;
+  auto config = parse_pbtxt("backend: \"identity\"", "p", defaults);
+  ASSERT_TRUE(config);
+  EXPECT_FALSE(config->max_batch);
+  EXPECT_EQ(config->engine, "identity");
+  EXPECT_TRUE(config->batching.dynamic);
+  EXPECT_EQ(config->batching.max_delay, 2ms);
+}
+
+TEST(Pbtxt, WhatWouldChangeAnswersIsRefusedAndTheRestIsNoted) {
+  EXPECT_EQ(parse_pbtxt("ensemble_scheduling { }", "p", {}).error().code, base::Code::kUnimplemented);
+  EXPECT_EQ(parse_pbtxt("sequence_batching { }", "p", {}).error().code, base::Code::kUnimplemented);
+  EXPECT_EQ(
+      parse_pbtxt("input { name: \"x\" data_type: TYPE_FP32 dims: 1 reshape { shape: [] } }", "p", {}).error().code,
+      base::Code::kUnimplemented);
+  auto config = parse_pbtxt("optimization { graph { level: 1 } } response_cache { enable: true }", "p", {});
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->notes, (std::vector<std::string>{"optimization", "response_cache"}));
+}
+
+TEST(ConfigJson, IsTheSameConfiguration) {
+  auto config = parse_config_json(R"({"backend":"onnxruntime","max_batch_size":4,
+    "input":[{"name":"x","data_type":"TYPE_INT64","dims":[2]}],
+    "parameters":{"k":{"string_value":"v"}}})",
+                                  {});
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->max_batch, 4u);
+  EXPECT_EQ(config->inputs.at(0).spec.dtype, msg::DType::kInt64);
+  EXPECT_FALSE(parse_config_json("{\"nope\":1}", {}));
+  EXPECT_FALSE(parse_config_json("{", {}));
+}
+
+TEST(ModelYaml, EveryKeyIsRead) {
+  auto config = parse_model_yaml(R"(engine: onnx
+file: net.onnx
+max_batch: 16
+instances: 2
+versions: {latest: 3}
+batching: {max_delay: 2ms, preferred: [8, 4], priority_levels: 3, default_priority: 2, max_queue: 9, queue_timeout: 1.5s}
+inputs:
+  - {name: x, type: FP32, shape: [28, -1], optional: true}
+outputs:
+  - {name: y, labels: [zero, one]}
+  - {name: z, labels: names.txt}
+parameters: {intra_op_threads: 2}
+)",
+                                 "m/model.yaml", {});
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->file, "net.onnx");
+  EXPECT_EQ(config->max_batch, 16u);
+  EXPECT_EQ(config->versions.latest, 3u);
+  EXPECT_TRUE(config->batching.dynamic);
+  EXPECT_EQ(config->batching.preferred, (std::vector<uint32_t>{4, 8}));
+  EXPECT_EQ(config->batching.queue_timeout, 1500ms);
+  EXPECT_TRUE(config->inputs.at(0).shape_given);
+  EXPECT_FALSE(config->outputs.at(0).shape_given);
+  EXPECT_EQ(config->outputs.at(0).spec.labels.size(), 2u);
+  EXPECT_EQ(config->outputs.at(1).label_file, "names.txt");
+  EXPECT_EQ(config->parameters.at("intra_op_threads"), "2");
+}
+
+TEST(ModelYaml, EveryMistakeIsNamedWithItsPlace) {
+  auto config = parse_model_yaml(
+      "max_bach: 8\nbatching:\n  max_delay: 2\ninputs:\n  - {name: x, type: FLOAT}\n  - {shape: [-2]}\n",
+      "m/model.yaml", {});
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().text,
+            "m/model.yaml:1:1: unknown key 'max_bach', did you mean 'max_batch'?\n"
+            "m/model.yaml:3:14: expected a duration like 2ms, 1.5s or 5m, got '2'\n"
+            "m/model.yaml:5:21: expected a type like FP32, INT64, BOOL or BYTES, got 'FLOAT'\n"
+            "m/model.yaml:6:14: expected a dimension, 0 or more, or -1 for any\n"
+            "m/model.yaml:6:5: a tensor needs a 'name'");
+}
+
+TEST(ModelYaml, VersionPolicies) {
+  auto policy = [](const char* text) { return parse_model_yaml(text, "f", {})->versions; };
+  EXPECT_EQ(policy("versions: all").choose({1, 2}), (std::vector<uint64_t>{1, 2}));
+  EXPECT_EQ(policy("versions: latest").choose({1, 2, 10}), (std::vector<uint64_t>{10}));
+  EXPECT_EQ(policy("versions: {latest: 2}").choose({1, 2, 10}), (std::vector<uint64_t>{2, 10}));
+  EXPECT_EQ(policy("versions: [1, 7]").choose({1, 2, 10}), (std::vector<uint64_t>{1}));
+  EXPECT_FALSE(parse_model_yaml("versions: newest", "f", {}));
+}
+
+TEST(Check, CatchesWhatNoFormCanMean) {
+  ModelConfig config;
+  EXPECT_TRUE(check(config, "m").ok());
+  config.name = "other";
+  EXPECT_FALSE(check(config, "m").ok());
+  config = {};
+  config.instances = 0;
+  EXPECT_FALSE(check(config, "m").ok());
+  config = {};
+  config.inputs.resize(2);
+  config.inputs[0].spec.name = config.inputs[1].spec.name = "x";
+  EXPECT_EQ(check(config, "m").text, "input 'x' is given twice");
+}
+
+msg::ModelSpec model_file() {
+  msg::ModelSpec file;
+  file.platform = "onnxruntime_onnx";
+  file.max_batch = 128;
+  file.inputs = {{"x", msg::DType::kFp32, {-1, 4}, false, {}}};
+  file.outputs = {{"a", msg::DType::kFp32, {4}, false, {}}, {"b", msg::DType::kInt64, {}, false, {}}};
+  return file;
+}
+
+TEST(Merge, ABareModelIsWhatItsFileSays) {
+  ModelConfig config;
+  auto spec = merge(config.wanted("m", 3), config, model_file(), 32);
+  ASSERT_TRUE(spec);
+  EXPECT_EQ(spec->name, "m");
+  EXPECT_EQ(spec->version, "3");
+  EXPECT_EQ(spec->max_batch, 32u);
+  EXPECT_EQ(spec->inputs.at(0).shape, (msg::Shape{-1, 4}));
+  EXPECT_EQ(spec->platform, "onnxruntime_onnx");
+}
+
+TEST(Merge, TheConfigurationNarrowsAndLabels) {
+  auto config = *parse_model_yaml(
+      "max_batch: 8\ninputs: [{name: x, shape: [7, 4]}]\noutputs: [{name: b, type: INT64, labels: [p, q]}]", "f", {});
+  auto spec = merge(config.wanted("m", 1), config, model_file(), 32);
+  ASSERT_TRUE(spec) << spec.error().text;
+  EXPECT_EQ(spec->max_batch, 8u);
+  EXPECT_EQ(spec->inputs.at(0).shape, (msg::Shape{7, 4}));
+  EXPECT_EQ(spec->outputs.at(0).name, "a");
+  EXPECT_EQ(spec->outputs.at(1).labels.size(), 2u);
+}
+
+TEST(Merge, WithoutBatchingShapesAreWhole) {
+  auto config = *parse_model_yaml("max_batch: 0", "f", {});
+  auto spec = merge(config.wanted("m", 1), config, model_file(), 32);
+  ASSERT_TRUE(spec);
+  EXPECT_EQ(spec->inputs.at(0).shape, (msg::Shape{-1, -1, 4}));
+  EXPECT_FALSE(spec->batching.dynamic);
+}
+
+TEST(Merge, ContradictionsNameTheTensorAndBothSides) {
+  auto said = [](const char* yaml) {
+    auto config = *parse_model_yaml(yaml, "f", {});
+    return merge(config.wanted("m", 1), config, model_file(), 32).error().text;
+  };
+  EXPECT_EQ(said("inputs: [{name: x, type: INT8}]"), "input 'x' is INT8 in the configuration and FP32 in the model");
+  EXPECT_EQ(said("inputs: [{name: x, shape: [3, 5]}]"),
+            "input 'x' has shape [3,5] in the configuration and [-1,4] in the model");
+  EXPECT_EQ(said("outputs: [{name: c}]"), "the configuration has an output 'c' that the model has not; it has a, b");
+  auto config = *parse_model_yaml("max_batch: 4", "f", {});
+  auto file = model_file();
+  file.max_batch = 0;
+  EXPECT_FALSE(merge(config.wanted("m", 1), config, file, 32));
+}
+
+}  // namespace
+}  // namespace weir::models

@@ -1,0 +1,118 @@
+#include "models/folder.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "disk.h"
+#include "models/watch.h"
+
+namespace weir::models {
+namespace {
+
+TEST(Names, OnlyPlainOnesAreModels) {
+  for (std::string_view good : {"a", "A-1_b.c", "model.v2"}) EXPECT_TRUE(good_model_name(good)) << good;
+  EXPECT_TRUE(good_model_name(std::string(128, 'x')));
+  for (std::string_view bad : {"", ".", "..", "a..b", ".hidden", "a/b", "a b", "\xc3\xa9", "a\n"})
+    EXPECT_FALSE(good_model_name(bad)) << bad;
+  EXPECT_FALSE(good_model_name(std::string(129, 'x')));
+}
+
+TEST(Names, VersionsArePositiveNumbers) {
+  EXPECT_EQ(version_number("1"), 1u);
+  EXPECT_EQ(version_number("20240101"), 20240101u);
+  for (std::string_view bad : {"", "0", "01", "-1", "1a", "v1", "1234567890123456789"})
+    EXPECT_EQ(version_number(bad), 0u) << bad;
+}
+
+TEST(Names, RelativePathsStayInside) {
+  for (std::string_view good : {"a", "1/model.onnx", "a/b/c"}) EXPECT_TRUE(good_relative_path(good)) << good;
+  for (std::string_view bad : {"", "/a", "a//b", "../a", "a/..", "./a", "a/"})
+    EXPECT_FALSE(good_relative_path(bad)) << bad;
+  EXPECT_FALSE(good_relative_path(std::string_view("a\0b", 3)));
+}
+
+TEST(Folder, VersionsAndSharedFilesAreSeenApart) {
+  test::Disk disk;
+  disk.write("m/config.pbtxt", "x");
+  disk.write("m/1/model.onnx", "abc");
+  disk.write("m/12/sub/part.bin", "d");
+  disk.write("m/notes/readme", "ignored");
+  auto folder = look_at(disk.root(), "m");
+  ASSERT_TRUE(folder);
+  EXPECT_TRUE(folder->has("config.pbtxt"));
+  EXPECT_EQ(folder->numbers(), (std::vector<uint64_t>{1, 12}));
+  EXPECT_EQ(folder->versions.at(12).at(0).path, "sub/part.bin");
+}
+
+TEST(Folder, AFingerprintChangesWithItsFilesOnly) {
+  test::Disk disk;
+  disk.write("m/1/model.onnx", "abc");
+  disk.write("m/2/model.onnx", "abc");
+  auto before = *look_at(disk.root(), "m");
+  EXPECT_EQ(before.fingerprint(), look_at(disk.root(), "m")->fingerprint());
+  disk.write("m/2/model.onnx", "abcd");
+  auto after = *look_at(disk.root(), "m");
+  EXPECT_EQ(before.fingerprint(1), after.fingerprint(1));
+  EXPECT_NE(before.fingerprint(2), after.fingerprint(2));
+  EXPECT_NE(before.fingerprint(), after.fingerprint());
+}
+
+TEST(Files, LinksAndOddThingsAreRefusedInClearWords) {
+  test::Disk disk;
+  disk.write("m/real", "secret");
+  disk.write("elsewhere", "secret");
+  disk.link("m/link", "real");
+  disk.link("m/out", "../elsewhere");
+  disk.link("m/dir", "..");
+  ASSERT_EQ(::mkfifo((disk.root() + "/m/fifo").c_str(), 0600), 0);
+  std::string m = disk.root() + "/m";
+  EXPECT_EQ(*read_file(m, "real", 100), "secret");
+  for (const char* link : {"link", "out", "dir/elsewhere"}) {
+    auto text = read_file(m, link, 100);
+    ASSERT_FALSE(text) << link;
+    EXPECT_NE(text.error().text.find("symbolic link"), std::string::npos) << text.error().text;
+    EXPECT_EQ(text.error().text.find(disk.root()), std::string::npos);
+  }
+  EXPECT_EQ(check_file(m, "fifo").text, "m/fifo is not a regular file");
+  EXPECT_EQ(check_file(m, "none").code, base::Code::kNotFound);
+  EXPECT_EQ(check_file(m, "../elsewhere").code, base::Code::kInvalidArgument);
+  EXPECT_FALSE(read_file(m, "real", 3));
+}
+
+TEST(Watch, AChangeIsReportedOnceItHasComeToRest) {
+  Watch watch;
+  watch.took("m", 1);
+  EXPECT_TRUE(watch.look({{"m", 1}}, Watch::Settle::kYes).changed.empty());
+  EXPECT_TRUE(watch.look({{"m", 2}}, Watch::Settle::kYes).changed.empty());  // still being written
+  EXPECT_TRUE(watch.look({{"m", 3}}, Watch::Settle::kYes).changed.empty());
+  EXPECT_EQ(watch.look({{"m", 3}}, Watch::Settle::kYes).changed, std::vector<std::string>{"m"});
+  watch.took("m", 3);
+  EXPECT_TRUE(watch.look({{"m", 3}}, Watch::Settle::kYes).changed.empty());
+}
+
+TEST(Watch, ANewModelIsWaitedForToo) {
+  Watch watch;
+  EXPECT_TRUE(watch.look({{"n", 1}}, Watch::Settle::kYes).changed.empty());
+  EXPECT_EQ(watch.look({{"n", 1}}, Watch::Settle::kYes).changed, std::vector<std::string>{"n"});
+}
+
+TEST(Watch, AFolderMustBeMissingTwice) {
+  Watch watch;
+  watch.took("m", 1);
+  watch.look({{"m", 1}}, Watch::Settle::kYes);
+  EXPECT_TRUE(watch.look({}, Watch::Settle::kYes).gone.empty());
+  EXPECT_TRUE(watch.look({{"m", 1}}, Watch::Settle::kYes).gone.empty());
+  EXPECT_TRUE(watch.look({}, Watch::Settle::kYes).gone.empty());
+  EXPECT_EQ(watch.look({}, Watch::Settle::kYes).gone, std::vector<std::string>{"m"});
+}
+
+TEST(Watch, WhoeverSaysNowIsBelieved) {
+  Watch watch;
+  watch.took("old", 1);
+  auto changes = watch.look({{"new", 1}}, Watch::Settle::kNo);
+  EXPECT_EQ(changes.changed, std::vector<std::string>{"new"});
+  EXPECT_EQ(changes.gone, std::vector<std::string>{"old"});
+}
+
+}  // namespace
+}  // namespace weir::models
