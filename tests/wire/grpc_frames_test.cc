@@ -1,0 +1,116 @@
+#include "wire/grpc_frames.h"
+
+#include <gtest/gtest.h>
+
+#include "support/rpc_wire.h"
+#include "support/split_feed.h"
+
+namespace weir::wire {
+namespace {
+
+using base::Code;
+using support::grpc_frame;
+using Step = Deframer::Step;
+
+std::span<const std::byte> bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+struct Outcome {
+  std::vector<std::string> messages;
+  Code code = Code::kOk;
+  bool boundary = true;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+Outcome deframe(std::string_view stream, size_t piece, uint64_t limit = 1 << 20) {
+  Deframer deframer(base::heap(), limit);
+  Outcome out;
+  support::feed_in_pieces(stream, piece, [&](std::span<const std::byte> in) {
+    while (!in.empty() && out.code == Code::kOk) {
+      Step step = deframer.next(in);
+      if (step == Step::kMessage) {
+        std::string flag = deframer.compressed() ? "c:" : "p:";
+        out.messages.push_back(flag + std::string(deframer.take().view()));
+      }
+      if (step == Step::kFailed) out.code = deframer.error().code;
+    }
+  });
+  out.boundary = deframer.at_boundary();
+  return out;
+}
+
+TEST(Deframer, EverySplitOfTheSameBytesGivesTheSameMessages) {
+  std::string stream = grpc_frame("hello") + grpc_frame("") + grpc_frame(std::string(5000, 'x'), 1) + grpc_frame("bye");
+  Outcome whole = deframe(stream, stream.size());
+  ASSERT_EQ(whole.messages.size(), 4u);
+  EXPECT_EQ(whole.messages[0], "p:hello");
+  EXPECT_EQ(whole.messages[1], "p:");
+  EXPECT_EQ(whole.messages[2], "c:" + std::string(5000, 'x'));
+  support::for_each_split(stream, [&](size_t n) { EXPECT_EQ(deframe(stream, n), whole) << n; });
+}
+
+TEST(Deframer, EveryCutInTwoGivesTheSameMessages) {
+  std::string stream = grpc_frame("ab") + grpc_frame("") + grpc_frame("cde");
+  for (size_t cut = 0; cut <= stream.size(); ++cut) {
+    Deframer deframer(base::heap(), 100);
+    std::string got;
+    for (std::string_view part : {std::string_view(stream).substr(0, cut), std::string_view(stream).substr(cut)}) {
+      auto in = bytes(part);
+      while (!in.empty())
+        if (deframer.next(in) == Step::kMessage) got += std::string(deframer.take().view()) + "|";
+    }
+    EXPECT_EQ(got, "ab||cde|") << cut;
+    EXPECT_TRUE(deframer.at_boundary());
+  }
+}
+
+TEST(Deframer, AStreamThatStopsInsideAMessageIsNotAtABoundary) {
+  std::string stream = grpc_frame("abc");
+  for (size_t n = 1; n < stream.size(); ++n) EXPECT_FALSE(deframe(stream.substr(0, n), 64).boundary) << n;
+  EXPECT_TRUE(deframe(stream, 64).boundary);
+}
+
+TEST(Deframer, AMessageOverTheLimitFailsBeforeMemoryIsTaken) {
+  support::FakeSlabs slabs;
+  Deframer deframer(slabs, 10);
+  std::string head = grpc_frame(std::string(11, 'x')).substr(0, 5);
+  auto in = bytes(head);
+  EXPECT_EQ(deframer.next(in), Step::kFailed);
+  EXPECT_EQ(deframer.error().code, Code::kResourceExhausted);
+  EXPECT_EQ(slabs.taken, 0u);
+  EXPECT_EQ(deframe(grpc_frame(std::string(10, 'x')), 3, 10).messages.size(), 1u);
+  EXPECT_EQ(deframe(std::string("\0\xff\xff\xff\xff", 5), 1).code, Code::kResourceExhausted);
+}
+
+TEST(Deframer, EveryFlagFrom2OnIsAnErrorAtItsFirstByte) {
+  for (int flag = 2; flag < 256; ++flag) {
+    EXPECT_EQ(deframe(std::string(1, char(flag)), 1).code, Code::kInternal) << flag;
+    EXPECT_EQ(deframe(grpc_frame("ok") + std::string(1, char(flag)), 100).code, Code::kInternal) << flag;
+  }
+}
+
+TEST(Deframer, WithoutASlabItTakesNothingAndGoesOnLater) {
+  support::FakeSlabs slabs;
+  slabs.empty = true;
+  Deframer deframer(slabs, 100);
+  std::string stream = grpc_frame("abc");
+  auto in = bytes(stream);
+  EXPECT_EQ(deframer.next(in), Step::kStarved);
+  EXPECT_EQ(in.size(), 3u);
+  EXPECT_EQ(deframer.next(in), Step::kStarved);
+  slabs.empty = false;
+  ASSERT_EQ(deframer.next(in), Step::kMessage);
+  EXPECT_EQ(deframer.take().view(), "abc");
+}
+
+TEST(Deframer, AMessageLandsInOneSlabOfItsSize) {
+  support::FakeSlabs slabs;
+  Deframer deframer(slabs, 1 << 20);
+  std::string stream = grpc_frame(std::string(70000, 'y'));
+  support::feed_in_pieces(stream, 1000, [&](std::span<const std::byte> in) {
+    while (!in.empty()) deframer.next(in);
+  });
+  EXPECT_EQ(slabs.sizes, std::vector<size_t>{70000});
+}
+
+}  // namespace
+}  // namespace weir::wire
