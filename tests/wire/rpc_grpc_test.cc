@@ -1,0 +1,460 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "support/rpc_methods.h"
+#include "support/rpc_wire.h"
+#include "support/split_feed.h"
+#include "wire/coding.h"
+#include "wire/limits.h"
+
+namespace weir::wire {
+namespace {
+
+using base::Bytes;
+using base::Code;
+using support::grpc_frame;
+using support::grpc_frames;
+using support::grpc_message;
+using support::grpc_status;
+using support::GrpcFrame;
+using support::RpcBench;
+using namespace std::chrono_literals;
+
+using Log = std::vector<std::string>;
+
+class Grpc : public testing::Test {
+ protected:
+  Grpc() { options_.max_message = 1 << 20; }
+  support::TestService& service() {
+    if (!service_) service_ = std::make_unique<support::TestService>(bench().server());
+    return *service_;
+  }
+  RpcBench& bench() {
+    if (!bench_) bench_ = std::make_unique<RpcBench>(nullptr, options_);
+    return *bench_;
+  }
+  RpcBench::Opened run(std::string method, std::string_view body, const RpcBench::Headers& headers = {}) {
+    service();
+    return bench().run("/test.Service/" + method, body, "application/grpc", headers);
+  }
+  RpcBench::Opened open(std::string method, const RpcBench::Headers& headers = {}) {
+    service();
+    return bench().open("/test.Service/" + method, "application/grpc", headers);
+  }
+
+  RpcOptions options_;
+
+ private:
+  std::unique_ptr<RpcBench> bench_;
+  std::unique_ptr<support::TestService> service_;
+};
+
+std::string coded(Coding coding, std::string_view text) {
+  Bytes piece = Bytes::copy_of(text);
+  return std::string(deflate(coding, {&piece, 1}).view());
+}
+std::string inflated(Coding coding, std::string_view text) {
+  Bytes out;
+  auto in = std::as_bytes(std::span(text));
+  return inflate_whole(coding, in, {}, base::heap(), &out) == Inflate::kDone ? std::string(out.view()) : "broken";
+}
+
+TEST_F(Grpc, AUnaryCallIsAHeadAMessageAndTrailers) {
+  auto x = run("Echo", grpc_frame("hello"));
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_EQ(x->response.fields.find("content-type"), "application/grpc");
+  EXPECT_EQ(grpc_frames(x->sent), (std::vector<GrpcFrame>{{0, "hello"}}));
+  EXPECT_TRUE(x->ended);
+  EXPECT_EQ(x->trailers.find("grpc-status"), "0");
+  EXPECT_EQ(grpc_status(*x), 0);
+  EXPECT_EQ(x->ledger().protocol, "test");
+  EXPECT_EQ(x->ledger().code, Code::kOk);
+  EXPECT_EQ(x->consumed, 10u);
+}
+
+TEST_F(Grpc, AnySplitOfTheRequestGivesTheSameAnswer) {
+  std::string body = grpc_frame("one") + grpc_frame("") + grpc_frame(std::string(3000, 'z'));
+  service();
+  support::for_each_split(body, [&](size_t n) {
+    auto x = open("Stream");
+    support::feed_in_pieces(body, n, [&](auto piece) { x->reader()->on_data(*x, piece); });
+    RpcBench::end(*x);
+    EXPECT_EQ(x->sent, body) << n;
+    EXPECT_EQ(grpc_status(*x), 0) << n;
+    EXPECT_EQ(x->consumed, body.size()) << n;
+  });
+}
+
+TEST_F(Grpc, TheContentTypeMayNameProtoAndParameters) {
+  service();
+  for (auto type : {"application/grpc+proto", "application/grpc;charset=utf-8", "Application/gRPC+Proto ; x=y"})
+    EXPECT_EQ(grpc_status(*bench().run("/test.Service/Echo", grpc_frame("a"), type)), 0) << type;
+}
+
+TEST_F(Grpc, AnotherContentTypeIs415) {
+  service();
+  for (auto type : {"text/plain", "application/grpc+json", "application/grpcweb", "", "application/json"}) {
+    auto x = bench().run("/test.Service/Echo", grpc_frame("a"), type);
+    EXPECT_EQ(x->response.status, 415) << type;  // JSON too: this server has no JsonForm
+    EXPECT_EQ(x->consumed, 6u) << type;
+    EXPECT_EQ(service().echo.calls, 0);
+  }
+}
+
+TEST_F(Grpc, OverHttp1ItIsAClearError) {
+  service();
+  auto x = bench().run("/test.Service/Echo", grpc_frame("a"), "application/grpc", {}, Version::kHttp11);
+  EXPECT_EQ(x->response.status, 505);
+  EXPECT_NE(x->sent.find("HTTP/2"), std::string::npos);
+  auto y = bench().run("/no.Such/Method", grpc_frame("a"), "application/grpc", {}, Version::kHttp11);
+  EXPECT_EQ(y->response.status, 505);
+}
+
+TEST_F(Grpc, UnknownMethodsAndServicesAreUnimplementedWithoutABody) {
+  service();
+  struct Row {
+    std::string path, text;
+  };
+  for (const auto& [path, text] : {Row{"/test.Service/Nope", "unknown method Nope of test.Service"},
+                                   Row{"/no.Such/Echo", "unknown service no.Such"}, Row{"/x", "unknown service x"}}) {
+    auto x = bench().run(path, grpc_frame("a"));
+    EXPECT_EQ(x->response.status, 200);
+    EXPECT_EQ(x->response.fields.find("grpc-status"), "12") << path;
+    EXPECT_EQ(grpc_message(*x), text);
+    EXPECT_EQ(x->sent, "");
+    EXPECT_TRUE(x->ended);
+    EXPECT_EQ(x->trailers.size(), 0u);
+    EXPECT_EQ(x->ledger().code, Code::kUnimplemented);
+  }
+}
+
+TEST_F(Grpc, GetOnAMethodIs405) {
+  service();
+  support::FakeExchange x("GET", "/test.Service/Echo");
+  bench().router.begin(x);
+  EXPECT_EQ(x.response.status, 405);
+  EXPECT_NE(x.response.fields.find("allow").data(), nullptr);
+  bench().router.closed(x);
+}
+
+TEST_F(Grpc, AnErrorBeforeAnyMessageIsTrailersOnly) {
+  auto x = run("Slow", grpc_frame("a"));
+  ASSERT_TRUE(service().slow.seen.rpc);
+  service().slow.seen.rpc->trailing("x-why", "because");
+  service().slow.seen.rpc->finish({Code::kNotFound, "nö", "details"});
+  EXPECT_EQ(x->response.fields.find("grpc-status"), "5");
+  EXPECT_EQ(x->response.fields.find("grpc-message"), "n%C3%B6");
+  EXPECT_EQ(x->response.fields.find("grpc-status-details-bin"), "ZGV0YWlscw");
+  EXPECT_EQ(x->response.fields.find("x-why"), "because");
+  EXPECT_EQ(x->trailers.size(), 0u);
+  EXPECT_EQ(x->sent, "");
+}
+
+TEST_F(Grpc, AnErrorAfterAMessageIsInTheTrailersOnly) {
+  auto x = run("Watch", grpc_frame("a"));
+  service().watch.seen.rpc->send(Bytes::copy_of("m"));
+  service().watch.seen.rpc->finish(base::failure(Code::kAborted, "no"));
+  EXPECT_FALSE(x->response.fields.has("grpc-status"));
+  EXPECT_EQ(grpc_status(*x), 10);
+}
+
+TEST_F(Grpc, OnlyTheFirstStatusCounts) {
+  auto x = run("Watch", grpc_frame("a"));
+  Rpc& rpc = *service().watch.seen.rpc;
+  rpc.finish(base::failure(Code::kAborted, "first"));
+  rpc.finish({});
+  rpc.send(Bytes::copy_of("late"));
+  EXPECT_EQ(grpc_status(*x), 10);
+  EXPECT_EQ(x->sent, "");
+}
+
+TEST_F(Grpc, MetadataGoesOutWithHeadAndTrailers) {
+  auto x = run("Slow", grpc_frame("a"));
+  Rpc& rpc = *service().slow.seen.rpc;
+  rpc.initial("x-first", "1");
+  rpc.initial("x-raw-bin", std::string_view("\0\xff", 2));
+  rpc.trailing("x-last", "2");
+  rpc.send(Bytes::copy_of("m"));
+  rpc.finish({});
+  EXPECT_EQ(x->response.fields.find("x-first"), "1");
+  EXPECT_EQ(x->response.fields.find("x-raw-bin"), "AP8");
+  EXPECT_EQ(x->trailers.find("x-last"), "2");
+}
+
+TEST_F(Grpc, AUnaryMethodWantsExactlyOneMessage) {
+  auto none = run("Echo", "");
+  EXPECT_EQ(grpc_status(*none), 12);
+  auto two = run("Echo", grpc_frame("a") + grpc_frame("b"));
+  EXPECT_EQ(grpc_status(*two), 12);
+  auto stream_none = run("Spell", "");
+  EXPECT_EQ(grpc_status(*stream_none), 12);
+  EXPECT_EQ(service().echo.calls, 0);
+  EXPECT_EQ(grpc_status(*run("Echo", grpc_frame(""))), 0);
+}
+
+TEST_F(Grpc, AUnaryCallWaitsForTheHalfClose) {
+  auto x = open("Echo");
+  RpcBench::data(*x, grpc_frame("a"));
+  EXPECT_EQ(service().echo.calls, 0);
+  RpcBench::end(*x);
+  EXPECT_EQ(service().echo.calls, 1);
+}
+
+TEST_F(Grpc, ARequestThatEndsInsideAMessageIsInternal) {
+  std::string body = grpc_frame("abc");
+  for (size_t n = 1; n < body.size(); ++n) {
+    auto x = run("Echo", body.substr(0, n));
+    EXPECT_EQ(grpc_status(*x), 13) << n;
+    EXPECT_EQ(x->ledger().reject, reason::kGrpcLen);
+    EXPECT_EQ(grpc_status(*run("Echo", body + body.substr(0, n))), n == 0 ? 0 : 13) << n;
+  }
+  EXPECT_EQ(service().echo.calls, 0);
+}
+
+TEST_F(Grpc, AMessageOverTheLimitIsResourceExhausted) {
+  options_.max_message = 8;
+  EXPECT_EQ(grpc_status(*run("Echo", grpc_frame("12345678"))), 0);
+  auto x = open("Echo");
+  RpcBench::data(*x, grpc_frame("123456789").substr(0, 5));
+  EXPECT_EQ(grpc_status(*x), 8);
+  EXPECT_TRUE(x->ended);
+}
+
+TEST_F(Grpc, ABadFlagIsInternalAndTheMethodHearsTheEnd) {
+  auto x = open("Chat");
+  RpcBench::data(*x, grpc_frame("a"));
+  RpcBench::data(*x, "\x02");
+  EXPECT_EQ(grpc_status(*x), 13);
+  RpcBench::data(*x, grpc_frame("b"));
+  RpcBench::end(*x);
+  x->close(true);
+  EXPECT_EQ(service().chat.seen.log, (Log{"open", "message:a", "close"}));
+}
+
+TEST_F(Grpc, AStreamingMethodSeesMessagesThenTheHalfClose) {
+  auto x = run("Collect", grpc_frame("a") + grpc_frame("b"));
+  EXPECT_EQ(service().collect.seen.log, (Log{"open", "message:a", "message:b", "half-close"}));
+  service().collect.seen.rpc->send(Bytes::copy_of("sum"));
+  service().collect.seen.rpc->finish({});
+  EXPECT_EQ(grpc_frames(x->sent), (std::vector<GrpcFrame>{{0, "sum"}}));
+  x->close(true);
+  EXPECT_EQ(service().collect.seen.log.back(), "close");
+}
+
+TEST_F(Grpc, AServerStreamSendsEachMessageInAFrame) {
+  auto x = run("Spell", grpc_frame("abc"));
+  EXPECT_EQ(grpc_frames(x->sent), (std::vector<GrpcFrame>{{0, "a"}, {0, "b"}, {0, "c"}}));
+  EXPECT_EQ(grpc_status(*x), 0);
+}
+
+TEST_F(Grpc, TheClientLeavingIsHeardOnceAndIsCancelledInTheLedger) {
+  auto x = open("Chat");
+  x->close(false);
+  EXPECT_EQ(service().chat.seen.log, (Log{"open", "close"}));
+  EXPECT_EQ(x->ledger().code, Code::kCancelled);
+}
+
+TEST_F(Grpc, AUnaryCallThatIsCancelledTellsItsReader) {
+  auto x = run("Slow", grpc_frame("a"));
+  x->close(false);
+  EXPECT_EQ(service().slow.seen.log, (Log{"unary:a", "close"}));
+}
+
+TEST_F(Grpc, TheTimeoutBecomesTheDeadline) {
+  auto x = run("Echo", grpc_frame("a"), {{"grpc-timeout", "150m"}});
+  EXPECT_EQ(service().echo.deadline, bench().env.now() + 150ms);
+  run("Echo", grpc_frame("a"), {{"grpc-timeout", "99999999H"}});
+  EXPECT_EQ(service().echo.deadline, base::kNever);
+  run("Echo", grpc_frame("a"));
+  EXPECT_EQ(service().echo.deadline, base::kNever);
+}
+
+TEST_F(Grpc, ABadTimeoutIsInternalAndZeroIsOverAtOnce) {
+  for (auto text : {"1x", "123456789S", "", "-1S", "S"}) {
+    auto x = run("Echo", grpc_frame("a"), {{"grpc-timeout", text}});
+    EXPECT_EQ(grpc_status(*x), 13) << text;
+    EXPECT_EQ(x->ledger().reject, reason::kGrpcTimeout);
+  }
+  for (auto text : {"0n", "0H", "00000000S"})
+    EXPECT_EQ(grpc_status(*run("Echo", grpc_frame("a"), {{"grpc-timeout", text}})), 4) << text;
+  EXPECT_EQ(service().echo.calls, 0);
+}
+
+TEST_F(Grpc, ADeadlineThatPassesWhileTheRequestComesInIsExceeded) {
+  auto x = open("Echo", {{"grpc-timeout", "10m"}});
+  RpcBench::data(*x, grpc_frame("a"));
+  bench().advance(*x, 10ms);
+  RpcBench::end(*x);
+  EXPECT_EQ(grpc_status(*x), 4);
+  EXPECT_EQ(service().echo.calls, 0);
+}
+
+TEST_F(Grpc, AStreamEndsAtItsDeadline) {
+  auto x = open("Chat", {{"grpc-timeout", "1S"}});
+  RpcBench::data(*x, grpc_frame("a"));
+  service().chat.seen.rpc->send(Bytes::copy_of("m"));
+  bench().advance(*x, 999ms);
+  EXPECT_FALSE(x->ended);
+  bench().advance(*x, 1ms);
+  EXPECT_EQ(grpc_status(*x), 4);
+  EXPECT_EQ(service().chat.seen.log, (Log{"open", "message:a", "close"}));
+  x->close(true);
+  EXPECT_EQ(service().chat.seen.log.size(), 3u);
+}
+
+TEST_F(Grpc, NoTimerOutlivesItsCall) {
+  {
+    auto x = open("Chat", {{"grpc-timeout", "1S"}});
+    EXPECT_EQ(bench().env.armed(), 1u);
+    service().chat.seen.rpc->finish({});
+    EXPECT_EQ(bench().env.armed(), 0u);
+    auto y = open("Chat", {{"grpc-timeout", "1S"}});
+  }
+  EXPECT_EQ(bench().env.armed(), 0u);
+}
+
+TEST_F(Grpc, CompressedRequestsAreInflated) {
+  std::string text(5000, 'a');
+  for (Coding coding : {Coding::kGzip, Coding::kDeflate}) {
+    auto x = run("Stream", grpc_frame(coded(coding, text), 1) + grpc_frame("plain") + grpc_frame(coded(coding, "b"), 1),
+                 {{"grpc-encoding", std::string(name(coding))}});
+    EXPECT_EQ(grpc_frames(x->sent), (std::vector<GrpcFrame>{{0, text}, {0, "plain"}, {0, "b"}}));
+    EXPECT_EQ(grpc_status(*x), 0);
+    EXPECT_FALSE(x->response.fields.has("grpc-encoding"));  // the client did not say that it accepts any
+  }
+}
+
+TEST_F(Grpc, AnUnknownEncodingIsUnimplementedAndNamesTheKnown) {
+  auto x = run("Echo", grpc_frame("a"), {{"grpc-encoding", "snappy"}});
+  EXPECT_EQ(grpc_status(*x), 12);
+  EXPECT_EQ(x->response.fields.find("grpc-accept-encoding"), "identity, deflate, gzip");
+  EXPECT_EQ(x->ledger().reject, reason::kGrpcEncoding);
+}
+
+TEST_F(Grpc, ACompressedMessageWithoutAnEncodingIsInternal) {
+  EXPECT_EQ(grpc_status(*run("Echo", grpc_frame(coded(Coding::kGzip, "a"), 1))), 13);
+  EXPECT_EQ(grpc_status(*run("Echo", grpc_frame("a", 1), {{"grpc-encoding", "identity"}})), 13);
+}
+
+TEST_F(Grpc, ABrokenCompressedMessageIsInternal) {
+  std::string good = coded(Coding::kGzip, "hello hello hello");
+  for (std::string bad : {std::string(), std::string("junk"), good.substr(0, good.size() - 1), good + "x"}) {
+    auto x = run("Echo", grpc_frame(bad, 1), {{"grpc-encoding", "gzip"}});
+    EXPECT_EQ(grpc_status(*x), 13) << bad.size();
+  }
+  EXPECT_EQ(service().echo.calls, 0);
+}
+
+TEST_F(Grpc, ABombIsResourceExhausted) {
+  auto x = run("Echo", grpc_frame(coded(Coding::kGzip, std::string(10 << 20, '\0')), 1), {{"grpc-encoding", "gzip"}});
+  EXPECT_EQ(grpc_status(*x), 8);
+  EXPECT_EQ(x->ledger().reject, reason::kInflateBytes);
+}
+
+TEST_F(Grpc, AnswersMirrorTheClientsEncodingWhenItAcceptsIt) {
+  std::string text(5000, 'a');
+  auto x = run("Stream", grpc_frame(coded(Coding::kGzip, text), 1) + grpc_frame("small"),
+               {{"grpc-encoding", "gzip"}, {"grpc-accept-encoding", "identity,gzip"}});
+  EXPECT_EQ(x->response.fields.find("grpc-encoding"), "gzip");
+  auto frames = grpc_frames(x->sent);
+  ASSERT_EQ(frames.size(), 2u);
+  EXPECT_EQ(frames[0].flag, 1);
+  EXPECT_EQ(inflated(Coding::kGzip, frames[0].payload), text);
+  EXPECT_EQ(frames[1], (GrpcFrame{0, "small"}));
+}
+
+TEST_F(Grpc, AnswersAreCompressedForAnyWhoAcceptsWhenAsked) {
+  options_.compress = RpcCompress::kAccepted;
+  std::string text(5000, 'a');
+  auto x = run("Echo", grpc_frame(text), {{"grpc-accept-encoding", "identity, deflate"}});
+  EXPECT_EQ(x->response.fields.find("grpc-encoding"), "deflate");
+  ASSERT_EQ(grpc_frames(x->sent).size(), 1u);
+  EXPECT_EQ(inflated(Coding::kDeflate, grpc_frames(x->sent)[0].payload), text);
+  EXPECT_FALSE(run("Echo", grpc_frame(text))->response.fields.has("grpc-encoding"));
+}
+
+TEST_F(Grpc, WithoutASlabThePeerIsHeldAndTheMessageComesLater) {
+  auto x = open("Chat");
+  bench().slabs.empty = true;
+  std::string body = grpc_frame("abc") + grpc_frame("d");
+  RpcBench::data(*x, body);
+  RpcBench::end(*x);
+  EXPECT_EQ(x->consumed, 0u);
+  EXPECT_EQ(service().chat.seen.log, (Log{"open"}));
+  bench().advance(*x, 20ms);
+  EXPECT_EQ(service().chat.seen.log, (Log{"open"}));
+  bench().slabs.empty = false;
+  bench().advance(*x, 20ms);
+  EXPECT_EQ(service().chat.seen.log, (Log{"open", "message:abc", "message:d", "half-close"}));
+  EXPECT_EQ(x->consumed, body.size());
+  EXPECT_EQ(bench().env.armed(), 0u);
+}
+
+TEST_F(Grpc, WithoutASlabToInflateIntoItWaitsToo) {
+  auto x = open("Chat", {{"grpc-encoding", "gzip"}});
+  std::string body = grpc_frame(coded(Coding::kGzip, "abc"), 1);
+  RpcBench::data(*x, body.substr(0, 5));
+  RpcBench::data(*x, body.substr(5, 3));  // its slab is taken now
+  bench().slabs.empty = true;
+  RpcBench::data(*x, body.substr(8) + grpc_frame("d"));
+  EXPECT_EQ(service().chat.seen.log, (Log{"open"}));
+  bench().slabs.empty = false;
+  bench().advance(*x, 20ms);
+  EXPECT_EQ(service().chat.seen.log, (Log{"open", "message:abc", "message:d"}));
+  EXPECT_EQ(x->consumed, body.size() + 6);
+}
+
+TEST_F(Grpc, APeerThatDoesNotReadItsAnswersIsNotReadEither) {
+  auto x = open("Stream");
+  x->fake_backlog = Exchange::kHighWater + 1;
+  RpcBench::data(*x, grpc_frame("a"));
+  RpcBench::end(*x);
+  EXPECT_EQ(service().stream.seen.log, Log{});
+  EXPECT_EQ(x->consumed, 0u);
+  x->fake_backlog = 0;
+  x->reader()->on_drain(*x);
+  EXPECT_EQ(service().stream.seen.log, (Log{"drain", "message:a", "half-close"}));
+  EXPECT_EQ(x->consumed, 6u);
+  EXPECT_EQ(grpc_status(*x), 0);
+}
+
+TEST_F(Grpc, WhatIsHeldIsLeftAloneAfterTheClose) {
+  service();
+  auto x = open("Stream");
+  bench().slabs.empty = true;
+  std::string body = grpc_frame("a") + grpc_frame("b");
+  RpcBench::data(*x, body);
+  x->reader()->on_close(*x, false);  // nothing of what is held may be touched after this
+  bench().slabs.empty = false;
+  bench().advance(*x, 20ms);
+  EXPECT_EQ(service().stream.seen.log, (Log{"close"}));
+}
+
+TEST_F(Grpc, AfterTheStatusTheRestOfTheRequestIsReadAndDropped) {
+  auto x = open("Chat");
+  service().chat.seen.rpc->finish({});
+  RpcBench::data(*x, std::string(1000, 'x'));
+  EXPECT_EQ(x->consumed, 1000u);
+  EXPECT_EQ(grpc_status(*x), 0);
+}
+
+TEST_F(Grpc, BigPiecesGoOutUncopiedAndSmallOnesJoined) {
+  auto x = run("Slow", grpc_frame("a"));
+  std::string big(100000, 'b');
+  service().slow.seen.rpc->send({Bytes::copy_of("head"), Bytes::copy_of("er"), Bytes::copy_of(big), Bytes(),
+                                 Bytes::copy_of("t1"), Bytes::copy_of("t2"), Bytes::copy_of(big)});
+  service().slow.seen.rpc->finish({});
+  EXPECT_EQ(grpc_frames(x->sent), (std::vector<GrpcFrame>{{0, "header" + big + "t1t2" + big}}));
+}
+
+TEST_F(Grpc, AnEmptyMessageIsAFrameOfFiveBytes) {
+  auto x = run("Slow", grpc_frame("a"));
+  service().slow.seen.rpc->send(std::vector<Bytes>{});
+  service().slow.seen.rpc->finish({});
+  EXPECT_EQ(x->sent, std::string(5, '\0'));
+  EXPECT_EQ(grpc_frames(run("Echo", grpc_frame(""))->sent), (std::vector<GrpcFrame>{{0, ""}}));
+}
+
+}  // namespace
+}  // namespace weir::wire
