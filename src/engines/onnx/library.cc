@@ -1,0 +1,118 @@
+#include "engines/onnx/library.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+#include "base/log.h"
+#include "engines/onnx/error.h"
+#include "engines/onnx/self_test.h"
+
+namespace weir::onnx {
+namespace {
+
+namespace log = base::log;
+namespace fs = std::filesystem;
+
+constexpr const char* kFile = "libonnxruntime.so.1";
+
+base::Status unusable(std::string why) { return base::failure(base::Code::kFailedPrecondition, std::move(why)); }
+
+void to_log(void*, LogLevel level, const char* category, const char*, const char*, const char* message) {
+  log::Level ours = level >= LogLevel::kError     ? log::Level::kError
+                    : level == LogLevel::kWarning ? log::Level::kWarning
+                                                  : log::Level::kVerbose;
+  if (log::enabled(ours)) log::write(ours, "onnxruntime", {{"text", scrub(message)}, {"category", category}});
+}
+
+// npm's onnxruntime-node under `root`: bin/napi-v<N>/linux/<cpu>/; the newest N first.
+void add_npm(std::vector<std::string>& places, const fs::path& root) {
+  utsname machine{};
+  uname(&machine);
+  const char* cpu = std::string_view(machine.machine) == "aarch64" ? "arm64" : "x64";
+  for (int napi = 9; napi >= 3; --napi)
+    places.push_back(root / "node_modules/onnxruntime-node/bin" / ("napi-v" + std::to_string(napi)) / "linux" / cpu /
+                     kFile);
+}
+
+std::string file_of(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) ? (fs::path(path) / kFile).string() : path;
+}
+
+void* open_first(const std::vector<std::string>& places, std::string& found) {
+  for (const std::string& place : places) {
+    struct stat info;
+    bool bare = place.find('/') == place.npos;  // the loader looks for it
+    if (!bare && stat(place.c_str(), &info) != 0) {
+      log::verbose("no ONNX Runtime here", {{"path", place}});
+      continue;
+    }
+    if (void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      found = place;
+      return handle;
+    }
+    const char* why = dlerror();
+    if (!bare) log::warning("ONNX Runtime cannot be loaded", {{"path", place}, {"why", why ? why : "unknown"}});
+  }
+  return nullptr;
+}
+
+base::Status start(Library& library) {
+  const Api& api = library.api;
+  OrtEnv* env = nullptr;
+  if (auto s = to_status(api, api.create_env(to_log, nullptr, LogLevel::kWarning, "weir", &env)); !s.ok()) return s;
+  library.env = {env, api.release_env};
+  if (auto s = to_status(api, api.disable_telemetry(env)); !s.ok()) return s;
+  OrtMemoryInfo* cpu = nullptr;
+  if (auto s = to_status(api, api.cpu_memory(AllocatorKind::kArena, MemoryKind::kDefault, &cpu)); !s.ok()) return s;
+  library.cpu = {cpu, api.release_memory};
+  return to_status(api, api.default_allocator(&library.allocator));
+}
+
+}  // namespace
+
+std::vector<std::string> library_places(const std::string& configured) {
+  if (!configured.empty()) return {file_of(configured)};
+  if (const char* set = std::getenv("WEIR_ONNXRUNTIME"); set && *set) return {file_of(set)};
+  std::vector<std::string> places;
+  std::error_code error;
+  fs::path executable = fs::read_symlink("/proc/self/exe", error);
+  if (!error) {
+    for (fs::path folder : {executable.parent_path(), executable.parent_path().parent_path()}) {
+      places.push_back(folder / "onnxruntime" / kFile);
+      add_npm(places, folder / ".cache" / "npm");
+    }
+  }
+  for (const char* folder : {"/usr/local/lib", "/usr/lib"}) places.push_back(fs::path(folder) / kFile);
+  places.push_back(kFile);
+  return places;
+}
+
+base::Result<std::shared_ptr<const Library>> open_library(const std::vector<std::string>& places) {
+  std::string path;
+  void* handle = open_first(places, path);
+  if (!handle)
+    return unusable(
+        "ONNX Runtime was not found: run './dev setup', or name the library (libonnxruntime.so.1) in the "
+        "configuration or in WEIR_ONNXRUNTIME");
+  auto get_base = reinterpret_cast<const OrtApiBase* (*)()>(dlsym(handle, "OrtGetApiBase"));
+  if (!get_base) return unusable("the library given as ONNX Runtime is another one: it has no OrtGetApiBase");
+  const OrtApiBase* base = get_base();
+  auto library = std::make_shared<Library>();
+  library->version = base->version();
+  const void* const* table = base->get_api(kApiVersion);
+  if (!table) return unusable("ONNX Runtime " + library->version + " is too old: 1.16 or newer is needed");
+  library->api = read(table);
+  if (auto s = check_errors(library->api); !s.ok()) return s;
+  if (auto s = start(*library); !s.ok()) return s;
+  if (auto s = self_test(*library); !s.ok()) return s;
+  log::info("ONNX Runtime opened", {{"version", library->version}, {"path", path}});
+  return std::shared_ptr<const Library>(std::move(library));
+}
+
+}  // namespace weir::onnx

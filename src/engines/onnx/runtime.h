@@ -1,0 +1,46 @@
+// Runtime: the maker of ONNX engines. app makes one; nothing happens until the first model is loaded.
+//
+//   onnx::Runtime runtime(options);
+//   engines["onnx"] = [&](const models::LoadArgs& a) { return runtime.load(a.wanted, a.file, a.slabs); };
+//
+// A missing or unusable library is the failure of each load, so that it shows in that model's index entry while the
+// rest serves on; the next load looks again. Any thread may load; loads are made one after the other.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "engines/onnx/options.h"
+#include "msg/spec.h"
+#include "sched/engine.h"
+
+namespace weir::onnx {
+
+struct Options {
+  std::string library;     // path of libonnxruntime.so.1 or of its folder; empty: see library_places()
+  SessionOptions session;  // defaults; a model's own parameters override them
+};
+
+class Runtime {
+ public:
+  explicit Runtime(Options options);
+  ~Runtime();  // engines, and outputs that they made, may outlive it
+
+  // Loads `file` (a model file, or a folder with model.onnx) as `wanted` asks; signature.h says what may be left
+  // empty. Engines loaded from the same bytes with the same options share one session. `slabs` outlives the engine.
+  base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const std::string& file,
+                                                    base::SlabSource& slabs);
+
+  // The library's version, "1.21.0"; empty until a model was loaded.
+  std::string version() const;
+  // Sessions alive now.
+  size_t sessions() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::onnx

@@ -1,0 +1,39 @@
+// Session: one model file loaded into ONNX Runtime. Immutable; any number of threads may run it at once, so all
+// instances of a model share one session and its weights.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "base/status.h"
+#include "engines/onnx/library.h"
+#include "engines/onnx/options.h"
+#include "engines/onnx/signature.h"
+
+namespace weir::onnx {
+
+class Session {
+ public:
+  // `file` is the whole model; it is not needed afterwards. `id` names the session in the library's log lines.
+  static base::Result<std::shared_ptr<const Session>> make(std::shared_ptr<const Library> library,
+                                                           const SessionOptions& options, std::string_view file,
+                                                           const std::string& id);
+
+  const Library& library() const { return *library_; }
+  const Signature& signature() const { return signature_; }
+  OrtSession* raw() const { return session_.get(); }  // for run(), which only reads it
+  // For every run: what goes wrong is in run()'s status, so that no client can fill the log.
+  const OrtRunOptions* run_options() const { return run_options_.get(); }
+
+ private:
+  Session(std::shared_ptr<const Library> library, Owned<OrtSession> session)
+      : library_(std::move(library)), session_(std::move(session)) {}
+  base::Status make_run_options();
+
+  std::shared_ptr<const Library> library_;  // before session_: it must outlive it
+  Owned<OrtSession> session_;
+  Owned<OrtRunOptions> run_options_{nullptr, nullptr};
+  Signature signature_;
+};
+
+}  // namespace weir::onnx

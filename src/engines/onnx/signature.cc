@@ -1,0 +1,161 @@
+#include "engines/onnx/signature.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace weir::onnx {
+namespace {
+
+using msg::DType;
+using msg::ModelSpec;
+using msg::Shape;
+using msg::TensorSpec;
+using Tensors = std::vector<GraphTensor>;
+
+const GraphTensor* find(const Tensors& tensors, const std::string& name) {
+  auto it = std::find_if(tensors.begin(), tensors.end(), [&](const GraphTensor& t) { return t.name == name; });
+  return it == tensors.end() ? nullptr : &*it;
+}
+
+std::string quoted(const char* kind, const std::string& name) { return std::string(kind) + " '" + name + "'"; }
+
+std::string names_of(const Tensors& tensors) {
+  std::string out;
+  for (const GraphTensor& t : tensors) out += (out.empty() ? "'" : ", '") + t.name + "'";
+  return out.empty() ? "none" : out;
+}
+
+bool has_free_first(const GraphTensor& t) { return t.ranked && t.shape.rank() > 0 && t.shape[0] == -1; }
+
+// Exporters name a dimension that they know nothing of "unk__12"; such a name tells no more than none.
+bool is_named(const std::string& symbol) { return !symbol.empty() && !symbol.starts_with("unk__"); }
+
+bool looks_batched(const Signature& file) {
+  std::string symbol;
+  size_t seen = 0;
+  for (const Tensors* side : {&file.inputs, &file.outputs})
+    for (const GraphTensor& t : *side) {
+      if (t.optional || t.dtype == DType::kInvalid) continue;
+      if (!has_free_first(t)) return false;
+      ++seen;
+      if (!is_named(t.first_symbol)) continue;
+      if (!symbol.empty() && symbol != t.first_symbol) return false;
+      symbol = t.first_symbol;
+    }
+  return seen > 0 && !file.inputs.empty();
+}
+
+bool lists_whole_shape(const std::vector<TensorSpec>& wanted, const Tensors& file) {
+  return std::any_of(wanted.begin(), wanted.end(), [&](const TensorSpec& w) {
+    const GraphTensor* t = find(file, w.name);
+    return t && t->ranked && w.shape.rank() > 0 && w.shape.rank() == t->shape.rank();
+  });
+}
+
+uint32_t batch_limit(const Signature& file, const ModelSpec& wanted) {
+  if (wanted.max_batch > 0) return wanted.max_batch;
+  if (auto p = wanted.parameters.find("max_batch"); p != wanted.parameters.end() && p->second == "0") return 0;
+  if (lists_whole_shape(wanted.inputs, file.inputs) || lists_whole_shape(wanted.outputs, file.outputs)) return 0;
+  return looks_batched(file) ? kDefaultMaxBatch : 0;
+}
+
+Shape without_first(const Shape& shape) {
+  Shape out;
+  for (size_t i = 1; i < shape.rank(); ++i) out.push(shape[i]);
+  return out;
+}
+
+// The dimensions on which both agree; the known one where one side leaves it open.
+base::Result<Shape> agree(const char* kind, const TensorSpec& wanted, const Shape& file) {
+  auto differs = [&] {
+    return base::invalid(quoted(kind, wanted.name) + ": the configuration says dimensions " + wanted.shape.text() +
+                         ", the model file " + file.text());
+  };
+  if (wanted.shape.rank() == 0) return file;
+  if (wanted.shape.rank() != file.rank()) return differs();
+  Shape out = file;
+  for (size_t i = 0; i < file.rank(); ++i) {
+    if (file[i] != -1 && wanted.shape[i] != -1 && file[i] != wanted.shape[i]) return differs();
+    if (file[i] == -1) out[i] = wanted.shape[i];
+  }
+  return out;
+}
+
+base::Result<TensorSpec> join(const char* kind, const GraphTensor& t, const TensorSpec& wanted, uint32_t max_batch) {
+  if (t.dtype == DType::kInvalid)
+    return base::invalid(quoted(kind, t.name) + " of the model file is no tensor of a type that can be served");
+  if (wanted.dtype != DType::kInvalid && wanted.dtype != t.dtype)
+    return base::invalid(quoted(kind, t.name) + ": the configuration says " + std::string(name(wanted.dtype)) +
+                         ", the model file " + std::string(name(t.dtype)));
+  TensorSpec out = wanted;
+  out.name = t.name;
+  out.dtype = t.dtype;
+  if (t.optional) out.optional = true;
+  if (!t.ranked && *kind == 'i' && wanted.shape.rank() == 0)
+    return base::invalid(quoted(kind, t.name) +
+                         " has no shape in the model file: give its dimensions in the "
+                         "configuration");
+  if (!t.ranked) return out;  // nothing to hold the configuration against
+  if (max_batch > 0 && !has_free_first(t))
+    return base::invalid("max_batch is " + std::to_string(max_batch) + ", but " + quoted(kind, t.name) +
+                         " of the model file has shape " + t.shape.text() +
+                         ": its first dimension must be unknown to hold a batch");
+  auto shape = agree(kind, wanted, max_batch > 0 ? without_first(t.shape) : t.shape);
+  if (!shape) return shape.error();
+  out.shape = *shape;
+  return out;
+}
+
+base::Result<std::vector<TensorSpec>> listed(const char* kind, const Tensors& file,
+                                             const std::vector<TensorSpec>& wanted, uint32_t max_batch) {
+  std::vector<TensorSpec> out;
+  for (const TensorSpec& w : wanted) {
+    const GraphTensor* t = find(file, w.name);
+    if (!t && w.optional) continue;
+    if (!t)
+      return base::invalid(quoted(kind, w.name) + " of the configuration is not in the model file, which has " +
+                           names_of(file));
+    if (std::any_of(out.begin(), out.end(), [&](const TensorSpec& o) { return o.name == w.name; }))
+      return base::invalid(quoted(kind, w.name) + " is listed twice in the configuration");
+    auto spec = join(kind, *t, w, max_batch);
+    if (!spec) return spec.error();
+    out.push_back(std::move(*spec));
+  }
+  return out;
+}
+
+std::vector<TensorSpec> all_of(const Tensors& file, const char* kind) {
+  std::vector<TensorSpec> out;
+  for (const GraphTensor& t : file) {
+    // An output that cannot be served (a map of a scikit-learn model) is left out; an input is an error later.
+    if (t.optional || (t.dtype == DType::kInvalid && *kind == 'o')) continue;
+    out.push_back({.name = t.name, .labels = {}});
+  }
+  return out;
+}
+
+}  // namespace
+
+base::Result<ModelSpec> derive(const Signature& file, const ModelSpec& wanted) {
+  ModelSpec out = wanted;
+  out.engine = "onnx";
+  if (out.platform.empty()) out.platform = "onnxruntime_onnx";
+  out.max_batch = batch_limit(file, wanted);
+  auto inputs =
+      listed("input", file.inputs, wanted.inputs.empty() ? all_of(file.inputs, "input") : wanted.inputs, out.max_batch);
+  if (!inputs) return inputs.error();
+  auto outputs = listed("output", file.outputs,
+                        wanted.outputs.empty() ? all_of(file.outputs, "output") : wanted.outputs, out.max_batch);
+  if (!outputs) return outputs.error();
+  if (outputs->empty()) return base::invalid("the model file has no output that can be served");
+  for (const GraphTensor& t : file.inputs) {
+    bool there = std::any_of(inputs->begin(), inputs->end(), [&](const TensorSpec& i) { return i.name == t.name; });
+    if (!t.optional && !there)
+      return base::invalid("the configuration lists inputs but leaves out '" + t.name + "', which the model needs");
+  }
+  out.inputs = std::move(*inputs);
+  out.outputs = std::move(*outputs);
+  return out;
+}
+
+}  // namespace weir::onnx

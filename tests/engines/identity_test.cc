@@ -1,0 +1,81 @@
+#include "engines/identity/identity.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+namespace weir::identity {
+namespace {
+
+using msg::DType;
+
+msg::ModelSpec with_delay(std::string us) {
+  msg::ModelSpec wanted;
+  wanted.name = "echo";
+  if (!us.empty()) wanted.parameters["delay_us"] = std::move(us);
+  return wanted;
+}
+
+TEST(Identity, ReturnsEveryInputWithoutCopyingIt) {
+  auto engine = load(with_delay(""));
+  ASSERT_TRUE(engine.has_value());
+  EXPECT_TRUE((*engine)->spec().any_tensors);
+  EXPECT_EQ((*engine)->spec().name, "echo");
+  sched::Batch batch;
+  batch.rows = 1;
+  batch.inputs = {{"a", DType::kBf16, {3, 0}, {}},
+                  {"b", DType::kBytes, {}, base::Bytes::copy_of(std::string("\3\0\0\0abc", 7))},
+                  {"c", DType::kFp32, {1, 2}, base::Bytes::copy_of("12345678")}};
+  ASSERT_EQ((*engine)->step(batch), base::Status());
+  ASSERT_EQ(batch.outputs.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(batch.outputs[i].name, batch.inputs[i].name);
+    EXPECT_EQ(batch.outputs[i].dtype, batch.inputs[i].dtype);
+    EXPECT_EQ(batch.outputs[i].shape, batch.inputs[i].shape);
+    EXPECT_EQ(batch.outputs[i].data.data(), batch.inputs[i].data.data());
+  }
+}
+
+TEST(Identity, IsInlineUnlessItHasADelay) {
+  EXPECT_TRUE((*load(with_delay("")))->is_inline());
+  EXPECT_TRUE((*load(with_delay("0")))->is_inline());
+  EXPECT_FALSE((*load(with_delay("5")))->is_inline());
+}
+
+TEST(Identity, TakesAtLeastItsDelay) {
+  auto engine = load(with_delay("2000"));
+  sched::Batch batch;
+  auto before = std::chrono::steady_clock::now();
+  ASSERT_EQ((*engine)->step(batch), base::Status());
+  EXPECT_GE(std::chrono::steady_clock::now() - before, std::chrono::microseconds(2000));
+}
+
+TEST(Identity, RefusesADelayThatIsNoNumber) {
+  for (const char* bad : {"", "x", "-1", "1.5", "5us", "60000001", "99999999999999"}) {
+    auto wanted = with_delay("0");
+    wanted.parameters["delay_us"] = bad;
+    auto engine = load(wanted);
+    ASSERT_FALSE(engine.has_value()) << bad;
+    EXPECT_EQ(engine.error().code, base::Code::kInvalidArgument);
+  }
+}
+
+TEST(Identity, MayBeSteppedFromManyShardsAtOnce) {
+  auto engine = load(with_delay(""));
+  auto data = base::Bytes::copy_of("shared");
+  std::vector<std::thread> shards;
+  for (int s = 0; s < 4; ++s)
+    shards.emplace_back([&] {
+      for (int i = 0; i < 1000; ++i) {
+        sched::Batch batch;
+        batch.inputs = {{"x", DType::kUint8, {6}, data}};
+        ASSERT_EQ((*engine)->step(batch), base::Status());
+        ASSERT_EQ(batch.outputs[0].data.view(), "shared");
+      }
+    });
+  for (auto& t : shards) t.join();
+}
+
+}  // namespace
+}  // namespace weir::identity
