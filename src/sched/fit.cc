@@ -1,0 +1,127 @@
+#include "sched/fit.h"
+
+#include <algorithm>
+#include <string>
+
+namespace weir::sched {
+namespace {
+
+using base::invalid;
+using base::Status;
+
+std::string input_text(const msg::Tensor& tensor, const msg::ModelSpec& spec) {
+  return "input '" + tensor.name + "' of model '" + spec.name + "'";
+}
+
+Status wrong_shape(const msg::Tensor& tensor, const msg::TensorSpec& wanted, const msg::ModelSpec& spec) {
+  return invalid(input_text(tensor, spec) + " has shape " + tensor.shape.text() + ", expected " +
+                 spec.public_shape(wanted).text());
+}
+
+bool shape_fits(const msg::Tensor& tensor, const msg::TensorSpec& wanted, const msg::ModelSpec& spec) {
+  auto dims = tensor.shape.dims();
+  if (spec.max_batch > 0) {
+    if (dims.empty()) return false;
+    dims = dims.subspan(1);
+  }
+  return std::equal(dims.begin(), dims.end(), wanted.shape.dims().begin(), wanted.shape.dims().end(),
+                    [](int64_t is, int64_t want) { return want < 0 ? is >= 0 : is == want; });
+}
+
+// One string too many would shift the rows of every call behind it in the batch.
+bool strings_fit(const msg::Tensor& tensor, uint64_t elements) {
+  uint64_t n = 0;
+  return msg::for_each_string(tensor.data.view(), [&](std::string_view) { ++n; }) && n == elements;
+}
+
+Status data_fits(const msg::Tensor& tensor, const msg::ModelSpec& spec) {
+  auto elements = tensor.shape.elements();
+  uint64_t bytes = 0;
+  bool counted = elements && !__builtin_mul_overflow(*elements, msg::size_of(tensor.dtype), &bytes);
+  if (tensor.dtype == msg::DType::kBytes) {
+    if (!counted) return invalid(input_text(tensor, spec) + " has too many elements");
+    if (!shares_batches(spec) || strings_fit(tensor, *elements)) return {};
+    return invalid(input_text(tensor, spec) + " does not hold the " + std::to_string(*elements) +
+                   " strings that its shape " + tensor.shape.text() + " asks for");
+  }
+  if (counted && bytes == tensor.data.size()) return {};
+  return invalid(input_text(tensor, spec) + " has " + std::to_string(tensor.data.size()) + " bytes, expected " +
+                 std::to_string(bytes) + " for shape " + tensor.shape.text());
+}
+
+Status input_fits(const msg::Call& call, size_t at, const msg::ModelSpec& spec) {
+  const auto& tensor = call.inputs[at];
+  for (size_t i = 0; i < at; ++i)
+    if (call.inputs[i].name == tensor.name) return invalid(input_text(tensor, spec) + " is given twice");
+  const auto* wanted = spec.input(tensor.name);
+  if (!wanted) return invalid("model '" + spec.name + "' has no input '" + tensor.name + "'");
+  if (tensor.dtype != wanted->dtype)
+    return invalid(input_text(tensor, spec) + " has datatype " + std::string(msg::name(tensor.dtype)) + ", expected " +
+                   std::string(msg::name(wanted->dtype)));
+  if (!shape_fits(tensor, *wanted, spec)) return wrong_shape(tensor, *wanted, spec);
+  if (spec.max_batch > 0 && tensor.shape[0] != int64_t(call.rows))
+    return invalid(input_text(tensor, spec) + " has " + std::to_string(tensor.shape[0]) +
+                   " rows, the request's others have " + std::to_string(call.rows));
+  return data_fits(tensor, spec);
+}
+
+Status rows_fit(const msg::Call& call, const msg::ModelSpec& spec) {
+  if (spec.max_batch == 0 || (call.rows > 0 && call.rows <= spec.max_batch)) return {};
+  return invalid("the request has a batch of " + std::to_string(call.rows) + "; model '" + spec.name + "' takes 1 to " +
+                 std::to_string(spec.max_batch));
+}
+
+// FNV-1a over 64-bit words: the key only sorts calls apart, same_rows() decides.
+void mix(uint64_t& key, uint64_t word) { key = (key ^ word) * 0x100000001b3; }
+
+}  // namespace
+
+bool shares_batches(const msg::ModelSpec& spec) {
+  return spec.batching.dynamic && spec.max_batch > 1 && !spec.any_tensors;
+}
+
+const msg::Tensor* input_of(const msg::Call& call, const msg::ModelSpec& spec, size_t i) {
+  const auto& name = spec.inputs[i].name;
+  if (i < call.inputs.size() && call.inputs[i].name == name) return &call.inputs[i];
+  for (const auto& tensor : call.inputs)
+    if (tensor.name == name) return &tensor;
+  return nullptr;
+}
+
+Status fits(const msg::Call& call, const msg::ModelSpec& spec) {
+  if (spec.any_tensors) return {};
+  if (auto status = rows_fit(call, spec); !status.ok()) return status;
+  for (size_t i = 0; i < call.inputs.size(); ++i)
+    if (auto status = input_fits(call, i, spec); !status.ok()) return status;
+  for (size_t i = 0; i < spec.inputs.size(); ++i)
+    if (!spec.inputs[i].optional && !input_of(call, spec, i))
+      return invalid("input '" + spec.inputs[i].name + "' of model '" + spec.name + "' is missing");
+  for (const auto& name : call.outputs)
+    if (!spec.output(name)) return invalid("model '" + spec.name + "' has no output '" + name + "'");
+  return {};
+}
+
+uint64_t row_key(const msg::Call& call, const msg::ModelSpec& spec) {
+  uint64_t key = 0xcbf29ce484222325;
+  if (!shares_batches(spec)) return key;
+  for (size_t i = 0; i < spec.inputs.size(); ++i) {
+    const auto* tensor = input_of(call, spec, i);
+    mix(key, tensor ? tensor->shape.rank() : ~uint64_t(0));
+    if (!tensor) continue;
+    for (int64_t d : tensor->shape.dims().subspan(1)) mix(key, uint64_t(d));
+  }
+  return key;
+}
+
+bool same_rows(const msg::Call& a, const msg::Call& b, const msg::ModelSpec& spec) {
+  for (size_t i = 0; i < spec.inputs.size(); ++i) {
+    const auto *x = input_of(a, spec, i), *y = input_of(b, spec, i);
+    if (!x && !y) continue;
+    if (!x || !y) return false;
+    auto one = x->shape.dims().subspan(1), two = y->shape.dims().subspan(1);
+    if (!std::equal(one.begin(), one.end(), two.begin(), two.end())) return false;
+  }
+  return true;
+}
+
+}  // namespace weir::sched

@@ -1,0 +1,44 @@
+// The Inbox of engines whose work is shorter than a hop to another thread.
+#include <utility>
+
+#include "sched/fit.h"
+#include "sched/lane.h"
+#include "sched/runner.h"
+
+namespace weir::sched {
+namespace {
+
+class InlineInbox final : public msg::Inbox {
+ public:
+  InlineInbox(std::unique_ptr<Engine> engine, const msg::ModelSpec& spec, bus::ModelStats& stats)
+      : engine_(std::move(engine)), spec_(spec), stats_(stats) {}
+
+  // Shards come in here at the same time; each brings a Room of its own.
+  void put(msg::Call* call) override {
+    thread_local Runner::Room room;
+    thread_local std::vector<msg::Call*> one;
+    Runner runner(*engine_, spec_, stats_, base::heap(), room);
+    call->times.queued = lane_now();
+    if (auto status = fits(*call, spec_); !status.ok()) {
+      runner.refuse(call, std::move(status));
+    } else {
+      one.assign(1, call);
+      runner.run(one);
+    }
+    runner.post_here();
+  }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+  const msg::ModelSpec& spec_;
+  bus::ModelStats& stats_;
+};
+
+}  // namespace
+
+std::unique_ptr<msg::Inbox> make_inline(std::unique_ptr<Engine> engine, const msg::ModelSpec& spec,
+                                        bus::ModelStats& stats) {
+  return std::make_unique<InlineInbox>(std::move(engine), spec, stats);
+}
+
+}  // namespace weir::sched

@@ -1,0 +1,169 @@
+#include "sched/runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+
+namespace weir::sched {
+namespace {
+
+using base::Code;
+using base::Duration;
+using base::failure;
+using base::Status;
+using base::Time;
+
+uint64_t ns(Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); }
+
+uint64_t unix_ms() {
+  auto since = std::chrono::system_clock::now().time_since_epoch();
+  return uint64_t(std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
+}
+
+}  // namespace
+
+Time lane_now() { return std::chrono::steady_clock::now(); }
+
+namespace {
+
+Status still_wanted(const msg::Call& call, Time now) {
+  if (call.deadline <= now) return failure(Code::kDeadlineExceeded, "the deadline passed before the model ran");
+  if (call.cancelled.load(std::memory_order_acquire)) return failure(Code::kCancelled, "cancelled");
+  return {};
+}
+
+}  // namespace
+
+void Runner::run(const std::vector<msg::Call*>& calls) {
+  if (calls.size() > 1 && together(calls)) return;
+  if (calls.size() == 1) return alone(calls.front());
+  for (auto* call : calls) {
+    auto status = still_wanted(*call, lane_now());  // the batch that failed took its time
+    if (status.ok())
+      alone(call);
+    else
+      refuse(call, std::move(status));
+    post();
+  }
+}
+
+bool Runner::together(const std::vector<msg::Call*>& calls) {
+  Clock clock;
+  batch_.calls = calls;
+  bool answered = staged(clock) && step(clock).ok();
+  if (answered) {
+    Split split(batch_, spec_, room_.parts);
+    answered = split.status().ok();
+    if (answered) answer(split, clock);
+  }
+  release();
+  return answered;
+}
+
+void Runner::alone(msg::Call* call) {
+  Clock clock;
+  batch_.calls.assign(1, call);
+  staged(clock);
+  if (auto status = step(clock); !status.ok()) {
+    refuse(call, std::move(status));
+  } else {
+    Split split(batch_, spec_, room_.parts);
+    answer(split, clock);
+  }
+  release();
+}
+
+bool Runner::staged(Clock& clock) {
+  clock.started = lane_now();
+  bool room = stage(batch_, spec_, slabs_);
+  clock.computing = lane_now();
+  return room;
+}
+
+Status Runner::step(Clock& clock) {
+  Status status;
+  try {
+    status = engine_.step(batch_);
+  } catch (const std::bad_alloc&) {  // the request ends, not the process
+    status = failure(Code::kResourceExhausted, "not enough memory to run model '" + spec_.name + "'");
+  }
+  clock.computed = lane_now();
+  return status;
+}
+
+void Runner::answer(Split& split, Clock& clock) {
+  uint64_t good = 0, rows = 0;
+  Duration queued{0};
+  auto& events = room_.events;
+  for (auto* call : batch_.calls) {
+    msg::Outputs outputs;
+    auto status = split.next(outputs.tensors);
+    if (status.ok()) {
+      ++good, rows += call->rows;
+      queued += clock.started - call->times.queued;
+      events.push_back({std::move(outputs)});
+    } else {
+      events.push_back({msg::Failed{std::move(status)}});
+    }
+  }
+  clock.finished = lane_now();
+  if (good > 0) count(clock, good, rows, queued);
+  for (size_t i = 0; i < batch_.calls.size(); ++i) {
+    auto* call = batch_.calls[i];
+    auto& times = call->times;
+    times.started = clock.started, times.computing = clock.computing;
+    times.computed = clock.computed, times.finished = clock.finished;
+    times.batch_rows = batch_.rows;
+    if (std::holds_alternative<msg::Failed>(events[i].what)) stats_.fail.add(ns(clock.finished - times.queued));
+    mail(call, std::move(events[i]));
+  }
+  events.clear();
+}
+
+// As Triton counts: durations of the batch once per request in it, executions once, inferences by rows.
+void Runner::count(const Clock& clock, uint64_t calls, uint64_t rows, Duration queued) {
+  auto input = ns(clock.computing - clock.started), infer = ns(clock.computed - clock.computing),
+       output = ns(clock.finished - clock.computed);
+  stats_.success.add(ns(queued) + calls * ns(clock.finished - clock.started), calls);
+  stats_.queue.add(ns(queued), calls);
+  stats_.compute_input.add(calls * input, calls);
+  stats_.compute_infer.add(calls * infer, calls);
+  stats_.compute_output.add(calls * output, calls);
+  stats_.inference_count.fetch_add(rows, std::memory_order_relaxed);
+  stats_.execution_count.fetch_add(1, std::memory_order_relaxed);
+  stats_.last_inference_ms.store(unix_ms(), std::memory_order_relaxed);
+  stats_.record_batch(batch_.rows, input, infer, output);
+}
+
+void Runner::refuse(msg::Call* call, Status status) {
+  call->times.finished = lane_now();
+  stats_.fail.add(ns(call->times.finished - call->times.queued));
+  mail(call, {msg::Failed{std::move(status)}});
+}
+
+void Runner::mail(msg::Call* call, msg::Event&& event) {
+  auto& all = room_.outgoing;
+  auto at = std::find_if(all.begin(), all.end(), [&](const auto& burst) { return burst.first == call->home; });
+  if (at == all.end()) at = all.insert(all.end(), {call->home, {}});
+  at->second.push_back({call, std::move(event)});
+}
+
+// What the engine was given and gave goes before the answers do, so that memory is back when clients hear of it.
+void Runner::release() {
+  batch_.calls.clear();
+  for (auto& tensor : batch_.inputs) tensor.data = {};
+  batch_.outputs.clear();
+}
+
+void Runner::post() {
+  for (auto& [home, burst] : room_.outgoing) home->post(burst);
+}
+
+void Runner::post_here() {
+  for (auto& [home, burst] : room_.outgoing) {
+    for (auto& mail : burst) home->post_here(std::move(mail));
+    burst.clear();
+  }
+}
+
+}  // namespace weir::sched

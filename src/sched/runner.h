@@ -1,0 +1,65 @@
+// Runner: the way of a batch through one engine: stage, step, split, count, answer. One thread at a time.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "bus/stats.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+#include "sched/engine.h"
+#include "sched/staging.h"
+
+namespace weir::sched {
+
+// The clock of lanes; the same one that production's Env reads.
+base::Time lane_now();
+
+class Runner {
+ public:
+  // Memory that one batch leaves to the next.
+  struct Room {
+    Batch batch;
+    std::vector<Split::Part> parts;
+    std::vector<std::pair<msg::Home*, std::vector<msg::Mail>>> outgoing;
+    std::vector<msg::Event> events;
+  };
+
+  // All outlive this; the Room is used by one Runner at a time.
+  Runner(Engine& engine, const msg::ModelSpec& spec, bus::ModelStats& stats, base::SlabSource& slabs, Room& room)
+      : engine_(engine), spec_(spec), stats_(stats), slabs_(slabs), room_(room), batch_(room.batch) {}
+
+  // Runs the calls together; when that fails, or there is no memory to lay them side by side, one by one. All of them
+  // are answered; the answers leave with post() or post_here().
+  void run(const std::vector<msg::Call*>& calls);
+  // Answers a call that is not run.
+  void refuse(msg::Call* call, base::Status status);
+
+  // One burst per home shard. The Calls answered so far are not to be touched any more.
+  void post();
+  // For a Runner on the Calls' home shard.
+  void post_here();
+
+ private:
+  struct Clock {
+    base::Time started, computing, computed, finished;
+  };
+  bool together(const std::vector<msg::Call*>& calls);
+  void alone(msg::Call* call);
+  bool staged(Clock& clock);
+  base::Status step(Clock& clock);
+  void answer(Split& split, Clock& clock);
+  void count(const Clock& clock, uint64_t calls, uint64_t rows, base::Duration queued);
+  void mail(msg::Call* call, msg::Event&& event);
+  void release();
+
+  Engine& engine_;
+  const msg::ModelSpec& spec_;
+  bus::ModelStats& stats_;
+  base::SlabSource& slabs_;
+  Room& room_;
+  Batch& batch_;
+};
+
+}  // namespace weir::sched

@@ -1,0 +1,56 @@
+// Staging: a batch's calls → its inputs; and back: its outputs → one answer per call. Pure; lane thread.
+//
+// A single call is not copied: the batch's inputs alias its tensors. Several calls are copied once, row after row, into
+// one slab per input. Outputs are never copied: each call gets slices of the engine's.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+#include "sched/engine.h"
+
+namespace weir::sched {
+
+// Fills rows, inputs and wanted for batch.calls, which fit() the spec and share their shapes. False, when there is no
+// memory for a copy now: run the calls one by one then, which needs none.
+bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs);
+
+// Takes a batch that has run apart. One use per batch.
+class Split {
+ public:
+  struct Part {
+    size_t from = 0, bytes = 0;  // npos: the output is too short, for this call and all behind it
+  };
+  // `scratch` is used while the Split lives.
+  Split(Batch& batch, const msg::ModelSpec& spec, std::vector<Part>& scratch);
+
+  // INTERNAL when an output cannot be told apart by rows, so that no call of a shared batch can be answered.
+  const base::Status& status() const { return status_; }
+
+  // The answer of the next call, in order of batch.calls: its failure, or the outputs that it asked for, in its order.
+  // Outputs that are absent, or too short for its rows, fail that call alone with INTERNAL.
+  base::Status next(std::vector<msg::Tensor>& outputs);
+
+ private:
+  base::Status check(const msg::Tensor& tensor) const;
+  size_t strings(const msg::Tensor& tensor, size_t from, uint64_t elements) const;
+  void cut(size_t output, uint64_t rows);
+  bool given(size_t output) const;
+  base::Status missing(std::string_view name) const;
+  base::Status too_short(const msg::Tensor& tensor) const;
+  base::Status take(size_t output, std::string_view name, uint32_t rows, std::vector<msg::Tensor>& to);
+  base::Status take_named(std::string_view name, uint32_t rows, std::vector<msg::Tensor>& to);
+
+  Batch& batch_;
+  const msg::ModelSpec& spec_;
+  const bool alone_;
+  base::Status status_;
+  size_t call_ = 0;
+  std::vector<Part>& parts_;  // per output: the bytes of the call at hand
+};
+
+}  // namespace weir::sched

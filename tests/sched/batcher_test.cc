@@ -1,0 +1,378 @@
+#include "sched/batcher.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "calls.h"
+
+namespace weir::sched {
+namespace {
+
+using base::Code;
+using base::Time;
+
+// Calls are named by letters; a batch is the word that they spell.
+class Line {
+ public:
+  explicit Line(msg::ModelSpec s) : spec(std::move(s)), batcher(spec) {}
+
+  msg::Call& put(std::string id, uint32_t rows = 1, int64_t width = 2) {
+    auto& call = calls.emplace_back();
+    call.id = std::move(id);
+    fill(call, rows, 0, width);
+    return queue(call);
+  }
+  msg::Call& put(std::string id, uint32_t priority, base::Duration deadline, base::Duration timeout = 0ms) {
+    auto& call = calls.emplace_back();
+    call.id = std::move(id), call.priority = priority, call.queue_timeout = timeout;
+    if (deadline != 0ms) call.deadline = now + deadline;
+    fill(call, 1);
+    return queue(call);
+  }
+  msg::Call& queue(msg::Call& call) {
+    status = batcher.add(&call, now, dropped);
+    return call;
+  }
+  std::string next() {
+    std::vector<msg::Call*> batch;
+    batcher.next(now, batch, dropped);
+    std::string word;
+    for (auto* call : batch) word += call->id;
+    return word;
+  }
+  std::string left() {
+    std::string word;
+    for (auto& [call, why] : dropped) word += call->id + ":" + std::string(base::name(why.code)) + " ";
+    dropped.clear();
+    return word;
+  }
+
+  msg::ModelSpec spec;
+  Batcher batcher;
+  Time now = Time(1h);
+  std::deque<msg::Call> calls;
+  std::vector<Dropped> dropped;
+  base::Status status;
+};
+
+TEST(Batcher, WithoutADelayWhatIsThereRunsAtOnce) {
+  Line t(spec_of(4));
+  EXPECT_EQ(t.next(), "");
+  EXPECT_EQ(t.batcher.ready_at(t.now), base::kNever);
+  t.put("a"), t.put("b");
+  EXPECT_LE(t.batcher.ready_at(t.now), t.now);
+  EXPECT_EQ(t.next(), "ab");
+  EXPECT_TRUE(t.batcher.empty());
+}
+
+TEST(Batcher, ABatchIsNeverLargerThanTheModelTakes) {
+  Line t(spec_of(4));
+  for (auto* id : {"a", "b", "c", "d", "e", "f"}) t.put(id);
+  EXPECT_EQ(t.next(), "abcd");
+  EXPECT_EQ(t.next(), "ef");
+}
+
+TEST(Batcher, CallsBringTheirOwnRowsAndStayInOrder) {
+  Line t(spec_of(4));
+  t.put("a", 2), t.put("b", 3), t.put("c", 1), t.put("d", 4);
+  EXPECT_EQ(t.next(), "a") << "b does not fit, and c does not overtake it";
+  EXPECT_EQ(t.next(), "bc");
+  EXPECT_EQ(t.next(), "d");
+}
+
+TEST(Batcher, TheOldestCallWaitsAtMostTheDelay) {
+  auto spec = spec_of(4);
+  spec.batching.max_delay = 10ms;
+  Line t(spec);
+  t.put("a");
+  t.now += 6ms;
+  t.put("b");
+  EXPECT_EQ(t.next(), "");
+  EXPECT_EQ(t.batcher.ready_at(t.now), t.now + 4ms);
+  t.now += 4ms;
+  EXPECT_EQ(t.next(), "ab");
+}
+
+TEST(Batcher, AFullBatchDoesNotWait) {
+  auto spec = spec_of(3);
+  spec.batching.max_delay = 10ms;
+  Line t(spec);
+  t.put("a"), t.put("b");
+  EXPECT_EQ(t.next(), "");
+  t.put("c"), t.put("d");
+  EXPECT_EQ(t.next(), "abc");
+  EXPECT_EQ(t.next(), "");
+}
+
+TEST(Batcher, ACallThatCannotJoinClosesTheBatchBeforeIt) {
+  auto spec = spec_of(4, -1);
+  spec.batching.max_delay = 10ms;
+  Line t(spec);
+  t.put("a", 1, 2), t.put("b", 1, 2), t.put("c", 1, 3);
+  EXPECT_EQ(t.next(), "ab");
+  EXPECT_EQ(t.next(), "");
+  t.now += 10ms;
+  EXPECT_EQ(t.next(), "c");
+}
+
+TEST(Batcher, CallsWithOtherOptionalInputsStayApart) {
+  auto spec = spec_of(4);
+  spec.inputs.push_back({"mask", msg::DType::kFp32, {1}, true, {}});
+  Line t(spec);
+  t.put("a");
+  auto& call = t.calls.emplace_back();
+  call.id = "b";
+  fill(call, 1);
+  call.inputs.push_back(floats("mask", {1, 1}, {1}));
+  t.queue(call);
+  EXPECT_EQ(t.next(), "a");
+  EXPECT_EQ(t.next(), "b");
+}
+
+TEST(Batcher, InputsInAnotherOrderAreTheSameInputs) {
+  auto spec = spec_of(4, -1);
+  spec.inputs.push_back({"z", msg::DType::kFp32, {-1}, false, {}});
+  Line t(spec);
+  for (auto* id : {"a", "b"}) {
+    auto& call = t.calls.emplace_back();
+    call.id = id;
+    call.inputs.push_back(floats("x", {1, 2}, {1, 1}));
+    call.inputs.push_back(floats("z", {1, 3}, {1, 1, 1}));
+    if (call.id == "b") std::swap(call.inputs[0], call.inputs[1]);
+    t.queue(call);
+  }
+  EXPECT_EQ(t.next(), "ab");
+}
+
+TEST(Batcher, APreferredSizeRunsBeforeTheDelay) {
+  auto spec = spec_of(8);
+  spec.batching.max_delay = 10ms;
+  spec.batching.preferred = {2, 4};
+  Line t(spec);
+  t.put("a");
+  EXPECT_EQ(t.next(), "");
+  t.put("b"), t.put("c");
+  EXPECT_EQ(t.next(), "ab") << "the largest preferred size that is there";
+  EXPECT_EQ(t.next(), "");
+  t.put("d"), t.put("e"), t.put("f"), t.put("g");
+  EXPECT_EQ(t.next(), "cdef");
+  t.now += 10ms;
+  EXPECT_EQ(t.next(), "g");
+}
+
+TEST(Batcher, AfterTheDelayEverythingRunsWhateverIsPreferred) {
+  auto spec = spec_of(8);
+  spec.batching.max_delay = 10ms;
+  spec.batching.preferred = {4};
+  Line t(spec);
+  t.put("a"), t.put("b");
+  t.now += 10ms;
+  t.put("c"), t.put("d"), t.put("e");
+  EXPECT_EQ(t.next(), "abcde");
+}
+
+TEST(Batcher, CallsThatJumpOverThePreferredSizeRunBelowIt) {
+  auto spec = spec_of(16);
+  spec.batching.max_delay = 10ms;
+  spec.batching.preferred = {4};
+  Line t(spec);
+  t.put("a", 3), t.put("b", 3);
+  EXPECT_EQ(t.next(), "a");
+}
+
+TEST(Batcher, WithoutADelayAPreferredSizeStillWins) {
+  auto spec = spec_of(8);
+  spec.batching.preferred = {4};
+  Line t(spec);
+  for (auto* id : {"a", "b", "c", "d", "e"}) t.put(id);
+  EXPECT_EQ(t.next(), "abcd");
+  EXPECT_EQ(t.next(), "e");
+}
+
+TEST(Batcher, ModelsThatAreNotDynamicRunOneCallAtATime) {
+  auto spec = spec_of(8);
+  spec.batching.dynamic = false;
+  spec.batching.max_delay = 10ms;
+  Line t(spec);
+  t.put("a", 3), t.put("b");
+  EXPECT_EQ(t.next(), "a");
+  EXPECT_EQ(t.next(), "b");
+}
+
+TEST(Batcher, ModelsWithoutABatchDimensionRunOneCallAtATime) {
+  Line t(spec_of(0));
+  t.put("a"), t.put("b");
+  EXPECT_EQ(t.next(), "a");
+  EXPECT_EQ(t.next(), "b");
+}
+
+TEST(Batcher, UrgentCallsGoFirstAndCallsOfOneLevelKeepTheirOrder) {
+  auto spec = spec_of(2);
+  spec.batching.priority_levels = 3;
+  spec.batching.default_priority = 2;
+  Line t(spec);
+  t.put("a", 3, 0ms), t.put("b", 0, 0ms), t.put("c", 1, 0ms), t.put("d", 3, 0ms), t.put("e", 1, 0ms),
+      t.put("f", 99, 0ms);
+  EXPECT_EQ(t.next(), "ce");
+  EXPECT_EQ(t.next(), "bf") << "no priority, and one that does not exist, mean the default";
+  EXPECT_EQ(t.next(), "ad");
+}
+
+TEST(Batcher, ABatchReachesDownTheLevels) {
+  auto spec = spec_of(4);
+  spec.batching.priority_levels = 2;
+  Line t(spec);
+  t.put("a", 2, 0ms), t.put("b", 1, 0ms), t.put("c", 2, 0ms);
+  EXPECT_EQ(t.next(), "bac");
+}
+
+TEST(Batcher, ALevelThatTheModelDoesNotHaveIsIgnored) {
+  Line t(spec_of(4));
+  t.put("a", 5, 0ms), t.put("b", 1, 0ms);
+  EXPECT_EQ(t.next(), "ab");
+}
+
+TEST(Batcher, AFullQueueRefusesUntilThereIsRoom) {
+  auto spec = spec_of(1);
+  spec.batching.max_queue = 2;
+  Line t(spec);
+  t.put("a"), t.put("b");
+  EXPECT_TRUE(t.status.ok());
+  t.put("c");
+  EXPECT_EQ(t.status.code, Code::kResourceExhausted);
+  EXPECT_NE(t.status.text.find("(2 requests)"), std::string::npos);
+  EXPECT_EQ(t.next(), "a");
+  t.put("d");
+  EXPECT_TRUE(t.status.ok());
+}
+
+TEST(Batcher, CancelledCallsMakeRoomInAFullQueue) {
+  auto spec = spec_of(1);
+  spec.batching.max_queue = 2;
+  Line t(spec);
+  t.put("a");
+  t.put("b").cancelled = true;
+  t.put("c");
+  EXPECT_TRUE(t.status.ok());
+  EXPECT_EQ(t.left(), "b:CANCELLED ");
+  EXPECT_EQ(t.next(), "a");
+  EXPECT_EQ(t.next(), "c");
+}
+
+TEST(Batcher, CancelledCallsLeaveBeforeTheyCost) {
+  Line t(spec_of(2));
+  t.put("a").cancelled = true;
+  t.put("b"), t.put("c").cancelled = true;
+  t.put("d");
+  EXPECT_EQ(t.next(), "bd");
+  EXPECT_EQ(t.left(), "a:CANCELLED c:CANCELLED ");
+  EXPECT_TRUE(t.batcher.empty());
+}
+
+TEST(Batcher, CallsPastTheirDeadlineLeave) {
+  Line t(spec_of(1));
+  t.put("a", 0, 5ms), t.put("b", 0, 20ms);
+  t.now += 5ms;
+  EXPECT_EQ(t.next(), "b");
+  EXPECT_EQ(t.left(), "a:DEADLINE_EXCEEDED ");
+}
+
+TEST(Batcher, CallsLeaveAfterTheirQueueTimeout) {
+  auto spec = spec_of(1);
+  spec.batching.queue_timeout = 10ms;
+  Line t(spec);
+  t.put("a", 0, 0ms);          // the model's: 10 ms
+  t.put("b", 0, 0ms, 4ms);     // its own, shorter
+  t.put("c", 0, 0ms, 1000ms);  // its own, longer: does not count
+  t.now += 4ms;
+  EXPECT_EQ(t.next(), "a");
+  EXPECT_EQ(t.left(), "b:UNAVAILABLE ");
+  t.now += 6ms;
+  EXPECT_EQ(t.next(), "");
+  EXPECT_EQ(t.left(), "c:UNAVAILABLE ");
+}
+
+TEST(Batcher, ACallNeverWaitsForCompanyUntilItsTimeIsUp) {
+  auto spec = spec_of(4);
+  spec.batching.max_delay = 100ms;
+  Line t(spec);
+  t.put("a", 0, 10ms);
+  EXPECT_EQ(t.batcher.ready_at(t.now), t.now + 5ms);
+  t.now += 5ms;
+  EXPECT_EQ(t.next(), "a");
+  t.put("b", 0, 0ms, 20ms);
+  EXPECT_EQ(t.batcher.ready_at(t.now), t.now + 10ms);
+}
+
+TEST(Batcher, WhenHurriedNothingWaits) {
+  auto spec = spec_of(8);
+  spec.batching.max_delay = 1h;
+  spec.batching.preferred = {2};
+  Line t(spec);
+  t.put("a"), t.put("b"), t.put("c");
+  t.batcher.hurry();
+  EXPECT_LE(t.batcher.ready_at(t.now), t.now);
+  EXPECT_EQ(t.next(), "abc");
+}
+
+TEST(Batcher, ADeadlineForEverDoesNotOverflow) {
+  auto spec = spec_of(4);
+  spec.batching.max_delay = base::Duration::max();
+  spec.batching.queue_timeout = base::Duration::max();
+  Line t(spec);
+  t.put("a");
+  EXPECT_EQ(t.next(), "");
+  t.batcher.hurry();
+  EXPECT_EQ(t.next(), "a");
+}
+
+// Whatever is put, in whatever order: batches are within the limit, of one shape, in order of priority and arrival, and
+// every call leaves exactly once.
+TEST(Batcher, AnySequenceLeavesEveryCallOnceAndInOrder) {
+  for (uint32_t seed = 1; seed <= 300; ++seed) {
+    uint64_t state = seed * 0x9e3779b97f4a7c15;
+    auto random = [&](uint32_t n) {
+      state = state * 6364136223846793005 + 1442695040888963407;
+      return uint32_t(state >> 33) % n;
+    };
+    auto spec = spec_of(1 + random(6), -1);
+    spec.batching.priority_levels = random(3);
+    spec.batching.max_delay = base::Duration(random(3) * 1ms);
+    if (random(2)) spec.batching.preferred = {1 + random(3), 4};
+    Line t(spec);
+    std::vector<size_t> seen;
+    size_t made = 0;
+    auto take = [&] {
+      std::vector<msg::Call*> batch;
+      t.batcher.next(t.now, batch, t.dropped);
+      uint32_t rows = 0;
+      for (auto* call : batch) {
+        rows += call->rows;
+        ASSERT_EQ(call->inputs[0].shape[1], batch[0]->inputs[0].shape[1]);
+        seen.push_back(std::stoul(call->id));
+      }
+      ASSERT_LE(rows, spec.max_batch);
+      for (auto& [call, why] : t.dropped) seen.push_back(std::stoul(call->id));
+      t.dropped.clear();
+      if (spec.batching.priority_levels < 2) {
+        ASSERT_TRUE(std::is_sorted(batch.begin(), batch.end(),
+                                   [](auto* a, auto* b) { return std::stoul(a->id) < std::stoul(b->id); }));
+      }
+    };
+    while (made < 100) {
+      auto& call = t.put(std::to_string(made++), 1 + random(spec.max_batch), 1 + random(2));
+      call.cancelled = random(8) == 0;
+      if (random(3) == 0) take();
+      t.now += base::Duration(random(1'000'000));
+    }
+    t.batcher.hurry();
+    while (!t.batcher.empty()) take();
+    std::sort(seen.begin(), seen.end());
+    ASSERT_EQ(seen.size(), made);
+    for (size_t i = 0; i < made; ++i) ASSERT_EQ(seen[i], i);
+  }
+}
+
+}  // namespace
+}  // namespace weir::sched
