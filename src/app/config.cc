@@ -1,0 +1,204 @@
+#include "app/config.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "app/settings.h"
+#include "models/yaml.h"
+
+namespace weir::app {
+namespace {
+
+using models::Complaints;
+using models::Yaml;
+
+// "limits" of "limits.body" below "".
+std::string_view next_part(std::string_view key, std::string_view prefix) {
+  std::string_view rest = key.substr(prefix.size());
+  return rest.substr(0, rest.find('.'));
+}
+
+class FileReading {
+ public:
+  FileReading(const std::string& file, Config& config)
+      : file_(std::filesystem::path(file).filename().string()),
+        folder_(std::filesystem::path(file).parent_path()),
+        complaints_(file),
+        config_(config) {}
+
+  base::Status read(const Yaml& root) {
+    section(root, "");
+    return complaints_.status();
+  }
+
+ private:
+  void section(const Yaml& node, const std::string& prefix) {
+    if (node.kind == Yaml::Kind::kNull) return;
+    if (node.kind != Yaml::Kind::kMap) return complaints_.at(node, "expected a map of keys and values");
+    for (const auto& entry : node.entries) {
+      std::string key = prefix + entry.key;
+      bool branch = false;
+      const Setting* leaf = nullptr;
+      for (const auto& s : settings()) {
+        if (s.key == key) leaf = &s;
+        branch = branch || s.key.starts_with(key + ".");
+      }
+      if (leaf)
+        value(*leaf, entry);
+      else if (branch)
+        section(entry.value, key + ".");
+      else
+        unknown(entry, prefix);
+    }
+  }
+
+  void unknown(const Yaml::Entry& entry, const std::string& prefix) {
+    std::vector<std::string_view> known;
+    for (const auto& s : settings())
+      if (s.key.starts_with(prefix))
+        if (auto part = next_part(s.key, prefix); known.empty() || known.back() != part) known.push_back(part);
+    complaints_.unknown_key(entry, prefix.empty() ? "" : prefix.substr(0, prefix.size() - 1), known);
+  }
+
+  void value(const Setting& setting, const Yaml::Entry& entry) {
+    const Yaml& node = entry.value;
+    if (node.kind == Yaml::Kind::kNull) return;  // "key:" and nothing else: the default
+    Setting::Values values;
+    if (node.kind == Yaml::Kind::kScalar) values.push_back(node.scalar);
+    for (const auto& item : node.items) {
+      if (item.kind != Yaml::Kind::kScalar) return complaints_.at(item, "expected one value");
+      values.push_back(item.scalar);
+    }
+    if (node.kind == Yaml::Kind::kMap || (node.kind == Yaml::Kind::kList && setting.form != Setting::Form::kList))
+      return complaints_.at(node, setting.form == Setting::Form::kList ? "expected a list" : "expected one value");
+    if (setting.path)
+      for (auto& v : values) v = beside_file(v);
+    if (auto s = setting.set(config_, values); !s.ok())
+      complaints_.at(node, std::string(setting.key) + ": " + s.text);
+    else
+      config_.origins[std::string(setting.key)] = file_ + ':' + std::to_string(entry.line);
+  }
+
+  std::string beside_file(const std::string& path) const {
+    if (path.empty() || path == "-" || path == "off" || path[0] == '/') return path;
+    return (folder_ / path).lexically_normal().string();
+  }
+
+  std::string file_;
+  std::filesystem::path folder_;
+  Complaints complaints_;
+  Config& config_;
+};
+
+Setting::Values split(std::string_view text) {
+  Setting::Values out;
+  for (;;) {
+    size_t comma = text.find(',');
+    out.emplace_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return out;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+void add_line(std::string& text, const std::string& line) { text += (text.empty() ? "" : "\n") + line; }
+
+// Rules between settings.
+void cross_check(const Config& config, std::string& wrong) {
+  if (config.tls.certificate.empty() != config.tls.key.empty())
+    add_line(wrong, "tls.certificate and tls.key go together: only one of them is set");
+  if (config.tls.certificate.empty() && (config.tls.required || !config.tls.client_ca.empty()))
+    add_line(wrong, "tls.required and tls.client_ca need tls.certificate and tls.key");
+  if (config.listen.empty()) add_line(wrong, "listen: at least one address is needed");
+  if (config.limits.header_bytes > config.limits.header_bytes_hard)
+    add_line(wrong, "limits.header_bytes is larger than limits.header_bytes_hard");
+  if (config.limits.header_fields > config.limits.header_fields_hard)
+    add_line(wrong, "limits.header_fields is larger than limits.header_fields_hard");
+  if (config.slab_budget < 2 * config.limits.body || config.slab_budget < 2 * config.limits.message)
+    add_line(wrong, "limits.slab_budget must be at least twice limits.body and limits.message");
+  if (config.models.control != models::Control::kExplicit && !config.models.startup.empty())
+    add_line(wrong, "models.startup (--load) needs models.control: explicit; everything is loaded otherwise");
+}
+
+std::string yaml_scalar(const std::string& value) {
+  bool plain = !value.empty() && value != "-";
+  for (char c : value) plain = plain && (std::isalnum(static_cast<unsigned char>(c)) || std::strchr("._/-+", c));
+  if (plain) return value;
+  std::string out = "\"";
+  for (char c : value) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+}  // namespace
+
+Config::Config() { models.batching.dynamic = true; }
+
+base::Status read_file_text(std::string_view text, const std::string& file, Config& config) {
+  auto tree = models::parse_yaml(text, file);
+  if (!tree) return tree.error();
+  return FileReading(file, config).read(*tree);
+}
+
+base::Result<Config> resolve(const Sources& sources) {
+  Config config;
+  std::string wrong;
+  if (!sources.file.empty()) {
+    std::ifstream in(sources.file, std::ios::binary);
+    std::stringstream text;
+    if (!in || !(text << in.rdbuf()))
+      return base::failure(base::Code::kNotFound, "configuration file '" + sources.file + "' cannot be read");
+    if (auto s = read_file_text(text.str(), sources.file, config); !s.ok()) wrong = s.text;
+  }
+  for (const auto& setting : settings()) {
+    std::string name = setting.environment_name();
+    const char* value = sources.environment ? sources.environment(name.c_str()) : nullptr;
+    if (value && *value) {
+      auto values = setting.form == Setting::Form::kList ? split(value) : Setting::Values{value};
+      if (auto s = setting.set(config, values); !s.ok()) add_line(wrong, name + ": " + s.text);
+      config.origins[std::string(setting.key)] = name;
+    }
+    if (auto flag = sources.flags.find(setting.key); flag != sources.flags.end()) {
+      if (auto s = setting.set(config, flag->second); !s.ok()) add_line(wrong, setting.flag_name() + ": " + s.text);
+      config.origins[std::string(setting.key)] = "flag";
+    }
+  }
+  if (wrong.empty()) cross_check(config, wrong);
+  if (!wrong.empty()) return base::invalid(std::move(wrong));
+  return config;
+}
+
+std::string show(const Config& config) {
+  std::string out;
+  std::vector<std::string_view> open;  // sections that are open
+  for (const auto& setting : settings()) {
+    std::vector<std::string_view> parts;
+    std::string_view rest = setting.key;
+    for (size_t dot; (dot = rest.find('.')) != std::string_view::npos; rest.remove_prefix(dot + 1))
+      parts.push_back(rest.substr(0, dot));
+    size_t same = 0;
+    while (same < std::min(open.size(), parts.size()) && open[same] == parts[same]) ++same;
+    for (size_t i = same; i < parts.size(); ++i) out += std::string(2 * i, ' ') + std::string(parts[i]) + ":\n";
+    open = parts;
+    std::string line = std::string(2 * parts.size(), ' ') + std::string(rest) + ": ";
+    auto values = setting.get(config);
+    if (setting.form == Setting::Form::kList) {
+      line += '[';
+      for (size_t i = 0; i < values.size(); ++i) line += (i ? ", " : "") + yaml_scalar(values[i]);
+      line += ']';
+    } else {
+      line += yaml_scalar(values.at(0));
+    }
+    auto origin = config.origins.find(setting.key);
+    if (origin != config.origins.end()) line += "  # " + origin->second;
+    out += line + '\n';
+  }
+  return out;
+}
+
+}  // namespace weir::app

@@ -1,0 +1,70 @@
+// Config: everything that can be set, and where it came from: flag > WEIR_… environment > file > default.
+//
+// One table (app/settings.h) drives the key in the file, the variable's name, the flag and the help text. A mistake in
+// the file is an error with file:line:column; all mistakes are told at once.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+#include "models/repository.h"
+#include "net/server.h"
+#include "wire/limits.h"
+
+namespace weir::app {
+
+struct OnnxConfig {
+  std::string library;  // empty = looked for in the usual places
+  uint32_t intra_op_threads = 1, inter_op_threads = 1;
+  std::string graph_optimization = "all";
+  bool memory_arena = true;
+};
+
+struct Config {
+  std::vector<std::string> listen{"127.0.0.1:8080"};
+  uint32_t shards = 0;  // 0 = one per core
+  bool pin = true;
+  net::TlsOptions tls;
+
+  models::RepositoryOptions models;
+  OnnxConfig onnx;
+
+  wire::Limits limits;
+  uint32_t connections = 10000;
+  uint32_t in_flight = 1024;                 // Calls of one shard
+  uint64_t slab_budget = uint64_t(2) << 30;  // request bodies, batches and answers together
+
+  std::vector<std::string> cors_origins;
+  std::vector<std::string> metrics_compat;  // "triton"
+  base::log::Level log_level = base::log::Level::kInfo;
+  base::log::Format log_format = base::log::Format::kText;
+  std::string access_log = "off";  // off, - (standard output), or a file
+  base::Duration drain_delay{0};
+  base::Duration drain_timeout = std::chrono::seconds(30);
+
+  // Where each key's value came from: "flag", "WEIR_LISTEN", "weir.yaml:3"; keys with their default are not here.
+  std::map<std::string, std::string, std::less<>> origins;
+
+  Config();
+};
+
+// What came on the command line, by key ("limits.body"), and how the environment is read.
+struct Sources {
+  std::string file;  // path of the configuration; empty = none
+  std::map<std::string, std::vector<std::string>, std::less<>> flags;
+  std::function<const char*(const char* name)> environment;  // ::getenv in production
+};
+
+// Errors: INVALID_ARGUMENT with one line per mistake, NOT_FOUND for a file that cannot be read.
+base::Result<Config> resolve(const Sources& sources);
+// The file's part alone: `text` as if read from `file`; relative paths in it are relative to the file's folder.
+base::Status read_file_text(std::string_view text, const std::string& file, Config& config);
+
+// The resolved configuration as YAML, each line with its origin: what `weir check` prints.
+std::string show(const Config& config);
+
+}  // namespace weir::app

@@ -1,0 +1,136 @@
+#include "app/config.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "app/settings.h"
+
+namespace weir::app {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+
+base::Result<Config> from_text(std::string_view text) {
+  Config config;
+  if (auto s = read_file_text(text, "/etc/weir/weir.yaml", config); !s.ok()) return s;
+  return config;
+}
+
+TEST(Config, TheFileSetsWhatItNames) {
+  auto config = from_text(
+      "listen: [\"[::]:9000\", \"unix:/run/w.sock\"]\n"
+      "shards: 2\n"
+      "models:\n  repository: ./models\n  control: poll\n  batching: {max_delay: 2ms}\n"
+      "limits:\n  body: 32MiB\n"
+      "access_log: off\n");
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->listen.size(), 2u);
+  EXPECT_EQ(config->shards, 2u);
+  EXPECT_EQ(config->models.roots, std::vector<std::string>{"/etc/weir/models"});
+  EXPECT_EQ(config->models.control, models::Control::kPoll);
+  EXPECT_EQ(config->models.batching.max_delay, 2ms);
+  EXPECT_EQ(config->limits.body, 32u << 20);
+  EXPECT_EQ(config->access_log, "off");
+  EXPECT_EQ(config->origins.at("limits.body"), "weir.yaml:8");
+}
+
+TEST(Config, UnknownKeysAreErrorsWithPlaceAndNearMiss) {
+  EXPECT_EQ(from_text("limits:\n  bodi: 1\n").error().text,
+            "/etc/weir/weir.yaml:2:3: unknown key 'bodi' in 'limits', did you mean 'body'?");
+  EXPECT_EQ(from_text("listn: x\n").error().text,
+            "/etc/weir/weir.yaml:1:1: unknown key 'listn', did you mean 'listen'?");
+  EXPECT_EQ(from_text("models:\n  batching:\n    max_dely: 1ms\n").error().text,
+            "/etc/weir/weir.yaml:3:5: unknown key 'max_dely' in 'models.batching', did you mean 'max_delay'?");
+}
+
+TEST(Config, EveryMistakeIsToldAtOnce) {
+  auto config = from_text(
+      "shards: many\nlimits: {body: 64 MiB, streams: 0}\ntls: 3\nmodels: {control: pol}\nlog: {level: [info]}\n");
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().text,
+            "/etc/weir/weir.yaml:1:9: shards: expected a whole number, got 'many'\n"
+            "/etc/weir/weir.yaml:2:16: limits.body: expected a size like 64MiB, 16KiB or 4096, got '64 MiB'\n"
+            "/etc/weir/weir.yaml:2:33: limits.streams: expected at least 1, got 0\n"
+            "/etc/weir/weir.yaml:3:6: expected a map of keys and values\n"
+            "/etc/weir/weir.yaml:4:19: models.control: expected one of none, poll, explicit, got 'pol'\n"
+            "/etc/weir/weir.yaml:5:14: expected one value");
+}
+
+TEST(Config, AFlagBeatsTheEnvironmentBeatsTheFile) {
+  std::string file = testing::TempDir() + "/weir-config-test.yaml";
+  std::ofstream(file) << "shards: 1\nlimits: {streams: 11}\nlisten: [\"a:1\"]\n";
+  Sources sources;
+  sources.file = file;
+  sources.flags["shards"] = {"3"};
+  sources.environment = [](const char* name) -> const char* {
+    if (std::string_view(name) == "WEIR_SHARDS") return "2";
+    if (std::string_view(name) == "WEIR_LIMITS_STREAMS") return "22";
+    if (std::string_view(name) == "WEIR_CORS_ORIGINS") return "https://a,https://b";
+    return nullptr;
+  };
+  auto config = resolve(sources);
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->shards, 3u);
+  EXPECT_EQ(config->limits.streams, 22u);
+  EXPECT_EQ(config->listen, std::vector<std::string>{"a:1"});
+  EXPECT_EQ(config->cors_origins.size(), 2u);
+  EXPECT_EQ(config->origins.at("shards"), "flag");
+  EXPECT_EQ(config->origins.at("limits.streams"), "WEIR_LIMITS_STREAMS");
+}
+
+TEST(Config, ContradictionsBetweenSettingsAreErrors) {
+  auto with = [](std::map<std::string, std::vector<std::string>, std::less<>> flags) {
+    Sources sources;
+    sources.flags = std::move(flags);
+    auto config = resolve(sources);
+    return config ? std::string() : config.error().text;
+  };
+  EXPECT_EQ(with({}), "");
+  EXPECT_NE(with({{"tls.key", {"k"}}}), "");
+  EXPECT_NE(with({{"tls.required", {"true"}}}), "");
+  EXPECT_NE(with({{"models.startup", {"m"}}}), "");
+  EXPECT_NE(with({{"limits.slab_budget", {"64MiB"}}}), "");
+  EXPECT_EQ(with({{"shards", {"x"}}}), "--shards: expected a whole number, got 'x'");
+}
+
+TEST(Config, TheAnnotatedFileNamesEveryKeyWithItsDefault) {
+  std::ifstream in(WEIR_CONF "/weir.yaml");
+  std::stringstream text;
+  text << in.rdbuf();
+  Config config;
+  auto status = read_file_text(text.str(), "conf/weir.yaml", config);
+  ASSERT_TRUE(status.ok()) << status.text;
+  Config fresh;
+  for (const auto& setting : settings()) {
+    EXPECT_TRUE(config.origins.count(setting.key)) << setting.key << " is not in conf/weir.yaml";
+    if (setting.key == "models.repository") continue;
+    EXPECT_EQ(setting.get(config), setting.get(fresh)) << setting.key;
+  }
+}
+
+TEST(Config, WhatIsShownReadsBackTheSame) {
+  Config config;
+  config.listen = {"127.0.0.1:0", "unix:/tmp/a b.sock"};
+  config.drain_delay = 1500ms;
+  Config again;
+  auto status = read_file_text(show(config), "/weir.yaml", again);
+  ASSERT_TRUE(status.ok()) << status.text << show(config);
+  for (const auto& setting : settings()) EXPECT_EQ(setting.get(config), setting.get(again)) << setting.key;
+}
+
+TEST(Settings, EveryRowHasItsOwnNames) {
+  std::set<std::string> flags, variables;
+  for (const auto& setting : settings()) {
+    EXPECT_TRUE(flags.insert(setting.flag_name()).second) << setting.key;
+    EXPECT_TRUE(variables.insert(setting.environment_name()).second) << setting.key;
+    EXPECT_FALSE(setting.help.empty()) << setting.key;
+  }
+  EXPECT_TRUE(variables.count("WEIR_LIMITS_BODY"));
+}
+
+}  // namespace
+}  // namespace weir::app
