@@ -1,0 +1,190 @@
+// Guard: what one HTTP/2 connection may cost us, as pure arithmetic. No nghttp2, no I/O, no clock.
+//
+// libnghttp2 keeps a peer within the protocol; the Guard keeps it within reason. The session shows it every frame head
+// that arrives (frame()), what it sends and what the peer made it send; the first thing that goes too far becomes the
+// Verdict, and the connection ends with it. Formulas and numbers: wire/limits.h; they follow Envoy's flood protection
+// (PRIORITY, WINDOW_UPDATE, empty frames, premature resets), gRPC's ping strikes and nginx's ratio of overhead.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/env.h"
+#include "wire/limits.h"
+
+namespace weir::wire {
+
+// RFC 9113 §7.
+enum class H2Error : uint32_t {
+  kNone = 0,
+  kProtocol = 1,
+  kInternal = 2,
+  kSettingsTimeout = 4,
+  kRefusedStream = 7,
+  kCancel = 8,
+  kEnhanceYourCalm = 11,
+};
+
+// RFC 9113 §4.1 and §6.
+enum class H2Frame : uint8_t {
+  kData = 0,
+  kHeaders = 1,
+  kPriority = 2,
+  kRstStream = 3,
+  kSettings = 4,
+  kPushPromise = 5,
+  kPing = 6,
+  kGoaway = 7,
+  kWindowUpdate = 8,
+  kContinuation = 9,
+};
+
+// The nine octets before every frame, and how much of the payload is more than padding.
+struct FrameHead {
+  uint32_t length = 0;
+  H2Frame type = H2Frame::kData;
+  uint8_t flags = 0;
+  int32_t stream = 0;
+  bool only_padding = false;  // DATA whose payload is all padding
+
+  bool ack() const { return flags & 1; }         // SETTINGS, PING
+  bool end_stream() const { return flags & 1; }  // DATA, HEADERS
+};
+
+// Why a connection has to end.
+struct Verdict {
+  std::string_view reason;  // of wire/limits.h; empty: no verdict
+  H2Error code = H2Error::kNone;
+  std::string_view text;  // the GOAWAY's debug data
+
+  explicit operator bool() const { return !reason.empty(); }
+};
+
+// `burst` at once, refilled at `per_second`.
+class TokenBucket {
+ public:
+  TokenBucket(Limits::Bucket bucket, base::Time now) : bucket_(bucket), tokens_(bucket.burst), at_(now) {}
+  bool take(base::Time now);  // false: there was none
+
+ private:
+  Limits::Bucket bucket_;
+  double tokens_;
+  base::Time at_;
+};
+
+// A floor under a transfer: once it has run for `grace`, each further stretch of `grace` must bring `rate` bytes a
+// second. Many tiny steps are no progress, so a peer that drips cannot reset it.
+class RateFloor {
+ public:
+  void start(base::Time now);  // does nothing while it runs
+  void stop() { since_ = base::kNever; }
+  void add(uint64_t bytes) { moved_ += bytes; }
+  bool running() const { return since_ != base::kNever; }
+  // True once too little has moved. A rate of 0 is never too little.
+  bool below(base::Time now, uint32_t rate, base::Duration grace);
+
+ private:
+  base::Time since_ = base::kNever;
+  uint64_t moved_ = 0;
+};
+
+// Field count and bytes of one header block.
+class HeaderBudget {
+ public:
+  enum class Fit : uint8_t { kYes, kSoft, kHard };
+  Fit add(const Limits& limits, size_t name, size_t value);
+  void clear() { *this = {}; }
+  bool over() const { return over_; }  // past the soft limit
+
+ private:
+  uint32_t fields_ = 0;
+  uint32_t bytes_ = 0;
+  bool over_ = false;
+};
+
+// Stream ids that a client has skipped: opening one later is a protocol error that the library lets pass. Keeps the
+// youngest 32 gaps.
+class SkippedIds {
+ public:
+  bool open(int32_t id);  // false: it lies in a gap
+  int32_t last() const { return last_; }
+
+ private:
+  struct Gap {
+    int32_t from = 0, to = 0;
+  };
+  std::array<Gap, 32> gaps_;
+  uint32_t made_ = 0;
+  int32_t last_ = -1;
+};
+
+class Guard {
+ public:
+  Guard(const Limits& limits, base::Time now);
+
+  // A frame has begun to arrive. False: there is a verdict now.
+  bool frame(const FrameHead& head, base::Time now);
+  // The peer made us send a reset, or sent a frame that is invalid in itself.
+  bool glitch(base::Time now);
+  // A stream was reset by its peer. Premature: young, and nothing had been answered.
+  enum class Life : uint8_t { kUseful, kPremature };
+  bool stream_closed(Life life);
+  // The library's receive side gave up for lack of bounds on its own (ACK queue, CONTINUATION).
+  void condemn(Verdict verdict);
+
+  // Frames that we wrote. Answers to the peer's control frames count as outbound control until drained().
+  bool sent(const FrameHead& head);
+  void drained() { outbound_control_ = 0; }
+
+  const Verdict& verdict() const { return verdict_; }
+  bool settings_acked() const { return settings_acked_; }
+  // Time limits that do not depend on streams: the ACK of our SETTINGS.
+  bool check(base::Time now);
+  // New requests since the last call of new_read().
+  uint32_t requests() const { return requests_; }
+  void new_read() { requests_ = 0; }
+  int32_t last_stream() const { return ids_.last(); }
+
+ private:
+  bool fail(std::string_view reason, std::string_view text, H2Error code = H2Error::kEnhanceYourCalm);
+  bool headers(const FrameHead& head);
+  bool ping(base::Time now);
+  bool control(const FrameHead& head, base::Time now);
+  bool empty(const FrameHead& head);
+
+  const Limits& limits_;
+  Verdict verdict_;
+  base::Time began_;
+  TokenBucket resets_, glitches_, pings_, settings_;
+  SkippedIds ids_;
+  bool settings_acked_ = false;
+  uint8_t ping_strikes_ = 0;
+  uint32_t requests_ = 0;
+  uint32_t empty_run_ = 0, continuations_ = 0, outbound_control_ = 0;
+  uint64_t streams_ = 0, closed_ = 0, premature_ = 0;
+  uint64_t priorities_ = 0, window_updates_ = 0, data_sent_ = 0;
+  uint64_t total_ = 0, payload_ = 0;  // bytes of all frames, both ways, and of HEADERS and DATA alone
+  base::Time last_ping_ = base::kNever;
+};
+
+// Finds the frames in the bytes of one direction, however they are split, without keeping any payload.
+class FrameWalker {
+ public:
+  explicit FrameWalker(size_t preface) : skip_(preface) {}
+  // Walks on until a frame head is complete or `n` bytes are used up; returns how many it used. `found` says whether
+  // head() is new. The bytes used include the head but not the payload.
+  size_t walk(const std::byte* bytes, size_t n, bool& found);
+  const FrameHead& head() const { return head_; }
+  // Bytes of the head that have arrived before this walk(): a cut before the head is a cut before them too.
+  bool between_frames() const { return skip_ == 0 && have_ == 0; }
+
+ private:
+  size_t skip_;  // payload (or preface) still to pass over
+  uint8_t have_ = 0, need_ = 9;
+  std::array<std::byte, 10> buffer_;
+  FrameHead head_;
+};
+
+}  // namespace weir::wire
