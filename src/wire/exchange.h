@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/env.h"
 #include "base/status.h"
+#include "base/ticket.h"
 
 namespace weir::wire {
 
@@ -154,6 +155,9 @@ class Exchange {
   // BodyPlan::kStream: `n` bytes of the request body have been dealt with; lets the peer send as many more.
   virtual void consume(size_t n) = 0;
   virtual base::Time now() const = 0;
+  // Held by work for this Exchange that may outlive it (a Call whose client has left): HTTP/2 counts it against
+  // Limits::streams until it is given back. Other versions need none.
+  virtual base::Ticket ticket() { return {}; }
 
   // head + body + end in one, with content-length; compressed when `compress` says so, the peer accepts it and it pays.
   enum class Compress : uint8_t { kNever, kIfAccepted };

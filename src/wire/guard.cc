@@ -14,7 +14,7 @@ constexpr uint64_t kUpdatesPerDataFrame = 10;
 constexpr uint64_t kOverheadAllowance = 1 << 20;
 constexpr uint8_t kPingStrikes = 2;
 
-constexpr uint8_t kFlagPadded = 0x8;
+constexpr uint8_t kFlagEndHeaders = 0x4, kFlagPadded = 0x8;
 
 }  // namespace
 
@@ -86,14 +86,11 @@ bool Guard::frame(const FrameHead& head, base::Time now) {
       payload_ += head.length;
       continuations_ = 0;
       return headers(head) && empty(head);
-    case H2Frame::kData:
-      payload_ += head.length;
-      return empty(head);
+    case H2Frame::kData: payload_ += head.length; return empty(head);
     case H2Frame::kContinuation:
       if (++continuations_ > kMaxContinuations) return fail(reason::kH2Continuation, "too many CONTINUATION frames");
       return empty(head);
-    default:
-      return control(head, now);
+    default: return control(head, now);
   }
 }
 
@@ -118,19 +115,16 @@ bool Guard::empty(const FrameHead& head) {
 bool Guard::control(const FrameHead& head, base::Time now) {
   if (total_ / 8 > payload_ + kOverheadAllowance) return fail(reason::kH2Ping, "mostly control frames");
   switch (head.type) {
-    case H2Frame::kRstStream:
-      return resets_.take(now) || fail(reason::kH2RstRx, "too many resets");
+    case H2Frame::kRstStream: return resets_.take(now) || fail(reason::kH2RstRx, "too many resets");
     case H2Frame::kSettings:
       if (head.ack()) return settings_acked_ = true;
       return settings_.take(now) || fail(reason::kH2Settings, "too many SETTINGS");
-    case H2Frame::kPing:
-      return head.ack() || ping(now);
+    case H2Frame::kPing: return head.ack() || ping(now);
     case H2Frame::kWindowUpdate:
       if (++window_updates_ <= 5 + 2 * (streams_ + kUpdatesPerDataFrame * data_sent_)) return true;
       return fail(reason::kH2Window, "too many WINDOW_UPDATEs");
     case H2Frame::kGoaway:
-    case H2Frame::kPushPromise:
-      return true;
+    case H2Frame::kPushPromise: return true;
     default:  // PRIORITY and what we do not know: of no use to us
       if (++priorities_ <= kPrioritiesPerStream * (1 + streams_)) return true;
       return fail(reason::kH2Prio, "too many PRIORITY or unknown frames");
@@ -162,9 +156,7 @@ bool Guard::stream_closed(Life life) {
 bool Guard::sent(const FrameHead& head) {
   total_ += 9 + head.length;
   switch (head.type) {
-    case H2Frame::kData:
-      ++data_sent_;
-      [[fallthrough]];
+    case H2Frame::kData: ++data_sent_; [[fallthrough]];
     case H2Frame::kHeaders:
       payload_ += head.length;
       ping_strikes_ = 0;  // gRPC: pings around data of ours are fair (a client measures the bandwidth with them)
@@ -177,8 +169,7 @@ bool Guard::sent(const FrameHead& head) {
     case H2Frame::kRstStream:
       if (++outbound_control_ <= limits_.max_outbound_control) return !verdict_;
       return fail(reason::kH2Outbound, "too many unread answers");
-    default:
-      return !verdict_;
+    default: return !verdict_;
   }
 }
 
@@ -207,6 +198,8 @@ size_t FrameWalker::walk(const std::byte* bytes, size_t n, bool& found) {
       continue;
     }
     if (padded) head_.only_padding = at(9) + 1 >= head_.length;
+    if (head_.type == H2Frame::kHeaders || head_.type == H2Frame::kContinuation)
+      block_open_ = !(head_.flags & kFlagEndHeaders);
     skip_ = head_.length - (need_ - 9u);
     have_ = 0;
     need_ = 9;

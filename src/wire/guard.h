@@ -97,6 +97,7 @@ class HeaderBudget {
   Fit add(const Limits& limits, size_t name, size_t value);
   void clear() { *this = {}; }
   bool over() const { return over_; }  // past the soft limit
+  uint32_t fields() const { return fields_; }
 
  private:
   uint32_t fields_ = 0;
@@ -142,9 +143,9 @@ class Guard {
   bool settings_acked() const { return settings_acked_; }
   // Time limits that do not depend on streams: the ACK of our SETTINGS.
   bool check(base::Time now);
-  // New requests since the last call of new_read().
-  uint32_t requests() const { return requests_; }
-  void new_read() { requests_ = 0; }
+  // The read has begun more requests than one may; the one too many counts for the next.
+  bool enough() const { return requests_ > limits_.requests_per_read; }
+  void new_read() { requests_ = enough() ? 1 : 0; }
   int32_t last_stream() const { return ids_.last(); }
 
  private:
@@ -177,14 +178,15 @@ class FrameWalker {
   // head() is new. The bytes used include the head but not the payload.
   size_t walk(const std::byte* bytes, size_t n, bool& found);
   const FrameHead& head() const { return head_; }
-  // Bytes of the head that have arrived before this walk(): a cut before the head is a cut before them too.
-  bool between_frames() const { return skip_ == 0 && have_ == 0; }
+  // Something other than DATA has begun and is not complete: a head, a header block, a control frame.
+  bool inside() const { return have_ != 0 || block_open_ || (skip_ != 0 && head_.type != H2Frame::kData); }
 
  private:
   size_t skip_;  // payload (or preface) still to pass over
   uint8_t have_ = 0, need_ = 9;
   std::array<std::byte, 10> buffer_;
   FrameHead head_;
+  bool block_open_ = false;  // HEADERS without END_HEADERS yet
 };
 
 }  // namespace weir::wire

@@ -28,10 +28,10 @@ struct Limits {
   uint32_t max_frame = 1 << 20;  // SETTINGS_MAX_FRAME_SIZE that we offer
 
   base::Duration sniff = 5s, head = 10s, settings_ack = 10s, idle = 75s, stream_idle = 300s;
-  base::Duration grace = 10s;              // before the two rates below are enforced
-  uint32_t min_body_rate = 1024;           // bytes/s of a request body
-  uint32_t min_drain_rate = 1024;          // bytes/s that a peer takes while we have output
-  base::Duration min_ping_interval = 10s;  // gRPC's `too_many_pings`; strikes 2
+  base::Duration grace = 10s;             // before the two rates below are enforced
+  uint32_t min_body_rate = 1024;          // bytes/s of a request body
+  uint32_t min_drain_rate = 1024;         // bytes/s that a peer takes while we have output
+  base::Duration min_ping_interval = 0s;  // gRPC's `too_many_pings` after 2 strikes; 0: only the bucket below counts
 
   // Token buckets, per connection: burst, then per second.
   struct Bucket {

@@ -1,0 +1,118 @@
+#include "wire/h2_exchange.h"
+
+#include <utility>
+
+namespace weir::wire {
+namespace {
+
+constexpr size_t kKeepField = 4096;  // a recycled Exchange keeps no more memory than an ordinary request needs
+
+bool bodiless(int status) { return status < 200 || status == 204 || status == 304; }
+
+void reuse(std::string& text) {
+  text.clear();
+  if (text.capacity() > kKeepField) text.shrink_to_fit();
+}
+
+void reuse(Fields& fields) {
+  if (fields.bytes() > kKeepField)
+    fields = {};
+  else
+    fields.clear();
+}
+
+}  // namespace
+
+void H2Exchange::head(Response response) {
+  if (over || out.started || out.ended) return;
+  out.started = true;
+  out.response = std::move(response);
+  int status = ledger_.status = out.response.status;
+  out.bodiless = is_head() || bodiless(status);
+  out.status = {char('0' + status / 100 % 10), char('0' + status / 10 % 10), char('0' + status % 10)};
+  streams_->touch(*this);
+}
+
+void H2Exchange::body(base::Bytes piece) {
+  if (over || !out.started || out.ended || out.bodiless || piece.empty()) return;
+  out.queued += piece.size();
+  out.backlog += piece.size();
+  if (out.backlog >= kLowWater) out.above = true;
+  ledger_.bytes_out += piece.size();
+  out.queue.push(std::move(piece));
+  streams_->touch(*this);
+}
+
+void H2Exchange::end(Fields trailers) {
+  if (over || !out.started || out.ended) return;
+  out.ended = true;
+  if (!is_head()) out.trailers = std::move(trailers);
+  streams_->touch(*this);
+}
+
+void H2Exchange::reset(Reset why) {
+  if (over || out.reset || out.ended) return;
+  out.reset = why;
+  out.ended = true;
+  streams_->touch(*this);
+}
+
+void H2Exchange::consume(size_t n) {
+  if (streams_) streams_->consume(*this, n);
+}
+
+void H2Exchange::open(H2Streams& streams, int32_t stream, const PeerInfo& peer) {
+  streams_ = &streams;
+  stream_ = stream;
+  request_.version = Version::kHttp2;
+  request_.peer = &peer;
+  ledger_.began = streams.now();
+  in.moved = ledger_.began;
+  open_stream = true;
+}
+
+void H2Exchange::recycle() {
+  reuse(request_.method);
+  reuse(request_.authority);
+  reuse(request_.target);
+  reuse(request_.fields);
+  request_.content_length = -1;
+  content_ = {};
+  standing_.clear();
+  ledger_ = {};
+  reader_.reset();
+  note = nullptr;
+
+  std::string cookie = std::move(in.cookie), host = std::move(in.host);
+  in = {};
+  in.cookie = std::move(cookie), in.host = std::move(host);
+  reuse(in.cookie), reuse(in.host);
+  collector.clear();
+
+  Fifo<base::Bytes> queue = std::move(out.queue);
+  queue.clear();
+  out = {};
+  out.queue = std::move(queue);
+
+  open_stream = begun = asked_reset = over = closed = complete = touched = false;
+  stream_ = 0;
+}
+
+void H2Exchange::close_reader() {
+  std::unique_ptr<Reader> reader = std::move(reader_);
+  if (reader) reader->on_close(*this, complete);
+}
+
+void H2Exchange::abandon_output() {
+  out.queue.clear();
+  out.front_at = out.queued = out.backlog = 0;
+}
+
+void H2Exchange::ticket_back() {
+  if (streams_)
+    streams_->released(*this);
+  else
+    delete this;
+}
+
+}  // namespace weir::wire

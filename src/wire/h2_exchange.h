@@ -1,0 +1,109 @@
+// H2Exchange: the Exchange of one HTTP/2 stream. The half that services see only takes notes (what to send, what was
+// dealt with); the session turns them into frames when output is gathered, so that all that one turn says goes out
+// together. Kept and used again by its connection, with the memory of its strings.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/ticket.h"
+#include "wire/body.h"
+#include "wire/exchange.h"
+#include "wire/fifo.h"
+#include "wire/guard.h"
+
+namespace weir::wire {
+
+class H2Exchange;
+
+// What Exchanges ask of their connection.
+class H2Streams {
+ public:
+  virtual void touch(H2Exchange& exchange) = 0;  // it has something to say: look at `out`
+  virtual void consume(H2Exchange& exchange, size_t n) = 0;
+  virtual void released(H2Exchange& exchange) = 0;  // the last Ticket came back
+  virtual base::Time now() const = 0;
+
+ protected:
+  ~H2Streams() = default;
+};
+
+class H2Exchange final : public Exchange, public base::Ticketed {
+ public:
+  void head(Response response) override;
+  void body(base::Bytes piece) override;
+  void end(Fields trailers) override;
+  void reset(Reset why) override;
+  bool responding() const override { return out.started; }
+  size_t backlog() const override { return out.backlog; }
+  void consume(size_t n) override;
+  base::Time now() const override { return streams_ ? streams_->now() : ledger_.began; }
+  base::Ticket ticket() override { return base::Ticket(*this); }
+
+  // The rest is the session's.
+  void open(H2Streams& streams, int32_t stream, const PeerInfo& peer);
+  // Forgets the request and the response; keeps capacities, but not large ones.
+  void recycle();
+  // The connection is gone, but Tickets are not back: the last one deletes this.
+  void orphan() { streams_ = nullptr; }
+  void ticket_back() override;
+
+  int32_t stream() const { return stream_; }
+  Request& mutable_request() { return request_; }
+  void set_content(base::Bytes content) { content_ = std::move(content); }
+  Fields& standing_fields() { return standing_; }
+  // Tells the Reader that it is over and destroys it.
+  void close_reader();
+  // Drops what has not been sent.
+  void abandon_output();
+  bool is_head() const { return request_.method == "HEAD"; }
+
+  struct In {
+    HeaderBudget budget;
+    std::string cookie, host;  // crumbs joined; the Host field
+    bool grpc = false, coded = false, expects_continue = false;
+    bool ended = false;    // END_STREAM has arrived
+    bool discard = false;  // nobody wants the body (any more)
+    bool stalled = false;  // the collector waits for a slab
+    BodyPlan plan = BodyPlan::kWhole;
+    uint64_t limit = 0;
+    size_t unconsumed = 0;  // flow control that the peer has not got back
+    RateFloor floor;
+    base::Time moved = base::kNever;  // last byte of a body, either way
+  } in;
+  BodyCollector collector;
+
+  struct Out {
+    Response response;
+    Fields trailers;
+    std::array<char, 3> status;
+    Fifo<base::Bytes> queue;
+    size_t front_at = 0;  // bytes of the queue's front that are sent
+    size_t queued = 0;    // bytes in the queue
+    size_t backlog = 0;   // the same and those that the socket has not taken
+    bool started = false, ended = false, bodiless = false;
+    bool submitted = false;  // the head is with the library
+    bool finished = false;   // END_STREAM is in the output
+    bool above = false;      // the backlog has been above the low-water mark
+    std::optional<Reset> reset;
+    RateFloor floor;
+  } out;
+
+  bool open_stream = false;  // the library still has the stream
+  bool begun = false;        // the Intake has seen it
+  bool asked_reset = false;  // a reset that is not the peer's fault
+  bool over = false;         // queued to be closed, or closed
+  bool closed = false;       // the Reader and the Intake have heard
+  bool complete = false;
+  bool touched = false;  // in the session's list
+  uint32_t marks = 0;    // places in the output that refer to this
+  size_t index = 0;      // in the session's list of live ones
+
+ private:
+  H2Streams* streams_ = nullptr;
+  int32_t stream_ = 0;
+};
+
+}  // namespace weir::wire

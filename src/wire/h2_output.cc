@@ -1,0 +1,77 @@
+#include "wire/h2_output.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace weir::wire {
+
+void H2Output::copy(const void* from, size_t n) {
+  const auto* bytes = static_cast<const std::byte*>(from);
+  put_ += n;
+  while (n > 0) {
+    if (!block_ || block_used_ == block_->capacity) {
+      if (block_) base::drop(block_);
+      block_ = base::heap_slab(kBlock);
+      block_used_ = 0;
+    }
+    std::byte* at = block_->data + block_used_;
+    size_t part = std::min(n, block_->capacity - block_used_);
+    std::memcpy(at, bytes, part);
+    block_used_ += part;
+    bytes += part;
+    n -= part;
+    if (!pieces_.empty() && pieces_.back().data + pieces_.back().size == at) {
+      pieces_.back().size += part;
+    } else {
+      base::retain(block_);
+      pieces_.push({at, part, base::Bytes(block_, at, part)});
+    }
+  }
+}
+
+void H2Output::refer(base::Bytes piece) {
+  put_ += piece.size();
+  if (!piece.empty()) pieces_.push({piece.data(), piece.size(), std::move(piece)});
+}
+
+size_t H2Output::gather(std::span<iovec> out) {
+  size_t n = std::min(out.size(), pieces_.size());
+  for (size_t i = 0; i < n; ++i) {
+    const Piece& p = pieces_[i];
+    size_t skip = i == 0 ? front_at_ : 0;
+    out[i] = {const_cast<std::byte*>(p.data) + skip, p.size - skip};
+  }
+  return n;
+}
+
+void H2Output::consumed(size_t n) {
+  taken_ += n;
+  while (n > 0) {
+    size_t left = pieces_.front().size - front_at_;
+    if (n < left) {
+      front_at_ += n;
+      return;
+    }
+    n -= left;
+    front_at_ = 0;
+    pieces_.pop();
+  }
+  if (pieces_.empty()) block_used_ = 0;  // nobody refers to the block any more
+}
+
+void H2Output::clear() {
+  pieces_.clear();
+  front_at_ = 0;
+  taken_ = put_;
+  shrink();
+}
+
+void H2Output::shrink() {
+  if (!empty()) return;
+  pieces_.shrink();
+  if (block_) base::drop(block_);
+  block_ = nullptr;
+  block_used_ = 0;
+}
+
+}  // namespace weir::wire

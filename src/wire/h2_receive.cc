@@ -1,0 +1,261 @@
+// From frames to Exchanges. Everything here runs inside nghttp2_session_mem_recv(); a callback that returns
+// NGHTTP2_ERR_CALLBACK_FAILURE has left a verdict with the Guard.
+#include <algorithm>
+#include <charconv>
+
+#include "wire/h2_session.h"
+#include "wire/text.h"
+
+namespace weir::wire {
+namespace {
+
+constexpr base::Duration kYoung = std::chrono::seconds(1);  // Envoy: a reset before this age is premature
+constexpr int32_t kLastStreamId = 0x7fffffff;
+
+bool is_grpc(std::string_view content_type) {
+  constexpr std::string_view kGrpc = "application/grpc";
+  if (!content_type.starts_with(kGrpc)) return false;
+  return content_type.size() == kGrpc.size() || content_type[kGrpc.size()] == '+' || content_type[kGrpc.size()] == ';';
+}
+
+int64_t parse_length(std::string_view digits) {
+  int64_t n = -1;
+  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+  return error == std::errc() && end == digits.data() + digits.size() ? n : -1;
+}
+
+}  // namespace
+
+int H2::on_begin_headers(const nghttp2_frame& frame) {
+  int32_t stream = frame.hd.stream_id;
+  trailers_ = frame.headers.cat != NGHTTP2_HCAT_REQUEST;
+  if (trailers_) {
+    heading_ = exchange_of(stream);
+    return 0;
+  }
+  heading_ = nullptr;
+  nobodys_.clear();
+  if (stream == kLastStreamId) nghttp2_submit_goaway(session_, 0, stream, NGHTTP2_NO_ERROR, nullptr, 0);
+  if (live_.size() >= limits_.streams) {  // work that was reset but still runs counts too
+    nghttp2_submit_rst_stream(session_, 0, stream, NGHTTP2_REFUSED_STREAM);
+    return 0;
+  }
+  if (spare_.empty()) spare_.push_back(std::make_unique<H2Exchange>());
+  heading_ = live_.emplace_back(std::move(spare_.back())).get();
+  spare_.pop_back();
+  heading_->index = live_.size() - 1;
+  ++serving_;
+  heading_->open(*this, stream, peer_);
+  nghttp2_session_set_stream_user_data(session_, stream, heading_);
+  return 0;
+}
+
+int H2::on_header(std::string_view name, std::string_view value) {
+  H2Exchange* x = heading_;
+  HeaderBudget& budget = x ? x->in.budget : nobodys_;
+  HeaderBudget::Fit fit = budget.add(limits_, name.size(), value.size());
+  if (fit == HeaderBudget::Fit::kHard) {
+    condemn(reason::kHeaderBytes, H2Error::kEnhanceYourCalm, "header fields too large");
+    return NGHTTP2_ERR_CALLBACK_FAILURE;
+  }
+  if (!x || trailers_) return 0;  // trailers of requests mean nothing here
+  if (name == "content-type") x->in.grpc = is_grpc(value);
+  if (fit == HeaderBudget::Fit::kSoft) return 0;  // nothing is kept of what will be refused
+  if (name[0] == ':')
+    pseudo_field(x->mutable_request(), name, value);
+  else
+    field(*x, name, value);
+  return 0;
+}
+
+void H2::pseudo_field(Request& request, std::string_view name, std::string_view value) {
+  if (name == ":path")
+    request.target = value;
+  else if (name == ":method")
+    request.method = value;
+  else if (name == ":authority")
+    request.authority = value;
+}
+
+void H2::field(H2Exchange& x, std::string_view name, std::string_view value) {
+  Request& request = x.mutable_request();
+  switch (name.size()) {
+    case 4:
+      if (name != "host") break;
+      x.in.host = value;
+      return;
+    case 6:
+      if (name == "expect") x.in.expects_continue = same_text(value, "100-continue");
+      if (name != "cookie") break;
+      if (!x.in.cookie.empty()) x.in.cookie += "; ";  // RFC 9113 §8.2.3
+      x.in.cookie += value;
+      return;
+    case 14:
+      if (name == "content-length") request.content_length = parse_length(value);
+      break;
+    case 16:
+      if (name == "content-encoding") x.in.coded = true;
+      break;
+  }
+  request.fields.add(name, value);
+}
+
+int H2::on_frame(const nghttp2_frame& frame) {
+  bool ends = frame.hd.flags & NGHTTP2_FLAG_END_STREAM;
+  switch (frame.hd.type) {
+    case NGHTTP2_HEADERS: {
+      H2Exchange* x = heading_;
+      heading_ = nullptr;
+      if (!x) break;
+      if (!trailers_) begin_request(*x);
+      if (ends) request_end(*x);
+      break;
+    }
+    case NGHTTP2_DATA:
+      if (!ends) break;
+      if (H2Exchange* x = exchange_of(frame.hd.stream_id)) request_end(*x);
+      break;
+    case NGHTTP2_RST_STREAM:
+      if (H2Exchange* x = exchange_of(frame.hd.stream_id)) {
+        bool premature = !x->out.started && now_ - x->ledger().began < kYoung;
+        guard_.stream_closed(premature ? Guard::Life::kPremature : Guard::Life::kUseful);
+        x->asked_reset = true;  // counted here, not again when the stream closes
+      }
+      break;
+  }
+  return 0;
+}
+
+// The head is complete: judge what the library does not, then ask the Intake.
+void H2::begin_request(H2Exchange& x) {
+  Request& request = x.mutable_request();
+  if (x.in.budget.over()) {
+    bool many = x.in.budget.fields() > limits_.header_fields;
+    std::string_view why = many ? reason::kHeaderCount : reason::kHeaderBytes;
+    env_.intake.rejected(why, peer_);
+    return refuse(x, 431, why, "request header fields too large");
+  }
+  if (request.authority.empty()) {
+    request.authority = x.in.host;
+  } else if (!x.in.host.empty() && !same_text(x.in.host, request.authority)) {
+    env_.intake.rejected(reason::kHost, peer_);
+    return refuse(x, 400, reason::kHost, "host and :authority differ");
+  }
+  if (!x.in.cookie.empty()) request.fields.add("cookie", x.in.cookie);
+  x.begun = true;
+  Plan plan = env_.intake.begin(x);
+  if (!x.over) plan_body(x, plan);
+}
+
+void H2::plan_body(H2Exchange& x, Plan plan) {
+  const Request& request = x.request();
+  x.in.plan = plan.body;
+  x.in.limit = plan.limit;
+  x.in.discard = plan.body == BodyPlan::kIgnore || x.out.ended || (plan.body == BodyPlan::kWhole && x.out.started);
+  if (plan.body == BodyPlan::kWhole && !x.in.discard) {
+    Coding coding = Coding::kIdentity;
+    if (x.in.coded) {
+      auto known = body_coding(request.fields.find("content-encoding"));
+      if (!known) return refuse(x, 415, reason::kParse, "unknown content-encoding");
+      coding = *known;
+    }
+    if (request.content_length > int64_t(plan.limit))
+      return refuse(x, 413, reason::kBodyBytes, "request body too large");
+    x.collector.begin(env_.slabs, {request.content_length, coding, {plan.limit, limits_.inflate_ratio}});
+  }
+  if (plan.body != BodyPlan::kStream) x.in.floor.start(now_);
+  if (x.in.expects_continue && !x.in.discard && !x.out.started && !x.in.ended) {
+    nghttp2_nv nv{(uint8_t*)":status", (uint8_t*)"100", 7, 3,
+                  NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+    nghttp2_submit_headers(session_, NGHTTP2_FLAG_NONE, x.stream(), nullptr, &nv, 1, nullptr);
+  }
+}
+
+int H2::on_data(int32_t stream, std::span<const std::byte> piece) {
+  H2Exchange* x = exchange_of(stream);
+  if (!x) {
+    nghttp2_session_consume(session_, stream, piece.size());
+    return 0;
+  }
+  x->ledger().bytes_in += piece.size();
+  x->in.unconsumed += piece.size();
+  x->in.floor.add(piece.size());
+  x->in.moved = now_;
+  if (x->in.discard || x->over || x->out.ended) {
+    consume(*x, piece.size());
+  } else if (x->in.plan == BodyPlan::kStream) {
+    if (x->reader())
+      x->reader()->on_data(*x, piece);
+    else
+      consume(*x, piece.size());
+  } else {
+    collected(*x, x->collector.put(piece));
+  }
+  return 0;
+}
+
+void H2::request_end(H2Exchange& x) {
+  if (x.in.ended) return;
+  x.in.ended = true;
+  x.in.floor.stop();
+  if (x.over || x.in.discard || x.out.ended) return;
+  if (x.in.plan == BodyPlan::kWhole) return collected(x, x.collector.end());
+  if (x.in.plan == BodyPlan::kStream && x.reader()) x.reader()->on_end(x);
+}
+
+// Flow control follows the slab: a stalled body gives nothing back, so its peer stops at the window's end.
+void H2::collected(H2Exchange& x, BodyCollector::State state) {
+  using State = BodyCollector::State;
+  x.in.stalled = state == State::kStalled;
+  if (x.in.stalled) return x.in.floor.stop();
+  if (!x.in.ended) x.in.floor.start(now_);
+  consume(x, x.in.unconsumed);
+  switch (state) {
+    case State::kTooBig:
+      return refuse(x, 413, x.in.coded ? reason::kInflateBytes : reason::kBodyBytes, "request body too large");
+    case State::kCorrupt: return refuse(x, 400, reason::kParse, "request body is not in its content-encoding");
+    case State::kDone: x.set_content(x.collector.take()); return env_.intake.whole(x);
+    default: return;
+  }
+}
+
+// An answer of the codec's own, in place of a service's.
+void H2::refuse(H2Exchange& x, int status, std::string_view reason, std::string_view text) {
+  x.in.discard = true;
+  x.collector.clear();
+  x.ledger().reject = reason;
+  if (x.out.started) return x.reset(Reset::kCancel);
+  bool ours = status == 431 || status == 413;
+  x.ledger().code = ours ? base::Code::kResourceExhausted : base::code_from_http(status);
+  if (!x.in.grpc) return x.respond(status, "application/json", base::Bytes::adopt(error_json(text)));
+  Response response;
+  response.fields.add("content-type", "application/grpc");
+  response.fields.add("grpc-status", std::to_string(int(x.ledger().code)));
+  response.fields.add("grpc-message", text);
+  x.head(std::move(response));
+  x.end({});
+}
+
+int H2::on_stream_close(int32_t stream) {
+  H2Exchange* x = exchange_of(stream);
+  if (!x) return 0;
+  if (heading_ == x) heading_ = nullptr;
+  x->open_stream = false;
+  if (x->in.unconsumed > 0) {  // what was never dealt with still fills the connection's window
+    nghttp2_session_consume_connection(session_, std::exchange(x->in.unconsumed, 0));
+  }
+  if (!x->asked_reset) guard_.stream_closed(Guard::Life::kUseful);
+  if (x->out.finished)
+    sweep_.push_back(x);
+  else
+    close_exchange(*x, false);
+  return 0;
+}
+
+int H2::on_invalid_frame(int lib_error) {
+  if (lib_error == NGHTTP2_ERR_REFUSED_STREAM && !guard_.settings_acked()) return 0;
+  ++owed_resets_;
+  return guard_.glitch(now_) ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+}
+
+}  // namespace weir::wire
