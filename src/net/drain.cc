@@ -1,5 +1,6 @@
 #include "net/drain.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace weir::net {
@@ -28,11 +29,12 @@ void Drain::refuse() {
 
 // Before the refusal, connections may still come out of a listener's queue.
 void Drain::look() {
-  if (refused_ && steps_.done && steps_.connections() == 0) end(true);
+  if (refused_ && !forced_ && steps_.done && steps_.connections() == 0) end(true);
 }
 
 void Drain::expire() {
   if (!steps_.done) return;
+  forced_ = true;
   steps_.force([this](size_t busy) { end(busy == 0); });
 }
 

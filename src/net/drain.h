@@ -43,7 +43,7 @@ class Drain {
   base::Env& env_;
   const base::Duration timeout_;
   Steps steps_;
-  bool refused_ = false;
+  bool refused_ = false, forced_ = false;
   base::TimerId next_ = base::TimerId::kNone, deadline_ = base::TimerId::kNone;
 };
 

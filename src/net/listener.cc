@@ -57,19 +57,23 @@ Listener::Burst Listener::accept_burst() {
     }
     if (errno == EAGAIN) return Burst::kEmptied;
     if (out_of_descriptors(errno)) {
-      turn_one_away();
-      return Burst::kStarved;
+      return turn_one_away() ? Burst::kStarved : Burst::kEmptied;
     }
     // What else accept(2) reports is of the connection that did not come to be (ECONNABORTED, EPROTO, …).
   }
   return Burst::kMore;
 }
 
-void Listener::turn_one_away() {
-  starved_.add();
+// False: nobody waits. accept(2) asks for a descriptor before it looks.
+bool Listener::turn_one_away() {
   spare_.reset();
-  Fd(::accept4(fd_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
+  Fd one(::accept4(fd_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
+  bool nobody = !one && errno == EAGAIN;
+  one.reset();
   spare_ = open_spare();
+  if (nobody) return false;
+  starved_.add();
+  return true;
 }
 
 void Listener::pause() {

@@ -32,7 +32,7 @@ class Listener final : public Resident {
   enum class Burst : uint8_t { kEmptied, kMore, kStarved };
   void on_ready();
   Burst accept_burst();
-  void turn_one_away();
+  bool turn_one_away();
   void pause();
 
   Shard::Parts& shard_;

@@ -13,12 +13,12 @@ namespace {
 
 using ContextOwner = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
 
-// The reason that OpenSSL gives last, without its numbers.
+// The root of what OpenSSL complains about, without its numbers.
 std::string openssl_reason() {
-  unsigned long last = ERR_peek_last_error();
-  const char* text = last ? ERR_reason_error_string(last) : nullptr;
+  unsigned long first = ERR_peek_error();
+  const char* text = first ? ERR_reason_error_string(first) : nullptr;
   // Errors of the system (a file that is not there) carry errno and no text of their own.
-  if (last && ERR_SYSTEM_ERROR(last)) text = std::strerror(ERR_GET_REASON(last));
+  if (first && ERR_SYSTEM_ERROR(first)) text = std::strerror(ERR_GET_REASON(first));
   ERR_clear_error();
   return text ? text : "unknown error";
 }
@@ -168,7 +168,7 @@ void TlsSession::handshake() {
 
 void TlsSession::fail() {
   state_ = State::kFailed;
-  alpn_refused_ = ERR_GET_REASON(ERR_peek_last_error()) == SSL_R_NO_APPLICATION_PROTOCOL;
+  alpn_refused_ = ERR_GET_REASON(ERR_peek_error()) == SSL_R_NO_APPLICATION_PROTOCOL;
   error_ = openssl_reason();
 }
 
