@@ -16,6 +16,7 @@ void Call::clear() {
   queue_timeout = {};
   session = {};
   sink = nullptr;
+  ticket = {};
   home = nullptr;
   lease = nullptr;
   times = {};

@@ -18,6 +18,7 @@
 #include "base/env.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "base/ticket.h"
 #include "msg/tensor.h"
 
 namespace weir::msg {
@@ -113,6 +114,7 @@ struct Call {
   base::Duration queue_timeout{0};     // longest stay in the queue; 0 = the model's default
   base::SessionId session;
   Sink* sink = nullptr;  // null once the client has left; home shard only
+  base::Ticket ticket;   // of the connection that asked: given back when the Call is over, also after the client left
 
   // The bus's and the Inbox's.
   Home* home = nullptr;

@@ -1,0 +1,53 @@
+// ModelInfer of grpc_infer.h.
+#include "dialects/oip/grpc_infer.h"
+
+#include "dialects/oip/inference.h"
+#include "dialects/oip/pb_infer.h"
+
+namespace weir::oip {
+namespace {
+
+using base::Status;
+
+class UnaryInfer final : public wire::RpcReader, public Inference {
+ public:
+  UnaryInfer(House& house, wire::Rpc& rpc) : Inference(house, rpc.exchange(), kGrpc), rpc_(rpc) {}
+
+  void begin(const base::Bytes& message) {
+    call().deadline = rpc_.deadline();
+    Status status = read_infer(message, house_.slabs, call(), wishes);
+    if (status.ok()) status = find();
+    if (status.ok() && spec().decoupled)
+      status = base::failure(base::Code::kUnimplemented, "model '" + spec().name +
+                                                             "' may answer any number of times: call it by "
+                                                             "ModelStreamInfer");
+    if (status.ok()) status = start();
+    if (!status.ok()) rpc_.finish(status);
+  }
+  void on_message(wire::Rpc&, base::Bytes) override {}
+  void on_close(wire::Rpc&) override { leave(); }
+
+ private:
+  void answered(const InferReply& reply, const std::vector<Form>&, More) override {
+    if (pieces_.empty()) pieces_ = write_infer(reply, Envelope::kBare);
+  }
+  void ended(const msg::Call&, Status status) override {
+    if (status.ok() && pieces_.empty()) status = base::failure(base::Code::kInternal, "the model gave no answer");
+    if (status.ok()) rpc_.send(std::move(pieces_));
+    rpc_.finish(status);
+  }
+
+  wire::Rpc& rpc_;
+  std::vector<base::Bytes> pieces_;
+};
+
+}  // namespace
+
+void ModelInfer::call(wire::Rpc& rpc, base::Bytes message) {
+  auto reader = std::make_unique<UnaryInfer>(house_, rpc);
+  UnaryInfer& infer = *reader;
+  rpc.attach(std::move(reader));
+  infer.begin(message);
+}
+
+}  // namespace weir::oip

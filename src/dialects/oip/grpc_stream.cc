@@ -1,0 +1,170 @@
+// ModelStreamInfer of grpc_infer.h.
+#include <list>
+
+#include "dialects/oip/grpc_infer.h"
+#include "dialects/oip/inference.h"
+#include "dialects/oip/pb_infer.h"
+
+namespace weir::oip {
+namespace {
+
+using base::Status;
+
+constexpr size_t kMaxPending = 1024;  // requests of one stream that have not been answered
+constexpr int32_t kCredit = 64;       // answers of one decoupled Call that may be on their way at once
+
+enum class OnError : uint8_t { kMessage, kEndStream };
+
+class Stream;
+
+// One request of a stream.
+class StreamedInfer final : public Inference {
+ public:
+  StreamedInfer(House& house, wire::Rpc& rpc, Stream& stream)
+      : Inference(house, rpc.exchange(), kGrpc), stream_(stream) {}
+
+  // Reads and starts it. The Status has become an error message if it is not OK.
+  Status begin(const base::Bytes& message, base::Time deadline);
+  msg::Call* in_flight() { return running() ? &call() : nullptr; }
+
+  bool decoupled = false;  // answers need not wait for their turn
+  bool over = false;
+  std::vector<std::vector<base::Bytes>> ready;  // answers that wait for their turn
+  int32_t owed = 0;                             // credit to give back when the peer has drained
+  std::string model, version, id;               // for error messages
+
+ private:
+  void answered(const InferReply& reply, const std::vector<Form>& forms, More more) override;
+  void ended(const msg::Call& call, Status status) override;
+
+  Stream& stream_;
+  bool told_final_ = false;
+};
+
+class Stream final : public wire::RpcReader {
+ public:
+  Stream(House& house, wire::Rpc& rpc, OnError on_error) : house_(house), rpc_(rpc), on_error_(on_error) {}
+
+  void on_message(wire::Rpc&, base::Bytes message) override {
+    if (closed_) return;
+    if (requests_.size() == kMaxPending)
+      return end(base::failure(base::Code::kResourceExhausted, "too many requests of this stream are unanswered"));
+    StreamedInfer& request = requests_.emplace_back(house_, rpc_, *this);
+    Status status = request.begin(message, rpc_.deadline());
+    if (!status.ok()) failed(request, status);
+  }
+  void on_half_close(wire::Rpc&) override {
+    half_closed_ = true;
+    settle();
+  }
+  void on_drain(wire::Rpc&) override {
+    for (auto& request : requests_) repay(request);
+  }
+  void on_close(wire::Rpc&) override {
+    closed_ = true;
+    requests_.clear();  // abandons what runs
+  }
+
+  void send(StreamedInfer& request, std::vector<base::Bytes> pieces) {
+    if (closed_) return;
+    if (request.decoupled)
+      rpc_.send(std::move(pieces));
+    else
+      request.ready.push_back(std::move(pieces));
+    ++request.owed;
+    if (rpc_.backlog() <= wire::Exchange::kHighWater) repay(request);
+  }
+  // The request is over, with this failure.
+  void failed(StreamedInfer& request, const Status& status) {
+    if (closed_) return;
+    if (on_error_ == OnError::kEndStream) return end(status);
+    std::string text = status.text.empty() ? std::string(base::name(status.code)) : status.text;
+    std::vector<base::Bytes> pieces;
+    pieces.push_back(write_stream_error(request.model, request.version, request.id, text));
+    send(request, std::move(pieces));
+    over(request);
+  }
+  void over(StreamedInfer& request) {
+    request.over = true;
+    settle();
+  }
+
+ private:
+  void repay(StreamedInfer& request) {
+    int32_t owed = std::exchange(request.owed, 0);
+    if (owed > 0 && request.decoupled)
+      if (msg::Call* call = request.in_flight()) house_.bus.add_credit(call, owed);
+  }
+
+  // Sends what has come to its turn, and ends the stream when nothing more can come.
+  void settle() {
+    if (settling_ || closed_) return;
+    settling_ = true;
+    bool turn = true;  // no earlier request of an ordinary model is still running
+    for (auto at = requests_.begin(); at != requests_.end();) {
+      if (turn && !at->decoupled) {
+        for (auto& pieces : at->ready) rpc_.send(std::move(pieces));
+        at->ready.clear();
+      }
+      bool done = at->over && at->ready.empty();
+      if (!at->over && !at->decoupled) turn = false;
+      at = done ? requests_.erase(at) : std::next(at);  // it may be the one whose ended() this is
+    }
+    settling_ = false;
+    if (half_closed_ && requests_.empty()) end({});
+  }
+  void end(const Status& status) {
+    closed_ = true;
+    for (auto& request : requests_) request.leave();
+    rpc_.finish(status);
+  }
+
+  House& house_;
+  wire::Rpc& rpc_;
+  OnError on_error_;
+  bool half_closed_ = false, closed_ = false, settling_ = false;
+  std::list<StreamedInfer> requests_;  // in order of arrival
+};
+
+Status StreamedInfer::begin(const base::Bytes& message, base::Time deadline) {
+  call().deadline = deadline;
+  Status status = read_infer(message, house_.slabs, call(), wishes);
+  model = call().model, version = call().version, id = call().id;
+  if (status.ok()) status = find();
+  if (status.ok()) {
+    decoupled = spec().decoupled;
+    if (decoupled) call().credit.store(kCredit, std::memory_order_relaxed);
+    version = spec().version;
+    status = start();
+  }
+  return status;
+}
+
+void StreamedInfer::answered(const InferReply& reply, const std::vector<Form>&, More more) {
+  bool final = more == More::kNo;
+  told_final_ = final;
+  if (final && decoupled && reply.tensors.empty() && !wishes.empty_final) return;
+  msg::Parameters parameters = reply.parameters;
+  parameters.emplace_back("triton_final_response", final);
+  stream_.send(*this,
+               write_infer({reply.model, reply.version, reply.id, parameters, reply.tensors}, Envelope::kStream));
+}
+
+void StreamedInfer::ended(const msg::Call&, Status status) {
+  if (!status.ok()) return stream_.failed(*this, status);
+  if (!told_final_ && wishes.empty_final) {
+    msg::Parameters parameters{{"triton_final_response", true}};
+    std::vector<msg::Tensor> none;
+    stream_.send(*this, write_infer({model, version, id, parameters, none}, Envelope::kStream));
+  }
+  stream_.over(*this);
+}
+
+}  // namespace
+
+void ModelStreamInfer::open(wire::Rpc& rpc) {
+  bool end = rpc.metadata().find("triton_grpc_error") == "true";
+  rpc.attach(std::make_unique<Stream>(house_, rpc, end ? OnError::kEndStream : OnError::kMessage));
+}
+
+}  // namespace weir::oip

@@ -1,0 +1,87 @@
+#include "dialects/oip/inference.h"
+
+#include "marshal/check.h"
+
+namespace weir::oip {
+
+using base::Status;
+
+msg::Call& Inference::call() {
+  if (state_ == State::kIdle) {
+    call_ = house_.bus.make_call();
+    state_ = State::kFilling;
+  }
+  return *call_;
+}
+
+Status Inference::find() {
+  auto found = house_.bus.catalog().find(call().model, call().version);
+  if (!found) return std::move(found).error();
+  served_ = *found;
+  exchange_.ledger().model = served_->spec.name;
+  return {};
+}
+
+Status Inference::start() {
+  Status status = served_ ? Status{} : find();
+  if (status.ok()) status = marshal::check_call(served_->spec, call());
+  if (status.ok()) {
+    call_->version = served_->spec.version;
+    call_->sink = this;
+    call_->ticket = exchange_.ticket();
+    status = house_.bus.submit(call_, *served_);
+  }
+  if (status.ok()) {
+    state_ = State::kRunning;
+    return {};
+  }
+  if (served_) house_.traces.finished(*call_, protocol_, status.code);
+  leave();
+  return status;
+}
+
+void Inference::leave() {
+  if (state_ == State::kFilling) house_.bus.discard(call_);
+  if (state_ == State::kRunning) house_.bus.abandon(call_);
+  state_ = State::kOver;
+}
+
+void Inference::on(msg::Call& call, msg::Event&& event) {
+  bool last = event.last();
+  if (last) state_ = State::kOver;  // the Call is the bus's again
+  if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) {
+    Status status = answer(call, *outputs, last ? More::kNo : More::kYes);
+    if (!status.ok() && !last) leave();
+    if (last || !status.ok()) close(call, std::move(status));
+  } else if (auto* failed = std::get_if<msg::Failed>(&event.what)) {
+    close(call, std::move(failed->status));
+  } else if (last) {
+    close(call, {});
+  }
+}
+
+Status Inference::answer(msg::Call& call, msg::Outputs& outputs, More more) {
+  Status status = grant(served_->spec, call, wishes, outputs, forms_);
+  if (status.ok())
+    for (const auto& tensor : outputs.tensors)
+      if (status = marshal::check_data(tensor, "output"); !status.ok()) {
+        status.code = base::Code::kInternal;  // the engine's fault, not the client's
+        break;
+      }
+  if (!status.ok()) return status;
+  answered({call.model, call.version, call.id, outputs.parameters, outputs.tensors}, forms_, more);
+  return {};
+}
+
+void Inference::close(const msg::Call& call, Status status) {
+  const msg::Timeline& t = call.times;
+  auto between = [](base::Time from, base::Time to) {
+    return from == base::kNever || to == base::kNever ? base::Duration{0} : to - from;
+  };
+  exchange_.ledger().queue += between(t.queued, t.started);
+  exchange_.ledger().compute += between(t.started, t.finished);
+  house_.traces.finished(call, protocol_, status.code);
+  ended(call, std::move(status));
+}
+
+}  // namespace weir::oip

@@ -1,0 +1,37 @@
+// The infer request and response over HTTP (Open Inference Protocol, "Inference Request JSON Object", and the binary
+// tensor data extension).
+//
+//   {"id":…, "parameters":{…},
+//    "inputs":[{"name":…, "shape":[…], "datatype":…, "parameters":{…}, "data":[…]}, …],
+//    "outputs":[{"name":…, "parameters":{…}}, …]}
+// With `Inference-Header-Content-Length: N` the first N bytes of the body are that JSON, and the raw data of the inputs
+// that have `binary_data_size` follow, in their order. N = 0: the whole body is the raw data of the model's one input.
+// A BYTES input or output whose elements are not text has `"content_type":"base64"` in its parameters (as MLServer).
+// Members may come in any order; those that are not known are passed over.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "dialects/oip/reply.h"
+#include "dialects/oip/wishes.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+
+namespace weir::oip {
+
+// `json_size` is how much of `body` is JSON. Binary tensors alias the body. Errors: INVALID_ARGUMENT.
+base::Status read_infer(const base::Bytes& body, size_t json_size, base::SlabSource& slabs, msg::Call& call,
+                        Wishes& wishes);
+// The raw form: the whole body is one input. A dimension that is not declared is worked out from the size.
+base::Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call, Wishes& wishes);
+
+struct JsonReply {
+  std::string json;
+  std::vector<base::Bytes> blobs;  // binary outputs, to follow the JSON
+};
+JsonReply write_infer(const InferReply& reply, const std::vector<Form>& forms);
+
+}  // namespace weir::oip

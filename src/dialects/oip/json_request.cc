@@ -1,0 +1,276 @@
+// The reading half of json_infer.h.
+#include <optional>
+
+#include "dialects/oip/json_infer.h"
+#include "marshal/json_tensor.h"
+
+namespace weir::oip {
+namespace {
+
+using base::invalid;
+using base::Status;
+using marshal::BytesText;
+using marshal::JsonCursor;
+using marshal::JsonNumber;
+
+// One reading of one request. Functions answer false when something is wrong; status_ then says what, or the cursor.
+class RequestReader {
+ public:
+  RequestReader(const base::Bytes& body, size_t json_size, base::SlabSource& slabs, msg::Call& call, Wishes& wishes)
+      : body_(body),
+        json_(body.view().substr(0, json_size)),
+        tail_(body.view().substr(json_size)),
+        slabs_(slabs),
+        call_(call),
+        wishes_(wishes) {}
+
+  Status read() {
+    bool has_inputs = false;
+    bool ok = json_.object([&](std::string_view key) {
+      if (key == "inputs") {
+        if (std::exchange(has_inputs, true)) return refuse("'inputs' is given twice");
+        return json_.array([&] { return input(); });
+      }
+      if (key == "outputs") return json_.array([&] { return output(); });
+      if (key == "id") return json_.string(call_.id);
+      if (key == "parameters")
+        return parameters([&](std::string_view name, msg::ParamValue value) {
+          return apply(call_, wishes_, name, std::move(value));
+        });
+      return json_.skip();
+    });
+    if (!status_.ok()) return status_;
+    if (!ok || !json_.finish()) return json_.error();
+    if (!has_inputs) return invalid("the request has no 'inputs'");
+    if (!tail_.empty()) return invalid(std::to_string(tail_.size()) + " bytes follow the binary data of the inputs");
+    return {};
+  }
+
+ private:
+  struct Input {
+    msg::Tensor* tensor;
+    std::optional<size_t> data_at;        // where its data is in the JSON
+    std::optional<uint64_t> binary_size;  // or how long it is behind it
+    bool has_shape = false, has_datatype = false;
+    BytesText text = BytesText::kUtf8, read_as = BytesText::kUtf8;
+    bool read = false;
+  };
+
+  bool refuse(std::string text) { return refuse(invalid(std::move(text))); }
+  bool refuse(Status status) {
+    if (status_.ok()) status_ = std::move(status);
+    return false;
+  }
+
+  // Calls apply_one(name, value) for every parameter that is a plain value.
+  template <class Apply>
+  bool parameters(Apply&& apply_one) {
+    return json_.object([&](std::string_view key) {
+      std::string name(key);
+      msg::ParamValue value;
+      switch (json_.peek()) {
+        case JsonCursor::Kind::kBool: {
+          bool flag;
+          if (!json_.boolean(flag)) return false;
+          value = flag;
+          break;
+        }
+        case JsonCursor::Kind::kNumber: {
+          JsonNumber number;
+          if (!json_.number(number)) return false;
+          if (!numeric(number, value)) return refuse("parameter '" + name + "' is out of range");
+          break;
+        }
+        case JsonCursor::Kind::kString: {
+          std::string text;
+          if (!json_.string(text)) return false;
+          value = std::move(text);
+          break;
+        }
+        default: return json_.skip();  // null and nested values mean nothing here
+      }
+      Status status = apply_one(name, std::move(value));
+      return status.ok() || refuse(std::move(status));
+    });
+  }
+
+  static bool numeric(const JsonNumber& number, msg::ParamValue& value) {
+    int64_t i;
+    uint64_t u;
+    double d;
+    if (number.integral && number.to(i))
+      value = i;
+    else if (number.integral && number.to(u))
+      value = u;
+    else if (number.to(d))
+      value = d;
+    else
+      return false;
+    return true;
+  }
+
+  bool input() {
+    if (call_.inputs.size() == kMaxInputs) return refuse("more than 256 inputs");
+    Input in{&call_.inputs.emplace_back()};
+    bool has_name = false;
+    bool ok = json_.object([&](std::string_view key) {
+      if (key == "name") return !std::exchange(has_name, true) ? json_.string(in.tensor->name) : twice("name");
+      if (key == "datatype") return datatype(in);
+      if (key == "shape") return shape(in);
+      if (key == "parameters") return input_parameters(in);
+      if (key == "data") return data(in);
+      return json_.skip();
+    });
+    if (!ok) return false;
+    if (!has_name) return refuse("an input has no 'name'");
+    if (!in.has_datatype) return refuse(where(in) + "no 'datatype'");
+    if (!in.has_shape) return refuse(where(in) + "no 'shape'");
+    return settle(in);
+  }
+
+  std::string where(const Input& in) const { return "input '" + in.tensor->name + "': "; }
+  bool twice(std::string_view what) { return refuse("an input has '" + std::string(what) + "' twice"); }
+
+  bool datatype(Input& in) {
+    std::string_view text;
+    if (std::exchange(in.has_datatype, true)) return twice("datatype");
+    if (!json_.string(text)) return false;
+    in.tensor->dtype = msg::dtype_from_name(text);
+    if (in.tensor->dtype != msg::DType::kInvalid) return true;
+    return refuse(where(in) + "unknown datatype '" + std::string(text.substr(0, 32)) + "'");
+  }
+
+  bool shape(Input& in) {
+    if (std::exchange(in.has_shape, true)) return twice("shape");
+    return json_.array([&] {
+      JsonNumber number;
+      int64_t dim;
+      if (!json_.number(number)) return false;
+      if (!number.to(dim) || dim < 0) return refuse(where(in) + "a dimension is a whole number, 0 or more");
+      return in.tensor->shape.push(dim) || refuse(where(in) + "a shape has at most 16 dimensions");
+    });
+  }
+
+  bool input_parameters(Input& in) {
+    return parameters([&](std::string_view name, msg::ParamValue value) -> Status {
+      if (name == "binary_data_size") {
+        auto* size = std::get_if<int64_t>(&value);
+        if (!size || *size < 0) return invalid(where(in) + "'binary_data_size' is a whole number, 0 or more");
+        in.binary_size = uint64_t(*size);
+      } else if (name == "content_type") {
+        auto* type = std::get_if<std::string>(&value);
+        in.text = type && *type == "base64" ? BytesText::kBase64 : BytesText::kUtf8;
+      }
+      return apply_input(in.tensor->name, name);
+    });
+  }
+
+  // Read at once when everything about it is known, as clients write it; else passed over, and read by settle().
+  bool data(Input& in) {
+    if (in.data_at) return twice("data");
+    in.data_at = json_.at();
+    if (!in.has_datatype || !in.has_shape) return json_.skip();
+    return read(in);
+  }
+
+  bool read(Input& in) {
+    in.read = true;
+    in.read_as = in.text;
+    Status status = marshal::read_data(json_, *in.tensor, slabs_, in.text);
+    return status.ok() || refuse(std::move(status));
+  }
+
+  bool settle(Input& in) {
+    if (in.binary_size) {
+      if (in.data_at) return refuse(where(in) + "both 'data' and 'binary_data_size'");
+      return binary(in);
+    }
+    if (!in.data_at) return in.tensor->shape.elements() == 0u || refuse(where(in) + "no 'data'");
+    if (in.read && (in.read_as == in.text || in.tensor->dtype != msg::DType::kBytes)) return true;
+    size_t end = json_.at();
+    json_.rewind(*in.data_at);
+    if (!read(in)) return false;
+    json_.rewind(end);
+    return true;
+  }
+
+  bool binary(Input& in) {
+    if (*in.binary_size > tail_.size())
+      return refuse(where(in) + "'binary_data_size' is " + std::to_string(*in.binary_size) + ", but only " +
+                    std::to_string(tail_.size()) + " bytes are left behind the JSON");
+    in.tensor->data = body_.slice(tail_.substr(0, size_t(*in.binary_size)));
+    tail_.remove_prefix(size_t(*in.binary_size));
+    return true;
+  }
+
+  bool output() {
+    if (call_.outputs.size() == kMaxOutputs) return refuse("more than 256 requested outputs");
+    std::string& name = call_.outputs.emplace_back();
+    OutputWish& wish = wishes_.outputs.emplace_back();
+    bool has_name = false;
+    bool ok = json_.object([&](std::string_view key) {
+      if (key == "name") return has_name = true, json_.string(name);
+      if (key == "parameters")
+        return parameters([&](std::string_view parameter, const msg::ParamValue& value) {
+          return apply(name, wish, parameter, value);
+        });
+      return json_.skip();
+    });
+    return ok && (has_name || refuse("a requested output has no 'name'"));
+  }
+
+  const base::Bytes& body_;
+  JsonCursor json_;
+  std::string_view tail_;
+  base::SlabSource& slabs_;
+  msg::Call& call_;
+  Wishes& wishes_;
+  Status status_;
+};
+
+}  // namespace
+
+Status read_infer(const base::Bytes& body, size_t json_size, base::SlabSource& slabs, msg::Call& call, Wishes& wishes) {
+  return RequestReader(body, json_size, slabs, call, wishes).read();
+}
+
+Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call, Wishes& wishes) {
+  if (spec.inputs.size() != 1)
+    return invalid("a raw request needs a model with one input; '" + spec.name + "' has " +
+                   std::to_string(spec.inputs.size()));
+  wishes.form = Form::kBinary;
+  const msg::TensorSpec& declared = spec.inputs.front();
+  msg::Tensor& tensor = call.inputs.emplace_back();
+  tensor.name = declared.name;
+  tensor.dtype = declared.dtype;
+  tensor.shape = spec.public_shape(declared);
+  if (tensor.dtype == msg::DType::kBytes) {
+    for (size_t i = 0; i < tensor.shape.rank(); ++i)
+      if (tensor.shape[i] == -1) tensor.shape[i] = 1;
+    std::string data;
+    data.reserve(body.size() + 4);
+    msg::append_string(data, body.view());
+    tensor.data = base::Bytes::adopt(std::move(data));
+    return {};
+  }
+  tensor.data = body;
+  std::vector<size_t> open;
+  uint64_t known = msg::size_of(tensor.dtype);
+  for (size_t i = 0; i < tensor.shape.rank(); ++i) {
+    if (tensor.shape[i] == -1)
+      open.push_back(i);
+    else if (__builtin_mul_overflow(known, uint64_t(tensor.shape[i]), &known))
+      known = 0;
+  }
+  if (open.size() == 2 && spec.max_batch > 0) {  // one row then
+    tensor.shape[0] = 1;
+    open.erase(open.begin());
+  }
+  if (open.size() > 1)
+    return invalid("a raw request cannot tell the shape of input '" + declared.name + "', declared " +
+                   spec.public_shape(declared).text());
+  if (open.size() == 1) tensor.shape[open[0]] = known == 0 ? 0 : int64_t(body.size() / known);
+  return {};
+}
+
+}  // namespace weir::oip

@@ -1,0 +1,82 @@
+// The writing half of json_infer.h.
+#include "dialects/oip/json_infer.h"
+#include "marshal/json_tensor.h"
+
+namespace weir::oip {
+namespace {
+
+using marshal::write_number;
+using marshal::write_string;
+
+void write_value(std::string& out, const msg::ParamValue& value) {
+  std::visit(
+      [&out](const auto& x) {
+        using T = std::decay_t<decltype(x)>;
+        if constexpr (std::is_same_v<T, bool>)
+          out += x ? "true" : "false";
+        else if constexpr (std::is_same_v<T, std::string>)
+          write_string(out, x);
+        else
+          write_number(out, x);
+      },
+      value);
+}
+
+void write_parameters(std::string& out, const msg::Parameters& parameters) {
+  out += ",\"parameters\":{";
+  bool first = true;
+  for (const auto& [name, value] : parameters) {
+    if (!std::exchange(first, false)) out += ',';
+    write_string(out, name);
+    out += ':';
+    write_value(out, value);
+  }
+  out += '}';
+}
+
+void write_output(std::string& out, const msg::Tensor& tensor, Form form, std::vector<base::Bytes>& blobs) {
+  out += "{\"name\":";
+  write_string(out, tensor.name);
+  out += ",\"datatype\":\"";
+  out += msg::name(tensor.dtype);
+  out += "\",\"shape\":";
+  out += tensor.shape.text();
+  if (form == Form::kBinary) {
+    out += ",\"parameters\":{\"binary_data_size\":";
+    write_number(out, uint64_t(tensor.data.size()));
+    out += "}}";
+    blobs.push_back(tensor.data);
+    return;
+  }
+  auto text = marshal::bytes_text(tensor);
+  if (text == marshal::BytesText::kBase64) out += ",\"parameters\":{\"content_type\":\"base64\"}";
+  out += ",\"data\":";
+  marshal::write_data(out, tensor, text);
+  out += '}';
+}
+
+}  // namespace
+
+JsonReply write_infer(const InferReply& reply, const std::vector<Form>& forms) {
+  JsonReply r;
+  std::string& out = r.json;
+  out.reserve(256);
+  out += "{\"model_name\":";
+  write_string(out, reply.model);
+  out += ",\"model_version\":";
+  write_string(out, reply.version);
+  if (!reply.id.empty()) {
+    out += ",\"id\":";
+    write_string(out, reply.id);
+  }
+  if (!reply.parameters.empty()) write_parameters(out, reply.parameters);
+  out += ",\"outputs\":[";
+  for (size_t i = 0; i < reply.tensors.size(); ++i) {
+    if (i) out += ',';
+    write_output(out, reply.tensors[i], forms[i], r.blobs);
+  }
+  out += "]}";
+  return r;
+}
+
+}  // namespace weir::oip

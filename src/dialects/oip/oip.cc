@@ -1,0 +1,49 @@
+#include "dialects/oip/oip.h"
+
+#include <vector>
+
+#include "dialects/oip/grpc_control.h"
+#include "dialects/oip/grpc_infer.h"
+#include "dialects/oip/house.h"
+#include "dialects/oip/rest.h"
+
+namespace weir::oip {
+
+// "schedule_policy" is priority and timeout. Not offered, so not listed: sequence, shared memory, and unloading the
+// models that a model depends on.
+std::vector<std::string_view> extensions() {
+  return {"classification",
+          "model_repository",
+          "schedule_policy",
+          "model_configuration",
+          "binary_tensor_data",
+          "parameters",
+          "statistics",
+          "trace",
+          "logging"};
+}
+
+struct Oip::Parts {
+  House house;
+  ModelInfer infer{house};
+  ModelStreamInfer stream{house};
+  std::vector<std::unique_ptr<ControlCall>> methods;
+  std::vector<std::unique_ptr<Endpoint>> services;
+};
+
+Oip::Oip(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs, Control& control,
+         Traces& traces, OipOptions options)
+    : parts_(new Parts{House{bus, slabs, control, traces, std::move(options), {}, 0}}) {
+  Parts& p = *parts_;
+  std::string service(kService);
+  rpcs.add({service, "ModelInfer", wire::RpcKind::kUnary, &p.infer, "inference.ModelInferRequest",
+            "inference.ModelInferResponse", kGrpc});
+  rpcs.add({service, "ModelStreamInfer", wire::RpcKind::kBidi, &p.stream, "inference.ModelInferRequest",
+            "inference.ModelStreamInferResponse", kGrpc});
+  add_control_calls(p.house, rpcs, p.methods);
+  add_routes(p.house, router, p.services);
+}
+
+Oip::~Oip() = default;
+
+}  // namespace weir::oip

@@ -1,0 +1,213 @@
+// The reading half of pb_infer.h.
+#include "dialects/oip/pb_infer.h"
+#include "marshal/json_cursor.h"
+#include "marshal/pb_wire.h"
+
+namespace weir::oip {
+namespace {
+
+using base::invalid;
+using base::Status;
+using marshal::PbReader;
+using marshal::PbType;
+
+constexpr size_t kMaxUnknown = 64 << 10;
+
+Status malformed(std::string_view what) { return invalid("malformed protobuf in " + std::string(what)); }
+
+// One reading of one request.
+class RequestReader {
+ public:
+  RequestReader(const base::Bytes& message, base::SlabSource& slabs, msg::Call& call, Wishes& wishes)
+      : message_(message), slabs_(slabs), call_(call), wishes_(wishes) {}
+
+  Status read() {
+    PbReader r(message_.view());
+    while (r.next()) {
+      Status status = field(r);
+      if (!status.ok()) return status;
+    }
+    if (!r.ok()) return malformed("ModelInferRequest");
+    return place_raw();
+  }
+
+ private:
+  Status field(const PbReader& r) {
+    if (r.type() != PbType::kBytes) return unknown(r);
+    switch (r.field()) {
+      case 1: return text(r.bytes(), "model_name", call_.model);
+      case 2: return text(r.bytes(), "model_version", call_.version);
+      case 3: return text(r.bytes(), "id", call_.id);
+      case 4:
+        return parameter(r.bytes(), [&](std::string_view name, msg::ParamValue value) {
+          return apply(call_, wishes_, name, std::move(value));
+        });
+      case 5: return input(r.bytes());
+      case 6: return output(r.bytes());
+      case 7: return raw(r.bytes());
+      default: return unknown(r);
+    }
+  }
+
+  Status unknown(const PbReader& r) {
+    unknown_ += r.encoded_size();
+    if (unknown_ > kMaxUnknown) return invalid("more than 64 KiB of unknown fields in ModelInferRequest");
+    return {};
+  }
+
+  static Status text(std::string_view bytes, std::string_view what, std::string& out) {
+    if (!marshal::valid_utf8(bytes)) return invalid(std::string(what) + " is not UTF-8");
+    out.assign(bytes);
+    return {};
+  }
+
+  // One entry of a map<string, InferParameter>.
+  template <class Apply>
+  Status parameter(std::string_view entry, Apply&& apply_one) {
+    if (++parameters_ > kMaxParameters * 4) return invalid("too many parameters in ModelInferRequest");
+    std::string_view key, value;
+    PbReader r(entry);
+    while (r.next()) {
+      if (r.is(1, PbType::kBytes))
+        key = r.bytes();
+      else if (r.is(2, PbType::kBytes))
+        value = r.bytes();
+      else if (Status status = unknown(r); !status.ok())
+        return status;
+    }
+    if (!r.ok()) return malformed("a parameter");
+    if (!marshal::valid_utf8(key)) return invalid("a parameter's name is not UTF-8");
+    msg::ParamValue chosen;
+    bool found = false;
+    PbReader v(value);
+    while (v.next()) {
+      bool varint = v.type() == PbType::kVarint;
+      if (v.field() == 1 && varint)
+        chosen = v.number() != 0;
+      else if (v.field() == 2 && varint)
+        chosen = int64_t(v.number());
+      else if (v.is(3, PbType::kBytes))
+        chosen = std::string(v.bytes());
+      else if (v.is(4, PbType::kFixed64))
+        chosen = std::bit_cast<double>(v.number());
+      else if (v.field() == 5 && varint)
+        chosen = v.number();
+      else
+        continue;
+      found = true;
+    }
+    if (!v.ok()) return malformed("a parameter");
+    if (auto* s = std::get_if<std::string>(&chosen); s && !marshal::valid_utf8(*s))
+      return invalid("parameter '" + std::string(key) + "' is not UTF-8");
+    return found ? apply_one(key, std::move(chosen)) : Status{};
+  }
+
+  Status input(std::string_view bytes) {
+    if (call_.inputs.size() == kMaxInputs) return invalid("more than 256 inputs");
+    msg::Tensor& tensor = call_.inputs.emplace_back();
+    std::string_view contents, datatype;
+    bool has_contents = false;
+    Status status;
+    PbReader r(bytes);
+    while (status.ok() && r.next()) {
+      if (r.is(1, PbType::kBytes))
+        status = text(r.bytes(), "an input's name", tensor.name);
+      else if (r.is(2, PbType::kBytes))
+        datatype = r.bytes();
+      else if (r.field() == 3 && (r.type() == PbType::kVarint || r.type() == PbType::kBytes))
+        status = shape(r, tensor);
+      else if (r.is(4, PbType::kBytes))
+        status = parameter(
+            r.bytes(), [&](std::string_view name, const msg::ParamValue&) { return apply_input(tensor.name, name); });
+      else if (r.is(5, PbType::kBytes) && std::exchange(has_contents, true))
+        status = invalid("input '" + tensor.name + "' has contents twice");
+      else if (r.is(5, PbType::kBytes))
+        contents = r.bytes();
+      else
+        status = unknown(r);
+    }
+    if (!status.ok()) return status;
+    if (!r.ok()) return malformed("an input");
+    tensor.dtype = msg::dtype_from_name(datatype);
+    if (tensor.dtype == msg::DType::kInvalid)
+      return invalid("input '" + tensor.name + "': unknown datatype '" +
+                     (marshal::valid_utf8(datatype) ? std::string(datatype.substr(0, 32)) : "?") + "'");
+    if (contents.empty()) return {};
+    typed_ = tensor.name.empty() ? "?" : tensor.name;
+    return read_contents(message_, contents, slabs_, tensor);
+  }
+
+  static Status shape(const PbReader& r, msg::Tensor& tensor) {
+    std::string_view packed = r.bytes();
+    uint64_t dim = r.number();
+    bool ok = true;
+    if (r.type() == PbType::kVarint) {
+      ok = tensor.shape.push(int64_t(dim));
+    } else {
+      while (ok && !packed.empty()) {
+        if (!marshal::take_varint(packed, dim)) return malformed("a shape");
+        ok = tensor.shape.push(int64_t(dim));
+      }
+    }
+    return ok ? Status{} : invalid("input '" + tensor.name + "': a shape has at most 16 dimensions");
+  }
+
+  Status output(std::string_view bytes) {
+    if (call_.outputs.size() == kMaxOutputs) return invalid("more than 256 requested outputs");
+    std::string& name = call_.outputs.emplace_back();
+    OutputWish& wish = wishes_.outputs.emplace_back();
+    Status status;
+    PbReader r(bytes);
+    while (status.ok() && r.next()) {
+      if (r.is(1, PbType::kBytes))
+        status = text(r.bytes(), "an output's name", name);
+      else if (r.is(2, PbType::kBytes))
+        status = parameter(r.bytes(), [&](std::string_view key, const msg::ParamValue& value) {
+          return apply(name, wish, key, value);
+        });
+      else
+        status = unknown(r);
+    }
+    if (!status.ok()) return status;
+    return r.ok() ? Status{} : malformed("a requested output");
+  }
+
+  // The i-th raw content belongs to the i-th input, which nearly always has been read before.
+  Status raw(std::string_view bytes) {
+    if (raw_count_ == kMaxInputs) return invalid("more than 256 raw_input_contents");
+    if (raw_count_ < call_.inputs.size() && early_.empty())
+      call_.inputs[raw_count_].data = message_.slice(bytes);
+    else
+      early_.push_back(bytes);
+    ++raw_count_;
+    return {};
+  }
+
+  Status place_raw() {
+    if (raw_count_ == 0) return {};
+    if (!typed_.empty())
+      return invalid("input '" + typed_ + "' has typed contents, but the request has raw_input_contents: use one form");
+    if (raw_count_ != call_.inputs.size())
+      return invalid(std::to_string(raw_count_) + " raw_input_contents for " + std::to_string(call_.inputs.size()) +
+                     " inputs");
+    size_t first = raw_count_ - early_.size();
+    for (size_t i = 0; i < early_.size(); ++i) call_.inputs[first + i].data = message_.slice(early_[i]);
+    return {};
+  }
+
+  const base::Bytes& message_;
+  base::SlabSource& slabs_;
+  msg::Call& call_;
+  Wishes& wishes_;
+  size_t raw_count_ = 0, unknown_ = 0, parameters_ = 0;
+  std::vector<std::string_view> early_;  // raw contents that came before their inputs
+  std::string typed_;                    // an input with typed contents
+};
+
+}  // namespace
+
+Status read_infer(const base::Bytes& message, base::SlabSource& slabs, msg::Call& call, Wishes& wishes) {
+  return RequestReader(message, slabs, call, wishes).read();
+}
+
+}  // namespace weir::oip

@@ -1,0 +1,286 @@
+#include "dialects/oip/rest.h"
+
+#include "base/encoding.h"
+#include "dialects/oip/pb_json.h"
+#include "dialects/oip/settings.h"
+#include "dialects/oip/views.h"
+#include "marshal/json_tensor.h"
+
+namespace weir::oip {
+namespace {
+
+using base::Status;
+using wire::Exchange;
+using wire::PathArgs;
+using wire::respond_error;
+
+void respond_message(Exchange& exchange, const google::protobuf::Message& message) {
+  std::string out;
+  write_json(out, message);
+  respond_json(exchange, std::move(out));
+}
+
+bus::Served* find(House& house, Exchange& exchange, const PathArgs& args) {
+  auto found = house.bus.catalog().find(args["model"], args["version"]);
+  if (!found) {
+    respond_error(exchange, found.error());
+    return nullptr;
+  }
+  exchange.ledger().model = (*found)->spec.name;
+  return *found;
+}
+
+// `{"ready":false,"error":…}` under 400, as the protocol wants "not ready" told.
+void respond_not_ready(Exchange& exchange, std::string fields, std::string_view why) {
+  exchange.ledger().code = base::Code::kUnavailable;
+  std::string out = "{" + fields + "\"ready\":false,\"error\":";
+  marshal::write_string(out, why);
+  exchange.respond(400, "application/json", base::Bytes::adopt(out + "}"));
+}
+
+// ---- Health and metadata
+
+void server_metadata(House& house, Exchange& exchange, const PathArgs&) {
+  std::string out = "{\"name\":";
+  marshal::write_string(out, house.options.server_name);
+  out += ",\"version\":";
+  marshal::write_string(out, house.options.server_version);
+  out += ",\"extensions\":[";
+  for (auto extension : extensions()) {
+    if (out.back() != '[') out += ',';
+    marshal::write_string(out, extension);
+  }
+  respond_json(exchange, out + "]}");
+}
+
+void live(House&, Exchange& exchange, const PathArgs&) { respond_json(exchange, "{\"live\":true}"); }
+
+void ready(House& house, Exchange& exchange, const PathArgs&) {
+  if (house.control.ready()) return respond_json(exchange, "{\"ready\":true}");
+  respond_not_ready(exchange, "", "the server is not ready");
+}
+
+void model_ready(House& house, Exchange& exchange, const PathArgs& args) {
+  auto found = house.bus.catalog().find(args["model"], args["version"]);
+  if (!found && found.error().code == base::Code::kNotFound) return respond_error(exchange, found.error());
+  std::string name = "\"name\":";
+  marshal::write_string(name, args["model"]);
+  name += ",";
+  if (!found) return respond_not_ready(exchange, name, found.error().text);
+  exchange.ledger().model = (*found)->spec.name;
+  if (!house.control.ready()) return respond_not_ready(exchange, name, "the server is not ready");
+  respond_json(exchange, "{" + name + "\"ready\":true}");
+}
+
+void model_metadata(House& house, Exchange& exchange, const PathArgs& args) {
+  if (auto* served = find(house, exchange, args)) respond_message(exchange, metadata(house.bus.catalog(), *served));
+}
+
+void model_config(House& house, Exchange& exchange, const PathArgs& args) {
+  if (auto* served = find(house, exchange, args)) respond_message(exchange, config(*served));
+}
+
+void model_stats(House& house, Exchange& exchange, const PathArgs& args) {
+  auto stats = statistics(house.bus.catalog(), args["model"], args["version"]);
+  if (!stats) return respond_error(exchange, stats.error());
+  respond_message(exchange, *stats);
+}
+
+void model_list(House& house, Exchange& exchange, const PathArgs&) {
+  std::string out = "{\"models\":[";
+  for (const auto& [name, unused] : house.bus.catalog().models) {
+    if (out.back() != '[') out += ',';
+    marshal::write_string(out, name);
+  }
+  respond_json(exchange, out + "]}");
+}
+
+// ---- Repository
+
+void repository_index(House& house, Exchange& exchange, const PathArgs&) {
+  auto body = read_flat(exchange.content().view());
+  if (!body) return respond_error(exchange, body.error());
+  Which which = Which::kAll;
+  if (auto* value = msg::find(*body, "ready")) {
+    auto* only = std::get_if<bool>(value);
+    if (!only) return respond_error(exchange, base::invalid("'ready' takes true or false"));
+    if (*only) which = Which::kReady;
+  }
+  auto rows = index(house.bus.catalog(), which);
+  std::string out = "[";
+  for (const auto& row : rows.models()) {
+    if (out.back() != '[') out += ',';
+    write_json(out, row);
+  }
+  respond_json(exchange, out + "]");
+}
+
+class Waiter final : public wire::Reader {
+ public:
+  Waiter(House& house, uint64_t wait) : house_(house), wait_(wait) {}
+  void on_close(Exchange&, bool) override { house_.waiting.erase(wait_); }
+
+ private:
+  House& house_;
+  uint64_t wait_;
+};
+
+Control::Done wait_for(House& house, Exchange& exchange, std::string answer) {
+  uint64_t wait = house.wait([&exchange, answer = std::move(answer)](Status status) {
+    if (status.ok()) return respond_json(exchange, answer);
+    respond_error(exchange, status);
+  });
+  exchange.attach(std::make_unique<Waiter>(house, wait));
+  return house.finisher(wait);
+}
+
+std::string done_json(std::string_view model, std::string_view what) {
+  std::string out = "{\"name\":";
+  marshal::write_string(out, model);
+  return out + ",\"" + std::string(what) + "\":true}";
+}
+
+void load(House& house, Exchange& exchange, const PathArgs& args) {
+  std::string model(args["model"]);
+  auto body = read_parameters(exchange.content().view());
+  Status status = check_model_name(model);
+  if (status.ok() && !body) status = body.error();
+  if (!status.ok()) return respond_error(exchange, status);
+  Control::LoadParameters parameters;
+  for (auto& [key, value] : *body) {
+    auto* text = std::get_if<std::string>(&value);
+    if (!text) return respond_error(exchange, base::invalid("load parameter '" + key + "' takes a string"));
+    if (!key.starts_with("file:")) {
+      parameters[key] = std::move(*text);
+      continue;
+    }
+    auto bytes = base::base64_decode(*text);
+    if (!bytes) return respond_error(exchange, base::invalid("load parameter '" + key + "' is not base64"));
+    parameters[key] = *std::move(bytes);
+  }
+  house.control.load(model, std::move(parameters), wait_for(house, exchange, done_json(model, "load")));
+}
+
+void unload(House& house, Exchange& exchange, const PathArgs& args) {
+  std::string model(args["model"]);
+  auto body = read_parameters(exchange.content().view());
+  Status status = check_model_name(model);
+  if (status.ok() && !body) status = body.error();
+  if (!status.ok()) return respond_error(exchange, status);
+  auto* value = msg::find(*body, "unload_dependents");
+  auto* dependents = value ? std::get_if<bool>(value) : nullptr;
+  if (value && !dependents) return respond_error(exchange, base::invalid("'unload_dependents' takes true or false"));
+  house.control.unload(model, dependents && *dependents ? Control::Dependents::kUnload : Control::Dependents::kKeep,
+                       wait_for(house, exchange, done_json(model, "unload")));
+}
+
+// ---- Settings
+
+void respond_traces(House& house, Exchange& exchange, std::string_view model) {
+  std::string out = "{";
+  for (const auto& [key, values] : house.traces.settings(model)) {
+    if (out.back() != '{') out += ',';
+    marshal::write_string(out, key);
+    out += key == "trace_level" ? ":[" : ":";
+    marshal::write_string(out, values.front());
+    if (key == "trace_level") out += ']';
+  }
+  respond_json(exchange, out + "}");
+}
+
+void get_trace(House& house, Exchange& exchange, const PathArgs& args) {
+  std::string_view model = args["model"];
+  if (!model.empty() && !find(house, exchange, args)) return;
+  respond_traces(house, exchange, model);
+}
+
+void set_trace(House& house, Exchange& exchange, const PathArgs& args) {
+  std::string_view model = args["model"];
+  if (!model.empty() && !find(house, exchange, args)) return;
+  auto wanted = read_trace(exchange.content().view());
+  Status status = wanted ? house.traces.change(model, *wanted) : wanted.error();
+  if (!status.ok()) return respond_error(exchange, status);
+  respond_traces(house, exchange, model);
+}
+
+void get_logging(House&, Exchange& exchange, const PathArgs&) {
+  std::string out;
+  write_flat(out, log_settings());
+  respond_json(exchange, std::move(out));
+}
+
+void set_logging(House& house, Exchange& exchange, const PathArgs& args) {
+  auto wanted = read_flat(exchange.content().view());
+  Status status = wanted ? change_log(*wanted) : wanted.error();
+  if (!status.ok()) return respond_error(exchange, status);
+  get_logging(house, exchange, args);
+}
+
+void no_shared_memory(House&, Exchange& exchange, const PathArgs&) {
+  respond_error(exchange, base::failure(base::Code::kUnimplemented, "shared memory is not offered"));
+}
+
+struct Row {
+  const char* method;
+  const char* pattern;
+  Serve serve;
+};
+
+constexpr Row kRoutes[] = {
+    {"GET", "/v2", server_metadata},
+    {"GET", "/v2/health/live", live},
+    {"GET", "/v2/health/ready", ready},
+    {"GET", "/v2/models", model_list},
+    {"GET", "/v2/models/stats", model_stats},
+    {"GET", "/v2/models/{model}", model_metadata},
+    {"GET", "/v2/models/{model}/ready", model_ready},
+    {"GET", "/v2/models/{model}/config", model_config},
+    {"GET", "/v2/models/{model}/stats", model_stats},
+    {"POST", "/v2/models/{model}/infer", infer},
+    {"POST", "/v2/models/{model}/infer_stream", infer_stream},
+    {"GET", "/v2/models/{model}/versions/{version}", model_metadata},
+    {"GET", "/v2/models/{model}/versions/{version}/ready", model_ready},
+    {"GET", "/v2/models/{model}/versions/{version}/config", model_config},
+    {"GET", "/v2/models/{model}/versions/{version}/stats", model_stats},
+    {"POST", "/v2/models/{model}/versions/{version}/infer", infer},
+    {"POST", "/v2/models/{model}/versions/{version}/infer_stream", infer_stream},
+    {"POST", "/v2/repository/index", repository_index},
+    {"POST", "/v2/repository/{repository}/index", repository_index},
+    {"POST", "/v2/repository/models/{model}/load", load},
+    {"POST", "/v2/repository/models/{model}/unload", unload},
+    {"POST", "/v2/repository/{repository}/models/{model}/load", load},
+    {"POST", "/v2/repository/{repository}/models/{model}/unload", unload},
+    {"GET", "/v2/trace/setting", get_trace},
+    {"POST", "/v2/trace/setting", set_trace},
+    {"GET", "/v2/models/{model}/trace/setting", get_trace},
+    {"POST", "/v2/models/{model}/trace/setting", set_trace},
+    {"GET", "/v2/logging", get_logging},
+    {"POST", "/v2/logging", set_logging},
+    {"GET", "/v2/systemsharedmemory/status", no_shared_memory},
+    {"GET", "/v2/systemsharedmemory/region/{region}/status", no_shared_memory},
+    {"POST", "/v2/systemsharedmemory/region/{region}/register", no_shared_memory},
+    {"POST", "/v2/systemsharedmemory/region/{region}/unregister", no_shared_memory},
+    {"POST", "/v2/systemsharedmemory/unregister", no_shared_memory},
+    {"GET", "/v2/cudasharedmemory/status", no_shared_memory},
+    {"GET", "/v2/cudasharedmemory/region/{region}/status", no_shared_memory},
+    {"POST", "/v2/cudasharedmemory/region/{region}/register", no_shared_memory},
+    {"POST", "/v2/cudasharedmemory/region/{region}/unregister", no_shared_memory},
+    {"POST", "/v2/cudasharedmemory/unregister", no_shared_memory},
+};
+
+}  // namespace
+
+void respond_json(Exchange& exchange, std::string json) {
+  exchange.respond(200, "application/json", base::Bytes::adopt(std::move(json)), Exchange::Compress::kIfAccepted);
+}
+
+void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services) {
+  for (const Row& row : kRoutes) {
+    auto& service = services.emplace_back(std::make_unique<Endpoint>(house, row.serve));
+    bool get = std::string_view(row.method) == "GET";
+    wire::Plan plan{get ? wire::BodyPlan::kIgnore : wire::BodyPlan::kWhole, house.options.max_body};
+    router.add({row.method, row.pattern, service.get(), kRest, plan});
+  }
+}
+
+}  // namespace weir::oip

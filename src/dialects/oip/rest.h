@@ -1,0 +1,34 @@
+// The REST side: one table of routes, each answered by one function.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "dialects/oip/house.h"
+#include "wire/router.h"
+
+namespace weir::oip {
+
+using Serve = void (*)(House&, wire::Exchange&, const wire::PathArgs&);
+
+class Endpoint final : public wire::Service {
+ public:
+  Endpoint(House& house, Serve serve) : house_(house), serve_(serve) {}
+  void serve(wire::Exchange& exchange, const wire::PathArgs& args) override { serve_(house_, exchange, args); }
+
+ private:
+  House& house_;
+  Serve serve_;
+};
+
+// Registers all routes; `services` keeps what was registered.
+void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services);
+
+// rest_infer.cc: POST …/infer and …/infer_stream (one SSE event per answer, for any model).
+void infer(House& house, wire::Exchange& exchange, const wire::PathArgs& args);
+void infer_stream(House& house, wire::Exchange& exchange, const wire::PathArgs& args);
+
+// 200 with a JSON body and exactly `application/json`: clients compare the type.
+void respond_json(wire::Exchange& exchange, std::string json);
+
+}  // namespace weir::oip

@@ -1,0 +1,168 @@
+// POST …/infer and …/infer_stream.
+#include <charconv>
+#include <optional>
+
+#include "dialects/oip/inference.h"
+#include "dialects/oip/json_infer.h"
+#include "dialects/oip/rest.h"
+#include "marshal/json_tensor.h"
+#include "wire/coding.h"
+#include "wire/sse.h"
+
+namespace weir::oip {
+namespace {
+
+using base::Status;
+using wire::Exchange;
+
+constexpr std::string_view kHeaderLength = "inference-header-content-length";
+constexpr size_t kWorthCompressing = 1024;
+constexpr int32_t kCredit = 64;  // answers of one streamed Call that may be on their way at once
+
+// What unary and streamed requests have in common: the request.
+class RestInference : public wire::Reader, public Inference {
+ public:
+  RestInference(House& house, Exchange& exchange) : Inference(house, exchange, kRest) {}
+
+  void begin(const wire::PathArgs& args) {
+    call().model = args["model"];
+    call().version = args["version"];
+    Status status = find();
+    if (status.ok()) status = check_model();
+    if (status.ok()) status = read();
+    if (status.ok()) status = start();
+    if (!status.ok()) respond_error(exchange_, status);
+  }
+  void on_close(Exchange&, bool) override { leave(); }
+
+ protected:
+  virtual Status check_model() { return {}; }
+
+ private:
+  Status read() {
+    const base::Bytes& body = exchange_.content();
+    std::string_view text = exchange_.request().fields.find(kHeaderLength);
+    if (!text.data()) return read_infer(body, body.size(), house_.slabs, call(), wishes);
+    uint64_t length = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
+    if (error != std::errc() || end != text.data() + text.size() || length > body.size())
+      return base::invalid("Inference-Header-Content-Length takes a number of bytes within the body");
+    if (length == 0) return read_raw_infer(body, spec(), call(), wishes);
+    return read_infer(body, size_t(length), house_.slabs, call(), wishes);
+  }
+};
+
+class RestInfer final : public RestInference {
+ public:
+  using RestInference::RestInference;
+
+ private:
+  Status check_model() override {
+    if (!spec().decoupled) return {};
+    return base::failure(base::Code::kUnimplemented, "model '" + spec().name +
+                                                         "' may answer any number of times: use infer_stream, or "
+                                                         "ModelStreamInfer over gRPC");
+  }
+  void answered(const InferReply& reply, const std::vector<Form>& forms, More) override {
+    if (!reply_) reply_ = write_infer(reply, forms);
+  }
+  void ended(const msg::Call&, Status status) override {
+    if (status.ok() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
+    if (!status.ok()) return respond_error(exchange_, status);
+    if (reply_->blobs.empty()) return respond_json(exchange_, std::move(reply_->json));
+    respond_binary();
+  }
+
+  // The JSON and the blobs behind it, each a piece of its own.
+  void respond_binary() {
+    wire::Response response;
+    response.fields.add("content-type", "application/octet-stream");
+    response.fields.add(kHeaderLength, std::to_string(reply_->json.size()));
+    std::vector<base::Bytes> pieces{base::Bytes::adopt(std::move(reply_->json))};
+    for (auto& blob : reply_->blobs) pieces.push_back(std::move(blob));
+    size_t total = 0;
+    for (const auto& piece : pieces) total += piece.size();
+    auto coding = wire::choose_coding(exchange_.request().fields.find("accept-encoding"));
+    if (coding != wire::Coding::kIdentity && total >= kWorthCompressing) {
+      response.fields.add("vary", "accept-encoding");
+      response.fields.add("content-encoding", wire::name(coding));
+      pieces = {wire::deflate(coding, pieces)};
+      total = pieces.front().size();
+    }
+    response.fields.add("content-length", std::to_string(total));
+    exchange_.head(std::move(response));
+    for (auto& piece : pieces)
+      if (!piece.empty()) exchange_.body(std::move(piece));
+    exchange_.end();
+  }
+
+  std::optional<JsonReply> reply_;
+};
+
+class RestStream final : public RestInference {
+ public:
+  using RestInference::RestInference;
+
+  void on_drain(Exchange&) override { repay(); }
+
+ private:
+  Status check_model() override {
+    call().credit.store(kCredit, std::memory_order_relaxed);
+    return {};
+  }
+  void answered(const InferReply& reply, const std::vector<Form>&, More more) override {
+    wishes.form = Form::kJson;
+    ++owed_;
+    if (more == More::kNo && reply.tensors.empty() && !wishes.empty_final) return;
+    send(write_infer(reply, std::vector<Form>(reply.tensors.size(), Form::kJson)).json);
+    if (exchange_.backlog() <= Exchange::kHighWater) repay();
+  }
+  void ended(const msg::Call&, Status status) override {
+    if (!status.ok() && !exchange_.responding()) return respond_error(exchange_, status);
+    exchange_.ledger().code = status.code;
+    if (!status.ok()) {
+      std::string error = "{\"error\":";
+      marshal::write_string(error, status.text);
+      send(error + "}");
+    }
+    open();
+    exchange_.end();
+  }
+  void open() {
+    if (exchange_.responding()) return;
+    wire::Response response;
+    response.fields.add("content-type", wire::kSseType);
+    response.fields.add("cache-control", "no-cache");
+    response.fields.add("x-accel-buffering", "no");
+    exchange_.head(std::move(response));
+  }
+  void send(std::string_view json) {
+    open();
+    std::string event;
+    wire::append_sse(event, json);
+    exchange_.body(base::Bytes::adopt(std::move(event)));
+  }
+  void repay() {
+    if (int32_t owed = std::exchange(owed_, 0); owed > 0 && running()) house_.bus.add_credit(&call(), owed);
+  }
+
+  int32_t owed_ = 0;
+};
+
+template <class T>
+void serve(House& house, Exchange& exchange, const wire::PathArgs& args) {
+  auto reader = std::make_unique<T>(house, exchange);
+  T& request = *reader;
+  exchange.attach(std::move(reader));
+  request.begin(args);
+}
+
+}  // namespace
+
+void infer(House& house, Exchange& exchange, const wire::PathArgs& args) { serve<RestInfer>(house, exchange, args); }
+
+void infer_stream(House& house, Exchange& exchange, const wire::PathArgs& args) {
+  serve<RestStream>(house, exchange, args);
+}
+
+}  // namespace weir::oip

@@ -1,0 +1,167 @@
+#include "dialects/oip/views.h"
+
+namespace weir::oip {
+namespace {
+
+namespace pb = inference;
+
+pb::DataType data_type(msg::DType dtype) {
+  using msg::DType;
+  switch (dtype) {
+    case DType::kBool: return pb::TYPE_BOOL;
+    case DType::kUint8: return pb::TYPE_UINT8;
+    case DType::kUint16: return pb::TYPE_UINT16;
+    case DType::kUint32: return pb::TYPE_UINT32;
+    case DType::kUint64: return pb::TYPE_UINT64;
+    case DType::kInt8: return pb::TYPE_INT8;
+    case DType::kInt16: return pb::TYPE_INT16;
+    case DType::kInt32: return pb::TYPE_INT32;
+    case DType::kInt64: return pb::TYPE_INT64;
+    case DType::kFp16: return pb::TYPE_FP16;
+    case DType::kFp32: return pb::TYPE_FP32;
+    case DType::kFp64: return pb::TYPE_FP64;
+    case DType::kBytes: return pb::TYPE_STRING;
+    case DType::kBf16: return pb::TYPE_BF16;
+    case DType::kInvalid: break;
+  }
+  return pb::TYPE_INVALID;
+}
+
+int64_t microseconds(base::Duration d) { return std::chrono::duration_cast<std::chrono::microseconds>(d).count(); }
+
+void fill(pb::ModelMetadataResponse::TensorMetadata& to, const msg::ModelSpec& spec, const msg::TensorSpec& tensor) {
+  to.set_name(tensor.name);
+  to.set_datatype(std::string(msg::name(tensor.dtype)));
+  for (int64_t d : spec.public_shape(tensor).dims()) to.add_shape(d);
+}
+
+void fill(pb::StatisticDuration& to, const bus::DurationStat& stat) {
+  to.set_count(stat.count.load(std::memory_order_relaxed));
+  to.set_ns(stat.ns.load(std::memory_order_relaxed));
+}
+
+void fill(pb::StatisticDuration& to, uint64_t count, uint64_t ns) {
+  to.set_count(count);
+  to.set_ns(ns);
+}
+
+// All eight durations are always there: perf_analyzer reads them without asking.
+void fill(pb::InferStatistics& to, const bus::ModelStats& stats) {
+  fill(*to.mutable_success(), stats.success);
+  fill(*to.mutable_fail(), stats.fail);
+  fill(*to.mutable_queue(), stats.queue);
+  fill(*to.mutable_compute_input(), stats.compute_input);
+  fill(*to.mutable_compute_infer(), stats.compute_infer);
+  fill(*to.mutable_compute_output(), stats.compute_output);
+  to.mutable_cache_hit();
+  to.mutable_cache_miss();
+}
+
+void fill(pb::ModelStatistics& to, const bus::Served& served) {
+  const bus::ModelStats& stats = served.stats;
+  to.set_name(served.spec.name);
+  to.set_version(served.spec.version);
+  to.set_last_inference(stats.last_inference_ms.load(std::memory_order_relaxed));
+  to.set_inference_count(stats.inference_count.load(std::memory_order_relaxed));
+  to.set_execution_count(stats.execution_count.load(std::memory_order_relaxed));
+  fill(*to.mutable_inference_stats(), stats);
+  for (const auto& [rows, batch] : stats.batches()) {
+    auto& b = *to.add_batch_stats();
+    b.set_batch_size(rows);
+    fill(*b.mutable_compute_input(), batch.count, batch.input_ns);
+    fill(*b.mutable_compute_infer(), batch.count, batch.infer_ns);
+    fill(*b.mutable_compute_output(), batch.count, batch.output_ns);
+  }
+}
+
+void fill(pb::ModelDynamicBatching& to, const msg::BatchPolicy& policy) {
+  for (uint32_t size : policy.preferred) to.add_preferred_batch_size(int32_t(size));
+  to.set_max_queue_delay_microseconds(uint64_t(microseconds(policy.max_delay)));
+  to.set_priority_levels(policy.priority_levels);
+  to.set_default_priority_level(policy.default_priority);
+  auto& queue = *to.mutable_default_queue_policy();
+  queue.set_default_timeout_microseconds(uint64_t(microseconds(policy.queue_timeout)));
+  queue.set_allow_timeout_override(true);
+  queue.set_max_queue_size(policy.max_queue);
+}
+
+std::string backend(const msg::ModelSpec& spec) { return spec.engine == "onnx" ? "onnxruntime" : spec.engine; }
+
+}  // namespace
+
+pb::ModelMetadataResponse metadata(const bus::Catalog& catalog, const bus::Served& served) {
+  pb::ModelMetadataResponse out;
+  const msg::ModelSpec& spec = served.spec;
+  out.set_name(spec.name);
+  if (auto model = catalog.models.find(spec.name); model != catalog.models.end())
+    for (const auto& [version, unused] : model->second.versions) out.add_versions(version);
+  out.set_platform(spec.platform);
+  for (const auto& tensor : spec.inputs) fill(*out.add_inputs(), spec, tensor);
+  for (const auto& tensor : spec.outputs) fill(*out.add_outputs(), spec, tensor);
+  return out;
+}
+
+pb::ModelConfig config(const bus::Served& served) {
+  const msg::ModelSpec& spec = served.spec;
+  pb::ModelConfig out;
+  out.set_name(spec.name);
+  out.set_platform(spec.platform);
+  out.set_backend(backend(spec));
+  out.set_max_batch_size(int32_t(spec.max_batch));
+  out.mutable_version_policy()->mutable_latest()->set_num_versions(1);
+  for (const auto& tensor : spec.inputs) {
+    auto& to = *out.add_input();
+    to.set_name(tensor.name);
+    to.set_data_type(data_type(tensor.dtype));
+    for (int64_t d : tensor.shape.dims()) to.add_dims(d);
+    to.set_optional(tensor.optional);
+  }
+  for (const auto& tensor : spec.outputs) {
+    auto& to = *out.add_output();
+    to.set_name(tensor.name);
+    to.set_data_type(data_type(tensor.dtype));
+    for (int64_t d : tensor.shape.dims()) to.add_dims(d);
+  }
+  auto& group = *out.add_instance_group();
+  group.set_name(spec.name);
+  group.set_kind(pb::ModelInstanceGroup::KIND_CPU);
+  group.set_count(int32_t(spec.instances));
+  if (spec.batching.dynamic) fill(*out.mutable_dynamic_batching(), spec.batching);
+  for (const auto& [name, value] : spec.parameters) (*out.mutable_parameters())[name].set_string_value(value);
+  out.mutable_model_transaction_policy()->set_decoupled(spec.decoupled);
+  out.mutable_response_cache()->set_enable(false);
+  return out;
+}
+
+base::Result<pb::ModelStatisticsResponse> statistics(const bus::Catalog& catalog, std::string_view model,
+                                                     std::string_view version) {
+  pb::ModelStatisticsResponse out;
+  if (!model.empty()) {
+    auto found = catalog.find(model, version);
+    if (!found) return std::move(found).error();
+    if (!version.empty()) {
+      fill(*out.add_model_stats(), **found);
+      return out;
+    }
+  }
+  for (const auto& [name, entry] : catalog.models) {
+    if (!model.empty() && name != model) continue;
+    for (const auto& [number, served] : entry.versions) fill(*out.add_model_stats(), *served);
+  }
+  return out;
+}
+
+pb::RepositoryIndexResponse index(const bus::Catalog& catalog, Which which) {
+  pb::RepositoryIndexResponse out;
+  for (const auto& row : catalog.index) {
+    if (which == Which::kReady && row.state != bus::ModelState::kReady) continue;
+    auto& to = *out.add_models();
+    to.set_name(row.name);
+    to.set_version(row.version);
+    to.set_state(std::string(bus::name(row.state)));
+    to.set_reason(row.reason);
+  }
+  return out;
+}
+
+}  // namespace weir::oip

@@ -1,0 +1,145 @@
+#include "dialects/oip/wishes.h"
+
+#include <limits>
+#include <optional>
+
+namespace weir::oip {
+namespace {
+
+using base::invalid;
+using base::Status;
+
+std::optional<uint64_t> whole(const msg::ParamValue& value) {
+  if (auto* u = std::get_if<uint64_t>(&value)) return *u;
+  if (auto* i = std::get_if<int64_t>(&value); i && *i >= 0) return uint64_t(*i);
+  return std::nullopt;
+}
+
+Status wrong(std::string_view name, std::string_view expected) {
+  return invalid("parameter '" + std::string(name) + "': expected " + std::string(expected));
+}
+
+Status flag(std::string_view name, const msg::ParamValue& value, bool& out) {
+  auto* b = std::get_if<bool>(&value);
+  if (!b) return wrong(name, "true or false");
+  out = *b;
+  return {};
+}
+
+// Two independent 64-bit FNV-1a sums. The id is the client's own choice, so this need not resist guessing; whoever
+// keys a table by it adds the model.
+base::SessionId session_of(std::string_view text) {
+  base::SessionId id{0xcbf29ce484222325, 0x84222325cbf29ce4};
+  for (char c : text) {
+    id.high = (id.high ^ uint8_t(c)) * 0x100000001b3;
+    id.low = (id.low ^ uint8_t(c) ^ 0x5a) * 0x100000001b3;
+  }
+  return id;
+}
+
+Status sequence(msg::Call& call, const msg::ParamValue& value) {
+  if (auto* text = std::get_if<std::string>(&value)) {
+    if (!text->empty()) call.session = session_of(*text);
+    return {};
+  }
+  if (auto* i = std::get_if<int64_t>(&value)) {
+    call.session = {0, uint64_t(*i)};
+    return {};
+  }
+  auto id = whole(value);
+  if (!id) return wrong("sequence_id", "a whole number or a string");
+  call.session = {0, *id};
+  return {};
+}
+
+}  // namespace
+
+Status apply(msg::Call& call, Wishes& wishes, std::string_view name, msg::ParamValue value) {
+  Status status;
+  bool ignored;
+  if (name == "binary_data_output") {
+    bool binary;
+    status = flag(name, value, binary);
+    if (status.ok()) wishes.form = binary ? Form::kBinary : Form::kJson;
+    return status;
+  }
+  if (name == "triton_enable_empty_final_response") return flag(name, value, wishes.empty_final);
+  if (name == "sequence_id") {
+    status = sequence(call, value);
+  } else if (name == "sequence_start" || name == "sequence_end") {
+    status = flag(name, value, ignored);
+  } else if (name == "priority") {
+    auto priority = whole(value);
+    if (!priority || *priority > std::numeric_limits<uint32_t>::max()) return wrong(name, "a whole number below 2^32");
+    call.priority = uint32_t(*priority);
+  } else if (name == "timeout") {
+    auto microseconds = whole(value);
+    constexpr uint64_t kLongest = uint64_t(365) * 24 * 3600 * 1'000'000;
+    if (!microseconds) return wrong(name, "microseconds as a whole number, 0 or more");
+    call.queue_timeout = std::chrono::microseconds(std::min(*microseconds, kLongest));
+  }
+  if (!status.ok()) return status;
+  if (call.parameters.size() == kMaxParameters)
+    return invalid("more than " + std::to_string(kMaxParameters) + " parameters");
+  for (auto& [key, old] : call.parameters) {
+    if (key != name) continue;
+    old = std::move(value);  // in a protobuf map the last one wins
+    return {};
+  }
+  call.parameters.emplace_back(std::string(name), std::move(value));
+  return {};
+}
+
+Status apply(std::string_view output, OutputWish& wish, std::string_view name, const msg::ParamValue& value) {
+  std::string of = "output '" + std::string(output) + "': ";
+  if (name == "classification") {
+    auto k = whole(value);
+    if (!k || *k > std::numeric_limits<uint32_t>::max())
+      return invalid(of + "parameter 'classification' takes a whole number, 0 or more");
+    wish.classes = uint32_t(*k);
+  } else if (name == "binary_data") {
+    auto* binary = std::get_if<bool>(&value);
+    if (!binary) return invalid(of + "parameter 'binary_data' takes true or false");
+    wish.form = *binary ? Form::kBinary : Form::kJson;
+  } else if (name.starts_with("shared_memory_")) {
+    return base::failure(base::Code::kUnimplemented, of + "shared memory is not offered");
+  }
+  return {};
+}
+
+Status apply_input(std::string_view input, std::string_view name) {
+  if (!name.starts_with("shared_memory_")) return {};
+  return base::failure(base::Code::kUnimplemented, "input '" + std::string(input) + "': shared memory is not offered");
+}
+
+Status grant(const msg::ModelSpec& spec, const msg::Call& call, const Wishes& wishes, msg::Outputs& outputs,
+             std::vector<Form>& forms) {
+  if (call.outputs.empty()) {
+    forms.assign(outputs.tensors.size(), wishes.form);
+    return {};
+  }
+  std::vector<msg::Tensor> granted;
+  granted.reserve(call.outputs.size());
+  forms.clear();
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    const OutputWish& wish = wishes.outputs[i];
+    auto same = [&](const msg::Tensor& t) { return t.name == call.outputs[i]; };
+    auto at = std::find_if(outputs.tensors.begin(), outputs.tensors.end(), same);
+    if (at == outputs.tensors.end()) {
+      auto code = spec.any_tensors ? base::Code::kInvalidArgument : base::Code::kInternal;
+      return base::failure(code, "model '" + spec.name + "' made no output '" + call.outputs[i] + "'");
+    }
+    granted.push_back(std::move(*at));
+    forms.push_back(wish.form == Form::kUnsaid ? wishes.form : wish.form);
+    if (wish.classes == 0) continue;
+    const msg::TensorSpec* declared = spec.output(call.outputs[i]);
+    static const std::vector<std::string> kNone;
+    Status status = classify(granted.back(), wish.classes, declared ? declared->labels : kNone,
+                             spec.max_batch > 0 ? Rows::kBatch : Rows::kOne);
+    if (!status.ok()) return status;
+  }
+  outputs.tensors = std::move(granted);
+  return {};
+}
+
+}  // namespace weir::oip

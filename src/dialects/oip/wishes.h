@@ -1,0 +1,54 @@
+// What a request says beside its tensors: parameters that steer the Call, and how its outputs are to come back. The
+// same rules for JSON and protobuf.
+//
+//   sequence_id (int64 or string), sequence_start, sequence_end   Call::session, and kept as parameters
+//   priority (uint)          Call::priority; 0 = the model's default
+//   timeout (int64, µs)      Call::queue_timeout; 0 = the model's default
+//   binary_data_output       REST: outputs are binary unless they say otherwise
+//   triton_enable_empty_final_response   streams: the end of a decoupled answer is told even when it is empty
+// All other request parameters go down with the Call. Of an output: classification (k), binary_data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+
+namespace weir::oip {
+
+inline constexpr size_t kMaxInputs = 256, kMaxOutputs = 256, kMaxParameters = 256;
+
+enum class Form : uint8_t { kUnsaid, kJson, kBinary };
+
+struct OutputWish {
+  uint32_t classes = 0;  // top-k of them instead of the tensor; 0 = the tensor itself
+  Form form = Form::kUnsaid;
+};
+
+struct Wishes {
+  std::vector<OutputWish> outputs;  // one per Call::outputs
+  Form form = Form::kJson;          // of outputs that say nothing
+  bool empty_final = false;
+};
+
+// A request parameter. Errors: INVALID_ARGUMENT naming it.
+base::Status apply(msg::Call& call, Wishes& wishes, std::string_view name, msg::ParamValue value);
+// A parameter of a requested output.
+base::Status apply(std::string_view output, OutputWish& wish, std::string_view name, const msg::ParamValue& value);
+// A parameter of an input: shared memory is refused, the rest is no business of the dialect's.
+base::Status apply_input(std::string_view input, std::string_view name);
+
+// Leaves in `outputs` what was asked for, in the order asked for, and turns classifications into their text form.
+// `forms` gets the form of each. Errors: an output that the model did not make, a tensor that cannot be classified.
+base::Status grant(const msg::ModelSpec& spec, const msg::Call& call, const Wishes& wishes, msg::Outputs& outputs,
+                   std::vector<Form>& forms);
+
+// The `k` largest values of each row as BYTES "score:index[:label]". `batched`: the first dimension counts rows.
+enum class Rows : uint8_t { kOne, kBatch };
+base::Status classify(msg::Tensor& tensor, uint32_t k, const std::vector<std::string>& labels, Rows rows);
+
+}  // namespace weir::oip
