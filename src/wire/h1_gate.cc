@@ -1,0 +1,227 @@
+#include "wire/h1_gate.h"
+
+#include <array>
+#include <cstring>
+
+#include "wire/text.h"
+
+namespace weir::wire {
+namespace {
+
+constexpr size_t kLongestMethod = 32;
+
+enum : uint8_t { kToken = 1, kTarget = 2, kValue = 4, kHost = 8 };
+
+// What each byte may be part of.
+constexpr std::array<uint8_t, 256> kClass = [] {
+  std::array<uint8_t, 256> table{};
+  for (int c = 0; c < 256; ++c) {
+    bool alnum = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    auto in = [c](std::string_view set) { return c > 0 && c < 128 && set.find(char(c)) != std::string_view::npos; };
+    if (alnum || in("!#$%&'*+-.^_`|~")) table[size_t(c)] |= kToken;
+    if (c > 0x20 && c < 0x7f && c != '#' && c != '\\') table[size_t(c)] |= kTarget;
+    if (c == '\t' || (c >= 0x20 && c != 0x7f)) table[size_t(c)] |= kValue;
+    // RFC 3986 §3.2.2 reg-name and IP-literal, and the port's colon; without the list separator ','.
+    if (alnum || in("-._~%!$&'()*+;=:[]")) table[size_t(c)] |= kHost;
+  }
+  return table;
+}();
+
+bool all_of_class(std::string_view text, uint8_t what) {
+  for (char c : text)
+    if (!(kClass[uint8_t(c)] & what)) return false;
+  return true;
+}
+
+Refusal bad(std::string_view reason, std::string_view text) { return {400, reason, text}; }
+
+// Framing fields in the spelling that gateways between CGI and HTTP confuse with the real one.
+bool underscored_framing(std::string_view name) {
+  return name.find('_') != std::string_view::npos &&
+         (same_text(name, "content_length") || same_text(name, "transfer_encoding"));
+}
+
+Refusal read_version(std::string_view text, Head* out) {
+  if (text == "HTTP/1.1") {
+    out->version = Version::kHttp11;
+  } else if (text == "HTTP/1.0") {
+    out->version = Version::kHttp10;
+    out->keep_alive = false;
+  } else {
+    auto digit = [](char c) { return c >= '0' && c <= '9'; };
+    bool other = text.size() == 8 && text.starts_with("HTTP/") && digit(text[5]) && text[6] == '.' && digit(text[7]);
+    if (other) return {505, reason::kParse, "HTTP version not supported"};
+    return bad(reason::kParse, "malformed request line");
+  }
+  return {};
+}
+
+// Collects what the framing fields say; judges when all are there.
+class Inspection {
+ public:
+  explicit Inspection(Head* out) : out_(out) {}
+
+  Refusal request_line(std::string_view line) {
+    size_t first = line.find(' '), last = line.rfind(' ');
+    if (first == std::string_view::npos || first == last) return bad(reason::kParse, "malformed request line");
+    out_->method = line.substr(0, first);
+    out_->target = line.substr(first + 1, last - first - 1);
+    if (out_->method.empty() || out_->method.size() > kLongestMethod || !all_of_class(out_->method, kToken))
+      return bad(reason::kParse, "malformed method");
+    if (out_->target.empty() || !all_of_class(out_->target, kTarget))
+      return bad(reason::kParse, "malformed request target");
+    if (auto refusal = read_version(line.substr(last + 1), out_)) return refusal;
+    return split_target();
+  }
+
+  Refusal field_line(std::string_view line) {
+    if (line[0] == ' ' || line[0] == '\t') return bad(reason::kParse, "folded header lines are not allowed");
+    size_t colon = line.find(':');
+    if (colon == std::string_view::npos) return bad(reason::kParse, "header line without a colon");
+    std::string_view name = line.substr(0, colon), value = line.substr(colon + 1);
+    if (name.empty() || !all_of_class(name, kToken)) return bad(reason::kParse, "malformed header name");
+    if (!all_of_class(value, kValue)) return bad(reason::kParse, "control character in a header");
+    return field(name, trim(value));
+  }
+
+  Refusal judge() {
+    if (te_count_ > 0) {
+      if (te_count_ > 1 || cl_count_ > 0 || out_->version == Version::kHttp10 || !out_->chunked) return refuse_te();
+    }
+    if (host_count_ > 1) return bad(reason::kHost, "more than one Host header");
+    if (host_count_ == 0 && out_->version == Version::kHttp11) return bad(reason::kHost, "no Host header");
+    if (host_count_ == 1 && (out_->host.empty() || !all_of_class(out_->host, kHost)))
+      return bad(reason::kHost, "malformed Host header");
+    if (!authority_.empty() && host_count_ == 1 && !same_text(authority_, out_->host))
+      return bad(reason::kHost, "the request target's authority is not the Host header");
+    if (!authority_.empty()) out_->host = authority_;
+    if (out_->version == Version::kHttp10) out_->expect_continue = false;  // RFC 9110 §10.1.1
+    return {};
+  }
+
+ private:
+  // RFC 9112 §3.2.
+  Refusal split_target() {
+    std::string_view& target = out_->target;
+    if (out_->method == "CONNECT") return {501, reason::kParse, "CONNECT is not supported"};
+    if (target[0] == '/' || (target == "*" && out_->method == "OPTIONS")) return {};
+    size_t scheme = same_text(target.substr(0, 7), "http://") ? 7 : same_text(target.substr(0, 8), "https://") ? 8 : 0;
+    if (scheme == 0) return bad(reason::kParse, "malformed request target");
+    target.remove_prefix(scheme);
+    authority_ = target.substr(0, target.find_first_of("/?"));
+    target.remove_prefix(authority_.size());
+    if (authority_.empty() || !all_of_class(authority_, kHost)) return bad(reason::kHost, "malformed request target");
+    return {};
+  }
+
+  Refusal field(std::string_view name, std::string_view value) {
+    switch (name.size()) {
+      case 2:
+        if (same_text(name, "te")) out_->te_trailers = out_->te_trailers || has_element(value, "trailers");
+        break;
+      case 4:
+        if (same_text(name, "host")) ++host_count_, out_->host = value;
+        break;
+      case 6:
+        if (same_text(name, "expect")) return expect(value);
+        break;
+      case 10:
+        if (same_text(name, "connection")) connection(value);
+        break;
+      case 14:
+        if (same_text(name, "content-length")) return content_length(value);
+        break;
+      case 17:
+        if (same_text(name, "transfer-encoding")) {
+          ++te_count_;
+          out_->chunked = same_text(value, "chunked");
+          te_unknown_ = !out_->chunked && !has_element(value, "chunked");
+        }
+        break;
+    }
+    if (underscored_framing(name)) return bad(reason::kParse, "malformed header name");
+    return {};
+  }
+
+  void connection(std::string_view value) {
+    if (has_element(value, "close"))
+      out_->keep_alive = false, close_ = true;
+    else if (out_->version == Version::kHttp10 && !close_ && has_element(value, "keep-alive"))
+      out_->keep_alive = true;
+  }
+
+  Refusal expect(std::string_view value) {
+    if (!same_text(value, "100-continue")) return {417, reason::kParse, "only Expect: 100-continue is supported"};
+    out_->expect_continue = true;
+    return {};
+  }
+
+  Refusal content_length(std::string_view value) {
+    if (++cl_count_ > 1) return bad(reason::kFramingCl, "more than one Content-Length header");
+    if (value.empty() || value.size() > 18 || (value.size() > 1 && value[0] == '0'))
+      return bad(reason::kFramingCl, "malformed Content-Length");
+    int64_t n = 0;
+    for (char c : value) {
+      if (c < '0' || c > '9') return bad(reason::kFramingCl, "malformed Content-Length");
+      n = n * 10 + (c - '0');
+    }
+    out_->content_length = n;
+    return {};
+  }
+
+  Refusal refuse_te() const {
+    if (te_count_ == 1 && cl_count_ == 0 && te_unknown_ && out_->version == Version::kHttp11)
+      return {501, reason::kFramingTe, "only Transfer-Encoding: chunked is supported"};
+    return bad(reason::kFramingTe, "ambiguous Transfer-Encoding");
+  }
+
+  Head* out_;
+  std::string_view authority_;  // of an absolute-form target
+  uint32_t host_count_ = 0, cl_count_ = 0, te_count_ = 0;
+  bool te_unknown_ = false, close_ = false;
+};
+
+}  // namespace
+
+size_t HeadScan::advance(std::string_view all, const Limits& limits, Refusal* refusal) {
+  while (true) {
+    const auto* lf = static_cast<const char*>(std::memchr(all.data() + searched_, '\n', all.size() - searched_));
+    size_t end = lf ? size_t(lf - all.data()) : all.size();
+    if (end >= limits.header_bytes) {
+      *refusal = lines_ == 0 ? Refusal{414, reason::kHeaderBytes, "request line too long"}
+                             : Refusal{431, reason::kHeaderBytes, "request head too large"};
+      return 0;
+    }
+    searched_ = all.size();
+    if (!lf) return 0;
+    if (end == at_ || all[end - 1] != '\r') {
+      *refusal = bad(reason::kParse, "line without CRLF");
+      return 0;
+    }
+    searched_ = end + 1;
+    bool empty = end - at_ == 1;
+    at_ = end + 1;
+    // RFC 9112 §2.2: an empty line before the request line is skipped by the caller, so here it ends a head.
+    if (empty) return at_;
+    if (++lines_ > limits.header_fields + 1) {
+      *refusal = {431, reason::kHeaderCount, "too many header fields"};
+      return 0;
+    }
+  }
+}
+
+Refusal inspect_head(std::string_view head, const Limits&, Head* out) {
+  Inspection inspection(out);
+  bool first = true;
+  while (head.size() > 2) {
+    size_t end = head.find("\r\n");
+    std::string_view line = head.substr(0, end);
+    head.remove_prefix(end + 2);
+    Refusal refusal = first ? inspection.request_line(line) : inspection.field_line(line);
+    if (refusal) return refusal;
+    first = false;
+  }
+  return first ? bad(reason::kParse, "malformed request line") : inspection.judge();
+}
+
+}  // namespace weir::wire

@@ -1,0 +1,57 @@
+// The framing gate of HTTP/1: no head reaches the parser unless there is exactly one way to read it.
+//
+// Request smuggling lives on heads that two parties read differently (RFC 9112 §11.2). The gate runs over the raw bytes
+// and refuses whatever is ambiguous: bare CR or LF, folded lines, blanks before a colon, more than one length, any
+// Transfer-Encoding but `chunked`, a Host that is missing, doubled or no host. A refused head closes the connection.
+//
+//   head         = request-line *( field-line ) CRLF
+//   request-line = method SP request-target SP "HTTP/1." ( "0" / "1" ) CRLF        RFC 9112 §3
+//   field-line   = token ":" OWS *( VCHAR / obs-text / SP / HTAB ) OWS CRLF         RFC 9112 §5, without obs-fold
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "wire/exchange.h"
+#include "wire/limits.h"
+
+namespace weir::wire {
+
+// Why a request cannot be taken: status and text for the client, `reason` for the metrics. Status 0: it can.
+struct Refusal {
+  int status = 0;
+  std::string_view reason, text;  // literals
+  explicit operator bool() const { return status != 0; }
+};
+
+// Finds the end of a head that comes in pieces, and notices at once when it can only be refused.
+class HeadScan {
+ public:
+  // `all` is everything of this head so far (a longer view of the same bytes each time). Returns the length of the
+  // head, its empty line included, or 0: then either `*refusal` is set or more is needed.
+  size_t advance(std::string_view all, const Limits& limits, Refusal* refusal);
+  void restart() { *this = HeadScan(); }
+
+ private:
+  size_t at_ = 0;        // bytes looked at, up to a line's begin
+  size_t searched_ = 0;  // bytes in which there is no LF
+  uint32_t lines_ = 0;
+};
+
+// What the gate has learnt. The views lie in the head.
+struct Head {
+  std::string_view method;
+  std::string_view target;  // origin form, "*", or for an absolute form what follows its authority (may lack the '/')
+  std::string_view host;
+  Version version = Version::kHttp11;
+  int64_t content_length = -1;
+  bool chunked = false;
+  bool expect_continue = false;
+  bool keep_alive = true;  // as version and Connection say
+  bool te_trailers = false;
+};
+
+// Looks at a complete head, as HeadScan found it.
+Refusal inspect_head(std::string_view head, const Limits& limits, Head* out);
+
+}  // namespace weir::wire

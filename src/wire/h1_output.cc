@@ -1,0 +1,91 @@
+#include "wire/h1_output.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace weir::wire {
+namespace {
+
+constexpr size_t kBlock = 4096;
+constexpr size_t kCopied = 2048;  // a copy of so little costs less than one more iovec
+
+}  // namespace
+
+void H1Output::open_block(size_t least) {
+  if (block_) base::drop(block_);
+  block_ = base::heap_slab(std::max(kBlock, least));
+  used_ = 0;
+  tail_open_ = false;
+}
+
+void H1Output::append(std::string_view text) {
+  if (text.empty()) return;
+  if (!block_ || block_->capacity - used_ < text.size()) open_block(text.size());
+  std::byte* at = block_->data + used_;
+  std::memcpy(at, text.data(), text.size());
+  used_ += text.size();
+  total_ += text.size();
+  if (tail_open_) {
+    pieces_.back().size += text.size();
+    return;
+  }
+  base::retain(block_);
+  pieces_.push_back({base::Bytes(block_, at, text.size()), at, text.size()});
+  tail_open_ = true;
+}
+
+void H1Output::append(base::Bytes bytes) {
+  if (bytes.size() <= kCopied) return append(bytes.view());
+  total_ += bytes.size();
+  const std::byte* data = bytes.data();
+  size_t size = bytes.size();
+  pieces_.push_back({std::move(bytes), data, size});
+  tail_open_ = false;
+}
+
+size_t H1Output::gather(std::span<iovec> out) const {
+  size_t n = 0;
+  for (size_t i = front_; i < pieces_.size() && n < out.size(); ++i)
+    out[n++] = {const_cast<std::byte*>(pieces_[i].data), pieces_[i].size};
+  return n;
+}
+
+void H1Output::consume(size_t n) {
+  sent_ += n;
+  while (n > 0) {
+    Piece& piece = pieces_[front_];
+    size_t taken = std::min(n, piece.size);
+    piece.data += taken, piece.size -= taken, n -= taken;
+    if (piece.size > 0) return;
+    piece.hold = base::Bytes();
+    ++front_;
+  }
+  if (front_ < pieces_.size()) {
+    if (front_ < 64) return;
+    pieces_.erase(pieces_.begin(), pieces_.begin() + ptrdiff_t(front_));
+    front_ = 0;
+    return;
+  }
+  pieces_.clear();
+  front_ = 0;
+  tail_open_ = false;
+  used_ = 0;  // nothing points into the block any more
+}
+
+void H1Output::clear() {
+  pieces_.clear();
+  front_ = 0;
+  tail_open_ = false;
+  used_ = 0;
+  sent_ = total_;
+}
+
+void H1Output::trim() {
+  if (!empty()) return;
+  if (block_) base::drop(block_);
+  block_ = nullptr;
+  used_ = 0;
+  pieces_.shrink_to_fit();
+}
+
+}  // namespace weir::wire

@@ -1,0 +1,54 @@
+// H1Output: what a connection has to write, as few pieces: small ones are copied together, large ones keep their slab.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <sys/uio.h>
+
+#include "base/bytes.h"
+
+namespace weir::wire {
+
+class H1Output {
+ public:
+  void append(std::string_view text);
+  void append(base::Bytes bytes);
+
+  // Memory shown by gather() stays where it is until consume() has passed it, whatever is appended.
+  size_t gather(std::span<iovec> out) const;
+  void consume(size_t n);
+  void clear();
+  // Gives back the memory that is kept for reuse; when empty.
+  void trim();
+
+  bool empty() const { return total_ == sent_; }
+  size_t size() const { return size_t(total_ - sent_); }
+  // Bytes ever appended and ever consumed: positions in the connection's output.
+  uint64_t total() const { return total_; }
+  uint64_t sent() const { return sent_; }
+
+ private:
+  struct Piece {
+    base::Bytes hold;  // keeps `data` alive
+    const std::byte* data;
+    size_t size;
+  };
+  void open_block(size_t least);
+
+  std::vector<Piece> pieces_;
+  size_t front_ = 0;             // pieces_ before it are gone
+  base::Slab* block_ = nullptr;  // the text block that is being filled; one reference
+  size_t used_ = 0;              // of block_
+  bool tail_open_ = false;       // the last piece ends at used_ in block_
+  uint64_t total_ = 0, sent_ = 0;
+
+ public:
+  H1Output() = default;
+  ~H1Output() { clear(), trim(); }
+  H1Output(const H1Output&) = delete;
+};
+
+}  // namespace weir::wire

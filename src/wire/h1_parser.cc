@@ -1,0 +1,108 @@
+#include "wire/h1_parser.h"
+
+#include <boost/beast/http/basic_parser.hpp>
+#include <boost/beast/http/error.hpp>
+#include <optional>
+
+namespace weir::wire {
+namespace {
+
+namespace http = boost::beast::http;
+using boost::beast::error_code;
+using Text = boost::beast::string_view;
+
+constexpr uint64_t kFreeOverhead = 64 << 10;
+constexpr size_t kLastChunk = 5;              // "0\r\n\r\n", the least that can follow where a chunk is due
+constexpr size_t kMaxWaiting = 16 << 10;      // bytes of a chunk's header or of trailers without an end
+constexpr uint32_t kNoHeaderLimit = 1 << 30;  // the gate has seen to it
+
+std::string_view std_view(Text t) { return {t.data(), t.size()}; }
+std::span<const std::byte> bytes_of(Text t) { return std::as_bytes(std::span(t.data(), t.size())); }
+
+class Parser final : public http::basic_parser<true> {
+ public:
+  explicit Parser(H1Parser::Sink& sink) : sink_(sink) {
+    eager(true);
+    header_limit(kNoHeaderLimit);
+    body_limit(boost::none);
+  }
+  uint64_t body_bytes = 0;
+  uint64_t chunk_left = 0;  // of the chunk that is being read; 0 where a chunk's header is due
+
+ private:
+  void on_request_impl(http::verb, Text, Text, int, error_code&) override {}
+  void on_response_impl(int, Text, int, error_code&) override {}
+  void on_field_impl(http::field, Text name, Text value, error_code&) override {
+    if (!is_header_done()) sink_.on_field(std_view(name), std_view(value));
+  }
+  void on_header_impl(error_code&) override {}
+  void on_body_init_impl(boost::optional<uint64_t> const&, error_code&) override {}
+  size_t on_body_impl(Text piece, error_code&) override { return body(piece); }
+  void on_chunk_header_impl(uint64_t size, Text extensions, error_code& ec) override {
+    if (!extensions.empty()) ec = http::error::bad_chunk_extension;
+    chunk_left = size;
+  }
+  size_t on_chunk_body_impl(uint64_t left, Text piece, error_code&) override {
+    chunk_left = left - piece.size();
+    return body(piece);
+  }
+  void on_finish_impl(error_code&) override {}
+
+  size_t body(Text piece) {
+    body_bytes += piece.size();
+    if (!piece.empty()) sink_.on_body(bytes_of(piece));
+    return piece.size();
+  }
+
+  H1Parser::Sink& sink_;
+};
+
+}  // namespace
+
+// Beast's parsers cannot be used twice; this one is made anew in place for each message.
+struct H1Parser::Message {
+  std::optional<Parser> parser;
+  uint64_t encoded = 0;  // bytes behind the head
+};
+
+H1Parser::H1Parser(Sink& sink) : sink_(sink), message_(std::make_unique<Message>()) {}
+H1Parser::~H1Parser() = default;
+
+bool H1Parser::head(std::string_view head) {
+  Message& m = *message_;
+  m.parser.emplace(sink_);
+  m.encoded = 0;
+  error_code ec;
+  size_t taken = m.parser->put(boost::beast::net::const_buffer(head.data(), head.size()), ec);
+  if (ec == http::error::need_more) ec = {};
+  return !ec && taken == head.size() && m.parser->is_header_done();
+}
+
+size_t H1Parser::body(std::span<const std::byte> bytes, Fate* fate) {
+  Message& m = *message_;
+  *fate = Fate::kMore;
+  // Beast asserts that a last chunk which it has seen the begin of has its five bytes when it looks again.
+  if (m.parser->chunked() && m.parser->chunk_left == 0 && bytes.size() < kLastChunk) return 0;
+  error_code ec;
+  size_t taken = m.parser->put(boost::beast::net::const_buffer(bytes.data(), bytes.size()), ec);
+  m.encoded += taken;
+  if (ec && ec != http::error::need_more) {
+    *fate = Fate::kBad;
+  } else if (m.parser->is_done()) {
+    *fate = Fate::kDone;
+  } else if (m.parser->chunked()) {
+    uint64_t overhead = m.encoded - m.parser->body_bytes;
+    bool wasteful = overhead > 4 * m.parser->body_bytes + kFreeOverhead;
+    if (wasteful || bytes.size() - taken > kMaxWaiting) *fate = Fate::kBad;
+  }
+  return taken;
+}
+
+bool H1Parser::done() const { return message_->parser->is_done(); }
+bool H1Parser::chunked() const { return message_->parser->chunked(); }
+uint64_t H1Parser::remaining() const {
+  auto left = message_->parser->content_length_remaining();
+  return left ? *left : 0;
+}
+
+}  // namespace weir::wire

@@ -1,0 +1,45 @@
+// The HTTP/1 parser: Boost.Beast's, fed with heads that have passed the gate and then with the body's bytes.
+//
+// On top of Beast: chunk extensions are refused, trailer fields are dropped (RFC 9110 §6.5.1: they may not change what
+// the head said), and a body whose chunks are mostly overhead is refused (CVE-2023-39326).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+namespace weir::wire {
+
+class H1Parser {
+ public:
+  class Sink {
+   public:
+    virtual void on_field(std::string_view name, std::string_view value) = 0;  // as sent, trimmed
+    virtual void on_body(std::span<const std::byte> piece) = 0;
+
+   protected:
+    ~Sink() = default;
+  };
+
+  explicit H1Parser(Sink& sink);
+  ~H1Parser();
+
+  // Starts a message: one complete head. False when it is malformed.
+  bool head(std::string_view head);
+  // Bytes behind the head; returns how many were taken. What is not taken must come again, with more behind it.
+  enum class Fate : uint8_t { kMore, kDone, kBad };
+  size_t body(std::span<const std::byte> bytes, Fate* fate);
+  // The message is complete.
+  bool done() const;
+  bool chunked() const;
+  // Body bytes that are still to come; 0 when chunked.
+  uint64_t remaining() const;
+
+ private:
+  struct Message;
+  Sink& sink_;
+  std::unique_ptr<Message> message_;
+};
+
+}  // namespace weir::wire

@@ -1,0 +1,274 @@
+// The writing half of HTTP/1: a response's head, its framing (RFC 9112 §6) and its turn in the pipeline.
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "wire/h1.h"
+#include "wire/text.h"
+
+namespace weir::wire {
+namespace {
+
+constexpr uint64_t kDiscardable = 256 << 10;  // of an unread request body; more, and closing is cheaper
+
+// A number's digits, without an allocation.
+class Digits {
+ public:
+  explicit Digits(uint64_t n, int base = 10)
+      : size_(size_t(std::to_chars(text_.data(), text_.data() + text_.size(), n, base).ptr - text_.data())) {}
+  operator std::string_view() const { return {text_.data(), size_}; }
+
+ private:
+  std::array<char, 20> text_;
+  size_t size_;
+};
+
+void append_field(std::string& text, std::string_view name, std::string_view value) {
+  text.append(name).append(": ");
+  size_t at = text.size();
+  text.append(value).append("\r\n");
+  // No service can make its text another field, or another response.
+  for (size_t i = at; i + 2 < text.size(); ++i)
+    if (text[i] == '\r' || text[i] == '\n' || text[i] == '\0') text[i] = ' ';
+}
+
+// RFC 9110 §7.6.1: these belong to the connection, so to the codec.
+bool of_connection(std::string_view name) {
+  switch (name.size()) {
+    case 7: return name == "upgrade";
+    case 10: return name == "connection" || name == "keep-alive";
+    case 16: return name == "proxy-connection";
+    case 17: return name == "transfer-encoding";
+    default: return false;
+  }
+}
+
+// Trailer fields may not be about framing or routing (RFC 9110 §6.5.1).
+bool may_trail(std::string_view name) { return !of_connection(name) && name != "content-length" && name != "host"; }
+
+}  // namespace
+
+void H1Exchange::start(const Head& head, const PeerInfo& peer) {
+  request_.version = head.version;
+  request_.method.assign(head.method);
+  request_.authority.assign(head.host);
+  request_.target.clear();
+  if (head.target.empty() || head.target[0] == '?') request_.target = "/";  // RFC 9110 §4.2.3, of an absolute form
+  request_.target.append(head.target);
+  request_.content_length = head.content_length;
+  request_.peer = &peer;
+  keep_alive_ = head.keep_alive;
+  await_100_ = head.expect_continue;
+  te_trailers_ = head.te_trailers;
+  ledger_.began = h1_.wire_.now();
+}
+
+// Ready for another request; strings keep their memory.
+void H1Exchange::clear() {
+  request_.fields.clear();
+  request_.version = Version::kHttp11;
+  request_.content_length = -1;
+  content_ = base::Bytes();
+  standing_.clear();
+  reader_.reset();
+  note = nullptr;
+  std::string id = std::move(ledger_.request_id), model = std::move(ledger_.model);
+  id.clear(), model.clear();
+  ledger_ = Ledger();
+  ledger_.request_id = std::move(id), ledger_.model = std::move(model);
+  plan_ = Plan();
+  begun_ = turn_ = headed_ = ended_ = gone_ = cut_ = close_ = read_whole_ = await_100_ = te_trailers_ = above_ = false;
+  keep_alive_ = true;
+  framing_ = Framing::kNone;
+  left_ = from_ = to_ = unconsumed_ = received_ = 0;
+  held_.reset();
+}
+
+base::Time H1Exchange::now() const { return h1_.wire_.now(); }
+
+size_t H1Exchange::backlog() const {
+  size_t waiting = held_ ? held_->bytes : 0;
+  uint64_t sent = std::max(from_, h1_.output_.sent());
+  return waiting + (to_ > sent ? size_t(to_ - sent) : 0);
+}
+
+H1Exchange::Held& H1Exchange::held() {
+  if (!held_) held_ = std::make_unique<Held>();
+  return *held_;
+}
+
+void H1Exchange::head(Response response) {
+  if (!open() || headed_) return;
+  headed_ = true;
+  ledger_.status = response.status;
+  if (turn_)
+    write_head(response);
+  else
+    held().response = std::move(response);
+}
+
+void H1Exchange::body(base::Bytes piece) {
+  if (!open() || !headed_ || piece.empty()) return;
+  ledger_.bytes_out += piece.size();
+  if (turn_) {
+    write_body(std::move(piece));
+  } else {
+    held().bytes += piece.size();
+    held().body.push_back(std::move(piece));
+  }
+  above_ = above_ || backlog() > kLowWater;
+}
+
+void H1Exchange::end(Fields trailers) {
+  if (!open() || !headed_) return;
+  if (!turn_) {
+    ended_ = true;
+    held().trailers = std::move(trailers);
+    return;
+  }
+  write_end(trailers);
+  h1_.pass_turn();
+}
+
+void H1Exchange::reset(Reset) {
+  if (!open()) return;
+  ended_ = cut_ = close_ = true;
+  to_ = std::max(to_, h1_.output_.total());
+  if (turn_) h1_.pass_turn();
+  h1_.announce();
+}
+
+void H1Exchange::consume(size_t n) {
+  bool held = h1_.held_back();
+  unconsumed_ -= std::min<uint64_t>(n, unconsumed_);
+  if (held && !h1_.held_back()) h1_.announce();
+}
+
+// What was answered while others had the turn goes out now.
+void H1Exchange::take_turn() {
+  turn_ = true;
+  from_ = to_ = h1_.output_.total();
+  if (await_100_ && !headed_) write_continue();
+  if (!held_) return;
+  std::unique_ptr<Held> held = std::move(held_);
+  write_head(held->response);
+  for (auto& piece : held->body) write_body(std::move(piece));
+  if (ended_ && !cut_) write_end(held->trailers);
+}
+
+void H1Exchange::write_continue() {
+  if (!begun_ || read_whole_ || plan_.body == BodyPlan::kIgnore) return;
+  await_100_ = false;
+  h1_.output_.append("HTTP/1.1 100 Continue\r\n\r\n");
+  wrote();
+}
+
+bool H1Exchange::bodiless(int status) const {
+  return status < 200 || status == 204 || status == 304 || request_.method == "HEAD";
+}
+
+// Whether this response is the last of its connection, as far as can be told at its head.
+bool H1Exchange::closes_after() const {
+  if (close_ || !keep_alive_ || framing_ == Framing::kUntilClose) return true;
+  if (h1_.draining_ && h1_.queue_.back().get() == this) return true;
+  if (read_whole_ || !begun_ || plan_.body == BodyPlan::kStream) return false;
+  // The client may or may not send a body that it was not asked for.
+  return await_100_ || h1_.parser_.remaining() > kDiscardable;
+}
+
+void H1Exchange::write_head(const Response& response) {
+  std::string& text = h1_.scratch_;
+  text.clear();
+  int status = response.status;
+  if (status == 200) {
+    text += "HTTP/1.1 200 OK\r\n";
+  } else {
+    text.append("HTTP/1.1 ").append(Digits(uint64_t(std::clamp(status, 100, 999))));
+    text.append(" ").append(reason_phrase(status)).append("\r\n");
+  }
+  framing_ = Framing::kChunked;
+  write_fields(response.fields, status, text);
+  write_fields(standing_, status, text);
+  write_framing(status, text);
+  text += "\r\n";
+  h1_.output_.append(text);
+  wrote();
+}
+
+void H1Exchange::write_fields(const Fields& fields, int status, std::string& text) {
+  for (size_t i = 0; i < fields.size(); ++i) {
+    auto [name, value] = fields[i];
+    if (of_connection(name)) continue;
+    if (name == "content-length") {
+      uint64_t n = 0;
+      auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);
+      if (status < 200 || status == 204 || error != std::errc() || end != value.data() + value.size()) continue;
+      framing_ = Framing::kLength;
+      left_ = n;
+    }
+    append_field(text, name, value);
+  }
+}
+
+void H1Exchange::write_framing(int status, std::string& text) {
+  if (bodiless(status)) {
+    framing_ = Framing::kNone;
+  } else if (framing_ == Framing::kChunked) {
+    if (request_.version == Version::kHttp10)
+      framing_ = Framing::kUntilClose;
+    else
+      text += "transfer-encoding: chunked\r\n";
+  }
+  close_ = closes_after();
+  if (close_) {
+    text += "connection: close\r\n";
+    h1_.stop_reading();
+  } else if (request_.version == Version::kHttp10) {
+    text += "connection: keep-alive\r\n";
+  }
+}
+
+void H1Exchange::write_body(base::Bytes piece) {
+  H1Output& out = h1_.output_;
+  switch (framing_) {
+    case Framing::kNone: return;
+    case Framing::kLength:
+      if (piece.size() > left_) piece = piece.slice(0, size_t(left_));
+      left_ -= piece.size();
+      out.append(std::move(piece));
+      break;
+    case Framing::kChunked:
+      out.append(Digits(piece.size(), 16));
+      out.append("\r\n");
+      out.append(std::move(piece));
+      out.append("\r\n");
+      break;
+    case Framing::kUntilClose: out.append(std::move(piece)); break;
+  }
+  wrote();
+}
+
+void H1Exchange::write_end(const Fields& trailers) {
+  ended_ = true;
+  if (framing_ == Framing::kChunked) {
+    std::string& text = h1_.scratch_;
+    text = "0\r\n";
+    // RFC 9110 §6.5.1: only for who says that it keeps them.
+    for (size_t i = 0; te_trailers_ && i < trailers.size(); ++i)
+      if (may_trail(trailers[i].name)) append_field(text, trailers[i].name, trailers[i].value);
+    text += "\r\n";
+    h1_.output_.append(text);
+  }
+  // Less than was announced: only closing tells the client.
+  if (framing_ == Framing::kLength && left_ > 0) cut_ = close_ = true;
+  if (!read_whole_ && begun_ && h1_.parser_.remaining() > kDiscardable) close_ = true;
+  wrote();
+}
+
+void H1Exchange::wrote() {
+  to_ = h1_.output_.total();
+  h1_.moved_ = now();
+  h1_.announce();
+}
+
+}  // namespace weir::wire
