@@ -120,7 +120,7 @@ class Block {
   size_t room() const { return capacity() - size_; }
   void resize(size_t n) { size_ = n; }  // within capacity; the bytes are whatever was there
   void append(const void* from, size_t n) {
-    std::memcpy(slab_->data + size_, from, n);
+    if (n > 0) std::memcpy(slab_->data + size_, from, n);  // `from` may be null then
     size_ += n;
   }
   // The Block is empty afterwards.

@@ -46,6 +46,9 @@ class Server {
   // Reads certificate and key again; connections that are up keep theirs. On failure the old ones stay in use.
   base::Status reload_tls();
 
+  // Memory for request bodies came free (SlabPool::on_room): connections that were held back look again. Any thread.
+  void resume_reading();
+
   // Two-step drain of every connection: announce, then refuse, then wait until all are idle and closed, or the timeout.
   // `done` is called once, from some shard's thread; `clean` tells whether every request finished.
   void drain(std::function<void(bool clean)> done);

@@ -96,10 +96,12 @@ class FramedCall : public RpcCall {
   void resume() final;
   void drop_request() final;
 
-  // Takes transfer coding off (gRPC-Web's base64): returns the frame bytes, in `scratch` or in place; nothing if
-  // broken.
-  virtual std::optional<std::span<const std::byte>> decode(std::span<const std::byte> bytes, std::string& scratch);
-  virtual bool decoded_whole() const { return true; }  // the transfer coding may end here
+  // Takes transfer coding off (gRPC-Web's base64): returns the frame bytes, in `scratch` or in place, up to where the
+  // coding breaks.
+  virtual std::span<const std::byte> decode(std::span<const std::byte> bytes, std::string& scratch);
+  enum class TransferState : uint8_t { kWhole, kCut, kBroken };
+  // What has been decoded so far may end here, may not, or can never go on.
+  virtual TransferState transfer() const { return TransferState::kWhole; }
   virtual std::string_view content_type() const = 0;
   virtual void write_frame(GrpcFlag flag, std::span<base::Bytes> pieces) = 0;
 

@@ -40,23 +40,15 @@ base::Status FramedCall::check_head() {
   return {};
 }
 
-std::optional<std::span<const std::byte>> FramedCall::decode(std::span<const std::byte> bytes, std::string&) {
-  return bytes;
-}
+std::span<const std::byte> FramedCall::decode(std::span<const std::byte> bytes, std::string&) { return bytes; }
 
 void FramedCall::on_data(Exchange&, std::span<const std::byte> bytes) {
   owed_ += bytes.size();
   if (!finished()) {
     std::string scratch;
     auto in = decode(bytes, scratch);
-    if (!in) {
-      break_off(base::failure(Code::kInternal, "the body is not valid base64"));
-    } else if (!held_.empty()) {
-      held_.append(reinterpret_cast<const char*>(in->data()), in->size());
-    } else {
-      pump(*in);
-      held_.assign(reinterpret_cast<const char*>(in->data()), in->size());
-    }
+    if (held_.empty()) pump(in);
+    held_.append(reinterpret_cast<const char*>(in.data()), in.size());
   }
   settle();
 }
@@ -137,9 +129,11 @@ void FramedCall::drop_request() {
 void FramedCall::settle() {
   if (finished()) return drop_request();
   if (!held_.empty() || !coded_.empty()) return;
+  if (transfer() == TransferState::kBroken)
+    return break_off(base::failure(Code::kInternal, "the body is not valid base64"));
   if (owed_ > 0) exchange_.consume(std::exchange(owed_, 0));
   if (!ended_ || std::exchange(closed_, true)) return;
-  if (!deframer_.at_boundary() || !decoded_whole()) {
+  if (!deframer_.at_boundary() || transfer() != TransferState::kWhole) {
     exchange_.ledger().reject = reason::kGrpcLen;
     return break_off(base::failure(Code::kInternal, "the request ends inside a message"));
   }

@@ -64,13 +64,16 @@ class WebCall final : public FramedCall {
     return coding_ == WebCoding::kText ? "application/grpc-web-text+proto" : "application/grpc-web+proto";
   }
 
-  std::optional<std::span<const std::byte>> decode(std::span<const std::byte> bytes, std::string& scratch) override {
+  std::span<const std::byte> decode(std::span<const std::byte> bytes, std::string& scratch) override {
     if (coding_ == WebCoding::kBinary) return bytes;
     scratch.reserve(bytes.size() / 4 * 3 + 3);
-    if (!base64_.feed(bytes, scratch)) return std::nullopt;
-    return std::span(reinterpret_cast<const std::byte*>(scratch.data()), scratch.size());
+    if (!broken_) broken_ = !base64_.feed(bytes, scratch);
+    return {reinterpret_cast<const std::byte*>(scratch.data()), scratch.size()};
   }
-  bool decoded_whole() const override { return base64_.whole(); }
+  TransferState transfer() const override {
+    if (broken_) return TransferState::kBroken;
+    return base64_.whole() ? TransferState::kWhole : TransferState::kCut;
+  }
 
   void write_frame(GrpcFlag flag, std::span<base::Bytes> pieces) override {
     if (coding_ == WebCoding::kBinary) return write_pieces(exchange_, flag, pieces);
@@ -98,6 +101,7 @@ class WebCall final : public FramedCall {
 
   WebCoding coding_;
   Base64Stream base64_;
+  bool broken_ = false;
 };
 
 }  // namespace

@@ -1,0 +1,172 @@
+#include "net/address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstddef>
+#include <cstring>
+#include <system_error>
+
+namespace weir::net {
+namespace {
+
+using base::Code;
+using base::failure;
+
+constexpr int kBacklog = 4096;  // the kernel cuts it to net.core.somaxconn
+
+template <class T>
+T& as(sockaddr_storage& storage) {
+  return reinterpret_cast<T&>(storage);
+}
+template <class T>
+const T& as(const sockaddr_storage& storage) {
+  return reinterpret_cast<const T&>(storage);
+}
+
+base::Result<std::vector<Endpoint>> unix_endpoint(std::string_view path) {
+  Endpoint endpoint;
+  auto& address = as<sockaddr_un>(endpoint.storage);
+  if (path.empty() || path.size() >= sizeof address.sun_path)
+    return base::invalid("the path of a unix socket has 1 to " + std::to_string(sizeof address.sun_path - 1) +
+                         " bytes: " + std::string(path));
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  endpoint.size = socklen_t(offsetof(sockaddr_un, sun_path) + path.size() + 1);
+  return std::vector{endpoint};
+}
+
+// "host:port" or "[host]:port".
+bool split(std::string_view text, std::string& host, std::string& port) {
+  size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return false;
+  auto left = text.substr(0, colon), right = text.substr(colon + 1);
+  if (left.size() > 2 && left.front() == '[' && left.back() == ']')
+    left = left.substr(1, left.size() - 2);
+  else if (left.find(':') != std::string_view::npos)
+    return false;
+  unsigned number = 0;
+  auto [end, error] = std::from_chars(right.data(), right.data() + right.size(), number);
+  if (error != std::errc() || end != right.data() + right.size() || number > 65535) return false;
+  host = left, port = right;
+  return true;
+}
+
+base::Status bind_failure(const Endpoint& endpoint, const char* doing, int error) {
+  std::string text = std::string("cannot ") + doing + " " + endpoint.text() + ": ";
+  if (error == EADDRINUSE)
+    text += "the address is in use by another process";
+  else if (error == EACCES)
+    text += "permission denied";
+  else if (error == EADDRNOTAVAIL)
+    text += "this machine has no such address";
+  else
+    text += std::generic_category().message(error);
+  return {Code::kUnavailable, text, std::to_string(error)};
+}
+
+// A socket file stays behind when its server dies. It is stale when nobody answers.
+base::Status clear_stale(const Endpoint& endpoint) {
+  auto path = endpoint.path();
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return {};
+  if (!S_ISSOCK(info.st_mode))
+    return failure(Code::kUnavailable, "cannot listen at " + endpoint.text() + ": a file that is no socket is there");
+  Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  int got = ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&endpoint.storage), endpoint.size);
+  if (got == 0 || errno != ECONNREFUSED) return bind_failure(endpoint, "listen at", got == 0 ? EADDRINUSE : errno);
+  ::unlink(path.c_str());
+  return {};
+}
+
+bool have_ipv6() { return bool(Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0))); }
+
+void set(const Fd& fd, int level, int option, int value) {
+  ::setsockopt(fd.get(), level, option, &value, sizeof value);
+}
+
+}  // namespace
+
+uint16_t Endpoint::port() const {
+  if (storage.ss_family == AF_INET) return ntohs(as<sockaddr_in>(storage).sin_port);
+  if (storage.ss_family == AF_INET6) return ntohs(as<sockaddr_in6>(storage).sin6_port);
+  return 0;
+}
+
+void Endpoint::set_port(uint16_t port) {
+  if (storage.ss_family == AF_INET) as<sockaddr_in>(storage).sin_port = htons(port);
+  if (storage.ss_family == AF_INET6) as<sockaddr_in6>(storage).sin6_port = htons(port);
+}
+
+std::string Endpoint::path() const { return as<sockaddr_un>(storage).sun_path; }
+
+std::string Endpoint::text() const {
+  char host[INET6_ADDRSTRLEN] = "";
+  if (storage.ss_family == AF_UNIX) return "unix:" + path();
+  if (storage.ss_family == AF_INET) {
+    ::inet_ntop(AF_INET, &as<sockaddr_in>(storage).sin_addr, host, sizeof host);
+    return std::string(host) + ':' + std::to_string(port());
+  }
+  const auto& v6 = as<sockaddr_in6>(storage).sin6_addr;
+  if (IN6_IS_ADDR_V4MAPPED(&v6)) {
+    ::inet_ntop(AF_INET, v6.s6_addr + 12, host, sizeof host);
+    return std::string(host) + ':' + std::to_string(port());
+  }
+  ::inet_ntop(AF_INET6, &v6, host, sizeof host);
+  return '[' + std::string(host) + "]:" + std::to_string(port());
+}
+
+base::Result<std::vector<Endpoint>> resolve(std::string_view text) {
+  if (text.starts_with("unix:")) return unix_endpoint(text.substr(5));
+  std::string host, port;
+  if (!split(text, host, port))
+    return base::invalid("an address is host:port, [IPv6 address]:port or unix:path, not \"" + std::string(text) + '"');
+  addrinfo wanted{}, *found = nullptr;
+  wanted.ai_socktype = SOCK_STREAM;
+  wanted.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  if (host == "*" || host.empty()) host = have_ipv6() ? "::" : "0.0.0.0";
+  if (int error = ::getaddrinfo(host.c_str(), port.c_str(), &wanted, &found))
+    return failure(Code::kUnavailable, "cannot resolve " + host + ": " + ::gai_strerror(error));
+  std::vector<Endpoint> out;
+  for (auto* at = found; at; at = at->ai_next) {
+    Endpoint endpoint;
+    std::memcpy(&endpoint.storage, at->ai_addr, at->ai_addrlen);
+    endpoint.size = at->ai_addrlen;
+    bool known = std::any_of(out.begin(), out.end(), [&](const auto& e) { return e.text() == endpoint.text(); });
+    if (!known) out.push_back(endpoint);
+  }
+  ::freeaddrinfo(found);
+  return out;
+}
+
+base::Result<Fd> listen_at(const Endpoint& endpoint, Sharing sharing) {
+  bool tcp = endpoint.transport() == Transport::kTcp;
+  if (!tcp)
+    if (auto status = clear_stale(endpoint); !status.ok()) return status;
+  Fd fd(::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return bind_failure(endpoint, "open a socket for", errno);
+  if (tcp) set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (tcp && sharing == Sharing::kPerShard) set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
+  if (endpoint.storage.ss_family == AF_INET6) set(fd, IPPROTO_IPV6, IPV6_V6ONLY, endpoint.ipv6_only);
+  if (tcp) set(fd, IPPROTO_TCP, TCP_NODELAY, 1);  // accepted sockets inherit it
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&endpoint.storage), endpoint.size) != 0 ||
+      ::listen(fd.get(), kBacklog) != 0)
+    return bind_failure(endpoint, "listen at", errno);
+  return fd;
+}
+
+Endpoint local_endpoint(const Fd& fd) {
+  Endpoint endpoint;
+  endpoint.size = sizeof endpoint.storage;
+  ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&endpoint.storage), &endpoint.size);
+  return endpoint;
+}
+
+}  // namespace weir::net

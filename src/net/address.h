@@ -1,0 +1,46 @@
+// Addresses to listen at: from their text to sockets that listen.
+//
+//   127.0.0.1:8080   [::1]:8080   localhost:0   *:8080   [::]:8080 (both IPv6 and IPv4)   unix:/run/weir.sock
+#pragma once
+
+#include <sys/socket.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "net/fd.h"
+
+namespace weir::net {
+
+struct Endpoint {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+  bool ipv6_only = false;  // of "[::]": not IPv4 too
+
+  Transport transport() const { return storage.ss_family == AF_UNIX ? Transport::kUnix : Transport::kTcp; }
+  uint16_t port() const;  // 0 for unix
+  void set_port(uint16_t port);
+  std::string path() const;  // of a unix socket
+  // "127.0.0.1:5000", "[::1]:5000", "unix:/run/weir.sock"; IPv4 in IPv6 as IPv4.
+  std::string text() const;
+};
+
+// What the text names; a host name may name several. Blocks on the name service. Errors: INVALID_ARGUMENT for a text of
+// another form, UNAVAILABLE for a name that is not known.
+base::Result<std::vector<Endpoint>> resolve(std::string_view text);
+
+enum class Sharing : bool {
+  kAlone,     // fails where anybody else listens
+  kPerShard,  // SO_REUSEPORT: the kernel spreads connections over all sockets of that port
+};
+
+// A socket that is bound and listens. Errors name the address and the reason, and their details is the errno in
+// decimal. A socket file that nobody listens at any more is replaced; a file of another kind is never touched.
+base::Result<Fd> listen_at(const Endpoint& endpoint, Sharing sharing);
+
+// What a bound socket got: the port behind port 0.
+Endpoint local_endpoint(const Fd& fd);
+
+}  // namespace weir::net

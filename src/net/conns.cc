@@ -1,0 +1,108 @@
+#include "net/conns.h"
+
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "net/shard_parts.h"
+
+namespace weir::net {
+namespace {
+
+constexpr std::array<const char*, 2> kTransports{"tcp", "unix"};
+constexpr std::array<const char*, 5> kEnds{"peer", "server", "idle", "drain", "error"};
+
+template <size_t kN>
+std::array<base::Counter*, kN> counters(base::Metrics& metrics, const char* name, const char* help,
+                                        const std::array<const char*, kN>& by) {
+  std::array<base::Counter*, kN> out;
+  for (size_t i = 0; i < kN; ++i) out[i] = &metrics.counter(name, help, {{"by", by[i]}});
+  return out;
+}
+
+}  // namespace
+
+Conns::Conns(Shard& shard, const wire::CodecEnv& codecs, Census& census, base::Metrics& metrics,
+             std::function<void()> emptied)
+    : shard_(shard),
+      codecs_(codecs),
+      census_(census),
+      emptied_(std::move(emptied)),
+      open_(metrics.gauge("weir_connections", "Connections that are open.")),
+      accepted_(counters(metrics, "weir_connections_total", "Connections accepted, by kind of socket.", kTransports)),
+      closed_(counters(metrics, "weir_connections_closed_total", "Connections closed, by who ended them.", kEnds)),
+      turned_away_(metrics.counter("weir_connections_refused_total", "Connections above max_connections.")),
+      bytes_in_(metrics.counter("weir_received_bytes_total", "Bytes read from connections.")),
+      bytes_out_(metrics.counter("weir_sent_bytes_total", "Bytes written to connections.")) {}
+
+Conns::~Conns() = default;
+
+void Conns::use(std::shared_ptr<const TlsContext> tls, Cleartext tcp) {
+  tls_ = std::move(tls);
+  tcp_cleartext_ = tcp;
+}
+
+void Conns::adopt(Accepted accepted) {
+  if (!census_.enter()) {
+    turned_away_.add();
+    return;
+  }
+  accepted_[size_t(accepted.transport)]->add();
+  open_.add(1);
+  auto conn = std::make_unique<Conn>(*this, std::move(accepted));
+  conn->slot = conns_.size();
+  conns_.push_back(std::move(conn));
+  conns_.back()->begin();
+  arm_sweep();
+}
+
+void Conns::leave(Conn& conn, ClosedBy by) {
+  closed_[size_t(by)]->add();
+  open_.add(-1);
+  auto& place = conns_[conn.slot];
+  auto gone = std::move(place);
+  if (conns_.size() != gone->slot + 1) {
+    place = std::move(conns_.back());
+    place->slot = gone->slot;
+  }
+  conns_.pop_back();
+  shard_.parts().retire(std::move(gone));
+  census_.leave();
+  if (conns_.empty()) emptied_();
+}
+
+// A shard without connections has no timer and sleeps.
+void Conns::arm_sweep() {
+  if (sweep_ != base::TimerId::kNone) return;
+  auto& env = shard_.env();
+  sweep_ = env.at(env.now() + std::chrono::seconds(1), [this] { sweep(); });
+}
+
+// From the end: whoever closes is replaced by one that has had its turn.
+void Conns::sweep() {
+  sweep_ = base::TimerId::kNone;
+  auto now = shard_.env().now();
+  for (size_t i = conns_.size(); i-- > 0;) conns_[i]->tick(now);
+  if (!conns_.empty()) arm_sweep();
+}
+
+void Conns::drain(wire::Drain step) {
+  draining_ = step;
+  for (size_t i = conns_.size(); i-- > 0;) conns_[i]->drain(step);
+}
+
+size_t Conns::close_all(ClosedBy by) {
+  size_t busy = 0;
+  for (size_t i = conns_.size(); i-- > 0;) {
+    busy += conns_[i]->busy();
+    conns_[i]->close(by);
+  }
+  shard_.env().cancel(std::exchange(sweep_, base::TimerId::kNone));
+  return busy;
+}
+
+void Conns::resume_reading() {
+  for (size_t i = conns_.size(); i-- > 0;) conns_[i]->resume();
+}
+
+}  // namespace weir::net

@@ -1,0 +1,41 @@
+// Fd: owns one file descriptor. And accepted sockets on their way from a listener to the shard that will serve them.
+#pragma once
+
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+
+namespace weir::net {
+
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
+  Fd& operator=(Fd&& o) noexcept {
+    std::swap(fd_, o.fd_);
+    return *this;
+  }
+  ~Fd() { reset(); }
+
+  explicit operator bool() const { return fd_ >= 0; }
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset() {
+    if (int fd = release(); fd >= 0) ::close(fd);
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+enum class Transport : bool { kTcp, kUnix };
+
+struct Accepted {
+  Fd fd;             // non-blocking
+  std::string peer;  // "127.0.0.1:5000", "[::1]:5000", "unix"
+  Transport transport = Transport::kTcp;
+};
+
+}  // namespace weir::net

@@ -1,0 +1,99 @@
+#include "net/listener.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/log.h"
+#include "net/address.h"
+
+namespace weir::net {
+namespace {
+
+constexpr base::Duration kFirstPause = std::chrono::milliseconds(100), kLongestPause = std::chrono::seconds(1);
+constexpr int kLastBursts = 64;  // with kAcceptsPerTurn: a whole backlog
+
+Fd open_spare() { return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+bool out_of_descriptors(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
+
+}  // namespace
+
+Listener::Listener(Shard::Parts& shard, Fd fd, Transport transport, Deliver deliver, base::Counter& starved)
+    : shard_(shard),
+      fd_(shard.io, fd.release()),
+      transport_(transport),
+      deliver_(std::move(deliver)),
+      starved_(starved),
+      spare_(open_spare()) {}
+
+void Listener::begin() {
+  waiting_ = true;
+  fd_.async_wait(asio::posix::descriptor_base::wait_read, [this](const boost::system::error_code& error) {
+    waiting_ = false;
+    if (!error && fd_.is_open()) on_ready();
+  });
+}
+
+void Listener::on_ready() {
+  shard_.now();
+  if (accept_burst() == Burst::kStarved) return pause();
+  delay_ = {};
+  begin();
+}
+
+Listener::Burst Listener::accept_burst() {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    Endpoint peer;
+    peer.size = sizeof peer.storage;
+    Fd fd(::accept4(fd_.native_handle(), reinterpret_cast<sockaddr*>(&peer.storage), &peer.size,
+                    SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd) {
+      deliver_({std::move(fd), transport_ == Transport::kUnix ? "unix" : peer.text(), transport_});
+      continue;
+    }
+    if (errno == EAGAIN) return Burst::kEmptied;
+    if (out_of_descriptors(errno)) {
+      return turn_one_away() ? Burst::kStarved : Burst::kEmptied;
+    }
+    // What else accept(2) reports is of the connection that did not come to be (ECONNABORTED, EPROTO, …).
+  }
+  return Burst::kMore;
+}
+
+// False: nobody waits. accept(2) asks for a descriptor before it looks.
+bool Listener::turn_one_away() {
+  spare_.reset();
+  Fd one(::accept4(fd_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
+  bool nobody = !one && errno == EAGAIN;
+  one.reset();
+  spare_ = open_spare();
+  if (nobody) return false;
+  starved_.add();
+  return true;
+}
+
+void Listener::pause() {
+  delay_ = delay_ == base::Duration{} ? kFirstPause : std::min(2 * delay_, kLongestPause);
+  base::log::warning("out of file descriptors: accepting pauses",
+                     {{"ms", std::chrono::duration_cast<std::chrono::milliseconds>(delay_).count()}});
+  timer_ = shard_.at(shard_.now() + delay_, [this] {
+    timer_ = base::TimerId::kNone;
+    on_ready();
+  });
+}
+
+void Listener::stop() {
+  if (!fd_.is_open()) return;
+  shard_.cancel(std::exchange(timer_, base::TimerId::kNone));
+  for (int burst = 0; burst < kLastBursts && accept_burst() == Burst::kMore; ++burst) {
+  }
+  boost::system::error_code ignored;
+  fd_.close(ignored);
+  spare_.reset();
+}
+
+}  // namespace weir::net

@@ -1,0 +1,49 @@
+// Listener: one listening socket on one shard. Accepts in bursts, and keeps its head when file descriptors run out: the
+// one that is waiting is told by a close (a spare descriptor is kept for that), then accepting pauses, 100 ms at first
+// and up to 1 s, so that the loop does not spin.
+#pragma once
+
+#include <boost/asio/posix/basic_stream_descriptor.hpp>
+#include <functional>
+
+#include "base/metrics.h"
+#include "net/fd.h"
+#include "net/shard_parts.h"
+
+namespace weir::net {
+
+class Listener final : public Resident {
+ public:
+  using Deliver = std::function<void(Accepted)>;
+  static constexpr int kAcceptsPerTurn = 64;
+
+  // `deliver` is called on the shard's thread for each connection. `starved` counts descriptors that were missing.
+  Listener(Shard::Parts& shard, Fd fd, Transport transport, Deliver deliver, base::Counter& starved);
+
+  void begin();
+  // Takes what already waits, so that nobody who was let in is reset, and closes. Nothing is delivered afterwards.
+  void stop();
+
+  void flush() override {}
+  void bury() override { deliver_ = {}; }
+  bool at_rest() const override { return !waiting_; }
+
+ private:
+  enum class Burst : uint8_t { kEmptied, kMore, kStarved };
+  void on_ready();
+  Burst accept_burst();
+  bool turn_one_away();
+  void pause();
+
+  Shard::Parts& shard_;
+  asio::posix::basic_stream_descriptor<Executor> fd_;
+  const Transport transport_;
+  Deliver deliver_;
+  base::Counter& starved_;
+  Fd spare_;
+  base::Duration delay_{0};
+  base::TimerId timer_ = base::TimerId::kNone;
+  bool waiting_ = false;
+};
+
+}  // namespace weir::net

@@ -1,0 +1,281 @@
+#include "net/server.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <utility>
+
+#include "base/log.h"
+#include "net/address.h"
+#include "net/conns.h"
+#include "net/drain.h"
+#include "net/listener.h"
+#include "net/shard_parts.h"
+
+namespace weir::net {
+namespace {
+
+// A socket file that is ours as long as nobody has put another in its place.
+struct SocketFile {
+  std::string path;
+  dev_t device = 0;
+  ino_t inode = 0;
+};
+
+struct Waiting {
+  Fd fd;
+  size_t shard;
+  Transport transport;
+};
+
+// std::function wants to be copied; a descriptor does not.
+struct Parcel {
+  explicit Parcel(Accepted a) : accepted(std::make_shared<Accepted>(std::move(a))) {}
+  std::shared_ptr<Accepted> accepted;
+};
+
+}  // namespace
+
+struct Server::Parts {
+  Parts(std::vector<Shard*> on, std::vector<wire::CodecEnv> envs, ServerOptions o, base::Metrics& m);
+  ~Parts();
+
+  // What one shard has of the server; touched on its thread.
+  struct Share {
+    Shard& shard;
+    Conns conns;
+    std::vector<std::unique_ptr<Listener>> listeners;
+    base::Counter& starved;
+  };
+
+  base::Status bind();
+  base::Status bind(const Endpoint& endpoint);
+  base::Status bind_tcp(Endpoint endpoint);
+  base::Status bind_unix(const Endpoint& endpoint);
+  base::Status load_tls();
+  void start();
+  void listen(Waiting&& waiting);
+  void close_listeners(Share& share);
+  void everywhere(const std::function<void(Share&)>& work);
+  void drain(std::function<void(bool)> done);
+  void force(std::function<void(size_t)> then);
+  void look();
+  void unbind();
+
+  std::vector<std::unique_ptr<Share>> shares;
+  ServerOptions options;
+  base::Metrics& metrics;
+  Census census;
+  std::vector<Endpoint> wanted;
+  std::vector<Waiting> waiting;  // bound, until start()
+  std::vector<std::string> bound;
+  std::vector<SocketFile> files;
+  std::unique_ptr<Drain> draining;  // the first shard's
+  std::atomic<bool> drain_asked{false};
+  size_t next_shard = 0;  // for connections of unix sockets; the first shard's
+};
+
+Server::Parts::Parts(std::vector<Shard*> on, std::vector<wire::CodecEnv> envs, ServerOptions o, base::Metrics& m)
+    : options(std::move(o)), metrics(m), census(options.max_connections) {
+  for (size_t i = 0; i < on.size(); ++i) {
+    shares.push_back(std::unique_ptr<Share>(
+        new Share{*on[i],
+                  Conns(*on[i], envs[i], census, metrics, [this] { look(); }),
+                  {},
+                  metrics.counter("weir_accept_starved_total", "Connections closed for want of a file descriptor.")}));
+    on[i]->parts().stalls.store(&metrics.counter("weir_loop_stalls_total", "Turns of a loop longer than 25 ms."),
+                                std::memory_order_release);
+  }
+}
+
+Server::Parts::~Parts() {
+  shares.front()->shard.parts().run_and_wait([this] { draining.reset(); });
+  for (auto& share : shares)
+    share->shard.parts().run_and_wait([&] {
+      close_listeners(*share);
+      share->conns.close_all(ClosedBy::kServer);
+    });
+  // What the shards have posted to each other meanwhile names this object: it comes before this.
+  for (auto& share : shares) {
+    share->shard.parts().run_and_wait([&] { share->conns.close_all(ClosedBy::kServer); });
+    share->shard.parts().stalls.store(nullptr, std::memory_order_release);
+  }
+  unbind();
+}
+
+base::Status Server::Parts::bind() {
+  if (auto status = load_tls(); !status.ok()) return status;
+  for (const auto& address : options.listen) {
+    auto found = resolve(address.text);
+    if (!found) return found.error();
+    base::Status first;
+    size_t good = 0;
+    for (const auto& endpoint : *found) {
+      auto status = bind(endpoint);
+      good += status.ok();
+      if (status.ok()) continue;
+      // "localhost" may name an address of a family that this machine does not have.
+      bool absent = status.details == std::to_string(EADDRNOTAVAIL) || status.details == std::to_string(EAFNOSUPPORT);
+      if (!absent) return status;
+      if (first.ok()) first = status;
+    }
+    if (good == 0) return first;
+  }
+  return {};
+}
+
+base::Status Server::Parts::bind(const Endpoint& endpoint) {
+  return endpoint.transport() == Transport::kUnix ? bind_unix(endpoint) : bind_tcp(endpoint);
+}
+
+// Sharing a port among shards would also share it with another weir: so first see that nobody is there.
+base::Status Server::Parts::bind_tcp(Endpoint endpoint) {
+  if (endpoint.port() != 0)
+    if (auto probe = listen_at(endpoint, Sharing::kAlone); !probe) return probe.error();
+  for (size_t i = 0; i < shares.size(); ++i) {
+    auto fd = listen_at(endpoint, Sharing::kPerShard);
+    if (!fd) return fd.error();
+    endpoint.set_port(local_endpoint(*fd).port());
+    waiting.push_back({std::move(*fd), i, Transport::kTcp});
+  }
+  bound.push_back(endpoint.text());
+  return {};
+}
+
+base::Status Server::Parts::bind_unix(const Endpoint& endpoint) {
+  auto fd = listen_at(endpoint, Sharing::kAlone);
+  if (!fd) return fd.error();
+  struct stat info {};
+  if (::lstat(endpoint.path().c_str(), &info) == 0) files.push_back({endpoint.path(), info.st_dev, info.st_ino});
+  waiting.push_back({std::move(*fd), 0, Transport::kUnix});
+  bound.push_back(endpoint.text());
+  return {};
+}
+
+base::Status Server::Parts::load_tls() {
+  std::shared_ptr<const TlsContext> context;
+  if (!options.tls.certificate.empty()) {
+    auto loaded = TlsContext::load(options.tls);
+    if (!loaded) return loaded.error();
+    context = *loaded;
+  }
+  auto cleartext = options.tls.required ? Conns::Cleartext::kRefused : Conns::Cleartext::kServed;
+  everywhere([context, cleartext](Share& share) { share.conns.use(context, cleartext); });
+  return {};
+}
+
+void Server::Parts::everywhere(const std::function<void(Share&)>& work) {
+  for (auto& share : shares) share->shard.post([work, at = share.get()] { work(*at); });
+}
+
+void Server::Parts::start() {
+  for (auto& one : waiting) listen(std::move(one));
+  waiting.clear();
+}
+
+void Server::Parts::listen(Waiting&& waiting_one) {
+  auto* share = shares[waiting_one.shard].get();
+  Listener::Deliver deliver = [share](Accepted accepted) { share->conns.adopt(std::move(accepted)); };
+  // One socket takes a unix path's connections; they are dealt out round the shards.
+  if (waiting_one.transport == Transport::kUnix && shares.size() > 1)
+    deliver = [this](Accepted accepted) {
+      auto* to = shares[next_shard++ % shares.size()].get();
+      to->shard.post([to, parcel = Parcel(std::move(accepted))] { to->conns.adopt(std::move(*parcel.accepted)); });
+    };
+  auto fd = std::make_shared<Fd>(std::move(waiting_one.fd));
+  share->shard.post([share, fd, deliver = std::move(deliver), transport = waiting_one.transport] {
+    share->listeners.push_back(
+        std::make_unique<Listener>(share->shard.parts(), std::move(*fd), transport, deliver, share->starved));
+    share->listeners.back()->begin();
+  });
+}
+
+void Server::Parts::close_listeners(Share& share) {
+  for (auto& listener : share.listeners) {
+    listener->stop();
+    share.shard.parts().retire(std::move(listener));
+  }
+  share.listeners.clear();
+}
+
+void Server::Parts::drain(std::function<void(bool)> done) {
+  if (drain_asked.exchange(true)) return;
+  Drain::Steps steps;
+  steps.announce = [this] {
+    everywhere([this](Share& share) {
+      close_listeners(share);
+      share.conns.drain(wire::Drain::kAnnounce);
+    });
+  };
+  steps.refuse = [this] { everywhere([](Share& share) { share.conns.drain(wire::Drain::kRefuse); }); };
+  steps.force = [this](std::function<void(size_t)> then) { force(std::move(then)); };
+  steps.connections = [this] { return census.now.load(); };
+  steps.done = std::move(done);
+  auto& first = shares.front()->shard;
+  first.post([this, &first, steps = std::move(steps)] {
+    draining = std::make_unique<Drain>(first.env(), options.drain_delay, options.drain_timeout, steps);
+  });
+}
+
+void Server::Parts::force(std::function<void(size_t)> then) {
+  struct Count {
+    std::atomic<size_t> busy{0}, left;
+  };
+  auto count = std::make_shared<Count>();
+  count->left = shares.size();
+  auto& first = shares.front()->shard;
+  everywhere([this, count, then, &first](Share& share) {
+    count->busy += share.conns.close_all(ClosedBy::kDrain);
+    if (--count->left != 0) return;
+    first.post([this, count, then] {
+      if (draining) then(count->busy);
+    });
+  });
+}
+
+// Any shard.
+void Server::Parts::look() {
+  if (!drain_asked.load(std::memory_order_relaxed)) return;
+  shares.front()->shard.post([this] {
+    if (draining) draining->look();
+  });
+}
+
+void Server::Parts::unbind() {
+  waiting.clear();
+  bound.clear();
+  for (const auto& file : files) {
+    struct stat info {};
+    if (::lstat(file.path.c_str(), &info) == 0 && info.st_dev == file.device && info.st_ino == file.inode)
+      ::unlink(file.path.c_str());
+  }
+  files.clear();
+}
+
+Server::Server(std::vector<Shard*> shards, std::vector<wire::CodecEnv> envs, ServerOptions options,
+               base::Metrics& metrics)
+    : parts_(std::make_unique<Parts>(std::move(shards), std::move(envs), std::move(options), metrics)) {}
+
+Server::~Server() = default;
+
+base::Status Server::bind() {
+  auto status = parts_->bind();
+  if (!status.ok()) parts_->unbind();
+  return status;
+}
+
+std::vector<std::string> Server::bound() const { return parts_->bound; }
+void Server::start() { parts_->start(); }
+
+base::Status Server::reload_tls() { return parts_->load_tls(); }
+
+void Server::resume_reading() {
+  parts_->everywhere([](Parts::Share& share) { share.conns.resume_reading(); });
+}
+
+void Server::drain(std::function<void(bool)> done) { parts_->drain(std::move(done)); }
+size_t Server::connections() const { return parts_->census.now.load(); }
+
+}  // namespace weir::net

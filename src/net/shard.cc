@@ -1,0 +1,226 @@
+#include "net/shard.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <cerrno>
+#include <cstdlib>
+#include <future>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "net/shard_parts.h"
+
+namespace weir::net {
+namespace {
+
+// The n-th of the cores that this process may use, counted round.
+void pin_to_core(unsigned n) {
+  cpu_set_t allowed, one;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  n %= unsigned(std::max(1, CPU_COUNT(&allowed)));
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &allowed) || n-- != 0) continue;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    if (int error = pthread_setaffinity_np(pthread_self(), sizeof one, &one))
+      base::log::warning("cannot pin a shard to its core", {{"core", core}, {"error", error}});
+    return;
+  }
+}
+
+}  // namespace
+
+uint64_t Random::next() {
+  if (used_ == pool_.size()) {
+    auto* at = reinterpret_cast<char*>(pool_.data());
+    for (size_t left = sizeof pool_; left != 0;) {
+      ssize_t n = getrandom(at + (sizeof pool_ - left), left, 0);
+      if (n < 0 && errno != EINTR) {
+        base::log::error("the kernel gives no random bytes", {{"error", errno}});
+        std::abort();
+      }
+      if (n > 0) left -= size_t(n);
+    }
+    used_ = 0;
+  }
+  // Given out once: nobody who reads this memory later learns an id.
+  return std::exchange(pool_[used_++], 0);
+}
+
+Shard::Parts::Parts(base::ShardId shard, Pin pin_it) : id(shard), pin(pin_it) {}
+Shard::Parts::~Parts() = default;
+
+base::Time Shard::Parts::now() const {
+  if (!clock_fresh) turn_began = std::chrono::steady_clock::now(), clock_fresh = true;
+  return turn_began;
+}
+
+base::WallTime Shard::Parts::wall() const { return std::chrono::system_clock::now(); }
+
+void Shard::Parts::post(std::function<void()> work) {
+  std::lock_guard lock(posted_mutex);
+  posted.push_back(std::move(work));
+  // One wake for all that arrives until the shard looks.
+  if (posted.size() == 1) asio::post(io, [this] { run_posted(); });
+}
+
+void Shard::Parts::run_and_wait(const std::function<void()>& work) {
+  std::promise<void> over;
+  {
+    std::unique_lock lock(posted_mutex);
+    if (!running) {
+      lock.unlock();
+      work();
+      turn_without_thread();
+      return;
+    }
+    posted.push_back([&] {
+      work();
+      at_turn_over.push_back([&over] { over.set_value(); });
+    });
+    if (posted.size() == 1) asio::post(io, [this] { run_posted(); });
+  }
+  over.get_future().wait();
+}
+
+// Lets the operations of closed sockets come back, so that their connections can be freed.
+void Shard::Parts::turn_without_thread() {
+  end_turn();
+  io.restart();
+  io.poll();
+  end_turn();
+}
+
+void Shard::Parts::run_posted() {
+  now();
+  {
+    std::lock_guard lock(posted_mutex);
+    running_posted.swap(posted);
+  }
+  for (auto& work : running_posted)
+    if (work) work();
+  running_posted.clear();
+}
+
+void Shard::Parts::run() {
+  pthread_setname_np(pthread_self(), ("weir-shard-" + std::to_string(unsigned(id))).c_str());
+  if (pin == Pin::kYes) pin_to_core(unsigned(id));
+  while (!stopping.load(std::memory_order_acquire)) one_turn();
+  while (!finish()) {
+  }
+}
+
+// What was posted before the end is run; nothing is accepted from then on.
+bool Shard::Parts::finish() {
+  {
+    std::lock_guard lock(posted_mutex);
+    if (posted.empty()) {
+      running = false;
+      return true;
+    }
+  }
+  run_posted();
+  end_turn();
+  return false;
+}
+
+void Shard::Parts::one_turn() {
+  clock_fresh = false;
+  turn_bytes = 0;
+  size_t handlers = 0;
+  if (!postponed.empty()) {
+    dirty.insert(dirty.end(), postponed.begin(), postponed.end());
+    postponed.clear();
+  } else {
+    handlers = io.run_one();
+  }
+  while (handlers < kHandlersPerTurn && turn_bytes < kBytesPerTurn && io.poll_one() != 0) ++handlers;
+  end_turn();
+}
+
+void Shard::Parts::end_turn() {
+  if (timers.next() != base::kNever && timers.next() <= now()) timers.fire_due(now());
+  flush_rounds();
+  if (!retired.empty()) bury_retired();
+  arm_alarm();
+  if (clock_fresh) note_stall();
+  for (auto& over : std::exchange(at_turn_over, {})) over();
+}
+
+// Writing makes room, room makes output and finished requests make way for others: so the hooks have another look after
+// each round of writing, until there is nothing more to write.
+void Shard::Parts::flush_rounds() {
+  for (int round = 0;; ++round) {
+    for (size_t i = 0; i < hooks.size(); ++i) hooks[i]();
+    if (dirty.empty()) return;
+    if (round == kRoundsPerTurn) break;
+    flushing.swap(dirty);
+    for (auto* one : flushing) one->flush();
+    flushing.clear();
+  }
+  postponed.insert(postponed.end(), dirty.begin(), dirty.end());
+  dirty.clear();
+}
+
+void Shard::Parts::bury_retired() {
+  for (auto& one : retired) one->bury();
+  std::erase_if(retired, [](const auto& one) { return one->at_rest(); });
+}
+
+// The alarm is never moved to a later time: firing once for nothing costs less than telling the kernel of every change.
+void Shard::Parts::arm_alarm() {
+  if (timers.next() >= alarm_at) return;
+  alarm_at = timers.next();
+  alarm.expires_at(alarm_at);
+  alarm.async_wait([this](const boost::system::error_code& error) {
+    if (!error) alarm_at = base::kNever;
+  });
+}
+
+void Shard::Parts::note_stall() {
+  auto end = std::chrono::steady_clock::now();
+  auto took = end - turn_began;
+  if (took <= kStall) return;
+  if (auto* counter = stalls.load(std::memory_order_acquire)) counter->add();
+  if (end - stall_logged < std::chrono::seconds(1)) return;
+  stall_logged = end;
+  base::log::warning("a turn of the loop took too long",
+                     {{"shard", unsigned(id)}, {"ms", std::chrono::duration<double, std::milli>(took).count()}});
+}
+
+Shard::Shard(base::ShardId id, Pin pin) : parts_(std::make_unique<Parts>(id, pin)) {}
+
+Shard::~Shard() {
+  stop();
+  join();
+}
+
+base::ShardId Shard::id() const { return parts_->id; }
+base::Env& Shard::env() { return *parts_; }
+void Shard::post(std::function<void()> work) { parts_->post(std::move(work)); }
+void Shard::at_turn_end(std::function<void()> hook) { parts_->hooks.push_back(std::move(hook)); }
+Shard::Parts& Shard::parts() { return *parts_; }
+
+void Shard::start() {
+  {
+    std::lock_guard lock(parts_->posted_mutex);
+    parts_->running = true;
+  }
+  parts_->thread = std::thread([parts = parts_.get()] { parts->run(); });
+}
+
+void Shard::stop() {
+  parts_->stopping.store(true, std::memory_order_release);
+  asio::post(parts_->io, [] {});
+}
+
+void Shard::join() {
+  if (parts_->thread.joinable()) parts_->thread.join();
+}
+
+}  // namespace weir::net

@@ -1,0 +1,121 @@
+// The inside of a Shard, for net's own files: the io_context, the turn of the loop, and what its connections share.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/metrics.h"
+#include "net/shard.h"
+#include "net/timers.h"
+
+namespace weir::net {
+
+namespace asio = boost::asio;
+using Executor = asio::io_context::executor_type;
+
+// Something on a shard with output to write at the end of a turn: a connection.
+class Resident {
+ public:
+  virtual ~Resident() = default;
+  // Writes what there is, once. Called once per mark().
+  virtual void flush() = 0;
+  // Of one that retire() was called for, at the end of the turn: lets go of everything that is not its own.
+  virtual void bury() = 0;
+  // No operation of the loop refers to it any more: it may be freed.
+  virtual bool at_rest() const = 0;
+};
+
+// The kernel's random bytes, 512 at a time.
+class Random {
+ public:
+  uint64_t next();
+
+ private:
+  std::array<uint64_t, 64> pool_;
+  size_t used_ = pool_.size();
+};
+
+struct Shard::Parts final : base::Env {
+  // A turn ends after this many handlers, or after this many bytes read: then everybody's output is written.
+  static constexpr size_t kHandlersPerTurn = 256;
+  static constexpr size_t kBytesPerTurn = 2 << 20;
+  static constexpr size_t kReadBuffer = 256 << 10;
+  static constexpr int kRoundsPerTurn = 4;
+  // A turn that is longer starves the other connections.
+  static constexpr base::Duration kStall = std::chrono::milliseconds(25);
+
+  Parts(base::ShardId shard, Pin pin_it);
+  ~Parts();
+
+  // Env. The clock is read at the first now() of a turn.
+  base::Time now() const override;
+  base::WallTime wall() const override;
+  uint64_t random() override { return random_bits.next(); }
+  base::TimerId at(base::Time when, std::function<void()> fire) override { return timers.at(when, std::move(fire)); }
+  void cancel(base::TimerId timer) override { timers.cancel(timer); }
+
+  void post(std::function<void()> work);
+  // Runs `work` on the shard's thread and waits for the end of that turn; when the shard is not running, on this
+  // thread. Never on the shard's own thread.
+  void run_and_wait(const std::function<void()>& work);
+
+  void mark(Resident& one) { dirty.push_back(&one); }
+  // The same for the next turn, which then begins at once.
+  void mark_for_next_turn(Resident& one) { postponed.push_back(&one); }
+  void retire(std::unique_ptr<Resident> one) { retired.push_back(std::move(one)); }
+
+  void run();  // the thread
+  bool finish();
+  void one_turn();
+  void end_turn();
+  void flush_rounds();
+  void bury_retired();
+  void run_posted();
+  void arm_alarm();
+  void note_stall();
+  void turn_without_thread();
+
+  const base::ShardId id;
+  const Pin pin;
+  asio::io_context io{1};
+  asio::executor_work_guard<Executor> keep_running{io.get_executor()};
+  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> alarm{
+      io};
+  base::Time alarm_at = base::kNever;
+  std::thread thread;
+  std::atomic<bool> stopping{false};
+
+  std::mutex posted_mutex;
+  std::vector<std::function<void()>> posted;  // under posted_mutex
+  bool running = false;                       // under posted_mutex
+  std::vector<std::function<void()>> running_posted;
+  std::vector<std::function<void()>> at_turn_over;  // run_and_wait()'s; once
+
+  Timers timers;
+  Random random_bits;
+  mutable base::Time turn_began{};
+  mutable bool clock_fresh = false;
+  size_t turn_bytes = 0;
+
+  std::deque<std::function<void()>> hooks;  // a hook may add hooks
+  std::vector<Resident*> dirty, flushing, postponed;
+  std::vector<std::unique_ptr<Resident>> retired;
+
+  // One buffer for all connections: what is read is fed to its codec before anything else is read.
+  std::unique_ptr<std::byte[]> read_buffer{new std::byte[kReadBuffer]};
+  std::unique_ptr<std::byte[]> plain_buffer;  // the same for what TLS has opened
+
+  std::atomic<base::Counter*> stalls{nullptr};  // set by the Server
+  base::Time stall_logged{};
+};
+
+}  // namespace weir::net

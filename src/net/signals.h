@@ -1,0 +1,23 @@
+// Signals: SIGTERM, SIGINT, SIGHUP and SIGUSR1 as calls on a shard's thread. One per process.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "net/shard.h"
+
+namespace weir::net {
+
+class Signals {
+ public:
+  // `on_signal` gets the number of each signal that arrives, on the shard's thread, until the Signals is destroyed:
+  // after the shard has been joined, or on its thread. SIGPIPE is ignored from here on.
+  Signals(Shard& shard, std::function<void(int signal)> on_signal);
+  ~Signals();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::net

@@ -1,0 +1,55 @@
+#include "net/timers.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace weir::net {
+
+base::TimerId Timers::at(base::Time when, std::function<void()> fire) {
+  uint64_t serial = ++last_;
+  fires_.emplace(serial, std::move(fire));
+  heap_.push_back({when, serial});
+  std::push_heap(heap_.begin(), heap_.end());
+  return base::TimerId(serial);
+}
+
+void Timers::cancel(base::TimerId id) {
+  if (fires_.erase(uint64_t(id)) == 0) return;
+  // Timers that are mostly cancelled (deadlines) must not pile up until their hour comes.
+  if (heap_.size() > 64 && heap_.size() > 4 * fires_.size()) {
+    std::erase_if(heap_, [this](const Entry& e) { return !fires_.contains(e.serial); });
+    std::make_heap(heap_.begin(), heap_.end());
+  }
+  drop_cancelled();
+}
+
+void Timers::fire_due(base::Time now) {
+  uint64_t newest = last_;
+  std::vector<Entry> later;
+  while (!heap_.empty() && heap_.front().when <= now) {
+    Entry entry = heap_.front();
+    pop();
+    if (entry.serial > newest) {
+      later.push_back(entry);
+      continue;
+    }
+    auto node = fires_.extract(entry.serial);
+    if (node) node.mapped()();
+  }
+  for (const auto& entry : later) {
+    heap_.push_back(entry);
+    std::push_heap(heap_.begin(), heap_.end());
+  }
+  drop_cancelled();
+}
+
+void Timers::pop() {
+  std::pop_heap(heap_.begin(), heap_.end());
+  heap_.pop_back();
+}
+
+void Timers::drop_cancelled() {
+  while (!heap_.empty() && !fires_.contains(heap_.front().serial)) pop();
+}
+
+}  // namespace weir::net

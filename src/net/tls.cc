@@ -1,0 +1,231 @@
+#include "net/tls.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace weir::net {
+namespace {
+
+using ContextOwner = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
+
+// The root of what OpenSSL complains about, without its numbers.
+std::string openssl_reason() {
+  unsigned long first = ERR_peek_error();
+  const char* text = first ? ERR_reason_error_string(first) : nullptr;
+  // Errors of the system (a file that is not there) carry errno and no text of their own.
+  if (first && ERR_SYSTEM_ERROR(first)) text = std::strerror(ERR_GET_REASON(first));
+  ERR_clear_error();
+  return text ? text : "unknown error";
+}
+
+base::Status file_failure(const char* what, const std::string& file) {
+  return base::failure(base::Code::kFailedPrecondition,
+                       std::string("TLS: cannot use ") + what + " " + file + ": " + openssl_reason());
+}
+
+// RFC 7301: ours are h2, then http/1.1. OpenSSL has checked that the peer's list is well-formed.
+int select_alpn(SSL*, const unsigned char** chosen, unsigned char* length, const unsigned char* offered, unsigned size,
+                void*) {
+  static constexpr unsigned char kOurs[] = "\x02h2\x08http/1.1";
+  unsigned char* found = nullptr;
+  if (SSL_select_next_proto(&found, length, kOurs, sizeof kOurs - 1, offered, size) != OPENSSL_NPN_NEGOTIATED)
+    return SSL_TLSEXT_ERR_ALERT_FATAL;
+  *chosen = found;
+  return SSL_TLSEXT_ERR_OK;
+}
+
+base::Status load_files(SSL_CTX* context, const TlsOptions& options) {
+  if (SSL_CTX_use_certificate_chain_file(context, options.certificate.c_str()) != 1)
+    return file_failure("certificate", options.certificate);
+  if (SSL_CTX_use_PrivateKey_file(context, options.key.c_str(), SSL_FILETYPE_PEM) != 1)
+    return file_failure("key", options.key);
+  if (SSL_CTX_check_private_key(context) != 1) return file_failure("key", options.key);
+  if (options.client_ca.empty()) return {};
+  if (SSL_CTX_load_verify_file(context, options.client_ca.c_str()) != 1)
+    return file_failure("client CA", options.client_ca);
+  auto* names = SSL_load_client_CA_file(options.client_ca.c_str());
+  if (!names) return file_failure("client CA", options.client_ca);
+  SSL_CTX_set_client_CA_list(context, names);
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  // A ticket would let its bearer in without showing the certificate again.
+  SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_num_tickets(context, 0);
+  return {};
+}
+
+}  // namespace
+
+base::Result<std::shared_ptr<const TlsContext>> TlsContext::load(const TlsOptions& options) {
+  ERR_clear_error();
+  ContextOwner context(SSL_CTX_new(TLS_server_method()), &SSL_CTX_free);
+  if (!context) return base::failure(base::Code::kInternal, "TLS: " + openssl_reason());
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  SSL_CTX_set_mode(context.get(),
+                   SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_alpn_select_cb(context.get(), select_alpn, nullptr);
+  if (auto status = load_files(context.get(), options); !status.ok()) return status;
+  return std::make_shared<const TlsContext>(context.release());
+}
+
+TlsContext::~TlsContext() { SSL_CTX_free(context_); }
+
+// A BIO whose source is the bytes that were just read and whose sink is the bytes to be written.
+struct TlsSession::Bio {
+  static int read(BIO* bio, char* into, int size) {
+    auto& input = self(bio).input_;
+    BIO_clear_retry_flags(bio);
+    if (input.empty()) {
+      BIO_set_retry_read(bio);
+      return -1;
+    }
+    size_t n = std::min(size_t(size), input.size());
+    std::memcpy(into, input.data(), n);
+    input = input.subspan(n);
+    return int(n);
+  }
+  static int write(BIO* bio, const char* from, int size) {
+    BIO_clear_retry_flags(bio);
+    self(bio).output_.append(from, size_t(size));
+    return size;
+  }
+  static long control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
+
+  static TlsSession& self(BIO* bio) { return *static_cast<TlsSession*>(BIO_get_data(bio)); }
+  static BIO* make(TlsSession* session) {
+    static BIO_METHOD* const kMethod = [] {
+      BIO_METHOD* method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "weir");
+      BIO_meth_set_read(method, read);
+      BIO_meth_set_write(method, write);
+      BIO_meth_set_ctrl(method, control);
+      return method;
+    }();
+    BIO* bio = BIO_new(kMethod);
+    BIO_set_data(bio, session);
+    BIO_set_init(bio, 1);
+    return bio;
+  }
+};
+
+TlsSession::TlsSession(const TlsContext& context) : ssl_(SSL_new(context.get())) {
+  BIO* bio = Bio::make(this);
+  SSL_set_bio(ssl_, bio, bio);
+  SSL_set_accept_state(ssl_);
+  SSL_set_msg_callback(ssl_, watch_key_updates);
+  SSL_set_msg_callback_arg(ssl_, this);
+}
+
+TlsSession::~TlsSession() { SSL_free(ssl_); }
+
+// KeyUpdate is the one handshake message that TLS 1.3 lets a peer repeat for ever (RFC 8446 §4.6.3).
+void TlsSession::watch_key_updates(int write, int, int type, const void* data, size_t n, SSL*, void* self) {
+  if (write || type != SSL3_RT_HANDSHAKE || n == 0 || *static_cast<const unsigned char*>(data) != SSL3_MT_KEY_UPDATE)
+    return;
+  ++static_cast<TlsSession*>(self)->key_updates_;
+}
+
+size_t TlsSession::open(std::span<std::byte> plain, base::Time now) {
+  constexpr uint32_t kKeyUpdates = 8;  // in ten seconds
+  if (state_ == State::kHandshake) handshake();
+  if (state_ != State::kOpen) return 0;
+  if (now - key_updates_since_ > std::chrono::seconds(10)) key_updates_since_ = now, key_updates_ = 0;
+  size_t filled = 0;
+  // Each SSL_read opens one record.
+  while (filled < plain.size()) {
+    size_t n = 0;
+    ERR_clear_error();
+    int result = SSL_read_ex(ssl_, plain.data() + filled, plain.size() - filled, &n);
+    filled += n;
+    if (key_updates_ > kKeyUpdates) {
+      error_ = "too many key updates", state_ = State::kFailed;
+      return 0;
+    }
+    if (result == 1) continue;
+    int why = SSL_get_error(ssl_, result);
+    if (why == SSL_ERROR_ZERO_RETURN)
+      state_ = State::kPeerClosed;
+    else if (why != SSL_ERROR_WANT_READ)
+      fail();
+    break;
+  }
+  return filled;
+}
+
+void TlsSession::handshake() {
+  ERR_clear_error();
+  int result = SSL_do_handshake(ssl_);
+  if (result == 1)
+    state_ = State::kOpen;
+  else if (SSL_get_error(ssl_, result) != SSL_ERROR_WANT_READ)
+    fail();
+}
+
+void TlsSession::fail() {
+  state_ = State::kFailed;
+  alpn_refused_ = ERR_GET_REASON(ERR_peek_error()) == SSL_R_NO_APPLICATION_PROTOCOL;
+  error_ = openssl_reason();
+}
+
+std::string_view TlsSession::alpn() const {
+  const unsigned char* name = nullptr;
+  unsigned size = 0;
+  SSL_get0_alpn_selected(ssl_, &name, &size);
+  return {reinterpret_cast<const char*>(name), size};
+}
+
+bool TlsSession::write(const void* data, size_t n) {
+  size_t written = 0;
+  ERR_clear_error();
+  // The sink takes everything, so a record is never cut short.
+  for (const char* at = static_cast<const char*>(data); n != 0; at += written, n -= written)
+    if (SSL_write_ex(ssl_, at, n, &written) != 1) {
+      fail();
+      return false;
+    }
+  return true;
+}
+
+size_t TlsSession::seal(std::span<const iovec> pieces) {
+  size_t total = 0;
+  for (const auto& piece : pieces) {
+    if (total >= kSealAtOnce) break;
+    size_t n = std::min(piece.iov_len, kSealAtOnce - total);
+    if (gather_.size() + n > SSL3_RT_MAX_PLAIN_LENGTH && !gather_.empty()) {
+      if (!write(gather_.data(), gather_.size())) return 0;
+      gather_.clear();
+    }
+    if (n > SSL3_RT_MAX_PLAIN_LENGTH) {
+      if (!write(piece.iov_base, n)) return 0;
+    } else {
+      gather_.append(static_cast<const char*>(piece.iov_base), n);
+    }
+    total += n;
+  }
+  if (!gather_.empty() && !write(gather_.data(), gather_.size())) return 0;
+  gather_.clear();
+  return total;
+}
+
+void TlsSession::finish() {
+  ERR_clear_error();
+  if (state_ == State::kOpen || state_ == State::kPeerClosed) SSL_shutdown(ssl_);
+}
+
+void TlsSession::consumed(size_t n) {
+  sent_ += n;
+  if (sent_ < output_.size()) return;
+  sent_ = 0;
+  output_.clear();
+}
+
+void TlsSession::trim() {
+  if (output_.empty()) output_ = {}, gather_ = {};
+}
+
+}  // namespace weir::net

@@ -1,0 +1,92 @@
+// TLS over memory: OpenSSL sees buffers, never a socket, so that a TLS connection too makes one read and one write per
+// turn of the loop.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/env.h"
+#include "base/status.h"
+#include "net/server.h"
+
+using SSL = struct ssl_st;
+using SSL_CTX = struct ssl_ctx_st;
+
+namespace weir::net {
+
+// A certificate, its key and our rules: TLS 1.2 or newer, ALPN `h2` before `http/1.1` (RFC 7301; a list with neither is
+// answered with the fatal alert no_application_protocol), no renegotiation, no compression. Immutable: a reload makes
+// another. Any thread.
+class TlsContext {
+ public:
+  // Errors name the file and what is wrong with it.
+  static base::Result<std::shared_ptr<const TlsContext>> load(const TlsOptions& options);
+  explicit TlsContext(SSL_CTX* context) : context_(context) {}
+  ~TlsContext();
+  TlsContext(const TlsContext&) = delete;
+  SSL_CTX* get() const { return context_; }
+
+ private:
+  SSL_CTX* context_;
+};
+
+// One connection's TLS. One thread.
+class TlsSession {
+ public:
+  enum class State : uint8_t { kHandshake, kOpen, kPeerClosed, kFailed };
+
+  explicit TlsSession(const TlsContext& context);
+  ~TlsSession();
+  TlsSession(const TlsSession&) = delete;
+
+  // Ciphertext from the peer; it must stay until open() has returned 0.
+  void feed(std::span<const std::byte> bytes) { input_ = bytes; }
+  // Moves the handshake on and opens records into `plain`; returns how many bytes. 0: all input is used up, or the
+  // session is over; see state().
+  size_t open(std::span<std::byte> plain, base::Time now);
+  State state() const { return state_; }
+  // "h2", "http/1.1" or nothing; from kOpen on.
+  std::string_view alpn() const;
+  // Why it failed, in OpenSSL's words.
+  const std::string& error() const { return error_; }
+  // The peer offered protocols, and none of ours.
+  bool alpn_refused() const { return alpn_refused_; }
+
+  // Seals up to kSealAtOnce bytes; returns how many it took. Only in kOpen and kPeerClosed.
+  size_t seal(std::span<const iovec> pieces);
+  // Says that no more will come (close_notify).
+  void finish();
+
+  // Ciphertext for the peer. Stable until consumed(), open() or seal().
+  std::span<const std::byte> output() const { return std::as_bytes(std::span(output_)).subspan(sent_); }
+  void consumed(size_t n);
+  // Gives the buffers of an idle connection back.
+  void trim();
+
+  static constexpr size_t kSealAtOnce = 256 << 10;
+
+ private:
+  struct Bio;  // OpenSSL's way to input_ and output_
+  bool write(const void* data, size_t n);
+  void handshake();
+  void fail();
+  static void watch_key_updates(int write, int version, int type, const void* data, size_t n, SSL* ssl, void* self);
+
+  SSL* ssl_;
+  State state_ = State::kHandshake;
+  std::span<const std::byte> input_;
+  std::string output_;
+  size_t sent_ = 0;
+  std::string error_;
+  bool alpn_refused_ = false;
+  std::string gather_;  // small pieces of one record
+  base::Time now_{}, key_updates_since_{};
+  uint32_t key_updates_ = 0;
+};
+
+}  // namespace weir::net

@@ -1,0 +1,102 @@
+#include "net/client.h"
+
+#include <gtest/gtest.h>
+
+#include "lab.h"
+
+namespace weir::net {
+namespace {
+
+// A server that gives one answer to everybody.
+struct Canned : lab::Rig {
+  explicit Canned(std::string answer) : Rig(lab::loopback()) {
+    lab.canned = std::move(answer);
+    EXPECT_TRUE(server->bind().ok());
+    server->start();
+  }
+  Client client() { return Client(server->bound()[0], std::chrono::seconds(20)); }
+};
+
+TEST(Client, ReadsABodyByItsLength) {
+  Canned rig("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello");
+  auto reply = rig.client().request("GET", "/");
+  ASSERT_TRUE(reply) << reply.error().text;
+  EXPECT_EQ(reply->status, 200);
+  EXPECT_EQ(reply->find("content-type"), "text/plain");
+  EXPECT_EQ(reply->body, "hello");
+}
+
+TEST(Client, ReadsAChunkedBodyAndSkipsInformationalHeads) {
+  Canned rig(
+      "HTTP/1.1 100 Continue\r\n\r\n"
+      "HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n4;x=y\r\nwiki\r\nA\r\n0123456789\r\n0\r\nT: v\r\n\r\n");
+  auto reply = rig.client().request("POST", "/x", {{"X-Test", "1"}}, "body");
+  ASSERT_TRUE(reply) << reply.error().text;
+  EXPECT_EQ(reply->status, 503);
+  EXPECT_EQ(reply->body, "wiki0123456789");
+}
+
+TEST(Client, ReadsABodyToTheEndOfTheConnection) {
+  Canned rig("HTTP/1.0 200 OK\r\n\r\nall of it");
+  auto reply = rig.client().request("GET", "/");
+  ASSERT_TRUE(reply) << reply.error().text;
+  EXPECT_EQ(reply->body, "all of it");
+}
+
+TEST(Client, AHeadRequestHasNoBody) {
+  Canned rig("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
+  auto reply = rig.client().request("HEAD", "/");
+  ASSERT_TRUE(reply) << reply.error().text;
+  EXPECT_EQ(reply->body, "");
+}
+
+TEST(Client, AnAnswerThatIsCutShortOrNotHttpIsAnError) {
+  {
+    Canned rig("HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello");
+    EXPECT_EQ(rig.client().request("GET", "/").error().code, base::Code::kUnavailable);
+  }
+  {
+    Canned rig("SSH-2.0-x\r\n\r\n");
+    EXPECT_EQ(rig.client().request("GET", "/").error().code, base::Code::kInternal);
+  }
+  {
+    Canned rig("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n");
+    EXPECT_EQ(rig.client().request("GET", "/").error().code, base::Code::kInternal);
+  }
+}
+
+TEST(Client, NobodyThereIsUnavailable) {
+  uint16_t port;
+  {
+    Canned rig("x");
+    port = rig.port();
+  }
+  Client client("http://127.0.0.1:" + std::to_string(port) + "/", std::chrono::seconds(5));
+  auto reply = client.request("GET", "/");
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().code, base::Code::kUnavailable);
+  EXPECT_NE(reply.error().text.find("127.0.0.1"), std::string::npos);
+}
+
+TEST(Client, ASilentServerIsADeadlineExceeded) {
+  lab::Rig rig;
+  ASSERT_TRUE(rig.server->bind().ok());  // listens, but is never started
+  Client client(rig.server->bound()[0], std::chrono::milliseconds(50));
+  EXPECT_EQ(client.request("GET", "/").error().code, base::Code::kDeadlineExceeded);
+}
+
+TEST(Client, SpeaksOverAUnixSocket) {
+  ServerOptions options;
+  std::string path = "/tmp/weir-client-" + std::to_string(::getpid()) + ".sock";
+  options.listen = {{"unix:" + path}};
+  lab::Rig rig(options);
+  rig.lab.canned = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+  ASSERT_TRUE(rig.server->bind().ok());
+  rig.server->start();
+  auto reply = Client("unix:" + path, std::chrono::seconds(20)).request("GET", "/");
+  ASSERT_TRUE(reply) << reply.error().text;
+  EXPECT_EQ(reply->body, "ok");
+}
+
+}  // namespace
+}  // namespace weir::net

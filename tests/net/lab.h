@@ -1,0 +1,93 @@
+// A laboratory for the transport: codecs that echo and obey a few commands, a server on loopback, and blocking clients.
+//
+// The program defines wire::make_sniff, make_h1 and make_h2 itself (lab.cc), so that net is tested without a protocol.
+// Each codec names itself in front of its first output ("sniff:", "h1:", "h2:"), then echoes. A line that begins with
+// '!' is a command:
+//   !close    answer "bye\n", then the codec is finished
+//   !open     an exchange is open from now on: not idle      !done     it is over
+//   !stop     does not want to read until its next tick()
+//   !send N   answer N bytes, a pattern by position
+#pragma once
+
+#include <netinet/in.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/metrics.h"
+#include "net/fd.h"
+#include "net/server.h"
+#include "net/shard.h"
+#include "wire/codec.h"
+
+namespace weir::net::lab {
+
+// What the codecs of a server report; also what they find behind CodecEnv::intake.
+class Lab final : public wire::Intake {
+ public:
+  wire::Plan begin(wire::Exchange&) override { return {}; }
+  void whole(wire::Exchange&) override {}
+  void closed(wire::Exchange&) override {}
+  void rejected(std::string_view reason, const wire::PeerInfo& peer) override;
+
+  // Waits until `condition`, which is looked at after each report and each millisecond. False after 20 seconds.
+  bool until(const std::function<bool()>& condition);
+  void report(const std::function<void()>& change = {});
+  std::vector<std::string> rejects();
+
+  std::atomic<int> codecs{0}, made{0}, eofs{0}, closes{0}, announced{0}, refused{0}, received{0};
+  std::atomic<int> stopped{0};
+  std::string canned;             // set before start: the answer to anything that ends in an empty line, then finished
+  std::atomic<bool> busy{false};  // codecs begin with an open exchange
+
+ private:
+  std::recursive_mutex mutex_;  // a condition may ask for the rejects
+  std::condition_variable_any changed_;
+  std::vector<std::string> rejects_;
+};
+
+struct Rig {
+  explicit Rig(ServerOptions options = {}, int shards = 1, wire::Limits its_limits = {});
+  ~Rig();
+  uint16_t port(size_t i = 0) const;
+  std::string metric(const std::string& series) const;  // its value in the exposition, or nothing
+
+  base::Metrics metrics;
+  Lab lab;
+  wire::Limits limits;
+  std::vector<std::unique_ptr<Shard>> shards;
+  std::unique_ptr<Server> server;
+};
+
+// A blocking socket whose reads and writes fail after 20 seconds.
+class Peer {
+ public:
+  explicit Peer(uint16_t port, const char* address = "127.0.0.1");
+  explicit Peer(const std::string& unix_path);
+
+  bool connected() const { return bool(fd_); }
+  int fd() const { return fd_.get(); }
+  bool send(std::string_view text);
+  std::string read(size_t n);           // exactly n bytes, less at the end
+  std::string read_all();               // to the end
+  bool ended();                         // FIN or reset comes next
+  int error() const { return error_; }  // errno of the last read that failed
+  void half_close();
+  void reset();
+
+ private:
+  Fd fd_;
+  int error_ = 0;
+};
+
+std::string pattern(size_t n);
+ServerOptions loopback();  // 127.0.0.1:0
+
+}  // namespace weir::net::lab

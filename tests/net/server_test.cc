@@ -1,0 +1,402 @@
+#include "net/server.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <future>
+#include <set>
+
+#include "lab.h"
+
+namespace weir::net {
+namespace {
+
+using lab::loopback;
+using lab::pattern;
+using lab::Peer;
+using lab::Rig;
+
+constexpr std::string_view kName = "sniff:";
+
+struct Folder {
+  Folder() {
+    char name[] = "/tmp/weir-net-XXXXXX";
+    path = ::mkdtemp(name);
+  }
+  ~Folder() {
+    for (const auto& file : {"a.sock", "b.sock"}) ::unlink((path + "/" + file).c_str());
+    ::rmdir(path.c_str());
+  }
+  std::string path;
+};
+
+struct Running : Rig {
+  explicit Running(ServerOptions options = loopback(), int shards = 1, wire::Limits limits = {})
+      : Rig(std::move(options), shards, limits) {
+    auto status = server->bind();
+    EXPECT_TRUE(status.ok()) << status.text;
+    server->start();
+  }
+};
+
+TEST(Server, EchoesWhatArrivesByteByByte) {
+  Running rig;
+  Peer peer(rig.port());
+  std::string text = pattern(300);
+  for (char c : text) ASSERT_TRUE(peer.send({&c, 1}));
+  EXPECT_EQ(peer.read(kName.size() + text.size()), std::string(kName) + text);
+}
+
+TEST(Server, ServesManyConnectionsOnAllShards) {
+  Running rig(loopback(), 3);
+  std::vector<Peer> peers;
+  for (int i = 0; i < 300; ++i) peers.emplace_back(rig.port());
+  for (auto& peer : peers) ASSERT_TRUE(peer.send("hello"));
+  for (auto& peer : peers) EXPECT_EQ(peer.read(11), "sniff:hello");
+  EXPECT_EQ(rig.server->connections(), 300u);
+  EXPECT_EQ(rig.metric("weir_connections"), "300");
+  EXPECT_EQ(rig.metric("weir_connections_total{by=\"tcp\"}"), "300");
+  peers.clear();
+  EXPECT_TRUE(rig.lab.until([&] { return rig.server->connections() == 0 && rig.lab.codecs == 0; }));
+  EXPECT_EQ(rig.metric("weir_connections_closed_total{by=\"peer\"}"), "300");
+}
+
+TEST(Server, AConnectionThatSaysNothingCostsNoCodec) {
+  Running rig;
+  Peer silent(rig.port());
+  ASSERT_TRUE(rig.lab.until([&] { return rig.server->connections() == 1; }));
+  EXPECT_EQ(rig.lab.made, 0);
+}
+
+TEST(Server, ASilentConnectionIsClosedAfterTheSniffTime) {
+  wire::Limits limits;
+  limits.sniff = std::chrono::nanoseconds(1);
+  Running rig(loopback(), 1, limits);
+  Peer silent(rig.port());
+  EXPECT_TRUE(silent.ended());
+  EXPECT_TRUE(rig.lab.until([&] { return rig.metric("weir_connections_closed_total{by=\"idle\"}") == "1"; }));
+}
+
+TEST(Server, ASlowReaderGetsEverythingAndHoldsTheSenderBack) {
+  Running rig;
+  Peer peer(rig.port());
+  const std::string text = pattern(24 << 20);
+  std::thread sender([&] { EXPECT_TRUE(peer.send(text)); });
+  // The codec stops wanting at 1 MiB of backlog: the sender blocks until somebody reads.
+  ASSERT_EQ(peer.read(kName.size()), kName);
+  std::string got;
+  while (got.size() < text.size()) {
+    auto piece = peer.read(std::min<size_t>(1 << 20, text.size() - got.size()));
+    ASSERT_FALSE(piece.empty());
+    got += piece;
+  }
+  sender.join();
+  EXPECT_TRUE(got == text);
+}
+
+TEST(Server, AnElephantDoesNotKeepAMouseWaiting) {
+  Running rig;
+  Peer elephant(rig.port()), mouse(rig.port());
+  ASSERT_TRUE(elephant.send("!send 67108864\n"));
+  ASSERT_EQ(elephant.read(kName.size()), kName);
+  ASSERT_TRUE(mouse.send("hi"));
+  EXPECT_EQ(mouse.read(8), "sniff:hi");
+  EXPECT_TRUE(elephant.read(64 << 20) == pattern(64 << 20));
+}
+
+TEST(Server, ACodecThatDoesNotWantToReadIsNotFed) {
+  Running rig;
+  Peer peer(rig.port());
+  ASSERT_TRUE(peer.send("!stop\n"));
+  ASSERT_TRUE(rig.lab.until([&] { return rig.lab.stopped == 1; }));
+  int before = rig.lab.received;
+  ASSERT_TRUE(peer.send("later"));
+  // The next sweep ticks the codec, which then wants again.
+  EXPECT_EQ(peer.read(11), "sniff:later");
+  EXPECT_EQ(rig.lab.stopped, 0);
+  EXPECT_EQ(rig.lab.received, before + 5);
+}
+
+TEST(Server, RoomForRequestsWakesThoseHeldBack) {
+  Running rig(loopback(), 2);
+  Peer peer(rig.port());
+  ASSERT_TRUE(peer.send("!stop\n"));
+  ASSERT_TRUE(rig.lab.until([&] { return rig.lab.stopped == 1; }));
+  rig.server->resume_reading();
+  EXPECT_TRUE(rig.lab.until([&] { return rig.lab.stopped == 0; }));
+}
+
+TEST(Server, AfterAHalfCloseTheRestIsStillAnswered) {
+  Running rig;
+  Peer peer(rig.port());
+  const std::string text = pattern(3 << 20);
+  std::thread sender([&] {
+    EXPECT_TRUE(peer.send(text));
+    peer.half_close();
+  });
+  EXPECT_TRUE(peer.read_all() == std::string(kName) + text);
+  sender.join();
+  EXPECT_EQ(rig.lab.eofs, 1);
+  EXPECT_TRUE(rig.lab.until([&] { return rig.lab.codecs == 0; }));
+}
+
+TEST(Server, AnOpenExchangeOutlivesAHalfClose) {
+  Running rig;
+  Peer peer(rig.port());
+  ASSERT_TRUE(peer.send("!open\n"));
+  ASSERT_EQ(peer.read(13), "sniff:opened\n");
+  peer.half_close();
+  ASSERT_TRUE(rig.lab.until([&] { return rig.lab.eofs == 1; }));
+  EXPECT_EQ(rig.server->connections(), 1u);
+}
+
+TEST(Server, AResetEndsTheConnection) {
+  Running rig;
+  Peer peer(rig.port());
+  ASSERT_TRUE(peer.send("!open\n"));
+  ASSERT_EQ(peer.read(13), "sniff:opened\n");
+  peer.reset();
+  EXPECT_TRUE(rig.lab.until([&] { return rig.lab.closes == 1 && rig.lab.codecs == 0; }));
+}
+
+TEST(Server, AResetIsNoticedWhileNothingIsRead) {
+  Running rig;
+  Peer peer(rig.port());
+  ASSERT_TRUE(peer.send("!open\n"));
+  ASSERT_EQ(peer.read(13), "sniff:opened\n");
+  peer.half_close();
+  ASSERT_TRUE(rig.lab.until([&] { return rig.lab.eofs == 1; }));
+  peer.reset();
+  EXPECT_TRUE(rig.lab.until([&] { return rig.lab.closes == 1; }));
+}
+
+TEST(Server, TheLastAnswerIsNotLostToAReset) {
+  Running rig;
+  Peer peer(rig.port());
+  ASSERT_TRUE(peer.send("!close\n"));
+  // Bytes that nobody wants arrive after the server has said its last word.
+  std::string unwanted = pattern(1 << 20);
+  std::thread sender([&] { peer.send(unwanted), peer.half_close(); });
+  EXPECT_EQ(peer.read_all(), "sniff:bye\n");
+  EXPECT_EQ(peer.error(), 0);
+  sender.join();
+  EXPECT_TRUE(rig.lab.until([&] { return rig.server->connections() == 0; }));
+}
+
+TEST(Server, APeerThatDoesNotCloseIsLeftAfterAMoment) {
+  Running rig;
+  Peer peer(rig.port());
+  ASSERT_TRUE(peer.send("!close\n"));
+  EXPECT_EQ(peer.read_all(), "sniff:bye\n");
+  EXPECT_TRUE(rig.lab.until([&] { return rig.server->connections() == 0; }));
+  EXPECT_EQ(rig.metric("weir_connections_closed_total{by=\"server\"}"), "1");
+}
+
+TEST(Server, ConnectionsAboveTheLimitAreClosed) {
+  auto options = loopback();
+  options.max_connections = 2;
+  Running rig(options);
+  Peer first(rig.port()), second(rig.port());
+  ASSERT_TRUE(rig.lab.until([&] { return rig.server->connections() == 2; }));
+  Peer third(rig.port());
+  EXPECT_TRUE(third.ended());
+  EXPECT_EQ(rig.metric("weir_connections_refused_total"), "1");
+  first.reset();
+  ASSERT_TRUE(rig.lab.until([&] { return rig.server->connections() == 1; }));
+  Peer fourth(rig.port());
+  ASSERT_TRUE(fourth.send("x"));
+  EXPECT_EQ(fourth.read(7), "sniff:x");
+}
+
+TEST(Server, WhenDescriptorsRunOutItTurnsAwayAndRecovers) {
+  Running rig;
+  Peer early(rig.port());
+  ASSERT_TRUE(early.send("x"));
+  ASSERT_EQ(early.read(7), "sniff:x");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  std::vector<Fd> filler;
+  rlimit tight = before;
+  tight.rlim_cur = 64;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+  while (true) {
+    Fd one(::dup(0));
+    if (!one) break;
+    filler.push_back(std::move(one));
+  }
+  filler.pop_back();
+  Peer turned_away(rig.port());  // takes the last one
+  ASSERT_TRUE(turned_away.connected());
+  EXPECT_TRUE(turned_away.ended());
+  EXPECT_EQ(rig.metric("weir_accept_starved_total"), "1");
+  filler.clear();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  Peer welcome(rig.port());
+  ASSERT_TRUE(welcome.send("x"));
+  EXPECT_EQ(welcome.read(7), "sniff:x");
+}
+
+TEST(Server, ListensAtUnixSocketsForAllShardsAndCleansUp) {
+  Folder folder;
+  std::string path = folder.path + "/a.sock";
+  ServerOptions options;
+  options.listen = {{"unix:" + path}, {"127.0.0.1:0"}};
+  {
+    Running rig(options, 2);
+    EXPECT_EQ(rig.server->bound().at(0), "unix:" + path);
+    std::vector<Peer> peers;
+    for (int i = 0; i < 10; ++i) peers.emplace_back(path);
+    for (auto& peer : peers) ASSERT_TRUE(peer.send("x"));
+    for (auto& peer : peers) EXPECT_EQ(peer.read(7), "sniff:x");
+    EXPECT_EQ(rig.metric("weir_connections_total{by=\"unix\"}"), "10");
+    Peer tcp(rig.port(1));
+    ASSERT_TRUE(tcp.send("y"));
+    EXPECT_EQ(tcp.read(7), "sniff:y");
+  }
+  struct stat info {};
+  EXPECT_NE(::stat(path.c_str(), &info), 0);
+}
+
+TEST(Server, AStaleSocketFileIsReplacedButAServerThatAnswersIsNot) {
+  Folder folder;
+  std::string path = folder.path + "/a.sock";
+  {
+    Fd dead(::socket(AF_UNIX, SOCK_STREAM, 0));
+    sockaddr_un at{};
+    at.sun_family = AF_UNIX;
+    path.copy(at.sun_path, sizeof at.sun_path - 1);
+    ASSERT_EQ(::bind(dead.get(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
+  }
+  ServerOptions options;
+  options.listen = {{"unix:" + path}};
+  Running rig(options);
+  Rig second(options);
+  auto status = second.server->bind();
+  EXPECT_EQ(status.code, base::Code::kUnavailable);
+  EXPECT_NE(status.text.find("in use"), std::string::npos) << status.text;
+  second.server.reset();
+  Peer peer(path);
+  EXPECT_TRUE(peer.connected()) << "the second server took the first one's file away";
+}
+
+TEST(Server, AFileThatIsNoSocketIsNotTouched) {
+  Folder folder;
+  std::string path = folder.path + "/a.sock";
+  Fd(::open(path.c_str(), O_CREAT | O_WRONLY, 0600));
+  ServerOptions options;
+  options.listen = {{"unix:" + path}};
+  Rig rig(options);
+  EXPECT_EQ(rig.server->bind().code, base::Code::kUnavailable);
+  struct stat info {};
+  EXPECT_EQ(::stat(path.c_str(), &info), 0);
+}
+
+TEST(Server, AnAddressInUseIsNamedInTheError) {
+  Running rig;
+  auto options = loopback();
+  options.listen[0].text = rig.server->bound()[0];
+  Rig second(options);
+  auto status = second.server->bind();
+  EXPECT_EQ(status.code, base::Code::kUnavailable);
+  EXPECT_EQ(status.text, "cannot listen at " + rig.server->bound()[0] + ": the address is in use by another process");
+  EXPECT_TRUE(second.server->bound().empty());
+}
+
+TEST(Server, AddressesThatMakeNoSenseAreNamedInTheError) {
+  for (const char* text : {"8080", "127.0.0.1:", "127.0.0.1:70000", "::1:80", "unix:", "nosuch.invalid:1"}) {
+    ServerOptions options;
+    options.listen = {{text}};
+    Rig rig(options);
+    auto status = rig.server->bind();
+    EXPECT_FALSE(status.ok()) << text;
+    EXPECT_FALSE(status.text.empty());
+  }
+}
+
+TEST(Server, HostNamesAndBothFamiliesWork) {
+  ServerOptions options;
+  options.listen = {{"localhost:0"}, {"*:0"}};
+  Running rig(options, 2);
+  Peer by_name(rig.port(0)), by_any(rig.port(rig.server->bound().size() - 1));
+  ASSERT_TRUE(by_name.send("x") && by_any.send("y"));
+  EXPECT_EQ(by_name.read(7), "sniff:x");
+  EXPECT_EQ(by_any.read(7), "sniff:y");
+}
+
+TEST(Drain, WaitsForTheOpenExchangeAndThenIsClean) {
+  Running rig(loopback(), 2);
+  Peer busy(rig.port()), idle(rig.port());
+  ASSERT_TRUE(busy.send("!open\n") && idle.send("x"));
+  ASSERT_EQ(busy.read(13), "sniff:opened\n");
+  ASSERT_EQ(idle.read(7), "sniff:x");
+  std::promise<bool> done;
+  rig.server->drain([&](bool clean) { done.set_value(clean); });
+  EXPECT_TRUE(idle.ended());
+  EXPECT_TRUE(rig.lab.until([&] { return rig.lab.refused == 2; }));
+  EXPECT_EQ(rig.lab.announced, 2);
+  EXPECT_FALSE(Peer(rig.port()).connected()) << "the listeners are closed";
+  ASSERT_TRUE(busy.send("!done\n"));
+  EXPECT_EQ(busy.read_all(), "done\n");
+  busy.reset(), idle.reset();
+  EXPECT_TRUE(done.get_future().get());
+  EXPECT_EQ(rig.server->connections(), 0u);
+}
+
+TEST(Drain, OfAnEmptyServerIsClean) {
+  Running rig(loopback(), 2);
+  std::promise<bool> done;
+  rig.server->drain([&](bool clean) { done.set_value(clean); });
+  EXPECT_TRUE(done.get_future().get());
+}
+
+TEST(Drain, AtTheTimeoutClosesWhatIsLeftAndSaysSo) {
+  auto options = loopback();
+  options.drain_timeout = std::chrono::milliseconds(200);
+  Running rig(options, 2);
+  Peer busy(rig.port());
+  ASSERT_TRUE(busy.send("!open\n"));
+  ASSERT_EQ(busy.read(13), "sniff:opened\n");
+  std::promise<bool> done;
+  rig.server->drain([&](bool clean) { done.set_value(clean); });
+  EXPECT_FALSE(done.get_future().get());
+  EXPECT_TRUE(busy.ended());
+}
+
+TEST(Drain, ASecondOneIsTheFirst) {
+  Running rig;
+  std::atomic<int> calls{0};
+  std::promise<void> done;
+  rig.server->drain([&](bool) { ++calls, done.set_value(); });
+  rig.server->drain([&](bool) { ++calls; });
+  done.get_future().wait();
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(Drain, AServerMayGoAwayInTheMiddle) {
+  Running rig(loopback(), 2);
+  Peer busy(rig.port());
+  ASSERT_TRUE(busy.send("!open\n"));
+  ASSERT_EQ(busy.read(13), "sniff:opened\n");
+  rig.server->drain([](bool) { FAIL() << "nobody is left to hear of it"; });
+  rig.server.reset();
+  EXPECT_TRUE(busy.ended());
+}
+
+TEST(Server, MayGoAwayAfterItsShardsHaveStopped) {
+  Running rig(loopback(), 2);
+  Peer peer(rig.port());
+  ASSERT_TRUE(peer.send("x"));
+  ASSERT_EQ(peer.read(7), "sniff:x");
+  for (auto& shard : rig.shards) shard->stop(), shard->join();
+  rig.server.reset();
+  EXPECT_EQ(rig.lab.codecs, 0);
+  EXPECT_TRUE(peer.ended());
+}
+
+}  // namespace
+}  // namespace weir::net

@@ -1,0 +1,146 @@
+#include "net/shard.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <future>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "net/shard_parts.h"
+#include "net/signals.h"
+
+namespace weir::net {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Runs on the shard and waits for it.
+void on(Shard& shard, std::function<void()> work) { shard.parts().run_and_wait(work); }
+
+TEST(Shard, WorkFromManyThreadsRunsOnItsThreadInEachOnesOrder) {
+  Shard shard(base::ShardId(0), Pin::kYes);
+  shard.start();
+  std::vector<std::vector<int>> seen(4);
+  std::set<std::thread::id> where;
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 1000; ++i)
+        shard.post([&, t, i] {
+          seen[t].push_back(i);
+          where.insert(std::this_thread::get_id());
+        });
+    });
+  for (auto& thread : threads) thread.join();
+  on(shard, [] {});
+  EXPECT_EQ(where.size(), 1u);
+  for (const auto& one : seen) {
+    ASSERT_EQ(one.size(), 1000u);
+    EXPECT_TRUE(std::is_sorted(one.begin(), one.end()));
+  }
+}
+
+TEST(Shard, WhatWasPostedBeforeStopStillRuns) {
+  Shard shard(base::ShardId(0), Pin::kNo);
+  int ran = 0;
+  for (int i = 0; i < 100; ++i) shard.post([&] { ++ran; });
+  shard.start();
+  shard.stop();
+  shard.join();
+  EXPECT_EQ(ran, 100);
+}
+
+TEST(Shard, TheClockStandsStillWithinATurnAndMovesBetweenTurns) {
+  Shard shard(base::ShardId(0), Pin::kNo);
+  shard.start();
+  base::Time first{}, again{}, next{};
+  on(shard, [&] {
+    first = shard.env().now();
+    while (std::chrono::steady_clock::now() <= first + milliseconds(1)) {
+    }
+    again = shard.env().now();
+  });
+  on(shard, [&] { next = shard.env().now(); });
+  EXPECT_EQ(first, again);
+  EXPECT_LT(first + milliseconds(1), next);
+}
+
+TEST(Shard, HooksRunAtTheEndOfEachTurnInTheirOrder) {
+  Shard shard(base::ShardId(0), Pin::kNo);
+  std::string order;
+  shard.at_turn_end([&] { order += 'a'; });
+  shard.at_turn_end([&] { order += 'b'; });
+  shard.start();
+  std::string during;
+  on(shard, [&] { order = ".", during = order; });
+  on(shard, [&] { during = order; });
+  EXPECT_EQ(during.substr(0, 3), ".ab");
+}
+
+TEST(Shard, ATimerFiresNotBeforeItsTime) {
+  Shard shard(base::ShardId(0), Pin::kNo);
+  shard.start();
+  std::promise<base::Duration> late;
+  on(shard, [&] {
+    auto when = shard.env().now() + milliseconds(3);
+    shard.env().at(when, [&, when] { late.set_value(shard.env().now() - when); });
+  });
+  EXPECT_GE(late.get_future().get().count(), 0);
+}
+
+TEST(Shard, AnEarlierTimerOvertakesALaterOne) {
+  Shard shard(base::ShardId(0), Pin::kNo);
+  shard.start();
+  std::promise<void> fired;
+  on(shard, [&] { shard.env().at(shard.env().now() + std::chrono::hours(1), [] {}); });
+  on(shard, [&] { shard.env().at(shard.env().now() + milliseconds(1), [&] { fired.set_value(); }); });
+  fired.get_future().wait();
+}
+
+TEST(Shard, RandomNumbersDoNotRepeat) {
+  Shard shard(base::ShardId(0), Pin::kNo);
+  std::set<uint64_t> seen;
+  for (int i = 0; i < 1000; ++i) seen.insert(shard.env().random());
+  EXPECT_EQ(seen.size(), 1000u);
+}
+
+TEST(Shard, ALongTurnCountsAsAStall) {
+  base::Counter stalls;
+  Shard shard(base::ShardId(0), Pin::kNo);
+  shard.parts().stalls = &stalls;
+  shard.start();
+  on(shard, [] {});
+  EXPECT_EQ(stalls.value(), 0u);
+  on(shard, [] {
+    auto end = std::chrono::steady_clock::now() + milliseconds(30);
+    while (std::chrono::steady_clock::now() < end) {
+    }
+  });
+  EXPECT_EQ(stalls.value(), 1u);
+}
+
+TEST(Shard, AnIdleOneHasNothingArmed) {
+  Shard shard(base::ShardId(0), Pin::kNo);
+  shard.start();
+  on(shard, [&] {
+    shard.env().cancel(shard.env().at(shard.env().now() + milliseconds(1), [] {}));
+    EXPECT_EQ(shard.parts().timers.armed(), 0u);
+    EXPECT_EQ(shard.parts().alarm_at, base::kNever);
+  });
+}
+
+TEST(Signals, ArriveOnTheShard) {
+  Shard shard(base::ShardId(0), Pin::kNo);
+  std::promise<int> got;
+  Signals signals(shard, [&](int signal) { got.set_value(signal); });
+  shard.start();
+  std::raise(SIGUSR1);
+  EXPECT_EQ(got.get_future().get(), SIGUSR1);
+  shard.stop();
+  shard.join();
+}
+
+}  // namespace
+}  // namespace weir::net
