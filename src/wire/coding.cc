@@ -12,8 +12,8 @@ namespace weir::wire {
 namespace {
 
 constexpr int kGzipWindow = 15 + 16, kZlibWindow = 15, kRawWindow = -15;  // zlib.h, windowBits
-constexpr uint64_t kFreeOfRatio = 64 << 10;
-constexpr size_t kStep = 1 << 30;  // z_stream counts in 32 bits
+constexpr uint64_t kFreeOfRatio = 512 << 10;  // a tensor of zeros shrinks a thousandfold and is no bomb
+constexpr size_t kStep = 1 << 30;             // z_stream counts in 32 bits
 
 [[noreturn]] void out_of_memory(const char* where) {
   std::fprintf(stderr, "wire/coding: %s failed\n", where);

@@ -24,7 +24,7 @@ Coding choose_coding(std::string_view accept);
 
 struct InflateLimits {
   uint64_t bytes = 64 << 20;  // that may come out
-  uint32_t ratio = 100;       // inflated : coded, past the first 64 KiB
+  uint32_t ratio = 100;       // inflated : coded, past the first 512 KiB
 };
 
 enum class Inflate : uint8_t {

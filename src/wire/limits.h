@@ -18,7 +18,7 @@ struct Limits {
   uint32_t header_fields = 100, header_fields_hard = 1000;
   uint64_t body = 64 << 20;      // one HTTP body, also after inflating
   uint64_t message = 64 << 20;   // one gRPC message, also after inflating
-  uint32_t inflate_ratio = 100;  // inflated : coded, past the first 64 KiB
+  uint32_t inflate_ratio = 100;  // inflated : coded, past the first 512 KiB
 
   uint32_t streams = 100;   // HTTP/2 streams open at once, and live work per connection
   uint32_t pipelined = 16;  // HTTP/1 requests waiting on one connection

@@ -102,7 +102,7 @@ enum class RpcCompress : uint8_t {
 
 struct RpcOptions {
   uint64_t max_message = 64 << 20;  // one message, also after inflating
-  uint32_t inflate_ratio = 100;     // inflated : coded, past the first 64 KiB
+  uint32_t inflate_ratio = 100;     // inflated : coded, past the first 512 KiB
   RpcCompress compress = RpcCompress::kMirror;
   uint32_t compress_from = 1024;  // smaller messages go out as they are, flag 0
 };

@@ -112,8 +112,9 @@ bool FramedCall::accept_message() {
   if (outcome == Inflate::kDone) return deliver(std::move(plain)), true;
   exchange_.ledger().reject = reason::kInflateBytes;
   if (outcome == Inflate::kTooBig)
-    break_off(base::failure(Code::kResourceExhausted,
-                            "message inflates past the limit of " + std::to_string(limits.bytes) + " bytes"));
+    break_off(base::failure(Code::kResourceExhausted, "message inflates past the limit of " +
+                                                          std::to_string(limits.bytes) + " bytes, or to more than " +
+                                                          std::to_string(limits.ratio) + " times its size"));
   else
     break_off(base::failure(Code::kInternal, "the compressed message is broken"));
   return false;
