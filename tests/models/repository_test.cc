@@ -359,9 +359,10 @@ class Shard final : public msg::Sink {
 
  private:
   void run() {
-    while (!stopping_ || bus_.in_flight() > 0) {
-      while (!stopping_ && open_ < 16) call();
+    for (;;) {
       bus_.turn();
+      if (stopping_ && bus_.in_flight() == 0) break;
+      while (!stopping_ && open_ < 16 && failed == 0) call();
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return woken_; });
       woken_ = false;
@@ -417,7 +418,7 @@ TEST(Repository, ReloadsUnderLoadFailNoCall) {
     repository.rescan([&] { done.set_value(); });
     done.get_future().get();
     uint64_t seen = shards[0]->answered;
-    while (shards[0]->answered < seen + 20) std::this_thread::yield();
+    while (shards[0]->answered < seen + 20 && shards[0]->failed == 0) std::this_thread::yield();
   }
   repository.stop();
   for (auto& shard : shards) {
