@@ -145,7 +145,8 @@ size_t H1::step_body(std::string_view input) {
   size_t taken = parser_.body(std::as_bytes(std::span(input)), &fate);
   body_watch_.count(taken);
   if (taken > 0) moved_ = wire_.now();
-  if (fate == H1Parser::Fate::kBad) body_refusal_ = {400, reason::kFramingChunk, "malformed chunked body"};
+  if (fate == H1Parser::Fate::kBad && !body_refusal_)
+    body_refusal_ = {400, reason::kFramingChunk, "malformed chunked body"};
   if (body_refusal_) {
     fail_current(std::exchange(body_refusal_, {}));
     return input.size();

@@ -52,7 +52,6 @@ void H1Exchange::start(const Head& head, const PeerInfo& peer) {
   request_.version = head.version;
   request_.method.assign(head.method);
   request_.authority.assign(head.host);
-  request_.target.clear();
   if (head.target.empty() || head.target[0] == '?') request_.target = "/";  // RFC 9110 §4.2.3, of an absolute form
   request_.target.append(head.target);
   request_.content_length = head.content_length;
@@ -65,6 +64,9 @@ void H1Exchange::start(const Head& head, const PeerInfo& peer) {
 
 // Ready for another request; strings keep their memory.
 void H1Exchange::clear() {
+  request_.method.clear();
+  request_.authority.clear();
+  request_.target.clear();
   request_.fields.clear();
   request_.version = Version::kHttp11;
   request_.content_length = -1;
