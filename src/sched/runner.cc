@@ -38,7 +38,7 @@ void Runner::run(const std::vector<msg::Call*>& calls) {
   if (calls.size() > 1 && together(calls)) return;
   if (calls.size() == 1) return alone(calls.front());
   for (auto* call : calls) {
-    auto status = still_wanted(*call, lane_now());  // the batch that failed took its time
+    auto status = still_wanted(*call, room_.now());  // the batch that failed took its time
     if (status.ok())
       alone(call);
     else
@@ -74,9 +74,9 @@ void Runner::alone(msg::Call* call) {
 }
 
 bool Runner::staged(Clock& clock) {
-  clock.started = lane_now();
+  clock.started = room_.now();
   bool room = stage(batch_, spec_, slabs_);
-  clock.computing = lane_now();
+  clock.computing = room_.now();
   return room;
 }
 
@@ -87,7 +87,7 @@ Status Runner::step(Clock& clock) {
   } catch (const std::bad_alloc&) {  // the request ends, not the process
     status = failure(Code::kResourceExhausted, "not enough memory to run model '" + spec_.name + "'");
   }
-  clock.computed = lane_now();
+  clock.computed = room_.now();
   return status;
 }
 
@@ -106,7 +106,7 @@ void Runner::answer(Split& split, Clock& clock) {
       events.push_back({msg::Failed{std::move(status)}});
     }
   }
-  clock.finished = lane_now();
+  clock.finished = room_.now();
   if (good > 0) count(clock, good, rows, queued);
   for (size_t i = 0; i < batch_.calls.size(); ++i) {
     auto* call = batch_.calls[i];
@@ -136,7 +136,7 @@ void Runner::count(const Clock& clock, uint64_t calls, uint64_t rows, Duration q
 }
 
 void Runner::refuse(msg::Call* call, Status status) {
-  call->times.finished = lane_now();
+  call->times.finished = room_.now();
   stats_.fail.add(ns(call->times.finished - call->times.queued));
   mail(call, {msg::Failed{std::move(status)}});
 }

@@ -24,6 +24,7 @@ class Runner {
     std::vector<Split::Part> parts;
     std::vector<std::pair<msg::Home*, std::vector<msg::Mail>>> outgoing;
     std::vector<msg::Event> events;
+    base::Time (*now)() = lane_now;  // the simulator has a clock of its own
   };
 
   // All outlive this; the Room is used by one Runner at a time.

@@ -69,8 +69,6 @@ void collect_wanted(Batch& batch, const msg::ModelSpec& spec) {
         if (spec.outputs[i].name == name) batch.wanted[i] = true;
 }
 
-constexpr size_t npos = std::string_view::npos;
-
 }  // namespace
 
 bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs) {
@@ -103,14 +101,25 @@ bool Split::given(size_t output) const {
   return output < batch_.outputs.size() && batch_.outputs[output].dtype != msg::DType::kInvalid;
 }
 
-// What holds for the whole of an output: it has the batch's rows.
 Status Split::check(const msg::Tensor& tensor) const {
   bool batched = spec_.max_batch > 0 && !spec_.any_tensors;
-  bool right = tensor.shape.elements().has_value();
-  if (batched) right = right && tensor.shape.rank() > 0 && tensor.shape[0] == int64_t(batch_.rows);
-  if (right) return {};
+  bool right = !batched || (tensor.shape.rank() > 0 && tensor.shape[0] == int64_t(batch_.rows));
+  if (right && bytes_add_up(tensor)) return {};
   return base::failure(Code::kInternal, "model '" + spec_.name + "' gave output '" + tensor.name + "' with shape " +
-                                            tensor.shape.text() + " for a batch of " + std::to_string(batch_.rows));
+                                            tensor.shape.text() + " and " + std::to_string(tensor.data.size()) +
+                                            " bytes for a batch of " + std::to_string(batch_.rows));
+}
+
+bool Split::bytes_add_up(const msg::Tensor& tensor) const {
+  auto elements = tensor.shape.elements();
+  if (!elements) return false;
+  if (tensor.dtype == msg::DType::kBytes) {
+    if (alone_) return true;  // nobody else's rows are behind; whoever reads the strings sees where they end
+    uint64_t n = 0;
+    return msg::for_each_string(tensor.data.view(), [&](std::string_view) { ++n; }) && n == *elements;
+  }
+  uint64_t bytes = 0;
+  return !__builtin_mul_overflow(*elements, msg::size_of(tensor.dtype), &bytes) && bytes == tensor.data.size();
 }
 
 Status Split::missing(std::string_view name) const {
@@ -118,45 +127,27 @@ Status Split::missing(std::string_view name) const {
                        "model '" + spec_.name + "' gave no output '" + std::string(name) + "'");
 }
 
-Status Split::too_short(const msg::Tensor& tensor) const {
-  return base::failure(Code::kInternal, "model '" + spec_.name + "' gave output '" + tensor.name +
-                                            "' with the wrong number of bytes for shape " + tensor.shape.text());
-}
-
-// Where the strings that begin at `from` end; npos if they are not all there.
-size_t Split::strings(const msg::Tensor& tensor, size_t from, uint64_t elements) const {
-  auto data = tensor.data.view();
-  for (; elements > 0; --elements) {
-    uint32_t n;
-    if (data.size() - from < sizeof n) return npos;
-    std::memcpy(&n, data.data() + from, sizeof n);
-    from += sizeof n;
-    if (data.size() - from < n) return npos;
-    from += n;
-  }
-  return from;
-}
-
-// Moves an output's Part on to the next `rows` rows.
+// Moves an output's Part on to the next `rows` rows. They are there: check() has seen the whole.
 void Split::cut(size_t output, uint64_t rows) {
   const auto& tensor = batch_.outputs[output];
   auto& part = parts_[output];
-  if (part.bytes == npos) return;
-  part.from += part.bytes;
-  part.bytes = npos;
-  uint64_t elements = *tensor.shape.elements(), n = 0;
-  if (!alone_) elements = elements / batch_.rows * rows;
-  if (tensor.dtype == msg::DType::kBytes && spec_.any_tensors) {
-    n = tensor.data.size();  // never shared, so nobody else's rows are behind
-  } else if (tensor.dtype == msg::DType::kBytes) {
-    size_t end = strings(tensor, part.from, elements);
-    if (end == npos) return;
-    n = end - part.from;
-  } else if (__builtin_mul_overflow(elements, msg::size_of(tensor.dtype), &n) || tensor.data.size() - part.from < n) {
+  if (alone_) {
+    part.bytes = tensor.data.size();
     return;
   }
-  if (alone_ && tensor.data.size() != n) return;
-  part.bytes = n;
+  part.from += part.bytes;
+  if (tensor.dtype != msg::DType::kBytes) {
+    part.bytes = tensor.data.size() / batch_.rows * rows;
+    return;
+  }
+  auto data = tensor.data.view().substr(part.from);
+  size_t end = 0;
+  for (uint64_t left = *tensor.shape.elements() / batch_.rows * rows; left > 0; --left) {
+    uint32_t n;
+    std::memcpy(&n, data.data() + end, sizeof n);
+    end += sizeof n + n;
+  }
+  part.bytes = end;
 }
 
 Status Split::next(std::vector<msg::Tensor>& outputs) {
@@ -188,7 +179,6 @@ Status Split::take(size_t output, std::string_view name, uint32_t rows, std::vec
   if (!given(output)) return missing(name);
   const auto& tensor = batch_.outputs[output];
   const auto& part = parts_[output];
-  if (part.bytes == npos) return too_short(tensor);
   auto& out =
       to.emplace_back(msg::Tensor{tensor.name, tensor.dtype, tensor.shape, tensor.data.slice(part.from, part.bytes)});
   if (out.name.empty()) out.name = name;

@@ -23,25 +23,25 @@ bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs);
 class Split {
  public:
   struct Part {
-    size_t from = 0, bytes = 0;  // npos: the output is too short, for this call and all behind it
+    size_t from = 0, bytes = 0;
   };
   // `scratch` is used while the Split lives.
   Split(Batch& batch, const msg::ModelSpec& spec, std::vector<Part>& scratch);
 
-  // INTERNAL when an output cannot be told apart by rows, so that no call of a shared batch can be answered.
+  // INTERNAL when an output does not have the batch's rows, or not the bytes that its shape asks for: then nobody can
+  // say whose rows they are, and no call of the batch is answered with them.
   const base::Status& status() const { return status_; }
 
   // The answer of the next call, in order of batch.calls: its failure, or the outputs that it asked for, in its order.
-  // Outputs that are absent, or too short for its rows, fail that call alone with INTERNAL.
+  // Outputs that are absent fail it with INTERNAL.
   base::Status next(std::vector<msg::Tensor>& outputs);
 
  private:
   base::Status check(const msg::Tensor& tensor) const;
-  size_t strings(const msg::Tensor& tensor, size_t from, uint64_t elements) const;
+  bool bytes_add_up(const msg::Tensor& tensor) const;
   void cut(size_t output, uint64_t rows);
   bool given(size_t output) const;
   base::Status missing(std::string_view name) const;
-  base::Status too_short(const msg::Tensor& tensor) const;
   base::Status take(size_t output, std::string_view name, uint32_t rows, std::vector<msg::Tensor>& to);
   base::Status take_named(std::string_view name, uint32_t rows, std::vector<msg::Tensor>& to);
 
@@ -50,7 +50,7 @@ class Split {
   const bool alone_;
   base::Status status_;
   size_t call_ = 0;
-  std::vector<Part>& parts_;  // per output: the bytes of the call at hand
+  std::vector<Part>& parts_;  // per output: where the rows of the call at hand are
 };
 
 }  // namespace weir::sched

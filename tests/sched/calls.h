@@ -31,7 +31,7 @@ inline msg::Tensor floats(std::string name, msg::Shape shape, std::vector<float>
 }
 inline std::vector<float> floats_of(const msg::Tensor& tensor) {
   std::vector<float> values(tensor.data.size() / sizeof(float));
-  if (!values.empty()) std::memcpy(values.data(), tensor.data.data(), tensor.data.size());
+  if (!values.empty()) std::memcpy(values.data(), tensor.data.data(), values.size() * sizeof(float));
   return values;
 }
 inline msg::Tensor strings(std::string name, msg::Shape shape, std::vector<std::string> values) {

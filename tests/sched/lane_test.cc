@@ -1,0 +1,385 @@
+#include "sched/lane.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "calls.h"
+#include "device/pool.h"
+#include "engines.h"
+#include "shard_thread.h"
+
+namespace weir::sched {
+namespace {
+
+using base::Code;
+
+struct NoSlabs final : base::SlabSource {
+  base::Slab* take(size_t) override { return nullptr; }
+};
+
+// A home that any thread may read: what came back, in order.
+class Desk final : public msg::Home {
+ public:
+  void post(std::vector<msg::Mail>& burst) override {
+    std::lock_guard lock(mutex_);
+    ++bursts_;
+    for (auto& m : burst) events_[m.call] = std::move(m.event);
+    burst.clear();
+    changed_.notify_all();
+  }
+  void post_here(msg::Mail&& m) override {
+    std::lock_guard lock(mutex_);
+    events_[m.call] = std::move(m.event);
+    changed_.notify_all();
+  }
+  void until(size_t n) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return events_.size() >= n; });
+  }
+  int bursts() {
+    std::lock_guard lock(mutex_);
+    return bursts_;
+  }
+  size_t count() {
+    std::lock_guard lock(mutex_);
+    return events_.size();
+  }
+  // What came back for `call`: a code, or the first value of y and its rows.
+  std::string of(const msg::Call& call) {
+    std::lock_guard lock(mutex_);
+    auto found = events_.find(&call);
+    if (found == events_.end()) return "nothing";
+    if (auto text = text_of(found->second); text != "ok") return text;
+    auto& y = std::get<msg::Outputs>(found->second.what).tensors.at(0);
+    return std::to_string(int(floats_of(y).at(0))) + "x" + std::to_string(y.shape[0]);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<const msg::Call*, msg::Event> events_;
+  int bursts_ = 0;
+};
+
+struct Lab {
+  explicit Lab(msg::ModelSpec s = spec_of(8), int engines = 1, base::SlabSource& slabs = base::heap())
+      : spec(std::move(s)) {
+    std::vector<std::unique_ptr<Engine>> made;
+    for (int i = 0; i < engines; ++i) made.push_back(std::make_unique<Doubler>(&gate));
+    lanes = make_lanes(std::move(made), spec, stats, slabs);
+  }
+  ~Lab() {
+    gate.open();
+    lanes.reset();
+  }
+  msg::Call& put(float value, uint32_t rows = 1, Desk* home = nullptr) {
+    auto& call = calls.emplace_back();
+    fill(call, rows, value);
+    call.home = home ? home : &desk;
+    lanes->put(&call);
+    return call;
+  }
+  // Puts calls behind one that holds the engine, so that they wait together.
+  msg::Call& hold() {
+    auto& call = put(1);
+    gate.until_waiting(1);
+    return call;
+  }
+
+  msg::ModelSpec spec;
+  bus::ModelStats stats;
+  Gate gate;
+  Desk desk;
+  std::deque<msg::Call> calls;
+  std::unique_ptr<msg::Inbox> lanes;
+};
+
+TEST(Lane, OneCallIsAnsweredAndTimed) {
+  Lab t;
+  t.gate.open();
+  auto& call = t.put(21, 3);
+  t.desk.until(1);
+  EXPECT_EQ(t.desk.of(call), "42x3");
+  EXPECT_LE(call.times.queued, call.times.started);
+  EXPECT_LE(call.times.started, call.times.computing);
+  EXPECT_LE(call.times.computing, call.times.computed);
+  EXPECT_LE(call.times.computed, call.times.finished);
+  EXPECT_EQ(call.times.batch_rows, 3u);
+  EXPECT_EQ(t.stats.inference_count, 3u);
+  EXPECT_EQ(t.stats.execution_count, 1u);
+  EXPECT_EQ(t.stats.success.count, 1u);
+  EXPECT_EQ(t.stats.batches().at(3).count, 1u);
+}
+
+TEST(Lane, CallsThatArriveWhileTheEngineWorksRunTogether) {
+  Lab t;
+  auto& first = t.hold();
+  std::vector<msg::Call*> others;
+  for (int i = 2; i <= 6; ++i) others.push_back(&t.put(float(i)));
+  EXPECT_EQ(t.stats.pending, 5);
+  t.gate.let(2);
+  t.desk.until(6);
+  EXPECT_EQ(t.desk.of(first), "2x1");
+  for (int i = 2; i <= 6; ++i) EXPECT_EQ(t.desk.of(*others[size_t(i - 2)]), std::to_string(2 * i) + "x1");
+  EXPECT_EQ(t.stats.execution_count, 2u);
+  EXPECT_EQ(t.stats.inference_count, 6u);
+  EXPECT_EQ(t.stats.queue.count, 6u);
+  EXPECT_EQ(t.stats.batches().at(5).count, 1u);
+  EXPECT_EQ(t.stats.pending, 0);
+}
+
+TEST(Lane, ABatchIsPostedOncePerHomeShard) {
+  Lab t;
+  Desk other;
+  t.hold();
+  for (int i = 0; i < 3; ++i) t.put(5, 1, &t.desk), t.put(7, 1, &other);
+  t.gate.open();
+  t.desk.until(4), other.until(3);
+  EXPECT_EQ(t.desk.bursts(), 2);
+  EXPECT_EQ(other.bursts(), 1);
+}
+
+TEST(Lane, ABadRowFailsAloneWhenItFailsTheBatch) {
+  Lab t;
+  t.hold();
+  auto& good = t.put(5, 2);
+  auto& bad = t.put(kPoison);
+  auto& also_good = t.put(7);
+  t.gate.open();
+  t.desk.until(4);
+  EXPECT_EQ(t.desk.of(good), "10x2");
+  EXPECT_EQ(t.desk.of(bad), "INVALID_ARGUMENT");
+  EXPECT_EQ(t.desk.of(also_good), "14x1");
+  EXPECT_EQ(t.stats.success.count, 3u);
+  EXPECT_EQ(t.stats.fail.count, 1u);
+  EXPECT_EQ(t.stats.execution_count, 3u) << "the one that failed does not count";
+  EXPECT_EQ(t.stats.inference_count, 4u);
+}
+
+TEST(Lane, ARowThatTheEngineReportsFailsAlone) {
+  Lab t;
+  t.hold();
+  auto& good = t.put(5);
+  auto& bad = t.put(kAllergic, 2);
+  t.gate.open();
+  t.desk.until(3);
+  EXPECT_EQ(t.desk.of(good), "10x1");
+  EXPECT_EQ(t.desk.of(bad), "INVALID_ARGUMENT");
+  EXPECT_EQ(t.stats.execution_count, 2u);
+}
+
+TEST(Lane, OutputsOfTheWrongLengthFailOnlyTheCallThatCausesThem) {
+  Lab t;
+  t.hold();
+  auto& good = t.put(5);
+  auto& bad = t.put(kShort, 2);
+  t.gate.open();
+  t.desk.until(3);
+  EXPECT_EQ(t.desk.of(good), "10x1");
+  EXPECT_EQ(t.desk.of(bad), "INTERNAL");
+}
+
+TEST(Lane, LackOfMemoryInTheEngineEndsTheRequestOnly) {
+  Lab t;
+  t.gate.open();
+  auto& bad = t.put(kHungry);
+  auto& good = t.put(5);
+  t.desk.until(2);
+  EXPECT_EQ(t.desk.of(bad), "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(t.desk.of(good), "10x1");
+}
+
+TEST(Lane, WithoutStagingMemoryCallsRunOneByOne) {
+  NoSlabs none;
+  Lab t(spec_of(8), 1, none);
+  t.hold();
+  auto &a = t.put(5), &b = t.put(6);
+  t.gate.open();
+  t.desk.until(3);
+  EXPECT_EQ(t.desk.of(a), "10x1");
+  EXPECT_EQ(t.desk.of(b), "12x1");
+  EXPECT_EQ(t.stats.execution_count, 3u);
+}
+
+TEST(Lane, CallsThatDoNotFitAreRefusedOnTheirShard) {
+  Lab t;
+  auto& call = t.put(5, 9);
+  EXPECT_EQ(t.desk.of(call), "INVALID_ARGUMENT");
+  EXPECT_EQ(t.stats.fail.count, 1u);
+}
+
+TEST(Lane, AFullQueueRefusesOnTheShard) {
+  auto spec = spec_of(1);
+  spec.batching.max_queue = 2;
+  Lab t(spec);
+  t.hold();
+  t.put(2), t.put(3);
+  auto& call = t.put(4);
+  EXPECT_EQ(t.desk.of(call), "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(t.stats.rejected, 1u);
+}
+
+TEST(Lane, CancelledCallsInTheQueueAreNeverComputed) {
+  Lab t;
+  t.hold();
+  auto &gone = t.put(5), &stays = t.put(6);
+  gone.cancelled = true;
+  t.lanes->poke();
+  t.gate.open();
+  t.desk.until(3);
+  EXPECT_EQ(t.desk.of(gone), "CANCELLED");
+  EXPECT_EQ(t.desk.of(stays), "12x1");
+  EXPECT_EQ(t.stats.inference_count, 2u);
+}
+
+TEST(Lane, ACancelledCallLeavesWhileTheIdleEngineWaitsForCompany) {
+  auto spec = spec_of(8);
+  spec.batching.max_delay = 1h;
+  Lab t(spec);
+  auto& call = t.put(5);
+  call.cancelled = true;
+  t.lanes->poke();
+  t.desk.until(1);
+  EXPECT_EQ(t.desk.of(call), "CANCELLED");
+}
+
+TEST(Lane, AFullBatchWakesALaneThatWaitsForCompany) {
+  auto spec = spec_of(3);
+  spec.batching.max_delay = 1h;
+  Lab t(spec);
+  t.gate.open();
+  for (int i = 0; i < 30; ++i) t.put(float(i));
+  t.desk.until(30);
+  EXPECT_EQ(t.stats.execution_count, 10u);
+}
+
+TEST(Lane, ALoneCallRunsAfterTheDelay) {
+  auto spec = spec_of(8);
+  spec.batching.max_delay = 1ms;
+  Lab t(spec, 2);
+  t.gate.open();
+  for (size_t i = 1; i <= 5; ++i) {
+    auto& call = t.put(5);
+    t.desk.until(i);
+    EXPECT_GE(call.times.started - call.times.queued, 1ms);
+  }
+}
+
+TEST(Lane, InstancesWorkAtTheSameTime) {
+  Lab t(spec_of(1), 3);
+  for (int i = 0; i < 3; ++i) t.put(float(i));
+  t.gate.until_waiting(3);
+  t.gate.open();
+  t.desk.until(3);
+  EXPECT_EQ(t.stats.execution_count, 3u);
+}
+
+TEST(Lane, TheDestructorRunsWhatIsQueued) {
+  auto spec = spec_of(4);
+  spec.batching.max_delay = 1h;
+  Desk desk;
+  {
+    Lab t(spec);
+    t.gate.open();
+    for (int i = 0; i < 6; ++i) t.put(float(i), 1, &desk);
+    t.lanes.reset();
+    EXPECT_EQ(desk.count(), 6u);
+    EXPECT_EQ(t.stats.inference_count, 6u);
+  }
+}
+
+// What one client of the storm below sent, and what it heard.
+struct Client final : msg::Sink {
+  void on(msg::Call&, msg::Event&& event) override {
+    heard += event.last();
+    outcome = text_of(event);
+    if (outcome != "ok") return;
+    auto& y = std::get<msg::Outputs>(event.what).tensors.at(0);
+    for (float v : floats_of(y)) right = right && v == 2 * value;
+    right = right && y.shape[0] == int64_t(rows);
+  }
+  float value = 0;
+  uint32_t rows = 1;
+  bool abandoned = false;
+  int heard = 0;
+  bool right = true;
+  std::string outcome;
+};
+
+// Many calls of several shards, with rows, faults, cancels and deadlines: every client hears exactly once, unless it
+// left, and nobody hears another's rows.
+TEST(Lane, AStormFromSeveralShardsAnswersEveryCallOnceAndWithItsOwnRows) {
+  constexpr int kShards = 3, kCalls = 600;
+  device::SlabPool pool(1 << 20);
+  auto served = std::make_shared<bus::Served>();
+  served->spec = spec_of(8);
+  served->spec.batching.max_delay = 100us;
+  served->spec.batching.priority_levels = 3;
+  std::vector<std::unique_ptr<Engine>> engines;
+  for (int i = 0; i < 2; ++i) engines.push_back(std::make_unique<Doubler>());
+  served->inbox = make_lanes(std::move(engines), served->spec, served->stats, pool);
+  auto catalog = std::make_shared<bus::Catalog>();
+  catalog->models["m"] = {{{"1", served}}, served.get()};
+
+  std::deque<Client> clients[kShards];
+  {
+    std::deque<ShardThread> shards;
+    for (uint16_t s = 0; s < kShards; ++s) shards.emplace_back(s);
+    for (int s = 0; s < kShards; ++s)
+      shards[size_t(s)].post([&bus = shards[size_t(s)].bus, catalog] { bus.publish(catalog); });
+    for (int i = 0; i < kCalls; ++i)
+      for (int s = 0; s < kShards; ++s)
+        shards[size_t(s)].post([&, s, i, &bus = shards[size_t(s)].bus] {
+          std::mt19937 random(unsigned(s * kCalls + i));
+          auto& client = clients[s].emplace_back();
+          client.value = float(1 + s * kCalls + i);
+          client.rows = 1 + random() % 3;
+          if (random() % 20 == 0) client.value = random() % 2 ? kPoison : kShort;
+          auto* call = bus.make_call();
+          fill(*call, client.rows, client.value);
+          call->model = "m", call->sink = &client, call->priority = random() % 5;
+          if (random() % 6 == 0) call->deadline = bus.env().now() + base::Duration(random() % 300'000);
+          if (auto status = bus.submit(call); !status.ok()) {
+            client.outcome = base::name(status.code), ++client.heard;
+            return bus.discard(call);
+          }
+          client.abandoned = random() % 6 == 0;
+          if (client.abandoned) bus.abandon(call);
+        });
+  }
+  uint64_t good = 0;
+  for (auto& all : clients)
+    for (auto& client : all) {
+      ASSERT_EQ(client.heard, client.abandoned ? 0 : 1);
+      ASSERT_TRUE(client.right) << client.value;
+      good += client.outcome == "ok";
+    }
+  EXPECT_TRUE(served->idle());
+  EXPECT_EQ(served->stats.pending, 0);
+  EXPECT_GE(served->stats.success.count, good);
+  catalog.reset(), served.reset();
+  EXPECT_EQ(pool.used(), 0u);
+}
+
+TEST(Inline, AnswersOnTheShardBeforePutReturns) {
+  bus::ModelStats stats;
+  auto spec = spec_of(8);
+  auto inbox = make_inline(std::make_unique<Doubler>(), spec, stats);
+  Answers home;
+  msg::Call calls[3];
+  fill(calls[0], 2, 5), fill(calls[1], 1, kPoison), fill(calls[2], 9, 5);
+  for (auto& call : calls) call.home = &home, inbox->put(&call);
+  ASSERT_EQ(home.mail.size(), 3u);
+  EXPECT_EQ(home.bursts, 0);
+  EXPECT_EQ(text_of(home.mail[0].event), "ok");
+  EXPECT_EQ(text_of(home.mail[1].event), "INVALID_ARGUMENT");
+  EXPECT_EQ(text_of(home.mail[2].event), "INVALID_ARGUMENT");
+  EXPECT_EQ(stats.inference_count, 2u);
+  EXPECT_EQ(stats.success.count, 1u);
+  EXPECT_EQ(stats.fail.count, 2u);
+}
+
+}  // namespace
+}  // namespace weir::sched

@@ -1,0 +1,111 @@
+#include "lane.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/check.h"
+#include "sched/fit.h"
+
+namespace weir::sim {
+namespace {
+
+base::Time clock_time;
+base::Time clock_now() { return clock_time; }
+
+std::vector<float> floats(const msg::Tensor& tensor) {
+  std::vector<float> values(tensor.data.size() / sizeof(float));
+  if (!values.empty()) std::memcpy(values.data(), tensor.data.data(), values.size() * sizeof(float));
+  return values;
+}
+
+}  // namespace
+
+void set_time(base::Time now) { clock_time = now; }
+
+base::Status AddEngine::step(sched::Batch& batch) {
+  auto values = floats(batch.inputs[0]);
+  size_t width = values.size() / batch.rows, row = 0;
+  bool cut = false;
+  for (size_t i = 0; i < batch.calls.size(); row += batch.calls[i++]->rows) {
+    float first = values[row * width];
+    if (first == kPoison) return base::invalid("poison");
+    if (first == kAllergic) {
+      batch.failures.resize(batch.calls.size());
+      batch.failures[i] = base::invalid("allergic");
+    }
+    cut = cut || first == kShort;
+  }
+  for (auto& v : values) v += generation_;
+  auto shape = batch.inputs[0].shape;
+  if (cut) values.resize(values.size() - width);
+  auto bytes = std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  batch.outputs = {{"y", msg::DType::kFp32, shape, base::Bytes::copy_of(bytes)}};
+  return {};
+}
+
+Lane::Lane(base::FakeEnv& env, const msg::ModelSpec& spec, bus::ModelStats& stats, base::SlabSource& slabs,
+           float generation)
+    : env_(env),
+      spec_(spec),
+      engine_(generation),
+      batcher_(spec),
+      room_{.now = clock_now},
+      runner_(engine_, spec, stats, slabs, room_) {}
+
+Lane::~Lane() { base::check(batcher_.empty() && running_.empty(), "I18: a model goes after its last Call"); }
+
+void Lane::put(msg::Call* call) {
+  std::vector<sched::Dropped> dropped;
+  auto status = sched::fits(*call, spec_);
+  if (status.ok()) status = batcher_.add(call, env_.now(), dropped);
+  if (!status.ok()) call->home->post_here({call, {msg::Failed{std::move(status)}}});
+  refuse(dropped);
+}
+
+void Lane::refuse(std::vector<sched::Dropped>& dropped) {
+  for (auto& [call, status] : dropped) runner_.refuse(call, std::move(status));
+  runner_.post();
+}
+
+bool Lane::take(base::Duration work) {
+  if (running_.size() >= spec_.instances) return false;
+  std::vector<sched::Dropped> dropped;
+  Running next;
+  batcher_.next(env_.now(), next.calls, dropped);
+  bool some = !next.calls.empty() || !dropped.empty();
+  refuse(dropped);
+  if (next.calls.empty()) return some;
+  uint32_t rows = 0;
+  for (auto* call : next.calls) {
+    base::check(!call->cancelled, "I9: a cancelled Call is not computed");
+    base::check(call->deadline > env_.now(), "I9: a Call past its deadline is not computed");
+    for (auto& other : running_)
+      base::check(std::find(other.calls.begin(), other.calls.end(), call) == other.calls.end(),
+                  "I5: a Call is in one batch");
+    rows += call->rows;
+  }
+  base::check(next.calls.size() == 1 || rows <= spec_.max_batch, "I5: a batch has no more rows than the model takes");
+  next.done = env_.now() + work;
+  running_.push_back(std::move(next));
+  return true;
+}
+
+bool Lane::finish() {
+  auto first = std::min_element(running_.begin(), running_.end(), [](auto& a, auto& b) { return a.done < b.done; });
+  if (first == running_.end() || first->done > env_.now()) return false;
+  auto calls = std::move(first->calls);
+  running_.erase(first);
+  runner_.run(calls);
+  runner_.post();
+  return true;
+}
+
+base::Time Lane::next() const {
+  base::Time at = base::kNever;
+  for (const auto& r : running_) at = std::min(at, r.done);
+  if (running_.size() < spec_.instances) at = std::min(at, batcher_.ready_at(env_.now()));
+  return at;
+}
+
+}  // namespace weir::sim

@@ -1,0 +1,71 @@
+// A lane of the simulator: the real Batcher and the real Runner, without a thread. The World decides when an engine
+// takes a batch and when it is done with it.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/fake_env.h"
+#include "bus/stats.h"
+#include "msg/call.h"
+#include "sched/batcher.h"
+#include "sched/runner.h"
+
+namespace weir::sim {
+
+// y = x + the lane's generation, row by row; certain values make it misbehave.
+inline constexpr float kPoison = 1e6f;    // fails the batch
+inline constexpr float kAllergic = 2e6f;  // fails its call alone
+inline constexpr float kShort = 3e6f;     // the batch's output lacks a row
+
+class AddEngine final : public sched::Engine {
+ public:
+  explicit AddEngine(float generation) : generation_(generation) {}
+  const msg::ModelSpec& spec() const override { return spec_; }
+  base::Status step(sched::Batch& batch) override;
+
+ private:
+  float generation_;
+  msg::ModelSpec spec_;
+};
+
+class Lane final : public msg::Inbox {
+ public:
+  Lane(base::FakeEnv& env, const msg::ModelSpec& spec, bus::ModelStats& stats, base::SlabSource& slabs,
+       float generation);
+  ~Lane() override;  // aborts if a Call is still inside
+
+  void put(msg::Call* call) override;
+  void poke() override {}
+
+  // An instance of the engine takes a batch, if one is ready; it will be done after `work`.
+  bool take(base::Duration work);
+  // The instance that took first is done, if its time has come.
+  bool finish();
+
+  // When something can happen here next.
+  base::Time next() const;
+  size_t queued() const { return batcher_.size(); }
+
+ private:
+  struct Running {
+    std::vector<msg::Call*> calls;
+    base::Time done;
+  };
+  void refuse(std::vector<sched::Dropped>& dropped);
+
+  base::FakeEnv& env_;
+  const msg::ModelSpec& spec_;
+  AddEngine engine_;
+  sched::Batcher batcher_;
+  sched::Runner::Room room_;
+  sched::Runner runner_;
+  std::deque<Running> running_;
+};
+
+// The clock of the Runners, set by the World.
+void set_time(base::Time now);
+
+}  // namespace weir::sim
