@@ -1,9 +1,7 @@
-// HTTP/1.0 and 1.1 (RFC 9112), the reading half: heads through the gate, bodies to where the plan wants them, the queue
-// of pipelined requests, time limits and drain.
+// HTTP/1.0 and 1.1 (RFC 9112), the reading half: heads through the gate, bodies to where the plan wants them.
 //
 // Nothing here recurses: a service that answers inside begin() or whole() only appends output; the next request is
-// parsed by the loop in process(). A client that shuts down its sending side is taken to have left: answers that are
-// complete still go out, calls that are running are cancelled (as nginx does), for a computation is dear.
+// parsed by the loop in process().
 #include "wire/h1.h"
 
 #include <algorithm>
@@ -16,8 +14,6 @@ namespace weir::wire {
 namespace {
 
 constexpr uint64_t kDiscardable = 256 << 10;  // of a body that nobody wants, to keep the connection
-constexpr uint64_t kDiscardAtEnd = 1 << 20;   // of whatever comes after the last request
-constexpr size_t kSpare = 4;                  // exchanges kept for reuse
 constexpr size_t kKeptInput = 16 << 10;       // capacity of input_ that a quiet connection may keep
 constexpr uint32_t kBlankLines = 1;           // before a request line, RFC 9112 §2.2
 
@@ -26,15 +22,6 @@ std::string_view view(std::span<const std::byte> bytes) {
 }
 
 }  // namespace
-
-bool RateWatch::too_slow(base::Time now, uint32_t rate, base::Duration period) {
-  if (since_ == base::kNever) since_ = now, bytes_ = 0;
-  base::Duration passed = now - since_;
-  if (passed < period) return false;
-  bool slow = bytes_ < uint64_t(rate) * uint64_t(std::chrono::duration_cast<std::chrono::seconds>(passed).count());
-  since_ = now, bytes_ = 0;
-  return slow;
-}
 
 H1::H1(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
     : env_(env), wire_(wire), peer_(peer), parser_(*this), idle_since_(wire.now()) {}
@@ -48,20 +35,36 @@ void H1::feed(std::span<const std::byte> bytes) {
 
 // What cannot be used yet stays in input_: a head without its end, a chunk's header, requests beyond the pipeline.
 void H1::process(std::span<const std::byte> fresh) {
-  const bool appended = !input_.empty();
-  if (appended) input_.append(view(fresh));
-  std::string_view input = appended ? std::string_view(input_) : view(fresh);
+  const bool kept = waiting() > 0;
+  if (kept) input_.append(view(fresh));
+  std::string_view input = kept ? std::string_view(input_).substr(input_at_) : view(fresh);
   size_t used = 0;
   while (used < input.size()) {
     size_t n = step(input.substr(used));
     if (n == 0) break;
     used += n;
   }
-  if (appended)
-    input_.erase(0, used);
-  else
+  if (!kept) {
     input_.assign(input.substr(used));
-  if (input_.empty() && input_.capacity() > kKeptInput) input_ = std::string();
+    input_at_ = 0;
+    return;
+  }
+  input_at_ += used;
+  if (waiting() == 0) {
+    drop_input();
+  } else if (input_at_ > input_.size() / 2) {
+    // Seldom enough that moving the rest costs no more than having appended it.
+    input_.erase(0, input_at_);
+    input_at_ = 0;
+  }
+}
+
+void H1::drop_input() {
+  if (input_.capacity() > kKeptInput)
+    input_ = std::string();
+  else
+    input_.clear();
+  input_at_ = 0;
 }
 
 size_t H1::step(std::string_view input) {
@@ -223,18 +226,6 @@ void H1::body_settled(BodyCollector::State state) {
   env_.intake.whole(x);
 }
 
-H1Exchange& H1::enqueue() {
-  if (spare_.empty()) {
-    queue_.push_back(std::make_unique<H1Exchange>(*this));
-  } else {
-    queue_.push_back(std::move(spare_.back()));
-    spare_.pop_back();
-  }
-  H1Exchange& x = *queue_.back();
-  if (queue_.size() - 1 == ended_) x.take_turn();
-  return x;
-}
-
 // A request that never became one: answered in its place in the queue, and the connection's last.
 void H1::refuse(const Refusal& refusal) {
   H1Exchange& x = enqueue();
@@ -273,179 +264,6 @@ void H1::close_after_queue() {
     closing_ = true;
   else
     queue_.back()->close_ = true;
-}
-
-void H1::pass_turn() {
-  while (ended_ < queue_.size()) {
-    H1Exchange& x = *queue_[ended_];
-    if (!x.turn_) x.take_turn();
-    if (!x.ended_) return;
-    ++ended_;
-    if (!x.close_) continue;
-    closing_ = true;
-    reading_ = Reading::kNothing;
-    current_ = nullptr;
-    return;
-  }
-}
-
-void H1::close(std::unique_ptr<H1Exchange> x, bool complete) {
-  x->gone_ = true;
-  if (current_ == x.get()) current_ = nullptr;
-  if (x->begun_) {
-    if (!complete && x->ledger().code == base::Code::kOk) x->ledger().code = base::Code::kCancelled;
-    if (Reader* reader = x->reader()) reader->on_close(*x, complete);
-    env_.intake.closed(*x);
-  }
-  x->clear();
-  if (spare_.size() < kSpare) spare_.push_back(std::move(x));
-  if (queue_.empty()) idle_since_ = wire_.now();
-}
-
-// queue_[first, …) are over and will not be answered.
-void H1::close_from(size_t first) {
-  std::vector<std::unique_ptr<H1Exchange>> over;
-  for (size_t i = first; i < queue_.size(); ++i) {
-    queue_[i]->gone_ = true;
-    over.push_back(std::move(queue_[i]));
-  }
-  queue_.resize(first);
-  ended_ = std::min(ended_, first);
-  current_ = nullptr;
-  for (auto& x : over) close(std::move(x), false);
-}
-
-void H1::eof() {
-  busy_ = true;
-  closing_ = true;
-  reading_ = Reading::kNothing;
-  input_.clear();
-  close_from(ended_);
-  busy_ = false;
-  announce();
-}
-
-void H1::closed() {
-  busy_ = true;
-  closing_ = true;
-  reading_ = Reading::kNothing;
-  close_from(0);
-  output_.clear();
-  input_.clear();
-  collector_.clear();
-  busy_ = false;
-}
-
-void H1::consumed(size_t n) {
-  busy_ = true;
-  uint64_t before = output_.total();
-  output_.consume(n);
-  output_watch_.count(n);
-  if (output_.empty()) output_watch_.stop();
-  while (ended_ > 0 && queue_.front()->to_ <= output_.sent()) {
-    std::unique_ptr<H1Exchange> x = std::move(queue_.front());
-    queue_.erase(queue_.begin());
-    --ended_;
-    bool complete = !x->cut_;
-    close(std::move(x), complete);
-  }
-  if (ended_ < queue_.size()) {
-    H1Exchange& x = *queue_[ended_];
-    if (x.above_ && x.backlog() < Exchange::kLowWater) {
-      x.above_ = false;
-      if (x.reader()) x.reader()->on_drain(x);
-    }
-  }
-  if (!input_.empty()) process({});
-  busy_ = false;
-  note_output(before);
-}
-
-void H1::note_output(uint64_t before) {
-  if (output_.total() != before || (closing_ && output_.empty())) wire_.output_ready();
-}
-
-void H1::announce() {
-  if (!busy_) wire_.output_ready();
-}
-
-bool H1::held_back() const {
-  switch (reading_) {
-    case Reading::kHead: return queue_.size() >= env_.limits.pipelined || output_.size() > Exchange::kHighWater;
-    case Reading::kBody:
-      if (!current_) return false;
-      if (current_->plan_.body == BodyPlan::kStream) return current_->unconsumed_ >= env_.limits.stream_window;
-      return collector_.state() == BodyCollector::State::kStalled;
-    case Reading::kSlab: return true;
-    case Reading::kNothing: return discarded_ > kDiscardAtEnd;
-  }
-  return false;
-}
-
-bool H1::wants_read() const { return !held_back(); }
-
-bool H1::idle() const {
-  return queue_.empty() && input_.empty() && output_.empty() &&
-         (reading_ == Reading::kHead || reading_ == Reading::kNothing);
-}
-
-void H1::tick(base::Time now) {
-  busy_ = true;
-  uint64_t before = output_.total();
-  if (current_ && collector_.state() == BodyCollector::State::kStalled) {
-    auto state = collector_.retry();
-    if (state != BodyCollector::State::kStalled) body_settled(state);
-    if (body_refusal_) fail_current(std::exchange(body_refusal_, {}));
-  }
-  if (!input_.empty()) process({});
-  check_output(now);
-  if (!closing_) check_body(now);
-  if (queue_.empty() && input_.empty() && output_.empty() && now - idle_since_ > std::chrono::seconds(2)) {
-    output_.trim();
-    spare_.clear();
-    scratch_ = std::string();
-    input_ = std::string();
-  }
-  busy_ = false;
-  note_output(before);
-}
-
-// A peer that does not take its answers is cut off, whatever it was sent.
-void H1::check_output(base::Time now) {
-  if (output_.empty()) return output_watch_.stop();
-  if (!output_watch_.too_slow(now, env_.limits.min_drain_rate, env_.limits.grace)) return;
-  if (!queue_.empty()) queue_.front()->ledger().reject = reason::kSlowRead;
-  output_.clear();
-  reading_ = Reading::kNothing;
-  current_ = nullptr;
-  closing_ = true;
-}
-
-void H1::check_body(base::Time now) {
-  const Limits& limits = env_.limits;
-  if (reading_ == Reading::kHead) {
-    if (head_since_ != base::kNever && now - head_since_ > limits.head)
-      return refuse({408, reason::kSlowHeader, "the request head took too long"});
-    if (idle() && now - idle_since_ > (served_ ? limits.idle : limits.head)) closing_ = true;
-  } else if (reading_ == Reading::kBody) {
-    // A request that is being answered while it comes is a conversation, in which either side may be silent for long.
-    bool conversation = current_ && current_->headed_ && current_->plan_.body == BodyPlan::kStream;
-    if (held_back() || conversation) {
-      body_watch_.stop();
-      if (!held_back() && now - moved_ > limits.stream_idle)
-        fail_current({408, reason::kIdle, "nothing has come for too long"});
-    } else if (body_watch_.too_slow(now, limits.min_body_rate, limits.grace)) {
-      fail_current({408, reason::kSlowBody, "the request body comes too slowly"});
-    }
-  }
-}
-
-void H1::drain(Drain step) {
-  draining_ = true;
-  if (step == Drain::kAnnounce) return;
-  // A head that has begun to come is still answered.
-  if (reading_ == Reading::kHead && input_.empty()) close_after_queue();
-  announce();
 }
 
 std::unique_ptr<Codec> make_h1(const CodecEnv& env, Wire& wire, const PeerInfo& peer) {

@@ -1,4 +1,4 @@
-// The two halves of the HTTP/1 codec, for h1.cc (reading, the connection) and h1_response.cc (writing) only.
+// The HTTP/1 codec's parts, for h1.cc (reading), h1_response.cc (writing) and h1_connection.cc only.
 //
 // Requests are read one after the other; up to Limits::pipelined of them wait in `queue_` in the order they came. The
 // first one that has not ended has the turn: it alone writes into the output, the ones behind it hold their answers.
@@ -121,6 +121,8 @@ class H1 final : public Codec, H1Parser::Sink {
 
   // Reading, h1.cc.
   void process(std::span<const std::byte> fresh);
+  size_t waiting() const { return input_.size() - input_at_; }
+  void drop_input();
   size_t step(std::string_view input);
   size_t step_head(std::string_view input);
   size_t step_body(std::string_view input);
@@ -133,12 +135,8 @@ class H1 final : public Codec, H1Parser::Sink {
   void fail_current(const Refusal& refusal);
   void on_field(std::string_view name, std::string_view value) override;
   void on_body(std::span<const std::byte> piece) override;
-  bool held_back() const;
-  void check_times(base::Time now);
-  void check_output(base::Time now);
-  void check_body(base::Time now);
 
-  // The queue, h1.cc.
+  // The queue and the connection, h1_connection.cc.
   H1Exchange& enqueue();
   void pass_turn();
   void close(std::unique_ptr<H1Exchange> x, bool complete);
@@ -146,6 +144,9 @@ class H1 final : public Codec, H1Parser::Sink {
   void stop_reading() { last_ = true; }
   void close_after_queue();
   void note_output(uint64_t before);
+  bool held_back() const;
+  void check_output(base::Time now);
+  void check_input(base::Time now);
   // There is output, or the end, and nobody may be looking.
   void announce();
 
@@ -157,6 +158,7 @@ class H1 final : public Codec, H1Parser::Sink {
   BodyCollector collector_;
   H1Output output_;
   std::string input_;    // bytes that could not be used yet
+  size_t input_at_ = 0;  // of which these have been used since
   std::string scratch_;  // heads are put together here
   std::vector<std::unique_ptr<H1Exchange>> queue_, spare_;
   size_t ended_ = 0;               // queue_[0, ended_) have ended; queue_[ended_] has the turn
