@@ -1,5 +1,6 @@
 #include "base/bytes.h"
 
+#include <cstdint>
 #include <new>
 
 namespace weir::base {
@@ -16,6 +17,16 @@ struct StringSlab final : Slab {
   }
 };
 
+struct HeapSlab final : Slab {
+  void* memory;  // where the allocation begins; this lies inside it
+  HeapSlab(std::byte* data, size_t bytes, void* m) : Slab(data, bytes, give_back), memory(m) {}
+  static void give_back(Slab* slab) {
+    void* memory = static_cast<HeapSlab*>(slab)->memory;
+    static_cast<HeapSlab*>(slab)->~HeapSlab();
+    ::operator delete(memory);
+  }
+};
+
 class Heap final : public SlabSource {
  public:
   Slab* take(size_t bytes) override { return heap_slab(bytes); }
@@ -23,14 +34,13 @@ class Heap final : public SlabSource {
 
 }  // namespace
 
-// The header takes the first 64 bytes of the allocation, so that the data behind it stays aligned.
+// Header and data in one piece of memory: the header takes the 64 bytes before the data. Aligned by hand, because an
+// aligned operator new goes past the allocator's caches, and small slabs come and go with every call.
 Slab* heap_slab(size_t bytes) {
-  static_assert(sizeof(Slab) <= kAlign);
-  auto* memory = static_cast<std::byte*>(::operator new (kAlign + bytes, std::align_val_t{kAlign}));
-  return new (memory) Slab(memory + kAlign, bytes, [](Slab* slab) {
-    slab->~Slab();
-    ::operator delete (static_cast<void*>(slab), std::align_val_t{kAlign});
-  });
+  static_assert(sizeof(HeapSlab) <= kAlign);
+  void* memory = ::operator new(bytes + 2 * kAlign - __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+  auto at = (reinterpret_cast<uintptr_t>(memory) + kAlign - 1) & ~uintptr_t(kAlign - 1);
+  return new (reinterpret_cast<void*>(at)) HeapSlab(reinterpret_cast<std::byte*>(at + kAlign), bytes, memory);
 }
 
 SlabSource& heap() {
