@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "engines/onnx/library.h"
+#include "engines/onnx/signature.h"
 #include "engines/onnx/tensors.h"
 #include "onnx_support.h"
 
@@ -26,7 +27,7 @@ TEST_F(OnnxStep, EveryTypeComesBackAsItWent) {
     auto engine = load("identity_" + lower);
     ASSERT_TRUE(engine);
     EXPECT_EQ(engine->spec().inputs[0].dtype, dtype);
-    EXPECT_EQ(engine->spec().max_batch, 8u);
+    EXPECT_EQ(engine->spec().max_batch, kDefaultMaxBatch);
     EXPECT_EQ(engine->spec().inputs[0].shape, (msg::Shape{4}));
     msg::Tensor x{"x", dtype, {2, 4}, {}};
     if (dtype == DType::kBytes) {

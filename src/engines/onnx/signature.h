@@ -25,8 +25,8 @@ struct Signature {
   std::vector<GraphTensor> outputs;
 };
 
-// Rows in a batch when the file is batched and the configuration says nothing.
-inline constexpr uint32_t kDefaultMaxBatch = 8;
+// Rows in a batch when the file is batched and the configuration says nothing. The repository lowers it to its default.
+inline constexpr uint32_t kDefaultMaxBatch = 32;
 
 // The spec of a served model: `wanted` (the configuration) checked against the file and completed from it.
 //
