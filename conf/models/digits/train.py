@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Trains the digits classifier and writes 1/model.onnx and heldout.json. Needs numpy alone; takes about a minute.
+"""Trains the digits classifier and writes 1/model.onnx and heldout.json. Needs numpy alone; takes a minute or two.
 
 The data are the 1797 handwritten digits (8x8 pixels, 0..16) that scikit-learn ships. With scikit-learn installed they
 are found; without, take the file out of Debian's package:
@@ -7,7 +7,7 @@ are found; without, take the file out of Debian's package:
     apt-get download python3-sklearn && dpkg-deb -x python3-sklearn_*.deb sklearn
     ./train.py --data sklearn/usr/lib/python3/dist-packages/sklearn/datasets/data/digits.csv.gz
 
-The network is 64 -> 512 -> 512 -> 10 with ReLUs and a softmax; pixels are scaled inside the model, so that clients send
+The network is 64 -> 640 -> 640 -> 10 with ReLUs and a softmax; pixels are scaled inside the model, so that clients send
 them as they are. A fifth of the rows, drawn with a fixed seed, is never trained on; the accuracy printed is of those.
 """
 import argparse
@@ -22,7 +22,7 @@ here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(here))
 from onnx_writer import graph, node, save, tensor, value  # noqa: E402
 
-WIDTHS = [64, 512, 512, 10]
+WIDTHS = [64, 640, 640, 10]
 
 
 def read(path):

@@ -12,7 +12,8 @@
 #include "engines/onnx/error.h"
 #include "engines/onnx/self_test.h"
 
-// Asked by LeakSanitizer, where it is built in: the library allocates a few bytes once per process and never frees them.
+// Asked by LeakSanitizer, where it is built in: the library allocates a few bytes once per process and never frees
+// them.
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:libonnxruntime.so\n"; }
 
