@@ -210,11 +210,13 @@ void H2::closed() {
   for (auto& x : live_) {
     x->open_stream = x->touched = false;
     close_exchange(*x, false);
+    sweep_.push_back(x.get());
   }
   touched_.clear();
   settle();
   nghttp2_session_del(std::exchange(session_, nullptr));
-  for (auto& x : live_) x.release()->orphan();  // their Tickets are still out
+  for (auto& x : live_)
+    if (x->tickets() > 0) x.release()->orphan();
   live_.clear();
   spare_.clear();
 }

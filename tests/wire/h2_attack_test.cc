@@ -200,8 +200,8 @@ TEST(H2Attack, ASlowHeaderBlockEndsTheConnection) {
 }
 
 TEST(H2Attack, ASlowBodyIsCutOffAndAStreamedOneMayPause) {
-  Server s;
   wire::Ledger ledger;
+  Server s;
   s.intake.on_closed = [&](Exchange& x) { ledger = x.ledger(); };
   s.feed(opening() + post(1));
   for (int i = 0; i < 12; ++i) {
@@ -226,8 +226,8 @@ TEST(H2Attack, ASlowBodyIsCutOffAndAStreamedOneMayPause) {
 }
 
 TEST(H2Attack, DripsOfWindowDoNotKeepAnAnswerAlive) {
-  Server s;
   wire::Ledger ledger;
+  Server s;
   s.intake.on_closed = [&](Exchange& x) { ledger = x.ledger(); };
   s.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", Bytes::adopt(std::string(100000, 'x'))); };
   // INITIAL_WINDOW_SIZE 0
@@ -281,8 +281,8 @@ TEST(H2Attack, ARandomSoupOfFramesNeverHurts) {
   for (uint32_t seed = 1; seed <= 100; ++seed) {
     std::mt19937 random(seed);
     auto pick = [&](uint32_t n) { return uint32_t(random() % n); };
-    Server s;
     std::vector<Exchange*> streaming;
+    Server s;
     s.intake.on_begin = [&](Exchange& x) {
       switch (pick(4)) {
         case 0: x.respond(404, "a/b", Bytes::copy_of("no")); return wire::Plan{};

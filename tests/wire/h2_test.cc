@@ -306,8 +306,8 @@ TEST(H2, TwoLargeAnswersTakeTurns) {
 }
 
 TEST(H2, AStreamedBodyComesInPiecesAndEnds) {
-  Server s;
   Streamed streamed;
+  Server s;
   streamed.serve(s);
   Client c;
   int32_t id = c.request(kPost, "one", true);
@@ -337,8 +337,8 @@ TEST(H2, AStreamedBodyComesInPiecesAndEnds) {
 TEST(H2, AStreamedBodyIsHeldBackByWhatIsNotConsumed) {
   wire::Limits limits;
   limits.stream_window = 100000;
-  Server s(limits);
   Heard heard;
+  Server s(limits);
   s.intake.on_begin = [&](Exchange& x) {
     x.attach(std::make_unique<RecordingReader>(heard));
     return wire::Plan{wire::BodyPlan::kStream, 0};
@@ -361,8 +361,8 @@ TEST(H2, AStreamedBodyIsHeldBackByWhatIsNotConsumed) {
 TEST(H2, AResetStreamGivesTheConnectionsWindowBack) {
   wire::Limits limits;
   limits.stream_window = limits.conn_window = 70000;
-  Server s(limits);
   Heard heard;
+  Server s(limits);
   s.intake.on_begin = [&](Exchange& x) {
     x.attach(std::make_unique<RecordingReader>(heard));
     return wire::Plan{wire::BodyPlan::kStream, 0};
@@ -453,8 +453,8 @@ TEST(H2, AnAnswerBeforeTheRequestIsCompleteEndsWithResetNoError) {
 }
 
 TEST(H2, OnDrainComesAtTheLowWaterMark) {
-  Server s;
   Streamed streamed;
+  Server s;
   streamed.serve(s);
   Client c(8 << 20);
   nghttp2_session_set_local_window_size(c.session, 0, 0, 16 << 20);
@@ -481,8 +481,8 @@ TEST(H2, OnDrainComesAtTheLowWaterMark) {
 }
 
 TEST(H2, OnCloseWaitsForTheSocket) {
-  Server s;
   Streamed streamed;
+  Server s;
   streamed.serve(s);
   s.feed(opening());
   s.take();
@@ -503,8 +503,8 @@ TEST(H2, OnCloseWaitsForTheSocket) {
 }
 
 TEST(H2, AClientsResetClosesTheExchangeAtOnce) {
-  Server s;
   Streamed streamed;
+  Server s;
   streamed.serve(s);
   s.feed(opening() + post(1));
   Exchange& x = *streamed.order.at(0);
@@ -579,8 +579,8 @@ TEST(H2, LedgerKnowsSizesStatusAndBeginning) {
 }
 
 TEST(H2, DrainAnnouncesThenRefusesAndEndsWhenIdle) {
-  Server s;
   Streamed streamed;
+  Server s;
   streamed.serve(s);
   s.feed(opening() + get(1));
   s.take();
@@ -627,8 +627,8 @@ TEST(H2, AnIdleConnectionEndsAtTheDrainAndAtTheIdleTimeout) {
 }
 
 TEST(H2, ThePeersGoawayLetsRunningRequestsFinish) {
-  Server s;
   Streamed streamed;
+  Server s;
   streamed.serve(s);
   s.feed(opening() + get(1) + frame(7, 0, 0, u32(0) + u32(0)));
   s.take();
@@ -639,8 +639,8 @@ TEST(H2, ThePeersGoawayLetsRunningRequestsFinish) {
 }
 
 TEST(H2, AfterEofWhatWasAskedIsAnsweredThenTheConnectionEnds) {
-  Server s;
   Streamed streamed;
+  Server s;
   streamed.serve(s);
   s.feed(opening() + get(1) + post(3));
   s.take();
@@ -654,8 +654,8 @@ TEST(H2, AfterEofWhatWasAskedIsAnsweredThenTheConnectionEnds) {
 }
 
 TEST(H2, AClosedSocketEndsEveryExchange) {
-  Server s;
   Streamed streamed;
+  Server s;
   streamed.serve(s);
   s.feed(opening() + get(1) + post(3) + get(5));
   streamed.order[0]->respond(200, "a/b", Bytes::copy_of("x"));
