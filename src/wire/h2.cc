@@ -109,9 +109,11 @@ void H2::die() {
   dead_ = true;
   dead_at_ = now_;
   stash_.clear();
-  const Verdict& v = guard_.verdict();
-  if (!rejected_) env_.intake.rejected(v.reason, peer_);
+  abort_all();
+  if (rejected_) return;  // the library's own GOAWAY is in the output
   rejected_ = true;
+  const Verdict& v = guard_.verdict();
+  env_.intake.rejected(v.reason, peer_);
   // RFC 9113 §6.8: last stream id, error code, debug data.
   uint32_t length = uint32_t(8 + v.text.size()), last = uint32_t(nghttp2_session_get_last_proc_stream_id(session_));
   std::array<uint8_t, 17> goaway{uint8_t(length >> 16), uint8_t(length >> 8), uint8_t(length), NGHTTP2_GOAWAY};
@@ -121,7 +123,6 @@ void H2::die() {
   }
   output_.copy(goaway.data(), goaway.size());
   output_.copy(v.text.data(), v.text.size());
-  abort_all();
 }
 
 // Ends what cannot complete any more; a response that is whole in the output may still go out.

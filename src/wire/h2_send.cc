@@ -53,7 +53,8 @@ void H2::touch(H2Exchange& x) {
 void H2::fill() {
   inside_ = Inside::kLibrary;
   submit_touched();
-  while (output_.size() < kOutputTarget) {
+  // After its last GOAWAY the library would still give what it has queued.
+  while (output_.size() < kOutputTarget && !(goaway_sent_ && session_over())) {
     const uint8_t* at = nullptr;
     ssize_t n = nghttp2_session_mem_send(session_, &at);
     if (n > 0) output_.copy(at, size_t(n));
@@ -174,7 +175,9 @@ int H2::on_frame_sent(const nghttp2_frame& frame) {
       --owed_resets_;  // counted when the frame that caused it came
     else
       guard_.glitch(now_);
-  } else if (hd.type == NGHTTP2_GOAWAY && frame.goaway.error_code != NGHTTP2_NO_ERROR && !rejected_) {
+  } else if (hd.type == NGHTTP2_GOAWAY) {
+    goaway_sent_ = true;
+    if (frame.goaway.error_code == NGHTTP2_NO_ERROR || rejected_) return 0;
     rejected_ = true;  // the library's own verdict
     env_.intake.rejected(reason::kParse, peer_);
   }

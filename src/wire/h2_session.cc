@@ -1,7 +1,9 @@
 // The library's session and its callbacks. Each callback finds its H2 and goes there.
 #include "wire/h2_session.h"
 
+#include <algorithm>
 #include <array>
+#include <new>
 
 namespace weir::wire {
 
@@ -70,15 +72,20 @@ void H2::start() {
   nghttp2_session_callbacks_del(callbacks);
   if (rv != 0) throw std::bad_alloc();
 
+  // What the RFC allows, whatever was configured: a SETTINGS frame that the library refuses would never be sent.
+  uint32_t window = std::clamp(limits_.stream_window, 1u, uint32_t(NGHTTP2_MAX_WINDOW_SIZE));
+  uint32_t conn_window = std::clamp(limits_.conn_window, uint32_t(NGHTTP2_INITIAL_CONNECTION_WINDOW_SIZE),
+                                    uint32_t(NGHTTP2_MAX_WINDOW_SIZE));
+  uint32_t max_frame = std::clamp(limits_.max_frame, 1u << 14, (1u << 24) - 1);
   const std::array<nghttp2_settings_entry, 5> settings{{
       {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, limits_.streams},
-      {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, limits_.stream_window},
-      {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, limits_.max_frame},
+      {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, window},
+      {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, max_frame},
       {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, limits_.header_bytes},
       {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
   }};
   nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), settings.size());
-  nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, int32_t(limits_.conn_window));
+  nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, int32_t(conn_window));
 }
 
 H2Exchange* H2::exchange_of(int32_t stream) const {

@@ -113,6 +113,7 @@ class H2 final : public Codec, private H2Streams {
   bool dead_ = false;      // the connection ends as soon as the output is written
   bool eof_ = false;       // the peer sends no more
   bool rejected_ = false;  // the Intake has been told why
+  bool goaway_sent_ = false;
   base::Time dead_at_ = base::kNever;
   base::Time inside_since_ = base::kNever;  // a head or a control frame is incomplete since then
   base::Time idle_since_;
