@@ -249,6 +249,14 @@ TEST_F(OnnxStep, AModelThatMixesRowsIsFoundOut) {
   }
 }
 
+TEST_F(OnnxStep, ACallAloneMayBringAndGetAnyFirstDimension) {
+  auto engine = load("mixes_rows");
+  auto step = batch(1, {floats("x", {3, 4}, {1, 2, 3, 4, 0, 0, 0, 0, 5, 6, 7, 8})});
+  ASSERT_EQ(engine->step(step), base::Status()) << "served whole, because the configuration says max_batch: 0";
+  EXPECT_EQ(step.outputs[0].shape, (msg::Shape{2, 4}));
+  EXPECT_THAT(values(step.outputs[0]), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+}
+
 TEST_F(OnnxStep, OutputsOutliveTheirEngineAndItsRuntime) {
   std::vector<msg::Tensor> kept;
   {

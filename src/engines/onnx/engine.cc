@@ -27,8 +27,8 @@ class OnnxEngine final : public sched::Engine {
       : session_(std::move(session)), spec_(std::move(spec)), slabs_(slabs) {
     for (const TensorSpec& output : spec_.outputs) {
       auto elements = output.shape.elements();
-      size_t each = size_of(output.dtype), rows = std::max(1u, spec_.max_batch);
-      bool known = elements && each > 0 && *elements <= kLargestOutput / each / rows;
+      size_t each = size_of(output.dtype);
+      bool known = elements && each > 0 && *elements <= kLargestOutput / each;
       row_sizes_.push_back(known ? *elements * each : kUnknown);
     }
   }
@@ -45,7 +45,8 @@ class OnnxEngine final : public sched::Engine {
 
  private:
   static constexpr size_t kUnknown = SIZE_MAX;
-  static constexpr size_t kLargestOutput = size_t(1) << 36;  // of a whole batch; larger ones are left to the library
+  static constexpr size_t kLargestOutput = size_t(1) << 36;  // of one row; larger ones are left to the library
+  static constexpr int64_t kMostRows = 1 << 20;              // likewise
 
   struct Output {
     size_t at;              // its place in the spec
@@ -64,7 +65,8 @@ class OnnxEngine final : public sched::Engine {
   Status run(sched::Batch& batch) {
     if (auto s = bind_inputs(batch); !s.ok()) return s;
     choose_outputs(batch);
-    if (in_place_) place_outputs(batch.rows);
+    leading_ = leading_size(batch);
+    if (in_place_) place_outputs();
     Status status = call();
     if (!status.ok() && slab_) {
       // The file promises a shape that it does not keep. Let the library allocate, now and from now on.
@@ -106,23 +108,31 @@ class OnnxEngine final : public sched::Engine {
     for (size_t i = 0; i < spec_.outputs.size(); ++i) outputs_.push_back({i, kUnknown, {nullptr, nullptr}});
   }
 
-  msg::Shape whole_shape(const TensorSpec& output, uint32_t rows) const {
+  // What stands first in the outputs' shapes. That is the batch's rows, save where the configuration serves a model
+  // whole that the file would allow to batch: then one call brings any first dimension.
+  int64_t leading_size(const sched::Batch& batch) const {
+    for (const Tensor& input : batch.inputs)
+      if (input.dtype != DType::kInvalid && input.shape.rank() > 0) return input.shape[0];
+    return batch.rows;
+  }
+  msg::Shape whole_shape(const TensorSpec& output) const {
     if (spec_.max_batch == 0) return output.shape;
-    msg::Shape shape{int64_t(rows)};
+    msg::Shape shape{leading_};
     for (int64_t d : output.shape.dims()) shape.push(d);
     return shape;
   }
-  size_t output_size(const Output& output, uint32_t rows) const {
-    return row_sizes_[output.at] * (spec_.max_batch > 0 ? rows : 1);
+  size_t output_size(const Output& output) const {
+    return row_sizes_[output.at] * (spec_.max_batch > 0 ? size_t(leading_) : 1);
   }
 
   // Gives every output of known size its part of one slab. Without a slab the library allocates.
-  void place_outputs(uint32_t rows) {
+  void place_outputs() {
+    if (leading_ > kMostRows) return;
     size_t total = 0;
     for (Output& output : outputs_) {
       if (row_sizes_[output.at] == kUnknown || row_sizes_[output.at] == 0) continue;
       output.offset = total;
-      total += round_up(output_size(output, rows));
+      total += round_up(output_size(output));
     }
     if (total == 0) return;
     slab_ = base::Block(slabs_.take(total));
@@ -130,8 +140,8 @@ class OnnxEngine final : public sched::Engine {
     for (Output& output : outputs_) {
       if (output.offset == kUnknown) continue;
       const TensorSpec& spec = spec_.outputs[output.at];
-      auto value = slab_ ? wrap(session_->library(), spec.dtype, whole_shape(spec, rows), slab_.data() + output.offset,
-                                output_size(output, rows))
+      auto value = slab_ ? wrap(session_->library(), spec.dtype, whole_shape(spec), slab_.data() + output.offset,
+                                output_size(output))
                          : base::Result<Owned<OrtValue>>(Status());
       if (value)
         output.value = std::move(*value);
@@ -168,8 +178,8 @@ class OnnxEngine final : public sched::Engine {
       if (output.offset != kUnknown) {
         const TensorSpec& spec = spec_.outputs[output.at];
         tensor.dtype = spec.dtype;
-        tensor.shape = whole_shape(spec, batch.rows);
-        tensor.data = slab.slice(output.offset, output_size(output, batch.rows));
+        tensor.shape = whole_shape(spec);
+        tensor.data = slab.slice(output.offset, output_size(output));
       } else if (auto s = adopt(output, batch.rows, tensor); !s.ok()) {
         batch.outputs.clear();
         return s;
@@ -185,7 +195,7 @@ class OnnxEngine final : public sched::Engine {
     if (!made) return made.error();
     if (made->dtype != spec_.outputs[output.at].dtype)
       return broken("output '" + name + "' came as " + std::string(msg::name(made->dtype)));
-    if (spec_.max_batch > 0 && (made->shape.rank() == 0 || made->shape[0] != int64_t(rows)))
+    if (rows > 1 && (made->shape.rank() == 0 || made->shape[0] != int64_t(rows)))
       return broken("output '" + name + "' came with shape " + made->shape.text() + " for a batch of " +
                     std::to_string(rows) + " rows: the model does not keep rows apart; set max_batch to 0");
     made->name = name;
@@ -198,6 +208,7 @@ class OnnxEngine final : public sched::Engine {
   base::SlabSource& slabs_;
   std::vector<size_t> row_sizes_;  // bytes of one row of each output (of all of it, when not batched), or kUnknown
   bool in_place_ = true;           // outputs of known size are written into slabs
+  int64_t leading_ = 1;            // of this step
 
   // One step's; members only to keep their memory.
   base::Block slab_;
