@@ -51,7 +51,11 @@ class Rpc {
   virtual void trailing(std::string_view name, std::string_view value) = 0;
   // One message: the concatenation of `pieces` (a serialized head and tensors that need not be copied).
   virtual void send(std::vector<base::Bytes> pieces) = 0;
-  void send(base::Bytes message) { send(std::vector<base::Bytes>{std::move(message)}); }
+  void send(base::Bytes message) {
+    std::vector<base::Bytes> one;  // an initializer list would copy, and count references twice
+    one.push_back(std::move(message));
+    send(std::move(one));
+  }
   // The last word. Later calls do nothing. Fills the Exchange's ledger.
   virtual void finish(const base::Status& status) = 0;
   virtual size_t backlog() { return exchange().backlog(); }

@@ -27,9 +27,11 @@ std::unique_ptr<Reader> make_discard() { return std::make_unique<Discard>(); }
 RpcCall::RpcCall(const RpcRoute& route, const RpcHouse& house, Exchange& exchange)
     : route_(route), house_(house), exchange_(exchange) {}
 
-RpcCall::~RpcCall() {
-  house_.env.cancel(deadline_timer_);
-  house_.env.cancel(retry_timer_);
+RpcCall::~RpcCall() { drop_timers(); }
+
+void RpcCall::drop_timers() {
+  for (base::TimerId* timer : {&deadline_timer_, &retry_timer_})
+    if (*timer != base::TimerId::kNone) house_.env.cancel(std::exchange(*timer, base::TimerId::kNone));
 }
 
 void RpcCall::begin() {
@@ -66,8 +68,7 @@ void RpcCall::finish(const base::Status& status) {
   if (finished_) return;
   finished_ = true;
   request_ = {};
-  house_.env.cancel(std::exchange(deadline_timer_, base::TimerId::kNone));
-  house_.env.cancel(std::exchange(retry_timer_, base::TimerId::kNone));
+  drop_timers();
   exchange_.ledger().code = status.code;
   write_end(status);
   drop_request();

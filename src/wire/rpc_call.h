@@ -72,6 +72,7 @@ class RpcCall : public Reader, public Rpc {
 
  private:
   base::Status read_timeout();
+  void drop_timers();
   void tell_close();
 
   base::Time deadline_ = base::kNever;
