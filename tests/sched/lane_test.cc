@@ -181,6 +181,21 @@ TEST(Lane, OutputsOfTheWrongLengthFailOnlyTheCallThatCausesThem) {
   EXPECT_EQ(t.desk.of(bad), "INTERNAL");
 }
 
+TEST(Lane, ACallCancelledInABatchThatFailsIsNotRunAgain) {
+  Lab t;
+  t.hold();
+  auto &bad = t.put(kPoison), &gone = t.put(5), &stays = t.put(7);
+  t.gate.let(1);
+  t.desk.until(1);
+  t.gate.until_waiting(1);
+  gone.cancelled = true;
+  t.gate.open();
+  t.desk.until(4);
+  EXPECT_EQ(t.desk.of(bad), "INVALID_ARGUMENT");
+  EXPECT_EQ(t.desk.of(gone), "CANCELLED");
+  EXPECT_EQ(t.desk.of(stays), "14x1");
+}
+
 TEST(Lane, LackOfMemoryInTheEngineEndsTheRequestOnly) {
   Lab t;
   t.gate.open();

@@ -25,6 +25,8 @@ void set_time(base::Time now) { clock_time = now; }
 
 base::Status AddEngine::step(sched::Batch& batch) {
   auto values = floats(batch.inputs[0]);
+  if (spec_.max_batch > 0)
+    base::check(batch.inputs[0].shape[0] == int64_t(batch.rows), "I5: an engine sees the rows that it is told of");
   size_t width = values.size() / batch.rows, row = 0;
   bool cut = false;
   for (size_t i = 0; i < batch.calls.size(); row += batch.calls[i++]->rows) {
@@ -37,10 +39,12 @@ base::Status AddEngine::step(sched::Batch& batch) {
     cut = cut || first == kShort;
   }
   for (auto& v : values) v += generation_;
-  auto shape = batch.inputs[0].shape;
   if (cut) values.resize(values.size() - width);
-  auto bytes = std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-  batch.outputs = {{"y", msg::DType::kFp32, shape, base::Bytes::copy_of(bytes)}};
+  size_t bytes = values.size() * sizeof(float);
+  auto* slab = slabs_.take(bytes);
+  base::Block block(slab ? slab : base::heap_slab(bytes));
+  if (bytes > 0) block.append(values.data(), bytes);
+  batch.outputs = {{"y", msg::DType::kFp32, batch.inputs[0].shape, block.freeze()}};
   return {};
 }
 
@@ -48,7 +52,7 @@ Lane::Lane(base::FakeEnv& env, const msg::ModelSpec& spec, bus::ModelStats& stat
            float generation)
     : env_(env),
       spec_(spec),
-      engine_(generation),
+      engine_(generation, spec, slabs),
       batcher_(spec),
       room_{.now = clock_now},
       runner_(engine_, spec, stats, slabs, room_) {}

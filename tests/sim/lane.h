@@ -22,13 +22,16 @@ inline constexpr float kShort = 3e6f;     // the batch's output lacks a row
 
 class AddEngine final : public sched::Engine {
  public:
-  explicit AddEngine(float generation) : generation_(generation) {}
+  // Answers in memory of `slabs` while there is some.
+  AddEngine(float generation, const msg::ModelSpec& spec, base::SlabSource& slabs)
+      : generation_(generation), spec_(spec), slabs_(slabs) {}
   const msg::ModelSpec& spec() const override { return spec_; }
   base::Status step(sched::Batch& batch) override;
 
  private:
   float generation_;
-  msg::ModelSpec spec_;
+  const msg::ModelSpec& spec_;
+  base::SlabSource& slabs_;
 };
 
 class Lane final : public msg::Inbox {

@@ -25,6 +25,7 @@ Options draw_options(std::mt19937_64& random) {
   o.longest_work = base::Duration(1 + draw(5'000'000)), o.shortest_deadline = base::Duration(1 + draw(5'000'000));
   auto rate = [&] { return draw(3) ? double(draw(100)) / 300.0 : 0.0; };
   o.faults = rate(), o.cancels = rate(), o.deadlines = rate(), o.swaps = rate() / 10;
+  o.chains = draw(2) ? 0 : double(draw(100)) / 100;
   o.slab_budget = draw(4) ? (1 << 20) : 64 * draw(4);
   return o;
 }
@@ -41,7 +42,8 @@ std::string Options::text() const {
          " max_delay=" + us(max_delay) + " queue_timeout=" + us(queue_timeout) + " work<=" + us(longest_work) +
          " deadline>=" + us(shortest_deadline) + " faults=" + std::to_string(faults) +
          " cancels=" + std::to_string(cancels) + " deadlines=" + std::to_string(deadlines) +
-         " swaps=" + std::to_string(swaps) + " slabs=" + std::to_string(slab_budget);
+         " swaps=" + std::to_string(swaps) + " chains=" + std::to_string(chains) +
+         " slabs=" + std::to_string(slab_budget);
 }
 
 struct World::Client final : msg::Sink {
@@ -57,6 +59,12 @@ struct World::Client final : msg::Sink {
   uint32_t rows = 1;
   base::Time deadline = base::kNever;
   bool live = false;
+  bool echo = false;  // of the inline model
+};
+
+// Answers on the shard, as inline engines do.
+struct EchoInbox final : msg::Inbox {
+  void put(msg::Call* call) override { call->home->post_here({call, {msg::Outputs{}}}); }
 };
 
 struct World::Version {
@@ -79,6 +87,8 @@ struct World::Shard {
 World::World(uint64_t seed) : random_(seed), options_(draw_options(random_)), env_(seed), slabs_(options_.slab_budget) {
   for (uint32_t i = 0; i < options_.shards; ++i) shards_.emplace_back(*this, uint16_t(i));
   set_time(env_.now());
+  echo_ = std::make_shared<bus::Served>();
+  echo_->inbox = std::make_unique<EchoInbox>();
   swap_model();
   for (auto& shard : shards_) publish(shard);
 }
@@ -97,21 +107,34 @@ void World::broken(std::string what) {
 }
 
 void World::Client::on(msg::Call& heard, msg::Event&& event) {
-  auto* outputs = std::get_if<msg::Outputs>(&event.what);
-  auto* failed = std::get_if<msg::Failed>(&event.what);
-  world.note("heard " + std::to_string(id) + " " + (failed ? std::string(base::name(failed->status.code)) : "ok"));
   if (!live) return world.broken("I1: client " + std::to_string(id) + " heard more than one outcome");
   if (!event.last() || &heard != call) world.broken("I1: an Event for another Call");
-  if (world.env_.now() > deadline) world.broken("I10: an outcome after the deadline");
-  if (outputs)
-    if (auto what = wrong(*outputs); !what.empty()) world.broken("I6: " + what);
+  world.judge(*this, event);
   live = false, call = nullptr;
   std::erase(shard->live, this);
   ++shard->told, ++world.heard_;
+  if (world.sent_ < world.options_.calls && world.chance(world.options_.chains)) world.send(*shard, "echo");
+}
+
+void World::judge(const Client& client, const msg::Event& event) {
+  auto* outputs = std::get_if<msg::Outputs>(&event.what);
+  auto* failed = std::get_if<msg::Failed>(&event.what);
+  note("heard " + std::to_string(client.id) + " " + (failed ? std::string(base::name(failed->status.code)) : "ok"));
+  if (env_.now() > client.deadline) broken("I10: an outcome after the deadline");
+  if (outputs)
+    if (auto what = client.wrong(*outputs); !what.empty()) broken("I6: " + what);
+  if (!failed) return;
+  using base::Code;
+  auto code = failed->status.code;
+  if (code == Code::kDeadlineExceeded && env_.now() < client.deadline) broken("I10: expired before the deadline");
+  if (code == Code::kCancelled) broken("I1: a client that stayed hears CANCELLED");
+  bool faulty = client.value >= kPoison;
+  if (!faulty && (code == Code::kInternal || code == Code::kInvalidArgument)) broken("I20: " + failed->status.text);
 }
 
 // Every element is this client's value plus the generation of one version.
 std::string World::Client::wrong(const msg::Outputs& outputs) const {
+  if (echo) return "";
   if (outputs.tensors.size() != 1) return "not one output";
   const auto& y = outputs.tensors[0];
   if (value >= kPoison) return "an answer to a call that must fail";
@@ -135,7 +158,6 @@ void World::fill(msg::Call& call, Client& client) {
   std::vector<float> values(client.rows * size_t(width), client.value);
   auto bytes = std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
   msg::Shape shape = options_.max_batch ? msg::Shape{int64_t(client.rows), width} : msg::Shape{1, width};
-  call.model = "m";
   call.rows = client.rows;
   call.inputs.push_back({"x", msg::DType::kFp32, shape, base::Bytes::copy_of(bytes)});
   call.priority = uint32_t(draw(5));
@@ -146,12 +168,15 @@ void World::fill(msg::Call& call, Client& client) {
   client.deadline = call.deadline;
 }
 
-void World::send(Shard& shard) {
+void World::send(Shard& shard, const char* model) {
   auto& client = clients_.emplace_back(*this, clients_.size());
   ++sent_;
   client.shard = &shard;
   client.call = shard.bus.make_call();
   fill(*client.call, client);
+  client.call->model = model;
+  client.echo = client.call->model == "echo";
+  shard.woken = true;  // whatever runs on a shard ends in a turn
   client.live = true;
   auto status = shard.bus.submit(client.call);
   note("sent " + std::to_string(client.id) + " shard " + std::to_string(shard.id) + " rows " +
@@ -203,6 +228,7 @@ void World::publish(Shard& shard) {
   auto catalog = std::make_shared<bus::Catalog>();
   auto& served = versions_.back().served;
   catalog->models["m"] = {{{served->spec.version, served}}, served.get()};
+  catalog->models["echo"] = {{{"1", echo_}}, echo_.get()};
   shard.bus.publish(catalog);
   note("published to shard " + std::to_string(shard.id));
 }
@@ -242,10 +268,10 @@ void World::act() {
   auto& shard = shards_[draw(shards_.size())];
   switch (draw(6)) {
     case 0:
-      if (sent_ < options_.calls) send(shard);
+      if (sent_ < options_.calls) send(shard, draw(8) ? "m" : "echo");
       break;
     case 1:
-      if (shard.woken || draw(3) == 0) shard.woken = false, shard.bus.turn();
+      if (shard.woken) shard.woken = false, shard.bus.turn();
       break;
     case 2:
     case 3: work(); break;

@@ -2,7 +2,8 @@
 // from what can happen, so that the order in which shards, lanes and timers meet varies from seed to seed.
 //
 // Checked at every step: I2 (accepted = outcomes + in flight, per shard), I5 (one batch per Call), I9 (no compute after
-// cancel); at every outcome: I1 (exactly one), I6 (its own rows, of one version), I10 (not after the deadline); at the
+// cancel); at every outcome: I1 (exactly one), I6 (its own rows, of one version), I10 (not after the
+// deadline, and no DEADLINE_EXCEEDED before), I20 (faults of others do not reach it); at the
 // end: nothing is left, I7 (all slab bytes are back), I18 (models went after their last Call; see Lane).
 #pragma once
 
@@ -24,7 +25,7 @@ struct Options {
   uint32_t shards, instances, max_batch, max_queue, max_in_flight, priority_levels, calls;
   bool dynamic, preferred, any_width;
   base::Duration max_delay, queue_timeout, longest_work, shortest_deadline;
-  double faults, cancels, deadlines, swaps;
+  double faults, cancels, deadlines, swaps, chains;
   uint64_t slab_budget;
   std::string text() const;
 };
@@ -52,8 +53,9 @@ class World {
   void broken(std::string what);
 
   void act();
-  void send(Shard& shard);
+  void send(Shard& shard, const char* model);
   void fill(msg::Call& call, Client& client);
+  void judge(const Client& client, const msg::Event& event);
   void abandon_some();
   void swap_model();
   void publish(Shard& shard);
@@ -68,6 +70,7 @@ class World {
   Options options_;
   base::FakeEnv env_;
   device::SlabPool slabs_;
+  std::shared_ptr<bus::Served> echo_;  // an inline model
   std::deque<Version> versions_;
   std::deque<Shard> shards_;
   std::deque<Client> clients_;
