@@ -269,6 +269,23 @@ TEST(Bus, ManyFinishedCallsWithFarDeadlinesLeaveOneTimerAndNoPile) {
   EXPECT_EQ(t.served().stats.expired, 0u);
 }
 
+TEST(Bus, DeadlinesKeepTheirOrderWhenTheStaleOnesAreSweptOut) {
+  Bench t;
+  std::vector<msg::Call*> live;
+  for (int i = 0; i < 500; ++i) {
+    auto* call = t.sent(std::to_string(i), base::Duration((i * 7919) % 500 * 1ms + 1ms));
+    if (i % 100 == 0) live.push_back(call);
+    if (i % 100 != 0) t.answer(call);
+    t.bus.turn();
+  }
+  t.sink.heard.clear();
+  t.env.advance(1s);
+  EXPECT_EQ(t.sink.heard, (Heard{"0:DEADLINE_EXCEEDED", "400:DEADLINE_EXCEEDED", "300:DEADLINE_EXCEEDED",
+                                 "200:DEADLINE_EXCEEDED", "100:DEADLINE_EXCEEDED"}));
+  for (auto* call : live) t.answer(call);
+  t.bus.turn();
+}
+
 TEST(Bus, AnAbandonedCallIsNotHeardOfAndDiesWithItsLastEvent) {
   Bench t;
   auto* call = t.sent("a", 10ms);

@@ -1,0 +1,78 @@
+#include "base/encoding.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace weir::base {
+namespace {
+
+TEST(Percent, DecodesEscapesAndKeepsTheRest) {
+  EXPECT_EQ(percent_decode("a%2Fb%20c+d"), "a/b c+d");
+  EXPECT_EQ(percent_decode("%c3%A9"), "é");
+  EXPECT_EQ(percent_decode(""), "");
+  EXPECT_EQ(percent_decode("%00")->size(), 1u);
+}
+
+TEST(Percent, RefusesBadAndCutEscapes) {
+  for (auto* text : {"%", "%4", "a%zz", "%4g", "%%41", "abc%2"}) EXPECT_EQ(percent_decode(text), std::nullopt) << text;
+}
+
+TEST(Percent, EncodingAndDecodingAnyByteGivesItBack) {
+  std::string all;
+  for (int c = 0; c < 256; ++c) all += char(c);
+  EXPECT_EQ(percent_decode(percent_encode(all)), all);
+  EXPECT_EQ(percent_encode("a-b_c.d~/"), "a-b_c.d~%2F");
+}
+
+TEST(Base64, KnowsTheVectorsOfRfc4648) {
+  const std::pair<const char*, const char*> vectors[] = {{"", ""},
+                                                         {"f", "Zg=="},
+                                                         {"fo", "Zm8="},
+                                                         {"foo", "Zm9v"},
+                                                         {"foob", "Zm9vYg=="},
+                                                         {"fooba", "Zm9vYmE="},
+                                                         {"foobar", "Zm9vYmFy"}};
+  for (auto [plain, coded] : vectors) {
+    EXPECT_EQ(base64_encode(plain), coded);
+    EXPECT_EQ(base64_decode(coded), plain);
+  }
+}
+
+TEST(Base64, PaddingMayBeLeftOutButNotInvented) {
+  EXPECT_EQ(base64_encode("f", Padding::kNone), "Zg");
+  EXPECT_EQ(base64_decode("Zg"), "f");
+  EXPECT_EQ(base64_decode("Zm8"), "fo");
+  for (auto* text : {"Z", "Zg=", "Z===", "=", "Zm9v====", "Z-_v", "Zm 9", "Zm9v=", "=Zm9"})
+    EXPECT_EQ(base64_decode(text), std::nullopt) << text;
+}
+
+TEST(Base64, AnyBytesComeBack) {
+  std::string bytes;
+  for (int i = 0; i < 300; ++i) {
+    bytes += char(i * 37);
+    ASSERT_EQ(base64_decode(base64_encode(bytes)), bytes);
+    ASSERT_EQ(base64_decode(base64_encode(bytes, Padding::kNone)), bytes);
+  }
+}
+
+TEST(Hex, WritesTwoLowerCaseDigitsPerByte) { EXPECT_EQ(hex(std::string_view("\x00\xff\x1a", 3)), "00ff1a"); }
+
+TEST(NearMiss, FindsTypingSlipsAndNothingFarther) {
+  std::vector<std::string_view> names{"digits", "simple", "simple_string", "identity"};
+  EXPECT_EQ(near_miss("digit", names), "digits");
+  EXPECT_EQ(near_miss("identiyt", names), "identity");
+  EXPECT_EQ(near_miss("smiple", names), "simple");
+  EXPECT_EQ(near_miss("resnet50", names), "");
+  EXPECT_EQ(near_miss("", std::vector<std::string_view>{}), "");
+}
+
+TEST(EditDistance, CountsInsertionsDeletionsAndReplacements) {
+  EXPECT_EQ(edit_distance("", ""), 0u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("abc", ""), 3u);
+  EXPECT_EQ(edit_distance(std::string(1000, 'a'), "b"), 256u) << "long words are not compared";
+}
+
+}  // namespace
+}  // namespace weir::base
