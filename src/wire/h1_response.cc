@@ -26,10 +26,12 @@ class Digits {
 void append_field(std::string& text, std::string_view name, std::string_view value) {
   text.append(name).append(": ");
   size_t at = text.size();
-  text.append(value).append("\r\n");
+  text.append(value);
   // No service can make its text another field, or another response.
-  for (size_t i = at; i + 2 < text.size(); ++i)
-    if (text[i] == '\r' || text[i] == '\n' || text[i] == '\0') text[i] = ' ';
+  if (has_control(value))
+    for (size_t i = at; i < text.size(); ++i)
+      if (text[i] == '\r' || text[i] == '\n' || text[i] == '\0') text[i] = ' ';
+  text.append("\r\n");
 }
 
 // RFC 9110 §7.6.1: these belong to the connection, so to the codec.
@@ -74,10 +76,10 @@ void H1Exchange::clear() {
   standing_.clear();
   reader_.reset();
   note = nullptr;
-  std::string id = std::move(ledger_.request_id), model = std::move(ledger_.model);
-  id.clear(), model.clear();
+  std::string id = std::move(ledger_.request_id);
+  id.clear();
   ledger_ = Ledger();
-  ledger_.request_id = std::move(id), ledger_.model = std::move(model);
+  ledger_.request_id = std::move(id);
   plan_ = Plan();
   begun_ = turn_ = headed_ = ended_ = gone_ = cut_ = close_ = read_whole_ = await_100_ = te_trailers_ = above_ = false;
   keep_alive_ = true;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,23 @@ constexpr bool same_text(std::string_view a, std::string_view b) {
   for (size_t i = 0; i < a.size(); ++i)
     if (lower(a[i]) != lower(b[i])) return false;
   return true;
+}
+
+// Whether there is a control character (below a blank, or DEL) in `text`: eight bytes a step.
+inline bool has_control(std::string_view text) {
+  constexpr uint64_t kOnes = 0x0101010101010101, kHigh = 0x8080808080808080;
+  uint64_t found = 0;
+  while (text.size() >= 8) {
+    uint64_t v;
+    std::memcpy(&v, text.data(), 8);
+    uint64_t del = v ^ (kOnes * 0x7f);
+    // A byte's high bit: the byte was less than n and had no high bit itself. A borrow can only add false alarms in
+    // bytes above a true one.
+    found |= ((v - kOnes * 0x20) & ~v & kHigh) | ((del - kOnes) & ~del & kHigh);
+    text.remove_prefix(8);
+  }
+  for (char c : text) found |= uint64_t(uint8_t(c) < 0x20 || c == 0x7f);
+  return found != 0;
 }
 
 // Without spaces and tabs at both ends.
