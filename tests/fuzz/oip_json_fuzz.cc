@@ -1,0 +1,81 @@
+// Any bytes as an infer request over HTTP: accepted only if a second parser accepts the JSON too, every tensor that is
+// accepted has the bytes that its shape asks for, and what is written back reads as the same.
+//
+// Input: two bytes say how much of the body is JSON (0xffff: all of it; 0: a raw body), the rest is the body.
+#include <simdjson.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "dialects/oip/json_infer.h"
+#include "marshal/check.h"
+#include "marshal/json_tensor.h"
+
+namespace {
+
+using namespace weir;  // NOLINT: a program of one file
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "broken: %s\n", what);
+  std::abort();
+}
+
+std::string text_of(const msg::Tensor& tensor) {
+  std::string out;
+  marshal::write_data(out, tensor, marshal::bytes_text(tensor));
+  return out;
+}
+
+void require_round_trip(const msg::Tensor& tensor) {
+  std::string text = text_of(tensor);
+  msg::Tensor again{tensor.name, tensor.dtype, tensor.shape, {}};
+  marshal::JsonCursor json(text);
+  auto status = marshal::read_data(json, again, base::heap(), marshal::bytes_text(tensor));
+  require(status.ok() && json.finish(), "what is written can be read");
+  require(text_of(again) == text, "and reads as the same");
+}
+
+void run_json(const base::Bytes& body, size_t json_size) {
+  msg::Call call;
+  oip::Wishes wishes;
+  auto status = oip::read_infer(body, json_size, base::heap(), call, wishes);
+  if (!status.ok()) return;
+  simdjson::dom::parser second;
+  simdjson::dom::element element;
+  auto verdict = second.parse(std::string(body.view().substr(0, json_size))).get(element);
+  // simdjson has no numbers beyond 64 bits where they are passed over unread; ours needs none of them.
+  require(verdict == simdjson::SUCCESS || verdict == simdjson::NUMBER_ERROR, "a second parser accepts it too");
+  msg::ModelSpec any;
+  any.any_tensors = true;
+  if (!marshal::check_call(any, call).ok()) return;
+  for (const auto& tensor : call.inputs) require_round_trip(tensor);
+  std::vector<oip::Form> forms(call.inputs.size(), oip::Form::kJson);
+  std::string reply = oip::write_infer({"m", "1", call.id, call.parameters, call.inputs}, forms).json;
+  require(second.parse(reply).get(element) == simdjson::SUCCESS, "a reply is JSON");
+}
+
+void run_raw(const base::Bytes& body) {
+  msg::ModelSpec spec;
+  spec.max_batch = 8;
+  spec.inputs = {{"x", msg::DType::kFp32, {2, -1}, false, {}}};
+  msg::Call call;
+  oip::Wishes wishes;
+  if (oip::read_raw_infer(body, spec, call, wishes).ok()) (void)marshal::check_call(spec, call);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 2) return 0;
+  size_t split = size_t(data[0]) << 8 | data[1];
+  auto body = base::Bytes::copy_of({reinterpret_cast<const char*>(data + 2), size - 2});
+  if (split == 0)
+    run_raw(body);
+  else
+    run_json(body, split > body.size() ? body.size() : split);
+  return 0;
+}
