@@ -2,10 +2,8 @@
 
 #include <chrono>
 
-#include "support/rpc_methods.h"
-#include "support/rpc_wire.h"
+#include "grpc_fixture.h"
 #include "support/split_feed.h"
-#include "wire/coding.h"
 #include "wire/limits.h"
 
 namespace weir::wire {
@@ -18,47 +16,7 @@ using support::grpc_frames;
 using support::grpc_message;
 using support::grpc_status;
 using support::GrpcFrame;
-using support::RpcBench;
 using namespace std::chrono_literals;
-
-using Log = std::vector<std::string>;
-
-class Grpc : public testing::Test {
- protected:
-  Grpc() { options_.max_message = 1 << 20; }
-  support::TestService& service() {
-    if (!service_) service_ = std::make_unique<support::TestService>(bench().server());
-    return *service_;
-  }
-  RpcBench& bench() {
-    if (!bench_) bench_ = std::make_unique<RpcBench>(nullptr, options_);
-    return *bench_;
-  }
-  RpcBench::Opened run(std::string method, std::string_view body, const RpcBench::Headers& headers = {}) {
-    service();
-    return bench().run("/test.Service/" + method, body, "application/grpc", headers);
-  }
-  RpcBench::Opened open(std::string method, const RpcBench::Headers& headers = {}) {
-    service();
-    return bench().open("/test.Service/" + method, "application/grpc", headers);
-  }
-
-  RpcOptions options_;
-
- private:
-  std::unique_ptr<RpcBench> bench_;
-  std::unique_ptr<support::TestService> service_;
-};
-
-std::string coded(Coding coding, std::string_view text) {
-  Bytes piece = Bytes::copy_of(text);
-  return std::string(deflate(coding, {&piece, 1}).view());
-}
-std::string inflated(Coding coding, std::string_view text) {
-  Bytes out;
-  auto in = std::as_bytes(std::span(text));
-  return inflate_whole(coding, in, {}, base::heap(), &out) == Inflate::kDone ? std::string(out.view()) : "broken";
-}
 
 TEST_F(Grpc, AUnaryCallIsAHeadAMessageAndTrailers) {
   auto x = run("Echo", grpc_frame("hello"));
@@ -312,129 +270,6 @@ TEST_F(Grpc, NoTimerOutlivesItsCall) {
     auto y = open("Chat", {{"grpc-timeout", "1S"}});
   }
   EXPECT_EQ(bench().env.armed(), 0u);
-}
-
-TEST_F(Grpc, CompressedRequestsAreInflated) {
-  std::string text(5000, 'a');
-  for (Coding coding : {Coding::kGzip, Coding::kDeflate}) {
-    auto x = run("Stream", grpc_frame(coded(coding, text), 1) + grpc_frame("plain") + grpc_frame(coded(coding, "b"), 1),
-                 {{"grpc-encoding", std::string(name(coding))}});
-    EXPECT_EQ(grpc_frames(x->sent), (std::vector<GrpcFrame>{{0, text}, {0, "plain"}, {0, "b"}}));
-    EXPECT_EQ(grpc_status(*x), 0);
-    EXPECT_FALSE(x->response.fields.has("grpc-encoding"));  // the client did not say that it accepts any
-  }
-}
-
-TEST_F(Grpc, AnUnknownEncodingIsUnimplementedAndNamesTheKnown) {
-  auto x = run("Echo", grpc_frame("a"), {{"grpc-encoding", "snappy"}});
-  EXPECT_EQ(grpc_status(*x), 12);
-  EXPECT_EQ(x->response.fields.find("grpc-accept-encoding"), "identity, deflate, gzip");
-  EXPECT_EQ(x->ledger().reject, reason::kGrpcEncoding);
-}
-
-TEST_F(Grpc, ACompressedMessageWithoutAnEncodingIsInternal) {
-  EXPECT_EQ(grpc_status(*run("Echo", grpc_frame(coded(Coding::kGzip, "a"), 1))), 13);
-  EXPECT_EQ(grpc_status(*run("Echo", grpc_frame("a", 1), {{"grpc-encoding", "identity"}})), 13);
-}
-
-TEST_F(Grpc, ABrokenCompressedMessageIsInternal) {
-  std::string good = coded(Coding::kGzip, "hello hello hello");
-  for (std::string bad : {std::string(), std::string("junk"), good.substr(0, good.size() - 1), good + "x"}) {
-    auto x = run("Echo", grpc_frame(bad, 1), {{"grpc-encoding", "gzip"}});
-    EXPECT_EQ(grpc_status(*x), 13) << bad.size();
-  }
-  EXPECT_EQ(service().echo.calls, 0);
-}
-
-TEST_F(Grpc, AFewHundredKibibytesOfZerosAreNoBomb) {
-  std::string zeros(271828, '\0');  // the payload of gRPC's interop cases
-  auto x = run("Echo", grpc_frame(coded(Coding::kGzip, zeros), 1), {{"grpc-encoding", "gzip"}});
-  EXPECT_EQ(grpc_status(*x), 0);
-}
-
-TEST_F(Grpc, ABombIsResourceExhausted) {
-  auto x = run("Echo", grpc_frame(coded(Coding::kGzip, std::string(10 << 20, '\0')), 1), {{"grpc-encoding", "gzip"}});
-  EXPECT_EQ(grpc_status(*x), 8);
-  EXPECT_EQ(x->ledger().reject, reason::kInflateBytes);
-}
-
-TEST_F(Grpc, AnswersMirrorTheClientsEncodingWhenItAcceptsIt) {
-  std::string text(5000, 'a');
-  auto x = run("Stream", grpc_frame(coded(Coding::kGzip, text), 1) + grpc_frame("small"),
-               {{"grpc-encoding", "gzip"}, {"grpc-accept-encoding", "identity,gzip"}});
-  EXPECT_EQ(x->response.fields.find("grpc-encoding"), "gzip");
-  auto frames = grpc_frames(x->sent);
-  ASSERT_EQ(frames.size(), 2u);
-  EXPECT_EQ(frames[0].flag, 1);
-  EXPECT_EQ(inflated(Coding::kGzip, frames[0].payload), text);
-  EXPECT_EQ(frames[1], (GrpcFrame{0, "small"}));
-}
-
-TEST_F(Grpc, AnswersAreCompressedForAnyWhoAcceptsWhenAsked) {
-  options_.compress = RpcCompress::kAccepted;
-  std::string text(5000, 'a');
-  auto x = run("Echo", grpc_frame(text), {{"grpc-accept-encoding", "identity, deflate"}});
-  EXPECT_EQ(x->response.fields.find("grpc-encoding"), "deflate");
-  ASSERT_EQ(grpc_frames(x->sent).size(), 1u);
-  EXPECT_EQ(inflated(Coding::kDeflate, grpc_frames(x->sent)[0].payload), text);
-  EXPECT_FALSE(run("Echo", grpc_frame(text))->response.fields.has("grpc-encoding"));
-}
-
-TEST_F(Grpc, WithoutASlabThePeerIsHeldAndTheMessageComesLater) {
-  auto x = open("Chat");
-  bench().slabs.empty = true;
-  std::string body = grpc_frame("abc") + grpc_frame("d");
-  RpcBench::data(*x, body);
-  RpcBench::end(*x);
-  EXPECT_EQ(x->consumed, 0u);
-  EXPECT_EQ(service().chat.seen.log, (Log{"open"}));
-  bench().advance(*x, 20ms);
-  EXPECT_EQ(service().chat.seen.log, (Log{"open"}));
-  bench().slabs.empty = false;
-  bench().advance(*x, 20ms);
-  EXPECT_EQ(service().chat.seen.log, (Log{"open", "message:abc", "message:d", "half-close"}));
-  EXPECT_EQ(x->consumed, body.size());
-  EXPECT_EQ(bench().env.armed(), 0u);
-}
-
-TEST_F(Grpc, WithoutASlabToInflateIntoItWaitsToo) {
-  auto x = open("Chat", {{"grpc-encoding", "gzip"}});
-  std::string body = grpc_frame(coded(Coding::kGzip, "abc"), 1);
-  RpcBench::data(*x, body.substr(0, 5));
-  RpcBench::data(*x, body.substr(5, 3));  // its slab is taken now
-  bench().slabs.empty = true;
-  RpcBench::data(*x, body.substr(8) + grpc_frame("d"));
-  EXPECT_EQ(service().chat.seen.log, (Log{"open"}));
-  bench().slabs.empty = false;
-  bench().advance(*x, 20ms);
-  EXPECT_EQ(service().chat.seen.log, (Log{"open", "message:abc", "message:d"}));
-  EXPECT_EQ(x->consumed, body.size() + 6);
-}
-
-TEST_F(Grpc, APeerThatDoesNotReadItsAnswersIsNotReadEither) {
-  auto x = open("Stream");
-  x->fake_backlog = Exchange::kHighWater + 1;
-  RpcBench::data(*x, grpc_frame("a"));
-  RpcBench::end(*x);
-  EXPECT_EQ(service().stream.seen.log, Log{});
-  EXPECT_EQ(x->consumed, 0u);
-  x->fake_backlog = 0;
-  x->reader()->on_drain(*x);
-  EXPECT_EQ(service().stream.seen.log, (Log{"drain", "message:a", "half-close"}));
-  EXPECT_EQ(x->consumed, 6u);
-  EXPECT_EQ(grpc_status(*x), 0);
-}
-
-TEST_F(Grpc, WhatIsHeldIsLeftAloneAfterTheClose) {
-  service();
-  auto x = open("Stream");
-  bench().slabs.empty = true;
-  std::string body = grpc_frame("a") + grpc_frame("b");
-  RpcBench::data(*x, body);
-  x->reader()->on_close(*x, false);  // nothing of what is held may be touched after this
-  bench().slabs.empty = false;
-  bench().advance(*x, 20ms);
-  EXPECT_EQ(service().stream.seen.log, (Log{"close"}));
 }
 
 TEST_F(Grpc, AfterTheStatusTheRestOfTheRequestIsReadAndDropped) {
