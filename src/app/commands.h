@@ -1,0 +1,29 @@
+// The commands that talk to a running server over REST: models, load, unload, ready, infer.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/serve.h"
+#include "base/env.h"
+
+namespace weir::app {
+
+enum class Output : uint8_t { kTable, kJson };
+
+struct Remote {
+  std::string url = "127.0.0.1:8080";
+  base::Duration timeout = std::chrono::seconds(30);
+  Output output = Output::kTable;
+};
+
+Exit list_models(const Remote& remote);
+Exit load_model(const Remote& remote, const std::string& model);
+Exit unload_model(const Remote& remote, const std::string& model);
+// Of the whole server when `model` is empty. 0 or 1, as container health checks want it.
+Exit ask_ready(const Remote& remote, const std::string& model);
+// `inputs` are name=value: [1,2,3] or [[1,2],[3,4]] as JSON, @file.npy, zeros, or a bare word for BYTES. Types and
+// shapes come from the model's metadata; a missing batch dimension is added.
+Exit infer(const Remote& remote, const std::string& model, const std::vector<std::string>& inputs);
+
+}  // namespace weir::app

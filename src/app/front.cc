@@ -1,0 +1,106 @@
+#include "app/front.h"
+
+#include "app/version.h"
+
+namespace weir::app {
+namespace {
+
+constexpr std::string_view kModelPrefix = "model:";
+constexpr std::string_view kServices[] = {"inference.GRPCInferenceService", ops::Health::kService,
+                                          "grpc.reflection.v1.ServerReflection",
+                                          "grpc.reflection.v1alpha.ServerReflection"};
+
+std::string not_ready(Commons::Phase phase) {
+  if (phase == Commons::Phase::kLoading) return "models are loading";
+  return phase == Commons::Phase::kDraining ? "the server is shutting down" : "";
+}
+
+oip::OipOptions oip_options(const Config& config) {
+  oip::OipOptions options;
+  options.server_version = kVersion;
+  options.max_body = config.limits.body;
+  return options;
+}
+
+wire::RpcOptions rpc_options(const Config& config) {
+  wire::RpcOptions options;
+  options.max_message = config.limits.message;
+  options.inflate_ratio = config.limits.inflate_ratio;
+  return options;
+}
+
+}  // namespace
+
+// An empty post makes the loop turn, and each turn delivers the bus's mail.
+Front::Front(net::Shard& shard, Commons& commons)
+    : shard_(shard),
+      commons_(commons),
+      bus_(
+          shard.env(), shard.id(), [&shard] { shard.post([] {}); }, bus::BusLimits{commons.config.in_flight}),
+      router_(shard.env(), wire::Cors{commons.config.cors_origins}),
+      rpcs_(router_, shard.env(), commons.slabs, &commons.json, rpc_options(commons.config)),
+      oip_(bus_, router_, rpcs_, commons.slabs, *this, commons.traces, oip_options(commons.config)),
+      health_(*this),
+      pages_(router_, commons.metrics,
+             {"weir", std::string(kVersion), [&commons] { return not_ready(commons.phase.load()); }}),
+      tally_(commons.metrics) {
+  health_.add_to(rpcs_);
+  commons.reflection.add_to(rpcs_);
+  router_.observe(tally_);
+  if (commons.access_log) router_.observe(pen_.emplace(*commons.access_log, shard.env()));
+  shard.at_turn_end([this] {
+    bus_.turn();
+    if (pen_) pen_->flush();
+  });
+}
+
+void Front::publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> done) {
+  shard_.post([this, catalog = std::move(catalog), done = std::move(done)]() mutable {
+    bus_.publish(std::move(catalog));
+    health_.changed();
+    done();
+  });
+}
+
+void Front::phase_changed() {
+  shard_.post([this] {
+    if (commons_.phase.load() == Commons::Phase::kDraining) health_.drain();
+    health_.changed();
+  });
+}
+
+void Front::load(const std::string& model, LoadParameters parameters, Done done) {
+  commons_.repository->load(model, std::move(parameters), [this, done = std::move(done)](base::Status status) {
+    shard_.post([done, status = std::move(status)] { done(status); });
+  });
+}
+
+void Front::unload(const std::string& model, Dependents, Done done) {
+  commons_.repository->unload(model, [this, done = std::move(done)](base::Status status) {
+    shard_.post([done, status = std::move(status)] { done(status); });
+  });
+}
+
+ops::Serving Front::serving(std::string_view name) const {
+  auto as = [](bool ready) { return ready ? ops::Serving::kServing : ops::Serving::kNotServing; };
+  if (name.empty()) return as(ready());
+  for (auto service : kServices)
+    if (name == service) return as(ready());
+  if (!name.starts_with(kModelPrefix)) return ops::Serving::kServiceUnknown;
+  name.remove_prefix(kModelPrefix.size());
+  const auto& catalog = bus_.catalog();
+  if (catalog.models.contains(name)) return ops::Serving::kServing;
+  for (const auto& row : catalog.index)
+    if (row.name == name) return ops::Serving::kNotServing;
+  return ops::Serving::kServiceUnknown;
+}
+
+std::vector<std::string> Front::names() const {
+  std::vector<std::string> out{""};
+  for (auto service : kServices) out.emplace_back(service);
+  for (const auto& row : bus_.catalog().index)
+    if (std::string name = std::string(kModelPrefix) + row.name; out.back() != name) out.push_back(std::move(name));
+  return out;
+}
+
+}  // namespace weir::app

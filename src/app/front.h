@@ -1,0 +1,83 @@
+// Front: everything that answers requests on one shard: its bus, router, rpc server and dialects. A new protocol is one
+// member here and one line in the constructor.
+//
+// Made before its shard starts; from then on used on the shard's thread, but for what says otherwise. Destroyed after
+// the shard has been joined.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "app/config.h"
+#include "bus/bus.h"
+#include "device/pool.h"
+#include "dialects/oip/oip.h"
+#include "dialects/oip/trace.h"
+#include "dialects/ops/access_log.h"
+#include "dialects/ops/health.h"
+#include "dialects/ops/metrics.h"
+#include "dialects/ops/pages.h"
+#include "dialects/ops/reflection.h"
+#include "marshal/proto_json.h"
+#include "models/repository.h"
+#include "net/shard.h"
+#include "wire/codec.h"
+#include "wire/router.h"
+#include "wire/rpc.h"
+
+namespace weir::app {
+
+// What all Fronts of a server share. Any thread.
+struct Commons {
+  explicit Commons(const Config& c) : config(c), slabs(c.slab_budget), json(size_t(c.limits.message)) {}
+
+  const Config& config;
+  base::Metrics metrics;
+  device::SlabPool slabs;
+  marshal::ProtoJson json;
+  oip::Traces traces;
+  ops::Reflection reflection{{"inference.GRPCInferenceService", std::string(ops::Health::kService)}};
+  std::unique_ptr<ops::AccessLog> access_log;  // or null
+  models::Repository* repository = nullptr;    // set before any shard starts
+
+  enum class Phase : uint8_t { kLoading, kServing, kDraining };
+  std::atomic<Phase> phase{Phase::kLoading};
+};
+
+class Front final : public oip::Control, public ops::HealthSource {
+ public:
+  Front(net::Shard& shard, Commons& commons);
+
+  net::Shard& shard() { return shard_; }
+  bus::Bus& bus() { return bus_; }
+  wire::CodecEnv codec_env() { return {router_, commons_.slabs, commons_.config.limits}; }
+
+  // Any thread; `done` is called on the shard's.
+  void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> done);
+  // Any thread: the commons' phase has moved.
+  void phase_changed();
+
+  // oip::Control
+  bool ready() const override { return commons_.phase.load() == Commons::Phase::kServing; }
+  void load(const std::string& model, LoadParameters parameters, Done done) override;
+  void unload(const std::string& model, Dependents dependents, Done done) override;
+  // ops::HealthSource
+  ops::Serving serving(std::string_view name) const override;
+  std::vector<std::string> names() const override;
+
+ private:
+  net::Shard& shard_;
+  Commons& commons_;
+  bus::Bus bus_;
+  wire::Router router_;
+  wire::RpcServer rpcs_;
+  oip::Oip oip_;
+  ops::Health health_;
+  ops::Pages pages_;
+  ops::Tally tally_;
+  std::optional<ops::AccessLog::Pen> pen_;
+};
+
+}  // namespace weir::app

@@ -1,0 +1,315 @@
+#include "app/serve.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "app/front.h"
+#include "app/version.h"
+#include "engines/identity/identity.h"
+#include "engines/onnx/runtime.h"
+#include "net/signals.h"
+
+namespace weir::app {
+namespace {
+
+constexpr auto kLastCalls = std::chrono::seconds(5);  // for engines to notice that nobody waits any more
+
+void say(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
+
+onnx::Options onnx_options(const Config& config) {
+  onnx::Options options;
+  options.library = config.onnx.library;
+  // The words were checked when they were set.
+  options.session = onnx::session_options({{"intra_op_threads", std::to_string(config.onnx.intra_op_threads)},
+                                           {"inter_op_threads", std::to_string(config.onnx.inter_op_threads)},
+                                           {"graph_optimization", config.onnx.graph_optimization},
+                                           {"memory_arena", config.onnx.memory_arena ? "on" : "off"}},
+                                          {})
+                        .value();
+  return options;
+}
+
+// A new engine is one line here.
+std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx) {
+  return {
+      {"identity", [](const models::LoadArgs& a) { return identity::load(a.wanted); }},
+      {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
+  };
+}
+
+net::ServerOptions server_options(const Config& config) {
+  net::ServerOptions options;
+  for (const auto& address : config.listen) options.listen.push_back({address});
+  options.tls = config.tls;
+  options.max_connections = config.connections;
+  options.drain_delay = config.drain_delay;
+  options.drain_timeout = config.drain_timeout;
+  return options;
+}
+
+void set_up_logs(const Config& config) {
+  using base::log::Level;
+  for (auto level : {Level::kVerbose, Level::kInfo, Level::kWarning, Level::kError})
+    base::log::enable(level, level >= config.log_level);
+  if (config.log_level == Level::kVerbose) base::log::set_verbosity(1);
+  base::log::set_format(config.log_format);
+}
+
+base::Status check_roots(const Config& config) {
+  if (config.models.roots.empty())
+    return base::invalid("no model repository: give a folder (weir serve DIR) or set models.repository");
+  for (const auto& root : config.models.roots) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(root, error))
+      return base::invalid("model repository '" + root + "' is not a folder");
+    if (std::filesystem::exists(std::filesystem::path(root) / "1" / "model.onnx", error))
+      return base::invalid("'" + root + "' is a model, not a repository: serve the folder that it lies in");
+  }
+  return {};
+}
+
+std::string model_table(const bus::Catalog& catalog) {
+  size_t wide = 5;
+  for (const auto& row : catalog.index) wide = std::max(wide, row.name.size() + row.version.size() + 1);
+  std::string out;
+  for (const auto& row : catalog.index) {
+    std::string name = row.name + (row.version.empty() ? "" : "/" + row.version);
+    out += "  " + name + std::string(wide + 2 - name.size(), ' ') + std::string(bus::name(row.state));
+    out += (row.reason.empty() ? "" : ": " + row.reason) + '\n';
+  }
+  return out.empty() ? "  (no models)\n" : out;
+}
+
+// The server as one object, so that its parts end in the right order.
+class Serving {
+ public:
+  explicit Serving(const Config& config);
+  ~Serving();
+  Exit run();
+
+ private:
+  using Phase = Commons::Phase;
+
+  base::Status open();
+  void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> settled);
+  std::shared_ptr<const bus::Catalog> catalog() const;
+  void on_signal(int signal);
+  void enter(Phase phase);
+  void greet() const;
+  void finish_calls();
+  void write_families(std::string& out) const;
+
+  const Config& config_;
+  Commons commons_;
+  onnx::Runtime onnx_;
+  std::vector<std::unique_ptr<net::Shard>> shards_;
+  std::vector<std::unique_ptr<Front>> fronts_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const bus::Catalog> latest_;  // under mutex_
+  models::Repository repository_;
+  std::optional<net::Server> server_;
+  std::optional<net::Signals> signals_;
+  bool started_ = false;  // the shards run
+  std::promise<bool> drained_;
+};
+
+Serving::Serving(const Config& config)
+    : config_(config),
+      commons_(config),
+      onnx_(onnx_options(config)),
+      latest_(std::make_shared<const bus::Catalog>()),
+      repository_(config.models, engines(onnx_), commons_.slabs,
+                  [this](auto catalog, auto settled) { publish(std::move(catalog), std::move(settled)); }) {
+  commons_.repository = &repository_;
+  commons_.metrics.collect([this](std::string& out) { write_families(out); });
+}
+
+// Shards, their fronts and the listeners, in that order.
+base::Status Serving::open() {
+  if (config_.access_log != "off") {
+    auto log = ops::AccessLog::open(config_.access_log, commons_.metrics);
+    if (!log) return log.error();
+    commons_.access_log = std::move(*log);
+  }
+  uint32_t count = config_.shards ? config_.shards : std::max(1u, std::thread::hardware_concurrency());
+  net::Pin pin = config_.pin && count > 1 ? net::Pin::kYes : net::Pin::kNo;
+  std::vector<net::Shard*> shards;
+  std::vector<wire::CodecEnv> envs;
+  for (uint32_t i = 0; i < count; ++i) {
+    shards.push_back(shards_.emplace_back(std::make_unique<net::Shard>(base::ShardId(i), pin)).get());
+    envs.push_back(fronts_.emplace_back(std::make_unique<Front>(*shards.back(), commons_))->codec_env());
+  }
+  server_.emplace(shards, envs, server_options(config_), commons_.metrics);
+  commons_.slabs.on_room([this] { server_->resume_reading(); });
+  return server_->bind();
+}
+
+Exit Serving::run() {
+  if (auto s = open(); !s.ok()) {
+    say("weir: " + s.text);
+    bool settings = s.code == base::Code::kInvalidArgument || s.code == base::Code::kFailedPrecondition;
+    return settings ? Exit::kUsage : Exit::kBind;  // certificates are settings, too
+  }
+  for (auto& shard : shards_) shard->start();
+  started_ = true;
+  signals_.emplace(*shards_[0], [this](int signal) { on_signal(signal); });
+  server_->start();
+  if (auto s = repository_.start(); !s.ok()) {
+    say("weir: " + s.text);
+    return Exit::kModels;
+  }
+  enter(Phase::kServing);
+  greet();
+  if (!drained_.get_future().get()) base::log::warning("requests were cut off at the end of shutdown.drain_timeout");
+  return Exit::kOk;
+}
+
+// Draining is for good.
+void Serving::enter(Phase phase) {
+  auto now = commons_.phase.load();
+  while (now < phase && !commons_.phase.compare_exchange_weak(now, phase)) continue;
+  for (auto& front : fronts_) front->phase_changed();
+}
+
+void Serving::publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> settled) {
+  {
+    std::lock_guard lock(mutex_);
+    latest_ = catalog;
+  }
+  if (fronts_.empty()) return settled();
+  auto left = std::make_shared<std::atomic<size_t>>(fronts_.size());
+  for (auto& front : fronts_)
+    front->publish(catalog, [left, settled] {
+      if (left->fetch_sub(1) == 1) settled();
+    });
+}
+
+std::shared_ptr<const bus::Catalog> Serving::catalog() const {
+  std::lock_guard lock(mutex_);
+  return latest_;
+}
+
+void Serving::write_families(std::string& out) const {
+  auto now = catalog();
+  ops::append_models(out, *now);
+  if (!config_.metrics_compat.empty()) ops::append_triton(out, *now);
+  ops::append_process(out, kVersion);
+}
+
+// On the first shard.
+void Serving::on_signal(int signal) {
+  if (signal == SIGHUP) {
+    if (auto s = server_->reload_tls(); !s.ok())
+      base::log::error("certificates stay as they are", {{"reason", s.text}});
+    repository_.rescan([] { base::log::info("reloaded"); });
+  } else if (signal == SIGUSR1) {
+    if (commons_.access_log) commons_.access_log->reopen();
+  } else {
+    // Whoever asks twice does not want to wait.
+    if (commons_.phase.load() == Phase::kDraining) std::_Exit(128 + signal);
+    bool loading = commons_.phase.load() == Phase::kLoading;
+    base::log::info("shutting down", {{"signal", signal == SIGINT ? "SIGINT" : "SIGTERM"}});
+    enter(Phase::kDraining);
+    server_->drain([this, loading](bool clean) {
+      if (loading) std::_Exit(int(Exit::kOk));  // the main thread is busy with a model that nobody will call
+      drained_.set_value(clean);
+    });
+  }
+}
+
+void Serving::greet() const {
+  std::string text = "weir " + std::string(kVersion) + " is listening on";
+  std::string first;
+  for (const auto& address : server_->bound()) {
+    bool unix_socket = address.starts_with("unix:");
+    std::string url = (unix_socket ? "" : config_.tls.required ? "https://" : "http://") + address;
+    text += ' ' + url;
+    if (first.empty() && !unix_socket) first = url;
+  }
+  auto now = catalog();
+  text += "  (REST and gRPC on the same port)\nmodels:\n" + model_table(*now);
+  if (!first.empty())
+    text += "try: curl -s " + first +
+            (now->models.empty() ? std::string("/v2") : "/v2/models/" + now->models.begin()->first) + '\n';
+  for (const auto& address : config_.listen)
+    if (address.starts_with("0.0.0.0") || address.starts_with("[::]"))
+      text += "note: " + address + " is open to the network and there is no authentication\n";
+  std::fputs(text.c_str(), stderr);
+}
+
+// Calls whose clients are gone leave at their engine's next step; a step that never ends must not keep us.
+void Serving::finish_calls() {
+  auto end = std::chrono::steady_clock::now() + kLastCalls;
+  for (auto& front : fronts_) {
+    for (;;) {
+      std::promise<uint32_t> open;
+      front->shard().post([&] { open.set_value(front->bus().in_flight()); });
+      if (open.get_future().get() == 0) break;
+      if (std::chrono::steady_clock::now() > end) {
+        base::log::warning("an engine is still busy; leaving it");
+        std::_Exit(int(Exit::kOk));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+}
+
+// Nothing new comes in, then the last Calls come back, then everything may go.
+Serving::~Serving() {
+  repository_.stop();
+  commons_.slabs.on_room({});
+  server_.reset();
+  if (started_) finish_calls();
+  for (auto& shard : shards_) shard->stop();
+  for (auto& shard : shards_) shard->join();
+  signals_.reset();
+  fronts_.clear();
+  shards_.clear();
+}
+
+}  // namespace
+
+Exit serve(const Config& config) {
+  set_up_logs(config);
+  if (auto s = check_roots(config); !s.ok()) {
+    say("weir: " + s.text);
+    return Exit::kUsage;
+  }
+  Serving serving(config);
+  return serving.run();
+}
+
+Exit check_models(const Config& config) {
+  set_up_logs(config);
+  base::log::enable(base::log::Level::kInfo, false);
+  base::log::enable(base::log::Level::kWarning, false);
+  if (auto s = check_roots(config); !s.ok()) {
+    say("weir: " + s.text);
+    return Exit::kUsage;
+  }
+  device::SlabPool slabs(config.slab_budget);
+  onnx::Runtime onnx(onnx_options(config));
+  std::shared_ptr<const bus::Catalog> latest;
+  models::RepositoryOptions options = config.models;
+  options.control = models::Control::kNone;  // everything, whatever is loaded later
+  models::Repository repository(options, engines(onnx), slabs, [&](auto catalog, auto settled) {
+    latest = std::move(catalog);
+    settled();
+  });
+  auto status = repository.start();
+  repository.stop();
+  std::printf("models:\n%s", model_table(*latest).c_str());
+  bool bad = !status.ok();
+  for (const auto& row : latest->index) bad = bad || row.state != bus::ModelState::kReady;
+  latest.reset();
+  return bad ? Exit::kUsage : Exit::kOk;
+}
+
+}  // namespace weir::app

@@ -1,0 +1,17 @@
+// serve(): the whole server, from a Config to the end of the process.
+#pragma once
+
+#include "app/config.h"
+
+namespace weir::app {
+
+// What a process says when it ends.
+enum class Exit : int { kOk = 0, kFailed = 1, kUsage = 2, kBind = 3, kModels = 4 };
+
+// Serves until SIGTERM or SIGINT, then drains. Problems are told on standard error.
+Exit serve(const Config& config);
+
+// Loads the models of the configuration without serving them and prints what became of them: `weir check`.
+Exit check_models(const Config& config);
+
+}  // namespace weir::app

@@ -1,0 +1,225 @@
+#include "dialects/ops/access_log.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <climits>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "base/log.h"
+
+namespace weir::ops {
+namespace {
+
+constexpr size_t kLongest = 256;  // bytes of any one text
+
+void quote(std::string& out, std::string_view text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  out += '"';
+  for (unsigned char c : text.substr(0, kLongest)) {
+    if (c == '"' || c == '\\')
+      (out += '\\') += char(c);
+    else if (c >= 0x20 && c < 0x7f)
+      out += char(c);
+    else
+      ((out += "\\u00") += kHex[c >> 4]) += kHex[c & 15];
+  }
+  out += '"';
+}
+
+void text(std::string& out, std::string_view key, std::string_view value) {
+  if (value.empty()) return;
+  ((out += ",\"") += key) += "\":";
+  quote(out, value);
+}
+
+void number(std::string& out, std::string_view key, uint64_t value) {
+  char digits[24];
+  auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
+  (((out += ",\"") += key) += "\":").append(digits, end);
+}
+
+void seconds(std::string& out, std::string_view key, base::Duration d) {
+  auto ns = uint64_t(std::max<int64_t>(d.count(), 0));
+  char digits[32];
+  auto end = std::to_chars(digits, digits + sizeof digits, double(ns) * 1e-9, std::chars_format::fixed, 6).ptr;
+  (((out += ",\"") += key) += "\":").append(digits, end);
+}
+
+// RFC 3339 in UTC, with microseconds.
+void timestamp(std::string& out, base::WallTime at) {
+  auto whole = std::chrono::floor<std::chrono::seconds>(at);
+  std::time_t seconds = std::chrono::system_clock::to_time_t(whole);
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  char buffer[48];
+  size_t n = std::strftime(buffer, sizeof buffer, "%Y-%m-%dT%H:%M:%S.", &utc);
+  auto micros = uint64_t(std::chrono::duration_cast<std::chrono::microseconds>(at - whole).count());
+  for (uint64_t scale = 100'000; scale > 0; scale /= 10) buffer[n++] = char('0' + micros / scale % 10);
+  buffer[n++] = 'Z';
+  out.append(buffer, n);
+}
+
+// A pipe whose reader has stopped must not hold up the writer for ever: it is asked for room before each piece that a
+// pipe takes whole, and after a second of no room the rest is given up.
+bool write_all(int fd, std::string_view data) {
+  constexpr size_t kPiece = PIPE_BUF;
+  while (!data.empty()) {
+    pollfd room{fd, POLLOUT, 0};
+    int ready = ::poll(&room, 1, 1000);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return false;
+    ssize_t n = ::write(fd, data.data(), std::min(data.size(), kPiece));
+    if (n < 0 && errno != EINTR) return false;
+    if (n > 0) data.remove_prefix(size_t(n));
+  }
+  return true;
+}
+
+}  // namespace
+
+struct AccessLog::Parts {
+  std::string where;
+  int fd = -1;  // the writer's
+  base::Counter* dropped_counter = nullptr;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string waiting;   // under mutex, as the rest
+  uint64_t dropped = 0;  // since the last line that was written
+  bool reopen = false, stopping = false;
+  std::thread writer;
+
+  int open_file() const {
+    if (where == "-") return ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    return ::open(where.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0640);
+  }
+  void run();
+  void write(std::string& lines, uint64_t lost);
+  void look_again();
+};
+
+void AccessLog::Parts::run() {
+  std::string lines;
+  for (;;) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return stopping || reopen || !waiting.empty(); });
+    lines.swap(waiting);
+    uint64_t lost = std::exchange(dropped, 0);
+    bool again = std::exchange(reopen, false), last = stopping;
+    lock.unlock();
+    if (!lines.empty()) write(lines, lost);
+    if (again) look_again();
+    if (last) return;
+  }
+}
+
+void AccessLog::Parts::write(std::string& lines, uint64_t lost) {
+  if (lost > 0) lines += "{\"dropped\":" + std::to_string(lost) + "}\n";
+  if (!write_all(fd, lines)) dropped_counter->add();
+  lines.clear();
+}
+
+void AccessLog::Parts::look_again() {
+  int fresh = open_file();
+  if (fresh < 0) {
+    base::log::error("the access log cannot be reopened", {{"file", where}, {"reason", std::strerror(errno)}});
+    return;
+  }
+  ::close(std::exchange(fd, fresh));
+}
+
+AccessLog::AccessLog() : parts_(std::make_unique<Parts>()) {}
+
+base::Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& where, base::Metrics& metrics) {
+  std::unique_ptr<AccessLog> log(new AccessLog);
+  auto& parts = *log->parts_;
+  parts.where = where;
+  parts.fd = parts.open_file();
+  if (parts.fd < 0) return base::invalid("access_log: '" + where + "' cannot be opened: " + std::strerror(errno));
+  parts.dropped_counter = &metrics.counter("weir_access_log_dropped_total", "Lines or writes that were lost.");
+  parts.writer = std::thread([p = &parts] { p->run(); });
+  return log;
+}
+
+AccessLog::~AccessLog() {
+  if (parts_->writer.joinable()) {
+    {
+      std::lock_guard lock(parts_->mutex);
+      parts_->stopping = true;
+      parts_->changed.notify_one();
+    }
+    parts_->writer.join();
+  }
+  if (parts_->fd >= 0) ::close(parts_->fd);
+}
+
+void AccessLog::reopen() {
+  std::lock_guard lock(parts_->mutex);
+  parts_->reopen = true;
+  parts_->changed.notify_one();
+}
+
+void AccessLog::Pen::begin() {
+  lines_ += "{\"time\":\"";
+  timestamp(lines_, env_.wall());
+  lines_ += '"';
+  ++count_;
+}
+
+void AccessLog::Pen::finished(const wire::Exchange& exchange) {
+  const wire::Ledger& ledger = exchange.ledger();
+  begin();
+  text(lines_, "request_id", ledger.request_id);
+  if (exchange.request().peer) text(lines_, "peer", exchange.request().peer->address);
+  text(lines_, "protocol", ledger.protocol);
+  constexpr std::string_view kVersions[] = {"1.0", "1.1", "2"};
+  text(lines_, "http", kVersions[size_t(exchange.request().version)]);
+  text(lines_, "method", exchange.request().method);
+  text(lines_, "route", ledger.route);
+  text(lines_, "model", ledger.model);
+  number(lines_, "status", uint64_t(ledger.status));
+  text(lines_, "code", base::name(ledger.code));
+  text(lines_, "reason", ledger.reject);
+  number(lines_, "bytes_in", ledger.bytes_in);
+  number(lines_, "bytes_out", ledger.bytes_out);
+  if (ledger.began != base::kNever) seconds(lines_, "seconds", exchange.now() - ledger.began);
+  if (ledger.queue.count() > 0) seconds(lines_, "queue_seconds", ledger.queue);
+  if (ledger.compute.count() > 0) seconds(lines_, "compute_seconds", ledger.compute);
+  // W3C Trace Context: version-trace-parent-flags.
+  if (ledger.traceparent.size() >= 35) text(lines_, "trace_id", std::string_view(ledger.traceparent).substr(3, 32));
+  lines_ += "}\n";
+}
+
+void AccessLog::Pen::rejected(std::string_view reason, const wire::PeerInfo& peer) {
+  begin();
+  text(lines_, "peer", peer.address);
+  text(lines_, "reason", reason);
+  lines_ += "}\n";
+}
+
+void AccessLog::Pen::flush() {
+  if (lines_.empty()) return;
+  auto& parts = *log_.parts_;
+  {
+    std::lock_guard lock(parts.mutex);
+    if (parts.waiting.size() + lines_.size() > kMostWaiting) {
+      parts.dropped += count_;
+      parts.dropped_counter->add(count_);
+    } else {
+      if (parts.waiting.empty()) parts.changed.notify_one();
+      parts.waiting += lines_;
+    }
+  }
+  lines_.clear();
+  count_ = 0;
+}
+
+}  // namespace weir::ops

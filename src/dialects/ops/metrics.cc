@@ -1,0 +1,105 @@
+#include "dialects/ops/metrics.h"
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <unordered_map>
+
+namespace weir::ops {
+namespace {
+
+using base::Histogram;
+
+constexpr size_t kCodes = 17;
+
+uint64_t ns(base::Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); }
+
+}  // namespace
+
+struct Tally::Parts {
+  struct Protocol {
+    std::string_view name;  // a literal
+    std::array<base::Counter*, kCodes> codes{};
+    Histogram* duration;
+    base::Counter *in, *out;
+  };
+  struct Model {
+    Histogram *duration, *queue, *compute;
+  };
+
+  explicit Parts(base::Metrics& m) : metrics(m) {}
+
+  // A handful of literals: looking along the list beats hashing.
+  Protocol& protocol(std::string_view name) {
+    for (auto& p : protocols)
+      if (p.name == name) return p;
+    base::Metrics::Labels label{{"protocol", std::string(name)}};
+    auto bytes = [&](const char* direction) {
+      return &metrics.counter("weir_request_bytes_total", "Bytes of bodies.",
+                              {{"protocol", std::string(name)}, {"direction", direction}});
+    };
+    return protocols.emplace_back(
+        Protocol{name,
+                 {},
+                 &metrics.histogram("weir_request_duration_seconds",
+                                    "From the request's head to the last byte handed to the socket.",
+                                    Histogram::Scale::kSeconds, label),
+                 bytes("in"),
+                 bytes("out")});
+  }
+
+  base::Counter& code(Protocol& p, base::Code code) {
+    auto*& cell = p.codes[size_t(code)];
+    if (!cell)
+      cell = &metrics.counter("weir_requests_total", "Requests that ended, by outcome in gRPC's terms.",
+                              {{"protocol", std::string(p.name)}, {"code", std::string(base::name(code))}});
+    return *cell;
+  }
+
+  Model& model(const std::string& name) {
+    auto found = models.find(name);
+    if (found != models.end()) return found->second;
+    auto histogram = [&](const char* family, const char* help) {
+      return &metrics.histogram(family, help, Histogram::Scale::kSeconds, {{"model", name}});
+    };
+    Model fresh{histogram("weir_model_request_duration_seconds", "Whole requests of a model."),
+                histogram("weir_model_queue_seconds", "Time that requests of a model waited for their batch."),
+                histogram("weir_model_compute_seconds", "Time that requests of a model spent in their batch.")};
+    return models.emplace(name, fresh).first->second;
+  }
+
+  base::Metrics& metrics;
+  std::deque<Protocol> protocols;
+  std::unordered_map<std::string, Model> models;
+  std::unordered_map<std::string_view, base::Counter*> reasons;  // by literal
+};
+
+Tally::Tally(base::Metrics& metrics) : parts_(std::make_unique<Parts>(metrics)) {}
+Tally::~Tally() = default;
+
+void Tally::finished(const wire::Exchange& exchange) {
+  const wire::Ledger& ledger = exchange.ledger();
+  auto& protocol = parts_->protocol(ledger.protocol);
+  parts_->code(protocol, ledger.code).add();
+  protocol.in->add(ledger.bytes_in);
+  protocol.out->add(ledger.bytes_out);
+  uint64_t took = ledger.began == base::kNever ? 0 : ns(exchange.now() - ledger.began);
+  protocol.duration->record_ns(took);
+  if (!ledger.reject.empty() && exchange.request().peer) rejected(ledger.reject, *exchange.request().peer);
+  if (ledger.model.empty()) return;
+  auto& model = parts_->model(ledger.model);
+  model.duration->record_ns(took);
+  if (ledger.code != base::Code::kOk) return;
+  model.queue->record_ns(ns(ledger.queue));
+  model.compute->record_ns(ns(ledger.compute));
+}
+
+void Tally::rejected(std::string_view reason, const wire::PeerInfo&) {
+  auto*& cell = parts_->reasons[reason];
+  if (!cell)
+    cell = &parts_->metrics.counter("weir_rejects_total", "What was refused, by reason.",
+                                    {{"reason", std::string(reason)}});
+  cell->add();
+}
+
+}  // namespace weir::ops

@@ -1,0 +1,42 @@
+// The numbers of the server in Prometheus' words: Tally counts Exchanges as they finish, the appenders write families
+// whose values live elsewhere. Labels are protocol names, codes, reasons and model names of the catalog: never a
+// client's bytes.
+//
+//   weir_requests_total{protocol,code}              weir_request_duration_seconds{protocol}
+//   weir_request_bytes_total{protocol,direction}    weir_rejects_total{reason}
+//   weir_model_request_duration_seconds{model}      and _queue_, _compute_: of whole Exchanges, by model
+//   weir_model_{inferences,executions,requests}_total, …_seconds_total, weir_model_batch_rows, weir_model_pending,
+//   weir_model_ready{model,version}
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/metrics.h"
+#include "bus/catalog.h"
+#include "wire/router.h"
+
+namespace weir::ops {
+
+// One per shard, on its thread: every shard counts in cells of its own.
+class Tally final : public wire::Observer {
+ public:
+  explicit Tally(base::Metrics& metrics);
+  ~Tally();
+  void finished(const wire::Exchange& exchange) override;
+  void rejected(std::string_view reason, const wire::PeerInfo& peer) override;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+// Families of every model of the catalog. Any thread.
+void append_models(std::string& out, const bus::Catalog& catalog);
+// The same numbers under the names that Triton's dashboards know (nv_inference_…).
+void append_triton(std::string& out, const bus::Catalog& catalog);
+// process_cpu_seconds_total, process_resident_memory_bytes, process_open_fds, process_start_time_seconds, and
+// weir_build_info{version}.
+void append_process(std::string& out, std::string_view version);
+
+}  // namespace weir::ops

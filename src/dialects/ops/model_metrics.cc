@@ -1,0 +1,205 @@
+// The families of metrics.h that are written from the catalog and from /proc at each scrape.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cinttypes>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "dialects/ops/metrics.h"
+
+namespace weir::ops {
+namespace {
+
+using bus::ModelStats;
+
+struct Row {
+  std::string labels;  // model="…",version="…"
+  const ModelStats* stats;
+};
+
+std::vector<Row> rows(const bus::Catalog& catalog) {
+  std::vector<Row> out;
+  for (const auto& [name, model] : catalog.models)
+    for (const auto& [version, served] : model.versions)
+      out.push_back({"model=\"" + base::escape_label(name) + "\",version=\"" + base::escape_label(version) + '"',
+                     &served->stats});
+  return out;
+}
+
+void head(std::string& out, std::string_view name, std::string_view type, std::string_view help) {
+  ((((out += "# HELP ") += name) += ' ') += help) += '\n';
+  ((((out += "# TYPE ") += name) += ' ') += type) += '\n';
+}
+
+void line(std::string& out, std::string_view name, std::string_view labels, uint64_t value) {
+  (((out += name) += '{') += labels) += "} ";
+  out += std::to_string(value) + '\n';
+}
+
+void seconds_line(std::string& out, std::string_view name, std::string_view labels, uint64_t ns) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%" PRIu64 ".%09" PRIu64, ns / 1'000'000'000, ns % 1'000'000'000);
+  ((((((out += name) += '{') += labels) += "} ") += text) += '\n');
+}
+
+using Count = uint64_t (*)(const ModelStats&);
+
+struct Family {
+  std::string_view name, type, help;
+  std::string_view label;  // an extra one, or empty
+  Count count;
+};
+
+constexpr Family kFamilies[] = {
+    {"weir_model_inferences_total", "counter", "Rows that ran.", "",
+     [](const ModelStats& s) { return s.inference_count.load(); }},
+    {"weir_model_executions_total", "counter", "Batches that ran.", "",
+     [](const ModelStats& s) { return s.execution_count.load(); }},
+    {"weir_model_requests_total", "counter", "Calls of a model by outcome.", ",outcome=\"success\"",
+     [](const ModelStats& s) { return s.success.count.load(); }},
+    {"weir_model_requests_total", "", "", ",outcome=\"failed\"",
+     [](const ModelStats& s) { return s.fail.count.load(); }},
+    {"weir_model_requests_total", "", "", ",outcome=\"rejected\"",
+     [](const ModelStats& s) { return s.rejected.load(); }},
+    {"weir_model_requests_total", "", "", ",outcome=\"cancelled\"",
+     [](const ModelStats& s) { return s.cancelled.load(); }},
+    {"weir_model_requests_total", "", "", ",outcome=\"expired\"", [](const ModelStats& s) { return s.expired.load(); }},
+    {"weir_model_pending", "gauge", "Calls that wait for their batch now.", "",
+     [](const ModelStats& s) { return uint64_t(std::max<int64_t>(s.pending.load(), 0)); }},
+};
+
+constexpr Family kTimes[] = {
+    {"weir_model_time_seconds_total", "counter", "Time of successful calls, by where it went.", ",phase=\"queue\"",
+     [](const ModelStats& s) { return s.queue.ns.load(); }},
+    {"weir_model_time_seconds_total", "", "", ",phase=\"input\"",
+     [](const ModelStats& s) { return s.compute_input.ns.load(); }},
+    {"weir_model_time_seconds_total", "", "", ",phase=\"infer\"",
+     [](const ModelStats& s) { return s.compute_infer.ns.load(); }},
+    {"weir_model_time_seconds_total", "", "", ",phase=\"output\"",
+     [](const ModelStats& s) { return s.compute_output.ns.load(); }},
+};
+
+constexpr Family kTriton[] = {
+    {"nv_inference_request_success", "counter", "Number of successful inference requests.", "",
+     [](const ModelStats& s) { return s.success.count.load(); }},
+    {"nv_inference_request_failure", "counter", "Number of failed inference requests.", ",reason=\"REJECTED\"",
+     [](const ModelStats& s) { return s.rejected.load(); }},
+    {"nv_inference_request_failure", "", "", ",reason=\"CANCELED\"",
+     [](const ModelStats& s) { return s.cancelled.load(); }},
+    {"nv_inference_request_failure", "", "", ",reason=\"BACKEND\"",
+     [](const ModelStats& s) { return s.fail.count.load(); }},
+    {"nv_inference_request_failure", "", "", ",reason=\"OTHER\"", [](const ModelStats& s) { return s.expired.load(); }},
+    {"nv_inference_count", "counter", "Number of inferences performed.", "",
+     [](const ModelStats& s) { return s.inference_count.load(); }},
+    {"nv_inference_exec_count", "counter", "Number of model executions performed.", "",
+     [](const ModelStats& s) { return s.execution_count.load(); }},
+    {"nv_inference_pending_request_count", "gauge", "Requests awaiting execution.", "",
+     [](const ModelStats& s) { return uint64_t(std::max<int64_t>(s.pending.load(), 0)); }},
+    {"nv_inference_request_duration_us", "counter", "Cumulative request duration.", "",
+     [](const ModelStats& s) { return s.success.ns.load() / 1000; }},
+    {"nv_inference_queue_duration_us", "counter", "Cumulative queuing duration.", "",
+     [](const ModelStats& s) { return s.queue.ns.load() / 1000; }},
+    {"nv_inference_compute_input_duration_us", "counter", "Cumulative compute input duration.", "",
+     [](const ModelStats& s) { return s.compute_input.ns.load() / 1000; }},
+    {"nv_inference_compute_infer_duration_us", "counter", "Cumulative compute inference duration.", "",
+     [](const ModelStats& s) { return s.compute_infer.ns.load() / 1000; }},
+    {"nv_inference_compute_output_duration_us", "counter", "Cumulative compute output duration.", "",
+     [](const ModelStats& s) { return s.compute_output.ns.load() / 1000; }},
+};
+
+template <size_t N>
+void append(std::string& out, const std::vector<Row>& rows, const Family (&families)[N],
+            void (*write)(std::string&, std::string_view, std::string_view, uint64_t)) {
+  for (const auto& f : families) {
+    if (!f.type.empty()) head(out, f.name, f.type, f.help);
+    for (const auto& row : rows) write(out, f.name, row.labels + std::string(f.label), f.count(*row.stats));
+  }
+}
+
+// Rows per batch, as a histogram with a bucket per power of two.
+void append_batches(std::string& out, const std::vector<Row>& rows) {
+  constexpr std::string_view kName = "weir_model_batch_rows";
+  constexpr uint32_t kLargest = 1024;
+  head(out, kName, "histogram", "Rows of the batches that ran.");
+  for (const auto& row : rows) {
+    auto batches = row.stats->batches();
+    uint64_t below = 0, sum = 0;
+    auto at = batches.begin();
+    for (uint32_t bound = 1; bound <= kLargest; bound *= 2) {
+      for (; at != batches.end() && at->first <= bound; ++at)
+        below += at->second.count, sum += at->second.count * at->first;
+      line(out, std::string(kName) + "_bucket", row.labels + ",le=\"" + std::to_string(bound) + '"', below);
+    }
+    for (; at != batches.end(); ++at) below += at->second.count, sum += at->second.count * at->first;
+    line(out, std::string(kName) + "_bucket", row.labels + ",le=\"+Inf\"", below);
+    line(out, std::string(kName) + "_sum", row.labels, sum);
+    line(out, std::string(kName) + "_count", row.labels, below);
+  }
+}
+
+// Field `n` (from 1, as in proc(5)) of /proc/self/stat.
+uint64_t stat_field(int n) {
+  std::ifstream in("/proc/self/stat");
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  size_t at = text.rfind(')');  // the name before it may contain anything
+  for (int field = 2; at != std::string::npos && field < n; ++field) at = text.find(' ', at + 1);
+  return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at, nullptr, 10);
+}
+
+uint64_t boot_seconds() {
+  std::ifstream in("/proc/stat");
+  for (std::string word; in >> word;)
+    if (uint64_t seconds = 0; word == "btime" && in >> seconds) return seconds;
+  return 0;
+}
+
+void plain(std::string& out, std::string_view name, std::string_view type, std::string_view help,
+           const std::string& value) {
+  head(out, name, type, help);
+  (((out += name) += ' ') += value) += '\n';
+}
+
+}  // namespace
+
+void append_models(std::string& out, const bus::Catalog& catalog) {
+  auto all = rows(catalog);
+  append(out, all, kFamilies, line);
+  append(out, all, kTimes, seconds_line);
+  append_batches(out, all);
+  head(out, "weir_model_ready", "gauge", "1 for versions that serve.");
+  for (const auto& row : catalog.index)
+    line(out, "weir_model_ready",
+         "model=\"" + base::escape_label(row.name) + "\",version=\"" + base::escape_label(row.version) + '"',
+         row.state == bus::ModelState::kReady);
+}
+
+void append_triton(std::string& out, const bus::Catalog& catalog) { append(out, rows(catalog), kTriton, line); }
+
+void append_process(std::string& out, std::string_view version) {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  char cpu[32];
+  std::snprintf(cpu, sizeof cpu, "%.6f",
+                double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                    double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6);
+  uint64_t ticks = uint64_t(std::max(1L, ::sysconf(_SC_CLK_TCK)));
+  std::error_code error;
+  auto fds = std::filesystem::directory_iterator("/proc/self/fd", error);
+  uint64_t open = error ? 0 : uint64_t(std::distance(fds, std::filesystem::directory_iterator()));
+  plain(out, "process_cpu_seconds_total", "counter", "Processor time.", cpu);
+  plain(out, "process_resident_memory_bytes", "gauge", "Memory in RAM.",
+        std::to_string(stat_field(24) * uint64_t(::sysconf(_SC_PAGESIZE))));
+  plain(out, "process_virtual_memory_bytes", "gauge", "Address space.", std::to_string(stat_field(23)));
+  plain(out, "process_open_fds", "gauge", "Open file descriptors.", std::to_string(open));
+  plain(out, "process_threads", "gauge", "Threads.", std::to_string(stat_field(20)));
+  plain(out, "process_start_time_seconds", "gauge", "Unix time of the start.",
+        std::to_string(boot_seconds() + stat_field(22) / ticks));
+  head(out, "weir_build_info", "gauge", "1; the version is in the label.");
+  line(out, "weir_build_info", "version=\"" + base::escape_label(version) + '"', 1);
+}
+
+}  // namespace weir::ops

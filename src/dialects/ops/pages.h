@@ -1,0 +1,32 @@
+// Pages: what probes, scrapers and people ask of the server itself: GET / (a page of links), /livez, /readyz, /metrics.
+// One per shard, on its thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/metrics.h"
+#include "wire/router.h"
+
+namespace weir::ops {
+
+struct PageOptions {
+  std::string name = "weir";
+  std::string version;
+  // Why the server is not ready ("draining", "loading models"); empty when it is. Called on the shard's thread.
+  std::function<std::string()> not_ready;
+};
+
+class Pages {
+ public:
+  // Adds the routes. `metrics` and this outlive every Exchange of the router.
+  Pages(wire::Router& router, const base::Metrics& metrics, PageOptions options);
+  ~Pages();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::ops
