@@ -107,7 +107,10 @@ class Drain(unittest.TestCase):
         probe.request('GET', '/readyz')
         self.assertEqual(503, probe.getresponse().status)
         self.assertEqual(200, slow.getresponse().status)
-        self.assertEqual(0, server.stop())
+        probe.close()
+        slow.close()
+        self.assertEqual(0, server.process.wait(harness.PATIENCE))
+        server.log.close()
 
     def test_a_second_signal_ends_it_at_once(self):
         server = harness.Server('--drain-delay', '60s')

@@ -104,10 +104,10 @@ class Oip(harness.Case):
 
     def test_strings_travel_as_bytes(self):
         r = oip.ModelInferRequest(model_name='simple_identity')
-        t = r.inputs.add(name='INPUT0', datatype='BYTES', shape=[1, 2])
-        t.contents.bytes_contents.extend(['grüße'.encode(), b'\0\xff'])
+        t = r.inputs.add(name='INPUT0', datatype='BYTES', shape=[1, 16])
+        t.contents.bytes_contents.extend(['grüße'.encode(), b'\0\xff'] * 8)
         raw = self.stub.ModelInfer(r).raw_output_contents[0]
-        self.assertEqual(b''.join(struct.pack('<I', len(s)) + s for s in ('grüße'.encode(), b'\0\xff')), raw)
+        self.assertEqual(b''.join(struct.pack('<I', len(s)) + s for s in ('grüße'.encode(), b'\0\xff') * 8), raw)
 
     def test_classification_names_the_digit(self):
         images, labels = harness.heldout()
