@@ -36,7 +36,7 @@ int H2::on_begin_headers(const nghttp2_frame& frame) {
   heading_ = nullptr;
   nobodys_.clear();
   if (stream == kLastStreamId) nghttp2_submit_goaway(session_, 0, stream, NGHTTP2_NO_ERROR, nullptr, 0);
-  if (live_.size() >= limits_.streams) {  // work that was reset but still runs counts too
+  if (full()) {
     nghttp2_submit_rst_stream(session_, 0, stream, NGHTTP2_REFUSED_STREAM);
     return 0;
   }
@@ -48,6 +48,14 @@ int H2::on_begin_headers(const nghttp2_frame& frame) {
   heading_->open(*this, stream, peer_);
   nghttp2_session_set_stream_user_data(session_, stream, heading_);
   return 0;
+}
+
+// Work that was reset but still runs counts too; an Exchange that only waits for the socket does not.
+bool H2::full() {
+  if (live_.size() < limits_.streams) return false;
+  settle();  // the peer counts a stream as closed from its reset on, so it may reuse the place within one read
+  auto working = [](const auto& x) { return !x->closed || x->tickets() > 0; };
+  return size_t(std::count_if(live_.begin(), live_.end(), working)) >= limits_.streams;
 }
 
 int H2::on_header(std::string_view name, std::string_view value) {

@@ -57,6 +57,7 @@ class H2 final : public Codec, private H2Streams {
 
   // h2_receive.cc
   int on_begin_headers(const nghttp2_frame& frame);
+  bool full();
   int on_header(std::string_view name, std::string_view value);
   void pseudo_field(Request& request, std::string_view name, std::string_view value);
   void field(H2Exchange& x, std::string_view name, std::string_view value);

@@ -693,6 +693,23 @@ TEST(H2, OneReadStartsAsManyRequestsAsAllowed) {
   EXPECT_TRUE(s.codec->wants_read());
 }
 
+TEST(H2, AResetMakesRoomForANewStreamInTheSameRead) {
+  Streamed streamed;
+  Server s;
+  s.limits.streams = 4;
+  s.restart();
+  streamed.serve(s);
+  s.feed(opening() + post(1) + post(3) + post(5) + post(7));
+  s.take();
+  streamed.order[0]->head({});
+  streamed.order[0]->body(Bytes::copy_of("part"));
+  std::array<iovec, 4> pieces;
+  EXPECT_GT(s.codec->pending(pieces), 0u);  // and the socket takes nothing
+  s.feed(rst(1) + rst(3) + post(9) + post(11) + rst(11) + post(13));
+  EXPECT_EQ(s.intake.begun, 7u);
+  for (const Frame& f : frames_of(s.take())) EXPECT_NE(f.type, 3);
+}
+
 TEST(H2, TicketsCountAsLiveWorkUntilTheyComeBack) {
   Server s;
   s.limits.streams = 4;
