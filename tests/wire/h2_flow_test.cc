@@ -1,0 +1,243 @@
+// HTTP/2: flow control both ways, large bodies, fairness, being held back.
+#include "support/h2_client.h"
+#include "support/h2_service.h"
+
+namespace weir::test {
+namespace {
+
+using base::Bytes;
+using support::Heard;
+using support::RecordingReader;
+using wire::Exchange;
+using namespace std::chrono_literals;
+
+TEST(H2, LargeBodiesPassThroughSmallWindowsBothWays) {
+  std::string big = text_of(3 << 20);
+  for (uint32_t window : {1000u, 65535u, 1u << 20}) {
+    wire::Limits limits;
+    limits.stream_window = window;
+    limits.conn_window = std::max(window, 65535u);
+    Server s(limits);
+    s.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", x.content()); };
+    Client c(window);
+    int32_t id = c.request(kPost, big);
+    int32_t other = c.request(kPost, text_of(100000));
+    c.talk(s);
+    EXPECT_TRUE(c[id].body == big) << window;
+    EXPECT_EQ(c[other].body.size(), 100000u);
+    EXPECT_TRUE(c[id].ended);
+    EXPECT_EQ(s.intake.closes, 2u);
+    EXPECT_TRUE(s.codec->idle());
+  }
+}
+
+TEST(H2, PartialWritesAtAnyByteLoseNothing) {
+  for (size_t bite : {1u, 7u, 1000u, 16393u}) {
+    Server s;
+    s.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", x.content()); };
+    Client c;
+    std::string body = text_of(bite == 1 ? 3000 : 50000);
+    int32_t id = c.request(kPost, body);
+    c.talk(s, 0, bite);
+    EXPECT_TRUE(c[id].body == body);
+    EXPECT_EQ(s.intake.closes, 1u);
+  }
+}
+
+TEST(H2, LargePiecesAreReferencedNotCopied) {
+  Server s;
+  Bytes big = Bytes::adopt(text_of(100000));
+  s.intake.on_whole = [&](Exchange& x) { x.respond(200, "a/b", big); };
+  s.feed(opening());
+  s.take();
+  s.feed(get(1));
+  std::array<iovec, 16> pieces;
+  size_t n = s.codec->pending(pieces), inside = 0;
+  for (size_t i = 0; i < n; ++i) {
+    auto* at = static_cast<const std::byte*>(pieces[i].iov_base);
+    if (at >= big.data() && at < big.data() + big.size()) inside += pieces[i].iov_len;
+  }
+  EXPECT_EQ(inside, 65535u);  // the client's first window
+}
+
+TEST(H2, SmallAnswersOvertakeALargeOne) {
+  Server s;
+  Client c(4 << 20);
+  c.talk(s);
+  s.intake.on_whole = [](Exchange& x) {
+    x.respond(200, "a/b", x.request().target == "/big" ? Bytes::adopt(text_of(4 << 20)) : Bytes::copy_of("small"));
+  };
+  nghttp2_session_set_local_window_size(c.session, 0, 0, 16 << 20);
+  c.talk(s);
+  int32_t big = c.request({{":method", "GET"}, {":scheme", "http"}, {":path", "/big"}, {":authority", "h"}});
+  s.feed(c.output());
+  s.write_once();  // the elephant is on its way
+  int32_t small = c.request(kGet);
+  s.feed(c.output());
+  EXPECT_EQ(s.intake.begun, 2u);
+  size_t before = 0;
+  bool seen = false;
+  for (int i = 0; i < 100 && !seen; ++i) {
+    for (const Frame& f : frames_of(s.write_once())) {
+      if (f.stream == uint32_t(small)) seen = true;
+      if (f.stream == uint32_t(big) && !seen) before += f.payload.size();
+    }
+  }
+  EXPECT_TRUE(seen);
+  EXPECT_LE(before, 512u << 10);
+}
+
+TEST(H2, TwoLargeAnswersTakeTurns) {
+  Server s;
+  Client c(8 << 20);
+  nghttp2_session_set_local_window_size(c.session, 0, 0, 16 << 20);
+  c.talk(s);
+  s.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", Bytes::adopt(text_of(2 << 20))); };
+  c.request(kGet);
+  c.request(kGet);
+  s.feed(c.output());
+  std::map<uint32_t, size_t> got;
+  for (int i = 0; i < 4; ++i)
+    for (const Frame& f : frames_of(s.write_once()))
+      if (f.type == 0) got[f.stream] += f.payload.size();
+  EXPECT_GT(got[1], 0u);
+  EXPECT_LE(std::max(got[1], got[3]) - std::min(got[1], got[3]), 65536u);
+}
+
+TEST(H2, AStreamedBodyIsHeldBackByWhatIsNotConsumed) {
+  wire::Limits limits;
+  limits.stream_window = 100000;
+  Heard heard;
+  Server s(limits);
+  s.intake.on_begin = [&](Exchange& x) {
+    x.attach(std::make_unique<RecordingReader>(heard));
+    return wire::Plan{wire::BodyPlan::kStream, 0};
+  };
+  Client c;
+  c.talk(s);
+  c.request(kPost, text_of(300000));
+  c.talk(s);
+  EXPECT_EQ(heard.data.size(), 100000u);
+  Exchange& x = *s.intake.open.at(0);
+  x.consume(60000);
+  c.talk(s);
+  EXPECT_EQ(heard.data.size(), 160000u);
+  x.consume(1 << 30);  // more than there is
+  c.talk(s);
+  EXPECT_EQ(heard.data.size(), 260000u);
+  EXPECT_EQ(heard.ends, 0);
+}
+
+TEST(H2, AResetStreamGivesTheConnectionsWindowBack) {
+  wire::Limits limits;
+  limits.stream_window = limits.conn_window = 70000;
+  Heard heard;
+  Server s(limits);
+  s.intake.on_begin = [&](Exchange& x) {
+    x.attach(std::make_unique<RecordingReader>(heard));
+    return wire::Plan{wire::BodyPlan::kStream, 0};
+  };
+  Client c;
+  c.talk(s);
+  for (int i = 0; i < 5; ++i) {
+    heard = {};
+    int32_t id = c.request(kPost, text_of(200000));
+    c.talk(s);
+    ASSERT_EQ(heard.data.size(), 70000u) << i;
+    c.reset(id);
+    c.talk(s);
+    EXPECT_EQ(heard.closes, 1);
+    EXPECT_FALSE(heard.complete);
+  }
+}
+
+TEST(H2, NoSlabHoldsTheWindowUntilThereIsOne) {
+  wire::Limits limits;
+  limits.stream_window = 100000;
+  Server s(limits);
+  Client c;
+  c.talk(s);
+  s.slabs.empty = true;
+  std::string body = text_of(300000);
+  int32_t id = c.request(with(kPost, {{"content-length", "300000"}}), body);
+  int32_t other = c.request(kGet);
+  c.talk(s);
+  EXPECT_EQ(s.intake.wholes, 1u);
+  EXPECT_EQ(c[other].status(), "200");
+  s.advance(60s);  // waiting for us is not slowness of theirs
+  c.talk(s);
+  EXPECT_FALSE(c[id].reset);
+  s.slabs.empty = false;
+  s.codec->tick(s.wire.env.now());
+  c.talk(s);
+  EXPECT_EQ(c[id].status(), "200");
+  EXPECT_TRUE(s.intake.seen[0].body == body);
+}
+
+TEST(H2, BodiesOverTheLimitAre413) {
+  Server s;
+  s.intake.plan.limit = 1000;
+  Client c;
+  int32_t declared = c.request(with(kPost, {{"content-length", "2000"}}), text_of(2000));
+  int32_t silent = c.request(kPost, text_of(200000));
+  int32_t fine = c.request(kPost, text_of(1000));
+  int32_t grpc = c.request(with(kPost, {{"content-type", "application/grpc+proto"}}), text_of(2000));
+  c.talk(s);
+  EXPECT_EQ(c[declared].status(), "413");
+  EXPECT_EQ(c[silent].status(), "413");
+  EXPECT_EQ(c[fine].status(), "200");
+  EXPECT_EQ(c[grpc].status(), "200");
+  EXPECT_EQ(c[grpc].field("grpc-status"), "8");
+  EXPECT_TRUE(c[silent].ended);
+  EXPECT_EQ(c[silent].reset, NGHTTP2_NO_ERROR);
+  EXPECT_EQ(s.intake.closes, 4u);
+  EXPECT_TRUE(s.codec->idle());
+}
+
+TEST(H2, OnDrainComesAtTheLowWaterMark) {
+  Streamed streamed;
+  Server s;
+  streamed.serve(s);
+  Client c(8 << 20);
+  nghttp2_session_set_local_window_size(c.session, 0, 0, 16 << 20);
+  c.request(kGet);
+  c.talk(s);
+  Exchange& x = *streamed.order.at(0);
+  Heard& heard = streamed.heard[&x];
+  x.head({});
+  x.body(Bytes::adopt(text_of(1 << 20)));
+  EXPECT_EQ(x.backlog(), size_t(1) << 20);
+  while (x.backlog() >= Exchange::kLowWater) {
+    EXPECT_EQ(heard.drains, 0);
+    size_t before = x.backlog();
+    std::array<iovec, 4> pieces;
+    ASSERT_GT(s.codec->pending(pieces), 0u);
+    s.codec->consumed(pieces[0].iov_len);
+    EXPECT_LE(x.backlog(), before);
+  }
+  EXPECT_EQ(heard.drains, 1);
+  s.take();
+  EXPECT_EQ(x.backlog(), 0u);
+  EXPECT_EQ(heard.drains, 1);
+  EXPECT_EQ(heard.closes, 0);
+}
+
+TEST(H2, OneReadStartsAsManyRequestsAsAllowed) {
+  Server s;
+  s.limits.requests_per_read = 4;
+  s.intake.on_begin = [](Exchange&) { return wire::Plan{wire::BodyPlan::kStream, 0}; };
+  std::string bytes = opening();
+  for (uint32_t i = 0; i < 10; ++i) bytes += get(2 * i + 1);
+  s.feed(bytes);
+  EXPECT_EQ(s.intake.begun, 4u);
+  EXPECT_FALSE(s.codec->wants_read());
+  EXPECT_GT(s.wire.output_calls, 0);
+  s.write_once();  // our SETTINGS; the next helping
+  EXPECT_EQ(s.intake.begun, 8u);
+  s.take();
+  EXPECT_EQ(s.intake.begun, 10u);
+  EXPECT_TRUE(s.codec->wants_read());
+}
+
+}  // namespace
+}  // namespace weir::test
