@@ -101,7 +101,7 @@ void Conn::serve(std::unique_ptr<wire::Codec> codec) {
 
 void Conn::feed(std::span<const std::byte> bytes) {
   codec_->feed(bytes);
-  while (auto next = codec_->successor()) codec_ = std::move(next);
+  while (auto next = codec_->successor()) serve(std::move(next));
 }
 
 void Conn::received_tls(std::span<const std::byte> bytes) {
