@@ -4,18 +4,19 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <source_location>
 
 namespace weir::base {
 
-[[noreturn]] inline void broken(const char* invariant, std::source_location at = std::source_location::current()) {
-  std::fprintf(stderr, "broken invariant: %s (%s:%u)\n", invariant, at.file_name(), unsigned(at.line()));
+// The place is the caller's: clang 14 cannot use libstdc++'s std::source_location, but it has these two.
+[[noreturn]] inline void broken(const char* invariant, const char* file = __builtin_FILE(),
+                                int line = __builtin_LINE()) {
+  std::fprintf(stderr, "broken invariant: %s (%s:%d)\n", invariant, file, line);
   std::abort();
 }
 
-inline void check(bool holds, const char* invariant, std::source_location at = std::source_location::current()) {
+inline void check(bool holds, const char* invariant, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   if (!holds) [[unlikely]]
-    broken(invariant, at);
+    broken(invariant, file, line);
 }
 
 }  // namespace weir::base
