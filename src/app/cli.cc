@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 
 #include "app/commands.h"
 #include "app/serve.h"
@@ -22,6 +23,7 @@ constexpr const char* kFooter =
 struct Words {
   std::string target, config, model, timeout = "30s";
   std::map<std::string, std::vector<std::string>, std::less<>> flags;
+  std::map<std::string, std::string> switches;  // empty = not given
   std::vector<std::string> inputs;
   Remote remote;
   bool json = false;
@@ -33,9 +35,7 @@ void add_settings(CLI::App& command, Words& words) {
     std::string key(setting.key);
     CLI::Option* option = nullptr;
     if (setting.form == Setting::Form::kFlag) {
-      option = command.add_flag_function(
-          setting.flag_name() + "{true}", [&words, key](int64_t) {}, std::string(setting.help));
-      option->each([&words, key](const std::string& value) { words.flags[key] = {value}; });
+      option = command.add_flag(setting.flag_name(), words.switches[key], std::string(setting.help));
     } else {
       option = command.add_option_function<std::vector<std::string>>(
           setting.flag_name(), [&words, key](const std::vector<std::string>& v) { words.flags[key] = v; },
@@ -57,6 +57,8 @@ base::Result<Config> configuration(Words words) {
   Sources sources;
   sources.file = words.config;
   sources.flags = std::move(words.flags);
+  for (const auto& [key, value] : words.switches)
+    if (!value.empty()) sources.flags[key] = {value};
   sources.environment = [](const char* name) -> const char* { return std::getenv(name); };
   if (!words.target.empty() && is_config_file(words.target)) {
     if (!sources.file.empty())
@@ -96,12 +98,11 @@ Exit run_version(const Words& words) {
   return Exit::kOk;
 }
 
-void add_remote(CLI::App& command, Words& words, bool url_positional) {
-  if (url_positional)
-    command.add_option("url", words.remote.url, "server, 127.0.0.1:8080 or unix:PATH")->capture_default_str();
-  else
-    command.add_option("--url", words.remote.url, "server, 127.0.0.1:8080 or unix:PATH")->capture_default_str();
-  command.add_option("--timeout", words.timeout, "longest wait")->capture_default_str();
+void add_remote(CLI::App& command, Words& words) {
+  command.add_option("url", words.remote.url, "server, HOST:PORT or unix:PATH")
+      ->type_name("URL")
+      ->capture_default_str();
+  command.add_option("--timeout", words.timeout, "longest wait")->type_name("TIME")->capture_default_str();
 }
 
 void add_output(CLI::App& command, Words& words) {
@@ -113,6 +114,72 @@ void add_output(CLI::App& command, Words& words) {
 
 }  // namespace
 
+namespace {
+
+using Then = std::function<Exit(Words&)>;
+
+struct Line {
+  CLI::App& app;
+  Words& words;
+  Exit& exit;
+
+  CLI::App& command(const char* name, const char* help, Then then) {
+    CLI::App* sub = app.add_subcommand(name, help);
+    sub->callback([this, then = std::move(then)] { exit = then(words); });
+    return *sub;
+  }
+  // A command that talks to a server.
+  CLI::App& remote(const char* name, const char* help, Then then) {
+    return command(name, help, [then = std::move(then)](Words& w) {
+      auto timeout = base::parse_duration(w.timeout);
+      if (!timeout) return usage("--timeout: " + timeout.error().text);
+      w.remote.timeout = *timeout;
+      return then(w);
+    });
+  }
+};
+
+void add_model(CLI::App& command, Words& words) {
+  command.add_option("model", words.model, "its name")->required()->type_name("NAME");
+}
+
+void add_server_commands(Line& line) {
+  CLI::App* subs[] = {&line.command("serve", "Serve a folder of models, or what a configuration file says", run_serve),
+                      &line.command("check", "Check a configuration and its models, show what is in force", run_check)};
+  for (auto* sub : subs) {
+    sub->add_option("target", line.words.target, "model repository, or a .yaml file")->type_name("DIR|FILE");
+    sub->add_option("--config", line.words.config, "configuration file")->type_name("FILE");
+    add_settings(*sub, line.words);
+    sub->footer(kFooter);
+  }
+  line.command("version", "Print the version", run_version).add_flag("--json", line.words.json, "as JSON");
+}
+
+void add_client_commands(Line& line) {
+  Words& words = line.words;
+  auto& models = line.remote("models", "List a server's models", [](Words& w) { return list_models(w.remote); });
+  add_remote(models, words);
+  add_output(models, words);
+  auto& load = line.remote("load", "Load or reload a model", [](Words& w) { return load_model(w.remote, w.model); });
+  auto& unload = line.remote("unload", "Unload a model", [](Words& w) { return unload_model(w.remote, w.model); });
+  for (auto* sub : {&load, &unload}) {
+    add_model(*sub, words);
+    add_remote(*sub, words);
+  }
+  auto& ready = line.remote("ready", "Exit 0 when the server is ready, else 1: for health checks",
+                            [](Words& w) { return ask_ready(w.remote, w.model); });
+  ready.add_option("--model", words.model, "ask for one model")->type_name("NAME");
+  add_remote(ready, words);
+  auto& call = line.remote("infer", "Call a model once", [](Words& w) { return infer(w.remote, w.model, w.inputs); });
+  add_model(call, words);
+  auto* inputs = call.add_option("-i,--input", words.inputs, "NAME=[1,2,3], NAME=@file.npy, NAME=zeros");
+  inputs->type_name("NAME=VALUE")->required()->expected(1)->take_all();
+  add_remote(call, words);
+  add_output(call, words);
+}
+
+}  // namespace
+
 int run(int argc, char** argv) {
   Words words;
   Exit exit = Exit::kOk;
@@ -120,62 +187,14 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("weir COMMAND --help tells more. Exit codes: 0 ok, 1 failed, 2 usage, 3 cannot listen, 4 model failed.");
   app.get_formatter()->column_width(30);
-  app.set_version_flag("--version", std::string("weir ") + std::string(kVersion));
-  auto command = [&](const char* name, const char* help, auto then) {
-    CLI::App* sub = app.add_subcommand(name, help);
-    sub->callback([&words, &exit, then] { exit = then(words); });
-    return sub;
-  };
-  auto remote = [](auto then) {
-    return [then](Words& w) {
-      auto timeout = base::parse_duration(w.timeout);
-      if (!timeout) return usage("--timeout: " + timeout.error().text);
-      w.remote.timeout = *timeout;
-      return then(w);
-    };
-  };
-
-  auto* serve = command("serve", "Serve a folder of models, or what a configuration file says", run_serve);
-  auto* check = command("check", "Check a configuration and its models, show what is in force", run_check);
-  for (auto* sub : {serve, check}) {
-    sub->add_option("target", words.target, "model repository, or a .yaml file")->type_name("DIR|FILE");
-    sub->add_option("--config", words.config, "configuration file")->type_name("FILE");
-    add_settings(*sub, words);
-    sub->footer(kFooter);
-  }
-
-  auto* models = command("models", "List a server's models", remote([](Words& w) { return list_models(w.remote); }));
-  add_remote(*models, words, true);
-  add_output(*models, words);
-  auto* load =
-      command("load", "Load or reload a model", remote([](Words& w) { return load_model(w.remote, w.model); }));
-  auto* unload = command("unload", "Unload a model", remote([](Words& w) { return unload_model(w.remote, w.model); }));
-  for (auto* sub : {load, unload}) {
-    sub->add_option("model", words.model, "its name")->required()->type_name("NAME");
-    add_remote(*sub, words, true);
-  }
-  auto* ready = command("ready", "Exit 0 when the server is ready, else 1: for health checks",
-                        remote([](Words& w) { return ask_ready(w.remote, w.model); }));
-  ready->add_option("--model", words.model, "ask for one model")->type_name("NAME");
-  add_remote(*ready, words, true);
-  auto* infer_command =
-      command("infer", "Call a model once", remote([](Words& w) { return infer(w.remote, w.model, w.inputs); }));
-  infer_command->add_option("model", words.model, "its name")->required()->type_name("NAME");
-  infer_command->add_option("-i,--input", words.inputs, "NAME=[1,2,3], NAME=@file.npy, NAME=zeros")
-      ->type_name("NAME=VALUE")
-      ->required()
-      ->expected(1)
-      ->take_all();
-  add_remote(*infer_command, words, true);
-  add_output(*infer_command, words);
-  auto* version = command("version", "Print the version", run_version);
-  version->add_flag("--json", words.json, "as JSON");
-
+  app.set_version_flag("--version", "weir " + std::string(kVersion));
+  Line line{app, words, exit};
+  add_server_commands(line);
+  add_client_commands(line);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    int code = app.exit(e);
-    return code == 0 ? 0 : int(Exit::kUsage);
+    return app.exit(e) == 0 ? 0 : int(Exit::kUsage);
   }
   return int(exit);
 }

@@ -1,0 +1,225 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <thread>
+
+#include "dialects/ops/access_log.h"
+#include "dialects/ops/metrics.h"
+#include "dialects/ops/pages.h"
+#include "support/fake_wire.h"
+
+namespace weir::ops {
+namespace {
+
+using nlohmann::json;
+using support::FakeExchange;
+
+struct Site : testing::Test {
+  base::FakeEnv env;
+  base::Metrics metrics;
+  std::string why;
+  wire::Router router{env};
+  Pages pages{router, metrics, {"weir", "1.2.3", [this] { return why; }}};
+
+  std::string get(FakeExchange& x) {
+    if (router.begin(x).body == wire::BodyPlan::kWhole && !x.responding()) router.whole(x);
+    router.closed(x);
+    return std::to_string(x.response.status) + ' ' + x.sent;
+  }
+  std::string get(std::string target) {
+    FakeExchange x("GET", std::move(target));
+    return get(x);
+  }
+};
+
+TEST_F(Site, LivenessHoldsWhileReadinessFalls) {
+  EXPECT_EQ(get("/livez"), "200 {\"status\":\"alive\"}\n");
+  EXPECT_EQ(get("/readyz"), "200 {\"status\":\"ready\"}\n");
+  why = "the server is shutting down";
+  EXPECT_EQ(get("/livez"), "200 {\"status\":\"alive\"}\n");
+  FakeExchange x("GET", "/readyz");
+  EXPECT_EQ(get(x), "503 {\"status\":\"not ready\",\"reason\":\"the server is shutting down\"}\n");
+  EXPECT_EQ(x.ledger().code, base::Code::kUnavailable);
+  EXPECT_TRUE(x.response.fields.has("retry-after"));
+}
+
+TEST_F(Site, TheFrontPageLinksTheOthers) {
+  auto page = json::parse(get("/").substr(4));
+  EXPECT_EQ(page["name"], "weir");
+  EXPECT_EQ(page["version"], "1.2.3");
+  EXPECT_EQ(page["status"], "alive");
+  EXPECT_EQ(page["links"]["metrics"], "/metrics");
+}
+
+TEST_F(Site, MetricsAreText) {
+  metrics.counter("weir_x_total", "X.").add(3);
+  FakeExchange x("GET", "/metrics");
+  EXPECT_NE(get(x).find("weir_x_total 3\n"), std::string::npos);
+  EXPECT_EQ(x.response.fields.find("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+}
+
+// Every line is a comment or `name{labels} value`, and no series comes twice.
+void expect_prometheus(const std::string& text) {
+  static const std::regex kLine(R"re([a-z_]+(\{([a-z_]+="([^"\\\n]|\\.)*",?)+\})? -?[0-9.e+]+)re");
+  std::set<std::string> series;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("# ")) {
+      EXPECT_TRUE(series.insert(line).second) << line;
+      continue;
+    }
+    EXPECT_TRUE(std::regex_match(line, kLine)) << line;
+    EXPECT_TRUE(series.insert(line.substr(0, line.rfind(' '))).second) << line;
+  }
+}
+
+TEST(ModelMetrics, EveryFamilyIsWellFormedAndNamesTheModel) {
+  bus::Catalog catalog;
+  auto served = std::make_shared<bus::Served>();
+  served->stats.inference_count = 12;
+  served->stats.execution_count = 3;
+  served->stats.success.add(5'000'000, 12);
+  served->stats.rejected = 2;
+  for (uint32_t rows : {1, 3, 8}) served->stats.record_batch(rows, 1, 2, 3);
+  catalog.models["a\"b"].versions["1"] = served;
+  catalog.index.push_back({"a\"b", "1", bus::ModelState::kReady, ""});
+  catalog.index.push_back({"c", "", bus::ModelState::kUnavailable, "broken"});
+  std::string text;
+  append_models(text, catalog);
+  append_triton(text, catalog);
+  append_process(text, "1.2.3");
+  expect_prometheus(text);
+  for (const char* line : {"weir_model_inferences_total{model=\"a\\\"b\",version=\"1\"} 12\n",
+                           "weir_model_requests_total{model=\"a\\\"b\",version=\"1\",outcome=\"rejected\"} 2\n",
+                           "weir_model_batch_rows_bucket{model=\"a\\\"b\",version=\"1\",le=\"4\"} 2\n",
+                           "weir_model_batch_rows_sum{model=\"a\\\"b\",version=\"1\"} 12\n",
+                           "weir_model_ready{model=\"c\",version=\"\"} 0\n",
+                           "nv_inference_request_duration_us{model=\"a\\\"b\",version=\"1\"} 5000\n",
+                           "nv_inference_request_failure{model=\"a\\\"b\",version=\"1\",reason=\"REJECTED\"} 2\n",
+                           "weir_build_info{version=\"1.2.3\"} 1\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line;
+}
+
+TEST(Tally, CountsByProtocolCodeAndModel) {
+  base::Metrics metrics;
+  Tally tally(metrics);
+  FakeExchange x("POST", "/v2/models/m/infer");
+  x.ledger().protocol = "oip-rest";
+  x.ledger().model = "m";
+  x.ledger().bytes_in = 10;
+  x.ledger().began = x.time - std::chrono::milliseconds(3);
+  tally.finished(x);
+  x.ledger().code = base::Code::kInvalidArgument;
+  x.ledger().reject = wire::reason::kShape;
+  tally.finished(x);
+  tally.rejected(wire::reason::kFramingTe, *x.request().peer);
+  std::string text = metrics.text();
+  expect_prometheus(text);
+  for (const char* line :
+       {"weir_requests_total{protocol=\"oip-rest\",code=\"OK\"} 1\n",
+        "weir_requests_total{protocol=\"oip-rest\",code=\"INVALID_ARGUMENT\"} 1\n",
+        "weir_request_bytes_total{protocol=\"oip-rest\",direction=\"in\"} 20\n",
+        "weir_request_duration_seconds_count{protocol=\"oip-rest\"} 2\n",
+        "weir_model_request_duration_seconds_count{model=\"m\"} 2\n", "weir_model_queue_seconds_count{model=\"m\"} 1\n",
+        "weir_rejects_total{reason=\"framing_te\"} 1\n", "weir_rejects_total{reason=\"shape\"} 1\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+}
+
+struct LogFile : testing::Test {
+  std::string path = testing::TempDir() + "/weir-access-" + std::to_string(::getpid()) + ".log";
+  base::Metrics metrics;
+  base::FakeEnv env;
+
+  void SetUp() override { std::filesystem::remove(path); }
+  void TearDown() override { std::filesystem::remove(path); }
+  static std::vector<json> lines_of(const std::string& path) {
+    std::vector<json> out;
+    std::ifstream in(path);
+    for (std::string line; std::getline(in, line);) out.push_back(json::parse(line));
+    return out;
+  }
+};
+
+TEST_F(LogFile, EachExchangeIsOneLineWithAllThatIsKnown) {
+  {
+    auto log = *AccessLog::open(path, metrics);
+    AccessLog::Pen pen(*log, env);
+    FakeExchange x("POST", "/v2/models/m/infer");
+    auto& ledger = x.ledger();
+    ledger.protocol = "oip-rest", ledger.route = "/v2/models/{model}/infer", ledger.model = "m";
+    ledger.request_id = "id-1", ledger.status = 200, ledger.bytes_in = 12, ledger.bytes_out = 34;
+    ledger.traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    ledger.began = x.time - std::chrono::microseconds(812);
+    ledger.queue = std::chrono::microseconds(101), ledger.compute = std::chrono::microseconds(511);
+    pen.finished(x);
+    pen.rejected(wire::reason::kFramingTe, *x.request().peer);
+    pen.flush();
+  }
+  auto lines = lines_of(path);
+  ASSERT_EQ(lines.size(), 2u);
+  json want = json::parse(R"({"time":"2023-11-14T22:13:20.000000Z","request_id":"id-1","peer":"127.0.0.1:5000",
+    "protocol":"oip-rest","http":"1.1","method":"POST","route":"/v2/models/{model}/infer","model":"m","status":200,
+    "code":"OK","bytes_in":12,"bytes_out":34,"seconds":0.000812,"queue_seconds":0.000101,"compute_seconds":0.000511,
+    "trace_id":"0af7651916cd43dd8448eb211c80319c"})");
+  want["time"] = lines[0]["time"];
+  EXPECT_EQ(lines[0], want);
+  EXPECT_TRUE(
+      std::regex_match(lines[0]["time"].get<std::string>(), std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)")));
+  EXPECT_EQ(lines[1]["reason"], "framing_te");
+}
+
+TEST_F(LogFile, AClientCannotForgeALine) {
+  {
+    auto log = *AccessLog::open(path, metrics);
+    AccessLog::Pen pen(*log, env);
+    FakeExchange x("GET\"}\n{\"forged\":\"1", "/");
+    x.ledger().request_id = std::string(1000, 'x') + "\x1b[31m\xe2\x80\xa8";
+    pen.finished(x);
+    pen.flush();
+  }
+  auto lines = lines_of(path);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_FALSE(lines[0].contains("forged"));
+  EXPECT_EQ(lines[0]["request_id"].get<std::string>().size(), 256u);
+}
+
+TEST_F(LogFile, ReopenFollowsARename) {
+  auto log = *AccessLog::open(path, metrics);
+  AccessLog::Pen pen(*log, env);
+  FakeExchange x("GET", "/");
+  pen.finished(x);
+  pen.flush();
+  while (!std::filesystem::exists(path) || std::filesystem::file_size(path) == 0) std::this_thread::yield();
+  std::filesystem::rename(path, path + ".1");
+  log->reopen();
+  while (!std::filesystem::exists(path)) std::this_thread::yield();
+  pen.finished(x);
+  pen.flush();
+  log.reset();
+  EXPECT_EQ(lines_of(path).size(), 1u);
+  EXPECT_EQ(lines_of(path + ".1").size(), 1u);
+  std::filesystem::remove(path + ".1");
+}
+
+TEST_F(LogFile, AFullDeviceLosesLinesAndHoldsNobodyUp) {
+  {
+    auto log = *AccessLog::open("/dev/full", metrics);
+    AccessLog::Pen pen(*log, env);
+    FakeExchange x("GET", "/");
+    for (int i = 0; i < 1000; ++i) {
+      pen.finished(x);
+      pen.flush();
+    }
+  }
+  EXPECT_EQ(metrics.text().find("weir_access_log_dropped_total 0\n"), std::string::npos);
+}
+
+TEST_F(LogFile, AFileThatCannotBeOpenedIsAnError) { EXPECT_FALSE(AccessLog::open("/no/such/folder/log", metrics)); }
+
+}  // namespace
+}  // namespace weir::ops
