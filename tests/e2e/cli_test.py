@@ -1,0 +1,185 @@
+"""The command line as people use it: commands against a running server, exit codes, signals, reloads, the access log."""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import unittest
+
+import harness
+
+import numpy
+
+
+def weir(*args, env=None):
+    """Runs the binary; returns (exit code, standard output, standard error)."""
+    done = subprocess.run([str(harness.WEIR), *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=harness.PATIENCE * 3, cwd=harness.ROOT, env={**os.environ, **(env or {})})
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def until(what, message=''):
+    end = time.monotonic() + harness.PATIENCE
+    while time.monotonic() < end:
+        if what():
+            return
+        time.sleep(0.02)
+    raise AssertionError(message or 'it did not happen')
+
+
+def repository(name, *models):
+    """A repository of its own with copies of demo models."""
+    root = harness.scratch() / name
+    for model in models:
+        shutil.copytree(harness.MODELS / model, root / model)
+    return root
+
+
+class Remote(harness.Case):
+    serve = ('--control', 'explicit', '--load', '*')
+
+    @classmethod
+    def setUpClass(cls):
+        cls.repository = repository('remote', 'simple', 'identity')
+        super().setUpClass()
+
+    def test_models_are_listed_as_table_and_json(self):
+        code, out, _ = weir('models', self.server.address)
+        self.assertEqual(0, code)
+        self.assertRegex(out, r'(?m)^simple +1 +READY')
+        rows = json.loads(weir('models', self.server.address, '-o', 'json')[1])
+        self.assertIn({'name': 'simple', 'version': '1', 'state': 'READY'}, [{k: r.get(k) for k in ('name', 'version', 'state')} for r in rows])
+
+    def test_a_model_is_called_with_lists_zeros_and_arrays(self):
+        array = harness.scratch() / 'ones.npy'
+        numpy.save(array, numpy.ones((1, 16), numpy.int32))
+        for value in ('[' + ','.join(['1'] * 16) + ']', f'@{array}'):
+            code, out, err = weir('infer', 'simple', self.server.address, '-i', f'INPUT0={value}', '-i', 'INPUT1=zeros')
+            self.assertEqual(0, code, err)
+            self.assertIn('OUTPUT0 INT32[1,16] [' + ','.join(['1'] * 16) + ']', out)
+
+    def test_mistakes_in_a_call_are_named(self):
+        code, _, err = weir('infer', 'simple', self.server.address, '-i', 'INPUT9=zeros')
+        self.assertEqual(1, code)
+        self.assertIn("has no input 'INPUT9'; it has INPUT0, INPUT1", err)
+        code, _, err = weir('infer', 'simpel', self.server.address, '-i', 'INPUT0=zeros')
+        self.assertEqual(1, code)
+        self.assertIn("did you mean 'simple'?", err)
+
+    def test_ready_load_and_unload(self):
+        self.assertEqual(0, weir('ready', self.server.address)[0])
+        self.assertEqual(0, weir('unload', 'identity', self.server.address)[0])
+        self.assertEqual(1, weir('ready', '--model', 'identity', self.server.address)[0])
+        self.assertEqual(0, weir('load', 'identity', self.server.address)[0])
+        self.assertEqual(0, weir('ready', '--model', 'identity', self.server.address)[0])
+        self.assertEqual(1, weir('load', 'nothing', self.server.address)[0])
+
+
+class ExitCodes(unittest.TestCase):
+    def test_usage_and_configuration_are_2(self):
+        config = harness.scratch() / 'wrong.yaml'
+        config.write_text('limits:\n  bodi: 1MiB\n')
+        code, _, err = weir('check', config)
+        self.assertEqual(2, code)
+        self.assertIn(f"{config}:2:3: unknown key 'bodi' in 'limits', did you mean 'body'?", err)
+        for args in (('serve',), ('serve', '/no/such/folder'), ('frob',), ('serve', harness.MODELS, '--nonsense')):
+            self.assertEqual(2, weir(*args)[0], args)
+
+    def test_an_address_in_use_is_3(self):
+        server = harness.Server()
+        code, _, err = weir('serve', harness.MODELS, '--listen', server.address)
+        self.assertEqual(0, server.stop())
+        self.assertEqual(3, code, err)
+
+    def test_a_broken_model_is_4_when_strict(self):
+        root = repository('strict', 'identity')
+        (root / 'bad/1').mkdir(parents=True)
+        (root / 'bad/1/model.onnx').write_text('no model')
+        code, _, err = weir('serve', root, '--listen', '127.0.0.1:0', '--strict')
+        self.assertEqual(4, code, err)
+        self.assertIn("model 'bad'", err)
+        code, out, _ = weir('check', root)
+        self.assertEqual(2, code)
+        self.assertRegex(out, r'bad/1 +UNAVAILABLE')
+
+    def test_check_shows_what_is_in_force_and_where_from(self):
+        code, out, err = weir('check', 'conf/weir.yaml', '--shards', '3', env={'WEIR_LIMITS_STREAMS': '55'})
+        self.assertEqual(0, code, err)
+        self.assertRegex(out, r'shards: 3 +# flag')
+        self.assertRegex(out, r'streams: 55 +# WEIR_LIMITS_STREAMS')
+        self.assertRegex(out, r'simple/1 +READY')
+
+    def test_ready_is_1_where_nobody_listens(self):
+        self.assertEqual(1, weir('ready', '127.0.0.1:1')[0])
+
+    def test_the_version_is_told(self):
+        self.assertRegex(weir('version')[1], r'^weir \d+\.\d+\.\d+\n$')
+        self.assertEqual('weir', json.loads(weir('version', '--json')[1])['name'])
+
+
+class Signals(unittest.TestCase):
+    def test_hup_takes_new_models_and_usr1_reopens_the_log(self):
+        root, log = repository('signals', 'identity'), harness.scratch() / 'access.log'
+        server = harness.Server('--access-log', log, repository=root)
+        self.assertEqual(404, harness.curl(server.url('/v2/models/simple')).status)
+        shutil.copytree(harness.MODELS / 'simple', root / 'simple')
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: harness.curl(server.url('/v2/models/simple')).status == 200)
+        log.rename(f'{log}.1')
+        server.process.send_signal(signal.SIGUSR1)
+        until(log.exists)
+        harness.curl(server.url('/v2/models/identity/infer'), '-H', 'x-request-id: mine-1',
+                     data='{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}')
+        self.assertEqual(0, server.stop())
+        first = json.loads(pathlib.Path(f'{log}.1').read_text().splitlines()[0])
+        self.assertEqual((404, 'NOT_FOUND'), (first['status'], first['code']))
+        line = json.loads(log.read_text().splitlines()[-1])
+        self.assertEqual(('mine-1', 'oip-rest', 'identity', 200, 'OK', '/v2/models/{model}/infer'),
+                         tuple(line[k] for k in ('request_id', 'protocol', 'model', 'status', 'code', 'route')))
+        self.assertGreater(line['bytes_in'], 0)
+        self.assertGreaterEqual(line['seconds'], 0)
+
+    def test_reloads_under_load_fail_no_request(self):
+        root = repository('reloads', 'simple')
+        server = harness.Server('--control', 'poll', '--models-poll-interval', '20ms', repository=root)
+        body = json.dumps({'inputs': [{'name': n, 'shape': [1, 16], 'datatype': 'INT32', 'data': list(range(16))}
+                                      for n in ('INPUT0', 'INPUT1')]})
+        stop, done = threading.Event(), [0] * 4
+
+        def client(i):
+            with contextlib.closing(http.client.HTTPConnection('127.0.0.1', server.port, timeout=harness.PATIENCE)) as c:
+                while not stop.is_set():
+                    c.request('POST', '/v2/models/simple/infer', body, {'Content-Type': 'application/json'})
+                    answer = c.getresponse()
+                    data = json.loads(answer.read())
+                    if answer.status != 200 or data['outputs'][0]['data'] != [2 * n for n in range(16)]:
+                        raise AssertionError(data)
+                    done[i] += 1
+
+        def loads():
+            return server.output().count('model loaded')
+
+        with harness.threads(4, client):
+            try:
+                model = root / 'simple/1/model.onnx'
+                good = model.read_bytes()
+                for turn in range(5):
+                    before = loads()
+                    model.write_bytes(good[:len(good) // 2])  # half-written: the one before serves on
+                    time.sleep(0.1)
+                    model.write_bytes(good)
+                    until(lambda: loads() > before, server.output()[-2000:])
+            finally:
+                stop.set()
+        self.assertGreater(sum(done), 20)
+        self.assertEqual(0, server.stop())
+
+
+if __name__ == '__main__':
+    harness.main()
