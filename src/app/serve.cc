@@ -97,6 +97,12 @@ class Serving {
  private:
   using Phase = Commons::Phase;
 
+  // Rung by whichever thread frees a slab, also when the server is gone.
+  struct Bell {
+    std::mutex mutex;
+    net::Server* server = nullptr;  // under mutex
+  };
+
   base::Status open();
   void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> settled);
   std::shared_ptr<const bus::Catalog> catalog() const;
@@ -114,6 +120,7 @@ class Serving {
   mutable std::mutex mutex_;
   std::shared_ptr<const bus::Catalog> latest_;  // under mutex_
   models::Repository repository_;
+  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
   std::optional<net::Server> server_;
   std::optional<net::Signals> signals_;
   bool started_ = false;  // the shards run
@@ -147,7 +154,14 @@ base::Status Serving::open() {
     envs.push_back(fronts_.emplace_back(std::make_unique<Front>(*shards.back(), commons_))->codec_env());
   }
   server_.emplace(shards, envs, server_options(config_), commons_.metrics);
-  commons_.slabs.on_room([this] { server_->resume_reading(); });
+  {
+    std::lock_guard lock(bell_->mutex);
+    bell_->server = &*server_;
+  }
+  commons_.slabs.on_room([bell = bell_] {
+    std::lock_guard lock(bell->mutex);
+    if (bell->server) bell->server->resume_reading();
+  });
   return server_->bind();
 }
 
@@ -264,7 +278,10 @@ void Serving::finish_calls() {
 // Nothing new comes in, then the last Calls come back, then everything may go.
 Serving::~Serving() {
   repository_.stop();
-  commons_.slabs.on_room({});
+  {
+    std::lock_guard lock(bell_->mutex);
+    bell_->server = nullptr;
+  }
   server_.reset();
   if (started_) finish_calls();
   for (auto& shard : shards_) shard->stop();
