@@ -1,7 +1,7 @@
 """Runs every command of README.md and compares what it prints.
 
-In a ```console block a line `$ command` (continued after `\\`) is run with bash in the repository's root, and the lines up
-to the next `$` are what it must print; `…` stands for anything. localhost:8080 is replaced by the address of a server that
+In a ```console block a line `$ command` (and the lines after it that are indented by four) is run with bash in the
+repository's root, and the lines up to the next `$` are what it must print; `…` stands for anything. localhost:8080 is replaced by the address of a server that
 runs with the demo configuration. `./dev …` and `git clone …` lines are what this test itself is part of, so those are only
 checked to exist.
 """
@@ -24,7 +24,7 @@ def commands(text):
         for part in parts[1:]:
             lines = part.split('\n')
             take = 1
-            while lines[take - 1].endswith('\\'):
+            while take < len(lines) and lines[take].startswith('    '):
                 take += 1
             yield line, '\n'.join(lines[:take]), '\n'.join(lines[take:]).strip('\n')
             line += part.count('\n')
