@@ -1,5 +1,6 @@
 #include "marshal/json_tensor.h"
 
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -32,7 +33,10 @@ std::optional<double> non_finite(std::string_view text) {
 // Reads arrays of elements of one type. `Put` stores one element; false refuses it.
 class Reader {
  public:
-  Reader(JsonCursor& json, const msg::Tensor& tensor, uint64_t count) : json_(json), tensor_(tensor), count_(count) {}
+  Reader(JsonCursor& json, const msg::Tensor& tensor, uint64_t count, WideText wide_text = WideText::kNumber)
+      : wide(wide_text), json_(json), tensor_(tensor), count_(count) {}
+
+  const WideText wide;
 
   template <class Put>
   bool read(Put&& put) {
@@ -125,6 +129,14 @@ bool element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
       return true;
     }
   }
+  if constexpr (sizeof(T) == 8 && !kFloat) {
+    if (reader.wide == WideText::kString && json.peek() == JsonCursor::Kind::kString) {
+      std::string_view text;
+      if (!json.string(text)) return false;
+      auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
+      return (error == std::errc() && end == text.data() + text.size()) || misfit("'" + std::string(text) + "'");
+    }
+  }
   JsonNumber number;
   if (json.peek() != JsonCursor::Kind::kNumber) {
     reader.wrong("expected a value of " + std::string(name(dtype)));
@@ -161,12 +173,13 @@ Status outcome(JsonCursor& json, Reader& reader) {
 }
 
 template <class T>
-Status read_cells(JsonCursor& json, msg::Tensor& tensor, uint64_t count, base::SlabSource& slabs) {
+Status read_cells(JsonCursor& json, msg::Tensor& tensor, uint64_t count, base::SlabSource& slabs,
+                  WideText wide = WideText::kNumber) {
   base::Slab* slab = slabs.take(count * sizeof(T));
   if (!slab) slab = base::heap_slab(count * sizeof(T));  // bounded by the body, which did find room
   base::Block block(slab);
   block.resize(count * sizeof(T));
-  Reader reader(json, tensor, count);
+  Reader reader(json, tensor, count, wide);
   T* to = reinterpret_cast<T*>(block.data());
   bool ok = reader.read([&] { return element<T>(json, reader, tensor.dtype, to[reader.index()]); });
   if (!ok) {
@@ -205,7 +218,7 @@ Status read_strings(JsonCursor& json, msg::Tensor& tensor, uint64_t count, Bytes
 
 }  // namespace
 
-Status read_data(JsonCursor& json, msg::Tensor& tensor, base::SlabSource& slabs, BytesText text) {
+Status read_data(JsonCursor& json, msg::Tensor& tensor, base::SlabSource& slabs, BytesText text, WideText wide) {
   auto count = tensor.shape.elements();
   if (!count) return base::invalid("input '" + tensor.name + "': bad shape " + tensor.shape.text());
   // Every element takes a character and a comma at least.
@@ -217,11 +230,11 @@ Status read_data(JsonCursor& json, msg::Tensor& tensor, base::SlabSource& slabs,
     case DType::kUint8: return read_cells<uint8_t>(json, tensor, *count, slabs);
     case DType::kUint16: return read_cells<uint16_t>(json, tensor, *count, slabs);
     case DType::kUint32: return read_cells<uint32_t>(json, tensor, *count, slabs);
-    case DType::kUint64: return read_cells<uint64_t>(json, tensor, *count, slabs);
+    case DType::kUint64: return read_cells<uint64_t>(json, tensor, *count, slabs, wide);
     case DType::kInt8: return read_cells<int8_t>(json, tensor, *count, slabs);
     case DType::kInt16: return read_cells<int16_t>(json, tensor, *count, slabs);
     case DType::kInt32: return read_cells<int32_t>(json, tensor, *count, slabs);
-    case DType::kInt64: return read_cells<int64_t>(json, tensor, *count, slabs);
+    case DType::kInt64: return read_cells<int64_t>(json, tensor, *count, slabs, wide);
     case DType::kFp16: return read_cells<Fp16>(json, tensor, *count, slabs);
     case DType::kBf16: return read_cells<Bf16>(json, tensor, *count, slabs);
     case DType::kFp32: return read_cells<float>(json, tensor, *count, slabs);

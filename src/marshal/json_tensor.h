@@ -22,16 +22,25 @@
 namespace weir::marshal {
 
 enum class BytesText : uint8_t { kUtf8, kBase64 };
+// How 64-bit integers are written: as numbers, or as strings as protobuf's JSON does (which reads both).
+enum class WideText : uint8_t { kNumber, kString };
 
 // Consumes the array that comes next and fills tensor.data; name, dtype and shape are set already. Errors:
 // INVALID_ARGUMENT naming the tensor and the element. Never allocates more than the text can fill.
 base::Status read_data(JsonCursor& json, msg::Tensor& tensor, base::SlabSource& slabs,
-                       BytesText text = BytesText::kUtf8);
+                       BytesText text = BytesText::kUtf8, WideText wide = WideText::kNumber);
 
 // kBase64 when some element of a BYTES tensor is not UTF-8; kUtf8 for all else.
 BytesText bytes_text(const msg::Tensor& tensor);
 // Appends `[1,2,3]`, flat. The data must have been checked (check_data).
 void write_data(std::string& out, const msg::Tensor& tensor, BytesText text);
+// The same without the brackets: the elements of `data` with `separator` between them.
+struct ElementStyle {
+  BytesText text = BytesText::kUtf8;
+  WideText wide = WideText::kNumber;
+  std::string_view separator = ",";
+};
+void write_elements(std::string& out, msg::DType dtype, std::string_view data, const ElementStyle& style);
 
 // Appends a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD, one for each.
 void write_string(std::string& out, std::string_view text);

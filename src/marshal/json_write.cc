@@ -39,19 +39,19 @@ void write_float(std::string& out, T value) {
 }
 
 template <class T, class Write>
-void write_cells(std::string& out, std::string_view data, Write write) {
-  out.reserve(out.size() + data.size() / sizeof(T) * 10);
+void write_cells(std::string& out, std::string_view data, std::string_view separator, Write write) {
+  out.reserve(out.size() + data.size() / sizeof(T) * (9 + separator.size()));
   for (size_t at = 0; at < data.size(); at += sizeof(T)) {
     T value;  // data need not be aligned
     std::memcpy(&value, data.data() + at, sizeof(T));
-    if (at) out += ',';
+    if (at) out += separator;
     write(value);
   }
 }
 
 template <class T>
-void write_cells(std::string& out, std::string_view data) {
-  write_cells<T>(out, data, [&](T value) {
+void write_cells(std::string& out, std::string_view data, std::string_view separator) {
+  write_cells<T>(out, data, separator, [&](T value) {
     if constexpr (std::is_floating_point_v<T>)
       write_float(out, value);
     else
@@ -59,10 +59,19 @@ void write_cells(std::string& out, std::string_view data) {
   });
 }
 
-void write_strings(std::string& out, std::string_view data, BytesText text) {
+template <class T>
+void write_quoted(std::string& out, std::string_view data, std::string_view separator) {
+  write_cells<T>(out, data, separator, [&](T value) {
+    out += '"';
+    write_integer(out, value);
+    out += '"';
+  });
+}
+
+void write_strings(std::string& out, std::string_view data, std::string_view separator, BytesText text) {
   bool first = true;
   msg::for_each_string(data, [&](std::string_view element) {
-    if (!std::exchange(first, false)) out += ',';
+    if (!std::exchange(first, false)) out += separator;
     if (text == BytesText::kUtf8)
       write_string(out, element);
     else
@@ -136,26 +145,33 @@ BytesText bytes_text(const msg::Tensor& tensor) {
 }
 
 void write_data(std::string& out, const msg::Tensor& tensor, BytesText text) {
-  std::string_view data = tensor.data.view();
   out += '[';
-  switch (tensor.dtype) {
-    case DType::kBool: write_cells<uint8_t>(out, data, [&](uint8_t v) { out += v ? "true" : "false"; }); break;
-    case DType::kUint8: write_cells<uint8_t>(out, data); break;
-    case DType::kUint16: write_cells<uint16_t>(out, data); break;
-    case DType::kUint32: write_cells<uint32_t>(out, data); break;
-    case DType::kUint64: write_cells<uint64_t>(out, data); break;
-    case DType::kInt8: write_cells<int8_t>(out, data); break;
-    case DType::kInt16: write_cells<int16_t>(out, data); break;
-    case DType::kInt32: write_cells<int32_t>(out, data); break;
-    case DType::kInt64: write_cells<int64_t>(out, data); break;
-    case DType::kFp16: write_cells<uint16_t>(out, data, [&](uint16_t v) { write_float(out, fp16_to_float(v)); }); break;
-    case DType::kBf16: write_cells<uint16_t>(out, data, [&](uint16_t v) { write_float(out, bf16_to_float(v)); }); break;
-    case DType::kFp32: write_cells<float>(out, data); break;
-    case DType::kFp64: write_cells<double>(out, data); break;
-    case DType::kBytes: write_strings(out, data, text); break;
-    case DType::kInvalid: break;
-  }
+  write_elements(out, tensor.dtype, tensor.data.view(), {text});
   out += ']';
+}
+
+void write_elements(std::string& out, DType dtype, std::string_view data, const ElementStyle& style) {
+  std::string_view by = style.separator;
+  bool quoted = style.wide == WideText::kString;
+  switch (dtype) {
+    case DType::kBool: return write_cells<uint8_t>(out, data, by, [&](uint8_t v) { out += v ? "true" : "false"; });
+    case DType::kUint8: return write_cells<uint8_t>(out, data, by);
+    case DType::kUint16: return write_cells<uint16_t>(out, data, by);
+    case DType::kUint32: return write_cells<uint32_t>(out, data, by);
+    case DType::kUint64: return quoted ? write_quoted<uint64_t>(out, data, by) : write_cells<uint64_t>(out, data, by);
+    case DType::kInt8: return write_cells<int8_t>(out, data, by);
+    case DType::kInt16: return write_cells<int16_t>(out, data, by);
+    case DType::kInt32: return write_cells<int32_t>(out, data, by);
+    case DType::kInt64: return quoted ? write_quoted<int64_t>(out, data, by) : write_cells<int64_t>(out, data, by);
+    case DType::kFp16:
+      return write_cells<uint16_t>(out, data, by, [&](uint16_t v) { write_float(out, fp16_to_float(v)); });
+    case DType::kBf16:
+      return write_cells<uint16_t>(out, data, by, [&](uint16_t v) { write_float(out, bf16_to_float(v)); });
+    case DType::kFp32: return write_cells<float>(out, data, by);
+    case DType::kFp64: return write_cells<double>(out, data, by);
+    case DType::kBytes: return write_strings(out, data, by, style.text);
+    case DType::kInvalid: return;
+  }
 }
 
 }  // namespace weir::marshal

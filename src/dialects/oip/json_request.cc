@@ -3,6 +3,7 @@
 
 #include "dialects/oip/json_infer.h"
 #include "marshal/json_tensor.h"
+#include "marshal/raw.h"
 
 namespace weir::oip {
 namespace {
@@ -235,42 +236,8 @@ Status read_infer(const base::Bytes& body, size_t json_size, base::SlabSource& s
 }
 
 Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call, Wishes& wishes) {
-  if (spec.inputs.size() != 1)
-    return invalid("a raw request needs a model with one input; '" + spec.name + "' has " +
-                   std::to_string(spec.inputs.size()));
   wishes.form = Form::kBinary;
-  const msg::TensorSpec& declared = spec.inputs.front();
-  msg::Tensor& tensor = call.inputs.emplace_back();
-  tensor.name = declared.name;
-  tensor.dtype = declared.dtype;
-  tensor.shape = spec.public_shape(declared);
-  if (tensor.dtype == msg::DType::kBytes) {
-    for (size_t i = 0; i < tensor.shape.rank(); ++i)
-      if (tensor.shape[i] == -1) tensor.shape[i] = 1;
-    std::string data;
-    data.reserve(body.size() + 4);
-    msg::append_string(data, body.view());
-    tensor.data = base::Bytes::adopt(std::move(data));
-    return {};
-  }
-  tensor.data = body;
-  std::vector<size_t> open;
-  uint64_t known = msg::size_of(tensor.dtype);
-  for (size_t i = 0; i < tensor.shape.rank(); ++i) {
-    if (tensor.shape[i] == -1)
-      open.push_back(i);
-    else if (__builtin_mul_overflow(known, uint64_t(tensor.shape[i]), &known))
-      known = 0;
-  }
-  if (open.size() == 2 && spec.max_batch > 0) {  // one row then
-    tensor.shape[0] = 1;
-    open.erase(open.begin());
-  }
-  if (open.size() > 1)
-    return invalid("a raw request cannot tell the shape of input '" + declared.name + "', declared " +
-                   spec.public_shape(declared).text());
-  if (open.size() == 1) tensor.shape[open[0]] = known == 0 ? 0 : int64_t(body.size() / known);
-  return {};
+  return marshal::place_raw(body, spec, call);
 }
 
 }  // namespace weir::oip

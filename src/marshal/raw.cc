@@ -1,0 +1,47 @@
+#include "marshal/raw.h"
+
+namespace weir::marshal {
+
+using base::invalid;
+
+base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call) {
+  if (spec.inputs.size() != 1)
+    return invalid("a raw request needs a model with one input; '" + spec.name + "' has " +
+                   std::to_string(spec.inputs.size()));
+  const msg::TensorSpec& declared = spec.inputs.front();
+  msg::Tensor& tensor = call.inputs.emplace_back();
+  tensor.name = declared.name;
+  tensor.dtype = declared.dtype;
+  tensor.shape = spec.public_shape(declared);
+  if (tensor.dtype == msg::DType::kBytes) {
+    for (size_t i = 0; i < tensor.shape.rank(); ++i)
+      if (tensor.shape[i] == -1) tensor.shape[i] = 1;
+    std::string data;
+    data.reserve(body.size() + 4);
+    msg::append_string(data, body.view());
+    tensor.data = base::Bytes::adopt(std::move(data));
+    return {};
+  }
+  tensor.data = body;
+  size_t open = 0, first_open = 0, last_open = 0;
+  uint64_t known = msg::size_of(tensor.dtype);
+  for (size_t i = 0; i < tensor.shape.rank(); ++i) {
+    if (tensor.shape[i] == -1) {
+      if (open++ == 0) first_open = i;
+      last_open = i;
+    } else if (__builtin_mul_overflow(known, uint64_t(tensor.shape[i]), &known)) {
+      known = 0;
+    }
+  }
+  if (open == 2 && spec.max_batch > 0) {  // one row then
+    tensor.shape[first_open] = 1;
+    open = 1;
+  }
+  if (open > 1)
+    return invalid("a raw request cannot tell the shape of input '" + declared.name + "', declared " +
+                   spec.public_shape(declared).text());
+  if (open == 1) tensor.shape[last_open] = known == 0 ? 0 : int64_t(body.size() / known);
+  return {};
+}
+
+}  // namespace weir::marshal
