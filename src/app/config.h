@@ -24,6 +24,13 @@ struct OnnxConfig {
   bool memory_arena = true;
 };
 
+struct GraphPipeConfig {
+  bool on = true;
+  std::string prefix = "/graphpipe";
+  bool root_post = true;      // POST / as well
+  std::string default_model;  // empty: the only one, when there is but one
+};
+
 struct Config {
   std::vector<std::string> listen{"127.0.0.1:8080"};
   uint32_t shards = 0;  // 0 = one per core
@@ -32,6 +39,7 @@ struct Config {
 
   models::RepositoryOptions models;
   OnnxConfig onnx;
+  GraphPipeConfig graphpipe;
 
   wire::Limits limits;
   uint32_t connections = 10000;

@@ -22,6 +22,13 @@ oip::OipOptions oip_options(const Config& config) {
   return options;
 }
 
+graphpipe::GraphPipeOptions graphpipe_options(const Config& config, std::function<bool()> ready) {
+  using RootPost = graphpipe::GraphPipeOptions::RootPost;
+  const GraphPipeConfig& c = config.graphpipe;
+  return {"weir", std::string(kVersion), c.prefix, c.default_model, c.root_post ? RootPost::kOn : RootPost::kOff,
+          config.limits.body, std::move(ready)};
+}
+
 wire::RpcOptions rpc_options(const Config& config) {
   wire::RpcOptions options;
   options.max_message = config.limits.message;
@@ -44,6 +51,8 @@ Front::Front(net::Shard& shard, Commons& commons)
       pages_(router_, commons.metrics,
              {"weir", std::string(kVersion), [&commons] { return not_ready(commons.phase.load()); }}),
       tally_(commons.metrics) {
+  if (commons.config.graphpipe.on)
+    graphpipe_.emplace(bus_, router_, commons.slabs, graphpipe_options(commons.config, [this] { return ready(); }));
   health_.add_to(rpcs_);
   commons.reflection.add_to(rpcs_);
   router_.observe(tally_);

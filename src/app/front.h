@@ -13,6 +13,7 @@
 #include "app/config.h"
 #include "bus/bus.h"
 #include "device/pool.h"
+#include "dialects/graphpipe/graphpipe.h"
 #include "dialects/oip/oip.h"
 #include "dialects/oip/trace.h"
 #include "dialects/ops/access_log.h"
@@ -74,6 +75,7 @@ class Front final : public oip::Control, public ops::HealthSource {
   wire::Router router_;
   wire::RpcServer rpcs_;
   oip::Oip oip_;
+  std::optional<graphpipe::GraphPipe> graphpipe_;
   ops::Health health_;
   ops::Pages pages_;
   ops::Tally tally_;

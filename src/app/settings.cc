@@ -221,6 +221,19 @@ void add_limits(std::vector<Setting>& rows) {
   rows.push_back(size("limits.min_drain_rate", "and a receiver", AT(limits.min_drain_rate), 0, kG));
 }
 
+void add_protocols(std::vector<Setting>& rows) {
+  rows.push_back(flag("protocols.graphpipe", "serve GraphPipe", AT(graphpipe.on)));
+  auto parse = [](const std::string& v) -> base::Result<std::string> {
+    bool good = v.size() > 1 && v[0] == '/' && v.back() != '/' && v.find_first_of("{}?# ") == v.npos;
+    if (!good) return invalid("expected a path like /graphpipe, got '" + v + "'");
+    return v;
+  };
+  rows.push_back(row("graphpipe.prefix", "PATH", "models are at PATH/<model>", AT(graphpipe.prefix), parse,
+                     [](const std::string& v) { return v; }));
+  rows.push_back(flag("graphpipe.root_post", "POST / is GraphPipe, too", AT(graphpipe.root_post)));
+  rows.push_back(text("graphpipe.default_model", "NAME", "for requests that name no model", AT(graphpipe.default_model)));
+}
+
 void add_operations(std::vector<Setting>& rows) {
   using base::log::Format;
   using base::log::Level;
@@ -277,6 +290,7 @@ const std::vector<Setting>& settings() {
     add_models(all);
     add_engines(all);
     add_limits(all);
+    add_protocols(all);
     add_operations(all);
     return all;
   }();

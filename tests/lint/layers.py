@@ -29,7 +29,7 @@ PINNED = [
     (r'boost/beast/', 'wire net engines/forward'),
     (r'nghttp2/', 'wire'),
     (r'(^|/)(cuda|cublas|nvml)', 'device engines/llm'),
-    (r'\.pb\.h$|flatbuffers/', 'dialects engines/forward models'),
+    (r'\.pb\.h$|_generated\.h$|flatbuffers/', 'dialects engines/forward models'),
     (r'nlohmann/', 'app models dialects text'),
     (r'simdjson', 'marshal dialects text'),
 ]

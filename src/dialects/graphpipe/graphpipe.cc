@@ -1,0 +1,73 @@
+#include "dialects/graphpipe/graphpipe.h"
+
+#include <vector>
+
+#include "dialects/graphpipe/house.h"
+
+namespace weir::graphpipe {
+namespace {
+
+using Serve = void (*)(House&, wire::Exchange&, const wire::PathArgs&);
+
+class Endpoint final : public wire::Service {
+ public:
+  Endpoint(House& house, Serve serve) : house_(house), serve_(serve) {}
+  void serve(wire::Exchange& exchange, const wire::PathArgs& args) override { serve_(house_, exchange, args); }
+
+ private:
+  House& house_;
+  Serve serve_;
+};
+
+// How the router's 404 and 405 below the prefix are worded.
+void refuse(wire::Exchange& exchange, int status, std::string_view text) {
+  if (exchange.request().method != "POST") return wire::respond_error(exchange, status, text);
+  respond_failure(exchange, base::failure(base::code_from_http(status), std::string(text)));
+}
+
+}  // namespace
+
+base::Result<std::string> House::default_model() const {
+  const auto& models = bus.catalog().models;
+  if (!options.default_model.empty()) return options.default_model;
+  if (models.size() == 1) return models.begin()->first;
+  std::string text =
+      "no model is named: POST to " + options.prefix + "/<model>, put {\"model\": \"…\"} into config, or ";
+  text += "set graphpipe.default_model; there are";
+  size_t shown = 0;
+  for (const auto& [name, model] : models) text += ++shown > 16 ? "" : (shown > 1 ? ", " : " ") + name;
+  return base::invalid(text + (models.empty() ? " none" : shown > 16 ? ", …" : ""));
+}
+
+void respond_failure(wire::Exchange& exchange, const base::Status& status) {
+  exchange.ledger().code = status.code;
+  exchange.respond(400, kBinary, write_error(status));
+}
+
+struct GraphPipe::Parts {
+  House house;
+  Endpoint post{house, graphpipe::post};
+  Endpoint model{house, model_page};
+  Endpoint list{house, list_page};
+  Endpoint ready{house, is_ready};
+  Endpoint alive{house, is_alive};
+};
+
+GraphPipe::GraphPipe(bus::Bus& bus, wire::Router& router, base::SlabSource& slabs, GraphPipeOptions options)
+    : parts_(new Parts{House{bus, slabs, std::move(options)}}) {
+  Parts& p = *parts_;
+  const GraphPipeOptions& o = p.house.options;
+  wire::Plan whole{wire::BodyPlan::kWhole, o.max_body}, none{wire::BodyPlan::kIgnore};
+  if (o.root_post == GraphPipeOptions::RootPost::kOn) router.add({"POST", "/", &p.post, kProtocol, whole});
+  for (std::string_view tail : {"", "/{model}", "/{model}/versions/{version}"}) {
+    router.add({"POST", o.prefix + std::string(tail), &p.post, kProtocol, whole});
+    router.add({"GET", o.prefix + std::string(tail), tail.empty() ? &p.list : &p.model, kProtocol, none});
+  }
+  router.add({"GET", "/control/is_ready", &p.ready, "health", none});
+  router.add({"GET", "/control/is_alive", &p.alive, "health", none});
+  router.error_form(o.prefix, refuse);
+}
+
+GraphPipe::~GraphPipe() = default;
+
+}  // namespace weir::graphpipe

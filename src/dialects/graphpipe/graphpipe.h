@@ -1,0 +1,45 @@
+// GraphPipe: flatbuffers over HTTP, on the same models. One per shard, used on its thread.
+//
+//   POST /                                        the default model (or the one that `config` names)
+//   POST {prefix}                                 the same
+//   POST {prefix}/{model}[/versions/{version}]    that model
+//   GET  {prefix}[/{model}[/versions/{version}]]  what is there: JSON, and a page for browsers
+//   GET  /control/is_ready, /control/is_alive     as graphpipe-go's servers answer
+//
+// An error is HTTP 400 with an InferResponse that holds it: of the three known clients one looks at the status only,
+// one prints the body of what is not 200, and one decodes every body, so all three notice.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/bytes.h"
+#include "bus/bus.h"
+#include "wire/router.h"
+
+namespace weir::graphpipe {
+
+struct GraphPipeOptions {
+  std::string server_name = "weir";
+  std::string server_version;
+  std::string prefix = "/graphpipe";  // starts with a slash and does not end with one
+  std::string default_model;          // empty: the only one, when there is but one
+  enum class RootPost : uint8_t { kOff, kOn };
+  RootPost root_post = RootPost::kOn;
+  uint64_t max_body = 64 << 20;  // of one HTTP request; also what it may denote with shared offsets
+  std::function<bool()> ready;   // called on this shard's thread
+};
+
+class GraphPipe {
+ public:
+  // Adds the routes. All borrowed; they and this outlive every Exchange of the router.
+  GraphPipe(bus::Bus& bus, wire::Router& router, base::SlabSource& slabs, GraphPipeOptions options);
+  ~GraphPipe();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::graphpipe

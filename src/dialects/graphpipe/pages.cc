@@ -1,0 +1,90 @@
+// GET: what a person who meets the endpoint wants to know, as JSON or, where a browser asks, as a page.
+#include "dialects/graphpipe/house.h"
+#include "marshal/json_tensor.h"
+
+namespace weir::graphpipe {
+namespace {
+
+using wire::Exchange;
+
+constexpr std::string_view kJson = "application/json";
+constexpr std::string_view kHtml = "text/html; charset=utf-8";
+
+bool is_browser(const Exchange& exchange) {
+  return exchange.request().fields.find("accept").find("text/html") != std::string_view::npos;
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '<' || c == '>' || c == '&' || c == '"')
+      out += "&#" + std::to_string(int(c)) + ";";
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string page(std::string_view title, std::string_view body) {
+  return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + escaped(title) +
+         "</title><style>body{font:16px/1.5 sans-serif;max-width:44em;margin:2em auto;padding:0 1em}"
+         "pre{background:#f4f4f4;padding:1em;overflow:auto}</style></head><body><h1>" +
+         escaped(title) + "</h1>\n" + std::string(body) + "</body></html>\n";
+}
+
+void respond(Exchange& exchange, std::string_view type, std::string text) {
+  wire::Response response;
+  response.fields.add("content-type", type);
+  response.fields.add("vary", "accept");
+  exchange.respond(std::move(response), base::Bytes::adopt(std::move(text)));
+}
+
+}  // namespace
+
+void model_page(House& house, Exchange& exchange, const wire::PathArgs& args) {
+  auto found = house.bus.catalog().find(args["model"], args["version"]);
+  if (!found) return wire::respond_error(exchange, found.error());
+  const msg::ModelSpec& spec = (*found)->spec;
+  exchange.ledger().model = spec.name;
+  std::string json = metadata_json(spec, house.server());
+  if (!is_browser(exchange)) return respond(exchange, kJson, std::move(json));
+  respond(
+      exchange, kHtml,
+      page(spec.name,
+           "<p>A model that speaks <a href=\"https://oracle.github.io/graphpipe/\">GraphPipe</a>. POST an "
+           "InferRequest or a MetadataRequest to this address.</p>\n<pre>" +
+               escaped(json) + "</pre>\n<p><a href=\"" + escaped(house.options.prefix) + "\">all models</a></p>\n"));
+}
+
+void list_page(House& house, Exchange& exchange, const wire::PathArgs&) {
+  std::string json = "{\n  \"server\": ", items;
+  marshal::write_string(json, house.options.server_name);
+  json += ",\n  \"version\": ";
+  marshal::write_string(json, house.options.server_version);
+  json += ",\n  \"models\": [";
+  std::string_view gap = "\n    ";
+  for (const auto& [name, model] : house.bus.catalog().models) {  // names are letters, digits, '_', '.', '-'
+    std::string path = house.options.prefix + '/' + name;
+    json += std::exchange(gap, ",\n    ");
+    json += "{\"name\": \"" + name + "\", \"description\": ";
+    marshal::write_string(json, describe(model.preferred->spec));
+    json += ", \"uri\": \"" + path + "\"}";
+    items += "<li><a href=\"" + path + "\">" + name + "</a>: " + escaped(describe(model.preferred->spec)) + "</li>\n";
+  }
+  json += house.bus.catalog().models.empty() ? "]\n}\n" : "\n  ]\n}\n";
+  if (!is_browser(exchange)) return respond(exchange, kJson, std::move(json));
+  respond(exchange, kHtml, page("GraphPipe on " + house.options.server_name, "<ul>\n" + items + "</ul>\n"));
+}
+
+void is_ready(House& house, Exchange& exchange, const wire::PathArgs&) {
+  if (!house.options.ready || house.options.ready())
+    return exchange.respond(200, "text/plain", base::Bytes::constant("ok\n"));
+  exchange.ledger().code = base::Code::kUnavailable;
+  exchange.respond(503, "text/plain", base::Bytes::constant("not ready\n"));
+}
+
+void is_alive(House&, Exchange& exchange, const wire::PathArgs&) {
+  exchange.respond(200, "text/plain", base::Bytes::constant("ok\n"));
+}
+
+}  // namespace weir::graphpipe

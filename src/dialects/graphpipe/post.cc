@@ -1,0 +1,174 @@
+// POST: an InferRequest becomes a Call and its Outputs the InferResponse; a MetadataRequest is answered at once.
+#include <algorithm>
+
+#include "dialects/graphpipe/house.h"
+#include "dialects/graphpipe/infer_request.h"
+#include "dialects/graphpipe/verify.h"
+#include "marshal/check.h"
+
+namespace weir::graphpipe {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Status;
+using wire::Exchange;
+
+// One Call on behalf of one request.
+class Inference final : public wire::Reader, public msg::Sink {
+ public:
+  Inference(House& house, Exchange& exchange) : house_(house), exchange_(exchange), call_(house.bus.make_call()) {}
+  ~Inference() override { leave(); }
+
+  void begin(const fb::InferRequest& request, const base::Bytes& body, const wire::PathArgs& args) {
+    call_->model = args["model"];
+    call_->version = args["version"];
+    Status status = fill(request, body);
+    if (status.ok()) status = house_.bus.submit(call_, *served_);
+    if (status.ok()) {
+      state_ = State::kRunning;
+    } else {
+      leave();
+      respond_failure(exchange_, status);
+    }
+  }
+  void on_close(Exchange&, bool) override { leave(); }
+
+ private:
+  enum class State : uint8_t { kFilling, kRunning, kOver };
+
+  Status fill(const fb::InferRequest& request, const base::Bytes& body) {
+    if (auto* config = request.config())
+      if (auto s = read_config({config->c_str(), config->size()}, *call_); !s.ok()) return s;
+    if (call_->model.empty()) {
+      auto model = house_.default_model();
+      if (!model) return model.error();
+      call_->model = std::move(*model);
+    }
+    auto found = house_.bus.catalog().find(call_->model, call_->version);
+    if (!found) return found.error();
+    served_ = *found;
+    const msg::ModelSpec& spec = served_->spec;
+    exchange_.ledger().model = spec.name;
+    if (spec.decoupled)
+      return failure(Code::kUnimplemented,
+                     "model '" + spec.name + "' may answer any number of times, which GraphPipe cannot say");
+    if (auto s = read_tensors(request, body, spec, house_.slabs, *call_); !s.ok()) return s;
+    if (auto s = check_types(spec); !s.ok()) return s;
+    if (auto s = marshal::check_call(spec, *call_); !s.ok()) return s;
+    call_->version = spec.version;
+    call_->sink = this;
+    call_->ticket = exchange_.ticket();
+    return {};
+  }
+
+  // What could not be sent need not be computed.
+  Status check_types(const msg::ModelSpec& spec) const {
+    for (const auto& output : spec.outputs) {
+      bool asked = call_->outputs.empty() ||
+                   std::find(call_->outputs.begin(), call_->outputs.end(), output.name) != call_->outputs.end();
+      if (asked && type_of(output.dtype) == fb::Type_Null && output.dtype != msg::DType::kInvalid)
+        return failure(Code::kUnimplemented, "output '" + output.name + "' is " + std::string(msg::name(output.dtype)) +
+                                                 ", for which GraphPipe has no type");
+    }
+    return {};
+  }
+
+  void on(msg::Call& call, msg::Event&& event) override {
+    if (event.last()) state_ = State::kOver;  // the Call is the bus's again
+    auto* outputs = std::get_if<msg::Outputs>(&event.what);
+    auto* failed = std::get_if<msg::Failed>(&event.what);
+    Status status = failed ? std::move(failed->status) : failure(Code::kInternal, "the model gave no answer");
+    if (outputs) status = select(call, *outputs);
+    if (!event.last() && !outputs) return;
+    leave();
+    note_times(call.times);
+    if (status.ok()) status = answer(*outputs);
+    if (!status.ok()) respond_failure(exchange_, status);
+  }
+
+  // Leaves what was asked for, in the order asked for.
+  Status select(const msg::Call& call, msg::Outputs& outputs) const {
+    std::vector<msg::Tensor> chosen;
+    for (const auto& name : call.outputs) {
+      auto at = std::find_if(outputs.tensors.begin(), outputs.tensors.end(), [&](auto& t) { return t.name == name; });
+      if (at == outputs.tensors.end())
+        return failure(served_->spec.any_tensors ? Code::kInvalidArgument : Code::kInternal,
+                       "model '" + call.model + "' made no output '" + name + "'");
+      chosen.push_back(std::move(*at));
+    }
+    if (!call.outputs.empty()) outputs.tensors = std::move(chosen);
+    for (const auto& tensor : outputs.tensors)
+      if (auto s = marshal::check_data(tensor, "output"); !s.ok()) return failure(Code::kInternal, s.text);
+    return {};
+  }
+
+  Status answer(const msg::Outputs& outputs) {
+    auto pieces = write_tensors(outputs.tensors);
+    if (!pieces) return pieces.error();
+    uint64_t total = 0;
+    for (const auto& piece : *pieces) total += piece.size();
+    wire::Response response;
+    response.fields.add("content-type", kBinary);
+    response.fields.add("content-length", std::to_string(total));
+    exchange_.head(std::move(response));
+    for (auto& piece : *pieces) exchange_.body(std::move(piece));
+    exchange_.end();
+    return {};
+  }
+
+  void note_times(const msg::Timeline& t) {
+    auto between = [](base::Time from, base::Time to) {
+      return from == base::kNever || to == base::kNever ? base::Duration{0} : to - from;
+    };
+    exchange_.ledger().queue = between(t.queued, t.started);
+    exchange_.ledger().compute = between(t.started, t.finished);
+  }
+
+  void leave() {
+    if (state_ == State::kFilling) house_.bus.discard(call_);
+    if (state_ == State::kRunning) house_.bus.abandon(call_);
+    state_ = State::kOver;
+  }
+
+  House& house_;
+  Exchange& exchange_;
+  msg::Call* call_;
+  bus::Served* served_ = nullptr;  // looked up in this turn, then kept alive by the Call in flight
+  State state_ = State::kFilling;
+};
+
+void metadata(House& house, Exchange& exchange, const wire::PathArgs& args) {
+  std::string model(args["model"]);
+  if (model.empty()) {
+    auto chosen = house.default_model();
+    if (!chosen) return respond_failure(exchange, chosen.error());
+    model = std::move(*chosen);
+  }
+  auto found = house.bus.catalog().find(model, args["version"]);
+  if (!found) return respond_failure(exchange, found.error());
+  exchange.ledger().model = (*found)->spec.name;
+  exchange.respond(200, kBinary, write_metadata((*found)->spec, house.server()));
+}
+
+}  // namespace
+
+void post(House& house, Exchange& exchange, const wire::PathArgs& args) {
+  if (exchange.request().fields.find("content-type").starts_with("application/json"))
+    return wire::respond_error(exchange, base::invalid("this path takes GraphPipe's flatbuffers; JSON requests go to "
+                                                       "/v2/models/<model>/infer"));
+  base::Bytes body = exchange.content();
+  if (reinterpret_cast<uintptr_t>(body.data()) % 4 != 0) body = base::Bytes::copy_of(body.view());
+  auto request = verify(body, house.options.max_body);
+  if (!request) return respond_failure(exchange, request.error());
+  if ((*request)->req() && (*request)->req_type() == fb::Req_MetadataRequest) return metadata(house, exchange, args);
+  auto* infer = (*request)->req() ? (*request)->req_as_InferRequest() : nullptr;
+  if (!infer)
+    return respond_failure(exchange, base::invalid("the request is neither an InferRequest nor a MetadataRequest"));
+  auto reader = std::make_unique<Inference>(house, exchange);
+  Inference& inference = *reader;
+  exchange.attach(std::move(reader));
+  inference.begin(*infer, body, args);
+}
+
+}  // namespace weir::graphpipe

@@ -1,0 +1,158 @@
+// InferResponse, laid out by hand so that tensors need not be copied into it. flatc's builder writes back to front into
+// one buffer; here the head comes first and the data of the tensors makes up the tail:
+//
+//   0   u32 root                 -> the InferResponse
+//   4   vtables                  of InferResponse, of a numeric and of a String Tensor
+//   32  InferResponse            soffset, u32 output_tensors
+//   40  u32 count, count × u32   -> Tensors
+//   …   per tensor: Tensor {soffset, u32 shape, u32 data or string_val, u8 type, 3 × 0}, its shape, its strings
+//   …   per numeric tensor: u32 length, then the bytes at a multiple of kDataAlign
+//
+// An offset counts from where it is written. https://flatbuffers.dev/flatbuffers_internals.html
+#include <cstring>
+
+#include "dialects/graphpipe/reply.h"
+#include "dialects/graphpipe/types.h"
+
+namespace weir::graphpipe {
+namespace {
+
+using msg::DType;
+
+constexpr size_t kPieceOfItsOwn = 4096;  // bytes of a tensor that are not worth copying
+constexpr uint64_t kLongest = 0x7ffffffe;  // a flatbuffer ends below 2^31
+
+constexpr size_t kResponseVtable = 4, kNumericVtable = 10, kStringVtable = 20, kResponse = 32;
+constexpr uint16_t kVtables[] = {6,  8,  4,             // InferResponse: output_tensors
+                                 10, 16, 12, 4, 8,      // Tensor: type, shape, data
+                                 12, 16, 12, 4, 0, 8};  // Tensor: type, shape, -, string_val
+constexpr size_t kShapeField = 4, kDataField = 8;
+
+class Layout {
+ public:
+  explicit Layout(const std::vector<msg::Tensor>& tensors) : tensors_(tensors) {}
+
+  base::Result<std::vector<base::Bytes>> write() {
+    if (auto status = head(); !status.ok()) return status;
+    if (auto status = place_data(); !status.ok()) return status;
+    for (size_t i = 0; i < tensors_.size(); ++i)
+      if (tensors_[i].dtype != DType::kBytes) data(i);
+    flush();
+    return std::move(pieces_);
+  }
+
+ private:
+  void put(const void* from, size_t n) { text_.append(static_cast<const char*>(from), n); }
+  template <class T>
+  void put(T value) {
+    put(&value, sizeof value);
+  }
+  size_t at() const { return flushed_ + text_.size(); }
+  // Zeros until at() + `ahead` is a multiple of `n`.
+  void align(size_t n, size_t ahead = 0) { text_.append((n - (at() + ahead) % n) % n, '\0'); }
+  // While nothing has been flushed.
+  void point(size_t from, uint64_t to) {
+    auto distance = uint32_t(to - from);
+    std::memcpy(text_.data() + from, &distance, sizeof distance);
+  }
+
+  base::Status head() {
+    put(uint32_t(kResponse));
+    put(kVtables, sizeof kVtables);
+    put(int32_t(kResponse - kResponseVtable));
+    put(uint32_t(4));
+    put(uint32_t(tensors_.size()));
+    size_t list = at();
+    text_.append(4 * tensors_.size(), '\0');
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      if (auto status = tensor(tensors_[i], list + 4 * i); !status.ok()) return status;
+    }
+    return {};
+  }
+
+  base::Status tensor(const msg::Tensor& t, size_t from) {
+    fb::Type type = type_of(t.dtype);
+    if (type == fb::Type_Null)
+      return base::failure(base::Code::kUnimplemented, "output '" + t.name + "' is " + std::string(msg::name(t.dtype)) +
+                                                           ", for which GraphPipe has no type");
+    bool text = t.dtype == DType::kBytes;
+    align(4);
+    size_t table = at();
+    point(from, table);
+    put(int32_t(table - (text ? kStringVtable : kNumericVtable)));
+    put(uint32_t(0));
+    put(uint32_t(0));
+    put(uint32_t(type));
+    tables_.push_back(table);
+    align(8, 4);
+    point(table + kShapeField, at());
+    put(uint32_t(t.shape.rank()));
+    put(t.shape.dims().data(), 8 * t.shape.rank());
+    return text ? strings(t, table) : base::Status{};
+  }
+
+  base::Status strings(const msg::Tensor& t, size_t table) {
+    uint64_t size = at() + 4 + 3 * t.shape.elements().value_or(0) * 4 + t.data.size();
+    if (size > kLongest) return too_long();
+    point(table + kDataField, at());
+    put(uint32_t(*t.shape.elements()));
+    size_t slot = at();
+    text_.append(4 * *t.shape.elements(), '\0');
+    msg::for_each_string(t.data.view(), [&](std::string_view element) {
+      align(4);
+      point(slot, at());
+      put(uint32_t(element.size()));
+      put(element.data(), element.size());
+      text_ += '\0';
+      slot += 4;
+    });
+    return {};
+  }
+
+  // Says where the data will be, while the tables can still be reached.
+  base::Status place_data() {
+    uint64_t end = at();
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      if (tensors_[i].dtype == DType::kBytes) continue;
+      uint64_t start = (end + 4 + kDataAlign - 1) / kDataAlign * kDataAlign;
+      end = start + tensors_[i].data.size();
+      if (end > kLongest) return too_long();
+      point(tables_[i] + kDataField, start - 4);
+    }
+    return {};
+  }
+
+  void data(size_t i) {
+    const base::Bytes& bytes = tensors_[i].data;
+    align(kDataAlign, 4);
+    put(uint32_t(bytes.size()));
+    if (bytes.size() < kPieceOfItsOwn) return put(bytes.data(), bytes.size());
+    flush();
+    pieces_.push_back(bytes);
+    flushed_ += bytes.size();
+  }
+
+  void flush() {
+    if (text_.empty()) return;
+    flushed_ += text_.size();
+    pieces_.push_back(base::Bytes::adopt(std::exchange(text_, {})));
+  }
+
+  static base::Status too_long() {
+    return base::failure(base::Code::kOutOfRange, "the outputs are larger than 2 GiB, which no flatbuffer holds");
+  }
+
+  const std::vector<msg::Tensor>& tensors_;
+  std::vector<size_t> tables_;
+  std::string text_;  // of the piece that is being written
+  size_t flushed_ = 0;
+  std::vector<base::Bytes> pieces_;
+};
+
+}  // namespace
+
+base::Result<std::vector<base::Bytes>> write_tensors(const std::vector<msg::Tensor>& tensors) {
+  return Layout(tensors).write();
+}
+
+}  // namespace weir::graphpipe

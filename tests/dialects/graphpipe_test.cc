@@ -1,0 +1,270 @@
+#include "dialects/graphpipe/graphpipe.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/log.h"
+#include "dialects/graphpipe/reply.h"
+#include "dialects/graphpipe/types.h"
+#include "dialects/graphpipe/verify.h"
+#include "graphpipe_bench.h"
+
+namespace weir::graphpipe {
+namespace {
+
+using base::Code;
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+using msg::DType;
+using Case = std::map<std::string, std::string>;
+
+// ---- tests/data/graphpipe/infer.txt. Grammar of the file, line by line:
+//   == <title>          begins a case         # … and empty lines mean nothing
+//   model: <name>       default: add          path: <path>   default: /graphpipe/<model>
+//   request: <JSON>     graphpipe_fb.Request as flatc reads it
+//   call: <text>        the Call that it makes, as describe() writes it; none = none must be made
+//   answer: <tensors>   what the engine answers, as parse_tensors() reads it
+//   fail: <code> <text> … or how it fails
+//   reply: <status> <JSON of the response>
+std::vector<Case> read_cases(const std::string& path) {
+  std::vector<Case> cases;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    if (line.starts_with("== ")) {
+      cases.push_back({{"title", line.substr(3)}, {"model", "add"}});
+      continue;
+    }
+    size_t colon = line.find(": ");
+    if (cases.empty() || colon == line.npos) throw std::runtime_error("bad line: " + line);
+    cases.back()[line.substr(0, colon)] = line.substr(colon + 2);
+  }
+  return cases;
+}
+
+Code code_named(std::string_view name) {
+  for (int c = 0; c <= 16; ++c)
+    if (base::name(Code(c)) == name) return Code(c);
+  throw std::runtime_error("no code " + std::string(name));
+}
+
+void run(const Case& c) {
+  Bench bench;
+  auto& inbox = bench.inbox(c.at("model"));
+  if (c.count("answer")) {
+    inbox.script.push_back({msg::Outputs{parse_tensors(c.at("answer")), {}, true}});
+  } else if (c.count("fail")) {
+    const std::string& text = c.at("fail");
+    size_t space = text.find(' ');
+    inbox.script.push_back({msg::Failed{base::failure(code_named(text.substr(0, space)), text.substr(space + 1))}});
+  }
+  std::string path = c.count("path") ? c.at("path") : "/graphpipe/" + c.at("model");
+  auto x = bench.open("POST", path, bench.schema.request(c.at("request")));
+  std::vector<std::string> expected;
+  if (c.count("call")) expected.push_back(c.at("call"));
+  EXPECT_EQ(inbox.seen, expected);
+  EXPECT_EQ(bench.bus.in_flight(), 0u);
+  EXPECT_EQ(x->response.fields.find("content-type"), "application/octet-stream");
+  EXPECT_EQ(x->response.fields.find("content-length"), std::to_string(x->sent.size()));
+  std::string root = c.at("reply").find("\"server\"") == std::string::npos ? "InferResponse" : "MetadataResponse";
+  EXPECT_EQ(std::to_string(x->response.status) + " " + bench.schema.text(root, x->sent), c.at("reply"));
+  EXPECT_EQ(x->ledger().code == Code::kOk, x->response.status == 200);
+}
+
+TEST(GraphPipe, EveryCaseOfTheTranscript) {
+  auto cases = read_cases(GRAPHPIPE_DATA "/infer.txt");
+  EXPECT_GE(cases.size(), 25u);
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.at("title"));
+    run(c);
+  }
+}
+
+// ---- Requests made by hand
+
+std::string finished(FlatBufferBuilder& b, Offset<fb::InferRequest> request) {
+  b.Finish(fb::CreateRequest(b, fb::Req_InferRequest, request.Union()));
+  return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
+}
+
+// `tensors` references to one tensor of `strings` references to one string of `length` bytes.
+std::string bomb(size_t tensors, size_t strings, size_t length) {
+  FlatBufferBuilder b;
+  auto string = b.CreateString(std::string(length, 'x'));
+  auto all = b.CreateVector(std::vector(strings, string));
+  auto tensor = fb::CreateTensor(b, fb::Type_String, b.CreateVector(std::vector<int64_t>{int64_t(strings)}), 0, all);
+  auto list = b.CreateVector(std::vector(tensors, tensor));
+  return finished(b, fb::CreateInferRequest(b, 0, 0, list));
+}
+
+Code code_of(const std::string& body, uint64_t budget) {
+  auto verified = verify(base::Bytes::copy_of(body), budget);
+  return verified ? Code::kOk : verified.error().code;
+}
+
+TEST(GraphPipeVerify, WhatIsSharedIsChargedAsOftenAsItIsReferredTo) {
+  constexpr uint64_t kBudget = 64 << 20;
+  EXPECT_EQ(code_of(bomb(1, 100, 100), kBudget), Code::kOk);
+  EXPECT_EQ(code_of(bomb(1000, 100'000, 100'000), kBudget), Code::kResourceExhausted);
+  EXPECT_EQ(code_of(bomb(9000, 100'000, 0), kBudget), Code::kResourceExhausted);  // the walk itself is what costs
+  EXPECT_EQ(code_of(bomb(10'001, 0, 0), kBudget), Code::kInvalidArgument);        // tables
+  EXPECT_EQ(code_of(bomb(10, 10, 10), 1399), Code::kResourceExhausted);
+  EXPECT_EQ(code_of(bomb(10, 10, 10), 1400), Code::kOk);
+}
+
+TEST(GraphPipeVerify, SharedDataIsChargedToo) {
+  FlatBufferBuilder b;
+  auto data = b.CreateVector(std::vector<uint8_t>(1000));
+  auto shape = b.CreateVector(std::vector<int64_t>{1000});
+  std::vector<Offset<fb::Tensor>> tensors;
+  for (int i = 0; i < 100; ++i) tensors.push_back(fb::CreateTensor(b, fb::Type_Uint8, shape, data));
+  auto body = finished(b, fb::CreateInferRequest(b, 0, 0, b.CreateVector(tensors)));
+  EXPECT_EQ(code_of(body, 99'999), Code::kResourceExhausted);
+  EXPECT_EQ(code_of(body, 100'000), Code::kOk);
+}
+
+TEST(GraphPipeVerify, EveryPrefixAndEveryBentByteIsTakenOrRefused) {
+  Bench bench;
+  base::log::enable(base::log::Level::kWarning, false);
+  std::string good =
+      bench.schema.request(R"({"req_type":"InferRequest","req":{"config":"{}","input_names":["a"],"input_tensors":[)"
+                           R"({"type":"Int32","shape":[1,2],"data":[1,0,0,0,2,0,0,0]}],"output_names":["sum"]}})");
+  bench.inbox("add").script.push_back({msg::Outputs{parse_tensors("sum INT32 [1,2] [1,2]"), {}, true}});
+  for (size_t n = 0; n < good.size(); ++n) {
+    auto x = bench.open("POST", "/graphpipe/add", good.substr(0, n));
+    EXPECT_TRUE(x->response.status == 400 || x->response.status == 200) << n;
+  }
+  for (size_t i = 0; i < good.size(); ++i) {
+    for (char bend : {'\x01', '\x80', '\xff'}) {
+      std::string bent = good;
+      bent[i] = char(bent[i] ^ bend);
+      auto x = bench.open("POST", "/graphpipe/add", bent);
+      EXPECT_TRUE(x->ended) << i;
+    }
+  }
+  EXPECT_EQ(bench.bus.in_flight(), 0u);
+}
+
+// ---- Copies
+
+TEST(GraphPipe, NumbersAliasTheBodyAllTheWayDown) {
+  Bench bench;
+  FlatBufferBuilder b;
+  auto data = b.CreateVector(std::vector<uint8_t>(8000, 7));
+  auto tensor = fb::CreateTensor(b, fb::Type_Float32, b.CreateVector(std::vector<int64_t>{2000}), data);
+  auto body = finished(b, fb::CreateInferRequest(b, 0, 0, b.CreateVector(&tensor, 1)));
+  auto x = bench.open("POST", "/graphpipe/any", body);
+  ASSERT_EQ(bench.inbox("any").held.size(), 1u);
+  const auto& input = bench.inbox("any").held[0]->inputs[0].data;
+  EXPECT_EQ(input.slab(), x->content().slab());
+  EXPECT_EQ(input.size(), 8000u);
+}
+
+TEST(GraphPipe, LargeOutputsAreThePiecesOfTheAnswerAndAligned) {
+  std::vector<msg::Tensor> tensors;
+  for (size_t size : {5000u, 1u, 70001u, 0u, 4096u})
+    tensors.push_back({"t", DType::kUint8, {int64_t(size)}, base::Bytes::adopt(std::string(size, char(size)))});
+  tensors.push_back({"s", DType::kBytes, {2}, base::Bytes::adopt(std::string("\1\0\0\0a\0\0\0\0", 9))});
+  auto pieces = write_tensors(tensors);
+  ASSERT_TRUE(pieces);
+  std::string whole;
+  std::vector<const void*> given;
+  for (const auto& piece : *pieces) {
+    if (piece.slab() == tensors[0].data.slab() || piece.slab() == tensors[2].data.slab() ||
+        piece.slab() == tensors[4].data.slab()) {
+      given.push_back(piece.data());
+      EXPECT_EQ(whole.size() % kDataAlign, 0u);
+    }
+    whole += piece.view();
+  }
+  EXPECT_EQ(given, (std::vector<const void*>{tensors[0].data.data(), tensors[2].data.data(), tensors[4].data.data()}));
+  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(whole.data()), whole.size());
+  ASSERT_TRUE(verifier.VerifyBuffer<fb::InferResponse>(nullptr));
+  auto& read = *flatbuffers::GetRoot<fb::InferResponse>(whole.data())->output_tensors();
+  ASSERT_EQ(read.size(), tensors.size());
+  for (unsigned i = 0; i < 5; ++i) {
+    std::string_view data(reinterpret_cast<const char*>(read[i]->data()->data()), read[i]->data()->size());
+    EXPECT_EQ(data, tensors[i].data.view()) << i;
+    EXPECT_EQ(read[i]->shape()->Get(0), tensors[i].shape[0]);
+  }
+  EXPECT_EQ(read[5]->string_val()->Get(0)->str(), "a");
+  EXPECT_EQ(read[5]->string_val()->Get(1)->str(), "");
+}
+
+TEST(GraphPipe, NoOutputsAreAnAnswerToo) {
+  auto pieces = write_tensors({});
+  ASSERT_TRUE(pieces);
+  std::string whole;
+  for (const auto& piece : *pieces) whole += piece.view();
+  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(whole.data()), whole.size());
+  EXPECT_TRUE(verifier.VerifyBuffer<fb::InferResponse>(nullptr));
+}
+
+// ---- The life of a Call
+
+TEST(GraphPipe, AClientThatLeavesCancelsItsCall) {
+  Bench bench;
+  auto body = bench.schema.request(R"({"req_type":"InferRequest","req":{"input_tensors":[]}})");
+  auto x = bench.open("POST", "/graphpipe/any", body);
+  auto& inbox = bench.inbox("any");
+  ASSERT_EQ(inbox.held.size(), 1u);
+  msg::Call* call = inbox.held[0];
+  x.reset();
+  EXPECT_TRUE(call->cancelled);
+  EXPECT_EQ(inbox.pokes, 1);
+  inbox.finish(call, {msg::Outputs{}});
+  bench.turn();
+  EXPECT_EQ(bench.bus.in_flight(), 0u);
+}
+
+TEST(GraphPipe, AnEngineThatBreaksItsWordIsAnInternalError) {
+  Bench bench;
+  auto body = bench.schema.request(
+      R"({"req_type":"InferRequest","req":{"input_tensors":[{"type":"Int32","shape":[1,2],"data":[1,0,0,0,2,0,0,0]}]}})");
+  msg::Outputs lie;
+  lie.tensors.push_back({"sum", DType::kInt32, {1, 2}, base::Bytes::copy_of("123")});
+  bench.inbox("add").script = {{lie}};
+  EXPECT_EQ(bench.open("POST", "/graphpipe/add", body)->ledger().code, Code::kInternal);
+  bench.inbox("add").script = {{msg::Done{}}};
+  EXPECT_EQ(bench.open("POST", "/graphpipe/add", body)->ledger().code, Code::kInternal);
+}
+
+// ---- Pages and settings
+
+TEST(GraphPipePages, GetIsJsonAndForBrowsersAPage) {
+  Bench bench;
+  auto json = bench.open("GET", "/graphpipe/add");
+  EXPECT_EQ(json->response.fields.find("content-type"), "application/json");
+  EXPECT_NE(json->sent.find(R"({"name": "a", "description": "", "shape": [-1,2], "type": "Int32"})"), std::string::npos)
+      << json->sent;
+  auto page = bench.open("GET", "/graphpipe/add", {}, "text/html,*/*;q=0.8");
+  EXPECT_TRUE(page->response.fields.find("content-type").starts_with("text/html"));
+  EXPECT_EQ(bench.open("GET", "/graphpipe/nothing")->response.status, 404);
+  EXPECT_NE(bench.open("GET", "/graphpipe")->sent.find(R"("uri": "/graphpipe/mind")"), std::string::npos);
+}
+
+TEST(GraphPipePages, ReadinessFollowsTheServer) {
+  Bench bench;
+  EXPECT_EQ(bench.open("GET", "/control/is_ready")->sent, "ok\n");
+  bench.ready = false;
+  EXPECT_EQ(bench.open("GET", "/control/is_ready")->response.status, 503);
+  EXPECT_EQ(bench.open("GET", "/control/is_alive")->sent, "ok\n");
+}
+
+TEST(GraphPipePages, TheRootCanBeLeftToOthersAndTheDefaultModelSet) {
+  GraphPipeOptions options;
+  options.root_post = GraphPipeOptions::RootPost::kOff;
+  options.prefix = "/gp";
+  options.default_model = "any";
+  Bench bench(options);
+  auto body = bench.schema.request(R"({"req_type":"InferRequest","req":{"input_tensors":[]}})");
+  EXPECT_EQ(bench.open("POST", "/", body)->response.status, 404);
+  auto x = bench.open("POST", "/gp", body);
+  EXPECT_EQ(bench.inbox("any").seen.size(), 1u);
+  auto lost = bench.open("POST", "/gp/a/b/c", body);
+  EXPECT_EQ(bench.schema.text("InferResponse", lost->sent).substr(0, 22), R"({"errors": [{"code": 5)");
+}
+
+}  // namespace
+}  // namespace weir::graphpipe
