@@ -214,7 +214,8 @@ base::Status Repository::Parts::load_all() {
 
 base::Status Repository::Parts::not_found(const std::string& name) const {
   std::string text = "no model '" + name + "' in the repository";
-  if (auto near = base::near_miss(name, shelf.names()); !near.empty() && near != name)
+  auto known = shelf.names();
+  if (auto near = base::near_miss(name, known); !near.empty() && near != name)
     text += ", did you mean '" + std::string(near) + "'?";
   return base::failure(base::Code::kNotFound, std::move(text));
 }
