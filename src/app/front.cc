@@ -25,8 +25,13 @@ oip::OipOptions oip_options(const Config& config) {
 graphpipe::GraphPipeOptions graphpipe_options(const Config& config, std::function<bool()> ready) {
   using RootPost = graphpipe::GraphPipeOptions::RootPost;
   const GraphPipeConfig& c = config.graphpipe;
-  return {"weir", std::string(kVersion), c.prefix, c.default_model, c.root_post ? RootPost::kOn : RootPost::kOff,
-          config.limits.body, std::move(ready)};
+  return {"weir",
+          std::string(kVersion),
+          c.prefix,
+          c.default_model,
+          c.root_post ? RootPost::kOn : RootPost::kOff,
+          config.limits.body,
+          std::move(ready)};
 }
 
 wire::RpcOptions rpc_options(const Config& config) {

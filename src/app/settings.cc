@@ -231,7 +231,8 @@ void add_protocols(std::vector<Setting>& rows) {
   rows.push_back(row("graphpipe.prefix", "PATH", "models are at PATH/<model>", AT(graphpipe.prefix), parse,
                      [](const std::string& v) { return v; }));
   rows.push_back(flag("graphpipe.root_post", "POST / is GraphPipe, too", AT(graphpipe.root_post)));
-  rows.push_back(text("graphpipe.default_model", "NAME", "for requests that name no model", AT(graphpipe.default_model)));
+  rows.push_back(
+      text("graphpipe.default_model", "NAME", "for requests that name no model", AT(graphpipe.default_model)));
 }
 
 void add_operations(std::vector<Setting>& rows) {
