@@ -1,6 +1,7 @@
 #include "bus/mailbox.h"
 
 #include <iterator>
+#include <thread>
 
 namespace weir::bus {
 
@@ -15,9 +16,17 @@ void Mailbox::post(std::vector<msg::Mail>& burst) {
     else
       queue_.insert(queue_.end(), std::move_iterator(burst.begin()), std::move_iterator(burst.end()));
     filled_.store(true, std::memory_order_relaxed);
+    if (was_empty) waking_.fetch_add(1, std::memory_order_relaxed);
   }
   burst.clear();
-  if (was_empty) wake_();
+  if (!was_empty) return;
+  wake_();
+  waking_.fetch_sub(1, std::memory_order_release);  // after this the box may be gone
+}
+
+// Not under the lock: the shard that wakes would run into it at once.
+Mailbox::~Mailbox() {
+  while (waking_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
 }
 
 // A post that filled_ does not show yet is not lost: its wake_() comes after the store, and brings another turn.

@@ -1,4 +1,7 @@
 // Mailbox: many lanes in, one shard out. Wakes the shard once per idle-to-busy edge.
+//
+// It may be destroyed, on its shard or after it, once every Call has come back: its destructor waits for lanes that are
+// still inside wake(). What wake() uses must live until then.
 #pragma once
 
 #include <atomic>
@@ -16,6 +19,10 @@ class Mailbox final : public msg::Home {
   // `wake` is called from the posting thread when the box was empty; it makes the shard call Bus::turn().
   explicit Mailbox(std::function<void()> wake) : wake_(std::move(wake)) {}
 
+  ~Mailbox();
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+
   void post(std::vector<msg::Mail>& burst) override;
   void post_here(msg::Mail&& mail) override { here_.push_back(std::move(mail)); }
 
@@ -28,6 +35,7 @@ class Mailbox final : public msg::Home {
 
  private:
   std::function<void()> wake_;
+  std::atomic<int> waking_{0};       // posters inside wake_(); raised under mutex_
   std::atomic<bool> filled_{false};  // says whether queue_ is worth its lock; written under mutex_
   std::mutex mutex_;
   std::vector<msg::Mail> queue_;  // under mutex_

@@ -156,7 +156,8 @@ void Runner::release() {
 }
 
 void Runner::post() {
-  for (auto& [home, burst] : room_.outgoing) home->post(burst);
+  for (auto& [home, burst] : room_.outgoing)
+    if (!burst.empty()) home->post(burst);  // a home without mail may not even be there any more
 }
 
 void Runner::post_here() {
