@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "dialects/grps/options.h"
 #include "models/repository.h"
 #include "net/server.h"
 #include "wire/limits.h"
@@ -40,6 +41,8 @@ struct Config {
   models::RepositoryOptions models;
   OnnxConfig onnx;
   GraphPipeConfig graphpipe;
+  bool grps_on = true;
+  grps::Options grps;  // server_version and max_body come from elsewhere
 
   wire::Limits limits;
   uint32_t connections = 10000;

@@ -6,7 +6,7 @@ namespace weir::app {
 namespace {
 
 constexpr std::string_view kModelPrefix = "model:";
-constexpr std::string_view kServices[] = {"inference.GRPCInferenceService", ops::Health::kService,
+constexpr std::string_view kServices[] = {"inference.GRPCInferenceService", grps::Grps::kService, ops::Health::kService,
                                           "grpc.reflection.v1.ServerReflection",
                                           "grpc.reflection.v1alpha.ServerReflection"};
 
@@ -34,6 +34,13 @@ graphpipe::GraphPipeOptions graphpipe_options(const Config& config, std::functio
           std::move(ready)};
 }
 
+grps::Options grps_options(const Config& config) {
+  grps::Options options = config.grps;
+  options.server_version = kVersion;
+  options.max_body = config.limits.body;
+  return options;
+}
+
 wire::RpcOptions rpc_options(const Config& config) {
   wire::RpcOptions options;
   options.max_message = config.limits.message;
@@ -58,6 +65,10 @@ Front::Front(net::Shard& shard, Commons& commons)
       tally_(commons.metrics) {
   if (commons.config.graphpipe.on)
     graphpipe_.emplace(bus_, router_, commons.slabs, graphpipe_options(commons.config, [this] { return ready(); }));
+  if (commons.config.grps_on)
+    grps_.emplace(
+        bus_, router_, rpcs_, commons.slabs, commons.presence, [this] { return ready(); },
+        grps_options(commons.config));
   health_.add_to(rpcs_);
   commons.reflection.add_to(rpcs_);
   router_.observe(tally_);

@@ -14,6 +14,7 @@
 #include "bus/bus.h"
 #include "device/pool.h"
 #include "dialects/graphpipe/graphpipe.h"
+#include "dialects/grps/grps.h"
 #include "dialects/oip/oip.h"
 #include "dialects/oip/trace.h"
 #include "dialects/ops/access_log.h"
@@ -39,7 +40,9 @@ struct Commons {
   device::SlabPool slabs;
   marshal::ProtoJson json;
   oip::Traces traces;
-  ops::Reflection reflection{{"inference.GRPCInferenceService", std::string(ops::Health::kService)}};
+  grps::Presence presence;
+  ops::Reflection reflection{
+      {"inference.GRPCInferenceService", std::string(grps::Grps::kService), std::string(ops::Health::kService)}};
   std::unique_ptr<ops::AccessLog> access_log;  // or null
   models::Repository* repository = nullptr;    // set before any shard starts
 
@@ -76,6 +79,7 @@ class Front final : public oip::Control, public ops::HealthSource {
   wire::RpcServer rpcs_;
   oip::Oip oip_;
   std::optional<graphpipe::GraphPipe> graphpipe_;
+  std::optional<grps::Grps> grps_;
   ops::Health health_;
   ops::Pages pages_;
   ops::Tally tally_;

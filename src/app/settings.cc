@@ -223,6 +223,7 @@ void add_limits(std::vector<Setting>& rows) {
 
 void add_protocols(std::vector<Setting>& rows) {
   rows.push_back(flag("protocols.graphpipe", "serve GraphPipe", AT(graphpipe.on)));
+  rows.push_back(flag("protocols.grps", "serve GRPS", AT(grps_on)));
   auto parse = [](const std::string& v) -> base::Result<std::string> {
     bool good = v.size() > 1 && v[0] == '/' && v.back() != '/' && v.find_first_of("{}?# ") == v.npos;
     if (!good) return invalid("expected a path like /graphpipe, got '" + v + "'");
@@ -233,6 +234,21 @@ void add_protocols(std::vector<Setting>& rows) {
   rows.push_back(flag("graphpipe.root_post", "POST / is GraphPipe, too", AT(graphpipe.root_post)));
   rows.push_back(
       text("graphpipe.default_model", "NAME", "for requests that name no model", AT(graphpipe.default_model)));
+}
+
+void add_grps(std::vector<Setting>& rows) {
+  using grps::HttpStatus;
+  using grps::StreamFormat;
+  rows.push_back(text("grps.default_model", "NAME", "for requests that name no model", AT(grps.default_model)));
+  rows.push_back(choice<>("grps.http_status", "real, body-only", AT(grps.http_status),
+                          std::vector<std::pair<std::string, HttpStatus>>{{"real", HttpStatus::kReal},
+                                                                          {"body-only", HttpStatus::kBodyOnly}}));
+  rows.push_back(
+      choice<>("grps.stream_format", "grps, ndjson, sse", AT(grps.stream_format),
+               std::vector<std::pair<std::string, StreamFormat>>{
+                   {"grps", StreamFormat::kGrps}, {"ndjson", StreamFormat::kNdjson}, {"sse", StreamFormat::kSse}}));
+  rows.push_back(text("grps.stream_content_type", "TYPE", "of streamed answers; empty = the format's own",
+                      AT(grps.stream_content_type)));
 }
 
 void add_operations(std::vector<Setting>& rows) {
@@ -292,6 +308,7 @@ const std::vector<Setting>& settings() {
     add_engines(all);
     add_limits(all);
     add_protocols(all);
+    add_grps(all);
     add_operations(all);
     return all;
   }();

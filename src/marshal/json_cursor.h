@@ -84,6 +84,8 @@ class JsonCursor {
   // Where the next value begins, to come back to it: at() then rewind(). Depth is the caller's to keep equal.
   size_t at();
   void rewind(size_t at) { p_ = begin_ + at; }
+  // The text from there to here: of the values read since at().
+  std::string_view since(size_t at) const { return {begin_ + at, size_t(p_ - begin_ - ptrdiff_t(at))}; }
   size_t left() const { return size_t(end_ - p_); }
 
   bool ok() const { return error_.empty(); }

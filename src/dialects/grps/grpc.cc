@@ -1,0 +1,128 @@
+#include "dialects/grps/grpc.h"
+
+#include <optional>
+
+#include "dialects/grps/inference.h"
+#include "grps.pb.h"
+
+namespace weir::grps {
+namespace {
+
+using base::Status;
+
+// The message says what happened; gRPC itself says OK, save where the client's own deadline has ended the call.
+void finish(wire::Rpc& rpc, const Status& status) {
+  bool expired = status.code == base::Code::kDeadlineExceeded;
+  rpc.finish(expired ? status : Status{});
+  rpc.exchange().ledger().code = status.code;
+}
+void answer(wire::Rpc& rpc, const Status& status, const Message& reply = {}) {
+  rpc.send(write_pb(status, reply));
+  finish(rpc, status);
+}
+
+template <ControlCall call_it>
+class Control final : public Method {
+ public:
+  explicit Control(House& house) : house_(house) {}
+  void call(wire::Rpc& rpc, base::Bytes bytes) override {
+    Message request, reply;
+    Status status = read_pb(bytes, house_.slabs, request);
+    if (status.ok()) status = call_it(house_, request, reply);
+    answer(rpc, status, reply);
+  }
+
+ private:
+  House& house_;
+};
+
+class RpcPrediction : public wire::RpcReader, public Prediction {
+ public:
+  RpcPrediction(House& house, wire::Rpc& rpc) : Prediction(house, rpc.exchange()), rpc_(rpc) {}
+
+  void begin(const base::Bytes& bytes, Answers answers) {
+    Message message;
+    Status status = read_pb(bytes, house_.slabs, message);
+    if (status.ok()) {
+      call().deadline = rpc_.deadline();
+      status = ask(std::move(message), "", answers);
+    }
+    if (!status.ok()) answer(rpc_, status);
+  }
+  void on_message(wire::Rpc&, base::Bytes) override {}
+  void on_close(wire::Rpc&) override { leave(); }
+
+ protected:
+  wire::Rpc& rpc_;
+};
+
+class Unary final : public RpcPrediction {
+ public:
+  using RpcPrediction::RpcPrediction;
+  static constexpr Answers kAnswers = Answers::kOne;
+
+ private:
+  void replied(Message&& reply, More) override {
+    if (!reply_) reply_ = std::move(reply);
+  }
+  void ended(Status status) override {
+    if (status.ok() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
+    answer(rpc_, status, status.ok() ? *reply_ : Message{});
+  }
+
+  std::optional<Message> reply_;
+};
+
+class Streamed final : public RpcPrediction {
+ public:
+  using RpcPrediction::RpcPrediction;
+  static constexpr Answers kAnswers = Answers::kMany;
+
+  void on_drain(wire::Rpc&) override { repay(); }
+
+ private:
+  void replied(Message&& reply, More more) override {
+    if (more == More::kYes || !reply.tensors.empty() || !reply.data.empty()) rpc_.send(write_pb({}, reply));
+    if (rpc_.backlog() <= wire::Exchange::kHighWater) repay();
+  }
+  void ended(Status status) override {
+    if (!status.ok()) return answer(rpc_, status);
+    finish(rpc_, {});
+  }
+};
+
+template <class T>
+class Predict final : public Method {
+ public:
+  explicit Predict(House& house) : house_(house) {}
+  void call(wire::Rpc& rpc, base::Bytes bytes) override {
+    auto reader = std::make_unique<T>(house_, rpc);
+    T& prediction = *reader;
+    rpc.attach(std::move(reader));
+    prediction.begin(bytes, T::kAnswers);
+  }
+
+ private:
+  House& house_;
+};
+
+}  // namespace
+
+void add_calls(House& house, wire::RpcServer& rpcs, std::vector<std::unique_ptr<Method>>& methods) {
+  // The descriptor by its generated class, so that the linker keeps it for JSON and reflection.
+  const std::string type = ::grps::protos::v1::GrpsMessage::descriptor()->full_name();
+  auto add = [&](const char* name, std::unique_ptr<Method> method, wire::RpcKind kind = wire::RpcKind::kUnary) {
+    rpcs.add({std::string(Grps::kService), name, kind, method.get(), type, type, kGrpc});
+    methods.push_back(std::move(method));
+  };
+  add("Online", std::make_unique<Control<go_online>>(house));
+  add("Offline", std::make_unique<Control<go_offline>>(house));
+  add("CheckLiveness", std::make_unique<Control<check_liveness>>(house));
+  add("CheckReadiness", std::make_unique<Control<check_readiness>>(house));
+  add("ServerMetadata", std::make_unique<Control<server_metadata>>(house));
+  add("ModelMetadata", std::make_unique<Control<model_metadata>>(house));
+  add("Predict", std::make_unique<Predict<Unary>>(house));
+  add("PredictStreaming", std::make_unique<Predict<Streamed>>(house), wire::RpcKind::kServerStream);
+}
+
+}  // namespace weir::grps

@@ -1,0 +1,22 @@
+// The eight calls of grps.protos.v1.GrpsService. As the reference server's, they end with gRPC's OK; what went wrong is
+// in the message's status (the metrics and the access log have the real code). PredictStreaming: one message per
+// answer, a failure is the last one.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "dialects/grps/house.h"
+#include "wire/rpc.h"
+
+namespace weir::grps {
+
+class Method : public wire::RpcMethod {
+ public:
+  virtual ~Method() = default;
+};
+
+// Registers them; `methods` keeps what was registered.
+void add_calls(House& house, wire::RpcServer& rpcs, std::vector<std::unique_ptr<Method>>& methods);
+
+}  // namespace weir::grps

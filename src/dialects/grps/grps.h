@@ -1,0 +1,36 @@
+// Grps: the GRPS protocol over REST (/grps/v1/…) and gRPC (grps.protos.v1.GrpsService). One per shard, on its thread.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "base/bytes.h"
+#include "bus/bus.h"
+#include "dialects/grps/options.h"
+#include "wire/router.h"
+#include "wire/rpc.h"
+
+namespace weir::grps {
+
+// Online and Offline: what a client has told the server about taking part. One for all shards; any thread.
+struct Presence {
+  std::atomic<bool> online{true};
+};
+
+class Grps {
+ public:
+  static constexpr std::string_view kService = "grps.protos.v1.GrpsService";
+
+  // `ready`: the server takes requests (models are loaded, it is not draining); asked on this shard's thread. All
+  // borrowed; they outlive every Exchange of the router.
+  Grps(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs, Presence& presence,
+       std::function<bool()> ready, Options options);
+  ~Grps();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::grps

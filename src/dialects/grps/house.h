@@ -1,0 +1,34 @@
+// What all parts of the dialect share on one shard.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "dialects/grps/grps.h"
+#include "dialects/grps/message.h"
+
+namespace weir::grps {
+
+inline constexpr std::string_view kRest = "grps-rest", kGrpc = "grps-grpc";
+
+struct House {
+  bus::Bus& bus;
+  base::SlabSource& slabs;
+  Presence& presence;
+  std::function<bool()> ready;
+  Options options;
+
+  // OK when both the server and its clients think that it takes part.
+  base::Status readiness() const;
+};
+
+// What control calls answer, whatever carries them (control.cc).
+base::Status check_readiness(House& house, const Message& request, Message& reply);
+base::Status go_online(House& house, const Message& request, Message& reply);
+base::Status go_offline(House& house, const Message& request, Message& reply);
+base::Status check_liveness(House& house, const Message& request, Message& reply);
+base::Status server_metadata(House& house, const Message& request, Message& reply);
+base::Status model_metadata(House& house, const Message& request, Message& reply);
+using ControlCall = base::Status (*)(House&, const Message&, Message&);
+
+}  // namespace weir::grps

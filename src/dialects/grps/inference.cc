@@ -1,0 +1,103 @@
+#include "dialects/grps/inference.h"
+
+#include "marshal/check.h"
+
+namespace weir::grps {
+
+using base::Status;
+
+Status Inference::find(std::string_view model, Answers answers) {
+  auto found = find_model(house_.bus.catalog(), model, house_.options.default_model);
+  if (!found) return found.error();
+  served_ = *found;
+  exchange_.ledger().model = served_->spec.name;
+  if (answers == Answers::kOne && served_->spec.decoupled)
+    return base::failure(base::Code::kUnimplemented, "model '" + served_->spec.name +
+                                                         "' may answer any number of times: use streaming=true, or "
+                                                         "PredictStreaming over gRPC");
+  call().model = served_->spec.name;
+  call().version = served_->spec.version;
+  if (answers == Answers::kMany) call().credit.store(kCredit, std::memory_order_relaxed);
+  return {};
+}
+
+msg::Call& Inference::call() {
+  if (state_ == State::kIdle) {
+    call_ = house_.bus.make_call();
+    state_ = State::kFilling;
+  }
+  return *call_;
+}
+
+Status Inference::start() {
+  Status status = marshal::check_call(spec(), call());
+  if (status.ok()) {
+    call_->sink = this;
+    call_->ticket = exchange_.ticket();
+    status = house_.bus.submit(call_, *served_);
+  }
+  if (status.ok())
+    state_ = State::kRunning;
+  else
+    leave();
+  return status;
+}
+
+void Inference::leave() {
+  if (state_ == State::kFilling) house_.bus.discard(call_);
+  if (state_ == State::kRunning) house_.bus.abandon(call_);
+  state_ = State::kOver;
+}
+
+void Inference::repay() {
+  int32_t owed = std::exchange(owed_, 0);
+  if (owed > 0 && state_ == State::kRunning) house_.bus.add_credit(call_, owed);
+}
+
+void Inference::on(msg::Call& call, msg::Event&& event) {
+  bool last = event.last();
+  if (last) state_ = State::kOver;  // the Call is the bus's again
+  if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) {
+    Status status;
+    for (const auto& tensor : outputs->tensors)
+      if (status.ok()) status = marshal::check_data(tensor, "output");
+    if (!status.ok()) status.code = base::Code::kInternal;  // the engine's fault, not the client's
+    ++owed_;
+    if (status.ok()) status = answered(std::move(outputs->tensors), last ? More::kNo : More::kYes);
+    if (!status.ok() && !last) leave();
+    if (last || !status.ok()) close(call, std::move(status));
+  } else if (auto* failed = std::get_if<msg::Failed>(&event.what)) {
+    close(call, std::move(failed->status));
+  } else if (last) {
+    close(call, {});
+  }
+}
+
+void Inference::close(const msg::Call& call, Status status) {
+  const msg::Timeline& t = call.times;
+  auto between = [](base::Time from, base::Time to) {
+    return from == base::kNever || to == base::kNever ? base::Duration{0} : to - from;
+  };
+  exchange_.ledger().queue += between(t.queued, t.started);
+  exchange_.ledger().compute += between(t.started, t.finished);
+  ended(std::move(status));
+}
+
+Status Prediction::ask(Message&& message, std::string_view model, Answers answers) {
+  asked_ = message.kind;
+  std::string named = message.model.empty() ? std::string(model) : std::move(message.model);
+  Status status = find(named, answers);
+  if (status.ok()) status = place(std::move(message), spec(), house_.slabs, call());
+  if (status.ok()) return start();
+  leave();
+  return status;
+}
+
+Status Prediction::answered(std::vector<msg::Tensor> outputs, More more) {
+  auto reply = gather(asked_, array, std::move(outputs), house_.slabs);
+  if (!reply) return std::move(reply).error();
+  replied(std::move(*reply), more);
+  return {};
+}
+
+}  // namespace weir::grps

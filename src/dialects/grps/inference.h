@@ -1,0 +1,72 @@
+// Inference: one Call on behalf of one client's request, whichever its form.
+#pragma once
+
+#include "dialects/grps/house.h"
+#include "dialects/grps/mapping.h"
+#include "msg/call.h"
+#include "wire/exchange.h"
+
+namespace weir::grps {
+
+// The owner find()s the model, fills call() and start()s it once. It hears answered() any number of times and then
+// exactly one ended(), unless it leaves first. Destroying a started Inference leaves.
+class Inference : public msg::Sink {
+ public:
+  Inference(House& house, wire::Exchange& exchange) : house_(house), exchange_(exchange) {}
+  virtual ~Inference() { leave(); }
+  Inference(const Inference&) = delete;
+
+  // How often the model may answer this request. Models that may answer any number of times want kMany.
+  enum class Answers : uint8_t { kOne, kMany };
+  // Errors: those of find_model(), UNIMPLEMENTED for a model that wants kMany.
+  base::Status find(std::string_view model, Answers answers);
+  const msg::ModelSpec& spec() const { return served_->spec; }
+  msg::Call& call();
+  // Checks the inputs against the model and submits. On failure the Call is gone, and nothing more is heard.
+  base::Status start();
+  // The client has gone: nothing more is heard.
+  void leave();
+  // Answers that the client has taken: the model may make as many more.
+  void repay();
+
+ protected:
+  enum class More : uint8_t { kYes, kNo };
+  // One answer of the model, its tensors checked. A Status that is not OK ends it.
+  virtual base::Status answered(std::vector<msg::Tensor> outputs, More more) = 0;
+  // The last word: OK, or why there is no (further) answer. The Inference may be destroyed from here on.
+  virtual void ended(base::Status status) = 0;
+
+  House& house_;
+  wire::Exchange& exchange_;
+
+ private:
+  static constexpr int32_t kCredit = 64;  // answers of one Call that may be on their way at once
+  enum class State : uint8_t { kIdle, kFilling, kRunning, kOver };
+
+  void on(msg::Call& call, msg::Event&& event) final;
+  void close(const msg::Call& call, base::Status status);
+
+  msg::Call* call_ = nullptr;
+  bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by the Call in flight
+  State state_ = State::kIdle;
+  int32_t owed_ = 0;
+};
+
+// An Inference whose question and answers are GrpsMessages.
+class Prediction : public Inference {
+ public:
+  using Inference::Inference;
+  ArrayWish array = ArrayWish::kNo;
+
+  // The message as the question; `model` where the message names none.
+  base::Status ask(Message&& message, std::string_view model, Answers answers);
+
+ protected:
+  virtual void replied(Message&& reply, More more) = 0;
+
+ private:
+  base::Status answered(std::vector<msg::Tensor> outputs, More more) final;
+  Kind asked_ = Kind::kNone;
+};
+
+}  // namespace weir::grps

@@ -1,0 +1,217 @@
+#include "dialects/grps/mapping.h"
+
+#include "dialects/grps/types.h"
+#include "marshal/cast.h"
+#include "marshal/json_tensor.h"
+#include "marshal/raw.h"
+
+namespace weir::grps {
+namespace {
+
+using base::invalid;
+using base::Status;
+using msg::DType;
+using msg::Tensor;
+
+bool takes_anything(const msg::ModelSpec& spec) { return spec.any_tensors && spec.inputs.empty(); }
+
+std::string list_inputs(const msg::ModelSpec& spec) {
+  std::string out = "; model '" + spec.name + "' has ";
+  for (const auto& in : spec.inputs)
+    out += (out.ends_with("has ") ? "" : ", ") + in.name + " " + std::string(msg::name(in.dtype)) + " " +
+           spec.public_shape(in).text();
+  return spec.inputs.empty() ? out + "no inputs" : out;
+}
+
+Tensor one_string(std::string name, std::string_view bytes) {
+  std::string data;
+  data.reserve(bytes.size() + 4);
+  msg::append_string(data, bytes);
+  return {std::move(name), DType::kBytes, {1}, base::Bytes::adopt(std::move(data))};
+}
+
+Status place_text(const Message& message, const msg::ModelSpec& spec, msg::Call& call) {
+  if (takes_anything(spec)) return call.inputs.push_back(one_string("str_data", message.data.view())), Status{};
+  if (spec.inputs.size() != 1 || spec.inputs[0].dtype != DType::kBytes)
+    return invalid("str_data needs a model with one BYTES input" + list_inputs(spec));
+  return marshal::place_raw(message.data, spec, call);
+}
+
+Status place_bytes(const Message& message, const msg::ModelSpec& spec, msg::Call& call) {
+  if (takes_anything(spec)) return call.inputs.push_back(one_string("bin_data", message.data.view())), Status{};
+  if (spec.inputs.size() != 1) return invalid("bin_data needs a model with one input" + list_inputs(spec));
+  return marshal::place_raw(message.data, spec, call);
+}
+
+// A lone tensor for a model with one input needs no name and no batch dimension.
+void adopt_lone(Tensor& tensor, const msg::ModelSpec& spec) {
+  const msg::TensorSpec& declared = spec.inputs.front();
+  if (!spec.input(tensor.name)) tensor.name = declared.name;
+  size_t rank = spec.public_shape(declared).rank();
+  if (spec.max_batch == 0 || tensor.shape.rank() + 1 != rank) return;
+  msg::Shape one_row{1};
+  for (int64_t dim : tensor.shape.dims()) one_row.push(dim);
+  tensor.shape = one_row;
+}
+
+// The bytes must be as many as type and shape say before a cast walks over them.
+bool whole(const Tensor& tensor) {
+  auto elements = tensor.shape.elements();
+  return elements && *elements <= tensor.data.size() && *elements * msg::size_of(tensor.dtype) == tensor.data.size();
+}
+
+Status place_tensors(Message& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call) {
+  bool lone = message.tensors.size() == 1 && spec.inputs.size() == 1;
+  for (Tensor& tensor : message.tensors) {
+    if (lone) adopt_lone(tensor, spec);
+    const msg::TensorSpec* declared = spec.input(tensor.name);
+    bool carried = declared && declared->dtype != tensor.dtype && carrier(declared->dtype) == tensor.dtype;
+    if (carried && whole(tensor))
+      if (Status status = marshal::cast(tensor, declared->dtype, slabs); !status.ok()) return status;
+    call.inputs.push_back(std::move(tensor));
+  }
+  return {};
+}
+
+Status place_array(Tensor& tensor, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call) {
+  if (takes_anything(spec)) {
+    tensor.name = "ndarray";
+  } else {
+    if (spec.inputs.size() != 1) return invalid("ndarray needs a model with one input" + list_inputs(spec));
+    tensor.name = spec.inputs[0].name;
+    adopt_lone(tensor, spec);
+    if (Status status = marshal::cast(tensor, spec.inputs[0].dtype, slabs); !status.ok()) return status;
+  }
+  call.inputs.push_back(std::move(tensor));
+  return {};
+}
+
+bool utf8(const Tensor& tensor) { return marshal::bytes_text(tensor) == marshal::BytesText::kUtf8; }
+bool one_element(const Tensor& tensor) { return tensor.shape.elements() == 1u; }
+// The one element of a BYTES tensor.
+base::Bytes content(const Tensor& tensor) { return tensor.data.slice(4, tensor.data.size() - 4); }
+
+DType scalar_type(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+    case DType::kInt8:
+    case DType::kUint8:
+    case DType::kInt16:
+    case DType::kUint16: return DType::kInt32;
+    case DType::kUint32:
+    case DType::kUint64: return DType::kInt64;
+    case DType::kFp16:
+    case DType::kBf16: return DType::kFp32;
+    default: return dtype;
+  }
+}
+
+// Casts what goes out; a value that the protocol cannot say is nobody's fault.
+Status express(Tensor& tensor, DType as, base::SlabSource& slabs) {
+  Status status = marshal::cast(tensor, as, slabs);
+  if (status.ok()) return {};
+  return base::failure(
+      base::Code::kOutOfRange,
+      "output '" + tensor.name + "' (" + std::string(msg::name(tensor.dtype)) + ") has values that GRPS cannot carry");
+}
+
+base::Result<Message> as_array(Message message) {
+  bool fits = message.tensors.size() == 1 && msg::size_of(message.tensors[0].dtype) > 0;
+  if (!fits) return invalid("return-ndarray needs a model with one numeric output");
+  message.kind = Kind::kArray;
+  return message;
+}
+
+base::Result<Message> as_tensors(Message message, base::SlabSource& slabs) {
+  message.kind = Kind::kTensors;
+  for (Tensor& tensor : message.tensors) {
+    if (tensor.dtype == DType::kBytes && !utf8(tensor))
+      return base::failure(base::Code::kOutOfRange, "output '" + tensor.name +
+                                                        "' is not text: DT_STRING cannot carry it; ask with bin_data "
+                                                        "or gmap");
+    if (Status status = express(tensor, carrier(tensor.dtype), slabs); !status.ok()) return status;
+  }
+  return message;
+}
+
+}  // namespace
+
+base::Result<bus::Served*> find_model(const bus::Catalog& catalog, std::string_view name,
+                                      std::string_view default_model) {
+  if (name.empty()) name = default_model;
+  if (name.empty()) {
+    if (catalog.models.size() == 1) return catalog.models.begin()->second.preferred;
+    return invalid("no model is named, and the server has no default_model: name one as \"name\" or \"name-version\"");
+  }
+  auto whole = catalog.find(name, "");
+  size_t dash = name.rfind('-');
+  if (whole || dash == name.npos) return whole;
+  std::string_view version = name.substr(dash + 1);
+  name = name.substr(0, dash);
+  auto found = catalog.find(name, version);
+  while (!found && version.ends_with(".0")) {
+    version.remove_suffix(2);
+    found = catalog.find(name, version);
+  }
+  // A name that is known without the dash is what was meant.
+  return found || catalog.models.contains(name) ? found : whole;
+}
+
+Status place(Message&& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call) {
+  switch (message.kind) {
+    case Kind::kNone: return invalid("the request has no data: str_data, bin_data, gtensors, ndarray or gmap");
+    case Kind::kStr: return place_text(message, spec, call);
+    case Kind::kBin: return place_bytes(message, spec, call);
+    case Kind::kTensors: return place_tensors(message, spec, slabs, call);
+    case Kind::kArray: return place_array(message.tensors.front(), spec, slabs, call);
+    case Kind::kMap:
+      for (Tensor& value : message.tensors)
+        if (Status status = place_scalar(std::move(value), spec, slabs, call); !status.ok()) return status;
+      return {};
+  }
+  return {};
+}
+
+Status place_scalar(Tensor value, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call) {
+  value.shape = {1};
+  if (const msg::TensorSpec* declared = spec.input(value.name)) {
+    value.shape = spec.public_shape(*declared);
+    for (size_t i = 0; i < value.shape.rank(); ++i)
+      if (value.shape[i] == -1) value.shape[i] = 1;
+    if (!one_element(value))
+      return invalid("input '" + value.name + "' has shape " + spec.public_shape(*declared).text() +
+                     ": one value does not fill it");
+    if (Status status = marshal::cast(value, declared->dtype, slabs); !status.ok()) return status;
+  }
+  call.inputs.push_back(std::move(value));
+  return {};
+}
+
+base::Result<Message> gather(Kind asked, ArrayWish wish, std::vector<Tensor> outputs, base::SlabSource& slabs) {
+  Message message;
+  message.tensors = std::move(outputs);
+  auto& tensors = message.tensors;
+  if (wish == ArrayWish::kReturn) return as_array(std::move(message));
+  bool one_string = tensors.size() == 1 && tensors[0].dtype == DType::kBytes && one_element(tensors[0]);
+  if (asked == Kind::kStr && one_string) {
+    message.kind = utf8(tensors[0]) ? Kind::kStr : Kind::kBin;
+    message.data = content(tensors[0]);
+    tensors.clear();
+    return message;
+  }
+  if (asked == Kind::kBin && tensors.size() == 1 && (one_string || tensors[0].dtype != DType::kBytes)) {
+    message.kind = Kind::kBin;
+    message.data = one_string ? content(tensors[0]) : tensors[0].data;
+    tensors.clear();
+    return message;
+  }
+  bool scalars = asked == Kind::kMap;
+  for (const Tensor& tensor : tensors) scalars = scalars && one_element(tensor);
+  if (!scalars) return as_tensors(std::move(message), slabs);
+  message.kind = Kind::kMap;
+  for (Tensor& tensor : tensors)
+    if (Status status = express(tensor, scalar_type(tensor.dtype), slabs); !status.ok()) return status;
+  return message;
+}
+
+}  // namespace weir::grps

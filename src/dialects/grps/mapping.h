@@ -1,0 +1,30 @@
+// How payloads meet models; the table is in README.md.
+#pragma once
+
+#include "base/status.h"
+#include "bus/catalog.h"
+#include "dialects/grps/message.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+
+namespace weir::grps {
+
+// The model that a request means by `name`: itself, or "name-version", the version after the last dash ("2", or "2.0.0"
+// for "2"). "" is `default_model`, or else the only model that there is. Errors: as Catalog::find(), and
+// INVALID_ARGUMENT where nothing is named and nothing is the default.
+base::Result<bus::Served*> find_model(const bus::Catalog& catalog, std::string_view name,
+                                      std::string_view default_model);
+
+// Turns the payload into the Call's inputs. Errors: INVALID_ARGUMENT saying which payload the model takes. What shapes
+// and types must be otherwise is marshal::check_call()'s to say.
+base::Status place(Message&& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call);
+
+// A scalar (`value`, any shape) as the named input: one element in the declared shape, its number cast to the declared
+// type. Where the model takes anything, a tensor of shape [1].
+base::Status place_scalar(msg::Tensor value, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call);
+
+// The answer of a model as the kind of payload that was asked with; gtensors where it does not fit in that kind.
+enum class ArrayWish : uint8_t { kNo, kReturn };  // return-ndarray=true: one numeric output, or INVALID_ARGUMENT
+base::Result<Message> gather(Kind asked, ArrayWish wish, std::vector<msg::Tensor> outputs, base::SlabSource& slabs);
+
+}  // namespace weir::grps

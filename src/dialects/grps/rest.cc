@@ -1,0 +1,62 @@
+#include "dialects/grps/rest.h"
+
+namespace weir::grps {
+namespace {
+
+using base::Status;
+using wire::Exchange;
+
+// How a 404 or 405 below /grps/ is worded.
+void respond_stray(Exchange& exchange, int http, std::string_view text) {
+  Status status = base::failure(base::code_from_http(http), std::string(text));
+  exchange.ledger().code = status.code;
+  exchange.respond(http, "application/json", base::Bytes::adopt(write_json(status, {})));
+}
+
+template <ControlCall call>
+void control(House& house, Exchange& exchange) {
+  Message request, reply;
+  Status status;
+  // A body that says nothing, or {}, or is not JSON at all, asks as much as none; only metadata reads it.
+  if (call == model_metadata && !exchange.content().empty())
+    status = read_json(exchange.content().view(), house.slabs, request);
+  if (request.model.empty()) request.model = exchange.request().query_value("model");
+  if (status.ok()) status = call(house, request, reply);
+  respond(house, exchange, status, reply);
+}
+
+struct Row {
+  const char* path;
+  Serve serve;
+};
+
+constexpr Row kControls[] = {
+    {"/grps/v1/health/online", control<go_online>},         {"/grps/v1/health/offline", control<go_offline>},
+    {"/grps/v1/health/live", control<check_liveness>},      {"/grps/v1/health/ready", control<check_readiness>},
+    {"/grps/v1/metadata/server", control<server_metadata>}, {"/grps/v1/metadata/model", control<model_metadata>},
+};
+constexpr uint64_t kControlBody = 64 << 10;
+
+}  // namespace
+
+void respond(const House& house, Exchange& exchange, const Status& status, const Message& reply) {
+  exchange.ledger().code = status.code;
+  int http = house.options.http_status == HttpStatus::kReal ? code_of(status) : 200;
+  if (status.ok() && reply.kind == Kind::kBin)
+    return exchange.respond(http, "application/octet-stream", reply.data, Exchange::Compress::kIfAccepted);
+  exchange.respond(http, "application/json", base::Bytes::adopt(write_json(status, reply)),
+                   Exchange::Compress::kIfAccepted);
+}
+
+void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services) {
+  for (const Row& row : kControls) {
+    auto* service = services.emplace_back(std::make_unique<Endpoint>(house, row.serve)).get();
+    router.add({"GET", row.path, service, kRest, {wire::BodyPlan::kIgnore}});
+    router.add({"POST", row.path, service, kRest, {wire::BodyPlan::kWhole, kControlBody}});
+  }
+  auto* service = services.emplace_back(std::make_unique<Endpoint>(house, predict)).get();
+  router.add({"POST", "/grps/v1/infer/predict", service, kRest, {wire::BodyPlan::kWhole, house.options.max_body}});
+  router.error_form("/grps/", respond_stray);
+}
+
+}  // namespace weir::grps

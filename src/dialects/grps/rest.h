@@ -1,0 +1,33 @@
+// The REST side: one table of routes, each answered by one function.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "dialects/grps/house.h"
+#include "wire/router.h"
+
+namespace weir::grps {
+
+using Serve = void (*)(House&, wire::Exchange&);
+
+class Endpoint final : public wire::Service {
+ public:
+  Endpoint(House& house, Serve serve) : house_(house), serve_(serve) {}
+  void serve(wire::Exchange& exchange, const wire::PathArgs&) override { serve_(house_, exchange); }
+
+ private:
+  House& house_;
+  Serve serve_;
+};
+
+// Registers all routes; `services` keeps what was registered.
+void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services);
+
+// POST …/infer/predict (rest_predict.cc).
+void predict(House& house, wire::Exchange& exchange);
+
+// One answer: bin_data as octets, everything else as stamped JSON. Fills the ledger.
+void respond(const House& house, wire::Exchange& exchange, const base::Status& status, const Message& reply = {});
+
+}  // namespace weir::grps

@@ -1,0 +1,46 @@
+// GRPS on one fake shard: a Bus with scripted models, a Router and an RpcServer with fake Exchanges in front.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dialects/grps/grps.h"
+#include "support/rpc_wire.h"
+#include "support/scripted_models.h"
+
+namespace weir::grps {
+
+class Bench {
+ public:
+  explicit Bench(Options options = {});
+  ~Bench();
+
+  support::RpcBench wire;
+  bus::Bus bus{wire.env, base::ShardId{0}, [] {}};
+  support::ScriptedModels models;
+  Presence presence;
+  bool ready = true;
+  std::unique_ptr<Grps> grps;
+
+  struct Answer {
+    int status = 0;  // HTTP, or the gRPC code
+    std::string body;
+    std::string type;
+    std::vector<std::string> messages;  // gRPC
+  };
+  using Headers = support::RpcBench::Headers;
+  using Opened = support::RpcBench::Opened;
+  static inline const Headers kJson{{"content-type", "application/json"}};
+
+  Opened open_rest(std::string method, std::string target, std::string_view body = {}, const Headers& headers = kJson);
+  Answer rest(std::string method, std::string target, std::string_view body = {}, const Headers& headers = kJson);
+  Answer predict(std::string_view body, std::string query = {}, const Headers& headers = kJson) {
+    return rest("POST", "/grps/v1/infer/predict" + query, body, headers);
+  }
+  Opened open_grpc(std::string method, std::string_view message);
+  Answer grpc(std::string method, std::string_view message);
+  static Answer answer(support::FakeExchange& exchange);
+};
+
+}  // namespace weir::grps

@@ -1,0 +1,110 @@
+// Models for tests of dialects: a Catalog whose Inboxes write down each Call as text and answer by script. A test that
+// uses this links marshal.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bus/bus.h"
+#include "marshal/json_tensor.h"
+#include "msg/call.h"
+
+namespace weir::support {
+
+// "y INT32 [2] [1,2]"
+inline std::string describe(const msg::Tensor& t) {
+  std::string out = t.name + " " + std::string(msg::name(t.dtype)) + " " + t.shape.text() + " ";
+  marshal::write_data(out, t, marshal::bytes_text(t));
+  return out;
+}
+// "add/1 rows=1 | a INT32 [1,2] [1,2]"
+inline std::string describe(const msg::Call& call) {
+  std::string out = call.model + "/" + call.version + " rows=" + std::to_string(call.rows);
+  for (const auto& t : call.inputs) out += " | " + describe(t);
+  return out;
+}
+
+// The reverse: "y INT32 [2] [1,2]; z BYTES [1] ["a"]".
+inline std::vector<msg::Tensor> parse_tensors(std::string_view all) {
+  auto word = [](std::string_view& rest) {
+    size_t space = rest.find(' ');
+    std::string_view w = rest.substr(0, space);
+    rest.remove_prefix(space == rest.npos ? rest.size() : space + 1);
+    return w;
+  };
+  std::vector<msg::Tensor> out;
+  while (!all.empty()) {
+    size_t end = all.find("; ");
+    std::string_view one = all.substr(0, end);
+    all = end == all.npos ? std::string_view() : all.substr(end + 2);
+    msg::Tensor& t = out.emplace_back();
+    t.name = word(one);
+    t.dtype = msg::dtype_from_name(word(one));
+    marshal::JsonCursor shape(word(one)), data(one);
+    shape.array([&] {
+      marshal::JsonNumber n;
+      int64_t dim;
+      return shape.number(n) && n.to(dim) && t.shape.push(dim);
+    });
+    if (auto status = marshal::read_data(data, t, base::heap()); !status.ok()) throw std::runtime_error(status.text);
+  }
+  return out;
+}
+
+// Writes down each Call; answers with the script, or with its own inputs, or keeps it for the test to answer.
+class ScriptedInbox final : public msg::Inbox {
+ public:
+  std::vector<msg::Call*> held;
+  std::vector<std::string> seen;
+  std::vector<msg::Event> script;  // posted for each Call, if not empty
+  bool echo = false;
+  int pokes = 0;
+
+  void put(msg::Call* call) override {
+    seen.push_back(describe(*call));
+    call->times.started = call->times.queued + std::chrono::microseconds(10);
+    call->times.finished = call->times.started + std::chrono::microseconds(30);
+    if (echo) return post(call, {msg::Outputs{call->inputs, {}, true}});
+    if (script.empty()) return held.push_back(call);
+    for (const auto& event : script) post(call, msg::Event(event));
+  }
+  void poke() override { ++pokes; }
+  void post(msg::Call* call, msg::Event event) { call->home->post_here({call, std::move(event)}); }
+  void finish(msg::Call* call, msg::Event event) {
+    std::erase(held, call);
+    post(call, std::move(event));
+  }
+};
+
+class ScriptedModels {
+ public:
+  std::shared_ptr<bus::Catalog> catalog = std::make_shared<bus::Catalog>();
+
+  ScriptedInbox& add(msg::ModelSpec spec) {
+    auto served = std::make_shared<bus::Served>();
+    auto inbox = std::make_unique<ScriptedInbox>();
+    ScriptedInbox& scripted = *(inboxes_[spec.name] = inboxes_[spec.name + "/" + spec.version] = inbox.get());
+    served->inbox = std::move(inbox);
+    auto& model = catalog->models[spec.name];
+    catalog->index.push_back({spec.name, spec.version, bus::ModelState::kReady, ""});
+    model.versions[spec.version] = served;
+    model.preferred = model.versions.rbegin()->second.get();
+    served->spec = std::move(spec);
+    return scripted;
+  }
+  // "add": of the version added last; "add/1": of that one.
+  ScriptedInbox& operator[](const std::string& model) { return *inboxes_.at(model); }
+  // Calls that a test has left open.
+  void finish_all() {
+    for (auto& [name, inbox] : inboxes_)
+      while (!inbox->held.empty()) inbox->finish(inbox->held.back(), {msg::Done{}});
+  }
+
+ private:
+  std::map<std::string, ScriptedInbox*> inboxes_;
+};
+
+}  // namespace weir::support
