@@ -129,6 +129,20 @@ base::Status Loader::add_labels(const ModelFolder& folder, const ModelConfig& co
   return {};
 }
 
+base::Result<std::shared_ptr<bus::Served>> Loader::load_pipeline(const ModelFolder& folder, const ModelConfig& config,
+                                                                 uint64_t version, const FindServed& find) const {
+  auto linked = link(config, find);
+  if (!linked) return linked.error();
+  msg::ModelSpec wanted = config.wanted(folder.name, version);
+  auto spec = merge(wanted, config, linked->spec, UINT32_MAX);
+  if (!spec) return spec.error();
+  if (auto s = add_labels(folder, config, *spec); !s.ok()) return s;
+  auto served = std::make_shared<bus::Served>();
+  served->spec = std::move(*spec);
+  served->inbox = sched::make_pipeline(std::move(linked->plan), served->spec, served->stats);
+  return served;
+}
+
 base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folder, const ModelConfig& config,
                                                         uint64_t version) const {
   auto source = locate(folder, config, version);

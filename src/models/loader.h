@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "models/dag.h"
 #include "models/folder.h"
 #include "models/model_config.h"
 #include "models/repository.h"
@@ -26,6 +27,9 @@ class Loader {
   // Makes the engines and their lanes. Errors: the engine's, without paths of this machine.
   base::Result<std::shared_ptr<bus::Served>> load(const ModelFolder& folder, const ModelConfig& config,
                                                   uint64_t version) const;
+  // The same for a pipeline; its nodes are what `find` has now.
+  base::Result<std::shared_ptr<bus::Served>> load_pipeline(const ModelFolder& folder, const ModelConfig& config,
+                                                           uint64_t version, const FindServed& find) const;
 
  private:
   struct Source {

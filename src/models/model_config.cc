@@ -8,6 +8,7 @@ namespace {
 
 constexpr uint32_t kMaxInstances = 64;
 constexpr uint32_t kMaxBatch = 65536;
+constexpr size_t kMaxNodes = 64;
 
 base::Status check_tensors(const std::vector<TensorConfig>& tensors, std::string_view what) {
   std::set<std::string_view> seen;
@@ -51,6 +52,27 @@ msg::ModelSpec ModelConfig::wanted(std::string_view model, uint64_t version) con
   return spec;
 }
 
+namespace {
+
+base::Status check_dag(const ModelConfig& config) {
+  bool pipeline = config.engine == kPipeline;
+  if (!pipeline && config.dag.nodes.empty()) return {};
+  if (!pipeline) return base::invalid("a dag needs 'engine: pipeline'");
+  if (config.dag.nodes.empty()) return base::invalid("a pipeline needs a dag with nodes");
+  if (config.dag.nodes.size() > kMaxNodes)
+    return base::invalid(std::to_string(config.dag.nodes.size()) + " nodes in one pipeline: at most " +
+                         std::to_string(kMaxNodes) + " are possible");
+  if (config.decoupled) return base::invalid("a pipeline is not decoupled");
+  std::set<std::string_view> names;
+  for (const auto& node : config.dag.nodes) {
+    if (node.model.empty()) return base::invalid("a node without a model");
+    if (!names.insert(node.name).second) return base::invalid("two nodes are called '" + node.name + "'");
+  }
+  return {};
+}
+
+}  // namespace
+
 base::Status check(const ModelConfig& config, std::string_view folder_name) {
   if (!config.name.empty() && config.name != folder_name)
     return base::invalid("the configuration is for '" + config.name + "', but its folder is '" +
@@ -72,6 +94,7 @@ base::Status check(const ModelConfig& config, std::string_view folder_name) {
                          std::to_string(batching.priority_levels) + " levels");
   if (config.versions.kind == VersionPolicy::Kind::kLatest && config.versions.latest == 0)
     return base::invalid("a version policy of the latest 0 versions serves nothing");
+  if (auto s = check_dag(config); !s.ok()) return s;
   if (auto s = check_tensors(config.inputs, "input"); !s.ok()) return s;
   return check_tensors(config.outputs, "output");
 }

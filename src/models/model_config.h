@@ -2,9 +2,10 @@
 // (protobuf text format), its JSON form in a load request, or our model.yaml (models/model_yaml.h).
 //
 // Of Triton's fields, name, platform/backend, version_policy, max_batch_size, input, output, instance_group counts,
-// default_model_filename, dynamic_batching, parameters, label_filename and model_transaction_policy are honoured.
-// ensemble_scheduling, sequence_batching, reshape, ragged and batch_input/batch_output would change answers and are
-// refused; the rest (placement, warm-up, caches, metrics) changes nothing here and is noted for the log.
+// default_model_filename, dynamic_batching, ensemble_scheduling (platform "ensemble"), parameters, label_filename and
+// model_transaction_policy are honoured. sequence_batching, reshape, ragged and batch_input/batch_output would change
+// answers and are refused; the rest (placement, warm-up, caches, metrics) changes nothing here and is noted for the
+// log.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,22 @@ struct TensorConfig {
   std::string label_file;    // relative to the model's folder; empty = none
 };
 
+// One model of a pipeline. Tensors of the pipeline have names; a model's tensor that is not mapped has its own.
+struct DagNode {
+  std::string name;  // empty = the model's
+  std::string model;
+  std::string version;                                 // empty = the newest that is served
+  std::map<std::string, std::string> inputs, outputs;  // the model's name -> the pipeline's
+};
+
+struct DagConfig {
+  enum class Order : uint8_t { kAsWritten, kByTensors };  // by tensors: whatever has all its inputs runs next
+  Order order = Order::kAsWritten;
+  std::vector<DagNode> nodes;
+};
+
+inline constexpr std::string_view kPipeline = "pipeline";  // the engine of models that are made of models
+
 struct ModelConfig {
   std::string name;    // empty, or the folder's
   std::string engine;  // "onnx", "identity"; empty = by the file that is there
@@ -45,6 +62,7 @@ struct ModelConfig {
   VersionPolicy versions;
   std::vector<TensorConfig> inputs, outputs;
   bool decoupled = false;
+  DagConfig dag;  // of a pipeline
   std::map<std::string, std::string> parameters;
   std::vector<std::string> notes;  // fields that were read and change nothing
 

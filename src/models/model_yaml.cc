@@ -28,6 +28,7 @@ class Reading {
          {"batching", [&](auto& v) { batching(v); }},
          {"inputs", [&](auto& v) { tensors(v, "inputs", out_.inputs); }},
          {"outputs", [&](auto& v) { tensors(v, "outputs", out_.outputs); }},
+         {"dag", [&](auto& v) { dag(v); }},
          {"parameters", [&](auto& v) { parameters(v); }}});
     if (!complaints_.none()) return complaints_.status();
     return std::move(out_);
@@ -153,9 +154,36 @@ class Reading {
     for (const auto& item : node.items) text(item, tensor.spec.labels.emplace_back());
   }
 
-  void parameters(const Yaml& node) {
+  void words(const Yaml& node, std::map<std::string, std::string>& out) {
     if (node.kind != Yaml::Kind::kMap) return complaints_.at(node, "expected a map of keys and values");
-    for (const auto& entry : node.entries) text(entry.value, out_.parameters[entry.key]);
+    for (const auto& entry : node.entries) text(entry.value, out[entry.key]);
+  }
+  void parameters(const Yaml& node) { words(node, out_.parameters); }
+
+  void dag(const Yaml& node) {
+    std::string type = "sequential";
+    map(node, "dag",
+        {{"type",
+          [&](auto& v) {
+            text(v, type);
+            if (type != "sequential") complaints_.at(v, "expected sequential, got '" + type + "'");
+          }},
+         {"nodes", [&](auto& v) { nodes(v); }}});
+  }
+
+  void nodes(const Yaml& node) {
+    if (node.kind != Yaml::Kind::kList) return complaints_.at(node, "expected a list of nodes");
+    for (const auto& item : node.items) {
+      auto& n = out_.dag.nodes.emplace_back();
+      map(item, "dag.nodes",
+          {{"name", [&](auto& v) { text(v, n.name); }},
+           {"model", [&](auto& v) { text(v, n.model); }},
+           {"version", [&](auto& v) { text(v, n.version); }},
+           {"inputs", [&](auto& v) { words(v, n.inputs); }},
+           {"outputs", [&](auto& v) { words(v, n.outputs); }}});
+      if (n.model.empty()) complaints_.at(item, "a node needs a 'model'");
+      if (n.name.empty()) n.name = n.model;
+    }
   }
 
   Complaints complaints_;

@@ -12,6 +12,19 @@
 //   outputs: [{name: probabilities, labels: labels.txt}]   # or labels: [zero, one, …]
 //   parameters: {intra_op_threads: 2}
 //
+// A pipeline is a model made of others, run one after the other. A node takes each of its inputs from the pipeline's
+// inputs and from what earlier nodes made, by name or as mapped (the model's name: the pipeline's):
+//
+//   engine: pipeline
+//   dag:
+//     type: sequential
+//     nodes:
+//       - {model: scale}
+//       - {name: classify, model: digits, version: 1, inputs: {image: scaled}, outputs: {probabilities: p}}
+//   outputs: [{name: p}]         # by default, those of the last node
+//
+// Without inputs of its own the pipeline takes those of its first node.
+//
 // Shapes leave the batch dimension out when the model is batched, as in config.pbtxt; -1 is any size. Unknown keys and
 // wrong values are errors with file:line:column.
 #pragma once

@@ -86,7 +86,7 @@ class Reading {
     out_.decoupled = in_.model_transaction_policy().decoupled();
     for (const auto& [key, value] : in_.parameters()) out_.parameters[key] = value.string_value();
     for (auto step : {&Reading::refuse, &Reading::inputs, &Reading::outputs, &Reading::versions, &Reading::batching,
-                      &Reading::instances})
+                      &Reading::instances, &Reading::ensemble})
       if (auto s = (this->*step)(); !s.ok()) return s;
     note_the_rest();
     return std::move(out_);
@@ -94,12 +94,12 @@ class Reading {
 
  private:
   std::string engine() const {
+    if (in_.platform() == "ensemble" || in_.has_ensemble_scheduling()) return std::string(kPipeline);
     if (in_.backend() == "onnxruntime" || in_.platform() == "onnxruntime_onnx") return "onnx";
     return !in_.backend().empty() ? in_.backend() : in_.platform();
   }
 
   base::Status refuse() {
-    if (in_.has_ensemble_scheduling()) return base::failure(base::Code::kUnimplemented, "ensembles are not served");
     if (in_.has_sequence_batching())
       return base::failure(base::Code::kUnimplemented, "sequence batching is not served");
     if (in_.batch_input_size() > 0 || in_.batch_output_size() > 0)
@@ -139,6 +139,24 @@ class Reading {
       t.label_file = in.label_filename();
       out_.outputs.push_back(std::move(t));
     }
+    return {};
+  }
+
+  base::Status ensemble() {
+    if (!in_.has_ensemble_scheduling()) return {};
+    const auto& in = in_.ensemble_scheduling();
+    out_.dag.order = DagConfig::Order::kByTensors;
+    for (const auto& step : in.step()) {
+      auto& node = out_.dag.nodes.emplace_back();
+      node.model = step.model_name();
+      node.name = "step " + std::to_string(out_.dag.nodes.size()) + " (" + node.model + ")";
+      if (step.model_version() > 0) node.version = std::to_string(step.model_version());
+      if (!step.model_namespace().empty())
+        return base::failure(base::Code::kUnimplemented, "model_namespace of an ensemble's step is not served");
+      for (const auto& [model, tensor] : step.input_map()) node.inputs[model] = tensor;
+      for (const auto& [model, tensor] : step.output_map()) node.outputs[model] = tensor;
+    }
+    if (in.max_inflight_requests() > 0) out_.notes.push_back("ensemble_scheduling.max_inflight_requests");
     return {};
   }
 

@@ -69,6 +69,8 @@ struct Repository::Parts {
   base::Result<Folders> look();
   base::Status load_all();
   base::Status load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload);
+  std::vector<std::string> nodes_first(const Folders& folders);
+  void load_nodes(const ModelFolder& pipeline, const ModelConfig& config, std::set<std::string>& seen);
   base::Status load_named(const std::string& name, const LoadParameters& parameters);
   base::Status load_uploaded(const std::string& name, const LoadParameters& parameters);
   base::Status unload_named(const std::string& name);
@@ -155,6 +157,7 @@ void Repository::Parts::bury() {
 }
 
 void Repository::Parts::publish() {
+  shelf.relink(loader);
   uint64_t epoch = ++published;
   for (auto& retired : shelf.take_retired()) leaving.push_back({epoch, std::move(retired)});
   publish_to(shelf.catalog(), [inlet = inlet, epoch] {
@@ -201,7 +204,7 @@ base::Status Repository::Parts::load_all() {
   for (const auto& name : wanted) shelf.announce(name);
   publish();
   base::Status first;
-  for (const auto& name : wanted) {
+  for (const auto& name : nodes_first(*folders)) {
     auto folder = folders->find(name);
     auto status = folder == folders->end() ? not_found(name) : load_one(folder->second, nullptr);
     if (folder == folders->end()) shelf.fail(name, status.text);
@@ -210,6 +213,40 @@ base::Status Repository::Parts::load_all() {
   }
   if (options.control == Control::kPoll) next_poll = Clock::now() + options.poll_interval;
   return options.strict ? first : base::Status{};
+}
+
+// What is wanted, and the nodes of wanted pipelines, which are wanted thereby; each pipeline behind its nodes.
+std::vector<std::string> Repository::Parts::nodes_first(const Folders& folders) {
+  std::vector<std::string> order;
+  std::set<std::string> seen;
+  std::function<void(const std::string&)> visit = [&](const std::string& name) {
+    if (!seen.insert(name).second) return;
+    if (auto folder = folders.find(name); folder != folders.end())
+      if (auto config = loader.configure(folder->second))
+        for (const auto& node : config->dag.nodes)
+          if (folders.count(node.model)) visit(node.model);
+    order.push_back(name);
+  };
+  for (const auto& name : wanted) visit(name);
+  wanted.insert(order.begin(), order.end());
+  return order;
+}
+
+// The nodes of a pipeline that nobody has loaded yet, as Triton does.
+void Repository::Parts::load_nodes(const ModelFolder& pipeline, const ModelConfig& config,
+                                   std::set<std::string>& seen) {
+  seen.insert(pipeline.name);
+  for (const auto& node : config.dag.nodes) {
+    if (shelf.serves(node.model) || !seen.insert(node.model).second) continue;
+    for (const auto& root : options.roots) {
+      auto folder = look_at(root, node.model);
+      if (!folder) continue;
+      if (auto deeper = loader.configure(*folder)) load_nodes(*folder, *deeper, seen);
+      wanted.insert(node.model);
+      load_one(*folder, nullptr);  // a failure is told by the pipeline, which finds no node
+      break;
+    }
+  }
 }
 
 base::Status Repository::Parts::not_found(const std::string& name) const {
@@ -237,6 +274,8 @@ base::Status Repository::Parts::load_named(const std::string& name, const LoadPa
     if (!folder) continue;
     if (!shelf.serves(name)) shelf.announce(name), publish();
     wanted.insert(name);
+    std::set<std::string> seen;
+    if (auto config = loader.configure(*folder)) load_nodes(*folder, *config, seen);
     auto status = load_one(*folder, nullptr);
     publish();
     return status;
@@ -256,6 +295,8 @@ base::Status Repository::Parts::load_uploaded(const std::string& name, const Loa
     auto folder = look_at(root, name);
     if (!folder) continue;
     wanted.insert(name);
+    std::set<std::string> seen;
+    load_nodes(*folder, (*upload)->config(), seen);
     auto status = load_one(*folder, std::move(*upload));
     publish();
     return status;

@@ -83,7 +83,7 @@ base::Status Shelf::load_version(const ModelFolder& folder, const ModelConfig& c
     return {};
   }
   auto began = std::chrono::steady_clock::now();
-  auto served = loader.load(folder, config, version);
+  auto served = build(folder, config, loader, version, slot);
   if (!served) {
     base::log::warning("model failed to load",
                        {{"model", folder.name}, {"version", version}, {"reason", served.error().text}});
@@ -92,7 +92,7 @@ base::Status Shelf::load_version(const ModelFolder& folder, const ModelConfig& c
     return served.error();
   }
   retire(folder.name, version, slot);
-  slot = {ModelState::kReady, "", std::move(*served), fingerprint};
+  slot = {ModelState::kReady, "", std::move(*served), fingerprint, std::move(slot.pipeline)};
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   base::log::info("model loaded", {{"model", folder.name},
                                    {"version", version},
@@ -100,6 +100,107 @@ base::Status Shelf::load_version(const ModelFolder& folder, const ModelConfig& c
                                    {"max_batch", slot.served->spec.max_batch},
                                    {"seconds", took.count()}});
   return {};
+}
+
+base::Result<std::shared_ptr<bus::Served>> Shelf::build(const ModelFolder& folder, const ModelConfig& config,
+                                                        const Loader& loader, uint64_t version, Slot& slot) {
+  if (config.engine != kPipeline) {
+    auto served = loader.load(folder, config, version);
+    if (served) slot.pipeline.reset();
+    return served;
+  }
+  for (const auto& node : config.dag.nodes) {
+    std::set<std::string> seen;
+    if (node.model == folder.name || contains(node.model, folder.name, seen))
+      return base::invalid("node '" + node.name + "': the pipeline would be a part of itself");
+  }
+  auto pipeline = std::make_unique<Pipeline>(Pipeline{folder, config, {}});
+  auto served = loader.load_pipeline(folder, config, version,
+                                     [this](const auto& model, const auto& version) { return find(model, version); });
+  if (auto nodes = nodes_of(*pipeline)) pipeline->nodes = std::move(*nodes);
+  slot.pipeline = std::move(pipeline);
+  return served;
+}
+
+// Of the models that serve now.
+base::Result<std::shared_ptr<bus::Served>> Shelf::find(const std::string& name, const std::string& version) const {
+  auto found = models_.find(name);
+  std::shared_ptr<bus::Served> served;
+  std::string reason;
+  if (found != models_.end()) {
+    reason = found->second.reason;
+    for (const auto& [number, slot] : found->second.versions) {  // ascending
+      if (!version.empty() && std::to_string(number) != version) continue;
+      if (slot.served) served = slot.served;
+      if (!slot.reason.empty()) reason = slot.reason;
+    }
+  }
+  if (served) return served;
+  std::string who = "model '" + name + "'" + (version.empty() ? "" : " version " + version);
+  if (found == models_.end()) return base::failure(base::Code::kNotFound, "there is no " + who);
+  return base::failure(base::Code::kUnavailable, who + " is not loaded" + (reason.empty() ? "" : ": " + reason));
+}
+
+// Whether `node` is somewhere in the pipeline `model`.
+bool Shelf::contains(const std::string& model, const std::string& node, std::set<std::string>& seen) const {
+  auto found = models_.find(model);
+  if (found == models_.end() || !seen.insert(model).second) return false;
+  for (const auto& [version, slot] : found->second.versions) {
+    if (!slot.pipeline) continue;
+    for (const auto& n : slot.pipeline->config.dag.nodes)
+      if (n.model == node || contains(n.model, node, seen)) return true;
+  }
+  return false;
+}
+
+base::Result<std::vector<const bus::Served*>> Shelf::nodes_of(const Pipeline& pipeline) const {
+  std::vector<const bus::Served*> nodes;
+  for (const auto& node : pipeline.config.dag.nodes) {
+    auto served = find(node.model, node.version);
+    if (!served) return base::failure(served.error().code, "node '" + node.name + "': " + served.error().text);
+    nodes.push_back(served->get());
+  }
+  return nodes;
+}
+
+// A pipeline may be a node of another: what one round rebuilds the next one passes on. No pipeline contains itself, so
+// there is an end.
+void Shelf::relink(const Loader& loader) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (auto& [name, model] : models_)
+      for (auto& [version, slot] : model.versions)
+        if (slot.pipeline && relink(loader, name, version, slot)) changed = true;
+  }
+}
+
+// True when what is served has changed.
+bool Shelf::relink(const Loader& loader, const std::string& name, uint64_t version, Slot& slot) {
+  auto nodes = nodes_of(*slot.pipeline);
+  if (!nodes) {
+    bool served = slot.served != nullptr;
+    if (served) base::log::warning("pipeline lost a node", {{"model", name}, {"reason", nodes.error().text}});
+    retire(name, version, slot);
+    slot.pipeline->nodes.clear();
+    slot.state = ModelState::kUnavailable, slot.reason = nodes.error().text;
+    return served;
+  }
+  if (*nodes == slot.pipeline->nodes) return false;  // built with these, or not possible with these
+  slot.pipeline->nodes = *nodes;
+  const Pipeline& from = *slot.pipeline;
+  auto served = loader.load_pipeline(from.folder, from.config, version,
+                                     [this](const auto& m, const auto& v) { return find(m, v); });
+  if (!served) {
+    base::log::warning("pipeline cannot use its new nodes", {{"model", name}, {"reason", served.error().text}});
+    slot.reason = slot.served ? serving_on(served.error().text) : served.error().text;
+    if (!slot.served) slot.state = ModelState::kUnavailable;
+    return false;
+  }
+  retire(name, version, slot);
+  slot.served = std::move(*served);
+  slot.state = ModelState::kReady, slot.reason.clear();
+  base::log::info("pipeline linked", {{"model", name}, {"version", version}, {"nodes", nodes->size()}});
+  return true;
 }
 
 void Shelf::retire(const std::string& model, uint64_t version, Slot& slot) {
@@ -118,6 +219,7 @@ void Shelf::unload(const std::string& name, Row row) {
     slot.state = slot.served ? ModelState::kUnloading : ModelState::kUnavailable;
     slot.reason = slot.served ? "" : "unloaded";
     served = served || slot.served;
+    slot.pipeline.reset();
     retire(name, version, slot);
   }
   if (served) base::log::info("model unloaded", {{"model", name}});

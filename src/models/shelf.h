@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ class Shelf {
 
   enum class Row : bool { kKeep, kDrop };  // of the index, once it is unloaded
   void unload(const std::string& model, Row row);
+  // Rebuilds the pipelines whose nodes have changed: a pipeline serves with the versions that it was built with until
+  // it can be built anew, and leaves when one of its nodes is gone.
+  void relink(const Loader& loader);
   // A Retired has been destroyed.
   void destroyed(const std::string& model, uint64_t version);
 
@@ -45,11 +49,18 @@ class Shelf {
   std::vector<Retired> take_retired() { return std::exchange(retired_, {}); }
 
  private:
+  // What a pipeline is built from, also while it cannot be.
+  struct Pipeline {
+    ModelFolder folder;
+    ModelConfig config;
+    std::vector<const bus::Served*> nodes;  // those that it was built with last
+  };
   struct Slot {
     bus::ModelState state = bus::ModelState::kUnavailable;
     std::string reason;
     std::shared_ptr<bus::Served> served;
     uint64_t fingerprint = 0;
+    std::unique_ptr<Pipeline> pipeline;  // or null
   };
   struct Model {
     std::map<uint64_t, Slot> versions;
@@ -63,6 +74,12 @@ class Shelf {
   base::Status load_versions(const ModelFolder& folder, const ModelConfig& config, const Loader& loader, Model& model);
   base::Status load_version(const ModelFolder& folder, const ModelConfig& config, const Loader& loader,
                             uint64_t version, Slot& slot);
+  base::Result<std::shared_ptr<bus::Served>> build(const ModelFolder& folder, const ModelConfig& config,
+                                                   const Loader& loader, uint64_t version, Slot& slot);
+  base::Result<std::shared_ptr<bus::Served>> find(const std::string& model, const std::string& version) const;
+  bool contains(const std::string& model, const std::string& node, std::set<std::string>& seen) const;
+  base::Result<std::vector<const bus::Served*>> nodes_of(const Pipeline& pipeline) const;
+  bool relink(const Loader& loader, const std::string& model, uint64_t version, Slot& slot);
   void retire(const std::string& model, uint64_t version, Slot& slot);
 
   std::map<std::string, Model> models_;

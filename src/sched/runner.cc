@@ -7,6 +7,8 @@
 namespace weir::sched {
 namespace {
 
+constexpr size_t kHomesKept = 64;  // bursts whose memory one batch leaves to the next
+
 using base::Code;
 using base::Duration;
 using base::failure;
@@ -155,9 +157,11 @@ void Runner::release() {
   batch_.outputs.clear();
 }
 
+// A home without mail may be gone: pipelines come and go with their models.
 void Runner::post() {
   for (auto& [home, burst] : room_.outgoing)
-    if (!burst.empty()) home->post(burst);  // a home without mail may not even be there any more
+    if (!burst.empty()) home->post(burst);
+  if (room_.outgoing.size() > kHomesKept) room_.outgoing.clear();
 }
 
 void Runner::post_here() {
@@ -165,6 +169,7 @@ void Runner::post_here() {
     for (auto& mail : burst) home->post_here(std::move(mail));
     burst.clear();
   }
+  if (room_.outgoing.size() > kHomesKept) room_.outgoing.clear();
 }
 
 }  // namespace weir::sched

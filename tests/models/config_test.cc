@@ -62,7 +62,6 @@ TEST(Pbtxt, WhatIsNotSaidIsLeftToTheEngineAndTheDefaults) {
 }
 
 TEST(Pbtxt, WhatWouldChangeAnswersIsRefusedAndTheRestIsNoted) {
-  EXPECT_EQ(parse_pbtxt("ensemble_scheduling { }", "p", {}).error().code, base::Code::kUnimplemented);
   EXPECT_EQ(parse_pbtxt("sequence_batching { }", "p", {}).error().code, base::Code::kUnimplemented);
   EXPECT_EQ(
       parse_pbtxt("input { name: \"x\" data_type: TYPE_FP32 dims: 1 reshape { shape: [] } }", "p", {}).error().code,

@@ -1,0 +1,291 @@
+#include "models/dag.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/encoding.h"
+
+namespace weir::models {
+namespace {
+
+using base::invalid;
+using base::Status;
+using msg::DType;
+
+std::string quoted(std::string_view word) { return "'" + std::string(word) + "'"; }
+
+// A tensor on its way through: whole shape, batch dimension included.
+struct Wire {
+  uint32_t slot = 0;
+  msg::TensorSpec spec;
+  std::string maker;  // for complaints
+};
+
+// Whether a tensor of one shape may turn out to be one of the other; nothing is known of rank 0 without a type.
+bool may_be(const msg::Shape& a, const msg::Shape& b) {
+  if (a.rank() != b.rank()) return false;
+  for (size_t i = 0; i < a.rank(); ++i)
+    if (a[i] != -1 && b[i] != -1 && a[i] != b[i]) return false;
+  return true;
+}
+
+std::string text_of(const msg::TensorSpec& t) { return std::string(msg::name(t.dtype)) + " " + t.shape.text(); }
+
+bool takes_batches(const msg::ModelSpec& spec) { return spec.max_batch > 0; }
+// Says nothing of batches either way.
+bool indifferent(const msg::ModelSpec& spec) { return spec.any_tensors && spec.max_batch == 0; }
+
+class Linking {
+ public:
+  Linking(const ModelConfig& config, const FindServed& find) : config_(config), find_(find) {}
+
+  base::Result<Linked> link() {
+    for (auto step : {&Linking::find_nodes, &Linking::batch, &Linking::declared_inputs, &Linking::order,
+                      &Linking::nodes, &Linking::outputs})
+      if (auto s = (this->*step)(); !s.ok()) return s;
+    prune();
+    out_.plan.slots = slots_;
+    out_.spec.platform = kPipeline;
+    return std::move(out_);
+  }
+
+ private:
+  Status find_nodes() {
+    for (const auto& node : config_.dag.nodes) {
+      auto served = find_(node.model, node.version);
+      if (!served) return base::failure(served.error().code, "node " + quoted(node.name) + ": " + served.error().text);
+      if ((*served)->spec.decoupled)
+        return base::failure(base::Code::kUnimplemented, "node " + quoted(node.name) + ": model " + quoted(node.model) +
+                                                             " may answer any number of times");
+      served_.push_back(std::move(*served));
+      left_.push_back(left_.size());
+    }
+    return {};
+  }
+
+  Status batch() {
+    bool all = true;
+    uint32_t least = 0;
+    for (const auto& served : served_) {
+      if (indifferent(served->spec)) continue;
+      all = all && takes_batches(served->spec);
+      if (takes_batches(served->spec)) least = least ? std::min(least, served->spec.max_batch) : served->spec.max_batch;
+    }
+    out_.spec.max_batch = config_.max_batch.value_or(all ? least : 0);
+    if (out_.spec.max_batch > (all ? least : 0))
+      return invalid("max_batch is " + std::to_string(out_.spec.max_batch) + ", but the nodes together take at most " +
+                     std::to_string(all ? least : 0));
+    return {};
+  }
+
+  // As clients see it, from as the configuration has it; and back.
+  msg::TensorSpec whole(msg::TensorSpec t) const {
+    t.shape = out_.spec.public_shape(t);
+    return t;
+  }
+  msg::TensorSpec rows(msg::TensorSpec t) const {
+    if (out_.spec.max_batch == 0 || t.shape.rank() == 0) return t;
+    msg::Shape shape;
+    for (size_t i = 1; i < t.shape.rank(); ++i) shape.push(t.shape[i]);
+    t.shape = shape;
+    return t;
+  }
+
+  uint32_t wire(const std::string& name, msg::TensorSpec spec, std::string maker) {
+    spec.name = name;
+    wires_.insert_or_assign(name, Wire{slots_, std::move(spec), std::move(maker)});
+    return slots_++;
+  }
+
+  void pipeline_input(const msg::TensorSpec& whole) {
+    uint32_t slot = wire(whole.name, whole, "the pipeline's inputs");
+    out_.plan.inputs.push_back({whole.name, slot, whole.optional});
+    out_.spec.inputs.push_back(rows(whole));
+  }
+
+  // Their types and shapes may be left to the nodes: meet() fills them in.
+  Status declared_inputs() {
+    for (const auto& t : config_.inputs) {
+      msg::TensorSpec spec = t.spec;
+      pipeline_input(t.shape_given ? whole(spec) : spec);
+      if (!t.shape_given) open_.insert(spec.name);
+    }
+    return {};
+  }
+
+  // The nodes of an ensemble stand in any order.
+  Status order() {
+    if (config_.dag.order == DagConfig::Order::kAsWritten) return {};
+    std::set<std::string> there;
+    for (const auto& t : config_.inputs) there.insert(t.spec.name);
+    std::vector<size_t> sorted;
+    while (!left_.empty()) {
+      auto at = std::find_if(left_.begin(), left_.end(), [&](size_t n) {
+        const auto& inputs = config_.dag.nodes[n].inputs;
+        return std::all_of(inputs.begin(), inputs.end(), [&](const auto& i) { return there.count(i.second) > 0; });
+      });
+      if (at == left_.end()) {
+        const auto& node = config_.dag.nodes[left_.front()];
+        for (const auto& [model, tensor] : node.inputs)
+          if (!there.count(tensor)) return nothing_makes(node, tensor);
+      }
+      for (const auto& [model, tensor] : config_.dag.nodes[*at].outputs) there.insert(tensor);
+      sorted.push_back(*at);
+      left_.erase(at);
+    }
+    left_ = std::move(sorted);
+    return {};
+  }
+
+  Status nothing_makes(const DagNode& node, const std::string& tensor) const {
+    std::vector<std::string_view> names;
+    for (const auto& [name, wire] : wires_) names.push_back(name);
+    auto near = base::near_miss(tensor, names);
+    return invalid("node " + quoted(node.name) + " takes " + quoted(tensor) +
+                   ", which is no input of the pipeline and which no node before it makes" +
+                   (near.empty() ? "" : "; did you mean " + quoted(near) + "?"));
+  }
+
+  Status nodes() {
+    for (size_t n : left_) {
+      const DagNode& node = config_.dag.nodes[n];
+      auto& planned = out_.plan.nodes.emplace_back();
+      planned.name = node.name;
+      planned.served = served_[n];
+      const msg::ModelSpec& spec = served_[n]->spec;
+      if (auto s = node_inputs(node, spec, planned); !s.ok()) return s;
+      if (auto s = node_outputs(node, spec, planned); !s.ok()) return s;
+    }
+    return {};
+  }
+
+  // The model's tensors, as it declares them or, where it takes any, as they are mapped.
+  static base::Result<std::vector<msg::TensorSpec>> tensors(const DagNode& node, const msg::ModelSpec& spec,
+                                                            const std::vector<msg::TensorSpec>& declared,
+                                                            const std::map<std::string, std::string>& mapped,
+                                                            std::string_view what) {
+    std::vector<msg::TensorSpec> out;
+    for (auto t : declared) {
+      t.shape = spec.public_shape(t);
+      out.push_back(std::move(t));
+    }
+    for (const auto& [model, tensor] : mapped) {
+      if (std::any_of(declared.begin(), declared.end(), [&](const auto& t) { return t.name == model; })) continue;
+      if (!spec.any_tensors)
+        return invalid("node " + quoted(node.name) + ": model " + quoted(spec.name) + " has no " + std::string(what) +
+                       " " + quoted(model));
+      out.push_back({model, DType::kInvalid, {}, false, {}});
+    }
+    return out;
+  }
+
+  static const std::string& mapped(const std::map<std::string, std::string>& map, const std::string& name) {
+    auto at = map.find(name);
+    return at == map.end() ? name : at->second;
+  }
+
+  Status node_inputs(const DagNode& node, const msg::ModelSpec& spec, sched::PipelineNode& planned) {
+    auto all = tensors(node, spec, spec.inputs, node.inputs, "input");
+    if (!all) return all.error();
+    bool first = out_.plan.nodes.size() == 1 && config_.inputs.empty();
+    for (auto& input : *all) {
+      const std::string& tensor = mapped(node.inputs, input.name);
+      if (first && !wires_.count(tensor)) {
+        msg::TensorSpec own = input;
+        own.name = tensor;
+        pipeline_input(own);
+      }
+      auto at = wires_.find(tensor);
+      if (at == wires_.end() && input.optional && !node.inputs.count(input.name)) continue;
+      if (at == wires_.end()) return nothing_makes(node, tensor);
+      if (auto s = meet(node, input, at->second); !s.ok()) return s;
+      planned.inputs.push_back({input.name, at->second.slot, input.optional});
+    }
+    return {};
+  }
+
+  // A tensor and the input that it feeds; what one of them leaves open the other says.
+  Status meet(const DagNode& node, const msg::TensorSpec& input, Wire& wire) {
+    if (input.dtype == DType::kInvalid) return {};
+    bool typed = wire.spec.dtype != DType::kInvalid;
+    bool shaped = typed && !open_.count(wire.spec.name);
+    if ((typed && wire.spec.dtype != input.dtype) || (shaped && !may_be(wire.spec.shape, input.shape)))
+      return invalid("node " + quoted(node.name) + ": input " + quoted(input.name) + " is " + text_of(input) +
+                     ", but " + quoted(wire.spec.name) + " from " + wire.maker + " is " + text_of(wire.spec));
+    if (shaped) return {};
+    open_.erase(wire.spec.name);
+    wire.spec.dtype = input.dtype;
+    wire.spec.shape = input.shape;
+    for (auto& own : out_.spec.inputs)
+      if (own.name == wire.spec.name) own = rows(wire.spec);
+    return {};
+  }
+
+  Status node_outputs(const DagNode& node, const msg::ModelSpec& spec, sched::PipelineNode& planned) {
+    auto all = tensors(node, spec, spec.outputs, node.outputs, "output");
+    if (!all) return all.error();
+    last_.clear();
+    for (auto& output : *all) {
+      std::string tensor = mapped(node.outputs, output.name);
+      // Of models that take any tensors only identity is known, and what it returns under a name is what it was given.
+      if (output.dtype == DType::kInvalid && spec.engine == "identity")
+        if (auto at = wires_.find(mapped(node.inputs, output.name)); at != wires_.end()) {
+          output.dtype = at->second.spec.dtype;
+          output.shape = at->second.spec.shape;
+        }
+      planned.outputs.push_back({output.name, wire(tensor, output, "node " + quoted(node.name)), false});
+      last_.push_back(std::move(tensor));
+    }
+    return {};
+  }
+
+  Status outputs() {
+    std::vector<std::string> names = last_;
+    if (!config_.outputs.empty()) names.clear();
+    for (const auto& t : config_.outputs) names.push_back(t.spec.name);
+    for (const auto& name : names) {
+      auto at = wires_.find(name);
+      if (at == wires_.end()) return invalid("no node makes the pipeline's output " + quoted(name));
+      out_.plan.outputs.push_back({name, at->second.slot, false});
+      msg::TensorSpec spec = at->second.spec;
+      for (const auto& t : config_.outputs)
+        if (t.spec.name == name && spec.dtype == DType::kInvalid) spec = whole(t.spec);
+      spec.optional = false;
+      out_.spec.outputs.push_back(rows(spec));
+    }
+    for (auto* side : {&out_.spec.inputs, &out_.spec.outputs})
+      for (const auto& t : *side)
+        if (t.dtype == DType::kInvalid)
+          return invalid("no node says of what type " + quoted(t.name) +
+                         " is: declare type and shape in the pipeline's " +
+                         (side == &out_.spec.inputs ? "inputs" : "outputs"));
+    if (out_.plan.outputs.empty()) return invalid("the pipeline has no outputs: map them in its last node");
+    return {};
+  }
+
+  // Nodes make only what somebody reads.
+  void prune() {
+    std::set<uint32_t> read;
+    for (const auto& port : out_.plan.outputs) read.insert(port.slot);
+    for (const auto& node : out_.plan.nodes)
+      for (const auto& port : node.inputs) read.insert(port.slot);
+    for (auto& node : out_.plan.nodes)
+      std::erase_if(node.outputs, [&](const auto& port) { return !read.count(port.slot); });
+  }
+
+  const ModelConfig& config_;
+  const FindServed& find_;
+  std::vector<std::shared_ptr<bus::Served>> served_;  // by node, as written
+  std::vector<size_t> left_;                          // nodes in the order in which they run
+  std::map<std::string, Wire, std::less<>> wires_;    // by the name that a tensor has now
+  std::set<std::string> open_;                        // pipeline inputs whose shape is for the nodes to say
+  std::vector<std::string> last_;                     // what the last node made
+  uint32_t slots_ = 0;
+  Linked out_;
+};
+
+}  // namespace
+
+base::Result<Linked> link(const ModelConfig& config, const FindServed& find) { return Linking(config, find).link(); }
+
+}  // namespace weir::models

@@ -1,0 +1,27 @@
+// Dag: the nodes of a pipeline, tied to the models that are served now. Pure but for the look-up.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "models/model_config.h"
+#include "sched/pipeline.h"
+
+namespace weir::models {
+
+using FindServed =
+    std::function<base::Result<std::shared_ptr<bus::Served>>(const std::string& model, const std::string& version)>;
+
+struct Linked {
+  msg::ModelSpec spec;  // of the pipeline as its nodes make it: the counterpart of what a model file says of itself
+  sched::PipelinePlan plan;
+};
+
+// Ties inputs to outputs, and derives the pipeline's own tensors: inputs are those that the configuration declares or,
+// where it declares none, those of the first node; outputs those that it declares, or the last node's. The pipeline is
+// batched when all its nodes are, up to the smallest of their limits. Errors: what `find` says, with the node's name;
+// INVALID_ARGUMENT for tensors that nothing makes, that are of another type or that cannot have that shape.
+base::Result<Linked> link(const ModelConfig& config, const FindServed& find);
+
+}  // namespace weir::models

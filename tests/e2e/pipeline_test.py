@@ -1,0 +1,110 @@
+"""A model made of models, from every protocol: digits behind identity, as model.yaml and as Triton's ensemble."""
+
+import json
+import pathlib
+import shutil
+import signal
+import tempfile
+import time
+
+import numpy as np
+
+import graphpipe_test as graphpipe
+import harness
+from harness import curl
+
+PIPELINE = """
+engine: pipeline
+dag:
+  type: sequential
+  nodes:
+    - {name: look, model: identity, inputs: {eye: pixels}, outputs: {eye: seen}}
+    - {name: read, model: digits, inputs: {image: seen}}
+inputs: [{name: pixels, type: FP32, shape: [64]}]
+"""
+ENSEMBLE = """
+platform: "ensemble"
+max_batch_size: 16
+input { name: "pixels" data_type: TYPE_FP32 dims: 64 }
+output { name: "answer" data_type: TYPE_FP32 dims: 10 }
+ensemble_scheduling {
+  step { model_name: "digits" model_version: -1 input_map { key: "image" value: "seen" } output_map { key: "probabilities" value: "answer" } }
+  step { model_name: "identity" model_version: -1 input_map { key: "eye" value: "pixels" } output_map { key: "eye" value: "seen" } }
+}
+"""
+
+
+class Pipeline(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.repository = pathlib.Path(tempfile.mkdtemp(dir=harness.scratch()))
+        for name in ('digits', 'identity'):
+            shutil.copytree(harness.MODELS / name, cls.repository / name)
+        for name, file, text in (('pipe', 'model.yaml', PIPELINE), ('ensemble', 'config.pbtxt', ENSEMBLE)):
+            (cls.repository / name).mkdir()
+            (cls.repository / name / file).write_text(text)
+        cls.serve = ('--max-body', '16MiB')
+        super().setUpClass()
+        cls.images, cls.labels = harness.heldout()
+        cls.images = np.array(cls.images[:8], np.float32)
+
+    def rest(self, model, name, path='infer', status=200):
+        body = {'inputs': [{'name': name, 'datatype': 'FP32', 'shape': [8, 64], 'data': self.images.ravel().tolist()}]}
+        answer = curl(self.server.url(f'/v2/models/{model}/{path}'), '-H', 'Content-Type: application/json', data=json.dumps(body))
+        self.assertEqual(status, answer.status, answer.body)
+        return answer.json()
+
+    def probabilities(self, outputs):
+        return np.array(next(o for o in outputs if o['shape'][1:] == [10])['data'], np.float32).reshape(8, 10)
+
+    def test_every_protocol_gives_what_the_model_alone_gives(self):
+        alone = self.probabilities(self.rest('digits', 'image')['outputs'])
+        for model in ('pipe', 'ensemble'):
+            np.testing.assert_array_equal(alone, self.probabilities(self.rest(model, 'pixels')['outputs']))
+            answer = curl(self.server.url(f'/graphpipe/{model}'), data=graphpipe.infer_request([self.images]))
+            self.assertEqual(200, answer.status, answer.body)
+            out = [o for o in graphpipe.outputs_of(answer.body) if o.shape == (8, 10)]
+            np.testing.assert_array_equal(alone, out[0])
+            import grpc
+            oip, oip_grpc = harness.stubs()('inference')
+            with grpc.insecure_channel(self.server.address) as channel:
+                request = oip.ModelInferRequest(model_name=model)
+                request.inputs.add(name='pixels', datatype='FP32', shape=[8, 64])
+                request.raw_input_contents.append(self.images.tobytes())
+                reply = oip_grpc.GRPCInferenceServiceStub(channel).ModelInfer(request, timeout=harness.PATIENCE)
+                at = next(i for i, o in enumerate(reply.outputs) if list(o.shape) == [8, 10])
+                np.testing.assert_array_equal(alone.ravel(), np.frombuffer(reply.raw_output_contents[at], np.float32))
+
+    def test_its_metadata_comes_from_its_nodes(self):
+        meta = curl(self.server.url('/v2/models/pipe')).json()
+        self.assertEqual('pipeline', meta['platform'])
+        self.assertEqual([{'name': 'pixels', 'datatype': 'FP32', 'shape': [-1, 64]}], meta['inputs'])
+        self.assertEqual({(-1, 10)}, {tuple(o['shape']) for o in meta['outputs'] if o['shape'][1:] == [10]})
+        self.assertEqual(['answer'], [o['name'] for o in curl(self.server.url('/v2/models/ensemble')).json()['outputs']])
+
+    def test_its_nodes_count_what_they_do_for_it(self):
+        rows = lambda model: curl(self.server.url(f'/v2/models/{model}/stats')).json()['model_stats'][0]['inference_count']
+        before = rows('digits'), rows('pipe')
+        self.rest('pipe', 'pixels')
+        self.assertEqual((before[0] + 8, before[1] + 8), (rows('digits'), rows('pipe')))
+
+    def test_a_node_that_goes_takes_the_pipeline_with_it_and_brings_it_back(self):
+        away = self.repository.parent / 'identity-away'
+        (self.repository / 'identity').rename(away)
+        self.server.process.send_signal(signal.SIGHUP)
+        self.until(lambda status: status != 200)
+        self.assertIn("node 'look'", json.dumps(self.rest('pipe', 'pixels', status=503)))
+        away.rename(self.repository / 'identity')
+        self.server.process.send_signal(signal.SIGHUP)
+        self.until(lambda status: status == 200)
+        self.rest('pipe', 'pixels')
+
+    def until(self, good):
+        end = time.monotonic() + harness.PATIENCE
+        while not good(curl(self.server.url('/v2/models/pipe/ready')).status):
+            self.assertLess(time.monotonic(), end)
+
+
+
+if __name__ == '__main__':
+    harness.main()
