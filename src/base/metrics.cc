@@ -21,6 +21,17 @@ constexpr std::array<uint64_t, Histogram::kBuckets> kBoundsNs = [] {
   return bounds;
 }();
 
+// By the bit width of a duration, the first bound that can hold it; the right one is at most two further on.
+constexpr std::array<uint8_t, 65> kFirstBound = [] {
+  std::array<uint8_t, 65> first{};
+  for (size_t width = 1; width < first.size(); ++width) {
+    uint8_t at = 0;
+    while (at < kBoundsNs.size() && kBoundsNs[at] < uint64_t(1) << (width - 1)) ++at;
+    first[width] = at;
+  }
+  return first;
+}();
+
 std::string number(double v) {
   char text[32];
   auto n = std::snprintf(text, sizeof text, "%.10g", v);
@@ -44,8 +55,9 @@ std::string render(const Metrics::Labels& labels, std::string_view extra = {}) {
 }  // namespace
 
 void Histogram::record_ns(uint64_t ns) {
-  auto at = std::lower_bound(kBoundsNs.begin(), kBoundsNs.end(), ns) - kBoundsNs.begin();
-  counts_[size_t(at)].fetch_add(1, std::memory_order_relaxed);
+  size_t at = kFirstBound[size_t(std::bit_width(ns))];
+  while (at < kBuckets && kBoundsNs[at] < ns) ++at;
+  counts_[at].fetch_add(1, std::memory_order_relaxed);
   sum_.fetch_add(ns, std::memory_order_relaxed);
 }
 

@@ -77,7 +77,16 @@ int64_t recount(std::string_view text, JsonNumber& out) {
 
 }  // namespace
 
-bool valid_utf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
+// Most names are short and plain ASCII: seen here, before the library has found out which processor it runs on.
+bool valid_utf8(std::string_view text) {
+  constexpr size_t kShort = 32;
+  if (text.size() <= kShort) {
+    unsigned char all = 0;
+    for (char c : text) all |= static_cast<unsigned char>(c);
+    if (all < 0x80) return true;
+  }
+  return simdjson::validate_utf8(text.data(), text.size());
+}
 
 bool JsonNumber::to(double& out) const {
   if (!exact(*this)) return slow(*this, out);

@@ -16,15 +16,11 @@ class InlineInbox final : public msg::Inbox {
   // Shards come in here at the same time; each brings a Room of its own.
   void put(msg::Call* call) override {
     thread_local Runner::Room room;
-    thread_local std::vector<msg::Call*> one;
     Runner runner(*engine_, spec_, stats_, base::heap(), room);
-    call->times.queued = lane_now();
-    if (auto status = fits(*call, spec_); !status.ok()) {
+    if (auto status = fits(*call, spec_); !status.ok())
       runner.refuse(call, std::move(status));
-    } else {
-      one.assign(1, call);
-      runner.run(one);
-    }
+    else
+      runner.run_at_once(call);
     runner.post_here();
   }
 

@@ -34,6 +34,8 @@ class Runner {
   // Runs the calls together; when that fails, or there is no memory to lay them side by side, one by one. All of them
   // are answered; the answers leave with post() or post_here().
   void run(const std::vector<msg::Call*>& calls);
+  // The same for one call that has not waited: it is queued and started at once.
+  void run_at_once(msg::Call* call);
   // Answers a call that is not run.
   void refuse(msg::Call* call, base::Status status);
 
@@ -44,10 +46,10 @@ class Runner {
 
  private:
   struct Clock {
-    base::Time started, computing, computed, finished;
+    base::Time started{}, computing{}, computed{}, finished{};
   };
   bool together(const std::vector<msg::Call*>& calls);
-  void alone(msg::Call* call);
+  void alone(msg::Call* call, base::Time started);
   bool staged(Clock& clock);
   base::Status step(Clock& clock);
   void answer(Split& split, Clock& clock);

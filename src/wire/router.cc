@@ -14,6 +14,7 @@ namespace weir::wire {
 namespace {
 
 constexpr size_t kMaxQuoted = 128;           // of a path, in an error text
+constexpr size_t kMostSpare = 1024;          // Matches kept for the next requests
 constexpr std::string_view kMaxAge = "600";  // seconds that a browser may keep a preflight's answer
 constexpr std::string_view kExposed =
     "grpc-status, grpc-message, grpc-status-details-bin, inference-header-content-length, x-request-id";
@@ -79,7 +80,7 @@ struct Router::Table {
   }
   void forget(Exchange& x) {
     std::unique_ptr<Match> match(static_cast<Match*>(std::exchange(x.note, nullptr)));
-    if (!match || spare.size() >= 64) return;
+    if (!match || spare.size() >= kMostSpare) return;
     match->args.clear();
     spare.push_back(std::move(match));
   }
