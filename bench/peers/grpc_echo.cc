@@ -1,5 +1,5 @@
 // The peer to beat for unary gRPC: grpc++ serving ModelInfer as identity, with its callback API or with one completion
-// queue on one thread. Inputs come back as outputs of the same names, raw contents moved rather than copied.
+// queue on one thread. Inputs come back as outputs of the same names: those that are asked for, or all.
 //
 // usage: grpc_echo callback|async PORT
 #include <grpcpp/grpcpp.h>
@@ -19,13 +19,20 @@ using inference::ModelInferResponse;
 void echo(const ModelInferRequest& request, ModelInferResponse& response) {
   response.set_model_name(request.model_name());
   response.set_id(request.id());
-  for (const auto& input : request.inputs()) {
+  auto asked = [&](const std::string& name) {
+    for (const auto& output : request.outputs())
+      if (output.name() == name) return true;
+    return request.outputs().empty();
+  };
+  for (int i = 0; i < request.inputs_size(); ++i) {
+    const auto& input = request.inputs(i);
+    if (!asked(input.name())) continue;
+    if (i < request.raw_input_contents_size()) response.add_raw_output_contents(request.raw_input_contents(i));
     auto& output = *response.add_outputs();
     output.set_name(input.name());
     output.set_datatype(input.datatype());
     *output.mutable_shape() = input.shape();
   }
-  for (const auto& raw : request.raw_input_contents()) response.add_raw_output_contents(raw);
 }
 
 class CallbackEcho final : public GRPCInferenceService::CallbackService {
