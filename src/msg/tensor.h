@@ -56,7 +56,8 @@ class Shape {
   size_t rank() const { return rank_; }
   int64_t operator[](size_t i) const { return dims_[i]; }
   int64_t& operator[](size_t i) { return dims_[i]; }
-  std::span<const int64_t> dims() const { return {dims_.data(), rank_}; }
+  std::span<const int64_t> dims() const& { return {dims_.data(), rank_}; }
+  std::span<const int64_t> dims() const&& = delete;  // a range-for over a temporary's dims would dangle
   // Product of the dimensions (1 for a scalar); nothing if one is negative or the product passes 2^63 - 1.
   std::optional<uint64_t> elements() const;
   std::string text() const;  // "[1,3,224]"

@@ -1,4 +1,7 @@
 // The reading half of pb_infer.h.
+#include <bit>
+#include <optional>
+
 #include "dialects/oip/pb_infer.h"
 #include "marshal/json_cursor.h"
 #include "marshal/pb_wire.h"
@@ -65,41 +68,45 @@ class RequestReader {
   template <class Apply>
   Status parameter(std::string_view entry, Apply&& apply_one) {
     if (++parameters_ > kMaxParameters * 4) return invalid("too many parameters in ModelInferRequest");
-    std::string_view key, value;
+    std::string_view key;
+    std::optional<msg::ParamValue> value;
     PbReader r(entry);
     while (r.next()) {
+      Status status;
       if (r.is(1, PbType::kBytes))
         key = r.bytes();
       else if (r.is(2, PbType::kBytes))
-        value = r.bytes();
-      else if (Status status = unknown(r); !status.ok())
-        return status;
+        status = choice(r.bytes(), value);
+      else
+        status = unknown(r);
+      if (!status.ok()) return status;
     }
     if (!r.ok()) return malformed("a parameter");
     if (!marshal::valid_utf8(key)) return invalid("a parameter's name is not UTF-8");
-    msg::ParamValue chosen;
-    bool found = false;
-    PbReader v(value);
-    while (v.next()) {
-      bool varint = v.type() == PbType::kVarint;
-      if (v.field() == 1 && varint)
-        chosen = v.number() != 0;
-      else if (v.field() == 2 && varint)
-        chosen = int64_t(v.number());
-      else if (v.is(3, PbType::kBytes))
-        chosen = std::string(v.bytes());
-      else if (v.is(4, PbType::kFixed64))
-        chosen = std::bit_cast<double>(v.number());
-      else if (v.field() == 5 && varint)
-        chosen = v.number();
-      else
-        continue;
-      found = true;
+    return value ? apply_one(key, *std::move(value)) : Status{};
+  }
+
+  // InferParameter: of a oneof the last one counts.
+  Status choice(std::string_view bytes, std::optional<msg::ParamValue>& value) {
+    PbReader r(bytes);
+    while (r.next()) {
+      bool varint = r.type() == PbType::kVarint;
+      if (r.field() == 1 && varint)
+        value = r.number() != 0;
+      else if (r.field() == 2 && varint)
+        value = int64_t(r.number());
+      else if (r.is(3, PbType::kBytes) && !marshal::valid_utf8(r.bytes()))
+        return invalid("a parameter's value is not UTF-8");
+      else if (r.is(3, PbType::kBytes))
+        value = std::string(r.bytes());
+      else if (r.is(4, PbType::kFixed64))
+        value = std::bit_cast<double>(r.number());
+      else if (r.field() == 5 && varint)
+        value = r.number();
+      else if (Status status = unknown(r); !status.ok())
+        return status;
     }
-    if (!v.ok()) return malformed("a parameter");
-    if (auto* s = std::get_if<std::string>(&chosen); s && !marshal::valid_utf8(*s))
-      return invalid("parameter '" + std::string(key) + "' is not UTF-8");
-    return found ? apply_one(key, std::move(chosen)) : Status{};
+    return r.ok() ? Status{} : malformed("a parameter");
   }
 
   Status input(std::string_view bytes) {

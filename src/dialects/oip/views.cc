@@ -32,7 +32,8 @@ int64_t microseconds(base::Duration d) { return std::chrono::duration_cast<std::
 void fill(pb::ModelMetadataResponse::TensorMetadata& to, const msg::ModelSpec& spec, const msg::TensorSpec& tensor) {
   to.set_name(tensor.name);
   to.set_datatype(std::string(msg::name(tensor.dtype)));
-  for (int64_t d : spec.public_shape(tensor).dims()) to.add_shape(d);
+  msg::Shape shape = spec.public_shape(tensor);
+  for (int64_t d : shape.dims()) to.add_shape(d);
 }
 
 void fill(pb::StatisticDuration& to, const bus::DurationStat& stat) {
