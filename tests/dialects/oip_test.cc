@@ -439,6 +439,9 @@ TEST(OipGrpc, SmallMessagesCannotBecomeLargeOnes) {
   EXPECT_EQ(code(unknown).text, "more than 64 KiB of unknown fields in ModelInferRequest");
   EXPECT_TRUE(code(std::string_view(unknown).substr(0, 60000)).ok());
   EXPECT_EQ(code("\x0a\x02\xff\xfe").text, "model_name is not UTF-8");
+  inference::ModelInferRequest named;
+  named.add_inputs()->set_name(std::string(1025, 'n'));
+  EXPECT_EQ(code(named.SerializeAsString()).text, "an input's name has at most 1024 bytes");
   EXPECT_EQ(code("\x0a\x7f").text, "malformed protobuf in ModelInferRequest");
 }
 

@@ -63,11 +63,18 @@ class RequestReader {
     return false;
   }
 
+  bool named(std::string& name, std::string_view what) {
+    if (!json_.string(name)) return false;
+    Status status = check_name(name, what);
+    return status.ok() || refuse(std::move(status));
+  }
+
   // Calls apply_one(name, value) for every parameter that is a plain value.
   template <class Apply>
   bool parameters(Apply&& apply_one) {
     return json_.object([&](std::string_view key) {
       std::string name(key);
+      if (Status status = check_name(name, "a parameter's name"); !status.ok()) return refuse(std::move(status));
       msg::ParamValue value;
       switch (json_.peek()) {
         case JsonCursor::Kind::kBool: {
@@ -115,7 +122,8 @@ class RequestReader {
     Input in{&call_.inputs.emplace_back()};
     bool has_name = false;
     bool ok = json_.object([&](std::string_view key) {
-      if (key == "name") return !std::exchange(has_name, true) ? json_.string(in.tensor->name) : twice("name");
+      if (key == "name")
+        return !std::exchange(has_name, true) ? named(in.tensor->name, "an input's name") : twice("name");
       if (key == "datatype") return datatype(in);
       if (key == "shape") return shape(in);
       if (key == "parameters") return input_parameters(in);
@@ -138,7 +146,7 @@ class RequestReader {
     if (!json_.string(text)) return false;
     in.tensor->dtype = msg::dtype_from_name(text);
     if (in.tensor->dtype != msg::DType::kInvalid) return true;
-    return refuse(where(in) + "unknown datatype '" + std::string(text.substr(0, 32)) + "'");
+    return refuse(where(in) + "" + unknown_datatype(text));
   }
 
   bool shape(Input& in) {
@@ -210,7 +218,7 @@ class RequestReader {
     OutputWish& wish = wishes_.outputs.emplace_back();
     bool has_name = false;
     bool ok = json_.object([&](std::string_view key) {
-      if (key == "name") return has_name = true, json_.string(name);
+      if (key == "name") return has_name = true, named(name, "an output's name");
       if (key == "parameters")
         return parameters([&](std::string_view parameter, const msg::ParamValue& value) {
           return apply(name, wish, parameter, value);

@@ -58,10 +58,16 @@ class RequestReader {
     return {};
   }
 
+  static Status text(std::string_view bytes, std::string_view what) {
+    return marshal::valid_utf8(bytes) ? Status{} : invalid(std::string(what) + " is not UTF-8");
+  }
+  static Status named(std::string_view bytes, std::string_view what) {
+    Status status = text(bytes, what);
+    return status.ok() ? check_name(bytes, what) : status;
+  }
   static Status text(std::string_view bytes, std::string_view what, std::string& out) {
-    if (!marshal::valid_utf8(bytes)) return invalid(std::string(what) + " is not UTF-8");
     out.assign(bytes);
-    return {};
+    return text(bytes, what);
   }
 
   // One entry of a map<string, InferParameter>.
@@ -74,7 +80,7 @@ class RequestReader {
     while (r.next()) {
       Status status;
       if (r.is(1, PbType::kBytes))
-        key = r.bytes();
+        status = named(key = r.bytes(), "a parameter's name");
       else if (r.is(2, PbType::kBytes))
         status = choice(r.bytes(), value);
       else
@@ -82,7 +88,6 @@ class RequestReader {
       if (!status.ok()) return status;
     }
     if (!r.ok()) return malformed("a parameter");
-    if (!marshal::valid_utf8(key)) return invalid("a parameter's name is not UTF-8");
     return value ? apply_one(key, *std::move(value)) : Status{};
   }
 
@@ -118,9 +123,9 @@ class RequestReader {
     PbReader r(bytes);
     while (status.ok() && r.next()) {
       if (r.is(1, PbType::kBytes))
-        status = text(r.bytes(), "an input's name", tensor.name);
+        status = named(tensor.name = r.bytes(), "an input's name");
       else if (r.is(2, PbType::kBytes))
-        datatype = r.bytes();
+        status = named(datatype = r.bytes(), "a datatype");
       else if (r.field() == 3 && (r.type() == PbType::kVarint || r.type() == PbType::kBytes))
         status = shape(r, tensor);
       else if (r.is(4, PbType::kBytes))
@@ -137,8 +142,7 @@ class RequestReader {
     if (!r.ok()) return malformed("an input");
     tensor.dtype = msg::dtype_from_name(datatype);
     if (tensor.dtype == msg::DType::kInvalid)
-      return invalid("input '" + tensor.name + "': unknown datatype '" +
-                     (marshal::valid_utf8(datatype) ? std::string(datatype.substr(0, 32)) : "?") + "'");
+      return invalid("input '" + tensor.name + "': " + unknown_datatype(datatype));
     if (contents.empty()) return {};
     typed_ = tensor.name.empty() ? "?" : tensor.name;
     return read_contents(message_, contents, slabs_, tensor);
@@ -167,7 +171,7 @@ class RequestReader {
     PbReader r(bytes);
     while (status.ok() && r.next()) {
       if (r.is(1, PbType::kBytes))
-        status = text(r.bytes(), "an output's name", name);
+        status = named(name = r.bytes(), "an output's name");
       else if (r.is(2, PbType::kBytes))
         status = parameter(r.bytes(), [&](std::string_view key, const msg::ParamValue& value) {
           return apply(name, wish, key, value);

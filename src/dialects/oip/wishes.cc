@@ -54,6 +54,15 @@ Status sequence(msg::Call& call, const msg::ParamValue& value) {
 
 }  // namespace
 
+Status check_name(std::string_view name, std::string_view what) {
+  if (name.size() <= kMaxName) return {};
+  return invalid(std::string(what) + " has at most " + std::to_string(kMaxName) + " bytes");
+}
+
+std::string unknown_datatype(std::string_view text) {
+  return text.size() <= 32 ? "unknown datatype '" + std::string(text) + "'" : "unknown datatype";
+}
+
 Status apply(msg::Call& call, Wishes& wishes, std::string_view name, msg::ParamValue value) {
   Status status;
   bool ignored;

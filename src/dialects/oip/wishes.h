@@ -21,6 +21,7 @@
 namespace weir::oip {
 
 inline constexpr size_t kMaxInputs = 256, kMaxOutputs = 256, kMaxParameters = 256;
+inline constexpr size_t kMaxName = 1024;  // bytes of a tensor's or parameter's name: errors repeat them
 
 enum class Form : uint8_t { kUnsaid, kJson, kBinary };
 
@@ -34,6 +35,11 @@ struct Wishes {
   Form form = Form::kJson;          // of outputs that say nothing
   bool empty_final = false;
 };
+
+// Refuses names that are too long. `what`: "an input's name".
+base::Status check_name(std::string_view name, std::string_view what);
+// "unknown datatype 'FLOAT'", without repeating what is too long.
+std::string unknown_datatype(std::string_view text);
 
 // A request parameter. Errors: INVALID_ARGUMENT naming it.
 base::Status apply(msg::Call& call, Wishes& wishes, std::string_view name, msg::ParamValue value);
