@@ -11,7 +11,7 @@ using flatbuffers::Table;
 using flatbuffers::uoffset_t;
 using Strings = flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>;
 
-constexpr size_t kShortest = 8;  // a root offset and a vtable offset
+constexpr size_t kShortest = 12;  // a root offset, a vtable of nothing, a table of nothing
 
 // flatbuffers' own Verify functions would walk a shared vector once per reference, however long that takes: these walk
 // what they can pay for. Everything answers "go on".
