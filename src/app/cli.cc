@@ -41,7 +41,7 @@ void add_settings(CLI::App& command, Words& words) {
           setting.flag_name(), [&words, key](const std::vector<std::string>& v) { words.flags[key] = v; },
           std::string(setting.help));
       option->type_name(std::string(setting.unit));
-      option->expected(1)->take_all();
+      option->expected(1)->take_all()->allow_extra_args(false);
       if (setting.form == Setting::Form::kOne) option->take_last();
     }
     if (setting.shown == Setting::Shown::kInFileOnly) option->group("");
@@ -173,7 +173,7 @@ void add_client_commands(Line& line) {
   auto& call = line.remote("infer", "Call a model once", [](Words& w) { return infer(w.remote, w.model, w.inputs); });
   add_model(call, words);
   auto* inputs = call.add_option("-i,--input", words.inputs, "NAME=[1,2,3], NAME=@file.npy, NAME=zeros");
-  inputs->type_name("NAME=VALUE")->required()->expected(1)->take_all();
+  inputs->type_name("NAME=VALUE")->required()->expected(1)->take_all()->allow_extra_args(false);
   add_remote(call, words);
   add_output(call, words);
 }

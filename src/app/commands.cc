@@ -162,7 +162,12 @@ base::Result<Body> infer_body(const json& metadata, const std::vector<std::strin
     head["inputs"].push_back(std::move(input->head));
     blobs += input->blob;
   }
-  Body body{head.dump(), 0, !blobs.empty()};
+  Body body{{}, 0, !blobs.empty()};
+  try {
+    body.bytes = head.dump();
+  } catch (const json::exception&) {
+    return base::invalid("inputs are given in UTF-8; other bytes take a file (NAME=@file.npy)");
+  }
   body.json_size = body.bytes.size();
   body.bytes += blobs;
   return body;
@@ -171,7 +176,7 @@ base::Result<Body> infer_body(const json& metadata, const std::vector<std::strin
 void print_outputs(const json& answer) {
   for (const auto& output : answer["outputs"])
     std::printf("%s %s%s %s\n", text_of(output, "name").c_str(), text_of(output, "datatype").c_str(),
-                output["shape"].dump().c_str(), output["data"].dump().c_str());
+                output.value("shape", json()).dump().c_str(), output.value("data", json()).dump().c_str());
 }
 
 }  // namespace
