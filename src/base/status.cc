@@ -60,6 +60,23 @@ Code code_from_http(int status) {
   }
 }
 
+// google.rpc.Status{code=1, message=2, details=3: Any{type_url=1, value=2: RetryInfo{retry_delay=1:
+// Duration{seconds=1}}}}
+Status try_again(Code code, std::string text) {
+  constexpr std::string_view kType = "type.googleapis.com/google.rpc.RetryInfo";
+  constexpr std::string_view kOneSecond("\x0a\x02\x08\x01", 4);
+  constexpr size_t kLongest = 127;  // so that every length is one byte; grpc-message has the whole text
+  auto field = [](int number, std::string_view value) {
+    return std::string{char(number << 3 | 2), char(value.size())} + std::string(value);
+  };
+  std::string_view message = std::string_view(text).substr(0, text.size() <= kLongest ? text.size() : 0);
+  Status status{code, {}, std::string{char(1 << 3), char(code)}};
+  if (!message.empty()) status.details += field(2, message);
+  status.details += field(3, field(1, kType) + field(2, kOneSecond));
+  status.text = std::move(text);
+  return status;
+}
+
 void throw_exception_from_error(const Status& status, const boost::source_location&) {
   throw std::runtime_error(std::string(name(status.code)) + ": " + status.text);
 }

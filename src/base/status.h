@@ -53,6 +53,9 @@ struct Status {
 };
 
 inline Status failure(Code code, std::string text) { return Status{code, std::move(text), {}}; }
+// "Not now, but soon": the details carry a google.rpc.RetryInfo of a second, which gRPC clients with a retry policy
+// and proxies look for; in HTTP the same is said by Retry-After. `code`: RESOURCE_EXHAUSTED or UNAVAILABLE.
+Status try_again(Code code, std::string text);
 inline Status invalid(std::string text) { return failure(Code::kInvalidArgument, std::move(text)); }
 
 // A T, or the Status that says why not. value() of a failed Result throws: only start-up code calls it unchecked.

@@ -81,8 +81,8 @@ base::Status Bus::admit(const msg::Call& call) const {
   if (closed_) return failure(Code::kUnavailable, "the server is shutting down");
   if (call.deadline <= env_.now()) return too_late();
   if (in_flight_ >= limits_.max_in_flight)
-    return failure(Code::kResourceExhausted, "too many requests in flight (limit " +
-                                                 std::to_string(limits_.max_in_flight) + "); try again later");
+    return base::try_again(Code::kResourceExhausted, "too many requests in flight (limit " +
+                                                         std::to_string(limits_.max_in_flight) + "); try again later");
   return {};
 }
 

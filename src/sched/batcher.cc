@@ -30,9 +30,9 @@ Batcher::Level& Batcher::level_of(const msg::Call& call) {
 }
 
 base::Status Batcher::full() const {
-  return failure(Code::kResourceExhausted, "the queue of model '" + spec_.name + "' is full (" +
-                                               std::to_string(spec_.batching.max_queue) +
-                                               " requests); try again later");
+  return base::try_again(Code::kResourceExhausted, "the queue of model '" + spec_.name + "' is full (" +
+                                                       std::to_string(spec_.batching.max_queue) +
+                                                       " requests); try again later");
 }
 
 base::Status Batcher::add(msg::Call* call, Time now, std::vector<Dropped>& dropped) {
@@ -63,8 +63,8 @@ void Batcher::drop(Entry& entry, Time now, std::vector<Dropped>& dropped) {
   else if (call->cancelled.load(std::memory_order_acquire))
     dropped.push_back({call, failure(Code::kCancelled, "cancelled")});
   else
-    dropped.push_back({call, failure(Code::kUnavailable, "the request waited too long in the queue of model '" +
-                                                             spec_.name + "'; try again later")});
+    dropped.push_back({call, base::try_again(Code::kUnavailable, "the request waited too long in the queue of model '" +
+                                                                     spec_.name + "'; try again later")});
 }
 
 void Batcher::sweep(Time now, std::vector<Dropped>& dropped) {

@@ -97,7 +97,7 @@ Status Runner::step(Clock& clock) {
   try {
     status = engine_.step(batch_);
   } catch (const std::bad_alloc&) {  // the request ends, not the process
-    status = failure(Code::kResourceExhausted, "not enough memory to run model '" + spec_.name + "'");
+    status = base::try_again(Code::kResourceExhausted, "not enough memory to run model '" + spec_.name + "'");
   }
   clock.computed = room_.now();
   return status;
