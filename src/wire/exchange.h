@@ -6,6 +6,7 @@
 // shard.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -89,6 +90,12 @@ struct Ledger {
   uint64_t bytes_in = 0, bytes_out = 0;  // bodies
   base::Time began = base::kNever;
   base::Duration queue{0}, compute{0};
+
+  // How long it took until `now`. The clock stands still within a turn of the loop, so what an inline engine measured
+  // for itself counts as well.
+  base::Duration took(base::Time now) const {
+    return std::max(began == base::kNever ? base::Duration{0} : now - began, queue + compute);
+  }
 };
 
 class Exchange;

@@ -190,7 +190,7 @@ void AccessLog::Pen::finished(const wire::Exchange& exchange) {
   text(lines_, "reason", ledger.reject);
   number(lines_, "bytes_in", ledger.bytes_in);
   number(lines_, "bytes_out", ledger.bytes_out);
-  if (ledger.began != base::kNever) seconds(lines_, "seconds", exchange.now() - ledger.began);
+  if (ledger.began != base::kNever) seconds(lines_, "seconds", ledger.took(exchange.now()));
   if (ledger.queue.count() > 0) seconds(lines_, "queue_seconds", ledger.queue);
   if (ledger.compute.count() > 0) seconds(lines_, "compute_seconds", ledger.compute);
   // W3C Trace Context: version-trace-parent-flags.

@@ -83,10 +83,11 @@ void Tally::finished(const wire::Exchange& exchange) {
   parts_->code(protocol, ledger.code).add();
   protocol.in->add(ledger.bytes_in);
   protocol.out->add(ledger.bytes_out);
-  uint64_t took = ledger.began == base::kNever ? 0 : ns(exchange.now() - ledger.began);
+  uint64_t took = ns(ledger.took(exchange.now()));
   protocol.duration->record_ns(took);
   if (!ledger.reject.empty() && exchange.request().peer) rejected(ledger.reject, *exchange.request().peer);
-  if (ledger.model.empty()) return;
+  // Inferences only: a look at a model's metadata is no request of the model, a refusal has run nowhere.
+  if (ledger.model.empty() || ledger.compute.count() == 0) return;
   auto& model = parts_->model(ledger.model);
   model.duration->record_ns(took);
   if (ledger.code != base::Code::kOk) return;
