@@ -215,6 +215,12 @@ void Serving::write_families(std::string& out) const {
   ops::append_models(out, *now);
   if (!config_.metrics_compat.empty()) ops::append_triton(out, *now);
   ops::append_process(out, kVersion);
+  auto gauge = [&](const std::string& name, const char* help, uint64_t value) {
+    out += "# HELP " + name + ' ' + help + "\n# TYPE " + name + " gauge\n" + name + ' ' + std::to_string(value) + '\n';
+  };
+  gauge("weir_slab_bytes", "Memory that requests, batches and answers hold now.", commons_.slabs.used());
+  gauge("weir_slab_idle_bytes", "Memory kept for the next ones, beside that.", commons_.slabs.idle());
+  gauge("weir_slab_budget_bytes", "limits.slab_budget: beyond it peers are read more slowly.", commons_.slabs.budget());
 }
 
 // On the first shard.

@@ -8,6 +8,8 @@
 #include <map>
 #include <mutex>
 
+#include "base/status.h"
+
 namespace weir::bus {
 
 struct DurationStat {
@@ -29,9 +31,12 @@ struct ModelStats {
   std::atomic<uint64_t> execution_count{0};    // batches that ran
   std::atomic<uint64_t> last_inference_ms{0};  // Unix time
   DurationStat success, fail, queue, compute_input, compute_infer, compute_output;
-  std::atomic<uint64_t> rejected{0}, cancelled{0}, expired{0};
+  // Outcomes beside success; each call has one. `fail` has all that were lent, whatever their outcome.
+  std::atomic<uint64_t> errors{0}, rejected{0}, cancelled{0}, expired{0};
   std::atomic<int64_t> pending{0};  // queued now
 
+  // A lent call that failed. The bus counts `cancelled` and `expired` itself: it may know before the lane does.
+  void add_failure(base::Code code, uint64_t duration_ns);
   void record_batch(uint32_t rows, uint64_t input_ns, uint64_t infer_ns, uint64_t output_ns);
   std::map<uint32_t, BatchStat> batches() const;  // by rows
 

@@ -67,7 +67,8 @@ class Lanes final : public msg::Inbox {
 
 void refuse_here(msg::Call* call, base::Status status, bus::ModelStats& stats) {
   call->times.finished = lane_now();
-  stats.fail.add(uint64_t(std::max<int64_t>((call->times.finished - call->times.queued).count(), 0)));
+  auto took = std::max<int64_t>((call->times.finished - call->times.queued).count(), 0);
+  stats.add_failure(status.code, uint64_t(took));
   call->home->post_here({call, {msg::Failed{std::move(status)}}});
 }
 
@@ -85,10 +86,7 @@ void Lanes::put(msg::Call* call) {
     wake = rouse(now);
   }
   if (wake) wake_.notify_one();
-  if (!status.ok()) {
-    stats_.rejected.fetch_add(1, std::memory_order_relaxed);
-    refuse_here(call, std::move(status), stats_);
-  }
+  if (!status.ok()) refuse_here(call, std::move(status), stats_);
   if (dropped.empty()) return;
   Runner::Room room;
   Runner runner(*engines_.front(), spec_, stats_, slabs_, room);
@@ -115,10 +113,7 @@ bool Lanes::rouse(Time now) {
 }
 
 void Lanes::answer_dropped(Runner& runner, std::vector<Dropped>& dropped) {
-  for (auto& [call, status] : dropped) {
-    if (status.code == base::Code::kUnavailable) stats_.rejected.fetch_add(1, std::memory_order_relaxed);
-    runner.refuse(call, std::move(status));
-  }
+  for (auto& [call, status] : dropped) runner.refuse(call, std::move(status));
   dropped.clear();
 }
 

@@ -126,7 +126,8 @@ void Runner::answer(Split& split, Clock& clock) {
     times.started = clock.started, times.computing = clock.computing;
     times.computed = clock.computed, times.finished = clock.finished;
     times.batch_rows = batch_.rows;
-    if (std::holds_alternative<msg::Failed>(events[i].what)) stats_.fail.add(ns(clock.finished - times.queued));
+    if (auto* failed = std::get_if<msg::Failed>(&events[i].what))
+      stats_.add_failure(failed->status.code, ns(clock.finished - times.queued));
     mail(call, std::move(events[i]));
   }
   events.clear();
@@ -149,7 +150,7 @@ void Runner::count(const Clock& clock, uint64_t calls, uint64_t rows, Duration q
 
 void Runner::refuse(msg::Call* call, Status status) {
   call->times.finished = room_.now();
-  stats_.fail.add(ns(call->times.finished - call->times.queued));
+  stats_.add_failure(status.code, ns(call->times.finished - call->times.queued));
   mail(call, {msg::Failed{std::move(status)}});
 }
 

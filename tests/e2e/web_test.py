@@ -152,6 +152,10 @@ class Overload(unittest.TestCase):
         self.assertTrue(full, web)
         details = full[0]['grpc-status-details-bin']
         self.assertIn(b'google.rpc.RetryInfo', base64.b64decode(details + '=' * (-len(details) % 4)))
+        outcomes = {dict(labels)['outcome']: value for (_, labels), value in
+                    exposition(harness.curl(server.url('/metrics')).body.decode())['weir_model_requests_total'][1].items()}
+        refused = sum(a.status == 429 for a in rest) + sum(t['grpc-status'] == '8' for t in web)
+        self.assertEqual({'success': 16 - refused, 'rejected': refused, 'failed': 0, 'cancelled': 0, 'expired': 0}, outcomes)
         self.assertEqual(0, server.stop())
 
 
