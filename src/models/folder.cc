@@ -175,10 +175,14 @@ std::vector<uint64_t> ModelFolder::numbers() const {
   return out;
 }
 
-base::Result<std::vector<std::string>> list_models(const std::string& root) {
+base::Result<std::vector<std::string>> list_models(const std::string& root, std::vector<std::string>* odd) {
   std::vector<std::string> names;
   bool listed = for_each_entry(root, [&](std::string name, const struct stat& st) {
-    if (S_ISDIR(st.st_mode) && good_model_name(name)) names.push_back(std::move(name));
+    if (!S_ISDIR(st.st_mode)) return;
+    if (good_model_name(name))
+      names.push_back(std::move(name));
+    else if (odd && name[0] != '.')
+      odd->push_back(std::move(name));
   });
   if (!listed)
     return base::failure(base::Code::kNotFound,

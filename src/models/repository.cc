@@ -90,6 +90,7 @@ struct Repository::Parts {
   Shelf shelf;
   Watch watch;
   std::set<std::string> wanted;  // kExplicit: what is to be loaded
+  std::set<std::string> told;    // folders whose names the log has complained about
   uint64_t published = 0;
   std::vector<Waiting> waiting;
   std::vector<Leaving> leaving;
@@ -171,8 +172,11 @@ void Repository::Parts::publish() {
 base::Result<Repository::Parts::Folders> Repository::Parts::look() {
   Folders folders;
   for (const auto& root : options.roots) {
-    auto names = list_models(root);
+    std::vector<std::string> odd;
+    auto names = list_models(root, &odd);
     if (!names) return names.error();
+    for (const auto& name : odd)
+      if (told.insert(name).second) base::log::warning("folder is no model", {{"reason", bad_name(name).text}});
     for (const auto& name : *names) {
       if (folders.count(name)) continue;
       auto folder = look_at(root, name);

@@ -125,7 +125,7 @@ TEST(Tally, CountsByProtocolCodeAndModel) {
         "weir_requests_total{protocol=\"oip-rest\",code=\"INVALID_ARGUMENT\"} 1\n",
         "weir_request_bytes_total{protocol=\"oip-rest\",direction=\"in\"} 20\n",
         "weir_request_duration_seconds_count{protocol=\"oip-rest\"} 2\n",
-        "weir_model_request_duration_seconds_count{model=\"m\"} 2\n", "weir_model_queue_seconds_count{model=\"m\"} 1\n",
+        "weir_model_request_duration_seconds_count{model=\"m\"} 1\n", "weir_model_queue_seconds_count{model=\"m\"} 1\n",
         "weir_rejects_total{reason=\"framing_te\"} 1\n", "weir_rejects_total{reason=\"shape\"} 1\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
 }

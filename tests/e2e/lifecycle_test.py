@@ -256,7 +256,9 @@ class Bare(unittest.TestCase):
         root = harness.scratch() / 'bare'
         (root / 'plain/1').mkdir(parents=True)
         shutil.copy(harness.MODELS / 'simple/1/model.onnx', root / 'plain/1')
+        (root / 'no model' / '1').mkdir(parents=True)
         server = harness.Server(repository=root)
+        self.assertIn("'no model' cannot be a model's name", server.output())
         config = harness.curl(server.url('/v2/models/plain/config')).json()
         self.assertEqual('onnxruntime_onnx', config['platform'])
         self.assertGreater(config['max_batch_size'], 0)
