@@ -27,6 +27,8 @@ class RpcReader {
  public:
   virtual ~RpcReader() = default;
   virtual void on_message(Rpc& rpc, base::Bytes message) = 0;
+  // Asked before each message: while true none is delivered, and flow control holds the peer.
+  virtual bool full() const { return false; }
   virtual void on_half_close(Rpc&) {}
   virtual void on_drain(Rpc&) {}
   // Finished, cancelled, or the connection has gone. Last call.

@@ -118,7 +118,13 @@ void RpcCall::half_close() {
   route_.target->call(*this, std::move(request_));
 }
 
-bool RpcCall::congested() const { return !one_request() && exchange_.backlog() > Exchange::kHighWater; }
+bool RpcCall::congested() {
+  if (one_request()) return false;
+  if (exchange_.backlog() > Exchange::kHighWater) return true;  // on_drain() resumes
+  if (!reader_ || !reader_->full()) return false;
+  retry_soon();
+  return true;
+}
 
 void RpcCall::retry_soon() {
   if (retry_timer_ != base::TimerId::kNone) return;

@@ -61,7 +61,7 @@ class RpcCall : public Reader, public Rpc {
   // No more request bytes are wanted.
   bool finished() const { return finished_; }
   // The peer asks for more than it takes: no request message is delivered until it has read some of the answers.
-  bool congested() const;
+  bool congested();
   bool one_request() const { return route_.kind == RpcKind::kUnary || route_.kind == RpcKind::kServerStream; }
   bool one_response() const { return route_.kind == RpcKind::kUnary || route_.kind == RpcKind::kClientStream; }
 

@@ -113,7 +113,9 @@ TEST(Tally, CountsByProtocolCodeAndModel) {
   x.ledger().model = "m";
   x.ledger().bytes_in = 10;
   x.ledger().began = x.time - std::chrono::milliseconds(3);
+  x.ledger().compute = std::chrono::milliseconds(1);
   tally.finished(x);
+  x.ledger().compute = {};  // refused before it ran, or a look at the model's metadata
   x.ledger().code = base::Code::kInvalidArgument;
   x.ledger().reject = wire::reason::kShape;
   tally.finished(x);

@@ -1,17 +1,17 @@
 """What browsers and operators see: gRPC-Web over both HTTP versions, CORS, the access log, /metrics, trace context."""
 
 import base64
-import http.client
 import json
 import math
 import re
 import struct
-import subprocess
 import unittest
 
 import harness
 
-oip, _ = harness.stubs()('inference')
+import grpc
+
+oip, oip_grpc = harness.stubs()('inference')
 
 ORIGIN = 'https://app.example'
 INFER = '/inference.GRPCInferenceService/ModelInfer'
@@ -156,6 +156,25 @@ class Overload(unittest.TestCase):
                     exposition(harness.curl(server.url('/metrics')).body.decode())['weir_model_requests_total'][1].items()}
         refused = sum(a.status == 429 for a in rest) + sum(t['grpc-status'] == '8' for t in web)
         self.assertEqual({'success': 16 - refused, 'rejected': refused, 'failed': 0, 'cancelled': 0, 'expired': 0}, outcomes)
+        self.assertEqual(0, server.stop())
+
+
+    def test_a_stream_that_outruns_its_model_is_held_back_not_refused(self):
+        root = harness.scratch() / 'outrun'
+        (root / 'slow').mkdir(parents=True)
+        (root / 'slow/model.yaml').write_text('engine: identity\nparameters: {delay_us: 500}\nbatching: {max_queue: 9999}\n')
+        server = harness.Server(repository=root)
+        count = 1500
+        with grpc.insecure_channel(server.address) as channel:
+            stub = oip_grpc.GRPCInferenceServiceStub(channel)
+            answers = list(stub.ModelStreamInfer((request('slow', n=1 + i % 3) for i in range(count)), timeout=harness.PATIENCE * 3))
+        self.assertEqual(count, len(answers))
+        self.assertEqual({''}, {a.error_message for a in answers})
+        self.assertEqual([1 + i % 3 for i in range(count)], [a.infer_response.outputs[0].shape[0] for a in answers])
+        body = b''.join(frame(request('slow')) for _ in range(count))
+        answer = harness.curl(server.url(STREAM), '-H', 'content-type: application/grpc-web', data=body)
+        messages, trailers = frames(answer.body)
+        self.assertEqual((count, '0'), (len(messages), trailers['grpc-status']))
         self.assertEqual(0, server.stop())
 
 

@@ -10,8 +10,8 @@ namespace {
 
 using base::Status;
 
-constexpr size_t kMaxPending = 1024;  // requests of one stream that have not been answered
-constexpr int32_t kCredit = 64;       // answers of one decoupled Call that may be on their way at once
+constexpr size_t kMaxPending = 256;  // requests of one stream that have not been answered; more wait on the wire
+constexpr int32_t kCredit = 64;      // answers of one decoupled Call that may be on their way at once
 
 enum class OnError : uint8_t { kMessage, kEndStream };
 
@@ -47,12 +47,11 @@ class Stream final : public wire::RpcReader {
 
   void on_message(wire::Rpc&, base::Bytes message) override {
     if (closed_) return;
-    if (requests_.size() == kMaxPending)
-      return end(base::failure(base::Code::kResourceExhausted, "too many requests of this stream are unanswered"));
     StreamedInfer& request = requests_.emplace_back(house_, rpc_, *this);
     Status status = request.begin(message, rpc_.deadline());
     if (!status.ok()) failed(request, status);
   }
+  bool full() const override { return requests_.size() >= kMaxPending; }
   void on_half_close(wire::Rpc&) override {
     half_closed_ = true;
     settle();

@@ -87,7 +87,7 @@ void Tally::finished(const wire::Exchange& exchange) {
   protocol.duration->record_ns(took);
   if (!ledger.reject.empty() && exchange.request().peer) rejected(ledger.reject, *exchange.request().peer);
   // Inferences only: a look at a model's metadata is no request of the model, a refusal has run nowhere.
-  if (ledger.model.empty() || ledger.compute.count() == 0) return;
+  if (ledger.model.empty() || (ledger.compute + ledger.queue).count() == 0) return;
   auto& model = parts_->model(ledger.model);
   model.duration->record_ns(took);
   if (ledger.code != base::Code::kOk) return;
