@@ -263,8 +263,8 @@ void Pipeline::finish(Flight& flight, msg::Event&& event) {
   };
   const msg::Timeline& t = parent->times;
   uint64_t total = ns(t.queued, t.finished);
-  if (std::holds_alternative<msg::Failed>(event.what)) {
-    stats_.fail.add(total);
+  if (auto* failed = std::get_if<msg::Failed>(&event.what)) {
+    stats_.add_failure(failed->status.code, total);
   } else {
     auto wall = std::chrono::system_clock::now().time_since_epoch();
     stats_.success.add(total);
