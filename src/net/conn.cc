@@ -157,8 +157,16 @@ void Conn::flush() {
     case Written::kFailed: return close(ClosedBy::kPeer);
     // While the peer does not take our output, its input is still read: the codec says when to stop.
     case Written::kNotYet:
+      if (given_up()) return close(ClosedBy::kServer);
       if (state_ == State::kServing && !ended_ && codec_->wants_read()) socket_.await_read();
   }
+}
+
+// The socket is full, and the codec has thrown away what it had for a peer that does not read: that socket will never
+// be ready for a polite end.
+bool Conn::given_up() {
+  iovec piece;
+  return state_ == State::kServing && socket_.writing() && codec_->finished() && codec_->pending({&piece, 1}) == 0;
 }
 
 Conn::Written Conn::write() {

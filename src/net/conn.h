@@ -71,6 +71,7 @@ class Conn final : public Resident, private wire::Wire, private Socket::Owner {
   void feed(std::span<const std::byte> bytes);
   void peer_ended();
   void refuse(std::string_view reason, std::string_view text);
+  bool given_up();
   Written write();
   Written write_plain();
   Written write_tls();
