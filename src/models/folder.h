@@ -47,8 +47,8 @@ struct ModelFolder {
   std::vector<uint64_t> numbers() const;  // ascending
 };
 
-// The names of the folders in `root` that can be models, sorted; `odd` gets those whose names no model can have. Errors:
-// NOT_FOUND when it cannot be listed.
+// The names of the folders in `root` that can be models, sorted; `odd` gets those whose names no model can have.
+// Errors: NOT_FOUND when it cannot be listed.
 base::Result<std::vector<std::string>> list_models(const std::string& root, std::vector<std::string>* odd = nullptr);
 // Looks at one. Errors: NOT_FOUND.
 base::Result<ModelFolder> look_at(const std::string& root, std::string_view name);
