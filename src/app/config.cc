@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "app/routes.h"
 #include "app/settings.h"
 #include "models/yaml.h"
 
@@ -41,6 +42,10 @@ class FileReading {
     if (node.kind != Yaml::Kind::kMap) return complaints_.at(node, "expected a map of keys and values");
     for (const auto& entry : node.entries) {
       std::string key = prefix + entry.key;
+      if (key == "grps.routes") {
+        read_routes(entry.value, complaints_, config_.grps.routes);
+        continue;
+      }
       bool branch = false;
       const Setting* leaf = nullptr;
       for (const auto& s : settings()) {

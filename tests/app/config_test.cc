@@ -132,5 +132,23 @@ TEST(Settings, EveryRowHasItsOwnNames) {
   EXPECT_TRUE(variables.count("WEIR_LIMITS_BODY"));
 }
 
+TEST(Config, RoutesOfTheUsersOwn) {
+  auto config = from_text(
+      "grps:\n  routes:\n  - path: /classify\n    model: digits\n    inputs: {image: body:/pixels}\n"
+      "    outputs: {/scores: p}\n    status: 201\n    streaming: query_param:s\n");
+  ASSERT_TRUE(config) << config.error().text;
+  ASSERT_EQ(config->grps.routes.size(), 1u);
+  const auto& route = config->grps.routes[0];
+  EXPECT_EQ(route.inputs, (grps::RouteSpec::Pairs{{"image", "body:/pixels"}}));
+  EXPECT_EQ(route.outputs, (grps::RouteSpec::Pairs{{"/scores", "p"}}));
+  EXPECT_EQ(route.status, 201u);
+  EXPECT_EQ(from_text("grps:\n  routes:\n  - path: /v2/x\n    inputs: {a: body}\n").error().text,
+            "/etc/weir/weir.yaml:3:5: path: /v2 is weir's own");
+  EXPECT_EQ(from_text("grps:\n  routes:\n  - pth: /x\n    path: /x\n    inputs: {a: cookie:b}\n").error().text,
+            "/etc/weir/weir.yaml:3:5: unknown key 'pth' in 'grps.routes', did you mean 'path'?\n"
+            "/etc/weir/weir.yaml:3:5: inputs: expected query:KEY, header:KEY, path:KEY, body:/POINTER or body, got "
+            "'cookie:b'");
+}
+
 }  // namespace
 }  // namespace weir::app

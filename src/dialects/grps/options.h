@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace weir::grps {
 
@@ -13,13 +15,37 @@ enum class HttpStatus : uint8_t { kReal, kBodyOnly };
 // one per line, or as Server-Sent Events.
 enum class StreamFormat : uint8_t { kGrps, kNdjson, kSse };
 
+// A route of the configuration's own: how a request of any shape becomes inputs, and outputs become a response.
+struct RouteSpec {
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+  std::string path;  // "/classify", "/classify/{k}"
+  std::string method = "POST";
+  std::string model;  // "" = the query's `model`, or the default
+  // Input -> where it comes from: "query:k", "header:x-k", "path:k", "body:/a/0" (a JSON pointer, RFC 6901), or "body":
+  // all of it, as it is.
+  Pairs inputs;
+  // JSON pointer in the response -> output; empty = every output under its name. An output of one element is a scalar.
+  Pairs outputs;
+  std::string raw_output;  // instead: this output's own bytes are the response
+  uint32_t status = 200;
+  std::string content_type;  // "" = application/json, or application/octet-stream for raw_output
+  // What switches streaming on where it says true: "query_param:k", "header_param:x-k", "body_param:/k"; "" = nothing.
+  std::string streaming;
+  std::string stream_content_type;  // "" = Options::stream_content_type
+};
+
+// OK, or what is wrong with it, in words for who wrote it.
+std::string check(const RouteSpec& route);
+
 struct Options {
   std::string server_version;
   HttpStatus http_status = HttpStatus::kReal;
   StreamFormat stream_format = StreamFormat::kGrps;
   std::string stream_content_type;  // "" = what belongs to the format
   std::string default_model;        // "" = none, unless there is only one model
-  uint64_t max_body = 64 << 20;     // of one HTTP request
+  std::vector<RouteSpec> routes;
+  uint64_t max_body = 64 << 20;  // of one HTTP request
 };
 
 }  // namespace weir::grps

@@ -1,0 +1,69 @@
+#include "app/routes.h"
+
+#include "base/units.h"
+
+namespace weir::app {
+namespace {
+
+using models::Complaints;
+using models::Yaml;
+
+bool scalar(const Yaml& node, Complaints& complaints, std::string& out) {
+  if (node.kind == Yaml::Kind::kScalar) return out = node.scalar, true;
+  if (node.kind != Yaml::Kind::kNull) complaints.at(node, "expected one value");
+  return false;
+}
+
+void pairs(const Yaml& node, Complaints& complaints, grps::RouteSpec::Pairs& out) {
+  if (node.kind == Yaml::Kind::kNull) return;
+  if (node.kind != Yaml::Kind::kMap) return complaints.at(node, "expected a map of keys and values");
+  for (const auto& entry : node.entries) {
+    std::string value;
+    if (scalar(entry.value, complaints, value)) out.emplace_back(entry.key, std::move(value));
+  }
+}
+
+void read_route(const Yaml& node, Complaints& complaints, grps::RouteSpec& route) {
+  if (node.kind != Yaml::Kind::kMap) return complaints.at(node, "expected a map of keys and values");
+  const std::vector<std::pair<std::string_view, std::string*>> texts{
+      {"path", &route.path},
+      {"method", &route.method},
+      {"model", &route.model},
+      {"raw_output", &route.raw_output},
+      {"content_type", &route.content_type},
+      {"streaming", &route.streaming},
+      {"stream_content_type", &route.stream_content_type}};
+  for (const auto& entry : node.entries) {
+    bool known = true;
+    if (entry.key == "inputs") {
+      pairs(entry.value, complaints, route.inputs);
+    } else if (entry.key == "outputs") {
+      pairs(entry.value, complaints, route.outputs);
+    } else if (std::string text; entry.key == "status") {
+      if (!scalar(entry.value, complaints, text)) continue;
+      auto status = base::parse_count(text, 599);
+      if (!status) complaints.at(entry.value, "status: " + status.error().text);
+      if (status) route.status = uint32_t(*status);
+    } else {
+      known = false;
+      for (const auto& [name, place] : texts)
+        if (entry.key == name) known = true, scalar(entry.value, complaints, *place);
+    }
+    if (!known)
+      complaints.unknown_key(entry, "grps.routes",
+                             {"path", "method", "model", "inputs", "outputs", "raw_output", "status", "content_type",
+                              "streaming", "stream_content_type"});
+  }
+  if (std::string wrong = grps::check(route); !wrong.empty()) complaints.at(node, wrong);
+}
+
+}  // namespace
+
+void read_routes(const Yaml& node, Complaints& complaints, std::vector<grps::RouteSpec>& routes) {
+  if (node.kind == Yaml::Kind::kNull) return;
+  if (node.kind != Yaml::Kind::kList) return complaints.at(node, "grps.routes: expected a list of routes");
+  routes.clear();
+  for (const auto& item : node.items) read_route(item, complaints, routes.emplace_back());
+}
+
+}  // namespace weir::app

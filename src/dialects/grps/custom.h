@@ -1,0 +1,25 @@
+// Routes of the configuration's own (RouteSpec).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "dialects/grps/house.h"
+#include "wire/router.h"
+
+namespace weir::grps {
+
+class CustomRoute final : public wire::Service {
+ public:
+  CustomRoute(House& house, const RouteSpec& spec) : house_(house), spec_(spec) {}
+  void serve(wire::Exchange& exchange, const wire::PathArgs& args) override;
+
+ private:
+  House& house_;
+  const RouteSpec& spec_;  // of house.options
+};
+
+// Registers those of house.options; `services` keeps what was registered.
+void add_custom_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<CustomRoute>>& services);
+
+}  // namespace weir::grps
