@@ -67,7 +67,7 @@ Front::Front(net::Shard& shard, Commons& commons)
     graphpipe_.emplace(bus_, router_, commons.slabs, graphpipe_options(commons.config, [this] { return ready(); }));
   if (commons.config.grps_on)
     grps_.emplace(
-        bus_, router_, rpcs_, commons.slabs, commons.presence, [this] { return ready(); },
+        bus_, router_, rpcs_, commons.slabs, commons.presence, commons.monitor, [this] { return ready(); },
         grps_options(commons.config));
   health_.add_to(rpcs_);
   commons.reflection.add_to(rpcs_);

@@ -15,6 +15,7 @@
 #include "device/pool.h"
 #include "dialects/graphpipe/graphpipe.h"
 #include "dialects/grps/grps.h"
+#include "dialects/grps/monitor.h"
 #include "dialects/oip/oip.h"
 #include "dialects/oip/trace.h"
 #include "dialects/ops/access_log.h"
@@ -41,6 +42,7 @@ struct Commons {
   marshal::ProtoJson json;
   oip::Traces traces;
   grps::Presence presence;
+  grps::Monitor monitor{metrics};
   ops::Reflection reflection{
       {"inference.GRPCInferenceService", std::string(grps::Grps::kService), std::string(ops::Health::kService)}};
   std::unique_ptr<ops::AccessLog> access_log;  // or null

@@ -135,6 +135,21 @@ void append_histogram(std::string& out, const std::string& name, const Metrics::
 
 }  // namespace
 
+void Metrics::each(const std::function<void(const Reading&)>& reader) const {
+  std::lock_guard lock(mutex_);
+  for (const auto& [name, family] : families_)
+    for (const auto& [labels, s] : family.series) {
+      Reading reading{name, labels, 0, {}};
+      for (const auto& c : s.counters) reading.value += double(c.value());
+      for (const auto& g : s.gauges) reading.value += double(g.value());
+      for (const auto& h : s.histograms) {
+        reading.value += double(h->sum());
+        for (size_t i = 0; i <= Histogram::kBuckets; ++i) reading.buckets[i] += h->bucket(i);
+      }
+      reader(reading);
+    }
+}
+
 std::string Metrics::text() const {
   std::string out;
   std::vector<std::function<void(std::string&)>> collectors;

@@ -72,6 +72,16 @@ class Metrics {
   // Called at every read; appends families of its own in Prometheus text (for values that live elsewhere).
   void collect(std::function<void(std::string&)> collector);
 
+  // Every counter, gauge and histogram as it stands, by family; not what collectors add. Any thread; the registry is
+  // locked meanwhile.
+  struct Reading {
+    std::string_view family;
+    const Labels& labels;
+    double value = 0;  // of a histogram: its sum, in ns or in sizes
+    std::array<uint64_t, Histogram::kBuckets + 1> buckets{};
+  };
+  void each(const std::function<void(const Reading&)>& reader) const;
+
   // The whole registry as Prometheus text, version 0.0.4. Any thread.
   std::string text() const;
 

@@ -46,7 +46,7 @@ Bench::Bench(Options options) {
   bus.publish(models.catalog);
   options.server_version = "1.2.3";
   grps = std::make_unique<Grps>(
-      bus, wire.router, wire.server(), base::heap(), presence, [this] { return ready; }, std::move(options));
+      bus, wire.router, wire.server(), base::heap(), presence, monitor, [this] { return ready; }, std::move(options));
 }
 
 Bench::~Bench() {

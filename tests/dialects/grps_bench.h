@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dialects/grps/grps.h"
+#include "dialects/grps/monitor.h"
 #include "support/rpc_wire.h"
 #include "support/scripted_models.h"
 
@@ -20,6 +21,8 @@ class Bench {
   bus::Bus bus{wire.env, base::ShardId{0}, [] {}};
   support::ScriptedModels models;
   Presence presence;
+  base::Metrics metrics;
+  Monitor monitor{metrics, [] { return Monitor::Usage{0, 64 << 20}; }};
   bool ready = true;
   std::unique_ptr<Grps> grps;
 

@@ -100,6 +100,14 @@ class Grps(harness.Case):
         self.assertEqual(400, self.predict({'str_data': 'x'}, '', '-H', 'Content-Type: text/plain').status)
         self.assertEqual(404, curl(self.server.url('/grps/v1/x')).status)
 
+    def test_the_monitor_has_trends_and_a_distribution(self):
+        series = lambda name: curl(self.server.url('/grps/v1/monitor/series?name=' + name)).json()
+        trend = series('*qps')
+        self.assertEqual(('trend', list(range(174))), (trend['label'], [x for x, _ in trend['data']]))
+        cdf = series('*latency_cdf(ms)')
+        self.assertEqual(('cdf', [*range(10, 91, 10), *range(91, 102)]), (cdf['label'], [x for x, _ in cdf['data']]))
+        self.assertGreater(series('*mem_usage(MIB)')['data'][-1][1], 1)
+
     def test_streaming_is_chunked(self):
         answer = self.predict({'str_data': 'x'}, '?model=identity&streaming=true')
         self.assertEqual('chunked', answer.headers['transfer-encoding'])

@@ -10,18 +10,31 @@
 namespace weir::grps {
 
 struct Grps::Parts {
+  // One shard's timer feeds the monitor of all.
+  void tick() {
+    house.monitor.tick(house.bus.env().now());
+    timer = house.bus.env().at(house.bus.env().now() + std::chrono::seconds(1), [this] { tick(); });
+  }
+  ~Parts() { house.bus.env().cancel(timer); }
+
   House house;
   std::vector<std::unique_ptr<Endpoint>> services;
   std::vector<std::unique_ptr<Method>> methods;
   std::vector<std::unique_ptr<CustomRoute>> custom;
+  base::TimerId timer = base::TimerId::kNone;
 };
 
 Grps::Grps(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs, Presence& presence,
-           std::function<bool()> ready, Options options)
-    : parts_(new Parts{House{bus, slabs, presence, std::move(ready), std::move(options)}, {}, {}, {}}) {
+           Monitor& monitor, std::function<bool()> ready, Options options)
+    : parts_(new Parts{House{bus, slabs, presence, monitor, std::move(ready), std::move(options)},
+                       {},
+                       {},
+                       {},
+                       base::TimerId::kNone}) {
   add_routes(parts_->house, router, parts_->services);
   add_custom_routes(parts_->house, router, parts_->custom);
   add_calls(parts_->house, rpcs, parts_->methods);
+  if (monitor.claim()) parts_->tick();
 }
 
 Grps::~Grps() = default;

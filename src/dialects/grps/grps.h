@@ -18,6 +18,8 @@ struct Presence {
   std::atomic<bool> online{true};
 };
 
+class Monitor;
+
 class Grps {
  public:
   static constexpr std::string_view kService = "grps.protos.v1.GrpsService";
@@ -25,7 +27,7 @@ class Grps {
   // `ready`: the server takes requests (models are loaded, it is not draining); asked on this shard's thread. All
   // borrowed; they outlive every Exchange of the router.
   Grps(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs, Presence& presence,
-       std::function<bool()> ready, Options options);
+       Monitor& monitor, std::function<bool()> ready, Options options);
   ~Grps();
 
  private:

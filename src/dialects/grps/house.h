@@ -6,6 +6,7 @@
 
 #include "dialects/grps/grps.h"
 #include "dialects/grps/message.h"
+#include "dialects/grps/monitor.h"
 
 namespace weir::grps {
 
@@ -15,6 +16,7 @@ struct House {
   bus::Bus& bus;
   base::SlabSource& slabs;
   Presence& presence;
+  Monitor& monitor;
   std::function<bool()> ready;
   Options options;
 

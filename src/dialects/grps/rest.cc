@@ -1,5 +1,8 @@
 #include "dialects/grps/rest.h"
 
+#include "base/encoding.h"
+#include "marshal/json_tensor.h"
+
 namespace weir::grps {
 namespace {
 
@@ -23,6 +26,47 @@ void control(House& house, Exchange& exchange) {
   if (request.model.empty()) request.model = exchange.request().query_value("model");
   if (status.ok()) status = call(house, request, reply);
   respond(house, exchange, status, reply);
+}
+
+void monitor_series(House& house, Exchange& exchange) {
+  std::string name = exchange.request().query_value("name");
+  auto series = house.monitor.series(name);
+  if (!series) return respond(house, exchange, base::failure(base::Code::kNotFound, "no series '" + name + "'"));
+  exchange.respond(200, "application/json", base::Bytes::adopt(std::move(*series)), Exchange::Compress::kIfAccepted);
+}
+
+std::string html(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '&')
+      out += "&amp;";
+    else
+      out += c;
+  }
+  return out;
+}
+
+// Names and values of now: a page for a browser, JSON for everything else that asks for it.
+void monitor_metrics(House& house, Exchange& exchange) {
+  bool json = exchange.request().fields.find("accept").find("application/json") != std::string_view::npos;
+  std::string out = json ? "{" : "<!doctype html><meta charset=utf-8><title>weir: metrics</title><table>\n";
+  for (const auto& [name, last] : house.monitor.rows()) {
+    if (json) {
+      if (out.size() > 1) out += ',';
+      marshal::write_string(out, name);
+      out += ':';
+      marshal::write_number(out, last);
+      continue;
+    }
+    out += "<tr><td><a href=\"series?name=" + base::percent_encode(name) + "\">" + html(name) + "</a><td>";
+    marshal::write_number(out, last);
+    out += '\n';
+  }
+  out += json ? "}" : "</table>\n";
+  exchange.respond(200, json ? "application/json" : "text/html; charset=utf-8", base::Bytes::adopt(std::move(out)),
+                   Exchange::Compress::kIfAccepted);
 }
 
 struct Row {
@@ -56,6 +100,11 @@ void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<
   }
   auto* service = services.emplace_back(std::make_unique<Endpoint>(house, predict)).get();
   router.add({"POST", "/grps/v1/infer/predict", service, kRest, {wire::BodyPlan::kWhole, house.options.max_body}});
+  const Row pages[] = {{"/grps/v1/monitor/series", monitor_series}, {"/grps/v1/monitor/metrics", monitor_metrics}};
+  for (const Row& row : pages) {
+    auto* page = services.emplace_back(std::make_unique<Endpoint>(house, row.serve)).get();
+    router.add({"GET", row.path, page, "grps-monitor", {wire::BodyPlan::kIgnore}});
+  }
   router.error_form("/grps/", respond_stray);
 }
 
