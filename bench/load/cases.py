@@ -149,8 +149,9 @@ def batching(build, rounds, requests):
             folder.mkdir()
             (folder / '1').mkdir()
             (folder / '1/model.onnx').write_bytes((source / '1/model.onnx').read_bytes())
-            dynamic = 'dynamic_batching { }' if name == 'digits' else ''
-            (folder / 'config.pbtxt').write_text(f'max_batch_size: 32\n{dynamic}\n')
+            # Said in so many words: without them the server's default decides, which batches.
+            dynamic = 'true' if name == 'digits' else 'false'
+            (folder / 'model.yaml').write_text(f'max_batch: 32\nbatching: {{dynamic: {dynamic}}}\n')
         with scratch(**bodies) as files, running({'weir': weir(build, repository=repository)}) as servers:
             one = servers[0]
             results = {name: [] for name in bodies}
