@@ -152,8 +152,9 @@ TEST(PipelineModel, WhatDoesNotFitIsToldWithTheNodesName) {
   disk.write("e/model.yaml", "engine: pipeline\ndag: {nodes: [{model: e}]}");
   disk.write("f/model.yaml", "engine: pipeline\ndag: {type: parallel, nodes: [{name: n}]}");
   disk.write("g/model.yaml", "engine: pipeline");
-  disk.write("h/model.yaml",
-             "engine: pipeline\ndag: {nodes: [{model: first}, {name: again, model: first}]}\ninputs: [{name: pictures}]");
+  disk.write(
+      "h/model.yaml",
+      "engine: pipeline\ndag: {nodes: [{model: first}, {name: again, model: first}]}\ninputs: [{name: pictures}]");
   Repo repo(disk);
   EXPECT_EQ(
       repo.rows(),

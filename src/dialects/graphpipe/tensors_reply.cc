@@ -19,7 +19,7 @@ namespace {
 
 using msg::DType;
 
-constexpr size_t kPieceOfItsOwn = 4096;  // bytes of a tensor that are not worth copying
+constexpr size_t kPieceOfItsOwn = 4096;    // bytes of a tensor that are not worth copying
 constexpr uint64_t kLongest = 0x7ffffffe;  // a flatbuffer ends below 2^31
 
 constexpr size_t kResponseVtable = 4, kNumericVtable = 10, kStringVtable = 20, kResponse = 32;
