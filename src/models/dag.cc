@@ -169,7 +169,8 @@ class Linking {
       t.shape = spec.public_shape(t);
       out.push_back(std::move(t));
     }
-    for (const auto& [model, tensor] : mapped) {
+    for (const auto& entry : mapped) {
+      const std::string& model = entry.first;  // clang 14 captures no structured binding
       if (std::any_of(declared.begin(), declared.end(), [&](const auto& t) { return t.name == model; })) continue;
       if (!spec.any_tensors)
         return invalid("node " + quoted(node.name) + ": model " + quoted(spec.name) + " has no " + std::string(what) +

@@ -139,7 +139,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load_pipeline(const ModelFold
   if (auto s = add_labels(folder, config, *spec); !s.ok()) return s;
   auto served = std::make_shared<bus::Served>();
   served->spec = std::move(*spec);
-  served->inbox = sched::make_pipeline(std::move(linked->plan), served->spec, served->stats);
+  served->inbox = sched::make_pipeline(std::move(linked->plan), served->stats);
   return served;
 }
 

@@ -25,7 +25,7 @@ msg::Tensor* named(std::vector<msg::Tensor>& tensors, std::string_view name) {
 // The nodes' Calls have the pipeline for their home.
 class Pipeline final : public msg::Inbox, private msg::Home {
  public:
-  Pipeline(PipelinePlan plan, const msg::ModelSpec& spec, bus::ModelStats& stats);
+  Pipeline(PipelinePlan plan, bus::ModelStats& stats);
   ~Pipeline() override { base::check(open_.empty(), "a pipeline outlives its Calls"); }
 
   void put(msg::Call* call) override;
@@ -67,7 +67,6 @@ class Pipeline final : public msg::Inbox, private msg::Home {
   msg::Outputs results(Flight& flight);
 
   const PipelinePlan plan_;
-  const msg::ModelSpec& spec_;
   bus::ModelStats& stats_;
   std::vector<std::vector<bool>> last_;  // per node and input: nobody reads that slot afterwards
 
@@ -77,8 +76,8 @@ class Pipeline final : public msg::Inbox, private msg::Home {
   std::vector<Flight*> spare_;
 };
 
-Pipeline::Pipeline(PipelinePlan plan, const msg::ModelSpec& spec, bus::ModelStats& stats)
-    : plan_(std::move(plan)), spec_(spec), stats_(stats), last_(plan_.nodes.size()) {
+Pipeline::Pipeline(PipelinePlan plan, bus::ModelStats& stats)
+    : plan_(std::move(plan)), stats_(stats), last_(plan_.nodes.size()) {
   base::check(!plan_.nodes.empty(), "a pipeline has a node");
   std::vector<bool> read_later(plan_.slots, false);
   for (const auto& port : plan_.outputs) read_later[port.slot] = true;
@@ -292,8 +291,8 @@ void Pipeline::finish(Flight& flight, msg::Event&& event) {
 
 }  // namespace
 
-std::unique_ptr<msg::Inbox> make_pipeline(PipelinePlan plan, const msg::ModelSpec& spec, bus::ModelStats& stats) {
-  return std::make_unique<Pipeline>(std::move(plan), spec, stats);
+std::unique_ptr<msg::Inbox> make_pipeline(PipelinePlan plan, bus::ModelStats& stats) {
+  return std::make_unique<Pipeline>(std::move(plan), stats);
 }
 
 }  // namespace weir::sched

@@ -39,7 +39,7 @@ struct PipelinePlan {
   std::vector<PipelinePort> outputs;
 };
 
-// `spec` and `stats` outlive the Inbox, which outlives its Calls. The nodes' models are not decoupled.
-std::unique_ptr<msg::Inbox> make_pipeline(PipelinePlan plan, const msg::ModelSpec& spec, bus::ModelStats& stats);
+// `stats` outlives the Inbox, which outlives its Calls. The nodes' models are not decoupled.
+std::unique_ptr<msg::Inbox> make_pipeline(PipelinePlan plan, bus::ModelStats& stats);
 
 }  // namespace weir::sched

@@ -67,7 +67,7 @@ struct Lab final : msg::Sink {
   explicit Lab(PipelinePlan plan) : served(std::make_shared<bus::Served>()) {
     served->spec = spec_of(8);
     served->spec.name = "pipe";
-    served->inbox = make_pipeline(std::move(plan), served->spec, served->stats);
+    served->inbox = make_pipeline(std::move(plan), served->stats);
   }
   void on(msg::Call& call, msg::Event&& event) override {
     std::lock_guard lock(mutex);
@@ -131,7 +131,7 @@ TEST(Pipeline, InlineNodesDoNotStepIntoEachOther) {
 TEST(Pipeline, ANodeMayBeAPipeline) {
   auto inner = std::make_shared<bus::Served>();
   inner->spec = spec_of(8);
-  inner->inbox = make_pipeline(chain({adder(1), doubler()}), inner->spec, inner->stats);
+  inner->inbox = make_pipeline(chain({adder(1), doubler()}), inner->stats);
   Lab lab(chain({inner, adder(5), inner}));
   lab.send(1);
   EXPECT_EQ(lab.until(1), std::vector<std::string>{"1=20"});

@@ -35,18 +35,20 @@ std::pair<std::string_view, std::string_view> split(std::string_view source) {
 
 // What a response is made of: members in the order in which the configuration names them.
 struct Node {
-  std::vector<std::pair<std::string, Node>> members;
+  std::string name;
+  std::vector<Node> members;
   const Tensor* tensor = nullptr;
 
   Node& at(std::string_view pointer) {
     if (pointer.empty()) return *this;
     pointer.remove_prefix(1);
     size_t slash = pointer.find('/');
-    std::string_view name = pointer.substr(0, slash);
+    std::string_view wanted = pointer.substr(0, slash);
     std::string_view rest = slash == pointer.npos ? std::string_view() : pointer.substr(slash);
-    for (auto& [key, node] : members)
-      if (key == name) return node.at(rest);
-    return members.emplace_back(name, Node{}).second.at(rest);
+    for (Node& member : members)
+      if (member.name == wanted) return member.at(rest);
+    members.emplace_back().name = wanted;
+    return members.back().at(rest);
   }
 };
 
@@ -88,9 +90,9 @@ void write(std::string& out, const Node& node) {
     return write_nested(out, *t, text, rest, 0);
   }
   out += '{';
-  for (const auto& [name, member] : node.members) {
+  for (const Node& member : node.members) {
     if (out.back() != '{') out += ',';
-    marshal::write_string(out, name);
+    marshal::write_string(out, member.name);
     out += ':';
     write(out, member);
   }
@@ -208,7 +210,7 @@ class CustomInference final : public wire::Reader, public Inference {
       root.at(pointer).tensor = t;
     }
     if (route_.outputs.empty())
-      for (const auto& t : outputs) root.members.emplace_back(t.name, Node{{}, &t});
+      for (const auto& t : outputs) root.members.push_back({t.name, {}, &t});
     std::string out;
     write(out, root);
     return base::Bytes::adopt(std::move(out));
