@@ -15,8 +15,8 @@ namespace {
 
 class Echo final : public wire::Codec {
  public:
-  Echo(const wire::CodecEnv& env, wire::Wire& wire, const wire::PeerInfo&, std::string_view name)
-      : lab_(static_cast<Lab&>(env.intake)), wire_(wire), name_(name), open_(lab_.busy) {
+  Echo(const wire::CodecEnv& env, wire::Wire&, const wire::PeerInfo&, std::string_view name)
+      : lab_(static_cast<Lab&>(env.intake)), name_(name), open_(lab_.busy) {
     ++lab_.codecs, ++lab_.made;
   }
   ~Echo() override {
@@ -90,7 +90,6 @@ class Echo final : public wire::Codec {
   }
 
   Lab& lab_;
-  wire::Wire& wire_;
   std::string_view name_;
   std::deque<std::string> out_;
   std::string seen_;
