@@ -7,12 +7,28 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstring>
+#include <limits>
 
 namespace weir::marshal {
 namespace {
 
 constexpr std::array<double, 23> kPowers{1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                          1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+// Eight digits at once, if there are eight (each byte is 0x30 … 0x39): pairs, then fours, then all are summed by
+// multiplication. Little-endian.
+bool eight_digits(const char* p, const char* end, uint64_t& value) {
+  if (end - p < 8) return false;
+  uint64_t bytes;
+  std::memcpy(&bytes, p, 8);
+  if (((bytes & 0xf0f0f0f0f0f0f0f0) | (((bytes + 0x0606060606060606) & 0xf0f0f0f0f0f0f0f0) >> 4)) != 0x3333333333333333)
+    return false;
+  bytes = (bytes & 0x0f0f0f0f0f0f0f0f) * 2561 >> 8;
+  bytes = (bytes & 0x00ff00ff00ff00ff) * 6553601 >> 16;
+  value = value * 100'000'000 + ((bytes & 0x0000ffff0000ffff) * 42949672960001 >> 32);
+  return true;
+}
 
 bool digit(const char* p, const char* end) { return p < end && unsigned(*p - '0') < 10; }
 
@@ -45,8 +61,31 @@ double exact_value(const JsonNumber& n) {
   return n.negative ? -value : value;
 }
 
+// Up to 19 digits are exact in a long double with 64 bits, and so are the powers of ten up to 27: one operation is off
+// by at most half of its last bit, which only matters where that bit decides the rounding. Digits that came from
+// doubles (Python prints 17) go this way.
+template <class T>
+bool extended(const JsonNumber& n, T& out) {
+  if constexpr (std::numeric_limits<long double>::digits != 64) return false;
+  if (n.truncated || n.exponent < -27 || n.exponent > 27) return false;
+  static constexpr std::array<long double, 28> kWide{
+      1e0L,  1e1L,  1e2L,  1e3L,  1e4L,  1e5L,  1e6L,  1e7L,  1e8L,  1e9L,  1e10L, 1e11L, 1e12L, 1e13L,
+      1e14L, 1e15L, 1e16L, 1e17L, 1e18L, 1e19L, 1e20L, 1e21L, 1e22L, 1e23L, 1e24L, 1e25L, 1e26L, 1e27L};
+  auto value = static_cast<long double>(n.digits);
+  value = n.exponent < 0 ? value / kWide[size_t(-n.exponent)] : value * kWide[size_t(n.exponent)];
+  if (value != 0 && (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max() / 2)) return false;
+  uint64_t bits;
+  std::memcpy(&bits, &value, 8);
+  constexpr int kCut = 64 - std::numeric_limits<T>::digits;
+  constexpr uint64_t kHalf = uint64_t(1) << (kCut - 1);
+  if ((bits & ((uint64_t(1) << kCut) - 1)) == kHalf) return false;
+  out = T(n.negative ? -value : value);
+  return true;
+}
+
 template <class T>
 bool slow(const JsonNumber& n, T& out) {
+  if (extended(n, out)) return true;
   auto [end, error] = std::from_chars(n.text.data(), n.text.data() + n.text.size(), out);
   if (error == std::errc()) return std::isfinite(out);
   // Out of range both ways: below is zero, above is an error. `digits` has at most 19 places.
@@ -199,13 +238,6 @@ bool JsonCursor::close(char bracket) {
   return fail(std::string("expected ',' or '") + bracket + "'");
 }
 
-bool JsonCursor::comma() {
-  space();
-  if (p_ == end_ || *p_ != ',') return false;
-  ++p_;
-  return true;
-}
-
 bool JsonCursor::colon() {
   space();
   if (p_ == end_ || *p_ != ':') return fail("expected ':'");
@@ -295,6 +327,7 @@ bool JsonCursor::number(JsonNumber& out) {
   if (p < end_ && *p == '.') {
     const char* fraction = ++p;
     if (!digit(p, end_)) return fail("a number without digits after its point");
+    while (eight_digits(p, end_, digits)) p += 8;
     while (digit(p, end_)) digits = digits * 10 + uint64_t(*p++ - '0');
     exponent = fraction - p;
     places += p - fraction;

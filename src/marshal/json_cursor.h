@@ -44,6 +44,11 @@ class JsonCursor {
   explicit JsonCursor(std::string_view text);
 
   enum class Kind : uint8_t { kObject, kArray, kString, kNumber, kBool, kNull, kNone };
+  // Whether a number comes next; false for anything else.
+  bool at_number() {
+    space();
+    return p_ < end_ && (*p_ == '-' || unsigned(*p_ - '0') < 10);
+  }
   Kind peek();  // of the value that comes next; kNone at the end or where no value can begin
 
   Kind peek_inside();  // of the first element of the array that comes next; kNone when that is empty or no array
@@ -100,7 +105,12 @@ class JsonCursor {
   bool enter(char bracket, const char* what);
   bool leave(char bracket);
   bool close(char bracket);
-  bool comma();
+  bool comma() {
+    space();
+    if (p_ == end_ || *p_ != ',') return false;
+    ++p_;
+    return true;
+  }
   bool colon();
   bool string(std::string_view& out, std::string& buffer);
   bool escaped(std::string_view& out, std::string& buffer, const char* from);

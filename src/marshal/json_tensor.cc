@@ -104,64 +104,76 @@ class Reader {
   uint64_t index_ = 0;
 };
 
-// One element of type T, stored at *to.
 template <class T>
-bool element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
-  constexpr bool kFloat = std::is_floating_point_v<T> || std::is_same_v<T, Fp16> || std::is_same_v<T, Bf16>;
-  auto misfit = [&](std::string_view text) {
-    return reader.wrong(std::string(text.substr(0, 64)) + " is not a value of " + std::string(name(dtype)));
-  };
+inline constexpr bool kIsFloat = std::is_floating_point_v<T> || std::is_same_v<T, Fp16> || std::is_same_v<T, Bf16>;
+
+bool misfit(Reader& reader, DType dtype, std::string_view text) {
+  return reader.wrong(std::string(text.substr(0, 64)) + " is not a value of " + std::string(name(dtype)));
+}
+
+template <class T>
+T from_double(double value) {
+  if constexpr (std::is_same_v<T, Fp16>)
+    return {fp16_from(float(value))};
+  else if constexpr (std::is_same_v<T, Bf16>)
+    return {bf16_from(float(value))};
+  else
+    return T(value);
+}
+
+// An element that is no number: true and false of BOOL, the strings of floats that have no numbers, 64-bit integers
+// as strings.
+template <class T>
+bool odd_element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
+  auto kind = json.peek();
+  std::string_view text;
   if constexpr (std::is_same_v<T, bool>) {
-    if (json.peek() == JsonCursor::Kind::kBool) return json.boolean(to);
-  }
-  if constexpr (kFloat) {
-    if (json.peek() == JsonCursor::Kind::kString) {
-      std::string_view text;
+    if (kind == JsonCursor::Kind::kBool) return json.boolean(to);
+  } else if constexpr (kIsFloat<T>) {
+    if (kind == JsonCursor::Kind::kString) {
       if (!json.string(text)) return false;
       auto value = non_finite(text);
-      if (!value) return misfit("the string '" + std::string(text.substr(0, 32)) + "'");
-      if constexpr (std::is_same_v<T, Fp16>)
-        to.bits = fp16_from(float(*value));
-      else if constexpr (std::is_same_v<T, Bf16>)
-        to.bits = bf16_from(float(*value));
-      else
-        to = T(*value);
+      if (!value) return misfit(reader, dtype, "the string '" + std::string(text.substr(0, 32)) + "'");
+      to = from_double<T>(*value);
       return true;
     }
-  }
-  if constexpr (sizeof(T) == 8 && !kFloat) {
-    if (reader.wide == WideText::kString && json.peek() == JsonCursor::Kind::kString) {
-      std::string_view text;
+  } else if constexpr (sizeof(T) == 8) {
+    if (reader.wide == WideText::kString && kind == JsonCursor::Kind::kString) {
       if (!json.string(text)) return false;
       auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
-      return (error == std::errc() && end == text.data() + text.size()) || misfit("'" + std::string(text) + "'");
+      return (error == std::errc() && end == text.data() + text.size()) ||
+             misfit(reader, dtype, "'" + std::string(text.substr(0, 32)) + "'");
     }
   }
+  return reader.wrong("expected a value of " + std::string(name(dtype)));
+}
+
+// One element of type T, stored at `to`.
+template <class T>
+bool element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
+  if (!json.at_number()) [[unlikely]]
+    return odd_element(json, reader, dtype, to);
   JsonNumber number;
-  if (json.peek() != JsonCursor::Kind::kNumber) {
-    reader.wrong("expected a value of " + std::string(name(dtype)));
-    return false;
-  }
   if (!json.number(number)) return false;
   if constexpr (std::is_same_v<T, bool>) {
     uint64_t value;
-    if (!number.to(value) || value > 1) return misfit(number.text);
+    if (!number.to(value) || value > 1) return misfit(reader, dtype, number.text);
     to = value != 0;
   } else if constexpr (std::is_floating_point_v<T>) {
-    if (!number.to(to)) return misfit(number.text);
-  } else if constexpr (kFloat) {
+    if (!number.to(to)) return misfit(reader, dtype, number.text);
+  } else if constexpr (kIsFloat<T>) {
     float value;
-    if (!number.to(value)) return misfit(number.text);
+    if (!number.to(value)) return misfit(reader, dtype, number.text);
     if constexpr (std::is_same_v<T, Fp16>)
       to.bits = fp16_from(value);
     else
       to.bits = bf16_from(value);
     uint16_t infinity = std::is_same_v<T, Fp16> ? 0x7c00 : 0x7f80;
-    if ((to.bits & 0x7fff) == infinity) return misfit(number.text);
+    if ((to.bits & 0x7fff) == infinity) return misfit(reader, dtype, number.text);
   } else {
     std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t> value;
     if (!number.to(value) || value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max())
-      return misfit(number.text);
+      return misfit(reader, dtype, number.text);
     to = T(value);
   }
   return true;

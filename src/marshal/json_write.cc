@@ -1,9 +1,11 @@
 // The writing half of json_tensor.h.
 #include <array>
-#include <charconv>
 #include <cmath>
+#include <cstring>
+#include <type_traits>
 
 #include "base/encoding.h"
+#include "marshal/float_text.h"
 #include "marshal/half.h"
 #include "marshal/json_tensor.h"
 
@@ -12,60 +14,86 @@ namespace {
 
 using msg::DType;
 
-template <class T>
-void write_integer(std::string& out, T value) {
-  std::array<char, 24> text;
-  auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
-  out.append(text.data(), end);
-}
+// Text of many elements: into a buffer of its own, that moves into the string when it is full.
+class Elements {
+ public:
+  Elements(std::string& out, std::string_view separator) : out_(out), separator_(separator) {}
+  ~Elements() { flush(); }
 
-template <class T>
-void write_float(std::string& out, T value) {
-  if (!std::isfinite(value)) {
-    out += std::isnan(value) ? "\"NaN\"" : value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
-    return;
+  void next() {
+    if (size_t(p_ - buffer_.data()) > kFull) flush();
+    if (!std::exchange(first_, false)) put(separator_);
   }
-  std::array<char, 40> text;
-  char* end;
-  if (value == std::trunc(value) && std::abs(value) < T(1 << 24)) {  // whole numbers are common, and cheap as such
-    if (std::signbit(value)) out += '-';
-    end = std::to_chars(text.data(), text.data() + text.size(), int32_t(std::abs(value))).ptr;
-  } else {
-    end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  void put(char c) { *p_++ = c; }
+  void put(std::string_view text) {
+    if (text.size() > kRoom / 2) {  // a separator of a size that nobody has
+      flush();
+      out_ += text;
+      return;
+    }
+    std::memcpy(p_, text.data(), text.size());
+    p_ += text.size();
   }
-  std::string_view written(text.data(), size_t(end - text.data()));
-  out += written;
-  if (written.find_first_of(".e") == written.npos) out += ".0";
-}
+  template <class T>
+  void number(T value) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (!std::isfinite(value)) return put(non_finite(value));
+      p_ = write_text(p_, value);
+    } else if constexpr (std::is_signed_v<T>) {
+      p_ = write_text(p_, int64_t(value));
+    } else {
+      p_ = write_text(p_, uint64_t(value));
+    }
+  }
+
+ private:
+  static constexpr size_t kSize = 4096, kRoom = 128, kFull = kSize - kRoom;  // room for one element and its separator
+
+  static std::string_view non_finite(double value) {
+    return std::isnan(value) ? "\"NaN\"" : value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+  }
+  void flush() {
+    out_.append(buffer_.data(), p_);
+    p_ = buffer_.data();
+  }
+
+  std::string& out_;
+  std::string_view separator_;
+  bool first_ = true;
+  std::array<char, kSize> buffer_;
+  char* p_ = buffer_.data();
+};
 
 template <class T, class Write>
 void write_cells(std::string& out, std::string_view data, std::string_view separator, Write write) {
-  out.reserve(out.size() + data.size() / sizeof(T) * (9 + separator.size()));
+  out.reserve(out.size() + data.size() / sizeof(T) * (10 + separator.size()));
+  Elements to(out, separator);
   for (size_t at = 0; at < data.size(); at += sizeof(T)) {
     T value;  // data need not be aligned
     std::memcpy(&value, data.data() + at, sizeof(T));
-    if (at) out += separator;
-    write(value);
+    to.next();
+    write(to, value);
   }
 }
 
 template <class T>
 void write_cells(std::string& out, std::string_view data, std::string_view separator) {
-  write_cells<T>(out, data, separator, [&](T value) {
-    if constexpr (std::is_floating_point_v<T>)
-      write_float(out, value);
-    else
-      write_integer(out, value);
-  });
+  write_cells<T>(out, data, separator, [](Elements& to, T value) { to.number(value); });
 }
 
 template <class T>
 void write_quoted(std::string& out, std::string_view data, std::string_view separator) {
-  write_cells<T>(out, data, separator, [&](T value) {
-    out += '"';
-    write_integer(out, value);
-    out += '"';
+  write_cells<T>(out, data, separator, [](Elements& to, T value) {
+    to.put('"');
+    to.number(value);
+    to.put('"');
   });
+}
+
+template <class T>
+void write_one(std::string& out, T value) {
+  Elements to(out, {});
+  to.number(value);
 }
 
 void write_strings(std::string& out, std::string_view data, std::string_view separator, BytesText text) {
@@ -114,10 +142,10 @@ void write_mended(std::string& out, std::string_view text) {
 
 }  // namespace
 
-void write_number(std::string& out, double value) { write_float(out, value); }
-void write_number(std::string& out, float value) { write_float(out, value); }
-void write_number(std::string& out, int64_t value) { write_integer(out, value); }
-void write_number(std::string& out, uint64_t value) { write_integer(out, value); }
+void write_number(std::string& out, double value) { write_one(out, value); }
+void write_number(std::string& out, float value) { write_one(out, value); }
+void write_number(std::string& out, int64_t value) { write_one(out, value); }
+void write_number(std::string& out, uint64_t value) { write_one(out, value); }
 
 void write_string(std::string& out, std::string_view text) {
   out += '"';
@@ -154,7 +182,8 @@ void write_elements(std::string& out, DType dtype, std::string_view data, const 
   std::string_view by = style.separator;
   bool quoted = style.wide == WideText::kString;
   switch (dtype) {
-    case DType::kBool: return write_cells<uint8_t>(out, data, by, [&](uint8_t v) { out += v ? "true" : "false"; });
+    case DType::kBool:
+      return write_cells<uint8_t>(out, data, by, [](Elements& to, uint8_t v) { to.put(v ? "true" : "false"); });
     case DType::kUint8: return write_cells<uint8_t>(out, data, by);
     case DType::kUint16: return write_cells<uint16_t>(out, data, by);
     case DType::kUint32: return write_cells<uint32_t>(out, data, by);
@@ -164,9 +193,9 @@ void write_elements(std::string& out, DType dtype, std::string_view data, const 
     case DType::kInt32: return write_cells<int32_t>(out, data, by);
     case DType::kInt64: return quoted ? write_quoted<int64_t>(out, data, by) : write_cells<int64_t>(out, data, by);
     case DType::kFp16:
-      return write_cells<uint16_t>(out, data, by, [&](uint16_t v) { write_float(out, fp16_to_float(v)); });
+      return write_cells<uint16_t>(out, data, by, [](Elements& to, uint16_t v) { to.number(fp16_to_float(v)); });
     case DType::kBf16:
-      return write_cells<uint16_t>(out, data, by, [&](uint16_t v) { write_float(out, bf16_to_float(v)); });
+      return write_cells<uint16_t>(out, data, by, [](Elements& to, uint16_t v) { to.number(bf16_to_float(v)); });
     case DType::kFp32: return write_cells<float>(out, data, by);
     case DType::kFp64: return write_cells<double>(out, data, by);
     case DType::kBytes: return write_strings(out, data, by, style.text);

@@ -1,0 +1,85 @@
+#include "marshal/float_text.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <string>
+
+namespace weir::marshal {
+namespace {
+
+template <class T>
+std::string text(T value) {
+  char buffer[kFloatText];
+  return {buffer, write_text(buffer, value)};
+}
+
+// "1234e-7": digits without zeros around them, and the exponent of the last one.
+std::string canonical(std::string_view s) {
+  std::string digits;
+  int exponent = 0;
+  size_t e = s.find('e');
+  if (e != s.npos) exponent = std::stoi(std::string(s.substr(e + 1)));
+  bool after = false;
+  for (char c : s.substr(0, e)) {
+    if (c == '.') after = true;
+    if (c < '0' || c > '9') continue;
+    digits += c;
+    exponent -= after;
+  }
+  while (digits.size() > 1 && digits.back() == '0') digits.pop_back(), ++exponent;
+  digits.erase(0, digits.find_first_not_of('0'));
+  return digits + "e" + std::to_string(exponent);
+}
+
+// Empty, or what is wrong.
+std::string fault(float value) {
+  std::string ours = text(value);
+  float back = 0;
+  auto [end, error] = std::from_chars(ours.data(), ours.data() + ours.size(), back);
+  char theirs[32];
+  auto other = std::to_chars(theirs, theirs + 32, value, std::chars_format::scientific);
+  std::string expected(theirs, other.ptr);
+  if (error != std::errc() || end != ours.data() + ours.size() || back != value) return ours + " is not " + expected;
+  if (canonical(ours) != canonical(expected)) return ours + " is longer or farther than " + expected;
+  if (ours.find_first_of(".e") == ours.npos) return ours + " looks whole";
+  return {};
+}
+
+TEST(FloatText, IsTheShortestThatReadsBack) {
+  for (uint32_t bits = 1; bits < 0x7f800000; bits += 6007) ASSERT_EQ(fault(std::bit_cast<float>(bits)), "");
+}
+
+TEST(FloatText, HoldsAtThePowersOfTwoAndTheirNeighbours) {
+  for (uint32_t biased = 0; biased < 255; ++biased)
+    for (int near = -3; near <= 3; ++near) {
+      uint32_t bits = (biased << 23) + uint32_t(near);
+      if (bits == 0 || bits >= 0x7f800000) continue;
+      EXPECT_EQ(fault(std::bit_cast<float>(bits)), "") << bits;
+    }
+}
+
+TEST(FloatText, HasThePointWhereAPersonWouldPutIt) {
+  EXPECT_EQ(text(0.0f), "0.0");
+  EXPECT_EQ(text(-0.0f), "-0.0");
+  EXPECT_EQ(text(1.0f), "1.0");
+  EXPECT_EQ(text(-1.5f), "-1.5");
+  EXPECT_EQ(text(0.1f), "0.1");
+  EXPECT_EQ(text(0.00012f), "0.00012");
+  EXPECT_EQ(text(0.0000012f), "1.2e-06");
+  EXPECT_EQ(text(123456.7f), "123456.7");
+  EXPECT_EQ(text(16777216.0f), "16777216.0");
+  EXPECT_EQ(text(1e10f), "10000000000.0");
+  EXPECT_EQ(text(1e30f), "1e+30");
+  EXPECT_EQ(text(3.4028235e38f), "3.4028235e+38");
+  EXPECT_EQ(text(1e-45f), "1e-45");
+  EXPECT_EQ(text(0.1), "0.1");
+  EXPECT_EQ(text(1e300), "1e+300");
+  EXPECT_EQ(text(-7.0), "-7.0");
+  EXPECT_EQ(text(9007199254740993.0), "9007199254740992.0");
+}
+
+}  // namespace
+}  // namespace weir::marshal
