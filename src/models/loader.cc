@@ -19,7 +19,7 @@ constexpr size_t kMaxLabels = 16 << 20;
 struct UsualFile {
   std::string_view engine, file;
 };
-constexpr UsualFile kUsual[] = {{"onnx", "model.onnx"}};
+constexpr UsualFile kUsual[] = {{"onnx", "model.onnx"}, {"llm", "config.json"}};
 
 std::string_view usual_file(std::string_view engine) {
   for (const auto& u : kUsual)
@@ -101,7 +101,7 @@ base::Result<Loader::Source> Loader::locate(const ModelFolder& folder, const Mod
     if (source.engine.empty() && (has_file(files, u.file) || !source.file.empty())) source.engine = u.engine;
   if (source.engine.empty())
     return base::failure(base::Code::kNotFound, "no model file in " + folder.name + '/' + std::to_string(version) +
-                                                    "/ (looked for model.onnx)");
+                                                    "/ (looked for model.onnx and config.json)");
   if (source.file.empty()) source.file = usual_file(source.engine);
   if (!engines_.count(source.engine)) {
     std::string text = "no engine '" + source.engine + "' here; there are";
@@ -163,7 +163,9 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folde
     if (auto s = add_labels(folder, config, *spec); !s.ok()) return s;
     auto served = std::make_shared<bus::Served>();
     served->spec = std::move(*spec);
-    if (engines.front()->is_inline())
+    if (auto inbox = engines.front()->own_inbox(served->spec, served->stats, slabs_))
+      served->inbox = std::move(inbox);
+    else if (engines.front()->is_inline())
       served->inbox = sched::make_inline(std::move(engines.front()), served->spec, served->stats);
     else
       served->inbox = sched::make_lanes(std::move(engines), served->spec, served->stats, slabs_);

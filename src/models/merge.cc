@@ -55,6 +55,7 @@ base::Result<msg::ModelSpec> merge(const msg::ModelSpec& wanted, const ModelConf
   msg::ModelSpec out = wanted;
   out.platform = file.platform;
   out.any_tensors = file.any_tensors;
+  out.text = file.text;
   out.decoupled = wanted.decoupled || file.decoupled;
   for (const auto& [key, value] : file.parameters) out.parameters.emplace(key, value);
 

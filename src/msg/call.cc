@@ -15,6 +15,7 @@ void Call::clear() {
   deadline = base::kNever;
   queue_timeout = {};
   session = {};
+  generation = nullptr;
   sink = nullptr;
   ticket = {};
   home = nullptr;

@@ -19,6 +19,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/ticket.h"
+#include "msg/generate.h"
 #include "msg/tensor.h"
 
 namespace weir::msg {
@@ -29,7 +30,8 @@ using ParamValue = std::variant<bool, int64_t, uint64_t, double, std::string>;
 using Parameters = std::vector<std::pair<std::string, ParamValue>>;
 const ParamValue* find(const Parameters& parameters, std::string_view name);
 
-// What an engine says. Outputs: the answer, or one of several of a decoupled model. Token: one step of generated text.
+// What an engine says. Outputs: the answer, or one of several of a decoupled model. Token: one position of a sequence,
+// generated or (where a range asked for it) of the prompt, in ascending order. Done: a sequence has ended.
 struct Outputs {
   std::vector<Tensor> tensors;
   Parameters parameters;
@@ -38,8 +40,16 @@ struct Outputs {
 struct Token {
   uint32_t id = 0;
   uint32_t position = 0;
+  bool prefill = false;                         // a token of the prompt
+  std::shared_ptr<const TokenDetails> details;  // null where nothing was asked for
 };
-struct Done {};
+struct Done {
+  uint32_t prompt_tokens = 0;      // the whole sequence before the first generated token
+  uint32_t cached_tokens = 0;      // those of them that were not computed again
+  uint32_t completion_tokens = 0;  // the stop token included
+  Finish finish = Finish::kNone;
+  uint32_t stop_id = 0;  // of kEos and kStopId
+};
 struct Failed {
   base::Status status;
 };
@@ -109,12 +119,13 @@ struct Call {
   std::vector<Tensor> inputs;
   std::vector<std::string> outputs;  // names asked for; empty = all
   Parameters parameters;
-  uint32_t priority = 0;               // 0 = the model's default; 1 is the most urgent
-  base::Time deadline = base::kNever;  // past this nobody wants the answer
-  base::Duration queue_timeout{0};     // longest stay in the queue; 0 = the model's default
-  base::SessionId session;
-  Sink* sink = nullptr;  // null once the client has left; home shard only
-  base::Ticket ticket;   // of the connection that asked: given back when the Call is over, also after the client left
+  uint32_t priority = 0;                   // 0 = the model's default; 1 is the most urgent
+  base::Time deadline = base::kNever;      // past this nobody wants the answer
+  base::Duration queue_timeout{0};         // longest stay in the queue; 0 = the model's default
+  base::SessionId session;                 // whose keys and values the engine keeps between Calls
+  std::unique_ptr<Generation> generation;  // of a Call for a model that makes tokens; null for tensors
+  Sink* sink = nullptr;                    // null once the client has left; home shard only
+  base::Ticket ticket;  // of the connection that asked: given back when the Call is over, also after the client left
 
   // The bus's and the Inbox's.
   Home* home = nullptr;

@@ -2,13 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/env.h"
+#include "base/status.h"
+#include "msg/generate.h"
 #include "msg/tensor.h"
+
+namespace weir::text {
+struct Processor;
+}
 
 namespace weir::msg {
 
@@ -31,6 +40,30 @@ struct BatchPolicy {
   base::Duration queue_timeout{0};  // default for calls that bring none of their own
 };
 
+// What a model that makes tokens says of itself.
+struct TextSpec {
+  uint32_t max_length = 0;  // positions of one sequence, prompt and completion together
+  uint32_t vocabulary = 0;  // ids are below it
+  uint32_t hidden_size = 0;
+  std::vector<uint32_t> eos_ids;
+  Sampling defaults;                                 // of generation_config.json
+  std::shared_ptr<const text::Processor> processor;  // tokenizer and chat template; never null
+
+  // Concept readouts; empty when the model has none.
+  std::vector<std::string> concepts;
+  std::vector<uint32_t> readout_layers;
+  std::string readout_dtype;  // "float32", "bfloat16"
+
+  // Images; only models with a vision tower.
+  struct Vision {
+    uint32_t start_id = 0, pad_id = 0, end_id = 0;
+    // Pads that this image takes. INVALID_ARGUMENT for what cannot be decoded or is too large. Any thread; looks at the
+    // image's header only.
+    std::function<base::Result<uint32_t>(std::string_view data, std::string_view mime)> features;
+  };
+  std::optional<Vision> vision;
+};
+
 struct ModelSpec {
   std::string name;
   std::string version;     // "1", "2", …
@@ -44,6 +77,7 @@ struct ModelSpec {
   bool decoupled = false;    // may answer one call with any number of Outputs
   bool any_tensors = false;  // takes whatever inputs come (identity): inputs and outputs are then not checked
   std::map<std::string, std::string> parameters;
+  std::shared_ptr<const TextSpec> text;  // null for models of tensors alone
 
   const TensorSpec* input(std::string_view tensor) const;
   const TensorSpec* output(std::string_view tensor) const;

@@ -6,10 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/status.h"
+#include "bus/stats.h"
 #include "msg/call.h"
 #include "msg/spec.h"
 
@@ -39,6 +42,13 @@ class Engine {
 
   // Stepped on the caller's shard, without a lane.
   virtual bool is_inline() const { return false; }
+
+  // An engine that is not stepped with batches of rows makes the Inbox in front of itself (token generation; what this
+  // Engine holds moves into it, and this dies). Null: lanes step it. `spec` and `stats` outlive the Inbox.
+  virtual std::unique_ptr<msg::Inbox> own_inbox(const msg::ModelSpec& /*spec*/, bus::ModelStats& /*stats*/,
+                                                base::SlabSource& /*slabs*/) {
+    return nullptr;
+  }
 };
 
 }  // namespace weir::sched

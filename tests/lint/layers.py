@@ -30,6 +30,9 @@ PINNED = [
     (r'nghttp2/', 'wire'),
     (r'(^|/)(cuda|cublas|nvml)', 'device engines/llm'),
     (r'\.pb\.h$|_generated\.h$|flatbuffers/', 'dialects engines/forward models'),
+    (r'pcre2', 'text'),
+    (r'dnnl|^png\.h$|jpeglib|webp/', 'engines/llm'),
+    (r'xxhash', 'sched base'),
     (r'nlohmann/', 'app models dialects text'),
     (r'simdjson', 'marshal dialects text'),
 ]

@@ -1,0 +1,33 @@
+// The Inbox in front of a TokenEngine: continuous batching over paged keys and values.
+//
+// One thread steps the engine; each step holds one token of every running sequence and, in what is left of its token
+// budget, chunks of prompts. Keys and values live in blocks from a fixed budget; whole blocks are shared between
+// sequences with the same beginning (hash chained over contents and salt, compared in full on a hit). When blocks run
+// out, the least urgent and youngest sequence is preempted and computed again later. A sequence whose peer has no
+// credit is parked: it leaves the batch, keeps its blocks until others need them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "bus/stats.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+#include "sched/token_engine.h"
+
+namespace weir::sched {
+
+struct TokenPolicy {
+  size_t kv_bytes = size_t(512) << 20;
+  uint32_t block_size = 16;    // positions
+  uint32_t max_running = 64;   // sequences in one step
+  uint32_t step_tokens = 512;  // tokens in one step, prefill and decode together
+  uint32_t max_waiting = 256;  // calls; more are refused with RESOURCE_EXHAUSTED
+  bool prefix_cache = true;
+};
+
+// `spec` (with spec.text) and `stats` outlive the Inbox. The Inbox's destructor fails what is running, then joins.
+std::unique_ptr<msg::Inbox> make_token_lane(std::unique_ptr<TokenEngine> engine, const TokenPolicy& policy,
+                                            const msg::ModelSpec& spec, bus::ModelStats& stats);
+
+}  // namespace weir::sched

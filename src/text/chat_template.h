@@ -1,0 +1,29 @@
+// ChatTemplate: the subset of Jinja that the chat templates of popular models use. Immutable; any thread.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace weir::text {
+
+class ChatTemplate {
+ public:
+  // Errors: INVALID_ARGUMENT with line and what is wrong or not supported.
+  static base::Result<std::shared_ptr<const ChatTemplate>> parse(std::string_view source);
+  ~ChatTemplate();
+
+  // `variables` is an object. Bounded in steps and output: a template comes with a model's files and may be hostile.
+  // Errors: INVALID_ARGUMENT (raise_exception, undefined operations), RESOURCE_EXHAUSTED (too long).
+  base::Result<std::string> render(const nlohmann::json& variables) const;
+
+ private:
+  struct Parts;
+  explicit ChatTemplate(std::unique_ptr<const Parts> parts);
+  std::unique_ptr<const Parts> parts_;
+};
+
+}  // namespace weir::text

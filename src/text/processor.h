@@ -1,0 +1,39 @@
+// Processor: what a model's folder says about text: its tokenizer and its chat template. Immutable; any thread.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace weir::text {
+
+struct Processor {
+  std::shared_ptr<const Tokenizer> tokenizer;  // never null
+  std::shared_ptr<const ChatTemplate> chat;    // null: the model is not made for chat
+  std::string bos, eos, unk, pad;              // the special tokens' text; empty when there is none
+};
+
+// From the files of a Hugging Face folder; empty text for files that are not there. `tokenizer_config` may hold the
+// chat template (`chat_template`), which `chat_template_jinja`, a file of its own, overrides; without either, chatml or
+// llama-3 is chosen by the special tokens that the vocabulary has. Errors: INVALID_ARGUMENT, naming the file.
+base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view tokenizer_json,
+                                                              std::string_view tokenizer_config,
+                                                              std::string_view chat_template_jinja);
+
+// The prompt of a conversation: a list of {"role", "content"} as OpenAI's chat endpoint has it, and whatever else the
+// template knows (tools, …) in `extra`, an object. Content parts of type text are joined; a part of type image becomes
+// `image_text`. Errors: INVALID_ARGUMENT in the words of the template (raise_exception) or naming what it cannot do.
+struct ChatOptions {
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;
+  std::string image_text;
+};
+base::Result<std::string> render_chat(const Processor& processor, const nlohmann::json& messages,
+                                      const nlohmann::json& extra, const ChatOptions& options);
+
+}  // namespace weir::text

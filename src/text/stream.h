@@ -1,0 +1,49 @@
+// Text that comes token by token: never half a character, and never past a stop string. One stream each; one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace weir::text {
+
+// Ids -> text, the same as Tokenizer::decode() of all of them, in pieces that are whole UTF-8 sequences each.
+class Detokenizer {
+ public:
+  Detokenizer(const Tokenizer& tokenizer, SkipSpecial skip) : tokenizer_(tokenizer), skip_(skip) {}  // borrowed
+  // Appends what this token makes certain to `out`; nothing while a UTF-8 sequence is incomplete.
+  void push(uint32_t id, std::string& out);
+  // Appends what was held back; an incomplete sequence becomes U+FFFD.
+  void finish(std::string& out);
+
+ private:
+  const Tokenizer& tokenizer_;
+  SkipSpecial skip_;
+  bool first_ = true;
+  std::string held_;
+};
+
+// Looks for stop strings across the borders of pieces. Text that may be the start of one is held back.
+class StopStrings {
+ public:
+  enum class Keep : uint8_t { kNo, kYes };  // whether the stop string itself is part of the text
+  StopStrings() = default;                  // none: everything passes
+  StopStrings(std::vector<std::string> stops, Keep keep);
+  // Appends to `out` what is certain not to be part of a stop string. True when one is complete: the text ends there,
+  // and which() says which.
+  bool push(std::string_view piece, std::string& out);
+  // The stream is over: what was held back is text after all.
+  void finish(std::string& out);
+  const std::string& which() const { return stops_[which_]; }
+
+ private:
+  std::vector<std::string> stops_;
+  Keep keep_ = Keep::kNo;
+  std::string held_;
+  size_t which_ = 0;
+};
+
+}  // namespace weir::text
