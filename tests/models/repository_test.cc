@@ -156,7 +156,7 @@ TEST(Repository, EveryFailureIsARowWithItsReasonAndTheRestServes) {
       repo.rows(),
       "bad/1 UNAVAILABLE (cannot parse bad/1/model.onnx)\n"
       "both/ UNAVAILABLE (both has both config.pbtxt and model.yaml; keep one of them)\n"
-      "empty/1 UNAVAILABLE (no model file in empty/1/ (looked for model.onnx))\n"
+      "empty/1 UNAVAILABLE (no model file in empty/1/ (looked for model.onnx and config.json))\n"
       "engine/1 UNAVAILABLE (no engine 'tensorrt' here; there are builtin, onnx)\n"
       "good/1 READY\n"
       "loose/ UNAVAILABLE (model 'loose' has no version folder; move model.onnx into loose/1/)\n"
