@@ -1,0 +1,333 @@
+"""Decoder-only transformers, written from the papers in plain torch: what the token engine is compared with.
+
+Covers what config.json of Llama, Mistral, Qwen2 and Qwen3 says, and a small vision tower whose features take the place
+of the embeddings at image positions. Nothing here is fast, nothing is cached: every call computes every position.
+
+    RMSNorm     B. Zhang, R. Sennrich: Root Mean Square Layer Normalization, arXiv 1910.07467
+    RoPE        J. Su et al.: RoFormer, arXiv 2104.09864. Pairs are (i, i + d/2), as the published weights have them
+    linear      S. Chen et al.: Extending Context Window by Positional Interpolation, arXiv 2306.15595
+    yarn        B. Peng et al.: YaRN, arXiv 2309.00071
+    llama3      The Llama 3 Herd of Models, arXiv 2407.21783, with the bands of the published config.json files
+    SwiGLU      N. Shazeer: GLU Variants Improve Transformer, arXiv 2002.05202
+    GQA         J. Ainslie et al.: arXiv 2305.13245
+    sliding     A. Jiang et al.: Mistral 7B, arXiv 2310.06825: a position sees itself and the window - 1 before it
+    q/k norm    Qwen3 Technical Report, arXiv 2505.09388: RMSNorm of each head of q and k, before RoPE
+    ViT         A. Dosovitskiy et al.: An Image is Worth 16x16 Words, arXiv 2010.11929
+
+    model = load("conf/models/chat/1")
+    logits = model(torch.tensor([[1, 2, 3]]))          # [1, 3, vocabulary]
+    logits, states = model(ids, states=True)           # states[L] = residual stream after decoder layer L
+    logits = model(ids, pixels=pixels)                 # pixels [images, 3, S, S] from preprocess.pixels
+"""
+import json
+import math
+import os
+from collections import OrderedDict
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+try:
+    from . import safetensors
+except ImportError:  # run with this folder on the path
+    import safetensors
+
+FAMILIES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral",
+            "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3"}
+
+
+class Config:
+    """What config.json says, with the defaults of its family filled in."""
+
+    def __init__(self, said):
+        names = said.get("architectures") or []
+        self.family = FAMILIES[names[0]] if names else said["model_type"]
+        self.vocabulary = said["vocab_size"]
+        self.hidden = said["hidden_size"]
+        self.layers = said["num_hidden_layers"]
+        self.heads = said["num_attention_heads"]
+        self.kv_heads = said.get("num_key_value_heads") or self.heads
+        self.head_dim = said.get("head_dim") or self.hidden // self.heads
+        self.intermediate = said["intermediate_size"]
+        self.epsilon = said.get("rms_norm_eps", 1e-6)
+        self.tied = said.get("tie_word_embeddings", False)
+        self.max_positions = said.get("max_position_embeddings", 2048)
+        # Newer files put all of RoPE into rope_parameters.
+        rope = said.get("rope_parameters") or {}
+        self.theta = said.get("rope_theta") or rope.get("rope_theta") or 10000.0
+        self.scaling = said.get("rope_scaling") or (rope if rope.get("rope_type", "default") != "default" else None)
+        self.qkv_bias = self.family == "qwen2" or said.get("attention_bias", False)
+        self.o_bias = self.family != "qwen2" and said.get("attention_bias", False)
+        self.mlp_bias = said.get("mlp_bias", False)
+        self.qk_norm = self.family == "qwen3"
+        self.windows = self._windows(said)
+        self.vision = said.get("vision_config")
+        self.image_token = said.get("image_token_id")
+
+    def _windows(self, said):
+        """The sliding window of each layer; None where a position sees all before it."""
+        window = said.get("sliding_window")
+        if self.family == "mistral":
+            return [window] * self.layers
+        if self.family in ("qwen2", "qwen3") and said.get("use_sliding_window", False):
+            first = said.get("max_window_layers", 0)
+            return [window if i >= first else None for i in range(self.layers)]
+        return [None] * self.layers
+
+
+def yarn_frequencies(config, plain, scaling):
+    """Between interpolated and plain by how often a pair turns within the length that was trained."""
+    dim, factor = config.head_dim, scaling["factor"]
+    trained = scaling.get("original_max_position_embeddings") or config.max_positions
+
+    def pair_that_turns(times):
+        return dim * math.log(trained / (times * 2 * math.pi)) / (2 * math.log(config.theta))
+
+    low = pair_that_turns(scaling.get("beta_fast") or 32)
+    high = pair_that_turns(scaling.get("beta_slow") or 1)
+    if scaling.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, dim - 1)
+    if low == high:
+        high += 0.001
+    ramp = ((torch.arange(dim // 2, dtype=torch.float32) - low) / (high - low)).clamp(0, 1)
+    return plain / factor * ramp + plain * (1 - ramp)
+
+
+def yarn_attention_factor(scaling):
+    if scaling.get("attention_factor") is not None:
+        return scaling["attention_factor"]
+
+    def scale(weight):
+        return 0.1 * weight * math.log(scaling["factor"]) + 1 if scaling["factor"] > 1 else 1.0
+
+    if scaling.get("mscale") and scaling.get("mscale_all_dim"):
+        return scale(scaling["mscale"]) / scale(scaling["mscale_all_dim"])
+    return scale(1)
+
+
+def llama3_frequencies(plain, scaling):
+    """Short waves as they are, long ones slowed by the factor, a smooth passage between."""
+    factor, low, high = scaling["factor"], scaling["low_freq_factor"], scaling["high_freq_factor"]
+    turns = scaling["original_max_position_embeddings"] * plain / (2 * math.pi)
+    smooth = ((turns - low) / (high - low)).clamp(0, 1)
+    return (1 - smooth) * plain / factor + smooth * plain
+
+
+def rope_frequencies(config):
+    """Angle per position of each pair, and what cosine and sine are multiplied with."""
+    plain = config.theta ** (-torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim)
+    scaling = config.scaling or {}
+    kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    if kind == "default":
+        return plain, 1.0
+    if kind == "linear":
+        return plain / scaling["factor"], 1.0
+    if kind == "llama3":
+        return llama3_frequencies(plain, scaling), 1.0
+    if kind == "yarn":
+        return yarn_frequencies(config, plain, scaling), yarn_attention_factor(scaling)
+    raise ValueError(f"rope scaling {kind!r} is not known")
+
+
+def rotate(x, cosine, sine):
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cosine - b * sine, b * cosine + a * sine), dim=-1)
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, size, epsilon):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.epsilon = epsilon
+
+    def forward(self, x):
+        wide = x.float()
+        return self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.epsilon)).to(x.dtype)
+
+
+class Attention(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        c, self.config = config, config
+        self.q_proj = nn.Linear(c.hidden, c.heads * c.head_dim, bias=c.qkv_bias)
+        self.k_proj = nn.Linear(c.hidden, c.kv_heads * c.head_dim, bias=c.qkv_bias)
+        self.v_proj = nn.Linear(c.hidden, c.kv_heads * c.head_dim, bias=c.qkv_bias)
+        self.o_proj = nn.Linear(c.heads * c.head_dim, c.hidden, bias=c.o_bias)
+        if c.qk_norm:
+            self.q_norm = RMSNorm(c.head_dim, c.epsilon)
+            self.k_norm = RMSNorm(c.head_dim, c.epsilon)
+
+    def split(self, x, heads):
+        return x.view(x.shape[0], x.shape[1], heads, self.config.head_dim).transpose(1, 2)
+
+    def forward(self, x, cosine, sine, mask):
+        c = self.config
+        q = self.split(self.q_proj(x), c.heads)
+        k = self.split(self.k_proj(x), c.kv_heads)
+        v = self.split(self.v_proj(x), c.kv_heads)
+        if c.qk_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k = rotate(q, cosine, sine), rotate(k, cosine, sine)
+        # Query head h reads key/value head h / (heads / kv_heads).
+        k = k.repeat_interleave(c.heads // c.kv_heads, dim=1)
+        v = v.repeat_interleave(c.heads // c.kv_heads, dim=1)
+        scores = q @ k.transpose(-1, -2) / math.sqrt(c.head_dim) + mask
+        seen = F.softmax(scores.float(), dim=-1).to(v.dtype) @ v
+        return self.o_proj(seen.transpose(1, 2).reshape(x.shape[0], x.shape[1], -1))
+
+
+class MLP(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.gate_proj = nn.Linear(c.hidden, c.intermediate, bias=c.mlp_bias)
+        self.up_proj = nn.Linear(c.hidden, c.intermediate, bias=c.mlp_bias)
+        self.down_proj = nn.Linear(c.intermediate, c.hidden, bias=c.mlp_bias)
+
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Layer(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.self_attn = Attention(c)
+        self.mlp = MLP(c)
+        self.input_layernorm = RMSNorm(c.hidden, c.epsilon)
+        self.post_attention_layernorm = RMSNorm(c.hidden, c.epsilon)
+
+    def forward(self, x, cosine, sine, mask):
+        x = x + self.self_attn(self.input_layernorm(x), cosine, sine, mask)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Decoder(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.embed_tokens = nn.Embedding(c.vocabulary, c.hidden)
+        self.layers = nn.ModuleList(Layer(c) for _ in range(c.layers))
+        self.norm = RMSNorm(c.hidden, c.epsilon)
+
+
+class VisionAttention(nn.Module):
+    def __init__(self, hidden, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(hidden, 3 * hidden)
+        self.proj = nn.Linear(hidden, hidden)
+
+    def forward(self, x):
+        batch, count, hidden = x.shape
+        q, k, v = self.qkv(x).view(batch, count, 3, self.heads, hidden // self.heads).permute(2, 0, 3, 1, 4)
+        seen = F.softmax(q @ k.transpose(-1, -2) / math.sqrt(hidden // self.heads), dim=-1) @ v
+        return self.proj(seen.transpose(1, 2).reshape(batch, count, hidden))
+
+
+class VisionBlock(nn.Module):
+    def __init__(self, v):
+        super().__init__()
+        hidden, wide = v["hidden_size"], v["intermediate_size"]
+        self.norm1 = nn.LayerNorm(hidden, eps=1e-6)
+        self.attn = VisionAttention(hidden, v["num_heads"])
+        self.norm2 = nn.LayerNorm(hidden, eps=1e-6)
+        self.mlp = nn.Sequential(OrderedDict(fc1=nn.Linear(hidden, wide), act=nn.GELU(),
+                                             fc2=nn.Linear(wide, hidden)))
+
+    def forward(self, x):
+        x = x + self.attn(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class Vision(nn.Module):
+    """Pixels [images, 3, S, S], -1..1, to features [images, (S/P)^2, hidden size of the decoder], patches row by row."""
+
+    def __init__(self, v, out):
+        super().__init__()
+        self.size, self.patch = v["image_size"], v["patch_size"]
+        self.patch_embed = nn.Linear(3 * self.patch ** 2, v["hidden_size"])
+        self.pos_embed = nn.Parameter(torch.zeros((self.size // self.patch) ** 2, v["hidden_size"]))
+        self.blocks = nn.ModuleList(VisionBlock(v) for _ in range(v["depth"]))
+        self.norm = nn.LayerNorm(v["hidden_size"], eps=1e-6)
+        self.proj = nn.Linear(v["hidden_size"], out)
+
+    def forward(self, pixels):
+        n, p = self.size // self.patch, self.patch
+        patches = pixels.view(-1, 3, n, p, n, p).permute(0, 2, 4, 1, 3, 5).reshape(-1, n * n, 3 * p * p)
+        x = self.patch_embed(patches) + self.pos_embed
+        for block in self.blocks:
+            x = block(x)
+        return self.proj(self.norm(x))
+
+
+class Transformer(nn.Module):
+    """Parameters have the names of the published weights."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.model = Decoder(config)
+        if not config.tied:
+            self.lm_head = nn.Linear(config.hidden, config.vocabulary, bias=False)
+        if config.vision:
+            self.visual = Vision(config.vision, config.hidden)
+        self.frequencies, self.rope_factor = rope_frequencies(config)  # plain tensor: never cast, never saved
+
+    def mask(self, count, window, dtype):
+        """0 where row i may see column j, minus infinity elsewhere."""
+        away = torch.arange(count)[:, None] - torch.arange(count)[None, :]
+        hidden = away < 0 if window is None else (away < 0) | (away >= window)
+        return torch.zeros(count, count, dtype=dtype).masked_fill(hidden, float("-inf"))
+
+    def embed(self, ids, pixels=None):
+        x = self.model.embed_tokens(ids)
+        if pixels is None:
+            return x
+        at = ids == self.config.image_token
+        return x.index_put((at,), self.visual(pixels.to(x.dtype)).reshape(-1, x.shape[-1]).to(x.dtype))
+
+    def run(self, x):
+        """Embeddings [batch, count, hidden] to the residual stream after each layer."""
+        count = x.shape[1]
+        angles = torch.arange(count, dtype=torch.float32)[:, None] * self.frequencies
+        cosine = (angles.cos() * self.rope_factor).to(x.dtype)
+        sine = (angles.sin() * self.rope_factor).to(x.dtype)
+        masks = {w: self.mask(count, w, x.dtype) for w in set(self.config.windows)}
+        states = []
+        for layer, window in zip(self.model.layers, self.config.windows):
+            x = layer(x, cosine, sine, masks[window])
+            states.append(x)
+        return states
+
+    def logits(self, x):
+        """The residual stream after the last layer to logits."""
+        x = self.model.norm(x)
+        return F.linear(x, self.model.embed_tokens.weight) if self.config.tied else self.lm_head(x)
+
+    def forward(self, ids, pixels=None, states=False):
+        seen = self.run(self.embed(ids, pixels))
+        logits = self.logits(seen[-1])
+        return (logits, seen) if states else logits
+
+    @torch.no_grad()
+    def greedy(self, ids, stop, most, pixels=None):
+        """The ids that follow, each the likeliest (the lowest of equals); ends before a stop id."""
+        ids, out = list(ids), []
+        while len(out) < most:
+            best = int(self(torch.tensor([ids]), pixels)[0, -1].argmax())
+            if best in stop:
+                break
+            ids.append(best)
+            out.append(best)
+        return out
+
+
+def load(folder, dtype=torch.float32):
+    """The model of a Hugging Face folder, its weights widened or narrowed to `dtype`. Every weight must be used."""
+    with open(os.path.join(folder, "config.json")) as f:
+        model = Transformer(Config(json.load(f)))
+    tensors = safetensors.load_folder(folder)
+    if model.config.tied:
+        tensors.pop("lm_head.weight", None)
+    model.load_state_dict({name: tensor.to(dtype) for name, tensor in tensors.items()})
+    return model.to(dtype).eval()
