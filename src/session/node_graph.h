@@ -1,0 +1,226 @@
+// NodeGraph: the nodes of one Evergreen session, as they arrive: in pieces, in any order, some of them twice.
+//
+//   node   = leaf: chunks in order of seq, with one Metadata       | branch: children in order of seq and, inside a
+//            fragment, as listed; a child may be under several parents, or twice under one, but never under itself
+//   prefix = the fragments 0, 1, … without a gap; a reference that is not loaded yet ends it
+//   flattening a node = its leaves from left to right, each one's chunks in order
+//
+// Rules (the protocol's text, as the specification's own examples read it). Of fragments with one seq the first counts
+// and the others are ignored, whatever they say. A fragment has a chunk or children; one with neither may only end its
+// node. Nothing may lie beyond the final fragment, and a node's fragments are all of one kind. Metadata comes with seq
+// 0; elsewhere it is absent or equal. Everything else is an error, which names node, seq and rule and after which the
+// graph is of no further use.
+//
+// Nothing here recurses. Cycles and too deep nesting are found at the edge that makes them: every node has a level, the
+// number of nodes on the longest path down to it, which only rises, so that all edges together cost at most
+// depth * edges steps.
+//
+// Deterministic; one thread. A Cursor is told of news by NodeGraph::deliver(), never from inside another call.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+namespace weir::session {
+
+struct GraphLimits {
+  uint32_t nodes = 10'000;
+  uint32_t depth = 64;           // nodes on a path
+  uint32_t ahead = 1024;         // fragments of one node that wait for an earlier one
+  uint64_t bytes = 64 << 20;     // of data, and what keeping it costs
+  uint64_t flattened = 1 << 20;  // leaves, branches and chunks that one flattening visits
+  uint64_t flattened_bytes = 64 << 20;
+};
+
+// What seq 0 says of a leaf.
+struct Metadata {
+  std::string mimetype, role, file_name;
+  std::string other;  // capture time and experimental parts, in one spelling: only compared and passed on
+  friend bool operator==(const Metadata&, const Metadata&) = default;
+};
+
+// A fragment as it came; the views live as long as the call that gets it.
+struct Fragment {
+  std::string_view node;
+  int64_t seq = 0;
+  bool continued = false;
+  std::span<const std::string_view> children;
+  bool has_chunk = false;
+  const Metadata* metadata = nullptr;  // of the chunk; null when it has none
+  base::Bytes data;
+  bool by_reference = false;  // the data comes later, by loaded()
+};
+
+class Cursor;
+class Node;
+
+// Saturating at 2^63.
+struct FlatSize {
+  uint64_t visits = 0, bytes = 0;
+};
+
+class NodeGraph {
+ public:
+  explicit NodeGraph(GraphLimits limits);
+  ~NodeGraph();  // after its Cursors
+  NodeGraph(const NodeGraph&) = delete;
+
+  enum class Fate : uint8_t { kTaken, kDuplicate };
+  // From the peer. Errors: INVALID_ARGUMENT (the rules; a node that is an action's output), RESOURCE_EXHAUSTED
+  // (limits).
+  base::Result<Fate> add(const Fragment& fragment);
+  // The next fragment of a node that an action makes; `seq` is ignored. Errors: as above.
+  base::Status append(Node& node, Fragment fragment);
+
+  // The node of that name, which may not have come yet. Errors: INVALID_ARGUMENT (no name), RESOURCE_EXHAUSTED.
+  base::Result<Node*> node(std::string_view id);
+  Node* find(std::string_view id);
+  // The node of that name for an action to fill. Errors: ALREADY_EXISTS when it has fragments or another action has it.
+  base::Result<Node*> claim(std::string_view id);
+  // No more will come to an open node: who reads it hears `why`.
+  void fail(Node& node, base::Status why);
+  // The bytes of a reference that add() has taken. Errors: RESOURCE_EXHAUSTED.
+  base::Status loaded(Node& node, int64_t seq, base::Bytes data);
+
+  // Lets go of the content and, once no parent and no Cursor needs it, of the name. Whoever reads it or is about to
+  // hears NOT_FOUND. kWithChildren: also of all descendants that have no other parent left. Errors: FAILED_PRECONDITION
+  // for an open node.
+  enum class Reach : uint8_t { kNode, kWithChildren };
+  base::Status drop(Node& node, Reach reach);
+
+  // What flattening would give of what is there, by memoised sums: cheap also where the answer is 2^40.
+  FlatSize measure(Node& node);
+
+  // Tells Cursors that waited for what has come since. They may be destroyed, and others made, from inside.
+  void deliver();
+
+  uint64_t bytes() const { return bytes_; }
+  size_t nodes() const { return by_name_.size(); }
+  const GraphLimits& limits() const { return limits_; }
+
+ private:
+  friend class Cursor;
+  base::Status check(const Node& node, const Fragment& f) const;
+  base::Status take(Node& node, const Fragment& f);
+  base::Status link(Node& parent, Node& child, int64_t seq);
+  bool reaches(Node& from, const Node& to);
+  void extend(Node& node);
+  void wake(Node& node);
+  base::Status charge(uint64_t bytes, const Node& node, int64_t seq);
+  void unlink(Node& node, std::vector<Node*>& orphans);
+  void forget(Node& node);
+
+  GraphLimits limits_;
+  uint64_t bytes_ = 0;
+  uint64_t epoch_ = 0;                                                   // of marks in nodes
+  std::unordered_map<std::string_view, std::unique_ptr<Node>> by_name_;  // the key is the Node's own
+  std::vector<Node*> work_;
+  std::deque<Cursor*> woken_;
+};
+
+// One node. Read by whoever has it, changed by its graph.
+class Node {
+ public:
+  std::string_view id() const { return id_; }
+  bool complete() const { return final_ >= 0 && int64_t(parts_.size()) == final_ + 1 && pending_ == 0; }
+  bool touched() const { return highest_ >= 0; }  // a fragment has come
+  bool claimed() const { return claimed_; }
+  // An action's output that is neither complete nor failed: it is being written, and stays.
+  bool open() const { return claimed_ && !complete() && failed_.ok(); }
+  int64_t next() const { return int64_t(parts_.size()); }  // the first seq that is missing
+  const Metadata* metadata() const { return metadata_.get(); }
+
+ private:
+  friend class NodeGraph;
+  friend class Cursor;
+  enum class Kind : uint8_t { kUnknown, kLeaf, kBranch };
+  struct Part {
+    base::Bytes data;
+    std::vector<Node*> children;
+    uint64_t cost = 0;
+    bool chunk = false;
+    bool pending = false;  // a reference that is not loaded
+  };
+
+  std::string id_;
+  Kind kind_ = Kind::kUnknown;
+  bool claimed_ = false, dropped_ = false;
+  int64_t final_ = -1, highest_ = -1;
+  uint32_t level_ = 1;
+  uint32_t pins_ = 0;              // Cursors that stand in it
+  uint32_t pending_ = 0;           // references that are not loaded
+  std::vector<Part> parts_;        // the prefix, and behind it nothing
+  std::map<int64_t, Part> ahead_;  // what waits for an earlier one
+  std::unique_ptr<Metadata> metadata_;
+  base::Status failed_;
+  std::vector<Node*> parents_;  // one entry per edge
+  std::vector<Cursor*> waiting_;
+  uint64_t mark_ = 0;
+  FlatSize size_;
+};
+
+class CursorListener {
+ public:
+  virtual void on_news(Cursor& cursor) = 0;
+
+ protected:
+  ~CursorListener() = default;
+};
+
+// A place in the flattening of one node, while it arrives. Dies before its graph.
+class Cursor {
+ public:
+  // `listener` hears of news after next() has said kWait; it outlives this.
+  Cursor(NodeGraph& graph, Node& root, CursorListener& listener);
+  ~Cursor();
+  Cursor(const Cursor&) = delete;
+
+  enum class Step : uint8_t {
+    kChunk,    // the next chunk of a leaf, maybe an empty one
+    kLeafEnd,  // that leaf is complete
+    kWait,     // for what has not come; news() will be told
+    kEnd,
+    kFailed,  // status() says why: a failed or dropped node, or one that is too large when flattened
+  };
+  Step next();
+  // Of kChunk, until the next call: the leaf that it belongs to, and its bytes.
+  const Node& leaf() const { return *leaf_; }
+  const base::Bytes& data() const { return data_; }
+  const base::Status& status() const { return status_; }
+  // After kWait: what is missing, for a person: "node 'x', fragment 3".
+  std::string missing() const;
+
+ private:
+  friend class NodeGraph;
+  struct Place {
+    Node* node;
+    size_t part = 0, child = 0;
+  };
+  void enter(Node& node);
+  void leave();
+  Step wait(Node& node);
+  Step fail(base::Status why);
+  bool spent(uint64_t visits, uint64_t bytes);
+
+  NodeGraph& graph_;
+  CursorListener& listener_;
+  std::vector<Place> path_;
+  Node* waits_for_ = nullptr;
+  Node* missing_ = nullptr;
+  const Node* leaf_ = nullptr;
+  base::Bytes data_;
+  uint64_t visits_ = 0, bytes_ = 0;
+  base::Status status_;
+};
+
+}  // namespace weir::session

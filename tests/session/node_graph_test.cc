@@ -1,0 +1,421 @@
+#include "session/node_graph.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+
+#include <gtest/gtest.h>
+
+namespace weir::session {
+namespace {
+
+using base::Code;
+using Step = Cursor::Step;
+
+const Metadata kText{"text/plain", "", "", ""};
+
+// What a test sends, with storage of its own.
+struct Sent {
+  std::string node;
+  int64_t seq = 0;
+  bool continued = false;
+  std::vector<std::string> children;
+  bool chunk = false;
+  std::string data;
+  const Metadata* metadata = nullptr;
+};
+
+Sent leaf(std::string node, std::string data, int64_t seq = 0, bool continued = false) {
+  return {std::move(node), seq, continued, {}, true, std::move(data), seq == 0 ? &kText : nullptr};
+}
+Sent branch(std::string node, std::vector<std::string> children, int64_t seq = 0, bool continued = false) {
+  return {std::move(node), seq, continued, std::move(children), false, "", nullptr};
+}
+Sent empty(std::string node, int64_t seq = 0) { return {std::move(node), seq, false, {}, false, "", nullptr}; }
+
+class Graph : public NodeGraph {
+ public:
+  using NodeGraph::NodeGraph;
+  base::Result<Fate> send(const Sent& s) {
+    std::vector<std::string_view> children(s.children.begin(), s.children.end());
+    Fragment f{s.node, s.seq, s.continued, children, s.chunk, s.metadata, base::Bytes::copy_of(s.data), false};
+    return add(f);
+  }
+  std::string refused(const Sent& s) {
+    auto r = send(s);
+    return r.has_value() ? "" : std::string(base::name(r.error().code)) + ": " + r.error().text;
+  }
+};
+
+class Listener : public CursorListener {
+ public:
+  int news = 0;
+  std::function<void()> then;
+  void on_news(Cursor&) override {
+    ++news;
+    if (then) then();
+  }
+};
+
+// All that there is; `end` says how it stopped.
+std::string drain(Cursor& c, Step& end) {
+  std::string out;
+  for (;;) switch (end = c.next()) {
+      case Step::kChunk: out += c.data().view(); break;
+      case Step::kLeafEnd: break;
+      default: return out;
+    }
+}
+std::string flat(Graph& g, std::string_view id) {
+  Listener l;
+  Cursor c(g, **g.node(id), l);
+  Step end;
+  std::string out = drain(c, end);
+  return end == Step::kEnd ? out : end == Step::kWait ? out + "…" : "failed: " + c.status().text;
+}
+
+TEST(NodeGraph, ChunksAreJoinedInOrderOfTheirNumbers) {
+  Graph g{{}};
+  EXPECT_EQ(g.refused(leaf("a", "world", 2)), "");
+  EXPECT_EQ(g.refused(leaf("a", "hello", 0, true)), "");
+  EXPECT_EQ(flat(g, "a"), "hello…");
+  EXPECT_EQ(g.refused(leaf("a", " ", 1, true)), "");
+  EXPECT_EQ(flat(g, "a"), "hello world");
+  EXPECT_TRUE(g.find("a")->complete());
+}
+
+TEST(NodeGraph, ChildrenMayComeBeforeOrAfterTheirParentAndBelongToMany) {
+  Graph g{{}};
+  EXPECT_EQ(g.refused(branch("p", {"q", "x"}, 1)), "");
+  EXPECT_EQ(g.refused(leaf("x", "X")), "");
+  EXPECT_EQ(g.refused(branch("p", {"x"}, 0, true)), "");
+  EXPECT_EQ(g.refused(branch("q", {"x", "x"})), "");
+  EXPECT_EQ(flat(g, "p"), "XXXX");
+  EXPECT_EQ(g.measure(*g.find("p")).bytes, 4u);
+}
+
+TEST(NodeGraph, OfEqualNumbersTheFirstCountsWhateverTheOthersSay) {
+  Graph g{{}};
+  EXPECT_EQ(g.refused(leaf("a", "one", 0, true)), "");
+  EXPECT_EQ(*g.send(leaf("a", "two")), NodeGraph::Fate::kDuplicate);
+  EXPECT_EQ(*g.send(branch("a", {"a"})), NodeGraph::Fate::kDuplicate);
+  EXPECT_EQ(g.refused(leaf("a", "three", 2)), "");
+  EXPECT_EQ(*g.send(leaf("a", "four", 2, true)), NodeGraph::Fate::kDuplicate);
+  EXPECT_EQ(g.refused(leaf("a", "-", 1, true)), "");
+  EXPECT_EQ(flat(g, "a"), "one-three");
+}
+
+TEST(NodeGraph, NothingMayLieBeyondTheFinalFragment) {
+  {
+    Graph g{{}};
+    g.refused(leaf("a", "x", 1));
+    EXPECT_EQ(g.refused(leaf("a", "y", 2)), "INVALID_ARGUMENT: node 'a', fragment 2: the node's final fragment is 1");
+  }
+  Graph g{{}};
+  g.refused(leaf("a", "x", 5, true));
+  EXPECT_EQ(g.refused(leaf("a", "y", 3)),
+            "INVALID_ARGUMENT: node 'a', fragment 3: it is final, but fragment 5 has come");
+}
+
+TEST(NodeGraph, AnEmptyFinalFragmentEndsANode) {
+  Graph g{{}};
+  g.refused(leaf("a", "x", 0, true));
+  EXPECT_EQ(g.refused(empty("a", 1)), "");
+  EXPECT_EQ(flat(g, "a"), "x");
+  EXPECT_EQ(g.refused(empty("b")), "");
+  EXPECT_EQ(flat(g, "b"), "");
+  Sent open = empty("c");
+  open.continued = true;
+  EXPECT_NE(g.refused(open).find("can only be the final one"), std::string::npos);
+}
+
+TEST(NodeGraph, MetadataComesFirstAndMayBeRepeatedButNotContradicted) {
+  const Metadata other{"text/html", "", "", ""};
+  Sent again = leaf("a", "y", 1, true);
+  again.metadata = &kText;
+  {
+    Graph g{{}};
+    g.refused(leaf("a", "x", 0, true));
+    EXPECT_EQ(g.refused(again), "");
+    Sent wrong = leaf("a", "z", 2);
+    wrong.metadata = &other;
+    EXPECT_EQ(g.refused(wrong),
+              "INVALID_ARGUMENT: node 'a', fragment 2: its metadata contradicts that of the node's other chunks");
+  }
+  Graph g{{}};
+  g.refused(again);
+  Sent first = leaf("a", "x", 0, true);
+  first.metadata = &other;
+  EXPECT_NE(g.refused(first).find("contradicts"), std::string::npos);
+  Graph h{{}};
+  first.metadata = nullptr;
+  EXPECT_EQ(h.refused(first), "INVALID_ARGUMENT: node 'a', fragment 0: the first chunk needs metadata");
+}
+
+TEST(NodeGraph, ANodeIsChunksOrChildren) {
+  Graph g{{}};
+  g.refused(leaf("a", "x", 0, true));
+  EXPECT_NE(g.refused(branch("a", {"b"}, 1)).find("children in a node of chunks"), std::string::npos);
+  Graph h{{}};
+  h.refused(branch("a", {"b"}, 1, true));
+  EXPECT_NE(h.refused(leaf("a", "x", 0, true)).find("a chunk in a node of children"), std::string::npos);
+  Graph i{{}};
+  Sent both = leaf("a", "x");
+  both.children = {"b"};
+  EXPECT_NE(i.refused(both).find("not both"), std::string::npos);
+}
+
+TEST(NodeGraph, ACycleIsFoundAtTheEdgeThatClosesIt) {
+  Graph g{{}};
+  EXPECT_EQ(g.refused(branch("a", {"b"})), "");
+  EXPECT_EQ(g.refused(branch("b", {"c"}, 7, true)), "");  // an edge counts also before its turn
+  EXPECT_EQ(g.refused(branch("c", {"d", "a"}, 3, true)),
+            "INVALID_ARGUMENT: node 'c', fragment 3: child 'a' would make the node contain itself");
+  Graph h{{}};
+  EXPECT_NE(h.refused(branch("a", {"a"})).find("contain itself"), std::string::npos);
+}
+
+TEST(NodeGraph, ACycleIsNotTakenForDepth) {
+  GraphLimits limits;
+  limits.depth = 4;
+  Graph g{limits};
+  g.refused(branch("a", {"b"}));
+  g.refused(branch("b", {"c"}));
+  g.refused(branch("c", {"d"}));
+  EXPECT_NE(g.refused(branch("d", {"a"})).find("contain itself"), std::string::npos);
+  Graph h{limits};
+  h.refused(branch("c", {"d"}));
+  h.refused(branch("d", {"e"}));
+  h.refused(branch("a", {"b"}));
+  EXPECT_EQ(h.refused(branch("b", {"c"})), "RESOURCE_EXHAUSTED: node 'b', fragment 0: nodes nest deeper than 4 levels");
+}
+
+TEST(NodeGraph, ADiamondOf2To40IsMeasuredAndRefusedWithoutWalkingIt) {
+  Graph g{{}};
+  for (int i = 0; i < 40; ++i) {
+    std::string below = std::to_string(i + 1);
+    EXPECT_EQ(g.refused(branch(std::to_string(i), {below, below})), "");
+  }
+  EXPECT_EQ(g.refused(leaf("40", "x")), "");
+  EXPECT_EQ(g.measure(*g.find("0")).bytes, uint64_t(1) << 40);
+  EXPECT_NE(flat(g, "0").find("too large when flattened"), std::string::npos);
+}
+
+TEST(NodeGraph, ADiamondThatGrowsUnderACursorIsRefusedAfterTheLimit) {
+  GraphLimits limits;
+  limits.flattened = 1000;
+  Graph g{limits};
+  Listener l;
+  Cursor c(g, **g.node("0"), l);
+  EXPECT_EQ(c.next(), Step::kWait);
+  for (int i = 40; i-- > 0;) g.refused(branch(std::to_string(i), {std::to_string(i + 1), std::to_string(i + 1)}));
+  g.refused(leaf("40", "x"));
+  Step end;
+  EXPECT_LE(drain(c, end).size(), 1000u);
+  EXPECT_EQ(end, Step::kFailed);
+}
+
+TEST(NodeGraph, LimitsNameWhatPassedThem) {
+  GraphLimits limits;
+  limits.nodes = 2;
+  limits.ahead = 3;
+  limits.bytes = 10'000;
+  Graph g{limits};
+  EXPECT_EQ(g.refused(branch("a", {"b", "c"})),
+            "RESOURCE_EXHAUSTED: node 'a', fragment 0: child: node 'c': a session has at most 2 nodes");
+  Graph h{limits};
+  for (int64_t seq : {10, 20, INT32_MAX - 1}) EXPECT_EQ(h.refused(leaf("a", "", seq, true)), "");
+  EXPECT_EQ(h.refused(leaf("a", "", INT32_MAX)),
+            "RESOURCE_EXHAUSTED: node 'a', fragment 2147483647: more than 3 fragments wait for fragment 0");
+  EXPECT_EQ(h.refused(leaf("a", "", -1)),
+            "INVALID_ARGUMENT: node 'a', fragment -1: a sequence number must not be negative");
+  Graph i{limits};
+  std::string text;
+  for (int64_t seq = 0; text.empty(); ++seq) text = i.refused(leaf("a", std::string(1024, 'x'), seq, true));
+  EXPECT_EQ(text, "RESOURCE_EXHAUSTED: node 'a', fragment 7: the session's content passes 10000 bytes");
+  EXPECT_NE(g.refused(leaf("", "x")).find("must not be empty"), std::string::npos);
+}
+
+TEST(NodeGraph, ACursorGoesOnWhereItWaited) {
+  Graph g{{}};
+  Listener l;
+  Cursor c(g, **g.node("p"), l);
+  Step end;
+  EXPECT_EQ(drain(c, end), "");
+  EXPECT_EQ(end, Step::kWait);
+  EXPECT_EQ(c.missing(), "node 'p', fragment 0");
+  g.refused(branch("p", {"x"}, 0, true));
+  g.deliver();
+  EXPECT_EQ(l.news, 1);
+  EXPECT_EQ(drain(c, end), "");
+  EXPECT_EQ(c.missing(), "node 'x', fragment 0");
+  g.refused(leaf("x", "1", 1));
+  g.deliver();
+  EXPECT_EQ(l.news, 1) << "a gap is no news";
+  g.refused(leaf("x", "0", 0, true));
+  g.deliver();
+  EXPECT_EQ(drain(c, end), "01");
+  g.refused(branch("p", {"x"}, 1));
+  g.deliver();
+  EXPECT_EQ(drain(c, end), "01");
+  EXPECT_EQ(end, Step::kEnd);
+  EXPECT_EQ(l.news, 3);
+}
+
+TEST(NodeGraph, AnOutputIsNewAndTheActionsAlone) {
+  Graph g{{}};
+  g.refused(branch("p", {"out"}));  // a name is no content yet
+  auto out = g.claim("out");
+  ASSERT_TRUE(out.has_value());
+  EXPECT_EQ(g.claim("out").error().code, Code::kAlreadyExists);
+  EXPECT_EQ(g.claim("p").error().code, Code::kAlreadyExists);
+  EXPECT_NE(g.refused(leaf("out", "x")).find("is the output of an action"), std::string::npos);
+  Fragment f;
+  f.continued = true, f.has_chunk = true, f.metadata = &kText, f.data = base::Bytes::copy_of("hi");
+  EXPECT_TRUE(g.append(**out, f).ok());
+  EXPECT_EQ(flat(g, "p"), "hi…");
+  Fragment last;
+  EXPECT_TRUE(g.append(**out, last).ok());
+  EXPECT_EQ(flat(g, "p"), "hi");
+}
+
+TEST(NodeGraph, ReadersOfAFailedOutputHearWhy) {
+  Graph g{{}};
+  Node& out = **g.claim("out");
+  Listener l;
+  Cursor c(g, **g.node("out"), l);
+  EXPECT_EQ(c.next(), Step::kWait);
+  g.fail(out, base::invalid("no"));
+  g.deliver();
+  EXPECT_EQ(l.news, 1);
+  EXPECT_EQ(c.next(), Step::kFailed);
+  EXPECT_EQ(c.status().text, "no");
+}
+
+TEST(NodeGraph, AReferenceIsABarrierUntilItIsLoaded) {
+  Graph g{{}};
+  std::string_view id = "v";
+  Fragment f{id, 0, true, {}, true, &kText, {}, true};
+  EXPECT_TRUE(g.add(f).has_value());
+  g.refused(leaf("v", "-tail", 1));
+  EXPECT_EQ(flat(g, "v"), "…");
+  EXPECT_FALSE(g.find("v")->complete());
+  EXPECT_TRUE(g.loaded(*g.find("v"), 0, base::Bytes::copy_of("head")).ok());
+  EXPECT_EQ(flat(g, "v"), "head-tail");
+  EXPECT_TRUE(g.find("v")->complete());
+}
+
+TEST(NodeGraph, DroppingGivesBackWhatWasCharged) {
+  Graph g{{}};
+  g.refused(branch("p", {"a", "b"}));
+  g.refused(branch("q", {"b"}));
+  g.refused(leaf("a", std::string(1000, 'x')));
+  g.refused(leaf("b", "y"));
+  EXPECT_TRUE(g.drop(*g.find("p"), NodeGraph::Reach::kWithChildren).ok());
+  EXPECT_EQ(g.find("p"), nullptr);
+  EXPECT_EQ(g.find("a"), nullptr);
+  EXPECT_EQ(flat(g, "q"), "y");
+  EXPECT_TRUE(g.drop(*g.find("b"), NodeGraph::Reach::kNode).ok());
+  EXPECT_EQ(flat(g, "q"), "failed: node 'b' has been dropped");
+  EXPECT_NE(g.refused(leaf("b", "again")).find("has been dropped"), std::string::npos);
+  EXPECT_TRUE(g.drop(*g.find("q"), NodeGraph::Reach::kNode).ok());
+  EXPECT_EQ(g.nodes(), 0u);
+  EXPECT_EQ(g.bytes(), 0u);
+}
+
+TEST(NodeGraph, DroppingWhatIsBeingReadFailsTheReader) {
+  Graph g{{}};
+  g.refused(branch("p", {"a"}, 0, true));
+  g.refused(leaf("a", "x", 0, true));
+  Listener l;
+  {
+    Cursor c(g, *g.find("p"), l);
+    Step end;
+    drain(c, end);
+    EXPECT_TRUE(g.drop(*g.find("p"), NodeGraph::Reach::kWithChildren).ok());
+    g.deliver();
+    EXPECT_EQ(l.news, 1);
+    EXPECT_EQ(c.next(), Step::kFailed);
+  }
+  EXPECT_EQ(g.nodes(), 0u);
+  EXPECT_EQ(g.bytes(), 0u);
+  Node& out = **g.claim("out");
+  EXPECT_EQ(g.drop(out, NodeGraph::Reach::kNode).code, Code::kFailedPrecondition);
+  g.fail(out, base::invalid("over"));
+}
+
+// A random acyclic graph, cut into fragments, sent shuffled and partly twice: flattened, it is what a plain recursion
+// over the whole gives, and a cursor that reads along sees the same bytes.
+class Shuffled : public testing::TestWithParam<int> {};
+TEST_P(Shuffled, DeliveryOrderDoesNotMatter) {
+  std::mt19937 random{unsigned(GetParam())};
+  auto below = [&](size_t n) { return size_t(random() % n); };
+  size_t nodes = 1 + below(12);
+  std::map<std::string, std::string> text;
+  std::vector<Sent> all;
+  for (size_t i = nodes; i-- > 0;) {  // node i has children of higher numbers only
+    std::string id = "n" + std::to_string(i);
+    size_t pieces = 1 + below(4);
+    bool is_leaf = i + 1 == nodes || below(3) == 0;
+    for (size_t seq = 0; seq < pieces; ++seq) {
+      bool last = seq + 1 == pieces;
+      Sent s = is_leaf ? leaf(id, std::string(below(4), char('a' + i)), int64_t(seq), !last)
+                       : branch(id, {}, int64_t(seq), !last);
+      if (is_leaf && below(2)) s.metadata = &kText;
+      if (is_leaf && last && seq > 0 && below(3) == 0) s = empty(id, int64_t(seq));
+      if (!is_leaf)
+        for (size_t n = last ? below(3) : 1 + below(3); n-- > 0;)
+          s.children.push_back("n" + std::to_string(i + 1 + below(nodes - i - 1)));
+      text[id] += s.data;
+      for (const auto& c : s.children) text[id] += text[c];
+      all.push_back(s);
+    }
+  }
+  for (size_t n = below(5); n-- > 0;) all.push_back(all[below(all.size())]);
+  std::shuffle(all.begin(), all.end(), random);
+  Graph g{{}};
+  Listener l;
+  Cursor c(g, **g.node("n0"), l);
+  std::string seen;
+  Step end = Step::kWait;
+  l.then = [&] { seen += drain(c, end); };
+  l.then();
+  for (const auto& s : all) {
+    ASSERT_EQ(g.refused(s), "");
+    g.deliver();
+  }
+  EXPECT_EQ(end, Step::kEnd);
+  EXPECT_EQ(seen, text["n0"]);
+  EXPECT_EQ(flat(g, "n0"), text["n0"]);
+  EXPECT_EQ(g.measure(*g.find("n0")).bytes, text["n0"].size());
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, Shuffled, testing::Range(0, 500));
+
+// Edges at random: accepted exactly as long as a plain search finds no way back.
+TEST(NodeGraph, RandomEdgesAreRefusedExactlyWhenTheyCloseACycle) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    std::mt19937 random{seed};
+    Graph g{{}};
+    std::map<int, std::set<int>> edges;
+    std::function<bool(int, int)> way = [&](int from, int to) {
+      if (from == to) return true;
+      for (int next : edges[from])
+        if (way(next, to)) return true;
+      return false;
+    };
+    std::map<int, int> seq;
+    for (int i = 0; i < 40; ++i) {
+      int from = int(random() % 9), to = int(random() % 9);
+      bool cycle = way(to, from);
+      std::string said = g.refused(branch(std::to_string(from), {std::to_string(to)}, seq[from]++, true));
+      ASSERT_EQ(said.empty(), !cycle) << said;
+      if (cycle) break;  // an error is the end of the session
+      edges[from].insert(to);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir::session
