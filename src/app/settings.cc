@@ -160,6 +160,8 @@ void add_models(std::vector<Setting>& rows) {
                        "--strict"));
   rows.push_back(flag("models.allow_config_override", "load requests may bring a configuration and files",
                       AT(models.allow_config_override)));
+  rows.push_back(count("models.max_concurrency", "calls inside the engines at once, of all models; 0 = any number",
+                       AT(models.max_concurrency)));
   rows.push_back(count("models.max_batch", "for models that can be batched and do not say how far",
                        AT(models.max_batch), 1, 65536));
   rows.push_back(flag("models.batching.dynamic", "calls share batches", AT(models.batching.dynamic)));

@@ -27,7 +27,8 @@ struct Bus::Slot : msg::Call {
   enum class State : uint8_t { kSpare, kHeld, kLent } state = State::kSpare;  // held: by the dialect, to be filled
   bool timed = false;                                                         // a Due that is not stale names this
   uint64_t serial = 0;
-  Served* served = nullptr;  // while lent
+  Served* served = nullptr;    // while lent
+  const Bus* owner = nullptr;  // for good; `home` is whoever stands between the engine and the Mailbox
 };
 
 Bus::Bus(base::Env& env, base::ShardId shard, std::function<void()> wake, BusLimits limits)
@@ -53,6 +54,7 @@ msg::Call* Bus::make_call() {
   Slot* slot = spare_.back();
   spare_.pop_back();
   slot->state = Slot::State::kHeld;
+  slot->owner = this;
   return slot;
 }
 
@@ -73,7 +75,7 @@ void Bus::recycle(Slot* slot) {
 
 Bus::Slot& Bus::lent(msg::Call* call) {
   auto* slot = static_cast<Slot*>(call);
-  check(slot->state == Slot::State::kLent && slot->home == &mailbox_, "Events and wishes name a Call lent by this Bus");
+  check(slot->state == Slot::State::kLent && slot->owner == this, "Events and wishes name a Call lent by this Bus");
   return *slot;
 }
 

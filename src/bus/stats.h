@@ -2,6 +2,7 @@
 // (per batch) and by shards (rejections); read by anyone at any time. Durations in nanoseconds.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -33,7 +34,12 @@ struct ModelStats {
   DurationStat success, fail, queue, compute_input, compute_infer, compute_output;
   // Outcomes beside success; each call has one. `fail` has all that were lent, whatever their outcome.
   std::atomic<uint64_t> errors{0}, rejected{0}, cancelled{0}, expired{0};
-  std::atomic<int64_t> pending{0};  // queued now
+  std::atomic<int64_t> pending{0};  // queued now, where their batches are made
+  std::atomic<int64_t> held{0};     // waiting outside, for max_concurrency
+  // All that wait now.
+  uint64_t waiting() const {
+    return uint64_t(std::max<int64_t>(pending.load(), 0) + std::max<int64_t>(held.load(), 0));
+  }
 
   // A lent call that failed. The bus counts `cancelled` and `expired` itself: it may know before the lane does.
   void add_failure(base::Code code, uint64_t duration_ns);

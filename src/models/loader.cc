@@ -140,7 +140,16 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load_pipeline(const ModelFold
   auto served = std::make_shared<bus::Served>();
   served->spec = std::move(*spec);
   served->inbox = sched::make_pipeline(std::move(linked->plan), served->stats);
+  limit(*served, config);
   return served;
+}
+
+// The model's own limit stands before the one of all models, so that those who wait for it keep nobody else waiting. A
+// pipeline has no part in the latter: its nodes do.
+void Loader::limit(bus::Served& served, const ModelConfig& config) const {
+  if (config.max_concurrency == 0) return;
+  auto door = std::make_shared<sched::Turnstile>(config.max_concurrency);
+  served.inbox = sched::behind(std::move(door), std::move(served.inbox), served.spec, served.stats);
 }
 
 base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folder, const ModelConfig& config,
@@ -169,6 +178,8 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folde
       served->inbox = sched::make_inline(std::move(engines.front()), served->spec, served->stats);
     else
       served->inbox = sched::make_lanes(std::move(engines), served->spec, served->stats, slabs_);
+    if (door_) served->inbox = sched::behind(door_, std::move(served->inbox), served->spec, served->stats);
+    limit(*served, config);
     return served;
   } catch (const std::exception& e) {
     return base::failure(base::Code::kInternal, "loading failed: " + without_root(e.what(), folder));

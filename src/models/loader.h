@@ -9,13 +9,17 @@
 #include "models/folder.h"
 #include "models/model_config.h"
 #include "models/repository.h"
+#include "sched/turnstile.h"
 
 namespace weir::models {
 
 class Loader {
  public:
   Loader(const RepositoryOptions& options, const std::map<std::string, EngineMaker>& engines, base::SlabSource& slabs)
-      : options_(options), engines_(engines), slabs_(slabs) {}
+      : options_(options),
+        engines_(engines),
+        slabs_(slabs),
+        door_(options.max_concurrency > 0 ? std::make_shared<sched::Turnstile>(options.max_concurrency) : nullptr) {}
 
   // The model's configuration, from whichever file it has, or all defaults. Errors: INVALID_ARGUMENT with the place.
   base::Result<ModelConfig> configure(const ModelFolder& folder) const;
@@ -32,6 +36,7 @@ class Loader {
                                                            uint64_t version, const FindServed& find) const;
 
  private:
+  void limit(bus::Served& served, const ModelConfig& config) const;
   struct Source {
     std::string engine, file;
   };
@@ -41,6 +46,7 @@ class Loader {
   const RepositoryOptions& options_;
   const std::map<std::string, EngineMaker>& engines_;
   base::SlabSource& slabs_;
+  const std::shared_ptr<sched::Turnstile> door_;  // of all models; null when there is no limit
 };
 
 }  // namespace weir::models

@@ -2,10 +2,10 @@
 // (protobuf text format), its JSON form in a load request, or our model.yaml (models/model_yaml.h).
 //
 // Of Triton's fields, name, platform/backend, version_policy, max_batch_size, input, output, instance_group counts,
-// default_model_filename, dynamic_batching, ensemble_scheduling (platform "ensemble"), parameters, label_filename and
-// model_transaction_policy are honoured. sequence_batching, reshape, ragged and batch_input/batch_output would change
-// answers and are refused; the rest (placement, warm-up, caches, metrics) changes nothing here and is noted for the
-// log.
+// default_model_filename, dynamic_batching, ensemble_scheduling (platform "ensemble"), parameters (max_concurrency
+// among them), label_filename and model_transaction_policy are honoured. sequence_batching, reshape, ragged and
+// batch_input/batch_output would change answers and are refused; the rest (placement, warm-up, caches, metrics) changes
+// nothing here and is noted for the log.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +59,7 @@ struct ModelConfig {
   std::optional<uint32_t> max_batch;
   msg::BatchPolicy batching;
   uint32_t instances = 1;
+  uint32_t max_concurrency = 0;  // calls inside at once, running or in a batch's queue; 0 = any number
   VersionPolicy versions;
   std::vector<TensorConfig> inputs, outputs;
   bool decoupled = false;

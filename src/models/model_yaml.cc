@@ -23,6 +23,7 @@ class Reading {
          {"file", [&](auto& v) { text(v, out_.file); }},
          {"max_batch", [&](auto& v) { count(v, out_.max_batch.emplace()); }},
          {"instances", [&](auto& v) { count(v, out_.instances); }},
+         {"max_concurrency", [&](auto& v) { count(v, out_.max_concurrency); }},
          {"decoupled", [&](auto& v) { flag(v, out_.decoupled); }},
          {"versions", [&](auto& v) { versions(v); }},
          {"batching", [&](auto& v) { batching(v); }},

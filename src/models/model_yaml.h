@@ -4,6 +4,7 @@
 //   file: model.onnx             # in each version's folder
 //   max_batch: 32                # 0 = the first dimension is not a batch
 //   instances: 2
+//   max_concurrency: 0           # calls inside at once; more wait, as many as max_queue; 0 = any number
 //   decoupled: false
 //   versions: latest             # latest | {latest: 2} | all | [1, 3]
 //   batching: {dynamic: true, max_delay: 2ms, preferred: [8, 16], priority_levels: 3, default_priority: 2,

@@ -6,6 +6,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include "base/encoding.h"
+#include "base/units.h"
 #include "model_config.pb.h"
 #include "models/model_config.h"
 
@@ -85,6 +86,7 @@ class Reading {
       out_.max_batch = uint32_t(in_.max_batch_size());
     out_.decoupled = in_.model_transaction_policy().decoupled();
     for (const auto& [key, value] : in_.parameters()) out_.parameters[key] = value.string_value();
+    if (auto s = concurrency(); !s.ok()) return s;
     for (auto step : {&Reading::refuse, &Reading::inputs, &Reading::outputs, &Reading::versions, &Reading::batching,
                       &Reading::instances, &Reading::ensemble})
       if (auto s = (this->*step)(); !s.ok()) return s;
@@ -97,6 +99,16 @@ class Reading {
     if (in_.platform() == "ensemble" || in_.has_ensemble_scheduling()) return std::string(kPipeline);
     if (in_.backend() == "onnxruntime" || in_.platform() == "onnxruntime_onnx") return "onnx";
     return !in_.backend().empty() ? in_.backend() : in_.platform();
+  }
+
+  // Triton has no field for it.
+  base::Status concurrency() {
+    auto given = out_.parameters.find("max_concurrency");
+    if (given == out_.parameters.end()) return {};
+    auto most = base::parse_count(given->second, UINT32_MAX);
+    if (!most) return base::invalid("parameter 'max_concurrency': " + most.error().text);
+    out_.max_concurrency = uint32_t(*most);
+    return {};
   }
 
   base::Status refuse() {

@@ -37,6 +37,7 @@ struct RepositoryOptions {
   bool allow_config_override = false;  // `config` and `file:` parameters of a load request
   msg::BatchPolicy batching;           // defaults for models that say nothing
   uint32_t max_batch = 32;             // for models that can be batched and do not say how far
+  uint32_t max_concurrency = 0;        // calls inside the engines at once, of all models; 0 = any number
   bool strict = false;                 // a model that fails at start makes start() fail
 };
 

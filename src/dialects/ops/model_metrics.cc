@@ -68,7 +68,7 @@ constexpr Family kFamilies[] = {
      [](const ModelStats& s) { return s.cancelled.load(); }},
     {"weir_model_requests_total", "", "", ",outcome=\"expired\"", [](const ModelStats& s) { return s.expired.load(); }},
     {"weir_model_pending", "gauge", "Calls that wait for their batch now.", "",
-     [](const ModelStats& s) { return uint64_t(std::max<int64_t>(s.pending.load(), 0)); }},
+     [](const ModelStats& s) { return s.waiting(); }},
 };
 
 constexpr Family kTimes[] = {
@@ -97,7 +97,7 @@ constexpr Family kTriton[] = {
     {"nv_inference_exec_count", "counter", "Number of model executions performed.", "",
      [](const ModelStats& s) { return s.execution_count.load(); }},
     {"nv_inference_pending_request_count", "gauge", "Requests awaiting execution.", "",
-     [](const ModelStats& s) { return uint64_t(std::max<int64_t>(s.pending.load(), 0)); }},
+     [](const ModelStats& s) { return s.waiting(); }},
     {"nv_inference_request_duration_us", "counter", "Cumulative request duration.", "",
      [](const ModelStats& s) { return s.success.ns.load() / 1000; }},
     {"nv_inference_queue_duration_us", "counter", "Cumulative queuing duration.", "",

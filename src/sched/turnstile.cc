@@ -1,0 +1,252 @@
+#include "sched/turnstile.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "sched/runner.h"
+
+namespace weir::sched {
+
+using base::Code;
+using base::failure;
+using base::Status;
+
+class Gated final : public msg::Inbox, private msg::Home {
+ public:
+  Gated(std::shared_ptr<Turnstile> turnstile, std::unique_ptr<msg::Inbox> inner, const msg::ModelSpec& spec,
+        bus::ModelStats& stats)
+      : turnstile_(std::move(turnstile)), spec_(spec), stats_(stats), inner_(std::move(inner)) {}
+  ~Gated() override {
+    inner_.reset();  // its threads may still be inside post()
+    base::check(guests_.empty(), "a turnstile outlives its Calls");
+  }
+
+  void put(msg::Call* call) override;
+  void poke() override;
+
+  // A Call whose turn has come, on whatever thread.
+  void start(msg::Call* call);
+  void waits(int64_t more) { stats_.held.fetch_add(more, std::memory_order_relaxed); }
+
+ private:
+  // What a Call was before it came in.
+  struct Guest {
+    msg::Home* home = nullptr;
+    base::Time queued = base::kNever;
+    bool at_home = false;  // this thread is its home's: what comes back inside put() may be posted there
+  };
+  class Porter;
+
+  void post(std::vector<msg::Mail>& burst) override;
+  void post_here(msg::Mail&& mail) override;
+
+  void let_in(msg::Call* call, const Guest& guest);
+  Guest farewell(msg::Mail& mail);
+  void refuse(msg::Call* call, Status status);
+  Status overdue(const msg::Call& call) const;
+
+  const std::shared_ptr<Turnstile> turnstile_;
+  const msg::ModelSpec& spec_;
+  bus::ModelStats& stats_;
+  std::unique_ptr<msg::Inbox> inner_;
+
+  std::mutex mutex_;
+  std::unordered_map<const msg::Call*, Guest> guests_;  // under mutex_
+};
+
+uint32_t Turnstile::inside() const {
+  std::lock_guard lock(mutex_);
+  return inside_;
+}
+
+size_t Turnstile::waiting() const {
+  std::lock_guard lock(mutex_);
+  return line_.size();
+}
+
+Turnstile::Entry Turnstile::enter(Gated& gate, msg::Call* call, size_t room) {
+  std::lock_guard lock(mutex_);
+  if (inside_ < most_ && line_.empty()) return ++inside_, Entry::kInside;
+  auto ahead = std::count_if(line_.begin(), line_.end(), [&](const Waiting& w) { return w.gate == &gate; });
+  if (room > 0 && size_t(ahead) >= room) return Entry::kFull;
+  line_.push_back({&gate, call});
+  gate.waits(1);
+  return Entry::kWaits;
+}
+
+bool Turnstile::next(Waiting& out) {
+  std::lock_guard lock(mutex_);
+  if (line_.empty() || inside_ == most_) return false;
+  out = line_.front();
+  line_.pop_front();
+  ++inside_;
+  out.gate->waits(-1);
+  return true;
+}
+
+void Turnstile::leave(size_t calls) {
+  std::lock_guard lock(mutex_);
+  base::check(inside_ >= calls, "who leaves has been inside");
+  inside_ -= uint32_t(calls);
+}
+
+// The turnstiles through which this thread has still to let Calls in. An engine that answers inside put() would
+// otherwise be stepped while it is being stepped, and nest as deep as the line is long: only the outermost does it.
+class Gated::Porter {
+ public:
+  Porter() : outermost_(!std::exchange(desk().busy, true)) {}
+  ~Porter() {
+    if (!outermost_) return;
+    auto& doors = desk().doors;
+    for (size_t i = 0; i < doors.size(); ++i) {
+      auto door = doors[i];
+      for (Turnstile::Waiting w; door->next(w);) w.gate->start(w.call);
+    }
+    doors.clear();
+    desk().busy = false;
+  }
+  Porter(const Porter&) = delete;
+  Porter& operator=(const Porter&) = delete;
+
+  static void left(std::shared_ptr<Turnstile> door, size_t calls) {
+    door->leave(calls);
+    desk().doors.push_back(std::move(door));
+  }
+
+ private:
+  struct Desk {
+    bool busy = false;
+    std::vector<std::shared_ptr<Turnstile>> doors;
+  };
+  static Desk& desk() {
+    thread_local Desk desk;
+    return desk;
+  }
+  const bool outermost_;
+};
+
+void Gated::put(msg::Call* call) {
+  Guest guest{call->home, lane_now(), true};
+  switch (turnstile_->enter(*this, call, spec_.batching.max_queue)) {
+    case Turnstile::Entry::kInside: return let_in(call, guest);
+    case Turnstile::Entry::kFull:
+      stats_.add_failure(Code::kResourceExhausted, 0);
+      return call->home->post_here(
+          {call,
+           {msg::Failed{base::try_again(Code::kResourceExhausted,
+                                        "too many requests wait for model '" + spec_.name + "' (limit " +
+                                            std::to_string(spec_.batching.max_queue) + "); try again later")}}});
+    case Turnstile::Entry::kWaits: break;
+  }
+}
+
+void Gated::let_in(msg::Call* call, const Guest& guest) {
+  {
+    std::lock_guard lock(mutex_);
+    guests_.emplace(call, guest);
+  }
+  call->home = this;
+  Porter porter;
+  inner_->put(call);  // this may be gone afterwards
+}
+
+void Gated::start(msg::Call* call) {
+  if (Status status = overdue(*call); !status.ok()) {
+    auto turnstile = turnstile_;
+    refuse(call, std::move(status));
+    return Porter::left(std::move(turnstile), 1);
+  }
+  base::Time now = lane_now();
+  auto waited = std::max<int64_t>((now - call->times.queued).count(), 0);
+  stats_.queue.add(uint64_t(waited), 0);  // the lane counts it once, with what it waits there
+  let_in(call, {call->home, call->times.queued, false});
+}
+
+Status Gated::overdue(const msg::Call& call) const {
+  if (call.cancelled.load(std::memory_order_acquire)) return failure(Code::kCancelled, "the client has left");
+  base::Duration longest = spec_.batching.queue_timeout;
+  if (call.queue_timeout.count() > 0 && (longest.count() == 0 || call.queue_timeout < longest))
+    longest = call.queue_timeout;
+  if (longest.count() == 0 || lane_now() - call.times.queued <= longest) return {};
+  return failure(Code::kUnavailable, "the request waited longer than its queue timeout");
+}
+
+void Gated::refuse(msg::Call* call, Status status) {
+  call->times.finished = lane_now();
+  auto waited = std::max<int64_t>((call->times.finished - call->times.queued).count(), 0);
+  stats_.add_failure(status.code, uint64_t(waited));
+  std::vector<msg::Mail> one;
+  one.push_back({call, {msg::Failed{std::move(status)}}});
+  call->home->post(one);
+}
+
+void Gated::poke() {
+  std::vector<msg::Call*> gone;
+  {
+    std::lock_guard lock(turnstile_->mutex_);
+    std::erase_if(turnstile_->line_, [&](const Turnstile::Waiting& w) {
+      if (w.gate != this || !w.call->cancelled.load(std::memory_order_acquire)) return false;
+      gone.push_back(w.call);
+      return true;
+    });
+  }
+  if (!gone.empty()) waits(-int64_t(gone.size()));
+  inner_->poke();
+  for (auto* call : gone) refuse(call, failure(Code::kCancelled, "the client has left"));
+}
+
+// The guest's own home, which it has again after its last Event.
+Gated::Guest Gated::farewell(msg::Mail& mail) {
+  std::lock_guard lock(mutex_);
+  auto at = guests_.find(mail.call);
+  base::check(at != guests_.end(), "Events name a Call that is inside");
+  Guest guest = at->second;
+  if (!mail.event.last()) return guest;
+  guests_.erase(at);
+  mail.call->home = guest.home;
+  mail.call->times.queued = guest.queued;
+  return guest;
+}
+
+// Once the last Events are posted this may be gone; the turnstile is not.
+void Gated::post(std::vector<msg::Mail>& burst) {
+  std::vector<std::pair<msg::Home*, std::vector<msg::Mail>>> homes;
+  size_t left = 0;
+  for (auto& mail : burst) {
+    left += mail.event.last();
+    msg::Home* home = farewell(mail).home;
+    auto at = std::find_if(homes.begin(), homes.end(), [&](const auto& h) { return h.first == home; });
+    if (at == homes.end()) at = homes.emplace(homes.end(), home, std::vector<msg::Mail>{});
+    at->second.push_back(std::move(mail));
+  }
+  burst.clear();
+  auto turnstile = turnstile_;
+  Porter porter;
+  for (auto& [home, mails] : homes) home->post(mails);
+  if (left > 0) Porter::left(std::move(turnstile), left);
+}
+
+void Gated::post_here(msg::Mail&& mail) {
+  Porter porter;
+  auto turnstile = turnstile_;
+  bool last = mail.event.last();
+  Guest guest = farewell(mail);
+  if (guest.at_home) {
+    guest.home->post_here(std::move(mail));
+  } else {
+    std::vector<msg::Mail> one;
+    one.push_back(std::move(mail));
+    guest.home->post(one);
+  }
+  if (last) Porter::left(std::move(turnstile), 1);
+}
+
+std::unique_ptr<msg::Inbox> behind(std::shared_ptr<Turnstile> turnstile, std::unique_ptr<msg::Inbox> inner,
+                                   const msg::ModelSpec& spec, bus::ModelStats& stats) {
+  return std::make_unique<Gated>(std::move(turnstile), std::move(inner), spec, stats);
+}
+
+}  // namespace weir::sched

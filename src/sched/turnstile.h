@@ -1,0 +1,54 @@
+// Turnstile: at most so many Calls inside at once, of one model or of all that share it; the others wait outside, first
+// come, first served. GRPS calls this max_concurrency.
+//
+// It stands between a Bus and the Inboxes behind it: it is the Home of the Calls inside, to see them leave, and hands
+// their Events on to the Home that they came with. A Call that has waited is lent on by the thread on which another one
+// left, a lane's as a rule, so waiting adds no hop.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "bus/stats.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+
+namespace weir::sched {
+
+class Turnstile {
+ public:
+  explicit Turnstile(uint32_t most) : most_(most) {}  // at least 1
+  Turnstile(const Turnstile&) = delete;
+  Turnstile& operator=(const Turnstile&) = delete;
+
+  uint32_t inside() const;
+  size_t waiting() const;
+
+ private:
+  friend class Gated;
+  struct Waiting {
+    class Gated* gate;
+    msg::Call* call;
+  };
+  // True: the Call is inside. False: it waits, unless `room` Calls of its gate do so already (then kFull).
+  enum class Entry : uint8_t { kInside, kWaits, kFull };
+  Entry enter(Gated& gate, msg::Call* call, size_t room);
+  void leave(size_t calls);
+  bool next(Waiting& out);
+
+  const uint32_t most_;
+  mutable std::mutex mutex_;
+  uint32_t inside_ = 0;  // this and what follows: under mutex_
+  std::deque<Waiting> line_;
+};
+
+// Puts `inner` behind `turnstile`. At most spec.batching.max_queue Calls of it wait; more are refused with
+// RESOURCE_EXHAUSTED. A Call that waits longer than its queue timeout fails with UNAVAILABLE when its turn comes; a
+// cancelled one leaves at once. Do not put an Inbox whose Calls need the same turnstile again (a pipeline of models
+// behind it) in here. `spec` and `stats` outlive the Inbox.
+std::unique_ptr<msg::Inbox> behind(std::shared_ptr<Turnstile> turnstile, std::unique_ptr<msg::Inbox> inner,
+                                   const msg::ModelSpec& spec, bus::ModelStats& stats);
+
+}  // namespace weir::sched
