@@ -60,21 +60,42 @@ Code code_from_http(int status) {
   }
 }
 
-// google.rpc.Status{code=1, message=2, details=3: Any{type_url=1, value=2: RetryInfo{retry_delay=1:
-// Duration{seconds=1}}}}
-Status try_again(Code code, std::string text) {
-  constexpr std::string_view kType = "type.googleapis.com/google.rpc.RetryInfo";
-  constexpr std::string_view kOneSecond("\x0a\x02\x08\x01", 4);
-  constexpr size_t kLongest = 127;  // so that every length is one byte; grpc-message has the whole text
-  auto field = [](int number, std::string_view value) {
-    return std::string{char(number << 3 | 2), char(value.size())} + std::string(value);
-  };
-  std::string_view message = std::string_view(text).substr(0, text.size() <= kLongest ? text.size() : 0);
+namespace {
+
+// Protobuf by hand: base has no generated code.
+void put_length(std::string& out, size_t n) {
+  for (; n >= 0x80; n >>= 7) out += char(uint8_t(n) | 0x80);
+  out += char(n);
+}
+std::string field(int number, std::string_view value) {
+  std::string out(1, char(number << 3 | 2));
+  put_length(out, value.size());
+  return out.append(value);
+}
+
+// google.rpc.Status{code=1, message=2, details=3: Any{type_url=1, value=2}}
+Status detailed(Code code, std::string text, std::string_view type, std::string_view value) {
+  constexpr size_t kLongest = 1024;  // the whole text goes out beside the details, which must stay small
   Status status{code, {}, std::string{char(1 << 3), char(code)}};
-  if (!message.empty()) status.details += field(2, message);
-  status.details += field(3, field(1, kType) + field(2, kOneSecond));
+  if (!text.empty() && text.size() <= kLongest) status.details += field(2, text);
+  std::string url = "type.googleapis.com/google.rpc." + std::string(type);
+  status.details += field(3, field(1, url) + field(2, value));
   status.text = std::move(text);
   return status;
+}
+
+}  // namespace
+
+// RetryInfo{retry_delay=1: Duration{seconds=1}}
+Status try_again(Code code, std::string text) {
+  return detailed(code, std::move(text), "RetryInfo", std::string_view("\x0a\x02\x08\x01", 4));
+}
+
+// ErrorInfo{reason=1, domain=2, metadata=3: map of {key=1, value=2}}
+Status explained(Code code, std::string text, std::string_view reason, const Explanation& metadata) {
+  std::string info = field(1, reason) + field(2, "weir");
+  for (const auto& [key, value] : metadata) info += field(3, field(1, key) + field(2, value));
+  return detailed(code, std::move(text), "ErrorInfo", info);
 }
 
 void throw_exception_from_error(const Status& status, const boost::source_location&) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace weir::base {
 
@@ -56,6 +57,10 @@ inline Status failure(Code code, std::string text) { return Status{code, std::mo
 // "Not now, but soon": the details carry a google.rpc.RetryInfo of a second, which gRPC clients with a retry policy
 // and proxies look for; in HTTP the same is said by Retry-After. `code`: RESOURCE_EXHAUSTED or UNAVAILABLE.
 Status try_again(Code code, std::string text);
+// A failure that programs can read, too: the details carry a google.rpc.ErrorInfo of domain "weir" with `reason`
+// ("OFFSET_MISMATCH") and the pairs.
+using Explanation = std::vector<std::pair<std::string_view, std::string>>;
+Status explained(Code code, std::string text, std::string_view reason, const Explanation& metadata = {});
 inline Status invalid(std::string text) { return failure(Code::kInvalidArgument, std::move(text)); }
 
 // A T, or the Status that says why not. value() of a failed Result throws: only start-up code calls it unchecked.

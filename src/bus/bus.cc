@@ -121,6 +121,12 @@ void Bus::abandon(msg::Call* call) {
   Slot& slot = lent(call);
   if (!slot.sink) return;
   slot.sink = nullptr;
+  cancel(call);
+}
+
+void Bus::cancel(msg::Call* call) {
+  Slot& slot = lent(call);
+  if (slot.cancelled.load(std::memory_order_relaxed)) return;
   slot.served->stats.cancelled.fetch_add(1, std::memory_order_relaxed);
   slot.cancelled.store(true, std::memory_order_release);
   slot.served->inbox->poke();

@@ -50,6 +50,10 @@ class Bus {
   // The Sink hears no more of it; the Bus frees it when the engine lets go. The engine stops at its next step. Not
   // after the Sink has heard last(): the Call is no longer the dialect's then.
   void abandon(msg::Call* call);
+  // The same, but the Sink still hears of it until last(): for whoever has lent memory to the Call (a session its
+  // tokens) and must know when the engine has let go. Such a Call has no deadline of its own, since at that the Sink
+  // hears its last, too.
+  void cancel(msg::Call* call);
   // The peer has drained `events` more Events of this Call.
   void add_credit(msg::Call* call, int32_t events);
 

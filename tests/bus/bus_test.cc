@@ -304,6 +304,20 @@ TEST(Bus, AnAbandonedCallIsNotHeardOfAndDiesWithItsLastEvent) {
   EXPECT_EQ(t.served().stats.expired, 0u);
 }
 
+TEST(Bus, ACancelledCallIsHeardOfUntilTheEngineLetsGo) {
+  Bench t;
+  auto* call = t.sent("a");
+  t.bus.cancel(call);
+  t.bus.cancel(call);
+  EXPECT_TRUE(call->cancelled);
+  EXPECT_EQ(t.digits().pokes, 1);
+  t.answer(call, {msg::Token{}});
+  t.answer(call, {msg::Failed{base::failure(Code::kCancelled, "cancelled")}});
+  t.bus.turn();
+  EXPECT_EQ(t.sink.heard, (Heard{"a:more", "a:CANCELLED"}));
+  EXPECT_EQ(t.served().stats.cancelled, 1u);
+}
+
 TEST(Bus, ASinkMayAbandonAnotherCallWhoseMailIsInTheSameTurn) {
   Bench t;
   auto* first = t.sent("a");

@@ -1,0 +1,238 @@
+#include "session/session_table.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "session/session_id.h"
+
+namespace weir::session {
+namespace {
+
+using base::Code;
+using base::explained;
+using base::failure;
+using std::to_string;
+
+base::Status not_found() { return explained(Code::kNotFound, "there is no such session", "SESSION_NOT_FOUND"); }
+
+base::Status drifted(const Append& append, size_t length) {
+  std::string text = "offset is " + to_string(append.offset) + ", but the session has " + to_string(length) + " tokens";
+  if (append.offset < length) text += " (truncating would cut it)";
+  return explained(Code::kFailedPrecondition, std::move(text), "OFFSET_MISMATCH", {{"length", to_string(length)}});
+}
+
+base::Status splits(const char* what, uint32_t at, const msg::Image& image, size_t length) {
+  return explained(Code::kFailedPrecondition,
+                   std::string(what) + ' ' + to_string(at) + " is inside the image at [" + to_string(image.start) +
+                       ", " + to_string(image.end) + "); the session has " + to_string(length) + " tokens",
+                   "IMAGE_SPLIT",
+                   {{"start", to_string(image.start)}, {"end", to_string(image.end)}, {"length", to_string(length)}});
+}
+
+base::Status too_many(const std::string& what, uint64_t limit) {
+  return explained(Code::kResourceExhausted, what + " (limit " + to_string(limit) + ")", "SESSION_QUOTA");
+}
+
+// Images are in order and apart from each other: how many begin before `at`.
+size_t before(const std::vector<msg::Image>& images, uint32_t at) {
+  auto later = [](uint32_t position, const msg::Image& image) { return position <= image.start; };
+  return size_t(std::upper_bound(images.begin(), images.end(), at, later) - images.begin());
+}
+
+// The image that position `at` would cut in two, or null.
+const msg::Image* cut(const std::vector<msg::Image>& images, uint32_t at) {
+  size_t n = before(images, at);
+  return n > 0 && images[n - 1].end > at ? &images[n - 1] : nullptr;
+}
+
+}  // namespace
+
+struct SessionTable::Session {
+  base::SessionId id;
+  Tenant tenant{};
+  SessionModel model;
+  std::vector<uint32_t> tokens;
+  std::vector<msg::Image> images;
+  base::Time created{}, used{};
+  std::pair<base::Time, uint64_t> due;  // its place in due_
+  uint64_t birth = 0;
+  uint64_t lease = 0;  // 0 = not lent
+  uint64_t charged = 0;
+  base::SessionId parent;
+  uint32_t depth = 0, children = 0;
+  Past past = Past::kNeverLent;
+};
+
+SessionTable::SessionTable(base::Env& env, base::ShardId home, size_t shards, Quota& quota, SessionLimits limits,
+                           Over over)
+    : env_(env), home_(home), shards_(shards), quota_(quota), limits_(limits), over_(std::move(over)) {}
+
+SessionTable::~SessionTable() {
+  env_.cancel(timer_);
+  for (auto& [key, session] : sessions_) quota_.give(key.tenant);
+  for (auto& [serial, lent] : lent_)
+    if (lent.dead) quota_.give(lent.dead->tenant);
+}
+
+SessionTable::Session* SessionTable::find(Tenant tenant, base::SessionId id) const {
+  auto at = sessions_.find({tenant, id});
+  return at == sessions_.end() ? nullptr : at->second.get();
+}
+
+base::Result<SessionTable::Session*> SessionTable::add(Tenant tenant, SessionModel model) {
+  if (!quota_.take(tenant, limits_.per_tenant)) return too_many("too many sessions", limits_.per_tenant);
+  auto session = std::make_unique<Session>();
+  Session& s = *session;
+  s.id = make_session_id(env_, home_, shards_);
+  s.tenant = tenant;
+  s.model = std::move(model);
+  s.created = env_.now();
+  s.birth = ++births_;
+  sessions_.emplace(Key{tenant, s.id}, std::move(session));
+  touch(s);
+  return &s;
+}
+
+base::Result<base::SessionId> SessionTable::open(Tenant tenant, SessionModel model) {
+  auto made = add(tenant, std::move(model));
+  if (!made) return made.error();
+  return (*made)->id;
+}
+
+std::optional<uint64_t> SessionTable::close(Tenant tenant, base::SessionId id) {
+  auto at = sessions_.find({tenant, id});
+  if (at == sessions_.end()) return std::nullopt;
+  uint64_t lease = at->second->lease;
+  remove(at);
+  return lease ? std::optional(lease) : std::nullopt;
+}
+
+base::Result<base::SessionId> SessionTable::fork(Tenant tenant, base::SessionId id, uint32_t at) {
+  Session* from = find(tenant, id);
+  if (!from) return not_found();
+  size_t length = from->tokens.size();
+  if (at > length)
+    return explained(Code::kFailedPrecondition,
+                     "at_position is " + to_string(at) + ", but the session has " + to_string(length) + " tokens",
+                     "OFFSET_MISMATCH", {{"length", to_string(length)}});
+  if (auto* image = cut(from->images, at)) return splits("at_position", at, *image, length);
+  if (from->depth >= limits_.depth) return too_many("too many forks of forks", limits_.depth);
+  if (from->children >= limits_.children) return too_many("too many forks of one session", limits_.children);
+  auto made = add(tenant, from->model);
+  if (!made) return made.error();
+  Session& fork = **made;
+  fork.tokens.assign(from->tokens.begin(), from->tokens.begin() + at);
+  fork.images.assign(from->images.begin(), from->images.begin() + ptrdiff_t(before(from->images, at)));
+  fork.parent = id;
+  fork.depth = from->depth + 1;
+  ++from->children;
+  charge(fork);
+  if (!from->lease) touch(*from);
+  return fork.id;
+}
+
+base::Result<std::vector<uint32_t>> SessionTable::dump(Tenant tenant, base::SessionId id) const {
+  Session* session = find(tenant, id);
+  if (!session) return not_found();
+  return session->tokens;
+}
+
+base::Result<Lease> SessionTable::begin(Tenant tenant, base::SessionId id, const Append& append) {
+  Session* session = find(tenant, id);
+  if (!session) return not_found();
+  if (session->lease) return explained(Code::kAborted, "another Generate of this session is running", "SESSION_BUSY");
+  size_t length = session->tokens.size();
+  bool rewinds = append.offset < length && append.rewind == Append::Rewind::kYes;
+  if (append.offset != length && !rewinds) return drifted(append, length);
+  if (auto* image = cut(session->images, append.offset)) return splits("offset", append.offset, *image, length);
+  size_t images = before(session->images, append.offset);
+  uint64_t bytes = append.image_bytes + sizeof(uint32_t) * (append.offset + append.tokens);
+  for (size_t i = 0; i < images; ++i) bytes += session->images[i].data.size();
+  if (bytes > limits_.bytes) return too_many("the session would have " + to_string(bytes) + " bytes", limits_.bytes);
+
+  session->lease = ++leases_;
+  session->past = Past::kLent;
+  due_.erase(session->due);
+  lent_.emplace(session->lease, Lent{session, append.offset, nullptr});
+  return Lease{id,
+               home_,
+               session->lease,
+               session->model,
+               std::span(session->tokens).first(append.offset),
+               std::span(session->images).first(images)};
+}
+
+void SessionTable::settle(uint64_t serial, Outcome&& outcome) {
+  auto node = lent_.extract(serial);
+  base::check(!node.empty(), "a lease is settled once");
+  Lent& lent = node.mapped();
+  if (lent.dead) {
+    --doomed_;
+    return bury(std::move(lent.dead));
+  }
+  Session& s = *lent.session;
+  s.lease = 0;
+  if (outcome.kind == Outcome::Kind::kAppended) {
+    s.images.resize(before(s.images, uint32_t(lent.tokens)));
+    s.tokens.resize(lent.tokens);
+    s.tokens.insert(s.tokens.end(), outcome.appended.begin(), outcome.appended.end());
+    s.tokens.insert(s.tokens.end(), outcome.generated.begin(), outcome.generated.end());
+    std::move(outcome.images.begin(), outcome.images.end(), std::back_inserter(s.images));
+    charge(s);
+  }
+  touch(s);
+}
+
+// Not of one that is lent: that is in nobody's way until it comes back.
+void SessionTable::touch(Session& s) {
+  due_.erase(s.due);
+  s.used = env_.now();
+  s.due = {std::min(s.used + limits_.idle, s.created + limits_.lifetime), s.birth};
+  due_.emplace(s.due, &s);
+  if (s.due.first < timer_at_) set_timer();
+}
+
+void SessionTable::charge(Session& s) {
+  bytes_ -= s.charged;
+  s.charged = sizeof(uint32_t) * s.tokens.size();
+  for (const auto& image : s.images) s.charged += image.data.size();
+  bytes_ += s.charged;
+}
+
+void SessionTable::remove(Sessions::iterator at) {
+  auto session = std::move(at->second);
+  sessions_.erase(at);
+  if (Session* parent = find(session->tenant, session->parent)) --parent->children;
+  if (auto lent = lent_.find(session->lease); lent != lent_.end()) {
+    ++doomed_;
+    lent->second.dead = std::move(session);
+    return;
+  }
+  due_.erase(session->due);
+  bury(std::move(session));
+}
+
+void SessionTable::bury(std::unique_ptr<Session> session) {
+  bytes_ -= session->charged;
+  quota_.give(session->tenant);
+  over_(session->id, session->model, session->past);
+}
+
+void SessionTable::set_timer() {
+  env_.cancel(timer_);
+  timer_ = base::TimerId::kNone;
+  timer_at_ = due_.empty() ? base::kNever : due_.begin()->first.first;
+  if (!due_.empty()) timer_ = env_.at(timer_at_, [this] { expire(); });
+}
+
+// The first to end may have been used again since the timer was set: then it is only set anew.
+void SessionTable::expire() {
+  timer_ = base::TimerId::kNone;
+  while (!due_.empty() && due_.begin()->first.first <= env_.now()) {
+    Session* s = due_.begin()->second;
+    remove(sessions_.find({s->tenant, s->id}));
+  }
+  set_timer();
+}
+
+}  // namespace weir::session

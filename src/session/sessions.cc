@@ -1,0 +1,140 @@
+#include "session/sessions.h"
+
+#include <memory>
+
+#include "base/check.h"
+#include "session/session_id.h"
+
+namespace weir::session {
+namespace {
+
+constexpr auto kRetry = std::chrono::seconds(1);
+
+}  // namespace
+
+Sessions::Sessions(bus::Bus& bus, base::ShardId self, Homes& homes, Quota& quota, SessionLimits limits,
+                   base::Metrics& metrics)
+    : bus_(bus),
+      self_(self),
+      homes_(homes),
+      table_(bus.env(), self, homes.shards(), quota, limits,
+             [this](base::SessionId id, const SessionModel& model, SessionTable::Past past) {
+               if (past == SessionTable::Past::kLent) release(id, model);
+               count();
+             }),
+      sessions_(metrics.gauge("weir_sessions", "Sessions that live now.")),
+      bytes_(metrics.gauge("weir_session_bytes", "Tokens and images of sessions.")),
+      opened_(metrics.counter("weir_sessions_opened_total", "Sessions opened or forked.")) {
+  homes_.doors_.at(size_t(self)) = this;
+}
+
+Sessions::~Sessions() { bus_.env().cancel(timer_); }
+
+void Sessions::at(base::ShardId shard, std::function<void(Sessions&)> work) {
+  Sessions& door = *homes_.doors_[size_t(shard)];
+  if (shard == self_) return work(door);
+  homes_.post_(shard, [&door, work = std::move(work)] { work(door); });
+}
+
+// Runs `question` at the session's home, and what that returns here.
+void Sessions::ask(base::SessionId id, std::function<std::function<void()>(Sessions& home)> question) {
+  at(home_of(id, homes_.shards()), [this, question = std::move(question)](Sessions& home) {
+    auto answer = question(home);
+    home.count();
+    home.at(self_, [answer = std::move(answer)](Sessions&) { answer(); });
+  });
+}
+
+base::Result<base::SessionId> Sessions::open(Tenant tenant, SessionModel model) {
+  auto id = table_.open(tenant, std::move(model));
+  if (id) opened_.add();
+  count();
+  return id;
+}
+
+void Sessions::close(Tenant tenant, base::SessionId id, std::function<void()> then) {
+  ask(id, [tenant, id, then = std::move(then)](Sessions& home) {
+    if (auto lease = home.table_.close(tenant, id))
+      home.at(home.borrowed_at_.at(*lease), [key = LeaseKey(home.self_, *lease)](Sessions& s) { s.revoke(key); });
+    return then;
+  });
+}
+
+void Sessions::fork(Tenant tenant, base::SessionId id, uint32_t at_position, Then<base::SessionId> then) {
+  ask(id, [tenant, id, at_position, then = std::move(then)](Sessions& home) {
+    auto made = home.table_.fork(tenant, id, at_position);
+    if (made) home.opened_.add();
+    return [then, made = std::move(made)] { then(made); };
+  });
+}
+
+void Sessions::dump(Tenant tenant, base::SessionId id, Then<std::vector<uint32_t>> then) {
+  ask(id, [tenant, id, then = std::move(then)](Sessions& home) {
+    return [then, tokens = home.table_.dump(tenant, id)]() mutable { then(std::move(tokens)); };
+  });
+}
+
+void Sessions::borrow(Tenant tenant, base::SessionId id, const Append& append, Borrower& borrower) {
+  ask(id, [this, tenant, id, append, &borrower](Sessions& home) {
+    auto lease = home.table_.begin(tenant, id, append);
+    if (lease) home.borrowed_at_.emplace(lease->serial, self_);
+    return [this, lease = std::move(lease), &borrower]() mutable { grant(std::move(lease), borrower); };
+  });
+}
+
+void Sessions::grant(base::Result<Lease> lease, Borrower& borrower) {
+  if (lease) borrowers_.emplace(LeaseKey(lease->home, lease->serial), &borrower);
+  borrower.granted(std::move(lease));
+}
+
+// The lease may be on its way back already.
+void Sessions::revoke(LeaseKey key) {
+  if (auto found = borrowers_.find(key); found != borrowers_.end()) found->second->revoked();
+}
+
+void Sessions::give_back(const Lease& lease, Outcome outcome) {
+  size_t known = borrowers_.erase({lease.home, lease.serial});
+  base::check(known == 1, "a lease is given back once, where it was granted");
+  at(lease.home, [serial = lease.serial, outcome = std::move(outcome)](Sessions& home) mutable {
+    home.borrowed_at_.erase(serial);
+    home.table_.settle(serial, std::move(outcome));
+    home.count();
+  });
+}
+
+// The engine may keep things for the session. A model that has gone, or was loaded again, keeps nothing.
+void Sessions::release(base::SessionId id, const SessionModel& model) {
+  if (try_release(id, model)) return;
+  to_release_.emplace_back(id, model);
+  if (to_release_.size() == 1) timer_ = bus_.env().at(bus_.env().now() + kRetry, [this] { release_again(); });
+}
+
+void Sessions::release_again() {
+  while (!to_release_.empty() && try_release(to_release_.front().first, to_release_.front().second))
+    to_release_.pop_front();
+  timer_ = base::TimerId::kNone;
+  if (!to_release_.empty()) timer_ = bus_.env().at(bus_.env().now() + kRetry, [this] { release_again(); });
+}
+
+// False if it is worth trying again.
+bool Sessions::try_release(base::SessionId id, const SessionModel& model) {
+  auto served = bus_.catalog().find(model.name, model.version);
+  if (!served || !model.is((*served)->spec)) return true;
+  msg::Call* call = bus_.make_call();
+  call->model = model.name;
+  call->version = model.version;
+  call->session = id;
+  call->sink = this;
+  call->generation = std::make_unique<msg::Generation>();
+  call->generation->aim = msg::Aim::kRelease;
+  base::Status status = bus_.submit(call, **served);
+  if (!status.ok()) bus_.discard(call);
+  return status.code != base::Code::kResourceExhausted;
+}
+
+void Sessions::count() {
+  sessions_.set(int64_t(table_.sessions()));
+  bytes_.set(int64_t(table_.bytes()));
+}
+
+}  // namespace weir::session

@@ -1,0 +1,34 @@
+// Tenant: on whose behalf a session is kept. The tenants are known at start (one per configured secret, or one for
+// all); a Quota counts what each of them has, over all shards.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+namespace weir::session {
+
+enum class Tenant : uint32_t {};  // 0, 1, … below Quota::tenants()
+
+// Any thread.
+class Quota {
+ public:
+  explicit Quota(size_t tenants) : taken_(tenants) {}
+
+  size_t tenants() const { return taken_.size(); }
+  // One more, if that makes no more than `limit`.
+  bool take(Tenant tenant, uint32_t limit) {
+    auto& n = taken_[size_t(tenant)];
+    uint32_t now = n.load(std::memory_order_relaxed);
+    while (now < limit)
+      if (n.compare_exchange_weak(now, now + 1, std::memory_order_relaxed)) return true;
+    return false;
+  }
+  void give(Tenant tenant) { taken_[size_t(tenant)].fetch_sub(1, std::memory_order_relaxed); }
+  uint32_t taken(Tenant tenant) const { return taken_[size_t(tenant)].load(std::memory_order_relaxed); }
+
+ private:
+  std::vector<std::atomic<uint32_t>> taken_;
+};
+
+}  // namespace weir::session

@@ -1,0 +1,437 @@
+#include "session/session_table.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "base/fake_env.h"
+#include "session/session_id.h"
+
+namespace weir::session {
+namespace {
+
+using base::Code;
+using base::SessionId;
+using Rewind = Append::Rewind;
+using namespace std::chrono_literals;
+
+constexpr Tenant kMe{0}, kOther{1};
+
+std::vector<uint32_t> row(uint32_t from, uint32_t count) {
+  std::vector<uint32_t> out(count);
+  for (uint32_t i = 0; i < count; ++i) out[i] = from + i;
+  return out;
+}
+msg::Image image(uint32_t start, uint32_t end, size_t bytes = 10) {
+  return {base::Bytes::copy_of(std::string(bytes, 'x')), "image/png", start, end};
+}
+
+struct Bench {
+  explicit Bench(SessionLimits limits = {}) : table(make(limits)) {}
+  SessionTable make(SessionLimits limits) {
+    return SessionTable(
+        env, base::ShardId(2), 5, quota, limits,
+        [this](SessionId id, const SessionModel& model, SessionTable::Past past) {
+          over.push_back(text(id) + (past == SessionTable::Past::kLent ? " lent " : " fresh ") + model.name);
+        });
+  }
+  SessionId open(Tenant tenant = kMe) { return table.open(tenant, {"chat", "1", {}}).value(); }
+  base::Result<Lease> begin(SessionId id, uint32_t offset, Rewind rewind = Rewind::kNo, size_t tokens = 0) {
+    return table.begin(kMe, id, {offset, rewind, tokens, 0});
+  }
+  // A whole Generate that goes well.
+  base::Status append(SessionId id, uint32_t offset, std::vector<uint32_t> tokens, std::vector<msg::Image> images = {},
+                      Rewind rewind = Rewind::kNo) {
+    auto lease = begin(id, offset, rewind, tokens.size());
+    if (!lease) return lease.error();
+    table.settle(lease->serial, {Outcome::Kind::kAppended, std::move(tokens), std::move(images), {}});
+    return {};
+  }
+  std::vector<uint32_t> tokens(SessionId id) { return table.dump(kMe, id).value(); }
+  bool there(SessionId id) { return bool(table.dump(kMe, id)); }
+
+  base::FakeEnv env;
+  Quota quota{2};
+  std::vector<std::string> over;
+  SessionTable table;
+};
+
+TEST(SessionId, NamesItsHomeWhateverTheNumberOfShards) {
+  base::FakeEnv env;
+  std::set<SessionId> seen;
+  for (size_t shards : {1, 2, 3, 7, 64, 255, 256})
+    for (uint16_t home = 0; home < shards; ++home) {
+      auto id = make_session_id(env, base::ShardId(home), shards);
+      EXPECT_EQ(home_of(id, shards), base::ShardId(home));
+      EXPECT_TRUE(seen.insert(id).second);
+      EXPECT_EQ(parse_session_id(text(id)), id);
+    }
+}
+
+TEST(SessionId, OtherTextsAreNone) {
+  for (std::string_view bad : {"", "0", "0123456789ABCDEF0123456789abcdef", "0123456789abcdef0123456789abcdeg",
+                               "0123456789abcdef0123456789abcdef0", " 123456789abcdef0123456789abcdef"})
+    EXPECT_FALSE(parse_session_id(bad)) << bad;
+}
+
+TEST(SessionTable, TokensGrowByWhatEachGenerateLeaves) {
+  Bench t;
+  auto id = t.open();
+  EXPECT_EQ(t.tokens(id), row(0, 0));
+  EXPECT_TRUE(t.append(id, 0, row(0, 5)).ok());
+  auto lease = t.begin(id, 5);
+  ASSERT_TRUE(lease);
+  EXPECT_EQ(std::vector<uint32_t>(lease->tokens.begin(), lease->tokens.end()), row(0, 5));
+  t.table.settle(lease->serial, {Outcome::Kind::kAppended, row(5, 2), {}, row(7, 3)});
+  EXPECT_EQ(t.tokens(id), row(0, 10));
+  EXPECT_EQ(t.table.bytes(), 40u);
+}
+
+TEST(SessionTable, ADriftedOffsetIsRefusedWithTheLengthAndChangesNothing) {
+  Bench t;
+  auto id = t.open();
+  t.append(id, 0, row(0, 300));
+  for (auto [offset, rewind] : {std::pair(299u, Rewind::kNo), {301u, Rewind::kNo}, {301u, Rewind::kYes}}) {
+    auto status = t.append(id, offset, row(0, 1), {}, rewind);
+    EXPECT_EQ(status.code, Code::kFailedPrecondition);
+    EXPECT_NE(status.text.find("has 300 tokens"), std::string::npos) << status.text;
+    EXPECT_NE(status.details.find("OFFSET_MISMATCH"), std::string::npos);
+    EXPECT_NE(status.details.find("\x0a\x06length\x12\x03"
+                                  "300"),
+              std::string::npos);
+  }
+  EXPECT_EQ(t.tokens(id), row(0, 300));
+  EXPECT_TRUE(t.append(id, 300, {}, {}, Rewind::kYes).ok());  // equality is always fine
+}
+
+TEST(SessionTable, ARewindHappensWhenTheGenerateEndsWellAndNotBefore) {
+  Bench t;
+  auto id = t.open();
+  t.append(id, 0, row(0, 10));
+  auto lease = t.begin(id, 4, Rewind::kYes);
+  ASSERT_TRUE(lease);
+  EXPECT_EQ(lease->tokens.size(), 4u);
+  EXPECT_EQ(t.tokens(id), row(0, 10));
+  t.table.settle(lease->serial, {});
+  EXPECT_EQ(t.tokens(id), row(0, 10));
+  EXPECT_TRUE(t.append(id, 4, {77}, {}, Rewind::kYes).ok());
+  EXPECT_EQ(t.tokens(id), (std::vector<uint32_t>{0, 1, 2, 3, 77}));
+}
+
+TEST(SessionTable, ALentSessionTakesNoSecondGenerateButMayBeReadAndForked) {
+  Bench t;
+  auto id = t.open();
+  t.append(id, 0, row(0, 4));
+  auto lease = t.begin(id, 4);
+  EXPECT_EQ(t.begin(id, 4).error().code, Code::kAborted);
+  EXPECT_EQ(t.tokens(id), row(0, 4));
+  auto fork = t.table.fork(kMe, id, 2);
+  ASSERT_TRUE(fork);
+  EXPECT_EQ(t.tokens(*fork), row(0, 2));
+  t.table.settle(lease->serial, {});
+  EXPECT_TRUE(t.begin(id, 4));
+}
+
+TEST(SessionTable, ImagesAreCutByNeitherRewindNorFork) {
+  Bench t;
+  auto id = t.open();
+  t.append(id, 0, row(0, 30), {image(5, 10), image(10, 14), image(20, 25)});
+  EXPECT_EQ(t.table.bytes(), 30 * 4 + 30u);
+  for (uint32_t at : {6u, 9u, 11u, 13u, 21u, 24u}) {
+    EXPECT_EQ(t.begin(id, at, Rewind::kYes).error().code, Code::kFailedPrecondition) << at;
+    EXPECT_EQ(t.table.fork(kMe, id, at).error().code, Code::kFailedPrecondition) << at;
+  }
+  const std::pair<uint32_t, size_t> whole[]{{0, 0}, {5, 0}, {10, 1}, {14, 2}, {20, 2}, {25, 3}, {30, 3}};
+  for (auto [at, images] : whole) {
+    auto fork = t.table.fork(kMe, id, at);
+    ASSERT_TRUE(fork) << at;
+    auto lease = t.begin(*fork, at);
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(lease->images.size(), images) << at;
+    EXPECT_EQ(lease->tokens.size(), at);
+  }
+  EXPECT_EQ(t.table.fork(kMe, id, 31).error().code, Code::kFailedPrecondition);
+  EXPECT_TRUE(t.append(id, 10, row(10, 3), {}, Rewind::kYes).ok());
+  EXPECT_EQ(t.begin(id, 13)->images.size(), 1u);
+}
+
+TEST(SessionTable, UnknownForeignAndClosedSessionsAreToldApartByNobody) {
+  Bench t;
+  auto mine = t.open(), foreign = t.open(kOther), closed = t.open();
+  t.table.close(kMe, closed);
+  base::Status first = t.begin(SessionId{1, 2}, 0).error();
+  EXPECT_EQ(first.code, Code::kNotFound);
+  for (auto id : {foreign, closed}) {
+    EXPECT_EQ(t.begin(id, 0).error(), first);
+    EXPECT_EQ(t.table.fork(kMe, id, 0).error(), first);
+    EXPECT_EQ(t.table.dump(kMe, id).error(), first);
+    t.table.close(kMe, id);
+  }
+  EXPECT_TRUE(t.table.dump(kOther, foreign));
+  EXPECT_TRUE(t.there(mine));
+}
+
+TEST(SessionTable, ASessionEndsAfterItsIdleTimeAndUsePutsThatOff) {
+  Bench t;
+  auto used = t.open(), idle = t.open();
+  t.env.advance(20min);
+  EXPECT_TRUE(t.append(used, 0, {}).ok());
+  t.env.advance(10min);
+  EXPECT_FALSE(t.there(idle));
+  EXPECT_TRUE(t.there(used));
+  t.env.advance(20min);
+  EXPECT_FALSE(t.there(used));
+  EXPECT_EQ(t.over, (std::vector<std::string>{text(idle) + " fresh chat", text(used) + " lent chat"}));
+  EXPECT_EQ(t.quota.taken(kMe), 0u);
+  EXPECT_EQ(t.env.armed(), 0u);
+}
+
+TEST(SessionTable, ASessionEndsAfterItsLifetimeHoweverMuchItIsUsed) {
+  Bench t;
+  auto id = t.open();
+  for (int i = 0; i < 24 * 3 - 1; ++i) {
+    t.env.advance(20min);
+    ASSERT_TRUE(t.append(id, uint32_t(i), {1}).ok());
+  }
+  t.env.advance(20min);
+  EXPECT_FALSE(t.there(id));
+}
+
+TEST(SessionTable, ALentSessionDoesNotExpireUntilItIsBack) {
+  Bench t;
+  auto id = t.open();
+  t.append(id, 0, row(0, 100));
+  auto lease = t.begin(id, 100);
+  t.env.advance(48h);
+  EXPECT_TRUE(t.there(id));
+  EXPECT_EQ(lease->tokens[99], 99u);
+  t.table.settle(lease->serial, {});
+  t.env.advance(1ns);  // its lifetime has passed
+  EXPECT_FALSE(t.there(id));
+}
+
+TEST(SessionTable, AClosedSessionThatIsLentKeepsItsMemoryUntilItIsBack) {
+  Bench t;
+  auto id = t.open();
+  t.append(id, 0, row(0, 100));
+  auto lease = t.begin(id, 100);
+  EXPECT_EQ(t.table.close(kMe, id), lease->serial);
+  EXPECT_EQ(t.table.close(kMe, id), std::nullopt);
+  EXPECT_FALSE(t.there(id));
+  EXPECT_EQ(t.table.sessions(), 1u);
+  EXPECT_EQ(lease->tokens[99], 99u);
+  EXPECT_TRUE(t.over.empty());
+  t.table.settle(lease->serial, {Outcome::Kind::kAppended, {1}, {}, {}});
+  EXPECT_EQ(t.table.sessions(), 0u);
+  EXPECT_EQ(t.table.bytes(), 0u);
+  EXPECT_EQ(t.over.size(), 1u);
+  EXPECT_EQ(t.quota.taken(kMe), 0u);
+}
+
+TEST(SessionTable, QuotasHoldAndComeBack) {
+  SessionLimits limits;
+  limits.per_tenant = 5, limits.depth = 3, limits.children = 2;
+  Bench t(limits);
+  auto root = t.open();
+  auto a = t.table.fork(kMe, root, 0).value();
+  auto b = t.table.fork(kMe, root, 0).value();
+  EXPECT_EQ(t.table.fork(kMe, root, 0).error().code, Code::kResourceExhausted);  // children
+  t.table.close(kMe, b);
+  EXPECT_TRUE(t.table.fork(kMe, root, 0));
+  auto deep = t.table.fork(kMe, t.table.fork(kMe, a, 0).value(), 0).value();
+  EXPECT_EQ(t.table.open(kMe, {}).error().code, Code::kResourceExhausted);  // sessions
+  t.table.close(kMe, root);
+  EXPECT_EQ(t.table.fork(kMe, deep, 0).error().code, Code::kResourceExhausted);  // depth
+  EXPECT_TRUE(t.table.open(kMe, {}));
+  EXPECT_TRUE(t.table.open(kOther, {}));
+}
+
+TEST(SessionTable, BytesOfTokensAndImagesAreBounded) {
+  SessionLimits limits;
+  limits.bytes = 1000;
+  Bench t(limits);
+  auto id = t.open();
+  EXPECT_TRUE(t.append(id, 0, row(0, 200), {image(3, 7, 100)}).ok());
+  EXPECT_EQ(t.table.begin(kMe, id, {200, Rewind::kNo, 26, 0}).error().code, Code::kResourceExhausted);
+  EXPECT_EQ(t.table.begin(kMe, id, {200, Rewind::kNo, 0, 101}).error().code, Code::kResourceExhausted);
+  EXPECT_TRUE(t.append(id, 3, row(0, 247), {}, Rewind::kYes).ok());  // without the image there is room
+}
+
+TEST(SessionTable, AModelThatWasLoadedAgainIsAnotherOne) {
+  auto spec = std::make_shared<const msg::TextSpec>();
+  msg::ModelSpec served;
+  served.text = spec;
+  SessionModel model{"chat", "1", spec};
+  EXPECT_TRUE(model.is(served));
+  served.text = std::make_shared<const msg::TextSpec>();
+  EXPECT_FALSE(model.is(served));
+  served.text = nullptr;
+  spec = nullptr;
+  EXPECT_FALSE(model.is(served));
+}
+
+// Random operations against the plainest model there could be.
+struct Plain {
+  std::vector<uint32_t> tokens;
+  std::vector<std::pair<uint32_t, uint32_t>> images;
+  base::Time used{}, created{};
+  std::optional<Lease> lease;
+  std::vector<uint32_t> lent;
+};
+
+class Play {
+ public:
+  explicit Play(uint64_t seed) : dice_(seed), t_(limits()) {}
+  static SessionLimits limits() {
+    SessionLimits l;
+    l.per_tenant = 12, l.children = 1000, l.depth = 1000;
+    return l;
+  }
+
+  void run(int steps) {
+    for (int i = 0; i < steps && !testing::Test::HasFailure(); ++i) {
+      step(uint32_t(dice_() % 100));
+      check();
+    }
+    for (auto& [id, plain] : all_)
+      if (plain.lease) t_.table.settle(plain.lease->serial, {});
+    for (auto& lease : ghosts_) t_.table.settle(lease.first.serial, {});
+    for (auto& [id, plain] : all_) t_.table.close(kMe, id);
+    EXPECT_EQ(t_.table.sessions(), 0u);
+    EXPECT_EQ(t_.table.bytes(), 0u);
+    EXPECT_EQ(t_.quota.taken(kMe), 0u);
+    t_.env.advance(1h);
+    EXPECT_EQ(t_.env.armed(), 0u);
+  }
+
+ private:
+  uint32_t roll(uint32_t n) { return uint32_t(dice_() % n); }
+  SessionId any() {
+    if (all_.empty()) return {9, 9};
+    return std::next(all_.begin(), roll(uint32_t(all_.size())))->first;
+  }
+  static bool clean(const Plain& p, uint32_t at) {
+    for (auto [start, end] : p.images)
+      if (start < at && at < end) return false;
+    return true;
+  }
+  size_t held() const { return all_.size() + ghosts_.size(); }
+
+  void step(uint32_t what) {
+    if (what < 15) return open();
+    if (what < 25) return fork(any(), roll(40));
+    if (what < 55) return begin(any());
+    if (what < 85) return settle();
+    if (what < 90) return close(any());
+    t_.env.advance(what < 98 ? 1min * roll(10) : 31min);
+    std::erase_if(all_, [&](auto& one) {
+      auto& p = one.second;
+      return !p.lease && std::min(p.used + 30min, p.created + 24h) <= t_.env.now();
+    });
+  }
+  void open() {
+    auto id = t_.table.open(kMe, {"chat", "1", {}});
+    ASSERT_EQ(bool(id), held() < 12);
+    if (id) all_[*id].used = all_[*id].created = t_.env.now();
+  }
+  void fork(SessionId from, uint32_t at) {
+    auto made = t_.table.fork(kMe, from, at);
+    auto found = all_.find(from);
+    bool good = found != all_.end() && at <= found->second.tokens.size() && clean(found->second, at) && held() < 12;
+    ASSERT_EQ(bool(made), good);
+    if (!made) return;
+    Plain& p = all_[*made];
+    Plain& parent = all_[from];
+    p.used = p.created = t_.env.now();
+    if (!parent.lease) parent.used = p.used;
+    p.tokens.assign(parent.tokens.begin(), parent.tokens.begin() + at);
+    for (auto range : parent.images)
+      if (range.second <= at) p.images.push_back(range);
+  }
+  void begin(SessionId id) {
+    auto found = all_.find(id);
+    size_t length = found == all_.end() ? 0 : found->second.tokens.size();
+    uint32_t offset = roll(3) ? uint32_t(length) : roll(uint32_t(length) + 3);
+    auto rewind = roll(2) ? Rewind::kYes : Rewind::kNo;
+    auto lease = t_.begin(id, offset, rewind);
+    Code expected = Code::kOk;
+    if (found == all_.end()) {
+      expected = Code::kNotFound;
+    } else if (found->second.lease) {
+      expected = Code::kAborted;
+    } else if (offset > length || (offset < length && rewind == Rewind::kNo) || !clean(found->second, offset)) {
+      expected = Code::kFailedPrecondition;
+    }
+    ASSERT_EQ(lease ? Code::kOk : lease.error().code, expected);
+    if (!lease) return;
+    found->second.lease = *lease;
+    found->second.lent.assign(found->second.tokens.begin(), found->second.tokens.begin() + offset);
+  }
+  void settle() {
+    if (!ghosts_.empty() && roll(2)) {
+      t_.table.settle(ghosts_.back().first.serial, {Outcome::Kind::kAppended, {1}, {}, {}});
+      ghosts_.pop_back();
+      return;
+    }
+    for (auto& [id, p] : all_) {
+      if (!p.lease) continue;
+      Outcome outcome;
+      if (roll(4)) {
+        outcome.kind = Outcome::Kind::kAppended;
+        auto length = uint32_t(p.lent.size());
+        outcome.appended = row(next_, 1 + roll(12)), outcome.generated = row(next_ + 100, roll(4)), next_ += 1000;
+        std::erase_if(p.images, [&](auto range) { return range.first >= length; });
+        if (outcome.appended.size() > 3) {
+          outcome.images.push_back(image(length + 1, length + 3));
+          p.images.emplace_back(length + 1, length + 3);
+        }
+        p.tokens = p.lent;
+        p.tokens.insert(p.tokens.end(), outcome.appended.begin(), outcome.appended.end());
+        p.tokens.insert(p.tokens.end(), outcome.generated.begin(), outcome.generated.end());
+      }
+      t_.table.settle(p.lease->serial, std::move(outcome));
+      p.lease.reset();
+      p.used = t_.env.now();
+      return;
+    }
+  }
+  void close(SessionId id) {
+    auto lease = t_.table.close(kMe, id);
+    auto found = all_.find(id);
+    ASSERT_EQ(bool(lease), found != all_.end() && found->second.lease);
+    if (found == all_.end()) return;
+    if (lease) ghosts_.emplace_back(*found->second.lease, found->second.lent);
+    all_.erase(found);
+  }
+  void check() {
+    ASSERT_EQ(t_.table.sessions(), held());
+    ASSERT_EQ(t_.quota.taken(kMe), held());
+    auto same = [](const Lease& lease, const std::vector<uint32_t>& lent) {
+      return std::equal(lease.tokens.begin(), lease.tokens.end(), lent.begin(), lent.end());
+    };
+    for (auto& [id, p] : all_) {
+      ASSERT_EQ(t_.tokens(id), p.tokens);
+      if (p.lease) {
+        ASSERT_TRUE(same(*p.lease, p.lent));
+      }
+    }
+    for (auto& [lease, lent] : ghosts_) ASSERT_TRUE(same(lease, lent));
+  }
+
+  std::mt19937_64 dice_;
+  Bench t_;
+  std::map<SessionId, Plain> all_;
+  std::vector<std::pair<Lease, std::vector<uint32_t>>> ghosts_;  // closed, but lent
+  uint32_t next_ = 1;
+};
+
+TEST(SessionTable, AgreesWithAPlainModelUnderRandomUse) {
+  for (uint64_t seed = 1; seed <= 60 && !HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    Play(seed).run(400);
+  }
+}
+
+}  // namespace
+}  // namespace weir::session
