@@ -178,6 +178,30 @@ base::Result<Config> resolve(const Sources& sources) {
   return config;
 }
 
+// Routes are maps in a list, which no setting is: they are shown where the section of their key ends.
+constexpr std::string_view kBeforeRoutes = "grps.stream_content_type";
+
+std::string show_routes(const std::vector<grps::RouteSpec>& routes) {
+  std::string out;
+  auto line = [&](std::string_view key, std::string_view value) {
+    if (!value.empty()) out += "      " + std::string(key) + ": " + yaml_scalar(std::string(value)) + '\n';
+  };
+  auto pairs = [&](std::string_view key, const grps::RouteSpec::Pairs& pairs) {
+    if (pairs.empty()) return;
+    out += "      " + std::string(key) + ":\n";
+    for (const auto& [name, value] : pairs) out += "        " + yaml_scalar(name) + ": " + yaml_scalar(value) + '\n';
+  };
+  for (const auto& route : routes) {
+    out += (out.empty() ? "  routes:\n" : "") + std::string("    - path: ") + yaml_scalar(route.path) + '\n';
+    line("method", route.method), line("model", route.model);
+    pairs("inputs", route.inputs), pairs("outputs", route.outputs);
+    line("raw_output", route.raw_output), line("status", std::to_string(route.status));
+    line("content_type", route.content_type), line("streaming", route.streaming);
+    line("stream_content_type", route.stream_content_type);
+  }
+  return out;
+}
+
 std::string show(const Config& config) {
   std::string out;
   std::vector<std::string_view> open;  // sections that are open
@@ -202,6 +226,7 @@ std::string show(const Config& config) {
     auto origin = config.origins.find(setting.key);
     if (origin != config.origins.end()) line += "  # " + origin->second;
     out += line + '\n';
+    if (setting.key == kBeforeRoutes) out += show_routes(config.grps.routes);
   }
   return out;
 }

@@ -1,5 +1,8 @@
 #include "app/routes.h"
 
+#include <algorithm>
+#include <set>
+
 #include "base/units.h"
 
 namespace weir::app {
@@ -57,13 +60,29 @@ void read_route(const Yaml& node, Complaints& complaints, grps::RouteSpec& route
   if (std::string wrong = grps::check(route); !wrong.empty()) complaints.at(node, wrong);
 }
 
+// Two paths of one shape match the same requests, whatever their places are called.
+std::string shape_of(std::string_view path) {
+  std::string shape;
+  for (size_t at = 0; at < path.size(); ++at) {
+    if (path[at] == '{') at = std::min(path.find('}', at), path.size() - 1);
+    shape += path[at];
+  }
+  return shape;
+}
+
 }  // namespace
 
 void read_routes(const Yaml& node, Complaints& complaints, std::vector<grps::RouteSpec>& routes) {
   if (node.kind == Yaml::Kind::kNull) return;
   if (node.kind != Yaml::Kind::kList) return complaints.at(node, "grps.routes: expected a list of routes");
   routes.clear();
-  for (const auto& item : node.items) read_route(item, complaints, routes.emplace_back());
+  std::set<std::string> taken;
+  for (const auto& item : node.items) {
+    read_route(item, complaints, routes.emplace_back());
+    const auto& route = routes.back();
+    if (!taken.insert(route.method + ' ' + shape_of(route.path)).second)
+      complaints.at(item, "grps.routes: " + route.method + ' ' + route.path + " is there already");
+  }
 }
 
 }  // namespace weir::app

@@ -148,6 +148,17 @@ TEST(Config, RoutesOfTheUsersOwn) {
             "/etc/weir/weir.yaml:3:5: unknown key 'pth' in 'grps.routes', did you mean 'path'?\n"
             "/etc/weir/weir.yaml:3:5: inputs: expected query:KEY, header:KEY, path:KEY, body:/POINTER or body, got "
             "'cookie:b'");
+  EXPECT_EQ(from_text("grps:\n  routes:\n  - path: /a/{x}\n    inputs: {a: body}\n  - path: /a/{y}\n"
+                      "    inputs: {b: body}\n")
+                .error()
+                .text,
+            "/etc/weir/weir.yaml:5:5: grps.routes: POST /a/{y} is there already");
+  std::string shown = show(*config);
+  EXPECT_NE(shown.find("  routes:\n    - path: /classify\n      method: POST\n      model: digits\n      inputs:\n"
+                       "        image: \"body:/pixels\"\n      outputs:\n        /scores: p\n      status: 201\n"
+                       "      streaming: \"query_param:s\"\n"),
+            std::string::npos)
+      << shown;
 }
 
 }  // namespace

@@ -41,6 +41,16 @@ class Grps(harness.Case):
     def as_floats(values):
         return struct.pack(f'<{len(values)}f', *values)
 
+    def test_the_page_of_charts_is_there_and_reads_what_the_server_offers(self):
+        page = curl(self.server.url('/grps/v1/'))
+        self.assertEqual((200, 'text/html; charset=utf-8'), (page.status, page.headers['content-type']))
+        for path in ('/grps/v1/monitor/metrics', '/grps/v1/monitor/series?name='):
+            self.assertIn(path.encode(), page.body)
+        rows = curl(self.server.url('/grps/v1/monitor/metrics'), '-H', 'accept: application/json').json()
+        for name in rows:
+            series = curl(self.server.url('/grps/v1/monitor/series'), '--get', '--data-urlencode', 'name=' + name).json()
+            self.assertEqual(174 if series['label'] == 'trend' else 20, len(series['data']), name)
+
     # --- digits: the same probabilities whichever way they are asked for
     def test_digits_have_the_probabilities_of_oip_in_every_payload(self):
         for image in self.images[:5]:

@@ -270,7 +270,8 @@ bool one_of(std::string_view word, std::initializer_list<std::string_view> words
 std::string check(const RouteSpec& route) {
   auto pointer = [](std::string_view p) { return p.empty() || p[0] == '/'; };
   if (route.path.size() < 2 || route.path[0] != '/') return "path: expected one like /classify";
-  for (std::string_view own : {"/grps/", "/v2", "/metrics", "/livez", "/readyz", "/graphpipe", "/grpc."})
+  for (std::string_view own : {"/grps/", "/v1/", "/v2", "/v3/", "/openai/", "/evergreen/", "/metrics", "/livez",
+                               "/readyz", "/health", "/graphpipe", "/grpc."})
     if (route.path.starts_with(own)) return "path: " + std::string(own) + " is weir's own";
   if (!one_of(route.method, {"GET", "POST", "PUT"})) return "method: expected GET, POST or PUT";
   if (route.inputs.empty()) return "inputs: expected at least one";

@@ -1,6 +1,7 @@
 #include "dialects/grps/rest.h"
 
 #include "base/encoding.h"
+#include "grps_monitor_page.h"
 #include "marshal/json_tensor.h"
 
 namespace weir::grps {
@@ -69,6 +70,15 @@ void monitor_metrics(House& house, Exchange& exchange) {
                    Exchange::Compress::kIfAccepted);
 }
 
+// Charts of the series, drawn in the browser.
+void monitor_page(House&, Exchange& exchange) {
+  wire::Response response;
+  response.fields.add("content-type", "text/html; charset=utf-8");
+  response.fields.add("content-security-policy",
+                      "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'");
+  exchange.respond(std::move(response), base::Bytes::constant(web::kGrpsMonitor));
+}
+
 struct Row {
   const char* path;
   Serve serve;
@@ -100,7 +110,10 @@ void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<
   }
   auto* service = services.emplace_back(std::make_unique<Endpoint>(house, predict)).get();
   router.add({"POST", "/grps/v1/infer/predict", service, kRest, {wire::BodyPlan::kWhole, house.options.max_body}});
-  const Row pages[] = {{"/grps/v1/monitor/series", monitor_series}, {"/grps/v1/monitor/metrics", monitor_metrics}};
+  const Row pages[] = {{"/grps/v1/monitor/series", monitor_series},
+                       {"/grps/v1/monitor/metrics", monitor_metrics},
+                       {"/grps/v1/monitor", monitor_page},
+                       {"/grps/v1/", monitor_page}};
   for (const Row& row : pages) {
     auto* page = services.emplace_back(std::make_unique<Endpoint>(house, row.serve)).get();
     router.add({"GET", row.path, page, "grps-monitor", {wire::BodyPlan::kIgnore}});
