@@ -13,7 +13,7 @@ namespace weir::text {
 // Ids -> text, the same as Tokenizer::decode() of all of them, in pieces that are whole UTF-8 sequences each.
 class Detokenizer {
  public:
-  Detokenizer(const Tokenizer& tokenizer, SkipSpecial skip) : tokenizer_(tokenizer), skip_(skip) {}  // borrowed
+  Detokenizer(const Tokenizer& tokenizer, SkipSpecial skip);  // borrowed
   // Appends what this token makes certain to `out`; nothing while a UTF-8 sequence is incomplete.
   void push(uint32_t id, std::string& out);
   // Appends what was held back; an incomplete sequence becomes U+FFFD.
@@ -22,11 +22,13 @@ class Detokenizer {
  private:
   const Tokenizer& tokenizer_;
   SkipSpecial skip_;
-  bool first_ = true;
+  uint32_t strip_;  // how many more spaces at the text's beginning are not part of it
   std::string held_;
 };
 
-// Looks for stop strings across the borders of pieces. Text that may be the start of one is held back.
+// Looks for stop strings across the borders of pieces. Text that may be the start of one is held back. The stop string
+// that is complete first ends the text; of two that end at the same byte, the longer one. How the text is cut into
+// pieces makes no difference.
 class StopStrings {
  public:
   enum class Keep : uint8_t { kNo, kYes };  // whether the stop string itself is part of the text
@@ -40,7 +42,14 @@ class StopStrings {
   const std::string& which() const { return stops_[which_]; }
 
  private:
+  struct Progress {
+    std::vector<uint32_t> back;
+    uint32_t matched;
+  };
+  bool advance(char c);
+
   std::vector<std::string> stops_;
+  std::vector<Progress> progress_;
   Keep keep_ = Keep::kNo;
   std::string held_;
   size_t which_ = 0;

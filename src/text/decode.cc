@@ -1,0 +1,34 @@
+#include "text/decode.h"
+
+#include "text/byte_level.h"
+
+namespace weir::text {
+
+namespace {
+
+int digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
+}
+
+}  // namespace
+
+std::optional<uint8_t> byte_of_piece(std::string_view piece) {
+  if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return std::nullopt;
+  int high = digit(piece[3]), low = digit(piece[4]);
+  if (high < 0 || low < 0) return std::nullopt;
+  return uint8_t(high << 4 | low);
+}
+
+std::string Decoder::bytes(std::string_view piece) const {
+  if (byte_level) return bytes_of_spelling(piece).value_or(std::string(piece));
+  std::string out(piece);
+  for (const auto& step : replace) out = replace_all(out, step.pattern, step.content);
+  if (byte_fallback)
+    if (auto byte = byte_of_piece(out)) return std::string(1, char(*byte));
+  return out;
+}
+
+}  // namespace weir::text

@@ -1,0 +1,81 @@
+// Fields: an object of a model's JSON file, read with its path for the error. The first fault stays and is what the
+// loader returns; after it every read gives its fallback, so a loader reads on and asks once.
+#pragma once
+
+#include <simdjson.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace weir::text {
+
+using JsonValue = simdjson::dom::element;
+
+class Faults {
+ public:
+  void add(std::string_view path, std::string_view what) {
+    if (status_.ok()) status_ = base::invalid("tokenizer.json: " + std::string(path) + std::string(what));
+  }
+  bool none() const { return status_.ok(); }
+  const base::Status& status() const { return status_; }
+
+ private:
+  base::Status status_;
+};
+
+class Fields {
+ public:
+  // Anything but an object is a fault, and then has no fields.
+  Fields(JsonValue value, std::string path, Faults& faults) : path_(std::move(path)), faults_(&faults) {
+    if (value.get(object_))
+      fault(" is not an object");
+    else
+      there_ = true;
+  }
+
+  const std::string& path() const { return path_; }
+  Faults& faults() const { return *faults_; }
+  void fault(std::string_view what) const { faults_->add(path_, what); }
+  void fault(std::string_view key, std::string_view what) const { faults_->add(path_ + "." + std::string(key), what); }
+
+  // Null counts as absent.
+  std::optional<JsonValue> find(std::string_view key) const {
+    JsonValue value;
+    if (!there_ || object_[key].get(value) || value.is_null()) return std::nullopt;
+    return value;
+  }
+  std::optional<std::string_view> text(std::string_view key) const { return read<std::string_view>(key, "a string"); }
+  bool flag(std::string_view key, bool fallback) const { return read<bool>(key, "a boolean").value_or(fallback); }
+  std::optional<uint64_t> number(std::string_view key) const { return read<uint64_t>(key, "a whole number"); }
+  // Calls f(Fields) for each object of a list; an absent list is empty.
+  template <class F>
+  void each(std::string_view key, F&& f) const {
+    auto list = read<simdjson::dom::array>(key, "a list");
+    size_t i = 0;
+    if (list)
+      for (JsonValue value : *list)
+        f(Fields(value, path_ + "." + std::string(key) + "[" + std::to_string(i++) + "]", *faults_));
+  }
+
+ private:
+  template <class T>
+  std::optional<T> read(std::string_view key, std::string_view kind) const {
+    auto value = find(key);
+    if (!value) return std::nullopt;
+    T out;
+    if (!value->get(out)) return out;
+    fault(key, " is not " + std::string(kind));
+    return std::nullopt;
+  }
+
+  simdjson::dom::object object_;
+  std::string path_;
+  Faults* faults_;
+  bool there_ = false;
+};
+
+}  // namespace weir::text

@@ -1,0 +1,87 @@
+#include "text/normalize.h"
+
+#include <unicode/bytestream.h>
+#include <unicode/normalizer2.h>
+
+#include <algorithm>
+
+#include "text/utf8.h"
+
+namespace weir::text {
+
+namespace {
+
+const icu::Normalizer2* instance(UnicodeForm form, UErrorCode& error) {
+  switch (form) {
+    case UnicodeForm::kNfc: return icu::Normalizer2::getNFCInstance(error);
+    case UnicodeForm::kNfd: return icu::Normalizer2::getNFDInstance(error);
+    case UnicodeForm::kNfkc: return icu::Normalizer2::getNFKCInstance(error);
+    case UnicodeForm::kNfkd: return icu::Normalizer2::getNFKDInstance(error);
+  }
+  return nullptr;
+}
+
+bool ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+// False: the text is in that form already, `out` is untouched.
+bool apply_step(UnicodeForm form, std::string_view text, std::string& out) {
+  if (ascii(text)) return false;
+  UErrorCode error = U_ZERO_ERROR;
+  const icu::Normalizer2* normalizer = instance(form, error);
+  icu::StringPiece piece(text.data(), int32_t(text.size()));
+  if (!normalizer || U_FAILURE(error) || normalizer->isNormalizedUTF8(piece, error) || U_FAILURE(error)) return false;
+  std::string changed;
+  icu::StringByteSink<std::string> sink(&changed, int32_t(text.size()));
+  normalizer->normalizeUTF8(0, piece, sink, nullptr, error);
+  if (U_FAILURE(error)) return false;
+  out = std::move(changed);
+  return true;
+}
+
+bool apply_step(const PrependStep& step, std::string_view text, std::string& out) {
+  if (text.empty()) return false;
+  std::string changed = step.text;
+  changed += text;
+  out = std::move(changed);
+  return true;
+}
+
+bool apply_step(const ReplaceStep& step, std::string_view text, std::string& out) {
+  out = replace_all(text, step.pattern, step.content);
+  return true;
+}
+
+}  // namespace
+
+std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content) {
+  std::string out;
+  out.reserve(text.size() + text.size() / 2);
+  Pattern::Search search(pattern);
+  size_t done = 0;
+  for (size_t from = 0; from <= text.size();) {
+    auto match = search.next(text, from);
+    if (!match) break;
+    out.append(text.substr(done, match->from - done)).append(content);
+    done = from = match->to;
+    if (match->from != match->to) continue;
+    if (from == text.size()) break;
+    from += utf8_size(text[from]);
+  }
+  out.append(text.substr(done));
+  return out;
+}
+
+std::string_view Normalizer::apply(std::string_view text, std::string& storage) const {
+  std::string next;
+  for (const auto& step : steps_) {
+    bool changed = std::visit([&](const auto& what) { return apply_step(what, text, next); }, step);
+    if (!changed) continue;
+    storage.swap(next);  // `text` may lie in what is now `next`, and is not read again
+    text = storage;
+  }
+  return text;
+}
+
+}  // namespace weir::text

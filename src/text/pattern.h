@@ -1,0 +1,52 @@
+// Pattern: a regular expression of a tokenizer.json, which are written for Oniguruma, compiled by PCRE2 with UTF and
+// UCP (and its JIT where the machine has one); or a plain string to look for. Immutable; any thread.
+//
+// What the two libraries read differently is translated (\s is White_Space; ^ and $ are line borders) or refused (class
+// intersections, \h). https://github.com/kkos/oniguruma/blob/master/doc/RE, pcre2pattern(3).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace weir::text {
+
+class Pattern {
+ public:
+  struct Match {
+    size_t from, to;
+  };
+  // Errors: INVALID_ARGUMENT with what is wrong and where.
+  static base::Result<Pattern> compile(std::string_view regex);
+  static Pattern literal(std::string text);
+  Pattern(Pattern&&) noexcept;
+  Pattern& operator=(Pattern&&) noexcept;
+  ~Pattern();
+
+  // Working memory for matching; one thread.
+  class Search {
+   public:
+    explicit Search(const Pattern& pattern);  // borrowed
+    Search(Search&&) noexcept;
+    ~Search();
+    // The first match in `text` that starts at `from` or later; `text` is valid UTF-8. None too when matching takes
+    // more steps than any tokenizer's pattern needs.
+    std::optional<Match> next(std::string_view text, size_t from);
+
+   private:
+    struct Memory;
+    const Pattern* pattern_;
+    std::unique_ptr<Memory> memory_;
+  };
+
+ private:
+  struct Code;
+  Pattern();
+  std::unique_ptr<Code> code_;  // null: literal_
+  std::string literal_;
+};
+
+}  // namespace weir::text

@@ -1,0 +1,94 @@
+#include "text/tokenizer.h"
+
+#include "text/tokenizer_parts.h"
+#include "text/utf8.h"
+
+namespace weir::text {
+
+namespace {
+
+// One encode(): from sections between added tokens down to words.
+class Encoding final : private WordSink {
+ public:
+  Encoding(const TokenizerParts& parts, std::vector<uint32_t>& out) : parts_(parts), run_(parts.pre), out_(out) {}
+
+  void text(std::string_view whole) {
+    between(parts_.added.raw(), whole, [&](std::string_view section, bool first) { raw_section(section, first); });
+  }
+
+ private:
+  template <class Section>
+  void between(const TokenTrie& trie, std::string_view text, Section&& section) {
+    size_t done = 0;
+    while (!trie.empty()) {
+      auto found = trie.next(text, done);
+      if (!found) break;
+      if (found->from > done) section(text.substr(done, found->from - done), done == 0);
+      out_.push_back(found->id);
+      done = found->to;
+    }
+    if (done < text.size()) section(text.substr(done), done == 0);
+  }
+
+  void raw_section(std::string_view section, bool first) {
+    std::string storage;
+    std::string_view normalized = parts_.normalizer.apply(section, storage);
+    between(parts_.added.normalized(), normalized,
+            [&](std::string_view part, bool head) { run_.split(part, first && head, *this); });
+  }
+
+  void word(std::string_view word) override { parts_.bpe.encode(word, work_, out_); }
+
+  const TokenizerParts& parts_;
+  PreTokenizer::Run run_;
+  Bpe::Work work_;
+  std::vector<uint32_t>& out_;
+};
+
+}  // namespace
+
+Tokenizer::Tokenizer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Tokenizer::~Tokenizer() = default;
+
+base::Result<std::shared_ptr<const Tokenizer>> Tokenizer::parse(std::string_view tokenizer_json) {
+  auto parts = std::make_unique<Parts>();
+  if (auto status = read_tokenizer(tokenizer_json, *parts); !status.ok()) return status;
+  return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(parts)));
+}
+
+std::vector<uint32_t> Tokenizer::encode(std::string_view text, AddSpecial add) const {
+  std::vector<uint32_t> out;
+  out.reserve(text.size() / 4 + 8);
+  bool markers = add == AddSpecial::kYes;
+  if (markers) out.insert(out.end(), parts_->prefix.begin(), parts_->prefix.end());
+  Encoding encoding(*parts_, out);
+  if (utf8_valid(text)) {
+    encoding.text(text);
+  } else {
+    std::string repaired;
+    utf8_append_lossy(repaired, text);
+    encoding.text(repaired);
+  }
+  if (markers) out.insert(out.end(), parts_->suffix.begin(), parts_->suffix.end());
+  return out;
+}
+
+std::string Tokenizer::decode(std::span<const uint32_t> ids, SkipSpecial skip) const {
+  std::string raw;
+  for (uint32_t id : ids)
+    if (skip == SkipSpecial::kNo || !special(id)) raw += bytes(id);
+  size_t strip = 0;
+  while (strip < parts_->decoder.strip_start && strip < raw.size() && raw[strip] == parts_->decoder.strip) ++strip;
+  std::string out;
+  out.reserve(raw.size());
+  utf8_append_lossy(out, std::string_view(raw).substr(strip));
+  return out;
+}
+
+uint32_t Tokenizer::size() const { return uint32_t(parts_->spelled.size()); }
+std::string_view Tokenizer::piece(uint32_t id) const { return id < size() ? parts_->spelled[id] : std::string_view{}; }
+std::string_view Tokenizer::bytes(uint32_t id) const { return id < size() ? parts_->bytes[id] : std::string_view{}; }
+std::optional<uint32_t> Tokenizer::id(std::string_view piece) const { return parts_->ids.get(piece); }
+bool Tokenizer::special(uint32_t id) const { return id < size() && parts_->special[id]; }
+
+}  // namespace weir::text

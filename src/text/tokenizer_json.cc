@@ -1,0 +1,204 @@
+// The loader of a Hugging Face tokenizer.json:
+//   {"added_tokens": [{"id", "content", …}], "normalizer", "pre_tokenizer", "post_processor", "decoder",
+//    "model": {"type": "BPE", "vocab": {piece: id}, "merges": ["left right" | [left, right]], …}}
+// `truncation` and `padding` are the training script's and are not looked at. The file may come from anywhere: every
+// number is checked before it sizes or indexes anything.
+#include "text/byte_level.h"
+#include "text/tokenizer_steps.h"
+
+namespace weir::text {
+
+namespace {
+
+constexpr uint64_t kMostIds = 1u << 22;
+constexpr size_t kLargestFile = 256u << 20;
+
+using Object = simdjson::dom::object;
+
+class Loader {
+ public:
+  Loader(JsonValue root, TokenizerParts& parts) : file_(root, "the file", faults_), parts_(parts) {}
+
+  base::Status run() {
+    read_steps();
+    if (faults_.none()) read_vocabulary();
+    if (faults_.none()) read_added_tokens();
+    if (faults_.none()) list_pieces();
+    if (faults_.none()) read_merges();
+    if (faults_.none()) check_markers();
+    if (faults_.none()) parts_.bpe.finish();
+    return faults_.status();
+  }
+
+ private:
+  void read_steps() {
+    if (auto value = file_.find("normalizer"))
+      read_normalizer(Fields(*value, "normalizer", faults_), parts_.normalizer);
+    if (auto value = file_.find("pre_tokenizer"))
+      byte_level_ = read_pre_tokenizer(Fields(*value, "pre_tokenizer", faults_), parts_.pre);
+    if (auto value = file_.find("decoder")) {
+      read_decoder(Fields(*value, "decoder", faults_), parts_.decoder);
+    } else {
+      if (!byte_level_) faults_.add("decoder", " is missing");
+      parts_.decoder.byte_level = byte_level_;
+    }
+    if (auto value = file_.find("post_processor"))
+      read_post_processor(Fields(*value, "post_processor", faults_), parts_.prefix, parts_.suffix);
+  }
+
+  void read_vocabulary() {
+    auto value = file_.find("model");
+    if (!value) return faults_.add("model", " is missing");
+    model_.emplace(*value, "model", faults_);
+    std::string_view type = model_->text("type").value_or("BPE");
+    if (type != "BPE")
+      return model_->fault(".type '" + std::string(type.substr(0, 100)) + "' is not supported: BPE is");
+    for (std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"})
+      if (!model_->text(key).value_or("").empty()) model_->fault(key, " is not supported");
+    double dropout = 0;
+    if (auto given = model_->find("dropout"); given && (given->get(dropout) || dropout != 0))
+      model_->fault("dropout", " is not supported");
+    auto vocab = model_->find("vocab");
+    Object object;
+    if (!vocab || vocab->get(object)) return model_->fault("vocab", " is not an object");
+    for (auto [piece, id] : object) {
+      uint64_t number = 0;
+      if (id.get(number) || number >= kMostIds)
+        return model_->fault("vocab", " gives '" + std::string(piece.substr(0, 100)) + "' no id below 4194304");
+      pieces_.emplace_back(piece, uint32_t(number));
+      bytes_ += piece.size();
+      if (number >= size_) size_ = number + 1;
+    }
+    if (pieces_.empty()) model_->fault("vocab", " is empty");
+  }
+
+  void read_added_tokens() {
+    file_.each("added_tokens", [&](const Fields& fields) {
+      AddedToken token;
+      auto content = fields.text("content");
+      auto id = fields.number("id");
+      if (!content || content->empty() || content->size() > AddedTokens::kLongest)
+        return fields.fault(".content is not a string of 1 to 512 bytes");
+      if (!id || *id >= kMostIds) return fields.fault(".id is not an id below 4194304");
+      token.id = uint32_t(*id);
+      token.content = *content;
+      token.special = fields.flag("special", false);
+      token.normalized = fields.flag("normalized", !token.special);
+      token.single_word = fields.flag("single_word", false);
+      token.lstrip = fields.flag("lstrip", false);
+      token.rstrip = fields.flag("rstrip", false);
+      if (*id >= size_) size_ = *id + 1;
+      bytes_ += content->size();
+      added_.push_back(std::move(token));
+    });
+    if (added_.size() > (1u << 16)) faults_.add("added_tokens", " are too many");
+  }
+
+  void list_pieces() {
+    std::vector<std::string_view> spelled(size_);
+    std::vector<bool> literal(size_);
+    parts_.special.assign(size_, false);
+    parts_.ids.reserve(pieces_.size() + added_.size(), bytes_);
+    for (auto [piece, id] : pieces_) spelled[id] = piece, parts_.ids.put(piece, id);
+    for (const auto& token : added_) {
+      spelled[token.id] = token.content;
+      literal[token.id] = parts_.decoder.byte_level;
+      parts_.special[token.id] = token.special;
+      parts_.ids.put(token.content, token.id);
+      parts_.added.add(token, parts_.normalizer);
+    }
+    parts_.spelled.reserve(size_, bytes_);
+    parts_.bytes.reserve(size_, bytes_);
+    for (size_t id = 0; id < size_; ++id) {
+      parts_.spelled.push(spelled[id]);
+      parts_.bytes.push(literal[id] ? std::string(spelled[id]) : parts_.decoder.bytes(spelled[id]));
+    }
+  }
+
+  BpeOptions options() {
+    BpeOptions options;
+    options.alphabet = byte_level_ ? BpeAlphabet::kBytes : BpeAlphabet::kCharacters;
+    options.ignore_merges = model_->flag("ignore_merges", false);
+    options.byte_fallback = model_->flag("byte_fallback", false);
+    options.fuse_unk = model_->flag("fuse_unk", false);
+    if (auto unk = model_->text("unk_token")) {
+      auto id = parts_.ids.get(*unk);
+      if (!id) model_->fault("unk_token", " is not in the vocabulary");
+      options.unk = id.value_or(kNoId);
+    }
+    return options;
+  }
+
+  void read_merges() {
+    simdjson::dom::array merges;
+    auto value = model_->find("merges");
+    if (!value || value->get(merges)) return model_->fault("merges", " is not a list");
+    Bpe& bpe = parts_.bpe;
+    bpe = Bpe(options());
+    // dom::array::size() saturates at 2^24 - 1; so does what can be merged.
+    size_t count = merges.size();
+    if (count >= kMostIds) return model_->fault("merges", " are too many");
+    bpe.reserve(pieces_.size(), bytes_, count);
+    for (auto [piece, id] : pieces_) {
+      if (!byte_level_)
+        bpe.add_piece(piece, id);
+      else if (auto bytes = bytes_of_spelling(piece))
+        bpe.add_piece(*bytes, id);
+      if (auto byte = byte_of_piece(piece); byte && !byte_level_) bpe.add_byte_piece(*byte, id);
+    }
+    size_t number = 0;
+    for (JsonValue merge : merges) {
+      add_merge(merge, number++);
+      if (!faults_.none()) return;
+    }
+  }
+
+  void add_merge(JsonValue merge, size_t number) {
+    auto fault = [&](std::string_view what) { model_->fault("merges[" + std::to_string(number) + "]", what); };
+    std::string_view left, right, line;
+    simdjson::dom::array pair;
+    if (!merge.get(line)) {
+      if (number == 0 && line.starts_with("#version")) return;
+      size_t space = line.find(' ');
+      if (space == line.npos || line.find(' ', space + 1) != line.npos)
+        return fault(" is not two pieces with a space between");
+      left = line.substr(0, space), right = line.substr(space + 1);
+    } else if (merge.get(pair) || pair.size() != 2 || pair.at(0).get(left) || pair.at(1).get(right)) {
+      return fault(" is neither a string nor a pair of strings");
+    }
+    if (left.empty() || right.empty()) return fault(" has an empty piece");
+    joined_.assign(left).append(right);
+    auto a = parts_.ids.get(left), b = parts_.ids.get(right), to = parts_.ids.get(joined_);
+    if (!a || !b || !to) return fault(" names a piece that is not in the vocabulary");
+    parts_.bpe.add_merge(*a, *b, *to, left, joined_);
+  }
+
+  void check_markers() {
+    for (const auto* ids : {&parts_.prefix, &parts_.suffix})
+      for (uint32_t id : *ids)
+        if (id >= size_) faults_.add("post_processor", " adds an id that is not in the vocabulary");
+  }
+
+  Faults faults_;
+  Fields file_;
+  TokenizerParts& parts_;
+  std::optional<Fields> model_;
+  std::vector<std::pair<std::string_view, uint32_t>> pieces_;
+  std::vector<AddedToken> added_;
+  std::string joined_;
+  size_t size_ = 0, bytes_ = 0;
+  bool byte_level_ = false;
+};
+
+}  // namespace
+
+base::Status read_tokenizer(std::string_view json, TokenizerParts& parts) {
+  if (json.size() > kLargestFile) return base::invalid("tokenizer.json: is larger than 256 MiB");
+  simdjson::dom::parser parser;
+  JsonValue root;
+  if (auto error = parser.parse(json.data(), json.size(), true).get(root))
+    return base::invalid(std::string("tokenizer.json: is not JSON: ") + simdjson::error_message(error));
+  return Loader(root, parts).run();
+}
+
+}  // namespace weir::text

@@ -1,0 +1,249 @@
+#include "text/tokenizer_steps.h"
+
+#include <utility>
+
+namespace weir::text {
+
+namespace {
+
+// GPT-2's, which ByteLevel uses unless told otherwise.
+constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+constexpr int kDeepest = 16;  // sequences in sequences
+
+std::string_view type_of(const Fields& fields) {
+  auto type = fields.text("type");
+  if (!type) fields.fault(".type is missing");
+  return type.value_or("");
+}
+
+void refuse(const Fields& fields, std::string_view type) {
+  fields.fault(": the type '" + std::string(type.substr(0, 100)) + "' is not supported");
+}
+
+Pattern compiled(const Fields& fields, std::string_view regex) {
+  auto pattern = Pattern::compile(regex);
+  if (pattern) return std::move(*pattern);
+  fields.fault(": " + pattern.error().text);
+  return Pattern::literal("");
+}
+
+// {"String": "…"} or {"Regex": "…"}
+Pattern pattern_of(const Fields& fields) {
+  auto value = fields.find("pattern");
+  if (!value) {
+    fields.fault(".pattern is missing");
+    return Pattern::literal("");
+  }
+  Fields pattern(*value, fields.path() + ".pattern", fields.faults());
+  if (auto regex = pattern.text("Regex")) return compiled(pattern, *regex);
+  auto text = pattern.text("String");
+  if (!text) pattern.fault(" has neither String nor Regex");
+  return Pattern::literal(std::string(text.value_or("")));
+}
+
+void normalizer(const Fields& fields, Normalizer& out, int depth) {
+  static constexpr std::pair<std::string_view, UnicodeForm> kForms[] = {{"NFC", UnicodeForm::kNfc},
+                                                                        {"NFD", UnicodeForm::kNfd},
+                                                                        {"NFKC", UnicodeForm::kNfkc},
+                                                                        {"NFKD", UnicodeForm::kNfkd}};
+  std::string_view type = type_of(fields);
+  if (type == "Sequence" && depth < kDeepest)
+    return fields.each("normalizers", [&](const Fields& part) { normalizer(part, out, depth + 1); });
+  if (type == "Prepend") {
+    auto text = fields.text("prepend");
+    if (!text) fields.fault(".prepend is missing");
+    return out.add(PrependStep{std::string(text.value_or(""))});
+  }
+  if (type == "Replace")
+    return out.add(ReplaceStep{pattern_of(fields), std::string(fields.text("content").value_or(""))});
+  for (const auto& [name, form] : kForms)
+    if (type == name) return out.add(form);
+  refuse(fields, type);
+}
+
+SplitBehavior behavior_of(const Fields& fields, std::string_view name) {
+  static constexpr std::pair<std::string_view, SplitBehavior> kNames[] = {
+      {"Isolated", SplitBehavior::kIsolated},
+      {"Removed", SplitBehavior::kRemoved},
+      {"MergedWithPrevious", SplitBehavior::kMergedWithPrevious},
+      {"MergedWithNext", SplitBehavior::kMergedWithNext},
+      {"Contiguous", SplitBehavior::kContiguous}};
+  for (const auto& [known, behavior] : kNames)
+    if (name == known) return behavior;
+  fields.fault(".behavior '" + std::string(name.substr(0, 100)) + "' is not known");
+  return SplitBehavior::kIsolated;
+}
+
+MetaspaceStep metaspace_of(const Fields& fields) {
+  using Prepend = MetaspaceStep::Prepend;
+  MetaspaceStep step;
+  step.replacement = fields.text("replacement").value_or(kMetaspace);
+  step.split = fields.flag("split", true);
+  if (step.replacement.empty()) fields.fault(".replacement is empty");
+  // `add_prefix_space` is how files from before 2024 say it.
+  std::string_view scheme = fields.flag("add_prefix_space", true) ? "always" : "never";
+  scheme = fields.text("prepend_scheme").value_or(scheme);
+  if (scheme == "never")
+    step.prepend = Prepend::kNever;
+  else if (scheme == "first")
+    step.prepend = Prepend::kFirst;
+  else if (scheme != "always")
+    fields.fault(".prepend_scheme is not always, first or never");
+  return step;
+}
+
+// Adds the steps of one pre-tokenizer; ByteLevel must come last, as it changes what bytes are called.
+void pre_tokenizer(const Fields& fields, PreTokenizer& out, bool& byte_level, int depth) {
+  std::string_view type = type_of(fields);
+  if (byte_level) return fields.fault(" follows ByteLevel, which is not supported");
+  auto split = [&](std::string_view regex, SplitBehavior behavior, bool invert = false) {
+    out.add(SplitStep{compiled(fields, regex), behavior, invert});
+  };
+  if (type == "Sequence" && depth < kDeepest) {
+    fields.each("pretokenizers", [&](const Fields& part) { pre_tokenizer(part, out, byte_level, depth + 1); });
+  } else if (type == "Split") {
+    auto behavior = behavior_of(fields, fields.text("behavior").value_or("Isolated"));
+    out.add(SplitStep{pattern_of(fields), behavior, fields.flag("invert", false)});
+  } else if (type == "ByteLevel") {
+    if (fields.flag("add_prefix_space", true)) out.add(PrefixSpaceStep{});
+    if (fields.flag("use_regex", true)) split(kGpt2, SplitBehavior::kIsolated);
+    byte_level = true;
+  } else if (type == "Metaspace") {
+    out.add(metaspace_of(fields));
+  } else if (type == "Digits") {
+    bool single = fields.flag("individual_digits", false);
+    split(R"(\p{N})", single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
+  } else if (type == "Punctuation") {
+    split(R"([\p{P}\x{21}-\x{2f}\x{3a}-\x{40}\x{5b}-\x{60}\x{7b}-\x{7e}])",
+          behavior_of(fields, fields.text("behavior").value_or("Isolated")));
+  } else if (type == "Whitespace") {
+    split(R"(\w+|[^\w\s]+)", SplitBehavior::kRemoved, true);
+  } else if (type == "WhitespaceSplit") {
+    split(R"(\s)", SplitBehavior::kRemoved);
+  } else {
+    refuse(fields, type);
+  }
+}
+
+void strip_decoder(const Fields& fields, Decoder& out, bool fused) {
+  std::string_view content = fields.text("content").value_or(" ");
+  uint64_t start = fields.number("start").value_or(0);
+  if (fields.number("stop").value_or(0) != 0) fields.fault(".stop: only the beginning can be stripped");
+  if (start == 0) return;
+  if (content.size() != 1 || static_cast<unsigned char>(content[0]) >= 0x80)
+    return fields.fault(".content is not one ASCII character");
+  if (!fused || out.strip_start > 0) return fields.fault(": Strip is supported once, behind Fuse");
+  if (start > 1024) return fields.fault(".start is too large");
+  out.strip = content[0];
+  out.strip_start = uint32_t(start);
+}
+
+void decoder(const Fields& fields, Decoder& out, bool& fused, int depth) {
+  std::string_view type = type_of(fields);
+  if (type == "Sequence" && depth < kDeepest) {
+    fields.each("decoders", [&](const Fields& part) { decoder(part, out, fused, depth + 1); });
+  } else if (type == "ByteLevel") {
+    if (fused || out.byte_fallback || !out.replace.empty()) fields.fault(": ByteLevel is supported alone");
+    out.byte_level = true;
+  } else if (type == "Replace") {
+    if (fused || out.byte_fallback) fields.fault(": Replace is supported before ByteFallback and Fuse");
+    out.replace.push_back({pattern_of(fields), std::string(fields.text("content").value_or(""))});
+  } else if (type == "ByteFallback") {
+    if (fused) fields.fault(": ByteFallback is supported before Fuse");
+    out.byte_fallback = true;
+  } else if (type == "Fuse") {
+    fused = true;
+  } else if (type == "Strip") {
+    strip_decoder(fields, out, fused);
+  } else if (type == "Metaspace") {
+    MetaspaceStep step = metaspace_of(fields);
+    if (fused) fields.fault(": Metaspace is supported before Fuse");
+    out.replace.push_back({Pattern::literal(step.replacement), " "});
+    if (step.prepend != MetaspaceStep::Prepend::kNever) out.strip_start = 1;
+  } else {
+    refuse(fields, type);
+  }
+}
+
+// [token, id] of BertProcessing and RobertaProcessing.
+void marker(const Fields& fields, std::string_view key, std::vector<uint32_t>& out) {
+  auto value = fields.find(key);
+  simdjson::dom::array pair;
+  uint64_t id = 0;
+  if (!value || value->get(pair) || pair.size() != 2 || pair.at(1).get(id) || id >= kNoId)
+    return fields.fault(key, " is not a pair of token and id");
+  out.push_back(uint32_t(id));
+}
+
+// Ids of a SpecialToken of a template, by the table beside it.
+void special_token(const Fields& item, const Fields& table, std::vector<uint32_t>& out) {
+  auto name = item.text("id");
+  auto entry = name ? table.find(*name) : std::nullopt;
+  if (!entry) return item.fault(" names no entry of special_tokens");
+  Fields token(*entry, table.path() + "." + std::string(name->substr(0, 100)), item.faults());
+  auto ids = token.find("ids");
+  simdjson::dom::array list;
+  if (!ids || ids->get(list)) return token.fault(".ids is not a list");
+  for (JsonValue value : list) {
+    uint64_t id = 0;
+    if (value.get(id) || id >= kNoId) return token.fault(".ids holds what is no id");
+    out.push_back(uint32_t(id));
+  }
+}
+
+void template_processing(const Fields& fields, std::vector<uint32_t>& before, std::vector<uint32_t>& after) {
+  bool seen = false;
+  auto special = fields.find("special_tokens");
+  fields.each("single", [&](const Fields& item) {
+    if (auto sequence = item.find("Sequence")) {
+      if (seen) item.fault(" is a second Sequence");
+      seen = true;
+    } else if (auto token = item.find("SpecialToken")) {
+      if (!special) return fields.fault(".special_tokens is missing");
+      Fields table(*special, fields.path() + ".special_tokens", fields.faults());
+      special_token(Fields(*token, item.path() + ".SpecialToken", item.faults()), table, seen ? after : before);
+    } else {
+      item.fault(" is neither Sequence nor SpecialToken");
+    }
+  });
+  if (!seen) fields.fault(".single has no Sequence");
+}
+
+void post_processor(const Fields& fields, std::vector<uint32_t>& prefix, std::vector<uint32_t>& suffix, int depth) {
+  std::string_view type = type_of(fields);
+  std::vector<uint32_t> before, after;
+  if (type == "Sequence" && depth < kDeepest)
+    return fields.each("processors", [&](const Fields& part) { post_processor(part, prefix, suffix, depth + 1); });
+  if (type == "TemplateProcessing") {
+    template_processing(fields, before, after);
+  } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+    marker(fields, "cls", before);
+    marker(fields, "sep", after);
+  } else if (type != "ByteLevel") {  // which changes offsets only
+    refuse(fields, type);
+  }
+  prefix.insert(prefix.begin(), before.begin(), before.end());
+  suffix.insert(suffix.end(), after.begin(), after.end());
+}
+
+}  // namespace
+
+void read_normalizer(const Fields& fields, Normalizer& out) { normalizer(fields, out, 0); }
+
+bool read_pre_tokenizer(const Fields& fields, PreTokenizer& out) {
+  bool byte_level = false;
+  pre_tokenizer(fields, out, byte_level, 0);
+  return byte_level;
+}
+
+void read_decoder(const Fields& fields, Decoder& out) {
+  bool fused = false;
+  decoder(fields, out, fused, 0);
+}
+
+void read_post_processor(const Fields& fields, std::vector<uint32_t>& prefix, std::vector<uint32_t>& suffix) {
+  post_processor(fields, prefix, suffix, 0);
+}
+
+}  // namespace weir::text
