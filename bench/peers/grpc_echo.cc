@@ -1,5 +1,7 @@
 // The peer to beat for unary gRPC: grpc++ serving ModelInfer as identity, with its callback API or with one completion
-// queue on one thread. Inputs come back as outputs of the same names: those that are asked for, or all.
+// queue on one thread. Inputs come back as outputs of the same names: those that are asked for, or all. The callback
+// server also streams: ModelStreamInfer answers a request with as many one-word responses as its max_tokens says, the
+// next as soon as the last is written, which is the least that such a server can do.
 //
 // usage: grpc_echo callback|async PORT
 #include <grpcpp/grpcpp.h>
@@ -15,6 +17,7 @@ namespace {
 using inference::GRPCInferenceService;
 using inference::ModelInferRequest;
 using inference::ModelInferResponse;
+using inference::ModelStreamInferResponse;
 
 void echo(const ModelInferRequest& request, ModelInferResponse& response) {
   response.set_model_name(request.model_name());
@@ -35,6 +38,43 @@ void echo(const ModelInferRequest& request, ModelInferResponse& response) {
   }
 }
 
+// The words of one stream.
+class TokenStream final : public grpc::ServerBidiReactor<ModelInferRequest, ModelStreamInferResponse> {
+ public:
+  TokenStream() { StartRead(&request_); }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status::OK);
+    auto wish = request_.parameters().find("max_tokens");
+    left_ = wish == request_.parameters().end() ? 20 : wish->second.int64_param();
+    next();
+  }
+  void OnWriteDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status(grpc::StatusCode::CANCELLED, ""));
+    next();
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void next() {
+    if (left_-- == 0) return StartRead(&request_);
+    response_.Clear();
+    auto& infer = *response_.mutable_infer_response();
+    infer.set_model_name(request_.model_name());
+    infer.set_model_version("1");
+    auto& output = *infer.add_outputs();
+    output.set_name("text_output");
+    output.set_datatype("BYTES");
+    output.add_shape(1);
+    infer.add_raw_output_contents(std::string("\1\0\0\0a", 5));
+    StartWrite(&response_);
+  }
+
+  ModelInferRequest request_;
+  ModelStreamInferResponse response_;
+  int64_t left_ = 0;
+};
+
 class CallbackEcho final : public GRPCInferenceService::CallbackService {
   grpc::ServerUnaryReactor* ModelInfer(grpc::CallbackServerContext* context, const ModelInferRequest* request,
                                        ModelInferResponse* response) override {
@@ -42,6 +82,10 @@ class CallbackEcho final : public GRPCInferenceService::CallbackService {
     auto* reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
     return reactor;
+  }
+  grpc::ServerBidiReactor<ModelInferRequest, ModelStreamInferResponse>* ModelStreamInfer(
+      grpc::CallbackServerContext*) override {
+    return new TokenStream;
   }
 };
 
