@@ -13,8 +13,6 @@ using base::explained;
 using base::failure;
 using std::to_string;
 
-base::Status not_found() { return explained(Code::kNotFound, "there is no such session", "SESSION_NOT_FOUND"); }
-
 base::Status drifted(const Append& append, size_t length) {
   std::string text = "offset is " + to_string(append.offset) + ", but the session has " + to_string(length) + " tokens";
   if (append.offset < length) text += " (truncating would cut it)";
@@ -46,6 +44,10 @@ const msg::Image* cut(const std::vector<msg::Image>& images, uint32_t at) {
 }
 
 }  // namespace
+
+base::Status no_such_session() {
+  return explained(Code::kNotFound, "there is no such session", "SESSION_NOT_FOUND");
+}
 
 struct SessionTable::Session {
   base::SessionId id;
@@ -109,7 +111,7 @@ std::optional<uint64_t> SessionTable::close(Tenant tenant, base::SessionId id) {
 
 base::Result<base::SessionId> SessionTable::fork(Tenant tenant, base::SessionId id, uint32_t at) {
   Session* from = find(tenant, id);
-  if (!from) return not_found();
+  if (!from) return no_such_session();
   size_t length = from->tokens.size();
   if (at > length)
     return explained(Code::kFailedPrecondition,
@@ -133,13 +135,13 @@ base::Result<base::SessionId> SessionTable::fork(Tenant tenant, base::SessionId 
 
 base::Result<std::vector<uint32_t>> SessionTable::dump(Tenant tenant, base::SessionId id) const {
   Session* session = find(tenant, id);
-  if (!session) return not_found();
+  if (!session) return no_such_session();
   return session->tokens;
 }
 
 base::Result<Lease> SessionTable::begin(Tenant tenant, base::SessionId id, const Append& append) {
   Session* session = find(tenant, id);
-  if (!session) return not_found();
+  if (!session) return no_such_session();
   if (session->lease) return explained(Code::kAborted, "another Generate of this session is running", "SESSION_BUSY");
   size_t length = session->tokens.size();
   bool rewinds = append.offset < length && append.rewind == Append::Rewind::kYes;

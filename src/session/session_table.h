@@ -71,6 +71,9 @@ struct Outcome {
   std::vector<uint32_t> generated;
 };
 
+// What everybody hears who asks for a session that is not there, has gone, or is another tenant's.
+base::Status no_such_session();
+
 class SessionTable {
  public:
   // Told of every session that is over, once, when nobody has its memory any more.

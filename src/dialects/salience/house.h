@@ -1,0 +1,33 @@
+// What all parts of the dialect share on one shard.
+#pragma once
+
+#include <list>
+#include <string_view>
+#include <unordered_map>
+
+#include "bus/bus.h"
+#include "dialects/salience/salience.h"
+#include "dialects/salience/turn.h"
+#include "session/sessions.h"
+#include "wire/rpc.h"
+
+namespace weir::salience {
+
+inline constexpr std::string_view kProtocol = "salience";
+
+struct House {
+  bus::Bus& bus;
+  session::Sessions& sessions;
+  Options options;
+  std::list<Turn> turns;  // Generates that run, also those whose clients have left
+  // Calls that wait for an answer of another shard, by number; a client that leaves takes its own away.
+  std::unordered_map<uint64_t, wire::Rpc*> waiting;
+  uint64_t last_waiting = 0;
+
+  // Who calls. Errors: UNAUTHENTICATED.
+  base::Result<session::Tenant> tenant(wire::Rpc& rpc) const;
+  // A model that makes tokens; the default one for "". Errors: NOT_FOUND, UNAVAILABLE, FAILED_PRECONDITION.
+  base::Result<bus::Served*> text_model(std::string_view name) const;
+};
+
+}  // namespace weir::salience

@@ -1,0 +1,26 @@
+#include "dialects/salience/salience.h"
+
+#include "dialects/salience/house.h"
+#include "dialects/salience/lifecycle.h"
+#include "salience.pb.h"
+
+namespace weir::salience {
+
+namespace pb = ::salience::v1;
+
+struct Salience::Parts {
+  House house;
+  std::vector<std::unique_ptr<Method>> unary;
+  Generate generate{house};
+};
+
+Salience::Salience(bus::Bus& bus, wire::RpcServer& rpcs, session::Sessions& sessions, Options options)
+    : parts_(new Parts{{bus, sessions, std::move(options), {}, {}, 0}, {}}) {
+  add_lifecycle(parts_->house, rpcs, parts_->unary);
+  rpcs.add({std::string(kService), "Generate", wire::RpcKind::kServerStream, &parts_->generate,
+            pb::GenerateRequest::descriptor()->full_name(), pb::GenerateEvent::descriptor()->full_name(), kProtocol});
+}
+
+Salience::~Salience() = default;
+
+}  // namespace weir::salience

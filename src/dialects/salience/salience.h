@@ -1,0 +1,38 @@
+// Salience: salience.v1.Salience over gRPC, gRPC-Web and JSON: sessions of tokens, and generation in them. The contract
+// is proto/salience.proto. One per shard, on its thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bus/bus.h"
+#include "session/sessions.h"
+#include "wire/rpc.h"
+
+namespace weir::salience {
+
+struct Options {
+  std::string default_model;  // "" = the only model that makes tokens, where there is but one
+  // Secrets of which a client must show one as `authorization: Bearer …`; each is a tenant of its own. None: everybody
+  // may come, as one tenant.
+  std::vector<std::string> bearer_tokens;
+
+  size_t tenants() const { return bearer_tokens.empty() ? 1 : bearer_tokens.size(); }
+};
+
+class Salience {
+ public:
+  static constexpr std::string_view kService = "salience.v1.Salience";
+
+  // All borrowed; they outlive every Exchange. The Quota behind `sessions` knows options.tenants().
+  Salience(bus::Bus& bus, wire::RpcServer& rpcs, session::Sessions& sessions, Options options);
+  ~Salience();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::salience

@@ -1,0 +1,172 @@
+#include "dialects/salience/turn.h"
+
+#include "dialects/salience/house.h"
+
+namespace weir::salience {
+namespace {
+
+using base::Code;
+using base::Status;
+using session::Outcome;
+
+constexpr int32_t kCredit = 64;  // tokens of one Generate that may be on their way at once
+
+Status model_gone(const session::SessionModel& model) {
+  return base::explained(Code::kFailedPrecondition,
+                         "model '" + model.name + "' version " + model.version +
+                             " was unloaded or replaced since the session was opened: open a new one",
+                         "MODEL_GONE");
+}
+Status session_closed() {
+  return base::explained(Code::kAborted, "the session was closed while this ran", "SESSION_CLOSED");
+}
+
+}  // namespace
+
+void Generate::call(wire::Rpc& rpc, base::Bytes message) {
+  auto tenant = house_.tenant(rpc);
+  if (!tenant) return rpc.finish(tenant.error());
+  auto wish = read_wish(message);
+  if (!wish) return rpc.finish(wish.error());
+  if (!wish->session) return rpc.finish(session::no_such_session());
+  auto listener = std::make_unique<Listener>();
+  Listener& ear = *listener;
+  rpc.attach(std::move(listener));
+  auto turn = house_.turns.emplace(house_.turns.end(), house_, rpc, ear, std::move(*wish));
+  ear.turn = &*turn;
+  turn->begin(*tenant, turn);
+}
+
+void Listener::on_drain(wire::Rpc&) {
+  if (turn) turn->drained();
+}
+void Listener::on_close(wire::Rpc&) {
+  if (turn) turn->left();
+}
+
+void Turn::begin(session::Tenant tenant, std::list<Turn>::iterator self) {
+  self_ = self;
+  wish_.generation.cache_salt = house_.options.bearer_tokens.empty() ? 0 : uint64_t(tenant) + 1;
+  house_.sessions.borrow(tenant, *wish_.session, wish_.append(), *this);
+}
+
+// An engine may be reading what the session has lent: it must let go first, so the Call is not abandoned.
+void Turn::left() {
+  rpc_ = nullptr;
+  listener_->turn = nullptr;
+  if (state_ == State::kRunning) house_.bus.cancel(call_);
+}
+
+void Turn::revoked() {
+  closed_ = true;
+  if (state_ == State::kRunning) house_.bus.cancel(call_);
+}
+
+void Turn::granted(base::Result<session::Lease> lease) {
+  if (!lease) return end(lease.error());
+  lease_ = std::move(*lease);
+  if (!rpc_) return end({});
+  if (Status status = start(); !status.ok()) end(status);
+}
+
+Status Turn::start() {
+  const session::SessionModel& model = lease_->model;
+  rpc_->exchange().ledger().model = model.name;
+  auto served = house_.bus.catalog().find(model.name, model.version);
+  if (!served || !model.is((*served)->spec)) return model_gone(model);
+  if (Status status = check_wish(wish_, (*served)->spec); !status.ok()) return status;
+  if (!wish_.idle()) return submit(**served);
+  give_back({Outcome::Kind::kAppended, {}, {}, {}});  // it may still have been a rewind
+  done(Reason::kLength, wish_.offset);
+  return {};
+}
+
+Status Turn::submit(bus::Served& served) {
+  call_ = house_.bus.make_call();
+  call_->model = served.spec.name;
+  call_->version = served.spec.version;
+  call_->session = lease_->session;
+  call_->priority = wish_.priority;
+  call_->sink = this;
+  call_->ticket = rpc_->exchange().ticket();
+  call_->credit.store(kCredit, std::memory_order_relaxed);
+  wish_.generation.history = lease_->tokens;
+  wish_.generation.history_images = lease_->images;
+  call_->generation = std::make_unique<msg::Generation>(std::move(wish_.generation));
+  // No deadline: at that the Sink would hear its last before the engine has let go. wire::Rpc keeps the client's.
+  Status status = house_.bus.submit(call_, served);
+  if (status.ok())
+    state_ = State::kRunning;
+  else
+    house_.bus.discard(call_);
+  return status;
+}
+
+void Turn::on(msg::Call& call, msg::Event&& event) {
+  if (event.last()) return finished(call, std::move(event));
+  if (auto* token = std::get_if<msg::Token>(&event.what)) pass_on(*token);
+}
+
+void Turn::pass_on(const msg::Token& token) {
+  if (!rpc_ || closed_) return;
+  if (!token.prefill) generated_.push_back(token.id);
+  ++owed_;
+  rpc_->send(write_token(token));
+  if (rpc_ && owed_ >= kCredit / 2 && rpc_->backlog() <= wire::Exchange::kHighWater) repay();
+}
+
+void Turn::repay() {
+  if (state_ != State::kRunning) return;
+  if (int32_t owed = std::exchange(owed_, 0); owed > 0) house_.bus.add_credit(call_, owed);
+}
+
+// The engine has let go: the session may have its tokens back, and then the client may hear of it.
+void Turn::finished(msg::Call& call, msg::Event&& event) {
+  state_ = State::kOver;
+  auto prompt_tokens = uint32_t(call.generation->length());
+  auto* failed = std::get_if<msg::Failed>(&event.what);
+  auto* done_event = std::get_if<msg::Done>(&event.what);
+  bool whole = done_event && rpc_ && !closed_;
+  if (whole || !generated_.empty()) give_back(appended(*call.generation));
+  if (rpc_) {
+    const msg::Timeline& t = call.times;
+    auto between = [](base::Time from, base::Time to) {
+      return from == base::kNever || to == base::kNever ? base::Duration{0} : to - from;
+    };
+    rpc_->exchange().ledger().queue += between(t.queued, t.started);
+    rpc_->exchange().ledger().compute += between(t.started, t.finished);
+  }
+  if (whole) return done(reason_of(done_event->finish), prompt_tokens);
+  if (closed_) return end(session_closed());
+  end(failed ? std::move(failed->status) : base::failure(Code::kInternal, "the model answered with something else"));
+}
+
+Outcome Turn::appended(msg::Generation& generation) const {
+  Outcome outcome{Outcome::Kind::kAppended, std::move(generation.append), std::move(generation.images), generated_};
+  // Each in memory of its own: as slices they would keep the whole request.
+  for (auto& image : outcome.images) image.data = base::Bytes::copy_of(image.data.view());
+  return outcome;
+}
+
+void Turn::give_back(Outcome&& outcome) {
+  house_.sessions.give_back(*lease_, std::move(outcome));
+  lease_.reset();
+}
+
+void Turn::done(Reason reason, uint32_t prompt_tokens) {
+  rpc_->send(write_done(prompt_tokens, uint32_t(generated_.size()), reason));
+  end({});
+}
+
+// The last word; this is gone afterwards.
+void Turn::end(const Status& status) {
+  state_ = State::kOver;
+  if (lease_) give_back({});
+  if (rpc_) {
+    listener_->turn = nullptr;
+    rpc_->finish(status);
+  }
+  house_.turns.erase(self_);
+}
+
+}  // namespace weir::salience

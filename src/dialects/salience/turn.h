@@ -1,0 +1,82 @@
+// Turn: one Generate. It borrows the session, submits the Call, passes its events on, and gives the session back with
+// what came of it. It lives in House::turns until then, also when its client has left.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <vector>
+
+#include "dialects/salience/reply.h"
+#include "dialects/salience/wish.h"
+#include "msg/call.h"
+#include "session/sessions.h"
+#include "wire/rpc.h"
+
+namespace weir::salience {
+
+struct House;
+class Turn;
+
+class Generate final : public wire::RpcMethod {
+ public:
+  explicit Generate(House& house) : house_(house) {}
+  void call(wire::Rpc& rpc, base::Bytes message) override;
+
+ private:
+  House& house_;
+};
+
+// The Turn's ear at the client.
+class Listener final : public wire::RpcReader {
+ public:
+  void on_message(wire::Rpc&, base::Bytes) override {}
+  void on_drain(wire::Rpc&) override;
+  void on_close(wire::Rpc&) override;
+  Turn* turn = nullptr;  // null once it is over
+};
+
+class Turn final : public session::Borrower, public msg::Sink {
+ public:
+  Turn(House& house, wire::Rpc& rpc, Listener& listener, Wish&& wish)
+      : house_(house), rpc_(&rpc), listener_(&listener), wish_(std::move(wish)) {}
+  Turn(const Turn&) = delete;
+
+  // The Turn may be over, and gone, when this returns. The same holds for what follows.
+  void begin(session::Tenant tenant, std::list<Turn>::iterator self);
+  void left();  // the client has
+  void drained() { repay(); }
+
+  // session::Borrower
+  void granted(base::Result<session::Lease> lease) override;
+  void revoked() override;
+  // msg::Sink
+  void on(msg::Call& call, msg::Event&& event) override;
+
+ private:
+  enum class State : uint8_t { kAsking, kRunning, kOver };
+
+  base::Status start();
+  base::Status submit(bus::Served& served);
+  void pass_on(const msg::Token& token);
+  void repay();
+  void give_back(session::Outcome&& outcome);
+  session::Outcome appended(msg::Generation& generation) const;
+  void finished(msg::Call& call, msg::Event&& event);
+  void done(Reason reason, uint32_t prompt_tokens);
+  void end(const base::Status& status);
+
+  House& house_;
+  wire::Rpc* rpc_;  // null once the client has left
+  Listener* listener_;
+  Wish wish_;
+  std::list<Turn>::iterator self_;
+  State state_ = State::kAsking;
+  bool closed_ = false;  // the session, under us
+  std::optional<session::Lease> lease_;
+  msg::Call* call_ = nullptr;        // while running
+  std::vector<uint32_t> generated_;  // and passed on
+  int32_t owed_ = 0;                 // credit to give back to the Call
+};
+
+}  // namespace weir::salience
