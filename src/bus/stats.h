@@ -7,9 +7,11 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "base/status.h"
+#include "bus/token_stats.h"
 
 namespace weir::bus {
 
@@ -40,6 +42,8 @@ struct ModelStats {
   uint64_t waiting() const {
     return uint64_t(std::max<int64_t>(pending.load(), 0) + std::max<int64_t>(held.load(), 0));
   }
+  // Of models that make tokens; made by their lane before anybody reads, null for others.
+  std::unique_ptr<TokenStats> tokens;
 
   // A lent call that failed. The bus counts `cancelled` and `expired` itself: it may know before the lane does.
   void add_failure(base::Code code, uint64_t duration_ns);

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "msg/generate.h"
+#include "msg/spec.h"
 
 namespace weir::sched {
 

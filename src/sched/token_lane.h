@@ -26,7 +26,8 @@ struct TokenPolicy {
   bool prefix_cache = true;
 };
 
-// `spec` (with spec.text) and `stats` outlive the Inbox. The Inbox's destructor fails what is running, then joins.
+// `spec` (with spec.text) and `stats` outlive the Inbox; stats.tokens is made here. The Inbox's destructor fails what
+// is running, then joins. Start-up code: throws std::runtime_error when there is no room for keys and values.
 std::unique_ptr<msg::Inbox> make_token_lane(std::unique_ptr<TokenEngine> engine, const TokenPolicy& policy,
                                             const msg::ModelSpec& spec, bus::ModelStats& stats);
 

@@ -1,0 +1,11 @@
+#include "sched/token_engine.h"
+
+namespace weir::sched {
+
+void TokenStep::clear() {
+  rows.clear();
+  ids.clear(), positions.clear(), slots.clear(), tables.clear();
+  patches.clear(), looks.clear(), readouts.clear(), pools.clear();
+}
+
+}  // namespace weir::sched

@@ -1,0 +1,214 @@
+#include "sched/token_lane.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "sched/runner.h"
+#include "sched/token_fit.h"
+#include "sched/token_scheduler.h"
+
+namespace weir::sched {
+namespace {
+
+using base::Code;
+using base::Status;
+using base::Time;
+
+constexpr uint64_t kPositionsMost = uint64_t(1) << 31;  // positions, so that slots fit their type
+constexpr size_t kHomesKept = 64;                       // bursts whose memory one step leaves to the next
+
+uint64_t unix_ms() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  return uint64_t(now.tv_sec) * 1000 + uint64_t(now.tv_nsec) / 1'000'000;
+}
+
+uint64_t random_seed() {
+  std::random_device device;
+  return uint64_t(device()) << 32 | device();
+}
+
+// put() leaves arrivals under a lock and wakes the thread only when it sleeps; the scheduler is the thread's alone.
+class TokenLane final : public msg::Inbox {
+ public:
+  TokenLane(std::unique_ptr<TokenEngine> engine, TokenRoom room, const TokenPolicy& policy, const msg::ModelSpec& spec,
+            bus::ModelStats& stats)
+      : engine_(std::move(engine)),
+        room_(room),
+        policy_(policy),
+        spec_(spec),
+        stats_(stats),
+        scheduler_(*engine_, room, policy, spec, stats, random_seed()),
+        thread_([this] { run(); }) {}
+
+  ~TokenLane() override {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+
+  void put(msg::Call* call) override;
+  void poke() override;
+
+ private:
+  enum class State : uint8_t { kBusy, kStalled, kIdle };  // stalled: asleep though Calls are here
+
+  enum class Found : uint8_t { kNothing, kStep };
+
+  void run();
+  bool gather(Found last);
+  void post();
+  void refuse(msg::Call* call, Status status);
+  bool full() const;
+
+  std::unique_ptr<TokenEngine> engine_;
+  const TokenRoom room_;
+  const TokenPolicy policy_;
+  const msg::ModelSpec& spec_;
+  bus::ModelStats& stats_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<msg::Call*> arrivals_;  // this and what follows: under mutex_
+  State state_ = State::kBusy;
+  bool poked_ = false, stopping_ = false;
+  size_t waiting_ = 0, active_ = 0;  // in the scheduler, when it last looked at arrivals
+
+  TokenScheduler scheduler_;  // the thread's, as all below
+  std::vector<msg::Call*> taken_;
+  std::vector<std::pair<msg::Home*, std::vector<msg::Mail>>> outgoing_;
+  std::thread thread_;
+};
+
+void TokenLane::refuse(msg::Call* call, Status status) {
+  call->times.finished = lane_now();
+  auto took = std::max<int64_t>((call->times.finished - call->times.queued).count(), 0);
+  stats_.add_failure(status.code, uint64_t(took));
+  stats_.tokens->end(bus::TokenStats::Reason::kError);
+  call->home->post_here({call, {msg::Failed{std::move(status)}}});
+}
+
+// Slots that stand empty are no queue.
+bool TokenLane::full() const {
+  size_t slots = policy_.max_running - std::min<size_t>(active_, policy_.max_running);
+  return arrivals_.size() + waiting_ >= policy_.max_waiting + slots;
+}
+
+void TokenLane::put(msg::Call* call) {
+  call->times.queued = lane_now();
+  if (auto status = fits_tokens(*call, spec_, room_); !status.ok()) return refuse(call, std::move(status));
+  bool asleep = false, refused = false;
+  {
+    std::lock_guard lock(mutex_);
+    refused = call->generation->aim != msg::Aim::kRelease && full();
+    if (!refused) {
+      arrivals_.push_back(call);
+      asleep = std::exchange(state_, State::kBusy) != State::kBusy;
+    }
+  }
+  if (asleep) wake_.notify_one();
+  if (refused)
+    refuse(call, base::try_again(Code::kResourceExhausted, "the queue of model '" + spec_.name + "' is full (" +
+                                                               std::to_string(policy_.max_waiting) +
+                                                               " requests); try again later"));
+}
+
+// A Call was cancelled or has credit: a lane that is stepping looks before its next step, one without Calls need not.
+void TokenLane::poke() {
+  bool asleep;
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ == State::kIdle) return;
+    poked_ = true;
+    asleep = std::exchange(state_, State::kBusy) == State::kStalled;
+  }
+  if (asleep) wake_.notify_one();
+}
+
+// Takes the arrivals; sleeps first when the last plan found nothing to run. False: the lane is to end.
+bool TokenLane::gather(Found last) {
+  std::unique_lock lock(mutex_);
+  while (last == Found::kNothing && arrivals_.empty() && !poked_ && !stopping_) {
+    state_ = scheduler_.empty() ? State::kIdle : State::kStalled;
+    Time until = scheduler_.leaves_at();
+    if (until == base::kNever)
+      wake_.wait(lock);
+    else if (wake_.wait_until(lock, until) == std::cv_status::timeout)
+      break;
+  }
+  state_ = State::kBusy;
+  poked_ = false;
+  taken_.swap(arrivals_);
+  waiting_ = scheduler_.waiting() + taken_.size();
+  active_ = scheduler_.active();
+  return !stopping_;
+}
+
+void TokenLane::run() {
+  pthread_setname_np(pthread_self(), "token lane");
+  for (Found found = Found::kNothing;;) {
+    bool ends = !gather(found);
+    for (auto* call : taken_) scheduler_.add(call, lane_now());
+    taken_.clear();
+    if (ends) break;
+    auto* step = scheduler_.plan(lane_now());
+    post();
+    found = step ? Found::kStep : Found::kNothing;
+    if (!step) continue;
+    scheduler_.finish(engine_->step(*step), lane_now());
+    stats_.last_inference_ms.store(unix_ms(), std::memory_order_relaxed);
+    post();
+  }
+  scheduler_.fail_all(base::failure(Code::kUnavailable, "model '" + spec_.name + "' is being unloaded"), lane_now());
+  post();
+}
+
+// One burst per home shard. A home without mail may be gone: pipelines come and go with their models.
+void TokenLane::post() {
+  for (auto& mail : scheduler_.mail()) {
+    auto* home = mail.call->home;
+    auto at = std::find_if(outgoing_.begin(), outgoing_.end(), [&](const auto& burst) { return burst.first == home; });
+    if (at == outgoing_.end()) at = outgoing_.insert(outgoing_.end(), {home, {}});
+    at->second.push_back(std::move(mail));
+  }
+  scheduler_.mail().clear();
+  for (auto& [home, burst] : outgoing_)
+    if (!burst.empty()) home->post(burst);
+  if (outgoing_.size() > kHomesKept) outgoing_.clear();
+}
+
+}  // namespace
+
+std::unique_ptr<msg::Inbox> make_token_lane(std::unique_ptr<TokenEngine> engine, const TokenPolicy& policy,
+                                            const msg::ModelSpec& spec, bus::ModelStats& stats) {
+  base::check(spec.text != nullptr, "a model of tokens says what it is");
+  TokenPolicy sane = policy;
+  sane.block_size = std::max(policy.block_size, 1u);
+  sane.max_running = std::max(policy.max_running, 1u);
+  uint64_t per_block = std::max<uint64_t>(engine->kv_bytes(sane.block_size), 1);
+  // More blocks than running sequences can fill are of use to sessions and the prefix cache: many, not any number.
+  uint64_t useful = 16 * uint64_t(sane.max_running) * (spec.text->max_length / sane.block_size + 1);
+  auto blocks = uint32_t(std::min<uint64_t>({policy.kv_bytes / per_block, useful, kPositionsMost / sane.block_size}));
+  if (blocks < 2)
+    throw std::runtime_error("kv_bytes " + std::to_string(policy.kv_bytes) + " are less than two blocks of " +
+                             std::to_string(per_block) + " bytes");
+  if (auto status = engine->reserve(blocks, sane.block_size); !status.ok())
+    throw std::runtime_error("no room for keys and values: " + status.text);
+  stats.tokens = std::make_unique<bus::TokenStats>();
+  return std::make_unique<TokenLane>(std::move(engine), TokenRoom{blocks, sane.block_size}, sane, spec, stats);
+}
+
+}  // namespace weir::sched

@@ -1,0 +1,41 @@
+// TokenRows: lays sequences into a TokenStep, and remembers whose rows are whose.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sched/token_engine.h"
+#include "sched/token_sequence.h"
+
+namespace weir::sched {
+
+// Positions [from, from + count) of a sequence, in the row of the same index.
+struct TokenRun {
+  enum class Kind : uint8_t { kFeed, kReview } kind;  // a review stores into the sequence's scratch blocks
+  Sequence* sequence;
+  uint32_t from, count;
+};
+
+class TokenRows {
+ public:
+  // `limit`: positions at which a sequence is full.
+  TokenRows(uint32_t block_size, uint32_t limit) : block_size_(block_size), limit_(limit) {}
+
+  void clear();
+  // The sequence has blocks for these positions. Borrowed until clear().
+  void add(TokenRun run);
+
+  TokenStep step;
+  std::vector<TokenRun> runs;
+
+ private:
+  void add_table(const TokenRun& run, TokenStep::Row& row);
+  void add_patches(const TokenRun& run, uint32_t first);
+  void add_looks(const TokenRun& run, uint32_t first);
+  void look_at(const TokenRun& run, uint32_t position, TokenStep::Look look);
+  void add_readouts(const TokenRun& run, uint32_t first);
+
+  const uint32_t block_size_, limit_;
+};
+
+}  // namespace weir::sched

@@ -1,0 +1,340 @@
+#include "sched/token_scheduler.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace weir::sched {
+
+using base::Code;
+using base::failure;
+using base::Status;
+using base::Time;
+using Place = Sequence::Place;
+
+// A step has room for every running sequence, and for some prompt beside them.
+TokenScheduler::TokenScheduler(TokenEngine& engine, TokenRoom room, const TokenPolicy& policy,
+                               const msg::ModelSpec& spec, bus::ModelStats& stats, uint64_t seed)
+    : engine_(engine),
+      policy_(policy),
+      spec_(spec),
+      room_(room),
+      limit_(room.positions(*spec.text)),
+      step_tokens_(std::max(policy.step_tokens, policy.max_running + 1)),
+      stats_(stats),
+      tokens_(*stats.tokens),
+      memory_(engine, room.blocks, room.block_size,
+              policy.prefix_cache ? TokenMemory::Cache::kOn : TokenMemory::Cache::kOff, seed),
+      rows_(room.block_size, limit_),
+      random_(seed) {
+  tokens_.blocks_total.set(room.blocks);
+}
+
+TokenScheduler::~TokenScheduler() { base::check(empty(), "a scheduler ends when everything was answered"); }
+
+// A priority that the model does not have means the default one, as in Triton.
+uint32_t TokenScheduler::level_of(const msg::Call& call) const {
+  uint32_t levels = std::max<uint32_t>(spec_.batching.priority_levels, 1), priority = call.priority;
+  if (priority == 0 || priority > levels) priority = spec_.batching.default_priority;
+  if (priority == 0 || priority > levels) priority = (levels + 1) / 2;
+  return priority - 1;
+}
+
+void TokenScheduler::insert(std::vector<Owned>& line, Owned sequence) {
+  auto at = std::upper_bound(line.begin(), line.end(), sequence,
+                             [](const auto& a, const auto& b) { return a->precedes(*b); });
+  line.insert(at, std::move(sequence));
+}
+
+void TokenScheduler::add(msg::Call* call, Time now) {
+  if (call->generation->aim == msg::Aim::kRelease) return release_session(call, now);
+  auto s = std::make_unique<Sequence>(call, level_of(*call), ++arrivals_);
+  const auto& wish = s->wish;
+  uint64_t drawn = random_();
+  s->seed = wish.sampling.seed.value_or(drawn);
+  auto timeout = call->queue_timeout, longest = spec_.batching.queue_timeout;
+  if (timeout.count() <= 0 || (longest.count() > 0 && longest < timeout)) timeout = longest;
+  if (timeout.count() > 0 && timeout < base::kNever - now) s->leaves = now + timeout;
+  insert(waiting_, std::move(s));
+  gauge();
+}
+
+void TokenScheduler::release_session(msg::Call* call, Time now) {
+  memory_.forget(call->session);
+  for (auto& line : {&waiting_, &active_})
+    for (auto& s : *line)
+      if (s->call->session == call->session) s->keeps = false;
+  call->times.started = call->times.computing = call->times.computed = call->times.finished = now;
+  mail_.push_back({call, {msg::Done{}}});
+  gauge();
+}
+
+Time TokenScheduler::leaves_at() const {
+  Time first = base::kNever;
+  for (const auto& s : waiting_) first = std::min({first, s->call->deadline, s->started ? base::kNever : s->leaves});
+  return first;
+}
+
+Status TokenScheduler::leaving(const Sequence& s, Time now) const {
+  if (s.call->deadline <= now) return failure(Code::kDeadlineExceeded, "the deadline passed before the end");
+  if (s.call->cancelled.load(std::memory_order_acquire)) return failure(Code::kCancelled, "cancelled");
+  if (!s.started && s.leaves <= now)
+    return base::try_again(Code::kUnavailable,
+                           "the request waited too long in the queue of model '" + spec_.name + "'; try again later");
+  return {};
+}
+
+void TokenScheduler::sweep(Time now) {
+  for (auto* line : {&waiting_, &active_})
+    for (auto& s : *line)
+      if (auto status = leaving(*s, now); !status.ok()) fail(*s, std::move(status), now);
+  drop_gone();
+}
+
+void TokenScheduler::drop_gone() {
+  for (auto* line : {&waiting_, &active_}) std::erase_if(*line, [](const auto& s) { return s->place == Place::kGone; });
+}
+
+// Prompt that admitted sequences still have to compute: as long as it fills steps, nobody else is let in to hold
+// blocks.
+size_t TokenScheduler::backlog() const {
+  size_t positions = 0;
+  for (const auto& s : active_)
+    if (!s->parked()) positions += s->unfed() + s->reviews.size();
+  return positions;
+}
+
+size_t TokenScheduler::running() const {
+  return size_t(std::count_if(active_.begin(), active_.end(),
+                              [](const auto& s) { return s->place == Place::kActive && !s->parked(); }));
+}
+
+bool TokenScheduler::alone() const {
+  return std::none_of(active_.begin(), active_.end(), [](const auto& s) { return s->place == Place::kActive; });
+}
+
+// In order, without overtaking: who does not fit holds up the rest, save for those that nobody reads.
+void TokenScheduler::admit_waiting(Time now) {
+  for (size_t i = 0; i < waiting_.size();) {
+    if (running() >= policy_.max_running || backlog() >= step_tokens_) return;
+    auto& s = *waiting_[i];
+    if (s.place != Place::kWaiting || s.parked()) {
+      ++i;
+      continue;
+    }
+    if (!admit(s, now)) return;
+    Owned owned = std::move(waiting_[i]);
+    waiting_.erase(waiting_.begin() + ptrdiff_t(i));
+    settle_evicted();
+    insert(active_, std::move(owned));
+    start(s, now);
+    drop_gone();
+  }
+}
+
+bool TokenScheduler::admit(Sequence& s, Time) {
+  while (memory_.blocks().available() < s.wanted)
+    if (!relieve(s, Claim::kAdmit)) return false;
+  uint32_t before = memory_.blocks().available();
+  bool feeds_last = s.draws(limit_) || s.held || s.is(msg::Aim::kEmbed);
+  memory_.attach(s, s.length() - (feeds_last ? 1 : 0));
+  s.find_reviews();
+  uint32_t found = before - std::min(before, memory_.blocks().available());
+  if (!make_room(s)) {
+    s.wanted = memory_.lacking(s) + found;
+    give_back(s);
+    return false;
+  }
+  memory_.fill(s);
+  return true;
+}
+
+// Running sequences will want a block each before long; to let one in and to preempt it at once helps nobody.
+bool TokenScheduler::make_room(Sequence& s) {
+  const auto& blocks = memory_.blocks();
+  while (blocks.available() < memory_.lacking(s))
+    if (!relieve(s, Claim::kAdmit)) {
+      if (!alone()) return false;
+      // Alone with all blocks: what it found costs more than it saves (a copy, a block for reviews).
+      memory_.release(s);
+      s.reviews = {};
+    }
+  return blocks.available() >= memory_.lacking(s) + running();
+}
+
+void TokenScheduler::give_back(Sequence& s) {
+  s.reviews = {};
+  if (s.resides() && !s.started && s.keeps)
+    memory_.keep(s);
+  else
+    memory_.release(s);
+}
+
+void TokenScheduler::start(Sequence& s, Time now) {
+  s.place = Place::kActive;
+  s.wanted = 0;
+  if (!s.started) {
+    s.started = true;
+    s.cached = s.stored;
+    s.call->times.started = now;
+    s.call->generation->cached_tokens = s.cached;
+    tokens_.prefix_queries.add(s.prompt);
+    tokens_.prefix_hits.add(s.cached);
+  }
+  if (auto status = see_images(s); !status.ok()) return fail(s, std::move(status), now);
+  if (complete(s)) conclude(s, now);
+}
+
+// Only those that are to be fed are looked at: what is stored was right when it was computed.
+Status TokenScheduler::see_images(Sequence& s) {
+  auto see = [&](uint32_t from, uint32_t to) -> Status {
+    for (auto& sight : s.sights_in(from, to)) {
+      if (sight.seen) continue;
+      const auto& image = *sight.image;
+      auto features = engine_.see(image);
+      if (!features) return features.error();
+      uint32_t pads = image.end - image.start - 2;
+      if (features->count != pads)
+        return base::invalid("image " + std::to_string(&sight - s.sights.data()) + " at positions [" +
+                             std::to_string(image.start) + ", " + std::to_string(image.end) + ") has " +
+                             std::to_string(pads) + " pads; the model makes " + std::to_string(features->count) +
+                             " features of it");
+      sight.features = std::move(*features);
+      sight.seen = true;
+    }
+    return {};
+  };
+  if (s.sights.empty()) return {};
+  auto status = see(s.stored, s.length());
+  for (auto range : s.reviews.all())
+    if (status.ok()) status = see(range.start, range.end);
+  return status;
+}
+
+// Whose blocks go next: of parked sequences and of those that may be preempted, the last in order.
+Sequence* TokenScheduler::victim(const Sequence& claimant, Claim claim) const {
+  Sequence *parked = nullptr, *last = nullptr;
+  for (const auto& s : active_) {
+    if (s.get() == &claimant || s->planned || s->place != Place::kActive || s->blocks.empty()) continue;
+    if (s->parked())
+      parked = s.get();
+    else if (claim == Claim::kGrow ? claimant.precedes(*s) : s->level > claimant.level)
+      last = s.get();
+  }
+  return parked ? parked : last;
+}
+
+bool TokenScheduler::relieve(const Sequence& claimant, Claim claim) {
+  if (memory_.evict()) return true;
+  auto* s = victim(claimant, claim);
+  if (s) preempt(*s);
+  return s != nullptr;
+}
+
+void TokenScheduler::preempt(Sequence& s) {
+  memory_.release(s);
+  s.reviews = {}, s.ahead = {};
+  s.pool.clear();
+  for (auto& sight : s.sights) sight.features = {}, sight.seen = false;
+  s.place = Place::kEvicted;
+  tokens_.preemptions.add();
+}
+
+void TokenScheduler::settle_evicted() {
+  for (auto& s : active_) {
+    if (s->place != Place::kEvicted) continue;
+    s->place = Place::kWaiting;
+    insert(waiting_, std::move(s));
+  }
+  std::erase(active_, nullptr);
+}
+
+TokenStep* TokenScheduler::plan(Time now) {
+  rows_.clear();
+  planned_ = now;
+  sweep(now);
+  admit_waiting(now);
+  uint32_t budget = step_tokens_;
+  plan_decodes(budget);
+  plan_prefills(budget);
+  settle_evicted();
+  gauge();
+  if (rows_.runs.empty()) return nullptr;
+  for (auto& run : rows_.runs) {
+    auto& times = run.sequence->call->times;
+    if (times.computing == base::kNever) times.computing = now;
+    times.batch_rows = uint32_t(rows_.runs.size());
+  }
+  return &rows_.step;
+}
+
+void TokenScheduler::plan_decodes(uint32_t& budget) {
+  for (auto& s : active_) {
+    if (budget == 0) return;
+    if (!runs(*s) || s->unfed() != 1 || !s->reviews.empty()) continue;
+    bool room = memory_.grow(*s);
+    while (!room && relieve(*s, Claim::kGrow)) room = memory_.grow(*s);
+    if (!room) {
+      preempt(*s);
+      continue;
+    }
+    rows_.add({TokenRun::Kind::kFeed, s.get(), s->stored, 1});
+    --budget;
+  }
+}
+
+// Their blocks were taken when they were admitted.
+void TokenScheduler::plan_prefills(uint32_t& budget) {
+  for (auto& s : active_) {
+    if (budget == 0) return;
+    if (!runs(*s) || (s->unfed() == 1 && s->reviews.empty())) continue;
+    uint64_t reviews = s->reviews.size(), left = budget;
+    if (reviews > 0) review(*s, budget);
+    uint32_t count = std::min(s->unfed(), budget);
+    if (reviews > left - budget || count == 0) continue;  // what was asked for earlier comes first
+    count = allowed(*s, s->stored, count);
+    rows_.add({TokenRun::Kind::kFeed, s.get(), s->stored, count});
+    budget -= count;
+  }
+}
+
+void TokenScheduler::review(Sequence& s, uint32_t& budget) {
+  auto range = s.reviews.front();
+  uint32_t size = room_.block_size, inside = range.start % size;
+  uint32_t count = allowed(s, range.start, std::min(range.end - range.start, budget));
+  memory_.widen_scratch(s, (inside + count + size - 1) / size);
+  count = std::min(count, uint32_t(s.scratch.size()) * size - inside);
+  if (inside > 0) engine_.copy_block(s.blocks[range.start / size], s.scratch[0], inside);
+  rows_.add({TokenRun::Kind::kReview, &s, range.start, count});
+  budget -= count;
+}
+
+// No more positions than the peer has room to hear of.
+uint32_t TokenScheduler::allowed(const Sequence& s, uint32_t from, uint32_t count) const {
+  if (s.scores.empty() && s.readouts.empty()) return count;
+  int32_t credit = s.call->credit.load(std::memory_order_acquire);
+  for (uint32_t p = from; p < from + count; ++p)
+    if (s.owes(p) && --credit <= 0) return p + 1 - from;
+  return count;
+}
+
+void TokenScheduler::fail_all(const Status& status, Time now) {
+  for (auto* line : {&waiting_, &active_})
+    for (auto& s : *line) fail(*s, status, now);
+  drop_gone();
+  gauge();
+}
+
+void TokenScheduler::gauge() {
+  const auto& blocks = memory_.blocks();
+  tokens_.running.set(int64_t(active_.size()));
+  tokens_.waiting.set(int64_t(waiting_.size()));
+  tokens_.blocks_used.set(blocks.used());
+  tokens_.blocks_cached.set(blocks.cached());
+  tokens_.sessions.set(int64_t(memory_.residents()));
+  stats_.pending.store(int64_t(waiting_.size()), std::memory_order_relaxed);
+}
+
+}  // namespace weir::sched

@@ -1,0 +1,132 @@
+// TokenScheduler: which sequences run in the next step. Pure: time is an argument; no thread, clock or lock.
+//
+// Calls wait by priority, then arrival. One is admitted when there are blocks for its whole prompt (what a session kept
+// or the prefix cache holds need not be there twice). A step holds one token of each running sequence, and in the rest
+// of its budget chunks of prompts, in the same order. When blocks run out, these go: cached ones, sessions that rest,
+// parked sequences, then the least urgent and youngest sequence; a sequence that lost its blocks waits again, in its
+// old place, and computes them once more. What it has said it does not say again.
+//
+// A sequence leaves before the next step when it is cancelled; it is left out of steps while its peer has no credit.
+// Draws are functions of the sequence's seed and the number of its tokens, so nothing here changes what is drawn.
+//
+//   add() … plan() → the engine steps → finish() …, taking mail() after each.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "base/env.h"
+#include "base/status.h"
+#include "bus/stats.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+#include "sched/token_fit.h"
+#include "sched/token_lane.h"
+#include "sched/token_memory.h"
+#include "sched/token_rows.h"
+#include "sched/token_sequence.h"
+
+namespace weir::sched {
+
+class TokenScheduler {
+ public:
+  // The engine has reserved room.blocks blocks of room.block_size positions. All outlive this; stats.tokens is there.
+  // `seed`: of what is random here.
+  TokenScheduler(TokenEngine& engine, TokenRoom room, const TokenPolicy& policy, const msg::ModelSpec& spec,
+                 bus::ModelStats& stats, uint64_t seed);
+  ~TokenScheduler();  // everything has been answered
+
+  // Queues a Call that fits_tokens().
+  void add(msg::Call* call, base::Time now);
+  // The next step, to be run and then finished; null when nothing can run now.
+  TokenStep* plan(base::Time now);
+  // The step has been run. A failure fails its sequences, and only these.
+  void finish(const base::Status& outcome, base::Time now);
+  // Answers everything that is here with a failure. Not between plan() and finish().
+  void fail_all(const base::Status& status, base::Time now);
+
+  // What is to be posted, in order; the caller takes it out. A Call whose last Event is here is not touched any more.
+  std::vector<msg::Mail>& mail() { return mail_; }
+  // When a waiting call leaves the queue if nothing else happens.
+  base::Time leaves_at() const;
+  bool empty() const { return waiting_.empty() && active_.empty(); }
+  size_t waiting() const { return waiting_.size(); }
+  size_t active() const { return active_.size(); }
+  const TokenMemory& memory() const { return memory_; }
+
+ private:
+  using Owned = std::unique_ptr<Sequence>;
+  enum class Claim : uint8_t { kGrow, kAdmit };
+
+  uint32_t level_of(const msg::Call& call) const;
+  void release_session(msg::Call* call, base::Time now);
+  static void insert(std::vector<Owned>& line, Owned sequence);
+
+  // Who leaves.
+  void sweep(base::Time now);
+  base::Status leaving(const Sequence& s, base::Time now) const;
+  void drop_gone();
+
+  // Who comes.
+  void admit_waiting(base::Time now);
+  bool admit(Sequence& s, base::Time now);
+  bool make_room(Sequence& s);
+  void give_back(Sequence& s);
+  void start(Sequence& s, base::Time now);
+  base::Status see_images(Sequence& s);
+  size_t backlog() const;
+  size_t running() const;  // admitted and not parked
+  bool alone() const;      // nobody is admitted
+
+  // Blocks.
+  bool relieve(const Sequence& claimant, Claim claim);
+  Sequence* victim(const Sequence& claimant, Claim claim) const;
+  void preempt(Sequence& s);
+  void settle_evicted();
+
+  // Rows.
+  bool runs(const Sequence& s) const { return s.place == Sequence::Place::kActive && !s.planned && !s.parked(); }
+  void plan_decodes(uint32_t& budget);
+  void plan_prefills(uint32_t& budget);
+  void review(Sequence& s, uint32_t& budget);
+  uint32_t allowed(const Sequence& s, uint32_t from, uint32_t count) const;
+
+  // What a step said (token_finish.cc).
+  struct Cursor {
+    size_t look = 0, readout = 0, pool = 0;
+  };
+  void hear(const TokenRun& run, const TokenStep::Row& row, Cursor& at, base::Time now);
+  void hear_positions(const TokenRun& run, const TokenStep::Row& row, Cursor& at, TokenStep::Look*& draw);
+  void hear_pool(Sequence& s, Cursor& at);
+  void hear_draw(Sequence& s, TokenStep::Look& look, base::Time now);
+  msg::Finish reason_to_end(const Sequence& s, uint32_t id) const;
+  void tell(Sequence& s, uint32_t position, std::vector<float>* readout);
+  void say(Sequence& s, msg::Token token);
+  bool complete(const Sequence& s) const;
+  void conclude(Sequence& s, base::Time now);
+  void fail(Sequence& s, base::Status status, base::Time now);
+  void leave(Sequence& s);
+  void count(const Sequence& s, base::Time now);
+  void count_step(base::Time now);
+  void gauge();
+
+  TokenEngine& engine_;
+  const TokenPolicy policy_;
+  const msg::ModelSpec& spec_;
+  const TokenRoom room_;
+  const uint32_t limit_;        // positions of one sequence
+  const uint32_t step_tokens_;  // of one step
+  bus::ModelStats& stats_;
+  bus::TokenStats& tokens_;
+  TokenMemory memory_;
+  TokenRows rows_;
+  std::mt19937_64 random_;
+  uint64_t arrivals_ = 0;
+  base::Time planned_{};                 // when the step was laid out
+  std::vector<Owned> waiting_, active_;  // each in order
+  std::vector<msg::Mail> mail_;
+};
+
+}  // namespace weir::sched

@@ -1,0 +1,96 @@
+#include "sched/token_sequence.h"
+
+#include <algorithm>
+
+namespace weir::sched {
+
+using msg::PositionRange;
+
+Ranges::Ranges(std::span<const PositionRange> ranges) {
+  all_.reserve(ranges.size());
+  for (auto range : ranges)
+    if (range.start < range.end) all_.push_back(range);
+  std::sort(all_.begin(), all_.end(), [](auto a, auto b) { return a.start < b.start; });
+  size_t kept = 0;
+  for (auto range : all_)
+    if (kept > 0 && range.start <= all_[kept - 1].end)
+      all_[kept - 1].end = std::max(all_[kept - 1].end, range.end);
+    else
+      all_[kept++] = range;
+  all_.resize(kept);
+}
+
+void Ranges::add(PositionRange range) {
+  all_.push_back(range);
+  *this = Ranges(all_);
+}
+
+bool Ranges::has(uint32_t position) const {
+  auto after = std::upper_bound(all_.begin(), all_.end(), position, [](uint32_t p, auto r) { return p < r.start; });
+  return after != all_.begin() && std::prev(after)->has(position);
+}
+
+void Ranges::take(uint32_t count) {
+  auto& first = all_.front();
+  first.start += count;
+  if (first.start >= first.end) all_.erase(all_.begin());
+}
+
+uint64_t Ranges::size() const {
+  uint64_t n = 0;
+  for (auto range : all_) n += range.end - range.start;
+  return n;
+}
+
+Sequence::Sequence(msg::Call* c, uint32_t l, uint64_t a)
+    : call(c), wish(*c->generation), level(l), arrival(a), prompt(uint32_t(wish.length())) {
+  if (is(msg::Aim::kGenerate)) scores = Ranges(wish.logprobs), readouts = Ranges(wish.readouts);
+  for (const auto& image : wish.history_images) sights.push_back({&image, {}, {}, false});
+  for (const auto& image : wish.images) sights.push_back({&image, {}, {}, false});
+}
+
+void Sequence::write_tokens() {
+  if (tokens.size() >= prompt) return;
+  tokens.reserve(size_t(prompt) + std::min<uint32_t>(wish.max_tokens, 256));
+  size_t from_history = std::min(tokens.size(), wish.history.size());
+  tokens.insert(tokens.end(), wish.history.begin() + ptrdiff_t(from_history), wish.history.end());
+  tokens.insert(tokens.end(), wish.append.begin(), wish.append.end());
+}
+
+// A logprob of position p needs p - 1 fed; whatever is told of p waits until p is fed. Generated tokens were told when
+// they were drawn.
+void Sequence::find_reviews() {
+  std::vector<PositionRange> again;
+  uint32_t end = std::min(stored, prompt);
+  for (auto range : scores.all()) {
+    uint32_t first = std::max(range.start, told);
+    if (first >= range.end || first > stored || first >= prompt) continue;
+    again.push_back({first > 0 ? first - 1 : 0, std::min(range.end, end)});
+  }
+  for (auto range : readouts.all()) again.push_back({std::max(range.start, told), std::min(range.end, end)});
+  reviews = Ranges(again);
+}
+
+// By its pads: what stands before and after them is in the token ids.
+std::span<Sequence::Sight> Sequence::sights_in(uint32_t from, uint32_t to) {
+  auto first = std::partition_point(sights.begin(), sights.end(), [&](auto& s) { return s.image->end - 1 <= from; });
+  auto last = std::partition_point(first, sights.end(), [&](auto& s) { return s.image->start + 1 < to; });
+  return {first, last};
+}
+
+Digest Sequence::images_in(uint32_t from, uint32_t to, uint64_t key) {
+  Digest all;
+  for (auto& sight : sights_in(from, to)) {
+    if (!sight.digest) {
+      auto data = digest_of(sight.image->data.span(), key);
+      auto mime = digest_of(std::as_bytes(std::span(sight.image->mime)), key);
+      uint64_t both[] = {data.low, data.high, mime.low, mime.high};
+      sight.digest = digest_of(std::as_bytes(std::span(both)), key);
+    }
+    uint64_t chain[] = {all.low, all.high, sight.digest->low, sight.digest->high};
+    all = digest_of(std::as_bytes(std::span(chain)), key);
+  }
+  return all;
+}
+
+}  // namespace weir::sched

@@ -1,0 +1,105 @@
+// Sequence: a Call on its way through the token scheduler: its tokens, where their keys and values lie, and what has
+// been said of them. Plain state; TokenMemory gives and takes its blocks, TokenScheduler decides when it runs.
+//
+// Positions [0, stored) have keys and values. Feeding a position means running it through the model: that stores it,
+// and its logits say something of the position after it. What was asked for at positions that are stored already
+// (cached, or kept by a session) is found by feeding them again beside the sequence: `reviews`.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/env.h"
+#include "msg/call.h"
+#include "sched/kv_blocks.h"
+#include "sched/token_engine.h"
+#include "sched/token_ranges.h"
+
+namespace weir::sched {
+
+struct Sequence {
+  // Of an image, what was worked out so far.
+  struct Sight {
+    const msg::Image* image;
+    std::optional<Digest> digest;  // of its data and type
+    ImageFeatures features;        // while positions that need them are to be fed
+    bool seen = false;             // features are there
+  };
+
+  Sequence(msg::Call* call, uint32_t level, uint64_t arrival);
+
+  msg::Call* call;
+  const msg::Generation& wish;
+  const uint32_t level;    // of priority; 0 is the most urgent
+  const uint64_t arrival;  // the order of put() within a level
+  uint64_t seed = 0;
+  base::Time leaves = base::kNever;  // when its queue_timeout is over
+  bool keeps = true;                 // its session wants it back
+
+  std::vector<uint32_t> tokens;  // all of them, once it was admitted
+  uint32_t prompt;               // tokens before the first generated one
+  uint32_t generated = 0;
+  std::vector<KvBlocks::Id> blocks;
+  uint32_t stored = 0;
+  uint32_t sealed = 0;  // blocks from the front that the prefix cache can find
+  std::vector<Sight> sights;
+  bool sealable = true;
+
+  Ranges scores, readouts;            // positions whose logprobs and readouts are asked for
+  Ranges reviews;                     // positions to be fed again
+  std::vector<KvBlocks::Id> scratch;  // where reviews store
+  uint32_t told = 0;                  // what was asked for at positions below has been said
+  // What is known of the next position to be told before it is fed.
+  struct Ahead {
+    uint32_t position = ~uint32_t(0);
+    float logprob = 0;
+    std::vector<msg::TokenLogprob> best;
+  } ahead;
+  std::unique_ptr<msg::TokenDetails> held;  // of the newest token, whose readout is still to come
+  msg::Finish ending = msg::Finish::kNone;  // ends with this once `held` is told
+  std::vector<double> pool;                 // sums for an embedding
+
+  // Where it is; kEvicted is on its way back to the queue, kGone was answered.
+  enum class Place : uint8_t { kWaiting, kActive, kEvicted, kGone } place = Place::kWaiting;
+  bool planned = false;  // has a row in the step that is being laid out
+  uint32_t wanted = 0;   // blocks that it lacked when it was last refused
+
+  // When things happened.
+  base::Time first_token = base::kNever, last_token = base::kNever;
+  uint32_t cached = 0;    // positions that were there when it was first admitted
+  uint32_t reviewed = 0;  // those of them that were fed again
+  bool started = false;   // was admitted before
+
+  bool is(msg::Aim aim) const { return wish.aim == aim; }
+  uint32_t length() const { return tokens.empty() ? prompt : uint32_t(tokens.size()); }
+  uint32_t unfed() const { return length() - stored; }
+  bool parked() const { return call->credit.load(std::memory_order_acquire) <= 0; }
+  // A Call of a session that leaves its keys and values there.
+  bool resides() const { return bool(call->session) && is(msg::Aim::kGenerate); }
+  // Something will be drawn after the last token. `limit`: the most positions of any sequence here.
+  bool draws(uint32_t limit) const {
+    return is(msg::Aim::kGenerate) && generated < wish.max_tokens && length() < limit && ending == msg::Finish::kNone;
+  }
+  // Something is asked for at this position of the prompt, and has not been said.
+  bool owes(uint32_t position) const {
+    return position >= told && position < prompt && (scores.has(position) || readouts.has(position));
+  }
+  // Before the other one in every order here.
+  bool precedes(const Sequence& other) const {
+    return level != other.level ? level < other.level : arrival < other.arrival;
+  }
+
+  // Fills `tokens` after what a session has left in it.
+  void write_tokens();
+  // What must be fed again when [0, stored) is there already.
+  void find_reviews();
+  // The digest of the images whose pads reach into positions [from, to); zero without.
+  Digest images_in(uint32_t from, uint32_t to, uint64_t key);
+  // Images whose pads overlap [from, to): a range of `sights`.
+  std::span<Sight> sights_in(uint32_t from, uint32_t to);
+};
+
+}  // namespace weir::sched

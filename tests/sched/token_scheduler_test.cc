@@ -1,0 +1,454 @@
+#include "sched/token_scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "token_desk.h"
+
+namespace weir::sched {
+namespace {
+
+using testing::HasSubstr;
+
+TokenPolicy small(uint32_t block = 4, uint32_t step_tokens = 16) {
+  TokenPolicy policy;
+  policy.block_size = block, policy.step_tokens = step_tokens, policy.max_running = 8;
+  return policy;
+}
+
+TEST(TokenScheduler, APromptIsAnsweredTokenByToken) {
+  TokenDesk desk(small());
+  auto& call = desk.call(numbers(6), 5);
+  desk.send(call);
+  desk.run();
+  EXPECT_EQ(desk.said[&call], desk.expected(call));
+  EXPECT_EQ(desk.said[&call].size(), 6u);
+  EXPECT_EQ(desk.used(), 0u);
+}
+
+TEST(TokenScheduler, ManySequencesShareAStepAndSayWhatTheySayAlone) {
+  TokenDesk desk(small());
+  std::vector<msg::Call*> calls;
+  for (uint32_t i = 0; i < 8; ++i) calls.push_back(&desk.call(numbers(3 + i, i), 6 + i));
+  for (auto* call : calls) desk.send(*call);
+  desk.run();
+  for (auto* call : calls) EXPECT_EQ(desk.said[call], desk.expected(*call));
+  EXPECT_GE(desk.engine.most_rows, 4u);
+}
+
+TEST(TokenScheduler, ALongPromptGoesInChunksBesideDecodes) {
+  TokenDesk desk(small(4, 10));
+  auto& first = desk.call(numbers(3), 12);
+  auto& second = desk.call(numbers(60, 40), 3);
+  desk.send(first);
+  desk.step();
+  desk.send(second);
+  desk.run();
+  EXPECT_EQ(desk.said[&first], desk.expected(first));
+  EXPECT_EQ(desk.said[&second], desk.expected(second));
+  EXPECT_GE(desk.engine.steps, 12u);
+}
+
+TEST(TokenScheduler, TheSamePrefixIsComputedOnce) {
+  TokenDesk desk(small());
+  auto prompt = numbers(18);
+  auto& first = desk.call(prompt, 4);
+  desk.send(first);
+  desk.run();
+  auto fed = desk.engine.fed;
+  auto& second = desk.call(prompt, 4);
+  desk.send(second);
+  desk.run();
+  EXPECT_EQ(desk.said[&second], desk.expected(second));
+  EXPECT_EQ(desk.dones[&second].cached_tokens, 16u);
+  EXPECT_EQ(desk.engine.fed - fed, 2u + 3u);
+}
+
+TEST(TokenScheduler, APromptOfWholeCachedBlocksIsComputedFromItsLastToken) {
+  TokenDesk desk(small());
+  auto prompt = numbers(16);
+  auto& first = desk.call(prompt, 1);
+  desk.send(first);
+  desk.run();
+  auto& second = desk.call(prompt, 4);
+  auto& third = desk.call(prompt, 0);
+  desk.send(second), desk.send(third);
+  desk.run();
+  EXPECT_EQ(desk.said[&second], desk.expected(second));
+  EXPECT_EQ(desk.dones[&second].cached_tokens, 15u);
+  EXPECT_EQ(desk.dones[&third].cached_tokens, 16u);
+  EXPECT_EQ(desk.engine.copies, 1u);
+}
+
+TEST(TokenScheduler, SaltsKeepPrefixesApart) {
+  TokenDesk desk(small());
+  auto& first = desk.call(numbers(18), 1);
+  auto& second = desk.call(numbers(18), 1);
+  second.generation->cache_salt = 9;
+  desk.send(first);
+  desk.run();
+  desk.send(second);
+  desk.run();
+  EXPECT_EQ(desk.dones[&second].cached_tokens, 0u);
+}
+
+TEST(TokenScheduler, LogprobsAndReadoutsOfPromptAndOfWhatIsGenerated) {
+  TokenDesk desk(small());
+  auto ask = [&](std::vector<msg::PositionRange> scores, std::vector<msg::PositionRange> readouts, uint32_t max) {
+    auto& call = desk.call(numbers(18), max);
+    call.generation->logprobs = std::move(scores), call.generation->readouts = std::move(readouts);
+    call.generation->top_logprobs = 2;
+    desk.send(call);
+    desk.run();
+    EXPECT_EQ(desk.said[&call], desk.expected(call));
+    EXPECT_TRUE(desk.last[&call]);
+  };
+  for (int round = 0; round < 2; ++round) {  // cold, then cached
+    ask({{0, 100}}, {}, 4);
+    ask({}, {{0, 100}}, 4);
+    ask({{0, 3}, {2, 5}, {9, 10}}, {{4, 6}, {12, 13}}, 4);
+    ask({{16, 17}}, {}, 2);
+    ask({{17, 18}}, {}, 0);
+    ask({}, {{17, 18}}, 0);
+    ask({{0, 100}}, {{0, 100}}, 0);
+    ask({{18, 19}}, {{18, 20}}, 5);
+    ask({}, {{21, 22}}, 4);
+  }
+  EXPECT_EQ(desk.used(), 0u);
+}
+
+TEST(TokenScheduler, EndsAtEndOfSequenceStopIdAndLength) {
+  TokenDesk desk(small());
+  auto& eos = desk.call(numbers(4), 1000);
+  eos.generation->ignore_eos = false;
+  desk.send(eos);
+  desk.run();
+  EXPECT_EQ(desk.said[&eos], desk.expected(eos));
+  EXPECT_EQ(desk.dones[&eos].finish, msg::Finish::kEos);
+  EXPECT_EQ(desk.dones[&eos].stop_id, FakeModel::kEos);
+  auto& stop = desk.call(numbers(5), 1000);
+  stop.generation->stop_ids = {11, 12, 13};
+  stop.generation->min_tokens = 30;
+  desk.send(stop);
+  desk.run();
+  EXPECT_EQ(desk.said[&stop], desk.expected(stop));
+  EXPECT_EQ(desk.dones[&stop].finish, msg::Finish::kStopId);
+  EXPECT_GT(desk.dones[&stop].completion_tokens, 30u);
+}
+
+TEST(TokenScheduler, AFullContextEndsASequence) {
+  TokenDesk desk(small(), 64, 20);
+  auto& call = desk.call(numbers(15), 100);
+  desk.send(call);
+  auto& full = desk.call(numbers(20), 100);
+  desk.send(full);
+  auto& over = desk.call(numbers(21), 1);
+  EXPECT_FALSE(desk.send(over));
+  desk.run();
+  EXPECT_EQ(desk.said[&call], desk.expected(call));
+  EXPECT_EQ(desk.dones[&call].completion_tokens, 5u);
+  EXPECT_EQ(desk.dones[&full].completion_tokens, 0u);
+  EXPECT_EQ(desk.dones[&full].finish, msg::Finish::kLength);
+  EXPECT_THAT(desk.said[&over][0], HasSubstr("RESOURCE_EXHAUSTED: the sequence has 21 tokens"));
+}
+
+TEST(TokenScheduler, WhoLosesItsBlocksComputesThemAgainAndSaysNothingTwice) {
+  TokenDesk desk(small(), 10);
+  std::vector<msg::Call*> calls;
+  for (uint32_t i = 0; i < 4; ++i) calls.push_back(&desk.call(numbers(6, 20 * i), 20));
+  for (auto* call : calls) {
+    call->generation->logprobs = {{2, 12}};
+    call->generation->readouts = {{8, 11}};
+    desk.send(*call);
+  }
+  desk.run();
+  for (auto* call : calls) EXPECT_EQ(desk.said[call], desk.expected(*call));
+  EXPECT_GT(desk.stats.tokens->preemptions.value(), 0u);
+  EXPECT_EQ(desk.used(), 0u);
+}
+
+TEST(TokenScheduler, ASessionGoesOnWhereItWas) {
+  TokenDesk desk(small());
+  auto& first = desk.call(numbers(18), 5);
+  first.session = {1, 2};
+  desk.send(first);
+  desk.run();
+  auto history = desk.sequence(first);
+  EXPECT_EQ(history.size(), 23u);
+  EXPECT_EQ(desk.used(), 6u);
+  auto fed = desk.engine.fed;
+  auto& second = desk.call(numbers(3, 50), 4);
+  second.session = {1, 2};
+  second.generation->history = history;
+  desk.send(second);
+  desk.run();
+  EXPECT_EQ(desk.said[&second], desk.expected(second));
+  EXPECT_EQ(desk.dones[&second].cached_tokens, 22u);
+  EXPECT_EQ(desk.engine.fed - fed, 1u + 3u + 3u);
+
+  auto& back = desk.call(numbers(3, 60), 4);  // cut into a block, and into one that can be found by others
+  back.session = {1, 2};
+  back.generation->history = std::span(history).first(9);
+  desk.send(back);
+  desk.run();
+  EXPECT_EQ(desk.said[&back], desk.expected(back));
+  EXPECT_EQ(desk.dones[&back].cached_tokens, 9u);
+
+  auto& over = desk.call({}, 0);
+  over.session = {1, 2};
+  over.generation->aim = msg::Aim::kRelease;
+  desk.send(over);
+  EXPECT_TRUE(desk.last[&over]);
+  EXPECT_EQ(desk.used(), 0u);
+}
+
+TEST(TokenScheduler, AForkSharesTheBlocksOfItsOrigin) {
+  TokenDesk desk(small());
+  auto& first = desk.call(numbers(18), 5);
+  first.session = {1, 2};
+  desk.send(first);
+  desk.run();
+  auto history = desk.sequence(first);
+  for (uint32_t at : {22u, 16u, 13u, 3u}) {
+    auto& fork = desk.call(numbers(2, at), 3);
+    fork.session = {7, at};
+    fork.generation->history = std::span(history).first(at);
+    desk.send(fork);
+    desk.run();
+    EXPECT_EQ(desk.said[&fork], desk.expected(fork));
+    EXPECT_EQ(desk.dones[&fork].cached_tokens, at / 4 * 4);
+  }
+  auto& origin = desk.call(numbers(2, 9), 3);
+  origin.session = {1, 2};
+  origin.generation->history = history;
+  desk.send(origin);
+  desk.run();
+  EXPECT_EQ(desk.said[&origin], desk.expected(origin));
+}
+
+TEST(TokenScheduler, SessionsThatRestMakeRoom) {
+  TokenDesk desk(small(), 8);
+  std::vector<std::vector<uint32_t>> histories;
+  for (uint32_t i = 0; i < 4; ++i) {
+    auto& call = desk.call(numbers(9, 11 * i), 3);
+    call.session = {1, i + 1};
+    desk.send(call);
+    desk.run();
+    histories.push_back(desk.sequence(call));
+  }
+  EXPECT_LE(desk.used(), 8u);
+  for (uint32_t i = 0; i < 4; ++i) {
+    auto& call = desk.call(numbers(2, 3 * i), 3);
+    call.session = {1, i + 1};
+    call.generation->history = histories[i];
+    desk.send(call);
+    desk.run();
+    EXPECT_EQ(desk.said[&call], desk.expected(call));
+  }
+}
+
+TEST(TokenScheduler, WithoutCreditASequenceIsLeftOutAndGoesOnLater) {
+  TokenDesk desk(small());
+  auto& slow = desk.call(numbers(6), 10);
+  auto& fast = desk.call(numbers(6, 30), 10);
+  slow.credit = 3;
+  desk.send(slow), desk.send(fast);
+  desk.run();
+  EXPECT_EQ(desk.said[&slow].size(), 3u);
+  EXPECT_EQ(desk.said[&fast], desk.expected(fast));
+  EXPECT_GT(desk.used(), 0u);
+  slow.credit.fetch_add(100);
+  desk.run();
+  EXPECT_EQ(desk.said[&slow], desk.expected(slow));
+}
+
+TEST(TokenScheduler, AParkedSequenceGivesItsBlocksToThoseThatRun) {
+  TokenDesk desk(small(), 8);
+  auto& slow = desk.call(numbers(12), 10);
+  slow.priority = 1;
+  slow.credit = 2;
+  desk.send(slow);
+  desk.run();
+  auto& other = desk.call(numbers(20, 40), 10);
+  desk.send(other);
+  desk.run();
+  EXPECT_EQ(desk.said[&other], desk.expected(other));
+  slow.credit.fetch_add(100);
+  desk.run();
+  EXPECT_EQ(desk.said[&slow], desk.expected(slow));
+}
+
+TEST(TokenScheduler, TheMoreUrgentGoFirst) {
+  auto policy = small();
+  policy.max_running = 1;
+  TokenDesk desk(policy);
+  auto& first = desk.call(numbers(4), 2);
+  auto& late = desk.call(numbers(4, 9), 2);
+  auto& urgent = desk.call(numbers(4, 13), 2);
+  late.priority = 3, urgent.priority = 1;
+  desk.send(first);
+  desk.step();
+  desk.send(late), desk.send(urgent);
+  while (!desk.last[&urgent]) ASSERT_TRUE(desk.step());
+  EXPECT_TRUE(desk.said[&late].empty());
+  desk.run();
+  EXPECT_TRUE(desk.last[&late]);
+}
+
+TEST(TokenScheduler, ACancelledSequenceIsGoneBeforeTheNextStep) {
+  TokenDesk desk(small());
+  auto& call = desk.call(numbers(6), 100);
+  auto& waiting = desk.call(numbers(6), 100);
+  desk.send(call);
+  desk.step();
+  desk.send(waiting);
+  call.cancelled = waiting.cancelled = true;
+  EXPECT_FALSE(desk.step());
+  EXPECT_EQ(desk.said[&call].back(), "CANCELLED: cancelled");
+  EXPECT_EQ(desk.said[&waiting].back(), "CANCELLED: cancelled");
+  EXPECT_EQ(desk.used(), 0u);
+}
+
+TEST(TokenScheduler, WhatWaitsTooLongLeaves) {
+  auto policy = small();
+  policy.max_running = 1;
+  TokenDesk desk(policy);
+  auto& first = desk.call(numbers(4), 50);
+  auto& late = desk.call(numbers(4), 2);
+  auto& bored = desk.call(numbers(4), 2);
+  desk.send(first);
+  desk.step();
+  late.deadline = desk.now + 5ms;
+  bored.queue_timeout = 3ms;
+  desk.send(late), desk.send(bored);
+  EXPECT_EQ(desk.scheduler->leaves_at(), desk.now + 3ms);
+  desk.run();
+  EXPECT_THAT(desk.said[&late].back(), HasSubstr("DEADLINE_EXCEEDED"));
+  EXPECT_THAT(desk.said[&bored].back(), HasSubstr("UNAVAILABLE"));
+  EXPECT_TRUE(desk.last[&first]);
+}
+
+TEST(TokenScheduler, AFailedStepFailsItsSequencesAndOnlyThem) {
+  TokenDesk desk(small());
+  auto& first = desk.call(numbers(6), 10);
+  desk.send(first);
+  desk.step();
+  desk.engine.fail_at = 0;
+  desk.step();
+  EXPECT_THAT(desk.said[&first].back(), HasSubstr("INTERNAL: the engine broke"));
+  auto& second = desk.call(numbers(6), 10);
+  desk.send(second);
+  desk.run();
+  EXPECT_EQ(desk.said[&second], desk.expected(second));
+  EXPECT_EQ(desk.used(), 0u);
+}
+
+TEST(TokenScheduler, AnEmbeddingIsTheMeanOverAllPositions) {
+  TokenDesk desk(small());
+  auto& warm = desk.call(numbers(30), 1);
+  desk.send(warm);
+  desk.run();
+  auto& call = desk.call(numbers(30), 1);
+  call.generation->aim = msg::Aim::kEmbed;
+  desk.send(call);
+  desk.run();
+  EXPECT_EQ(desk.said[&call], desk.expected(call));
+}
+
+TEST(TokenScheduler, ImagesTakeThePlaceOfPads) {
+  TokenDesk desk(small());
+  auto image = [](std::string data, uint32_t start) {
+    return msg::Image{base::Bytes::copy_of(data), "image/png", start, start + uint32_t(data.size()) + 2};
+  };
+  auto& call = desk.call(numbers(20), 4);
+  call.generation->images.push_back(image("abcde", 2));
+  call.generation->images.push_back(image("xyz", 9));
+  desk.send(call);
+  desk.run();
+  EXPECT_EQ(desk.said[&call], desk.expected(call));
+
+  auto& other = desk.call(numbers(20), 4);  // the same tokens, another image
+  other.generation->images.push_back(image("abcdf", 2));
+  other.generation->images.push_back(image("xyz", 9));
+  desk.send(other);
+  desk.run();
+  EXPECT_EQ(desk.said[&other], desk.expected(other));
+  EXPECT_EQ(desk.dones[&other].cached_tokens, 0u);
+
+  auto& wrong = desk.call(numbers(20), 4);
+  wrong.generation->images.push_back(image("abcde", 2));
+  wrong.generation->images[0].end += 1;
+  desk.send(wrong);
+  auto& broken = desk.call(numbers(20), 4);
+  broken.generation->images.push_back(image("!bcde", 2));
+  desk.send(broken);
+  desk.run();
+  EXPECT_THAT(desk.said[&wrong][0], HasSubstr("INVALID_ARGUMENT: image 0 at positions [2, 10) has 6 pads; the model"));
+  EXPECT_THAT(desk.said[&broken][0], HasSubstr("INVALID_ARGUMENT: the image cannot be decoded"));
+  EXPECT_EQ(desk.used(), 0u);
+}
+
+TEST(TokenScheduler, ASessionsImagesAreLookedAtAgainOnlyWhereTheyAreComputedAgain) {
+  TokenDesk desk(small());
+  auto& first = desk.call(numbers(20), 2);
+  first.session = {1, 1};
+  first.generation->images.push_back({base::Bytes::copy_of("abcde"), "image/png", 2, 9});
+  desk.send(first);
+  desk.run();
+  auto history = desk.sequence(first);
+  auto seen = desk.engine.seen;
+  auto again = [&](std::vector<msg::PositionRange> readouts) {
+    auto& call = desk.call(numbers(2), 2);
+    call.session = {1, 1};
+    call.generation->history = history, call.generation->history_images = first.generation->images;
+    call.generation->readouts = std::move(readouts);
+    desk.send(call);
+    desk.run();
+    EXPECT_EQ(desk.said[&call], desk.expected(call));
+  };
+  again({});
+  again({{12, 15}});
+  EXPECT_EQ(desk.engine.seen, seen);
+  again({{4, 5}});
+  EXPECT_EQ(desk.engine.seen, seen + 1);
+}
+
+TEST(TokenScheduler, WhatDoesNotFitIsRefusedWithWhatWasExpected) {
+  TokenDesk desk(small(), 4);
+  auto refused = [&](auto change, const char* text) {
+    auto& call = desk.call(numbers(4));
+    change(call);
+    EXPECT_FALSE(desk.send(call));
+    EXPECT_THAT(desk.said[&call].at(0), HasSubstr(text));
+  };
+  refused([](auto& c) { c.generation->append = {5, 97}; }, "INVALID_ARGUMENT: token 1 is id 97; ids are below 97");
+  refused([](auto& c) { c.generation->append.clear(); }, "the sequence is empty");
+  refused([](auto& c) { c.generation = nullptr; }, "INVALID_ARGUMENT: model 'talker' makes tokens");
+  refused([](auto& c) { c.generation->append = numbers(17); }, "RESOURCE_EXHAUSTED: the sequence has 17 tokens, but");
+  refused([](auto& c) { c.generation->aim = msg::Aim::kRelease; }, "no session");
+  refused([](auto& c) { c.generation->sampling.temperature = std::nanf(""); }, "temperature is nan");
+  refused([](auto& c) { c.generation->images.push_back({{}, "", 0, 9}); }, "image 0 has positions [0, 9)");
+}
+
+TEST(TokenScheduler, SeedsMakeDrawsAndNeighboursDoNot) {
+  auto ask = [](TokenDesk& desk, uint64_t seed) -> msg::Call& {
+    auto& call = desk.call(numbers(6), 10);
+    call.generation->sampling.temperature = 1;
+    call.generation->sampling.seed = seed;
+    desk.send(call);
+    return call;
+  };
+  TokenDesk alone(small()), crowd(small());
+  auto& one = ask(alone, 5);
+  alone.run();
+  for (uint64_t i = 0; i < 6; ++i) ask(crowd, 100 + i);
+  auto& same = ask(crowd, 5);
+  auto& other = ask(crowd, 6);
+  crowd.run();
+  EXPECT_EQ(alone.said[&one], alone.expected(one));
+  EXPECT_EQ(crowd.said[&same], alone.said[&one]);
+  EXPECT_NE(crowd.said[&other], alone.said[&one]);
+}
+
+}  // namespace
+}  // namespace weir::sched
