@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <random>
 #include <stdexcept>
 #include <thread>
@@ -70,6 +71,7 @@ class TokenLane final : public msg::Inbox {
 
   void run();
   bool gather(Found last);
+  Status run_step(TokenStep& step);
   void post();
   void refuse(msg::Call* call, Status status);
   bool full() const;
@@ -168,12 +170,20 @@ void TokenLane::run() {
     post();
     found = step ? Found::kStep : Found::kNothing;
     if (!step) continue;
-    scheduler_.finish(engine_->step(*step), lane_now());
+    scheduler_.finish(run_step(*step), lane_now());
     stats_.last_inference_ms.store(unix_ms(), std::memory_order_relaxed);
     post();
   }
   scheduler_.fail_all(base::failure(Code::kUnavailable, "model '" + spec_.name + "' is being unloaded"), lane_now());
   post();
+}
+
+Status TokenLane::run_step(TokenStep& step) {
+  try {
+    return engine_->step(step);
+  } catch (const std::bad_alloc&) {
+    return base::try_again(Code::kResourceExhausted, "out of memory; try again later");
+  }
 }
 
 // One burst per home shard. A home without mail may be gone: pipelines come and go with their models.

@@ -246,8 +246,8 @@ inline std::vector<std::string> Reference::says(uint64_t seed) {
       finish = msg::Finish::kLength;
       break;
     }
-    auto id = FakeModel::draw(hash(tokens_.size()), wish_, wish_.sampling.seed.value_or(seed), made,
-                              made < wish_.min_tokens);
+    auto id =
+        FakeModel::draw(hash(tokens_.size()), wish_, wish_.sampling.seed.value_or(seed), made, made < wish_.min_tokens);
     tokens_.push_back(id), words_.push_back(id);
     ++made;
     say(out, uint32_t(tokens_.size() - 1), false);
