@@ -84,7 +84,8 @@ class TokenLane final : public msg::Inbox {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<msg::Call*> arrivals_;  // this and what follows: under mutex_
+  std::vector<msg::Call*> arrivals_;                        // this and what follows: under mutex_
+  std::vector<std::pair<base::SessionId, uint32_t>> cuts_;  // of refused Calls: session, length of its history
   State state_ = State::kBusy;
   bool poked_ = false, stopping_ = false;
   size_t waiting_ = 0, active_ = 0;  // in the scheduler, when it last looked at arrivals
@@ -95,7 +96,12 @@ class TokenLane final : public msg::Inbox {
   std::thread thread_;
 };
 
+// Its session may go on from the history that it named, without the lane having seen it.
 void TokenLane::refuse(msg::Call* call, Status status) {
+  if (call->session && call->generation && call->generation->aim == msg::Aim::kGenerate) {
+    std::lock_guard lock(mutex_);
+    cuts_.push_back({call->session, uint32_t(call->generation->history.size())});
+  }
   call->times.finished = lane_now();
   auto took = std::max<int64_t>((call->times.finished - call->times.queued).count(), 0);
   stats_.add_failure(status.code, uint64_t(took));
@@ -122,10 +128,10 @@ void TokenLane::put(msg::Call* call) {
     }
   }
   if (asleep) wake_.notify_one();
-  if (refused)
-    refuse(call, base::try_again(Code::kResourceExhausted, "the queue of model '" + spec_.name + "' is full (" +
-                                                               std::to_string(policy_.max_waiting) +
-                                                               " requests); try again later"));
+  if (!refused) return;
+  refuse(call, base::try_again(Code::kResourceExhausted, "the queue of model '" + spec_.name + "' is full (" +
+                                                             std::to_string(policy_.max_waiting) +
+                                                             " requests); try again later"));
 }
 
 // A Call was cancelled or has credit: a lane that is stepping looks before its next step, one without Calls need not.
@@ -154,6 +160,8 @@ bool TokenLane::gather(Found last) {
   state_ = State::kBusy;
   poked_ = false;
   taken_.swap(arrivals_);
+  for (auto [session, length] : cuts_) scheduler_.cut(session, length);
+  cuts_.clear();
   waiting_ = scheduler_.waiting() + taken_.size();
   active_ = scheduler_.active();
   return !stopping_;

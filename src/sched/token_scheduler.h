@@ -40,6 +40,8 @@ class TokenScheduler {
 
   // Queues a Call that fits_tokens().
   void add(msg::Call* call, base::Time now);
+  // A Call of this session was refused outside: its history may be `length` positions from now on.
+  void cut(base::SessionId session, uint32_t length) { memory_.cut(session, length); }
   // The next step, to be run and then finished; null when nothing can run now.
   TokenStep* plan(base::Time now);
   // The step has been run. A failure fails its sequences, and only these.

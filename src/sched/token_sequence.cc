@@ -87,7 +87,7 @@ Digest Sequence::images_in(uint32_t from, uint32_t to, uint64_t key) {
       uint64_t both[] = {data.low, data.high, mime.low, mime.high};
       sight.digest = digest_of(std::as_bytes(std::span(both)), key);
     }
-    uint64_t chain[] = {all.low, all.high, sight.digest->low, sight.digest->high};
+    uint64_t chain[] = {all.low, all.high, sight.digest->low, sight.digest->high, sight.image->start};
     all = digest_of(std::as_bytes(std::span(chain)), key);
   }
   return all;

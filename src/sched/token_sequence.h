@@ -96,7 +96,7 @@ struct Sequence {
   void write_tokens();
   // What must be fed again when [0, stored) is there already.
   void find_reviews();
-  // The digest of the images whose pads reach into positions [from, to); zero without.
+  // The digest of the images whose pads reach into positions [from, to), and of where they begin; zero without.
   Digest images_in(uint32_t from, uint32_t to, uint64_t key);
   // Images whose pads overlap [from, to): a range of `sights`.
   std::span<Sight> sights_in(uint32_t from, uint32_t to);

@@ -43,6 +43,7 @@ class TokenDesk {
     auto status = fits_tokens(c, spec, room);
     if (!status.ok()) {
       said[&c].push_back(told(msg::Event{msg::Failed{std::move(status)}}));
+      if (c.session) scheduler->cut(c.session, uint32_t(c.generation->history.size()));
       return false;
     }
     scheduler->add(&c, now);
