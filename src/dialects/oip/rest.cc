@@ -1,6 +1,7 @@
 #include "dialects/oip/rest.h"
 
 #include "base/encoding.h"
+#include "dialects/oip/generate.h"
 #include "dialects/oip/pb_json.h"
 #include "dialects/oip/settings.h"
 #include "dialects/oip/views.h"
@@ -238,12 +239,16 @@ constexpr Row kRoutes[] = {
     {"GET", "/v2/models/{model}/stats", model_stats},
     {"POST", "/v2/models/{model}/infer", infer},
     {"POST", "/v2/models/{model}/infer_stream", infer_stream},
+    {"POST", "/v2/models/{model}/generate", generate},
+    {"POST", "/v2/models/{model}/generate_stream", generate_stream},
     {"GET", "/v2/models/{model}/versions/{version}", model_metadata},
     {"GET", "/v2/models/{model}/versions/{version}/ready", model_ready},
     {"GET", "/v2/models/{model}/versions/{version}/config", model_config},
     {"GET", "/v2/models/{model}/versions/{version}/stats", model_stats},
     {"POST", "/v2/models/{model}/versions/{version}/infer", infer},
     {"POST", "/v2/models/{model}/versions/{version}/infer_stream", infer_stream},
+    {"POST", "/v2/models/{model}/versions/{version}/generate", generate},
+    {"POST", "/v2/models/{model}/versions/{version}/generate_stream", generate_stream},
     {"POST", "/v2/repository/index", repository_index},
     {"POST", "/v2/repository/{repository}/index", repository_index},
     {"POST", "/v2/repository/models/{model}/load", load},

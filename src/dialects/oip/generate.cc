@@ -1,0 +1,83 @@
+#include "dialects/oip/generate.h"
+
+#include "marshal/json_tensor.h"
+#include "wire/sse.h"
+
+namespace weir::oip {
+namespace {
+
+void serve(House& house, wire::Exchange& exchange, const wire::PathArgs& args, Delivery delivery) {
+  auto found = house.bus.catalog().find(args["model"], args["version"]);
+  if (!found) return respond_error(exchange, found.error());
+  bus::Served& served = **found;
+  exchange.ledger().model = served.spec.name;
+  if (served.spec.text) return generate_text(house, exchange, served, delivery);
+  generate_tensors(house, exchange, args, delivery);
+}
+
+}  // namespace
+
+void generate(House& house, wire::Exchange& exchange, const wire::PathArgs& args) {
+  serve(house, exchange, args, Delivery::kWhole);
+}
+void generate_stream(House& house, wire::Exchange& exchange, const wire::PathArgs& args) {
+  serve(house, exchange, args, Delivery::kStream);
+}
+
+void open_stream(wire::Exchange& exchange) {
+  if (exchange.responding()) return;
+  wire::Response response;
+  response.fields.add("content-type", wire::kSseType);
+  response.fields.add("cache-control", "no-cache");
+  response.fields.add("x-accel-buffering", "no");
+  exchange.head(std::move(response));
+}
+
+void send_event(wire::Exchange& exchange, std::string_view json) {
+  open_stream(exchange);
+  std::string event;
+  wire::append_sse(event, json);
+  exchange.body(base::Bytes::adopt(std::move(event)));
+}
+
+bool read_parameter(marshal::JsonCursor& json, msg::ParamValue& out) {
+  using Kind = marshal::JsonCursor::Kind;
+  bool flag = false;
+  std::string text;
+  marshal::JsonNumber number;
+  int64_t whole = 0;
+  uint64_t large = 0;
+  double real = 0;
+  switch (json.peek()) {
+    case Kind::kBool:
+      if (!json.boolean(flag)) return false;
+      out = flag;
+      return true;
+    case Kind::kString:
+      if (!json.string(text)) return false;
+      out = std::move(text);
+      return true;
+    case Kind::kNumber: break;
+    default: return json.fail("a parameter is true, false, a number or a string");
+  }
+  if (!json.number(number)) return false;
+  if (number.integral && number.to(whole))
+    out = whole;
+  else if (number.integral && number.to(large))
+    out = large;
+  else if (number.to(real))
+    out = real;
+  else
+    return json.fail("a number that is out of range");
+  return true;
+}
+
+std::string reply_head(std::string_view model, std::string_view version) {
+  std::string out = "{\"model_name\":";
+  marshal::write_string(out, model);
+  out += ",\"model_version\":";
+  marshal::write_string(out, version);
+  return out;
+}
+
+}  // namespace weir::oip

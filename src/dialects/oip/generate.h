@@ -1,0 +1,44 @@
+// POST …/generate and …/generate_stream: one JSON object in, one out, or one as Server-Sent Event for each answer
+// (Triton's generate extension, and the Open Inference Protocol's "Generate").
+//
+// For a model of tensors each member that has an input's name becomes that input (a value, or a list of them), and
+// every other member a parameter; members of "parameters" are parameters, too. The answer has each output under its
+// name, a single element as a plain value.
+//
+// A model of text takes
+//   text_input (string), parameters {max_tokens = 20, temperature, top_p, stop, …, details} – the members of
+//   marshal/text_fields.h, also beside text_input –, sampling_parameters (the same as JSON in a string),
+//   exclude_input_in_output (false: the answer begins with the prompt), id
+// and answers {"model_name","model_version","text_output"[,"details":{"finish_reason":"length"|"eos_token"|
+// "stop_sequence","logprobs":[{"id","text","logprob","special"}]}]}; streamed, each event has what is new, details of
+// its one "token", and the last one the finish_reason. There is no [DONE]. A failure in mid-stream is {"error":…}.
+#pragma once
+
+#include <string>
+
+#include "dialects/oip/house.h"
+#include "dialects/oip/inference.h"
+#include "marshal/text_fields.h"
+#include "wire/router.h"
+
+namespace weir::oip {
+
+void generate(House& house, wire::Exchange& exchange, const wire::PathArgs& args);
+void generate_stream(House& house, wire::Exchange& exchange, const wire::PathArgs& args);
+
+enum class Delivery : uint8_t { kWhole, kStream };
+
+// generate_tensors.cc
+void generate_tensors(House& house, wire::Exchange& exchange, const wire::PathArgs& args, Delivery delivery);
+// generate_text.cc
+void generate_text(House& house, wire::Exchange& exchange, bus::Served& served, Delivery delivery);
+
+// generate.cc: what both have in common.
+void open_stream(wire::Exchange& exchange);
+void send_event(wire::Exchange& exchange, std::string_view json);
+// A value as a parameter: true, false, number or string.
+bool read_parameter(marshal::JsonCursor& json, msg::ParamValue& out);
+// `{"model_name":…,"model_version":…`
+std::string reply_head(std::string_view model, std::string_view version);
+
+}  // namespace weir::oip

@@ -1,0 +1,178 @@
+// generate.h for models of tensors.
+#include <optional>
+
+#include "dialects/oip/generate.h"
+#include "dialects/oip/rest.h"
+#include "marshal/json_tensor.h"
+
+namespace weir::oip {
+namespace {
+
+using base::Status;
+using marshal::JsonCursor;
+using wire::Exchange;
+
+constexpr int32_t kCredit = 64;  // answers of one streamed Call that may be on their way at once
+
+// Consumes a value and counts what is in it that is no list.
+bool count(JsonCursor& json, uint64_t& elements) {
+  if (json.peek() == JsonCursor::Kind::kArray) return json.array([&] { return count(json, elements); });
+  ++elements;
+  return json.skip();
+}
+
+// The declared shape with one row, and with one dimension that is not declared worked out.
+Status settle_shape(const msg::ModelSpec& spec, const msg::TensorSpec& input, uint64_t elements, msg::Shape& shape) {
+  shape = spec.public_shape(input);
+  if (spec.max_batch > 0 && shape.rank() > 0) shape[0] = 1;
+  uint64_t known = 1;
+  size_t open = shape.rank();
+  for (size_t i = 0; i < shape.rank(); ++i) {
+    if (shape[i] >= 0) {
+      known *= uint64_t(shape[i]);
+    } else if (open < shape.rank()) {
+      return base::invalid("input '" + input.name + "': more than one dimension is not declared; use infer");
+    } else {
+      open = i;
+    }
+  }
+  if (open < shape.rank()) shape[open] = known == 0 ? 0 : int64_t(elements / known);
+  return {};
+}
+
+class TensorRequest {
+ public:
+  TensorRequest(House& house, const msg::ModelSpec& spec, msg::Call& call, Wishes& wishes)
+      : house_(house), spec_(spec), call_(call), wishes_(wishes) {}
+
+  Status read(std::string_view body) {
+    JsonCursor json(body);
+    bool good = json.object([&](std::string_view key) { return member(json, std::string(key)); }) && json.finish();
+    if (good) return {};
+    return status_.ok() ? json.error() : std::move(status_);
+  }
+
+ private:
+  bool refuse(JsonCursor& json, Status status) {
+    if (status_.ok()) status_ = std::move(status);
+    return json.refuse();
+  }
+
+  bool member(JsonCursor& json, const std::string& name) {
+    if (const msg::TensorSpec* input = spec_.input(name)) return tensor(json, *input);
+    if (name == "id" && json.peek() == JsonCursor::Kind::kString) return json.string(call_.id);
+    if (name == "parameters" && json.peek() == JsonCursor::Kind::kObject)
+      return json.object([&](std::string_view key) { return parameter(json, std::string(key)); });
+    return parameter(json, name);
+  }
+
+  bool parameter(JsonCursor& json, const std::string& name) {
+    if (Status bad = check_name(name, "a parameter's name"); !bad.ok()) return refuse(json, std::move(bad));
+    msg::ParamValue value;
+    if (!read_parameter(json, value)) return false;
+    Status status = apply(call_, wishes_, name, std::move(value));
+    return status.ok() || refuse(json, std::move(status));
+  }
+
+  bool tensor(JsonCursor& json, const msg::TensorSpec& input) {
+    size_t at = json.at();
+    uint64_t elements = 0;
+    if (!count(json, elements)) return false;
+    std::string list(json.since(at));
+    if (list.front() != '[') list = "[" + list + "]";
+    msg::Tensor& t = call_.inputs.emplace_back();
+    t.name = input.name, t.dtype = input.dtype;
+    Status status = settle_shape(spec_, input, elements, t.shape);
+    JsonCursor data(list);
+    if (status.ok()) status = marshal::read_data(data, t, house_.slabs);
+    return status.ok() || refuse(json, std::move(status));
+  }
+
+  House& house_;
+  const msg::ModelSpec& spec_;
+  msg::Call& call_;
+  Wishes& wishes_;
+  Status status_;
+};
+
+std::string write_reply(const InferReply& reply) {
+  std::string out = reply_head(reply.model, reply.version);
+  for (const auto& tensor : reply.tensors) {
+    out += ',';
+    marshal::write_string(out, tensor.name);
+    out += ':';
+    auto form = marshal::bytes_text(tensor);
+    if (tensor.shape.elements() == uint64_t(1))
+      marshal::write_elements(out, tensor.dtype, tensor.data.view(), {form});
+    else
+      marshal::write_data(out, tensor, form);
+  }
+  return out + "}";
+}
+
+class TensorGenerate final : public wire::Reader, public Inference {
+ public:
+  TensorGenerate(House& house, Exchange& exchange, Delivery delivery)
+      : Inference(house, exchange, kRest), delivery_(delivery) {}
+
+  void begin(const wire::PathArgs& args) {
+    call().model = args["model"];
+    call().version = args["version"];
+    if (delivery_ == Delivery::kStream) call().credit.store(kCredit, std::memory_order_relaxed);
+    Status status = find();
+    if (status.ok()) status = TensorRequest(house_, spec(), call(), wishes).read(exchange_.content().view());
+    if (status.ok()) status = start();
+    if (!status.ok()) respond_error(exchange_, status);
+  }
+  void on_close(Exchange&, bool) override { leave(); }
+  void on_drain(Exchange&) override { repay(); }
+
+ private:
+  bool streams() const { return delivery_ == Delivery::kStream; }
+
+  void answered(const InferReply& reply, const std::vector<Form>&, More) override {
+    ++owed_;
+    if (reply.tensors.empty()) return;
+    if (streams()) {
+      send_event(exchange_, write_reply(reply));
+      if (exchange_.backlog() < Exchange::kLowWater) repay();
+    } else {
+      many_ = reply_.has_value();
+      reply_ = write_reply(reply);
+    }
+  }
+  void ended(const msg::Call&, Status status) override {
+    if (status.ok() && !streams() && many_)
+      status = base::failure(base::Code::kUnimplemented, "the model answered more than once: use generate_stream");
+    if (status.ok() && !streams() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
+    exchange_.ledger().code = status.code;
+    if (!status.ok() && !exchange_.responding()) return respond_error(exchange_, status);
+    if (!streams()) return respond_json(exchange_, *std::move(reply_));
+    if (!status.ok()) {
+      std::string error = "{\"error\":";
+      marshal::write_string(error, status.text);
+      send_event(exchange_, error + "}");
+    }
+    open_stream(exchange_);
+    exchange_.end();
+  }
+  void repay() {
+    if (int32_t owed = std::exchange(owed_, 0); owed > 0 && running()) house_.bus.add_credit(&call(), owed);
+  }
+
+  Delivery delivery_;
+  std::optional<std::string> reply_;
+  bool many_ = false;
+  int32_t owed_ = 0;
+};
+
+}  // namespace
+
+void generate_tensors(House& house, Exchange& exchange, const wire::PathArgs& args, Delivery delivery) {
+  auto reader = std::make_unique<TensorGenerate>(house, exchange, delivery);
+  TensorGenerate& request = *reader;
+  exchange.attach(std::move(reader));
+  request.begin(args);
+}
+
+}  // namespace weir::oip

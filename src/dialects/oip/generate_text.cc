@@ -1,0 +1,261 @@
+// generate.h for models of text: one Call that makes tokens, its text as it comes.
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "dialects/oip/generate.h"
+#include "dialects/oip/rest.h"
+#include "marshal/json_tensor.h"
+#include "text/completion.h"
+#include "text/processor.h"
+
+namespace weir::oip {
+namespace {
+
+using base::Status;
+using marshal::FieldReader;
+using marshal::JsonCursor;
+using wire::Exchange;
+
+constexpr int32_t kCredit = 256;  // tokens that may be on their way to a slow reader
+constexpr uint32_t kUsual = 20;   // max_tokens of a request that does not say
+constexpr size_t kMaxText = size_t(1) << 30;
+
+struct TextRequest {
+  std::string id, input, sampling;
+  marshal::TextFields fields;
+  bool details = false, stream = false, without_prompt = true;
+  uint32_t priority = 0;
+};
+
+class TextMembers {
+ public:
+  TextMembers(JsonCursor& json, TextRequest& out) : json_(json), out_(out) {}
+
+  Status read() {
+    bool good = json_.object([&](std::string_view name) { return member(std::string(name)); }) && json_.finish();
+    if (!good) return fields_.error();
+    if (!said_) return base::invalid("text_input: it is missing");
+    if (out_.sampling.empty()) return {};
+    JsonCursor inner(out_.sampling);
+    return TextMembers(inner, out_).read_parameters();
+  }
+
+ private:
+  Status read_parameters() {
+    bool good = json_.object([&](std::string_view name) { return parameter(std::string(name)); }) && json_.finish();
+    return good ? Status{} : fields_.error();
+  }
+
+  bool member(const std::string& name) {
+    if (name == "text_input") return said_ = true, input();
+    if (name == "id") return fields_.text(name, kMaxName, out_.id);
+    if (name == "sampling_parameters") return fields_.text(name, size_t(1) << 16, out_.sampling);
+    if (name == "parameters" && json_.peek() == JsonCursor::Kind::kObject)
+      return json_.object([&](std::string_view key) { return parameter(std::string(key)); });
+    return parameter(name);
+  }
+
+  // A string, or a list of one, as a tensor of shape [1] may be written.
+  bool input() {
+    if (json_.peek() != JsonCursor::Kind::kArray) return text();
+    size_t inputs = 0;
+    return json_.array([&] { return ++inputs == 1 ? text() : fields_.refuse("text_input", "one text at a time"); });
+  }
+  bool text() {
+    if (json_.peek() != JsonCursor::Kind::kString) return fields_.unexpected("text_input", "a string");
+    return fields_.text("text_input", kMaxText, out_.input);
+  }
+
+  bool parameter(const std::string& name) {
+    bool ok = true;
+    if (name == "max_new_tokens")
+      return fields_.whole(name, 0, std::numeric_limits<int32_t>::max(), out_.fields.max_tokens);
+    if (marshal::read_text_field(fields_, name, out_.fields, ok)) return ok;
+    if (name == "details") return fields_.flag(name, out_.details);
+    if (name == "stream") return fields_.flag(name, out_.stream);
+    if (name == "exclude_input_in_output") return fields_.flag(name, out_.without_prompt);
+    if (name == "priority") return fields_.whole(name, 0, std::numeric_limits<uint32_t>::max(), out_.priority);
+    return other(name);
+  }
+
+  // Clients of other servers send members that have no meaning here, mostly empty.
+  bool other(const std::string& name) {
+    size_t at = json_.at();
+    if (!json_.skip()) return false;
+    for (std::string_view nothing : {"null", "false", "\"\"", "[]", "{}"})
+      if (json_.since(at) == nothing) return true;
+    return fields_.refuse(std::string_view(name).substr(0, 64), "no such parameter");
+  }
+
+  JsonCursor& json_;
+  FieldReader fields_{json_};
+  TextRequest& out_;
+  bool said_ = false;
+};
+
+class TextGenerate final : public wire::Reader, public msg::Sink {
+ public:
+  TextGenerate(House& house, Exchange& exchange, TextRequest request, bus::Served& served, Delivery delivery)
+      : house_(house),
+        exchange_(exchange),
+        request_(std::move(request)),
+        spec_(served.spec.text),
+        delivery_(delivery),
+        head_(reply_head(served.spec.name, served.spec.version)),
+        text_(*spec_->processor->tokenizer, text_options()) {}
+  ~TextGenerate() override { leave(); }
+  void on_close(Exchange&, bool) override { leave(); }
+  void on_drain(Exchange&) override { repay(1); }
+
+  Status start(bus::Served& served) {
+    auto generation = std::make_unique<msg::Generation>();
+    const auto& tokenizer = *spec_->processor->tokenizer;
+    auto ids = text::encode_prompt(tokenizer, request_.input, text::AddSpecial::kYes, spec_->max_length);
+    if (!ids) return std::move(ids).error();
+    generation->append = *std::move(ids);
+    if (auto bad = marshal::place(request_.fields, *spec_, *generation); !bad.status.ok()) return bad.status;
+    if (auto bad = marshal::place_length(request_.fields, *spec_, kUsual, *generation); !bad.status.ok())
+      return bad.status;
+    if (request_.details) generation->logprobs.push_back({uint32_t(generation->length()), UINT32_MAX});
+    if (!request_.without_prompt) piece_ = request_.input;
+    msg::Call* call = house_.bus.make_call();
+    call->model = served.spec.name;
+    call->version = served.spec.version;
+    call->id = request_.id;
+    call->priority = request_.priority;
+    call->generation = std::move(generation);
+    if (streams()) call->credit.store(kCredit, std::memory_order_relaxed);
+    call->sink = this;
+    call->ticket = exchange_.ticket();
+    Status status = house_.bus.submit(call, served);
+    if (status.ok())
+      call_ = call;
+    else
+      house_.bus.discard(call);
+    return status;
+  }
+
+ private:
+  bool streams() const { return delivery_ == Delivery::kStream; }
+
+  text::Completion::Options text_options() const {
+    using Keep = text::StopStrings::Keep;
+    return {request_.fields.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo, request_.fields.stop,
+            request_.fields.include_stop ? Keep::kYes : Keep::kNo, marshal::end_ids(request_.fields, *spec_),
+            request_.fields.min_tokens.value_or(0)};
+  }
+
+  void on(msg::Call& call, msg::Event&& event) override {
+    if (event.last()) call_ = nullptr;
+    if (auto* token = std::get_if<msg::Token>(&event.what)) return generated(call, *token);
+    note(call);
+    if (auto* done = std::get_if<msg::Done>(&event.what)) {
+      text_.finish(piece_);
+      bool eos = done->finish == msg::Finish::kEos, stop = done->finish == msg::Finish::kStopId;
+      return finish(text_.stop_string() || stop ? "stop_sequence" : eos ? "eos_token" : "length");
+    }
+    if (auto* failed = std::get_if<msg::Failed>(&event.what)) return fail(failed->status);
+    fail(base::failure(base::Code::kInternal, "the model answered with tensors"));
+  }
+
+  void generated(const msg::Call& call, const msg::Token& token) {
+    ++owed_;
+    if (token.prefill) return;
+    auto state = text_.push(token.id, piece_);
+    if (request_.details) detail(token);
+    if (state == text::Completion::State::kStopped) {
+      note(call);
+      return finish("stop_sequence");
+    }
+    if (streams() && (!piece_.empty() || !token_.empty())) send({});
+    repay(kCredit / 4);
+  }
+
+  void detail(const msg::Token& token) {
+    const auto& tokenizer = *spec_->processor->tokenizer;
+    if (!streams() && !token_.empty()) token_ += ',';
+    token_ += "{\"id\":" + std::to_string(token.id) + ",\"text\":";
+    marshal::write_string(token_, tokenizer.bytes(token.id));
+    token_ += ",\"logprob\":";
+    bool known = token.details && token.details->has_logprob;
+    marshal::write_number(token_, known ? std::max(token.details->logprob, -9999.0F) : 0.0F);
+    token_ += tokenizer.special(token.id) ? ",\"special\":true}" : ",\"special\":false}";
+  }
+
+  // What is new, or all.
+  void send(std::string_view finish_reason) {
+    std::string out = head_ + ",\"text_output\":";
+    marshal::write_string(out, piece_);
+    if (request_.details) {
+      out += ",\"details\":{\"finish_reason\":";
+      out += finish_reason.empty() ? "null" : "\"" + std::string(finish_reason) + "\"";
+      if (!streams())
+        out += ",\"logprobs\":[" + token_ + "]";
+      else if (!token_.empty())
+        out += ",\"token\":" + token_;
+      out += '}';
+    }
+    out += '}';
+    piece_.clear(), token_.clear();
+    if (!streams()) return respond_json(exchange_, std::move(out));
+    send_event(exchange_, out);
+  }
+
+  void finish(std::string_view reason) {
+    leave();
+    if (!streams() || request_.details || !piece_.empty()) send(reason);
+    if (!streams()) return;
+    open_stream(exchange_);
+    exchange_.end();
+  }
+  void fail(const Status& status) {
+    leave();
+    if (!exchange_.responding()) return respond_error(exchange_, status);
+    exchange_.ledger().code = status.code;
+    std::string error = "{\"error\":";
+    marshal::write_string(error, status.text);
+    send_event(exchange_, error + "}");
+    exchange_.end();
+  }
+
+  void note(const msg::Call& call) {
+    const msg::Timeline& t = call.times;
+    if (t.queued != base::kNever && t.started != base::kNever) exchange_.ledger().queue = t.started - t.queued;
+    if (t.started != base::kNever && t.finished != base::kNever) exchange_.ledger().compute = t.finished - t.started;
+  }
+  void leave() {
+    if (auto* call = std::exchange(call_, nullptr)) house_.bus.abandon(call);
+  }
+  void repay(int32_t least) {
+    if (!call_ || owed_ < least || exchange_.backlog() >= Exchange::kLowWater) return;
+    house_.bus.add_credit(call_, std::exchange(owed_, 0));
+  }
+
+  House& house_;
+  Exchange& exchange_;
+  TextRequest request_;
+  std::shared_ptr<const msg::TextSpec> spec_;
+  Delivery delivery_;
+  std::string head_;
+  text::Completion text_;
+  std::string piece_, token_;  // text and token details that have not been sent
+  msg::Call* call_ = nullptr;
+  int32_t owed_ = 0;
+};
+
+}  // namespace
+
+void generate_text(House& house, Exchange& exchange, bus::Served& served, Delivery delivery) {
+  TextRequest request;
+  JsonCursor json(exchange.content().view());
+  if (Status bad = TextMembers(json, request).read(); !bad.ok()) return respond_error(exchange, bad);
+  if (request.stream && delivery == Delivery::kWhole)
+    return respond_error(exchange, base::invalid("stream: use generate_stream"));
+  auto reader = std::make_unique<TextGenerate>(house, exchange, std::move(request), served, delivery);
+  TextGenerate& running = *reader;
+  exchange.attach(std::move(reader));
+  if (Status bad = running.start(served); !bad.ok()) respond_error(exchange, bad);
+}
+
+}  // namespace weir::oip

@@ -1,0 +1,105 @@
+// Answer: one request for text under way: as many Calls as it has choices, and what becomes of their tokens.
+//
+// Owned by the Exchange as its Reader. Streamed and whole answers derive from it (streamed.cc, whole.cc).
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dialects/openai/house.h"
+#include "dialects/openai/piece.h"
+#include "dialects/openai/prompt.h"
+#include "dialects/openai/request.h"
+#include "msg/call.h"
+#include "text/completion.h"
+#include "wire/exchange.h"
+
+namespace weir::openai {
+
+class Answer;
+
+// One of them: a Call's Sink.
+class Choice final : public msg::Sink {
+ public:
+  Choice(Answer& answer, uint32_t index, text::Completion text)
+      : answer_(answer), index_(index), text_(std::move(text)) {}
+
+  uint32_t index() const { return index_; }
+  bool running() const { return call_ != nullptr; }
+  void run(msg::Call* call) { call_ = call; }
+  void leave(bus::Bus& bus);
+  void add_credit(bus::Bus& bus);
+
+  Piece piece;                  // since the last chunk, or altogether
+  std::string prompt_ids;       // JSON, until it has been told
+  std::string prompt_logprobs;  // JSON elements
+  uint32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+  End end;
+  bool begun = false;  // its first chunk is out
+  int32_t owed = 0;    // Events that the engine has not been given credit for again
+
+ private:
+  void on(msg::Call& call, msg::Event&& event) override;
+  void generated(const msg::Call& call, const msg::Token& token);
+  void prompted(const msg::Token& token);
+  void stopped(const msg::Call& call);
+  void done(const msg::Done& done);
+
+  Answer& answer_;
+  uint32_t index_;
+  text::Completion text_;
+  msg::Call* call_ = nullptr;
+};
+
+class Answer : public wire::Reader {
+ public:
+  Answer(House& house, wire::Exchange& exchange, Kind kind, Request request);
+  ~Answer() override;
+
+  // Sends a Call for every choice. On a refusal nothing is under way.
+  Refusal start(bus::Served& served, std::vector<Sequence> prompts);
+  void on_close(wire::Exchange&, bool) override { leave(); }
+
+ protected:
+  friend class Choice;
+  // The piece has something that was generated. Not called for a choice that has ended.
+  virtual void grew(Choice& choice) = 0;
+  // A choice is over; its piece has the rest.
+  virtual void ended(Choice& choice) = 0;
+  // All of them are.
+  virtual void over() = 0;
+  // Nothing more comes. The Answer may be destroyed from here on.
+  virtual void failed(const base::Status& status) = 0;
+
+  Usage usage() const;
+  void leave();
+  // `"id":…,"object":…,"created":…,"model":…`
+  const std::string& head() const { return head_; }
+  void make_head(std::string_view object);
+
+  House& house_;
+  wire::Exchange& exchange_;
+  const Kind kind_;
+  Request request_;
+  std::deque<Choice> choices_;  // by index
+  TokenForm form_;
+
+ private:
+  Refusal submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index);
+  Refusal fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const;
+  void closed(Choice& choice, const msg::Call& call);
+  void repay(Choice& choice);
+  void fail(const base::Status& status);
+
+  std::shared_ptr<const msg::TextSpec> spec_;
+  std::string model_, head_;
+  size_t open_ = 0;
+  bool counted_ = false;
+};
+
+std::unique_ptr<Answer> streamed(House& house, wire::Exchange& exchange, Kind kind, Request request);
+std::unique_ptr<Answer> whole(House& house, wire::Exchange& exchange, Kind kind, Request request);
+
+}  // namespace weir::openai

@@ -1,0 +1,173 @@
+// A chat's messages: checked, cut down to what a template may see, and rendered. Images come as data: URLs only: this
+// server fetches nothing for a client.
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/encoding.h"
+#include "dialects/openai/prompt.h"
+#include "text/processor.h"
+
+namespace weir::openai {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxMessages = 4096, kMaxParts = 256, kMaxImages = 64;
+constexpr size_t kMaxVariables = 32, kMaxVariable = 256;
+// What the template gets from us, or from the model.
+constexpr std::array<std::string_view, 11> kReserved{
+    "messages",  "tools",     "documents", "chat_template", "add_generation_prompt", "continue_final_message",
+    "bos_token", "eos_token", "unk_token", "pad_token",     "raise_exception"};
+
+std::string place(size_t message) { return "messages[" + std::to_string(message) + "]"; }
+
+Refusal wrong(size_t message, std::string_view what) { return refuse("messages", place(message) + std::string(what)); }
+
+const std::string* text_of(const json& object, const char* key) {
+  auto at = object.find(key);
+  return at == object.end() ? nullptr : at->get_ptr<const json::string_t*>();
+}
+
+class Reader {
+ public:
+  Reader(const msg::TextSpec& spec, Conversation& out) : spec_(spec), out_(out) {}
+
+  Refusal read(json& messages) {
+    if (messages.empty()) return refuse("messages", "messages: the list is empty");
+    if (messages.size() > kMaxMessages)
+      return refuse("messages", "messages: at most " + std::to_string(kMaxMessages) + " of them");
+    for (at_ = 0; at_ < messages.size(); ++at_)
+      if (Refusal bad = message(messages[at_]); !bad.ok()) return bad;
+    return {};
+  }
+
+ private:
+  // Leaves role and content, and what else is not null (name, tool_calls, tool_call_id, …) for the template.
+  Refusal message(json& m) {
+    if (!m.is_object()) return wrong(at_, ": expected an object");
+    const std::string* role = text_of(m, "role");
+    if (!role || role->empty() || role->size() > 64) return wrong(at_, ".role: expected a string");
+    for (auto member = m.begin(); member != m.end();)
+      member = member->is_null() && member.key() != "content" ? m.erase(member) : std::next(member);
+    auto content = m.find("content");
+    if (content == m.end()) return m.contains("tool_calls") ? Refusal{} : wrong(at_, ".content: it is missing");
+    if (content->is_string() || (content->is_null() && *role == "assistant")) return {};
+    if (content->is_array()) return parts(*content);
+    return wrong(at_, ".content: expected a string or a list of parts");
+  }
+
+  Refusal parts(json& content) {
+    if (content.size() > kMaxParts) return wrong(at_, ".content: at most " + std::to_string(kMaxParts) + " parts");
+    for (json& p : content)
+      if (Refusal bad = part(p); !bad.ok()) return bad;
+    return {};
+  }
+
+  Refusal part(json& p) {
+    if (p.is_string()) {
+      p = json{{"type", "text"}, {"text", p.get<std::string>()}};
+      return {};
+    }
+    const std::string* type = p.is_object() ? text_of(p, "type") : nullptr;
+    if (!type) return wrong(at_, ".content: a part has a type");
+    if (*type == "text" || *type == "input_text") {
+      const std::string* text = text_of(p, "text");
+      if (!text) return wrong(at_, ".content: a part of type text has a text");
+      p = json{{"type", "text"}, {"text", *text}};
+      return {};
+    }
+    if (*type != "image_url")
+      return wrong(at_, ".content: parts are of type text or image_url, not " +
+                            json(type->substr(0, 32)).dump(-1, ' ', true, json::error_handler_t::replace));
+    Refusal bad = image(p);
+    if (bad.ok()) p = json{{"type", "image"}};
+    return bad;
+  }
+
+  // {"image_url": {"url": "data:image/png;base64,…"}}, or the URL itself.
+  Refusal image(const json& p) {
+    auto at = p.find("image_url");
+    const std::string* url = at == p.end()     ? nullptr
+                             : at->is_object() ? text_of(*at, "url")
+                                               : at->get_ptr<const json::string_t*>();
+    if (!url) return wrong(at_, ".content: a part of type image_url has image_url.url");
+    if (!spec_.vision) return wrong(at_, ".content: this model takes no images");
+    if (out_.images.size() == kMaxImages)
+      return refuse("messages", "messages: at most " + std::to_string(kMaxImages) + " images");
+    constexpr std::string_view kData = "data:", kBase64 = ";base64,";
+    size_t comma = url->find(',');
+    size_t coding = comma == url->npos || comma < kBase64.size() ? url->npos : comma + 1 - kBase64.size();
+    if (!url->starts_with(kData) || coding == url->npos || url->substr(coding, kBase64.size()) != kBase64)
+      return wrong(at_, ".content: images come as data: URLs in base64; nothing is fetched from elsewhere");
+    auto bytes = base::base64_decode(std::string_view(*url).substr(comma + 1));
+    if (!bytes) return wrong(at_, ".content: the image's data is not base64");
+    std::string mime = url->substr(kData.size(), coding - kData.size());
+    out_.images.push_back({base::Bytes::adopt(*std::move(bytes)), mime.substr(0, mime.find(';')), 0, 0});
+    return {};
+  }
+
+  const msg::TextSpec& spec_;
+  Conversation& out_;
+  size_t at_ = 0;
+};
+
+bool plain(const json& value) {
+  if (value.is_string()) return value.get_ref<const std::string&>().size() <= kMaxVariable;
+  return value.is_boolean() || value.is_number() || value.is_null();
+}
+
+Refusal variables(const json& wanted, json& extra) {
+  constexpr std::string_view kParam = "chat_template_kwargs";
+  auto bad = [&](std::string text) { return refuse(kParam, std::string(kParam) + ": " + std::move(text)); };
+  if (wanted.size() > kMaxVariables) return bad("at most " + std::to_string(kMaxVariables) + " of them");
+  for (const auto& [key, value] : wanted.items()) {
+    if (std::find(kReserved.begin(), kReserved.end(), key) != kReserved.end())
+      return bad("'" + key + "' is not a client's to set");
+    if (key.size() > 64 || !plain(value)) return bad("values are true, false, numbers and strings of 256 bytes");
+    extra[key] = value;
+  }
+  return {};
+}
+
+Refusal extras(const Request& request, json& extra) {
+  if (!request.template_variables.empty())
+    if (Refusal bad = variables(json::parse(request.template_variables), extra); !bad.ok()) return bad;
+  if (!request.reasoning_effort.empty()) extra["reasoning_effort"] = request.reasoning_effort;
+  if (request.tools.empty() || !request.pass_tools) return {};
+  json tools = json::parse(request.tools);
+  if (tools.size() > 128) return refuse("tools", "tools: at most 128 of them");
+  for (const json& tool : tools)
+    if (!tool.is_object()) return refuse("tools", "tools: expected a list of objects");
+  if (!tools.empty()) extra["tools"] = std::move(tools);
+  return {};
+}
+
+Refusal render_checked(const Request& request, const msg::TextSpec& spec, Conversation& out) {
+  const text::Processor& processor = *spec.processor;
+  if (!processor.chat) return refuse("model", "this model has no chat template: it is not made for chat");
+  json messages = json::parse(request.messages), extra = json::object();
+  if (Refusal bad = Reader(spec, out).read(messages); !bad.ok()) return bad;
+  if (Refusal bad = extras(request, extra); !bad.ok()) return bad;
+  text::ChatOptions options{request.add_generation_prompt, request.continue_final_message, {}};
+  if (spec.vision)
+    for (uint32_t id : {spec.vision->start_id, spec.vision->pad_id, spec.vision->end_id})
+      options.image_text += processor.tokenizer->piece(id);
+  auto text = text::render_chat(processor, messages, extra, options);
+  if (!text) return refuse("messages", "messages: " + text.error().text);
+  out.text = *std::move(text);
+  return {};
+}
+
+}  // namespace
+
+// The members have been checked to be JSON; the library still throws on what it cannot hold, like 1e999.
+Refusal render(const Request& request, const msg::TextSpec& spec, Conversation& out) {
+  try {
+    return render_checked(request, spec, out);
+  } catch (const json::exception&) {
+    return refuse("messages", "messages: a number that is out of range");
+  }
+}
+
+}  // namespace weir::openai

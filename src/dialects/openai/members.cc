@@ -1,0 +1,127 @@
+// Members of a request that have no effect here: which may pass, and which are refused because they would have one.
+#include <algorithm>
+#include <array>
+
+#include "base/encoding.h"
+#include "dialects/openai/request.h"
+
+namespace weir::openai {
+namespace {
+
+// Notes for the operator, hints for speed, and choices between things that are the same here.
+constexpr std::array<std::string_view, 17> kHarmless{"user",
+                                                     "metadata",
+                                                     "store",
+                                                     "service_tier",
+                                                     "safety_identifier",
+                                                     "prompt_cache_key",
+                                                     "prompt_cache_retention",
+                                                     "parallel_tool_calls",
+                                                     "prediction",
+                                                     "session_id",
+                                                     "spaces_between_special_tokens",
+                                                     "detokenize",
+                                                     "return_tokens_as_text",
+                                                     "stream_interval",
+                                                     "include_reasoning",
+                                                     "separate_reasoning",
+                                                     "kv_transfer_params"};
+
+// Known to clients, not offered here. `neutral`: a value that asks for nothing, beside null, false, "", [] and {}.
+struct Unoffered {
+  std::string_view name, neutral, why;
+};
+constexpr std::array<Unoffered, 38> kUnoffered{{
+    {"response_format", R"({"type":"text"})",
+     "only {\"type\":\"text\"} is offered: the model's text is not forced into a form"},
+    {"tool_choice", "", "only \"none\" and \"auto\" are offered: a model is not forced to call a tool"},
+    {"functions", "", "use tools; the model's text is not parsed for calls"},
+    {"function_call", R"("none")", "use tools; the model's text is not parsed for calls"},
+    {"best_of", "1", "use n"},
+    {"suffix", "", "inserting text is not offered"},
+    {"modalities", R"(["text"])", "only text is offered"},
+    {"audio", "", "only text is offered"},
+    {"verbosity", R"("medium")", "not offered"},
+    {"web_search_options", "", "not offered"},
+    {"use_beam_search", "", "beam search is not offered"},
+    {"length_penalty", "1.0", "beam search is not offered"},
+    {"early_stopping", "", "beam search is not offered"},
+    {"logits_processors", "", "not offered"},
+    {"bad_words", "", "use logit_bias"},
+    {"allowed_token_ids", "", "use logit_bias"},
+    {"guided_json", "", "guided decoding is not offered"},
+    {"guided_regex", "", "guided decoding is not offered"},
+    {"guided_choice", "", "guided decoding is not offered"},
+    {"guided_grammar", "", "guided decoding is not offered"},
+    {"guided_decoding_backend", "", "guided decoding is not offered"},
+    {"guided_whitespace_pattern", "", "guided decoding is not offered"},
+    {"structured_outputs", "", "guided decoding is not offered"},
+    {"structural_tag", "", "guided decoding is not offered"},
+    {"regex", "", "guided decoding is not offered"},
+    {"ebnf", "", "guided decoding is not offered"},
+    {"json_schema", "", "guided decoding is not offered"},
+    {"chat_template", "", "the template is the model's"},
+    {"documents", "", "put them into the messages"},
+    {"mm_processor_kwargs", "", "not offered"},
+    {"prompt_embeds", "", "not offered"},
+    {"thinking_token_budget", "", "not offered"},
+    {"thinking", "", "use chat_template_kwargs"},
+    {"lora_path", "", "not offered"},
+    {"allowed_tools", "", "not offered"},
+    {"vllm_xargs", "", "not offered"},
+    {"typical_p", "1.0", "not offered"},
+    {"mirostat", "0", "not offered"},
+}};
+
+constexpr std::array<std::string_view, 20> kNear{"model",
+                                                 "messages",
+                                                 "prompt",
+                                                 "input",
+                                                 "max_tokens",
+                                                 "max_completion_tokens",
+                                                 "temperature",
+                                                 "top_p",
+                                                 "top_k",
+                                                 "stop",
+                                                 "stream",
+                                                 "stream_options",
+                                                 "logprobs",
+                                                 "top_logprobs",
+                                                 "presence_penalty",
+                                                 "frequency_penalty",
+                                                 "repetition_penalty",
+                                                 "logit_bias",
+                                                 "seed",
+                                                 "readouts"};
+
+bool asks_nothing(std::string_view value) {
+  constexpr std::array<std::string_view, 5> kNothing{"null", "false", "\"\"", "[]", "{}"};
+  return std::find(kNothing.begin(), kNothing.end(), value) != kNothing.end();
+}
+
+std::string squeezed(std::string_view value) {
+  std::string out;
+  for (char c : value.substr(0, 64))
+    if (c != ' ' && c != '\n' && c != '\r' && c != '\t') out += c;
+  return out;
+}
+
+}  // namespace
+
+Fate fate_of(std::string_view member, std::string_view value, std::string& why) {
+  if (std::find(kHarmless.begin(), kHarmless.end(), member) != kHarmless.end()) return Fate::kPass;
+  std::string text = squeezed(value);
+  if (value.size() <= 64 && asks_nothing(text)) return Fate::kNeutral;
+  for (const Unoffered& u : kUnoffered) {
+    if (u.name != member) continue;
+    if (!u.neutral.empty() && (text == u.neutral || text + ".0" == u.neutral)) return Fate::kNeutral;
+    why = u.why;
+    return Fate::kRefuse;
+  }
+  why = "no such parameter";
+  if (auto near = base::near_miss(member.substr(0, 64), kNear); !near.empty())
+    why += "; did you mean " + std::string(near) + "?";
+  return Fate::kRefuse;
+}
+
+}  // namespace weir::openai

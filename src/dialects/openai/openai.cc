@@ -1,0 +1,147 @@
+#include "dialects/openai/openai.h"
+
+#include "dialects/openai/answer.h"
+#include "dialects/openai/endpoints.h"
+#include "dialects/openai/keys.h"
+#include "dialects/openai/prompt.h"
+#include "marshal/json_tensor.h"
+
+namespace weir::openai {
+namespace {
+
+using wire::Exchange;
+using wire::PathArgs;
+
+void run(House& house, Exchange& exchange, Kind kind) {
+  Request request;
+  if (Refusal bad = read_request(exchange.content().view(), kind, request); !bad.ok()) return respond(exchange, bad);
+  auto [served, refusal] = find_model(house, exchange, request.model);
+  if (!refusal.ok()) return respond(exchange, refusal);
+  const msg::TextSpec& spec = *served->spec.text;
+  std::vector<Sequence> prompts;
+  if (kind == Kind::kChat) {
+    refusal = make_chat(request, spec, prompts.emplace_back());
+  } else {
+    for (const Prompt& prompt : request.prompts)
+      if (refusal.ok()) refusal = make_prompt(prompt, request, spec, "prompt", prompts.emplace_back());
+  }
+  if (!refusal.ok()) return respond(exchange, refusal);
+  auto make = request.stream ? streamed : whole;
+  auto answer = make(house, exchange, kind, std::move(request));
+  Answer& running = *answer;
+  exchange.attach(std::move(answer));
+  if (Refusal bad = running.start(*served, std::move(prompts)); !bad.ok()) respond(exchange, bad);
+}
+
+void health(House& house, Exchange& exchange, const PathArgs&) {
+  bool ready = !house.options.ready || house.options.ready();
+  if (!ready) exchange.ledger().code = base::Code::kUnavailable;
+  exchange.respond(ready ? 200 : 503, "text/plain", {});
+}
+
+void version(House& house, Exchange& exchange, const PathArgs&) {
+  std::string out = "{\"version\":";
+  marshal::write_string(out, house.options.server_version);
+  respond_json(exchange, out + "}");
+}
+
+void load(House& house, Exchange& exchange, const PathArgs&) {
+  auto running = house.load.running.load(std::memory_order_relaxed);
+  respond_json(exchange, "{\"server_load\":" + std::to_string(running) + "}");
+}
+
+struct Row {
+  const char* method;
+  const char* path;
+  Serve serve;
+  Access access = Access::kKey;
+};
+
+constexpr Row kUnderPrefix[] = {
+    {"POST", "/chat/completions", chat_completions},
+    {"POST", "/completions", completions},
+    {"POST", "/embeddings", embeddings},
+    {"GET", "/models", list_models},
+    {"GET", "/models/{model}", show_model},
+};
+constexpr Row kAtRoot[] = {
+    {"POST", "/tokenize", tokenize},
+    {"POST", "/detokenize", detokenize},
+    {"GET", "/load", load},
+    {"GET", "/version", version, Access::kOpen},
+    {"GET", "/health", health, Access::kOpen},
+    {"GET", "/ping", health, Access::kOpen},
+    {"POST", "/ping", health, Access::kOpen},
+};
+
+}  // namespace
+
+void chat_completions(House& house, Exchange& exchange, const PathArgs&) { run(house, exchange, Kind::kChat); }
+void completions(House& house, Exchange& exchange, const PathArgs&) { run(house, exchange, Kind::kCompletion); }
+
+void Endpoint::serve(Exchange& exchange, const PathArgs& args) {
+  if (access_ == Access::kOpen || admits(house_.options.api_keys, exchange.request()))
+    return serve_(house_, exchange, args);
+  respond(exchange,
+          {base::failure(base::Code::kUnauthenticated, "no valid API key: send one as 'Authorization: Bearer <key>'"),
+           {},
+           "invalid_api_key"});
+}
+
+Found find_model(House& house, Exchange& exchange, const std::string& name) {
+  const bus::Catalog& catalog = house.bus.catalog();
+  std::string wanted = name.empty() ? house.options.default_model : name;
+  if (wanted.empty()) {
+    for (const auto& [each, model] : catalog.models) {
+      if (!model.preferred || !model.preferred->spec.text) continue;
+      if (!wanted.empty()) return {nullptr, refuse("model", "model: name one; there are several")};
+      wanted = each;
+    }
+    if (wanted.empty())
+      return {nullptr, {base::failure(base::Code::kNotFound, "no model of text is served"), "model", {}}};
+  }
+  auto found = catalog.find(wanted, "");
+  if (!found) return {nullptr, {std::move(found).error(), "model", {}}};
+  if (!(*found)->spec.text)
+    return {nullptr, refuse("model", "model '" + wanted + "' makes no text: ask it through the inference protocols")};
+  exchange.ledger().model = (*found)->spec.name;
+  return {*found, {}};
+}
+
+void add_timing(const Exchange& exchange, wire::Fields& fields) {
+  auto took = std::chrono::duration_cast<std::chrono::milliseconds>(exchange.ledger().took(exchange.now()));
+  fields.add("openai-processing-ms", std::to_string(took.count()));
+}
+
+void respond_json(Exchange& exchange, std::string json) {
+  add_timing(exchange, exchange.standing());
+  exchange.respond(200, "application/json", base::Bytes::adopt(std::move(json)), Exchange::Compress::kIfAccepted);
+}
+
+struct Openai::Parts {
+  House house;
+  std::vector<std::unique_ptr<Endpoint>> services;
+
+  void add(wire::Router& router, const std::string& prefix, const Row& row) {
+    auto& service = services.emplace_back(std::make_unique<Endpoint>(house, row.serve, row.access));
+    bool reads = std::string_view(row.method) == "POST" && row.access == Access::kKey;
+    wire::Plan plan{reads ? wire::BodyPlan::kWhole : wire::BodyPlan::kIgnore, house.options.max_body};
+    router.add({row.method, prefix + row.path, service.get(), kProtocol, plan});
+  }
+};
+
+Openai::Openai(bus::Bus& bus, wire::Router& router, Load& load, Options options)
+    : parts_(new Parts{House{bus, load, std::move(options), 0}, {}}) {
+  House& house = parts_->house;
+  auto now = bus.env().wall().time_since_epoch();
+  house.created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  for (const std::string& prefix : house.options.prefixes) {
+    for (const Row& row : kUnderPrefix) parts_->add(router, prefix, row);
+    router.error_form(prefix, respond_status);
+  }
+  for (const Row& row : kAtRoot) parts_->add(router, "", row);
+}
+
+Openai::~Openai() = default;
+
+}  // namespace weir::openai

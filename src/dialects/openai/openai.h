@@ -1,0 +1,46 @@
+// Openai: the OpenAI API's text endpoints over HTTP, with what vLLM's clients add. One per shard, used on its thread.
+//
+//   POST {prefix}/chat/completions, {prefix}/completions, {prefix}/embeddings     GET {prefix}/models[/{id}]
+//   POST /tokenize, /detokenize     GET /version, /health, /ping, /load
+// Reference: platform.openai.com/docs/api-reference, docs.vllm.ai ("OpenAI-Compatible Server"). What is beyond the two
+// is in README.md.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bus/bus.h"
+#include "wire/router.h"
+
+namespace weir::openai {
+
+struct Options {
+  std::string server_version;
+  std::vector<std::string> prefixes{"/v1", "/openai/v1", "/v3"};
+  std::string default_model;          // for requests that name none; "" = the only text model, where there is but one
+  std::vector<std::string> api_keys;  // empty: everybody may ask
+  uint64_t max_body = 4 << 20;        // of one request
+  std::function<bool()> ready;        // the server takes requests; what /health says
+};
+
+// Requests for text under way, on all shards.
+struct Load {
+  std::atomic<int64_t> running{0};
+};
+
+class Openai {
+ public:
+  // All borrowed; they outlive every Exchange of the router. `load` is shared by all shards.
+  Openai(bus::Bus& bus, wire::Router& router, Load& load, Options options);
+  ~Openai();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::openai

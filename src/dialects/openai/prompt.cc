@@ -1,0 +1,104 @@
+#include "dialects/openai/prompt.h"
+
+#include "text/completion.h"
+#include "text/processor.h"
+
+namespace weir::openai {
+namespace {
+
+Refusal too_long(const msg::TextSpec& spec, std::string_view param, std::string what) {
+  return {base::failure(base::Code::kOutOfRange, std::string(param) + ": " + std::move(what) +
+                                                     " do not fit the model's context of " +
+                                                     std::to_string(spec.max_length) + " tokens"),
+          std::string(param),
+          {}};
+}
+
+Refusal features(const msg::TextSpec::Vision& vision, const msg::Image& image, size_t number, uint32_t& out) {
+  auto count = vision.features(image.data.view(), image.mime);
+  if (count) return out = *count, Refusal{};
+  return {
+      base::failure(count.error().code, "image " + std::to_string(number) + ": " + count.error().text), "messages", {}};
+}
+
+// Each start-pad-end of the template becomes start, as many pads as the image has features, end.
+Refusal place_images(const msg::TextSpec& spec, std::vector<uint32_t> ids, Sequence& out) {
+  const auto& vision = *spec.vision;
+  size_t next = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    bool place =
+        i + 2 < ids.size() && ids[i] == vision.start_id && ids[i + 1] == vision.pad_id && ids[i + 2] == vision.end_id;
+    if (!place) {
+      if (ids[i] == vision.pad_id) return refuse("messages", "messages: text that stands for an image, without one");
+      out.ids.push_back(ids[i]);
+      continue;
+    }
+    if (next == out.images.size()) return refuse("messages", "messages: text that stands for an image, without one");
+    msg::Image& image = out.images[next++];
+    uint32_t pads = 0;
+    if (Refusal bad = features(vision, image, next, pads); !bad.ok()) return bad;
+    if (pads > spec.max_length || out.ids.size() > spec.max_length)
+      return too_long(spec, "messages", "the image's " + std::to_string(pads) + " tokens");
+    image.start = uint32_t(out.ids.size());
+    out.ids.push_back(vision.start_id);
+    out.ids.insert(out.ids.end(), pads, vision.pad_id);
+    out.ids.push_back(vision.end_id);
+    image.end = uint32_t(out.ids.size());
+    i += 2;
+  }
+  if (next == out.images.size()) return {};
+  return refuse("messages", "messages: the model's template leaves an image out");
+}
+
+Refusal encode(std::string_view text, const msg::TextSpec& spec, text::AddSpecial add, std::string_view param,
+               std::vector<uint32_t>& out) {
+  auto ids = text::encode_prompt(*spec.processor->tokenizer, text, add, spec.max_length);
+  if (ids) return out = *std::move(ids), Refusal{};
+  base::Status status = std::move(ids).error();
+  status.text = std::string(param) + ": " + status.text;
+  return {std::move(status), std::string(param), {}};
+}
+
+void truncate(const Request& request, std::vector<uint32_t>& ids) {
+  if (!request.truncate_prompt || ids.size() <= *request.truncate_prompt) return;
+  ids.erase(ids.begin(), ids.end() - ptrdiff_t(*request.truncate_prompt));
+}
+
+}  // namespace
+
+Refusal make_chat(const Request& request, const msg::TextSpec& spec, Sequence& out) {
+  Conversation talk;
+  if (Refusal bad = render(request, spec, talk); !bad.ok()) return bad;
+  auto add = request.add_special.value_or(false) ? text::AddSpecial::kYes : text::AddSpecial::kNo;
+  std::vector<uint32_t> ids;
+  if (Refusal bad = encode(talk.text, spec, add, "messages", ids); !bad.ok()) return bad;
+  out.images = std::move(talk.images);
+  if (spec.vision) {
+    if (request.truncate_prompt && !out.images.empty())
+      return refuse("truncate_prompt_tokens", "truncate_prompt_tokens: not with images");
+    if (Refusal bad = place_images(spec, std::move(ids), out); !bad.ok()) return bad;
+  } else {
+    out.ids = std::move(ids);
+  }
+  truncate(request, out.ids);
+  return {};
+}
+
+Refusal make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
+                    Sequence& out) {
+  const auto& tokenizer = *spec.processor->tokenizer;
+  if (prompt.tokens) {
+    out.ids = prompt.ids;
+  } else {
+    auto add = request.add_special.value_or(true) ? text::AddSpecial::kYes : text::AddSpecial::kNo;
+    if (Refusal bad = encode(prompt.text, spec, add, param, out.ids); !bad.ok()) return bad;
+  }
+  bool cut = request.truncate_prompt && out.ids.size() > *request.truncate_prompt;
+  truncate(request, out.ids);
+  if (!request.echo) return {};
+  auto skip = request.fields.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo;
+  out.echo = cut || prompt.tokens ? tokenizer.decode(out.ids, skip) : prompt.text;
+  return {};
+}
+
+}  // namespace weir::openai

@@ -1,0 +1,36 @@
+// From what a request brings to token ids, with room for images.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dialects/openai/request.h"
+#include "msg/generate.h"
+#include "msg/spec.h"
+#include "text/tokenizer.h"
+
+namespace weir::openai {
+
+// One prompt as a model takes it.
+struct Sequence {
+  std::vector<uint32_t> ids;
+  std::vector<msg::Image> images;
+  std::string echo;  // its text, where the answer is to begin with it
+};
+
+// The prompt of a chat, through the model's template. Errors: 400 naming the message or the member.
+Refusal make_chat(const Request& request, const msg::TextSpec& spec, Sequence& out);
+// Any other prompt; `param` is what the request calls it.
+Refusal make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
+                    Sequence& out);
+
+// conversation.cc: the template's text, and the images in the order in which the text has them (their places are not
+// yet known).
+struct Conversation {
+  std::string text;
+  std::vector<msg::Image> images;
+};
+Refusal render(const Request& request, const msg::TextSpec& spec, Conversation& out);
+
+}  // namespace weir::openai

@@ -1,0 +1,293 @@
+#include "dialects/openai/request.h"
+
+#include <limits>
+
+namespace weir::openai {
+namespace {
+
+using marshal::FieldReader;
+using marshal::JsonCursor;
+
+constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+constexpr size_t kMaxName = 256, kMaxText = size_t(1) << 30;
+
+// One request object, member by member; each function consumes one value.
+class Members {
+ public:
+  Members(JsonCursor& json, Kind kind, Request& out) : json_(json), kind_(kind), out_(out) {}
+
+  Refusal read() {
+    bool good = json_.object([&](std::string_view name) { return member(std::string(name)); }) && json_.finish();
+    if (!good) return {fields_.error(), fields_.param(), {}};
+    return settle();
+  }
+
+ private:
+  bool chat() const { return kind_ == Kind::kChat; }
+  bool makes_text() const { return kind_ == Kind::kChat || kind_ == Kind::kCompletion; }
+
+  bool member(const std::string& name) {
+    bool ok = true;
+    if (name == "model") return fields_.text(name, kMaxName, out_.model);
+    if (read_prompt(name, ok) || read_prompt_option(name, ok)) return ok;
+    if (makes_text() && (read_common(name, ok) || read_logprobs(name, ok))) return ok;
+    if (makes_text() && marshal::read_text_field(fields_, name, out_.fields, ok)) return ok;
+    if (kind_ == Kind::kEmbedding && read_embedding(name, ok)) return ok;
+    if (kind_ == Kind::kTokenize && name == "return_token_strs") return fields_.flag(name, out_.token_strings);
+    return other(name);
+  }
+
+  // ---- What the model is given
+
+  bool read_prompt(std::string_view name, bool& ok) {
+    bool talks = kind_ == Kind::kChat || kind_ == Kind::kTokenize;
+    if (name == "messages" && talks)
+      ok = raw(name, JsonCursor::Kind::kArray, "a list of messages", out_.messages);
+    else if (name == "tools" && talks)
+      ok = raw(name, JsonCursor::Kind::kArray, "a list of tools", out_.tools);
+    else if (name == "chat_template_kwargs" && talks)
+      ok = raw(name, JsonCursor::Kind::kObject, "an object", out_.template_variables);
+    else if (name == (kind_ == Kind::kEmbedding ? "input" : "prompt") && !chat())
+      ok = prompts(name);
+    else
+      return false;
+    return true;
+  }
+
+  bool read_prompt_option(std::string_view name, bool& ok) {
+    bool talks = kind_ == Kind::kChat || kind_ == Kind::kTokenize;
+    if (name == "add_special_tokens")
+      ok = optional_flag(name, out_.add_special);
+    else if (name == "truncate_prompt_tokens" && kind_ != Kind::kTokenize)
+      ok = fields_.whole(name, 1, kMost, out_.truncate_prompt);
+    else if (name == "add_generation_prompt" && talks)
+      ok = optional_flag(name, generation_prompt_);
+    else if (name == "continue_final_message" && talks)
+      ok = fields_.flag(name, out_.continue_final_message);
+    else if (name == "priority" && kind_ != Kind::kTokenize)
+      ok = fields_.whole(name, 0, std::numeric_limits<uint32_t>::max(), out_.priority);
+    else if (name == "cache_salt" && kind_ != Kind::kTokenize)
+      ok = fields_.text(name, kMaxName, out_.cache_salt);
+    else if (name == "request_id" && kind_ != Kind::kTokenize)
+      ok = request_id(name);
+    else
+      return false;
+    return true;
+  }
+
+  bool raw(std::string_view name, JsonCursor::Kind kind, std::string_view what, std::string_view& out) {
+    if (fields_.none()) return true;
+    if (json_.peek() != kind) return fields_.unexpected(name, what);
+    size_t at = json_.at();
+    if (!json_.skip()) return false;
+    out = json_.since(at);
+    return true;
+  }
+
+  // A string, a list of strings, a list of ids, or a list of those.
+  bool prompts(std::string_view name) {
+    if (fields_.none()) return true;
+    out_.prompts.clear();
+    if (json_.peek() == JsonCursor::Kind::kString) return one_text(name);
+    if (json_.peek() != JsonCursor::Kind::kArray)
+      return fields_.unexpected(name, "a string, a list of strings, or token ids");
+    if (json_.peek_inside() == JsonCursor::Kind::kNumber) return one_ids(name);
+    size_t most = kind_ == Kind::kEmbedding ? kMaxInputs : kMaxChoices;
+    bool good = json_.array([&] {
+      if (out_.prompts.size() == most) return fields_.refuse(name, "at most " + std::to_string(most) + " of them");
+      if (json_.peek() == JsonCursor::Kind::kString) return one_text(name);
+      if (json_.peek() == JsonCursor::Kind::kArray) return one_ids(name);
+      return fields_.unexpected(name, "strings, or lists of token ids");
+    });
+    return good && (!out_.prompts.empty() || fields_.refuse(name, "the list is empty"));
+  }
+  bool one_text(std::string_view name) { return fields_.text(name, kMaxText, out_.prompts.emplace_back().text); }
+  bool one_ids(std::string_view name) {
+    Prompt& prompt = out_.prompts.emplace_back();
+    prompt.tokens = true;
+    return fields_.ids(name, kMaxIds, prompt.ids);
+  }
+
+  bool request_id(std::string_view name) {
+    if (!fields_.text(name, 128, out_.request_id)) return false;
+    for (char c : out_.request_id)
+      if (c <= ' ' || c >= 0x7f || c == '"' || c == '\\')
+        return fields_.refuse(name, "takes printable ASCII without spaces and quotes");
+    return true;
+  }
+
+  bool optional_flag(std::string_view name, std::optional<bool>& out) {
+    if (fields_.none()) return true;
+    bool value = false;
+    if (!fields_.flag(name, value)) return false;
+    out = value;
+    return true;
+  }
+
+  // ---- What it is to do
+
+  bool read_common(std::string_view name, bool& ok) {
+    if (name == "n")
+      ok = fields_.whole(name, 1, kMaxN, out_.n);
+    else if (name == "stream")
+      ok = fields_.flag(name, out_.stream);
+    else if (name == "stream_options")
+      ok = stream_options(name);
+    else if (name == "max_completion_tokens" && chat())
+      ok = fields_.whole(name, 0, kMost, max_completion_);
+    else if (name == "echo")
+      ok = fields_.flag(name, out_.echo);
+    else if (name == "return_token_ids")
+      ok = fields_.flag(name, out_.token_ids);
+    else if (name == "return_tokens_as_token_ids")
+      ok = fields_.flag(name, out_.tokens_as_ids);
+    else if (name == "reasoning_effort" && chat())
+      ok = fields_.text(name, 32, out_.reasoning_effort);
+    else if (name == "tool_choice" && chat())
+      ok = tool_choice(name);
+    else if (name == "readouts")
+      ok = readouts(name);
+    else
+      return false;
+    return true;
+  }
+
+  bool stream_options(std::string_view name) {
+    if (fields_.none()) return true;
+    stream_options_ = true;
+    if (json_.peek() != JsonCursor::Kind::kObject) return fields_.unexpected(name, "an object");
+    return json_.object([&](std::string_view key) {
+      if (key == "include_usage") return fields_.flag("stream_options.include_usage", out_.include_usage);
+      if (key == "continuous_usage_stats")
+        return fields_.flag("stream_options.continuous_usage_stats", out_.continuous_usage);
+      if (key == "include_obfuscation") return json_.skip();
+      return fields_.refuse(name, "takes include_usage and continuous_usage_stats");
+    });
+  }
+
+  bool tool_choice(std::string_view name) {
+    if (fields_.none()) return true;
+    std::string_view word;
+    if (json_.peek() == JsonCursor::Kind::kString) {
+      if (!json_.string(word)) return false;
+      out_.pass_tools = word != "none";
+      if (word == "none" || word == "auto") return true;
+    }
+    return fields_.refuse(name, "only \"none\" and \"auto\" are offered: a model is not forced to call a tool");
+  }
+
+  // true, or [[start, end], …].
+  bool readouts(std::string_view name) {
+    if (fields_.none()) return true;
+    out_.readout_ranges.clear();
+    if (json_.peek() == JsonCursor::Kind::kBool) return json_.boolean(out_.readouts);
+    if (json_.peek() != JsonCursor::Kind::kArray)
+      return fields_.unexpected(name, "true, or a list of [start, end] positions");
+    return json_.array([&] {
+      if (out_.readout_ranges.size() == kMaxRanges)
+        return fields_.refuse(name, "at most " + std::to_string(kMaxRanges) + " ranges");
+      std::vector<uint32_t> ends;
+      if (json_.peek() != JsonCursor::Kind::kArray || !fields_.ids(name, 2, ends) || ends.size() != 2 ||
+          ends[0] >= ends[1])
+        return fields_.refuse(name, "a range is [start, end] with start < end");
+      out_.readout_ranges.push_back({ends[0], ends[1]});
+      return true;
+    });
+  }
+
+  bool read_logprobs(std::string_view name, bool& ok) {
+    if (name == "logprobs")
+      ok = chat() ? fields_.flag(name, chat_logprobs_) : fields_.whole(name, 0, kMaxLogprobs, out_.logprobs);
+    else if (name == "top_logprobs" && chat())
+      ok = fields_.whole(name, 0, kMaxLogprobs, top_logprobs_);
+    else if (name == "prompt_logprobs")
+      ok = fields_.whole(name, 0, kMaxLogprobs, out_.prompt_logprobs);
+    else
+      return false;
+    return true;
+  }
+
+  bool read_embedding(std::string_view name, bool& ok) {
+    std::string format;
+    if (name == "encoding_format") {
+      ok = fields_.text(name, 16, format);
+      out_.base64 = format == "base64";
+      if (ok && !out_.base64 && !format.empty() && format != "float")
+        ok = fields_.refuse(name, "takes \"float\" or \"base64\"");
+    } else if (name == "dimensions") {
+      ok = fields_.whole(name, 1, kMost, out_.dimensions);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  bool other(const std::string& name) {
+    size_t at = json_.at();
+    if (!json_.skip()) return false;
+    std::string why;
+    if (fate_of(name, json_.since(at), why) != Fate::kRefuse) return true;
+    return fields_.refuse(std::string_view(name).substr(0, 64), why);
+  }
+
+  // What only the whole request can tell.
+  Refusal settle() {
+    if (max_completion_) out_.fields.max_tokens = max_completion_;
+    if (chat_logprobs_) out_.logprobs = top_logprobs_.value_or(0);
+    if (!chat_logprobs_ && top_logprobs_.value_or(0) > 0)
+      return openai::refuse("top_logprobs", "top_logprobs: needs logprobs: true");
+    out_.add_generation_prompt = generation_prompt_.value_or(!out_.continue_final_message);
+    if (out_.continue_final_message && out_.add_generation_prompt)
+      return openai::refuse("continue_final_message", "continue_final_message: needs add_generation_prompt: false");
+    if (stream_options_ && !out_.stream) return openai::refuse("stream_options", "stream_options: needs stream: true");
+    if (out_.stream && out_.prompt_logprobs)
+      return openai::refuse("prompt_logprobs", "prompt_logprobs: not in a stream; completions have echo with logprobs");
+    if (chat() && out_.echo) return openai::refuse("echo", "echo: not in a chat; use completions");
+    if (chat() && out_.fields.max_tokens == 0u)
+      return openai::refuse("max_tokens", "max_tokens: expected a whole number from 1 to 2147483647, got 0");
+    if (chat() && out_.messages.empty()) return openai::refuse("messages", "messages: expected a list of messages");
+    return settle_input();
+  }
+
+  Refusal settle_input() {
+    std::string_view input = kind_ == Kind::kEmbedding ? "input" : "prompt";
+    if (!chat() && out_.prompts.empty() && out_.messages.empty())
+      return openai::refuse(input, std::string(input) + ": expected a string, a list of strings, or token ids");
+    if (kind_ == Kind::kTokenize && out_.prompts.size() + size_t(!out_.messages.empty()) != 1)
+      return openai::refuse("prompt", "takes one prompt, or messages");
+    if (out_.prompts.size() * out_.n > kMaxChoices)
+      return openai::refuse("n", "n: at most " + std::to_string(kMaxChoices) + " choices in one request, prompts × n");
+    return {};
+  }
+
+  JsonCursor& json_;
+  FieldReader fields_{json_};
+  Kind kind_;
+  Request& out_;
+  std::optional<uint32_t> max_completion_, top_logprobs_;
+  std::optional<bool> generation_prompt_;
+  bool chat_logprobs_ = false, stream_options_ = false;
+};
+
+}  // namespace
+
+Refusal read_request(std::string_view body, Kind kind, Request& request) {
+  JsonCursor json(body);
+  return Members(json, kind, request).read();
+}
+
+Refusal read_detokenize(std::string_view body, Detokenize& request) {
+  JsonCursor json(body);
+  FieldReader fields(json);
+  bool said = false;
+  bool good = json.object([&](std::string_view name) {
+    if (name == "model") return fields.text("model", kMaxName, request.model);
+    if (name == "tokens") return said = true, fields.ids("tokens", kMaxIds, request.tokens);
+    return fields.refuse(std::string(name.substr(0, 64)), "no such parameter");
+  }) && json.finish();
+  if (!good) return {fields.error(), fields.param(), {}};
+  if (!said) return refuse("tokens", "tokens: expected a list of token ids");
+  return {};
+}
+
+}  // namespace weir::openai

@@ -1,0 +1,78 @@
+// The requests for text as their members say it, before they meet a model.
+//
+// Members that OpenAI's and vLLM's clients send and that change nothing here are passed over (user, metadata, store,
+// …); members that would change the answer, but are not offered, are refused by name unless they have their neutral
+// value; so are members that nobody knows. null is "not there".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dialects/openai/refusal.h"
+#include "marshal/text_fields.h"
+#include "msg/generate.h"
+
+namespace weir::openai {
+
+enum class Kind : uint8_t { kChat, kCompletion, kEmbedding, kTokenize };
+
+inline constexpr uint32_t kMaxN = 16;         // choices of one prompt
+inline constexpr size_t kMaxChoices = 128;    // of one request
+inline constexpr size_t kMaxInputs = 2048;    // texts of one embeddings request
+inline constexpr uint32_t kMaxLogprobs = 20;  // alternatives per position
+inline constexpr size_t kMaxRanges = 64;      // of positions with readouts
+inline constexpr size_t kMaxIds = 4'000'000;  // of one prompt: above any context, below what a body holds
+
+struct Prompt {
+  std::string text;
+  std::vector<uint32_t> ids;
+  bool tokens = false;  // ids, not text
+};
+
+struct Request {
+  std::string model;
+  std::vector<Prompt> prompts;  // of all but chats
+  // Of chats: JSON, inside the body, which must outlive this. Empty where the member is not there.
+  std::string_view messages, tools, template_variables;
+  std::string reasoning_effort;
+  bool pass_tools = true;
+  bool add_generation_prompt = true, continue_final_message = false;
+
+  marshal::TextFields fields;
+  uint32_t n = 1;
+  bool stream = false, include_usage = false, continuous_usage = false;
+  bool echo = false;
+  std::optional<uint32_t> logprobs, prompt_logprobs;  // how many alternatives
+  bool token_ids = false;                             // return them
+  bool tokens_as_ids = false;                         // "token_id:17" instead of the text in logprobs
+  std::optional<bool> add_special;
+  std::optional<uint32_t> truncate_prompt;  // keep this many of the last tokens
+  uint32_t priority = 0;
+  std::string request_id, cache_salt;
+  bool readouts = false;  // of every generated token
+  std::vector<msg::PositionRange> readout_ranges;
+
+  bool base64 = false;  // of embeddings
+  std::optional<uint32_t> dimensions;
+  bool token_strings = false;  // of /tokenize
+};
+
+// Errors: 400 naming the member.
+Refusal read_request(std::string_view body, Kind kind, Request& request);
+
+// /detokenize.
+struct Detokenize {
+  std::string model;
+  std::vector<uint32_t> tokens;
+};
+Refusal read_detokenize(std::string_view body, Detokenize& request);
+
+// members.cc: what becomes of a member that no reader here takes.
+enum class Fate : uint8_t { kPass, kNeutral, kRefuse };
+// kPass: whatever it says. kNeutral: `value` (JSON) asks for nothing; kRefuse: `why` says so.
+Fate fate_of(std::string_view member, std::string_view value, std::string& why);
+
+}  // namespace weir::openai

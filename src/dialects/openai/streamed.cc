@@ -1,0 +1,163 @@
+// A streamed answer: Server-Sent Events, one for every token that makes text certain.
+//
+//   data: {"id":…,"object":"chat.completion.chunk","created":…,"model":…,"choices":[…]}\n\n
+//   …
+//   data: [DONE]\n\n
+// Of a chat: a chunk with the role, chunks with text, a chunk with finish_reason; with stream_options.include_usage one
+// more with the usage and no choices. A chunk is appended to a string by hand: no document is built for a token.
+#include "dialects/openai/answer.h"
+#include "marshal/json_tensor.h"
+#include "wire/sse.h"
+
+namespace weir::openai {
+namespace {
+
+using wire::Exchange;
+using std::chrono_literals::operator""s;
+
+constexpr base::Duration kQuiet = 15s;  // without a frame for so long, a comment shows that there is life
+
+class Streamed final : public Answer {
+ public:
+  Streamed(House& house, Exchange& exchange, Kind kind, Request request)
+      : Answer(house, exchange, kind, std::move(request)) {
+    last_ = house_.bus.env().now();
+    arm();
+  }
+  ~Streamed() override { disarm(); }
+
+  void on_drain(Exchange&) override {
+    for (Choice& choice : choices_) choice.add_credit(house_.bus);
+  }
+  void on_close(Exchange&, bool) override {
+    disarm();
+    leave();
+  }
+
+ private:
+  void grew(Choice& choice) override { tell(choice); }
+  void ended(Choice& choice) override { tell(choice); }
+  void over() override {
+    if (request_.include_usage) {
+      std::string frame = prefix_ + "],";
+      write_usage(frame, usage());
+      send(std::move(frame += "}\n\n"));
+    }
+    finish();
+  }
+  void failed(const base::Status& status) override {
+    if (!exchange_.responding()) {
+      disarm();
+      return respond(exchange_, refuse(status));
+    }
+    exchange_.ledger().code = status.code;
+    send("data: " + error_json(refuse(status)) + "\n\n");
+    finish();
+  }
+
+  void finish() {
+    disarm();
+    send("data: [DONE]\n\n");
+    exchange_.end();
+  }
+
+  void open() {
+    if (exchange_.responding()) return;
+    make_head(kind_ == Kind::kChat ? "chat.completion.chunk" : "text_completion");
+    prefix_ = "data: {" + head() + ",\"choices\":[";
+    wire::Response response;
+    response.fields.add("content-type", wire::kSseType);
+    response.fields.add("cache-control", "no-cache");
+    response.fields.add("x-accel-buffering", "no");
+    add_timing(exchange_, response.fields);
+    exchange_.head(std::move(response));
+  }
+
+  // Everything that is new of a choice, and its end.
+  void tell(Choice& choice) {
+    open();
+    const Piece& piece = choice.piece;
+    std::string frame;
+    frame.reserve(2 * prefix_.size() + piece.weight() + piece.text.size() / 4 + 256);
+    if (!std::exchange(choice.begun, true) && kind_ == Kind::kChat) role(choice, frame);
+    begin(choice, frame);
+    if (kind_ == Kind::kCompletion) {
+      frame += ",\"text\":";
+      marshal::write_string(frame, piece.text);
+    } else if (piece.empty() && choice.end.why != End::Why::kNone) {
+      frame += ",\"delta\":{}";
+    } else {
+      frame += ",\"delta\":{\"content\":";
+      marshal::write_string(frame, piece.text);
+      frame += '}';
+    }
+    frame += ',';
+    piece.write_logprobs(frame, kind_);
+    frame += ',';
+    write_end(frame, choice.end);
+    if (kind_ == Kind::kCompletion) tell_prompt(choice, frame);
+    piece.write_extras(frame);
+    close(choice, frame);
+    send(std::move(frame));
+    choice.piece.clear();
+  }
+
+  void begin(const Choice& choice, std::string& frame) const {
+    frame += prefix_;
+    frame += "{\"index\":";
+    marshal::write_number(frame, uint64_t(choice.index()));
+  }
+  void close(const Choice& choice, std::string& frame) const {
+    frame += "}]";
+    if (request_.continuous_usage) {
+      frame += ',';
+      write_usage(frame, {choice.prompt_tokens, choice.completion_tokens, choice.cached_tokens});
+    } else if (request_.include_usage) {
+      frame += ",\"usage\":null";
+    }
+    frame += "}\n\n";
+  }
+  void role(Choice& choice, std::string& frame) {
+    begin(choice, frame);
+    frame += R"(,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)";
+    tell_prompt(choice, frame);
+    close(choice, frame);
+  }
+  static void tell_prompt(Choice& choice, std::string& frame) {
+    if (choice.prompt_ids.empty()) return;
+    frame += ",\"prompt_token_ids\":" + choice.prompt_ids;
+    choice.prompt_ids.clear();
+  }
+
+  void send(std::string frame) {
+    last_ = house_.bus.env().now();
+    exchange_.body(base::Bytes::adopt(std::move(frame)));
+  }
+
+  void arm() {
+    timer_ = house_.bus.env().at(last_ + kQuiet, [this] {
+      timer_ = base::TimerId::kNone;
+      if (house_.bus.env().now() - last_ >= kQuiet) ping();
+      arm();
+    });
+  }
+  void disarm() { house_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone)); }
+  void ping() {
+    open();
+    std::string comment;
+    wire::append_sse_comment(comment);
+    send(std::move(comment));
+  }
+
+  std::string prefix_;  // of every chunk
+  base::Time last_;     // when something was sent
+  base::TimerId timer_ = base::TimerId::kNone;
+};
+
+}  // namespace
+
+std::unique_ptr<Answer> streamed(House& house, Exchange& exchange, Kind kind, Request request) {
+  return std::make_unique<Streamed>(house, exchange, kind, std::move(request));
+}
+
+}  // namespace weir::openai

@@ -1,0 +1,61 @@
+// An answer in one piece of JSON, when every choice is over.
+#include "dialects/openai/answer.h"
+#include "marshal/json_tensor.h"
+
+namespace weir::openai {
+namespace {
+
+using wire::Exchange;
+
+class Whole final : public Answer {
+ public:
+  using Answer::Answer;
+
+ private:
+  void grew(Choice&) override {}
+  void ended(Choice&) override {}
+  void failed(const base::Status& status) override { respond(exchange_, refuse(status)); }
+
+  void over() override {
+    make_head(kind_ == Kind::kChat ? "chat.completion" : "text_completion");
+    std::string out = "{" + head() + ",\"choices\":[";
+    for (const Choice& choice : choices_) {
+      if (choice.index() > 0) out += ',';
+      write(choice, out);
+    }
+    out += "],";
+    write_usage(out, usage());
+    // Of a chat, which has one prompt, these are told once.
+    if (kind_ == Kind::kChat) write_prompt(choices_.front(), out);
+    out += ",\"system_fingerprint\":";
+    marshal::write_string(out, "weir-" + house_.options.server_version);
+    respond_json(exchange_, out + "}");
+  }
+
+  void write(const Choice& choice, std::string& out) const {
+    out += "{\"index\":" + std::to_string(choice.index());
+    out += kind_ == Kind::kChat ? R"(,"message":{"role":"assistant","content":)" : ",\"text\":";
+    marshal::write_string(out, choice.piece.text);
+    if (kind_ == Kind::kChat) out += ",\"refusal\":null}";
+    out += ',';
+    choice.piece.write_logprobs(out, kind_);
+    out += ',';
+    write_end(out, choice.end);
+    if (kind_ == Kind::kCompletion) write_prompt(choice, out);
+    choice.piece.write_extras(out);
+    out += '}';
+  }
+
+  void write_prompt(const Choice& choice, std::string& out) const {
+    if (request_.prompt_logprobs) out += ",\"prompt_logprobs\":[" + choice.prompt_logprobs + "]";
+    if (request_.token_ids) out += ",\"prompt_token_ids\":" + choice.prompt_ids;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Answer> whole(House& house, Exchange& exchange, Kind kind, Request request) {
+  return std::make_unique<Whole>(house, exchange, kind, std::move(request));
+}
+
+}  // namespace weir::openai

@@ -1,0 +1,59 @@
+#include "text/completion.h"
+
+#include <algorithm>
+
+namespace weir::text {
+namespace {
+
+// No tokenizer in use has many tokens that are longer, and text made of those alone is no prompt.
+constexpr size_t kMaxBytesPerToken = 128;
+
+}  // namespace
+
+base::Result<std::vector<uint32_t>> encode_prompt(const Tokenizer& tokenizer, std::string_view text, AddSpecial add,
+                                                  uint32_t max_tokens) {
+  if (text.size() / kMaxBytesPerToken > max_tokens)
+    return base::failure(base::Code::kOutOfRange, std::to_string(text.size()) +
+                                                      " bytes do not fit the model's context of " +
+                                                      std::to_string(max_tokens) + " tokens");
+  return tokenizer.encode(text, add);
+}
+
+Completion::Completion(const Tokenizer& tokenizer, Options options)
+    : detokenizer_(tokenizer, options.skip),
+      stops_(options.stop.empty() ? StopStrings() : StopStrings(std::move(options.stop), options.keep)),
+      end_ids_(std::move(options.end_ids)),
+      keep_(options.keep),
+      min_tokens_(options.min_tokens) {}
+
+bool Completion::ends(uint32_t id) const { return std::find(end_ids_.begin(), end_ids_.end(), id) != end_ids_.end(); }
+
+Completion::State Completion::push(uint32_t id, std::string& out) {
+  ++tokens_;
+  bool last = tokens_ > min_tokens_ && ends(id);
+  if (last && keep_ == StopStrings::Keep::kNo) return State::kEnded;
+  piece_.clear();
+  detokenizer_.push(id, piece_);
+  State state = pass(out);
+  return state == State::kGoing && last ? State::kEnded : state;
+}
+
+Completion::State Completion::pass(std::string& out) {
+  if (piece_.empty()) return State::kGoing;
+  if (tokens_ <= min_tokens_) {
+    out += piece_;
+    return State::kGoing;
+  }
+  stopped_ = stops_.push(piece_, out);
+  return stopped_ ? State::kStopped : State::kGoing;
+}
+
+void Completion::finish(std::string& out) {
+  if (stopped_) return;
+  piece_.clear();
+  detokenizer_.finish(piece_);
+  if (pass(out) == State::kStopped) return;
+  stops_.finish(out);
+}
+
+}  // namespace weir::text

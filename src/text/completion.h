@@ -1,0 +1,61 @@
+// The two ends of making text: a prompt becomes tokens, and tokens become text until something ends it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "text/stream.h"
+#include "text/tokenizer.h"
+
+namespace weir::text {
+
+// The ids of a prompt for a context of `max_tokens`. Bounded by bytes before a byte is looked at: OUT_OF_RANGE for text
+// that no such context can hold. How many ids there are is for the caller to check. Any thread.
+base::Result<std::vector<uint32_t>> encode_prompt(const Tokenizer& tokenizer, std::string_view text, AddSpecial add,
+                                                  uint32_t max_tokens);
+
+// The text of one sequence as its tokens come. One thread.
+class Completion {
+ public:
+  struct Options {
+    SkipSpecial skip = SkipSpecial::kYes;
+    std::vector<std::string> stop;
+    StopStrings::Keep keep = StopStrings::Keep::kNo;  // whether what ended it, string or token, is part of the text
+    std::vector<uint32_t> end_ids;                    // tokens that end it
+    uint32_t min_tokens = 0;                          // before these no stop string counts
+  };
+  Completion(const Tokenizer& tokenizer, Options options);  // the tokenizer is borrowed
+
+  enum class State : uint8_t {
+    kGoing,
+    kEnded,    // by this token: whoever makes the tokens knows as well
+    kStopped,  // by a stop string: nobody else knows
+  };
+  // Appends the text that this token makes certain to `out`: whole UTF-8 sequences. Not after kStopped.
+  State push(uint32_t id, std::string& out);
+  // The tokens are over: appends what was held back. Harmless after kStopped.
+  void finish(std::string& out);
+
+  uint32_t tokens() const { return tokens_; }
+  // Of kStopped; else null.
+  const std::string* stop_string() const { return stopped_ ? &stops_.which() : nullptr; }
+
+ private:
+  bool ends(uint32_t id) const;
+  State pass(std::string& out);
+
+  Detokenizer detokenizer_;
+  StopStrings stops_;
+  std::vector<uint32_t> end_ids_;
+  StopStrings::Keep keep_;
+  uint32_t min_tokens_;
+  uint32_t tokens_ = 0;
+  bool stopped_ = false;
+  std::string piece_;  // keeps its capacity
+};
+
+}  // namespace weir::text
