@@ -26,6 +26,13 @@ Completion::Completion(const Tokenizer& tokenizer, Options options)
       keep_(options.keep),
       min_tokens_(options.min_tokens) {}
 
+// A few of the last ones do: a character has at most four bytes, each at least a token's.
+void Completion::after(std::span<const uint32_t> prompt) {
+  constexpr size_t kEnough = 8;
+  for (uint32_t id : prompt.last(std::min(prompt.size(), kEnough))) detokenizer_.push(id, piece_);
+  piece_.clear();
+}
+
 bool Completion::ends(uint32_t id) const { return std::find(end_ids_.begin(), end_ids_.end(), id) != end_ids_.end(); }
 
 Completion::State Completion::push(uint32_t id, std::string& out) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,6 +30,9 @@ class Completion {
     uint32_t min_tokens = 0;                          // before these no stop string counts
   };
   Completion(const Tokenizer& tokenizer, Options options);  // the tokenizer is borrowed
+
+  // What it continues: the first token may begin with a space only where there was text before it.
+  void after(std::span<const uint32_t> prompt);
 
   enum class State : uint8_t {
     kGoing,

@@ -114,6 +114,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     auto ids = text::encode_prompt(tokenizer, request_.input, text::AddSpecial::kYes, spec_->max_length);
     if (!ids) return std::move(ids).error();
     generation->append = *std::move(ids);
+    text_.after(generation->append);
     if (auto bad = marshal::place(request_.fields, *spec_, *generation); !bad.status.ok()) return bad.status;
     if (auto bad = marshal::place_length(request_.fields, *spec_, kUsual, *generation); !bad.status.ok())
       return bad.status;

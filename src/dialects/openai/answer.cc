@@ -138,8 +138,9 @@ Refusal Answer::start(bus::Served& served, std::vector<Sequence> prompts) {
 }
 
 Refusal Answer::submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index) {
-  Choice& choice =
-      choices_.emplace_back(*this, index, text::Completion(*form_.tokenizer, text_options(request_, *spec_)));
+  text::Completion text(*form_.tokenizer, text_options(request_, *spec_));
+  text.after(ids);
+  Choice& choice = choices_.emplace_back(*this, index, std::move(text));
   choice.prompt_tokens = uint32_t(ids.size());
   choice.piece.text = prompt.echo;
   if (request_.token_ids) write_ids(choice.prompt_ids, ids);
