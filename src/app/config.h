@@ -50,7 +50,7 @@ struct Config {
   uint64_t slab_budget = uint64_t(2) << 30;  // request bodies, batches and answers together
 
   std::vector<std::string> cors_origins;
-  std::vector<std::string> metrics_compat;  // "triton"
+  std::vector<std::string> metrics_compat;  // "triton", "vllm"
   base::log::Level log_level = base::log::Level::kInfo;
   base::log::Format log_format = base::log::Format::kText;
   std::string access_log = "off";  // off, - (standard output), or a file

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -213,7 +214,11 @@ std::shared_ptr<const bus::Catalog> Serving::catalog() const {
 void Serving::write_families(std::string& out) const {
   auto now = catalog();
   ops::append_models(out, *now);
-  if (!config_.metrics_compat.empty()) ops::append_triton(out, *now);
+  ops::append_tokens(out, *now);
+  const auto& compat = config_.metrics_compat;
+  auto also = [&](const char* names) { return std::find(compat.begin(), compat.end(), names) != compat.end(); };
+  if (also("triton")) ops::append_triton(out, *now);
+  if (also("vllm")) ops::append_vllm(out, *now);
   ops::append_process(out, kVersion);
   auto gauge = [&](const std::string& name, const char* help, uint64_t value) {
     out += "# HELP " + name + ' ' + help + "\n# TYPE " + name + " gauge\n" + name + ' ' + std::to_string(value) + '\n';

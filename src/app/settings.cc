@@ -258,11 +258,11 @@ void add_operations(std::vector<Setting>& rows) {
   using base::log::Level;
   rows.push_back(named(list("cors.origins", "ORIGIN", "web pages that may call, * = all; repeatable", AT(cors_origins)),
                        "--cors-origin"));
-  Setting compat = list("metrics.compat", "NAME", "metric names of others as well: triton", AT(metrics_compat));
+  Setting compat = list("metrics.compat", "NAME", "metric names of others as well: triton, vllm", AT(metrics_compat));
   auto store = compat.set;
   compat.set = [store](Config& config, const Values& values) -> Status {
     for (const auto& v : values)
-      if (v != "triton") return invalid("expected triton, got '" + v + "'");
+      if (v != "triton" && v != "vllm") return invalid("expected triton or vllm, got '" + v + "'");
     return store(config, values);
   };
   rows.push_back(in_help(std::move(compat)));

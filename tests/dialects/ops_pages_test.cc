@@ -65,7 +65,7 @@ TEST_F(Site, MetricsAreText) {
 
 // Every line is a comment or `name{labels} value`, and no series comes twice.
 void expect_prometheus(const std::string& text) {
-  static const std::regex kLine(R"re([a-z_]+(\{([a-z_]+="([^"\\\n]|\\.)*",?)+\})? -?[0-9.e+]+)re");
+  static const std::regex kLine(R"re([a-z_:][a-z0-9_:]*(\{([a-z_]+="([^"\\\n]|\\.)*",?)+\})? -?[0-9.e+]+)re");
   std::set<std::string> series;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -103,6 +103,54 @@ TEST(ModelMetrics, EveryFamilyIsWellFormedAndNamesTheModel) {
                            "nv_inference_request_failure{model=\"a\\\"b\",version=\"1\",reason=\"REJECTED\"} 2\n",
                            "weir_build_info{version=\"1.2.3\"} 1\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line;
+}
+
+TEST(TokenMetrics, ModelsOfTokensHaveFamiliesOfTheirOwnAndUnderVllmsNames) {
+  bus::Catalog catalog;
+  std::string text;
+  append_tokens(text, catalog);
+  append_vllm(text, catalog);
+  EXPECT_EQ(text, "");
+  catalog.models["tensors"].versions["1"] = std::make_shared<bus::Served>();
+  for (const char* version : {"1", "2"}) {
+    auto served = std::make_shared<bus::Served>();
+    auto& stats = *(served->stats.tokens = std::make_unique<bus::TokenStats>());
+    stats.time_to_first_token.record_ns(15'000'000);
+    stats.inter_token.record_ns(3'000'000'000);
+    stats.prompt_tokens.record_size(100);
+    stats.max_tokens.record_size(16);
+    stats.generated_total.add(7);
+    stats.end(bus::TokenStats::Reason::kLength);
+    stats.running.set(3);
+    stats.blocks_used.set(1), stats.blocks_total.set(4);
+    catalog.models["chat"].versions[version] = served;
+  }
+  append_tokens(text, catalog);
+  append_vllm(text, catalog);
+  expect_prometheus(text);
+  for (const char* line :
+       {"# TYPE weir_model_time_to_first_token_seconds histogram\n",
+        "weir_model_time_to_first_token_seconds_bucket{model=\"chat\",version=\"1\",le=\"0.01\"} 0\n",
+        "weir_model_time_to_first_token_seconds_bucket{model=\"chat\",version=\"1\",le=\"0.02\"} 1\n",
+        "weir_model_time_to_first_token_seconds_bucket{model=\"chat\",version=\"1\",le=\"+Inf\"} 1\n",
+        "weir_model_time_to_first_token_seconds_sum{model=\"chat\",version=\"1\"} 0.015\n",
+        "weir_model_kv_usage_ratio{model=\"chat\",version=\"2\"} 0.25\n",
+        "weir_model_sequences{model=\"chat\",version=\"1\",state=\"running\"} 3\n",
+        "vllm:num_requests_running{model_name=\"chat\",engine=\"0\"} 3\n",
+        "vllm:num_requests_waiting{model_name=\"chat\",engine=\"1\"} 0\n",
+        "vllm:kv_cache_usage_perc{model_name=\"chat\",engine=\"0\"} 0.25\n",
+        "vllm:generation_tokens_total{model_name=\"chat\",engine=\"0\"} 7\n",
+        "vllm:request_success_total{model_name=\"chat\",engine=\"0\",finished_reason=\"length\"} 1\n",
+        "vllm:inter_token_latency_seconds_bucket{model_name=\"chat\",engine=\"0\",le=\"5\"} 1\n",
+        "vllm:request_prompt_tokens_bucket{model_name=\"chat\",engine=\"0\",le=\"128\"} 1\n",
+        "vllm:request_params_n_count{model_name=\"chat\",engine=\"0\"} 1\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line;
+  for (const char* family :
+       {"num_preemptions_total", "prompt_tokens_total", "prefix_cache_queries_total", "prefix_cache_hits_total",
+        "request_time_per_output_token_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds",
+        "request_inference_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds",
+        "request_generation_tokens", "request_params_max_tokens", "iteration_tokens_total"})
+    EXPECT_NE(text.find("# TYPE vllm:" + std::string(family) + " "), std::string::npos) << family;
 }
 
 TEST(Tally, CountsByProtocolCodeAndModel) {

@@ -7,6 +7,8 @@
 //   weir_model_request_duration_seconds{model}      and _queue_, _compute_: of whole Exchanges, by model
 //   weir_model_{inferences,executions,requests}_total, …_seconds_total, weir_model_batch_rows, weir_model_pending,
 //   weir_model_ready{model,version}
+//   of models that make tokens (token_metrics.cc): weir_model_{prompt,generated}_tokens_total, weir_model_sequences,
+//   weir_model_kv_blocks, weir_model_prefix_cache_{queries,hits}_total, weir_model_time_to_first_token_seconds, …
 #pragma once
 
 #include <memory>
@@ -35,6 +37,10 @@ class Tally final : public wire::Observer {
 void append_models(std::string& out, const bus::Catalog& catalog);
 // The same numbers under the names that Triton's dashboards know (nv_inference_…).
 void append_triton(std::string& out, const bus::Catalog& catalog);
+// Families of the models that make tokens; nothing when there is none. Any thread.
+void append_tokens(std::string& out, const bus::Catalog& catalog);
+// The same numbers under the names that vLLM's dashboards and the Gateway API's inference extension know (vllm:…).
+void append_vllm(std::string& out, const bus::Catalog& catalog);
 // process_cpu_seconds_total, process_resident_memory_bytes, process_open_fds, process_start_time_seconds, and
 // weir_build_info{version}.
 void append_process(std::string& out, std::string_view version);
