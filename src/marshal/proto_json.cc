@@ -47,7 +47,8 @@ struct ProtoJson::Types {
   }
 };
 
-ProtoJson::ProtoJson(size_t max_bytes) : types_(std::make_unique<Types>()), max_bytes_(max_bytes) {}
+ProtoJson::ProtoJson(size_t max_bytes, Names names)
+    : types_(std::make_unique<Types>()), max_bytes_(max_bytes), names_(names) {}
 ProtoJson::~ProtoJson() = default;
 
 base::Result<std::string> ProtoJson::to_binary(std::string_view type, std::string_view json) {
@@ -66,7 +67,7 @@ base::Result<std::string> ProtoJson::to_json(std::string_view type, std::string_
   if (auto status = types_->known(type); !status.ok()) return status;
   if (binary.size() > max_bytes_) return base::failure(Code::kResourceExhausted, "the message is too long");
   pb::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
+  options.preserve_proto_field_names = names_ == Names::kProto;
   std::string out;
   auto status = pb::util::BinaryToJsonString(types_->resolver.get(), url(type), std::string(binary), &out, options);
   if (!status.ok()) return base::invalid(std::string(status.message()));

@@ -1,11 +1,13 @@
 // ProtoJson: protobuf messages as proto3 JSON (protobuf.dev, "ProtoJSON Format"), by type name, over the messages that
-// are linked into this program. Output keeps the field names of the .proto file, leaves default values out, and has
-// 64-bit integers as strings; input may use either spelling of a name. Unknown fields are errors.
+// are linked into this program. Output has field names as the .proto file spells them or in lowerCamelCase, leaves
+// default values out, and has 64-bit integers as strings; input may use either spelling of a name. Unknown fields are
+// errors.
 //
 // It resolves types anew in every call: right for calls made by hand, not for a hot path. Any thread.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,7 +19,8 @@ namespace weir::marshal {
 class ProtoJson final : public wire::JsonForm {
  public:
   // Text or message above `max_bytes` is RESOURCE_EXHAUSTED. Nesting is limited to 64 levels.
-  explicit ProtoJson(size_t max_bytes = 64 << 20);
+  enum class Names : uint8_t { kProto, kCamel };
+  explicit ProtoJson(size_t max_bytes = 64 << 20, Names names = Names::kProto);
   ~ProtoJson();
 
   // Errors: INVALID_ARGUMENT with the place and the library's words; INTERNAL for an unknown type.
@@ -29,6 +32,7 @@ class ProtoJson final : public wire::JsonForm {
   struct Types;
   std::unique_ptr<Types> types_;
   size_t max_bytes_;
+  Names names_;
 };
 
 }  // namespace weir::marshal

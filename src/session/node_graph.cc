@@ -43,7 +43,7 @@ NodeGraph::NodeGraph(GraphLimits limits) : limits_(limits) {}
 
 NodeGraph::~NodeGraph() {
   for (const auto& [id, node] : by_name_)
-    base::check(node->pins_ == 0 && node->waiting_.empty(), "a NodeGraph outlives its Cursors");
+    base::check(node->pins_ == node->open() && node->waiting_.empty(), "a NodeGraph outlives its Cursors");
 }
 
 Node* NodeGraph::find(std::string_view id) {

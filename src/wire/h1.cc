@@ -77,6 +77,7 @@ size_t H1::step(std::string_view input) {
       if (current_ && collector_.state() == BodyCollector::State::kStalled) return 0;
       return step_body(input);
     case Reading::kSlab: return 0;
+    case Reading::kRaw: return step_raw(input);
     case Reading::kNothing: break;
   }
   discarded_ += input.size();
@@ -123,6 +124,11 @@ void H1::start_body(H1Exchange& x, const Head& head) {
   if (x.read_whole_) x.await_100_ = false;
   x.begun_ = true;
   x.plan_ = env_.intake.begin(x);
+  if (x.upgraded_ && x.open()) {
+    reading_ = Reading::kRaw;
+    moved_ = wire_.now();
+    return;
+  }
   reading_ = Reading::kBody;
   body_watch_.stop();
   collector_.clear();
@@ -160,6 +166,20 @@ size_t H1::step_body(std::string_view input) {
   }
   if (fate == H1Parser::Fate::kDone) request_read();
   return taken;
+}
+
+// What is read behind an upgrade goes on only as fast as it is dealt with.
+size_t H1::step_raw(std::string_view input) {
+  H1Exchange* x = current_;
+  moved_ = wire_.now();
+  if (!x || !x->open() || !x->reader()) {
+    discarded_ += input.size();
+    return input.size();
+  }
+  x->ledger().bytes_in += input.size();
+  x->unconsumed_ += input.size();
+  x->reader()->on_data(*x, std::as_bytes(std::span(input)));
+  return input.size();
 }
 
 void H1::on_field(std::string_view name, std::string_view value) {

@@ -64,6 +64,7 @@ class H1Exchange final : public Exchange {
   bool begun_ = false;  // the Intake knows of it
   bool turn_ = false;   // writes into the output
   bool headed_ = false, ended_ = false;
+  bool upgraded_ = false;    // a 101 has been sent: what follows is another protocol, both ways
   bool gone_ = false;        // nothing is written any more
   bool cut_ = false;         // its answer is not whole
   bool close_ = false;       // the connection ends with it
@@ -116,6 +117,7 @@ class H1 final : public Codec, H1Parser::Sink {
     kHead,
     kBody,
     kSlab,     // the body is in, but waits for a slab
+    kRaw,      // another protocol, after a 101: bytes go to the reader as they are
     kNothing,  // no more requests: bytes are discarded
   };
 
@@ -126,6 +128,7 @@ class H1 final : public Codec, H1Parser::Sink {
   size_t step(std::string_view input);
   size_t step_head(std::string_view input);
   size_t step_body(std::string_view input);
+  size_t step_raw(std::string_view input);
   void start_request(std::string_view head);
   void start_body(H1Exchange& x, const Head& head);
   void request_read();

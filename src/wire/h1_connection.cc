@@ -139,6 +139,7 @@ bool H1::held_back() const {
       if (current_->plan_.body == BodyPlan::kStream) return current_->unconsumed_ >= env_.limits.stream_window;
       return collector_.state() == BodyCollector::State::kStalled;
     case Reading::kSlab: return true;
+    case Reading::kRaw: return current_ && current_->unconsumed_ >= env_.limits.stream_window;
     case Reading::kNothing: return discarded_ > kDiscardAtEnd;
   }
   return false;
@@ -190,6 +191,9 @@ void H1::check_input(base::Time now) {
     if (head_since_ != base::kNever && now - head_since_ > limits.head)
       return refuse({408, reason::kSlowHeader, "the request head took too long"});
     if (idle() && now - idle_since_ > (served_ ? limits.idle : limits.head)) closing_ = true;
+  } else if (reading_ == Reading::kRaw) {
+    body_watch_.stop();
+    if (now - moved_ > limits.stream_idle) fail_current({408, reason::kIdle, "nothing has come for too long"});
   } else if (reading_ == Reading::kBody) {
     // A request that is being answered while it comes is a conversation, in which either side may be silent for long.
     bool conversation = current_ && current_->headed_ && current_->plan_.body == BodyPlan::kStream;

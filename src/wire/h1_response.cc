@@ -81,7 +81,8 @@ void H1Exchange::clear() {
   ledger_ = Ledger();
   ledger_.request_id = std::move(id);
   plan_ = Plan();
-  begun_ = turn_ = headed_ = ended_ = gone_ = cut_ = close_ = read_whole_ = await_100_ = te_trailers_ = above_ = false;
+  upgraded_ = begun_ = turn_ = headed_ = ended_ = gone_ = cut_ = close_ = read_whole_ = await_100_ = te_trailers_ =
+      above_ = false;
   keep_alive_ = true;
   framing_ = Framing::kNone;
   left_ = from_ = to_ = unconsumed_ = received_ = 0;
@@ -104,6 +105,7 @@ H1Exchange::Held& H1Exchange::held() {
 void H1Exchange::head(Response response) {
   if (!open() || headed_) return;
   headed_ = true;
+  upgraded_ = response.status == 101;
   ledger_.status = response.status;
   if (turn_)
     write_head(response);
@@ -181,6 +183,8 @@ bool H1Exchange::closes_after() const {
 }
 
 void H1Exchange::write_head(const Response& response) {
+  // A client that asked first sends its body only after a 100, also when the answer has already begun.
+  if (await_100_ && response.status == 200) write_continue();
   std::string& text = h1_.scratch_;
   text.clear();
   int status = response.status;
@@ -215,6 +219,12 @@ void H1Exchange::write_fields(const Fields& fields, int status, std::string& tex
 }
 
 void H1Exchange::write_framing(int status, std::string& text) {
+  if (upgraded_) {  // RFC 9110 §7.8; the connection is not HTTP's any more, and ends with this Exchange
+    framing_ = Framing::kUntilClose;
+    close_ = true;
+    text += "connection: upgrade\r\nupgrade: websocket\r\n";
+    return h1_.stop_reading();
+  }
   if (bodiless(status)) {
     framing_ = Framing::kNone;
   } else if (framing_ == Framing::kChunked) {

@@ -76,9 +76,13 @@ int H2::on_header(std::string_view name, std::string_view value) {
   return 0;
 }
 
+// RFC 8441's CONNECT with a protocol looks to services like HTTP/1's GET with an Upgrade; a client cannot send that
+// field itself, for HTTP/2 does not allow it.
 void H2::pseudo_field(Request& request, std::string_view name, std::string_view value) {
   if (name == ":path")
     request.target = value;
+  else if (name == ":protocol")
+    request.fields.add("upgrade", value);
   else if (name == ":method")
     request.method = value;
   else if (name == ":authority")
@@ -150,6 +154,7 @@ void H2::begin_request(H2Exchange& x) {
     return refuse(x, 400, reason::kHost, "host and :authority differ");
   }
   if (!x.in.cookie.empty()) request.fields.add("cookie", x.in.cookie);
+  if (request.method == "CONNECT" && request.fields.has("upgrade")) request.method = "GET";
   x.begun = true;
   Plan plan = env_.intake.begin(x);
   if (!x.over) plan_body(x, plan);

@@ -77,12 +77,13 @@ void H2::start() {
   uint32_t conn_window = std::clamp(limits_.conn_window, uint32_t(NGHTTP2_INITIAL_CONNECTION_WINDOW_SIZE),
                                     uint32_t(NGHTTP2_MAX_WINDOW_SIZE));
   uint32_t max_frame = std::clamp(limits_.max_frame, 1u << 14, (1u << 24) - 1);
-  const std::array<nghttp2_settings_entry, 5> settings{{
+  const std::array<nghttp2_settings_entry, 6> settings{{
       {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, limits_.streams},
       {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, window},
       {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, max_frame},
       {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, limits_.header_bytes},
       {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
+      {NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1},
   }};
   nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), settings.size());
   nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, int32_t(conn_window));

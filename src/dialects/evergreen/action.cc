@@ -1,0 +1,289 @@
+#include "dialects/evergreen/action.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/encoding.h"
+#include "evergreen_config.pb.h"
+#include "marshal/check.h"
+#include "wire/text.h"
+
+namespace weir::evergreen {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::invalid;
+using base::Status;
+
+namespace v1 = ::weir::evergreen::v1;
+
+constexpr std::string_view kStatus = "status";
+
+struct Known {
+  std::string_view name;
+  std::unique_ptr<Action> (*make)(Session&, ActionRequest&&);
+};
+constexpr std::array<Known, 8> kActions{{
+    {"GENERATE", make_generate},
+    {"INFER", make_infer},
+    {"EMBED", make_embed},
+    {"TOKENIZE", make_tokenize},
+    {"ECHO", make_echo},
+    {"DROP", make_drop},
+    {"SET_TTL", make_set_ttl},
+    {"CANCEL", make_cancel},
+}};
+
+bool among(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::any_of(names.begin(), names.end(), [&](auto n) { return n == name || n == "*"; });
+}
+
+std::string listed(std::initializer_list<std::string_view> names) {
+  std::string out;
+  for (auto n : names) out += (out.empty() ? "" : ", ") + std::string(n);
+  return out.empty() ? "none" : out;
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Action>> make_action(Session& session, ActionRequest&& request) {
+  std::string all;
+  for (const Known& k : kActions) {
+    if (k.name == request.name) return k.make(session, std::move(request));
+    all += (all.empty() ? "" : ", ") + std::string(k.name);
+  }
+  return failure(Code::kNotFound, "no such action: '" + request.name.substr(0, 80) + "'; there are " + all);
+}
+
+void Output::begin(std::string mimetype, std::string role, std::vector<Packed> experimental) {
+  mimetype_ = std::move(mimetype), role_ = std::move(role), experimental_ = std::move(experimental);
+}
+
+Status Output::write(base::Bytes data, More more) {
+  OutFragment f;
+  f.node = node_.id();
+  f.seq = node_.next();
+  f.continued = more == More::kYes;
+  f.has_chunk = true;
+  f.has_metadata = f.seq == 0;
+  if (f.has_metadata) f.mimetype = mimetype_, f.experimental = std::move(experimental_);
+  f.data = std::move(data);
+  return session_.emit(node_, std::move(f), role_);
+}
+
+Status Output::child(std::string id, More more) {
+  OutFragment f;
+  f.node = node_.id();
+  f.seq = node_.next();
+  f.continued = more == More::kYes;
+  f.children.push_back(std::move(id));
+  return session_.emit(node_, std::move(f), role_);
+}
+
+Status Output::end() {
+  if (node_.metadata()) return write({}, More::kNo);  // a leaf ends with an empty chunk
+  OutFragment f;
+  f.node = node_.id();
+  f.seq = node_.next();
+  return session_.emit(node_, std::move(f), role_);
+}
+
+void Action::start() {
+  Status s = claim();
+  if (s.ok()) s = begin();
+  if (!s.ok()) return fail(std::move(s));
+  run();
+}
+
+Status Action::claim() {
+  for (const NamedNode& named : request_.outputs) {
+    for (const auto& o : outputs_)
+      if (o->name == named.name) return invalid("output '" + named.name + "' is named twice");
+    auto node = session_.graph().claim(named.id);
+    if (!node) return std::move(node).error();
+    outputs_.push_back(std::make_unique<Output>(session_, named.name, **node));
+    if (named.name == kStatus) status_ = outputs_.back().get();
+  }
+  return {};
+}
+
+void Action::run() {
+  if (over_) return;
+  if (Status s = go_on(); !s.ok()) fail(std::move(s));
+}
+
+void Action::cancel() {
+  if (!over_) fail(failure(Code::kCancelled, "cancelled by the client"));
+}
+
+bool Action::makes(const session::Node& node) const {
+  return std::any_of(outputs_.begin(), outputs_.end(), [&](const auto& o) { return &o->node() == &node; });
+}
+
+base::Result<session::Node*> Action::input(std::initializer_list<std::string_view> names) {
+  const NamedNode* found = nullptr;
+  for (const NamedNode& in : request_.inputs) {
+    if (!among(in.name, names)) continue;
+    if (found) return invalid("needs one input (" + listed(names) + "), got more");
+    found = &in;
+  }
+  if (!found) return invalid("needs the input " + listed(names));
+  return session_.graph().node(found->id);
+}
+
+Output* Action::output(std::initializer_list<std::string_view> names) {
+  for (const auto& o : outputs_)
+    if (among(o->name, names)) return o.get();
+  return nullptr;
+}
+
+Status Action::allow(std::initializer_list<std::string_view> inputs, std::initializer_list<std::string_view> outputs,
+                     std::string_view config) {
+  for (const auto& in : request_.inputs)
+    if (!among(in.name, inputs)) return invalid("no input '" + in.name + "'; there are: " + listed(inputs));
+  for (const auto& out : request_.outputs)
+    if (out.name != kStatus && !among(out.name, outputs))
+      return invalid("no output '" + out.name + "'; there are: " + listed(outputs) + ", status");
+  for (const auto& c : request_.configs)
+    if (c.type != config)
+      return invalid("takes no configuration of type '" + c.type + "'" +
+                     (config.empty() ? std::string() : "; it takes " + std::string(config)));
+  return {};
+}
+
+const Packed* Action::config(std::string_view type) const {
+  for (const auto& c : request_.configs)
+    if (c.type == type) return &c;
+  return nullptr;
+}
+
+Status Action::report(const Status& status) {
+  v1::ActionStatus message;
+  message.set_code(int(status.code));
+  message.set_message(status.text);
+  std::string json = "{\"code\":" + std::to_string(int(status.code)) + ",\"message\":\"";
+  wire::append_json_text(json, status.text);
+  json += "\"}";
+  std::vector<Packed> packed{{"weir.evergreen.v1.ActionStatus", message.SerializeAsString()}};
+  status_->begin(std::string(kJsonType), {}, std::move(packed));
+  return status_->write(base::Bytes::adopt(std::move(json)), Output::More::kNo);
+}
+
+void Action::done() {
+  over_ = true;
+  Status s;
+  if (status_) s = report({});
+  if (!s.ok()) session_.abort(std::move(s));
+}
+
+void Action::fail(Status why) {
+  stop();
+  over_ = true;
+  why.text = title() + ": " + why.text;
+  bool asked = why.code == Code::kCancelled;  // CANCEL: what has come so far stands
+  if (!status_ && !asked) return session_.abort(std::move(why));
+  Status s;
+  for (auto& o : outputs_) {
+    if (o.get() == status_ || !o->node().open() || !s.ok()) continue;
+    if (asked)
+      s = o->end();
+    else
+      s = session_.break_off(o->node(), why);
+  }
+  if (s.ok() && status_) s = report(why);
+  if (!s.ok()) session_.abort(std::move(s));
+}
+
+// --- on a model ------------------------------------------------------------------------------------------------------
+
+Status ModelAction::find(Wants wants) {
+  const bus::Catalog& catalog = session_.house().bus.catalog();
+  std::string_view target = request_.target;
+  if (target.empty()) target = session_.house().options.default_model;
+  if (target.empty()) {
+    std::string fit;
+    size_t count = 0;
+    for (const auto& [name, model] : catalog.models)
+      if (model.preferred && (wants == Wants::kAny || model.preferred->spec.text)) fit = name, ++count;
+    if (count != 1) return invalid("names no target_spec, and there are " + std::to_string(count) + " models that fit");
+    request_.target = fit;
+    target = request_.target;
+  }
+  if (target.starts_with("models/")) target.remove_prefix(7);
+  auto found = catalog.find(target, "");
+  size_t slash = target.rfind('/');
+  if (!found && slash != target.npos) {  // name/version, name/versions/3
+    std::string_view model = target.substr(0, slash), version = target.substr(slash + 1);
+    if (model.ends_with("/versions")) model.remove_suffix(9);
+    if (auto versioned = catalog.find(model, version)) found = versioned;
+  }
+  if (!found) return std::move(found).error();
+  served_ = *found;
+  if (wants == Wants::kText && !served_->spec.text)
+    return invalid("model '" + served_->spec.name + "' makes no tokens");
+  session_.exchange().ledger().model = served_->spec.name;
+  return {};
+}
+
+msg::Call& ModelAction::call() {
+  if (state_ == State::kIdle) {
+    call_ = session_.house().bus.make_call();
+    call_->model = served_->spec.name;
+    call_->version = served_->spec.version;
+    state_ = State::kFilling;
+  }
+  return *call_;
+}
+
+Status ModelAction::submit() {
+  call_->sink = this;
+  call_->ticket = session_.exchange().ticket();
+  Status s = session_.house().bus.submit(call_, *served_);
+  if (s.ok())
+    state_ = State::kRunning;
+  else
+    stop();
+  return s;
+}
+
+void ModelAction::stop() {
+  if (state_ == State::kFilling) session_.house().bus.discard(call_);
+  if (state_ == State::kRunning) session_.house().bus.abandon(call_);
+  state_ = State::kOver;
+}
+
+void ModelAction::repay() {
+  int32_t owed = std::exchange(owed_, 0);
+  if (owed > 0 && state_ == State::kRunning) session_.house().bus.add_credit(call_, owed);
+}
+
+Status ModelAction::unexpected() { return failure(Code::kInternal, "the model answered in another way than asked"); }
+
+void ModelAction::on(msg::Call& call, msg::Event&& event) {
+  bool last = event.last();
+  if (last) {
+    state_ = State::kOver;  // the Call is the bus's again
+    const msg::Timeline& t = call.times;
+    wire::Ledger& ledger = session_.exchange().ledger();
+    if (t.started != base::kNever && t.queued != base::kNever) ledger.queue += t.started - t.queued;
+    if (t.finished != base::kNever && t.started != base::kNever) ledger.compute += t.finished - t.started;
+  }
+  ++owed_;
+  Status s;
+  if (auto* o = std::get_if<msg::Outputs>(&event.what))
+    s = outputs(std::move(*o));
+  else if (auto* t = std::get_if<msg::Token>(&event.what))
+    s = token(*t);
+  else if (auto* d = std::get_if<msg::Done>(&event.what))
+    s = finished(*d);
+  else
+    s = std::move(std::get<msg::Failed>(event.what).status);
+  if (s.ok() && last && !over()) s = unexpected();
+  if (!s.ok()) fail(std::move(s));
+  if (!over() && !session_.congested()) repay();
+  session_.settle();  // may destroy this
+}
+
+}  // namespace weir::evergreen

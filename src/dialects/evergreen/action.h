@@ -1,0 +1,141 @@
+// Action: one invocation of a named function over nodes. A session owns it from the request to its end.
+//
+// Each action has the output "status": who names it gets failures there as a leaf of type
+// `application/x-protobuf; type=weir.evergreen.v1.ActionStatus`, the other outputs fail for whoever reads them here,
+// and the session goes on. Without it a failure ends the session, as the protocol has it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bus/bus.h"
+#include "dialects/evergreen/message.h"
+#include "dialects/evergreen/session.h"
+#include "msg/call.h"
+
+namespace weir::evergreen {
+
+inline constexpr std::string_view kPlainText = "text/plain", kJsonType = "application/json";
+
+// A node that an action makes.
+class Output {
+ public:
+  Output(Session& session, std::string name, session::Node& node)
+      : name(std::move(name)), session_(session), node_(node) {}
+
+  std::string name;
+  // How its leaf begins: metadata goes out with the first fragment. `role`: for our own readers.
+  void begin(std::string mimetype, std::string role = {}, std::vector<Packed> experimental = {});
+  enum class More : uint8_t { kYes, kNo };
+  base::Status write(base::Bytes data, More more);
+  base::Status child(std::string id, More more);
+  base::Status end();  // an empty final fragment
+  session::Node& node() { return node_; }
+  const session::Node& node() const { return node_; }
+
+ private:
+  Session& session_;
+  session::Node& node_;
+  std::string mimetype_, role_;
+  std::vector<Packed> experimental_;
+};
+
+class Action : public session::CursorListener {
+ public:
+  Action(Session& session, ActionRequest&& request) : session_(session), request_(std::move(request)) {}
+  virtual ~Action() = default;
+  Action(const Action&) = delete;
+
+  // Claims the outputs, then begins.
+  void start();
+  // Goes on as far as inputs, the engine and the client's appetite allow.
+  void run();
+  // Ends it, unless it is over: its outputs stay as far as they have come.
+  void cancel();
+
+  bool over() const { return over_; }
+  // Runs, but only because of something that has to come from outside: fills in what.
+  virtual bool waits(std::string& missing) const = 0;
+  bool makes(const session::Node& node) const;
+  void on_news(session::Cursor&) final { run(); }
+
+ protected:
+  virtual base::Status begin() = 0;
+  virtual base::Status go_on() = 0;
+  // Stops what runs elsewhere.
+  virtual void stop() {}
+
+  // The input of one of those names, which must be there once. Errors: INVALID_ARGUMENT.
+  base::Result<session::Node*> input(std::initializer_list<std::string_view> names);
+  Output* output(std::initializer_list<std::string_view> names);  // null: not asked for
+  // INVALID_ARGUMENT if an input or output has another name ("*" allows any), or a configuration another type.
+  base::Status allow(std::initializer_list<std::string_view> inputs, std::initializer_list<std::string_view> outputs,
+                     std::string_view config);
+  const Packed* config(std::string_view type) const;
+  std::string title() const { return "action " + request_.name; }
+
+  void done();              // all outputs are written
+  void fail(base::Status);  // to the output "status", or the session ends with it
+
+  Session& session_;
+  ActionRequest request_;
+  std::vector<std::unique_ptr<Output>> outputs_;
+
+ private:
+  base::Status claim();
+  base::Status report(const base::Status& status);
+
+  Output* status_ = nullptr;
+  bool over_ = false;
+};
+
+// An action on a model: one Call.
+class ModelAction : public Action, protected msg::Sink {
+ public:
+  using Action::Action;
+  ~ModelAction() override { stop(); }
+
+ protected:
+  enum class Wants : uint8_t { kAny, kText };
+  // Looks the target up, for this turn of the loop. Errors: NOT_FOUND, UNAVAILABLE, INVALID_ARGUMENT (no target and no
+  // default; not a model that makes tokens).
+  base::Status find(Wants wants);
+  const msg::ModelSpec& spec() const { return served_->spec; }
+  msg::Call& call();  // to fill in; from the first call on until submit()
+  base::Status submit();
+  void stop() final;
+  bool running() const { return state_ == State::kRunning; }
+  // More Events may come: those that the client has taken.
+  void repay();
+  int32_t owed_ = 0;
+
+  virtual base::Status outputs(msg::Outputs&&) { return unexpected(); }
+  virtual base::Status token(const msg::Token&) { return unexpected(); }
+  virtual base::Status finished(const msg::Done&) { return unexpected(); }
+
+ private:
+  enum class State : uint8_t { kIdle, kFilling, kRunning, kOver };
+  void on(msg::Call& call, msg::Event&& event) final;
+  static base::Status unexpected();
+
+  bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by the Call in flight
+  msg::Call* call_ = nullptr;
+  State state_ = State::kIdle;
+};
+
+// The action of that name. Errors: NOT_FOUND, naming what there is.
+base::Result<std::unique_ptr<Action>> make_action(Session& session, ActionRequest&& request);
+
+std::unique_ptr<Action> make_echo(Session& session, ActionRequest&& request);
+std::unique_ptr<Action> make_generate(Session& session, ActionRequest&& request);
+std::unique_ptr<Action> make_infer(Session& session, ActionRequest&& request);
+std::unique_ptr<Action> make_embed(Session& session, ActionRequest&& request);
+std::unique_ptr<Action> make_tokenize(Session& session, ActionRequest&& request);
+std::unique_ptr<Action> make_drop(Session& session, ActionRequest&& request);
+std::unique_ptr<Action> make_set_ttl(Session& session, ActionRequest&& request);
+std::unique_ptr<Action> make_cancel(Session& session, ActionRequest&& request);
+
+}  // namespace weir::evergreen

@@ -1,0 +1,126 @@
+// ECHO: each input comes back under the output of its name, or the one input under the one output, chunk by chunk as it
+// arrives. A leaf comes back as a leaf; a node of several leaves as a node of leaves named "<output>/0", "<output>/1",
+// ….
+#include <optional>
+
+#include "dialects/evergreen/action.h"
+
+namespace weir::evergreen {
+namespace {
+
+using base::Status;
+using Step = session::Cursor::Step;
+
+class Echo final : public Action {
+ public:
+  using Action::Action;
+
+  bool waits(std::string& missing) const override {
+    for (const auto& way : ways_)
+      if (!way->ended) missing = way->cursor.missing();
+    return true;
+  }
+
+ private:
+  struct Way {
+    Way(session::NodeGraph& graph, session::Node& from, Output& to, session::CursorListener& listener)
+        : root(from), out(to), cursor(graph, from, listener) {}
+    session::Node& root;
+    Output& out;
+    session::Cursor cursor;
+    enum class Form : uint8_t { kUnknown, kLeaf, kBranch } form = Form::kUnknown;
+    Output* leaf = nullptr;  // that is being written
+    size_t leaves = 0;
+    bool ended = false;
+  };
+
+  Status begin() override {
+    if (Status s = allow({"*"}, {"*"}, ""); !s.ok()) return s;
+    bool single = request_.inputs.size() == 1 && request_.outputs.size() == 1;
+    for (const NamedNode& in : request_.inputs) {
+      Output* out = single ? outputs_.front().get() : output({in.name});
+      auto from = session_.graph().node(in.id);
+      if (!from) return std::move(from).error();
+      if (out) ways_.push_back(std::make_unique<Way>(session_.graph(), **from, *out, *this));
+    }
+    for (const auto& o : outputs_)
+      if (o->name != "status" && !single && !has_input(o->name))
+        return base::invalid("output '" + o->name + "' has no input of that name");
+    return {};
+  }
+
+  bool has_input(std::string_view name) const {
+    for (const NamedNode& in : request_.inputs)
+      if (in.name == name) return true;
+    return false;
+  }
+
+  Status go_on() override {
+    bool ended = true;
+    for (auto& way : ways_) {
+      Status s = copy(*way);
+      if (!s.ok()) return s;
+      ended = ended && way->ended;
+    }
+    if (ended && !over()) done();
+    return {};
+  }
+
+  Status copy(Way& way) {
+    while (!way.ended && !session_.congested()) {
+      Status s;
+      switch (way.cursor.next()) {
+        case Step::kWait: return {};
+        case Step::kFailed: return way.cursor.status();
+        case Step::kChunk: s = chunk(way); break;
+        case Step::kLeafEnd: s = leaf_end(way); break;
+        case Step::kEnd:
+          way.ended = true;
+          if (way.out.node().open()) s = way.out.end();
+          break;
+      }
+      if (!s.ok()) return s;
+    }
+    return {};
+  }
+
+  Status chunk(Way& way) {
+    if (way.form == Way::Form::kUnknown)
+      way.form = &way.cursor.leaf() == &way.root ? Way::Form::kLeaf : Way::Form::kBranch;
+    if (!way.leaf) {
+      if (Status s = open_leaf(way); !s.ok()) return s;
+    }
+    return way.leaf->write(way.cursor.data(), Output::More::kYes);
+  }
+
+  Status open_leaf(Way& way) {
+    if (way.form == Way::Form::kLeaf) {
+      way.leaf = &way.out;
+    } else {
+      std::string id = std::string(way.out.node().id()) + "/" + std::to_string(way.leaves++);
+      auto node = session_.graph().claim(id);
+      if (!node) return std::move(node).error();
+      if (Status s = way.out.child(id, Output::More::kYes); !s.ok()) return s;
+      outputs_.push_back(std::make_unique<Output>(session_, "", **node));
+      way.leaf = outputs_.back().get();
+    }
+    const session::Metadata& m = *way.cursor.leaf().metadata();
+    way.leaf->begin(m.mimetype, m.role);
+    return {};
+  }
+
+  Status leaf_end(Way& way) {
+    if (!way.leaf) return {};  // an empty leaf has nothing to say
+    return std::exchange(way.leaf, nullptr)->end();
+  }
+
+  std::vector<std::unique_ptr<Way>> ways_;
+};
+
+}  // namespace
+
+std::unique_ptr<Action> make_echo(Session& session, ActionRequest&& request) {
+  return std::make_unique<Echo>(session, std::move(request));
+}
+
+}  // namespace weir::evergreen

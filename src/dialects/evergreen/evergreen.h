@@ -1,0 +1,31 @@
+// Evergreen: sessions of nodes and actions over gRPC (evergreen.v2.EvergreenService/StartSession), over WebSocket (GET
+// /evergreen/v2/session, JSON or binary messages) and over a streamed POST of the same path (NDJSON both ways). One per
+// shard, on its thread.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "bus/bus.h"
+#include "dialects/evergreen/options.h"
+#include "wire/router.h"
+#include "wire/rpc.h"
+
+namespace weir::evergreen {
+
+class Evergreen {
+ public:
+  static constexpr std::string_view kService = "evergreen.v2.EvergreenService";
+
+  // All borrowed; they outlive every Exchange of the router. `json` has lowerCamelCase names.
+  Evergreen(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs, wire::JsonForm& json,
+            Options options);
+  ~Evergreen();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::evergreen

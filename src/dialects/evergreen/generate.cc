@@ -1,0 +1,278 @@
+// GENERATE: a node read as a conversation (prompt.h) → the model's answer, as it comes.
+//
+//   inputs   prompt, or text
+//   outputs  response, or text: text/plain, streamed; with per-token details a node of one leaf per token
+//            usage: JSON, and weir.evergreen.v1.Usage in the metadata
+//   config   weir.evergreen.v1.GenerateConfig (proto/evergreen_config.proto)
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "dialects/evergreen/action.h"
+#include "dialects/evergreen/prompt.h"
+#include "evergreen_config.pb.h"
+#include "text/processor.h"
+#include "text/stream.h"
+
+namespace weir::evergreen {
+namespace {
+
+using base::invalid;
+using base::Status;
+using Step = session::Cursor::Step;
+
+namespace v1 = ::weir::evergreen::v1;
+
+constexpr std::string_view kConfig = "weir.evergreen.v1.GenerateConfig";
+constexpr uint32_t kMaxTokens = 256, kMostTop = 20;
+constexpr int32_t kCredit = 64;
+
+Status out_of(std::string_view field, std::string_view range) {
+  return invalid("GenerateConfig." + std::string(field) + " is to be " + std::string(range));
+}
+
+Status read_sampling(const v1::GenerateConfig& c, msg::Sampling& s) {
+  if (c.has_temperature()) s.temperature = c.temperature();
+  if (c.has_top_p()) s.top_p = c.top_p();
+  if (c.has_top_k()) s.top_k = c.top_k();
+  if (c.has_min_p()) s.min_p = c.min_p();
+  if (c.has_presence_penalty()) s.presence_penalty = c.presence_penalty();
+  if (c.has_frequency_penalty()) s.frequency_penalty = c.frequency_penalty();
+  if (c.has_repetition_penalty()) s.repetition_penalty = c.repetition_penalty();
+  if (c.has_seed()) s.seed = c.seed();
+  if (!(s.temperature >= 0 && s.temperature <= 100)) return out_of("temperature", "from 0 to 100");
+  if (!(s.top_p > 0 && s.top_p <= 1)) return out_of("top_p", "above 0 and at most 1");
+  if (!(s.min_p >= 0 && s.min_p <= 1)) return out_of("min_p", "from 0 to 1");
+  if (!(std::abs(s.presence_penalty) <= 2)) return out_of("presence_penalty", "from -2 to 2");
+  if (!(std::abs(s.frequency_penalty) <= 2)) return out_of("frequency_penalty", "from -2 to 2");
+  if (!(s.repetition_penalty > 0 && s.repetition_penalty <= 100)) return out_of("repetition_penalty", "above 0");
+  return {};
+}
+
+class Generate final : public ModelAction {
+ public:
+  using ModelAction::ModelAction;
+
+  bool waits(std::string& missing) const override {
+    if (running()) return false;
+    if (cursor_) missing = cursor_->missing();
+    return true;
+  }
+
+ private:
+  Status begin() override {
+    if (Status s = allow({"prompt", "text"}, {"response", "text", "usage"}, kConfig); !s.ok()) return s;
+    if (const Packed* packed = config(kConfig); packed && !config_.ParseFromString(packed->value))
+      return invalid("malformed " + std::string(kConfig));
+    if (Status s = find(Wants::kText); !s.ok()) return s;
+    spec_ = spec().text;
+    if (Status s = check_config(); !s.ok()) return s;
+    auto prompt = input({"prompt", "text"});
+    if (!prompt) return std::move(prompt).error();
+    response_ = output({"response", "text"});
+    cursor_.emplace(session_.graph(), **prompt, *this);
+    return {};
+  }
+
+  Status check_config() {
+    constexpr int kStops = 16;
+    if (config_.stop_size() > kStops) return out_of("stop", "at most 16 texts");
+    for (const auto& stop : config_.stop())
+      if (stop.empty()) return out_of("stop", "no empty text");
+    if (config_.top_logprobs() > kMostTop) return out_of("top_logprobs", "at most 20");
+    if (config_.readouts() && spec_->concepts.empty())
+      return invalid("model '" + spec().name + "' has no concept readouts");
+    detailed_ = config_.logprobs() || config_.top_logprobs() > 0 || config_.readouts();
+    msg::Sampling unused;
+    return read_sampling(config_, unused);
+  }
+
+  Status go_on() override {
+    if (running()) {
+      if (!session_.congested()) repay();
+      return {};
+    }
+    for (;;) {
+      Status s;
+      switch (cursor_->next()) {
+        case Step::kWait: return {};
+        case Step::kFailed: return cursor_->status();
+        case Step::kChunk: s = conversation_.chunk(cursor_->leaf(), cursor_->data(), *spec_); break;
+        case Step::kLeafEnd: conversation_.leaf_end(); break;
+        case Step::kEnd: return ask();
+      }
+      if (!s.ok()) return s;
+    }
+  }
+
+  Status ask() {
+    cursor_.reset();
+    if (Status s = find(Wants::kText); !s.ok()) return s;  // it may have been reloaded meanwhile
+    spec_ = spec().text;
+    auto prompt = make_prompt(spec_, conversation_.turns(), config_.raw() ? Templating::kRaw : Templating::kChat,
+                              session_.transcripts());
+    if (!prompt) return std::move(prompt).error();
+    text_ = std::move(prompt->text);
+    with_images_ = !prompt->images.empty();
+    ids_ = prompt->ids;
+    prompt_tokens_ = uint32_t(ids_.size());
+    auto generation = std::make_unique<msg::Generation>();
+    if (Status s = fill(*generation, std::move(*prompt)); !s.ok()) return s;
+    call().generation = std::move(generation);
+    call().credit.store(kCredit, std::memory_order_relaxed);
+    detokenizer_.emplace(*spec_->processor->tokenizer, text::SkipSpecial::kYes);
+    stops_ = text::StopStrings({config_.stop().begin(), config_.stop().end()}, text::StopStrings::Keep::kNo);
+    if (response_) response_->begin(std::string(kPlainText), "assistant");
+    return submit();
+  }
+
+  Status fill(msg::Generation& g, Prompt&& prompt) {
+    uint32_t room = spec_->max_length - prompt_tokens_;
+    if (config_.max_tokens() > room)
+      return invalid("GenerateConfig.max_tokens is " + std::to_string(config_.max_tokens()) + ", but the prompt has " +
+                     std::to_string(prompt_tokens_) + " tokens of the context's " + std::to_string(spec_->max_length));
+    g.append = std::move(prompt.ids);
+    g.images = std::move(prompt.images);
+    g.max_tokens = config_.max_tokens() ? config_.max_tokens() : std::min(kMaxTokens, room);
+    g.min_tokens = config_.min_tokens();
+    g.ignore_eos = config_.ignore_eos();
+    g.sampling = spec_->defaults;
+    const msg::PositionRange answer{prompt_tokens_, UINT32_MAX};
+    if (config_.logprobs() || config_.top_logprobs() > 0) g.logprobs.push_back(answer);
+    g.top_logprobs = config_.top_logprobs();
+    if (config_.readouts()) g.readouts.push_back(answer);
+    return read_sampling(config_, g.sampling);
+  }
+
+  Status token(const msg::Token& token) override {
+    if (token.prefill) return {};
+    ids_.push_back(token.id);
+    ++completion_tokens_;
+    std::string piece, text;
+    detokenizer_->push(token.id, piece);
+    said_ += piece;
+    bool stopped = stops_.push(piece, text);
+    if (Status s = say(text, &token); !s.ok() || !stopped) return s;
+    cached_tokens_ = call().generation->cached_tokens;
+    stop();
+    cut_ = true;
+    return finish("stop");
+  }
+
+  Status finished(const msg::Done& d) override {
+    prompt_tokens_ = d.prompt_tokens;
+    cached_tokens_ = d.cached_tokens;
+    completion_tokens_ = d.completion_tokens;
+    bool by_id = d.finish == msg::Finish::kEos || d.finish == msg::Finish::kStopId;
+    if (by_id && ids_.size() > prompt_tokens_ && ids_.back() == d.stop_id) ids_.pop_back();  // no part of the text
+    std::string piece, text;
+    detokenizer_->finish(piece);
+    said_ += piece;
+    if (stops_.push(piece, text))
+      cut_ = true;
+    else
+      stops_.finish(text);
+    if (Status s = say(text, nullptr); !s.ok()) return s;
+    return finish(d.finish == msg::Finish::kLength && !cut_ ? "length" : "stop");
+  }
+
+  Status say(std::string& text, const msg::Token* token) {
+    if (!response_) return {};
+    if (detailed_) return text.empty() && !token ? Status{} : say_detailed(std::move(text), token);
+    if (text.empty()) return {};
+    return response_->write(base::Bytes::copy_of(text), Output::More::kYes);
+  }
+
+  Status say_detailed(std::string text, const msg::Token* token) {
+    std::string id = std::string(response_->node().id()) + "/" + std::to_string(leaves_++);
+    auto node = session_.graph().claim(id);
+    if (!node) return std::move(node).error();
+    if (Status s = response_->child(id, Output::More::kYes); !s.ok()) return s;
+    Output leaf(session_, "", **node);
+    std::vector<Packed> details;
+    if (token) details.push_back({"weir.evergreen.v1.TokenDetails", describe(*token)});
+    leaf.begin(std::string(kPlainText), "assistant", std::move(details));
+    return leaf.write(base::Bytes::adopt(std::move(text)), Output::More::kNo);
+  }
+
+  std::string describe(const msg::Token& token) const {
+    v1::TokenDetails out;
+    out.set_id(token.id);
+    out.set_position(token.position);
+    if (!token.details) return out.SerializeAsString();
+    const msg::TokenDetails& d = *token.details;
+    if (d.has_logprob && (config_.logprobs() || config_.top_logprobs() > 0)) out.set_logprob(d.logprob);
+    for (const auto& t : d.top) {
+      auto& alternative = *out.add_top();
+      alternative.set_id(t.id);
+      alternative.set_text(spec_->processor->tokenizer->decode({&t.id, 1}, text::SkipSpecial::kNo));
+      alternative.set_logprob(t.logprob);
+    }
+    size_t i = 0;
+    for (uint32_t layer : spec_->readout_layers)
+      for (const auto& concept_name : spec_->concepts) {
+        if (i >= d.readout.size()) return out.SerializeAsString();
+        auto& readout = *out.add_readouts();
+        readout.set_layer(layer);
+        readout.set_concept_name(concept_name);
+        readout.set_value(d.readout[i++]);
+      }
+    return out.SerializeAsString();
+  }
+
+  Status finish(std::string_view reason) {
+    Status s;
+    if (response_) s = detailed_ ? response_->end() : response_->write({}, Output::More::kNo);
+    if (Output* usage = output({"usage"}); usage && s.ok()) s = tell_usage(*usage, reason);
+    if (!s.ok()) return s;
+    remember();
+    done();
+    return {};
+  }
+
+  Status tell_usage(Output& out, std::string_view reason) {
+    v1::Usage usage;
+    usage.set_prompt_tokens(prompt_tokens_);
+    usage.set_cached_prompt_tokens(cached_tokens_);
+    usage.set_completion_tokens(completion_tokens_);
+    usage.set_finish_reason(std::string(reason));
+    std::string json = "{\"prompt_tokens\":" + std::to_string(prompt_tokens_) +
+                       ",\"cached_prompt_tokens\":" + std::to_string(cached_tokens_) +
+                       ",\"completion_tokens\":" + std::to_string(completion_tokens_) + ",\"finish_reason\":\"" +
+                       std::string(reason) + "\"}";
+    std::vector<Packed> packed{{"weir.evergreen.v1.Usage", usage.SerializeAsString()}};
+    out.begin(std::string(kJsonType), {}, std::move(packed));
+    return out.write(base::Bytes::adopt(std::move(json)), Output::More::kNo);
+  }
+
+  // For the next question: the text so far and the very tokens that it was, unless part of them is not in the text.
+  void remember() {
+    if (with_images_ || cut_) return;
+    const text::Tokenizer& tokenizer = *spec_->processor->tokenizer;
+    for (size_t i = prompt_tokens_; i < ids_.size(); ++i)
+      if (tokenizer.special(ids_[i])) return;
+    session_.remember({spec_, text_ + said_, std::move(ids_)});
+  }
+
+  v1::GenerateConfig config_;
+  std::shared_ptr<const msg::TextSpec> spec_;
+  Output* response_ = nullptr;
+  std::optional<session::Cursor> cursor_;
+  Conversation conversation_{session_.house().options.unseen};
+  std::optional<text::Detokenizer> detokenizer_;
+  text::StopStrings stops_;
+  std::string text_, said_;    // of the prompt; of the answer, before stop strings
+  std::vector<uint32_t> ids_;  // of both
+  uint32_t prompt_tokens_ = 0, cached_tokens_ = 0, completion_tokens_ = 0;
+  size_t leaves_ = 0;
+  bool detailed_ = false, with_images_ = false;
+  bool cut_ = false;  // a stop string has been taken off the answer
+};
+
+}  // namespace
+
+std::unique_ptr<Action> make_generate(Session& session, ActionRequest&& request) {
+  return std::make_unique<Generate>(session, std::move(request));
+}
+
+}  // namespace weir::evergreen

@@ -1,0 +1,46 @@
+#include "dialects/evergreen/carriers.h"
+#include "dialects/evergreen/evergreen.h"
+#include "dialects/evergreen/session.h"
+#include "evergreen.pb.h"
+
+namespace weir::evergreen {
+namespace {
+
+class GrpcSession final : public wire::RpcReader, Carrier {
+ public:
+  GrpcSession(House& house, wire::Rpc& rpc) : rpc_(rpc), session_(house, rpc.exchange(), *this) {}
+
+  void on_message(wire::Rpc&, base::Bytes message) override { session_.on_message(message); }
+  bool full() const override { return session_.full(); }
+  void on_half_close(wire::Rpc&) override { session_.on_end(); }
+  void on_drain(wire::Rpc&) override { session_.on_drain(); }
+  void on_close(wire::Rpc&) override { session_.leave(); }
+
+ private:
+  void send(const OutFragment& fragment) override { rpc_.send(write_binary(fragment)); }
+  void finish(const base::Status& status) override { rpc_.finish(status); }
+
+  wire::Rpc& rpc_;
+  Session session_;
+};
+
+class StartSession final : public wire::RpcMethod, public Entrance {
+ public:
+  explicit StartSession(House& house) : house_(house) {}
+  void open(wire::Rpc& rpc) override { rpc.attach(std::make_unique<GrpcSession>(house_, rpc)); }
+
+ private:
+  House& house_;
+};
+
+}  // namespace
+
+void add_grpc(House& house, wire::RpcServer& rpcs, Entrances& entrances) {
+  auto method = std::make_unique<StartSession>(house);
+  // The descriptor by its generated class, so that the linker keeps it for JSON and reflection.
+  const std::string type = ::evergreen::v2::SessionMessage::descriptor()->full_name();
+  rpcs.add({std::string(Evergreen::kService), "StartSession", wire::RpcKind::kBidi, method.get(), type, type, kGrpc});
+  entrances.push_back(std::move(method));
+}
+
+}  // namespace weir::evergreen

@@ -1,0 +1,171 @@
+// INFER: tensors in, tensors out, by any model. An input's node has one leaf per tensor (tensor_chunk.h); a leaf
+// without a name has the input's. An output of a tensor's name is that tensor as one leaf; the output "outputs" is a
+// node with a leaf "<id>/<tensor>" for each tensor that the model gives.
+#include <algorithm>
+
+#include "dialects/evergreen/action.h"
+#include "dialects/evergreen/tensor_chunk.h"
+#include "marshal/check.h"
+
+namespace weir::evergreen {
+namespace {
+
+using base::Status;
+using Step = session::Cursor::Step;
+
+constexpr std::string_view kAll = "outputs";
+constexpr size_t kTensors = 256;
+
+class Infer final : public ModelAction {
+ public:
+  using ModelAction::ModelAction;
+
+  bool waits(std::string& missing) const override {
+    for (const auto& in : ins_)
+      if (!in->ended) missing = in->cursor.missing();
+    return !running();
+  }
+
+ private:
+  struct In {
+    In(session::NodeGraph& graph, session::Node& node, session::CursorListener& listener, std::string name)
+        : name(std::move(name)), cursor(graph, node, listener) {}
+    std::string name;
+    session::Cursor cursor;
+    std::vector<base::Bytes> chunks;  // of the leaf that is being read
+    const session::Node* leaf = nullptr;
+    bool ended = false;
+  };
+
+  Status begin() override {
+    if (Status s = allow({"*"}, {"*"}, ""); !s.ok()) return s;
+    if (Status s = find(Wants::kAny); !s.ok()) return s;
+    if (spec().text) return base::invalid("model '" + spec().name + "' makes tokens: use GENERATE");
+    for (const auto& o : outputs_) {
+      bool known = o->name == kAll || o->name == "status" || spec().any_tensors || spec().output(o->name);
+      if (!known) return base::invalid("model '" + spec().name + "' has no output '" + o->name + "'");
+    }
+    for (const NamedNode& named : request_.inputs) {
+      auto node = session_.graph().node(named.id);
+      if (!node) return std::move(node).error();
+      ins_.push_back(std::make_unique<In>(session_.graph(), **node, *this, named.name));
+    }
+    return {};
+  }
+
+  Status go_on() override {
+    if (running()) return {};
+    for (auto& in : ins_)
+      if (Status s = read(*in); !s.ok() || !in->ended) return s;
+    return ask();
+  }
+
+  Status read(In& in) {
+    while (!in.ended) {
+      switch (in.cursor.next()) {
+        case Step::kWait: return {};
+        case Step::kFailed: return in.cursor.status();
+        case Step::kEnd: in.ended = true; break;
+        case Step::kChunk:
+          in.leaf = &in.cursor.leaf();
+          in.chunks.push_back(in.cursor.data());
+          break;
+        case Step::kLeafEnd:
+          if (Status s = take(in); !s.ok()) return s;
+      }
+    }
+    return {};
+  }
+
+  // A leaf is complete. One chunk stays where it is; several are joined.
+  Status take(In& in) {
+    if (!in.leaf) return {};
+    auto tensor = read_tensor_mimetype(in.leaf->metadata()->mimetype);
+    if (!tensor) {
+      Status s = std::move(tensor).error();
+      s.text = "node '" + std::string(in.leaf->id()) + "': " + s.text;
+      return s;
+    }
+    if (tensor->name.empty()) tensor->name = in.name;
+    if (tensors_.size() >= kTensors) return base::invalid("takes at most " + std::to_string(kTensors) + " tensors");
+    size_t size = 0;
+    for (const auto& c : in.chunks) size += c.size();
+    if (in.chunks.size() == 1) {
+      tensor->data = std::move(in.chunks[0]);
+    } else {
+      base::Block block(base::heap_slab(std::max<size_t>(size, 1)));
+      for (const auto& c : in.chunks) block.append(c.data(), c.size());
+      tensor->data = block.freeze();
+    }
+    in.chunks.clear();
+    in.leaf = nullptr;
+    tensors_.push_back(std::move(*tensor));
+    return {};
+  }
+
+  Status ask() {
+    if (Status s = find(Wants::kAny); !s.ok()) return s;  // it may have been reloaded meanwhile
+    if (spec().decoupled)
+      return base::failure(base::Code::kUnimplemented, "model '" + spec().name + "' may answer any number of times");
+    call().inputs = std::move(tensors_);
+    bool all = outputs_.empty();
+    for (const auto& o : outputs_) all = all || o->name == kAll;
+    for (const auto& o : outputs_)
+      if (!all && o->name != "status") call().outputs.push_back(o->name);
+    Status s = marshal::check_call(spec(), call());
+    return s.ok() ? submit() : s;
+  }
+
+  Status outputs(msg::Outputs&& answer) override {
+    for (const auto& tensor : answer.tensors) {
+      Status s = marshal::check_data(tensor, "output");
+      if (!s.ok()) {
+        s.code = base::Code::kInternal;  // the engine's fault, not the client's
+        return s;
+      }
+    }
+    size_t named = outputs_.size();  // send() may add to them
+    for (size_t i = 0; i < named; ++i) {
+      Status s = send(*outputs_[i], answer.tensors);
+      if (!s.ok()) return s;
+    }
+    done();
+    return {};
+  }
+
+  Status send(Output& out, const std::vector<msg::Tensor>& tensors) {
+    if (out.name == "status") return {};
+    if (out.name == kAll) return send_all(out, tensors);
+    for (const auto& t : tensors)
+      if (t.name == out.name) return write(out, t);
+    return base::failure(base::Code::kInternal, "the model gave no output '" + out.name + "'");
+  }
+
+  Status send_all(Output& out, const std::vector<msg::Tensor>& tensors) {
+    for (const auto& t : tensors) {
+      std::string id = std::string(out.node().id()) + "/" + t.name;
+      auto node = session_.graph().claim(id);
+      if (!node) return std::move(node).error();
+      Output leaf(session_, t.name, **node);
+      if (Status s = out.child(id, Output::More::kYes); !s.ok()) return s;
+      if (Status s = write(leaf, t); !s.ok()) return s;
+    }
+    return out.end();
+  }
+
+  static Status write(Output& out, const msg::Tensor& t) {
+    out.begin(tensor_mimetype(t));
+    return out.write(t.data, Output::More::kNo);
+  }
+
+  std::vector<std::unique_ptr<In>> ins_;
+  std::vector<msg::Tensor> tensors_;
+};
+
+}  // namespace
+
+std::unique_ptr<Action> make_infer(Session& session, ActionRequest&& request) {
+  return std::make_unique<Infer>(session, std::move(request));
+}
+
+}  // namespace weir::evergreen

@@ -1,0 +1,266 @@
+#include "dialects/evergreen/message.h"
+
+#include "base/encoding.h"
+#include "marshal/json_cursor.h"
+#include "marshal/pb_wire.h"
+#include "wire/rpc.h"
+#include "wire/text.h"
+
+namespace weir::evergreen {
+namespace {
+
+using base::Status;
+using marshal::PbReader;
+using marshal::PbType;
+
+constexpr std::string_view kTypePrefix = "type.googleapis.com/";
+
+Status malformed(std::string_view what) { return base::invalid("malformed " + std::string(what)); }
+
+// proto3 strings are UTF-8.
+Status text(std::string_view bytes, std::string_view what) {
+  if (marshal::valid_utf8(bytes)) return {};
+  return base::invalid(std::string(what) + " is not UTF-8");
+}
+
+Status read_any(std::string_view bytes, Packed& any) {
+  PbReader r(bytes);
+  while (r.next()) {
+    if (r.is(1, PbType::kBytes)) any.type = r.bytes().substr(r.bytes().rfind('/') + 1);
+    if (r.is(2, PbType::kBytes)) any.value = r.bytes();
+  }
+  return r.ok() ? Status{} : malformed("google.protobuf.Any");
+}
+
+Status read_metadata(std::string_view bytes, session::Metadata& m) {
+  m.mimetype.clear(), m.role.clear(), m.file_name.clear(), m.other.clear();
+  PbReader r(bytes);
+  while (r.next()) {
+    if (r.is(1, PbType::kBytes)) {
+      m.mimetype = r.bytes();
+    } else if (r.is(2, PbType::kBytes)) {
+      m.role = r.bytes();
+    } else if (r.is(3, PbType::kBytes)) {
+      m.file_name = r.bytes();
+    } else if (r.type() == PbType::kBytes) {
+      marshal::put_bytes(m.other, r.field(), r.bytes());
+    }
+  }
+  if (!r.ok()) return malformed("ChunkMetadata");
+  if (Status s = text(m.mimetype, "ChunkMetadata.mimetype"); !s.ok()) return s;
+  if (Status s = text(m.role, "ChunkMetadata.role"); !s.ok()) return s;
+  return text(m.file_name, "ChunkMetadata.original_file_name");
+}
+
+// What is used again from fragment to fragment.
+struct Scratch {
+  session::Metadata metadata;
+  std::vector<std::string_view> children;
+};
+
+Status read_chunk(const base::Bytes& message, std::string_view bytes, Scratch& scratch, session::Fragment& f,
+                  std::string_view& reference) {
+  PbReader r(bytes);
+  while (r.next()) {
+    if (r.is(1, PbType::kBytes)) {
+      if (Status s = read_metadata(r.bytes(), scratch.metadata); !s.ok()) return s;
+      f.metadata = &scratch.metadata;
+      f.has_chunk = true;
+    } else if (r.is(3, PbType::kBytes)) {  // of a oneof, the last one counts
+      reference = r.bytes();
+      f.data = {};
+      f.has_chunk = f.by_reference = true;
+    } else if (r.is(10, PbType::kBytes)) {
+      reference = {};
+      f.data = message.slice(r.bytes());
+      f.has_chunk = true, f.by_reference = false;
+    }
+  }
+  if (!r.ok()) return malformed("Chunk");
+  return text(reference, "Chunk.ref");
+}
+
+Status read_fragment(const base::Bytes& message, std::string_view bytes, Scratch& scratch, MessageSink& sink) {
+  session::Fragment f;
+  std::string_view reference;
+  scratch.children.clear();
+  PbReader r(bytes);
+  while (r.next()) {
+    Status s;
+    if (r.is(1, PbType::kBytes)) {
+      f.node = r.bytes();
+      s = text(f.node, "NodeFragment.id");
+    } else if (r.is(2, PbType::kVarint)) {
+      f.seq = int32_t(r.number());
+    } else if (r.is(3, PbType::kVarint)) {
+      f.continued = r.number() != 0;
+    } else if (r.is(4, PbType::kBytes)) {
+      scratch.children.push_back(r.bytes());
+      s = text(r.bytes(), "NodeFragment.child_ids");
+    } else if (r.is(5, PbType::kBytes)) {
+      s = read_chunk(message, r.bytes(), scratch, f, reference);
+    }
+    if (!s.ok()) return s;
+  }
+  if (!r.ok()) return malformed("NodeFragment");
+  f.children = scratch.children;
+  return sink.on_fragment(f, reference);
+}
+
+Status read_named(std::string_view bytes, std::vector<NamedNode>& to) {
+  NamedNode& named = to.emplace_back();
+  PbReader r(bytes);
+  while (r.next()) {
+    if (r.is(1, PbType::kBytes)) named.name = r.bytes();
+    if (r.is(2, PbType::kBytes)) named.id = r.bytes();
+  }
+  if (!r.ok()) return malformed("NamedParameter");
+  if (Status s = text(named.name, "NamedParameter.name"); !s.ok()) return s;
+  return text(named.id, "NamedParameter.id");
+}
+
+Status read_action(std::string_view bytes, MessageSink& sink) {
+  constexpr size_t kMost = 256;  // parameters and configurations: a few bytes each, but objects here
+  ActionRequest action;
+  size_t parts = 0;
+  PbReader r(bytes);
+  while (r.next()) {
+    Status s;
+    if (r.type() == PbType::kBytes && ++parts > kMost)
+      return base::invalid("an action has at most " + std::to_string(kMost) + " inputs, outputs and configurations");
+    if (r.is(2, PbType::kBytes)) {
+      action.name = r.bytes();
+      s = text(r.bytes(), "Action.name");
+    } else if (r.is(3, PbType::kBytes)) {
+      s = read_named(r.bytes(), action.inputs);
+    } else if (r.is(4, PbType::kBytes)) {
+      s = read_named(r.bytes(), action.outputs);
+    } else if (r.is(5, PbType::kBytes)) {
+      s = read_any(r.bytes(), action.configs.emplace_back());
+    } else if (r.is(6, PbType::kBytes)) {
+      PbReader spec(r.bytes());
+      while (spec.next())
+        if (spec.is(1, PbType::kBytes)) action.target = spec.bytes();
+      s = spec.ok() ? text(action.target, "TargetSpec.id") : malformed("TargetSpec");
+    }
+    if (!s.ok()) return s;
+  }
+  if (!r.ok()) return malformed("Action");
+  return sink.on_action(std::move(action));
+}
+
+void put_metadata(std::string& chunk, const OutFragment& f) {
+  std::string m;
+  marshal::put_text(m, 1, f.mimetype);
+  marshal::put_text(m, 2, f.role);
+  for (const Packed& p : f.experimental) {
+    std::string any;
+    marshal::put_bytes(any, 1, std::string(kTypePrefix) + p.type);
+    marshal::put_text(any, 2, p.value);
+    marshal::put_bytes(m, 100, any);
+  }
+  marshal::put_bytes(chunk, 1, m);
+}
+
+void json_text(std::string& out, std::string_view text) {
+  out += '"';
+  wire::append_json_text(out, text);
+  out += '"';
+}
+
+void json_metadata(std::string& out, const OutFragment& f, wire::JsonForm& json) {
+  out += "\"metadata\":{\"mimetype\":";
+  json_text(out, f.mimetype);
+  if (!f.role.empty()) {
+    out += ",\"role\":";
+    json_text(out, f.role);
+  }
+  char before = '[';
+  for (const Packed& p : f.experimental) {
+    auto value = json.to_json(p.type, p.value);
+    if (!value || value->size() < 2) continue;  // an own message, which has a JSON form
+    if (before == '[') out += ",\"experimental\":";
+    out += before;
+    out += "{\"@type\":\"" + std::string(kTypePrefix) + p.type + '"';
+    if (value->size() > 2) out += ',';
+    out.append(*value, 1);
+    before = ',';
+  }
+  if (before == ',') out += ']';
+  out += '}';
+}
+
+}  // namespace
+
+Status read_message(const base::Bytes& message, MessageSink& sink) {
+  Scratch scratch;
+  PbReader r(message.view());
+  while (r.next()) {
+    Status s;
+    if (r.is(1, PbType::kBytes)) s = read_fragment(message, r.bytes(), scratch, sink);
+    if (r.is(2, PbType::kBytes)) s = read_action(r.bytes(), sink);
+    if (!s.ok()) return s;
+  }
+  return r.ok() ? Status{} : malformed("SessionMessage");
+}
+
+std::vector<base::Bytes> write_binary(const OutFragment& f) {
+  std::string chunk;
+  if (f.has_metadata) put_metadata(chunk, f);
+  if (f.has_chunk) {
+    marshal::put_tag(chunk, 10, PbType::kBytes);
+    marshal::put_varint(chunk, f.data.size());
+  }
+  std::string fragment;
+  marshal::put_text(fragment, 1, f.node);
+  if (f.seq > 0) {
+    marshal::put_tag(fragment, 2, PbType::kVarint);
+    marshal::put_varint(fragment, uint64_t(f.seq));
+  }
+  if (f.continued) {
+    marshal::put_tag(fragment, 3, PbType::kVarint);
+    marshal::put_varint(fragment, 1);
+  }
+  for (const auto& child : f.children) marshal::put_bytes(fragment, 4, child);
+  if (f.has_chunk) {
+    marshal::put_tag(fragment, 5, PbType::kBytes);
+    marshal::put_varint(fragment, chunk.size() + f.data.size());
+    fragment += chunk;
+  }
+  std::string head;
+  marshal::put_tag(head, 1, PbType::kBytes);
+  marshal::put_varint(head, fragment.size() + f.data.size());
+  head += fragment;
+  std::vector<base::Bytes> pieces;
+  pieces.push_back(base::Bytes::adopt(std::move(head)));
+  if (!f.data.empty()) pieces.push_back(f.data);
+  return pieces;
+}
+
+void write_json(std::string& out, const OutFragment& f, wire::JsonForm& json) {
+  out += "{\"nodeFragments\":[{\"id\":";
+  json_text(out, f.node);
+  if (f.seq > 0) out += ",\"seq\":" + std::to_string(f.seq);
+  if (f.continued) out += ",\"continued\":true";
+  if (!f.children.empty()) {
+    out += ",\"childIds\":";
+    char before = '[';
+    for (const auto& child : f.children) {
+      out += before;
+      json_text(out, child);
+      before = ',';
+    }
+    out += ']';
+  }
+  if (f.has_chunk) {
+    out += ",\"chunkFragment\":{";
+    if (f.has_metadata) {
+      json_metadata(out, f, json);
+      out += ',';
+    }
+    out += "\"data\":\"" + base::base64_encode(f.data.view()) + "\"}";
+  }
+  out += "}]}";
+}
+
+}  // namespace weir::evergreen

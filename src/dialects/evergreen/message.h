@@ -1,0 +1,68 @@
+// evergreen.v2.SessionMessage, read and written by hand, so that content is neither copied nor multiplied: reading
+// makes no object per fragment, and data stays a slice of the message that brought it.
+//
+//   SessionMessage { repeated NodeFragment node_fragments = 1; repeated Action actions = 2; }     proto/evergreen.proto
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "session/node_graph.h"
+
+namespace weir::wire {
+class JsonForm;
+}
+
+namespace weir::evergreen {
+
+// A google.protobuf.Any: the full name of the message's type, and the message.
+struct Packed {
+  std::string type, value;
+};
+
+struct NamedNode {
+  std::string name, id;
+};
+
+struct ActionRequest {
+  std::string name, target;
+  std::vector<NamedNode> inputs, outputs;
+  std::vector<Packed> configs;
+};
+
+class MessageSink {
+ public:
+  // `reference`: the chunk's URI, if it has one. A failure ends the reading.
+  virtual base::Status on_fragment(session::Fragment& fragment, std::string_view reference) = 0;
+  virtual base::Status on_action(ActionRequest&& action) = 0;
+
+ protected:
+  ~MessageSink() = default;
+};
+
+// Errors: INVALID_ARGUMENT (not this protobuf message, text that is no UTF-8), and what the sink says.
+base::Status read_message(const base::Bytes& message, MessageSink& sink);
+
+// A fragment on its way to the client.
+struct OutFragment {
+  std::string_view node;
+  int64_t seq = 0;
+  bool continued = false;
+  std::vector<std::string> children;
+  bool has_chunk = false;
+  bool has_metadata = false;
+  std::string mimetype, role;
+  std::vector<Packed> experimental;
+  base::Bytes data;
+};
+
+// A SessionMessage of one fragment: a head, and the data where there is any.
+std::vector<base::Bytes> write_binary(const OutFragment& fragment);
+// The same as proto3 JSON with lowerCamelCase names, appended to `out`.
+void write_json(std::string& out, const OutFragment& fragment, wire::JsonForm& json);
+
+}  // namespace weir::evergreen

@@ -1,0 +1,138 @@
+#include <algorithm>
+
+#include "dialects/evergreen/carriers.h"
+#include "dialects/evergreen/session.h"
+#include "wire/text.h"
+
+namespace weir::evergreen {
+namespace {
+
+using base::Status;
+using wire::Exchange;
+
+class LineSession final : public wire::Reader, Carrier {
+ public:
+  LineSession(House& house, Exchange& exchange) : house_(house), exchange_(exchange), session_(house, exchange, *this) {
+    wire::Response response;
+    response.fields.add("content-type", "application/x-ndjson");
+    response.fields.add("cache-control", "no-cache");
+    exchange.head(std::move(response));
+  }
+  ~LineSession() override { house_.bus.env().cancel(timer_); }
+
+  void on_data(Exchange&, std::span<const std::byte> piece) override {
+    if (session_.over()) return exchange_.consume(piece.size());
+    owed_ += piece.size();
+    held_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    read_lines();
+  }
+  void on_end(Exchange&) override {
+    ended_ = true;
+    read_lines();
+  }
+  void on_drain(Exchange&) override {
+    session_.on_drain();
+    read_lines();
+  }
+  void on_close(Exchange&, bool) override { session_.leave(); }
+
+ private:
+  // Lines are taken as fast as the session wants them; meanwhile flow control holds the client.
+  void read_lines() {
+    size_t at = 0;
+    while (!session_.over()) {
+      if (session_.full()) {
+        wait();
+        break;
+      }
+      size_t end = held_.find('\n', std::max(at, searched_));
+      if (end == held_.npos) {
+        searched_ = held_.size();
+        if (held_.size() - at > house_.options.max_message) too_long();
+        if (!ended_ || at >= held_.size()) break;
+        end = held_.size();
+      }
+      take(std::string_view(held_).substr(at, end - at));
+      at = std::min(end + 1, held_.size());
+    }
+    if (session_.over()) at = held_.size();
+    held_.erase(0, at);
+    searched_ = searched_ > at ? searched_ - at : 0;
+    if (held_.empty() || !session_.full()) exchange_.consume(std::exchange(owed_, 0));
+    if (ended_ && held_.empty() && !std::exchange(told_end_, true)) session_.on_end();
+  }
+
+  void take(std::string_view line) {
+    if (line.find_first_not_of(" \t\r") == line.npos) return;
+    ++number_;
+    auto message = house_.json.to_binary(kMessageType, line);
+    if (message) return session_.on_message(base::Bytes::adopt(std::move(*message)));
+    session_.abort(base::invalid("line " + std::to_string(number_) + ": " + message.error().text));
+    session_.settle();
+  }
+
+  void too_long() {
+    session_.abort(base::failure(base::Code::kResourceExhausted,
+                                 "a line is longer than " + std::to_string(house_.options.max_message) + " bytes"));
+    session_.settle();
+  }
+
+  void wait() {
+    if (timer_ != base::TimerId::kNone) return;
+    base::Env& env = house_.bus.env();
+    timer_ = env.at(env.now() + std::chrono::milliseconds(20), [this] {
+      timer_ = base::TimerId::kNone;
+      read_lines();
+    });
+  }
+
+  void send(const OutFragment& fragment) override {
+    std::string line;
+    write_json(line, fragment, house_.json);
+    line += '\n';
+    exchange_.body(base::Bytes::adopt(std::move(line)));
+  }
+  void finish(const Status& status) override {
+    exchange_.ledger().code = status.code;
+    if (!status.ok()) exchange_.body(base::Bytes::adopt(error_line(status) + "\n"));
+    exchange_.end();
+  }
+
+  House& house_;
+  Exchange& exchange_;
+  std::string held_;     // lines that have not been read
+  size_t searched_ = 0;  // bytes of it without a line's end
+  size_t owed_ = 0;      // bytes that the client has not got back
+  size_t number_ = 0;
+  bool ended_ = false, told_end_ = false;
+  base::TimerId timer_ = base::TimerId::kNone;
+  Session session_;
+};
+
+class Ndjson final : public wire::Service, public Entrance {
+ public:
+  explicit Ndjson(House& house) : house_(house) {}
+  void serve(Exchange& exchange, const wire::PathArgs&) override {
+    exchange.attach(std::make_unique<LineSession>(house_, exchange));
+  }
+
+ private:
+  House& house_;
+};
+
+}  // namespace
+
+std::string error_line(const Status& status) {
+  std::string out = "{\"error\":{\"code\":" + std::to_string(int(status.code)) + ",\"status\":\"" +
+                    std::string(base::name(status.code)) + "\",\"message\":\"";
+  wire::append_json_text(out, status.text);
+  return out += "\"}}";
+}
+
+void add_ndjson(House& house, wire::Router& router, Entrances& entrances) {
+  auto service = std::make_unique<Ndjson>(house);
+  router.add({"POST", kPath, service.get(), kNdjson, {wire::BodyPlan::kStream, UINT64_MAX}});
+  entrances.push_back(std::move(service));
+}
+
+}  // namespace weir::evergreen

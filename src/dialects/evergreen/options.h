@@ -1,0 +1,35 @@
+// What can be set of the dialect.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+#include "session/node_graph.h"
+
+namespace weir::evergreen {
+
+struct References {
+  // Folders below which `file:` references are looked for, in this order; empty: `file:` is off.
+  std::vector<std::string> file_roots;
+  uint64_t max_bytes = 32 << 20;  // of one reference
+};
+
+struct Options {
+  bool websocket = true;
+  std::string default_model;  // for actions without a target; "" = the only one that fits
+  // What GENERATE does with content that the model cannot see (a video for a model of text).
+  enum class Unseen : uint8_t {
+    kReject,
+    kDescribe,  // it becomes a line of text: "[video/mp4, 1234 bytes]"
+  };
+  Unseen unseen = Unseen::kReject;
+  References references;
+  session::GraphLimits graph;
+  uint32_t max_actions = 64;        // of one session at once
+  uint64_t max_message = 16 << 20;  // of one WebSocket message or NDJSON line
+  base::Duration max_age = std::chrono::hours(24);
+};
+
+}  // namespace weir::evergreen

@@ -1,0 +1,195 @@
+#include "dialects/evergreen/prompt.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "dialects/evergreen/tensor_chunk.h"
+#include "marshal/json_cursor.h"
+#include "text/processor.h"
+#include "wire/text.h"
+
+namespace weir::evergreen {
+namespace {
+
+using base::invalid;
+using base::Status;
+
+// Stands for an image in the template's output. Noncharacters: no client's text keeps one (see plain()).
+constexpr std::string_view kImageMark = "\xEF\xBF\xBE\xEF\xBF\xBF";
+
+// A client's text cannot forge a mark.
+void append_plain(std::string& to, std::string_view text) {
+  size_t from = to.size();
+  to += text;
+  for (size_t at = to.find(kImageMark, from); at != to.npos; at = to.find(kImageMark, at)) to.erase(at, 3);
+}
+
+std::string_view role_of(std::string_view role) {
+  if (role.empty()) return "user";
+  for (std::string_view known : {"user", "assistant", "system", "tool"})
+    if (wire::same_text(role, known)) return known;
+  return wire::same_text(role, "model") ? "assistant" : "";
+}
+
+std::string where(const session::Node& leaf) { return "node '" + std::string(leaf.id()) + "': "; }
+
+nlohmann::json messages_of(const std::vector<Turn>& turns) {
+  auto messages = nlohmann::json::array();
+  for (const Turn& turn : turns) {
+    nlohmann::json content;
+    bool images = std::any_of(turn.parts.begin(), turn.parts.end(), [](const auto& p) { return !p.image.empty(); });
+    if (!images) {
+      std::string text;
+      for (const auto& p : turn.parts) text += p.text;
+      content = std::move(text);
+    } else {
+      content = nlohmann::json::array();
+      for (const auto& p : turn.parts)
+        content.push_back(p.image.empty() ? nlohmann::json{{"type", "text"}, {"text", p.text}}
+                                          : nlohmann::json{{"type", "image"}});
+    }
+    messages.push_back({{"role", turn.role}, {"content", std::move(content)}});
+  }
+  return messages;
+}
+
+std::string raw_text(const std::vector<Turn>& turns) {
+  std::string out;
+  for (const Turn& turn : turns)
+    for (const auto& p : turn.parts) p.image.empty() ? out += p.text : out += kImageMark;
+  return out;
+}
+
+// The tokens of text that may begin as something that was said before.
+void encode(const std::shared_ptr<const msg::TextSpec>& spec, std::string_view text, text::AddSpecial add,
+            const std::deque<Transcript>& transcripts, std::vector<uint32_t>& ids) {
+  const Transcript* best = nullptr;
+  for (const Transcript& t : transcripts)
+    if (t.model == spec && text.starts_with(t.text) && (!best || t.text.size() > best->text.size())) best = &t;
+  if (best) {
+    ids = best->ids;
+    text.remove_prefix(best->text.size());
+    add = text::AddSpecial::kNo;
+  }
+  if (text.empty()) return;
+  auto rest = spec->processor->tokenizer->encode(text, add);
+  ids.insert(ids.end(), rest.begin(), rest.end());
+}
+
+Status place_images(const msg::TextSpec& spec, const std::vector<Turn>& turns, text::AddSpecial add, Prompt& prompt) {
+  std::string_view rest = prompt.text;
+  auto append = [&](std::string_view text) {
+    auto ids = spec.processor->tokenizer->encode(text, add);
+    prompt.ids.insert(prompt.ids.end(), ids.begin(), ids.end());
+    add = text::AddSpecial::kNo;
+  };
+  for (const Turn& turn : turns) {
+    for (const auto& part : turn.parts) {
+      if (part.image.empty()) continue;
+      size_t at = rest.find(kImageMark);
+      if (at == rest.npos) return invalid("the model's chat template leaves an image out");
+      append(rest.substr(0, at));
+      rest.remove_prefix(at + kImageMark.size());
+      auto pads = spec.vision->features(part.image.view(), part.text);
+      if (!pads) return std::move(pads).error();
+      msg::Image image{part.image, part.text, uint32_t(prompt.ids.size()), 0};
+      prompt.ids.push_back(spec.vision->start_id);
+      prompt.ids.insert(prompt.ids.end(), *pads, spec.vision->pad_id);
+      prompt.ids.push_back(spec.vision->end_id);
+      image.end = uint32_t(prompt.ids.size());
+      prompt.images.push_back(std::move(image));
+    }
+  }
+  if (!rest.empty()) append(rest);
+  return {};
+}
+
+}  // namespace
+
+Turn& Conversation::turn() {
+  if (turns_.empty() || ended_ || turns_.back().role != role_) turns_.push_back({role_, {}});
+  ended_ = false;
+  return turns_.back();
+}
+
+Status Conversation::open(const session::Node& leaf, const msg::TextSpec& spec) {
+  const session::Metadata& m = *leaf.metadata();
+  leaf_ = &leaf;
+  mimetype_ = m.mimetype;
+  role_ = role_of(m.role);
+  if (role_.empty())
+    return invalid(where(leaf) + "unknown role '" + m.role.substr(0, 40) +
+                   "'; there are user, assistant, system, tool");
+  std::string_view type = base_type(mimetype_);
+  image_.clear();
+  unseen_bytes_ = 0;
+  if (type.empty() || wire::same_text(type.substr(0, 5), "text/")) {
+    kind_ = Kind::kText;
+  } else if (wire::same_text(type, "application/x-protobuf") && type_parameter(mimetype_, "type") == "EndOfTurn") {
+    kind_ = Kind::kEndOfTurn;
+  } else if (wire::same_text(type.substr(0, 6), "image/") && spec.vision) {
+    kind_ = Kind::kImage;
+  } else if (unseen_ == Options::Unseen::kDescribe) {
+    kind_ = Kind::kUnseen;
+  } else {
+    return invalid(where(leaf) + "the model takes no content of type '" + mimetype_.substr(0, 80) + "'");
+  }
+  return {};
+}
+
+Status Conversation::chunk(const session::Node& leaf, const base::Bytes& data, const msg::TextSpec& spec) {
+  if (leaf_ != &leaf || kind_ == Kind::kNone)
+    if (Status s = open(leaf, spec); !s.ok()) return s;
+  if (kind_ == Kind::kImage) image_ += data.view();
+  if (kind_ == Kind::kUnseen) unseen_bytes_ += data.size();
+  if (kind_ != Kind::kText) return {};
+  Turn& t = turn();
+  if (t.parts.empty() || !t.parts.back().image.empty()) t.parts.emplace_back();
+  append_plain(t.parts.back().text, data.view());
+  return {};
+}
+
+void Conversation::leaf_end() {
+  if (kind_ == Kind::kEndOfTurn) ended_ = true;
+  if (kind_ == Kind::kImage && !image_.empty())
+    turn().parts.push_back({mimetype_, base::Bytes::adopt(std::move(image_))});
+  if (kind_ == Kind::kUnseen) {
+    std::string line = "[" + mimetype_ + ", " + std::to_string(unseen_bytes_) + " bytes]";
+    turn().parts.push_back({std::move(line), {}});
+  }
+  kind_ = Kind::kNone;
+  leaf_ = nullptr;
+}
+
+base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spec, const std::vector<Turn>& turns,
+                                 Templating templating, const std::deque<Transcript>& transcripts) {
+  Prompt prompt;
+  auto add = text::AddSpecial::kYes;
+  if (templating == Templating::kChat && spec->processor->chat) {
+    text::ChatOptions options;
+    options.image_text = kImageMark;
+    auto text = text::render_chat(*spec->processor, messages_of(turns), nlohmann::json::object(), options);
+    if (!text) return std::move(text).error();
+    prompt.text = std::move(*text);
+    add = text::AddSpecial::kNo;  // the template has put them in
+  } else {
+    prompt.text = raw_text(turns);
+  }
+  if (!marshal::valid_utf8(prompt.text)) return invalid("the prompt is not UTF-8");
+  bool images = std::any_of(turns.begin(), turns.end(), [](const Turn& t) {
+    return std::any_of(t.parts.begin(), t.parts.end(), [](const auto& p) { return !p.image.empty(); });
+  });
+  if (images) {
+    if (Status s = place_images(*spec, turns, add, prompt); !s.ok()) return s;
+  } else {
+    encode(spec, prompt.text, add, transcripts, prompt.ids);
+  }
+  if (prompt.ids.empty()) return invalid("the prompt is empty");
+  if (prompt.ids.size() >= spec->max_length)
+    return invalid("the prompt has " + std::to_string(prompt.ids.size()) + " tokens; the model's context has " +
+                   std::to_string(spec->max_length));
+  return prompt;
+}
+
+}  // namespace weir::evergreen

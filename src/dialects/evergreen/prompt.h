@@ -1,0 +1,68 @@
+// From a flattened node to tokens: which leaves make which turn of a conversation, the model's chat template, images in
+// their places, and the tokens of what the session has said before.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "dialects/evergreen/options.h"
+#include "dialects/evergreen/session.h"
+#include "msg/generate.h"
+#include "msg/spec.h"
+#include "session/node_graph.h"
+
+namespace weir::evergreen {
+
+struct Turn {
+  std::string role;
+  struct Part {
+    std::string text;  // or, where `image` is not empty, its mimetype
+    base::Bytes image;
+  };
+  std::vector<Part> parts;
+};
+
+// Reads a node as a conversation. Leaves of type text/* are text; image/* an image for models that see them;
+// `application/x-protobuf; type=EndOfTurn` ends a turn. A turn also ends where the role changes: ChunkMetadata.role,
+// "user" where there is none ("model" is another word for "assistant").
+class Conversation {
+ public:
+  Conversation(Options::Unseen unseen) : unseen_(unseen) {}
+
+  // What Cursor::next() gave: a chunk, the end of its leaf. Errors: INVALID_ARGUMENT (a role, content that the model
+  // cannot see), naming the node.
+  base::Status chunk(const session::Node& leaf, const base::Bytes& data, const msg::TextSpec& spec);
+  void leaf_end();
+  const std::vector<Turn>& turns() const { return turns_; }
+
+ private:
+  enum class Kind : uint8_t { kNone, kText, kImage, kEndOfTurn, kUnseen };
+  base::Status open(const session::Node& leaf, const msg::TextSpec& spec);
+  Turn& turn();
+
+  Options::Unseen unseen_;
+  std::vector<Turn> turns_;
+  const session::Node* leaf_ = nullptr;
+  Kind kind_ = Kind::kNone;
+  std::string role_, mimetype_;
+  std::string image_;  // as far as its chunks have come
+  uint64_t unseen_bytes_ = 0;
+  bool ended_ = false;  // the last turn takes no more
+};
+
+struct Prompt {
+  std::string text;  // what the ids spell, images aside
+  std::vector<uint32_t> ids;
+  std::vector<msg::Image> images;
+};
+
+enum class Templating : uint8_t { kChat, kRaw };
+
+// Errors: INVALID_ARGUMENT (the template's own words, an image that cannot be read, a prompt that fills the context).
+base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spec, const std::vector<Turn>& turns,
+                                 Templating templating, const std::deque<Transcript>& transcripts);
+
+}  // namespace weir::evergreen

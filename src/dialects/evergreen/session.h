@@ -1,0 +1,107 @@
+// Session: one Evergreen session, whatever carries it: the graph of nodes, the actions that run, and what they say.
+//
+// Owned by its carrier's Reader and used on its shard's thread. on_message(), on_end(), on_drain() and the Events of
+// models drive it; each of them ends in settle(), which is where actions that are over go and where the session's last
+// word is said. After finish() the carrier tells it nothing more and destroys it in its own time.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/env.h"
+#include "base/status.h"
+#include "dialects/evergreen/house.h"
+#include "dialects/evergreen/message.h"
+#include "msg/spec.h"
+#include "session/node_graph.h"
+#include "wire/exchange.h"
+
+namespace weir::evergreen {
+
+class Action;
+class FileLoad;
+
+// gRPC, a WebSocket or a streamed HTTP request.
+class Carrier {
+ public:
+  virtual void send(const OutFragment& fragment) = 0;
+  // The last word.
+  virtual void finish(const base::Status& status) = 0;
+
+ protected:
+  ~Carrier() = default;
+};
+
+// Text that this session has had in front of a model, and the tokens that it was: a prompt that begins with the same
+// text begins with the same tokens, also where the tokenizer would cut an answer otherwise than the model wrote it.
+struct Transcript {
+  std::shared_ptr<const msg::TextSpec> model;
+  std::string text;
+  std::vector<uint32_t> ids;
+};
+
+class Session final : MessageSink {
+ public:
+  Session(House& house, wire::Exchange& exchange, Carrier& carrier);
+  ~Session();
+  Session(const Session&) = delete;
+
+  void on_message(const base::Bytes& message);  // a serialized SessionMessage
+  void on_end();                                // the client sends no more
+  void on_drain();                              // the client has taken what was waiting for it
+  // The session ends with that; settle() says so.
+  void abort(base::Status status);
+  // The carrier has gone: nothing is said any more.
+  void leave();
+  // Not now: the client has to read, or something here has to go, first.
+  bool full() const;
+  bool over() const { return over_; }
+
+  // The rest is for actions.
+  House& house() { return house_; }
+  wire::Exchange& exchange() { return exchange_; }
+  session::NodeGraph& graph() { return graph_; }
+  // The next fragment of an action's node: into the graph and to the client.
+  base::Status emit(session::Node& node, OutFragment&& fragment, std::string_view role);
+  // No more comes of an open node: the client sees it end, readers here hear `why`.
+  base::Status break_off(session::Node& node, const base::Status& why);
+  // The client has more on its way than it takes: no more output before on_drain().
+  bool congested() const { return exchange_.backlog() > wire::Exchange::kLowWater; }
+  // After anything that did not come through the four on_…(): last in the calling function, which may be an action's
+  // that is destroyed by it.
+  void settle();
+  // The running action whose output that is, or null.
+  Action* maker(const session::Node& node) const;
+  void set_ttl(std::string_view node, base::Duration ttl);
+  void remember(Transcript transcript);
+  const std::deque<Transcript>& transcripts() const { return transcripts_; }
+
+ private:
+  base::Status on_fragment(session::Fragment& fragment, std::string_view reference) override;
+  base::Status on_action(ActionRequest&& request) override;
+  base::Status load(session::Node& node, int64_t seq, std::string_view uri);
+  void loaded(FileLoad& load, base::Result<base::Bytes> data);
+  void work();
+  void finish();
+  void expire(const std::string& node);
+  bool stuck(std::string& missing) const;
+
+  House& house_;
+  wire::Exchange& exchange_;
+  Carrier& carrier_;
+  session::NodeGraph graph_;
+  std::vector<std::unique_ptr<Action>> actions_;  // in order of arrival
+  std::vector<std::unique_ptr<FileLoad>> loads_;
+  std::deque<Transcript> transcripts_;
+  std::map<std::string, base::TimerId, std::less<>> ttls_;
+  base::TimerId age_ = base::TimerId::kNone;
+  bool ended_ = false, over_ = false, finished_ = false, settling_ = false, left_ = false;
+  base::Status status_;
+};
+
+}  // namespace weir::evergreen

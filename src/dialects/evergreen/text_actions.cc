@@ -1,0 +1,132 @@
+// EMBED and TOKENIZE: the text of a node → a vector, or its tokens, as a tensor (tensor_chunk.h).
+//
+//   EMBED     input text | prompt; output embedding: FP32 [hidden]
+//   TOKENIZE  input text | prompt; output tokens: UINT32 [n]
+#include <optional>
+
+#include "dialects/evergreen/action.h"
+#include "dialects/evergreen/tensor_chunk.h"
+#include "marshal/check.h"
+#include "marshal/json_cursor.h"
+#include "text/processor.h"
+#include "wire/text.h"
+
+namespace weir::evergreen {
+namespace {
+
+using base::invalid;
+using base::Status;
+using Step = session::Cursor::Step;
+
+class TextAction : public ModelAction {
+ public:
+  using ModelAction::ModelAction;
+
+  bool waits(std::string& missing) const override {
+    if (running()) return false;
+    if (cursor_) missing = cursor_->missing();
+    return true;
+  }
+
+ protected:
+  virtual std::string_view result() const = 0;
+  virtual Status use(std::vector<uint32_t>&& ids) = 0;
+
+  Status answer(const msg::Tensor& tensor) {
+    Status s;
+    if (Output* out = output({result()})) {
+      out->begin(tensor_mimetype(tensor));
+      s = out->write(tensor.data, Output::More::kNo);
+    }
+    if (s.ok()) done();
+    return s;
+  }
+
+ private:
+  Status begin() override {
+    if (Status s = allow({"prompt", "text"}, {result()}, ""); !s.ok()) return s;
+    if (Status s = find(Wants::kText); !s.ok()) return s;
+    auto text = input({"prompt", "text"});
+    if (!text) return std::move(text).error();
+    cursor_.emplace(session_.graph(), **text, *this);
+    return {};
+  }
+
+  Status go_on() override {
+    while (cursor_) {
+      switch (cursor_->next()) {
+        case Step::kWait: return {};
+        case Step::kFailed: return cursor_->status();
+        case Step::kLeafEnd: break;
+        case Step::kChunk: {
+          const session::Node& leaf = cursor_->leaf();
+          std::string_view type = base_type(leaf.metadata()->mimetype);
+          if (!type.empty() && !wire::same_text(type.substr(0, 5), "text/"))
+            return invalid("node '" + std::string(leaf.id()) + "': takes text, not '" + std::string(type) + "'");
+          text_ += cursor_->data().view();
+          break;
+        }
+        case Step::kEnd: return encode();
+      }
+    }
+    return {};
+  }
+
+  Status encode() {
+    cursor_.reset();
+    if (Status s = find(Wants::kText); !s.ok()) return s;
+    if (!marshal::valid_utf8(text_)) return invalid("the text is not UTF-8");
+    return use(spec().text->processor->tokenizer->encode(text_, text::AddSpecial::kYes));
+  }
+
+  std::optional<session::Cursor> cursor_;
+  std::string text_;
+};
+
+class Tokenize final : public TextAction {
+ public:
+  using TextAction::TextAction;
+
+ private:
+  std::string_view result() const override { return "tokens"; }
+  Status use(std::vector<uint32_t>&& ids) override {
+    msg::Tensor tensor{"tokens", msg::DType::kUint32, {int64_t(ids.size())}, {}};
+    tensor.data = base::Bytes::copy_of({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]});
+    return answer(tensor);
+  }
+};
+
+class Embed final : public TextAction {
+ public:
+  using TextAction::TextAction;
+
+ private:
+  std::string_view result() const override { return "embedding"; }
+  Status use(std::vector<uint32_t>&& ids) override {
+    if (ids.empty()) return invalid("the text is empty");
+    if (ids.size() > spec().text->max_length)
+      return invalid("the text has " + std::to_string(ids.size()) + " tokens; the model's context has " +
+                     std::to_string(spec().text->max_length));
+    call().generation = std::make_unique<msg::Generation>();
+    call().generation->aim = msg::Aim::kEmbed;
+    call().generation->append = std::move(ids);
+    return submit();
+  }
+  Status outputs(msg::Outputs&& got) override {
+    if (got.tensors.size() != 1 || !marshal::check_data(got.tensors[0], "output").ok())
+      return base::failure(base::Code::kInternal, "the model gave no embedding");
+    got.tensors[0].name = result();
+    return answer(got.tensors[0]);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Action> make_embed(Session& session, ActionRequest&& request) {
+  return std::make_unique<Embed>(session, std::move(request));
+}
+std::unique_ptr<Action> make_tokenize(Session& session, ActionRequest&& request) {
+  return std::make_unique<Tokenize>(session, std::move(request));
+}
+
+}  // namespace weir::evergreen

@@ -1,0 +1,129 @@
+#include "wire/websocket.h"
+
+#include "dialects/evergreen/carriers.h"
+#include "dialects/evergreen/session.h"
+
+namespace weir::evergreen {
+namespace {
+
+using base::Code;
+using base::Status;
+using wire::Exchange;
+using wire::WebSocket;
+
+uint16_t close_code_of(Code code) {
+  switch (code) {
+    case Code::kOk: return wire::close_code::kNormal;
+    case Code::kInternal:
+    case Code::kUnknown:
+    case Code::kDataLoss: return wire::close_code::kInternal;
+    case Code::kUnavailable: return wire::close_code::kTryAgain;
+    default: return wire::close_code::kPolicy;
+  }
+}
+
+class SocketSession final : public wire::Reader, Carrier, WebSocket::Side {
+ public:
+  SocketSession(House& house, Exchange& exchange)
+      : house_(house),
+        exchange_(exchange),
+        socket_(*this, house.options.max_message),
+        session_(house, exchange, *this) {}
+  ~SocketSession() override { house_.bus.env().cancel(timer_); }
+
+  void on_data(Exchange&, std::span<const std::byte> piece) override {
+    held_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    pump();
+  }
+  void on_end(Exchange&) override {  // without a close frame: the client has broken off
+    session_.leave();
+    exchange_.end();
+  }
+  void on_drain(Exchange&) override {
+    session_.on_drain();
+    pump();
+  }
+  void on_close(Exchange&, bool) override { session_.leave(); }
+
+ private:
+  void pump() {
+    size_t used = socket_.feed(std::as_bytes(std::span(held_)));
+    held_.erase(0, used);
+    if (used > 0) exchange_.consume(used);
+    if (held_.empty() || timer_ != base::TimerId::kNone) return;
+    base::Env& env = house_.bus.env();
+    timer_ = env.at(env.now() + std::chrono::milliseconds(20), [this] {
+      timer_ = base::TimerId::kNone;
+      pump();
+    });
+  }
+
+  // WebSocket::Side
+  void on_message(WebSocket::Kind kind, base::Bytes message) override {
+    form_ = kind;
+    if (kind == WebSocket::Kind::kBinary) return session_.on_message(message);
+    auto binary = house_.json.to_binary(kMessageType, message.view());
+    if (binary) return session_.on_message(base::Bytes::adopt(std::move(*binary)));
+    bad_message_ = true;
+    session_.abort(binary.error());
+    session_.settle();
+  }
+  bool full() const override { return session_.full(); }
+  void on_closing(uint16_t code) override {
+    bool broken =
+        code != wire::close_code::kNormal && code != wire::close_code::kNone && code != wire::close_code::kGoingAway;
+    if (broken) exchange_.ledger().code = Code::kInvalidArgument;
+    session_.leave();
+    exchange_.end();
+  }
+  void write(base::Bytes bytes) override { exchange_.body(std::move(bytes)); }
+
+  // Carrier
+  void send(const OutFragment& fragment) override {
+    if (form_ == WebSocket::Kind::kBinary) return socket_.send(form_, write_binary(fragment));
+    std::string json;
+    write_json(json, fragment, house_.json);
+    say(std::move(json));
+  }
+  void finish(const Status& status) override {
+    exchange_.ledger().code = status.code;
+    if (!status.ok()) say(error_line(status));
+    socket_.close(bad_message_ ? wire::close_code::kNotUtf8 : close_code_of(status.code), status.text);
+    exchange_.end();
+  }
+  void say(std::string json) {
+    std::vector<base::Bytes> pieces;
+    pieces.push_back(base::Bytes::adopt(std::move(json)));
+    socket_.send(WebSocket::Kind::kText, std::move(pieces));
+  }
+
+  House& house_;
+  Exchange& exchange_;
+  std::string held_;  // bytes that wait for room in the session
+  WebSocket::Kind form_ = WebSocket::Kind::kText;
+  bool bad_message_ = false;
+  base::TimerId timer_ = base::TimerId::kNone;
+  WebSocket socket_;
+  Session session_;
+};
+
+class Socket final : public wire::Service, public Entrance {
+ public:
+  explicit Socket(House& house) : house_(house) {}
+  void serve(Exchange& exchange, const wire::PathArgs&) override {
+    if (wire::accept_websocket(exchange)) exchange.attach(std::make_unique<SocketSession>(house_, exchange));
+  }
+
+ private:
+  House& house_;
+};
+
+}  // namespace
+
+void add_websocket(House& house, wire::Router& router, Entrances& entrances) {
+  auto service = std::make_unique<Socket>(house);
+  router.add({"GET", kPath, service.get(), kWebSocket, {wire::BodyPlan::kStream, UINT64_MAX}});
+  entrances.push_back(std::move(service));
+}
+
+}  // namespace weir::evergreen

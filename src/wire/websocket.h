@@ -1,0 +1,103 @@
+// The WebSocket protocol (RFC 6455), server side, over an Exchange: the opening handshake in both HTTP versions (RFC
+// 6455 §4, RFC 8441) and the frames, without I/O.
+//
+//   frame = FIN RSV3 opcode4 | MASK length7 [ length16 | length64 ] mask-key4 payload       RFC 6455 §5.2
+//
+// Extensions and subprotocols are not negotiated. What a peer does against the protocol closes the connection with the
+// code that the RFC names: 1002, 1007 (text that is no UTF-8), 1009 (too large).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "wire/exchange.h"
+
+namespace weir::wire {
+
+// UTF-8 that comes in pieces (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF.
+class Utf8Check {
+ public:
+  bool push(std::string_view piece);  // false: it cannot become UTF-8 any more
+  bool whole() const { return left_ == 0; }
+
+ private:
+  uint8_t left_ = 0, low_ = 0x80, high_ = 0xbf;  // continuation bytes to come, and the range of the next one
+};
+
+// RFC 6455 §7.4.1.
+namespace close_code {
+inline constexpr uint16_t kNormal = 1000, kGoingAway = 1001, kProtocol = 1002, kNotUtf8 = 1007, kPolicy = 1008,
+                          kTooLarge = 1009, kInternal = 1011, kTryAgain = 1013, kNone = 1005, kAbnormal = 1006;
+}
+
+class WebSocket {
+ public:
+  enum class Kind : uint8_t { kText, kBinary };
+
+  // The two sides of a WebSocket: who uses it, and the Exchange.
+  class Side {
+   public:
+    virtual void on_message(Kind kind, base::Bytes message) = 0;
+    // Asked before each frame: while true, feed() takes nothing.
+    virtual bool full() const = 0;
+    // The peer has closed, or broken the protocol: `code` is what it said or got. No message follows; what was due to
+    // be said of it has been written.
+    virtual void on_closing(uint16_t code) = 0;
+    virtual void write(base::Bytes bytes) = 0;
+
+   protected:
+    ~Side() = default;
+  };
+
+  WebSocket(Side& side, uint64_t max_message) : side_(side), max_message_(max_message) {}
+
+  // Bytes from the peer; returns how many were used. What is not used comes again, with more behind it.
+  size_t feed(std::span<const std::byte> bytes);
+  // One message. Nothing goes out after close().
+  void send(Kind kind, std::vector<base::Bytes> pieces);
+  // The reason is cut to what fits, at a character's border.
+  void close(uint16_t code, std::string_view reason);
+  bool closed() const { return closed_; }
+
+ private:
+  enum class Reading : uint8_t { kHead, kPayload, kNothing };
+  size_t read_head(std::span<const std::byte> bytes);
+  bool start_frame();
+  bool check_frame();
+  void read_payload(std::span<const std::byte> bytes);
+  void end_frame();
+  void end_message();
+  void on_close_frame();
+  void write_frame(uint8_t opcode, size_t size, std::vector<base::Bytes> pieces);
+  void fail(uint16_t code, std::string_view why);
+
+  Side& side_;
+  uint64_t max_message_;
+  Reading reading_ = Reading::kHead;
+  std::array<uint8_t, 14> head_{};
+  size_t head_size_ = 0;
+  uint8_t opcode_ = 0;  // of the frame
+  bool final_ = false;  // FIN
+  uint64_t left_ = 0;   // payload bytes to come
+  uint32_t at_ = 0;     // place in the mask
+  std::array<uint8_t, 4> mask_{};
+  bool in_message_ = false;  // a fragmented message has begun
+  Kind kind_ = Kind::kText;
+  std::string message_, control_;
+  Utf8Check utf8_;
+  bool closed_ = false;
+};
+
+// A request for a WebSocket: HTTP/1.1 with Upgrade, or HTTP/2's extended CONNECT, which codecs show as a GET with the
+// field `upgrade: websocket`.
+bool wants_websocket(const Request& request);
+// Answers the opening handshake: 101, or 200 on HTTP/2. Where the request is not one that can be answered so (version,
+// key, an Origin that is neither the request's own host nor allowed by CORS), it is refused: then false.
+bool accept_websocket(Exchange& exchange);
+
+}  // namespace weir::wire

@@ -1,0 +1,256 @@
+#include "wire/websocket.h"
+
+#include <gtest/gtest.h>
+
+#include "support/fake_wire.h"
+#include "support/h2_client.h"
+#include "wire/codec.h"
+
+namespace weir::wire {
+namespace {
+
+// A client's frame, masked.
+std::string framed(int first, std::string_view payload, bool masked = true) {
+  std::string out{char(first)};
+  char mask_bit = masked ? char(0x80) : char(0);
+  if (payload.size() < 126) {
+    out += char(mask_bit | char(payload.size()));
+  } else if (payload.size() <= 0xffff) {
+    out += char(mask_bit | 126);
+    out += char(payload.size() >> 8), out += char(payload.size());
+  } else {
+    out += char(mask_bit | 127);
+    for (int i = 8; i-- > 0;) out += char(uint64_t(payload.size()) >> (8 * i));
+  }
+  std::string mask = "\x12\x34\x56\x78";
+  if (masked) out += mask;
+  for (size_t i = 0; i < payload.size(); ++i) out += masked ? char(payload[i] ^ mask[i % 4]) : payload[i];
+  return out;
+}
+constexpr int kText = 0x81, kBinary = 0x82, kPing = 0x89, kClose = 0x88;
+
+class Recorder : public WebSocket::Side {
+ public:
+  std::vector<std::string> seen;
+  std::string written;
+  bool busy = false;
+  int closing = 0;
+  void on_message(WebSocket::Kind kind, base::Bytes message) override {
+    seen.push_back((kind == WebSocket::Kind::kText ? "t:" : "b:") + std::string(message.view()));
+  }
+  bool full() const override { return busy; }
+  void on_closing(uint16_t code) override { closing = code; }
+  void write(base::Bytes bytes) override { written += bytes.view(); }
+};
+
+struct Bench {
+  Recorder side;
+  WebSocket socket{side, 100'000};
+  size_t feed(std::string_view bytes) { return socket.feed(std::as_bytes(std::span(bytes))); }
+  // The close code that went out, 0 for none.
+  int sent_code() const {
+    size_t at = side.written.find(char(kClose));
+    return at == std::string::npos ? 0 : uint8_t(side.written[at + 2]) << 8 | uint8_t(side.written[at + 3]);
+  }
+};
+
+TEST(WebSocket, MessagesAreWholeHoweverTheyAreCut) {
+  std::string large(70'000, 'x');
+  std::string all = framed(kText, "hello") + framed(0x01, "frag") + framed(kPing, "p") + framed(0x00, "") +
+                    framed(0x80, "ment") + framed(kBinary, large) + framed(kText, std::string(200, 'y')) +
+                    framed(kText, "");
+  for (size_t step : {size_t(1), size_t(3), size_t(1000), all.size()}) {
+    Bench b;
+    for (size_t at = 0; at < all.size(); at += step)
+      EXPECT_EQ(b.feed(all.substr(at, step)), std::min(step, all.size() - at));
+    ASSERT_EQ(b.side.seen.size(), 5u);
+    EXPECT_EQ(b.side.seen[0], "t:hello");
+    EXPECT_EQ(b.side.seen[1], "t:fragment");
+    EXPECT_EQ(b.side.seen[2], "b:" + large);
+    EXPECT_EQ(b.side.seen[3], "t:" + std::string(200, 'y'));
+    EXPECT_EQ(b.side.seen[4], "t:");
+    EXPECT_EQ(b.side.written, std::string("\x8a\x01p", 3));
+  }
+}
+
+TEST(WebSocket, AFullSideStopsBetweenFrames) {
+  Bench b;
+  b.side.busy = true;
+  EXPECT_EQ(b.feed(framed(kText, "later")), 0u);
+  b.side.busy = false;
+  b.feed(framed(kText, "later"));
+  EXPECT_EQ(b.side.seen.size(), 1u);
+}
+
+TEST(WebSocket, WhatBreaksTheProtocolClosesWithItsCode) {
+  const std::vector<std::pair<std::string, int>> table{
+      {framed(kText, "unmasked", false), 1002},
+      {framed(0xc1, "rsv"), 1002},
+      {framed(0x83, "opcode"), 1002},
+      {framed(0x8b, "opcode"), 1002},
+      {framed(0x80, "continuation of nothing"), 1002},
+      {framed(0x01, "a") + framed(kText, "b"), 1002},
+      {framed(0x09, "ping in pieces"), 1002},
+      {framed(kPing, std::string(126, 'x')), 1002},
+      {std::string("\x81\xfe\x00\x05\x01\x02\x03\x04", 8) + "abcde", 1002},  // not the shortest length
+      {std::string("\x81\xff\x80\x00\x00\x00\x00\x00\x00\x00\x01\x02\x03\x04", 14), 1002},
+      {framed(kText, "\xff"), 1007},
+      {framed(kText, "\xc3"), 1007},
+      {framed(kText, "\xed\xa0\x80"), 1007},
+      {framed(0x01, "\xe2\x82") + framed(0x80, "x"), 1007},
+      {framed(kBinary, std::string(100'001, 'x')), 1009},
+      {framed(0x02, std::string(99'999, 'x')) + framed(0x80, "xx"), 1009},
+      {framed(kClose, "x"), 1002},
+      {framed(kClose, std::string("\x03\xed", 2)), 1002},  // 1005 is never sent
+      {framed(kClose, std::string("\x03\xe8\xff", 3)), 1007},
+  };
+  for (const auto& [bytes, code] : table) {
+    Bench b;
+    EXPECT_EQ(b.feed(bytes + framed(kText, "after")), bytes.size() + framed(kText, "after").size());
+    EXPECT_EQ(b.side.closing, code) << code;
+    EXPECT_EQ(b.sent_code(), code);
+    EXPECT_TRUE(b.side.seen.empty());
+  }
+}
+
+TEST(WebSocket, Utf8MayBeCutAnywhere) {
+  Bench b;
+  b.feed(framed(0x01, "\xe2") + framed(0x00, "\x82") + framed(0x80, "\xac"));
+  EXPECT_EQ(b.side.seen.at(0), "t:\xe2\x82\xac");
+}
+
+TEST(WebSocket, ACloseComesBackAndNothingFollows) {
+  Bench b;
+  b.feed(framed(kClose, std::string("\x03\xe9going", 7)));
+  EXPECT_EQ(b.side.closing, 1001);
+  EXPECT_EQ(b.side.written, std::string("\x88\x02\x03\xe9", 4));
+  std::vector<base::Bytes> late;
+  late.push_back(base::Bytes::copy_of("late"));
+  b.socket.send(WebSocket::Kind::kText, std::move(late));
+  EXPECT_EQ(b.side.written.size(), 4u);
+}
+
+TEST(WebSocket, ALongReasonIsCutAtACharacter) {
+  Bench b;
+  std::string reason(122, 'x');
+  b.socket.close(1008, reason + "\xe2\x82\xac");
+  EXPECT_EQ(b.side.written, std::string("\x88\x7c\x03\xf0", 4) + reason);
+}
+
+// --- the handshake, through the codecs -------------------------------------------------------------------------------
+
+constexpr std::string_view kAsk =
+    "GET /ws HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: "
+    "13\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
+struct H1Bench {
+  support::FakeWire wire;
+  support::FakeSlabs slabs;
+  support::FakeIntake intake;
+  Limits limits;
+  PeerInfo peer{"127.0.0.1:1", Security::kCleartext};
+  support::Heard heard;
+  std::unique_ptr<Codec> codec = make_h1({intake, slabs, limits}, wire, peer);
+  Exchange* open = nullptr;
+
+  H1Bench() {
+    intake.on_begin = [this](Exchange& x) {
+      if (accept_websocket(x)) {
+        open = &x;
+        x.attach(std::make_unique<support::RecordingReader>(heard));
+      }
+      return Plan{BodyPlan::kStream, UINT64_MAX};
+    };
+  }
+  std::string talk(std::string_view bytes) {
+    support::feed(*codec, bytes);
+    return support::take_output(*codec);
+  }
+};
+
+TEST(WebSocketHandshake, TheExampleOfTheRfcIsAnsweredAsThere) {
+  H1Bench b;
+  std::string said = b.talk(std::string(kAsk) + "\r\nframes");
+  EXPECT_EQ(said.substr(0, 34), "HTTP/1.1 101 Switching Protocols\r\n");
+  EXPECT_NE(said.find("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"), said.npos);
+  EXPECT_NE(said.find("connection: upgrade\r\nupgrade: websocket\r\n\r\n"), said.npos);
+  EXPECT_EQ(b.heard.data, "frames");
+  b.talk("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(b.heard.data, "framesGET / HTTP/1.1\r\n\r\n");
+  b.open->body(base::Bytes::copy_of("back"));
+  EXPECT_EQ(support::take_output(*b.codec), "back");
+  b.open->end({});
+  EXPECT_EQ(support::take_output(*b.codec), "");
+  EXPECT_TRUE(b.codec->finished());
+  b.codec->closed();
+  EXPECT_EQ(b.heard.closes, 1);
+}
+
+TEST(WebSocketHandshake, BytesThatAreNotDealtWithHoldThePeer) {
+  H1Bench b;
+  b.limits.stream_window = 100;
+  b.talk(std::string(kAsk) + "\r\n" + std::string(100, 'x'));
+  EXPECT_FALSE(b.codec->wants_read());
+  b.open->consume(50);
+  EXPECT_TRUE(b.codec->wants_read());
+}
+
+TEST(WebSocketHandshake, OtherRequestsAreRefused) {
+  H1Bench plain;
+  EXPECT_EQ(plain.talk("GET /ws HTTP/1.1\r\nHost: h\r\n\r\n").substr(9, 3), "426");
+  H1Bench old;
+  EXPECT_EQ(old.talk("GET /ws HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+                     "Sec-WebSocket-Version: 8\r\n\r\n")
+                .substr(9, 3),
+            "426");
+  H1Bench keyless;
+  EXPECT_EQ(keyless
+                .talk("GET /ws HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+                      "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: short\r\n\r\n")
+                .substr(9, 3),
+            "400");
+  H1Bench foreign;
+  EXPECT_EQ(foreign.talk(std::string(kAsk) + "Origin: https://evil.example\r\n\r\n").substr(9, 3), "403");
+  H1Bench own;
+  EXPECT_EQ(own.talk(std::string(kAsk) + "Origin: http://h\r\n\r\n").substr(9, 3), "101");
+}
+
+TEST(WebSocketHandshake, ExtendedConnectOpensOneOverHttp2) {
+  test::Server s;
+  support::Heard heard;
+  Exchange* open = nullptr;
+  s.intake.on_begin = [&](Exchange& x) {
+    EXPECT_EQ(x.request().method, "GET");
+    EXPECT_TRUE(accept_websocket(x));
+    open = &x;
+    x.attach(std::make_unique<support::RecordingReader>(heard));
+    return Plan{BodyPlan::kStream, UINT64_MAX};
+  };
+  test::Client c;
+  c.talk(s);  // our SETTINGS allow it
+  int32_t id = c.request({{":method", "CONNECT"},
+                          {":protocol", "websocket"},
+                          {":scheme", "http"},
+                          {":path", "/ws"},
+                          {":authority", "h"},
+                          {"sec-websocket-version", "13"}},
+                         "frames", true);
+  c.talk(s);
+  ASSERT_NE(open, nullptr);
+  EXPECT_EQ(c[id].status(), "200");
+  EXPECT_EQ(heard.data, "frames");
+  open->body(base::Bytes::copy_of("back"));
+  c.talk(s);
+  EXPECT_EQ(c[id].body, "back");
+  c.more(id, "bye", true);
+  c.talk(s);
+  EXPECT_EQ(heard.data, "framesbye");
+  EXPECT_EQ(heard.ends, 1);
+  open->end({});
+  c.talk(s);
+  EXPECT_TRUE(c[id].ended);
+}
+
+}  // namespace
+}  // namespace weir::wire
