@@ -14,6 +14,7 @@
 #include "dialects/grps/options.h"
 #include "models/repository.h"
 #include "net/server.h"
+#include "session/session_table.h"
 #include "wire/limits.h"
 
 namespace weir::app {
@@ -32,6 +33,13 @@ struct GraphPipeConfig {
   std::string default_model;  // empty: the only one, when there is but one
 };
 
+struct SalienceConfig {
+  bool on = true;
+  std::string default_model;
+  std::string bearer_token;
+  std::string bearer_token_file;  // one per line
+};
+
 struct Config {
   std::vector<std::string> listen{"127.0.0.1:8080"};
   uint32_t shards = 0;  // 0 = one per core
@@ -43,6 +51,9 @@ struct Config {
   GraphPipeConfig graphpipe;
   bool grps_on = true;
   grps::Options grps;  // server_version and max_body come from elsewhere
+
+  SalienceConfig salience;
+  session::SessionLimits sessions;
 
   wire::Limits limits;
   uint32_t connections = 10000;

@@ -6,7 +6,10 @@ namespace weir::app {
 namespace {
 
 constexpr std::string_view kModelPrefix = "model:";
-constexpr std::string_view kServices[] = {"inference.GRPCInferenceService", grps::Grps::kService, ops::Health::kService,
+constexpr std::string_view kServices[] = {"inference.GRPCInferenceService",
+                                          grps::Grps::kService,
+                                          ops::Health::kService,
+                                          salience::Salience::kService,
                                           "grpc.reflection.v1.ServerReflection",
                                           "grpc.reflection.v1alpha.ServerReflection"};
 
@@ -69,6 +72,10 @@ Front::Front(net::Shard& shard, Commons& commons)
     grps_.emplace(
         bus_, router_, rpcs_, commons.slabs, commons.presence, commons.monitor, [this] { return ready(); },
         grps_options(commons.config));
+  if (commons.config.salience.on) {
+    sessions_.emplace(bus_, shard.id(), *commons.homes, *commons.quota, commons.config.sessions, commons.metrics);
+    salience_.emplace(bus_, rpcs_, *sessions_, commons.salience);
+  }
   health_.add_to(rpcs_);
   commons.reflection.add_to(rpcs_);
   router_.observe(tally_);

@@ -23,9 +23,11 @@
 #include "dialects/ops/metrics.h"
 #include "dialects/ops/pages.h"
 #include "dialects/ops/reflection.h"
+#include "dialects/salience/salience.h"
 #include "marshal/proto_json.h"
 #include "models/repository.h"
 #include "net/shard.h"
+#include "session/sessions.h"
 #include "wire/codec.h"
 #include "wire/router.h"
 #include "wire/rpc.h"
@@ -43,10 +45,14 @@ struct Commons {
   oip::Traces traces;
   grps::Presence presence;
   grps::Monitor monitor{metrics};
-  ops::Reflection reflection{
-      {"inference.GRPCInferenceService", std::string(grps::Grps::kService), std::string(ops::Health::kService)}};
+  ops::Reflection reflection{{"inference.GRPCInferenceService", std::string(grps::Grps::kService),
+                              std::string(ops::Health::kService), std::string(salience::Salience::kService)}};
   std::unique_ptr<ops::AccessLog> access_log;  // or null
   models::Repository* repository = nullptr;    // set before any shard starts
+  // Set before any Front is made.
+  std::optional<session::Homes> homes;
+  std::optional<session::Quota> quota;
+  salience::Options salience;
 
   enum class Phase : uint8_t { kLoading, kServing, kDraining };
   std::atomic<Phase> phase{Phase::kLoading};
@@ -82,6 +88,8 @@ class Front final : public oip::Control, public ops::HealthSource {
   oip::Oip oip_;
   std::optional<graphpipe::GraphPipe> graphpipe_;
   std::optional<grps::Grps> grps_;
+  std::optional<session::Sessions> sessions_;
+  std::optional<salience::Salience> salience_;
   ops::Health health_;
   ops::Pages pages_;
   ops::Tally tally_;

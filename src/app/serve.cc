@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "app/front.h"
+#include "app/secrets.h"
 #include "app/version.h"
 #include "engines/identity/identity.h"
 #include "engines/onnx/runtime.h"
@@ -148,6 +149,13 @@ base::Status Serving::open() {
   }
   uint32_t count = config_.shards ? config_.shards : std::max(1u, std::thread::hardware_concurrency());
   net::Pin pin = config_.pin && count > 1 ? net::Pin::kYes : net::Pin::kNo;
+  auto tokens = bearer_tokens(config_.salience);
+  if (!tokens) return tokens.error();
+  commons_.salience = {config_.salience.default_model, std::move(*tokens)};
+  commons_.quota.emplace(commons_.salience.tenants());
+  commons_.homes.emplace(count, [this](base::ShardId shard, std::function<void()> work) {
+    shards_[size_t(shard)]->post(std::move(work));
+  });
   std::vector<net::Shard*> shards;
   std::vector<wire::CodecEnv> envs;
   for (uint32_t i = 0; i < count; ++i) {
@@ -275,7 +283,10 @@ void Serving::finish_calls() {
   for (auto& front : fronts_) {
     for (;;) {
       std::promise<uint32_t> open;
-      front->shard().post([&] { open.set_value(front->bus().in_flight()); });
+      front->shard().post([&] {
+        front->bus().close();  // or a session that expires now would have the engine told
+        open.set_value(front->bus().in_flight());
+      });
       if (open.get_future().get() == 0) break;
       if (std::chrono::steady_clock::now() > end) {
         base::log::warning("an engine is still busy; leaving it");

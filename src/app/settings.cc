@@ -226,6 +226,7 @@ void add_limits(std::vector<Setting>& rows) {
 void add_protocols(std::vector<Setting>& rows) {
   rows.push_back(flag("protocols.graphpipe", "serve GraphPipe", AT(graphpipe.on)));
   rows.push_back(flag("protocols.grps", "serve GRPS", AT(grps_on)));
+  rows.push_back(flag("protocols.salience", "serve Salience", AT(salience.on)));
   auto parse = [](const std::string& v) -> base::Result<std::string> {
     bool good = v.size() > 1 && v[0] == '/' && v.back() != '/' && v.find_first_of("{}?# ") == v.npos;
     if (!good) return invalid("expected a path like /graphpipe, got '" + v + "'");
@@ -251,6 +252,28 @@ void add_grps(std::vector<Setting>& rows) {
                    {"grps", StreamFormat::kGrps}, {"ndjson", StreamFormat::kNdjson}, {"sse", StreamFormat::kSse}}));
   rows.push_back(text("grps.stream_content_type", "TYPE", "of streamed answers; empty = the format's own",
                       AT(grps.stream_content_type)));
+}
+
+// Kept out of what `weir check` shows.
+Setting secret(Setting s) {
+  auto get = s.get;
+  s.get = [get](const Config& config) { return get(config) == Values{""} ? Values{""} : Values{"(a secret)"}; };
+  return s;
+}
+
+void add_sessions(std::vector<Setting>& rows) {
+  using std::chrono::milliseconds;
+  rows.push_back(text("salience.default_model", "NAME", "for sessions that name no model", AT(salience.default_model)));
+  rows.push_back(secret(text("salience.bearer_token", "SECRET", "that clients must show", AT(salience.bearer_token))));
+  rows.push_back(path("salience.bearer_token_file", "several, one per line; each is a tenant of its own",
+                      AT(salience.bearer_token_file)));
+  rows.push_back(duration("sessions.idle", "how long a session lives without use", AT(sessions.idle), milliseconds(1)));
+  rows.push_back(duration("sessions.lifetime", "and how long at most", AT(sessions.lifetime), milliseconds(1)));
+  rows.push_back(count("sessions.per_tenant", "sessions of one tenant", AT(sessions.per_tenant), 1));
+  rows.push_back(count("sessions.depth", "forks of forks", AT(sessions.depth), 0, 1000000));
+  rows.push_back(count("sessions.children", "forks of one session that live", AT(sessions.children), 0));
+  rows.push_back(
+      size("sessions.bytes", "tokens and images of one session", AT(sessions.bytes), 1 << 10, uint64_t(1) << 40));
 }
 
 void add_operations(std::vector<Setting>& rows) {
@@ -311,6 +334,7 @@ const std::vector<Setting>& settings() {
     add_limits(all);
     add_protocols(all);
     add_grps(all);
+    add_sessions(all);
     add_operations(all);
     return all;
   }();

@@ -4,7 +4,7 @@
 // A Generate borrows a session: begin() checks the client's view and lends what the session has up to there, settle()
 // gives it back with what came of it. What is lent neither moves nor changes meanwhile: a second begin() is ABORTED,
 // and a session that is closed or expires while it is lent is gone for everybody at once but keeps its memory until
-// settle(). What a Generate does to a session happens in settle(), all of it or nothing: also the rewind.
+// settle(). What a Generate does to a session, the rewind included, happens in settle().
 #pragma once
 
 #include <functional>
@@ -62,8 +62,9 @@ struct Lease {
   std::span<const msg::Image> images;  // those in them
 };
 
-// What a Generate leaves: nothing (the session is as it was), or this behind the lease's tokens. The images' data is
-// kept as it is: a slice of a request's slab would keep all of that.
+// What a Generate leaves: nothing (the session is as it was; only if no engine has had the lease, since what an engine
+// keeps must begin like the session), or this behind the lease's tokens. The images' data is kept as it is: a slice of a
+// request's slab would keep all of that.
 struct Outcome {
   enum class Kind : uint8_t { kUnchanged, kAppended } kind = Kind::kUnchanged;
   std::vector<uint32_t> appended;

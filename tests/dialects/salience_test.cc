@@ -424,7 +424,7 @@ TEST(SalienceImages, AModelWithoutEyesOrConceptsSaysSo) {
 
 // ---- What goes wrong on the way
 
-TEST(SalienceEnds, AFailureBeforeTheFirstTokenLeavesTheSessionAsItWas) {
+TEST(SalienceEnds, AFailureBeforeTheFirstTokenLeavesWhatLiesBeforeTheOffset) {
   Bench t;
   auto id = t.open();
   t.grow(id, 0, {1, 2, 3});
@@ -433,7 +433,11 @@ TEST(SalienceEnds, AFailureBeforeTheFirstTokenLeavesTheSessionAsItWas) {
   auto x = t.generate(r);
   t.finish({msg::Failed{base::failure(Code::kResourceExhausted, "no blocks are left")}});
   EXPECT_EQ(support::grpc_message(*x), "no blocks are left");
-  EXPECT_EQ(t.dump(id), (Ids{1, 2, 3}));
+  EXPECT_EQ(t.dump(id), Ids{1});
+  auto again = t.generate(r);  // the same request is as good as before
+  t.token(4, 2);
+  t.finish();
+  EXPECT_EQ(t.dump(id), (Ids{1, 9, 4}));
 }
 
 TEST(SalienceEnds, AFailureAfterATokenKeepsWhatWasSent) {
@@ -470,6 +474,17 @@ TEST(SalienceEnds, AClientThatLeavesBeforeTheFirstTokenHasChangedNothing) {
   t.generate(Bench::request(id, 2, {3}, 0)).reset();
   t.finish();  // the engine was done already
   EXPECT_EQ(t.dump(id), (Ids{1, 2}));
+}
+
+TEST(SalienceEnds, ABusyServerChangesNothing) {
+  Bench t;
+  auto id = t.open();
+  t.grow(id, 0, {1, 2, 3});
+  t.shards[0]->bus.close();
+  auto r = Bench::request(id, 1, {9}, 5);
+  r.set_truncating(true);
+  EXPECT_EQ(t.refused(r).code, number(Code::kUnavailable));
+  EXPECT_EQ(t.dump(id), (Ids{1, 2, 3}));
 }
 
 TEST(SalienceEnds, AClientsDeadlineIsACancellation) {

@@ -127,7 +127,10 @@ void Turn::finished(msg::Call& call, msg::Event&& event) {
   auto* failed = std::get_if<msg::Failed>(&event.what);
   auto* done_event = std::get_if<msg::Done>(&event.what);
   bool whole = done_event && rpc_ && !closed_;
-  if (whole || !generated_.empty()) give_back(appended(*call.generation));
+  // Whatever the engine keeps for the session begins with lease and append, so that is what the session may keep; not
+  // what a rewind has cut off.
+  bool kept = whole || !generated_.empty();
+  give_back(kept ? appended(*call.generation) : Outcome{Outcome::Kind::kAppended, {}, {}, {}});
   if (rpc_) {
     const msg::Timeline& t = call.times;
     auto between = [](base::Time from, base::Time to) {
