@@ -33,7 +33,7 @@ PINNED = [
     (r'pcre2', 'text'),
     (r'dnnl|^png\.h$|jpeglib|webp/', 'engines/llm'),
     (r'xxhash', 'sched base'),
-    (r'nlohmann/', 'app models dialects text'),
+    (r'nlohmann/', 'app models dialects text engines/llm'),
     (r'simdjson', 'marshal dialects text'),
 ]
 # Rooms that the simulator runs: no clock, thread or entropy of their own.

@@ -1,0 +1,49 @@
+// Files of a model's folder. Names are names, not paths: no separators, no links, regular files only, so that a model
+// cannot reach what lies outside of its folder.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace weir::llm {
+
+// A file's bytes, mapped for reading. They change under us if the file is written to: loading reads each byte once.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(const std::byte* data, size_t size) : data_(data), size_(size) {}
+  ~Mapping();
+  Mapping(Mapping&& o) noexcept;
+  Mapping& operator=(Mapping&& o) noexcept;
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+class Folder {
+ public:
+  // Errors: NOT_FOUND.
+  static base::Result<Folder> open(const std::string& path);
+  ~Folder();
+  Folder(Folder&& o) noexcept;
+  Folder& operator=(Folder&&) = delete;
+
+  // Errors, naming the file: NOT_FOUND, INVALID_ARGUMENT (a link, not a regular file, larger than `limit`).
+  base::Result<std::string> read(std::string_view name, size_t limit) const;
+  // The same; empty when there is no such file.
+  base::Result<std::string> read_if_there(std::string_view name, size_t limit) const;
+  base::Result<Mapping> map(std::string_view name) const;
+
+ private:
+  explicit Folder(int fd) : fd_(fd) {}
+  base::Result<int> open_file(std::string_view name, size_t& size) const;
+  int fd_ = -1;
+};
+
+}  // namespace weir::llm

@@ -1,0 +1,72 @@
+#include "engines/llm/image.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engines/llm/image_formats.h"
+
+namespace weir::llm {
+
+base::Result<PictureHeader> look_at(std::string_view data) {
+  PictureHeader header;
+  if (data.starts_with("\x89PNG\r\n\x1a\n"))
+    header.kind = PictureHeader::Kind::kPng;
+  else if (data.starts_with("\xff\xd8\xff"))
+    header.kind = PictureHeader::Kind::kJpeg;
+  else if (data.size() >= 12 && data.starts_with("RIFF") && data.substr(8, 4) == "WEBP")
+    header.kind = PictureHeader::Kind::kWebp;
+  else
+    return base::invalid("the image is neither PNG nor JPEG nor WebP");
+  base::Status status = header.kind == PictureHeader::Kind::kPng    ? look_at_png(data, header)
+                        : header.kind == PictureHeader::Kind::kJpeg ? look_at_jpeg(data, header)
+                                                                    : look_at_webp(data, header);
+  if (!status.ok()) return status;
+  if (header.width == 0 || header.height == 0) return base::invalid("the image is empty");
+  if (uint64_t(header.width) * header.height > kMaxPixels) return base::invalid("the image has more than 16 Mpixel");
+  return header;
+}
+
+base::Result<Picture> decode(std::string_view data) {
+  auto header = look_at(data);
+  if (!header) return header.error();
+  Picture picture{header->width, header->height, {}};
+  picture.rgb.resize(size_t(header->width) * header->height * 3);
+  bool good = header->kind == PictureHeader::Kind::kPng    ? decode_png(data, picture)
+              : header->kind == PictureHeader::Kind::kJpeg ? decode_jpeg(data, picture)
+                                                           : decode_webp(data, picture);
+  if (!good) return base::invalid("the image is damaged");
+  return picture;
+}
+
+std::vector<float> stretch(const Picture& picture, uint32_t size) {
+  struct Between {
+    uint32_t a, b;
+    float part;  // of b
+  };
+  auto line = [size](uint32_t pixels) {
+    std::vector<Between> out(size);
+    for (uint32_t i = 0; i < size; ++i) {
+      float at = (float(i) + 0.5f) * float(pixels) / float(size) - 0.5f;
+      float low = std::floor(at);
+      auto clamp = [&](float v) { return uint32_t(std::clamp(v, 0.0f, float(pixels - 1))); };
+      out[i] = {clamp(low), clamp(low + 1), at - low};
+    }
+    return out;
+  };
+  auto across = line(picture.width), down = line(picture.height);
+  std::vector<float> out(size_t(size) * size * 3);
+  auto* to = out.data();
+  for (const auto& y : down) {
+    const uint8_t* top = picture.rgb.data() + size_t(y.a) * picture.width * 3;
+    const uint8_t* bottom = picture.rgb.data() + size_t(y.b) * picture.width * 3;
+    for (const auto& x : across)
+      for (int c = 0; c < 3; ++c) {
+        float upper = float(top[x.a * 3 + c]) * (1 - x.part) + float(top[x.b * 3 + c]) * x.part;
+        float lower = float(bottom[x.a * 3 + c]) * (1 - x.part) + float(bottom[x.b * 3 + c]) * x.part;
+        *to++ = upper * (1 - y.part) + lower * y.part;
+      }
+  }
+  return out;
+}
+
+}  // namespace weir::llm

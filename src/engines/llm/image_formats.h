@@ -1,0 +1,17 @@
+// One pair of functions per format: the header, and the pixels of a picture whose sizes are set and whose rgb has room.
+#pragma once
+
+#include "engines/llm/image.h"
+
+namespace weir::llm {
+
+// Errors: INVALID_ARGUMENT, of fixed text.
+base::Status look_at_png(std::string_view data, PictureHeader& header);
+base::Status look_at_jpeg(std::string_view data, PictureHeader& header);
+base::Status look_at_webp(std::string_view data, PictureHeader& header);
+// False: damaged.
+bool decode_png(std::string_view data, Picture& picture);
+bool decode_jpeg(std::string_view data, Picture& picture);
+bool decode_webp(std::string_view data, Picture& picture);
+
+}  // namespace weir::llm

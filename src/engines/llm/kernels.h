@@ -1,0 +1,83 @@
+// Kernels: the inner loops, for the instruction set that this CPU has.
+//
+// Two forms of numbers. kF32: activations, weights, keys and values are floats. kBf16: they are bfloat16, summed in
+// float. Either way the summed dimension is walked in steps of 4 bytes of activation against 64 bytes of weights: one
+// float against 16, or a pair of neighbours against 16 pairs. A "panel" is 16 outputs: `depth` such steps.
+//
+// Every output is one chain of additions in ascending order, in every kernel, however many rows, panels or pieces of
+// the sum a call has. A row's result is therefore the same to the last bit alone and in any batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace weir::llm {
+
+enum class Form : uint8_t { kF32, kBf16 };
+constexpr size_t size_of(Form form) { return form == Form::kF32 ? 4 : 2; }
+constexpr uint32_t steps_of(Form form, uint32_t n) { return form == Form::kF32 ? n : (n + 1) / 2; }
+
+// c[r][16 p + j] = (or +=) the sum over k of a[r][k] * b[p][k][j].
+struct Product {
+  const std::byte* a;
+  size_t a_stride;  // bytes from row to row
+  const std::byte* const* b;
+  uint32_t rows, panels, depth;  // depth in steps
+  float* c;
+  size_t c_stride;  // floats from row to row
+  enum class Onto : uint8_t { kNothing, kWhatIsThere } onto;
+};
+
+// Keys and values of one head and 16 positions: a panel of keys (16 positions, depth = head_dim), then head_dim / 16
+// panels of values (16 dimensions, depth = 16 positions). head_dim is a multiple of 16 here (zeros fill it up).
+constexpr uint32_t kTile = 16;
+constexpr size_t tile_bytes(Form form, uint32_t head_dim) { return 2 * kTile * size_of(form) * head_dim; }
+
+// Queries at consecutive positions of one sequence, all query heads that share one key head.
+struct Attention {
+  const std::byte* q;  // [queries][group][head_dim]
+  uint32_t queries, group, head_dim;
+  uint32_t position;  // of the first query
+  uint32_t window;    // how many positions a query sees, its own included; 0 = all
+  float scale;
+  const std::byte* kv;  // this layer's and head's tiles in block 0
+  size_t block_stride;
+  const uint32_t* table;
+  uint32_t tiles_per_block;
+  std::byte* out;  // [queries][group][out_dim]
+  size_t out_stride;
+  uint32_t out_dim;
+  float* scratch;  // attention_scratch() floats
+};
+constexpr uint32_t kAttentionRows = 24;  // queries * group at most
+constexpr uint32_t kAttentionChunk = 128;
+constexpr size_t attention_scratch(uint32_t head_dim) {
+  return kAttentionRows * (2 * size_t(kAttentionChunk) + head_dim + 32);
+}
+
+struct Kernels {
+  std::string_view name;  // "avx512_bf16"
+  // Indexed by Form.
+  void (*product[2])(const Product&);
+  void (*attend[2])(const Attention&);
+  // out = x / rms(x) * weight; `out` is padded with zeros to a multiple of 16.
+  void (*rms_norm[2])(const float* x, const float* weight, float epsilon, uint32_t n, std::byte* out);
+  void (*layer_norm[2])(const float* x, const float* weight, const float* bias, float epsilon, uint32_t n,
+                        std::byte* out);
+  void (*convert[2])(const float* x, uint32_t n, std::byte* out);
+  // silu(x[i]) * x[i + 16], for 16 i at a time: x holds panels of gate and up in turn.
+  void (*swiglu[2])(const float* x, uint32_t pairs, std::byte* out);
+  void (*gelu[2])(const float* x, uint32_t n, std::byte* out);  // exact, with the error function
+  float (*maximum)(const float* x, size_t n);
+  float (*sum_exp)(const float* x, size_t n, float shift);          // sum of e^(x - shift)
+  void (*exps)(const float* x, size_t n, float shift, float* out);  // e^(x - shift)
+  float (*dot)(const float* x, const float* y, size_t n);
+};
+
+// The best that this CPU runs, or those of that name ("portable", "avx2", "avx512", "avx512_bf16"); null when there is
+// no such name or the CPU does not run it.
+const Kernels& kernels();
+const Kernels* kernels(std::string_view name);
+
+}  // namespace weir::llm

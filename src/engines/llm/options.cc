@@ -1,0 +1,78 @@
+#include "engines/llm/options.h"
+
+#include "base/units.h"
+#include "engines/llm/team.h"
+
+namespace weir::llm {
+namespace {
+
+class Parameters {
+ public:
+  explicit Parameters(const std::map<std::string, std::string>& all) : all_(all) {}
+
+  const std::string* find(const char* name) const {
+    auto at = all_.find(name);
+    return at == all_.end() ? nullptr : &at->second;
+  }
+  void count(const char* name, uint32_t least, uint32_t most, uint32_t& to) {
+    auto* text = find(name);
+    if (!text) return;
+    auto n = base::parse_count(*text, most);
+    if (n && *n >= least)
+      to = uint32_t(*n);
+    else
+      fail(name, "a whole number from " + std::to_string(least) + " to " + std::to_string(most) + " is expected");
+  }
+  void fail(const char* name, const std::string& expected) {
+    if (status.ok())
+      status = base::invalid("parameter '" + std::string(name) + "' is \"" + *find(name) + "\": " + expected);
+  }
+  base::Status status;
+
+ private:
+  const std::map<std::string, std::string>& all_;
+};
+
+}  // namespace
+
+base::Result<Options> read_options(const std::map<std::string, std::string>& parameters) {
+  Options o;
+  Parameters p(parameters);
+  o.threads = usual_threads();
+  p.count("threads", 1, 1024, o.threads);
+  p.count("block_size", 16, 1024, o.policy.block_size);
+  if (o.policy.block_size % kTile != 0) p.fail("block_size", "a multiple of 16 is expected");
+  p.count("max_running", 1, 4096, o.policy.max_running);
+  p.count("step_tokens", 1, 1 << 16, o.policy.step_tokens);
+  p.count("max_waiting", 1, 1 << 20, o.policy.max_waiting);
+  p.count("max_length", 1, 1 << 24, o.max_length);
+  if (auto* text = p.find("kv_cache")) {
+    auto bytes = base::parse_size(*text);
+    if (bytes && *bytes > 0)
+      o.policy.kv_bytes = *bytes;
+    else
+      p.fail("kv_cache", "a size like 512MiB is expected");
+  }
+  if (auto* text = p.find("prefix_cache")) {
+    auto on = base::parse_switch(*text);
+    if (!on) p.fail("prefix_cache", "on or off is expected");
+    o.policy.prefix_cache = !on || *on;
+  }
+  if (auto* text = p.find("dtype")) {
+    if (*text == "float32")
+      o.form = Form::kF32;
+    else if (*text == "bfloat16")
+      o.form = Form::kBf16;
+    else if (*text != "auto")
+      p.fail("dtype", "auto, float32 or bfloat16 is expected");
+  }
+  auto* name = p.find("kernels");
+  o.kernels = name && *name != "auto" ? kernels(*name) : &kernels();
+  if (!o.kernels) p.fail("kernels", "auto, avx512_bf16, avx512, avx2 or portable, as this CPU has it, is expected");
+  // A step has room for every sequence that runs.
+  o.policy.step_tokens = std::max(o.policy.step_tokens, o.policy.max_running);
+  if (!p.status.ok()) return p.status;
+  return o;
+}
+
+}  // namespace weir::llm

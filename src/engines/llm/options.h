@@ -1,0 +1,24 @@
+// Options: the parameters of a model, checked.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "engines/llm/kernels.h"
+#include "sched/token_lane.h"
+
+namespace weir::llm {
+
+struct Options {
+  sched::TokenPolicy policy;
+  uint32_t threads = 1;
+  std::optional<Form> form;  // nothing: as the file is
+  uint32_t max_length = 0;   // 0: the model's
+  const Kernels* kernels = nullptr;
+};
+
+// Parameters of other names are left to others. Errors: INVALID_ARGUMENT, naming the parameter.
+base::Result<Options> read_options(const std::map<std::string, std::string>& parameters);
+
+}  // namespace weir::llm

@@ -1,0 +1,66 @@
+// ParameterReader: takes arrays out of a Store and keeps the first complaint, so that the list of a model's parameters
+// reads as a list.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engines/llm/matrix.h"
+#include "engines/llm/weights.h"
+
+namespace weir::llm {
+
+class ParameterReader {
+ public:
+  ParameterReader(const Store& store, Form form, Team& team) : store_(store), form_(form), team_(team) {}
+
+  struct Part {
+    std::string name;  // without ".weight"
+    uint32_t rows;
+    uint32_t first = 0;
+    Lay lay = Lay::kInOrder;
+  };
+  enum class Bias : uint8_t { kNo, kYes };
+
+  // An [outputs][inputs] matrix of the parts' rows.
+  Matrix matrix(uint32_t outputs, uint32_t inputs, std::initializer_list<Part> parts, Bias bias) {
+    std::vector<Source> sources;
+    for (const auto& part : parts) {
+      auto array = store_.find(part.name + ".weight", {part.rows, inputs});
+      if (!keep(array)) return {};
+      sources.push_back({*array, part.first, part.lay});
+    }
+    auto packed = pack(form_, outputs, inputs, sources, team_);
+    if (!keep(packed)) return {};
+    if (bias == Bias::kYes) add_bias(*packed, parts);
+    return std::move(*packed);
+  }
+  std::vector<float> floats(const std::string& name, std::initializer_list<uint64_t> shape) {
+    auto out = store_.floats(name, shape);
+    return keep(out) ? std::move(*out) : std::vector<float>();
+  }
+  const base::Status& status() const { return status_; }
+
+ private:
+  template <class T>
+  bool keep(const base::Result<T>& result) {
+    if (!result && status_.ok()) status_ = result.error();
+    return bool(result);
+  }
+  void add_bias(Matrix& matrix, std::initializer_list<Part> parts) {
+    matrix.bias.assign(size_t(matrix.panels) * 16, 0);
+    for (const auto& part : parts) {
+      auto bias = floats(part.name + ".bias", {part.rows});
+      for (uint32_t r = 0; r < bias.size(); ++r)
+        matrix.bias[part.lay == Lay::kInOrder ? part.first + r : (part.first + r / 16 * 2) * 16 + r % 16] = bias[r];
+    }
+  }
+
+  const Store& store_;
+  Form form_;
+  Team& team_;
+  base::Status status_;
+};
+
+}  // namespace weir::llm

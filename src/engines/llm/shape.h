@@ -1,0 +1,46 @@
+// Shape: what config.json says of a transformer. Llama, Mistral, Qwen2 and Qwen3 are one architecture with switches.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace weir::llm {
+
+// Rotary positions: dimension i of the first half turns by position * frequencies[i] against dimension i of the second.
+struct Rope {
+  std::vector<float> frequencies;  // head_dim / 2
+  float scale = 1;                 // of both sine and cosine (YaRN's attention factor)
+};
+
+struct VisionShape {
+  uint32_t image_size = 0, patch_size = 0, hidden = 0, depth = 0, heads = 0, intermediate = 0;
+  uint32_t start_id = 0, pad_id = 0, end_id = 0;
+  uint32_t patches() const { return (image_size / patch_size) * (image_size / patch_size); }
+};
+
+struct Shape {
+  std::string architecture;  // "LlamaForCausalLM"
+  uint32_t vocabulary = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0;
+  uint32_t max_length = 0;
+  float epsilon = 1e-5f;
+  bool tied = false;      // the output matrix is the embedding
+  bool qk_norm = false;   // every query and key head is normalised by itself (Qwen3)
+  bool qkv_bias = false;  // Qwen2 always; others by attention_bias
+  bool out_bias = false;
+  bool mlp_bias = false;
+  std::vector<uint32_t> windows;  // per layer: how many positions it sees; 0 = all
+  std::vector<uint32_t> eos_ids;
+  Rope rope;
+  std::optional<VisionShape> vision;
+};
+
+// Errors: INVALID_ARGUMENT (a field that is missing or out of range, named), UNIMPLEMENTED (what would change answers
+// and is not known here: architecture, activation, kind of rotary scaling, quantisation).
+base::Result<Shape> parse_shape(std::string_view config_json);
+
+}  // namespace weir::llm

@@ -1,0 +1,81 @@
+#include "engines/llm/team.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+namespace weir::llm {
+namespace {
+
+// About 20 us of looking before a worker sleeps: longer than the gaps inside a step.
+constexpr int kLooks = 4000;
+
+void relax() {
+#ifdef __x86_64__
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+Team::Team(uint32_t threads) {
+  for (uint32_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { serve(i); });
+}
+
+Team::~Team() {
+  stop_.store(true, std::memory_order_release);
+  job_.fetch_add(1, std::memory_order_seq_cst);
+  job_.notify_all();
+  for (auto& worker : workers_) worker.join();
+}
+
+// Every worker takes part in every job, if only to say that nothing was left: then nobody can be late.
+void Team::share(uint32_t count, uint32_t grain, void* data, Call call) {
+  count_ = count, grain_ = std::max(1u, grain), data_ = data, call_ = call;
+  next_.store(0, std::memory_order_relaxed);
+  busy_.store(uint32_t(workers_.size()), std::memory_order_relaxed);
+  job_.fetch_add(1, std::memory_order_seq_cst);
+  if (asleep_.load(std::memory_order_seq_cst) > 0) job_.notify_all();
+  work(0);
+  for (int looks = 0; busy_.load(std::memory_order_acquire) > 0; ++looks) {
+    relax();
+    if (looks > kLooks) std::this_thread::yield();  // a worker has lost its core
+  }
+}
+
+void Team::work(uint32_t thread) {
+  for (;;) {
+    uint32_t from = next_.fetch_add(grain_, std::memory_order_relaxed);
+    if (from >= count_) return;
+    call_(data_, from, std::min(count_, from + grain_), thread);
+  }
+}
+
+uint32_t Team::await_job(uint32_t done) {
+  for (int looks = 0; looks < kLooks; ++looks) {
+    uint32_t now = job_.load(std::memory_order_acquire);
+    if (now != done) return now;
+    relax();
+  }
+  asleep_.fetch_add(1, std::memory_order_seq_cst);
+  job_.wait(done, std::memory_order_seq_cst);
+  asleep_.fetch_sub(1, std::memory_order_relaxed);
+  return job_.load(std::memory_order_acquire);
+}
+
+void Team::serve(uint32_t thread) {
+  pthread_setname_np(pthread_self(), "weir-llm");
+  for (uint32_t done = 0;;) {
+    done = await_job(done);
+    if (stop_.load(std::memory_order_acquire)) return;
+    work(thread);
+    busy_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+uint32_t usual_threads() {
+  uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
+  return cores <= 2 ? cores : cores - 1;
+}
+
+}  // namespace weir::llm

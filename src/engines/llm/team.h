@@ -1,0 +1,56 @@
+// Team: threads that share the work of one step. They are there for the life of the model; between steps they sleep.
+//
+// The thread that calls run() works, too. Inside a step the others wait for the next piece of work with open eyes for
+// a few microseconds, since there are hundreds of pieces in a step; then they sleep.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace weir::llm {
+
+class Team {
+ public:
+  explicit Team(uint32_t threads);  // at least 1: the caller's
+  ~Team();
+
+  uint32_t size() const { return uint32_t(workers_.size()) + 1; }
+
+  // Calls each(from, to, thread) for pieces of [0, count), `grain` at most each, on all threads, and returns when all
+  // are done. One caller at a time. Which thread gets which piece is left to chance: results must not depend on it.
+  template <class F>
+  void run(uint32_t count, uint32_t grain, F&& each) {
+    if (count == 0) return;
+    if (count <= grain || workers_.empty()) return each(0u, count, 0u);
+    share(count, grain, const_cast<void*>(static_cast<const void*>(&each)),
+          [](void* f, uint32_t from, uint32_t to, uint32_t thread) {
+            (*static_cast<std::remove_reference_t<F>*>(f))(from, to, thread);
+          });
+  }
+
+ private:
+  using Call = void (*)(void*, uint32_t, uint32_t, uint32_t);
+  void share(uint32_t count, uint32_t grain, void* data, Call call);
+  void work(uint32_t thread);
+  void serve(uint32_t thread);
+  uint32_t await_job(uint32_t done);
+
+  std::vector<std::thread> workers_;
+  uint32_t count_ = 0, grain_ = 1;  // of the job; written while no thread works
+  void* data_ = nullptr;
+  Call call_ = nullptr;
+  alignas(64) std::atomic<uint32_t> job_{0};   // rises with every job
+  alignas(64) std::atomic<uint32_t> next_{0};  // first piece that nobody has taken
+  alignas(64) std::atomic<uint32_t> busy_{0};  // workers that have not finished this job
+  alignas(64) std::atomic<uint32_t> asleep_{0};
+  std::atomic<bool> stop_{false};
+};
+
+// How many threads a model gets that is not told: all cores but one for the shards, and at least one; on two cores two,
+// since a step that waits for a busy core loses less than one that has half the cores.
+uint32_t usual_threads();
+
+}  // namespace weir::llm

@@ -1,0 +1,86 @@
+// Transformer: the forward pass on the CPU, as a TokenEngine.
+//
+// Every row of a step goes through the same additions in the same order whatever else is in the step, and attention
+// reads keys and values from the cache even for the tokens of the step itself. So a sequence's logits are the same to
+// the last bit alone, in a batch, in chunks, after a cached prefix and after a fork.
+#pragma once
+
+#include <memory>
+
+#include "engines/llm/kv_cache.h"
+#include "engines/llm/matrix.h"
+#include "engines/llm/sampler.h"
+#include "engines/llm/tower.h"
+#include "engines/llm/weights.h"
+#include "sched/token_engine.h"
+
+namespace weir::llm {
+
+// All that a folder holds, loaded.
+struct Model {
+  Shape shape;
+  Form form = Form::kF32;
+  Weights weights;
+  Readouts readouts;
+  std::unique_ptr<Tower> tower;  // null: the model does not see
+  std::shared_ptr<const msg::TextSpec> text;
+};
+
+class Transformer final : public sched::TokenEngine {
+ public:
+  // `step_tokens`: the most that one step has.
+  Transformer(Model model, const Kernels& kernels, std::unique_ptr<Team> team, uint32_t step_tokens);
+
+  const msg::TextSpec& text() const override { return *model_.text; }
+  size_t kv_bytes(size_t positions) const override { return kv_.bytes(positions); }
+  base::Status reserve(uint32_t blocks, uint32_t block_size) override { return kv_.reserve(blocks, block_size); }
+  base::Status step(sched::TokenStep& step) override;
+  void copy_block(uint32_t from, uint32_t to, uint32_t positions) override { kv_.copy(from, to, positions); }
+  base::Result<sched::ImageFeatures> see(const msg::Image& image) override;
+
+  // The logits of a look of the last step are not kept; tests read them here when they set it.
+  std::vector<float>* logits_for_tests = nullptr;
+
+ private:
+  using Step = sched::TokenStep;
+  // Queries of one row and one key head that are attended to together.
+  struct Piece {
+    uint32_t row, head, first, count;
+  };
+
+  base::Status check(const Step& step) const;
+  void embed(const Step& step);
+  void turn(const Step& step);  // sines and cosines of the step's positions
+  void plan_attention(const Step& step);
+  void run_layer(const Step& step, uint32_t index);
+  void place(const Step& step, uint32_t layer, uint32_t head);
+  void rotate(const float* x, const std::vector<float>& norm, uint32_t token, float* out) const;
+  void attend(const Step& step, uint32_t layer);
+  void norm(const float* weight, uint32_t rows, const float* from, std::byte* to);
+  void read_out(Step& step, uint32_t layer);
+  void look(Step& step);
+  void pool(Step& step);
+
+  Model model_;
+  const Shape& shape_;
+  const Kernels& kernels_;
+  std::unique_ptr<Team> team_;
+  Multiplier multiply_;
+  KvCache kv_;
+  const uint32_t max_tokens_;
+  const size_t f_;                 // index of the form in Kernels
+  std::vector<Sampler> samplers_;  // per thread
+  std::vector<Piece> pieces_;
+  uint64_t attention_work_ = 0;  // of the step, in positions looked at
+
+  // Of one step. Strides: activation_stride() of their widths.
+  Memory hidden_;                  // floats [tokens][hidden]: the residual stream
+  Memory normed_, mixed_, gated_;  // activations: [tokens][hidden], [tokens][heads * head_dim], [tokens][intermediate]
+  Memory qkv_;                     // floats [tokens][q, k, v]
+  Memory queries_;                 // activations [key head][tokens][group][head_dim]
+  Memory turns_;                   // floats [tokens][cosines, sines]
+  Memory scratch_;                 // attention, per thread
+  Memory logits_;                  // floats [kLooks][vocabulary]
+};
+
+}  // namespace weir::llm
