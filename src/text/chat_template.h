@@ -19,9 +19,13 @@ class ChatTemplate {
   // `variables` is an object. Bounded in steps and output: a template comes with a model's files and may be hostile.
   // Errors: INVALID_ARGUMENT (raise_exception, undefined operations), RESOURCE_EXHAUSTED (too long).
   base::Result<std::string> render(const nlohmann::json& variables) const;
+  // The same for JSON that knows the order of its keys, which shows where a template writes JSON (`tojson` of a tool).
+  base::Result<std::string> render_ordered(const nlohmann::ordered_json& variables) const;
 
  private:
   struct Parts;
+  template <class Json>
+  base::Result<std::string> render_any(const Json& variables) const;
   explicit ChatTemplate(std::unique_ptr<const Parts> parts);
   std::unique_ptr<const Parts> parts_;
 };

@@ -27,7 +27,8 @@ base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view t
 
 // The prompt of a conversation: a list of {"role", "content"} as OpenAI's chat endpoint has it, and whatever else the
 // template knows (tools, …) in `extra`, an object. Content parts of type text are joined; a part of type image becomes
-// `image_text`. Errors: INVALID_ARGUMENT in the words of the template (raise_exception) or naming what it cannot do.
+// `image_text`. Arguments of tool calls that are JSON text become values. Errors: INVALID_ARGUMENT in the words of the
+// template (raise_exception) or naming what it cannot do.
 struct ChatOptions {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
@@ -35,5 +36,8 @@ struct ChatOptions {
 };
 base::Result<std::string> render_chat(const Processor& processor, const nlohmann::json& messages,
                                       const nlohmann::json& extra, const ChatOptions& options);
+// The same for JSON that knows the order of its keys: tools are then shown to the model as the client wrote them.
+base::Result<std::string> render_chat_ordered(const Processor& processor, const nlohmann::ordered_json& messages,
+                                              const nlohmann::ordered_json& extra, const ChatOptions& options);
 
 }  // namespace weir::text

@@ -1,0 +1,49 @@
+#include "text/chat_template.h"
+
+#include "text/jinja/evaluation.h"
+#include "text/jinja/parser.h"
+#include "text/jinja/value_json.h"
+
+namespace weir::text {
+
+namespace {
+
+constexpr size_t kLongestSource = 1u << 20;
+
+}  // namespace
+
+struct ChatTemplate::Parts {
+  jinja::Template parsed;
+};
+
+ChatTemplate::ChatTemplate(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+ChatTemplate::~ChatTemplate() = default;
+
+base::Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::parse(std::string_view source) {
+  if (source.size() > kLongestSource) return base::invalid("the chat template is larger than 1 MiB");
+  try {
+    auto parts = std::make_unique<Parts>(Parts{jinja::parse(source)});
+    return std::shared_ptr<const ChatTemplate>(new ChatTemplate(std::move(parts)));
+  } catch (jinja::Fault& fault) {
+    fault.status.text = "the chat template, " + fault.status.text;
+    return fault.status;
+  }
+}
+
+template <class Json>
+base::Result<std::string> ChatTemplate::render_any(const Json& variables) const {
+  try {
+    jinja::Value values = jinja::from_json(variables);
+    if (!values.dict()) return base::invalid("the variables of a chat template are an object");
+    return jinja::Evaluation(parts_->parsed, values).run();
+  } catch (jinja::Fault& fault) {
+    return fault.status;
+  }
+}
+
+base::Result<std::string> ChatTemplate::render(const nlohmann::json& variables) const { return render_any(variables); }
+base::Result<std::string> ChatTemplate::render_ordered(const nlohmann::ordered_json& variables) const {
+  return render_any(variables);
+}
+
+}  // namespace weir::text

@@ -1,0 +1,82 @@
+// Evaluation: one render of a template. One thread. Everything that a template does is paid for here, in steps and in
+// bytes of text made: a template comes with a model's files and may be hostile.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "text/jinja/ast.h"
+
+namespace weir::text::jinja {
+
+class Evaluation {
+ public:
+  static constexpr uint64_t kMostSteps = 20'000'000;
+  static constexpr uint64_t kMostBytes = 256u << 20;  // of all strings made
+  static constexpr int kDeepest = 400;                // expressions, blocks and macros inside each other
+
+  Evaluation(const Template& what, const Value& variables);  // both borrowed
+  std::string run();
+
+  // Throws where the limit is passed.
+  void spend(uint64_t steps) {
+    if ((steps_ += steps) > kMostSteps) too_much("the template takes too many steps");
+  }
+  void spend_bytes(uint64_t bytes) {
+    if ((bytes_ += bytes) > kMostBytes) too_much("the template makes too much text");
+  }
+  Value text(std::string made) {
+    spend_bytes(made.size());
+    return Value(std::move(made));
+  }
+  // A list that a filter or method made.
+  Value list(List made) {
+    spend(made.size());
+    return Value::list(std::move(made));
+  }
+
+  Value attribute(const Value& object, std::string_view name);  // a.b
+  Value item(const Value& object, const Value& key);            // a[b]
+  Value apply_filter(FilterFn filter, std::string_view name, const Value& input, Arguments& arguments);
+  Value call(const Value& what, Arguments& arguments);
+
+ private:
+  enum class Flow : uint8_t { kNext, kBreak, kContinue };
+  // The names of a block, innermost first by `outer`.
+  struct Scope {
+    const Scope* outer;
+    std::vector<std::pair<uint32_t, Value>> names;
+    void set(uint32_t name, Value value);
+  };
+  struct Deeper;
+
+  Flow run(const Body& body, Scope& scope, std::string& out);
+  Flow run(const Stmt& stmt, Scope& scope, std::string& out);
+  Flow run_for(const Stmt& stmt, Scope& scope, std::string& out);
+  List filtered(const Stmt& stmt, List items, Scope& scope);
+  std::string captured(const Body& body, const Scope& scope);
+  void define_macro(const Stmt& stmt, Scope& scope);
+  Value run_macro(const Stmt& stmt, const Scope& defined, Arguments& arguments);
+  void assign(const Target& target, Value value, Scope& scope);
+  void write(std::string& out, const Value& value);
+
+  Value eval(const Expr& expr, const Scope& scope);
+  Value eval_kind(const Expr& expr, const Scope& scope);
+  Value name(const Expr& expr, const Scope& scope);
+  Value filter(const Expr& expr, const Scope& scope, const Value* input);
+  Value test(const Expr& expr, const Scope& scope);
+  Value compare_all(const Expr& expr, const Scope& scope);
+  Value concat(const Expr& expr, const Scope& scope);
+  Value dict(const Expr& expr, const Scope& scope);
+  Value slice(const Expr& expr, const Scope& scope);
+  Value binary(Op op, const Value& left, const Value& right);
+  Arguments arguments(const Expr& expr, const Scope& scope);
+
+  const Template& template_;
+  const Value& variables_;
+  uint64_t steps_ = 0, bytes_ = 0;
+  int depth_ = 0;
+};
+
+}  // namespace weir::text::jinja

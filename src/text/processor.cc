@@ -1,0 +1,216 @@
+#include "text/processor.h"
+
+#include <nlohmann/json.hpp>
+
+#include "text/fallback_templates.h"
+
+namespace weir::text {
+
+namespace {
+
+std::string place(size_t message, std::string_view field) {
+  return "messages[" + std::to_string(message) + "]" + std::string(field);
+}
+
+// A token of tokenizer_config.json: its text, or an object that has it as `content`.
+base::Status read_token(const nlohmann::json& config, const char* name, std::string& out) {
+  auto found = config.find(name);
+  if (found == config.end() || found->is_null()) return {};
+  const nlohmann::json* text = &*found;
+  if (text->is_object() && text->contains("content")) text = &(*text)["content"];
+  if (!text->is_string()) return base::invalid(std::string("tokenizer_config.json: ") + name + " is not a token");
+  out = text->get<std::string>();
+  return {};
+}
+
+// `chat_template` is a text, or a list of named ones of which `default` is meant.
+base::Result<std::string> template_of(const nlohmann::json& config) {
+  auto found = config.find("chat_template");
+  if (found == config.end() || found->is_null()) return std::string();
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_array())
+    for (const auto& entry : *found)
+      if (entry.is_object() && entry.value("name", nlohmann::json()) == "default" && entry.contains("template") &&
+          entry["template"].is_string())
+        return entry["template"].get<std::string>();
+  return base::invalid("tokenizer_config.json: chat_template is neither a text nor a list with a default");
+}
+
+// Without a tokenizer_config.json the markers are known by the names that models give them.
+void guess_tokens(const Tokenizer& tokenizer, Processor& out) {
+  auto first = [&](std::string& token, auto... names) {
+    auto take = [&](std::string_view name) {
+      auto id = tokenizer.id(name);
+      if (token.empty() && id && tokenizer.special(*id)) token = name;
+    };
+    (take(names), ...);
+  };
+  first(out.bos, "<|begin_of_text|>", "<s>", "<bos>");
+  first(out.eos, "<|eot_id|>", "<|im_end|>", "<|end_of_text|>", "</s>", "<eos>", "<|endoftext|>");
+  first(out.unk, "<unk>");
+  first(out.pad, "<pad>", "<|pad|>");
+}
+
+base::Status read_config(std::string_view text, Processor& out, std::string& source) {
+  auto config = nlohmann::json::parse(text, nullptr, false);
+  if (!config.is_object()) return base::invalid("tokenizer_config.json: is not a JSON object");
+  for (auto [name, token] : {std::pair{"bos_token", &out.bos}, std::pair{"eos_token", &out.eos},
+                             std::pair{"unk_token", &out.unk}, std::pair{"pad_token", &out.pad}})
+    if (auto status = read_token(config, name, *token); !status.ok()) return status;
+  if (!source.empty()) return {};
+  auto found = template_of(config);
+  if (!found) return found.error();
+  source = std::move(*found);
+  return {};
+}
+
+template <class Json>
+base::Status join_parts(Json& message, size_t number, const ChatOptions& options) {
+  std::string text;
+  const Json parts = std::move(message["content"]);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Json& part = parts[i];
+    std::string at = place(number, ".content[" + std::to_string(i) + "]");
+    std::string type = part.is_object() && part.contains("type") && part["type"].is_string()
+                           ? part["type"].template get<std::string>()
+                           : std::string();
+    const char* field = type == "refusal" ? "refusal" : "text";
+    if (type == "text" || type == "refusal" || type == "input_text" || type == "output_text") {
+      if (!part.contains(field) || !part[field].is_string())
+        return base::invalid(at + "." + field + " is not a string");
+      text += part[field].template get_ref<const std::string&>();
+    } else if (type == "image" || type == "image_url" || type == "input_image") {
+      if (options.image_text.empty()) return base::invalid(at + " is an image, which this model does not take");
+      text += options.image_text;
+    } else {
+      return base::invalid(at + ".type is not a type of content that this model takes: text" +
+                           (options.image_text.empty() ? "" : ", image_url"));
+    }
+  }
+  message["content"] = std::move(text);
+  return {};
+}
+
+// Clients send the arguments of a tool call as JSON text; templates take them as a value.
+template <class Json>
+void parse_arguments(Json& message) {
+  auto calls = message.find("tool_calls");
+  if (calls == message.end() || !calls->is_array()) return;
+  for (auto& call : *calls) {
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
+    auto arguments = call["function"].find("arguments");
+    if (arguments == call["function"].end() || !arguments->is_string()) continue;
+    auto parsed = Json::parse(arguments->template get_ref<const std::string&>(), nullptr, false);
+    if (parsed.is_object()) *arguments = std::move(parsed);
+  }
+}
+
+template <class Json>
+base::Status prepare(Json& out, const ChatOptions& options) {
+  if (!out.is_array() || out.empty()) return base::invalid("messages is not a list of messages");
+  for (size_t i = 0; i < out.size(); ++i) {
+    Json& message = out[i];
+    if (!message.is_object()) return base::invalid(place(i, " is not an object"));
+    if (!message.contains("role") || !message["role"].is_string())
+      return base::invalid(place(i, ".role is not a string"));
+    if (!message.contains("content")) message["content"] = nullptr;
+    const Json& content = message["content"];
+    if (content.is_array()) {
+      if (auto status = join_parts(message, i, options); !status.ok()) return status;
+    } else if (!content.is_string() && !content.is_null()) {
+      return base::invalid(place(i, ".content is neither a string nor a list of parts"));
+    }
+    parse_arguments(message);
+  }
+  return {};
+}
+
+std::string_view trimmed(std::string_view text, bool right) {
+  constexpr std::string_view kBlanks = " \t\n\r\v\f";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  if (right) text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
+  return text;
+}
+
+// The prompt ends where the last message's text ends: the model goes on with it.
+base::Status cut_after_final_message(std::string& prompt, std::string_view content) {
+  std::string_view inner = trimmed(content, true), tail = trimmed(content, false);
+  size_t at = inner.empty() ? prompt.npos : prompt.rfind(inner);
+  if (at == prompt.npos)
+    return base::invalid("continue_final_message: the chat template does not show the final message as it is");
+  bool kept = std::string_view(prompt).substr(at).starts_with(tail);
+  prompt.resize(at + (kept ? tail.size() : inner.size()));
+  return {};
+}
+
+template <class Json>
+base::Result<std::string> render_any(const Processor& processor, const Json& messages, const Json& extra,
+                                     const ChatOptions& options) {
+  if (!processor.chat) return base::failure(base::Code::kInvalidArgument, "the model has no chat template");
+  if (options.add_generation_prompt && options.continue_final_message)
+    return base::invalid("add_generation_prompt and continue_final_message exclude each other");
+  Json conversation = messages;
+  if (auto status = prepare(conversation, options); !status.ok()) return status;
+  // What templates ask for with `is none` is there, as it is where they were written.
+  Json variables = {{"tools", nullptr}, {"documents", nullptr}};
+  for (auto [name, token] : {std::pair{"bos_token", &processor.bos}, std::pair{"eos_token", &processor.eos},
+                             std::pair{"unk_token", &processor.unk}, std::pair{"pad_token", &processor.pad}})
+    if (!token->empty()) variables[name] = *token;
+  if (extra.is_object()) variables.update(extra);
+  std::string final_content;
+  if (options.continue_final_message && conversation.back()["content"].is_string())
+    final_content = conversation.back()["content"].template get<std::string>();
+  variables["messages"] = std::move(conversation);
+  variables["add_generation_prompt"] = options.add_generation_prompt;
+  base::Result<std::string> prompt = [&] {
+    if constexpr (std::is_same_v<Json, nlohmann::json>)
+      return processor.chat->render(variables);
+    else
+      return processor.chat->render_ordered(variables);
+  }();
+  if (!prompt || !options.continue_final_message) return prompt;
+  if (auto status = cut_after_final_message(*prompt, final_content); !status.ok()) return status;
+  return prompt;
+}
+
+}  // namespace
+
+base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view tokenizer_json,
+                                                              std::string_view tokenizer_config,
+                                                              std::string_view chat_template_jinja) {
+  auto tokenizer = Tokenizer::parse(tokenizer_json);
+  if (!tokenizer) return tokenizer.error();
+  auto out = std::make_shared<Processor>();
+  out->tokenizer = std::move(*tokenizer);
+  std::string source(chat_template_jinja);
+  std::string_view file = source.empty() ? "tokenizer_config.json: " : "chat_template.jinja: ";
+  if (tokenizer_config.empty()) {
+    guess_tokens(*out->tokenizer, *out);
+  } else if (auto status = read_config(tokenizer_config, *out, source); !status.ok()) {
+    return status;
+  }
+  if (source.empty()) {
+    if (out->tokenizer->id("<|im_start|>"))
+      source = kChatml;
+    else if (out->tokenizer->id("<|start_header_id|>"))
+      source = kLlama3;
+    else
+      return std::shared_ptr<const Processor>(std::move(out));
+  }
+  auto chat = ChatTemplate::parse(source);
+  if (!chat) return base::failure(chat.error().code, std::string(file) + chat.error().text);
+  out->chat = std::move(*chat);
+  return std::shared_ptr<const Processor>(std::move(out));
+}
+
+base::Result<std::string> render_chat(const Processor& processor, const nlohmann::json& messages,
+                                      const nlohmann::json& extra, const ChatOptions& options) {
+  return render_any(processor, messages, extra, options);
+}
+
+base::Result<std::string> render_chat_ordered(const Processor& processor, const nlohmann::ordered_json& messages,
+                                              const nlohmann::ordered_json& extra, const ChatOptions& options) {
+  return render_any(processor, messages, extra, options);
+}
+
+}  // namespace weir::text

@@ -1,0 +1,25 @@
+// Renders chat templates for the comparison with python3-jinja2 (golden_template_test.py): each line of the standard
+// input is {"template", "variables"}, each line of the output {"text"} or {"error"}.
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "text/chat_template.h"
+
+int main() {
+  using Json = nlohmann::ordered_json;
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    auto job = Json::parse(line);
+    Json answer;
+    auto parsed = weir::text::ChatTemplate::parse(job["template"].get<std::string>());
+    if (!parsed) {
+      answer["error"] = parsed.error().text;
+    } else if (auto text = (*parsed)->render_ordered(job["variables"])) {
+      answer["text"] = *text;
+    } else {
+      answer["error"] = text.error().text;
+    }
+    std::cout << answer.dump() << "\n";
+  }
+}
