@@ -1,7 +1,5 @@
 #include "device/pool.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -26,19 +24,6 @@ size_t this_stripe() {
   return mine;
 }
 
-// 2 MiB aligned, in whole huge pages; null when the kernel has none.
-std::byte* map_huge(size_t bytes) {
-  size_t span = bytes + kHugePage;
-  void* raw = mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (raw == MAP_FAILED) return nullptr;
-  auto from = reinterpret_cast<uintptr_t>(raw);
-  uintptr_t at = (from + kHugePage - 1) & ~(kHugePage - 1);
-  if (at > from) munmap(raw, at - from);
-  if (uintptr_t end = at + bytes, last = from + span; last > end) munmap(reinterpret_cast<void*>(end), last - end);
-  madvise(reinterpret_cast<void*>(at), bytes, MADV_HUGEPAGE);
-  return reinterpret_cast<std::byte*>(at);
-}
-
 }  // namespace
 
 struct SlabPool::Parts {
@@ -59,21 +44,21 @@ struct SlabPool::Parts {
     std::atomic<uint64_t> idle{0};  // written under mutex
   };
 
-  explicit Parts(uint64_t limit)
-      : budget(limit), idle_limit(std::max<uint64_t>(std::min(limit / 2, kMostIdle) / kStripes, kHugePage)) {}
-  ~Parts() {
-    for (auto& stripe : stripes)
-      for (auto* slab : stripe.free)
-        while (slab) destroy(std::exchange(slab, slab->next));
-  }
+  Parts(uint64_t limit, std::unique_ptr<SlabMemory> from)
+      : memory(std::move(from)),
+        budget(limit),
+        idle_limit(std::max<uint64_t>(std::min(limit / 2, kMostIdle) / kStripes, kHugePage)) {}
+  ~Parts() { trim(); }
 
   bool reserve(uint64_t bytes);
   Pooled* reuse(size_t stripe, SizeClass cls);
   Pooled* make(size_t stripe, SizeClass cls);
   void destroy(Pooled* slab);
+  void trim();
   void give(Pooled* slab);
   void unreserve(uint64_t bytes);
 
+  const std::unique_ptr<SlabMemory> memory;
   const uint64_t budget;
   const uint64_t idle_limit;  // per stripe
   bool orphaned = false;      // the pool has gone; the last slab to come back ends this
@@ -105,23 +90,32 @@ SlabPool::Parts::Pooled* SlabPool::Parts::reuse(size_t stripe, SizeClass cls) {
 
 SlabPool::Parts::Pooled* SlabPool::Parts::make(size_t stripe, SizeClass cls) {
   static_assert(sizeof(Pooled) <= kAlign, "the header of a small slab lies in the 64 bytes before its data");
-  if (cls.bytes >= kHugePage) {
-    auto* data = map_huge(cls.bytes);
-    return data ? new Pooled(data, cls.bytes, this, cls.index, stripe) : nullptr;
-  }
-  void* memory = ::operator new (kAlign + cls.bytes, std::align_val_t{kAlign}, std::nothrow);
-  if (!memory) return nullptr;
-  return new (memory) Pooled(static_cast<std::byte*>(memory) + kAlign, cls.bytes, this, cls.index, stripe);
+  bool large = cls.bytes >= kHugePage;
+  auto* data = large ? memory->take(cls.bytes, kHugePage) : memory->take(kAlign + cls.bytes, kAlign);
+  if (!data) return nullptr;
+  if (large) return new Pooled(data, cls.bytes, this, cls.index, stripe);
+  return new (data) Pooled(data + kAlign, cls.bytes, this, cls.index, stripe);
 }
 
 void SlabPool::Parts::destroy(Pooled* slab) {
-  if (slab->capacity >= kHugePage) {
-    munmap(slab->data, slab->capacity);
+  size_t bytes = slab->capacity;
+  auto* data = slab->data;
+  if (bytes >= kHugePage) {
     delete slab;
-    return;
+    return memory->give(data, bytes, kHugePage);
   }
   slab->~Pooled();
-  ::operator delete (static_cast<void*>(slab), std::align_val_t{kAlign});
+  memory->give(data - kAlign, kAlign + bytes, kAlign);
+}
+
+// Idle slabs of one size may be all that another size lacks.
+void SlabPool::Parts::trim() {
+  for (auto& stripe : stripes) {
+    std::lock_guard lock(stripe.mutex);
+    for (auto& head : stripe.free)
+      while (head) destroy(std::exchange(head, head->next));
+    stripe.idle.store(0, std::memory_order_relaxed);
+  }
 }
 
 void SlabPool::Parts::give(Pooled* slab) {
@@ -157,7 +151,9 @@ void SlabPool::Parts::unreserve(uint64_t bytes) {
   for (auto& wake : all) wake();
 }
 
-SlabPool::SlabPool(uint64_t budget_bytes) : parts_(std::make_unique<Parts>(budget_bytes)) {}
+SlabPool::SlabPool(uint64_t budget_bytes) : SlabPool(budget_bytes, system_memory()) {}
+SlabPool::SlabPool(uint64_t budget_bytes, std::unique_ptr<SlabMemory> memory)
+    : parts_(std::make_unique<Parts>(budget_bytes, std::move(memory))) {}
 
 SlabPool::~SlabPool() {
   if (parts_->used.load() == 0) return;
@@ -175,8 +171,11 @@ base::Slab* SlabPool::take(size_t bytes) {
   size_t stripe = this_stripe();
   if (auto* slab = parts_->reuse(stripe, cls)) return slab;
   if (auto* slab = parts_->make(stripe, cls)) return slab;
-  parts_->used.fetch_sub(cls.bytes);  // the system has no memory: wait for a slab, and do not wake anybody for this
+  // There is no memory, though the budget is not spent. What comes back from here on is either trimmed or wakes.
   parts_->starved.store(true);
+  parts_->trim();
+  if (auto* slab = parts_->make(stripe, cls)) return slab;
+  parts_->used.fetch_sub(cls.bytes);  // and do not wake anybody for this
   return nullptr;
 }
 

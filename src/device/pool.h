@@ -1,4 +1,5 @@
-// SlabPool: slabs from one budget, in size classes, recycled. The host version; the CUDA version pins the same memory.
+// SlabPool: slabs from one budget, in size classes, recycled. Their memory comes from the system, or from one
+// block that was pinned once (device/slab_memory.h): then a request body is received where a device can copy it from.
 //
 // Data is 64-byte aligned (2 MiB for slabs of 2 MiB and more, which ask for huge pages). When the budget is spent
 // take() returns null: codecs then stop reading from their peers until something comes back; nothing fails. A slab
@@ -13,12 +14,15 @@
 #include <memory>
 
 #include "base/bytes.h"
+#include "device/slab_memory.h"
 
 namespace weir::device {
 
 class SlabPool final : public base::SlabSource {
  public:
   explicit SlabPool(uint64_t budget_bytes);
+  // On a fixed block slabs come only out of it, also when the budget is larger.
+  SlabPool(uint64_t budget_bytes, std::unique_ptr<SlabMemory> memory);
   // Slabs that are still out stay good; what they need lives on with them. Nobody takes or drops at the same time.
   ~SlabPool();
   SlabPool(const SlabPool&) = delete;

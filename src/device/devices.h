@@ -1,0 +1,49 @@
+// Devices: what this machine has. Made once at start, before anything that uses it; outlives the slab pool, too.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/cuda_module.h"
+#include "device/device.h"
+#include "device/slab_memory.h"
+
+namespace weir::device {
+
+struct DeviceOptions {
+  enum class Use : uint8_t { kAuto, kOff } cuda = Use::kAuto;
+  std::string module;  // path of libweir_cuda.so; empty = looked for
+};
+
+class Devices {
+ public:
+  explicit Devices(const DeviceOptions& options);
+  ~Devices();
+
+  // OK, or why there is no CUDA: "no CUDA: libcuda.so.1 not found".
+  const base::Status& cuda() const { return cuda_status_; }
+  const CudaModule& module() const { return module_; }
+  size_t cuda_count() const { return cuda_.size(); }
+  Device& cuda(size_t index) { return *cuda_[index]; }
+
+  // "cuda" (the first), "cuda:1", "host", "fake" (tests; made when it is first asked for). Any thread. Errors:
+  // FAILED_PRECONDITION where there is no CUDA, NOT_FOUND for a number beyond, INVALID_ARGUMENT for another word.
+  base::Result<Device*> find(std::string_view id);
+
+  // Memory for a SlabPool of `bytes`: pinned for all CUDA devices; the system's where there is none. Errors:
+  // RESOURCE_EXHAUSTED when it cannot be pinned: never pageable memory instead.
+  base::Result<std::unique_ptr<SlabMemory>> slab_memory(uint64_t bytes);
+
+ private:
+  base::Status cuda_status_;
+  CudaModule module_;
+  std::vector<std::unique_ptr<Device>> cuda_;
+  std::unique_ptr<Device> host_;
+  std::mutex mutex_;
+  std::unique_ptr<Device> fake_;  // under mutex_
+};
+
+}  // namespace weir::device
