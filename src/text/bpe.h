@@ -60,7 +60,7 @@ class Bpe {
     Merge merge;
   };
   static uint64_t pair_of(uint32_t left, uint32_t right) { return uint64_t(left) << 32 | right; }
-  static size_t place(uint64_t pair, size_t mask) { return size_t((pair * 0x9E3779B97F4A7C15u) >> 20) & mask; }
+  static size_t place(uint64_t pair, size_t mask) { return size_t((pair * 0x9E3779B97F4A7C15u) >> 32) & mask; }
   Merge merge_of(uint32_t left, uint32_t right) const;
   void put_merge(uint64_t pair, Merge merge);
 
