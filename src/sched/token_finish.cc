@@ -125,6 +125,9 @@ Finish TokenScheduler::reason_to_end(const Sequence& s, uint32_t id) const {
 // is the last one.
 void TokenScheduler::hear_draw(Sequence& s, TokenStep::Look& look, Time now) {
   uint32_t position = s.length();
+  if (look.id >= spec_.text->vocabulary)  // logits that are not numbers have no token
+    return fail(s, base::failure(Code::kInternal, "the model gave no token at position " + std::to_string(position)),
+                now);
   s.tokens.push_back(look.id);
   ++s.generated;
   tokens_.generated_total.add();

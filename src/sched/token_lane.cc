@@ -215,7 +215,8 @@ std::unique_ptr<msg::Inbox> make_token_lane(std::unique_ptr<TokenEngine> engine,
   base::check(spec.text != nullptr, "a model of tokens says what it is");
   TokenPolicy sane = policy;
   sane.block_size = std::max(policy.block_size, 1u);
-  sane.max_running = std::max(policy.max_running, 1u);
+  sane.step_tokens = std::max(policy.step_tokens, 1u);
+  sane.max_running = std::clamp(policy.max_running, 1u, sane.step_tokens);
   uint64_t per_block = std::max<uint64_t>(engine->kv_bytes(sane.block_size), 1);
   // More blocks than running sequences can fill are of use to sessions and the prefix cache: many, not any number.
   uint64_t useful = 16 * uint64_t(sane.max_running) * (spec.text->max_length / sane.block_size + 1);

@@ -20,7 +20,7 @@ namespace weir::sched {
 struct TokenPolicy {
   size_t kv_bytes = size_t(512) << 20;
   uint32_t block_size = 16;    // positions
-  uint32_t max_running = 64;   // sequences in one step
+  uint32_t max_running = 64;   // sequences in one step; no more than step_tokens
   uint32_t step_tokens = 512;  // tokens in one step, prefill and decode together
   uint32_t max_waiting = 256;  // calls; more are refused with RESOURCE_EXHAUSTED
   bool prefix_cache = true;

@@ -82,7 +82,7 @@ class TokenScheduler {
   size_t running() const;  // admitted and not parked
   bool alone() const;      // nobody is admitted
 
-  // Blocks.
+  // Blocks (token_plan.cc, as are rows).
   bool relieve(const Sequence& claimant, Claim claim);
   Sequence* victim(const Sequence& claimant, Claim claim) const;
   void preempt(Sequence& s);
@@ -118,8 +118,7 @@ class TokenScheduler {
   const TokenPolicy policy_;
   const msg::ModelSpec& spec_;
   const TokenRoom room_;
-  const uint32_t limit_;        // positions of one sequence
-  const uint32_t step_tokens_;  // of one step
+  const uint32_t limit_;  // positions of one sequence
   bus::ModelStats& stats_;
   bus::TokenStats& tokens_;
   TokenMemory memory_;

@@ -6,42 +6,6 @@ namespace weir::sched {
 
 using msg::PositionRange;
 
-Ranges::Ranges(std::span<const PositionRange> ranges) {
-  all_.reserve(ranges.size());
-  for (auto range : ranges)
-    if (range.start < range.end) all_.push_back(range);
-  std::sort(all_.begin(), all_.end(), [](auto a, auto b) { return a.start < b.start; });
-  size_t kept = 0;
-  for (auto range : all_)
-    if (kept > 0 && range.start <= all_[kept - 1].end)
-      all_[kept - 1].end = std::max(all_[kept - 1].end, range.end);
-    else
-      all_[kept++] = range;
-  all_.resize(kept);
-}
-
-void Ranges::add(PositionRange range) {
-  all_.push_back(range);
-  *this = Ranges(all_);
-}
-
-bool Ranges::has(uint32_t position) const {
-  auto after = std::upper_bound(all_.begin(), all_.end(), position, [](uint32_t p, auto r) { return p < r.start; });
-  return after != all_.begin() && std::prev(after)->has(position);
-}
-
-void Ranges::take(uint32_t count) {
-  auto& first = all_.front();
-  first.start += count;
-  if (first.start >= first.end) all_.erase(all_.begin());
-}
-
-uint64_t Ranges::size() const {
-  uint64_t n = 0;
-  for (auto range : all_) n += range.end - range.start;
-  return n;
-}
-
 Sequence::Sequence(msg::Call* c, uint32_t l, uint64_t a)
     : call(c), wish(*c->generation), level(l), arrival(a), prompt(uint32_t(wish.length())) {
   if (is(msg::Aim::kGenerate)) scores = Ranges(wish.logprobs), readouts = Ranges(wish.readouts);
@@ -51,7 +15,7 @@ Sequence::Sequence(msg::Call* c, uint32_t l, uint64_t a)
 
 void Sequence::write_tokens() {
   if (tokens.size() >= prompt) return;
-  tokens.reserve(size_t(prompt) + std::min<uint32_t>(wish.max_tokens, 256));
+  if (tokens.empty()) tokens.reserve(size_t(prompt) + std::min<uint32_t>(wish.max_tokens, 256));
   size_t from_history = std::min(tokens.size(), wish.history.size());
   tokens.insert(tokens.end(), wish.history.begin() + ptrdiff_t(from_history), wish.history.end());
   tokens.insert(tokens.end(), wish.append.begin(), wish.append.end());

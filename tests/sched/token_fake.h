@@ -93,6 +93,7 @@ class FakeTokenEngine final : public TokenEngine {
   }
 
   int fail_at = -1;  // fails this step, counted from now
+  int wild_at = -1;  // the first look of this step has an id that is none
   uint64_t steps = 0, fed = 0, copies = 0, seen = 0, most_rows = 0;
 
  private:
@@ -128,6 +129,7 @@ inline base::Status FakeTokenEngine::step(TokenStep& step) {
     if (look.wants_logprob) look.logprob = FakeModel::logprob(h, look.id), look.best = FakeModel::best(h, look.top);
     base::check(look.sequence.size() == step.positions[look.token] + 1, "a look brings the tokens so far");
   }
+  if (wild_at >= 0 && wild_at-- == 0) step.looks.front().id = FakeModel::kVocabulary;
   for (auto& readout : step.readouts) readout.values = FakeModel::readout(hash_at(readout.token));
   for (auto& pool : step.pools) {
     pool.sum.assign(FakeModel::kHidden, 0);

@@ -343,6 +343,32 @@ TEST(TokenScheduler, AFailedStepFailsItsSequencesAndOnlyThem) {
   EXPECT_EQ(desk.used(), 0u);
 }
 
+TEST(TokenScheduler, ASequenceWithoutATokenFailsAlone) {
+  TokenDesk desk(small());
+  auto& first = desk.call(numbers(6), 10);
+  auto& second = desk.call(numbers(6, 30), 10);
+  desk.send(first), desk.send(second);
+  desk.engine.wild_at = 1;
+  desk.run();
+  EXPECT_EQ(desk.said[&first].back(), "INTERNAL: the model gave no token at position 7");
+  EXPECT_EQ(desk.said[&second], desk.expected(second));
+  EXPECT_EQ(desk.used(), 0u);
+}
+
+TEST(TokenScheduler, AStepHasNoMoreTokensThanItsBudget) {
+  auto policy = small(4, 3);
+  TokenDesk desk(policy);
+  std::vector<msg::Call*> calls;
+  for (uint32_t i = 0; i < 8; ++i) calls.push_back(&desk.call(numbers(9, 3 * i), 5));
+  for (auto* call : calls) desk.send(*call);
+  for (;;) {
+    auto fed = desk.engine.fed;
+    if (!desk.step()) break;
+    EXPECT_LE(desk.engine.fed - fed, 3u);
+  }
+  for (auto* call : calls) EXPECT_EQ(desk.said[call], desk.expected(*call));
+}
+
 TEST(TokenScheduler, AnEmbeddingIsTheMeanOverAllPositions) {
   TokenDesk desk(small());
   auto& warm = desk.call(numbers(30), 1);
