@@ -1,0 +1,299 @@
+#include "token_world.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace weir::sim {
+
+using base::check;
+using base::Code;
+using base::failure;
+
+namespace {
+
+constexpr size_t kTrace = 200;
+
+base::Duration us(uint32_t n) { return std::chrono::microseconds(n); }
+
+}  // namespace
+
+TokenLane::TokenLane(base::FakeEnv& env, const msg::ModelSpec& spec, bus::ModelStats& stats,
+                     const sched::TokenPolicy& policy, uint32_t blocks, uint64_t seed)
+    : engine(spec),
+      env_(env),
+      spec_(spec),
+      room_{blocks, policy.block_size},
+      max_waiting_(policy.max_waiting),
+      scheduler_(engine, room_, policy, spec, stats, seed) {
+  (void)engine.reserve(blocks, policy.block_size);
+}
+
+void TokenLane::refuse(msg::Call* call, base::Status status) {
+  call->home->post_here({call, {msg::Failed{std::move(status)}}});
+}
+
+void TokenLane::put(msg::Call* call) {
+  if (gone_) return refuse(call, failure(Code::kUnavailable, "gone"));
+  if (auto status = sched::fits_tokens(*call, spec_, room_); !status.ok()) return refuse(call, std::move(status));
+  if (arrivals_.size() + scheduler_.waiting() >= max_waiting_)
+    return refuse(call, failure(Code::kResourceExhausted, "full"));
+  arrivals_.push_back(call);
+}
+
+bool TokenLane::begin(base::Duration work) {
+  if (step_ || gone_) return false;
+  for (auto* call : arrivals_) scheduler_.add(call, env_.now()), inside_.insert(call);
+  arrivals_.clear();
+  step_ = scheduler_.plan(env_.now());
+  post();
+  for (auto* call : inside_) check(!call->cancelled, "I9: a plan leaves nobody inside who was cancelled");
+  done_ = env_.now() + work;
+  return step_ != nullptr;
+}
+
+bool TokenLane::end() {
+  if (!step_ || done_ > env_.now()) return false;
+  auto status = engine.step(*step_);
+  scheduler_.finish(status, env_.now());
+  step_ = nullptr;
+  post();
+  return true;
+}
+
+void TokenLane::unload() {
+  check(!step_, "a lane ends between steps");
+  for (auto* call : arrivals_) scheduler_.add(call, env_.now()), inside_.insert(call);
+  arrivals_.clear();
+  gone_ = true;
+  scheduler_.fail_all(failure(Code::kUnavailable, "gone"), env_.now());
+  post();
+  check(inside_.empty() && scheduler_.empty(), "I18: unloading answers everybody");
+}
+
+void TokenLane::post() {
+  std::vector<msg::Mail> burst;
+  auto mail = std::exchange(scheduler_.mail(), {});
+  for (auto& m : mail) {
+    check(inside_.count(m.call) == 1, "I3: nothing is said of a Call after its last Event");
+    if (m.event.last()) inside_.erase(m.call);
+    burst.push_back(std::move(m));
+    burst.back().call->home->post(burst);
+  }
+}
+
+struct TokenWorld::Client final : msg::Sink {
+  Client(TokenWorld& w, size_t n) : world(w), id(n) {}
+  void on(msg::Call& call, msg::Event&& event) override { world.hear(*this, call, event); }
+
+  TokenWorld& world;
+  size_t id;
+  Shard* shard = nullptr;
+  msg::Call* call = nullptr;
+  std::vector<std::string> expected;
+  size_t at = 0;
+  base::Time deadline = base::kNever;
+  int64_t granted = 0;
+  bool live = false;
+};
+
+struct TokenWorld::Shard {
+  Shard(TokenWorld& w, uint16_t n) : id(n), bus(w.env_, base::ShardId(n), [this] { woken = true; }, {1000}) {}
+  uint16_t id;
+  bool woken = false;
+  bus::Bus bus;
+  uint64_t accepted = 0, told = 0, left = 0;
+  std::vector<Client*> live;
+};
+
+TokenWorld::TokenWorld(uint64_t seed) : random_(seed), env_(seed) {
+  policy_.block_size = 1 + draw(6), policy_.step_tokens = 1 + draw(30), policy_.max_running = 1 + draw(8);
+  policy_.max_waiting = 1 + draw(40), policy_.prefix_cache = draw(4) > 0;
+  blocks_ = 6 + draw(40), max_length_ = 20 + draw(80), calls_ = 30 + draw(60);
+  faults_ = draw(2) * draw(20), leaves_ = draw(2) * draw(20), deadlines_ = draw(2) * draw(50);
+  unloads_ = draw(4) == 0;
+  for (uint16_t i = 0, n = uint16_t(1 + draw(4)); i < n; ++i) shards_.emplace_back(*this, i);
+  served_ = std::make_shared<bus::Served>();
+  served_->spec = sched::token_spec(max_length_);
+  served_->stats.tokens = std::make_unique<bus::TokenStats>();
+  auto lane = std::make_unique<TokenLane>(env_, served_->spec, served_->stats, policy_, blocks_, seed);
+  lane_ = lane.get();
+  served_->inbox = std::move(lane);
+  auto catalog = std::make_shared<bus::Catalog>();
+  catalog->models["talker"] = {{{"1", served_}}, served_.get()};
+  for (auto& shard : shards_) shard.bus.publish(catalog);
+}
+TokenWorld::~TokenWorld() = default;
+
+void TokenWorld::note(std::string event) {
+  for (char c : event) hash_ = (hash_ ^ uint8_t(c)) * 0x100000001b3;
+  auto at = std::chrono::duration_cast<std::chrono::microseconds>(env_.now().time_since_epoch()).count();
+  trace_.push_back(std::to_string(at) + "us " + std::move(event));
+  if (trace_.size() > kTrace) trace_.pop_front();
+}
+
+void TokenWorld::broken(std::string what) {
+  note("BROKEN " + what);
+  if (broken_.empty()) broken_ = std::move(what);
+}
+
+void TokenWorld::hear(Client& client, msg::Call& call, const msg::Event& event) {
+  auto text = sched::told(event);
+  note("client " + std::to_string(client.id) + " hears " + text);
+  if (!client.live || &call != client.call) return broken("I1: somebody hears who does not listen");
+  bool as_expected = client.at < client.expected.size() && text == client.expected[client.at];
+  auto* failed = std::get_if<msg::Failed>(&event.what);
+  if (std::holds_alternative<msg::Token>(event.what) && --client.granted < -int64_t(policy_.step_tokens))
+    broken("I12: more tokens than credit");
+  if (as_expected) {
+    ++client.at;
+    if (env_.now() > client.deadline) broken("I10: an outcome after the deadline");
+  } else if (!failed) {
+    broken("I4: '" + text + "' instead of '" +
+           (client.at < client.expected.size() ? client.expected[client.at] : "nothing") + "'");
+  } else if (failed->status.code == Code::kDeadlineExceeded) {
+    if (env_.now() < client.deadline) broken("I10: expired before the deadline");
+  } else if (failed->status.code == Code::kInternal) {
+    if (faults_ == 0) broken("I20: " + text);
+  } else if (failed->status.code == Code::kUnavailable) {
+    if (!unloaded_) broken("I20: " + text);
+  } else if (failed->status.code != Code::kResourceExhausted) {
+    broken("I20: " + text);
+  }
+  if (!event.last()) return;
+  ++client.shard->told, ++heard_;
+  over(client);
+}
+
+void TokenWorld::over(Client& client) {
+  client.live = false, client.call = nullptr;
+  std::erase(client.shard->live, &client);
+}
+
+// Few beginnings, so that prefixes are shared often.
+void TokenWorld::fill(msg::Call& call) {
+  call.generation = std::make_unique<msg::Generation>();
+  auto& wish = *call.generation;
+  uint32_t kind = draw(3);
+  for (uint32_t i = 0, n = 1 + draw(50); i < n; ++i) wish.append.push_back(draw(15) ? (kind * 31 + i) % 97 : draw(97));
+  wish.max_tokens = draw(20);
+  wish.ignore_eos = draw(2);
+  wish.sampling.temperature = float(draw(2)), wish.sampling.seed = draw(3);
+  if (draw(3) == 0) wish.logprobs.push_back({draw(40), draw(60)});
+  if (draw(3) == 0) wish.readouts.push_back({draw(40), draw(60)});
+  wish.cache_salt = draw(6) == 0;
+  if (draw(10) == 0) wish.aim = msg::Aim::kEmbed;
+}
+
+void TokenWorld::send(Shard& shard) {
+  auto& client = clients_.emplace_back(*this, clients_.size());
+  ++sent_;
+  client.shard = &shard;
+  auto* call = client.call = shard.bus.make_call();
+  fill(*call);
+  call->model = "talker", call->sink = &client, call->priority = draw(4);
+  if (draw(2)) call->credit = int32_t(draw(5));
+  client.granted = call->credit;
+  if (draw(100) < deadlines_) client.deadline = call->deadline = env_.now() + us(1 + draw(20'000));
+  sched::TokenRoom room{blocks_, policy_.block_size};
+  client.expected =
+      sched::Reference(*call->generation, *served_->spec.text, room.positions(*served_->spec.text)).says();
+  client.live = true;
+  shard.woken = true;
+  auto status = shard.bus.submit(call);
+  note("client " + std::to_string(client.id) + " on shard " + std::to_string(shard.id) + " " +
+       std::string(base::name(status.code)));
+  if (!status.ok()) {
+    shard.bus.discard(call);
+    client.live = false;
+    return;
+  }
+  ++shard.accepted;
+  shard.live.push_back(&client);
+}
+
+void TokenWorld::leave() {
+  auto& shard = shards_[draw(uint32_t(shards_.size()))];
+  if (shard.live.empty()) return;
+  auto& client = *shard.live[draw(uint32_t(shard.live.size()))];
+  note("client " + std::to_string(client.id) + " leaves");
+  shard.bus.abandon(client.call);
+  ++shard.left;
+  over(client);
+}
+
+void TokenWorld::give_credit() {
+  auto& shard = shards_[draw(uint32_t(shards_.size()))];
+  for (auto* client : shard.live) {
+    if (client->granted > 50 || draw(3)) continue;
+    auto more = int32_t(1 + draw(4));
+    client->granted += more;
+    shard.bus.add_credit(client->call, more);
+  }
+}
+
+void TokenWorld::act() {
+  auto& shard = shards_[draw(uint32_t(shards_.size()))];
+  switch (draw(7)) {
+    case 0:
+      if (sent_ < calls_) send(shard);
+      break;
+    case 1:
+    case 2:
+      if (std::exchange(shard.woken, false)) shard.bus.turn();
+      break;
+    case 3:
+      if (draw(100) < faults_) lane_->engine.fail_at = 0;
+      if (lane_->begin(us(1 + draw(2000)))) note("a step of " + std::to_string(lane_->engine.steps));
+      break;
+    case 4:
+      if (auto next = lane_->next(); next != base::kNever && next > env_.now() && draw(2))
+        env_.advance(next - env_.now());
+      else
+        env_.advance(us(1 + draw(500)));
+      lane_->end();
+      break;
+    case 5:
+      if (draw(100) < leaves_) leave();
+      break;
+    default: give_credit();
+  }
+  if (unloads_ && !unloaded_ && sent_ > calls_ / 2 && !lane_->stepping() && draw(100) == 0) {
+    note("the model goes");
+    unloaded_ = true;
+    lane_->unload();
+  }
+}
+
+void TokenWorld::check_ledger() {
+  for (auto& shard : shards_) {
+    if (shard.accepted != shard.told + shard.left + shard.live.size()) broken("I2: a shard's ledger does not add up");
+    if (shard.bus.in_flight() < shard.live.size()) broken("I2: a Call is lost");
+  }
+}
+
+void TokenWorld::check_end() {
+  for (auto& client : clients_)
+    if (client.live) broken("I1: client " + std::to_string(client.id) + " never heard");
+  if (lane_->used() != 0) broken("I7: blocks are held by nobody");
+  if (!served_->idle()) broken("I5: a slot is taken though all is quiet");
+}
+
+std::string TokenWorld::run() {
+  constexpr int kMost = 100'000;  // a world that is not quiet by then is stuck
+  for (int i = 0; i < kMost && broken_.empty(); ++i) {
+    act();
+    check_ledger();
+    bool quiet = sent_ == calls_ &&
+                 std::all_of(shards_.begin(), shards_.end(), [](auto& shard) { return shard.bus.in_flight() == 0; });
+    if (!quiet) continue;
+    if (lane_->stepping()) continue;
+    check_end();
+    return broken_;
+  }
+  if (broken_.empty()) broken("liveness: Calls are stuck");
+  return broken_;
+}
+
+}  // namespace weir::sim

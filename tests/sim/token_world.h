@@ -1,0 +1,105 @@
+// TokenWorld: N virtual shards with the real Bus and Mailbox, a token lane without a thread around the real
+// TokenScheduler, and clients that give credit as they please, leave, or have deadlines, in one thread from one seed.
+// A step takes time, in which calls arrive and leave, credit comes and deadlines pass.
+//
+// Checked: I1 (one outcome each), I2 (accepted = outcomes + in flight), I4 (tokens in order, equal to what the call
+// says alone), I7 (no block is held at the end), I9 (after a plan nobody who was cancelled is inside), I10 (deadlines),
+// I12 (no more tokens than credit, a step's worth aside), I18 (unloading answers everybody), I20 (faults reach nobody
+// else).
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "../sched/token_fake.h"
+#include "base/fake_env.h"
+#include "bus/bus.h"
+#include "sched/token_scheduler.h"
+
+namespace weir::sim {
+
+class TokenLane final : public msg::Inbox {
+ public:
+  TokenLane(base::FakeEnv& env, const msg::ModelSpec& spec, bus::ModelStats& stats, const sched::TokenPolicy& policy,
+            uint32_t blocks, uint64_t seed);
+
+  void put(msg::Call* call) override;
+  void poke() override { ++pokes; }
+  // Lays out a step that ends after `work`; false when one runs already, or nothing can.
+  bool begin(base::Duration work);
+  // The step's end, if its time has come.
+  bool end();
+  void unload();
+  base::Time next() const { return step_ ? done_ : scheduler_.leaves_at(); }
+  bool stepping() const { return step_ != nullptr; }
+  uint32_t used() const { return scheduler_.memory().blocks().used(); }
+
+  sched::FakeTokenEngine engine;
+  uint64_t pokes = 0;
+
+ private:
+  void post();
+  void refuse(msg::Call* call, base::Status status);
+
+  base::FakeEnv& env_;
+  const msg::ModelSpec& spec_;
+  const sched::TokenRoom room_;
+  const uint32_t max_waiting_;
+  sched::TokenScheduler scheduler_;
+  sched::TokenStep* step_ = nullptr;
+  base::Time done_{};
+  bool gone_ = false;
+  std::vector<msg::Call*> arrivals_;
+  std::set<msg::Call*> inside_;
+};
+
+class TokenWorld {
+ public:
+  explicit TokenWorld(uint64_t seed);
+  ~TokenWorld();
+
+  // Runs to the end. Empty, or what was broken.
+  std::string run();
+  uint64_t hash() const { return hash_; }
+  size_t heard() const { return heard_; }
+  const std::deque<std::string>& trace() const { return trace_; }
+
+ private:
+  struct Client;
+  struct Shard;
+
+  uint32_t draw(uint32_t n) { return uint32_t(random_() % n); }
+  void note(std::string event);
+  void broken(std::string what);
+  void act();
+  void send(Shard& shard);
+  void fill(msg::Call& call);
+  void hear(Client& client, msg::Call& call, const msg::Event& event);
+  void over(Client& client);
+  void leave();
+  void give_credit();
+  void check_ledger();
+  void check_end();
+
+  std::mt19937_64 random_;
+  base::FakeEnv env_;
+  sched::TokenPolicy policy_;
+  uint32_t blocks_, calls_, faults_, leaves_, deadlines_, max_length_;
+  bool unloads_;
+  std::shared_ptr<bus::Served> served_;
+  TokenLane* lane_ = nullptr;
+  std::deque<Shard> shards_;
+  std::deque<Client> clients_;
+  uint32_t sent_ = 0;
+  bool unloaded_ = false;
+  size_t heard_ = 0;
+  uint64_t hash_ = 0xcbf29ce484222325;
+  std::string broken_;
+  std::deque<std::string> trace_;
+};
+
+}  // namespace weir::sim
