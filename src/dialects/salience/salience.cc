@@ -3,6 +3,7 @@
 #include "dialects/salience/house.h"
 #include "dialects/salience/lifecycle.h"
 #include "salience.pb.h"
+#include "status.pb.h"
 
 namespace weir::salience {
 
@@ -16,6 +17,8 @@ struct Salience::Parts {
 
 Salience::Salience(bus::Bus& bus, wire::RpcServer& rpcs, session::Sessions& sessions, Options options)
     : parts_(new Parts{{bus, sessions, std::move(options), {}, {}, 0}, {}}) {
+  // Naming a message links its file into the pool: refusals have their details in JSON, too.
+  (void)google::rpc::ErrorInfo::descriptor();
   add_lifecycle(parts_->house, rpcs, parts_->unary);
   rpcs.add({std::string(kService), "Generate", wire::RpcKind::kServerStream, &parts_->generate,
             pb::GenerateRequest::descriptor()->full_name(), pb::GenerateEvent::descriptor()->full_name(), kProtocol});
