@@ -33,6 +33,15 @@ struct GraphPipeConfig {
   std::string default_model;  // empty: the only one, when there is but one
 };
 
+struct OpenaiConfig {
+  bool on = true;
+  std::vector<std::string> prefixes{"/v1", "/openai/v1", "/v3"};
+  std::string default_model;          // empty: the only model of text, when there is but one
+  std::vector<std::string> api_keys;  // empty, and no file: everybody may ask
+  std::string api_keys_file;          // one per line
+  uint64_t max_body = 4 << 20;
+};
+
 struct SalienceConfig {
   bool on = true;
   std::string default_model;
@@ -52,6 +61,7 @@ struct Config {
   bool grps_on = true;
   grps::Options grps;  // server_version and max_body come from elsewhere
 
+  OpenaiConfig openai;
   SalienceConfig salience;
   session::SessionLimits sessions;
 

@@ -44,6 +44,11 @@ grps::Options grps_options(const Config& config) {
   return options;
 }
 
+openai::Options openai_options(const Commons& commons, std::function<bool()> ready) {
+  const OpenaiConfig& c = commons.config.openai;
+  return {std::string(kVersion), c.prefixes, c.default_model, commons.api_keys, c.max_body, std::move(ready)};
+}
+
 wire::RpcOptions rpc_options(const Config& config) {
   wire::RpcOptions options;
   options.max_message = config.limits.message;
@@ -76,6 +81,8 @@ Front::Front(net::Shard& shard, Commons& commons)
     sessions_.emplace(bus_, shard.id(), *commons.homes, *commons.quota, commons.config.sessions, commons.metrics);
     salience_.emplace(bus_, rpcs_, *sessions_, commons.salience);
   }
+  if (commons.config.openai.on)
+    openai_.emplace(bus_, router_, commons.text_load, openai_options(commons, [this] { return ready(); }));
   health_.add_to(rpcs_);
   commons.reflection.add_to(rpcs_);
   router_.observe(tally_);

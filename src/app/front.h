@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/config.h"
 #include "bus/bus.h"
@@ -18,6 +19,7 @@
 #include "dialects/grps/monitor.h"
 #include "dialects/oip/oip.h"
 #include "dialects/oip/trace.h"
+#include "dialects/openai/openai.h"
 #include "dialects/ops/access_log.h"
 #include "dialects/ops/health.h"
 #include "dialects/ops/metrics.h"
@@ -53,6 +55,9 @@ struct Commons {
   std::optional<session::Homes> homes;
   std::optional<session::Quota> quota;
   salience::Options salience;
+  std::vector<std::string> api_keys;  // of the OpenAI endpoints
+
+  openai::Load text_load;
 
   enum class Phase : uint8_t { kLoading, kServing, kDraining };
   std::atomic<Phase> phase{Phase::kLoading};
@@ -90,6 +95,7 @@ class Front final : public oip::Control, public ops::HealthSource {
   std::optional<grps::Grps> grps_;
   std::optional<session::Sessions> sessions_;
   std::optional<salience::Salience> salience_;
+  std::optional<openai::Openai> openai_;
   ops::Health health_;
   ops::Pages pages_;
   ops::Tally tally_;

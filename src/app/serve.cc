@@ -152,6 +152,9 @@ base::Status Serving::open() {
   auto tokens = bearer_tokens(config_.salience);
   if (!tokens) return tokens.error();
   commons_.salience = {config_.salience.default_model, std::move(*tokens)};
+  auto keys = api_keys(config_.openai);
+  if (!keys) return keys.error();
+  commons_.api_keys = std::move(*keys);
   commons_.quota.emplace(commons_.salience.tenants());
   commons_.homes.emplace(count, [this](base::ShardId shard, std::function<void()> work) {
     shards_[size_t(shard)]->post(std::move(work));

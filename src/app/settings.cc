@@ -226,6 +226,7 @@ void add_limits(std::vector<Setting>& rows) {
 void add_protocols(std::vector<Setting>& rows) {
   rows.push_back(flag("protocols.graphpipe", "serve GraphPipe", AT(graphpipe.on)));
   rows.push_back(flag("protocols.grps", "serve GRPS", AT(grps_on)));
+  rows.push_back(flag("protocols.openai", "serve the OpenAI API", AT(openai.on)));
   rows.push_back(flag("protocols.salience", "serve Salience", AT(salience.on)));
   auto parse = [](const std::string& v) -> base::Result<std::string> {
     bool good = v.size() > 1 && v[0] == '/' && v.back() != '/' && v.find_first_of("{}?# ") == v.npos;
@@ -259,6 +260,26 @@ Setting secret(Setting s) {
   auto get = s.get;
   s.get = [get](const Config& config) { return get(config) == Values{""} ? Values{""} : Values{"(a secret)"}; };
   return s;
+}
+
+void add_openai(std::vector<Setting>& rows) {
+  Setting prefixes = list("openai.prefixes", "PATH", "where the endpoints are", AT(openai.prefixes));
+  prefixes.set = [store = prefixes.set](Config& config, const Values& values) -> Status {
+    for (const auto& v : values)
+      if (v.size() < 2 || v[0] != '/' || v.back() == '/' || v.find_first_of("{}?# ") != v.npos)
+        return invalid("expected paths like /v1, got '" + v + "'");
+    return store(config, values);
+  };
+  rows.push_back(std::move(prefixes));
+  rows.push_back(text("openai.default_model", "NAME", "for requests that name no model", AT(openai.default_model)));
+  Setting keys = list("openai.api_keys", "SECRET", "clients must show one of them", AT(openai.api_keys));
+  keys.get = [](const Config& config) {
+    return config.openai.api_keys.empty() ? Values{}
+                                          : Values{"(" + std::to_string(config.openai.api_keys.size()) + " secrets)"};
+  };
+  rows.push_back(std::move(keys));
+  rows.push_back(path("openai.api_keys_file", "more of them, one per line", AT(openai.api_keys_file)));
+  rows.push_back(size("openai.max_body", "largest request", AT(openai.max_body), 1 << 10, uint64_t(1) << 30));
 }
 
 void add_sessions(std::vector<Setting>& rows) {
@@ -334,6 +355,7 @@ const std::vector<Setting>& settings() {
     add_limits(all);
     add_protocols(all);
     add_grps(all);
+    add_openai(all);
     add_sessions(all);
     add_operations(all);
     return all;

@@ -69,6 +69,7 @@ class OipBench {
   }
   bus::Served& served(const std::string& model) { return *catalog_->models.at(model).preferred; }
   void turn() { bus.turn(); }
+  void add(msg::ModelSpec spec);
 
   struct Answer {
     int status = 0;    // HTTP, or the gRPC code
@@ -88,7 +89,6 @@ class OipBench {
   static Answer grpc_answer(support::FakeExchange& exchange);
 
  private:
-  void add(msg::ModelSpec spec);
   std::shared_ptr<bus::Catalog> catalog_ = std::make_shared<bus::Catalog>();
   std::map<std::string, ScriptedInbox*> inboxes_;
 };

@@ -137,7 +137,7 @@ class TensorGenerate final : public wire::Reader, public Inference {
       send_event(exchange_, write_reply(reply));
       if (exchange_.backlog() < Exchange::kLowWater) repay();
     } else {
-      many_ = reply_.has_value();
+      many_ = many_ || reply_.has_value();
       reply_ = write_reply(reply);
     }
   }

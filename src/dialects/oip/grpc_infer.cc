@@ -17,7 +17,7 @@ class UnaryInfer final : public wire::RpcReader, public Inference {
     call().deadline = rpc_.deadline();
     Status status = read_infer(message, house_.slabs, call(), wishes);
     if (status.ok()) status = find();
-    if (status.ok() && spec().decoupled)
+    if (status.ok() && spec().decoupled && !spec().text)
       status = base::failure(base::Code::kUnimplemented, "model '" + spec().name +
                                                              "' may answer any number of times: call it by "
                                                              "ModelStreamInfer");
@@ -29,9 +29,12 @@ class UnaryInfer final : public wire::RpcReader, public Inference {
 
  private:
   void answered(const InferReply& reply, const std::vector<Form>&, More) override {
+    many_ = many_ || (!pieces_.empty() && !reply.tensors.empty());
     if (pieces_.empty()) pieces_ = write_infer(reply, Envelope::kBare);
   }
   void ended(const msg::Call&, Status status) override {
+    if (status.ok() && many_)
+      status = base::failure(base::Code::kUnimplemented, "the model answered more than once: use ModelStreamInfer");
     if (status.ok() && pieces_.empty()) status = base::failure(base::Code::kInternal, "the model gave no answer");
     if (status.ok()) rpc_.send(std::move(pieces_));
     rpc_.finish(status);
@@ -39,6 +42,7 @@ class UnaryInfer final : public wire::RpcReader, public Inference {
 
   wire::Rpc& rpc_;
   std::vector<base::Bytes> pieces_;
+  bool many_ = false;
 };
 
 }  // namespace

@@ -131,7 +131,7 @@ Status StreamedInfer::begin(const base::Bytes& message, base::Time deadline) {
   model = call().model, version = call().version, id = call().id;
   if (status.ok()) status = find();
   if (status.ok()) {
-    decoupled = spec().decoupled;
+    decoupled = spec().decoupled || spec().text;  // text may be streamed
     if (decoupled) call().credit.store(kCredit, std::memory_order_relaxed);
     version = spec().version;
     status = start();

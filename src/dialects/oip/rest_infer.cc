@@ -58,15 +58,18 @@ class RestInfer final : public RestInference {
 
  private:
   Status check_model() override {
-    if (!spec().decoupled) return {};
+    if (!spec().decoupled || spec().text) return {};
     return base::failure(base::Code::kUnimplemented, "model '" + spec().name +
                                                          "' may answer any number of times: use infer_stream, or "
                                                          "ModelStreamInfer over gRPC");
   }
   void answered(const InferReply& reply, const std::vector<Form>& forms, More) override {
+    many_ = many_ || (reply_ && !reply.tensors.empty());
     if (!reply_) reply_ = write_infer(reply, forms);
   }
   void ended(const msg::Call&, Status status) override {
+    if (status.ok() && many_)
+      status = base::failure(base::Code::kUnimplemented, "the model answered more than once: use infer_stream");
     if (status.ok() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
     if (!status.ok()) return respond_error(exchange_, status);
     if (reply_->blobs.empty()) return respond_json(exchange_, std::move(reply_->json));
@@ -97,6 +100,7 @@ class RestInfer final : public RestInference {
   }
 
   std::optional<JsonReply> reply_;
+  bool many_ = false;
 };
 
 class RestStream final : public RestInference {

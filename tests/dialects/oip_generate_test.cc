@@ -1,0 +1,194 @@
+// …/generate and …/generate_stream, of tensors and of text.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "oip_bench.h"
+#include "support/text_models.h"
+
+namespace weir::oip {
+namespace {
+
+using base::Code;
+using msg::Finish;
+using Json = nlohmann::json;
+
+class Generate : public testing::Test {
+ protected:
+  Generate() { bench.add(support::text_spec("m")); }
+
+  support::RpcBench::Opened post(std::string path, const Json& body) {
+    return bench.open_rest("POST", "/v2/models/" + path, body.dump());
+  }
+  support::Voice<ScriptedInbox> voice() { return {bench.inbox("m"), call()}; }
+  msg::Call* call() { return bench.inbox("m").held.at(0); }
+  static std::vector<Json> events(const support::FakeExchange& x) {
+    std::vector<Json> out;
+    std::string_view rest = x.sent;
+    for (size_t end; (end = rest.find("\n\n")) != rest.npos; rest.remove_prefix(end + 2))
+      out.push_back(Json::parse(rest.substr(6, end - 6)));
+    EXPECT_TRUE(rest.empty());
+    return out;
+  }
+  static msg::Outputs outputs(std::string_view tensors, bool final = true) {
+    return {parse_tensors(tensors), {}, final};
+  }
+
+  OipBench bench;
+};
+
+TEST_F(Generate, MembersAreInputsByNameAndParametersElse) {
+  auto x =
+      post("add/generate", {{"a", {1, 2}}, {"b", 0}, {"temperature", 0.5}, {"id", "7"}, {"parameters", {{"k", true}}}});
+  EXPECT_EQ(x->response.status, 400) << "b has two elements";
+  auto y = post("add/generate", {{"a", {1, 2}}, {"temperature", 0.5}, {"id", "7"}, {"parameters", {{"k", true}}}});
+  ASSERT_EQ(bench.seen("add").size(), 1u) << y->sent;
+  EXPECT_EQ(bench.seen("add")[0], "add/1 rows=1 id=7 | a INT32 [1,2] [1,2] | with k=true temperature=0.5");
+  auto& inbox = bench.inbox("add");
+  inbox.finish(inbox.held[0], {outputs("sum INT32 [1,2] [3,4]; text BYTES [1,1] [\"t\"]")});
+  bench.turn();
+  EXPECT_EQ(y->sent, R"({"model_name":"add","model_version":"1","sum":[3,4],"text":"t"})");
+}
+
+TEST_F(Generate, AValueAloneIsATensorOfOneElementAndAnOpenDimensionIsWorkedOut) {
+  auto x = post("text/versions/1/generate", {{"s", "hi"}});
+  EXPECT_EQ(bench.seen("text")[0], R"(text/1 rows=1 | s BYTES [1] ["hi"])");
+  auto y = post("blob/generate", Json::parse(R"({"x":[[1,2,3],[4,5,6]]})"));
+  EXPECT_EQ(bench.seen("blob")[0], "blob/1 rows=1 | x FP32 [2,3] [1.0,2.0,3.0,4.0,5.0,6.0]");
+}
+
+TEST_F(Generate, StreamsHaveOneEventForEachAnswerAndNoDone) {
+  auto x = post("flow/generate_stream", {{"n", 2}});
+  auto& inbox = bench.inbox("flow");
+  inbox.post(inbox.held[0], {outputs("o INT32 [1] [5]", false)});
+  inbox.finish(inbox.held[0], {outputs("o INT32 [1] [6]")});
+  bench.turn();
+  EXPECT_EQ(x->response.fields.find("content-type"), "text/event-stream; charset=utf-8");
+  EXPECT_EQ(x->sent,
+            "data: {\"model_name\":\"flow\",\"model_version\":\"1\",\"o\":5}\n\n"
+            "data: {\"model_name\":\"flow\",\"model_version\":\"1\",\"o\":6}\n\n");
+  EXPECT_TRUE(x->ended);
+}
+
+TEST_F(Generate, AModelThatAnswersTwiceNeedsTheStream) {
+  auto x = post("flow/generate", {{"n", 2}});
+  auto& inbox = bench.inbox("flow");
+  inbox.post(inbox.held[0], {outputs("o INT32 [1] [5]", false)});
+  inbox.finish(inbox.held[0], {outputs("o INT32 [1] [6]")});
+  bench.turn();
+  EXPECT_EQ(x->response.status, 501);
+  EXPECT_NE(x->sent.find("generate_stream"), std::string::npos);
+}
+
+TEST_F(Generate, TextHasDetailsWhenAskedFor) {
+  auto x =
+      post("m/generate", {{"text_input", "ab"},
+                          {"parameters", {{"details", true}, {"temperature", 0}, {"stop", {"x"}}, {"max_tokens", 5}}}});
+  EXPECT_EQ(support::prompt_of(*call()), "ab");
+  EXPECT_EQ(call()->generation->max_tokens, 5u);
+  EXPECT_EQ(call()->generation->sampling.temperature, 0);
+  auto v = voice();
+  v.token('H', support::likely(-0.5F));
+  v.token(support::kEnd, support::likely(-1));
+  v.done(Finish::kEos);
+  bench.turn();
+  EXPECT_EQ(Json::parse(x->sent), Json::parse(R"({"model_name":"m","model_version":"1","text_output":"H","details":
+      {"finish_reason":"eos_token","logprobs":[{"id":72,"text":"H","logprob":-0.5,"special":false},
+      {"id":256,"text":"<|end|>","logprob":-1.0,"special":true}]}})"));
+}
+
+TEST_F(Generate, TextWithoutDetailsHasTwentyTokens) {
+  auto x = post("m/generate", {{"text_input", {"ab"}}});
+  EXPECT_EQ(call()->generation->max_tokens, 20u);
+  auto v = voice();
+  v.say("cd");
+  v.done();
+  bench.turn();
+  EXPECT_EQ(x->sent, R"({"model_name":"m","model_version":"1","text_output":"cd"})");
+}
+
+TEST_F(Generate, TextMayBeginWithThePrompt) {
+  auto x = post("m/generate",
+                {{"text_input", "ab"}, {"exclude_input_in_output", false}, {"sampling_parameters", R"({"top_k":3})"}});
+  EXPECT_EQ(call()->generation->sampling.top_k, 3u);
+  auto v = voice();
+  v.say("c");
+  v.done();
+  bench.turn();
+  EXPECT_EQ(Json::parse(x->sent)["text_output"], "abc");
+}
+
+TEST_F(Generate, TextStreamsTokenByTokenUntilAStopString) {
+  auto x = post("m/generate_stream", {{"text_input", "ab"}, {"stop", "lo"}, {"details", true}});
+  auto v = voice();
+  v.say("h");
+  bench.turn();
+  EXPECT_EQ(events(*x).size(), 1u);
+  v.say("elo!");
+  bench.turn();
+  EXPECT_TRUE(x->ended);
+  EXPECT_TRUE(call()->cancelled.load());
+  std::string text;
+  for (const Json& event : events(*x)) text += event["text_output"].get<std::string>();
+  EXPECT_EQ(text, "he");
+  EXPECT_EQ(events(*x).front()["details"]["token"]["text"], "h");
+  EXPECT_TRUE(events(*x).front()["details"]["finish_reason"].is_null());
+  EXPECT_EQ(events(*x).back()["details"]["finish_reason"], "stop_sequence");
+}
+
+TEST_F(Generate, FailuresHaveAStatusOrAnEvent) {
+  auto x = post("m/generate_stream", {{"text_input", "ab"}});
+  voice().fail(Code::kResourceExhausted, "full");
+  bench.turn();
+  EXPECT_EQ(x->response.status, 429);
+  auto y = post("m/generate_stream", {{"text_input", "ab"}});
+  auto v = voice();
+  v.say("c");
+  v.fail(Code::kInternal, "broken");
+  bench.turn();
+  EXPECT_EQ(y->response.status, 200);
+  EXPECT_EQ(events(*y).back(), Json::parse(R"({"error":"broken"})"));
+  EXPECT_TRUE(y->ended);
+}
+
+TEST_F(Generate, BadTextRequestsNameTheMember) {
+  auto error = [&](const Json& body) {
+    auto x = post("m/generate", body);
+    EXPECT_EQ(x->response.status, 400);
+    return Json::parse(x->sent)["error"].get<std::string>();
+  };
+  EXPECT_EQ(error({{"prompt", "x"}}), "prompt: no such parameter");
+  EXPECT_EQ(error(Json::object()), "text_input: it is missing");
+  EXPECT_EQ(error({{"text_input", "x"}, {"stream", true}}), "stream: use generate_stream");
+  EXPECT_EQ(error({{"text_input", "x"}, {"temperature", 3}}), "temperature: expected a number from 0 to 2, got 3");
+  EXPECT_EQ(error({{"text_input", 1}}), "text_input: expected a string, got 1");
+  EXPECT_NE(error({{"text_input", std::string(201, 'x')}}).find("context"), std::string::npos);
+  EXPECT_EQ(post("nope/generate", {{"text_input", "x"}})->response.status, 404);
+  EXPECT_EQ(post("m/generate", {{"text_input", "x"}, {"bad_words", ""}})->headed, false) << "empty members ask nothing";
+}
+
+TEST_F(Generate, AClientThatLeavesCancels) {
+  auto x = post("m/generate_stream", {{"text_input", "ab"}});
+  x.reset();
+  EXPECT_TRUE(call()->cancelled.load());
+}
+
+// ---- The same model as one of tensors
+
+TEST_F(Generate, ATextModelAnswersInferOnceAndIsRefusedWhereItStreams) {
+  Json body = {{"inputs", {{{"name", "text_input"}, {"shape", {1}}, {"datatype", "BYTES"}, {"data", {"ab"}}}}}};
+  auto x = post("m/infer", body);
+  auto& inbox = bench.inbox("m");
+  inbox.finish(inbox.held.at(0), {outputs(R"(text_output BYTES [1] ["cd"])")});
+  bench.turn();
+  EXPECT_EQ(x->response.status, 200) << x->sent;
+  EXPECT_EQ(Json::parse(x->sent)["outputs"][0]["data"][0], "cd");
+  auto y = post("m/infer", body);
+  inbox.post(inbox.held.at(0), {outputs(R"(text_output BYTES [1] ["c"])", false)});
+  inbox.finish(inbox.held.at(0), {outputs(R"(text_output BYTES [1] ["d"])")});
+  bench.turn();
+  EXPECT_EQ(y->response.status, 501);
+}
+
+}  // namespace
+}  // namespace weir::oip

@@ -1,0 +1,79 @@
+// Any bytes as the body of each kind of request: accepted only if a second parser accepts the JSON too, and what was
+// read is within its bounds. An accepted chat's messages are checked and rendered as well.
+#include <simdjson.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "dialects/openai/prompt.h"
+#include "dialects/openai/request.h"
+#include "support/text_models.h"
+
+namespace {
+
+using namespace weir;  // NOLINT: a program of one file
+using openai::Kind;
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "broken: %s\n", what);
+  std::abort();
+}
+
+void check(const openai::Request& request) {
+  const auto& fields = request.fields;
+  require(request.n >= 1 && request.n <= openai::kMaxN, "n is in range");
+  require(request.prompts.size() * request.n <= openai::kMaxInputs, "choices are bounded");
+  require(!fields.temperature || (*fields.temperature >= 0 && *fields.temperature <= 2), "temperature is in range");
+  require(!fields.top_p || (*fields.top_p >= 0 && *fields.top_p <= 1), "top_p is in range");
+  require(fields.stop.size() <= 16, "stop strings are bounded");
+  require(!request.logprobs || *request.logprobs <= openai::kMaxLogprobs, "logprobs are bounded");
+  for (const auto& range : request.readout_ranges) require(range.start < range.end, "ranges have a length");
+}
+
+void place(const openai::Request& request, const msg::TextSpec& spec, Kind kind) {
+  std::vector<openai::Sequence> made;
+  if (!request.messages.empty()) {
+    if (!openai::make_chat(request, spec, made.emplace_back()).ok()) return;
+  } else {
+    for (const auto& prompt : request.prompts)
+      if (!openai::make_prompt(prompt, request, spec, "prompt", made.emplace_back()).ok()) return;
+  }
+  for (auto& sequence : made) {
+    for (const auto& image : sequence.images)
+      require(image.start < image.end && image.end <= sequence.ids.size(), "an image lies in its prompt");
+    msg::Generation generation;
+    generation.append = std::move(sequence.ids);
+    if (!marshal::place(request.fields, spec, generation).status.ok()) return;
+    if (!marshal::place_length(request.fields, spec, kind == Kind::kChat ? 1u << 31 : 16, generation).status.ok())
+      return;
+    require(generation.length() + generation.max_tokens <= spec.max_length, "it fits the context");
+    require(generation.min_tokens <= generation.max_tokens, "min_tokens is not above max_tokens");
+    for (uint32_t id : generation.append) require(id < spec.vocabulary, "ids are in the vocabulary");
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const msg::ModelSpec model = support::text_spec("m");
+  std::string_view body(reinterpret_cast<const char*>(data), size);
+  for (Kind kind : {Kind::kChat, Kind::kCompletion, Kind::kEmbedding, Kind::kTokenize}) {
+    openai::Request request;
+    if (auto bad = openai::read_request(body, kind, request); !bad.ok()) {
+      simdjson::dom::parser second;
+      simdjson::dom::element element;
+      require(second.parse(openai::error_json(bad)).get(element) == simdjson::SUCCESS, "a refusal is JSON");
+      continue;
+    }
+    simdjson::dom::parser second;
+    simdjson::dom::element element;
+    auto verdict = second.parse(std::string(body)).get(element);
+    require(verdict == simdjson::SUCCESS || verdict == simdjson::NUMBER_ERROR, "a second parser accepts it too");
+    check(request);
+    place(request, *model.text, kind);
+  }
+  openai::Detokenize detokenize;
+  (void)openai::read_detokenize(body, detokenize);
+  return 0;
+}
