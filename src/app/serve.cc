@@ -15,6 +15,7 @@
 #include "app/secrets.h"
 #include "app/version.h"
 #include "engines/identity/identity.h"
+#include "engines/llm/llm.h"
 #include "engines/onnx/runtime.h"
 #include "net/signals.h"
 
@@ -42,6 +43,7 @@ onnx::Options onnx_options(const Config& config) {
 std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx) {
   return {
       {"identity", [](const models::LoadArgs& a) { return identity::load(a.wanted); }},
+      {"llm", [](const models::LoadArgs& a) { return llm::load(a.wanted, a.file); }},
       {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
   };
 }

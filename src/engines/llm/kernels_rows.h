@@ -64,11 +64,12 @@ void gelu(const float* x, uint32_t n, std::byte* out) {
   });
 }
 
+// NaNs do not count: of the two, the registers' maximum is the second if either is one.
 float largest(const float* x, size_t n) {
   V16 m = all(-INFINITY);
   size_t i = 0;
-  for (; i + 16 <= n; i += 16) m = maximum(m, load(x + i));
-  if (i < n) m = maximum(m, load_some(x + i, uint32_t(n - i), -INFINITY));
+  for (; i + 16 <= n; i += 16) m = maximum(load(x + i), m);
+  if (i < n) m = maximum(load_some(x + i, uint32_t(n - i), -INFINITY), m);
   return max_of(m);
 }
 

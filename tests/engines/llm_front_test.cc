@@ -1,0 +1,231 @@
+// The text front over a lane that the test plays: what goes down, what comes up.
+#include "engines/llm/text_front.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "text/processor.h"
+
+namespace weir::llm {
+namespace {
+
+// Letters are tokens: "a" = 0 … "z" = 25, "<end>" = 26.
+std::string tokenizer_json() {
+  std::string vocabulary;
+  for (int i = 0; i < 26; ++i) vocabulary += "\"" + std::string(1, char('a' + i)) + "\":" + std::to_string(i) + ",";
+  return R"({"version":"1.0","added_tokens":[{"id":26,"content":"<end>","single_word":false,"lstrip":false,"rstrip":false,
+    "normalized":false,"special":true}],"normalizer":null,
+    "pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},
+    "post_processor":null,"decoder":{"type":"ByteLevel"},
+    "model":{"type":"BPE","dropout":null,"unk_token":null,"fuse_unk":false,"byte_fallback":false,"vocab":{)" +
+         vocabulary + R"("<end>":26},"merges":[]}})";
+}
+
+// Keeps what it is given; the test answers.
+struct FakeLane final : msg::Inbox {
+  struct Seen {
+    std::vector<msg::Call*> calls;
+    int pokes = 0;
+  };
+  explicit FakeLane(Seen& seen) : seen(seen) {}
+  void put(msg::Call* call) override { seen.calls.push_back(call); }
+  void poke() override { ++seen.pokes; }
+  Seen& seen;
+};
+
+struct Answers final : msg::Home {
+  void post(std::vector<msg::Mail>& burst) override {
+    for (auto& m : burst) mail.push_back(std::move(m));
+    burst.clear();
+  }
+  void post_here(msg::Mail&& m) override { mail.push_back(std::move(m)); }
+  std::vector<msg::Mail> mail;
+};
+
+class TextFronts : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto text = std::make_shared<msg::TextSpec>();
+    auto processor = text::make_processor(tokenizer_json(), "", "");
+    ASSERT_TRUE(bool(processor)) << processor.error().text;
+    text->processor = *processor;
+    text->vocabulary = 27, text->max_length = 100, text->eos_ids = {26};
+    text->defaults.temperature = 0.25f;
+    spec.text = text;
+    front = make_text_front(std::make_unique<FakeLane>(lane), spec, stats);
+    call.home = &home;
+  }
+  static msg::Tensor strings(std::string name, std::string_view value) {
+    std::string data;
+    msg::append_string(data, value);
+    return {std::move(name), msg::DType::kBytes, {1}, base::Bytes::copy_of(data)};
+  }
+  msg::Call& ask(std::string_view prompt) {
+    call.inputs.push_back(strings("text_input", prompt));
+    front->put(&call);
+    EXPECT_EQ(lane.calls.size(), 1u) << refusal();
+    return *lane.calls.at(0);
+  }
+  void stream() { call.inputs.push_back({"stream", msg::DType::kBool, {1}, base::Bytes::copy_of("\x01")}); }
+  std::string refusal() const {
+    if (home.mail.empty()) return "";
+    auto* failed = std::get_if<msg::Failed>(&home.mail.back().event.what);
+    return failed ? failed->status.text : "";
+  }
+  // As a lane does: in one burst.
+  void tell(msg::Call& inner, std::string_view letters, bool done) {
+    std::vector<msg::Mail> burst;
+    for (char c : letters) {
+      inner.credit.fetch_sub(1);
+      burst.push_back({&inner, {msg::Token{uint32_t(c == '!' ? 26 : c - 'a'), 0, false, nullptr}}});
+    }
+    msg::Done end;
+    end.prompt_tokens = 3, end.completion_tokens = uint32_t(letters.size());
+    end.finish = letters.ends_with('!') ? msg::Finish::kEos : msg::Finish::kLength;
+    if (done) burst.push_back({&inner, {end}});
+    inner.home->post(burst);
+  }
+  // "text", or "text|finish_reason" of a last one.
+  std::vector<std::string> heard() const {
+    std::vector<std::string> out;
+    for (const auto& m : home.mail) {
+      auto& outputs = std::get<msg::Outputs>(m.event.what);
+      std::string text;
+      msg::for_each_string(outputs.tensors.at(0).data.view(), [&](std::string_view s) { text += s; });
+      if (auto* reason = msg::find(outputs.parameters, "finish_reason")) text += "|" + std::get<std::string>(*reason);
+      EXPECT_EQ(outputs.final, text.find('|') != text.npos);
+      out.push_back(text);
+    }
+    return out;
+  }
+
+  msg::ModelSpec spec;
+  bus::ModelStats stats;
+  FakeLane::Seen lane;
+  Answers home;
+  msg::Call call;
+  std::unique_ptr<msg::Inbox> front;
+};
+
+TEST_F(TextFronts, APromptBecomesAGenerationAndItsTokensOneAnswer) {
+  call.parameters = {{"max_tokens", int64_t(7)}, {"seed", int64_t(-1)}, {"temperature", 0.5}, {"unknown", true}};
+  auto& inner = ask("abc");
+  ASSERT_TRUE(inner.generation);
+  EXPECT_EQ(inner.generation->append, (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(inner.generation->max_tokens, 7u);
+  EXPECT_EQ(inner.generation->sampling.temperature, 0.5f);
+  EXPECT_EQ(inner.generation->sampling.seed, ~uint64_t(0));
+  tell(inner, "xy", false);
+  EXPECT_TRUE(home.mail.empty());
+  tell(inner, "z!", true);
+  EXPECT_EQ(heard(), (std::vector<std::string>{"xyz|stop"}));
+}
+
+TEST_F(TextFronts, DefaultsAreTheModels) {
+  auto& inner = ask("a");
+  EXPECT_EQ(inner.generation->max_tokens, 20u);
+  EXPECT_EQ(inner.generation->sampling.temperature, 0.25f);
+  tell(inner, "", true);
+  EXPECT_EQ(heard(), (std::vector<std::string>{"|length"}));
+}
+
+TEST_F(TextFronts, StreamsComePieceByPiece) {
+  stream();
+  auto& inner = ask("a");
+  tell(inner, "hi", false);
+  tell(inner, "j", true);
+  EXPECT_EQ(heard(), (std::vector<std::string>{"h", "i", "j", "|length"}));
+}
+
+TEST_F(TextFronts, AStopStringEndsTheAnswerAndTheFlightLater) {
+  stream();
+  call.parameters = {{"stop", std::string(R"(["xy","q"])")}};
+  auto& inner = ask("a");
+  tell(inner, "bx", false);
+  EXPECT_EQ(heard(), (std::vector<std::string>{"b"}));  // x may be the start of it
+  tell(inner, "yzz", false);
+  EXPECT_EQ(heard(), (std::vector<std::string>{"b", "|stop"}));
+  EXPECT_TRUE(inner.cancelled.load());
+  std::vector<msg::Mail> burst;
+  burst.push_back({&inner, {msg::Failed{base::failure(base::Code::kCancelled, "")}}});
+  inner.home->post(burst);
+  EXPECT_EQ(home.mail.size(), 2u);
+}
+
+TEST_F(TextFronts, CreditOfAStreamIsItsCallsCredit) {
+  stream();
+  call.credit = 2;
+  auto& inner = ask("a");
+  EXPECT_EQ(inner.credit.load(), 2);
+  tell(inner, "bc", false);
+  EXPECT_EQ(inner.credit.load(), 0);
+  call.credit.fetch_add(5);
+  front->poke();
+  EXPECT_EQ(inner.credit.load(), 5);
+  EXPECT_EQ(lane.pokes, 1);
+  tell(inner, "", true);
+}
+
+TEST_F(TextFronts, ACancelledCallsFlightIsCancelled) {
+  auto& inner = ask("a");
+  call.cancelled = true;
+  front->poke();
+  EXPECT_TRUE(inner.cancelled.load());
+  std::vector<msg::Mail> burst;
+  burst.push_back({&inner, {msg::Failed{base::failure(base::Code::kCancelled, "gone")}}});
+  inner.home->post(burst);
+  EXPECT_EQ(refusal(), "gone");
+}
+
+TEST_F(TextFronts, CallsWithAGenerationPassThrough) {
+  call.generation = std::make_unique<msg::Generation>();
+  front->put(&call);
+  EXPECT_EQ(lane.calls, (std::vector<msg::Call*>{&call}));
+}
+
+TEST_F(TextFronts, BadParametersAreNamed) {
+  call.inputs.push_back(strings("text_input", "a"));
+  using P = msg::ParamValue;
+  for (auto& [name, value] : std::vector<std::pair<std::string, P>>{{"max_tokens", int64_t(0)},
+                                                                    {"max_tokens", int64_t(-1)},
+                                                                    {"max_tokens", P(uint64_t(1) << 63)},
+                                                                    {"max_tokens", 1.5},
+                                                                    {"temperature", -0.1},
+                                                                    {"temperature", double(NAN)},
+                                                                    {"top_p", 0.0},
+                                                                    {"top_p", 1.1},
+                                                                    {"top_k", int64_t(-2)},
+                                                                    {"min_p", 2.0},
+                                                                    {"min_tokens", int64_t(30)},
+                                                                    {"stop", int64_t(3)},
+                                                                    {"stop", std::string("[3]")},
+                                                                    {"ignore_eos", std::string("perhaps")},
+                                                                    {"repetition_penalty", 0.0},
+                                                                    {"seed", 0.5},
+                                                                    {"n", int64_t(2)},
+                                                                    {"logit_bias", std::string("{\"1\":2}")}}) {
+    call.parameters = {{name, value}};
+    home.mail.clear();
+    front->put(&call);
+    EXPECT_TRUE(refusal().starts_with("'" + name + "'")) << name << ": " << refusal();
+  }
+  EXPECT_TRUE(lane.calls.empty());
+}
+
+TEST_F(TextFronts, PromptsThatAreNoneAreRefused) {
+  front->put(&call);
+  EXPECT_EQ(refusal(), "'text_input' is missing");
+  call.inputs = {strings("text_input", "")};
+  front->put(&call);
+  EXPECT_EQ(refusal(), "'text_input' is empty");
+  call.inputs = {strings("text_input", std::string(100 * 256 + 1, 'a'))};
+  front->put(&call);
+  EXPECT_NE(refusal().find("longer than"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace weir::llm
