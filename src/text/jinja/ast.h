@@ -26,6 +26,7 @@ struct Expr {
     kConst,    // value
     kName,     // name
     kList,     // args
+    kTuple,    // args
     kDict,     // args: key, value, key, value, …
     kAttr,     // args[0].name
     kItem,     // args[0][args[1]]

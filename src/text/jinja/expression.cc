@@ -97,10 +97,11 @@ Value Evaluation::eval_kind(const Expr& expr, const Scope& scope) {
   switch (expr.kind) {
     case Kind::kConst: return expr.value;
     case Kind::kName: return name(expr, scope);
-    case Kind::kList: {
+    case Kind::kList:
+    case Kind::kTuple: {
       List items;
       for (const auto& item : expr.args) items.push_back(eval(*item, scope));
-      return Value::list(std::move(items));
+      return expr.kind == Kind::kList ? Value::list(std::move(items)) : Value::tuple(std::move(items));
     }
     case Kind::kDict: return dict(expr, scope);
     case Kind::kAttr:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "text/jinja/builtins.h"
 #include "text/utf8.h"
 
 namespace weir::text::jinja {
@@ -11,7 +12,7 @@ namespace {
 
 using Kind = Token::Kind;
 
-bool blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\v' || c == '\f'; }
+size_t leading_blanks(std::string_view text) { return text.size() - stripped(text, Side::kLeft, {}).size(); }
 bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80); }
 bool digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -53,11 +54,7 @@ class Lexer {
     line_ += int(std::count(source_.begin() + long(at_), source_.begin() + long(at_ + n), '\n'));
     at_ += n;
   }
-  void skip_blanks() {
-    size_t n = 0;
-    while (at_ + n < source_.size() && blank(source_[at_ + n])) ++n;
-    move(n);
-  }
+  void skip_blanks() { move(leading_blanks(rest())); }
 
   // Text up to the next tag, then the tag.
   void data() {
@@ -92,11 +89,11 @@ class Lexer {
   void text(size_t end, char sign, bool block) {
     std::string_view data = rest().substr(0, end - at_);
     if (sign == '-') {
-      while (!data.empty() && blank(data.back())) data.remove_suffix(1);
+      data = stripped(data, Side::kRight, {});
     } else if (sign != '+' && block) {
       size_t line = data.rfind('\n') + 1;  // 0 when there is none
       std::string_view last = data.substr(line);
-      if ((line > 0 || line_starts_) && std::all_of(last.begin(), last.end(), blank)) data = data.substr(0, line);
+      if ((line > 0 || line_starts_) && leading_blanks(last) == last.size()) data = data.substr(0, line);
     }
     if (!data.empty()) add(Kind::kData, std::string(data));
   }
@@ -117,8 +114,7 @@ class Lexer {
   }
 
   size_t after_blanks(size_t from) const {
-    while (from < source_.size() && blank(source_[from])) ++from;
-    return from;
+    return from + leading_blanks(std::string_view(source_).substr(std::min(from, source_.size())));
   }
   // Where %} or -%} stands behind blanks and a word; npos when something else does.
   size_t end_after_word(size_t from, std::string_view word) const {
@@ -223,7 +219,6 @@ class Lexer {
         run();
       }
     }
-    if (!real && digits.size() > 18) fault("the number is too large");
     add(real ? Kind::kFloat : Kind::kInteger, std::move(digits));
     at_ = i;
   }

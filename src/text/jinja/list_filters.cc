@@ -177,12 +177,13 @@ Value map(Evaluation& evaluation, const Value& v, Arguments& a) {
 }
 
 enum class Keep : uint8_t { kMatching, kOthers };
+enum class Look : uint8_t { kItem, kAttribute };
 
 // select, reject, selectattr, rejectattr: [attribute,] [test, its arguments].
-template <Keep kKeep, bool kAttribute>
-Value select(Evaluation& evaluation, const Value& v, Arguments& a) {
-  size_t used = kAttribute ? 1 : 0;
-  Value path = kAttribute ? a.need(0, "attribute") : Value();
+Value chosen(Evaluation& evaluation, const Value& v, Arguments& a, Keep keep, Look look) {
+  size_t used = look == Look::kAttribute ? 1 : 0;
+  Value path;
+  if (look == Look::kAttribute) path = a.need(0, "attribute");
   TestFn test = nullptr;
   if (a.values.size() > used) {
     std::string name = a.values[used].to_text();
@@ -192,34 +193,31 @@ Value select(Evaluation& evaluation, const Value& v, Arguments& a) {
   Arguments rest = rest_of(a, used + 1);
   List out;
   for (const Value& item : elements(evaluation, v)) {
-    Value what = kAttribute ? dotted(evaluation, item, path) : item;
+    Value what = look == Look::kAttribute ? dotted(evaluation, item, path) : item;
     evaluation.spend(1);
     bool yes = test ? test(what, rest) : what.truth();
-    if (yes == (kKeep == Keep::kMatching)) out.push_back(item);
+    if (yes == (keep == Keep::kMatching)) out.push_back(item);
   }
   return evaluation.list(std::move(out));
 }
 
+Value select(Evaluation& e, const Value& v, Arguments& a) { return chosen(e, v, a, Keep::kMatching, Look::kItem); }
+Value reject(Evaluation& e, const Value& v, Arguments& a) { return chosen(e, v, a, Keep::kOthers, Look::kItem); }
+Value selectattr(Evaluation& e, const Value& v, Arguments& a) {
+  return chosen(e, v, a, Keep::kMatching, Look::kAttribute);
+}
+Value rejectattr(Evaluation& e, const Value& v, Arguments& a) {
+  return chosen(e, v, a, Keep::kOthers, Look::kAttribute);
+}
+
 constexpr FilterEntry kFilters[] = {
-    {"length", length_of},
-    {"count", length_of},
-    {"join", join},
-    {"first", first},
-    {"last", last},
-    {"list", to_list},
-    {"reverse", reverse},
-    {"items", items_of},
-    {"sort", sort},
-    {"dictsort", dictsort},
-    {"unique", unique},
-    {"max", extreme<1>},
-    {"min", extreme<-1>},
-    {"sum", sum},
-    {"map", map},
-    {"select", select<Keep::kMatching, false>},
-    {"reject", select<Keep::kOthers, false>},
-    {"selectattr", select<Keep::kMatching, true>},
-    {"rejectattr", select<Keep::kOthers, true>},
+    {"length", length_of},      {"count", length_of}, {"join", join},
+    {"first", first},           {"last", last},       {"list", to_list},
+    {"reverse", reverse},       {"items", items_of},  {"sort", sort},
+    {"dictsort", dictsort},     {"unique", unique},   {"max", extreme<1>},
+    {"min", extreme<-1>},       {"sum", sum},         {"map", map},
+    {"select", select},         {"reject", reject},   {"selectattr", selectattr},
+    {"rejectattr", rejectattr},
 };
 
 }  // namespace

@@ -187,7 +187,7 @@ Value get(Evaluation& evaluation, const Value& self, Arguments& arguments) {
 
 Value items(Evaluation& evaluation, const Value& self, Arguments&) {
   List out;
-  for (const auto& [key, value] : self.entries()) out.push_back(Value::list({Value(key), value}));
+  for (const auto& [key, value] : self.entries()) out.push_back(Value::tuple({Value(key), value}));
   return evaluation.list(std::move(out));
 }
 Value keys(Evaluation& evaluation, const Value& self, Arguments&) { return Value::list(elements(evaluation, self)); }

@@ -97,7 +97,7 @@ ExprPtr ExpressionParser::expression(bool conditional) {
 ExprPtr ExpressionParser::tuple(bool conditional) {
   ExprPtr first = expression(conditional);
   if (!is_op(",")) return first;
-  auto list = make(Expr::Kind::kList);
+  auto list = make(Expr::Kind::kTuple);
   list->args.push_back(std::move(first));
   while (accept_op(",")) {
     if (is(Token::Kind::kBlockEnd) || is(Token::Kind::kVariableEnd) || is_op(")")) break;
@@ -235,7 +235,11 @@ ExprPtr ExpressionParser::primary() {
     return constant;
   }
   if (is(Token::Kind::kInteger)) {
-    constant->value = int64_t(std::strtoll(take().text.c_str(), nullptr, 10));
+    std::string digits = take().text;
+    int64_t number = 0;
+    if (std::from_chars(digits.data(), digits.data() + digits.size(), number).ec != std::errc())
+      fault("the number is too large");
+    constant->value = number;
     return constant;
   }
   if (is(Token::Kind::kFloat)) {
@@ -243,7 +247,7 @@ ExprPtr ExpressionParser::primary() {
     return constant;
   }
   if (accept_op("(")) {
-    if (accept_op(")")) return make(Expr::Kind::kList);
+    if (accept_op(")")) return make(Expr::Kind::kTuple);
     ExprPtr inner = tuple();
     expect_op(")");
     return inner;

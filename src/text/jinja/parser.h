@@ -34,7 +34,7 @@ class ExpressionParser {
   uint32_t id_of(const std::string& name);
 
   ExprPtr expression(bool conditional = true);  // conditional: `a if b else c` is one
-  ExprPtr tuple(bool conditional = true);       // an expression, or several with commas between: a list
+  ExprPtr tuple(bool conditional = true);       // an expression, or several with commas between
   ExprPtr filter_chain(std::unique_ptr<Expr> input);
   std::unique_ptr<Expr> filter(ExprPtr input);  // behind `|`
   void arguments(Expr& call);                   // behind `(`

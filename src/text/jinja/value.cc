@@ -43,12 +43,22 @@ void append_repr(std::string& out, std::string_view text) {
   out += quote;
 }
 
+uint32_t depth_of(const List& items) {
+  uint32_t depth = 1;
+  for (const Value& item : items) depth = std::max(depth, depth_with(item));
+  return depth;
+}
+
 }  // namespace
 
 Value Value::list(List items) {
-  uint32_t depth = 1;
-  for (const Value& item : items) depth = std::max(depth, depth_with(item));
-  return Value(std::make_shared<const ItemsBox>(ItemsBox{std::move(items), depth}));
+  uint32_t depth = depth_of(items);
+  return Value(std::make_shared<const ItemsBox>(ItemsBox{std::move(items), depth, false}));
+}
+
+Value Value::tuple(List items) {
+  uint32_t depth = depth_of(items);
+  return Value(std::make_shared<const ItemsBox>(ItemsBox{std::move(items), depth, true}));
 }
 
 Value Value::dict(Dict entries) {
@@ -119,7 +129,8 @@ std::string Value::repr() const {
     append_repr(out, str());
   } else if (list()) {
     for (const Value& item : items()) (out += out.empty() ? "" : ", ") += item.repr();
-    return "[" + out + "]";
+    if (!std::get<Items>(data_)->tuple) return "[" + out + "]";
+    return "(" + out + (items().size() == 1 ? ",)" : ")");
   } else if (dict()) {
     for (const auto& [key, item] : entries()) {
       out += out.empty() ? "" : ", ";

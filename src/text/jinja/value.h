@@ -51,6 +51,7 @@ class Value {
   Value(std::string_view text) : Value(std::string(text)) {}
   Value(const char*) = delete;  // would be a bool
   static Value list(List items);
+  static Value tuple(List items);  // a list that repr() shows with parentheses
   static Value dict(Dict items);
   static Value callable(Callable what) { return Value(std::make_shared<const Callable>(std::move(what))); }
   static Value name_space(Dict fields);
@@ -91,6 +92,7 @@ class Value {
   struct ItemsBox {
     List items;
     uint32_t depth;
+    bool tuple;
   };
   struct MapBox {
     Dict entries;
