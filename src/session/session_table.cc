@@ -45,9 +45,7 @@ const msg::Image* cut(const std::vector<msg::Image>& images, uint32_t at) {
 
 }  // namespace
 
-base::Status no_such_session() {
-  return explained(Code::kNotFound, "there is no such session", "SESSION_NOT_FOUND");
-}
+base::Status no_such_session() { return explained(Code::kNotFound, "there is no such session", "SESSION_NOT_FOUND"); }
 
 struct SessionTable::Session {
   base::SessionId id;

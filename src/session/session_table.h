@@ -63,8 +63,8 @@ struct Lease {
 };
 
 // What a Generate leaves: nothing (the session is as it was; only if no engine has had the lease, since what an engine
-// keeps must begin like the session), or this behind the lease's tokens. The images' data is kept as it is: a slice of a
-// request's slab would keep all of that.
+// keeps must begin like the session), or this behind the lease's tokens. The images' data is kept as it is: a slice of
+// a request's slab would keep all of that.
 struct Outcome {
   enum class Kind : uint8_t { kUnchanged, kAppended } kind = Kind::kUnchanged;
   std::vector<uint32_t> appended;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "wire/limits.h"
+
 namespace weir::salience {
 namespace {
 
@@ -33,6 +35,7 @@ base::Result<session::Tenant> House::tenant(wire::Rpc& rpc) const {
   for (uint32_t i = 0; i < options.bearer_tokens.size(); ++i)
     if (same_secret(options.bearer_tokens[i], shown)) found = i;
   if (found != UINT32_MAX) return session::Tenant{found};
+  rpc.exchange().ledger().reject = wire::reason::kAuth;
   rpc.initial("www-authenticate", "Bearer");
   return failure(Code::kUnauthenticated, value.data() ? "the bearer token is not known here"
                                                       : "metadata 'authorization: Bearer <token>' is missing");
