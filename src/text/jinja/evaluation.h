@@ -12,7 +12,7 @@ namespace weir::text::jinja {
 
 class Evaluation {
  public:
-  static constexpr uint64_t kMostSteps = 20'000'000;
+  static constexpr uint64_t kMostSteps = 5'000'000;
   static constexpr uint64_t kMostBytes = 256u << 20;  // of all strings made
   static constexpr int kDeepest = 400;                // expressions, blocks and macros inside each other
 
