@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "dialects/evergreen/options.h"
 #include "dialects/grps/options.h"
 #include "models/repository.h"
 #include "net/server.h"
@@ -64,6 +65,8 @@ struct Config {
   OpenaiConfig openai;
   SalienceConfig salience;
   session::SessionLimits sessions;
+  bool evergreen_on = true;
+  evergreen::Options evergreen;
 
   wire::Limits limits;
   uint32_t connections = 10000;

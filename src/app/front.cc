@@ -10,6 +10,7 @@ constexpr std::string_view kServices[] = {"inference.GRPCInferenceService",
                                           grps::Grps::kService,
                                           ops::Health::kService,
                                           salience::Salience::kService,
+                                          evergreen::Evergreen::kService,
                                           "grpc.reflection.v1.ServerReflection",
                                           "grpc.reflection.v1alpha.ServerReflection"};
 
@@ -83,6 +84,8 @@ Front::Front(net::Shard& shard, Commons& commons)
   }
   if (commons.config.openai.on)
     openai_.emplace(bus_, router_, commons.text_load, openai_options(commons, [this] { return ready(); }));
+  if (commons.config.evergreen_on)
+    evergreen_.emplace(bus_, router_, rpcs_, commons.slabs, commons.camel_json, commons.config.evergreen);
   health_.add_to(rpcs_);
   commons.reflection.add_to(rpcs_);
   router_.observe(tally_);

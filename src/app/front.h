@@ -14,6 +14,7 @@
 #include "app/config.h"
 #include "bus/bus.h"
 #include "device/pool.h"
+#include "dialects/evergreen/evergreen.h"
 #include "dialects/graphpipe/graphpipe.h"
 #include "dialects/grps/grps.h"
 #include "dialects/grps/monitor.h"
@@ -44,11 +45,13 @@ struct Commons {
   base::Metrics metrics;
   device::SlabPool slabs;
   marshal::ProtoJson json;
+  marshal::ProtoJson camel_json{size_t(config.limits.message), marshal::ProtoJson::Names::kCamel};
   oip::Traces traces;
   grps::Presence presence;
   grps::Monitor monitor{metrics};
   ops::Reflection reflection{{"inference.GRPCInferenceService", std::string(grps::Grps::kService),
-                              std::string(ops::Health::kService), std::string(salience::Salience::kService)}};
+                              std::string(ops::Health::kService), std::string(salience::Salience::kService),
+                              std::string(evergreen::Evergreen::kService)}};
   std::unique_ptr<ops::AccessLog> access_log;  // or null
   models::Repository* repository = nullptr;    // set before any shard starts
   // Set before any Front is made.
@@ -96,6 +99,7 @@ class Front final : public oip::Control, public ops::HealthSource {
   std::optional<session::Sessions> sessions_;
   std::optional<salience::Salience> salience_;
   std::optional<openai::Openai> openai_;
+  std::optional<evergreen::Evergreen> evergreen_;
   ops::Health health_;
   ops::Pages pages_;
   ops::Tally tally_;

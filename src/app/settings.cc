@@ -297,6 +297,33 @@ void add_sessions(std::vector<Setting>& rows) {
       size("sessions.bytes", "tokens and images of one session", AT(sessions.bytes), 1 << 10, uint64_t(1) << 40));
 }
 
+void add_evergreen(std::vector<Setting>& rows) {
+  using Unseen = evergreen::Options::Unseen;
+  constexpr uint64_t kK = 1 << 10, kG = 1 << 30;
+  rows.push_back(flag("protocols.evergreen", "serve Evergreen", AT(evergreen_on)));
+  rows.push_back(flag("evergreen.websocket", "sessions over WebSocket, too", AT(evergreen.websocket)));
+  rows.push_back(
+      text("evergreen.default_model", "NAME", "for actions that name no target", AT(evergreen.default_model)));
+  rows.push_back(choice<>(
+      "evergreen.unseen_content", "reject, describe", AT(evergreen.unseen),
+      std::vector<std::pair<std::string, Unseen>>{{"reject", Unseen::kReject}, {"describe", Unseen::kDescribe}}));
+  Setting roots = list("evergreen.references.file_roots", "DIR", "file: references name files below these folders",
+                       AT(evergreen.references.file_roots));
+  roots.path = true;
+  rows.push_back(std::move(roots));
+  rows.push_back(size("evergreen.references.max_bytes", "of what one reference names",
+                      AT(evergreen.references.max_bytes), kK, kG));
+  rows.push_back(size("evergreen.max_message", "one WebSocket message, one line", AT(evergreen.max_message), kK, kG));
+  rows.push_back(
+      size("evergreen.session_bytes", "content of one session", AT(evergreen.graph.bytes), 64 * kK, 64 * kG));
+  rows.push_back(count("evergreen.max_nodes", "of one session", AT(evergreen.graph.nodes), 16, 10'000'000));
+  rows.push_back(count("evergreen.max_depth", "nodes inside each other", AT(evergreen.graph.depth), 2, 100'000));
+  rows.push_back(count("evergreen.max_ahead", "fragments of a node that wait for an earlier one",
+                       AT(evergreen.graph.ahead), 1, 1'000'000));
+  rows.push_back(count("evergreen.max_actions", "of one session at once", AT(evergreen.max_actions), 1, 10'000));
+  rows.push_back(duration("evergreen.max_age", "of a session", AT(evergreen.max_age), std::chrono::seconds(1)));
+}
+
 void add_operations(std::vector<Setting>& rows) {
   using base::log::Format;
   using base::log::Level;
@@ -357,6 +384,7 @@ const std::vector<Setting>& settings() {
     add_grps(all);
     add_openai(all);
     add_sessions(all);
+    add_evergreen(all);
     add_operations(all);
     return all;
   }();
