@@ -25,7 +25,9 @@ struct ImageFeatures {
 
 // One forward pass. All arrays are the lane's and are reused from step to step.
 struct TokenStep {
-  // A run of tokens of one sequence, at consecutive positions: a decode step has one, a prefill chunk many.
+  // A run of tokens of one sequence, at consecutive positions: a decode step has one, a prefill chunk many. A sequence
+  // may have two rows: what was asked for at positions that are stored already is computed again in blocks beside it,
+  // which only that row's table names.
   struct Row {
     uint32_t first = 0, count = 0;   // in ids, positions and slots
     uint32_t length = 0;             // positions of the sequence that have keys and values after this step

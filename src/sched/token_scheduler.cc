@@ -1,6 +1,7 @@
 #include "sched/token_scheduler.h"
 
 #include <algorithm>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -21,6 +22,14 @@ TokenPolicy sane(TokenPolicy policy) {
   policy.step_tokens = std::max(policy.step_tokens, 1u);
   policy.max_running = std::clamp(policy.max_running, 1u, policy.step_tokens);
   return policy;
+}
+
+base::Result<ImageFeatures> look_at(TokenEngine& engine, const msg::Image& image) {
+  try {
+    return engine.see(image);
+  } catch (const std::bad_alloc&) {  // the request ends, not the process
+    return base::try_again(Code::kResourceExhausted, "not enough memory for an image; try again later");
+  }
 }
 
 }  // namespace
@@ -202,7 +211,7 @@ Status TokenScheduler::see_images(Sequence& s) {
     for (auto& sight : s.sights_in(from, to)) {
       if (sight.seen) continue;
       const auto& image = *sight.image;
-      auto features = engine_.see(image);
+      auto features = look_at(engine_, image);
       if (!features) return features.error();
       uint32_t pads = image.end - image.start - 2;
       if (features->count != pads)

@@ -57,7 +57,7 @@ inline msg::ModelSpec token_spec(uint32_t max_length = 4096) {
   text->vocabulary = FakeModel::kVocabulary;
   text->hidden_size = FakeModel::kHidden;
   text->eos_ids = {FakeModel::kEos};
-  text->vision.emplace();
+  text->vision = msg::TextSpec::Vision{};
   msg::ModelSpec spec;
   spec.name = "talker";
   spec.batching.priority_levels = 3;
