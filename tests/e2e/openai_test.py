@@ -1,0 +1,187 @@
+"""The OpenAI endpoints and …/generate as their clients see them: curl, the official npm package, the demo model."""
+
+import http.client
+import json
+import os
+import re
+import subprocess
+import threading
+
+import harness
+from harness import curl
+
+
+def post(server, path, body):
+    connection = http.client.HTTPConnection('127.0.0.1', server.port, timeout=harness.PATIENCE)
+    connection.request('POST', path, json.dumps({'model': 'chat', **body}), {'Content-Type': 'application/json'})
+    answer = connection.getresponse()
+    out = answer.status, answer.read()
+    connection.close()
+    return out
+
+
+def events(body):
+    """The data of each Server-Sent Event."""
+    return [event[6:] for event in body.decode().split('\n\n') if event.startswith('data: ')]
+
+
+def streamed(server, path, body):
+    """The text of each choice of a stream, by index, and its finish reasons."""
+    status, raw = post(server, path, {**body, 'stream': True})
+    assert status == 200, raw
+    assert raw.endswith(b'data: [DONE]\n\n'), raw[-200:]
+    texts, reasons = {}, {}
+    for event in events(raw)[:-1]:
+        for choice in json.loads(event)['choices']:
+            text = choice['text'] if 'text' in choice else choice['delta'].get('content', '')
+            texts[choice['index']] = texts.get(choice['index'], '') + text
+            if choice['finish_reason']:
+                reasons[choice['index']] = choice['finish_reason']
+    return texts, reasons
+
+
+class Openai(harness.Case):
+    def test_curl_streams_a_chat(self):
+        body = json.dumps({'model': 'chat', 'messages': [{'role': 'user', 'content': 'What is curl?'}], 'stream': True, 'max_tokens': 8,
+                           'stream_options': {'include_usage': True}})
+        done = subprocess.run(['curl', '-sSN', '-i', self.server.url('/v1/chat/completions'), '-d', body], stdout=subprocess.PIPE,
+                              timeout=harness.PATIENCE, check=True)
+        head, _, rest = done.stdout.partition(b'\r\n\r\n')
+        self.assertIn(b'content-type: text/event-stream', head.lower())
+        self.assertIn(b'x-request-id', head.lower())
+        self.assertIn(b'openai-processing-ms', head.lower())
+        chunks = re.findall(rb'data: (.*)\n\n', rest)
+        self.assertEqual(b'[DONE]', chunks[-1])
+        self.assertEqual({'role': 'assistant', 'content': ''}, json.loads(chunks[0])['choices'][0]['delta'])
+        self.assertEqual([], json.loads(chunks[-2])['choices'])
+        self.assertEqual(8, json.loads(chunks[-2])['usage']['completion_tokens'])
+
+    def test_the_official_client(self):
+        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
+        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/openai_client.js'), self.server.url(), 'chat'],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
+        self.assertEqual(0, done.returncode, done.stdout.decode())
+        self.assertRegex(done.stdout.decode(), r'(?m)^1\d passed, 0 failed$')
+
+    def test_streams_side_by_side_say_what_each_says_alone(self):
+        words = ['What is curl?', 'Tell me about the GNU compiler collection, and what it is for.', 'hi', 'Why?']
+        asks = []
+        for i in range(32):
+            sampling = {'temperature': 0} if i % 2 else {'temperature': 0.9, 'seed': i, 'top_p': 0.95, 'top_k': 50}
+            prompt = ' '.join([words[i % 4]] * (1 + i % 7)) + ' ' + str(i)
+            if i % 3:
+                asks.append(('/v1/chat/completions', {'messages': [{'role': 'user', 'content': prompt}], 'max_tokens': 16 + i, **sampling}))
+            else:
+                asks.append(('/v1/completions', {'prompt': prompt, 'max_tokens': 16 + i, 'n': 1 + i % 2, **sampling}))
+        alone = [streamed(self.server, *ask) for ask in asks]
+        together = [None] * len(asks)
+
+        def one(i):
+            together[i] = streamed(self.server, *asks[i])
+
+        with harness.threads(len(asks), one):
+            pass
+        for i, ask in enumerate(asks):
+            self.assertEqual(alone[i], together[i], ask)
+
+    def test_clients_that_leave_free_what_they_had(self):
+        for i in range(24):
+            connection = http.client.HTTPConnection('127.0.0.1', self.server.port, timeout=harness.PATIENCE)
+            connection.request('POST', '/v1/completions',
+                               json.dumps({'model': 'chat', 'prompt': 'curl', 'max_tokens': 1500, 'ignore_eos': True, 'stream': True, 'n': 2}))
+            connection.getresponse().read(100 * i + 1)
+            connection.close()
+        end = threading.Event()
+        for _ in range(200):
+            if curl(self.server.url('/load')).json()['server_load'] == 0:
+                break
+            end.wait(0.05)
+        self.assertEqual({'server_load': 0}, curl(self.server.url('/load')).json())
+        status, body = post(self.server, '/v1/completions', {'prompt': 'curl is', 'max_tokens': 4})
+        self.assertEqual(200, status, body)
+
+    def test_errors(self):
+        for body, status, code, param in [
+                ({'prompt': 'x', 'temperature': -1}, 400, None, 'temperature'),
+                ({'prompt': 'x', 'n': 2**63}, 400, None, 'n'),
+                ({'prompt': 'a' * (1 << 20)}, 400, 'context_length_exceeded', 'prompt'),
+                ({'prompt': 'x', 'model': 'nope'}, 404, 'model_not_found', 'model'),
+                ({'prompt': 'x', 'guided_regex': 'a+'}, 400, None, 'guided_regex')]:
+            got, raw = post(self.server, '/v1/completions', body)
+            error = json.loads(raw)['error']
+            self.assertEqual((status, code, param), (got, error['code'], error['param']), raw)
+        self.assertEqual(413, post(self.server, '/v1/completions', {'prompt': 'a' * (5 << 20)})[0])
+        self.assertEqual('invalid_request_error', curl(self.server.url('/v1/nope')).json()['error']['type'])
+
+    def test_tokens_and_back(self):
+        text = 'curl — a tool for URLs 🙂'
+        tokens = json.loads(post(self.server, '/tokenize', {'prompt': text, 'add_special_tokens': False})[1])
+        self.assertEqual(tokens['count'], len(tokens['tokens']))
+        self.assertEqual(text, json.loads(post(self.server, '/detokenize', {'tokens': tokens['tokens']})[1])['prompt'])
+        ask = {'max_tokens': 8, 'temperature': 0, 'return_token_ids': True}
+        by_text = json.loads(post(self.server, '/v1/completions', {'prompt': text, 'add_special_tokens': False, **ask})[1])
+        by_ids = json.loads(post(self.server, '/v1/completions', {'prompt': tokens['tokens'], **ask})[1])
+        self.assertEqual(tokens['tokens'], by_text['choices'][0]['prompt_token_ids'])
+        self.assertEqual(by_text['choices'][0]['token_ids'], by_ids['choices'][0]['token_ids'])
+
+    def test_generate(self):
+        ask = {'text_input': 'curl is a', 'parameters': {'temperature': 0, 'max_tokens': 12}}
+        whole = curl(self.server.url('/v2/models/chat/generate'), data=json.dumps(ask)).json()
+        self.assertEqual({'model_name', 'model_version', 'text_output'}, set(whole))
+        stream = curl(self.server.url('/v2/models/chat/generate_stream'), data=json.dumps(ask))
+        self.assertEqual('text/event-stream; charset=utf-8', stream.headers['content-type'])
+        parts = [json.loads(event)['text_output'] for event in events(stream.body)]
+        self.assertGreater(len(parts), 4)
+        self.assertEqual(whole['text_output'], ''.join(parts))
+        completion = json.loads(post(self.server, '/v1/completions', {'prompt': 'curl is a', 'temperature': 0, 'max_tokens': 12})[1])
+        self.assertEqual(whole['text_output'], completion['choices'][0]['text'])
+
+    def test_generate_of_a_model_of_tensors(self):
+        answer = curl(self.server.url('/v2/models/simple/generate'),
+                      data=json.dumps({'INPUT0': list(range(16)), 'INPUT1': [1] * 16})).json()
+        self.assertEqual([i + 1 for i in range(16)], answer['OUTPUT0'])
+
+    def test_infer_and_stream_infer_say_the_same(self):
+        pb, rpc = harness.stubs()('inference')
+        import grpc
+        import numpy
+
+        def request(stream):
+            ask = pb.ModelInferRequest(model_name='chat')
+            tensor = ask.inputs.add(name='text_input', datatype='BYTES', shape=[1])
+            tensor.contents.bytes_contents.append(b'curl is a')
+            ask.parameters['temperature'].double_param = 0
+            ask.parameters['max_tokens'].int64_param = 12
+            if stream:
+                ask.parameters['stream'].bool_param = True
+            return ask
+
+        def text(answer):
+            raw = answer.raw_output_contents[0] if answer.raw_output_contents else b'\0\0\0\0'
+            size = int(numpy.frombuffer(raw[:4], '<u4')[0])
+            return raw[4:4 + size].decode()
+
+        with grpc.insecure_channel(self.server.address) as channel:
+            stub = rpc.GRPCInferenceServiceStub(channel)
+            whole = text(stub.ModelInfer(request(False)))
+            answers = list(stub.ModelStreamInfer(iter([request(True)])))
+        self.assertEqual([''] * len(answers), [a.error_message for a in answers])
+        self.assertGreater(len(answers), 4)
+        self.assertEqual(whole, ''.join(text(a.infer_response) for a in answers))
+        generated = curl(self.server.url('/v2/models/chat/generate'),
+                         data=json.dumps({'text_input': 'curl is a', 'temperature': 0, 'max_tokens': 12})).json()
+        self.assertEqual(whole, generated['text_output'])
+
+
+class WithKeys(harness.Case):
+    serve = ('--openai-api-keys', 'sk-test')
+
+    def test_a_key_is_asked_for(self):
+        refused = curl(self.server.url('/v1/models'))
+        self.assertEqual((401, 'invalid_api_key'), (refused.status, refused.json()['error']['code']))
+        self.assertEqual(200, curl(self.server.url('/v1/models'), '-H', 'Authorization: Bearer sk-test').status)
+        self.assertEqual(200, curl(self.server.url('/health')).status)
+
+
+if __name__ == '__main__':
+    harness.main()
