@@ -9,9 +9,9 @@
 namespace weir::llm {
 namespace {
 
-constexpr uint32_t kGroup = 4;            // panels that one piece of work has
-constexpr uint32_t kDepthBlock = 512;     // steps: rows and weights of a block stay in the first two caches
-constexpr uint64_t kPieceWork = 1 << 20;  // multiplications below which a piece is not worth another thread
+constexpr uint32_t kGroup = 4;         // panels that one piece of work has
+constexpr uint32_t kDepthBlock = 512;  // steps: rows and weights of a block stay in the first two caches
+constexpr uint64_t kPieceNs = 4000;    // a piece that takes less is not worth another thread
 
 void put(Matrix& m, uint32_t output, const float* row) {
   std::byte* panel = m.data.data() + (output / 16) * m.panel_bytes();
@@ -74,9 +74,9 @@ void Multiplier::over_groups(Activations x, uint32_t rows, const Matrix& w, F&& 
   base::check(rows <= max_rows_, "a step has no more rows than was said");
   auto product = kernels_.product[size_t(w.form)];
   const uint32_t groups = (w.panels + kGroup - 1) / kGroup;
-  const uint64_t work = uint64_t(rows) * w.depth * kGroup * 16;
-  const auto grain =
-      uint32_t(std::max<uint64_t>(kPieceWork / std::max<uint64_t>(work, 1), groups / (team_.size() * 16)));
+  // Roughly, from 30 GB/s and 200 thousand million multiplications a second.
+  const uint64_t ns = uint64_t(w.depth) * 8 + uint64_t(rows) * w.depth * 2 / 3 + 1;
+  const auto grain = uint32_t(std::max<uint64_t>(kPieceNs / ns, groups / (team_.size() * 16)));
   team_.run(groups, std::max(1u, grain), [&](uint32_t from, uint32_t to, uint32_t thread) {
     float* tile = scratch_.as<float>() + size_t(thread) * max_rows_ * kGroup * 16;
     for (uint32_t g = from; g < to; ++g) {

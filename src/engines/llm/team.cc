@@ -29,25 +29,29 @@ Team::~Team() {
   for (auto& worker : workers_) worker.join();
 }
 
-// Every worker takes part in every job, if only to say that nothing was left: then nobody can be late.
 void Team::share(uint32_t count, uint32_t grain, void* data, Call call) {
   count_ = count, grain_ = std::max(1u, grain), data_ = data, call_ = call;
-  next_.store(0, std::memory_order_relaxed);
-  busy_.store(uint32_t(workers_.size()), std::memory_order_relaxed);
-  job_.fetch_add(1, std::memory_order_seq_cst);
+  pieces_ = (count_ + grain_ - 1) / grain_;
+  left_.store(pieces_, std::memory_order_relaxed);
+  uint32_t job = job_.load(std::memory_order_relaxed) + 1;
+  ticket_.store(uint64_t(job) << 32 | pieces_, std::memory_order_release);
+  job_.store(job, std::memory_order_seq_cst);
   if (asleep_.load(std::memory_order_seq_cst) > 0) job_.notify_all();
   work(0);
-  for (int looks = 0; busy_.load(std::memory_order_acquire) > 0; ++looks) {
+  for (int looks = 0; left_.load(std::memory_order_acquire) > 0; ++looks) {
     relax();
     if (looks > kLooks) std::this_thread::yield();  // a worker has lost its core
   }
 }
 
 void Team::work(uint32_t thread) {
-  for (;;) {
-    uint32_t from = next_.fetch_add(grain_, std::memory_order_relaxed);
-    if (from >= count_) return;
+  uint64_t ticket = ticket_.load(std::memory_order_acquire);
+  while (uint32_t(ticket) > 0) {
+    if (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acquire)) continue;
+    uint32_t from = (pieces_ - uint32_t(ticket)) * grain_;
     call_(data_, from, std::min(count_, from + grain_), thread);
+    left_.fetch_sub(1, std::memory_order_release);
+    ticket = ticket_.load(std::memory_order_acquire);
   }
 }
 
@@ -69,7 +73,6 @@ void Team::serve(uint32_t thread) {
     done = await_job(done);
     if (stop_.load(std::memory_order_acquire)) return;
     work(thread);
-    busy_.fetch_sub(1, std::memory_order_release);
   }
 }
 

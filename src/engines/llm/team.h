@@ -39,12 +39,14 @@ class Team {
   uint32_t await_job(uint32_t done);
 
   std::vector<std::thread> workers_;
-  uint32_t count_ = 0, grain_ = 1;  // of the job; written while no thread works
+  // A ticket is the number of the job and how many of its pieces nobody has taken. Who takes one may read the job's
+  // description, which does not change before all pieces are done; a thread that comes late finds none to take.
+  uint32_t count_ = 0, grain_ = 1, pieces_ = 0;
   void* data_ = nullptr;
   Call call_ = nullptr;
-  alignas(64) std::atomic<uint32_t> job_{0};   // rises with every job
-  alignas(64) std::atomic<uint32_t> next_{0};  // first piece that nobody has taken
-  alignas(64) std::atomic<uint32_t> busy_{0};  // workers that have not finished this job
+  alignas(64) std::atomic<uint64_t> ticket_{0};
+  alignas(64) std::atomic<uint32_t> left_{0};  // pieces that are not done
+  alignas(64) std::atomic<uint32_t> job_{0};   // its number again, to sleep on
   alignas(64) std::atomic<uint32_t> asleep_{0};
   std::atomic<bool> stop_{false};
 };
