@@ -18,6 +18,10 @@ constexpr uint32_t kWide = 2, kNarrow = 1;
 constexpr uint32_t kWide = 2, kNarrow = 1;
 #endif
 
+// Steps ahead that weights are fetched where a handful of rows use them: there the CPU does not look far enough ahead
+// by itself. (With fewer rows it does, with more the arithmetic takes longer than the memory.)
+constexpr uint32_t kAhead = 96;
+
 struct F32 {
   static constexpr Form kForm = Form::kF32;
   static V16 step(V16 acc, const std::byte* w, const std::byte* x) { return single_dot(acc, w, x); }
@@ -45,6 +49,9 @@ inline void block(const std::byte* a, size_t a_stride, Panel&& panel, uint32_t s
     for (uint32_t p = 0; p < P; ++p) b[p] = panel(s, p);
     const uint32_t steps = s + 1 == segments ? last_depth : depth;
     for (uint32_t k = 0; k < steps; ++k) {
+      if constexpr (M > kNarrow && M < kWide && P > 1)
+#pragma GCC unroll 4
+        for (uint32_t p = 0; p < P; ++p) __builtin_prefetch(b[p] + 64 * size_t(k + kAhead / P));
 #pragma GCC unroll 16
       for (uint32_t m = 0; m < M; ++m)
 #pragma GCC unroll 4
