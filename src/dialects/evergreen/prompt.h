@@ -30,7 +30,7 @@ struct Turn {
 // "user" where there is none ("model" is another word for "assistant").
 class Conversation {
  public:
-  Conversation(Options::Unseen unseen) : unseen_(unseen) {}
+  explicit Conversation(Options::Unseen unseen) : unseen_(unseen) {}
 
   // What Cursor::next() gave: a chunk, the end of its leaf. Errors: INVALID_ARGUMENT (a role, content that the model
   // cannot see), naming the node.

@@ -65,7 +65,8 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side {
     auto binary = house_.json.to_binary(kMessageType, message.view());
     if (binary) return session_.on_message(base::Bytes::adopt(std::move(*binary)));
     bad_message_ = true;
-    session_.abort(binary.error());
+    std::string_view why = binary.error().text;
+    session_.abort(base::invalid("the message is not JSON: " + std::string(why.substr(0, why.find('\n')))));
     session_.settle();
   }
   bool full() const override { return session_.full(); }

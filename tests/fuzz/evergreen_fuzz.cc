@@ -1,0 +1,85 @@
+// A SessionMessage as a client may send it, into the graph, fragment by fragment, with a reader on its first node: what
+// the reader saw along the way is what a reader sees who comes last, and memory stays within the limits.
+#include <cstdlib>
+#include <string>
+
+#include "dialects/evergreen/message.h"
+#include "dialects/evergreen/tensor_chunk.h"
+#include "session/node_graph.h"
+
+namespace {
+
+namespace evergreen = weir::evergreen;
+namespace session = weir::session;
+using weir::base::Status;
+using Step = session::Cursor::Step;
+
+struct Reader : session::CursorListener {
+  std::string seen;
+  Step end = Step::kWait;
+  void on_news(session::Cursor& c) override { read(c); }
+  void read(session::Cursor& c) {
+    for (;;) switch (end = c.next()) {
+        case Step::kChunk: seen += c.data().view(); break;
+        case Step::kLeafEnd: break;
+        default: return;
+      }
+  }
+};
+
+struct Sink : evergreen::MessageSink {
+  session::NodeGraph graph;
+  Reader along;
+  std::unique_ptr<session::Cursor> cursor;
+  std::string first;
+  bool dropped = false;  // then a name may have come twice
+
+  explicit Sink(session::GraphLimits limits) : graph(limits) {}
+  ~Sink() { cursor.reset(); }
+
+  Status on_fragment(session::Fragment& f, std::string_view) override {
+    auto fate = graph.add(f);
+    if (!fate) return fate.error();
+    if (f.by_reference && *fate == session::NodeGraph::Fate::kTaken)
+      if (Status s = graph.loaded(*graph.find(f.node), f.seq, weir::base::Bytes::copy_of("ref")); !s.ok()) return s;
+    if (f.metadata) (void)evergreen::read_tensor_mimetype(f.metadata->mimetype);
+    if (!cursor) {
+      first = f.node;
+      cursor = std::make_unique<session::Cursor>(graph, **graph.node(first), along);
+      along.read(*cursor);
+    }
+    graph.deliver();
+    if (graph.bytes() > graph.limits().bytes) std::abort();
+    return {};
+  }
+  Status on_action(evergreen::ActionRequest&& action) override {
+    dropped = true;
+    for (const auto& in : action.inputs)
+      if (session::Node* node = graph.find(in.id)) (void)graph.drop(*node, session::NodeGraph::Reach::kWithChildren);
+    graph.deliver();
+    return {};
+  }
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  session::GraphLimits limits;
+  limits.nodes = 64;
+  limits.depth = 8;
+  limits.ahead = 8;
+  limits.bytes = 1 << 18;
+  limits.flattened = 4096;
+  Sink sink(limits);
+  auto message = weir::base::Bytes::copy_of({reinterpret_cast<const char*>(data), size});
+  if (!evergreen::read_message(message, sink).ok() || !sink.cursor || sink.along.end == Step::kFailed ||
+      sink.dropped)
+    return 0;
+  session::Node* root = sink.graph.find(sink.first);
+  if (!root) return 0;
+  Reader late;
+  session::Cursor cursor(sink.graph, *root, late);
+  late.read(cursor);
+  if (late.end != Step::kFailed && (late.seen != sink.along.seen || late.end != sink.along.end)) std::abort();
+  return 0;
+}
