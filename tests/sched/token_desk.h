@@ -99,6 +99,12 @@ class TokenDesk {
   std::deque<msg::Call> calls_;
 };
 
+inline TokenPolicy small(uint32_t block = 4, uint32_t step_tokens = 16) {
+  TokenPolicy policy;
+  policy.block_size = block, policy.step_tokens = step_tokens, policy.max_running = 8;
+  return policy;
+}
+
 inline std::vector<uint32_t> numbers(uint32_t n, uint32_t first = 5) {
   std::vector<uint32_t> out;
   for (uint32_t i = 0; i < n; ++i) out.push_back((first + i * 7) % FakeModel::kVocabulary);
