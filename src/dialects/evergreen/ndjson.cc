@@ -67,9 +67,9 @@ class LineSession final : public wire::Reader, Carrier {
     ++number_;
     auto message = house_.json.to_binary(kMessageType, line);
     if (message) return session_.on_message(base::Bytes::adopt(std::move(*message)));
-    std::string_view why = message.error().text;
-    why = why.substr(0, why.find('\n'));  // behind it the library shows the place
-    session_.abort(base::invalid("line " + std::to_string(number_) + ": " + std::string(why)));
+    std::string why = message.error().text;
+    why.resize(std::min(why.find('\n'), why.size()));  // behind it the library shows the place
+    session_.abort(base::invalid("line " + std::to_string(number_) + ": " + why));
     session_.settle();
   }
 

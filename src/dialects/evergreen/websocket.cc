@@ -1,5 +1,7 @@
 #include "wire/websocket.h"
 
+#include <algorithm>
+
 #include "dialects/evergreen/carriers.h"
 #include "dialects/evergreen/session.h"
 
@@ -65,8 +67,9 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side {
     auto binary = house_.json.to_binary(kMessageType, message.view());
     if (binary) return session_.on_message(base::Bytes::adopt(std::move(*binary)));
     bad_message_ = true;
-    std::string_view why = binary.error().text;
-    session_.abort(base::invalid("the message is not JSON: " + std::string(why.substr(0, why.find('\n')))));
+    std::string why = binary.error().text;
+    why.resize(std::min(why.find('\n'), why.size()));  // behind it the library shows the place
+    session_.abort(base::invalid("the message is not JSON: " + why));
     session_.settle();
   }
   bool full() const override { return session_.full(); }
