@@ -182,9 +182,10 @@ void Evaluation::define_macro(const Stmt& stmt, Scope& scope) {
 Value Evaluation::run_macro(const Stmt& stmt, const Scope& defined, Arguments& arguments) {
   Deeper deeper(*this);
   if (arguments.values.size() > stmt.parameters.size()) fail("too many arguments for the macro '" + stmt.text + "'");
-  for (const auto& [key, value] : arguments.named)
-    if (std::none_of(stmt.parameters.begin(), stmt.parameters.end(), [&](const auto& p) { return p.name == key; }))
-      fail("the macro '" + stmt.text + "' has no parameter '" + key + "'");
+  for (const auto& given : arguments.named)
+    if (std::none_of(stmt.parameters.begin(), stmt.parameters.end(),
+                     [&](const auto& p) { return p.name == given.first; }))
+      fail("the macro '" + stmt.text + "' has no parameter '" + given.first + "'");
   Scope scope{&defined, {}};
   for (size_t i = 0; i < stmt.parameters.size(); ++i) {
     const Parameter& parameter = stmt.parameters[i];
