@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "app/commands.h"
+#include "app/gpus.h"
 #include "app/serve.h"
 #include "app/settings.h"
 #include "app/version.h"
@@ -91,10 +92,13 @@ Exit run_check(const Words& words) {
 }
 
 Exit run_version(const Words& words) {
-  if (words.json)
-    std::printf("{\"name\":\"weir\",\"version\":\"%s\",\"compiler\":\"%s\"}\n", kVersion.data(), __VERSION__);
-  else
+  if (words.json) {
+    device::Devices devices({});
+    std::printf("{\"name\":\"weir\",\"version\":\"%s\",\"compiler\":\"%s\",\"cuda\":%s}\n", kVersion.data(),
+                __VERSION__, cuda_json(devices).c_str());
+  } else {
     std::printf("weir %s\n", kVersion.data());
+  }
   return Exit::kOk;
 }
 

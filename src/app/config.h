@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "device/devices.h"
 #include "dialects/evergreen/options.h"
 #include "dialects/grps/options.h"
 #include "models/repository.h"
@@ -72,6 +73,8 @@ struct Config {
   uint32_t connections = 10000;
   uint32_t in_flight = 1024;                 // Calls of one shard
   uint64_t slab_budget = uint64_t(2) << 30;  // request bodies, batches and answers together
+  device::DeviceOptions device;
+  uint64_t pinned_pool = uint64_t(1) << 30;  // with CUDA, in place of slab_budget
 
   std::vector<std::string> cors_origins;
   std::vector<std::string> metrics_compat;  // "triton", "vllm"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/config.h"
+#include "app/gpus.h"
 #include "bus/bus.h"
 #include "device/pool.h"
 #include "dialects/evergreen/evergreen.h"
@@ -39,16 +40,23 @@ namespace weir::app {
 
 // What all Fronts of a server share. Any thread.
 struct Commons {
-  explicit Commons(const Config& c) : config(c), slabs(c.slab_budget), json(size_t(c.limits.message)) {}
+  explicit Commons(const Config& c)
+      : config(c), gpus(c), pool(gpus.make_pool()), slabs(*pool), json(size_t(c.limits.message)) {}
 
   const Config& config;
   base::Metrics metrics;
-  device::SlabPool slabs;
+  Gpus gpus;
+  const std::unique_ptr<device::SlabPool> pool;
+  device::SlabPool& slabs;  // of the pool
   marshal::ProtoJson json;
   marshal::ProtoJson camel_json{size_t(config.limits.message), marshal::ProtoJson::Names::kCamel};
   oip::Traces traces;
   grps::Presence presence;
-  grps::Monitor monitor{metrics};
+  grps::Monitor monitor{metrics, [this] {
+                          auto usage = grps::Monitor::own_usage();
+                          usage.gpus = gpus.latest();
+                          return usage;
+                        }};
   ops::Reflection reflection{{"inference.GRPCInferenceService", std::string(grps::Grps::kService),
                               std::string(ops::Health::kService), std::string(salience::Salience::kService),
                               std::string(evergreen::Evergreen::kService)}};

@@ -9,6 +9,7 @@
 #include <future>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 
 #include "app/front.h"
@@ -40,9 +41,12 @@ onnx::Options onnx_options(const Config& config) {
 }
 
 // A new engine is one line here.
-std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx) {
+std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::Devices& devices) {
   return {
-      {"identity", [](const models::LoadArgs& a) { return identity::load(a.wanted); }},
+      {"identity",
+       [&devices](const models::LoadArgs& a) {
+         return identity::load(a.wanted, {&devices, &a.slabs, a.broken});
+       }},
       {"llm", [](const models::LoadArgs& a) { return llm::load(a.wanted, a.file); }},
       {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
   };
@@ -114,7 +118,7 @@ class Serving {
   void enter(Phase phase);
   void greet() const;
   void finish_calls();
-  void write_families(std::string& out) const;
+  void write_families(std::string& out);
 
   const Config& config_;
   Commons commons_;
@@ -136,7 +140,7 @@ Serving::Serving(const Config& config)
       commons_(config),
       onnx_(onnx_options(config)),
       latest_(std::make_shared<const bus::Catalog>()),
-      repository_(config.models, engines(onnx_), commons_.slabs,
+      repository_(config.models, engines(onnx_, commons_.gpus.devices()), commons_.slabs,
                   [this](auto catalog, auto settled) { publish(std::move(catalog), std::move(settled)); }) {
   commons_.repository = &repository_;
   commons_.metrics.collect([this](std::string& out) { write_families(out); });
@@ -224,7 +228,7 @@ std::shared_ptr<const bus::Catalog> Serving::catalog() const {
   return latest_;
 }
 
-void Serving::write_families(std::string& out) const {
+void Serving::write_families(std::string& out) {
   auto now = catalog();
   ops::append_models(out, *now);
   ops::append_tokens(out, *now);
@@ -239,6 +243,7 @@ void Serving::write_families(std::string& out) const {
   gauge("weir_slab_bytes", "Memory that requests, batches and answers hold now.", commons_.slabs.used());
   gauge("weir_slab_idle_bytes", "Memory kept for the next ones, beside that.", commons_.slabs.idle());
   gauge("weir_slab_budget_bytes", "limits.slab_budget: beyond it peers are read more slowly.", commons_.slabs.budget());
+  commons_.gpus.write_families(out, commons_.slabs, also("triton") ? Gpus::Names::kTritonsToo : Gpus::Names::kOurs);
 }
 
 // On the first shard.
@@ -326,8 +331,14 @@ Exit serve(const Config& config) {
     say("weir: " + s.text);
     return Exit::kUsage;
   }
-  Serving serving(config);
-  return serving.run();
+  std::optional<Serving> serving;
+  try {
+    serving.emplace(config);
+  } catch (const std::runtime_error& e) {
+    say(std::string("weir: ") + e.what());
+    return Exit::kUsage;
+  }
+  return serving->run();
 }
 
 Exit check_models(const Config& config) {
@@ -338,17 +349,19 @@ Exit check_models(const Config& config) {
     say("weir: " + s.text);
     return Exit::kUsage;
   }
+  device::Devices devices(config.device);
   device::SlabPool slabs(config.slab_budget);
   onnx::Runtime onnx(onnx_options(config));
   std::shared_ptr<const bus::Catalog> latest;
   models::RepositoryOptions options = config.models;
   options.control = models::Control::kNone;  // everything, whatever is loaded later
-  models::Repository repository(options, engines(onnx), slabs, [&](auto catalog, auto settled) {
+  models::Repository repository(options, engines(onnx, devices), slabs, [&](auto catalog, auto settled) {
     latest = std::move(catalog);
     settled();
   });
   auto status = repository.start();
   repository.stop();
+  std::printf("devices:\n%s", device_table(devices).c_str());
   std::printf("models:\n%s", model_table(*latest).c_str());
   bool bad = !status.ok();
   for (const auto& row : latest->index) bad = bad || row.state != bus::ModelState::kReady;

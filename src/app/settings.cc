@@ -189,6 +189,16 @@ void add_engines(std::vector<Setting>& rows) {
   rows.push_back(flag("engines.onnx.memory_arena", "keep freed memory for the next step", AT(onnx.memory_arena)));
 }
 
+void add_devices(std::vector<Setting>& rows) {
+  using Use = device::DeviceOptions::Use;
+  constexpr uint64_t kG = 1 << 30;
+  rows.push_back(choice<>("device.cuda", "auto (where there is a GPU), off", AT(device.cuda),
+                          std::vector<std::pair<std::string, Use>>{{"auto", Use::kAuto}, {"off", Use::kOff}}));
+  rows.push_back(path("device.module", "libweir_cuda.so; empty = beside weir", AT(device.module)));
+  rows.push_back(size("device.pinned_pool", "with CUDA: takes the place of limits.slab_budget, pinned; 0 = not pinned",
+                      AT(pinned_pool), 0, 1024 * kG));
+}
+
 void add_limits(std::vector<Setting>& rows) {
   constexpr uint64_t kK = 1 << 10, kM = 1 << 20, kG = 1 << 30;
   rows.push_back(named(size("limits.body", "largest HTTP body, also after inflating", AT(limits.body), kK, 64 * kG),
@@ -379,6 +389,7 @@ const std::vector<Setting>& settings() {
     add_listening(all);
     add_models(all);
     add_engines(all);
+    add_devices(all);
     add_limits(all);
     add_protocols(all);
     add_grps(all);

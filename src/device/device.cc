@@ -12,6 +12,9 @@ PinnedBlock::~PinnedBlock() {
   if (device_) device_->unpin(data_, size_);
 }
 
+// What was kept goes with this, when there is nobody left who could unpin its block.
+Device::~Device() { faulty_.store(true); }
+
 Status Device::fault() const {
   if (!faulty_.load(std::memory_order_acquire)) return {};
   std::lock_guard lock(fault_mutex_);
@@ -135,7 +138,13 @@ Status Device::then(const Stream& stream, Done& done) {
   return use({stream.handle().epoch}, [&] { return do_then(stream.handle().raw, done); });
 }
 
+void Device::keep(base::Bytes bytes) {
+  std::lock_guard lock(fault_mutex_);
+  kept_.push_back(std::move(bytes));
+}
+
 Status Device::restart() {
+  std::vector<base::Bytes> kept;  // dropped without the locks: the last slab of a pool unpins its block
   std::unique_lock lock(gate_);
   if (fault().ok()) return {};
   {
@@ -150,6 +159,7 @@ Status Device::restart() {
   epoch_.fetch_add(1, std::memory_order_release);
   std::lock_guard fault_lock(fault_mutex_);
   fault_ = {};
+  kept.swap(kept_);
   faulty_.store(false, std::memory_order_release);
   return {};
 }

@@ -21,7 +21,9 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "base/bytes.h"
 #include "base/status.h"
 #include "device/copy.h"
 
@@ -114,7 +116,7 @@ class Device {
     uint64_t to_device = 0, to_host = 0, copies = 0;  // bytes, bytes, operations
   };
 
-  virtual ~Device() = default;
+  virtual ~Device();
   Device(const Device&) = delete;
 
   const Info& info() const { return info_; }
@@ -141,6 +143,9 @@ class Device {
   uint32_t epoch() const { return epoch_.load(std::memory_order_acquire); }
   // Somebody found out that the device is lost. The first one's words stay.
   void fail(base::Status status, Cure cure);
+  // Memory that the device may still read or write, though nobody waits for it any more: kept until the restart, or for
+  // good where there is none.
+  void keep(base::Bytes bytes);
   // Frees everything, starts the device anew. OK when there was no fault. UNAVAILABLE when it cannot be done: then only
   // a new process helps. May take seconds: never on a shard.
   base::Status restart();
@@ -183,6 +188,7 @@ class Device {
   base::Status fault_;       // under fault_mutex_
   Cure cure_ = Cure::kNone;  // under fault_mutex_
   std::atomic<uint64_t> to_device_{0}, to_host_{0}, copies_{0};
+  std::vector<base::Bytes> kept_;  // under fault_mutex_
 };
 
 template <Kind kind>

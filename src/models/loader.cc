@@ -159,10 +159,14 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folde
   msg::ModelSpec wanted = config.wanted(folder.name, version);
   wanted.engine = source->engine;
   try {
+    auto served = std::make_shared<bus::Served>();
+    auto broken = [tell = on_broken_, model = folder.name, version, weak = std::weak_ptr(served)](base::Status why) {
+      if (tell) tell({model, version, weak, std::move(why)});
+    };
     std::vector<std::unique_ptr<sched::Engine>> engines;
     const auto& make = engines_.at(source->engine);
     for (uint32_t i = 0; i < config.instances; ++i) {
-      auto engine = make(LoadArgs{wanted, source->file, i, slabs_});
+      auto engine = make(LoadArgs{wanted, source->file, i, slabs_, broken});
       if (!engine) return base::failure(engine.error().code, without_root(engine.error().text, folder));
       engines.push_back(std::move(*engine));
       if (engines.back()->is_inline()) break;
@@ -170,7 +174,6 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folde
     auto spec = merge(wanted, config, engines.front()->spec(), options_.max_batch);
     if (!spec) return spec.error();
     if (auto s = add_labels(folder, config, *spec); !s.ok()) return s;
-    auto served = std::make_shared<bus::Served>();
     served->spec = std::move(*spec);
     if (auto inbox = engines.front()->own_inbox(served->spec, served->stats, slabs_))
       served->inbox = std::move(inbox);

@@ -1,6 +1,7 @@
 // Loader: one version of a model, from its folder to something that can be called. Repository thread.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,10 +16,21 @@ namespace weir::models {
 
 class Loader {
  public:
-  Loader(const RepositoryOptions& options, const std::map<std::string, EngineMaker>& engines, base::SlabSource& slabs)
+  // An engine of what was served as this cannot go on. Any thread.
+  struct Broken {
+    std::string model;
+    uint64_t version = 0;
+    std::weak_ptr<bus::Served> served;
+    base::Status why;
+  };
+  using OnBroken = std::function<void(Broken)>;
+
+  Loader(const RepositoryOptions& options, const std::map<std::string, EngineMaker>& engines, base::SlabSource& slabs,
+         OnBroken on_broken = {})
       : options_(options),
         engines_(engines),
         slabs_(slabs),
+        on_broken_(std::move(on_broken)),
         door_(options.max_concurrency > 0 ? std::make_shared<sched::Turnstile>(options.max_concurrency) : nullptr) {}
 
   // The model's configuration, from whichever file it has, or all defaults. Errors: INVALID_ARGUMENT with the place.
@@ -46,6 +58,7 @@ class Loader {
   const RepositoryOptions& options_;
   const std::map<std::string, EngineMaker>& engines_;
   base::SlabSource& slabs_;
+  OnBroken on_broken_;
   const std::shared_ptr<sched::Turnstile> door_;  // of all models; null when there is no limit
 };
 

@@ -21,6 +21,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 // How often the end of the last Call inside a replaced version is looked for; shards have no way to tell.
 constexpr auto kRetireLook = std::chrono::milliseconds(5);
+// A model whose engine broke is loaded anew at once; when that fails or it breaks again soon, ever later.
+constexpr auto kFirstWait = std::chrono::seconds(1), kLongestWait = std::chrono::seconds(60);
+constexpr auto kForgiven = std::chrono::minutes(5);
 
 // What other threads reach; outlives the Repository in `settled` callbacks.
 struct Inlet {
@@ -55,6 +58,10 @@ struct Repository::Parts {
     uint64_t epoch;  // the first Catalog without it
     Retired what;
   };
+  struct Revival {
+    Clock::time_point broke{}, at = Clock::time_point::max();  // max: nothing to do
+    Clock::duration wait{0};
+  };
   using Folders = std::map<std::string, ModelFolder>;
 
   Parts(RepositoryOptions o, std::map<std::string, EngineMaker> e, base::SlabSource& s, Publish p)
@@ -75,6 +82,9 @@ struct Repository::Parts {
   base::Status load_uploaded(const std::string& name, const LoadParameters& parameters);
   base::Status unload_named(const std::string& name);
   void rescan(Watch::Settle settle);
+  void broke(const Loader::Broken& broken);
+  void revive();
+  Clock::time_point next_revival() const;
   base::Status not_found(const std::string& name) const;
   base::Status check_request(const std::string& name, std::string_view verb) const;
 
@@ -86,7 +96,9 @@ struct Repository::Parts {
   std::thread thread;
 
   // Of the thread.
-  Loader loader{options, engines, slabs};
+  Loader loader{options, engines, slabs, [this, inlet = inlet](Loader::Broken broken) {
+                  inlet->post([this, broken = std::move(broken)] { this->broke(broken); });
+                }};
   Shelf shelf;
   Watch watch;
   std::set<std::string> wanted;  // kExplicit: what is to be loaded
@@ -94,6 +106,7 @@ struct Repository::Parts {
   uint64_t published = 0;
   std::vector<Waiting> waiting;
   std::vector<Leaving> leaving;
+  std::map<std::string, Revival> revivals;  // of models that broke
   Clock::time_point next_poll = Clock::time_point::max();
 };
 
@@ -102,7 +115,7 @@ void Repository::Parts::run() {
     std::deque<std::function<void()>> tasks;
     {
       std::unique_lock lock(inlet->mutex);
-      auto until = next_poll;
+      auto until = std::min(next_poll, next_revival());
       if (!leaving.empty()) until = std::min(until, Clock::now() + kRetireLook);
       uint64_t seen = waiting.empty() ? UINT64_MAX : waiting.front().epoch;
       auto ready = [&] { return inlet->stopping || !inlet->tasks.empty() || inlet->settled >= seen; };
@@ -116,6 +129,7 @@ void Repository::Parts::run() {
     for (auto& task : tasks) task();
     settle();
     bury();
+    revive();
     if (Clock::now() >= next_poll) rescan(Watch::Settle::kYes), next_poll = Clock::now() + options.poll_interval;
   }
   for (auto& w : std::exchange(waiting, {})) w.done();
@@ -155,6 +169,43 @@ void Repository::Parts::bury() {
     any = true;
   }
   if (any) publish();
+}
+
+void Repository::Parts::broke(const Loader::Broken& broken) {
+  if (!shelf.lose(broken)) return;
+  publish();
+  auto now = Clock::now();
+  auto& revival = revivals[broken.model];
+  if (now - revival.broke > kForgiven) revival.wait = Clock::duration(0);
+  revival.broke = now;
+  revival.at = std::min(revival.at, now + revival.wait);
+}
+
+Clock::time_point Repository::Parts::next_revival() const {
+  auto first = Clock::time_point::max();
+  for (const auto& [name, revival] : revivals) first = std::min(first, revival.at);
+  return first;
+}
+
+// A model whose configuration came with a load request is not loaded anew: whoever sent it has to send it again.
+void Repository::Parts::revive() {
+  if (revivals.empty()) return;
+  auto now = Clock::now();
+  for (auto& [name, revival] : revivals) {
+    if (revival.at > now) continue;
+    revival.at = Clock::time_point::max();
+    if (!wanted.count(name) || shelf.uploaded(name)) continue;
+    revival.wait = std::clamp<Clock::duration>(revival.wait * 2, kFirstWait, kLongestWait);
+    for (const auto& root : options.roots) {
+      auto folder = look_at(root, name);
+      if (!folder) continue;
+      shelf.announce(name);
+      publish();
+      if (!load_one(*folder, nullptr).ok()) revival.at = Clock::now() + revival.wait;
+      publish();
+      break;
+    }
+  }
 }
 
 void Repository::Parts::publish() {

@@ -26,6 +26,10 @@ struct LoadArgs {
   std::string file;              // path of the model file, or of the version's folder; empty for built-in engines
   uint32_t instance = 0;
   base::SlabSource& slabs;  // for outputs
+  // To be called, from any thread, when the engine cannot go on (its device is lost): the version is taken out of
+  // service and loaded anew, which makes a new engine. Calls fail with whatever the engine says meanwhile. Only the
+  // first call of a version counts; outlives the engine and the Repository.
+  std::function<void(base::Status)> broken{};
 };
 using EngineMaker = std::function<base::Result<std::unique_ptr<sched::Engine>>(const LoadArgs&)>;
 

@@ -207,6 +207,19 @@ void Shelf::retire(const std::string& model, uint64_t version, Slot& slot) {
   if (slot.served) retired_.push_back({model, version, std::move(slot.served)});
 }
 
+bool Shelf::lose(const Loader::Broken& broken) {
+  auto found = models_.find(broken.model);
+  if (found == models_.end()) return false;
+  auto slot = found->second.versions.find(broken.version);
+  if (slot == found->second.versions.end() || !slot->second.served || slot->second.served != broken.served.lock())
+    return false;
+  base::log::error("model broke", {{"model", broken.model}, {"version", broken.version}, {"reason", broken.why.text}});
+  retire(broken.model, broken.version, slot->second);
+  slot->second.state = ModelState::kUnavailable;
+  slot->second.reason = broken.why.text + "; it is loaded anew";
+  return true;
+}
+
 void Shelf::unload(const std::string& name, Row row) {
   auto found = models_.find(name);
   if (found == models_.end()) return;

@@ -32,6 +32,9 @@ class Shelf {
   base::Status load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload> upload);
   void fail(const std::string& model, const std::string& reason);
 
+  // Takes what broke out of service; false when it has been replaced meanwhile.
+  bool lose(const Loader::Broken& broken);
+
   enum class Row : bool { kKeep, kDrop };  // of the index, once it is unloaded
   void unload(const std::string& model, Row row);
   // Rebuilds the pipelines whose nodes have changed: a pipeline serves with the versions that it was built with until

@@ -32,6 +32,20 @@ TEST(GrpsMonitor, CountersBecomeTrendsSecondBySecond) {
   EXPECT_EQ(bench.rest("GET", "/grps/v1/monitor/series?name=nothing").status, 404);
 }
 
+TEST(GrpsMonitor, GpusHaveSeriesWhereThereAreSome) {
+  base::Metrics metrics;
+  Monitor monitor(metrics, [] {
+    base::Gpu gpu, mute;
+    gpu.utilization = 0.25, gpu.memory_used = 3 << 20;
+    mute.index = 1;
+    return Monitor::Usage{0, 0, {gpu, mute}};
+  });
+  monitor.tick(base::Time(1s));
+  EXPECT_TRUE(monitor.series("*gpu0_util(%)")->ends_with("[173,25.0]]}"));
+  EXPECT_TRUE(monitor.series("*gpu0_mem_usage(MIB)")->ends_with("[173,3.0]]}"));
+  EXPECT_FALSE(monitor.series("*gpu1_util(%)"));
+}
+
 TEST(GrpsMonitor, ThePageListsWhatThereIs) {
   Bench bench;
   auto page = bench.rest("GET", "/grps/v1/monitor/metrics");

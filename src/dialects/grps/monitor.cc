@@ -49,7 +49,8 @@ Monitor::Usage Monitor::own_usage() {
   std::ifstream("/proc/self/statm") >> pages >> resident;
   return {double(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
               double(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6,
-          resident * uint64_t(::sysconf(_SC_PAGESIZE))};
+          resident * uint64_t(::sysconf(_SC_PAGESIZE)),
+          {}};
 }
 
 bool Monitor::claim() {
@@ -110,7 +111,12 @@ void Monitor::tick(base::Time now) {
   for (const auto& [prefix, flow] : flows) follow(prefix, flow, seconds);
   push("*cpu_usage(%)", Rule::kAvg, first ? 0 : 100 * (usage.cpu_seconds - used_.cpu_seconds) / seconds);
   push("*mem_usage(MIB)", Rule::kMax, double(usage.resident) / (1 << 20));
-  used_ = usage;
+  for (const auto& gpu : usage.gpus) {
+    std::string prefix = "*gpu" + std::to_string(gpu.index);
+    if (gpu.utilization) push(prefix + "_util(%)", Rule::kAvg, 100 * *gpu.utilization);
+    if (gpu.memory_used) push(prefix + "_mem_usage(MIB)", Rule::kMax, double(*gpu.memory_used) / (1 << 20));
+  }
+  used_ = std::move(usage);
 }
 
 std::vector<Monitor::Row> Monitor::rows() const {

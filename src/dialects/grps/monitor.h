@@ -2,6 +2,7 @@
 //
 //   *qps  *fail_rate(%)  *latency_{avg,max,min}(ms)  *latency_cdf(ms)  *requests
 //   *cpu_usage(%)  *mem_usage(MIB)
+//   *gpu0_util(%)  *gpu0_mem_usage(MIB)  … of every GPU that there is
 //   <model>_qps  <model>_latency_avg(ms)  <model>_latency_cdf(ms)
 // A rate is averaged into minutes, hours and days; maxima and minima stay such; *requests adds up. Requests of every
 // protocol count, but for probes and pages ("http", "health", "metrics"). One for all shards; any thread.
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "base/env.h"
+#include "base/gpu.h"
 #include "base/metrics.h"
 #include "base/series.h"
 
@@ -23,10 +25,11 @@ namespace weir::grps {
 
 class Monitor {
  public:
-  // Processor seconds and resident bytes of this process so far; asked once a second.
+  // Processor seconds and resident bytes of this process so far, and the machine's GPUs; asked once a second.
   struct Usage {
     double cpu_seconds = 0;
     uint64_t resident = 0;
+    std::vector<base::Gpu> gpus{};
   };
   explicit Monitor(const base::Metrics& metrics, std::function<Usage()> usage = own_usage);
 

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <utility>
 
+#include "engines/identity/device_identity.h"
+
 namespace weir::identity {
 namespace {
 
@@ -38,7 +40,7 @@ class Identity final : public sched::Engine {
 
 }  // namespace
 
-base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted) {
+base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const Place& place) {
   uint32_t delay = 0;
   if (auto p = wanted.parameters.find("delay_us"); p != wanted.parameters.end()) {
     const std::string& text = p->second;
@@ -50,6 +52,10 @@ base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted) 
   spec.engine = "identity";
   if (spec.platform.empty()) spec.platform = "identity";
   spec.any_tensors = true;
+  if (auto device = wanted.parameters.find("device"); device != wanted.parameters.end()) {
+    if (delay > 0) return base::invalid("parameters 'delay_us' and 'device' do not go together");
+    return load_on_device(std::move(spec), device->second, place);
+  }
   return std::unique_ptr<sched::Engine>(std::make_unique<Identity>(std::move(spec), std::chrono::microseconds(delay)));
 }
 

@@ -2,18 +2,34 @@
 //
 // It takes any tensors and copies nothing, so it measures the path around it. Without a delay it is inline: stepped on
 // the Call's own shard, from any number of shards at once (it has no state). With the parameter `delay_us` it runs in
-// a lane and sleeps that long per step, as a model that computes for that long would.
+// a lane and sleeps that long per step, as a model that computes for that long would. With the parameter `device`
+// (cuda, cuda:1, host) every byte goes to that device and back, which measures that path (device_identity.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 
+#include "base/bytes.h"
 #include "base/status.h"
 #include "msg/spec.h"
 #include "sched/engine.h"
 
+namespace weir::device {
+class Devices;
+}
+
 namespace weir::identity {
 
-// INVALID_ARGUMENT when `delay_us` is not a whole number from 0 to 60 000 000.
-base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted);
+// What `device` needs; null without devices. All outlive the engine. `broken` is called once, from the lane, when the
+// engine cannot go on.
+struct Place {
+  device::Devices* devices = nullptr;
+  base::SlabSource* slabs = nullptr;
+  std::function<void(base::Status)> broken;
+};
+
+// INVALID_ARGUMENT when `delay_us` is not a whole number from 0 to 60 000 000, or together with `device`;
+// FAILED_PRECONDITION, NOT_FOUND, UNAVAILABLE when the device is not to be had.
+base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const Place& place = {});
 
 }  // namespace weir::identity

@@ -1,0 +1,90 @@
+#include "app/gpus.h"
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "dialects/ops/gpu_metrics.h"
+
+namespace weir::app {
+namespace {
+
+std::string version(int32_t number) { return std::to_string(number / 1000) + '.' + std::to_string(number % 1000 / 10); }
+
+std::string capability(const device::Device::Info& info) {
+  return std::to_string(info.major) + '.' + std::to_string(info.minor);
+}
+
+}  // namespace
+
+Gpus::Gpus(const Config& config) : config_(config), devices_(config.device) {
+  if (auto watch = device::GpuWatch::open()) watch_ = std::move(*watch);
+  if (config.device.cuda == device::DeviceOptions::Use::kOff) return;
+  if (!devices_.cuda().ok()) base::log::info(devices_.cuda().text);
+  for (size_t i = 0; i < devices_.cuda_count(); ++i) {
+    const auto& info = devices_.cuda(i).info();
+    base::log::info("CUDA device", {{"device", info.id},
+                                    {"name", info.name},
+                                    {"memory", base::show_size(info.memory)},
+                                    {"capability", capability(info)}});
+  }
+}
+
+std::unique_ptr<device::SlabPool> Gpus::make_pool() {
+  if (devices_.cuda_count() == 0 || config_.pinned_pool == 0)
+    return std::make_unique<device::SlabPool>(config_.slab_budget);
+  if (config_.pinned_pool < 2 * config_.limits.body || config_.pinned_pool < 2 * config_.limits.message)
+    throw std::runtime_error("device.pinned_pool must be at least twice limits.body and limits.message");
+  auto memory = devices_.slab_memory(config_.pinned_pool);
+  if (!memory)
+    throw std::runtime_error("device.pinned_pool: " + base::show_size(config_.pinned_pool) +
+                             " cannot be pinned: " + memory.error().text);
+  pinned_ = true;
+  return std::make_unique<device::SlabPool>(config_.pinned_pool, std::move(*memory));
+}
+
+std::vector<base::Gpu> Gpus::latest() const { return watch_ ? watch_->latest() : std::vector<base::Gpu>(); }
+
+void Gpus::write_families(std::string& out, const device::SlabPool& pool, Names names) {
+  auto gpus = latest();
+  std::vector<ops::DeviceCopies> copies;
+  for (size_t i = 0; i < devices_.cuda_count(); ++i) {
+    auto now = devices_.cuda(i).copied();
+    copies.push_back({devices_.cuda(i).info().id, now.to_device, now.to_host, now.copies});
+  }
+  ops::PinnedPool pinned{pool.used(), pool.budget()};
+  ops::append_gpus(out, gpus);
+  ops::append_devices(out, copies);
+  if (pinned_) ops::append_pinned(out, pinned);
+  if (names == Names::kOurs) return;
+  ops::append_gpus_triton(out, gpus);
+  if (pinned_) ops::append_pinned_triton(out, pinned);
+}
+
+std::string device_table(device::Devices& devices) {
+  if (!devices.cuda().ok()) return "  " + devices.cuda().text + '\n';
+  std::string out;
+  for (size_t i = 0; i < devices.cuda_count(); ++i) {
+    const auto& info = devices.cuda(i).info();
+    out += "  " + info.id + "  " + info.name + ", " + base::show_size(info.memory) + ", capability " +
+           capability(info) + '\n';
+  }
+  return out;
+}
+
+std::string cuda_json(device::Devices& devices) {
+  if (!devices.cuda().ok()) return nlohmann::json{{"available", false}, {"why", devices.cuda().text}}.dump();
+  auto list = nlohmann::json::array();
+  for (size_t i = 0; i < devices.cuda_count(); ++i) {
+    const auto& info = devices.cuda(i).info();
+    list.push_back({{"id", info.id}, {"name", info.name}, {"memory", info.memory}, {"capability", capability(info)}});
+  }
+  return nlohmann::json{{"available", true},
+                        {"driver", version(devices.module().driver)},
+                        {"runtime", version(devices.module().runtime)},
+                        {"devices", std::move(list)}}
+      .dump();
+}
+
+}  // namespace weir::app

@@ -1,0 +1,45 @@
+// Gpus: what the server has of devices: CUDA's, the pinned memory that requests are received into, and the watch over
+// them. Made before everything that uses memory of its pool. On a machine without CUDA all of it is empty, and says
+// why.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/config.h"
+#include "base/gpu.h"
+#include "device/devices.h"
+#include "device/gpu_watch.h"
+#include "device/pool.h"
+
+namespace weir::app {
+
+class Gpus {
+ public:
+  // Says once in the log what is there.
+  explicit Gpus(const Config& config);
+
+  device::Devices& devices() { return devices_; }
+  // The pool for requests, batches and answers: pinned, of device.pinned_pool bytes, where there is CUDA; otherwise of
+  // limits.slab_budget. Throws where it cannot be pinned: there is no pageable instead.
+  std::unique_ptr<device::SlabPool> make_pool();
+
+  // Any thread; empty without NVML.
+  std::vector<base::Gpu> latest() const;
+  enum class Names : uint8_t { kOurs, kTritonsToo };
+  void write_families(std::string& out, const device::SlabPool& pool, Names names);
+
+ private:
+  const Config& config_;
+  device::Devices devices_;
+  std::unique_ptr<device::GpuWatch> watch_;  // or null
+  bool pinned_ = false;
+};
+
+// One line per device, or why there is none: for `weir check`.
+std::string device_table(device::Devices& devices);
+// {"available":false,"why":"…"} or {"available":true,"driver":"13.0","runtime":"13.0","devices":[…]}.
+std::string cuda_json(device::Devices& devices);
+
+}  // namespace weir::app

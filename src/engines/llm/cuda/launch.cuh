@@ -1,0 +1,40 @@
+// What the kernels share: widening, reductions over a block, launching on a device.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include "engines/llm/cuda/kernels.h"
+
+namespace weir::llm::cuda {
+
+constexpr uint32_t kWarp = 32;
+constexpr uint32_t kAllLanes = 0xffffffffu;
+
+__device__ inline float widen(Bf16 bits) { return __uint_as_float(uint32_t(bits) << 16); }
+__device__ inline Bf16 narrow(float value) { return __bfloat16_as_ushort(__float2bfloat16_rn(value)); }
+
+__device__ inline float warp_sum(float value) {
+  for (uint32_t step = kWarp / 2; step > 0; step /= 2) value += __shfl_xor_sync(kAllLanes, value, step);
+  return value;
+}
+
+// The sum over all threads, in every thread; the order is fixed. All threads of the block take part; a multiple of 32.
+__device__ inline float block_sum(float value) {
+  __shared__ float sums[32];
+  value = warp_sum(value);
+  uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  __syncthreads();  // of an earlier use
+  if (lane == 0) sums[warp] = value;
+  __syncthreads();
+  float all = lane < warps ? sums[lane] : 0.f;
+  return warp_sum(all);
+}
+
+inline cudaStream_t stream_of(const Launch& launch) { return static_cast<cudaStream_t>(launch.stream); }
+
+// Of a launch that was just made. The thread's last error is taken back, so that the next launch does not report it.
+inline Code launched() { return Code(cudaGetLastError()); }
+inline Code select(const Launch& launch) { return Code(cudaSetDevice(launch.device)); }
+
+}  // namespace weir::llm::cuda

@@ -1,0 +1,21 @@
+// What the kernels of kernels.h compute, on the host, as plainly as can be: the tests of the kernels compare with
+// these, and these are tested by hand-made tables. The structs are the same, with host pointers. Sums are in double.
+#pragma once
+
+#include "engines/llm/cuda/kernels.h"
+
+namespace weir::llm::cuda::reference {
+
+void embed(const Embed& a);
+void add_norm(const AddNorm& a);
+void rope_store(const RopeStore& a);
+void swiglu(const SwiGlu& a);
+// Without parts: the memory for them is not touched.
+void decode_attention(const DecodeAttention& a);
+void draw(const Draw& a);
+void gather(const Gather& a);
+
+// The random number of a draw, from 0 to below 1; the CPU engine's sampler has the same.
+double uniform(uint64_t seed, uint64_t number);
+
+}  // namespace weir::llm::cuda::reference

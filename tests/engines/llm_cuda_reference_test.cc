@@ -1,0 +1,183 @@
+// The host versions of the kernels, against numbers worked out by hand and against what must hold for any input.
+#include "engines/llm/cuda/reference.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "engines/llm/cuda/bf16.h"
+
+namespace weir::llm::cuda {
+namespace {
+
+std::vector<Bf16> bf16(const std::vector<float>& in) {
+  std::vector<Bf16> out;
+  for (float f : in) out.push_back(narrow_bf16(f));
+  return out;
+}
+std::vector<float> floats(const std::vector<Bf16>& in) {
+  std::vector<float> out;
+  for (auto b : in) out.push_back(widen_bf16(b));
+  return out;
+}
+std::vector<Bf16> random_bf16(size_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<Bf16> out(n);
+  for (auto& b : out) b = narrow_bf16(normal(random));
+  return out;
+}
+
+TEST(Bf16, RoundsToTheNearestEvenAndKeepsNan) {
+  EXPECT_EQ(narrow_bf16(1.0f), 0x3f80);
+  EXPECT_EQ(narrow_bf16(1.00390625f), 0x3f80);  // half way: to even
+  EXPECT_EQ(narrow_bf16(1.01171875f), 0x3f82);
+  EXPECT_EQ(narrow_bf16(1.004f), 0x3f81);
+  EXPECT_EQ(narrow_bf16(-INFINITY), 0xff80);
+  EXPECT_TRUE(std::isnan(widen_bf16(narrow_bf16(NAN))));
+}
+
+TEST(LlmCudaReference, NormAddsFirstAndDividesByTheRootMeanSquare) {
+  std::vector<float> stream{1, 2, 3, 4};
+  auto delta = bf16({2, 2, 0, 0}), weight = bf16({1, 2});
+  std::vector<Bf16> out(4);
+  reference::add_norm({stream.data(), delta.data(), weight.data(), out.data(), 2, 2, 0.f});
+  EXPECT_EQ(stream, (std::vector<float>{3, 4, 3, 4}));
+  float rms = std::sqrt(12.5f);
+  EXPECT_EQ(out, bf16({3 / rms, 8 / rms, 3 / rms, 8 / rms}));
+  reference::add_norm({stream.data(), nullptr, weight.data(), out.data(), 1, 2, 0.f});
+  EXPECT_EQ(stream[0], 3);
+}
+
+TEST(LlmCudaReference, RopeTurnsPairsHalfAHeadApartAndStoresKeysAndValues) {
+  const float quarter = float(M_PI / 2);
+  std::vector<float> frequencies{quarter, 0};
+  // One query head, one key head, dim 4, at position 1: (a, b, c, d) becomes (-c, b, a, d).
+  auto qkv = bf16({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  std::vector<Bf16> q(4), k(8), v(8);
+  uint32_t position = 1, slot = 1;
+  RopeStore a{qkv.data(), frequencies.data(), &position, &slot, q.data(), k.data(), v.data(), 1, 1, 1, 4, 1.f};
+  reference::rope_store(a);
+  auto near = [](const std::vector<float>& is, const std::vector<float>& should) {
+    for (size_t i = 0; i < should.size(); ++i) EXPECT_NEAR(is[i], should[i], 1e-5) << i;
+  };
+  near(floats(q), {-3, 2, 1, 4});
+  near(floats(k), {0, 0, 0, 0, -7, 6, 5, 8});
+  near(floats(v), {0, 0, 0, 0, 9, 10, 11, 12});
+  slot = kNoSlot;  // an idle row writes only its query
+  std::fill(k.begin(), k.end(), Bf16(0));
+  reference::rope_store(a);
+  EXPECT_EQ(k, std::vector<Bf16>(8, 0));
+}
+
+TEST(LlmCudaReference, SwiGluIsSiluOfTheGateTimesUp) {
+  auto in = bf16({0, 1, -20, 3, 5, 2});  // gates 0, 1, -20; ups 3, 5, 2
+  std::vector<Bf16> out(3);
+  reference::swiglu({in.data(), out.data(), 1, 3});
+  EXPECT_EQ(out[0], 0);
+  EXPECT_EQ(out[1], narrow_bf16(5 / (1 + std::exp(-1.f))));
+  EXPECT_NEAR(widen_bf16(out[2]), 0, 1e-6);
+}
+
+TEST(LlmCudaReference, EmbedAndGatherPickRows) {
+  auto table = bf16({0, 1, 10, 11, 20, 21});
+  std::vector<uint32_t> ids{2, 0, 2};
+  std::vector<float> stream(6);
+  reference::embed({stream.data(), table.data(), ids.data(), 3, 2});
+  EXPECT_EQ(stream, (std::vector<float>{20, 21, 0, 1, 20, 21}));
+  std::vector<Bf16> out(6);
+  reference::gather({table.data(), ids.data(), out.data(), 3, 2});
+  EXPECT_EQ(floats(out), stream);
+}
+
+struct Attention {
+  explicit Attention(uint32_t length, uint32_t heads = 4, uint32_t kv = 2, uint32_t d = 64)
+      : q(random_bf16(heads * d, 1)),
+        k(random_bf16(64 * 16 * kv * d, 2)),
+        v(random_bf16(64 * 16 * kv * d, 3)),
+        out(heads * d) {
+    for (uint32_t b = 0; b < 64; ++b) table.push_back(63 - b);
+    lengths = {length};
+    a = {q.data(), k.data(), v.data(), table.data(), lengths.data(),
+         nullptr,  nullptr,  nullptr,  out.data(),   1,
+         heads,    kv,       d,        64,           16,
+         0,        0,        0.125f};
+  }
+  std::vector<Bf16> q, k, v, out;
+  std::vector<uint32_t> table, lengths;
+  DecodeAttention a;
+};
+
+TEST(LlmCudaReference, AttentionOverOnePositionIsItsValue) {
+  Attention one(1);
+  reference::decode_attention(one.a);
+  size_t slot = 63 * 16;
+  for (uint32_t head = 0; head < 4; ++head)
+    for (uint32_t i = 0; i < 64; ++i) ASSERT_EQ(one.out[head * 64 + i], one.v[(slot * 2 + head / 2) * 64 + i]);
+}
+
+TEST(LlmCudaReference, AttentionStaysWithinTheValuesAndAWindowForgetsTheBeginning) {
+  Attention all(500), window(500), tail(10);
+  window.a.window = 10;
+  reference::decode_attention(all.a);
+  reference::decode_attention(window.a);
+  EXPECT_NE(all.out, window.out);
+  // The last ten positions alone, moved to the front of a sequence.
+  for (uint32_t p = 0; p < 10; ++p) {
+    uint32_t from = 490 + p, to_slot = 63 * 16 + p, slot = (63 - from / 16) * 16 + from % 16;
+    std::copy_n(window.k.begin() + slot * 128, 128, tail.k.begin() + to_slot * 128);
+    std::copy_n(window.v.begin() + slot * 128, 128, tail.v.begin() + to_slot * 128);
+  }
+  reference::decode_attention(tail.a);
+  EXPECT_EQ(window.out, tail.out);
+  Attention none(0);
+  reference::decode_attention(none.a);
+  EXPECT_EQ(none.out, std::vector<Bf16>(256, 0));
+}
+
+uint32_t draw(const std::vector<float>& logits, DrawRow wish, float* logprob = nullptr) {
+  uint32_t id = 0;
+  reference::draw({logits.data(), &wish, &id, logprob, 1, uint32_t(logits.size())});
+  return id;
+}
+
+TEST(LlmCudaReference, GreedyTakesTheFirstOfTheLikeliest) {
+  float logprob = 0;
+  EXPECT_EQ(draw({1, 3, 3, -INFINITY}, {0, 1, 0, 0, 1, 1}, &logprob), 1u);
+  EXPECT_NEAR(logprob, 3 - std::log(2 * std::exp(3.0) + std::exp(1.0)), 1e-5);
+}
+
+TEST(LlmCudaReference, OnlyWhatIsKeptIsDrawn) {
+  std::vector<float> logits{0, 5, 4, 4, 4.5f, -INFINITY, 1};
+  auto drawn = [&](DrawRow wish) {
+    std::map<uint32_t, int> counts;
+    for (uint64_t n = 0; n < 2000; ++n) {
+      wish.seed = 99, wish.number = n;
+      ++counts[draw(logits, wish)];
+    }
+    std::vector<uint32_t> ids;
+    for (auto [id, n] : counts) ids.push_back(id);
+    return ids;
+  };
+  using Ids = std::vector<uint32_t>;
+  EXPECT_EQ(drawn({1, 1, 0, 0, 0, 0}), (Ids{0, 1, 2, 3, 4, 6}));
+  EXPECT_EQ(drawn({1, 1, 0, 3, 0, 0}), (Ids{1, 2, 4}));  // of equals the first
+  EXPECT_EQ(drawn({1, 0.5f, 0, 0, 0, 0}), (Ids{1, 4}));
+  EXPECT_EQ(drawn({1, 1, 0.3f, 0, 0, 0}), (Ids{1, 2, 3, 4}));
+  EXPECT_EQ(drawn({1, 0.0f, 0, 0, 0, 0}), (Ids{1}));
+}
+
+TEST(LlmCudaReference, SharesOfDrawsFollowTheWeights) {
+  std::vector<float> logits{std::log(1.f), std::log(2.f), std::log(5.f)};
+  int counts[3] = {};
+  for (uint64_t n = 0; n < 8000; ++n) ++counts[draw(logits, {1, 1, 0, 0, 7, n})];
+  EXPECT_NEAR(counts[0], 1000, 120);
+  EXPECT_NEAR(counts[1], 2000, 160);
+  EXPECT_NEAR(counts[2], 5000, 200);
+}
+
+}  // namespace
+}  // namespace weir::llm::cuda

@@ -1,0 +1,112 @@
+#include "lab.h"
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+
+namespace weir::gpu {
+namespace {
+
+constexpr size_t kBlock = size_t(64) << 20;
+
+template <class T>
+T must(base::Result<T> result) {
+  if (!result) std::fprintf(stderr, "%s\n", result.error().text.c_str());
+  base::check(result.has_value(), "the GPU gives what a check needs");
+  return std::move(*result);
+}
+void must(const base::Status& status) {
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.text.c_str());
+  base::check(status.ok(), "the GPU does what a check asks for");
+}
+
+}  // namespace
+
+Lab::Lab(device::Devices& devices)
+    : device(devices.cuda(0)), module_(devices.module()), block_(must(device.pin(kBlock))) {
+  auto open = reinterpret_cast<llm::cuda::OpenKernels>(module_.symbol(llm::cuda::kKernelsEntry));
+  kernels = open ? open(llm::cuda::kKernelsAbi) : nullptr;
+  base::check(kernels, "the module has the kernels of this build");
+  stream = must(device.stream());
+  event = must(device.event());
+  launch.stream = stream.handle().raw;
+}
+
+device::DeviceBuffer Lab::room(size_t bytes) { return must(device.buffer(std::max<size_t>(bytes, 256))); }
+
+void Lab::wait() {
+  must(device.record(event, stream));
+  must(device::await(device, event));
+}
+
+void Lab::up(const device::DeviceBuffer& to, const void* from, size_t bytes) {
+  for (size_t done = 0; done < bytes; done += kBlock) {
+    size_t n = std::min(kBlock, bytes - done);
+    std::memcpy(block_.data(), static_cast<const std::byte*>(from) + done, n);
+    device::Copy copy{to.data() + done, block_.data(), n};
+    must(device.copy(stream, device::Way::kToDevice, {&copy, 1}));
+    wait();
+  }
+}
+
+void Lab::down(void* to, const device::DeviceBuffer& from, size_t bytes) {
+  for (size_t done = 0; done < bytes; done += kBlock) {
+    size_t n = std::min(kBlock, bytes - done);
+    device::Copy copy{block_.data(), from.data() + done, n};
+    must(device.copy(stream, device::Way::kToHost, {&copy, 1}));
+    wait();
+    std::memcpy(static_cast<std::byte*>(to) + done, block_.data(), n);
+  }
+}
+
+double Lab::time(const std::function<void()>& queue_once) {
+  using Clock = std::chrono::steady_clock;
+  for (int i = 0; i < 3; ++i) queue_once();
+  wait();
+  double best = 1e9;
+  for (int round = 0; round < 5; ++round) {
+    constexpr int kCalls = 50;
+    auto began = Clock::now();
+    for (int i = 0; i < kCalls; ++i) queue_once();
+    wait();
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - began).count() / kCalls);
+  }
+  return best;
+}
+
+void Lab::ran(llm::cuda::Code code, const char* what) {
+  if (code != 0) std::fprintf(stderr, "%s: %s\n", what, module_.api->words(code));
+  base::check(code == 0, "a kernel can be launched");
+}
+
+void Lab::check(const std::string& name, double error, double allowed) {
+  results.push_back({name, error <= allowed, error, "error", allowed});
+}
+void Lab::bench(const std::string& name, double value, const std::string& unit, double limit) {
+  results.push_back({name, true, value, unit, limit});
+}
+
+int Lab::finish(const std::string& json_file) const {
+  char date[32];
+  std::time_t now = std::time(nullptr);
+  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+  nlohmann::json out{{"device", device.info().name}, {"date", date}, {"results", nlohmann::json::array()}};
+  int bad = 0;
+  std::printf("%s, %s\n%-44s %12s %-8s %12s\n", device.info().name.c_str(), date, "what", "value", "", "limit");
+  for (const auto& r : results) {
+    bad += !r.good;
+    std::printf("%-44s %12.5g %-8s %12.5g%s\n", r.name.c_str(), r.value, r.unit.c_str(), r.limit,
+                r.good ? "" : "   WRONG");
+    out["results"].push_back(
+        {{"name", r.name}, {"good", r.good}, {"value", r.value}, {"unit", r.unit}, {"limit", r.limit}});
+  }
+  std::ofstream(json_file) << out.dump(2) << '\n';
+  std::printf("%zu passed, %d failed\n", results.size() - size_t(bad), bad);
+  return bad ? 1 : 0;
+}
+
+}  // namespace weir::gpu

@@ -1,0 +1,74 @@
+// What checks and benches on a real GPU share: the device, buffers with contents, waiting, the list of results.
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "device/await.h"
+#include "device/devices.h"
+#include "engines/llm/cuda/kernels.h"
+
+namespace weir::gpu {
+
+struct Result {
+  std::string name;
+  bool good = true;
+  double value = 0;  // of a bench; of a check the largest error
+  std::string unit;
+  double limit = 0;  // what could be had at most, in the same unit; 0 = unknown
+};
+
+class Lab {
+ public:
+  explicit Lab(device::Devices& devices);
+
+  template <class T>
+  device::DeviceBuffer put(const std::vector<T>& data) {
+    auto buffer = room(data.size() * sizeof(T));
+    up(buffer, data.data(), data.size() * sizeof(T));
+    return buffer;
+  }
+  template <class T>
+  std::vector<T> get(const device::DeviceBuffer& buffer, size_t count) {
+    std::vector<T> out(count);
+    down(out.data(), buffer, count * sizeof(T));
+    return out;
+  }
+  device::DeviceBuffer room(size_t bytes);
+  template <class T>
+  static T* in(const device::DeviceBuffer& buffer) {
+    return reinterpret_cast<T*>(buffer.data());
+  }
+  void wait();
+  // Seconds of one call, from many in a row.
+  double time(const std::function<void()>& queue_once);
+  // A launch must succeed.
+  void ran(llm::cuda::Code code, const char* what);
+
+  void check(const std::string& name, double error, double allowed);
+  void bench(const std::string& name, double value, const std::string& unit, double limit = 0);
+  int finish(const std::string& json_file) const;
+
+  device::Device& device;
+  const llm::cuda::Kernels* kernels = nullptr;
+  device::Stream stream;
+  device::Event event;
+  llm::cuda::Launch launch;
+  std::vector<Result> results;
+
+ private:
+  void up(const device::DeviceBuffer& to, const void* from, size_t bytes);
+  void down(void* to, const device::DeviceBuffer& from, size_t bytes);
+
+  const device::CudaModule& module_;
+  device::PinnedBlock block_;
+};
+
+void check_kernels(Lab& lab);
+void bench_copies(Lab& lab);
+void bench_kernels(Lab& lab);
+
+}  // namespace weir::gpu

@@ -1,0 +1,119 @@
+// What becomes of a model whose engine cannot go on.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+
+#include "disk.h"
+#include "models/repository.h"
+
+namespace weir::models {
+namespace {
+
+// An engine that breaks when the test says so.
+class Breaking final : public sched::Engine {
+ public:
+  const msg::ModelSpec& spec() const override { return spec_; }
+  base::Status step(sched::Batch&) override { return {}; }
+
+ private:
+  msg::ModelSpec spec_;
+};
+
+class Shop {
+ public:
+  explicit Shop(test::Disk& disk) {
+    RepositoryOptions options;
+    options.roots = {disk.root()};
+    repository = std::make_unique<Repository>(
+        options,
+        std::map<std::string, EngineMaker>{{"onnx",
+                                            [this](const LoadArgs& args) {
+                                              std::lock_guard lock(mutex);
+                                              ++made;
+                                              breaks.push_back(args.broken);
+                                              return base::Result<std::unique_ptr<sched::Engine>>(
+                                                  std::make_unique<Breaking>());
+                                            }}},
+        base::heap(), [this](std::shared_ptr<const bus::Catalog> next, std::function<void()> settled) {
+          {
+            std::lock_guard lock(mutex);
+            states.push_back(next->index.empty() ? bus::ModelState::kUnknown : next->index[0].state);
+            reasons.push_back(next->index.empty() ? "" : next->index[0].reason);
+            catalog = std::move(next);
+          }
+          changed.notify_all();
+          settled();
+        });
+  }
+  // A copy, so that it can be called without the lock.
+  std::function<void(base::Status)> break_of(size_t engine) {
+    std::lock_guard lock(mutex);
+    return breaks.at(engine);
+  }
+  template <class Until>
+  void wait(Until until) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, until);
+  }
+  bool ready() const { return catalog->index.size() == 1 && catalog->index[0].state == bus::ModelState::kReady; }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  int made = 0;
+  std::vector<std::function<void(base::Status)>> breaks;
+  std::vector<bus::ModelState> states;
+  std::vector<std::string> reasons;
+  std::shared_ptr<const bus::Catalog> catalog;
+  std::unique_ptr<Repository> repository;
+};
+
+base::Status lost() { return base::failure(base::Code::kUnavailable, "cuda:0: an illegal memory access"); }
+
+TEST(BrokenModel, IsNotReadyAndThenLoadedAnew) {
+  test::Disk disk;
+  disk.write("m/1/model.onnx", "a");
+  Shop shop(disk);
+  ASSERT_TRUE(shop.repository->start().ok());
+  ASSERT_EQ(shop.made, 1);
+  shop.break_of(0)(lost());
+  shop.wait([&] { return shop.made == 2 && shop.ready(); });
+  std::lock_guard lock(shop.mutex);
+  auto at = std::find(shop.reasons.begin(), shop.reasons.end(), "cuda:0: an illegal memory access; it is loaded anew");
+  ASSERT_NE(at, shop.reasons.end());
+  EXPECT_EQ(shop.states[size_t(at - shop.reasons.begin())], bus::ModelState::kUnavailable);
+}
+
+TEST(BrokenModel, WhatAnOldEngineSaysLateIsOfNoInterest) {
+  test::Disk disk;
+  disk.write("m/1/model.onnx", "a");
+  Shop shop(disk);
+  ASSERT_TRUE(shop.repository->start().ok());
+  shop.break_of(0)(lost());
+  shop.wait([&] { return shop.made == 2 && shop.ready(); });
+  shop.break_of(0)(lost());
+  shop.break_of(0)(lost());
+  std::promise<void> seen;
+  shop.repository->rescan([&] { seen.set_value(); });  // behind them
+  seen.get_future().get();
+  std::lock_guard lock(shop.mutex);
+  EXPECT_EQ(shop.made, 2);
+  EXPECT_TRUE(shop.ready());
+}
+
+TEST(BrokenModel, MayBreakWhileTheRepositoryStops) {
+  test::Disk disk;
+  disk.write("m/1/model.onnx", "a");
+  Shop shop(disk);
+  ASSERT_TRUE(shop.repository->start().ok());
+  auto broken = shop.break_of(0);
+  shop.repository->stop();
+  broken(lost());
+  shop.repository.reset();
+  broken(lost());
+}
+
+}  // namespace
+}  // namespace weir::models
