@@ -305,6 +305,8 @@ void add_sessions(std::vector<Setting>& rows) {
   rows.push_back(count("sessions.children", "forks of one session that live", AT(sessions.children), 0));
   rows.push_back(
       size("sessions.bytes", "tokens and images of one session", AT(sessions.bytes), 1 << 10, uint64_t(1) << 40));
+  rows.push_back(
+      size("sessions.total_bytes", "and of all sessions", AT(sessions.total_bytes), 1 << 20, uint64_t(1) << 44));
 }
 
 void add_evergreen(std::vector<Setting>& rows) {

@@ -31,6 +31,10 @@ base::Status too_many(const std::string& what, uint64_t limit) {
   return explained(Code::kResourceExhausted, what + " (limit " + to_string(limit) + ")", "SESSION_QUOTA");
 }
 
+base::Status full() {
+  return base::try_again(Code::kResourceExhausted, "the memory for sessions is spent; try again later");
+}
+
 // Images are in order and apart from each other: how many begin before `at`.
 size_t before(const std::vector<msg::Image>& images, uint32_t at) {
   auto later = [](uint32_t position, const msg::Image& image) { return position <= image.start; };
@@ -69,6 +73,7 @@ SessionTable::SessionTable(base::Env& env, base::ShardId home, size_t shards, Qu
 
 SessionTable::~SessionTable() {
   env_.cancel(timer_);
+  quota_.charge(bytes_, 0);
   for (auto& [key, session] : sessions_) quota_.give(key.tenant);
   for (auto& [serial, lent] : lent_)
     if (lent.dead) quota_.give(lent.dead->tenant);
@@ -118,6 +123,7 @@ base::Result<base::SessionId> SessionTable::fork(Tenant tenant, base::SessionId 
   if (auto* image = cut(from->images, at)) return splits("at_position", at, *image, length);
   if (from->depth >= limits_.depth) return too_many("too many forks of forks", limits_.depth);
   if (from->children >= limits_.children) return too_many("too many forks of one session", limits_.children);
+  if (quota_.bytes() + at * sizeof(uint32_t) > limits_.total_bytes) return full();
   auto made = add(tenant, from->model);
   if (!made) return made.error();
   Session& fork = **made;
@@ -149,6 +155,7 @@ base::Result<Lease> SessionTable::begin(Tenant tenant, base::SessionId id, const
   uint64_t bytes = append.image_bytes + sizeof(uint32_t) * (append.offset + append.tokens);
   for (size_t i = 0; i < images; ++i) bytes += session->images[i].data.size();
   if (bytes > limits_.bytes) return too_many("the session would have " + to_string(bytes) + " bytes", limits_.bytes);
+  if (bytes > session->charged && quota_.bytes() + bytes - session->charged > limits_.total_bytes) return full();
 
   session->lease = ++leases_;
   session->past = Past::kLent;
@@ -193,10 +200,11 @@ void SessionTable::touch(Session& s) {
 }
 
 void SessionTable::charge(Session& s) {
-  bytes_ -= s.charged;
+  uint64_t before = s.charged;
   s.charged = sizeof(uint32_t) * s.tokens.size();
   for (const auto& image : s.images) s.charged += image.data.size();
-  bytes_ += s.charged;
+  bytes_ += s.charged - before;
+  quota_.charge(before, s.charged);
 }
 
 void SessionTable::remove(Sessions::iterator at) {
@@ -214,6 +222,7 @@ void SessionTable::remove(Sessions::iterator at) {
 
 void SessionTable::bury(std::unique_ptr<Session> session) {
   bytes_ -= session->charged;
+  quota_.charge(session->charged, 0);
   quota_.give(session->tenant);
   over_(session->id, session->model, session->past);
 }

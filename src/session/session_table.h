@@ -27,10 +27,11 @@
 namespace weir::session {
 
 struct SessionLimits {
-  uint32_t per_tenant = 1024;           // sessions, over all shards
-  uint32_t depth = 16;                  // forks of forks
-  uint32_t children = 64;               // forks of one session that live
-  uint64_t bytes = uint64_t(64) << 20;  // tokens and images of one session
+  uint32_t per_tenant = 1024;                // sessions, over all shards
+  uint32_t depth = 16;                       // forks of forks
+  uint32_t children = 64;                    // forks of one session that live
+  uint64_t bytes = uint64_t(64) << 20;       // tokens and images of one session
+  uint64_t total_bytes = uint64_t(1) << 30;  // and of all, over all shards; passed by what a few begin at once, at most
   base::Duration idle = std::chrono::minutes(30);
   base::Duration lifetime = std::chrono::hours(24);
 };
@@ -90,7 +91,7 @@ class SessionTable {
   // The serial of the lease that goes on, if there is one: who has it should end. A session that is not there is fine.
   std::optional<uint64_t> close(Tenant tenant, base::SessionId id);
   // A new session with what this one has before position `at`. Errors: NOT_FOUND, FAILED_PRECONDITION (beyond the
-  // end; inside an image), RESOURCE_EXHAUSTED (depth, children, sessions).
+  // end; inside an image), RESOURCE_EXHAUSTED (depth, children, sessions, bytes).
   base::Result<base::SessionId> fork(Tenant tenant, base::SessionId id, uint32_t at);
   // While it is lent: what it had before. Errors: NOT_FOUND.
   base::Result<std::vector<uint32_t>> dump(Tenant tenant, base::SessionId id) const;

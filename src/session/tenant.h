@@ -1,5 +1,5 @@
 // Tenant: on whose behalf a session is kept. The tenants are known at start (one per configured secret, or one for
-// all); a Quota counts what each of them has, over all shards.
+// all); a Quota counts what each of them has, and the bytes of all, over all shards.
 #pragma once
 
 #include <atomic>
@@ -27,8 +27,13 @@ class Quota {
   void give(Tenant tenant) { taken_[size_t(tenant)].fetch_sub(1, std::memory_order_relaxed); }
   uint32_t taken(Tenant tenant) const { return taken_[size_t(tenant)].load(std::memory_order_relaxed); }
 
+  // Bytes that all sessions hold; a session says how many it held and how many now.
+  uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  void charge(uint64_t before, uint64_t now) { bytes_.fetch_add(now - before, std::memory_order_relaxed); }
+
  private:
   std::vector<std::atomic<uint32_t>> taken_;
+  std::atomic<uint64_t> bytes_{0};
 };
 
 }  // namespace weir::session

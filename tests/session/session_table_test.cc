@@ -258,6 +258,40 @@ TEST(SessionTable, BytesOfTokensAndImagesAreBounded) {
   EXPECT_TRUE(t.append(id, 3, row(0, 247), {}, Rewind::kYes).ok());  // without the image there is room
 }
 
+TEST(SessionTable, BytesOfAllSessionsAreBoundedOverAllShards) {
+  SessionLimits limits;
+  limits.total_bytes = 1000;
+  Bench t(limits);
+  SessionTable other(t.env, base::ShardId(3), 5, t.quota, limits, [](auto&&...) {});
+  auto a = t.open();
+  EXPECT_TRUE(t.append(a, 0, row(0, 150), {image(3, 7, 100)}).ok());
+  auto b = other.open(kOther, {}).value();
+  EXPECT_TRUE(other.begin(kOther, b, {0, Rewind::kNo, 75, 0}));
+  EXPECT_EQ(other.begin(kOther, other.open(kOther, {}).value(), {0, Rewind::kNo, 76, 0}).error().code,
+            Code::kResourceExhausted);
+  EXPECT_EQ(t.begin(a, 150, Rewind::kNo, 76).error().code, Code::kResourceExhausted);
+  EXPECT_TRUE(t.append(a, 2, row(0, 148), {}, Rewind::kYes).ok());  // no more than it has
+  EXPECT_TRUE(t.table.fork(kMe, a, 90));
+  EXPECT_EQ(t.table.fork(kMe, a, 90).error().code, Code::kResourceExhausted);
+  t.table.close(kMe, a);
+  EXPECT_EQ(t.quota.bytes(), 360u);
+}
+
+TEST(SessionTable, AFewTokensBehindManyMoveOnlyThemselves) {
+  Bench t;
+  auto id = t.open();
+  t.append(id, 0, row(0, 200'000));
+  const uint32_t* at = nullptr;
+  int moved = 0;
+  for (uint32_t i = 0; i < 1000; ++i) {
+    auto lease = t.begin(id, 200'000 + 10 * i, Rewind::kNo, 10);
+    ASSERT_TRUE(lease);
+    moved += std::exchange(at, lease->tokens.data()) != lease->tokens.data();
+    t.table.settle(lease->serial, {Outcome::Kind::kAppended, row(0, 10), {}, {}});
+  }
+  EXPECT_LE(moved, 2);
+}
+
 TEST(SessionTable, AModelThatWasLoadedAgainIsAnotherOne) {
   auto spec = std::make_shared<const msg::TextSpec>();
   msg::ModelSpec served;
@@ -300,6 +334,7 @@ class Play {
     for (auto& [id, plain] : all_) t_.table.close(kMe, id);
     EXPECT_EQ(t_.table.sessions(), 0u);
     EXPECT_EQ(t_.table.bytes(), 0u);
+    EXPECT_EQ(t_.quota.bytes(), 0u);
     EXPECT_EQ(t_.quota.taken(kMe), 0u);
     t_.env.advance(1h);
     EXPECT_EQ(t_.env.armed(), 0u);
