@@ -238,6 +238,7 @@ void add_protocols(std::vector<Setting>& rows) {
   rows.push_back(flag("protocols.grps", "serve GRPS", AT(grps_on)));
   rows.push_back(flag("protocols.openai", "serve the OpenAI API", AT(openai.on)));
   rows.push_back(flag("protocols.salience", "serve Salience", AT(salience.on)));
+  rows.push_back(flag("protocols.evergreen", "serve Evergreen", AT(evergreen_on)));
   auto parse = [](const std::string& v) -> base::Result<std::string> {
     bool good = v.size() > 1 && v[0] == '/' && v.back() != '/' && v.find_first_of("{}?# ") == v.npos;
     if (!good) return invalid("expected a path like /graphpipe, got '" + v + "'");
@@ -312,7 +313,6 @@ void add_sessions(std::vector<Setting>& rows) {
 void add_evergreen(std::vector<Setting>& rows) {
   using Unseen = evergreen::Options::Unseen;
   constexpr uint64_t kK = 1 << 10, kG = 1 << 30;
-  rows.push_back(flag("protocols.evergreen", "serve Evergreen", AT(evergreen_on)));
   rows.push_back(flag("evergreen.websocket", "sessions over WebSocket, too", AT(evergreen.websocket)));
   rows.push_back(
       text("evergreen.default_model", "NAME", "for actions that name no target", AT(evergreen.default_model)));
