@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+import subprocess
 import tempfile
 
 import measure
@@ -164,4 +165,26 @@ def batching(build, rounds, requests):
             print(f'batching answers {gain:.2f} times as many requests a second ({low:.2f}-{high:.2f})')
 
 
-ALL = [grpc_small, grpc_single, grpc_large, rest_json, batching, graphpipe_large]
+def evergreen_ping_pong(build, rounds, requests):
+    """Small fragments to and fro over bidi streams: ECHO of an Evergreen session beside a grpc++ stream that only sends back."""
+    peers = {'weir': weir(build), 'grpc++ bidi': lambda port: [build / 'bench/peers/grpc_bidi_echo', port]}
+    with running(peers) as servers:
+        for sessions, pings in ((1, requests or 5000), (64, (requests or 32_000) // 64)):
+            trips = {s.name: [] for s in servers}
+            rates = {s.name: [] for s in servers}
+            for _ in range(rounds):
+                for server in servers:
+                    kind = 'weir' if server.name == 'weir' else 'peer'
+                    said = subprocess.run(['taskset', '-c', measure.CLIENT_CORE, build / 'bench/evergreen/ping_pong', str(server.port), kind,
+                                           str(sessions), str(pings)], stdout=subprocess.PIPE, check=True, text=True).stdout
+                    values = dict(word.split('=') for word in said.split()[1:])
+                    trips[server.name].append(int(values['p50_us']))
+                    rates[server.name].append(float(values['fragments_per_s']))
+            print(f'\n{sessions} session(s), one fragment of 16 bytes on its way in each')
+            for name in peers:
+                print(f'  {name}: round trip p50 {measure.spread(trips[name])[0]:.0f} us, {measure.spread(rates[name])[0]:.0f} fragments/s')
+            ratio, low, high = measure.spread([a / max(b, 1) for a, b in zip(trips['weir'], trips['grpc++ bidi'])])
+            print(f'  weir / grpc++ bidi, p50 of the round trip: {ratio:.2f} ({low:.2f}-{high:.2f})')
+
+
+ALL = [grpc_small, grpc_single, grpc_large, rest_json, batching, graphpipe_large, evergreen_ping_pong]
