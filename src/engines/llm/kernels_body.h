@@ -10,12 +10,13 @@
 namespace weir::llm {
 namespace {
 
+// Rows of a register block beside 2 panels, and beside 4; as measured.
 #if defined(__AVX512F__)
-constexpr uint32_t kWide = 12, kNarrow = 6;  // rows of a register block, beside 2 and beside 4 panels
+constexpr uint32_t kWideF32 = 12, kWideBf16 = 12, kNarrow = 6;
 #elif defined(__AVX2__)
-constexpr uint32_t kWide = 2, kNarrow = 1;
+constexpr uint32_t kWideF32 = 3, kWideBf16 = 4, kNarrow = 1;
 #else
-constexpr uint32_t kWide = 2, kNarrow = 1;
+constexpr uint32_t kWideF32 = 2, kWideBf16 = 2, kNarrow = 1;
 #endif
 
 // Steps ahead that weights are fetched where a handful of rows use them: there the CPU does not look far enough ahead
@@ -24,11 +25,13 @@ constexpr uint32_t kAhead = 96;
 
 struct F32 {
   static constexpr Form kForm = Form::kF32;
+  static constexpr uint32_t kWide = kWideF32;
   static V16 step(V16 acc, const std::byte* w, const std::byte* x) { return single_dot(acc, w, x); }
   static void put(std::byte* out, size_t i, V16 x) { store(reinterpret_cast<float*>(out) + i, x); }
 };
 struct Bf16 {
   static constexpr Form kForm = Form::kBf16;
+  static constexpr uint32_t kWide = kWideBf16;
   static V16 step(V16 acc, const std::byte* w, const std::byte* x) { return pair_dot(acc, w, x); }
   static void put(std::byte* out, size_t i, V16 x) { store_bf16(reinterpret_cast<uint16_t*>(out) + i, x); }
 };
@@ -49,7 +52,7 @@ inline void block(const std::byte* a, size_t a_stride, Panel&& panel, uint32_t s
     for (uint32_t p = 0; p < P; ++p) b[p] = panel(s, p);
     const uint32_t steps = s + 1 == segments ? last_depth : depth;
     for (uint32_t k = 0; k < steps; ++k) {
-      if constexpr (M > kNarrow && M < kWide && P > 1)
+      if constexpr (M > kNarrow && M < N::kWide && P > 1)
 #pragma GCC unroll 4
         for (uint32_t p = 0; p < P; ++p) __builtin_prefetch(b[p] + 64 * size_t(k + kAhead / P));
 #pragma GCC unroll 16
@@ -84,8 +87,9 @@ void all_panels(const Product& d, Panel&& panel, uint32_t segments, uint32_t dep
   if (d.rows <= kNarrow)
     for (; p + 4 <= d.panels; p += 4)
       panels_of<N, 4, kNarrow>(d, d.a, d.rows, from, segments, depth, last, d.c + 16 * p);
-  for (; p + 2 <= d.panels; p += 2) panels_of<N, 2, kWide>(d, d.a, d.rows, from, segments, depth, last, d.c + 16 * p);
-  for (; p < d.panels; ++p) panels_of<N, 1, kWide>(d, d.a, d.rows, from, segments, depth, last, d.c + 16 * p);
+  for (; p + 2 <= d.panels; p += 2)
+    panels_of<N, 2, N::kWide>(d, d.a, d.rows, from, segments, depth, last, d.c + 16 * p);
+  for (; p < d.panels; ++p) panels_of<N, 1, N::kWide>(d, d.a, d.rows, from, segments, depth, last, d.c + 16 * p);
 }
 
 template <class N>
