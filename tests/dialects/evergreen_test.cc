@@ -112,6 +112,19 @@ TEST(Evergreen, ConfigurationReachesTheModelAndIsChecked) {
   EXPECT_EQ(t.status(*x), "open") << "another session";
 }
 
+TEST(Evergreen, APromptThatCannotFitIsRefusedBeforeItIsKept) {
+  Bench t;
+  auto x = t.open();
+  t.send(*x, generate("p", "r"));
+  for (int i = 0; i < 3 && t.status(*x) == "open"; ++i) {
+    auto m = t.parse("node_fragments { id: 'p' continued: true seq: " + std::to_string(i) +
+                     " chunk_fragment { metadata { mimetype: 'text/plain' } } }");
+    m.mutable_node_fragments(0)->mutable_chunk_fragment()->set_data(std::string(60'000, 'x'));
+    t.send(*x, m);
+  }
+  EXPECT_EQ(t.status(*x), "INVALID_ARGUMENT: action GENERATE: node 'p': the prompt is too long for the model");
+}
+
 TEST(Evergreen, AStopStringEndsTheAnswerAndTheCall) {
   Bench t;
   auto x = t.open();

@@ -138,12 +138,24 @@ Status Conversation::open(const session::Node& leaf, const msg::TextSpec& spec) 
   return {};
 }
 
+uint64_t most_text(const msg::TextSpec& spec) {
+  constexpr uint64_t kBytesPerToken = 64, kSlack = 64 << 10;
+  return spec.max_length * kBytesPerToken + kSlack;
+}
+
 Status Conversation::chunk(const session::Node& leaf, const base::Bytes& data, const msg::TextSpec& spec) {
   if (leaf_ != &leaf || kind_ == Kind::kNone)
     if (Status s = open(leaf, spec); !s.ok()) return s;
-  if (kind_ == Kind::kImage) image_ += data.view();
+  constexpr uint64_t kMostImages = 16 << 20;
+  if (kind_ == Kind::kImage) {
+    if ((image_bytes_ += data.size()) > kMostImages)
+      return invalid(where(leaf) + "the images of a prompt have at most " + std::to_string(kMostImages) + " bytes");
+    image_ += data.view();
+  }
   if (kind_ == Kind::kUnseen) unseen_bytes_ += data.size();
   if (kind_ != Kind::kText) return {};
+  if ((text_bytes_ += data.size()) > most_text(spec))
+    return invalid(where(leaf) + "the prompt is too long for the model");
   Turn& t = turn();
   if (t.parts.empty() || !t.parts.back().image.empty()) t.parts.emplace_back();
   append_plain(t.parts.back().text, data.view());

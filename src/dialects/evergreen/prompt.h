@@ -28,6 +28,7 @@ struct Turn {
 // Reads a node as a conversation. Leaves of type text/* are text; image/* an image for models that see them;
 // `application/x-protobuf; type=EndOfTurn` ends a turn. A turn also ends where the role changes: ChunkMetadata.role,
 // "user" where there is none ("model" is another word for "assistant").
+// Text and images are limited by what a context can hold, so that many actions on one large node do not multiply it.
 class Conversation {
  public:
   explicit Conversation(Options::Unseen unseen) : unseen_(unseen) {}
@@ -49,7 +50,7 @@ class Conversation {
   Kind kind_ = Kind::kNone;
   std::string role_, mimetype_;
   std::string image_;  // as far as its chunks have come
-  uint64_t unseen_bytes_ = 0;
+  uint64_t unseen_bytes_ = 0, text_bytes_ = 0, image_bytes_ = 0;
   bool ended_ = false;  // the last turn takes no more
 };
 
@@ -58,6 +59,9 @@ struct Prompt {
   std::vector<uint32_t> ids;
   std::vector<msg::Image> images;
 };
+
+// Text of so many bytes cannot fit into the context, whatever the tokens.
+uint64_t most_text(const msg::TextSpec& spec);
 
 enum class Templating : uint8_t { kChat, kRaw };
 

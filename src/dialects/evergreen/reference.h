@@ -27,6 +27,8 @@ class FileLoad {
                                                       std::string_view uri, Done done);
   ~FileLoad();
 
+  uint64_t size() const { return size_; }
+
   std::string node;
   int64_t seq = 0;
 

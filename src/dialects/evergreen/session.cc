@@ -14,7 +14,7 @@ using base::failure;
 using base::Status;
 
 constexpr size_t kTranscripts = 8, kTranscriptBytes = 1 << 20;
-constexpr size_t kLoads = 16;
+constexpr size_t kLoads = 16, kMostLoads = 256;  // files open at once: no more is read above the first
 constexpr base::Duration kAskAgain = std::chrono::seconds(1);
 
 }  // namespace
@@ -85,6 +85,13 @@ Status Session::on_fragment(session::Fragment& f, std::string_view reference) {
 }
 
 Status Session::load(session::Node& node, int64_t seq, std::string_view uri) {
+  uint64_t on_the_way = 0;
+  for (const auto& l : loads_) on_the_way += l->size();
+  // Both would be found out later, but then the memory and the files are taken.
+  if (loads_.size() >= kMostLoads ||
+      on_the_way > graph_.limits().bytes - std::min(graph_.bytes(), graph_.limits().bytes))
+    return failure(Code::kResourceExhausted, "node '" + std::string(node.id()) + "', fragment " + std::to_string(seq) +
+                                                 ": too much is being loaded at once");
   auto file = FileLoad::open(house_.bus.env(), house_.options.references, uri,
                              [this](FileLoad& load, base::Result<base::Bytes> data) { loaded(load, std::move(data)); });
   if (!file) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "dialects/evergreen/action.h"
+#include "dialects/evergreen/prompt.h"
 #include "dialects/evergreen/tensor_chunk.h"
 #include "marshal/check.h"
 #include "marshal/json_cursor.h"
@@ -46,6 +47,7 @@ class TextAction : public ModelAction {
   Status begin() override {
     if (Status s = allow({"prompt", "text"}, {result()}, ""); !s.ok()) return s;
     if (Status s = find(Wants::kText); !s.ok()) return s;
+    most_ = most_text(*spec().text);
     auto text = input({"prompt", "text"});
     if (!text) return std::move(text).error();
     cursor_.emplace(session_.graph(), **text, *this);
@@ -63,6 +65,7 @@ class TextAction : public ModelAction {
           std::string_view type = base_type(leaf.metadata()->mimetype);
           if (!type.empty() && !wire::same_text(type.substr(0, 5), "text/"))
             return invalid("node '" + std::string(leaf.id()) + "': takes text, not '" + std::string(type) + "'");
+          if (text_.size() + cursor_->data().size() > most_) return invalid("the text is too long for the model");
           text_ += cursor_->data().view();
           break;
         }
@@ -81,6 +84,7 @@ class TextAction : public ModelAction {
 
   std::optional<session::Cursor> cursor_;
   std::string text_;
+  uint64_t most_ = 0;
 };
 
 class Tokenize final : public TextAction {
