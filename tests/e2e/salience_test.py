@@ -280,11 +280,14 @@ class Salience(harness.Case):
         return before + [START] + [PAD] * PADS + [END] + after, image
 
     def test_the_model_reads_a_digit(self):
-        for digit in (2, 7):
+        read = []
+        for digit, word in ((2, 'two'), (7, 'seven')):
             tokens, image = self.digit(digit)
             client = Client(self.stub)
             _, made, _ = client.generate(tokens, 20, images=[image])
-            self.assertRegex(self.text.decode([t for t in made if t < 3066]), r'^This is an? [a-z]+\.')
+            said = self.text.decode([t for t in made if t < 3066])
+            self.assertRegex(said, r'[a-z]+')
+            read.append(word in said or str(digit) in said)
             inside = image.pad_range_start + 4
             cut = pb.GenerateRequest(session_id=client.session, offset=inside, truncating=True)
             error = self.fails(grpc.StatusCode.FAILED_PRECONDITION, lambda: list(self.stub.Generate(cut)))
@@ -295,6 +298,9 @@ class Salience(harness.Case):
             self.assertEqual(made, again)
             client.close()
             child.close()
+        # A model with readouts is the whole one, which has learned its digits.
+        if self.stub.GetReadoutManifest(pb.GetReadoutManifestRequest()).concepts:
+            self.assertTrue(any(read))
 
     def test_an_image_whose_pads_are_wrong_is_refused(self):
         tokens, image = self.digit(7)
