@@ -212,7 +212,7 @@ TEST(OipRest, MetadataConfigAndIndex) {
   OipBench bench;
   EXPECT_EQ(bench.rest("GET", "/v2").body,
             R"({"name":"weir","version":"1.2.3","extensions":["classification","model_repository","schedule_policy",)"
-            R"("model_configuration","binary_tensor_data","parameters","statistics","trace","logging"]})");
+            R"("model_configuration","binary_tensor_data","parameters","statistics","trace","logging","generate"]})");
   EXPECT_EQ(bench.rest("GET", "/v2/models").body, R"({"models":["add","any","blob","digits","flow","text"]})");
   EXPECT_EQ(bench.rest("GET", "/v2/models/digits").body,
             R"({"name":"digits","versions":["1"],"platform":"onnxruntime_onnx",)"
@@ -339,7 +339,7 @@ TEST(OipGrpc, HealthMetadataAndStatistics) {
     ready.set_name(name);
     EXPECT_FALSE(ask<ModelReadyResponse>(bench, "ModelReady", ready).ready());
   }
-  EXPECT_EQ(ask<ServerMetadataResponse>(bench, "ServerMetadata", ServerMetadataRequest()).extensions_size(), 9);
+  EXPECT_EQ(ask<ServerMetadataResponse>(bench, "ServerMetadata", ServerMetadataRequest()).extensions_size(), 10);
   ModelMetadataRequest metadata;
   metadata.set_name("add");
   auto m = ask<ModelMetadataResponse>(bench, "ModelMetadata", metadata);

@@ -1,5 +1,6 @@
 """The OpenAI endpoints and …/generate as their clients see them: curl, the official npm package, the demo model."""
 
+import base64
 import http.client
 import json
 import os
@@ -112,6 +113,20 @@ class Openai(harness.Case):
             self.assertEqual((status, code, param), (got, error['code'], error['param']), raw)
         self.assertEqual(413, post(self.server, '/v1/completions', {'prompt': 'a' * (5 << 20)})[0])
         self.assertEqual('invalid_request_error', curl(self.server.url('/v1/nope')).json()['error']['type'])
+
+    def test_an_image_in_a_chat(self):
+        image = base64.b64encode((harness.ROOT / 'tests/data/chat/digit_7.png').read_bytes()).decode()
+        content = [{'type': 'image_url', 'image_url': {'url': f'data:image/png;base64,{image}'}}, {'type': 'text', 'text': 'What digit is this?'}]
+        ask = {'messages': [{'role': 'user', 'content': content}], 'temperature': 0, 'max_tokens': 20, 'return_token_ids': True}
+        status, raw = post(self.server, '/v1/chat/completions', ask)
+        self.assertEqual(200, status, raw)
+        answer = json.loads(raw)
+        self.assertRegex(answer['choices'][0]['message']['content'], r'^This is an? [a-z]+\.$')
+        self.assertEqual(16, answer['prompt_token_ids'].count(3070), 'one pad for each feature')
+        content[0]['image_url']['url'] = 'data:image/png;base64,' + image[:100]
+        self.assertEqual(400, post(self.server, '/v1/chat/completions', ask)[0])
+        content[0]['image_url']['url'] = 'http://127.0.0.1/x.png'
+        self.assertEqual(400, post(self.server, '/v1/chat/completions', ask)[0])
 
     def test_tokens_and_back(self):
         text = 'curl — a tool for URLs 🙂'

@@ -20,7 +20,8 @@ std::vector<std::string_view> extensions() {
           "parameters",
           "statistics",
           "trace",
-          "logging"};
+          "logging",
+          "generate"};
 }
 
 struct Oip::Parts {
