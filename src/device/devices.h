@@ -33,7 +33,8 @@ class Devices {
   // FAILED_PRECONDITION where there is no CUDA, NOT_FOUND for a number beyond, INVALID_ARGUMENT for another word.
   base::Result<Device*> find(std::string_view id);
 
-  // Memory for a SlabPool of `bytes`: pinned for all CUDA devices; the system's where there is none. Errors:
+  // Memory for a SlabPool of `bytes`: pinned for cuda:0, the system's where there is none. Other devices know what they
+  // have pinned themselves: their engines have pools of their own. Errors:
   // RESOURCE_EXHAUSTED when it cannot be pinned: never pageable memory instead.
   base::Result<std::unique_ptr<SlabMemory>> slab_memory(uint64_t bytes);
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMiB = size_t(1) << 20;
 
-std::unique_ptr<SlabMemory> block(Device& device, size_t bytes) { return block_memory(std::move(*device.pin(bytes))); }
+std::unique_ptr<SlabMemory> block(Device& device, size_t bytes) { return block_memory(*device.pin(bytes)); }
 
 TEST(BlockPool, EverySlabLiesInThePinnedBlock) {
   FakeDevice device(FakeDevice::Drive::kStepped);

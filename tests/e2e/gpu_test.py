@@ -1,0 +1,89 @@
+"""The server with and without a GPU, on a machine that has none: CUDA and its management library are the fakes of
+tests/device, put where the loader finds them."""
+
+import json
+import os
+import re
+import subprocess
+import unittest
+
+import harness
+from harness import curl
+
+FAKES = harness.BUILD / 'tests/device'
+REQUEST = json.dumps({'inputs': [{'name': 'x', 'datatype': 'FP32', 'shape': [1, 3], 'data': [1, 2, 3]}]})
+
+
+def repository(**devices):
+    root = harness.scratch() / ('gpu-' + '-'.join(devices))
+    for name, device in devices.items():
+        (root / name).mkdir(parents=True, exist_ok=True)
+        (root / name / 'model.yaml').write_text(f'engine: identity\nparameters:\n  device: "{device}"\n')
+    return root
+
+
+def faked():
+    """The environment of a machine with two GPUs."""
+    libraries = harness.scratch() / 'fake-driver'
+    libraries.mkdir(exist_ok=True)
+    for name, fake in ('libcuda.so.1', 'libweir_other.so'), ('libnvidia-ml.so.1', 'libweir_fake_nvml.so'):
+        if not (libraries / name).is_symlink():
+            (libraries / name).symlink_to(FAKES / fake)
+    return {**os.environ, 'LD_LIBRARY_PATH': str(libraries), 'WEIR_CUDA_MODULE': str(FAKES / 'libweir_fake_cuda.so')}
+
+
+def metric(text, name):
+    found = re.search(rf'^{re.escape(name)} (\S+)$', text, re.M)
+    return float(found[1]) if found else None
+
+
+class WithoutAGpu(unittest.TestCase):
+    def setUp(self):
+        self.environment = {**os.environ, 'WEIR_DEVICE_CUDA': 'off'}
+
+    def test_the_server_serves_and_says_why_a_model_of_a_gpu_does_not(self):
+        server = harness.Server(repository=repository(host='host', fake='fake', gone='cuda'), env=self.environment)
+        try:
+            for name in 'host', 'fake':
+                answer = curl(server.url(f'/v2/models/{name}/infer'), data=REQUEST.encode())
+                self.assertEqual(200, answer.status, answer.body)
+                self.assertEqual([1.0, 2.0, 3.0], answer.json()['outputs'][0]['data'])
+            self.assertIn('gone/1  UNAVAILABLE: no CUDA: it is switched off', server.output())
+            text = curl(server.url('/metrics')).body
+            text = text.decode() if isinstance(text, bytes) else text
+            self.assertIsNone(metric(text, 'weir_pinned_total_bytes'))
+        finally:
+            self.assertEqual(0, server.stop())
+
+
+class WithAFakeGpu(unittest.TestCase):
+    def test_requests_lie_in_pinned_memory_and_go_to_the_device_and_back(self):
+        server = harness.Server('--metrics-compat', 'triton', '--device-pinned-pool', '256MiB',
+                                repository=repository(first='cuda', second='cuda:1'), env=faked())
+        try:
+            for name in 'first', 'second':
+                answer = curl(server.url(f'/v2/models/{name}/infer'), data=REQUEST.encode())
+                self.assertEqual([1.0, 2.0, 3.0], answer.json()['outputs'][0]['data'])
+            text = curl(server.url('/metrics')).body
+            text = text.decode() if isinstance(text, bytes) else text
+            self.assertEqual(256 << 20, metric(text, 'weir_pinned_total_bytes'))
+            self.assertEqual(256 << 20, metric(text, 'nv_pinned_memory_pool_total_bytes'))
+            self.assertEqual(12, metric(text, 'weir_device_copy_bytes_total{device="cuda:1",direction="to_host"}'))
+            self.assertGreater(metric(text, 'nv_gpu_utilization{gpu_uuid="GPU-aaaa"}'), 0.3)
+            self.assertEqual(123.456, metric(text, 'weir_gpu_power_watts{gpu="0",uuid="GPU-aaaa",name="Fake H100"}'))
+        finally:
+            self.assertEqual(0, server.stop())
+
+    def test_a_pool_that_is_too_small_ends_the_start_with_one_line(self):
+        done = subprocess.run([harness.WEIR, 'serve', repository(first='cuda'), '--listen', '127.0.0.1:0',
+                               '--device-pinned-pool', '1MiB'], env=faked(), stderr=subprocess.PIPE, timeout=30)
+        self.assertEqual(2, done.returncode)
+        self.assertIn(b'device.pinned_pool must be at least twice', done.stderr)
+
+    def test_the_version_tells_the_devices(self):
+        out = subprocess.check_output([harness.WEIR, 'version', '--json'], env=faked(), timeout=30)
+        self.assertEqual(['cuda:0', 'cuda:1'], [d['id'] for d in json.loads(out)['cuda']['devices']])
+
+
+if __name__ == '__main__':
+    harness.main()
