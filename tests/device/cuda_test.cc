@@ -51,9 +51,7 @@ TEST(CudaModule, TheRealOneOpensWithoutAGpu) {
 
 class FakeCuda : public ::testing::Test {
  protected:
-  FakeCuda() : module_(open_cuda({WEIR_FAKE_MODULE}, kPresent)) {
-    device_ = *CudaDevice::open(*module_->api, 1);
-  }
+  FakeCuda() : module_(open_cuda({WEIR_FAKE_MODULE}, kPresent)) { device_ = *CudaDevice::open(*module_->api, 1); }
   base::Result<CudaModule> module_;
   std::unique_ptr<CudaDevice> device_;
 };
