@@ -187,4 +187,45 @@ def evergreen_ping_pong(build, rounds, requests):
             print(f'  weir / grpc++ bidi, p50 of the round trip: {ratio:.2f} ({low:.2f}-{high:.2f})')
 
 
-ALL = [grpc_small, grpc_single, grpc_large, rest_json, batching, graphpipe_large, evergreen_ping_pong]
+TOKENS = 128  # of each stream
+
+
+def fastify(port):
+    return ['env', f"NPM_HOME={ROOT / '.cache/npm'}", 'node', ROOT / 'bench/peers/fastify_sse.mjs', port]
+
+
+def parrot(folder):
+    """A repository with a model that makes tokens at no cost: what remains is the path of a token to its client."""
+    model = pathlib.Path(folder) / 'models/parrot'
+    model.mkdir(parents=True)
+    (model / 'model.yaml').write_text('engine: parrot\nparameters: {max_running: 256, step_tokens: 4096}\n')
+    return model.parent
+
+
+def events(title, results, first):
+    measure.table(title, results, first)
+    for name, runs in results.items():
+        per_core, low, high = measure.spread([TOKENS * 1e6 / r.cpu_us for r in runs])
+        print(f'{name:24} {per_core:11.0f} tokens delivered per second of CPU ({low:.0f}-{high:.0f})')
+
+
+def stream_sse(build, rounds, requests):
+    """256 streams of Server-Sent Events, one token each per step of the engine, beside fastify."""
+    load = measure.Load(requests or 2048, 256, 1, http1=True, headers=JSON)
+    with scratch(body=payloads.chat_json('parrot', 'a', TOKENS)) as files, \
+            running({'weir': weir(build, repository=parrot(files['folder'])), 'fastify': fastify}) as servers:
+        results = measure.rounds(servers, load, lambda _: ('/v1/chat/completions', files['body']), rounds)
+        events(f'chat completions as SSE, 256 streams of {TOKENS} tokens', results, 'weir')
+
+
+def stream_grpc(build, rounds, requests):
+    """256 gRPC streams over 8 connections, beside grpc++."""
+    load = measure.Load(requests or 2048, 8, 32, headers=GRPC)
+    path = '/inference.GRPCInferenceService/ModelStreamInfer'
+    with scratch(body=payloads.grpc_frame(payloads.text_request('parrot', 'a', TOKENS))) as files, \
+            running({'weir': weir(build, repository=parrot(files['folder'])), 'grpc++ callback': grpc_echo(build, 'callback')}) as servers:
+        results = measure.rounds(servers, load, lambda _: (path, files['body']), rounds)
+        events(f'ModelStreamInfer, 256 streams of {TOKENS} tokens', results, 'weir')
+
+
+ALL = [grpc_small, grpc_single, grpc_large, rest_json, batching, graphpipe_large, stream_sse, stream_grpc, evergreen_ping_pong]

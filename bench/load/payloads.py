@@ -25,6 +25,21 @@ def infer_request(model, name, count, datatype='FP32', rows=None):
     return field(1, model.encode()) + field(5, tensor) + field(7, raw)
 
 
+def text_request(model, text, tokens):
+    """ModelStreamInfer of a model that makes text: as many tokens as that, each an answer of its own."""
+    def parameter(name, value):
+        return field(4, field(1, name.encode()) + field(2, value))
+    tensor = field(1, b'text_input') + field(2, b'BYTES') + field(3, varint(1))
+    raw = struct.pack('<I', len(text)) + text.encode()
+    return field(1, model.encode()) + parameter('max_tokens', b'\x10' + varint(tokens)) + parameter('stream', b'\x08\1') + \
+        parameter('ignore_eos', b'\x08\1') + field(5, tensor) + field(7, raw)
+
+
+def chat_json(model, text, tokens):
+    return json.dumps({'model': model, 'messages': [{'role': 'user', 'content': text}], 'max_tokens': tokens, 'stream': True,
+                       'ignore_eos': True}).encode()
+
+
 def grpc_frame(message):
     return b'\0' + struct.pack('>I', len(message)) + message
 

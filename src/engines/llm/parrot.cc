@@ -1,0 +1,143 @@
+#include "engines/llm/parrot.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "base/units.h"
+#include "engines/llm/options.h"
+#include "engines/llm/text_front.h"
+#include "engines/llm/text_request.h"
+#include "sched/token_lane.h"
+#include "text/processor.h"
+
+namespace weir::llm {
+namespace {
+
+constexpr uint32_t kBytes = 256;
+constexpr const char* kSpecial[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+constexpr uint32_t kVocabulary = kBytes + std::size(kSpecial);
+constexpr uint32_t kLongest = 32768;
+constexpr uint32_t kStepMostUs = 60'000'000;
+
+// GPT-2's way to write a byte as a visible character: those that are visible already stand for themselves, the others
+// for the characters from U+0100 on.
+std::string piece_of(uint32_t byte, uint32_t& next) {
+  bool visible = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+  uint32_t c = visible ? byte : next++;
+  if (c < 0x80) return std::string(1, char(c));
+  return {char(0xc0 | c >> 6), char(0x80 | (c & 0x3f))};
+}
+
+std::string tokenizer_json() {
+  nlohmann::json vocabulary = nlohmann::json::object(), added = nlohmann::json::array();
+  uint32_t next = 0x100;
+  for (uint32_t b = 0; b < kBytes; ++b) vocabulary[piece_of(b, next)] = b;
+  for (uint32_t i = 0; i < std::size(kSpecial); ++i)
+    added.push_back({{"id", kBytes + i}, {"content", kSpecial[i]}, {"special", true}, {"normalized", false}});
+  nlohmann::json level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  return nlohmann::json{{"version", "1.0"},
+                        {"added_tokens", added},
+                        {"pre_tokenizer", level},
+                        {"decoder", level},
+                        {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}}}
+      .dump();
+}
+
+class Parrot final : public sched::TokenEngine {
+ public:
+  Parrot(std::shared_ptr<const msg::TextSpec> text, std::chrono::microseconds step)
+      : text_(std::move(text)), step_(step) {}
+
+  const msg::TextSpec& text() const override { return *text_; }
+  size_t kv_bytes(size_t positions) const override { return positions; }
+  base::Status reserve(uint32_t, uint32_t) override { return {}; }
+  void copy_block(uint32_t, uint32_t, uint32_t) override {}
+  base::Result<sched::ImageFeatures> see(const msg::Image&) override {
+    return base::failure(base::Code::kUnimplemented, "a parrot does not see images");
+  }
+
+  base::Status step(sched::TokenStep& step) override {
+    if (step_.count() > 0) std::this_thread::sleep_for(step_);
+    for (auto& look : step.looks) {
+      if (look.kind == sched::TokenStep::Look::Kind::kDraw) look.id = next(look);
+      look.logprob = 0;
+      look.best.clear();
+      if (look.top > 0) look.best.push_back({look.id, 0});
+    }
+    for (auto& pool : step.pools) {
+      const auto& row = step.rows[pool.row];
+      pool.sum.assign(kBytes, 0);
+      for (uint32_t i = row.first; i < row.first + row.count; ++i)
+        if (step.ids[i] < kBytes) ++pool.sum[step.ids[i]];
+    }
+    return {};
+  }
+
+ private:
+  // Special tokens are not said back; a prompt of nothing else is answered with spaces.
+  static uint32_t next(const sched::TokenStep::Look& look) {
+    auto prompt = look.sequence.first(look.prompt);
+    for (size_t i = 0; i < prompt.size(); ++i)
+      if (uint32_t id = prompt[(look.draw + i) % prompt.size()]; id < kBytes) return id;
+    return ' ';
+  }
+
+  const std::shared_ptr<const msg::TextSpec> text_;
+  const std::chrono::microseconds step_;
+};
+
+class ParrotEngine final : public sched::Engine {
+ public:
+  ParrotEngine(msg::ModelSpec spec, std::unique_ptr<Parrot> parrot, sched::TokenPolicy policy)
+      : spec_(std::move(spec)), parrot_(std::move(parrot)), policy_(policy) {}
+
+  const msg::ModelSpec& spec() const override { return spec_; }
+  base::Status step(sched::Batch&) override {
+    return base::failure(base::Code::kInternal, "a model of tokens is not stepped in rows");
+  }
+  std::unique_ptr<msg::Inbox> own_inbox(const msg::ModelSpec& spec, bus::ModelStats& stats,
+                                        base::SlabSource&) override {
+    return make_text_front(sched::make_token_lane(std::move(parrot_), policy_, spec, stats), spec, stats);
+  }
+
+ private:
+  msg::ModelSpec spec_;
+  std::unique_ptr<Parrot> parrot_;
+  sched::TokenPolicy policy_;
+};
+
+}  // namespace
+
+base::Result<std::unique_ptr<sched::Engine>> load_parrot(const msg::ModelSpec& wanted) {
+  if (wanted.instances > 1) return base::invalid("a model of tokens has one instance");
+  auto options = read_options(wanted.parameters);
+  if (!options) return options.error();
+  uint64_t step = 0;
+  if (auto at = wanted.parameters.find("step_us"); at != wanted.parameters.end()) {
+    auto parsed = base::parse_count(at->second, kStepMostUs);
+    if (!parsed) return base::invalid("parameter 'step_us': " + parsed.error().text);
+    step = *parsed;
+  }
+  auto text = std::make_shared<msg::TextSpec>();
+  text->max_length = options->max_length > 0 ? options->max_length : kLongest;
+  text->vocabulary = kVocabulary, text->hidden_size = kBytes;
+  text->eos_ids = {kBytes, kBytes + 2};
+  auto processor = text::make_processor(tokenizer_json(), R"({"eos_token":"<|im_end|>"})", "");
+  if (!processor) return processor.error();
+  text->processor = std::move(*processor);
+  msg::ModelSpec spec = wanted;
+  spec.engine = "parrot";
+  if (spec.platform.empty()) spec.platform = "weir_parrot";
+  spec.max_batch = 0;
+  spec.inputs = text_inputs();
+  spec.outputs = {{"text_output", msg::DType::kBytes, {1}, false, {}}};
+  spec.text = text;
+  auto parrot = std::make_unique<Parrot>(std::move(text), std::chrono::microseconds(step));
+  return std::unique_ptr<sched::Engine>(
+      std::make_unique<ParrotEngine>(std::move(spec), std::move(parrot), options->policy));
+}
+
+}  // namespace weir::llm
