@@ -17,6 +17,7 @@
 #include "app/version.h"
 #include "engines/identity/identity.h"
 #include "engines/llm/llm.h"
+#include "engines/llm/parrot.h"
 #include "engines/onnx/runtime.h"
 #include "net/signals.h"
 
@@ -48,6 +49,7 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::
          return identity::load(a.wanted, {&devices, &a.slabs, a.broken});
        }},
       {"llm", [](const models::LoadArgs& a) { return llm::load(a.wanted, a.file); }},
+      {"parrot", [](const models::LoadArgs& a) { return llm::load_parrot(a.wanted); }},
       {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
   };
 }
