@@ -1,11 +1,11 @@
-// The kernels, written once over simd.h. Included by one source file per instruction set, which names the table; see
+// The kernels, written once over simd.inc. Included by one source file per instruction set, which names the table; see
 // kernels.h for what they promise. No other header of the house here: an inline function compiled for a CPU that is
 // not there must not be the one that the linker keeps.
 #include <cmath>
 #include <cstddef>
 
 #include "engines/llm/kernels.h"
-#include "engines/llm/simd.h"
+#include "engines/llm/simd.inc"
 
 namespace weir::llm {
 namespace {
@@ -98,8 +98,8 @@ void product(const Product& d) {
       d, [&](uint32_t, uint32_t p) { return d.b[p]; }, 1, d.depth, d.depth);
 }
 
-#include "engines/llm/kernels_attention.h"
-#include "engines/llm/kernels_rows.h"
+#include "engines/llm/kernels_attention.inc"
+#include "engines/llm/kernels_rows.inc"
 
 constexpr Kernels make_table(std::string_view name) {
   return {name,
