@@ -50,6 +50,8 @@ def running(commands):
     try:
         for name, command in commands.items():
             servers.append(measure.Server(name, command))
+            if name.startswith('weir'):
+                measure.wait_ready(servers[-1].port)
         yield servers
     finally:
         for server in servers:
@@ -190,15 +192,15 @@ def evergreen_ping_pong(build, rounds, requests):
 TOKENS = 128  # of each stream
 
 
-def fastify(port):
-    return ['env', f"NPM_HOME={ROOT / '.cache/npm'}", 'node', ROOT / 'bench/peers/fastify_sse.mjs', port]
+def fastify(step_ms=0):
+    return lambda port: ['env', f"NPM_HOME={ROOT / '.cache/npm'}", 'node', ROOT / 'bench/peers/fastify_sse.mjs', port, step_ms]
 
 
-def parrot(folder):
+def parrot(folder, step_ms=0):
     """A repository with a model that makes tokens at no cost: what remains is the path of a token to its client."""
     model = pathlib.Path(folder) / 'models/parrot'
     model.mkdir(parents=True)
-    (model / 'model.yaml').write_text('engine: parrot\nparameters: {max_running: 256, step_tokens: 4096}\n')
+    (model / 'model.yaml').write_text(f'engine: parrot\nparameters: {{max_running: 256, step_tokens: 16384, step_us: {step_ms * 1000}}}\n')
     return model.parent
 
 
@@ -212,10 +214,12 @@ def events(title, results, first):
 def stream_sse(build, rounds, requests):
     """256 streams of Server-Sent Events, one token each per step of the engine, beside fastify."""
     load = measure.Load(requests or 2048, 256, 1, http1=True, headers=JSON)
-    with scratch(body=payloads.chat_json('parrot', 'a', TOKENS)) as files, \
-            running({'weir': weir(build, repository=parrot(files['folder'])), 'fastify': fastify}) as servers:
-        results = measure.rounds(servers, load, lambda _: ('/v1/chat/completions', files['body']), rounds)
-        events(f'chat completions as SSE, 256 streams of {TOKENS} tokens', results, 'weir')
+    # At full speed tokens share writes; at a step every 10 ms each token is a write of its own.
+    for step_ms, what in ((0, 'as fast as they come'), (10, 'a step every 10 ms')):
+        with scratch(body=payloads.chat_json('parrot', 'a', TOKENS)) as files, \
+                running({'weir': weir(build, repository=parrot(files['folder'], step_ms)), 'fastify': fastify(step_ms)}) as servers:
+            results = measure.rounds(servers, load, lambda _: ('/v1/chat/completions', files['body']), rounds)
+            events(f'chat completions as SSE, 256 streams of {TOKENS} tokens, {what}', results, 'weir')
 
 
 def stream_grpc(build, rounds, requests):

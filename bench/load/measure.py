@@ -14,6 +14,7 @@ import socket
 import statistics
 import subprocess
 import time
+import urllib.request
 
 SERVER_CORE, CLIENT_CORE = '0', '1'
 
@@ -34,6 +35,18 @@ def wait_port(port, process, seconds=20):
             raise RuntimeError(f'the server ended with {process.returncode}: {process.args}')
         time.sleep(0.05)
     raise RuntimeError(f'no server on port {port}: {process.args}')
+
+
+def wait_ready(port, seconds=20):
+    """weir listens while its models still load."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            with urllib.request.urlopen(f'http://127.0.0.1:{port}/readyz', timeout=seconds):
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise RuntimeError(f'weir on port {port} is not ready')
 
 
 class Server:
