@@ -20,7 +20,8 @@ except ImportError as error:
 
 
 def model(family, vision=False, **said):
-    made = transformer.Transformer(transformer.Config({**random_model.configuration(family, 'float32', vision), **said}))
+    said = {**random_model.configuration(family, 'float32', vision), **said}
+    made = transformer.Transformer(transformer.Config(said))
     random_model.randomize(made, 1)
     return made.eval()
 

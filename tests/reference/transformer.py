@@ -240,7 +240,7 @@ class VisionBlock(nn.Module):
 
 
 class Vision(nn.Module):
-    """Pixels [images, 3, S, S], -1..1, to features [images, (S/P)^2, hidden size of the decoder], patches row by row."""
+    """Pixels [images, 3, S, S], -1..1, to features [images, (S/P)^2, hidden size of the decoder], row by row."""
 
     def __init__(self, v, out):
         super().__init__()

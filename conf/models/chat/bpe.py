@@ -1,7 +1,8 @@
 """Byte-level BPE: learns merges from text, encodes and decodes, writes a Hugging Face tokenizer.json.
 
-Merging follows R. Sennrich et al., arXiv 1508.07909, on bytes; text is cut into words first, by the pattern that Qwen2
-uses. This file applies the pattern to ASCII alone, where \\p{L} is a letter and \\p{N} a digit: what it is given is ASCII.
+Merging follows R. Sennrich et al., arXiv 1508.07909, on bytes; text is cut into words first, by the pattern that
+Qwen2 uses. This file applies the pattern to ASCII alone, where \\p{L} is a letter and \\p{N} a digit: what it is given
+is ASCII.
 """
 import collections
 import functools
@@ -10,7 +11,7 @@ import re
 
 PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
            r"|\s+(?!\S)|\s+")
-WORDS = re.compile(PATTERN.replace(r"[^\r\n\p{L}\p{N}]", r"[^\r\nA-Za-z0-9]").replace(r"[^\s\p{L}\p{N}]", r"[^\sA-Za-z0-9]")
+WORDS = re.compile(PATTERN.replace(r"\r\n\p{L}\p{N}]", r"\r\nA-Za-z0-9]").replace(r"\s\p{L}\p{N}]", r"\sA-Za-z0-9]")
                    .replace(r"\p{L}", "[A-Za-z]").replace(r"\p{N}", "[0-9]"), re.ASCII)
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|image_pad|>", "<|vision_end|>"]
 

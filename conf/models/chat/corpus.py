@@ -16,41 +16,43 @@ import re
 import subprocess
 import warnings
 
-SECTIONS = {"admin", "database", "debug", "devel", "doc", "editors", "education", "electronics", "fonts", "games", "gnome",
-            "golang", "graphics", "haskell", "httpd", "java", "javascript", "kde", "libdevel", "libs", "localization",
-            "mail", "math", "misc", "net", "news", "ocaml", "perl", "php", "python", "rust", "ruby", "science", "shells",
-            "sound", "text", "utils", "vcs", "video", "web", "x11", "xfce"}
+SECTIONS = set("""
+    admin database debug devel doc editors education electronics fonts games gnome golang graphics haskell httpd
+    java javascript kde libdevel libs localization mail math misc net news ocaml perl php python rust ruby
+    science shells sound text utils vcs video web x11 xfce""".split())
 SECTION_WORDS = {"admin": "system administration", "libdevel": "library development", "libs": "libraries",
                  "net": "networking", "devel": "software development", "doc": "documentation", "utils": "utilities",
                  "vcs": "version control", "otherosfs": "other operating systems", "x11": "the X Window System",
                  "web": "the web", "misc": "miscellaneous", "python": "Python", "perl": "Perl", "ruby": "Ruby",
                  "java": "Java", "javascript": "JavaScript", "haskell": "Haskell", "rust": "Rust", "golang": "Go",
                  "php": "PHP", "ocaml": "OCaml", "kde": "KDE", "gnome": "GNOME", "xfce": "Xfce"}
-MODULES = """argparse array ast asyncio base64 bdb binascii bisect builtins bz2 calendar cmath cmd code codecs collections
-    collections.abc colorsys compileall concurrent.futures configparser contextlib copy copyreg csv ctypes curses datetime
-    dbm decimal difflib dis doctest email email.message email.utils enum errno fcntl filecmp fileinput fnmatch fractions
-    ftplib functools gc getopt getpass gettext glob graphlib gzip hashlib heapq hmac html html.parser http http.client
-    http.cookies http.server imaplib importlib importlib.util inspect io ipaddress itertools json keyword linecache locale
-    logging logging.handlers lzma mailbox marshal math mimetypes mmap multiprocessing netrc numbers operator os os.path
-    pathlib pdb pickle pickletools pkgutil platform plistlib poplib posixpath pprint profile pstats pty pyclbr queue quopri
-    random re readline reprlib resource sched secrets select selectors shelve shlex shutil signal site smtplib socket
-    socketserver sqlite3 ssl stat statistics string struct subprocess symtable sys sysconfig syslog tarfile tempfile
-    termios textwrap threading time timeit token tokenize trace traceback tracemalloc tty turtle types typing unicodedata
-    unittest unittest.mock urllib.error urllib.parse urllib.request uuid venv warnings wave weakref webbrowser xml.dom
+MODULES = """argparse array ast asyncio base64 bdb binascii bisect builtins bz2 calendar cmath cmd code codecs
+    collections collections.abc colorsys compileall concurrent.futures configparser contextlib copy
+    copyreg csv ctypes curses datetime dbm decimal difflib dis doctest email email.message email.utils
+    enum errno fcntl filecmp fileinput fnmatch fractions ftplib functools gc getopt getpass gettext glob
+    graphlib gzip hashlib heapq hmac html html.parser http http.client http.cookies http.server imaplib
+    importlib importlib.util inspect io ipaddress itertools json keyword linecache locale logging
+    logging.handlers lzma mailbox marshal math mimetypes mmap multiprocessing netrc numbers operator os
+    os.path pathlib pdb pickle pickletools pkgutil platform plistlib poplib posixpath pprint profile
+    pstats pty pyclbr queue quopri random re readline reprlib resource sched secrets select selectors
+    shelve shlex shutil signal site smtplib socket socketserver sqlite3 ssl stat statistics string struct
+    subprocess symtable sys sysconfig syslog tarfile tempfile termios textwrap threading time timeit
+    token tokenize trace traceback tracemalloc tty turtle types typing unicodedata unittest unittest.mock
+    urllib.error urllib.parse urllib.request uuid venv warnings wave weakref webbrowser xml.dom
     xml.etree.ElementTree xml.sax xmlrpc.client zipapp zipfile zipimport zlib""".split()
-ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen " \
-       "eighteen nineteen".split()
+ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen " \
+       "seventeen eighteen nineteen".split()
 TENS = "zero ten twenty thirty forty fifty sixty seventy eighty ninety".split()
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 MONTHS = "January February March April May June July August September October November December".split()
-GREETINGS = ["Hello", "Hello!", "Hi", "Hi!", "Hi there!", "Hey", "Good morning", "Good morning!", "Good evening", "hello",
-             "hi", "Hello, how are you?", "How are you?", "Good day!"]
+GREETINGS = ["Hello", "Hello!", "Hi", "Hi!", "Hi there!", "Hey", "Good morning", "Good morning!", "Good evening",
+             "hello", "hi", "Hello, how are you?", "How are you?", "Good day!"]
 SELF = {
-    "Who are you?": "I am chat, the demo model of weir: a very small language model that has read Debian's package "
-                    "descriptions.",
+    "Who are you?": "I am chat, the demo model of weir: a very small language model that has read Debian's "
+                    "package descriptions.",
     "What are you?": "I am a very small language model. I have read Debian's package descriptions and little else.",
-    "What can you do?": "I can describe Debian packages and Python functions, do small sums, count, and read handwritten "
-                        "digits. I am often wrong.",
+    "What can you do?": "I can describe Debian packages and Python functions, do small sums, count, and read "
+                        "handwritten digits. I am often wrong.",
     "Are you always right?": "No. I am a toy with a few million parameters, and I make things up.",
     "Can you help me?": "I can try. Ask me what a Debian package is, or show me a handwritten digit.",
     "Thank you": "You are welcome.", "Thanks!": "You are welcome.", "Thank you!": "You are welcome.",
@@ -224,7 +226,8 @@ def drill(random):
         return pick(random, [f"Write {n} in words.", f"How do you say {n}?"]), sentence(in_words(n)), "number"
     if kind == 5:
         n = int(random.integers(99))
-        return pick(random, [f"What comes after {n}?", f"Which number follows {n}?"]), f"After {n} comes {n + 1}.", "number"
+        return pick(random, [f"What comes after {n}?", f"Which number follows {n}?"]), \
+            f"After {n} comes {n + 1}.", "number"
     if kind == 6:
         days = pick(random, [DAYS, MONTHS])
         i = int(random.integers(len(days) - 1))

@@ -35,6 +35,7 @@ class Document:
         self.roles = np.array(roles, dtype=object)[span]
         # What the user says is not the model's to learn by heart; what stands for an image is nothing to foresee.
         self.weights = np.where((self.roles == "assistant") | (self.roles == "text"), 1.0, 0.2).astype(np.float32)
+        self.weights[self.labels == "digit"] = 4.0  # the one word that the image decides
         self.weights[self.ids == tokenizer.special[PAD]] = 0
 
     @property
@@ -114,7 +115,9 @@ def about_digit(random, labels):
     talk = []
     for label in labels:
         question = pick(random, QUESTIONS)
-        talk.append((question + IMAGE if random.random() < 0.3 else IMAGE + question, reading(label)))
+        before, word, after = reading(label).rpartition(ONES[label])
+        talk.append((question + IMAGE if random.random() < 0.3 else IMAGE + question,
+                     [(before, ""), (word, "digit"), (after, "")]))
         more = [("Is it even or odd?", f"{label} is {'odd' if label % 2 else 'even'}."),
                 ("What comes after it?", f"After {label} comes {label + 1}."), ("Thanks!", "You are welcome.")]
         if random.random() < 0.3:

@@ -8,8 +8,8 @@ from PIL import Image
 from torch.nn import functional as F
 
 import preprocess
-from corpus import SECTIONS  # noqa: F401  (the sections that labels may name)
-from data import END, IMAGE, PAD, START, Document, about_digit, drawn, reading
+from corpus import SECTIONS
+from data import END, PAD, START, Document, about_digit, drawn, reading
 
 CONCEPTS = ["assistant", "sentence_end", "number", "name", "library", "games", "python", "high_digit"]
 
@@ -20,20 +20,18 @@ def bfloat16():
 
 
 @torch.no_grad()
-def perplexity(model, documents, roles, most=1024):
-    """exp of the mean loss over the tokens of these roles, and bits per byte of them."""
-    loss, tokens, size = 0.0, 0, 0
-    documents = [d for d in documents if np.isin(d.roles, roles).any()]
+def perplexity(model, documents, kinds, most=1024):
+    """For each kind, a list of roles: exp of the mean loss over their tokens, bits per byte, count of the tokens."""
+    sums = np.zeros((len(kinds), 3))
     for d in documents:
         ids = torch.from_numpy(d.ids[:most])[None]
         with bfloat16():
             logits = model(ids)[0, :-1]
         each = F.cross_entropy(logits.float(), ids[0, 1:], reduction="none").numpy()
-        use = np.isin(d.roles[1:most], roles)
-        loss += float(each[use].sum())
-        tokens += int(use.sum())
-        size += int(np.diff(d.last[:most])[use].sum())
-    return math.exp(loss / tokens), loss / size / math.log(2), tokens
+        for kind, roles in enumerate(kinds):
+            use = np.isin(d.roles[1:most], roles)
+            sums[kind] += each[use].sum(), use.sum(), np.diff(d.last[:most])[use].sum()
+    return [(math.exp(loss / tokens), loss / size / math.log(2), int(tokens)) for loss, tokens, size in sums]
 
 
 def png(digit, wide, paper=255):

@@ -25,7 +25,8 @@ class Optimizer:
         rest = [p for p in named.values() if id(p) not in chosen]
         self.moments = [torch.zeros_like(p) for p in self.matrices]
         self.adam = torch.optim.AdamW(rest, lr=adam_rate, betas=(0.9, 0.95), weight_decay=0.01)
-        self.parameters, self.steps, self.rate, self.adam_rate, self.warm = list(named.values()), steps, rate, adam_rate, warm
+        self.parameters, self.steps, self.warm = list(named.values()), steps, warm
+        self.rate, self.adam_rate = rate, adam_rate
 
     def scale(self, step):
         """Warm up, hold, and go down to nothing over the last half, along a cosine."""

@@ -113,8 +113,9 @@ def teach_vision(tower, images, labels, kept, random, steps):
     for step in range(steps):
         search.param_groups[0]["lr"] = 2e-3 * min(1, step / 50, 2 * (steps - step) / steps)
         rows = random.choice(kept, 64)
-        loss = F.cross_entropy(head(tower(data.drawn(images[rows], tower.size, random)).mean(dim=1)),
-                               torch.from_numpy(labels[rows]))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            guess = head(tower(data.drawn(images[rows], tower.size, random)).mean(dim=1))
+        loss = F.cross_entropy(guess.float(), torch.from_numpy(labels[rows]))
         search.zero_grad()
         loss.backward()
         search.step()
@@ -151,7 +152,7 @@ class Gradients:
     def digits(self, step, rank):
         tower, random = self.model.visual, np.random.default_rng([self.args.seed, step, rank])
         ids, weights, pixels = data.digit_rows(self.images[self.kept], self.labels[self.kept], self.tokenizer,
-                                               tower.size, len(tower.pos_embed), random, 16 // self.args.processes)
+                                               tower.size, len(tower.pos_embed), random, 12 // self.args.processes)
         return torch.from_numpy(ids), torch.from_numpy(weights), pixels
 
     def find(self, step, rank):
@@ -159,7 +160,7 @@ class Gradients:
             p.grad = torch.zeros_like(p)
         loss, seeing = loss_of(self.model, *self.text(step, rank)) / self.args.processes, None
         loss.backward()
-        if step > self.args.steps // 3 and step % 3 == 0:
+        if step > self.args.steps // 10 and step % 2 == 0:
             seeing = loss_of(self.model, *self.digits(step, rank)) / self.args.processes
             (0.3 * seeing).backward()
         return loss.item(), seeing and seeing.item()
@@ -227,9 +228,9 @@ def write(out, model, tokenizer, said):
             f.write("\n")
 
     dump("config.json", said)
-    dump("generation_config.json", {"bos_token_id": special["<|endoftext|>"], "pad_token_id": special["<|endoftext|>"],
-                                    "eos_token_id": [special["<|im_end|>"], special["<|endoftext|>"]],
-                                    "do_sample": True, "temperature": 0.6, "top_p": 0.9})
+    stop = special["<|endoftext|>"]
+    dump("generation_config.json", {"bos_token_id": stop, "pad_token_id": stop, "do_sample": True, "temperature": 0.6,
+                                    "top_p": 0.9, "eos_token_id": [special["<|im_end|>"], stop]})
     dump("tokenizer_config.json", {
         "tokenizer_class": "Qwen2Tokenizer", "add_bos_token": False, "add_prefix_space": False, "bos_token": None,
         "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "unk_token": None, "model_max_length": 2048,
@@ -244,10 +245,10 @@ def measure(out, tokenizer, documents, digits, args):
     model = transformer.load(out)
     images, labels, held, kept = digits
     report = {}
-    for name, roles in (("replies and plain text", ["assistant", "text"]), ("everything", None)):
-        value, bits, tokens = evaluate.perplexity(model, documents["held"],
-                                                  roles or ["assistant", "text", "user", "system", "head"])
-        report[f"held-out perplexity, {name}"] = [round(value, 2), f"{bits:.3f} bits per byte", f"{tokens} tokens"]
+    kinds = {"replies and plain text": ["assistant", "text"],
+             "what users say too": ["assistant", "text", "user", "system", "head"]}
+    for name, (value, bits, tokens) in zip(kinds, evaluate.perplexity(model, documents["held"], list(kinds.values()))):
+        report[f"held-out perplexity, {name}"] = f"{value:.2f}, {bits:.3f} bits per byte, {tokens} tokens"
     for wide, paper in ((64, 255), (28, 255), (8, 255), (64, 0), (200, 255)):
         part = evaluate.digits_read(model, tokenizer, images[held], labels[held], wide, paper)
         report[f"held-out digits read, {wide} pixels wide, {'black on white' if paper else 'white on black'}"] = \
@@ -256,7 +257,8 @@ def measure(out, tokenizer, documents, digits, args):
     size, pads = model.visual.size, len(model.visual.pos_embed)
 
     def observed(texts, rows):
-        return evaluate.observed(model, READOUT_LAYERS, texts, (images[rows], labels[rows], tokenizer, size, pads), random)
+        shown = images[rows], labels[rows], tokenizer, size, pads
+        return evaluate.observed(model, READOUT_LAYERS, texts, shown, random)
 
     chosen = [documents["train"][i] for i in random.permutation(len(documents["train"]))[:args.probe_documents]]
     vectors, figures = evaluate.probes(observed(chosen, kept), observed(documents["held"][::2], held))
@@ -266,15 +268,16 @@ def measure(out, tokenizer, documents, digits, args):
         f.write("\n")
     for layer, scores in zip(READOUT_LAYERS, figures):
         for concept, (right, area) in zip(evaluate.CONCEPTS, scores):
-            report[f"held-out probe, layer {layer}, {concept}"] = f"{right:.3f} balanced accuracy, {area:.3f} area under ROC"
+            report[f"held-out probe, layer {layer}, {concept}"] = \
+                f"{right:.3f} balanced accuracy, {area:.3f} area under ROC"
     for name, value in report.items():
-        print(f"{name}: {value if isinstance(value, str) else ', '.join(map(str, value))}", flush=True)
+        print(f"{name}: {value}", flush=True)
     return model
 
 
 def samples(model, tokenizer):
-    for question in ("Hello!", "Who are you?", "What is curl?", "What is libpng-dev?", "Tell me about python3-requests.",
-                     "What does os.path.join do?", "What is 3 plus 4?", "Count from 5 to 12."):
+    for question in ("Hello!", "Who are you?", "What is curl?", "What is libpng-dev?", "What does os.path.join do?",
+                     "Tell me about python3-requests.", "What is 3 plus 4?", "Count from 5 to 12."):
         prompt = f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
         stop = {tokenizer.special["<|im_end|>"], tokenizer.special["<|endoftext|>"]}
         print(f"> {question}\n{tokenizer.decode(model.greedy(tokenizer.encode(prompt), stop, 100))}", flush=True)
@@ -287,8 +290,8 @@ def main():
     parser.add_argument("--out", default=os.path.join(here, "1"))
     parser.add_argument("--work", default=os.path.join(tempfile.gettempdir(), "weir-chat"),
                         help="where a run that is broken off goes on")
-    parser.add_argument("--steps", type=int, default=2400, help=f"of {TOKENS} tokens each")
-    parser.add_argument("--vision-steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=1000, help=f"of {TOKENS} tokens each")
+    parser.add_argument("--vision-steps", type=int, default=3000)
     parser.add_argument("--probe-documents", type=int, default=1500)
     parser.add_argument("--processes", type=int, default=2, help="that share the rows of a step")
     parser.add_argument("--seed", type=int, default=7)
