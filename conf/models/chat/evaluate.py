@@ -23,14 +23,21 @@ def bfloat16():
 def perplexity(model, documents, kinds, most=1024):
     """For each kind, a list of roles: exp of the mean loss over their tokens, bits per byte, count of the tokens."""
     sums = np.zeros((len(kinds), 3))
-    for d in documents:
-        ids = torch.from_numpy(d.ids[:most])[None]
+    documents = sorted(documents, key=lambda d: len(d.ids))
+    for at in range(0, len(documents), 8):
+        some = documents[at:at + 8]
+        count = min(most, len(some[-1].ids))
+        ids = np.zeros((len(some), count), np.int64)
+        for row, d in zip(ids, some):
+            row[:len(d.ids)] = d.ids[:count]
+        ids = torch.from_numpy(ids)
         with bfloat16():
-            logits = model(ids)[0, :-1]
-        each = F.cross_entropy(logits.float(), ids[0, 1:], reduction="none").numpy()
-        for kind, roles in enumerate(kinds):
-            use = np.isin(d.roles[1:most], roles)
-            sums[kind] += each[use].sum(), use.sum(), np.diff(d.last[:most])[use].sum()
+            logits = model(ids)[:, :-1]
+        losses = F.cross_entropy(logits.float().transpose(1, 2), ids[:, 1:], reduction="none").numpy()
+        for each, d in zip(losses, some):
+            for kind, roles in enumerate(kinds):
+                use = np.flatnonzero(np.isin(d.roles[1:count], roles))
+                sums[kind] += each[use].sum(), len(use), np.diff(d.last[:count])[use].sum()
     return [(math.exp(loss / tokens), loss / size / math.log(2), int(tokens)) for loss, tokens, size in sums]
 
 
@@ -50,11 +57,12 @@ def digits_read(model, tokenizer, images, labels, wide, paper):
     pixels = torch.cat([preprocess.pixels(Image.open(io.BytesIO(png(i, wide, paper))), size) for i in images])
     ask = f"<|im_start|>user\n{START}{PAD * pads}{END}What digit is this?<|im_end|>\n<|im_start|>assistant\n"
     right = 0
-    for row, label in enumerate(labels):
-        prompt, answer = tokenizer.encode(ask), tokenizer.encode(reading(int(label)) + "<|im_end|>")
-        with bfloat16():  # each token of the answer is the likeliest after those before it: greedy gives this answer
-            logits = model(torch.tensor([prompt + answer[:-1]]), pixels[row:row + 1])
-        right += logits[0, len(prompt) - 1:].argmax(-1).tolist() == answer
+    for label in range(10):  # each token of the answer is the likeliest after those before it: greedy gives this answer
+        rows = np.flatnonzero(labels == label)
+        prompt, answer = tokenizer.encode(ask), tokenizer.encode(reading(label) + "<|im_end|>")
+        with bfloat16():
+            logits = model(torch.tensor([prompt + answer[:-1]] * len(rows)), pixels[rows])
+        right += int((logits[:, len(prompt) - 1:].argmax(-1) == torch.tensor(answer)).all(dim=1).sum())
     return right / len(images)
 
 
@@ -106,7 +114,7 @@ def observed(model, layers, texts, digits, random, most=256):
     return {c: (torch.cat(states[c], dim=1), torch.from_numpy(np.concatenate(truths[c])).float()) for c in CONCEPTS}
 
 
-def fitted(x, y, decay=1e-3, most=40000):
+def fitted(x, y, decay=1e-3, most=20000):
     """Logistic regression without a constant, both classes of equal weight: value > 0 says yes."""
     if len(x) > most:
         keep = torch.randperm(len(x), generator=torch.Generator().manual_seed(1))[:most]
@@ -133,7 +141,7 @@ def area(values, truths):
     rank[values.argsort()] = torch.arange(1, len(values) + 1, dtype=torch.float32)
     yes = truths > 0.5
     n, m = int(yes.sum()), int((~yes).sum())
-    return (float(rank[yes].double().sum()) - n * (n + 1) / 2) / (n * m)
+    return (float(rank[yes].double().sum()) - n * (n + 1) / 2) / max(1, n * m)
 
 
 def probes(seen, held):

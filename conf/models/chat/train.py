@@ -162,7 +162,7 @@ class Gradients:
         loss.backward()
         if step > self.args.steps // 10 and step % 2 == 0:
             seeing = loss_of(self.model, *self.digits(step, rank)) / self.args.processes
-            (0.3 * seeing).backward()
+            seeing.backward()
         return loss.item(), seeing and seeing.item()
 
     def work(self, rank, first, shared, meet):
@@ -249,7 +249,7 @@ def measure(out, tokenizer, documents, digits, args):
              "what users say too": ["assistant", "text", "user", "system", "head"]}
     for name, (value, bits, tokens) in zip(kinds, evaluate.perplexity(model, documents["held"], list(kinds.values()))):
         report[f"held-out perplexity, {name}"] = f"{value:.2f}, {bits:.3f} bits per byte, {tokens} tokens"
-    for wide, paper in ((64, 255), (28, 255), (8, 255), (64, 0), (200, 255)):
+    for wide, paper in ((64, 255), (200, 255), (8, 255), (64, 0)):
         part = evaluate.digits_read(model, tokenizer, images[held], labels[held], wide, paper)
         report[f"held-out digits read, {wide} pixels wide, {'black on white' if paper else 'white on black'}"] = \
             f"{part:.2%} of {len(held)}"
@@ -261,7 +261,7 @@ def measure(out, tokenizer, documents, digits, args):
         return evaluate.observed(model, READOUT_LAYERS, texts, shown, random)
 
     chosen = [documents["train"][i] for i in random.permutation(len(documents["train"]))[:args.probe_documents]]
-    vectors, figures = evaluate.probes(observed(chosen, kept), observed(documents["held"][::2], held))
+    vectors, figures = evaluate.probes(observed(chosen, kept[:args.probe_documents]), observed(documents["held"][::2], held))
     safetensors.save(os.path.join(out, "readout.safetensors"), {"readout": vectors})
     with open(os.path.join(out, "readout.json"), "w") as f:
         json.dump({"concepts": evaluate.CONCEPTS, "layers": READOUT_LAYERS, "dtype": "float32"}, f, indent=2)
@@ -290,9 +290,9 @@ def main():
     parser.add_argument("--out", default=os.path.join(here, "1"))
     parser.add_argument("--work", default=os.path.join(tempfile.gettempdir(), "weir-chat"),
                         help="where a run that is broken off goes on")
-    parser.add_argument("--steps", type=int, default=1000, help=f"of {TOKENS} tokens each")
+    parser.add_argument("--steps", type=int, default=740, help=f"of {TOKENS} tokens each")
     parser.add_argument("--vision-steps", type=int, default=3000)
-    parser.add_argument("--probe-documents", type=int, default=1500)
+    parser.add_argument("--probe-documents", type=int, default=1000, help="and as many digits")
     parser.add_argument("--processes", type=int, default=2, help="that share the rows of a step")
     parser.add_argument("--seed", type=int, default=7)
     args = parser.parse_args()
