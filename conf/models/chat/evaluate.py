@@ -57,7 +57,8 @@ def digits_read(model, tokenizer, images, labels, wide, paper):
     pixels = torch.cat([preprocess.pixels(Image.open(io.BytesIO(png(i, wide, paper))), size) for i in images])
     ask = f"<|im_start|>user\n{START}{PAD * pads}{END}What digit is this?<|im_end|>\n<|im_start|>assistant\n"
     right = 0
-    for label in range(10):  # each token of the answer is the likeliest after those before it: greedy gives this answer
+    # Each token of the answer is the likeliest after those before it: greedy gives this answer.
+    for label in np.unique(labels).tolist():
         rows = np.flatnonzero(labels == label)
         prompt, answer = tokenizer.encode(ask), tokenizer.encode(reading(label) + "<|im_end|>")
         with bfloat16():

@@ -20,7 +20,7 @@ def orthogonal(g):
 class Optimizer:
     def __init__(self, model, steps, rate=0.02, adam_rate=0.004, warm=100):
         named = dict(model.named_parameters())
-        self.matrices = [p for name, p in named.items() if p.dim() == 2 and name.startswith("model.layers")]
+        self.matrices = [p for name, p in named.items() if p.dim() == 2 and name.startswith("layers")]
         chosen = {id(p) for p in self.matrices}
         rest = [p for p in named.values() if id(p) not in chosen]
         self.moments = [torch.zeros_like(p) for p in self.matrices]

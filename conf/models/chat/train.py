@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Trains the demo chat model and writes the folder 1/ beside this file. About an hour and a half on two cores.
+"""Trains the demo chat model and writes the folder 1/ beside this file. Under two hours on two cores, shared ones too.
 
 Needs Debian's python3-torch, python3-numpy, python3-pil, lz4; bookworm's package lists with English descriptions, and
 the data file of scikit-learn's digits:
@@ -15,8 +15,8 @@ Python's standard library (PSF licence), exercises and small talk written in cor
 (UCI, CC BY 4.0). README.md says more. One source package in forty, one docstring in forty and a fifth of the digits
 are never trained on; all figures that are printed are of those.
 
-Stages: learn the byte-pair merges; teach the vision tower alone to tell digits apart; train everything together on text
-and, from a third of the way on, on conversations about images; fit the concept probes; measure; write.
+Stages: learn the byte-pair merges; teach the vision tower alone to tell digits apart; train the decoder on text; train
+both together on conversations about images and text; fit the concept probes; measure; write.
 """
 import argparse
 import hashlib
@@ -136,10 +136,8 @@ def loss_of(model, ids, weights, pixels=None):
 class Gradients:
     """What one process finds on its share of a step's rows, left in .grad."""
 
-    def __init__(self, model, tokenizer, documents, digits, args):
-        self.model, self.tokenizer, self.documents, self.args = model, tokenizer, documents, args
-        self.images, self.labels, _, kept = digits
-        self.kept, self.sources = kept, {}
+    def __init__(self, model, tokenizer, documents, args):
+        self.model, self.tokenizer, self.documents, self.args, self.sources = model, tokenizer, documents, args, {}
 
     def text(self, step, rank):
         length = next(n for part, n in LENGTHS if step < part * self.args.steps)
@@ -149,21 +147,12 @@ class Gradients:
         batch = [next(self.sources[length]) for _ in range(TOKENS // length // self.args.processes)]
         return torch.from_numpy(np.stack([b[0] for b in batch])), torch.from_numpy(np.stack([b[1] for b in batch]))
 
-    def digits(self, step, rank):
-        tower, random = self.model.visual, np.random.default_rng([self.args.seed, step, rank])
-        ids, weights, pixels = data.digit_rows(self.images[self.kept], self.labels[self.kept], self.tokenizer,
-                                               tower.size, len(tower.pos_embed), random, 12 // self.args.processes)
-        return torch.from_numpy(ids), torch.from_numpy(weights), pixels
-
     def find(self, step, rank):
-        for p in self.model.parameters():
+        for p in self.model.model.parameters():
             p.grad = torch.zeros_like(p)
-        loss, seeing = loss_of(self.model, *self.text(step, rank)) / self.args.processes, None
+        loss = loss_of(self.model, *self.text(step, rank)) / self.args.processes
         loss.backward()
-        if step > self.args.steps // 10 and step % 2 == 0:
-            seeing = loss_of(self.model, *self.digits(step, rank)) / self.args.processes
-            seeing.backward()
-        return loss.item(), seeing and seeing.item()
+        return loss.item()
 
     def work(self, rank, first, shared, meet):
         """A process beside the first one: the parameters lie in memory that both see."""
@@ -171,51 +160,79 @@ class Gradients:
         for step in range(first, self.args.steps):
             meet.wait()
             self.find(step, rank)
-            shared.copy_(torch.cat([p.grad.reshape(-1) for p in self.model.parameters()]))
+            shared.copy_(torch.cat([p.grad.reshape(-1) for p in self.model.model.parameters()]))
             meet.wait()
 
     def add(self, shared):
         at = 0
-        for p in self.model.parameters():
+        for p in self.model.model.parameters():
             p.grad += shared[at:at + p.numel()].view_as(p)
             at += p.numel()
 
 
-def train(model, tokenizer, documents, digits, args):
-    """Everything together. Goes on from state.pt when it is there."""
-    optimizer = Optimizer(model, args.steps)
+def train(model, tokenizer, documents, args):
+    """The decoder on text. Goes on from state.pt when it is there."""
+    optimizer = Optimizer(model.model, args.steps)
     path, first = os.path.join(args.work, "state.pt"), 0
     if os.path.exists(path):
         state = torch.load(path)
         model.load_state_dict(state["model"])
-        optimizer.restore(state["optimizer"])
         first = state["step"]
+        if first >= args.steps:
+            return
+        optimizer.restore(state["optimizer"])
     model.share_memory()
-    gradients, fork = Gradients(model, tokenizer, documents, digits, args), multiprocessing.get_context("fork")
-    meet, size = fork.Barrier(args.processes), sum(p.numel() for p in model.parameters())
+    gradients, fork = Gradients(model, tokenizer, documents, args), multiprocessing.get_context("fork")
+    meet, size = fork.Barrier(args.processes), sum(p.numel() for p in model.model.parameters())
     shared = [torch.zeros(size).share_memory_() for _ in range(args.processes - 1)]
     workers = [fork.Process(target=gradients.work, args=(rank, first, buffer, meet), daemon=True)
                for rank, buffer in enumerate(shared, 1)]
     for worker in workers:
         worker.start()
-    mean, sight, began = None, 0, time.time()
+    mean, began = None, time.time()
     for step in range(first, args.steps):
         meet.wait()
-        loss, seeing = gradients.find(step, 0)
+        loss = gradients.find(step, 0)
         meet.wait()
         for buffer in shared:
             gradients.add(buffer)
         optimizer.step(step)
         loss *= args.processes
         mean = loss if mean is None else 0.98 * mean + 0.02 * loss
-        sight = seeing * args.processes if seeing else sight
         if step % 50 == 49:
-            print(f"step {step + 1} of {args.steps}: loss {mean:.3f}, images {sight:.3f}, "
+            print(f"step {step + 1} of {args.steps}: loss {mean:.3f}, "
                   f"{(step + 1 - first) * TOKENS / (time.time() - began):.0f} tokens/s", flush=True)
             torch.save({"model": model.state_dict(), "optimizer": optimizer.state(), "step": step + 1}, path + ".new")
             os.replace(path + ".new", path)
     for worker in workers:
         worker.join()
+
+
+def teach_reading(model, tokenizer, documents, digits, args):
+    """Both together: conversations about images, and text so that it is not forgotten. A fast tower would unlearn."""
+    images, labels, _, kept = digits
+    random, tower = np.random.default_rng([args.seed, 1]), model.visual
+    texts = data.rows(documents, 256, random, tokenizer.special["<|endoftext|>"])
+    search = torch.optim.AdamW([{"params": model.model.parameters(), "lr": 5e-4},
+                                {"params": tower.parameters(), "lr": 2e-4}], betas=(0.9, 0.95), weight_decay=0.0)
+    rates = [group["lr"] for group in search.param_groups]
+    for step in range(args.reading_steps):
+        for group, rate in zip(search.param_groups, rates):
+            group["lr"] = rate * min(1, (step + 1) / 10, 2 * (args.reading_steps - step) / args.reading_steps)
+        ids, weights, pixels = data.digit_rows(images[kept], labels[kept], tokenizer, tower.size, len(tower.pos_embed),
+                                               random, 16)
+        seeing = loss_of(model, torch.from_numpy(ids), torch.from_numpy(weights), pixels)
+        seeing.backward()
+        batch = [next(texts) for _ in range(6)]
+        loss = loss_of(model, torch.from_numpy(np.stack([b[0] for b in batch])),
+                       torch.from_numpy(np.stack([b[1] for b in batch])))
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        search.step()
+        search.zero_grad()
+        if step % 20 == 19:
+            print(f"reading {step + 1} of {args.reading_steps}: images {seeing.item():.3f}, text {loss.item():.3f}",
+                  flush=True)
 
 
 def write(out, model, tokenizer, said):
@@ -261,7 +278,8 @@ def measure(out, tokenizer, documents, digits, args):
         return evaluate.observed(model, READOUT_LAYERS, texts, shown, random)
 
     chosen = [documents["train"][i] for i in random.permutation(len(documents["train"]))[:args.probe_documents]]
-    vectors, figures = evaluate.probes(observed(chosen, kept[:args.probe_documents]), observed(documents["held"][::2], held))
+    seen = observed(chosen, kept[:args.probe_documents])
+    vectors, figures = evaluate.probes(seen, observed(documents["held"][::2], held))
     safetensors.save(os.path.join(out, "readout.safetensors"), {"readout": vectors})
     with open(os.path.join(out, "readout.json"), "w") as f:
         json.dump({"concepts": evaluate.CONCEPTS, "layers": READOUT_LAYERS, "dtype": "float32"}, f, indent=2)
@@ -292,6 +310,7 @@ def main():
                         help="where a run that is broken off goes on")
     parser.add_argument("--steps", type=int, default=740, help=f"of {TOKENS} tokens each")
     parser.add_argument("--vision-steps", type=int, default=3000)
+    parser.add_argument("--reading-steps", type=int, default=120)
     parser.add_argument("--probe-documents", type=int, default=1000, help="and as many digits")
     parser.add_argument("--processes", type=int, default=2, help="that share the rows of a step")
     parser.add_argument("--seed", type=int, default=7)
@@ -315,7 +334,8 @@ def main():
     print(f"{sum(p.numel() for p in model.parameters())} parameters", flush=True)
     if not os.path.exists(os.path.join(args.work, "state.pt")):
         teach_vision(model.visual, digits[0], digits[1], digits[3], np.random.default_rng(args.seed), args.vision_steps)
-    train(model, tokenizer, documents["train"], digits, args)
+    train(model, tokenizer, documents["train"], args)
+    teach_reading(model, tokenizer, documents["train"], digits, args)
     size = write(args.out, model, tokenizer, said)
     print(f"wrote {args.out}, model.safetensors of {size} bytes", flush=True)
     samples(measure(args.out, tokenizer, documents, digits, args), tokenizer)
