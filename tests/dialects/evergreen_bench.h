@@ -21,7 +21,6 @@
 namespace weir::evergreen {
 
 namespace pb = ::evergreen::v2;
-namespace v1 = ::weir::evergreen::v1;
 
 // Keeps every Call until the test answers it.
 class TextInbox final : public msg::Inbox {
