@@ -40,6 +40,7 @@ void Shelf::fail(const std::string& name, const std::string& reason) {
 }
 
 base::Status Shelf::load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload> upload) {
+  models_[folder.name].row = Row::kKeep;  // it may have been on its way out
   auto config = upload ? base::Result<ModelConfig>(upload->config()) : loader.configure(folder);
   if (!config) {
     fail(folder.name, config.error().text);

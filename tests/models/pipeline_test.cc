@@ -207,6 +207,22 @@ TEST(PipelineModel, APipelineWithoutItsNodeIsNotReadyUntilItComesBack) {
   EXPECT_NE(repo.served("a"), nullptr);
 }
 
+TEST(PipelineModel, AFolderThatComesBackWhileItsOldVersionIsStillInUseStays) {
+  test::Disk disk;
+  Repo repo(two(disk));
+  auto& calls = repo.served("second")->in_flight[0].calls;
+  calls.store(1);  // as a request would that is still inside
+  disk.remove("second");
+  repo.rescan();
+  disk.write("second/1/model.onnx", "x y 4 6");
+  repo.rescan();
+  EXPECT_NE(repo.served("second"), nullptr);
+  calls.store(0);
+  for (int i = 0; i < 3; ++i) repo.rescan();  // the old version goes meanwhile
+  EXPECT_NE(repo.served("second"), nullptr);
+  EXPECT_NE(repo.served("a"), nullptr);
+}
+
 TEST(PipelineModel, LoadingAPipelineLoadsItsNodesAndUnloadingANodeUnloadsIt) {
   test::Disk disk;
   two(disk).write("outer/model.yaml", "engine: pipeline\ndag: {nodes: [{model: a}]}");
