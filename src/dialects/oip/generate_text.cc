@@ -150,7 +150,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
   void on(msg::Call& call, msg::Event&& event) override {
     if (event.last()) call_ = nullptr;
     if (auto* token = std::get_if<msg::Token>(&event.what)) return generated(call, *token);
-    note(call);
+    note(call, call.times.finished);
     if (auto* done = std::get_if<msg::Done>(&event.what)) {
       text_.finish(piece_);
       bool eos = done->finish == msg::Finish::kEos, stop = done->finish == msg::Finish::kStopId;
@@ -166,7 +166,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     auto state = text_.push(token.id, piece_);
     if (request_.details) detail(token);
     if (state == text::Completion::State::kStopped) {
-      note(call);
+      note(call, exchange_.now());  // the lane still has the Call, and writes when it is finished
       return finish("stop_sequence");
     }
     if (streams() && (!piece_.empty() || !token_.empty())) send({});
@@ -220,10 +220,10 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     exchange_.end();
   }
 
-  void note(const msg::Call& call) {
+  void note(const msg::Call& call, base::Time finished) {
     const msg::Timeline& t = call.times;
     if (t.queued != base::kNever && t.started != base::kNever) exchange_.ledger().queue = t.started - t.queued;
-    if (t.started != base::kNever && t.finished != base::kNever) exchange_.ledger().compute = t.finished - t.started;
+    if (t.started != base::kNever && finished != base::kNever) exchange_.ledger().compute = finished - t.started;
   }
   void leave() {
     if (auto* call = std::exchange(call_, nullptr)) house_.bus.abandon(call);

@@ -58,7 +58,7 @@ void Choice::on(msg::Call& call, msg::Event&& event) {
   }
   if (auto* end_of_it = std::get_if<msg::Done>(&event.what)) {
     done(*end_of_it);
-    return answer_.closed(*this, call);
+    return answer_.closed(*this, call, call.times.finished);
   }
   if (auto* failed = std::get_if<msg::Failed>(&event.what)) return answer_.fail(failed->status);
   leave(answer_.house_.bus);
@@ -94,7 +94,7 @@ void Choice::generated(const msg::Call& call, const msg::Token& token) {
 // Nobody but this side knows of stop strings: the engine is told to stop.
 void Choice::stopped(const msg::Call& call) {
   end = {End::Why::kStop, json_string(*text_.stop_string())};
-  answer_.closed(*this, call);
+  answer_.closed(*this, call, answer_.exchange_.now());  // the lane still has the Call, and writes when it is finished
 }
 
 void Choice::done(const msg::Done& done) {
@@ -193,11 +193,11 @@ Refusal Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, uin
   return {};
 }
 
-void Answer::closed(Choice& choice, const msg::Call& call) {
+void Answer::closed(Choice& choice, const msg::Call& call, base::Time finished) {
   choice.leave(house_.bus);
   const msg::Timeline& t = call.times;
   if (t.queued != base::kNever && t.started != base::kNever) exchange_.ledger().queue = t.started - t.queued;
-  if (t.started != base::kNever && t.finished != base::kNever) exchange_.ledger().compute = t.finished - t.started;
+  if (t.started != base::kNever && finished != base::kNever) exchange_.ledger().compute = finished - t.started;
   ended(choice);
   if (--open_ > 0) return;
   leave();

@@ -89,7 +89,7 @@ class Answer : public wire::Reader {
  private:
   Refusal submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index);
   Refusal fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const;
-  void closed(Choice& choice, const msg::Call& call);
+  void closed(Choice& choice, const msg::Call& call, base::Time finished);
   void repay(Choice& choice);
   void fail(const base::Status& status);
 
