@@ -7,6 +7,7 @@
 #include "base/encoding.h"
 #include "evergreen_config.pb.h"
 #include "marshal/check.h"
+#include "marshal/times.h"
 #include "wire/text.h"
 
 namespace weir::evergreen {
@@ -265,10 +266,9 @@ void ModelAction::on(msg::Call& call, msg::Event&& event) {
   bool last = event.last();
   if (last) {
     state_ = State::kOver;  // the Call is the bus's again
-    const msg::Timeline& t = call.times;
-    wire::Ledger& ledger = session_.exchange().ledger();
-    if (t.started != base::kNever && t.queued != base::kNever) ledger.queue += t.started - t.queued;
-    if (t.finished != base::kNever && t.started != base::kNever) ledger.compute += t.finished - t.started;
+    auto spent = marshal::spent(call.times, call.times.finished);
+    session_.exchange().ledger().queue += spent.queue;
+    session_.exchange().ledger().compute += spent.compute;
   }
   ++owed_;
   Status s;

@@ -5,6 +5,7 @@
 #include "dialects/graphpipe/infer_request.h"
 #include "dialects/graphpipe/verify.h"
 #include "marshal/check.h"
+#include "marshal/times.h"
 
 namespace weir::graphpipe {
 namespace {
@@ -118,11 +119,9 @@ class Inference final : public wire::Reader, public msg::Sink {
   }
 
   void note_times(const msg::Timeline& t) {
-    auto between = [](base::Time from, base::Time to) {
-      return from == base::kNever || to == base::kNever ? base::Duration{0} : to - from;
-    };
-    exchange_.ledger().queue = between(t.queued, t.started);
-    exchange_.ledger().compute = between(t.started, t.finished);
+    auto spent = marshal::spent(t, t.finished);
+    exchange_.ledger().queue = spent.queue;
+    exchange_.ledger().compute = spent.compute;
   }
 
   void leave() {

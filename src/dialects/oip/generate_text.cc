@@ -6,6 +6,7 @@
 #include "dialects/oip/generate.h"
 #include "dialects/oip/rest.h"
 #include "marshal/json_tensor.h"
+#include "marshal/times.h"
 #include "text/completion.h"
 #include "text/processor.h"
 
@@ -221,9 +222,9 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
   }
 
   void note(const msg::Call& call, base::Time finished) {
-    const msg::Timeline& t = call.times;
-    if (t.queued != base::kNever && t.started != base::kNever) exchange_.ledger().queue = t.started - t.queued;
-    if (t.started != base::kNever && finished != base::kNever) exchange_.ledger().compute = finished - t.started;
+    auto spent = marshal::spent(call.times, finished);
+    exchange_.ledger().queue = spent.queue;
+    exchange_.ledger().compute = spent.compute;
   }
   void leave() {
     if (auto* call = std::exchange(call_, nullptr)) house_.bus.abandon(call);

@@ -1,6 +1,7 @@
 #include "dialects/oip/inference.h"
 
 #include "marshal/check.h"
+#include "marshal/times.h"
 
 namespace weir::oip {
 
@@ -74,12 +75,9 @@ Status Inference::answer(msg::Call& call, msg::Outputs& outputs, More more) {
 }
 
 void Inference::close(const msg::Call& call, Status status) {
-  const msg::Timeline& t = call.times;
-  auto between = [](base::Time from, base::Time to) {
-    return from == base::kNever || to == base::kNever ? base::Duration{0} : to - from;
-  };
-  exchange_.ledger().queue += between(t.queued, t.started);
-  exchange_.ledger().compute += between(t.started, t.finished);
+  auto spent = marshal::spent(call.times, call.times.finished);
+  exchange_.ledger().queue += spent.queue;
+  exchange_.ledger().compute += spent.compute;
   house_.traces.finished(call, protocol_, status.code);
   ended(call, std::move(status));
 }

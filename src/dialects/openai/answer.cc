@@ -5,6 +5,7 @@
 #include "base/encoding.h"
 #include "dialects/openai/keys.h"
 #include "marshal/json_tensor.h"
+#include "marshal/times.h"
 #include "text/processor.h"
 
 namespace weir::openai {
@@ -195,9 +196,9 @@ Refusal Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, uin
 
 void Answer::closed(Choice& choice, const msg::Call& call, base::Time finished) {
   choice.leave(house_.bus);
-  const msg::Timeline& t = call.times;
-  if (t.queued != base::kNever && t.started != base::kNever) exchange_.ledger().queue = t.started - t.queued;
-  if (t.started != base::kNever && finished != base::kNever) exchange_.ledger().compute = finished - t.started;
+  auto spent = marshal::spent(call.times, finished);
+  exchange_.ledger().queue = spent.queue;
+  exchange_.ledger().compute = spent.compute;
   ended(choice);
   if (--open_ > 0) return;
   leave();

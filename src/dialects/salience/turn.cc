@@ -1,6 +1,7 @@
 #include "dialects/salience/turn.h"
 
 #include "dialects/salience/house.h"
+#include "marshal/times.h"
 
 namespace weir::salience {
 namespace {
@@ -132,12 +133,9 @@ void Turn::finished(msg::Call& call, msg::Event&& event) {
   bool kept = whole || !generated_.empty();
   give_back(kept ? appended(*call.generation) : Outcome{Outcome::Kind::kAppended, {}, {}, {}});
   if (rpc_) {
-    const msg::Timeline& t = call.times;
-    auto between = [](base::Time from, base::Time to) {
-      return from == base::kNever || to == base::kNever ? base::Duration{0} : to - from;
-    };
-    rpc_->exchange().ledger().queue += between(t.queued, t.started);
-    rpc_->exchange().ledger().compute += between(t.started, t.finished);
+    auto spent = marshal::spent(call.times, call.times.finished);
+    rpc_->exchange().ledger().queue += spent.queue;
+    rpc_->exchange().ledger().compute += spent.compute;
   }
   if (whole) return done(reason_of(done_event->finish), prompt_tokens);
   if (closed_) return end(session_closed());
