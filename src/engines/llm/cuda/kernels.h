@@ -1,15 +1,17 @@
 // The kernels of the transformer on CUDA, as a table in libweir_cuda.so (symbol weir_cuda_llm). Standard library only.
 //
 // All pointers are device memory; matrices are row-major without padding. Bf16 is bfloat16 as its bits. Every function
-// queues its work on the stream and returns a cudaError_t as a number; none waits. Results of one row never depend on
-// the other rows: sums are taken in an order that a row alone decides. reference.h says the same on the host.
+// queues its work on the stream and returns a cudaError_t as a number; none waits, and all can be captured into a
+// graph. Results of one row never depend on the other rows: sums are taken in an order that a row alone decides; only
+// matmul promises less. reference.h says the same on the host, through the same table.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace weir::llm::cuda {
 
-inline constexpr uint32_t kKernelsAbi = 1;
+inline constexpr uint32_t kKernelsAbi = 2;
 inline constexpr const char* kKernelsEntry = "weir_cuda_llm";
 
 using Bf16 = uint16_t;
@@ -18,6 +20,8 @@ using Code = int32_t;
 inline constexpr uint32_t kNoSlot = UINT32_MAX;    // of a row that only fills a graph's batch: writes nothing
 inline constexpr uint32_t kPartition = 256;        // positions that one part of a decode attention looks at
 inline constexpr uint32_t kMostHeadsPerGroup = 8;  // query heads that share a key head
+inline constexpr uint32_t kQueryTile = 64;         // queries of a chunk that a prefill attention takes together
+inline constexpr uint32_t kMostTop = 128;          // likeliest tokens that are told
 inline constexpr uint32_t kBadShape = 1;           // cudaErrorInvalidValue
 
 struct Launch {
@@ -25,12 +29,24 @@ struct Launch {
   void* stream = nullptr;
 };
 
+// An id with this bit stands for drawn[id without it]: what a step before has drawn, before the host knows it.
+inline constexpr uint32_t kDrawn = 1u << 31;
+
 // stream[t] = table[ids[t]], widened.
 struct Embed {
   float* stream;      // [tokens][hidden]
   const Bf16* table;  // [vocabulary][hidden]
   const uint32_t* ids;
   uint32_t tokens, hidden;
+  const uint32_t* drawn = nullptr;  // null: no id has kDrawn
+};
+
+// stream[tokens[i]] = features[i], for what is no token (images).
+struct Patch {
+  float* stream;          // [*][hidden]
+  const float* features;  // [count][hidden]
+  const uint32_t* tokens;
+  uint32_t count, hidden;
 };
 
 // stream[t] += delta[t]; out[t] = stream[t] / rms(stream[t]) * weight. delta may be null.
@@ -43,7 +59,9 @@ struct AddNorm {
   float epsilon;
 };
 
-// Queries and keys are turned by their position (dimension i against i + dim / 2); keys and values go to their slots.
+// Biases are added, heads of queries and keys normalised by themselves, each where the model has that; then queries and
+// keys are turned by their position (dimension i against i + dim / 2), and keys and values go to their slots. All in
+// float32 until it is stored.
 struct RopeStore {
   const Bf16* qkv;           // [tokens][(heads + 2 * kv_heads) * dim]: queries, keys, values
   const float* frequencies;  // [dim / 2]
@@ -52,7 +70,11 @@ struct RopeStore {
   Bf16* q;                  // [tokens][heads][dim]
   Bf16 *k_cache, *v_cache;  // [slots][kv_heads][dim], of one layer
   uint32_t tokens, heads, kv_heads, dim;
-  float scale;  // of sine and cosine
+  float scale;                   // of sine and cosine
+  const float* bias = nullptr;   // [(heads + 2 * kv_heads) * dim], or null
+  const Bf16* q_norm = nullptr;  // [dim], or null: heads are as they are
+  const Bf16* k_norm = nullptr;  // [dim], null when q_norm is
+  float epsilon = 0;             // of these norms
 };
 
 // out = silu(gate) * up.
@@ -60,6 +82,7 @@ struct SwiGlu {
   const Bf16* gate_up;  // [tokens][2 * width]: gate, up
   Bf16* out;            // [tokens][width]
   uint32_t tokens, width;
+  const float* bias = nullptr;  // [2 * width], added first; or null
 };
 
 // Attention of one query token per row over all positions of its sequence, found through its block table. Two launches:
@@ -75,10 +98,63 @@ struct DecodeAttention {
   Bf16* out;                            // [rows][heads][dim]
   uint32_t rows, heads, kv_heads, dim;  // dim: 64, 128 or 256; heads / kv_heads: 1, 2, 4 or 8
   uint32_t table_width, block_size;
-  uint32_t parts;   // at least parts_of(longest length), plan.h
-  uint32_t window;  // only the last so many positions; 0 = all
+  uint32_t parts;                    // at least parts_of(longest length), plan.h
+  uint32_t window;                   // only the last so many positions; 0 = all
+  float scale;                       // of q·k
+  const uint32_t* starts = nullptr;  // [rows]: where a row's table begins in `tables`; null: at row * table_width
+};
+
+// Consecutive tokens of one sequence, whose keys and values are in the cache already, the chunk's own with them.
+struct Chunk {
+  uint32_t first, count;  // in q and out
+  uint32_t begin;         // position of the first
+  uint32_t table;         // where its block table begins in `tables`
+};
+// Queries [query, query + kQueryTile) of a chunk, as far as it has them; plan.h makes them.
+struct Tile {
+  uint32_t chunk, query;
+};
+
+// Attention of many query tokens per sequence, each over the positions up to its own. Keys are taken in pieces that
+// begin at fixed multiples of positions, so that a token's result depends neither on how its prompt is cut into chunks
+// nor on company; it may differ from DecodeAttention's in the last bits.
+struct PrefillAttention {
+  const Bf16* q;                  // [*][heads][dim]
+  const Bf16 *k_cache, *v_cache;  // [slots][kv_heads][dim]
+  const uint32_t* tables;         // blocks
+  const Chunk* chunks;
+  const Tile* tiles;
+  Bf16* out;                      // [*][heads][dim]
+  uint32_t count;                 // of tiles
+  uint32_t heads, kv_heads, dim;  // as in DecodeAttention
+  uint32_t block_size;
+  uint32_t window;  // a token sees only the last so many positions up to its own; 0 = all
   float scale;      // of q·k
 };
+
+// out = x weight^T (+ bias) (+ out). Sums are in float32.
+//
+// What is promised: the same shape (rows, outputs, inputs, into) gives every row the same result whatever the other
+// rows hold, on the same device and library, for the life of the handle: the algorithm is chosen once per shape, and no
+// sum is taken by atomic additions. Not promised by the library, though mostly so: that a row has the same last bits
+// with another number of rows. On the host a row's result is the same with any number of rows.
+struct Matmul {
+  enum class Into : uint32_t {
+    kBf16,    // out is Bf16; bias is null
+    kF32,     // out is float
+    kAddF32,  // out is float, and added to
+  };
+  const Bf16* x;       // [rows][inputs]
+  const Bf16* weight;  // [outputs][inputs]
+  const float* bias;   // [outputs], or null
+  void* out;           // [rows][outputs]
+  uint32_t rows, outputs, inputs;
+  Into into;
+};
+// What matmul needs on a device: the library's handle, its workspace, and the algorithms chosen so far. Owned by who
+// opened it; used by one thread and one stream at a time, also for as long as graphs that captured it are launched.
+struct Matmuls;
+inline constexpr size_t kWorkspace = size_t(32) << 20;  // bytes
 
 struct DrawRow {
   float temperature;      // 0 = the likeliest
@@ -88,6 +164,29 @@ struct DrawRow {
   uint64_t seed, number;  // the draw is a function of these two and the logits
 };
 
+// Logits that are changed before a draw, in this order: bias; repetition penalty of a token that was there; presence
+// and frequency penalties of one that was generated; -inf for one that must not come.
+struct Change {
+  uint32_t id;
+  uint32_t generated;  // how often it was
+  float bias;
+  enum : uint32_t { kWasThere = 1, kNever = 2 };
+  uint32_t flags;
+};
+struct AdjustRow {
+  uint32_t row;                           // of logits
+  uint32_t first, count;                  // of changes; every id once
+  float presence, frequency, repetition;  // 0, 0, 1: nothing. x > 0 ? x / repetition : x * repetition
+};
+// adjusted[i] = logits[rows[i].row], changed.
+struct Adjust {
+  const float* logits;  // [*][vocabulary]
+  const AdjustRow* rows;
+  const Change* changes;
+  float* adjusted;  // [count][vocabulary]
+  uint32_t count, vocabulary;
+};
+
 // One token per row, the likelier and then the lower id first; and its logprob before temperature.
 struct Draw {
   const float* logits;  // [rows][vocabulary], finite or -inf
@@ -95,9 +194,31 @@ struct Draw {
   uint32_t* ids;              // [rows]; may be mapped host memory
   float* logprobs;            // [rows] or null
   uint32_t rows, vocabulary;  // vocabulary < 2^20
+  // Row i draws from adjusted[from[i] without kAdjusted] if it has that bit, and else from logits[from[i]]; its id and
+  // logprob go to index to[i]. Null: i.
+  const uint32_t *from = nullptr, *to = nullptr;
+  const float* adjusted = nullptr;
+};
+inline constexpr uint32_t kAdjusted = 1u << 31;
+
+// Logprobs of row i are of logits[rows[i].row]: of the token ids[rows[i].id], and of the `top` likeliest, the likelier
+// and then the lower id first; NaN is never among them, and where there are fewer the rest is kNoToken.
+struct LogprobRow {
+  uint32_t row, id, top;
+};
+inline constexpr uint32_t kNoToken = UINT32_MAX;
+struct Logprobs {
+  const float* logits;  // [*][vocabulary]
+  const LogprobRow* rows;
+  const uint32_t* ids;
+  float* logprobs;             // [count]; of an id beyond the vocabulary -inf
+  uint32_t* best_ids;          // [count][most]
+  float* best;                 // [count][most]
+  uint32_t count, vocabulary;  // vocabulary < 2^20
+  uint32_t most;               // the largest `top`; at most kMostTop
 };
 
-// out[i] = in[rows[i]], for logits and readouts of some tokens.
+// out[i] = in[which[i]], for the logits of some tokens.
 struct Gather {
   const Bf16* in;         // [*][width]
   const uint32_t* which;  // [count]
@@ -105,6 +226,27 @@ struct Gather {
   uint32_t count, width;
 };
 
+// out[i][c] = stream[tokens[i]] · vectors[c].
+struct ReadOut {
+  const float* stream;  // [*][hidden]
+  const uint32_t* tokens;
+  const float* vectors;  // [concepts][hidden]
+  float* out;            // row i begins at i * stride
+  uint32_t count, concepts, hidden, stride;
+};
+
+// out[i] = the sum of in[ranges[i].first] and the `count` - 1 rows after it, in their order.
+struct PoolRange {
+  uint32_t first, count;
+};
+struct Pool {
+  const Bf16* in;  // [*][hidden]
+  const PoolRange* ranges;
+  float* out;  // [count][hidden]
+  uint32_t count, hidden;
+};
+
+// A slot may be null in a build that does not have that kernel yet; whoever uses the table looks first.
 struct Kernels {
   uint32_t abi;
   Code (*embed)(const Launch&, const Embed&);
@@ -114,6 +256,16 @@ struct Kernels {
   Code (*decode_attention)(const Launch&, const DecodeAttention&);
   Code (*draw)(const Launch&, const Draw&);
   Code (*gather)(const Launch&, const Gather&);
+  Code (*patch)(const Launch&, const Patch&);
+  Code (*prefill_attention)(const Launch&, const PrefillAttention&);
+  // `workspace`: kWorkspace bytes on the device, kept until matmul_close.
+  Code (*matmul_open)(int32_t device, void* workspace, Matmuls** out);
+  Code (*matmul_close)(Matmuls* matmuls);
+  Code (*matmul)(const Launch&, Matmuls* matmuls, const Matmul&);
+  Code (*adjust)(const Launch&, const Adjust&);
+  Code (*logprobs)(const Launch&, const Logprobs&);
+  Code (*read_out)(const Launch&, const ReadOut&);
+  Code (*pool)(const Launch&, const Pool&);
 };
 using OpenKernels = const Kernels* (*)(uint32_t abi);
 

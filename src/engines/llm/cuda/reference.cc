@@ -1,6 +1,7 @@
 #include "engines/llm/cuda/reference.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -22,48 +23,74 @@ uint64_t mix(uint64_t x) {
 float first_half(float a, float b, double sine, double cosine) { return float(a * cosine - b * sine); }
 float second_half(float a, float b, double sine, double cosine) { return float(b * cosine + a * sine); }
 
-// A head turned by its position.
-void turn(const RopeStore& a, uint32_t position, const Bf16* from, Bf16* to) {
-  uint32_t half = a.dim / 2;
-  for (uint32_t i = 0; i < half; ++i) {
-    float angle = float(position) * a.frequencies[i];
-    double sine = std::sin(double(angle)) * a.scale, cosine = std::cos(double(angle)) * a.scale;
-    float first = widen_bf16(from[i]), second = widen_bf16(from[i + half]);
-    to[i] = narrow_bf16(first_half(first, second, sine, cosine));
-    to[i + half] = narrow_bf16(second_half(first, second, sine, cosine));
+// Head `head` of those in a token's qkv, with its bias.
+void read_head(const RopeStore& a, const Bf16* token, uint32_t head, float* x) {
+  for (uint32_t i = 0; i < a.dim; ++i) {
+    size_t at = size_t(head) * a.dim + i;
+    x[i] = widen_bf16(token[at]) + (a.bias ? a.bias[at] : 0.f);
   }
 }
 
-// Attention of one query head.
-void attend(const DecodeAttention& a, uint32_t row, uint32_t head, Bf16* out) {
-  uint32_t length = a.lengths[row], kv_head = head / (a.heads / a.kv_heads);
+// A head normalised, where that is done, and turned by its position.
+void turn(const RopeStore& a, uint32_t position, const Bf16* norm, float* x, Bf16* to) {
+  uint32_t half = a.dim / 2;
+  if (norm) {
+    double squares = 0;
+    for (uint32_t i = 0; i < a.dim; ++i) squares += double(x[i]) * x[i];
+    double factor = 1 / std::sqrt(squares / a.dim + a.epsilon);
+    for (uint32_t i = 0; i < a.dim; ++i) x[i] = float(x[i] * factor * widen_bf16(norm[i]));
+  }
+  for (uint32_t i = 0; i < half; ++i) {
+    float angle = float(position) * a.frequencies[i];
+    double sine = std::sin(double(angle)) * a.scale, cosine = std::cos(double(angle)) * a.scale;
+    to[i] = narrow_bf16(first_half(x[i], x[i + half], sine, cosine));
+    to[i + half] = narrow_bf16(second_half(x[i], x[i + half], sine, cosine));
+  }
+}
+
+// Attention of one query head over the first `length` positions of a sequence. A: DecodeAttention or PrefillAttention.
+template <class A>
+void attend(const A& a, size_t row, uint32_t head, uint32_t length, const uint32_t* table) {
+  uint32_t kv_head = head / (a.heads / a.kv_heads);
   uint32_t from = a.window && length > a.window ? length - a.window : 0;
-  const Bf16* q = a.q + (size_t(row) * a.heads + head) * a.dim;
+  const Bf16* q = a.q + (row * a.heads + head) * a.dim;
+  Bf16* out = a.out + (row * a.heads + head) * a.dim;
   auto at = [&](const Bf16* cache, uint32_t position) {
-    size_t block = a.tables[size_t(row) * a.table_width + position / a.block_size];
+    size_t block = table[position / a.block_size];
     return cache + ((block * a.block_size + position % a.block_size) * a.kv_heads + kv_head) * a.dim;
   };
   std::vector<double> scores, sum(a.dim);
   double highest = -INFINITY, total = 0;
   for (uint32_t p = from; p < length; ++p) {
     double dot = 0;
-    for (uint32_t i = 0; i < a.dim; ++i) dot += double(widen_bf16(q[i])) * widen_bf16(at(a.k_cache, p)[i]);
+    const Bf16* k = at(a.k_cache, p);
+    for (uint32_t i = 0; i < a.dim; ++i) dot += double(widen_bf16(q[i])) * widen_bf16(k[i]);
     scores.push_back(dot * a.scale);
     highest = std::max(highest, scores.back());
   }
   for (uint32_t p = from; p < length; ++p) {
     double w = std::exp(scores[p - from] - highest);
     total += w;
-    for (uint32_t i = 0; i < a.dim; ++i) sum[i] += w * widen_bf16(at(a.v_cache, p)[i]);
+    const Bf16* v = at(a.v_cache, p);
+    for (uint32_t i = 0; i < a.dim; ++i) sum[i] += w * widen_bf16(v[i]);
   }
   for (uint32_t i = 0; i < a.dim; ++i) out[i] = narrow_bf16(total > 0 ? float(sum[i] / total) : 0.f);
+}
+
+// Integers in the order of the logits, as in draw.cu.
+uint32_t order_of(float value) {
+  auto bits = std::bit_cast<uint32_t>(value);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
 uint32_t draw_row(const float* logits, uint32_t size, const DrawRow& wish) {
   std::vector<uint32_t> ids(size);
   std::iota(ids.begin(), ids.end(), 0u);
-  std::stable_sort(ids.begin(), ids.end(), [&](uint32_t a, uint32_t b) { return logits[a] > logits[b]; });
-  if (wish.temperature <= 0) return ids[0];
+  auto before = [&](uint32_t a, uint32_t b) {
+    return order_of(logits[a]) != order_of(logits[b]) ? order_of(logits[a]) > order_of(logits[b]) : a < b;
+  };
+  if (wish.temperature <= 0) return *std::min_element(ids.begin(), ids.end(), before);
+  std::sort(ids.begin(), ids.end(), before);
   float highest = logits[ids[0]];
   auto weight = [&](uint32_t id) { return uint64_t(std::exp((logits[id] - highest) / wish.temperature) * kOne); };
   if (wish.top_k > 0 && wish.top_k < size) ids.resize(wish.top_k);
@@ -98,9 +125,15 @@ double uniform(uint64_t seed, uint64_t number) {
 }
 
 void embed(const Embed& a) {
-  for (size_t t = 0; t < a.tokens; ++t)
-    for (size_t i = 0; i < a.hidden; ++i)
-      a.stream[t * a.hidden + i] = widen_bf16(a.table[size_t(a.ids[t]) * a.hidden + i]);
+  for (size_t t = 0; t < a.tokens; ++t) {
+    uint32_t id = a.drawn && a.ids[t] & kDrawn ? a.drawn[a.ids[t] & ~kDrawn] : a.ids[t];
+    for (size_t i = 0; i < a.hidden; ++i) a.stream[t * a.hidden + i] = widen_bf16(a.table[size_t(id) * a.hidden + i]);
+  }
+}
+
+void patch(const Patch& a) {
+  for (size_t i = 0; i < a.count; ++i)
+    std::memcpy(a.stream + size_t(a.tokens[i]) * a.hidden, a.features + i * a.hidden, a.hidden * sizeof(float));
 }
 
 void add_norm(const AddNorm& a) {
@@ -119,14 +152,21 @@ void add_norm(const AddNorm& a) {
 
 void rope_store(const RopeStore& a) {
   size_t width = size_t(a.heads + 2 * a.kv_heads) * a.dim;
+  std::vector<float> x(a.dim);
   for (size_t t = 0; t < a.tokens; ++t) {
     const Bf16* in = a.qkv + t * width;
-    for (size_t h = 0; h < a.heads; ++h) turn(a, a.positions[t], in + h * a.dim, a.q + (t * a.heads + h) * a.dim);
+    for (uint32_t h = 0; h < a.heads; ++h) {
+      read_head(a, in, h, x.data());
+      turn(a, a.positions[t], a.q_norm, x.data(), a.q + (t * a.heads + h) * a.dim);
+    }
     if (a.slots[t] == kNoSlot) continue;
     size_t slot = size_t(a.slots[t]) * a.kv_heads * a.dim;
-    for (size_t h = 0; h < a.kv_heads; ++h)
-      turn(a, a.positions[t], in + (a.heads + h) * a.dim, a.k_cache + slot + h * a.dim);
-    std::memcpy(a.v_cache + slot, in + size_t(a.heads + a.kv_heads) * a.dim, size_t(a.kv_heads) * a.dim * sizeof(Bf16));
+    for (uint32_t h = 0; h < a.kv_heads; ++h) {
+      read_head(a, in, a.heads + h, x.data());
+      turn(a, a.positions[t], a.k_norm, x.data(), a.k_cache + slot + size_t(h) * a.dim);
+      read_head(a, in, a.heads + a.kv_heads + h, x.data());
+      for (uint32_t i = 0; i < a.dim; ++i) a.v_cache[slot + size_t(h) * a.dim + i] = narrow_bf16(x[i]);
+    }
   }
 }
 
@@ -134,30 +174,172 @@ void swiglu(const SwiGlu& a) {
   for (size_t t = 0; t < a.tokens; ++t)
     for (size_t i = 0; i < a.width; ++i) {
       double gate = widen_bf16(a.gate_up[t * 2 * a.width + i]), up = widen_bf16(a.gate_up[(t * 2 + 1) * a.width + i]);
+      if (a.bias) gate += a.bias[i], up += a.bias[a.width + i];
       a.out[t * a.width + i] = narrow_bf16(float(gate / (1 + std::exp(-gate)) * up));
     }
 }
 
 void decode_attention(const DecodeAttention& a) {
-  for (uint32_t row = 0; row < a.rows; ++row)
-    for (uint32_t head = 0; head < a.heads; ++head)
-      attend(a, row, head, a.out + (size_t(row) * a.heads + head) * a.dim);
+  for (uint32_t row = 0; row < a.rows; ++row) {
+    const uint32_t* table = a.tables + (a.starts ? a.starts[row] : size_t(row) * a.table_width);
+    for (uint32_t head = 0; head < a.heads; ++head) attend(a, row, head, a.lengths[row], table);
+  }
+}
+
+void prefill_attention(const PrefillAttention& a) {
+  for (uint32_t i = 0; i < a.count; ++i) {
+    const Chunk& chunk = a.chunks[a.tiles[i].chunk];
+    for (uint32_t at = a.tiles[i].query; at < std::min(a.tiles[i].query + kQueryTile, chunk.count); ++at)
+      for (uint32_t head = 0; head < a.heads; ++head)
+        attend(a, chunk.first + at, head, chunk.begin + at + 1, a.tables + chunk.table);
+  }
+}
+
+void matmul(const Matmul& a) {
+  std::vector<float> x(a.inputs);
+  for (size_t r = 0; r < a.rows; ++r) {
+    for (size_t i = 0; i < a.inputs; ++i) x[i] = widen_bf16(a.x[r * a.inputs + i]);
+    for (size_t o = 0; o < a.outputs; ++o) {
+      const Bf16* w = a.weight + o * a.inputs;
+      double sums[4] = {};  // four chains, for speed
+      size_t i = 0;
+      for (; i + 4 <= a.inputs; i += 4)
+        for (size_t j = 0; j < 4; ++j) sums[j] += double(x[i + j]) * widen_bf16(w[i + j]);
+      for (; i < a.inputs; ++i) sums[0] += double(x[i]) * widen_bf16(w[i]);
+      double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]) + (a.bias ? a.bias[o] : 0.f);
+      size_t at = r * a.outputs + o;
+      switch (a.into) {
+        case Matmul::Into::kBf16: static_cast<Bf16*>(a.out)[at] = narrow_bf16(float(sum)); break;
+        case Matmul::Into::kF32: static_cast<float*>(a.out)[at] = float(sum); break;
+        case Matmul::Into::kAddF32: static_cast<float*>(a.out)[at] += float(sum); break;
+      }
+    }
+  }
+}
+
+void adjust(const Adjust& a) {
+  for (size_t i = 0; i < a.count; ++i) {
+    const AdjustRow& row = a.rows[i];
+    float* x = a.adjusted + i * a.vocabulary;
+    std::memcpy(x, a.logits + size_t(row.row) * a.vocabulary, a.vocabulary * sizeof(float));
+    for (uint32_t c = row.first; c < row.first + row.count; ++c) {
+      const Change& change = a.changes[c];
+      float& logit = x[change.id];
+      logit += change.bias;
+      if (change.flags & Change::kWasThere) logit = logit > 0 ? logit / row.repetition : logit * row.repetition;
+      if (change.generated > 0) logit -= row.presence + row.frequency * float(change.generated);
+      if (change.flags & Change::kNever) logit = -INFINITY;
+    }
+  }
+}
+
+namespace {
+
+double log_sum(const float* logits, uint32_t size) {
+  double highest = *std::max_element(logits, logits + size), sum = 0;
+  for (size_t i = 0; i < size; ++i) sum += std::exp(logits[i] - highest);
+  return highest + std::log(sum);
+}
+
+}  // namespace
+
+void logprobs(const Logprobs& a) {
+  std::vector<uint32_t> order;
+  for (size_t i = 0; i < a.count; ++i) {
+    const LogprobRow& row = a.rows[i];
+    const float* logits = a.logits + size_t(row.row) * a.vocabulary;
+    double base = log_sum(logits, a.vocabulary);
+    uint32_t id = a.ids[row.id];
+    a.logprobs[i] = id < a.vocabulary ? float(logits[id] - base) : -INFINITY;
+    order.clear();
+    for (uint32_t v = 0; v < a.vocabulary; ++v)
+      if (!std::isnan(logits[v])) order.push_back(v);
+    size_t count = std::min<size_t>(row.top, order.size());
+    std::partial_sort(order.begin(), order.begin() + ptrdiff_t(count), order.end(),
+                      [&](uint32_t x, uint32_t y) { return logits[x] != logits[y] ? logits[x] > logits[y] : x < y; });
+    for (size_t k = 0; k < a.most; ++k) {
+      a.best_ids[i * a.most + k] = k < count ? order[k] : kNoToken;
+      a.best[i * a.most + k] = k < count ? float(logits[order[k]] - base) : -INFINITY;
+    }
+  }
+}
+
+void read_out(const ReadOut& a) {
+  for (size_t i = 0; i < a.count; ++i)
+    for (size_t c = 0; c < a.concepts; ++c) {
+      const float *x = a.stream + size_t(a.tokens[i]) * a.hidden, *v = a.vectors + c * a.hidden;
+      double sum = 0;
+      for (size_t d = 0; d < a.hidden; ++d) sum += double(x[d]) * v[d];
+      a.out[i * a.stride + c] = float(sum);
+    }
+}
+
+void pool(const Pool& a) {
+  std::vector<double> sum(a.hidden);
+  for (size_t i = 0; i < a.count; ++i) {
+    std::fill(sum.begin(), sum.end(), 0.0);
+    for (size_t t = a.ranges[i].first; t < size_t(a.ranges[i].first) + a.ranges[i].count; ++t)
+      for (size_t d = 0; d < a.hidden; ++d) sum[d] += widen_bf16(a.in[t * a.hidden + d]);
+    for (size_t d = 0; d < a.hidden; ++d) a.out[i * a.hidden + d] = float(sum[d]);
+  }
 }
 
 void draw(const Draw& a) {
-  for (size_t row = 0; row < a.rows; ++row) {
-    const float* logits = a.logits + row * a.vocabulary;
-    a.ids[row] = draw_row(logits, a.vocabulary, a.wishes[row]);
-    if (!a.logprobs) continue;
-    double highest = *std::max_element(logits, logits + a.vocabulary), sum = 0;
-    for (size_t i = 0; i < a.vocabulary; ++i) sum += std::exp(logits[i] - highest);
-    a.logprobs[row] = float(logits[a.ids[row]] - highest - std::log(sum));
+  for (size_t i = 0; i < a.rows; ++i) {
+    uint32_t from = a.from ? a.from[i] : uint32_t(i);
+    size_t to = a.to ? a.to[i] : i;
+    const float* logits = from & kAdjusted ? a.adjusted + size_t(from & ~kAdjusted) * a.vocabulary
+                                           : a.logits + size_t(from) * a.vocabulary;
+    a.ids[to] = draw_row(logits, a.vocabulary, a.wishes[i]);
+    if (a.logprobs) a.logprobs[to] = float(logits[a.ids[to]] - log_sum(logits, a.vocabulary));
   }
 }
 
 void gather(const Gather& a) {
   for (size_t i = 0; i < a.count; ++i)
     std::memcpy(a.out + i * a.width, a.in + size_t(a.which[i]) * a.width, a.width * sizeof(Bf16));
+}
+
+namespace {
+
+// A kernel of the table is the function above, done at once.
+template <class A, void (*function)(const A&)>
+Code now(const Launch&, const A& a) {
+  function(a);
+  return 0;
+}
+Code open(int32_t, void*, Matmuls** out) {
+  *out = nullptr;
+  return 0;
+}
+Code close(Matmuls*) { return 0; }
+Code multiply(const Launch&, Matmuls*, const Matmul& a) {
+  if (a.into == Matmul::Into::kBf16 && a.bias) return kBadShape;
+  matmul(a);
+  return 0;
+}
+
+}  // namespace
+
+const Kernels& table() {
+  static constexpr Kernels kTable = {kKernelsAbi,
+                                     now<Embed, embed>,
+                                     now<AddNorm, add_norm>,
+                                     now<RopeStore, rope_store>,
+                                     now<SwiGlu, swiglu>,
+                                     now<DecodeAttention, decode_attention>,
+                                     now<Draw, draw>,
+                                     now<Gather, gather>,
+                                     now<Patch, patch>,
+                                     now<PrefillAttention, prefill_attention>,
+                                     open,
+                                     close,
+                                     multiply,
+                                     now<Adjust, adjust>,
+                                     now<Logprobs, logprobs>,
+                                     now<ReadOut, read_out>,
+                                     now<Pool, pool>};
+  return kTable;
 }
 
 }  // namespace weir::llm::cuda::reference

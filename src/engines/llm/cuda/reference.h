@@ -14,6 +14,16 @@ void swiglu(const SwiGlu& a);
 void decode_attention(const DecodeAttention& a);
 void draw(const Draw& a);
 void gather(const Gather& a);
+void patch(const Patch& a);
+void prefill_attention(const PrefillAttention& a);
+void matmul(const Matmul& a);
+void adjust(const Adjust& a);
+void logprobs(const Logprobs& a);
+void read_out(const ReadOut& a);
+void pool(const Pool& a);
+
+// All of them as the table that the module has; a Launch is not looked at, and everything is done at once.
+const Kernels& table();
 
 // The random number of a draw, from 0 to below 1; the CPU engine's sampler has the same.
 double uniform(uint64_t seed, uint64_t number);
