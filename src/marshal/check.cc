@@ -40,7 +40,7 @@ Status check_input(const msg::ModelSpec& spec, const msg::Tensor& tensor) {
     return invalid("model '" + spec.name + "' has no input '" + tensor.name + "'" +
                    (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?"));
   }
-  if (tensor.dtype != declared->dtype || !fits(tensor.shape, spec.max_batch > 0 ? 1 : 0, declared->shape))
+  if (!declared->takes(tensor.dtype) || !fits(tensor.shape, spec.max_batch > 0 ? 1 : 0, declared->shape))
     return invalid("input '" + tensor.name + "' of model '" + spec.name + "': expected " +
                    std::string(msg::name(declared->dtype)) + " " + spec.public_shape(*declared).text() + ", got " +
                    std::string(msg::name(tensor.dtype)) + " " + tensor.shape.text());

@@ -55,7 +55,8 @@ base::Result<msg::ModelSpec> merge(const msg::ModelSpec& wanted, const ModelConf
   msg::ModelSpec out = wanted;
   out.platform = file.platform;
   out.any_tensors = file.any_tensors;
-  out.text = file.text;
+  out.text = file.text, out.encoder = file.encoder;
+  out.ragged = file.ragged;
   out.decoupled = wanted.decoupled || file.decoupled;
   for (const auto& [key, value] : file.parameters) out.parameters.emplace(key, value);
 

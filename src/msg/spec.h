@@ -27,6 +27,9 @@ struct TensorSpec {
   Shape shape;  // without the batch dimension when ModelSpec::max_batch > 0; -1 = any
   bool optional = false;
   std::vector<std::string> labels;  // of an output that is a classification; empty when unknown
+  DType also = DType::kInvalid;     // an input's second type that the engine takes as it comes (INT32 beside INT64)
+
+  bool takes(DType given) const { return given == dtype || (given == also && also != DType::kInvalid); }
 };
 
 // How calls of one model share batches. Times of zero mean "do not wait" for max_delay, "for ever" for the others.
@@ -40,14 +43,15 @@ struct BatchPolicy {
   base::Duration queue_timeout{0};  // default for calls that bring none of their own
 };
 
-// What a model that makes tokens says of itself.
+// What a model that makes tokens, or embeddings of them, says of itself.
 struct TextSpec {
   uint32_t max_length = 0;  // positions of one sequence, prompt and completion together
   uint32_t vocabulary = 0;  // ids are below it
   uint32_t hidden_size = 0;
+  bool normalized = false;  // of an encoder: its embeddings have length 1
   std::vector<uint32_t> eos_ids;
   Sampling defaults;                                 // of generation_config.json
-  std::shared_ptr<const text::Processor> processor;  // tokenizer and chat template; never null
+  std::shared_ptr<const text::Processor> processor;  // tokenizer and chat template; null only for encoders of ids
 
   // Concept readouts; empty when the model has none.
   std::vector<std::string> concepts;
@@ -77,7 +81,13 @@ struct ModelSpec {
   bool decoupled = false;    // may answer one call with any number of Outputs
   bool any_tensors = false;  // takes whatever inputs come (identity): inputs and outputs are then not checked
   std::map<std::string, std::string> parameters;
+  // Calls whose rows differ in shape, or in their optional inputs, share batches: nothing is staged, the engine reads
+  // the Calls' own tensors (sched::input_of). Outputs are rows of one shape all the same.
+  bool ragged = false;
   std::shared_ptr<const TextSpec> text;  // null for models of tensors alone
+  // A model of tensors that makes embeddings of token ids: inputs[0] are the ids, outputs[0] is FP32 [hidden_size].
+  // Null for all others; `text` is null then.
+  std::shared_ptr<const TextSpec> encoder;
 
   const TensorSpec* input(std::string_view tensor) const;
   const TensorSpec* output(std::string_view tensor) const;

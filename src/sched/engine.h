@@ -19,7 +19,8 @@
 namespace weir::sched {
 
 // Rows that run together. `inputs` is in the order of the ModelSpec (or of the single Call, when the model takes any
-// tensors); absent optional inputs have dtype kInvalid. A batched model's tensors have the batch dimension first.
+// tensors); absent optional inputs have dtype kInvalid. A batched model's tensors have the batch dimension first. A
+// ragged model has no `inputs` here: its engine reads those of `calls`.
 struct Batch {
   std::vector<msg::Call*> calls;  // in row order; calls[i]->rows rows each
   uint32_t rows = 0;

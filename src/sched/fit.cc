@@ -55,7 +55,7 @@ Status input_fits(const msg::Call& call, size_t at, const msg::ModelSpec& spec) 
     if (call.inputs[i].name == tensor.name) return invalid(input_text(tensor, spec) + " is given twice");
   const auto* wanted = spec.input(tensor.name);
   if (!wanted) return invalid("model '" + spec.name + "' has no input '" + tensor.name + "'");
-  if (tensor.dtype != wanted->dtype)
+  if (!wanted->takes(tensor.dtype))
     return invalid(input_text(tensor, spec) + " has datatype " + std::string(msg::name(tensor.dtype)) + ", expected " +
                    std::string(msg::name(wanted->dtype)));
   if (!shape_fits(tensor, *wanted, spec)) return wrong_shape(tensor, *wanted, spec);
@@ -103,21 +103,23 @@ Status fits(const msg::Call& call, const msg::ModelSpec& spec) {
 
 uint64_t row_key(const msg::Call& call, const msg::ModelSpec& spec) {
   uint64_t key = 0xcbf29ce484222325;
-  if (!shares_batches(spec)) return key;
+  if (!shares_batches(spec) || spec.ragged) return key;
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
     const auto* tensor = input_of(call, spec, i);
     mix(key, tensor ? tensor->shape.rank() : ~uint64_t(0));
     if (!tensor) continue;
+    mix(key, uint64_t(tensor->dtype));
     for (int64_t d : tensor->shape.dims().subspan(1)) mix(key, uint64_t(d));
   }
   return key;
 }
 
 bool same_rows(const msg::Call& a, const msg::Call& b, const msg::ModelSpec& spec) {
+  if (spec.ragged) return true;
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
     const auto *x = input_of(a, spec, i), *y = input_of(b, spec, i);
     if (!x && !y) continue;
-    if (!x || !y) return false;
+    if (!x || !y || x->dtype != y->dtype) return false;
     auto one = x->shape.dims().subspan(1), two = y->shape.dims().subspan(1);
     if (!std::equal(one.begin(), one.end(), two.begin(), two.end())) return false;
   }

@@ -22,7 +22,8 @@ base::Status fits(const msg::Call& call, const msg::ModelSpec& spec);
 
 // Calls with different keys cannot share a batch; with equal keys ask same_rows().
 uint64_t row_key(const msg::Call& call, const msg::ModelSpec& spec);
-// The same inputs are there, and one row of each has the same shape. Both calls fit the spec.
+// The same inputs are there, and one row of each has the same type and shape; of ragged models, always. Both calls fit
+// the spec.
 bool same_rows(const msg::Call& a, const msg::Call& b, const msg::ModelSpec& spec);
 
 }  // namespace weir::sched

@@ -77,7 +77,8 @@ bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs) {
   batch.failures.clear();
   batch.outputs.clear();
   collect_wanted(batch, spec);
-  batch.inputs.resize(spec.any_tensors ? 0 : spec.inputs.size());
+  batch.inputs.resize(spec.any_tensors || spec.ragged ? 0 : spec.inputs.size());
+  if (spec.ragged) return true;
   if (batch.calls.size() == 1) {
     stage_one(batch, spec);
     return true;

@@ -15,8 +15,8 @@
 
 namespace weir::sched {
 
-// Fills rows, inputs and wanted for batch.calls, which fit() the spec and share their shapes. False, when there is no
-// memory for a copy now: run the calls one by one then, which needs none.
+// Fills rows, inputs (of ragged models none) and wanted for batch.calls, which fit() the spec and share their shapes.
+// False, when there is no memory for a copy now: run the calls one by one then, which needs none.
 bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs);
 
 // Takes a batch that has run apart. One use per batch.

@@ -5,6 +5,8 @@
 #include <deque>
 
 #include "calls.h"
+#include "sched/fit.h"
+#include "sched/staging.h"
 
 namespace weir::sched {
 namespace {
@@ -128,6 +130,40 @@ TEST(Batcher, CallsWithOtherOptionalInputsStayApart) {
   t.queue(call);
   EXPECT_EQ(t.next(), "a");
   EXPECT_EQ(t.next(), "b");
+}
+
+TEST(Batcher, RaggedModelsTakeRowsOfAnyShapeTogether) {
+  auto spec = spec_of(8, -1);
+  spec.inputs.push_back({"mask", msg::DType::kFp32, {-1}, true, {}});
+  spec.ragged = true;
+  msg::Call calls[3];
+  for (uint32_t i = 0; i < 3; ++i) fill(calls[i], 1, 0, i + 1);
+  calls[1].inputs.push_back(floats("mask", {1, 2}, {1, 1}));
+  EXPECT_TRUE(same_rows(calls[0], calls[1], spec));
+  EXPECT_EQ(row_key(calls[0], spec), row_key(calls[1], spec));
+  Batcher batcher(spec);
+  std::vector<Dropped> dropped;
+  std::vector<msg::Call*> batch;
+  for (auto& call : calls) ASSERT_TRUE(batcher.add(&call, base::Time(1s), dropped).ok());
+  batcher.next(base::Time(1s), batch, dropped);
+  EXPECT_EQ(batch.size(), 3u);
+  Batch staged;
+  staged.calls = batch;
+  ASSERT_TRUE(stage(staged, spec, base::heap()));
+  EXPECT_EQ(staged.rows, 3u);
+  EXPECT_TRUE(staged.inputs.empty());
+}
+
+TEST(Batcher, RowsOfTwoTypesStayApart) {
+  auto spec = spec_of(8);
+  spec.inputs[0].also = msg::DType::kInt32;
+  msg::Call a, b;
+  fill(a, 1), fill(b, 1);
+  b.inputs[0].dtype = msg::DType::kInt32;
+  EXPECT_TRUE(fits(b, spec).ok());
+  EXPECT_FALSE(same_rows(a, b, spec));
+  b.inputs[0].dtype = msg::DType::kUint32;
+  EXPECT_FALSE(fits(b, spec).ok());
 }
 
 TEST(Batcher, InputsInAnotherOrderAreTheSameInputs) {
