@@ -149,7 +149,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load_pipeline(const ModelFold
 void Loader::limit(bus::Served& served, const ModelConfig& config) const {
   if (config.max_concurrency == 0) return;
   auto door = std::make_shared<sched::Turnstile>(config.max_concurrency);
-  served.inbox = sched::behind(std::move(door), std::move(served.inbox), served.spec, served.stats);
+  served.inbox = sched::behind(std::move(door), std::move(served.inbox), served.spec, served.stats, alarm_);
 }
 
 base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folder, const ModelConfig& config,
@@ -180,8 +180,8 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folde
     else if (engines.front()->is_inline())
       served->inbox = sched::make_inline(std::move(engines.front()), served->spec, served->stats);
     else
-      served->inbox = sched::make_lanes(std::move(engines), served->spec, served->stats, slabs_);
-    if (door_) served->inbox = sched::behind(door_, std::move(served->inbox), served->spec, served->stats);
+      served->inbox = sched::make_lanes(std::move(engines), served->spec, served->stats, slabs_, alarm_);
+    if (door_) served->inbox = sched::behind(door_, std::move(served->inbox), served->spec, served->stats, alarm_);
     limit(*served, config);
     return served;
   } catch (const std::exception& e) {

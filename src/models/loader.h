@@ -59,6 +59,7 @@ class Loader {
   const std::map<std::string, EngineMaker>& engines_;
   base::SlabSource& slabs_;
   OnBroken on_broken_;
+  const std::shared_ptr<sched::Alarm> alarm_ = std::make_shared<sched::AlarmClock>();  // of all models' queues
   const std::shared_ptr<sched::Turnstile> door_;  // of all models; null when there is no limit
 };
 

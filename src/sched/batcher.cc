@@ -37,7 +37,7 @@ base::Status Batcher::full() const {
 
 base::Status Batcher::add(msg::Call* call, Time now, std::vector<Dropped>& dropped) {
   const auto& policy = spec_.batching;
-  if (policy.max_queue > 0 && size_ >= policy.max_queue) sweep(now, dropped);
+  if (policy.max_queue > 0 && size_ >= policy.max_queue) leave(now, dropped);
   if (policy.max_queue > 0 && size_ >= policy.max_queue) return full();
   auto timeout = call->queue_timeout;
   if (timeout.count() <= 0 || (policy.queue_timeout.count() > 0 && policy.queue_timeout < timeout))
@@ -48,6 +48,7 @@ base::Status Batcher::add(msg::Call* call, Time now, std::vector<Dropped>& dropp
   Time patience = std::min(later(now, policy.max_delay), half);
   level_of(*call).push_back({call, shares_ ? row_key(*call, spec_) : 0, leaves, patience});
   ++size_;
+  leaves_at_ = std::min(leaves_at_, ends);
   return {};
 }
 
@@ -67,10 +68,14 @@ void Batcher::drop(Entry& entry, Time now, std::vector<Dropped>& dropped) {
                                                                      spec_.name + "'; try again later")});
 }
 
-void Batcher::sweep(Time now, std::vector<Dropped>& dropped) {
+void Batcher::leave(Time now, std::vector<Dropped>& dropped) {
+  leaves_at_ = base::kNever;
   for (auto& level : levels_)
     std::erase_if(level, [&](Entry& entry) {
-      if (!leaving(entry, now)) return false;
+      if (!leaving(entry, now)) {
+        leaves_at_ = std::min({leaves_at_, entry.leaves, entry.call->deadline});
+        return false;
+      }
       drop(entry, now, dropped);
       return true;
     });
@@ -130,6 +135,7 @@ void Batcher::next(Time now, std::vector<msg::Call*>& batch, std::vector<Dropped
     }
   }
   base::check(taken == batch.size(), "a batch is a prefix of the queue");
+  if (size_ == 0) leaves_at_ = base::kNever;
 }
 
 Time Batcher::ready_at(Time now) const { return size_ == 0 ? base::kNever : plan(now, nullptr).at; }

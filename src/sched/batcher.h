@@ -11,7 +11,7 @@
 //
 // Calls leave before they cost anything: cancelled, past their deadline (DEADLINE_EXCEEDED), or longer in the queue
 // than their queue_timeout (UNAVAILABLE, as Triton's timeout_action REJECT). A call may shorten the model's
-// queue_timeout, not lengthen it. They are noticed when next() or a full queue looks at them.
+// queue_timeout, not lengthen it. They are noticed when next(), leave() or a full queue looks at them.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +46,11 @@ class Batcher {
   // When next() will close a batch if nothing else arrives; kNever when nothing waits.
   base::Time ready_at(base::Time now) const;
 
+  // The calls that may leave now, into `dropped`. For when next() is not called for long.
+  void leave(base::Time now, std::vector<Dropped>& dropped);
+  // Not later than the first of the calls leaves by itself; kNever when none does.
+  base::Time leaves_at() const { return leaves_at_; }
+
   // From now on no call waits for company: everything queued is to be run.
   void hurry() { hurried_ = true; }
 
@@ -79,13 +84,13 @@ class Batcher {
   bool join(Line& line, const Entry& entry) const;
   bool leaving(const Entry& entry, base::Time now) const;
   void drop(Entry& entry, base::Time now, std::vector<Dropped>& dropped);
-  void sweep(base::Time now, std::vector<Dropped>& dropped);
   base::Status full() const;
 
   const msg::ModelSpec& spec_;
   const bool shares_;
   std::vector<Level> levels_;  // the most urgent first
   size_t size_ = 0;
+  base::Time leaves_at_ = base::kNever;  // of all that were queued since the queue was empty, or leave()
   bool hurried_ = false;
 };
 

@@ -18,13 +18,22 @@ namespace {
 
 using base::Time;
 
+// Calls that were cancelled while all engines work leave this much later: a lane may look before, and many at once
+// are one ring.
+constexpr base::Duration kSoon = std::chrono::milliseconds(1);
+
 // One thread per engine; one queue for all. A lane that has finished looks at the queue again before it sleeps, and
 // put() makes a system call only when some lane sleeps that has to wake for it.
-class Lanes final : public msg::Inbox {
+class Lanes final : public msg::Inbox, private Alarm::Bell {
  public:
   Lanes(std::vector<std::unique_ptr<Engine>> engines, const msg::ModelSpec& spec, bus::ModelStats& stats,
-        base::SlabSource& slabs)
-      : engines_(std::move(engines)), spec_(spec), stats_(stats), slabs_(slabs), batcher_(spec) {
+        base::SlabSource& slabs, std::shared_ptr<Alarm> alarm)
+      : engines_(std::move(engines)),
+        spec_(spec),
+        stats_(stats),
+        slabs_(slabs),
+        alarm_(alarm ? std::move(alarm) : std::make_shared<AlarmClock>()),
+        batcher_(spec) {
     base::check(!engines_.empty(), "a model has an engine");
     for (auto& engine : engines_) threads_.emplace_back([this, &engine] { run(*engine); });
   }
@@ -37,6 +46,7 @@ class Lanes final : public msg::Inbox {
     }
     wake_.notify_all();
     for (auto& thread : threads_) thread.join();
+    alarm_->remove(*this);
   }
 
   void put(msg::Call* call) override;
@@ -47,12 +57,16 @@ class Lanes final : public msg::Inbox {
   bool take(std::vector<msg::Call*>& batch, std::vector<Dropped>& dropped);
   void park(std::unique_lock<std::mutex>& lock, Time until);
   bool rouse(Time now);
-  void answer_dropped(Runner& runner, std::vector<Dropped>& dropped);
+  void ring() override;
+  void ring_at(Time when);
+  void watch();
+  void answer_dropped(std::vector<Dropped>& dropped);
 
   std::vector<std::unique_ptr<Engine>> engines_;
   const msg::ModelSpec& spec_;
   bus::ModelStats& stats_;
   base::SlabSource& slabs_;
+  const std::shared_ptr<Alarm> alarm_;
 
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -60,22 +74,23 @@ class Lanes final : public msg::Inbox {
   bool rousing_ = false;          // a sleeping lane has been notified and is not back yet
   uint32_t parked_ = 0;           // lanes asleep
   Time watching_ = base::kNever;  // when the first of them wakes by itself
+  Time rings_at_ = base::kNever;  // what the alarm is set to
   bool stopping_ = false;
 
   std::vector<std::thread> threads_;
 };
 
-void refuse_here(msg::Call* call, base::Status status, bus::ModelStats& stats) {
-  call->times.finished = lane_now();
+void refuse_here(msg::Call* call, base::Status status, bus::ModelStats& stats, Time now) {
+  call->times.finished = now;
   auto took = std::max<int64_t>((call->times.finished - call->times.queued).count(), 0);
   stats.add_failure(status.code, uint64_t(took));
   call->home->post_here({call, {msg::Failed{std::move(status)}}});
 }
 
 void Lanes::put(msg::Call* call) {
-  Time now = lane_now();
+  Time now = alarm_->now();
   call->times.queued = now;
-  if (auto status = fits(*call, spec_); !status.ok()) return refuse_here(call, std::move(status), stats_);
+  if (auto status = fits(*call, spec_); !status.ok()) return refuse_here(call, std::move(status), stats_, now);
   std::vector<Dropped> dropped;
   base::Status status;
   bool wake;
@@ -84,21 +99,19 @@ void Lanes::put(msg::Call* call) {
     status = batcher_.add(call, now, dropped);
     stats_.pending.store(int64_t(batcher_.size()), std::memory_order_relaxed);
     wake = rouse(now);
+    watch();
   }
   if (wake) wake_.notify_one();
-  if (!status.ok()) refuse_here(call, std::move(status), stats_);
-  if (dropped.empty()) return;
-  Runner::Room room;
-  Runner runner(*engines_.front(), spec_, stats_, slabs_, room);
-  answer_dropped(runner, dropped);
-  runner.post();
+  if (!status.ok()) refuse_here(call, std::move(status), stats_, now);
+  answer_dropped(dropped);
 }
 
-// A call has been cancelled or has credit: only a lane that sleeps while calls wait must look; the others will.
+// A call has been cancelled: a lane that sleeps while calls wait looks at once; where none does, the alarm will.
 void Lanes::poke() {
   {
     std::lock_guard lock(mutex_);
-    if (parked_ == 0 || rousing_ || batcher_.empty()) return;
+    if (rousing_ || batcher_.empty()) return;
+    if (parked_ == 0) return ring_at(alarm_->now() + kSoon);
     rousing_ = true;
   }
   wake_.notify_one();
@@ -112,8 +125,36 @@ bool Lanes::rouse(Time now) {
   return true;
 }
 
-void Lanes::answer_dropped(Runner& runner, std::vector<Dropped>& dropped) {
+void Lanes::ring_at(Time when) {
+  if (when >= rings_at_) return;
+  rings_at_ = when;
+  alarm_->set(*this, when);
+}
+
+// Calls that may have to leave while nobody is free to look. A lane that sleeps looks in time by itself.
+void Lanes::watch() {
+  if (parked_ == 0) ring_at(batcher_.leaves_at());
+}
+
+// On the alarm's thread.
+void Lanes::ring() {
+  std::vector<Dropped> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    rings_at_ = base::kNever;
+    batcher_.leave(alarm_->now(), dropped);
+    stats_.pending.store(int64_t(batcher_.size()), std::memory_order_relaxed);
+    watch();
+  }
+  answer_dropped(dropped);
+}
+
+void Lanes::answer_dropped(std::vector<Dropped>& dropped) {
+  if (dropped.empty()) return;
+  Runner::Room room;
+  Runner runner(*engines_.front(), spec_, stats_, slabs_, room);
   for (auto& [call, status] : dropped) runner.refuse(call, std::move(status));
+  runner.post();
   dropped.clear();
 }
 
@@ -124,7 +165,8 @@ void Lanes::run(Engine& engine) {
   std::vector<msg::Call*> batch;
   std::vector<Dropped> dropped;
   while (take(batch, dropped)) {
-    answer_dropped(runner, dropped);
+    answer_dropped(dropped);
+    if (batch.empty()) continue;
     runner.run(batch);
     runner.post();
   }
@@ -134,11 +176,12 @@ void Lanes::run(Engine& engine) {
 bool Lanes::take(std::vector<msg::Call*>& batch, std::vector<Dropped>& dropped) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    Time now = lane_now();
+    Time now = alarm_->now();
     batcher_.next(now, batch, dropped);
     if (!batch.empty() || !dropped.empty()) {
       stats_.pending.store(int64_t(batcher_.size()), std::memory_order_relaxed);
       bool more = rouse(now);
+      watch();
       lock.unlock();
       if (more) wake_.notify_one();
       return true;
@@ -164,8 +207,8 @@ void Lanes::park(std::unique_lock<std::mutex>& lock, Time until) {
 }  // namespace
 
 std::unique_ptr<msg::Inbox> make_lanes(std::vector<std::unique_ptr<Engine>> engines, const msg::ModelSpec& spec,
-                                       bus::ModelStats& stats, base::SlabSource& slabs) {
-  return std::make_unique<Lanes>(std::move(engines), spec, stats, slabs);
+                                       bus::ModelStats& stats, base::SlabSource& slabs, std::shared_ptr<Alarm> alarm) {
+  return std::make_unique<Lanes>(std::move(engines), spec, stats, slabs, std::move(alarm));
 }
 
 }  // namespace weir::sched

@@ -14,13 +14,18 @@ using base::Code;
 using base::failure;
 using base::Status;
 
-class Gated final : public msg::Inbox, private msg::Home {
+class Gated final : public msg::Inbox, private msg::Home, private Alarm::Bell {
  public:
   Gated(std::shared_ptr<Turnstile> turnstile, std::unique_ptr<msg::Inbox> inner, const msg::ModelSpec& spec,
-        bus::ModelStats& stats)
-      : turnstile_(std::move(turnstile)), spec_(spec), stats_(stats), inner_(std::move(inner)) {}
+        bus::ModelStats& stats, std::shared_ptr<Alarm> alarm)
+      : turnstile_(std::move(turnstile)),
+        spec_(spec),
+        stats_(stats),
+        alarm_(alarm ? std::move(alarm) : std::make_shared<AlarmClock>()),
+        inner_(std::move(inner)) {}
   ~Gated() override {
     inner_.reset();  // its threads may still be inside post()
+    alarm_->remove(*this);
     base::check(guests_.empty(), "a turnstile outlives its Calls");
   }
 
@@ -46,15 +51,23 @@ class Gated final : public msg::Inbox, private msg::Home {
   void let_in(msg::Call* call, const Guest& guest);
   Guest farewell(msg::Mail& mail);
   void refuse(msg::Call* call, Status status);
-  Status overdue(const msg::Call& call) const;
+  void ring() override;
+  void ring_at(base::Time when);
+  std::vector<msg::Call*> take_out(bool (Gated::*goes)(const msg::Call&) const);
+  base::Time leaves_at(const msg::Call& call) const;
+  bool late(const msg::Call& call) const { return leaves_at(call) <= alarm_->now(); }
+  bool cancelled(const msg::Call& call) const { return call.cancelled.load(std::memory_order_acquire); }
+  Status too_long() const;
 
   const std::shared_ptr<Turnstile> turnstile_;
   const msg::ModelSpec& spec_;
   bus::ModelStats& stats_;
+  const std::shared_ptr<Alarm> alarm_;
   std::unique_ptr<msg::Inbox> inner_;
 
   std::mutex mutex_;
   std::unordered_map<const msg::Call*, Guest> guests_;  // under mutex_
+  base::Time rings_at_ = base::kNever;                  // under mutex_: what the alarm is set to
 };
 
 uint32_t Turnstile::inside() const {
@@ -129,7 +142,8 @@ class Gated::Porter {
 };
 
 void Gated::put(msg::Call* call) {
-  Guest guest{call->home, lane_now(), true};
+  Guest guest{call->home, alarm_->now(), true};
+  base::Time leaves = leaves_at(*call);  // once it waits it may be anybody's
   switch (turnstile_->enter(*this, call, spec_.batching.max_queue)) {
     case Turnstile::Entry::kInside: return let_in(call, guest);
     case Turnstile::Entry::kFull:
@@ -139,7 +153,7 @@ void Gated::put(msg::Call* call) {
            {msg::Failed{base::try_again(Code::kResourceExhausted,
                                         "too many requests wait for model '" + spec_.name + "' (limit " +
                                             std::to_string(spec_.batching.max_queue) + "); try again later")}}});
-    case Turnstile::Entry::kWaits: break;
+    case Turnstile::Entry::kWaits: return ring_at(leaves);
   }
 }
 
@@ -154,28 +168,39 @@ void Gated::let_in(msg::Call* call, const Guest& guest) {
 }
 
 void Gated::start(msg::Call* call) {
-  if (Status status = overdue(*call); !status.ok()) {
+  if (bool gone = cancelled(*call); gone || late(*call)) {
     auto turnstile = turnstile_;
-    refuse(call, std::move(status));
+    refuse(call, gone ? failure(Code::kCancelled, "the client has left") : too_long());
     return Porter::left(std::move(turnstile), 1);
   }
-  base::Time now = lane_now();
+  base::Time now = alarm_->now();
   auto waited = std::max<int64_t>((now - call->times.queued).count(), 0);
   stats_.queue.add(uint64_t(waited), 0);  // the lane counts it once, with what it waits there
   let_in(call, {call->home, call->times.queued, false});
 }
 
-Status Gated::overdue(const msg::Call& call) const {
-  if (call.cancelled.load(std::memory_order_acquire)) return failure(Code::kCancelled, "the client has left");
+base::Time Gated::leaves_at(const msg::Call& call) const {
   base::Duration longest = spec_.batching.queue_timeout;
   if (call.queue_timeout.count() > 0 && (longest.count() == 0 || call.queue_timeout < longest))
     longest = call.queue_timeout;
-  if (longest.count() == 0 || lane_now() - call.times.queued <= longest) return {};
-  return failure(Code::kUnavailable, "the request waited longer than its queue timeout");
+  if (longest.count() == 0 || longest >= base::kNever - call.times.queued) return base::kNever;
+  return call.times.queued + longest;
+}
+
+Status Gated::too_long() const {
+  return base::try_again(Code::kUnavailable, "the request waited longer than its queue timeout for model '" +
+                                                 spec_.name + "'; try again later");
+}
+
+void Gated::ring_at(base::Time when) {
+  std::lock_guard lock(mutex_);
+  if (when >= rings_at_) return;
+  rings_at_ = when;
+  alarm_->set(*this, when);
 }
 
 void Gated::refuse(msg::Call* call, Status status) {
-  call->times.finished = lane_now();
+  call->times.finished = alarm_->now();
   auto waited = std::max<int64_t>((call->times.finished - call->times.queued).count(), 0);
   stats_.add_failure(status.code, uint64_t(waited));
   std::vector<msg::Mail> one;
@@ -183,19 +208,42 @@ void Gated::refuse(msg::Call* call, Status status) {
   call->home->post(one);
 }
 
-void Gated::poke() {
+// Those of this gate that wait and are to go.
+std::vector<msg::Call*> Gated::take_out(bool (Gated::*goes)(const msg::Call&) const) {
   std::vector<msg::Call*> gone;
   {
     std::lock_guard lock(turnstile_->mutex_);
     std::erase_if(turnstile_->line_, [&](const Turnstile::Waiting& w) {
-      if (w.gate != this || !w.call->cancelled.load(std::memory_order_acquire)) return false;
+      if (w.gate != this || !(this->*goes)(*w.call)) return false;
       gone.push_back(w.call);
       return true;
     });
   }
   if (!gone.empty()) waits(-int64_t(gone.size()));
+  return gone;
+}
+
+void Gated::poke() {
+  auto gone = take_out(&Gated::cancelled);
   inner_->poke();
   for (auto* call : gone) refuse(call, failure(Code::kCancelled, "the client has left"));
+}
+
+// On the alarm's thread.
+void Gated::ring() {
+  {
+    std::lock_guard lock(mutex_);
+    rings_at_ = base::kNever;
+  }
+  auto gone = take_out(&Gated::late);
+  base::Time next = base::kNever;
+  {
+    std::lock_guard lock(turnstile_->mutex_);
+    for (const auto& w : turnstile_->line_)
+      if (w.gate == this) next = std::min(next, leaves_at(*w.call));
+  }
+  ring_at(next);
+  for (auto* call : gone) refuse(call, too_long());
 }
 
 // The guest's own home, which it has again after its last Event.
@@ -245,8 +293,8 @@ void Gated::post_here(msg::Mail&& mail) {
 }
 
 std::unique_ptr<msg::Inbox> behind(std::shared_ptr<Turnstile> turnstile, std::unique_ptr<msg::Inbox> inner,
-                                   const msg::ModelSpec& spec, bus::ModelStats& stats) {
-  return std::make_unique<Gated>(std::move(turnstile), std::move(inner), spec, stats);
+                                   const msg::ModelSpec& spec, bus::ModelStats& stats, std::shared_ptr<Alarm> alarm) {
+  return std::make_unique<Gated>(std::move(turnstile), std::move(inner), spec, stats, std::move(alarm));
 }
 
 }  // namespace weir::sched

@@ -14,6 +14,7 @@
 #include "bus/stats.h"
 #include "msg/call.h"
 #include "msg/spec.h"
+#include "sched/alarm.h"
 
 namespace weir::sched {
 
@@ -45,10 +46,11 @@ class Turnstile {
 };
 
 // Puts `inner` behind `turnstile`. At most spec.batching.max_queue Calls of it wait; more are refused with
-// RESOURCE_EXHAUSTED. A Call that waits longer than its queue timeout fails with UNAVAILABLE when its turn comes; a
-// cancelled one leaves at once. Do not put an Inbox whose Calls need the same turnstile again (a pipeline of models
-// behind it) in here. `spec` and `stats` outlive the Inbox.
+// RESOURCE_EXHAUSTED. A Call that waits longer than its queue timeout fails with UNAVAILABLE, told by `alarm` (null:
+// one of its own); a cancelled one leaves at once. Do not put an Inbox whose Calls need the same turnstile again (a
+// pipeline of models behind it) in here. `spec` and `stats` outlive the Inbox.
 std::unique_ptr<msg::Inbox> behind(std::shared_ptr<Turnstile> turnstile, std::unique_ptr<msg::Inbox> inner,
-                                   const msg::ModelSpec& spec, bus::ModelStats& stats);
+                                   const msg::ModelSpec& spec, bus::ModelStats& stats,
+                                   std::shared_ptr<Alarm> alarm = nullptr);
 
 }  // namespace weir::sched

@@ -329,6 +329,19 @@ TEST(Batcher, CallsLeaveAfterTheirQueueTimeout) {
   EXPECT_EQ(t.left(), "c:UNAVAILABLE ");
 }
 
+TEST(Batcher, WhoeverAsksHearsWhenTheFirstCallLeavesAndTakesItOut) {
+  Line t(spec_of(4));
+  EXPECT_EQ(t.batcher.leaves_at(), base::kNever);
+  t.put("a"), t.put("b", 0, 0ms, 5ms), t.put("c", 0, 3ms), t.put("d", 0, 0ms, 9ms);
+  EXPECT_EQ(t.batcher.leaves_at(), t.now + 3ms);
+  t.now += 5ms;
+  t.batcher.leave(t.now, t.dropped);
+  EXPECT_EQ(t.left(), "b:UNAVAILABLE c:DEADLINE_EXCEEDED ");
+  EXPECT_EQ(t.batcher.leaves_at(), t.now + 4ms);
+  EXPECT_EQ(t.next(), "ad");
+  EXPECT_EQ(t.batcher.leaves_at(), base::kNever);
+}
+
 TEST(Batcher, ACallNeverWaitsForCompanyUntilItsTimeIsUp) {
   auto spec = spec_of(4);
   spec.batching.max_delay = 100ms;

@@ -8,6 +8,7 @@
 
 #include "calls.h"
 #include "engines.h"
+#include "fake_alarm.h"
 #include "sched/lane.h"
 #include "sched/runner.h"
 #include "shard_thread.h"
@@ -48,7 +49,7 @@ struct Door {
     spec.batching.max_queue = max_queue;
     auto inner = std::make_unique<Held>();
     held = inner.get();
-    inbox = behind(turnstile, std::move(inner), spec, stats);
+    inbox = behind(turnstile, std::move(inner), spec, stats, alarm);
   }
   msg::Call& call() {
     auto& call = calls.emplace_back();
@@ -57,6 +58,7 @@ struct Door {
     return call;
   }
   std::shared_ptr<Turnstile> turnstile;
+  std::shared_ptr<FakeAlarm> alarm = std::make_shared<FakeAlarm>();
   msg::ModelSpec spec;
   bus::ModelStats stats;
   Answers answers;
@@ -114,7 +116,7 @@ TEST(Turnstile, ACallThatHasWaitedTooLongFailsWhenItsTurnComes) {
   door.inbox->put(&door.call());
   auto& late = door.call();
   late.queue_timeout = 1ns;
-  late.times.queued = lane_now() - 1s;
+  late.times.queued = door.alarm->now() - 1s;
   door.inbox->put(&late);
   door.inbox->put(&door.call());
   door.held->answer(0);

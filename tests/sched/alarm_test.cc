@@ -1,0 +1,207 @@
+#include "sched/alarm.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "calls.h"
+#include "engines.h"
+#include "fake_alarm.h"
+#include "sched/lane.h"
+#include "sched/turnstile.h"
+
+namespace weir::sched {
+namespace {
+
+struct Rung final : Alarm::Bell {
+  void ring() override {
+    std::lock_guard lock(mutex);
+    ++times;
+    changed.notify_all();
+  }
+  void until(int n) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return times >= n; });
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  int times = 0;
+};
+
+TEST(AlarmClock, RingsEachBellOnceAtItsTime) {
+  Rung a, b;
+  AlarmClock clock;
+  auto start = clock.now();
+  clock.set(b, start + 2ms);
+  clock.set(a, start + 1h);
+  clock.set(a, start + 1ms);
+  a.until(1), b.until(1);
+  EXPECT_GE(clock.now(), start + 2ms);
+  clock.set(a, start);
+  a.until(2);
+  clock.remove(a), clock.remove(b);
+  EXPECT_EQ(a.times, 2);
+  EXPECT_EQ(b.times, 1);
+}
+
+TEST(AlarmClock, ABellThatWasRemovedIsNotRung) {
+  Rung gone, stays;
+  AlarmClock clock;
+  auto start = clock.now();
+  clock.set(gone, start + 1ms);
+  clock.remove(gone);
+  clock.set(stays, start + 2ms);
+  stays.until(1);
+  EXPECT_EQ(gone.times, 0);
+  clock.remove(stays);
+}
+
+// Answers come from lanes and from the alarm.
+class Desk final : public msg::Home {
+ public:
+  void post(std::vector<msg::Mail>& burst) override {
+    for (auto& m : burst) post_here(std::move(m));
+    burst.clear();
+  }
+  void post_here(msg::Mail&& m) override {
+    std::lock_guard lock(mutex_);
+    answers_[m.call] = text_of(m.event);
+  }
+  std::string of(const msg::Call& call) {
+    std::lock_guard lock(mutex_);
+    auto found = answers_.find(&call);
+    return found == answers_.end() ? "nothing" : found->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const msg::Call*, std::string> answers_;
+};
+
+// One engine that is held in its step, and the calls behind it.
+struct Busy {
+  explicit Busy(msg::ModelSpec s = spec_of(8)) : spec(std::move(s)) {
+    std::vector<std::unique_ptr<Engine>> engines;
+    engines.push_back(std::make_unique<Doubler>(&gate));
+    lanes = make_lanes(std::move(engines), spec, stats, base::heap(), alarm);
+    put();
+    gate.until_waiting(1);
+  }
+  ~Busy() {
+    gate.open();
+    lanes.reset();
+  }
+  msg::Call& put(base::Duration queue_timeout = {}, base::Duration deadline = {}) {
+    auto& call = calls.emplace_back();
+    fill(call, 1, 5);
+    call.home = &desk, call.queue_timeout = queue_timeout;
+    if (deadline.count() > 0) call.deadline = alarm->now() + deadline;
+    lanes->put(&call);
+    return call;
+  }
+  msg::ModelSpec spec;
+  bus::ModelStats stats;
+  Gate gate;
+  Desk desk;
+  std::deque<msg::Call> calls;
+  std::shared_ptr<FakeAlarm> alarm = std::make_shared<FakeAlarm>();
+  std::unique_ptr<msg::Inbox> lanes;
+};
+
+TEST(LaneAlarm, AQueueTimeoutIsAnsweredOnTimeWhileTheEngineIsBusy) {
+  Busy t;
+  auto &soon = t.put(5ms), &later = t.put(9ms), &patient = t.put();
+  t.alarm->advance(4ms);
+  EXPECT_EQ(t.desk.of(soon), "nothing");
+  t.alarm->advance(1ms);
+  EXPECT_EQ(t.desk.of(soon), "UNAVAILABLE");
+  EXPECT_EQ(t.desk.of(later), "nothing");
+  t.alarm->advance(4ms);
+  EXPECT_EQ(t.desk.of(later), "UNAVAILABLE");
+  EXPECT_EQ(t.desk.of(patient), "nothing");
+  EXPECT_EQ(t.stats.pending, 1);
+  EXPECT_EQ(t.stats.rejected, 2u);
+}
+
+TEST(LaneAlarm, ACallThatComesLaterMayLeaveEarlier) {
+  Busy t;
+  auto& later = t.put(9ms);
+  auto& soon = t.put(2ms);
+  t.alarm->advance(2ms);
+  EXPECT_EQ(t.desk.of(soon), "UNAVAILABLE");
+  EXPECT_EQ(t.desk.of(later), "nothing");
+}
+
+TEST(LaneAlarm, ADeadlineFreesItsCallWhileTheEngineIsBusy) {
+  Busy t;
+  auto& call = t.put({}, 3ms);
+  t.alarm->advance(3ms);
+  EXPECT_EQ(t.desk.of(call), "DEADLINE_EXCEEDED");
+}
+
+TEST(LaneAlarm, ACancelledCallLeavesWhileTheEngineIsBusy) {
+  Busy t;
+  auto &gone = t.put(), &stays = t.put();
+  gone.cancelled = true;
+  t.lanes->poke();
+  t.alarm->advance(1ms);
+  EXPECT_EQ(t.desk.of(gone), "CANCELLED");
+  EXPECT_EQ(t.desk.of(stays), "nothing");
+}
+
+TEST(LaneAlarm, ManyCallsWithOneTimeoutSetTheAlarmOnce) {
+  auto spec = spec_of(8);
+  spec.batching.queue_timeout = 10s;
+  spec.batching.max_queue = 0;
+  Busy t(spec);
+  int before = t.alarm->sets();
+  for (int i = 0; i < 1000; ++i) {
+    t.alarm->advance(1us);
+    t.put();
+  }
+  EXPECT_LE(t.alarm->sets() - before, 1);
+}
+
+TEST(LaneAlarm, CallsWithoutATimeNeverSetIt) {
+  Busy t;
+  for (int i = 0; i < 10; ++i) t.put();
+  EXPECT_EQ(t.alarm->sets(), 0);
+}
+
+struct Held final : msg::Inbox {
+  void put(msg::Call* call) override { calls.push_back(call); }
+  std::vector<msg::Call*> calls;
+};
+
+TEST(TurnstileAlarm, AQueueTimeoutIsAnsweredOnTimeThoughNobodyLeaves) {
+  auto spec = spec_of(8);
+  spec.batching.queue_timeout = 10ms;
+  bus::ModelStats stats;
+  Desk desk;
+  auto alarm = std::make_shared<FakeAlarm>();
+  auto turnstile = std::make_shared<Turnstile>(1);
+  auto inner = std::make_unique<Held>();
+  auto* held = inner.get();
+  auto inbox = behind(turnstile, std::move(inner), spec, stats, alarm);
+  msg::Call calls[3];
+  for (auto& call : calls) {
+    call.home = &desk, call.times.queued = alarm->now();
+    inbox->put(&call);
+    alarm->advance(4ms);
+  }
+  EXPECT_EQ(turnstile->waiting(), 2u);
+  alarm->advance(2ms);
+  EXPECT_EQ(desk.of(calls[1]), "UNAVAILABLE");
+  EXPECT_EQ(desk.of(calls[2]), "nothing");
+  alarm->advance(4ms);
+  EXPECT_EQ(desk.of(calls[2]), "UNAVAILABLE");
+  EXPECT_EQ(turnstile->waiting(), 0u);
+  EXPECT_EQ(stats.waiting(), 0u);
+  std::vector<msg::Mail> last;
+  last.push_back({&calls[0], {msg::Outputs{}}});
+  held->calls[0]->home->post(last);
+  EXPECT_EQ(desk.of(calls[0]), "ok");
+}
+
+}  // namespace
+}  // namespace weir::sched

@@ -1,0 +1,54 @@
+// An Alarm in the test's hand: time passes when the test says so, and bells ring on its thread.
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "sched/alarm.h"
+
+namespace weir::sched {
+
+class FakeAlarm final : public Alarm {
+ public:
+  base::Time now() const override {
+    std::lock_guard lock(mutex_);
+    return now_;
+  }
+  void set(Bell& bell, base::Time when) override {
+    std::lock_guard lock(mutex_);
+    due_[&bell] = when;
+    ++sets_;
+  }
+  void remove(Bell& bell) override {
+    std::lock_guard lock(mutex_);
+    due_.erase(&bell);
+  }
+  void advance(base::Duration by) {
+    std::unique_lock lock(mutex_);
+    now_ += by;
+    for (auto at = due_.begin(); at != due_.end();) {
+      if (at->second > now_) {
+        ++at;
+        continue;
+      }
+      auto* bell = at->first;
+      due_.erase(at);
+      lock.unlock();
+      bell->ring();
+      lock.lock();
+      at = due_.begin();
+    }
+  }
+  int sets() const {
+    std::lock_guard lock(mutex_);
+    return sets_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  base::Time now_ = base::Time(std::chrono::seconds(1000));
+  std::map<Bell*, base::Time> due_;
+  int sets_ = 0;
+};
+
+}  // namespace weir::sched
