@@ -13,6 +13,7 @@ base::Result<std::unique_ptr<CudaDevice>> CudaDevice::open(const cuda::Api& api,
   info.name = p.name, info.bus_id = p.bus_id, info.memory = p.memory;
   info.major = uint32_t(p.major), info.minor = uint32_t(p.minor);
   info.multiprocessors = uint32_t(p.multiprocessors);
+  info.index = index;
   return std::unique_ptr<CudaDevice>(new CudaDevice(api, index, std::move(info)));
 }
 
@@ -41,6 +42,7 @@ base::Result<void*> CudaDevice::do_make(Kind kind, size_t bytes, Priority priori
 void CudaDevice::do_free(Kind kind, void* raw) {
   status(kind == Kind::kBuffer   ? api_.free(index_, raw)
          : kind == Kind::kStream ? api_.stream_destroy(index_, raw)
+         : kind == Kind::kGraph  ? api_.graph_destroy(index_, raw)
                                  : api_.event_destroy(index_, raw));
 }
 
@@ -61,6 +63,16 @@ Status CudaDevice::do_then(void* stream, Done& done) {
   return status(api_.then(
       index_, stream, [](void* with) { static_cast<Done*>(with)->done(); }, &done));
 }
+
+Status CudaDevice::do_run(void* stream, Work work) { return status(work(stream)); }
+
+Status CudaDevice::do_capture(void* stream) { return status(api_.capture_begin(index_, stream)); }
+base::Result<void*> CudaDevice::do_captured(void* stream) {
+  void* graph = nullptr;
+  if (auto s = status(api_.capture_end(index_, stream, &graph)); !s.ok()) return s;
+  return graph;
+}
+Status CudaDevice::do_launch(void* stream, void* graph) { return status(api_.graph_launch(index_, stream, graph)); }
 
 Status CudaDevice::do_pin(std::byte* data, size_t bytes) {
   if (auto s = status(api_.host_register(index_, data, bytes)); !s.ok()) return s;

@@ -31,6 +31,10 @@ class CudaDevice final : public Device {
   base::Status do_wait(void* stream, void* event) override;
   base::Result<Progress> do_progress(void* event) override;
   base::Status do_then(void* stream, Done& done) override;
+  base::Status do_run(void* stream, Work work) override;
+  base::Status do_capture(void* stream) override;
+  base::Result<void*> do_captured(void* stream) override;
+  base::Status do_launch(void* stream, void* graph) override;
   base::Status do_pin(std::byte* data, size_t bytes) override;
   void do_unpin(std::byte* data, size_t bytes) override;
   base::Status do_restart() override;

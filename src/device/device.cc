@@ -138,6 +138,30 @@ Status Device::then(const Stream& stream, Done& done) {
   return use({stream.handle().epoch}, [&] { return do_then(stream.handle().raw, done); });
 }
 
+Status Device::run(const Stream& stream, Work work) {
+  return use({stream.handle().epoch}, [&] { return do_run(stream.handle().raw, std::move(work)); });
+}
+
+Status Device::capture(const Stream& stream) {
+  return use({stream.handle().epoch}, [&] { return do_capture(stream.handle().raw); });
+}
+
+Result<Graph> Device::captured(const Stream& stream) {
+  Handle handle;
+  auto s = use({stream.handle().epoch}, [&]() -> Status {
+    auto raw = do_captured(stream.handle().raw);
+    if (!raw) return raw.error();
+    handle = {*raw, stream.handle().epoch};
+    return {};
+  });
+  return made<Graph>(std::move(s), [&] { return Graph(*this, handle, 0); });
+}
+
+Status Device::launch(const Stream& stream, const Graph& graph) {
+  return use({stream.handle().epoch, graph.handle().epoch},
+             [&] { return do_launch(stream.handle().raw, graph.handle().raw); });
+}
+
 void Device::keep(base::Bytes bytes) {
   std::lock_guard lock(fault_mutex_);
   kept_.push_back(std::move(bytes));

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -38,7 +39,7 @@ struct Handle {
 };
 
 // Owns one thing of a device; the tag says what it is.
-enum class Kind : uint8_t { kBuffer, kStream, kEvent };
+enum class Kind : uint8_t { kBuffer, kStream, kEvent, kGraph };
 template <Kind kind>
 class Owned {
  public:
@@ -66,6 +67,7 @@ class Owned {
 using DeviceBuffer = Owned<Kind::kBuffer>;
 using Stream = Owned<Kind::kStream>;
 using Event = Owned<Kind::kEvent>;
+using Graph = Owned<Kind::kGraph>;  // operations that are queued again in one call
 
 // Host memory that the device reads and writes by itself, 2 MiB aligned. It stays where it is over a restart.
 class PinnedBlock {
@@ -108,7 +110,11 @@ class Device {
     uint64_t memory = 0;            // bytes
     uint32_t major = 0, minor = 0;  // compute capability
     uint32_t multiprocessors = 0;
+    int32_t index = -1;  // of a CUDA device
   };
+  // Kernels. A CUDA device calls it at once with the stream as the runtime knows it: it launches, and says the launch's
+  // cudaError_t. A host version calls it in the stream's turn with null: it does the work, and says 0 or what is wrong.
+  using Work = std::function<int32_t(void* stream)>;
   enum class Priority : uint8_t { kNormal, kUrgent };
   enum class Progress : uint8_t { kPending, kDone };
   enum class Cure : uint8_t { kRestart, kNone };
@@ -137,6 +143,14 @@ class Device {
   base::Status wait(const Stream& stream, const Event& event);
   base::Result<Progress> progress(const Event& event);
   base::Status then(const Stream& stream, Done& done);
+  // Work in the order of the stream. Errors of work that a host version does later make it break.
+  base::Status run(const Stream& stream, Work work);
+
+  // What run() and copy() on the device queue between the two becomes a graph instead of being done. One stream at a
+  // time on a thread; captured() also ends a capture in which something failed. Memory that a graph names outlives it.
+  base::Status capture(const Stream& stream);
+  base::Result<Graph> captured(const Stream& stream);
+  base::Status launch(const Stream& stream, const Graph& graph);
 
   // OK, or why nothing works any more. One relaxed load while all is well.
   base::Status fault() const;
@@ -163,6 +177,10 @@ class Device {
   virtual base::Status do_wait(void* stream, void* event) = 0;
   virtual base::Result<Progress> do_progress(void* event) = 0;
   virtual base::Status do_then(void* stream, Done& done) = 0;
+  virtual base::Status do_run(void* stream, Work work) = 0;
+  virtual base::Status do_capture(void* stream) = 0;
+  virtual base::Result<void*> do_captured(void* stream) = 0;
+  virtual base::Status do_launch(void* stream, void* graph) = 0;
   // Makes mapped host memory known to the device, and forgets it.
   virtual base::Status do_pin(std::byte* data, size_t bytes) = 0;
   virtual void do_unpin(std::byte* data, size_t bytes) = 0;

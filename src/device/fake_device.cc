@@ -32,7 +32,7 @@ Device::Info fake_info(uint64_t memory) {
 }  // namespace
 
 FakeDevice::FakeDevice(Drive drive, uint64_t memory) : Device(fake_info(memory)), drive_(drive), memory_(memory) {
-  if (drive == Drive::kThread) thread_ = std::thread([this] { run(); });
+  if (drive == Drive::kThread) thread_ = std::thread([this] { work_off(); });
 }
 
 FakeDevice::~FakeDevice() {
@@ -73,6 +73,8 @@ void FakeDevice::do_free(Kind kind, void* raw) {
   std::unique_lock lock(mutex_);
   if (kind == Kind::kEvent) {
     events_.erase(static_cast<Event*>(raw));
+  } else if (kind == Kind::kGraph) {
+    graphs_.erase(static_cast<Recording*>(raw));  // what was launched of it goes on
   } else if (kind == Kind::kStream) {
     auto* stream = static_cast<Queue*>(raw);
     changed_.wait(lock, [&] { return !stream->busy; });
@@ -119,8 +121,40 @@ Status FakeDevice::do_copy(void* stream, Way way, std::span<const Copy> copies) 
       if (!to_good || !from_good) return broken("a copy of memory that is neither the device's nor pinned");
     }
   }
+  return push(stream, Recording::Op{{copies.begin(), copies.end()}, {}});
+}
+
+Status FakeDevice::push(void* stream, Recording::Op work) {
+  if (auto& recording = static_cast<Queue*>(stream)->recording) {  // the stream is one thread's
+    recording->ops.push_back(std::move(work));
+    return {};
+  }
   Op op;
-  op.copies.assign(copies.begin(), copies.end());
+  op.work.ops.push_back(std::move(work));
+  return push(stream, std::move(op));
+}
+
+Status FakeDevice::do_run(void* stream, Work work) { return push(stream, Recording::Op{{}, std::move(work)}); }
+
+Status FakeDevice::do_capture(void* stream) {
+  static_cast<Queue*>(stream)->recording = std::make_shared<Recording>();
+  return {};
+}
+
+base::Result<void*> FakeDevice::do_captured(void* stream) {
+  auto recording = std::move(static_cast<Queue*>(stream)->recording);
+  std::lock_guard lock(mutex_);
+  auto* raw = recording.get();
+  graphs_.emplace(raw, std::move(recording));
+  return static_cast<void*>(raw);
+}
+
+Status FakeDevice::do_launch(void* stream, void* graph) {
+  Op op;
+  {
+    std::lock_guard lock(mutex_);
+    op.graph = graphs_.at(static_cast<Recording*>(graph));
+  }
   return push(stream, std::move(op));
 }
 
@@ -171,10 +205,10 @@ bool FakeDevice::do_one(std::unique_lock<std::mutex>& lock) {
     queue->ops.pop_front();
     queue->busy = true;
     lock.unlock();
-    for (const auto& c : op.copies)
-      if (c.bytes > 0) std::memcpy(c.to, c.from, c.bytes);
+    int32_t code = op.graph ? op.graph->run() : op.work.run();
     if (op.done) op.done->done();
     lock.lock();
+    if (code != 0) broken("work failed with code " + std::to_string(code));
     if (op.what == Op::What::kRecord) op.mark->reached = std::max(op.mark->reached, op.turn);
     queue->busy = false;
     changed_.notify_all();
@@ -188,7 +222,7 @@ bool FakeDevice::step() {
   return do_one(lock);
 }
 
-void FakeDevice::run() {
+void FakeDevice::work_off() {
   std::unique_lock lock(mutex_);
   while (!ending_)
     if (!do_one(lock)) changed_.wait(lock);
@@ -217,6 +251,7 @@ Status FakeDevice::do_restart() {
   });
   streams_.clear();
   events_.clear();
+  graphs_.clear();
   for (auto& [data, bytes] : buffers_) ::operator delete(static_cast<void*>(data), kAlign);
   buffers_.clear();
   used_ = 0;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "device/recording.h"
 
 namespace weir::device {
 
@@ -42,8 +43,9 @@ class FakeDevice final : public Device {
     uint64_t recorded = 0, reached = 0;
   };
   struct Op {
-    enum class What : uint8_t { kCopy, kRecord, kWait, kDone } what = What::kCopy;
-    std::vector<Copy> copies;
+    enum class What : uint8_t { kWork, kRecord, kWait, kDone } what = What::kWork;
+    Recording work;
+    std::shared_ptr<const Recording> graph;  // or `work`
     std::shared_ptr<Mark> mark;
     uint64_t turn = 0;  // of the mark: to reach, or to wait for
     Done* done = nullptr;
@@ -51,6 +53,7 @@ class FakeDevice final : public Device {
   struct Queue {  // a stream
     std::deque<Op> ops;
     bool busy = false;
+    std::shared_ptr<Recording> recording;  // while it captures
   };
   struct Event {
     std::shared_ptr<Mark> mark = std::make_shared<Mark>();
@@ -63,15 +66,20 @@ class FakeDevice final : public Device {
   base::Status do_wait(void* stream, void* event) override;
   base::Result<Progress> do_progress(void* event) override;
   base::Status do_then(void* stream, Done& done) override;
+  base::Status do_run(void* stream, Work work) override;
+  base::Status do_capture(void* stream) override;
+  base::Result<void*> do_captured(void* stream) override;
+  base::Status do_launch(void* stream, void* graph) override;
   base::Status do_pin(std::byte* data, size_t bytes) override;
   void do_unpin(std::byte* data, size_t bytes) override;
   base::Status do_restart() override;
 
   base::Status push(void* stream, Op op);
+  base::Status push(void* stream, Recording::Op work);
   bool on_device(const void* data, size_t bytes) const;
   base::Status broken(std::string why);
   bool do_one(std::unique_lock<std::mutex>& lock);
-  void run();
+  void work_off();
 
   const Drive drive_;
   const uint64_t memory_;
@@ -79,6 +87,7 @@ class FakeDevice final : public Device {
   std::condition_variable changed_;
   std::map<Queue*, std::unique_ptr<Queue>> streams_;
   std::map<Event*, std::unique_ptr<Event>> events_;
+  std::map<Recording*, std::shared_ptr<Recording>> graphs_;
   std::map<std::byte*, size_t> buffers_, pins_;
   uint64_t used_ = 0;
   uint32_t no_room_ = 0;

@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <memory>
 #include <new>
+
+#include "device/recording.h"
 
 namespace weir::device {
 namespace {
@@ -17,7 +20,17 @@ Device::Info host_info() {
   return info;
 }
 
-char something;  // streams and events have nothing to hold
+char something;  // events have nothing to hold
+
+struct HostStream {
+  std::unique_ptr<Recording> recording;  // while it captures
+};
+HostStream& stream_of(void* raw) { return *static_cast<HostStream*>(raw); }
+
+base::Status outcome(int32_t code) {
+  if (code == 0) return {};
+  return base::failure(base::Code::kInternal, "host: work failed with code " + std::to_string(code));
+}
 
 }  // namespace
 
@@ -25,6 +38,7 @@ HostDevice::HostDevice() : Device(host_info()) {}
 HostDevice::~HostDevice() = default;
 
 base::Result<void*> HostDevice::do_make(Kind kind, size_t bytes, Priority) {
+  if (kind == Kind::kStream) return static_cast<void*>(new HostStream);
   if (kind != Kind::kBuffer) return static_cast<void*>(&something);
   void* raw = ::operator new(bytes, kAlign, std::nothrow);
   if (!raw) return base::failure(base::Code::kResourceExhausted, "the host has no memory left");
@@ -33,13 +47,34 @@ base::Result<void*> HostDevice::do_make(Kind kind, size_t bytes, Priority) {
 
 void HostDevice::do_free(Kind kind, void* raw) {
   if (kind == Kind::kBuffer) ::operator delete(raw, kAlign);
+  if (kind == Kind::kStream) delete static_cast<HostStream*>(raw);
+  if (kind == Kind::kGraph) delete static_cast<Recording*>(raw);
 }
 
-base::Status HostDevice::do_copy(void*, Way, std::span<const Copy> copies) {
-  for (const auto& c : copies)
-    if (c.bytes > 0) std::memcpy(c.to, c.from, c.bytes);
+base::Status HostDevice::do_copy(void* stream, Way, std::span<const Copy> copies) {
+  Recording::Op op{{copies.begin(), copies.end()}, {}};
+  if (auto& recording = stream_of(stream).recording)
+    recording->ops.push_back(std::move(op));
+  else
+    Recording::run(op);
   return {};
 }
+
+base::Status HostDevice::do_run(void* stream, Work work) {
+  auto& recording = stream_of(stream).recording;
+  if (!recording) return outcome(work(nullptr));
+  recording->ops.push_back({{}, std::move(work)});
+  return {};
+}
+
+base::Status HostDevice::do_capture(void* stream) {
+  stream_of(stream).recording = std::make_unique<Recording>();
+  return {};
+}
+base::Result<void*> HostDevice::do_captured(void* stream) {
+  return static_cast<void*>(stream_of(stream).recording.release());
+}
+base::Status HostDevice::do_launch(void*, void* graph) { return outcome(static_cast<Recording*>(graph)->run()); }
 
 base::Status HostDevice::do_record(void*, void*) { return {}; }
 base::Status HostDevice::do_wait(void*, void*) { return {}; }

@@ -19,6 +19,10 @@ class HostDevice final : public Device {
   base::Status do_wait(void* stream, void* event) override;
   base::Result<Progress> do_progress(void* event) override;
   base::Status do_then(void* stream, Done& done) override;
+  base::Status do_run(void* stream, Work work) override;
+  base::Status do_capture(void* stream) override;
+  base::Result<void*> do_captured(void* stream) override;
+  base::Status do_launch(void* stream, void* graph) override;
   base::Status do_pin(std::byte*, size_t) override { return {}; }
   void do_unpin(std::byte*, size_t) override {}
   base::Status do_restart() override;

@@ -66,6 +66,54 @@ TEST(Device, BytesGoThereAndBackWhenTheDeviceWorksWhileItIsAsked) {
   EXPECT_EQ(there_and_back(device), base::Status());
 }
 
+// A graph adds one to a number on the device and copies it to the next; what is queued while it is recorded is not
+// done.
+void expect_graphs(Device& device) {
+  auto stream = device.stream();
+  auto event = device.event();
+  auto numbers = device.buffer(2 * sizeof(int));
+  auto* first = reinterpret_cast<int*>(numbers->data());
+  ASSERT_TRUE(device.run(*stream, [first](void*) { return first[0] = first[1] = 0; }).ok());
+  ASSERT_TRUE(device.capture(*stream).ok());
+  ASSERT_TRUE(device.run(*stream, [first](void*) { return ++first[0], 0; }).ok());
+  Copy copy{first + 1, first, sizeof(int)};
+  ASSERT_TRUE(device.copy(*stream, Way::kOnDevice, {&copy, 1}).ok());
+  auto graph = device.captured(*stream);
+  ASSERT_TRUE(graph.has_value());
+  auto wait = [&] {
+    ASSERT_TRUE(device.record(*event, *stream).ok());
+    ASSERT_EQ(await(device, *event), base::Status());
+  };
+  wait();
+  EXPECT_EQ(first[0], 0);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(device.launch(*stream, *graph).ok());
+  wait();
+  EXPECT_EQ(first[0], 3);
+  EXPECT_EQ(first[1], 3);
+}
+
+TEST(Device, GraphsAreDoneAgainInTheirTurn) {
+  HostDevice host;
+  expect_graphs(host);
+  FakeDevice thread(Drive::kThread), asked(Drive::kWhenAsked);
+  expect_graphs(thread);
+  expect_graphs(asked);
+}
+
+TEST(Device, WorkThatFailsIsSaidAtOnceOrBreaksTheDevice) {
+  HostDevice host;
+  auto stream = host.stream();
+  EXPECT_EQ(host.run(*stream, [](void*) { return 1; }).code, Code::kInternal);
+  EXPECT_TRUE(host.fault().ok());
+  FakeDevice fake(Drive::kWhenAsked);
+  auto later = fake.stream();
+  auto event = fake.event();
+  EXPECT_TRUE(fake.run(*later, [](void*) { return 1; }).ok());
+  EXPECT_TRUE(fake.record(*event, *later).ok());
+  EXPECT_EQ(await(fake, *event).code, Code::kUnavailable);
+  EXPECT_FALSE(fake.fault().ok());
+}
+
 TEST(Device, NothingIsDoneBeforeItsTurn) {
   FakeDevice device(Drive::kStepped);
   auto block = device.pin(64);

@@ -72,6 +72,13 @@ constexpr Api kApi = {
       return now();
     },
     [](int32_t) -> Code { return now(); },
+    [](int32_t, void*) -> Code { return now(); },
+    [](int32_t, void*, void** graph) -> Code {
+      *graph = &something;
+      return now();
+    },
+    [](int32_t, void*, void*) -> Code { return now(); },
+    [](int32_t, void*) -> Code { return 0; },
 };
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 namespace weir::device::cuda {
 
-inline constexpr uint32_t kAbi = 1;
+inline constexpr uint32_t kAbi = 2;
 inline constexpr const char* kEntry = "weir_cuda_open";
 
 using Code = int32_t;
@@ -51,6 +51,13 @@ struct Api {
   Code (*copy)(int32_t device, void* stream, Way way, const Copy* copies, size_t count);
   Code (*then)(int32_t device, void* stream, void (*done)(void*), void* with);
   Code (*reset)(int32_t device);
+
+  // What the calling thread queues on the stream from now on becomes a graph. capture_end ends that also where
+  // something failed meanwhile, and then says what.
+  Code (*capture_begin)(int32_t device, void* stream);
+  Code (*capture_end)(int32_t device, void* stream, void** graph);
+  Code (*graph_launch)(int32_t device, void* stream, void* graph);
+  Code (*graph_destroy)(int32_t device, void* graph);
 };
 
 // Null when the module is of another kAbi.

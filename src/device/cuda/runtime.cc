@@ -168,16 +168,40 @@ Code then(int32_t device, void* raw, void (*done)(void*), void* with) {
   return on(device, [&] { return cudaLaunchHostFunc(stream(raw), done, with); });
 }
 
+// Other threads may allocate meanwhile: only what this one does is forbidden what a capture forbids.
+Code capture_begin(int32_t device, void* raw) {
+  return on(device, [&] { return cudaStreamBeginCapture(stream(raw), cudaStreamCaptureModeThreadLocal); });
+}
+
+Code capture_end(int32_t device, void* raw, void** out) {
+  return on(device, [&] {
+    cudaGraph_t graph = nullptr;
+    if (auto error = cudaStreamEndCapture(stream(raw), &graph); error != cudaSuccess) return error;
+    cudaGraphExec_t made = nullptr;
+    auto error = cudaGraphInstantiate(&made, graph, 0);
+    cudaGraphDestroy(graph);
+    *out = made;
+    return error;
+  });
+}
+
+Code graph_launch(int32_t device, void* raw, void* graph) {
+  return on(device, [&] { return cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream(raw)); });
+}
+Code graph_destroy(int32_t device, void* graph) {
+  return on(device, [&] { return cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)); });
+}
+
 Code reset(int32_t device) {
   return on(device, [] { return cudaDeviceReset(); });
 }
 
-constexpr Api kApi = {kAbi,          CUDART_VERSION, driver,        count,
-                      describe,      words,          is_sticky,     is_out_of_memory,
-                      allocate,      release,        host_register, host_unregister,
-                      stream_create, stream_destroy, event_create,  event_destroy,
-                      event_record,  event_query,    stream_wait,   copy,
-                      then,          reset};
+constexpr Api kApi = {kAbi,          CUDART_VERSION,  driver,           count,          describe,
+                      words,         is_sticky,       is_out_of_memory, allocate,       release,
+                      host_register, host_unregister, stream_create,    stream_destroy, event_create,
+                      event_destroy, event_record,    event_query,      stream_wait,    copy,
+                      then,          reset,           capture_begin,    capture_end,    graph_launch,
+                      graph_destroy};
 
 }  // namespace
 
