@@ -54,6 +54,7 @@ class Socket {
   // Closes with RST, dropping what was not sent.
   void abort();
   bool open() const { return fd_.is_open(); }
+  int descriptor() { return fd_.native_handle(); }
   bool at_rest() const { return waits_ == 0; }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -74,6 +75,22 @@ base::Result<std::shared_ptr<const TlsContext>> TlsContext::load(const TlsOption
   return std::make_shared<const TlsContext>(context.release());
 }
 
+base::Result<std::shared_ptr<const TlsContext>> TlsContext::for_client(const std::string& ca_file) {
+  ERR_clear_error();
+  ContextOwner context(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
+  if (!context) return base::failure(base::Code::kInternal, "TLS: " + openssl_reason());
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  static constexpr unsigned char kHttp[] = "\x08http/1.1";
+  SSL_CTX_set_alpn_protos(context.get(), kHttp, sizeof kHttp - 1);
+  if (ca_file.empty() ? SSL_CTX_set_default_verify_paths(context.get()) != 1
+                      : SSL_CTX_load_verify_file(context.get(), ca_file.c_str()) != 1)
+    return file_failure("certificates of authorities in", ca_file);
+  return std::make_shared<const TlsContext>(context.release());
+}
+
 TlsContext::~TlsContext() { SSL_CTX_free(context_); }
 
 // A BIO whose source is the bytes that were just read and whose sink is the bytes to be written.
@@ -114,9 +131,24 @@ struct TlsSession::Bio {
 };
 
 TlsSession::TlsSession(const TlsContext& context) : ssl_(SSL_new(context.get())) {
+  connect_buffers();
+  SSL_set_accept_state(ssl_);
+}
+
+TlsSession::TlsSession(const TlsContext& context, const std::string& host) : ssl_(SSL_new(context.get())) {
+  connect_buffers();
+  SSL_set_connect_state(ssl_);
+  ERR_clear_error();
+  if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_), host.c_str()) == 1) return;
+  ERR_clear_error();
+  SSL_set_hostflags(ssl_, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+  // Without the name nothing would be checked but the signature: then no handshake at all.
+  if (SSL_set1_host(ssl_, host.c_str()) != 1 || SSL_set_tlsext_host_name(ssl_, host.c_str()) != 1) fail();
+}
+
+void TlsSession::connect_buffers() {
   BIO* bio = Bio::make(this);
   SSL_set_bio(ssl_, bio, bio);
-  SSL_set_accept_state(ssl_);
   SSL_set_msg_callback(ssl_, watch_key_updates);
   SSL_set_msg_callback_arg(ssl_, this);
 }

@@ -26,6 +26,9 @@ class TlsContext {
  public:
   // Errors name the file and what is wrong with it.
   static base::Result<std::shared_ptr<const TlsContext>> load(const TlsOptions& options);
+  // For connections of our own: servers have to show a certificate that is signed by one in `ca_file` (PEM); empty: by
+  // one that the system trusts (OpenSSL's default paths).
+  static base::Result<std::shared_ptr<const TlsContext>> for_client(const std::string& ca_file);
   explicit TlsContext(SSL_CTX* context) : context_(context) {}
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
@@ -41,6 +44,8 @@ class TlsSession {
   enum class State : uint8_t { kHandshake, kOpen, kPeerClosed, kFailed };
 
   explicit TlsSession(const TlsContext& context);
+  // The client's side, of for_client(): the certificate has to be `host`'s, a name or an address. open() begins.
+  TlsSession(const TlsContext& context, const std::string& host);
   ~TlsSession();
   TlsSession(const TlsSession&) = delete;
 
@@ -72,6 +77,7 @@ class TlsSession {
 
  private:
   struct Bio;  // OpenSSL's way to input_ and output_
+  void connect_buffers();
   bool write(const void* data, size_t n);
   void handshake();
   void fail();

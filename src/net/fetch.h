@@ -1,0 +1,50 @@
+// WebFetcher: GET of http: and https: URLs that clients chose, within FetchRules. One per shard, on its thread.
+//
+// A fetch: the URL is read once, strictly, and checked against the list of hosts; its name is looked up once; every
+// address has to be allowed; the connection goes to one of the addresses that were checked, so that a name that changes
+// its mind leads nowhere else. One connection per fetch; nothing of ours goes along but the request: no cookies, no
+// credentials, no proxy. Redirects are not followed, codings not undone. kAtOnce fetches run, the others wait in line.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/fetcher.h"
+#include "net/address.h"
+#include "net/reach.h"
+#include "net/shard.h"
+
+namespace weir::net {
+
+// Host names → addresses. Destroying it ends what it is asked.
+class Names {
+ public:
+  using Then = std::function<void(std::vector<Endpoint>)>;  // empty: there is no such name
+  virtual ~Names() = default;
+  // `then` is called once, later, on the shard's thread.
+  virtual void look_up(const std::string& host, Then then) = 0;
+};
+
+class WebFetcher final : public base::Fetcher {
+ public:
+  static constexpr size_t kAtOnce = 32;
+
+  // `names`: null for the system's resolver, which looks up one name after the other. Errors: the rules' own, and
+  // FAILED_PRECONDITION for a ca_file that cannot be used.
+  static base::Result<std::unique_ptr<WebFetcher>> make(Shard& shard, const FetchRules& rules, uint64_t max_bytes,
+                                                        std::unique_ptr<Names> names = nullptr);
+  ~WebFetcher();  // its fetches have ended
+
+  base::Result<std::unique_ptr<Fetch>> fetch(std::string_view uri, Taker& taker) override;
+
+  struct Parts;
+
+ private:
+  explicit WebFetcher(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::net

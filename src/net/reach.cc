@@ -1,0 +1,148 @@
+#include "net/reach.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+namespace weir::net {
+namespace {
+
+using base::invalid;
+
+// IANA IPv4 and IPv6 Special-Purpose Address Registries, multicast, and class E.
+constexpr const char* kNotPublic[] = {
+    "0.0.0.0/8",        // this network
+    "10.0.0.0/8",       // private
+    "100.64.0.0/10",    // shared between a provider and its customers; Alibaba's metadata
+    "127.0.0.0/8",      // loopback
+    "168.63.129.16",    // Azure's platform, on an address that looks public
+    "169.254.0.0/16",   // link-local; metadata of most clouds
+    "172.16.0.0/12",    // private
+    "192.0.0.0/24",     // protocol assignments; Oracle's metadata
+    "192.0.2.0/24",     // documentation
+    "192.88.99.0/24",   // 6to4 relays
+    "192.168.0.0/16",   // private
+    "198.18.0.0/15",    // benchmarks
+    "198.51.100.0/24",  // documentation
+    "203.0.113.0/24",   // documentation
+    "224.0.0.0/4",      // multicast
+    "240.0.0.0/4",      // reserved, broadcast
+    "2001::/23",        // protocol assignments, Teredo, benchmarks, ORCHID
+    "2001:db8::/32",    // documentation
+    "2002::/16",        // 6to4
+    "3fff::/20",        // documentation
+};
+
+constexpr unsigned kMapped = 96;  // bits of ::ffff:0:0
+
+bool below(std::string_view host, std::string_view name) {
+  return host.size() > name.size() + 1 && host.ends_with(name) && host[host.size() - name.size() - 1] == '.';
+}
+
+}  // namespace
+
+bool Reach::Network::has(const Address& address) const {
+  unsigned whole = bits / 8, rest = bits % 8;
+  if (!std::equal(prefix.begin(), prefix.begin() + whole, address.begin())) return false;
+  return rest == 0 || ((prefix[whole] ^ address[whole]) >> (8 - rest)) == 0;
+}
+
+Reach::Address Reach::address_of(const Endpoint& endpoint) {
+  Address out{};
+  if (endpoint.storage.ss_family == AF_INET6) {
+    std::memcpy(out.data(), &reinterpret_cast<const sockaddr_in6&>(endpoint.storage).sin6_addr, out.size());
+  } else {
+    out[10] = out[11] = 0xff;
+    std::memcpy(out.data() + 12, &reinterpret_cast<const sockaddr_in&>(endpoint.storage).sin_addr, 4);
+  }
+  return out;
+}
+
+base::Result<Reach::Network> Reach::parse_network(std::string_view text) {
+  Network out;
+  std::string address(text.substr(0, text.find('/')));
+  bool v4 = ::inet_pton(AF_INET, address.c_str(), out.prefix.data() + 12) == 1;
+  if (v4)
+    out.prefix[10] = out.prefix[11] = 0xff;
+  else if (::inet_pton(AF_INET6, address.c_str(), out.prefix.data()) != 1)
+    return invalid("'" + std::string(text) + "' is no address and no network");
+  out.bits = 128;
+  if (address.size() == text.size()) return out;
+  std::string_view bits = text.substr(address.size() + 1);
+  unsigned count = 0;
+  auto [end, error] = std::from_chars(bits.data(), bits.data() + bits.size(), count);
+  if (error != std::errc() || end != bits.data() + bits.size() || count > (v4 ? 32u : 128u))
+    return invalid("'" + std::string(text) + "': after the slash comes the number of bits");
+  out.bits = v4 ? count + kMapped : count;
+  return out;
+}
+
+base::Result<Reach::Host> Reach::parse_entry(std::string_view text) {
+  Host out;
+  std::string rest(text);
+  if (text == "*" || text.starts_with("*:")) {
+    out.match = Host::Match::kAny;
+    rest.replace(0, 1, "any");
+  } else if (text.starts_with("*.")) {
+    out.match = Host::Match::kBelow;
+    rest.erase(0, 2);
+  }
+  auto host = parse_host(rest);
+  if (!host) return invalid("'" + std::string(text) + "' is no host: " + host.error().text);
+  out.name = std::move(host->host);
+  out.port = host->port;
+  return out;
+}
+
+std::vector<Reach::Network> Reach::not_public() {
+  std::vector<Network> out;
+  for (const char* text : kNotPublic) out.push_back(parse_network(text).value());
+  return out;
+}
+
+base::Result<Reach> Reach::make(const FetchRules& rules) {
+  Reach out;
+  out.denied_ = not_public();
+  for (const auto& scheme : rules.schemes) {
+    if (scheme != "http" && scheme != "https") return invalid("'" + scheme + "' is neither http nor https");
+    (scheme == "http" ? out.http_ : out.https_) = true;
+  }
+  for (const auto& text : rules.hosts) {
+    auto host = parse_entry(text);
+    if (!host) return std::move(host).error();
+    out.hosts_.push_back(std::move(*host));
+  }
+  for (const auto& text : rules.networks) {
+    auto network = parse_network(text);
+    if (!network) return std::move(network).error();
+    out.granted_.push_back(*network);
+  }
+  return out;
+}
+
+base::Status Reach::check(const Url& url) const {
+  using base::Code;
+  if (url.scheme == Url::Scheme::kHttps ? !https_ : !http_)
+    return base::failure(Code::kPermissionDenied, "references of this scheme are off");
+  auto matches = [&](const Host& host) {
+    if (url.port != (host.port ? host.port : url.default_port())) return false;
+    if (host.match == Host::Match::kAny) return true;
+    return host.match == Host::Match::kExact ? url.host == host.name : below(url.host, host.name);
+  };
+  if (std::any_of(hosts_.begin(), hosts_.end(), matches)) return {};
+  return base::failure(Code::kPermissionDenied, "its host and port are not among those that are allowed");
+}
+
+bool Reach::allows(const Endpoint& endpoint) const {
+  if (endpoint.transport() != Transport::kTcp) return false;
+  const Address address = address_of(endpoint);
+  auto in = [&](const Network& network) { return network.has(address); };
+  if (std::any_of(granted_.begin(), granted_.end(), in)) return true;
+  static const Network kIpv4 = parse_network("::ffff:0:0/96").value(), kGlobal = parse_network("2000::/3").value();
+  return (in(kIpv4) || in(kGlobal)) && std::none_of(denied_.begin(), denied_.end(), in);
+}
+
+}  // namespace weir::net

@@ -1,0 +1,64 @@
+// Reach: what may be fetched on behalf of a client, so that it reaches nothing through us that it could not reach
+// itself (SSRF): a list of hosts, and of their addresses only public ones.
+//
+// Public are IPv4 and 2000::/3 without what IANA's special-purpose registries set apart: loopback, private, shared and
+// link-local networks, multicast, documentation, benchmarks, transition mechanisms with an IPv4 address inside (6to4,
+// Teredo, NAT64; IPv4-mapped ones count as that IPv4 address); and without the addresses at which clouds have their
+// metadata. Immutable; any thread.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/env.h"
+#include "base/status.h"
+#include "net/address.h"
+#include "net/url.h"
+
+namespace weir::net {
+
+struct FetchRules {
+  std::vector<std::string> schemes;  // "http", "https"; none: nothing is fetched
+  // "example.com", "*.example.com" (names below it), "*" (any), each with ":port" or for the scheme's own port only.
+  std::vector<std::string> hosts;
+  std::vector<std::string> networks;  // that may be reached although they are not public: "10.1.0.0/16", "fd00::1"
+  std::string ca_file;                // whom to believe about https; empty: whom the system believes
+  base::Duration timeout = std::chrono::seconds(10);  // of one fetch, from its turn to its end
+};
+
+class Reach {
+ public:
+  // Errors: INVALID_ARGUMENT, naming the entry.
+  static base::Result<Reach> make(const FetchRules& rules);
+
+  // Errors: PERMISSION_DENIED.
+  base::Status check(const Url& url) const;
+  // Whether a connection may go there; of a name all addresses have to be of that kind.
+  bool allows(const Endpoint& endpoint) const;
+  bool off() const { return !http_ && !https_; }
+
+ private:
+  using Address = std::array<uint8_t, 16>;  // IPv4 as ::ffff:a.b.c.d
+  struct Network {
+    Address prefix{};
+    unsigned bits = 0;
+    bool has(const Address& address) const;
+  };
+  struct Host {
+    enum class Match : uint8_t { kExact, kBelow, kAny } match = Match::kExact;
+    std::string name;
+    uint16_t port = 0;  // 0: the scheme's
+  };
+  static Address address_of(const Endpoint& endpoint);
+  static base::Result<Network> parse_network(std::string_view text);
+  static base::Result<Host> parse_entry(std::string_view text);
+  static std::vector<Network> not_public();
+
+  bool http_ = false, https_ = false;
+  std::vector<Host> hosts_;
+  std::vector<Network> granted_, denied_;
+};
+
+}  // namespace weir::net
