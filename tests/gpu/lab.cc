@@ -1,6 +1,7 @@
 #include "lab.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -24,30 +25,46 @@ void must(const base::Status& status) {
   base::check(status.ok(), "the GPU does what a check asks for");
 }
 
+uint32_t seed_of_run() {
+  const char* given = std::getenv("WEIR_SEED");
+  return given ? uint32_t(std::strtoul(given, nullptr, 10)) : std::random_device{}();
+}
+
 }  // namespace
 
-Lab::Lab(device::Devices& devices)
-    : device(devices.cuda(0)), module_(devices.module()), block_(must(device.pin(kBlock))) {
-  auto open = reinterpret_cast<llm::cuda::OpenKernels>(module_.symbol(llm::cuda::kKernelsEntry));
-  kernels = open ? open(llm::cuda::kKernelsAbi) : nullptr;
+Lab::Lab(device::Device& where, const llm::cuda::Kernels* table, Words words, Scale size)
+    : device(where),
+      kernels(table),
+      scale(size),
+      words_(words),
+      seed_(seed_of_run()),
+      block_(must(device.pin(kBlock))) {
   base::check(kernels, "the module has the kernels of this build");
+  random.seed(seed_);
   stream = must(device.stream());
   event = must(device.event());
   launch.stream = stream.handle().raw;
 }
 
-device::DeviceBuffer Lab::room(size_t bytes) { return must(device.buffer(std::max<size_t>(bytes, 256))); }
+device::DeviceBuffer Lab::make(size_t bytes) { return must(device.buffer(std::max<size_t>(bytes, 1))); }
+
+device::DeviceBuffer Lab::room(size_t bytes) {
+  auto buffer = make(bytes);
+  std::vector<std::byte> ones(std::min(bytes, kBlock), std::byte(0xff));
+  for (size_t done = 0; done < bytes; done += kBlock) up(buffer, ones.data(), std::min(bytes - done, kBlock), done);
+  return buffer;
+}
 
 void Lab::wait() {
   must(device.record(event, stream));
   must(device::await(device, event));
 }
 
-void Lab::up(const device::DeviceBuffer& to, const void* from, size_t bytes) {
+void Lab::up(const device::DeviceBuffer& to, const void* from, size_t bytes, size_t offset) {
   for (size_t done = 0; done < bytes; done += kBlock) {
     size_t n = std::min(kBlock, bytes - done);
     std::memcpy(block_.data(), static_cast<const std::byte*>(from) + done, n);
-    device::Copy copy{to.data() + done, block_.data(), n};
+    device::Copy copy{to.data() + offset + done, block_.data(), n};
     must(device.copy(stream, device::Way::kToDevice, {&copy, 1}));
     wait();
   }
@@ -79,7 +96,7 @@ double Lab::time(const std::function<void()>& queue_once) {
 }
 
 void Lab::ran(llm::cuda::Code code, const char* what) {
-  if (code != 0) std::fprintf(stderr, "%s: %s\n", what, module_.api->words(code));
+  if (code != 0) std::fprintf(stderr, "%s: %s\n", what, words_(code).c_str());
   base::check(code == 0, "a kernel can be launched");
 }
 
@@ -94,9 +111,11 @@ int Lab::finish(const std::string& json_file) const {
   char date[32];
   std::time_t now = std::time(nullptr);
   std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  nlohmann::json out{{"device", device.info().name}, {"date", date}, {"results", nlohmann::json::array()}};
+  nlohmann::json out{
+      {"device", device.info().name}, {"date", date}, {"seed", seed_}, {"results", nlohmann::json::array()}};
   int bad = 0;
-  std::printf("%s, %s\n%-44s %12s %-8s %12s\n", device.info().name.c_str(), date, "what", "value", "", "limit");
+  std::printf("%s, %s, seed %u\n%-44s %12s %-8s %12s\n", device.info().name.c_str(), date, seed_, "what", "value", "",
+              "limit");
   for (const auto& r : results) {
     bad += !r.good;
     std::printf("%-44s %12.5g %-8s %12.5g%s\n", r.name.c_str(), r.value, r.unit.c_str(), r.limit,

@@ -1,14 +1,16 @@
-// What checks and benches on a real GPU share: the device, buffers with contents, waiting, the list of results.
+// What checks and benches of kernels share: the device, buffers with contents, waiting, the list of results. The device
+// is a real GPU, or the emulator's.
 #pragma once
 
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "device/await.h"
-#include "device/devices.h"
+#include "device/device.h"
 #include "engines/llm/cuda/kernels.h"
 
 namespace weir::gpu {
@@ -23,11 +25,15 @@ struct Result {
 
 class Lab {
  public:
-  explicit Lab(device::Devices& devices);
+  using Words = std::string (*)(llm::cuda::Code);
+  // Kernels are tried on small shapes where they are slow.
+  enum class Scale : uint8_t { kSmall, kFull };
+
+  Lab(device::Device& device, const llm::cuda::Kernels* kernels, Words words, Scale scale);
 
   template <class T>
   device::DeviceBuffer put(const std::vector<T>& data) {
-    auto buffer = room(data.size() * sizeof(T));
+    auto buffer = make(data.size() * sizeof(T));
     up(buffer, data.data(), data.size() * sizeof(T));
     return buffer;
   }
@@ -37,6 +43,7 @@ class Lab {
     down(out.data(), buffer, count * sizeof(T));
     return out;
   }
+  // All bits set: NaN until it is written.
   device::DeviceBuffer room(size_t bytes);
   template <class T>
   static T* in(const device::DeviceBuffer& buffer) {
@@ -53,21 +60,27 @@ class Lab {
   int finish(const std::string& json_file) const;
 
   device::Device& device;
-  const llm::cuda::Kernels* kernels = nullptr;
+  const llm::cuda::Kernels* kernels;
+  const Scale scale;
   device::Stream stream;
   device::Event event;
   llm::cuda::Launch launch;
   std::vector<Result> results;
+  std::mt19937 random;  // WEIR_SEED, or another one every time; finish() says which
 
  private:
-  void up(const device::DeviceBuffer& to, const void* from, size_t bytes);
+  device::DeviceBuffer make(size_t bytes);
+  void up(const device::DeviceBuffer& to, const void* from, size_t bytes, size_t offset = 0);
   void down(void* to, const device::DeviceBuffer& from, size_t bytes);
 
-  const device::CudaModule& module_;
+  const Words words_;
+  const uint32_t seed_;
   device::PinnedBlock block_;
 };
 
-void check_kernels(Lab& lab);
+void check_rows(Lab& lab);
+void check_attention(Lab& lab);
+void check_draws(Lab& lab);
 void bench_copies(Lab& lab);
 void bench_kernels(Lab& lab);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "device/devices.h"
 #include "device/pool.h"
 #include "engines/identity/identity.h"
 #include "lab.h"
@@ -79,9 +80,16 @@ int main(int argc, char** argv) {
     std::printf("%s\n", devices.cuda().text.c_str());
     return 77;
   }
+  const auto& module = devices.module();
+  auto open = reinterpret_cast<llm::cuda::OpenKernels>(module.symbol(llm::cuda::kKernelsEntry));
+  static auto say = module.api->words;
   bool benches = argc < 3 || std::strcmp(argv[2], "checks") != 0;
-  gpu::Lab lab(devices);
-  gpu::check_kernels(lab);
+  gpu::Lab lab(
+      devices.cuda(0), open ? open(llm::cuda::kKernelsAbi) : nullptr,
+      [](llm::cuda::Code code) { return std::string(say(code)); }, gpu::Lab::Scale::kFull);
+  gpu::check_rows(lab);
+  gpu::check_attention(lab);
+  gpu::check_draws(lab);
   gpu::bench_identity(lab, devices);
   if (benches) {
     gpu::bench_copies(lab);

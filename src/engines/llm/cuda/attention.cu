@@ -131,18 +131,16 @@ template <uint32_t kDim>
 Code parts(const Launch& launch, const DecodeAttention& a) {
   dim3 grid(a.rows, a.kv_heads, a.parts);
   switch (a.heads / a.kv_heads) {
-    case 1: part_kernel<kDim, 1><<<grid, kThreads, 0, stream_of(launch)>>>(a); break;
-    case 2: part_kernel<kDim, 2><<<grid, kThreads, 0, stream_of(launch)>>>(a); break;
-    case 4: part_kernel<kDim, 4><<<grid, kThreads, 0, stream_of(launch)>>>(a); break;
+    case 1: return run(launch, part_kernel<kDim, 1>, grid, kThreads, 0, a);
+    case 2: return run(launch, part_kernel<kDim, 2>, grid, kThreads, 0, a);
+    case 4: return run(launch, part_kernel<kDim, 4>, grid, kThreads, 0, a);
     case 8:
       if constexpr (kDim <= 128) {
-        part_kernel<kDim, 8><<<grid, kThreads, 0, stream_of(launch)>>>(a);
-        break;
+        return run(launch, part_kernel<kDim, 8>, grid, kThreads, 0, a);
       }
       return kBadShape;  // more than the shared memory that every device has
     default: return kBadShape;
   }
-  return launched();
 }
 
 }  // namespace
@@ -151,14 +149,12 @@ Code decode_attention(const Launch& launch, const DecodeAttention& a) {
   if (a.kv_heads == 0 || a.heads % a.kv_heads || a.block_size == 0 || a.parts > 65535 || a.kv_heads > 65535)
     return kBadShape;
   if (a.rows == 0) return 0;
-  if (auto code = select(launch)) return code;
   Code code = a.dim == 64    ? parts<64>(launch, a)
               : a.dim == 128 ? parts<128>(launch, a)
               : a.dim == 256 ? parts<256>(launch, a)
                              : Code(kBadShape);
   if (code) return code;
-  merge_kernel<<<dim3(a.rows, a.heads), a.dim, 0, stream_of(launch)>>>(a);
-  return launched();
+  return run(launch, merge_kernel, dim3(a.rows, a.heads), a.dim, 0, a);
 }
 
 }  // namespace weir::llm::cuda

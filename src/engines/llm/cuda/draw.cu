@@ -222,9 +222,7 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(Draw a) {
 Code draw(const Launch& launch, const Draw& a) {
   if (a.vocabulary == 0 || a.vocabulary >= 1u << 20) return kBadShape;
   if (a.rows == 0) return 0;
-  if (auto code = select(launch)) return code;
-  draw_kernel<<<a.rows, kThreads, 0, stream_of(launch)>>>(a);
-  return launched();
+  return run(launch, draw_kernel, a.rows, kThreads, 0, a);
 }
 
 }  // namespace weir::llm::cuda

@@ -1,4 +1,7 @@
 // What the kernels share: widening, reductions over a block, launching on a device.
+//
+// Kernel sources are read by nvcc and, for the tests, by a C++ compiler with stand-ins for CUDA's two headers
+// (tests/gpu/emulator): what only nvcc understands is in this file and in mma.cuh.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -31,10 +34,29 @@ __device__ inline float block_sum(float value) {
   return warp_sum(all);
 }
 
-inline cudaStream_t stream_of(const Launch& launch) { return static_cast<cudaStream_t>(launch.stream); }
+// The shared memory that a launch asks for, beside what a kernel declares.
+template <class T>
+__device__ inline T* dynamic_shared() {
+#ifdef __CUDACC__
+  extern __shared__ __align__(128) unsigned char shared_bytes[];
+  return reinterpret_cast<T*>(shared_bytes);
+#else
+  return reinterpret_cast<T*>(emulator::dynamic_shared());
+#endif
+}
 
-// Of a launch that was just made. The thread's last error is taken back, so that the next launch does not report it.
-inline Code launched() { return Code(cudaGetLastError()); }
-inline Code select(const Launch& launch) { return Code(cudaSetDevice(launch.device)); }
+// Every launch goes through here. The thread's last error is taken back, so that the next launch does not report it.
+template <class... Params, class... Args>
+Code run(const Launch& launch, void (*kernel)(Params...), dim3 grid, uint32_t threads, size_t shared,
+         const Args&... args) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid, config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared;
+  config.stream = static_cast<cudaStream_t>(launch.stream);
+  auto code = cudaSetDevice(launch.device);
+  if (code == cudaSuccess) code = cudaLaunchKernelEx(&config, kernel, args...);
+  if (code != cudaSuccess) (void)cudaGetLastError();
+  return Code(code);
+}
 
 }  // namespace weir::llm::cuda

@@ -38,9 +38,7 @@ __global__ void rope_store_kernel(RopeStore a) {
 Code rope_store(const Launch& launch, const RopeStore& a) {
   if (a.dim % 2) return kBadShape;
   if (a.tokens == 0) return 0;
-  if (auto code = select(launch)) return code;
-  rope_store_kernel<<<a.tokens, kThreads, 0, stream_of(launch)>>>(a);
-  return launched();
+  return run(launch, rope_store_kernel, a.tokens, kThreads, 0, a);
 }
 
 }  // namespace weir::llm::cuda

@@ -67,34 +67,26 @@ __global__ void gather_kernel(Gather a) {
 Code embed(const Launch& launch, const Embed& a) {
   if (a.hidden % 2) return kBadShape;
   if (a.tokens == 0) return 0;
-  if (auto code = select(launch)) return code;
-  embed_kernel<<<a.tokens, kThreads, 0, stream_of(launch)>>>(a);
-  return launched();
+  return run(launch, embed_kernel, a.tokens, kThreads, 0, a);
 }
 
 Code add_norm(const Launch& launch, const AddNorm& a) {
   if (a.hidden % 2) return kBadShape;
   if (a.tokens == 0) return 0;
-  if (auto code = select(launch)) return code;
-  add_norm_kernel<<<a.tokens, kThreads, 0, stream_of(launch)>>>(a);
-  return launched();
+  return run(launch, add_norm_kernel, a.tokens, kThreads, 0, a);
 }
 
 Code swiglu(const Launch& launch, const SwiGlu& a) {
   if (a.width % 2) return kBadShape;
   if (a.tokens == 0) return 0;
-  if (auto code = select(launch)) return code;
   uint32_t blocks = (a.width / 2 + kThreads - 1) / kThreads;
-  swiglu_kernel<<<dim3(a.tokens, blocks < 64 ? blocks : 64), kThreads, 0, stream_of(launch)>>>(a);
-  return launched();
+  return run(launch, swiglu_kernel, dim3(a.tokens, blocks < 64 ? blocks : 64), kThreads, 0, a);
 }
 
 Code gather(const Launch& launch, const Gather& a) {
   if (a.width % 2) return kBadShape;
   if (a.count == 0) return 0;
-  if (auto code = select(launch)) return code;
-  gather_kernel<<<a.count, kThreads, 0, stream_of(launch)>>>(a);
-  return launched();
+  return run(launch, gather_kernel, a.count, kThreads, 0, a);
 }
 
 }  // namespace weir::llm::cuda

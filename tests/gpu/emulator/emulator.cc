@@ -1,0 +1,423 @@
+#include "emulator.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+// Keeps the registers that a function must keep on the present stack, and goes on with another one.
+extern "C" void emulator_switch(void** save, void* to);
+asm(R"(
+.text
+.globl emulator_switch
+.type emulator_switch,@function
+emulator_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size emulator_switch,.-emulator_switch
+)");
+
+namespace emulator {
+namespace {
+
+constexpr int32_t kBadShape = 1, kBadConfiguration = 9, kLaunchFailure = 719;
+constexpr size_t kPage = 4096, kStack = 256 << 10;
+constexpr uint32_t kMostThreads = 1024;
+
+struct PendingCopy {
+  void* to;
+  const void* from;
+  size_t bytes;
+  uint32_t group;
+};
+
+struct Fiber {
+  enum class State : uint8_t { kReady, kMeeting, kAtBarrier, kEnded } state = State::kReady;
+  void* sp = nullptr;
+  void* fake_stack = nullptr;  // AddressSanitizer's
+  dim3 thread;
+  Where where{};
+  uint64_t meetings = 0;
+  std::vector<PendingCopy> copies;
+  uint32_t groups = 0;  // of copies, committed
+};
+
+struct Warp {
+  uint32_t arrived = 0;
+  Where where{};
+  Slot slots[2][kLanes];
+};
+
+std::byte* map_pages(size_t bytes) {
+  void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) std::perror("emulator: mmap"), std::abort();
+  return static_cast<std::byte*>(at);
+}
+
+class Machine {
+ public:
+  int32_t launch(const Shape& shape, const std::function<void()>& thread);
+  void yield();
+  void release_warp(uint32_t warp);
+  [[noreturn]] void give_up(std::string why);
+  void run_thread();
+
+  Fiber& self() { return fibers_[current_]; }
+  uint32_t current() const { return current_; }
+  Warp& warp() { return warps_[current_ / kLanes]; }
+  uint32_t threads() const { return threads_; }
+
+  dim3 thread_index, block_index, block_size, grid_size;
+  std::byte* shared = nullptr;
+  std::string failure;
+  bool running = false;
+
+ private:
+  void run_block();
+  bool run_warp(uint32_t warp);
+  bool resume(uint32_t fiber);
+  void prepare(uint32_t fiber);
+  void end_barrier();
+  void check_ended();
+  std::byte* stack(uint32_t fiber) { return stacks_ + fiber * (kStack + kPage) + kPage; }
+
+  const std::function<void()>* thread_ = nullptr;
+  uint32_t threads_ = 0, current_ = 0;
+  std::vector<Fiber> fibers_;
+  std::vector<Warp> warps_;
+  std::byte* stacks_ = nullptr;
+  void* scheduler_ = nullptr;         // its stack pointer
+  const void* home_stack_ = nullptr;  // AddressSanitizer's: of the thread that launches
+  size_t home_size_ = 0;
+  std::mt19937 random_;
+};
+
+Machine machine;
+std::mutex launching;
+
+std::string at(Where where) { return std::string(where.file) + ":" + std::to_string(where.line); }
+
+void fiber_main() { machine.run_thread(); }
+
+void report_fault(int signal, siginfo_t* info, void*) {
+  char text[256];
+  int n = machine.running
+              ? std::snprintf(text, sizeof text,
+                              "emulator: block (%u, %u, %u) thread (%u, %u, %u) touches %p, which is beyond a buffer\n",
+                              machine.block_index.x, machine.block_index.y, machine.block_index.z,
+                              machine.thread_index.x, machine.thread_index.y, machine.thread_index.z, info->si_addr)
+              : 0;
+  if (n > 0) (void)!::write(2, text, size_t(n));
+  ::signal(signal, SIG_DFL);
+}
+
+// Where AddressSanitizer is, it has a better report.
+void watch_faults() {
+#if !defined(__SANITIZE_ADDRESS__)
+  static std::byte* stack = map_pages(64 << 10);
+  stack_t other{stack, 0, 64 << 10};
+  ::sigaltstack(&other, nullptr);
+  struct sigaction action {};
+  action.sa_sigaction = report_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  ::sigaction(SIGSEGV, &action, nullptr);
+#else
+  (void)report_fault;
+#endif
+}
+
+int32_t Machine::launch(const Shape& shape, const std::function<void()>& thread) {
+  failure.clear();
+  thread_ = &thread;
+  threads_ = shape.block.x * shape.block.y * shape.block.z;
+  block_size = shape.block, grid_size = shape.grid;
+  if (!stacks_) {
+    watch_faults();
+    stacks_ = map_pages(kMostThreads * (kStack + kPage));
+    for (uint32_t i = 0; i < kMostThreads; ++i) ::mprotect(stacks_ + i * (kStack + kPage), kPage, PROT_NONE);
+    random_.seed(std::random_device{}());
+  }
+  fibers_.resize(kMostThreads);
+  warps_.resize(kMostThreads / kLanes);
+  running = true;
+  shared = shape.shared ? guarded(shape.shared) : nullptr;
+  for (uint32_t z = 0; z < shape.grid.z && failure.empty(); ++z)
+    for (uint32_t y = 0; y < shape.grid.y && failure.empty(); ++y)
+      for (uint32_t x = 0; x < shape.grid.x && failure.empty(); ++x) {
+        block_index = dim3(x, y, z);
+        if (shared) std::memset(shared, 0xff, shape.shared);
+        run_block();
+      }
+  if (shared) drop_guarded(shared);
+  running = false;
+  return failure.empty() ? 0 : kLaunchFailure;
+}
+
+void Machine::prepare(uint32_t i) {
+  Fiber& fiber = fibers_[i];
+  fiber.state = Fiber::State::kReady;
+  fiber.fake_stack = nullptr;
+  fiber.meetings = 0, fiber.groups = 0;
+  fiber.copies.clear();
+  fiber.thread = dim3(i % block_size.x, i / block_size.x % block_size.y, i / (block_size.x * block_size.y));
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(stack(i), kStack);
+#endif
+  // As if fiber_main had been called with nobody to return to: six registers, the address, and a return address.
+  auto* top = reinterpret_cast<void**>(stack(i) + kStack);
+  std::fill(top - 8, top, nullptr);
+  top[-2] = reinterpret_cast<void*>(&fiber_main);
+  fiber.sp = top - 8;
+}
+
+void Machine::run_block() {
+  for (uint32_t i = 0; i < threads_; ++i) prepare(i);
+  uint32_t warps = (threads_ + kLanes - 1) / kLanes;
+  for (auto& warp : warps_) warp.arrived = 0;
+  std::vector<uint32_t> order(warps);
+  std::iota(order.begin(), order.end(), 0u);
+  for (;;) {
+    std::shuffle(order.begin(), order.end(), random_);
+    for (uint32_t warp : order)
+      while (run_warp(warp))
+        if (!failure.empty()) return;
+    auto ended = std::count_if(fibers_.begin(), fibers_.begin() + threads_,
+                               [](const Fiber& f) { return f.state == Fiber::State::kEnded; });
+    if (ended == threads_) return check_ended();
+    end_barrier();
+    if (!failure.empty()) return;
+  }
+}
+
+// Every ready lane goes on until it waits; false when there was none.
+bool Machine::run_warp(uint32_t warp) {
+  uint32_t from = warp * kLanes, to = std::min(from + kLanes, threads_), begin = uint32_t(random_()) % kLanes;
+  bool any = false;
+  for (uint32_t i = 0; i < kLanes && failure.empty(); ++i) {
+    uint32_t fiber = from + (begin + i) % kLanes;
+    if (fiber < to && fibers_[fiber].state == Fiber::State::kReady) any |= resume(fiber);
+  }
+  return any;
+}
+
+bool Machine::resume(uint32_t i) {
+  Fiber& fiber = fibers_[i];
+  current_ = i;
+  thread_index = fiber.thread;
+#if defined(__SANITIZE_ADDRESS__)
+  void* mine = nullptr;
+  __sanitizer_start_switch_fiber(&mine, stack(i), kStack);
+  emulator_switch(&scheduler_, fiber.sp);
+  __sanitizer_finish_switch_fiber(mine, nullptr, nullptr);
+#else
+  emulator_switch(&scheduler_, fiber.sp);
+#endif
+  return true;
+}
+
+void Machine::yield() {
+  Fiber& fiber = self();
+#if defined(__SANITIZE_ADDRESS__)
+  bool ended = fiber.state == Fiber::State::kEnded;
+  __sanitizer_start_switch_fiber(ended ? nullptr : &fiber.fake_stack, home_stack_, home_size_);
+  emulator_switch(&fiber.sp, scheduler_);
+  __sanitizer_finish_switch_fiber(fiber.fake_stack, &home_stack_, &home_size_);
+#else
+  emulator_switch(&fiber.sp, scheduler_);
+#endif
+}
+
+void Machine::run_thread() {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(nullptr, &home_stack_, &home_size_);
+#endif
+  (*thread_)();
+  self().state = Fiber::State::kEnded;
+  yield();
+  std::abort();  // an ended fiber is never resumed
+}
+
+void Machine::give_up(std::string why) {
+  if (failure.empty()) failure = std::move(why);
+  std::fprintf(stderr, "emulator: block (%u, %u, %u) thread %u: %s\n", block_index.x, block_index.y, block_index.z,
+               current_, failure.c_str());
+  self().state = Fiber::State::kEnded;
+  yield();
+  std::abort();
+}
+
+// Nobody can go on: that must be because all wait at the same barrier.
+void Machine::end_barrier() {
+  const Fiber* first = nullptr;
+  const Fiber* ended = nullptr;
+  for (uint32_t i = 0; i < threads_; ++i) {
+    const Fiber& fiber = fibers_[i];
+    if (fiber.state == Fiber::State::kEnded) {
+      ended = &fiber;
+    } else if (fiber.state == Fiber::State::kMeeting) {
+      failure = "lanes of warp " + std::to_string(i / kLanes) + " wait at " + at(fiber.where) +
+                " for lanes that have ended or wait elsewhere";
+    } else if (!first) {
+      first = &fiber;
+    } else if (first->where.line != fiber.where.line || std::strcmp(first->where.file, fiber.where.file) != 0) {
+      failure = "threads wait at the barriers of " + at(first->where) + " and " + at(fiber.where);
+    }
+  }
+  if (first && ended && failure.empty()) failure = "threads wait at " + at(first->where) + " for some that have ended";
+  if (!failure.empty()) {
+    std::fprintf(stderr, "emulator: block (%u, %u, %u): %s\n", block_index.x, block_index.y, block_index.z,
+                 failure.c_str());
+    return;
+  }
+  for (uint32_t i = 0; i < threads_; ++i) fibers_[i].state = Fiber::State::kReady;
+}
+
+void Machine::check_ended() {
+  for (uint32_t i = 0; i < threads_ && failure.empty(); ++i)
+    if (!fibers_[i].copies.empty()) failure = "thread " + std::to_string(i) + " ends with copies that nobody waits for";
+  if (!failure.empty()) std::fprintf(stderr, "emulator: %s\n", failure.c_str());
+}
+
+void Machine::release_warp(uint32_t warp) {
+  warps_[warp].arrived = 0;
+  for (uint32_t i = 0; i < kLanes; ++i) fibers_[warp * kLanes + i].state = Fiber::State::kReady;
+}
+
+struct Guarded {
+  std::byte* base;
+  size_t bytes;
+};
+std::mutex guarding;
+std::map<std::byte*, Guarded> all_guarded;  // under guarding
+
+}  // namespace
+
+int32_t launch(const Shape& s, size_t shared_limit, const std::function<void()>& thread) {
+  std::lock_guard lock(launching);
+  uint64_t threads = uint64_t(s.block.x) * s.block.y * s.block.z;
+  bool empty = s.grid.x == 0 || s.grid.y == 0 || s.grid.z == 0 || threads == 0;
+  if (empty || threads > kMostThreads || s.grid.x > 0x7fffffffu || s.grid.y > 65535 || s.grid.z > 65535)
+    return kBadConfiguration;
+  if (s.shared > shared_limit) return kBadShape;
+  return machine.launch(s, thread);
+}
+
+const std::string& failure() { return machine.failure; }
+
+void barrier(Where where) {
+  Fiber& self = machine.self();
+  self.state = Fiber::State::kAtBarrier;
+  self.where = where;
+  machine.yield();
+}
+
+const Slot* meet(uint32_t mask, const void* mine, size_t bytes, Where where) {
+  if (mask != 0xffffffffu) fail(where, "a warp meets with a part of its lanes: not known here");
+  if (machine.current() / kLanes * kLanes + kLanes > machine.threads()) fail(where, "a warp that is not whole");
+  if (bytes > sizeof(Slot)) fail(where, "more than a slot holds");
+  Fiber& self = machine.self();
+  Warp& warp = machine.warp();
+  Slot* slots = warp.slots[self.meetings++ % 2];
+  if (bytes > 0) std::memcpy(slots[machine.current() % kLanes].bytes, mine, bytes);
+  if (warp.arrived == 0) warp.where = where;
+  if (warp.where.line != where.line || std::strcmp(warp.where.file, where.file) != 0)
+    fail(where, "the warp's other lanes wait at " + at(warp.where));
+  self.state = Fiber::State::kMeeting;
+  self.where = where;
+  if (++warp.arrived == kLanes) {
+    machine.release_warp(machine.current() / kLanes);
+  } else {
+    machine.yield();
+  }
+  return slots;
+}
+
+std::byte* dynamic_shared() { return machine.shared; }
+
+void copy_async(void* to, const void* from, size_t bytes, Where where) {
+  if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % 16) fail(where, "a copy of 16 unaligned");
+  std::memset(to, 0xff, 16);
+  Fiber& self = machine.self();
+  self.copies.push_back({to, from, bytes, self.groups});
+}
+
+void commit_copies() { ++machine.self().groups; }
+
+void wait_copies(uint32_t but_the_last) {
+  Fiber& self = machine.self();
+  std::erase_if(self.copies, [&](const PendingCopy& c) {
+    if (c.group + but_the_last >= self.groups) return false;
+    std::memcpy(c.to, c.from, c.bytes);
+    std::memset(static_cast<std::byte*>(c.to) + c.bytes, 0, 16 - c.bytes);
+    return true;
+  });
+}
+
+void fail(Where where, const std::string& what) { machine.give_up(at(where) + ": " + what); }
+
+std::byte* guarded(size_t bytes) {
+  size_t held = (std::max<size_t>(bytes, 1) + 15) / 16 * 16, pages = (held + kPage - 1) / kPage * kPage;
+  std::byte* base = map_pages(pages + kPage);
+  ::mprotect(base + pages, kPage, PROT_NONE);
+  std::byte* data = base + pages - held;
+  std::memset(data, 0xff, held);
+  std::lock_guard lock(guarding);
+  all_guarded[data] = {base, pages + kPage};
+  return data;
+}
+
+void drop_guarded(std::byte* data) {
+  std::lock_guard lock(guarding);
+  auto found = all_guarded.find(data);
+  if (found == all_guarded.end()) return;
+  ::munmap(found->second.base, found->second.bytes);
+  all_guarded.erase(found);
+}
+
+size_t& shared_limit(const void* kernel) {
+  static std::map<const void*, size_t> limits;
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  return limits.try_emplace(kernel, kSharedByDefault).first->second;
+}
+
+int32_t& last_error() {
+  thread_local int32_t error = 0;
+  return error;
+}
+
+}  // namespace emulator
+
+const dim3& threadIdx = emulator::machine.thread_index;
+const dim3& blockIdx = emulator::machine.block_index;
+const dim3& blockDim = emulator::machine.block_size;
+const dim3& gridDim = emulator::machine.grid_size;

@@ -1,0 +1,66 @@
+// Runs CUDA kernels on the host: the same .cu sources, compiled as C++ with the cuda_runtime.h beside this file.
+//
+// A launch runs block after block on the calling thread and returns when all is done. Every thread of a block is a
+// fiber that runs until it waits for others: at a barrier, or where the lanes of a warp meet (shuffles, votes, matrix
+// products). The order of a block's warps and lanes is drawn anew for every block, so that a forgotten barrier gives
+// other results than those expected. What a launch does wrong is said on stderr and makes it fail:
+// - a barrier that some threads of the block do not reach, or reach at another line
+// - lanes that meet at different lines, or for lanes that have ended
+// - an address that is not aligned for its load, asynchronous copies that nobody waits for
+// - shapes, shared memory that a device would not take
+// Memory beyond a buffer or beyond dynamic shared memory is not mapped: touching it ends the process with a report.
+// Dynamic shared memory starts as NaN. AddressSanitizer knows of the fibers and finds the rest.
+//
+// Any thread may launch; one launch runs at a time. x86-64.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+struct dim3 {
+  uint32_t x = 1, y = 1, z = 1;
+  constexpr dim3() = default;
+  constexpr dim3(uint32_t a, uint32_t b = 1, uint32_t c = 1) : x(a), y(b), z(c) {}
+};
+
+namespace emulator {
+
+constexpr uint32_t kLanes = 32;
+constexpr size_t kSharedByDefault = 48 << 10, kSharedAtMost = 99 << 10;  // what every device from sm_80 on has
+
+struct Shape {
+  dim3 grid, block;
+  size_t shared = 0;  // bytes of dynamic shared memory
+};
+
+// 0, or a cudaError_t. `thread` is one thread of the kernel.
+int32_t launch(const Shape& shape, size_t shared_limit, const std::function<void()>& thread);
+// Why the last launch failed; empty when it did not.
+const std::string& failure();
+
+// What device code is made of. `line` and `file` are those of the source.
+struct Where {
+  const char* file;
+  uint32_t line;
+};
+void barrier(Where where);
+struct Slot {
+  alignas(16) std::byte bytes[64];
+};
+// Gives `mine` to the other lanes and waits for theirs: 32 slots, which stay until this lane meets again.
+const Slot* meet(uint32_t mask, const void* mine, size_t bytes, Where where);
+std::byte* dynamic_shared();
+// Copies 16 bytes when they are waited for, not before: what is read too early is NaN.
+void copy_async(void* to, const void* from, size_t bytes, Where where);
+void commit_copies();
+void wait_copies(uint32_t but_the_last);
+// Ends the launch with a failure.
+[[noreturn]] void fail(Where where, const std::string& what);
+
+// Memory with an unmapped page behind its end; 16-byte aligned, all bits set.
+std::byte* guarded(size_t bytes);
+void drop_guarded(std::byte* data);
+
+}  // namespace emulator

@@ -1,0 +1,125 @@
+// The emulator finds what is wrong with a kernel.
+#include "emulator.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "engines/llm/cuda/launch.cuh"
+
+namespace weir::llm::cuda {
+namespace {
+
+template <class... Params, class... Args>
+Code start(void (*kernel)(Params...), dim3 grid, uint32_t threads, size_t shared, Args... args) {
+  return run(Launch{}, kernel, grid, threads, shared, args...);
+}
+bool said(const char* what) { return emulator::failure().find(what) != std::string::npos; }
+
+__global__ void sum_kernel(const uint32_t* in, uint32_t* out) {
+  __shared__ uint32_t sums[4];
+  uint32_t value = in[blockIdx.x * blockDim.x + threadIdx.x];
+  for (uint32_t step = 16; step > 0; step /= 2) value += __shfl_xor_sync(kAllLanes, value, step);
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x == 0) atomicAdd(out, sums[0] + sums[1] + sums[2] + sums[3]);
+}
+
+TEST(Emulator, LanesWarpsAndBlocksWorkTogether) {
+  std::vector<uint32_t> in(3 * 128);
+  std::iota(in.begin(), in.end(), 1u);
+  uint32_t out = 0;
+  EXPECT_EQ(start(sum_kernel, 3, 128, 0, in.data(), &out), 0);
+  EXPECT_EQ(out, 384u * 385 / 2);
+}
+
+__global__ void votes_kernel(uint32_t* out) {
+  uint32_t lane = threadIdx.x;
+  uint32_t all = __ballot_sync(kAllLanes, lane % 3 == 0);
+  uint32_t below = __shfl_up_sync(kAllLanes, lane, 1), last = __shfl_sync(kAllLanes, lane, 31);
+  uint32_t most = __reduce_max_sync(kAllLanes, lane * 7 % 32);
+  out[lane] = all == 0x49249249u && below == (lane ? lane - 1 : 0) && last == 31 && most == 31;
+}
+
+TEST(Emulator, VotesAndShufflesAreThoseOfAWarp) {
+  std::vector<uint32_t> out(32);
+  EXPECT_EQ(start(votes_kernel, 1, 32, 0, out.data()), 0);
+  EXPECT_EQ(out, std::vector<uint32_t>(32, 1));
+}
+
+__global__ void forgotten_barrier_kernel(uint32_t* out) {
+  __shared__ uint32_t value[2];
+  if (threadIdx.x % 32 == 0) value[threadIdx.x / 32] = blockIdx.x + 1;
+  out[blockIdx.x * 64 + threadIdx.x] = value[1 - threadIdx.x / 32];
+}
+
+TEST(Emulator, AForgottenBarrierGivesOtherResultsSoonerOrLater) {
+  std::vector<uint32_t> out(64 * 64);
+  EXPECT_EQ(start(forgotten_barrier_kernel, 64, 64, 0, out.data()), 0);
+  uint32_t wrong = 0;
+  for (size_t i = 0; i < out.size(); ++i) wrong += out[i] != i / 64 + 1;
+  EXPECT_GT(wrong, 0u);
+}
+
+__global__ void divergent_kernel(int how) {
+  if (how == 0 && threadIdx.x == 5) return;
+  if (how == 1 && threadIdx.x < 32) {
+    __syncthreads();
+  } else {
+    __syncthreads();
+  }
+}
+__global__ void lost_lane_kernel() {
+  if (threadIdx.x == 7) return;
+  __syncwarp();
+}
+__global__ void two_meetings_kernel(uint32_t* out) {
+  if (threadIdx.x < 16)
+    out[0] = __ballot_sync(kAllLanes, 1);
+  else
+    out[1] = __ballot_sync(kAllLanes, 1);
+}
+
+TEST(Emulator, BarriersAndMeetingsThatSomeMissAreFailures) {
+  EXPECT_EQ(start(divergent_kernel, 1, 64, 0, 2), 0);
+  EXPECT_NE(start(divergent_kernel, 1, 64, 0, 0), 0);
+  EXPECT_TRUE(said("have ended")) << emulator::failure();
+  EXPECT_NE(start(divergent_kernel, 1, 64, 0, 1), 0);
+  EXPECT_TRUE(said("barriers of")) << emulator::failure();
+  EXPECT_NE(start(lost_lane_kernel, 1, 32, 0), 0);
+  EXPECT_TRUE(said("for lanes that have ended")) << emulator::failure();
+  uint32_t out[2];
+  EXPECT_NE(start(two_meetings_kernel, 1, 32, 0, out), 0);
+  EXPECT_TRUE(said("other lanes wait at")) << emulator::failure();
+  EXPECT_EQ(start(divergent_kernel, 1, 64, 0, 2), 0);  // and all is well again
+}
+
+__global__ void shared_kernel(float* out, uint32_t at) {
+  auto* all = dynamic_shared<float>();
+  if (threadIdx.x == 0) all[at] = 1;
+  __syncthreads();
+  if (threadIdx.x == 1) *out = all[0];
+}
+
+TEST(Emulator, SharedMemoryIsNanAtFirstAndEndsWhereItEnds) {
+  float out = 0;
+  EXPECT_EQ(start(shared_kernel, 1, 32, 64, &out, 0u), 0);
+  EXPECT_EQ(out, 1);
+  EXPECT_EQ(start(shared_kernel, 1, 32, 64, &out, 15u), 0);
+  EXPECT_TRUE(std::isnan(out));
+  EXPECT_DEATH(start(shared_kernel, 1, 32, 64, &out, 16u), "beyond a buffer|SEGV");
+}
+
+TEST(Emulator, ShapesThatNoDeviceTakesAreRefused) {
+  EXPECT_NE(start(lost_lane_kernel, 1, 1025, 0), 0);
+  EXPECT_NE(start(lost_lane_kernel, dim3(1, 65536), 32, 0), 0);
+  EXPECT_NE(start(lost_lane_kernel, dim3(0), 32, 0), 0);
+  float out = 0;
+  EXPECT_NE(start(shared_kernel, 1, 32, (48 << 10) + 16, &out, 0u), 0);
+  cudaFuncSetAttribute(shared_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10);
+  EXPECT_EQ(start(shared_kernel, 1, 32, (48 << 10) + 16, &out, 0u), 0);
+}
+
+}  // namespace
+}  // namespace weir::llm::cuda

@@ -1,0 +1,89 @@
+// Kernels that go over rows: embedding, norm, SwiGLU, gather, rotary positions.
+#include "both.h"
+
+namespace weir::gpu {
+namespace {
+
+using namespace llm::cuda;
+
+void check_norm(Lab& lab, uint32_t tokens, uint32_t hidden) {
+  std::string shape = " " + std::to_string(tokens) + "x" + std::to_string(hidden);
+  Both stream(lab, some_floats(lab, size_t(tokens) * hidden));
+  Both delta(lab, some_bf16(lab, stream.host.size())), weight(lab, some_bf16(lab, hidden));
+  Both<Bf16> out(lab, stream.host.size());
+  for (bool with : {true, false}) {
+    run(lab, &Kernels::add_norm, [&](Side s) {
+      return AddNorm{stream.at(s), with ? delta.at(s) : nullptr, weight.at(s), out.at(s), tokens, hidden, 1e-5f};
+    });
+    lab.check("add_norm" + shape, out.error(lab), kOneStep);
+    lab.check("add_norm, the stream" + shape, stream.error(lab), 1e-6);
+  }
+}
+
+void check_swiglu(Lab& lab, uint32_t tokens, uint32_t width) {
+  Both gates(lab, some_bf16(lab, size_t(tokens) * 2 * width, 3));
+  Both<Bf16> out(lab, size_t(tokens) * width);
+  run(lab, &Kernels::swiglu, [&](Side s) { return SwiGlu{gates.at(s), out.at(s), tokens, width}; });
+  lab.check("swiglu " + std::to_string(tokens) + "x" + std::to_string(width), out.error(lab), kOneStep);
+}
+
+void check_picks(Lab& lab, uint32_t tokens, uint32_t hidden) {
+  std::string shape = " " + std::to_string(tokens) + "x" + std::to_string(hidden);
+  Both table(lab, some_bf16(lab, size_t(tokens) * hidden));
+  Both which(lab, some_below(lab, tokens, tokens));
+  Both<Bf16> out(lab, table.host.size());
+  run(lab, &Kernels::gather, [&](Side s) { return Gather{table.at(s), which.at(s), out.at(s), tokens, hidden}; });
+  lab.check("gather" + shape, out.error(lab), 0);
+  Both<float> stream(lab, table.host.size());
+  run(lab, &Kernels::embed, [&](Side s) { return Embed{stream.at(s), table.at(s), which.at(s), tokens, hidden}; });
+  lab.check("embed" + shape, stream.error(lab), 0);
+}
+
+void check_rope(Lab& lab, uint32_t tokens, uint32_t heads, uint32_t kv_heads, uint32_t dim) {
+  std::string shape = " " + std::to_string(heads) + "/" + std::to_string(kv_heads) + "x" + std::to_string(dim);
+  Both qkv(lab, some_bf16(lab, size_t(tokens) * (heads + 2 * kv_heads) * dim));
+  std::vector<float> turns(dim / 2);
+  for (size_t i = 0; i < turns.size(); ++i) turns[i] = float(std::pow(500000.0, -2.0 * double(i) / dim));
+  std::vector<uint32_t> places(tokens);
+  for (uint32_t i = 0; i < tokens; ++i) places[i] = i % 5 == 4 ? kNoSlot : tokens - 1 - i;
+  Both frequencies(lab, turns);
+  Both positions(lab, some_below(lab, tokens, 8192)), slots(lab, places);
+  std::vector<Bf16> cache(size_t(tokens) * kv_heads * dim);
+  Both k(lab, cache), v(lab, cache);
+  Both<Bf16> q(lab, size_t(tokens) * heads * dim);
+  run(lab, &Kernels::rope_store, [&](Side s) {
+    return RopeStore{qkv.at(s),
+                     frequencies.at(s),
+                     positions.at(s),
+                     slots.at(s),
+                     q.at(s),
+                     k.at(s),
+                     v.at(s),
+                     tokens,
+                     heads,
+                     kv_heads,
+                     dim,
+                     1};
+  });
+  lab.check("rope" + shape, q.error(lab), kOneStep);
+  lab.check("rope, keys" + shape, k.error(lab), kOneStep);
+  lab.check("rope, values" + shape, v.error(lab), 0);
+}
+
+}  // namespace
+
+void check_rows(Lab& lab) {
+  bool full = lab.scale == Lab::Scale::kFull;
+  for (uint32_t hidden : full ? std::vector<uint32_t>{130, 2048, 4096} : std::vector<uint32_t>{130, 576})
+    for (uint32_t tokens : {1u, full ? 67u : 3u}) {
+      check_norm(lab, tokens, hidden);
+      check_swiglu(lab, tokens, hidden);
+      check_picks(lab, tokens, hidden);
+    }
+  uint32_t tokens = full ? 33 : 6;
+  check_rope(lab, tokens, 32, 8, 64);
+  check_rope(lab, tokens, 32, 8, 128);
+  check_rope(lab, tokens, 8, 8, 256);
+}
+
+}  // namespace weir::gpu
