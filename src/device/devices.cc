@@ -1,5 +1,6 @@
 #include "device/devices.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "device/cuda_device.h"
@@ -11,7 +12,14 @@ namespace weir::device {
 using base::Code;
 using base::failure;
 
-Devices::Devices(const DeviceOptions& options) : host_(std::make_unique<HostDevice>()) {
+namespace {
+
+constexpr size_t kMostFakes = 16;
+
+}  // namespace
+
+Devices::Devices(const DeviceOptions& options)
+    : host_(std::make_unique<HostDevice>()), batch_memory_(options.batch_memory) {
   if (options.cuda == DeviceOptions::Use::kOff) {
     cuda_status_ = failure(Code::kFailedPrecondition, "no CUDA: it is switched off");
     return;
@@ -37,23 +45,35 @@ Devices::~Devices() = default;
 
 base::Result<Device*> Devices::find(std::string_view id) {
   if (id == "host") return host_.get();
-  if (id == "fake") {
-    std::lock_guard lock(mutex_);
-    if (!fake_) fake_ = std::make_unique<FakeDevice>(FakeDevice::Drive::kThread, uint64_t(1) << 30);
-    return fake_.get();
-  }
+  auto colon = std::min(id.find(':'), id.size());
+  auto kind = id.substr(0, colon), number = id.substr(colon);
   size_t index = 0;
-  if (id != "cuda") {
-    auto number = id.starts_with("cuda:") ? id.substr(5) : std::string_view();
+  if (!number.empty()) {
+    number.remove_prefix(1);
     auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
-    if (number.empty() || error != std::errc() || end != number.data() + number.size())
-      return base::invalid("device \"" + std::string(id) + "\": expected cuda, cuda:N or host");
+    if (number.empty() || error != std::errc() || end != number.data() + number.size()) kind = {};
   }
+  if (kind == "fake" && index < kMostFakes) return fake(index);
+  if (kind != "cuda") return base::invalid("device \"" + std::string(id) + "\": expected cuda, cuda:N or host");
   if (!cuda_status_.ok()) return cuda_status_;
   if (index >= cuda_.size())
     return failure(Code::kNotFound,
                    "there is no device " + std::string(id) + ": the last is cuda:" + std::to_string(cuda_.size() - 1));
   return cuda_[index].get();
+}
+
+Device* Devices::fake(size_t index) {
+  std::lock_guard lock(mutex_);
+  auto& fake = fakes_[index];
+  if (!fake) fake = std::make_unique<FakeDevice>(FakeDevice::Drive::kThread, uint64_t(1) << 30, index);
+  return fake.get();
+}
+
+BufferPool& Devices::memory(Device& device) {
+  std::lock_guard lock(mutex_);
+  auto& pool = memory_[&device];
+  if (!pool) pool = std::make_unique<BufferPool>(device, batch_memory_);
+  return *pool;
 }
 
 base::Result<std::unique_ptr<SlabMemory>> Devices::slab_memory(uint64_t bytes) {

@@ -23,15 +23,16 @@ bool within(const std::map<std::byte*, size_t>& ranges, const void* data, size_t
   return from <= range->second && bytes <= range->second - from;
 }
 
-Device::Info fake_info(uint64_t memory) {
+Device::Info fake_info(uint64_t memory, size_t index) {
   Device::Info info;
-  info.id = "fake", info.name = "a fake for tests", info.memory = memory;
+  info.id = index == 0 ? "fake" : "fake:" + std::to_string(index), info.name = "a fake for tests", info.memory = memory;
   return info;
 }
 
 }  // namespace
 
-FakeDevice::FakeDevice(Drive drive, uint64_t memory) : Device(fake_info(memory)), drive_(drive), memory_(memory) {
+FakeDevice::FakeDevice(Drive drive, uint64_t memory, size_t index)
+    : Device(fake_info(memory, index)), drive_(drive), memory_(memory) {
   if (drive == Drive::kThread) thread_ = std::thread([this] { work_off(); });
 }
 

@@ -22,7 +22,7 @@ class FakeDevice final : public Device {
  public:
   enum class Drive : uint8_t { kThread, kStepped, kWhenAsked };
 
-  explicit FakeDevice(Drive drive, uint64_t memory = uint64_t(64) << 20);
+  explicit FakeDevice(Drive drive, uint64_t memory = uint64_t(64) << 20, size_t index = 0);
   ~FakeDevice() override;
 
   // Does one operation that may be done now; false when there is none. For kStepped.
