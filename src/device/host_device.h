@@ -1,17 +1,17 @@
 // The host as a device: everything is done when the call returns, and all memory counts as pinned. Where nothing else
-// is there, code written for devices runs on this.
+// is there, code written for devices runs on this. Tests derive from it, to give buffers of another kind.
 #pragma once
 
 #include "device/device.h"
 
 namespace weir::device {
 
-class HostDevice final : public Device {
+class HostDevice : public Device {
  public:
   HostDevice();
   ~HostDevice() override;
 
- private:
+ protected:
   base::Result<void*> do_make(Kind kind, size_t bytes, Priority priority) override;
   void do_free(Kind kind, void* raw) override;
   base::Status do_copy(void* stream, Way way, std::span<const Copy> copies) override;
