@@ -1,5 +1,7 @@
 #include "text/decode.h"
 
+#include <utility>
+
 #include "text/byte_level.h"
 
 namespace weir::text {
@@ -13,6 +15,17 @@ int digit(char c) {
   return -1;
 }
 
+// As transformers' clean_up_tokenization does it, on one piece.
+std::string clean_up(std::string piece) {
+  static constexpr std::pair<std::string_view, std::string_view> kRules[] = {
+      {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
+      {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : kRules)
+    for (size_t at = piece.find(from); at != piece.npos; at = piece.find(from, at + to.size()))
+      piece.replace(at, from.size(), to);
+  return piece;
+}
+
 }  // namespace
 
 std::optional<uint8_t> byte_of_piece(std::string_view piece) {
@@ -24,11 +37,20 @@ std::optional<uint8_t> byte_of_piece(std::string_view piece) {
 
 std::string Decoder::bytes(std::string_view piece) const {
   if (byte_level) return bytes_of_spelling(piece).value_or(std::string(piece));
+  if (!continuing.empty()) {
+    bool goes_on = piece.starts_with(continuing);
+    std::string out = goes_on ? std::string(piece.substr(continuing.size())) : ' ' + std::string(piece);
+    return cleanup ? clean_up(std::move(out)) : out;
+  }
   std::string out(piece);
   for (const auto& step : replace) out = replace_all(out, step.pattern, step.content);
   if (byte_fallback)
     if (auto byte = byte_of_piece(out)) return std::string(1, char(*byte));
   return out;
+}
+
+std::string Decoder::first(std::string_view piece) const {
+  return cleanup ? clean_up(std::string(piece)) : std::string(piece);
 }
 
 }  // namespace weir::text

@@ -15,12 +15,16 @@ namespace weir::text {
 struct Decoder {
   bool byte_level = false;
   bool byte_fallback = false;        // <0x0A> is the byte 0x0A
+  std::string continuing;            // WordPiece: pieces without this prefix ("##") begin with a space …
+  bool cleanup = false;              // … which goes before punctuation and English endings
   std::vector<ReplaceStep> replace;  // in each piece, in this order
   char strip = ' ';                  // this character …
   uint32_t strip_start = 0;          // … is taken off the text's beginning up to so many times
 
   // The bytes of a piece; perhaps a part of a UTF-8 sequence.
   std::string bytes(std::string_view piece) const;
+  // Of WordPiece: those of the first piece of a text.
+  std::string first(std::string_view piece) const;
 };
 
 // 0x0A of "<0x0A>".

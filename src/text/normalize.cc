@@ -53,6 +53,12 @@ bool apply_step(const ReplaceStep& step, std::string_view text, std::string& out
   return true;
 }
 
+bool apply_step(const BertStep& step, std::string_view text, std::string& out) {
+  return bert_normalize(step, text, out);
+}
+bool apply_step(StripAccentsStep, std::string_view text, std::string& out) { return strip_accents(text, out); }
+bool apply_step(LowercaseStep, std::string_view text, std::string& out) { return lower_case(text, out); }
+
 }  // namespace
 
 std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content) {

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "text/bert.h"
 #include "text/pattern.h"
 
 namespace weir::text {
@@ -18,8 +19,10 @@ struct ReplaceStep {
   Pattern pattern;
   std::string content;
 };
+struct StripAccentsStep {};
+struct LowercaseStep {};
 enum class UnicodeForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
-using NormalizeStep = std::variant<PrependStep, ReplaceStep, UnicodeForm>;
+using NormalizeStep = std::variant<PrependStep, ReplaceStep, UnicodeForm, BertStep, StripAccentsStep, LowercaseStep>;
 
 // Every match of the pattern replaced.
 std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content);

@@ -1,5 +1,6 @@
 #include "text/pretokenize.h"
 
+#include "text/bert.h"
 #include "text/utf8.h"
 
 namespace weir::text {
@@ -83,6 +84,13 @@ void PreTokenizer::Run::apply(size_t number, const SplitStep& split, std::string
   }
   joiner.part(done, piece.size(), split.invert);
   joiner.flush();
+}
+
+void PreTokenizer::Run::apply(size_t number, const BertWordsStep&, std::string_view piece, bool first, WordSink& sink) {
+  for (size_t at = 0; at < piece.size();) {
+    std::string_view word = bert_word(piece, at);
+    step(number + 1, word, first && word.data() == piece.data(), sink);
+  }
 }
 
 void PreTokenizer::Run::apply(size_t number, const PrefixSpaceStep&, std::string_view piece, bool first,

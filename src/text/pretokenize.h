@@ -1,5 +1,5 @@
-// PreTokenizer: cuts text into the words that BPE works on, as the steps of a tokenizer.json's `pre_tokenizer` say.
-// Immutable; any thread.
+// PreTokenizer: cuts text into the words that the model works on, as the steps of a tokenizer.json's `pre_tokenizer`
+// say. Immutable; any thread.
 #pragma once
 
 #include <string>
@@ -26,7 +26,8 @@ struct MetaspaceStep {
   Prepend prepend = Prepend::kAlways;
   bool split = true;  // before each replacement
 };
-using PreTokenizeStep = std::variant<SplitStep, PrefixSpaceStep, MetaspaceStep>;
+struct BertWordsStep {};  // white space goes, punctuation stands alone
+using PreTokenizeStep = std::variant<SplitStep, PrefixSpaceStep, MetaspaceStep, BertWordsStep>;
 
 class WordSink {
  public:
@@ -53,6 +54,7 @@ class PreTokenizer {
     void apply(size_t number, const SplitStep& split, std::string_view piece, bool first, WordSink& sink);
     void apply(size_t number, const PrefixSpaceStep&, std::string_view piece, bool first, WordSink& sink);
     void apply(size_t number, const MetaspaceStep& metaspace, std::string_view piece, bool first, WordSink& sink);
+    void apply(size_t number, const BertWordsStep&, std::string_view piece, bool first, WordSink& sink);
 
     const std::vector<PreTokenizeStep>* steps_;
     std::vector<Pattern::Search> searches_;  // one per step; of steps without a pattern unused

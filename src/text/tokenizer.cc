@@ -1,5 +1,7 @@
 #include "text/tokenizer.h"
 
+#include <utility>
+
 #include "text/tokenizer_parts.h"
 #include "text/utf8.h"
 
@@ -37,7 +39,10 @@ class Encoding final : private WordSink {
             [&](std::string_view part, bool head) { run_.split(part, first && head, *this); });
   }
 
-  void word(std::string_view word) override { parts_.bpe.encode(word, work_, out_); }
+  void word(std::string_view word) override {
+    if (parts_.word_piece) return parts_.word_piece->encode(word, out_);
+    parts_.bpe.encode(word, work_, out_);
+  }
 
   const TokenizerParts& parts_;
   PreTokenizer::Run run_;
@@ -75,8 +80,14 @@ std::vector<uint32_t> Tokenizer::encode(std::string_view text, AddSpecial add) c
 
 std::string Tokenizer::decode(std::span<const uint32_t> ids, SkipSpecial skip) const {
   std::string raw;
-  for (uint32_t id : ids)
-    if (skip == SkipSpecial::kNo || !special(id)) raw += bytes(id);
+  bool first = !parts_->decoder.continuing.empty();
+  for (uint32_t id : ids) {
+    if (skip == SkipSpecial::kYes && special(id)) continue;
+    if (std::exchange(first, false))
+      raw += parts_->decoder.first(piece(id));
+    else
+      raw += bytes(id);
+  }
   size_t strip = 0;
   while (strip < parts_->decoder.strip_start && strip < raw.size() && raw[strip] == parts_->decoder.strip) ++strip;
   std::string out;

@@ -1,6 +1,7 @@
 // The loader of a Hugging Face tokenizer.json:
 //   {"added_tokens": [{"id", "content", …}], "normalizer", "pre_tokenizer", "post_processor", "decoder",
-//    "model": {"type": "BPE", "vocab": {piece: id}, "merges": ["left right" | [left, right]], …}}
+//    "model": {"type": "BPE", "vocab": {piece: id}, "merges": ["left right" | [left, right]], …} |
+//             {"type": "WordPiece", "vocab": {piece: id}, "unk_token", "continuing_subword_prefix", …}}
 // `truncation` and `padding` are the training script's and are not looked at. The file may come from anywhere: every
 // number is checked before it sizes or indexes anything.
 #include "text/byte_level.h"
@@ -11,6 +12,7 @@ namespace weir::text {
 namespace {
 
 constexpr uint64_t kMostIds = 1u << 22;
+constexpr uint64_t kLongestWord = 1000;  // characters
 constexpr size_t kLargestFile = 256u << 20;
 
 using Object = simdjson::dom::object;
@@ -20,17 +22,34 @@ class Loader {
   Loader(JsonValue root, TokenizerParts& parts) : file_(root, "the file", faults_), parts_(parts) {}
 
   base::Status run() {
-    read_steps();
+    read_model();
+    if (faults_.none()) read_steps();
     if (faults_.none()) read_vocabulary();
     if (faults_.none()) read_added_tokens();
     if (faults_.none()) list_pieces();
-    if (faults_.none()) read_merges();
+    if (faults_.none()) word_piece_ ? read_word_pieces() : read_merges();
     if (faults_.none()) check_markers();
-    if (faults_.none()) parts_.bpe.finish();
+    if (faults_.none() && !word_piece_) parts_.bpe.finish();
     return faults_.status();
   }
 
  private:
+  void read_model() {
+    auto value = file_.find("model");
+    if (!value) return faults_.add("model", " is missing");
+    model_.emplace(*value, "model", faults_);
+    std::string_view type = model_->text("type").value_or("BPE");
+    word_piece_ = type == "WordPiece";
+    if (word_piece_) return;
+    if (type != "BPE")
+      return model_->fault(".type '" + std::string(type.substr(0, 100)) + "' is not supported: BPE and WordPiece are");
+    for (std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"})
+      if (!model_->text(key).value_or("").empty()) model_->fault(key, " is not supported");
+    double dropout = 0;
+    if (auto given = model_->find("dropout"); given && (given->get(dropout) || dropout != 0))
+      model_->fault("dropout", " is not supported");
+  }
+
   void read_steps() {
     if (auto value = file_.find("normalizer"))
       read_normalizer(Fields(*value, "normalizer", faults_), parts_.normalizer);
@@ -39,25 +58,17 @@ class Loader {
     if (auto value = file_.find("decoder")) {
       read_decoder(Fields(*value, "decoder", faults_), parts_.decoder);
     } else {
-      if (!byte_level_) faults_.add("decoder", " is missing");
+      if (!byte_level_ && !word_piece_) faults_.add("decoder", " is missing");
       parts_.decoder.byte_level = byte_level_;
+      if (word_piece_) parts_.decoder.continuing = "##", parts_.decoder.strip_start = 1;
     }
+    if (word_piece_ && (byte_level_ || parts_.decoder.byte_level))
+      faults_.add("model", " of WordPieces spells no bytes");
     if (auto value = file_.find("post_processor"))
       read_post_processor(Fields(*value, "post_processor", faults_), parts_.prefix, parts_.suffix);
   }
 
   void read_vocabulary() {
-    auto value = file_.find("model");
-    if (!value) return faults_.add("model", " is missing");
-    model_.emplace(*value, "model", faults_);
-    std::string_view type = model_->text("type").value_or("BPE");
-    if (type != "BPE")
-      return model_->fault(".type '" + std::string(type.substr(0, 100)) + "' is not supported: BPE is");
-    for (std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"})
-      if (!model_->text(key).value_or("").empty()) model_->fault(key, " is not supported");
-    double dropout = 0;
-    if (auto given = model_->find("dropout"); given && (given->get(dropout) || dropout != 0))
-      model_->fault("dropout", " is not supported");
     auto vocab = model_->find("vocab");
     Object object;
     if (!vocab || vocab->get(object)) return model_->fault("vocab", " is not an object");
@@ -129,6 +140,18 @@ class Loader {
     return options;
   }
 
+  void read_word_pieces() {
+    std::string prefix(model_->text("continuing_subword_prefix").value_or("##"));
+    uint64_t most = model_->number("max_input_chars_per_word").value_or(100);
+    auto unk = parts_.ids.get(model_->text("unk_token").value_or("[UNK]"));
+    if (prefix.empty()) return model_->fault("continuing_subword_prefix", " is empty");
+    if (most == 0 || most > kLongestWord) return model_->fault("max_input_chars_per_word", " is not from 1 to 1000");
+    if (!unk) return model_->fault("unk_token", " is not in the vocabulary");
+    WordPiece& pieces = parts_.word_piece.emplace(std::move(prefix), *unk, uint32_t(most));
+    pieces.reserve(pieces_.size(), bytes_);
+    for (auto [piece, id] : pieces_) pieces.add(piece, id);
+  }
+
   void read_merges() {
     simdjson::dom::array merges;
     auto value = model_->find("merges");
@@ -187,7 +210,7 @@ class Loader {
   std::vector<AddedToken> added_;
   std::string joined_;
   size_t size_ = 0, bytes_ = 0;
-  bool byte_level_ = false;
+  bool byte_level_ = false, word_piece_ = false;
 };
 
 }  // namespace

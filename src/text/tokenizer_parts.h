@@ -1,6 +1,7 @@
 // TokenizerParts: what a tokenizer.json becomes. The room's own; other rooms see Tokenizer.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "text/piece_map.h"
 #include "text/pretokenize.h"
 #include "text/tokenizer.h"
+#include "text/word_piece.h"
 
 namespace weir::text {
 
@@ -18,6 +20,7 @@ struct TokenizerParts {
   Normalizer normalizer;
   PreTokenizer pre;
   Bpe bpe;
+  std::optional<WordPiece> word_piece;  // instead of merges
   Decoder decoder;
   AddedTokens added;
   std::vector<uint32_t> prefix, suffix;  // what the post-processor puts around a text

@@ -42,6 +42,16 @@ Pattern pattern_of(const Fields& fields) {
   return Pattern::literal(std::string(text.value_or("")));
 }
 
+// Accents go with the capitals unless the file says otherwise.
+BertStep bert_of(const Fields& fields) {
+  BertStep step;
+  step.clean = fields.flag("clean_text", true);
+  step.ideographs = fields.flag("handle_chinese_chars", true);
+  step.lowercase = fields.flag("lowercase", true);
+  step.strip_accents = fields.flag("strip_accents", step.lowercase);
+  return step;
+}
+
 void normalizer(const Fields& fields, Normalizer& out, int depth) {
   static constexpr std::pair<std::string_view, UnicodeForm> kForms[] = {{"NFC", UnicodeForm::kNfc},
                                                                         {"NFD", UnicodeForm::kNfd},
@@ -55,6 +65,9 @@ void normalizer(const Fields& fields, Normalizer& out, int depth) {
     if (!text) fields.fault(".prepend is missing");
     return out.add(PrependStep{std::string(text.value_or(""))});
   }
+  if (type == "BertNormalizer") return out.add(bert_of(fields));
+  if (type == "StripAccents") return out.add(StripAccentsStep{});
+  if (type == "Lowercase") return out.add(LowercaseStep{});
   if (type == "Replace")
     return out.add(ReplaceStep{pattern_of(fields), std::string(fields.text("content").value_or(""))});
   for (const auto& [name, form] : kForms)
@@ -119,6 +132,8 @@ void pre_tokenizer(const Fields& fields, PreTokenizer& out, bool& byte_level, in
           behavior_of(fields, fields.text("behavior").value_or("Isolated")));
   } else if (type == "Whitespace") {
     split(R"(\w+|[^\w\s]+)", SplitBehavior::kRemoved, true);
+  } else if (type == "BertPreTokenizer") {
+    out.add(BertWordsStep{});
   } else if (type == "WhitespaceSplit") {
     split(R"(\s)", SplitBehavior::kRemoved);
   } else {
@@ -139,6 +154,13 @@ void strip_decoder(const Fields& fields, Decoder& out, bool fused) {
   out.strip_start = uint32_t(start);
 }
 
+void read_word_piece_decoder(const Fields& fields, Decoder& out) {
+  out.continuing = fields.text("prefix").value_or("##");
+  out.cleanup = fields.flag("cleanup", true);
+  out.strip_start = 1;
+  if (out.continuing.empty()) fields.fault(".prefix is empty");
+}
+
 void decoder(const Fields& fields, Decoder& out, bool& fused, int depth) {
   std::string_view type = type_of(fields);
   if (type == "Sequence" && depth < kDeepest) {
@@ -156,6 +178,9 @@ void decoder(const Fields& fields, Decoder& out, bool& fused, int depth) {
     fused = true;
   } else if (type == "Strip") {
     strip_decoder(fields, out, fused);
+  } else if (type == "WordPiece") {
+    if (fused || out.byte_fallback || !out.replace.empty()) fields.fault(": WordPiece is supported alone");
+    read_word_piece_decoder(fields, out);
   } else if (type == "Metaspace") {
     MetaspaceStep step = metaspace_of(fields);
     if (fused) fields.fault(": Metaspace is supported before Fuse");

@@ -56,6 +56,29 @@ TEST(Products, AreTheSumsWhateverTheSizes) {
         }
 }
 
+TEST(Curves, AreGeluAndItsApproximation) {
+  for (auto* name : {"portable", "avx2", "avx512", "avx512_bf16"}) {
+    auto* with = kernels(name);
+    if (!with) continue;
+    std::vector<float> x;
+    for (int i = 0; i < 4000; ++i) x.push_back(float(i - 2000) / 200);
+    x.insert(x.end(), {0.0f, -0.0f, 1e-6f, -40.0f, 40.0f, 1e30f, -1e30f});
+    std::vector<float> out((x.size() + 15) / 16 * 16);
+    auto differ = [&](auto* curve, auto&& right) {
+      curve(x.data(), uint32_t(x.size()), reinterpret_cast<std::byte*>(out.data()));
+      double worst = 0;
+      for (size_t i = 0; i < x.size(); ++i)
+        worst = std::max(worst, std::abs(out[i] - right(double(x[i]))) / std::max(1.0, std::abs(double(x[i]))));
+      return worst;
+    };
+    EXPECT_LT(differ(with->gelu[0], [](double v) { return v / 2 * std::erfc(-v / std::sqrt(2.0)); }), 1e-6) << name;
+    EXPECT_LT(differ(with->gelu_tanh[0],
+                     [](double v) { return v / 2 * (1 + std::tanh(0.7978845608 * (v + 0.044715 * v * v * v))); }),
+              1e-6)
+        << name;
+  }
+}
+
 std::string config(const std::string& more) {
   return R"({"architectures":["LlamaForCausalLM"],"vocab_size":32,"hidden_size":16,"intermediate_size":32,
              "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2)" +

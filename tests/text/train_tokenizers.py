@@ -1,4 +1,4 @@
-"""Trains small BPE tokenizers, one of each family that models come with, and writes their tokenizer.json files.
+"""Trains small tokenizers, one of each family that models come with, and writes their tokenizer.json files.
 
 usage: train_tokenizers.py FOLDER     -> FOLDER/<family>.json
 
@@ -10,6 +10,7 @@ import json
 import pathlib
 import re
 import sys
+import unicodedata
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -194,7 +195,57 @@ def mistral():
     return {**sentencepiece(), 'pre_tokenizer': {'type': 'Metaspace', 'replacement': '▁', 'prepend_scheme': 'first', 'split': False}}
 
 
-FAMILIES = [gpt2, llama2, llama3, mistral, qwen, deepseek]
+def bert_words(lowercase):
+    """Words as BERT sees them; near enough for training."""
+    text = corpus()
+    if lowercase:
+        text = ''.join(c for c in unicodedata.normalize('NFD', text.lower()) if unicodedata.category(c) != 'Mn')
+    return collections.Counter(re.findall(r'[\u3400-\u9fff]|[^\W_]+|[^\w\s]|_', text))
+
+
+def word_pieces(words, count):
+    """Pieces that begin words and, with ## before them, pieces that go on. Inner letters are told by their plane."""
+    inner = 0x100000
+    marked = {word[0] + ''.join(chr(inner + ord(c)) for c in word[1:]): n for word, n in words.items() if max(word) < '\uff00'}
+    merges = merges_of(marked, count)
+    letters = collections.Counter()
+    for word, n in marked.items():
+        for letter in word:
+            letters[letter] += n
+    out = []
+    for piece in [*sorted(c for c, n in letters.items() if n >= 3), *map(''.join, merges)]:
+        plain = ''.join(chr(ord(c) - inner) if ord(c) >= inner else c for c in piece)
+        out.append(plain if ord(piece[0]) < inner else '##' + plain)
+    return out
+
+
+def bert_file(lowercase, count=900, **normalizer):
+    marks = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
+    vocab = {}
+    for piece in [*marks, *word_pieces(bert_words(lowercase), count)]:
+        vocab.setdefault(piece, len(vocab))
+    item = [{'SpecialToken': {'id': '[CLS]', 'type_id': 0}}, {'Sequence': {'id': 'A', 'type_id': 0}}, {'SpecialToken': {'id': '[SEP]', 'type_id': 0}}]
+    pair = [*item, {'Sequence': {'id': 'B', 'type_id': 1}}, {'SpecialToken': {'id': '[SEP]', 'type_id': 1}}]
+    return {'version': '1.0', 'truncation': None, 'padding': None, 'added_tokens': [special(i, m) for i, m in enumerate(marks)],
+            'normalizer': {'type': 'BertNormalizer', 'clean_text': True, 'handle_chinese_chars': True, 'strip_accents': None,
+                           'lowercase': lowercase, **normalizer},
+            'pre_tokenizer': {'type': 'BertPreTokenizer'},
+            'post_processor': {'type': 'TemplateProcessing', 'single': item, 'pair': pair,
+                               'special_tokens': {m: {'id': m, 'ids': [vocab[m]], 'tokens': [m]} for m in ('[CLS]', '[SEP]')}},
+            'decoder': {'type': 'WordPiece', 'prefix': '##', 'cleanup': True},
+            'model': {'type': 'WordPiece', 'unk_token': '[UNK]', 'continuing_subword_prefix': '##',
+                      'max_input_chars_per_word': 100, 'vocab': vocab}}
+
+
+def bert():
+    return bert_file(True)
+
+
+def bert_cased():
+    return bert_file(False)
+
+
+FAMILIES = [gpt2, llama2, llama3, mistral, qwen, deepseek, bert, bert_cased]
 
 
 def main(folder):

@@ -17,6 +17,11 @@ base::Status trouble(std::string_view name, int error) {
   return base::failure(base::Code::kInternal, "'" + std::string(name) + "' cannot be read");
 }
 
+base::Status check_name(std::string_view name) {
+  if (!name.empty() && name.front() != '.' && name.find_first_of(std::string_view("/\\\0", 3)) == name.npos) return {};
+  return base::invalid("'" + std::string(name.substr(0, 80)) + "' is no name of a file");
+}
+
 }  // namespace
 
 Mapping::~Mapping() {
@@ -39,8 +44,7 @@ Folder::~Folder() {
 Folder::Folder(Folder&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
 
 base::Result<int> Folder::open_file(std::string_view name, size_t& size) const {
-  if (name.empty() || name.front() == '.' || name.find_first_of(std::string_view("/\\\0", 3)) != name.npos)
-    return base::invalid("'" + std::string(name.substr(0, 80)) + "' is no name of a file");
+  if (auto s = check_name(name); !s.ok()) return s;
   int fd = openat(fd_, std::string(name).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return trouble(name, errno);
   struct stat info {};
@@ -50,6 +54,13 @@ base::Result<int> Folder::open_file(std::string_view name, size_t& size) const {
   }
   size = size_t(info.st_size);
   return fd;
+}
+
+base::Result<Folder> Folder::inside(std::string_view name) const {
+  if (auto s = check_name(name); !s.ok()) return s;
+  int fd = openat(fd_, std::string(name).c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return trouble(name, errno == ENOTDIR ? ELOOP : errno);
+  return Folder(fd);
 }
 
 base::Result<std::string> Folder::read(std::string_view name, size_t limit) const {

@@ -39,6 +39,8 @@ class Folder {
   // The same; empty when there is no such file.
   base::Result<std::string> read_if_there(std::string_view name, size_t limit) const;
   base::Result<Mapping> map(std::string_view name) const;
+  // A folder in this one. Errors: NOT_FOUND, INVALID_ARGUMENT (a link, no name of a folder).
+  base::Result<Folder> inside(std::string_view name) const;
 
  private:
   explicit Folder(int fd) : fd_(fd) {}

@@ -49,6 +49,7 @@ struct Attention {
   size_t out_stride;
   uint32_t out_dim;
   float* scratch;  // attention_scratch() floats
+  uint32_t all;    // 0: a query sees the positions up to its own; else every query sees [0, all), without a window
 };
 constexpr uint32_t kAttentionRows = 24;  // queries * group at most
 constexpr uint32_t kAttentionChunk = 128;
@@ -61,14 +62,15 @@ struct Kernels {
   // Indexed by Form.
   void (*product[2])(const Product&);
   void (*attend[2])(const Attention&);
-  // out = x / rms(x) * weight; `out` is padded with zeros to a multiple of 16.
+  // out = x / rms(x) * weight; `out` is padded with zeros to a multiple of 16. It may be `x` itself where it has room.
   void (*rms_norm[2])(const float* x, const float* weight, float epsilon, uint32_t n, std::byte* out);
   void (*layer_norm[2])(const float* x, const float* weight, const float* bias, float epsilon, uint32_t n,
                         std::byte* out);
   void (*convert[2])(const float* x, uint32_t n, std::byte* out);
   // silu(x[i]) * x[i + 16], for 16 i at a time: x holds panels of gate and up in turn.
   void (*swiglu[2])(const float* x, uint32_t pairs, std::byte* out);
-  void (*gelu[2])(const float* x, uint32_t n, std::byte* out);  // exact, with the error function
+  void (*gelu[2])(const float* x, uint32_t n, std::byte* out);       // with the error function
+  void (*gelu_tanh[2])(const float* x, uint32_t n, std::byte* out);  // its approximation with the hyperbolic tangent
   float (*maximum)(const float* x, size_t n);
   float (*sum_exp)(const float* x, size_t n, float shift);          // sum of e^(x - shift)
   void (*exps)(const float* x, size_t n, float shift, float* out);  // e^(x - shift)

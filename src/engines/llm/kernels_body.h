@@ -3,6 +3,7 @@
 // not there must not be the one that the linker keeps.
 #include <cmath>
 #include <cstddef>
+#include <initializer_list>
 
 #include "engines/llm/kernels.h"
 #include "engines/llm/simd.inc"
@@ -110,6 +111,7 @@ constexpr Kernels make_table(std::string_view name) {
           {convert<F32>, convert<Bf16>},
           {swiglu<F32>, swiglu<Bf16>},
           {gelu<F32>, gelu<Bf16>},
+          {gelu_tanh<F32>, gelu_tanh<Bf16>},
           largest,
           sum_exp,
           exps,

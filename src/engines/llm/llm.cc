@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engines/llm/encoder_load.h"
 #include "engines/llm/fields.h"
 #include "engines/llm/options.h"
 #include "engines/llm/text_front.h"
@@ -124,8 +125,6 @@ base::Status read_weights(Loading& l, Team& team) {
 }  // namespace
 
 base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const std::string& config) {
-  if (wanted.instances > 1)
-    return base::invalid("a model of tokens has one instance: it batches, and shares its keys and values");
   auto options = read_options(wanted.parameters);
   if (!options) return options.error();
   size_t slash = config.rfind('/');
@@ -134,8 +133,14 @@ base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, 
   Loading l{wanted, *options, std::move(*folder), {}};
   auto json = l.folder.read(config.substr(slash + 1), kMaxConfig);
   if (!json) return json.error();
+  auto encoder = is_encoder(l.folder, *json, wanted.parameters);
+  if (!encoder) return encoder.error();
+  if (*encoder) return load_encoder(wanted, l.options, l.folder, *json);
+  if (wanted.instances > 1)
+    return base::invalid("a model of tokens has one instance: it batches, and shares its keys and values");
   auto shape = parse_shape(*json);
   if (!shape) return shape.error();
+  shape->encoder = false, shape->causal = true;
   l.model.shape = std::move(*shape);
   auto readouts = load_readouts(l.model.shape, l.folder);
   if (!readouts) return readouts.error();

@@ -30,6 +30,11 @@ uint32_t output_of(const Source& source, uint32_t row) {
   return (source.first + row / 16 * 2) * 16 + row % 16;
 }
 
+void add_bias(const Matrix& w, uint32_t first, uint32_t n, float* to) {
+  if (w.bias.empty()) return;
+  for (uint32_t i = 0; i < n; ++i) to[i] += w.bias[first + i];
+}
+
 }  // namespace
 
 void Matrix::read_row(uint32_t output, float* out) const {
@@ -113,9 +118,18 @@ void Multiplier::run_gated(Activations x, uint32_t rows, const Matrix& w, std::b
   auto swiglu = kernels_.swiglu[size_t(w.form)];
   over_groups(x, rows, w, [&](uint32_t group, uint32_t panels, float* tile) {
     for (uint32_t r = 0; r < rows; ++r, tile += kGroup * 16) {
-      if (!w.bias.empty())
-        for (uint32_t i = 0; i < panels * 16; ++i) tile[i] += w.bias[group * kGroup * 16 + i];
+      add_bias(w, group * kGroup * 16, panels * 16, tile);
       swiglu(tile, panels / 2, out + r * stride + size_t(group) * kGroup * 8 * size_of(w.form));
+    }
+  });
+}
+
+void Multiplier::run_curved(Activations x, uint32_t rows, const Matrix& w, Curve curve, std::byte* out, size_t stride) {
+  over_groups(x, rows, w, [&](uint32_t group, uint32_t panels, float* tile) {
+    const uint32_t first = group * kGroup * 16;
+    for (uint32_t r = 0; r < rows; ++r, tile += kGroup * 16) {
+      add_bias(w, first, panels * 16, tile);
+      curve(tile, panels * 16, out + r * stride + size_t(first) * size_of(w.form));
     }
   });
 }

@@ -56,6 +56,9 @@ class Multiplier {
   void run(Activations x, uint32_t rows, const Matrix& w, Into into, float* out, size_t stride);
   // silu(gate) * up, of a matrix whose panels are gates and ups in turn; `out` in the matrix's form.
   void run_gated(Activations x, uint32_t rows, const Matrix& w, std::byte* out, size_t stride);
+  // curve(x W^T + bias), `curve` being a kernel for the matrix's form, which `out` is in.
+  using Curve = void (*)(const float* x, uint32_t n, std::byte* out);
+  void run_curved(Activations x, uint32_t rows, const Matrix& w, Curve curve, std::byte* out, size_t stride);
 
  private:
   template <class F>

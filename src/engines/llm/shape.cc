@@ -1,5 +1,7 @@
 #include "engines/llm/shape.h"
 
+#include <algorithm>
+
 #include "engines/llm/fields.h"
 #include "engines/llm/rope.h"
 
@@ -13,18 +15,23 @@ constexpr uint32_t kMaxWidth = 1 << 17, kMaxVocabulary = 1 << 22, kMaxLayers = 1
 constexpr std::string_view kLlama = "LlamaForCausalLM", kMistral = "MistralForCausalLM", kQwen2 = "Qwen2ForCausalLM",
                            kQwen3 = "Qwen3ForCausalLM";
 
-std::string architecture(Fields& f) {
+std::string architecture(Fields& f, bool& encoder) {
   std::string found;
   if (f.has("architectures") && f["architectures"].is_array() && f["architectures"].size() == 1 &&
       f["architectures"][0].is_string())
     found = f["architectures"][0].get<std::string>();
+  // The model without its output matrix is called LlamaModel.
+  if (found.ends_with("Model")) encoder = true, found = found.substr(0, found.size() - 5) + "ForCausalLM";
   if (found != kLlama && found != kMistral && found != kQwen2 && found != kQwen3)
     f.fail("architectures",
            "has no architecture that is known here: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
-           "Qwen3ForCausalLM",
+           "Qwen3ForCausalLM, BertModel, RobertaModel, XLMRobertaModel",
            base::Code::kUnimplemented);
   return found;
 }
+
+// How encoders made of these families say that every position sees all others.
+bool sees_all(Fields& f) { return f.flag_or("use_bidirectional_attention", false) || !f.flag_or("is_causal", true); }
 
 void refuse_what_changes_answers(Fields& f) {
   std::string act = f.text_or("hidden_act", "silu");
@@ -87,6 +94,8 @@ void check(Fields& f, const Shape& s) {
   if (uint64_t(s.heads) * s.head_dim > kMaxWidth) f.fail("head_dim", "is too large");
   for (uint32_t id : s.eos_ids)
     if (id >= s.vocabulary) f.fail("eos_token_id", "is not below vocab_size");
+  if (!s.causal && std::any_of(s.windows.begin(), s.windows.end(), [](uint32_t w) { return w > 0; }))
+    f.fail("sliding_window", "is not supported with attention in both directions", base::Code::kUnimplemented);
   if (s.vision && std::max({s.vision->start_id, s.vision->pad_id, s.vision->end_id}) >= s.vocabulary)
     f.fail("image_token_id", "is not below vocab_size");
 }
@@ -99,7 +108,7 @@ base::Result<Shape> parse_shape(std::string_view config_json) {
   base::Status status;
   Fields f(config, status, "config.json: ");
   Shape s;
-  s.architecture = architecture(f);
+  s.architecture = architecture(f, s.encoder);
   if (!status.ok()) return status;
   refuse_what_changes_answers(f);
   s.vocabulary = f.count("vocab_size", 1, kMaxVocabulary);
@@ -119,6 +128,8 @@ base::Result<Shape> parse_shape(std::string_view config_json) {
   s.out_bias = s.architecture != kQwen2 && bias;
   s.mlp_bias = f.flag_or("mlp_bias", false);
   s.eos_ids = f.ids_or_none("eos_token_id", kMaxVocabulary);
+  s.causal = !sees_all(f);
+  s.encoder = s.encoder || !s.causal;
   if (!status.ok()) return status;
   s.windows = windows(f, s);
   s.vision = vision(f, status);

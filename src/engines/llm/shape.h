@@ -33,6 +33,8 @@ struct Shape {
   bool qkv_bias = false;  // Qwen2 always; others by attention_bias
   bool out_bias = false;
   bool mlp_bias = false;
+  bool encoder = false;           // makes embeddings: no output matrix, keys and values of one layer at a time
+  bool causal = true;             // a position sees those up to its own; of encoders perhaps all
   std::vector<uint32_t> windows;  // per layer: how many positions it sees; 0 = all
   std::vector<uint32_t> eos_ids;
   Rope rope;

@@ -28,7 +28,7 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Te
       kernels_(kernels),
       team_(std::move(team)),
       multiply_(kernels_, *team_, most_rows(shape_, step_tokens)),
-      kv_(model_.form, shape_.layers, shape_.kv_heads, shape_.head_dim),
+      kv_(model_.form, shape_.encoder ? 1 : shape_.layers, shape_.kv_heads, shape_.head_dim),
       max_tokens_(step_tokens),
       f_(size_t(model_.form)),
       samplers_(team_->size(), Sampler(kernels_, model_.text->eos_ids)) {
@@ -42,7 +42,7 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Te
   queries_ = Memory(rows * shape_.heads * kv_.padded_dim() * size_of(model_.form));
   turns_ = Memory(floats(rows * shape_.head_dim));
   scratch_ = Memory(floats(team_->size() * attention_scratch(kv_.padded_dim())));
-  logits_ = Memory(floats(size_t(kLooks) * shape_.vocabulary));
+  logits_ = Memory(floats(shape_.encoder ? 1 : size_t(kLooks) * shape_.vocabulary));
   base::check(hidden_ && normed_ && mixed_ && gated_ && qkv_ && queries_ && turns_ && scratch_ && logits_,
               "memory for a step");
 }
@@ -179,7 +179,7 @@ void Transformer::place(const Step& step, uint32_t index, uint32_t head) {
     }
     rotate(row + size_t(shape_.heads + head) * dim, layer.k_norm, t, turned);
     std::memcpy(value, row + size_t(shape_.heads + shape_.kv_heads + head) * dim, floats(dim));
-    kv_.write(index, head, step.slots[t], turned, value);
+    kv_.write(kept(index), head, step.slots[t], turned, value);
   }
 }
 
@@ -198,7 +198,8 @@ void Transformer::attend(const Step& step, uint32_t layer) {
       a.queries = piece.count, a.group = group, a.head_dim = padded;
       a.position = step.positions[token], a.window = shape_.windows[layer];
       a.scale = 1 / std::sqrt(float(shape_.head_dim));
-      a.kv = kv_.of(layer, piece.head), a.block_stride = kv_.block_bytes();
+      a.all = shape_.causal ? 0 : row.length;
+      a.kv = kv_.of(kept(layer), piece.head), a.block_stride = kv_.block_bytes();
       a.table = step.tables.data() + row.table, a.tiles_per_block = kv_.block_size() / kTile;
       a.out = mixed_.data() + token * stride + size_t(piece.head) * group * shape_.head_dim * size;
       a.out_stride = stride, a.out_dim = shape_.head_dim;
@@ -224,15 +225,18 @@ void Transformer::read_out(Step& step, uint32_t layer) {
   }
 }
 
+void Transformer::last_state(uint32_t token, float* out) const {
+  kernels_.rms_norm[size_t(Form::kF32)](hidden_.as<float>() + size_t(token) * shape_.hidden, model_.weights.norm.data(),
+                                        shape_.epsilon, shape_.hidden, reinterpret_cast<std::byte*>(out));
+}
+
 void Transformer::pool(Step& step) {
   std::vector<float> row;
   for (auto& pool : step.pools) {
     pool.sum.assign(shape_.hidden, 0);
     row.resize((shape_.hidden + 15) / 16 * 16);
     for (uint32_t i = 0; i < step.rows[pool.row].count; ++i) {
-      const float* x = hidden_.as<float>() + size_t(step.rows[pool.row].first + i) * shape_.hidden;
-      kernels_.rms_norm[size_t(Form::kF32)](x, model_.weights.norm.data(), shape_.epsilon, shape_.hidden,
-                                            reinterpret_cast<std::byte*>(row.data()));
+      last_state(step.rows[pool.row].first + i, row.data());
       for (uint32_t d = 0; d < shape_.hidden; ++d) pool.sum[d] += row[d];
     }
   }

@@ -38,6 +38,10 @@ class Transformer final : public sched::TokenEngine {
   void copy_block(uint32_t from, uint32_t to, uint32_t positions) override { kv_.copy(from, to, positions); }
   base::Result<sched::ImageFeatures> see(const msg::Image& image) override;
 
+  // A token's hidden state after the last step's last norm: hidden_size floats, zeros up to a multiple of 16.
+  void last_state(uint32_t token, float* out) const;
+  const Shape& shape() const { return shape_; }
+
   // The logits of a look of the last step are not kept; tests read them here when they set it.
   std::vector<float>* logits_for_tests = nullptr;
 
@@ -59,6 +63,7 @@ class Transformer final : public sched::TokenEngine {
   void norm(const float* weight, uint32_t rows, const float* from, std::byte* to);
   void read_out(Step& step, uint32_t layer);
   void look(Step& step);
+  uint32_t kept(uint32_t layer) const { return shape_.encoder ? 0 : layer; }  // where its keys and values are
   void pool(Step& step);
 
   Model model_;

@@ -34,13 +34,15 @@ Layer load_layer(const Shape& s, const std::string& prefix, ParameterReader& loa
 base::Result<Weights> load_weights(const Shape& shape, const Store& store, Form form, Team& team) {
   ParameterReader load(store, form, team);
   Weights w;
-  w.embedding = load.matrix(shape.vocabulary, shape.hidden, {{"model.embed_tokens", shape.vocabulary}},
+  // Encoders are often stored without the outer name.
+  const std::string root = store.has("embed_tokens.weight") ? "" : "model.";
+  w.embedding = load.matrix(shape.vocabulary, shape.hidden, {{root + "embed_tokens", shape.vocabulary}},
                             ParameterReader::Bias::kNo);
-  if (!shape.tied)
+  if (!shape.tied && !shape.encoder)
     w.head = load.matrix(shape.vocabulary, shape.hidden, {{"lm_head", shape.vocabulary}}, ParameterReader::Bias::kNo);
-  w.norm = load.floats("model.norm.weight", {shape.hidden});
+  w.norm = load.floats(root + "norm.weight", {shape.hidden});
   for (uint32_t i = 0; i < shape.layers && load.status().ok(); ++i)
-    w.layers.push_back(load_layer(shape, "model.layers." + std::to_string(i) + ".", load));
+    w.layers.push_back(load_layer(shape, root + "layers." + std::to_string(i) + ".", load));
   if (!load.status().ok()) return load.status();
   return w;
 }

@@ -1,0 +1,177 @@
+#include "engines/llm/encoder_load.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/units.h"
+#include "engines/llm/bert.h"
+#include "engines/llm/encoder_engine.h"
+#include "engines/llm/encoder_files.h"
+#include "engines/llm/fields.h"
+#include "engines/llm/rotary_encoder.h"
+#include "text/processor.h"
+
+namespace weir::llm {
+namespace {
+
+constexpr size_t kMaxConfig = 4 << 20, kMaxTokenizer = 256 << 20;
+
+using Parameters = std::map<std::string, std::string>;
+
+const std::string& parameter(const Parameters& all, const char* name, const std::string& otherwise) {
+  auto found = all.find(name);
+  return found == all.end() ? otherwise : found->second;
+}
+
+base::Status wrong(const char* name, const std::string& value, const char* expected) {
+  return base::invalid("parameter '" + std::string(name) + "' is \"" + value + "\": " + expected + " is expected");
+}
+
+std::string architecture_of(std::string_view config_json) {
+  auto config = nlohmann::json::parse(config_json, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object() || !config.contains("architectures")) return {};
+  const auto& names = config["architectures"];
+  return names.is_array() && names.size() == 1 && names[0].is_string() ? names[0].get<std::string>() : std::string();
+}
+
+// A folder and what its small files say, before the weights are touched.
+struct Loading {
+  const msg::ModelSpec& wanted;
+  const Options& options;
+  const Folder& folder;
+  std::string_view config;
+  EncoderFiles files;
+  EncoderManners manners;
+  std::unique_ptr<Team> team;
+};
+
+base::Status read_manners(Loading& l) {
+  static const std::string kAuto = "auto";
+  const Parameters& all = l.wanted.parameters;
+  const std::string &pooling = parameter(all, "pooling", kAuto), &normalize = parameter(all, "normalize", kAuto);
+  l.manners.scale = l.files.scale;
+  if (pooling == "mean" || (pooling == "auto" && !l.files.pooling))
+    l.manners.pooling = Pooling::kMean;
+  else if (pooling == "cls")
+    l.manners.pooling = Pooling::kFirst;
+  else if (pooling == "last")
+    l.manners.pooling = Pooling::kLast;
+  else if (pooling == "auto")
+    l.manners.pooling = *l.files.pooling;
+  else
+    return wrong("pooling", pooling, "auto, mean, cls or last");
+  if (normalize == "auto") return {};
+  auto on = base::parse_switch(normalize);
+  if (!on) return wrong("normalize", normalize, "auto, on or off");
+  l.manners.scale = *on ? Scale::kLengthOne : Scale::kAsItIs;
+  return {};
+}
+
+uint32_t length_of(const Loading& l, uint32_t most) {
+  if (l.options.max_length > 0) return std::min(l.options.max_length, most);
+  return std::min(l.files.max_length.value_or(most), most);
+}
+
+Form form_of(const Loading& l, const Store& store) {
+  return l.options.form.value_or(store.usual_form() == Stored::kF32 ? Form::kF32 : Form::kBf16);
+}
+
+base::Result<std::unique_ptr<Encoder>> load_bert(Loading& l) {
+  auto shape = parse_bert_shape(l.config);
+  if (!shape) return shape.error();
+  l.manners.pad_id = shape->pad_id;
+  auto store = Store::open(l.folder);
+  if (!store) return store.error();
+  const Form form = form_of(l, *store);
+  auto weights = load_bert_weights(*shape, *store, form, *l.team);
+  if (!weights) return weights.error();
+  const uint32_t length = length_of(l, shape->max_length());
+  auto bert = Bert::make(std::move(*shape), std::move(*weights), form, *l.options.kernels, std::move(l.team), length,
+                         l.options.policy.step_tokens);
+  if (!bert) return bert.error();
+  return std::unique_ptr<Encoder>(std::move(*bert));
+}
+
+base::Result<std::unique_ptr<Encoder>> load_rotary(Loading& l) {
+  auto shape = parse_shape(l.config);
+  if (!shape) return shape.error();
+  shape->encoder = true;
+  shape->vision.reset();
+  auto store = Store::open(l.folder);
+  if (!store) return store.error();
+  Model model;
+  model.form = form_of(l, *store);
+  auto weights = load_weights(*shape, *store, model.form, *l.team);
+  if (!weights) return weights.error();
+  EncoderLimits limits{shape->vocabulary,   0, shape->hidden, length_of(l, shape->max_length), 0, 0,
+                       Places::kAmongTokens};
+  limits.pack_tokens = EncoderLimits::taken(std::max(limits.max_length, l.options.policy.step_tokens));
+  model.shape = std::move(*shape), model.weights = std::move(*weights);
+  model.text = std::make_shared<msg::TextSpec>();
+  return make_rotary_encoder(
+      std::make_unique<Transformer>(std::move(model), *l.options.kernels, std::move(l.team), limits.pack_tokens),
+      limits);
+}
+
+// Null without a tokenizer.
+base::Result<std::shared_ptr<const text::Processor>> read_processor(const Loading& l) {
+  static const std::string kOn = "on";
+  const std::string& said = parameter(l.wanted.parameters, "tokenizer", kOn);
+  auto on = base::parse_switch(said);
+  if (!on) return wrong("tokenizer", said, "on or off");
+  auto tokenizer = l.folder.read_if_there("tokenizer.json", kMaxTokenizer);
+  if (!tokenizer) return tokenizer.error();
+  if (!*on || tokenizer->empty()) return std::shared_ptr<const text::Processor>();
+  auto config = l.folder.read_if_there("tokenizer_config.json", kMaxConfig);
+  if (!config) return config.error();
+  auto processor = text::make_processor(*tokenizer, *config, "");
+  if (!processor)
+    return base::failure(processor.error().code,
+                         processor.error().text + " (with the parameter tokenizer: off the model takes token ids)");
+  return *processor;
+}
+
+}  // namespace
+
+base::Result<bool> is_encoder(const Folder& folder, std::string_view config_json, const Parameters& parameters) {
+  static const std::string kAuto = "auto";
+  const std::string& task = parameter(parameters, "task", kAuto);
+  if (task == "embed" || task == "generate") return task == "embed";
+  if (task != "auto") return wrong("task", task, "auto, embed or generate");
+  std::string architecture = architecture_of(config_json);
+  if (is_bert(architecture)) return true;
+  if (!architecture.ends_with("Model") && !architecture.ends_with("ForCausalLM")) return false;
+  auto modules = folder.read_if_there("modules.json", kMaxConfig);
+  if (!modules) return modules.error();
+  if (!modules->empty()) return true;
+  auto shape = parse_shape(config_json);
+  return shape && shape->encoder;
+}
+
+base::Result<std::unique_ptr<sched::Engine>> load_encoder(const msg::ModelSpec& wanted, const Options& options,
+                                                          const Folder& folder, std::string_view config_json) {
+  Loading l{wanted, options, folder, config_json, {}, {}, nullptr};
+  auto files = read_encoder_files(folder);
+  if (!files) return files.error();
+  l.files = *files;
+  if (auto s = read_manners(l); !s.ok()) return s;
+  auto processor = read_processor(l);
+  if (!processor) return processor.error();
+  l.team = std::make_unique<Team>(options.threads);
+  auto encoder = is_bert(architecture_of(config_json)) ? load_bert(l) : load_rotary(l);
+  if (!encoder) return encoder.error();
+  const EncoderLimits& limits = (*encoder)->limits();
+  auto text = std::make_shared<msg::TextSpec>();
+  text->max_length = limits.max_length, text->vocabulary = limits.vocabulary, text->hidden_size = limits.hidden;
+  text->normalized = l.manners.scale == Scale::kLengthOne;
+  text->processor = std::move(*processor);
+  msg::ModelSpec spec = wanted;
+  spec.engine = "llm";
+  if (spec.platform.empty()) spec.platform = "weir_llm";
+  if (spec.max_batch == 0) spec.max_batch = UINT32_MAX;
+  spec.encoder = std::move(text);
+  describe_encoder(limits, spec);
+  return make_encoder_engine(std::move(spec), std::move(*encoder), l.manners);
+}
+
+}  // namespace weir::llm

@@ -1,0 +1,124 @@
+"""Encoders of BERT's family, written from the papers in plain torch: what the encoder path is compared with.
+
+    BERT        J. Devlin et al.: arXiv 1810.04805. Positions are learned; norms stand behind the sums (post-norm)
+    RoBERTa     Y. Liu et al.: arXiv 1907.11692. Positions count tokens, from behind the pad id
+    GELU        D. Hendrycks, K. Gimpel: arXiv 1606.08415, exact and with the hyperbolic tangent
+    pooling     N. Reimers, I. Gurevych: Sentence-BERT, arXiv 1908.10084: mean of the tokens' states, the first, the last
+
+    model = load(folder)
+    states = model(ids, mask, types)                   # [batch, count, hidden]
+    vectors = pool(states, mask, "mean", normalize=True)
+"""
+import json
+import math
+import os
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+try:
+    from . import safetensors
+except ImportError:  # run with this folder on the path
+    import safetensors
+
+OUTER = {"Bert": "bert.", "Roberta": "roberta.", "XLMRoberta": "roberta."}
+
+
+def gelu(x):
+    return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
+
+
+class Bert(nn.Module):
+    """Parameters have the names of the published weights."""
+
+    def __init__(self, said):
+        super().__init__()
+        self.said = said
+        self.family = said["architectures"][0].split("Model")[0].split("For")[0]
+        hidden, wide, eps = said["hidden_size"], said["intermediate_size"], said["layer_norm_eps"]
+        self.curve = gelu if said["hidden_act"] == "gelu" else gelu_tanh
+        self.embeddings = nn.Module()
+        self.embeddings.word_embeddings = nn.Embedding(said["vocab_size"], hidden)
+        self.embeddings.position_embeddings = nn.Embedding(said["max_position_embeddings"], hidden)
+        self.embeddings.token_type_embeddings = nn.Embedding(said["type_vocab_size"], hidden)
+        self.embeddings.LayerNorm = nn.LayerNorm(hidden, eps=eps)
+        self.encoder = nn.Module()
+        self.encoder.layer = nn.ModuleList()
+        for _ in range(said["num_hidden_layers"]):
+            layer = nn.Module()
+            layer.attention = nn.Module()
+            layer.attention.self = nn.Module()
+            for name in ("query", "key", "value"):
+                setattr(layer.attention.self, name, nn.Linear(hidden, hidden))
+            layer.attention.output = nn.Module()
+            layer.attention.output.dense = nn.Linear(hidden, hidden)
+            layer.attention.output.LayerNorm = nn.LayerNorm(hidden, eps=eps)
+            layer.intermediate = nn.Module()
+            layer.intermediate.dense = nn.Linear(hidden, wide)
+            layer.output = nn.Module()
+            layer.output.dense = nn.Linear(wide, hidden)
+            layer.output.LayerNorm = nn.LayerNorm(hidden, eps=eps)
+            self.encoder.layer.append(layer)
+
+    def positions(self, mask):
+        count = mask.shape[1]
+        if self.family == "Bert":
+            return torch.arange(count).expand(mask.shape)
+        pad = self.said["pad_token_id"]
+        return torch.cumsum(mask, dim=1) * mask + pad
+
+    def attend(self, layer, x, mask):
+        batch, count, hidden = x.shape
+        heads = self.said["num_attention_heads"]
+
+        def split(part):
+            return part(x).view(batch, count, heads, hidden // heads).transpose(1, 2)
+
+        own = layer.attention.self
+        q, k, v = split(own.query), split(own.key), split(own.value)
+        scores = q @ k.transpose(-1, -2) / math.sqrt(hidden // heads)
+        scores = scores.masked_fill(mask[:, None, None, :] == 0, float("-inf"))
+        seen = F.softmax(scores, dim=-1) @ v
+        return layer.attention.output.dense(seen.transpose(1, 2).reshape(batch, count, hidden))
+
+    def forward(self, ids, mask=None, types=None):
+        mask = torch.ones_like(ids) if mask is None else mask
+        types = torch.zeros_like(ids) if types is None else types
+        e = self.embeddings
+        x = e.LayerNorm(e.word_embeddings(ids) + e.token_type_embeddings(types)
+                        + e.position_embeddings(self.positions(mask)))
+        for layer in self.encoder.layer:
+            x = layer.attention.output.LayerNorm(x + self.attend(layer, x, mask))
+            inner = self.curve(layer.intermediate.dense(x))
+            x = layer.output.LayerNorm(x + layer.output.dense(inner))
+        return x
+
+
+def pool(states, mask, how, normalize):
+    """One vector per row: the mean, first ("cls") or last of the states whose mask is 1."""
+    rows = []
+    for state, seen in zip(states, mask):
+        kept = state[seen != 0]
+        rows.append({"mean": kept.mean(0), "cls": kept[0], "last": kept[-1]}[how])
+    vectors = torch.stack(rows)
+    return vectors / vectors.norm(dim=1, keepdim=True) if normalize else vectors
+
+
+def load(folder, dtype=torch.float32):
+    """The model of a Hugging Face folder. Every weight but the pooler's and a head's must be used."""
+    with open(os.path.join(folder, "config.json")) as f:
+        model = Bert(json.load(f))
+    outer = OUTER[model.family]
+    weights = {}
+    for name, tensor in safetensors.load_folder(folder).items():
+        name = name.replace(".gamma", ".weight").replace(".beta", ".bias")
+        name = name[len(outer):] if name.startswith(outer) else name
+        if name.split(".")[0] in ("embeddings", "encoder"):
+            weights[name] = tensor.to(dtype)
+    model.load_state_dict(weights)
+    return model.to(dtype).eval()

@@ -1,0 +1,156 @@
+#!/usr/bin/python3
+"""Writes a tiny encoder of random weights as sentence-transformers saves one, with the reference's embeddings beside it.
+
+    random_encoder.py --family bert --out DIR [--tokenizer] [--set hidden_size=60]
+
+DIR then holds config.json, model.safetensors, modules.json, 1_Pooling/config.json, with --tokenizer a tokenizer.json of
+WordPieces, and expected.safetensors: `ids`, `mask`, `types` I64 [rows, count], rows padded to the longest, and
+`embeddings` F32 [rows, hidden]. The weights are what the file holds, rounded to its dtype; the expected values are
+computed in float32 from them.
+"""
+import argparse
+import json
+import os
+import sys
+
+import torch
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import bert  # noqa: E402
+import random_model  # noqa: E402
+import safetensors  # noqa: E402
+import transformer  # noqa: E402
+
+MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
+LENGTHS = (7, 1, 140, 16, 33)  # of the rows: less than a tile, one token, more than a chunk of attention, …
+
+
+def configuration(family, dtype="float32"):
+    if family in random_model.CLASS:
+        return random_model.configuration(family, dtype, False)
+    name = {"bert": "BertModel", "roberta": "XLMRobertaModel"}[family]
+    return {"architectures": [name], "model_type": family, "vocab_size": 160, "hidden_size": 64, "intermediate_size": 96,
+            "num_hidden_layers": 3, "num_attention_heads": 4, "hidden_act": "gelu", "layer_norm_eps": 1e-12,
+            "max_position_embeddings": 300, "type_vocab_size": 2 if family == "bert" else 1,
+            "pad_token_id": 0 if family == "bert" else 1, "torch_dtype": dtype}
+
+
+def randomize(model, seed):
+    made = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "LayerNorm.weight" in name:
+                p.copy_(1 + 0.2 * torch.randn(p.shape, generator=made))
+            elif p.dim() == 1:
+                p.copy_(0.2 * torch.randn(p.shape, generator=made))
+            else:
+                spread = 1.0 if "embeddings" in name else 1.5 * p.shape[-1] ** -0.5
+                p.copy_(spread * torch.randn(p.shape, generator=made))
+
+
+def rows_of(vocabulary, types, pad, lengths, seed):
+    made = torch.Generator().manual_seed(seed)
+    shape = (len(lengths), max(lengths))
+    mask = (torch.arange(shape[1])[None, :] < torch.tensor(lengths)[:, None]).long()
+    ids = torch.randint(2, vocabulary, shape, generator=made)
+    kinds = torch.randint(0, max(types, 1), shape, generator=made)
+    return ids * mask + pad * (1 - mask), mask, kinds * mask
+
+
+class Both(transformer.Transformer):
+    """A decoder whose positions see each other in both directions."""
+
+    def mask(self, count, window, dtype):
+        return torch.zeros(count, count, dtype=dtype)
+
+
+def states_of(folder, said, ids, mask, types):
+    """[rows][count, hidden], rows of a decoder one by one and without their padding."""
+    if said["architectures"][0].startswith(("Bert", "Roberta", "XLMRoberta")):
+        return bert.load(folder)(ids, mask, types)
+    model = transformer.load(folder)
+    if said.get("use_bidirectional_attention"):
+        model.__class__ = Both
+    out = torch.zeros(*ids.shape, said["hidden_size"])
+    for row, (text, seen) in enumerate(zip(ids, mask)):
+        count = int(seen.sum())
+        _, states = model(text[:count][None], states=True)
+        out[row, :count] = model.model.norm(states[-1])[0]
+    return out
+
+
+def save_weights(folder, model, dtype, names):
+    safetensors.save(os.path.join(folder, "model.safetensors"),
+                     {names(name): p.detach().to(random_model.DTYPES[dtype]) for name, p in model.named_parameters()},
+                     {"format": "pt"})
+
+
+def save_json(value, *path):
+    os.makedirs(os.path.dirname(os.path.join(*path)), exist_ok=True)
+    with open(os.path.join(*path), "w") as f:
+        json.dump(value, f, indent=1)
+
+
+def save_steps(folder, pooling, normalize):
+    steps = [("", "Transformer"), ("1_Pooling", "Pooling")] + ([("2_Normalize", "Normalize")] if normalize else [])
+    save_json([{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+               for i, (path, kind) in enumerate(steps)], folder, "modules.json")
+    save_json({name: how == pooling for how, name in MODES.items()}, folder, "1_Pooling/config.json")
+
+
+@torch.no_grad()
+def write(folder, said, pooling="mean", normalize=True, steps=True, names=lambda name: name, lengths=LENGTHS, seed=1):
+    """`names` turns the names of parameters into those of the file."""
+    os.makedirs(folder, exist_ok=True)
+    save_json(said, folder, "config.json")
+    decoder = said["architectures"][0].replace("Model", "ForCausalLM") in transformer.FAMILIES
+    if decoder:
+        plain = {**said, "architectures": [said["architectures"][0].replace("Model", "ForCausalLM")]}
+        model = transformer.Transformer(transformer.Config(plain))
+        random_model.randomize(model, seed)
+    else:
+        model = bert.Bert(said)
+        randomize(model, seed)
+    save_weights(folder, model, said["torch_dtype"], lambda name: name)
+    ids, mask, types = rows_of(said["vocab_size"], said.get("type_vocab_size", 0), said.get("pad_token_id", 0), lengths, seed + 1)
+    if decoder:
+        save_json(plain, folder, "config.json")
+    states = states_of(folder, said, ids, mask, types)  # reads the usual names
+    save_json(said, folder, "config.json")
+    save_weights(folder, model, said["torch_dtype"], names)
+    if steps:
+        save_steps(folder, pooling, normalize)
+    safetensors.save(os.path.join(folder, "expected.safetensors"),
+                     {"ids": ids, "mask": mask, "types": types, "embeddings": bert.pool(states, mask, pooling, normalize)})
+
+
+def add_tokenizer(folder):
+    """tokenizer.json of WordPieces that tests/text trains; the model's vocabulary must be as large."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "text"))
+    import train_tokenizers
+    file = train_tokenizers.bert()
+    save_json(file, folder, "tokenizer.json")
+    return len(file["model"]["vocab"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--family", choices=["bert", "roberta", *sorted(random_model.CLASS)], default="bert")
+    parser.add_argument("--dtype", choices=sorted(random_model.DTYPES), default="float32")
+    parser.add_argument("--pooling", choices=sorted(MODES), default="mean")
+    parser.add_argument("--tokenizer", action="store_true")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=JSON", help="a key of config.json")
+    args = parser.parse_args()
+    said = configuration(args.family, args.dtype)
+    if args.tokenizer:
+        said["vocab_size"] = add_tokenizer(args.out)
+    for pair in args.set:
+        key, _, value = pair.partition("=")
+        said[key] = json.loads(value)
+    torch.set_num_threads(1)
+    write(args.out, said, args.pooling)
+
+
+if __name__ == "__main__":
+    main()
