@@ -10,8 +10,23 @@ namespace weir::device {
 // A device that has not come to an event within this has hung.
 inline constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(30);
 
-// Polls until the event is done: at once, then ever more slowly, up to every 50 µs. A device that does not get there in
+// The pauses of a thread that polls: none at first, since asking costs about half a microsecond, then ever longer ones,
+// up to 50 µs.
+class Nap {
+ public:
+  void take();
+  void over() { *this = Nap(); }  // something has happened
+
+ private:
+  int asked_ = 0;
+  std::chrono::microseconds next_{5};
+};
+
+// Polls until the event is done: at the pace of a Nap. A device that does not get there in
 // time is at fault from then on, without a cure: it may still write what it was told to. Errors: UNAVAILABLE.
 base::Status await(Device& device, const Event& event, std::chrono::nanoseconds patience = kPatience);
+
+// The device has hung: it is at fault from here on. Says so.
+base::Status give_up(Device& device, std::chrono::nanoseconds patience);
 
 }  // namespace weir::device

@@ -50,10 +50,7 @@ BufferPool::Chunk* BufferPool::grow(uint64_t bytes, base::Status& why) {
     if (size > limit_ || held_ > limit_ - size) drop_idle();
     if (size > limit_ || held_ > limit_ - size) continue;
     auto buffer = device_.buffer(size);
-    if (!buffer && buffer.error().code == base::Code::kResourceExhausted) {
-      drop_idle();
-      buffer = device_.buffer(size);
-    }
+    if (!buffer && buffer.error().code == base::Code::kResourceExhausted && drop_idle()) buffer = device_.buffer(size);
     if (!buffer) {
       why = buffer.error();
       if (why.code != base::Code::kResourceExhausted) return nullptr;
@@ -68,12 +65,12 @@ BufferPool::Chunk* BufferPool::grow(uint64_t bytes, base::Status& why) {
   return nullptr;
 }
 
-void BufferPool::drop_idle() {
-  std::erase_if(chunks_, [this](const auto& chunk) {
-    if (chunk->arena.taken() > 0) return false;
-    held_ -= chunk->buffer.size();
-    return true;
-  });
+bool BufferPool::drop_idle() {
+  return std::erase_if(chunks_, [this](const auto& chunk) {
+           if (chunk->arena.taken() > 0) return false;
+           held_ -= chunk->buffer.size();
+           return true;
+         }) > 0;
 }
 
 void BufferPool::give(Part& part) {

@@ -78,7 +78,7 @@ class BufferPool {
  private:
   void give(Part& part);
   Chunk* grow(uint64_t bytes, base::Status& why);
-  void drop_idle();
+  bool drop_idle();  // whether there were any
 
   Device& device_;
   const uint64_t limit_;

@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/env.h"
 #include "base/status.h"
 #include "bus/stats.h"
 #include "msg/call.h"
@@ -28,6 +30,14 @@ struct Batch {
   std::vector<bool> wanted;            // per output of the spec; empty = all. An engine may produce more.
   std::vector<msg::Tensor> outputs;    // filled by the engine, in the order of the spec, batch dimension first
   std::vector<base::Status> failures;  // empty, or one per call: rows that failed alone
+
+  // Of engines that work beside their lane: which of the depth() batches this is, and when it was seen to be so far.
+  uint32_t slot = 0;
+  struct Marks {
+    base::Time arrived = base::kNever;   // the inputs are on the device
+    base::Time computed = base::kNever;  // the outputs are there, too
+    base::Time landed = base::kNever;    // and back on the host
+  } marks;
 };
 
 class Engine {
@@ -40,6 +50,21 @@ class Engine {
   // Runs one batch to its end. A failed Status fails every call of the batch; the lane then runs them one by one, so
   // that a bad row fails alone. Lane thread.
   virtual base::Status step(Batch& batch) = 0;
+
+  // Engines that work beside their lane, as those on devices do, have room for more than one batch. The lane then does
+  // not step(): it gives one batch to launch(), prepares the next one meanwhile, and asks poll() until the first has
+  // landed, in the order in which they were launched. step() must do the same in one go, on a slot that is free.
+  virtual uint32_t depth() const { return 1; }
+  // Queues all that the batch needs and returns. While it is under way nothing of it is touched but its marks and
+  // outputs, by poll(). RESOURCE_EXHAUSTED: nothing is queued; it may go once others have landed. Lane thread.
+  virtual base::Status launch(Batch& /*batch*/) { return base::failure(base::Code::kUnimplemented, "no launch"); }
+  // Of the batch launched first among those under way. kLanded or a Status: the batch is over. Never waits.
+  enum class Landing : uint8_t { kUnderWay, kLanded };
+  virtual base::Result<Landing> poll(Batch& /*batch*/) { return Landing::kLanded; }
+  // Where batches are gathered; null: wherever the lane likes. For memory that a device copies from.
+  virtual base::SlabSource* staging() { return nullptr; }
+  // Where the model runs: "cpu", "cuda:1".
+  virtual std::string_view place() const { return "cpu"; }
 
   // Stepped on the caller's shard, without a lane.
   virtual bool is_inline() const { return false; }

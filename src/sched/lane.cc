@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "device/await.h"
 #include "sched/batcher.h"
 #include "sched/fit.h"
+#include "sched/flights.h"
 #include "sched/runner.h"
 
 namespace weir::sched {
@@ -54,7 +56,9 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
 
  private:
   void run(Engine& engine);
-  bool take(std::vector<msg::Call*>& batch, std::vector<Dropped>& dropped);
+  void overlap(Engine& engine);
+  enum class Wait : uint8_t { kForWork, kNot };
+  bool take(std::vector<msg::Call*>& batch, std::vector<Dropped>& dropped, Wait wait = Wait::kForWork);
   void park(std::unique_lock<std::mutex>& lock, Time until);
   bool rouse(Time now);
   void ring() override;
@@ -160,6 +164,7 @@ void Lanes::answer_dropped(std::vector<Dropped>& dropped) {
 
 void Lanes::run(Engine& engine) {
   pthread_setname_np(pthread_self(), "lane");
+  if (engine.depth() > 1) return overlap(engine);
   Runner::Room room;
   Runner runner(engine, spec_, stats_, slabs_, room);
   std::vector<msg::Call*> batch;
@@ -172,9 +177,29 @@ void Lanes::run(Engine& engine) {
   }
 }
 
-// The next batch, or calls that leave the queue. False when there is nothing more to do, ever.
-bool Lanes::take(std::vector<msg::Call*>& batch, std::vector<Dropped>& dropped) {
+// Of an engine that works beside this thread: batches are prepared while others are under way. Between two looks at
+// the engine nobody wakes this lane for an arrival: it looks at the queue as often.
+void Lanes::overlap(Engine& engine) {
+  Flights flights(engine, spec_, stats_, slabs_);
+  device::Nap nap;
+  std::vector<msg::Call*> batch;
+  std::vector<Dropped> dropped;
+  for (;;) {
+    if (flights.land()) nap.over();
+    bool some = flights.has_room() && take(batch, dropped, flights.empty() ? Wait::kForWork : Wait::kNot);
+    if (!some && flights.empty()) return;
+    answer_dropped(dropped);
+    if (some && !batch.empty()) flights.launch(batch), nap.over();
+    if (!flights.empty()) nap.take();
+  }
+}
+
+// The next batch, or calls that leave the queue. False when there is nothing more to do, ever; or, without waiting,
+// now. Then what comes is left to lanes that have nothing to do at all.
+bool Lanes::take(std::vector<msg::Call*>& batch, std::vector<Dropped>& dropped, Wait wait) {
   std::unique_lock lock(mutex_);
+  batch.clear();
+  if (wait == Wait::kNot && parked_ > 0) return false;
   for (;;) {
     Time now = alarm_->now();
     batcher_.next(now, batch, dropped);
@@ -186,7 +211,7 @@ bool Lanes::take(std::vector<msg::Call*>& batch, std::vector<Dropped>& dropped) 
       if (more) wake_.notify_one();
       return true;
     }
-    if (stopping_ && batcher_.empty()) return false;
+    if (wait == Wait::kNot || (stopping_ && batcher_.empty())) return false;
     park(lock, batcher_.ready_at(now));
   }
 }

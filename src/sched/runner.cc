@@ -43,6 +43,10 @@ Status still_wanted(const msg::Call& call, Time now) {
 void Runner::run(const std::vector<msg::Call*>& calls) {
   if (calls.size() > 1 && together(calls)) return;
   if (calls.size() == 1) return alone(calls.front(), room_.now());
+  one_by_one(calls);
+}
+
+void Runner::one_by_one(const std::vector<msg::Call*>& calls) {
   for (auto* call : calls) {
     auto now = room_.now();  // the batch that failed took its time
     auto status = still_wanted(*call, now);
@@ -52,6 +56,46 @@ void Runner::run(const std::vector<msg::Call*>& calls) {
       refuse(call, std::move(status));
     post();
   }
+}
+
+Runner::Launched Runner::launch(const std::vector<msg::Call*>& calls, Company company) {
+  flight_ = Clock{.started = room_.now()};
+  batch_.calls = calls;
+  batch_.marks = {};
+  auto status = base::failure(Code::kResourceExhausted, "no memory to gather a batch");
+  if (staged(flight_)) status = guarded([this] { return engine_.launch(batch_); });
+  if (status.ok()) return Launched::kUnderWay;
+  release();
+  if (status.code == Code::kResourceExhausted && company == Company::kOthers) return Launched::kLater;
+  over(calls, std::move(status));
+  return Launched::kOver;
+}
+
+bool Runner::land() {
+  auto landing = engine_.poll(batch_);
+  if (landing && *landing == Engine::Landing::kUnderWay) return false;
+  const auto& marks = batch_.marks;
+  if (marks.arrived != base::kNever) flight_.computing = marks.arrived;
+  flight_.computed = marks.computed != base::kNever ? marks.computed : room_.now();
+  Status status = landing ? Status() : landing.error();
+  if (status.ok()) {
+    Split split(batch_, spec_, room_.parts);
+    status = split.status();
+    if (status.ok()) answer(split, flight_);
+  }
+  if (!status.ok()) {
+    auto calls = batch_.calls;
+    release();
+    over(calls, std::move(status));
+  }
+  release();
+  return true;
+}
+
+// Calls that failed together. A lost device fails them one by one, too.
+void Runner::over(const std::vector<msg::Call*>& calls, Status why) {
+  if (calls.size() > 1 && why.code != Code::kUnavailable) return one_by_one(calls);
+  for (auto* call : calls) refuse(call, why);
 }
 
 void Runner::run_at_once(msg::Call* call) {
@@ -92,13 +136,17 @@ bool Runner::staged(Clock& clock) {
   return room;
 }
 
-Status Runner::step(Clock& clock) {
-  Status status;
+template <class Run>
+Status Runner::guarded(Run&& run) {
   try {
-    status = engine_.step(batch_);
+    return run();
   } catch (const std::bad_alloc&) {  // the request ends, not the process
-    status = base::try_again(Code::kResourceExhausted, "not enough memory to run model '" + spec_.name + "'");
+    return base::try_again(Code::kResourceExhausted, "not enough memory to run model '" + spec_.name + "'");
   }
+}
+
+Status Runner::step(Clock& clock) {
+  auto status = guarded([this] { return engine_.step(batch_); });
   clock.computed = room_.now();
   return status;
 }

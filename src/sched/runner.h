@@ -29,11 +29,23 @@ class Runner {
 
   // All outlive this; the Room is used by one Runner at a time.
   Runner(Engine& engine, const msg::ModelSpec& spec, bus::ModelStats& stats, base::SlabSource& slabs, Room& room)
-      : engine_(engine), spec_(spec), stats_(stats), slabs_(slabs), room_(room), batch_(room.batch) {}
+      : engine_(engine),
+        spec_(spec),
+        stats_(stats),
+        slabs_(engine.staging() ? *engine.staging() : slabs),
+        room_(room),
+        batch_(room.batch) {}
 
   // Runs the calls together; when that fails, or there is no memory to lay them side by side, one by one. All of them
   // are answered; the answers leave with post() or post_here().
   void run(const std::vector<msg::Call*>& calls);
+  // For engines with depth() > 1, in place of run(): launches the calls together. kOver: they are answered. kLater: for
+  // want of memory, while others are under way; nothing has happened yet, and it may be tried again.
+  enum class Launched : uint8_t { kUnderWay, kOver, kLater };
+  enum class Company : uint8_t { kAlone, kOthers };  // whether others are under way
+  Launched launch(const std::vector<msg::Call*>& calls, Company company);
+  // True once what was launched is over; then all its calls are answered.
+  bool land();
   // The same for one call that has not waited: it is queued and started at once.
   void run_at_once(msg::Call* call);
   // Answers a call that is not run.
@@ -49,8 +61,12 @@ class Runner {
     base::Time started{}, computing{}, computed{}, finished{};
   };
   bool together(const std::vector<msg::Call*>& calls);
+  void one_by_one(const std::vector<msg::Call*>& calls);
+  void over(const std::vector<msg::Call*>& calls, base::Status why);
   void alone(msg::Call* call, base::Time started);
   bool staged(Clock& clock);
+  template <class Run>
+  base::Status guarded(Run&& run);
   base::Status step(Clock& clock);
   void answer(Split& split, Clock& clock);
   void count(const Clock& clock, uint64_t calls, uint64_t rows, base::Duration queued);
@@ -63,6 +79,7 @@ class Runner {
   base::SlabSource& slabs_;
   Room& room_;
   Batch& batch_;
+  Clock flight_;  // of the batch that is under way
 };
 
 }  // namespace weir::sched

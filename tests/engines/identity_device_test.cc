@@ -102,11 +102,23 @@ TEST_F(OnDevice, AFullPinnedPoolAsksToTryAgainAndBreaksNothing) {
 
 TEST_F(OnDevice, DeviceMemoryThatRunsOutFailsTheBatchAlone) {
   auto engine = load_on("fake");
-  fake().run_out(1);
+  fake().run_out(2);  // neither the usual buffer, nor one that just suffices
   auto batch = batch_of({1000});
   EXPECT_EQ((*engine)->step(batch).code, Code::kResourceExhausted);
   EXPECT_EQ((*engine)->step(batch), base::Status());
   expect_same(batch);
+}
+
+TEST_F(OnDevice, WithAComputationInBetweenEveryByteComesBack) {
+  auto engine = load_on("fake", {{"compute", "copy"}, {"in_flight", "3"}});
+  ASSERT_TRUE(engine.has_value()) << engine.error().text;
+  EXPECT_EQ((*engine)->depth(), 3u);
+  EXPECT_EQ((*engine)->place(), "fake");
+  auto batch = batch_of({3, 0, (5u << 20) + 3});
+  ASSERT_EQ((*engine)->step(batch), base::Status());
+  expect_same(batch);
+  EXPECT_EQ(load_on("fake", {{"compute", "much"}}).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(load_on("fake", {{"in_flight", "0"}}).error().code, Code::kInvalidArgument);
 }
 
 TEST_F(OnDevice, ABrokenDeviceIsToldOnceAndTheNextLoadRestartsIt) {

@@ -1,8 +1,9 @@
 // Identity by way of a device: in, to the device, back, out. Measures the path that a model's tensors take.
 //
-// Tensors go up on one stream and down on another, a few MiB at a time, so that both directions are busy at once.
-// Host memory is always pinned: inputs that are not (those that came as JSON) are copied into the pool first, and when
-// the server's pool is not pinned for this device the engine has one of its own (parameter `pinned`, "64MiB").
+// The way is sched::DeviceEngine's. Tensors go up on one stream and down on another, a few MiB at a time, so that both
+// directions are busy at once. Parameters: `pinned`, the size of the engine's own pool where the server's is not pinned
+// for this device ("64MiB"); `in_flight`, batches under way at once ("2"; "1": the next begins when one is over);
+// `compute: copy` copies on the device in between, on the stream of computations ("none").
 #pragma once
 
 #include <memory>

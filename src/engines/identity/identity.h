@@ -6,6 +6,7 @@
 // (cuda, cuda:1, host) every byte goes to that device and back, which measures that path (device_identity.h).
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 
@@ -26,6 +27,7 @@ struct Place {
   device::Devices* devices = nullptr;
   base::SlabSource* slabs = nullptr;
   std::function<void(base::Status)> broken;
+  std::chrono::nanoseconds patience{0};  // for a device that does not answer; 0 = device::kPatience
 };
 
 // INVALID_ARGUMENT when `delay_us` is not a whole number from 0 to 60 000 000, or together with `device`;

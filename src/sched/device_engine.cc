@@ -1,0 +1,186 @@
+#include "sched/device_engine.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "sched/runner.h"
+
+namespace weir::sched {
+namespace {
+
+using base::Code;
+using base::Status;
+using device::Copy;
+using device::Way;
+using Progress = device::Device::Progress;
+
+size_t padded(size_t bytes) {
+  return (bytes + device::BufferPool::kAlign - 1) & ~size_t(device::BufferPool::kAlign - 1);
+}
+
+template <class T>
+Status take(base::Result<T> made, T& into) {
+  if (!made) return made.error();
+  into = std::move(*made);
+  return {};
+}
+
+// Runs steps until one fails.
+template <class... Step>
+Status all(Step&&... steps) {
+  Status status;
+  (void)((status = steps(), status.ok()) && ...);
+  return status;
+}
+
+}  // namespace
+
+DeviceEngine::DeviceEngine(Means means)
+    : means_(std::move(means)), epoch_(means_.device->epoch()), flights_(std::max<uint32_t>(means_.depth, 1)) {}
+
+Status DeviceEngine::start() {
+  auto& device = *means_.device;
+  base::Block probe(means_.slabs->take(1));
+  if (!probe || !device.pinned(probe.data(), probe.capacity())) {
+    auto block = device.pin(means_.pinned);
+    if (!block) return block.error();
+    uint64_t size = block->size();
+    own_ = std::make_unique<device::SlabPool>(size, device::block_memory(std::move(*block)));
+    means_.slabs = own_.get();
+  }
+  auto status = all([&] { return take(device.stream(), up_); }, [&] { return take(device.stream(), run_); },
+                    [&] { return take(device.stream(), down_); });
+  for (auto& f : flights_)
+    if (status.ok())
+      status = all([&] { return take(device.event(), f.arrived); }, [&] { return take(device.event(), f.computed); },
+                   [&] { return take(device.event(), f.landed); });
+  return status;
+}
+
+base::Result<base::Bytes> DeviceEngine::pinned(const base::Bytes& bytes) {
+  if (means_.device->pinned(bytes.data(), bytes.size())) return bytes;
+  base::Block block(means_.slabs->take(bytes.size()));
+  if (!block) return base::try_again(Code::kResourceExhausted, "no pinned memory is free");
+  block.append(bytes.data(), bytes.size());
+  return block.freeze();
+}
+
+// Where every tensor lies, here and there.
+Status DeviceEngine::lay_out(Batch& batch, Flight& flight) {
+  sizes_.clear();
+  if (auto s = plan(batch, sizes_); !s.ok()) return s;
+  base::check(sizes_.size() == batch.outputs.size(), "a plan has a size for each output");
+  size_t total = 0;
+  for (const auto& tensor : batch.inputs) total += padded(tensor.data.size());
+  for (size_t bytes : sizes_) total += in_place() ? 0 : padded(bytes);
+  if (total > 0)
+    if (auto s = take(means_.memory->take(total), flight.memory); !s.ok()) return s;
+  flight.in.assign(batch.inputs.size(), {}), flight.out.assign(sizes_.size(), {});
+  auto* at = flight.memory.data();
+  for (size_t i = 0; i < batch.inputs.size(); ++i) {
+    size_t bytes = batch.inputs[i].data.size();
+    if (bytes == 0) continue;
+    auto from = pinned(batch.inputs[i].data);
+    if (!from) return from.error();
+    flight.in[i] = {const_cast<std::byte*>(from->data()), at, bytes};  // only read
+    flight.held.push_back(std::move(*from));
+    at += padded(bytes);
+  }
+  for (size_t i = 0; i < sizes_.size(); ++i) {
+    if (sizes_[i] == 0) continue;
+    base::Block to(means_.slabs->take(sizes_[i]));
+    if (!to) return base::try_again(Code::kResourceExhausted, "no pinned memory is free");
+    to.resize(sizes_[i]);
+    flight.out[i] = {to.data(), in_place() ? flight.in[i].device : at, sizes_[i]};
+    if (!in_place()) at += padded(sizes_[i]);
+    batch.outputs[i].data = to.freeze();
+    flight.held.push_back(batch.outputs[i].data);
+  }
+  return {};
+}
+
+Status DeviceEngine::queue(const Batch& batch, Flight& flight) {
+  auto& device = *means_.device;
+  std::vector<Copy> to, from;
+  for (const auto& p : flight.in)
+    if (p.bytes > 0) to.push_back({p.device, p.host, p.bytes});
+  for (const auto& p : flight.out)
+    if (p.bytes > 0) from.push_back({p.host, p.device, p.bytes});
+  return all([&] { return device.copy(up_, Way::kToDevice, to); }, [&] { return device.record(flight.arrived, up_); },
+             [&] { return device.wait(run_, flight.arrived); },
+             [&] { return compute(batch, run_, flight.in, flight.out); },
+             [&] { return device.record(flight.computed, run_); }, [&] { return device.wait(down_, flight.computed); },
+             [&] { return device.copy(down_, Way::kToHost, from); });
+}
+
+Status DeviceEngine::launch(Batch& batch) {
+  auto& flight = flights_[batch.slot];
+  flight.seen = 0;
+  if (auto s = lay_out(batch, flight); !s.ok()) {
+    // Nothing is queued: what was taken is free again.
+    flight.held.clear();
+    return give_up(batch, flight, std::move(s));
+  }
+  flight.launched = lane_now();
+  auto status = all([&] { return queue(batch, flight); }, [&] { return means_.device->record(flight.landed, down_); });
+  if (status.ok()) return status;
+  settle(flight);
+  return give_up(batch, flight, std::move(status));
+}
+
+base::Result<Engine::Landing> DeviceEngine::poll(Batch& batch) {
+  auto& flight = flights_[batch.slot];
+  auto& device = *means_.device;
+  const device::Event* events[] = {&flight.arrived, &flight.computed, &flight.landed};
+  base::Time* marks[] = {&batch.marks.arrived, &batch.marks.computed, &batch.marks.landed};
+  for (; flight.seen < 3; ++flight.seen) {
+    auto progress = device.progress(*events[flight.seen]);
+    Status status = progress ? Status() : progress.error();
+    auto now = lane_now();
+    if (progress && *progress == Progress::kPending) {
+      if (now - flight.launched <= means_.patience) return Landing::kUnderWay;
+      status = device::give_up(device, means_.patience);
+    }
+    if (!status.ok()) {
+      settle(flight);
+      return give_up(batch, flight, std::move(status));
+    }
+    *marks[flight.seen] = now;
+  }
+  flight.held.clear();
+  flight.memory = {};
+  return Landing::kLanded;
+}
+
+Status DeviceEngine::step(Batch& batch) {
+  if (auto s = launch(batch); !s.ok()) return s;
+  for (device::Nap nap;; nap.take()) {
+    auto landing = poll(batch);
+    if (!landing) return landing.error();
+    if (*landing == Landing::kLanded) return {};
+  }
+}
+
+// After a failure in the middle: what was queued before it may still run. Where nobody can say when that ends, the
+// device keeps the memory.
+void DeviceEngine::settle(Flight& flight) {
+  auto& device = *means_.device;
+  Status status;
+  for (auto* stream : {&up_, &run_, &down_})
+    if (status.ok())
+      status = all([&] { return device.record(flight.landed, *stream); },
+                   [&] { return device::await(device, flight.landed, means_.patience); });
+  if (!status.ok() && !stale())
+    for (auto& bytes : flight.held) device.keep(std::move(bytes));
+  flight.held.clear();
+}
+
+Status DeviceEngine::give_up(Batch& batch, Flight& flight, Status why) {
+  flight.memory = {};
+  batch.outputs.clear();
+  auto fault = means_.device->fault();
+  if ((!fault.ok() || stale()) && means_.broken) std::exchange(means_.broken, nullptr)(fault.ok() ? why : fault);
+  return why;
+}
+
+}  // namespace weir::sched

@@ -1,0 +1,100 @@
+// DeviceEngine: the way of a batch to a device and back, for engines that compute there.
+//
+// A batch goes up on one stream, is computed on a second and comes down on a third; events tie them together, so that
+// batch n+1 goes up and batch n-1 comes down while n is computed. Nothing waits for the device: poll() asks events.
+// Device memory is a part of the device's BufferPool per batch; host memory is always pinned: inputs that are not are
+// copied first, and when the server's pool is not pinned for this device the engine has one of its own.
+//
+// Faults. What is under way on a device at fault fails with UNAVAILABLE, its host memory is kept out of use until the
+// restart, and `broken` is told once. A device that does not get on for `patience` has hung.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "device/await.h"
+#include "device/buffer_pool.h"
+#include "device/device.h"
+#include "device/pool.h"
+#include "sched/engine.h"
+
+namespace weir::sched {
+
+class DeviceEngine : public Engine {
+ public:
+  struct Means {  // all outlive the engine
+    device::Device* device = nullptr;
+    device::BufferPool* memory = nullptr;  // of that device
+    base::SlabSource* slabs = nullptr;     // the server's
+    uint64_t pinned = uint64_t(64) << 20;  // of the engine's own pool, where `slabs` is not pinned
+    uint32_t depth = 2;
+    std::chrono::nanoseconds patience = device::kPatience;
+    std::function<void(base::Status)> broken{};  // called once at most, on the lane
+  };
+  explicit DeviceEngine(Means means);
+
+  // Makes streams, events and, where needed, the pool. Before anything else.
+  base::Status start();
+
+  base::Status step(Batch& batch) final;
+  uint32_t depth() const final { return means_.depth; }
+  base::Status launch(Batch& batch) final;
+  base::Result<Landing> poll(Batch& batch) final;
+  base::SlabSource* staging() final { return means_.slabs; }
+  std::string_view place() const final { return means_.device->info().id; }
+
+ protected:
+  // A tensor's two places. Null and 0 where it is empty or absent.
+  struct Passage {
+    std::byte* host = nullptr;
+    std::byte* device = nullptr;
+    size_t bytes = 0;
+  };
+  struct Flight {
+    std::vector<Passage> in, out;  // as batch.inputs and batch.outputs
+    device::Event arrived, computed, landed;
+
+   private:
+    friend class DeviceEngine;
+    device::BufferPool::Part memory;
+    std::vector<base::Bytes> held;  // what the device reads and writes
+    base::Time launched{};
+    int seen = 0;  // of the three events
+  };
+
+  // Names, types and shapes of batch.outputs, and the bytes of each. The inputs are there.
+  virtual base::Status plan(Batch& batch, std::vector<size_t>& bytes) = 0;
+  // Outputs lie where inputs lay: as many, each of the same size.
+  virtual bool in_place() const { return false; }
+  // Queues the computation on `run`, from in[i].device to out[i].device.
+  virtual base::Status compute(const Batch& batch, const device::Stream& run, std::span<const Passage> in,
+                               std::span<const Passage> out) = 0;
+  // Queues it all, up to the last copy down, and records `arrived` and `computed`.
+  virtual base::Status queue(const Batch& batch, Flight& flight);
+
+  device::Device& device() { return *means_.device; }
+  const device::Stream& up() const { return up_; }
+  const device::Stream& run() const { return run_; }
+  const device::Stream& down() const { return down_; }
+
+ private:
+  base::Status lay_out(Batch& batch, Flight& flight);
+  base::Result<base::Bytes> pinned(const base::Bytes& bytes);
+  base::Status give_up(Batch& batch, Flight& flight, base::Status why);
+  void settle(Flight& flight);
+  bool stale() const { return means_.device->epoch() != epoch_; }
+
+  Means means_;
+  const uint32_t epoch_;
+  std::unique_ptr<device::SlabPool> own_;  // or null
+  device::Stream up_, run_, down_;
+  std::vector<Flight> flights_;
+  std::vector<size_t> sizes_;
+};
+
+}  // namespace weir::sched

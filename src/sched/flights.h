@@ -1,0 +1,45 @@
+// Flights: the batches that one engine has under way at once; the lane's side of Engine::launch() and poll(). They land
+// in the order in which they were launched. A batch for which there is no memory waits until another one has landed.
+// Lane thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/bytes.h"
+#include "bus/stats.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+#include "sched/engine.h"
+#include "sched/runner.h"
+
+namespace weir::sched {
+
+class Flights {
+ public:
+  // All outlive this.
+  Flights(Engine& engine, const msg::ModelSpec& spec, bus::ModelStats& stats, base::SlabSource& slabs);
+  ~Flights();  // nothing is under way
+
+  bool empty() const { return under_way_ == 0; }
+  // Whether the next batch may be launched.
+  bool has_room() const { return under_way_ < flights_.size() && waiting_.empty(); }
+
+  void launch(const std::vector<msg::Call*>& calls);
+  // Answers what is over. False when nothing is.
+  bool land();
+
+ private:
+  struct Flight {
+    Flight(Engine& engine, const msg::ModelSpec& spec, bus::ModelStats& stats, base::SlabSource& slabs)
+        : runner(engine, spec, stats, slabs, room) {}
+    Runner::Room room;
+    Runner runner;
+  };
+
+  std::vector<std::unique_ptr<Flight>> flights_;  // a ring
+  size_t first_ = 0, under_way_ = 0;
+  std::vector<msg::Call*> waiting_;
+};
+
+}  // namespace weir::sched

@@ -1,0 +1,258 @@
+// Lanes of engines on a device: batches under way at once, lack of memory, faults, hangs. The device is the fake, which
+// works on a thread of its own, or step by step.
+#include "sched/device_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <thread>
+
+#include "calls.h"
+#include "device/fake_device.h"
+#include "fake_alarm.h"
+#include "sched/lane.h"
+
+namespace weir::sched {
+namespace {
+
+using base::Code;
+using device::FakeDevice;
+using Drive = FakeDevice::Drive;
+
+// y = 2 x, computed by the device.
+class OnDevice final : public DeviceEngine {
+ public:
+  explicit OnDevice(Means means) : DeviceEngine(std::move(means)) {}
+  const msg::ModelSpec& spec() const override { return spec_; }
+
+ private:
+  base::Status plan(Batch& batch, std::vector<size_t>& bytes) override {
+    const auto& x = batch.inputs[0];
+    batch.outputs = {{"y", x.dtype, x.shape, {}}};
+    bytes.push_back(x.data.size());
+    return {};
+  }
+  base::Status compute(const Batch&, const device::Stream& run, std::span<const Passage> in,
+                       std::span<const Passage> out) override {
+    auto x = in[0], y = out[0];
+    return device().run(run, [x, y](void*) {
+      for (size_t i = 0; i < x.bytes / sizeof(float); ++i)
+        reinterpret_cast<float*>(y.device)[i] = 2 * reinterpret_cast<const float*>(x.device)[i];
+      return 0;
+    });
+  }
+  msg::ModelSpec spec_;
+};
+
+class Desk final : public msg::Home {
+ public:
+  void post(std::vector<msg::Mail>& burst) override {
+    for (auto& m : burst) post_here(std::move(m));
+    burst.clear();
+  }
+  void post_here(msg::Mail&& m) override {
+    std::lock_guard lock(mutex_);
+    auto text = text_of(m.event);
+    if (text == "ok") text = std::to_string(int(floats_of(std::get<msg::Outputs>(m.event.what).tensors.at(0)).at(0)));
+    answers_[m.call] = text;
+    changed_.notify_all();
+  }
+  void until(size_t n) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return answers_.size() >= n; });
+  }
+  std::string of(const msg::Call& call) {
+    std::lock_guard lock(mutex_);
+    return answers_.count(&call) ? answers_.at(&call) : "nothing";
+  }
+  std::map<std::string, int> all() {
+    std::lock_guard lock(mutex_);
+    std::map<std::string, int> out;
+    for (auto& [call, text] : answers_) ++out[text];
+    return out;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<const msg::Call*, std::string> answers_;
+};
+
+struct Lab {
+  explicit Lab(Drive drive, uint64_t memory = uint64_t(64) << 20, std::chrono::nanoseconds patience = 1h,
+               uint32_t max_batch = 4)
+      : device(drive), pool(device, memory), spec(spec_of(max_batch, -1)) {
+    DeviceEngine::Means means;
+    means.device = &device, means.memory = &pool, means.slabs = &base::heap();
+    means.pinned = uint64_t(8) << 20, means.patience = patience;
+    means.broken = [this](base::Status) { ++broken; };
+    auto engine = std::make_unique<OnDevice>(means);
+    EXPECT_EQ(engine->start(), base::Status());
+    std::vector<std::unique_ptr<Engine>> engines;
+    engines.push_back(std::move(engine));
+    lanes = make_lanes(std::move(engines), spec, stats, base::heap(), alarm);
+  }
+  msg::Call& put(float value, int64_t width = 2, base::Duration queue_timeout = {}) {
+    auto& call = calls.emplace_back();
+    fill(call, 1, value, width);
+    call.home = &desk, call.queue_timeout = queue_timeout;
+    lanes->put(&call);
+    return call;
+  }
+  // Lets the lane work until so many operations are queued.
+  void until_queued(size_t operations) {
+    while (device.queued() != operations) std::this_thread::yield();
+  }
+  void run_until_answered(size_t n) {
+    while (true) {
+      size_t answered = 0;
+      for (auto& [text, count] : desk.all()) answered += size_t(count);
+      if (answered >= n) return;
+      if (!device.step()) std::this_thread::yield();
+    }
+  }
+
+  FakeDevice device;
+  device::BufferPool pool;
+  msg::ModelSpec spec;
+  bus::ModelStats stats;
+  Desk desk;
+  std::atomic<int> broken{0};
+  std::deque<msg::Call> calls;
+  std::shared_ptr<FakeAlarm> alarm = std::make_shared<FakeAlarm>();
+  std::unique_ptr<msg::Inbox> lanes;  // first to go
+};
+
+constexpr size_t kOperations = 8;  // of one batch: up, arrived, wait, compute, computed, wait, down, landed
+
+TEST(DeviceEngine, TheNextBatchIsPreparedWhileOneIsUnderWayAndTheOneAfterItWaits) {
+  Lab t(Drive::kStepped);
+  t.put(1);
+  t.until_queued(kOperations);
+  t.put(2);
+  t.until_queued(2 * kOperations);
+  t.put(3), t.put(4);
+  EXPECT_EQ(t.stats.pending, 2);
+  EXPECT_EQ(t.desk.of(t.calls[0]), "nothing");
+  t.run_until_answered(4);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(t.desk.of(t.calls[size_t(i)]), std::to_string(2 * (i + 1)));
+  EXPECT_EQ(t.stats.execution_count, 3u) << "those that waited ran together";
+  EXPECT_EQ(t.pool.used(), 0u);
+  EXPECT_EQ(t.device.used(), device::BufferPool::kChunk) << "one allocation for all of them";
+}
+
+TEST(DeviceEngine, AnswersComeInTheOrderOfTheBatchesWithTimesThatAscend) {
+  Lab t(Drive::kThread);
+  for (int i = 0; i < 50; ++i) t.put(float(i));
+  t.desk.until(50);
+  base::Time last{};
+  for (auto& call : t.calls) {
+    EXPECT_LE(call.times.started, call.times.computing);
+    EXPECT_LE(call.times.computing, call.times.computed);
+    EXPECT_LE(call.times.computed, call.times.finished);
+    EXPECT_LE(last, call.times.finished);
+    last = call.times.finished;
+  }
+}
+
+TEST(DeviceEngine, WithoutMemoryABatchWaitsForTheOneBeforeIt) {
+  constexpr int64_t kWidth = 100'000;  // 800 kB up and down
+  Lab t(Drive::kStepped, 1'000'000);
+  t.put(1, kWidth);
+  t.until_queued(kOperations);
+  t.put(2, kWidth);
+  t.run_until_answered(2);
+  EXPECT_EQ(t.desk.of(t.calls[0]), "2");
+  EXPECT_EQ(t.desk.of(t.calls[1]), "4");
+  EXPECT_EQ(t.broken, 0);
+}
+
+TEST(DeviceEngine, ABatchThatIsTooLargeRunsCallByCallAndACallThatIsFailsAlone) {
+  constexpr int64_t kWidth = 100'000;
+  Lab t(Drive::kStepped, 1'000'000);
+  t.put(1);
+  t.until_queued(kOperations);
+  t.put(2, kWidth), t.put(3, kWidth);
+  auto& huge = t.put(4, 2 * kWidth);
+  t.run_until_answered(4);
+  EXPECT_EQ(t.desk.of(t.calls[1]), "4");
+  EXPECT_EQ(t.desk.of(t.calls[2]), "6");
+  EXPECT_EQ(t.desk.of(huge), "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(t.broken, 0);
+  auto& small = t.put(5);
+  t.run_until_answered(5);
+  EXPECT_EQ(t.desk.of(small), "10");
+}
+
+TEST(DeviceEngine, AFaultFailsWhatIsUnderWayAndWhatComesAfterAndIsToldOnce) {
+  Lab t(Drive::kStepped);
+  t.put(1);
+  t.until_queued(kOperations);
+  t.put(2), t.put(3);
+  t.device.fail(base::failure(Code::kUnavailable, "lost"), device::Device::Cure::kRestart);
+  t.desk.until(3);
+  t.put(4);
+  t.desk.until(4);
+  EXPECT_EQ(t.desk.all(), (std::map<std::string, int>{{"UNAVAILABLE", 4}}));
+  EXPECT_EQ(t.broken, 1);
+  t.lanes.reset();
+  EXPECT_TRUE(t.device.restart().ok());
+  EXPECT_TRUE(t.pool.take(1).has_value());
+}
+
+TEST(DeviceEngine, ADeviceThatHangsIsFoundOutAndNothingWaitsForItAnyMore) {
+  Lab t(Drive::kThread, uint64_t(64) << 20, 2ms);
+  t.device.hang();
+  for (int i = 0; i < 6; ++i) t.put(float(i));
+  t.desk.until(6);
+  EXPECT_EQ(t.desk.all(), (std::map<std::string, int>{{"UNAVAILABLE", 6}}));
+  EXPECT_EQ(t.broken, 1);
+  EXPECT_NE(t.device.fault().text.find("hangs"), std::string::npos);
+}
+
+TEST(DeviceEngine, AQueueTimeoutIsAnsweredOnTimeWhileTheDeviceHangs) {
+  Lab t(Drive::kStepped);
+  t.put(1);
+  t.until_queued(kOperations);
+  t.put(2);
+  t.until_queued(2 * kOperations);
+  auto& late = t.put(3, 2, 5ms);
+  t.alarm->advance(5ms);
+  EXPECT_EQ(t.desk.of(late), "UNAVAILABLE");
+  t.run_until_answered(3);
+}
+
+// Every point at which a device can break: nobody hears another's rows, everybody hears once.
+TEST(DeviceEngine, WhereverItBreaksEveryCallIsAnsweredOnce) {
+  for (uint32_t after = 0; after < 40; after += 3) {
+    Lab t(Drive::kThread);
+    for (int i = 0; i < 10; ++i) t.put(float(i));
+    t.device.break_after(after);
+    for (int i = 10; i < 30; ++i) t.put(float(i));
+    t.desk.until(30);
+    for (int i = 0; i < 30; ++i) {
+      auto text = t.desk.of(t.calls[size_t(i)]);
+      EXPECT_TRUE(text == "UNAVAILABLE" || text == std::to_string(2 * i)) << text << " for " << i << " after " << after;
+    }
+    t.lanes.reset();
+    EXPECT_LE(t.broken, 1);
+  }
+}
+
+TEST(DeviceEngine, MemoryThatRunsOutNowAndThenCostsNoAnswer) {
+  Lab t(Drive::kThread, uint64_t(64) << 20, 1h, 8);
+  t.device.run_out(2);
+  for (int i = 0; i < 200; ++i) t.put(float(i), 2 + i % 3 * 1000);
+  t.desk.until(200);
+  int failed = 0;
+  for (int i = 0; i < 200; ++i) {
+    auto text = t.desk.of(t.calls[size_t(i)]);
+    failed += text == "RESOURCE_EXHAUSTED";
+    EXPECT_TRUE(text == "RESOURCE_EXHAUSTED" || text == std::to_string(2 * i)) << text;
+  }
+  EXPECT_LE(failed, 1);
+}
+
+}  // namespace
+}  // namespace weir::sched
