@@ -7,6 +7,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import coroutines
+import headers
 import layers
 
 
@@ -36,6 +37,12 @@ class Layers(unittest.TestCase):
 
     def test_deterministic_rooms_take_an_env(self):
         self.assertIn('Env', self.found('bus/a.cc', 'auto t = std::chrono::steady_clock::now();\n')[0])
+
+
+class Headers(unittest.TestCase):
+    def test_the_first_include_of_a_source_file_is_shown_by_the_build(self):
+        root = tree({'a.cc': '// words\n#include "a.h"\n#include "b.h"\n', 'c.cc': '#include <map>\n#include "c.h"\n'})
+        self.assertEqual({root / 'a.h'}, headers.shown_by_the_build(root))
 
 
 class Coroutines(unittest.TestCase):
