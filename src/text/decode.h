@@ -14,9 +14,9 @@ namespace weir::text {
 
 struct Decoder {
   bool byte_level = false;
-  bool byte_fallback = false;        // <0x0A> is the byte 0x0A
-  std::string continuing;            // WordPiece: pieces without this prefix ("##") begin with a space …
-  bool cleanup = false;              // … which goes before punctuation and English endings
+  bool byte_fallback = false;  // <0x0A> is the byte 0x0A
+  std::string continuing;      // WordPiece: pieces without this prefix ("##") but the first begin with a space …
+  bool cleanup = false;        // … which goes before punctuation and English endings
   std::vector<ReplaceStep> replace;  // in each piece, in this order
   char strip = ' ';                  // this character …
   uint32_t strip_start = 0;          // … is taken off the text's beginning up to so many times

@@ -1,6 +1,7 @@
 #include "text/stream.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "text/tokenizer_parts.h"
 #include "text/utf8.h"
@@ -8,11 +9,17 @@
 namespace weir::text {
 
 Detokenizer::Detokenizer(const Tokenizer& tokenizer, SkipSpecial skip)
-    : tokenizer_(tokenizer), skip_(skip), strip_(tokenizer.parts_->decoder.strip_start) {}
+    : tokenizer_(tokenizer),
+      skip_(skip),
+      begins_(!tokenizer.parts_->decoder.continuing.empty()),
+      strip_(tokenizer.parts_->decoder.strip_start) {}
 
 void Detokenizer::push(uint32_t id, std::string& out) {
   if (skip_ == SkipSpecial::kYes && tokenizer_.special(id)) return;
-  held_ += tokenizer_.bytes(id);
+  if (std::exchange(begins_, false))
+    held_ += tokenizer_.parts_->decoder.first(tokenizer_.piece(id));
+  else
+    held_ += tokenizer_.bytes(id);
   size_t certain = held_.size() - utf8_cut_tail(held_);
   if (certain == 0) return;
   std::string_view text = std::string_view(held_).substr(0, certain);

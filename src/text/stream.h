@@ -22,6 +22,7 @@ class Detokenizer {
  private:
   const Tokenizer& tokenizer_;
   SkipSpecial skip_;
+  bool begins_;     // with WordPieces: no piece has come
   uint32_t strip_;  // how many more spaces at the text's beginning are not part of it
   std::string held_;
 };

@@ -60,7 +60,7 @@ class Loader {
     } else {
       if (!byte_level_ && !word_piece_) faults_.add("decoder", " is missing");
       parts_.decoder.byte_level = byte_level_;
-      if (word_piece_) parts_.decoder.continuing = "##", parts_.decoder.strip_start = 1;
+      if (word_piece_) parts_.decoder.continuing = "##";
     }
     if (word_piece_ && (byte_level_ || parts_.decoder.byte_level))
       faults_.add("model", " of WordPieces spells no bytes");

@@ -157,7 +157,6 @@ void strip_decoder(const Fields& fields, Decoder& out, bool fused) {
 void read_word_piece_decoder(const Fields& fields, Decoder& out) {
   out.continuing = fields.text("prefix").value_or("##");
   out.cleanup = fields.flag("cleanup", true);
-  out.strip_start = 1;
   if (out.continuing.empty()) fields.fault(".prefix is empty");
 }
 

@@ -3,9 +3,15 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "engines/llm/bert_shape.h"
 #include "engines/llm/shape.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (auto bert = weir::llm::parse_bert_shape({reinterpret_cast<const char*>(data), size})) {
+    bool sound = bert->hidden % bert->heads == 0 && bert->head_dim() <= 1024 && bert->max_length() > 0 &&
+                 bert->max_length() <= bert->positions && bert->layers > 0;
+    if (!sound) std::abort();
+  }
   auto shape = weir::llm::parse_shape({reinterpret_cast<const char*>(data), size});
   if (!shape) return 0;
   const auto& s = *shape;

@@ -54,6 +54,27 @@ inline msg::ModelSpec text_spec(std::string name, uint32_t max_length = 200) {
   return spec;
 }
 
+// An encoder of the same bytes: four numbers, of length 1.
+inline msg::ModelSpec encoder_spec(std::string name, uint32_t max_length = 200) {
+  auto encoder = std::make_shared<msg::TextSpec>();
+  encoder->max_length = max_length;
+  encoder->vocabulary = 260;
+  encoder->hidden_size = 4;
+  encoder->normalized = true;
+  encoder->processor = byte_processor();
+  msg::ModelSpec spec;
+  spec.name = std::move(name);
+  spec.version = "1";
+  spec.engine = "llm";
+  spec.max_batch = 8;
+  spec.ragged = true;
+  spec.inputs = {{"input_ids", msg::DType::kInt64, {-1}, false, {}},
+                 {"attention_mask", msg::DType::kInt64, {-1}, true, {}}};
+  spec.outputs = {{"sentence_embedding", msg::DType::kFp32, {4}, false, {}}};
+  spec.encoder = std::move(encoder);
+  return spec;
+}
+
 // The prompt of a Call as text; special tokens as they are spelled.
 inline std::string prompt_of(const msg::Call& call) {
   const auto& g = *call.generation;

@@ -1,8 +1,14 @@
-// POST /v1/embeddings: the mean of the last hidden states over each input, not normalised.
+// POST /v1/embeddings: of a model that makes tokens, the mean of the last hidden states over each input, not
+// normalised; of an encoder, what it gives for a row of ids. Then `dimensions` keeps the first of them, which get
+// length 1 again where the model's embeddings have it.
 //
-// A request may have more inputs than a shard admits Calls at once: a window of them is under way.
+// Each input is a Call of its own, which the lane batches. A request may have more inputs than a shard admits Calls at
+// once: a window of them is under way.
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
+#include <utility>
 
 #include "base/encoding.h"
 #include "dialects/openai/endpoints.h"
@@ -10,13 +16,14 @@
 #include "dialects/openai/piece.h"
 #include "dialects/openai/prompt.h"
 #include "marshal/json_tensor.h"
+#include "text/processor.h"
 
 namespace weir::openai {
 namespace {
 
 using wire::Exchange;
 
-constexpr size_t kWindow = 16;  // Calls of one request at once
+constexpr size_t kWindow = 16, kEncoderWindow = 64;  // Calls of one request at once
 
 class Embeddings;
 
@@ -44,8 +51,10 @@ class Embeddings final : public wire::Reader {
   void on_close(Exchange&, bool) override { leave(); }
 
   void start(bus::Served& served, std::vector<Sequence> inputs) {
+    const msg::TextSpec& spec = *tokens_of(served.spec);
     model_ = served.spec.name;
-    width_ = served.spec.text->hidden_size;
+    width_ = spec.hidden_size, normalized_ = spec.normalized;
+    if (!served.spec.text) ids_name_ = served.spec.inputs.at(0).name;
     for (Sequence& input : inputs) {
       tokens_ += input.ids.size();
       inputs_.emplace_back(*this, std::move(input.ids));
@@ -58,11 +67,13 @@ class Embeddings final : public wire::Reader {
     const msg::Tensor& tensor = outputs.tensors.front();
     if (tensor.dtype != msg::DType::kFp32 || tensor.data.size() != size_t(width_) * 4)
       return fail(base::failure(base::Code::kInternal, "the model gave no embedding"));
+    std::string storage;
+    std::string_view floats = shortened(tensor.data.view(), storage);
     if (request_.base64) {
-      input.json = '"' + base::base64_encode(tensor.data.view()) + '"';
+      input.json = '"' + base::base64_encode(floats) + '"';
     } else {
       input.json = "[";
-      marshal::write_elements(input.json, tensor.dtype, tensor.data.view(), {});
+      marshal::write_elements(input.json, tensor.dtype, floats, {});
       input.json += ']';
     }
     if (++done_ == inputs_.size()) return finish();
@@ -76,16 +87,13 @@ class Embeddings final : public wire::Reader {
  private:
   // The model is looked up anew: it may have been replaced while the first inputs ran.
   void more() {
-    while (next_ < inputs_.size() && next_ - done_ < kWindow) {
+    const size_t window = encodes() ? kEncoderWindow : kWindow;
+    while (next_ < inputs_.size() && next_ - done_ < window) {
       Input& input = inputs_[next_++];
       msg::Call* call = house_.bus.make_call();
       call->model = model_;
       call->priority = request_.priority;
-      call->generation = std::make_unique<msg::Generation>();
-      call->generation->aim = msg::Aim::kEmbed;
-      call->generation->append = std::move(input.ids);
-      call->generation->max_tokens = 0;
-      call->generation->cache_salt = cache_salt(exchange_.request(), house_.options.api_keys, request_.cache_salt);
+      encodes() ? ask_encoder(*call, input) : ask_generator(*call, input);
       call->sink = &input;
       call->ticket = exchange_.ticket();
       if (base::Status status = house_.bus.submit(call); !status.ok()) {
@@ -94,6 +102,36 @@ class Embeddings final : public wire::Reader {
       }
       input.call = call;
     }
+  }
+
+  bool encodes() const { return !ids_name_.empty(); }
+
+  void ask_encoder(msg::Call& call, Input& input) const {
+    const std::vector<int64_t> ids(input.ids.begin(), input.ids.end());
+    std::string_view bytes(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int64_t));
+    call.inputs.push_back({ids_name_, msg::DType::kInt64, {1, int64_t(ids.size())}, base::Bytes::copy_of(bytes)});
+    input.ids = {};
+  }
+  void ask_generator(msg::Call& call, Input& input) const {
+    call.generation = std::make_unique<msg::Generation>();
+    call.generation->aim = msg::Aim::kEmbed;
+    call.generation->append = std::move(input.ids);
+    call.generation->max_tokens = 0;
+    call.generation->cache_salt = cache_salt(exchange_.request(), house_.options.api_keys, request_.cache_salt);
+  }
+
+  // The first `dimensions` of them.
+  std::string_view shortened(std::string_view floats, std::string& storage) const {
+    if (!request_.dimensions || *request_.dimensions == width_) return floats;
+    storage = floats.substr(0, size_t(*request_.dimensions) * sizeof(float));
+    if (!normalized_) return storage;
+    std::vector<float> values(*request_.dimensions);
+    std::memcpy(values.data(), storage.data(), storage.size());
+    double squares = 0;
+    for (float v : values) squares += double(v) * v;
+    for (float& v : values) v = float(v / std::max(std::sqrt(squares), 1e-12));
+    std::memcpy(storage.data(), values.data(), storage.size());
+    return storage;
   }
 
   void finish() {
@@ -120,8 +158,9 @@ class Embeddings final : public wire::Reader {
   House& house_;
   Exchange& exchange_;
   Request request_;
-  std::string model_;
+  std::string model_, ids_name_;  // the input of an encoder; empty for models that make tokens
   uint32_t width_ = 0;
+  bool normalized_ = false;
   uint64_t tokens_ = 0;
   std::deque<Input> inputs_;
   size_t next_ = 0, done_ = 0;
@@ -133,6 +172,17 @@ void Input::on(msg::Call&, msg::Event&& event) {
   if (auto* outputs = std::get_if<msg::Outputs>(&event.what); outputs && outputs->final)
     return owner.answered(*this, *outputs);
   owner.fail(base::failure(base::Code::kInternal, "the model gave no embedding"));
+}
+
+// At most so many ids: of a text its beginning, with what the tokenizer puts around it; of ids the first.
+void cut_text(uint32_t most, const msg::TextSpec& spec, text::AddSpecial added, std::vector<uint32_t>& ids) {
+  if (ids.size() <= most) return;
+  std::vector<uint32_t> marks;
+  if (added == text::AddSpecial::kYes) marks = spec.processor->tokenizer->encode("", text::AddSpecial::kYes);
+  auto front = size_t(std::mismatch(marks.begin(), marks.end(), ids.begin(), ids.end()).first - marks.begin());
+  const size_t behind = std::min<size_t>(marks.size() - front, most);
+  std::copy(ids.end() - ptrdiff_t(behind), ids.end(), ids.begin() + ptrdiff_t(most - behind));
+  ids.resize(most);
 }
 
 // What a generation would be checked for.
@@ -155,14 +205,21 @@ void embeddings(House& house, Exchange& exchange, const wire::PathArgs&) {
   Request request;
   if (Refusal bad = read_request(exchange.content().view(), Kind::kEmbedding, request); !bad.ok())
     return respond(exchange, bad);
-  auto [served, refusal] = find_model(house, exchange, request.model);
+  auto [served, refusal] = find_model(house, exchange, request.model, Wants::kToTake);
   if (!refusal.ok()) return respond(exchange, refusal);
-  const msg::TextSpec& spec = *served->spec.text;
-  if (request.dimensions && *request.dimensions != spec.hidden_size)
+  const msg::TextSpec& spec = *tokens_of(served->spec);
+  const bool encoder = !served->spec.text;
+  if (request.dimensions &&
+      (encoder ? *request.dimensions > spec.hidden_size : *request.dimensions != spec.hidden_size))
     return respond(exchange, refuse("dimensions", "dimensions: this model has " + std::to_string(spec.hidden_size)));
+  std::optional<uint32_t> most;  // an encoder's texts keep their marks
+  if (encoder) most = std::exchange(request.truncate_prompt, std::nullopt);
   std::vector<Sequence> inputs;
   for (const Prompt& prompt : request.prompts) {
     Refusal bad = make_prompt(prompt, request, spec, "input", inputs.emplace_back());
+    const bool marked = !prompt.tokens && request.add_special.value_or(true);
+    if (bad.ok() && most)
+      cut_text(*most, spec, marked ? text::AddSpecial::kYes : text::AddSpecial::kNo, inputs.back().ids);
     if (bad.ok()) bad = check(spec, inputs.back().ids);
     if (!bad.ok()) return respond(exchange, bad);
   }

@@ -20,13 +20,18 @@ struct House {
   int64_t created = 0;  // Unix seconds: when this server came up
 };
 
-// The model that a request names ("" = the default), which must be one of text. Notes it in the ledger. Errors:
-// 404 model_not_found, 400 for models of tensors alone.
+// What a request wants of a model: that it makes tokens, or that it takes them: encoders do as well.
+enum class Wants : uint8_t { kToMake, kToTake };
+
+// The model that a request names ("" = the default). Notes it in the ledger. Errors: 404 model_not_found, 400 for
+// models of which that cannot be had.
 struct Found {
   bus::Served* served = nullptr;  // for this turn of the loop
   Refusal refusal;
 };
-Found find_model(House& house, wire::Exchange& exchange, const std::string& name);
+Found find_model(House& house, wire::Exchange& exchange, const std::string& name, Wants wants);
+// What a model says of its tokens; null for models of tensors alone.
+const msg::TextSpec* tokens_of(const msg::ModelSpec& spec, Wants wants = Wants::kToTake);
 
 // 200 with a JSON body, and how long it took.
 void respond_json(wire::Exchange& exchange, std::string json);

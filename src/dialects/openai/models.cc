@@ -1,5 +1,5 @@
-// GET /v1/models[/{id}]: the models of text, as OpenAI's clients want them, with what vLLM adds (max_model_len) and
-// what a model can tell of itself here (readouts, images).
+// GET /v1/models[/{id}]: the models of text and the encoders, as OpenAI's clients want them, with what vLLM adds
+// (max_model_len) and what a model can tell of itself here (readouts, images).
 #include "dialects/openai/endpoints.h"
 #include "marshal/json_tensor.h"
 
@@ -7,7 +7,7 @@ namespace weir::openai {
 namespace {
 
 void write_model(std::string& out, const House& house, const msg::ModelSpec& spec) {
-  const msg::TextSpec& text = *spec.text;
+  const msg::TextSpec& text = *tokens_of(spec);
   out += "{\"id\":";
   marshal::write_string(out, spec.name);
   out += ",\"object\":\"model\",\"created\":" + std::to_string(house.created) + ",\"owned_by\":\"weir\",\"root\":";
@@ -35,7 +35,7 @@ void write_model(std::string& out, const House& house, const msg::ModelSpec& spe
 void list_models(House& house, wire::Exchange& exchange, const wire::PathArgs&) {
   std::string out = "{\"object\":\"list\",\"data\":[";
   for (const auto& [name, model] : house.bus.catalog().models) {
-    if (!model.preferred || !model.preferred->spec.text) continue;
+    if (!model.preferred || !tokens_of(model.preferred->spec)) continue;
     if (out.back() != '[') out += ',';
     write_model(out, house, model.preferred->spec);
   }
@@ -43,7 +43,7 @@ void list_models(House& house, wire::Exchange& exchange, const wire::PathArgs&) 
 }
 
 void show_model(House& house, wire::Exchange& exchange, const wire::PathArgs& args) {
-  auto [served, refusal] = find_model(house, exchange, std::string(args["model"]));
+  auto [served, refusal] = find_model(house, exchange, std::string(args["model"]), Wants::kToTake);
   if (!refusal.ok()) return respond(exchange, refusal);
   std::string out;
   write_model(out, house, served->spec);

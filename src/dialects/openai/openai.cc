@@ -15,7 +15,7 @@ using wire::PathArgs;
 void run(House& house, Exchange& exchange, Kind kind) {
   Request request;
   if (Refusal bad = read_request(exchange.content().view(), kind, request); !bad.ok()) return respond(exchange, bad);
-  auto [served, refusal] = find_model(house, exchange, request.model);
+  auto [served, refusal] = find_model(house, exchange, request.model, Wants::kToMake);
   if (!refusal.ok()) return respond(exchange, refusal);
   const msg::TextSpec& spec = *served->spec.text;
   std::vector<Sequence> prompts;
@@ -88,12 +88,17 @@ void Endpoint::serve(Exchange& exchange, const PathArgs& args) {
            "invalid_api_key"});
 }
 
-Found find_model(House& house, Exchange& exchange, const std::string& name) {
+const msg::TextSpec* tokens_of(const msg::ModelSpec& spec, Wants wants) {
+  if (spec.text || wants == Wants::kToMake) return spec.text.get();
+  return spec.encoder.get();
+}
+
+Found find_model(House& house, Exchange& exchange, const std::string& name, Wants wants) {
   const bus::Catalog& catalog = house.bus.catalog();
   std::string wanted = name.empty() ? house.options.default_model : name;
   if (wanted.empty()) {
     for (const auto& [each, model] : catalog.models) {
-      if (!model.preferred || !model.preferred->spec.text) continue;
+      if (!model.preferred || !tokens_of(model.preferred->spec, wants)) continue;
       if (!wanted.empty()) return {nullptr, refuse("model", "model: name one; there are several")};
       wanted = each;
     }
@@ -102,8 +107,10 @@ Found find_model(House& house, Exchange& exchange, const std::string& name) {
   }
   auto found = catalog.find(wanted, "");
   if (!found) return {nullptr, {std::move(found).error(), "model", {}}};
-  if (!(*found)->spec.text)
-    return {nullptr, refuse("model", "model '" + wanted + "' makes no text: ask it through the inference protocols")};
+  const msg::ModelSpec& spec = (*found)->spec;
+  if (!tokens_of(spec, wants))
+    return {nullptr, refuse("model", "model '" + wanted + "' makes no text: ask it " +
+                                         (spec.encoder ? "for embeddings" : "through the inference protocols"))};
   exchange.ledger().model = (*found)->spec.name;
   return {*found, {}};
 }

@@ -86,9 +86,10 @@ Refusal make_chat(const Request& request, const msg::TextSpec& spec, Sequence& o
 
 Refusal make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
                     Sequence& out) {
-  const auto& tokenizer = *spec.processor->tokenizer;
   if (prompt.tokens) {
     out.ids = prompt.ids;
+  } else if (!spec.processor) {
+    return refuse(param, std::string(param) + ": this model has no tokenizer here; send token ids");
   } else {
     auto add = request.add_special.value_or(true) ? text::AddSpecial::kYes : text::AddSpecial::kNo;
     if (Refusal bad = encode(prompt.text, spec, add, param, out.ids); !bad.ok()) return bad;
@@ -97,7 +98,7 @@ Refusal make_prompt(const Prompt& prompt, const Request& request, const msg::Tex
   truncate(request, out.ids);
   if (!request.echo) return {};
   auto skip = request.fields.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo;
-  out.echo = cut || prompt.tokens ? tokenizer.decode(out.ids, skip) : prompt.text;
+  out.echo = cut || prompt.tokens ? spec.processor->tokenizer->decode(out.ids, skip) : prompt.text;
   return {};
 }
 

@@ -255,7 +255,7 @@ class Members {
       return openai::refuse(input, std::string(input) + ": expected a string, a list of strings, or token ids");
     if (kind_ == Kind::kTokenize && out_.prompts.size() + size_t(!out_.messages.empty()) != 1)
       return openai::refuse("prompt", "takes one prompt, or messages");
-    if (out_.prompts.size() * out_.n > kMaxChoices)
+    if (makes_text() && out_.prompts.size() * out_.n > kMaxChoices)
       return openai::refuse("n", "n: at most " + std::to_string(kMaxChoices) + " choices in one request, prompts × n");
     return {};
   }

@@ -6,14 +6,20 @@
 #include "text/processor.h"
 
 namespace weir::openai {
+namespace {
+
+Refusal no_tokenizer() { return refuse("model", "this model has no tokenizer here: it takes token ids"); }
+
+}  // namespace
 
 void tokenize(House& house, wire::Exchange& exchange, const wire::PathArgs&) {
   Request request;
   if (Refusal bad = read_request(exchange.content().view(), Kind::kTokenize, request); !bad.ok())
     return respond(exchange, bad);
-  auto [served, refusal] = find_model(house, exchange, request.model);
+  auto [served, refusal] = find_model(house, exchange, request.model, Wants::kToTake);
   if (!refusal.ok()) return respond(exchange, refusal);
-  const msg::TextSpec& spec = *served->spec.text;
+  const msg::TextSpec& spec = *tokens_of(served->spec);
+  if (!spec.processor) return respond(exchange, no_tokenizer());
   Sequence sequence;
   if (request.messages.empty())
     refusal = make_prompt(request.prompts.front(), request, spec, "prompt", sequence);
@@ -35,9 +41,10 @@ void tokenize(House& house, wire::Exchange& exchange, const wire::PathArgs&) {
 void detokenize(House& house, wire::Exchange& exchange, const wire::PathArgs&) {
   Detokenize request;
   if (Refusal bad = read_detokenize(exchange.content().view(), request); !bad.ok()) return respond(exchange, bad);
-  auto [served, refusal] = find_model(house, exchange, request.model);
+  auto [served, refusal] = find_model(house, exchange, request.model, Wants::kToTake);
   if (!refusal.ok()) return respond(exchange, refusal);
-  const msg::TextSpec& spec = *served->spec.text;
+  const msg::TextSpec& spec = *tokens_of(served->spec);
+  if (!spec.processor) return respond(exchange, no_tokenizer());
   for (uint32_t id : request.tokens)
     if (id >= spec.vocabulary)
       return respond(exchange, refuse("tokens", "tokens: token id " + std::to_string(id) + " is not below " +
