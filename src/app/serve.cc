@@ -48,7 +48,7 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::
        [&devices](const models::LoadArgs& a) {
          return identity::load(a.wanted, {&devices, &a.slabs, a.broken});
        }},
-      {"llm", [](const models::LoadArgs& a) { return llm::load(a.wanted, a.file); }},
+      {"llm", [&devices](const models::LoadArgs& a) { return llm::load(a.wanted, a.file, {&devices, a.broken}); }},
       {"parrot", [](const models::LoadArgs& a) { return llm::load_parrot(a.wanted); }},
       {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
   };

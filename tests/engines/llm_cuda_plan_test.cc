@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "engines/llm/cuda/kernels.h"
+#include "engines/llm/cuda/looks.h"
 #include "engines/llm/cuda/plan.h"
 
 namespace weir::llm::cuda {
@@ -57,59 +60,110 @@ TEST(LlmCudaPlan, PartMemoryHoldsAllThreeArraysApart) {
   EXPECT_EQ(m.max % 256 + m.sum % 256 + m.bytes % 256, 0u);
 }
 
-sched::TokenStep two_rows() {
+// Rows of 1, 3, 1 and 70 tokens.
+sched::TokenStep four_rows() {
   sched::TokenStep step;
-  step.rows = {{0, 1, 5, 0, 2}, {1, 1, 9, 2, 3}};
-  step.ids = {11, 22}, step.positions = {4, 8}, step.slots = {40, 80};
-  step.tables = {7, 8, 1, 2, 3};
+  step.rows = {{0, 1, 5, 0, 2}, {1, 3, 9, 2, 3}, {4, 1, 2, 5, 1}, {5, 70, 90, 6, 23}};
+  for (uint32_t i = 0; i < 75; ++i) {
+    step.ids.push_back(100 + i), step.slots.push_back(1000 + i);
+    step.positions.push_back(i == 0 ? 4 : i < 4 ? 5 + i : i == 4 ? 1 : 15 + i);
+  }
+  step.tables.resize(29);
   return step;
 }
 
-TEST(LlmCudaPlan, ADecodeStepIsPackedIntoItsBucket) {
-  DecodePack pack;
-  Sizes buckets{1, 2, 4};
-  auto step = two_rows();
-  step.rows.push_back(step.rows[0]);
-  ASSERT_EQ(pack_decode(step, buckets, 4, 4, pack), base::Status());
-  EXPECT_EQ(pack.bucket, 4u);
-  EXPECT_EQ(pack.rows, 3u);
-  EXPECT_EQ(pack.longest, 9u);
-  EXPECT_EQ(Sizes(pack.ids().begin(), pack.ids().end()), (Sizes{11, 22, 11, 0}));
-  EXPECT_EQ(Sizes(pack.positions().begin(), pack.positions().end()), (Sizes{4, 8, 4, 0}));
-  EXPECT_EQ(Sizes(pack.slots().begin(), pack.slots().end()), (Sizes{40, 80, 40, kNoSlot}));
-  EXPECT_EQ(Sizes(pack.lengths().begin(), pack.lengths().end()), (Sizes{5, 9, 5, 0}));
-  EXPECT_EQ(Sizes(pack.tables().begin(), pack.tables().end()), (Sizes{7, 8, 0, 0, 1, 2, 3, 0, 7, 8, 0, 0, 0, 0, 0, 0}));
+TEST(LlmCudaPlan, RowsOfOneTokenComeFirstAndTheOthersAreCutIntoTiles) {
+  StepPlan plan;
+  for (int again = 0; again < 2; ++again) plan_step(four_rows(), plan);  // nothing of the last step is left
+  EXPECT_EQ(plan.singles, 2u);
+  EXPECT_EQ(plan.longest, 5u);
+  EXPECT_EQ(plan.lengths, (Sizes{5, 2}));
+  EXPECT_EQ(plan.starts, (Sizes{0, 5}));
+  EXPECT_EQ(Sizes(plan.ids.begin(), plan.ids.begin() + 6), (Sizes{100, 104, 101, 102, 103, 105}));
+  EXPECT_EQ(Sizes(plan.place.begin(), plan.place.begin() + 6), (Sizes{0, 2, 3, 4, 1, 5}));
+  EXPECT_EQ(plan.slots[1], 1004u);
+  ASSERT_EQ(plan.chunks.size(), 2u);
+  EXPECT_EQ(plan.chunks[0].first, 2u);
+  EXPECT_EQ(plan.chunks[0].begin, 6u);
+  EXPECT_EQ(plan.chunks[1].first, 5u);
+  EXPECT_EQ(plan.chunks[1].count, 70u);
+  EXPECT_EQ(plan.chunks[1].begin, 20u);
+  EXPECT_EQ(plan.chunks[1].table, 6u);
+  ASSERT_EQ(plan.tiles.size(), 3u);  // the longest first
+  EXPECT_EQ(plan.tiles[0].chunk, 1u);
+  EXPECT_EQ(plan.tiles[0].query, 64u);
+  EXPECT_EQ(plan.tiles[1].query, 0u);
+  EXPECT_EQ(plan.tiles[2].chunk, 0u);
 }
 
-TEST(LlmCudaPlan, NothingOfTheLastStepIsLeftInThePack) {
-  DecodePack pack;
-  Sizes buckets{2, 4};
-  auto large = two_rows();
-  large.rows.push_back(large.rows[0]);
-  ASSERT_TRUE(pack_decode(large, buckets, 4, 4, pack).ok());
-  auto one = two_rows();
-  one.rows.resize(1);
-  ASSERT_TRUE(pack_decode(one, buckets, 4, 4, pack).ok());
-  EXPECT_EQ(pack.words.size(), 2u * 8);
-  EXPECT_EQ(pack.lengths()[1], 0u);
-  EXPECT_EQ(pack.slots()[1], kNoSlot);
-  EXPECT_EQ(pack.longest, 5u);
+TEST(LlmCudaPlan, IdleRowsOfAGraphSeeNothingAndWriteNothing) {
+  StepPlan plan;
+  auto step = four_rows();
+  step.rows = {step.rows[0], step.rows[2]};
+  plan_step(step, plan);
+  pad(plan, 4);
+  EXPECT_EQ(plan.singles, 2u);
+  EXPECT_EQ(plan.ids, (Sizes{100, 104, 0, 0}));
+  EXPECT_EQ(plan.slots, (Sizes{1000, 1004, kNoSlot, kNoSlot}));
+  EXPECT_EQ(plan.lengths, (Sizes{5, 2, 0, 0}));
+  EXPECT_EQ(plan.starts.size(), 4u);
+  EXPECT_EQ(plan.positions.size(), 4u);
 }
 
-TEST(LlmCudaPlan, WhatDoesNotFitIsRefused) {
-  DecodePack pack;
-  Sizes buckets{1, 2};
-  auto refused = [&](auto change) {
-    auto step = two_rows();
-    change(step);
-    return pack_decode(step, buckets, 4, 4, pack).code == base::Code::kInvalidArgument;
-  };
-  EXPECT_FALSE(refused([](auto&) {}));
-  EXPECT_TRUE(refused([](auto& s) { s.rows.clear(); }));
-  EXPECT_TRUE(refused([](auto& s) { s.rows.push_back(s.rows[0]); }));
-  EXPECT_TRUE(refused([](auto& s) { s.rows[1].count = 2; }));
-  EXPECT_TRUE(refused([](auto& s) { s.rows[1].length = 13; }));
-  EXPECT_TRUE(refused([](auto& s) { s.rows[1].blocks = 5; }));
+TEST(LlmCudaPlan, OnlyHeadsThatTheKernelsKnowRunOnCuda) {
+  EXPECT_TRUE(has_attention(32, 8, 64));
+  EXPECT_TRUE(has_attention(28, 4, 128));
+  EXPECT_TRUE(has_attention(8, 8, 256));
+  EXPECT_FALSE(has_attention(32, 8, 80));
+  EXPECT_FALSE(has_attention(32, 2, 64));
+  EXPECT_FALSE(has_attention(16, 2, 256));
+  EXPECT_FALSE(has_attention(4, 0, 64));
+}
+
+using Look = sched::TokenStep::Look;
+
+TEST(LlmCudaPlan, LooksBecomeDrawsChangesAndLogprobs) {
+  msg::Generation plain, changed;
+  changed.sampling.repetition_penalty = 2, changed.sampling.frequency_penalty = 0.5f;
+  changed.sampling.logit_bias = {{7, 1.f}, {7, 2.f}, {99, 1.f}};
+  changed.stop_ids = {3};
+  Sizes sequence{5, 7, 8, 8};
+  std::vector<Look> looks(4);
+  looks[0] = {.kind = Look::Kind::kDraw, .wish = &plain, .draw = 6, .seed = 4};
+  looks[1] = {.kind = Look::Kind::kScore, .wants_logprob = true, .top = 3, .id = 12};
+  looks[2] = {.kind = Look::Kind::kDraw, .wish = &changed, .sequence = sequence, .prompt = 2, .hold_eos = true};
+  looks[3] = {.kind = Look::Kind::kDraw, .wish = &plain, .wants_logprob = true};
+  Sizes eos{1};
+  LookPlan plan(50, eos, 3);
+  for (int again = 0; again < 2; ++again) plan.plan(looks);
+  ASSERT_EQ(plan.groups.size(), 2u);
+  EXPECT_TRUE(plan.scores);
+  EXPECT_EQ(plan.most, 3u);
+  EXPECT_EQ(plan.ids, (Sizes{0, 12, 0, 0}));
+  const auto& first = plan.groups[0];
+  EXPECT_EQ(first.draws.count, 1u);
+  ASSERT_EQ(first.adjusts.size(), 1u);
+  EXPECT_EQ(first.first_adjusted, 1u);
+  EXPECT_EQ(plan.from, (Sizes{0, kAdjusted | 0, 0}));
+  EXPECT_EQ(plan.to, (Sizes{0, 2, 3}));
+  EXPECT_EQ(plan.wishes[0].number, 6u);
+  EXPECT_EQ(plan.wishes[0].seed, 4u);
+  ASSERT_EQ(plan.adjusts.size(), 1u);
+  EXPECT_EQ(plan.adjusts[0].row, 2u);
+  std::map<uint32_t, Change> changes;
+  for (const auto& c : plan.changes) changes[c.id] = c;
+  ASSERT_EQ(plan.changes.size(), 5u);  // 5, 7, 8, and the ends 1 and 3; 99 is no token
+  EXPECT_EQ(changes[7].bias, 3.f);
+  EXPECT_EQ(changes[7].generated, 0u);
+  EXPECT_EQ(changes[8].generated, 2u);
+  EXPECT_EQ(changes[8].flags, Change::kWasThere);
+  EXPECT_EQ(changes[1].flags, Change::kNever);
+  EXPECT_EQ(changes[3].flags, Change::kNever);
+  ASSERT_EQ(plan.logprobs.size(), 2u);
+  EXPECT_EQ(plan.logprobs[0].row, 1u);
+  EXPECT_EQ(plan.logprobs[0].id, 1u);
+  EXPECT_EQ(plan.logprobs[1].row, 0u);  // in its group
+  EXPECT_EQ(plan.logprobs[1].id, 3u);
 }
 
 }  // namespace

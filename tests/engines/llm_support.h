@@ -102,12 +102,15 @@ struct Sequence {
   uint32_t features_at = 0, features_count = 0, hidden = 0;
 };
 
-class Stepper {
+enum class LogitsOf { kNone, kLast, kAll };
+
+template <class Engine>
+class BasicStepper {
  public:
-  explicit Stepper(Transformer& engine, uint32_t block_size = 16) : engine_(engine), block_size_(block_size) {}
+  explicit BasicStepper(Engine& engine, uint32_t block_size = 16) : engine_(engine), block_size_(block_size) {}
 
   // `count` more tokens of `s`; logits of all of them or of the last one are wanted.
-  enum class Wanted { kNone, kLast, kAll };
+  using Wanted = LogitsOf;
   void add(Sequence& s, uint32_t count, Wanted wanted) {
     using Look = sched::TokenStep::Look;
     sched::TokenStep::Row row;
@@ -145,9 +148,10 @@ class Stepper {
   sched::TokenStep step;
 
  private:
-  Transformer& engine_;
+  Engine& engine_;
   uint32_t block_size_, next_block_ = 0;
 };
+using Stepper = BasicStepper<Transformer>;
 
 // The largest difference, as a share of the largest magnitude of the row that it is in.
 inline double worst(const std::vector<float>& ours, const std::vector<float>& theirs, size_t row) {

@@ -2,11 +2,14 @@
 
 #include <utility>
 
+#include "base/log.h"
+#include "device/devices.h"
+#include "engines/llm/cuda/device_transformer.h"
+#include "engines/llm/cuda/reference.h"
 #include "engines/llm/encoder_load.h"
 #include "engines/llm/fields.h"
 #include "engines/llm/options.h"
-#include "engines/llm/text_front.h"
-#include "engines/llm/text_request.h"
+#include "engines/llm/text_engine.h"
 #include "engines/llm/transformer.h"
 #include "text/processor.h"
 
@@ -14,26 +17,6 @@ namespace weir::llm {
 namespace {
 
 constexpr size_t kMaxConfig = 4 << 20, kMaxTokenizer = 256 << 20;
-
-class LlmEngine final : public sched::Engine {
- public:
-  LlmEngine(msg::ModelSpec spec, std::unique_ptr<Transformer> transformer, sched::TokenPolicy policy)
-      : spec_(std::move(spec)), transformer_(std::move(transformer)), policy_(policy) {}
-
-  const msg::ModelSpec& spec() const override { return spec_; }
-  base::Status step(sched::Batch&) override {
-    return base::failure(base::Code::kInternal, "a model of tokens is not stepped in rows");
-  }
-  std::unique_ptr<msg::Inbox> own_inbox(const msg::ModelSpec& spec, bus::ModelStats& stats,
-                                        base::SlabSource&) override {
-    return make_text_front(sched::make_token_lane(std::move(transformer_), policy_, spec, stats), spec, stats);
-  }
-
- private:
-  msg::ModelSpec spec_;
-  std::unique_ptr<Transformer> transformer_;
-  sched::TokenPolicy policy_;
-};
 
 // A folder and what its small files say, before the weights are touched.
 struct Loading {
@@ -93,15 +76,19 @@ base::Status read_text(Loading& l) {
   return {};
 }
 
-msg::ModelSpec spec_of(const Loading& l) {
+std::unique_ptr<sched::Engine> engine_of(const Loading& l, std::unique_ptr<sched::TokenEngine> engine) {
   msg::ModelSpec spec = l.wanted;
   spec.engine = "llm";
-  if (spec.platform.empty()) spec.platform = "weir_llm";
-  spec.max_batch = 0;
-  spec.inputs = text_inputs();
-  spec.outputs = {{"text_output", msg::DType::kBytes, {1}, false, {}}};
   spec.text = l.text;
-  return spec;
+  return make_text_engine(std::move(spec), std::move(engine), l.options.policy);
+}
+
+base::Result<std::unique_ptr<Tower>> read_tower(Loading& l, const Store& store, Form form, Team& team) {
+  const auto& vision = *l.model.shape.vision;
+  auto tower = Tower::load(l.model.shape, store, form, team);
+  if (tower)
+    l.text->vision = msg::TextSpec::Vision{vision.start_id, vision.pad_id, vision.end_id, Tower::counter(vision)};
+  return tower;
 }
 
 base::Status read_weights(Loading& l, Team& team) {
@@ -114,17 +101,83 @@ base::Status read_weights(Loading& l, Team& team) {
   if (!weights) return weights.error();
   model.weights = std::move(*weights);
   if (!model.shape.vision) return {};
-  auto tower = Tower::load(model.shape, *store, model.form, team);
+  auto tower = read_tower(l, *store, model.form, team);
   if (!tower) return tower.error();
   model.tower = std::move(*tower);
-  l.text->vision = msg::TextSpec::Vision{model.shape.vision->start_id, model.shape.vision->pad_id,
-                                         model.shape.vision->end_id, Tower::counter(*model.shape.vision)};
   return {};
+}
+
+base::Result<std::unique_ptr<sched::Engine>> load_on_cpu(Loading& l) {
+  auto team = std::make_unique<Team>(l.options.threads);
+  if (auto s = read_weights(l, *team); !s.ok()) return s;
+  l.model.text = l.text;
+  return engine_of(l, std::make_unique<Transformer>(std::move(l.model), *l.options.kernels, std::move(team),
+                                                    l.options.policy.step_tokens));
+}
+
+// --- on a device -----------------------------------------------------------------------------------------------------
+
+constexpr double kShareOfMemory = 0.85;  // of a CUDA device, that a model takes with its keys and values
+
+base::Result<const cuda::Kernels*> device_kernels(const device::Device& device, const device::Devices& devices) {
+  if (device.info().index < 0) return &cuda::reference::table();
+  auto open = reinterpret_cast<cuda::OpenKernels>(devices.module().symbol(cuda::kKernelsEntry));
+  auto* kernels = open ? open(cuda::kKernelsAbi) : nullptr;
+  if (!kernels) return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so has no kernels of this build");
+  return kernels;
+}
+
+// Null: the CPU. `auto` takes the first CUDA device if there is one that can run this model in bfloat16.
+base::Result<device::Device*> choose_device(const Loading& l, device::Devices* devices) {
+  constexpr device::Device* kCpu = nullptr;
+  const std::string& name = l.options.device;
+  if (name == "cpu") return kCpu;
+  const bool chosen = name != "auto", float32 = l.options.form == Form::kF32;
+  if (!chosen && (!devices || devices->cuda_count() == 0 || float32)) return kCpu;
+  if (!devices) return base::failure(base::Code::kFailedPrecondition, "there are no devices");
+  auto device = devices->find(chosen ? name : "cuda");
+  if (!device) return device.error();
+  if (chosen && float32) return base::invalid("dtype float32 is for device: cpu; devices compute in bfloat16");
+  if (chosen) return *device;
+  auto kernels = device_kernels(**device, *devices);
+  auto status = kernels ? cuda::DeviceTransformer::check(l.model.shape, **device, **kernels) : kernels.error();
+  if (status.ok()) return *device;
+  base::log::warning("a model runs on the CPU", {{"model", l.wanted.name}, {"reason", status.text}});
+  return kCpu;
+}
+
+base::Result<std::unique_ptr<sched::Engine>> load_on_device(Loading& l, device::Device& device, const Place& place) {
+  if (auto s = device.restart(); !s.ok()) return s;
+  auto kernels = device_kernels(device, *place.devices);
+  if (!kernels) return kernels.error();
+  const Shape& shape = l.model.shape;
+  if (auto s = cuda::DeviceTransformer::check(shape, device, **kernels); !s.ok()) return s;
+  auto store = Store::open(l.folder);
+  if (!store) return store.error();
+  cuda::DeviceModel model{shape, l.model.readouts, {}, nullptr, l.text};
+  auto weights = cuda::load_device_weights(shape, l.model.readouts, *store, device);
+  if (!weights) return weights.error();
+  model.weights = std::move(*weights);
+  if (shape.vision) {
+    auto team = std::make_unique<Team>(l.options.threads);
+    auto tower = read_tower(l, *store, Form::kBf16, *team);
+    if (!tower) return tower.error();
+    model.sight = std::make_unique<Sight>(shape, *l.options.kernels, std::move(team), std::move(*tower));
+  }
+  auto& policy = l.options.policy;
+  auto engine = cuda::DeviceTransformer::make(device, **kernels, std::move(model),
+                                              {policy.step_tokens, policy.max_running, place.broken});
+  if (!engine) return engine.error();
+  auto share = uint64_t(kShareOfMemory * double(device.info().memory)), taken = (*engine)->fixed_bytes();
+  if (!l.options.kv_cache && device.info().index >= 0 && share > taken + policy.kv_bytes)
+    policy.kv_bytes = share - taken;
+  return engine_of(l, std::move(*engine));
 }
 
 }  // namespace
 
-base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const std::string& config) {
+base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const std::string& config,
+                                                  const Place& place) {
   auto options = read_options(wanted.parameters);
   if (!options) return options.error();
   size_t slash = config.rfind('/');
@@ -146,13 +199,9 @@ base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, 
   if (!readouts) return readouts.error();
   l.model.readouts = std::move(*readouts);
   if (auto s = read_text(l); !s.ok()) return s;
-  auto team = std::make_unique<Team>(l.options.threads);
-  if (auto s = read_weights(l, *team); !s.ok()) return s;
-  l.model.text = l.text;
-  auto transformer = std::make_unique<Transformer>(std::move(l.model), *l.options.kernels, std::move(team),
-                                                   l.options.policy.step_tokens);
-  return std::unique_ptr<sched::Engine>(
-      std::make_unique<LlmEngine>(spec_of(l), std::move(transformer), l.options.policy));
+  auto device = choose_device(l, place.devices);
+  if (!device) return device.error();
+  return *device ? load_on_device(l, **device, place) : load_on_cpu(l);
 }
 
 }  // namespace weir::llm

@@ -3,9 +3,13 @@
 //
 // Parameters of model.yaml: kv_cache ("512MiB"), block_size (16), max_running (64), step_tokens (512), max_waiting
 // (256), prefix_cache (on), threads (all cores but one; both of two), dtype (auto, float32, bfloat16; auto is bfloat16
-// for files of bfloat16 or float16 and float32 else), max_length (the model's), kernels (the best that the CPU runs).
+// for files of bfloat16 or float16 and float32 else), max_length (the model's), kernels (the best that the CPU runs),
+// device (auto, cpu, cuda, cuda:N, host; auto is the first CUDA device if there is one whose kernels know the model's
+// shape and dtype is not float32, and the CPU else; host runs the device's engine without one, slowly, for tests).
+// Devices compute in bfloat16. On CUDA kv_cache is by default what 85% of the device's memory leave beside the weights.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,10 +17,23 @@
 #include "msg/spec.h"
 #include "sched/engine.h"
 
+namespace weir::device {
+class Devices;
+}
+
 namespace weir::llm {
 
+// What `device` needs; null without devices, which outlive the engine. `broken` is called once, from the lane, when the
+// device is lost and the engine cannot go on.
+struct Place {
+  device::Devices* devices = nullptr;
+  std::function<void(base::Status)> broken{};
+};
+
 // `config` is the path of config.json; the other files lie beside it. Errors: INVALID_ARGUMENT, UNIMPLEMENTED,
-// NOT_FOUND, RESOURCE_EXHAUSTED, naming the file or the parameter. Any thread.
-base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const std::string& config);
+// NOT_FOUND, RESOURCE_EXHAUSTED, naming the file or the parameter; of the device FAILED_PRECONDITION, UNAVAILABLE. A
+// device at fault is restarted. Any thread.
+base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const std::string& config,
+                                                  const Place& place = {});
 
 }  // namespace weir::llm

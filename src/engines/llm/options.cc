@@ -49,7 +49,7 @@ base::Result<Options> read_options(const std::map<std::string, std::string>& par
   if (auto* text = p.find("kv_cache")) {
     auto bytes = base::parse_size(*text);
     if (bytes && *bytes > 0)
-      o.policy.kv_bytes = *bytes;
+      o.policy.kv_bytes = *bytes, o.kv_cache = *bytes;
     else
       p.fail("kv_cache", "a size like 512MiB is expected");
   }
@@ -66,6 +66,7 @@ base::Result<Options> read_options(const std::map<std::string, std::string>& par
     else if (*text != "auto")
       p.fail("dtype", "auto, float32 or bfloat16 is expected");
   }
+  if (auto* text = p.find("device")) o.device = *text;
   auto* name = p.find("kernels");
   o.kernels = name && *name != "auto" ? kernels(*name) : &kernels();
   if (!o.kernels) p.fail("kernels", "auto, avx512_bf16, avx512, avx2 or portable, as this CPU has it, is expected");

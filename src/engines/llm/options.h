@@ -13,8 +13,10 @@ namespace weir::llm {
 struct Options {
   sched::TokenPolicy policy;
   uint32_t threads = 1;
-  std::optional<Form> form;  // nothing: as the file is
-  uint32_t max_length = 0;   // 0: the model's
+  std::optional<Form> form;          // nothing: as the file is
+  std::string device = "auto";       // "auto", "cpu", or what device::Devices::find() knows
+  std::optional<uint64_t> kv_cache;  // bytes, as asked for; policy.kv_bytes has them or the default
+  uint32_t max_length = 0;           // 0: the model's
   const Kernels* kernels = nullptr;
 };
 

@@ -8,9 +8,7 @@
 
 #include "base/units.h"
 #include "engines/llm/options.h"
-#include "engines/llm/text_front.h"
-#include "engines/llm/text_request.h"
-#include "sched/token_lane.h"
+#include "engines/llm/text_engine.h"
 #include "text/processor.h"
 
 namespace weir::llm {
@@ -89,26 +87,6 @@ class Parrot final : public sched::TokenEngine {
   const std::chrono::microseconds step_;
 };
 
-class ParrotEngine final : public sched::Engine {
- public:
-  ParrotEngine(msg::ModelSpec spec, std::unique_ptr<Parrot> parrot, sched::TokenPolicy policy)
-      : spec_(std::move(spec)), parrot_(std::move(parrot)), policy_(policy) {}
-
-  const msg::ModelSpec& spec() const override { return spec_; }
-  base::Status step(sched::Batch&) override {
-    return base::failure(base::Code::kInternal, "a model of tokens is not stepped in rows");
-  }
-  std::unique_ptr<msg::Inbox> own_inbox(const msg::ModelSpec& spec, bus::ModelStats& stats,
-                                        base::SlabSource&) override {
-    return make_text_front(sched::make_token_lane(std::move(parrot_), policy_, spec, stats), spec, stats);
-  }
-
- private:
-  msg::ModelSpec spec_;
-  std::unique_ptr<Parrot> parrot_;
-  sched::TokenPolicy policy_;
-};
-
 }  // namespace
 
 base::Result<std::unique_ptr<sched::Engine>> load_parrot(const msg::ModelSpec& wanted) {
@@ -130,14 +108,9 @@ base::Result<std::unique_ptr<sched::Engine>> load_parrot(const msg::ModelSpec& w
   text->processor = std::move(*processor);
   msg::ModelSpec spec = wanted;
   spec.engine = "parrot";
-  if (spec.platform.empty()) spec.platform = "weir_parrot";
-  spec.max_batch = 0;
-  spec.inputs = text_inputs();
-  spec.outputs = {{"text_output", msg::DType::kBytes, {1}, false, {}}};
   spec.text = text;
   auto parrot = std::make_unique<Parrot>(std::move(text), std::chrono::microseconds(step));
-  return std::unique_ptr<sched::Engine>(
-      std::make_unique<ParrotEngine>(std::move(spec), std::move(parrot), options->policy));
+  return make_text_engine(std::move(spec), std::move(parrot), options->policy);
 }
 
 }  // namespace weir::llm

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "engines/llm/half.h"
+#include "engines/llm/step_check.h"
 
 namespace weir::llm {
 namespace {
@@ -47,30 +48,8 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Te
               "memory for a step");
 }
 
-base::Status Transformer::check(const Step& step) const {
-  auto wrong = [](const char* what) { return base::failure(base::Code::kInternal, what); };
-  const size_t n = step.ids.size();
-  if (n > max_tokens_) return wrong("a step has too many tokens");
-  if (step.positions.size() != n || step.slots.size() != n) return wrong("a step's arrays differ in length");
-  for (uint32_t id : step.ids)
-    if (id >= shape_.vocabulary) return base::invalid("token id " + std::to_string(id) + " is not in the vocabulary");
-  const uint64_t slots = uint64_t(kv_.blocks()) * kv_.block_size();
-  for (uint32_t slot : step.slots)
-    if (slot >= slots) return wrong("a step's slot does not exist");
-  for (const auto& row : step.rows) {
-    bool inside = row.first + size_t(row.count) <= n && row.table + size_t(row.blocks) <= step.tables.size();
-    if (!inside || uint64_t(row.blocks) * kv_.block_size() < row.length) return wrong("a step's row is not whole");
-    for (uint32_t b = 0; b < row.blocks; ++b)
-      if (step.tables[row.table + b] >= kv_.blocks()) return wrong("a step's block does not exist");
-    for (uint32_t i = 0; i < row.count; ++i)
-      if (step.positions[row.first + i] != step.positions[row.first] + i || step.positions[row.first + i] >= row.length)
-        return wrong("a step's positions do not follow each other");
-  }
-  return {};
-}
-
 base::Status Transformer::step(Step& step) {
-  if (auto s = check(step); !s.ok()) return s;
+  if (auto s = check_step(step, {max_tokens_, shape_.vocabulary, kv_.blocks(), kv_.block_size()}); !s.ok()) return s;
   embed(step);
   turn(step);
   plan_attention(step);

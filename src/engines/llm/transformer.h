@@ -52,7 +52,6 @@ class Transformer final : public sched::TokenEngine {
     uint32_t row, head, first, count;
   };
 
-  base::Status check(const Step& step) const;
   void embed(const Step& step);
   void turn(const Step& step);  // sines and cosines of the step's positions
   void plan_attention(const Step& step);

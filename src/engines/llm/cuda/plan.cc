@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "engines/llm/cuda/kernels.h"
-
 namespace weir::llm::cuda {
 namespace {
 
@@ -45,29 +43,55 @@ PartMemory part_memory(uint32_t rows, uint32_t heads, uint32_t dim, uint32_t par
   return m;
 }
 
-base::Status pack_decode(const sched::TokenStep& step, std::span<const uint32_t> buckets, uint32_t table_width,
-                         uint32_t block_size, DecodePack& pack) {
-  pack.rows = uint32_t(step.rows.size());
-  pack.bucket = bucket_for(buckets, pack.rows);
-  if (pack.rows == 0 || pack.bucket == 0)
-    return base::invalid("a decode step of " + std::to_string(step.rows.size()) + " rows fits no graph");
-  pack.table_width = table_width, pack.longest = 0;
-  pack.words.assign(size_t(pack.bucket) * (4 + size_t(table_width)), 0);
-  std::fill(pack.slots().begin(), pack.slots().end(), kNoSlot);
-  for (uint32_t i = 0; i < pack.rows; ++i) {
-    const auto& row = step.rows[i];
-    if (row.count != 1) return base::invalid("a row of a decode step has one token");
-    if (row.blocks > table_width || uint64_t(row.blocks) * block_size < row.length)
-      return base::invalid("a block table of " + std::to_string(row.blocks) + " blocks for " +
-                           std::to_string(row.length) + " positions");
-    pack.ids()[i] = step.ids[row.first];
-    pack.positions()[i] = step.positions[row.first];
-    pack.slots()[i] = step.slots[row.first];
-    pack.lengths()[i] = row.length;
-    pack.longest = std::max(pack.longest, row.length);
-    std::copy_n(step.tables.begin() + row.table, row.blocks, pack.tables().begin() + size_t(i) * table_width);
+bool has_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim) {
+  return kv_heads > 0 && heads % kv_heads == 0 && heads / kv_heads <= kMostHeadsPerGroup &&
+         (dim == 64 || dim == 128 || (dim == 256 && heads / kv_heads <= 4));
+}
+
+namespace {
+
+void add_tokens(const sched::TokenStep& step, const sched::TokenStep::Row& row, StepPlan& plan) {
+  for (uint32_t i = row.first; i < row.first + row.count; ++i) {
+    plan.place[i] = uint32_t(plan.ids.size());
+    plan.ids.push_back(step.ids[i]);
+    plan.positions.push_back(step.positions[i]);
+    plan.slots.push_back(step.slots[i]);
   }
-  return {};
+}
+
+void clear(StepPlan& plan) {
+  plan.singles = plan.longest = 0;
+  for (auto* v : {&plan.place, &plan.ids, &plan.positions, &plan.slots, &plan.lengths, &plan.starts}) v->clear();
+  plan.chunks.clear(), plan.tiles.clear();
+}
+
+}  // namespace
+
+void plan_step(const sched::TokenStep& step, StepPlan& plan) {
+  clear(plan);
+  plan.place.resize(step.ids.size());
+  for (const auto& row : step.rows) {
+    if (row.count != 1) continue;
+    add_tokens(step, row, plan);
+    plan.lengths.push_back(step.positions[row.first] + 1), plan.starts.push_back(row.table);
+    plan.longest = std::max(plan.longest, plan.lengths.back());
+  }
+  plan.singles = uint32_t(plan.lengths.size());
+  for (const auto& row : step.rows) {
+    if (row.count < 2) continue;
+    plan.chunks.push_back({uint32_t(plan.ids.size()), row.count, step.positions[row.first], row.table});
+    add_tokens(step, row, plan);
+  }
+  for (uint32_t c = 0; c < plan.chunks.size(); ++c)
+    for (uint32_t query = 0; query < plan.chunks[c].count; query += kQueryTile) plan.tiles.push_back({c, query});
+  auto end_of = [&](const Tile& tile) { return plan.chunks[tile.chunk].begin + tile.query; };
+  std::stable_sort(plan.tiles.begin(), plan.tiles.end(),
+                   [&](const Tile& a, const Tile& b) { return end_of(a) > end_of(b); });
+}
+
+void pad(StepPlan& plan, uint32_t rows) {
+  plan.slots.resize(rows, kNoSlot);
+  for (auto* v : {&plan.ids, &plan.positions, &plan.lengths, &plan.starts}) v->resize(rows, 0);
 }
 
 }  // namespace weir::llm::cuda

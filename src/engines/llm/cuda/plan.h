@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "base/status.h"
+#include "engines/llm/cuda/kernels.h"
 #include "sched/token_engine.h"
 
 namespace weir::llm::cuda {
@@ -28,26 +28,23 @@ struct PartMemory {
 };
 PartMemory part_memory(uint32_t rows, uint32_t heads, uint32_t dim, uint32_t parts);
 
-// A step of decode rows, as the graph of a bucket takes it; what is there more than rows is idle. All arrays in one
-// piece of 32-bit words, so that one copy takes them to the device.
-struct DecodePack {
-  uint32_t rows = 0, bucket = 0, table_width = 0, longest = 0;
-  std::vector<uint32_t> words;  // ids, positions, slots, lengths: [bucket] each; tables: [bucket][table_width]
+// The kernels on CUDA know these heads; those on the host know all.
+bool has_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim);
 
-  std::span<uint32_t> ids() { return part(0); }
-  std::span<uint32_t> positions() { return part(1); }
-  std::span<uint32_t> slots() { return part(2); }
-  std::span<uint32_t> lengths() { return part(3); }
-  std::span<uint32_t> tables() { return std::span(words).subspan(size_t(4) * bucket); }
-
- private:
-  std::span<uint32_t> part(size_t i) { return std::span(words).subspan(i * bucket, bucket); }
+// A step in the order in which the device takes its tokens: rows of one token first (decode attention), then the others
+// (prefill attention). Reused from step to step.
+struct StepPlan {
+  uint32_t singles = 0;                         // rows of one token
+  uint32_t longest = 0;                         // of these, in positions
+  std::vector<uint32_t> place;                  // per flat token of the step: where it is below
+  std::vector<uint32_t> ids, positions, slots;  // per token
+  std::vector<uint32_t> lengths, starts;        // per single: positions, and where its table begins in the step's
+  std::vector<Chunk> chunks;
+  std::vector<Tile> tiles;  // long chunks' last tiles, which take the longest, first
 };
-
-// Every row of the step has one token. `pack` is reused from step to step. Errors: INVALID_ARGUMENT for a row of more
-// tokens, for more rows than the largest bucket, or for a table that is shorter than its length or longer than
-// `table_width`.
-base::Status pack_decode(const sched::TokenStep& step, std::span<const uint32_t> buckets, uint32_t table_width,
-                         uint32_t block_size, DecodePack& pack);
+void plan_step(const sched::TokenStep& step, StepPlan& plan);
+// Idle rows up to `rows` singles: they write nothing, see nothing, and nobody looks at what becomes of them. The plan
+// has no chunks.
+void pad(StepPlan& plan, uint32_t rows);
 
 }  // namespace weir::llm::cuda

@@ -1,0 +1,334 @@
+#include "engines/llm/cuda/device_transformer.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "engines/llm/step_check.h"
+
+namespace weir::llm::cuda {
+namespace {
+
+using base::Status;
+using device::Copy;
+using device::Way;
+
+constexpr size_t kAlign = 256, kArgAlign = 16;
+constexpr uint32_t kLooksLeast = 32, kLooksMost = 256;  // whose logits are there at once
+constexpr uint32_t kVocabularyEnd = 1u << 20;           // of the kernels
+constexpr size_t kFirstBuffer = size_t(256) << 10;
+
+size_t aligned(size_t n, size_t align = kAlign) { return (n + align - 1) / align * align; }
+
+// What no kernel is for. Those on the host take any shape.
+Status check_shape(const Shape& s, const device::Device& device) {
+  auto no = [](const std::string& what) {
+    return base::failure(base::Code::kUnimplemented, what + " is not known to the kernels of devices; use device: cpu");
+  };
+  if (s.vocabulary >= kVocabularyEnd) return no("a vocabulary of " + std::to_string(s.vocabulary));
+  if (device.info().index < 0) return {};
+  if (!has_attention(s.heads, s.kv_heads, s.head_dim))
+    return no(std::to_string(s.heads) + " heads over " + std::to_string(s.kv_heads) + " of " +
+              std::to_string(s.head_dim));
+  if (s.hidden % 8 || s.intermediate % 8)
+    return no("a width of " + std::to_string(s.hidden) + " or " + std::to_string(s.intermediate));
+  return {};
+}
+
+Status check_kernels(const Kernels& k) {
+  if (k.abi == kKernelsAbi && k.embed && k.add_norm && k.rope_store && k.swiglu && k.decode_attention && k.draw &&
+      k.gather && k.patch && k.prefill_attention && k.matmul_open && k.matmul_close && k.matmul && k.adjust &&
+      k.logprobs && k.read_out && k.pool)
+    return {};
+  return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so lacks kernels of this build");
+}
+
+}  // namespace
+
+Status DeviceTransformer::check(const Shape& shape, const device::Device& device, const Kernels& kernels) {
+  auto status = check_kernels(kernels);
+  return status.ok() ? check_shape(shape, device) : status;
+}
+
+base::Result<std::unique_ptr<DeviceTransformer>> DeviceTransformer::make(device::Device& device, const Kernels& kernels,
+                                                                         DeviceModel model, DeviceOptions options) {
+  if (auto s = check(model.shape, device, kernels); !s.ok()) return s;
+  std::unique_ptr<DeviceTransformer> out(new DeviceTransformer(device, kernels, std::move(model), std::move(options)));
+  if (auto s = out->start(); !s.ok()) return s;
+  return out;
+}
+
+DeviceTransformer::DeviceTransformer(device::Device& device, const Kernels& kernels, DeviceModel model,
+                                     DeviceOptions options)
+    : device_(device),
+      epoch_(device.epoch()),
+      kernels_(kernels),
+      model_(std::move(model)),
+      shape_(model_.shape),
+      options_(std::move(options)),
+      looks_at_once_(std::clamp(options_.max_running, kLooksLeast, kLooksMost)),
+      buckets_(graph_buckets(std::min(options_.max_running, looks_at_once_))) {}
+
+// What is queued still reads and writes what dies here. On a device at fault nothing is freed, nor waited for.
+DeviceTransformer::~DeviceTransformer() {
+  bool usable = device_.fault().ok() && device_.epoch() == epoch_;
+  if (usable && stream_ && drain().ok() && matmuls_) kernels_.matmul_close(matmuls_);
+}
+
+Status DeviceTransformer::start() {
+  auto stream = device_.stream(device::Device::Priority::kUrgent);
+  if (!stream) return stream.error();
+  stream_ = std::move(*stream);
+  auto event = device_.event();
+  if (!event) return event.error();
+  idle_ = std::move(*event);
+  for (size_t i = 0; i < kFlights; ++i) {
+    flights_.emplace_back(LookPlan(shape_.vocabulary, model_.text->eos_ids, looks_at_once_));
+    auto done = device_.event();
+    if (!done) return done.error();
+    flights_.back().done = std::move(*done);
+  }
+  if (auto s = make_room(); !s.ok()) return s;
+  for (auto* buffer : {&args_, &parts_, &results_})
+    if (auto s = fit(*buffer, kFirstBuffer); !s.ok()) return s;
+  auto opened = device_.run(stream_, [this, index = device_.info().index](void*) {
+    return kernels_.matmul_open(index, workspace_, &matmuls_);
+  });
+  return opened.ok() ? drain() : opened;
+}
+
+Status DeviceTransformer::make_room() {
+  const size_t tokens = std::max({options_.step_tokens, options_.max_running, 1u}), vocabulary = shape_.vocabulary;
+  const size_t q = size_t(shape_.heads) * shape_.head_dim, kv = size_t(shape_.kv_heads) * shape_.head_dim;
+  size_t bytes = 0;
+  auto room = [&](size_t n) { return std::exchange(bytes, bytes + aligned(n)); };
+  const size_t at_stream = room(tokens * shape_.hidden * sizeof(float));
+  const size_t at_normed = room(tokens * shape_.hidden * sizeof(Bf16));
+  const size_t at_qkv = room(tokens * (q + 2 * kv) * sizeof(Bf16));
+  const size_t at_queries = room(tokens * q * sizeof(Bf16)), at_mixed = room(tokens * q * sizeof(Bf16));
+  const size_t at_gates = room(tokens * 2 * shape_.intermediate * sizeof(Bf16));
+  const size_t at_gated = room(tokens * shape_.intermediate * sizeof(Bf16));
+  const size_t at_looked = room(size_t(looks_at_once_) * shape_.hidden * sizeof(Bf16));
+  const size_t at_logits = room(looks_at_once_ * vocabulary * sizeof(float));
+  const size_t at_adjusted = room(kAdjustedAtOnce * vocabulary * sizeof(float));
+  const size_t at_drawn = room(tokens * sizeof(uint32_t)), at_workspace = room(kWorkspace);
+  auto buffer = device_.buffer(bytes);
+  if (!buffer) return buffer.error();
+  room_ = std::move(*buffer), room_bytes_ = bytes;
+  auto floats = [&](size_t at) { return reinterpret_cast<float*>(room_.data() + at); };
+  auto halves = [&](size_t at) { return reinterpret_cast<Bf16*>(room_.data() + at); };
+  stream_rows_ = floats(at_stream), logits_ = floats(at_logits), adjusted_ = floats(at_adjusted);
+  normed_ = halves(at_normed), qkv_ = halves(at_qkv), queries_ = halves(at_queries), mixed_ = halves(at_mixed);
+  gates_ = halves(at_gates), gated_ = halves(at_gated), looked_ = halves(at_looked);
+  drawn_ = reinterpret_cast<uint32_t*>(room_.data() + at_drawn);
+  workspace_ = room_.data() + at_workspace;
+  return {};
+}
+
+size_t DeviceTransformer::kv_bytes(size_t positions) const {
+  return positions * shape_.layers * 2 * shape_.kv_heads * shape_.head_dim * sizeof(Bf16);
+}
+
+Status DeviceTransformer::reserve(uint32_t blocks, uint32_t block_size) {
+  const uint64_t slots = uint64_t(blocks) * block_size;
+  if (slots >= kNoSlot) return base::invalid("too many blocks of keys and values");
+  auto buffer = device_.buffer(kv_bytes(slots));
+  if (!buffer)
+    return base::failure(buffer.error().code,
+                         std::to_string(kv_bytes(slots)) + " bytes of kv_cache: " + buffer.error().text);
+  kv_ = std::move(*buffer);
+  blocks_ = blocks, block_size_ = block_size;
+  return {};
+}
+
+// Keys and values of a layer: [slots][kv_heads][dim] each, keys first.
+void DeviceTransformer::copy_block(uint32_t from, uint32_t to, uint32_t positions) {
+  const size_t slot = size_t(shape_.kv_heads) * shape_.head_dim * sizeof(Bf16), block = block_size_ * slot;
+  std::vector<Copy> copies;
+  for (size_t i = 0; i < size_t(2) * shape_.layers; ++i) {
+    std::byte* base = kv_.data() + i * blocks_ * block;
+    copies.push_back({base + to * block, base + from * block, positions * slot});
+  }
+  if (auto s = device_.copy(stream_, Way::kOnDevice, copies); !s.ok()) lost_copy_ = std::move(s);
+}
+
+base::Result<sched::ImageFeatures> DeviceTransformer::see(const msg::Image& image) {
+  if (!model_.sight) return base::failure(base::Code::kUnimplemented, "the model takes no images");
+  return model_.sight->see(image);
+}
+
+// --- steps -----------------------------------------------------------------------------------------------------------
+
+Status DeviceTransformer::step(Step& step) {
+  if (auto s = submit(step); !s.ok()) return s;
+  return collect(step);
+}
+
+Status DeviceTransformer::submit(const Step& step) {
+  base::check(under_way_ < kFlights, "a step is submitted when there is room for one");
+  auto& flight = flights_[next_flight()];
+  auto status = queue(step, flight);
+  if (status.ok()) status = device_.record(flight.done, stream_);
+  if (status.ok())
+    ++under_way_;
+  else
+    complain(status);
+  return status;
+}
+
+Status DeviceTransformer::collect(Step& step) {
+  base::check(under_way_ > 0, "a step is collected that was submitted");
+  auto& flight = flights_[first_flight_];
+  auto status = device::await(device_, flight.done, options_.patience);
+  first_flight_ = (first_flight_ + 1) % kFlights, --under_way_;
+  if (status.ok())
+    read(step, flight);
+  else
+    complain(status);
+  return status;
+}
+
+void DeviceTransformer::complain(const Status& status) {
+  bool lost = !device_.fault().ok() || device_.epoch() != epoch_;
+  if (lost && options_.broken) std::exchange(options_.broken, nullptr)(status);
+}
+
+// The bucket of a step that a graph can do; 0 for others.
+uint32_t DeviceTransformer::bucket_of(const Step& step) const {
+  bool plain = plan_.chunks.empty() && step.patches.empty() && step.readouts.empty() && step.pools.empty();
+  if (!plain || !use_graphs_ || step.looks.size() > plan_.singles) return 0;
+  return bucket_for(buckets_, plan_.singles);
+}
+
+Status DeviceTransformer::queue(const Step& step, Flight& flight) {
+  if (!lost_copy_.ok()) return std::exchange(lost_copy_, Status());
+  StepLimits limits{options_.step_tokens, shape_.vocabulary, blocks_, block_size_};
+  if (auto s = check_step(step, limits); !s.ok()) return s;
+  plan_step(step, plan_);
+  flight.looks.plan(step.looks);
+  which_.clear();
+  for (const auto& look : step.looks) which_.push_back(plan_.place[look.token]);
+  const uint32_t bucket = bucket_of(step);
+  if (bucket > 0) pad(plan_, bucket), which_.resize(bucket, 0);
+  part_count_ = captured_parts(plan_.longest, model_.text->max_length);
+  const auto singles = uint32_t(plan_.lengths.size());
+  if (auto s = fit(parts_, part_memory(singles, shape_.heads, shape_.head_dim, part_count_).bytes); !s.ok()) return s;
+  flight.answers = answers_of(step, flight.looks);
+  if (auto s = fit(results_, flight.answers.bytes); !s.ok()) return s;
+  if (auto s = fit(flight.out, flight.answers.ids + flight.answers.bytes); !s.ok()) return s;
+  lay_out(step, flight);
+  if (build_.size() > args_.size()) {  // addresses change
+    if (auto s = fit(args_, build_.size()); !s.ok()) return s;
+    lay_out(step, flight);
+  }
+  if (auto s = send(flight); !s.ok()) return s;
+  auto s = bucket > 0 ? forward_as_graph(bucket) : forward(step);
+  if (s.ok()) s = look(flight, bucket);
+  return s.ok() ? tell(flight) : s;
+}
+
+// A graph has the addresses of what comes first, tables with it: these depend on the padded numbers of tokens, singles
+// and looks alone.
+void DeviceTransformer::lay_out(const Step& step, const Flight& flight) {
+  const LookPlan& looks = flight.looks;
+  build_.clear();
+  at_ = {};
+  at_.ids = put(plan_.ids), at_.positions = put(plan_.positions), at_.slots = put(plan_.slots);
+  at_.lengths = put(plan_.lengths), at_.starts = put(plan_.starts), at_.which = put(which_);
+  at_.tables = put(step.tables);
+  at_.chunks = put(plan_.chunks), at_.tiles = put(plan_.tiles);
+  if (looks.scores) at_.look_ids = put(looks.ids);
+  at_.wishes = put(looks.wishes), at_.from = put(looks.from), at_.to = put(looks.to);
+  at_.adjusts = put(looks.adjusts), at_.changes = put(looks.changes), at_.logprobs = put(looks.logprobs);
+  auto places = [&](const auto& things) {
+    places_.clear();
+    for (const auto& thing : things) places_.push_back(plan_.place[thing.token]);
+    return put(places_);
+  };
+  at_.patched = places(step.patches), at_.read_out = places(step.readouts);
+  pools_.clear();
+  for (const auto& pool : step.pools) {
+    const auto& row = step.rows[pool.row];
+    pools_.push_back({row.count > 0 ? plan_.place[row.first] : 0, row.count});
+  }
+  at_.pools = put(pools_);
+  build_.resize(aligned(build_.size(), kArgAlign));
+  at_.features = reinterpret_cast<const float*>(args_.data() + build_.size());
+  for (const auto& patch : step.patches) {
+    const auto* from = reinterpret_cast<const std::byte*>(patch.feature);
+    build_.insert(build_.end(), from, from + shape_.hidden * sizeof(float));
+  }
+}
+
+template <class T>
+const T* DeviceTransformer::put(const T* data, size_t count) {
+  size_t at = aligned(build_.size(), kArgAlign);
+  build_.resize(at + count * sizeof(T));
+  if (count > 0) std::memcpy(build_.data() + at, data, count * sizeof(T));
+  return reinterpret_cast<const T*>(args_.data() + at);
+}
+
+Status DeviceTransformer::send(Flight& flight) {
+  if (auto s = fit(flight.in, build_.size()); !s.ok()) return s;
+  std::memcpy(flight.in.data(), build_.data(), build_.size());
+  Copy copy{args_.data(), flight.in.data(), build_.size()};
+  return device_.copy(stream_, Way::kToDevice, {&copy, 1});
+}
+
+// Later steps are told nothing of what is replaced here: the stream is empty, and graphs with its address are gone.
+Status DeviceTransformer::fit(device::DeviceBuffer& buffer, size_t bytes) {
+  if (bytes <= buffer.size()) return {};
+  if (auto s = drain(); !s.ok()) return s;
+  graphs_.clear();
+  buffer = device::DeviceBuffer();
+  auto larger = device_.buffer(std::bit_ceil(bytes));
+  if (!larger) return larger.error();
+  buffer = std::move(*larger);
+  return {};
+}
+
+Status DeviceTransformer::fit(device::PinnedBlock& block, size_t bytes) {
+  if (bytes <= block.size()) return {};
+  auto larger = device_.pin(std::bit_ceil(bytes));
+  if (!larger) return larger.error();
+  block = std::move(*larger);
+  return {};
+}
+
+Status DeviceTransformer::drain() {
+  if (auto s = device_.record(idle_, stream_); !s.ok()) return s;
+  return device::await(device_, idle_, options_.patience);
+}
+
+// What came back, into the step.
+void DeviceTransformer::read(Step& step, const Flight& flight) const {
+  const auto* ids = reinterpret_cast<const uint32_t*>(flight.out.data());
+  const std::byte* out = flight.out.data() + flight.answers.ids;
+  auto floats = [&](size_t at) { return reinterpret_cast<const float*>(out + at); };
+  for (size_t i = 0; i < step.looks.size(); ++i)
+    if (step.looks[i].kind == Step::Look::Kind::kDraw) step.looks[i].id = ids[i];
+  const auto* best_ids = reinterpret_cast<const uint32_t*>(out + flight.answers.best_ids);
+  for (size_t i = 0; i < flight.looks.logprobs.size(); ++i) {
+    const auto& row = flight.looks.logprobs[i];
+    auto& look = step.looks[row.id];
+    look.logprob = floats(flight.answers.logprobs)[i];
+    look.best.clear();
+    for (size_t k = i * flight.looks.most; k < i * flight.looks.most + row.top; ++k)
+      if (best_ids[k] != kNoToken) look.best.push_back({best_ids[k], floats(flight.answers.best)[k]});
+  }
+  const size_t values = model_.readouts.layers.size() * model_.readouts.concepts.size();
+  for (size_t i = 0; i < step.readouts.size(); ++i) {
+    const float* from = floats(flight.answers.readouts) + i * values;
+    step.readouts[i].values.assign(from, from + values);
+  }
+  for (size_t i = 0; i < step.pools.size(); ++i) {
+    const float* from = floats(flight.answers.pools) + i * shape_.hidden;
+    step.pools[i].sum.assign(from, from + shape_.hidden);
+  }
+}
+
+}  // namespace weir::llm::cuda

@@ -1,0 +1,268 @@
+#include "engines/llm/cuda/device_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "device/await.h"
+#include "engines/llm/cuda/bf16.h"
+
+namespace weir::llm::cuda {
+namespace {
+
+using base::Status;
+using device::Copy;
+using device::DeviceBuffer;
+using device::Way;
+
+constexpr size_t kStage = size_t(16) << 20;  // bytes that are filled while as many are on their way
+constexpr size_t kSlab = size_t(2) << 20;    // small arrays share buffers of this size
+constexpr size_t kAlign = 256;
+
+// Brings arrays to the device, piece by piece through two pinned stages. Keeps the first error.
+class Upload {
+ public:
+  explicit Upload(device::Device& device) : device_(device) {
+    for (auto& stage : stages_) keep(device.pin(kStage), stage.block), keep(device.event(), stage.sent);
+    keep(device.stream(), stream_);
+  }
+
+  // After an error copies may still be under way.
+  ~Upload() {
+    for (auto& stage : stages_)
+      if (stage.used) (void)device::await(device_, stage.sent);
+  }
+
+  // `fill(from, n, to)` writes elements [from, from + n). The address on the device, or null after an error.
+  template <class T, class Fill>
+  T* send(size_t elements, Fill&& fill) {
+    std::byte* to = room(elements * sizeof(T));
+    constexpr size_t kPiece = kStage / sizeof(T);
+    for (size_t from = 0; from < elements && status.ok(); from += kPiece) {
+      size_t n = std::min(kPiece, elements - from);
+      Stage& stage = stages_[next_++ % 2];
+      if (stage.used && !check(device::await(device_, stage.sent))) break;
+      fill(from, n, reinterpret_cast<T*>(stage.block.data()));
+      Copy copy{to + from * sizeof(T), stage.block.data(), n * sizeof(T)};
+      stage.used =
+          check(device_.copy(stream_, Way::kToDevice, {&copy, 1})) && check(device_.record(stage.sent, stream_));
+    }
+    return status.ok() ? reinterpret_cast<T*>(to) : nullptr;
+  }
+  // All has arrived.
+  void wait() {
+    for (auto& stage : stages_)
+      if (stage.used && status.ok()) check(device::await(device_, stage.sent));
+  }
+  bool check(Status s) {
+    if (!s.ok() && status.ok()) status = std::move(s);
+    return status.ok();
+  }
+
+  Status status;
+  std::vector<DeviceBuffer> memory;
+  uint64_t bytes = 0;
+
+ private:
+  struct Stage {
+    device::PinnedBlock block;
+    device::Event sent;
+    bool used = false;
+  };
+
+  template <class T>
+  void keep(base::Result<T> result, T& to) {
+    if (!result)
+      check(result.error());
+    else
+      to = std::move(*result);
+  }
+  std::byte* room(size_t n) {
+    n = (n + kAlign - 1) / kAlign * kAlign;
+    if (n > kSlab / 2) return buffer(n);
+    if (left_ < n) slab_ = buffer(kSlab), left_ = slab_ ? kSlab : 0;
+    if (!slab_) return nullptr;
+    left_ -= n;
+    return slab_ + (kSlab - left_ - n);
+  }
+  std::byte* buffer(size_t n) {
+    if (!status.ok()) return nullptr;
+    auto made = device_.buffer(n);
+    if (!made) return check(made.error()), nullptr;
+    memory.push_back(std::move(*made));
+    bytes += n;
+    return memory.back().data();
+  }
+
+  device::Device& device_;
+  device::Stream stream_;
+  Stage stages_[2];
+  uint32_t next_ = 0;
+  std::byte* slab_ = nullptr;
+  size_t left_ = 0;
+};
+
+// The arrays of a Store, as the device wants them.
+class Reader {
+ public:
+  Reader(const Store& store, Upload& upload) : store_(store), upload_(upload) {}
+
+  const Bf16* vector(const std::string& name, uint32_t size) {
+    auto* array = find(name, {size});
+    return array ? upload_.send<Bf16>(size, narrowing(*array)) : nullptr;
+  }
+  // One below the other.
+  const Bf16* matrix(std::initializer_list<std::pair<std::string, uint32_t>> parts, uint32_t inputs) {
+    std::vector<const Array*> arrays;
+    size_t rows = 0;
+    for (const auto& [name, outputs] : parts) {
+      arrays.push_back(find(name + ".weight", {outputs, inputs}));
+      if (!arrays.back()) return nullptr;
+      rows += outputs;
+    }
+    return upload_.send<Bf16>(rows * inputs, [&](size_t from, size_t n, Bf16* to) {
+      each(arrays, from, n, [&](const Array& array, size_t first, size_t count) {
+        narrowing(array)(first, count, to);
+        to += count;
+      });
+    });
+  }
+  const float* bias(std::initializer_list<std::pair<std::string, uint32_t>> parts) {
+    std::vector<float> all;
+    for (const auto& [name, outputs] : parts) {
+      auto part = store_.floats(name + ".bias", {outputs});
+      if (!part) return upload_.check(part.error()), nullptr;
+      all.insert(all.end(), part->begin(), part->end());
+    }
+    return floats(all);
+  }
+  const float* floats(const std::vector<float>& all) {
+    return upload_.send<float>(all.size(), [&](size_t from, size_t n, float* to) { std::copy_n(&all[from], n, to); });
+  }
+
+ private:
+  const Array* find(const std::string& name, std::initializer_list<uint64_t> shape) {
+    if (!upload_.status.ok()) return nullptr;
+    auto array = store_.find(name, shape);
+    if (!array) return upload_.check(array.error()), nullptr;
+    return *array;
+  }
+  // Elements [from, from + n) of the arrays one after the other, piece by piece.
+  template <class Each>
+  static void each(const std::vector<const Array*>& arrays, size_t from, size_t n, Each&& piece) {
+    for (const auto* array : arrays) {
+      size_t size = array->elements();
+      if (from < size && n > 0) {
+        size_t count = std::min(n, size - from);
+        piece(*array, from, count);
+        n -= count, from = 0;
+      } else {
+        from -= std::min(from, size);
+      }
+    }
+  }
+  static std::function<void(size_t, size_t, Bf16*)> narrowing(const Array& array) {
+    return [&array](size_t from, size_t n, Bf16* to) {
+      if (array.dtype == Stored::kBf16) {
+        std::memcpy(to, array.data.data() + from * sizeof(Bf16), n * sizeof(Bf16));
+        return;
+      }
+      float piece[1024];
+      for (size_t done = 0; done < n; done += std::size(piece)) {
+        size_t count = std::min(std::size(piece), n - done);
+        read_floats(array, from + done, count, piece);
+        std::transform(piece, piece + count, to + done, narrow_bf16);
+      }
+    };
+  }
+
+  const Store& store_;
+  Upload& upload_;
+};
+
+DeviceLayer read_layer(const Shape& s, const std::string& prefix, Reader& read) {
+  const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
+  const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
+  DeviceLayer l;
+  l.input_norm = read.vector(prefix + "input_layernorm.weight", s.hidden);
+  l.post_norm = read.vector(prefix + "post_attention_layernorm.weight", s.hidden);
+  if (s.qk_norm) {
+    l.q_norm = read.vector(attention + "q_norm.weight", s.head_dim);
+    l.k_norm = read.vector(attention + "k_norm.weight", s.head_dim);
+  }
+  l.qkv = read.matrix({{attention + "q_proj", q}, {attention + "k_proj", kv}, {attention + "v_proj", kv}}, s.hidden);
+  if (s.qkv_bias)
+    l.qkv_bias = read.bias({{attention + "q_proj", q}, {attention + "k_proj", kv}, {attention + "v_proj", kv}});
+  l.out = read.matrix({{attention + "o_proj", s.hidden}}, q);
+  if (s.out_bias) l.out_bias = read.bias({{attention + "o_proj", s.hidden}});
+  l.gate_up = read.matrix({{mlp + "gate_proj", s.intermediate}, {mlp + "up_proj", s.intermediate}}, s.hidden);
+  l.down = read.matrix({{mlp + "down_proj", s.hidden}}, s.intermediate);
+  if (s.mlp_bias) {
+    l.gate_up_bias = read.bias({{mlp + "gate_proj", s.intermediate}, {mlp + "up_proj", s.intermediate}});
+    l.down_bias = read.bias({{mlp + "down_proj", s.hidden}});
+  }
+  return l;
+}
+
+base::Result<DeviceWeights> finish(DeviceWeights w, Upload& upload) {
+  upload.wait();
+  if (!upload.status.ok()) return upload.status;
+  w.memory = std::move(upload.memory), w.bytes = upload.bytes;
+  return w;
+}
+
+}  // namespace
+
+base::Result<DeviceWeights> load_device_weights(const Shape& shape, const Readouts& readouts, const Store& store,
+                                                device::Device& device) {
+  Upload upload(device);
+  Reader read(store, upload);
+  DeviceWeights w;
+  w.embedding = read.matrix({{"model.embed_tokens", shape.vocabulary}}, shape.hidden);
+  w.head = shape.tied ? w.embedding : read.matrix({{"lm_head", shape.vocabulary}}, shape.hidden);
+  w.norm = read.vector("model.norm.weight", shape.hidden);
+  w.frequencies = read.floats(shape.rope.frequencies);
+  if (!readouts.vectors.empty()) w.readouts = read.floats(readouts.vectors);
+  for (uint32_t i = 0; i < shape.layers && upload.status.ok(); ++i)
+    w.layers.push_back(read_layer(shape, "model.layers." + std::to_string(i) + ".", read));
+  return finish(std::move(w), upload);
+}
+
+base::Result<DeviceWeights> random_device_weights(const Shape& s, uint64_t seed, device::Device& device) {
+  Upload upload(device);
+  uint64_t state = seed;
+  auto random = [&](size_t elements, uint32_t inputs) -> const Bf16* {
+    float scale = std::sqrt(3.f / float(inputs));  // uniform: the variance is a third of its square
+    return upload.send<Bf16>(elements, [&](size_t, size_t n, Bf16* to) {
+      for (size_t i = 0; i < n; ++i) {
+        state = state * 6364136223846793005ull + 1442695040888963407ull;
+        to[i] = narrow_bf16(scale * (float(state >> 40) * 0x1p-23f - 1));
+      }
+    });
+  };
+  auto ones = [&](size_t n) -> const Bf16* {
+    return upload.send<Bf16>(n, [](size_t, size_t count, Bf16* to) { std::fill_n(to, count, narrow_bf16(1)); });
+  };
+  const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
+  DeviceWeights w;
+  w.embedding = random(size_t(s.vocabulary) * s.hidden, s.hidden);
+  w.head = s.tied ? w.embedding : random(size_t(s.vocabulary) * s.hidden, s.hidden);
+  w.norm = ones(s.hidden);
+  w.frequencies = upload.send<float>(s.rope.frequencies.size(), [&](size_t from, size_t n, float* to) {
+    std::copy_n(&s.rope.frequencies[from], n, to);
+  });
+  for (uint32_t i = 0; i < s.layers; ++i) {
+    DeviceLayer l;
+    l.input_norm = ones(s.hidden), l.post_norm = ones(s.hidden);
+    if (s.qk_norm) l.q_norm = ones(s.head_dim), l.k_norm = ones(s.head_dim);
+    l.qkv = random(size_t(q + 2 * kv) * s.hidden, s.hidden), l.out = random(size_t(s.hidden) * q, q);
+    l.gate_up = random(size_t(2) * s.intermediate * s.hidden, s.hidden);
+    l.down = random(size_t(s.hidden) * s.intermediate, s.intermediate);
+    w.layers.push_back(l);
+  }
+  return finish(std::move(w), upload);
+}
+
+}  // namespace weir::llm::cuda

@@ -1,0 +1,20 @@
+// A step that an engine can run: what the lane lays out is checked once more before it becomes addresses.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "sched/token_engine.h"
+
+namespace weir::llm {
+
+struct StepLimits {
+  uint32_t tokens = 0, vocabulary = 0;
+  uint32_t blocks = 0, block_size = 0;
+};
+
+// Errors: INVALID_ARGUMENT (a token id beyond the vocabulary), INTERNAL (arrays that do not fit each other or the
+// cache).
+base::Status check_step(const sched::TokenStep& step, const StepLimits& limits);
+
+}  // namespace weir::llm

@@ -1,0 +1,17 @@
+// The Engine of a model of tokens: a TokenEngine behind a token lane, and the text front before that.
+#pragma once
+
+#include <memory>
+
+#include "msg/spec.h"
+#include "sched/engine.h"
+#include "sched/token_lane.h"
+
+namespace weir::llm {
+
+// `spec`: as it was wanted, with the name of the engine ("llm") and its text; what all models of tokens have alike is
+// filled in here: platform, tensors. The Engine's own Inbox takes `engine`.
+std::unique_ptr<sched::Engine> make_text_engine(msg::ModelSpec spec, std::unique_ptr<sched::TokenEngine> engine,
+                                                const sched::TokenPolicy& policy);
+
+}  // namespace weir::llm
