@@ -155,11 +155,32 @@ bool small_whole(T value) {
   return std::abs(value) < T(1 << 24) && value == std::trunc(value);
 }
 
+// What has at most two digits before the point and four behind it, as much of what people write has. Six digits are
+// what any float keeps (FLT_DIG): where such a decimal reads back as the float, none but this one so short does, so it
+// is the shortest. Rounding twice on the way back is harmless: n · 10^-4 is never nearer than 2^-39 of itself to the
+// middle of two floats. Null where `value`, which is not negative, has no such text.
+char* put_few_decimals(char* to, float value) {
+  double scaled = double(value) * 1e4;  // exact
+  if (!(scaled < 999999.5)) return nullptr;
+  auto n = uint32_t(scaled + 0.5);
+  if (float(double(n) * 1e-4) != value) return nullptr;
+  uint32_t whole = n / 10000, fraction = n % 10000;
+  if (whole >= 10) *to++ = char('0' + whole / 10);
+  *to++ = char('0' + whole % 10);
+  *to++ = '.';
+  std::memcpy(to, &kPairs[2 * (fraction / 100)], 2);
+  std::memcpy(to + 2, &kPairs[2 * (fraction % 100)], 2);
+  char* end = to + 4;
+  while (end > to + 1 && end[-1] == '0') --end;
+  return end;
+}
+
 }  // namespace
 
 char* write_text(char* to, float value) {
   auto bits = std::bit_cast<uint32_t>(value);
   if (bits >> 31) *to++ = '-';
+  if (char* end = put_few_decimals(to, std::abs(value))) return end;
   if (small_whole(value)) {  // common, and cheap as such
     uint32_t whole = uint32_t(std::abs(value));
     int n = count_digits(whole);

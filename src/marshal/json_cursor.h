@@ -80,6 +80,10 @@ class JsonCursor {
   bool string(std::string_view& out) { return string(out, text_buffer_); }
   bool string(std::string& out);
   bool number(JsonNumber& out);
+  // The short way for most numbers of tensors: one of up to 15 places without an exponent, rounded correctly. False,
+  // with nothing consumed, where it is anything else; then number() has the word.
+  bool plain(double& out);
+  bool plain(float& out);
   bool boolean(bool& out);
   bool null();
   bool skip();
@@ -97,7 +101,7 @@ class JsonCursor {
   // INVALID_ARGUMENT with the reason and the byte offset.
   base::Status error() const;
   // Refuses the document for a reason of the caller's; the first reason stays. Always false.
-  bool fail(std::string reason);
+  [[gnu::cold]] bool fail(std::string_view reason);
   bool refuse() { return ok() ? fail("a value was refused") : false; }
 
  private:

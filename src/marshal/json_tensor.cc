@@ -151,6 +151,8 @@ bool odd_element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
 // One element of type T, stored at `to`.
 template <class T>
 bool element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
+  if constexpr (std::is_floating_point_v<T>)
+    if (json.plain(to)) return true;
   if (!json.at_number()) [[unlikely]]
     return odd_element(json, reader, dtype, to);
   JsonNumber number;

@@ -22,7 +22,11 @@ class Elements {
 
   void next() {
     if (size_t(p_ - buffer_.data()) > kFull) flush();
-    if (!std::exchange(first_, false)) put(separator_);
+    if (std::exchange(first_, false)) return;
+    if (separator_.size() == 1)
+      put(separator_[0]);
+    else
+      put(separator_);
   }
   void put(char c) { *p_++ = c; }
   void put(std::string_view text) {

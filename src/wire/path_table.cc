@@ -1,6 +1,7 @@
 #include "wire/path_table.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "base/encoding.h"
@@ -21,6 +22,13 @@ std::string_view cut_segment(std::string_view& path) {
 
 bool placeholder(std::string_view segment) { return segment.size() > 2 && segment.front() == '{'; }
 
+// One look-up: the path's segments, as sent, that stand for placeholders.
+struct Walk {
+  bool escaped;  // there is a '%' in the path
+  size_t count = 0;
+  std::array<std::string_view, kMaxSegments> values{};
+};
+
 }  // namespace
 
 const Route* PathEntry::find(std::string_view method) const {
@@ -29,29 +37,27 @@ const Route* PathEntry::find(std::string_view method) const {
   return method == "HEAD" ? find("GET") : nullptr;
 }
 
-// `name` lies in the pattern of the entry that made the node.
 struct PathTable::Node {
-  std::map<std::string, std::unique_ptr<Node>, std::less<>> fixed;
+  ByText<std::unique_ptr<Node>> fixed;
   std::unique_ptr<Node> any;
   PathEntry* entry = nullptr;
 
-  // The values of the placeholders passed on the way are left in `values`.
-  const PathEntry* walk(std::string_view path, std::vector<std::string>& values) const {
+  // The segments passed on the way to the entry are left in `walk`.
+  const PathEntry* find(std::string_view path, Walk& walk) const {
     if (path.empty()) return entry;
-    if (values.size() > kMaxSegments) return nullptr;
-    std::string_view rest = path, segment = cut_segment(rest);
+    std::string_view rest = path, segment = cut_segment(rest), text = segment;
     std::optional<std::string> decoded;
-    if (segment.find('%') != std::string_view::npos) {
+    if (walk.escaped) {
       decoded = base::percent_decode(segment);
       if (!decoded) return nullptr;
-      segment = *decoded;
+      text = *decoded;
     }
-    if (auto it = fixed.find(segment); it != fixed.end())
-      if (const PathEntry* found = it->second->walk(rest, values)) return found;
-    if (!any || segment.empty()) return nullptr;
-    values.emplace_back(segment);
-    const PathEntry* found = any->walk(rest, values);
-    if (!found) values.pop_back();
+    if (auto it = fixed.find(text); it != fixed.end())
+      if (const PathEntry* found = it->second->find(rest, walk)) return found;
+    if (!any || text.empty() || walk.count == kMaxSegments) return nullptr;
+    walk.values[walk.count++] = segment;
+    const PathEntry* found = any->find(rest, walk);
+    if (!found) --walk.count;
     return found;
   }
 };
@@ -73,6 +79,9 @@ void PathTable::add(Route route) {
     entries_.push_back(std::make_unique<PathEntry>());
     node->entry = entries_.back().get();
     node->entry->pattern = route.pattern;
+    for (std::string_view rest = node->entry->pattern; !rest.empty();)
+      if (std::string_view segment = cut_segment(rest); placeholder(segment))
+        node->entry->names.push_back(segment.substr(1, segment.size() - 2));
     if (fixed) exact_[route.pattern] = node->entry;
   }
   PathEntry& entry = *node->entry;
@@ -86,14 +95,11 @@ void PathTable::add(Route route) {
 const PathEntry* PathTable::find(std::string_view path, PathArgs& args) const {
   if (auto it = exact_.find(path); it != exact_.end()) return it->second;
   if (path.empty() || path[0] != '/') return nullptr;
-  std::vector<std::string> values;
-  const PathEntry* entry = root_->walk(path, values);
+  Walk walk{path.find('%') != std::string_view::npos};
+  const PathEntry* entry = root_->find(path, walk);
   if (!entry) return nullptr;
-  size_t i = 0;
-  for (std::string_view rest = entry->pattern; !rest.empty() && i < values.size();) {
-    std::string_view segment = cut_segment(rest);
-    if (placeholder(segment)) args.add(segment.substr(1, segment.size() - 2), std::move(values[i++]));
-  }
+  for (size_t i = 0; i < walk.count; ++i)
+    args.add(entry->names[i], walk.escaped ? *base::percent_decode(walk.values[i]) : std::string(walk.values[i]));
   return entry;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,8 +15,9 @@ namespace weir::wire {
 // All routes of one pattern; views of it live as long as the table.
 struct PathEntry {
   std::string pattern;
-  std::vector<Route> routes;  // one per method
-  std::string allow;          // the Allow field: "GET, HEAD, POST"
+  std::vector<Route> routes;            // one per method
+  std::string allow;                    // the Allow field: "GET, HEAD, POST"
+  std::vector<std::string_view> names;  // of the pattern's {placeholders}, in order
 
   // The route that answers `method` (GET routes answer HEAD), or null.
   const Route* find(std::string_view method) const;
@@ -41,8 +41,11 @@ class PathTable {
     using is_transparent = void;
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
   };
+  template <class T>
+  using ByText = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
+
   std::vector<std::unique_ptr<PathEntry>> entries_;
-  std::unordered_map<std::string, PathEntry*, TextHash, std::equal_to<>> exact_;
+  ByText<PathEntry*> exact_;
   std::unique_ptr<Node> root_;
 };
 

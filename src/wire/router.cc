@@ -66,16 +66,14 @@ struct Router::Table {
 
   Table(base::Env& e, Cors c) : env(e), cors(std::move(c)) {}
 
-  void remember(Exchange& x, const Route& route, PathArgs&& args) {
-    std::unique_ptr<Match> match;
-    if (spare.empty()) {
-      match = std::make_unique<Match>();
-    } else {
-      match = std::move(spare.back());
-      spare.pop_back();
-    }
+  std::unique_ptr<Match> fresh() {
+    if (spare.empty()) return std::make_unique<Match>();
+    auto match = std::move(spare.back());
+    spare.pop_back();
+    return match;
+  }
+  void remember(Exchange& x, const Route& route, std::unique_ptr<Match> match) {
     match->route = &route;
-    match->args = std::move(args);
     x.note = match.release();
   }
   void forget(Exchange& x) {
@@ -90,7 +88,7 @@ struct Router::Table {
   void allow_origin(Exchange& x, std::string_view origin) const;
   void preflight(Exchange& x, const PathEntry& entry) const;
   void refuse(Exchange& x, Response&& with, int status, std::string_view text) const;
-  Plan no_route(Exchange& x, PathArgs& args);
+  Plan no_route(Exchange& x, std::unique_ptr<Match> match);
   Plan no_method(Exchange& x, const PathEntry& entry);
 };
 
@@ -155,11 +153,11 @@ void Router::Table::refuse(Exchange& x, Response&& with, int status, std::string
   respond_error(x, status, text);
 }
 
-Plan Router::Table::no_route(Exchange& x, PathArgs& args) {
+Plan Router::Table::no_route(Exchange& x, std::unique_ptr<Match> match) {
   const Request& request = x.request();
   if (claims && claims(request)) {
     x.ledger().protocol = fallback.protocol;
-    remember(x, fallback, std::move(args));
+    remember(x, fallback, std::move(match));
     return fallback.plan;
   }
   std::string_view path = request.path();
@@ -211,21 +209,21 @@ Plan Router::begin(Exchange& exchange) {
     if (auto origin = request.fields.find("origin"); !origin.empty() && t.allowed(origin))
       t.allow_origin(exchange, origin);
 
-  PathArgs args;
-  const PathEntry* entry = t.paths.find(request.path(), args);
+  auto match = t.fresh();
+  const PathEntry* entry = t.paths.find(request.path(), match->args);
   Plan plan;
   if (!entry) {
-    plan = t.no_route(exchange, args);
+    plan = t.no_route(exchange, std::move(match));
   } else if (const Route* route = entry->find(request.method)) {
     exchange.ledger().protocol = route->protocol;
     exchange.ledger().route = entry->pattern;
-    t.remember(exchange, *route, std::move(args));
+    t.remember(exchange, *route, std::move(match));
     plan = route->plan;
   } else {
     plan = t.no_method(exchange, *entry);
   }
-  if (auto* match = static_cast<Match*>(exchange.note); match && plan.body != BodyPlan::kWhole)
-    match->route->service->serve(exchange, match->args);
+  if (auto* found = static_cast<Match*>(exchange.note); found && plan.body != BodyPlan::kWhole)
+    found->route->service->serve(exchange, found->args);
   return plan;
 }
 

@@ -61,12 +61,25 @@ TEST(FloatText, HoldsAtThePowersOfTwoAndTheirNeighbours) {
     }
 }
 
+TEST(FloatText, HoldsForFewDecimalsAndTheirNeighbours) {
+  for (int n = 1; n < 1'010'000; n += n < 2000 ? 1 : 11) {
+    float value = float(n / 1e4);
+    EXPECT_EQ(fault(value), "");
+    EXPECT_EQ(fault(std::nextafter(value, 0.0f)), "");
+    EXPECT_EQ(fault(std::nextafter(value, 1e9f)), "");
+  }
+}
+
 TEST(FloatText, HasThePointWhereAPersonWouldPutIt) {
   EXPECT_EQ(text(0.0f), "0.0");
   EXPECT_EQ(text(-0.0f), "-0.0");
   EXPECT_EQ(text(1.0f), "1.0");
   EXPECT_EQ(text(-1.5f), "-1.5");
   EXPECT_EQ(text(0.1f), "0.1");
+  EXPECT_EQ(text(0.0625f), "0.0625");
+  EXPECT_EQ(text(0.0001f), "0.0001");
+  EXPECT_EQ(text(-99.9999f), "-99.9999");
+  EXPECT_EQ(text(100.5f), "100.5");
   EXPECT_EQ(text(0.00012f), "0.00012");
   EXPECT_EQ(text(0.0000012f), "1.2e-06");
   EXPECT_EQ(text(123456.7f), "123456.7");

@@ -151,6 +151,63 @@ TEST(JsonNumber, IsRoundedCorrectlyToBothFloats) {
   }
 }
 
+// The value that the short way reads from `text` in the middle of an array, if it takes it.
+template <class T>
+std::optional<T> plain(const std::string& text) {
+  std::string document = text + ", 0.123456789012345]";
+  JsonCursor c(document);
+  T out;
+  if (!c.plain(out)) {
+    EXPECT_EQ(c.at(), 0u) << text;
+    return std::nullopt;
+  }
+  EXPECT_EQ(c.at(), text.size()) << text;
+  return out;
+}
+
+TEST(JsonNumber, IsTheSameTheShortWay) {
+  for (const char* text :
+       {"0", "-0", "7", "0.5", "-0.0625", "1234567.12345678", "0.00000001", "10", "100.0", "9999999"}) {
+    ASSERT_TRUE(plain<double>(text)) << text;
+    EXPECT_EQ(std::bit_cast<uint64_t>(*plain<double>(text)), std::bit_cast<uint64_t>(*number<double>(text))) << text;
+  }
+  for (const char* text : {"", "-", ".5", "1.", "01", "-01.5", "00", "1e5", "1.5E3", "0.123456789", "12345678", "x",
+                           "--1", "+1", "\"1\"", "1.e5"})
+    EXPECT_EQ(plain<double>(text), std::nullopt) << text;
+  // Right at the middle of two floats.
+  EXPECT_EQ(plain<float>("16777.21700000"), number<float>("16777.21700000"));
+  EXPECT_EQ(plain<float>("8388608.5"), std::nullopt);
+  std::mt19937_64 random(2);
+  for (int i = 0; i < 50000; ++i) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%.*f", int(random() % 9),
+                  (double(random()) - 9e18) / double(1ull << (40 + random() % 24)));
+    EXPECT_EQ(plain<double>(text).value_or(std::strtod(text, nullptr)), std::strtod(text, nullptr)) << text;
+    EXPECT_EQ(plain<float>(text).value_or(std::strtof(text, nullptr)), std::strtof(text, nullptr)) << text;
+  }
+}
+
+// A quote, a backslash and a control character at every place of the words in which strings are read.
+TEST(JsonCursor, FindsTheEndOfAStringWhereverItLies) {
+  for (size_t length = 0; length < 40; ++length)
+    for (size_t after = 0; after < 18; after += 3) {
+      std::string inside(length, 'a'), behind(after, ' ');
+      std::string_view text;
+      std::string document = '"' + inside + '"' + behind;
+      JsonCursor whole(document);
+      EXPECT_TRUE(whole.string(text) && whole.finish());
+      EXPECT_EQ(text, inside);
+      document = '"' + inside + "\\n\xc3\xa9!\"" + behind;
+      JsonCursor escaped(document);
+      EXPECT_TRUE(escaped.string(text) && escaped.finish());
+      EXPECT_EQ(text, inside + "\n\xc3\xa9!");
+      document = '"' + inside + "\x1f" + behind + '"';
+      EXPECT_FALSE(JsonCursor(document).string(text));
+      document = '"' + inside + behind;
+      EXPECT_FALSE(JsonCursor(document).string(text));
+    }
+}
+
 TEST(JsonNumber, IsWholeOrNotAnInteger) {
   EXPECT_EQ(number<int64_t>("-9223372036854775808"), INT64_MIN);
   EXPECT_EQ(number<int64_t>("9223372036854775808"), std::nullopt);
