@@ -132,14 +132,17 @@ bool Shard::Parts::finish() {
 void Shard::Parts::one_turn() {
   clock_fresh = false;
   turn_bytes = 0;
-  size_t handlers = 0;
-  if (!postponed.empty()) {
-    dirty.insert(dirty.end(), postponed.begin(), postponed.end());
-    postponed.clear();
-  } else {
-    handlers = io.run_one();
+  dirty.insert(dirty.end(), postponed.begin(), postponed.end());
+  postponed.clear();
+  // Also with much to do on sockets each turn looks at what else the loop has.
+  bool sleeps = dirty.empty() && !sockets.waiting();
+  size_t handlers = sleeps ? io.run_one() : io.poll_one();
+  // Whoever was woken for sockets serves those that are ready, and asks the kernel for more in the next turn.
+  bool woken = sockets.stirred();
+  while (handlers < kHandlersPerTurn && turn_bytes < kBytesPerTurn) {
+    if (!sockets.next() && (woken || io.poll_one() == 0)) break;
+    ++handlers;
   }
-  while (handlers < kHandlersPerTurn && turn_bytes < kBytesPerTurn && io.poll_one() != 0) ++handlers;
   end_turn();
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/metrics.h"
+#include "net/readiness.h"
 #include "net/shard.h"
 #include "net/timers.h"
 
@@ -87,6 +88,7 @@ struct Shard::Parts final : base::Env {
   const base::ShardId id;
   const Pin pin;
   asio::io_context io{1};
+  Readiness sockets{io};
   asio::executor_work_guard<Executor> keep_running{io.get_executor()};
   asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> alarm{
       io};

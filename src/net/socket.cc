@@ -1,59 +1,67 @@
 #include "net/socket.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <utility>
 
 namespace weir::net {
+namespace {
 
-Socket::Socket(Shard::Parts& shard, Fd fd, Owner& owner) : fd_(shard.io, fd.release()), owner_(owner) {}
+constexpr uint32_t kEnds = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
 
-// The handler names this Socket: its owner keeps it until at_rest().
-template <class Done>
-void Socket::wait(asio::posix::descriptor_base::wait_type what, Done done) {
-  ++waits_;
-  fd_.async_wait(what, [this, done](const boost::system::error_code& error) {
-    --waits_;
-    if (!error && open()) done();
-  });
+}  // namespace
+
+// One that the kernel does not watch reads as broken, which ends it.
+Socket::Socket(Shard::Parts& shard, Fd fd, Owner& owner) : shard_(shard), fd_(std::move(fd)), owner_(owner) {
+  if (!shard_.sockets.add(fd_.get(), *this)) ::shutdown(fd_.get(), SHUT_RDWR), readable_ = ragged_ = true;
 }
 
 void Socket::await_read() {
-  if (reading_) return;
-  reading_ = true;
-  wait(asio::posix::descriptor_base::wait_read, [this] {
-    reading_ = false;
-    owner_.on_readable();
-  });
+  if (std::exchange(reading_, true)) return;
+  if (readable_) shard_.sockets.again(*this);
 }
 
 void Socket::await_write() {
-  if (writing_) return;
   writing_ = true;
-  wait(asio::posix::descriptor_base::wait_write, [this] {
-    writing_ = false;
-    owner_.on_writable();
-  });
+  if (!std::exchange(filled_, true)) shard_.sockets.add_writing(fd_.get(), *this);
 }
 
 void Socket::await_error() {
-  if (erring_) return;
-  erring_ = true;
-  wait(asio::posix::descriptor_base::wait_error, [this] {
+  if (std::exchange(erring_, true)) return;
+  if (broken_) shard_.sockets.again(*this);
+}
+
+void Socket::ready(uint32_t events) {
+  if (events & (EPOLLERR | EPOLLHUP)) broken_ = true;
+  if (events & (kEnds | EPOLLPRI)) ragged_ = true;
+  if (events & (kEnds | EPOLLIN)) readable_ = true;
+  // One call, the last thing done here.
+  if (writing_ && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))) {
+    writing_ = false;
+    if (reading_ && readable_) shard_.sockets.again(*this);
+    owner_.on_writable();
+  } else if (reading_ && readable_) {
+    reading_ = false;
+    owner_.on_readable();
+  } else if (erring_ && broken_) {
     erring_ = false;
-    // Urgent data wakes this up too. Then the next await_error() waits on.
-    pollfd now{fd_.native_handle(), 0, 0};
-    if (::poll(&now, 1, 0) > 0 && (now.revents & (POLLERR | POLLHUP))) owner_.on_broken();
-  });
+    owner_.on_broken();
+  }
 }
 
 Socket::Moved Socket::read(std::span<std::byte> into) {
   for (;;) {
-    ssize_t n = ::recv(fd_.native_handle(), into.data(), into.size(), 0);
-    if (n > 0) return {Fate::kSome, size_t(n)};
+    ssize_t n = ::recv(fd_.get(), into.data(), into.size(), 0);
+    if (n > 0) {
+      if (size_t(n) < into.size() && !ragged_) readable_ = false;
+      return {Fate::kSome, size_t(n)};
+    }
     if (n == 0) return {Fate::kEof};
-    if (errno == EAGAIN) return {Fate::kNone};
+    if (errno == EAGAIN) {
+      readable_ = false;
+      return {Fate::kNone};
+    }
     if (errno != EINTR) return {Fate::kError, 0, errno};
   }
 }
@@ -63,23 +71,24 @@ Socket::Moved Socket::write(std::span<const iovec> pieces) {
   message.msg_iov = const_cast<iovec*>(pieces.data());
   message.msg_iovlen = pieces.size();
   for (;;) {
-    ssize_t n = ::sendmsg(fd_.native_handle(), &message, MSG_NOSIGNAL);
+    ssize_t n = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
     if (n >= 0) return {Fate::kSome, size_t(n)};
     if (errno == EAGAIN) return {Fate::kNone};
     if (errno != EINTR) return {Fate::kError, 0, errno};
   }
 }
 
-void Socket::shut_write() { ::shutdown(fd_.native_handle(), SHUT_WR); }
+void Socket::shut_write() { ::shutdown(fd_.get(), SHUT_WR); }
 
 void Socket::close() {
-  boost::system::error_code ignored;
-  fd_.close(ignored);
+  if (!open()) return;
+  shard_.sockets.remove(*this);
+  fd_.reset();
 }
 
 void Socket::abort() {
   linger now{1, 0};
-  ::setsockopt(fd_.native_handle(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+  ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
   close();
 }
 

@@ -1,23 +1,24 @@
-// Socket: one non-blocking stream socket on a shard: readiness from the loop, reading and writing straight to the
-// kernel.
+// Socket: one non-blocking stream socket on a shard: readiness from the shard's Readiness, reading and writing straight
+// to the kernel.
 //
 // Reading waits for readiness instead of handing the loop a buffer, so that an idle connection owns no buffer: what
-// arrives is read into the shard's. Cost: one epoll_ctl per wait. Used on the shard's thread only.
+// arrives is read into the shard's. The kernel tells of each change once, so this remembers what it has told: a socket
+// is readable until a read came back with less than there was room for. Used on the shard's thread only.
 #pragma once
 
 #include <sys/uio.h>
 
-#include <boost/asio/posix/basic_stream_descriptor.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "net/fd.h"
+#include "net/readiness.h"
 #include "net/shard_parts.h"
 
 namespace weir::net {
 
-class Socket {
+class Socket final : private Readiness::Watcher {
  public:
   class Owner {
    public:
@@ -37,8 +38,11 @@ class Socket {
   };
 
   Socket(Shard::Parts& shard, Fd fd, Owner& owner);
+  ~Socket() { close(); }
+  Socket(const Socket&) = delete;
 
-  // Calls the owner once, from a handler of the loop, never from inside. Asking again while waiting does nothing.
+  // Calls the owner once, from the loop, never from inside; the owner may destroy the Socket then. Asking again while
+  // waiting does nothing.
   void await_read();
   void await_write();
   // Calls on_broken(), for as long as the socket is open: for one that is not being read.
@@ -49,22 +53,27 @@ class Socket {
   Moved read(std::span<std::byte> into);
   Moved write(std::span<const iovec> pieces);
   void shut_write();
-  // No callback after this. The Socket may be destroyed when at_rest().
+  // No callback after this.
   void close();
   // Closes with RST, dropping what was not sent.
   void abort();
-  bool open() const { return fd_.is_open(); }
-  int descriptor() { return fd_.native_handle(); }
-  bool at_rest() const { return waits_ == 0; }
+  bool open() const { return bool(fd_); }
+  int descriptor() const { return fd_.get(); }
+  // Nothing refers to it any more.
+  bool at_rest() const { return !open(); }
 
  private:
-  template <class Done>
-  void wait(asio::posix::descriptor_base::wait_type what, Done done);
+  void ready(uint32_t events) override;
 
-  asio::posix::basic_stream_descriptor<Executor> fd_;
+  Shard::Parts& shard_;
+  Fd fd_;
   Owner& owner_;
-  uint32_t waits_ = 0;
   bool reading_ = false, writing_ = false, erring_ = false;
+  bool filled_ = false;  // once: its readiness for writing is watched since
+  // What the kernel has told of the socket.
+  bool readable_ = false;
+  bool broken_ = false;
+  bool ragged_ = false;  // the peer's FIN, or urgent data, which cuts reads short: only an empty read says all is read
 };
 
 }  // namespace weir::net

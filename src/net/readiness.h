@@ -1,0 +1,60 @@
+// Readiness: which sockets of a shard are ready, each told of every change once.
+//
+// One epoll set (edge-triggered) below the loop's own. The loop knows it as a single descriptor, so that a socket costs
+// a system call when it comes and none for each wait: asking the loop to wait for each socket costs one every time.
+// Used on the shard's thread only.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <array>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace weir::net {
+
+class Readiness {
+ public:
+  class Watcher {
+   public:
+    // `events`: EPOLLIN, … as they are now; 0 after again(). May remove() and destroy any Watcher.
+    virtual void ready(uint32_t events) = 0;
+
+   protected:
+    ~Watcher() = default;
+  };
+
+  explicit Readiness(boost::asio::io_context& io);
+
+  // From now on `watcher` hears when `fd` becomes readable or ends, and at once if it is already. The kernel forgets it
+  // when it is closed. False when the kernel has no room for it.
+  bool add(int fd, Watcher& watcher);
+  // The same also when it becomes writable, for good: for one that could not be written once.
+  void add_writing(int fd, Watcher& watcher);
+  // Nothing is heard any more, also of what has been fetched already; `fd` is closed before the next turn.
+  void remove(Watcher& watcher);
+  // Calls `watcher` once more without a change: in the next turn, which then comes at once.
+  void again(Watcher& watcher) { again_.push_back(&watcher); }
+
+  // Something is to be handed out without sleeping.
+  bool waiting() const { return stirred_ || at_ != count_ || !again_.empty(); }
+  // Hands out one. False when nothing is ready.
+  bool next();
+  // The loop has woken up for this since the last look.
+  bool stirred() const { return stirred_; }
+
+ private:
+  void arm();
+  void fetch();
+
+  boost::asio::posix::basic_stream_descriptor<boost::asio::io_context::executor_type> set_;
+  std::array<epoll_event, 128> events_;
+  size_t at_ = 0, count_ = 0;  // events_[at_, count_) are still to be handed out
+  bool stirred_ = false;       // there may be more in the kernel
+  std::vector<Watcher*> again_;
+};
+
+}  // namespace weir::net
