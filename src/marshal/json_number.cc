@@ -22,7 +22,7 @@ constexpr std::array<uint64_t, 9> kTens{1, 10, 100, 1000, 10'000, 100'000, 1'000
 // Appends the digits at `p`, up to eight, to `value`, and returns how many there are; eight bytes can be read. What is
 // no digit gets its high bit set, the digits before it are moved to the top with zeros in front, and pairs, then fours,
 // then all are summed by multiplication. Little-endian.
-size_t eight_digits(const char* p, uint64_t& value) {
+inline size_t eight_digits(const char* p, uint64_t& value) {
   uint64_t bytes;
   std::memcpy(&bytes, p, 8);
   bytes ^= 0x3030303030303030;

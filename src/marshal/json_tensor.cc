@@ -148,11 +148,9 @@ bool odd_element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
   return reader.wrong("expected a value of " + std::string(name(dtype)));
 }
 
-// One element of type T, stored at `to`.
+// Any element of type T, stored at `to`.
 template <class T>
-bool element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
-  if constexpr (std::is_floating_point_v<T>)
-    if (json.plain(to)) return true;
+[[gnu::noinline]] bool any_element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
   if (!json.at_number()) [[unlikely]]
     return odd_element(json, reader, dtype, to);
   JsonNumber number;
@@ -179,6 +177,13 @@ bool element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
     to = T(value);
   }
   return true;
+}
+
+template <class T>
+bool element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
+  if constexpr (std::is_floating_point_v<T>)
+    if (json.plain(to)) return true;
+  return any_element(json, reader, dtype, to);
 }
 
 Status outcome(JsonCursor& json, Reader& reader) {

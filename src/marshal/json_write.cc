@@ -144,6 +144,15 @@ void write_mended(std::string& out, std::string_view text) {
   }
 }
 
+// No longer than a name, ASCII, and nothing that JSON escapes.
+bool simple(std::string_view text) {
+  constexpr size_t kMost = 64;
+  if (text.size() > kMost) return false;
+  bool odd = false;
+  for (char c : text) odd |= uint8_t(c - 0x20) > 0x7f - 0x20 || c == '"' || c == '\\';
+  return !odd;
+}
+
 }  // namespace
 
 void write_number(std::string& out, double value) { write_one(out, value); }
@@ -153,6 +162,10 @@ void write_number(std::string& out, uint64_t value) { write_one(out, value); }
 
 void write_string(std::string& out, std::string_view text) {
   out += '"';
+  if (simple(text)) {
+    out.append(text) += '"';
+    return;
+  }
   if (!valid_utf8(text)) {
     write_mended(out, text);
   } else {

@@ -1,5 +1,7 @@
 #include "msg/tensor.h"
 
+#include <charconv>
+
 namespace weir::msg {
 namespace {
 
@@ -51,12 +53,16 @@ std::optional<uint64_t> Shape::elements() const {
 }
 
 std::string Shape::text() const {
-  std::string out = "[";
-  for (size_t i = 0; i < rank_; ++i) {
-    if (i) out += ',';
-    out += std::to_string(dims_[i]);
+  std::array<char, kMaxRank * 21 + 2> buffer;  // 20 characters and a comma each
+  char* to = buffer.data();
+  *to++ = '[';
+  for (int64_t dim : dims()) {
+    to = std::to_chars(to, buffer.data() + buffer.size(), dim).ptr;
+    *to++ = ',';
   }
-  return out + "]";
+  if (rank_ > 0) --to;
+  *to++ = ']';
+  return {buffer.data(), to};
 }
 
 void append_string(std::string& data, std::string_view element) {

@@ -184,7 +184,7 @@ size_t H1::step_raw(std::string_view input) {
 
 void H1::on_field(std::string_view name, std::string_view value) {
   scratch_.assign(name);
-  for (char& c : scratch_) c = lower(c);
+  make_lower(scratch_);
   current_->request_.fields.add(scratch_, value);
 }
 

@@ -35,10 +35,19 @@ bool all_of_class(std::string_view text, uint8_t what) {
 
 Refusal bad(std::string_view reason, std::string_view text) { return {400, reason, text}; }
 
+// Whether a field's name, which is a token, is `word` (small letters and dashes) but for case. No two characters of a
+// token differ in that one bit alone, unless they are one letter.
+template <size_t kSize>
+bool named(std::string_view name, const char (&word)[kSize]) {
+  if (name.size() != kSize - 1) return false;
+  unsigned differ = 0;
+  for (size_t i = 0; i + 1 < kSize; ++i) differ |= unsigned((name[i] | 0x20) ^ word[i]);
+  return differ == 0;
+}
+
 // Framing fields in the spelling that gateways between CGI and HTTP confuse with the real one.
 bool underscored_framing(std::string_view name) {
-  return name.find('_') != std::string_view::npos &&
-         (same_text(name, "content_length") || same_text(name, "transfer_encoding"));
+  return same_text(name, "content_length") || same_text(name, "transfer_encoding");
 }
 
 Refusal read_version(std::string_view text, Head* out) {
@@ -76,10 +85,10 @@ class Inspection {
 
   Refusal field_line(std::string_view line) {
     if (line[0] == ' ' || line[0] == '\t') return bad(reason::kParse, "folded header lines are not allowed");
-    size_t colon = line.find(':');
-    if (colon == std::string_view::npos) return bad(reason::kParse, "header line without a colon");
+    size_t colon = 0;
+    while (colon < line.size() && (kClass[uint8_t(line[colon])] & kToken)) ++colon;
+    if (colon == 0 || colon == line.size() || line[colon] != ':') return bad_name(line);
     std::string_view name = line.substr(0, colon), value = line.substr(colon + 1);
-    if (name.empty() || !all_of_class(name, kToken)) return bad(reason::kParse, "malformed header name");
     if (has_control(value) && !all_of_class(value, kValue)) return bad(reason::kParse, "control character in a header");
     return field(name, trim(value));
   }
@@ -100,6 +109,11 @@ class Inspection {
   }
 
  private:
+  static Refusal bad_name(std::string_view line) {
+    bool colon = line.find(':') != std::string_view::npos;
+    return bad(reason::kParse, colon ? "malformed header name" : "header line without a colon");
+  }
+
   // RFC 9112 §3.2.
   Refusal split_target() {
     std::string_view& target = out_->target;
@@ -117,22 +131,22 @@ class Inspection {
   Refusal field(std::string_view name, std::string_view value) {
     switch (name.size()) {
       case 2:
-        if (same_text(name, "te")) out_->te_trailers = out_->te_trailers || has_element(value, "trailers");
+        if (named(name, "te")) out_->te_trailers = out_->te_trailers || has_element(value, "trailers");
         break;
       case 4:
-        if (same_text(name, "host")) ++host_count_, out_->host = value;
+        if (named(name, "host")) ++host_count_, out_->host = value;
         break;
       case 6:
-        if (same_text(name, "expect")) return expect(value);
+        if (named(name, "expect")) return expect(value);
         break;
       case 10:
-        if (same_text(name, "connection")) connection(value);
+        if (named(name, "connection")) connection(value);
         break;
       case 14:
-        if (same_text(name, "content-length")) return content_length(value);
+        if (named(name, "content-length")) return content_length(value);
         break;
       case 17:
-        if (same_text(name, "transfer-encoding")) {
+        if (named(name, "transfer-encoding")) {
           ++te_count_;
           out_->chunked = same_text(value, "chunked");
           te_unknown_ = !out_->chunked && !has_element(value, "chunked");
@@ -214,9 +228,9 @@ Refusal inspect_head(std::string_view head, const Limits&, Head* out) {
   Inspection inspection(out);
   bool first = true;
   while (head.size() > 2) {
-    size_t end = head.find("\r\n");
-    std::string_view line = head.substr(0, end);
-    head.remove_prefix(end + 2);
+    size_t lf = head.find('\n');  // HeadScan has seen that each follows a CR
+    std::string_view line = head.substr(0, lf - 1);
+    head.remove_prefix(lf + 1);
     Refusal refusal = first ? inspection.request_line(line) : inspection.field_line(line);
     if (refusal) return refusal;
     first = false;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <optional>
 
 #include "base/encoding.h"
@@ -35,6 +37,18 @@ const Route* PathEntry::find(std::string_view method) const {
   for (const Route& r : routes)
     if (r.method == method) return &r;
   return method == "HEAD" ? find("GET") : nullptr;
+}
+
+size_t PathTable::TextHash::operator()(std::string_view text) const {
+  uint64_t front = 0, back = 0;
+  if (text.size() >= 8) {
+    std::memcpy(&front, text.data(), 8);
+    std::memcpy(&back, text.data() + text.size() - 8, 8);
+  } else {
+    for (char c : text) front = front << 8 | uint8_t(c);
+  }
+  uint64_t mixed = (front ^ std::rotl(back, 23) ^ text.size()) * 0x9e3779b97f4a7c15;
+  return size_t(mixed ^ (mixed >> 32));
 }
 
 struct PathTable::Node {

@@ -37,9 +37,10 @@ class PathTable {
 
  private:
   struct Node;
+  // Both ends of the text and its length: enough to tell the paths of a server apart, and nobody else adds any.
   struct TextHash {
     using is_transparent = void;
-    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+    size_t operator()(std::string_view text) const;
   };
   template <class T>
   using ByText = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;

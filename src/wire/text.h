@@ -10,6 +10,22 @@ namespace weir::wire {
 
 constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; }
 
+// All of `text` to lower case: eight bytes a step. A byte's high bit, where the byte has none itself: at least 'A'
+// after the first sum, beyond 'Z' after the second.
+inline void make_lower(std::string& text) {
+  constexpr uint64_t kOnes = 0x0101010101010101, kHigh = 0x8080808080808080;
+  size_t i = 0;
+  for (; i + 8 <= text.size(); i += 8) {
+    uint64_t v;
+    std::memcpy(&v, text.data() + i, 8);
+    uint64_t low = v & ~kHigh;
+    uint64_t capital = ((low + kOnes * (0x80 - 'A')) ^ (low + kOnes * (0x7f - 'Z'))) & ~v & kHigh;
+    v |= capital >> 2;
+    std::memcpy(text.data() + i, &v, 8);
+  }
+  for (; i < text.size(); ++i) text[i] = lower(text[i]);
+}
+
 // Equal but for ASCII case.
 constexpr bool same_text(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
@@ -18,21 +34,26 @@ constexpr bool same_text(std::string_view a, std::string_view b) {
   return true;
 }
 
-// Whether there is a control character (below a blank, or DEL) in `text`: eight bytes a step.
+// Whether there is a control character (below a blank, or DEL) in `text`: eight bytes a step, the last eight once more
+// where they are not another step.
 inline bool has_control(std::string_view text) {
   constexpr uint64_t kOnes = 0x0101010101010101, kHigh = 0x8080808080808080;
-  uint64_t found = 0;
-  while (text.size() >= 8) {
+  // A byte's high bit: the byte was less than n and had no high bit itself. A borrow can only add false alarms in
+  // bytes above a true one.
+  auto found_in = [](const char* at) {
     uint64_t v;
-    std::memcpy(&v, text.data(), 8);
+    std::memcpy(&v, at, 8);
     uint64_t del = v ^ (kOnes * 0x7f);
-    // A byte's high bit: the byte was less than n and had no high bit itself. A borrow can only add false alarms in
-    // bytes above a true one.
-    found |= ((v - kOnes * 0x20) & ~v & kHigh) | ((del - kOnes) & ~del & kHigh);
-    text.remove_prefix(8);
+    return ((v - kOnes * 0x20) & ~v & kHigh) | ((del - kOnes) & ~del & kHigh);
+  };
+  uint64_t found = 0;
+  if (text.size() < 8) {
+    for (char c : text) found |= uint64_t(uint8_t(c) < 0x20 || c == 0x7f);
+    return found != 0;
   }
-  for (char c : text) found |= uint64_t(uint8_t(c) < 0x20 || c == 0x7f);
-  return found != 0;
+  const char *at = text.data(), *last = at + text.size() - 8;
+  for (; at < last; at += 8) found |= found_in(at);
+  return (found | found_in(last)) != 0;
 }
 
 // Without spaces and tabs at both ends.

@@ -20,6 +20,18 @@ TEST(Text, ControlCharactersAreFoundAtEveryPlaceAndNothingElseIs) {
   EXPECT_FALSE(has_control(std::string(64, ' ')));
 }
 
+TEST(Text, LettersBecomeSmallAtEveryPlaceAndNothingElseChanges) {
+  for (size_t size = 1; size < 20; ++size)
+    for (size_t at = 0; at < size; ++at)
+      for (int c = 0; c < 256; ++c) {
+        std::string text(size, 'Z'), expected(size, 'z');
+        text[at] = char(c);
+        expected[at] = lower(char(c));
+        make_lower(text);
+        ASSERT_EQ(text, expected) << c << " at " << at << " of " << size;
+      }
+}
+
 TEST(Text, JsonTextEscapesWhatItMustAndReplacesWhatIsNoUtf8) {
   std::string out;
   append_json_text(out, "a\"b\\c\n\x7f\xc3\xa9\xff\xe2\x82\xf0\x9f\x98\x80\xed\xa0\x80");
