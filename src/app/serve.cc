@@ -54,6 +54,14 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::
   };
 }
 
+// The repository's, with what this machine has.
+models::RepositoryOptions repository_options(const Config& config, device::Devices& devices) {
+  auto options = config.models;
+  options.devices.gpus = uint32_t(devices.cuda_count());
+  options.devices.engines = {"identity"};
+  return options;
+}
+
 net::ServerOptions server_options(const Config& config) {
   net::ServerOptions options;
   for (const auto& address : config.listen) options.listen.push_back({address});
@@ -142,7 +150,8 @@ Serving::Serving(const Config& config)
       commons_(config),
       onnx_(onnx_options(config)),
       latest_(std::make_shared<const bus::Catalog>()),
-      repository_(config.models, engines(onnx_, commons_.gpus.devices()), commons_.slabs,
+      repository_(repository_options(config, commons_.gpus.devices()), engines(onnx_, commons_.gpus.devices()),
+                  commons_.slabs,
                   [this](auto catalog, auto settled) { publish(std::move(catalog), std::move(settled)); }) {
   commons_.repository = &repository_;
   commons_.metrics.collect([this](std::string& out) { write_families(out); });
@@ -355,7 +364,7 @@ Exit check_models(const Config& config) {
   device::SlabPool slabs(config.slab_budget);
   onnx::Runtime onnx(onnx_options(config));
   std::shared_ptr<const bus::Catalog> latest;
-  models::RepositoryOptions options = config.models;
+  models::RepositoryOptions options = repository_options(config, devices);
   options.control = models::Control::kNone;  // everything, whatever is loaded later
   models::Repository repository(options, engines(onnx, devices), slabs, [&](auto catalog, auto settled) {
     latest = std::move(catalog);

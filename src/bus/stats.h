@@ -9,8 +9,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "base/status.h"
+#include "bus/batch_ring.h"
 #include "bus/token_stats.h"
 
 namespace weir::bus {
@@ -44,6 +47,9 @@ struct ModelStats {
   }
   // Of models that make tokens; made by their lane before anybody reads, null for others.
   std::unique_ptr<TokenStats> tokens;
+  // The last batches of models with lanes, and where each instance runs ("cpu", "cuda:1"): set before anybody reads.
+  BatchRing timeline;
+  std::vector<std::string> places;
 
   // A lent call that failed. The bus counts `cancelled` and `expired` itself: it may know before the lane does.
   void add_failure(base::Code code, uint64_t duration_ns);

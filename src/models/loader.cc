@@ -39,6 +39,13 @@ std::string without_root(std::string text, const ModelFolder& folder) {
   return text;
 }
 
+// What an instance is told of its place.
+msg::ModelSpec on_device(msg::ModelSpec wanted, const std::string& place) {
+  if (place == "cpu") wanted.parameters.erase("device");
+  if (!place.empty() && place != "cpu") wanted.parameters["device"] = place;
+  return wanted;
+}
+
 std::vector<std::string> split_lines(const std::string& text) {
   std::vector<std::string> lines;
   size_t at = 0;
@@ -158,6 +165,9 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folde
   if (!source) return source.error();
   msg::ModelSpec wanted = config.wanted(folder.name, version);
   wanted.engine = source->engine;
+  auto places = config.places(source->engine, options_.devices);
+  if (!places) return places.error();
+  wanted.instances = uint32_t(places->size());
   try {
     auto served = std::make_shared<bus::Served>();
     auto broken = [tell = on_broken_, model = folder.name, version, weak = std::weak_ptr(served)](base::Status why) {
@@ -165,14 +175,16 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folde
     };
     std::vector<std::unique_ptr<sched::Engine>> engines;
     const auto& make = engines_.at(source->engine);
-    for (uint32_t i = 0; i < config.instances; ++i) {
-      auto engine = make(LoadArgs{wanted, source->file, i, slabs_, broken});
+    for (uint32_t i = 0; i < places->size(); ++i) {
+      auto of_instance = on_device(wanted, (*places)[i]);
+      auto engine = make(LoadArgs{of_instance, source->file, i, slabs_, broken});
       if (!engine) return base::failure(engine.error().code, without_root(engine.error().text, folder));
       engines.push_back(std::move(*engine));
       if (engines.back()->is_inline()) break;
     }
     auto spec = merge(wanted, config, engines.front()->spec(), options_.max_batch);
     if (!spec) return spec.error();
+    if (!wanted.parameters.count("device")) spec->parameters.erase("device");  // each instance has its own
     if (auto s = add_labels(folder, config, *spec); !s.ok()) return s;
     served->spec = std::move(*spec);
     if (auto inbox = engines.front()->own_inbox(served->spec, served->stats, slabs_))

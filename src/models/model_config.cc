@@ -37,6 +37,20 @@ std::vector<uint64_t> VersionPolicy::choose(const std::vector<uint64_t>& present
   return chosen;
 }
 
+base::Result<std::vector<std::string>> ModelConfig::places(const std::string& name, const DeviceSupply& supply) const {
+  if (groups.empty()) return std::vector<std::string>(instances);
+  auto wanted = groups;
+  // A device that is named is not to be chosen.
+  for (auto& group : wanted)
+    if (group.kind == InstanceGroup::Kind::kAuto && parameters.count("device"))
+      group.kind = InstanceGroup::Kind::kEngine;
+  auto places = place(wanted, name, supply);
+  if (places && places->size() > kMaxInstances)
+    return base::invalid(std::to_string(places->size()) + " instances: 1 to " + std::to_string(kMaxInstances) +
+                         " are possible");
+  return places;
+}
+
 msg::ModelSpec ModelConfig::wanted(std::string_view model, uint64_t version) const {
   msg::ModelSpec spec;
   spec.name = model;

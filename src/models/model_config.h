@@ -1,10 +1,10 @@
 // ModelConfig: what the configuration of one model says, whichever form it was written in: Triton's config.pbtxt
 // (protobuf text format), its JSON form in a load request, or our model.yaml (models/model_yaml.h).
 //
-// Of Triton's fields, name, platform/backend, version_policy, max_batch_size, input, output, instance_group counts,
+// Of Triton's fields, name, platform/backend, version_policy, max_batch_size, input, output, instance_group,
 // default_model_filename, dynamic_batching, ensemble_scheduling (platform "ensemble"), parameters (max_concurrency
 // among them), label_filename and model_transaction_policy are honoured. sequence_batching, reshape, ragged and
-// batch_input/batch_output would change answers and are refused; the rest (placement, warm-up, caches, metrics) changes
+// batch_input/batch_output would change answers and are refused; the rest (warm-up, caches, metrics) changes
 // nothing here and is noted for the log.
 #pragma once
 
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "models/placement.h"
 #include "msg/spec.h"
 
 namespace weir::models {
@@ -58,14 +59,18 @@ struct ModelConfig {
   std::string file;    // in the version's folder; empty = the engine's usual one
   std::optional<uint32_t> max_batch;
   msg::BatchPolicy batching;
-  uint32_t instances = 1;
-  uint32_t max_concurrency = 0;  // calls inside at once, running or in a batch's queue; 0 = any number
+  uint32_t instances = 1;             // where `groups` say nothing else
+  std::vector<InstanceGroup> groups;  // which instances run on which devices
+  uint32_t max_concurrency = 0;       // calls inside at once, running or in a batch's queue; 0 = any number
   VersionPolicy versions;
   std::vector<TensorConfig> inputs, outputs;
   bool decoupled = false;
   DagConfig dag;  // of a pipeline
   std::map<std::string, std::string> parameters;
   std::vector<std::string> notes;  // fields that were read and change nothing
+
+  // Who runs where; `engine` is the one that it was resolved to. Errors: as place().
+  base::Result<std::vector<std::string>> places(const std::string& engine, const DeviceSupply& supply) const;
 
   // For the engine: what is wanted, with empty fields for it to derive.
   msg::ModelSpec wanted(std::string_view model, uint64_t version) const;

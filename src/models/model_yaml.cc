@@ -23,6 +23,7 @@ class Reading {
          {"file", [&](auto& v) { text(v, out_.file); }},
          {"max_batch", [&](auto& v) { count(v, out_.max_batch.emplace()); }},
          {"instances", [&](auto& v) { count(v, out_.instances); }},
+         {"devices", [&](auto& v) { devices(v); }},
          {"max_concurrency", [&](auto& v) { count(v, out_.max_concurrency); }},
          {"decoupled", [&](auto& v) { flag(v, out_.decoupled); }},
          {"versions", [&](auto& v) { versions(v); }},
@@ -32,6 +33,7 @@ class Reading {
          {"dag", [&](auto& v) { dag(v); }},
          {"parameters", [&](auto& v) { parameters(v); }}});
     if (!complaints_.none()) return complaints_.status();
+    for (auto& group : out_.groups) group.count = out_.instances;
     return std::move(out_);
   }
 
@@ -83,6 +85,23 @@ class Reading {
     out.clear();
     if (node.kind != Yaml::Kind::kList) return complaints_.at(node, "expected a list of numbers");
     for (const auto& item : node.items) count(item, out.emplace_back());
+  }
+
+  void devices(const Yaml& node) {
+    auto& group = out_.groups.emplace_back();
+    group.kind = InstanceGroup::Kind::kDevices;
+    if (node.kind == Yaml::Kind::kList && !node.items.empty()) {
+      for (const auto& item : node.items) {
+        text(item, group.devices.emplace_back());
+        if (group.devices.back() == "cpu") complaints_.at(item, "expected a device like cuda:0, or devices: cpu alone");
+      }
+    } else if (node.kind == Yaml::Kind::kScalar && node.scalar == "cpu") {
+      group.kind = InstanceGroup::Kind::kCpu;
+    } else if (node.kind == Yaml::Kind::kScalar && node.scalar == "auto") {
+      group.kind = InstanceGroup::Kind::kAuto;
+    } else if (node.kind != Yaml::Kind::kScalar || node.scalar != "all") {
+      complaints_.at(node, "expected a list of devices like [cuda:0, cuda:1], or all, auto or cpu");
+    }
   }
 
   void versions(const Yaml& node) {

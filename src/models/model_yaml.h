@@ -3,7 +3,8 @@
 //   engine: onnx                 # by default, by the file that is there
 //   file: model.onnx             # in each version's folder
 //   max_batch: 32                # 0 = the first dimension is not a batch
-//   instances: 2
+//   instances: 2                 # with `devices`: on each of them
+//   devices: [cuda:0, cuda:1]    # or all (GPUs), auto (GPUs where they are there), cpu; by default as the engine likes
 //   max_concurrency: 0           # calls inside at once; more wait, as many as max_queue; 0 = any number
 //   decoupled: false
 //   versions: latest             # latest | {latest: 2} | all | [1, 3]

@@ -216,15 +216,34 @@ class Reading {
 
   base::Status instances() {
     int64_t total = 0;
-    for (const auto& group : in_.instance_group()) {
-      if (group.count() < 0) return base::invalid("instance_group: a count of " + std::to_string(group.count()));
-      if (group.passive()) continue;
-      total += std::max(1, group.count());
-      if (group.kind() == inference::ModelInstanceGroup::KIND_GPU) out_.notes.push_back("instance_group: KIND_GPU");
+    for (const auto& in : in_.instance_group()) {
+      if (in.count() < 0) return base::invalid("instance_group: a count of " + std::to_string(in.count()));
+      if (in.passive()) continue;
+      InstanceGroup group;
+      group.kind = kind_of(in.kind());
+      group.count = uint32_t(std::max(1, in.count()));
+      for (int32_t gpu : in.gpus()) {
+        if (gpu < 0) return base::invalid("instance_group: GPU " + std::to_string(gpu));
+        group.devices.push_back("cuda:" + std::to_string(gpu));
+      }
+      if (group.kind == InstanceGroup::Kind::kCpu && !group.devices.empty())
+        return base::invalid("instance_group: KIND_CPU has no gpus");
+      if (!in.secondary_devices().empty()) out_.notes.push_back("instance_group.secondary_devices");
+      total += int64_t(group.count) * std::max<int64_t>(1, int64_t(group.devices.size()));
+      out_.groups.push_back(std::move(group));
     }
     if (total > UINT32_MAX) return base::invalid("instance_group: too many instances");
     if (total > 0) out_.instances = uint32_t(total);
     return {};
+  }
+
+  static InstanceGroup::Kind kind_of(inference::ModelInstanceGroup::Kind kind) {
+    switch (kind) {
+      case inference::ModelInstanceGroup::KIND_GPU: return InstanceGroup::Kind::kDevices;
+      case inference::ModelInstanceGroup::KIND_CPU: return InstanceGroup::Kind::kCpu;
+      case inference::ModelInstanceGroup::KIND_MODEL: return InstanceGroup::Kind::kEngine;
+      default: return InstanceGroup::Kind::kAuto;
+    }
   }
 
   void note_the_rest() {

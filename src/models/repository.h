@@ -14,6 +14,7 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "bus/catalog.h"
+#include "models/placement.h"
 #include "sched/engine.h"
 
 namespace weir::models {
@@ -24,8 +25,8 @@ enum class Control : uint8_t { kNone, kPoll, kExplicit };
 struct LoadArgs {
   const msg::ModelSpec& wanted;  // from the configuration; empty fields are for the engine to derive
   std::string file;              // path of the model file, or of the version's folder; empty for built-in engines
-  uint32_t instance = 0;
-  base::SlabSource& slabs;  // for outputs
+  uint32_t instance = 0;         // `wanted` has the device of this one in parameter `device`, if one was chosen
+  base::SlabSource& slabs;       // for outputs
   // To be called, from any thread, when the engine cannot go on (its device is lost): the version is taken out of
   // service and loaded anew, which makes a new engine. Calls fail with whatever the engine says meanwhile. Only the
   // first call of a version counts; outlives the engine and the Repository.
@@ -42,6 +43,7 @@ struct RepositoryOptions {
   msg::BatchPolicy batching;           // defaults for models that say nothing
   uint32_t max_batch = 32;             // for models that can be batched and do not say how far
   uint32_t max_concurrency = 0;        // calls inside the engines at once, of all models; 0 = any number
+  DeviceSupply devices;                // what instances can be placed on
   bool strict = false;                 // a model that fails at start makes start() fail
 };
 

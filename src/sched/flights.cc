@@ -6,10 +6,12 @@
 
 namespace weir::sched {
 
-Flights::Flights(Engine& engine, const msg::ModelSpec& spec, bus::ModelStats& stats, base::SlabSource& slabs) {
+Flights::Flights(Engine& engine, uint32_t instance, const msg::ModelSpec& spec, bus::ModelStats& stats,
+                 base::SlabSource& slabs) {
   for (uint32_t slot = 0; slot < engine.depth(); ++slot) {
     flights_.push_back(std::make_unique<Flight>(engine, spec, stats, slabs));
     flights_.back()->room.batch.slot = slot;
+    flights_.back()->room.instance = int32_t(instance);
   }
 }
 

@@ -18,7 +18,8 @@ namespace weir::sched {
 class Flights {
  public:
   // All outlive this.
-  Flights(Engine& engine, const msg::ModelSpec& spec, bus::ModelStats& stats, base::SlabSource& slabs);
+  Flights(Engine& engine, uint32_t instance, const msg::ModelSpec& spec, bus::ModelStats& stats,
+          base::SlabSource& slabs);
   ~Flights();  // nothing is under way
 
   bool empty() const { return under_way_ == 0; }

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -37,7 +38,8 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
         alarm_(alarm ? std::move(alarm) : std::make_shared<AlarmClock>()),
         batcher_(spec) {
     base::check(!engines_.empty(), "a model has an engine");
-    for (auto& engine : engines_) threads_.emplace_back([this, &engine] { run(*engine); });
+    for (auto& engine : engines_) stats.places.emplace_back(engine->place());
+    for (uint32_t i = 0; i < engines_.size(); ++i) threads_.emplace_back([this, i] { run(*engines_[i], i); });
   }
 
   ~Lanes() override {
@@ -49,14 +51,15 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
     wake_.notify_all();
     for (auto& thread : threads_) thread.join();
     alarm_->remove(*this);
+    while (waking_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
   }
 
   void put(msg::Call* call) override;
   void poke() override;
 
  private:
-  void run(Engine& engine);
-  void overlap(Engine& engine);
+  void run(Engine& engine, uint32_t instance);
+  void overlap(Engine& engine, uint32_t instance);
   enum class Wait : uint8_t { kForWork, kNot };
   bool take(std::vector<msg::Call*>& batch, std::vector<Dropped>& dropped, Wait wait = Wait::kForWork);
   void park(std::unique_lock<std::mutex>& lock, Time until);
@@ -74,6 +77,9 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
 
   std::mutex mutex_;
   std::condition_variable wake_;
+  // Inside put(), about to notify: a call that a pipeline puts here from another lane may be over before that is done,
+  // and this with it. Raised under mutex_.
+  std::atomic<uint32_t> waking_{0};
   Batcher batcher_;               // this and what follows: under mutex_
   bool rousing_ = false;          // a sleeping lane has been notified and is not back yet
   uint32_t parked_ = 0;           // lanes asleep
@@ -103,9 +109,13 @@ void Lanes::put(msg::Call* call) {
     status = batcher_.add(call, now, dropped);
     stats_.pending.store(int64_t(batcher_.size()), std::memory_order_relaxed);
     wake = rouse(now);
+    if (wake) waking_.fetch_add(1, std::memory_order_relaxed);
     watch();
   }
-  if (wake) wake_.notify_one();
+  if (wake) {
+    wake_.notify_one();
+    waking_.fetch_sub(1, std::memory_order_release);
+  }
   if (!status.ok()) refuse_here(call, std::move(status), stats_, now);
   answer_dropped(dropped);
 }
@@ -162,10 +172,11 @@ void Lanes::answer_dropped(std::vector<Dropped>& dropped) {
   dropped.clear();
 }
 
-void Lanes::run(Engine& engine) {
+void Lanes::run(Engine& engine, uint32_t instance) {
   pthread_setname_np(pthread_self(), "lane");
-  if (engine.depth() > 1) return overlap(engine);
+  if (engine.depth() > 1) return overlap(engine, instance);
   Runner::Room room;
+  room.instance = int32_t(instance);
   Runner runner(engine, spec_, stats_, slabs_, room);
   std::vector<msg::Call*> batch;
   std::vector<Dropped> dropped;
@@ -179,8 +190,8 @@ void Lanes::run(Engine& engine) {
 
 // Of an engine that works beside this thread: batches are prepared while others are under way. Between two looks at
 // the engine nobody wakes this lane for an arrival: it looks at the queue as often.
-void Lanes::overlap(Engine& engine) {
-  Flights flights(engine, spec_, stats_, slabs_);
+void Lanes::overlap(Engine& engine, uint32_t instance) {
+  Flights flights(engine, instance, spec_, stats_, slabs_);
   device::Nap nap;
   std::vector<msg::Call*> batch;
   std::vector<Dropped> dropped;

@@ -76,7 +76,8 @@ bool Runner::land() {
   if (landing && *landing == Engine::Landing::kUnderWay) return false;
   const auto& marks = batch_.marks;
   if (marks.arrived != base::kNever) flight_.computing = marks.arrived;
-  flight_.computed = marks.computed != base::kNever ? marks.computed : room_.now();
+  flight_.landed = marks.landed != base::kNever ? marks.landed : room_.now();
+  flight_.computed = marks.computed != base::kNever ? marks.computed : flight_.landed;
   Status status = landing ? Status() : landing.error();
   if (status.ok()) {
     Split split(batch_, spec_, room_.parts);
@@ -132,7 +133,7 @@ void Runner::alone(msg::Call* call, Time started) {
 // One call's tensors are passed on as they are, in and out: reading the clock would take longer.
 bool Runner::staged(Clock& clock) {
   bool room = stage(batch_, spec_, slabs_);
-  clock.computing = batch_.calls.size() == 1 ? clock.started : room_.now();
+  clock.gathered = clock.computing = batch_.calls.size() == 1 ? clock.started : room_.now();
   return room;
 }
 
@@ -147,7 +148,7 @@ Status Runner::guarded(Run&& run) {
 
 Status Runner::step(Clock& clock) {
   auto status = guarded([this] { return engine_.step(batch_); });
-  clock.computed = room_.now();
+  clock.computed = clock.landed = room_.now();
   return status;
 }
 
@@ -166,7 +167,8 @@ void Runner::answer(Split& split, Clock& clock) {
       events.push_back({msg::Failed{std::move(status)}});
     }
   }
-  clock.finished = batch_.calls.size() == 1 ? clock.computed : room_.now();
+  clock.finished = batch_.calls.size() == 1 ? clock.landed : room_.now();
+  if (room_.instance >= 0) record(clock);
   if (good > 0) count(clock, good, rows, queued);
   for (size_t i = 0; i < batch_.calls.size(); ++i) {
     auto* call = batch_.calls[i];
@@ -194,6 +196,12 @@ void Runner::count(const Clock& clock, uint64_t calls, uint64_t rows, Duration q
   stats_.execution_count.fetch_add(1, std::memory_order_relaxed);
   stats_.last_inference_ms.store(unix_ms(), std::memory_order_relaxed);
   stats_.record_batch(batch_.rows, input, infer, output);
+}
+
+void Runner::record(const Clock& clock) {
+  auto queued = std::min(batch_.calls.front()->times.queued, clock.started);
+  stats_.timeline.add({0, uint32_t(room_.instance), uint32_t(batch_.calls.size()), batch_.rows, queued, clock.started,
+                       clock.gathered, clock.computing, clock.computed, clock.landed, clock.finished});
 }
 
 void Runner::refuse(msg::Call* call, Status status) {

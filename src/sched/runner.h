@@ -24,6 +24,7 @@ class Runner {
     std::vector<Split::Part> parts;
     std::vector<std::pair<msg::Home*, std::vector<msg::Mail>>> outgoing;
     std::vector<msg::Event> events;
+    int32_t instance = -1;           // of the lane; -1: its batches are not kept in the timeline
     base::Time (*now)() = lane_now;  // the simulator has a clock of its own
   };
 
@@ -58,7 +59,7 @@ class Runner {
 
  private:
   struct Clock {
-    base::Time started{}, computing{}, computed{}, finished{};
+    base::Time started{}, gathered{}, computing{}, computed{}, landed{}, finished{};
   };
   bool together(const std::vector<msg::Call*>& calls);
   void one_by_one(const std::vector<msg::Call*>& calls);
@@ -70,6 +71,7 @@ class Runner {
   base::Status step(Clock& clock);
   void answer(Split& split, Clock& clock);
   void count(const Clock& clock, uint64_t calls, uint64_t rows, base::Duration queued);
+  void record(const Clock& clock);
   void mail(msg::Call* call, msg::Event&& event);
   void release();
 

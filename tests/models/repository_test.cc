@@ -49,8 +49,12 @@ base::Result<std::unique_ptr<sched::Engine>> make_fake(const LoadArgs& args) {
   return std::unique_ptr<sched::Engine>(new FakeEngine(args, text));
 }
 
+std::map<std::string, std::vector<std::string>> devices_of;  // instances of builtin models
+
 base::Result<std::unique_ptr<sched::Engine>> make_builtin(const LoadArgs& args) {
   if (!args.file.empty()) return base::invalid("unexpected file");
+  auto device = args.wanted.parameters.find("device");
+  devices_of[args.wanted.name].push_back(device == args.wanted.parameters.end() ? "" : device->second);
   return std::unique_ptr<sched::Engine>(new FakeEngine(args, "b"));
 }
 
@@ -106,6 +110,24 @@ class Repo {
 };
 
 void explicitly(RepositoryOptions& options) { options.control = Control::kExplicit; }
+
+TEST(Repository, InstancesAreMadeForTheDevicesOfTheConfiguration) {
+  test::Disk disk;
+  disk.write("spread/model.yaml", "engine: builtin\ndevices: [\"cuda:0\", \"cuda:1\"]\ninstances: 2\n");
+  disk.write("cpu/1/model.onnx", "1");
+  disk.write("cpu/config.pbtxt", "instance_group [ { kind: KIND_GPU gpus: [ 0 ] } ]");
+  devices_of.clear();
+  Repo repo(disk, [](RepositoryOptions& o) { o.devices.gpus = 2, o.devices.engines = {"builtin"}; });
+  EXPECT_TRUE(repo.repository->start().ok());
+  EXPECT_EQ(devices_of["spread"], (std::vector<std::string>{"cuda:0", "cuda:0", "cuda:1", "cuda:1"}));
+  const auto& spec = repo.now()->models.at("spread").preferred->spec;
+  EXPECT_EQ(spec.instances, 4u);
+  EXPECT_EQ(spec.parameters.count("device"), 0u);
+  EXPECT_NE(repo.rows().find("cpu/1 UNAVAILABLE (instances on cuda:0 are asked for, but the engine 'onnx' computes on "
+                             "the CPU alone"),
+            std::string::npos)
+      << repo.rows();
+}
 
 TEST(Repository, ABareModelIsServedWithEverythingDerived) {
   test::Disk disk;

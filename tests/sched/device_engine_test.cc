@@ -156,6 +156,28 @@ TEST(DeviceEngine, AnswersComeInTheOrderOfTheBatchesWithTimesThatAscend) {
   }
 }
 
+TEST(DeviceEngine, TheTimelineShowsBatchesSideBySide) {
+  Lab t(Drive::kStepped);
+  t.put(1);
+  t.until_queued(kOperations);
+  t.put(2);
+  t.until_queued(2 * kOperations);
+  t.run_until_answered(2);
+  EXPECT_EQ(t.stats.places, std::vector<std::string>{"fake"});
+  auto batches = t.stats.timeline.latest();
+  ASSERT_EQ(batches.size(), 2u);
+  EXPECT_LT(batches[1].gathered, batches[0].computed) << "the second was prepared before the first was computed";
+  for (const auto& b : batches) {
+    EXPECT_EQ(b.rows, 1u);
+    EXPECT_LE(b.queued, b.started);
+    EXPECT_LE(b.started, b.gathered);
+    EXPECT_LE(b.gathered, b.arrived);
+    EXPECT_LE(b.arrived, b.computed);
+    EXPECT_LE(b.computed, b.landed);
+    EXPECT_LE(b.landed, b.finished);
+  }
+}
+
 TEST(DeviceEngine, WithoutMemoryABatchWaitsForTheOneBeforeIt) {
   constexpr int64_t kWidth = 100'000;  // 800 kB up and down
   Lab t(Drive::kStepped, 1'000'000);

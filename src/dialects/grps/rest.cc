@@ -1,6 +1,7 @@
 #include "dialects/grps/rest.h"
 
 #include "base/encoding.h"
+#include "dialects/grps/batches.h"
 #include "grps_monitor_page.h"
 #include "marshal/json_tensor.h"
 
@@ -34,6 +35,14 @@ void monitor_series(House& house, Exchange& exchange) {
   auto series = house.monitor.series(name);
   if (!series) return respond(house, exchange, base::failure(base::Code::kNotFound, "no series '" + name + "'"));
   exchange.respond(200, "application/json", base::Bytes::adopt(std::move(*series)), Exchange::Compress::kIfAccepted);
+}
+
+void monitor_batches(House& house, Exchange& exchange) {
+  const auto& request = exchange.request();
+  auto batches = batches_json(house.bus.catalog(), request.query_value("model"), request.query_value("version"),
+                              house.bus.env().now());
+  if (!batches) return respond(house, exchange, batches.error());
+  exchange.respond(200, "application/json", base::Bytes::adopt(std::move(*batches)), Exchange::Compress::kIfAccepted);
 }
 
 std::string html(std::string_view text) {
@@ -112,6 +121,7 @@ void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<
   router.add({"POST", "/grps/v1/infer/predict", service, kRest, {wire::BodyPlan::kWhole, house.options.max_body}});
   const Row pages[] = {{"/grps/v1/monitor/series", monitor_series},
                        {"/grps/v1/monitor/metrics", monitor_metrics},
+                       {"/grps/v1/monitor/batches", monitor_batches},
                        {"/grps/v1/monitor", monitor_page},
                        {"/grps/v1/", monitor_page}};
   for (const Row& row : pages) {

@@ -1,0 +1,35 @@
+// Placement: on which device each instance of a model runs. Pure.
+//
+// As in Triton, `count` is per device. KIND_GPU (in model.yaml: `devices`) means just these devices, or every GPU where
+// none is named; it is an error where there is no such GPU, or the engine computes on the CPU alone, unless the server
+// is told to make do with the CPU (models.missing_devices: cpu). KIND_AUTO means the GPUs where they all are there and
+// the engine can use them, and the CPU otherwise. KIND_MODEL, and a model without groups, leave it to the engine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace weir::models {
+
+struct InstanceGroup {
+  enum class Kind : uint8_t { kEngine, kAuto, kDevices, kCpu };
+  Kind kind = Kind::kEngine;
+  uint32_t count = 1;                // instances; of kAuto on devices and kDevices on each of them
+  std::vector<std::string> devices;  // "cuda:1", "host"; empty = every GPU
+};
+
+struct DeviceSupply {
+  uint32_t gpus = 0;
+  // Engines that compute on a device: they find its name in parameter `device`.
+  std::vector<std::string> engines;
+  enum class Missing : uint8_t { kError, kCpu } missing = Missing::kError;
+};
+
+// Of each instance: a device, "cpu", or "" for the engine to choose. Errors: FAILED_PRECONDITION.
+base::Result<std::vector<std::string>> place(const std::vector<InstanceGroup>& groups, const std::string& engine,
+                                             const DeviceSupply& supply);
+
+}  // namespace weir::models
