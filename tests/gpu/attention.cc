@@ -7,15 +7,25 @@ namespace {
 
 using namespace llm::cuda;
 
-constexpr uint32_t kBlock = 16;
-
 // Keys and values of sequences, in blocks that lie anywhere.
 struct Paged {
-  Paged(Lab& lab, uint32_t sequences, uint32_t blocks_each, uint32_t kv_heads, uint32_t dim)
+  Paged(Lab& lab, std::vector<uint32_t> lengths, uint32_t blocks_each, uint32_t block, uint32_t kv_heads, uint32_t dim)
       : width(blocks_each),
-        tables(lab, shuffled(lab, sequences * blocks_each)),
-        k(lab, some_bf16(lab, tables.host.size() * kBlock * kv_heads * dim)),
-        v(lab, some_bf16(lab, k.host.size())) {}
+        tables(lab, shuffled(lab, uint32_t(lengths.size()) * blocks_each)),
+        k(lab, stored(lab, lengths, block, size_t(kv_heads) * dim)),
+        v(lab, stored(lab, lengths, block, size_t(kv_heads) * dim)) {}
+
+  // Only positions that a sequence has are numbers; NaN is where nobody may look.
+  std::vector<Bf16> stored(Lab& lab, const std::vector<uint32_t>& lengths, uint32_t block, size_t each) {
+    std::vector<Bf16> out(tables.host.size() * block * each, 0xffff);
+    for (size_t s = 0; s < lengths.size(); ++s)
+      for (uint32_t p = 0; p < lengths[s]; ++p) {
+        size_t slot = size_t(tables.host[s * width + p / block]) * block + p % block;
+        auto numbers = some_bf16(lab, each);
+        std::copy(numbers.begin(), numbers.end(), out.begin() + ptrdiff_t(slot * each));
+      }
+    return out;
+  }
 
   static std::vector<uint32_t> shuffled(Lab& lab, uint32_t count) {
     std::vector<uint32_t> out(count);
@@ -34,12 +44,12 @@ std::string words_of(uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t w
          (window ? " window" : "");
 }
 
-void check_decode(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t window) {
-  bool full = lab.scale == Lab::Scale::kFull;
-  uint32_t longest = full ? 1200 : 300;
-  Both lengths(lab, std::vector<uint32_t>{1, 17, 256, 0, 257, longest});
-  auto rows = uint32_t(lengths.host.size());
-  Paged cache(lab, rows, longest / kBlock + 1, kv_heads, dim);
+void check_decode(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t window, uint32_t block) {
+  uint32_t longest = lab.scale == Lab::Scale::kFull ? 1200 : 300;
+  std::vector<uint32_t> has{1, 17, 256, 0, 257, longest};
+  Both lengths(lab, has);
+  auto rows = uint32_t(has.size());
+  Paged cache(lab, has, longest / block + 1, block, kv_heads, dim);
   Both q(lab, some_bf16(lab, size_t(rows) * heads * dim));
   Both<Bf16> out(lab, q.host.size());
   uint32_t parts = captured_parts(longest, 8192);
@@ -47,45 +57,69 @@ void check_decode(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
   auto room = lab.room(memory.bytes);
   auto at = [&](size_t offset) { return reinterpret_cast<float*>(room.data() + offset); };
   std::vector<uint32_t> begins(rows);
-  for (uint32_t i = 0; i < rows; ++i) begins[i] = (rows - 1 - i) * cache.width;
+  for (uint32_t i = 0; i < rows; ++i) begins[i] = i * cache.width;
   Both starts(lab, begins);
-  for (bool with_starts : {false, true}) {
-    run(lab, &Kernels::decode_attention, [&](Side s) {
-      return DecodeAttention{q.at(s),
-                             cache.k.at(s),
-                             cache.v.at(s),
-                             cache.tables.at(s),
-                             lengths.at(s),
-                             at(memory.out),
-                             at(memory.max),
-                             at(memory.sum),
-                             out.at(s),
-                             rows,
-                             heads,
-                             kv_heads,
-                             dim,
-                             cache.width,
-                             kBlock,
-                             parts,
-                             window,
-                             1 / std::sqrt(float(dim)),
-                             with_starts ? starts.at(s) : nullptr};
-    });
-    lab.check("decode attention" + words_of(heads, kv_heads, dim, window), out.error(lab), kOneStep);
-    if (!full) break;
+  run(lab, &Kernels::decode_attention, [&](Side s) {
+    DecodeAttention a{};
+    a.q = q.at(s), a.k_cache = cache.k.at(s), a.v_cache = cache.v.at(s), a.out = out.at(s);
+    a.tables = cache.tables.at(s), a.lengths = lengths.at(s), a.starts = window ? starts.at(s) : nullptr;
+    a.part_out = at(memory.out), a.part_max = at(memory.max), a.part_sum = at(memory.sum);
+    a.rows = rows, a.heads = heads, a.kv_heads = kv_heads, a.dim = dim;
+    a.table_width = cache.width, a.block_size = block, a.parts = parts, a.window = window;
+    a.scale = 1 / std::sqrt(float(dim));
+    return a;
+  });
+  lab.check("decode attention" + words_of(heads, kv_heads, dim, window), out.error(lab), kOneStep);
+}
+
+// A chunk at the front of a sequence, one in its middle, one of a single token, one at a window's edge.
+void check_prefill(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t window, uint32_t block) {
+  struct Part {
+    uint32_t begin, count;
+  };
+  std::vector<Part> has{{0, 70}, {37, 64}, {129, 1}, {150, 33}};
+  if (lab.scale == Lab::Scale::kFull) has.insert(has.end(), {{0, 1000}, {1000, 517}, {2048, 64}});
+  std::vector<uint32_t> lengths;
+  std::vector<Chunk> parts;
+  std::vector<Tile> pieces;
+  uint32_t tokens = 3;  // rows of others before them
+  for (auto [begin, count] : has) lengths.push_back(begin + count);
+  uint32_t width = *std::max_element(lengths.begin(), lengths.end()) / block + 1;
+  for (auto [begin, count] : has) {
+    for (uint32_t query = 0; query < count; query += kQueryTile) pieces.push_back({uint32_t(parts.size()), query});
+    parts.push_back({tokens, count, begin, uint32_t(parts.size()) * width});
+    tokens += count;
   }
+  Paged cache(lab, lengths, width, block, kv_heads, dim);
+  Both q(lab, some_bf16(lab, size_t(tokens) * heads * dim)), out(lab, std::vector<Bf16>(q.host.size()));
+  Both chunks(lab, parts);
+  Both tiles(lab, pieces);
+  run(lab, &Kernels::prefill_attention, [&](Side s) {
+    PrefillAttention a{};
+    a.q = q.at(s), a.k_cache = cache.k.at(s), a.v_cache = cache.v.at(s), a.out = out.at(s);
+    a.tables = cache.tables.at(s), a.chunks = chunks.at(s), a.tiles = tiles.at(s), a.count = uint32_t(pieces.size());
+    a.heads = heads, a.kv_heads = kv_heads, a.dim = dim, a.block_size = block, a.window = window;
+    a.scale = 1 / std::sqrt(float(dim));
+    return a;
+  });
+  lab.check("prefill attention" + words_of(heads, kv_heads, dim, window), out.error(lab), kOneStep);
 }
 
 }  // namespace
 
 void check_attention(Lab& lab) {
   struct Heads {
-    uint32_t heads, kv_heads, dim;
+    uint32_t heads, kv_heads, dim, block;
   };
-  std::vector<Heads> all{{4, 1, 64}, {2, 1, 128}, {2, 2, 256}, {8, 1, 128}};
-  if (lab.scale == Lab::Scale::kFull) all = {{32, 8, 64}, {32, 8, 128}, {64, 8, 128}, {16, 8, 128}, {8, 8, 256}};
-  for (auto [heads, kv_heads, dim] : all)
-    for (uint32_t window : {0u, 200u}) check_decode(lab, heads, kv_heads, dim, window);
+  std::vector<Heads> all{{4, 1, 64, 16}, {3, 1, 128, 16}, {2, 2, 256, 32}, {7, 1, 64, 12}};
+  if (lab.scale == Lab::Scale::kFull)
+    all = {{32, 8, 64, 16}, {32, 8, 128, 16}, {64, 8, 128, 16}, {16, 8, 128, 32},
+           {8, 8, 256, 16}, {14, 2, 64, 16},  {24, 8, 128, 12}};
+  for (auto [heads, kv_heads, dim, block] : all)
+    for (uint32_t window : {0u, 40u, 200u}) {
+      check_decode(lab, heads, kv_heads, dim, window, block);
+      check_prefill(lab, heads, kv_heads, dim, window, block);
+    }
 }
 
 }  // namespace weir::gpu

@@ -1,6 +1,7 @@
 // The emulator's: what the kernels use of CUDA's cuda_runtime.h and of the language, for a C++ compiler.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -16,7 +17,7 @@
 #define __shared__ static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-#define __align__(n) alignas(n)
+#define __align__(n) __attribute__((aligned(n)))
 
 extern const dim3 &threadIdx, &blockIdx, &blockDim, &gridDim;
 
@@ -52,10 +53,13 @@ inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits);
 inline float rsqrtf(float value) { return float(1 / std::sqrt(double(value))); }
 inline float __expf(float value) { return expf(value); }
 inline float __logf(float value) { return logf(value); }
+template <class T>
+T __ldcs(const T* from) {
+  return *from;
+}
 inline float __fdividef(float a, float b) { return a / b; }
 inline int __popc(uint32_t bits) { return std::popcount(bits); }
-inline int __clz(uint32_t bits) { return std::countl_zero(bits); }
-inline int __ffs(uint32_t bits) { return bits ? std::countr_zero(bits) + 1 : 0; }
+inline int __clz(int bits) { return std::countl_zero(uint32_t(bits)); }
 template <class T>
 T __ldg(const T* from) {
   return *from;
@@ -75,6 +79,14 @@ T from_lane(const Slot* slots, uint32_t lane) {
   return out;
 }
 inline uint32_t lane() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % kLanes; }
+// The rows that the lanes give to a load of matrices.
+inline std::array<const uint16_t*, kLanes> matrix_rows(const uint16_t* mine, Where where) {
+  if (reinterpret_cast<uintptr_t>(mine) % 16) fail(where, "a row of a matrix that is not aligned");
+  auto* slots = meet(0xffffffffu, &mine, sizeof mine, where);
+  std::array<const uint16_t*, kLanes> out;
+  for (uint32_t lane = 0; lane < kLanes; ++lane) out[lane] = from_lane<const uint16_t*>(slots, lane);
+  return out;
+}
 }  // namespace emulator
 
 template <class T>
@@ -176,8 +188,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
 }
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
-template <class Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute, int bytes) {
+template <class... Params>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Params...), cudaFuncAttribute, int bytes) {
   if (bytes < 0 || size_t(bytes) > emulator::kSharedAtMost) return emulator::last_error() = 1;
   emulator::shared_limit(reinterpret_cast<const void*>(kernel)) = size_t(bytes);
   return cudaSuccess;

@@ -13,9 +13,77 @@ namespace weir::llm::cuda {
 
 constexpr uint32_t kWarp = 32;
 constexpr uint32_t kAllLanes = 0xffffffffu;
+constexpr size_t kSharedByDefault = 48 << 10;  // dynamic shared memory of a kernel that has not asked for more
 
 __device__ inline float widen(Bf16 bits) { return __uint_as_float(uint32_t(bits) << 16); }
 __device__ inline Bf16 narrow(float value) { return __bfloat16_as_ushort(__float2bfloat16_rn(value)); }
+
+// Two, the first in the low half.
+__device__ inline uint32_t narrow2(float low, float high) {
+#ifdef __CUDACC__
+  uint32_t both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+#else
+  return uint32_t(narrow(low)) | uint32_t(narrow(high)) << 16;
+#endif
+}
+
+// kPer neighbours in one access of at most 16 bytes (two for eight floats); their address is a multiple of that.
+template <uint32_t kPer>
+__device__ inline void widen(float (&out)[kPer], const uint32_t* words) {
+#pragma unroll
+  for (uint32_t i = 0; i < kPer / 2; ++i)
+    out[2 * i] = __uint_as_float(words[i] << 16), out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+}
+template <uint32_t kPer>
+__device__ inline void load(float (&out)[kPer], const Bf16* from) {
+  if constexpr (kPer == 8) {
+    uint4 all = *reinterpret_cast<const uint4*>(from);
+    const uint32_t words[4] = {all.x, all.y, all.z, all.w};
+    widen(out, words);
+  } else if constexpr (kPer == 4) {
+    uint2 all = *reinterpret_cast<const uint2*>(from);
+    const uint32_t words[2] = {all.x, all.y};
+    widen(out, words);
+  } else {
+    widen(out, reinterpret_cast<const uint32_t*>(from));
+  }
+}
+template <uint32_t kPer>
+__device__ inline void load(float (&out)[kPer], const float* from) {
+  if constexpr (kPer % 4 == 0) {
+#pragma unroll
+    for (uint32_t i = 0; i < kPer; i += 4) {
+      float4 four = *reinterpret_cast<const float4*>(from + i);
+      out[i] = four.x, out[i + 1] = four.y, out[i + 2] = four.z, out[i + 3] = four.w;
+    }
+  } else {
+    float2 two = *reinterpret_cast<const float2*>(from);
+    out[0] = two.x, out[1] = two.y;
+  }
+}
+template <uint32_t kPer>
+__device__ inline void store(Bf16* to, const float (&in)[kPer]) {
+  if constexpr (kPer == 8) {
+    *reinterpret_cast<uint4*>(to) =
+        make_uint4(narrow2(in[0], in[1]), narrow2(in[2], in[3]), narrow2(in[4], in[5]), narrow2(in[6], in[7]));
+  } else if constexpr (kPer == 4) {
+    *reinterpret_cast<uint2*>(to) = make_uint2(narrow2(in[0], in[1]), narrow2(in[2], in[3]));
+  } else {
+    *reinterpret_cast<uint32_t*>(to) = narrow2(in[0], in[1]);
+  }
+}
+template <uint32_t kPer>
+__device__ inline void store(float* to, const float (&in)[kPer]) {
+  if constexpr (kPer % 4 == 0) {
+#pragma unroll
+    for (uint32_t i = 0; i < kPer; i += 4)
+      *reinterpret_cast<float4*>(to + i) = make_float4(in[i], in[i + 1], in[i + 2], in[i + 3]);
+  } else {
+    *reinterpret_cast<float2*>(to) = make_float2(in[0], in[1]);
+  }
+}
 
 __device__ inline float warp_sum(float value) {
   for (uint32_t step = kWarp / 2; step > 0; step /= 2) value += __shfl_xor_sync(kAllLanes, value, step);
@@ -45,6 +113,12 @@ __device__ inline T* dynamic_shared() {
 #endif
 }
 
+// Threads for `work` pieces, one or more each: whole warps.
+inline uint32_t threads_for(uint32_t work, uint32_t most) {
+  uint32_t threads = (work + kWarp - 1) / kWarp * kWarp;
+  return threads < kWarp ? kWarp : threads < most ? threads : most;
+}
+
 // Every launch goes through here. The thread's last error is taken back, so that the next launch does not report it.
 template <class... Params, class... Args>
 Code run(const Launch& launch, void (*kernel)(Params...), dim3 grid, uint32_t threads, size_t shared,
@@ -54,6 +128,8 @@ Code run(const Launch& launch, void (*kernel)(Params...), dim3 grid, uint32_t th
   config.dynamicSmemBytes = shared;
   config.stream = static_cast<cudaStream_t>(launch.stream);
   auto code = cudaSetDevice(launch.device);
+  if (code == cudaSuccess && shared > kSharedByDefault)
+    code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared));
   if (code == cudaSuccess) code = cudaLaunchKernelEx(&config, kernel, args...);
   if (code != cudaSuccess) (void)cudaGetLastError();
   return Code(code);

@@ -1,44 +1,97 @@
-// Rotary positions, and keys and values into the cache. One block per token; a thread takes one dimension and its
-// partner of one head.
+// Biases, head norms and rotary positions, and keys and values into the cache, in one go. A warp takes one head of one
+// token; a lane takes two neighbouring dimensions and their partners half a head further.
 #include "engines/llm/cuda/launch.cuh"
 
 namespace weir::llm::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 256;
+constexpr uint32_t kWarps = 8, kThreads = kWarps * kWarp;
+constexpr uint32_t kMostDim = 256;
+constexpr uint32_t kPairs = kMostDim / 2 / (2 * kWarp);  // pairs of a half that a lane takes at most
 
-__global__ void rope_store_kernel(RopeStore a) {
-  uint32_t token = blockIdx.x, half = a.dim / 2;
-  uint32_t slot = a.slots[token];
+struct Head {
+  float first[kPairs][2], second[kPairs][2];
+};
+
+// The norm's weight times what makes the head's mean square one, applied to both halves.
+__device__ void normalise(Head& x, const Bf16* weight, uint32_t dim, float epsilon) {
+  uint32_t lane = threadIdx.x % kWarp, half = dim / 2;
+  float squares = 0;
+#pragma unroll
+  for (uint32_t p = 0; p < kPairs; ++p)
+    for (uint32_t j = 0; j < 2; ++j)
+      squares += x.first[p][j] * x.first[p][j] + x.second[p][j] * x.second[p][j];  // 0 beyond the head
+  float factor = rsqrtf(warp_sum(squares) / float(dim) + epsilon);
+#pragma unroll
+  for (uint32_t p = 0; p < kPairs; ++p) {
+    uint32_t at = 2 * (p * kWarp + lane);
+    if (at >= half) continue;
+    float w[2], v[2];
+    load(w, weight + at);
+    load(v, weight + at + half);
+    for (uint32_t j = 0; j < 2; ++j) x.first[p][j] *= factor * w[j], x.second[p][j] *= factor * v[j];
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) rope_store_kernel(RopeStore a) {
+  __shared__ float sines[kMostDim / 2], cosines[kMostDim / 2];
+  uint32_t token = blockIdx.x, half = a.dim / 2, lane = threadIdx.x % kWarp;
   auto position = float(a.positions[token]);
-  const Bf16* in = a.qkv + size_t(token) * (a.heads + 2 * a.kv_heads) * a.dim;
-  Bf16* q = a.q + size_t(token) * a.heads * a.dim;
-  size_t cached = size_t(slot) * a.kv_heads * a.dim;
-  for (uint32_t i = threadIdx.x; i < (a.heads + a.kv_heads) * half; i += blockDim.x) {
-    uint32_t head = i / half, at = i % half;
-    bool key = head >= a.heads;
-    if (key && slot == kNoSlot) continue;
-    const Bf16* from = in + size_t(head) * a.dim;
-    Bf16* to = key ? a.k_cache + cached + size_t(head - a.heads) * a.dim : q + size_t(head) * a.dim;
+  for (uint32_t i = threadIdx.x; i < half; i += kThreads) {
     // The exact sincosf: positions reach tens of thousands of radians, where the fast one is of no use.
     float sine, cosine;
-    sincosf(position * a.frequencies[at], &sine, &cosine);
-    sine *= a.scale, cosine *= a.scale;
-    float first = widen(from[at]), second = widen(from[at + half]);
-    to[at] = narrow(first * cosine - second * sine);
-    to[at + half] = narrow(second * cosine + first * sine);
+    sincosf(position * a.frequencies[i], &sine, &cosine);
+    sines[i] = sine * a.scale, cosines[i] = cosine * a.scale;
   }
-  if (slot == kNoSlot) return;
-  const Bf16* values = in + size_t(a.heads + a.kv_heads) * a.dim;
-  for (uint32_t i = threadIdx.x; i < a.kv_heads * a.dim; i += blockDim.x) a.v_cache[cached + i] = values[i];
+  __syncthreads();
+
+  uint32_t head = blockIdx.y * kWarps + threadIdx.x / kWarp;
+  uint32_t all = a.heads + 2 * a.kv_heads, slot = a.slots[token];
+  bool query = head < a.heads, value = head >= a.heads + a.kv_heads;
+  if (head >= all || (!query && slot == kNoSlot)) return;
+  const Bf16* from = a.qkv + (size_t(token) * all + head) * a.dim;
+  const float* bias = a.bias ? a.bias + size_t(head) * a.dim : nullptr;
+  Head x = {};
+#pragma unroll
+  for (uint32_t p = 0; p < kPairs; ++p) {
+    uint32_t at = 2 * (p * kWarp + lane);
+    if (at >= half) continue;
+    load(x.first[p], from + at);
+    load(x.second[p], from + at + half);
+    if (!bias) continue;
+    float b[2], c[2];
+    load(b, bias + at);
+    load(c, bias + at + half);
+    for (uint32_t j = 0; j < 2; ++j) x.first[p][j] += b[j], x.second[p][j] += c[j];
+  }
+  if (a.q_norm && !value) normalise(x, query ? a.q_norm : a.k_norm, a.dim, a.epsilon);
+
+  size_t cached = size_t(slot) * a.kv_heads * a.dim;
+  Bf16* to = query   ? a.q + (size_t(token) * a.heads + head) * a.dim
+             : value ? a.v_cache + cached + size_t(head - a.heads - a.kv_heads) * a.dim
+                     : a.k_cache + cached + size_t(head - a.heads) * a.dim;
+#pragma unroll
+  for (uint32_t p = 0; p < kPairs; ++p) {
+    uint32_t at = 2 * (p * kWarp + lane);
+    if (at >= half) continue;
+    float first[2], second[2];
+    for (uint32_t j = 0; j < 2; ++j) {
+      float sine = value ? 0.f : sines[at + j], cosine = value ? 1.f : cosines[at + j];
+      first[j] = x.first[p][j] * cosine - x.second[p][j] * sine;
+      second[j] = x.second[p][j] * cosine + x.first[p][j] * sine;
+    }
+    store(to + at, first);
+    store(to + at + half, second);
+  }
 }
 
 }  // namespace
 
 Code rope_store(const Launch& launch, const RopeStore& a) {
-  if (a.dim % 2) return kBadShape;
+  if (a.dim % 4 || a.dim > kMostDim || (!a.q_norm != !a.k_norm)) return kBadShape;
   if (a.tokens == 0) return 0;
-  return run(launch, rope_store_kernel, a.tokens, kThreads, 0, a);
+  uint32_t blocks = (a.heads + 2 * a.kv_heads + kWarps - 1) / kWarps;
+  return run(launch, rope_store_kernel, dim3(a.tokens, blocks), kThreads, 0, a);
 }
 
 }  // namespace weir::llm::cuda

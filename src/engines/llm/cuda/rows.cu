@@ -1,65 +1,93 @@
-// Kernels that go over rows once: embedding, norm, SwiGLU, gather. A thread takes two neighbouring elements, so that a
-// warp reads 128 bytes at a time; widths are even.
+// Kernels that go over rows once: embedding, norm, SwiGLU, gather, patches. A thread takes kPer neighbouring elements at
+// a time, 16 bytes where widths allow it; widths are even.
 #include "engines/llm/cuda/launch.cuh"
 
 namespace weir::llm::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256;
+constexpr uint32_t kHeld = 4;  // pieces of a row that a thread of add_norm keeps
 
-__device__ float2 pair_at(const Bf16* row, uint32_t i) {
-  uint32_t both = reinterpret_cast<const uint32_t*>(row)[i];
-  return {__uint_as_float(both << 16), __uint_as_float(both & 0xffff0000u)};
+// to[0, width) = from[0, width), by the whole block.
+template <uint32_t kPer, class To, class From>
+__device__ void copy_row(To* to, const From* from, uint32_t width) {
+  for (uint32_t i = threadIdx.x * kPer; i < width; i += blockDim.x * kPer) {
+    float x[kPer];
+    load(x, from + i);
+    store(to + i, x);
+  }
 }
 
-__device__ void put_pair(Bf16* row, uint32_t i, float low, float high) {
-  reinterpret_cast<uint32_t*>(row)[i] = uint32_t(narrow(low)) | uint32_t(narrow(high)) << 16;
-}
-
+template <uint32_t kPer>
 __global__ void embed_kernel(Embed a) {
-  const Bf16* from = a.table + size_t(a.ids[blockIdx.x]) * a.hidden;
-  auto* to = reinterpret_cast<float2*>(a.stream + size_t(blockIdx.x) * a.hidden);
-  for (uint32_t i = threadIdx.x; i < a.hidden / 2; i += blockDim.x) to[i] = pair_at(from, i);
+  uint32_t id = a.ids[blockIdx.x];
+  if (a.drawn && id & kDrawn) id = a.drawn[id & ~kDrawn];
+  copy_row<kPer>(a.stream + size_t(blockIdx.x) * a.hidden, a.table + size_t(id) * a.hidden, a.hidden);
 }
 
-__global__ void add_norm_kernel(AddNorm a) {
-  auto* stream = reinterpret_cast<float2*>(a.stream + size_t(blockIdx.x) * a.hidden);
+template <uint32_t kPer>
+__global__ void patch_kernel(Patch a) {
+  copy_row<kPer>(a.stream + size_t(a.tokens[blockIdx.x]) * a.hidden, a.features + size_t(blockIdx.x) * a.hidden,
+                 a.hidden);
+}
+
+template <uint32_t kPer>
+__global__ void gather_kernel(Gather a) {
+  copy_row<kPer>(a.out + size_t(blockIdx.x) * a.width, a.in + size_t(a.which[blockIdx.x]) * a.width, a.width);
+}
+
+// The row stays in registers between the two passes; the weight is on its way while the sum is made.
+template <uint32_t kPer>
+__global__ void __launch_bounds__(1024) add_norm_kernel(AddNorm a) {
+  float* stream = a.stream + size_t(blockIdx.x) * a.hidden;
   const Bf16* delta = a.delta ? a.delta + size_t(blockIdx.x) * a.hidden : nullptr;
   Bf16* out = a.out + size_t(blockIdx.x) * a.hidden;
-  float squares = 0;
-  for (uint32_t i = threadIdx.x; i < a.hidden / 2; i += blockDim.x) {
-    float2 x = stream[i];
+  float x[kHeld][kPer], w[kHeld][kPer], squares = 0;
+#pragma unroll
+  for (uint32_t h = 0; h < kHeld; ++h) {
+    uint32_t i = (h * blockDim.x + threadIdx.x) * kPer;
+    if (i >= a.hidden) continue;
+    load(x[h], stream + i);
+    load(w[h], a.weight + i);
     if (delta) {
-      float2 d = pair_at(delta, i);
-      x.x += d.x, x.y += d.y;
-      stream[i] = x;
+      float d[kPer];
+      load(d, delta + i);
+#pragma unroll
+      for (uint32_t j = 0; j < kPer; ++j) x[h][j] += d[j];
+      store(stream + i, x[h]);
     }
-    squares += x.x * x.x + x.y * x.y;
+#pragma unroll
+    for (uint32_t j = 0; j < kPer; ++j) squares += x[h][j] * x[h][j];
   }
   float factor = rsqrtf(block_sum(squares) / float(a.hidden) + a.epsilon);
-  // What a thread reads here it has written itself.
-  for (uint32_t i = threadIdx.x; i < a.hidden / 2; i += blockDim.x) {
-    float2 x = stream[i], w = pair_at(a.weight, i);
-    put_pair(out, i, x.x * factor * w.x, x.y * factor * w.y);
+#pragma unroll
+  for (uint32_t h = 0; h < kHeld; ++h) {
+    uint32_t i = (h * blockDim.x + threadIdx.x) * kPer;
+    if (i >= a.hidden) continue;
+#pragma unroll
+    for (uint32_t j = 0; j < kPer; ++j) x[h][j] *= factor * w[h][j];
+    store(out + i, x[h]);
   }
 }
 
-__device__ float silu(float x) { return x / (1.f + expf(-x)); }
-
+template <uint32_t kPer>
 __global__ void swiglu_kernel(SwiGlu a) {
-  const Bf16* gate = a.gate_up + size_t(blockIdx.x) * 2 * a.width;
-  const Bf16* up = gate + a.width;
-  Bf16* out = a.out + size_t(blockIdx.x) * a.width;
-  for (uint32_t i = blockIdx.y * blockDim.x + threadIdx.x; i < a.width / 2; i += gridDim.y * blockDim.x) {
-    float2 g = pair_at(gate, i), u = pair_at(up, i);
-    put_pair(out, i, silu(g.x) * u.x, silu(g.y) * u.y);
+  const Bf16* in = a.gate_up + size_t(blockIdx.x) * 2 * a.width;
+  uint32_t i = (blockIdx.y * blockDim.x + threadIdx.x) * kPer;
+  if (i >= a.width) return;
+  float gate[kPer], up[kPer];
+  load(gate, in + i);
+  load(up, in + a.width + i);
+  if (a.bias) {
+    float b[kPer], c[kPer];
+    load(b, a.bias + i);
+    load(c, a.bias + a.width + i);
+#pragma unroll
+    for (uint32_t j = 0; j < kPer; ++j) gate[j] += b[j], up[j] += c[j];
   }
-}
-
-__global__ void gather_kernel(Gather a) {
-  auto* from = reinterpret_cast<const uint32_t*>(a.in + size_t(a.which[blockIdx.x]) * a.width);
-  auto* to = reinterpret_cast<uint32_t*>(a.out + size_t(blockIdx.x) * a.width);
-  for (uint32_t i = threadIdx.x; i < a.width / 2; i += blockDim.x) to[i] = from[i];
+#pragma unroll
+  for (uint32_t j = 0; j < kPer; ++j) gate[j] = gate[j] / (1.f + expf(-gate[j])) * up[j];
+  store(a.out + size_t(blockIdx.x) * a.width + i, gate);
 }
 
 }  // namespace
@@ -67,26 +95,37 @@ __global__ void gather_kernel(Gather a) {
 Code embed(const Launch& launch, const Embed& a) {
   if (a.hidden % 2) return kBadShape;
   if (a.tokens == 0) return 0;
-  return run(launch, embed_kernel, a.tokens, kThreads, 0, a);
+  auto kernel = a.hidden % 8 ? embed_kernel<2> : embed_kernel<8>;
+  return run(launch, kernel, a.tokens, threads_for(a.hidden / 8, kThreads), 0, a);
+}
+
+Code patch(const Launch& launch, const Patch& a) {
+  if (a.hidden % 2) return kBadShape;
+  if (a.count == 0) return 0;
+  auto kernel = a.hidden % 4 ? patch_kernel<2> : patch_kernel<4>;
+  return run(launch, kernel, a.count, threads_for(a.hidden / 4, kThreads), 0, a);
 }
 
 Code add_norm(const Launch& launch, const AddNorm& a) {
-  if (a.hidden % 2) return kBadShape;
+  uint32_t per = a.hidden % 4 ? 2 : 4;
+  if (a.hidden % 2 || a.hidden > 1024 * kHeld * per) return kBadShape;
   if (a.tokens == 0) return 0;
-  return run(launch, add_norm_kernel, a.tokens, kThreads, 0, a);
+  auto kernel = per == 2 ? add_norm_kernel<2> : add_norm_kernel<4>;
+  return run(launch, kernel, a.tokens, threads_for(a.hidden / per, 1024), 0, a);
 }
 
 Code swiglu(const Launch& launch, const SwiGlu& a) {
-  if (a.width % 2) return kBadShape;
-  if (a.tokens == 0) return 0;
-  uint32_t blocks = (a.width / 2 + kThreads - 1) / kThreads;
-  return run(launch, swiglu_kernel, dim3(a.tokens, blocks < 64 ? blocks : 64), kThreads, 0, a);
+  uint32_t per = a.width % 8 ? 2 : 8, blocks = (a.width / per + kThreads - 1) / kThreads;
+  if (a.width % 2 || blocks > 65535) return kBadShape;
+  if (a.tokens == 0 || a.width == 0) return 0;
+  return run(launch, per == 2 ? swiglu_kernel<2> : swiglu_kernel<8>, dim3(a.tokens, blocks), kThreads, 0, a);
 }
 
 Code gather(const Launch& launch, const Gather& a) {
   if (a.width % 2) return kBadShape;
   if (a.count == 0) return 0;
-  return run(launch, gather_kernel, a.count, kThreads, 0, a);
+  auto kernel = a.width % 8 ? gather_kernel<2> : gather_kernel<8>;
+  return run(launch, kernel, a.count, threads_for(a.width / 8, kThreads), 0, a);
 }
 
 }  // namespace weir::llm::cuda

@@ -10,9 +10,20 @@ Code swiglu(const Launch& launch, const SwiGlu& a);
 Code decode_attention(const Launch& launch, const DecodeAttention& a);
 Code draw(const Launch& launch, const Draw& a);
 Code gather(const Launch& launch, const Gather& a);
+Code patch(const Launch& launch, const Patch& a);
+Code prefill_attention(const Launch& launch, const PrefillAttention& a);
+Code matmul_open(int32_t device, void* workspace, Matmuls** out);
+Code matmul_close(Matmuls* matmuls);
+Code matmul(const Launch& launch, Matmuls* matmuls, const Matmul& a);
+Code adjust(const Launch& launch, const Adjust& a);
+Code logprobs(const Launch& launch, const Logprobs& a);
+Code read_out(const Launch& launch, const ReadOut& a);
+Code pool(const Launch& launch, const Pool& a);
 
 namespace {
-constexpr Kernels kKernels = {kKernelsAbi, embed, add_norm, rope_store, swiglu, decode_attention, draw, gather};
+constexpr Kernels kKernels = {kKernelsAbi, embed,  add_norm, rope_store,        swiglu,      decode_attention,
+                              draw,        gather, patch,    prefill_attention, matmul_open, matmul_close,
+                              matmul,      adjust, logprobs, read_out,          pool};
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const Kernels* weir_cuda_llm(uint32_t abi);

@@ -1,0 +1,243 @@
+// cuBLASLt as the library of matmul.h. It is column-major: our out = x weight^T, row by row, is its
+// out' = weight'^T x' with matrices of which each of our rows is a column.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+
+#include "engines/llm/cuda/matmul.h"
+
+#if __has_include(<cublasLt.h>)
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+namespace weir::llm::cuda {
+namespace {
+
+constexpr Code kUnknown = 999;  // cudaErrorUnknown
+
+// The functions of the library that are used; the types are its header's.
+struct Functions {
+#define WEIR_CUBLAS(name) decltype(&::cublasLt##name) name = nullptr
+  WEIR_CUBLAS(Create);
+  WEIR_CUBLAS(Destroy);
+  WEIR_CUBLAS(Matmul);
+  WEIR_CUBLAS(MatmulAlgoCheck);
+  WEIR_CUBLAS(MatmulAlgoGetHeuristic);
+  WEIR_CUBLAS(MatmulDescCreate);
+  WEIR_CUBLAS(MatmulDescDestroy);
+  WEIR_CUBLAS(MatmulDescSetAttribute);
+  WEIR_CUBLAS(MatmulPreferenceCreate);
+  WEIR_CUBLAS(MatmulPreferenceDestroy);
+  WEIR_CUBLAS(MatmulPreferenceSetAttribute);
+  WEIR_CUBLAS(MatrixLayoutCreate);
+  WEIR_CUBLAS(MatrixLayoutDestroy);
+#undef WEIR_CUBLAS
+};
+
+void* open_shared() {
+  std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
+  for (const std::string folder : {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/lib/"})
+    if (void* library = ::dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  return nullptr;
+}
+
+// Null where the library or one of the functions is missing. Never closed.
+const Functions* functions() {
+  static const std::unique_ptr<Functions> all = []() -> std::unique_ptr<Functions> {
+    void* library = open_shared();
+    if (!library) return nullptr;
+    auto out = std::make_unique<Functions>();
+    bool good = true;
+    auto find = [&]<class F>(const char* name, F& function) {
+      function = reinterpret_cast<F>(::dlsym(library, name));
+      good = good && function;
+    };
+    find("cublasLtCreate", out->Create);
+    find("cublasLtDestroy", out->Destroy);
+    find("cublasLtMatmul", out->Matmul);
+    find("cublasLtMatmulAlgoCheck", out->MatmulAlgoCheck);
+    find("cublasLtMatmulAlgoGetHeuristic", out->MatmulAlgoGetHeuristic);
+    find("cublasLtMatmulDescCreate", out->MatmulDescCreate);
+    find("cublasLtMatmulDescDestroy", out->MatmulDescDestroy);
+    find("cublasLtMatmulDescSetAttribute", out->MatmulDescSetAttribute);
+    find("cublasLtMatmulPreferenceCreate", out->MatmulPreferenceCreate);
+    find("cublasLtMatmulPreferenceDestroy", out->MatmulPreferenceDestroy);
+    find("cublasLtMatmulPreferenceSetAttribute", out->MatmulPreferenceSetAttribute);
+    find("cublasLtMatrixLayoutCreate", out->MatrixLayoutCreate);
+    find("cublasLtMatrixLayoutDestroy", out->MatrixLayoutDestroy);
+    return good ? std::move(out) : nullptr;
+  }();
+  return all.get();
+}
+
+// Numbers of rows for which one algorithm is chosen; the last of each is what it is chosen for.
+uint32_t bucket_of(uint32_t rows) {
+  uint32_t step = rows <= 64 ? 8 : rows <= 1024 ? 64 : 512;
+  return (rows + step - 1) / step * step;
+}
+
+}  // namespace
+
+class Library {
+ public:
+  Library(const Functions& functions, int32_t device, void* workspace)
+      : lt_(functions), device_(device), workspace_(workspace) {}
+  ~Library() {
+    if (handle_) lt_.Destroy(handle_);
+  }
+
+  Code open() {
+    if (auto code = cudaSetDevice(device_)) return Code(code);
+    return lt_.Create(&handle_) == CUBLAS_STATUS_SUCCESS ? 0 : kUnknown;
+  }
+  Code multiply(const Launch& launch, const Matmul& a);
+
+ private:
+  // Everything that the choice of an algorithm depends on.
+  using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, bool, uint32_t>;
+  struct Setup;
+
+  Key key_of(const Matmul& a, uint32_t rows) const;
+  bool choose(const Setup& setup, const Key& key, cublasLtMatmulAlgo_t& out);
+  const cublasLtMatmulAlgo_t* algorithm(const Setup& setup, const Matmul& a);
+
+  const Functions& lt_;
+  const int32_t device_;
+  void* const workspace_;
+  cublasLtHandle_t handle_ = nullptr;
+  std::map<Key, cublasLtMatmulAlgo_t> by_bucket_, by_shape_;
+};
+
+// A product's descriptions, as the library takes them.
+struct Library::Setup {
+  Setup(const Functions& functions, const Matmul& a, uint32_t rows) : lt(functions) {
+    auto kind = a.into == Matmul::Into::kBf16 ? CUDA_R_16BF : CUDA_R_32F;
+    cublasOperation_t turned = CUBLAS_OP_T;
+    good = lt.MatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
+           lt.MatrixLayoutCreate(&weight, CUDA_R_16BF, a.inputs, a.outputs, a.inputs) == CUBLAS_STATUS_SUCCESS &&
+           lt.MatrixLayoutCreate(&x, CUDA_R_16BF, a.inputs, rows, a.inputs) == CUBLAS_STATUS_SUCCESS &&
+           lt.MatrixLayoutCreate(&out, kind, a.outputs, rows, a.outputs) == CUBLAS_STATUS_SUCCESS &&
+           set(CUBLASLT_MATMUL_DESC_TRANSA, turned);
+    if (good && a.bias) {
+      cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+      good = set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue) && set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, a.bias);
+    }
+  }
+  Setup(const Setup&) = delete;
+  ~Setup() {
+    if (product) lt.MatmulDescDestroy(product);
+    for (auto layout : {weight, x, out})
+      if (layout) lt.MatrixLayoutDestroy(layout);
+  }
+  template <class T>
+  bool set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    return lt.MatmulDescSetAttribute(product, attribute, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
+  }
+
+  const Functions& lt;
+  cublasLtMatmulDesc_t product = nullptr;
+  cublasLtMatrixLayout_t weight = nullptr, x = nullptr, out = nullptr;
+  bool good = false;
+};
+
+Library::Key Library::key_of(const Matmul& a, uint32_t rows) const {
+  auto all = reinterpret_cast<uintptr_t>(a.x) | reinterpret_cast<uintptr_t>(a.weight) |
+             reinterpret_cast<uintptr_t>(a.out) | reinterpret_cast<uintptr_t>(a.bias) | 256;
+  auto alignment = uint32_t(1) << std::countr_zero(all);
+  return {rows, a.outputs, a.inputs, uint32_t(a.into), a.bias != nullptr, alignment};
+}
+
+// Sums over parts of the inputs may be made apart and added in order, never by atomic additions into the result.
+bool Library::choose(const Setup& setup, const Key& key, cublasLtMatmulAlgo_t& out) {
+  cublasLtMatmulPreference_t wish = nullptr;
+  if (!setup.good || lt_.MatmulPreferenceCreate(&wish) != CUBLAS_STATUS_SUCCESS) return false;
+  uint64_t bytes = kWorkspace;
+  uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, alignment = std::get<5>(key);
+  auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    return lt_.MatmulPreferenceSetAttribute(wish, attribute, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
+  };
+  bool good =
+      set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes) && set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
+  for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    good = good && set(attribute, alignment);
+  cublasLtMatmulHeuristicResult_t found{};
+  int count = 0;
+  good = good &&
+         lt_.MatmulAlgoGetHeuristic(handle_, setup.product, setup.weight, setup.x, setup.out, setup.out, wish, 1,
+                                    &found, &count) == CUBLAS_STATUS_SUCCESS &&
+         count == 1 && found.state == CUBLAS_STATUS_SUCCESS;
+  lt_.MatmulPreferenceDestroy(wish);
+  out = found.algo;
+  return good;
+}
+
+// That of the bucket where it does for the very shape, and else one chosen for the shape.
+const cublasLtMatmulAlgo_t* Library::algorithm(const Setup& setup, const Matmul& a) {
+  Key shape = key_of(a, a.rows), bucket = key_of(a, bucket_of(a.rows));
+  if (auto found = by_shape_.find(shape); found != by_shape_.end()) return &found->second;
+  auto chosen = by_bucket_.find(bucket);
+  if (chosen == by_bucket_.end()) {
+    cublasLtMatmulAlgo_t algo;
+    if (choose(Setup(lt_, a, bucket_of(a.rows)), bucket, algo)) chosen = by_bucket_.emplace(bucket, algo).first;
+  }
+  cublasLtMatmulHeuristicResult_t result{};
+  if (chosen != by_bucket_.end() &&
+      lt_.MatmulAlgoCheck(handle_, setup.product, setup.weight, setup.x, setup.out, setup.out, &chosen->second,
+                          &result) == CUBLAS_STATUS_SUCCESS &&
+      result.workspaceSize <= kWorkspace)
+    return &by_shape_.emplace(shape, chosen->second).first->second;
+  cublasLtMatmulAlgo_t algo;
+  if (!choose(setup, shape, algo)) return nullptr;
+  return &by_shape_.emplace(shape, algo).first->second;
+}
+
+Code Library::multiply(const Launch& launch, const Matmul& a) {
+  if (auto code = cudaSetDevice(device_)) return Code(code);
+  Setup setup(lt_, a, a.rows);
+  if (!setup.good) return kUnknown;
+  auto* chosen = algorithm(setup, a);
+  if (!chosen) return kBadShape;
+  float one = 1, old = a.into == Matmul::Into::kAddF32 ? 1 : 0;
+  auto status = lt_.Matmul(handle_, setup.product, &one, a.weight, setup.weight, a.x, setup.x, &old, a.out, setup.out,
+                           a.out, setup.out, chosen, workspace_, kWorkspace, static_cast<cudaStream_t>(launch.stream));
+  if (status == CUBLAS_STATUS_SUCCESS) return 0;
+  auto code = Code(cudaGetLastError());
+  return code ? code : kUnknown;
+}
+
+Code open_library(int32_t device, void* workspace, Library** out) {
+  auto* all = functions();
+  if (!all) return kNoLibrary;
+  auto library = std::make_unique<Library>(*all, device, workspace);
+  if (auto code = library->open()) return code;
+  *out = library.release();
+  return 0;
+}
+Code close_library(Library* library) {
+  delete library;
+  return 0;
+}
+Code library_matmul(const Launch& launch, Library& library, const Matmul& a) { return library.multiply(launch, a); }
+
+}  // namespace weir::llm::cuda
+
+#else
+
+namespace weir::llm::cuda {
+
+// The toolkit that this was built with has no cuBLASLt.
+class Library {};
+Code open_library(int32_t, void*, Library**) { return kNoLibrary; }
+Code close_library(Library*) { return 0; }
+Code library_matmul(const Launch&, Library&, const Matmul&) { return kNoLibrary; }
+
+}  // namespace weir::llm::cuda
+
+#endif

@@ -1,0 +1,186 @@
+// Decode attention over paged keys and values, split along the sequence.
+//
+// A block takes one row, one key head with all query heads that share it, and one part of kPartition positions, so that
+// every key and value is read once. Parts begin at multiples of kPartition whatever the batch is, and are merged in
+// order: a row's result is the same alone and in any batch. A lane holds eight dimensions, 16 bytes; the lanes that
+// make up a head are a team, and each team of the block takes every so many-th four positions by itself. Scores are in
+// units of log 2.
+#include "engines/llm/cuda/paged.cuh"
+
+namespace weir::llm::cuda {
+namespace {
+
+constexpr uint32_t kWarps = 4, kThreads = kWarps * kWarp;
+constexpr uint32_t kPer = 8;
+constexpr uint32_t kAtOnce = 4;  // positions whose keys and values are on their way together
+
+__device__ void unpack(float (&out)[kPer], uint4 in) {
+  const uint32_t words[4] = {in.x, in.y, in.z, in.w};
+  widen(out, words);
+}
+
+// What a team knows of its positions, for each query head.
+template <uint32_t kGroup>
+struct Running {
+  float sum[kGroup][kPer] = {}, highest[kGroup], weight[kGroup] = {};
+
+  // Takes in the scores and values of some more positions; a score of kNone is none.
+  __device__ void add(float (&score)[kGroup][kAtOnce], const uint4 (&values)[kAtOnce], uint32_t group) {
+#pragma unroll
+    for (uint32_t g = 0; g < kGroup; ++g) {
+      if (g >= group) continue;
+      float now = highest[g];
+#pragma unroll
+      for (uint32_t p = 0; p < kAtOnce; ++p) now = fmaxf(now, score[g][p]);
+      float shrink = exp2f(highest[g] - now);
+      highest[g] = now;
+      weight[g] *= shrink;
+#pragma unroll
+      for (uint32_t i = 0; i < kPer; ++i) sum[g][i] *= shrink;
+#pragma unroll
+      for (uint32_t p = 0; p < kAtOnce; ++p) {
+        score[g][p] = score[g][p] == kNone ? 0.f : exp2f(score[g][p] - now);
+        weight[g] += score[g][p];
+      }
+    }
+#pragma unroll
+    for (uint32_t p = 0; p < kAtOnce; ++p) {
+      float v[kPer];
+      unpack(v, values[p]);
+#pragma unroll
+      for (uint32_t g = 0; g < kGroup; ++g) {
+        if (g >= group) continue;
+#pragma unroll
+        for (uint32_t i = 0; i < kPer; ++i) sum[g][i] += score[g][p] * v[i];
+      }
+    }
+  }
+};
+
+// kGroup: at least heads / kv_heads.
+template <uint32_t kDim, uint32_t kGroup>
+__global__ void __launch_bounds__(kThreads) part_kernel(DecodeAttention a) {
+  constexpr uint32_t kLanes = kDim / kPer, kTeams = kWarp / kLanes, kStreams = kWarps * kTeams;
+  uint32_t row = blockIdx.x, kv_head = blockIdx.y, part = blockIdx.z;
+  uint32_t length = a.lengths[row], group = a.heads / a.kv_heads;
+  uint32_t begin = part * kPartition, end = min(length, begin + kPartition);
+  if (begin >= length) return;  // the merge does not look at this part
+  uint32_t from = max(begin, a.window && length > a.window ? length - a.window : 0u);
+  size_t head = size_t(row) * a.heads + kv_head * group;
+  if (from >= end) {  // nor at a part that is wholly before the window
+    if (threadIdx.x < group) a.part_max[(head + threadIdx.x) * a.parts + part] = kNone;
+    return;
+  }
+  uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, team = lane / kLanes, at = lane % kLanes * kPer;
+
+  float q[kGroup][kPer];
+  Running<kGroup> mine;
+#pragma unroll
+  for (uint32_t g = 0; g < kGroup; ++g) {
+    mine.highest[g] = kNone;
+    if (g >= group) continue;
+    load(q[g], a.q + (head + g) * kDim + at);
+#pragma unroll
+    for (uint32_t i = 0; i < kPer; ++i) q[g][i] *= a.scale * kLog2E;
+  }
+
+  Pages pages(a.tables + (a.starts ? a.starts[row] : size_t(row) * a.table_width), a.block_size);
+  size_t stride = size_t(a.kv_heads) * kDim, offset = size_t(kv_head) * kDim + at;
+  for (uint32_t base = begin + warp * kTeams * kAtOnce; base < end; base += kStreams * kAtOnce) {
+    if (base + kTeams * kAtOnce <= from) continue;
+    uint32_t first = base + team * kAtOnce;
+    uint4 k[kAtOnce], v[kAtOnce];
+#pragma unroll
+    for (uint32_t p = 0; p < kAtOnce; ++p) {
+      // What is not seen is not read: its memory may hold anything. A neighbour is read instead, and ignored.
+      size_t slot = pages.slot(min(max(first + p, from), end - 1));
+      k[p] = *reinterpret_cast<const uint4*>(a.k_cache + slot * stride + offset);
+      v[p] = *reinterpret_cast<const uint4*>(a.v_cache + slot * stride + offset);
+    }
+    float score[kGroup][kAtOnce];
+#pragma unroll
+    for (uint32_t p = 0; p < kAtOnce; ++p) {
+      float key[kPer];
+      unpack(key, k[p]);
+      bool seen = first + p >= from && first + p < end;
+#pragma unroll
+      for (uint32_t g = 0; g < kGroup; ++g) {
+        if (g >= group) continue;
+        float dot = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < kPer; ++i) dot += q[g][i] * key[i];
+#pragma unroll
+        for (uint32_t step = kLanes / 2; step > 0; step /= 2) dot += __shfl_xor_sync(kAllLanes, dot, step);
+        score[g][p] = seen ? dot : kNone;
+      }
+    }
+    mine.add(score, v, group);
+  }
+
+  // The teams become one, in order.
+  __shared__ __align__(16) float sums[kStreams][kGroup][kDim];
+  __shared__ float highs[kStreams][kGroup], weights[kStreams][kGroup];
+  uint32_t stream = warp * kTeams + team;
+#pragma unroll
+  for (uint32_t g = 0; g < kGroup; ++g) {
+    if (at == 0) highs[stream][g] = mine.highest[g], weights[stream][g] = mine.weight[g];
+    store(&sums[stream][g][at], mine.sum[g]);
+  }
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < group * kDim; i += kThreads) {
+    uint32_t g = i / kDim, d = i % kDim;
+    float top = kNone, all = 0, total = 0;
+    for (uint32_t s = 0; s < kStreams; ++s) top = fmaxf(top, highs[s][g]);
+    for (uint32_t s = 0; s < kStreams; ++s) {
+      float factor = highs[s][g] == kNone ? 0.f : exp2f(highs[s][g] - top);
+      all += factor * sums[s][g][d];
+      total += factor * weights[s][g];
+    }
+    size_t to = (head + g) * a.parts + part;
+    a.part_out[to * kDim + d] = all;
+    if (d == 0) a.part_max[to] = top, a.part_sum[to] = total;
+  }
+}
+
+// One block per row and head, one thread per dimension.
+__global__ void merge_kernel(DecodeAttention a) {
+  uint32_t row = blockIdx.x, head = blockIdx.y, at = threadIdx.x;
+  uint32_t parts = min((a.lengths[row] + kPartition - 1) / kPartition, a.parts);
+  size_t from = (size_t(row) * a.heads + head) * a.parts;
+  float top = kNone, all = 0, total = 0;
+  for (uint32_t p = 0; p < parts; ++p) top = fmaxf(top, a.part_max[from + p]);
+  for (uint32_t p = 0; p < parts; ++p) {
+    if (a.part_max[from + p] == kNone) continue;  // wholly before the window
+    float factor = exp2f(a.part_max[from + p] - top);
+    all += factor * a.part_out[(from + p) * a.dim + at];
+    total += factor * a.part_sum[from + p];
+  }
+  a.out[(size_t(row) * a.heads + head) * a.dim + at] = narrow(total > 0 ? all / total : 0.f);
+}
+
+template <uint32_t kDim>
+Code parts(const Launch& launch, const DecodeAttention& a) {
+  uint32_t group = a.heads / a.kv_heads;
+  auto kernel = group == 1   ? part_kernel<kDim, 1>
+                : group == 2 ? part_kernel<kDim, 2>
+                : group <= 4 ? part_kernel<kDim, 4>
+                             : part_kernel<kDim, 8>;
+  return run(launch, kernel, dim3(a.rows, a.kv_heads, a.parts), kThreads, 0, a);
+}
+
+}  // namespace
+
+Code decode_attention(const Launch& launch, const DecodeAttention& a) {
+  if (a.kv_heads == 0 || a.heads == 0 || a.heads % a.kv_heads || a.heads / a.kv_heads > kMostHeadsPerGroup ||
+      a.heads > 65535 || a.block_size == 0 || a.parts == 0 || a.parts > 65535)
+    return kBadShape;
+  if (a.rows == 0) return 0;
+  Code code = a.dim == 64    ? parts<64>(launch, a)
+              : a.dim == 128 ? parts<128>(launch, a)
+              : a.dim == 256 ? parts<256>(launch, a)
+                             : Code(kBadShape);
+  if (code) return code;
+  return run(launch, merge_kernel, dim3(a.rows, a.heads), a.dim, 0, a);
+}
+
+}  // namespace weir::llm::cuda

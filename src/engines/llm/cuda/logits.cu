@@ -1,0 +1,122 @@
+// Logits changed before a draw, and logprobs of them, without a copy of the vocabulary to the host.
+#include "engines/llm/cuda/select.cuh"
+
+namespace weir::llm::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+constexpr uint32_t kSlice = 8192;  // ids of a row that a block of adjust_kernel copies and changes
+
+__device__ float changed(float logit, const Change& change, const AdjustRow& row) {
+  logit += change.bias;
+  if (change.flags & Change::kWasThere) logit = logit > 0 ? logit / row.repetition : logit * row.repetition;
+  if (change.generated > 0) logit -= row.presence + row.frequency * float(change.generated);
+  return change.flags & Change::kNever ? -INFINITY : logit;
+}
+
+__global__ void __launch_bounds__(kThreads) adjust_kernel(Adjust a) {
+  AdjustRow row = a.rows[blockIdx.x];
+  const float* from = a.logits + size_t(row.row) * a.vocabulary;
+  float* to = a.adjusted + size_t(blockIdx.x) * a.vocabulary;
+  uint32_t begin = blockIdx.y * kSlice, end = min(begin + kSlice, a.vocabulary);
+  if (a.vocabulary % 4 == 0) {
+    for (uint32_t i = begin + threadIdx.x * 4; i < end; i += kThreads * 4) {
+      float four[4];
+      load(four, from + i);
+      store(to + i, four);
+    }
+  } else {
+    for (uint32_t i = begin + threadIdx.x; i < end; i += kThreads) to[i] = from[i];
+  }
+  __syncthreads();
+  for (uint32_t c = row.first + threadIdx.x; c < row.first + row.count; c += kThreads) {
+    Change change = a.changes[c];
+    if (change.id >= begin && change.id < end) to[change.id] = changed(to[change.id], change, row);
+  }
+}
+
+// The tokens that are kept, in no order.
+struct List {
+  Best entries[kMostTop];
+  uint32_t count;
+
+  __device__ void push(Best entry) {
+    uint32_t at = atomicAdd(&count, 1u);
+    if (at < kMostTop) entries[at] = entry;
+  }
+};
+
+// Of tokens that are equal, the first by id: so each warp goes over its part of the row in order.
+__device__ void collect(const Logits& logits, Kept kept, List& list) {
+  uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  uint32_t each = (logits.size + kSelectWarps - 1) / kSelectWarps;
+  uint32_t from = min(warp * each, logits.size), to = min(from + each, logits.size);
+  Mass equals = 0, all = 0;
+#pragma unroll 4
+  for (uint32_t id = from + lane; id < to; id += kWarp) equals += order_of(logits.at[id]) == kept.order;
+  Mass rank = before_me(warp_total(equals), all);
+#pragma unroll 4
+  for (uint32_t base = from; base < to; base += kWarp) {
+    uint32_t id = base + lane, order = id < to ? order_of(logits.at[id]) : 0;
+    bool equal = id < to && order == kept.order;
+    uint32_t votes = __ballot_sync(kAllLanes, equal);
+    bool early = rank + Mass(__popc(votes & ((1u << lane) - 1))) < kept.equal;
+    if (id < to && (order > kept.order || (equal && early))) list.push({order, id});
+    rank += Mass(__popc(votes));
+  }
+}
+
+__global__ void __launch_bounds__(kSelectThreads, 1) logprobs_kernel(Logprobs a) {
+  __shared__ List list;
+  LogprobRow wish = a.rows[blockIdx.x];
+  Logits logits{a.logits + size_t(wish.row) * a.vocabulary, a.vocabulary, 0};
+  Best best = find_best(logits);
+  logits.highest = value_of(best.order);
+  float sum = 0;
+  logits.for_each([&](float logit, uint32_t) { sum += expf(logit - logits.highest); });
+  float log_sum = logf(block_sum(sum));
+  if (threadIdx.x == 0) {
+    uint32_t id = a.ids[wish.id];
+    a.logprobs[blockIdx.x] = id < a.vocabulary ? logits.at[id] - logits.highest - log_sum : -INFINITY;
+    list.count = 0;
+  }
+  __syncthreads();
+  uint32_t top = min(wish.top, a.most);
+  if (top > 0) {
+    Kept numbers{1, UINT32_MAX};  // NaN is 0
+    collect(logits, keep_share(logits, numbers, top, [](float) { return Mass(1); }), list);
+  }
+  __syncthreads();
+  uint32_t found = min(min(list.count, top), kMostTop);
+  uint32_t* ids = a.best_ids + size_t(blockIdx.x) * a.most;
+  float* logprobs = a.best + size_t(blockIdx.x) * a.most;
+  for (uint32_t i = threadIdx.x; i < a.most; i += kSelectThreads) {
+    if (i >= found) {
+      ids[i] = kNoToken, logprobs[i] = -INFINITY;
+      continue;
+    }
+    Best mine = list.entries[i];
+    uint32_t place = 0;
+    for (uint32_t j = 0; j < found; ++j) {
+      Best other = list.entries[j];
+      place += other.order > mine.order || (other.order == mine.order && other.id < mine.id);
+    }
+    ids[place] = mine.id, logprobs[place] = value_of(mine.order) - logits.highest - log_sum;
+  }
+}
+
+}  // namespace
+
+Code adjust(const Launch& launch, const Adjust& a) {
+  if (a.vocabulary == 0 || a.vocabulary >= 1u << 20) return kBadShape;
+  if (a.count == 0) return 0;
+  return run(launch, adjust_kernel, dim3(a.count, (a.vocabulary + kSlice - 1) / kSlice), kThreads, 0, a);
+}
+
+Code logprobs(const Launch& launch, const Logprobs& a) {
+  if (a.vocabulary == 0 || a.vocabulary >= 1u << 20 || a.most > kMostTop) return kBadShape;
+  if (a.count == 0) return 0;
+  return run(launch, logprobs_kernel, a.count, kSelectThreads, 0, a);
+}
+
+}  // namespace weir::llm::cuda

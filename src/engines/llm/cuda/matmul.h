@@ -1,0 +1,24 @@
+// What stands behind the table's matmul: a kernel of our own for few rows, cuBLASLt for more.
+//
+// cuBLASLt is opened with dlopen when the first model needs it: the module then loads, and does all else, on machines
+// that have a driver but no toolkit, and nobody pays for half a gigabyte of library without a language model.
+#pragma once
+
+#include "engines/llm/cuda/kernels.h"
+
+namespace weir::llm::cuda {
+
+inline constexpr uint32_t kThinRows = 8;
+
+// Whether thin_matmul takes it: at most kThinRows rows, inputs a multiple of 8, 16-byte aligned x and weight.
+bool is_thin(const Matmul& a);
+Code thin_matmul(const Launch& launch, const Matmul& a);
+
+// The library, for one device. Of the emulator it is the host version.
+class Library;
+// kNoLibrary where it cannot be opened. `workspace`: kWorkspace bytes.
+Code open_library(int32_t device, void* workspace, Library** out);
+Code close_library(Library* library);
+Code library_matmul(const Launch& launch, Library& library, const Matmul& a);
+
+}  // namespace weir::llm::cuda

@@ -1,0 +1,239 @@
+// Attention of many query tokens per sequence over paged keys and values, on tensor cores.
+//
+// A block takes one tile of queries and one head: FlashAttention-2's loop over pieces of keys, with a running maximum
+// and sum per query, scores in registers, and the next piece on its way into shared memory while this one is used. A
+// warp takes 16 queries. Pieces begin at multiples of their length, and one that a query does not see changes nothing
+// of its result. Scores are in units of log 2.
+//
+// Shared memory: rows of kDim, whose pieces of 16 bytes change places by row, so that eight rows of one column lie in
+// different banks.
+#include "engines/llm/cuda/mma.cuh"
+#include "engines/llm/cuda/paged.cuh"
+
+namespace weir::llm::cuda {
+namespace {
+
+constexpr uint32_t kWarps = 4, kThreads = kWarps * kWarp;
+static_assert(kQueryTile == kWarps * 16);
+
+template <uint32_t kDim>
+constexpr uint32_t kKeys = kDim == 256 ? 32 : 64;  // of a piece
+template <uint32_t kDim>
+constexpr size_t kShared = (kQueryTile + 4 * kKeys<kDim>)*kDim * sizeof(Bf16);
+
+// Element 8 * chunk of a row.
+template <uint32_t kDim>
+__device__ uint32_t at(uint32_t row, uint32_t chunk) {
+  return row * kDim + (chunk ^ (row & 7)) * 8;
+}
+
+// What all threads of a block know.
+struct Work {
+  Chunk chunk;
+  uint32_t queries;   // of this tile
+  uint32_t first;     // the first one's row in q and out
+  uint32_t position;  // and its position
+  uint32_t from, end;  // positions that any query of the tile sees
+
+  __device__ Work(const PrefillAttention& a) {
+    Tile tile = a.tiles[a.count - 1 - blockIdx.y];  // the late ones of a chunk have most to do
+    chunk = a.chunks[tile.chunk];
+    queries = min(kQueryTile, chunk.count - tile.query);
+    first = chunk.first + tile.query, position = chunk.begin + tile.query;
+    end = position + queries;
+    from = a.window && position + 1 > a.window ? position + 1 - a.window : 0;
+  }
+};
+
+template <uint32_t kDim>
+__device__ void load_queries(Bf16* queries, const PrefillAttention& a, const Work& work) {
+  constexpr uint32_t kChunks = kDim / 8;
+  for (uint32_t i = threadIdx.x; i < kQueryTile * kChunks; i += kThreads) {
+    uint32_t row = i / kChunks, c = i % kChunks;
+    bool there = row < work.queries;
+    const Bf16* q = a.q + (size_t(work.first + (there ? row : 0)) * a.heads + blockIdx.x) * kDim;
+    copy_async(queries + at<kDim>(row, c), q + c * 8, there ? Take::kAll : Take::kNot);
+  }
+}
+
+// Positions that no query sees become zeros: their memory may hold anything.
+template <uint32_t kDim>
+__device__ void load_piece(Bf16* keys, Bf16* values, const PrefillAttention& a, const Work& work, const Pages& pages,
+                           uint32_t base) {
+  constexpr uint32_t kChunks = kDim / 8;
+  size_t kv_head = blockIdx.x / (a.heads / a.kv_heads);
+  for (uint32_t i = threadIdx.x; i < kKeys<kDim> * kChunks; i += kThreads) {
+    uint32_t row = i / kChunks, c = i % kChunks, position = base + row;
+    Take take = position >= work.from && position < work.end ? Take::kAll : Take::kNot;
+    size_t from = (pages.slot(take == Take::kAll ? position : work.from) * a.kv_heads + kv_head) * kDim + c * 8;
+    copy_async(keys + at<kDim>(row, c), a.k_cache + from, take);
+    copy_async(values + at<kDim>(row, c), a.v_cache + from, take);
+  }
+}
+
+// The 16 queries of a warp: of lane l those of rows l / 4 and l / 4 + 8.
+template <uint32_t kDim>
+struct Rows {
+  static constexpr uint32_t kTiles = kKeys<kDim> / 8, kSteps = kDim / 16;
+  static constexpr bool kHold = kDim <= 128;  // queries stay in registers
+
+  uint32_t held[kHold ? kSteps : 1][4];
+  float out[kDim / 8][4] = {}, highest[2] = {kNone, kNone}, sum[2] = {};
+
+  __device__ void query(uint32_t (&q)[4], const Bf16* queries, uint32_t step) {
+    uint32_t lane = threadIdx.x % kWarp;
+    load_matrices(q, queries + at<kDim>(threadIdx.x / kWarp * 16 + lane % 16, step * 2 + lane / 16));
+  }
+  __device__ void hold(const Bf16* queries) {
+    if constexpr (kHold)
+#pragma unroll
+      for (uint32_t step = 0; step < kSteps; ++step) query(held[step], queries, step);
+  }
+
+  __device__ void score(float (&s)[kTiles][4], const Bf16* queries, const Bf16* keys) {
+    uint32_t lane = threadIdx.x % kWarp;
+#pragma unroll
+    for (uint32_t step = 0; step < kSteps; ++step) {
+      uint32_t q[4];
+      if constexpr (kHold) {
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) q[i] = held[step][i];
+      } else {
+        query(q, queries, step);
+      }
+#pragma unroll
+      for (uint32_t tile = 0; tile < kTiles; tile += 2) {
+        uint32_t k[4];
+        load_matrices(k, keys + at<kDim>(tile * 8 + lane % 8 + lane / 16 * 8, step * 2 + lane / 8 % 2));
+        mma(s[tile], q, k[0], k[1]);
+        mma(s[tile + 1], q, k[2], k[3]);
+      }
+    }
+  }
+
+  // base: position of the first key; first: of the warp's first query.
+  __device__ void mask(float (&s)[kTiles][4], uint32_t base, uint32_t first, uint32_t window) {
+    if (base + kKeys<kDim> <= first + 1 && (window == 0 || base + window > first + 15)) return;
+    uint32_t lane = threadIdx.x % kWarp;
+#pragma unroll
+    for (uint32_t tile = 0; tile < kTiles; ++tile)
+#pragma unroll
+      for (uint32_t i = 0; i < 4; ++i) {
+        uint32_t key = base + tile * 8 + lane % 4 * 2 + i % 2, query = first + lane / 4 + i / 2 * 8;
+        if (key > query || (window && key + window <= query)) s[tile][i] = -INFINITY;
+      }
+  }
+
+  // Scores become weights relative to the highest so far, and what was summed before is brought down to that.
+  __device__ void weigh(float (&s)[kTiles][4], float scale) {
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      float top = -INFINITY;
+#pragma unroll
+      for (uint32_t tile = 0; tile < kTiles; ++tile) top = fmaxf(top, fmaxf(s[tile][2 * half], s[tile][2 * half + 1]));
+      top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 1));
+      top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 2));
+      float now = fmaxf(highest[half], top * scale), shrink = exp2f(highest[half] - now), here = 0;
+      highest[half] = now;
+#pragma unroll
+      for (uint32_t tile = 0; tile < kTiles; ++tile)
+#pragma unroll
+        for (uint32_t i = 2 * half; i < 2 * half + 2; ++i) here += s[tile][i] = exp2f(fmaf(s[tile][i], scale, -now));
+      sum[half] = sum[half] * shrink + here;
+#pragma unroll
+      for (uint32_t d = 0; d < kDim / 8; ++d) out[d][2 * half] *= shrink, out[d][2 * half + 1] *= shrink;
+    }
+  }
+
+  __device__ void add(const float (&s)[kTiles][4], const Bf16* values) {
+    uint32_t lane = threadIdx.x % kWarp;
+#pragma unroll
+    for (uint32_t tile = 0; tile < kTiles; tile += 2) {
+      const uint32_t weights[4] = {narrow2(s[tile][0], s[tile][1]), narrow2(s[tile][2], s[tile][3]),
+                                   narrow2(s[tile + 1][0], s[tile + 1][1]), narrow2(s[tile + 1][2], s[tile + 1][3])};
+#pragma unroll
+      for (uint32_t d = 0; d < kDim / 8; d += 2) {
+        uint32_t v[4];
+        load_transposed(v, values + at<kDim>(tile * 8 + lane % 16, d + lane / 16));
+        mma(out[d], weights, v[0], v[1]);
+        mma(out[d + 1], weights, v[2], v[3]);
+      }
+    }
+  }
+
+  // Through the warp's own rows of shared memory, so that whole lines are written.
+  __device__ void finish(Bf16* rows, const PrefillAttention& a, const Work& work) {
+    constexpr uint32_t kChunks = kDim / 8;
+    uint32_t lane = threadIdx.x % kWarp, first = threadIdx.x / kWarp * 16;
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      float all = sum[half];
+      all += __shfl_xor_sync(kAllLanes, all, 1);
+      all += __shfl_xor_sync(kAllLanes, all, 2);
+      float share = all > 0 ? 1 / all : 0.f;
+#pragma unroll
+      for (uint32_t d = 0; d < kChunks; ++d)
+        *reinterpret_cast<uint32_t*>(rows + at<kDim>(first + half * 8 + lane / 4, d) + lane % 4 * 2) =
+            narrow2(out[d][2 * half] * share, out[d][2 * half + 1] * share);
+    }
+    __syncwarp();
+    for (uint32_t i = lane; i < 16 * kChunks; i += kWarp) {
+      uint32_t row = first + i / kChunks, c = i % kChunks;
+      if (row < work.queries)
+        *reinterpret_cast<uint4*>(a.out + (size_t(work.first + row) * a.heads + blockIdx.x) * kDim + c * 8) =
+            *reinterpret_cast<const uint4*>(rows + at<kDim>(row, c));
+    }
+  }
+};
+
+template <uint32_t kDim>
+__global__ void __launch_bounds__(kThreads) prefill_kernel(PrefillAttention a) {
+  constexpr uint32_t kPiece = kKeys<kDim> * kDim;
+  auto* queries = dynamic_shared<Bf16>();
+  Bf16 *keys = queries + kQueryTile * kDim, *values = keys + 2 * kPiece;  // two pieces each
+  Work work(a);
+  Pages pages(a.tables + work.chunk.table, a.block_size);
+  uint32_t base = work.from / kKeys<kDim> * kKeys<kDim>;
+  load_queries<kDim>(queries, a, work);
+  commit_copies();
+  load_piece<kDim>(keys, values, a, work, pages, base);
+  commit_copies();
+  wait_for_copies<1>();
+  __syncthreads();
+
+  Rows<kDim> mine;
+  mine.hold(queries);
+  uint32_t first = work.position + threadIdx.x / kWarp * 16;
+  for (uint32_t turn = 0; base < work.end; base += kKeys<kDim>, turn ^= 1) {
+    uint32_t next = base + kKeys<kDim>, other = turn ^ 1;
+    if (next < work.end) load_piece<kDim>(keys + other * kPiece, values + other * kPiece, a, work, pages, next);
+    commit_copies();
+    wait_for_copies<1>();
+    __syncthreads();
+    float s[Rows<kDim>::kTiles][4] = {};
+    mine.score(s, queries, keys + turn * kPiece);
+    mine.mask(s, base, first, a.window);
+    mine.weigh(s, a.scale * kLog2E);
+    mine.add(s, values + turn * kPiece);
+    __syncthreads();  // before this piece's place is taken
+  }
+  mine.finish(queries, a, work);
+}
+
+template <uint32_t kDim>
+Code start(const Launch& launch, const PrefillAttention& a) {
+  return run(launch, prefill_kernel<kDim>, dim3(a.heads, a.count), kThreads, kShared<kDim>, a);
+}
+
+}  // namespace
+
+Code prefill_attention(const Launch& launch, const PrefillAttention& a) {
+  if (a.kv_heads == 0 || a.heads == 0 || a.heads % a.kv_heads || a.block_size == 0 || a.count > 65535) return kBadShape;
+  if (a.count == 0) return 0;
+  return a.dim == 64    ? start<64>(launch, a)
+         : a.dim == 128 ? start<128>(launch, a)
+         : a.dim == 256 ? start<256>(launch, a)
+                        : Code(kBadShape);
+}
+
+}  // namespace weir::llm::cuda

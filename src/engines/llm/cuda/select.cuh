@@ -1,0 +1,165 @@
+// Which tokens of a row of logits are the likeliest, without sorting. One block per row, of kSelectThreads.
+//
+// Logits are compared as integers that keep their order (order_of), and masses are 64-bit integers, so that sums do not
+// depend on the order in which threads come by. The last token that is kept is found by histograms: first of the
+// distance from the highest logit in eighths, which spreads what is likely, then of 8 bits of the order at a time
+// within the one eighth.
+#pragma once
+
+#include "engines/llm/cuda/launch.cuh"
+
+namespace weir::llm::cuda {
+
+constexpr uint32_t kSelectThreads = 1024, kSelectWarps = kSelectThreads / kWarp, kDigits = 256;
+static_assert(kDigits == 8 * kWarp && kSelectWarps <= kWarp);
+
+using Mass = unsigned long long;
+
+// NaN is the lowest; the two zeros are equal.
+__device__ inline uint32_t order_of(float value) {
+  if (value != value) return 0;
+  uint32_t bits = __float_as_uint(value + 0.f);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+__device__ inline float value_of(uint32_t order) {
+  return __uint_as_float(order & 0x80000000u ? order & 0x7fffffffu : ~order);
+}
+
+// Which tokens are kept: those above `order`, and of those equal to it the first `equal` by id.
+struct Kept {
+  uint32_t order = 0;
+  uint32_t equal = UINT32_MAX;
+};
+
+struct Logits {
+  const float* at;
+  uint32_t size;
+  float highest;
+
+  __device__ uint32_t eighths(float logit) const { return uint32_t(fminf((highest - logit) * 8.f, kDigits - 1.f)); }
+
+  // each(logit, id) by some thread of the block.
+  template <class Each>
+  __device__ void for_each(Each each) const {
+    if (size % 4 == 0) {
+#pragma unroll 4
+      for (uint32_t i = threadIdx.x * 4; i < size; i += kSelectThreads * 4) {
+        float four[4];
+        load(four, at + i);
+#pragma unroll
+        for (uint32_t j = 0; j < 4; ++j) each(four[j], i + j);
+      }
+    } else {
+      for (uint32_t i = threadIdx.x; i < size; i += kSelectThreads) each(at[i], i);
+    }
+  }
+};
+
+struct Best {
+  uint32_t order, id;
+};
+__device__ inline Best better(Best a, Best b) {
+  return a.order > b.order || (a.order == b.order && a.id < b.id) ? a : b;
+}
+__device__ inline Best warp_best(Best best) {
+  for (uint32_t step = kWarp / 2; step > 0; step /= 2)
+    best = better(best, Best{__shfl_xor_sync(kAllLanes, best.order, step), __shfl_xor_sync(kAllLanes, best.id, step)});
+  return best;
+}
+
+// The likeliest, in every thread.
+__device__ inline Best find_best(const Logits& logits) {
+  __shared__ Best bests[kSelectWarps];
+  Best best{0, UINT32_MAX};
+  logits.for_each([&](float logit, uint32_t id) { best = better(best, {order_of(logit), id}); });
+  best = warp_best(best);
+  if (threadIdx.x % kWarp == 0) bests[threadIdx.x / kWarp] = best;
+  __syncthreads();
+  return warp_best(bests[threadIdx.x % kSelectWarps]);
+}
+
+__device__ inline Mass warp_total(Mass value) {
+  for (uint32_t step = kWarp / 2; step > 0; step /= 2) value += __shfl_xor_sync(kAllLanes, value, step);
+  return value;
+}
+// Of a lane's value the sum of those of the lanes before it, and its own.
+__device__ inline Mass warp_upto(Mass value) {
+  uint32_t lane = threadIdx.x % kWarp;
+  for (uint32_t step = 1; step < kWarp; step *= 2) {
+    Mass other = __shfl_up_sync(kAllLanes, value, step);
+    if (lane >= step) value += other;
+  }
+  return value;
+}
+// Of every warp's value the sum of those before it; the sum of all into `total`.
+__device__ inline Mass before_me(Mass value, Mass& total) {
+  __shared__ Mass values[kSelectWarps];
+  uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  __syncthreads();
+  if (lane == 0) values[warp] = value;
+  __syncthreads();
+  Mass upto = warp_upto(lane < kSelectWarps ? values[lane] : 0);
+  total = __shfl_sync(kAllLanes, upto, kWarp - 1);
+  return __shfl_sync(kAllLanes, upto, warp) - value;
+}
+
+struct Found {
+  uint32_t digit;
+  Mass above;  // of all before it
+};
+// The first digit with which `share` is reached, or the last. One warp.
+__device__ inline Found find_digit(const Mass* histogram, Mass above, Mass share) {
+  uint32_t lane = threadIdx.x % kWarp;
+  Mass mine = 0;
+  for (uint32_t i = 0; i < 8; ++i) mine += histogram[lane * 8 + i];
+  Mass before = above + warp_upto(mine) - mine;
+  uint32_t reached = __ballot_sync(kAllLanes, before + mine >= share);
+  uint32_t who = reached ? uint32_t(31 - __clz(int(reached & (0u - reached)))) : kWarp - 1;  // the lowest one
+  Found found{lane * 8, before};
+  for (; found.digit < lane * 8 + 7 && found.above + histogram[found.digit] < share; ++found.digit)
+    found.above += histogram[found.digit];
+  return {__shfl_sync(kAllLanes, found.digit, int(who)), __shfl_sync(kAllLanes, found.above, int(who))};
+}
+
+// The likeliest tokens, as many as make up `share` (a count, or a weight; at least 1) of mass(logit). The mass of what
+// is above the last one is less than the share; with it the share is reached. kept: what was kept before this.
+template <class MassOf>
+__device__ Kept keep_share(const Logits& logits, Kept kept, Mass share, MassOf mass) {
+  __shared__ Mass histogram[kDigits];
+  __shared__ Found shared_found;
+  uint32_t prefix = 0, eighth = 0;
+  Mass above = 0;
+  for (int shift = 32; shift >= 0; shift -= 8) {  // 32: eighths
+    for (uint32_t d = threadIdx.x; d < kDigits; d += kSelectThreads) histogram[d] = 0;
+    __syncthreads();
+    logits.for_each([&](float logit, uint32_t) {
+      uint32_t order = order_of(logit), at = logits.eighths(logit);
+      if (order < kept.order) return;
+      if (shift < 32) {
+        if (at != eighth || (shift < 24 && order >> (shift + 8) != prefix >> (shift + 8))) return;
+        at = kDigits - 1 - (order >> shift & (kDigits - 1));
+      }
+      atomicAdd(&histogram[at], Mass(mass(logit)));
+    });
+    __syncthreads();
+    if (threadIdx.x < kWarp) {
+      Found found = find_digit(histogram, above, share);
+      if (threadIdx.x == 0) shared_found = found;
+    }
+    __syncthreads();
+    if (shift == 32) {
+      eighth = shared_found.digit;
+    } else {
+      prefix |= (kDigits - 1 - shared_found.digit) << shift;
+    }
+    above = shared_found.above;
+    __syncthreads();
+  }
+  // How many of the equal ones: each has the same mass.
+  Mass each = mass(value_of(prefix)), equal = each == 0 || above >= share ? 1 : (share - above + each - 1) / each;
+  if (prefix < kept.order) return kept;  // the share is more than there is
+  if (prefix == kept.order && equal > kept.equal) equal = kept.equal;
+  return {prefix, uint32_t(equal > UINT32_MAX ? UINT32_MAX : equal)};
+}
+
+}  // namespace weir::llm::cuda

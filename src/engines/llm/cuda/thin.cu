@@ -1,0 +1,95 @@
+// Products with few rows: then the weight is all there is to read, once, and tensor cores do not help. A warp takes
+// kOutputs rows of the weight and all rows of x; a lane takes eight inputs at a time, 16 bytes. A row's sum is made in
+// the same order whatever the number of rows.
+#include "engines/llm/cuda/matmul.h"
+
+#include "engines/llm/cuda/launch.cuh"
+
+namespace weir::llm::cuda {
+namespace {
+
+constexpr uint32_t kWarps = 4, kThreads = kWarps * kWarp;
+constexpr uint32_t kPer = 8, kStep = kPer * kWarp;
+
+__device__ void unpack(float (&out)[kPer], uint4 in) {
+  const uint32_t words[4] = {in.x, in.y, in.z, in.w};
+  widen(out, words);
+}
+
+__device__ void put(const Matmul& a, uint32_t row, uint32_t output, float sum) {
+  size_t at = size_t(row) * a.outputs + output;
+  if (a.bias) sum += a.bias[output];
+  if (a.into == Matmul::Into::kBf16) {
+    static_cast<Bf16*>(a.out)[at] = narrow(sum);
+  } else if (a.into == Matmul::Into::kF32) {
+    static_cast<float*>(a.out)[at] = sum;
+  } else {
+    static_cast<float*>(a.out)[at] += sum;
+  }
+}
+
+// kRows: at least a.rows.
+template <uint32_t kRows, uint32_t kOutputs>
+__global__ void __launch_bounds__(kThreads) thin_kernel(Matmul a) {
+  constexpr uint32_t kAtOnce = 8 / kOutputs;  // steps whose weights are on their way together
+  static_assert(kRows * kOutputs <= kWarp);
+  uint32_t lane = threadIdx.x % kWarp, first = (blockIdx.x * kWarps + threadIdx.x / kWarp) * kOutputs;
+  if (first >= a.outputs) return;
+  const Bf16* weight[kOutputs];
+#pragma unroll
+  for (uint32_t o = 0; o < kOutputs; ++o) weight[o] = a.weight + size_t(min(first + o, a.outputs - 1)) * a.inputs;
+
+  float sum[kRows][kOutputs] = {};
+  for (uint32_t base = lane * kPer; base < a.inputs; base += kStep * kAtOnce) {
+    uint4 w[kAtOnce][kOutputs];
+#pragma unroll
+    for (uint32_t s = 0; s < kAtOnce; ++s)
+#pragma unroll
+      for (uint32_t o = 0; o < kOutputs; ++o)
+        if (base + s * kStep < a.inputs)
+          w[s][o] = __ldcs(reinterpret_cast<const uint4*>(weight[o] + base + s * kStep));  // read once
+#pragma unroll
+    for (uint32_t s = 0; s < kAtOnce; ++s) {
+      uint32_t i = base + s * kStep;
+      if (i >= a.inputs) break;
+      float v[kOutputs][kPer];
+#pragma unroll
+      for (uint32_t o = 0; o < kOutputs; ++o) unpack(v[o], w[s][o]);
+#pragma unroll
+      for (uint32_t r = 0; r < kRows; ++r) {
+        if (r >= a.rows) break;
+        float x[kPer];
+        load(x, a.x + size_t(r) * a.inputs + i);
+#pragma unroll
+        for (uint32_t o = 0; o < kOutputs; ++o)
+#pragma unroll
+          for (uint32_t j = 0; j < kPer; ++j) sum[r][o] = fmaf(x[j], v[o][j], sum[r][o]);
+      }
+    }
+  }
+#pragma unroll
+  for (uint32_t r = 0; r < kRows; ++r)
+#pragma unroll
+    for (uint32_t o = 0; o < kOutputs; ++o) {
+      float all = warp_sum(sum[r][o]);
+      if (lane == r * kOutputs + o && r < a.rows && first + o < a.outputs) put(a, r, first + o, all);
+    }
+}
+
+}  // namespace
+
+bool is_thin(const Matmul& a) {
+  auto aligned = [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; };
+  return a.rows <= kThinRows && a.inputs % kPer == 0 && aligned(a.x) && aligned(a.weight);
+}
+
+Code thin_matmul(const Launch& launch, const Matmul& a) {
+  uint32_t outputs = a.rows <= 2 ? 2 : 4, blocks = (a.outputs + kWarps * outputs - 1) / (kWarps * outputs);
+  auto kernel = a.rows == 1   ? thin_kernel<1, 2>
+                : a.rows == 2 ? thin_kernel<2, 2>
+                : a.rows <= 4 ? thin_kernel<4, 4>
+                              : thin_kernel<8, 4>;
+  return run(launch, kernel, blocks, kThreads, 0, a);
+}
+
+}  // namespace weir::llm::cuda
