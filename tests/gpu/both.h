@@ -1,7 +1,7 @@
 // Arrays that are on the host and on the device, so that a kernel and its host version can be given the same.
 #pragma once
 
-#include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 

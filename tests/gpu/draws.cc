@@ -48,12 +48,67 @@ void check_draw(Lab& lab, uint32_t rows, uint32_t vocabulary) {
   lab.check("draw, logprob" + shape, off, 1e-3);
 }
 
+// Logits changed; and greedy draws of some rows, changed and not, into other places.
+void check_adjust(Lab& lab, uint32_t vocabulary) {
+  Both logits(lab, some_logits(lab, 3, vocabulary));
+  std::vector<Change> each;
+  for (uint32_t id = 0; id < vocabulary; id += 1 + uint32_t(lab.random() % (vocabulary / 40))) {
+    uint32_t flags = id % 7 == 0 ? uint32_t(Change::kNever) : id % 2 == 0 ? uint32_t(Change::kWasThere) : 0;
+    each.push_back({id, id % 3, float(id % 5) - 2, flags});
+  }
+  auto half = uint32_t(each.size() / 2), rest = uint32_t(each.size()) - half;
+  Both changes(lab, each);
+  Both rows(lab, std::vector<AdjustRow>{{2, 0, half, 0.5f, 0.25f, 1.3f}, {0, half, rest, 0, 0, 1}, {0, 0, 0, 1, 1, 2}});
+  Both<float> adjusted(lab, size_t(3) * vocabulary);
+  run(lab, &Kernels::adjust,
+      [&](Side s) { return Adjust{logits.at(s), rows.at(s), changes.at(s), adjusted.at(s), 3, vocabulary}; });
+  lab.check("adjust of " + std::to_string(vocabulary), adjusted.error(lab), 1e-6);
+
+  Both wishes(lab, std::vector<DrawRow>(4, {0, 1, 0, 0, 1, 1}));
+  Both from(lab, std::vector<uint32_t>{1, kAdjusted | 2, 2, kAdjusted}), to(lab, std::vector<uint32_t>{3, 0, 5, 1});
+  Both ids(lab, std::vector<uint32_t>(6));
+  run(lab, &Kernels::draw, [&](Side s) {
+    Draw a{logits.at(s), wishes.at(s), ids.at(s), nullptr, 4, vocabulary};
+    a.from = from.at(s), a.to = to.at(s), a.adjusted = adjusted.at(s);
+    return a;
+  });
+  lab.check("draw, of some rows of " + std::to_string(vocabulary), ids.get(lab) != ids.host, 0);
+}
+
+void check_logprobs(Lab& lab, uint32_t vocabulary) {
+  constexpr uint32_t kMost = 20;
+  auto values = some_logits(lab, 3, vocabulary);
+  std::fill(values.begin(), values.begin() + 200, 9.f);  // more equal ones than are told
+  for (size_t i = size_t(2) * vocabulary + 4; i < values.size(); ++i) values[i] = -INFINITY;
+  Both logits(lab, values);
+  Both ids(lab, std::vector<uint32_t>{5, vocabulary - 1, vocabulary, 17});
+  Both rows(lab, std::vector<LogprobRow>{{0, 0, 20}, {1, 1, 7}, {1, 2, 0}, {0, 3, 1}, {2, 3, 12}});
+  auto count = uint32_t(rows.host.size());
+  Both<float> logprobs(lab, count), best(lab, count * kMost);
+  Both<uint32_t> best_ids(lab, count * kMost);
+  run(lab, &Kernels::logprobs, [&](Side s) {
+    Logprobs a{};
+    a.logits = logits.at(s), a.rows = rows.at(s), a.ids = ids.at(s);
+    a.logprobs = logprobs.at(s), a.best_ids = best_ids.at(s), a.best = best.at(s);
+    a.count = count, a.vocabulary = vocabulary, a.most = kMost;
+    return a;
+  });
+  std::string shape = " of " + std::to_string(vocabulary);
+  lab.check("logprobs" + shape, logprobs.error(lab), 1e-4);
+  lab.check("logprobs, the best ids" + shape, best_ids.get(lab) != best_ids.host, 0);
+  lab.check("logprobs, the best" + shape, best.error(lab), 1e-4);
+}
+
 }  // namespace
 
 void check_draws(Lab& lab) {
   bool full = lab.scale == Lab::Scale::kFull;
-  check_draw(lab, full ? 280 : 70, 1000);
-  check_draw(lab, full ? 280 : 7, full ? 128256 : 20011);
+  check_draw(lab, full ? 280 : 28, 1000);
+  check_draw(lab, full ? 280 : 7, full ? 128256 : 5003);
+  for (uint32_t vocabulary : {1000u, full ? 128256u : 5003u}) {
+    check_adjust(lab, vocabulary);
+    check_logprobs(lab, vocabulary);
+  }
 }
 
 }  // namespace weir::gpu

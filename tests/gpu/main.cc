@@ -90,6 +90,7 @@ int main(int argc, char** argv) {
   gpu::check_rows(lab);
   gpu::check_attention(lab);
   gpu::check_draws(lab);
+  gpu::check_products(lab);
   gpu::bench_identity(lab, devices);
   if (benches) {
     gpu::bench_copies(lab);

@@ -22,9 +22,14 @@ void check_norm(Lab& lab, uint32_t tokens, uint32_t hidden) {
 
 void check_swiglu(Lab& lab, uint32_t tokens, uint32_t width) {
   Both gates(lab, some_bf16(lab, size_t(tokens) * 2 * width, 3));
+  Both bias(lab, some_floats(lab, 2 * width));
   Both<Bf16> out(lab, size_t(tokens) * width);
-  run(lab, &Kernels::swiglu, [&](Side s) { return SwiGlu{gates.at(s), out.at(s), tokens, width}; });
-  lab.check("swiglu " + std::to_string(tokens) + "x" + std::to_string(width), out.error(lab), kOneStep);
+  for (bool with : {false, true}) {
+    run(lab, &Kernels::swiglu, [&](Side s) {
+      return SwiGlu{gates.at(s), out.at(s), tokens, width, with ? bias.at(s) : nullptr};
+    });
+    lab.check("swiglu " + std::to_string(tokens) + "x" + std::to_string(width), out.error(lab), kOneStep);
+  }
 }
 
 void check_picks(Lab& lab, uint32_t tokens, uint32_t hidden) {
@@ -37,6 +42,20 @@ void check_picks(Lab& lab, uint32_t tokens, uint32_t hidden) {
   Both<float> stream(lab, table.host.size());
   run(lab, &Kernels::embed, [&](Side s) { return Embed{stream.at(s), table.at(s), which.at(s), tokens, hidden}; });
   lab.check("embed" + shape, stream.error(lab), 0);
+
+  Both drawn(lab, some_below(lab, tokens, tokens));
+  for (size_t i = 0; i < which.host.size(); i += 2) which.host[i] |= kDrawn;
+  Both ids(lab, which.host);
+  run(lab, &Kernels::embed,
+      [&](Side s) { return Embed{stream.at(s), table.at(s), ids.at(s), tokens, hidden, drawn.at(s)}; });
+  lab.check("embed, of tokens drawn" + shape, stream.error(lab), 0);
+
+  Both features(lab, some_floats(lab, size_t(2) * hidden));
+  Both places(lab, std::vector<uint32_t>{tokens - 1, 0});
+  run(lab, &Kernels::patch, [&](Side s) {
+    return Patch{stream.at(s), features.at(s), places.at(s), tokens > 1 ? 2u : 1u, hidden};
+  });
+  lab.check("patch" + shape, stream.error(lab), 0);
 }
 
 void check_rope(Lab& lab, uint32_t tokens, uint32_t heads, uint32_t kv_heads, uint32_t dim) {
@@ -50,24 +69,23 @@ void check_rope(Lab& lab, uint32_t tokens, uint32_t heads, uint32_t kv_heads, ui
   Both positions(lab, some_below(lab, tokens, 8192)), slots(lab, places);
   std::vector<Bf16> cache(size_t(tokens) * kv_heads * dim);
   Both k(lab, cache), v(lab, cache);
+  Both bias(lab, some_floats(lab, size_t(heads + 2 * kv_heads) * dim));
+  Both q_norm(lab, some_bf16(lab, dim)), k_norm(lab, some_bf16(lab, dim));
   Both<Bf16> q(lab, size_t(tokens) * heads * dim);
-  run(lab, &Kernels::rope_store, [&](Side s) {
-    return RopeStore{qkv.at(s),
-                     frequencies.at(s),
-                     positions.at(s),
-                     slots.at(s),
-                     q.at(s),
-                     k.at(s),
-                     v.at(s),
-                     tokens,
-                     heads,
-                     kv_heads,
-                     dim,
-                     1};
-  });
-  lab.check("rope" + shape, q.error(lab), kOneStep);
-  lab.check("rope, keys" + shape, k.error(lab), kOneStep);
-  lab.check("rope, values" + shape, v.error(lab), 0);
+  for (uint32_t with : {0u, 1u, 2u, 3u}) {
+    run(lab, &Kernels::rope_store, [&](Side s) {
+      RopeStore a{};
+      a.qkv = qkv.at(s), a.frequencies = frequencies.at(s), a.positions = positions.at(s), a.slots = slots.at(s);
+      a.q = q.at(s), a.k_cache = k.at(s), a.v_cache = v.at(s);
+      a.tokens = tokens, a.heads = heads, a.kv_heads = kv_heads, a.dim = dim, a.scale = 1.25f;
+      if (with & 1) a.bias = bias.at(s);
+      if (with & 2) a.q_norm = q_norm.at(s), a.k_norm = k_norm.at(s), a.epsilon = 1e-6f;
+      return a;
+    });
+    lab.check("rope" + shape, q.error(lab), kOneStep);
+    lab.check("rope, keys" + shape, k.error(lab), kOneStep);
+    lab.check("rope, values" + shape, v.error(lab), with & 1 ? kOneStep : 0);
+  }
 }
 
 }  // namespace
@@ -81,9 +99,10 @@ void check_rows(Lab& lab) {
       check_picks(lab, tokens, hidden);
     }
   uint32_t tokens = full ? 33 : 6;
-  check_rope(lab, tokens, 32, 8, 64);
-  check_rope(lab, tokens, 32, 8, 128);
-  check_rope(lab, tokens, 8, 8, 256);
+  check_rope(lab, tokens, full ? 32 : 6, full ? 8 : 2, 64);
+  check_rope(lab, tokens, full ? 32 : 6, full ? 8 : 2, 128);
+  check_rope(lab, tokens, full ? 8 : 3, full ? 8 : 3, 256);
+  check_rope(lab, tokens, 3, 1, 20);
 }
 
 }  // namespace weir::gpu

@@ -50,7 +50,7 @@ namespace emulator {
 namespace {
 
 constexpr int32_t kBadShape = 1, kBadConfiguration = 9, kLaunchFailure = 719;
-constexpr size_t kPage = 4096, kStack = 256 << 10;
+constexpr size_t kStack = 256 << 10;
 constexpr uint32_t kMostThreads = 1024;
 
 struct PendingCopy {
@@ -76,12 +76,6 @@ struct Warp {
   Where where{};
   Slot slots[2][kLanes];
 };
-
-std::byte* map_pages(size_t bytes) {
-  void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED) std::perror("emulator: mmap"), std::abort();
-  return static_cast<std::byte*>(at);
-}
 
 class Machine {
  public:
@@ -312,13 +306,6 @@ void Machine::release_warp(uint32_t warp) {
   for (uint32_t i = 0; i < kLanes; ++i) fibers_[warp * kLanes + i].state = Fiber::State::kReady;
 }
 
-struct Guarded {
-  std::byte* base;
-  size_t bytes;
-};
-std::mutex guarding;
-std::map<std::byte*, Guarded> all_guarded;  // under guarding
-
 }  // namespace
 
 int32_t launch(const Shape& s, size_t shared_limit, const std::function<void()>& thread) {
@@ -383,25 +370,6 @@ void wait_copies(uint32_t but_the_last) {
 }
 
 void fail(Where where, const std::string& what) { machine.give_up(at(where) + ": " + what); }
-
-std::byte* guarded(size_t bytes) {
-  size_t held = (std::max<size_t>(bytes, 1) + 15) / 16 * 16, pages = (held + kPage - 1) / kPage * kPage;
-  std::byte* base = map_pages(pages + kPage);
-  ::mprotect(base + pages, kPage, PROT_NONE);
-  std::byte* data = base + pages - held;
-  std::memset(data, 0xff, held);
-  std::lock_guard lock(guarding);
-  all_guarded[data] = {base, pages + kPage};
-  return data;
-}
-
-void drop_guarded(std::byte* data) {
-  std::lock_guard lock(guarding);
-  auto found = all_guarded.find(data);
-  if (found == all_guarded.end()) return;
-  ::munmap(found->second.base, found->second.bytes);
-  all_guarded.erase(found);
-}
 
 size_t& shared_limit(const void* kernel) {
   static std::map<const void*, size_t> limits;

@@ -59,6 +59,9 @@ void wait_copies(uint32_t but_the_last);
 // Ends the launch with a failure.
 [[noreturn]] void fail(Where where, const std::string& what);
 
+constexpr size_t kPage = 4096;
+// Zeros, in whole pages.
+std::byte* map_pages(size_t bytes);
 // Memory with an unmapped page behind its end; 16-byte aligned, all bits set.
 std::byte* guarded(size_t bytes);
 void drop_guarded(std::byte* data);

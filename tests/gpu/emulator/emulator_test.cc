@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "engines/llm/cuda/launch.cuh"
+#include "engines/llm/cuda/mma.cuh"
 
 namespace weir::llm::cuda {
 namespace {
@@ -116,9 +116,70 @@ TEST(Emulator, ShapesThatNoDeviceTakesAreRefused) {
   EXPECT_NE(start(lost_lane_kernel, dim3(1, 65536), 32, 0), 0);
   EXPECT_NE(start(lost_lane_kernel, dim3(0), 32, 0), 0);
   float out = 0;
-  EXPECT_NE(start(shared_kernel, 1, 32, (48 << 10) + 16, &out, 0u), 0);
-  cudaFuncSetAttribute(shared_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10);
-  EXPECT_EQ(start(shared_kernel, 1, 32, (48 << 10) + 16, &out, 0u), 0);
+  EXPECT_EQ(start(shared_kernel, 1, 32, (48 << 10) + 16, &out, 0u), 0);  // run() asks for more than the default
+  EXPECT_NE(start(shared_kernel, 1, 32, (99 << 10) + 16, &out, 0u), 0);
+}
+
+// d = a b^T with a [16][16], b [8][16], all in memory.
+__global__ void product_kernel(const float* a, const float* b, float* d) {
+  uint32_t g = threadIdx.x / 4, t = threadIdx.x % 4 * 2;
+  auto pair = [](const float* at) { return narrow2(at[0], at[1]); };
+  const uint32_t left[4] = {pair(a + g * 16 + t), pair(a + (g + 8) * 16 + t), pair(a + g * 16 + t + 8),
+                            pair(a + (g + 8) * 16 + t + 8)};
+  float out[4] = {};
+  mma(out, left, pair(b + g * 16 + t), pair(b + g * 16 + t + 8));
+  d[g * 8 + t] = out[0], d[g * 8 + t + 1] = out[1], d[(g + 8) * 8 + t] = out[2], d[(g + 8) * 8 + t + 1] = out[3];
+}
+
+TEST(Emulator, TensorCoresMultiply) {
+  std::vector<float> a(256), b(128), d(128);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = float(int(i * 37 % 64) - 32);
+  for (size_t i = 0; i < b.size(); ++i) b[i] = float(int(i * 29 % 32) - 16);
+  EXPECT_EQ(start(product_kernel, 1, 32, 0, a.data(), b.data(), d.data()), 0);
+  for (size_t row = 0; row < 16; ++row)
+    for (size_t column = 0; column < 8; ++column) {
+      float sum = 0;
+      for (size_t k = 0; k < 16; ++k) sum += a[row * 16 + k] * b[column * 16 + k];
+      ASSERT_EQ(d[row * 8 + column], sum) << row << ' ' << column;
+    }
+}
+
+__global__ void matrices_kernel(const Bf16* in, uint32_t* out, int turned, int early) {
+  auto* tile = dynamic_shared<Bf16>();
+  copy_async(tile + threadIdx.x * 8, in + threadIdx.x * 8, Take::kAll);
+  commit_copies();
+  if (!early) wait_for_copies<0>();
+  __syncthreads();
+  uint32_t words[4];
+  turned ? load_transposed(words, tile + threadIdx.x * 8) : load_matrices(words, tile + threadIdx.x * 8);
+  for (uint32_t m = 0; m < 4; ++m) out[m * 32 + threadIdx.x] = words[m];
+  if (early) wait_for_copies<0>();
+}
+
+TEST(Emulator, MatricesAreLoadedAfterTheirCopiesAreWaitedFor) {
+  std::vector<Bf16> in(4 * 64);
+  std::iota(in.begin(), in.end(), Bf16(0));
+  std::vector<uint32_t> out(128);
+  EXPECT_EQ(start(matrices_kernel, 1, 32, 512, in.data(), out.data(), 0, 0), 0);
+  for (uint32_t i = 0; i < 128; ++i) ASSERT_EQ(out[i], (2 * i) | (2 * i + 1) << 16) << i;
+  EXPECT_EQ(start(matrices_kernel, 1, 32, 512, in.data(), out.data(), 1, 0), 0);
+  for (uint32_t i = 0; i < 128; ++i) {
+    uint32_t row = i / 32 * 8 + i % 4 * 2, column = i % 32 / 4;
+    ASSERT_EQ(out[i], (row * 8 + column) | (row * 8 + 8 + column) << 16) << i;
+  }
+  EXPECT_EQ(start(matrices_kernel, 1, 32, 512, in.data(), out.data(), 0, 1), 0);
+  EXPECT_EQ(out[0], 0xffffffffu);
+}
+
+__global__ void forgotten_copies_kernel(const Bf16* in) {
+  copy_async(dynamic_shared<Bf16>(), in, Take::kAll);
+  commit_copies();
+}
+
+TEST(Emulator, CopiesThatNobodyWaitsForAreFailures) {
+  alignas(16) Bf16 in[8] = {};
+  EXPECT_NE(start(forgotten_copies_kernel, 1, 1, 16, static_cast<const Bf16*>(in)), 0);
+  EXPECT_TRUE(said("nobody waits for")) << emulator::failure();
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ struct Work {
   uint32_t from, end;  // positions that any query of the tile sees
 
   __device__ Work(const PrefillAttention& a) {
-    Tile tile = a.tiles[a.count - 1 - blockIdx.y];  // the late ones of a chunk have most to do
+    Tile tile = a.tiles[blockIdx.y];
     chunk = a.chunks[tile.chunk];
     queries = min(kQueryTile, chunk.count - tile.query);
     first = chunk.first + tile.query, position = chunk.begin + tile.query;

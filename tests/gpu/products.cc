@@ -1,0 +1,99 @@
+// Products of matrices, readouts, sums of rows.
+#include "both.h"
+
+namespace weir::gpu {
+namespace {
+
+using namespace llm::cuda;
+
+// As far from the host's as sums of so many terms may be: sums of n products of numbers around one are around sqrt(n).
+double allowed(Matmul::Into into, uint32_t inputs) {
+  return into == Matmul::Into::kBf16 ? kOneStep : 1e-5 * std::sqrt(double(inputs));
+}
+
+void check_matmul(Lab& lab, Matmuls* matmuls, uint32_t rows, uint32_t outputs, uint32_t inputs) {
+  Both x(lab, some_bf16(lab, size_t(rows) * inputs)), weight(lab, some_bf16(lab, size_t(outputs) * inputs));
+  Both bias(lab, some_floats(lab, outputs));
+  std::string shape = " " + std::to_string(rows) + "x" + std::to_string(outputs) + "x" + std::to_string(inputs);
+  auto multiply = [&](auto& out, Matmul::Into into, bool with_bias) {
+    auto make = [&](Side s) {
+      return Matmul{x.at(s), weight.at(s), with_bias ? bias.at(s) : nullptr, out.at(s), rows, outputs, inputs, into};
+    };
+    lab.ran(lab.kernels->matmul(lab.launch, matmuls, make(Side::kDevice)), "matmul");
+    reference::matmul(make(Side::kHost));
+    lab.check("matmul" + shape, out.error(lab), allowed(into, inputs));
+  };
+  Both<Bf16> narrow_out(lab, size_t(rows) * outputs);
+  multiply(narrow_out, Matmul::Into::kBf16, false);
+  Both<float> out(lab, size_t(rows) * outputs);
+  multiply(out, Matmul::Into::kF32, false);
+  multiply(out, Matmul::Into::kAddF32, true);
+  multiply(out, Matmul::Into::kF32, true);
+}
+
+// The kernel for few rows promises the same sums for a row alone and in company.
+void check_rows_alike(Lab& lab, Matmuls* matmuls) {
+  constexpr uint32_t kRows = 8, kOutputs = 37, kInputs = 1096;
+  Both x(lab, some_bf16(lab, kRows * kInputs)), weight(lab, some_bf16(lab, kOutputs * kInputs));
+  Both<float> all(lab, kRows * kOutputs), one(lab, kOutputs);
+  auto multiply = [&](uint32_t first, uint32_t rows, float* out) {
+    Matmul a{x.at(Side::kDevice) + first * kInputs,
+             weight.at(Side::kDevice),
+             nullptr,
+             out,
+             rows,
+             kOutputs,
+             kInputs,
+             Matmul::Into::kF32};
+    lab.ran(lab.kernels->matmul(lab.launch, matmuls, a), "matmul");
+  };
+  multiply(0, kRows, all.at(Side::kDevice));
+  auto together = all.get(lab);
+  double different = 0;
+  for (uint32_t row = 0; row < kRows; ++row) {
+    multiply(row, 1, one.at(Side::kDevice));
+    auto alone = one.get(lab);
+    different += !std::equal(alone.begin(), alone.end(), together.begin() + row * kOutputs);
+  }
+  lab.check("matmul, a row alone", different, 0);
+}
+
+void check_states(Lab& lab, uint32_t hidden) {
+  constexpr uint32_t kTokens = 30, kConcepts = 11, kStride = 13;
+  std::string shape = " " + std::to_string(hidden);
+  Both stream(lab, some_floats(lab, kTokens * hidden)), vectors(lab, some_floats(lab, kConcepts * hidden));
+  Both tokens(lab, std::vector<uint32_t>{29, 0, 7});
+  Both told(lab, std::vector<float>(3 * kStride));
+  run(lab, &Kernels::read_out, [&](Side s) {
+    return ReadOut{stream.at(s), tokens.at(s), vectors.at(s), told.at(s), 3, kConcepts, hidden, kStride};
+  });
+  lab.check("read_out" + shape, told.error(lab), 1e-5 * std::sqrt(double(hidden)));
+  Both states(lab, some_bf16(lab, kTokens * hidden));
+  Both ranges(lab, std::vector<PoolRange>{{0, 1}, {3, 27}, {5, 0}});
+  Both<float> sums(lab, size_t(3) * hidden);
+  run(lab, &Kernels::pool, [&](Side s) { return Pool{states.at(s), ranges.at(s), sums.at(s), 3, hidden}; });
+  lab.check("pool" + shape, sums.error(lab), 1e-5);
+}
+
+}  // namespace
+
+void check_products(Lab& lab) {
+  auto workspace = lab.room(kWorkspace);
+  Matmuls* matmuls = nullptr;
+  lab.ran(lab.kernels->matmul_open(0, workspace.data(), &matmuls), "matmul_open");
+  for (uint32_t rows : {1u, 2u, 3u, 7u, 8u, 9u}) {
+    check_matmul(lab, matmuls, rows, 50, 136);
+    check_matmul(lab, matmuls, rows, 64, 520);
+  }
+  check_rows_alike(lab, matmuls);
+  if (lab.scale == Lab::Scale::kFull)
+    for (uint32_t rows : {1u, 5u, 16u, 64u, 100u, 333u}) {
+      check_matmul(lab, matmuls, rows, 3072, 2048);
+      check_matmul(lab, matmuls, rows, 2048, 8192);
+    }
+  lab.ran(lab.kernels->matmul_close(matmuls), "matmul_close");
+  check_states(lab, 130);
+  check_states(lab, 576);
+}
+
+}  // namespace weir::gpu
