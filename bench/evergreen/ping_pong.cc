@@ -1,8 +1,9 @@
-// Ping-pong of small fragments over gRPC bidi streams: `ping_pong PORT weir|peer SESSIONS PINGS`.
+// Ping-pong of small fragments over gRPC bidi streams: `ping_pong PORT weir|peer|tcp SESSIONS PINGS`.
 //
 // Each session has one fragment on its way and sends the next when the answer has come; weir runs ECHO, the peer
 // (bench/peers/grpc_bidi_echo.cc) sends every message back as it is. The client is HTTP/2 by hand on one connection, so
-// that what is measured is the server. Prints median and 99th percentile of the round trips and fragments per second.
+// that what is measured is the server. tcp: as many bytes without any protocol, one session: what kernel and wake-ups
+// cost in any case. Prints median and 99th percentile of the round trips and fragments per second.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -62,10 +63,34 @@ struct Session {
   std::exit(1);
 }
 
+void report(const char* kind, uint32_t count, std::vector<uint32_t>& times, double seconds) {  // nanoseconds
+  std::sort(times.begin(), times.end());
+  std::printf("%s sessions=%u p50_us=%.2f p99_us=%.2f fragments_per_s=%.0f\n", kind, count,
+              times[times.size() / 2] / 1e3, times[times.size() * 99 / 100] / 1e3, double(times.size()) / seconds);
+}
+
+int bare(int fd, uint32_t pings) {
+  std::vector<uint32_t> times;
+  char buffer[64] = {};
+  auto began = Clock::now();
+  for (uint32_t i = 0; i < pings; ++i) {
+    auto sent = Clock::now();
+    if (::write(fd, buffer, sizeof buffer) != sizeof buffer) fail("cannot write");
+    for (size_t got = 0; got < sizeof buffer;) {
+      ssize_t n = ::read(fd, buffer, sizeof buffer);
+      if (n <= 0) fail("the server has closed");
+      got += size_t(n);
+    }
+    times.push_back(uint32_t((Clock::now() - sent).count()));
+  }
+  report("tcp", 1, times, std::chrono::duration<double>(Clock::now() - began).count());
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) fail("PORT weir|peer SESSIONS PINGS");
+  if (argc != 5) fail("PORT weir|peer|tcp SESSIONS PINGS");
   bool weir = std::string_view(argv[2]) == "weir";
   auto count = uint32_t(std::atoi(argv[3])), pings = uint32_t(std::atoi(argv[4]));
   int fd = ::socket(AF_INET, SOCK_STREAM, 0), one = 1;
@@ -74,6 +99,7 @@ int main(int argc, char** argv) {
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) != 0) fail("cannot connect");
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  if (std::string_view(argv[2]) == "tcp") return bare(fd, pings);
 
   const int kData = 0, kHeaders = 1, kSettings = 4, kPing = 6, kGoaway = 7, kWindow = 8, kAck = 1;
   std::string out = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -130,14 +156,11 @@ int main(int argc, char** argv) {
       if (session.in.size() != 5u + uint8_t(session.in[4])) fail("more than one answer");
       if (session.in.find("sixteen bytes!!!") == session.in.npos) fail("another answer");
       session.in.clear();
-      times.push_back(uint32_t((Clock::now() - session.sent).count() / 1000));
+      times.push_back(uint32_t((Clock::now() - session.sent).count()));
       ++answers;
       if (++session.seq < pings) next(i);
     }
     in.erase(0, at);
   }
-  double seconds = std::chrono::duration<double>(Clock::now() - began).count();
-  std::sort(times.begin(), times.end());
-  std::printf("%s sessions=%u p50_us=%u p99_us=%u fragments_per_s=%.0f\n", argv[2], count, times[times.size() / 2],
-              times[times.size() * 99 / 100], total / seconds);
+  report(argv[2], count, times, std::chrono::duration<double>(Clock::now() - began).count());
 }

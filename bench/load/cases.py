@@ -168,25 +168,35 @@ def batching(build, rounds, requests):
 
 
 def evergreen_ping_pong(build, rounds, requests):
-    """Small fragments to and fro over bidi streams: ECHO of an Evergreen session beside a grpc++ stream that only sends back."""
-    peers = {'weir': weir(build), 'grpc++ bidi': lambda port: [build / 'bench/peers/grpc_bidi_echo', port]}
+    """Small fragments to and fro over bidi streams: ECHO of an Evergreen session beside a grpc++ stream that only sends back,
+    and, for one session, beside bytes without any protocol."""
+    peers = {'weir': weir(build), 'weir, spin 50us': weir(build, '--spin', '50us'),
+             'grpc++ bidi': lambda port: [build / 'bench/peers/grpc_bidi_echo', port],
+             'bare TCP echo': lambda port: [build / 'bench/peers/tcp_echo', port]}
+    kinds = {'grpc++ bidi': 'peer', 'bare TCP echo': 'tcp'}
     with running(peers) as servers:
-        for sessions, pings in ((1, requests or 5000), (64, (requests or 32_000) // 64)):
-            trips = {s.name: [] for s in servers}
-            rates = {s.name: [] for s in servers}
+        for sessions, pings, core, where in ((1, requests or 5000, measure.CLIENT_CORE, 'another core than the server'),
+                                             (1, requests or 5000, measure.SERVER_CORE, "the server's core"),
+                                             (64, (requests or 32_000) // 64, measure.CLIENT_CORE, 'another core than the server')):
+            took_part = [s for s in servers if sessions == 1 or s.name != 'bare TCP echo']
+            trips = {s.name: [] for s in took_part}
+            rates = {s.name: [] for s in took_part}
             for _ in range(rounds):
-                for server in servers:
-                    kind = 'weir' if server.name == 'weir' else 'peer'
-                    said = subprocess.run(['taskset', '-c', measure.CLIENT_CORE, build / 'bench/evergreen/ping_pong', str(server.port), kind,
+                for server in took_part:
+                    kind = kinds.get(server.name, 'weir')
+                    said = subprocess.run(['taskset', '-c', core, build / 'bench/evergreen/ping_pong', str(server.port), kind,
                                            str(sessions), str(pings)], stdout=subprocess.PIPE, check=True, text=True).stdout
                     values = dict(word.split('=') for word in said.split()[1:])
-                    trips[server.name].append(int(values['p50_us']))
+                    trips[server.name].append(float(values['p50_us']))
                     rates[server.name].append(float(values['fragments_per_s']))
-            print(f'\n{sessions} session(s), one fragment of 16 bytes on its way in each')
-            for name in peers:
-                print(f'  {name}: round trip p50 {measure.spread(trips[name])[0]:.0f} us, {measure.spread(rates[name])[0]:.0f} fragments/s')
-            ratio, low, high = measure.spread([a / max(b, 1) for a, b in zip(trips['weir'], trips['grpc++ bidi'])])
-            print(f'  weir / grpc++ bidi, p50 of the round trip: {ratio:.2f} ({low:.2f}-{high:.2f})')
+            print(f'\n{sessions} session(s), one fragment of 16 bytes on its way in each, the client on {where}')
+            for name in trips:
+                print(f'  {name}: round trip p50 {measure.spread(trips[name])[0]:.1f} us, {measure.spread(rates[name])[0]:.0f} fragments/s')
+            for name in trips:
+                if name == 'grpc++ bidi':
+                    continue
+                ratio, low, high = measure.spread([a / b for a, b in zip(trips[name], trips['grpc++ bidi'])])
+                print(f'  {name} / grpc++ bidi, p50 of the round trip: {ratio:.2f} ({low:.2f}-{high:.2f})')
 
 
 TOKENS = 128  # of each stream

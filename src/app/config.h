@@ -15,6 +15,7 @@
 #include "dialects/evergreen/options.h"
 #include "dialects/grps/options.h"
 #include "models/repository.h"
+#include "net/reach.h"
 #include "net/server.h"
 #include "session/session_table.h"
 #include "wire/limits.h"
@@ -55,6 +56,7 @@ struct Config {
   std::vector<std::string> listen{"127.0.0.1:8080"};
   uint32_t shards = 0;  // 0 = one per core
   bool pin = true;
+  base::Duration spin{0};  // of a shard, before it sleeps
   net::TlsOptions tls;
 
   models::RepositoryOptions models;
@@ -68,6 +70,7 @@ struct Config {
   session::SessionLimits sessions;
   bool evergreen_on = true;
   evergreen::Options evergreen;
+  net::FetchRules fetch;  // of references
 
   wire::Limits limits;
   uint32_t connections = 10000;

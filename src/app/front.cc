@@ -1,5 +1,7 @@
 #include "app/front.h"
 
+#include <algorithm>
+
 #include "app/version.h"
 
 namespace weir::app {
@@ -50,6 +52,13 @@ openai::Options openai_options(const Commons& commons, std::function<bool()> rea
   return {std::string(kVersion), c.prefixes, c.default_model, commons.api_keys, c.max_body, std::move(ready)};
 }
 
+// A session that ends by itself can say so; one that the wire ends cannot.
+evergreen::Options evergreen_options(const Config& config) {
+  evergreen::Options options = config.evergreen;
+  options.idle = std::min(options.idle, config.limits.stream_idle / 10 * 9);
+  return options;
+}
+
 wire::RpcOptions rpc_options(const Config& config) {
   wire::RpcOptions options;
   options.max_message = config.limits.message;
@@ -60,7 +69,7 @@ wire::RpcOptions rpc_options(const Config& config) {
 }  // namespace
 
 // An empty post makes the loop turn, and each turn delivers the bus's mail.
-Front::Front(net::Shard& shard, Commons& commons)
+Front::Front(net::Shard& shard, Commons& commons, std::unique_ptr<net::WebFetcher> fetcher)
     : shard_(shard),
       commons_(commons),
       bus_(
@@ -68,6 +77,7 @@ Front::Front(net::Shard& shard, Commons& commons)
       router_(shard.env(), wire::Cors{commons.config.cors_origins}),
       rpcs_(router_, shard.env(), commons.slabs, &commons.json, rpc_options(commons.config)),
       oip_(bus_, router_, rpcs_, commons.slabs, *this, commons.traces, oip_options(commons.config)),
+      fetcher_(std::move(fetcher)),
       health_(*this),
       pages_(router_, commons.metrics,
              {"weir", std::string(kVersion), [&commons] { return not_ready(commons.phase.load()); }}),
@@ -85,7 +95,8 @@ Front::Front(net::Shard& shard, Commons& commons)
   if (commons.config.openai.on)
     openai_.emplace(bus_, router_, commons.text_load, openai_options(commons, [this] { return ready(); }));
   if (commons.config.evergreen_on)
-    evergreen_.emplace(bus_, router_, rpcs_, commons.slabs, commons.camel_json, commons.config.evergreen);
+    evergreen_.emplace(bus_, router_, rpcs_, commons.slabs, commons.camel_json, evergreen_options(commons.config),
+                       fetcher_.get());
   health_.add_to(rpcs_);
   commons.reflection.add_to(rpcs_);
   router_.observe(tally_);
@@ -106,9 +117,18 @@ void Front::publish(std::shared_ptr<const bus::Catalog> catalog, std::function<v
 
 void Front::phase_changed() {
   shard_.post([this] {
-    if (commons_.phase.load() == Commons::Phase::kDraining) health_.drain();
+    if (commons_.phase.load() == Commons::Phase::kDraining) drain();
     health_.changed();
   });
+}
+
+// Streams that could go on for ever are told when the Server announces the end: at the end of drain_delay.
+void Front::drain() {
+  health_.drain();
+  if (!evergreen_) return;
+  base::Env& env = shard_.env();
+  const base::Duration grace = std::min<base::Duration>(std::chrono::seconds(5), commons_.config.drain_timeout / 2);
+  env.at(env.now() + commons_.config.drain_delay, [this, grace] { evergreen_->drain(grace); });
 }
 
 void Front::load(const std::string& model, LoadParameters parameters, Done done) {

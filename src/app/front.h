@@ -30,6 +30,7 @@
 #include "dialects/salience/salience.h"
 #include "marshal/proto_json.h"
 #include "models/repository.h"
+#include "net/fetch.h"
 #include "net/shard.h"
 #include "session/sessions.h"
 #include "wire/codec.h"
@@ -76,7 +77,8 @@ struct Commons {
 
 class Front final : public oip::Control, public ops::HealthSource {
  public:
-  Front(net::Shard& shard, Commons& commons);
+  // `fetcher`: for references; null where they are off.
+  Front(net::Shard& shard, Commons& commons, std::unique_ptr<net::WebFetcher> fetcher);
 
   net::Shard& shard() { return shard_; }
   bus::Bus& bus() { return bus_; }
@@ -96,6 +98,8 @@ class Front final : public oip::Control, public ops::HealthSource {
   std::vector<std::string> names() const override;
 
  private:
+  void drain();
+
   net::Shard& shard_;
   Commons& commons_;
   bus::Bus bus_;
@@ -107,6 +111,7 @@ class Front final : public oip::Control, public ops::HealthSource {
   std::optional<session::Sessions> sessions_;
   std::optional<salience::Salience> salience_;
   std::optional<openai::Openai> openai_;
+  std::unique_ptr<net::WebFetcher> fetcher_;
   std::optional<evergreen::Evergreen> evergreen_;
   ops::Health health_;
   ops::Pages pages_;

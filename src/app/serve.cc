@@ -72,6 +72,15 @@ net::ServerOptions server_options(const Config& config) {
   return options;
 }
 
+// Null where references to the web are off.
+base::Result<std::unique_ptr<net::WebFetcher>> make_fetcher(net::Shard& shard, const Config& config) {
+  std::unique_ptr<net::WebFetcher> none;
+  if (!config.evergreen_on || config.fetch.schemes.empty()) return none;
+  auto made = net::WebFetcher::make(shard, config.fetch, config.evergreen.references.max_bytes);
+  if (made) return made;
+  return base::failure(made.error().code, "evergreen.references: " + made.error().text);
+}
+
 void set_up_logs(const Config& config) {
   using base::log::Level;
   for (auto level : {Level::kVerbose, Level::kInfo, Level::kWarning, Level::kError})
@@ -180,7 +189,11 @@ base::Status Serving::open() {
   std::vector<wire::CodecEnv> envs;
   for (uint32_t i = 0; i < count; ++i) {
     shards.push_back(shards_.emplace_back(std::make_unique<net::Shard>(base::ShardId(i), pin)).get());
-    envs.push_back(fronts_.emplace_back(std::make_unique<Front>(*shards.back(), commons_))->codec_env());
+    shards.back()->spin(config_.spin);
+    auto fetcher = make_fetcher(*shards.back(), config_);
+    if (!fetcher) return fetcher.error();
+    fronts_.push_back(std::make_unique<Front>(*shards.back(), commons_, std::move(*fetcher)));
+    envs.push_back(fronts_.back()->codec_env());
   }
   server_.emplace(shards, envs, server_options(config_), commons_.metrics);
   {

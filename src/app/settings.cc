@@ -134,6 +134,7 @@ void add_listening(std::vector<Setting>& rows) {
       in_help(list("listen", "ADDR", "address to listen on: HOST:PORT or unix:PATH; repeatable", AT(listen))));
   rows.push_back(in_help(count("shards", "threads that serve connections; 0 = one per core", AT(shards), 0, 256)));
   rows.push_back(flag("pin", "keep each shard on one core", AT(pin)));
+  rows.push_back(duration("spin", "how long a shard looks for work before it sleeps: latency for a core", AT(spin)));
   rows.push_back(
       named(path("tls.certificate", "PEM file with the certificate chain", AT(tls.certificate)), "--tls-cert"));
   rows.push_back(in_help(path("tls.key", "PEM file with its key", AT(tls.key))));
@@ -323,6 +324,16 @@ void add_evergreen(std::vector<Setting>& rows) {
                        AT(evergreen.references.file_roots));
   roots.path = true;
   rows.push_back(std::move(roots));
+  rows.push_back(list("evergreen.references.schemes", "SCHEME", "http, https: references that are fetched; repeatable",
+                      AT(fetch.schemes)));
+  rows.push_back(list("evergreen.references.hosts", "HOST",
+                      "that they may name: a.example, *.b.example:8443, *; repeatable", AT(fetch.hosts)));
+  rows.push_back(list("evergreen.references.networks", "CIDR", "that they may reach although not public; repeatable",
+                      AT(fetch.networks)));
+  rows.push_back(path("evergreen.references.ca_file", "authorities to believe about https; empty = the system's",
+                      AT(fetch.ca_file)));
+  rows.push_back(
+      duration("evergreen.references.timeout", "of one fetch", AT(fetch.timeout), std::chrono::milliseconds(10)));
   rows.push_back(size("evergreen.references.max_bytes", "of what one reference names",
                       AT(evergreen.references.max_bytes), kK, kG));
   rows.push_back(size("evergreen.max_message", "one WebSocket message, one line", AT(evergreen.max_message), kK, kG));
@@ -333,6 +344,9 @@ void add_evergreen(std::vector<Setting>& rows) {
   rows.push_back(count("evergreen.max_ahead", "fragments of a node that wait for an earlier one",
                        AT(evergreen.graph.ahead), 1, 1'000'000));
   rows.push_back(count("evergreen.max_actions", "of one session at once", AT(evergreen.max_actions), 1, 10'000));
+  rows.push_back(duration("evergreen.idle",
+                          "how long a session lives without a message; at most 9/10 of stream_idle_timeout",
+                          AT(evergreen.idle), std::chrono::milliseconds(100)));
   rows.push_back(duration("evergreen.max_age", "of a session", AT(evergreen.max_age), std::chrono::seconds(1)));
 }
 

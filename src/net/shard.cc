@@ -136,7 +136,7 @@ void Shard::Parts::one_turn() {
   postponed.clear();
   // Also with much to do on sockets each turn looks at what else the loop has.
   bool sleeps = dirty.empty() && !sockets.waiting();
-  size_t handlers = sleeps ? io.run_one() : io.poll_one();
+  size_t handlers = sleeps ? run_first() : io.poll_one();
   // Whoever was woken for sockets serves those that are ready, and asks the kernel for more in the next turn.
   bool woken = sockets.stirred();
   while (handlers < kHandlersPerTurn && turn_bytes < kBytesPerTurn) {
@@ -144,6 +144,16 @@ void Shard::Parts::one_turn() {
     ++handlers;
   }
   end_turn();
+}
+
+size_t Shard::Parts::run_first() {
+  if (spin > base::Duration(0)) {
+    const auto until = std::chrono::steady_clock::now() + spin;
+    do {
+      if (size_t n = io.poll_one()) return n;
+    } while (std::chrono::steady_clock::now() < until && !stopping.load(std::memory_order_relaxed));
+  }
+  return io.run_one();
 }
 
 void Shard::Parts::end_turn() {
@@ -208,6 +218,8 @@ base::Env& Shard::env() { return *parts_; }
 void Shard::post(std::function<void()> work) { parts_->post(std::move(work)); }
 void Shard::at_turn_end(std::function<void()> hook) { parts_->hooks.push_back(std::move(hook)); }
 Shard::Parts& Shard::parts() { return *parts_; }
+
+void Shard::spin(base::Duration time) { parts_->spin = time; }
 
 void Shard::start() {
   {

@@ -27,6 +27,10 @@ class Shard {
   // Before start(), or on this shard's thread.
   void at_turn_end(std::function<void()> hook);
 
+  // How long the loop looks for work before it sleeps. Waking a core that sleeps takes longer than most requests; not
+  // to sleep costs the core. Before start(); 0 unless set.
+  void spin(base::Duration time);
+
   void start();  // the thread
   void stop();   // asks the loop to end; any thread
   void join();

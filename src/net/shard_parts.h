@@ -77,6 +77,7 @@ struct Shard::Parts final : base::Env {
   void run();  // the thread
   bool finish();
   void one_turn();
+  size_t run_first();
   void end_turn();
   void flush_rounds();
   void bury_retired();
@@ -87,6 +88,7 @@ struct Shard::Parts final : base::Env {
 
   const base::ShardId id;
   const Pin pin;
+  base::Duration spin{0};  // before sleeping
   asio::io_context io{1};
   Readiness sockets{io};
   asio::executor_work_guard<Executor> keep_running{io.get_executor()};

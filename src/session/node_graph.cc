@@ -20,17 +20,18 @@ constexpr uint64_t kMost = uint64_t(1) << 63;
 
 uint64_t sum(uint64_t a, uint64_t b) { return a >= kMost - std::min(b, kMost) ? kMost : a + b; }
 
-std::string shown(std::string_view id) {
-  return id.size() <= kShownId ? "node '" + std::string(id) + "'"
-                               : "node '" + std::string(id.substr(0, kShownId)) + "…'";
-}
-std::string place(std::string_view id, int64_t seq) { return shown(id) + ", fragment " + std::to_string(seq); }
-
 Status broken(std::string_view id, int64_t seq, std::string_view rule) {
-  return base::invalid(place(id, seq) + ": " + std::string(rule));
+  return base::invalid(placed(id, seq) + ": " + std::string(rule));
 }
 
-// The sum over a branch's children of what is memoised; complete only once all of them are.
+// What a fragment costs by itself, its metadata aside.
+uint64_t cost_of(const Fragment& f) {
+  return kFragmentCost + f.children.size() * kEdgeCost + f.data.size() + (f.data.empty() ? 0 : kSlabCost);
+}
+uint64_t cost_of(const Metadata& m) {
+  return m.mimetype.size() + m.role.size() + m.file_name.size() + m.other.size() + sizeof(Metadata);
+}
+
 template <class Each>
 void each_child(const auto& parts, Each each) {
   for (const auto& part : parts)
@@ -38,6 +39,11 @@ void each_child(const auto& parts, Each each) {
 }
 
 }  // namespace
+
+std::string named(std::string_view id) {
+  return "node '" + std::string(id.substr(0, kShownId)) + (id.size() <= kShownId ? "'" : "…'");
+}
+std::string placed(std::string_view id, int64_t seq) { return named(id) + ", fragment " + std::to_string(seq); }
 
 NodeGraph::NodeGraph(GraphLimits limits) : limits_(limits) {}
 
@@ -55,10 +61,10 @@ base::Result<Node*> NodeGraph::node(std::string_view id) {
   if (Node* known = find(id)) return known;
   if (id.empty()) return base::invalid("a node id must not be empty");
   if (id.size() > kLongestId)
-    return base::invalid(shown(id) + ": a node id has at most " + std::to_string(kLongestId) + " bytes");
+    return base::invalid(named(id) + ": a node id has at most " + std::to_string(kLongestId) + " bytes");
   if (by_name_.size() >= limits_.nodes)
     return failure(Code::kResourceExhausted,
-                   shown(id) + ": a session has at most " + std::to_string(limits_.nodes) + " nodes");
+                   named(id) + ": a session has at most " + std::to_string(limits_.nodes) + " nodes");
   auto made = std::make_unique<Node>();
   made->id_ = id;
   Node* raw = made.get();
@@ -72,7 +78,7 @@ base::Result<Node*> NodeGraph::claim(std::string_view id) {
   if (!found) return found;
   Node& n = **found;
   if (n.claimed_ || n.touched() || n.dropped_)
-    return failure(Code::kAlreadyExists, shown(id) + ": the id of an output must be new");
+    return failure(Code::kAlreadyExists, named(id) + ": the id of an output must be new");
   n.claimed_ = true;
   ++n.pins_;  // until it is complete or has failed
   return found;
@@ -80,8 +86,8 @@ base::Result<Node*> NodeGraph::claim(std::string_view id) {
 
 Status NodeGraph::charge(uint64_t bytes, const Node& node, int64_t seq) {
   if (bytes > limits_.bytes || bytes_ > limits_.bytes - bytes)
-    return failure(Code::kResourceExhausted,
-                   place(node.id_, seq) + ": the session's content passes " + std::to_string(limits_.bytes) + " bytes");
+    return failure(Code::kResourceExhausted, placed(node.id_, seq) + ": the session's content passes " +
+                                                 std::to_string(limits_.bytes) + " bytes");
   bytes_ += bytes;
   return {};
 }
@@ -97,6 +103,14 @@ base::Result<NodeGraph::Fate> NodeGraph::add(const Fragment& f) {
   if (Status s = check(n, f); !s.ok()) return s;
   if (Status s = take(n, f); !s.ok()) return s;
   return Fate::kTaken;
+}
+
+bool NodeGraph::fits(const Fragment& f) const {
+  uint64_t cost = cost_of(f) + (f.metadata ? cost_of(*f.metadata) : 0);
+  auto count = [&](std::string_view id) { cost += by_name_.contains(id) ? 0 : kNodeCost + id.size(); };
+  count(f.node);
+  for (std::string_view id : f.children) count(id);
+  return cost <= limits_.bytes && bytes_ <= limits_.bytes - cost;
 }
 
 Status NodeGraph::append(Node& node, Fragment f) {
@@ -123,17 +137,16 @@ Status NodeGraph::check(const Node& n, const Fragment& f) const {
   if (f.metadata && n.metadata_ && !(*f.metadata == *n.metadata_))
     return broken(n.id_, f.seq, "its metadata contradicts that of the node's other chunks");
   if (f.seq > int64_t(n.parts_.size()) && n.ahead_.size() >= limits_.ahead)
-    return failure(Code::kResourceExhausted, place(n.id_, f.seq) + ": more than " + std::to_string(limits_.ahead) +
+    return failure(Code::kResourceExhausted, placed(n.id_, f.seq) + ": more than " + std::to_string(limits_.ahead) +
                                                  " fragments wait for fragment " + std::to_string(n.parts_.size()));
   return {};
 }
 
 Status NodeGraph::take(Node& n, const Fragment& f) {
   Node::Part part;
-  part.cost = kFragmentCost + f.children.size() * kEdgeCost + f.data.size() + (f.data.empty() ? 0 : kSlabCost);
+  part.cost = cost_of(f);
   if (f.metadata && !n.metadata_) {
-    part.cost += f.metadata->mimetype.size() + f.metadata->role.size() + f.metadata->file_name.size() +
-                 f.metadata->other.size() + sizeof(Metadata);
+    part.cost += cost_of(*f.metadata);
     n.metadata_ = std::make_unique<Metadata>(*f.metadata);
   }
   if (Status s = charge(part.cost, n, f.seq); !s.ok()) return s;
@@ -150,7 +163,7 @@ Status NodeGraph::take(Node& n, const Fragment& f) {
     auto child = node(id);
     if (!child) {
       Status s = std::move(child).error();
-      s.text = place(n.id_, f.seq) + ": child: " + s.text;
+      s.text = placed(n.id_, f.seq) + ": child: " + s.text;
       return s;
     }
     part.children.push_back(*child);
@@ -187,33 +200,33 @@ void NodeGraph::deliver() {
   }
 }
 
-// parent -> child. Raises the levels below; where that comes back to the parent, the edge closes a cycle.
+// parent -> child. The edge closes a cycle where raising the parent comes back to the child.
 Status NodeGraph::link(Node& parent, Node& child, int64_t seq) {
-  auto cycle = [&] { return broken(parent.id_, seq, "child '" + child.id_ + "' would make the node contain itself"); };
-  if (&parent == &child) return cycle();
+  if (&parent == &child) return broken(parent.id_, seq, "child '" + child.id_ + "' would make the node contain itself");
   child.parents_.push_back(&parent);
-  if (child.level_ > parent.level_) return {};
-  child.level_ = parent.level_ + 1;
-  work_.assign(1, &child);
+  return parent.height_ > child.height_ ? Status{} : raise(parent, child, seq);
+}
+
+Status NodeGraph::raise(Node& parent, Node& child, int64_t seq) {
+  auto cycle = [&] { return broken(parent.id_, seq, "child '" + child.id_ + "' would make the node contain itself"); };
+  auto refused = [&](std::string why) {
+    return reaches(child, parent) ? cycle() : failure(Code::kResourceExhausted, placed(parent.id_, seq) + why);
+  };
+  parent.height_ = child.height_ + 1;
+  work_.assign(1, &parent);
   while (!work_.empty()) {
     Node& n = *work_.back();
     work_.pop_back();
-    if (n.level_ > limits_.depth) {
-      if (reaches(child, parent)) return cycle();
-      return failure(Code::kResourceExhausted,
-                     place(parent.id_, seq) + ": nodes nest deeper than " + std::to_string(limits_.depth) + " levels");
+    if (n.height_ > limits_.depth)
+      return refused(": nodes nest deeper than " + std::to_string(limits_.depth) + " levels");
+    climbed_ += n.parents_.size();
+    if (climbed_ > limits_.climbs) return refused(": the session's nodes come in an order that costs too much");
+    for (Node* above : n.parents_) {
+      if (above == &child) return cycle();
+      if (above->height_ > n.height_) continue;
+      above->height_ = n.height_ + 1;
+      work_.push_back(above);
     }
-    bool closed = false;
-    auto raise = [&](Node& below) {
-      closed = closed || &below == &parent;
-      if (below.level_ > n.level_) return;
-      below.level_ = n.level_ + 1;
-      work_.push_back(&below);
-    };
-    each_child(n.parts_, raise);
-    for (auto& [s, part] : n.ahead_)
-      for (Node* below : part.children) raise(*below);
-    if (closed) return cycle();
   }
   return {};
 }
@@ -261,12 +274,13 @@ Status NodeGraph::loaded(Node& n, int64_t seq, base::Bytes data) {
 
 // Takes the content away; children that lose their last parent are listed.
 void NodeGraph::unlink(Node& n, std::vector<Node*>& orphans) {
+  ++epoch_;
   auto release = [&](Node::Part& part) {
     bytes_ -= part.cost;
     for (Node* child : part.children) {
-      auto edge = std::find(child->parents_.begin(), child->parents_.end(), &n);
-      base::check(edge != child->parents_.end(), "an edge is known at both ends");
-      child->parents_.erase(edge);
+      if (std::exchange(child->mark_, epoch_) == epoch_) continue;  // all its edges from here went together
+      size_t gone = std::erase(child->parents_, &n);
+      base::check(gone > 0, "an edge is known at both ends");
       if (child->parents_.empty()) orphans.push_back(child);
     }
   };
@@ -286,7 +300,7 @@ void NodeGraph::forget(Node& n) {
 
 Status NodeGraph::drop(Node& root, Reach reach) {
   if (root.open())
-    return failure(Code::kFailedPrecondition, shown(root.id_) + " is the output of an action that still runs");
+    return failure(Code::kFailedPrecondition, named(root.id_) + " is the output of an action that still runs");
   std::vector<Node*> drops{&root}, orphans;
   for (size_t i = 0; i < drops.size(); ++i) {
     Node& n = *drops[i];
@@ -294,7 +308,7 @@ Status NodeGraph::drop(Node& root, Reach reach) {
     n.dropped_ = true;
     orphans.clear();
     unlink(n, orphans);
-    n.failed_ = failure(Code::kNotFound, shown(n.id_) + " has been dropped");
+    n.failed_ = failure(Code::kNotFound, named(n.id_) + " has been dropped");
     wake(n);
     // Nodes that are only names, or that were dropped before, go with their last parent whatever the reach.
     for (Node* child : orphans) {
@@ -339,90 +353,6 @@ FlatSize NodeGraph::measure(Node& root) {
     n->mark_ = epoch_;
   }
   return root.size_;
-}
-
-Cursor::Cursor(NodeGraph& graph, Node& root, CursorListener& listener) : graph_(graph), listener_(listener) {
-  FlatSize size = graph.measure(root);
-  if (size.visits > graph.limits_.flattened || size.bytes > graph.limits_.flattened_bytes)
-    status_ = failure(Code::kResourceExhausted, shown(root.id_) + " is too large when flattened");
-  enter(root);
-}
-
-Cursor::~Cursor() {
-  if (waits_for_) std::erase(waits_for_->waiting_, this);
-  std::erase(graph_.woken_, this);
-  while (!path_.empty()) leave();
-}
-
-void Cursor::enter(Node& node) {
-  ++node.pins_;
-  path_.push_back({&node});
-}
-
-void Cursor::leave() {
-  Node& node = *path_.back().node;
-  path_.pop_back();
-  --node.pins_;
-  graph_.forget(node);
-}
-
-Cursor::Step Cursor::wait(Node& node) {
-  missing_ = &node;
-  if (waits_for_ != &node) {
-    waits_for_ = &node;
-    node.waiting_.push_back(this);
-  }
-  return Step::kWait;
-}
-
-Cursor::Step Cursor::fail(Status why) {
-  status_ = std::move(why);
-  return Step::kFailed;
-}
-
-bool Cursor::spent(uint64_t visits, uint64_t bytes) {
-  visits_ += visits;
-  bytes_ += bytes;
-  return visits_ > graph_.limits_.flattened || bytes_ > graph_.limits_.flattened_bytes;
-}
-
-Cursor::Step Cursor::next() {
-  if (!status_.ok()) return Step::kFailed;
-  data_ = {};
-  while (!path_.empty()) {
-    Place& at = path_.back();
-    Node& n = *at.node;
-    if (!n.failed_.ok()) return fail(n.failed_);
-    if (at.part == n.parts_.size()) {
-      if (n.final_ < 0 || int64_t(at.part) <= n.final_) return wait(n);
-      bool leaf = n.kind_ == Node::Kind::kLeaf;
-      leave();
-      if (leaf) return Step::kLeafEnd;
-      continue;
-    }
-    Node::Part& part = n.parts_[at.part];
-    if (part.pending) return wait(n);
-    if (spent(1, part.data.size()))
-      return fail(failure(Code::kResourceExhausted, shown(path_.front().node->id_) + " is too large when flattened"));
-    if (part.chunk) {
-      ++at.part;
-      leaf_ = &n;
-      data_ = part.data;
-      return Step::kChunk;
-    }
-    if (at.child < part.children.size()) {
-      Node& child = *part.children[at.child++];
-      enter(child);
-    } else {
-      ++at.part;
-      at.child = 0;
-    }
-  }
-  return Step::kEnd;
-}
-
-std::string Cursor::missing() const {
-  return missing_ ? place(missing_->id_, int64_t(missing_->parts_.size())) : std::string();
 }
 
 }  // namespace weir::session

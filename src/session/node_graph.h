@@ -11,9 +11,10 @@
 // 0; elsewhere it is absent or equal. Everything else is an error, which names node, seq and rule and after which the
 // graph is of no further use.
 //
-// Nothing here recurses. Cycles and too deep nesting are found at the edge that makes them: every node has a level, the
-// number of nodes on the longest path down to it, which only rises, so that all edges together cost at most
-// depth * edges steps.
+// Nothing here recurses, and depth costs little: a conversation may nest one level per turn. Cycles and too deep
+// nesting are found at the edge that makes them: every node has a height, the number of nodes on the longest path below
+// it with itself, which only rises, and an edge to a child that is as high raises what is above. A parent over what is
+// there already, the next turn of a conversation, raises nothing. What a hostile order costs has a limit of its own.
 //
 // Deterministic; one thread. A Cursor is told of news by NodeGraph::deliver(), never from inside another call.
 #pragma once
@@ -35,12 +36,17 @@ namespace weir::session {
 
 struct GraphLimits {
   uint32_t nodes = 10'000;
-  uint32_t depth = 64;           // nodes on a path
+  uint32_t depth = 4096;         // nodes on a path
   uint32_t ahead = 1024;         // fragments of one node that wait for an earlier one
   uint64_t bytes = 64 << 20;     // of data, and what keeping it costs
   uint64_t flattened = 1 << 20;  // leaves, branches and chunks that one flattening visits
   uint64_t flattened_bytes = 64 << 20;
+  uint64_t climbs = 16 << 20;  // edges that are followed upwards to keep heights, in all
 };
+
+// "node 'x'", and "node 'x', fragment 3"; long names are cut.
+std::string named(std::string_view node);
+std::string placed(std::string_view node, int64_t seq);
 
 // What seq 0 says of a leaf.
 struct Metadata {
@@ -79,6 +85,9 @@ class NodeGraph {
   // From the peer. Errors: INVALID_ARGUMENT (the rules; a node that is an action's output), RESOURCE_EXHAUSTED
   // (limits).
   base::Result<Fate> add(const Fragment& fragment);
+  // Whether there is room for it. True means that add() does not fail for want of bytes; false may be wrong about a
+  // fragment that has come before.
+  bool fits(const Fragment& fragment) const;
   // The next fragment of a node that an action makes; `seq` is ignored. Errors: as above.
   base::Status append(Node& node, Fragment fragment);
 
@@ -113,6 +122,7 @@ class NodeGraph {
   base::Status check(const Node& node, const Fragment& f) const;
   base::Status take(Node& node, const Fragment& f);
   base::Status link(Node& parent, Node& child, int64_t seq);
+  base::Status raise(Node& parent, Node& child, int64_t seq);
   bool reaches(Node& from, const Node& to);
   void extend(Node& node);
   void wake(Node& node);
@@ -122,6 +132,7 @@ class NodeGraph {
 
   GraphLimits limits_;
   uint64_t bytes_ = 0;
+  uint64_t climbed_ = 0;
   uint64_t epoch_ = 0;                                                   // of marks in nodes
   std::unordered_map<std::string_view, std::unique_ptr<Node>> by_name_;  // the key is the Node's own
   std::vector<Node*> work_;
@@ -156,7 +167,7 @@ class Node {
   Kind kind_ = Kind::kUnknown;
   bool claimed_ = false, dropped_ = false;
   int64_t final_ = -1, highest_ = -1;
-  uint32_t level_ = 1;
+  uint32_t height_ = 1;
   uint32_t pins_ = 0;              // Cursors that stand in it
   uint32_t pending_ = 0;           // references that are not loaded
   std::vector<Part> parts_;        // the prefix, and behind it nothing

@@ -51,8 +51,9 @@ class Bench {
   TextInbox* chat = nullptr;
   std::unique_ptr<Evergreen> evergreen;
 
-  explicit Bench(Options options = {}) {
-    evergreen = std::make_unique<Evergreen>(bus, rpc.router, rpc.server(), rpc.slabs, json, std::move(options));
+  explicit Bench(Options options = {}, base::Fetcher* fetcher = nullptr) {
+    evergreen =
+        std::make_unique<Evergreen>(bus, rpc.router, rpc.server(), rpc.slabs, json, std::move(options), fetcher);
     msg::ModelSpec add;
     add.name = "add", add.version = "1";
     add.inputs = {{"a", msg::DType::kInt32, {2}, false, {}}, {"b", msg::DType::kInt32, {2}, false, {}}};
@@ -174,5 +175,29 @@ class Bench {
     model.preferred = served.get();
   }
 };
+
+inline std::string text_leaf(std::string_view id, std::string_view text) {
+  return "node_fragments { id: '" + std::string(id) + "' chunk_fragment { metadata { mimetype: 'text/plain' } data: '" +
+         std::string(text) + "' } }";
+}
+inline std::string generate(std::string_view prompt, std::string_view response, std::string_view more = "") {
+  return "actions { name: 'GENERATE' inputs { name: 'prompt' id: '" + std::string(prompt) +
+         "' } outputs { name: 'response' id: '" + std::string(response) + "' } target_spec { id: 'chat' } " +
+         std::string(more) + " }";
+}
+inline std::string frame(int first, std::string_view payload) {
+  std::string out{char(first)};
+  if (payload.size() < 126) {
+    out += char(0x80 | char(payload.size()));
+  } else {
+    out += char(0xfe);
+    out += char(payload.size() >> 8), out += char(payload.size());
+  }
+  return out.append("\0\0\0\0", 4).append(payload);
+}
+inline const support::RpcBench::Headers kUpgrade{{"upgrade", "websocket"},
+                                                 {"connection", "Upgrade"},
+                                                 {"sec-websocket-version", "13"},
+                                                 {"sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="}};
 
 }  // namespace weir::evergreen

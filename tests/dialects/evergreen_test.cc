@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <random>
 
 namespace weir::evergreen {
@@ -12,15 +10,6 @@ namespace {
 using support::FakeExchange;
 using namespace std::chrono_literals;
 
-std::string text_leaf(std::string_view id, std::string_view text) {
-  return "node_fragments { id: '" + std::string(id) + "' chunk_fragment { metadata { mimetype: 'text/plain' } data: '" +
-         std::string(text) + "' } }";
-}
-std::string generate(std::string_view prompt, std::string_view response, std::string_view more = "") {
-  return "actions { name: 'GENERATE' inputs { name: 'prompt' id: '" + std::string(prompt) +
-         "' } outputs { name: 'response' id: '" + std::string(response) + "' } target_spec { id: 'chat' } " +
-         std::string(more) + " }";
-}
 template <class Config>
 void add_config(pb::SessionMessage& m, const Config& config) {
   m.mutable_actions(0)->add_configs()->PackFrom(config);
@@ -421,44 +410,6 @@ TEST(Evergreen, ANodeLivesNoLongerThanItsTimeToLive) {
 
 // --- references ------------------------------------------------------------------------------------------------------
 
-struct Folder {
-  std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("weir-evergreen-" + std::to_string(::getpid()));
-  Folder() { std::filesystem::create_directories(path); }
-  ~Folder() { std::filesystem::remove_all(path); }
-  void write(const std::string& name, std::string_view text) const {
-    std::filesystem::create_directories((path / name).parent_path());
-    std::ofstream(path / name) << text;
-  }
-};
-
-TEST(Evergreen, FilesBelowARootAreReadAndNoneElsewhere) {
-  Folder folder;
-  folder.write("root/sub/a.txt", std::string(600'000, 'x'));
-  folder.write("secret", "s");
-  std::filesystem::create_symlink(folder.path / "secret", folder.path / "root/link");
-  std::filesystem::create_symlink(folder.path, folder.path / "root/up");
-  Options options;
-  options.references.file_roots = {(folder.path / "root").string()};
-  auto status = [&](const std::string& ref) {
-    Bench t(options);
-    auto x = t.open();
-    t.send(*x,
-           "actions { name: 'ECHO' inputs { name: 'x' id: 'a' } outputs { name: 'x' id: 'e' } }"
-           "node_fragments { id: 'a' chunk_fragment { metadata { mimetype: 'text/plain' } ref: '" +
-               ref + "' } }");
-    for (int i = 0; i < 5; ++i) t.turn();
-    return t.status(*x) == "open" ? std::to_string(t.leaf(*x, "e").size()) : t.status(*x).substr(0, 40);
-  };
-  EXPECT_EQ(status("file:///sub/a.txt"), "600000");
-  EXPECT_EQ(status("FILE:sub/%61.txt"), "600000");
-  for (std::string bad : {"file:///nothing", "file:///../secret", "file:///link", "file:///up/secret", "file:///sub",
-                          "file:///sub/../../secret", "file:///%2e%2e/secret"})
-    EXPECT_EQ(status(bad).substr(0, 9), "NOT_FOUND") << bad;
-  EXPECT_EQ(status("file:///a%00b").substr(0, 16), "INVALID_ARGUMENT");
-  EXPECT_EQ(status("http://127.0.0.1/").substr(0, 17), "PERMISSION_DENIED");
-}
-
 // --- the other carriers ----------------------------------------------------------------------------------------------
 
 TEST(Evergreen, LinesOfJsonDoTheSame) {
@@ -495,21 +446,6 @@ TEST(Evergreen, AFailureIsTheLastLine) {
   t.rpc.data(*y, "\nnonsense\n");
   EXPECT_NE(y->sent.find("\"message\":\"line 1: "), std::string::npos);
 }
-
-std::string frame(int first, std::string_view payload) {
-  std::string out{char(first)};
-  if (payload.size() < 126) {
-    out += char(0x80 | char(payload.size()));
-  } else {
-    out += char(0xfe);
-    out += char(payload.size() >> 8), out += char(payload.size());
-  }
-  return out.append("\0\0\0\0", 4).append(payload);
-}
-const support::RpcBench::Headers kUpgrade{{"upgrade", "websocket"},
-                                          {"connection", "Upgrade"},
-                                          {"sec-websocket-version", "13"},
-                                          {"sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="}};
 
 TEST(Evergreen, AWebSocketSpeaksJsonOrProtobufAsItsClientDoes) {
   Bench t;

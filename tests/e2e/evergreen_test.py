@@ -1,309 +1,24 @@
 """Evergreen end to end: the same sessions over gRPC, WebSocket (HTTP/1.1 and HTTP/2) and lines of JSON through curl."""
 
-import base64
-import hashlib
+import http.server
 import json
-import os
-import queue
 import random
 import re
-import socket
 import struct
-import subprocess
 import threading
+import time
 import unittest
 
 import harness
 
+from evergreen_client import (CARRIERS, PATH, BinaryWebSocketSession, GrpcSession, Http2WebSocketSession, SessionError,
+                              WebSocketSession, action, cfg, ev, leaf, masked, message, read_until)
+
 import grpc  # noqa: E402
-import h2.config
-import h2.connection
-import h2.events
-import h2.settings
-from google.protobuf import json_format, text_format
 from hypothesis import HealthCheck, given, settings, strategies
 
-ev, ev_grpc = harness.stubs()('evergreen')
-cfg, _ = harness.stubs()('evergreen_config')
 health, health_grpc = harness.stubs()('health')
-PATH = '/evergreen/v2/session'
-
-
-class SessionError(Exception):
-    def __init__(self, code, message, close=None):
-        super().__init__(f'{code}: {message}')
-        self.code, self.message, self.close = code, message, close
-
-
-# --- the three ways to speak: send(message), end(), and messages() until the server ends -------------------------------
-class GrpcSession:
-    def __init__(self, server, channel=None):
-        self.own = None if channel else grpc.insecure_channel(server.address)
-        self.requests = queue.SimpleQueue()
-        stub = ev_grpc.EvergreenServiceStub(channel or self.own)
-        self.call = stub.StartSession(iter(self.requests.get, None), timeout=harness.PATIENCE)
-
-    def send(self, message):
-        self.requests.put(message)
-
-    def end(self):
-        self.requests.put(None)
-
-    def messages(self):
-        try:
-            yield from self.call
-        except grpc.RpcError as error:
-            raise SessionError(error.code().name, error.details()) from None
-
-    def close(self):
-        self.requests.put(None)
-        self.call.cancel()
-        if self.own:
-            self.own.close()
-
-
-class CurlSession:
-    """curl -N -T -: lines in while lines come out. curl looks at the answer only between two reads of its input, so that
-    something has to come now and then: empty lines mean nothing."""
-
-    def __init__(self, server):
-        self.curl = subprocess.Popen(['curl', '-sSN', '--max-time', str(harness.PATIENCE), '-T', '-', '-X', 'POST',
-                                      server.url(PATH)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        self.lock, self.ended = threading.Lock(), threading.Event()
-        self.ticker = threading.Thread(target=self.tick, daemon=True)
-        self.ticker.start()
-
-    def tick(self):
-        while not self.ended.wait(0.05):
-            self.write(b'\n')
-
-    def write(self, data):
-        with self.lock:
-            try:
-                self.curl.stdin.write(data)
-                self.curl.stdin.flush()
-            except (OSError, ValueError):  # it has ended
-                self.ended.set()
-
-    def send(self, message):
-        self.write(json_format.MessageToJson(message, indent=None).encode() + b'\n')
-
-    def end(self):
-        self.ended.set()
-        self.ticker.join()
-        self.curl.stdin.close()
-
-    def messages(self):
-        for line in self.curl.stdout:
-            said = json.loads(line)
-            if 'error' in said:
-                raise SessionError(said['error']['status'], said['error']['message'])
-            yield json_format.ParseDict(said, ev.SessionMessage())
-
-    def close(self):
-        self.ended.set()
-        self.curl.kill()
-        self.curl.wait()
-        self.ticker.join()
-        for pipe in (self.curl.stdin, self.curl.stdout):
-            try:
-                pipe.close()
-            except OSError:
-                pass
-
-
-def masked(opcode, payload, fin=True):
-    mask = os.urandom(4)
-    size = len(payload)
-    head = bytes([(0x80 if fin else 0) | opcode])
-    head += bytes([0x80 | size]) if size < 126 else b'\xfe' + struct.pack('>H', size) if size < 65536 else b'\xff' + struct.pack('>Q', size)
-    return head + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(payload))
-
-
-class WebSocketSession:
-    """RFC 6455 by hand over a socket. `binary`: protobuf instead of JSON."""
-
-    binary = False
-
-    def __init__(self, server, headers=''):
-        self.socket = socket.create_connection(('127.0.0.1', server.port), harness.PATIENCE)
-        key = base64.b64encode(os.urandom(16)).decode()
-        self.socket.sendall((f'GET {PATH} HTTP/1.1\r\nHost: {server.address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
-                             f'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n{headers}\r\n').encode())
-        self.buffer = b''
-        while b'\r\n\r\n' not in self.buffer:
-            self.buffer += self.more()
-        head, self.buffer = self.buffer.split(b'\r\n\r\n', 1)
-        self.head = head.decode()
-        if ' 101 ' in self.head:
-            accept = base64.b64encode(hashlib.sha1((key + '258EAFA5-E914-47DA-95CA-C5AB0DC85B11').encode()).digest())
-            assert accept.decode() in self.head, self.head
-
-    def more(self):
-        got = self.socket.recv(65536)
-        if not got:
-            raise EOFError
-        return got
-
-    def write(self, data):
-        self.socket.sendall(data)
-
-    def take(self, n):
-        while len(self.buffer) < n:
-            self.buffer += self.more()
-        part, self.buffer = self.buffer[:n], self.buffer[n:]
-        return part
-
-    def frame(self):
-        first, size = self.take(2)
-        assert first & 0x70 == 0 and size & 0x80 == 0
-        if size == 126:
-            size, = struct.unpack('>H', self.take(2))
-        elif size == 127:
-            size, = struct.unpack('>Q', self.take(8))
-        return first & 15, self.take(size)
-
-    def send(self, message):
-        if self.binary:
-            self.write(masked(2, message.SerializeToString()))
-        else:
-            text = json_format.MessageToJson(message, indent=None).encode()
-            half = len(text) // 2
-            self.write(masked(1, text[:half], fin=False) + masked(9, b'are you there') + masked(0, text[half:]))
-
-    def end(self):
-        self.write(masked(8, struct.pack('>H', 1000)))
-
-    def messages(self):
-        error = None
-        while True:
-            opcode, payload = self.frame()
-            if opcode == 8:
-                code, = struct.unpack('>H', payload[:2])
-                if code != 1000:
-                    raise SessionError(error and error['status'], error and error['message'], code)
-                return
-            if opcode == 10:
-                assert payload == b'are you there'
-            elif opcode == 2:
-                yield ev.SessionMessage.FromString(payload)
-            else:
-                said = json.loads(payload)
-                error = said.get('error')
-                if not error:
-                    yield json_format.ParseDict(said, ev.SessionMessage())
-
-    def close(self):
-        self.socket.close()
-
-
-class BinaryWebSocketSession(WebSocketSession):
-    binary = True
-
-
-class Http2WebSocketSession(WebSocketSession):
-    """RFC 8441: the same frames in the DATA of an extended CONNECT."""
-
-    def __init__(self, server):
-        self.socket = socket.create_connection(('127.0.0.1', server.port), harness.PATIENCE)
-        self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding='utf-8', validate_outbound_headers=False))
-        self.h2.initiate_connection()
-        self.flush()
-        self.buffer, self.head = b'', None
-        while self.h2.remote_settings.get(h2.settings.SettingCodes.ENABLE_CONNECT_PROTOCOL) != 1:
-            self.more()
-        self.stream = self.h2.get_next_available_stream_id()
-        self.h2.send_headers(self.stream, [(':method', 'CONNECT'), (':protocol', 'websocket'), (':scheme', 'http'), (':path', PATH),
-                                           (':authority', server.address), ('sec-websocket-version', '13')])
-        self.flush()
-        while self.head is None:
-            self.buffer += self.more()
-        assert dict(self.head)[':status'] == '200', self.head
-
-    def flush(self):
-        self.socket.sendall(self.h2.data_to_send())
-
-    def more(self):
-        got, out = self.socket.recv(65536), b''
-        if not got:
-            raise EOFError
-        for event in self.h2.receive_data(got):
-            if isinstance(event, h2.events.ResponseReceived):
-                self.head = event.headers
-            elif isinstance(event, h2.events.DataReceived):
-                out += event.data
-                self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-        self.flush()
-        return out
-
-    def write(self, data):
-        self.h2.send_data(self.stream, data)
-        self.flush()
-
-
-CARRIERS = [GrpcSession, CurlSession, WebSocketSession, BinaryWebSocketSession, Http2WebSocketSession]
-
-
-# --- what is sent ------------------------------------------------------------------------------------------------------
-def message(text):
-    return text_format.Parse(text, ev.SessionMessage())
-
-
-def leaf(id, data, mimetype='text/plain', **more):
-    m = ev.SessionMessage()
-    f = m.node_fragments.add(id=id, **more)
-    f.chunk_fragment.data = data if isinstance(data, bytes) else data.encode()
-    if not f.seq:
-        f.chunk_fragment.metadata.mimetype = mimetype
-    return m
-
-
-def action(name, inputs, outputs, target=None, config=None):
-    m = ev.SessionMessage()
-    a = m.actions.add(name=name)
-    for k, v in inputs.items():
-        a.inputs.add(name=k, id=v)
-    for k, v in outputs.items():
-        a.outputs.add(name=k, id=v)
-    if target:
-        a.target_spec.id = target
-    if config is not None:
-        a.configs.add().Pack(config)
-    return m
-
-
-class Nodes:
-    """What has come, as the protocol defines it."""
-
-    def __init__(self):
-        self.parts = {}
-
-    def add(self, message):
-        for f in message.node_fragments:
-            self.parts.setdefault(f.id, {}).setdefault(f.seq, f)
-
-    def complete(self, id):
-        parts = self.parts.get(id, {})
-        last = [s for s, f in parts.items() if not f.continued]
-        return bool(last) and len(parts) == last[0] + 1 and all(self.complete(c) for f in parts.values() for c in f.child_ids)
-
-    def flat(self, id):
-        out = b''
-        for _, f in sorted(self.parts[id].items()):
-            out += f.chunk_fragment.data + b''.join(self.flat(c) for c in f.child_ids)
-        return out
-
-    def metadata(self, id):
-        return self.parts[id][0].chunk_fragment.metadata
-
-
-def read_until(session, *ids):
-    nodes = Nodes()
-    for m in session.messages():
-        nodes.add(m)
-        if all(nodes.complete(i) for i in ids):
-            return nodes
-    raise AssertionError(f'ended without {ids}: {list(nodes.parts)}')
+EXAMPLES = harness.ROOT / 'tests/data/evergreen'  # what the specification's clients send, byte for byte
 
 
 class Base(harness.Case):
@@ -387,6 +102,19 @@ class Sessions(Base):
             self.assertIn("node 'x'", status.message)
             s.send(action('ECHO', {'x': 'x'}, {'x': 'e'}))
             self.assertEqual(read_until(s, 'e').flat('e'), b'no tensor')
+
+    def test_a_conversation_of_a_thousand_turns_nests_a_thousand_levels(self):
+        s, said = GrpcSession(self.server), 'q0'
+        m = leaf('p0', 'q0')
+        for i in range(1, 1001):
+            m.MergeFrom(message(f"node_fragments {{ id: 'p{i}' child_ids: 'p{i - 1}' child_ids: 'r{i}' child_ids: 'q{i}' }}"))
+            m.MergeFrom(leaf(f'r{i}', f'r{i}'))
+            m.MergeFrom(leaf(f'q{i}', f'q{i}'))
+            said += f'r{i}q{i}'
+        s.send(m)
+        s.send(action('ECHO', {'x': 'p1000'}, {'x': 'e'}))
+        self.assertEqual(read_until(s, 'e').flat('e'), said.encode())
+        s.close()
 
     def test_a_diamond_of_2_to_40_is_refused_at_once(self):
         s = GrpcSession(self.server)
@@ -526,131 +254,9 @@ class Random(Base):
 
 
 # --- the specification's own examples ----------------------------------------------------------------------------------
-VIDEO_1 = '''
-action {
-  name: "GENERATE"
-  input {name: "prompt", id: "prompt_1"}
-  output {name: "response", id: "response_1"}
-}
-node_fragment {
-  id: "prompt_1"
-  child_ids: "question_1"
-  child_ids: "video_1"
-}
-node_fragment {
-  id: "question_1"
-  chunk_fragment: {
-    metadata { mimetype: "text/plain" }
-    data: "Write a summary of this video: "
-  }
-}
-node_fragment {
-  id: "video_1"
-  seq: 0
-  continued: true
-  chunk_fragment: {
-    metadata { mimetype: "video/mp4" }
-    ref: "file://path/to/file/part1"
-  }
-}
-node_fragment {
-  id: "video_1"
-  seq: 1
-  chunk_fragment: {
-    # NOTE: Metadata in the second chunk can be omitted.
-    metadata { mimetype: "video/mp4" }
-    # the content of the video at /part2 is concatenated
-    # with the content of the video at /part1 to build the
-    # full video in the buffer.
-    ref: "file://path/to/file/part2"
-  }
-}
-'''
-VIDEO_2 = '''
-action {
-  name: "GENERATE"
-  input {name: "prompt", id: "prompt_2"}
-  output {name: "response", id: "response_2"}
-}
-node_fragment {
-  id: "prompt_2"
-  child_ids: "prompt_1"
-  child_ids: "response_1"
-  child_ids: "question_2"
-}
-node_fragment {
-  id: "question_2"
-  chunk_fragment {
-    metadata { mimetype: "text/plain" }
-    data: "Who's winning?"
-  }
-}
-'''
-CUSTOMIZED = '''
-action {
-  name: "GENERATE"
-  config: [...proto.Any wrapping GenerateConfig...]
-  input {name: "text", id: "prompt_1"}
-  output {name: "text", id: "response_1"}
-}
-node_fragment {
-  id: "prompt_1"
-  child_ids: "prompt_1_text"
-  child_ids: "prompt_1_eot"
-}
-node_fragment {
-  id: "prompt_1_text"
-  chunk_fragment {
-    metadata { mimetype: "text/plain" }
-    data: "Write a heroic novel about a half-eaten jam doughnut."
-  }
-}
-node_fragment {
-  id: "prompt_1_eot"
-  chunk_fragment {
-    metadata { mimetype: "application/x-protobuf; type=EndOfTurn" }
-  }
-}
-'''
-STREAMED = '''
-action {
-  name: "GENERATE"
-  config: [...proto.Any wrapping GenerateConfig...]
-  input {name: "text", id: "prompt_1"}
-  output {name: "text", id: "response_1"}
-}
-node_fragment {
-  id: "prompt_1"
-  child_ids: "prompt_1_text"
-  continued: true
-  // `seq: 0` is implicit.
-}
-node_fragment {
-  id: "prompt_1_text"
-  chunk_fragment {
-    metadata { mimetype: "text/plain" }
-    data: "Write a heroic novel about a half-eaten jam doughnut."
-  }
-}
-// `prompt_1` is streamed by sending more chunks belonging to the
-// `prompt_1` tree.
-node_fragment {
-  id: "prompt_1"
-  child_ids: "prompt_1_eot"
-  seq: 1
-  // `continued: false` is implicit.
-}
-node_fragment {
-  id: "prompt_1_eot"
-  chunk_fragment {
-    metadata { mimetype: "application/x-protobuf; type=EndOfTurn" }
-  }
-}
-'''
-
-
-def example(text, config=None):
+def example(name, config=None):
     """The specification writes singular field names, // comments and a placeholder for the configuration."""
+    text = (EXAMPLES / f'{name}.txt').read_text()
     for informal, field in (('action', 'actions'), ('node_fragment', 'node_fragments'), ('input', 'inputs'), ('output', 'outputs')):
         text = re.sub(rf'^(\s*){informal} {{', rf'\1{field} {{', text, flags=re.M)
     text = re.sub(r'^\s*(//|config: \[).*$', '', text, flags=re.M)
@@ -658,6 +264,155 @@ def example(text, config=None):
     if config is not None:
         m.actions[0].configs.add().Pack(config)
     return m
+
+
+# --- references to the web ---------------------------------------------------------------------------------------------
+class Web(http.server.BaseHTTPRequestHandler):
+    """Answers /hello; misbehaves elsewhere."""
+
+    def do_GET(self):
+        if self.path == '/hello':
+            self.answer(b'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello')
+        elif self.path == '/redirect':
+            self.answer(b'HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/hello\r\nContent-Length: 0\r\n\r\n')
+        elif self.path == '/short':
+            self.answer(b'HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello')
+        elif self.path == '/gzip':
+            self.answer(b'HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello')
+        elif self.path == '/endless':
+            self.answer(b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n')
+            while self.answer(b'10000\r\n' + bytes(65536) + b'\r\n'):
+                pass
+        elif self.path == '/slow':
+            self.server.left.wait(harness.PATIENCE)
+        else:
+            self.answer(b'HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n')
+
+    def answer(self, data):
+        try:
+            self.wfile.write(data)
+            self.wfile.flush()
+            return True
+        except OSError:
+            return False
+
+    def log_message(self, *_):
+        pass
+
+
+class References(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.web = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Web)
+        cls.web.left = threading.Event()
+        threading.Thread(target=cls.web.serve_forever, daemon=True).start()
+        cls.place = f'127.0.0.1:{cls.web.server_port}'
+        allow = ['--evergreen-references-schemes', 'http', '--evergreen-references-hosts', cls.place,
+                 '--evergreen-references-hosts', f'localhost:{cls.web.server_port}']
+        cls.server = harness.Server(*allow, '--evergreen-references-networks', '127.0.0.1', '--evergreen-references-networks',
+                                    '::1', '--evergreen-references-timeout', '1s', '--evergreen-references-max-bytes', '1MiB')
+        cls.strict = harness.Server(*allow)
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.stop() == 0
+        assert cls.strict.stop() == 0
+        cls.web.left.set()
+        cls.web.shutdown()
+        cls.web.server_close()
+
+    def get(self, uri, carrier=GrpcSession, server=None):
+        s = carrier(server or self.server)
+        s.send(action('ECHO', {'x': 'a'}, {'x': 'e'}))
+        m = leaf('a', b'')
+        m.node_fragments[0].chunk_fragment.ref = uri
+        s.send(m)
+        try:
+            return read_until(s, 'e').flat('e')
+        except SessionError as error:
+            return f'{error.code}: {error.message}'
+        finally:
+            s.close()
+
+    def test_what_it_names_is_the_chunk(self):
+        for carrier in CARRIERS:
+            self.assertEqual(self.get(f'http://{self.place}/hello', carrier), b'hello')
+
+    def test_names_are_looked_up(self):
+        self.assertEqual(self.get(f'http://localhost:{self.web.server_port}/hello'), b'hello')
+
+    def test_servers_that_misbehave_end_the_session_with_a_status(self):
+        for path, said in (('redirect', 'UNAVAILABLE: .* redirects are not followed'), ('short', 'UNAVAILABLE: .*before the end'),
+                           ('gzip', 'UNAVAILABLE: .*coded the content'), ('endless', 'RESOURCE_EXHAUSTED: .*larger than 1048576'),
+                           ('slow', 'DEADLINE_EXCEEDED: .*not come in time'), ('nothing', 'NOT_FOUND: .*status 404')):
+            self.assertRegex(self.get(f'http://{self.place}/{path}'), said)
+
+    def test_what_is_not_allowed_is_not_asked(self):
+        for uri in (f'http://{self.place}@evil.example/', 'http://127.1/', 'http://evil.example/', f'https://{self.place}/hello',
+                    f'http://127.0.0.1:{self.server.port}/v2', f'http://{self.place}\\@evil.example/', 'gopher://a/',
+                    f'http://[::ffff:127.0.0.1]:{self.web.server_port}/hello'):
+            self.assertRegex(str(self.get(uri)), '^(PERMISSION_DENIED|INVALID_ARGUMENT): ', uri)
+
+    def test_a_host_that_is_listed_does_not_lead_inside(self):
+        for host in ('127.0.0.1', 'localhost'):
+            self.assertRegex(self.get(f'http://{host}:{self.web.server_port}/hello', server=self.strict),
+                             'UNAVAILABLE: .*no public address')
+
+
+# --- the server's end --------------------------------------------------------------------------------------------------
+class Drains(unittest.TestCase):
+    def test_sessions_hear_that_the_server_goes_and_do_not_hold_it(self):
+        server = harness.Server()
+        carriers = [c for c in CARRIERS if c is not Http2WebSocketSession]  # python3-h2 reads nothing after a GOAWAY
+        idle = [carrier(server) for carrier in carriers]
+        waiting = [carrier(server) for carrier in carriers]
+        for i, s in enumerate(idle + waiting):
+            s.send(action('ECHO', {'x': 'a'}, {'x': 'e'}))
+            s.send(leaf('a', 'hello', continued=i >= len(idle)))
+            self.assertEqual(next(s.messages()).node_fragments[0].chunk_fragment.data, b'hello')
+        server.process.terminate()
+        for s in idle + waiting:
+            with self.subTest(type(s).__name__), self.assertRaises(SessionError) as raised:
+                list(s.messages())
+            self.assertEqual(raised.exception.code, 'UNAVAILABLE')
+            self.assertEqual(raised.exception.message, 'the server is shutting down')
+            self.assertIn(raised.exception.close, (None, 1001))
+            s.close()
+        began = time.monotonic()
+        self.assertEqual(server.process.wait(harness.PATIENCE), 0)
+        server.stop()
+        self.assertLess(time.monotonic() - began, 5)
+        self.assertNotIn('cut off', server.output())
+
+
+class Idle(harness.Case):
+    serve = ('--evergreen-idle', '300ms')
+
+    def test_a_session_that_nobody_uses_ends(self):
+        for carrier in CARRIERS:
+            s = carrier(self.server)
+            s.send(leaf('a', 'hello'))
+            with self.subTest(carrier.__name__), self.assertRaises(SessionError) as raised:
+                list(s.messages())
+            self.assertEqual(raised.exception.message, 'the session has not been used for too long')
+            s.close()
+
+
+class Room(harness.Case):
+    serve = ('--evergreen-session-bytes', '1MiB')
+
+    def test_a_fast_writer_is_held_while_times_to_live_make_room(self):
+        """Ten times what the session may hold at once goes through it."""
+        for carrier in CARRIERS:
+            with self.subTest(carrier.__name__):
+                s = carrier(self.server)
+                for i in range(40):
+                    s.send(leaf(f'n{i}', bytes([i]) * 250_000))
+                    s.send(action('SET_TTL', {'node': f'n{i}'}, {}, config=cfg.TtlConfig(milliseconds=20)))
+                s.send(action('ECHO', {'x': 'z'}, {'x': 'e'}))
+                s.send(leaf('z', 'there'))
+                self.assertEqual(read_until(s, 'e').flat('e'), b'there')
+                s.close()
 
 
 class Examples(unittest.TestCase):
@@ -696,11 +451,11 @@ class Examples(unittest.TestCase):
     def test_a_question_about_a_video_and_one_more(self):
         answers = set()
         for s in self.sessions():
-            first = example(VIDEO_1)
+            first = example('video_1')
             first.actions[0].configs.add().Pack(self.greedy())
             s.send(first)
             one = read_until(s, 'response_1').flat('response_1')
-            second = example(VIDEO_2)
+            second = example('video_2')
             second.actions[0].configs.add().Pack(self.greedy())
             second.actions[0].outputs.add(name='usage', id='usage_2')
             s.send(second)
@@ -714,16 +469,16 @@ class Examples(unittest.TestCase):
 
     def test_a_customized_and_a_streamed_prompt_are_the_same_prompt(self):
         answers = set()
-        for text in (CUSTOMIZED, STREAMED):
+        for name in ('customized', 'streamed'):
             for s in self.sessions():
-                s.send(example(text, self.greedy()))
+                s.send(example(name, self.greedy()))
                 answers.add(read_until(s, 'response_1').flat('response_1'))
         self.assertEqual(len(answers), 1)
 
     def test_delivery_out_of_order_and_twice_gives_the_same(self):
         answers = set()
         for seed in range(8):
-            m = example(STREAMED, self.greedy())
+            m = example('streamed', self.greedy())
             parts = [ev.SessionMessage(node_fragments=[f]) for f in m.node_fragments] * 2 + [ev.SessionMessage(actions=m.actions)]
             random.Random(seed).shuffle(parts)
             s = GrpcSession(self.server)
@@ -734,8 +489,8 @@ class Examples(unittest.TestCase):
         self.assertEqual(len(answers), 1)
 
     def test_the_examples_parse_to_what_they_say(self):
-        self.assertEqual(example(VIDEO_1).node_fragments[3].chunk_fragment.ref, 'file://path/to/file/part2')
-        self.assertEqual(example(STREAMED).node_fragments[2].seq, 1)
+        self.assertEqual(example('video_1').node_fragments[3].chunk_fragment.ref, 'file://path/to/file/part2')
+        self.assertEqual(example('streamed').node_fragments[2].seq, 1)
 
 
 if __name__ == '__main__':

@@ -42,6 +42,19 @@ TEST(Shard, WorkFromManyThreadsRunsOnItsThreadInEachOnesOrder) {
   }
 }
 
+TEST(Shard, OneThatSpinsBeforeItSleepsWakesUpAllTheSame) {
+  Shard shard(base::ShardId(0), Pin::kNo);
+  shard.spin(milliseconds(2));
+  shard.start();
+  for (int pause : {0, 1, 5}) {
+    std::promise<void> fired;
+    on(shard, [&] { shard.env().at(shard.env().now() + milliseconds(pause), [&] { fired.set_value(); }); });
+    fired.get_future().wait();
+  }
+  shard.stop();
+  shard.join();
+}
+
 TEST(Shard, WhatWasPostedBeforeStopStillRuns) {
   Shard shard(base::ShardId(0), Pin::kNo);
   int ran = 0;

@@ -192,6 +192,84 @@ TEST(NodeGraph, ACycleIsNotTakenForDepth) {
   EXPECT_EQ(h.refused(branch("b", {"c"})), "RESOURCE_EXHAUSTED: node 'b', fragment 0: nodes nest deeper than 4 levels");
 }
 
+TEST(NodeGraph, AConversationMayNestOncePerTurnUpToTheLimit) {
+  GraphLimits limits;
+  limits.nodes = 100'000;
+  Graph g{limits};
+  std::string all;
+  auto turn = [&](uint32_t n) {
+    const std::string i = std::to_string(n), before = std::to_string(n - 1);
+    g.refused(leaf("q" + i, "?" + i));
+    g.refused(leaf("r" + i, "!" + i));
+    return g.refused(branch("p" + i, {n == 1 ? "q0" : "p" + before, "r" + before, "q" + i}));
+  };
+  g.refused(leaf("q0", "?0"));
+  g.refused(leaf("r0", "!0"));
+  all = "?0";
+  const uint32_t most = limits.depth - 1;  // the innermost node is a leaf
+  for (uint32_t n = 1; n <= most; ++n) {
+    ASSERT_EQ(turn(n), "");
+    all += "!" + std::to_string(n - 1) + "?" + std::to_string(n);
+  }
+  EXPECT_EQ(flat(g, "p" + std::to_string(most)), all);
+  EXPECT_EQ(turn(most + 1), "RESOURCE_EXHAUSTED: node 'p4096', fragment 0: nodes nest deeper than 4096 levels");
+}
+
+TEST(NodeGraph, ATreeMayComeFromItsRootDownwards) {
+  GraphLimits limits;
+  Graph g{limits};
+  for (uint32_t n = 1; n < limits.depth; ++n)
+    ASSERT_EQ(g.refused(branch(std::to_string(n), {std::to_string(n + 1)})), "") << n;
+  g.refused(leaf(std::to_string(limits.depth), "end"));
+  EXPECT_EQ(flat(g, "1"), "end");
+  Graph h{limits};
+  for (uint32_t n = 1; n < limits.depth; ++n) h.refused(branch(std::to_string(n), {std::to_string(n + 1)}));
+  EXPECT_NE(h.refused(branch(std::to_string(limits.depth), {"x"})).find("deeper than 4096"), std::string::npos);
+}
+
+TEST(NodeGraph, AnOrderThatIsMadeToBeCostlyIsRefused) {
+  GraphLimits limits;
+  limits.climbs = 100'000;
+  Graph g{limits};
+  // Below a node with a thousand parents a chain grows, one step at a time: each raises all of them.
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(g.refused(branch("p" + std::to_string(i), {"0"})), "");
+  std::string said;
+  int steps = 0;
+  for (; said.empty(); ++steps) said = g.refused(branch(std::to_string(steps), {std::to_string(steps + 1)}));
+  EXPECT_EQ(said.substr(0, 18), "RESOURCE_EXHAUSTED");
+  EXPECT_NE(said.find("costs too much"), std::string::npos);
+  EXPECT_GT(steps, 50);
+  EXPECT_LT(steps, 150);
+}
+
+TEST(NodeGraph, WhatFitsIsKnownBefore) {
+  GraphLimits limits;
+  limits.bytes = 10'000;
+  Graph g{limits};
+  std::mt19937 random{5};
+  for (int i = 0;; ++i) {
+    const bool is_leaf = random() % 2;
+    Sent s = is_leaf ? leaf("n" + std::to_string(i), std::string(random() % 2000, 'x'))
+                     : branch("n" + std::to_string(i), {"c" + std::to_string(random() % 9), "d" + std::to_string(i)});
+    std::vector<std::string_view> children(s.children.begin(), s.children.end());
+    const bool fits =
+        g.fits({s.node, s.seq, s.continued, children, s.chunk, s.metadata, base::Bytes::copy_of(s.data), false});
+    const std::string said = g.refused(s);
+    EXPECT_EQ(fits, said.empty()) << said;
+    if (!said.empty()) break;
+  }
+}
+
+TEST(NodeGraph, ManyEdgesToOneChildGoTogether) {
+  Graph g{{}};
+  const std::vector<std::string> same(200'000, "c");
+  EXPECT_EQ(g.refused(branch("a", same)), "");
+  EXPECT_EQ(g.refused(branch("b", {"c"})), "");
+  EXPECT_EQ(g.refused(leaf("c", "x")), "");
+  EXPECT_TRUE(g.drop(*g.find("a"), NodeGraph::Reach::kWithChildren).ok());
+  EXPECT_EQ(flat(g, "b"), "x");
+}
+
 TEST(NodeGraph, ADiamondOf2To40IsMeasuredAndRefusedWithoutWalkingIt) {
   Graph g{{}};
   for (int i = 0; i < 40; ++i) {

@@ -27,7 +27,7 @@ void add_ndjson(House& house, wire::Router& router, Entrances& entrances);
 // GET kPath with an upgrade: a SessionMessage per WebSocket message, as JSON in text and as protobuf in binary ones.
 // Answers come in the form of the client's latest message (JSON before the first). A failure is a last text message as
 // above and then a close frame: 1007 for a message that is none, 1009 for one that is too large, 1008 for what breaks a
-// rule of the session, 1013 for what has no room now, 1011 for our own faults.
+// rule of the session, 1013 for what cannot be had now, 1011 for our own faults, 1001 when the server shuts down.
 void add_websocket(House& house, wire::Router& router, Entrances& entrances);
 
 // {"error":{…}}, without a line end.

@@ -1,6 +1,9 @@
 #include "dialects/evergreen/evergreen.h"
 
+#include <vector>
+
 #include "dialects/evergreen/carriers.h"
+#include "dialects/evergreen/session.h"
 
 namespace weir::evergreen {
 
@@ -10,8 +13,8 @@ struct Evergreen::Parts {
 };
 
 Evergreen::Evergreen(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs,
-                     wire::JsonForm& json, Options options)
-    : parts_(new Parts{House{bus, slabs, json, std::move(options)}, {}}) {
+                     wire::JsonForm& json, Options options, base::Fetcher* fetcher)
+    : parts_(new Parts{House{bus, slabs, json, std::move(options), fetcher}, {}}) {
   House& house = parts_->house;
   add_grpc(house, rpcs, parts_->entrances);
   add_ndjson(house, router, parts_->entrances);
@@ -19,5 +22,16 @@ Evergreen::Evergreen(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs,
 }
 
 Evergreen::~Evergreen() = default;
+
+void Evergreen::drain(base::Duration grace) {
+  House& house = parts_->house;
+  house.draining = true;
+  std::vector<Session*> live(house.sessions.begin(), house.sessions.end());
+  for (Session* session : live) {
+    if (!house.sessions.contains(session)) continue;
+    session->drain(grace);
+    session->settle();
+  }
+}
 
 }  // namespace weir::evergreen

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/fetcher.h"
 #include "bus/bus.h"
 #include "dialects/evergreen/options.h"
 #include "wire/router.h"
@@ -18,10 +19,13 @@ class Evergreen {
  public:
   static constexpr std::string_view kService = "evergreen.v2.EvergreenService";
 
-  // All borrowed; they outlive every Exchange of the router. `json` has lowerCamelCase names.
+  // All borrowed; they outlive every Exchange of the router. `json` has lowerCamelCase names. `fetcher` may be null.
   Evergreen(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs, wire::JsonForm& json,
-            Options options);
+            Options options, base::Fetcher* fetcher = nullptr);
   ~Evergreen();
+
+  // The server is going: Session::drain() for all that live, and for those that still come.
+  void drain(base::Duration grace);
 
  private:
   struct Parts;

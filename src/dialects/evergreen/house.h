@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string_view>
+#include <unordered_set>
 
 #include "base/bytes.h"
+#include "base/fetcher.h"
 #include "bus/bus.h"
 #include "dialects/evergreen/options.h"
 #include "wire/rpc.h"
@@ -13,11 +15,16 @@ namespace weir::evergreen {
 inline constexpr std::string_view kGrpc = "evergreen-grpc", kWebSocket = "evergreen-ws", kNdjson = "evergreen-ndjson";
 inline constexpr std::string_view kMessageType = "evergreen.v2.SessionMessage";
 
+class Session;
+
 struct House {
   bus::Bus& bus;
   base::SlabSource& slabs;
   wire::JsonForm& json;
   Options options;
+  base::Fetcher* fetcher = nullptr;            // for references; null: `http:` and `https:` are off
+  std::unordered_set<Session*> sessions = {};  // that live
+  bool draining = false;
 };
 
 }  // namespace weir::evergreen

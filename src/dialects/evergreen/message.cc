@@ -192,46 +192,57 @@ void json_metadata(std::string& out, const OutFragment& f, wire::JsonForm& json)
 
 }  // namespace
 
-Status read_message(const base::Bytes& message, MessageSink& sink) {
+Status read_message(const base::Bytes& message, size_t& at, MessageSink& sink) {
   Scratch scratch;
-  PbReader r(message.view());
+  PbReader r(message.view().substr(at));
   while (r.next()) {
     Status s;
-    if (r.is(1, PbType::kBytes)) s = read_fragment(message, r.bytes(), scratch, sink);
+    bool fragment = r.is(1, PbType::kBytes);
+    if (fragment) s = read_fragment(message, r.bytes(), scratch, sink);
     if (r.is(2, PbType::kBytes)) s = read_action(r.bytes(), sink);
     if (!s.ok()) return s;
+    if (fragment && sink.holds()) return {};
+    at += r.encoded_size();
   }
   return r.ok() ? Status{} : malformed("SessionMessage");
 }
 
+// Sizes first, so that everything but the data is one string.
 std::vector<base::Bytes> write_binary(const OutFragment& f) {
-  std::string chunk;
-  if (f.has_metadata) put_metadata(chunk, f);
-  if (f.has_chunk) {
-    marshal::put_tag(chunk, 10, PbType::kBytes);
-    marshal::put_varint(chunk, f.data.size());
-  }
-  std::string fragment;
-  marshal::put_text(fragment, 1, f.node);
+  auto field = [](uint32_t number, size_t n) {
+    return marshal::varint_size(uint64_t(number) << 3) + marshal::varint_size(n) + n;
+  };
+  std::string metadata;
+  if (f.has_metadata) put_metadata(metadata, f);
+  const size_t chunk = metadata.size() + (f.has_chunk ? field(10, f.data.size()) : 0);
+  size_t fragment =
+      (f.node.empty() ? 0 : field(1, f.node.size())) + (f.continued ? 2 : 0) + (f.has_chunk ? field(5, chunk) : 0);
+  if (f.seq > 0) fragment += 1 + marshal::varint_size(uint64_t(f.seq));
+  for (const auto& child : f.children) fragment += field(4, child.size());
+
+  std::string head;
+  head.reserve(field(1, fragment) - f.data.size());
+  marshal::put_tag(head, 1, PbType::kBytes);
+  marshal::put_varint(head, fragment);
+  marshal::put_text(head, 1, f.node);
   if (f.seq > 0) {
-    marshal::put_tag(fragment, 2, PbType::kVarint);
-    marshal::put_varint(fragment, uint64_t(f.seq));
+    marshal::put_tag(head, 2, PbType::kVarint);
+    marshal::put_varint(head, uint64_t(f.seq));
   }
   if (f.continued) {
-    marshal::put_tag(fragment, 3, PbType::kVarint);
-    marshal::put_varint(fragment, 1);
+    marshal::put_tag(head, 3, PbType::kVarint);
+    marshal::put_varint(head, 1);
   }
-  for (const auto& child : f.children) marshal::put_bytes(fragment, 4, child);
+  for (const auto& child : f.children) marshal::put_bytes(head, 4, child);
   if (f.has_chunk) {
-    marshal::put_tag(fragment, 5, PbType::kBytes);
-    marshal::put_varint(fragment, chunk.size() + f.data.size());
-    fragment += chunk;
+    marshal::put_tag(head, 5, PbType::kBytes);
+    marshal::put_varint(head, chunk);
+    head += metadata;
+    marshal::put_tag(head, 10, PbType::kBytes);
+    marshal::put_varint(head, f.data.size());
   }
-  std::string head;
-  marshal::put_tag(head, 1, PbType::kBytes);
-  marshal::put_varint(head, fragment.size() + f.data.size());
-  head += fragment;
   std::vector<base::Bytes> pieces;
+  pieces.reserve(2);
   pieces.push_back(base::Bytes::adopt(std::move(head)));
   if (!f.data.empty()) pieces.push_back(f.data);
   return pieces;

@@ -39,13 +39,16 @@ class MessageSink {
   // `reference`: the chunk's URI, if it has one. A failure ends the reading.
   virtual base::Status on_fragment(session::Fragment& fragment, std::string_view reference) = 0;
   virtual base::Status on_action(ActionRequest&& action) = 0;
+  // Asked after each on_fragment(): true means that it was not taken, and the reading stops before it.
+  virtual bool holds() const { return false; }
 
  protected:
   ~MessageSink() = default;
 };
 
+// Reads from byte `at` on, and leaves there where to go on: the message's end, or a part that the sink did not take.
 // Errors: INVALID_ARGUMENT (not this protobuf message, text that is no UTF-8), and what the sink says.
-base::Status read_message(const base::Bytes& message, MessageSink& sink);
+base::Status read_message(const base::Bytes& message, size_t& at, MessageSink& sink);
 
 // A fragment on its way to the client.
 struct OutFragment {

@@ -30,6 +30,7 @@ struct Options {
   uint32_t max_actions = 64;        // of one session at once
   uint64_t max_message = 16 << 20;  // of one WebSocket message or NDJSON line
   base::Duration max_age = std::chrono::hours(24);
+  base::Duration idle = std::chrono::minutes(10);  // without a message of either side, while nothing runs
 };
 
 }  // namespace weir::evergreen

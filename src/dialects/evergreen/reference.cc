@@ -43,15 +43,88 @@ int open_below(const std::string& root, const std::string& path) {
   return fd;
 }
 
-}  // namespace
+// A file that is read, a slice per turn of the loop.
+class FileLoad final : public Load {
+ public:
+  FileLoad(base::Env& env, int fd, uint64_t size, std::string its_name, Listener& listener)
+      : env_(env),
+        fd_(fd),
+        block_(base::heap_slab(size_t(size) + 1)),
+        size_(size),
+        name_(std::move(its_name)),
+        listener_(listener) {
+    arm();
+  }
+  ~FileLoad() override {
+    env_.cancel(timer_);
+    ::close(fd_);
+  }
+  uint64_t size() const override { return size_; }
 
-base::Result<std::unique_ptr<FileLoad>> FileLoad::open(base::Env& env, const References& references,
-                                                       std::string_view uri, Done done) {
-  size_t colon = uri.find(':');
-  if (colon == uri.npos) return base::invalid(shown(uri) + " is no URI");
-  if (!wire::same_text(uri.substr(0, colon), "file") || references.file_roots.empty())
-    return failure(Code::kPermissionDenied, shown(uri) + ": references of this scheme are off");
-  auto path = path_of(uri.substr(colon + 1));
+ private:
+  void arm() {
+    timer_ = env_.at(env_.now(), [this] {
+      timer_ = base::TimerId::kNone;
+      read_some();
+    });
+  }
+
+  // A file that has become shorter is what it is now; one that has grown is cut where it ended.
+  void read_some() {
+    size_t want = std::min<size_t>(kSlice, size_t(size_) - block_.size());
+    ssize_t n = want == 0 ? 0 : ::pread(fd_, block_.data() + block_.size(), want, off_t(block_.size()));
+    if (n < 0 && errno == EINTR) return arm();
+    if (n < 0) return listener_.on_loaded(*this, failure(Code::kUnavailable, name_ + " could not be read"));
+    block_.resize(block_.size() + size_t(n));
+    if (n > 0 && block_.size() < size_) return arm();
+    listener_.on_loaded(*this, block_.freeze());  // it may destroy this
+  }
+
+  base::Env& env_;
+  int fd_;
+  base::Block block_;
+  uint64_t size_;
+  std::string name_;
+  Listener& listener_;
+  base::TimerId timer_ = base::TimerId::kNone;
+};
+
+// What the Fetcher brings.
+class WebLoad final : public Load, base::Fetcher::Taker {
+ public:
+  WebLoad(std::string its_name, Listener& listener) : name_(std::move(its_name)), listener_(listener) {}
+  base::Status begin(base::Fetcher& fetcher, std::string_view uri) {
+    auto begun = fetcher.fetch(uri, *this);
+    if (!begun) return named(begun.error());
+    fetch_ = std::move(*begun);
+    return {};
+  }
+  uint64_t size() const override { return held_; }
+
+ private:
+  bool on_growth(uint64_t held) override {
+    held_ = held;
+    return listener_.on_growth();
+  }
+  void on_fetched(base::Result<base::Bytes> bytes) override {
+    if (!bytes) bytes = named(bytes.error());
+    listener_.on_loaded(*this, std::move(bytes));  // it may destroy this
+  }
+  base::Status named(base::Status s) const {
+    s.text = name_ + ": " + s.text;
+    return s;
+  }
+
+  std::string name_;
+  Listener& listener_;
+  uint64_t held_ = 0;
+  std::unique_ptr<base::Fetcher::Fetch> fetch_;
+};
+
+base::Result<std::unique_ptr<Load>> load_file(const Library& library, std::string_view uri, std::string_view rest,
+                                              Load::Listener& listener) {
+  const References& references = library.references;
+  auto path = path_of(rest);
   if (!path) return base::invalid(shown(uri) + " names no file");
   int fd = -1;
   for (const auto& root : references.file_roots)
@@ -66,39 +139,23 @@ base::Result<std::unique_ptr<FileLoad>> FileLoad::open(base::Env& env, const Ref
     return failure(Code::kResourceExhausted,
                    shown(uri) + " is larger than " + std::to_string(references.max_bytes) + " bytes");
   }
-  return std::unique_ptr<FileLoad>(new FileLoad(env, fd, uint64_t(info.st_size), std::move(done)));
+  return std::unique_ptr<Load>(new FileLoad(library.env, fd, uint64_t(info.st_size), shown(uri), listener));
 }
 
-FileLoad::FileLoad(base::Env& env, int fd, uint64_t size, Done done)
-    : env_(env), fd_(fd), block_(base::heap_slab(size_t(size) + 1)), size_(size), done_(std::move(done)) {
-  arm();
-}
+}  // namespace
 
-FileLoad::~FileLoad() {
-  env_.cancel(timer_);
-  ::close(fd_);
-}
-
-void FileLoad::arm() {
-  timer_ = env_.at(env_.now(), [this] {
-    timer_ = base::TimerId::kNone;
-    read_some();
-  });
-}
-
-// A file that has become shorter is what it is now; one that has grown is cut where it ended.
-void FileLoad::read_some() {
-  size_t want = std::min<size_t>(kSlice, size_t(size_) - block_.size());
-  ssize_t n = want == 0 ? 0 : ::pread(fd_, block_.data() + block_.size(), want, off_t(block_.size()));
-  if (n < 0 && errno == EINTR) return arm();
-  if (n < 0) {
-    Done done = std::move(done_);
-    return done(*this, failure(Code::kUnavailable, "a reference could not be read"));
-  }
-  block_.resize(block_.size() + size_t(n));
-  if (n > 0 && block_.size() < size_) return arm();
-  Done done = std::move(done_);  // it may destroy this
-  done(*this, block_.freeze());
+base::Result<std::unique_ptr<Load>> load(const Library& library, std::string_view uri, Load::Listener& listener) {
+  size_t colon = uri.find(':');
+  if (colon == uri.npos) return base::invalid(shown(uri) + " is no URI");
+  std::string_view scheme = uri.substr(0, colon);
+  if (wire::same_text(scheme, "file") && !library.references.file_roots.empty())
+    return load_file(library, uri, uri.substr(colon + 1), listener);
+  bool web = wire::same_text(scheme, "http") || wire::same_text(scheme, "https");
+  if (!web || !library.fetcher)
+    return failure(Code::kPermissionDenied, shown(uri) + ": references of this scheme are off");
+  auto web_load = std::make_unique<WebLoad>(shown(uri), listener);
+  if (base::Status s = web_load->begin(*library.fetcher, uri); !s.ok()) return s;
+  return std::unique_ptr<Load>(std::move(web_load));
 }
 
 }  // namespace weir::evergreen

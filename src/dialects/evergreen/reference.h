@@ -1,48 +1,52 @@
 // References: chunks whose bytes are somewhere else. `file:` URIs name files below the configured folders; the kernel
-// makes sure that none leads out of them (openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS). Other schemes are
-// refused.
+// makes sure that none leads out of them (openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS). Everything else is the
+// Fetcher's, if there is one: `http:` and `https:` (net/fetch.h says what is done against reaching inside).
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/bytes.h"
 #include "base/env.h"
+#include "base/fetcher.h"
 #include "base/status.h"
 #include "dialects/evergreen/options.h"
 
 namespace weir::evergreen {
 
-// A file that is being read, a slice per turn of the loop. Destroying it ends the reading.
-class FileLoad {
+// A reference that is being loaded. Destroying it ends that.
+class Load {
  public:
-  using Done = std::function<void(FileLoad&, base::Result<base::Bytes>)>;
+  class Listener {
+   public:
+    // It takes more memory than before. False: that is too much, and it fails.
+    virtual bool on_growth() = 0;
+    // Once; the Load may be destroyed from inside. Errors name the URI.
+    virtual void on_loaded(Load& load, base::Result<base::Bytes> data) = 0;
 
-  // `done` is called once, later; the FileLoad may be destroyed from inside. Errors: PERMISSION_DENIED (a scheme that
-  // is off), INVALID_ARGUMENT (no URI), NOT_FOUND (no such file below the folders), RESOURCE_EXHAUSTED (too large).
-  static base::Result<std::unique_ptr<FileLoad>> open(base::Env& env, const References& references,
-                                                      std::string_view uri, Done done);
-  ~FileLoad();
+   protected:
+    ~Listener() = default;
+  };
 
-  uint64_t size() const { return size_; }
+  virtual ~Load() = default;
+  // The memory that it takes, or will.
+  virtual uint64_t size() const = 0;
 
   std::string node;
   int64_t seq = 0;
-
- private:
-  FileLoad(base::Env& env, int fd, uint64_t size, Done done);
-  void arm();
-  void read_some();
-
-  base::Env& env_;
-  int fd_;
-  base::Block block_;
-  uint64_t size_;
-  Done done_;
-  base::TimerId timer_ = base::TimerId::kNone;
 };
+
+// What loads references on this shard. `fetcher` may be null.
+struct Library {
+  base::Env& env;
+  const References& references;
+  base::Fetcher* fetcher;
+};
+
+// Tells the listener later, never from inside. Errors: PERMISSION_DENIED (a scheme that is off, a host that is not
+// allowed), INVALID_ARGUMENT (no URI), NOT_FOUND (no such file below the folders), RESOURCE_EXHAUSTED (too large).
+base::Result<std::unique_ptr<Load>> load(const Library& library, std::string_view uri, Load::Listener& listener);
 
 }  // namespace weir::evergreen

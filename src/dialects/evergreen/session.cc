@@ -1,6 +1,7 @@
 #include "dialects/evergreen/session.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "dialects/evergreen/action.h"
@@ -14,32 +15,75 @@ using base::failure;
 using base::Status;
 
 constexpr size_t kTranscripts = 8, kTranscriptBytes = 1 << 20;
-constexpr size_t kLoads = 16, kMostLoads = 256;  // files open at once: no more is read above the first
+constexpr size_t kLoads = 16, kMostLoads = 256;  // at once: no more is read above the first
 constexpr base::Duration kAskAgain = std::chrono::seconds(1);
 
 }  // namespace
 
 Session::Session(House& house, wire::Exchange& exchange, Carrier& carrier)
-    : house_(house), exchange_(exchange), carrier_(carrier), graph_(house.options.graph) {
-  base::Env& env = house.bus.env();
-  age_ = env.at(env.now() + house.options.max_age, [this] {
-    age_ = base::TimerId::kNone;
-    abort(failure(Code::kDeadlineExceeded, "the session has reached the age at which sessions end"));
-    settle();
-  });
+    : house_(house),
+      exchange_(exchange),
+      carrier_(carrier),
+      graph_(house.options.graph),
+      born_(house.bus.env().now()),
+      used_(born_) {
+  house_.sessions.insert(this);
+  set_alarm();
+  if (house_.draining) drain(base::Duration(0));
 }
 
 Session::~Session() {
+  house_.sessions.erase(this);
   base::Env& env = house_.bus.env();
-  env.cancel(age_);
+  env.cancel(alarm_);
+  env.cancel(grace_);
   for (auto& [node, timer] : ttls_) env.cancel(timer);
   actions_.clear();  // their Cursors, before the graph
 }
 
+// One timer for both ends, which looks again if the session has been used since it was set.
+void Session::set_alarm() {
+  base::Env& env = house_.bus.env();
+  alarm_ = env.at(std::min(born_ + house_.options.max_age, used_ + house_.options.idle), [this] {
+    alarm_ = base::TimerId::kNone;
+    look_at_clock();
+    settle();
+  });
+}
+
+void Session::look_at_clock() {
+  const base::Time now = house_.bus.env().now();
+  std::string unused;
+  if (!actions_.empty() && !stuck(unused)) used_ = now;  // a model is at work
+  if (now - born_ >= house_.options.max_age)
+    abort(failure(Code::kDeadlineExceeded, "the session has reached the age at which sessions end"));
+  else if (now - used_ >= house_.options.idle)
+    abort(failure(Code::kDeadlineExceeded, "the session has not been used for too long"));
+  else
+    set_alarm();
+}
+
 void Session::on_message(const base::Bytes& message) {
   if (over_) return;
-  if (Status s = read_message(message, *this); !s.ok()) abort(std::move(s));
+  used_ = house_.bus.env().now();
+  take(message, 0);
   settle();
+}
+
+void Session::take(const base::Bytes& message, size_t at) {
+  reading_ = &message;
+  Status s = read_message(message, at, *this);
+  reading_ = nullptr;
+  held_at_ = at;
+  if (!s.ok()) abort(std::move(s));
+}
+
+// What did not fit is read again when there is more room than then, or when there will be none.
+bool Session::go_on() {
+  if (held_.empty() || over_ || (graph_.bytes() >= held_size_ && room_may_come())) return false;
+  base::Bytes message = std::exchange(held_, {});
+  take(message, held_at_);
+  return true;
 }
 
 void Session::on_end() {
@@ -59,9 +103,20 @@ void Session::work() {
 
 bool Session::full() const {
   if (over_) return false;
-  // Room comes back by itself only while nodes have a time to live; else add() refuses what is too much.
-  bool brimming = graph_.bytes() > graph_.limits().bytes / 16 * 15 && !ttls_.empty();
-  return congested() || brimming || loads_.size() >= kLoads;
+  return congested() || holds() || loads_.size() >= kLoads;
+}
+
+// Outputs get the last of the room, so that answers go on a while when questions are held.
+bool Session::crowded() const { return room_may_come() && graph_.bytes() > graph_.limits().bytes / 16 * 15; }
+
+void Session::drain(base::Duration grace) {
+  if (over_ || std::exchange(draining_, true)) return;
+  base::Env& env = house_.bus.env();
+  grace_ = env.at(env.now() + grace, [this] {
+    grace_ = base::TimerId::kNone;
+    waits_no_more_ = true;
+    settle();
+  });
 }
 
 void Session::abort(Status status) {
@@ -78,35 +133,44 @@ void Session::leave() {
 
 Status Session::on_fragment(session::Fragment& f, std::string_view reference) {
   if (over_) return status_;
+  // Nodes stay as long as the session, unless some have a time to live: then it is worth waiting for room.
+  if (room_may_come() && !graph_.fits(f)) {
+    held_ = *reading_;
+    held_size_ = graph_.bytes();
+    return {};
+  }
   auto fate = graph_.add(f);
   if (!fate) return fate.error();
   if (*fate == session::NodeGraph::Fate::kDuplicate || !f.by_reference) return {};
-  return load(*graph_.find(f.node), f.seq, reference);
+  return begin_load(*graph_.find(f.node), f.seq, reference);
 }
 
-Status Session::load(session::Node& node, int64_t seq, std::string_view uri) {
+// Both would be found out when they have come, but then the memory and the files are taken.
+bool Session::on_growth() {
   uint64_t on_the_way = 0;
   for (const auto& l : loads_) on_the_way += l->size();
-  // Both would be found out later, but then the memory and the files are taken.
-  if (loads_.size() >= kMostLoads ||
-      on_the_way > graph_.limits().bytes - std::min(graph_.bytes(), graph_.limits().bytes))
-    return failure(Code::kResourceExhausted, "node '" + std::string(node.id()) + "', fragment " + std::to_string(seq) +
-                                                 ": too much is being loaded at once");
-  auto file = FileLoad::open(house_.bus.env(), house_.options.references, uri,
-                             [this](FileLoad& load, base::Result<base::Bytes> data) { loaded(load, std::move(data)); });
-  if (!file) {
-    Status s = std::move(file).error();
-    s.text = "node '" + std::string(node.id()) + "', fragment " + std::to_string(seq) + ": " + s.text;
+  return on_the_way <= graph_.limits().bytes - std::min(graph_.bytes(), graph_.limits().bytes);
+}
+
+Status Session::begin_load(session::Node& node, int64_t seq, std::string_view uri) {
+  const std::string place = session::placed(node.id(), seq) + ": ";
+  if (loads_.size() >= kMostLoads || !on_growth())
+    return failure(Code::kResourceExhausted, place + "too much is being loaded at once");
+  auto begun = load({house_.bus.env(), house_.options.references, house_.fetcher}, uri, *this);
+  if (!begun) {
+    Status s = std::move(begun).error();
+    s.text = place + s.text;
     return s;
   }
-  (*file)->node = node.id();
-  (*file)->seq = seq;
-  loads_.push_back(std::move(*file));
+  (*begun)->node = node.id();
+  (*begun)->seq = seq;
+  loads_.push_back(std::move(*begun));
   return {};
 }
 
-void Session::loaded(FileLoad& load, base::Result<base::Bytes> data) {
+void Session::on_loaded(Load& load, base::Result<base::Bytes> data) {
   Status s = data ? Status{} : data.error();
+  if (!s.ok()) s.text = session::placed(load.node, load.seq) + ": " + s.text;
   if (session::Node* node = graph_.find(load.node); node && s.ok())
     s = graph_.loaded(*node, load.seq, std::move(*data));
   std::erase_if(loads_, [&](const auto& l) { return l.get() == &load; });
@@ -116,6 +180,7 @@ void Session::loaded(FileLoad& load, base::Result<base::Bytes> data) {
 
 Status Session::on_action(ActionRequest&& request) {
   if (over_) return status_;
+  if (draining_) return {};  // the session's last word will say why
   if (actions_.size() >= house_.options.max_actions)
     return failure(Code::kResourceExhausted,
                    "a session runs at most " + std::to_string(house_.options.max_actions) + " actions at once");
@@ -127,15 +192,17 @@ Status Session::on_action(ActionRequest&& request) {
 }
 
 Status Session::emit(session::Node& node, OutFragment&& out, std::string_view role) {
-  session::Metadata metadata{out.mimetype, std::string(role), {}, {}};
+  std::optional<session::Metadata> metadata;
+  if (out.has_metadata) metadata.emplace(session::Metadata{out.mimetype, std::string(role), {}, {}});
   std::vector<std::string_view> children(out.children.begin(), out.children.end());
   session::Fragment f;
   f.continued = out.continued;
   f.children = children;
   f.has_chunk = out.has_chunk;
-  f.metadata = out.has_metadata ? &metadata : nullptr;
+  f.metadata = metadata ? &*metadata : nullptr;
   f.data = out.data;
   if (Status s = graph_.append(node, std::move(f)); !s.ok()) return s;
+  used_ = house_.bus.env().now();
   carrier_.send(out);
   return {};
 }
@@ -170,6 +237,7 @@ void Session::expire(const std::string& name) {
   session::Node* node = graph_.find(id);
   if (!node) return;
   if (!graph_.drop(*node, session::NodeGraph::Reach::kWithChildren).ok()) return set_ttl(id, kAskAgain);
+  if (!congested()) work();
   settle();
 }
 
@@ -191,17 +259,24 @@ void Session::settle() {
     graph_.deliver();
     size_t before = actions_.size();
     std::erase_if(actions_, [](const auto& a) { return a->over(); });
-    if (actions_.size() == before) break;
+    if (actions_.size() == before && !go_on()) break;
   }
-  std::string missing;
-  if (!over_ && ended_) {
-    if (actions_.empty() && loads_.empty())
-      abort({});
-    else if (stuck(missing))
-      abort(failure(Code::kFailedPrecondition, "the client has ended the session, but " + missing + " has not come"));
-  }
+  end_if_nothing_runs();
   settling_ = false;
   if (over_) finish();
+}
+
+void Session::end_if_nothing_runs() {
+  std::string missing;
+  bool done = ended_ && !holds();  // the client says no more
+  if (over_ || !(done || draining_)) return;
+  bool idle = actions_.empty() && loads_.empty();
+  if (done && idle)
+    abort({});
+  else if (draining_ && (actions_.empty() || (waits_no_more_ && stuck(missing))))
+    abort(failure(Code::kUnavailable, "the server is shutting down"));
+  else if (done && stuck(missing))
+    abort(failure(Code::kFailedPrecondition, "the client has ended the session, but " + missing + " has not come"));
 }
 
 void Session::finish() {
@@ -211,7 +286,9 @@ void Session::finish() {
   base::Env& env = house_.bus.env();
   for (auto& [node, timer] : ttls_) env.cancel(timer);
   ttls_.clear();
-  env.cancel(std::exchange(age_, base::TimerId::kNone));
+  env.cancel(std::exchange(alarm_, base::TimerId::kNone));
+  env.cancel(std::exchange(grace_, base::TimerId::kNone));
+  held_ = {};
   if (!left_) carrier_.finish(status_);
 }
 

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "dialects/evergreen/house.h"
 #include "dialects/evergreen/message.h"
+#include "dialects/evergreen/reference.h"
 #include "msg/spec.h"
 #include "session/node_graph.h"
 #include "wire/exchange.h"
@@ -24,7 +25,6 @@
 namespace weir::evergreen {
 
 class Action;
-class FileLoad;
 
 // gRPC, a WebSocket or a streamed HTTP request.
 class Carrier {
@@ -45,7 +45,7 @@ struct Transcript {
   std::vector<uint32_t> ids;
 };
 
-class Session final : MessageSink {
+class Session final : MessageSink, Load::Listener {
  public:
   Session(House& house, wire::Exchange& exchange, Carrier& carrier);
   ~Session();
@@ -58,9 +58,13 @@ class Session final : MessageSink {
   void abort(base::Status status);
   // The carrier has gone: nothing is said any more.
   void leave();
-  // Not now: the client has to read, or something here has to go, first.
+  // Not now: the client has to read, or something here has to come or go, first.
   bool full() const;
   bool over() const { return over_; }
+  // The server is going. What runs is finished, nothing else is begun; then the session ends with UNAVAILABLE. What
+  // only waits for its client is not waited for longer than `grace`.
+  void drain(base::Duration grace);
+  bool draining() const { return draining_; }
 
   // The rest is for actions.
   House& house() { return house_; }
@@ -70,8 +74,9 @@ class Session final : MessageSink {
   base::Status emit(session::Node& node, OutFragment&& fragment, std::string_view role);
   // No more comes of an open node: the client sees it end, readers here hear `why`.
   base::Status break_off(session::Node& node, const base::Status& why);
-  // The client has more on its way than it takes: no more output before on_drain().
-  bool congested() const { return exchange_.backlog() > wire::Exchange::kLowWater; }
+  // The client has more on its way than it takes, or there is no room for more: no more output now; the session runs
+  // its actions again.
+  bool congested() const { return exchange_.backlog() > wire::Exchange::kLowWater || crowded(); }
   // After anything that did not come through the four on_…(): last in the calling function, which may be an action's
   // that is destroyed by it.
   void settle();
@@ -84,9 +89,18 @@ class Session final : MessageSink {
  private:
   base::Status on_fragment(session::Fragment& fragment, std::string_view reference) override;
   base::Status on_action(ActionRequest&& request) override;
-  base::Status load(session::Node& node, int64_t seq, std::string_view uri);
-  void loaded(FileLoad& load, base::Result<base::Bytes> data);
+  bool holds() const override { return !held_.empty(); }
+  base::Status begin_load(session::Node& node, int64_t seq, std::string_view uri);
+  bool on_growth() override;
+  void on_loaded(Load& load, base::Result<base::Bytes> data) override;
+  void take(const base::Bytes& message, size_t at);
+  bool go_on();
+  bool room_may_come() const { return !ttls_.empty(); }
+  bool crowded() const;
+  void set_alarm();
+  void look_at_clock();
   void work();
+  void end_if_nothing_runs();
   void finish();
   void expire(const std::string& node);
   bool stuck(std::string& missing) const;
@@ -96,11 +110,17 @@ class Session final : MessageSink {
   Carrier& carrier_;
   session::NodeGraph graph_;
   std::vector<std::unique_ptr<Action>> actions_;  // in order of arrival
-  std::vector<std::unique_ptr<FileLoad>> loads_;
+  std::vector<std::unique_ptr<Load>> loads_;
   std::deque<Transcript> transcripts_;
   std::map<std::string, base::TimerId, std::less<>> ttls_;
-  base::TimerId age_ = base::TimerId::kNone;
+  const base::Bytes* reading_ = nullptr;
+  base::Bytes held_;        // a message that waits for room
+  size_t held_at_ = 0;      // where to go on in it
+  uint64_t held_size_ = 0;  // of the graph then
+  base::Time born_, used_;
+  base::TimerId alarm_ = base::TimerId::kNone, grace_ = base::TimerId::kNone;
   bool ended_ = false, over_ = false, finished_ = false, settling_ = false, left_ = false;
+  bool draining_ = false, waits_no_more_ = false;
   base::Status status_;
 };
 

@@ -92,7 +92,9 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side {
   void finish(const Status& status) override {
     exchange_.ledger().code = status.code;
     if (!status.ok()) say(error_line(status));
-    socket_.close(bad_message_ ? wire::close_code::kNotUtf8 : close_code_of(status.code), status.text);
+    bool going = session_.draining() && status.code == Code::kUnavailable;
+    uint16_t code = going ? wire::close_code::kGoingAway : close_code_of(status.code);
+    socket_.close(bad_message_ ? wire::close_code::kNotUtf8 : code, status.text);
     exchange_.end();
   }
   void say(std::string json) {

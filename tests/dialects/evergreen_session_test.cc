@@ -1,0 +1,372 @@
+// What a session takes in, how long it lives, and how it ends: references, room, time, and the server's own end.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include <google/protobuf/util/json_util.h>
+
+#include "evergreen_bench.h"
+
+namespace weir::evergreen {
+namespace {
+
+using support::FakeExchange;
+using namespace std::chrono_literals;
+
+const char* const kEcho = "actions { name: 'ECHO' inputs { name: 'x' id: 'a' } outputs { name: 'x' id: 'e' } }";
+
+// --- references ------------------------------------------------------------------------------------------------------
+
+struct Folder {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("weir-evergreen-" + std::to_string(::getpid()));
+  Folder() { std::filesystem::create_directories(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  void write(const std::string& name, std::string_view text) const {
+    std::filesystem::create_directories((path / name).parent_path());
+    std::ofstream(path / name) << text;
+  }
+};
+
+TEST(EvergreenSession, FilesBelowARootAreReadAndNoneElsewhere) {
+  Folder folder;
+  folder.write("root/sub/a.txt", std::string(600'000, 'x'));
+  folder.write("secret", "s");
+  std::filesystem::create_symlink(folder.path / "secret", folder.path / "root/link");
+  std::filesystem::create_symlink(folder.path, folder.path / "root/up");
+  Options options;
+  options.references.file_roots = {(folder.path / "root").string()};
+  auto status = [&](const std::string& ref) {
+    Bench t(options);
+    auto x = t.open();
+    t.send(*x,
+           "actions { name: 'ECHO' inputs { name: 'x' id: 'a' } outputs { name: 'x' id: 'e' } }"
+           "node_fragments { id: 'a' chunk_fragment { metadata { mimetype: 'text/plain' } ref: '" +
+               ref + "' } }");
+    for (int i = 0; i < 5; ++i) t.turn();
+    return t.status(*x) == "open" ? std::to_string(t.leaf(*x, "e").size()) : t.status(*x).substr(0, 40);
+  };
+  EXPECT_EQ(status("file:///sub/a.txt"), "600000");
+  EXPECT_EQ(status("FILE:sub/%61.txt"), "600000");
+  for (std::string bad : {"file:///nothing", "file:///../secret", "file:///link", "file:///up/secret", "file:///sub",
+                          "file:///sub/../../secret", "file:///%2e%2e/secret"})
+    EXPECT_EQ(status(bad).substr(0, 9), "NOT_FOUND") << bad;
+  EXPECT_EQ(status("file:///a%00b").substr(0, 16), "INVALID_ARGUMENT");
+  EXPECT_EQ(status("http://127.0.0.1/").substr(0, 17), "PERMISSION_DENIED");
+}
+
+std::string reference(const std::string& node, const std::string& uri) {
+  return "node_fragments { id: '" + node + "' chunk_fragment { metadata { mimetype: 'text/plain' } ref: '" + uri +
+         "' } }";
+}
+
+// Brings what the test says, when it says so.
+struct FakeWeb final : base::Fetcher {
+  struct Fetching final : Fetch {
+    FakeWeb& web;
+    std::string uri;
+    Taker& taker;
+    Fetching(FakeWeb& its, std::string_view what, Taker& who) : web(its), uri(what), taker(who) {}
+    ~Fetching() override { std::erase(web.open, this); }
+  };
+  std::vector<Fetching*> open;
+  base::Result<std::unique_ptr<Fetch>> fetch(std::string_view uri, Taker& taker) override {
+    if (uri.find("denied") != uri.npos) return base::failure(base::Code::kPermissionDenied, "not allowed");
+    auto made = std::make_unique<Fetching>(*this, uri, taker);
+    open.push_back(made.get());
+    return std::unique_ptr<Fetch>(std::move(made));
+  }
+};
+
+TEST(EvergreenSession, ReferencesToTheWebAreTheFetchers) {
+  FakeWeb web;
+  Bench t({}, &web);
+  auto x = t.open();
+  t.send(*x, kEcho + reference("a", "HTTPS://a.example/x"));
+  ASSERT_EQ(web.open.size(), 1u);
+  EXPECT_EQ(web.open[0]->uri, "HTTPS://a.example/x");
+  EXPECT_TRUE(web.open[0]->taker.on_growth(5));
+  EXPECT_EQ(t.leaf(*x, "e"), "…");
+  web.open[0]->taker.on_fetched(base::Bytes::copy_of("hello"));
+  t.turn();
+  EXPECT_EQ(t.leaf(*x, "e"), "hello");
+  EXPECT_TRUE(web.open.empty());
+  t.send(*x, reference("b", "http://denied/"));
+  EXPECT_EQ(t.status(*x), "PERMISSION_DENIED: node 'b', fragment 0: ref 'http://denied/': not allowed");
+}
+
+TEST(EvergreenSession, AFetchThatFailsEndsTheSessionAndNamesTheReference) {
+  FakeWeb web;
+  Bench t({}, &web);
+  auto x = t.open();
+  t.send(*x, reference("a", "https://a.example/x") + reference("b", "https://b.example/x"));
+  web.open[1]->taker.on_fetched(base::failure(base::Code::kNotFound, "its server answers with status 404"));
+  EXPECT_EQ(t.status(*x),
+            "NOT_FOUND: node 'b', fragment 0: ref 'https://b.example/x': its server answers with status 404");
+  EXPECT_TRUE(web.open.empty()) << "the other one is not waited for";
+}
+
+TEST(EvergreenSession, TheEndOfTheSessionEndsItsFetches) {
+  FakeWeb web;
+  Bench t({}, &web);
+  {
+    auto x = t.open();
+    t.send(*x, reference("a", "https://a.example/x"));
+    EXPECT_EQ(web.open.size(), 1u);
+  }
+  EXPECT_TRUE(web.open.empty());
+}
+
+TEST(EvergreenSession, WhatIsOnItsWayCountsAsContent) {
+  FakeWeb web;
+  Options options;
+  options.graph.bytes = 100'000;
+  Bench t(options, &web);
+  auto x = t.open();
+  t.send(*x, reference("a", "https://a.example/x") + reference("b", "https://b.example/x"));
+  EXPECT_TRUE(web.open[0]->taker.on_growth(60'000));
+  EXPECT_FALSE(web.open[1]->taker.on_growth(60'000));
+  t.send(*x, reference("c", "https://c.example/x"));
+  EXPECT_EQ(t.status(*x).substr(0, 18), "RESOURCE_EXHAUSTED");
+}
+
+// --- room ------------------------------------------------------------------------------------------------------------
+
+Options small() {
+  Options options;
+  options.graph.bytes = 100'000;
+  options.idle = 1h;
+  return options;
+}
+
+pb::SessionMessage piece(const std::string& node, size_t bytes) {
+  pb::SessionMessage m;
+  auto& f = *m.add_node_fragments();
+  f.set_id(node);
+  f.mutable_chunk_fragment()->mutable_metadata()->set_mimetype("a/b");
+  f.mutable_chunk_fragment()->set_data(std::string(bytes, 'x'));
+  return m;
+}
+pb::SessionMessage ttl(const std::string& node, int64_t milliseconds) {
+  pb::SessionMessage m;
+  auto& a = *m.add_actions();
+  a.set_name("SET_TTL");
+  auto& in = *a.add_inputs();
+  in.set_name("node"), in.set_id(node);
+  v1::TtlConfig config;
+  config.set_milliseconds(milliseconds);
+  a.add_configs()->PackFrom(config);
+  return m;
+}
+
+TEST(EvergreenSession, WithoutATimeToLiveContentBeyondTheLimitEndsTheSession) {
+  Bench t(small());
+  auto x = t.open();
+  t.send(*x, piece("a", 60'000));
+  t.send(*x, piece("b", 60'000));
+  EXPECT_EQ(t.status(*x), "RESOURCE_EXHAUSTED: node 'b', fragment 0: the session's content passes 100000 bytes");
+}
+
+TEST(EvergreenSession, AWriterIsHeldUntilATimeToLiveMakesRoom) {
+  Bench t(small());
+  auto x = t.open();
+  t.send(*x, piece("a", 60'000));
+  t.send(*x, ttl("a", 5000));
+  size_t before = x->consumed;
+  t.send(*x, piece("b", 60'000));
+  size_t taken = x->consumed;
+  t.send(*x, piece("c", 10));
+  EXPECT_EQ(x->consumed, taken) << "the next message waits in the window";
+  t.rpc.advance(*x, 4s);
+  EXPECT_EQ(t.status(*x), "open");
+  EXPECT_EQ(x->consumed, taken);
+  t.rpc.advance(*x, 2s);
+  t.rpc.advance(*x, 1s);
+  EXPECT_GT(x->consumed, taken);
+  EXPECT_GT(taken, before);
+  t.send(*x, "actions { name: 'ECHO' inputs { name: 'x' id: 'b' } outputs { name: 'x' id: 'e' } }");
+  EXPECT_EQ(t.status(*x),
+            "RESOURCE_EXHAUSTED: action ECHO: node 'e', fragment 0: the session's content passes 100000 bytes")
+      << "'b' is there; its echo is too much, and nothing can make room any more";
+}
+
+TEST(EvergreenSession, AMessageIsGoneOnWithWhereItWasHeld) {
+  Bench t(small());
+  auto x = t.open();
+  t.send(*x, piece("a", 60'000));
+  t.send(*x, ttl("a", 1000));
+  auto m = piece("b", 10'000);  // fits
+  m.MergeFrom(piece("c", 60'000));
+  m.MergeFrom(piece("d", 10));
+  auto echo = t.parse("actions { name: 'ECHO' inputs { name: 'd' id: 'd' } outputs { name: 'd' id: 'e' } }");
+  m.MergeFrom(echo);
+  t.send(*x, m);
+  EXPECT_TRUE(t.fragments(*x).empty());
+  t.rpc.end(*x);
+  EXPECT_EQ(t.status(*x), "open") << "though the client has ended";
+  t.rpc.advance(*x, 2s);
+  t.turn();
+  EXPECT_EQ(t.leaf(*x, "e"), std::string(10, 'x'));
+  EXPECT_EQ(t.status(*x), "");
+}
+
+TEST(EvergreenSession, WhenNothingCanMakeRoomAnyMoreTheHeldWriterHearsIt) {
+  Bench t(small());
+  auto x = t.open();
+  t.send(*x, piece("a", 10'000));
+  t.send(*x, piece("b", 60'000));
+  t.send(*x, ttl("a", 1000));
+  t.send(*x, piece("c", 60'000));
+  EXPECT_EQ(t.status(*x), "open");
+  t.rpc.advance(*x, 2s);
+  EXPECT_EQ(t.status(*x), "RESOURCE_EXHAUSTED: node 'c', fragment 0: the session's content passes 100000 bytes");
+}
+
+TEST(EvergreenSession, AnAnswerPausesWhereThereIsNoRoomForItAndGoesOn) {
+  Bench t(small());
+  auto x = t.open();
+  t.send(*x, piece("a", 40'000));
+  t.send(*x, ttl("a", 1000));
+  t.send(*x, piece("b", 30'000));
+  // 97 % full after the first of these chunks' echo: the echo stops between two chunks.
+  auto m = piece("c", 11'000);
+  m.mutable_node_fragments(0)->set_continued(true);
+  t.send(*x, m);
+  t.send(*x, "actions { name: 'ECHO' inputs { name: 'x' id: 'c' } outputs { name: 'x' id: 'e' } }");
+  EXPECT_EQ(t.leaf(*x, "e").size(), 11'000u + std::string("…").size());
+  m = pb::SessionMessage();
+  auto& f = *m.add_node_fragments();
+  f.set_id("c"), f.set_seq(1);
+  f.mutable_chunk_fragment()->set_data("tail");
+  t.send(*x, m);
+  EXPECT_EQ(t.leaf(*x, "e").size(), 11'000u + std::string("…").size());
+  t.rpc.advance(*x, 2s);
+  t.turn();
+  t.rpc.advance(*x, 1s);
+  EXPECT_EQ(t.leaf(*x, "e").size(), 11'004u);
+}
+
+TEST(EvergreenSession, LinesAndWebSocketsAreHeldTheSameWay) {
+  auto json = [](const pb::SessionMessage& m) {
+    std::string out;
+    EXPECT_TRUE(google::protobuf::util::MessageToJsonString(m, &out).ok());
+    return out;
+  };
+  {
+    Bench t(small());
+    auto x = t.open_http("POST", {});
+    t.rpc.data(*x, json(piece("a", 60'000)) + "\n" + json(ttl("a", 1000)) + "\n" + json(piece("b", 60'000)) + "\n");
+    size_t taken = x->consumed;
+    std::string echo =
+        "{\"actions\":[{\"name\":\"ECHO\",\"inputs\":[{\"name\":\"x\",\"id\":\"z\"}],\"outputs\":[{\"name\":\"x\","
+        "\"id\":\"e\"}]}]}\n";
+    t.rpc.data(*x, echo + json(piece("z", 10)) + "\n");
+    EXPECT_EQ(x->consumed, taken) << "flow control holds the client";
+    EXPECT_EQ(x->sent, "");
+    t.rpc.advance(*x, 2s);
+    t.rpc.advance(*x, 1s);
+    EXPECT_GT(x->consumed, taken);
+    EXPECT_NE(x->sent.find("\"id\":\"e\""), std::string::npos);
+  }
+  {
+    Bench t(small());
+    auto x = t.open_http("GET", kUpgrade);
+    t.rpc.data(*x, frame(0x82, piece("a", 60'000).SerializeAsString()));
+    t.rpc.data(*x, frame(0x82, ttl("a", 1000).SerializeAsString()));
+    t.rpc.data(*x, frame(0x82, piece("b", 60'000).SerializeAsString()));
+    size_t taken = x->consumed;
+    auto last = t.parse("actions { name: 'ECHO' inputs { name: 'x' id: 'z' } outputs { name: 'x' id: 'e' } }");
+    last.MergeFrom(piece("z", 10));
+    t.rpc.data(*x, frame(0x82, last.SerializeAsString()));
+    EXPECT_EQ(x->consumed, taken);
+    EXPECT_EQ(x->sent, "");
+    t.rpc.advance(*x, 2s);
+    t.rpc.advance(*x, 1s);
+    EXPECT_GT(x->consumed, taken);
+    EXPECT_NE(x->sent.find("xxxxxxxxxx"), std::string::npos);
+  }
+}
+
+// --- time ------------------------------------------------------------------------------------------------------------
+
+TEST(EvergreenSession, ASessionThatNobodyUsesEnds) {
+  Options options;
+  options.idle = 60s;
+  Bench t(options);
+  auto x = t.open();
+  t.send(*x, std::string(kEcho));  // waits for its client
+  t.rpc.advance(*x, 50s);
+  t.send(*x, text_leaf("q", "x"));
+  t.rpc.advance(*x, 50s);
+  EXPECT_EQ(t.status(*x), "open");
+  t.rpc.advance(*x, 11s);
+  EXPECT_EQ(t.status(*x), "DEADLINE_EXCEEDED: the session has not been used for too long");
+}
+
+TEST(EvergreenSession, AModelAtWorkIsUse) {
+  Options options;
+  options.idle = 60s;
+  Bench t(options);
+  auto x = t.open();
+  t.send(*x, generate("p", "r") + text_leaf("p", "hello"));
+  for (int i = 0; i < 5; ++i) t.rpc.advance(*x, 50s);
+  EXPECT_EQ(t.status(*x), "open");
+  t.answer("done");
+  t.rpc.advance(*x, 119s);
+  t.rpc.advance(*x, 2s);
+  EXPECT_EQ(t.status(*x), "DEADLINE_EXCEEDED: the session has not been used for too long");
+}
+
+// --- the server's end ------------------------------------------------------------------------------------------------
+
+TEST(EvergreenSession, ADrainEndsAnIdleSessionAtOnce) {
+  Bench t;
+  auto x = t.open();
+  auto lines = t.open_http("POST", {});
+  auto socket = t.open_http("GET", kUpgrade);
+  t.send(*x, text_leaf("p", "hello"));
+  t.evergreen->drain(5s);
+  EXPECT_EQ(t.status(*x), "UNAVAILABLE: the server is shutting down");
+  EXPECT_TRUE(lines->ended);
+  EXPECT_EQ(lines->sent,
+            "{\"error\":{\"code\":14,\"status\":\"UNAVAILABLE\",\"message\":\"the server is shutting down\"}}\n");
+  size_t at = socket->sent.rfind(char(0x88));
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(uint8_t(socket->sent[at + 2]) << 8 | uint8_t(socket->sent[at + 3]), 1001);
+  auto late = t.open();
+  t.turn();
+  EXPECT_EQ(t.status(*late), "UNAVAILABLE: the server is shutting down");
+}
+
+TEST(EvergreenSession, ADrainLetsWhatRunsFinishAndBeginsNothingElse) {
+  Bench t;
+  auto x = t.open();
+  t.send(*x, generate("p", "r") + text_leaf("p", "hello"));
+  t.evergreen->drain(5s);
+  t.rpc.advance(*x, 60s);
+  EXPECT_EQ(t.status(*x), "open");
+  t.send(*x, generate("p", "r2"));
+  EXPECT_EQ(t.chat->held.size(), 1u);
+  t.answer("bye");
+  EXPECT_EQ(t.leaf(*x, "r"), "bye");
+  EXPECT_EQ(t.status(*x), "UNAVAILABLE: the server is shutting down");
+}
+
+TEST(EvergreenSession, ADrainWaitsAMomentForAClientThatIsStillSending) {
+  Bench t;
+  auto x = t.open(), y = t.open();
+  t.send(*x, std::string(kEcho));
+  t.send(*y, std::string(kEcho));
+  t.evergreen->drain(5s);
+  t.rpc.advance(*x, 4s);
+  EXPECT_EQ(t.status(*x), "open");
+  t.send(*x, text_leaf("a", "hello"));
+  EXPECT_EQ(t.leaf(*x, "e"), "hello");
+  EXPECT_EQ(t.status(*x), "UNAVAILABLE: the server is shutting down");
+  EXPECT_EQ(t.status(*y), "open");
+  t.rpc.advance(*y, 2s);
+  EXPECT_EQ(t.status(*y), "UNAVAILABLE: the server is shutting down");
+}
+
+}  // namespace
+}  // namespace weir::evergreen
