@@ -35,6 +35,8 @@ struct TokenStep {
   };
   std::vector<Row> rows;
   std::vector<uint32_t> ids, positions, slots;  // flat, in row order
+  // An id with this bit stands for what a look of the step before has drawn; without the bit it is that look's index.
+  static constexpr uint32_t kDrawn = 1u << 31;
   std::vector<uint32_t> tables;
 
   // Tokens whose embedding is an image's feature instead of their id's.
@@ -93,7 +95,14 @@ class TokenEngine {
   // Runs one step to its end. A failure fails every sequence of the step. Results do not depend on what else is in the
   // step: greedy and seeded draws are the same alone and in any batch.
   virtual base::Status step(TokenStep& step) = 0;
-  // Copies the first `positions` positions of a block to another one.
+  // An engine that runs elsewhere takes the next step while one still runs: submit() queues it and returns, collect()
+  // waits for the oldest one and fills it in, and is called for each that was submitted without a failure, also after
+  // that of another one. At most two are under way; only the second has ids with kDrawn. What a step lends (spans,
+  // wishes, features) is read in submit(). Where this is false only step() is called.
+  virtual bool overlaps() const { return false; }
+  virtual base::Status submit(TokenStep& next) { return step(next); }
+  virtual base::Status collect(TokenStep& /*oldest*/) { return {}; }
+  // Copies the first `positions` positions of a block to another one; in the order of the steps.
   virtual void copy_block(uint32_t from, uint32_t to, uint32_t positions) = 0;
   // Errors: INVALID_ARGUMENT (cannot be decoded, too large), UNIMPLEMENTED (the model does not see).
   virtual base::Result<ImageFeatures> see(const msg::Image& image) = 0;

@@ -36,6 +36,10 @@ void TokenScheduler::finish(const base::Status& outcome, Time now) {
   Cursor at;
   for (size_t i = 0; i < rows_.runs.size(); ++i) {
     auto& run = rows_.runs[i];
+    if (!run.sequence) {  // it ended while this ran ahead
+      ++at.look;
+      continue;
+    }
     auto& s = *run.sequence;
     s.planned = false;
     s.call->times.computed = now;
@@ -46,6 +50,7 @@ void TokenScheduler::finish(const base::Status& outcome, Time now) {
   }
   rows_.clear();
   drop_gone();
+  advance();
   gauge();
 }
 

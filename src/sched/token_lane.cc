@@ -71,7 +71,12 @@ class TokenLane final : public msg::Inbox {
 
   void run();
   bool gather(Found last);
-  Status run_step(TokenStep& step);
+  void run_step(TokenStep& step);
+  void run_steps(TokenStep& step);
+  bool disturbed();
+  using Act = Status (TokenEngine::*)(TokenStep&);
+  Status act(Act what, TokenStep& step);
+  void finish(const Status& outcome);
   void post();
   void refuse(msg::Call* call, Status status);
   bool full() const;
@@ -178,17 +183,43 @@ void TokenLane::run() {
     post();
     found = step ? Found::kStep : Found::kNothing;
     if (!step) continue;
-    scheduler_.finish(run_step(*step), lane_now());
-    stats_.last_inference_ms.store(unix_ms(), std::memory_order_relaxed);
-    post();
+    if (engine_->overlaps())
+      run_steps(*step);
+    else
+      run_step(*step);
   }
   scheduler_.fail_all(base::failure(Code::kUnavailable, "model '" + spec_.name + "' is being unloaded"), lane_now());
   post();
 }
 
-Status TokenLane::run_step(TokenStep& step) {
+void TokenLane::run_step(TokenStep& step) { finish(act(&TokenEngine::step, step)); }
+
+// The next step is with the engine before this one is read, as long as nothing else comes up. `step` is the scheduler's
+// oldest, whichever that is.
+void TokenLane::run_steps(TokenStep& step) {
+  auto submitted = act(&TokenEngine::submit, step);
+  for (TokenStep* next = &step; next;) {
+    next = submitted.ok() && !disturbed() ? scheduler_.plan_ahead(lane_now()) : nullptr;
+    auto follows = next ? act(&TokenEngine::submit, *next) : Status();
+    finish(submitted.ok() ? act(&TokenEngine::collect, step) : submitted);
+    submitted = std::move(follows);
+  }
+}
+
+bool TokenLane::disturbed() {
+  std::lock_guard lock(mutex_);
+  return stopping_ || !arrivals_.empty();
+}
+
+void TokenLane::finish(const Status& outcome) {
+  scheduler_.finish(outcome, lane_now());
+  stats_.last_inference_ms.store(unix_ms(), std::memory_order_relaxed);
+  post();
+}
+
+Status TokenLane::act(Act what, TokenStep& step) {
   try {
-    return engine_->step(step);
+    return (*engine_.*what)(step);
   } catch (const std::bad_alloc&) {
     return base::try_again(Code::kResourceExhausted, "out of memory; try again later");
   }

@@ -96,11 +96,14 @@ void TokenMemory::own_tail(Sequence& s) {
   s.sealed = std::min<uint32_t>(s.sealed, uint32_t(s.blocks.size()) - 1);
 }
 
-bool TokenMemory::grow(Sequence& s) {
-  if (s.blocks.size() >= kv_.needed(s.stored + 1)) return true;
-  auto id = kv_.take();
-  if (id == KvBlocks::kNone) return false;
-  s.blocks.push_back(id);
+bool TokenMemory::grow(Sequence& s) { return reach(s, s.stored + 1); }
+
+bool TokenMemory::reach(Sequence& s, uint32_t positions) {
+  while (s.blocks.size() < kv_.needed(positions)) {
+    auto id = kv_.take();
+    if (id == KvBlocks::kNone) return false;
+    s.blocks.push_back(id);
+  }
   return true;
 }
 

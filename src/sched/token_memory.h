@@ -40,6 +40,8 @@ class TokenMemory {
   void fill(Sequence& sequence);
   // Room for one more position; false when no block is available.
   bool grow(Sequence& sequence);
+  // The same for `positions` positions.
+  bool reach(Sequence& sequence, uint32_t positions);
   // Up to `most` blocks more for reviews; those that can be had without taking from anybody.
   void widen_scratch(Sequence& sequence, uint32_t most);
   void drop_scratch(Sequence& sequence, size_t keep = 0);

@@ -30,6 +30,28 @@ void TokenRows::add(TokenRun run) {
   runs.push_back(run);
 }
 
+void TokenRows::add_ahead(TokenRun run, uint32_t look) {
+  const auto& s = *run.sequence;
+  TokenStep::Row row{uint32_t(step.ids.size()), 1, run.from + 1, 0, 0};
+  add_table(run, row);
+  step.ids.push_back(TokenStep::kDrawn | look);
+  step.positions.push_back(run.from);
+  step.slots.push_back(step.tables[row.table + run.from / block_size_] * block_size_ + run.from % block_size_);
+  bool scored = s.scores.has(run.from + 1);
+  step.looks.push_back({.kind = TokenStep::Look::Kind::kDraw,
+                        .token = row.first,
+                        .row = uint32_t(runs.size()),
+                        .wish = &s.wish,
+                        .prompt = s.prompt,
+                        .draw = s.generated + 1,
+                        .seed = s.seed,
+                        .hold_eos = s.generated + 1 < s.wish.min_tokens,
+                        .wants_logprob = scored,
+                        .top = scored ? s.wish.top_logprobs : 0});
+  step.rows.push_back(row);
+  runs.push_back(run);
+}
+
 void TokenRows::add_table(const TokenRun& run, TokenStep::Row& row) {
   const auto& s = *run.sequence;
   row.table = uint32_t(step.tables.size());

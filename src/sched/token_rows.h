@@ -24,6 +24,8 @@ class TokenRows {
   void clear();
   // The sequence has blocks for these positions. Borrowed until clear().
   void add(TokenRun run);
+  // The same for one position whose token is not known yet: look `look` of the step before draws it.
+  void add_ahead(TokenRun run, uint32_t look);
 
   TokenStep step;
   std::vector<TokenRun> runs;

@@ -46,6 +46,7 @@ TokenScheduler::TokenScheduler(TokenEngine& engine, TokenRoom room, const TokenP
       memory_(engine, room.blocks, room.block_size,
               policy.prefix_cache ? TokenMemory::Cache::kOn : TokenMemory::Cache::kOff, seed),
       rows_(room.block_size, limit_),
+      ahead_(room.block_size, limit_),
       random_(seed) {
   tokens_.blocks_total.set(room.blocks);
 }
@@ -112,6 +113,8 @@ void TokenScheduler::sweep(Time now) {
 }
 
 void TokenScheduler::drop_gone() {
+  for (auto& run : ahead_.runs)
+    if (run.sequence && run.sequence->place == Place::kGone) run.sequence = nullptr;
   for (auto* line : {&waiting_, &active_}) std::erase_if(*line, [](const auto& s) { return s->place == Place::kGone; });
 }
 

@@ -44,6 +44,10 @@ class TokenScheduler {
   void cut(base::SessionId session, uint32_t length) { memory_.cut(session, length); }
   // The next step, to be run and then finished; null when nothing can run now.
   TokenStep* plan(base::Time now);
+  // While that step still runs: another one behind it, of the same sequences as far as they go on whatever is drawn.
+  // Null when something else comes first, or nobody goes on. finish() is then of the older one, and the newer one
+  // stands where plan()'s stood: it may have rows of sequences that have ended since, whose results nobody hears.
+  TokenStep* plan_ahead(base::Time now);
   // The step has been run. A failure fails its sequences, and only these.
   void finish(const base::Status& outcome, base::Time now);
   // Answers everything that is here with a failure. Not between plan() and finish().
@@ -95,6 +99,12 @@ class TokenScheduler {
   void review(Sequence& s, uint32_t& budget);
   uint32_t allowed(const Sequence& s, uint32_t from, uint32_t count) const;
 
+  // Running ahead (token_ahead.cc).
+  enum class Next : uint8_t { kGoesOn, kEnds, kWaits };
+  bool calm(base::Time now) const;
+  Next next_of(const TokenRun& run) const;
+  void advance();
+
   // What a step said (token_finish.cc).
   struct Cursor {
     size_t look = 0, readout = 0, pool = 0;
@@ -122,11 +132,12 @@ class TokenScheduler {
   bus::ModelStats& stats_;
   bus::TokenStats& tokens_;
   TokenMemory memory_;
-  TokenRows rows_;
+  TokenRows rows_, ahead_;
   std::mt19937_64 random_;
   uint64_t arrivals_ = 0;
-  base::Time planned_{};                 // when the step was laid out
-  std::vector<Owned> waiting_, active_;  // each in order
+  base::Time planned_{}, planned_ahead_{};  // when the steps were laid out
+  std::vector<uint32_t> draws_;             // per row of a step: the look that draws
+  std::vector<Owned> waiting_, active_;     // each in order
   std::vector<msg::Mail> mail_;
 };
 

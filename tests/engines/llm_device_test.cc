@@ -310,6 +310,32 @@ TEST(LlmDeviceChat, AHangFailsTheStepAndWhatIsUnderWayIsNotFreed) {
   engine.reset();
 }
 
+// The second step feeds what the first draws, before anybody has read that.
+TEST(LlmDeviceChat, AStepMayFollowOneThatIsNotReadYet) {
+  device::FakeDevice late(Drive::kThread, uint64_t(256) << 20);
+  auto engine = on_device(kChat, late);
+  ASSERT_TRUE(engine);
+  auto expect = talk(*engine, {prompts()[1]}, 2, greedy()).tokens[0];
+  auto wish = greedy();
+  DeviceStepper first(*engine), second(*engine);
+  Sequence s{prompts()[1], {}};
+  auto look_at = [&](sched::TokenStep& step) {
+    step.looks.push_back({.token = uint32_t(step.ids.size()) - 1, .wish = &wish, .sequence = s.ids, .prompt = 17});
+  };
+  first.add(s, uint32_t(s.ids.size()), Wanted::kNone);
+  look_at(first.step);
+  ASSERT_TRUE(engine->submit(first.step).ok());
+  s.ids.push_back(sched::TokenStep::kDrawn | 0);
+  second.add(s, 1, Wanted::kNone);
+  look_at(second.step);
+  ASSERT_TRUE(engine->submit(second.step).ok());
+  ASSERT_TRUE(engine->collect(first.step).ok());
+  ASSERT_TRUE(engine->collect(second.step).ok());
+  EXPECT_EQ((std::vector{first.step.looks[0].id, second.step.looks[0].id}), expect);
+  second.step.ids[0] = sched::TokenStep::kDrawn | 1;  // there is one look
+  EXPECT_EQ(engine->step(second.step).code, base::Code::kInvalidArgument);
+}
+
 // --- behind the token lane -------------------------------------------------------------------------------------------
 
 struct Answers final : msg::Home {
@@ -334,7 +360,7 @@ struct Answers final : msg::Home {
   std::vector<msg::Mail> mail;
 };
 
-msg::Event ask(msg::Inbox& inbox, uint32_t tokens) {
+msg::Event ask(msg::Inbox& inbox, uint32_t tokens, std::vector<uint32_t>* ids = nullptr) {
   Answers answers;
   msg::Call call;
   call.home = &answers;
@@ -342,8 +368,12 @@ msg::Event ask(msg::Inbox& inbox, uint32_t tokens) {
   call.generation = std::make_unique<msg::Generation>();
   call.generation->append = prompts()[0];
   call.generation->max_tokens = tokens, call.generation->ignore_eos = true;
+  call.generation->sampling.temperature = 0;
   inbox.put(&call);
-  return answers.last();
+  auto last = answers.last();
+  for (auto& mail : answers.mail)
+    if (auto* token = std::get_if<msg::Token>(&mail.event.what); token && ids) ids->push_back(token->id);
+  return last;
 }
 
 TEST(LlmDeviceLane, ABrokenDeviceFailsItsSequencesAndTheNextLoadRestartsIt) {
@@ -364,7 +394,10 @@ TEST(LlmDeviceLane, ABrokenDeviceFailsItsSequencesAndTheNextLoadRestartsIt) {
     EXPECT_EQ(spec.platform, "weir_llm");
     bus::ModelStats stats;
     auto inbox = (*engine)->own_inbox(spec, stats, base::heap());
-    EXPECT_TRUE(std::holds_alternative<msg::Done>(ask(*inbox, 5).what));
+    std::vector<uint32_t> ids;  // each step is submitted before the last one is read
+    EXPECT_TRUE(std::holds_alternative<msg::Done>(ask(*inbox, 5, &ids).what));
+    device::HostDevice host;
+    EXPECT_EQ(ids, talk(*on_device(kChat, host), {prompts()[0]}, 5, greedy()).tokens[0]);
     fake.break_after(20);
     auto event = ask(*inbox, 50);
     auto* failed = std::get_if<msg::Failed>(&event.what);

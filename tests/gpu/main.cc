@@ -7,6 +7,7 @@
 #include "device/pool.h"
 #include "engines/identity/identity.h"
 #include "lab.h"
+#include "model.h"
 
 namespace weir::gpu {
 namespace {
@@ -91,10 +92,12 @@ int main(int argc, char** argv) {
   gpu::check_attention(lab);
   gpu::check_draws(lab);
   gpu::check_products(lab);
+  gpu::check_model(lab);
   gpu::bench_identity(lab, devices);
   if (benches) {
     gpu::bench_copies(lab);
     gpu::bench_kernels(lab);
+    gpu::bench_model(lab);
   }
   return lab.finish(argc > 1 ? argv[1] : "gpu-results.json");
 }

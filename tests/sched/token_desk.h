@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -56,10 +57,17 @@ class TokenDesk {
     collect();
     if (!step) return false;
     auto status = engine.step(*step);
-    now += 1ms;
-    scheduler->finish(status, now);
-    collect();
-    return true;
+    for (;;) {
+      now += 1ms;
+      auto* next = ahead && status.ok() ? scheduler->plan_ahead(now) : nullptr;
+      auto follows = next ? engine.step(*next) : base::Status();
+      steps_ahead += next != nullptr;
+      scheduler->finish(status, now);
+      collect();
+      if (!next) return true;
+      if (meanwhile) meanwhile();
+      status = std::move(follows);
+    }
   }
   void run() {
     for (int i = 0; i < 100'000 && step(); ++i) {
@@ -89,6 +97,9 @@ class TokenDesk {
   FakeTokenEngine engine;
   bus::ModelStats stats;
   base::Time now = base::Time(1s);
+  bool ahead = false;  // each step is laid out before the one before is finished, where that can be
+  uint64_t steps_ahead = 0;
+  std::function<void()> meanwhile;  // between two such steps
   std::unique_ptr<TokenScheduler> scheduler;
   std::map<const msg::Call*, std::vector<std::string>> said;
   std::map<const msg::Call*, bool> last;

@@ -106,13 +106,16 @@ class FakeTokenEngine final : public TokenEngine {
   const msg::ModelSpec& spec_;
   uint32_t block_size_ = 0;
   std::vector<Cell> memory_;
+  std::vector<uint32_t> drawn_;  // by the last step
 };
 
 inline base::Status FakeTokenEngine::step(TokenStep& step) {
   ++steps, fed += step.ids.size();
   most_rows = std::max<uint64_t>(most_rows, step.rows.size());
   if (fail_at >= 0 && fail_at-- == 0) return base::failure(base::Code::kInternal, "the engine broke");
-  std::vector<uint64_t> words(step.ids.begin(), step.ids.end());
+  std::vector<uint64_t> words;
+  for (uint32_t id : step.ids) words.push_back(id & TokenStep::kDrawn ? drawn_.at(id & ~TokenStep::kDrawn) : id);
+  drawn_.clear();
   for (auto& patch : step.patches) words[patch.token] = FakeModel::pad_word(*patch.feature);
   for (size_t i = 0; i < words.size(); ++i) memory_[step.slots[i]] = {words[i], step.positions[i]};
   std::vector<std::vector<uint64_t>> after;  // by row: the hash after each of its tokens
@@ -127,7 +130,9 @@ inline base::Status FakeTokenEngine::step(TokenStep& step) {
     if (look.kind == TokenStep::Look::Kind::kDraw)
       look.id = FakeModel::draw(h, *look.wish, look.seed, look.draw, look.hold_eos);
     if (look.wants_logprob) look.logprob = FakeModel::logprob(h, look.id), look.best = FakeModel::best(h, look.top);
-    base::check(look.sequence.size() == step.positions[look.token] + 1, "a look brings the tokens so far");
+    bool ahead = step.ids[look.token] & TokenStep::kDrawn;
+    base::check(ahead || look.sequence.size() == step.positions[look.token] + 1, "a look brings the tokens so far");
+    drawn_.push_back(look.id);
   }
   if (wild_at >= 0 && wild_at-- == 0) step.looks.front().id = FakeModel::kVocabulary;
   for (auto& readout : step.readouts) readout.values = FakeModel::readout(hash_at(readout.token));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
 
 #include "engines.h"
@@ -36,6 +37,36 @@ class GatedTokens final : public TokenEngine {
  private:
   FakeTokenEngine fake_;
   Gate& gate_;
+};
+
+// Does what is submitted at once, and keeps what came of it until it is collected.
+class AheadTokens final : public TokenEngine {
+ public:
+  AheadTokens(const msg::ModelSpec& spec, std::atomic<int>& ahead) : fake_(spec), ahead_(ahead) {}
+  const msg::TextSpec& text() const override { return fake_.text(); }
+  size_t kv_bytes(size_t positions) const override { return fake_.kv_bytes(positions); }
+  base::Status reserve(uint32_t blocks, uint32_t size) override { return fake_.reserve(blocks, size); }
+  base::Status step(TokenStep&) override { return base::failure(base::Code::kInternal, "not asked for"); }
+  void copy_block(uint32_t from, uint32_t to, uint32_t n) override { fake_.copy_block(from, to, n); }
+  base::Result<ImageFeatures> see(const msg::Image& image) override { return fake_.see(image); }
+  bool overlaps() const override { return true; }
+  base::Status submit(TokenStep& step) override {
+    ahead_ += !under_way_.empty();
+    TokenStep mine = step;
+    auto status = fake_.step(mine);
+    if (status.ok()) under_way_.push_back(std::move(mine));
+    return status;
+  }
+  base::Status collect(TokenStep& step) override {
+    for (size_t i = 0; i < step.looks.size(); ++i) step.looks[i].id = under_way_.front().looks[i].id;
+    under_way_.pop_front();
+    return {};
+  }
+
+ private:
+  FakeTokenEngine fake_;
+  std::atomic<int>& ahead_;
+  std::deque<TokenStep> under_way_;
 };
 
 class Desk final : public msg::Home {
@@ -232,6 +263,19 @@ TEST(TokenLane, AWaitingCallLeavesAtItsTimeThoughNothingElseHappens) {
   unread.queue_timeout = 2ms;
   t.lane->put(&unread);
   EXPECT_THAT(t.desk.until_last(unread).back(), HasSubstr("UNAVAILABLE: the request waited too long"));
+}
+
+TEST(TokenLane, AnEngineThatOverlapsIsGivenTheNextStepBeforeTheLastOneIsRead) {
+  Lab t;
+  t.gate.open();
+  std::atomic<int> ahead = 0;
+  t.lane.reset();
+  t.lane = make_token_lane(std::make_unique<AheadTokens>(t.spec, ahead), Lab::policy(), t.spec, t.stats);
+  std::vector<msg::Call*> calls;
+  for (uint32_t i = 0; i < 4; ++i) calls.push_back(&t.put(5 + i, 6 + 5 * i));
+  for (auto* call : calls) EXPECT_EQ(t.desk.until_last(*call), t.expected(*call));
+  EXPECT_GT(ahead, 5);
+  EXPECT_EQ(t.stats.tokens->blocks_used.value(), 0);
 }
 
 TEST(TokenLane, TheDestructorFailsWhatRuns) {

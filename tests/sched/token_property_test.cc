@@ -18,6 +18,12 @@ class Workload {
     faults_ = draw(4) == 0;
     cancels_ = draw(3) == 0;
     images_ = draw(2) == 0;
+    desk_.ahead = draw(2) == 0;
+    desk_.meanwhile = [this] {
+      if (cancels_ && draw(10) == 0) cancel();
+      if (faults_ && draw(40) == 0) desk_.engine.fail_at = 0;
+      give_credit();
+    };
   }
 
   // What went wrong first; empty when nothing did.

@@ -43,6 +43,34 @@ TEST(TokenScheduler, ALongPromptGoesInChunksBesideDecodes) {
   EXPECT_GE(desk.engine.steps, 12u);
 }
 
+TEST(TokenScheduler, DecodingIsLaidOutBeforeTheLastStepIsRead) {
+  TokenDesk desk(small());
+  desk.ahead = true;
+  auto &first = desk.call(numbers(3), 12), &second = desk.call(numbers(9, 40), 20);
+  auto& stops = desk.call(numbers(5, 70), 30);  // what ran behind its end is not heard
+  stops.generation->stop_ids = {desk.sequence(stops).at(9)};
+  for (auto* call : {&first, &second, &stops}) desk.send(*call);
+  desk.run();
+  for (auto* call : {&first, &second, &stops}) EXPECT_EQ(desk.said[call], desk.expected(*call));
+  EXPECT_EQ(desk.dones[&stops].finish, msg::Finish::kStopId);
+  EXPECT_EQ(desk.steps_ahead, 19u);  // all but the first
+  EXPECT_EQ(desk.used(), 0u);
+}
+
+TEST(TokenScheduler, WhatDependsOnTheTokenWaitsForIt) {
+  TokenDesk desk(small());
+  desk.ahead = true;
+  auto &penalty = desk.call(numbers(3), 8), &readout = desk.call(numbers(5), 8);
+  penalty.generation->sampling.presence_penalty = 1;
+  readout.generation->readouts = {{6, 9}};
+  for (auto* call : {&penalty, &readout}) {
+    desk.send(*call);
+    desk.run();
+    EXPECT_EQ(desk.said[call], desk.expected(*call));
+    EXPECT_EQ(desk.steps_ahead, 0u);
+  }
+}
+
 TEST(TokenScheduler, TheSamePrefixIsComputedOnce) {
   TokenDesk desk(small());
   auto prompt = numbers(18);

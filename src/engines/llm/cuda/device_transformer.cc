@@ -168,11 +168,12 @@ Status DeviceTransformer::step(Step& step) {
   return collect(step);
 }
 
-Status DeviceTransformer::submit(const Step& step) {
+Status DeviceTransformer::submit(Step& step) {
   base::check(under_way_ < kFlights, "a step is submitted when there is room for one");
   auto& flight = flights_[next_flight()];
   auto status = queue(step, flight);
   if (status.ok()) status = device_.record(flight.done, stream_);
+  drawn_count_ = status.ok() ? uint32_t(step.looks.size()) : 0;
   if (status.ok())
     ++under_way_;
   else
@@ -206,7 +207,7 @@ uint32_t DeviceTransformer::bucket_of(const Step& step) const {
 
 Status DeviceTransformer::queue(const Step& step, Flight& flight) {
   if (!lost_copy_.ok()) return std::exchange(lost_copy_, Status());
-  StepLimits limits{options_.step_tokens, shape_.vocabulary, blocks_, block_size_};
+  StepLimits limits{options_.step_tokens, shape_.vocabulary, blocks_, block_size_, drawn_count_};
   if (auto s = check_step(step, limits); !s.ok()) return s;
   plan_step(step, plan_);
   flight.looks.plan(step.looks);

@@ -60,14 +60,14 @@ class DeviceTransformer final : public sched::TokenEngine {
   void copy_block(uint32_t from, uint32_t to, uint32_t positions) override;
   base::Result<sched::ImageFeatures> see(const msg::Image& image) override;
 
-  // At most kFlights steps are under way; each is collected in the order of submit(), also after a failure of another.
-  // A step that submit() refuses is not under way.
-  base::Status submit(const sched::TokenStep& step);
-  base::Status collect(sched::TokenStep& step);
+  bool overlaps() const override { return true; }
+  base::Status submit(sched::TokenStep& step) override;
+  base::Status collect(sched::TokenStep& step) override;
   static constexpr size_t kFlights = 2;
 
   // Bytes on the device that do not depend on keys and values.
   uint64_t fixed_bytes() const { return model_.weights.bytes + room_bytes_; }
+  uint64_t weight_bytes() const { return model_.weights.bytes; }
   size_t graphs() const { return graphs_.size(); }
 
   // The logits of a step's looks, where a test sets it; then submit() waits for the device.
@@ -167,6 +167,7 @@ class DeviceTransformer final : public sched::TokenEngine {
   Bf16 *normed_ = nullptr, *qkv_ = nullptr, *queries_ = nullptr, *mixed_ = nullptr, *gates_ = nullptr,
        *gated_ = nullptr, *looked_ = nullptr;
   uint32_t* drawn_ = nullptr;  // ids of the last step's looks
+  uint32_t drawn_count_ = 0;
   std::byte* workspace_ = nullptr;
   uint32_t blocks_ = 0, block_size_ = 0;
 

@@ -1,0 +1,284 @@
+// The whole transformer on the GPU: against the kernels' host versions with the same random weights, against the CPU
+// engine on the demo model, and how fast it is in the shapes of Llama 1B and 8B (H1 to H6 of the goals, as far as they
+// are the engine's).
+#include "model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include "device/host_device.h"
+#include "engines/llm/cuda/device_transformer.h"
+#include "engines/llm/cuda/reference.h"
+#include "engines/llm/transformer.h"
+
+namespace weir::gpu {
+namespace {
+
+using namespace llm::cuda;
+using llm::Shape;
+using Clock = std::chrono::steady_clock;
+using Step = sched::TokenStep;
+
+constexpr const char* kChat = "conf/models/chat/1";  // from the repository's root
+constexpr double kLogits = 3e-2;                     // of the largest logit: some steps of bfloat16
+
+Shape shape_of(uint32_t vocabulary, uint32_t hidden, uint32_t layers, uint32_t heads, uint32_t kv_heads, uint32_t dim,
+               uint32_t intermediate) {
+  Shape s;
+  s.vocabulary = vocabulary, s.hidden = hidden, s.layers = layers, s.heads = heads, s.kv_heads = kv_heads;
+  s.head_dim = dim, s.intermediate = intermediate, s.max_length = 8192, s.tied = true;
+  s.windows.assign(layers, 0);
+  for (uint32_t i = 0; i < dim / 2; ++i)
+    s.rope.frequencies.push_back(float(std::pow(500000.0, -2.0 * double(i) / double(dim))));
+  return s;
+}
+
+struct Made {
+  std::unique_ptr<DeviceTransformer> engine;
+  std::string error;
+};
+
+Made make(device::Device& device, const Kernels& kernels, const Shape& shape, base::Result<DeviceWeights> weights,
+          uint32_t blocks, DeviceOptions options) {
+  if (!weights) return {nullptr, weights.error().text};
+  DeviceModel model;
+  model.shape = shape, model.weights = std::move(*weights);
+  auto text = std::make_shared<msg::TextSpec>();
+  text->vocabulary = shape.vocabulary, text->max_length = shape.max_length, text->eos_ids = shape.eos_ids;
+  model.text = text;
+  auto engine = DeviceTransformer::make(device, kernels, std::move(model), std::move(options));
+  if (!engine) return {nullptr, engine.error().text};
+  if (auto s = (*engine)->reserve(blocks, 16); !s.ok()) return {nullptr, s.text};
+  return {std::move(*engine), ""};
+}
+
+// Sequences that are stepped together; sequence i has blocks of its own.
+struct Crowd {
+  Crowd(uint32_t count, uint32_t blocks_each) : length(count, 0), each(blocks_each) {}
+
+  // A row for sequence `i`: `ids` at its end, and a greedy draw after them.
+  void add(Step& step, uint32_t i, const std::vector<uint32_t>& ids) {
+    const auto first = uint32_t(step.ids.size()), n = uint32_t(ids.size());
+    step.rows.push_back({first, n, length[i] + n, uint32_t(step.tables.size()), each});
+    for (uint32_t b = 0; b < each; ++b) step.tables.push_back(i * each + b);
+    for (uint32_t k = 0; k < n; ++k) {
+      step.ids.push_back(ids[k]), step.positions.push_back(length[i] + k);
+      step.slots.push_back(i * each * 16 + length[i] + k);
+    }
+    step.looks.push_back({.token = first + n - 1, .row = uint32_t(step.rows.size()) - 1, .wish = &wish});
+    length[i] += n;
+  }
+  // Each one's next token, which its look of the step before has drawn.
+  void add_next(Step& step) {
+    for (uint32_t i = 0; i < length.size(); ++i) add(step, i, {Step::kDrawn | i});
+  }
+
+  msg::Generation wish = [] {
+    msg::Generation g;
+    g.sampling.temperature = 0;
+    return g;
+  }();
+  std::vector<uint32_t> length;
+  uint32_t each;
+};
+
+std::vector<uint32_t> prompt(uint32_t n, uint32_t below, uint32_t seed) {
+  std::vector<uint32_t> out(n);
+  for (uint32_t i = 0; i < n; ++i) out[i] = (i * 7919 + seed * 104729 + 13) % below;
+  return out;
+}
+
+// Logits of a prefill and of some decode steps of three sequences, greedy; the ids that `ids` has are fed, or noted.
+template <class Engine>
+std::vector<float> logits_of(Engine& engine, uint32_t vocabulary, std::vector<uint32_t>& ids, std::string& error) {
+  std::vector<float> logits;
+  engine.logits_for_tests = &logits;
+  Crowd crowd(3, 16);
+  const bool notes = ids.empty();
+  for (uint32_t n = 0; n < 5; ++n) {
+    Step step;
+    for (uint32_t i = 0; i < 3; ++i)
+      crowd.add(step, i, n == 0 ? prompt(1 + 70 * i, vocabulary, i) : std::vector{ids[(n - 1) * 3 + i]});
+    if (auto s = engine.step(step); !s.ok()) return error = s.text, logits;
+    if (notes)
+      for (const auto& look : step.looks) ids.push_back(look.id);
+  }
+  engine.logits_for_tests = nullptr;
+  return logits;
+}
+
+double worst(const std::vector<float>& ours, const std::vector<float>& theirs) {
+  double most = 0, off = ours.size() == theirs.size() && !ours.empty() ? 0 : INFINITY;
+  for (size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
+    double d = std::abs(double(ours[i]) - double(theirs[i]));
+    most = std::max(most, double(std::abs(theirs[i]))), off = d >= 0 ? std::max(off, d) : INFINITY;
+  }
+  return off / std::max(most, 1e-9);
+}
+
+void check_random(Lab& lab, const char* name, Shape shape) {
+  const uint64_t seed = lab.random();
+  device::HostDevice host;
+  auto here = make(lab.device, *lab.kernels, shape, random_device_weights(shape, seed, lab.device), 64, {});
+  auto there = make(host, reference::table(), shape, random_device_weights(shape, seed, host), 64, {});
+  std::string what = std::string("whole model, ") + name;
+  if (!here.engine || !there.engine) return lab.check(what + ": " + here.error + there.error, 1, 0);
+  std::vector<uint32_t> ids;
+  std::string error;
+  auto theirs = logits_of(*there.engine, shape.vocabulary, ids, error);
+  auto ours = logits_of(*here.engine, shape.vocabulary, ids, error);
+  if (!error.empty()) what += ": " + error;
+  lab.check(what, worst(ours, theirs), kLogits);
+}
+
+// Greedy text of the demo model: the CPU engine's in bfloat16, token by token.
+void check_demo(Lab& lab) {
+  if (!std::filesystem::exists(std::string(kChat) + "/config.json")) return;
+  auto folder = llm::Folder::open(kChat);
+  auto shape = llm::parse_shape(folder->read("config.json", 1 << 20).value());
+  auto store = llm::Store::open(*folder);
+  if (!shape || !store) return lab.check("the demo model", 1, 0);
+  auto here = make(lab.device, *lab.kernels, *shape, load_device_weights(*shape, {}, *store, lab.device), 64, {});
+  if (!here.engine) return lab.check("the demo model: " + here.error, 1, 0);
+  auto team = std::make_unique<llm::Team>(4);
+  llm::Model model;
+  model.shape = *shape, model.form = llm::Form::kBf16;
+  model.weights = llm::load_weights(*shape, *store, model.form, *team).value();
+  auto text = std::make_shared<msg::TextSpec>();
+  text->vocabulary = shape->vocabulary;
+  model.text = text;
+  llm::Transformer cpu(std::move(model), llm::kernels(), std::move(team), 512);
+  (void)cpu.reserve(64, 16);
+  auto talk = [&](sched::TokenEngine& engine) {
+    std::vector<uint32_t> said;
+    Crowd crowd(1, 16);
+    auto next = prompt(24, 3000, 1);
+    for (int n = 0; n < 48; ++n) {
+      Step step;
+      crowd.add(step, 0, next);
+      if (!engine.step(step).ok()) break;
+      said.push_back(step.looks[0].id), next = {said.back()};
+    }
+    return said;
+  };
+  auto ours = talk(*here.engine), theirs = talk(cpu);
+  lab.check("greedy text of the demo model is the CPU's", ours.size() == 48 && ours == theirs ? 0 : 1, 0);
+}
+
+struct Pace {
+  double overlapped = 0, alone = 0;  // seconds per decode step
+};
+
+// Decode steps of a whole batch: each read before the next is submitted, and each submitted before the last is read.
+Pace pace(DeviceTransformer& engine, uint32_t rows, uint32_t context, uint32_t vocabulary, std::string& error) {
+  constexpr int kWarm = 4, kSteps = 48;
+  Crowd crowd(rows, (context + 2 * (kWarm + kSteps) + 16) / 16);
+  auto run = [&](Step& step) {
+    if (auto s = engine.step(step); !s.ok() && error.empty()) error = s.text;
+  };
+  for (uint32_t done = 0; done < context;) {  // prompts, in steps that fit
+    uint32_t n = std::min(context - done, std::max(1u, 2048 / rows));
+    Step step;
+    for (uint32_t i = 0; i < rows; ++i) crowd.add(step, i, prompt(n, vocabulary, i));
+    run(step);
+    done += n;
+  }
+  Pace out;
+  auto timed = [&](auto&& steps) {
+    for (int n = 0; n < kWarm; ++n) {
+      Step step;
+      crowd.add_next(step);
+      run(step);
+    }
+    auto began = Clock::now();
+    steps();
+    return std::chrono::duration<double>(Clock::now() - began).count() / kSteps;
+  };
+  out.alone = timed([&] {
+    for (int n = 0; n < kSteps && error.empty(); ++n) {
+      Step step;
+      crowd.add_next(step);
+      run(step);
+    }
+  });
+  out.overlapped = timed([&] {
+    Step steps[2];
+    for (int n = 0; n <= kSteps && error.empty(); ++n) {
+      if (n < kSteps) {
+        auto& step = steps[n % 2];
+        step.clear();
+        crowd.add_next(step);
+        if (auto s = engine.submit(step); !s.ok()) error = s.text;
+      }
+      if (n > 0 && error.empty())
+        if (auto s = engine.collect(steps[(n + 1) % 2]); !s.ok()) error = s.text;
+    }
+  });
+  return out;
+}
+
+double peak_of(const Lab& lab) {
+  for (const auto& r : lab.results)
+    if (r.name == "copy on the device") return r.value;
+  return 0;
+}
+
+void bench_shape(Lab& lab, const std::string& name, const Shape& shape) {
+  DeviceOptions options;
+  options.step_tokens = 2048, options.max_running = 256;
+  const uint32_t blocks = 256 * 24;  // 256 sequences of 384 positions
+  auto made = make(lab.device, *lab.kernels, shape, random_device_weights(shape, 7, lab.device), blocks, options);
+  if (!made.engine) return lab.check(name + ": " + made.error, 1, 0);
+  auto& engine = *made.engine;
+  const double weights = double(engine.weight_bytes()), peak = peak_of(lab) * 1e9;
+  std::string error;
+  for (uint32_t rows : {1u, 8u, 64u, 128u, 256u}) {
+    constexpr uint32_t kContext = 128;
+    auto p = pace(engine, rows, kContext, shape.vocabulary, error);
+    if (!error.empty()) return lab.check(name + ": " + error, 1, 0);
+    std::string batch = " b" + std::to_string(rows);
+    double bytes = weights + double(rows) * double(engine.kv_bytes(kContext + 32));
+    lab.bench(name + " decode" + batch, rows / p.overlapped, "tok/s", peak > 0 ? rows / (bytes / peak) : 0);
+    lab.bench(name + " decode, each step read first" + batch, rows / p.alone, "tok/s", rows / p.overlapped);
+    lab.bench(name + " share of a step that overlap hides" + batch, 100 * (1 - p.overlapped / p.alone), "%");
+  }
+  double best = 1e9;
+  for (int n = 0; n < 6 && error.empty(); ++n) {  // the first warms up
+    Crowd crowd(1, 33);
+    Step step;
+    crowd.add(step, 0, prompt(512, shape.vocabulary, uint32_t(n)));
+    auto began = Clock::now();
+    if (auto s = engine.step(step); !s.ok()) error = s.text;
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - began).count());
+  }
+  if (!error.empty()) return lab.check(name + ": " + error, 1, 0);
+  lab.bench(name + " prompt of 512", best * 1e3, "ms");
+}
+
+Shape llama_1b() { return shape_of(128256, 2048, 16, 32, 8, 64, 8192); }
+Shape llama_8b() {
+  Shape s = shape_of(128256, 4096, 32, 32, 8, 128, 14336);
+  s.tied = false;
+  return s;
+}
+
+}  // namespace
+
+void check_model(Lab& lab) {
+  check_random(lab, "heads of 64", shape_of(1000, 512, 2, 8, 2, 64, 1024));
+  check_random(lab, "heads of 128, groups of 7", shape_of(1000, 896, 2, 7, 1, 128, 1024));
+  Shape qwen = shape_of(1000, 512, 2, 8, 2, 64, 1024);
+  qwen.qk_norm = true, qwen.tied = false;
+  std::fill(qwen.windows.begin(), qwen.windows.end(), 50);
+  check_random(lab, "head norms and a window", qwen);
+  check_demo(lab);
+}
+
+void bench_model(Lab& lab) {
+  bench_shape(lab, "1B", llama_1b());
+  if (lab.device.info().memory > (uint64_t(30) << 30)) bench_shape(lab, "8B", llama_8b());
+}
+
+}  // namespace weir::gpu
