@@ -179,5 +179,108 @@ TEST(LlmCudaReference, SharesOfDrawsFollowTheWeights) {
   EXPECT_NEAR(counts[2], 5000, 200);
 }
 
+TEST(LlmCudaReference, AnIdMayStandForWhatWasDrawnAndFeaturesForTokens) {
+  auto table = bf16({0, 1, 10, 11, 20, 21});
+  std::vector<uint32_t> ids{kDrawn | 1, 0}, drawn{7, 2}, tokens{1};
+  std::vector<float> stream(4), features{5, 6};
+  reference::embed({stream.data(), table.data(), ids.data(), 2, 2, drawn.data()});
+  EXPECT_EQ(stream, (std::vector<float>{20, 21, 0, 1}));
+  reference::patch({stream.data(), features.data(), tokens.data(), 1, 2});
+  EXPECT_EQ(stream, (std::vector<float>{20, 21, 5, 6}));
+}
+
+TEST(LlmCudaReference, BiasesAndHeadNormsComeBeforeTheTurn) {
+  std::vector<float> frequencies{0}, bias{1, 1, 1, 1, 2, 2};
+  auto qkv = bf16({2, 3, 2, 3, 8, 9}), norm = bf16({1, 2});
+  std::vector<Bf16> q(2), k(2), v(2);
+  std::vector<uint32_t> positions{5}, slots{0};
+  reference::rope_store({qkv.data(), frequencies.data(), positions.data(), slots.data(), q.data(), k.data(), v.data(),
+                         1, 1, 1, 2, 1.f, bias.data(), norm.data(), norm.data(), 0.f});
+  float rms = std::sqrt(12.5f);
+  EXPECT_EQ(q, bf16({3 / rms, 8 / rms}));
+  EXPECT_EQ(k, q);
+  EXPECT_EQ(v, bf16({10, 11}));
+  auto gate_up = bf16({0, 3});
+  std::vector<float> both{1, 1};
+  reference::swiglu({gate_up.data(), v.data(), 1, 1, both.data()});
+  EXPECT_EQ(v[0], narrow_bf16(4 / (1 + std::exp(-1.f))));
+}
+
+TEST(LlmCudaReference, ProductsAreRoundedStoredOrAdded) {
+  auto x = bf16({1, 2, 3, 4, 5, 6}), w = bf16({1, 0, 1, 0, 2, 0});
+  std::vector<float> bias{10, 20}, out{1, 1, 1, 1};
+  using Into = Matmul::Into;
+  const auto& table = reference::table();
+  auto multiply = [&](const float* b, void* to, Into into) {
+    return table.matmul({}, nullptr, {x.data(), w.data(), b, to, 2, 2, 3, into});
+  };
+  EXPECT_EQ(multiply(bias.data(), out.data(), Into::kAddF32), 0);
+  EXPECT_EQ(out, (std::vector<float>{15, 25, 21, 31}));
+  EXPECT_EQ(multiply(nullptr, out.data(), Into::kF32), 0);
+  EXPECT_EQ(out, (std::vector<float>{4, 4, 10, 10}));
+  std::vector<Bf16> half(4);
+  EXPECT_EQ(multiply(nullptr, half.data(), Into::kBf16), 0);
+  EXPECT_EQ(half, bf16({4, 4, 10, 10}));
+  EXPECT_EQ(multiply(bias.data(), half.data(), Into::kBf16), Code(kBadShape));
+}
+
+// Every query of a chunk sees what a decode at its position sees.
+TEST(LlmCudaReference, APromptIsAttendedToAsItsTokensAloneAre) {
+  constexpr uint32_t kTokens = 150, kHeads = 4, kKvHeads = 2, kDim = 8, kBlock = 4;
+  auto q = random_bf16(kTokens * kHeads * kDim, 1), k = random_bf16(200 * kKvHeads * kDim, 2),
+       v = random_bf16(200 * kKvHeads * kDim, 3);
+  std::vector<uint32_t> tables{99, 99};
+  for (uint32_t b = 0; b < 50; ++b) tables.push_back(49 - b);
+  std::vector<Chunk> chunks{{0, kTokens, 40, 2}};
+  std::vector<Tile> tiles{{0, 128}, {0, 0}, {0, 64}};
+  for (uint32_t window : {0u, 30u}) {
+    std::vector<Bf16> out(q.size()), one(kHeads * kDim);
+    reference::prefill_attention({q.data(), k.data(), v.data(), tables.data(), chunks.data(), tiles.data(), out.data(),
+                                  3, kHeads, kKvHeads, kDim, kBlock, window, 0.3f});
+    for (uint32_t t = 0; t < kTokens; ++t) {
+      uint32_t length = 41 + t, start = 2;
+      reference::decode_attention({q.data() + t * kHeads * kDim, k.data(), v.data(), tables.data(), &length, nullptr,
+                                   nullptr, nullptr, one.data(), 1, kHeads, kKvHeads, kDim, 0, kBlock, 1, window, 0.3f,
+                                   &start});
+      ASSERT_TRUE(std::equal(one.begin(), one.end(), out.begin() + t * kHeads * kDim)) << t;
+    }
+  }
+}
+
+TEST(LlmCudaReference, LogitsAreChangedInACopyAndLogprobsAreOfTheModels) {
+  std::vector<float> logits{0, 0, 0, 0, 2, -2, 4, 1}, adjusted(4);
+  std::vector<Change> changes{
+      {0, 0, 3, 0}, {1, 0, 0, Change::kWasThere}, {2, 2, 1, Change::kWasThere}, {3, 0, 0, Change::kNever}};
+  std::vector<AdjustRow> rows{{1, 0, 4, 0.5f, 0.25f, 2}};
+  reference::adjust({logits.data(), rows.data(), changes.data(), adjusted.data(), 1, 4});
+  EXPECT_EQ(adjusted, (std::vector<float>{5, -4, 1.5f, -INFINITY}));
+  std::vector<DrawRow> wishes{{0, 1, 0, 0, 1, 1}, {0, 1, 0, 0, 1, 1}};
+  std::vector<uint32_t> ids(4, 9), from{1, kAdjusted | 0}, to{3, 1};
+  reference::draw({logits.data(), wishes.data(), ids.data(), nullptr, 2, 4, from.data(), to.data(), adjusted.data()});
+  EXPECT_EQ(ids, (std::vector<uint32_t>{9, 0, 9, 2}));
+  std::vector<LogprobRow> asked{{1, 3, 2}, {0, 0, 0}};
+  std::vector<float> logprobs(2), best(4);
+  std::vector<uint32_t> best_ids(4);
+  reference::logprobs(
+      {logits.data(), asked.data(), ids.data(), logprobs.data(), best_ids.data(), best.data(), 2, 4, 2});
+  float sum = std::log(std::exp(2.f) + std::exp(-2.f) + std::exp(4.f) + std::exp(1.f));
+  EXPECT_NEAR(logprobs[0], 4 - sum, 1e-5);
+  EXPECT_EQ(logprobs[1], -INFINITY);  // 9 is no token
+  EXPECT_EQ(best_ids, (std::vector<uint32_t>{2, 0, kNoToken, kNoToken}));
+  EXPECT_NEAR(best[1], 2 - sum, 1e-5);
+}
+
+TEST(LlmCudaReference, ReadoutsAreProductsAndPoolsAreSums) {
+  std::vector<float> stream{1, 2, 3, 4}, vectors{1, 0, 1, 1, 0, 2}, out(5, 9);
+  std::vector<uint32_t> tokens{1};
+  reference::read_out({stream.data(), tokens.data(), vectors.data(), out.data() + 1, 1, 3, 2, 4});
+  EXPECT_EQ(out, (std::vector<float>{9, 3, 7, 8, 9}));
+  auto rows = bf16({1, 2, 3, 4, 5, 6});
+  std::vector<PoolRange> ranges{{1, 2}, {0, 1}};
+  std::vector<float> sums(4);
+  reference::pool({rows.data(), ranges.data(), sums.data(), 2, 2});
+  EXPECT_EQ(sums, (std::vector<float>{8, 10, 1, 2}));
+}
+
 }  // namespace
 }  // namespace weir::llm::cuda
