@@ -78,7 +78,7 @@ void check_prefill(Lab& lab, uint32_t heads, uint32_t kv_heads, uint32_t dim, ui
     uint32_t begin, count;
   };
   std::vector<Part> has{{0, 70}, {37, 64}, {129, 1}, {150, 33}};
-  if (lab.scale == Lab::Scale::kFull) has.insert(has.end(), {{0, 1000}, {1000, 517}, {2048, 64}});
+  if (lab.scale == Lab::Scale::kFull) has.insert(has.end(), {{0, 500}, {1000, 130}, {2048, 64}});
   std::vector<uint32_t> lengths;
   std::vector<Chunk> parts;
   std::vector<Tile> pieces;
@@ -119,7 +119,8 @@ void check_attention(Lab& lab) {
   for (auto [heads, kv_heads, dim, block] : all)
     for (uint32_t window : {0u, 40u, 200u}) {
       check_decode(lab, heads, kv_heads, dim, window, block);
-      check_prefill(lab, heads, kv_heads, dim, window, block);
+      uint32_t some = std::min(kv_heads, 2u);  // the host takes its time
+      check_prefill(lab, heads / kv_heads * some, some, dim, window, block);
     }
 }
 

@@ -1,82 +1,171 @@
-// How fast kernels are, beside what the device can do at most, measured in the same run.
+// How fast kernels are, beside what the device can do at most, measured in the same run: what a copy on the device
+// reads and writes, and a large product of matrices.
 #include "engines/llm/cuda/plan.h"
 #include "samples.h"
 
 namespace weir::gpu {
+namespace {
 
 using namespace llm::cuda;
 
-void bench_kernels(Lab& lab) {
-  // What reads and writes on the device can do at most, measured here.
+struct Model {
+  const char* name;
+  uint32_t hidden, heads, kv_heads, dim, intermediate;
+};
+constexpr Model kModels[] = {{"1B", 2048, 32, 8, 64, 8192}, {"8B", 4096, 32, 8, 128, 14336}};
+constexpr uint32_t kVocabulary = 128256, kLength = 2048, kBlock = 16;
+
+std::string words_of(const Model& m, uint32_t rows) { return std::string(" ") + m.name + " b" + std::to_string(rows); }
+
+double copy_peak(Lab& lab) {
   constexpr size_t kBig = size_t(1) << 30;
   auto from = lab.room(kBig), to = lab.room(kBig);
   device::Copy copy{to.data(), from.data(), kBig};
   double seconds = lab.time([&] { (void)lab.device.copy(lab.stream, device::Way::kOnDevice, {&copy, 1}); });
   double peak = 2 * double(kBig) / seconds / 1e9;
   lab.bench("copy on the device", peak, "GB/s");
+  return peak;
+}
 
-  struct Model {
-    const char* name;
-    uint32_t hidden, heads, kv_heads, dim, intermediate;
-  };
-  for (const Model& m : {Model{"1B", 2048, 32, 8, 64, 8192}, Model{"8B", 4096, 32, 8, 128, 14336}})
-    for (uint32_t rows : {1u, 64u}) {
-      std::string shape = std::string(" ") + m.name + " b" + std::to_string(rows);
-      constexpr uint32_t kLength = 2048, kBlock = 16, kWidth = kLength / kBlock;
-      std::vector<uint32_t> tables(size_t(rows) * kWidth), lengths(rows, kLength);
-      for (size_t i = 0; i < tables.size(); ++i) tables[i] = uint32_t(i);
-      size_t cache = tables.size() * kBlock * m.kv_heads * m.dim;
-      auto d_k = lab.put(std::vector<Bf16>(cache)), d_v = lab.put(std::vector<Bf16>(cache));
-      auto d_q = lab.put(some_bf16(lab, size_t(rows) * m.heads * m.dim));
-      auto d_t = lab.put(tables), d_l = lab.put(lengths);
-      auto memory = part_memory(rows, m.heads, m.dim, parts_of(kLength));
-      auto d_parts = lab.room(memory.bytes), d_out = lab.room(size_t(rows) * m.hidden * 2);
-      auto at = [&](size_t offset) { return reinterpret_cast<float*>(d_parts.data() + offset); };
-      DecodeAttention a{Lab::in<Bf16>(d_q),
-                        Lab::in<Bf16>(d_k),
-                        Lab::in<Bf16>(d_v),
-                        Lab::in<uint32_t>(d_t),
-                        Lab::in<uint32_t>(d_l),
-                        at(memory.out),
-                        at(memory.max),
-                        at(memory.sum),
-                        Lab::in<Bf16>(d_out),
-                        rows,
-                        m.heads,
-                        m.kv_heads,
-                        m.dim,
-                        kWidth,
-                        kBlock,
-                        parts_of(kLength),
-                        0,
-                        1 / std::sqrt(float(m.dim))};
-      double s = lab.time([&] { lab.kernels->decode_attention(lab.launch, a); });
-      lab.bench("attention over 2048" + shape, 4.0 * double(cache) / s / 1e9, "GB/s", peak);
+// Seconds of a product of random numbers.
+double multiply(Lab& lab, Matmuls* matmuls, uint32_t rows, uint32_t outputs, uint32_t inputs) {
+  auto x = lab.put(some_bf16(lab, size_t(rows) * inputs)), weight = lab.room(size_t(outputs) * inputs * 2);
+  auto pattern = some_bf16(lab, size_t(1) << 20);
+  auto piece = lab.put(pattern);
+  for (size_t done = 0; done < weight.size(); done += piece.size()) {
+    device::Copy copy{weight.data() + done, piece.data(), std::min(piece.size(), weight.size() - done)};
+    (void)lab.device.copy(lab.stream, device::Way::kOnDevice, {&copy, 1});
+  }
+  auto out = lab.room(size_t(rows) * outputs * 2);
+  Matmul a{Lab::in<Bf16>(x), Lab::in<Bf16>(weight), nullptr, out.data(), rows, outputs, inputs, Matmul::Into::kBf16};
+  return lab.time([&] { lab.kernels->matmul(lab.launch, matmuls, a); });
+}
 
-      auto d_stream = lab.put(std::vector<float>(size_t(rows) * m.hidden, 1.f));
-      auto d_delta = lab.put(std::vector<Bf16>(size_t(rows) * m.hidden)), d_w = lab.put(some_bf16(lab, m.hidden));
-      s = lab.time([&] {
-        lab.kernels->add_norm(lab.launch, {Lab::in<float>(d_stream), Lab::in<Bf16>(d_delta), Lab::in<Bf16>(d_w),
-                                           Lab::in<Bf16>(d_out), rows, m.hidden, 1e-5f});
-      });
-      lab.bench("add_norm" + shape, s * 1e6, "us");
-      auto d_gates = lab.put(std::vector<Bf16>(size_t(rows) * 2 * m.intermediate));
-      auto d_wide = lab.room(size_t(rows) * m.intermediate * 2);
-      s = lab.time([&] {
-        lab.kernels->swiglu(lab.launch, {Lab::in<Bf16>(d_gates), Lab::in<Bf16>(d_wide), rows, m.intermediate});
-      });
-      lab.bench("swiglu" + shape, s * 1e6, "us");
-      auto d_logits = lab.put(some_floats(lab, size_t(rows) * 128256));
-      for (float temperature : {0.f, 1.f}) {
-        auto d_wish = lab.put(std::vector<DrawRow>(rows, {temperature, 0.9f, 0, 50, 1, 1}));
-        auto d_ids = lab.room(rows * 4);
-        s = lab.time([&] {
-          lab.kernels->draw(lab.launch, {Lab::in<float>(d_logits), Lab::in<DrawRow>(d_wish), Lab::in<uint32_t>(d_ids),
-                                         nullptr, rows, 128256});
-        });
-        lab.bench((temperature > 0 ? "draw top-k top-p" : "draw greedy") + shape, s * 1e6, "us");
+double bench_products(Lab& lab, double peak) {
+  auto workspace = lab.room(kWorkspace);
+  Matmuls* matmuls = nullptr;
+  lab.ran(lab.kernels->matmul_open(0, workspace.data(), &matmuls), "matmul_open");
+  double large = 2e-12 * std::pow(8192.0, 3) / multiply(lab, matmuls, 8192, 8192, 8192);
+  lab.bench("matmul 8192x8192x8192", large, "TFLOP/s");
+  for (const Model& m : kModels)
+    for (uint32_t rows : {1u, 4u, 8u, 64u, 2048u}) {
+      double s = multiply(lab, matmuls, rows, 2 * m.intermediate, m.hidden);
+      double terms = double(2 * m.intermediate) * m.hidden;
+      if (rows <= 64) {
+        lab.bench("gate and up" + words_of(m, rows), 2 * terms / s / 1e9, "GB/s", peak);
+      } else {
+        lab.bench("gate and up" + words_of(m, rows), 2 * terms * rows / s / 1e12, "TFLOP/s", large);
       }
     }
+  lab.ran(lab.kernels->matmul_close(matmuls), "matmul_close");
+  return large;
+}
+
+// Sequences of kLength positions each.
+struct Cache {
+  Cache(Lab& lab, const Model& m, uint32_t rows) : positions(size_t(rows) * kLength) {
+    std::vector<uint32_t> blocks(positions / kBlock);
+    for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = uint32_t(i);
+    tables = lab.put(blocks);
+    auto numbers = some_bf16(lab, size_t(kLength) * m.kv_heads * m.dim);
+    std::vector<Bf16> all;
+    for (uint32_t i = 0; i < rows; ++i) all.insert(all.end(), numbers.begin(), numbers.end());
+    k = lab.put(all), v = lab.put(all);
+  }
+  size_t positions;
+  device::DeviceBuffer tables, k, v;
+};
+
+void bench_decode(Lab& lab, const Model& m, uint32_t rows, double peak) {
+  Cache cache(lab, m, rows);
+  auto q = lab.put(some_bf16(lab, size_t(rows) * m.heads * m.dim));
+  auto lengths = lab.put(std::vector<uint32_t>(rows, kLength));
+  auto memory = part_memory(rows, m.heads, m.dim, parts_of(kLength));
+  auto parts = lab.room(memory.bytes), out = lab.room(size_t(rows) * m.hidden * 2);
+  auto at = [&](size_t offset) { return reinterpret_cast<float*>(parts.data() + offset); };
+  DecodeAttention a{};
+  a.q = Lab::in<Bf16>(q), a.k_cache = Lab::in<Bf16>(cache.k), a.v_cache = Lab::in<Bf16>(cache.v);
+  a.tables = Lab::in<uint32_t>(cache.tables), a.lengths = Lab::in<uint32_t>(lengths), a.out = Lab::in<Bf16>(out);
+  a.part_out = at(memory.out), a.part_max = at(memory.max), a.part_sum = at(memory.sum);
+  a.rows = rows, a.heads = m.heads, a.kv_heads = m.kv_heads, a.dim = m.dim;
+  a.table_width = kLength / kBlock, a.block_size = kBlock, a.parts = parts_of(kLength);
+  a.scale = 1 / std::sqrt(float(m.dim));
+  double s = lab.time([&] { lab.kernels->decode_attention(lab.launch, a); });
+  double bytes = 4.0 * double(cache.positions) * m.kv_heads * m.dim;
+  lab.bench("attention over 2048" + words_of(m, rows), bytes / s / 1e9, "GB/s", peak);
+}
+
+void bench_prefill(Lab& lab, const Model& m, double large) {
+  Cache cache(lab, m, 1);
+  auto q = lab.put(some_bf16(lab, size_t(kLength) * m.heads * m.dim));
+  auto out = lab.room(size_t(kLength) * m.hidden * 2);
+  std::vector<Tile> pieces;
+  for (uint32_t query = kLength; query > 0; query -= kQueryTile) pieces.push_back({0, query - kQueryTile});
+  auto tiles = lab.put(pieces);
+  auto chunks = lab.put(std::vector<Chunk>{{0, kLength, 0, 0}});
+  PrefillAttention a{};
+  a.q = Lab::in<Bf16>(q), a.k_cache = Lab::in<Bf16>(cache.k), a.v_cache = Lab::in<Bf16>(cache.v);
+  a.tables = Lab::in<uint32_t>(cache.tables), a.chunks = Lab::in<Chunk>(chunks), a.tiles = Lab::in<Tile>(tiles);
+  a.out = Lab::in<Bf16>(out), a.count = uint32_t(pieces.size());
+  a.heads = m.heads, a.kv_heads = m.kv_heads, a.dim = m.dim, a.block_size = kBlock;
+  a.scale = 1 / std::sqrt(float(m.dim));
+  double s = lab.time([&] { lab.kernels->prefill_attention(lab.launch, a); });
+  double sums = 2.0 * m.heads * m.dim * kLength * kLength;  // half of the square is seen; two products
+  lab.bench(std::string("prefill attention of 2048 ") + m.name, sums / s / 1e12, "TFLOP/s", large);
+}
+
+void bench_rows(Lab& lab, const Model& m, uint32_t rows) {
+  auto stream = lab.put(std::vector<float>(size_t(rows) * m.hidden, 1.f)), out = lab.room(size_t(rows) * m.hidden * 2);
+  auto delta = lab.put(std::vector<Bf16>(size_t(rows) * m.hidden)), weight = lab.put(some_bf16(lab, m.hidden));
+  AddNorm norm{
+      Lab::in<float>(stream), Lab::in<Bf16>(delta), Lab::in<Bf16>(weight), Lab::in<Bf16>(out), rows, m.hidden, 1e-5f};
+  double s = lab.time([&] { lab.kernels->add_norm(lab.launch, norm); });
+  lab.bench("add_norm" + words_of(m, rows), s * 1e6, "us");
+  auto gates = lab.put(some_bf16(lab, size_t(rows) * 2 * m.intermediate));
+  auto wide = lab.room(size_t(rows) * m.intermediate * 2);
+  SwiGlu swiglu{Lab::in<Bf16>(gates), Lab::in<Bf16>(wide), rows, m.intermediate};
+  s = lab.time([&] { lab.kernels->swiglu(lab.launch, swiglu); });
+  lab.bench("swiglu" + words_of(m, rows), s * 1e6, "us");
+}
+
+void bench_draws(Lab& lab, uint32_t rows) {
+  auto logits = lab.put(some_floats(lab, size_t(rows) * kVocabulary, 3));
+  auto ids = lab.room(rows * 4), logprobs = lab.room(rows * 4), best = lab.room(rows * 80),
+       best_ids = lab.room(rows * 80);
+  struct Kind {
+    const char* name;
+    DrawRow wish;
+  };
+  for (const Kind& kind : {Kind{"greedy", {0, 1, 0, 0, 1, 1}}, Kind{"of all", {1, 1, 0, 0, 1, 1}},
+                           Kind{"top-p", {1, 0.9f, 0, 0, 1, 1}}, Kind{"top-k top-p", {1, 0.9f, 0, 50, 1, 1}}}) {
+    auto wishes = lab.put(std::vector<DrawRow>(rows, kind.wish));
+    Draw a{Lab::in<float>(logits), Lab::in<DrawRow>(wishes), Lab::in<uint32_t>(ids), nullptr, rows, kVocabulary};
+    double s = lab.time([&] { lab.kernels->draw(lab.launch, a); });
+    lab.bench(std::string("draw ") + kind.name + " b" + std::to_string(rows), s * 1e6, "us");
+  }
+  std::vector<LogprobRow> all;
+  for (uint32_t i = 0; i < rows; ++i) all.push_back({i, i, 20});
+  auto wanted = lab.put(all);
+  Logprobs a{};
+  a.logits = Lab::in<float>(logits), a.rows = Lab::in<LogprobRow>(wanted), a.ids = Lab::in<uint32_t>(ids);
+  a.logprobs = Lab::in<float>(logprobs), a.best_ids = Lab::in<uint32_t>(best_ids), a.best = Lab::in<float>(best);
+  a.count = rows, a.vocabulary = kVocabulary, a.most = 20;
+  double s = lab.time([&] { lab.kernels->logprobs(lab.launch, a); });
+  lab.bench("logprobs, 20 best, b" + std::to_string(rows), s * 1e6, "us");
+}
+
+}  // namespace
+
+void bench_kernels(Lab& lab) {
+  double peak = copy_peak(lab), large = bench_products(lab, peak);
+  for (const Model& m : kModels) {
+    bench_prefill(lab, m, large);
+    for (uint32_t rows : {1u, 64u}) {
+      bench_decode(lab, m, rows, peak);
+      bench_rows(lab, m, rows);
+    }
+  }
+  for (uint32_t rows : {1u, 64u}) bench_draws(lab, rows);
 }
 
 }  // namespace weir::gpu

@@ -1,5 +1,5 @@
 // Checks and benches on a real GPU: gpu_check RESULTS.json [checks]. Exit 77 where there is none. With `checks` no
-// benches are run (for compute-sanitizer).
+// benches are run and shapes are small (for compute-sanitizer).
 #include <algorithm>
 #include <cstring>
 
@@ -87,7 +87,8 @@ int main(int argc, char** argv) {
   bool benches = argc < 3 || std::strcmp(argv[2], "checks") != 0;
   gpu::Lab lab(
       devices.cuda(0), open ? open(llm::cuda::kKernelsAbi) : nullptr,
-      [](llm::cuda::Code code) { return std::string(say(code)); }, gpu::Lab::Scale::kFull);
+      [](llm::cuda::Code code) { return std::string(say(code)); },
+      benches ? gpu::Lab::Scale::kFull : gpu::Lab::Scale::kSmall);
   gpu::check_rows(lab);
   gpu::check_attention(lab);
   gpu::check_draws(lab);

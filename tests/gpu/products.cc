@@ -88,8 +88,8 @@ void check_products(Lab& lab) {
   check_rows_alike(lab, matmuls);
   if (lab.scale == Lab::Scale::kFull)
     for (uint32_t rows : {1u, 5u, 16u, 64u, 100u, 333u}) {
-      check_matmul(lab, matmuls, rows, 3072, 2048);
-      check_matmul(lab, matmuls, rows, 2048, 8192);
+      check_matmul(lab, matmuls, rows, 768, 2048);
+      check_matmul(lab, matmuls, rows, 512, 8192);
     }
   lab.ran(lab.kernels->matmul_close(matmuls), "matmul_close");
   check_states(lab, 130);

@@ -82,7 +82,7 @@ class Machine {
   int32_t launch(const Shape& shape, const std::function<void()>& thread);
   void yield();
   void release_warp(uint32_t warp);
-  [[noreturn]] void give_up(std::string why);
+  [[noreturn]] void give_up();
   void run_thread();
 
   Fiber& self() { return fibers_[current_]; }
@@ -109,9 +109,9 @@ class Machine {
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   std::byte* stacks_ = nullptr;
-  void* scheduler_ = nullptr;         // its stack pointer
-  const void* home_stack_ = nullptr;  // AddressSanitizer's: of the thread that launches
-  size_t home_size_ = 0;
+  void* scheduler_ = nullptr;                          // its stack pointer
+  [[maybe_unused]] const void* home_stack_ = nullptr;  // AddressSanitizer's: of the thread that launches
+  [[maybe_unused]] size_t home_size_ = 0;
   std::mt19937 random_;
 };
 
@@ -260,8 +260,8 @@ void Machine::run_thread() {
   std::abort();  // an ended fiber is never resumed
 }
 
-void Machine::give_up(std::string why) {
-  if (failure.empty()) failure = std::move(why);
+// The fiber never goes on, so nothing that must be freed may be on its stack.
+void Machine::give_up() {
   std::fprintf(stderr, "emulator: block (%u, %u, %u) thread %u: %s\n", block_index.x, block_index.y, block_index.z,
                current_, failure.c_str());
   self().state = Fiber::State::kEnded;
@@ -337,7 +337,7 @@ const Slot* meet(uint32_t mask, const void* mine, size_t bytes, Where where) {
   if (bytes > 0) std::memcpy(slots[machine.current() % kLanes].bytes, mine, bytes);
   if (warp.arrived == 0) warp.where = where;
   if (warp.where.line != where.line || std::strcmp(warp.where.file, where.file) != 0)
-    fail(where, "the warp's other lanes wait at " + at(warp.where));
+    fail(where, "the warp's other lanes wait at", &warp.where);
   self.state = Fiber::State::kMeeting;
   self.where = where;
   if (++warp.arrived == kLanes) {
@@ -369,7 +369,10 @@ void wait_copies(uint32_t but_the_last) {
   });
 }
 
-void fail(Where where, const std::string& what) { machine.give_up(at(where) + ": " + what); }
+void fail(Where where, const char* what, const Where* other) {
+  machine.failure = at(where) + ": " + what + (other ? " " + at(*other) : "");
+  machine.give_up();
+}
 
 size_t& shared_limit(const void* kernel) {
   static std::map<const void*, size_t> limits;

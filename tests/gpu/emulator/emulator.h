@@ -57,7 +57,7 @@ void copy_async(void* to, const void* from, size_t bytes, Where where);
 void commit_copies();
 void wait_copies(uint32_t but_the_last);
 // Ends the launch with a failure.
-[[noreturn]] void fail(Where where, const std::string& what);
+[[noreturn]] void fail(Where where, const char* what, const Where* other = nullptr);
 
 constexpr size_t kPage = 4096;
 // Zeros, in whole pages.

@@ -5,6 +5,9 @@
 // order: a row's result is the same alone and in any batch. A lane holds eight dimensions, 16 bytes; the lanes that
 // make up a head are a team, and each team of the block takes every so many-th four positions by itself. Scores are in
 // units of log 2.
+//
+// nvcc 13.0 for sm_90a takes 64, 94, 150 and 250 registers for kGroup 1, 2, 4 and 8, and spills none: 8, 5, 3 and 2
+// blocks per multiprocessor, each with up to 16 KiB of keys and values on their way.
 #include "engines/llm/cuda/paged.cuh"
 
 namespace weir::llm::cuda {
@@ -13,11 +16,6 @@ namespace {
 constexpr uint32_t kWarps = 4, kThreads = kWarps * kWarp;
 constexpr uint32_t kPer = 8;
 constexpr uint32_t kAtOnce = 4;  // positions whose keys and values are on their way together
-
-__device__ void unpack(float (&out)[kPer], uint4 in) {
-  const uint32_t words[4] = {in.x, in.y, in.z, in.w};
-  widen(out, words);
-}
 
 // What a team knows of its positions, for each query head.
 template <uint32_t kGroup>
@@ -46,7 +44,7 @@ struct Running {
 #pragma unroll
     for (uint32_t p = 0; p < kAtOnce; ++p) {
       float v[kPer];
-      unpack(v, values[p]);
+      widen(v, values[p]);
 #pragma unroll
       for (uint32_t g = 0; g < kGroup; ++g) {
         if (g >= group) continue;
@@ -101,7 +99,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(DecodeAttention a) {
 #pragma unroll
     for (uint32_t p = 0; p < kAtOnce; ++p) {
       float key[kPer];
-      unpack(key, k[p]);
+      widen(key, k[p]);
       bool seen = first + p >= from && first + p < end;
 #pragma unroll
       for (uint32_t g = 0; g < kGroup; ++g) {

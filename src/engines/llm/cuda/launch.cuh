@@ -36,12 +36,14 @@ __device__ inline void widen(float (&out)[kPer], const uint32_t* words) {
   for (uint32_t i = 0; i < kPer / 2; ++i)
     out[2 * i] = __uint_as_float(words[i] << 16), out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
 }
+__device__ inline void widen(float (&out)[8], uint4 in) {
+  const uint32_t words[4] = {in.x, in.y, in.z, in.w};
+  widen(out, words);
+}
 template <uint32_t kPer>
 __device__ inline void load(float (&out)[kPer], const Bf16* from) {
   if constexpr (kPer == 8) {
-    uint4 all = *reinterpret_cast<const uint4*>(from);
-    const uint32_t words[4] = {all.x, all.y, all.z, all.w};
-    widen(out, words);
+    widen(out, *reinterpret_cast<const uint4*>(from));
   } else if constexpr (kPer == 4) {
     uint2 all = *reinterpret_cast<const uint2*>(from);
     const uint32_t words[2] = {all.x, all.y};

@@ -11,11 +11,6 @@ namespace {
 constexpr uint32_t kWarps = 4, kThreads = kWarps * kWarp;
 constexpr uint32_t kPer = 8, kStep = kPer * kWarp;
 
-__device__ void unpack(float (&out)[kPer], uint4 in) {
-  const uint32_t words[4] = {in.x, in.y, in.z, in.w};
-  widen(out, words);
-}
-
 __device__ void put(const Matmul& a, uint32_t row, uint32_t output, float sum) {
   size_t at = size_t(row) * a.outputs + output;
   if (a.bias) sum += a.bias[output];
@@ -54,7 +49,7 @@ __global__ void __launch_bounds__(kThreads) thin_kernel(Matmul a) {
       if (i >= a.inputs) break;
       float v[kOutputs][kPer];
 #pragma unroll
-      for (uint32_t o = 0; o < kOutputs; ++o) unpack(v[o], w[s][o]);
+      for (uint32_t o = 0; o < kOutputs; ++o) widen(v[o], w[s][o]);
 #pragma unroll
       for (uint32_t r = 0; r < kRows; ++r) {
         if (r >= a.rows) break;
