@@ -6,6 +6,7 @@
 
 #include "base/encoding.h"
 #include "wire/coding.h"
+#include "wire/text.h"
 
 namespace weir::wire {
 namespace {
@@ -32,6 +33,12 @@ void Fields::add(std::string_view name, std::string_view value) {
   }
   entries_.push_back({uint32_t(text_.size()), uint32_t(name.size()), uint32_t(value.size())});
   text_.append(name).append(value);
+}
+
+void Fields::add_lowered(std::string_view name, std::string_view value) {
+  size_t at = text_.size();
+  add(name, value);
+  make_lower(text_.data() + at, name.size());
 }
 
 void Fields::remove(std::string_view name) {

@@ -31,7 +31,8 @@ class Fields {
     std::string_view name, value;
   };
   void add(std::string_view name, std::string_view value);
-  void set(std::string_view name, std::string_view value);  // replaces all of that name
+  void add_lowered(std::string_view name, std::string_view value);  // for a name in any case
+  void set(std::string_view name, std::string_view value);          // replaces all of that name
   void remove(std::string_view name);
   void clear();
   // The first value of that (lower-case) name, or nothing: then data() is null.

@@ -104,14 +104,15 @@ size_t H1::step_head(std::string_view input) {
 
 void H1::start_request(std::string_view bytes) {
   Head head;
-  if (Refusal refusal = inspect_head(bytes, env_.limits, &head)) return refuse(refusal);
+  head_text_.clear();
+  if (Refusal refusal = inspect_head(bytes, env_.limits, &head, &head_text_)) return refuse(refusal);
   served_ = true;
   discarded_ = 0;
   H1Exchange& x = enqueue();
-  x.start(head, peer_);
+  x.start(head, std::move(head_text_.fields), peer_);
   current_ = &x;
   // The gate and the parser must have read the same; if ever not, the request is the kind that the gate is for.
-  bool same = parser_.head(bytes) && parser_.chunked() == head.chunked &&
+  bool same = parser_.head(head_text_.for_parser) && parser_.chunked() == head.chunked &&
               (parser_.done() ? head.content_length <= 0 && !head.chunked
                               : head.chunked || parser_.remaining() == uint64_t(head.content_length));
   if (!same) return fail(x, {400, reason::kParse, "malformed request"});
@@ -180,12 +181,6 @@ size_t H1::step_raw(std::string_view input) {
   x->unconsumed_ += input.size();
   x->reader()->on_data(*x, std::as_bytes(std::span(input)));
   return input.size();
-}
-
-void H1::on_field(std::string_view name, std::string_view value) {
-  scratch_.assign(name);
-  make_lower(scratch_);
-  current_->request_.fields.add(scratch_, value);
 }
 
 void H1::on_body(std::span<const std::byte> piece) {

@@ -44,7 +44,7 @@ class H1Exchange final : public Exchange {
     size_t bytes = 0;
   };
 
-  void start(const Head& head, const PeerInfo& peer);
+  void start(const Head& head, Fields&& fields, const PeerInfo& peer);
   void clear();
   void take_turn();
   bool open() const { return !gone_ && !ended_; }
@@ -136,7 +136,6 @@ class H1 final : public Codec, H1Parser::Sink {
   void refuse(const Refusal& refusal);
   void fail(H1Exchange& x, const Refusal& refusal);
   void fail_current(const Refusal& refusal);
-  void on_field(std::string_view name, std::string_view value) override;
   void on_body(std::span<const std::byte> piece) override;
 
   // The queue and the connection, h1_connection.cc.
@@ -158,6 +157,7 @@ class H1 final : public Codec, H1Parser::Sink {
   const PeerInfo& peer_;
   H1Parser parser_;
   HeadScan scan_;
+  HeadText head_text_;  // of the head that is being looked at
   BodyCollector collector_;
   H1Output output_;
   std::string input_;    // bytes that could not be used yet

@@ -167,6 +167,7 @@ void H1::tick(base::Time now) {
     output_.trim();
     spare_.clear();
     scratch_ = std::string();
+    head_text_ = {};
     input_ = std::string();
     input_at_ = 0;
   }

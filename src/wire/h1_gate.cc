@@ -68,9 +68,10 @@ Refusal read_version(std::string_view text, Head* out) {
 // Collects what the framing fields say; judges when all are there.
 class Inspection {
  public:
-  explicit Inspection(Head* out) : out_(out) {}
+  Inspection(Head* out, HeadText* text) : out_(out), text_(text) {}
 
   Refusal request_line(std::string_view line) {
+    keep(line);
     size_t first = line.find(' '), last = line.rfind(' ');
     if (first == std::string_view::npos || first == last) return bad(reason::kParse, "malformed request line");
     out_->method = line.substr(0, first);
@@ -90,10 +91,13 @@ class Inspection {
     if (colon == 0 || colon == line.size() || line[colon] != ':') return bad_name(line);
     std::string_view name = line.substr(0, colon), value = line.substr(colon + 1);
     if (has_control(value) && !all_of_class(value, kValue)) return bad(reason::kParse, "control character in a header");
-    return field(name, trim(value));
+    value = trim(value);
+    text_->fields.add_lowered(name, value);
+    return field(name, value, line);
   }
 
   Refusal judge() {
+    text_->for_parser.append("\r\n");
     if (te_count_ > 0) {
       if (te_count_ > 1 || cl_count_ > 0 || out_->version == Version::kHttp10 || !out_->chunked) return refuse_te();
     }
@@ -109,6 +113,8 @@ class Inspection {
   }
 
  private:
+  void keep(std::string_view line) { text_->for_parser.append(line).append("\r\n"); }
+
   static Refusal bad_name(std::string_view line) {
     bool colon = line.find(':') != std::string_view::npos;
     return bad(reason::kParse, colon ? "malformed header name" : "header line without a colon");
@@ -128,7 +134,8 @@ class Inspection {
     return {};
   }
 
-  Refusal field(std::string_view name, std::string_view value) {
+  // Beast's parser looks into the fields whose lines are kept.
+  Refusal field(std::string_view name, std::string_view value, std::string_view line) {
     switch (name.size()) {
       case 2:
         if (named(name, "te")) out_->te_trailers = out_->te_trailers || has_element(value, "trailers");
@@ -139,14 +146,21 @@ class Inspection {
       case 6:
         if (named(name, "expect")) return expect(value);
         break;
+      case 7:
+        if (named(name, "upgrade")) keep(line);
+        break;
       case 10:
-        if (named(name, "connection")) connection(value);
+        if (named(name, "connection")) keep(line), connection(value);
         break;
       case 14:
-        if (named(name, "content-length")) return content_length(value);
+        if (named(name, "content-length")) return keep(line), content_length(value);
+        break;
+      case 16:
+        if (named(name, "proxy-connection")) keep(line);
         break;
       case 17:
         if (named(name, "transfer-encoding")) {
+          keep(line);
           ++te_count_;
           out_->chunked = same_text(value, "chunked");
           te_unknown_ = !out_->chunked && !has_element(value, "chunked");
@@ -190,6 +204,7 @@ class Inspection {
   }
 
   Head* out_;
+  HeadText* text_;
   std::string_view authority_;  // of an absolute-form target
   uint32_t host_count_ = 0, cl_count_ = 0, te_count_ = 0;
   bool te_unknown_ = false, close_ = false;
@@ -224,8 +239,8 @@ size_t HeadScan::advance(std::string_view all, const Limits& limits, Refusal* re
   }
 }
 
-Refusal inspect_head(std::string_view head, const Limits&, Head* out) {
-  Inspection inspection(out);
+Refusal inspect_head(std::string_view head, const Limits&, Head* out, HeadText* text) {
+  Inspection inspection(out, text);
   bool first = true;
   while (head.size() > 2) {
     size_t lf = head.find('\n');  // HeadScan has seen that each follows a CR

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "wire/exchange.h"
@@ -51,7 +52,17 @@ struct Head {
   bool te_trailers = false;
 };
 
-// Looks at a complete head, as HeadScan found it.
-Refusal inspect_head(std::string_view head, const Limits& limits, Head* out);
+// What is copied out of a head, into memory that the next head uses again.
+struct HeadText {
+  Fields fields;
+  // The head for the parser: the request line and those fields that a parser acts on, as they came. It finds the
+  // framing for itself; the other fields have been read here.
+  std::string for_parser;
+
+  void clear() { fields.clear(), for_parser.clear(); }
+};
+
+// Looks at a complete head, as HeadScan found it. `text` is filled from empty, also where the head is refused.
+Refusal inspect_head(std::string_view head, const Limits& limits, Head* out, HeadText* text);
 
 }  // namespace weir::wire

@@ -16,7 +16,6 @@ constexpr size_t kLastChunk = 5;              // "0\r\n\r\n", the least that can
 constexpr size_t kMaxWaiting = 16 << 10;      // bytes of a chunk's header or of trailers without an end
 constexpr uint32_t kNoHeaderLimit = 1 << 30;  // the gate has seen to it
 
-std::string_view std_view(Text t) { return {t.data(), t.size()}; }
 std::span<const std::byte> bytes_of(Text t) { return std::as_bytes(std::span(t.data(), t.size())); }
 
 class Parser final : public http::basic_parser<true> {
@@ -32,9 +31,7 @@ class Parser final : public http::basic_parser<true> {
  private:
   void on_request_impl(http::verb, Text, Text, int, error_code&) override {}
   void on_response_impl(int, Text, int, error_code&) override {}
-  void on_field_impl(http::field, Text name, Text value, error_code&) override {
-    if (!is_header_done()) sink_.on_field(std_view(name), std_view(value));
-  }
+  void on_field_impl(http::field, Text, Text, error_code&) override {}
   void on_header_impl(error_code&) override {}
   void on_body_init_impl(boost::optional<uint64_t> const&, error_code&) override {}
   size_t on_body_impl(Text piece, error_code&) override { return body(piece); }

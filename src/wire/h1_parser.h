@@ -1,4 +1,4 @@
-// The HTTP/1 parser: Boost.Beast's, fed with heads that have passed the gate and then with the body's bytes.
+// The HTTP/1 parser: Boost.Beast's, fed with what the gate has left of a head and then with the body's bytes.
 //
 // On top of Beast: chunk extensions are refused, trailer fields are dropped (RFC 9110 §6.5.1: they may not change what
 // the head said), and a body whose chunks are mostly overhead is refused (CVE-2023-39326).
@@ -15,7 +15,6 @@ class H1Parser {
  public:
   class Sink {
    public:
-    virtual void on_field(std::string_view name, std::string_view value) = 0;  // as sent, trimmed
     virtual void on_body(std::span<const std::byte> piece) = 0;
 
    protected:
@@ -25,7 +24,7 @@ class H1Parser {
   explicit H1Parser(Sink& sink);
   ~H1Parser();
 
-  // Starts a message: one complete head. False when it is malformed.
+  // Starts a message: one complete head, of which only the framing counts (HeadText). False when it is malformed.
   bool head(std::string_view head);
   // Bytes behind the head; returns how many were taken. What is not taken must come again, with more behind it.
   enum class Fate : uint8_t { kMore, kDone, kBad };

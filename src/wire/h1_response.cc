@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <utility>
 
 #include "wire/h1.h"
 #include "wire/text.h"
@@ -50,7 +51,8 @@ bool may_trail(std::string_view name) { return !of_connection(name) && name != "
 
 }  // namespace
 
-void H1Exchange::start(const Head& head, const PeerInfo& peer) {
+void H1Exchange::start(const Head& head, Fields&& fields, const PeerInfo& peer) {
+  std::swap(request_.fields, fields);  // each keeps the other's memory in use
   request_.version = head.version;
   request_.method.assign(head.method);
   request_.authority.assign(head.host);

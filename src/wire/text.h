@@ -10,20 +10,20 @@ namespace weir::wire {
 
 constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; }
 
-// All of `text` to lower case: eight bytes a step. A byte's high bit, where the byte has none itself: at least 'A'
-// after the first sum, beyond 'Z' after the second.
-inline void make_lower(std::string& text) {
+// The `size` characters at `text` to lower case: eight bytes a step. A byte's high bit, where the byte has none itself:
+// at least 'A' after the first sum, beyond 'Z' after the second.
+inline void make_lower(char* text, size_t size) {
   constexpr uint64_t kOnes = 0x0101010101010101, kHigh = 0x8080808080808080;
   size_t i = 0;
-  for (; i + 8 <= text.size(); i += 8) {
+  for (; i + 8 <= size; i += 8) {
     uint64_t v;
-    std::memcpy(&v, text.data() + i, 8);
+    std::memcpy(&v, text + i, 8);
     uint64_t low = v & ~kHigh;
     uint64_t capital = ((low + kOnes * (0x80 - 'A')) ^ (low + kOnes * (0x7f - 'Z'))) & ~v & kHigh;
     v |= capital >> 2;
-    std::memcpy(text.data() + i, &v, 8);
+    std::memcpy(text + i, &v, 8);
   }
-  for (; i < text.size(); ++i) text[i] = lower(text[i]);
+  for (; i < size; ++i) text[i] = lower(text[i]);
 }
 
 // Equal but for ASCII case.

@@ -9,16 +9,18 @@ namespace weir::wire {
 namespace {
 
 // The status with which a head is refused; 0 when it passes.
-Refusal judge(std::string_view head, Head* out = nullptr) {
+Refusal judge(std::string_view head, Head* out = nullptr, HeadText* text = nullptr) {
   static Head ignored;
+  static HeadText unread;
   ignored = Head();
+  unread.clear();
   HeadScan scan;
   Refusal refusal;
   Limits limits;
   size_t n = scan.advance(head, limits, &refusal);
   if (refusal) return refusal;
   EXPECT_EQ(n, head.size()) << head;
-  return inspect_head(head, limits, out ? out : &ignored);
+  return inspect_head(head, limits, out ? out : &ignored, text ? text : &unread);
 }
 
 std::string post(std::string fields) { return "POST /x HTTP/1.1\r\nHost: a\r\n" + fields + "\r\n"; }
@@ -198,6 +200,27 @@ TEST(H1Gate, ABareLineFeedIsNoticedAtOnce) {
   Refusal refusal;
   EXPECT_EQ(scan.advance("GET / HTTP/1.1\n", {}, &refusal), 0u);
   EXPECT_EQ(refusal.status, 400);
+}
+
+TEST(H1Gate, ReadsTheFieldsAndLeavesTheParserWhatItActsOn) {
+  Head head;
+  HeadText text;
+  EXPECT_FALSE(
+      judge("POST /x?y HTTP/1.1\r\nHOST: a:1\r\nUser-Agent:me \t\r\nCONTENT-length: 5\r\nX-Empty:\r\n"
+            "Connection: Keep-Alive\r\nuser-agent: you\r\nUpgrade: x\r\nProxy-Connection: close\r\n\r\n",
+            &head, &text));
+  std::string seen;
+  for (size_t i = 0; i < text.fields.size(); ++i)
+    seen += std::string(text.fields[i].name) + "=" + std::string(text.fields[i].value) + ";";
+  EXPECT_EQ(seen,
+            "host=a:1;user-agent=me;content-length=5;x-empty=;connection=Keep-Alive;user-agent=you;upgrade=x;"
+            "proxy-connection=close;");
+  EXPECT_EQ(text.for_parser,
+            "POST /x?y HTTP/1.1\r\nCONTENT-length: 5\r\nConnection: Keep-Alive\r\nUpgrade: x\r\n"
+            "Proxy-Connection: close\r\n\r\n");
+  text.clear();
+  EXPECT_FALSE(judge(post("Transfer-Encoding: chunked\r\n"), &head, &text));
+  EXPECT_EQ(text.for_parser, "POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ TEST(Text, LettersBecomeSmallAtEveryPlaceAndNothingElseChanges) {
         std::string text(size, 'Z'), expected(size, 'z');
         text[at] = char(c);
         expected[at] = lower(char(c));
-        make_lower(text);
+        make_lower(text.data(), size);
         ASSERT_EQ(text, expected) << c << " at " << at << " of " << size;
       }
 }
