@@ -116,7 +116,7 @@ TEST(LlmCudaPlan, OnlyHeadsThatTheKernelsKnowRunOnCuda) {
   EXPECT_TRUE(has_attention(8, 8, 256));
   EXPECT_FALSE(has_attention(32, 8, 80));
   EXPECT_FALSE(has_attention(32, 2, 64));
-  EXPECT_FALSE(has_attention(16, 2, 256));
+  EXPECT_TRUE(has_attention(16, 2, 256));
   EXPECT_FALSE(has_attention(4, 0, 64));
 }
 

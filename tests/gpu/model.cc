@@ -90,9 +90,11 @@ std::vector<uint32_t> prompt(uint32_t n, uint32_t below, uint32_t seed) {
   return out;
 }
 
-// Logits of a prefill and of some decode steps of three sequences, greedy; the ids that `ids` has are fed, or noted.
+// Logits of a prefill (prompts of 1, 1 + longer, 1 + 2 * longer) and of some decode steps, greedy; the ids that `ids`
+// has are fed, or noted.
 template <class Engine>
-std::vector<float> logits_of(Engine& engine, uint32_t vocabulary, std::vector<uint32_t>& ids, std::string& error) {
+std::vector<float> logits_of(Engine& engine, uint32_t longer, std::vector<uint32_t>& ids, std::string& error) {
+  const uint32_t vocabulary = engine.text().vocabulary;
   std::vector<float> logits;
   engine.logits_for_tests = &logits;
   Crowd crowd(3, 16);
@@ -100,7 +102,7 @@ std::vector<float> logits_of(Engine& engine, uint32_t vocabulary, std::vector<ui
   for (uint32_t n = 0; n < 5; ++n) {
     Step step;
     for (uint32_t i = 0; i < 3; ++i)
-      crowd.add(step, i, n == 0 ? prompt(1 + 70 * i, vocabulary, i) : std::vector{ids[(n - 1) * 3 + i]});
+      crowd.add(step, i, n == 0 ? prompt(1 + longer * i, vocabulary, i) : std::vector{ids[(n - 1) * 3 + i]});
     if (auto s = engine.step(step); !s.ok()) return error = s.text, logits;
     if (notes)
       for (const auto& look : step.looks) ids.push_back(look.id);
@@ -127,8 +129,9 @@ void check_random(Lab& lab, const char* name, Shape shape) {
   if (!here.engine || !there.engine) return lab.check(what + ": " + here.error + there.error, 1, 0);
   std::vector<uint32_t> ids;
   std::string error;
-  auto theirs = logits_of(*there.engine, shape.vocabulary, ids, error);
-  auto ours = logits_of(*here.engine, shape.vocabulary, ids, error);
+  const uint32_t longer = lab.scale == Lab::Scale::kFull ? 70 : 35;
+  auto theirs = logits_of(*there.engine, longer, ids, error);
+  auto ours = logits_of(*here.engine, longer, ids, error);
   if (!error.empty()) what += ": " + error;
   lab.check(what, worst(ours, theirs), kLogits);
 }
@@ -267,6 +270,12 @@ Shape llama_8b() {
 }  // namespace
 
 void check_model(Lab& lab) {
+  if (lab.scale == Lab::Scale::kSmall) {
+    check_random(lab, "heads of 64", shape_of(200, 128, 2, 2, 1, 64, 128));
+    Shape qwen = shape_of(200, 192, 2, 3, 1, 64, 128);
+    qwen.qk_norm = true, qwen.tied = false, qwen.windows[1] = 20;
+    return check_random(lab, "three heads in a group, head norms, a window", qwen);
+  }
   check_random(lab, "heads of 64", shape_of(1000, 512, 2, 8, 2, 64, 1024));
   check_random(lab, "heads of 128, groups of 7", shape_of(1000, 896, 2, 7, 1, 128, 1024));
   Shape qwen = shape_of(1000, 512, 2, 8, 2, 64, 1024);

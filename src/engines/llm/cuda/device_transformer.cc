@@ -95,10 +95,14 @@ Status DeviceTransformer::start() {
   if (auto s = make_room(); !s.ok()) return s;
   for (auto* buffer : {&args_, &parts_, &results_})
     if (auto s = fit(*buffer, kFirstBuffer); !s.ok()) return s;
-  auto opened = device_.run(stream_, [this, index = device_.info().index](void*) {
-    return kernels_.matmul_open(index, workspace_, &matmuls_);
+  auto said = std::make_shared<Code>(0);
+  auto opened = device_.run(stream_, [this, said, index = device_.info().index](void*) {
+    return *said = kernels_.matmul_open(index, workspace_, &matmuls_);
   });
-  return opened.ok() ? drain() : opened;
+  if (opened.ok()) opened = drain();
+  if (*said != Code(kNoLibrary)) return opened;
+  return base::failure(base::Code::kFailedPrecondition,
+                       "libcublasLt.so is not there, or of another version than this build's");
 }
 
 Status DeviceTransformer::make_room() {
