@@ -26,6 +26,14 @@ TEST(Pictures, EveryFormatGivesItsPixels) {
   }
 }
 
+TEST(Pictures, WhatIsTransparentLiesOnWhite) {
+  for (auto* name : {"clear.png", "clear.webp", "clear_palette.png"}) {
+    auto seen = decode(picture(name));  // nothing, half of red, blue
+    ASSERT_TRUE(bool(seen)) << name << seen.error().text;
+    EXPECT_EQ(seen->rgb, (std::vector<uint8_t>{255, 255, 255, 255, 127, 127, 0, 0, 255})) << name;
+  }
+}
+
 TEST(Pictures, WhatIsTooLargeOrMovesIsRefusedByItsHeader) {
   EXPECT_EQ(look_at(picture("huge.png")).error().text, "the image has more than 16 Mpixel");
   EXPECT_EQ(look_at(picture("animated.png")).error().text, "the image is an animation");

@@ -69,4 +69,11 @@ std::vector<float> stretch(const Picture& picture, uint32_t size) {
   return out;
 }
 
+void lay_on_white(std::span<const uint8_t> rgba, Picture& picture) {
+  for (size_t i = 0; i < rgba.size() / 4; ++i) {
+    uint32_t alpha = rgba[i * 4 + 3], white = 255 * (255 - alpha);
+    for (size_t c = 0; c < 3; ++c) picture.rgb[i * 3 + c] = uint8_t((rgba[i * 4 + c] * alpha + white + 127) / 255);
+  }
+}
+
 }  // namespace weir::llm

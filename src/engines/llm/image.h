@@ -17,7 +17,7 @@ struct PictureHeader {
   uint32_t width = 0, height = 0;
 };
 
-// Transparent pixels lie on black. Of an animation, nothing: it is refused.
+// Transparent pixels lie on white, as tests/reference/preprocess.py has it. Of an animation, nothing: it is refused.
 struct Picture {
   uint32_t width = 0, height = 0;
   std::vector<uint8_t> rgb;  // [height][width][3]

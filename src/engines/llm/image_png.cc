@@ -1,6 +1,6 @@
 #include <png.h>
 
-#include <cstring>
+#include <vector>
 
 #include "engines/llm/image_formats.h"
 
@@ -38,11 +38,15 @@ bool decode_png(std::string_view data, Picture& picture) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   if (!png_image_begin_read_from_memory(&image, data.data(), data.size())) return false;
-  image.format = PNG_FORMAT_RGB;
   bool fits = image.width == picture.width && image.height == picture.height;
-  png_color black{0, 0, 0};
-  bool good = fits && png_image_finish_read(&image, &black, picture.rgb.data(), png_int_32(picture.width * 3), nullptr);
+  bool clear = (image.format & PNG_FORMAT_FLAG_ALPHA) != 0;
+  image.format = clear ? PNG_FORMAT_RGBA : PNG_FORMAT_RGB;
+  std::vector<uint8_t> rgba(fits && clear ? size_t(picture.width) * picture.height * 4 : 0);
+  uint8_t* pixels = clear ? rgba.data() : picture.rgb.data();
+  bool good =
+      fits && png_image_finish_read(&image, nullptr, pixels, png_int_32(picture.width * (clear ? 4 : 3)), nullptr);
   png_image_free(&image);
+  if (good && clear) lay_on_white(rgba, picture);
   return good;
 }
 

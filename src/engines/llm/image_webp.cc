@@ -19,8 +19,7 @@ base::Status look_at_webp(std::string_view data, PictureHeader& header) {
 bool decode_webp(std::string_view data, Picture& picture) {
   std::vector<uint8_t> rgba(size_t(picture.width) * picture.height * 4);
   if (!WebPDecodeRGBAInto(bytes(data), data.size(), rgba.data(), rgba.size(), int(picture.width * 4))) return false;
-  for (size_t i = 0; i < rgba.size() / 4; ++i)
-    for (size_t c = 0; c < 3; ++c) picture.rgb[i * 3 + c] = uint8_t((rgba[i * 4 + c] * rgba[i * 4 + 3] + 127) / 255);
+  lay_on_white(rgba, picture);
   return true;
 }
 
