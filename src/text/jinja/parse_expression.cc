@@ -106,27 +106,19 @@ ExprPtr ExpressionParser::tuple(bool conditional) {
   return done(std::move(list));
 }
 
-ExprPtr ExpressionParser::or_() {
-  ExprPtr left = and_();
-  while (accept_name("or")) {
-    auto expr = make(Expr::Kind::kOr);
+ExprPtr ExpressionParser::chain(std::string_view word, Expr::Kind kind, Level operand) {
+  ExprPtr left = (this->*operand)();
+  while (accept_name(word)) {
+    auto expr = make(kind);
     expr->args.push_back(std::move(left));
-    expr->args.push_back(and_());
+    expr->args.push_back((this->*operand)());
     left = done(std::move(expr));
   }
   return left;
 }
 
-ExprPtr ExpressionParser::and_() {
-  ExprPtr left = not_();
-  while (accept_name("and")) {
-    auto expr = make(Expr::Kind::kAnd);
-    expr->args.push_back(std::move(left));
-    expr->args.push_back(not_());
-    left = done(std::move(expr));
-  }
-  return left;
-}
+ExprPtr ExpressionParser::or_() { return chain("or", Expr::Kind::kOr, &ExpressionParser::and_); }
+ExprPtr ExpressionParser::and_() { return chain("and", Expr::Kind::kAnd, &ExpressionParser::not_); }
 
 ExprPtr ExpressionParser::not_() {
   Nested nested(nested_);

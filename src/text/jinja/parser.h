@@ -47,6 +47,8 @@ class ExpressionParser {
   ExprPtr done(std::unique_ptr<Expr> expr) const;  // counts its depth
   ExprPtr unary_of(Expr::Kind kind, ExprPtr arg) const;
   ExprPtr binary_of(Op op, ExprPtr left, ExprPtr right) const;
+  // Operands with that word between them, from the left.
+  ExprPtr chain(std::string_view word, Expr::Kind kind, Level operand);
   ExprPtr or_();
   ExprPtr and_();
   ExprPtr not_();
