@@ -156,14 +156,17 @@ TEST(SessionTable, ImagesAreCutByNeitherRewindNorFork) {
   EXPECT_EQ(t.begin(id, 13)->images.size(), 1u);
 }
 
-TEST(SessionTable, UnknownForeignAndClosedSessionsAreToldApartByNobody) {
+TEST(SessionTable, UnknownForeignClosedAndExpiredSessionsAreToldApartByNobody) {
   Bench t;
+  auto expired = t.open();
+  t.env.advance(31min);
   auto mine = t.open(), foreign = t.open(kOther), closed = t.open();
   t.table.close(kMe, closed);
   base::Status first = t.begin(SessionId{1, 2}, 0).error();
   EXPECT_EQ(first.code, Code::kNotFound);
-  for (auto id : {foreign, closed}) {
+  for (auto id : {foreign, closed, expired}) {
     EXPECT_EQ(t.begin(id, 0).error(), first);
+    EXPECT_EQ(t.begin(id, 7).error(), first) << "whatever its length";
     EXPECT_EQ(t.table.fork(kMe, id, 0).error(), first);
     EXPECT_EQ(t.table.dump(kMe, id).error(), first);
     t.table.close(kMe, id);
