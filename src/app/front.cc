@@ -82,6 +82,7 @@ Front::Front(net::Shard& shard, Commons& commons, std::unique_ptr<net::WebFetche
       pages_(router_, commons.metrics,
              {"weir", std::string(kVersion), [&commons] { return not_ready(commons.phase.load()); }}),
       tally_(commons.metrics) {
+  bus_.employ(*commons.errands);
   if (commons.config.graphpipe.on)
     graphpipe_.emplace(bus_, router_, commons.slabs, graphpipe_options(commons.config, [this] { return ready(); }));
   if (commons.config.grps_on)

@@ -5,10 +5,12 @@
 // the shard has been joined.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "app/config.h"
@@ -32,6 +34,7 @@
 #include "models/repository.h"
 #include "net/fetch.h"
 #include "net/shard.h"
+#include "sched/workers.h"
 #include "session/sessions.h"
 #include "wire/codec.h"
 #include "wire/router.h"
@@ -63,6 +66,8 @@ struct Commons {
                               std::string(evergreen::Evergreen::kService)}};
   std::unique_ptr<ops::AccessLog> access_log;  // or null
   models::Repository* repository = nullptr;    // set before any shard starts
+  const std::unique_ptr<msg::Inbox> errands =  // of all shards
+      sched::make_errands({std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u)});
   // Set before any Front is made.
   std::optional<session::Homes> homes;
   std::optional<session::Quota> quota;

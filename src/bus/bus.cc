@@ -21,13 +21,23 @@ struct Later {
   bool operator()(const auto& a, const auto& b) const { return a.when > b.when; }
 };
 
+// Workers where there are none.
+class AtOnce final : public msg::Inbox {
+ public:
+  void put(msg::Call* call) override {
+    static_cast<ErrandCall*>(call)->errand->run();
+    call->home->post_here({call, {msg::Done{}}});
+  }
+};
+
 }  // namespace
 
-struct Bus::Slot : msg::Call {
+struct Bus::Slot : ErrandCall {
   enum class State : uint8_t { kSpare, kHeld, kLent } state = State::kSpare;  // held: by the dialect, to be filled
   bool timed = false;                                                         // a Due that is not stale names this
   uint64_t serial = 0;
-  Served* served = nullptr;    // while lent
+  Served* served = nullptr;  // while lent, as the next
+  msg::Inbox* inbox = nullptr;
   const Bus* owner = nullptr;  // for good; `home` is whoever stands between the engine and the Mailbox
 };
 
@@ -36,6 +46,8 @@ Bus::Bus(base::Env& env, base::ShardId shard, std::function<void()> wake, BusLim
       shard_(shard),
       mailbox_(std::move(wake)),
       limits_(limits),
+      at_once_(std::make_unique<AtOnce>()),
+      workers_(at_once_.get()),
       catalog_(std::make_shared<const Catalog>()) {
   check(size_t(shard) < kMaxShards, "shard ids stay below kMaxShards");
 }
@@ -67,7 +79,8 @@ void Bus::discard(msg::Call* call) {
 void Bus::recycle(Slot* slot) {
   ++slot->serial;
   slot->state = Slot::State::kSpare;
-  slot->served = nullptr;
+  slot->served = nullptr, slot->inbox = nullptr;
+  slot->errand.reset();
   slot->clear();
   if (slot->inputs.capacity() > kTensorsKept) std::vector<msg::Tensor>().swap(slot->inputs);
   spare_.push_back(slot);
@@ -95,25 +108,41 @@ base::Status Bus::submit(msg::Call* call) {
 }
 
 base::Status Bus::submit(msg::Call* call, Served& served) {
-  auto* slot = static_cast<Slot*>(call);
-  check(slot->state == Slot::State::kHeld && call->sink, "a Call is sent once, with a Sink");
-  if (auto status = admit(*call); !status.ok()) {
+  return lend(*static_cast<Slot*>(call), served, *served.inbox);
+}
+
+base::Result<msg::Call*> Bus::send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink,
+                                   base::Ticket ticket) {
+  auto* slot = static_cast<Slot*>(make_call());
+  slot->errand = std::move(errand), slot->bytes = bytes;
+  slot->sink = &sink, slot->ticket = std::move(ticket);
+  auto status = lend(*slot, served, *workers_);
+  if (status.ok()) return slot;
+  discard(slot);
+  return status;
+}
+
+std::unique_ptr<Errand> Bus::take(msg::Call& call) { return std::move(lent(&call).errand); }
+
+base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox) {
+  check(slot.state == Slot::State::kHeld && slot.sink, "a Call is sent once, with a Sink");
+  if (auto status = admit(slot); !status.ok()) {
     auto& counter = status.code == Code::kDeadlineExceeded ? served.stats.expired : served.stats.rejected;
     counter.fetch_add(1, std::memory_order_relaxed);
     return status;
   }
-  slot->state = Slot::State::kLent;
-  slot->served = &served;
-  call->home = &mailbox_;
-  call->lease = &served;
-  call->times.queued = env_.now();
-  if (call->times.received == base::kNever) call->times.received = call->times.queued;
+  slot.state = Slot::State::kLent;
+  slot.served = &served, slot.inbox = &inbox;
+  slot.home = &mailbox_;
+  slot.lease = &served;
+  slot.times.queued = env_.now();
+  if (slot.times.received == base::kNever) slot.times.received = slot.times.queued;
   // A cell has one writer, so a load and a store are enough; release pairs with the acquire in Served::idle().
   auto& calls = served.in_flight[size_t(shard_)].calls;
   calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   ++in_flight_;
-  if (call->deadline != base::kNever) arm(*slot);
-  served.inbox->put(call);
+  if (slot.deadline != base::kNever) arm(slot);
+  inbox.put(&slot);
   return {};
 }
 
@@ -124,17 +153,26 @@ void Bus::abandon(msg::Call* call) {
   cancel(call);
 }
 
+void Bus::enough(msg::Call* call) {
+  Slot& slot = lent(call);
+  slot.sink = nullptr;
+  if (slot.cancelled.load(std::memory_order_relaxed)) return;
+  slot.satisfied.store(true, std::memory_order_relaxed);
+  slot.cancelled.store(true, std::memory_order_release);
+  slot.inbox->poke();
+}
+
 void Bus::cancel(msg::Call* call) {
   Slot& slot = lent(call);
   if (slot.cancelled.load(std::memory_order_relaxed)) return;
   slot.served->stats.cancelled.fetch_add(1, std::memory_order_relaxed);
   slot.cancelled.store(true, std::memory_order_release);
-  slot.served->inbox->poke();
+  slot.inbox->poke();
 }
 
 void Bus::add_credit(msg::Call* call, int32_t events) {
   Slot& slot = lent(call);
-  if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= 0) slot.served->inbox->poke();
+  if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= 0) slot.inbox->poke();
 }
 
 void Bus::turn() {
@@ -150,9 +188,13 @@ void Bus::deliver(msg::Mail& mail) {
   Slot& slot = lent(mail.call);
   bool last = mail.event.last();
   if (slot.sink) {
-    if (auto* failed = std::get_if<msg::Failed>(&mail.event.what);
-        failed && failed->status.code == Code::kDeadlineExceeded)
-      slot.served->stats.expired.fetch_add(1, std::memory_order_relaxed);
+    if (auto* failed = std::get_if<msg::Failed>(&mail.event.what)) {
+      auto& stats = slot.served->stats;
+      if (failed->status.code == Code::kDeadlineExceeded)
+        stats.expired.fetch_add(1, std::memory_order_relaxed);
+      else if (slot.errand)  // workers serve all models
+        stats.rejected.fetch_add(1, std::memory_order_relaxed);
+    }
     slot.sink->on(slot, std::move(mail.event));
   }
   if (last) finish(slot);
@@ -200,7 +242,7 @@ void Bus::expire() {
     msg::Sink* sink = std::exchange(slot->sink, nullptr);
     slot->cancelled.store(true, std::memory_order_release);
     slot->served->stats.expired.fetch_add(1, std::memory_order_relaxed);
-    slot->served->inbox->poke();
+    slot->inbox->poke();
     sink->on(*slot, {msg::Failed{too_late()}});
   }
   set_timer();

@@ -13,6 +13,7 @@
 #include "base/env.h"
 #include "base/ids.h"
 #include "bus/catalog.h"
+#include "bus/errand.h"
 #include "bus/mailbox.h"
 #include "msg/call.h"
 
@@ -47,10 +48,22 @@ class Bus {
   // The same for a Served that the dialect has already looked up in this turn (to check shapes against its spec).
   base::Status submit(msg::Call* call, Served& served);
 
+  // Who runs errands; borrowed, and outlives every Call. Until this is called they are run at once, on the shard.
+  void employ(msg::Inbox& workers) { workers_ = &workers; }
+  // Sends an errand for a request to that model. It is a Call as any other: admission, abandon() and the mail are the
+  // same, and the model version is there until the Sink has heard. The Sink hears one Done, and then take() gives it
+  // the errand back; or one Failed. `bytes`: of the text that waits with it.
+  base::Result<msg::Call*> send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink,
+                                base::Ticket ticket);
+  // Inside Sink::on().
+  std::unique_ptr<Errand> take(msg::Call& call);
+
   // The Sink hears no more of it; the Bus frees it when the engine lets go. The engine stops at its next step. Not
   // after the Sink has heard last(): the Call is no longer the dialect's then.
   void abandon(msg::Call* call);
-  // The same, but the Sink still hears of it until last(): for whoever has lent memory to the Call (a session its
+  // The same for a Call whose answer is complete before the engine knows (a stop string): it ends as a success.
+  void enough(msg::Call* call);
+  // As abandon(), but the Sink still hears of it until last(): for whoever has lent memory to the Call (a session its
   // tokens) and must know when the engine has let go. Such a Call has no deadline of its own, since at that the Sink
   // hears its last, too.
   void cancel(msg::Call* call);
@@ -74,6 +87,7 @@ class Bus {
   };
   Slot& lent(msg::Call* call);
   base::Status admit(const msg::Call& call) const;
+  base::Status lend(Slot& slot, Served& served, msg::Inbox& inbox);
   void deliver(msg::Mail& mail);
   void finish(Slot& slot);
   void recycle(Slot* slot);
@@ -86,6 +100,8 @@ class Bus {
   base::ShardId shard_;
   Mailbox mailbox_;
   BusLimits limits_;
+  std::unique_ptr<msg::Inbox> at_once_;  // workers where there are none
+  msg::Inbox* workers_;
   std::shared_ptr<const Catalog> catalog_;
   uint32_t in_flight_ = 0;
   bool closed_ = false;

@@ -14,6 +14,7 @@ void Call::clear() {
   priority = 0;
   deadline = base::kNever;
   queue_timeout = {};
+  tenant = 0;
   session = {};
   generation = nullptr;
   sink = nullptr;
@@ -23,6 +24,7 @@ void Call::clear() {
   times = {};
   rows = 1;
   cancelled.store(false, std::memory_order_relaxed);
+  satisfied.store(false, std::memory_order_relaxed);
   credit.store(1 << 30, std::memory_order_relaxed);
 }
 

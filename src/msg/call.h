@@ -122,6 +122,7 @@ struct Call {
   uint32_t priority = 0;                   // 0 = the model's default; 1 is the most urgent
   base::Time deadline = base::kNever;      // past this nobody wants the answer
   base::Duration queue_timeout{0};         // longest stay in the queue; 0 = the model's default
+  uint64_t tenant = 0;                     // on whose behalf: among equals, tenants take turns
   base::SessionId session;                 // whose keys and values the engine keeps between Calls
   std::unique_ptr<Generation> generation;  // of a Call for a model that makes tokens; null for tensors
   Sink* sink = nullptr;                    // null once the client has left; home shard only
@@ -134,6 +135,7 @@ struct Call {
   uint32_t rows = 1;  // rows of the batch dimension that this Call brings
 
   std::atomic<bool> cancelled{false};    // raised by the home shard; the Inbox looks at it before it spends anything
+  std::atomic<bool> satisfied{false};    // beside it: the client has all that it wanted, so this end is no failure
   std::atomic<int32_t> credit{1 << 30};  // Events that the peer has room for
 
   // Back to a fresh Call that keeps its buffers' capacity.

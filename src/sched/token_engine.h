@@ -106,6 +106,10 @@ class TokenEngine {
   virtual void copy_block(uint32_t from, uint32_t to, uint32_t positions) = 0;
   // Errors: INVALID_ARGUMENT (cannot be decoded, too large), UNIMPLEMENTED (the model does not see).
   virtual base::Result<ImageFeatures> see(const msg::Image& image) = 0;
+  // Where true, see_aside() is the same to the last bit on one other thread, also while step() runs; never while see()
+  // does. Elsewhere images are looked at between two steps, which holds up who runs.
+  virtual bool sees_aside() const { return false; }
+  virtual base::Result<ImageFeatures> see_aside(const msg::Image& image) { return see(image); }
 };
 
 }  // namespace weir::sched

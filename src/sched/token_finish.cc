@@ -185,6 +185,7 @@ void TokenScheduler::fail(Sequence& s, base::Status status, Time now) {
   stats_.add_failure(status.code, ns(now - call->times.queued));
   bool aborted = status.code == Code::kCancelled || status.code == Code::kDeadlineExceeded;
   tokens_.end(aborted ? bus::TokenStats::Reason::kAbort : bus::TokenStats::Reason::kError);
+  if (!s.started) share_.left(s.level, call->tenant, s.tag, s.work());
   leave(s);
   mail_.push_back({call, {msg::Failed{std::move(status)}}});
 }

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <thread>
@@ -17,6 +18,7 @@
 #include "sched/runner.h"
 #include "sched/token_fit.h"
 #include "sched/token_scheduler.h"
+#include "sched/workers.h"
 
 namespace weir::sched {
 namespace {
@@ -27,6 +29,8 @@ using base::Time;
 
 constexpr uint64_t kPositionsMost = uint64_t(1) << 31;  // positions, so that slots fit their type
 constexpr size_t kHomesKept = 64;                       // bursts whose memory one step leaves to the next
+
+constexpr int kGivesWay = 5;  // nice: less than a third of a core that a step wants, too
 
 uint64_t unix_ms() {
   timespec now;
@@ -68,6 +72,11 @@ class TokenLane final : public msg::Inbox {
   enum class State : uint8_t { kBusy, kStalled, kIdle };  // stalled: asleep though Calls are here
 
   enum class Found : uint8_t { kNothing, kStep };
+  struct Seen {
+    uint64_t glimpse;
+    base::Result<ImageFeatures> features;
+  };
+  using See = base::Result<ImageFeatures> (TokenEngine::*)(const msg::Image&);
 
   void run();
   bool gather(Found last);
@@ -77,9 +86,12 @@ class TokenLane final : public msg::Inbox {
   using Act = Status (TokenEngine::*)(TokenStep&);
   Status act(Act what, TokenStep& step);
   void finish(const Status& outcome);
+  Found look(Found stepped);
+  void look_aside(TokenScheduler::Glimpse glimpse);
+  base::Result<ImageFeatures> see(const msg::Image& image, See how);
   void post();
   void refuse(msg::Call* call, Status status);
-  bool full() const;
+  bool has_room(const msg::Call& call) const;
 
   std::unique_ptr<TokenEngine> engine_;
   const TokenRoom room_;
@@ -93,11 +105,16 @@ class TokenLane final : public msg::Inbox {
   std::vector<std::pair<base::SessionId, uint32_t>> cuts_;  // of refused Calls: session, length of its history
   State state_ = State::kBusy;
   bool poked_ = false, stopping_ = false;
+  std::optional<Seen> seen_;         // by the lookout
   size_t waiting_ = 0, active_ = 0;  // in the scheduler, when it last looked at arrivals
+  TokenScheduler::Crowd crowd_;      // there, if its queue was full
 
   TokenScheduler scheduler_;  // the thread's, as all below
   std::vector<msg::Call*> taken_;
   std::vector<std::pair<msg::Home*, std::vector<msg::Mail>>> outgoing_;
+  bool looking_ = false;           // the lookout is
+  std::optional<Seen> sighted_;    // what it has seen, on its way to the scheduler
+  Workers lookout_{1, kGivesWay};  // looks at images while others run
   std::thread thread_;
 };
 
@@ -114,10 +131,18 @@ void TokenLane::refuse(msg::Call* call, Status status) {
   call->home->post_here({call, {msg::Failed{std::move(status)}}});
 }
 
-// Slots that stand empty are no queue.
-bool TokenLane::full() const {
-  size_t slots = policy_.max_running - std::min<size_t>(active_, policy_.max_running);
-  return arrivals_.size() + waiting_ >= policy_.max_waiting + slots;
+// Slots that stand empty are no queue. In a full queue there is room for who has fewer calls in it than another: the
+// scheduler pushes one of the other's out. Of such a rush no more than the queue again.
+bool TokenLane::has_room(const msg::Call& call) const {
+  size_t most = policy_.max_waiting + policy_.max_running - std::min<size_t>(active_, policy_.max_running);
+  if (arrivals_.size() + waiting_ < most) return true;
+  if (arrivals_.size() + waiting_ >= most + policy_.max_waiting) return false;
+  auto arrived = [&](uint64_t tenant) {
+    return size_t(std::count_if(arrivals_.begin(), arrivals_.end(), [&](auto* c) { return c->tenant == tenant; }));
+  };
+  auto crowd = crowd_;
+  if (crowd.calls == 0 && !arrivals_.empty()) crowd = {arrivals_.back()->tenant, arrived(arrivals_.back()->tenant)};
+  return call.tenant != crowd.tenant && arrived(call.tenant) + 1 < crowd.calls;
 }
 
 void TokenLane::put(msg::Call* call) {
@@ -126,17 +151,14 @@ void TokenLane::put(msg::Call* call) {
   bool asleep = false, refused = false;
   {
     std::lock_guard lock(mutex_);
-    refused = call->generation->aim != msg::Aim::kRelease && full();
+    refused = call->generation->aim != msg::Aim::kRelease && !has_room(*call);
     if (!refused) {
       arrivals_.push_back(call);
       asleep = std::exchange(state_, State::kBusy) != State::kBusy;
     }
   }
   if (asleep) wake_.notify_one();
-  if (!refused) return;
-  refuse(call, base::try_again(Code::kResourceExhausted, "the queue of model '" + spec_.name + "' is full (" +
-                                                             std::to_string(policy_.max_waiting) +
-                                                             " requests); try again later"));
+  if (refused) refuse(call, queue_full(spec_, policy_));
 }
 
 // A Call was cancelled or has credit: a lane that is stepping looks before its next step, one without Calls need not.
@@ -154,7 +176,7 @@ void TokenLane::poke() {
 // Takes the arrivals; sleeps first when the last plan found nothing to run. False: the lane is to end.
 bool TokenLane::gather(Found last) {
   std::unique_lock lock(mutex_);
-  while (last == Found::kNothing && arrivals_.empty() && !poked_ && !stopping_) {
+  while (last == Found::kNothing && arrivals_.empty() && !poked_ && !seen_ && !stopping_) {
     state_ = scheduler_.empty() ? State::kIdle : State::kStalled;
     Time until = scheduler_.leaves_at();
     if (until == base::kNever)
@@ -167,8 +189,10 @@ bool TokenLane::gather(Found last) {
   taken_.swap(arrivals_);
   for (auto [session, length] : cuts_) scheduler_.cut(session, length);
   cuts_.clear();
+  sighted_ = std::exchange(seen_, {});
   waiting_ = scheduler_.waiting() + taken_.size();
   active_ = scheduler_.active();
+  crowd_ = waiting_ >= policy_.max_waiting ? scheduler_.crowd() : TokenScheduler::Crowd();
   return !stopping_;
 }
 
@@ -179,14 +203,17 @@ void TokenLane::run() {
     for (auto* call : taken_) scheduler_.add(call, lane_now());
     taken_.clear();
     if (ends) break;
+    if (sighted_) {
+      looking_ = false;
+      scheduler_.saw(sighted_->glimpse, std::move(sighted_->features), lane_now());
+      sighted_.reset();
+    }
     auto* step = scheduler_.plan(lane_now());
     post();
     found = step ? Found::kStep : Found::kNothing;
-    if (!step) continue;
-    if (engine_->overlaps())
-      run_steps(*step);
-    else
-      run_step(*step);
+    if (step) engine_->overlaps() ? run_steps(*step) : run_step(*step);
+    if (look(found) == Found::kStep) found = Found::kStep;
+    post();
   }
   scheduler_.fail_all(base::failure(Code::kUnavailable, "model '" + spec_.name + "' is being unloaded"), lane_now());
   post();
@@ -222,6 +249,41 @@ Status TokenLane::act(Act what, TokenStep& step) {
     return (*engine_.*what)(step);
   } catch (const std::bad_alloc&) {
     return base::try_again(Code::kResourceExhausted, "out of memory; try again later");
+  }
+}
+
+// Images are looked at one at a time: while others run by the lookout, if the engine can; else here, between steps.
+TokenLane::Found TokenLane::look(Found stepped) {
+  if (looking_) return Found::kNothing;
+  auto glimpse = scheduler_.glimpse();
+  if (!glimpse) return Found::kNothing;
+  if (stepped == Found::kStep && engine_->sees_aside()) {
+    look_aside(std::move(*glimpse));
+    return Found::kNothing;
+  }
+  scheduler_.saw(glimpse->id, see(glimpse->image, &TokenEngine::see), lane_now());
+  return Found::kStep;
+}
+
+void TokenLane::look_aside(TokenScheduler::Glimpse glimpse) {
+  looking_ = true;
+  lookout_.post([this, glimpse = std::move(glimpse)] {
+    auto features = see(glimpse.image, &TokenEngine::see_aside);
+    bool asleep;
+    {
+      std::lock_guard lock(mutex_);
+      seen_ = Seen{glimpse.id, std::move(features)};
+      asleep = std::exchange(state_, State::kBusy) != State::kBusy;
+    }
+    if (asleep) wake_.notify_one();
+  });
+}
+
+base::Result<ImageFeatures> TokenLane::see(const msg::Image& image, See how) {
+  try {
+    return ((*engine_).*how)(image);
+  } catch (const std::bad_alloc&) {  // the request ends, not the process
+    return base::try_again(Code::kResourceExhausted, "not enough memory for an image; try again later");
   }
 }
 

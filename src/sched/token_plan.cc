@@ -33,7 +33,8 @@ void TokenScheduler::preempt(Sequence& s) {
   memory_.release(s);
   s.reviews = {}, s.ahead = {};
   s.pool.clear();
-  for (auto& sight : s.sights) sight.features = {}, sight.seen = false;
+  for (auto& sight : s.sights) sight.features = {}, sight.seen = sight.wanted = false, sight.glimpse = 0;
+  s.unseen = 0;
   s.place = Place::kEvicted;
   tokens_.preemptions.add();
 }
@@ -52,6 +53,7 @@ TokenStep* TokenScheduler::plan(Time now) {
   planned_ = now;
   sweep(now);
   admit_waiting(now);
+  push_out(now);
   uint32_t budget = policy_.step_tokens;
   plan_decodes(budget);
   plan_prefills(budget);

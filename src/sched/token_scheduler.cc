@@ -1,8 +1,9 @@
 #include "sched/token_scheduler.h"
 
 #include <algorithm>
-#include <new>
+#include <ranges>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
@@ -24,15 +25,13 @@ TokenPolicy sane(TokenPolicy policy) {
   return policy;
 }
 
-base::Result<ImageFeatures> look_at(TokenEngine& engine, const msg::Image& image) {
-  try {
-    return engine.see(image);
-  } catch (const std::bad_alloc&) {  // the request ends, not the process
-    return base::try_again(Code::kResourceExhausted, "not enough memory for an image; try again later");
-  }
-}
-
 }  // namespace
+
+Status queue_full(const msg::ModelSpec& spec, const TokenPolicy& policy) {
+  return base::try_again(Code::kResourceExhausted, "the queue of model '" + spec.name + "' is full (" +
+                                                       std::to_string(policy.max_waiting) +
+                                                       " requests); try again later");
+}
 
 TokenScheduler::TokenScheduler(TokenEngine& engine, TokenRoom room, const TokenPolicy& policy,
                                const msg::ModelSpec& spec, bus::ModelStats& stats, uint64_t seed)
@@ -76,8 +75,30 @@ void TokenScheduler::add(msg::Call* call, Time now) {
   auto timeout = call->queue_timeout, longest = spec_.batching.queue_timeout;
   if (timeout.count() <= 0 || (longest.count() > 0 && longest < timeout)) timeout = longest;
   if (timeout.count() > 0 && timeout < base::kNever - now) s->leaves = now + timeout;
+  s->tag = share_.came(s->level, call->tenant, s->work());
   insert(waiting_, std::move(s));
   gauge();
+}
+
+TokenScheduler::Crowd TokenScheduler::crowd() const {
+  std::unordered_map<uint64_t, size_t> calls;
+  Crowd most;
+  for (const auto& s : waiting_)
+    if (size_t n = s->started ? 0 : ++calls[s->call->tenant]; n > most.calls) most = {s->call->tenant, n};
+  return most;
+}
+
+// As many as a full queue has taken more from other tenants.
+void TokenScheduler::push_out(Time now) {
+  size_t most = policy_.max_waiting + policy_.max_running - std::min<size_t>(active_.size(), policy_.max_running);
+  for (size_t over = waiting_.size() - std::min(waiting_.size(), most); over > 0; --over) {
+    auto [tenant, calls] = crowd();
+    auto last = std::find_if(waiting_.rbegin(), waiting_.rend(),
+                             [tenant = tenant](const auto& s) { return !s->started && s->call->tenant == tenant; });
+    if (calls == 0 || last == waiting_.rend()) return;
+    fail(**last, queue_full(spec_, policy_), now);
+    drop_gone();
+  }
 }
 
 void TokenScheduler::release_session(msg::Call* call, Time now) {
@@ -105,10 +126,17 @@ Status TokenScheduler::leaving(const Sequence& s, Time now) const {
   return {};
 }
 
+// From the back: who gives up several calls is charged for none of them (TokenShare::left).
 void TokenScheduler::sweep(Time now) {
   for (auto* line : {&waiting_, &active_})
-    for (auto& s : *line)
-      if (auto status = leaving(*s, now); !status.ok()) fail(*s, std::move(status), now);
+    for (auto& s : std::views::reverse(*line)) {
+      auto status = leaving(*s, now);
+      if (status.ok()) continue;
+      if (s->started && s->call->satisfied.load(std::memory_order_relaxed))
+        s->ending = msg::Finish::kStopId, conclude(*s, now);
+      else
+        fail(*s, std::move(status), now);
+    }
   drop_gone();
 }
 
@@ -123,7 +151,7 @@ void TokenScheduler::drop_gone() {
 size_t TokenScheduler::backlog() const {
   size_t positions = 0;
   for (const auto& s : active_)
-    if (!s->parked()) positions += s->unfed() + s->reviews.size();
+    if (!s->parked() && s->unseen == 0) positions += s->unfed() + s->reviews.size();
   return positions;
 }
 
@@ -198,40 +226,60 @@ void TokenScheduler::start(Sequence& s, Time now) {
   s.wanted = 0;
   if (!s.started) {
     s.started = true;
+    share_.began(s.level, s.tag);
     s.cached = s.stored;
     s.call->times.started = now;
     s.call->generation->cached_tokens = s.cached;
     tokens_.prefix_queries.add(s.prompt);
     tokens_.prefix_hits.add(s.cached);
   }
-  if (auto status = see_images(s); !status.ok()) return fail(s, std::move(status), now);
+  want_images(s);
   if (complete(s)) conclude(s, now);
 }
 
 // Only those that are to be fed are looked at: what is stored was right when it was computed.
-Status TokenScheduler::see_images(Sequence& s) {
-  auto see = [&](uint32_t from, uint32_t to) -> Status {
-    for (auto& sight : s.sights_in(from, to)) {
-      if (sight.seen) continue;
-      const auto& image = *sight.image;
-      auto features = look_at(engine_, image);
-      if (!features) return features.error();
-      uint32_t pads = image.end - image.start - 2;
-      if (features->count != pads)
-        return base::invalid("image " + std::to_string(&sight - s.sights.data()) + " at positions [" +
-                             std::to_string(image.start) + ", " + std::to_string(image.end) + ") has " +
-                             std::to_string(pads) + " pads; the model makes " + std::to_string(features->count) +
-                             " features of it");
-      sight.features = std::move(*features);
-      sight.seen = true;
-    }
-    return {};
+void TokenScheduler::want_images(Sequence& s) {
+  if (s.sights.empty()) return;
+  auto want = [&](uint32_t from, uint32_t to) {
+    for (auto& sight : s.sights_in(from, to)) s.unseen += !sight.seen && !std::exchange(sight.wanted, true);
   };
-  if (s.sights.empty()) return {};
-  auto status = see(s.stored, s.length());
-  for (auto range : s.reviews.all())
-    if (status.ok()) status = see(range.start, range.end);
-  return status;
+  want(s.stored, s.length());
+  for (auto range : s.reviews.all()) want(range.start, range.end);
+}
+
+std::optional<TokenScheduler::Glimpse> TokenScheduler::glimpse() {
+  for (auto& s : active_) {
+    if (s->place != Place::kActive || s->unseen == 0) continue;
+    for (auto& sight : s->sights)
+      if (sight.wanted && !sight.seen && sight.glimpse == 0) return Glimpse{sight.glimpse = ++glimpses_, *sight.image};
+  }
+  return {};
+}
+
+// Nobody waits for what a sequence wanted that has left, or lost its blocks.
+void TokenScheduler::saw(uint64_t id, base::Result<ImageFeatures> features, Time now) {
+  for (auto& s : active_)
+    for (auto& sight : s->sights) {
+      if (sight.glimpse != id || s->place != Place::kActive) continue;
+      if (auto status = take(*s, sight, std::move(features)); !status.ok()) fail(*s, std::move(status), now);
+      drop_gone();
+      return gauge();
+    }
+}
+
+Status TokenScheduler::take(Sequence& s, Sequence::Sight& sight, base::Result<ImageFeatures> features) const {
+  if (!features) return std::move(features).error();
+  const auto& image = *sight.image;
+  uint32_t pads = image.end - image.start - 2;
+  if (features->count != pads)
+    return base::invalid("image " + std::to_string(&sight - s.sights.data()) + " at positions [" +
+                         std::to_string(image.start) + ", " + std::to_string(image.end) + ") has " +
+                         std::to_string(pads) + " pads; the model makes " + std::to_string(features->count) +
+                         " features of it");
+  sight.features = std::move(*features);
+  sight.seen = true;
+  --s.unseen;
+  return {};
 }
 
 void TokenScheduler::fail_all(const Status& status, Time now) {

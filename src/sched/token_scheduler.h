@@ -1,6 +1,7 @@
 // TokenScheduler: which sequences run in the next step. Pure: time is an argument; no thread, clock or lock.
 //
-// Calls wait by priority, then arrival. One is admitted when there are blocks for its whole prompt (what a session kept
+// Calls wait by priority; at the same priority tenants take turns (token_share.h), and a tenant's own calls wait in the
+// order of their arrival. One is admitted when there are blocks for its whole prompt (what a session kept
 // or the prefix cache holds need not be there twice). A step holds one token of each running sequence, and in the rest
 // of its budget chunks of prompts, in the same order. When blocks run out, these go: cached ones, sessions that rest,
 // parked sequences, then the least urgent and youngest sequence; a sequence that lost its blocks waits again, in its
@@ -14,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -27,8 +29,11 @@
 #include "sched/token_memory.h"
 #include "sched/token_rows.h"
 #include "sched/token_sequence.h"
+#include "sched/token_share.h"
 
 namespace weir::sched {
+
+base::Status queue_full(const msg::ModelSpec& spec, const TokenPolicy& policy);
 
 class TokenScheduler {
  public:
@@ -50,6 +55,15 @@ class TokenScheduler {
   TokenStep* plan_ahead(base::Time now);
   // The step has been run. A failure fails its sequences, and only these.
   void finish(const base::Status& outcome, base::Time now);
+  // An image that somebody has to look at before its sequence can run, the first in order; each is given out once. A
+  // copy, since its Call may leave meanwhile.
+  struct Glimpse {
+    uint64_t id;
+    msg::Image image;
+  };
+  std::optional<Glimpse> glimpse();
+  // What was seen. Not between plan() and finish(), as is glimpse().
+  void saw(uint64_t id, base::Result<ImageFeatures> features, base::Time now);
   // Answers everything that is here with a failure. Not between plan() and finish().
   void fail_all(const base::Status& status, base::Time now);
 
@@ -60,6 +74,13 @@ class TokenScheduler {
   bool empty() const { return waiting_.empty() && active_.empty(); }
   size_t waiting() const { return waiting_.size(); }
   size_t active() const { return active_.size(); }
+  // Who has most calls waiting that have not begun; for a full queue, from which the last of them goes when another
+  // tenant's call comes.
+  struct Crowd {
+    uint64_t tenant = 0;
+    size_t calls = 0;
+  };
+  Crowd crowd() const;
   const TokenMemory& memory() const { return memory_; }
 
  private:
@@ -78,10 +99,12 @@ class TokenScheduler {
   // Who comes.
   void admit_waiting(base::Time now);
   bool admit(Sequence& s, base::Time now);
+  void push_out(base::Time now);
   bool make_room(Sequence& s);
   void give_back(Sequence& s);
   void start(Sequence& s, base::Time now);
-  base::Status see_images(Sequence& s);
+  static void want_images(Sequence& s);
+  base::Status take(Sequence& s, Sequence::Sight& sight, base::Result<ImageFeatures> features) const;
   size_t backlog() const;
   size_t running() const;  // admitted and not parked
   bool alone() const;      // nobody is admitted
@@ -93,7 +116,9 @@ class TokenScheduler {
   void settle_evicted();
 
   // Rows.
-  bool runs(const Sequence& s) const { return s.place == Sequence::Place::kActive && !s.planned && !s.parked(); }
+  bool runs(const Sequence& s) const {
+    return s.place == Sequence::Place::kActive && !s.planned && !s.unseen && !s.parked();
+  }
   void plan_decodes(uint32_t& budget);
   void plan_prefills(uint32_t& budget);
   void review(Sequence& s, uint32_t& budget);
@@ -134,7 +159,8 @@ class TokenScheduler {
   TokenMemory memory_;
   TokenRows rows_, ahead_;
   std::mt19937_64 random_;
-  uint64_t arrivals_ = 0;
+  TokenShare share_;
+  uint64_t arrivals_ = 0, glimpses_ = 0;
   base::Time planned_{}, planned_ahead_{};  // when the steps were laid out
   std::vector<uint32_t> draws_;             // per row of a step: the look that draws
   std::vector<Owned> waiting_, active_;     // each in order

@@ -9,8 +9,8 @@ using msg::PositionRange;
 Sequence::Sequence(msg::Call* c, uint32_t l, uint64_t a)
     : call(c), wish(*c->generation), level(l), arrival(a), prompt(uint32_t(wish.length())) {
   if (is(msg::Aim::kGenerate)) scores = Ranges(wish.logprobs), readouts = Ranges(wish.readouts);
-  for (const auto& image : wish.history_images) sights.push_back({&image, {}, {}, false});
-  for (const auto& image : wish.images) sights.push_back({&image, {}, {}, false});
+  for (const auto& image : wish.history_images) sights.push_back({&image, {}, {}});
+  for (const auto& image : wish.images) sights.push_back({&image, {}, {}});
 }
 
 void Sequence::write_tokens() {

@@ -6,10 +6,12 @@
 // (cached, or kept by a session) is found by feeding them again beside the sequence: `reviews`.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "base/env.h"
@@ -27,6 +29,8 @@ struct Sequence {
     std::optional<Digest> digest;  // of its data and type
     ImageFeatures features;        // while positions that need them are to be fed
     bool seen = false;             // features are there
+    bool wanted = false;           // positions are to be fed that need them
+    uint64_t glimpse = 0;          // who is looking at it; 0: nobody
   };
 
   Sequence(msg::Call* call, uint32_t level, uint64_t arrival);
@@ -34,7 +38,8 @@ struct Sequence {
   msg::Call* call;
   const msg::Generation& wish;
   const uint32_t level;    // of priority; 0 is the most urgent
-  const uint64_t arrival;  // the order of put() within a level
+  const uint64_t arrival;  // the order of put()
+  uint64_t tag = 0;        // its place within a level (token_share.h); of equal ones the first to arrive is first
   uint64_t seed = 0;
   base::Time leaves = base::kNever;  // when its queue_timeout is over
   bool keeps = true;                 // its session wants it back
@@ -46,6 +51,7 @@ struct Sequence {
   uint32_t stored = 0;
   uint32_t sealed = 0;  // blocks from the front that the prefix cache can find
   std::vector<Sight> sights;
+  uint32_t unseen = 0;  // of them, wanted and not seen: it waits for these
   bool sealable = true;
 
   Ranges scores, readouts;            // positions whose logprobs and readouts are asked for
@@ -74,6 +80,8 @@ struct Sequence {
   bool started = false;   // was admitted before
 
   bool is(msg::Aim aim) const { return wish.aim == aim; }
+  // What it may cost, in tokens.
+  uint64_t work() const { return uint64_t(prompt) + std::min(wish.max_tokens, 256u); }
   uint32_t length() const { return tokens.empty() ? prompt : uint32_t(tokens.size()); }
   uint32_t unfed() const { return length() - stored; }
   bool parked() const { return call->credit.load(std::memory_order_acquire) <= 0; }
@@ -89,7 +97,7 @@ struct Sequence {
   }
   // Before the other one in every order here.
   bool precedes(const Sequence& other) const {
-    return level != other.level ? level < other.level : arrival < other.arrival;
+    return std::tie(level, tag, arrival) < std::tie(other.level, other.tag, other.arrival);
   }
 
   // Fills `tokens` after what a session has left in it.

@@ -1,7 +1,10 @@
 #include "evergreen_bench.h"
+#include "support/held_workers.h"
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <limits>
 #include <random>
 
 namespace weir::evergreen {
@@ -101,6 +104,57 @@ TEST(Evergreen, ConfigurationReachesTheModelAndIsChecked) {
   EXPECT_EQ(t.status(*x), "open") << "another session";
 }
 
+TEST(Evergreen, NumbersAtTheirEdgesAreTakenOrNamed) {
+  Bench t;
+  struct Edge {
+    std::string_view field;
+    std::function<void(v1::GenerateConfig&)> set;
+    bool good = false;
+  };
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<Edge> edges;
+  auto real = [&](std::string_view field, void (v1::GenerateConfig::*set)(float), std::vector<float> good,
+                  std::vector<float> bad) {
+    for (float v : good) edges.push_back({field, [=](auto& c) { (c.*set)(v); }, true});
+    for (float v : {inf, -inf, nan}) bad.push_back(v);
+    for (float v : bad) edges.push_back({field, [=](auto& c) { (c.*set)(v); }});
+  };
+  auto whole = [&](std::string_view field, void (v1::GenerateConfig::*set)(uint32_t), std::vector<uint32_t> good,
+                   std::vector<uint32_t> bad) {
+    for (uint32_t v : good) edges.push_back({field, [=](auto& c) { (c.*set)(v); }, true});
+    for (uint32_t v : bad) edges.push_back({field, [=](auto& c) { (c.*set)(v); }});
+  };
+  using C = v1::GenerateConfig;
+  real("temperature", &C::set_temperature, {0, 100}, {-1e-6f, 100.1f, -0x1p31f, 0x1p63f});
+  real("top_p", &C::set_top_p, {1e-9f, 1}, {0, -1, 1.1f, 0x1p31f});
+  real("min_p", &C::set_min_p, {0, 1}, {-0.1f, 1.1f, 0x1p63f});
+  real("presence_penalty", &C::set_presence_penalty, {-2, 2}, {-2.1f, 2.1f, 0x1p31f});
+  real("frequency_penalty", &C::set_frequency_penalty, {-2, 2}, {-2.1f, 2.1f, 0x1p31f});
+  real("repetition_penalty", &C::set_repetition_penalty, {1e-3f, 100}, {0, -1, 101, 0x1p63f});
+  whole("max_tokens", &C::set_max_tokens, {0, 1, 990}, {1001, 1u << 31, UINT32_MAX});
+  whole("min_tokens", &C::set_min_tokens, {0, 256}, {257, 1u << 31, UINT32_MAX});
+  whole("top_k", &C::set_top_k, {0, 1, 1u << 31, UINT32_MAX}, {});
+  whole("top_logprobs", &C::set_top_logprobs, {0, 20}, {21, 1u << 31, UINT32_MAX});
+  for (const Edge& edge : edges) {
+    auto x = t.open();
+    auto m = t.parse(generate("p", "r") + text_leaf("p", "hello"));
+    C c;
+    c.set_raw(true);
+    edge.set(c);
+    add_config(m, c);
+    t.send(*x, m);
+    if (edge.good) {
+      EXPECT_EQ(t.status(*x), "open") << c.ShortDebugString();
+      t.answer("ok");
+    } else {
+      EXPECT_NE(t.status(*x).find("INVALID_ARGUMENT: action GENERATE: GenerateConfig." + std::string(edge.field)),
+                std::string::npos)
+          << c.ShortDebugString() << t.status(*x);
+      EXPECT_TRUE(t.chat->held.empty());
+    }
+  }
+}
+
 TEST(Evergreen, APromptThatCannotFitIsRefusedBeforeItIsKept) {
   Bench t;
   auto x = t.open();
@@ -112,6 +166,41 @@ TEST(Evergreen, APromptThatCannotFitIsRefusedBeforeItIsKept) {
     t.send(*x, m);
   }
   EXPECT_EQ(t.status(*x), "INVALID_ARGUMENT: action GENERATE: node 'p': the prompt is too long for the model");
+}
+
+TEST(Evergreen, ALongTextIsTokenizedByWorkersWhileTheSessionGoesOn) {
+  Bench t;
+  support::HeldWorkers workers;
+  t.bus.employ(workers);
+  std::string text(9'000, 'x');
+  auto x = t.open();
+  t.send(*x,
+         "actions { name: 'TOKENIZE' inputs { name: 'text' id: 'p' } outputs { name: 'tokens' id: 'n' } target_spec { "
+         "id: 'chat' } } actions { name: 'ECHO' inputs { name: 'x' id: 'in' } outputs { name: 'x' id: 'out' } }" +
+             text_leaf("p", text));
+  ASSERT_EQ(workers.held.size(), 1u);
+  t.send(*x, text_leaf("in", "hello"));
+  EXPECT_EQ(t.leaf(*x, "out"), "hello");
+  EXPECT_EQ(t.leaf(*x, "n"), "…");
+  workers.work();
+  t.turn();
+  EXPECT_GE(t.leaf(*x, "n").size(), 9'000u * 4);
+
+  auto y = t.open();
+  t.send(*y, generate("p", "r") + text_leaf("p", text));
+  ASSERT_EQ(workers.held.size(), 1u);
+  workers.work();
+  t.turn();
+  EXPECT_NE(t.status(*y).find("the model's context has 1000"), std::string::npos) << t.status(*y);
+
+  auto gone = t.open();
+  t.send(*gone, generate("p", "r") + text_leaf("p", text));
+  ASSERT_EQ(workers.held.size(), 1u);
+  gone.reset();
+  EXPECT_TRUE(workers.held[0]->cancelled.load());
+  workers.work();
+  t.turn();
+  EXPECT_TRUE(t.chat->held.empty());
 }
 
 TEST(Evergreen, AStopStringEndsTheAnswerAndTheCall) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "oip_bench.h"
+#include "support/held_workers.h"
 #include "support/text_models.h"
 
 namespace weir::oip {
@@ -188,6 +189,36 @@ TEST_F(Generate, ATextModelAnswersInferOnceAndIsRefusedWhereItStreams) {
   inbox.finish(inbox.held.at(0), {outputs(R"(text_output BYTES [1] ["d"])")});
   bench.turn();
   EXPECT_EQ(y->response.status, 501);
+}
+
+TEST_F(Generate, ALongPromptIsTokenizedByWorkers) {
+  bench.add(support::text_spec("long", 100'000));
+  support::HeldWorkers workers;
+  bench.bus.employ(workers);
+  const std::string text(20'000, 'x');
+  auto x = post("long/generate", {{"text_input", text}, {"exclude_input_in_output", false}});
+  auto gone = post("long/generate_stream", {{"text_input", text}});
+  auto busy = post("long/generate_stream", {{"text_input", text}});
+  ASSERT_EQ(workers.held.size(), 3u);
+  gone.reset();
+  EXPECT_TRUE(workers.held[1]->cancelled.load());
+  auto y = post("m/generate", {{"text_input", "ab"}});
+  EXPECT_EQ(bench.inbox("m").held.size(), 1u);
+  auto* last = workers.held.back();
+  workers.held.pop_back();
+  workers.work();
+  workers.held.push_back(last);
+  workers.refuse(base::try_again(Code::kResourceExhausted, "too many"));
+  bench.turn();
+  EXPECT_EQ(busy->response.status, 429);
+  ASSERT_EQ(bench.inbox("long").held.size(), 1u);
+  support::Voice<ScriptedInbox> v{bench.inbox("long"), bench.inbox("long").held[0]};
+  v.say("ok");
+  v.end();
+  bench.turn();
+  EXPECT_EQ(Json::parse(x->sent)["text_output"], text + "ok");
+  voice().end();
+  bench.turn();
 }
 
 }  // namespace

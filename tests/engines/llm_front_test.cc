@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -225,6 +226,36 @@ TEST_F(TextFronts, PromptsThatAreNoneAreRefused) {
   call.inputs = {strings("text_input", std::string(100 * 256 + 1, 'a'))};
   front->put(&call);
   EXPECT_NE(refusal().find("longer than"), std::string::npos);
+}
+
+// The scribe is a thread of its own; what it hands to the lane is awaited.
+struct AwaitedLane final : msg::Inbox {
+  explicit AwaitedLane(std::promise<msg::Call*>& came) : came(came) {}
+  void put(msg::Call* call) override { came.set_value(call); }
+  std::promise<msg::Call*>& came;
+};
+
+TEST_F(TextFronts, ALongPromptIsTokenizedByAnotherThread) {
+  std::promise<msg::Call*> came;
+  front = nullptr;
+  const_cast<msg::TextSpec&>(*spec.text).max_length = 100'000;
+  front = make_text_front(std::make_unique<AwaitedLane>(came), spec, stats);
+  call.inputs.push_back(strings("text_input", std::string(50'000, 'c')));
+  front->put(&call);
+  msg::Call& inner = *came.get_future().get();
+  EXPECT_EQ(inner.generation->append, std::vector<uint32_t>(50'000, 2));
+  tell(inner, "z!", true);
+  EXPECT_EQ(heard(), (std::vector<std::string>{"z|stop"}));
+}
+
+TEST_F(TextFronts, AStopStringIsNoFailure) {
+  call.parameters = {{"stop", std::string("yz")}};
+  auto& inner = ask("a");
+  tell(inner, "xyz", false);
+  EXPECT_EQ(heard(), (std::vector<std::string>{"x|stop"}));
+  EXPECT_TRUE(inner.cancelled.load());
+  EXPECT_TRUE(inner.satisfied.load());
+  tell(inner, "", true);
 }
 
 }  // namespace

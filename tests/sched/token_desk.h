@@ -51,9 +51,22 @@ class TokenDesk {
     collect();
     return true;
   }
+  // Looks at images that sequences wait for; false when there were none.
+  bool look() {
+    bool looked = false;
+    while (auto glimpse = scheduler->glimpse()) {
+      scheduler->saw(glimpse->id, engine.see(glimpse->image), now);
+      looked = true;
+    }
+    collect();
+    return looked;
+  }
+  enum class Eyes : uint8_t { kOpen, kShut } eyes = Eyes::kOpen;
   // One step; false when nothing ran.
   bool step() {
+    if (eyes == Eyes::kOpen) look();
     auto* step = scheduler->plan(now);
+    if (!step && eyes == Eyes::kOpen && look()) step = scheduler->plan(now);
     collect();
     if (!step) return false;
     auto status = engine.step(*step);

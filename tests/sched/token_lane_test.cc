@@ -18,7 +18,7 @@ using testing::HasSubstr;
 // The fake engine behind a gate.
 class GatedTokens final : public TokenEngine {
  public:
-  GatedTokens(const msg::ModelSpec& spec, Gate& gate) : fake_(spec), gate_(gate) {}
+  GatedTokens(const msg::ModelSpec& spec, Gate& gate, Gate& eyes) : fake_(spec), gate_(gate), eyes_(eyes) {}
   const msg::TextSpec& text() const override { return fake_.text(); }
   size_t kv_bytes(size_t positions) const override { return fake_.kv_bytes(positions); }
   base::Status reserve(uint32_t blocks, uint32_t size) override { return fake_.reserve(blocks, size); }
@@ -31,12 +31,17 @@ class GatedTokens final : public TokenEngine {
   }
   void copy_block(uint32_t from, uint32_t to, uint32_t n) override { fake_.copy_block(from, to, n); }
   base::Result<ImageFeatures> see(const msg::Image& image) override { return fake_.see(image); }
+  bool sees_aside() const override { return true; }
+  base::Result<ImageFeatures> see_aside(const msg::Image& image) override {
+    eyes_.wait();
+    return fake_.see(image);
+  }
 
   static constexpr uint32_t kAllergy = 90, kPoison = 91;
 
  private:
   FakeTokenEngine fake_;
-  Gate& gate_;
+  Gate &gate_, &eyes_;
 };
 
 // Does what is submitted at once, and keeps what came of it until it is collected.
@@ -115,10 +120,11 @@ class Desk final : public msg::Home {
 
 struct Lab {
   explicit Lab(TokenPolicy p = policy()) : spec(token_spec()) {
-    lane = make_token_lane(std::make_unique<GatedTokens>(spec, gate), p, spec, stats);
+    lane = make_token_lane(std::make_unique<GatedTokens>(spec, gate, eyes), p, spec, stats);
   }
   ~Lab() {
     gate.open();
+    eyes.open();
     lane.reset();
   }
   static TokenPolicy policy() {
@@ -147,7 +153,7 @@ struct Lab {
 
   msg::ModelSpec spec;
   bus::ModelStats stats;
-  Gate gate;
+  Gate gate, eyes;
   Desk desk;
   std::deque<msg::Call> calls;
   std::unique_ptr<msg::Inbox> lane;
@@ -240,6 +246,48 @@ TEST(TokenLane, AFullQueueRefusesOnTheShard) {
   for (uint32_t i = 0; i < 6; ++i) EXPECT_EQ(t.desk.until_last(*calls[i]), t.expected(*calls[i]));
 }
 
+TEST(TokenLane, AFullQueueHasRoomForWhoHasFewerInIt) {
+  Lab t;
+  std::vector<msg::Call*> many;
+  auto put = [&](uint32_t first, uint64_t tenant) {
+    auto& call = t.make(first, 1);
+    call.tenant = tenant;
+    t.lane->put(&call);
+    return &call;
+  };
+  many.push_back(put(5, 1));
+  t.gate.until_waiting(1);
+  for (uint32_t i = 1; i < 8; ++i) many.push_back(put(5 + i, 1));
+  EXPECT_THAT(t.desk.until_last(*many[7]).back(), HasSubstr("RESOURCE_EXHAUSTED")) << "refused on the shard";
+  auto* other = put(20, 2);
+  EXPECT_EQ(t.desk.said(*other), 0u);
+  t.gate.open();
+  EXPECT_EQ(t.desk.until_last(*other), t.expected(*other));
+  for (uint32_t i = 0; i < 7; ++i) EXPECT_EQ(t.desk.until_last(*many[i]), t.expected(*many[i]));
+}
+
+TEST(TokenLane, AStreamGoesOnWhileTheLookoutLooks) {
+  Lab t;
+  t.gate.open();
+  auto& stream = t.make(5, 30);
+  stream.credit = 1;
+  t.lane->put(&stream);
+  t.desk.until_said(stream, 1);
+  auto& busy = t.make(7, 200);
+  busy.credit = 1 << 20;
+  auto& seer = t.make(6, 3, 8);
+  seer.generation->images.push_back({base::Bytes::copy_of("abcd"), "image/png", 1, 7});
+  t.lane->put(&busy);
+  t.desk.until_said(busy, 1);
+  t.lane->put(&seer);
+  stream.credit += 100;
+  t.lane->poke();
+  EXPECT_EQ(t.desk.until_last(stream), t.expected(stream));
+  EXPECT_EQ(t.desk.until_last(busy), t.expected(busy));
+  t.eyes.open();
+  EXPECT_EQ(t.desk.until_last(seer), t.expected(seer));
+}
+
 TEST(TokenLane, ACallOfTensorsIsRefused) {
   Lab t;
   auto& call = t.calls.emplace_back();
@@ -297,7 +345,8 @@ TEST(TokenLane, NoRoomForKeysAndValuesFailsTheLoading) {
   TokenPolicy policy;
   policy.kv_bytes = 10;
   Gate gate;
-  EXPECT_THROW(make_token_lane(std::make_unique<GatedTokens>(spec, gate), policy, spec, stats), std::runtime_error);
+  EXPECT_THROW(make_token_lane(std::make_unique<GatedTokens>(spec, gate, gate), policy, spec, stats),
+               std::runtime_error);
 }
 
 // A client of the storm: checks what it hears against the reference, leaves or gives credit as it likes.
@@ -334,7 +383,7 @@ TEST(TokenLane, AStormFromSeveralShardsTellsEveryoneHisOwn) {
   Gate gate;
   gate.open();
   served->inbox =
-      make_token_lane(std::make_unique<GatedTokens>(served->spec, gate), policy, served->spec, served->stats);
+      make_token_lane(std::make_unique<GatedTokens>(served->spec, gate, gate), policy, served->spec, served->stats);
   auto catalog = std::make_shared<bus::Catalog>();
   catalog->models["talker"] = {{{"1", served}}, served.get()};
   std::atomic<int> open{0}, wrong{0};

@@ -251,6 +251,67 @@ TEST(TokenScheduler, ACancelledSequenceIsGoneBeforeTheNextStep) {
   EXPECT_EQ(desk.used(), 0u);
 }
 
+TEST(TokenScheduler, WhoHasEnoughEndsAsASuccess) {
+  TokenDesk desk;
+  auto& call = desk.call({1, 2, 3}, 100);
+  desk.send(call);
+  for (int i = 0; i < 3; ++i) desk.step();
+  call.satisfied.store(true);
+  call.cancelled.store(true);
+  EXPECT_FALSE(desk.step());
+  EXPECT_TRUE(desk.last[&call]);
+  EXPECT_EQ(desk.dones[&call].completion_tokens, 3u);
+  EXPECT_EQ(desk.used(), 0u);
+  EXPECT_EQ(desk.stats.success.count.load(), 1u);
+  EXPECT_EQ(desk.stats.fail.count.load(), 0u);
+}
+
+TEST(TokenScheduler, OthersRunWhileAnImageIsLookedAt) {
+  TokenDesk desk;
+  desk.eyes = TokenDesk::Eyes::kShut;
+  auto& stream = desk.call({1, 2, 3}, 40);
+  auto& seer = desk.call({1, 2, 3, 4, 5, 6, 7, 8, 9}, 3);
+  seer.generation->images.push_back({base::Bytes::copy_of("abcde"), "image/png", 1, 8});
+  desk.send(stream);
+  desk.step();
+  desk.send(seer);
+  ASSERT_TRUE(desk.step());
+  auto glimpse = desk.scheduler->glimpse();
+  ASSERT_TRUE(glimpse);
+  EXPECT_EQ(glimpse->image.data.view(), "abcde");
+  EXPECT_FALSE(desk.scheduler->glimpse()) << "each is given out once";
+  for (size_t n = desk.said[&stream].size(), i = 1; i <= 10; ++i) {
+    ASSERT_TRUE(desk.step());
+    EXPECT_EQ(desk.said[&stream].size(), n + i) << "a token in every step";
+  }
+  EXPECT_TRUE(desk.said[&seer].empty());
+  desk.scheduler->saw(glimpse->id, desk.engine.see(glimpse->image), desk.now);
+  ASSERT_TRUE(desk.step());
+  EXPECT_EQ(desk.said[&seer].size(), 1u) << "its prompt runs in the next step";
+  desk.run();
+  EXPECT_EQ(desk.said[&seer], desk.expected(seer));
+  EXPECT_EQ(desk.said[&stream], desk.expected(stream));
+}
+
+TEST(TokenScheduler, WhoLeavesWhileItsImageIsLookedAtIsGoneAndNobodyMissesIt) {
+  TokenDesk desk;
+  desk.eyes = TokenDesk::Eyes::kShut;
+  auto& seer = desk.call({1, 2, 3, 4, 5}, 3);
+  seer.generation->images.push_back({base::Bytes::copy_of("abc"), "image/png", 0, 5});
+  desk.send(seer);
+  EXPECT_FALSE(desk.step());
+  auto glimpse = desk.scheduler->glimpse();
+  ASSERT_TRUE(glimpse);
+  seer.cancelled.store(true);
+  EXPECT_FALSE(desk.step());
+  EXPECT_TRUE(desk.last[&seer]);
+  seer.generation = nullptr;
+  EXPECT_EQ(glimpse->image.data.view(), "abc") << "it has a copy";
+  desk.scheduler->saw(glimpse->id, desk.engine.see(glimpse->image), desk.now);
+  EXPECT_TRUE(desk.scheduler->empty());
+  EXPECT_EQ(desk.used(), 0u);
+}
+
 TEST(TokenScheduler, WhatWaitsTooLongLeaves) {
   auto policy = small();
   policy.max_running = 1;

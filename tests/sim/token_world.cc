@@ -62,6 +62,17 @@ bool TokenLane::end() {
   return true;
 }
 
+void TokenLane::look() {
+  if (step_ || gone_) return;
+  if (!glimpse_) {
+    glimpse_ = scheduler_.glimpse();
+    return;
+  }
+  scheduler_.saw(glimpse_->id, engine.see(glimpse_->image), env_.now());
+  glimpse_.reset();
+  post();
+}
+
 void TokenLane::unload() {
   check(!step_, "a lane ends between steps");
   for (auto* call : arrivals_) scheduler_.add(call, env_.now()), inside_.insert(call);
@@ -158,6 +169,8 @@ void TokenWorld::hear(Client& client, msg::Call& call, const msg::Event& event) 
     if (faults_ == 0) broken("I20: " + text);
   } else if (failed->status.code == Code::kUnavailable) {
     if (!unloaded_) broken("I20: " + text);
+  } else if (failed->status.code == Code::kInvalidArgument) {
+    if (text.find("the image cannot be decoded") == text.npos) broken("I20: " + text);
   } else if (failed->status.code != Code::kResourceExhausted) {
     broken("I20: " + text);
   }
@@ -184,6 +197,12 @@ void TokenWorld::fill(msg::Call& call) {
   if (draw(3) == 0) wish.readouts.push_back({draw(40), draw(60)});
   wish.cache_salt = draw(6) == 0;
   if (draw(10) == 0) wish.aim = msg::Aim::kEmbed;
+  if (auto n = uint32_t(wish.append.size()); n > 6 && draw(5) == 0) {
+    std::string data(1 + draw(n - 3), char('a' + draw(3)));
+    if (draw(10) == 0) data[0] = '!';
+    uint32_t start = draw(n - 2 - uint32_t(data.size()) + 1);
+    wish.images.push_back({base::Bytes::copy_of(data), "image/png", start, start + uint32_t(data.size()) + 2});
+  }
 }
 
 void TokenWorld::send(Shard& shard) {
@@ -193,6 +212,7 @@ void TokenWorld::send(Shard& shard) {
   auto* call = client.call = shard.bus.make_call();
   fill(*call);
   call->model = "talker", call->sink = &client, call->priority = draw(4);
+  call->tenant = draw(3);
   if (draw(2)) call->credit = int32_t(draw(5));
   client.granted = call->credit;
   if (draw(100) < deadlines_) client.deadline = call->deadline = env_.now() + us(1 + draw(20'000));
@@ -253,6 +273,7 @@ void TokenWorld::act() {
       else
         env_.advance(us(1 + draw(500)));
       lane_->end();
+      lane_->look();
       break;
     case 5:
       if (draw(100) < leaves_) leave();

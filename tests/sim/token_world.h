@@ -10,6 +10,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -33,6 +34,8 @@ class TokenLane final : public msg::Inbox {
   bool begin(base::Duration work);
   // The step's end, if its time has come.
   bool end();
+  // Begins to look at an image that somebody waits for, or says what was seen; not while a step runs.
+  void look();
   void unload();
   base::Time next() const { return step_ ? done_ : scheduler_.leaves_at(); }
   bool stepping() const { return step_ != nullptr; }
@@ -51,6 +54,7 @@ class TokenLane final : public msg::Inbox {
   const uint32_t max_waiting_;
   sched::TokenScheduler scheduler_;
   sched::TokenStep* step_ = nullptr;
+  std::optional<sched::TokenScheduler::Glimpse> glimpse_;
   base::Time done_{};
   bool gone_ = false;
   std::vector<msg::Call*> arrivals_;

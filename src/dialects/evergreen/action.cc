@@ -7,6 +7,7 @@
 #include "base/encoding.h"
 #include "evergreen_config.pb.h"
 #include "marshal/check.h"
+#include "marshal/tenant.h"
 #include "marshal/times.h"
 #include "wire/text.h"
 
@@ -228,6 +229,18 @@ Status ModelAction::find(Wants wants) {
   return {};
 }
 
+Status ModelAction::perform(std::unique_ptr<bus::Errand> errand, size_t bytes) {
+  if (bytes <= bus::kShortText) {
+    errand->run();
+    return performed(*errand);
+  }
+  auto sent = session_.house().bus.send(std::move(errand), bytes, *served_, *this, session_.exchange().ticket());
+  if (!sent) return std::move(sent).error();
+  call_ = *sent;
+  state_ = State::kPreparing;
+  return {};
+}
+
 msg::Call& ModelAction::call() {
   if (state_ == State::kIdle) {
     call_ = session_.house().bus.make_call();
@@ -241,6 +254,7 @@ msg::Call& ModelAction::call() {
 Status ModelAction::submit() {
   call_->sink = this;
   call_->ticket = session_.exchange().ticket();
+  call_->tenant = marshal::tenant_of(session_.exchange().request());
   Status s = session_.house().bus.submit(call_, *served_);
   if (s.ok())
     state_ = State::kRunning;
@@ -251,7 +265,12 @@ Status ModelAction::submit() {
 
 void ModelAction::stop() {
   if (state_ == State::kFilling) session_.house().bus.discard(call_);
-  if (state_ == State::kRunning) session_.house().bus.abandon(call_);
+  if (running()) session_.house().bus.abandon(call_);
+  state_ = State::kOver;
+}
+
+void ModelAction::enough() {
+  if (state_ == State::kRunning) session_.house().bus.enough(call_);
   state_ = State::kOver;
 }
 
@@ -263,27 +282,33 @@ void ModelAction::repay() {
 Status ModelAction::unexpected() { return failure(Code::kInternal, "the model answered in another way than asked"); }
 
 void ModelAction::on(msg::Call& call, msg::Event&& event) {
-  bool last = event.last();
-  if (last) {
-    state_ = State::kOver;  // the Call is the bus's again
-    auto spent = marshal::spent(call.times, call.times.finished);
-    session_.exchange().ledger().queue += spent.queue;
-    session_.exchange().ledger().compute += spent.compute;
-  }
-  ++owed_;
   Status s;
-  if (auto* o = std::get_if<msg::Outputs>(&event.what))
-    s = outputs(std::move(*o));
-  else if (auto* t = std::get_if<msg::Token>(&event.what))
-    s = token(*t);
-  else if (auto* d = std::get_if<msg::Done>(&event.what))
-    s = finished(*d);
-  else
-    s = std::move(std::get<msg::Failed>(event.what).status);
-  if (s.ok() && last && !over()) s = unexpected();
+  if (state_ == State::kPreparing) {
+    state_ = State::kIdle;
+    if (auto* failed = std::get_if<msg::Failed>(&event.what)) s = std::move(failed->status);
+    if (auto errand = session_.house().bus.take(call); s.ok()) s = performed(*errand);
+  } else {
+    bool last = event.last();
+    if (last) {
+      state_ = State::kOver;  // the Call is the bus's again
+      auto spent = marshal::spent(call.times, call.times.finished);
+      session_.exchange().ledger().queue += spent.queue;
+      session_.exchange().ledger().compute += spent.compute;
+    }
+    ++owed_;
+    s = hear(std::move(event));
+    if (s.ok() && last && !over()) s = unexpected();
+  }
   if (!s.ok()) fail(std::move(s));
   if (!over() && !session_.congested()) repay();
   session_.settle();  // may destroy this
+}
+
+Status ModelAction::hear(msg::Event&& event) {
+  if (auto* o = std::get_if<msg::Outputs>(&event.what)) return outputs(std::move(*o));
+  if (auto* t = std::get_if<msg::Token>(&event.what)) return token(*t);
+  if (auto* d = std::get_if<msg::Done>(&event.what)) return finished(*d);
+  return std::move(std::get<msg::Failed>(event.what).status);
 }
 
 }  // namespace weir::evergreen

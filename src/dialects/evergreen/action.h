@@ -104,21 +104,26 @@ class ModelAction : public Action, protected msg::Sink {
   // default; not a model that makes tokens).
   base::Status find(Wants wants);
   const msg::ModelSpec& spec() const { return served_->spec; }
+  // Long work on `bytes` of input: done at once when they are few, else by the bus's workers; then performed().
+  base::Status perform(std::unique_ptr<bus::Errand> errand, size_t bytes);
   msg::Call& call();  // to fill in; from the first call on until submit()
   base::Status submit();
   void stop() final;
-  bool running() const { return state_ == State::kRunning; }
+  void enough();  // stops what runs: all that was asked for is here
+  bool running() const { return state_ == State::kRunning || state_ == State::kPreparing; }
   // More Events may come: those that the client has taken.
   void repay();
   int32_t owed_ = 0;
 
+  virtual base::Status performed(bus::Errand&) { return unexpected(); }
   virtual base::Status outputs(msg::Outputs&&) { return unexpected(); }
   virtual base::Status token(const msg::Token&) { return unexpected(); }
   virtual base::Status finished(const msg::Done&) { return unexpected(); }
 
  private:
-  enum class State : uint8_t { kIdle, kFilling, kRunning, kOver };
+  enum class State : uint8_t { kIdle, kPreparing, kFilling, kRunning, kOver };
   void on(msg::Call& call, msg::Event&& event) final;
+  base::Status hear(msg::Event&& event);
   static base::Status unexpected();
 
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by the Call in flight

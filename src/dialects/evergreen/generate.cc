@@ -49,6 +49,25 @@ Status read_sampling(const v1::GenerateConfig& c, msg::Sampling& s) {
   return {};
 }
 
+class Prompting final : public bus::Errand {
+ public:
+  Prompting(std::shared_ptr<const msg::TextSpec> spec, std::vector<Turn> turns, Templating templating,
+            Transcripts transcripts)
+      : spec_(std::move(spec)),
+        turns_(std::move(turns)),
+        templating_(templating),
+        transcripts_(std::move(transcripts)) {}
+  void run() override { prompt = make_prompt(spec_, turns_, templating_, transcripts_); }
+
+  base::Result<Prompt> prompt{Prompt()};
+
+ private:
+  const std::shared_ptr<const msg::TextSpec> spec_;
+  const std::vector<Turn> turns_;
+  const Templating templating_;
+  const Transcripts transcripts_;
+};
+
 class Generate final : public ModelAction {
  public:
   using ModelAction::ModelAction;
@@ -109,8 +128,13 @@ class Generate final : public ModelAction {
     cursor_.reset();
     if (Status s = find(Wants::kText); !s.ok()) return s;  // it may have been reloaded meanwhile
     spec_ = spec().text;
-    auto prompt = make_prompt(spec_, conversation_.turns(), config_.raw() ? Templating::kRaw : Templating::kChat,
-                              session_.transcripts());
+    auto templating = config_.raw() ? Templating::kRaw : Templating::kChat;
+    return perform(std::make_unique<Prompting>(spec_, conversation_.take(), templating, session_.transcripts()),
+                   conversation_.bytes());
+  }
+
+  Status performed(bus::Errand& errand) override {
+    auto& prompt = static_cast<Prompting&>(errand).prompt;
     if (!prompt) return std::move(prompt).error();
     text_ = std::move(prompt->text);
     with_images_ = !prompt->images.empty();
@@ -135,6 +159,7 @@ class Generate final : public ModelAction {
     g.images = std::move(prompt.images);
     g.max_tokens = config_.max_tokens() ? config_.max_tokens() : std::min(kMaxTokens, room);
     g.min_tokens = config_.min_tokens();
+    if (g.min_tokens > g.max_tokens) return out_of("min_tokens", "at most max_tokens");
     g.ignore_eos = config_.ignore_eos();
     g.sampling = spec_->defaults;
     const msg::PositionRange answer{prompt_tokens_, UINT32_MAX};
@@ -154,7 +179,7 @@ class Generate final : public ModelAction {
     bool stopped = stops_.push(piece, text);
     if (Status s = say(text, &token); !s.ok() || !stopped) return s;
     cached_tokens_ = call().generation->cached_tokens;
-    stop();
+    enough();
     cut_ = true;
     return finish("stop");
   }

@@ -63,10 +63,10 @@ std::string raw_text(const std::vector<Turn>& turns) {
 
 // The tokens of text that may begin as something that was said before.
 void encode(const std::shared_ptr<const msg::TextSpec>& spec, std::string_view text, text::AddSpecial add,
-            const std::deque<Transcript>& transcripts, std::vector<uint32_t>& ids) {
+            const Transcripts& transcripts, std::vector<uint32_t>& ids) {
   const Transcript* best = nullptr;
-  for (const Transcript& t : transcripts)
-    if (t.model == spec && text.starts_with(t.text) && (!best || t.text.size() > best->text.size())) best = &t;
+  for (const auto& t : transcripts)
+    if (t->model == spec && text.starts_with(t->text) && (!best || t->text.size() > best->text.size())) best = t.get();
   if (best) {
     ids = best->ids;
     text.remove_prefix(best->text.size());
@@ -175,7 +175,7 @@ void Conversation::leaf_end() {
 }
 
 base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spec, const std::vector<Turn>& turns,
-                                 Templating templating, const std::deque<Transcript>& transcripts) {
+                                 Templating templating, const Transcripts& transcripts) {
   Prompt prompt;
   auto add = text::AddSpecial::kYes;
   if (templating == Templating::kChat && spec->processor->chat) {

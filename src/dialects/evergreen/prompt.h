@@ -2,7 +2,6 @@
 // their places, and the tokens of what the session has said before.
 #pragma once
 
-#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +37,8 @@ class Conversation {
   base::Status chunk(const session::Node& leaf, const base::Bytes& data, const msg::TextSpec& spec);
   void leaf_end();
   const std::vector<Turn>& turns() const { return turns_; }
+  std::vector<Turn> take() { return std::move(turns_); }
+  uint64_t bytes() const { return text_bytes_ + image_bytes_; }
 
  private:
   enum class Kind : uint8_t { kNone, kText, kImage, kEndOfTurn, kUnseen };
@@ -67,6 +68,6 @@ enum class Templating : uint8_t { kChat, kRaw };
 
 // Errors: INVALID_ARGUMENT (the template's own words, an image that cannot be read, a prompt that fills the context).
 base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spec, const std::vector<Turn>& turns,
-                                 Templating templating, const std::deque<Transcript>& transcripts);
+                                 Templating templating, const Transcripts& transcripts);
 
 }  // namespace weir::evergreen

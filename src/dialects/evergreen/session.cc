@@ -243,7 +243,7 @@ void Session::expire(const std::string& name) {
 
 void Session::remember(Transcript transcript) {
   if (transcript.text.size() > kTranscriptBytes) return;
-  transcripts_.push_front(std::move(transcript));
+  transcripts_.push_front(std::make_shared<const Transcript>(std::move(transcript)));
   if (transcripts_.size() > kTranscripts) transcripts_.pop_back();
 }
 

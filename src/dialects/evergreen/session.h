@@ -44,6 +44,7 @@ struct Transcript {
   std::string text;
   std::vector<uint32_t> ids;
 };
+using Transcripts = std::deque<std::shared_ptr<const Transcript>>;  // workers read them while the session goes on
 
 class Session final : MessageSink, Load::Listener {
  public:
@@ -84,7 +85,7 @@ class Session final : MessageSink, Load::Listener {
   Action* maker(const session::Node& node) const;
   void set_ttl(std::string_view node, base::Duration ttl);
   void remember(Transcript transcript);
-  const std::deque<Transcript>& transcripts() const { return transcripts_; }
+  const Transcripts& transcripts() const { return transcripts_; }
 
  private:
   base::Status on_fragment(session::Fragment& fragment, std::string_view reference) override;
@@ -111,7 +112,7 @@ class Session final : MessageSink, Load::Listener {
   session::NodeGraph graph_;
   std::vector<std::unique_ptr<Action>> actions_;  // in order of arrival
   std::vector<std::unique_ptr<Load>> loads_;
-  std::deque<Transcript> transcripts_;
+  Transcripts transcripts_;
   std::map<std::string, base::TimerId, std::less<>> ttls_;
   const base::Bytes* reading_ = nullptr;
   base::Bytes held_;        // a message that waits for room

@@ -19,6 +19,19 @@ using base::invalid;
 using base::Status;
 using Step = session::Cursor::Step;
 
+class Tokenizing final : public bus::Errand {
+ public:
+  Tokenizing(std::shared_ptr<const msg::TextSpec> spec, std::string text)
+      : spec_(std::move(spec)), text_(std::move(text)) {}
+  void run() override { ids = spec_->processor->tokenizer->encode(text_, text::AddSpecial::kYes); }
+
+  std::vector<uint32_t> ids;
+
+ private:
+  const std::shared_ptr<const msg::TextSpec> spec_;
+  const std::string text_;
+};
+
 class TextAction : public ModelAction {
  public:
   using ModelAction::ModelAction;
@@ -79,8 +92,10 @@ class TextAction : public ModelAction {
     cursor_.reset();
     if (Status s = find(Wants::kText); !s.ok()) return s;
     if (!marshal::valid_utf8(text_)) return invalid("the text is not UTF-8");
-    return use(spec().text->processor->tokenizer->encode(text_, text::AddSpecial::kYes));
+    size_t bytes = text_.size();
+    return perform(std::make_unique<Tokenizing>(spec().text, std::move(text_)), bytes);
   }
+  Status performed(bus::Errand& errand) override { return use(std::move(static_cast<Tokenizing&>(errand).ids)); }
 
   std::optional<session::Cursor> cursor_;
   std::string text_;

@@ -6,6 +6,7 @@
 #include "dialects/oip/generate.h"
 #include "dialects/oip/rest.h"
 #include "marshal/json_tensor.h"
+#include "marshal/tenant.h"
 #include "marshal/times.h"
 #include "text/completion.h"
 #include "text/processor.h"
@@ -95,6 +96,25 @@ class TextMembers {
   bool said_ = false;
 };
 
+using Tokens = base::Result<std::vector<uint32_t>>;
+
+Tokens tokens(std::string_view text, const msg::TextSpec& spec) {
+  return text::encode_prompt(*spec.processor->tokenizer, text, text::AddSpecial::kYes, spec.max_length);
+}
+
+class Tokenizing final : public bus::Errand {
+ public:
+  Tokenizing(std::string text, std::shared_ptr<const msg::TextSpec> spec)
+      : text_(std::move(text)), spec_(std::move(spec)) {}
+  void run() override { ids = tokens(text_, *spec_); }
+
+  Tokens ids{std::vector<uint32_t>()};
+
+ private:
+  const std::string text_;
+  const std::shared_ptr<const msg::TextSpec> spec_;
+};
+
 class TextGenerate final : public wire::Reader, public msg::Sink {
  public:
   TextGenerate(House& house, Exchange& exchange, TextRequest request, bus::Served& served, Delivery delivery)
@@ -109,11 +129,23 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
   void on_close(Exchange&, bool) override { leave(); }
   void on_drain(Exchange&) override { repay(1); }
 
+  // A long prompt becomes tokens at the bus's workers.
   Status start(bus::Served& served) {
-    auto generation = std::make_unique<msg::Generation>();
-    const auto& tokenizer = *spec_->processor->tokenizer;
-    auto ids = text::encode_prompt(tokenizer, request_.input, text::AddSpecial::kYes, spec_->max_length);
+    size_t bytes = request_.input.size();
+    if (bytes <= bus::kShortText) return ask(served, tokens(request_.input, *spec_));
+    auto errand = std::make_unique<Tokenizing>(request_.input, spec_);
+    auto sent = house_.bus.send(std::move(errand), bytes, served, *this, exchange_.ticket());
+    if (!sent) return std::move(sent).error();
+    call_ = *sent, served_ = &served;
+    return {};
+  }
+
+ private:
+  bool streams() const { return delivery_ == Delivery::kStream; }
+
+  Status ask(bus::Served& served, Tokens ids) {
     if (!ids) return std::move(ids).error();
+    auto generation = std::make_unique<msg::Generation>();
     generation->append = *std::move(ids);
     text_.after(generation->append);
     if (auto bad = marshal::place(request_.fields, *spec_, *generation); !bad.status.ok()) return bad.status;
@@ -126,6 +158,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     call->version = served.spec.version;
     call->id = request_.id;
     call->priority = request_.priority;
+    call->tenant = marshal::tenant_of(exchange_.request());
     call->generation = std::move(generation);
     if (streams()) call->credit.store(kCredit, std::memory_order_relaxed);
     call->sink = this;
@@ -138,9 +171,6 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     return status;
   }
 
- private:
-  bool streams() const { return delivery_ == Delivery::kStream; }
-
   text::Completion::Options text_options() const {
     using Keep = text::StopStrings::Keep;
     return {request_.fields.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo, request_.fields.stop,
@@ -150,6 +180,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
 
   void on(msg::Call& call, msg::Event&& event) override {
     if (event.last()) call_ = nullptr;
+    if (auto* served = std::exchange(served_, nullptr)) return tokenized(*served, call, event);
     if (auto* token = std::get_if<msg::Token>(&event.what)) return generated(call, *token);
     note(call, call.times.finished);
     if (auto* done = std::get_if<msg::Done>(&event.what)) {
@@ -161,12 +192,19 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     fail(base::failure(base::Code::kInternal, "the model answered with tensors"));
   }
 
+  void tokenized(bus::Served& served, msg::Call& call, const msg::Event& event) {
+    if (auto* failed = std::get_if<msg::Failed>(&event.what)) return fail(failed->status);
+    auto errand = house_.bus.take(call);
+    if (Status bad = ask(served, std::move(static_cast<Tokenizing&>(*errand).ids)); !bad.ok()) fail(bad);
+  }
+
   void generated(const msg::Call& call, const msg::Token& token) {
     ++owed_;
     if (token.prefill) return;
     auto state = text_.push(token.id, piece_);
     if (request_.details) detail(token);
     if (state == text::Completion::State::kStopped) {
+      house_.bus.enough(std::exchange(call_, nullptr));
       note(call, exchange_.now());  // the lane still has the Call, and writes when it is finished
       return finish("stop_sequence");
     }
@@ -243,6 +281,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
   text::Completion text_;
   std::string piece_, token_;  // text and token details that have not been sent
   msg::Call* call_ = nullptr;
+  bus::Served* served_ = nullptr;  // while the prompt becomes tokens; kept by that Call
   int32_t owed_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "dialects/oip/inference.h"
 
 #include "marshal/check.h"
+#include "marshal/tenant.h"
 #include "marshal/times.h"
 
 namespace weir::oip {
@@ -28,6 +29,7 @@ Status Inference::start() {
   if (status.ok()) status = marshal::check_call(served_->spec, call());
   if (status.ok()) {
     call_->version = served_->spec.version;
+    if (served_->spec.text) call_->tenant = marshal::tenant_of(exchange_.request());
     call_->sink = this;
     call_->ticket = exchange_.ticket();
     status = house_.bus.submit(call_, *served_);

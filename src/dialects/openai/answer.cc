@@ -95,6 +95,7 @@ void Choice::generated(const msg::Call& call, const msg::Token& token) {
 // Nobody but this side knows of stop strings: the engine is told to stop.
 void Choice::stopped(const msg::Call& call) {
   end = {End::Why::kStop, json_string(*text_.stop_string())};
+  answer_.house_.bus.enough(std::exchange(call_, nullptr));
   answer_.closed(*this, call, answer_.exchange_.now());  // the lane still has the Call, and writes when it is finished
 }
 
@@ -154,6 +155,7 @@ Refusal Answer::submit(bus::Served& served, const Sequence& prompt, std::vector<
   call->version = served.spec.version;
   call->id = request_.request_id;
   call->priority = request_.priority;
+  call->tenant = tenant(exchange_.request(), house_.options.api_keys);
   call->generation = std::move(generation);
   if (request_.stream) call->credit.store(kCredit, std::memory_order_relaxed);
   call->sink = &choice;

@@ -11,7 +11,7 @@
 namespace weir::openai {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;  // tools reach the model as the client wrote them
 
 constexpr size_t kMaxMessages = 4096, kMaxParts = 256, kMaxImages = 64;
 constexpr size_t kMaxVariables = 32, kMaxVariable = 256;
@@ -19,6 +19,29 @@ constexpr size_t kMaxVariables = 32, kMaxVariable = 256;
 constexpr std::array<std::string_view, 11> kReserved{
     "messages",  "tools",     "documents", "chat_template", "add_generation_prompt", "continue_final_message",
     "bos_token", "eos_token", "unk_token", "pad_token",     "raise_exception"};
+
+// Members of one object: ordered_json looks for each among those before it.
+constexpr size_t kMaxMembers = 512;
+
+// Of text that is known to be JSON.
+bool crowded(std::string_view text) {
+  std::vector<size_t> members{0};
+  for (size_t i = 0; i < text.size(); ++i) {
+    switch (text[i]) {
+      case '"':
+        for (++i; i < text.size() && text[i] != '"'; ++i) i += text[i] == '\\';
+        break;
+      case '{': members.push_back(0); break;
+      case '}': members.pop_back(); break;
+      case ':':
+        if (++members.back() > kMaxMembers) return true;
+        break;
+      default: break;
+    }
+    if (members.empty()) return true;
+  }
+  return false;
+}
 
 std::string place(size_t message) { return "messages[" + std::to_string(message) + "]"; }
 
@@ -146,6 +169,11 @@ Refusal extras(const Request& request, json& extra) {
 Refusal render_checked(const Request& request, const msg::TextSpec& spec, Conversation& out) {
   const text::Processor& processor = *spec.processor;
   if (!processor.chat) return refuse("model", "this model has no chat template: it is not made for chat");
+  for (auto [name, text] : {std::pair{"messages", request.messages},
+                            {"tools", request.tools},
+                            {"chat_template_kwargs", request.template_variables}})
+    if (crowded(text))
+      return refuse(name, std::string(name) + ": an object with more than " + std::to_string(kMaxMembers) + " members");
   json messages = json::parse(request.messages), extra = json::object();
   if (Refusal bad = Reader(spec, out).read(messages); !bad.ok()) return bad;
   if (Refusal bad = extras(request, extra); !bad.ok()) return bad;
@@ -153,7 +181,7 @@ Refusal render_checked(const Request& request, const msg::TextSpec& spec, Conver
   if (spec.vision)
     for (uint32_t id : {spec.vision->start_id, spec.vision->pad_id, spec.vision->end_id})
       options.image_text += processor.tokenizer->piece(id);
-  auto text = text::render_chat(processor, messages, extra, options);
+  auto text = text::render_chat_ordered(processor, messages, extra, options);
   if (!text) return refuse("messages", "messages: " + text.error().text);
   out.text = *std::move(text);
   return {};

@@ -14,7 +14,7 @@
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/keys.h"
 #include "dialects/openai/piece.h"
-#include "dialects/openai/prompt.h"
+#include "dialects/openai/task.h"
 #include "marshal/json_tensor.h"
 #include "text/processor.h"
 
@@ -93,6 +93,7 @@ class Embeddings final : public wire::Reader {
       msg::Call* call = house_.bus.make_call();
       call->model = model_;
       call->priority = request_.priority;
+      call->tenant = tenant(exchange_.request(), house_.options.api_keys);
       encodes() ? ask_encoder(*call, input) : ask_generator(*call, input);
       call->sink = &input;
       call->ticket = exchange_.ticket();
@@ -199,6 +200,32 @@ Refusal check(const msg::TextSpec& spec, const std::vector<uint32_t>& ids) {
           {}};
 }
 
+class EmbeddingsTask final : public PromptTask {
+ public:
+  EmbeddingsTask(Request request, const Exchange& exchange, const bus::Served& served)
+      : PromptTask(Kind::kEmbedding, std::move(request), exchange, served) {
+    if (!served.spec.text) most_ = std::exchange(request_.truncate_prompt, std::nullopt);
+  }
+
+  void run() override {
+    PromptTask::run();
+    for (size_t i = 0; i < prompts_.size() && refusal.ok(); ++i) {
+      const bool marked = !request_.prompts[i].tokens && request_.add_special.value_or(true);
+      if (most_) cut_text(*most_, *spec_, marked ? text::AddSpecial::kYes : text::AddSpecial::kNo, prompts_[i].ids);
+      refusal = check(*spec_, prompts_[i].ids);
+    }
+  }
+  void then(House& house, Exchange& exchange, bus::Served& served) override {
+    auto reader = std::make_unique<Embeddings>(house, exchange, std::move(request_));
+    Embeddings& running = *reader;
+    exchange.attach(std::move(reader));
+    running.start(served, std::move(prompts_));
+  }
+
+ private:
+  std::optional<uint32_t> most_;  // an encoder's texts keep their marks
+};
+
 }  // namespace
 
 void embeddings(House& house, Exchange& exchange, const wire::PathArgs&) {
@@ -212,21 +239,8 @@ void embeddings(House& house, Exchange& exchange, const wire::PathArgs&) {
   if (request.dimensions &&
       (encoder ? *request.dimensions > spec.hidden_size : *request.dimensions != spec.hidden_size))
     return respond(exchange, refuse("dimensions", "dimensions: this model has " + std::to_string(spec.hidden_size)));
-  std::optional<uint32_t> most;  // an encoder's texts keep their marks
-  if (encoder) most = std::exchange(request.truncate_prompt, std::nullopt);
-  std::vector<Sequence> inputs;
-  for (const Prompt& prompt : request.prompts) {
-    Refusal bad = make_prompt(prompt, request, spec, "input", inputs.emplace_back());
-    const bool marked = !prompt.tokens && request.add_special.value_or(true);
-    if (bad.ok() && most)
-      cut_text(*most, spec, marked ? text::AddSpecial::kYes : text::AddSpecial::kNo, inputs.back().ids);
-    if (bad.ok()) bad = check(spec, inputs.back().ids);
-    if (!bad.ok()) return respond(exchange, bad);
-  }
-  auto reader = std::make_unique<Embeddings>(house, exchange, std::move(request));
-  Embeddings& running = *reader;
-  exchange.attach(std::move(reader));
-  running.start(*served, std::move(inputs));
+  auto task = std::make_unique<EmbeddingsTask>(std::move(request), exchange, *served);
+  perform(house, exchange, *served, std::move(task), exchange.content().size());
 }
 
 }  // namespace weir::openai

@@ -1,5 +1,7 @@
 #include "dialects/openai/keys.h"
 
+#include "marshal/tenant.h"
+
 namespace weir::openai {
 namespace {
 
@@ -36,6 +38,10 @@ bool admits(const std::vector<std::string>& keys, const wire::Request& request) 
   unsigned good = 0;
   for (const auto& key : keys) good |= unsigned(same(key, shown));
   return good != 0;
+}
+
+uint64_t tenant(const wire::Request& request, const std::vector<std::string>& keys) {
+  return marshal::tenant_of(request, keys.empty() ? std::string_view() : bearer(request));
 }
 
 uint64_t cache_salt(const wire::Request& request, const std::vector<std::string>& keys, std::string_view salt) {

@@ -14,6 +14,9 @@ namespace weir::openai {
 // depends on the keys alone, not on how much of one was right.
 bool admits(const std::vector<std::string>& keys, const wire::Request& request);
 
+// On whose behalf a request comes: the key's, or, without keys, the host's.
+uint64_t tenant(const wire::Request& request, const std::vector<std::string>& keys);
+
 // Which prompts may share cached beginnings: those of the same key and the same `salt` text. 0 for neither.
 uint64_t cache_salt(const wire::Request& request, const std::vector<std::string>& keys, std::string_view salt);
 

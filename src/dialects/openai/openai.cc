@@ -3,7 +3,7 @@
 #include "dialects/openai/answer.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/keys.h"
-#include "dialects/openai/prompt.h"
+#include "dialects/openai/task.h"
 #include "marshal/json_tensor.h"
 
 namespace weir::openai {
@@ -12,25 +12,26 @@ namespace {
 using wire::Exchange;
 using wire::PathArgs;
 
+class AnswerTask final : public PromptTask {
+ public:
+  using PromptTask::PromptTask;
+
+  void then(House& house, Exchange& exchange, bus::Served& served) override {
+    auto make = request_.stream ? streamed : whole;
+    auto answer = make(house, exchange, kind_, std::move(request_));
+    Answer& running = *answer;
+    exchange.attach(std::move(answer));
+    if (Refusal bad = running.start(served, std::move(prompts_)); !bad.ok()) respond(exchange, bad);
+  }
+};
+
 void run(House& house, Exchange& exchange, Kind kind) {
   Request request;
   if (Refusal bad = read_request(exchange.content().view(), kind, request); !bad.ok()) return respond(exchange, bad);
   auto [served, refusal] = find_model(house, exchange, request.model, Wants::kToMake);
   if (!refusal.ok()) return respond(exchange, refusal);
-  const msg::TextSpec& spec = *served->spec.text;
-  std::vector<Sequence> prompts;
-  if (kind == Kind::kChat) {
-    refusal = make_chat(request, spec, prompts.emplace_back());
-  } else {
-    for (const Prompt& prompt : request.prompts)
-      if (refusal.ok()) refusal = make_prompt(prompt, request, spec, "prompt", prompts.emplace_back());
-  }
-  if (!refusal.ok()) return respond(exchange, refusal);
-  auto make = request.stream ? streamed : whole;
-  auto answer = make(house, exchange, kind, std::move(request));
-  Answer& running = *answer;
-  exchange.attach(std::move(answer));
-  if (Refusal bad = running.start(*served, std::move(prompts)); !bad.ok()) respond(exchange, bad);
+  auto task = std::make_unique<AnswerTask>(kind, std::move(request), exchange, *served);
+  perform(house, exchange, *served, std::move(task), exchange.content().size());
 }
 
 void health(House& house, Exchange& exchange, const PathArgs&) {

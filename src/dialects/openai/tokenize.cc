@@ -1,7 +1,9 @@
 // POST /tokenize and /detokenize, as vLLM has them.
+#include <utility>
+
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/piece.h"
-#include "dialects/openai/prompt.h"
+#include "dialects/openai/task.h"
 #include "marshal/json_tensor.h"
 #include "text/processor.h"
 
@@ -9,6 +11,60 @@ namespace weir::openai {
 namespace {
 
 Refusal no_tokenizer() { return refuse("model", "this model has no tokenizer here: it takes token ids"); }
+
+class TokenizeTask final : public PromptTask {
+ public:
+  using PromptTask::PromptTask;
+
+  void run() override {
+    PromptTask::run();
+    if (!refusal.ok()) return;
+    const auto& ids = prompts_.front().ids;
+    json_ = "{\"count\":" + std::to_string(ids.size());
+    json_ += ",\"max_model_len\":" + std::to_string(spec_->max_length) + ",\"tokens\":";
+    write_ids(json_, ids);
+    json_ += ",\"token_strs\":";
+    json_ += request_.token_strings ? strings(ids) : "null";
+    json_ += '}';
+  }
+  void then(House&, wire::Exchange& exchange, bus::Served&) override { respond_json(exchange, std::move(json_)); }
+
+ private:
+  std::string strings(const std::vector<uint32_t>& ids) const {
+    std::string out = "[";
+    for (uint32_t id : ids) {
+      if (out.size() > 1) out += ',';
+      marshal::write_string(out, spec_->processor->tokenizer->piece(id));
+    }
+    return out + "]";
+  }
+
+  std::string json_;
+};
+
+class DetokenizeTask final : public Task {
+ public:
+  DetokenizeTask(Detokenize request, const bus::Served& served)
+      : request_(std::move(request)), spec_(held_tokens(served)) {}
+
+  void run() override {
+    for (uint32_t id : request_.tokens)
+      if (id >= spec_->vocabulary) {
+        refusal = refuse("tokens", "tokens: token id " + std::to_string(id) + " is not below " +
+                                       std::to_string(spec_->vocabulary) + ", the size of the vocabulary");
+        return;
+      }
+    json_ = "{\"prompt\":";
+    marshal::write_string(json_, spec_->processor->tokenizer->decode(request_.tokens, text::SkipSpecial::kNo));
+    json_ += '}';
+  }
+  void then(House&, wire::Exchange& exchange, bus::Served&) override { respond_json(exchange, std::move(json_)); }
+
+ private:
+  const Detokenize request_;
+  const std::shared_ptr<const msg::TextSpec> spec_;
+  std::string json_;
+};
 
 }  // namespace
 
@@ -18,24 +74,9 @@ void tokenize(House& house, wire::Exchange& exchange, const wire::PathArgs&) {
     return respond(exchange, bad);
   auto [served, refusal] = find_model(house, exchange, request.model, Wants::kToTake);
   if (!refusal.ok()) return respond(exchange, refusal);
-  const msg::TextSpec& spec = *tokens_of(served->spec);
-  if (!spec.processor) return respond(exchange, no_tokenizer());
-  Sequence sequence;
-  if (request.messages.empty())
-    refusal = make_prompt(request.prompts.front(), request, spec, "prompt", sequence);
-  else
-    refusal = make_chat(request, spec, sequence);
-  if (!refusal.ok()) return respond(exchange, refusal);
-  std::string out = "{\"count\":" + std::to_string(sequence.ids.size());
-  out += ",\"max_model_len\":" + std::to_string(spec.max_length) + ",\"tokens\":";
-  write_ids(out, sequence.ids);
-  out += ",\"token_strs\":";
-  if (!request.token_strings) return respond_json(exchange, out + "null}");
-  for (char separator = '['; uint32_t id : sequence.ids) {
-    out += std::exchange(separator, ',');
-    marshal::write_string(out, spec.processor->tokenizer->piece(id));
-  }
-  respond_json(exchange, out + (sequence.ids.empty() ? "[]}" : "]}"));
+  if (!tokens_of(served->spec)->processor) return respond(exchange, no_tokenizer());
+  auto task = std::make_unique<TokenizeTask>(Kind::kTokenize, std::move(request), exchange, *served);
+  perform(house, exchange, *served, std::move(task), exchange.content().size());
 }
 
 void detokenize(House& house, wire::Exchange& exchange, const wire::PathArgs&) {
@@ -43,15 +84,9 @@ void detokenize(House& house, wire::Exchange& exchange, const wire::PathArgs&) {
   if (Refusal bad = read_detokenize(exchange.content().view(), request); !bad.ok()) return respond(exchange, bad);
   auto [served, refusal] = find_model(house, exchange, request.model, Wants::kToTake);
   if (!refusal.ok()) return respond(exchange, refusal);
-  const msg::TextSpec& spec = *tokens_of(served->spec);
-  if (!spec.processor) return respond(exchange, no_tokenizer());
-  for (uint32_t id : request.tokens)
-    if (id >= spec.vocabulary)
-      return respond(exchange, refuse("tokens", "tokens: token id " + std::to_string(id) + " is not below " +
-                                                    std::to_string(spec.vocabulary) + ", the size of the vocabulary"));
-  std::string out = "{\"prompt\":";
-  marshal::write_string(out, spec.processor->tokenizer->decode(request.tokens, text::SkipSpecial::kNo));
-  respond_json(exchange, out + "}");
+  if (!tokens_of(served->spec)->processor) return respond(exchange, no_tokenizer());
+  auto task = std::make_unique<DetokenizeTask>(std::move(request), *served);
+  perform(house, exchange, *served, std::move(task), exchange.content().size());
 }
 
 }  // namespace weir::openai

@@ -1,6 +1,7 @@
 #include "dialects/salience/turn.h"
 
 #include "dialects/salience/house.h"
+#include "marshal/tenant.h"
 #include "marshal/times.h"
 
 namespace weir::salience {
@@ -88,6 +89,9 @@ Status Turn::submit(bus::Served& served) {
   call_->version = served.spec.version;
   call_->session = lease_->session;
   call_->priority = wish_.priority;
+  std::string_view secret = rpc_->metadata().find("authorization");
+  call_->tenant = marshal::tenant_of(rpc_->exchange().request(),
+                                     house_.options.bearer_tokens.empty() ? std::string_view() : secret);
   call_->sink = this;
   call_->ticket = rpc_->exchange().ticket();
   call_->credit.store(kCredit, std::memory_order_relaxed);

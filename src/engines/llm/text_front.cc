@@ -1,19 +1,23 @@
 #include "engines/llm/text_front.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "engines/llm/text_request.h"
+#include "sched/workers.h"
 #include "text/processor.h"
 #include "text/stream.h"
 
 namespace weir::llm {
 namespace {
 
-constexpr size_t kBytesPerPosition = 256;  // a longer prompt than that cannot fit; it is not even tokenized
+constexpr size_t kBytesPerPosition = 256;          // a longer prompt than that cannot fit; it is not even tokenized
+constexpr size_t kWaitingMost = size_t(64) << 20;  // bytes of long prompts that wait to be tokenized
 
 base::Bytes string_tensor(std::string_view text) {
   std::string data;
@@ -26,6 +30,7 @@ class TextFront final : public msg::Inbox, private msg::Home {
   TextFront(std::unique_ptr<msg::Inbox> lane, const msg::ModelSpec& spec, bus::ModelStats& stats)
       : spec_(spec), stats_(stats), lane_(std::move(lane)) {}
   ~TextFront() override {
+    scribe_.reset();
     lane_.reset();  // fails what is running, which comes back here
     base::check(open_.empty(), "a front outlives its Calls");
   }
@@ -41,6 +46,7 @@ class TextFront final : public msg::Inbox, private msg::Home {
     text::Detokenizer decode;
     text::StopStrings stops;
     bool stream = false;
+    std::string prompt;       // until it is tokens
     std::string ready, text;  // ready: a piece that has not been sent
     uint32_t prompt_tokens = 0, completion_tokens = 0;
 
@@ -55,6 +61,8 @@ class TextFront final : public msg::Inbox, private msg::Home {
   void post_here(msg::Mail&& mail) override;
 
   base::Result<std::unique_ptr<Flight>> open(msg::Call& call);
+  base::Status tokenize(Flight& flight) const;
+  void begin(Flight& flight);
   void receive(msg::Mail& mail, Bursts& out);
   void hear(Flight& flight, const msg::Token& token, Bursts& out);
   void end(Flight& flight, const msg::Done& done, Bursts& out);
@@ -67,7 +75,10 @@ class TextFront final : public msg::Inbox, private msg::Home {
   bus::ModelStats& stats_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Flight>> open_;  // under mutex_
+  std::atomic<size_t> waiting_{0};             // bytes of prompts for the scribe
   std::unique_ptr<msg::Inbox> lane_;
+  // Tokenizes what is long, so that shards need not.
+  std::unique_ptr<sched::Workers> scribe_ = std::make_unique<sched::Workers>(1);
 };
 
 void TextFront::put(msg::Call* call) {
@@ -75,6 +86,14 @@ void TextFront::put(msg::Call* call) {
   auto flight = open(*call);
   if (!flight) return refuse(call, flight.error());
   Flight* lent = flight->get();
+  size_t bytes = lent->prompt.size();
+  bool is_long = bytes > bus::kShortText;
+  if (auto bad = is_long ? base::Status() : tokenize(*lent); !bad.ok()) return refuse(call, std::move(bad));
+  if (is_long && waiting_.fetch_add(bytes, std::memory_order_relaxed) > kWaitingMost) {
+    waiting_.fetch_sub(bytes, std::memory_order_relaxed);
+    return refuse(call, base::try_again(base::Code::kResourceExhausted,
+                                        "too many long texts are waiting to be tokenized; try again later"));
+  }
   {
     std::lock_guard lock(mutex_);
     lent->parent = call;
@@ -83,7 +102,34 @@ void TextFront::put(msg::Call* call) {
     lent->index = open_.size();
     open_.push_back(std::move(*flight));
   }
-  lane_->put(lent);
+  if (!is_long) return lane_->put(lent);
+  scribe_->post([this, lent, bytes] {
+    begin(*lent);
+    waiting_.fetch_sub(bytes, std::memory_order_relaxed);
+  });
+}
+
+// A Call that was cancelled meanwhile is the lane's to drop: it counts those.
+void TextFront::begin(Flight& flight) {
+  base::Status bad;
+  if (flight.cancelled.load(std::memory_order_acquire))
+    flight.generation->append = {0};
+  else
+    bad = tokenize(flight);
+  if (bad.ok()) return lane_->put(&flight);
+  stats_.add_failure(bad.code, 0);
+  post_here({&flight, {msg::Failed{std::move(bad)}}});
+}
+
+base::Status TextFront::tokenize(Flight& flight) const {
+  auto& ids = flight.generation->append;
+  try {
+    ids = spec_.text->processor->tokenizer->encode(flight.prompt, text::AddSpecial::kYes);
+  } catch (const std::bad_alloc&) {
+    return base::try_again(base::Code::kResourceExhausted, "out of memory; try again later");
+  }
+  flight.prompt = {};
+  return ids.empty() ? base::invalid("'text_input' is empty") : base::Status();
 }
 
 base::Result<std::unique_ptr<TextFront::Flight>> TextFront::open(msg::Call& call) {
@@ -92,14 +138,13 @@ base::Result<std::unique_ptr<TextFront::Flight>> TextFront::open(msg::Call& call
   if (request->prompt.size() > size_t(spec_.text->max_length) * kBytesPerPosition)
     return base::invalid("'text_input' is longer than the model's context of " +
                          std::to_string(spec_.text->max_length) + " tokens");
-  const text::Tokenizer& tokenizer = *spec_.text->processor->tokenizer;
-  auto flight = std::make_unique<Flight>(tokenizer, *request);
+  auto flight = std::make_unique<Flight>(*spec_.text->processor->tokenizer, *request);
   flight->generation = std::make_unique<msg::Generation>(std::move(request->generation));
-  flight->generation->append = tokenizer.encode(request->prompt, text::AddSpecial::kYes);
-  if (flight->generation->append.empty()) return base::invalid("'text_input' is empty");
-  if (request->with_prompt) flight->text = std::move(request->prompt);
+  if (request->with_prompt) flight->text = request->prompt;
+  flight->prompt = std::move(request->prompt);
   flight->model = call.model, flight->version = call.version, flight->id = call.id;
-  flight->priority = call.priority, flight->deadline = call.deadline, flight->queue_timeout = call.queue_timeout;
+  flight->tenant = call.tenant, flight->priority = call.priority, flight->deadline = call.deadline,
+  flight->queue_timeout = call.queue_timeout;
   flight->home = this;
   flight->times = call.times;
   return flight;
@@ -155,6 +200,7 @@ void TextFront::hear(Flight& flight, const msg::Token& token, Bursts& out) {
   flight.decode.push(token.id, piece);
   std::string& to = flight.stream ? flight.ready : flight.text;
   if (flight.stops.push(piece, to)) {
+    flight.satisfied.store(true, std::memory_order_relaxed);
     flight.cancelled.store(true, std::memory_order_release);  // the lane looks before its next step
     return answer(flight, "stop", out);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "base/check.h"
 #include "engines/llm/half.h"
@@ -44,6 +45,7 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Te
   turns_ = Memory(floats(rows * shape_.head_dim));
   scratch_ = Memory(floats(team_->size() * attention_scratch(kv_.padded_dim())));
   logits_ = Memory(floats(shape_.encoder ? 1 : size_t(kLooks) * shape_.vocabulary));
+  if (shape_.vision) aside_ = std::make_unique<Aside>(kernels_, shape_.vision->patches());
   base::check(hidden_ && normed_ && mixed_ && gated_ && qkv_ && queries_ && turns_ && scratch_ && logits_,
               "memory for a step");
 }
@@ -52,7 +54,7 @@ base::Status Transformer::step(Step& step) {
   if (auto s = check_step(step, {max_tokens_, shape_.vocabulary, kv_.blocks(), kv_.block_size()}); !s.ok()) return s;
   embed(step);
   turn(step);
-  plan_attention(step);
+  keep_all(step);
   for (uint32_t i = 0; i < shape_.layers; ++i) {
     run_layer(step, i);
     read_out(step, i);
@@ -85,17 +87,53 @@ void Transformer::turn(const Step& step) {
   });
 }
 
-// A key head's queries are cut so that the rows of a piece fit the kernel; long rows come first.
+// Pieces of a key head lie side by side: they read the same keys and values.
 void Transformer::plan_attention(const Step& step) {
-  const uint32_t group = shape_.heads / shape_.kv_heads, most = std::max(1u, std::min(kAttentionRows, 12u) / group);
   pieces_.clear();
   attention_work_ = 0;
-  for (uint32_t r = 0; r < step.rows.size(); ++r) {
-    const auto& row = step.rows[r];
-    for (uint32_t head = 0; head < shape_.kv_heads; ++head)
-      for (uint32_t i = 0; i < row.count; i += most) pieces_.push_back({r, head, i, std::min(most, row.count - i)});
-    attention_work_ += uint64_t(row.count) * row.length * shape_.heads;
+  for (uint32_t r = 0; r < step.rows.size(); ++r)
+    for (uint32_t head = 0; head < shape_.kv_heads; ++head) plan_attention(step, r, head);
+}
+
+// A key head's queries are cut so that the rows of a piece fit the kernel; how does not change what they see.
+void Transformer::plan_attention(const Step& step, uint32_t r, uint32_t head) {
+  const uint32_t group = shape_.heads / shape_.kv_heads, most = std::max(1u, std::min(kAttentionRows, 12u) / group);
+  const auto& row = step.rows[r];
+  for (uint32_t i = 0; i < row.count;) {
+    uint32_t count = 0;
+    while (count < most && i + count < row.count && kept_[row.first + i + count]) ++count;
+    if (count > 0) pieces_.push_back({r, head, i, count});
+    attention_work_ += uint64_t(count) * row.length * group;
+    i += std::max(count, 1u);
   }
+}
+
+void Transformer::keep_all(const Step& step) {
+  rows_ = uint32_t(step.ids.size());
+  kept_.assign(rows_, 1);
+  at_.resize(rows_);
+  std::iota(at_.begin(), at_.end(), 0u);
+  plan_attention(step);
+}
+
+// Most of a prompt is there for its keys and values only.
+void Transformer::keep_wanted(const Step& step) {
+  kept_.assign(step.ids.size(), 0);
+  for (const auto& look : step.looks) kept_[look.token] = 1;
+  for (const auto& readout : step.readouts) kept_[readout.token] = 1;
+  for (const auto& pool : step.pools) {
+    const auto& row = step.rows[pool.row];
+    std::fill_n(kept_.begin() + row.first, row.count, uint8_t(1));
+  }
+  float* x = hidden_.as<float>();
+  rows_ = 0;
+  for (uint32_t t = 0; t < kept_.size(); ++t) {
+    if (!kept_[t]) continue;
+    if (rows_ != t)
+      std::memcpy(x + size_t(rows_) * shape_.hidden, x + size_t(t) * shape_.hidden, floats(shape_.hidden));
+    at_[t] = rows_++;
+  }
+  if (rows_ < kept_.size()) plan_attention(step);
 }
 
 void Transformer::norm(const float* weight, uint32_t rows, const float* from, std::byte* to) {
@@ -109,21 +147,23 @@ void Transformer::norm(const float* weight, uint32_t rows, const float* from, st
 void Transformer::run_layer(const Step& step, uint32_t index) {
   using Into = Multiplier::Into;
   const Layer& layer = model_.weights.layers[index];
-  const auto rows = uint32_t(step.ids.size());
+  const auto tokens = uint32_t(step.ids.size());
   const size_t hidden_stride = activation_stride(model_.form, shape_.hidden),
                mixed_stride = activation_stride(model_.form, shape_.heads * shape_.head_dim),
                gated_stride = activation_stride(model_.form, shape_.intermediate);
   float* x = hidden_.as<float>();
-  norm(layer.input_norm.data(), rows, x, normed_.data());
-  multiply_.run({normed_.data(), hidden_stride}, rows, layer.qkv, Into::kStore, qkv_.as<float>(), layer.qkv.outputs);
-  team_->run(shape_.kv_heads, rows < kFewRows ? shape_.kv_heads : 1, [&](uint32_t from, uint32_t to, uint32_t) {
+  norm(layer.input_norm.data(), tokens, x, normed_.data());
+  multiply_.run({normed_.data(), hidden_stride}, tokens, layer.qkv, Into::kStore, qkv_.as<float>(), layer.qkv.outputs);
+  team_->run(shape_.kv_heads, tokens < kFewRows ? shape_.kv_heads : 1, [&](uint32_t from, uint32_t to, uint32_t) {
     for (uint32_t head = from; head < to; ++head) place(step, index, head);
   });
+  if (index + 1 == shape_.layers && !shape_.encoder) keep_wanted(step);
+  if (rows_ == 0) return;
   attend(step, index);
-  multiply_.run({mixed_.data(), mixed_stride}, rows, layer.out, Into::kAdd, x, shape_.hidden);
-  norm(layer.post_norm.data(), rows, x, normed_.data());
-  multiply_.run_gated({normed_.data(), hidden_stride}, rows, layer.gate_up, gated_.data(), gated_stride);
-  multiply_.run({gated_.data(), gated_stride}, rows, layer.down, Into::kAdd, x, shape_.hidden);
+  multiply_.run({mixed_.data(), mixed_stride}, rows_, layer.out, Into::kAdd, x, shape_.hidden);
+  norm(layer.post_norm.data(), rows_, x, normed_.data());
+  multiply_.run_gated({normed_.data(), hidden_stride}, rows_, layer.gate_up, gated_.data(), gated_stride);
+  multiply_.run({gated_.data(), gated_stride}, rows_, layer.down, Into::kAdd, x, shape_.hidden);
 }
 
 // One head's query or key, normalised where the model does that, and turned by its position.
@@ -180,7 +220,7 @@ void Transformer::attend(const Step& step, uint32_t layer) {
       a.all = shape_.causal ? 0 : row.length;
       a.kv = kv_.of(kept(layer), piece.head), a.block_stride = kv_.block_bytes();
       a.table = step.tables.data() + row.table, a.tiles_per_block = kv_.block_size() / kTile;
-      a.out = mixed_.data() + token * stride + size_t(piece.head) * group * shape_.head_dim * size;
+      a.out = mixed_.data() + at_[token] * stride + size_t(piece.head) * group * shape_.head_dim * size;
       a.out_stride = stride, a.out_dim = shape_.head_dim;
       a.scratch = scratch_.as<float>() + thread * attention_scratch(padded);
       kernels_.attend[f_](a);
@@ -196,7 +236,7 @@ void Transformer::read_out(Step& step, uint32_t layer) {
     if (r.layers[l] != layer) continue;
     for (auto& readout : step.readouts) {
       readout.values.resize(r.layers.size() * concepts);
-      const float* x = hidden_.as<float>() + size_t(readout.token) * shape_.hidden;
+      const float* x = hidden_of(readout.token);
       for (size_t c = 0; c < concepts; ++c)
         readout.values[l * concepts + c] =
             kernels_.dot(x, r.vectors.data() + (l * concepts + c) * shape_.hidden, shape_.hidden);
@@ -205,8 +245,8 @@ void Transformer::read_out(Step& step, uint32_t layer) {
 }
 
 void Transformer::last_state(uint32_t token, float* out) const {
-  kernels_.rms_norm[size_t(Form::kF32)](hidden_.as<float>() + size_t(token) * shape_.hidden, model_.weights.norm.data(),
-                                        shape_.epsilon, shape_.hidden, reinterpret_cast<std::byte*>(out));
+  kernels_.rms_norm[size_t(Form::kF32)](hidden_of(token), model_.weights.norm.data(), shape_.epsilon, shape_.hidden,
+                                        reinterpret_cast<std::byte*>(out));
 }
 
 void Transformer::pool(Step& step) {
@@ -227,8 +267,8 @@ void Transformer::look(Step& step) {
   for (size_t first = 0; first < step.looks.size(); first += kLooks) {
     const auto n = uint32_t(std::min<size_t>(kLooks, step.looks.size() - first));
     for (uint32_t i = 0; i < n; ++i)
-      kernels_.rms_norm[f_](hidden_.as<float>() + size_t(step.looks[first + i].token) * shape_.hidden,
-                            model_.weights.norm.data(), shape_.epsilon, shape_.hidden, normed_.data() + i * stride);
+      kernels_.rms_norm[f_](hidden_of(step.looks[first + i].token), model_.weights.norm.data(), shape_.epsilon,
+                            shape_.hidden, normed_.data() + i * stride);
     multiply_.run({normed_.data(), stride}, n, model_.weights.output(), Multiplier::Into::kStore, logits, vocabulary);
     if (logits_for_tests) logits_for_tests->insert(logits_for_tests->end(), logits, logits + n * vocabulary);
     team_->run(n, 1, [&](uint32_t from, uint32_t to, uint32_t thread) {
@@ -241,6 +281,11 @@ void Transformer::look(Step& step) {
 base::Result<sched::ImageFeatures> Transformer::see(const msg::Image& image) {
   if (!model_.tower) return base::failure(base::Code::kUnimplemented, "the model takes no images");
   return model_.tower->see(image, multiply_, kernels_, *team_);
+}
+
+base::Result<sched::ImageFeatures> Transformer::see_aside(const msg::Image& image) {
+  if (!model_.tower) return base::failure(base::Code::kUnimplemented, "the model takes no images");
+  return model_.tower->see(image, aside_->multiply, kernels_, aside_->team);
 }
 
 }  // namespace weir::llm

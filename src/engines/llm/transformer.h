@@ -37,6 +37,8 @@ class Transformer final : public sched::TokenEngine {
   base::Status step(sched::TokenStep& step) override;
   void copy_block(uint32_t from, uint32_t to, uint32_t positions) override { kv_.copy(from, to, positions); }
   base::Result<sched::ImageFeatures> see(const msg::Image& image) override;
+  bool sees_aside() const override { return true; }
+  base::Result<sched::ImageFeatures> see_aside(const msg::Image& image) override;
 
   // A token's hidden state after the last step's last norm: hidden_size floats, zeros up to a multiple of 16.
   void last_state(uint32_t token, float* out) const;
@@ -47,7 +49,7 @@ class Transformer final : public sched::TokenEngine {
 
  private:
   using Step = sched::TokenStep;
-  // Queries of one row and one key head that are attended to together.
+  // Queries of one row and one key head that are attended to together: tokens [first, first + count) of the row.
   struct Piece {
     uint32_t row, head, first, count;
   };
@@ -55,10 +57,14 @@ class Transformer final : public sched::TokenEngine {
   void embed(const Step& step);
   void turn(const Step& step);  // sines and cosines of the step's positions
   void plan_attention(const Step& step);
+  void plan_attention(const Step& step, uint32_t row, uint32_t head);
+  void keep_all(const Step& step);
+  void keep_wanted(const Step& step);
   void run_layer(const Step& step, uint32_t index);
   void place(const Step& step, uint32_t layer, uint32_t head);
   void rotate(const float* x, const std::vector<float>& norm, uint32_t token, float* out) const;
   void attend(const Step& step, uint32_t layer);
+  const float* hidden_of(uint32_t token) const { return hidden_.as<float>() + size_t(at_[token]) * shape_.hidden; }
   void norm(const float* weight, uint32_t rows, const float* from, std::byte* to);
   void read_out(Step& step, uint32_t layer);
   void look(Step& step);
@@ -70,16 +76,28 @@ class Transformer final : public sched::TokenEngine {
   const Kernels& kernels_;
   std::unique_ptr<Team> team_;
   Multiplier multiply_;
+  // One thread's work, beside the steps.
+  struct Aside {
+    Aside(const Kernels& kernels, uint32_t rows) : multiply(kernels, team, rows) {}
+    Team team{1};
+    Multiplier multiply;
+  };
+  std::unique_ptr<Aside> aside_;  // null: the model does not see
   KvCache kv_;
   const uint32_t max_tokens_;
   const size_t f_;                 // index of the form in Kernels
   std::vector<Sampler> samplers_;  // per thread
+  // Whose hidden state goes on: all tokens of the step, until the last layer has their keys and values; from there on
+  // those that somebody looks at. Theirs lie at the front of hidden_, in their order.
+  std::vector<uint8_t> kept_;  // by flat token
+  std::vector<uint32_t> at_;   // row of hidden_, by flat token that is kept
+  uint32_t rows_ = 0;          // that are kept
   std::vector<Piece> pieces_;
   uint64_t attention_work_ = 0;  // of the step, in positions looked at
 
   // Of one step. Strides: activation_stride() of their widths.
-  Memory hidden_;                  // floats [tokens][hidden]: the residual stream
-  Memory normed_, mixed_, gated_;  // activations: [tokens][hidden], [tokens][heads * head_dim], [tokens][intermediate]
+  Memory hidden_;                  // floats [rows][hidden]: the residual stream
+  Memory normed_, mixed_, gated_;  // activations: [rows][hidden], [rows][heads * head_dim], [rows][intermediate]
   Memory qkv_;                     // floats [tokens][q, k, v]
   Memory queries_;                 // activations [key head][tokens][group][head_dim]
   Memory turns_;                   // floats [tokens][cosines, sines]

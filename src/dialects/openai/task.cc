@@ -1,0 +1,77 @@
+#include "dialects/openai/task.h"
+
+#include <utility>
+
+namespace weir::openai {
+namespace {
+
+void go_on(House& house, wire::Exchange& exchange, bus::Served& served, Task& task) {
+  if (task.refusal.ok())
+    task.then(house, exchange, served);
+  else
+    respond(exchange, task.refusal);
+}
+
+// Waits for the workers, in the place of the Reader to come.
+class Waiting final : public wire::Reader, public msg::Sink {
+ public:
+  Waiting(House& house, wire::Exchange& exchange, bus::Served& served)
+      : house_(house), exchange_(exchange), served_(served) {}
+  ~Waiting() override { leave(); }
+  void on_close(wire::Exchange&, bool) override { leave(); }
+
+  base::Status send(std::unique_ptr<Task> task, size_t bytes) {
+    auto sent = house_.bus.send(std::move(task), bytes, served_, *this, exchange_.ticket());
+    if (!sent) return std::move(sent).error();
+    call_ = *sent;
+    return {};
+  }
+
+ private:
+  void on(msg::Call& call, msg::Event&& event) override {
+    call_ = nullptr;
+    if (auto* failed = std::get_if<msg::Failed>(&event.what)) return respond(exchange_, refuse(failed->status));
+    auto errand = house_.bus.take(call);
+    go_on(house_, exchange_, served_, static_cast<Task&>(*errand));  // another Reader takes the place of this
+  }
+  void leave() {
+    if (auto* call = std::exchange(call_, nullptr)) house_.bus.abandon(call);
+  }
+
+  House& house_;
+  wire::Exchange& exchange_;
+  bus::Served& served_;  // kept by the Call
+  msg::Call* call_ = nullptr;
+};
+
+}  // namespace
+
+void perform(House& house, wire::Exchange& exchange, bus::Served& served, std::unique_ptr<Task> task, size_t bytes) {
+  if (bytes <= bus::kShortText) {
+    task->run();
+    return go_on(house, exchange, served, *task);
+  }
+  auto reader = std::make_unique<Waiting>(house, exchange, served);
+  Waiting& waiting = *reader;
+  exchange.attach(std::move(reader));
+  if (base::Status status = waiting.send(std::move(task), bytes); !status.ok()) respond(exchange, refuse(status));
+}
+
+std::shared_ptr<const msg::TextSpec> held_tokens(const bus::Served& served) {
+  return served.spec.text ? served.spec.text : served.spec.encoder;
+}
+
+PromptTask::PromptTask(Kind kind, Request request, const wire::Exchange& exchange, const bus::Served& served)
+    : kind_(kind), request_(std::move(request)), body_(exchange.content()), spec_(held_tokens(served)) {}
+
+void PromptTask::run() {
+  if (!request_.messages.empty()) {
+    refusal = make_chat(request_, *spec_, prompts_.emplace_back());
+    return;
+  }
+  std::string_view param = kind_ == Kind::kEmbedding ? "input" : "prompt";
+  for (const Prompt& prompt : request_.prompts)
+    if (refusal.ok()) refusal = make_prompt(prompt, request_, *spec_, param, prompts_.emplace_back());
+}
+
+}  // namespace weir::openai

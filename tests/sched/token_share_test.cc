@@ -1,0 +1,81 @@
+#include "sched/token_share.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "token_desk.h"
+
+namespace weir::sched {
+namespace {
+
+// Calls of one tenant, greedy, of the same size.
+std::vector<msg::Call*> crowd(TokenDesk& desk, uint64_t tenant, size_t n) {
+  std::vector<msg::Call*> out;
+  for (size_t i = 0; i < n; ++i) {
+    auto& call = desk.call({uint32_t(i % 50), 2, 3}, 2);
+    call.tenant = tenant;
+    desk.send(call);
+    out.push_back(&call);
+  }
+  return out;
+}
+size_t ended(TokenDesk& desk, const std::vector<msg::Call*>& calls) {
+  return size_t(std::count_if(calls.begin(), calls.end(), [&](auto* call) { return desk.last[call]; }));
+}
+TokenPolicy one_by_one() {
+  TokenPolicy policy;
+  policy.max_running = 1, policy.max_waiting = 2000;
+  return policy;
+}
+
+TEST(TokenScheduler, AThousandCallsOfOneTenantDoNotStandBeforeTheFirstOfAnother) {
+  TokenDesk desk(one_by_one());
+  auto many = crowd(desk, 1, 1000);
+  desk.step();
+  auto few = crowd(desk, 2, 3);
+  while (ended(desk, few) < 1) ASSERT_TRUE(desk.step());
+  EXPECT_LE(ended(desk, many), 2u);
+  while (ended(desk, few) < 3) ASSERT_TRUE(desk.step());
+  EXPECT_LE(ended(desk, many), 4u);
+  EXPECT_GE(ended(desk, many), 2u) << "they take turns";
+}
+
+TEST(TokenScheduler, AFullQueueGivesUpTheLastOfWhoHasMostInIt) {
+  auto policy = one_by_one();
+  policy.max_waiting = 4;
+  TokenDesk desk(policy);
+  auto many = crowd(desk, 1, 5);
+  desk.step();
+  auto few = crowd(desk, 2, 1);
+  desk.step();
+  EXPECT_TRUE(desk.last[many[4]]);
+  EXPECT_EQ(desk.said[many[4]].at(0).substr(0, 18), "RESOURCE_EXHAUSTED");
+  desk.run();
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(desk.said[many[i]], desk.expected(*many[i]));
+  EXPECT_EQ(desk.said[few[0]], desk.expected(*few[0]));
+}
+
+TEST(TokenShare, ATenantAloneIsServedInOrderAndNoFasterOneIsSlowed) {
+  TokenShare share;
+  uint64_t first = share.came(0, 7, 10), second = share.came(0, 7, 10);
+  EXPECT_LT(first, second);
+  share.began(0, first);
+  share.began(0, second);
+  EXPECT_LE(share.came(0, 8, 10), second) << "who comes late is not before what has begun, nor behind it";
+  EXPECT_GT(share.came(0, 7, 10), second);
+  EXPECT_EQ(share.came(1, 7, 10), 0u) << "another priority, another queue";
+}
+
+TEST(TokenShare, WhoGivesUpIsNotChargedAndWhoIsDoneIsForgotten) {
+  TokenShare share;
+  std::vector<uint64_t> tags;
+  for (int i = 0; i < 100; ++i) tags.push_back(share.came(0, 7, 10));
+  for (; !tags.empty(); tags.pop_back()) share.left(0, 7, tags.back(), 10);
+  EXPECT_EQ(share.came(0, 7, 10), 0u);
+  for (uint64_t tenant = 100; tenant < 10'000; ++tenant) share.began(0, share.came(0, tenant, 1) + 10);
+  EXPECT_LT(share.tenants(), 200u);
+}
+
+}  // namespace
+}  // namespace weir::sched

@@ -1,0 +1,30 @@
+// Workers that work when a test says so.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "bus/errand.h"
+
+namespace weir::support {
+
+class HeldWorkers final : public msg::Inbox {
+ public:
+  std::vector<bus::ErrandCall*> held;
+  int pokes = 0;
+
+  void put(msg::Call* call) override { held.push_back(static_cast<bus::ErrandCall*>(call)); }
+  void poke() override { ++pokes; }
+  // All of them, in the order in which they came.
+  void work() {
+    for (auto* call : std::exchange(held, {})) {
+      call->errand->run();
+      call->home->post_here({call, {msg::Done{}}});
+    }
+  }
+  void refuse(base::Status status) {
+    for (auto* call : std::exchange(held, {})) call->home->post_here({call, {msg::Failed{status}}});
+  }
+};
+
+}  // namespace weir::support
