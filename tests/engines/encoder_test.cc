@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 
+#include "device/devices.h"
 #include "engines/llm/bert_shape.h"
 #include "engines/llm/encoder_files.h"
 #include "engines/llm/llm.h"
@@ -33,11 +34,16 @@ const std::string& encoders() {
 
 using Settings = std::map<std::string, std::string>;
 
+device::Devices& devices() {
+  static device::Devices all({device::DeviceOptions::Use::kOff});
+  return all;
+}
+
 base::Result<std::unique_ptr<sched::Engine>> try_load(const std::string& folder, Settings settings = {}) {
   msg::ModelSpec wanted;
   wanted.name = "m";
   wanted.parameters = std::move(settings);
-  return load(wanted, folder + "/config.json");
+  return load(wanted, folder + "/config.json", {&devices()});
 }
 
 std::unique_ptr<sched::Engine> engine_of(const std::string& name, Settings settings = {}) {
@@ -171,6 +177,28 @@ TEST_F(Encoders, ARowDoesNotDependOnItsCompanyOrItsPadding) {
     auto small = engine_of(name, {{"step_tokens", "1"}, {"max_length", "150"}, {"threads", "1"}});
     EXPECT_EQ(floats_of(run(*small, {&padded})), alone) << name << " in small packs";
   }
+}
+
+// With the kernels' host versions: all of the device's engine but the kernels.
+TEST_F(Encoders, OnADeviceTheyAreTheReferencesToo) {
+  for (auto* name : {"bert", "odd", "roberta", "bert_bf16"}) {
+    expect_embeddings(name, 2e-2, {{"device", "host"}});
+    Rows rows(name);
+    auto engine = engine_of(name, {{"device", "host"}}),
+         small = engine_of(name, {{"device", "host"}, {"step_tokens", "1"}, {"max_length", "150"}});
+    msg::Call padded;
+    rows.fill(padded);
+    auto all = floats_of(run(*engine, {&padded}));
+    EXPECT_EQ(floats_of(run(*small, {&padded})), all) << name << " in small packs";
+    for (uint32_t r = 0; r < rows.count; ++r) {
+      msg::Call one;
+      rows.fill(one, r);
+      auto alone = floats_of(run(*engine, {&one}));
+      EXPECT_EQ(std::memcmp(alone.data(), all.data() + r * rows.hidden, rows.hidden * 4), 0) << name << " " << r;
+    }
+  }
+  auto rotary = try_load(encoders() + "/both", {{"device", "host"}});
+  EXPECT_EQ(rotary.error().code, base::Code::kUnimplemented);
 }
 
 TEST_F(Encoders, WithoutAMaskPadIdsAtTheEndAreNoText) {
@@ -363,6 +391,15 @@ TEST_F(EncoderFolder, WhatWouldChangeAnswersIsRefusedByName) {
   }
   write("modules.json", "{}");
   EXPECT_NE(refusal().find("list of steps"), std::string::npos);
+}
+
+TEST_F(EncoderFolder, ALinkedFolderIsNotFollowed) {
+  write("modules.json", steps);
+  write("1_Pooling/config.json", R"({"pooling_mode_mean_tokens":true})");
+  EXPECT_EQ(refusal(), "taken");
+  std::filesystem::rename(path + "/1_Pooling", path + "/elsewhere");
+  std::filesystem::create_directory_symlink("elsewhere", path + "/1_Pooling");
+  EXPECT_EQ(refusal(), "'1_Pooling' is a link");
 }
 
 TEST(BertShapes, WhatIsWrongIsNamed) {

@@ -22,13 +22,7 @@ uint32_t tiles_of(uint32_t tokens) { return (tokens + kTile - 1) / kTile; }
 
 base::Result<std::unique_ptr<Bert>> Bert::make(BertShape shape, BertWeights weights, Form form, const Kernels& kernels,
                                                std::unique_ptr<Team> team, uint32_t max_length, uint32_t pack_tokens) {
-  EncoderLimits limits{shape.vocabulary,
-                       shape.types,
-                       shape.hidden,
-                       max_length,
-                       EncoderLimits::taken(std::max(max_length, pack_tokens)),
-                       shape.first_position,
-                       shape.first_position > 0 ? Places::kAmongTokens : Places::kInRow};
+  EncoderLimits limits = limits_of(shape, max_length, pack_tokens);
   base::check(max_length <= shape.max_length(), "texts are no longer than the model's positions");
   std::unique_ptr<Bert> bert(new Bert(std::move(shape), std::move(weights), form, kernels, std::move(team), limits));
   if (!bert->make_room()) return base::failure(base::Code::kResourceExhausted, "no memory to run the model in");

@@ -1,5 +1,7 @@
 #include "engines/llm/bert_shape.h"
 
+#include <algorithm>
+
 #include "engines/llm/fields.h"
 
 namespace weir::llm {
@@ -43,6 +45,16 @@ void refuse_what_changes_answers(Fields& f) {
 }
 
 }  // namespace
+
+EncoderLimits limits_of(const BertShape& shape, uint32_t max_length, uint32_t pack_tokens) {
+  return {shape.vocabulary,
+          shape.types,
+          shape.hidden,
+          max_length,
+          EncoderLimits::taken(std::max(max_length, pack_tokens)),
+          shape.first_position,
+          shape.first_position > 0 ? Places::kAmongTokens : Places::kInRow};
+}
 
 bool is_bert(std::string_view architecture) { return family_of(architecture) != nullptr; }
 

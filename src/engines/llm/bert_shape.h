@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "engines/llm/encoder.h"
 
 namespace weir::llm {
 
@@ -27,6 +28,9 @@ struct BertShape {
 
 // Whether the architecture is one of this family.
 bool is_bert(std::string_view architecture);
+
+// `max_length` is at most the shape's.
+EncoderLimits limits_of(const BertShape& shape, uint32_t max_length, uint32_t pack_tokens);
 
 // Errors: INVALID_ARGUMENT, UNIMPLEMENTED, naming the field.
 base::Result<BertShape> parse_bert_shape(std::string_view config_json);

@@ -5,6 +5,8 @@
 
 #include "base/units.h"
 #include "engines/llm/bert.h"
+#include "engines/llm/cuda/choice.h"
+#include "engines/llm/cuda/device_bert.h"
 #include "engines/llm/encoder_engine.h"
 #include "engines/llm/encoder_files.h"
 #include "engines/llm/fields.h"
@@ -40,6 +42,7 @@ struct Loading {
   const Options& options;
   const Folder& folder;
   std::string_view config;
+  const Place& place;
   EncoderFiles files;
   EncoderManners manners;
   std::unique_ptr<Team> team;
@@ -76,12 +79,31 @@ Form form_of(const Loading& l, const Store& store) {
   return l.options.form.value_or(store.usual_form() == Stored::kF32 ? Form::kF32 : Form::kBf16);
 }
 
+base::Result<std::unique_ptr<Encoder>> load_on_device(Loading& l, const BertShape& shape, const Store& store,
+                                                      device::Device& device) {
+  if (auto s = device.restart(); !s.ok()) return s;
+  auto kernels = cuda::open_kernels(device, *l.place.devices);
+  if (!kernels) return kernels.error();
+  if (auto s = cuda::DeviceBert::check(shape, device, **kernels); !s.ok()) return s;
+  auto weights = cuda::load_device_bert(shape, store, device);
+  if (!weights) return weights.error();
+  auto bert = cuda::DeviceBert::make(device, **kernels, shape, std::move(*weights), length_of(l, shape.max_length()),
+                                     l.options.policy.step_tokens, l.place.broken);
+  if (!bert) return bert.error();
+  return std::unique_ptr<Encoder>(std::move(*bert));
+}
+
 base::Result<std::unique_ptr<Encoder>> load_bert(Loading& l) {
   auto shape = parse_bert_shape(l.config);
   if (!shape) return shape.error();
   l.manners.pad_id = shape->pad_id;
   auto store = Store::open(l.folder);
   if (!store) return store.error();
+  auto device = cuda::choose_device(
+      l.options, l.place.devices, l.wanted.name,
+      [&](const auto& on, const auto& kernels) { return cuda::DeviceBert::check(*shape, on, kernels); });
+  if (!device) return device.error();
+  if (*device) return load_on_device(l, *shape, *store, **device);
   const Form form = form_of(l, *store);
   auto weights = load_bert_weights(*shape, *store, form, *l.team);
   if (!weights) return weights.error();
@@ -93,6 +115,8 @@ base::Result<std::unique_ptr<Encoder>> load_bert(Loading& l) {
 }
 
 base::Result<std::unique_ptr<Encoder>> load_rotary(Loading& l) {
+  if (l.options.device != "auto" && l.options.device != "cpu")
+    return base::failure(base::Code::kUnimplemented, "encoders of this family run on the CPU alone; use device: cpu");
   auto shape = parse_shape(l.config);
   if (!shape) return shape.error();
   shape->encoder = true;
@@ -149,8 +173,9 @@ base::Result<bool> is_encoder(const Folder& folder, std::string_view config_json
 }
 
 base::Result<std::unique_ptr<sched::Engine>> load_encoder(const msg::ModelSpec& wanted, const Options& options,
-                                                          const Folder& folder, std::string_view config_json) {
-  Loading l{wanted, options, folder, config_json, {}, {}, nullptr};
+                                                          const Folder& folder, std::string_view config_json,
+                                                          const Place& place) {
+  Loading l{wanted, options, folder, config_json, place, {}, {}, nullptr};
   auto files = read_encoder_files(folder);
   if (!files) return files.error();
   l.files = *files;

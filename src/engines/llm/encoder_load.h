@@ -1,9 +1,9 @@
 // Loading an encoder: a Hugging Face folder becomes an Engine of tensors (encoder_engine.h).
 //
-// Parameters of model.yaml: threads, dtype, kernels, step_tokens (512: of one pack), max_length as for models of
-// tokens; task (auto; embed or generate for folders that are good for both), pooling (auto: as the folder says; mean,
-// cls, last), normalize (auto; on, off), tokenizer (on; off: only ids are taken, for tokenizers that are not known
-// here).
+// Parameters of model.yaml: threads, dtype, kernels, device (BERT's family alone runs on devices), step_tokens (512: of
+// one pack), max_length as for models of tokens; task (auto; embed or generate for folders that are good for both),
+// pooling (auto: as the folder says; mean, cls, last), normalize (auto; on, off), tokenizer (on; off: only ids are
+// taken, for tokenizers that are not known here).
 #pragma once
 
 #include <map>
@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "engines/llm/files.h"
+#include "engines/llm/llm.h"
 #include "engines/llm/options.h"
 #include "msg/spec.h"
 #include "sched/engine.h"
@@ -25,6 +26,7 @@ base::Result<bool> is_encoder(const Folder& folder, std::string_view config_json
 
 // Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND, RESOURCE_EXHAUSTED, naming the file or the parameter. Any thread.
 base::Result<std::unique_ptr<sched::Engine>> load_encoder(const msg::ModelSpec& wanted, const Options& options,
-                                                          const Folder& folder, std::string_view config_json);
+                                                          const Folder& folder, std::string_view config_json,
+                                                          const Place& place);
 
 }  // namespace weir::llm

@@ -2,10 +2,8 @@
 
 #include <utility>
 
-#include "base/log.h"
-#include "device/devices.h"
+#include "engines/llm/cuda/choice.h"
 #include "engines/llm/cuda/device_transformer.h"
-#include "engines/llm/cuda/reference.h"
 #include "engines/llm/encoder_load.h"
 #include "engines/llm/fields.h"
 #include "engines/llm/options.h"
@@ -119,36 +117,9 @@ base::Result<std::unique_ptr<sched::Engine>> load_on_cpu(Loading& l) {
 
 constexpr double kShareOfMemory = 0.85;  // of a CUDA device, that a model takes with its keys and values
 
-base::Result<const cuda::Kernels*> device_kernels(const device::Device& device, const device::Devices& devices) {
-  if (device.info().index < 0) return &cuda::reference::table();
-  auto open = reinterpret_cast<cuda::OpenKernels>(devices.module().symbol(cuda::kKernelsEntry));
-  auto* kernels = open ? open(cuda::kKernelsAbi) : nullptr;
-  if (!kernels) return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so has no kernels of this build");
-  return kernels;
-}
-
-// Null: the CPU. `auto` takes the first CUDA device if there is one that can run this model in bfloat16.
-base::Result<device::Device*> choose_device(const Loading& l, device::Devices* devices) {
-  constexpr device::Device* kCpu = nullptr;
-  const std::string& name = l.options.device;
-  if (name == "cpu") return kCpu;
-  const bool chosen = name != "auto", float32 = l.options.form == Form::kF32;
-  if (!chosen && (!devices || devices->cuda_count() == 0 || float32)) return kCpu;
-  if (!devices) return base::failure(base::Code::kFailedPrecondition, "there are no devices");
-  auto device = devices->find(chosen ? name : "cuda");
-  if (!device) return device.error();
-  if (chosen && float32) return base::invalid("dtype float32 is for device: cpu; devices compute in bfloat16");
-  if (chosen) return *device;
-  auto kernels = device_kernels(**device, *devices);
-  auto status = kernels ? cuda::DeviceTransformer::check(l.model.shape, **device, **kernels) : kernels.error();
-  if (status.ok()) return *device;
-  base::log::warning("a model runs on the CPU", {{"model", l.wanted.name}, {"reason", status.text}});
-  return kCpu;
-}
-
 base::Result<std::unique_ptr<sched::Engine>> load_on_device(Loading& l, device::Device& device, const Place& place) {
   if (auto s = device.restart(); !s.ok()) return s;
-  auto kernels = device_kernels(device, *place.devices);
+  auto kernels = cuda::open_kernels(device, *place.devices);
   if (!kernels) return kernels.error();
   const Shape& shape = l.model.shape;
   if (auto s = cuda::DeviceTransformer::check(shape, device, **kernels); !s.ok()) return s;
@@ -188,7 +159,7 @@ base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, 
   if (!json) return json.error();
   auto encoder = is_encoder(l.folder, *json, wanted.parameters);
   if (!encoder) return encoder.error();
-  if (*encoder) return load_encoder(wanted, l.options, l.folder, *json);
+  if (*encoder) return load_encoder(wanted, l.options, l.folder, *json, place);
   if (wanted.instances > 1)
     return base::invalid("a model of tokens has one instance: it batches, and shares its keys and values");
   auto shape = parse_shape(*json);
@@ -199,7 +170,9 @@ base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, 
   if (!readouts) return readouts.error();
   l.model.readouts = std::move(*readouts);
   if (auto s = read_text(l); !s.ok()) return s;
-  auto device = choose_device(l, place.devices);
+  auto device = cuda::choose_device(l.options, place.devices, wanted.name, [&](const auto& on, const auto& kernels) {
+    return cuda::DeviceTransformer::check(l.model.shape, on, kernels);
+  });
   if (!device) return device.error();
   return *device ? load_on_device(l, **device, place) : load_on_cpu(l);
 }

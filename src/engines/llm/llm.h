@@ -1,5 +1,5 @@
-// The llm engine's maker: a Hugging Face folder becomes an Engine whose own Inbox batches tokens continuously; or, where
-// it is an encoder (encoder_load.h, with parameters of its own), a model of tensors that lanes batch by rows.
+// The llm engine's maker: a Hugging Face folder becomes an Engine whose own Inbox batches tokens continuously; or,
+// where it is an encoder (encoder_load.h, with parameters of its own), a model of tensors that lanes batch by rows.
 //
 // Parameters of model.yaml: kv_cache ("512MiB"), block_size (16), max_running (64), step_tokens (512), max_waiting
 // (256), prefix_cache (on), threads (all cores but one; both of two), dtype (auto, float32, bfloat16; auto is bfloat16

@@ -116,7 +116,8 @@ struct Tile {
   uint32_t chunk, query;
 };
 
-// Attention of many query tokens per sequence, each over the positions up to its own. Keys are taken in pieces that
+// Attention of many query tokens per sequence, each over the positions up to its own; or, where a chunk is a whole text
+// of an encoder (its begin is 0), over all of the chunk's. Keys are taken in pieces that
 // begin at fixed multiples of positions, so that a token's result depends neither on how its prompt is cut into chunks
 // nor on company; it may differ from DecodeAttention's in the last bits.
 struct PrefillAttention {
@@ -131,6 +132,7 @@ struct PrefillAttention {
   uint32_t block_size;
   uint32_t window;  // a token sees only the last so many positions up to its own; 0 = all
   float scale;      // of q·k
+  enum Sees : uint32_t { kUpToItself, kWholeChunk } sees = kUpToItself;  // kWholeChunk: window is 0
 };
 
 // out = x weight^T (+ bias) (+ out). Sums are in float32.
@@ -247,6 +249,35 @@ struct Pool {
   uint32_t count, hidden;
 };
 
+// Encoders of BERT's family: stream[t] = words[ids[t]] + types[kinds[t]] + places[positions[t]].
+struct EmbedText {
+  float* stream;        // [tokens][hidden]
+  const Bf16* words;    // [vocabulary][hidden]
+  const float* types;   // [*][hidden], or null
+  const float* places;  // [*][hidden]
+  const uint32_t* ids;
+  const uint32_t* kinds;  // null when types is
+  const uint32_t* positions;
+  uint32_t tokens, hidden;
+};
+
+// stream[t] = (stream[t] - mean) / deviation * weight + bias, and out[t] the same.
+struct LayerNorm {
+  float* stream;  // [tokens][hidden]
+  const float *weight, *bias;
+  Bf16* out;  // [tokens][hidden]
+  uint32_t tokens, hidden;
+  float epsilon;
+};
+
+// rows = the curve of (rows + bias), in place.
+struct Gelu {
+  Bf16* rows;         // [tokens][width]
+  const float* bias;  // [width]
+  uint32_t tokens, width;
+  enum Curve : uint32_t { kExact, kTanh } curve;
+};
+
 // A slot may be null in a build that does not have that kernel yet; whoever uses the table looks first.
 struct Kernels {
   uint32_t abi;
@@ -267,6 +298,9 @@ struct Kernels {
   Code (*logprobs)(const Launch&, const Logprobs&);
   Code (*read_out)(const Launch&, const ReadOut&);
   Code (*pool)(const Launch&, const Pool&);
+  Code (*embed_text)(const Launch&, const EmbedText&);
+  Code (*layer_norm)(const Launch&, const LayerNorm&);
+  Code (*gelu)(const Launch&, const Gelu&);
 };
 using OpenKernels = const Kernels* (*)(uint32_t abi);
 

@@ -191,8 +191,44 @@ void prefill_attention(const PrefillAttention& a) {
     const Chunk& chunk = a.chunks[a.tiles[i].chunk];
     for (uint32_t at = a.tiles[i].query; at < std::min(a.tiles[i].query + kQueryTile, chunk.count); ++at)
       for (uint32_t head = 0; head < a.heads; ++head)
-        attend(a, chunk.first + at, head, chunk.begin + at + 1, a.tables + chunk.table);
+        attend(a, chunk.first + at, head,
+               chunk.begin + (a.sees == PrefillAttention::kWholeChunk ? chunk.count : at + 1), a.tables + chunk.table);
   }
+}
+
+void embed_text(const EmbedText& a) {
+  for (size_t t = 0; t < a.tokens; ++t)
+    for (size_t i = 0; i < a.hidden; ++i) {
+      float x = widen_bf16(a.words[size_t(a.ids[t]) * a.hidden + i]);
+      if (a.kinds) x += a.types[size_t(a.kinds[t]) * a.hidden + i];
+      a.stream[t * a.hidden + i] = x + a.places[size_t(a.positions[t]) * a.hidden + i];
+    }
+}
+
+void layer_norm(const LayerNorm& a) {
+  for (size_t t = 0; t < a.tokens; ++t) {
+    float* x = a.stream + t * a.hidden;
+    double sum = 0, squares = 0;
+    for (uint32_t i = 0; i < a.hidden; ++i) sum += x[i];
+    const double mean = sum / a.hidden;
+    for (uint32_t i = 0; i < a.hidden; ++i) squares += (x[i] - mean) * (x[i] - mean);
+    const double factor = 1 / std::sqrt(squares / a.hidden + a.epsilon);
+    for (uint32_t i = 0; i < a.hidden; ++i) {
+      x[i] = float((x[i] - mean) * factor * a.weight[i] + a.bias[i]);
+      a.out[t * a.hidden + i] = narrow_bf16(x[i]);
+    }
+  }
+}
+
+void gelu(const Gelu& a) {
+  for (size_t t = 0; t < a.tokens; ++t)
+    for (size_t i = 0; i < a.width; ++i) {
+      Bf16& at = a.rows[t * a.width + i];
+      const double x = double(widen_bf16(at)) + a.bias[i];
+      const double gate = a.curve == Gelu::kExact ? std::erf(x / std::sqrt(2.0))
+                                                  : std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));
+      at = narrow_bf16(float(x / 2 * (1 + gate)));
+    }
 }
 
 void matmul(const Matmul& a) {
@@ -338,7 +374,10 @@ const Kernels& table() {
                                      now<Adjust, adjust>,
                                      now<Logprobs, logprobs>,
                                      now<ReadOut, read_out>,
-                                     now<Pool, pool>};
+                                     now<Pool, pool>,
+                                     now<EmbedText, embed_text>,
+                                     now<LayerNorm, layer_norm>,
+                                     now<Gelu, gelu>};
   return kTable;
 }
 

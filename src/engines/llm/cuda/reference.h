@@ -21,6 +21,9 @@ void adjust(const Adjust& a);
 void logprobs(const Logprobs& a);
 void read_out(const ReadOut& a);
 void pool(const Pool& a);
+void embed_text(const EmbedText& a);
+void layer_norm(const LayerNorm& a);
+void gelu(const Gelu& a);
 
 // All of them as the table that the module has; a Launch is not looked at, and everything is done at once.
 const Kernels& table();

@@ -1,0 +1,35 @@
+#include "engines/llm/cuda/choice.h"
+
+#include "base/log.h"
+#include "engines/llm/cuda/reference.h"
+
+namespace weir::llm::cuda {
+
+base::Result<const Kernels*> open_kernels(const device::Device& device, const device::Devices& devices) {
+  if (device.info().index < 0) return &reference::table();
+  auto open = reinterpret_cast<OpenKernels>(devices.module().symbol(kKernelsEntry));
+  auto* kernels = open ? open(kKernelsAbi) : nullptr;
+  if (!kernels) return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so has no kernels of this build");
+  return kernels;
+}
+
+base::Result<device::Device*> choose_device(const Options& options, device::Devices* devices, const std::string& model,
+                                            const Check& check) {
+  constexpr device::Device* kCpu = nullptr;
+  const std::string& name = options.device;
+  if (name == "cpu") return kCpu;
+  const bool chosen = name != "auto", float32 = options.form == Form::kF32;
+  if (!chosen && (!devices || devices->cuda_count() == 0 || float32)) return kCpu;
+  if (!devices) return base::failure(base::Code::kFailedPrecondition, "there are no devices");
+  auto device = devices->find(chosen ? name : "cuda");
+  if (!device) return device.error();
+  if (chosen && float32) return base::invalid("dtype float32 is for device: cpu; devices compute in bfloat16");
+  if (chosen) return *device;
+  auto kernels = open_kernels(**device, *devices);
+  auto status = kernels ? check(**device, **kernels) : kernels.error();
+  if (status.ok()) return *device;
+  base::log::warning("a model runs on the CPU", {{"model", model}, {"reason", status.text}});
+  return kCpu;
+}
+
+}  // namespace weir::llm::cuda

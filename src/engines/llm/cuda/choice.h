@@ -1,0 +1,25 @@
+// Which device a model runs on, and with which kernels.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/status.h"
+#include "device/devices.h"
+#include "engines/llm/cuda/kernels.h"
+#include "engines/llm/options.h"
+
+namespace weir::llm::cuda {
+
+// The module's table for a CUDA device, reference.h's for one of the host. Errors: FAILED_PRECONDITION.
+base::Result<const Kernels*> open_kernels(const device::Device& device, const device::Devices& devices);
+
+// Whether a device can run a model.
+using Check = std::function<base::Status(const device::Device&, const Kernels&)>;
+
+// As Options::device says; null: the CPU. `auto` takes the first CUDA device if there is one that can run this model in
+// bfloat16; `model` is its name, for the log. Errors: those of Devices::find(), INVALID_ARGUMENT.
+base::Result<device::Device*> choose_device(const Options& options, device::Devices* devices, const std::string& model,
+                                            const Check& check);
+
+}  // namespace weir::llm::cuda
