@@ -81,6 +81,7 @@ class Lab {
 void check_rows(Lab& lab);
 void check_attention(Lab& lab);
 void check_draws(Lab& lab);
+void check_encoder(Lab& lab);
 void check_products(Lab& lab);
 void bench_copies(Lab& lab);
 void bench_kernels(Lab& lab);

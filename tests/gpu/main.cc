@@ -92,6 +92,7 @@ int main(int argc, char** argv) {
   gpu::check_rows(lab);
   gpu::check_attention(lab);
   gpu::check_draws(lab);
+  gpu::check_encoder(lab);
   gpu::check_products(lab);
   gpu::check_model(lab);
   gpu::bench_identity(lab, devices);

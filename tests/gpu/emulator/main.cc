@@ -16,6 +16,7 @@ int main() {
   gpu::check_rows(lab);
   gpu::check_attention(lab);
   gpu::check_draws(lab);
+  gpu::check_encoder(lab);
   gpu::check_products(lab);
   return lab.finish("/dev/null");
 }

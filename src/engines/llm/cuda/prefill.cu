@@ -33,10 +33,11 @@ __device__ uint32_t at(uint32_t row, uint32_t chunk) {
 // What all threads of a block know.
 struct Work {
   Chunk chunk;
-  uint32_t queries;   // of this tile
-  uint32_t first;     // the first one's row in q and out
-  uint32_t position;  // and its position
+  uint32_t queries;    // of this tile
+  uint32_t first;      // the first one's row in q and out
+  uint32_t position;   // and its position
   uint32_t from, end;  // positions that any query of the tile sees
+  bool whole;          // and all of them do
 
   __device__ Work(const PrefillAttention& a) {
     Tile tile = a.tiles[blockIdx.y];
@@ -45,6 +46,8 @@ struct Work {
     first = chunk.first + tile.query, position = chunk.begin + tile.query;
     end = position + queries;
     from = a.window && position + 1 > a.window ? position + 1 - a.window : 0;
+    whole = a.sees == PrefillAttention::kWholeChunk;
+    if (whole) end = chunk.begin + chunk.count;
   }
 };
 
@@ -125,6 +128,17 @@ struct Rows {
         uint32_t key = base + tile * 8 + lane % 4 * 2 + i % 2, query = first + lane / 4 + i / 2 * 8;
         if (key > query || (window && key + window <= query)) s[tile][i] = -INFINITY;
       }
+  }
+
+  // The same where every query sees all before `end`.
+  __device__ void cut(float (&s)[kTiles][4], uint32_t base, uint32_t end) {
+    if (base + kKeys<kDim> <= end) return;
+    uint32_t lane = threadIdx.x % kWarp;
+#pragma unroll
+    for (uint32_t tile = 0; tile < kTiles; ++tile)
+#pragma unroll
+      for (uint32_t i = 0; i < 4; ++i)
+        if (base + tile * 8 + lane % 4 * 2 + i % 2 >= end) s[tile][i] = -INFINITY;
   }
 
   // Scores become weights relative to the highest so far, and what was summed before is brought down to that.
@@ -215,7 +229,10 @@ __global__ void __launch_bounds__(kThreads) prefill_kernel(PrefillAttention a) {
     __syncthreads();
     float s[Rows<kDim>::kTiles][4] = {};
     mine.score(s, queries, keys + turn * kPiece);
-    mine.mask(s, base, first, a.window);
+    if (work.whole)
+      mine.cut(s, base, work.end);
+    else
+      mine.mask(s, base, first, a.window);
     mine.weigh(s, a.scale * kLog2E);
     mine.add(s, values + turn * kPiece);
     __syncthreads();  // before this piece's place is taken
@@ -231,6 +248,7 @@ Code start(const Launch& launch, const PrefillAttention& a) {
 }  // namespace
 
 Code prefill_attention(const Launch& launch, const PrefillAttention& a) {
+  if (a.sees == PrefillAttention::kWholeChunk && a.window > 0) return kBadShape;
   if (a.kv_heads == 0 || a.heads == 0 || a.heads % a.kv_heads || a.block_size == 0 || a.count > 65535) return kBadShape;
   if (a.count == 0) return 0;
   return a.dim == 64    ? start<64>(launch, a)

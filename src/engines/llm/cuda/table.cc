@@ -19,11 +19,15 @@ Code adjust(const Launch& launch, const Adjust& a);
 Code logprobs(const Launch& launch, const Logprobs& a);
 Code read_out(const Launch& launch, const ReadOut& a);
 Code pool(const Launch& launch, const Pool& a);
+Code embed_text(const Launch& launch, const EmbedText& a);
+Code layer_norm(const Launch& launch, const LayerNorm& a);
+Code gelu(const Launch& launch, const Gelu& a);
 
 namespace {
-constexpr Kernels kKernels = {kKernelsAbi, embed,  add_norm, rope_store,        swiglu,      decode_attention,
-                              draw,        gather, patch,    prefill_attention, matmul_open, matmul_close,
-                              matmul,      adjust, logprobs, read_out,          pool};
+constexpr Kernels kKernels = {kKernelsAbi,      embed,        add_norm,   rope_store, swiglu,
+                              decode_attention, draw,         gather,     patch,      prefill_attention,
+                              matmul_open,      matmul_close, matmul,     adjust,     logprobs,
+                              read_out,         pool,         embed_text, layer_norm, gelu};
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const Kernels* weir_cuda_llm(uint32_t abi);
