@@ -75,6 +75,7 @@ struct Config {
   wire::Limits limits;
   uint32_t connections = 10000;
   uint32_t in_flight = 1024;                 // Calls of one shard
+  uint32_t conn_calls = 1024;                // unanswered requests of all gRPC streams of one connection
   uint64_t slab_budget = uint64_t(2) << 30;  // request bodies, batches and answers together
   device::DeviceOptions device;
   uint64_t pinned_pool = uint64_t(1) << 30;  // with CUDA, in place of slab_budget

@@ -25,6 +25,7 @@ oip::OipOptions oip_options(const Config& config) {
   oip::OipOptions options;
   options.server_version = kVersion;
   options.max_body = config.limits.body;
+  options.conn_calls = config.conn_calls;
   return options;
 }
 
@@ -63,6 +64,7 @@ wire::RpcOptions rpc_options(const Config& config) {
   wire::RpcOptions options;
   options.max_message = config.limits.message;
   options.inflate_ratio = config.limits.inflate_ratio;
+  options.min_body_rate = config.limits.min_body_rate, options.grace = config.limits.grace;
   return options;
 }
 

@@ -157,6 +157,11 @@ void add_models(std::vector<Setting>& rows) {
   rows.push_back(named(
       list("models.startup", "NAME", "explicit: models to load at start, * = all; repeatable", AT(models.startup)),
       "--load"));
+  using Missing = models::DeviceSupply::Missing;
+  rows.push_back(
+      choice<>("models.missing_devices", "instances for devices that are not there: error, or on the cpu",
+               AT(models.devices.missing),
+               std::vector<std::pair<std::string, Missing>>{{"error", Missing::kError}, {"cpu", Missing::kCpu}}));
   rows.push_back(named(flag("models.strict", "a model that fails at start ends the server (exit 4)", AT(models.strict)),
                        "--strict"));
   rows.push_back(flag("models.allow_config_override", "load requests may bring a configuration and files",
@@ -198,6 +203,8 @@ void add_devices(std::vector<Setting>& rows) {
   rows.push_back(path("device.module", "libweir_cuda.so; empty = beside weir", AT(device.module)));
   rows.push_back(size("device.pinned_pool", "with CUDA: takes the place of limits.slab_budget, pinned; 0 = not pinned",
                       AT(pinned_pool), 0, 1024 * kG));
+  rows.push_back(size("device.batch_memory", "device memory of batches under way, per GPU; more wait",
+                      AT(device.batch_memory), uint64_t(1) << 20, 1024 * kG));
 }
 
 void add_limits(std::vector<Setting>& rows) {
@@ -219,6 +226,8 @@ void add_limits(std::vector<Setting>& rows) {
       count("limits.pipelined", "HTTP/1 requests waiting on one connection", AT(limits.pipelined), 1, 10000));
   rows.push_back(count("limits.connections", "of the whole server", AT(connections), 1));
   rows.push_back(count("limits.in_flight", "calls at once, per shard", AT(in_flight), 1));
+  rows.push_back(
+      count("limits.conn_calls", "unanswered requests of all gRPC streams of one connection", AT(conn_calls), 1));
   rows.push_back(named(
       size("limits.slab_budget", "memory for requests, batches and answers", AT(slab_budget), 16 * kM, kG * kK * kK),
       "--slab-budget"));

@@ -91,6 +91,19 @@ Status try_again(Code code, std::string text) {
   return detailed(code, std::move(text), "RetryInfo", std::string_view("\x0a\x02\x08\x01", 4));
 }
 
+bool worth_trying_again(const Status& status) {
+  return !status.details.empty() && status.details.find("google.rpc.RetryInfo") != std::string::npos;
+}
+
+// BadRequest{field_violations=1: FieldViolation{field=1, description=2}}
+Status invalid_field(std::string_view path, std::string text) {
+  constexpr size_t kLongest = 512;  // names of tensors may be long, and details must stay small
+  std::string violation = field(1, path.substr(0, kLongest));
+  if (text.size() <= kLongest) violation += field(2, text);
+  std::string value = field(1, violation);
+  return detailed(Code::kInvalidArgument, std::move(text), "BadRequest", value);
+}
+
 // ErrorInfo{reason=1, domain=2, metadata=3: map of {key=1, value=2}}
 Status explained(Code code, std::string text, std::string_view reason, const Explanation& metadata) {
   std::string info = field(1, reason) + field(2, "weir");

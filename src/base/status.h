@@ -57,6 +57,11 @@ inline Status failure(Code code, std::string text) { return Status{code, std::mo
 // "Not now, but soon": the details carry a google.rpc.RetryInfo of a second, which gRPC clients with a retry policy
 // and proxies look for; in HTTP the same is said by Retry-After. `code`: RESOURCE_EXHAUSTED or UNAVAILABLE.
 Status try_again(Code code, std::string text);
+// Made by try_again().
+bool worth_trying_again(const Status& status);
+// INVALID_ARGUMENT of one field of the request: the details carry a google.rpc.BadRequest that names it as a path
+// ("inputs[1].shape") and says the same text.
+Status invalid_field(std::string_view field, std::string text);
 // A failure that programs can read, too: the details carry a google.rpc.ErrorInfo of domain "weir" with `reason`
 // ("OFFSET_MISMATCH") and the pairs.
 using Explanation = std::vector<std::pair<std::string_view, std::string>>;

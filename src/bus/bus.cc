@@ -93,7 +93,7 @@ Bus::Slot& Bus::lent(msg::Call* call) {
 }
 
 base::Status Bus::admit(const msg::Call& call) const {
-  if (closed_) return failure(Code::kUnavailable, "the server is shutting down");
+  if (closed_) return base::try_again(Code::kUnavailable, "the server is shutting down");
   if (call.deadline <= env_.now()) return too_late();
   if (in_flight_ >= limits_.max_in_flight)
     return base::try_again(Code::kResourceExhausted, "too many requests in flight (limit " +
@@ -133,6 +133,7 @@ base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox) {
   }
   slot.state = Slot::State::kLent;
   slot.served = &served, slot.inbox = &inbox;
+  slot.version = served.spec.version;
   slot.home = &mailbox_;
   slot.lease = &served;
   slot.times.queued = env_.now();

@@ -43,6 +43,7 @@ class Bus {
   // Looks the model up, checks deadline and admission, and lends the Call to the model's Inbox. On failure the Call is
   // given back to the caller untouched (for discard()), and the Status says why: NOT_FOUND, UNAVAILABLE,
   // RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED. On success the Call is the Bus's; the Sink hears of it exactly until last().
+  // Its version is the one that was chosen.
   // At its deadline the Sink gets Failed(DEADLINE_EXCEEDED), even if the engine still works on it.
   base::Status submit(msg::Call* call);
   // The same for a Served that the dialect has already looked up in this turn (to check shapes against its spec).

@@ -26,11 +26,18 @@ std::string not_ready(std::string_view model, const IndexRow& row) {
   return out;
 }
 
+// What is on its way is worth another try.
+base::Status unavailable(std::string_view model, const IndexRow& row) {
+  bool soon = row.state == ModelState::kLoading || row.reason.ends_with("it is loaded anew");
+  auto text = not_ready(model, row);
+  return soon ? base::try_again(Code::kUnavailable, std::move(text)) : failure(Code::kUnavailable, std::move(text));
+}
+
 base::Status no_model(const Catalog& catalog, std::string_view model, std::string_view version) {
   std::vector<std::string_view> names;
   for (const auto& row : catalog.index) {
     if (row.name == model && (version.empty() || row.version == version || row.version.empty()))
-      return failure(Code::kUnavailable, not_ready(model, row));
+      return unavailable(model, row);
     names.push_back(row.name);
   }
   for (const auto& [name, unused] : catalog.models) names.push_back(name);
@@ -42,8 +49,7 @@ base::Status no_model(const Catalog& catalog, std::string_view model, std::strin
 base::Status no_version(const Catalog& catalog, std::string_view model, std::string_view version,
                         const Catalog::Model& found) {
   for (const auto& row : catalog.index)
-    if (row.name == model && (version.empty() || row.version == version))
-      return failure(Code::kUnavailable, not_ready(model, row));
+    if (row.name == model && (version.empty() || row.version == version)) return unavailable(model, row);
   if (found.versions.empty()) return failure(Code::kUnavailable, "model " + quoted(model) + " is not ready");
   std::string text = "model " + quoted(model) + " has no version " + quoted(version) + "; it serves ";
   for (const auto& [name, unused] : found.versions) text += (text.back() == ' ' ? "" : ", ") + name;

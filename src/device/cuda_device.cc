@@ -25,7 +25,7 @@ Status CudaDevice::status(cuda::Code code) {
   std::string text = info().id + ": " + api_.words(code);
   if (api_.is_out_of_memory(code)) return base::failure(base::Code::kResourceExhausted, std::move(text));
   if (!api_.is_sticky(code)) return base::failure(base::Code::kInternal, std::move(text));
-  auto lost = base::failure(base::Code::kUnavailable, std::move(text));
+  auto lost = base::try_again(base::Code::kUnavailable, std::move(text));  // the model is loaded anew
   fail(lost, Cure::kRestart);
   return lost;
 }

@@ -31,7 +31,7 @@ void Device::fail(Status status, Cure cure) {
 
 Status Device::usable(uint32_t epoch) const {
   if (epoch != epoch_.load(std::memory_order_relaxed))
-    return base::failure(base::Code::kUnavailable, info_.id + " was restarted; the model is loaded anew");
+    return base::try_again(base::Code::kUnavailable, info_.id + " was restarted; the model is loaded anew");
   return fault();
 }
 

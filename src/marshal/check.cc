@@ -23,6 +23,17 @@ Status check_strings(const msg::Tensor& tensor, uint64_t elements, std::string_v
   return {};
 }
 
+std::string path_of(const msg::Call& call, const msg::Tensor& tensor, std::string_view member) {
+  return "inputs[" + std::to_string(&tensor - call.inputs.data()) + "]" + std::string(member);
+}
+std::string path_of_output(size_t i) { return "outputs[" + std::to_string(i) + "].name"; }
+
+// The same, and programs can read which field it is.
+Status of_field(Status status, const std::string& path) {
+  if (status.ok() || status.code != base::Code::kInvalidArgument) return status;
+  return base::invalid_field(path, std::move(status.text));
+}
+
 // Dimensions from `from` on against the declared ones; -1 is any size.
 bool fits(const msg::Shape& shape, size_t from, const msg::Shape& declared) {
   if (shape.rank() != declared.rank() + from) return false;
@@ -31,30 +42,34 @@ bool fits(const msg::Shape& shape, size_t from, const msg::Shape& declared) {
   return true;
 }
 
-Status check_input(const msg::ModelSpec& spec, const msg::Tensor& tensor) {
+Status check_input(const msg::ModelSpec& spec, const msg::Call& call, const msg::Tensor& tensor) {
   const msg::TensorSpec* declared = spec.input(tensor.name);
   if (!declared) {
     std::vector<std::string_view> names;
     for (const auto& s : spec.inputs) names.push_back(s.name);
     std::string_view near = base::near_miss(tensor.name, names);
-    return invalid("model '" + spec.name + "' has no input '" + tensor.name + "'" +
-                   (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?"));
+    return base::invalid_field(path_of(call, tensor, ".name"),
+                               "model '" + spec.name + "' has no input '" + tensor.name + "'" +
+                                   (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?"));
   }
   if (!declared->takes(tensor.dtype) || !fits(tensor.shape, spec.max_batch > 0 ? 1 : 0, declared->shape))
-    return invalid("input '" + tensor.name + "' of model '" + spec.name + "': expected " +
-                   std::string(msg::name(declared->dtype)) + " " + spec.public_shape(*declared).text() + ", got " +
-                   std::string(msg::name(tensor.dtype)) + " " + tensor.shape.text());
-  return check_data(tensor);
+    return base::invalid_field(path_of(call, tensor, declared->takes(tensor.dtype) ? ".shape" : ".datatype"),
+                               "input '" + tensor.name + "' of model '" + spec.name + "': expected " +
+                                   std::string(msg::name(declared->dtype)) + " " + spec.public_shape(*declared).text() +
+                                   ", got " + std::string(msg::name(tensor.dtype)) + " " + tensor.shape.text());
+  return of_field(check_data(tensor), path_of(call, tensor, ""));
 }
 
 Status check_unique(const msg::Call& call) {
   for (size_t i = 0; i < call.inputs.size(); ++i)
     for (size_t j = 0; j < i; ++j)
       if (call.inputs[i].name == call.inputs[j].name)
-        return invalid("input '" + call.inputs[i].name + "' is given twice");
+        return base::invalid_field(path_of(call, call.inputs[i], ".name"),
+                                   "input '" + call.inputs[i].name + "' is given twice");
   for (size_t i = 0; i < call.outputs.size(); ++i)
     for (size_t j = 0; j < i; ++j)
-      if (call.outputs[i] == call.outputs[j]) return invalid("output '" + call.outputs[i] + "' is asked for twice");
+      if (call.outputs[i] == call.outputs[j])
+        return base::invalid_field(path_of_output(i), "output '" + call.outputs[i] + "' is asked for twice");
   return {};
 }
 
@@ -63,37 +78,43 @@ Status check_complete(const msg::ModelSpec& spec, const msg::Call& call) {
     bool given = declared.optional;
     for (const auto& tensor : call.inputs) given = given || tensor.name == declared.name;
     if (!given)
-      return invalid("input '" + declared.name + "' of model '" + spec.name + "' is missing: expected " +
-                     std::string(msg::name(declared.dtype)) + " " + spec.public_shape(declared).text());
+      return base::invalid_field("inputs", "input '" + declared.name + "' of model '" + spec.name +
+                                               "' is missing: expected " + std::string(msg::name(declared.dtype)) +
+                                               " " + spec.public_shape(declared).text());
   }
   for (const auto& name : call.outputs) {
     if (spec.output(name)) continue;
     std::vector<std::string_view> names;
     for (const auto& s : spec.outputs) names.push_back(s.name);
     std::string_view near = base::near_miss(name, names);
-    return invalid("model '" + spec.name + "' has no output '" + name + "'" +
-                   (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?"));
+    return base::invalid_field(path_of_output(size_t(&name - call.outputs.data())),
+                               "model '" + spec.name + "' has no output '" + name + "'" +
+                                   (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?"));
   }
+  return {};
+}
+
+Status check_rows(const msg::ModelSpec& spec, msg::Call& call, const msg::Tensor& tensor) {
+  if (tensor.shape.rank() == 0)
+    return invalid("input '" + tensor.name + "' has no batch dimension, but model '" + spec.name + "' is batched");
+  int64_t rows = tensor.shape[0];
+  if (rows < 1) return invalid("input '" + tensor.name + "' has an empty batch dimension: " + tensor.shape.text());
+  if (rows > int64_t(spec.max_batch))
+    return invalid("input '" + tensor.name + "' brings a batch of " + std::to_string(rows) + ", but model '" +
+                   spec.name + "' takes at most " + std::to_string(spec.max_batch));
+  if (&tensor != &call.inputs.front() && rows != call.rows)
+    return invalid("inputs '" + call.inputs.front().name + "' and '" + tensor.name +
+                   "' differ in their batch dimension: " + std::to_string(call.rows) + " and " + std::to_string(rows));
+  call.rows = uint32_t(rows);
   return {};
 }
 
 Status check_rows(const msg::ModelSpec& spec, msg::Call& call) {
   call.rows = 1;
   if (spec.max_batch == 0) return {};
-  for (const auto& tensor : call.inputs) {
-    if (tensor.shape.rank() == 0)
-      return invalid("input '" + tensor.name + "' has no batch dimension, but model '" + spec.name + "' is batched");
-    int64_t rows = tensor.shape[0];
-    if (rows < 1) return invalid("input '" + tensor.name + "' has an empty batch dimension: " + tensor.shape.text());
-    if (rows > int64_t(spec.max_batch))
-      return invalid("input '" + tensor.name + "' brings a batch of " + std::to_string(rows) + ", but model '" +
-                     spec.name + "' takes at most " + std::to_string(spec.max_batch));
-    if (&tensor != &call.inputs.front() && rows != call.rows)
-      return invalid("inputs '" + call.inputs.front().name + "' and '" + tensor.name +
-                     "' differ in their batch dimension: " + std::to_string(call.rows) + " and " +
-                     std::to_string(rows));
-    call.rows = uint32_t(rows);
-  }
+  for (const auto& tensor : call.inputs)
+    if (Status status = check_rows(spec, call, tensor); !status.ok())
+      return of_field(std::move(status), path_of(call, tensor, ".shape"));
   return {};
 }
 
@@ -117,7 +138,8 @@ Status check_data(const msg::Tensor& tensor, std::string_view what) {
 Status check_call(const msg::ModelSpec& spec, msg::Call& call) {
   if (Status status = check_unique(call); !status.ok()) return status;
   for (const auto& tensor : call.inputs) {
-    Status status = spec.any_tensors ? check_data(tensor) : check_input(spec, tensor);
+    Status status =
+        spec.any_tensors ? of_field(check_data(tensor), path_of(call, tensor, "")) : check_input(spec, call, tensor);
     if (!status.ok()) return status;
   }
   if (!spec.any_tensors)

@@ -1,5 +1,6 @@
 // How a Status travels in gRPC's trailers: `grpc-status`, `grpc-message` (percent-encoded), `grpc-status-details-bin`
-// (unpadded base64 of a google.rpc.Status). grpc/doc/PROTOCOL-HTTP2.md, "Responses".
+// (unpadded base64 of a google.rpc.Status), grpc/doc/PROTOCOL-HTTP2.md, "Responses"; and `grpc-retry-pushback-ms` of
+// what is worth trying again (gRPC proposal A6, "Server Pushback").
 #pragma once
 
 #include <string>

@@ -111,6 +111,10 @@ struct RpcOptions {
   uint32_t inflate_ratio = 100;     // inflated : coded, past the first 512 KiB
   RpcCompress compress = RpcCompress::kMirror;
   uint32_t compress_from = 1024;  // smaller messages go out as they are, flag 0
+  // Bytes a second that a peer brings of a message once it has begun one; enforced after `grace`. 0: no floor. Between
+  // messages a stream may pause.
+  uint32_t min_body_rate = 0;
+  base::Duration grace = std::chrono::seconds(10);
 };
 
 // Serves rpc routes through a Router: POST /<service>/<method>, by content type:

@@ -30,7 +30,7 @@ RpcCall::RpcCall(const RpcRoute& route, const RpcHouse& house, Exchange& exchang
 RpcCall::~RpcCall() { drop_timers(); }
 
 void RpcCall::drop_timers() {
-  for (base::TimerId* timer : {&deadline_timer_, &retry_timer_})
+  for (base::TimerId* timer : {&deadline_timer_, &retry_timer_, &rate_timer_})
     if (*timer != base::TimerId::kNone) house_.env.cancel(std::exchange(*timer, base::TimerId::kNone));
 }
 
@@ -124,6 +124,26 @@ bool RpcCall::congested() {
   if (!reader_ || !reader_->full()) return false;
   retry_soon();
   return true;
+}
+
+void RpcCall::came(size_t bytes, Owes owes) {
+  if (house_.options.min_body_rate == 0) return;
+  floor_.add(bytes);
+  if (owes == Owes::kNothing || finished_) return floor_.stop();
+  floor_.start(house_.env.now());
+  watch_rate();
+}
+
+// One timer while anything is owed; it is not moved for every message.
+void RpcCall::watch_rate() {
+  if (rate_timer_ != base::TimerId::kNone) return;
+  rate_timer_ = house_.env.at(house_.env.now() + house_.options.grace, [this] {
+    rate_timer_ = base::TimerId::kNone;
+    if (!floor_.running()) return;
+    if (!floor_.below(house_.env.now(), house_.options.min_body_rate, house_.options.grace)) return watch_rate();
+    exchange_.ledger().reject = reason::kSlowBody;
+    break_off(base::failure(Code::kDeadlineExceeded, "the request message comes too slowly"));
+  });
 }
 
 void RpcCall::retry_soon() {

@@ -11,6 +11,7 @@
 
 #include "wire/coding.h"
 #include "wire/grpc_frames.h"
+#include "wire/guard.h"
 #include "wire/rpc.h"
 
 namespace weir::wire {
@@ -55,6 +56,10 @@ class RpcCall : public Reader, public Rpc {
   void half_close();
   // Ends the call from our side; the method's reader hears of it.
   void break_off(const base::Status& status);
+  // So many bytes of the request have come, and the peer owes the rest of a message that it has begun, or does not.
+  // What it owes must keep coming: a peer that drips is cut off.
+  enum class Owes : uint8_t { kNothing, kRest };
+  void came(size_t bytes, Owes owes);
   // Asks for a resume() shortly, because no slab was to be had.
   void retry_soon();
 
@@ -74,10 +79,13 @@ class RpcCall : public Reader, public Rpc {
   base::Status read_timeout();
   void drop_timers();
   void tell_close();
+  void watch_rate();
 
   base::Time deadline_ = base::kNever;
   base::TimerId deadline_timer_ = base::TimerId::kNone;
   base::TimerId retry_timer_ = base::TimerId::kNone;
+  base::TimerId rate_timer_ = base::TimerId::kNone;
+  RateFloor floor_;
   base::Bytes request_;  // of unary and server-streaming methods, until the half-close
   bool has_request_ = false, finished_ = false, told_close_ = false;
 };
@@ -112,6 +120,7 @@ class FramedCall : public RpcCall {
 
  private:
   void pump(std::span<const std::byte>& in);
+  Owes owes() const;
   bool accept_message();
   void settle();
 

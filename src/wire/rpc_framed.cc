@@ -50,11 +50,19 @@ void FramedCall::on_data(Exchange&, std::span<const std::byte> bytes) {
     if (held_.empty()) pump(in);
     held_.append(reinterpret_cast<const char*>(in.data()), in.size());
   }
+  came(bytes.size(), owes());
   settle();
+}
+
+// While something waits for us, the peer need not hurry.
+RpcCall::Owes FramedCall::owes() const {
+  bool rest = !ended_ && held_.empty() && coded_.empty() && !deframer_.at_boundary();
+  return rest ? Owes::kRest : Owes::kNothing;
 }
 
 void FramedCall::on_end(Exchange&) {
   ended_ = true;
+  came(0, Owes::kNothing);
   settle();
 }
 
@@ -65,6 +73,7 @@ void FramedCall::resume() {
     auto in = span_of(taken);
     pump(in);
     if (!finished()) held_ = taken.substr(taken.size() - in.size());
+    came(0, owes());
   }
   settle();
 }

@@ -73,6 +73,7 @@ void JsonCall::on_data(Exchange&, std::span<const std::byte> bytes) {
   if (finished()) return;
   if (text_.size() + bytes.size() > house_.options.max_message) return too_large();
   text_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  came(bytes.size(), Owes::kRest);
 }
 
 void JsonCall::too_large() {
@@ -96,6 +97,7 @@ base::Status JsonCall::inflate() {
 
 void JsonCall::on_end(Exchange&) {
   if (finished()) return;
+  came(0, Owes::kNothing);
   if (base::Status status = inflate(); !status.ok()) {
     exchange_.ledger().reject = reason::kInflateBytes;
     return break_off(status);

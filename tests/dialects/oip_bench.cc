@@ -117,6 +117,7 @@ OipBench::OipBench() {
   bus.publish(catalog_);
   OipOptions options;
   options.server_version = "1.2.3";
+  options.conn_calls = 600;
   oip = std::make_unique<Oip>(bus, wire.router, wire.server(), base::heap(), control, traces, options);
 }
 

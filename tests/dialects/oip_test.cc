@@ -675,5 +675,37 @@ TEST_F(OipStream, AClientThatOutrunsTheModelIsHeldBack) {
   EXPECT_FALSE(x_->ended);
 }
 
+// The bench's limit is 600.
+TEST_F(OipStream, TheStreamsOfOneConnectionShareALimitAndNoneStarves) {
+  std::vector<support::RpcBench::Opened> streams;
+  for (int s = 0; s < 4; ++s) {
+    open();
+    streams.push_back(std::move(x_));
+  }
+  auto send_to = [&](size_t s) {
+    bench_.wire.data(*streams[s], support::grpc_frame(add_request(1, 2, std::to_string(s)).SerializeAsString()));
+    bench_.turn();
+  };
+  for (size_t s = 0; s < 3; ++s)
+    for (int i = 0; i < 300; ++i) send_to(s);
+  auto& inbox = bench_.inbox("add");
+  EXPECT_EQ(inbox.held.size(), 600u);
+  send_to(3);
+  EXPECT_EQ(inbox.held.size(), 601u) << "a stream that has nothing under way";
+  send_to(3);
+  EXPECT_EQ(inbox.held.size(), 601u);
+  streams[0].reset();  // its client leaves
+  for (auto& s : streams)
+    if (s) bench_.wire.advance(*s, std::chrono::milliseconds(100));
+  size_t left = 0;
+  while (!inbox.held.empty()) {
+    if (!inbox.held.front()->cancelled) ++left;
+    answer("add", 0, 3);
+    for (auto& s : streams)
+      if (s) bench_.wire.advance(*s, std::chrono::milliseconds(100));
+  }
+  EXPECT_EQ(left, 602u);
+}
+
 }  // namespace
 }  // namespace weir::oip

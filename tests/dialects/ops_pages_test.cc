@@ -201,7 +201,7 @@ TEST_F(LogFile, EachExchangeIsOneLineWithAllThatIsKnown) {
     AccessLog::Pen pen(*log, env);
     FakeExchange x("POST", "/v2/models/m/infer");
     auto& ledger = x.ledger();
-    ledger.protocol = "oip-rest", ledger.route = "/v2/models/{model}/infer", ledger.model = "m";
+    ledger.protocol = "oip-rest", ledger.route = "/v2/models/{model}/infer", ledger.model = "m", ledger.version = "3";
     ledger.request_id = "id-1", ledger.status = 200, ledger.bytes_in = 12, ledger.bytes_out = 34;
     ledger.traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     ledger.began = x.time - std::chrono::microseconds(812);
@@ -213,7 +213,7 @@ TEST_F(LogFile, EachExchangeIsOneLineWithAllThatIsKnown) {
   auto lines = lines_of(path);
   ASSERT_EQ(lines.size(), 2u);
   json want = json::parse(R"({"time":"2023-11-14T22:13:20.000000Z","request_id":"id-1","peer":"127.0.0.1:5000",
-    "protocol":"oip-rest","http":"1.1","method":"POST","route":"/v2/models/{model}/infer","model":"m","status":200,
+    "protocol":"oip-rest","http":"1.1","method":"POST","route":"/v2/models/{model}/infer","model":"m","version":"3","status":200,
     "code":"OK","bytes_in":12,"bytes_out":34,"seconds":0.000812,"queue_seconds":0.000101,"compute_seconds":0.000511,
     "trace_id":"0af7651916cd43dd8448eb211c80319c"})");
   want["time"] = lines[0]["time"];

@@ -56,7 +56,61 @@ class WithoutAGpu(unittest.TestCase):
             self.assertEqual(0, server.stop())
 
 
+    def test_instances_are_spread_over_devices(self):
+        root = harness.scratch() / 'spread'
+        (root / 'both').mkdir(parents=True)
+        (root / 'both/model.yaml').write_text('engine: identity\ndevices: [fake, "fake:1"]\ninstances: 2\n')
+        server = harness.Server(repository=root, env=self.environment)
+        try:
+            def client(i):
+                for _ in range(20):
+                    self.assertEqual(200, curl(server.url('/v2/models/both/infer'), data=REQUEST.encode()).status)
+
+            with harness.threads(4, client):
+                pass
+            timeline = curl(server.url('/grps/v1/monitor/batches?model=both')).json()
+            self.assertEqual(['fake', 'fake', 'fake:1', 'fake:1'], timeline['places'])
+            self.assertEqual(80, len(timeline['batches']))
+            for batch in timeline['batches']:
+                self.assertEqual(1, batch['calls'])
+                self.assertLessEqual(batch['start'], timeline['now'])
+        finally:
+            self.assertEqual(0, server.stop())
+
+    def test_instances_on_a_gpu_that_is_not_there_are_an_error_or_run_on_the_cpu(self):
+        root = harness.scratch() / 'missing'
+        (root / 'wants').mkdir(parents=True)
+        (root / 'wants/config.pbtxt').write_text('backend: "identity" instance_group [ { kind: KIND_GPU gpus: [ 0 ] } ]')
+        (root / 'may').mkdir()
+        (root / 'may/config.pbtxt').write_text('backend: "identity" instance_group [ { kind: KIND_AUTO gpus: [ 0 ] } ]')
+        server = harness.Server(repository=root, env=self.environment)
+        try:
+            self.assertIn('wants/1  UNAVAILABLE: instances on cuda:0 are asked for, but there is no GPU here',
+                          server.output())
+            self.assertEqual(200, curl(server.url('/v2/models/may/infer'), data=REQUEST.encode()).status)
+        finally:
+            self.assertEqual(0, server.stop())
+        server = harness.Server('--models-missing-devices', 'cpu', repository=root, env=self.environment)
+        try:
+            self.assertEqual(200, curl(server.url('/v2/models/wants/infer'), data=REQUEST.encode()).status)
+        finally:
+            self.assertEqual(0, server.stop())
+
+
 class WithAFakeGpu(unittest.TestCase):
+    def test_every_gpu_has_an_instance(self):
+        root = harness.scratch() / 'every'
+        (root / 'all').mkdir(parents=True)
+        (root / 'all/config.pbtxt').write_text('backend: "identity" instance_group [ { kind: KIND_GPU } ]')
+        server = harness.Server('--device-pinned-pool', '256MiB', repository=root, env=faked())
+        try:
+            answer = curl(server.url('/v2/models/all/infer'), data=REQUEST.encode())
+            self.assertEqual([1.0, 2.0, 3.0], answer.json()['outputs'][0]['data'])
+            timeline = curl(server.url('/grps/v1/monitor/batches?model=all')).json()
+            self.assertEqual(['cuda:0', 'cuda:1'], timeline['places'])
+        finally:
+            self.assertEqual(0, server.stop())
+
     def test_requests_lie_in_pinned_memory_and_go_to_the_device_and_back(self):
         server = harness.Server('--metrics-compat', 'triton', '--device-pinned-pool', '256MiB',
                                 repository=repository(first='cuda', second='cuda:1'), env=faked())

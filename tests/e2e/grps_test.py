@@ -51,6 +51,17 @@ class Grps(harness.Case):
             series = curl(self.server.url('/grps/v1/monitor/series'), '--get', '--data-urlencode', 'name=' + name).json()
             self.assertEqual(174 if series['label'] == 'trend' else 20, len(series['data']), name)
 
+    def test_the_last_batches_of_a_model_are_a_timeline(self):
+        self.assertIn(b'/grps/v1/monitor/batches?model=', curl(self.server.url('/grps/v1/')).body)
+        self.oip_probabilities(self.images[0])
+        timeline = curl(self.server.url('/grps/v1/monitor/batches?model=digits')).json()
+        self.assertEqual(('digits', ['cpu']), (timeline['model'], timeline['places'][:1]))
+        last = timeline['batches'][-1]
+        self.assertEqual((1, 1), (last['calls'], last['rows']))
+        steps = sum(last[step] for step in ('gather', 'up', 'compute', 'down', 'answer'))
+        self.assertLessEqual(last['start'] + steps, timeline['now'] + 1000)
+        self.assertEqual(404, curl(self.server.url('/grps/v1/monitor/batches?model=nobody')).status)
+
     # --- digits: the same probabilities whichever way they are asked for
     def test_digits_have_the_probabilities_of_oip_in_every_payload(self):
         for image in self.images[:5]:

@@ -151,6 +151,7 @@ class Overload(unittest.TestCase):
         full = [t for t in web if t['grpc-status'] == '8']
         self.assertTrue(full, web)
         details = full[0]['grpc-status-details-bin']
+        self.assertEqual('1000', full[0]['grpc-retry-pushback-ms'])
         self.assertIn(b'google.rpc.RetryInfo', base64.b64decode(details + '=' * (-len(details) % 4)))
         outcomes = {dict(labels)['outcome']: value for (_, labels), value in
                     exposition(harness.curl(server.url('/metrics')).body.decode())['weir_model_requests_total'][1].items()}

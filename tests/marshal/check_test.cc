@@ -29,6 +29,28 @@ std::string refusal(const msg::ModelSpec& spec, std::vector<msg::Tensor> inputs,
   return check_call(spec, call).text;
 }
 
+TEST(Check, ProgramsReadWhichFieldItIs) {
+  auto field = [](std::vector<msg::Tensor> inputs, std::vector<std::string> outputs = {}) {
+    msg::Call call;
+    call.inputs = std::move(inputs);
+    call.outputs = std::move(outputs);
+    auto details = check_call(batched(), call).details;
+    size_t at = details.find("google.rpc.BadRequest");
+    if (at == std::string::npos) return std::string("none");
+    auto from = details.find_first_of("io", at + 21);  // inputs, outputs
+    size_t length = uint8_t(details[from - 1]);
+    return details.substr(from, length);
+  };
+  auto a = tensor("a", DType::kFp32, {1, 4}, 16);
+  EXPECT_EQ(field({a, tensor("c", DType::kFp32, {1, 4}, 16)}), "inputs[1].name");
+  EXPECT_EQ(field({a, tensor("b", DType::kInt32, {1, 1}, 4)}), "inputs[1].datatype");
+  EXPECT_EQ(field({tensor("a", DType::kFp32, {1, 5}, 20)}), "inputs[0].shape");
+  EXPECT_EQ(field({tensor("a", DType::kFp32, {1, 4}, 15)}), "inputs[0]");
+  EXPECT_EQ(field({tensor("a", DType::kFp32, {9, 4}, 144)}), "inputs[0].shape");
+  EXPECT_EQ(field({}), "inputs");
+  EXPECT_EQ(field({a}, {"y", "z"}), "outputs[1].name");
+}
+
 TEST(Check, RowsComeFromTheBatchDimension) {
   msg::Call call;
   call.inputs.push_back(tensor("a", DType::kFp32, {3, 4}, 48));

@@ -185,7 +185,7 @@ class FakeExchange final : public wire::Exchange {
   base::Time time = base::Time(std::chrono::seconds(1000));
 
  private:
-  wire::PeerInfo peer_{"127.0.0.1:5000", wire::Security::kCleartext};
+  inline static const wire::PeerInfo peer_{"127.0.0.1:5000", wire::Security::kCleartext};  // all of one connection
 };
 
 }  // namespace weir::support

@@ -170,6 +170,57 @@ TEST_F(Grpc, ARequestThatEndsInsideAMessageIsInternal) {
   EXPECT_EQ(service().echo.calls, 0);
 }
 
+TEST_F(Grpc, AMessageThatDripsIsCutOff) {
+  options_.min_body_rate = 1024;
+  auto x = open("Echo");
+  std::string body = grpc_frame(std::string(1000, 'x'));
+  int seconds = 0;
+  for (; seconds < 60 && !x->ended; ++seconds) {
+    RpcBench::data(*x, body.substr(size_t(seconds) * 10, 10));
+    bench().advance(*x, std::chrono::seconds(1));
+  }
+  EXPECT_EQ(seconds, 10);
+  EXPECT_EQ(grpc_status(*x), 4);
+  EXPECT_EQ(x->ledger().reject, reason::kSlowBody);
+}
+
+TEST_F(Grpc, AStreamMayPauseBetweenMessagesButNotInsideOne) {
+  options_.min_body_rate = 1024;
+  auto x = open("Chat");
+  RpcBench::data(*x, grpc_frame("a"));
+  bench().advance(*x, std::chrono::minutes(5));
+  EXPECT_FALSE(x->ended);
+  EXPECT_EQ(bench().env.armed(), 0u) << "no timer where nothing is owed";
+  RpcBench::data(*x, grpc_frame("b").substr(0, 3));
+  bench().advance(*x, std::chrono::seconds(9));
+  EXPECT_FALSE(x->ended);
+  bench().advance(*x, std::chrono::seconds(1));
+  EXPECT_EQ(grpc_status(*x), 4);
+  EXPECT_EQ(service().chat.seen.log, (Log{"open", "message:a", "close"}));
+}
+
+TEST_F(Grpc, AMessageThatKeepsComingIsTakenHoweverLongItIs) {
+  options_.min_body_rate = 1024;
+  auto x = open("Echo");
+  std::string body = grpc_frame(std::string(100'000, 'x'));
+  for (size_t at = 0; at < body.size(); at += 2000) {
+    RpcBench::data(*x, body.substr(at, 2000));
+    bench().advance(*x, std::chrono::seconds(1));
+  }
+  RpcBench::end(*x);
+  EXPECT_EQ(grpc_status(*x), 0);
+}
+
+TEST_F(Grpc, WhatIsWorthTryingAgainSaysWhen) {
+  auto x = run("Collect", grpc_frame("a"));
+  service().collect.seen.rpc->finish(base::try_again(Code::kUnavailable, "not now"));
+  EXPECT_EQ(grpc_status(*x), 14);
+  EXPECT_EQ(x->response.fields.find("grpc-retry-pushback-ms"), "1000");
+  auto y = run("Collect", grpc_frame("a"));
+  service().collect.seen.rpc->finish(base::failure(Code::kUnavailable, "never"));
+  EXPECT_FALSE(y->response.fields.has("grpc-retry-pushback-ms"));
+}
+
 TEST_F(Grpc, AMessageOverTheLimitIsResourceExhausted) {
   options_.max_message = 8;
   EXPECT_EQ(grpc_status(*run("Echo", grpc_frame("12345678"))), 0);

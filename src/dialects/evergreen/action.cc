@@ -294,6 +294,7 @@ void ModelAction::on(msg::Call& call, msg::Event&& event) {
       auto spent = marshal::spent(call.times, call.times.finished);
       session_.exchange().ledger().queue += spent.queue;
       session_.exchange().ledger().compute += spent.compute;
+      session_.exchange().ledger().version = call.version;
     }
     ++owed_;
     s = hear(std::move(event));

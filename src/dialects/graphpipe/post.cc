@@ -51,6 +51,7 @@ class Inference final : public wire::Reader, public msg::Sink {
     served_ = *found;
     const msg::ModelSpec& spec = served_->spec;
     exchange_.ledger().model = spec.name;
+    exchange_.ledger().version = spec.version;
     if (spec.decoupled)
       return failure(Code::kUnimplemented,
                      "model '" + spec.name + "' may answer any number of times, which GraphPipe cannot say");

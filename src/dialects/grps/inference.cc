@@ -78,6 +78,7 @@ void Inference::close(const msg::Call& call, Status status) {
   auto spent = marshal::spent(call.times, call.times.finished);
   exchange_.ledger().queue += spent.queue;
   exchange_.ledger().compute += spent.compute;
+  exchange_.ledger().version = call.version;
   ended(std::move(status));
 }
 

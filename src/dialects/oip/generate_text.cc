@@ -263,6 +263,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     auto spent = marshal::spent(call.times, finished);
     exchange_.ledger().queue = spent.queue;
     exchange_.ledger().compute = spent.compute;
+    exchange_.ledger().version = call.version;
   }
   void leave() {
     if (auto* call = std::exchange(call_, nullptr)) house_.bus.abandon(call);

@@ -20,8 +20,11 @@ class Stream;
 // One request of a stream.
 class StreamedInfer final : public Inference {
  public:
-  StreamedInfer(House& house, wire::Rpc& rpc, Stream& stream)
-      : Inference(house, rpc.exchange(), kGrpc), stream_(stream) {}
+  StreamedInfer(House& house, wire::Rpc& rpc, Stream& stream, uint32_t& pending)
+      : Inference(house, rpc.exchange(), kGrpc), stream_(stream), pending_(pending) {
+    ++pending_;
+  }
+  ~StreamedInfer() { --pending_; }
 
   // Reads and starts it. The Status has become an error message if it is not OK.
   Status begin(const base::Bytes& message, base::Time deadline);
@@ -38,20 +41,35 @@ class StreamedInfer final : public Inference {
   void ended(const msg::Call& call, Status status) override;
 
   Stream& stream_;
+  uint32_t& pending_;  // of the connection
   bool told_final_ = false;
 };
 
 class Stream final : public wire::RpcReader {
  public:
-  Stream(House& house, wire::Rpc& rpc, OnError on_error) : house_(house), rpc_(rpc), on_error_(on_error) {}
+  Stream(House& house, wire::Rpc& rpc, OnError on_error)
+      : house_(house),
+        rpc_(rpc),
+        on_error_(on_error),
+        peer_(rpc.exchange().request().peer),
+        conn_(house.streams[peer_]) {
+    ++conn_.open;
+  }
+  ~Stream() override {
+    requests_.clear();
+    if (--conn_.open == 0) house_.streams.erase(peer_);
+  }
 
   void on_message(wire::Rpc&, base::Bytes message) override {
     if (closed_) return;
-    StreamedInfer& request = requests_.emplace_back(house_, rpc_, *this);
+    StreamedInfer& request = requests_.emplace_back(house_, rpc_, *this, conn_.pending);
     Status status = request.begin(message, rpc_.deadline());
     if (!status.ok()) failed(request, status);
   }
-  bool full() const override { return requests_.size() >= kMaxPending; }
+  // A stream that has nothing under way may always ask for something: others of its connection do not starve it.
+  bool full() const override {
+    return requests_.size() >= kMaxPending || (!requests_.empty() && conn_.pending >= house_.options.conn_calls);
+  }
   void on_half_close(wire::Rpc&) override {
     half_closed_ = true;
     settle();
@@ -121,6 +139,8 @@ class Stream final : public wire::RpcReader {
   House& house_;
   wire::Rpc& rpc_;
   OnError on_error_;
+  const wire::PeerInfo* const peer_;
+  House::Streams& conn_;  // a map's elements stay where they are
   bool half_closed_ = false, closed_ = false, settling_ = false;
   std::list<StreamedInfer> requests_;  // in order of arrival
 };

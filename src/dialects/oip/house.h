@@ -22,6 +22,12 @@ struct House {
   Traces& traces;
   OipOptions options;
 
+  // Connections that have open streams: how many, and the requests of them that have not been answered.
+  struct Streams {
+    uint32_t open = 0, pending = 0;
+  };
+  std::unordered_map<const wire::PeerInfo*, Streams> streams{};
+
   // Loads and unloads that are under way, by number: who waits for them may leave before they are done.
   std::unordered_map<uint64_t, Control::Done> waiting;
   uint64_t last_wait = 0;

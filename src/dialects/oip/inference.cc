@@ -80,6 +80,7 @@ void Inference::close(const msg::Call& call, Status status) {
   auto spent = marshal::spent(call.times, call.times.finished);
   exchange_.ledger().queue += spent.queue;
   exchange_.ledger().compute += spent.compute;
+  exchange_.ledger().version = call.version;
   house_.traces.finished(call, protocol_, status.code);
   ended(call, std::move(status));
 }

@@ -34,7 +34,7 @@ struct Oip::Parts {
 
 Oip::Oip(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs, Control& control,
          Traces& traces, OipOptions options)
-    : parts_(new Parts{House{bus, slabs, control, traces, std::move(options), {}, 0}}) {
+    : parts_(new Parts{House{bus, slabs, control, traces, std::move(options), {}, {}, 0}}) {
   Parts& p = *parts_;
   std::string service(kService);
   rpcs.add({service, "ModelInfer", wire::RpcKind::kUnary, &p.infer, "inference.ModelInferRequest",

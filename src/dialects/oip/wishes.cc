@@ -16,7 +16,8 @@ std::optional<uint64_t> whole(const msg::ParamValue& value) {
 }
 
 Status wrong(std::string_view name, std::string_view expected) {
-  return invalid("parameter '" + std::string(name) + "': expected " + std::string(expected));
+  return base::invalid_field("parameters[\"" + std::string(name) + "\"]",
+                             "parameter '" + std::string(name) + "': expected " + std::string(expected));
 }
 
 Status flag(std::string_view name, const msg::ParamValue& value, bool& out) {

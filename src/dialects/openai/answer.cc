@@ -201,6 +201,7 @@ void Answer::closed(Choice& choice, const msg::Call& call, base::Time finished) 
   auto spent = marshal::spent(call.times, finished);
   exchange_.ledger().queue = spent.queue;
   exchange_.ledger().compute = spent.compute;
+  exchange_.ledger().version = call.version;
   ended(choice);
   if (--open_ > 0) return;
   leave();

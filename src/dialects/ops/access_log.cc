@@ -185,6 +185,7 @@ void AccessLog::Pen::finished(const wire::Exchange& exchange) {
   text(lines_, "method", exchange.request().method);
   text(lines_, "route", ledger.route);
   text(lines_, "model", ledger.model);
+  text(lines_, "version", ledger.version);
   number(lines_, "status", uint64_t(ledger.status));
   text(lines_, "code", base::name(ledger.code));
   text(lines_, "reason", ledger.reject);

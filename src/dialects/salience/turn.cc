@@ -140,6 +140,7 @@ void Turn::finished(msg::Call& call, msg::Event&& event) {
     auto spent = marshal::spent(call.times, call.times.finished);
     rpc_->exchange().ledger().queue += spent.queue;
     rpc_->exchange().ledger().compute += spent.compute;
+    rpc_->exchange().ledger().version = call.version;
   }
   if (whole) return done(reason_of(done_event->finish), prompt_tokens);
   if (closed_) return end(session_closed());
