@@ -1,7 +1,6 @@
 #include "sched/token_scheduler.h"
 
 #include <algorithm>
-#include <ranges>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -129,7 +128,8 @@ Status TokenScheduler::leaving(const Sequence& s, Time now) const {
 // From the back: who gives up several calls is charged for none of them (TokenShare::left).
 void TokenScheduler::sweep(Time now) {
   for (auto* line : {&waiting_, &active_})
-    for (auto& s : std::views::reverse(*line)) {
+    for (auto at = line->rbegin(); at != line->rend(); ++at) {
+      auto& s = *at;
       auto status = leaving(*s, now);
       if (status.ok()) continue;
       if (s->started && s->call->satisfied.load(std::memory_order_relaxed))
