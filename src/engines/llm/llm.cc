@@ -174,7 +174,11 @@ base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, 
     return cuda::DeviceTransformer::check(l.model.shape, on, kernels);
   });
   if (!device) return device.error();
-  return *device ? load_on_device(l, **device, place) : load_on_cpu(l);
+  if (!*device) return load_on_cpu(l);
+  auto engine = load_on_device(l, **device, place);
+  if (engine || l.options.device != "auto" || engine.error().code == base::Code::kInvalidArgument) return engine;
+  base::log::warning("a model runs on the CPU", {{"model", wanted.name}, {"reason", engine.error().text}});
+  return load_on_cpu(l);
 }
 
 }  // namespace weir::llm

@@ -4,9 +4,10 @@
 // Parameters of model.yaml: kv_cache ("512MiB"), block_size (16), max_running (64), step_tokens (512), max_waiting
 // (256), prefix_cache (on), threads (all cores but one; both of two), dtype (auto, float32, bfloat16; auto is bfloat16
 // for files of bfloat16 or float16 and float32 else), max_length (the model's), kernels (the best that the CPU runs),
-// device (auto, cpu, cuda, cuda:N, host; auto is the first CUDA device if there is one whose kernels know the model's
-// shape and dtype is not float32, and the CPU else; host runs the device's engine without one, slowly, for tests).
-// Devices compute in bfloat16. On CUDA kv_cache is by default what 85% of the device's memory leave beside the weights.
+// device (auto, cpu, cuda, cuda:N, host; auto is the first CUDA device where there is one that knows the model's shape
+// and can load it, and dtype is not float32, and the CPU else; host runs the device's engine without one, slowly, for
+// tests). Devices compute in bfloat16. On CUDA kv_cache is by default what 85% of the device's memory leave beside the
+// weights.
 #pragma once
 
 #include <functional>
