@@ -59,6 +59,7 @@ class DeviceTransformer final : public sched::TokenEngine {
   base::Status step(sched::TokenStep& step) override;
   void copy_block(uint32_t from, uint32_t to, uint32_t positions) override;
   base::Result<sched::ImageFeatures> see(const msg::Image& image) override;
+  bool sees_aside() const override { return true; }  // steps do not use the tower's threads
 
   bool overlaps() const override { return true; }
   base::Status submit(sched::TokenStep& step) override;
