@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/log.h"
 #include "engines/llm/cuda/choice.h"
 #include "engines/llm/cuda/device_transformer.h"
 #include "engines/llm/encoder_load.h"
