@@ -1,10 +1,10 @@
 // The fetcher against servers on loopback that misbehave.
 #include "net/fetch.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
-#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <cstdio>
@@ -187,7 +187,7 @@ TEST(WebFetcher, AnAnswerThatIsCutShortIsAnError) {
 
 // The kernel takes connections for it, but nobody answers.
 struct Silent {
-  Fd fd = std::move(*listen_at(resolve("127.0.0.1:0")->at(0), Sharing::kAlone));
+  Fd fd = *listen_at(resolve("127.0.0.1:0")->at(0), Sharing::kAlone);
   std::string at = local_endpoint(fd).text();
 };
 
@@ -206,7 +206,7 @@ TEST(WebFetcher, WhoLosesInterestClosesTheConnection) {
   client.on_shard([&] {
     for (size_t i = 0; i < WebFetcher::kAtOnce + 10; ++i) {  // some wait in line
       auto& taker = *takers.emplace_back(std::make_unique<Client::Taker>());
-      taker.fetch = std::move(*client.fetcher->fetch("http://" + server.at + "/", taker));
+      taker.fetch = *client.fetcher->fetch("http://" + server.at + "/", taker);
     }
   });
   Fd accepted;
@@ -228,7 +228,7 @@ TEST(WebFetcher, MoreThanRunAtOnceWaitInLine) {
   client.on_shard([&] {
     for (size_t i = 0; i < 3 * WebFetcher::kAtOnce; ++i) {
       auto& taker = *takers.emplace_back(std::make_unique<Client::Taker>());
-      taker.fetch = std::move(*client.fetcher->fetch("http://" + rig.at("127.0.0.1") + "/", taker));
+      taker.fetch = *client.fetcher->fetch("http://" + rig.at("127.0.0.1") + "/", taker);
     }
   });
   for (auto& taker : takers) {
