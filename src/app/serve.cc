@@ -48,7 +48,10 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::
        [&devices](const models::LoadArgs& a) {
          return identity::load(a.wanted, {&devices, &a.slabs, a.broken});
        }},
-      {"llm", [&devices](const models::LoadArgs& a) { return llm::load(a.wanted, a.file, {&devices, a.broken}); }},
+      {"llm",
+       [&devices](const models::LoadArgs& a) {
+         return llm::load(a.wanted, a.file, {&devices, a.broken});
+       }},
       {"parrot", [](const models::LoadArgs& a) { return llm::load_parrot(a.wanted); }},
       {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
   };
@@ -58,7 +61,7 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::
 models::RepositoryOptions repository_options(const Config& config, device::Devices& devices) {
   auto options = config.models;
   options.devices.gpus = uint32_t(devices.cuda_count());
-  options.devices.engines = {"identity"};
+  options.devices.engines = {"identity", "llm"};
   return options;
 }
 

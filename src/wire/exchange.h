@@ -82,7 +82,7 @@ struct Response {
 struct Ledger {
   std::string_view protocol = "http";  // "oip-rest", "oip-grpc", "health", …: a literal
   std::string_view route;              // the pattern that matched, a literal or owned by the router
-  std::string model, version;  // the version that served
+  std::string model, version;          // the version that served
   std::string request_id;
   std::string traceparent;
   base::Code code = base::Code::kOk;     // the outcome in gRPC's terms

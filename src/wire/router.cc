@@ -17,7 +17,8 @@ constexpr size_t kMaxQuoted = 128;           // of a path, in an error text
 constexpr size_t kMostSpare = 1024;          // Matches kept for the next requests
 constexpr std::string_view kMaxAge = "600";  // seconds that a browser may keep a preflight's answer
 constexpr std::string_view kExposed =
-    "grpc-status, grpc-message, grpc-status-details-bin, grpc-retry-pushback-ms, inference-header-content-length, x-request-id";
+    "grpc-status, grpc-message, grpc-status-details-bin, grpc-retry-pushback-ms, inference-header-content-length, "
+    "x-request-id";
 
 // What the Router remembers of an Exchange from begin() to closed(); Exchange::note points to it.
 struct Match {

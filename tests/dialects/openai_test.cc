@@ -540,8 +540,8 @@ class Encoders : public OpenaiBench {
 
 TEST_F(Encoders, EachTextIsARowOfIdsOfItsOwn) {
   auto x = embed({{"input", {"ab", "c"}}});
-  EXPECT_EQ(encoder().seen, (std::vector<std::string>{"e/ rows=1 | input_ids INT64 [1,2] [97,98]",
-                                                      "e/ rows=1 | input_ids INT64 [1,1] [99]"}));
+  EXPECT_EQ(encoder().seen, (std::vector<std::string>{"e/1 rows=1 | input_ids INT64 [1,2] [97,98]",
+                                                      "e/1 rows=1 | input_ids INT64 [1,1] [99]"}));
   encoder().finish(encoder().held[1], {vector({0, 0, 0, 1})});
   encoder().finish(encoder().held[0], {vector({1, 0, 0, 0})});
   turn();
@@ -581,8 +581,8 @@ TEST_F(Encoders, WhatDoesNotFitIsRefusedByName) {
 
 TEST_F(Encoders, TruncatedTextsKeepTheirBeginning) {
   auto x = embed({{"input", {"abcdef", Json::parse("[1,2,3,4,5,6,7]")}}, {"truncate_prompt_tokens", 3}});
-  EXPECT_EQ(encoder().seen, (std::vector<std::string>{"e/ rows=1 | input_ids INT64 [1,3] [97,98,99]",
-                                                      "e/ rows=1 | input_ids INT64 [1,3] [1,2,3]"}));
+  EXPECT_EQ(encoder().seen, (std::vector<std::string>{"e/1 rows=1 | input_ids INT64 [1,3] [97,98,99]",
+                                                      "e/1 rows=1 | input_ids INT64 [1,3] [1,2,3]"}));
 }
 
 TEST_F(Encoders, AreListedAndTokenizeTheirTexts) {

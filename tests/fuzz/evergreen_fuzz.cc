@@ -73,7 +73,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Sink sink(limits);
   auto message = weir::base::Bytes::copy_of({reinterpret_cast<const char*>(data), size});
   size_t at = 0;
-  if (!evergreen::read_message(message, at, sink).ok() || !sink.cursor || sink.along.end == Step::kFailed || sink.dropped)
+  if (!evergreen::read_message(message, at, sink).ok() || !sink.cursor || sink.along.end == Step::kFailed ||
+      sink.dropped)
     return 0;
   session::Node* root = sink.graph.find(sink.first);
   if (!root) return 0;
