@@ -9,12 +9,16 @@ struct Spent {
   base::Duration queue{0}, compute{0};  // zero where the Timeline does not say
 };
 
-// `finished`: Timeline::finished of a Call that has come back; the time now while its Inbox still has it, and writes.
+// `finished`: the time now for a Call that its Inbox still has, after the Call's first Event.
 inline Spent spent(const msg::Timeline& t, base::Time finished) {
   auto between = [](base::Time from, base::Time to) {
     return from == base::kNever || to == base::kNever ? base::Duration{0} : to - from;
   };
   return {between(t.queued, t.started), between(t.started, finished)};
 }
+
+// At a Call's last Event. One whose deadline has passed is answered by the bus, and has no sink any more: its Inbox
+// still has it and writes its times, so nothing is said of them.
+inline Spent spent(const msg::Call& call) { return call.sink ? spent(call.times, call.times.finished) : Spent{}; }
 
 }  // namespace weir::marshal

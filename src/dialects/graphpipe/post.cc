@@ -83,8 +83,8 @@ class Inference final : public wire::Reader, public msg::Sink {
     Status status = failed ? std::move(failed->status) : failure(Code::kInternal, "the model gave no answer");
     if (outputs) status = select(call, *outputs);
     if (!event.last() && !outputs) return;
+    note_times(call);
     leave();
-    note_times(call.times);
     if (status.ok()) status = answer(*outputs);
     if (!status.ok()) respond_failure(exchange_, status);
   }
@@ -119,8 +119,8 @@ class Inference final : public wire::Reader, public msg::Sink {
     return {};
   }
 
-  void note_times(const msg::Timeline& t) {
-    auto spent = marshal::spent(t, t.finished);
+  void note_times(const msg::Call& call) {
+    auto spent = marshal::spent(call);
     exchange_.ledger().queue = spent.queue;
     exchange_.ledger().compute = spent.compute;
   }

@@ -75,7 +75,7 @@ void Inference::on(msg::Call& call, msg::Event&& event) {
 }
 
 void Inference::close(const msg::Call& call, Status status) {
-  auto spent = marshal::spent(call.times, call.times.finished);
+  auto spent = marshal::spent(call);
   exchange_.ledger().queue += spent.queue;
   exchange_.ledger().compute += spent.compute;
   exchange_.ledger().version = call.version;

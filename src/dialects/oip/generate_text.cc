@@ -182,7 +182,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     if (event.last()) call_ = nullptr;
     if (auto* served = std::exchange(served_, nullptr)) return tokenized(*served, call, event);
     if (auto* token = std::get_if<msg::Token>(&event.what)) return generated(call, *token);
-    note(call, call.times.finished);
+    note(call, marshal::spent(call));
     if (auto* done = std::get_if<msg::Done>(&event.what)) {
       text_.finish(piece_);
       bool eos = done->finish == msg::Finish::kEos, stop = done->finish == msg::Finish::kStopId;
@@ -205,7 +205,8 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     if (request_.details) detail(token);
     if (state == text::Completion::State::kStopped) {
       house_.bus.enough(std::exchange(call_, nullptr));
-      note(call, exchange_.now());  // the lane still has the Call, and writes when it is finished
+      note(call,
+           marshal::spent(call.times, exchange_.now()));  // the lane still has the Call, and writes when it is finished
       return finish("stop_sequence");
     }
     if (streams() && (!piece_.empty() || !token_.empty())) send({});
@@ -259,8 +260,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     exchange_.end();
   }
 
-  void note(const msg::Call& call, base::Time finished) {
-    auto spent = marshal::spent(call.times, finished);
+  void note(const msg::Call& call, marshal::Spent spent) {
     exchange_.ledger().queue = spent.queue;
     exchange_.ledger().compute = spent.compute;
     exchange_.ledger().version = call.version;

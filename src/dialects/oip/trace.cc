@@ -106,7 +106,11 @@ void Traces::record(const msg::Call& call, std::string_view protocol, Code code)
       left = count - 1;
     }
   }
-  const msg::Timeline& t = call.times;
+  msg::Timeline t;
+  if (call.sink)
+    t = call.times;
+  else  // the Inbox still has the Call, and writes the rest (marshal/times.h)
+    t.received = call.times.received;
   base::log::info("trace", {{"model", call.model},
                             {"version", call.version},
                             {"id", call.id},

@@ -5,7 +5,6 @@
 #include "base/encoding.h"
 #include "dialects/openai/keys.h"
 #include "marshal/json_tensor.h"
-#include "marshal/times.h"
 #include "text/processor.h"
 
 namespace weir::openai {
@@ -59,7 +58,7 @@ void Choice::on(msg::Call& call, msg::Event&& event) {
   }
   if (auto* end_of_it = std::get_if<msg::Done>(&event.what)) {
     done(*end_of_it);
-    return answer_.closed(*this, call, call.times.finished);
+    return answer_.closed(*this, call, marshal::spent(call));
   }
   if (auto* failed = std::get_if<msg::Failed>(&event.what)) return answer_.fail(failed->status);
   leave(answer_.house_.bus);
@@ -96,7 +95,10 @@ void Choice::generated(const msg::Call& call, const msg::Token& token) {
 void Choice::stopped(const msg::Call& call) {
   end = {End::Why::kStop, json_string(*text_.stop_string())};
   answer_.house_.bus.enough(std::exchange(call_, nullptr));
-  answer_.closed(*this, call, answer_.exchange_.now());  // the lane still has the Call, and writes when it is finished
+  answer_.closed(
+      *this, call,
+      marshal::spent(call.times,
+                     answer_.exchange_.now()));  // the lane still has the Call, and writes when it is finished
 }
 
 void Choice::done(const msg::Done& done) {
@@ -196,9 +198,8 @@ Refusal Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, uin
   return {};
 }
 
-void Answer::closed(Choice& choice, const msg::Call& call, base::Time finished) {
+void Answer::closed(Choice& choice, const msg::Call& call, marshal::Spent spent) {
   choice.leave(house_.bus);
-  auto spent = marshal::spent(call.times, finished);
   exchange_.ledger().queue = spent.queue;
   exchange_.ledger().compute = spent.compute;
   exchange_.ledger().version = call.version;

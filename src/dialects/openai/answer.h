@@ -12,6 +12,7 @@
 #include "dialects/openai/piece.h"
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/request.h"
+#include "marshal/times.h"
 #include "msg/call.h"
 #include "text/completion.h"
 #include "wire/exchange.h"
@@ -89,7 +90,7 @@ class Answer : public wire::Reader {
  private:
   Refusal submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index);
   Refusal fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const;
-  void closed(Choice& choice, const msg::Call& call, base::Time finished);
+  void closed(Choice& choice, const msg::Call& call, marshal::Spent spent);
   void repay(Choice& choice);
   void fail(const base::Status& status);
 

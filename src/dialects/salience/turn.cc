@@ -137,7 +137,7 @@ void Turn::finished(msg::Call& call, msg::Event&& event) {
   bool kept = whole || !generated_.empty();
   give_back(kept ? appended(*call.generation) : Outcome{Outcome::Kind::kAppended, {}, {}, {}});
   if (rpc_) {
-    auto spent = marshal::spent(call.times, call.times.finished);
+    auto spent = marshal::spent(call);
     rpc_->exchange().ledger().queue += spent.queue;
     rpc_->exchange().ledger().compute += spent.compute;
     rpc_->exchange().ledger().version = call.version;
