@@ -23,7 +23,8 @@ class Others(harness.Case):
                      {'NODE_PATH': str(modules)})
 
     def test_grpcpp(self):
-        self.counted([str(harness.BUILD / 'tests/e2e/grpcpp_client'), self.server.address])
+        # In a build under ThreadSanitizer the client is, too, but libgrpc++ is not: what it would say is not ours.
+        self.counted([str(harness.BUILD / 'tests/e2e/grpcpp_client'), self.server.address], {'TSAN_OPTIONS': 'report_bugs=0'})
 
     def test_nghttp(self):
         out = subprocess.run(['nghttp', '-nv', self.server.url('/v2/health/live')], stdout=subprocess.PIPE, timeout=20, check=True).stdout.decode()
