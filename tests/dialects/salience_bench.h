@@ -211,4 +211,15 @@ class Bench {
   TextInbox* chat_ = nullptr;
 };
 
+using Ids = std::vector<uint32_t>;
+
+inline int number(base::Code code) { return int(code); }
+inline std::string show(const Bench::Opened& x) {
+  std::string out;
+  for (const auto& event : Bench::events(*x)) out += event.ShortDebugString() + "\n";
+  return out;
+}
+inline Ids appended(const msg::Call& call) { return call.generation->append; }
+inline Ids history(const msg::Call& call) { return {call.generation->history.begin(), call.generation->history.end()}; }
+
 }  // namespace weir::salience

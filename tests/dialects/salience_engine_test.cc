@@ -11,7 +11,6 @@
 namespace weir::salience {
 namespace {
 
-using Ids = std::vector<uint32_t>;
 using sched::FakeModel;
 
 // A lane without a thread: the test steps it.
