@@ -41,7 +41,7 @@ base::Status no_model(const Catalog& catalog, std::string_view model, std::strin
     names.push_back(row.name);
   }
   for (const auto& [name, unused] : catalog.models) names.push_back(name);
-  std::string text = "unknown model " + quoted(model);
+  std::string text = "Request for unknown model " + quoted(model);  // the words that clients of Triton look for
   if (auto near = base::near_miss(model, names); !near.empty()) text += ": did you mean " + quoted(near) + "?";
   return failure(Code::kNotFound, std::move(text));
 }

@@ -409,6 +409,8 @@ void Repository::load(std::string name, LoadParameters parameters, std::function
   auto shared = std::make_shared<std::function<void(base::Status)>>(std::move(done));
   bool posted = parts_->inlet->post([this, name = std::move(name), parameters = std::move(parameters), shared] {
     auto status = parts_->load_named(name, parameters);
+    // Clients of Triton look for these three words.
+    if (!status.ok()) status.text.insert(0, "failed to load '" + name + "': ");
     parts_->when_published([shared, status] { (*shared)(status); });
   });
   if (!posted) (*shared)(base::failure(base::Code::kUnavailable, "the server is shutting down"));

@@ -144,8 +144,8 @@ TEST(Bus, UnknownModelsAreNotFoundAndNameANearMiss) {
   Bench t;
   auto status = t.refused(t.call("a", 0s, "digit"));
   EXPECT_EQ(status.code, Code::kNotFound);
-  EXPECT_EQ(status.text, "unknown model 'digit': did you mean 'digits'?");
-  EXPECT_EQ(t.refused(t.call("a", 0s, "somethingelse")).text, "unknown model 'somethingelse'");
+  EXPECT_EQ(status.text, "Request for unknown model 'digit': did you mean 'digits'?");
+  EXPECT_EQ(t.refused(t.call("a", 0s, "somethingelse")).text, "Request for unknown model 'somethingelse'");
 }
 
 TEST(Bus, ModelsThatAreNotReadySayWhy) {

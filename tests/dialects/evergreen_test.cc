@@ -330,7 +330,7 @@ TEST(Evergreen, FailuresEndTheSessionAndNameWhatWasWrong) {
       {"actions { name: 'DANCE' }",
        "NOT_FOUND: no such action: 'DANCE'; there are GENERATE, INFER, EMBED, TOKENIZE, ECHO, DROP, SET_TTL, CANCEL"},
       {"actions { name: 'GENERATE' inputs { name: 'prompt' id: 'p' } target_spec { id: 'chad' } }",
-       "NOT_FOUND: action GENERATE: unknown model 'chad': did you mean 'chat'?"},
+       "NOT_FOUND: action GENERATE: Request for unknown model 'chad': did you mean 'chat'?"},
       {"actions { name: 'GENERATE' inputs { name: 'prompt' id: 'p' } target_spec { id: 'add' } }",
        "INVALID_ARGUMENT: action GENERATE: model 'add' makes no tokens"},
       {"actions { name: 'GENERATE' target_spec { id: 'chat' } }",

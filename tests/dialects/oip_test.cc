@@ -201,7 +201,7 @@ TEST(OipRest, HealthHasAJsonBodyAndABareType) {
   expect("/v2/models/add/versions/1/ready", 200, R"({"name":"add","ready":true})");
   expect("/v2/models/broken/ready", 400,
          R"({"name":"broken","ready":false,"error":"model 'broken' version 1 is not ready: the file is cut"})");
-  expect("/v2/models/ad/ready", 404, R"({"error":"unknown model 'ad': did you mean 'add'?"})");
+  expect("/v2/models/ad/ready", 404, R"({"error":"Request for unknown model 'ad': did you mean 'add'?"})");
   expect("/v2/models/add/versions/9/ready", 404, R"({"error":"model 'add' has no version '9'; it serves 1"})");
   bench.control.is_ready = false;
   expect("/v2/health/live", 200, R"({"live":true})");

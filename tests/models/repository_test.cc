@@ -311,7 +311,7 @@ TEST(Repository, ALoadThatFailsSaysWhy) {
   disk.write("m/1/model.onnx", "broken");
   Repo repo(disk, explicitly);
   EXPECT_TRUE(repo.repository->start().ok());
-  EXPECT_EQ(repo.load("m").text, "cannot parse m/1/model.onnx");
+  EXPECT_EQ(repo.load("m").text, "failed to load 'm': cannot parse m/1/model.onnx");
   EXPECT_EQ(repo.rows(), "m/1 UNAVAILABLE (cannot parse m/1/model.onnx)\n");
 }
 
