@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "engines/llm/cuda/kernels.h"
@@ -49,6 +50,16 @@ TEST(LlmCudaPlan, FewGraphsHoldAllLengths) {
   EXPECT_EQ(captured_parts(8192, 8192), 32u);
   EXPECT_EQ(captured_parts(0, 0), 1u);
   for (uint32_t n = 1; n <= 131072; n += 97) ASSERT_GE(captured_parts(n, 131072), parts_of(n));
+}
+
+TEST(LlmCudaPlan, TheGraphsOfABucketAreForTheseParts) {
+  EXPECT_EQ(part_counts(8192, 8192), (Sizes{1, 4, 16, 32}));
+  EXPECT_EQ(part_counts(1024, 8192), (Sizes{1, 4}));
+  EXPECT_EQ(part_counts(256, 256), (Sizes{1}));
+  EXPECT_EQ(part_counts(0, 8192), (Sizes{1}));
+  auto all = part_counts(131072, 131072);
+  for (uint32_t n = 1; n <= 131072; n += 97)
+    ASSERT_TRUE(std::binary_search(all.begin(), all.end(), captured_parts(n, 131072))) << n;
 }
 
 TEST(LlmCudaPlan, PartMemoryHoldsAllThreeArraysApart) {
@@ -110,13 +121,15 @@ TEST(LlmCudaPlan, IdleRowsOfAGraphSeeNothingAndWriteNothing) {
   EXPECT_EQ(plan.positions.size(), 4u);
 }
 
+// Groups of up to eight query heads, whole, of 64, 128 or 256 dimensions: as decode.cu and prefill.cu take them.
 TEST(LlmCudaPlan, OnlyHeadsThatTheKernelsKnowRunOnCuda) {
-  EXPECT_TRUE(has_attention(32, 8, 64));
-  EXPECT_TRUE(has_attention(28, 4, 128));
-  EXPECT_TRUE(has_attention(8, 8, 256));
-  EXPECT_FALSE(has_attention(32, 8, 80));
-  EXPECT_FALSE(has_attention(32, 2, 64));
-  EXPECT_TRUE(has_attention(16, 2, 256));
+  for (uint32_t dim : {16u, 32u, 64u, 80u, 96u, 128u, 192u, 256u, 512u})
+    for (uint32_t kv_heads : {1u, 2u, 8u})
+      for (uint32_t group = 1; group <= 12; ++group)
+        EXPECT_EQ(has_attention(kv_heads * group, kv_heads, dim),
+                  group <= kMostHeadsPerGroup && (dim == 64 || dim == 128 || dim == 256))
+            << group << " heads over each of " << kv_heads << " of " << dim;
+  EXPECT_FALSE(has_attention(7, 2, 64));
   EXPECT_FALSE(has_attention(4, 0, 64));
 }
 

@@ -237,6 +237,68 @@ TEST(LlmDeviceChat, DrawsAreTheSameAloneAsInABatch) {
   EXPECT_EQ(one.tokens[0], together.tokens[0]);
 }
 
+// Captured before the first step, for every bucket and number of parts; what is drawn is the same with and without.
+TEST(LlmDeviceChat, GraphsAreThereBeforeTheFirstStep) {
+  device::HostDevice host;
+  cuda::DeviceOptions options;
+  options.step_tokens = 64, options.max_running = 4;
+  std::vector<std::vector<uint32_t>> tokens;
+  for (auto graphs : {Graphs::kAtLoad, Graphs::kAtUse, Graphs::kNone}) {
+    options.graphs = graphs;
+    auto engine = on_device(kChat, host, options);
+    ASSERT_TRUE(engine);
+    const size_t at_load = engine->graphs();
+    EXPECT_EQ(at_load, graphs == Graphs::kAtLoad ? 9u : 0u);  // 1, 2, 4 rows; 1, 4, 8 parts
+    auto here = talk(*engine, prompts(), 4, greedy()).tokens;
+    if (tokens.empty()) tokens = here;
+    EXPECT_EQ(here, tokens);
+    EXPECT_EQ(engine->graphs(), graphs == Graphs::kAtUse ? 1u : at_load);
+    if (graphs == Graphs::kAtLoad) {  // what grows does not make them go
+      talk(*engine, std::vector(4, std::vector<uint32_t>(16, 5)), 2, greedy());
+      EXPECT_EQ(engine->graphs(), at_load);
+    }
+  }
+  options.graphs = Graphs::kAtLoad, options.graph_time = {};
+  auto late = on_device(kChat, host, options);
+  ASSERT_TRUE(late);
+  EXPECT_EQ(late->graphs(), 0u);
+  EXPECT_EQ(talk(*late, prompts(), 4, greedy()).tokens, tokens);
+}
+
+// A device that cannot capture.
+struct NoGraphs final : device::HostDevice {
+  enum class At { kBegin, kEnd };
+  explicit NoGraphs(At fails) : fails(fails) {}
+  base::Status do_capture(void* stream) override {
+    ++asked;
+    return fails == At::kEnd ? HostDevice::do_capture(stream) : base::failure(base::Code::kInternal, "no captures");
+  }
+  base::Result<void*> do_captured(void* stream) override {
+    auto graph = HostDevice::do_captured(stream);
+    do_free(device::Kind::kGraph, *graph);
+    return base::failure(base::Code::kInternal, "no graphs");
+  }
+  const At fails;
+  int asked = 0;
+};
+
+TEST(LlmDeviceChat, ADeviceThatCannotCaptureGoesWithoutGraphs) {
+  device::HostDevice host;
+  cuda::DeviceOptions options;
+  options.step_tokens = 64, options.max_running = 4;
+  auto expect = talk(*on_device(kChat, host, options), prompts(), 4, greedy()).tokens;
+  for (auto at : {NoGraphs::At::kBegin, NoGraphs::At::kEnd})
+    for (auto graphs : {Graphs::kAtLoad, Graphs::kAtUse}) {
+      NoGraphs without(at);
+      options.graphs = graphs;
+      auto engine = on_device(kChat, without, options);
+      ASSERT_TRUE(engine);
+      EXPECT_EQ(talk(*engine, prompts(), 4, greedy()).tokens, expect);
+      EXPECT_EQ(engine->graphs(), 0u);
+      EXPECT_EQ(without.asked, 1);  // and never again
+    }
+}
+
 // --- a device that is not at once ------------------------------------------------------------------------------------
 
 TEST(LlmDeviceChat, ALateDeviceDrawsTheSame) {
@@ -420,6 +482,7 @@ TEST(LlmDeviceLane, WhatCannotRunOnADeviceSaysSo) {
   EXPECT_EQ(refused({{"device", "tpu"}}, &devices).code, base::Code::kInvalidArgument);
   EXPECT_EQ(refused({{"device", "host"}}, nullptr).code, base::Code::kFailedPrecondition);
   EXPECT_EQ(refused({{"device", "host"}, {"dtype", "float32"}}, &devices).code, base::Code::kInvalidArgument);
+  EXPECT_EQ(refused({{"device", "host"}, {"graphs", "never"}}, &devices).code, base::Code::kInvalidArgument);
   EXPECT_EQ(refused({{"device", "auto"}}, &devices), base::Status());
   EXPECT_EQ(refused({{"device", "cpu"}}, nullptr), base::Status());
 }

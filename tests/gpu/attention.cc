@@ -112,10 +112,10 @@ void check_attention(Lab& lab) {
   struct Heads {
     uint32_t heads, kv_heads, dim, block;
   };
-  std::vector<Heads> all{{4, 1, 64, 16}, {3, 1, 128, 16}, {2, 2, 256, 32}, {7, 1, 64, 12}};
+  std::vector<Heads> all{{4, 1, 64, 16}, {3, 1, 128, 16}, {2, 2, 256, 32}, {5, 1, 256, 16}, {7, 1, 64, 12}};
   if (lab.scale == Lab::Scale::kFull)
     all = {{32, 8, 64, 16}, {32, 8, 128, 16}, {64, 8, 128, 16}, {16, 8, 128, 32},
-           {8, 8, 256, 16}, {14, 2, 64, 16},  {24, 8, 128, 12}};
+           {8, 8, 256, 16}, {16, 2, 256, 16}, {14, 2, 64, 16},  {24, 8, 128, 12}};
   for (auto [heads, kv_heads, dim, block] : all)
     for (uint32_t window : {0u, 40u, 200u}) {
       check_decode(lab, heads, kv_heads, dim, window, block);

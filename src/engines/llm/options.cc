@@ -67,6 +67,16 @@ base::Result<Options> read_options(const std::map<std::string, std::string>& par
       p.fail("dtype", "auto, float32 or bfloat16 is expected");
   }
   if (auto* text = p.find("device")) o.device = *text;
+  if (auto* text = p.find("graphs")) {
+    if (*text == "load")
+      o.graphs = Graphs::kAtLoad;
+    else if (*text == "use")
+      o.graphs = Graphs::kAtUse;
+    else if (*text == "off")
+      o.graphs = Graphs::kNone;
+    else if (*text != "auto")
+      p.fail("graphs", "auto, load, use or off is expected");
+  }
   auto* name = p.find("kernels");
   o.kernels = name && *name != "auto" ? kernels(*name) : &kernels();
   if (!o.kernels) p.fail("kernels", "auto, avx512_bf16, avx512, avx2 or portable, as this CPU has it, is expected");

@@ -10,11 +10,15 @@
 
 namespace weir::llm {
 
+// When decode steps become graphs of a device: before the first step, or each when it is wanted for the second time.
+enum class Graphs : uint8_t { kAtLoad, kAtUse, kNone };
+
 struct Options {
   sched::TokenPolicy policy;
   uint32_t threads = 1;
   std::optional<Form> form;          // nothing: as the file is
   std::string device = "auto";       // "auto", "cpu", or what device::Devices::find() knows
+  std::optional<Graphs> graphs;      // nothing: at load on CUDA, at use on devices of the host
   std::optional<uint64_t> kv_cache;  // bytes, as asked for; policy.kv_bytes has them or the default
   uint32_t max_length = 0;           // 0: the model's
   const Kernels* kernels = nullptr;

@@ -42,25 +42,6 @@ Status DeviceTransformer::multiply(const Bf16* x, uint32_t rows, const Bf16* wei
                      });
 }
 
-// The first time a graph is wanted its operations are queued one by one: that loads the kernels, which a capture must
-// not, and what is never wanted again costs no graph.
-Status DeviceTransformer::forward_as_graph(uint32_t bucket) {
-  static const Step kPlain;
-  auto all = [&] { return each([&] { return forward(kPlain); }, [&] { return compute_logits({0, bucket}); }); };
-  uint64_t key = uint64_t(bucket) << 32 | part_count_;
-  if (auto graph = graphs_.find(key); graph != graphs_.end()) return device_.launch(stream_, graph->second);
-  if (warm_.insert(key).second) return all();
-  if (auto s = device_.capture(stream_); !s.ok()) return s;
-  auto recorded = all();
-  auto graph = device_.captured(stream_);
-  if (!recorded.ok()) return recorded;
-  if (!graph) {  // it goes without
-    use_graphs_ = false;
-    return device_.fault().ok() ? all() : graph.error();
-  }
-  return device_.launch(stream_, graphs_.emplace(key, std::move(*graph)).first->second);
-}
-
 Status DeviceTransformer::forward(const Step& step) {
   const auto tokens = uint32_t(plan_.ids.size());
   auto status =

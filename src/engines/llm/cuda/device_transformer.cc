@@ -21,6 +21,8 @@ constexpr size_t kAlign = 256, kArgAlign = 16;
 constexpr uint32_t kLooksLeast = 32, kLooksMost = 256;  // whose logits are there at once
 constexpr uint32_t kVocabularyEnd = 1u << 20;           // of the kernels
 constexpr size_t kFirstBuffer = size_t(256) << 10;
+constexpr size_t kArgsOfToken = 256;  // bytes: all that lay_out() has of a token that is looked at
+constexpr size_t kUsualArguments = size_t(64) << 20;
 
 size_t aligned(size_t n, size_t align = kAlign) { return (n + align - 1) / align * align; }
 
@@ -71,7 +73,8 @@ DeviceTransformer::DeviceTransformer(device::Device& device, const Kernels& kern
       shape_(model_.shape),
       options_(std::move(options)),
       looks_at_once_(std::clamp(options_.max_running, kLooksLeast, kLooksMost)),
-      buckets_(graph_buckets(std::min(options_.max_running, looks_at_once_))) {}
+      buckets_(graph_buckets(std::min(options_.max_running, looks_at_once_))),
+      use_graphs_(options_.graphs != Graphs::kNone) {}
 
 // What is queued still reads and writes what dies here. On a device at fault nothing is freed, nor waited for.
 DeviceTransformer::~DeviceTransformer() {
@@ -146,7 +149,16 @@ Status DeviceTransformer::reserve(uint32_t blocks, uint32_t block_size) {
                          std::to_string(kv_bytes(slots)) + " bytes of kv_cache: " + buffer.error().text);
   kv_ = std::move(*buffer);
   blocks_ = blocks, block_size_ = block_size;
-  return {};
+  if (auto s = fit_args(usual_arguments()); !s.ok()) return s;
+  return options_.graphs == Graphs::kAtLoad ? warm() : Status();
+}
+
+// What steps bring but for the very largest, which make the buffer grow.
+size_t DeviceTransformer::usual_arguments() const {
+  const size_t tokens = std::max(options_.step_tokens, options_.max_running), rows = size_t(2) * options_.max_running;
+  const size_t tables = rows * (model_.text->max_length / block_size_ + 1) * sizeof(uint32_t);
+  const size_t features = shape_.vision ? tokens * shape_.hidden * sizeof(float) : 0;
+  return std::min(tokens * kArgsOfToken + tables + features + kFirstBuffer, kUsualArguments);
 }
 
 // Keys and values of a layer: [slots][kv_heads][dim] each, keys first.
@@ -221,16 +233,11 @@ Status DeviceTransformer::queue(const Step& step, Flight& flight) {
   if (bucket > 0) pad(plan_, bucket), which_.resize(bucket, 0);
   part_count_ = captured_parts(plan_.longest, model_.text->max_length);
   const auto singles = uint32_t(plan_.lengths.size());
-  if (auto s = fit(parts_, part_memory(singles, shape_.heads, shape_.head_dim, part_count_).bytes); !s.ok()) return s;
+  if (auto s = fit_parts(part_memory(singles, shape_.heads, shape_.head_dim, part_count_).bytes); !s.ok()) return s;
   flight.answers = answers_of(step, flight.looks);
   if (auto s = fit(results_, flight.answers.bytes); !s.ok()) return s;
   if (auto s = fit(flight.out, flight.answers.ids + flight.answers.bytes); !s.ok()) return s;
-  lay_out(step, flight);
-  if (build_.size() > args_.size()) {  // addresses change
-    if (auto s = fit(args_, build_.size()); !s.ok()) return s;
-    lay_out(step, flight);
-  }
-  if (auto s = send(flight); !s.ok()) return s;
+  if (auto s = bring(step, flight); !s.ok()) return s;
   auto s = bucket > 0 ? forward_as_graph(bucket) : forward(step);
   if (s.ok()) s = look(flight, bucket);
   return s.ok() ? tell(flight) : s;
@@ -277,18 +284,39 @@ const T* DeviceTransformer::put(const T* data, size_t count) {
   return reinterpret_cast<const T*>(args_.data() + at);
 }
 
-Status DeviceTransformer::send(Flight& flight) {
+Status DeviceTransformer::bring(const Step& step, Flight& flight) {
+  lay_out(step, flight);
+  if (build_.size() > args_.size()) {  // addresses change
+    if (auto s = fit_args(build_.size()); !s.ok()) return s;
+    lay_out(step, flight);
+  }
   if (auto s = fit(flight.in, build_.size()); !s.ok()) return s;
   std::memcpy(flight.in.data(), build_.data(), build_.size());
   Copy copy{args_.data(), flight.in.data(), build_.size()};
   return device_.copy(stream_, Way::kToDevice, {&copy, 1});
 }
 
-// Later steps are told nothing of what is replaced here: the stream is empty, and graphs with its address are gone.
+// Arguments lie at addresses that graphs have: the stream is empty when they change, and the graphs are gone.
+Status DeviceTransformer::fit_args(size_t bytes) {
+  if (bytes <= args_.size()) return {};
+  if (auto s = drain(); !s.ok()) return s;
+  graphs_.clear(), outgrown_.clear();
+  return fit(args_, bytes);
+}
+
+// Nothing outlives a step there: graphs go on with what they know.
+Status DeviceTransformer::fit_parts(size_t bytes) {
+  if (bytes <= parts_.size()) return {};
+  auto larger = device_.buffer(std::bit_ceil(bytes));
+  if (!larger) return larger.error();
+  outgrown_.push_back(std::move(parts_));
+  parts_ = std::move(*larger);
+  return {};
+}
+
 Status DeviceTransformer::fit(device::DeviceBuffer& buffer, size_t bytes) {
   if (bytes <= buffer.size()) return {};
   if (auto s = drain(); !s.ok()) return s;
-  graphs_.clear();
   buffer = device::DeviceBuffer();
   auto larger = device_.buffer(std::bit_ceil(bytes));
   if (!larger) return larger.error();

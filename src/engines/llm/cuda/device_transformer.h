@@ -6,8 +6,10 @@
 // queued. What submit() queued, collect() waits for; the next step may be queued before that, with ids that the host
 // does not know yet (TokenStep::kDrawn).
 //
-// Steps of one token per row run as CUDA graphs: one per batch bucket and parts of attention (plan.h), captured when it
-// is wanted for the second time; the first time warms up what a capture must not load.
+// Steps of one token per row run as CUDA graphs: one per batch bucket and parts of attention (plan.h). They are
+// captured in reserve(), the smallest first, as far as the time for that lasts; what is left, when it is wanted for the
+// second time: the first time loads what a capture must not. A device that cannot capture goes without, and says so
+// once.
 //
 // Faults. When the device is lost (Device::fault) every step fails with UNAVAILABLE and `broken` is called, once.
 #pragma once
@@ -24,6 +26,7 @@
 #include "engines/llm/cuda/device_weights.h"
 #include "engines/llm/cuda/looks.h"
 #include "engines/llm/cuda/plan.h"
+#include "engines/llm/options.h"
 #include "engines/llm/sight.h"
 #include "sched/token_engine.h"
 
@@ -42,6 +45,8 @@ struct DeviceOptions {
   uint32_t step_tokens = 512, max_running = 64;
   std::function<void(base::Status)> broken{};  // lane thread
   std::chrono::nanoseconds patience = device::kPatience;
+  Graphs graphs = Graphs::kAtUse;
+  std::chrono::nanoseconds graph_time = std::chrono::seconds(10);  // that kAtLoad may take
 };
 
 class DeviceTransformer final : public sched::TokenEngine {
@@ -118,14 +123,13 @@ class DeviceTransformer final : public sched::TokenEngine {
   const T* put(const std::vector<T>& all) {
     return put(all.data(), all.size());
   }
-  base::Status send(Flight& flight);
+  base::Status bring(const Step& step, Flight& flight);
 
   // Launches.
   template <class A>
   base::Status launch(Code (*kernel)(const Launch&, const A&), const A& a);
   base::Status multiply(const Bf16* x, uint32_t rows, const Bf16* weight, const float* bias, uint32_t outputs,
                         uint32_t inputs, void* out, Matmul::Into into);
-  base::Status forward_as_graph(uint32_t bucket);
   base::Status forward(const Step& step);
   base::Status run_layer(const Step& step, uint32_t index);
   base::Status attend(uint32_t layer);
@@ -140,6 +144,18 @@ class DeviceTransformer final : public sched::TokenEngine {
   base::Status tell(const Flight& flight);
   base::Status show_logits(Range looks);
 
+  // Graphs (device_graphs.cc).
+  static uint64_t key_of(uint32_t bucket, uint32_t parts) { return uint64_t(bucket) << 32 | parts; }
+  base::Status forward_as_graph(uint32_t bucket);
+  base::Status decode(uint32_t bucket);
+  base::Status make_graph(uint32_t bucket);
+  base::Status warm();
+  base::Status warm_prompt();
+  base::Status warm_bucket(uint32_t bucket);
+
+  size_t usual_arguments() const;
+  base::Status fit_args(size_t bytes);
+  base::Status fit_parts(size_t bytes);
   base::Status fit(device::DeviceBuffer& buffer, size_t bytes);
   base::Status fit(device::PinnedBlock& block, size_t bytes);
   base::Status drain();
@@ -163,6 +179,7 @@ class DeviceTransformer final : public sched::TokenEngine {
   uint64_t room_bytes_ = 0;
   device::DeviceBuffer room_;                    // activations, of one step
   device::DeviceBuffer args_, parts_, results_;  // grow
+  std::vector<device::DeviceBuffer> outgrown_;   // of parts_, which graphs still write to
   device::DeviceBuffer kv_;
   float *stream_rows_ = nullptr, *logits_ = nullptr, *adjusted_ = nullptr;
   Bf16 *normed_ = nullptr, *qkv_ = nullptr, *queries_ = nullptr, *mixed_ = nullptr, *gates_ = nullptr,
@@ -182,7 +199,7 @@ class DeviceTransformer final : public sched::TokenEngine {
 
   std::map<uint64_t, device::Graph> graphs_;  // by bucket and parts
   std::set<uint64_t> warm_;
-  bool use_graphs_ = true;
+  bool use_graphs_;
   std::vector<Flight> flights_;
   size_t first_flight_ = 0, under_way_ = 0;
   device::PinnedBlock shown_;

@@ -97,7 +97,7 @@ struct DecodeAttention {
   float* part_max;                      // [rows][heads][parts]
   float* part_sum;                      // the same
   Bf16* out;                            // [rows][heads][dim]
-  uint32_t rows, heads, kv_heads, dim;  // dim: 64, 128 or 256; heads / kv_heads: 1, 2, 4 or 8
+  uint32_t rows, heads, kv_heads, dim;  // dim: 64, 128 or 256; heads / kv_heads: 1 to kMostHeadsPerGroup
   uint32_t table_width, block_size;
   uint32_t parts;                    // at least parts_of(longest length), plan.h
   uint32_t window;                   // only the last so many positions; 0 = all

@@ -34,6 +34,15 @@ uint32_t captured_parts(uint32_t longest, uint32_t max_length) {
   return uint32_t(std::clamp<uint64_t>(parts, 1, std::max(parts_of(max_length), 1u)));
 }
 
+std::vector<uint32_t> part_counts(uint32_t longest, uint32_t max_length) {
+  std::vector<uint32_t> out;
+  for (uint64_t parts = 1;; parts *= 4) {
+    auto length = uint32_t(std::min<uint64_t>(parts * kPartition, longest));
+    out.push_back(captured_parts(length, max_length));
+    if (length == longest) return out;
+  }
+}
+
 PartMemory part_memory(uint32_t rows, uint32_t heads, uint32_t dim, uint32_t parts) {
   size_t cells = size_t(rows) * heads * parts;
   PartMemory m;

@@ -21,6 +21,8 @@ uint32_t parts_of(uint32_t length);
 // The parts that a graph is captured with: of the longest sequence of a batch, up to the next power of four, so that
 // few graphs do; at most those of `max_length`. Blocks beyond a row's own parts end at once.
 uint32_t captured_parts(uint32_t longest, uint32_t max_length);
+// All that it says of sequences up to `longest`, ascending.
+std::vector<uint32_t> part_counts(uint32_t longest, uint32_t max_length);
 
 // Floats and bytes that DecodeAttention's parts take: part_out, part_max and part_sum together, in this order.
 struct PartMemory {
