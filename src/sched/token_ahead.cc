@@ -2,7 +2,8 @@
 //
 // Only decoding runs ahead: a sequence's next position is fed before its token is known here, since the engine has
 // drawn it. If the token ends the sequence, what was computed behind it is thrown away: its keys and values lie beyond
-// what the sequence has stored, in blocks that nobody else is given before that step was submitted.
+// what the sequence has stored, in blocks that nobody else is given before that step was submitted. Of penalties the
+// engine knows the drawn token, too; a readout of the token comes with the step that feeds it.
 #include <algorithm>
 
 #include "base/check.h"
@@ -22,17 +23,24 @@ bool TokenScheduler::calm(Time now) const {
   return true;
 }
 
-// kWaits: what the run says has to be known first; the sequence would fall behind those that run ahead.
+// What its peer will be told of this run, in units of credit.
+int64_t TokenScheduler::says(const TokenRun& run) const {
+  const auto& s = *run.sequence;
+  int64_t tokens = s.held ? 1 : 0;
+  if (!s.scores.empty() || !s.readouts.empty())
+    for (uint32_t p = run.from; p < run.from + run.count; ++p) tokens += s.owes(p);
+  return tokens + !s.readouts.has(s.length());  // the one that is being drawn
+}
+
+// kWaits: what the run says has to be known first; the sequence would fall behind those that run ahead. kIsReadOut: the
+// token that is being drawn is the last one, and is fed for its readout alone.
 TokenScheduler::Next TokenScheduler::next_of(const TokenRun& run) const {
   const auto& s = *run.sequence;
-  const auto& sampling = s.wish.sampling;
-  bool draws = run.kind == TokenRun::Kind::kFeed && run.from + run.count == s.length() && s.draws(limit_);
-  bool by_itself = s.readouts.empty() && s.reviews.empty() && !s.held;
-  bool forgets = sampling.repetition_penalty == 1 && sampling.presence_penalty == 0 && sampling.frequency_penalty == 0;
-  if (!draws || !by_itself || !forgets) return Next::kWaits;
-  if (s.generated + 1 == s.wish.max_tokens || s.length() + 1 == limit_) return Next::kEnds;
-  // Of the peer's credit one is for the token that is being drawn.
-  return s.call->credit.load(std::memory_order_acquire) > 1 ? Next::kGoesOn : Next::kEnds;
+  bool last = run.kind == TokenRun::Kind::kFeed && run.from + run.count == s.length();
+  if (!last || !s.reviews.empty()) return Next::kWaits;
+  if (!s.draws(limit_) || s.call->credit.load(std::memory_order_acquire) <= says(run)) return Next::kEnds;
+  if (s.generated + 1 < s.wish.max_tokens && s.length() + 1 < limit_) return Next::kGoesOn;
+  return s.readouts.has(s.length()) ? Next::kIsReadOut : Next::kEnds;
 }
 
 TokenStep* TokenScheduler::plan_ahead(Time now) {
@@ -43,13 +51,15 @@ TokenStep* TokenScheduler::plan_ahead(Time now) {
     if (rows_.step.looks[i].kind == TokenStep::Look::Kind::kDraw) draws_[rows_.step.looks[i].row] = i;
   auto waits = [&](const TokenRun& run) {
     auto next = run.sequence ? next_of(run) : Next::kEnds;
-    return next == Next::kWaits || (next == Next::kGoesOn && !memory_.reach(*run.sequence, run.from + run.count + 1));
+    return next == Next::kWaits || (next != Next::kEnds && !memory_.reach(*run.sequence, run.from + run.count + 1));
   };
   if (std::any_of(rows_.runs.begin(), rows_.runs.end(), waits)) return nullptr;
   for (size_t i = 0; i < rows_.runs.size(); ++i) {
     const auto& run = rows_.runs[i];
-    if (run.sequence && next_of(run) == Next::kGoesOn)
-      ahead_.add_ahead({TokenRun::Kind::kFeed, run.sequence, run.from + run.count, 1}, draws_[i]);
+    auto next = run.sequence ? next_of(run) : Next::kEnds;
+    if (next == Next::kEnds) continue;
+    ahead_.add_ahead({TokenRun::Kind::kFeed, run.sequence, run.from + run.count, 1}, draws_[i],
+                     next == Next::kGoesOn ? TokenRows::Draws::kYes : TokenRows::Draws::kNo);
   }
   if (ahead_.runs.empty()) return nullptr;
   planned_ahead_ = now;

@@ -52,7 +52,7 @@ struct TokenStep {
     uint32_t token = 0;
     uint32_t row = 0;
     const msg::Generation* wish = nullptr;  // sampling of kDraw
-    std::span<const uint32_t> sequence;     // all tokens up to and with `token`, for penalties
+    std::span<const uint32_t> sequence;     // all tokens up to `token`, for penalties; with it, but if it is kDrawn
     uint32_t prompt = 0;                    // of these, how many were not generated
     uint64_t draw = 0;                      // which random number of the sequence: its generated tokens so far
     uint64_t seed = 0;                      // the sequence's own; from Sampling::seed, or random

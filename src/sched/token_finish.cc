@@ -37,7 +37,7 @@ void TokenScheduler::finish(const base::Status& outcome, Time now) {
   for (size_t i = 0; i < rows_.runs.size(); ++i) {
     auto& run = rows_.runs[i];
     if (!run.sequence) {  // it ended while this ran ahead
-      ++at.look;
+      pass_over(rows_.step.rows[i], at);
       continue;
     }
     auto& s = *run.sequence;
@@ -57,6 +57,7 @@ void TokenScheduler::finish(const base::Status& outcome, Time now) {
 void TokenScheduler::hear(const TokenRun& run, const TokenStep::Row& row, Cursor& at, Time now) {
   auto& s = *run.sequence;
   TokenStep::Look* draw = nullptr;
+  const bool ended = s.ending != Finish::kNone;  // with a token that this feeds for its readout
   hear_positions(run, row, at, draw);
   if (run.kind == TokenRun::Kind::kReview) {
     s.reviews.take(run.count);
@@ -67,10 +68,17 @@ void TokenScheduler::hear(const TokenRun& run, const TokenStep::Row& row, Cursor
     memory_.seal(s);
     if (s.is(Aim::kEmbed)) hear_pool(s, at);
   }
-  if (draw)
+  if (draw && !ended)
     hear_draw(s, *draw, now);
   else if (complete(s))
     conclude(s, now);
+}
+
+void TokenScheduler::pass_over(const TokenStep::Row& row, Cursor& at) const {
+  const auto& step = rows_.step;
+  const uint32_t end = row.first + row.count;
+  while (at.look < step.looks.size() && step.looks[at.look].token < end) ++at.look;
+  while (at.readout < step.readouts.size() && step.readouts[at.readout].token < end) ++at.readout;
 }
 
 // In ascending order: what was asked for of each position that was fed, and what its logits say of the next one.

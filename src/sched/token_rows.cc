@@ -30,7 +30,7 @@ void TokenRows::add(TokenRun run) {
   runs.push_back(run);
 }
 
-void TokenRows::add_ahead(TokenRun run, uint32_t look) {
+void TokenRows::add_ahead(TokenRun run, uint32_t look, Draws draws) {
   const auto& s = *run.sequence;
   TokenStep::Row row{uint32_t(step.ids.size()), 1, run.from + 1, 0, 0};
   add_table(run, row);
@@ -38,16 +38,19 @@ void TokenRows::add_ahead(TokenRun run, uint32_t look) {
   step.positions.push_back(run.from);
   step.slots.push_back(step.tables[row.table + run.from / block_size_] * block_size_ + run.from % block_size_);
   bool scored = s.scores.has(run.from + 1);
-  step.looks.push_back({.kind = TokenStep::Look::Kind::kDraw,
-                        .token = row.first,
-                        .row = uint32_t(runs.size()),
-                        .wish = &s.wish,
-                        .prompt = s.prompt,
-                        .draw = s.generated + 1,
-                        .seed = s.seed,
-                        .hold_eos = s.generated + 1 < s.wish.min_tokens,
-                        .wants_logprob = scored,
-                        .top = scored ? s.wish.top_logprobs : 0});
+  if (draws == Draws::kYes)
+    step.looks.push_back({.kind = TokenStep::Look::Kind::kDraw,
+                          .token = row.first,
+                          .row = uint32_t(runs.size()),
+                          .wish = &s.wish,
+                          .sequence = s.tokens,
+                          .prompt = s.prompt,
+                          .draw = s.generated + 1,
+                          .seed = s.seed,
+                          .hold_eos = s.generated + 1 < s.wish.min_tokens,
+                          .wants_logprob = scored,
+                          .top = scored ? s.wish.top_logprobs : 0});
+  if (s.readouts.has(run.from)) step.readouts.push_back({row.first, {}});
   step.rows.push_back(row);
   runs.push_back(run);
 }

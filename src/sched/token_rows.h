@@ -24,8 +24,10 @@ class TokenRows {
   void clear();
   // The sequence has blocks for these positions. Borrowed until clear().
   void add(TokenRun run);
-  // The same for one position whose token is not known yet: look `look` of the step before draws it.
-  void add_ahead(TokenRun run, uint32_t look);
+  // The same for one position whose token is not known yet: look `look` of the step before draws it. kNo: nothing is
+  // drawn after it.
+  enum class Draws : uint8_t { kNo, kYes };
+  void add_ahead(TokenRun run, uint32_t look, Draws draws);
 
   TokenStep step;
   std::vector<TokenRun> runs;

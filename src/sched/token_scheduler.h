@@ -125,9 +125,10 @@ class TokenScheduler {
   uint32_t allowed(const Sequence& s, uint32_t from, uint32_t count) const;
 
   // Running ahead (token_ahead.cc).
-  enum class Next : uint8_t { kGoesOn, kEnds, kWaits };
+  enum class Next : uint8_t { kGoesOn, kIsReadOut, kEnds, kWaits };
   bool calm(base::Time now) const;
   Next next_of(const TokenRun& run) const;
+  int64_t says(const TokenRun& run) const;
   void advance();
 
   // What a step said (token_finish.cc).
@@ -135,6 +136,7 @@ class TokenScheduler {
     size_t look = 0, readout = 0, pool = 0;
   };
   void hear(const TokenRun& run, const TokenStep::Row& row, Cursor& at, base::Time now);
+  void pass_over(const TokenStep::Row& row, Cursor& at) const;
   void hear_positions(const TokenRun& run, const TokenStep::Row& row, Cursor& at, TokenStep::Look*& draw);
   void hear_pool(Sequence& s, Cursor& at);
   void hear_draw(Sequence& s, TokenStep::Look& look, base::Time now);

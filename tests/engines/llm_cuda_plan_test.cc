@@ -179,5 +179,25 @@ TEST(LlmCudaPlan, LooksBecomeDrawsChangesAndLogprobs) {
   EXPECT_EQ(plan.logprobs[1].id, 3u);
 }
 
+TEST(LlmCudaPlan, APenaltyOfATokenThatIsNotKnownYetNamesTheLookThatDrewIt) {
+  msg::Generation penalty, bias;
+  penalty.sampling.presence_penalty = 1, bias.sampling.logit_bias = {{7, 1.f}};
+  constexpr uint32_t kDrawnId = sched::TokenStep::kDrawn;
+  Sizes sequence{5, 7}, fed{kDrawnId | 3, kDrawnId | 1, 8};
+  std::vector<Look> looks(3);
+  looks[0] = {.token = 0, .wish = &bias, .sequence = sequence, .prompt = 1};
+  looks[1] = {.token = 1, .wish = &penalty, .sequence = sequence, .prompt = 1};
+  looks[2] = {.token = 2, .wish = &penalty, .sequence = sequence, .prompt = 1};
+  LookPlan plan(50, {}, 8);
+  plan.plan(looks, fed);
+  ASSERT_EQ(plan.adjusts.size(), 3u);
+  EXPECT_EQ(plan.adjusts[0].last, kNoToken);
+  EXPECT_EQ(plan.adjusts[1].last, 1u);
+  EXPECT_EQ(plan.adjusts[2].last, kNoToken);
+  EXPECT_TRUE(plan.follows);
+  plan.plan(std::span(looks).last(1), fed);
+  EXPECT_FALSE(plan.follows);
+}
+
 }  // namespace
 }  // namespace weir::llm::cuda

@@ -254,6 +254,16 @@ TEST(LlmCudaReference, LogitsAreChangedInACopyAndLogprobsAreOfTheModels) {
   std::vector<AdjustRow> rows{{1, 0, 4, 0.5f, 0.25f, 2}};
   reference::adjust({logits.data(), rows.data(), changes.data(), adjusted.data(), 1, 4});
   EXPECT_EQ(adjusted, (std::vector<float>{5, -4, 1.5f, -INFINITY}));
+  // The same where the last token is not in the changes yet: one that they name once less, or not at all.
+  const std::vector<uint32_t> drawn{9, 2, 1};
+  for (uint32_t last : {1u, 2u}) {
+    auto known = changes;
+    std::erase_if(known, [&](const Change& c) { return last == 2 && c.id == 1; });
+    for (auto& c : known) c.generated -= c.id == drawn[last];
+    std::vector<AdjustRow> follows{{1, 0, uint32_t(known.size()), 0.5f, 0.25f, 2, last}};
+    reference::adjust({logits.data(), follows.data(), known.data(), adjusted.data(), 1, 4, drawn.data()});
+    EXPECT_EQ(adjusted[drawn[last]], last == 1 ? 1.5f : -4.75f) << last;
+  }
   std::vector<DrawRow> wishes{{0, 1, 0, 0, 1, 1}, {0, 1, 0, 0, 1, 1}};
   std::vector<uint32_t> ids(4, 9), from{1, kAdjusted | 0}, to{3, 1};
   reference::draw({logits.data(), wishes.data(), ids.data(), nullptr, 2, 4, from.data(), to.data(), adjusted.data()});

@@ -2,6 +2,7 @@
 // against itself in other company; and on a device that is late, full, broken or hangs.
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -422,19 +423,29 @@ struct Answers final : msg::Home {
   std::vector<msg::Mail> mail;
 };
 
-msg::Event ask(msg::Inbox& inbox, uint32_t tokens, std::vector<uint32_t>* ids = nullptr) {
+struct Heard {
+  std::vector<uint32_t> ids;
+  std::vector<float> readouts;
+};
+
+msg::Event ask(msg::Inbox& inbox, uint32_t tokens, Heard* heard = nullptr, const msg::Generation& wish = greedy()) {
   Answers answers;
   msg::Call call;
   call.home = &answers;
   call.credit = 1000;
-  call.generation = std::make_unique<msg::Generation>();
+  call.generation = std::make_unique<msg::Generation>(wish);
   call.generation->append = prompts()[0];
   call.generation->max_tokens = tokens, call.generation->ignore_eos = true;
-  call.generation->sampling.temperature = 0;
   inbox.put(&call);
   auto last = answers.last();
-  for (auto& mail : answers.mail)
-    if (auto* token = std::get_if<msg::Token>(&mail.event.what); token && ids) ids->push_back(token->id);
+  for (auto& mail : answers.mail) {
+    auto* token = std::get_if<msg::Token>(&mail.event.what);
+    if (!token || !heard) continue;
+    heard->ids.push_back(token->id);
+    if (!token->details) continue;
+    const auto& readout = token->details->readout;
+    heard->readouts.insert(heard->readouts.end(), readout.begin(), readout.end());
+  }
   return last;
 }
 
@@ -456,10 +467,10 @@ TEST(LlmDeviceLane, ABrokenDeviceFailsItsSequencesAndTheNextLoadRestartsIt) {
     EXPECT_EQ(spec.platform, "weir_llm");
     bus::ModelStats stats;
     auto inbox = (*engine)->own_inbox(spec, stats, base::heap());
-    std::vector<uint32_t> ids;  // each step is submitted before the last one is read
-    EXPECT_TRUE(std::holds_alternative<msg::Done>(ask(*inbox, 5, &ids).what));
+    Heard heard;  // each step is submitted before the last one is read
+    EXPECT_TRUE(std::holds_alternative<msg::Done>(ask(*inbox, 5, &heard).what));
     device::HostDevice host;
-    EXPECT_EQ(ids, talk(*on_device(kChat, host), {prompts()[0]}, 5, greedy()).tokens[0]);
+    EXPECT_EQ(heard.ids, talk(*on_device(kChat, host), {prompts()[0]}, 5, greedy()).tokens[0]);
     fake.break_after(20);
     auto event = ask(*inbox, 50);
     auto* failed = std::get_if<msg::Failed>(&event.what);
@@ -467,6 +478,33 @@ TEST(LlmDeviceLane, ABrokenDeviceFailsItsSequencesAndTheNextLoadRestartsIt) {
     EXPECT_EQ(failed->status.code, base::Code::kUnavailable);
     std::lock_guard lock(mutex);
     EXPECT_EQ(told.size(), size_t(life) + 1);
+  }
+}
+
+// Steps run ahead of the tokens that they penalise, and of readouts that are still to come.
+TEST(LlmDeviceLane, PenaltiesAndReadoutsAreTheCpuEngines) {
+  device::Devices devices({.cuda = device::DeviceOptions::Use::kOff, .module = ""});
+  auto wish = greedy();
+  wish.sampling.repetition_penalty = 1.3f, wish.sampling.presence_penalty = 0.5f;
+  wish.sampling.frequency_penalty = 0.25f, wish.sampling.logit_bias = {{7, 3.f}};
+  wish.readouts = {{5, 12}, {15, 100}};
+  std::map<std::string, Heard> heard;
+  for (const std::string device : {"cpu", "host", "fake"}) {
+    msg::ModelSpec wanted;
+    wanted.parameters = {{"device", device}, {"dtype", "bfloat16"}, {"kv_cache", "8MiB"}, {"threads", "1"}};
+    auto engine = load(wanted, std::string(kChat) + "/config.json", {&devices, {}});
+    ASSERT_TRUE(bool(engine)) << engine.error().text;
+    msg::ModelSpec spec = (*engine)->spec();
+    bus::ModelStats stats;
+    auto inbox = (*engine)->own_inbox(spec, stats, base::heap());
+    EXPECT_TRUE(std::holds_alternative<msg::Done>(ask(*inbox, 16, &heard[device], wish).what));
+  }
+  const auto& cpu = heard["cpu"];
+  const size_t values = cpu.readouts.size() / (7 + 10);  // positions 5 to 11, 15 to 24
+  ASSERT_GT(values, 0u);
+  for (auto* device : {"host", "fake"}) {
+    EXPECT_EQ(heard[device].ids, cpu.ids) << device;
+    EXPECT_LT(worst(heard[device].readouts, cpu.readouts, values), 5e-2) << device;
   }
 }
 

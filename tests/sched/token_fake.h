@@ -131,7 +131,7 @@ inline base::Status FakeTokenEngine::step(TokenStep& step) {
       look.id = FakeModel::draw(h, *look.wish, look.seed, look.draw, look.hold_eos);
     if (look.wants_logprob) look.logprob = FakeModel::logprob(h, look.id), look.best = FakeModel::best(h, look.top);
     bool ahead = step.ids[look.token] & TokenStep::kDrawn;
-    base::check(ahead || look.sequence.size() == step.positions[look.token] + 1, "a look brings the tokens so far");
+    base::check(look.sequence.size() == step.positions[look.token] + !ahead, "a look brings the tokens so far");
     drawn_.push_back(look.id);
   }
   if (wild_at >= 0 && wild_at-- == 0) step.looks.front().id = FakeModel::kVocabulary;

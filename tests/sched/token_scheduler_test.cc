@@ -57,18 +57,38 @@ TEST(TokenScheduler, DecodingIsLaidOutBeforeTheLastStepIsRead) {
   EXPECT_EQ(desk.used(), 0u);
 }
 
-TEST(TokenScheduler, WhatDependsOnTheTokenWaitsForIt) {
+// The drawn token is counted by the engine, and read out when it is fed: also the last one, which draws nothing.
+TEST(TokenScheduler, PenaltiesAndReadoutsRunAheadToo) {
+  for (auto end : {msg::Finish::kLength, msg::Finish::kStopId}) {
+    TokenDesk desk(small());
+    desk.ahead = true;
+    auto &penalty = desk.call(numbers(3), 8), &some = desk.call(numbers(5), 8), &all = desk.call(numbers(4, 50), 8);
+    penalty.generation->sampling.presence_penalty = 1;
+    some.generation->readouts = {{6, 9}};
+    all.generation->readouts = {{0, 100}}, all.generation->logprobs = {{2, 7}};
+    if (end == msg::Finish::kStopId) all.generation->stop_ids = {desk.sequence(all).at(8)};
+    for (auto* call : {&penalty, &some, &all}) desk.send(*call);
+    desk.run();
+    for (auto* call : {&penalty, &some, &all}) EXPECT_EQ(desk.said[call], desk.expected(*call));
+    EXPECT_EQ(desk.dones[&all].finish, end);
+    EXPECT_EQ(desk.steps_ahead, desk.engine.steps - 1);  // all but the prompts'
+    EXPECT_EQ(desk.used(), 0u);
+  }
+}
+
+TEST(TokenScheduler, AReadoutThatIsToComeCountsAgainstTheCredit) {
   TokenDesk desk(small());
   desk.ahead = true;
-  auto &penalty = desk.call(numbers(3), 8), &readout = desk.call(numbers(5), 8);
-  penalty.generation->sampling.presence_penalty = 1;
-  readout.generation->readouts = {{6, 9}};
-  for (auto* call : {&penalty, &readout}) {
-    desk.send(*call);
-    desk.run();
-    EXPECT_EQ(desk.said[call], desk.expected(*call));
-    EXPECT_EQ(desk.steps_ahead, 0u);
-  }
+  auto& call = desk.call(numbers(5), 8);
+  call.generation->readouts = {{5, 100}};
+  call.credit = 3;
+  desk.send(call);
+  desk.run();
+  EXPECT_EQ(desk.said[&call].size(), 3u);
+  EXPECT_EQ(call.credit.load(), 0);
+  call.credit = 100;
+  desk.run();
+  EXPECT_EQ(desk.said[&call], desk.expected(call));
 }
 
 TEST(TokenScheduler, TheSamePrefixIsComputedOnce) {

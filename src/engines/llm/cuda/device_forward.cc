@@ -184,6 +184,10 @@ Status DeviceTransformer::compute_logits(Range looks) {
 // `bucket`: the graph's, which has computed the logits; or 0.
 Status DeviceTransformer::look(const Flight& flight, uint32_t bucket) {
   const LookPlan& looks = flight.looks;
+  if (looks.follows) {
+    Copy copy{before_, drawn_, drawn_count_ * sizeof(uint32_t)};
+    if (auto s = device_.copy(stream_, Way::kOnDevice, {&copy, 1}); !s.ok()) return s;
+  }
   if (looks.scores) {  // after the embedding, which may have read what was there
     Copy copy{drawn_, at_.look_ids, looks.ids.size() * sizeof(uint32_t)};
     if (auto s = device_.copy(stream_, Way::kOnDevice, {&copy, 1}); !s.ok()) return s;
@@ -210,7 +214,7 @@ Status DeviceTransformer::draw(const LookGroup& group) {
     status = each(
         [&] {
           return launch(kernels_.adjust, Adjust{logits_, at_.adjusts + range.first, at_.changes, adjusted_, range.count,
-                                                shape_.vocabulary});
+                                                shape_.vocabulary, before_});
         },
         [&] {
           return draw_range({next, range.count});

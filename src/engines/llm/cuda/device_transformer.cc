@@ -122,7 +122,8 @@ Status DeviceTransformer::make_room() {
   const size_t at_looked = room(size_t(looks_at_once_) * shape_.hidden * sizeof(Bf16));
   const size_t at_logits = room(looks_at_once_ * vocabulary * sizeof(float));
   const size_t at_adjusted = room(kAdjustedAtOnce * vocabulary * sizeof(float));
-  const size_t at_drawn = room(tokens * sizeof(uint32_t)), at_workspace = room(kWorkspace);
+  const size_t at_drawn = room(tokens * sizeof(uint32_t)), at_before = room(tokens * sizeof(uint32_t));
+  const size_t at_workspace = room(kWorkspace);
   auto buffer = device_.buffer(bytes);
   if (!buffer) return buffer.error();
   room_ = std::move(*buffer), room_bytes_ = bytes;
@@ -132,6 +133,7 @@ Status DeviceTransformer::make_room() {
   normed_ = halves(at_normed), qkv_ = halves(at_qkv), queries_ = halves(at_queries), mixed_ = halves(at_mixed);
   gates_ = halves(at_gates), gated_ = halves(at_gated), looked_ = halves(at_looked);
   drawn_ = reinterpret_cast<uint32_t*>(room_.data() + at_drawn);
+  before_ = reinterpret_cast<uint32_t*>(room_.data() + at_before);
   workspace_ = room_.data() + at_workspace;
   return {};
 }
@@ -226,7 +228,7 @@ Status DeviceTransformer::queue(const Step& step, Flight& flight) {
   StepLimits limits{options_.step_tokens, shape_.vocabulary, blocks_, block_size_, drawn_count_};
   if (auto s = check_step(step, limits); !s.ok()) return s;
   plan_step(step, plan_);
-  flight.looks.plan(step.looks);
+  flight.looks.plan(step.looks, step.ids);
   which_.clear();
   for (const auto& look : step.looks) which_.push_back(plan_.place[look.token]);
   const uint32_t bucket = bucket_of(step);

@@ -184,7 +184,8 @@ class DeviceTransformer final : public sched::TokenEngine {
   float *stream_rows_ = nullptr, *logits_ = nullptr, *adjusted_ = nullptr;
   Bf16 *normed_ = nullptr, *qkv_ = nullptr, *queries_ = nullptr, *mixed_ = nullptr, *gates_ = nullptr,
        *gated_ = nullptr, *looked_ = nullptr;
-  uint32_t* drawn_ = nullptr;  // ids of the last step's looks
+  uint32_t* drawn_ = nullptr;   // ids of the last step's looks
+  uint32_t* before_ = nullptr;  // those of the step before, for penalties, while drawn_ is written
   uint32_t drawn_count_ = 0;
   std::byte* workspace_ = nullptr;
   uint32_t blocks_ = 0, block_size_ = 0;

@@ -11,7 +11,7 @@
 
 namespace weir::llm::cuda {
 
-inline constexpr uint32_t kKernelsAbi = 3;
+inline constexpr uint32_t kKernelsAbi = 4;
 inline constexpr const char* kKernelsEntry = "weir_cuda_llm";
 
 using Bf16 = uint16_t;
@@ -167,8 +167,11 @@ struct DrawRow {
   uint64_t seed, number;  // the draw is a function of these two and the logits
 };
 
+inline constexpr uint32_t kNoToken = UINT32_MAX;
+
 // Logits that are changed before a draw, in this order: bias; repetition penalty of a token that was there; presence
-// and frequency penalties of one that was generated; -inf for one that must not come.
+// and frequency penalties of one that was generated; -inf for one that must not come. The token that a step before has
+// drawn was generated once more than the changes say, also where they do not name it.
 struct Change {
   uint32_t id;
   uint32_t generated;  // how often it was
@@ -180,6 +183,7 @@ struct AdjustRow {
   uint32_t row;                           // of logits
   uint32_t first, count;                  // of changes; every id once
   float presence, frequency, repetition;  // 0, 0, 1: nothing. x > 0 ? x / repetition : x * repetition
+  uint32_t last = kNoToken;               // index in `drawn` of that token; kNoToken: the changes have all
 };
 // adjusted[i] = logits[rows[i].row], changed.
 struct Adjust {
@@ -188,6 +192,7 @@ struct Adjust {
   const Change* changes;
   float* adjusted;  // [count][vocabulary]
   uint32_t count, vocabulary;
+  const uint32_t* drawn = nullptr;  // null: no row has `last`
 };
 
 // One token per row, the likelier and then the lower id first; and its logprob before temperature.
@@ -209,7 +214,6 @@ inline constexpr uint32_t kAdjusted = 1u << 31;
 struct LogprobRow {
   uint32_t row, id, top;
 };
-inline constexpr uint32_t kNoToken = UINT32_MAX;
 struct Logprobs {
   const float* logits;  // [*][vocabulary]
   const LogprobRow* rows;

@@ -15,7 +15,10 @@ __device__ float changed(float logit, const Change& change, const AdjustRow& row
 }
 
 __global__ void __launch_bounds__(kThreads) adjust_kernel(Adjust a) {
+  __shared__ uint32_t named;  // the last token is in the changes
   AdjustRow row = a.rows[blockIdx.x];
+  uint32_t last = row.last == kNoToken ? kNoToken : a.drawn[row.last];
+  if (threadIdx.x == 0) named = 0;
   const float* from = a.logits + size_t(row.row) * a.vocabulary;
   float* to = a.adjusted + size_t(blockIdx.x) * a.vocabulary;
   uint32_t begin = blockIdx.y * kSlice, end = min(begin + kSlice, a.vocabulary);
@@ -31,8 +34,12 @@ __global__ void __launch_bounds__(kThreads) adjust_kernel(Adjust a) {
   __syncthreads();
   for (uint32_t c = row.first + threadIdx.x; c < row.first + row.count; c += kThreads) {
     Change change = a.changes[c];
+    if (change.id == last) named = 1, ++change.generated, change.flags |= Change::kWasThere;
     if (change.id >= begin && change.id < end) to[change.id] = changed(to[change.id], change, row);
   }
+  __syncthreads();
+  if (threadIdx.x == 0 && !named && last >= begin && last < end)
+    to[last] = changed(to[last], {last, 1, 0.f, Change::kWasThere}, row);
 }
 
 // The tokens that are kept, in no order.

@@ -25,10 +25,10 @@ bool is_adjusted(const Look& look, std::span<const uint32_t> eos_ids) {
 void LookPlan::clear() {
   groups.clear(), ids.clear(), wishes.clear(), from.clear(), to.clear();
   adjusts.clear(), changes.clear(), logprobs.clear();
-  most = 0, scores = false;
+  most = 0, scores = follows = false;
 }
 
-void LookPlan::plan(std::span<const Look> looks) {
+void LookPlan::plan(std::span<const Look> looks, std::span<const uint32_t> fed) {
   clear();
   for (const auto& look : looks) {
     bool score = look.kind == Look::Kind::kScore;
@@ -37,10 +37,10 @@ void LookPlan::plan(std::span<const Look> looks) {
     most = std::max(most, std::min(look.top, kMostTop));
   }
   for (uint32_t first = 0; first < looks.size(); first += at_once_)
-    plan_group(looks, {first, std::min(at_once_, uint32_t(looks.size()) - first)});
+    plan_group(looks, fed, {first, std::min(at_once_, uint32_t(looks.size()) - first)});
 }
 
-void LookPlan::plan_group(std::span<const Look> looks, Range range) {
+void LookPlan::plan_group(std::span<const Look> looks, std::span<const uint32_t> fed, Range range) {
   LookGroup group;
   group.looks = range;
   auto draws = [&](auto&& each) {
@@ -58,7 +58,7 @@ void LookPlan::plan_group(std::span<const Look> looks, Range range) {
     if (group.adjusts.empty() || group.adjusts.back().count == kAdjustedAtOnce)
       group.adjusts.push_back({uint32_t(adjusts.size()), 0});
     add_draw(look, kAdjusted | group.adjusts.back().count++, range.first + i);
-    add_adjust(look, i);
+    add_adjust(look, fed, i);
   });
   group.logprobs.first = uint32_t(logprobs.size());
   for (uint32_t i = 0; i < range.count; ++i) {
@@ -82,7 +82,7 @@ Change& LookPlan::change(uint32_t id) {
 }
 
 // As the CPU engine's sampler: the repetition penalty is over all of the sequence, the others over what was generated.
-void LookPlan::add_adjust(const Look& look, uint32_t row) {
+void LookPlan::add_adjust(const Look& look, std::span<const uint32_t> fed, uint32_t row) {
   const auto& s = look.wish->sampling;
   auto first = uint32_t(changes.size());
   auto known = [this](uint32_t id) { return id < vocabulary_; };
@@ -101,6 +101,10 @@ void LookPlan::add_adjust(const Look& look, uint32_t row) {
   for (auto i = size_t(first); i < changes.size(); ++i) entry_[changes[i].id] = kNone;
   adjusts.push_back(
       {row, first, uint32_t(changes.size()) - first, s.presence_penalty, s.frequency_penalty, s.repetition_penalty});
+  constexpr uint32_t kDrawnId = sched::TokenStep::kDrawn;
+  if (!has_penalties(s) || look.token >= fed.size() || !(fed[look.token] & kDrawnId)) return;
+  adjusts.back().last = fed[look.token] & ~kDrawnId;
+  follows = true;
 }
 
 }  // namespace weir::llm::cuda

@@ -33,7 +33,8 @@ class LookPlan {
   LookPlan(uint32_t vocabulary, std::span<const uint32_t> eos_ids, uint32_t at_once)
       : vocabulary_(vocabulary), eos_ids_(eos_ids), at_once_(at_once), entry_(vocabulary, kNone) {}
 
-  void plan(std::span<const sched::TokenStep::Look> looks);
+  // `fed`: the step's ids, where one of them may be kDrawn.
+  void plan(std::span<const sched::TokenStep::Look> looks, std::span<const uint32_t> fed = {});
 
   std::vector<LookGroup> groups;
   std::vector<uint32_t> ids;  // per look: whose logprob is asked for; of a draw 0
@@ -42,16 +43,17 @@ class LookPlan {
   std::vector<AdjustRow> adjusts;
   std::vector<Change> changes;
   std::vector<LogprobRow> logprobs;
-  uint32_t most = 0;    // the largest `top`
-  bool scores = false;  // `ids` are needed on the device
+  uint32_t most = 0;     // the largest `top`
+  bool scores = false;   // `ids` are needed on the device
+  bool follows = false;  // a change depends on what the step before has drawn
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
 
   void clear();
-  void plan_group(std::span<const sched::TokenStep::Look> looks, Range range);
+  void plan_group(std::span<const sched::TokenStep::Look> looks, std::span<const uint32_t> fed, Range range);
   void add_draw(const sched::TokenStep::Look& look, uint32_t from, uint32_t to);
-  void add_adjust(const sched::TokenStep::Look& look, uint32_t row);
+  void add_adjust(const sched::TokenStep::Look& look, std::span<const uint32_t> fed, uint32_t row);
   Change& change(uint32_t id);
 
   const uint32_t vocabulary_;

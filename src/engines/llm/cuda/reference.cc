@@ -258,8 +258,13 @@ void adjust(const Adjust& a) {
     const AdjustRow& row = a.rows[i];
     float* x = a.adjusted + i * a.vocabulary;
     std::memcpy(x, a.logits + size_t(row.row) * a.vocabulary, a.vocabulary * sizeof(float));
-    for (uint32_t c = row.first; c < row.first + row.count; ++c) {
-      const Change& change = a.changes[c];
+    std::vector<Change> changes(a.changes + row.first, a.changes + row.first + row.count);
+    if (uint32_t last = row.last == kNoToken ? kNoToken : a.drawn[row.last]; last < a.vocabulary) {
+      auto named = std::find_if(changes.begin(), changes.end(), [&](const Change& c) { return c.id == last; });
+      if (named == changes.end()) named = changes.insert(named, {last, 0, 0, 0});
+      ++named->generated, named->flags |= Change::kWasThere;
+    }
+    for (const auto& change : changes) {
       float& logit = x[change.id];
       logit += change.bias;
       if (change.flags & Change::kWasThere) logit = logit > 0 ? logit / row.repetition : logit * row.repetition;
