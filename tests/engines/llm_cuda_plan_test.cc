@@ -107,6 +107,44 @@ TEST(LlmCudaPlan, RowsOfOneTokenComeFirstAndTheOthersAreCutIntoTiles) {
   EXPECT_EQ(plan.tiles[2].chunk, 0u);
 }
 
+// Of the rows above: the two singles, the last of three tokens, and of 70 one in the first tile.
+TEST(LlmCudaPlan, TheLastLayerGoesOnWithWhatSomebodyWants) {
+  auto step = four_rows();
+  step.looks = {{.token = 3}};
+  step.readouts = {{.token = 10, .values = {}}};
+  StepPlan plan;
+  Trim trim;
+  for (int again = 0; again < 2; ++again) plan_step(step, plan), plan_trim(step, plan, trim);
+  EXPECT_TRUE(trim.any);
+  EXPECT_EQ(trim.kept, (Sizes{0, 1, 4, 10}));
+  for (uint32_t i = 0; i < trim.kept.size(); ++i) EXPECT_EQ(trim.row[trim.kept[i]], i);
+  ASSERT_EQ(trim.tiles.size(), 2u);  // not the one with the last six of the 70
+  EXPECT_EQ(trim.tiles[0].chunk, 1u);
+  EXPECT_EQ(trim.tiles[0].query, 0u);
+  EXPECT_EQ(trim.tiles[1].chunk, 0u);
+
+  step.pools = {{.row = 3, .sum = {}}, {.row = 0, .sum = {}}};
+  plan_trim(step, plan, trim);
+  EXPECT_EQ(trim.kept.size(), 2u + 1 + 70);
+  EXPECT_EQ(trim.row[plan.place[5]], 3u);
+
+  step.pools.push_back({.row = 1, .sum = {}});
+  plan_trim(step, plan, trim);
+  EXPECT_FALSE(trim.any);
+  for (uint32_t i = 0; i < 75; ++i) ASSERT_EQ(trim.row[i], i);
+}
+
+TEST(LlmCudaPlan, APromptThatNobodyLooksAtEndsWithItsKeysAndValues) {
+  auto step = four_rows();
+  step.rows = {step.rows[3]};
+  StepPlan plan;
+  Trim trim;
+  plan_step(step, plan), plan_trim(step, plan, trim);
+  EXPECT_TRUE(trim.any);
+  EXPECT_TRUE(trim.kept.empty());
+  EXPECT_TRUE(trim.tiles.empty());
+}
+
 TEST(LlmCudaPlan, IdleRowsOfAGraphSeeNothingAndWriteNothing) {
   StepPlan plan;
   auto step = four_rows();

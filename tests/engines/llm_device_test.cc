@@ -26,7 +26,8 @@ using Look = sched::TokenStep::Look;
 constexpr const char* kChat = WEIR_ROOT "/conf/models/chat/1";
 
 base::Result<std::unique_ptr<DeviceTransformer>> try_device(const std::string& path, device::Device& device,
-                                                            cuda::DeviceOptions options = {}) {
+                                                            cuda::DeviceOptions options = {},
+                                                            const cuda::Kernels& kernels = cuda::reference::table()) {
   auto folder = Folder::open(path);
   auto shape = parse_shape(folder->read("config.json", 1 << 20).value());
   auto store = Store::open(*folder);
@@ -39,7 +40,7 @@ base::Result<std::unique_ptr<DeviceTransformer>> try_device(const std::string& p
   auto text = std::make_shared<msg::TextSpec>();
   text->vocabulary = shape->vocabulary, text->eos_ids = shape->eos_ids, text->max_length = shape->max_length;
   model.text = text;
-  auto out = DeviceTransformer::make(device, cuda::reference::table(), std::move(model), std::move(options));
+  auto out = DeviceTransformer::make(device, kernels, std::move(model), std::move(options));
   if (out)
     if (auto s = (*out)->reserve(256, 16); !s.ok()) return s;
   return out;
@@ -104,6 +105,54 @@ TEST_F(LlmDevice, LogitsDoNotDependOnChunksOrCompany) {
       ASSERT_EQ(logits.size(), whole.size());
       EXPECT_EQ(std::memcmp(logits.data(), whole.data(), whole.size() * 4), 0) << name << " in chunks of " << chunk;
     }
+  }
+}
+
+// Rows of each product, noted.
+std::vector<uint32_t> multiplied;
+const cuda::Kernels& noting_kernels() {
+  static cuda::Kernels table = cuda::reference::table();
+  table.matmul = [](const cuda::Launch& launch, cuda::Matmuls* with, const cuda::Matmul& a) {
+    multiplied.push_back(a.rows);
+    return cuda::reference::table().matmul(launch, with, a);
+  };
+  return table;
+}
+
+// The last layer of a prompt is for its keys and values but where somebody looks: what these see is the same.
+TEST_F(LlmDevice, WhatNobodyLooksAtIsLeftOutOfTheLastLayer) {
+  for (auto* name : {"qwen3", "mistral"}) {
+    device::HostDevice host;
+    auto ids = expected(name).ids();
+    ids.resize(120);
+    auto engine = try_device(folder(name), host, {}, noting_kernels()).value();
+    const size_t vocabulary = engine->text().vocabulary;
+    std::vector<float> all, last;
+    for (auto wanted : {Wanted::kAll, Wanted::kLast}) {
+      DeviceStepper stepper(*engine);
+      Sequence s{ids, {}}, other{ids, {}}, single{{ids.rbegin(), ids.rend()}, {}};
+      stepper.add(other, 40, Wanted::kNone);
+      stepper.add(s, 100, wanted);
+      stepper.add(single, 1, Wanted::kNone);
+      multiplied.clear();
+      auto logits = stepper.run();
+      auto rows = multiplied;
+      stepper.add(s, 20, wanted), stepper.add(other, 1, Wanted::kLast);  // the keys and values of all are there
+      auto more = stepper.run();
+      auto& to = wanted == Wanted::kAll ? all : last;
+      to.assign(logits.end() - ptrdiff_t(vocabulary), logits.end());
+      to.insert(to.end(), more.end() - ptrdiff_t(2 * vocabulary), more.end());
+      const size_t from = rows.size() - 3 - (logits.size() / vocabulary + 63) / 64;  // what follows attention
+      EXPECT_EQ(rows[from - 1], 141u);
+      EXPECT_EQ(rows[from], wanted == Wanted::kAll ? 101u : 2u);
+    }
+    EXPECT_EQ(std::memcmp(all.data(), last.data(), all.size() * 4), 0) << name;
+    DeviceStepper stepper(*engine);
+    Sequence s{ids, {}};
+    stepper.add(s, 40, Wanted::kNone);
+    multiplied.clear();
+    stepper.run();
+    EXPECT_EQ(multiplied.back(), 40u);  // queries, keys and values
   }
 }
 

@@ -43,7 +43,7 @@ Status DeviceTransformer::multiply(const Bf16* x, uint32_t rows, const Bf16* wei
 }
 
 Status DeviceTransformer::forward(const Step& step) {
-  const auto tokens = uint32_t(plan_.ids.size());
+  const auto tokens = rows_ = uint32_t(plan_.ids.size());
   auto status =
       launch(kernels_.embed, Embed{stream_rows_, model_.weights.embedding, at_.ids, tokens, shape_.hidden, drawn_});
   if (status.ok() && !step.patches.empty())
@@ -54,14 +54,34 @@ Status DeviceTransformer::forward(const Step& step) {
 }
 
 Status DeviceTransformer::norm(const Bf16* weight) {
-  return launch(kernels_.add_norm, AddNorm{stream_rows_, nullptr, weight, normed_, uint32_t(plan_.ids.size()),
-                                           shape_.hidden, shape_.epsilon});
+  return launch(kernels_.add_norm,
+                AddNorm{stream_rows_, nullptr, weight, normed_, rows_, shape_.hidden, shape_.epsilon});
+}
+
+// Most of a prompt is there for its keys and values only: the rest of the last layer is for what somebody wants. The
+// queries are not needed any more, nor the gates yet.
+Status DeviceTransformer::drop_unwanted() {
+  rows_ = uint32_t(trim_.kept.size());
+  const uint32_t q = shape_.heads * shape_.head_dim, wide = 2 * shape_.hidden;
+  auto* const stream = reinterpret_cast<const Bf16*>(stream_rows_);
+  const Copy back[] = {{mixed_, queries_, size_t(rows_) * q * sizeof(Bf16)},
+                       {stream_rows_, gates_, size_t(rows_) * wide * sizeof(Bf16)}};
+  if (rows_ == 0) return {};
+  return each(
+      [&] {
+        return launch(kernels_.gather, Gather{mixed_, at_.kept, queries_, rows_, q});
+      },
+      [&] {
+        return launch(kernels_.gather, Gather{stream, at_.kept, gates_, rows_, wide});
+      },
+      [&] { return device_.copy(stream_, Way::kOnDevice, back); });
 }
 
 Status DeviceTransformer::run_layer(const Step& step, uint32_t index) {
   using Into = Matmul::Into;
   const DeviceLayer& layer = model_.weights.layers[index];
-  const auto tokens = uint32_t(plan_.ids.size());
+  const auto tokens = rows_;
+  const bool trims = trim_.any && index + 1 == shape_.layers;
   const uint32_t hidden = shape_.hidden, q = shape_.heads * shape_.head_dim, kv = shape_.kv_heads * shape_.head_dim,
                  wide = shape_.intermediate;
   const size_t cache = size_t(blocks_) * block_size_ * kv;
@@ -82,17 +102,20 @@ Status DeviceTransformer::run_layer(const Step& step, uint32_t index) {
                  layer.q_norm,
                  layer.k_norm,
                  shape_.epsilon};
+  auto status =
+      each([&] { return norm(layer.input_norm); },
+           [&] { return multiply(normed_, tokens, layer.qkv, nullptr, q + 2 * kv, hidden, qkv_, Into::kBf16); },
+           [&] { return launch(kernels_.rope_store, rope); }, [&] { return attend(index); },
+           [&] { return trims ? drop_unwanted() : Status(); });
+  if (!status.ok() || rows_ == 0) return status;
   return each(
-      [&] { return norm(layer.input_norm); },
-      [&] { return multiply(normed_, tokens, layer.qkv, nullptr, q + 2 * kv, hidden, qkv_, Into::kBf16); },
-      [&] { return launch(kernels_.rope_store, rope); }, [&] { return attend(index); },
-      [&] { return multiply(mixed_, tokens, layer.out, layer.out_bias, hidden, q, stream_rows_, Into::kAddF32); },
+      [&] { return multiply(mixed_, rows_, layer.out, layer.out_bias, hidden, q, stream_rows_, Into::kAddF32); },
       [&] { return norm(layer.post_norm); },
-      [&] { return multiply(normed_, tokens, layer.gate_up, nullptr, 2 * wide, hidden, gates_, Into::kBf16); },
+      [&] { return multiply(normed_, rows_, layer.gate_up, nullptr, 2 * wide, hidden, gates_, Into::kBf16); },
       [&] {
-        return launch(kernels_.swiglu, SwiGlu{gates_, gated_, tokens, wide, layer.gate_up_bias});
+        return launch(kernels_.swiglu, SwiGlu{gates_, gated_, rows_, wide, layer.gate_up_bias});
       },
-      [&] { return multiply(gated_, tokens, layer.down, layer.down_bias, hidden, wide, stream_rows_, Into::kAddF32); },
+      [&] { return multiply(gated_, rows_, layer.down, layer.down_bias, hidden, wide, stream_rows_, Into::kAddF32); },
       [&] { return read_out(step, index); });
 }
 
@@ -125,15 +148,17 @@ Status DeviceTransformer::attend(uint32_t layer) {
                       at_.starts};
     if (auto s = launch(kernels_.decode_attention, a); !s.ok()) return s;
   }
-  if (plan_.tiles.empty()) return {};
+  const bool trims = trim_.any && layer + 1 == shape_.layers;
+  const auto& tiles = trims ? trim_.tiles : plan_.tiles;
+  if (tiles.empty()) return {};
   PrefillAttention a{queries_,
                      keys,
                      keys + cache,
                      at_.tables,
                      at_.chunks,
-                     at_.tiles,
+                     trims ? at_.last_tiles : at_.tiles,
                      mixed_,
-                     uint32_t(plan_.tiles.size()),
+                     uint32_t(tiles.size()),
                      shape_.heads,
                      shape_.kv_heads,
                      shape_.head_dim,
@@ -151,7 +176,7 @@ Status DeviceTransformer::read_out(const Step& step, uint32_t layer) {
   for (size_t l = 0; l < r.layers.size(); ++l) {
     if (r.layers[l] != layer) continue;
     ReadOut a{stream_rows_,
-              at_.read_out,
+              layer + 1 == shape_.layers ? at_.last_read_out : at_.read_out,
               model_.weights.readouts + l * concepts * shape_.hidden,
               out + l * concepts,
               count,

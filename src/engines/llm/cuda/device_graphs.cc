@@ -90,7 +90,7 @@ Status DeviceTransformer::warm_prompt() {
 Status DeviceTransformer::warm_bucket(uint32_t bucket) {
   static const Step kPlain;
   auto& flight = flights_[next_flight()];
-  plan_step(kPlain, plan_);
+  plan_step(kPlain, plan_), plan_trim(kPlain, plan_, trim_);
   pad(plan_, bucket), which_.assign(bucket, 0);
   flight.looks.plan({});
   if (auto s = bring(kPlain, flight); !s.ok()) return s;

@@ -117,7 +117,8 @@ Status DeviceTransformer::make_room() {
   const size_t at_normed = room(tokens * shape_.hidden * sizeof(Bf16));
   const size_t at_qkv = room(tokens * (q + 2 * kv) * sizeof(Bf16));
   const size_t at_queries = room(tokens * q * sizeof(Bf16)), at_mixed = room(tokens * q * sizeof(Bf16));
-  const size_t at_gates = room(tokens * 2 * shape_.intermediate * sizeof(Bf16));
+  // Also where the rows that go on are on their way to the front.
+  const size_t at_gates = room(tokens * 2 * std::max(shape_.intermediate, shape_.hidden) * sizeof(Bf16));
   const size_t at_gated = room(tokens * shape_.intermediate * sizeof(Bf16));
   const size_t at_looked = room(size_t(looks_at_once_) * shape_.hidden * sizeof(Bf16));
   const size_t at_logits = room(looks_at_once_ * vocabulary * sizeof(float));
@@ -228,9 +229,10 @@ Status DeviceTransformer::queue(const Step& step, Flight& flight) {
   StepLimits limits{options_.step_tokens, shape_.vocabulary, blocks_, block_size_, drawn_count_};
   if (auto s = check_step(step, limits); !s.ok()) return s;
   plan_step(step, plan_);
+  plan_trim(step, plan_, trim_);
   flight.looks.plan(step.looks, step.ids);
   which_.clear();
-  for (const auto& look : step.looks) which_.push_back(plan_.place[look.token]);
+  for (const auto& look : step.looks) which_.push_back(trim_.row[plan_.place[look.token]]);
   const uint32_t bucket = bucket_of(step);
   if (bucket > 0) pad(plan_, bucket), which_.resize(bucket, 0);
   part_count_ = captured_parts(plan_.longest, model_.text->max_length);
@@ -254,7 +256,8 @@ void DeviceTransformer::lay_out(const Step& step, const Flight& flight) {
   at_.ids = put(plan_.ids), at_.positions = put(plan_.positions), at_.slots = put(plan_.slots);
   at_.lengths = put(plan_.lengths), at_.starts = put(plan_.starts), at_.which = put(which_);
   at_.tables = put(step.tables);
-  at_.chunks = put(plan_.chunks), at_.tiles = put(plan_.tiles);
+  at_.chunks = put(plan_.chunks), at_.tiles = at_.last_tiles = put(plan_.tiles);
+  if (trim_.any) at_.last_tiles = put(trim_.tiles), at_.kept = put(trim_.kept);
   if (looks.scores) at_.look_ids = put(looks.ids);
   at_.wishes = put(looks.wishes), at_.from = put(looks.from), at_.to = put(looks.to);
   at_.adjusts = put(looks.adjusts), at_.changes = put(looks.changes), at_.logprobs = put(looks.logprobs);
@@ -263,11 +266,15 @@ void DeviceTransformer::lay_out(const Step& step, const Flight& flight) {
     for (const auto& thing : things) places_.push_back(plan_.place[thing.token]);
     return put(places_);
   };
-  at_.patched = places(step.patches), at_.read_out = places(step.readouts);
+  at_.patched = places(step.patches), at_.read_out = at_.last_read_out = places(step.readouts);
+  if (trim_.any) {
+    for (auto& place : places_) place = trim_.row[place];
+    at_.last_read_out = put(places_);
+  }
   pools_.clear();
   for (const auto& pool : step.pools) {
     const auto& row = step.rows[pool.row];
-    pools_.push_back({row.count > 0 ? plan_.place[row.first] : 0, row.count});
+    pools_.push_back({row.count > 0 ? trim_.row[plan_.place[row.first]] : 0, row.count});
   }
   at_.pools = put(pools_);
   build_.resize(aligned(build_.size(), kArgAlign));

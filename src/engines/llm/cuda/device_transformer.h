@@ -85,9 +85,9 @@ class DeviceTransformer final : public sched::TokenEngine {
   struct Args {
     const uint32_t *ids, *positions, *slots, *lengths, *starts, *which, *tables;
     const Chunk* chunks;
-    const Tile* tiles;
+    const Tile *tiles, *last_tiles;  // of the last layer
     const float* features;
-    const uint32_t *patched, *read_out, *look_ids, *from, *to;
+    const uint32_t *patched, *read_out, *last_read_out, *look_ids, *from, *to, *kept;
     const PoolRange* pools;
     const DrawRow* wishes;
     const AdjustRow* adjusts;
@@ -134,6 +134,7 @@ class DeviceTransformer final : public sched::TokenEngine {
   base::Status run_layer(const Step& step, uint32_t index);
   base::Status attend(uint32_t layer);
   base::Status norm(const Bf16* weight);
+  base::Status drop_unwanted();
   base::Status read_out(const Step& step, uint32_t layer);
   base::Status pool(const Step& step);
   base::Status compute_logits(Range looks);
@@ -192,6 +193,8 @@ class DeviceTransformer final : public sched::TokenEngine {
 
   // Of the step that is being queued.
   StepPlan plan_;
+  Trim trim_;
+  uint32_t rows_ = 0;             // that go on: all tokens, and from the last layer's attention on those of trim_
   std::vector<std::byte> build_;  // its arguments
   std::vector<uint32_t> which_, places_;
   std::vector<PoolRange> pools_;

@@ -225,9 +225,9 @@ struct Logprobs {
   uint32_t most;               // the largest `top`; at most kMostTop
 };
 
-// out[i] = in[which[i]], for the logits of some tokens.
+// out[i] = in[which[i]], bit by bit: of float32 with twice their width.
 struct Gather {
-  const Bf16* in;         // [*][width]
+  const Bf16* in;         // [*][width]; width is even
   const uint32_t* which;  // [count]
   Bf16* out;              // [count][width]
   uint32_t count, width;

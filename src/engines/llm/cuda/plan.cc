@@ -1,6 +1,7 @@
 #include "engines/llm/cuda/plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace weir::llm::cuda {
 namespace {
@@ -96,6 +97,29 @@ void plan_step(const sched::TokenStep& step, StepPlan& plan) {
   auto end_of = [&](const Tile& tile) { return plan.chunks[tile.chunk].begin + tile.query; };
   std::stable_sort(plan.tiles.begin(), plan.tiles.end(),
                    [&](const Tile& a, const Tile& b) { return end_of(a) > end_of(b); });
+}
+
+void plan_trim(const sched::TokenStep& step, const StepPlan& plan, Trim& trim) {
+  const auto places = uint32_t(plan.ids.size());
+  trim.kept.clear(), trim.tiles.clear();
+  auto& row = trim.row;  // whether it goes on, at first
+  row.assign(places, 0);
+  std::fill_n(row.begin(), plan.singles, 1u);
+  for (const auto& look : step.looks) row[plan.place[look.token]] = 1;
+  for (const auto& readout : step.readouts) row[plan.place[readout.token]] = 1;
+  for (const auto& pool : step.pools)
+    if (const auto& summed = step.rows[pool.row]; summed.count > 0)
+      std::fill_n(row.begin() + plan.place[summed.first], summed.count, 1u);
+  trim.any = std::find(row.begin(), row.end(), 0u) != row.end();
+  if (!trim.any) return std::iota(row.begin(), row.end(), 0u);
+  for (const auto& tile : plan.tiles) {
+    const Chunk& chunk = plan.chunks[tile.chunk];
+    const auto from = row.begin() + chunk.first + tile.query,
+               to = from + std::min(kQueryTile, chunk.count - tile.query);
+    if (std::find(from, to, 1u) != to) trim.tiles.push_back(tile);
+  }
+  for (uint32_t place = 0; place < places; ++place)
+    if (row[place]) row[place] = uint32_t(trim.kept.size()), trim.kept.push_back(place);
 }
 
 void pad(StepPlan& plan, uint32_t rows) {

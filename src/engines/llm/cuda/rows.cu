@@ -31,9 +31,12 @@ __global__ void patch_kernel(Patch a) {
                  a.hidden);
 }
 
-template <uint32_t kPer>
+template <class Word>
 __global__ void gather_kernel(Gather a) {
-  copy_row<kPer>(a.out + size_t(blockIdx.x) * a.width, a.in + size_t(a.which[blockIdx.x]) * a.width, a.width);
+  const uint32_t words = a.width / (sizeof(Word) / sizeof(Bf16));
+  auto* to = reinterpret_cast<Word*>(a.out) + size_t(blockIdx.x) * words;
+  const auto* from = reinterpret_cast<const Word*>(a.in) + size_t(a.which[blockIdx.x]) * words;
+  for (uint32_t i = threadIdx.x; i < words; i += blockDim.x) to[i] = from[i];
 }
 
 // The row stays in registers between the two passes; the weight is on its way while the sum is made.
@@ -124,7 +127,7 @@ Code swiglu(const Launch& launch, const SwiGlu& a) {
 Code gather(const Launch& launch, const Gather& a) {
   if (a.width % 2) return kBadShape;
   if (a.count == 0) return 0;
-  auto kernel = a.width % 8 ? gather_kernel<2> : gather_kernel<8>;
+  auto kernel = a.width % 8 ? gather_kernel<uint32_t> : gather_kernel<uint4>;
   return run(launch, kernel, a.count, threads_for(a.width / 8, kThreads), 0, a);
 }
 
