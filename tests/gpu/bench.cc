@@ -12,17 +12,28 @@ struct Model {
   const char* name;
   uint32_t hidden, heads, kv_heads, dim, intermediate;
 };
-constexpr Model kModels[] = {{"1B", 2048, 32, 8, 64, 8192}, {"8B", 4096, 32, 8, 128, 14336}};
-constexpr uint32_t kVocabulary = 128256, kLength = 2048, kBlock = 16;
+constexpr uint32_t kBlock = 16;
+
+// What is measured; in a rehearsal the same names with next to no work.
+struct Sizes {
+  std::vector<Model> models{{"1B", 2048, 32, 8, 64, 8192}, {"8B", 4096, 32, 8, 128, 14336}};
+  uint32_t vocabulary = 128256, length = 2048, square = 8192;
+  size_t copy = size_t(1) << 30;
+  std::vector<uint32_t> product_rows{1, 4, 8, 64, 2048}, rows{1, 64};
+};
+Sizes sizes_of(const Lab& lab) {
+  if (lab.scale != Lab::Scale::kTiny) return {};
+  return {
+      {{"1B", 128, 2, 1, 64, 128}, {"8B", 256, 2, 1, 128, 256}}, 320, 256, 64, size_t(1) << 16, {1, 4, 8, 64}, {1, 4}};
+}
 
 std::string words_of(const Model& m, uint32_t rows) { return std::string(" ") + m.name + " b" + std::to_string(rows); }
 
-double copy_peak(Lab& lab) {
-  constexpr size_t kBig = size_t(1) << 30;
-  auto from = lab.room(kBig), to = lab.room(kBig);
-  device::Copy copy{to.data(), from.data(), kBig};
+double copy_peak(Lab& lab, size_t bytes) {
+  auto from = lab.room(bytes), to = lab.room(bytes);
+  device::Copy copy{to.data(), from.data(), bytes};
   double seconds = lab.time([&] { (void)lab.device.copy(lab.stream, device::Way::kOnDevice, {&copy, 1}); });
-  double peak = 2 * double(kBig) / seconds / 1e9;
+  double peak = 2 * double(bytes) / seconds / 1e9;
   lab.bench("copy on the device", peak, "GB/s");
   return peak;
 }
@@ -41,14 +52,15 @@ double multiply(Lab& lab, Matmuls* matmuls, uint32_t rows, uint32_t outputs, uin
   return lab.time([&] { lab.kernels->matmul(lab.launch, matmuls, a); });
 }
 
-double bench_products(Lab& lab, double peak) {
+double bench_products(Lab& lab, const Sizes& sizes, double peak) {
   auto workspace = lab.room(kWorkspace);
   Matmuls* matmuls = nullptr;
   lab.ran(lab.kernels->matmul_open(0, workspace.data(), &matmuls), "matmul_open");
-  double large = 2e-12 * std::pow(8192.0, 3) / multiply(lab, matmuls, 8192, 8192, 8192);
+  double large =
+      2e-12 * std::pow(double(sizes.square), 3) / multiply(lab, matmuls, sizes.square, sizes.square, sizes.square);
   lab.bench("matmul 8192x8192x8192", large, "TFLOP/s");
-  for (const Model& m : kModels)
-    for (uint32_t rows : {1u, 4u, 8u, 64u, 2048u}) {
+  for (const Model& m : sizes.models)
+    for (uint32_t rows : sizes.product_rows) {
       double s = multiply(lab, matmuls, rows, 2 * m.intermediate, m.hidden);
       double terms = double(2 * m.intermediate) * m.hidden;
       if (rows <= 64) {
@@ -61,13 +73,13 @@ double bench_products(Lab& lab, double peak) {
   return large;
 }
 
-// Sequences of kLength positions each.
+// Sequences of `length` positions each.
 struct Cache {
-  Cache(Lab& lab, const Model& m, uint32_t rows) : positions(size_t(rows) * kLength) {
+  Cache(Lab& lab, const Model& m, uint32_t rows, uint32_t length) : positions(size_t(rows) * length) {
     std::vector<uint32_t> blocks(positions / kBlock);
     for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = uint32_t(i);
     tables = lab.put(blocks);
-    auto numbers = some_bf16(lab, size_t(kLength) * m.kv_heads * m.dim);
+    auto numbers = some_bf16(lab, size_t(length) * m.kv_heads * m.dim);
     std::vector<Bf16> all;
     for (uint32_t i = 0; i < rows; ++i) all.insert(all.end(), numbers.begin(), numbers.end());
     k = lab.put(all), v = lab.put(all);
@@ -76,11 +88,11 @@ struct Cache {
   device::DeviceBuffer tables, k, v;
 };
 
-void bench_decode(Lab& lab, const Model& m, uint32_t rows, double peak) {
-  Cache cache(lab, m, rows);
+void bench_decode(Lab& lab, const Model& m, uint32_t rows, uint32_t length, double peak) {
+  Cache cache(lab, m, rows, length);
   auto q = lab.put(some_bf16(lab, size_t(rows) * m.heads * m.dim));
-  auto lengths = lab.put(std::vector<uint32_t>(rows, kLength));
-  auto memory = part_memory(rows, m.heads, m.dim, parts_of(kLength));
+  auto lengths = lab.put(std::vector<uint32_t>(rows, length));
+  auto memory = part_memory(rows, m.heads, m.dim, parts_of(length));
   auto parts = lab.room(memory.bytes), out = lab.room(size_t(rows) * m.hidden * 2);
   auto at = [&](size_t offset) { return reinterpret_cast<float*>(parts.data() + offset); };
   DecodeAttention a{};
@@ -88,21 +100,21 @@ void bench_decode(Lab& lab, const Model& m, uint32_t rows, double peak) {
   a.tables = Lab::in<uint32_t>(cache.tables), a.lengths = Lab::in<uint32_t>(lengths), a.out = Lab::in<Bf16>(out);
   a.part_out = at(memory.out), a.part_max = at(memory.max), a.part_sum = at(memory.sum);
   a.rows = rows, a.heads = m.heads, a.kv_heads = m.kv_heads, a.dim = m.dim;
-  a.table_width = kLength / kBlock, a.block_size = kBlock, a.parts = parts_of(kLength);
+  a.table_width = length / kBlock, a.block_size = kBlock, a.parts = parts_of(length);
   a.scale = 1 / std::sqrt(float(m.dim));
   double s = lab.time([&] { lab.kernels->decode_attention(lab.launch, a); });
   double bytes = 4.0 * double(cache.positions) * m.kv_heads * m.dim;
   lab.bench("attention over 2048" + words_of(m, rows), bytes / s / 1e9, "GB/s", peak);
 }
 
-void bench_prefill(Lab& lab, const Model& m, double large) {
-  Cache cache(lab, m, 1);
-  auto q = lab.put(some_bf16(lab, size_t(kLength) * m.heads * m.dim));
-  auto out = lab.room(size_t(kLength) * m.hidden * 2);
+void bench_prefill(Lab& lab, const Model& m, uint32_t length, double large) {
+  Cache cache(lab, m, 1, length);
+  auto q = lab.put(some_bf16(lab, size_t(length) * m.heads * m.dim));
+  auto out = lab.room(size_t(length) * m.hidden * 2);
   std::vector<Tile> pieces;
-  for (uint32_t query = kLength; query > 0; query -= kQueryTile) pieces.push_back({0, query - kQueryTile});
+  for (uint32_t query = length; query > 0; query -= kQueryTile) pieces.push_back({0, query - kQueryTile});
   auto tiles = lab.put(pieces);
-  auto chunks = lab.put(std::vector<Chunk>{{0, kLength, 0, 0}});
+  auto chunks = lab.put(std::vector<Chunk>{{0, length, 0, 0}});
   PrefillAttention a{};
   a.q = Lab::in<Bf16>(q), a.k_cache = Lab::in<Bf16>(cache.k), a.v_cache = Lab::in<Bf16>(cache.v);
   a.tables = Lab::in<uint32_t>(cache.tables), a.chunks = Lab::in<Chunk>(chunks), a.tiles = Lab::in<Tile>(tiles);
@@ -110,7 +122,7 @@ void bench_prefill(Lab& lab, const Model& m, double large) {
   a.heads = m.heads, a.kv_heads = m.kv_heads, a.dim = m.dim, a.block_size = kBlock;
   a.scale = 1 / std::sqrt(float(m.dim));
   double s = lab.time([&] { lab.kernels->prefill_attention(lab.launch, a); });
-  double sums = 2.0 * m.heads * m.dim * kLength * kLength;  // half of the square is seen; two products
+  double sums = 2.0 * m.heads * m.dim * length * length;  // half of the square is seen; two products
   lab.bench(std::string("prefill attention of 2048 ") + m.name, sums / s / 1e12, "TFLOP/s", large);
 }
 
@@ -128,8 +140,8 @@ void bench_rows(Lab& lab, const Model& m, uint32_t rows) {
   lab.bench("swiglu" + words_of(m, rows), s * 1e6, "us");
 }
 
-void bench_draws(Lab& lab, uint32_t rows) {
-  auto logits = lab.put(some_floats(lab, size_t(rows) * kVocabulary, 3));
+void bench_draws(Lab& lab, uint32_t rows, uint32_t vocabulary) {
+  auto logits = lab.put(some_floats(lab, size_t(rows) * vocabulary, 3));
   auto ids = lab.room(rows * 4), logprobs = lab.room(rows * 4), best = lab.room(rows * 80),
        best_ids = lab.room(rows * 80);
   struct Kind {
@@ -139,7 +151,7 @@ void bench_draws(Lab& lab, uint32_t rows) {
   for (const Kind& kind : {Kind{"greedy", {0, 1, 0, 0, 1, 1}}, Kind{"of all", {1, 1, 0, 0, 1, 1}},
                            Kind{"top-p", {1, 0.9f, 0, 0, 1, 1}}, Kind{"top-k top-p", {1, 0.9f, 0, 50, 1, 1}}}) {
     auto wishes = lab.put(std::vector<DrawRow>(rows, kind.wish));
-    Draw a{Lab::in<float>(logits), Lab::in<DrawRow>(wishes), Lab::in<uint32_t>(ids), nullptr, rows, kVocabulary};
+    Draw a{Lab::in<float>(logits), Lab::in<DrawRow>(wishes), Lab::in<uint32_t>(ids), nullptr, rows, vocabulary};
     double s = lab.time([&] { lab.kernels->draw(lab.launch, a); });
     lab.bench(std::string("draw ") + kind.name + " b" + std::to_string(rows), s * 1e6, "us");
   }
@@ -149,7 +161,7 @@ void bench_draws(Lab& lab, uint32_t rows) {
   Logprobs a{};
   a.logits = Lab::in<float>(logits), a.rows = Lab::in<LogprobRow>(wanted), a.ids = Lab::in<uint32_t>(ids);
   a.logprobs = Lab::in<float>(logprobs), a.best_ids = Lab::in<uint32_t>(best_ids), a.best = Lab::in<float>(best);
-  a.count = rows, a.vocabulary = kVocabulary, a.most = 20;
+  a.count = rows, a.vocabulary = vocabulary, a.most = 20;
   double s = lab.time([&] { lab.kernels->logprobs(lab.launch, a); });
   lab.bench("logprobs, 20 best, b" + std::to_string(rows), s * 1e6, "us");
 }
@@ -157,15 +169,16 @@ void bench_draws(Lab& lab, uint32_t rows) {
 }  // namespace
 
 void bench_kernels(Lab& lab) {
-  double peak = copy_peak(lab), large = bench_products(lab, peak);
-  for (const Model& m : kModels) {
-    bench_prefill(lab, m, large);
-    for (uint32_t rows : {1u, 64u}) {
-      bench_decode(lab, m, rows, peak);
+  const Sizes sizes = sizes_of(lab);
+  double peak = copy_peak(lab, sizes.copy), large = bench_products(lab, sizes, peak);
+  for (const Model& m : sizes.models) {
+    bench_prefill(lab, m, sizes.length, large);
+    for (uint32_t rows : sizes.rows) {
+      bench_decode(lab, m, rows, sizes.length, peak);
       bench_rows(lab, m, rows);
     }
   }
-  for (uint32_t rows : {1u, 64u}) bench_draws(lab, rows);
+  for (uint32_t rows : sizes.rows) bench_draws(lab, rows, sizes.vocabulary);
 }
 
 }  // namespace weir::gpu

@@ -82,15 +82,16 @@ void Lab::down(void* to, const device::DeviceBuffer& from, size_t bytes) {
 
 double Lab::time(const std::function<void()>& queue_once) {
   using Clock = std::chrono::steady_clock;
-  for (int i = 0; i < 3; ++i) queue_once();
+  const bool tiny = scale == Scale::kTiny;
+  const int warm = tiny ? 1 : 3, rounds = tiny ? 1 : 5, calls = tiny ? 2 : 50;
+  for (int i = 0; i < warm; ++i) queue_once();
   wait();
   double best = 1e9;
-  for (int round = 0; round < 5; ++round) {
-    constexpr int kCalls = 50;
+  for (int round = 0; round < rounds; ++round) {
     auto began = Clock::now();
-    for (int i = 0; i < kCalls; ++i) queue_once();
+    for (int i = 0; i < calls; ++i) queue_once();
     wait();
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - began).count() / kCalls);
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - began).count() / calls);
   }
   return best;
 }

@@ -26,8 +26,8 @@ struct Result {
 class Lab {
  public:
   using Words = std::string (*)(llm::cuda::Code);
-  // Kernels are tried on small shapes where they are slow.
-  enum class Scale : uint8_t { kSmall, kFull };
+  // Kernels are tried on small shapes where they are slow. Tiny: benches that only have to run.
+  enum class Scale : uint8_t { kTiny, kSmall, kFull };
 
   Lab(device::Device& device, const llm::cuda::Kernels* kernels, Words words, Scale scale);
 

@@ -1,42 +1,50 @@
-// Checks and benches on a real GPU: gpu_check RESULTS.json [checks]. Exit 77 where there is none. With `checks` no
-// benches are run and shapes are small (for compute-sanitizer).
+// Checks the kernels of libweir_cuda.so on the GPU of this machine against their host versions, the whole model against
+// the CPU, and measures: `gpu_check RESULTS.json [checks|rehearse]`. Exit 77 where there is none. With `checks` no
+// benches are run and shapes are small (for compute-sanitizer). `rehearse` runs the benches in tiny shapes on the host
+// with the kernels' host versions: that all of it works, not how fast.
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "device/devices.h"
 #include "device/pool.h"
 #include "engines/identity/identity.h"
+#include "engines/llm/cuda/reference.h"
 #include "lab.h"
 #include "model.h"
 
 namespace weir::gpu {
 namespace {
 
-constexpr size_t kBatch = size_t(64) * 602'112;  // 64 images of 3x224x224 floats
+constexpr size_t kRows = 64;
+
+// 64 images of 3x224x224 floats.
+size_t batch_bytes(const Lab& lab) { return kRows * (lab.scale == Lab::Scale::kTiny ? 1'200 : 602'112); }
 
 }  // namespace
 
 void bench_copies(Lab& lab) {
-  auto there = lab.device.pin(kBatch), back = lab.device.pin(kBatch);
+  const size_t batch = batch_bytes(lab);
+  auto there = lab.device.pin(batch), back = lab.device.pin(batch);
   auto other = lab.device.stream();
   auto event = lab.device.event();
   if (!there || !back || !other || !event) return lab.check("pinned memory and streams", 1, 0);
-  auto in = lab.room(kBatch), out = lab.room(kBatch);
-  device::Copy up{in.data(), there->data(), kBatch}, down{back->data(), out.data(), kBatch};
+  auto in = lab.room(batch), out = lab.room(batch);
+  device::Copy up{in.data(), there->data(), batch}, down{back->data(), out.data(), batch};
   auto go_up = [&] { (void)lab.device.copy(lab.stream, device::Way::kToDevice, {&up, 1}); };
-  double to_device = double(kBatch) / lab.time(go_up) / 1e9;
+  double to_device = double(batch) / lab.time(go_up) / 1e9;
   lab.bench("host to device, one slab", to_device, "GB/s");
-  double to_host = double(kBatch) / lab.time([&] {
+  double to_host = double(batch) / lab.time([&] {
     (void)lab.device.copy(lab.stream, device::Way::kToHost, {&down, 1});
   }) / 1e9;
   lab.bench("device to host, one slab", to_host, "GB/s");
   std::vector<device::Copy> rows;
-  for (size_t i = 0; i < 64; ++i)
-    rows.push_back({in.data() + i * kBatch / 64, there->data() + i * kBatch / 64, kBatch / 64});
+  for (size_t i = 0; i < kRows; ++i)
+    rows.push_back({in.data() + i * batch / kRows, there->data() + i * batch / kRows, batch / kRows});
   double batched =
-      double(kBatch) / lab.time([&] { (void)lab.device.copy(lab.stream, device::Way::kToDevice, rows); }) / 1e9;
+      double(batch) / lab.time([&] { (void)lab.device.copy(lab.stream, device::Way::kToDevice, rows); }) / 1e9;
   lab.bench("host to device, 64 rows in one call", batched, "GB/s", to_device);
-  double both = 2 * double(kBatch) / lab.time([&] {
+  double both = 2 * double(batch) / lab.time([&] {
     go_up();
     (void)lab.device.copy(*other, device::Way::kToHost, {&down, 1});
     (void)lab.device.record(*event, *other);
@@ -51,15 +59,16 @@ void bench_identity(Lab& lab, device::Devices& devices) {
   if (!memory) return lab.check("a pinned pool", 1, 0);
   device::SlabPool pool(uint64_t(512) << 20, std::move(*memory));
   msg::ModelSpec wanted;
-  wanted.name = "echo", wanted.parameters["device"] = "cuda:0";
+  wanted.name = "echo", wanted.parameters["device"] = lab.device.info().id;
   auto engine = identity::load(wanted, {&devices, &pool, {}});
   if (!engine) return lab.check("identity on the device: " + engine.error().text, 1, 0);
-  base::Block block(pool.take(kBatch));
-  block.resize(kBatch);
-  for (size_t i = 0; i < kBatch; ++i) block.data()[i] = std::byte(i * 7 >> 3);
+  const size_t bytes = batch_bytes(lab);
+  base::Block block(pool.take(bytes));
+  block.resize(bytes);
+  for (size_t i = 0; i < bytes; ++i) block.data()[i] = std::byte(i * 7 >> 3);
   sched::Batch batch;
-  batch.rows = 64;
-  batch.inputs = {{"x", msg::DType::kFp32, {64, 3, 224, 224}, block.freeze()}};
+  batch.rows = kRows;
+  batch.inputs = {{"x", msg::DType::kFp32, {kRows, int64_t(bytes / kRows / sizeof(float))}, block.freeze()}};
   double best = 1e9;
   for (int i = 0; i < 20; ++i) {
     auto began = std::chrono::steady_clock::now();
@@ -67,15 +76,35 @@ void bench_identity(Lab& lab, device::Devices& devices) {
     best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     if (!good) return lab.check("identity on the device", 1, 0);
   }
-  bool same = std::memcmp(batch.outputs[0].data.data(), batch.inputs[0].data.data(), kBatch) == 0;
+  bool same = std::memcmp(batch.outputs[0].data.data(), batch.inputs[0].data.data(), bytes) == 0;
   lab.check("identity on the device", same ? 0 : 1, 0);
-  lab.bench("identity on the device, both ways", 2 * double(kBatch) / best / 1e9, "GB/s");
+  lab.bench("identity on the device, both ways", 2 * double(bytes) / best / 1e9, "GB/s");
 }
 
 }  // namespace weir::gpu
 
+namespace {
+
+using namespace weir;
+
+int rehearse(const char* json_file) {
+  device::Devices devices({.cuda = device::DeviceOptions::Use::kOff});
+  gpu::Lab lab(
+      **devices.find("host"), &llm::cuda::reference::table(),
+      [](llm::cuda::Code code) { return "code " + std::to_string(code); }, gpu::Lab::Scale::kTiny);
+  gpu::bench_identity(lab, devices);
+  gpu::bench_copies(lab);
+  gpu::bench_kernels(lab);
+  gpu::bench_model(lab);
+  return lab.finish(json_file);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  using namespace weir;
+  const char* json_file = argc > 1 ? argv[1] : "gpu-results.json";
+  const std::string_view how = argc > 2 ? argv[2] : "";
+  if (how == "rehearse") return rehearse(json_file);
   device::Devices devices({});
   if (devices.cuda_count() == 0) {
     std::printf("%s\n", devices.cuda().text.c_str());
@@ -84,7 +113,7 @@ int main(int argc, char** argv) {
   const auto& module = devices.module();
   auto open = reinterpret_cast<llm::cuda::OpenKernels>(module.symbol(llm::cuda::kKernelsEntry));
   static auto say = module.api->words;
-  bool benches = argc < 3 || std::strcmp(argv[2], "checks") != 0;
+  const bool benches = how != "checks";
   gpu::Lab lab(
       devices.cuda(0), open ? open(llm::cuda::kKernelsAbi) : nullptr,
       [](llm::cuda::Code code) { return std::string(say(code)); },
@@ -101,5 +130,5 @@ int main(int argc, char** argv) {
     gpu::bench_kernels(lab);
     gpu::bench_model(lab);
   }
-  return lab.finish(argc > 1 ? argv[1] : "gpu-results.json");
+  return lab.finish(json_file);
 }

@@ -170,37 +170,48 @@ void check_demo(Lab& lab) {
   lab.check("greedy text of the demo model is the CPU's", ours.size() == 48 && ours == theirs ? 0 : 1, 0);
 }
 
+constexpr double kAtOnce = 5e-6;  // seconds: a step that is collected so soon was over already
+
 struct Pace {
   double overlapped = 0, alone = 0;  // seconds per decode step
+  double host = 0;                   // of it, with overlap, what the host needs to queue one
+  double idle = 0;                   // share of steps that were over before the next one was queued
 };
 
+// How long a bench is.
+struct Length {
+  int warm = 4, steps = 48, prompts = 6;
+  uint32_t context = 128, prompt = 512;
+};
+Length length_of(const Lab& lab) { return lab.scale == Lab::Scale::kTiny ? Length{1, 2, 2, 8, 20} : Length{}; }
+
 // Decode steps of a whole batch: each read before the next is submitted, and each submitted before the last is read.
-Pace pace(DeviceTransformer& engine, uint32_t rows, uint32_t context, uint32_t vocabulary, std::string& error) {
-  constexpr int kWarm = 4, kSteps = 48;
-  Crowd crowd(rows, (context + 2 * (kWarm + kSteps) + 16) / 16);
+Pace pace(DeviceTransformer& engine, uint32_t rows, const Length& length, uint32_t vocabulary, std::string& error) {
+  Crowd crowd(rows, (length.context + 2 * uint32_t(length.warm + length.steps) + 16) / 16);
   auto run = [&](Step& step) {
     if (auto s = engine.step(step); !s.ok() && error.empty()) error = s.text;
   };
-  for (uint32_t done = 0; done < context;) {  // prompts, in steps that fit
-    uint32_t n = std::min(context - done, std::max(1u, 2048 / rows));
+  for (uint32_t done = 0; done < length.context;) {  // prompts, in steps that fit
+    uint32_t n = std::min(length.context - done, std::max(1u, 2048 / rows));
     Step step;
     for (uint32_t i = 0; i < rows; ++i) crowd.add(step, i, prompt(n, vocabulary, i));
     run(step);
     done += n;
   }
   Pace out;
+  auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
   auto timed = [&](auto&& steps) {
-    for (int n = 0; n < kWarm; ++n) {
+    for (int n = 0; n < length.warm; ++n) {
       Step step;
       crowd.add_next(step);
       run(step);
     }
     auto began = Clock::now();
     steps();
-    return std::chrono::duration<double>(Clock::now() - began).count() / kSteps;
+    return seconds(Clock::now() - began) / length.steps;
   };
   out.alone = timed([&] {
-    for (int n = 0; n < kSteps && error.empty(); ++n) {
+    for (int n = 0; n < length.steps && error.empty(); ++n) {
       Step step;
       crowd.add_next(step);
       run(step);
@@ -208,15 +219,19 @@ Pace pace(DeviceTransformer& engine, uint32_t rows, uint32_t context, uint32_t v
   });
   out.overlapped = timed([&] {
     Step steps[2];
-    for (int n = 0; n <= kSteps && error.empty(); ++n) {
-      if (n < kSteps) {
+    for (int n = 0; n <= length.steps && error.empty(); ++n) {
+      auto began = Clock::now();
+      if (n < length.steps) {
         auto& step = steps[n % 2];
         step.clear();
         crowd.add_next(step);
         if (auto s = engine.submit(step); !s.ok()) error = s.text;
       }
+      auto queued = Clock::now();
+      out.host += seconds(queued - began) / length.steps;
       if (n > 0 && error.empty())
         if (auto s = engine.collect(steps[(n + 1) % 2]); !s.ok()) error = s.text;
+      if (n > 0 && n < length.steps) out.idle += double(seconds(Clock::now() - queued) < kAtOnce) / length.steps;
     }
   });
   return out;
@@ -229,6 +244,7 @@ double peak_of(const Lab& lab) {
 }
 
 void bench_shape(Lab& lab, const std::string& name, const Shape& shape) {
+  const Length length = length_of(lab);
   DeviceOptions options;
   options.step_tokens = 2048, options.max_running = 256;
   const uint32_t blocks = 256 * 24;  // 256 sequences of 384 positions
@@ -238,20 +254,21 @@ void bench_shape(Lab& lab, const std::string& name, const Shape& shape) {
   const double weights = double(engine.weight_bytes()), peak = peak_of(lab) * 1e9;
   std::string error;
   for (uint32_t rows : {1u, 8u, 64u, 128u, 256u}) {
-    constexpr uint32_t kContext = 128;
-    auto p = pace(engine, rows, kContext, shape.vocabulary, error);
+    auto p = pace(engine, rows, length, shape.vocabulary, error);
     if (!error.empty()) return lab.check(name + ": " + error, 1, 0);
     std::string batch = " b" + std::to_string(rows);
-    double bytes = weights + double(rows) * double(engine.kv_bytes(kContext + 32));
+    double bytes = weights + double(rows) * double(engine.kv_bytes(length.context + 32));
     lab.bench(name + " decode" + batch, rows / p.overlapped, "tok/s", peak > 0 ? rows / (bytes / peak) : 0);
     lab.bench(name + " decode, each step read first" + batch, rows / p.alone, "tok/s", rows / p.overlapped);
     lab.bench(name + " share of a step that overlap hides" + batch, 100 * (1 - p.overlapped / p.alone), "%");
+    lab.bench(name + " host's time per step" + batch, 1e6 * p.host, "us", 1e6 * p.overlapped);
+    lab.bench(name + " steps over before the next is queued" + batch, 100 * p.idle, "%");
   }
   double best = 1e9;
-  for (int n = 0; n < 6 && error.empty(); ++n) {  // the first warms up
-    Crowd crowd(1, 33);
+  for (int n = 0; n < length.prompts && error.empty(); ++n) {  // the first warms up
+    Crowd crowd(1, length.prompt / 16 + 1);
     Step step;
-    crowd.add(step, 0, prompt(512, shape.vocabulary, uint32_t(n)));
+    crowd.add(step, 0, prompt(length.prompt, shape.vocabulary, uint32_t(n)));
     auto began = Clock::now();
     if (auto s = engine.step(step); !s.ok()) error = s.text;
     best = std::min(best, std::chrono::duration<double>(Clock::now() - began).count());
@@ -286,6 +303,10 @@ void check_model(Lab& lab) {
 }
 
 void bench_model(Lab& lab) {
+  if (lab.scale == Lab::Scale::kTiny) {
+    bench_shape(lab, "1B", shape_of(200, 64, 1, 1, 1, 64, 64));
+    return bench_shape(lab, "8B", shape_of(200, 128, 1, 1, 1, 128, 64));
+  }
   bench_shape(lab, "1B", llama_1b());
   if (lab.device.info().memory > (uint64_t(30) << 30)) bench_shape(lab, "8B", llama_8b());
 }

@@ -1,0 +1,71 @@
+"""The machine that `./dev gpu` runs on: its libraries, its Pythons, what it is."""
+
+import datetime
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def environment(build):
+    """With the module, and with the libraries that were carried or that only Python packages have here."""
+    env = {**os.environ, 'WEIR_CUDA_MODULE': str(build / 'src/device/cuda/libweir_cuda.so')}
+    folders = [str(p) for p in (build / 'lib',) if p.is_dir()]
+    if not starts(build, env, folders) and (build / 'lib/cxx').is_dir():
+        folders.append(str(build / 'lib/cxx'))
+    folders += cublas_folders(env)
+    if env.get('LD_LIBRARY_PATH'):
+        folders.append(env['LD_LIBRARY_PATH'])
+    if folders:
+        env['LD_LIBRARY_PATH'] = ':'.join(folders)
+    return env
+
+
+def starts(build, env, folders):
+    """Whether weir finds all that it needs; an older C++ library than the compiler's is what it may lack."""
+    env = {**env, 'LD_LIBRARY_PATH': ':'.join(folders + [env.get('LD_LIBRARY_PATH', '')])}
+    return subprocess.run([str(build / 'src/app/weir'), '--version'], env=env, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL).returncode == 0
+
+
+def cublas_folders(env):
+    """Where libcublasLt is, if the loader does not know it anyway: CUDA's folder, or the packages that torch came with."""
+    try:
+        if b'libcublasLt.so' in subprocess.run(['ldconfig', '-p'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout:
+            return []
+    except OSError:
+        pass
+    places = [pathlib.Path('/usr/local/cuda/lib64'), *pathlib.Path('/usr/local').glob('cuda*/lib64')]
+    for python in pythons():
+        said = subprocess.run([python, '-c', 'import sysconfig; print(sysconfig.get_paths()["purelib"])'], env=env,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.strip()
+        if said:
+            places += pathlib.Path(said).glob('nvidia/*/lib')
+    return [str(p) for p in places if list(p.glob('libcublasLt.so.*'))][:1]
+
+
+def pythons():
+    """Interpreters that may have torch."""
+    found = [sys.executable, shutil.which('python3'), '/usr/bin/python3']
+    return [p for i, p in enumerate(found) if p and os.path.exists(p) and p not in found[:i]]
+
+
+def describe():
+    """In words: when, with which source, on what."""
+    out = {'date': datetime.datetime.now(datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ'), 'cores': os.cpu_count()}
+    try:
+        out['cpu'] = re.search(r'model name\s*: (.*)', pathlib.Path('/proc/cpuinfo').read_text())[1]
+        out['commit'] = subprocess.run(['git', '-C', ROOT, 'rev-parse', '--short', 'HEAD'], stdout=subprocess.PIPE,
+                                       stderr=subprocess.DEVNULL, text=True).stdout.strip()
+    except (OSError, TypeError):
+        pass
+    smi = shutil.which('nvidia-smi')
+    if smi:
+        said = subprocess.run([smi, '--query-gpu=name,driver_version,memory.total', '--format=csv,noheader'],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+        out['gpu'] = said.strip().split('\n')[0]
+    return out

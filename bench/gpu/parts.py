@@ -1,0 +1,219 @@
+"""The parts of `./dev gpu`. Each takes a Run and fills its result as it goes on, so that a part that is cut still says
+what it has found. `least` is the time that it must have to begin."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import typing
+
+import machine
+import serving
+import weights
+
+
+class NotHere(Exception):
+    """What a part needs is not on this machine."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Of everything that is asked for."""
+    tiny: bool
+    device: str
+    prefix: str             # of names in weights.py
+    crowd: int              # streams that saturate
+    hundred: int            # the other load's
+    short: tuple            # prompt and tokens of the one,
+    long: tuple             # and of the other
+    prompt: int             # of the time to the first token
+    probes: int
+    row_bytes: int          # of H7's tensors
+    batch: int
+    small_batch: int        # of H8's model
+    small_prompt: int
+    few: int                # connections per row of its batches
+    seconds: float          # one load of a fixed time
+    fractions: tuple        # of the offline rate, for Poisson arrivals
+
+    def for_a_time(self, seconds):
+        """As much as fits; in a rehearsal a few, however long they take on a busy machine."""
+        return {'requests': 40, 'limit': 60} if self.tiny else {'requests': 10 ** 9, 'limit': seconds}
+
+
+FULL = Sizes(False, 'cuda:0', '', 256, 100, (128, 128), (1000, 1000), 512, 24, 602112, 64, 16, 32, 4, 3.0,
+             (0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5))
+TINY = Sizes(True, 'host', 'tiny ', 3, 2, (8, 4), (12, 6), 16, 2, 4096, 4, 2, 8, 2, 0.2, (0.85,))
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    name: str
+    take: typing.Callable
+    seconds: float  # that it needs on an H100; a guess until there is one
+
+    def least(self, sizes):
+        return 5 if sizes.tiny else self.seconds
+
+
+def model(repository, name, engine, parameters, **keys):
+    """A model's folder with its description; returns the folder of its version."""
+    version = repository / 'models' / name / '1'
+    version.mkdir(parents=True)
+    lines = [f'engine: {engine}'] + [f'{key}: {value}' for key, value in keys.items()] + ['parameters:']
+    lines += [f'  {key}: "{value}"' for key, value in parameters.items()]
+    (version.parent / 'model.yaml').write_text('\n'.join(lines) + '\n')
+    return version
+
+
+# --- the kernels and the engine without a server around it: H1, H2, H6, limits ------------------------------------------
+def checks(run, result):
+    out = run.scratch(1 << 20) / 'checks.json'
+    how = ['rehearse'] if run.sizes.tiny else []
+    code, said = run.call(run.program('tests/gpu/gpu_check'), out, *how, limit=min(run.left(), 240), codes=(0, 1, 77))
+    if not run.sizes.tiny or code:
+        print(said, end='', flush=True)
+    result['no_gpu'] = code == 77
+    if code != 77:
+        result.update(json.loads(out.read_text()))
+        result['wrong'] = [r['name'] for r in result['results'] if not r['good']]
+
+
+# --- text through the gateway: H3, H4, H5 --------------------------------------------------------------------------------
+def text(name):
+    def take(run, result):
+        sizes, shape = run.sizes, weights.LLAMAS[run.sizes.prefix + name]
+        repository = run.scratch(shape.bytes())
+        parameters = {'device': sizes.device, 'max_running': sizes.crowd, 'step_tokens': 2048, 'max_waiting': 1024,
+                      'prefix_cache': 'off', **({'kv_cache': '16MiB'} if sizes.tiny else {})}
+        weights.write(sizes.prefix + name, model(repository, 'llm', 'llm', parameters))
+        with serving.Server(run, repository, min(run.left(), 150)) as server:
+            Text(run, result, server, shape.vocabulary).take()
+    return take
+
+
+class Text:
+    def __init__(self, run, result, server, vocabulary):
+        self.run, self.result, self.server = run, result, server
+        self.words = {'model': 'llm', 'vocabulary': vocabulary}
+        self.seed = 0
+
+    def take(self):
+        sizes = self.run.sizes
+        half = max(1, sizes.short[1] // 2)
+        for most in (sizes.crowd, 1):  # captures what steps of many and of one need
+            self.load('sse', (sizes.short[0], half), most, 2 * most)
+        self.first_token()
+        self.saturate('short', sizes.short, sizes.crowd, 3)
+        self.gaps()
+        self.saturate('long', sizes.long, sizes.hundred, 1)
+
+    def load(self, kind, shape, at_once, requests, **more):
+        self.seed += 1
+        connections, streams = (at_once, 1) if kind == 'sse' else ((at_once + 31) // 32, min(at_once, 32))
+        threads = min(serving.client_threads(), connections)
+        most = max(1.0, min(60, self.run.left() - 10))
+        return self.server.load(kind, limit=most, connections=connections, prompt=shape[0], tokens=shape[1], requests=requests,
+                                threads=threads, seed=self.seed, **({'streams': streams} if kind == 'grpc' else {}),
+                                **self.words, **more)
+
+    def first_token(self):
+        sizes = self.run.sizes
+        self.load('sse', (sizes.prompt, 2), 1, 3)
+        self.result['first token'] = self.load('sse', (sizes.prompt, 2), 1, sizes.probes)
+
+    def saturate(self, name, shape, at_once, waves):
+        for kind in ('sse', 'grpc'):
+            self.result[f'{name} {kind}'] = self.load(kind, shape, at_once, waves * at_once)
+
+    def gaps(self):
+        """Streams that come at random times, with 80 % of the tokens that the server can bring."""
+        sizes = self.run.sizes
+        rate = 0.8 * self.result['short sse']['tokens_per_s'] / sizes.short[1]
+        for seconds in (sizes.seconds, 2 * sizes.seconds):  # the first captures graphs of the batches in between
+            self.result['at 80 %'] = self.load('sse', sizes.short, 2 * sizes.crowd, max(2, int(rate * seconds)), rate=rate)
+
+
+# --- large tensors from the socket to the device: H7 ---------------------------------------------------------------------
+def tensors(run, result):
+    sizes, threads = run.sizes, serving.shards()
+    repository = run.scratch(1 << 20)
+    parameters = {'device': sizes.device, 'in_flight': 4, **({'pinned': '8MiB'} if sizes.tiny else {})}
+    model(repository, 'sink', 'identity', parameters, max_batch=sizes.batch)
+    _, said = run.call(run.program('tests/gpu/gpu_load'), 'bare', f'threads={threads}', f'bytes={sizes.row_bytes}',
+                       f'seconds={sizes.seconds}', limit=60)
+    result['loopback'] = json.loads(said)
+    flags = [] if sizes.tiny else ['--device-pinned-pool', '4GiB']
+    with serving.Server(run, repository, min(run.left(), 60), *flags) as server:
+        # One request is the whole batch, which no copy gathers; or the server gathers it from rows.
+        for name, rows, connections in (('whole batches', sizes.batch, 4 * threads), ('rows', 1, 2 * sizes.batch)):
+            for seconds in (sizes.seconds / 3, sizes.seconds):
+                result[name] = server.load('tensors', model='sink', rows=rows, row_bytes=sizes.row_bytes,
+                                           connections=connections, threads=threads, **sizes.for_a_time(seconds))
+
+
+# --- a small model, whose step is shorter than a millisecond: H8 ---------------------------------------------------------
+def small(run, result):
+    sizes = run.sizes
+    name = sizes.prefix + 'minilm'
+    repository = run.scratch(weights.BERTS[name].bytes())
+    folder = model(repository, 'encoder', 'llm', {'device': sizes.device, 'tokenizer': 'off'}, max_batch=sizes.small_batch)
+    weights.write(name, folder)
+    _, said = run.call(run.program('tests/gpu/gpu_loop'), folder, sizes.small_batch, sizes.small_prompt, sizes.seconds,
+                       sizes.device, limit=60)
+    result['loop'] = json.loads(said)
+    words = {'model': 'encoder', 'prompt': sizes.small_prompt, 'vocabulary': weights.BERTS[name].vocabulary}
+    with serving.Server(run, repository, min(run.left(), 60)) as server:
+        connections = sizes.few * sizes.small_batch
+        threads = min(serving.client_threads(), connections)
+        for seconds in (sizes.seconds / 3, sizes.seconds):
+            result['offline'] = server.load('encode', connections=connections, threads=threads,
+                                            **sizes.for_a_time(seconds), **words)
+        offline = result['offline']['requests_per_s']
+        for fraction in sizes.fractions:
+            rate = fraction * offline
+            found = server.load('encode', limit=60 if sizes.tiny else 3 * sizes.seconds, connections=16 * connections,
+                                threads=threads, rate=rate, requests=max(40, int(rate * sizes.seconds)), **words)
+            result.setdefault('poisson', []).append({'fraction': fraction, 'of_offline': found['requests_per_s'] / offline,
+                                                     'spread': found['latency_ms']['p99'] / found['latency_ms']['p50'],
+                                                     **found})
+            if result['poisson'][-1]['spread'] <= 1.3 and fraction <= 0.85:
+                break
+
+
+# --- PyTorch -------------------------------------------------------------------------------------------------------------
+def torch(run, result):
+    sizes = run.sizes
+    names = ','.join(sizes.prefix + name for name in ('1B', '8B'))
+    script = run.root / 'bench/gpu/torch_reference.py'
+    for python in machine.pythons():
+        code, said = run.call(python, script, 'cpu' if sizes.tiny else 'cuda', names, 0.02 if sizes.tiny else 1.0,
+                              limit=min(run.left(), 150), codes=(0, 77), env=os.environ)
+        if code == 0:
+            return result.update(json.loads(said.strip().split('\n')[-1]))
+    raise NotHere('no torch with CUDA here' if not sizes.tiny else 'no torch here')
+
+
+# --- compute-sanitizer ---------------------------------------------------------------------------------------------------
+def sanitized(tool):
+    def take(run, result):
+        program = shutil.which('compute-sanitizer') or shutil.which('/usr/local/cuda/bin/compute-sanitizer')
+        if run.sizes.tiny:
+            raise NotHere('there are no kernels to watch')
+        if not program:
+            raise NotHere('compute-sanitizer is not here')
+        log = run.build / f'gpu-{tool}.log'
+        with open(log, 'w') as out:
+            done = subprocess.run([program, '--tool', tool, '--error-exitcode', '9', run.program('tests/gpu/gpu_check'),
+                                   str(run.build / f'gpu-{tool}.json'), 'checks'], cwd=run.root, env=run.environment,
+                                  stdout=out, stderr=subprocess.STDOUT, timeout=min(run.left() - 5, 200))
+        print(f'{tool}: ' + ('clean' if done.returncode == 0 else f'see {log}'), flush=True)
+        result['exit'] = done.returncode
+        result['wrong'] = done.returncode != 0
+    return take
+
+
+ALL = [Part('checks', checks, 30), Part('1B', text('1B'), 45), Part('tensors', tensors, 25), Part('small', small, 25),
+       Part('8B', text('8B'), 90), Part('torch', torch, 40), Part('memcheck', sanitized('memcheck'), 30),
+       Part('racecheck', sanitized('racecheck'), 30)]

@@ -1,0 +1,70 @@
+// What a load asks for, and what it makes of the answers.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "client.h"
+
+namespace weir::load {
+
+struct Wish {
+  enum class Kind : uint8_t {
+    kSse,      // POST /v1/completions, a prompt of token ids, streamed
+    kGrpc,     // ModelStreamInfer of a text that is as many tokens as it has letters, streamed
+    kTensors,  // POST /v2/models/…/infer, `rows` rows of `row_bytes` and one small tensor, which alone comes back
+    kEncode,   // the same way `prompt` ids of an encoder, its embedding comes back
+  } kind = Kind::kSse;
+  std::string model;
+  uint32_t prompt = 0, tokens = 0, vocabulary = 0;
+  uint32_t rows = 1;
+  uint64_t row_bytes = 0;
+
+  bool streams_tokens() const { return kind == Kind::kSse || kind == Kind::kGrpc; }
+};
+
+// Makes requests, no two with the same prompt. One thread's.
+class Work {
+ public:
+  Work(Wish wish, uint32_t seed);
+
+  const Wish& wish() const { return wish_; }
+  Request next();
+
+ private:
+  std::string sse();
+  std::string grpc();
+  std::string tensors_head();
+  std::string encode();
+
+  const Wish wish_;
+  std::mt19937 random_;
+  std::string tensors_;     // the head of every request of tensors
+  std::vector<char> body_;  // and what stands behind it
+};
+
+// An answer on its way.
+class Reply {
+ public:
+  // How many tokens a piece of the body completes. What comes after the last one that was asked for counts for nothing.
+  uint32_t take(const Wish& wish, std::string_view piece);
+  uint32_t tokens() const { return tokens_; }
+  uint64_t bytes() const { return bytes_; }
+  // The answer says itself that it is none.
+  bool refused() const { return refused_; }
+  const std::string& begin() const { return begin_; }  // its first bytes, for a complaint
+
+ private:
+  uint32_t events();
+  uint32_t messages();
+
+  std::string rest_;  // of a frame that is cut
+  std::string begin_;
+  uint32_t tokens_ = 0;
+  uint64_t bytes_ = 0;
+  bool refused_ = false;
+};
+
+}  // namespace weir::load
