@@ -32,6 +32,13 @@ uint64_t cost_of(const Metadata& m) {
   return m.mimetype.size() + m.role.size() + m.file_name.size() + m.other.size() + sizeof(Metadata);
 }
 
+// What is charged is the data, so the slab behind it may be little more: a slice of a large one is copied.
+base::Bytes own(base::Bytes data) {
+  constexpr size_t kSlack = 256;
+  if (!data.slab() || data.slab()->capacity <= 2 * data.size() + kSlack) return data;
+  return base::Bytes::copy_of(data.view());
+}
+
 template <class Each>
 void each_child(const auto& parts, Each each) {
   for (const auto& part : parts)
@@ -155,7 +162,7 @@ Status NodeGraph::take(Node& n, const Fragment& f) {
   if (!f.continued) n.final_ = f.seq;
   n.highest_ = std::max(n.highest_, f.seq);
   part.chunk = f.has_chunk;
-  part.data = f.data;
+  part.data = own(f.data);
   part.pending = f.by_reference;
   n.pending_ += f.by_reference;
   part.children.reserve(f.children.size());
@@ -265,7 +272,7 @@ Status NodeGraph::loaded(Node& n, int64_t seq, base::Bytes data) {
   if (!part || !part->pending) return {};  // dropped meanwhile
   if (Status s = charge(data.size() + kSlabCost, n, seq); !s.ok()) return s;
   part->cost += data.size() + kSlabCost;
-  part->data = std::move(data);
+  part->data = own(std::move(data));
   part->pending = false;
   --n.pending_;
   wake(n);

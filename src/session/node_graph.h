@@ -16,6 +16,9 @@
 // it with itself, which only rises, and an edge to a child that is as high raises what is above. A parent over what is
 // there already, the next turn of a conversation, raises nothing. What a hostile order costs has a limit of its own.
 //
+// Memory: what is kept of a fragment is charged. Data stays where it is if it is most of its slab, else it is copied, so
+// that no fragment keeps a message alive that was charged to nobody.
+//
 // Deterministic; one thread. A Cursor is told of news by NodeGraph::deliver(), never from inside another call.
 #pragma once
 

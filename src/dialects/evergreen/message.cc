@@ -23,16 +23,34 @@ Status text(std::string_view bytes, std::string_view what) {
   return base::invalid(std::string(what) + " is not UTF-8");
 }
 
-Status read_any(std::string_view bytes, Packed& any) {
+// Fields that nobody here knows are passed over, but a message does not consist of them.
+class Unknown {
+ public:
+  Status pass(const PbReader& r) {
+    size_ += r.encoded_size();
+    if (size_ > kMost) return base::invalid("more than 64 KiB of unknown fields in SessionMessage");
+    return {};
+  }
+
+ private:
+  static constexpr size_t kMost = 64 << 10;
+  size_t size_ = 0;
+};
+
+Status read_any(std::string_view bytes, Unknown& unknown, Packed& any) {
   PbReader r(bytes);
   while (r.next()) {
-    if (r.is(1, PbType::kBytes)) any.type = r.bytes().substr(r.bytes().rfind('/') + 1);
-    if (r.is(2, PbType::kBytes)) any.value = r.bytes();
+    if (r.is(1, PbType::kBytes))
+      any.type = r.bytes().substr(r.bytes().rfind('/') + 1);
+    else if (r.is(2, PbType::kBytes))
+      any.value = r.bytes();
+    else if (Status s = unknown.pass(r); !s.ok())
+      return s;
   }
   return r.ok() ? Status{} : malformed("google.protobuf.Any");
 }
 
-Status read_metadata(std::string_view bytes, session::Metadata& m) {
+Status read_metadata(std::string_view bytes, Unknown& unknown, session::Metadata& m) {
   m.mimetype.clear(), m.role.clear(), m.file_name.clear(), m.other.clear();
   PbReader r(bytes);
   while (r.next()) {
@@ -44,6 +62,8 @@ Status read_metadata(std::string_view bytes, session::Metadata& m) {
       m.file_name = r.bytes();
     } else if (r.type() == PbType::kBytes) {
       marshal::put_bytes(m.other, r.field(), r.bytes());
+    } else if (Status s = unknown.pass(r); !s.ok()) {
+      return s;
     }
   }
   if (!r.ok()) return malformed("ChunkMetadata");
@@ -56,6 +76,7 @@ Status read_metadata(std::string_view bytes, session::Metadata& m) {
 struct Scratch {
   session::Metadata metadata;
   std::vector<std::string_view> children;
+  Unknown unknown;
 };
 
 Status read_chunk(const base::Bytes& message, std::string_view bytes, Scratch& scratch, session::Fragment& f,
@@ -63,7 +84,7 @@ Status read_chunk(const base::Bytes& message, std::string_view bytes, Scratch& s
   PbReader r(bytes);
   while (r.next()) {
     if (r.is(1, PbType::kBytes)) {
-      if (Status s = read_metadata(r.bytes(), scratch.metadata); !s.ok()) return s;
+      if (Status s = read_metadata(r.bytes(), scratch.unknown, scratch.metadata); !s.ok()) return s;
       f.metadata = &scratch.metadata;
       f.has_chunk = true;
     } else if (r.is(3, PbType::kBytes)) {  // of a oneof, the last one counts
@@ -74,6 +95,8 @@ Status read_chunk(const base::Bytes& message, std::string_view bytes, Scratch& s
       reference = {};
       f.data = message.slice(r.bytes());
       f.has_chunk = true, f.by_reference = false;
+    } else if (Status s = scratch.unknown.pass(r); !s.ok()) {
+      return s;
     }
   }
   if (!r.ok()) return malformed("Chunk");
@@ -99,6 +122,8 @@ Status read_fragment(const base::Bytes& message, std::string_view bytes, Scratch
       s = text(r.bytes(), "NodeFragment.child_ids");
     } else if (r.is(5, PbType::kBytes)) {
       s = read_chunk(message, r.bytes(), scratch, f, reference);
+    } else {
+      s = scratch.unknown.pass(r);
     }
     if (!s.ok()) return s;
   }
@@ -107,19 +132,34 @@ Status read_fragment(const base::Bytes& message, std::string_view bytes, Scratch
   return sink.on_fragment(f, reference);
 }
 
-Status read_named(std::string_view bytes, std::vector<NamedNode>& to) {
+Status read_named(std::string_view bytes, Unknown& unknown, std::vector<NamedNode>& to) {
   NamedNode& named = to.emplace_back();
   PbReader r(bytes);
   while (r.next()) {
-    if (r.is(1, PbType::kBytes)) named.name = r.bytes();
-    if (r.is(2, PbType::kBytes)) named.id = r.bytes();
+    if (r.is(1, PbType::kBytes))
+      named.name = r.bytes();
+    else if (r.is(2, PbType::kBytes))
+      named.id = r.bytes();
+    else if (Status s = unknown.pass(r); !s.ok())
+      return s;
   }
   if (!r.ok()) return malformed("NamedParameter");
   if (Status s = text(named.name, "NamedParameter.name"); !s.ok()) return s;
   return text(named.id, "NamedParameter.id");
 }
 
-Status read_action(std::string_view bytes, MessageSink& sink) {
+Status read_target(std::string_view bytes, Unknown& unknown, std::string& id) {
+  PbReader r(bytes);
+  while (r.next()) {
+    if (r.is(1, PbType::kBytes))
+      id = r.bytes();
+    else if (Status s = unknown.pass(r); !s.ok())
+      return s;
+  }
+  return r.ok() ? text(id, "TargetSpec.id") : malformed("TargetSpec");
+}
+
+Status read_action(std::string_view bytes, Unknown& unknown, MessageSink& sink) {
   constexpr size_t kMost = 256;  // parameters and configurations: a few bytes each, but objects here
   ActionRequest action;
   size_t parts = 0;
@@ -132,16 +172,15 @@ Status read_action(std::string_view bytes, MessageSink& sink) {
       action.name = r.bytes();
       s = text(r.bytes(), "Action.name");
     } else if (r.is(3, PbType::kBytes)) {
-      s = read_named(r.bytes(), action.inputs);
+      s = read_named(r.bytes(), unknown, action.inputs);
     } else if (r.is(4, PbType::kBytes)) {
-      s = read_named(r.bytes(), action.outputs);
+      s = read_named(r.bytes(), unknown, action.outputs);
     } else if (r.is(5, PbType::kBytes)) {
-      s = read_any(r.bytes(), action.configs.emplace_back());
+      s = read_any(r.bytes(), unknown, action.configs.emplace_back());
     } else if (r.is(6, PbType::kBytes)) {
-      PbReader spec(r.bytes());
-      while (spec.next())
-        if (spec.is(1, PbType::kBytes)) action.target = spec.bytes();
-      s = spec.ok() ? text(action.target, "TargetSpec.id") : malformed("TargetSpec");
+      s = read_target(r.bytes(), unknown, action.target);
+    } else {
+      s = unknown.pass(r);
     }
     if (!s.ok()) return s;
   }
@@ -198,8 +237,12 @@ Status read_message(const base::Bytes& message, size_t& at, MessageSink& sink) {
   while (r.next()) {
     Status s;
     bool fragment = r.is(1, PbType::kBytes);
-    if (fragment) s = read_fragment(message, r.bytes(), scratch, sink);
-    if (r.is(2, PbType::kBytes)) s = read_action(r.bytes(), sink);
+    if (fragment)
+      s = read_fragment(message, r.bytes(), scratch, sink);
+    else if (r.is(2, PbType::kBytes))
+      s = read_action(r.bytes(), scratch.unknown, sink);
+    else
+      s = scratch.unknown.pass(r);
     if (!s.ok()) return s;
     if (fragment && sink.holds()) return {};
     at += r.encoded_size();

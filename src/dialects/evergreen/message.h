@@ -1,5 +1,6 @@
 // evergreen.v2.SessionMessage, read and written by hand, so that content is neither copied nor multiplied: reading
-// makes no object per fragment, and data stays a slice of the message that brought it.
+// makes no object per fragment, and data is a slice of the message that brought it. Unknown fields are passed over, up to
+// 64 KiB of them in a message.
 //
 //   SessionMessage { repeated NodeFragment node_fragments = 1; repeated Action actions = 2; }     proto/evergreen.proto
 #pragma once

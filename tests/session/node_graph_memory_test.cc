@@ -1,0 +1,84 @@
+// What a NodeGraph keeps alive: no more than what it has charged for.
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "session/node_graph.h"
+
+namespace weir::session {
+namespace {
+
+const Metadata kText{"text/plain", "", "", ""};
+
+// A slab that says when it goes.
+struct Watched {
+  bool gone = false;
+  base::Bytes whole;
+
+  explicit Watched(size_t bytes) {
+    struct Slab final : base::Slab {
+      std::string memory;
+      bool* gone;
+      Slab(size_t n, bool* g)
+          : base::Slab(nullptr, n, [](base::Slab* s) { delete static_cast<Slab*>(s); }), memory(n, 'x'), gone(g) {
+        data = reinterpret_cast<std::byte*>(memory.data());
+      }
+      ~Slab() { *gone = true; }
+    };
+    auto* slab = new Slab(bytes, &gone);
+    whole = base::Bytes(slab, slab->data, bytes);
+  }
+};
+
+Fragment leaf(std::string_view node, base::Bytes data) {
+  Fragment f;
+  f.node = node;
+  f.has_chunk = true;
+  f.metadata = &kText;
+  f.data = std::move(data);
+  return f;
+}
+
+TEST(NodeGraphMemory, ASmallPartOfALargeMessageKeepsNothingElseAlive) {
+  NodeGraph g{{}};
+  Watched message(1 << 20);
+  ASSERT_TRUE(g.add(leaf("a", message.whole.slice(100, 1))).has_value());
+  message.whole = {};
+  EXPECT_TRUE(message.gone);
+  EXPECT_LT(g.bytes(), 4096u);
+  EXPECT_EQ(g.measure(*g.find("a")).bytes, 1u);
+}
+
+TEST(NodeGraphMemory, WhatIsMostOfItsMessageStaysWhereItIs) {
+  NodeGraph g{{}};
+  Watched message(1 << 20);
+  ASSERT_TRUE(g.add(leaf("a", message.whole.slice(100, 600'000))).has_value());
+  message.whole = {};
+  EXPECT_FALSE(message.gone);
+  ASSERT_TRUE(g.drop(*g.find("a"), NodeGraph::Reach::kNode).ok());
+  EXPECT_TRUE(message.gone);
+}
+
+TEST(NodeGraphMemory, AnOutputThatIsARowOfABatchLetsTheBatchGo) {
+  NodeGraph g{{}};
+  Watched batch(1 << 20);
+  auto node = g.claim("out");
+  ASSERT_TRUE(node.has_value());
+  ASSERT_TRUE(g.append(**node, leaf("", batch.whole.slice(4096, 4096))).ok());
+  batch.whole = {};
+  EXPECT_TRUE(batch.gone);
+}
+
+TEST(NodeGraphMemory, AReferenceThatWasReadIntoALargeBufferIsCutToSize) {
+  NodeGraph g{{}};
+  Fragment f = leaf("a", {});
+  f.by_reference = true;
+  ASSERT_TRUE(g.add(f).has_value());
+  Watched buffer(1 << 20);
+  ASSERT_TRUE(g.loaded(*g.find("a"), 0, buffer.whole.slice(0, 10)).ok());
+  buffer.whole = {};
+  EXPECT_TRUE(buffer.gone);
+}
+
+}  // namespace
+}  // namespace weir::session
