@@ -9,6 +9,9 @@ using base::invalid;
 using base::Status;
 using msg::DType;
 
+constexpr uint64_t kEmptyMost = 1 << 26;        // of a tensor without elements: its other dimensions, multiplied
+constexpr uint64_t kEmptyArraysMost = 1 << 16;  // arrays around nothing
+
 std::string quoted(std::string_view what, const msg::Tensor& tensor) {
   return std::string(what) + " '" + tensor.name + "'";
 }
@@ -32,6 +35,18 @@ std::string path_of_output(size_t i) { return "outputs[" + std::to_string(i) + "
 Status of_field(Status status, const std::string& path) {
   if (status.ok() || status.code != base::Code::kInvalidArgument) return status;
   return base::invalid_field(path, std::move(status.text));
+}
+
+// The product of the dimensions that are not 0: of all, or of those before the first 0. It does not overflow, which
+// Shape::elements() has seen to.
+enum class Zeros : uint8_t { kPass, kStop };
+uint64_t around(const msg::Shape& shape, Zeros zeros) {
+  uint64_t n = 1;
+  for (int64_t dim : shape.dims()) {
+    if (dim == 0 && zeros == Zeros::kStop) break;
+    if (dim != 0) n *= uint64_t(dim);
+  }
+  return n;
 }
 
 // Dimensions from `from` on against the declared ones; -1 is any size.
@@ -126,6 +141,9 @@ Status check_data(const msg::Tensor& tensor, std::string_view what) {
   if (!elements)
     return invalid(quoted(what, tensor) + ": bad shape " + tensor.shape.text() +
                    "; dimensions are 0 or more and their product must fit 63 bits");
+  if (*elements == 0 && around(tensor.shape, Zeros::kPass) > kEmptyMost)
+    return invalid(quoted(what, tensor) + ": shape " + tensor.shape.text() +
+                   " has no elements, and dimensions that multiply to more than " + std::to_string(kEmptyMost));
   if (tensor.dtype == DType::kBytes) return check_strings(tensor, *elements, what);
   uint64_t bytes;
   if (__builtin_mul_overflow(*elements, uint64_t(msg::size_of(tensor.dtype)), &bytes) || bytes != tensor.data.size())
@@ -133,6 +151,12 @@ Status check_data(const msg::Tensor& tensor, std::string_view what) {
                    std::string(msg::name(tensor.dtype)) + " " + tensor.shape.text() + " takes " +
                    std::to_string(*elements) + " × " + std::to_string(msg::size_of(tensor.dtype)));
   return {};
+}
+
+Status check_nesting(const msg::Tensor& tensor, std::string_view what) {
+  if (tensor.shape.elements() != 0u || around(tensor.shape, Zeros::kStop) <= kEmptyArraysMost) return {};
+  return invalid(quoted(what, tensor) + ": shape " + tensor.shape.text() + " has no elements, and would be more than " +
+                 std::to_string(kEmptyArraysMost) + " empty arrays as nested numbers; ask for it flat");
 }
 
 Status check_call(const msg::ModelSpec& spec, msg::Call& call) {

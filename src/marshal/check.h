@@ -10,9 +10,14 @@
 namespace weir::marshal {
 
 // Dimensions are >= 0, their product does not overflow, and the bytes are exactly as many as type and shape say (for
-// BYTES: the lengths add up and there are as many elements). Error: INVALID_ARGUMENT naming `what` ("input") and
-// tensor.
+// BYTES: the lengths add up and there are as many elements). Of a tensor without elements the other dimensions multiply
+// to 2^26 at most: its bytes bound nothing, and whoever loops over a dimension, or reduces the empty one, would be at
+// the mercy of a number that somebody wrote. Error: INVALID_ARGUMENT naming `what` ("input") and tensor.
 base::Status check_data(const msg::Tensor& tensor, std::string_view what = "input");
+
+// For writers of nested arrays: [65536,0] is that many pairs of brackets around nothing, and more of them are refused.
+// Error: INVALID_ARGUMENT naming `what` and tensor.
+base::Status check_nesting(const msg::Tensor& tensor, std::string_view what);
 
 // The Call's inputs and requested outputs against the model: check_data for each, none unknown, none twice, none
 // missing that is not optional, datatypes and shapes as declared, one batch size for all and not above max_batch. Sets

@@ -92,7 +92,7 @@ TEST(Check, ShapesAtEveryPowerOfTwoNeverOverflow) {
     for (int64_t near : {-1, 0, 1}) {
       int64_t dim = (int64_t(1) << bit) + near;
       for (int64_t second : {int64_t(1), dim, INT64_MAX}) {
-        bool fits = dim * double(second) * 8 == 16 || dim == 0;
+        bool fits = dim * double(second) * 8 == 16 || (dim == 0 && second != INT64_MAX);
         EXPECT_EQ(refusal(any, {tensor("a", DType::kFp64, {dim, second}, dim == 0 ? 0 : 16)}).empty(), fits)
             << dim << " " << second;
       }
@@ -113,6 +113,17 @@ TEST(Check, BytesElementsAreCounted) {
   EXPECT_EQ(refusal(any, make(data, {2})), "");
   EXPECT_EQ(refusal(any, make(data, {3})), "input 's': 2 BYTES elements, but 3 by its shape [3]");
   EXPECT_EQ(refusal(any, make(data + "x", {2})), "input 's': the lengths inside its BYTES data do not add up");
+}
+
+TEST(Check, TheDimensionsOfATensorWithoutElementsAreBounded) {
+  EXPECT_TRUE(check_data(tensor("a", DType::kFp32, {0, 3, 4096, 4096}, 0)).ok());
+  EXPECT_TRUE(check_data(tensor("a", DType::kFp32, {1 << 26, 0}, 0)).ok());
+  EXPECT_EQ(check_data(tensor("a", DType::kFp32, {(1 << 26) + 1, 0}, 0)).text,
+            "input 'a': shape [67108865,0] has no elements, and dimensions that multiply to more than 67108864");
+  EXPECT_FALSE(check_data(tensor("a", DType::kBytes, {1 << 20, 0, 1 << 20}, 0)).ok());
+  EXPECT_TRUE(check_nesting(tensor("a", DType::kFp32, {1 << 16, 0, 9}, 0), "output").ok());
+  EXPECT_FALSE(check_nesting(tensor("a", DType::kFp32, {1 << 8, 257, 0}, 0), "output").ok());
+  EXPECT_TRUE(check_nesting(tensor("a", DType::kInt8, {1 << 17}, 1 << 17), "output").ok()) << "these are elements";
 }
 
 }  // namespace

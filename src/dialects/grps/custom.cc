@@ -6,6 +6,7 @@
 #include "dialects/grps/pointer.h"
 #include "dialects/grps/rest.h"
 #include "dialects/grps/stream.h"
+#include "marshal/check.h"
 #include "marshal/json_tensor.h"
 #include "marshal/raw.h"
 #include "wire/sse.h"
@@ -203,6 +204,8 @@ class CustomInference final : public wire::Reader, public Inference {
       bool one_string = t->dtype == DType::kBytes && t->shape.elements() == 1u;
       return one_string ? t->data.slice(4, t->data.size() - 4) : t->data;
     }
+    for (const Tensor& t : outputs)
+      if (Status status = marshal::check_nesting(t, "output"); !status.ok()) return status;
     Node root;
     for (const auto& [pointer, name] : route_.outputs) {
       const Tensor* t = named(name);

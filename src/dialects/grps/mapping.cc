@@ -2,6 +2,7 @@
 
 #include "dialects/grps/types.h"
 #include "marshal/cast.h"
+#include "marshal/check.h"
 #include "marshal/json_tensor.h"
 #include "marshal/raw.h"
 
@@ -118,6 +119,7 @@ Status express(Tensor& tensor, DType as, base::SlabSource& slabs) {
 base::Result<Message> as_array(Message message) {
   bool fits = message.tensors.size() == 1 && msg::size_of(message.tensors[0].dtype) > 0;
   if (!fits) return invalid("return-ndarray needs a model with one numeric output");
+  if (Status status = marshal::check_nesting(message.tensors[0], "output"); !status.ok()) return status;
   message.kind = Kind::kArray;
   return message;
 }
