@@ -31,6 +31,21 @@ bool unreserved(char c) {
          c == '_' || c == '~';
 }
 
+// Bytes of the well-formed character in front (Unicode 15, table 3-7), or 0.
+size_t character(std::string_view s) {
+  auto at = [&](size_t i) { return i < s.size() ? uint8_t(s[i]) : uint8_t(0); };
+  auto tail = [&](size_t i) { return (at(i) & 0xc0) == 0x80; };
+  const uint8_t a = at(0), b = at(1);
+  if (a < 0x80) return 1;
+  if (a >= 0xc2 && a <= 0xdf) return tail(1) ? 2 : 0;
+  if (a >= 0xe0 && a <= 0xef) {
+    bool out = (a == 0xe0 && b < 0xa0) || (a == 0xed && b > 0x9f);  // overlong, surrogates
+    return tail(1) && tail(2) && !out ? 3 : 0;
+  }
+  bool out = (a == 0xf0 && b < 0x90) || (a == 0xf4 && b > 0x8f);
+  return a >= 0xf0 && a <= 0xf4 && tail(1) && tail(2) && tail(3) && !out ? 4 : 0;
+}
+
 }  // namespace
 
 std::optional<std::string> percent_decode(std::string_view text) {
@@ -117,6 +132,21 @@ size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row[b.size()];
+}
+
+std::string presentable(std::string_view text, size_t most) {
+  std::string out;
+  while (!text.empty() && out.size() < most) {
+    size_t size = character(text);
+    bool control = size == 1 && text[0] != '\n' && (uint8_t(text[0]) < 0x20 || text[0] == 0x7f);
+    if (size == 0 || control)
+      out += '?';
+    else
+      out += text.substr(0, size);
+    text.remove_prefix(std::max<size_t>(size, 1));
+  }
+  if (!text.empty()) out += "...";
+  return out;
 }
 
 }  // namespace weir::base

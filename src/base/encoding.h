@@ -19,6 +19,11 @@ std::optional<std::string> base64_decode(std::string_view text);
 
 std::string hex(std::string_view bytes);
 
+// Words that came from elsewhere (a file's names, a library's message), as they may stand in a text for people and in a
+// string of protobuf: what is not UTF-8, and control characters but line ends, become '?', and all is cut to about
+// `most` bytes.
+std::string presentable(std::string_view text, size_t most);
+
 // The candidate nearest to `word` by edit distance, if it is near enough to be a typing slip; else empty.
 template <class Range>
 std::string_view near_miss(std::string_view word, const Range& candidates);

@@ -3,12 +3,21 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/encoding.h"
 #include "base/log.h"
 
 namespace weir::models {
 namespace {
 
 using bus::ModelState;
+
+constexpr size_t kLongestReason = 1000;
+
+// What an engine says of a stranger's files, as every protocol can pass it on.
+base::Status presentable(base::Status status) {
+  status.text = base::presentable(status.text, kLongestReason);
+  return status;
+}
 
 std::string serving_on(const std::string& reason) {
   return "the reload failed, what was loaded before serves on: " + reason;
@@ -43,8 +52,9 @@ base::Status Shelf::load(const ModelFolder& folder, const Loader& loader, std::u
   models_[folder.name].row = Row::kKeep;  // it may have been on its way out
   auto config = upload ? base::Result<ModelConfig>(upload->config()) : loader.configure(folder);
   if (!config) {
-    fail(folder.name, config.error().text);
-    return config.error();
+    auto why = presentable(config.error());
+    fail(folder.name, why.text);
+    return why;
   }
   auto& model = models_[folder.name];
   // Another configuration means other versions, though no file has changed.
@@ -86,11 +96,11 @@ base::Status Shelf::load_version(const ModelFolder& folder, const ModelConfig& c
   auto began = std::chrono::steady_clock::now();
   auto served = build(folder, config, loader, version, slot);
   if (!served) {
-    base::log::warning("model failed to load",
-                       {{"model", folder.name}, {"version", version}, {"reason", served.error().text}});
-    slot.reason = slot.served ? serving_on(served.error().text) : served.error().text;
+    auto why = presentable(served.error());
+    base::log::warning("model failed to load", {{"model", folder.name}, {"version", version}, {"reason", why.text}});
+    slot.reason = slot.served ? serving_on(why.text) : why.text;
     if (!slot.served) slot.state = ModelState::kUnavailable;
-    return served.error();
+    return why;
   }
   retire(folder.name, version, slot);
   slot = {ModelState::kReady, "", std::move(*served), fingerprint, std::move(slot.pipeline)};

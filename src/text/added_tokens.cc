@@ -82,7 +82,8 @@ std::optional<TokenTrie::Found> TokenTrie::next(std::string_view text, size_t fr
 void AddedTokens::add(const AddedToken& token, const Normalizer& normalizer) {
   if (!token.normalized || normalizer.empty()) return raw_.add(token.content, token);
   std::string storage;
-  normalized_.add(normalizer.apply(token.content, storage), token);
+  Pattern::Patience patience;
+  normalized_.add(normalizer.apply(token.content, storage, patience), token);
 }
 
 }  // namespace weir::text

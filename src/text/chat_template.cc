@@ -3,12 +3,23 @@
 #include "text/jinja/evaluation.h"
 #include "text/jinja/parser.h"
 #include "text/jinja/value_json.h"
+#include "text/utf8.h"
 
 namespace weir::text {
 
 namespace {
 
 constexpr size_t kLongestSource = 1u << 20;
+constexpr size_t kLongestFault = 1000;
+
+// A template may say anything to clients, but not at any length.
+base::Status shortened(base::Status fault) {
+  if (fault.text.size() <= kLongestFault) return fault;
+  fault.text.resize(kLongestFault);
+  fault.text.resize(fault.text.size() - utf8_cut_tail(fault.text));
+  fault.text += "...";
+  return fault;
+}
 
 }  // namespace
 
@@ -26,7 +37,7 @@ base::Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::parse(std::strin
     return std::shared_ptr<const ChatTemplate>(new ChatTemplate(std::move(parts)));
   } catch (jinja::Fault& fault) {
     fault.status.text = "the chat template, " + fault.status.text;
-    return fault.status;
+    return shortened(std::move(fault.status));
   }
 }
 
@@ -37,7 +48,7 @@ base::Result<std::string> ChatTemplate::render_any(const Json& variables) const 
     if (!values.dict()) return base::invalid("the variables of a chat template are an object");
     return jinja::Evaluation(parts_->parsed, values).run();
   } catch (jinja::Fault& fault) {
-    return fault.status;
+    return shortened(std::move(fault.status));
   }
 }
 

@@ -35,7 +35,7 @@ std::optional<uint8_t> byte_of_piece(std::string_view piece) {
   return uint8_t(high << 4 | low);
 }
 
-std::string Decoder::bytes(std::string_view piece) const {
+std::string Decoder::bytes(std::string_view piece, Pattern::Patience& patience) const {
   if (byte_level) return bytes_of_spelling(piece).value_or(std::string(piece));
   if (!continuing.empty()) {
     bool goes_on = piece.starts_with(continuing);
@@ -43,7 +43,7 @@ std::string Decoder::bytes(std::string_view piece) const {
     return cleanup ? clean_up(std::move(out)) : out;
   }
   std::string out(piece);
-  for (const auto& step : replace) out = replace_all(out, step.pattern, step.content);
+  for (const auto& step : replace) out = replace_all(out, step, longest_normalized(piece.size()), patience);
   if (byte_fallback)
     if (auto byte = byte_of_piece(out)) return std::string(1, char(*byte));
   return out;

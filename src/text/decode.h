@@ -22,7 +22,7 @@ struct Decoder {
   uint32_t strip_start = 0;          // … is taken off the text's beginning up to so many times
 
   // The bytes of a piece; perhaps a part of a UTF-8 sequence.
-  std::string bytes(std::string_view piece) const;
+  std::string bytes(std::string_view piece, Pattern::Patience& patience) const;
   // Of WordPiece: those of the first piece of a text.
   std::string first(std::string_view piece) const;
 };

@@ -25,8 +25,13 @@ bool ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
+struct Bounds {
+  size_t most;
+  Pattern::Patience& patience;
+};
+
 // False: the text is in that form already, `out` is untouched.
-bool apply_step(UnicodeForm form, std::string_view text, std::string& out) {
+bool apply_step(UnicodeForm form, std::string_view text, std::string& out, Bounds) {
   if (ascii(text)) return false;
   UErrorCode error = U_ZERO_ERROR;
   const icu::Normalizer2* normalizer = instance(form, error);
@@ -40,36 +45,36 @@ bool apply_step(UnicodeForm form, std::string_view text, std::string& out) {
   return true;
 }
 
-bool apply_step(const PrependStep& step, std::string_view text, std::string& out) {
-  if (text.empty()) return false;
+bool apply_step(const PrependStep& step, std::string_view text, std::string& out, Bounds bounds) {
+  if (text.empty() || text.size() + step.text.size() > bounds.most) return false;
   std::string changed = step.text;
   changed += text;
   out = std::move(changed);
   return true;
 }
 
-bool apply_step(const ReplaceStep& step, std::string_view text, std::string& out) {
-  out = replace_all(text, step.pattern, step.content);
+bool apply_step(const ReplaceStep& step, std::string_view text, std::string& out, Bounds bounds) {
+  out = replace_all(text, step, bounds.most, bounds.patience);
   return true;
 }
 
-bool apply_step(const BertStep& step, std::string_view text, std::string& out) {
+bool apply_step(const BertStep& step, std::string_view text, std::string& out, Bounds) {
   return bert_normalize(step, text, out);
 }
-bool apply_step(StripAccentsStep, std::string_view text, std::string& out) { return strip_accents(text, out); }
-bool apply_step(LowercaseStep, std::string_view text, std::string& out) { return lower_case(text, out); }
+bool apply_step(StripAccentsStep, std::string_view text, std::string& out, Bounds) { return strip_accents(text, out); }
+bool apply_step(LowercaseStep, std::string_view text, std::string& out, Bounds) { return lower_case(text, out); }
 
 }  // namespace
 
-std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content) {
+std::string replace_all(std::string_view text, const ReplaceStep& step, size_t most, Pattern::Patience& patience) {
   std::string out;
   out.reserve(text.size() + text.size() / 2);
-  Pattern::Search search(pattern);
+  Pattern::Search search(step.pattern, patience);
   size_t done = 0;
   for (size_t from = 0; from <= text.size();) {
     auto match = search.next(text, from);
-    if (!match) break;
-    out.append(text.substr(done, match->from - done)).append(content);
+    if (!match || out.size() + (text.size() - done) + step.content.size() > most) break;
+    out.append(text.substr(done, match->from - done)).append(step.content);
     done = from = match->to;
     if (match->from != match->to) continue;
     if (from == text.size()) break;
@@ -79,10 +84,11 @@ std::string replace_all(std::string_view text, const Pattern& pattern, std::stri
   return out;
 }
 
-std::string_view Normalizer::apply(std::string_view text, std::string& storage) const {
+std::string_view Normalizer::apply(std::string_view text, std::string& storage, Pattern::Patience& patience) const {
   std::string next;
+  const Bounds bounds{longest_normalized(text.size()), patience};
   for (const auto& step : steps_) {
-    bool changed = std::visit([&](const auto& what) { return apply_step(what, text, next); }, step);
+    bool changed = std::visit([&](const auto& what) { return apply_step(what, text, next, bounds); }, step);
     if (!changed) continue;
     storage.swap(next);  // `text` may lie in what is now `next`, and is not read again
     text = storage;

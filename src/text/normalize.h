@@ -24,15 +24,20 @@ struct LowercaseStep {};
 enum class UnicodeForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
 using NormalizeStep = std::variant<PrependStep, ReplaceStep, UnicodeForm, BertStep, StripAccentsStep, LowercaseStep>;
 
-// Every match of the pattern replaced.
-std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content);
+// Every match of the pattern replaced, from left to right while the result has at most `most` bytes.
+std::string replace_all(std::string_view text, const ReplaceStep& step, size_t most, Pattern::Patience& patience);
+
+// What a text of that many bytes may become: Unicode's own forms stay below 16 times.
+constexpr size_t longest_normalized(size_t bytes) { return 16 * bytes + 4096; }
 
 class Normalizer {
  public:
   void add(NormalizeStep step) { steps_.push_back(std::move(step)); }
   bool empty() const { return steps_.empty(); }
-  // The normalized text: `text` itself where nothing changes, else `storage`.
-  std::string_view apply(std::string_view text, std::string& storage) const;
+  size_t size() const { return steps_.size(); }
+  // The normalized text: `text` itself where nothing changes, else `storage`. Steps that would make it longer than
+  // longest_normalized() are not done, or not to the end.
+  std::string_view apply(std::string_view text, std::string& storage, Pattern::Patience& patience) const;
 
  private:
   std::vector<NormalizeStep> steps_;

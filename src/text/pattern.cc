@@ -149,7 +149,7 @@ base::Result<Pattern> Pattern::compile(std::string_view regex) {
 Pattern::Search::Search(Search&&) noexcept = default;
 Pattern::Search::~Search() = default;
 
-Pattern::Search::Search(const Pattern& pattern) : pattern_(&pattern) {
+Pattern::Search::Search(const Pattern& pattern, Patience& patience) : pattern_(&pattern), patience_(&patience) {
   if (!pattern.code_) return;
   memory_ = std::make_unique<Memory>();
   memory_->data = pcre2_match_data_create(1, nullptr);
@@ -165,6 +165,7 @@ std::optional<Pattern::Match> Pattern::Search::next(std::string_view text, size_
     if (at == text.npos) return std::nullopt;
     return Match{at, at + word.size()};
   }
+  if (patience_->left == 0) return std::nullopt;
   auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   const Code& code = *pattern_->code_;
   int rc;
@@ -178,6 +179,7 @@ std::optional<Pattern::Match> Pattern::Search::next(std::string_view text, size_
   } else {
     rc = pcre2_match(code.code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, memory_->data, memory_->context);
   }
+  if (rc < 0 && rc != PCRE2_ERROR_NOMATCH) --patience_->left;
   if (rc < 0) return std::nullopt;
   size_t* found = pcre2_get_ovector_pointer(memory_->data);
   if (found[0] < from || found[1] < found[0]) return std::nullopt;  // \K in a lookaround

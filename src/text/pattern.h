@@ -5,6 +5,7 @@
 // intersections, \h). https://github.com/kkos/oniguruma/blob/master/doc/RE, pcre2pattern(3).
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,19 +27,25 @@ class Pattern {
   Pattern& operator=(Pattern&&) noexcept;
   ~Pattern();
 
+  // How often searches may give up before they are not begun any more: of all that one text is searched for.
+  struct Patience {
+    uint32_t left = 8;
+  };
+
   // Working memory for matching; one thread.
   class Search {
    public:
-    explicit Search(const Pattern& pattern);  // borrowed
+    Search(const Pattern& pattern, Patience& patience);  // both borrowed
     Search(Search&&) noexcept;
     ~Search();
     // The first match in `text` that starts at `from` or later; `text` is valid UTF-8. None too when matching takes
-    // more steps than any tokenizer's pattern needs.
+    // more steps than any tokenizer's pattern needs, or has done so too often.
     std::optional<Match> next(std::string_view text, size_t from);
 
    private:
     struct Memory;
     const Pattern* pattern_;
+    Patience* patience_;
     std::unique_ptr<Memory> memory_;
   };
 

@@ -53,11 +53,11 @@ class Joiner {
 
 }  // namespace
 
-PreTokenizer::Run::Run(const PreTokenizer& owner) : steps_(&owner.steps_) {
+PreTokenizer::Run::Run(const PreTokenizer& owner, Pattern::Patience& patience) : steps_(&owner.steps_) {
   static const Pattern kNothing = Pattern::literal("");
   for (const auto& step : *steps_) {
     const auto* split = std::get_if<SplitStep>(&step);
-    searches_.emplace_back(split ? split->pattern : kNothing);
+    searches_.emplace_back(split ? split->pattern : kNothing, patience);
   }
 }
 

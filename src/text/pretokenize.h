@@ -22,7 +22,7 @@ struct SplitStep {
 struct PrefixSpaceStep {};  // ByteLevel's add_prefix_space: a space before a piece that has none
 struct MetaspaceStep {
   enum class Prepend : uint8_t { kAlways, kFirst, kNever };
-  std::string replacement;  // of the space
+  std::string replacement;  // of the space; one character
   Prepend prepend = Prepend::kAlways;
   bool split = true;  // before each replacement
 };
@@ -41,11 +41,12 @@ class PreTokenizer {
  public:
   void add(PreTokenizeStep step) { steps_.push_back(std::move(step)); }
   bool empty() const { return steps_.empty(); }
+  size_t size() const { return steps_.size(); }
 
   // The working memory of one thread's encode().
   class Run {
    public:
-    explicit Run(const PreTokenizer& owner);  // borrowed
+    Run(const PreTokenizer& owner, Pattern::Patience& patience);  // both borrowed
     // `first`: the section is the beginning of the whole text.
     void split(std::string_view section, bool first, WordSink& sink) { step(0, section, first, sink); }
 

@@ -12,7 +12,8 @@ namespace {
 // One encode(): from sections between added tokens down to words.
 class Encoding final : private WordSink {
  public:
-  Encoding(const TokenizerParts& parts, std::vector<uint32_t>& out) : parts_(parts), run_(parts.pre), out_(out) {}
+  Encoding(const TokenizerParts& parts, std::vector<uint32_t>& out)
+      : parts_(parts), run_(parts.pre, patience_), out_(out) {}
 
   void text(std::string_view whole) {
     between(parts_.added.raw(), whole, [&](std::string_view section, bool first) { raw_section(section, first); });
@@ -34,7 +35,7 @@ class Encoding final : private WordSink {
 
   void raw_section(std::string_view section, bool first) {
     std::string storage;
-    std::string_view normalized = parts_.normalizer.apply(section, storage);
+    std::string_view normalized = parts_.normalizer.apply(section, storage, patience_);
     between(parts_.added.normalized(), normalized,
             [&](std::string_view part, bool head) { run_.split(part, first && head, *this); });
   }
@@ -45,6 +46,7 @@ class Encoding final : private WordSink {
   }
 
   const TokenizerParts& parts_;
+  Pattern::Patience patience_;
   PreTokenizer::Run run_;
   Bpe::Work work_;
   std::vector<uint32_t>& out_;

@@ -4,6 +4,8 @@
 //             {"type": "WordPiece", "vocab": {piece: id}, "unk_token", "continuing_subword_prefix", …}}
 // `truncation` and `padding` are the training script's and are not looked at. The file may come from anywhere: every
 // number is checked before it sizes or indexes anything.
+#include <algorithm>
+
 #include "text/byte_level.h"
 #include "text/tokenizer_steps.h"
 
@@ -14,6 +16,9 @@ namespace {
 constexpr uint64_t kMostIds = 1u << 22;
 constexpr uint64_t kLongestWord = 1000;  // characters
 constexpr size_t kLargestFile = 256u << 20;
+constexpr size_t kLongestPiece = 4096;
+constexpr size_t kMostDecoded = 1u << 30;     // bytes of all pieces' texts
+constexpr size_t kMostAddedBytes = 4u << 20;  // of all added tokens: each byte may be a node of a trie
 
 using Object = simdjson::dom::object;
 
@@ -76,6 +81,7 @@ class Loader {
       uint64_t number = 0;
       if (id.get(number) || number >= kMostIds)
         return model_->fault("vocab", " gives '" + std::string(piece.substr(0, 100)) + "' no id below 4194304");
+      if (piece.size() > kLongestPiece) return model_->fault("vocab", " has a piece of more than 4096 bytes");
       pieces_.emplace_back(piece, uint32_t(number));
       bytes_ += piece.size();
       if (number >= size_) size_ = number + 1;
@@ -99,10 +105,11 @@ class Loader {
       token.lstrip = fields.flag("lstrip", false);
       token.rstrip = fields.flag("rstrip", false);
       if (*id >= size_) size_ = *id + 1;
-      bytes_ += content->size();
+      bytes_ += content->size(), added_bytes_ += content->size();
       added_.push_back(std::move(token));
     });
     if (added_.size() > (1u << 16)) faults_.add("added_tokens", " are too many");
+    if (added_bytes_ > kMostAddedBytes) faults_.add("added_tokens", " have more than 4 MiB together");
   }
 
   void list_pieces() {
@@ -120,9 +127,14 @@ class Loader {
     }
     parts_.spelled.reserve(size_, bytes_);
     parts_.bytes.reserve(size_, bytes_);
+    Pattern::Patience patience;
+    size_t made = 0;
     for (size_t id = 0; id < size_; ++id) {
+      std::string bytes = literal[id] ? std::string(spelled[id]) : parts_.decoder.bytes(spelled[id], patience);
+      if ((made += bytes.size()) > std::min(longest_normalized(bytes_), kMostDecoded))
+        return faults_.add("decoder", " makes too much of the vocabulary");
       parts_.spelled.push(spelled[id]);
-      parts_.bytes.push(literal[id] ? std::string(spelled[id]) : parts_.decoder.bytes(spelled[id]));
+      parts_.bytes.push(bytes);
     }
   }
 
@@ -209,7 +221,7 @@ class Loader {
   std::vector<std::pair<std::string_view, uint32_t>> pieces_;
   std::vector<AddedToken> added_;
   std::string joined_;
-  size_t size_ = 0, bytes_ = 0;
+  size_t size_ = 0, bytes_ = 0, added_bytes_ = 0;
   bool byte_level_ = false, word_piece_ = false;
 };
 

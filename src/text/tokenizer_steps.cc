@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "text/utf8.h"
+
 namespace weir::text {
 
 namespace {
@@ -9,7 +11,10 @@ namespace {
 // GPT-2's, which ByteLevel uses unless told otherwise.
 constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-constexpr int kDeepest = 16;  // sequences in sequences
+constexpr int kDeepest = 16;         // sequences in sequences
+constexpr size_t kMostSteps = 64;    // of one kind; each may call the next
+constexpr size_t kMostMarkers = 64;  // around a text
+constexpr size_t kLongestPrefix = 256;
 
 std::string_view type_of(const Fields& fields) {
   auto type = fields.text("type");
@@ -58,11 +63,13 @@ void normalizer(const Fields& fields, Normalizer& out, int depth) {
                                                                         {"NFKC", UnicodeForm::kNfkc},
                                                                         {"NFKD", UnicodeForm::kNfkd}};
   std::string_view type = type_of(fields);
+  if (out.size() == kMostSteps) return fields.fault(" is one step too many: 64 are supported");
   if (type == "Sequence" && depth < kDeepest)
     return fields.each("normalizers", [&](const Fields& part) { normalizer(part, out, depth + 1); });
   if (type == "Prepend") {
     auto text = fields.text("prepend");
     if (!text) fields.fault(".prepend is missing");
+    if (text && text->size() > kLongestPrefix) fields.fault(".prepend is longer than 256 bytes");
     return out.add(PrependStep{std::string(text.value_or(""))});
   }
   if (type == "BertNormalizer") return out.add(bert_of(fields));
@@ -93,7 +100,8 @@ MetaspaceStep metaspace_of(const Fields& fields) {
   MetaspaceStep step;
   step.replacement = fields.text("replacement").value_or(kMetaspace);
   step.split = fields.flag("split", true);
-  if (step.replacement.empty()) fields.fault(".replacement is empty");
+  if (step.replacement.empty() || step.replacement.size() != utf8_size(step.replacement[0]))
+    fields.fault(".replacement is not one character");
   // `add_prefix_space` is how files from before 2024 say it.
   std::string_view scheme = fields.flag("add_prefix_space", true) ? "always" : "never";
   scheme = fields.text("prepend_scheme").value_or(scheme);
@@ -110,6 +118,7 @@ MetaspaceStep metaspace_of(const Fields& fields) {
 void pre_tokenizer(const Fields& fields, PreTokenizer& out, bool& byte_level, int depth) {
   std::string_view type = type_of(fields);
   if (byte_level) return fields.fault(" follows ByteLevel, which is not supported");
+  if (out.size() == kMostSteps) return fields.fault(" is one step too many: 64 are supported");
   auto split = [&](std::string_view regex, SplitBehavior behavior, bool invert = false) {
     out.add(SplitStep{compiled(fields, regex), behavior, invert});
   };
@@ -162,6 +171,7 @@ void read_word_piece_decoder(const Fields& fields, Decoder& out) {
 
 void decoder(const Fields& fields, Decoder& out, bool& fused, int depth) {
   std::string_view type = type_of(fields);
+  if (out.replace.size() == kMostSteps) return fields.fault(" is one step too many: 64 are supported");
   if (type == "Sequence" && depth < kDeepest) {
     fields.each("decoders", [&](const Fields& part) { decoder(part, out, fused, depth + 1); });
   } else if (type == "ByteLevel") {
@@ -247,6 +257,8 @@ void post_processor(const Fields& fields, std::vector<uint32_t>& prefix, std::ve
   } else if (type != "ByteLevel") {  // which changes offsets only
     refuse(fields, type);
   }
+  if (prefix.size() + before.size() > kMostMarkers || suffix.size() + after.size() > kMostMarkers)
+    return fields.fault(" puts more than 64 ids at an end of a text");
   prefix.insert(prefix.begin(), before.begin(), before.end());
   suffix.insert(suffix.end(), after.begin(), after.end());
 }

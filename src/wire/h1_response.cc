@@ -124,7 +124,7 @@ void H1Exchange::body(base::Bytes piece) {
     held().bytes += piece.size();
     held().body.push_back(std::move(piece));
   }
-  above_ = above_ || backlog() > kLowWater;
+  above_ = above_ || backlog() >= kLowWater;
 }
 
 void H1Exchange::end(Fields trailers) {

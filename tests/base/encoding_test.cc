@@ -58,6 +58,17 @@ TEST(Base64, AnyBytesComeBack) {
 
 TEST(Hex, WritesTwoLowerCaseDigitsPerByte) { EXPECT_EQ(hex(std::string_view("\x00\xff\x1a", 3)), "00ff1a"); }
 
+TEST(Presentable, IsUtf8WithoutControlCharactersAndNotLong) {
+  EXPECT_EQ(presentable("'h\xc3\xa9' \xf0\x9f\x98\x80", 100), "'h\xc3\xa9' \xf0\x9f\x98\x80");
+  EXPECT_EQ(presentable("a\n\x7f\x1b[1m", 100), "a\n??[1m");
+  EXPECT_EQ(presentable("\xff\xc3(\xe0\x80\x80\xed\xa0\x80\xf4\x90\x80\x80\xc3", 100),
+            "?"
+            "?(" +
+                std::string(11, '?'));
+  EXPECT_EQ(presentable("\xc3\xa9\xc3\xa9\xc3\xa9", 3), "\xc3\xa9\xc3\xa9...");
+  EXPECT_EQ(presentable("abc", 3), "abc");
+}
+
 TEST(NearMiss, FindsTypingSlipsAndNothingFarther) {
   std::vector<std::string_view> names{"digits", "simple", "simple_string", "identity"};
   EXPECT_EQ(near_miss("digit", names), "digits");

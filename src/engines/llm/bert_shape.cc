@@ -40,7 +40,7 @@ void refuse_what_changes_answers(Fields& f) {
     f.fail("position_embedding_type", "is not absolute", base::Code::kUnimplemented);
   if (f.flag_or("is_decoder", false)) f.fail("is_decoder", "is not supported", base::Code::kUnimplemented);
   if (f.has("quantization_config")) f.fail("quantization_config", "is not supported", base::Code::kUnimplemented);
-  if (f.has("embedding_size") && f["embedding_size"] != f["hidden_size"])
+  if (f.has("embedding_size") && f.has("hidden_size") && f["embedding_size"] != f["hidden_size"])
     f.fail("embedding_size", "is not hidden_size", base::Code::kUnimplemented);
 }
 

@@ -90,6 +90,7 @@ std::optional<VisionShape> vision(Fields& f, base::Status& status) {
 void check(Fields& f, const Shape& s) {
   if (s.heads % s.kv_heads != 0) f.fail("num_key_value_heads", "does not divide num_attention_heads");
   if (s.heads / s.kv_heads > 24) f.fail("num_key_value_heads", "is more than 24 times below num_attention_heads");
+  if (s.head_dim == 0) f.fail("num_attention_heads", "is more than hidden_size");
   if (s.head_dim % 2 != 0) f.fail("head_dim", "is odd");
   if (uint64_t(s.heads) * s.head_dim > kMaxWidth) f.fail("head_dim", "is too large");
   for (uint32_t id : s.eos_ids)

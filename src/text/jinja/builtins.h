@@ -28,7 +28,8 @@ std::string capitalized(std::string_view text);
 std::string titled(std::string_view text);
 enum class Side : uint8_t { kBoth, kLeft, kRight };
 // Takes off white space, or the characters of `what` when it is text.
-std::string_view stripped(std::string_view text, Side side, const Value& what);
+std::string_view stripped(Evaluation& evaluation, std::string_view text, Side side, const Value& what);
+std::string_view trimmed(std::string_view text, Side side = Side::kBoth);  // white space
 // `count` < 0: all.
 std::string replaced(Evaluation& evaluation, std::string_view text, std::string_view from, std::string_view to,
                      int64_t count);

@@ -24,7 +24,10 @@ void Evaluation::Scope::set(uint32_t name, Value value) {
   names.emplace_back(name, std::move(value));
 }
 
-Evaluation::Evaluation(const Template& what, const Value& variables) : template_(what), variables_(variables) {}
+Evaluation::Evaluation(const Template& what, const Value& variables)
+    : template_(what),
+      variables_(variables),
+      loop_(uint32_t(std::find(what.names.begin(), what.names.end(), "loop") - what.names.begin())) {}
 
 std::string Evaluation::run() {
   std::string out;
@@ -55,7 +58,7 @@ void Evaluation::write(std::string& out, const Value& value) {
   if (value.text())
     out += value.str();
   else
-    out += value.to_text();
+    out += text_of(value);
   spend_bytes(out.size() - before);
 }
 
@@ -136,12 +139,10 @@ Value loop_of(const List& items, size_t i) {
 
 Evaluation::Flow Evaluation::run_for(const Stmt& stmt, Scope& scope, std::string& out) {
   List items = filtered(stmt, elements(*this, eval(*stmt.expr, scope)), scope);
-  auto found = std::find(template_.names.begin(), template_.names.end(), "loop");
-  auto loop = uint32_t(found - template_.names.begin());
   for (size_t i = 0; i < items.size(); ++i) {
     spend(1);
     Scope inner{&scope, {}};
-    if (found != template_.names.end()) inner.set(loop, loop_of(items, i));
+    if (loop_ < template_.names.size()) inner.set(loop_, loop_of(items, i));
     assign(stmt.target, items[i], inner);
     if (run(stmt.body, inner, out) == Flow::kBreak) break;
   }
@@ -151,6 +152,7 @@ Evaluation::Flow Evaluation::run_for(const Stmt& stmt, Scope& scope, std::string
 }
 
 void Evaluation::assign(const Target& target, Value value, Scope& scope) {
+  spend(scope.names.size() / 16);
   if (!target.attribute.empty()) {
     const Scope* at = &scope;
     const Value* space = nullptr;

@@ -2,6 +2,7 @@
 // bytes of text made: a template comes with a model's files and may be hostile.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,16 +16,28 @@ class Evaluation {
   static constexpr uint64_t kMostSteps = 5'000'000;
   static constexpr uint64_t kMostBytes = 256u << 20;  // of all strings made
   static constexpr int kDeepest = 400;                // expressions, blocks and macros inside each other
+  static constexpr uint64_t kPerStep = 16;            // units of weight that are looked at in one step
 
   Evaluation(const Template& what, const Value& variables);  // both borrowed
   std::string run();
 
-  // Throws where the limit is passed.
+  // Throw where the limit is passed.
   void spend(uint64_t steps) {
     if ((steps_ += steps) > kMostSteps) too_much("the template takes too many steps");
   }
   void spend_bytes(uint64_t bytes) {
     if ((bytes_ += bytes) > kMostBytes) too_much("the template makes too much text");
+  }
+  // Pays for looking at all of a value; for comparing two; for finding `word` bytes in `text` bytes.
+  void look(const Value& value) { spend(value.weight() / kPerStep); }
+  void look(const Value& a, const Value& b) { spend(std::min(a.weight(), b.weight()) / kPerStep); }
+  // Pays for a walk along the characters of a text.
+  void walk(const Value& text) { search(text.str().size(), 0); }
+  void search(size_t text, size_t word) { spend((text / 64) * (1 + word / 64)); }
+  // str() of any value, paid for.
+  std::string text_of(const Value& value) {
+    look(value);
+    return value.to_text();
   }
   Value text(std::string made) {
     spend_bytes(made.size());
@@ -38,6 +51,7 @@ class Evaluation {
 
   Value attribute(const Value& object, std::string_view name);  // a.b
   Value item(const Value& object, const Value& key);            // a[b]
+  bool tested(TestFn test, const Value& value, Arguments& arguments);
   Value apply_filter(FilterFn filter, std::string_view name, const Value& input, Arguments& arguments);
   Value call(const Value& what, Arguments& arguments);
 
@@ -75,6 +89,7 @@ class Evaluation {
 
   const Template& template_;
   const Value& variables_;
+  const uint32_t loop_;  // the name `loop`; names.size() where the template does not say it
   uint64_t steps_ = 0, bytes_ = 0;
   int depth_ = 0;
 };

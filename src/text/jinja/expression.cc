@@ -149,9 +149,11 @@ Value Evaluation::eval_kind(const Expr& expr, const Scope& scope) {
 }
 
 Value Evaluation::name(const Expr& expr, const Scope& scope) {
-  for (const Scope* at = &scope; at; at = at->outer)
+  for (const Scope* at = &scope; at; at = at->outer) {
+    spend(at->names.size() / 16);
     for (const auto& [id, value] : at->names)
       if (id == expr.name_id) return value;
+  }
   if (const Value* value = variables_.find(expr.name)) return *value;
   return find_function(expr.name);
 }
@@ -176,7 +178,7 @@ Value Evaluation::attribute(const Value& object, std::string_view name) {
   // As getattr() before a look-up: a dict's methods hide its keys.
   if (Value method = find_method(object, name); !method.undefined()) return method;
   if (!object.dict() && !object.name_space()) return {};
-  spend((object.dict() ? object.entries().size() : 0) / 16);
+  spend((object.dict() ? object.entries() : object.space().fields).size() / 16);
   const Value* found = object.find(name);
   return found ? *found : Value();
 }
@@ -184,7 +186,7 @@ Value Evaluation::attribute(const Value& object, std::string_view name) {
 Value Evaluation::item(const Value& object, const Value& key) {
   if (key.text()) {
     if (object.dict() || object.name_space()) {
-      if (object.dict()) spend(object.entries().size() / 16);
+      spend((object.dict() ? object.entries() : object.space().fields).size() / 16);
       if (const Value* found = object.find(key.str())) return *found;
     }
     return find_method(object, key.str());
@@ -205,6 +207,7 @@ Value Evaluation::slice(const Expr& expr, const Scope& scope) {
   auto part = [&](size_t i) { return expr.args[i] ? eval(*expr.args[i], scope) : Value(); };
   Value from = part(1), to = part(2), step = part(3);
   if (object.undefined()) return Value::list({});
+  if (object.text()) walk(object);
   if (!object.list() && !object.text()) fail("a value of type " + std::string(object.kind()) + " cannot be sliced");
   Span span = span_of(from, to, step, size_of(object));
   if (object.text() && span.step == 1)
@@ -241,6 +244,10 @@ Value Evaluation::filter(const Expr& expr, const Scope& scope, const Value* inpu
 Value Evaluation::apply_filter(FilterFn filter, std::string_view name, const Value& input, Arguments& arguments) {
   if (!filter) fail("the filter '" + std::string(name.substr(0, 100)) + "' is not supported");
   spend(1);
+  // Filters pay for what they look at in lists and dicts.
+  if (input.text()) walk(input);
+  for (const Value& value : arguments.values)
+    if (value.text()) look(value);
   return filter(*this, input, arguments);
 }
 
@@ -248,7 +255,19 @@ Value Evaluation::test(const Expr& expr, const Scope& scope) {
   if (!expr.test) fail("the test '" + expr.name.substr(0, 100) + "' is not supported");
   Value value = eval(*expr.args[0], scope);
   Arguments given = arguments(expr, scope);
-  return expr.test(value, given);
+  return tested(expr.test, value, given);
+}
+
+bool Evaluation::tested(TestFn test, const Value& value, Arguments& arguments) {
+  static const TestFn kIn = find_test("in");
+  spend(1);
+  if (arguments.values.empty() && value.text()) walk(value);
+  for (const Value& other : arguments.values) {
+    if (test == kIn && value.text() && other.text()) search(other.str().size(), value.str().size());
+    if (other.dict()) spend(other.entries().size() / 16);
+    other.list() ? look(other) : look(value, other);
+  }
+  return test(value, arguments);
 }
 
 Value Evaluation::compare_all(const Expr& expr, const Scope& scope) {
@@ -271,6 +290,7 @@ Value Evaluation::concat(const Expr& expr, const Scope& scope) {
 }
 
 Value Evaluation::binary(Op op, const Value& left, const Value& right) {
+  if (op >= Op::kEq && op <= Op::kGe) look(left, right);
   switch (op) {
     case Op::kEq: return left == right;
     case Op::kNe: return !(left == right);
@@ -280,8 +300,9 @@ Value Evaluation::binary(Op op, const Value& left, const Value& right) {
     case Op::kGe: return compare(left, right) >= 0;
     case Op::kIn:
     case Op::kNotIn: {
-      if (right.list()) spend(right.items().size());
-      if (right.text()) spend(right.str().size() / 64);
+      if (right.list()) left.weight() > 1 ? look(right) : spend(right.items().size() / kPerStep);
+      if (right.dict()) spend(right.entries().size() / 16);
+      if (right.text()) search(right.str().size(), left.text() ? left.str().size() : 0);
       return contains(right, left) == (op == Op::kIn);
     }
     default: break;

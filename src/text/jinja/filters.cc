@@ -14,12 +14,13 @@ namespace weir::text::jinja {
 namespace {
 
 Value trim(Evaluation& evaluation, const Value& v, Arguments& a) {
-  return evaluation.text(std::string(stripped(v.to_text(), Side::kBoth, a.get(0, "chars"))));
+  std::string input = evaluation.text_of(v);
+  return evaluation.text(std::string(stripped(evaluation, input, Side::kBoth, a.get(0, "chars"))));
 }
 
 template <std::string (*kChange)(std::string_view)>
 Value changed(Evaluation& evaluation, const Value& v, Arguments&) {
-  return evaluation.text(kChange(v.to_text()));
+  return evaluation.text(kChange(evaluation.text_of(v)));
 }
 
 // Jinja's own title(): words begin behind blanks, dashes and opening brackets.
@@ -43,10 +44,12 @@ Value fallback(Evaluation&, const Value& v, Arguments& a) {
   return v;
 }
 
-Value text(Evaluation& evaluation, const Value& v, Arguments&) { return v.text() ? v : evaluation.text(v.to_text()); }
+Value text(Evaluation& evaluation, const Value& v, Arguments&) {
+  return v.text() ? v : evaluation.text(evaluation.text_of(v));
+}
 
 std::optional<double> parsed(std::string_view text) {
-  text = stripped(text, Side::kBoth, {});
+  text = trimmed(text);
   double out = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -60,7 +63,7 @@ Value to_integer(Evaluation&, const Value& v, Arguments& a) {
   if (v.integer() || v.boolean()) return v.to_int("");
   if (v.real()) return of_real(v.to_real());
   if (!v.text() || base < 2 || base > 36) return fallback;
-  std::string_view text = stripped(v.str(), Side::kBoth, {});
+  std::string_view text = trimmed(v.str());
   int64_t out = 0;
   size_t sign = text.starts_with('+') ? 1 : 0;
   auto [end, error] = std::from_chars(text.data() + sign, text.data() + text.size(), out, int(base));
@@ -77,15 +80,15 @@ Value to_float(Evaluation&, const Value& v, Arguments& a) {
 
 Value replace(Evaluation& evaluation, const Value& v, Arguments& a) {
   Value count = a.get(2, "count", None{});
-  std::string input = v.to_text();
+  std::string input = evaluation.text_of(v);
   evaluation.spend_bytes(input.size());
-  return Value(replaced(evaluation, input, a.need(0, "old").to_text(), a.need(1, "new").to_text(),
+  return Value(replaced(evaluation, input, evaluation.text_of(a.need(0, "old")), evaluation.text_of(a.need(1, "new")),
                         count.none() ? -1 : count.to_int("the count")));
 }
 
 Value escape(Evaluation& evaluation, const Value& v, Arguments&) {
   std::string out;
-  for (char c : v.to_text()) switch (c) {
+  for (char c : evaluation.text_of(v)) switch (c) {
       case '&': out += "&amp;"; break;
       case '<': out += "&lt;"; break;
       case '>': out += "&gt;"; break;
@@ -110,10 +113,12 @@ Value tojson(Evaluation& evaluation, const Value& v, Arguments& a) {
     options.indent = std::clamp<int64_t>(indent.to_int("the indent"), 0, 64);
   if (!indent.none()) options.item_separator = ",";
   if (separators.list() && separators.items().size() == 2) {
-    options.item_separator = separators.items()[0].to_text();
-    options.key_separator = separators.items()[1].to_text();
+    options.item_separator = evaluation.text_of(separators.items()[0]);
+    options.key_separator = evaluation.text_of(separators.items()[1]);
   }
   options.sort = a.get(3, "sort_keys", false).truth();
+  evaluation.look(v);
+  options.most = Evaluation::kMostBytes;
   return evaluation.text(dump(v, options));
 }
 
@@ -122,7 +127,7 @@ Value indent(Evaluation& evaluation, const Value& v, Arguments& a) {
   std::string pad =
       width.text() ? width.str() : std::string(size_t(std::clamp<int64_t>(width.to_int("the width"), 0, 1024)), ' ');
   bool first = a.get(1, "first", false).truth(), blank = a.get(2, "blank", false).truth();
-  std::string input = v.to_text(), out = first ? pad : "";
+  std::string input = evaluation.text_of(v), out = first ? pad : "";
   size_t line = 0;
   for (std::string_view rest = input;; ++line) {
     size_t end = std::min(rest.find('\n'), rest.size());

@@ -28,10 +28,11 @@ Value range(Evaluation& evaluation, Arguments& arguments) {
   return evaluation.list(std::move(out));
 }
 
-Dict named_fields(Arguments& arguments) {
+Dict named_fields(Evaluation& evaluation, Arguments& arguments) {
   Dict fields;
   if (!arguments.values.empty()) {
     if (arguments.values.size() > 1 || !arguments.values[0].dict()) fail("namespace and dict take names, or a dict");
+    evaluation.spend(arguments.values[0].entries().size());
     fields = arguments.values[0].entries();
   }
   for (auto& [name, value] : arguments.named) fields.emplace_back(name, std::move(value));
@@ -57,9 +58,11 @@ Value raise_exception(Evaluation&, Arguments& arguments) {
 Value find_function(std::string_view name) {
   if (name == "range") return Value::callable(range);
   if (name == "namespace")
-    return Value::callable([](Evaluation&, Arguments& given) { return Value::name_space(named_fields(given)); });
+    return Value::callable(
+        [](Evaluation& evaluation, Arguments& given) { return Value::name_space(named_fields(evaluation, given)); });
   if (name == "dict")
-    return Value::callable([](Evaluation&, Arguments& given) { return Value::dict(named_fields(given)); });
+    return Value::callable(
+        [](Evaluation& evaluation, Arguments& given) { return Value::dict(named_fields(evaluation, given)); });
   if (name == "raise_exception") return Value::callable(raise_exception);
   if (name == "strftime_now") return Value::callable(strftime_now);
   return {};

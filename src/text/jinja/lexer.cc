@@ -12,7 +12,7 @@ namespace {
 
 using Kind = Token::Kind;
 
-size_t leading_blanks(std::string_view text) { return text.size() - stripped(text, Side::kLeft, {}).size(); }
+size_t leading_blanks(std::string_view text) { return text.size() - trimmed(text, Side::kLeft).size(); }
 bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80); }
 bool digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -89,7 +89,7 @@ class Lexer {
   void text(size_t end, char sign, bool block) {
     std::string_view data = rest().substr(0, end - at_);
     if (sign == '-') {
-      data = stripped(data, Side::kRight, {});
+      data = trimmed(data, Side::kRight);
     } else if (sign != '+' && block) {
       size_t line = data.rfind('\n') + 1;  // 0 when there is none
       std::string_view last = data.substr(line);

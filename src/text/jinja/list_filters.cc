@@ -31,12 +31,12 @@ Value dotted(Evaluation& evaluation, Value value, const Value& path) {
 Value length_of(Evaluation&, const Value& v, Arguments&) { return size_of(v); }
 
 Value join(Evaluation& evaluation, const Value& v, Arguments& a) {
-  std::string between = a.get(0, "d", std::string()).to_text(), out;
+  std::string between = evaluation.text_of(a.get(0, "d", std::string())), out;
   Value path = a.get(1, "attribute", None{});
   bool first = true;
   for (const Value& item : elements(evaluation, v)) {
     if (!std::exchange(first, false)) out += between;
-    out += path.none() ? item.to_text() : dotted(evaluation, item, path).to_text();
+    out += evaluation.text_of(path.none() ? item : dotted(evaluation, item, path));
     if (out.size() > Evaluation::kMostBytes) too_much("the template makes too much text");
   }
   return evaluation.text(std::move(out));
@@ -79,6 +79,7 @@ void sort_by(Evaluation& evaluation, List& keys, List& items, bool backwards) {
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) {
     evaluation.spend(1);
+    evaluation.look(keys[x], keys[y]);
     return backwards ? compare(keys[y], keys[x]) < 0 : compare(keys[x], keys[y]) < 0;
   });
   List sorted;
@@ -112,7 +113,7 @@ Value unique(Evaluation& evaluation, const Value& v, Arguments& a) {
   List seen, out;
   for (const Value& item : elements(evaluation, v)) {
     Value key = sort_key(path.none() ? item : dotted(evaluation, item, path), exact);
-    evaluation.spend(seen.size());
+    evaluation.spend(seen.size() * (1 + key.weight() / Evaluation::kPerStep));
     if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
     seen.push_back(std::move(key));
     out.push_back(item);
@@ -126,6 +127,7 @@ Value extreme(Evaluation& evaluation, const Value& v, Arguments& a) {
   Value path = a.get(1, "attribute", None{}), best_key, best;
   for (const Value& item : elements(evaluation, v)) {
     Value key = sort_key(path.none() ? item : dotted(evaluation, item, path), exact);
+    evaluation.look(key, best_key);
     if (!best_key.undefined() && compare(key, best_key) * kSign <= 0) continue;
     best_key = key, best = item;
   }
@@ -194,8 +196,7 @@ Value chosen(Evaluation& evaluation, const Value& v, Arguments& a, Keep keep, Lo
   List out;
   for (const Value& item : elements(evaluation, v)) {
     Value what = look == Look::kAttribute ? dotted(evaluation, item, path) : item;
-    evaluation.spend(1);
-    bool yes = test ? test(what, rest) : what.truth();
+    bool yes = test ? evaluation.tested(test, what, rest) : what.truth();
     if (yes == (keep == Keep::kMatching)) out.push_back(item);
   }
   return evaluation.list(std::move(out));

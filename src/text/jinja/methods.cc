@@ -20,7 +20,7 @@ const std::string& text_of(const Value& value, std::string_view what) {
 
 template <Side kSide>
 Value strip(Evaluation& evaluation, const Value& self, Arguments& arguments) {
-  return evaluation.text(std::string(stripped(self.str(), kSide, arguments.get(0, "chars"))));
+  return evaluation.text(std::string(stripped(evaluation, self.str(), kSide, arguments.get(0, "chars"))));
 }
 
 template <std::string (*kChange)(std::string_view)>
@@ -30,8 +30,9 @@ Value changed(Evaluation& evaluation, const Value& self, Arguments&) {
 
 // str.startswith and endswith take one string or several.
 template <bool (*kHas)(std::string_view, std::string_view)>
-Value has_affix(Evaluation&, const Value& self, Arguments& arguments) {
+Value has_affix(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   Value affix = arguments.need(0, "prefix");
+  evaluation.look(affix);
   if (!affix.list()) return kHas(self.str(), text_of(affix, "the affix"));
   return std::any_of(affix.items().begin(), affix.items().end(),
                      [&](const Value& one) { return kHas(self.str(), text_of(one, "the affix")); });
@@ -46,20 +47,20 @@ int64_t limit_of(const Arguments& arguments, size_t place, std::string_view name
 // str.split() without a separator: words between white space.
 List words(std::string_view text, int64_t most) {
   List out;
-  text = stripped(text, Side::kLeft, {});
+  text = trimmed(text, Side::kLeft);
   while (!text.empty()) {
     if (most >= 0 && int64_t(out.size()) == most) {
-      out.emplace_back(stripped(text, Side::kRight, {}));
+      out.emplace_back(trimmed(text, Side::kRight));
       break;
     }
     size_t end = 0;
     while (end < text.size()) {
       size_t size = utf8_size(text[end]);
-      if (stripped(text.substr(end, size), Side::kLeft, {}).empty()) break;
+      if (trimmed(text.substr(end, size), Side::kLeft).empty()) break;
       end += size;
     }
     out.emplace_back(text.substr(0, end));
-    text = stripped(text.substr(end), Side::kLeft, {});
+    text = trimmed(text.substr(end), Side::kLeft);
   }
   return out;
 }
@@ -72,6 +73,7 @@ Value split(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   if (separator.none()) return evaluation.list(words(text, most));
   std::string_view by = text_of(separator, "the separator");
   if (by.empty()) fail("the separator is empty");
+  evaluation.search(text.size(), by.size());
   List out;
   for (size_t at; most != 0 && (at = text.find(by)) != text.npos; --most) {
     out.emplace_back(text.substr(0, at));
@@ -90,6 +92,7 @@ Value rsplit(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   if (by.empty()) fail("the separator is empty");
   List out;
   evaluation.spend_bytes(text.size());
+  evaluation.search(text.size(), by.size());
   for (size_t at; most != 0 && (at = text.rfind(by)) != text.npos; --most) {
     out.emplace_back(text.substr(at + by.size()));
     text = text.substr(0, at);
@@ -132,18 +135,20 @@ Value join(Evaluation& evaluation, const Value& self, Arguments& arguments) {
 }
 
 template <bool kLast, bool kMust>
-Value place_of(Evaluation&, const Value& self, Arguments& arguments) {
+Value place_of(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   Value what = arguments.need(0, "sub");
   const std::string& word = text_of(what, "what is looked for");
+  evaluation.search(self.str().size(), word.size());
   size_t at = kLast ? self.str().rfind(word) : self.str().find(word);
   if (at != std::string::npos) return length(std::string_view(self.str()).substr(0, at));
   if (kMust) fail("the substring is not found");
   return int64_t(-1);
 }
 
-Value count_text(Evaluation&, const Value& self, Arguments& arguments) {
+Value count_text(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   Value what = arguments.need(0, "sub");
   const std::string& word = text_of(what, "what is counted");
+  evaluation.search(self.str().size(), word.size());
   if (word.empty()) return length(self.str()) + 1;
   int64_t n = 0;
   for (size_t at = 0; (at = self.str().find(word, at)) != std::string::npos; at += word.size()) ++n;
@@ -200,12 +205,12 @@ Value same(Evaluation&, const Value& self, Arguments&) { return self; }
 
 Value count_items(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   Value what = arguments.need(0, "value");
-  evaluation.spend(self.items().size());
+  evaluation.look(self);
   return int64_t(std::count(self.items().begin(), self.items().end(), what));
 }
 Value index_of(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   Value what = arguments.need(0, "value");
-  evaluation.spend(self.items().size());
+  evaluation.look(self);
   auto at = std::find(self.items().begin(), self.items().end(), what);
   if (at == self.items().end()) fail("the value is not in the list");
   return int64_t(at - self.items().begin());
@@ -257,6 +262,7 @@ Value find_method(const Value& object, std::string_view name) {
     for (const Entry& entry : table)
       if (entry.name == name)
         return Value::callable([object, method = entry.method](Evaluation& evaluation, Arguments& arguments) {
+          if (object.text()) evaluation.walk(object);
           return method(evaluation, object, arguments);
         });
     return {};

@@ -13,6 +13,8 @@ namespace weir::text::jinja {
 
 namespace {
 
+constexpr size_t kMostStripped = 256;
+
 bool ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
@@ -69,10 +71,10 @@ std::string titled(std::string_view text) {
   return out;
 }
 
-std::string_view stripped(std::string_view text, Side side, const Value& what) {
-  auto goes = [&](std::string_view character) {
-    return what.text() ? what.str().find(character) != std::string::npos : space(utf8_code(character));
-  };
+namespace {
+
+template <class Goes>
+std::string_view stripped_of(std::string_view text, Side side, Goes&& goes) {
   while (side != Side::kRight && !text.empty()) {
     size_t size = utf8_size(text[0]);
     if (!goes(text.substr(0, size))) break;
@@ -86,10 +88,24 @@ std::string_view stripped(std::string_view text, Side side, const Value& what) {
   return text;
 }
 
+}  // namespace
+
+std::string_view stripped(Evaluation& evaluation, std::string_view text, Side side, const Value& what) {
+  if (!what.text()) return trimmed(text, side);
+  if (what.str().size() > kMostStripped) too_much("strip takes at most 256 bytes of characters");
+  evaluation.search(text.size(), what.str().size());
+  return stripped_of(text, side, [&](std::string_view c) { return what.str().find(c) != std::string::npos; });
+}
+
+std::string_view trimmed(std::string_view text, Side side) {
+  return stripped_of(text, side, [](std::string_view c) { return space(utf8_code(c)); });
+}
+
 std::string replaced(Evaluation& evaluation, std::string_view text, std::string_view from, std::string_view to,
                      int64_t count) {
   std::string out;
   size_t done = 0, at = 0;
+  evaluation.search(text.size(), from.size());
   if (from.empty()) {  // between all characters
     while (count-- != 0) {
       evaluation.spend_bytes(to.size());

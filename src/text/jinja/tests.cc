@@ -26,11 +26,13 @@ bool divisible(const Value& v, Arguments& a) {
 }
 
 bool is_upper(const Value& v, Arguments&) {
-  std::string text = v.to_text();
+  if (!v.text()) return false;
+  const std::string& text = v.str();
   return upper(text) == text && lower(text) != text;
 }
 bool is_lower(const Value& v, Arguments&) {
-  std::string text = v.to_text();
+  if (!v.text()) return false;
+  const std::string& text = v.str();
   return lower(text) == text && upper(text) != text;
 }
 

@@ -12,6 +12,7 @@ namespace weir::text::jinja {
 namespace {
 
 constexpr uint32_t kDeepest = 200;
+constexpr uint64_t kMostShown = 4'000'000;  // weight of what repr() writes
 
 // Containers hold plain values only: a namespace inside could hold its holder, a macro outlive what it sees.
 uint32_t depth_with(const Value& item) {
@@ -43,6 +44,22 @@ void append_repr(std::string& out, std::string_view text) {
   out += quote;
 }
 
+uint64_t heavier(uint64_t weight, uint64_t by) { return std::min(weight + by, Value::kHeaviest); }
+uint64_t units(size_t bytes) { return 1 + bytes / Value::kPerUnit; }
+
+uint64_t weight_of(const List& items) {
+  uint64_t weight = 1;
+  for (const Value& item : items) weight = heavier(weight, item.weight());
+  return weight;
+}
+
+// Two dicts of n keys are compared in n² steps.
+uint64_t weight_of(const Dict& entries) {
+  uint64_t weight = 1 + entries.size() * entries.size() / 64;
+  for (const auto& [key, item] : entries) weight = heavier(weight, units(key.size()) + item.weight());
+  return weight;
+}
+
 uint32_t depth_of(const List& items) {
   uint32_t depth = 1;
   for (const Value& item : items) depth = std::max(depth, depth_with(item));
@@ -53,18 +70,21 @@ uint32_t depth_of(const List& items) {
 
 Value Value::list(List items) {
   uint32_t depth = depth_of(items);
-  return Value(std::make_shared<const ItemsBox>(ItemsBox{std::move(items), depth, false}));
+  uint64_t weight = weight_of(items);
+  return Value(std::make_shared<const ItemsBox>(ItemsBox{std::move(items), depth, false, weight}));
 }
 
 Value Value::tuple(List items) {
   uint32_t depth = depth_of(items);
-  return Value(std::make_shared<const ItemsBox>(ItemsBox{std::move(items), depth, true}));
+  uint64_t weight = weight_of(items);
+  return Value(std::make_shared<const ItemsBox>(ItemsBox{std::move(items), depth, true, weight}));
 }
 
 Value Value::dict(Dict entries) {
   uint32_t depth = 1;
   for (const auto& [key, item] : entries) depth = std::max(depth, depth_with(item));
-  return Value(std::make_shared<const MapBox>(MapBox{std::move(entries), depth}));
+  uint64_t weight = weight_of(entries);
+  return Value(std::make_shared<const MapBox>(MapBox{std::move(entries), depth, weight}));
 }
 
 Value Value::name_space(Dict fields) {
@@ -76,6 +96,13 @@ uint32_t Value::depth() const {
   if (list()) return std::get<Items>(data_)->depth;
   if (dict()) return std::get<Map>(data_)->depth;
   return 0;
+}
+
+uint64_t Value::weight() const {
+  if (text()) return units(str().size());
+  if (list()) return std::get<Items>(data_)->weight;
+  if (dict()) return std::get<Map>(data_)->weight;
+  return 1;
 }
 
 bool Value::same_object(const Value& other) const {
@@ -120,6 +147,7 @@ std::string Value::to_text() const { return text() ? str() : undefined() ? std::
 
 std::string Value::repr() const {
   std::string out;
+  if (weight() > kMostShown) too_much("the template makes too much text");
   if (undefined()) return "Undefined";
   if (none()) return "None";
   if (boolean()) return truth() ? "True" : "False";
@@ -159,6 +187,7 @@ bool operator==(const Value& a, const Value& b) {
   if (a.data_.index() != b.data_.index()) return false;
   if (a.undefined() || a.none()) return true;
   if (a.text()) return a.str() == b.str();
+  if ((a.list() || a.dict()) && a.same_object(b)) return true;
   if (a.list()) return a.items() == b.items();
   if (!a.dict()) return a.same_object(b);
   if (a.entries().size() != b.entries().size()) return false;

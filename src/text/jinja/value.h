@@ -79,12 +79,18 @@ class Value {
   bool truth() const;
   int64_t to_int(std::string_view what) const;  // of an int or bool; `what` names it in the fault
   double to_real() const;                       // of a number
-  std::string to_text() const;                  // str()
-  std::string repr() const;                     // repr()
-  std::string_view kind() const;                // "str", "list", …
+  // Both stop at what is too much text.
+  std::string to_text() const;    // str()
+  std::string repr() const;       // repr()
+  std::string_view kind() const;  // "str", "list", …
   // Null when there is no such key.
   const Value* find(std::string_view key) const;
   uint32_t depth() const;  // lists and dicts inside each other
+  // What looking at all of it costs, at least 1: values count by where they stand, so that a list of twice the same
+  // list weighs twice as much. Saturates at kHeaviest.
+  uint64_t weight() const;
+  static constexpr uint64_t kHeaviest = uint64_t(1) << 50;
+  static constexpr uint64_t kPerUnit = 16;  // bytes of text
 
   friend bool operator==(const Value& a, const Value& b);
 
@@ -93,10 +99,12 @@ class Value {
     List items;
     uint32_t depth;
     bool tuple;
+    uint64_t weight;
   };
   struct MapBox {
     Dict entries;
     uint32_t depth;
+    uint64_t weight;
   };
   using Text = std::shared_ptr<const std::string>;
   using Items = std::shared_ptr<const ItemsBox>;

@@ -58,6 +58,7 @@ class Dumper {
   }
 
   void value(const Value& v, int depth) {
+    if (out_.size() > options_.most) too_much("the template makes too much text");
     if (v.none())
       out_ += "null";
     else if (v.boolean())
@@ -89,7 +90,7 @@ class Dumper {
   void line(int depth) {
     if (!pretty_) return;
     out_ += '\n';
-    while (depth-- > 0) out_ += unit_;
+    while (depth-- > 0 && out_.size() <= options_.most) out_ += unit_;
   }
   void list(const List& items, int depth) {
     if (items.empty()) return void(out_ += "[]");

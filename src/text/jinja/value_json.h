@@ -17,7 +17,9 @@ struct DumpOptions {
   std::string item_separator = ", ", key_separator = ": ";
   bool ascii = false;  // ensure_ascii
   bool sort = false;   // sort_keys
+  uint64_t most = 1 << 20;
 };
+// A fault where it becomes longer than `most` bytes (and one value more).
 std::string dump(const Value& value, const DumpOptions& options);
 
 }  // namespace weir::text::jinja

@@ -1,0 +1,131 @@
+// Templates that are made to hold a server up: each ends, soon, with a reason.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "text/chat_template.h"
+
+namespace weir::text {
+namespace {
+
+using Json = nlohmann::json;
+using base::Code;
+
+base::Result<std::string> render(std::string_view source, const Json& variables = Json::object()) {
+  auto parsed = ChatTemplate::parse(source);
+  if (!parsed) return parsed.error();
+  return (*parsed)->render(variables);
+}
+Code code(std::string_view source, const Json& variables = Json::object()) {
+  auto out = render(source, variables);
+  return out ? Code::kOk : out.error().code;
+}
+
+// Twice the same list in a list, again and again: few objects, and more values than can be counted.
+const std::string kDoubled =
+    "{% set n = namespace(x=['a']) %}{% set m = namespace(x=['a']) %}"
+    "{% for i in range(150) %}{% set n.x = [n.x, n.x] %}{% set m.x = [m.x, m.x] %}{% endfor %}";
+const std::string kDoubledDicts =
+    "{% set n = namespace(x={'a': 1}) %}{% set m = namespace(x={'a': 1}) %}"
+    "{% for i in range(150) %}{% set n.x = {'k': n.x, 'l': n.x} %}{% set m.x = {'k': m.x, 'l': m.x} %}{% endfor %}";
+
+TEST(HostileTemplates, ContainersThatShareTheirPartsAreNotWrittenOut) {
+  for (const auto& begin : {kDoubled, kDoubledDicts})
+    for (const char* use :
+         {"{{ n.x }}", "{{ n.x | string }}", "{{ n.x ~ '' }}", "{{ n.x | tojson }}", "{{ n.x | tojson(indent=2) }}",
+          "{{ n.x | upper }}", "{{ n.x | trim }}", "{{ n.x | replace('a', 'b') }}", "{{ n.x | escape }}",
+          "{{ n.x | indent }}", "{{ [n.x] | join }}", "{{ [n.x] | map('string') | list }}",
+          "{{ raise_exception(n.x) }}", "{% set t %}{{ n.x }}{% endset %}"})
+      EXPECT_EQ(code(begin + use), Code::kResourceExhausted) << use;
+}
+
+TEST(HostileTemplates, ContainersThatShareTheirPartsAreNotCompared) {
+  for (const auto& begin : {kDoubled, kDoubledDicts})
+    for (const char* use : {"{{ n.x == m.x }}", "{{ n.x != m.x }}", "{{ n.x in [m.x] }}", "{{ n.x is eq(m.x) }}",
+                            "{{ n.x is in([m.x]) }}", "{{ [m.x].index(n.x) }}", "{{ [m.x].count(n.x) }}",
+                            "{{ [m.x] | select('eq', n.x) | list }}", "{{ [n.x, m.x] | unique | list }}"})
+      EXPECT_EQ(code(begin + use), Code::kResourceExhausted) << use;
+  EXPECT_EQ(code(kDoubled + "{{ n.x < m.x }}"), Code::kResourceExhausted);
+  EXPECT_EQ(code(kDoubled + "{{ [n.x, m.x] | sort }}"), Code::kResourceExhausted);
+  EXPECT_EQ(code(kDoubled + "{{ [n.x, m.x] | max }}"), Code::kResourceExhausted);
+  EXPECT_EQ(code(kDoubled + "{{ n.x == n.x and (n.x | length) == 2 }}"), Code::kResourceExhausted);
+  EXPECT_EQ(*render(kDoubled + "{{ n.x | length }}{{ n.x is defined }}{{ n.x is sequence }}"), "2TrueTrue");
+}
+
+TEST(HostileTemplates, OneStepOfALoopIsPaidForByWhatItLooksAt) {
+  const std::string begin = "{% set a = 'a' * 5000000 %}{% set b = 'a' * 4999999 ~ 'b' %}{% for i in range(99999) %}";
+  for (const char* step : {"{% if a == b %}{% endif %}",
+                           "{% if a < b %}{% endif %}",
+                           "{% if a in b %}{% endif %}",
+                           "{% if b in a %}{% endif %}",
+                           "{{ a.find('b') }}",
+                           "{{ a.count('b') }}",
+                           "{{ a | length }}",
+                           "{{ a[5:6] }}",
+                           "{{ a.isalpha() }}",
+                           "{{ a.startswith(b) }}",
+                           "{{ a is upper }}",
+                           "{{ a is eq(b) }}",
+                           "{{ a is in(b) }}",
+                           "{{ a.strip('x') }}",
+                           "{{ a | int }}",
+                           "{{ [b] | select('eq', a) | list }}",
+                           "{{ [a, b] | max | length }}",
+                           "{{ [a, b] | unique | list | length }}",
+                           "{{ [b].index(b) }}",
+                           "{{ a is sameas(b) }}"})
+    EXPECT_EQ(code(begin + step + "{% endfor %}"), Code::kResourceExhausted) << step;
+}
+
+TEST(HostileTemplates, LongNeedlesInLongTextsAreNotLookedFor) {
+  const std::string begin = "{% set a = 'a' * 5000000 %}{% set b = 'a' * 2500000 ~ 'b' %}";
+  for (const char* use : {"{{ b in a }}", "{{ a.find(b) }}", "{{ a.rfind(b) }}", "{{ a.split(b) }}",
+                          "{{ a.rsplit(b, 1) }}", "{{ a.replace(b, '') }}", "{{ a | replace(b, '') }}",
+                          "{{ a.count(b) }}", "{{ b is in(a) }}", "{{ a.strip(b) }}", "{{ a | trim(b) }}"})
+    EXPECT_EQ(code(begin + use), Code::kResourceExhausted) << use;
+}
+
+TEST(HostileTemplates, ManyNamesCostTheirLookUps) {
+  std::string source;
+  for (int i = 0; i < 40000; ++i) source += "{% set a" + std::to_string(i) + " = 1 %}";
+  EXPECT_EQ(code(source + "{% for i in range(99999) %}{{ nobody }}{% endfor %}"), Code::kResourceExhausted);
+  EXPECT_EQ(code("{% set n = namespace(x={}) %}{% for i in range(99999) %}{% set n.x = dict(n.x, a=1) %}{% endfor %}"),
+            Code::kResourceExhausted);
+}
+
+TEST(HostileTemplates, JsonIsNotBlownUpByWhatStandsBetweenItsValues) {
+  EXPECT_EQ(code("{{ range(99999) | list | tojson(indent='x' * 1000000) }}"), Code::kResourceExhausted);
+  EXPECT_EQ(code("{{ range(99999) | list | tojson(separators=['x' * 1000000, ':']) }}"), Code::kResourceExhausted);
+}
+
+TEST(HostileTemplates, WhatATemplateRaisesIsCutToALengthThatCanBeSent) {
+  auto out = render("{{ raise_exception('é' * 1000000) }}");
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error().code, Code::kInvalidArgument);
+  EXPECT_EQ(out.error().text.size(), 1003u);
+  EXPECT_TRUE(out.error().text.ends_with("é..."));
+  EXPECT_LT(render("{{ " + std::string(500000, 'x') + ".y }}").error().text.size(), 1100u);
+  EXPECT_LT(render("{% " + std::string(500000, 'x') + " %}").error().text.size(), 1100u);
+}
+
+// What real templates do with real conversations stays far inside of the limits.
+TEST(HostileTemplates, ALongConversationIsRendered) {
+  Json messages = Json::array();
+  for (int i = 0; i < 1000; ++i)
+    messages.push_back({{"role", i % 2 ? "assistant" : "user"}, {"content", std::string(1000, 'a') + "</think>b "}});
+  auto out = render(R"({%- set ns = namespace(last=0) -%}
+    {%- for m in messages -%}
+      {%- if messages | selectattr('role', 'equalto', 'system') | list | length > 0 -%}x{%- endif -%}
+      {%- if m.role == 'user' and not (m.content.startswith('<tool>') and m.content.endswith('</tool>')) -%}
+        {%- set ns.last = loop.index0 -%}
+      {%- endif -%}
+      {%- if '</think>' in m.content -%}{{ m.content.split('</think>')[-1].strip('\n') | trim }}{%- endif -%}
+      {%- if m['content'] is string and m.content | length > 5 -%}.{%- endif -%}
+    {%- endfor -%})",
+                    {{"messages", messages}});
+  ASSERT_TRUE(out) << out.error().text;
+  EXPECT_EQ(out->size(), 2000u);
+}
+
+}  // namespace
+}  // namespace weir::text
