@@ -181,7 +181,7 @@ TEST_F(Encoders, ARowDoesNotDependOnItsCompanyOrItsPadding) {
 
 // With the kernels' host versions: all of the device's engine but the kernels.
 TEST_F(Encoders, OnADeviceTheyAreTheReferencesToo) {
-  for (auto* name : {"bert", "odd", "roberta", "bert_bf16"}) {
+  for (auto* name : {"bert", "odd", "roberta", "bert_bf16", "both", "causal", "both_bf16"}) {
     expect_embeddings(name, 2e-2, {{"device", "host"}});
     Rows rows(name);
     auto engine = engine_of(name, {{"device", "host"}}),
@@ -197,8 +197,9 @@ TEST_F(Encoders, OnADeviceTheyAreTheReferencesToo) {
       EXPECT_EQ(std::memcmp(alone.data(), all.data() + r * rows.hidden, rows.hidden * 4), 0) << name << " " << r;
     }
   }
-  auto rotary = try_load(encoders() + "/both", {{"device", "host"}});
-  EXPECT_EQ(rotary.error().code, base::Code::kUnimplemented);
+  for (auto* name : {"bert", "both"})
+    EXPECT_EQ(try_load(encoders() + "/" + name, {{"device", "host"}, {"dtype", "float32"}}).error().code,
+              base::Code::kInvalidArgument);
 }
 
 TEST_F(Encoders, WithoutAMaskPadIdsAtTheEndAreNoText) {

@@ -24,17 +24,6 @@ using Step = sched::TokenStep;
 constexpr const char* kChat = "conf/models/chat/1";  // from the repository's root
 constexpr double kLogits = 3e-2;                     // of the largest logit: some steps of bfloat16
 
-Shape shape_of(uint32_t vocabulary, uint32_t hidden, uint32_t layers, uint32_t heads, uint32_t kv_heads, uint32_t dim,
-               uint32_t intermediate) {
-  Shape s;
-  s.vocabulary = vocabulary, s.hidden = hidden, s.layers = layers, s.heads = heads, s.kv_heads = kv_heads;
-  s.head_dim = dim, s.intermediate = intermediate, s.max_length = 8192, s.tied = true;
-  s.windows.assign(layers, 0);
-  for (uint32_t i = 0; i < dim / 2; ++i)
-    s.rope.frequencies.push_back(float(std::pow(500000.0, -2.0 * double(i) / double(dim))));
-  return s;
-}
-
 struct Made {
   std::unique_ptr<DeviceTransformer> engine;
   std::string error;
@@ -111,15 +100,6 @@ std::vector<float> logits_of(Engine& engine, uint32_t longer, std::vector<uint32
   return logits;
 }
 
-double worst(const std::vector<float>& ours, const std::vector<float>& theirs) {
-  double most = 0, off = ours.size() == theirs.size() && !ours.empty() ? 0 : INFINITY;
-  for (size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
-    double d = std::abs(double(ours[i]) - double(theirs[i]));
-    most = std::max(most, double(std::abs(theirs[i]))), off = d >= 0 ? std::max(off, d) : INFINITY;
-  }
-  return off / std::max(most, 1e-9);
-}
-
 void check_random(Lab& lab, const char* name, Shape shape) {
   const uint64_t seed = lab.random();
   device::HostDevice host;
@@ -133,7 +113,7 @@ void check_random(Lab& lab, const char* name, Shape shape) {
   auto theirs = logits_of(*there.engine, longer, ids, error);
   auto ours = logits_of(*here.engine, longer, ids, error);
   if (!error.empty()) what += ": " + error;
-  lab.check(what, worst(ours, theirs), kLogits);
+  lab.check(what, worst_of(ours, theirs), kLogits);
 }
 
 // Greedy text of the demo model: the CPU engine's in bfloat16, token by token.
@@ -277,35 +257,57 @@ void bench_shape(Lab& lab, const std::string& name, const Shape& shape) {
   lab.bench(name + " prompt of 512", best * 1e3, "ms");
 }
 
-Shape llama_1b() { return shape_of(128256, 2048, 16, 32, 8, 64, 8192); }
+Shape llama_1b() { return random_shape(128256, 2048, 16, 32, 8, 64, 8192); }
 Shape llama_8b() {
-  Shape s = shape_of(128256, 4096, 32, 32, 8, 128, 14336);
+  Shape s = random_shape(128256, 4096, 32, 32, 8, 128, 14336);
   s.tied = false;
   return s;
 }
 
 }  // namespace
 
+Shape random_shape(uint32_t vocabulary, uint32_t hidden, uint32_t layers, uint32_t heads, uint32_t kv_heads,
+                   uint32_t dim, uint32_t intermediate) {
+  Shape s;
+  s.vocabulary = vocabulary, s.hidden = hidden, s.layers = layers, s.heads = heads, s.kv_heads = kv_heads;
+  s.head_dim = dim, s.intermediate = intermediate, s.max_length = 8192, s.tied = true;
+  s.windows.assign(layers, 0);
+  for (uint32_t i = 0; i < dim / 2; ++i)
+    s.rope.frequencies.push_back(float(std::pow(500000.0, -2.0 * double(i) / double(dim))));
+  return s;
+}
+
+double worst_of(const std::vector<float>& ours, const std::vector<float>& theirs) {
+  double most = 0, off = ours.size() == theirs.size() && !ours.empty() ? 0 : INFINITY;
+  for (size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
+    double d = std::abs(double(ours[i]) - double(theirs[i]));
+    most = std::max(most, double(std::abs(theirs[i]))), off = d >= 0 ? std::max(off, d) : INFINITY;
+  }
+  return off / std::max(most, 1e-9);
+}
+
 void check_model(Lab& lab) {
   if (lab.scale == Lab::Scale::kSmall) {
-    check_random(lab, "heads of 64", shape_of(200, 128, 2, 2, 1, 64, 128));
-    Shape qwen = shape_of(200, 192, 2, 3, 1, 64, 128);
+    check_random(lab, "heads of 64", random_shape(200, 128, 2, 2, 1, 64, 128));
+    Shape qwen = random_shape(200, 192, 2, 3, 1, 64, 128);
     qwen.qk_norm = true, qwen.tied = false, qwen.windows[1] = 20;
-    return check_random(lab, "three heads in a group, head norms, a window", qwen);
+    check_random(lab, "three heads in a group, head norms, a window", qwen);
+    return check_encoder_models(lab);
   }
-  check_random(lab, "heads of 64", shape_of(1000, 512, 2, 8, 2, 64, 1024));
-  check_random(lab, "heads of 128, groups of 7", shape_of(1000, 896, 2, 7, 1, 128, 1024));
-  Shape qwen = shape_of(1000, 512, 2, 8, 2, 64, 1024);
+  check_random(lab, "heads of 64", random_shape(1000, 512, 2, 8, 2, 64, 1024));
+  check_random(lab, "heads of 128, groups of 7", random_shape(1000, 896, 2, 7, 1, 128, 1024));
+  Shape qwen = random_shape(1000, 512, 2, 8, 2, 64, 1024);
   qwen.qk_norm = true, qwen.tied = false;
   std::fill(qwen.windows.begin(), qwen.windows.end(), 50);
   check_random(lab, "head norms and a window", qwen);
   check_demo(lab);
+  check_encoder_models(lab);
 }
 
 void bench_model(Lab& lab) {
   if (lab.scale == Lab::Scale::kTiny) {
-    bench_shape(lab, "1B", shape_of(200, 64, 1, 1, 1, 64, 64));
-    return bench_shape(lab, "8B", shape_of(200, 128, 1, 1, 1, 128, 64));
+    bench_shape(lab, "1B", random_shape(200, 64, 1, 1, 1, 64, 64));
+    return bench_shape(lab, "8B", random_shape(200, 128, 1, 1, 1, 128, 64));
   }
   bench_shape(lab, "1B", llama_1b());
   if (lab.device.info().memory > (uint64_t(30) << 30)) bench_shape(lab, "8B", llama_8b());

@@ -1,12 +1,22 @@
 // Checks and benches of the whole transformer on the GPU.
 #pragma once
 
+#include <vector>
+
+#include "engines/llm/shape.h"
 #include "lab.h"
 
 namespace weir::gpu {
 
 void check_model(Lab& lab);
+void check_encoder_models(Lab& lab);  // a part of it
 // After bench_kernels(), which has measured what the device can copy.
 void bench_model(Lab& lab);
+
+// A Llama of these widths.
+llm::Shape random_shape(uint32_t vocabulary, uint32_t hidden, uint32_t layers, uint32_t heads, uint32_t kv_heads,
+                        uint32_t dim, uint32_t intermediate);
+// The largest difference, as a share of the largest magnitude; infinite when lengths differ or one is not a number.
+double worst_of(const std::vector<float>& ours, const std::vector<float>& theirs);
 
 }  // namespace weir::gpu

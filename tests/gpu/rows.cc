@@ -18,6 +18,10 @@ void check_norm(Lab& lab, uint32_t tokens, uint32_t hidden) {
     lab.check("add_norm" + shape, out.error(lab), kOneStep);
     lab.check("add_norm, the stream" + shape, stream.error(lab), 1e-6);
   }
+  run(lab, &Kernels::add_norm, [&](Side s) {
+    return AddNorm{stream.at(s), nullptr, weight.at(s), out.at(s), tokens, hidden, 1e-5f, stream.at(s)};
+  });
+  lab.check("add_norm, into the stream" + shape, stream.error(lab), 1e-5);
 }
 
 void check_swiglu(Lab& lab, uint32_t tokens, uint32_t width) {

@@ -7,6 +7,7 @@
 #include "engines/llm/bert.h"
 #include "engines/llm/cuda/choice.h"
 #include "engines/llm/cuda/device_bert.h"
+#include "engines/llm/cuda/device_rotary.h"
 #include "engines/llm/encoder_engine.h"
 #include "engines/llm/encoder_files.h"
 #include "engines/llm/fields.h"
@@ -79,10 +80,15 @@ Form form_of(const Loading& l, const Store& store) {
   return l.options.form.value_or(store.usual_form() == Stored::kF32 ? Form::kF32 : Form::kBf16);
 }
 
+// A device that was lost begins anew.
+base::Result<const cuda::Kernels*> start(const Loading& l, device::Device& device) {
+  if (auto s = device.restart(); !s.ok()) return s;
+  return cuda::open_kernels(device, *l.place.devices);
+}
+
 base::Result<std::unique_ptr<Encoder>> load_on_device(Loading& l, const BertShape& shape, const Store& store,
                                                       device::Device& device) {
-  if (auto s = device.restart(); !s.ok()) return s;
-  auto kernels = cuda::open_kernels(device, *l.place.devices);
+  auto kernels = start(l, device);
   if (!kernels) return kernels.error();
   if (auto s = cuda::DeviceBert::check(shape, device, **kernels); !s.ok()) return s;
   auto weights = cuda::load_device_bert(shape, store, device);
@@ -114,27 +120,47 @@ base::Result<std::unique_ptr<Encoder>> load_bert(Loading& l) {
   return std::unique_ptr<Encoder>(std::move(*bert));
 }
 
+base::Result<std::unique_ptr<Encoder>> load_on_device(Loading& l, const Shape& shape, const EncoderLimits& limits,
+                                                      const Store& store, device::Device& device) {
+  auto kernels = start(l, device);
+  if (!kernels) return kernels.error();
+  if (auto s = cuda::DeviceRotary::check(shape, device, **kernels); !s.ok()) return s;
+  auto weights = cuda::load_device_weights(shape, {}, store, device);
+  if (!weights) return weights.error();
+  auto encoder = cuda::DeviceRotary::make(device, **kernels, shape, std::move(*weights), limits, l.place.broken);
+  if (!encoder) return encoder.error();
+  return std::unique_ptr<Encoder>(std::move(*encoder));
+}
+
+base::Result<std::unique_ptr<Encoder>> load_on_cpu(Loading& l, Shape shape, const EncoderLimits& limits,
+                                                   const Store& store) {
+  Model model;
+  model.form = form_of(l, store);
+  auto weights = load_weights(shape, store, model.form, *l.team);
+  if (!weights) return weights.error();
+  model.shape = std::move(shape), model.weights = std::move(*weights);
+  model.text = std::make_shared<msg::TextSpec>();
+  return make_rotary_encoder(
+      std::make_unique<Transformer>(std::move(model), *l.options.kernels, std::move(l.team), limits.pack_tokens),
+      limits);
+}
+
 base::Result<std::unique_ptr<Encoder>> load_rotary(Loading& l) {
-  if (l.options.device != "auto" && l.options.device != "cpu")
-    return base::failure(base::Code::kUnimplemented, "encoders of this family run on the CPU alone; use device: cpu");
   auto shape = parse_shape(l.config);
   if (!shape) return shape.error();
   shape->encoder = true;
   shape->vision.reset();
   auto store = Store::open(l.folder);
   if (!store) return store.error();
-  Model model;
-  model.form = form_of(l, *store);
-  auto weights = load_weights(*shape, *store, model.form, *l.team);
-  if (!weights) return weights.error();
   EncoderLimits limits{shape->vocabulary,   0, shape->hidden, length_of(l, shape->max_length), 0, 0,
                        Places::kAmongTokens};
   limits.pack_tokens = EncoderLimits::taken(std::max(limits.max_length, l.options.policy.step_tokens));
-  model.shape = std::move(*shape), model.weights = std::move(*weights);
-  model.text = std::make_shared<msg::TextSpec>();
-  return make_rotary_encoder(
-      std::make_unique<Transformer>(std::move(model), *l.options.kernels, std::move(l.team), limits.pack_tokens),
-      limits);
+  auto device = cuda::choose_device(
+      l.options, l.place.devices, l.wanted.name,
+      [&](const auto& on, const auto& kernels) { return cuda::DeviceRotary::check(*shape, on, kernels); });
+  if (!device) return device.error();
+  if (*device) return load_on_device(l, *shape, limits, *store, **device);
+  return load_on_cpu(l, std::move(*shape), limits, *store);
 }
 
 // Null without a tokenizer.

@@ -31,11 +31,12 @@ Layer load_layer(const Shape& s, const std::string& prefix, ParameterReader& loa
 
 }  // namespace
 
+std::string root_of(const Store& store) { return store.has("embed_tokens.weight") ? "" : "model."; }
+
 base::Result<Weights> load_weights(const Shape& shape, const Store& store, Form form, Team& team) {
   ParameterReader load(store, form, team);
   Weights w;
-  // Encoders are often stored without the outer name.
-  const std::string root = store.has("embed_tokens.weight") ? "" : "model.";
+  const std::string root = root_of(store);
   w.embedding = load.matrix(shape.vocabulary, shape.hidden, {{root + "embed_tokens", shape.vocabulary}},
                             ParameterReader::Bias::kNo);
   if (!shape.tied && !shape.encoder)

@@ -51,6 +51,9 @@ class Store {
   Arrays arrays_;
 };
 
+// What names of a Llama-like model's arrays begin with. Encoders are often stored without the outer name.
+std::string root_of(const Store& store);
+
 base::Result<Weights> load_weights(const Shape& shape, const Store& store, Form form, Team& team);
 
 // From readout.safetensors and readout.json; no concepts when they are not there. Errors: INVALID_ARGUMENT.

@@ -1,6 +1,7 @@
 #include "engines/llm/cuda/choice.h"
 
 #include "base/log.h"
+#include "engines/llm/cuda/plan.h"
 #include "engines/llm/cuda/reference.h"
 
 namespace weir::llm::cuda {
@@ -11,6 +12,19 @@ base::Result<const Kernels*> open_kernels(const device::Device& device, const de
   auto* kernels = open ? open(kKernelsAbi) : nullptr;
   if (!kernels) return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so has no kernels of this build");
   return kernels;
+}
+
+base::Status check_widths(const Shape& s, const device::Device& device) {
+  if (device.info().index < 0) return {};
+  auto no = [](const std::string& what) {
+    return base::failure(base::Code::kUnimplemented, what + " is not known to the kernels of devices; use device: cpu");
+  };
+  if (!has_attention(s.heads, s.kv_heads, s.head_dim))
+    return no(std::to_string(s.heads) + " heads over " + std::to_string(s.kv_heads) + " of " +
+              std::to_string(s.head_dim));
+  if (s.hidden % 8 || s.intermediate % 8)
+    return no("a width of " + std::to_string(s.hidden) + " or " + std::to_string(s.intermediate));
+  return {};
 }
 
 base::Result<device::Device*> choose_device(const Options& options, device::Devices* devices, const std::string& model,

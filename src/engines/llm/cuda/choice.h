@@ -8,11 +8,16 @@
 #include "device/devices.h"
 #include "engines/llm/cuda/kernels.h"
 #include "engines/llm/options.h"
+#include "engines/llm/shape.h"
 
 namespace weir::llm::cuda {
 
 // The module's table for a CUDA device, reference.h's for one of the host. Errors: FAILED_PRECONDITION.
 base::Result<const Kernels*> open_kernels(const device::Device& device, const device::Devices& devices);
+
+// Whether the kernels know the heads and widths of a Llama-like model; those on the host know all. Errors:
+// UNIMPLEMENTED.
+base::Status check_widths(const Shape& shape, const device::Device& device);
 
 // Whether a device can run a model.
 using Check = std::function<base::Status(const device::Device&, const Kernels&)>;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engines/llm/cuda/choice.h"
 #include "engines/llm/step_check.h"
 
 namespace weir::llm::cuda {
@@ -26,19 +27,10 @@ constexpr size_t kUsualArguments = size_t(64) << 20;
 
 size_t aligned(size_t n, size_t align = kAlign) { return (n + align - 1) / align * align; }
 
-// What no kernel is for. Those on the host take any shape.
 Status check_shape(const Shape& s, const device::Device& device) {
-  auto no = [](const std::string& what) {
-    return base::failure(base::Code::kUnimplemented, what + " is not known to the kernels of devices; use device: cpu");
-  };
-  if (s.vocabulary >= kVocabularyEnd) return no("a vocabulary of " + std::to_string(s.vocabulary));
-  if (device.info().index < 0) return {};
-  if (!has_attention(s.heads, s.kv_heads, s.head_dim))
-    return no(std::to_string(s.heads) + " heads over " + std::to_string(s.kv_heads) + " of " +
-              std::to_string(s.head_dim));
-  if (s.hidden % 8 || s.intermediate % 8)
-    return no("a width of " + std::to_string(s.hidden) + " or " + std::to_string(s.intermediate));
-  return {};
+  if (s.vocabulary < kVocabularyEnd) return check_widths(s, device);
+  return base::failure(base::Code::kUnimplemented, "a vocabulary of " + std::to_string(s.vocabulary) +
+                                                       " is not known to the kernels of devices; use device: cpu");
 }
 
 Status check_kernels(const Kernels& k) {

@@ -220,13 +220,14 @@ base::Result<DeviceWeights> load_device_weights(const Shape& shape, const Readou
   Upload upload(device);
   Reader read(store, upload);
   DeviceWeights w;
-  w.embedding = read.matrix({{"model.embed_tokens", shape.vocabulary}}, shape.hidden);
-  w.head = shape.tied ? w.embedding : read.matrix({{"lm_head", shape.vocabulary}}, shape.hidden);
-  w.norm = read.vector("model.norm.weight", shape.hidden);
+  const std::string root = root_of(store);
+  w.embedding = read.matrix({{root + "embed_tokens", shape.vocabulary}}, shape.hidden);
+  if (!shape.encoder) w.head = shape.tied ? w.embedding : read.matrix({{"lm_head", shape.vocabulary}}, shape.hidden);
+  w.norm = read.vector(root + "norm.weight", shape.hidden);
   w.frequencies = read.floats(shape.rope.frequencies);
   if (!readouts.vectors.empty()) w.readouts = read.floats(readouts.vectors);
   for (uint32_t i = 0; i < shape.layers && upload.status.ok(); ++i)
-    w.layers.push_back(read_layer(shape, "model.layers." + std::to_string(i) + ".", read));
+    w.layers.push_back(read_layer(shape, root + "layers." + std::to_string(i) + ".", read));
   return finish(std::move(w), upload);
 }
 
@@ -248,7 +249,7 @@ base::Result<DeviceWeights> random_device_weights(const Shape& s, uint64_t seed,
   const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
   DeviceWeights w;
   w.embedding = random(size_t(s.vocabulary) * s.hidden, s.hidden);
-  w.head = s.tied ? w.embedding : random(size_t(s.vocabulary) * s.hidden, s.hidden);
+  if (!s.encoder) w.head = s.tied ? w.embedding : random(size_t(s.vocabulary) * s.hidden, s.hidden);
   w.norm = ones(s.hidden);
   w.frequencies = upload.send<float>(s.rope.frequencies.size(), [&](size_t from, size_t n, float* to) {
     std::copy_n(&s.rope.frequencies[from], n, to);

@@ -18,9 +18,10 @@ struct DeviceLayer {
 };
 
 struct DeviceWeights {
-  const Bf16 *embedding = nullptr, *head = nullptr, *norm = nullptr;  // head: the embedding, where the two are one
-  const float* frequencies = nullptr;                                 // of rotary positions
-  const float* readouts = nullptr;                                    // [layers][concepts][hidden]
+  // head: the embedding, where the two are one; of encoders null.
+  const Bf16 *embedding = nullptr, *head = nullptr, *norm = nullptr;
+  const float* frequencies = nullptr;  // of rotary positions
+  const float* readouts = nullptr;     // [layers][concepts][hidden]
   std::vector<DeviceLayer> layers;
   std::vector<device::DeviceBuffer> memory;
   uint64_t bytes = 0;

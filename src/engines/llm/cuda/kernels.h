@@ -11,7 +11,7 @@
 
 namespace weir::llm::cuda {
 
-inline constexpr uint32_t kKernelsAbi = 4;
+inline constexpr uint32_t kKernelsAbi = 5;
 inline constexpr const char* kKernelsEntry = "weir_cuda_llm";
 
 using Bf16 = uint16_t;
@@ -58,6 +58,7 @@ struct AddNorm {
   Bf16* out;           // [tokens][hidden]
   uint32_t tokens, hidden;
   float epsilon;
+  float* exact = nullptr;  // the same before it is rounded, or null; may be `stream`
 };
 
 // Biases are added, heads of queries and keys normalised by themselves, each where the model has that; then queries and

@@ -145,8 +145,11 @@ void add_norm(const AddNorm& a) {
       squares += double(x[i]) * x[i];
     }
     double factor = 1 / std::sqrt(squares / a.hidden + a.epsilon);
-    for (size_t i = 0; i < a.hidden; ++i)
-      a.out[t * a.hidden + i] = narrow_bf16(float(x[i] * factor * widen_bf16(a.weight[i])));
+    for (size_t i = 0; i < a.hidden; ++i) {
+      const auto y = float(x[i] * factor * widen_bf16(a.weight[i]));
+      a.out[t * a.hidden + i] = narrow_bf16(y);
+      if (a.exact) a.exact[t * a.hidden + i] = y;
+    }
   }
 }
 

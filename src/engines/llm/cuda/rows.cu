@@ -45,6 +45,7 @@ __global__ void __launch_bounds__(1024) add_norm_kernel(AddNorm a) {
   float* stream = a.stream + size_t(blockIdx.x) * a.hidden;
   const Bf16* delta = a.delta ? a.delta + size_t(blockIdx.x) * a.hidden : nullptr;
   Bf16* out = a.out + size_t(blockIdx.x) * a.hidden;
+  float* exact = a.exact ? a.exact + size_t(blockIdx.x) * a.hidden : nullptr;
   float x[kHeld][kPer], w[kHeld][kPer], squares = 0;
 #pragma unroll
   for (uint32_t h = 0; h < kHeld; ++h) {
@@ -70,6 +71,7 @@ __global__ void __launch_bounds__(1024) add_norm_kernel(AddNorm a) {
 #pragma unroll
     for (uint32_t j = 0; j < kPer; ++j) x[h][j] *= factor * w[h][j];
     store(out + i, x[h]);
+    if (exact) store(exact + i, x[h]);
   }
 }
 

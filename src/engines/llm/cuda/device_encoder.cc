@@ -1,0 +1,170 @@
+#include "engines/llm/cuda/device_encoder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+namespace weir::llm::cuda {
+namespace {
+
+using base::Status;
+using device::Copy;
+using device::Way;
+
+constexpr size_t kAlign = 256;
+constexpr uint32_t kBlock = 16;  // positions of a block of keys and values
+
+size_t aligned(size_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+
+template <class T>
+Status keep(base::Result<T> made, T& to) {
+  if (!made) return made.error();
+  to = std::move(*made);
+  return {};
+}
+
+}  // namespace
+
+DeviceEncoder::DeviceEncoder(device::Device& device, const Kernels& kernels, EncoderLimits limits, Widths widths,
+                             Broken broken)
+    : kernels_(kernels),
+      limits_(limits),
+      widths_(widths),
+      device_(device),
+      epoch_(device.epoch()),
+      broken_(std::move(broken)) {}
+
+// What is queued still reads and writes what dies here. On a device at fault nothing is freed, nor waited for.
+DeviceEncoder::~DeviceEncoder() {
+  const bool usable = device_.fault().ok() && device_.epoch() == epoch_;
+  if (usable && stream_ && drain().ok() && matmuls_) kernels_.matmul_close(matmuls_);
+}
+
+Status DeviceEncoder::start() {
+  return each([&] { return keep(device_.stream(), stream_); }, [&] { return keep(device_.event(), done_); },
+              [&] { return make_room(); }, [&] { return upload_constants(); },
+              [&] {
+                return device_.run(stream_, [this, index = device_.info().index](void*) {
+                  return kernels_.matmul_open(index, workspace_, &matmuls_);
+                });
+              },
+              [&] { return drain(); });
+}
+
+Status DeviceEncoder::make_room() {
+  const size_t tokens = limits_.pack_tokens, hidden = limits_.hidden;
+  const size_t q = size_t(widths_.heads) * widths_.dim, kv = size_t(widths_.kv_heads) * widths_.dim;
+  size_t bytes = 0;
+  auto room = [&](size_t each) { return std::exchange(bytes, bytes + aligned(tokens * each)); };
+  const size_t rows = room(hidden * sizeof(float)), narrow = room(hidden * sizeof(Bf16));
+  const size_t qkv = room((q + 2 * kv) * sizeof(Bf16)), queries = room(q * sizeof(Bf16));
+  const size_t mixed = room(q * sizeof(Bf16)), keys = room(kv * sizeof(Bf16)), values = room(kv * sizeof(Bf16));
+  const size_t inner = room(widths_.inner * sizeof(Bf16)), gated = room(widths_.gated * sizeof(Bf16));
+  const size_t workspace = std::exchange(bytes, bytes + kWorkspace);
+  // ids, kinds, positions, slots; chunks and tiles of texts, which have a token at least.
+  const size_t args = tokens * (4 * sizeof(uint32_t) + sizeof(Chunk) + sizeof(Tile)) + 6 * kAlign;
+  if (auto s = each([&] { return keep(device_.buffer(bytes), room_); },
+                    [&] { return keep(device_.buffer(args), args_); }, [&] { return keep(device_.pin(args), in_); },
+                    [&] { return keep(device_.pin(tokens * hidden * sizeof(float)), out_); });
+      !s.ok())
+    return s;
+  auto halves = [&](size_t at) { return reinterpret_cast<Bf16*>(room_.data() + at); };
+  rows_ = reinterpret_cast<float*>(room_.data() + rows), narrow_ = halves(narrow), qkv_ = halves(qkv);
+  queries_ = halves(queries), mixed_ = halves(mixed), keys_ = halves(keys), values_ = halves(values);
+  inner_ = halves(inner), gated_ = halves(gated), workspace_ = room_.data() + workspace;
+  return {};
+}
+
+Status DeviceEncoder::upload_constants() {
+  const size_t blocks = limits_.pack_tokens / kBlock, zeros = std::max<size_t>(limits_.pack_tokens, widths_.dim);
+  std::vector<uint32_t> words(blocks + zeros, 0);
+  std::iota(words.begin(), words.begin() + ptrdiff_t(blocks), 0u);
+  const size_t bytes = words.size() * sizeof(uint32_t);
+  base::check(bytes <= in_.size(), "arguments take more than constants");
+  if (auto s = keep(device_.buffer(bytes), constants_); !s.ok()) return s;
+  std::memcpy(in_.data(), words.data(), bytes);
+  Copy copy{constants_.data(), in_.data(), bytes};
+  if (auto s = device_.copy(stream_, Way::kToDevice, {&copy, 1}); !s.ok()) return s;
+  table_ = reinterpret_cast<const uint32_t*>(constants_.data());
+  zeros_ = table_ + blocks;
+  return drain();
+}
+
+Status DeviceEncoder::drain() {
+  auto status = device_.record(done_, stream_);
+  return status.ok() ? device::await(device_, done_) : status;
+}
+
+Status DeviceEncoder::run(const Pack& pack) {
+  const size_t n = pack.ids.size();
+  if (n > limits_.pack_tokens || pack.positions.size() != n || (!pack.types.empty() && pack.types.size() != n))
+    return base::failure(base::Code::kInternal, "a pack's arrays are too long, or differ");
+  auto status = each([&] { return queue(pack); }, [&] { return drain(); });
+  if (!status.ok() && !device_.fault().ok() && broken_) std::exchange(broken_, nullptr)(status);
+  return status;
+}
+
+void DeviceEncoder::state(uint32_t token, float* out) const {
+  std::memcpy(out, out_.data() + size_t(token) * limits_.hidden * sizeof(float), limits_.hidden * sizeof(float));
+}
+
+DeviceEncoder::Args DeviceEncoder::write(const Pack& pack) {
+  std::vector<uint32_t> slots;
+  std::vector<Chunk> chunks;
+  std::vector<Tile> tiles;
+  uint32_t block = 0;
+  for (const auto& text : pack.texts) {
+    for (uint32_t i = 0; i < text.count; ++i) slots.push_back(block * kBlock + i);
+    for (uint32_t query = 0; query < text.count; query += kQueryTile) tiles.push_back({uint32_t(chunks.size()), query});
+    chunks.push_back({text.first, text.count, 0, block});
+    block += EncoderLimits::taken(text.count) / kBlock;
+  }
+  base::check(block * kBlock <= limits_.pack_tokens, "a pack's texts take no more than there is");
+  args_bytes_ = 0;
+  auto put = [&]<class T>(const std::vector<T>& values) {
+    const size_t bytes = values.size() * sizeof(T), at = std::exchange(args_bytes_, args_bytes_ + aligned(bytes));
+    if (bytes > 0) std::memcpy(in_.data() + at, values.data(), bytes);
+    return reinterpret_cast<const T*>(args_.data() + at);
+  };
+  Args args;
+  std::vector<uint32_t> none(pack.types.empty() && limits_.types > 0 ? pack.ids.size() : 0, 0);
+  args.ids = put(pack.ids), args.kinds = put(pack.types.empty() ? none : pack.types);
+  args.positions = put(pack.positions), args.slots = put(slots), args.chunks = put(chunks), args.tiles = put(tiles);
+  args.tokens = uint32_t(pack.ids.size()), args.tile_count = uint32_t(tiles.size());
+  return args;
+}
+
+Status DeviceEncoder::queue(const Pack& pack) {
+  const Args args = write(pack);
+  Copy in{args_.data(), in_.data(), args_bytes_},
+      out{out_.data(), rows_, size_t(args.tokens) * limits_.hidden * sizeof(float)};
+  return each(
+      [&] {
+        return device_.copy(stream_, Way::kToDevice, {&in, 1});
+      },
+      [&] { return forward(args); },
+      [&] {
+        return device_.copy(stream_, Way::kToHost, {&out, 1});
+      });
+}
+
+Status DeviceEncoder::multiply(const Bf16* x, uint32_t rows, const Bf16* weight, const float* bias, uint32_t outputs,
+                               uint32_t inputs, void* out, Matmul::Into into) {
+  Matmul a{x, weight, bias, out, rows, outputs, inputs, into};
+  return device_.run(stream_, [this, a, index = device_.info().index](void* stream) {
+    return kernels_.matmul({index, stream}, matmuls_, a);
+  });
+}
+
+Status DeviceEncoder::attend(const Args& args, Sees sees, uint32_t window, float scale) {
+  PrefillAttention a{queries_,    keys_,  values_,         table_,        args.chunks,
+                     args.tiles,  mixed_, args.tile_count, widths_.heads, widths_.kv_heads,
+                     widths_.dim, kBlock, window,          scale,         sees};
+  return launch(kernels_.prefill_attention, a);
+}
+
+}  // namespace weir::llm::cuda

@@ -1,0 +1,97 @@
+// DeviceEncoder: what encoders on a device share. On CUDA with the module's kernels; on the host's devices with those
+// of reference.h, so that all of this but the kernels is tested everywhere.
+//
+// A pack goes to the device as one copy, its last states come back as one. Keys and values of a layer live in slots, a
+// text after the other, each from a multiple of 16: its block table is a piece of one that counts.
+//
+// When the device is lost every pack fails with UNAVAILABLE and `broken` is called, once.
+#pragma once
+
+#include <functional>
+
+#include "device/await.h"
+#include "device/device.h"
+#include "engines/llm/cuda/kernels.h"
+#include "engines/llm/encoder.h"
+
+namespace weir::llm::cuda {
+
+using Broken = std::function<void(base::Status)>;
+
+class DeviceEncoder : public Encoder {
+ public:
+  ~DeviceEncoder() override;
+
+  const EncoderLimits& limits() const override { return limits_; }
+  base::Status run(const Pack& pack) override;
+  void state(uint32_t token, float* out) const override;
+
+ protected:
+  // Of a model: heads of queries, of keys and values, and their dimensions; elements of a token inside of a layer's
+  // second half, before and after the activation (gated 0: in place).
+  struct Widths {
+    uint32_t heads = 0, kv_heads = 0, dim = 0, inner = 0, gated = 0;
+  };
+  // A pack's arguments on the device; kinds are there where limits().types is not 0.
+  struct Args {
+    const uint32_t *ids = nullptr, *kinds = nullptr, *positions = nullptr, *slots = nullptr;
+    const Chunk* chunks = nullptr;
+    const Tile* tiles = nullptr;
+    uint32_t tokens = 0, tile_count = 0;
+  };
+  using Sees = decltype(PrefillAttention::sees);
+
+  // `device` and `kernels` outlive it.
+  DeviceEncoder(device::Device& device, const Kernels& kernels, EncoderLimits limits, Widths widths, Broken broken);
+  // Before the first pack. Errors: RESOURCE_EXHAUSTED, UNAVAILABLE, FAILED_PRECONDITION.
+  base::Status start();
+  // Queues all from the embedding to the states, which `rows_` has at the end.
+  virtual base::Status forward(const Args& args) = 0;
+
+  // Runs one after the other until one fails.
+  template <class... Steps>
+  static base::Status each(Steps&&... steps) {
+    base::Status status;
+    (void)(... && (status = steps()).ok());
+    return status;
+  }
+  template <class A>
+  base::Status launch(Code (*kernel)(const Launch&, const A&), const A& a) {
+    return device_.run(stream_, [kernel, a, index = device_.info().index](void* stream) {
+      return kernel({index, stream}, a);
+    });
+  }
+  base::Status multiply(const Bf16* x, uint32_t rows, const Bf16* weight, const float* bias, uint32_t outputs,
+                        uint32_t inputs, void* out, Matmul::Into into);
+  // queries_ over keys_ and values_ into mixed_.
+  base::Status attend(const Args& args, Sees sees, uint32_t window, float scale);
+
+  const Kernels& kernels_;
+  const EncoderLimits limits_;
+  const Widths widths_;
+  float* rows_ = nullptr;                                         // [tokens][hidden]: the residual stream
+  Bf16 *narrow_ = nullptr, *qkv_ = nullptr, *queries_ = nullptr;  // narrow: of the stream, for products
+  Bf16 *mixed_ = nullptr, *inner_ = nullptr, *gated_ = nullptr, *keys_ = nullptr, *values_ = nullptr;
+  const uint32_t* zeros_ = nullptr;  // as many as a pack has tokens, or a head dimensions
+
+ private:
+  base::Status make_room();
+  base::Status upload_constants();
+  Args write(const Pack& pack);
+  base::Status queue(const Pack& pack);
+  base::Status drain();
+
+  device::Device& device_;
+  const uint32_t epoch_;
+  Broken broken_;
+  device::Stream stream_;
+  device::Event done_;
+  Matmuls* matmuls_ = nullptr;
+  device::DeviceBuffer room_, args_, constants_;
+  device::PinnedBlock in_, out_;
+  size_t args_bytes_ = 0;  // of the pack
+  std::byte* workspace_ = nullptr;
+  const uint32_t* table_ = nullptr;  // 0, 1, 2, …
+};
+
+}  // namespace weir::llm::cuda

@@ -1,0 +1,84 @@
+#include "engines/llm/cuda/device_rotary.h"
+
+#include <cmath>
+#include <utility>
+
+#include "engines/llm/cuda/choice.h"
+
+namespace weir::llm::cuda {
+
+using base::Status;
+
+Status DeviceRotary::check(const Shape& shape, const device::Device& device, const Kernels& k) {
+  const bool there = k.abi == kKernelsAbi && k.embed && k.add_norm && k.rope_store && k.swiglu && k.prefill_attention &&
+                     k.matmul_open && k.matmul_close && k.matmul;
+  if (!there) return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so lacks kernels of this build");
+  return check_widths(shape, device);
+}
+
+base::Result<std::unique_ptr<DeviceRotary>> DeviceRotary::make(device::Device& device, const Kernels& kernels,
+                                                               Shape shape, DeviceWeights weights,
+                                                               const EncoderLimits& limits, Broken broken) {
+  if (auto s = check(shape, device, kernels); !s.ok()) return s;
+  std::unique_ptr<DeviceRotary> out(
+      new DeviceRotary(device, kernels, std::move(shape), std::move(weights), limits, std::move(broken)));
+  if (auto s = out->start(); !s.ok()) return s;
+  return out;
+}
+
+DeviceRotary::DeviceRotary(device::Device& device, const Kernels& kernels, Shape shape, DeviceWeights weights,
+                           const EncoderLimits& limits, Broken broken)
+    : DeviceEncoder(device, kernels, limits,
+                    {shape.heads, shape.kv_heads, shape.head_dim, 2 * shape.intermediate, shape.intermediate},
+                    std::move(broken)),
+      shape_(std::move(shape)),
+      weights_(std::move(weights)) {}
+
+Status DeviceRotary::forward(const Args& args) {
+  auto status = launch(kernels_.embed, Embed{rows_, weights_.embedding, args.ids, args.tokens, shape_.hidden});
+  for (uint32_t i = 0; i < shape_.layers && status.ok(); ++i) status = run_layer(i, args);
+  return status.ok() ? norm(weights_.norm, args.tokens, rows_) : status;
+}
+
+Status DeviceRotary::norm(const Bf16* weight, uint32_t tokens, float* exact) {
+  return launch(kernels_.add_norm,
+                AddNorm{rows_, nullptr, weight, narrow_, tokens, shape_.hidden, shape_.epsilon, exact});
+}
+
+Status DeviceRotary::run_layer(uint32_t index, const Args& args) {
+  using Into = Matmul::Into;
+  const DeviceLayer& layer = weights_.layers[index];
+  const uint32_t tokens = args.tokens, hidden = shape_.hidden, wide = shape_.intermediate,
+                 q = shape_.heads * shape_.head_dim, kv = shape_.kv_heads * shape_.head_dim;
+  RopeStore rope{qkv_,
+                 weights_.frequencies,
+                 args.positions,
+                 args.slots,
+                 queries_,
+                 keys_,
+                 values_,
+                 tokens,
+                 shape_.heads,
+                 shape_.kv_heads,
+                 shape_.head_dim,
+                 shape_.rope.scale,
+                 layer.qkv_bias,
+                 layer.q_norm,
+                 layer.k_norm,
+                 shape_.epsilon};
+  const auto sees = shape_.causal ? PrefillAttention::kUpToItself : PrefillAttention::kWholeChunk;
+  return each(
+      [&] { return norm(layer.input_norm, tokens); },
+      [&] { return multiply(narrow_, tokens, layer.qkv, nullptr, q + 2 * kv, hidden, qkv_, Into::kBf16); },
+      [&] { return launch(kernels_.rope_store, rope); },
+      [&] { return attend(args, sees, shape_.windows[index], 1 / std::sqrt(float(shape_.head_dim))); },
+      [&] { return multiply(mixed_, tokens, layer.out, layer.out_bias, hidden, q, rows_, Into::kAddF32); },
+      [&] { return norm(layer.post_norm, tokens); },
+      [&] { return multiply(narrow_, tokens, layer.gate_up, nullptr, 2 * wide, hidden, inner_, Into::kBf16); },
+      [&] {
+        return launch(kernels_.swiglu, SwiGlu{inner_, gated_, tokens, wide, layer.gate_up_bias});
+      },
+      [&] { return multiply(gated_, tokens, layer.down, layer.down_bias, hidden, wide, rows_, Into::kAddF32); });
+}
+
+}  // namespace weir::llm::cuda

@@ -1,0 +1,61 @@
+// Whole encoders of Llama-like families on the GPU: against the kernels' host versions with the same random weights.
+#include "device/host_device.h"
+#include "engines/llm/cuda/device_rotary.h"
+#include "engines/llm/cuda/reference.h"
+#include "model.h"
+
+namespace weir::gpu {
+namespace {
+
+using namespace llm::cuda;
+
+constexpr double kStates = 3e-2;  // of the largest: some steps of bfloat16
+
+llm::Pack texts_of(const std::vector<uint32_t>& lengths, uint32_t vocabulary) {
+  llm::Pack pack;
+  for (uint32_t length : lengths) {
+    pack.texts.push_back({uint32_t(pack.ids.size()), length});
+    for (uint32_t i = 0; i < length; ++i)
+      pack.ids.push_back((uint32_t(pack.ids.size()) * 7919 + 13) % vocabulary), pack.positions.push_back(i);
+  }
+  return pack;
+}
+
+// All states of a pack; empty with what went wrong in `error`.
+std::vector<float> states_of(device::Device& device, const Kernels& kernels, const llm::Shape& shape, uint64_t seed,
+                             const llm::Pack& pack, std::string& error) {
+  auto weights = random_device_weights(shape, seed, device);
+  if (!weights) return error = weights.error().text, std::vector<float>();
+  llm::EncoderLimits limits{shape.vocabulary, 0, shape.hidden, shape.max_length, 512, 0, llm::Places::kAmongTokens};
+  auto encoder = DeviceRotary::make(device, kernels, shape, std::move(*weights), limits, {});
+  if (!encoder) return error = encoder.error().text, std::vector<float>();
+  if (auto s = (*encoder)->run(pack); !s.ok()) return error = s.text, std::vector<float>();
+  std::vector<float> out(pack.ids.size() * shape.hidden);
+  for (uint32_t t = 0; t < pack.ids.size(); ++t) (*encoder)->state(t, out.data() + size_t(t) * shape.hidden);
+  return out;
+}
+
+void check_random_encoder(Lab& lab, const char* name, const llm::Shape& shape, const std::vector<uint32_t>& lengths) {
+  const uint64_t seed = lab.random();
+  const auto pack = texts_of(lengths, shape.vocabulary);
+  device::HostDevice host;
+  std::string problem;
+  auto ours = states_of(lab.device, *lab.kernels, shape, seed, pack, problem);
+  auto theirs = states_of(host, reference::table(), shape, seed, pack, problem);
+  lab.check(std::string("encoder, ") + name + (problem.empty() ? "" : ": " + problem), worst_of(ours, theirs), kStates);
+}
+
+}  // namespace
+
+void check_encoder_models(Lab& lab) {
+  const bool full = lab.scale == Lab::Scale::kFull;
+  const std::vector<uint32_t> lengths = full ? std::vector<uint32_t>{1, 70, 16, 300} : std::vector<uint32_t>{1, 70, 16};
+  llm::Shape both = full ? random_shape(1000, 512, 2, 8, 2, 64, 1024) : random_shape(200, 128, 2, 2, 1, 64, 128);
+  both.encoder = true, both.causal = false;
+  check_random_encoder(lab, "both directions", both, lengths);
+  llm::Shape causal = full ? random_shape(1000, 512, 2, 4, 2, 128, 1024) : random_shape(200, 128, 2, 2, 1, 64, 128);
+  causal.encoder = true, causal.qk_norm = true, causal.windows[1] = 20;
+  check_random_encoder(lab, "one direction, head norms, a window", causal, lengths);
+}
+
+}  // namespace weir::gpu
