@@ -119,8 +119,7 @@ std::string hex(std::string_view bytes) {
 }
 
 size_t edit_distance(std::string_view a, std::string_view b) {
-  constexpr size_t kLongest = 256;  // names are short; anything longer is no typing slip
-  if (a.size() > kLongest || b.size() > kLongest) return kLongest;
+  if (a.size() > kLongestWord || b.size() > kLongestWord) return kLongestWord;
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {

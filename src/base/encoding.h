@@ -1,6 +1,7 @@
 // The byte encodings that every protocol needs, in one place: percent, base64, hex.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,18 +25,25 @@ std::string hex(std::string_view bytes);
 // `most` bytes.
 std::string presentable(std::string_view text, size_t most);
 
-// The candidate nearest to `word` by edit distance, if it is near enough to be a typing slip; else empty.
+// The candidate nearest to `word` by edit distance, if it is near enough to be a typing slip; else empty. Words of more
+// than kLongestWord bytes are near to nothing.
+inline constexpr size_t kLongestWord = 256;
 template <class Range>
 std::string_view near_miss(std::string_view word, const Range& candidates);
+// kLongestWord where one is longer than that.
 size_t edit_distance(std::string_view a, std::string_view b);
 
 template <class Range>
 std::string_view near_miss(std::string_view word, const Range& candidates) {
   std::string_view best;
+  if (word.size() > kLongestWord) return best;
   size_t least = word.size() / 3 + 2;
   for (const auto& c : candidates) {
-    size_t d = edit_distance(word, c);
-    if (d < least) least = d, best = c;
+    std::string_view candidate = c;
+    size_t longer = std::max(word.size(), candidate.size()), shorter = std::min(word.size(), candidate.size());
+    if (longer > kLongestWord || longer - shorter >= least) continue;  // no nearer than they differ in length
+    size_t d = edit_distance(word, candidate);
+    if (d < least) least = d, best = candidate;
   }
   return best;
 }

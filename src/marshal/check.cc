@@ -9,6 +9,7 @@ using base::invalid;
 using base::Status;
 using msg::DType;
 
+constexpr size_t kNameMost = 1024;              // bytes: names are compared with each other, and errors repeat them
 constexpr uint64_t kEmptyMost = 1 << 26;        // of a tensor without elements: its other dimensions, multiplied
 constexpr uint64_t kEmptyArraysMost = 1 << 16;  // arrays around nothing
 
@@ -73,6 +74,19 @@ Status check_input(const msg::ModelSpec& spec, const msg::Call& call, const msg:
                                    std::string(msg::name(declared->dtype)) + " " + spec.public_shape(*declared).text() +
                                    ", got " + std::string(msg::name(tensor.dtype)) + " " + tensor.shape.text());
   return of_field(check_data(tensor), path_of(call, tensor, ""));
+}
+
+Status too_long(std::string_view name, const std::string& path) {
+  return base::invalid_field(
+      path, "a tensor's name has at most " + std::to_string(kNameMost) + " bytes, not " + std::to_string(name.size()));
+}
+
+Status check_names(const msg::Call& call) {
+  for (const auto& tensor : call.inputs)
+    if (tensor.name.size() > kNameMost) return too_long(tensor.name, path_of(call, tensor, ".name"));
+  for (size_t i = 0; i < call.outputs.size(); ++i)
+    if (call.outputs[i].size() > kNameMost) return too_long(call.outputs[i], path_of_output(i));
+  return {};
 }
 
 Status check_unique(const msg::Call& call) {
@@ -160,6 +174,7 @@ Status check_nesting(const msg::Tensor& tensor, std::string_view what) {
 }
 
 Status check_call(const msg::ModelSpec& spec, msg::Call& call) {
+  if (Status status = check_names(call); !status.ok()) return status;
   if (Status status = check_unique(call); !status.ok()) return status;
   for (const auto& tensor : call.inputs) {
     Status status =

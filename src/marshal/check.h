@@ -21,8 +21,8 @@ base::Status check_nesting(const msg::Tensor& tensor, std::string_view what);
 
 // The Call's inputs and requested outputs against the model: check_data for each, none unknown, none twice, none
 // missing that is not optional, datatypes and shapes as declared, one batch size for all and not above max_batch. Sets
-// call.rows. A model that takes any tensors gets check_data and unique names only. Errors: INVALID_ARGUMENT naming the
-// tensor, what was expected and what came.
+// call.rows. Names have at most 1024 bytes. A model that takes any tensors gets check_data and unique names only.
+// Errors: INVALID_ARGUMENT naming the tensor, what was expected and what came.
 base::Status check_call(const msg::ModelSpec& spec, msg::Call& call);
 
 }  // namespace weir::marshal

@@ -78,6 +78,16 @@ TEST(NearMiss, FindsTypingSlipsAndNothingFarther) {
   EXPECT_EQ(near_miss("", std::vector<std::string_view>{}), "");
 }
 
+TEST(NearMiss, WordsThatNobodyCanHaveMistypedAreNearToNothing) {
+  std::vector<std::string_view> names{"digits", "identity"};
+  for (size_t n : {257, 763, 100'000}) EXPECT_EQ(near_miss(std::string(n, 'x'), names), "") << n;
+  std::string longest(256, 'x'), nearly = longest.substr(1), longer = longest + "x";
+  names = {"a", longer, nearly};
+  EXPECT_EQ(near_miss(longest, names), nearly);
+  names = {"a", longer};
+  EXPECT_EQ(near_miss(longest, names), "");
+}
+
 TEST(EditDistance, CountsInsertionsDeletionsAndReplacements) {
   EXPECT_EQ(edit_distance("", ""), 0u);
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);

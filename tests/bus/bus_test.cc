@@ -148,6 +148,14 @@ TEST(Bus, UnknownModelsAreNotFoundAndNameANearMiss) {
   EXPECT_EQ(t.refused(t.call("a", 0s, "somethingelse")).text, "Request for unknown model 'somethingelse'");
 }
 
+TEST(Bus, ALongNameIsShownInPartAndNeverThroughACharacter) {
+  Bench t;
+  auto shown = [&](const std::string& name) { return t.refused(t.call("a", 0s, name)).text; };
+  EXPECT_EQ(shown(std::string(800, 'x')), "Request for unknown model '" + std::string(128, 'x') + "…'")
+      << "and nothing is near to it";
+  EXPECT_EQ(shown(std::string(127, 'x') + "äöü"), "Request for unknown model '" + std::string(127, 'x') + "…'");
+}
+
 TEST(Bus, ModelsThatAreNotReadySayWhy) {
   Bench t;
   auto status = t.refused(t.call("a", 0s, "broken"));

@@ -126,5 +126,16 @@ TEST(Check, TheDimensionsOfATensorWithoutElementsAreBounded) {
   EXPECT_TRUE(check_nesting(tensor("a", DType::kInt8, {1 << 17}, 1 << 17), "output").ok()) << "these are elements";
 }
 
+TEST(Check, NamesAreShortBeforeTheyAreCompared) {
+  std::string longest(1024, 'n');
+  msg::ModelSpec any;
+  any.any_tensors = true;
+  EXPECT_EQ(refusal(any, {tensor(longest, DType::kInt8, {1}, 1)}, {longest}), "");
+  EXPECT_EQ(refusal(any, {tensor(longest + "n", DType::kInt8, {1}, 1)}),
+            "a tensor's name has at most 1024 bytes, not 1025");
+  EXPECT_EQ(refusal(any, {tensor("a", DType::kInt8, {1}, 1)}, {longest + "n"}),
+            "a tensor's name has at most 1024 bytes, not 1025");
+}
+
 }  // namespace
 }  // namespace weir::marshal

@@ -1,5 +1,7 @@
 #include "dialects/grps/mapping.h"
 
+#include <algorithm>
+
 #include "dialects/grps/types.h"
 #include "marshal/cast.h"
 #include "marshal/check.h"
@@ -14,7 +16,14 @@ using base::Status;
 using msg::DType;
 using msg::Tensor;
 
+constexpr size_t kMaxModel = 256;  // bytes of a model's name with its version
+
 bool takes_anything(const msg::ModelSpec& spec) { return spec.any_tensors && spec.inputs.empty(); }
+
+bool listed(const bus::Catalog& catalog, std::string_view model) {
+  return catalog.models.contains(model) || std::any_of(catalog.index.begin(), catalog.index.end(),
+                                                       [&](const bus::IndexRow& row) { return row.name == model; });
+}
 
 std::string list_inputs(const msg::ModelSpec& spec) {
   std::string out = "; model '" + spec.name + "' has ";
@@ -145,18 +154,18 @@ base::Result<bus::Served*> find_model(const bus::Catalog& catalog, std::string_v
     if (catalog.models.size() == 1) return catalog.models.begin()->second.preferred;
     return invalid("no model is named, and the server has no default_model: name one as \"name\" or \"name-version\"");
   }
-  auto whole = catalog.find(name, "");
+  if (name.size() > kMaxModel)
+    return invalid("a model is named by at most " + std::to_string(kMaxModel) + " bytes, not " +
+                   std::to_string(name.size()));
   size_t dash = name.rfind('-');
-  if (whole || dash == name.npos) return whole;
-  std::string_view version = name.substr(dash + 1);
-  name = name.substr(0, dash);
-  auto found = catalog.find(name, version);
-  while (!found && version.ends_with(".0")) {
-    version.remove_suffix(2);
-    found = catalog.find(name, version);
-  }
-  // A name that is known without the dash is what was meant.
-  return found || catalog.models.contains(name) ? found : whole;
+  if (dash == name.npos || catalog.models.contains(name)) return catalog.find(name, "");
+  std::string_view base = name.substr(0, dash), version = name.substr(dash + 1), least = version;
+  while (least.ends_with(".0")) least.remove_suffix(2);
+  if (auto model = catalog.models.find(base); model != catalog.models.end())
+    for (std::string_view v : {version, least})
+      if (auto found = model->second.versions.find(v); found != model->second.versions.end())
+        return found->second.get();
+  return !listed(catalog, name) && listed(catalog, base) ? catalog.find(base, version) : catalog.find(name, "");
 }
 
 Status place(Message&& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call) {

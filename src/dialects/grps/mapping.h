@@ -11,7 +11,7 @@ namespace weir::grps {
 
 // The model that a request means by `name`: itself, or "name-version", the version after the last dash ("2", or "2.0.0"
 // for "2"). "" is `default_model`, or else the only model that there is. Errors: as Catalog::find(), and
-// INVALID_ARGUMENT where nothing is named and nothing is the default.
+// INVALID_ARGUMENT where nothing is named and nothing is the default, or where the name has more than 256 bytes.
 base::Result<bus::Served*> find_model(const bus::Catalog& catalog, std::string_view name,
                                       std::string_view default_model);
 
