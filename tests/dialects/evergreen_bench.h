@@ -185,6 +185,10 @@ inline std::string generate(std::string_view prompt, std::string_view response, 
          "' } outputs { name: 'response' id: '" + std::string(response) + "' } target_spec { id: 'chat' } " +
          std::string(more) + " }";
 }
+template <class Config>
+void add_config(pb::SessionMessage& m, const Config& config) {
+  m.mutable_actions(0)->add_configs()->PackFrom(config);
+}
 inline std::string frame(int first, std::string_view payload) {
   std::string out{char(first)};
   if (payload.size() < 126) {

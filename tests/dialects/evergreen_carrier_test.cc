@@ -1,0 +1,84 @@
+// The other carriers: lines of JSON, WebSocket.
+#include "evergreen_bench.h"
+
+namespace weir::evergreen {
+namespace {
+
+TEST(Evergreen, LinesOfJsonDoTheSame) {
+  Bench t;
+  auto x = t.open_http("POST", {});
+  EXPECT_TRUE(x->headed);
+  std::string lines =
+      "{\"actions\":[{\"name\":\"ECHO\",\"inputs\":[{\"name\":\"x\",\"id\":\"in\"}],\"outputs\":[{\"name\":\"x\","
+      "\"id\":"
+      "\"out\"}]}]}\n\n{\"nodeFragments\":[{\"id\":\"in\",\"continued\":true,\"chunkFragment\":{\"metadata\":{"
+      "\"mimetype\":"
+      "\"text/plain\"},\"data\":\"aGVsbG8=\"}}]}\r\n";
+  for (char c : lines) t.rpc.data(*x, {&c, 1});
+  EXPECT_EQ(x->sent,
+            "{\"nodeFragments\":[{\"id\":\"out\",\"continued\":true,\"chunkFragment\":{\"metadata\":{\"mimetype\":"
+            "\"text/plain\"},\"data\":\"aGVsbG8=\"}}]}\n");
+  EXPECT_EQ(x->consumed, lines.size());
+  t.rpc.data(*x, "{\"node_fragments\":[{\"id\":\"in\",\"seq\":1}]}");  // no line end
+  x->sent.clear();
+  t.rpc.end(*x);
+  EXPECT_EQ(x->sent, "{\"nodeFragments\":[{\"id\":\"out\",\"seq\":1,\"chunkFragment\":{\"data\":\"\"}}]}\n");
+  EXPECT_TRUE(x->ended);
+}
+
+TEST(Evergreen, AFailureIsTheLastLine) {
+  Bench t;
+  auto x = t.open_http("POST", {});
+  t.rpc.data(*x, "{\"nodeFragments\":[{\"id\":\"a\",\"seq\":-1}]}\n{}");
+  EXPECT_EQ(x->sent,
+            "{\"error\":{\"code\":3,\"status\":\"INVALID_ARGUMENT\",\"message\":\"node 'a', fragment -1: a sequence "
+            "number must not be negative\"}}\n");
+  EXPECT_TRUE(x->ended);
+  auto y = t.open_http("POST", {});
+  t.rpc.data(*y, "\nnonsense\n");
+  EXPECT_NE(y->sent.find("\"message\":\"line 1: "), std::string::npos);
+}
+
+TEST(Evergreen, AWebSocketSpeaksJsonOrProtobufAsItsClientDoes) {
+  Bench t;
+  auto x = t.open_http("GET", kUpgrade);
+  EXPECT_EQ(x->response.status, 101);
+  std::string json =
+      "{\"actions\":[{\"name\":\"ECHO\",\"inputs\":[{\"name\":\"x\",\"id\":\"in\"}],\"outputs\":[{\"name\":"
+      "\"x\",\"id\":\"out\"}]}],\"nodeFragments\":[{\"id\":\"in\",\"continued\":true,\"chunkFragment\":{"
+      "\"metadata\":{\"mimetype\":\"a/b\"},\"data\":\"aGk=\"}}]}";
+  t.rpc.data(*x, frame(0x81, json));
+  EXPECT_EQ(x->sent.substr(2),
+            "{\"nodeFragments\":[{\"id\":\"out\",\"continued\":true,\"chunkFragment\":{\"metadata\":{"
+            "\"mimetype\":\"a/b\"},\"data\":\"aGk=\"}}]}");
+  x->sent.clear();
+  t.rpc.data(
+      *x, frame(0x82, t.parse("node_fragments { id: 'in' seq: 1 chunk_fragment { data: '!' } }").SerializeAsString()));
+  EXPECT_EQ(x->sent[0], char(0x82));
+  x->sent.clear();
+  t.rpc.data(*x, frame(0x88, std::string("\x03\xe8", 2)));
+  EXPECT_EQ(x->sent, std::string("\x88\x02\x03\xe8", 4));
+  EXPECT_TRUE(x->ended);
+}
+
+TEST(Evergreen, AWebSocketThatBreaksARuleIsToldAndClosed) {
+  const std::vector<std::pair<std::string, int>> table{
+      {frame(0x81, "{\"nodeFragments\":[{\"id\":\"\"}]}"), 1008},
+      {frame(0x81, "nonsense"), 1007},
+      {frame(0x82, "\x0a\x7f"), 1008},
+      {frame(0x81, "\xff"), 1007},
+      {std::string("\x81\xff\0\0\0\0\x10\0\0\0\0\0\0\0", 14), 1009},
+  };
+  for (const auto& [bytes, code] : table) {
+    Bench t;
+    auto x = t.open_http("GET", kUpgrade);
+    t.rpc.data(*x, bytes);
+    size_t at = x->sent.rfind(char(0x88));
+    ASSERT_NE(at, std::string::npos);
+    EXPECT_EQ(uint8_t(x->sent[at + 2]) << 8 | uint8_t(x->sent[at + 3]), code);
+    EXPECT_TRUE(x->ended);
+  }
+}
+
+}  // namespace
+}  // namespace weir::evergreen

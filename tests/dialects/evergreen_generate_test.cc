@@ -1,0 +1,233 @@
+// GENERATE: prompts, configuration, conversations, details of tokens.
+#include <cstdlib>
+#include <functional>
+#include <limits>
+
+#include "evergreen_bench.h"
+#include "support/held_workers.h"
+
+namespace weir::evergreen {
+namespace {
+
+TEST(Evergreen, GenerateStreamsTheAnswerOfTheModel) {
+  Bench t;
+  auto x = t.open();
+  t.send(*x, generate("p", "r", "outputs { name: 'usage' id: 'u' }") + text_leaf("p", "hello"));
+  EXPECT_EQ(t.prompt(), "[user]hello<|end|>[assistant]");
+  msg::Call* call = t.chat->held.at(0);
+  t.chat->say(call, {msg::Token{'H', 30, false, nullptr}});
+  t.turn();
+  EXPECT_EQ(t.leaf(*x, "r"), "H…");
+  t.answer("i");
+  EXPECT_EQ(t.leaf(*x, "r"), "Hi");
+  EXPECT_NE(t.leaf(*x, "u").find("\"finish_reason\":\"stop\""), std::string::npos);
+  v1::Usage usage;
+  for (const auto& f : t.fragments(*x))
+    if (f.id() == "u") f.chunk_fragment().metadata().experimental(0).UnpackTo(&usage);
+  EXPECT_EQ(usage.prompt_tokens(), call ? usage.prompt_tokens() : 0);
+  EXPECT_EQ(usage.completion_tokens(), 2u);
+}
+
+TEST(Evergreen, ConfigurationReachesTheModelAndIsChecked) {
+  Bench t;
+  auto x = t.open();
+  auto m = t.parse(generate("p", "r") + text_leaf("p", "hello"));
+  v1::GenerateConfig c;
+  c.set_temperature(0);
+  c.set_max_tokens(7);
+  c.set_seed(5);
+  c.set_raw(true);
+  add_config(m, c);
+  t.send(*x, m);
+  EXPECT_EQ(t.prompt(), "hello");
+  const msg::Generation& g = *t.chat->held.at(0)->generation;
+  EXPECT_EQ(g.sampling.temperature, 0);
+  EXPECT_EQ(g.max_tokens, 7u);
+  EXPECT_EQ(g.sampling.seed, 5u);
+
+  auto y = t.open();
+  m = t.parse(generate("p", "r"));
+  c.set_top_p(0);
+  add_config(m, c);
+  t.send(*y, m);
+  EXPECT_EQ(t.status(*y), "INVALID_ARGUMENT: action GENERATE: GenerateConfig.top_p is to be above 0 and at most 1");
+  EXPECT_EQ(t.status(*x), "open") << "another session";
+}
+
+TEST(Evergreen, NumbersAtTheirEdgesAreTakenOrNamed) {
+  Bench t;
+  struct Edge {
+    std::string_view field;
+    std::function<void(v1::GenerateConfig&)> set;
+    bool good = false;
+  };
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<Edge> edges;
+  auto real = [&](std::string_view field, void (v1::GenerateConfig::*set)(float), std::vector<float> good,
+                  std::vector<float> bad) {
+    for (float v : good) edges.push_back({field, [=](auto& c) { (c.*set)(v); }, true});
+    for (float v : {inf, -inf, nan}) bad.push_back(v);
+    for (float v : bad) edges.push_back({field, [=](auto& c) { (c.*set)(v); }});
+  };
+  auto whole = [&](std::string_view field, void (v1::GenerateConfig::*set)(uint32_t), std::vector<uint32_t> good,
+                   std::vector<uint32_t> bad) {
+    for (uint32_t v : good) edges.push_back({field, [=](auto& c) { (c.*set)(v); }, true});
+    for (uint32_t v : bad) edges.push_back({field, [=](auto& c) { (c.*set)(v); }});
+  };
+  using C = v1::GenerateConfig;
+  real("temperature", &C::set_temperature, {0, 100}, {-1e-6f, 100.1f, -0x1p31f, 0x1p63f});
+  real("top_p", &C::set_top_p, {1e-9f, 1}, {0, -1, 1.1f, 0x1p31f});
+  real("min_p", &C::set_min_p, {0, 1}, {-0.1f, 1.1f, 0x1p63f});
+  real("presence_penalty", &C::set_presence_penalty, {-2, 2}, {-2.1f, 2.1f, 0x1p31f});
+  real("frequency_penalty", &C::set_frequency_penalty, {-2, 2}, {-2.1f, 2.1f, 0x1p31f});
+  real("repetition_penalty", &C::set_repetition_penalty, {1e-3f, 100}, {0, -1, 101, 0x1p63f});
+  whole("max_tokens", &C::set_max_tokens, {0, 1, 990}, {1001, 1u << 31, UINT32_MAX});
+  whole("min_tokens", &C::set_min_tokens, {0, 256}, {257, 1u << 31, UINT32_MAX});
+  whole("top_k", &C::set_top_k, {0, 1, 1u << 31, UINT32_MAX}, {});
+  whole("top_logprobs", &C::set_top_logprobs, {0, 20}, {21, 1u << 31, UINT32_MAX});
+  for (const Edge& edge : edges) {
+    auto x = t.open();
+    auto m = t.parse(generate("p", "r") + text_leaf("p", "hello"));
+    C c;
+    c.set_raw(true);
+    edge.set(c);
+    add_config(m, c);
+    t.send(*x, m);
+    if (edge.good) {
+      EXPECT_EQ(t.status(*x), "open") << c.ShortDebugString();
+      t.answer("ok");
+    } else {
+      EXPECT_NE(t.status(*x).find("INVALID_ARGUMENT: action GENERATE: GenerateConfig." + std::string(edge.field)),
+                std::string::npos)
+          << c.ShortDebugString() << t.status(*x);
+      EXPECT_TRUE(t.chat->held.empty());
+    }
+  }
+}
+
+TEST(Evergreen, APromptThatCannotFitIsRefusedBeforeItIsKept) {
+  Bench t;
+  auto x = t.open();
+  t.send(*x, generate("p", "r"));
+  for (int i = 0; i < 3 && t.status(*x) == "open"; ++i) {
+    auto m = t.parse("node_fragments { id: 'p' continued: true seq: " + std::to_string(i) +
+                     " chunk_fragment { metadata { mimetype: 'text/plain' } } }");
+    m.mutable_node_fragments(0)->mutable_chunk_fragment()->set_data(std::string(60'000, 'x'));
+    t.send(*x, m);
+  }
+  EXPECT_EQ(t.status(*x), "INVALID_ARGUMENT: action GENERATE: node 'p': the prompt is too long for the model");
+}
+
+TEST(Evergreen, ALongTextIsTokenizedByWorkersWhileTheSessionGoesOn) {
+  Bench t;
+  support::HeldWorkers workers;
+  t.bus.employ(workers);
+  std::string text(9'000, 'x');
+  auto x = t.open();
+  t.send(*x,
+         "actions { name: 'TOKENIZE' inputs { name: 'text' id: 'p' } outputs { name: 'tokens' id: 'n' } target_spec { "
+         "id: 'chat' } } actions { name: 'ECHO' inputs { name: 'x' id: 'in' } outputs { name: 'x' id: 'out' } }" +
+             text_leaf("p", text));
+  ASSERT_EQ(workers.held.size(), 1u);
+  t.send(*x, text_leaf("in", "hello"));
+  EXPECT_EQ(t.leaf(*x, "out"), "hello");
+  EXPECT_EQ(t.leaf(*x, "n"), "…");
+  workers.work();
+  t.turn();
+  EXPECT_GE(t.leaf(*x, "n").size(), 9'000u * 4);
+
+  auto y = t.open();
+  t.send(*y, generate("p", "r") + text_leaf("p", text));
+  ASSERT_EQ(workers.held.size(), 1u);
+  workers.work();
+  t.turn();
+  EXPECT_NE(t.status(*y).find("the model's context has 1000"), std::string::npos) << t.status(*y);
+
+  auto gone = t.open();
+  t.send(*gone, generate("p", "r") + text_leaf("p", text));
+  ASSERT_EQ(workers.held.size(), 1u);
+  gone.reset();
+  EXPECT_TRUE(workers.held[0]->cancelled.load());
+  workers.work();
+  t.turn();
+  EXPECT_TRUE(t.chat->held.empty());
+}
+
+TEST(Evergreen, AStopStringEndsTheAnswerAndTheCall) {
+  Bench t;
+  auto x = t.open();
+  auto m = t.parse(generate("p", "r") + text_leaf("p", "hello"));
+  v1::GenerateConfig c;
+  c.add_stop("END");
+  add_config(m, c);
+  t.send(*x, m);
+  msg::Call* call = t.chat->held.at(0);
+  for (char ch : std::string("abENDxx")) t.chat->say(call, {msg::Token{uint8_t(ch), 0, false, nullptr}});
+  t.turn();
+  EXPECT_EQ(t.leaf(*x, "r"), "ab");
+  EXPECT_TRUE(call->cancelled);
+}
+
+TEST(Evergreen, RolesAndEndsOfTurnsMakeTheConversation) {
+  Bench t;
+  auto x = t.open();
+  t.send(
+      *x,
+      generate("p", "r") +
+          "node_fragments { id: 'p' child_ids: 's' child_ids: 'a' child_ids: 'b' child_ids: 'eot' child_ids: 'c' "
+          "child_ids: 'm' }" +
+          text_leaf("a", "A") + text_leaf("b", "B") + text_leaf("c", "C") +
+          "node_fragments { id: 's' chunk_fragment { metadata { mimetype: 'text/plain' role: 'SYSTEM' } data: 'S' } }"
+          "node_fragments { id: 'm' chunk_fragment { metadata { mimetype: 'text/plain' role: 'model' } data: 'M' } }"
+          "node_fragments { id: 'eot' chunk_fragment { metadata { mimetype: 'application/x-protobuf; "
+          "type=EndOfTurn' } } }");
+  EXPECT_EQ(t.prompt(), "[system]S<|end|>[user]AB<|end|>[user]C<|end|>[assistant]M<|end|>[assistant]");
+}
+
+TEST(Evergreen, TheSecondQuestionBeginsWithTheVeryTokensOfTheFirst) {
+  Bench t;
+  auto x = t.open();
+  t.send(*x, generate("p1", "r1") + text_leaf("p1", "hello"));
+  auto first = t.chat->held.at(0)->generation->append;
+  t.answer("low");  // three bytes, where the tokenizer would take "l" and "ow"
+  t.send(*x, generate("p2", "r2", "outputs { name: 'usage' id: 'u' }") +
+                 "node_fragments { id: 'p2' child_ids: 'p1' child_ids: 'r1' child_ids: 'q2' }" +
+                 text_leaf("q2", "why?"));
+  EXPECT_EQ(t.prompt(), "[user]hello<|end|>[assistant]low<|end|>[user]why?<|end|>[assistant]");
+  auto second = t.chat->held.at(0)->generation->append;
+  for (char c : std::string("low")) first.push_back(uint8_t(c));
+  first.push_back(kEnd);
+  ASSERT_GT(second.size(), first.size());
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), second.begin()));
+  t.answer("x", 21);
+  EXPECT_NE(t.leaf(*x, "u").find("\"cached_prompt_tokens\":21"), std::string::npos);
+}
+
+TEST(Evergreen, DetailsOfTokensAreInTheMetadataOfALeafEach) {
+  Bench t;
+  auto x = t.open();
+  auto m = t.parse(generate("p", "r") + text_leaf("p", "hello"));
+  v1::GenerateConfig c;
+  c.set_top_logprobs(1);
+  c.set_readouts(true);
+  add_config(m, c);
+  t.send(*x, m);
+  msg::Call* call = t.chat->held.at(0);
+  EXPECT_EQ(call->generation->logprobs.at(0).start, call->generation->length());
+  EXPECT_EQ(call->generation->readouts.size(), 1u);
+  auto details = std::make_shared<msg::TokenDetails>();
+  details->has_logprob = true, details->logprob = -0.5f, details->top = {{'y', -0.25f}}, details->readout = {0.75f};
+  t.chat->say(call, {msg::Token{'x', 30, false, details}});
+  t.chat->say(call, {msg::Done{30, 0, 1, msg::Finish::kLength, 0}});
+  t.turn();
+  EXPECT_EQ(t.leaf(*x, "r/0"), "x");
+  v1::TokenDetails d;
+  for (const auto& f : t.fragments(*x))
+    if (f.id() == "r/0") f.chunk_fragment().metadata().experimental(0).UnpackTo(&d);
+  EXPECT_EQ(d.ShortDebugString(),
+            "id: 120 position: 30 logprob: -0.5 top { id: 121 text: \"y\" logprob: -0.25 } "
+            "readouts { concept_name: \"digit\" layer: 1 value: 0.75 }");
+}
+
+}  // namespace
+}  // namespace weir::evergreen
