@@ -12,6 +12,8 @@
 
 namespace weir::grps {
 
+using support::outputs;
+
 class Bench {
  public:
   explicit Bench(Options options = {});

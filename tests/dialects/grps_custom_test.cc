@@ -5,12 +5,6 @@
 namespace weir::grps {
 namespace {
 
-using support::parse_tensors;
-
-msg::Event outputs(std::string_view tensors, bool final = true) {
-  return {msg::Outputs{parse_tensors(tensors), {}, final}};
-}
-
 RouteSpec route(std::string path, RouteSpec::Pairs inputs) {
   RouteSpec r;
   r.path = std::move(path);

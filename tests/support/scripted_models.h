@@ -54,6 +54,10 @@ inline std::vector<msg::Tensor> parse_tensors(std::string_view all) {
   return out;
 }
 
+inline msg::Event outputs(std::string_view tensors, bool final = true) {
+  return {msg::Outputs{parse_tensors(tensors), {}, final}};
+}
+
 // Writes down each Call; answers with the script, or with its own inputs, or keeps it for the test to answer.
 class ScriptedInbox final : public msg::Inbox {
  public:
