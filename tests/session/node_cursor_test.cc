@@ -1,0 +1,118 @@
+// Cursors that read along, outputs, references, and what dropping gives back.
+#include "node_graph_fixture.h"
+
+namespace weir::session {
+namespace {
+
+using base::Code;
+
+TEST(NodeGraph, ACursorGoesOnWhereItWaited) {
+  Graph g{{}};
+  Listener l;
+  Cursor c(g, **g.node("p"), l);
+  Step end;
+  EXPECT_EQ(drain(c, end), "");
+  EXPECT_EQ(end, Step::kWait);
+  EXPECT_EQ(c.missing(), "node 'p', fragment 0");
+  g.refused(branch("p", {"x"}, 0, true));
+  g.deliver();
+  EXPECT_EQ(l.news, 1);
+  EXPECT_EQ(drain(c, end), "");
+  EXPECT_EQ(c.missing(), "node 'x', fragment 0");
+  g.refused(leaf("x", "1", 1));
+  g.deliver();
+  EXPECT_EQ(l.news, 1) << "a gap is no news";
+  g.refused(leaf("x", "0", 0, true));
+  g.deliver();
+  EXPECT_EQ(drain(c, end), "01");
+  g.refused(branch("p", {"x"}, 1));
+  g.deliver();
+  EXPECT_EQ(drain(c, end), "01");
+  EXPECT_EQ(end, Step::kEnd);
+  EXPECT_EQ(l.news, 3);
+}
+
+TEST(NodeGraph, AnOutputIsNewAndTheActionsAlone) {
+  Graph g{{}};
+  g.refused(branch("p", {"out"}));  // a name is no content yet
+  auto out = g.claim("out");
+  ASSERT_TRUE(out.has_value());
+  EXPECT_EQ(g.claim("out").error().code, Code::kAlreadyExists);
+  EXPECT_EQ(g.claim("p").error().code, Code::kAlreadyExists);
+  EXPECT_NE(g.refused(leaf("out", "x")).find("is the output of an action"), std::string::npos);
+  Fragment f;
+  f.continued = true, f.has_chunk = true, f.metadata = &kText, f.data = base::Bytes::copy_of("hi");
+  EXPECT_TRUE(g.append(**out, f).ok());
+  EXPECT_EQ(flat(g, "p"), "hi…");
+  Fragment last;
+  EXPECT_TRUE(g.append(**out, last).ok());
+  EXPECT_EQ(flat(g, "p"), "hi");
+}
+
+TEST(NodeGraph, ReadersOfAFailedOutputHearWhy) {
+  Graph g{{}};
+  Node& out = **g.claim("out");
+  Listener l;
+  Cursor c(g, **g.node("out"), l);
+  EXPECT_EQ(c.next(), Step::kWait);
+  g.fail(out, base::invalid("no"));
+  g.deliver();
+  EXPECT_EQ(l.news, 1);
+  EXPECT_EQ(c.next(), Step::kFailed);
+  EXPECT_EQ(c.status().text, "no");
+}
+
+TEST(NodeGraph, AReferenceIsABarrierUntilItIsLoaded) {
+  Graph g{{}};
+  std::string_view id = "v";
+  Fragment f{id, 0, true, {}, true, &kText, {}, true};
+  EXPECT_TRUE(g.add(f).has_value());
+  g.refused(leaf("v", "-tail", 1));
+  EXPECT_EQ(flat(g, "v"), "…");
+  EXPECT_FALSE(g.find("v")->complete());
+  EXPECT_TRUE(g.loaded(*g.find("v"), 0, base::Bytes::copy_of("head")).ok());
+  EXPECT_EQ(flat(g, "v"), "head-tail");
+  EXPECT_TRUE(g.find("v")->complete());
+}
+
+TEST(NodeGraph, DroppingGivesBackWhatWasCharged) {
+  Graph g{{}};
+  g.refused(branch("p", {"a", "b"}));
+  g.refused(branch("q", {"b"}));
+  g.refused(leaf("a", std::string(1000, 'x')));
+  g.refused(leaf("b", "y"));
+  EXPECT_TRUE(g.drop(*g.find("p"), NodeGraph::Reach::kWithChildren).ok());
+  EXPECT_EQ(g.find("p"), nullptr);
+  EXPECT_EQ(g.find("a"), nullptr);
+  EXPECT_EQ(flat(g, "q"), "y");
+  EXPECT_TRUE(g.drop(*g.find("b"), NodeGraph::Reach::kNode).ok());
+  EXPECT_EQ(flat(g, "q"), "failed: node 'b' has been dropped");
+  EXPECT_NE(g.refused(leaf("b", "again")).find("has been dropped"), std::string::npos);
+  EXPECT_TRUE(g.drop(*g.find("q"), NodeGraph::Reach::kNode).ok());
+  EXPECT_EQ(g.nodes(), 0u);
+  EXPECT_EQ(g.bytes(), 0u);
+}
+
+TEST(NodeGraph, DroppingWhatIsBeingReadFailsTheReader) {
+  Graph g{{}};
+  g.refused(branch("p", {"a"}, 0, true));
+  g.refused(leaf("a", "x", 0, true));
+  Listener l;
+  {
+    Cursor c(g, *g.find("p"), l);
+    Step end;
+    drain(c, end);
+    EXPECT_TRUE(g.drop(*g.find("p"), NodeGraph::Reach::kWithChildren).ok());
+    g.deliver();
+    EXPECT_EQ(l.news, 1);
+    EXPECT_EQ(c.next(), Step::kFailed);
+  }
+  EXPECT_EQ(g.nodes(), 0u);
+  EXPECT_EQ(g.bytes(), 0u);
+  Node& out = **g.claim("out");
+  EXPECT_EQ(g.drop(out, NodeGraph::Reach::kNode).code, Code::kFailedPrecondition);
+  g.fail(out, base::invalid("over"));
+}
+
+}  // namespace
+}  // namespace weir::session
