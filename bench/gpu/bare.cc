@@ -36,7 +36,7 @@ Pair make_pair() {
   return {from, to};
 }
 
-// Until the other side has shut the connection.
+// Until the connection is shut.
 void send_all(int fd, size_t bytes) {
   std::vector<char> data(bytes, 'x');
   for (size_t at = 0;;) {
@@ -60,10 +60,9 @@ double loopback(uint32_t threads, size_t bytes, double seconds) {
       std::vector<char> buffer(kPiece);
       while (!over.load(std::memory_order_relaxed)) {
         ssize_t n = ::recv(pair.to, buffer.data(), buffer.size(), 0);
-        if (n <= 0) break;
+        if (n <= 0) return;
         received.fetch_add(uint64_t(n), std::memory_order_relaxed);
       }
-      ::shutdown(pair.to, SHUT_RDWR);
     });
   }
   auto pause = [](double s) { std::this_thread::sleep_for(std::chrono::duration<double>(s)); };
@@ -73,6 +72,7 @@ double loopback(uint32_t threads, size_t bytes, double seconds) {
   pause(seconds);
   double rate = double(received.load() - before) / std::chrono::duration<double>(Clock::now() - began).count();
   over = true;
+  for (Pair pair : pairs) ::shutdown(pair.from, SHUT_RDWR), ::shutdown(pair.to, SHUT_RDWR);  // wakes both
   for (auto& thread : all) thread.join();
   for (Pair pair : pairs) ::close(pair.from), ::close(pair.to);
   return rate;

@@ -11,6 +11,17 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+def stand_in(build, folder):
+    """The environment of a machine whose GPU is host memory (tests/gpu/stand_in.cc). None where that is not built."""
+    module, driver = build / 'tests/gpu/libweir_stand_in.so', build / 'tests/device/libweir_other.so'
+    if not module.exists() or not driver.exists():
+        return None
+    (folder / 'libcuda.so.1').symlink_to(driver)
+    folders = [str(folder), os.environ.get('LD_LIBRARY_PATH', '')]
+    return {**os.environ, 'WEIR_CUDA_MODULE': str(module), 'WEIR_FAKE_CUDA': 'ungraphed',
+            'LD_LIBRARY_PATH': ':'.join(filter(None, folders))}
+
+
 def environment(build):
     """With the module, and with the libraries that were carried or that only Python packages have here."""
     env = {**os.environ, 'WEIR_CUDA_MODULE': str(build / 'src/device/cuda/libweir_cuda.so')}

@@ -29,7 +29,7 @@ def libraries(program):
 def pack(build):
     out = build / 'carry.tar.xz'
     found = {}
-    with tempfile.TemporaryDirectory() as folder, tarfile.open(out, 'w:xz', preset=6) as archive:
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(out, 'w:xz', preset=3) as archive:
         for name in (*PROGRAMS, MODULE):
             slim = pathlib.Path(folder) / 'slim'
             subprocess.run(['strip', '-o', slim, build / name], check=True)

@@ -36,6 +36,7 @@ class Sizes:
     few: int                # connections per row of its batches
     seconds: float          # one load of a fixed time
     fractions: tuple        # of the offline rate, for Poisson arrivals
+    pinned: str             # the server's pool
 
     def for_a_time(self, seconds):
         """As much as fits; in a rehearsal a few, however long they take on a busy machine."""
@@ -43,8 +44,8 @@ class Sizes:
 
 
 FULL = Sizes(False, 'cuda:0', '', 256, 100, (128, 128), (1000, 1000), 512, 24, 602112, 64, 16, 32, 4, 3.0,
-             (0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5))
-TINY = Sizes(True, 'host', 'tiny ', 3, 2, (8, 4), (12, 6), 16, 2, 4096, 4, 2, 8, 2, 0.2, (0.85,))
+             (0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5), '4GiB')
+TINY = Sizes(True, 'host', 'tiny ', 3, 2, (8, 4), (12, 6), 16, 2, 4096, 4, 2, 8, 2, 0.2, (0.85,), '256MiB')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,8 +145,7 @@ def tensors(run, result):
     _, said = run.call(run.program('tests/gpu/gpu_load'), 'bare', f'threads={threads}', f'bytes={sizes.row_bytes}',
                        f'seconds={sizes.seconds}', limit=60)
     result['loopback'] = json.loads(said)
-    flags = [] if sizes.tiny else ['--device-pinned-pool', '4GiB']
-    with serving.Server(run, repository, min(run.left(), 60), *flags) as server:
+    with serving.Server(run, repository, min(run.left(), 60)) as server:
         # One request is the whole batch, which no copy gathers; or the server gathers it from rows.
         for name, rows, connections in (('whole batches', sizes.batch, 4 * threads), ('rows', 1, 2 * sizes.batch)):
             for seconds in (sizes.seconds / 3, sizes.seconds):

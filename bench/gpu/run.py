@@ -9,6 +9,7 @@ nothing else: BUILD may have been carried here (pack.py). Exit 77 without a GPU.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -40,6 +41,13 @@ class Run:
         self.environment = machine.environment(build)
         self.results, self.skipped = {}, {}
         self.scratch_folders = []
+
+    def rehearse(self):
+        """On what stands in for a GPU, or else on the engines' device of the host."""
+        self.stand_in = tempfile.TemporaryDirectory(prefix='weir-gpu-')
+        environment = machine.stand_in(self.build, pathlib.Path(self.stand_in.name))
+        if environment:
+            self.environment, self.sizes = environment, dataclasses.replace(self.sizes, device='cuda:0')
 
     def left(self):
         return self.end - time.monotonic()
@@ -113,6 +121,8 @@ def main():
     build = pathlib.Path(args.build).resolve()
     sizes = parts.TINY if args.rehearse else parts.FULL
     run = Run(build, args.seconds, sizes)
+    if args.rehearse:
+        run.rehearse()
     chosen = {name for name in args.only.split(',') if name}
     if chosen - {p.name for p in parts.ALL}:
         sys.exit('no such part: ' + ', '.join(chosen - {p.name for p in parts.ALL}))

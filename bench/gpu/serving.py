@@ -24,12 +24,12 @@ def client_threads():
 class Server:
     """`weir serve` of one repository on a free port of the loopback, ready when it is made."""
 
-    def __init__(self, run, repository, limit, *flags):
+    def __init__(self, run, repository, limit):
         self.run, self.log_path = run, repository / 'weir.log'
         self.log = open(self.log_path, 'w+')
         self.process = subprocess.Popen(
             [run.program('src/app/weir'), 'serve', str(repository / 'models'), '--listen', '127.0.0.1:0', '--shards',
-             str(shards()), '--access-log', 'off', *map(str, flags)], stdout=self.log, stderr=self.log, cwd=run.root,
+             str(shards()), '--access-log', 'off', '--device-pinned-pool', run.sizes.pinned], stdout=self.log, stderr=self.log, cwd=run.root,
             env=run.environment)
         try:
             self.port = self.wait(limit)

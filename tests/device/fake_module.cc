@@ -1,6 +1,6 @@
 // libweir_cuda.so without CUDA: the table of device/cuda/abi.h on host memory, everything done at once. The environment
 // variable WEIR_FAKE_CUDA is asked at every call: "sticky" (every operation fails with a sticky code), "old" (the
-// driver is of an older major version), "none" (no devices).
+// driver is of an older major version), "none" (no devices), "slow" (events never happen), "ungraphed" (captures fail).
 #include <cstdlib>
 #include <cstring>
 
@@ -9,7 +9,7 @@
 namespace weir::device::cuda {
 namespace {
 
-constexpr Code kSticky = 700, kNoMemory = 2, kNoDevice = 100;
+constexpr Code kSticky = 700, kNoMemory = 2, kNoDevice = 100, kNoCapture = 801;
 
 bool is(const char* word) {
   const char* set = std::getenv("WEIR_FAKE_CUDA");
@@ -72,7 +72,7 @@ constexpr Api kApi = {
       return now();
     },
     [](int32_t) -> Code { return now(); },
-    [](int32_t, void*) -> Code { return now(); },
+    [](int32_t, void*) -> Code { return is("ungraphed") ? kNoCapture : now(); },
     [](int32_t, void*, void** graph) -> Code {
       *graph = &something;
       return now();

@@ -1,7 +1,7 @@
 // Checks the kernels of libweir_cuda.so on the GPU of this machine against their host versions, the whole model against
 // the CPU, and measures: `gpu_check RESULTS.json [checks|rehearse]`. Exit 77 where there is none. With `checks` no
-// benches are run and shapes are small (for compute-sanitizer). `rehearse` runs the benches in tiny shapes on the host
-// with the kernels' host versions: that all of it works, not how fast.
+// benches are run and shapes are small (for compute-sanitizer). `rehearse` does all of it in tiny shapes, on the host
+// with the kernels' host versions where there is no GPU: that it works, not how fast.
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -87,37 +87,12 @@ namespace {
 
 using namespace weir;
 
-int rehearse(const char* json_file) {
-  device::Devices devices({.cuda = device::DeviceOptions::Use::kOff});
-  gpu::Lab lab(
-      **devices.find("host"), &llm::cuda::reference::table(),
-      [](llm::cuda::Code code) { return "code " + std::to_string(code); }, gpu::Lab::Scale::kTiny);
-  gpu::bench_identity(lab, devices);
-  gpu::bench_copies(lab);
-  gpu::bench_kernels(lab);
-  gpu::bench_model(lab);
-  return lab.finish(json_file);
+const llm::cuda::Kernels* kernels_of(const device::Devices& devices) {
+  auto open = reinterpret_cast<llm::cuda::OpenKernels>(devices.module().symbol(llm::cuda::kKernelsEntry));
+  return open ? open(llm::cuda::kKernelsAbi) : nullptr;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const char* json_file = argc > 1 ? argv[1] : "gpu-results.json";
-  const std::string_view how = argc > 2 ? argv[2] : "";
-  if (how == "rehearse") return rehearse(json_file);
-  device::Devices devices({});
-  if (devices.cuda_count() == 0) {
-    std::printf("%s\n", devices.cuda().text.c_str());
-    return 77;
-  }
-  const auto& module = devices.module();
-  auto open = reinterpret_cast<llm::cuda::OpenKernels>(module.symbol(llm::cuda::kKernelsEntry));
-  static auto say = module.api->words;
-  const bool benches = how != "checks";
-  gpu::Lab lab(
-      devices.cuda(0), open ? open(llm::cuda::kKernelsAbi) : nullptr,
-      [](llm::cuda::Code code) { return std::string(say(code)); },
-      benches ? gpu::Lab::Scale::kFull : gpu::Lab::Scale::kSmall);
+void check(gpu::Lab& lab, device::Devices& devices) {
   gpu::check_rows(lab);
   gpu::check_attention(lab);
   gpu::check_draws(lab);
@@ -125,10 +100,38 @@ int main(int argc, char** argv) {
   gpu::check_products(lab);
   gpu::check_model(lab);
   gpu::bench_identity(lab, devices);
-  if (benches) {
-    gpu::bench_copies(lab);
-    gpu::bench_kernels(lab);
-    gpu::bench_model(lab);
+}
+
+void bench(gpu::Lab& lab) {
+  gpu::bench_copies(lab);
+  gpu::bench_kernels(lab);
+  gpu::bench_model(lab);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using Scale = gpu::Lab::Scale;
+  const char* json_file = argc > 1 ? argv[1] : "gpu-results.json";
+  const std::string_view how = argc > 2 ? argv[2] : "";
+  const Scale scale = how == "checks" ? Scale::kSmall : how == "rehearse" ? Scale::kTiny : Scale::kFull;
+  device::Devices devices({});
+  if (devices.cuda_count() == 0 && scale == Scale::kTiny) {
+    gpu::Lab lab(
+        **devices.find("host"), &llm::cuda::reference::table(),
+        [](llm::cuda::Code code) { return "code " + std::to_string(code); }, scale);
+    check(lab, devices);
+    bench(lab);
+    return lab.finish(json_file);
   }
+  if (devices.cuda_count() == 0) {
+    std::printf("%s\n", devices.cuda().text.c_str());
+    return 77;
+  }
+  static auto say = devices.module().api->words;
+  gpu::Lab lab(
+      devices.cuda(0), kernels_of(devices), [](llm::cuda::Code code) { return std::string(say(code)); }, scale);
+  check(lab, devices);
+  if (scale != Scale::kSmall) bench(lab);
   return lab.finish(json_file);
 }
