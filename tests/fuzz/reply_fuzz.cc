@@ -1,0 +1,53 @@
+// Any bytes as the answer of a web server: the same is made of them however they are cut, and never more than allowed.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "net/reply.h"
+
+namespace {
+
+using namespace weir;  // NOLINT: a program of one file
+
+constexpr uint64_t kMost = 2000;
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "broken: %s\n", what);
+  std::abort();
+}
+
+struct Outcome {
+  base::Status status;
+  bool done = false;
+  std::string body;
+};
+
+Outcome run(std::string_view bytes, size_t step) {
+  net::Reply reply(kMost);
+  Outcome out;
+  for (size_t at = 0; at < bytes.size() && out.status.ok() && !reply.done(); at += step) {
+    out.status = reply.feed(bytes.substr(at, step));
+    require(reply.body().size() <= kMost, "no more is kept than is allowed");
+  }
+  if (out.status.ok() && !reply.done()) out.status = reply.end();
+  out.done = reply.done();
+  if (out.status.ok()) out.body = reply.body();
+  require(out.status.ok() || !out.status.text.empty(), "a failure says why");
+  return out;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  auto whole = run(bytes, size + 1);
+  for (size_t step : {size_t(1), size_t(7)}) {
+    auto cut = run(bytes, step);
+    require(cut.status.code == whole.status.code && cut.done == whole.done && cut.body == whole.body,
+            "cuts change nothing");
+  }
+  return 0;
+}
