@@ -1,7 +1,5 @@
 // Encoders: embeddings against the reference in torch, against themselves in other company, and what is refused.
-#include <condition_variable>
 #include <map>
-#include <mutex>
 
 #include "device/devices.h"
 #include "engines/llm/bert_shape.h"
@@ -9,27 +7,14 @@
 #include "engines/llm/llm.h"
 #include "llm_support.h"
 #include "sched/lane.h"
+#include "support/open_home.h"
 
 namespace weir::llm {
 namespace {
 
-// The folder that encoder_models.py has filled; empty where there is no torch.
 const std::string& encoders() {
-  struct Made {
-    std::string folder = std::filesystem::temp_directory_path() / ("weir_encoder_" + std::to_string(getpid()));
-    Made() {
-      std::filesystem::create_directories(folder);
-      std::string command =
-          "/usr/bin/python3 " WEIR_ROOT "/tests/engines/encoder_models.py " + folder + " >/dev/null 2>&1";
-      if (std::system(command.c_str()) != 0) folder.clear();
-    }
-    ~Made() {
-      std::error_code ignored;
-      if (!folder.empty()) std::filesystem::remove_all(folder, ignored);
-    }
-  };
-  static const Made made;
-  return made.folder;
+  static const MadeFolder made("encoder_models.py");
+  return made.path;
 }
 
 using Settings = std::map<std::string, std::string>;
@@ -309,28 +294,13 @@ TEST_F(Encoders, ParametersOverrideTheFolder) {
 
 // Calls of different lengths wait together and run together.
 TEST_F(Encoders, RowsOfDifferentLengthsShareABatch) {
-  struct Post final : msg::Home {
-    void post(std::vector<msg::Mail>& burst) override {
-      std::lock_guard lock(mutex);
-      for (auto& m : burst) mail.push_back(std::move(m));
-      burst.clear();
-      arrived.notify_all();
-    }
-    void post_here(msg::Mail&& m) override {
-      std::lock_guard lock(mutex);
-      mail.push_back(std::move(m));
-    }
-    std::mutex mutex;
-    std::condition_variable arrived;
-    std::vector<msg::Mail> mail;
-  };
   Rows rows("bert");
   std::vector<std::unique_ptr<sched::Engine>> engines;
   engines.push_back(engine_of("bert"));
   msg::ModelSpec spec = engines[0]->spec();
   spec.max_batch = rows.count, spec.batching.dynamic = true, spec.batching.max_delay = std::chrono::minutes(1);
   bus::ModelStats stats;
-  Post post;
+  support::OpenHome post;
   std::vector<msg::Call> calls(rows.count);
   {
     auto lanes = sched::make_lanes(std::move(engines), spec, stats, base::heap());
@@ -339,8 +309,7 @@ TEST_F(Encoders, RowsOfDifferentLengthsShareABatch) {
       calls[r].home = &post;
       lanes->put(&calls[r]);
     }
-    std::unique_lock lock(post.mutex);
-    post.arrived.wait(lock, [&] { return post.mail.size() == rows.count; });
+    post.until(rows.count);
   }
   for (auto& mail : post.mail) {
     EXPECT_TRUE(std::holds_alternative<msg::Outputs>(mail.event.what));

@@ -1,7 +1,6 @@
 // The transformer on a device, with the kernels' host versions: against the reference in torch, against the CPU engine,
 // against itself in other company; and on a device that is late, full, broken or hangs.
 #include <chrono>
-#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -13,6 +12,7 @@
 #include "engines/llm/cuda/reference.h"
 #include "engines/llm/llm.h"
 #include "llm_support.h"
+#include "support/open_home.h"
 
 namespace weir::llm {
 namespace {
@@ -81,30 +81,9 @@ TEST_F(LlmDevice, LogitsDoNotDependOnChunksOrCompany) {
     device::HostDevice host;
     auto ids = expected(name).ids();
     ids.resize(std::min<size_t>(ids.size(), 80));
-    const auto n = uint32_t(ids.size());
     auto engine = on_device(folder(name), host);
     ASSERT_TRUE(engine);
-    std::vector<float> whole;
-    {
-      DeviceStepper stepper(*engine);
-      Sequence s{ids, {}};
-      stepper.add(s, n, Wanted::kAll);
-      whole = stepper.run();
-    }
-    for (uint32_t chunk : {1u, 17u}) {
-      DeviceStepper stepper(*engine);
-      Sequence s{ids, {}}, other{ids, {}}, third{{ids.rbegin(), ids.rend()}, {}};
-      std::vector<float> logits;
-      while (s.stored < n) {
-        if (other.stored < n && s.stored > 5) stepper.add(other, std::min(5u, n - other.stored), Wanted::kNone);
-        stepper.add(s, std::min(chunk, n - s.stored), Wanted::kAll);
-        if (third.stored < n) stepper.add(third, 1, Wanted::kNone);
-        auto part = stepper.run();
-        logits.insert(logits.end(), part.begin(), part.end());
-      }
-      ASSERT_EQ(logits.size(), whole.size());
-      EXPECT_EQ(std::memcmp(logits.data(), whole.data(), whole.size() * 4), 0) << name << " in chunks of " << chunk;
-    }
+    for (uint32_t chunk : {1u, 17u}) expect_whole(*engine, ids, chunk, 5, name);
   }
 }
 
@@ -450,35 +429,13 @@ TEST(LlmDeviceChat, AStepMayFollowOneThatIsNotReadYet) {
 
 // --- behind the token lane -------------------------------------------------------------------------------------------
 
-struct Answers final : msg::Home {
-  void post(std::vector<msg::Mail>& burst) override {
-    std::lock_guard lock(mutex);
-    for (auto& m : burst) mail.push_back(std::move(m));
-    burst.clear();
-    changed.notify_all();
-  }
-  void post_here(msg::Mail&& m) override {
-    std::lock_guard lock(mutex);
-    mail.push_back(std::move(m));
-    changed.notify_all();
-  }
-  msg::Event last() {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return !mail.empty() && mail.back().event.last(); });
-    return std::move(mail.back().event);
-  }
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::vector<msg::Mail> mail;
-};
-
 struct Heard {
   std::vector<uint32_t> ids;
   std::vector<float> readouts;
 };
 
 msg::Event ask(msg::Inbox& inbox, uint32_t tokens, Heard* heard = nullptr, const msg::Generation& wish = greedy()) {
-  Answers answers;
+  support::OpenHome answers;
   msg::Call call;
   call.home = &answers;
   call.credit = 1000;
@@ -486,7 +443,7 @@ msg::Event ask(msg::Inbox& inbox, uint32_t tokens, Heard* heard = nullptr, const
   call.generation->append = prompts()[0];
   call.generation->max_tokens = tokens, call.generation->ignore_eos = true;
   inbox.put(&call);
-  auto last = answers.last();
+  auto last = answers.until_last();
   for (auto& mail : answers.mail) {
     auto* token = std::get_if<msg::Token>(&mail.event.what);
     if (!token || !heard) continue;

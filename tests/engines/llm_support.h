@@ -25,22 +25,24 @@ inline std::string slurp(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The folder that llm_models.py has filled; empty where there is no torch.
+// A folder that a script of this one has filled; empty where there is no torch.
+struct MadeFolder {
+  explicit MadeFolder(const std::string& script)
+      : path(std::filesystem::temp_directory_path() / ("weir_" + script + "_" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(path);
+    std::string command = "/usr/bin/python3 " WEIR_ROOT "/tests/engines/" + script + " " + path + " >/dev/null 2>&1";
+    if (std::system(command.c_str()) != 0) path.clear();
+  }
+  ~MadeFolder() {
+    std::error_code ignored;
+    if (!path.empty()) std::filesystem::remove_all(path, ignored);
+  }
+  std::string path;
+};
+
 inline const std::string& models() {
-  struct Made {
-    std::string folder = std::filesystem::temp_directory_path() / ("weir_llm_" + std::to_string(getpid()));
-    Made() {
-      std::filesystem::create_directories(folder);
-      std::string command = "/usr/bin/python3 " WEIR_ROOT "/tests/engines/llm_models.py " + folder + " >/dev/null 2>&1";
-      if (std::system(command.c_str()) != 0) folder.clear();
-    }
-    ~Made() {
-      std::error_code ignored;
-      if (!folder.empty()) std::filesystem::remove_all(folder, ignored);
-    }
-  };
-  static const Made made;
-  return made.folder;
+  static const MadeFolder made("llm_models.py");
+  return made.path;
 }
 
 // What the reference says of a model.
@@ -152,6 +154,29 @@ class BasicStepper {
   uint32_t block_size_, next_block_ = 0;
 };
 using Stepper = BasicStepper<Transformer>;
+
+// The logits of `ids`, fed in chunks beside other sequences (the same tokens, from when `joins` are fed; and theirs
+// backwards), are to the last bit those of all at once and alone.
+template <class Engine>
+void expect_whole(Engine& engine, const std::vector<uint32_t>& ids, uint32_t chunk, uint32_t joins,
+                  const std::string& name) {
+  const auto n = uint32_t(ids.size());
+  BasicStepper<Engine> alone(engine), stepper(engine);
+  Sequence whole{ids, {}}, s{ids, {}}, other{ids, {}}, third{{ids.rbegin(), ids.rend()}, {}};
+  alone.add(whole, n, LogitsOf::kAll);
+  const auto expected = alone.run();
+  std::vector<float> logits;
+  while (s.stored < n) {
+    if (other.stored < n && s.stored >= joins) stepper.add(other, std::min(5u, n - other.stored), LogitsOf::kNone);
+    stepper.add(s, std::min(chunk, n - s.stored), LogitsOf::kAll);
+    if (third.stored < n) stepper.add(third, 1, LogitsOf::kNone);
+    auto part = stepper.run();
+    logits.insert(logits.end(), part.begin(), part.end());
+  }
+  ASSERT_EQ(logits.size(), expected.size());
+  EXPECT_EQ(std::memcmp(logits.data(), expected.data(), expected.size() * sizeof(float)), 0)
+      << name << " in chunks of " << chunk;
+}
 
 // The largest difference, as a share of the largest magnitude of the row that it is in.
 inline double worst(const std::vector<float>& ours, const std::vector<float>& theirs, size_t row) {

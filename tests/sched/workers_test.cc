@@ -7,6 +7,7 @@
 
 #include "base/fake_env.h"
 #include "shard_thread.h"
+#include "support/open_home.h"
 
 namespace weir::sched {
 namespace {
@@ -47,28 +48,6 @@ struct Held final : bus::Errand {
   std::thread::id thread;
 };
 
-// What came back to a home that any thread may read.
-struct Box final : msg::Home {
-  void post(std::vector<msg::Mail>& burst) override {
-    std::lock_guard lock(mutex);
-    for (auto& m : burst) mail.push_back(std::move(m));
-    burst.clear();
-    changed.notify_all();
-  }
-  void post_here(msg::Mail&& m) override {
-    std::lock_guard lock(mutex);
-    mail.push_back(std::move(m));
-  }
-  void until(size_t n) {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return mail.size() >= n; });
-  }
-  Code failure(size_t i) { return std::get<msg::Failed>(mail.at(i).event.what).status.code; }
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::vector<msg::Mail> mail;
-};
-
 struct Errands : testing::Test {
   bus::ErrandCall& call(size_t bytes) {
     auto& c = calls.emplace_back();
@@ -83,7 +62,8 @@ struct Errands : testing::Test {
     std::shared_future<void> wait_for() const { return future; }
   } gate;
   std::deque<bus::ErrandCall> calls;
-  Box box;
+  static Code failure(const msg::Mail& mail) { return std::get<msg::Failed>(mail.event.what).status.code; }
+  support::OpenHome box;
 };
 
 TEST_F(Errands, ComeBackFromAnotherThread) {
@@ -100,7 +80,7 @@ TEST_F(Errands, AreRefusedWhenTooMuchTextWaits) {
   auto errands = make_errands({1, 100});
   errands->put(&call(101));
   ASSERT_EQ(box.mail.size(), 1u);
-  EXPECT_EQ(box.failure(0), Code::kResourceExhausted);
+  EXPECT_EQ(failure(box.mail[0]), Code::kResourceExhausted);
   errands->put(&call(1));
   errands->put(&call(99));
   gate.promise.set_value();
@@ -116,7 +96,7 @@ TEST_F(Errands, ACancelledOneThatWaitsIsAnsweredAtOnceAndItsBytesAreFree) {
   errands->poke();
   ASSERT_EQ(box.mail.size(), 1u);
   EXPECT_EQ(box.mail[0].call, &second);
-  EXPECT_EQ(box.failure(0), Code::kCancelled);
+  EXPECT_EQ(failure(box.mail[0]), Code::kCancelled);
   errands->put(&call(100));
   EXPECT_EQ(box.mail.size(), 1u);
   gate.promise.set_value();

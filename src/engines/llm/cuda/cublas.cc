@@ -21,23 +21,17 @@ namespace {
 
 constexpr Code kUnknown = 999;  // cudaErrorUnknown
 
-// The functions of the library that are used; the types are its header's.
+// The functions of the library that are used.
+#define WEIR_CUBLASLT(each)                                                                                           \
+  each(Create) each(Destroy) each(Matmul) each(MatmulAlgoCheck) each(MatmulAlgoGetHeuristic) each(MatmulDescCreate)   \
+      each(MatmulDescDestroy) each(MatmulDescSetAttribute) each(MatmulPreferenceCreate) each(MatmulPreferenceDestroy) \
+          each(MatmulPreferenceSetAttribute) each(MatrixLayoutCreate) each(MatrixLayoutDestroy)
+
+// Their types are the header's.
 struct Functions {
-#define WEIR_CUBLAS(name) decltype(&::cublasLt##name) name = nullptr
-  WEIR_CUBLAS(Create);
-  WEIR_CUBLAS(Destroy);
-  WEIR_CUBLAS(Matmul);
-  WEIR_CUBLAS(MatmulAlgoCheck);
-  WEIR_CUBLAS(MatmulAlgoGetHeuristic);
-  WEIR_CUBLAS(MatmulDescCreate);
-  WEIR_CUBLAS(MatmulDescDestroy);
-  WEIR_CUBLAS(MatmulDescSetAttribute);
-  WEIR_CUBLAS(MatmulPreferenceCreate);
-  WEIR_CUBLAS(MatmulPreferenceDestroy);
-  WEIR_CUBLAS(MatmulPreferenceSetAttribute);
-  WEIR_CUBLAS(MatrixLayoutCreate);
-  WEIR_CUBLAS(MatrixLayoutDestroy);
-#undef WEIR_CUBLAS
+#define WEIR_DECLARE(name) decltype(&::cublasLt##name) name = nullptr;
+  WEIR_CUBLASLT(WEIR_DECLARE)
+#undef WEIR_DECLARE
 };
 
 void* open_shared() {
@@ -58,19 +52,9 @@ const Functions* functions() {
       function = reinterpret_cast<F>(::dlsym(library, name));
       good = good && function;
     };
-    find("cublasLtCreate", out->Create);
-    find("cublasLtDestroy", out->Destroy);
-    find("cublasLtMatmul", out->Matmul);
-    find("cublasLtMatmulAlgoCheck", out->MatmulAlgoCheck);
-    find("cublasLtMatmulAlgoGetHeuristic", out->MatmulAlgoGetHeuristic);
-    find("cublasLtMatmulDescCreate", out->MatmulDescCreate);
-    find("cublasLtMatmulDescDestroy", out->MatmulDescDestroy);
-    find("cublasLtMatmulDescSetAttribute", out->MatmulDescSetAttribute);
-    find("cublasLtMatmulPreferenceCreate", out->MatmulPreferenceCreate);
-    find("cublasLtMatmulPreferenceDestroy", out->MatmulPreferenceDestroy);
-    find("cublasLtMatmulPreferenceSetAttribute", out->MatmulPreferenceSetAttribute);
-    find("cublasLtMatrixLayoutCreate", out->MatrixLayoutCreate);
-    find("cublasLtMatrixLayoutDestroy", out->MatrixLayoutDestroy);
+#define WEIR_FIND(name) find("cublasLt" #name, out->name);
+    WEIR_CUBLASLT(WEIR_FIND)
+#undef WEIR_FIND
     return good ? std::move(out) : nullptr;
   }();
   return all.get();
