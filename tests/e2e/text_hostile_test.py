@@ -17,6 +17,7 @@ from harness import curl
 import grpc  # noqa: E402
 
 oip, oip_grpc = harness.stubs()('inference')
+pb, rpc = harness.stubs()('salience')
 
 BEYOND = [-1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64, -2**31 - 1, -2**63, -2**63 - 1, 0.5, 1e300, -1e300, '1e999', 'NaN', '-Infinity']
 # name: least, most that is fine; the text endpoints that take it
@@ -70,6 +71,112 @@ class TextHostile(harness.Case):
                         self.assertEqual(400, status, answer)
                         named = name in answer or 'JSON' in answer or 'json' in answer
                         self.assertTrue(named, answer)
+
+    def test_numbers_of_other_members_are_named(self):
+        chat = {'model': 'chat', 'max_tokens': 1, 'messages': [{'role': 'user', 'content': 'x'}]}
+        completion = {'model': 'chat', 'prompt': 'x', 'max_tokens': 1}
+        odd = [v for v in BEYOND if v != '-Infinity']
+        plain = {name: edges(name) for name in (*WHOLE, *REAL) if name != 'logprobs'}  # of a chat, that is a flag
+        tables = [('/v1/chat/completions', chat, {**plain, 'top_logprobs': [21, *odd], 'max_completion_tokens': odd, 'priority': [-1, 2**32, *odd[3:]]}),
+                  ('/v1/completions', completion, {'priority': [-1, 2**32, *odd[3:]], 'seed': [2**64, -2**63 - 1, 0.5, 1e300, '1e999', 'NaN']}),
+                  ('/v1/embeddings', {'model': 'chat', 'input': 'x'}, {'dimensions': [0, 257, *odd], 'truncate_prompt_tokens': [0, *odd]}),
+                  ('/tokenize', {'model': 'chat', 'prompt': 'x'}, {'add_special_tokens': [2, *odd]})]
+        for path, fields, names in tables:
+            for name, values in names.items():
+                for value in values:
+                    if name == 'top_logprobs':
+                        fields = {**fields, 'logprobs': True}
+                    if name.endswith('max_completion_tokens') and value == 2**31:
+                        continue  # cut to what the context has room for
+                    with self.subTest(f'{path} {name} {value}'):
+                        status, answer = self.post(path, body(fields, name, value))
+                        self.assertEqual(400, status, answer)
+                        named = name in answer or 'max_tokens' in answer or 'JSON' in answer or 'json' in answer
+                        self.assertTrue(named, answer)
+
+    def test_ids_that_are_none_are_named(self):
+        completion = {'model': 'chat', 'prompt': 'x', 'max_tokens': 1}
+        for value in (3072, *BEYOND):
+            word = value if isinstance(value, str) else repr(value)
+            for path, text, name in [('/v1/completions', '{"model":"chat","prompt":[1,%s]}', 'prompt'),
+                                     ('/v1/completions', '{"model":"chat","prompt":[[1],[%s]]}', 'prompt'),
+                                     ('/v1/completions', '{"model":"chat","prompt":"x","max_tokens":1,"stop_token_ids":[%s]}', 'stop_token_ids'),
+                                     ('/v1/completions', '{"model":"chat","prompt":"x","max_tokens":1,"logit_bias":{"%s":1}}', 'logit_bias'),
+                                     ('/v1/completions', '{"model":"chat","prompt":"x","max_tokens":1,"readouts":[[0,%s]]}', 'readouts'),
+                                     ('/v1/embeddings', '{"model":"chat","input":[%s]}', 'input'),
+                                     ('/detokenize', '{"model":"chat","tokens":[%s]}', 'tokens')]:
+                if name == 'readouts' and value in (3072, 2**31):
+                    continue  # an end that lies behind the text
+                with self.subTest(f'{path} {name} {value}'):
+                    status, answer = self.post(path, (text % word).encode())
+                    self.assertEqual(400, status, answer)
+                    self.assertTrue(name in answer or 'JSON' in answer or 'json' in answer, answer)
+        for value in (100.1, -100.1, *BEYOND[1:]):
+            if value != 0.5:
+                status, answer = self.post('/v1/completions', body(completion, 'logit_bias', '{"1":%s}' % value))
+                self.assertEqual((400, True), (status, 'logit_bias' in answer), f'{value} {answer}')
+
+    def test_numbers_of_sessions_are_named(self):
+        whole = {'offset': [], 'max_tokens': [], 'logprob_top_k': [129], 'top_k': [], 'priority': [-1, 11]}
+        real = {'temperature': [-0.001, 100.001], 'top_p': [-0.001, 1.001]}
+        lists = {'append_tokens': '[%s]', 'stop_token_ids': '[%s]', 'logprobs_ranges': '[{"start":0,"end":%s}]',
+                 'readout_ranges': '[{"start":%s,"end":4294967295}]',
+                 'images': '[{"bytes":"eA==","mime":"image/png","pad_range_start":0,"pad_range_end":%s}]'}
+        url = '/salience.v1.Salience/'
+        session = json.loads(self.post(url + 'OpenSession', b'{}')[1])['session_id']
+        wish = {'session_id': session, 'append_tokens': [1], 'max_tokens': 1}
+        beyond = [-1, 2**32, 2**63, 2**64, 0.5, 1e300, '1e999', 'NaN', '"NaN"', '"Infinity"', '"1e999"']
+        for name, more in {**whole, **real, **{n: [] for n in lists}}.items():
+            for value in [*more, *beyond]:
+                if name in real and value == 0.5:
+                    continue
+                word = value if isinstance(value, str) else repr(value)
+                with self.subTest(f'{name} {value}'):
+                    status, answer = self.post(url + 'Generate', body(wish, name, lists.get(name, '%s') % word))
+                    self.assertEqual(400, status, answer)
+                    camel = re.sub('_(.)', lambda m: m[1].upper(), name)
+                    self.assertTrue(name in answer or camel in answer or '^' in answer, answer)  # what is no JSON is pointed at
+        for value in beyond:
+            word = value if isinstance(value, str) else repr(value)
+            status, answer = self.post(url + 'ForkSession', body({'session_id': session}, 'at_position', word))
+            self.assertEqual(400, status, f'{value} {answer}')
+        self.assertEqual({}, json.loads(self.post(url + 'DumpSession', json.dumps({'session_id': session}))[1]))
+        self.assertEqual(200, self.post(url + 'CloseSession', json.dumps({'session_id': session}))[0])
+
+    def test_varints_beyond_their_fields_are_not_cut(self):
+        def varint(n):
+            out = b''
+            while n > 127:
+                out, n = out + bytes([n & 127 | 128]), n >> 7
+            return out + bytes([n])
+
+        def inside(field, message):
+            return bytes([field << 3 | 2]) + varint(len(message)) + message
+        with grpc.insecure_channel(self.server.address) as channel:
+            stub = rpc.SalienceStub(channel)
+            session = stub.OpenSession(pb.OpenSessionRequest()).session_id
+            wish = pb.GenerateRequest(session_id=session, append_tokens=[1], max_tokens=1).SerializeToString()
+            generate = channel.unary_stream('/salience.v1.Salience/Generate', lambda b: b, pb.GenerateEvent.FromString)
+            for value in (2**32, 2**32 + 1, 2**63, 2**64 - 1):
+                for name, field in {'append_tokens': bytes([2 << 3]) + varint(value), 'offset': bytes([3 << 3]) + varint(value),
+                                    'max_tokens': bytes([5 << 3]) + varint(value), 'logprob_top_k': bytes([7 << 3]) + varint(value),
+                                    'top_k': bytes([11 << 3]) + varint(value), 'stop_token_ids': inside(12, varint(value)),
+                                    'priority': bytes([13 << 3]) + varint(value),
+                                    'logprobs_ranges': inside(6, bytes([2 << 3]) + varint(value)),
+                                    'readout_ranges': inside(8, bytes([1 << 3]) + varint(value)),
+                                    'images': inside(14, inside(1, b'x') + inside(2, b'image/png') + bytes([4 << 3]) + varint(value))}.items():
+                    with self.subTest(f'{name} {value}'):
+                        with self.assertRaises(grpc.RpcError) as caught:
+                            list(generate(wish + field, timeout=harness.PATIENCE))
+                        self.assertEqual(grpc.StatusCode.INVALID_ARGUMENT, caught.exception.code())
+                        self.assertIn(name, caught.exception.details())
+            for bits in (0x7fc00000, 0x7f800000, 0xff800000, 0xffc00001, 0x80000001, 0x42c80001):  # NaNs, infinities, beyond either end
+                for name, key in {'temperature': 0x4d, 'top_p': 0x55}.items():
+                    with self.assertRaises(grpc.RpcError) as caught:
+                        list(generate(wish + bytes([key]) + struct.pack('<I', bits), timeout=harness.PATIENCE))
+                    self.assertIn(name, caught.exception.details())
+            self.assertEqual([], list(stub.DumpSession(pb.DumpSessionRequest(session_id=session)).tokens))
+            stub.CloseSession(pb.CloseSessionRequest(session_id=session))
 
     def test_numbers_of_tensor_requests_are_named(self):
         with grpc.insecure_channel(self.server.address) as channel:
