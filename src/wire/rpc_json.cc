@@ -6,8 +6,13 @@
 //   request streams    NDJSON lines; they are handed on once the body is complete
 //
 // "details" is there when the status has any.
+//
+// The text lies in a slab, and the message that is made of it takes its place there: so requests of this form are held
+// back by the same budget as all others, and no call waits for a second slab while it has one.
 #include <algorithm>
+#include <cstring>
 
+#include "wire/body.h"
 #include "wire/coding.h"
 #include "wire/grpc_status.h"
 #include "wire/limits.h"
@@ -22,6 +27,7 @@ using base::Code;
 
 constexpr std::string_view kJson = "application/json", kNdjson = "application/x-ndjson";
 constexpr int kTooLarge = 413;
+constexpr size_t kLittle = 4096;  // a message that is longer than its text, but no longer than this, is the heap's
 
 class JsonCall final : public RpcCall {
  public:
@@ -35,22 +41,27 @@ class JsonCall final : public RpcCall {
  private:
   base::Status check_head() override;
   void write_end(const base::Status& status) override;
-  void resume() override { feed_lines(); }
-  void drop_request() override { text_ = {}, at_ = 0, ended_ = false; }
+  void resume() override;
+  void drop_request() override;
 
-  base::Status inflate();
-  void feed_one(std::string_view json);
+  void collected(BodyCollector::State state, size_t came_now);
+  void give_back();
+  void feed();
+  void feed_whole();
+  void feed_one(std::string_view json, base::Bytes place);
   void feed_lines();
-  void too_large();
+  void too_large(std::string_view why, std::string_view text);
   void open_stream();
   void write_line(std::string_view json);
   void respond_error(const base::Status& status);
   std::string error_object(const base::Status& status);
   void copy_metadata(Response& response);
 
-  std::string text_;    // the request, as far as it is there
+  BodyCollector collector_;
+  size_t owed_ = 0;     // request bytes not yet given back with consume()
+  base::Bytes text_;    // the request, once it is whole
   size_t at_ = 0;       // where the next line begins
-  bool ended_ = false;  // text_ is whole, and lines of it wait
+  bool whole_ = false;  // text_ is there, and something of it waits
   bool sse_ = false, large_ = false;
   Coding coding_ = Coding::kIdentity;
   std::string answer_;  // of one-response methods
@@ -62,74 +73,120 @@ base::Status JsonCall::check_head() {
   if (!known) return base::failure(Code::kInvalidArgument, "content-encoding '" + std::string(coding) + "' is unknown");
   coding_ = *known;
   sse_ = metadata().find("accept").find("text/event-stream") != std::string_view::npos;
-  if (exchange_.request().content_length > int64_t(house_.options.max_message)) large_ = true;
-  return large_ ? base::failure(Code::kResourceExhausted, "the body is over the limit of " +
-                                                              std::to_string(house_.options.max_message) + " bytes")
-                : base::Status{};
+  int64_t length = exchange_.request().content_length;
+  if (length > int64_t(house_.options.max_message)) large_ = true;
+  if (large_)
+    return base::failure(Code::kResourceExhausted,
+                         "the body is over the limit of " + std::to_string(house_.options.max_message) + " bytes");
+  collector_.begin(house_.slabs, {length, coding_, {house_.options.max_message, house_.options.inflate_ratio}});
+  return {};
 }
 
 void JsonCall::on_data(Exchange&, std::span<const std::byte> bytes) {
-  exchange_.consume(bytes.size());  // what is kept is bounded by max_message, not by the window
-  if (finished()) return;
-  if (text_.size() + bytes.size() > house_.options.max_message) return too_large();
-  text_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  came(bytes.size(), Owes::kRest);
-}
-
-void JsonCall::too_large() {
-  large_ = true;
-  exchange_.ledger().reject = reason::kBodyBytes;
-  break_off(base::failure(Code::kResourceExhausted,
-                          "the body is over the limit of " + std::to_string(house_.options.max_message) + " bytes"));
-}
-
-base::Status JsonCall::inflate() {
-  if (coding_ == Coding::kIdentity) return {};
-  base::Bytes plain;
-  InflateLimits limits{house_.options.max_message, house_.options.inflate_ratio};
-  std::span<const std::byte> coded(reinterpret_cast<const std::byte*>(text_.data()), text_.size());
-  switch (inflate_whole(coding_, coded, limits, base::heap(), &plain)) {
-    case Inflate::kDone: text_.assign(plain.view()); return {};
-    case Inflate::kTooBig: large_ = true; return base::failure(Code::kResourceExhausted, "the body inflates too far");
-    default: return base::failure(Code::kInvalidArgument, "the body is not what its content-encoding says");
-  }
+  owed_ += bytes.size();
+  if (finished()) return give_back();
+  collected(collector_.put(bytes), bytes.size());
 }
 
 void JsonCall::on_end(Exchange&) {
+  if (!finished()) collected(collector_.end(), 0);
+}
+
+void JsonCall::resume() {
   if (finished()) return;
-  came(0, Owes::kNothing);
-  if (base::Status status = inflate(); !status.ok()) {
-    exchange_.ledger().reject = reason::kInflateBytes;
-    return break_off(status);
+  if (collector_.state() == BodyCollector::State::kStalled)
+    collected(collector_.retry(), 0);
+  else
+    feed();
+}
+
+void JsonCall::drop_request() {
+  collector_.clear();
+  text_ = {}, at_ = 0, whole_ = false;
+  give_back();
+}
+
+// Without a slab nothing is given back, so that flow control holds the peer.
+void JsonCall::collected(BodyCollector::State state, size_t came_now) {
+  using State = BodyCollector::State;
+  came(came_now, state == State::kOpen ? Owes::kRest : Owes::kNothing);
+  switch (state) {
+    case State::kOpen: return give_back();
+    case State::kStalled: return retry_soon();
+    case State::kTooBig:
+      if (coding_ != Coding::kIdentity) return too_large(reason::kInflateBytes, "the body inflates too far");
+      return too_large(reason::kBodyBytes,
+                       "the body is over the limit of " + std::to_string(house_.options.max_message) + " bytes");
+    case State::kCorrupt:
+      exchange_.ledger().reject = reason::kParse;
+      return break_off(base::failure(Code::kInvalidArgument, "the body is not what its content-encoding says"));
+    case State::kDone: break;
   }
-  if (!one_request()) {
-    ended_ = true;
-    return feed_lines();
-  }
-  std::string text = std::move(text_);
+  give_back();
+  text_ = collector_.take();
+  whole_ = true;
+  feed();
+}
+
+void JsonCall::give_back() {
+  if (owed_ > 0) exchange_.consume(std::exchange(owed_, 0));
+}
+
+void JsonCall::too_large(std::string_view why, std::string_view text) {
+  large_ = true;
+  exchange_.ledger().reject = why;
+  break_off(base::failure(Code::kResourceExhausted, std::string(text)));
+}
+
+void JsonCall::feed() {
+  if (!whole_) return;
+  one_request() ? feed_whole() : feed_lines();
+}
+
+void JsonCall::feed_whole() {
+  whole_ = false;
+  base::Bytes text = std::move(text_);
+  std::string_view json = text.view();
   // An empty body is an empty message: curl -X POST needs no -d '{}'.
-  feed_one(trim(text).empty() ? "{}" : std::string_view(text));
+  feed_one(trim(json).empty() ? "{}" : json, text);
+  text = {};
   half_close();
 }
 
-void JsonCall::feed_one(std::string_view json) {
+// `place` is where the text lies: nobody else reads there, and the text is of no use once it is a message.
+void JsonCall::feed_one(std::string_view json, base::Bytes place) {
   auto binary = house_.json->to_binary(route_.request_type, json);
   if (binary.has_error()) {
     exchange_.ledger().reject = reason::kParse;
     return break_off(binary.error());
   }
-  deliver(base::Bytes::adopt(std::move(*binary)));
+  size_t size = binary->size();
+  if (size <= place.size()) {
+    if (size > 0) std::memcpy(const_cast<std::byte*>(place.data()), binary->data(), size);
+    return deliver(place.slice(0, size));
+  }
+  if (size <= kLittle) return deliver(base::Bytes::adopt(std::move(*binary)));
+  if (size > house_.options.max_message)
+    return too_large(reason::kBodyBytes, "the message of this text is over the limit of " +
+                                             std::to_string(house_.options.max_message) + " bytes");
+  // Numbers may be written shorter than they are.
+  base::Block block(house_.slabs.take(size));
+  if (!block) return break_off(base::try_again(Code::kResourceExhausted, "no memory for the message; try again later"));
+  block.append(binary->data(), size);
+  deliver(block.freeze());
 }
 
 void JsonCall::feed_lines() {
-  while (ended_ && !finished() && !congested() && at_ < text_.size()) {
-    size_t end = std::min(text_.find('\n', at_), text_.size());
-    std::string line = text_.substr(at_, end - at_);  // delivering may drop text_
-    at_ = end + 1;
-    if (line.find_first_not_of(" \t\r") != line.npos) feed_one(line);
+  base::Bytes text = text_;  // delivering may drop text_
+  std::string_view all = text.view();
+  while (whole_ && !congested() && at_ < all.size()) {
+    std::string_view line = all.substr(at_, all.find('\n', at_) - at_);
+    at_ += line.size() + 1;
+    if (line.find_first_not_of(" \t\r") != line.npos) feed_one(line, text.slice(line));
   }
-  if (!ended_ || finished() || at_ < text_.size()) return;
-  ended_ = false;
+  if (!whole_ || at_ < all.size()) return;
+  whole_ = false;
+  text_ = {};
   half_close();
 }
 

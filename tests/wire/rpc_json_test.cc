@@ -165,6 +165,58 @@ TEST_F(RpcJson, ACodedBodyIsInflated) {
             413);
 }
 
+TEST_F(RpcJson, WithoutASlabThePeerIsHeldAndTheCallComesLater) {
+  Bytes plain = Bytes::copy_of("\"hello\"");
+  for (std::string coding : {"identity", "gzip"}) {
+    std::string body(coding == "gzip" ? deflate(Coding::kGzip, {&plain, 1}).view() : plain.view());
+    auto x = bench_.open("/test.Service/Echo", "application/json", {{"content-encoding", coding}});
+    bench_.slabs.empty = true;
+    RpcBench::data(*x, body);
+    RpcBench::end(*x);
+    bench_.advance(*x, 20ms);
+    EXPECT_EQ(x->consumed, 0u) << coding;
+    EXPECT_FALSE(x->headed);
+    bench_.slabs.empty = false;
+    bench_.advance(*x, 20ms);
+    EXPECT_EQ(x->sent, "\"hello\"");
+    EXPECT_EQ(x->consumed, body.size());
+    EXPECT_EQ(bench_.env.armed(), 0u);
+  }
+}
+
+TEST_F(RpcJson, TheMessageTakesThePlaceOfItsText) {
+  auto x = run("Slow", "\"" + std::string(500, 'x') + "\"");
+  EXPECT_EQ(service_.slow.seen.log, (Log{"unary:" + std::string(500, 'x')}));
+  EXPECT_EQ(bench_.slabs.taken, 1u);
+}
+
+TEST(RpcJsonRoom, AMessageThatOutgrowsItsTextIsRefusedWhereThereIsNoSlab) {
+  struct Swelling final : JsonForm {
+    base::Result<std::string> to_binary(std::string_view, std::string_view json) override {
+      return std::string(json.size() * 4, 'b');
+    }
+    base::Result<std::string> to_json(std::string_view, std::string_view binary) override {
+      return std::string(binary.substr(0, 1));
+    }
+  } swelling;
+  RpcBench bench(&swelling, {.max_message = 20'000});
+  support::TestService service(bench.server());
+  auto call = [&](size_t size) {
+    auto x = bench.open("/test.Service/Echo", "application/json");
+    RpcBench::data(*x, std::string(size, 'j'));
+    bench.slabs.empty = true;
+    RpcBench::end(*x);
+    bench.slabs.empty = false;
+    return x->response.status;
+  };
+  EXPECT_EQ(call(100), 200);  // little enough for the heap
+  EXPECT_EQ(call(4000), 429);
+  EXPECT_EQ(call(6000), 413);
+  auto x = bench.run("/test.Service/Echo", std::string(4000, 'j'), "application/json");
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_EQ(bench.slabs.sizes.back(), 16'000u);
+}
+
 TEST_F(RpcJson, AnAnswerWithoutJsonFormIsInternal) {
   auto x = run("Echo", "\"unprintable\"");
   EXPECT_EQ(x->response.status, 500);
