@@ -44,19 +44,14 @@ def starts(build, env, folders):
 
 
 def cublas_folders(env):
-    """Where libcublasLt is, if the loader does not know it anyway: CUDA's folder, or the packages that torch came with."""
-    try:
-        if b'libcublasLt.so' in subprocess.run(['ldconfig', '-p'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout:
-            return []
-    except OSError:
-        pass
+    """Where libcublasLt may be beside where the loader looks: CUDA's folder, the packages that torch came with."""
     places = [pathlib.Path('/usr/local/cuda/lib64'), *pathlib.Path('/usr/local').glob('cuda*/lib64')]
     for python in pythons():
         said = subprocess.run([python, '-c', 'import sysconfig; print(sysconfig.get_paths()["purelib"])'], env=env,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.strip()
         if said:
             places += pathlib.Path(said).glob('nvidia/*/lib')
-    return [str(p) for p in places if list(p.glob('libcublasLt.so.*'))][:1]
+    return [str(p) for p in places if list(p.glob('libcublasLt.so.*'))]
 
 
 def pythons():

@@ -13,6 +13,9 @@ import serving
 import weights
 
 
+NO_GPU = 77  # gpu_check's
+
+
 class NotHere(Exception):
     """What a part needs is not on this machine."""
 
@@ -69,16 +72,35 @@ def model(repository, name, engine, parameters, **keys):
 
 
 # --- the kernels and the engine without a server around it: H1, H2, H6, limits ------------------------------------------
+SECTIONS = ('copies', 'kernels', '1B', '8B', 'rows', 'attention', 'draws', 'encoder', 'products', 'model', 'identity')
+
+
 def checks(run, result):
+    """One program per section: a kernel that fails ends its own."""
     out = run.scratch(1 << 20) / 'checks.json'
     how = ['rehearse'] if run.sizes.tiny else []
-    code, said = run.call(run.program('tests/gpu/gpu_check'), out, *how, limit=min(run.left(), 240), codes=(0, 1, 77))
-    if not run.sizes.tiny or code:
-        print(said, end='', flush=True)
-    result['no_gpu'] = code == 77
-    if code != 77:
-        result.update(json.loads(out.read_text()))
-        result['wrong'] = [r['name'] for r in result['results'] if not r['good']]
+    result['results'], result['wrong'], broken = [], [], []
+    for section in SECTIONS:
+        out.unlink(missing_ok=True)
+        try:
+            code, said = run.call(run.program('tests/gpu/gpu_check'), out, *how, section, limit=min(run.left(), 150),
+                                  codes=(0, 1, NO_GPU))
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            broken.append(f'{section}: {error}')
+            print(broken[-1], flush=True)
+            continue
+        if code == NO_GPU:
+            result['no_gpu'] = True
+            return
+        if not run.sizes.tiny or code:
+            print(said, end='', flush=True)
+        told = json.loads(out.read_text())
+        result['device'] = told['device']
+        result.setdefault('seeds', {})[section] = told['seed']
+        result['results'] += told['results']
+        result['wrong'] += [r['name'] for r in told['results'] if not r['good']]
+    if broken:
+        raise RuntimeError('; '.join(broken))
 
 
 # --- text through the gateway: H3, H4, H5 --------------------------------------------------------------------------------
@@ -196,9 +218,12 @@ def torch(run, result):
 
 
 # --- compute-sanitizer ---------------------------------------------------------------------------------------------------
-def sanitized(tool):
+def sanitized(tool, share):
+    """Over every kernel; `share`: of the time that is left the how-manieth part it may take."""
     def take(run, result):
-        program = shutil.which('compute-sanitizer') or shutil.which('/usr/local/cuda/bin/compute-sanitizer')
+        places = ('compute-sanitizer', '/usr/local/cuda/bin/compute-sanitizer',
+                  '/usr/local/cuda/compute-sanitizer/compute-sanitizer')
+        program = next(filter(None, map(shutil.which, places)), None)
         if run.sizes.tiny:
             raise NotHere('there are no kernels to watch')
         if not program:
@@ -207,7 +232,7 @@ def sanitized(tool):
         with open(log, 'w') as out:
             done = subprocess.run([program, '--tool', tool, '--error-exitcode', '9', run.program('tests/gpu/gpu_check'),
                                    str(run.build / f'gpu-{tool}.json'), 'checks'], cwd=run.root, env=run.environment,
-                                  stdout=out, stderr=subprocess.STDOUT, timeout=min(run.left() - 5, 200))
+                                  stdout=out, stderr=subprocess.STDOUT, timeout=(run.left() - 5) / share)
         print(f'{tool}: ' + ('clean' if done.returncode == 0 else f'see {log}'), flush=True)
         result['exit'] = done.returncode
         result['wrong'] = done.returncode != 0
@@ -215,5 +240,5 @@ def sanitized(tool):
 
 
 ALL = [Part('checks', checks, 30), Part('1B', text('1B'), 45), Part('tensors', tensors, 25), Part('small', small, 25),
-       Part('8B', text('8B'), 90), Part('torch', torch, 40), Part('memcheck', sanitized('memcheck'), 30),
-       Part('racecheck', sanitized('racecheck'), 30)]
+       Part('8B', text('8B'), 110), Part('torch', torch, 40), Part('memcheck', sanitized('memcheck', 2), 30),
+       Part('racecheck', sanitized('racecheck', 1), 30)]

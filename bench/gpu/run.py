@@ -25,8 +25,6 @@ import parts  # noqa: E402
 import table  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NO_GPU = 77
-
 
 class NoGpu(Exception):
     pass
@@ -138,7 +136,7 @@ def main():
         take(run, chosen, write)
     except NoGpu:
         print('no GPU here: nothing was checked, nothing was measured')
-        return NO_GPU
+        return parts.NO_GPU
     write()
     table.show(run.results, run.skipped, here, args.rehearse)
     print(f'results: {out}')

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -62,12 +63,19 @@ class Server:
 
     def load(self, kind, limit, **words):
         """What gpu_load says of one load; `limit`, in seconds, is the longest that it may run."""
+        before, began = self.cpu_seconds(), time.monotonic()
         _, said = self.run.call(self.run.program('tests/gpu/gpu_load'), kind, f'port={self.port}', f'limit={limit}',
                                 *(f'{name}={value}' for name, value in words.items()), limit=limit + 30)
         result = json.loads(said)
+        result['server_cores'] = round((self.cpu_seconds() - before) / (time.monotonic() - began), 2)
         if result.get('failed'):
             raise RuntimeError(f"{result['failed']} of {result['failed'] + result['requests']} requests have failed")
         return result
+
+    def cpu_seconds(self):
+        """Of all its threads, so far."""
+        fields = pathlib.Path(f'/proc/{self.process.pid}/stat').read_text().rpartition(')')[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
 
     def stop(self):
         if self.process.poll() is None:

@@ -18,25 +18,14 @@ constexpr uint32_t kBlock = 16;
 struct Sizes {
   std::vector<Model> models{{"1B", 2048, 32, 8, 64, 8192}, {"8B", 4096, 32, 8, 128, 14336}};
   uint32_t vocabulary = 128256, length = 2048, square = 8192;
-  size_t copy = size_t(1) << 30;
   std::vector<uint32_t> product_rows{1, 4, 8, 64, 2048}, rows{1, 64};
 };
 Sizes sizes_of(const Lab& lab) {
   if (lab.scale != Lab::Scale::kTiny) return {};
-  return {
-      {{"1B", 128, 2, 1, 64, 128}, {"8B", 256, 2, 1, 128, 256}}, 320, 256, 64, size_t(1) << 16, {1, 4, 8, 64}, {1, 4}};
+  return {{{"1B", 128, 2, 1, 64, 128}, {"8B", 256, 2, 1, 128, 256}}, 320, 256, 64, {1, 4, 8, 64}, {1, 4}};
 }
 
 std::string words_of(const Model& m, uint32_t rows) { return std::string(" ") + m.name + " b" + std::to_string(rows); }
-
-double copy_peak(Lab& lab, size_t bytes) {
-  auto from = lab.room(bytes), to = lab.room(bytes);
-  device::Copy copy{to.data(), from.data(), bytes};
-  double seconds = lab.time([&] { (void)lab.device.copy(lab.stream, device::Way::kOnDevice, {&copy, 1}); });
-  double peak = 2 * double(bytes) / seconds / 1e9;
-  lab.bench("copy on the device", peak, "GB/s");
-  return peak;
-}
 
 // Seconds of a product of random numbers.
 double multiply(Lab& lab, Matmuls* matmuls, uint32_t rows, uint32_t outputs, uint32_t inputs) {
@@ -170,7 +159,9 @@ void bench_draws(Lab& lab, uint32_t rows, uint32_t vocabulary) {
 
 void bench_kernels(Lab& lab) {
   const Sizes sizes = sizes_of(lab);
-  double peak = copy_peak(lab, sizes.copy), large = bench_products(lab, sizes, peak);
+  double peak = lab.copy_peak() / 1e9;
+  lab.bench("copy on the device", peak, "GB/s");
+  double large = bench_products(lab, sizes, peak);
   for (const Model& m : sizes.models) {
     bench_prefill(lab, m, sizes.length, large);
     for (uint32_t rows : sizes.rows) {

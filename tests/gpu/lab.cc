@@ -96,6 +96,13 @@ double Lab::time(const std::function<void()>& queue_once) {
   return best;
 }
 
+double Lab::copy_peak() {
+  const size_t bytes = scale == Scale::kTiny ? 1 << 16 : 1 << 30;
+  auto from = room(bytes), to = room(bytes);
+  device::Copy one{to.data(), from.data(), bytes};
+  return 2 * double(bytes) / time([&] { must(device.copy(stream, device::Way::kOnDevice, {&one, 1})); });
+}
+
 void Lab::ran(llm::cuda::Code code, const char* what) {
   if (code != 0) std::fprintf(stderr, "%s: %s\n", what, words_(code).c_str());
   base::check(code == 0, "a kernel can be launched");

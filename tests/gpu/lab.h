@@ -52,6 +52,8 @@ class Lab {
   void wait();
   // Seconds of one call, from many in a row.
   double time(const std::function<void()>& queue_once);
+  // Bytes per second that a copy on the device reads and writes: the limit of what memory bounds.
+  double copy_peak();
   // A launch must succeed.
   void ran(llm::cuda::Code code, const char* what);
 

@@ -1,10 +1,14 @@
 // Checks the kernels of libweir_cuda.so on the GPU of this machine against their host versions, the whole model against
-// the CPU, and measures: `gpu_check RESULTS.json [checks|rehearse]`. Exit 77 where there is none. With `checks` no
-// benches are run and shapes are small (for compute-sanitizer). `rehearse` does all of it in tiny shapes, on the host
-// with the kernels' host versions where there is no GPU: that it works, not how fast.
+// the CPU, and measures: `gpu_check RESULTS.json [checks|rehearse] [section…]`. Sections: see kSections; without any
+// all of them. They are there to be run one by one: a kernel that fails ends the program. Exit 77 where there is no
+// GPU.
+//
+// With `checks` no benches are run and shapes are small (for compute-sanitizer). `rehearse` does all of it in tiny
+// shapes, on the host with the kernels' host versions where there is no GPU: that it works, not how fast.
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 #include "device/devices.h"
 #include "device/pool.h"
@@ -92,20 +96,34 @@ const llm::cuda::Kernels* kernels_of(const device::Devices& devices) {
   return open ? open(llm::cuda::kKernelsAbi) : nullptr;
 }
 
-void check(gpu::Lab& lab, device::Devices& devices) {
-  gpu::check_rows(lab);
-  gpu::check_attention(lab);
-  gpu::check_draws(lab);
-  gpu::check_encoder(lab);
-  gpu::check_products(lab);
-  gpu::check_model(lab);
-  gpu::bench_identity(lab, devices);
-}
+struct Section {
+  enum class Kind : uint8_t { kCheck, kBench } kind;
+  const char* name;
+  void (*run)(gpu::Lab&, device::Devices&);
+};
+constexpr Section kSections[] = {
+    {Section::Kind::kCheck, "rows", [](gpu::Lab& lab, device::Devices&) { gpu::check_rows(lab); }},
+    {Section::Kind::kCheck, "attention", [](gpu::Lab& lab, device::Devices&) { gpu::check_attention(lab); }},
+    {Section::Kind::kCheck, "draws", [](gpu::Lab& lab, device::Devices&) { gpu::check_draws(lab); }},
+    {Section::Kind::kCheck, "encoder", [](gpu::Lab& lab, device::Devices&) { gpu::check_encoder(lab); }},
+    {Section::Kind::kCheck, "products", [](gpu::Lab& lab, device::Devices&) { gpu::check_products(lab); }},
+    {Section::Kind::kCheck, "model", [](gpu::Lab& lab, device::Devices&) { gpu::check_model(lab); }},
+    {Section::Kind::kCheck, "identity", gpu::bench_identity},
+    {Section::Kind::kBench, "copies", [](gpu::Lab& lab, device::Devices&) { gpu::bench_copies(lab); }},
+    {Section::Kind::kBench, "kernels", [](gpu::Lab& lab, device::Devices&) { gpu::bench_kernels(lab); }},
+    {Section::Kind::kBench, "1B", [](gpu::Lab& lab, device::Devices&) { gpu::bench_model(lab, gpu::Llama::k1B); }},
+    {Section::Kind::kBench, "8B", [](gpu::Lab& lab, device::Devices&) { gpu::bench_model(lab, gpu::Llama::k8B); }},
+};
 
-void bench(gpu::Lab& lab) {
-  gpu::bench_copies(lab);
-  gpu::bench_kernels(lab);
-  gpu::bench_model(lab);
+using Names = std::vector<std::string_view>;
+
+int run(gpu::Lab& lab, device::Devices& devices, const Names& chosen, const char* json_file) {
+  for (const Section& section : kSections) {
+    bool named = std::find(chosen.begin(), chosen.end(), section.name) != chosen.end();
+    bool fits = section.kind == Section::Kind::kCheck || lab.scale != gpu::Lab::Scale::kSmall;
+    if (named || (chosen.empty() && fits)) section.run(lab, devices);
+  }
+  return lab.finish(json_file);
 }
 
 }  // namespace
@@ -113,16 +131,18 @@ void bench(gpu::Lab& lab) {
 int main(int argc, char** argv) {
   using Scale = gpu::Lab::Scale;
   const char* json_file = argc > 1 ? argv[1] : "gpu-results.json";
-  const std::string_view how = argc > 2 ? argv[2] : "";
-  const Scale scale = how == "checks" ? Scale::kSmall : how == "rehearse" ? Scale::kTiny : Scale::kFull;
+  Names words(argv + std::min(argc, 2), argv + argc);
+  Scale scale = Scale::kFull;
+  if (!words.empty() && (words[0] == "checks" || words[0] == "rehearse")) {
+    scale = words[0] == "checks" ? Scale::kSmall : Scale::kTiny;
+    words.erase(words.begin());
+  }
   device::Devices devices({});
   if (devices.cuda_count() == 0 && scale == Scale::kTiny) {
     gpu::Lab lab(
         **devices.find("host"), &llm::cuda::reference::table(),
         [](llm::cuda::Code code) { return "code " + std::to_string(code); }, scale);
-    check(lab, devices);
-    bench(lab);
-    return lab.finish(json_file);
+    return run(lab, devices, words, json_file);
   }
   if (devices.cuda_count() == 0) {
     std::printf("%s\n", devices.cuda().text.c_str());
@@ -131,7 +151,5 @@ int main(int argc, char** argv) {
   static auto say = devices.module().api->words;
   gpu::Lab lab(
       devices.cuda(0), kernels_of(devices), [](llm::cuda::Code code) { return std::string(say(code)); }, scale);
-  check(lab, devices);
-  if (scale != Scale::kSmall) bench(lab);
-  return lab.finish(json_file);
+  return run(lab, devices, words, json_file);
 }

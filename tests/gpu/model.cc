@@ -217,13 +217,8 @@ Pace pace(DeviceTransformer& engine, uint32_t rows, const Length& length, uint32
   return out;
 }
 
-double peak_of(const Lab& lab) {
-  for (const auto& r : lab.results)
-    if (r.name == "copy on the device") return r.value;
-  return 0;
-}
-
-void bench_shape(Lab& lab, const std::string& name, const Shape& shape) {
+// `peak`: bytes per second.
+void bench_shape(Lab& lab, const std::string& name, const Shape& shape, double peak) {
   const Length length = length_of(lab);
   DeviceOptions options;
   options.step_tokens = 2048, options.max_running = 256;
@@ -231,14 +226,14 @@ void bench_shape(Lab& lab, const std::string& name, const Shape& shape) {
   auto made = make(lab.device, *lab.kernels, shape, random_device_weights(shape, 7, lab.device), blocks, options);
   if (!made.engine) return lab.check(name + ": " + made.error, 1, 0);
   auto& engine = *made.engine;
-  const double weights = double(engine.weight_bytes()), peak = peak_of(lab) * 1e9;
+  const double weights = double(engine.weight_bytes());
   std::string error;
   for (uint32_t rows : {1u, 8u, 64u, 128u, 256u}) {
     auto p = pace(engine, rows, length, shape.vocabulary, error);
     if (!error.empty()) return lab.check(name + ": " + error, 1, 0);
     std::string batch = " b" + std::to_string(rows);
     double bytes = weights + double(rows) * double(engine.kv_bytes(length.context + 32));
-    lab.bench(name + " decode" + batch, rows / p.overlapped, "tok/s", peak > 0 ? rows / (bytes / peak) : 0);
+    lab.bench(name + " decode" + batch, rows / p.overlapped, "tok/s", rows / (bytes / peak));
     lab.bench(name + " decode, each step read first" + batch, rows / p.alone, "tok/s", rows / p.overlapped);
     lab.bench(name + " share of a step that overlap hides" + batch, 100 * (1 - p.overlapped / p.alone), "%");
     lab.bench(name + " host's time per step" + batch, 1e6 * p.host, "us", 1e6 * p.overlapped);
@@ -304,13 +299,14 @@ void check_model(Lab& lab) {
   check_encoder_models(lab);
 }
 
-void bench_model(Lab& lab) {
-  if (lab.scale == Lab::Scale::kTiny) {
-    bench_shape(lab, "1B", random_shape(200, 64, 1, 1, 1, 64, 64));
-    return bench_shape(lab, "8B", random_shape(200, 128, 1, 1, 1, 128, 64));
-  }
-  bench_shape(lab, "1B", llama_1b());
-  if (lab.device.info().memory > (uint64_t(30) << 30)) bench_shape(lab, "8B", llama_8b());
+void bench_model(Lab& lab, Llama which) {
+  const bool small = which == Llama::k1B;
+  const char* name = small ? "1B" : "8B";
+  if (lab.scale == Lab::Scale::kTiny)
+    return bench_shape(lab, name, random_shape(200, small ? 64 : 128, 1, 1, 1, small ? 64 : 128, 64), 1e9);
+  const double peak = lab.copy_peak();
+  if (small || lab.device.info().memory > (uint64_t(30) << 30))
+    bench_shape(lab, name, small ? llama_1b() : llama_8b(), peak);
 }
 
 }  // namespace weir::gpu
