@@ -72,7 +72,7 @@ def model(repository, name, engine, parameters, **keys):
 
 
 # --- the kernels and the engine without a server around it: H1, H2, H6, limits ------------------------------------------
-SECTIONS = ('copies', 'kernels', '1B', '8B', 'rows', 'attention', 'draws', 'encoder', 'products', 'model', 'identity')
+SECTIONS = ('rows', 'attention', 'draws', 'encoder', 'products', 'model', 'identity', 'copies', 'kernels', '1B', '8B')
 
 
 def checks(run, result):
