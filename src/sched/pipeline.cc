@@ -17,6 +17,8 @@ using base::failure;
 using base::Status;
 using msg::DType;
 
+constexpr std::string_view kStream = "stream";  // would have a model of text answer piece by piece
+
 msg::Tensor* named(std::vector<msg::Tensor>& tensors, std::string_view name) {
   auto at = std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == name; });
   return at == tensors.end() ? nullptr : &*at;
@@ -35,9 +37,10 @@ class Pipeline final : public msg::Inbox, private msg::Home {
   // One Call on its way through; as a msg::Call it is what the node at `node` has.
   struct Flight : msg::Call {
     msg::Call* parent = nullptr;
-    size_t node = 0;    // under mutex_
-    size_t index = 0;   // in open_; under mutex_
-    msg::Timeline way;  // what the Call's own times will be
+    size_t node = 0;      // under mutex_
+    size_t index = 0;     // in open_; under mutex_
+    bool pieces = false;  // the node has answered, and not for the last time
+    msg::Timeline way;    // what the Call's own times will be
     std::vector<msg::Tensor> slots;
   };
   // Mail that this thread has still to act upon. Nodes that answer at once would otherwise nest, node within node, and
@@ -173,13 +176,16 @@ Status Pipeline::fill(Flight& flight, const PipelineNode& node) {
   const msg::ModelSpec& spec = node.served->spec;
   const msg::Call& parent = *flight.parent;
   flight.clear();
+  flight.pieces = false;
   flight.model = spec.name;
   flight.version = spec.version;
   flight.id = parent.id;
   flight.parameters = parent.parameters;
+  if (spec.text) std::erase_if(flight.parameters, [](const auto& p) { return p.first == kStream; });
   flight.priority = parent.priority;
   flight.deadline = parent.deadline;
   flight.queue_timeout = parent.queue_timeout;
+  flight.tenant = parent.tenant;
   flight.session = parent.session;
   flight.home = this;
   flight.times.received = parent.times.received;
@@ -187,6 +193,7 @@ Status Pipeline::fill(Flight& flight, const PipelineNode& node) {
   const auto& last = last_[flight.node];
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     msg::Tensor& slot = flight.slots[node.inputs[i].slot];
+    if (spec.text && node.inputs[i].tensor == kStream) continue;
     if (slot.dtype == DType::kInvalid) {
       if (node.inputs[i].optional) continue;
       return failure(Code::kInternal, "node '" + node.name + "': its input '" + node.inputs[i].tensor + "' is missing");
@@ -203,11 +210,15 @@ Status Pipeline::fill(Flight& flight, const PipelineNode& node) {
 
 void Pipeline::receive(msg::Mail&& mail) {
   auto& flight = static_cast<Flight&>(*mail.call);
-  if (!mail.event.last()) return;
+  if (!mail.event.last()) {
+    flight.pieces = flight.pieces || std::holds_alternative<msg::Outputs>(mail.event.what);
+    return;
+  }
   const PipelineNode& node = plan_.nodes[flight.node];
   Status status = failure(Code::kInternal, "the model gave no answer");
   if (auto* failed = std::get_if<msg::Failed>(&mail.event.what)) status = std::move(failed->status);
   if (auto* outputs = std::get_if<msg::Outputs>(&mail.event.what)) status = keep(flight, node, *outputs);
+  if (status.ok() && flight.pieces) status = failure(Code::kUnimplemented, "the model answered more than once");
   note(flight);
   if (status.ok()) return next(flight);
   status.text = "node '" + node.name + "': " + status.text;

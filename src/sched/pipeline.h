@@ -5,8 +5,9 @@
 // the next is made on the thread that the answer comes on (a lane's, as a rule), so a pipeline adds no hops of its own;
 // only the last answer goes back to the Call's home.
 //
-// Deadline, priority, queue timeout, parameters and id go with the flight; when the Call is cancelled, the node that
-// has it is told. A failure keeps its code and names its node.
+// Deadline, priority, queue timeout, tenant, parameters and id go with the flight, but for `stream`, which models of
+// text take: a node answers once, and one that does not all the same is UNIMPLEMENTED. When the Call is cancelled, the
+// node that has it is told. A failure keeps its code and names its node.
 #pragma once
 
 #include <cstdint>

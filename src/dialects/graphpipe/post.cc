@@ -52,9 +52,7 @@ class Inference final : public wire::Reader, public msg::Sink {
     const msg::ModelSpec& spec = served_->spec;
     exchange_.ledger().model = spec.name;
     exchange_.ledger().version = spec.version;
-    if (spec.decoupled)
-      return failure(Code::kUnimplemented,
-                     "model '" + spec.name + "' may answer any number of times, which GraphPipe cannot say");
+    if (spec.decoupled) return too_often("may answer any number of times");
     if (auto s = read_tensors(request, body, spec, house_.slabs, *call_); !s.ok()) return s;
     if (auto s = check_types(spec); !s.ok()) return s;
     if (auto s = marshal::check_call(spec, *call_); !s.ok()) return s;
@@ -62,6 +60,11 @@ class Inference final : public wire::Reader, public msg::Sink {
     call_->sink = this;
     call_->ticket = exchange_.ticket();
     return {};
+  }
+
+  Status too_often(std::string_view what) const {
+    return failure(Code::kUnimplemented,
+                   "model '" + served_->spec.name + "' " + std::string(what) + ", which GraphPipe cannot say");
   }
 
   // What could not be sent need not be computed.
@@ -81,10 +84,10 @@ class Inference final : public wire::Reader, public msg::Sink {
     auto* outputs = std::get_if<msg::Outputs>(&event.what);
     auto* failed = std::get_if<msg::Failed>(&event.what);
     Status status = failed ? std::move(failed->status) : failure(Code::kInternal, "the model gave no answer");
-    if (outputs) status = select(call, *outputs);
+    if (outputs) status = outputs->final ? select(call, *outputs) : too_often("answers in more than one piece");
     if (!event.last() && !outputs) return;
-    note_times(call);
     leave();
+    note_times(call);
     if (status.ok()) status = answer(*outputs);
     if (!status.ok()) respond_failure(exchange_, status);
   }

@@ -220,8 +220,7 @@ class CustomInference final : public wire::Reader, public Inference {
   }
 
   Status answered(std::vector<Tensor> outputs, More more) override {
-    bool end = streaming_ && more == More::kNo && outputs.empty();
-    if (end || (!streaming_ && answer_)) return {};
+    if (streaming_ && more == More::kNo && outputs.empty()) return {};
     auto body = render(outputs);
     if (!body) return body.error();
     if (!streaming_) {

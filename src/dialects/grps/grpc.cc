@@ -62,9 +62,7 @@ class Unary final : public RpcPrediction {
   static constexpr Answers kAnswers = Answers::kOne;
 
  private:
-  void replied(Message&& reply, More) override {
-    if (!reply_) reply_ = std::move(reply);
-  }
+  void replied(Message&& reply, More) override { reply_ = std::move(reply); }
   void ended(Status status) override {
     if (status.ok() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
     answer(rpc_, status, status.ok() ? *reply_ : Message{});

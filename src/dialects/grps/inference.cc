@@ -7,15 +7,22 @@ namespace weir::grps {
 
 using base::Status;
 
+namespace {
+
+Status too_often(const msg::ModelSpec& spec, std::string_view what) {
+  return base::failure(base::Code::kUnimplemented, "model '" + spec.name + "' " + std::string(what) +
+                                                       ": use streaming=true, or PredictStreaming over gRPC");
+}
+
+}  // namespace
+
 Status Inference::find(std::string_view model, Answers answers) {
   auto found = find_model(house_.bus.catalog(), model, house_.options.default_model);
   if (!found) return found.error();
   served_ = *found;
+  answers_ = answers;
   exchange_.ledger().model = served_->spec.name;
-  if (answers == Answers::kOne && served_->spec.decoupled)
-    return base::failure(base::Code::kUnimplemented, "model '" + served_->spec.name +
-                                                         "' may answer any number of times: use streaming=true, or "
-                                                         "PredictStreaming over gRPC");
+  if (answers == Answers::kOne && served_->spec.decoupled) return too_often(spec(), "may answer any number of times");
   call().model = served_->spec.name;
   call().version = served_->spec.version;
   if (answers == Answers::kMany) call().credit.store(kCredit, std::memory_order_relaxed);
@@ -59,12 +66,7 @@ void Inference::on(msg::Call& call, msg::Event&& event) {
   bool last = event.last();
   if (last) state_ = State::kOver;  // the Call is the bus's again
   if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) {
-    Status status;
-    for (const auto& tensor : outputs->tensors)
-      if (status.ok()) status = marshal::check_data(tensor, "output");
-    if (!status.ok()) status.code = base::Code::kInternal;  // the engine's fault, not the client's
-    ++owed_;
-    if (status.ok()) status = answered(std::move(outputs->tensors), last ? More::kNo : More::kYes);
+    Status status = take(*outputs);
     if (!status.ok() && !last) leave();
     if (last || !status.ok()) close(call, std::move(status));
   } else if (auto* failed = std::get_if<msg::Failed>(&event.what)) {
@@ -72,6 +74,17 @@ void Inference::on(msg::Call& call, msg::Event&& event) {
   } else if (last) {
     close(call, {});
   }
+}
+
+Status Inference::take(msg::Outputs& outputs) {
+  if (answers_ == Answers::kOne && !outputs.final) return too_often(spec(), "answers in more than one piece");
+  for (const auto& tensor : outputs.tensors)
+    if (Status status = marshal::check_data(tensor, "output"); !status.ok()) {
+      status.code = base::Code::kInternal;  // the engine's fault, not the client's
+      return status;
+    }
+  ++owed_;
+  return answered(std::move(outputs.tensors), outputs.final ? More::kNo : More::kYes);
 }
 
 void Inference::close(const msg::Call& call, Status status) {

@@ -16,7 +16,8 @@ class Inference : public msg::Sink {
   virtual ~Inference() { leave(); }
   Inference(const Inference&) = delete;
 
-  // How often the model may answer this request. Models that may answer any number of times want kMany.
+  // How often the model may answer this request. Models that may answer any number of times want kMany; of those that
+  // do so only when they are told (text with `stream`), a first answer that is not the last one ends it, UNIMPLEMENTED.
   enum class Answers : uint8_t { kOne, kMany };
   // Errors: those of find_model(), UNIMPLEMENTED for a model that wants kMany.
   base::Status find(std::string_view model, Answers answers);
@@ -31,7 +32,7 @@ class Inference : public msg::Sink {
 
  protected:
   enum class More : uint8_t { kYes, kNo };
-  // One answer of the model, its tensors checked. A Status that is not OK ends it.
+  // One answer of the model, its tensors checked; of kOne it is the only one. A Status that is not OK ends it.
   virtual base::Status answered(std::vector<msg::Tensor> outputs, More more) = 0;
   // The last word: OK, or why there is no (further) answer. The Inference may be destroyed from here on.
   virtual void ended(base::Status status) = 0;
@@ -44,11 +45,13 @@ class Inference : public msg::Sink {
   enum class State : uint8_t { kIdle, kFilling, kRunning, kOver };
 
   void on(msg::Call& call, msg::Event&& event) final;
+  base::Status take(msg::Outputs& outputs);
   void close(const msg::Call& call, base::Status status);
 
   msg::Call* call_ = nullptr;
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by the Call in flight
   State state_ = State::kIdle;
+  Answers answers_ = Answers::kOne;
   int32_t owed_ = 0;
 };
 

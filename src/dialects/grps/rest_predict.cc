@@ -45,9 +45,7 @@ class RestPredict final : public wire::Reader, public Prediction {
   void on_close(Exchange&, bool) override { leave(); }
 
  private:
-  void replied(Message&& reply, More) override {
-    if (!reply_) reply_ = std::move(reply);
-  }
+  void replied(Message&& reply, More) override { reply_ = std::move(reply); }
   void ended(Status status) override {
     if (status.ok() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
     respond(house_, exchange_, status, reply_ ? *reply_ : Message{});

@@ -1,0 +1,32 @@
+// Models of text by way of GraphPipe.
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "graphpipe_bench.h"
+
+namespace weir::graphpipe {
+namespace {
+
+constexpr const char* kRequest =
+    R"({"req_type":"InferRequest","req":{"config":"{\"stream\":true}","input_tensors":[{"type":"Int32","shape":[1,2],)"
+    R"("data":[1,0,0,0,2,0,0,0]}]}})";
+
+TEST(GraphPipeText, AnAnswerInPiecesIsRefusedAtTheFirst) {
+  Bench bench;
+  auto x = bench.open("POST", "/graphpipe/add", bench.schema.request(kRequest));
+  auto& inbox = bench.inbox("add");
+  ASSERT_EQ(inbox.held.size(), 1u);
+  msg::Call* call = inbox.held[0];
+  call->home->post_here({call, {msg::Outputs{parse_tensors("sum INT32 [1,2] [1,2]"), {}, false}}});
+  bench.turn();
+  EXPECT_EQ(x->response.status, 400);
+  EXPECT_EQ(x->ledger().code, base::Code::kUnimplemented);
+  EXPECT_NE(x->sent.find("model 'add' answers in more than one piece, which GraphPipe cannot say"), std::string::npos);
+  EXPECT_TRUE(call->cancelled);
+  inbox.finish(call, {msg::Done{}});
+  bench.turn();
+  EXPECT_EQ(bench.bus.in_flight(), 0u);
+}
+
+}  // namespace
+}  // namespace weir::graphpipe
