@@ -5,9 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
-#include <cstring>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -24,30 +22,6 @@ namespace {
 using base::Code;
 using base::failure;
 using base::Status;
-
-class SystemNames final : public Names {
- public:
-  explicit SystemNames(Shard::Parts& shard) : resolver_(shard.io.get_executor()) {}
-
-  void look_up(const std::string& host, Then then) override {
-    using Found = asio::ip::tcp::resolver::results_type;
-    auto done = [then = std::move(then)](const boost::system::error_code& error, const Found& found) {
-      if (error == asio::error::operation_aborted) return;  // whoever asked has gone
-      std::vector<Endpoint> out;
-      for (const auto& entry : found) {
-        Endpoint endpoint;
-        endpoint.size = socklen_t(entry.endpoint().size());
-        std::memcpy(&endpoint.storage, entry.endpoint().data(), endpoint.size);
-        out.push_back(endpoint);
-      }
-      then(std::move(out));
-    };
-    resolver_.async_resolve(host, "", asio::ip::resolver_base::address_configured, std::move(done));
-  }
-
- private:
-  asio::ip::basic_resolver<asio::ip::tcp, Executor> resolver_;
-};
 
 Endpoint endpoint_of(const std::string& address) {
   Endpoint out;
@@ -354,7 +328,7 @@ base::Result<std::unique_ptr<WebFetcher>> WebFetcher::make(Shard& shard, const F
   if (!tls) return std::move(tls).error();
   parts->tls = std::move(*tls);
   parts->timeout = rules.timeout;
-  parts->names = names ? std::move(names) : std::make_unique<SystemNames>(parts->shard);
+  parts->names = names ? std::move(names) : std::make_unique<SystemNames>(shard);
   return std::unique_ptr<WebFetcher>(new WebFetcher(std::move(parts)));
 }
 

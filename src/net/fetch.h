@@ -6,33 +6,21 @@
 // credentials, no proxy. Redirects are not followed, codings not undone. kAtOnce fetches run, the others wait in line.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/fetcher.h"
-#include "net/address.h"
+#include "net/names.h"
 #include "net/reach.h"
 #include "net/shard.h"
 
 namespace weir::net {
 
-// Host names → addresses. Destroying it ends what it is asked.
-class Names {
- public:
-  using Then = std::function<void(std::vector<Endpoint>)>;  // empty: there is no such name
-  virtual ~Names() = default;
-  // `then` is called once, later, on the shard's thread.
-  virtual void look_up(const std::string& host, Then then) = 0;
-};
-
 class WebFetcher final : public base::Fetcher {
  public:
   static constexpr size_t kAtOnce = 32;
 
-  // `names`: null for the system's resolver, which looks up one name after the other. Errors: the rules' own, and
+  // `names`: null for the system's resolver. Errors: the rules' own, and
   // FAILED_PRECONDITION for a ca_file that cannot be used.
   static base::Result<std::unique_ptr<WebFetcher>> make(Shard& shard, const FetchRules& rules, uint64_t max_bytes,
                                                         std::unique_ptr<Names> names = nullptr);
