@@ -170,9 +170,10 @@ def tensors(run, result):
     with serving.Server(run, repository, min(run.left(), 60)) as server:
         # One request is the whole batch, which no copy gathers; or the server gathers it from rows.
         for name, rows, connections in (('whole batches', sizes.batch, 4 * threads), ('rows', 1, 2 * sizes.batch)):
-            for seconds in (sizes.seconds / 3, sizes.seconds):
-                result[name] = server.load('tensors', model='sink', rows=rows, row_bytes=sizes.row_bytes,
-                                           connections=connections, threads=threads, **sizes.for_a_time(seconds))
+            words = {'model': 'sink', 'rows': rows, 'row_bytes': sizes.row_bytes, 'connections': connections,
+                     'threads': threads}
+            server.load('tensors', requests=2 * connections, limit=30, **words)  # the pool's pages, the buffers' sizes
+            result[name] = server.load('tensors', **sizes.for_a_time(sizes.seconds), **words)
 
 
 # --- a small model, whose step is shorter than a millisecond: H8 ---------------------------------------------------------
@@ -180,7 +181,8 @@ def small(run, result):
     sizes = run.sizes
     name = sizes.prefix + 'minilm'
     repository = run.scratch(weights.BERTS[name].bytes())
-    folder = model(repository, 'encoder', 'llm', {'device': sizes.device, 'tokenizer': 'off'}, max_batch=sizes.small_batch)
+    folder = model(repository, 'encoder', 'llm', {'device': sizes.device, 'tokenizer': 'off'},
+                   max_batch=sizes.small_batch, batching='{max_queue: 8192}')  # a queue that fills would answer 429
     weights.write(name, folder)
     _, said = run.call(run.program('tests/gpu/gpu_loop'), folder, sizes.small_batch, sizes.small_prompt, sizes.seconds,
                        sizes.device, limit=60)
@@ -189,9 +191,9 @@ def small(run, result):
     with serving.Server(run, repository, min(run.left(), 60)) as server:
         connections = sizes.few * sizes.small_batch
         threads = min(serving.client_threads(), connections)
-        for seconds in (sizes.seconds / 3, sizes.seconds):
-            result['offline'] = server.load('encode', connections=connections, threads=threads,
-                                            **sizes.for_a_time(seconds), **words)
+        server.load('encode', connections=connections, threads=threads, requests=20 * connections, limit=30, **words)
+        result['offline'] = server.load('encode', connections=connections, threads=threads,
+                                        **sizes.for_a_time(sizes.seconds), **words)
         offline = result['offline']['requests_per_s']
         for fraction in sizes.fractions:
             rate = fraction * offline
