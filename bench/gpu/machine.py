@@ -1,6 +1,7 @@
 """The machine that `./dev gpu` runs on: its libraries, its Pythons, what it is."""
 
 import datetime
+import json
 import os
 import pathlib
 import re
@@ -52,6 +53,12 @@ def cublas_folders(env):
         if said:
             places += pathlib.Path(said).glob('nvidia/*/lib')
     return [str(p) for p in places if list(p.glob('libcublasLt.so.*'))]
+
+
+def cuda(build, env):
+    """What weir says of CUDA: {"available": true, "driver", "runtime", "devices"} or {"available": false, "why"}."""
+    said = subprocess.run([str(build / 'src/app/weir'), 'version', '--json'], env=env, stdout=subprocess.PIPE, check=True)
+    return json.loads(said.stdout)['cuda']
 
 
 def pythons():

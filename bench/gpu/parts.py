@@ -1,6 +1,7 @@
 """The parts of `./dev gpu`. Each takes a Run and fills its result as it goes on, so that a part that is cut still says
 what it has found. `least` is the time that it must have to begin."""
 
+import concurrent.futures
 import dataclasses
 import json
 import os
@@ -11,9 +12,6 @@ import typing
 import machine
 import serving
 import weights
-
-
-NO_GPU = 77  # gpu_check's
 
 
 class NotHere(Exception):
@@ -72,35 +70,38 @@ def model(repository, name, engine, parameters, **keys):
 
 
 # --- the kernels and the engine without a server around it: H1, H2, H6, limits ------------------------------------------
-SECTIONS = ('rows', 'attention', 'draws', 'encoder', 'products', 'model', 'identity', 'copies', 'kernels', '1B', '8B')
+CORRECT = ('rows', 'attention', 'draws', 'encoder', 'products', 'model', 'identity')  # beside each other: nothing is timed
+TIMED = ('copies', 'kernels', '1B', '8B')
+
+
+def section(run, folder, name):
+    """What gpu_check says of one section: (name, its JSON or why there is none). One program each: a kernel that fails
+    ends its own."""
+    out = folder / f'{name}.json'
+    how = ['rehearse'] if run.sizes.tiny else []
+    try:
+        code, said = run.call(run.program('tests/gpu/gpu_check'), out, *how, name, limit=min(run.left(), 150),
+                              codes=(0, 1))
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        print(f'{name}: {error}', flush=True)
+        return name, str(error)
+    if not run.sizes.tiny or code:
+        print(said, end='', flush=True)
+    return name, json.loads(out.read_text())
 
 
 def checks(run, result):
-    """One program per section: a kernel that fails ends its own."""
-    out = run.scratch(1 << 20) / 'checks.json'
-    how = ['rehearse'] if run.sizes.tiny else []
-    result['results'], result['wrong'], broken = [], [], []
-    for section in SECTIONS:
-        out.unlink(missing_ok=True)
-        try:
-            code, said = run.call(run.program('tests/gpu/gpu_check'), out, *how, section, limit=min(run.left(), 150),
-                                  codes=(0, 1, NO_GPU))
-        except (RuntimeError, subprocess.TimeoutExpired) as error:
-            broken.append(f'{section}: {error}')
-            print(broken[-1], flush=True)
-            continue
-        if code == NO_GPU:
-            result['no_gpu'] = True
-            return
-        if not run.sizes.tiny or code:
-            print(said, end='', flush=True)
-        told = json.loads(out.read_text())
-        result['device'] = told['device']
-        result.setdefault('seeds', {})[section] = told['seed']
-        result['results'] += told['results']
-        result['wrong'] += [r['name'] for r in told['results'] if not r['good']]
-    if broken:
-        raise RuntimeError('; '.join(broken))
+    folder = run.scratch(1 << 20)
+    with concurrent.futures.ThreadPoolExecutor(serving.cores()) as together:
+        told = list(together.map(lambda name: section(run, folder, name), CORRECT))
+    told += [section(run, folder, name) for name in TIMED]
+    good = {name: said for name, said in told if isinstance(said, dict)}
+    result['device'] = next((said['device'] for said in good.values()), None)
+    result['seeds'] = {name: said['seed'] for name, said in good.items()}
+    result['results'] = [r for said in good.values() for r in said['results']]
+    result['wrong'] = [r['name'] for r in result['results'] if not r['good']]
+    if len(good) < len(told):
+        raise RuntimeError('; '.join(f'{name}: {said}' for name, said in told if name not in good))
 
 
 # --- text through the gateway: H3, H4, H5 --------------------------------------------------------------------------------
@@ -220,27 +221,33 @@ def torch(run, result):
 
 
 # --- compute-sanitizer ---------------------------------------------------------------------------------------------------
-def sanitized(tool, share):
-    """Over every kernel; `share`: of the time that is left the how-manieth part it may take."""
-    def take(run, result):
-        places = ('compute-sanitizer', '/usr/local/cuda/bin/compute-sanitizer',
-                  '/usr/local/cuda/compute-sanitizer/compute-sanitizer')
-        program = next(filter(None, map(shutil.which, places)), None)
-        if run.sizes.tiny:
-            raise NotHere('there are no kernels to watch')
-        if not program:
-            raise NotHere('compute-sanitizer is not here')
+def sanitizers(run, result):
+    if run.sizes.tiny:
+        raise NotHere('there are no kernels to watch')
+    places = ('compute-sanitizer', '/usr/local/cuda/bin/compute-sanitizer',
+              '/usr/local/cuda/compute-sanitizer/compute-sanitizer')
+    program = next(filter(None, map(shutil.which, places)), None)
+    if not program:
+        raise NotHere('compute-sanitizer is not here')
+
+    def watch(tool):
         log = run.build / f'gpu-{tool}.log'
-        with open(log, 'w') as out:
-            done = subprocess.run([program, '--tool', tool, '--error-exitcode', '9', run.program('tests/gpu/gpu_check'),
-                                   str(run.build / f'gpu-{tool}.json'), 'checks'], cwd=run.root, env=run.environment,
-                                  stdout=out, stderr=subprocess.STDOUT, timeout=(run.left() - 5) / share)
-        print(f'{tool}: ' + ('clean' if done.returncode == 0 else f'see {log}'), flush=True)
-        result['exit'] = done.returncode
-        result['wrong'] = done.returncode != 0
-    return take
+        command = [program, '--tool', tool, '--error-exitcode', '9', run.program('tests/gpu/gpu_check'),
+                   str(run.build / f'gpu-{tool}.json'), 'checks']
+        try:
+            with open(log, 'w') as out:
+                code = subprocess.run(command, cwd=run.root, env=run.environment, stdout=out, stderr=subprocess.STDOUT,
+                                      timeout=max(run.left() - 5, 5)).returncode
+        except subprocess.TimeoutExpired as late:
+            return f'cut after {late.timeout:.0f} s'
+        return 'clean' if code == 0 else f'exit {code}, see {log}'
+
+    tools = ('memcheck', 'racecheck')
+    with concurrent.futures.ThreadPoolExecutor(len(tools)) as together:
+        result.update(zip(tools, together.map(watch, tools)))
+    print('\n'.join(f'{tool}: {result[tool]}' for tool in tools), flush=True)
+    result['wrong'] = [tool for tool in tools if result[tool].startswith('exit')]
 
 
 ALL = [Part('checks', checks, 30), Part('1B', text('1B'), 45), Part('tensors', tensors, 25), Part('small', small, 25),
-       Part('8B', text('8B'), 110), Part('torch', torch, 40), Part('memcheck', sanitized('memcheck', 2), 30),
-       Part('racecheck', sanitized('racecheck', 1), 30)]
+       Part('8B', text('8B'), 110), Part('torch', torch, 40), Part('sanitizers', sanitizers, 30)]

@@ -134,7 +134,9 @@ def show(results, skipped, machine, rehearsal):
         if result.get('error') and name not in skipped:
             print(f"failed: {name}: {result['error'].splitlines()[0][:300]}")
         if result.get('wrong'):
-            print(f"wrong: {name}: {result['wrong']}")
+            print(f"wrong: {name}: {', '.join(result['wrong'])}")
+        if name == 'sanitizers' and 'memcheck' in result:
+            print(f"memcheck: {result['memcheck']}; racecheck: {result['racecheck']}")
 
 
 def missing(results, skipped):
