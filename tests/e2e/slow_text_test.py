@@ -8,6 +8,7 @@ import struct
 import time
 
 import harness
+from evergreen_client import action, cfg, ev_grpc, leaf
 from harness import curl
 from tiny_model import CONFIG, HIDDEN, TOKENIZER, packed, varied, write
 
@@ -136,7 +137,15 @@ def model_stream(server, n):
     return Rpc(server, call, text)
 
 
-READERS = (chat, completions, generate_stream, salience, model_stream)
+def evergreen(server, n):
+    def call(channel):
+        wish = cfg.GenerateConfig(max_tokens=n // 5, seed=3, raw=True, ignore_eos=True, readouts=True)
+        asked = [leaf('p', PROMPT), action('GENERATE', {'prompt': 'p'}, {'response': 'r'}, 'tiny', wish)]
+        return ev_grpc.EvergreenServiceStub(channel).StartSession(iter(asked))
+    return Rpc(server, call, lambda m: ''.join(f.chunk_fragment.data.decode() for f in m.node_fragments))
+
+
+READERS = (chat, completions, generate_stream, salience, model_stream, evergreen)
 MOST = 3000  # steps of the tiny model; of each kind several times what is kept for a reader
 
 
