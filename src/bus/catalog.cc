@@ -29,11 +29,10 @@ std::string not_ready(std::string_view model, const IndexRow& row) {
   return out;
 }
 
-// What is on its way is worth another try.
 base::Status unavailable(std::string_view model, const IndexRow& row) {
-  bool soon = row.state == ModelState::kLoading || row.reason.ends_with("it is loaded anew");
   auto text = not_ready(model, row);
-  return soon ? base::try_again(Code::kUnavailable, std::move(text)) : failure(Code::kUnavailable, std::move(text));
+  return soon(row.state) ? base::try_again(Code::kUnavailable, std::move(text))
+                         : failure(Code::kUnavailable, std::move(text));
 }
 
 base::Status no_model(const Catalog& catalog, std::string_view model, std::string_view version) {
@@ -67,9 +66,12 @@ bool Served::idle() const {
 }
 
 std::string_view name(ModelState state) {
-  constexpr std::array<std::string_view, 5> kNames{"UNKNOWN", "READY", "UNAVAILABLE", "LOADING", "UNLOADING"};
+  constexpr std::array<std::string_view, 6> kNames{"UNKNOWN", "READY",     "UNAVAILABLE",
+                                                   "LOADING", "UNLOADING", "UNAVAILABLE"};
   return kNames.at(size_t(state));
 }
+
+bool soon(ModelState state) { return state == ModelState::kLoading || state == ModelState::kReturning; }
 
 base::Result<Served*> Catalog::find(std::string_view model, std::string_view version) const {
   auto found = models.find(model);

@@ -39,8 +39,18 @@ struct Served {
   bool idle() const;
 };
 
-enum class ModelState : uint8_t { kUnknown, kReady, kUnavailable, kLoading, kUnloading };
-std::string_view name(ModelState state);  // "READY", …
+enum class ModelState : uint8_t {
+  kUnknown,
+  kReady,
+  kUnavailable,
+  kLoading,
+  kUnloading,
+  kReturning,  // it, or what it is made of, broke or is loading, and is loaded anew without anybody's asking
+};
+// "READY", …: the words of OIP's repository index, which has none for kReturning: that is "UNAVAILABLE", too.
+std::string_view name(ModelState state);
+// On its way to kReady: worth another try.
+bool soon(ModelState state);
 
 // A row of the repository index; also for versions that are not served.
 struct IndexRow {
@@ -58,7 +68,8 @@ class Catalog {
   };
 
   // The version asked for, or the preferred one for "". Errors: NOT_FOUND (unknown model or version; names a near
-  // miss), UNAVAILABLE (known to the repository, but not ready; says why).
+  // miss), UNAVAILABLE (known to the repository, but not ready; says why, and is worth another try when it will be
+  // ready soon).
   base::Result<Served*> find(std::string_view model, std::string_view version) const;
 
   std::map<std::string, Model, std::less<>> models;

@@ -83,6 +83,7 @@ struct Repository::Parts {
   base::Status unload_named(const std::string& name);
   void rescan(Watch::Settle settle);
   void broke(const Loader::Broken& broken);
+  bool comes_back(const std::string& name) const;
   void revive();
   Clock::time_point next_revival() const;
   base::Status not_found(const std::string& name) const;
@@ -172,7 +173,7 @@ void Repository::Parts::bury() {
 }
 
 void Repository::Parts::broke(const Loader::Broken& broken) {
-  if (!shelf.lose(broken)) return;
+  if (!shelf.lose(broken, comes_back(broken.model) ? Shelf::Next::kLoadAnew : Shelf::Next::kNothing)) return;
   publish();
   auto now = Clock::now();
   auto& revival = revivals[broken.model];
@@ -188,13 +189,17 @@ Clock::time_point Repository::Parts::next_revival() const {
 }
 
 // A model whose configuration came with a load request is not loaded anew: whoever sent it has to send it again.
+bool Repository::Parts::comes_back(const std::string& name) const {
+  return wanted.count(name) && !shelf.uploaded(name);
+}
+
 void Repository::Parts::revive() {
   if (revivals.empty()) return;
   auto now = Clock::now();
   for (auto& [name, revival] : revivals) {
     if (revival.at > now) continue;
     revival.at = Clock::time_point::max();
-    if (!wanted.count(name) || shelf.uploaded(name)) continue;
+    if (!comes_back(name)) continue;
     revival.wait = std::clamp<Clock::duration>(revival.wait * 2, kFirstWait, kLongestWait);
     for (const auto& root : options.roots) {
       auto folder = look_at(root, name);

@@ -133,23 +133,27 @@ base::Result<std::shared_ptr<bus::Served>> Shelf::build(const ModelFolder& folde
   return served;
 }
 
-// Of the models that serve now.
+// Of the models that serve now. The error is worth another try when the model will serve soon.
 base::Result<std::shared_ptr<bus::Served>> Shelf::find(const std::string& name, const std::string& version) const {
   auto found = models_.find(name);
   std::shared_ptr<bus::Served> served;
   std::string reason;
+  bool coming = false;
   if (found != models_.end()) {
     reason = found->second.reason;
+    coming = found->second.versions.empty() && bus::soon(found->second.state);
     for (const auto& [number, slot] : found->second.versions) {  // ascending
       if (!version.empty() && std::to_string(number) != version) continue;
       if (slot.served) served = slot.served;
+      coming = coming || bus::soon(slot.state);
       if (!slot.reason.empty()) reason = slot.reason;
     }
   }
   if (served) return served;
   std::string who = "model '" + name + "'" + (version.empty() ? "" : " version " + version);
   if (found == models_.end()) return base::failure(base::Code::kNotFound, "there is no " + who);
-  return base::failure(base::Code::kUnavailable, who + " is not loaded" + (reason.empty() ? "" : ": " + reason));
+  std::string text = who + " is not loaded" + (reason.empty() ? "" : ": " + reason);
+  return coming ? base::try_again(base::Code::kUnavailable, text) : base::failure(base::Code::kUnavailable, text);
 }
 
 // Whether `node` is somewhere in the pipeline `model`.
@@ -168,7 +172,11 @@ base::Result<std::vector<const bus::Served*>> Shelf::nodes_of(const Pipeline& pi
   std::vector<const bus::Served*> nodes;
   for (const auto& node : pipeline.config.dag.nodes) {
     auto served = find(node.model, node.version);
-    if (!served) return base::failure(served.error().code, "node '" + node.name + "': " + served.error().text);
+    if (!served) {
+      const auto& why = served.error();
+      std::string text = "node '" + node.name + "': " + why.text;
+      return base::worth_trying_again(why) ? base::try_again(why.code, text) : base::failure(why.code, text);
+    }
     nodes.push_back(served->get());
   }
   return nodes;
@@ -193,7 +201,8 @@ bool Shelf::relink(const Loader& loader, const std::string& name, uint64_t versi
     if (served) base::log::warning("pipeline lost a node", {{"model", name}, {"reason", nodes.error().text}});
     retire(name, version, slot);
     slot.pipeline->nodes.clear();
-    slot.state = ModelState::kUnavailable, slot.reason = nodes.error().text;
+    slot.state = base::worth_trying_again(nodes.error()) ? ModelState::kReturning : ModelState::kUnavailable;
+    slot.reason = nodes.error().text;
     return served;
   }
   if (*nodes == slot.pipeline->nodes) return false;  // built with these, or not possible with these
@@ -218,7 +227,7 @@ void Shelf::retire(const std::string& model, uint64_t version, Slot& slot) {
   if (slot.served) retired_.push_back({model, version, std::move(slot.served)});
 }
 
-bool Shelf::lose(const Loader::Broken& broken) {
+bool Shelf::lose(const Loader::Broken& broken, Next next) {
   auto found = models_.find(broken.model);
   if (found == models_.end()) return false;
   auto slot = found->second.versions.find(broken.version);
@@ -226,8 +235,9 @@ bool Shelf::lose(const Loader::Broken& broken) {
     return false;
   base::log::error("model broke", {{"model", broken.model}, {"version", broken.version}, {"reason", broken.why.text}});
   retire(broken.model, broken.version, slot->second);
-  slot->second.state = ModelState::kUnavailable;
-  slot->second.reason = broken.why.text + "; it is loaded anew";
+  bool anew = next == Next::kLoadAnew;
+  slot->second.state = anew ? ModelState::kReturning : ModelState::kUnavailable;
+  slot->second.reason = broken.why.text + (anew ? "; it is loaded anew" : "; whoever loaded it has to load it again");
   return true;
 }
 

@@ -32,8 +32,10 @@ class Shelf {
   base::Status load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload> upload);
   void fail(const std::string& model, const std::string& reason);
 
-  // Takes what broke out of service; false when it has been replaced meanwhile.
-  bool lose(const Loader::Broken& broken);
+  // Takes what broke out of service; false when it has been replaced meanwhile. `next`: what the Repository does about
+  // it, which the row says.
+  enum class Next : bool { kNothing, kLoadAnew };
+  bool lose(const Loader::Broken& broken, Next next);
 
   enum class Row : bool { kKeep, kDrop };  // of the index, once it is unloaded
   void unload(const std::string& model, Row row);

@@ -70,6 +70,19 @@ TEST(Bus, ModelsThatAreNotReadySayWhy) {
   EXPECT_EQ(status.text, "model 'broken' version 1 is not ready: the file is cut short");
 }
 
+TEST(Bus, WhatIsOnItsWayIsWorthAnotherTryAndItsStateSaysSo) {
+  Catalog catalog;
+  catalog.index = {{"broken", "1", ModelState::kUnavailable, "the file is cut short; it is loaded anew"},
+                   {"coming", "", ModelState::kLoading, ""},
+                   {"lost", "1", ModelState::kReturning, "the device is gone"}};
+  auto refusal = [&](std::string_view model) { return catalog.find(model, "").error(); };
+  EXPECT_FALSE(base::worth_trying_again(refusal("broken")));
+  EXPECT_TRUE(base::worth_trying_again(refusal("coming")));
+  EXPECT_TRUE(base::worth_trying_again(refusal("lost")));
+  EXPECT_EQ(refusal("lost").text, "model 'lost' version 1 is not ready: the device is gone");
+  EXPECT_EQ(name(ModelState::kReturning), "UNAVAILABLE") << "OIP has no other word";
+}
+
 TEST(Bus, VersionsAreFoundByNameAndMissingOnesAreNamed) {
   Bench t;
   auto* call = t.call("a");

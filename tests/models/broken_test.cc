@@ -15,6 +15,10 @@ namespace {
 // An engine that breaks when the test says so.
 class Breaking final : public sched::Engine {
  public:
+  Breaking() {
+    spec_.inputs = {{"x", msg::DType::kFp32, {4}, false, {}}};
+    spec_.outputs = {{"y", msg::DType::kFp32, {4}, false, {}}};
+  }
   const msg::ModelSpec& spec() const override { return spec_; }
   base::Status step(sched::Batch&) override { return {}; }
 
@@ -24,8 +28,7 @@ class Breaking final : public sched::Engine {
 
 class Shop {
  public:
-  explicit Shop(test::Disk& disk) {
-    RepositoryOptions options;
+  explicit Shop(test::Disk& disk, RepositoryOptions options = {}) {
     options.roots = {disk.root()};
     repository = std::make_unique<Repository>(
         options,
@@ -83,7 +86,44 @@ TEST(BrokenModel, IsNotReadyAndThenLoadedAnew) {
   std::lock_guard lock(shop.mutex);
   auto at = std::find(shop.reasons.begin(), shop.reasons.end(), "cuda:0: an illegal memory access; it is loaded anew");
   ASSERT_NE(at, shop.reasons.end());
-  EXPECT_EQ(shop.states[size_t(at - shop.reasons.begin())], bus::ModelState::kUnavailable);
+  EXPECT_EQ(shop.states[size_t(at - shop.reasons.begin())], bus::ModelState::kReturning);
+}
+
+TEST(BrokenModel, TakesThePipelinesThatItIsANodeOfAlongAndTheyReturnWithIt) {
+  test::Disk disk;
+  disk.write("a/model.yaml",
+             "engine: pipeline\ndag:\n  type: sequential\n  nodes:\n"
+             "    - {model: first}\n    - {model: second, inputs: {x: y}, outputs: {y: z}}\n");
+  disk.write("first/1/model.onnx", "a");
+  disk.write("second/1/model.onnx", "b");
+  Shop shop(disk);
+  ASSERT_TRUE(shop.repository->start().ok());
+  ASSERT_EQ(shop.made, 2);
+  shop.break_of(0)(lost());
+  shop.wait([&] { return shop.made == 3 && shop.catalog->index[0].state == bus::ModelState::kReady; });
+  std::lock_guard lock(shop.mutex);
+  auto at = std::find_if(shop.reasons.begin(), shop.reasons.end(),
+                         [](const auto& reason) { return reason.find("an illegal memory access") != reason.npos; });
+  ASSERT_NE(at, shop.reasons.end());
+  EXPECT_EQ(shop.states[size_t(at - shop.reasons.begin())], bus::ModelState::kReturning) << *at;
+}
+
+TEST(BrokenModel, IsNotLoadedAnewWhereItsConfigurationCameWithARequest) {
+  test::Disk disk;
+  disk.write("m/1/model.onnx", "a");
+  RepositoryOptions options;
+  options.control = Control::kExplicit, options.allow_config_override = true;
+  Shop shop(disk, options);
+  ASSERT_TRUE(shop.repository->start().ok());
+  std::promise<base::Status> loaded;
+  shop.repository->load("m", {{"config", R"({"backend":"onnxruntime"})"}}, [&](auto s) { loaded.set_value(s); });
+  auto status = loaded.get_future().get();
+  ASSERT_TRUE(status.ok()) << status.text;
+  shop.break_of(0)(lost());
+  shop.wait([&] { return shop.reasons.back().starts_with("cuda:0: an illegal memory access"); });
+  std::lock_guard lock(shop.mutex);
+  EXPECT_EQ(shop.reasons.back(), "cuda:0: an illegal memory access; whoever loaded it has to load it again");
+  EXPECT_EQ(shop.states.back(), bus::ModelState::kUnavailable);
 }
 
 TEST(BrokenModel, WhatAnOldEngineSaysLateIsOfNoInterest) {
