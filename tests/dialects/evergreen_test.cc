@@ -67,7 +67,7 @@ TEST(Evergreen, InferTakesTensorsAndGivesTheOnesAskedFor) {
   t.send(*x,
          "node_fragments { id: 'a' continued: true chunk_fragment { metadata { mimetype: "
          "'application/x-weir-tensor; dtype=INT32; shape=2' } data: '\\001\\000' } }");
-  EXPECT_EQ(t.tensors["add"].seen.at(0), "add/1 rows=1 | a INT32 [2] [1,2] | b INT32 [2] [3,4]");
+  EXPECT_EQ(t.tensors["add"].seen.at(0), "add/1 rows=1 | a INT32 [2] [1,2] | b INT32 [2] [3,4] | wants y");
   ASSERT_EQ(t.fragments(*x).size(), 1u);
   EXPECT_EQ(
       t.fragments(*x)[0].ShortDebugString(),

@@ -5,34 +5,11 @@
 #include <stdexcept>
 
 #include "graphpipe_generated.h"
-#include "marshal/json_tensor.h"
 
 namespace weir::graphpipe {
 namespace {
 
 using msg::DType;
-
-std::string text(const msg::ParamValue& value) {
-  if (auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
-  if (auto* s = std::get_if<std::string>(&value)) return "'" + *s + "'";
-  std::string out;
-  if (auto* i = std::get_if<int64_t>(&value)) marshal::write_number(out, *i);
-  if (auto* d = std::get_if<double>(&value)) marshal::write_number(out, *d);
-  return out;
-}
-
-std::string text(const msg::Tensor& t) {
-  std::string out = t.name + " " + std::string(msg::name(t.dtype)) + " " + t.shape.text() + " ";
-  marshal::write_data(out, t, marshal::bytes_text(t));
-  return out;
-}
-
-std::string_view word(std::string_view& rest) {
-  size_t space = rest.find(' ');
-  std::string_view w = rest.substr(0, space);
-  rest.remove_prefix(space == rest.npos ? rest.size() : space + 1);
-  return w;
-}
 
 template <class T>
 bool verifies(const std::string& body) {
@@ -54,45 +31,6 @@ msg::ModelSpec spec(std::string name, std::vector<msg::TensorSpec> inputs, std::
 }
 
 }  // namespace
-
-void ScriptedInbox::put(msg::Call* call) {
-  seen.push_back(describe(*call));
-  if (script.empty()) return held.push_back(call);
-  for (const auto& event : script) call->home->post_here({call, msg::Event(event)});
-}
-
-std::string describe(const msg::Call& call) {
-  std::string out = call.model + "/" + call.version + " rows=" + std::to_string(call.rows);
-  if (!call.id.empty()) out += " id=" + call.id;
-  if (call.priority) out += " priority=" + std::to_string(call.priority);
-  if (call.queue_timeout.count()) out += " timeout=" + std::to_string(call.queue_timeout.count() / 1000);
-  for (const auto& t : call.inputs) out += " | " + text(t);
-  if (!call.outputs.empty()) out += " | wants";
-  for (const auto& name : call.outputs) out += " " + name;
-  if (!call.parameters.empty()) out += " | with";
-  for (const auto& [name, value] : call.parameters) out += " " + name + "=" + text(value);
-  return out;
-}
-
-std::vector<msg::Tensor> parse_tensors(std::string_view all) {
-  std::vector<msg::Tensor> out;
-  while (!all.empty()) {
-    size_t end = all.find("; ");
-    std::string_view one = all.substr(0, end);
-    all = end == all.npos ? std::string_view() : all.substr(end + 2);
-    msg::Tensor& t = out.emplace_back();
-    t.name = word(one);
-    t.dtype = msg::dtype_from_name(word(one));
-    marshal::JsonCursor shape(word(one)), data(one);
-    shape.array([&] {
-      marshal::JsonNumber n;
-      int64_t dim;
-      return shape.number(n) && n.to(dim) && t.shape.push(dim);
-    });
-    if (auto status = marshal::read_data(data, t, base::heap()); !status.ok()) throw std::runtime_error(status.text);
-  }
-  return out;
-}
 
 Schema::Schema() {
   std::ifstream in(GRAPHPIPE_FBS);
@@ -120,39 +58,27 @@ std::string Schema::text(const std::string& root, const std::string& body) {
 }
 
 Bench::Bench(GraphPipeOptions options) {
-  add(spec("add", {{"a", DType::kInt32, {2}, false, {}}, {"b", DType::kInt32, {2}, true, {}}},
-           {{"sum", DType::kInt32, {2}, false, {}}, {"text", DType::kBytes, {1}, false, {}}}, 4));
-  add(spec("flags", {{"f", DType::kBool, {-1}, false, {}}}, {{"not", DType::kBool, {-1}, false, {}}}));
-  add(spec("brain", {{"x", DType::kBf16, {1}, false, {}}}, {{"y", DType::kFp32, {1}, false, {}}}));
-  add(spec("mind", {{"x", DType::kFp32, {1}, false, {}}},
-           {{"y", DType::kBf16, {1}, false, {}}, {"z", DType::kFp32, {1}, false, {}}}));
+  models.add(spec("add", {{"a", DType::kInt32, {2}, false, {}}, {"b", DType::kInt32, {2}, true, {}}},
+                  {{"sum", DType::kInt32, {2}, false, {}}, {"text", DType::kBytes, {1}, false, {}}}, 4));
+  models.add(spec("flags", {{"f", DType::kBool, {-1}, false, {}}}, {{"not", DType::kBool, {-1}, false, {}}}));
+  models.add(spec("brain", {{"x", DType::kBf16, {1}, false, {}}}, {{"y", DType::kFp32, {1}, false, {}}}));
+  models.add(spec("mind", {{"x", DType::kFp32, {1}, false, {}}},
+                  {{"y", DType::kBf16, {1}, false, {}}, {"z", DType::kFp32, {1}, false, {}}}));
   auto any = spec("any", {}, {});
   any.any_tensors = true;
-  add(any);
+  models.add(any);
   auto flow = spec("flow", {{"n", DType::kInt32, {1}, false, {}}}, {{"o", DType::kInt32, {1}, false, {}}});
   flow.decoupled = true;
-  add(flow);
-  bus.publish(catalog_);
+  models.add(flow);
+  bus.publish(models.catalog);
   options.server_version = "1.2.3";
   options.ready = [this] { return ready; };
   graphpipe = std::make_unique<GraphPipe>(bus, router, base::heap(), std::move(options));
 }
 
 Bench::~Bench() {
-  for (auto& [name, inbox] : inboxes_)
-    while (!inbox->held.empty()) inbox->finish(inbox->held.back(), {msg::Done{}});
+  models.finish_all();
   turn();
-}
-
-void Bench::add(msg::ModelSpec s) {
-  auto served = std::make_shared<bus::Served>();
-  auto inbox = std::make_unique<ScriptedInbox>();
-  inboxes_[s.name] = inbox.get();
-  served->inbox = std::move(inbox);
-  auto& model = catalog_->models[s.name];
-  model.preferred = served.get();
-  model.versions[s.version] = served;
-  served->spec = std::move(s);
 }
 
 void Bench::Closer::operator()(support::FakeExchange* x) const {

@@ -4,7 +4,6 @@
 
 #include <flatbuffers/idl.h>
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,29 +11,11 @@
 #include "base/fake_env.h"
 #include "dialects/graphpipe/graphpipe.h"
 #include "support/fake_wire.h"
+#include "support/scripted_models.h"
 
 namespace weir::graphpipe {
 
-// Writes down each Call; answers with the script, or keeps it for the test to answer.
-class ScriptedInbox final : public msg::Inbox {
- public:
-  std::vector<msg::Call*> held;
-  std::vector<std::string> seen;
-  std::vector<msg::Event> script;  // posted for each Call, if not empty
-  int pokes = 0;
-
-  void put(msg::Call* call) override;
-  void poke() override { ++pokes; }
-  void finish(msg::Call* call, msg::Event event) {
-    std::erase(held, call);
-    call->home->post_here({call, std::move(event)});
-  }
-};
-
-// "add/1 rows=1 priority=2 | a INT32 [1,2] [1,2] | wants sum | with k='v'"
-std::string describe(const msg::Call& call);
-// "y INT32 [2] [1,2]": a tensor; several are separated by "; ".
-std::vector<msg::Tensor> parse_tensors(std::string_view text);
+using support::outputs;
 
 // Messages of proto/graphpipe.fbs as JSON.
 class Schema {
@@ -55,11 +36,12 @@ class Bench {
   base::FakeEnv env;
   wire::Router router{env};
   bus::Bus bus{env, base::ShardId{0}, [] {}};
+  support::ScriptedModels models;
   Schema schema;
   bool ready = true;
   std::unique_ptr<GraphPipe> graphpipe;
 
-  ScriptedInbox& inbox(const std::string& model) { return *inboxes_.at(model); }
+  support::ScriptedInbox& inbox(const std::string& model) { return models[model]; }
   void turn() { bus.turn(); }
 
   struct Closer {
@@ -68,11 +50,6 @@ class Bench {
   };
   using Opened = std::unique_ptr<support::FakeExchange, Closer>;
   Opened open(std::string method, std::string target, std::string_view body = {}, std::string_view accept = {});
-
- private:
-  void add(msg::ModelSpec spec);
-  std::shared_ptr<bus::Catalog> catalog_ = std::make_shared<bus::Catalog>();
-  std::map<std::string, ScriptedInbox*> inboxes_;
 };
 
 }  // namespace weir::graphpipe

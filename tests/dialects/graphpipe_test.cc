@@ -2,13 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "base/log.h"
 #include "dialects/graphpipe/reply.h"
 #include "dialects/graphpipe/types.h"
 #include "dialects/graphpipe/verify.h"
 #include "graphpipe_bench.h"
+#include "support/transcript.h"
 
 namespace weir::graphpipe {
 namespace {
@@ -17,53 +16,21 @@ using base::Code;
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 using msg::DType;
-using Case = std::map<std::string, std::string>;
+using support::Case;
 
-// ---- tests/data/graphpipe/infer.txt. Grammar of the file, line by line:
-//   == <title>          begins a case         # … and empty lines mean nothing
-//   model: <name>       default: add          path: <path>   default: /graphpipe/<model>
+// ---- tests/data/graphpipe/infer.txt. Beside the lines of support/transcript.h:
+//   path: <path>        default: /graphpipe/<model>
 //   request: <JSON>     graphpipe_fb.Request as flatc reads it
 //   call: <text>        the Call that it makes, as describe() writes it; none = none must be made
-//   answer: <tensors>   what the engine answers, as parse_tensors() reads it
-//   fail: <code> <text> … or how it fails
 //   reply: <status> <JSON of the response>
-std::vector<Case> read_cases(const std::string& path) {
-  std::vector<Case> cases;
-  std::ifstream in(path);
-  for (std::string line; std::getline(in, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    if (line.starts_with("== ")) {
-      cases.push_back({{"title", line.substr(3)}, {"model", "add"}});
-      continue;
-    }
-    size_t colon = line.find(": ");
-    if (cases.empty() || colon == line.npos) throw std::runtime_error("bad line: " + line);
-    cases.back()[line.substr(0, colon)] = line.substr(colon + 2);
-  }
-  return cases;
-}
-
-Code code_named(std::string_view name) {
-  for (int c = 0; c <= 16; ++c)
-    if (base::name(Code(c)) == name) return Code(c);
-  throw std::runtime_error("no code " + std::string(name));
-}
-
 void run(const Case& c) {
   Bench bench;
-  auto& inbox = bench.inbox(c.at("model"));
-  if (c.count("answer")) {
-    inbox.script.push_back({msg::Outputs{parse_tensors(c.at("answer")), {}, true}});
-  } else if (c.count("fail")) {
-    const std::string& text = c.at("fail");
-    size_t space = text.find(' ');
-    inbox.script.push_back({msg::Failed{base::failure(code_named(text.substr(0, space)), text.substr(space + 1))}});
-  }
+  support::script(bench.models, c);
   std::string path = c.count("path") ? c.at("path") : "/graphpipe/" + c.at("model");
   auto x = bench.open("POST", path, bench.schema.request(c.at("request")));
   std::vector<std::string> expected;
   if (c.count("call")) expected.push_back(c.at("call"));
-  EXPECT_EQ(inbox.seen, expected);
+  EXPECT_EQ(bench.models.seen(c.at("model")), expected);
   EXPECT_EQ(bench.bus.in_flight(), 0u);
   EXPECT_EQ(x->response.fields.find("content-type"), "application/octet-stream");
   EXPECT_EQ(x->response.fields.find("content-length"), std::to_string(x->sent.size()));
@@ -73,7 +40,7 @@ void run(const Case& c) {
 }
 
 TEST(GraphPipe, EveryCaseOfTheTranscript) {
-  auto cases = read_cases(GRAPHPIPE_DATA "/infer.txt");
+  auto cases = support::read_cases(GRAPHPIPE_DATA "/infer.txt");
   EXPECT_GE(cases.size(), 25u);
   for (const Case& c : cases) {
     SCOPED_TRACE(c.at("title"));
@@ -130,7 +97,7 @@ TEST(GraphPipeVerify, EveryPrefixAndEveryBentByteIsTakenOrRefused) {
   std::string good =
       bench.schema.request(R"({"req_type":"InferRequest","req":{"config":"{}","input_names":["a"],"input_tensors":[)"
                            R"({"type":"Int32","shape":[1,2],"data":[1,0,0,0,2,0,0,0]}],"output_names":["sum"]}})");
-  bench.inbox("add").script.push_back({msg::Outputs{parse_tensors("sum INT32 [1,2] [1,2]"), {}, true}});
+  bench.inbox("add").script.push_back(outputs("sum INT32 [1,2] [1,2]"));
   for (size_t n = 0; n < good.size(); ++n) {
     auto x = bench.open("POST", "/graphpipe/add", good.substr(0, n));
     EXPECT_TRUE(x->response.status == 400 || x->response.status == 200) << n;

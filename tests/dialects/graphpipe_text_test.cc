@@ -17,7 +17,7 @@ TEST(GraphPipeText, AnAnswerInPiecesIsRefusedAtTheFirst) {
   auto& inbox = bench.inbox("add");
   ASSERT_EQ(inbox.held.size(), 1u);
   msg::Call* call = inbox.held[0];
-  call->home->post_here({call, {msg::Outputs{parse_tensors("sum INT32 [1,2] [1,2]"), {}, false}}});
+  inbox.post(call, outputs("sum INT32 [1,2] [1,2]", false));
   bench.turn();
   EXPECT_EQ(x->response.status, 400);
   EXPECT_EQ(x->ledger().code, base::Code::kUnimplemented);

@@ -16,12 +16,12 @@ using Json = nlohmann::json;
 
 class Generate : public testing::Test {
  protected:
-  Generate() { bench.add(support::text_spec("m")); }
+  Generate() { bench.models.add(support::text_spec("m")); }
 
   support::RpcBench::Opened post(std::string path, const Json& body) {
     return bench.open_rest("POST", "/v2/models/" + path, body.dump());
   }
-  support::Voice<ScriptedInbox> voice() { return {bench.inbox("m"), call()}; }
+  support::Voice<support::ScriptedInbox> voice() { return {bench.inbox("m"), call()}; }
   msg::Call* call() { return bench.inbox("m").held.at(0); }
   static std::vector<Json> events(const support::FakeExchange& x) {
     std::vector<Json> out;
@@ -30,9 +30,6 @@ class Generate : public testing::Test {
       out.push_back(Json::parse(rest.substr(6, end - 6)));
     EXPECT_TRUE(rest.empty());
     return out;
-  }
-  static msg::Outputs outputs(std::string_view tensors, bool final = true) {
-    return {parse_tensors(tensors), {}, final};
   }
 
   OipBench bench;
@@ -43,26 +40,26 @@ TEST_F(Generate, MembersAreInputsByNameAndParametersElse) {
       post("add/generate", {{"a", {1, 2}}, {"b", 0}, {"temperature", 0.5}, {"id", "7"}, {"parameters", {{"k", true}}}});
   EXPECT_EQ(x->response.status, 400) << "b has two elements";
   auto y = post("add/generate", {{"a", {1, 2}}, {"temperature", 0.5}, {"id", "7"}, {"parameters", {{"k", true}}}});
-  ASSERT_EQ(bench.seen("add").size(), 1u) << y->sent;
-  EXPECT_EQ(bench.seen("add")[0], "add/1 rows=1 id=7 | a INT32 [1,2] [1,2] | with k=true temperature=0.5");
+  ASSERT_EQ(bench.models.seen("add").size(), 1u) << y->sent;
+  EXPECT_EQ(bench.models.seen("add")[0], "add/1 rows=1 id=7 | a INT32 [1,2] [1,2] | with k=true temperature=0.5");
   auto& inbox = bench.inbox("add");
-  inbox.finish(inbox.held[0], {outputs("sum INT32 [1,2] [3,4]; text BYTES [1,1] [\"t\"]")});
+  inbox.finish(inbox.held[0], outputs("sum INT32 [1,2] [3,4]; text BYTES [1,1] [\"t\"]"));
   bench.turn();
   EXPECT_EQ(y->sent, R"({"model_name":"add","model_version":"1","sum":[3,4],"text":"t"})");
 }
 
 TEST_F(Generate, AValueAloneIsATensorOfOneElementAndAnOpenDimensionIsWorkedOut) {
   auto x = post("text/versions/1/generate", {{"s", "hi"}});
-  EXPECT_EQ(bench.seen("text")[0], R"(text/1 rows=1 | s BYTES [1] ["hi"])");
+  EXPECT_EQ(bench.models.seen("text")[0], R"(text/1 rows=1 | s BYTES [1] ["hi"])");
   auto y = post("blob/generate", Json::parse(R"({"x":[[1,2,3],[4,5,6]]})"));
-  EXPECT_EQ(bench.seen("blob")[0], "blob/1 rows=1 | x FP32 [2,3] [1.0,2.0,3.0,4.0,5.0,6.0]");
+  EXPECT_EQ(bench.models.seen("blob")[0], "blob/1 rows=1 | x FP32 [2,3] [1.0,2.0,3.0,4.0,5.0,6.0]");
 }
 
 TEST_F(Generate, StreamsHaveOneEventForEachAnswerAndNoDone) {
   auto x = post("flow/generate_stream", {{"n", 2}});
   auto& inbox = bench.inbox("flow");
-  inbox.post(inbox.held[0], {outputs("o INT32 [1] [5]", false)});
-  inbox.finish(inbox.held[0], {outputs("o INT32 [1] [6]")});
+  inbox.post(inbox.held[0], outputs("o INT32 [1] [5]", false));
+  inbox.finish(inbox.held[0], outputs("o INT32 [1] [6]"));
   bench.turn();
   EXPECT_EQ(x->response.fields.find("content-type"), "text/event-stream; charset=utf-8");
   EXPECT_EQ(x->sent,
@@ -74,8 +71,8 @@ TEST_F(Generate, StreamsHaveOneEventForEachAnswerAndNoDone) {
 TEST_F(Generate, AModelThatAnswersTwiceNeedsTheStream) {
   auto x = post("flow/generate", {{"n", 2}});
   auto& inbox = bench.inbox("flow");
-  inbox.post(inbox.held[0], {outputs("o INT32 [1] [5]", false)});
-  inbox.finish(inbox.held[0], {outputs("o INT32 [1] [6]")});
+  inbox.post(inbox.held[0], outputs("o INT32 [1] [5]", false));
+  inbox.finish(inbox.held[0], outputs("o INT32 [1] [6]"));
   bench.turn();
   EXPECT_EQ(x->response.status, 501);
   EXPECT_NE(x->sent.find("generate_stream"), std::string::npos);
@@ -180,19 +177,19 @@ TEST_F(Generate, ATextModelAnswersInferOnceAndIsRefusedWhereItStreams) {
   Json body = {{"inputs", {{{"name", "text_input"}, {"shape", {1}}, {"datatype", "BYTES"}, {"data", {"ab"}}}}}};
   auto x = post("m/infer", body);
   auto& inbox = bench.inbox("m");
-  inbox.finish(inbox.held.at(0), {outputs(R"(text_output BYTES [1] ["cd"])")});
+  inbox.finish(inbox.held.at(0), outputs(R"(text_output BYTES [1] ["cd"])"));
   bench.turn();
   EXPECT_EQ(x->response.status, 200) << x->sent;
   EXPECT_EQ(Json::parse(x->sent)["outputs"][0]["data"][0], "cd");
   auto y = post("m/infer", body);
-  inbox.post(inbox.held.at(0), {outputs(R"(text_output BYTES [1] ["c"])", false)});
-  inbox.finish(inbox.held.at(0), {outputs(R"(text_output BYTES [1] ["d"])")});
+  inbox.post(inbox.held.at(0), outputs(R"(text_output BYTES [1] ["c"])", false));
+  inbox.finish(inbox.held.at(0), outputs(R"(text_output BYTES [1] ["d"])"));
   bench.turn();
   EXPECT_EQ(y->response.status, 501);
 }
 
 TEST_F(Generate, ALongPromptIsTokenizedByWorkers) {
-  bench.add(support::text_spec("long", 100'000));
+  bench.models.add(support::text_spec("long", 100'000));
   support::HeldWorkers workers;
   bench.bus.employ(workers);
   const std::string text(20'000, 'x');
@@ -212,7 +209,7 @@ TEST_F(Generate, ALongPromptIsTokenizedByWorkers) {
   bench.turn();
   EXPECT_EQ(busy->response.status, 429);
   ASSERT_EQ(bench.inbox("long").held.size(), 1u);
-  support::Voice<ScriptedInbox> v{bench.inbox("long"), bench.inbox("long").held[0]};
+  support::Voice<support::ScriptedInbox> v{bench.inbox("long"), bench.inbox("long").held[0]};
   v.say("ok");
   v.end();
   bench.turn();

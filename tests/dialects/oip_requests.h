@@ -37,8 +37,4 @@ inline inference::ModelInferRequest flow_request(std::string id) {
   return r;
 }
 
-inline msg::Event outputs(std::string_view tensors, bool final = true) {
-  return {msg::Outputs{parse_tensors(tensors), {}, final}};
-}
-
 }  // namespace weir::oip

@@ -20,10 +20,27 @@ inline std::string describe(const msg::Tensor& t) {
   marshal::write_data(out, t, marshal::bytes_text(t));
   return out;
 }
-// "add/1 rows=1 | a INT32 [1,2] [1,2]"
+inline std::string describe(const msg::ParamValue& value) {
+  if (auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
+  if (auto* s = std::get_if<std::string>(&value)) return "'" + *s + "'";
+  std::string out;
+  if (auto* i = std::get_if<int64_t>(&value)) marshal::write_number(out, *i);
+  if (auto* u = std::get_if<uint64_t>(&value)) marshal::write_number(out, *u);
+  if (auto* d = std::get_if<double>(&value)) marshal::write_number(out, *d);
+  return out;
+}
+// "add/1 rows=1 id=7 priority=1 | a INT32 [1,2] [1,2] | wants y z | with k='v'"
 inline std::string describe(const msg::Call& call) {
   std::string out = call.model + "/" + call.version + " rows=" + std::to_string(call.rows);
+  if (!call.id.empty()) out += " id=" + call.id;
+  if (call.priority) out += " priority=" + std::to_string(call.priority);
+  if (call.queue_timeout.count()) out += " timeout=" + std::to_string(call.queue_timeout.count() / 1000);
+  if (call.session) out += " session=" + std::to_string(call.session.low);
   for (const auto& t : call.inputs) out += " | " + describe(t);
+  if (!call.outputs.empty()) out += " | wants";
+  for (const auto& name : call.outputs) out += " " + name;
+  if (!call.parameters.empty()) out += " | with";
+  for (const auto& [name, value] : call.parameters) out += " " + name + "=" + describe(value);
   return out;
 }
 
@@ -98,6 +115,11 @@ class ScriptedModels {
     model.preferred = model.versions.rbegin()->second.get();
     served->spec = std::move(spec);
     return scripted;
+  }
+  // What the model has been asked; nothing for one that is not there.
+  std::vector<std::string> seen(const std::string& model) const {
+    auto at = inboxes_.find(model);
+    return at == inboxes_.end() ? std::vector<std::string>() : at->second->seen;
   }
   // "add": of the version added last; "add/1": of that one.
   ScriptedInbox& operator[](const std::string& model) { return *inboxes_.at(model); }
