@@ -1,7 +1,8 @@
-// What a Call's Timeline says to the access log and the metrics: how long it waited, how long it ran.
+// What a Call says to the access log and the metrics: how long it waited, how long it ran, which version it was.
 #pragma once
 
 #include "msg/call.h"
+#include "wire/exchange.h"
 
 namespace weir::marshal {
 
@@ -20,5 +21,15 @@ inline Spent spent(const msg::Timeline& t, base::Time finished) {
 // At a Call's last Event. One whose deadline has passed is answered by the bus, and has no sink any more: its Inbox
 // still has it and writes its times, so nothing is said of them.
 inline Spent spent(const msg::Call& call) { return call.sink ? spent(call.times, call.times.finished) : Spent{}; }
+
+// Adds it to what the Calls before took, since a stream makes one after the other. Of Calls side by side that make one
+// answer only the last to end is noted: their times would add up to more than the request took.
+inline void note(wire::Ledger& ledger, const msg::Call& call, Spent spent) {
+  ledger.queue += spent.queue;
+  ledger.compute += spent.compute;
+  ledger.version = call.version;
+}
+// At a Call's last Event.
+inline void note(wire::Ledger& ledger, const msg::Call& call) { note(ledger, call, spent(call)); }
 
 }  // namespace weir::marshal

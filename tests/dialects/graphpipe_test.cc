@@ -185,6 +185,20 @@ TEST(GraphPipe, AClientThatLeavesCancelsItsCall) {
   EXPECT_EQ(bench.bus.in_flight(), 0u);
 }
 
+TEST(GraphPipe, TheLedgerKnowsModelVersionAndTimes) {
+  Bench bench;
+  bench.inbox("add").script = {outputs("sum INT32 [1,2] [1,2]; text BYTES [1,1] [\"t\"]")};
+  auto x = bench.open(
+      "POST", "/graphpipe/add",
+      bench.schema.request(
+          R"({"req_type":"InferRequest","req":{"input_tensors":[{"type":"Int32","shape":[1,2],"data":[1,0,0,0,2,0,0,0]}]}})"));
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_EQ(x->ledger().model, "add");
+  EXPECT_EQ(x->ledger().version, "1");
+  EXPECT_EQ(x->ledger().queue, std::chrono::microseconds(10));
+  EXPECT_EQ(x->ledger().compute, std::chrono::microseconds(30));
+}
+
 TEST(GraphPipe, AnEngineThatBreaksItsWordIsAnInternalError) {
   Bench bench;
   auto body = bench.schema.request(

@@ -33,6 +33,8 @@ TEST_F(Chat, WholeAnswerHasChoicesAndUsage) {
   EXPECT_EQ(answer["usage"]["prompt_tokens"], 18);
   EXPECT_EQ(answer["usage"]["completion_tokens"], 7);
   EXPECT_EQ(x->response.fields.find("content-type"), "application/json");
+  EXPECT_EQ(x->ledger().version, "1");
+  EXPECT_EQ(x->ledger().compute, std::chrono::microseconds(30)) << "they ran side by side";
 }
 
 TEST_F(Chat, WithoutMaxTokensTheContextIsTheLimit) {

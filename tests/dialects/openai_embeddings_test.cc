@@ -86,6 +86,8 @@ TEST_F(Encoders, EachTextIsARowOfIdsOfItsOwn) {
   EXPECT_EQ(all["data"][0]["embedding"], Json({1, 0, 0, 0}));
   EXPECT_EQ(all["data"][1]["embedding"], Json({0, 0, 0, 1}));
   EXPECT_EQ(all["usage"], Json::parse(R"({"prompt_tokens":3,"total_tokens":3})"));
+  EXPECT_EQ(x->ledger().version, "1");
+  EXPECT_EQ(x->ledger().compute, std::chrono::microseconds(30)) << "they ran side by side";
   auto y = embed({{"input", Json::parse("[[1,2,3],[4]]")}, {"encoding_format", "base64"}, {"dimensions", 2}});
   encoder().finish(encoder().held[0], {vector({0.6f, 0, 0.8f, 0})});
   encoder().finish(encoder().held[0], {vector({0, 0.5f, 0, 0.1f})});

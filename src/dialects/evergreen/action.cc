@@ -291,10 +291,7 @@ void ModelAction::on(msg::Call& call, msg::Event&& event) {
     bool last = event.last();
     if (last) {
       state_ = State::kOver;  // the Call is the bus's again
-      auto spent = marshal::spent(call);
-      session_.exchange().ledger().queue += spent.queue;
-      session_.exchange().ledger().compute += spent.compute;
-      session_.exchange().ledger().version = call.version;
+      marshal::note(session_.exchange().ledger(), call);
     }
     ++owed_;
     s = hear(std::move(event));

@@ -51,7 +51,6 @@ class Inference final : public wire::Reader, public msg::Sink {
     served_ = *found;
     const msg::ModelSpec& spec = served_->spec;
     exchange_.ledger().model = spec.name;
-    exchange_.ledger().version = spec.version;
     if (spec.decoupled) return too_often("may answer any number of times");
     if (auto s = read_tensors(request, body, spec, house_.slabs, *call_); !s.ok()) return s;
     if (auto s = check_types(spec); !s.ok()) return s;
@@ -87,7 +86,7 @@ class Inference final : public wire::Reader, public msg::Sink {
     if (outputs) status = outputs->final ? select(call, *outputs) : too_often("answers in more than one piece");
     if (!event.last() && !outputs) return;
     leave();
-    note_times(call);
+    marshal::note(exchange_.ledger(), call);
     if (status.ok()) status = answer(*outputs);
     if (!status.ok()) respond_failure(exchange_, status);
   }
@@ -120,12 +119,6 @@ class Inference final : public wire::Reader, public msg::Sink {
     for (auto& piece : *pieces) exchange_.body(std::move(piece));
     exchange_.end();
     return {};
-  }
-
-  void note_times(const msg::Call& call) {
-    auto spent = marshal::spent(call);
-    exchange_.ledger().queue = spent.queue;
-    exchange_.ledger().compute = spent.compute;
   }
 
   void leave() {

@@ -88,10 +88,7 @@ Status Inference::take(msg::Outputs& outputs) {
 }
 
 void Inference::close(const msg::Call& call, Status status) {
-  auto spent = marshal::spent(call);
-  exchange_.ledger().queue += spent.queue;
-  exchange_.ledger().compute += spent.compute;
-  exchange_.ledger().version = call.version;
+  marshal::note(exchange_.ledger(), call);
   ended(std::move(status));
 }
 

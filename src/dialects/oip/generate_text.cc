@@ -182,7 +182,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     if (event.last()) call_ = nullptr;
     if (auto* served = std::exchange(served_, nullptr)) return tokenized(*served, call, event);
     if (auto* token = std::get_if<msg::Token>(&event.what)) return generated(call, *token);
-    note(call, marshal::spent(call));
+    marshal::note(exchange_.ledger(), call);
     if (auto* done = std::get_if<msg::Done>(&event.what)) {
       text_.finish(piece_);
       bool eos = done->finish == msg::Finish::kEos, stop = done->finish == msg::Finish::kStopId;
@@ -205,8 +205,8 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     if (request_.details) detail(token);
     if (state == text::Completion::State::kStopped) {
       house_.bus.enough(std::exchange(call_, nullptr));
-      note(call,
-           marshal::spent(call.times, exchange_.now()));  // the lane still has the Call, and writes when it is finished
+      // The lane still has the Call, and writes when it is finished.
+      marshal::note(exchange_.ledger(), call, marshal::spent(call.times, exchange_.now()));
       return finish("stop_sequence");
     }
     if (streams() && (!piece_.empty() || !token_.empty())) send({});
@@ -260,11 +260,6 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     exchange_.end();
   }
 
-  void note(const msg::Call& call, marshal::Spent spent) {
-    exchange_.ledger().queue = spent.queue;
-    exchange_.ledger().compute = spent.compute;
-    exchange_.ledger().version = call.version;
-  }
   void leave() {
     if (auto* call = std::exchange(call_, nullptr)) house_.bus.abandon(call);
   }

@@ -77,10 +77,7 @@ Status Inference::answer(msg::Call& call, msg::Outputs& outputs, More more) {
 }
 
 void Inference::close(const msg::Call& call, Status status) {
-  auto spent = marshal::spent(call);
-  exchange_.ledger().queue += spent.queue;
-  exchange_.ledger().compute += spent.compute;
-  exchange_.ledger().version = call.version;
+  marshal::note(exchange_.ledger(), call);
   house_.traces.finished(call, protocol_, status.code);
   ended(call, std::move(status));
 }

@@ -95,10 +95,8 @@ void Choice::generated(const msg::Call& call, const msg::Token& token) {
 void Choice::stopped(const msg::Call& call) {
   end = {End::Why::kStop, json_string(*text_.stop_string())};
   answer_.house_.bus.enough(std::exchange(call_, nullptr));
-  answer_.closed(
-      *this, call,
-      marshal::spent(call.times,
-                     answer_.exchange_.now()));  // the lane still has the Call, and writes when it is finished
+  // The lane still has the Call, and writes when it is finished.
+  answer_.closed(*this, call, marshal::spent(call.times, answer_.exchange_.now()));
 }
 
 void Choice::done(const msg::Done& done) {
@@ -200,11 +198,9 @@ Refusal Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, uin
 
 void Answer::closed(Choice& choice, const msg::Call& call, marshal::Spent spent) {
   choice.leave(house_.bus);
-  exchange_.ledger().queue = spent.queue;
-  exchange_.ledger().compute = spent.compute;
-  exchange_.ledger().version = call.version;
   ended(choice);
   if (--open_ > 0) return;
+  marshal::note(exchange_.ledger(), call, spent);
   leave();
   over();
 }

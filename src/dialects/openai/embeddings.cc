@@ -16,6 +16,7 @@
 #include "dialects/openai/piece.h"
 #include "dialects/openai/task.h"
 #include "marshal/json_tensor.h"
+#include "marshal/times.h"
 #include "text/processor.h"
 
 namespace weir::openai {
@@ -62,7 +63,7 @@ class Embeddings final : public wire::Reader {
     more();
   }
 
-  void answered(Input& input, const msg::Outputs& outputs) {
+  void answered(Input& input, const msg::Call& call, const msg::Outputs& outputs) {
     if (outputs.tensors.empty()) return fail(base::failure(base::Code::kInternal, "the model gave no embedding"));
     const msg::Tensor& tensor = outputs.tensors.front();
     if (tensor.dtype != msg::DType::kFp32 || tensor.data.size() != size_t(width_) * 4)
@@ -76,8 +77,9 @@ class Embeddings final : public wire::Reader {
       marshal::write_elements(input.json, tensor.dtype, floats, {});
       input.json += ']';
     }
-    if (++done_ == inputs_.size()) return finish();
-    more();
+    if (++done_ < inputs_.size()) return more();
+    marshal::note(exchange_.ledger(), call);
+    finish();
   }
   void fail(const base::Status& status) {
     leave();
@@ -167,11 +169,11 @@ class Embeddings final : public wire::Reader {
   size_t next_ = 0, done_ = 0;
 };
 
-void Input::on(msg::Call&, msg::Event&& event) {
+void Input::on(msg::Call& answered, msg::Event&& event) {
   if (event.last()) call = nullptr;
   if (auto* failed = std::get_if<msg::Failed>(&event.what)) return owner.fail(failed->status);
   if (auto* outputs = std::get_if<msg::Outputs>(&event.what); outputs && outputs->final)
-    return owner.answered(*this, *outputs);
+    return owner.answered(*this, answered, *outputs);
   owner.fail(base::failure(base::Code::kInternal, "the model gave no embedding"));
 }
 

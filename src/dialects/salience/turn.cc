@@ -136,12 +136,7 @@ void Turn::finished(msg::Call& call, msg::Event&& event) {
   // what a rewind has cut off.
   bool kept = whole || !generated_.empty();
   give_back(kept ? appended(*call.generation) : Outcome{Outcome::Kind::kAppended, {}, {}, {}});
-  if (rpc_) {
-    auto spent = marshal::spent(call);
-    rpc_->exchange().ledger().queue += spent.queue;
-    rpc_->exchange().ledger().compute += spent.compute;
-    rpc_->exchange().ledger().version = call.version;
-  }
+  if (rpc_) marshal::note(rpc_->exchange().ledger(), call);
   if (whole) return done(reason_of(done_event->finish), prompt_tokens);
   if (closed_) return end(session_closed());
   end(failed ? std::move(failed->status) : base::failure(Code::kInternal, "the model answered with something else"));
