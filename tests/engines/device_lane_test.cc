@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <vector>
 
+#include "../sched/desk.h"
 #include "device/devices.h"
 #include "device/fake_device.h"
 #include "device/pool.h"
@@ -17,37 +16,12 @@
 namespace weir::identity {
 namespace {
 
-using base::Code;
-
-// What came back, by code.
-class Desk final : public msg::Home {
- public:
-  void post(std::vector<msg::Mail>& burst) override {
-    for (auto& m : burst) post_here(std::move(m));
-    burst.clear();
-  }
-  void post_here(msg::Mail&& mail) override {
-    std::lock_guard lock(mutex_);
-    auto* failed = std::get_if<msg::Failed>(&mail.event.what);
-    auto* outputs = std::get_if<msg::Outputs>(&mail.event.what);
-    ++codes_[failed ? failed->status.code : Code::kOk];
-    if (outputs && outputs->tensors.at(0).data.view() != mail.call->inputs.at(0).data.view()) ++wrong;
-    ++count_;
-    changed_.notify_all();
-  }
-  std::map<Code, int> until(size_t n) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return count_ >= n; });
-    return codes_;
-  }
-  int wrong = 0;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<Code, int> codes_;
-  size_t count_ = 0;
-};
+// Whether a Call got its own bytes back, or the code of its failure.
+std::string words(const msg::Mail& mail) {
+  if (auto* failed = std::get_if<msg::Failed>(&mail.event.what)) return std::string(base::name(failed->status.code));
+  auto& out = std::get<msg::Outputs>(mail.event.what).tensors.at(0);
+  return out.data.view() == mail.call->inputs.at(0).data.view() ? "ok" : "wrong";
+}
 
 class DeviceLane : public ::testing::Test {
  protected:
@@ -76,15 +50,15 @@ class DeviceLane : public ::testing::Test {
   std::atomic<int> broken{0};
   msg::ModelSpec spec;
   bus::ModelStats stats;
-  Desk desk;
+  sched::Desk desk{words};
   std::vector<msg::Call> calls = std::vector<msg::Call>(400);
   std::unique_ptr<msg::Inbox> lanes;  // first to go
 };
 
 TEST_F(DeviceLane, EveryCallGetsItsOwnBytesBack) {
   put(0, 400);
-  EXPECT_EQ(desk.until(400), (std::map<Code, int>{{Code::kOk, 400}}));
-  EXPECT_EQ(desk.wrong, 0);
+  desk.until(400);
+  EXPECT_EQ(desk.all(), (std::map<std::string, int>{{"ok", 400}}));
   EXPECT_EQ(broken, 0);
 }
 
@@ -92,10 +66,10 @@ TEST_F(DeviceLane, ABrokenDeviceAnswersEveryCallAndTellsOncePerEngine) {
   put(0, 100);
   fake().break_after(37);
   put(100, 400);
-  auto codes = desk.until(400);
-  EXPECT_EQ(codes[Code::kOk] + codes[Code::kUnavailable], 400);
-  EXPECT_GT(codes[Code::kUnavailable], 0);
-  EXPECT_EQ(desk.wrong, 0);
+  desk.until(400);
+  auto heard = desk.all();
+  EXPECT_EQ(heard["ok"] + heard["UNAVAILABLE"], 400);
+  EXPECT_GT(heard["UNAVAILABLE"], 0);
   lanes.reset();
   EXPECT_GE(broken, 1);
   EXPECT_LE(broken, 2);

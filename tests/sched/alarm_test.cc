@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "calls.h"
+#include "desk.h"
 #include "engines.h"
 #include "fake_alarm.h"
 #include "sched/lane.h"
@@ -55,28 +56,6 @@ TEST(AlarmClock, ABellThatWasRemovedIsNotRung) {
   EXPECT_EQ(gone.times, 0);
   clock.remove(stays);
 }
-
-// Answers come from lanes and from the alarm.
-class Desk final : public msg::Home {
- public:
-  void post(std::vector<msg::Mail>& burst) override {
-    for (auto& m : burst) post_here(std::move(m));
-    burst.clear();
-  }
-  void post_here(msg::Mail&& m) override {
-    std::lock_guard lock(mutex_);
-    answers_[m.call] = text_of(m.event);
-  }
-  std::string of(const msg::Call& call) {
-    std::lock_guard lock(mutex_);
-    auto found = answers_.find(&call);
-    return found == answers_.end() ? "nothing" : found->second;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<const msg::Call*, std::string> answers_;
-};
 
 // One engine that is held in its step, and the calls behind it.
 struct Busy {
@@ -177,7 +156,7 @@ TEST(TurnstileAlarm, AQueueTimeoutIsAnsweredOnTimeThoughNobodyLeaves) {
   auto spec = spec_of(8);
   spec.batching.queue_timeout = 10ms;
   bus::ModelStats stats;
-  Desk desk;
+  Desk desk{[](const msg::Mail& mail) { return text_of(mail.event); }};
   auto alarm = std::make_shared<FakeAlarm>();
   auto turnstile = std::make_shared<Turnstile>(1);
   auto inner = std::make_unique<Held>();

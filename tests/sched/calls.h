@@ -1,6 +1,7 @@
 // Calls, specs and a home for tests of this room.
 #pragma once
 
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <string>

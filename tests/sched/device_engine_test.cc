@@ -8,7 +8,7 @@
 #include <map>
 #include <thread>
 
-#include "calls.h"
+#include "desk.h"
 #include "device/fake_device.h"
 #include "fake_alarm.h"
 #include "sched/lane.h"
@@ -45,39 +45,7 @@ class OnDevice final : public DeviceEngine {
   msg::ModelSpec spec_;
 };
 
-class Desk final : public msg::Home {
- public:
-  void post(std::vector<msg::Mail>& burst) override {
-    for (auto& m : burst) post_here(std::move(m));
-    burst.clear();
-  }
-  void post_here(msg::Mail&& m) override {
-    std::lock_guard lock(mutex_);
-    auto text = text_of(m.event);
-    if (text == "ok") text = std::to_string(int(floats_of(std::get<msg::Outputs>(m.event.what).tensors.at(0)).at(0)));
-    answers_[m.call] = text;
-    changed_.notify_all();
-  }
-  void until(size_t n) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return answers_.size() >= n; });
-  }
-  std::string of(const msg::Call& call) {
-    std::lock_guard lock(mutex_);
-    return answers_.count(&call) ? answers_.at(&call) : "nothing";
-  }
-  std::map<std::string, int> all() {
-    std::lock_guard lock(mutex_);
-    std::map<std::string, int> out;
-    for (auto& [call, text] : answers_) ++out[text];
-    return out;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<const msg::Call*, std::string> answers_;
-};
+constexpr size_t kOperations = 8;  // of one batch: up, arrived, wait, compute, computed, wait, down, landed
 
 struct Lab {
   explicit Lab(Drive drive, uint64_t memory = uint64_t(64) << 20, std::chrono::nanoseconds patience = 1h,
@@ -104,13 +72,16 @@ struct Lab {
   void until_queued(size_t operations) {
     while (device.queued() != operations) std::this_thread::yield();
   }
+  // As many batches are under way as there may be: of one Call of value 1, and of one of value 2.
+  void fill_up() {
+    put(1);
+    until_queued(kOperations);
+    put(2);
+    until_queued(2 * kOperations);
+  }
   void run_until_answered(size_t n) {
-    while (true) {
-      size_t answered = 0;
-      for (auto& [text, count] : desk.all()) answered += size_t(count);
-      if (answered >= n) return;
+    while (desk.ended() < n)
       if (!device.step()) std::this_thread::yield();
-    }
   }
 
   FakeDevice device;
@@ -124,19 +95,14 @@ struct Lab {
   std::unique_ptr<msg::Inbox> lanes;  // first to go
 };
 
-constexpr size_t kOperations = 8;  // of one batch: up, arrived, wait, compute, computed, wait, down, landed
-
 TEST(DeviceEngine, TheNextBatchIsPreparedWhileOneIsUnderWayAndTheOneAfterItWaits) {
   Lab t(Drive::kStepped);
-  t.put(1);
-  t.until_queued(kOperations);
-  t.put(2);
-  t.until_queued(2 * kOperations);
+  t.fill_up();
   t.put(3), t.put(4);
   EXPECT_EQ(t.stats.pending, 2);
   EXPECT_EQ(t.desk.of(t.calls[0]), "nothing");
   t.run_until_answered(4);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(t.desk.of(t.calls[size_t(i)]), std::to_string(2 * (i + 1)));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(t.desk.of(t.calls[size_t(i)]), std::to_string(2 * (i + 1)) + "x1");
   EXPECT_EQ(t.stats.execution_count, 3u) << "those that waited ran together";
   EXPECT_EQ(t.pool.used(), 0u);
   EXPECT_EQ(t.device.used(), device::BufferPool::kChunk) << "one allocation for all of them";
@@ -148,9 +114,7 @@ TEST(DeviceEngine, AnswersComeInTheOrderOfTheBatchesWithTimesThatAscend) {
   t.desk.until(50);
   base::Time last{};
   for (auto& call : t.calls) {
-    EXPECT_LE(call.times.started, call.times.computing);
-    EXPECT_LE(call.times.computing, call.times.computed);
-    EXPECT_LE(call.times.computed, call.times.finished);
+    expect_ascending(call.times);
     EXPECT_LE(last, call.times.finished);
     last = call.times.finished;
   }
@@ -158,10 +122,7 @@ TEST(DeviceEngine, AnswersComeInTheOrderOfTheBatchesWithTimesThatAscend) {
 
 TEST(DeviceEngine, TheTimelineShowsBatchesSideBySide) {
   Lab t(Drive::kStepped);
-  t.put(1);
-  t.until_queued(kOperations);
-  t.put(2);
-  t.until_queued(2 * kOperations);
+  t.fill_up();
   t.run_until_answered(2);
   EXPECT_EQ(t.stats.places, std::vector<std::string>{"fake"});
   auto batches = t.stats.timeline.latest();
@@ -185,8 +146,8 @@ TEST(DeviceEngine, WithoutMemoryABatchWaitsForTheOneBeforeIt) {
   t.until_queued(kOperations);
   t.put(2, kWidth);
   t.run_until_answered(2);
-  EXPECT_EQ(t.desk.of(t.calls[0]), "2");
-  EXPECT_EQ(t.desk.of(t.calls[1]), "4");
+  EXPECT_EQ(t.desk.of(t.calls[0]), "2x1");
+  EXPECT_EQ(t.desk.of(t.calls[1]), "4x1");
   EXPECT_EQ(t.broken, 0);
 }
 
@@ -198,13 +159,13 @@ TEST(DeviceEngine, ABatchThatIsTooLargeRunsCallByCallAndACallThatIsFailsAlone) {
   t.put(2, kWidth), t.put(3, kWidth);
   auto& huge = t.put(4, 2 * kWidth);
   t.run_until_answered(4);
-  EXPECT_EQ(t.desk.of(t.calls[1]), "4");
-  EXPECT_EQ(t.desk.of(t.calls[2]), "6");
+  EXPECT_EQ(t.desk.of(t.calls[1]), "4x1");
+  EXPECT_EQ(t.desk.of(t.calls[2]), "6x1");
   EXPECT_EQ(t.desk.of(huge), "RESOURCE_EXHAUSTED");
   EXPECT_EQ(t.broken, 0);
   auto& small = t.put(5);
   t.run_until_answered(5);
-  EXPECT_EQ(t.desk.of(small), "10");
+  EXPECT_EQ(t.desk.of(small), "10x1");
 }
 
 TEST(DeviceEngine, AFaultFailsWhatIsUnderWayAndWhatComesAfterAndIsToldOnce) {
@@ -235,10 +196,7 @@ TEST(DeviceEngine, ADeviceThatHangsIsFoundOutAndNothingWaitsForItAnyMore) {
 
 TEST(DeviceEngine, AQueueTimeoutIsAnsweredOnTimeWhileTheDeviceHangs) {
   Lab t(Drive::kStepped);
-  t.put(1);
-  t.until_queued(kOperations);
-  t.put(2);
-  t.until_queued(2 * kOperations);
+  t.fill_up();
   auto& late = t.put(3, 2, 5ms);
   t.alarm->advance(5ms);
   EXPECT_EQ(t.desk.of(late), "UNAVAILABLE");
@@ -255,7 +213,8 @@ TEST(DeviceEngine, WhereverItBreaksEveryCallIsAnsweredOnce) {
     t.desk.until(30);
     for (int i = 0; i < 30; ++i) {
       auto text = t.desk.of(t.calls[size_t(i)]);
-      EXPECT_TRUE(text == "UNAVAILABLE" || text == std::to_string(2 * i)) << text << " for " << i << " after " << after;
+      EXPECT_TRUE(text == "UNAVAILABLE" || text == std::to_string(2 * i) + "x1")
+          << text << " for " << i << " after " << after;
     }
     t.lanes.reset();
     EXPECT_LE(t.broken, 1);
@@ -271,7 +230,7 @@ TEST(DeviceEngine, MemoryThatRunsOutNowAndThenCostsNoAnswer) {
   for (int i = 0; i < 200; ++i) {
     auto text = t.desk.of(t.calls[size_t(i)]);
     failed += text == "RESOURCE_EXHAUSTED";
-    EXPECT_TRUE(text == "RESOURCE_EXHAUSTED" || text == std::to_string(2 * i)) << text;
+    EXPECT_TRUE(text == "RESOURCE_EXHAUSTED" || text == std::to_string(2 * i) + "x1") << text;
   }
   EXPECT_LE(failed, 1);
 }

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "calls.h"
+#include "desk.h"
 #include "device/pool.h"
 #include "engines.h"
 #include "shard_thread.h"
@@ -17,50 +18,6 @@ using base::Code;
 
 struct NoSlabs final : base::SlabSource {
   base::Slab* take(size_t) override { return nullptr; }
-};
-
-// A home that any thread may read: what came back, in order.
-class Desk final : public msg::Home {
- public:
-  void post(std::vector<msg::Mail>& burst) override {
-    std::lock_guard lock(mutex_);
-    ++bursts_;
-    for (auto& m : burst) events_[m.call] = std::move(m.event);
-    burst.clear();
-    changed_.notify_all();
-  }
-  void post_here(msg::Mail&& m) override {
-    std::lock_guard lock(mutex_);
-    events_[m.call] = std::move(m.event);
-    changed_.notify_all();
-  }
-  void until(size_t n) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return events_.size() >= n; });
-  }
-  int bursts() {
-    std::lock_guard lock(mutex_);
-    return bursts_;
-  }
-  size_t count() {
-    std::lock_guard lock(mutex_);
-    return events_.size();
-  }
-  // What came back for `call`: a code, or the first value of y and its rows.
-  std::string of(const msg::Call& call) {
-    std::lock_guard lock(mutex_);
-    auto found = events_.find(&call);
-    if (found == events_.end()) return "nothing";
-    if (auto text = text_of(found->second); text != "ok") return text;
-    auto& y = std::get<msg::Outputs>(found->second.what).tensors.at(0);
-    return std::to_string(int(floats_of(y).at(0))) + "x" + std::to_string(y.shape[0]);
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<const msg::Call*, msg::Event> events_;
-  int bursts_ = 0;
 };
 
 struct Lab {
@@ -88,6 +45,15 @@ struct Lab {
     return call;
   }
 
+  // What becomes of a good Call and of one of this value, which share a batch.
+  std::string together(float bad, uint32_t rows = 1) {
+    hold();
+    auto &good = put(5), &other = put(bad, rows);
+    gate.open();
+    desk.until(3);
+    return desk.of(good) + " " + desk.of(other);
+  }
+
   msg::ModelSpec spec;
   bus::ModelStats stats;
   Gate gate;
@@ -102,10 +68,7 @@ TEST(Lane, OneCallIsAnsweredAndTimed) {
   auto& call = t.put(21, 3);
   t.desk.until(1);
   EXPECT_EQ(t.desk.of(call), "42x3");
-  EXPECT_LE(call.times.queued, call.times.started);
-  EXPECT_LE(call.times.started, call.times.computing);
-  EXPECT_LE(call.times.computing, call.times.computed);
-  EXPECT_LE(call.times.computed, call.times.finished);
+  expect_ascending(call.times);
   EXPECT_EQ(call.times.batch_rows, 3u);
   EXPECT_EQ(t.stats.inference_count, 3u);
   EXPECT_EQ(t.stats.execution_count, 1u);
@@ -160,25 +123,13 @@ TEST(Lane, ABadRowFailsAloneWhenItFailsTheBatch) {
 
 TEST(Lane, ARowThatTheEngineReportsFailsAlone) {
   Lab t;
-  t.hold();
-  auto& good = t.put(5);
-  auto& bad = t.put(kAllergic, 2);
-  t.gate.open();
-  t.desk.until(3);
-  EXPECT_EQ(t.desk.of(good), "10x1");
-  EXPECT_EQ(t.desk.of(bad), "INVALID_ARGUMENT");
+  EXPECT_EQ(t.together(kAllergic, 2), "10x1 INVALID_ARGUMENT");
   EXPECT_EQ(t.stats.execution_count, 2u);
 }
 
 TEST(Lane, OutputsOfTheWrongLengthFailOnlyTheCallThatCausesThem) {
   Lab t;
-  t.hold();
-  auto& good = t.put(5);
-  auto& bad = t.put(kShort, 2);
-  t.gate.open();
-  t.desk.until(3);
-  EXPECT_EQ(t.desk.of(good), "10x1");
-  EXPECT_EQ(t.desk.of(bad), "INTERNAL");
+  EXPECT_EQ(t.together(kShort, 2), "10x1 INTERNAL");
 }
 
 TEST(Lane, ACallCancelledInABatchThatFailsIsNotRunAgain) {
@@ -209,12 +160,7 @@ TEST(Lane, LackOfMemoryInTheEngineEndsTheRequestOnly) {
 TEST(Lane, WithoutStagingMemoryCallsRunOneByOne) {
   NoSlabs none;
   Lab t(spec_of(8), 1, none);
-  t.hold();
-  auto &a = t.put(5), &b = t.put(6);
-  t.gate.open();
-  t.desk.until(3);
-  EXPECT_EQ(t.desk.of(a), "10x1");
-  EXPECT_EQ(t.desk.of(b), "12x1");
+  EXPECT_EQ(t.together(6), "10x1 12x1");
   EXPECT_EQ(t.stats.execution_count, 3u);
 }
 
@@ -300,7 +246,7 @@ TEST(Lane, TheDestructorRunsWhatIsQueued) {
     t.gate.open();
     for (int i = 0; i < 6; ++i) t.put(float(i), 1, &desk);
     t.lanes.reset();
-    EXPECT_EQ(desk.count(), 6u);
+    EXPECT_EQ(desk.ended(), 6u);
     EXPECT_EQ(t.stats.inference_count, 6u);
   }
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <random>
 
+#include "desk.h"
 #include "engines.h"
 #include "shard_thread.h"
 #include "token_fake.h"
@@ -74,50 +75,6 @@ class AheadTokens final : public TokenEngine {
   std::deque<TokenStep> under_way_;
 };
 
-class Desk final : public msg::Home {
- public:
-  void post(std::vector<msg::Mail>& burst) override {
-    std::lock_guard lock(mutex_);
-    ++bursts_;
-    for (auto& m : burst) take(m);
-    burst.clear();
-  }
-  void post_here(msg::Mail&& m) override {
-    std::lock_guard lock(mutex_);
-    take(m);
-  }
-  std::vector<std::string> until_last(const msg::Call& call) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return last_[&call]; });
-    return said_[&call];
-  }
-  void until_said(const msg::Call& call, size_t n) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return said_[&call].size() >= n; });
-  }
-  size_t said(const msg::Call& call) {
-    std::lock_guard lock(mutex_);
-    return said_[&call].size();
-  }
-  int bursts() {
-    std::lock_guard lock(mutex_);
-    return bursts_;
-  }
-
- private:
-  void take(msg::Mail& m) {
-    EXPECT_FALSE(last_[m.call]) << "an event after the last one";
-    said_[m.call].push_back(told(m.event));
-    last_[m.call] = m.event.last();
-    changed_.notify_all();
-  }
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<const msg::Call*, std::vector<std::string>> said_;
-  std::map<const msg::Call*, bool> last_;
-  int bursts_ = 0;
-};
-
 struct Lab {
   explicit Lab(TokenPolicy p = policy()) : spec(token_spec()) {
     lane = make_token_lane(std::make_unique<GatedTokens>(spec, gate, eyes), p, spec, stats);
@@ -147,6 +104,14 @@ struct Lab {
     lane->put(&call);
     return call;
   }
+  // A Call of which so many Events have come, and which waits for credit.
+  msg::Call& parked(uint32_t first, uint32_t max_tokens, int32_t events, uint32_t length = 3) {
+    auto& call = make(first, max_tokens, length);
+    call.credit = events;
+    lane->put(&call);
+    desk.until_said(call, size_t(events));
+    return call;
+  }
   std::vector<std::string> expected(const msg::Call& call) {
     return Reference(*call.generation, *spec.text, 256).says();
   }
@@ -154,7 +119,7 @@ struct Lab {
   msg::ModelSpec spec;
   bus::ModelStats stats;
   Gate gate, eyes;
-  Desk desk;
+  Desk desk{[](const msg::Mail& mail) { return told(mail.event); }};
   std::deque<msg::Call> calls;
   std::unique_ptr<msg::Inbox> lane;
 };
@@ -164,10 +129,7 @@ TEST(TokenLane, ACallIsAnsweredAndTimed) {
   t.gate.open();
   auto& call = t.put(5, 6);
   EXPECT_EQ(t.desk.until_last(call), t.expected(call));
-  EXPECT_LE(call.times.queued, call.times.started);
-  EXPECT_LE(call.times.started, call.times.computing);
-  EXPECT_LE(call.times.computing, call.times.computed);
-  EXPECT_LE(call.times.computed, call.times.finished);
+  expect_ascending(call.times);
   EXPECT_EQ(t.stats.inference_count, 1u);
   EXPECT_EQ(t.stats.execution_count, 6u);
   EXPECT_EQ(t.stats.success.count, 1u);
@@ -203,10 +165,7 @@ TEST(TokenLane, ACancelledCallLeavesBeforeTheNextStep) {
 TEST(TokenLane, AParkedCallIsCancelledByAPoke) {
   Lab t;
   t.gate.open();
-  auto& call = t.make(5, 100);
-  call.credit = 2;
-  t.lane->put(&call);
-  t.desk.until_said(call, 2);
+  auto& call = t.parked(5, 100, 2);
   call.cancelled = true;
   t.lane->poke();
   EXPECT_EQ(t.desk.until_last(call).back(), "CANCELLED: cancelled");
@@ -215,10 +174,7 @@ TEST(TokenLane, AParkedCallIsCancelledByAPoke) {
 TEST(TokenLane, CreditWakesAParkedCall) {
   Lab t;
   t.gate.open();
-  auto& call = t.make(5, 10);
-  call.credit = 2;
-  t.lane->put(&call);
-  t.desk.until_said(call, 2);
+  auto& call = t.parked(5, 10, 2);
   if (call.credit.fetch_add(100) <= 0) t.lane->poke();
   EXPECT_EQ(t.desk.until_last(call), t.expected(call));
 }
@@ -269,10 +225,7 @@ TEST(TokenLane, AFullQueueHasRoomForWhoHasFewerInIt) {
 TEST(TokenLane, AStreamGoesOnWhileTheLookoutLooks) {
   Lab t;
   t.gate.open();
-  auto& stream = t.make(5, 30);
-  stream.credit = 1;
-  t.lane->put(&stream);
-  t.desk.until_said(stream, 1);
+  auto& stream = t.parked(5, 30, 1);
   auto& busy = t.make(7, 200);
   busy.credit = 1 << 20;
   auto& seer = t.make(6, 3, 8);
@@ -329,11 +282,10 @@ TEST(TokenLane, AnEngineThatOverlapsIsGivenTheNextStepBeforeTheLastOneIsRead) {
 TEST(TokenLane, TheDestructorFailsWhatRuns) {
   Lab t;
   t.gate.open();
-  auto& running = t.make(5, 100);
+  auto& running = t.parked(5, 100, 1);
   auto& waiting = t.make(6, 100);
-  running.credit = 1, waiting.credit = 0;
-  t.lane->put(&running), t.lane->put(&waiting);
-  t.desk.until_said(running, 1);
+  waiting.credit = 0;
+  t.lane->put(&waiting);
   t.lane.reset();
   EXPECT_THAT(t.desk.until_last(running).back(), HasSubstr("UNAVAILABLE: model 'talker' is being unloaded"));
   EXPECT_THAT(t.desk.until_last(waiting).back(), HasSubstr("UNAVAILABLE"));
