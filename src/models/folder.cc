@@ -207,6 +207,12 @@ base::Result<ModelFolder> look_at(const std::string& root, std::string_view name
   return folder;
 }
 
+base::Result<ModelFolder> look_in(const std::vector<std::string>& roots, std::string_view name) {
+  for (const auto& root : roots)
+    if (auto folder = look_at(root, name)) return folder;
+  return base::failure(base::Code::kNotFound, "no model '" + std::string(name) + "' in the repository");
+}
+
 base::Status check_file(const std::string& folder, std::string_view relative) {
   auto fd = open_regular(folder, relative);
   return fd ? base::Status{} : fd.error();

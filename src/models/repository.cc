@@ -1,16 +1,17 @@
 #include "models/repository.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
 #include <future>
-#include <mutex>
 #include <set>
 #include <thread>
 
 #include "base/encoding.h"
 #include "base/log.h"
+#include "models/inlet.h"
 #include "models/loader.h"
+#include "models/publisher.h"
+#include "models/revivals.h"
 #include "models/shelf.h"
 #include "models/upload.h"
 #include "models/watch.h"
@@ -21,27 +22,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 // How often the end of the last Call inside a replaced version is looked for; shards have no way to tell.
 constexpr auto kRetireLook = std::chrono::milliseconds(5);
-// A model whose engine broke is loaded anew at once; when that fails or it breaks again soon, ever later.
-constexpr auto kFirstWait = std::chrono::seconds(1), kLongestWait = std::chrono::seconds(60);
-constexpr auto kForgiven = std::chrono::minutes(5);
-
-// What other threads reach; outlives the Repository in `settled` callbacks.
-struct Inlet {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<std::function<void()>> tasks;  // under mutex, as all of this
-  uint64_t settled = 0;                     // the youngest Catalog that every shard has
-  bool stopping = false;
-
-  bool post(std::function<void()> task) {
-    std::lock_guard lock(mutex);
-    if (stopping) return false;
-    tasks.push_back(std::move(task));
-    changed.notify_one();
-    return true;
-  }
-};
-
 base::Status bad_name(const std::string& name) {
   return base::invalid("'" + name.substr(0, 128) +
                        "' cannot be a model's name: letters, digits, '_', '.' and '-' only, at most 128");
@@ -50,30 +30,16 @@ base::Status bad_name(const std::string& name) {
 }  // namespace
 
 struct Repository::Parts {
-  struct Waiting {
-    uint64_t epoch;
-    std::function<void()> done;
-  };
-  struct Leaving {
-    uint64_t epoch;  // the first Catalog without it
-    Retired what;
-  };
-  struct Revival {
-    Clock::time_point broke{}, at = Clock::time_point::max();  // max: nothing to do
-    Clock::duration wait{0};
-  };
   using Folders = std::map<std::string, ModelFolder>;
 
   Parts(RepositoryOptions o, std::map<std::string, EngineMaker> e, base::SlabSource& s, Publish p)
-      : options(std::move(o)), engines(std::move(e)), slabs(s), publish_to(std::move(p)) {}
+      : options(std::move(o)), engines(std::move(e)), slabs(s), publisher(shelf, inlet, std::move(p)) {}
 
   void run();
-  void settle();
-  void bury();
   void publish();
-  void when_published(std::function<void()> done) { waiting.push_back({published, std::move(done)}); }
 
   base::Result<Folders> look();
+  base::Result<ModelFolder> find(const std::string& name) const { return look_in(options.roots, name); }
   base::Status load_all();
   base::Status load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload);
   std::vector<std::string> nodes_first(const Folders& folders);
@@ -85,14 +51,12 @@ struct Repository::Parts {
   void broke(const Loader::Broken& broken);
   bool comes_back(const std::string& name) const;
   void revive();
-  Clock::time_point next_revival() const;
   base::Status not_found(const std::string& name) const;
   base::Status check_request(const std::string& name, std::string_view verb) const;
 
   const RepositoryOptions options;
   const std::map<std::string, EngineMaker> engines;
   base::SlabSource& slabs;
-  const Publish publish_to;
   const std::shared_ptr<Inlet> inlet = std::make_shared<Inlet>();
   std::thread thread;
 
@@ -104,10 +68,8 @@ struct Repository::Parts {
   Watch watch;
   std::set<std::string> wanted;  // kExplicit: what is to be loaded
   std::set<std::string> told;    // folders whose names the log has complained about
-  uint64_t published = 0;
-  std::vector<Waiting> waiting;
-  std::vector<Leaving> leaving;
-  std::map<std::string, Revival> revivals;  // of models that broke
+  Publisher publisher;
+  Revivals revivals;
   Clock::time_point next_poll = Clock::time_point::max();
 };
 
@@ -116,10 +78,10 @@ void Repository::Parts::run() {
     std::deque<std::function<void()>> tasks;
     {
       std::unique_lock lock(inlet->mutex);
-      auto until = std::min(next_poll, next_revival());
-      if (!leaving.empty()) until = std::min(until, Clock::now() + kRetireLook);
-      uint64_t seen = waiting.empty() ? UINT64_MAX : waiting.front().epoch;
-      auto ready = [&] { return inlet->stopping || !inlet->tasks.empty() || inlet->settled >= seen; };
+      auto until = std::min(next_poll, revivals.next());
+      if (publisher.mourns()) until = std::min(until, Clock::now() + kRetireLook);
+      uint64_t awaited = publisher.awaited();
+      auto ready = [&] { return inlet->stopping || !inlet->tasks.empty() || inlet->settled >= awaited; };
       if (until == Clock::time_point::max())
         inlet->changed.wait(lock, ready);
       else
@@ -128,64 +90,24 @@ void Repository::Parts::run() {
       if (inlet->stopping && tasks.empty()) break;
     }
     for (auto& task : tasks) task();
-    settle();
-    bury();
+    publisher.tell();
+    if (publisher.bury()) publish();
     revive();
     if (Clock::now() >= next_poll) rescan(Watch::Settle::kYes), next_poll = Clock::now() + options.poll_interval;
   }
-  for (auto& w : std::exchange(waiting, {})) w.done();
+  publisher.end();
 }
 
-// Tells those who wait that every shard has what they asked for.
-void Repository::Parts::settle() {
-  uint64_t settled;
-  {
-    std::lock_guard lock(inlet->mutex);
-    settled = inlet->settled;
-  }
-  while (!waiting.empty() && waiting.front().epoch <= settled) {
-    auto done = std::move(waiting.front().done);
-    waiting.erase(waiting.begin());
-    done();
-  }
-}
-
-// Destroys what was replaced, once no Catalog names it and no Call is inside.
-void Repository::Parts::bury() {
-  uint64_t settled;
-  {
-    std::lock_guard lock(inlet->mutex);
-    settled = inlet->settled;
-  }
-  bool any = false;
-  for (auto at = leaving.begin(); at != leaving.end();) {
-    bool done = at->epoch <= settled && at->what.served.use_count() == 1 && at->what.served->idle();
-    if (!done) {
-      ++at;
-      continue;
-    }
-    at->what.served.reset();
-    shelf.destroyed(at->what.model, at->what.version);
-    at = leaving.erase(at);
-    any = true;
-  }
-  if (any) publish();
+void Repository::Parts::publish() {
+  shelf.relink(loader);
+  publisher.publish();
 }
 
 void Repository::Parts::broke(const Loader::Broken& broken) {
-  if (!shelf.lose(broken, comes_back(broken.model) ? Shelf::Next::kLoadAnew : Shelf::Next::kNothing)) return;
+  bool anew = comes_back(broken.model);
+  if (!shelf.lose(broken, anew ? Shelf::Next::kLoadAnew : Shelf::Next::kNothing)) return;
   publish();
-  auto now = Clock::now();
-  auto& revival = revivals[broken.model];
-  if (now - revival.broke > kForgiven) revival.wait = Clock::duration(0);
-  revival.broke = now;
-  revival.at = std::min(revival.at, now + revival.wait);
-}
-
-Clock::time_point Repository::Parts::next_revival() const {
-  auto first = Clock::time_point::max();
-  for (const auto& [name, revival] : revivals) first = std::min(first, revival.at);
-  return first;
+  if (anew) revivals.broke(broken.model, Clock::now());
 }
 
 // A model whose configuration came with a load request is not loaded anew: whoever sent it has to send it again.
@@ -194,34 +116,15 @@ bool Repository::Parts::comes_back(const std::string& name) const {
 }
 
 void Repository::Parts::revive() {
-  if (revivals.empty()) return;
-  auto now = Clock::now();
-  for (auto& [name, revival] : revivals) {
-    if (revival.at > now) continue;
-    revival.at = Clock::time_point::max();
-    if (!comes_back(name)) continue;
-    revival.wait = std::clamp<Clock::duration>(revival.wait * 2, kFirstWait, kLongestWait);
-    for (const auto& root : options.roots) {
-      auto folder = look_at(root, name);
-      if (!folder) continue;
-      shelf.announce(name);
-      publish();
-      if (!load_one(*folder, nullptr).ok()) revival.at = Clock::now() + revival.wait;
-      publish();
-      break;
-    }
+  for (const auto& name : revivals.due(Clock::now())) {
+    if (!comes_back(name)) continue;  // any more
+    auto folder = find(name);
+    if (!folder) continue;
+    shelf.announce(name);
+    publish();
+    if (!load_one(*folder, nullptr).ok()) revivals.failed(name, Clock::now());
+    publish();
   }
-}
-
-void Repository::Parts::publish() {
-  shelf.relink(loader);
-  uint64_t epoch = ++published;
-  for (auto& retired : shelf.take_retired()) leaving.push_back({epoch, std::move(retired)});
-  publish_to(shelf.catalog(), [inlet = inlet, epoch] {
-    std::lock_guard lock(inlet->mutex);
-    inlet->settled = std::max(inlet->settled, epoch);
-    inlet->changed.notify_one();
-  });
 }
 
 // Every model folder; of two with one name the one in the earlier root counts.
@@ -298,14 +201,11 @@ void Repository::Parts::load_nodes(const ModelFolder& pipeline, const ModelConfi
   seen.insert(pipeline.name);
   for (const auto& node : config.dag.nodes) {
     if (shelf.serves(node.model) || !seen.insert(node.model).second) continue;
-    for (const auto& root : options.roots) {
-      auto folder = look_at(root, node.model);
-      if (!folder) continue;
-      if (auto deeper = loader.configure(*folder)) load_nodes(*folder, *deeper, seen);
-      wanted.insert(node.model);
-      load_one(*folder, nullptr);  // a failure is told by the pipeline, which finds no node
-      break;
-    }
+    auto folder = find(node.model);
+    if (!folder) continue;
+    if (auto deeper = loader.configure(*folder)) load_nodes(*folder, *deeper, seen);
+    wanted.insert(node.model);
+    load_one(*folder, nullptr);  // a failure is told by the pipeline, which finds no node
   }
 }
 
@@ -329,18 +229,15 @@ base::Status Repository::Parts::check_request(const std::string& name, std::stri
 base::Status Repository::Parts::load_named(const std::string& name, const LoadParameters& parameters) {
   if (auto s = check_request(name, "load"); !s.ok()) return s;
   if (!parameters.empty()) return load_uploaded(name, parameters);
-  for (const auto& root : options.roots) {
-    auto folder = look_at(root, name);
-    if (!folder) continue;
-    if (!shelf.serves(name)) shelf.announce(name), publish();
-    wanted.insert(name);
-    std::set<std::string> seen;
-    if (auto config = loader.configure(*folder)) load_nodes(*folder, *config, seen);
-    auto status = load_one(*folder, nullptr);
-    publish();
-    return status;
-  }
-  return not_found(name);
+  auto folder = find(name);
+  if (!folder) return not_found(name);
+  if (!shelf.serves(name)) shelf.announce(name), publish();
+  wanted.insert(name);
+  std::set<std::string> seen;
+  if (auto config = loader.configure(*folder)) load_nodes(*folder, *config, seen);
+  auto status = load_one(*folder, nullptr);
+  publish();
+  return status;
 }
 
 base::Status Repository::Parts::load_uploaded(const std::string& name, const LoadParameters& parameters) {
@@ -350,18 +247,14 @@ base::Status Repository::Parts::load_uploaded(const std::string& name, const Loa
         "load parameters ('config', 'file:…') are off; models.allow_config_override: true allows them");
   auto upload = Upload::make(name, parameters, options.batching);
   if (!upload) return upload.error();
-  auto roots = (*upload)->root().empty() ? options.roots : std::vector<std::string>{(*upload)->root()};
-  for (const auto& root : roots) {
-    auto folder = look_at(root, name);
-    if (!folder) continue;
-    wanted.insert(name);
-    std::set<std::string> seen;
-    load_nodes(*folder, (*upload)->config(), seen);
-    auto status = load_one(*folder, std::move(*upload));
-    publish();
-    return status;
-  }
-  return not_found(name);
+  auto folder = (*upload)->root().empty() ? find(name) : look_in({(*upload)->root()}, name);
+  if (!folder) return not_found(name);
+  wanted.insert(name);
+  std::set<std::string> seen;
+  load_nodes(*folder, (*upload)->config(), seen);
+  auto status = load_one(*folder, std::move(*upload));
+  publish();
+  return status;
 }
 
 base::Status Repository::Parts::unload_named(const std::string& name) {
@@ -416,7 +309,7 @@ void Repository::load(std::string name, LoadParameters parameters, std::function
     auto status = parts_->load_named(name, parameters);
     // Clients of Triton look for these three words.
     if (!status.ok()) status.text.insert(0, "failed to load '" + name + "': ");
-    parts_->when_published([shared, status] { (*shared)(status); });
+    parts_->publisher.when_published([shared, status] { (*shared)(status); });
   });
   if (!posted) (*shared)(base::failure(base::Code::kUnavailable, "the server is shutting down"));
 }
@@ -425,7 +318,7 @@ void Repository::unload(std::string name, std::function<void(base::Status)> done
   auto shared = std::make_shared<std::function<void(base::Status)>>(std::move(done));
   bool posted = parts_->inlet->post([this, name = std::move(name), shared] {
     auto status = parts_->unload_named(name);
-    parts_->when_published([shared, status] { (*shared)(status); });
+    parts_->publisher.when_published([shared, status] { (*shared)(status); });
   });
   if (!posted) (*shared)(base::failure(base::Code::kUnavailable, "the server is shutting down"));
 }
@@ -434,7 +327,7 @@ void Repository::rescan(std::function<void()> done) {
   auto shared = std::make_shared<std::function<void()>>(std::move(done));
   bool posted = parts_->inlet->post([this, shared] {
     parts_->rescan(Watch::Settle::kNo);
-    parts_->when_published([shared] { (*shared)(); });
+    parts_->publisher.when_published([shared] { (*shared)(); });
   });
   if (!posted) (*shared)();
 }

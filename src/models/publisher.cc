@@ -1,0 +1,52 @@
+#include "models/publisher.h"
+
+#include <algorithm>
+
+namespace weir::models {
+
+uint64_t Publisher::settled() const {
+  std::lock_guard lock(inlet_->mutex);
+  return inlet_->settled;
+}
+
+void Publisher::publish() {
+  uint64_t epoch = ++published_;
+  for (auto& retired : shelf_.take_retired()) leaving_.push_back({epoch, std::move(retired)});
+  publish_(shelf_.catalog(), [inlet = inlet_, epoch] {
+    std::lock_guard lock(inlet->mutex);
+    inlet->settled = std::max(inlet->settled, epoch);
+    inlet->changed.notify_one();
+  });
+}
+
+void Publisher::tell() {
+  uint64_t now = settled();
+  while (!waiting_.empty() && waiting_.front().epoch <= now) {
+    auto done = std::move(waiting_.front().done);
+    waiting_.erase(waiting_.begin());
+    done();
+  }
+}
+
+void Publisher::end() {
+  for (auto& w : std::exchange(waiting_, {})) w.done();
+}
+
+bool Publisher::bury() {
+  uint64_t now = settled();
+  bool any = false;
+  for (auto at = leaving_.begin(); at != leaving_.end();) {
+    bool done = at->epoch <= now && at->what.served.use_count() == 1 && at->what.served->idle();
+    if (!done) {
+      ++at;
+      continue;
+    }
+    at->what.served.reset();
+    shelf_.destroyed(at->what.model, at->what.version);
+    at = leaving_.erase(at);
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace weir::models

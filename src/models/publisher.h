@@ -1,0 +1,56 @@
+// Publisher: Catalogs on their way to the shards, who waits for them to get there, and what they have replaced.
+// Repository thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "models/inlet.h"
+#include "models/repository.h"
+#include "models/shelf.h"
+
+namespace weir::models {
+
+class Publisher {
+ public:
+  Publisher(Shelf& shelf, std::shared_ptr<Inlet> inlet, Repository::Publish publish)
+      : shelf_(shelf), inlet_(std::move(inlet)), publish_(std::move(publish)) {}
+
+  // What the shelf has now, to every shard.
+  void publish();
+  // `done` is called once every shard has the Catalog that was published last; by tell(), or by end().
+  void when_published(std::function<void()> done) { waiting_.push_back({published_, std::move(done)}); }
+  // Tells those whose Catalog has got to every shard.
+  void tell();
+  void end();
+  // Destroys what was replaced, once no Catalog names it and no Call is inside. True when there was something: the
+  // shelf has changed.
+  bool bury();
+
+  // The Catalog that the first of those who wait waits for, as Inlet::settled counts them; UINT64_MAX = nobody does.
+  uint64_t awaited() const { return waiting_.empty() ? UINT64_MAX : waiting_.front().epoch; }
+  // Something is to be buried, of which nobody tells that its last Call has left.
+  bool mourns() const { return !leaving_.empty(); }
+
+ private:
+  struct Waiting {
+    uint64_t epoch;
+    std::function<void()> done;
+  };
+  struct Leaving {
+    uint64_t epoch;  // the first Catalog without it
+    Retired what;
+  };
+  uint64_t settled() const;
+
+  Shelf& shelf_;
+  const std::shared_ptr<Inlet> inlet_;
+  const Repository::Publish publish_;
+  uint64_t published_ = 0;
+  std::vector<Waiting> waiting_;
+  std::vector<Leaving> leaving_;
+};
+
+}  // namespace weir::models
