@@ -166,6 +166,7 @@ TEST(Evergreen, AStopStringEndsTheAnswerAndTheCall) {
   t.turn();
   EXPECT_EQ(t.leaf(*x, "r"), "ab");
   EXPECT_TRUE(call->cancelled);
+  EXPECT_EQ(x->ledger().version, "1");
 }
 
 TEST(Evergreen, RolesAndEndsOfTurnsMakeTheConversation) {

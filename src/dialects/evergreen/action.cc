@@ -234,65 +234,37 @@ Status ModelAction::perform(std::unique_ptr<bus::Errand> errand, size_t bytes) {
     errand->run();
     return performed(*errand);
   }
-  auto sent = session_.house().bus.send(std::move(errand), bytes, *served_, *this, session_.exchange().ticket());
-  if (!sent) return std::move(sent).error();
-  call_ = *sent;
-  state_ = State::kPreparing;
-  return {};
-}
-
-msg::Call& ModelAction::call() {
-  if (state_ == State::kIdle) {
-    call_ = session_.house().bus.make_call();
-    call_->model = served_->spec.name;
-    call_->version = served_->spec.version;
-    state_ = State::kFilling;
-  }
-  return *call_;
-}
-
-Status ModelAction::submit() {
-  call_->sink = this;
-  call_->ticket = session_.exchange().ticket();
-  call_->tenant = marshal::tenant_of(session_.exchange().request());
-  Status s = session_.house().bus.submit(call_, *served_);
-  if (s.ok())
-    state_ = State::kRunning;
-  else
-    stop();
+  Status s = call_.send(std::move(errand), bytes, *served_, *this, session_.exchange().ticket());
+  preparing_ = s.ok();
   return s;
 }
 
-void ModelAction::stop() {
-  if (state_ == State::kFilling) session_.house().bus.discard(call_);
-  if (running()) session_.house().bus.abandon(call_);
-  state_ = State::kOver;
-}
-
-void ModelAction::enough() {
-  if (state_ == State::kRunning) session_.house().bus.enough(call_);
-  state_ = State::kOver;
-}
-
-void ModelAction::repay() {
-  int32_t owed = std::exchange(owed_, 0);
-  if (owed > 0 && state_ == State::kRunning) session_.house().bus.add_credit(call_, owed);
+Status ModelAction::submit() {
+  call().model = served_->spec.name;
+  call().version = served_->spec.version;
+  call().tenant = marshal::tenant_of(session_.exchange().request());
+  Status s = call_.submit(*served_, *this, session_.exchange().ticket());
+  if (!s.ok()) stop();
+  return s;
 }
 
 Status ModelAction::unexpected() { return failure(Code::kInternal, "the model answered in another way than asked"); }
 
+// The lane still has the Call, and writes when it is finished.
+void ModelAction::enough() {
+  wire::Exchange& exchange = session_.exchange();
+  marshal::note(exchange.ledger(), call(), marshal::spent(call().times, exchange.now()));
+  call_.enough();
+}
+
 void ModelAction::on(msg::Call& call, msg::Event&& event) {
   Status s;
-  if (state_ == State::kPreparing) {
-    state_ = State::kIdle;
+  bool last = call_.ended(event);
+  if (std::exchange(preparing_, false)) {
     if (auto* failed = std::get_if<msg::Failed>(&event.what)) s = std::move(failed->status);
     if (auto errand = session_.house().bus.take(call); s.ok()) s = performed(*errand);
   } else {
-    bool last = event.last();
-    if (last) {
-      state_ = State::kOver;  // the Call is the bus's again
-      marshal::note(session_.exchange().ledger(), call);
-    }
+    if (last) marshal::note(session_.exchange().ledger(), call);
     ++owed_;
     s = hear(std::move(event));
     if (s.ok() && last && !over()) s = unexpected();

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bus/bus.h"
+#include "bus/owned_call.h"
 #include "dialects/evergreen/message.h"
 #include "dialects/evergreen/session.h"
 #include "msg/call.h"
@@ -95,8 +95,8 @@ class Action : public session::CursorListener {
 // An action on a model: one Call.
 class ModelAction : public Action, protected msg::Sink {
  public:
-  using Action::Action;
-  ~ModelAction() override { stop(); }
+  ModelAction(Session& session, ActionRequest&& request)
+      : Action(session, std::move(request)), call_(session.house().bus) {}
 
  protected:
   enum class Wants : uint8_t { kAny, kText };
@@ -106,13 +106,13 @@ class ModelAction : public Action, protected msg::Sink {
   const msg::ModelSpec& spec() const { return served_->spec; }
   // Long work on `bytes` of input: done at once when they are few, else by the bus's workers; then performed().
   base::Status perform(std::unique_ptr<bus::Errand> errand, size_t bytes);
-  msg::Call& call();  // to fill in; from the first call on until submit()
+  msg::Call& call() { return call_.fill(); }  // until submit()
   base::Status submit();
-  void stop() final;
+  void stop() final { call_.leave(); }
   void enough();  // stops what runs: all that was asked for is here
-  bool running() const { return state_ == State::kRunning || state_ == State::kPreparing; }
+  bool running() const { return call_.running(); }
   // More Events may come: those that the client has taken.
-  void repay();
+  void repay() { call_.add_credit(std::exchange(owed_, 0)); }
   int32_t owed_ = 0;
 
   virtual base::Status performed(bus::Errand&) { return unexpected(); }
@@ -121,14 +121,13 @@ class ModelAction : public Action, protected msg::Sink {
   virtual base::Status finished(const msg::Done&) { return unexpected(); }
 
  private:
-  enum class State : uint8_t { kIdle, kPreparing, kFilling, kRunning, kOver };
   void on(msg::Call& call, msg::Event&& event) final;
   base::Status hear(msg::Event&& event);
   static base::Status unexpected();
 
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by the Call in flight
-  msg::Call* call_ = nullptr;
-  State state_ = State::kIdle;
+  bus::OwnedCall call_;
+  bool preparing_ = false;  // call_ is an errand
 };
 
 // The action of that name. Errors: NOT_FOUND, naming what there is.

@@ -1,6 +1,7 @@
 // POST: an InferRequest becomes a Call and its Outputs the InferResponse; a MetadataRequest is answered at once.
 #include <algorithm>
 
+#include "bus/owned_call.h"
 #include "dialects/graphpipe/house.h"
 #include "dialects/graphpipe/infer_request.h"
 #include "dialects/graphpipe/verify.h"
@@ -18,46 +19,39 @@ using wire::Exchange;
 // One Call on behalf of one request.
 class Inference final : public wire::Reader, public msg::Sink {
  public:
-  Inference(House& house, Exchange& exchange) : house_(house), exchange_(exchange), call_(house.bus.make_call()) {}
-  ~Inference() override { leave(); }
+  Inference(House& house, Exchange& exchange) : house_(house), exchange_(exchange), owned_(house.bus) {}
 
   void begin(const fb::InferRequest& request, const base::Bytes& body, const wire::PathArgs& args) {
-    call_->model = args["model"];
-    call_->version = args["version"];
-    Status status = fill(request, body);
-    if (status.ok()) status = house_.bus.submit(call_, *served_);
-    if (status.ok()) {
-      state_ = State::kRunning;
-    } else {
-      leave();
-      respond_failure(exchange_, status);
-    }
+    msg::Call& call = owned_.fill();
+    call.model = args["model"];
+    call.version = args["version"];
+    Status status = fill(request, body, call);
+    if (status.ok()) status = owned_.submit(*served_, *this, exchange_.ticket());
+    if (status.ok()) return;
+    owned_.leave();
+    respond_failure(exchange_, status);
   }
-  void on_close(Exchange&, bool) override { leave(); }
+  void on_close(Exchange&, bool) override { owned_.leave(); }
 
  private:
-  enum class State : uint8_t { kFilling, kRunning, kOver };
-
-  Status fill(const fb::InferRequest& request, const base::Bytes& body) {
+  Status fill(const fb::InferRequest& request, const base::Bytes& body, msg::Call& call) {
     if (auto* config = request.config())
-      if (auto s = read_config({config->c_str(), config->size()}, *call_); !s.ok()) return s;
-    if (call_->model.empty()) {
+      if (auto s = read_config({config->c_str(), config->size()}, call); !s.ok()) return s;
+    if (call.model.empty()) {
       auto model = house_.default_model();
       if (!model) return model.error();
-      call_->model = std::move(*model);
+      call.model = std::move(*model);
     }
-    auto found = house_.bus.catalog().find(call_->model, call_->version);
+    auto found = house_.bus.catalog().find(call.model, call.version);
     if (!found) return found.error();
     served_ = *found;
     const msg::ModelSpec& spec = served_->spec;
     exchange_.ledger().model = spec.name;
     if (spec.decoupled) return too_often("may answer any number of times");
-    if (auto s = read_tensors(request, body, spec, house_.slabs, *call_); !s.ok()) return s;
-    if (auto s = check_types(spec); !s.ok()) return s;
-    if (auto s = marshal::check_call(spec, *call_); !s.ok()) return s;
-    call_->version = spec.version;
-    call_->sink = this;
-    call_->ticket = exchange_.ticket();
+    if (auto s = read_tensors(request, body, spec, house_.slabs, call); !s.ok()) return s;
+    if (auto s = check_types(spec, call); !s.ok()) return s;
+    if (auto s = marshal::check_call(spec, call); !s.ok()) return s;
+    call.version = spec.version;
     return {};
   }
 
@@ -67,10 +61,10 @@ class Inference final : public wire::Reader, public msg::Sink {
   }
 
   // What could not be sent need not be computed.
-  Status check_types(const msg::ModelSpec& spec) const {
+  static Status check_types(const msg::ModelSpec& spec, const msg::Call& call) {
     for (const auto& output : spec.outputs) {
-      bool asked = call_->outputs.empty() ||
-                   std::find(call_->outputs.begin(), call_->outputs.end(), output.name) != call_->outputs.end();
+      bool asked = call.outputs.empty() ||
+                   std::find(call.outputs.begin(), call.outputs.end(), output.name) != call.outputs.end();
       if (asked && type_of(output.dtype) == fb::Type_Null && output.dtype != msg::DType::kInvalid)
         return failure(Code::kUnimplemented, "output '" + output.name + "' is " + std::string(msg::name(output.dtype)) +
                                                  ", for which GraphPipe has no type");
@@ -79,13 +73,13 @@ class Inference final : public wire::Reader, public msg::Sink {
   }
 
   void on(msg::Call& call, msg::Event&& event) override {
-    if (event.last()) state_ = State::kOver;  // the Call is the bus's again
+    bool last = owned_.ended(event);
     auto* outputs = std::get_if<msg::Outputs>(&event.what);
     auto* failed = std::get_if<msg::Failed>(&event.what);
     Status status = failed ? std::move(failed->status) : failure(Code::kInternal, "the model gave no answer");
     if (outputs) status = outputs->final ? select(call, *outputs) : too_often("answers in more than one piece");
-    if (!event.last() && !outputs) return;
-    leave();
+    if (!last && !outputs) return;
+    owned_.leave();
     marshal::note(exchange_.ledger(), call);
     if (status.ok()) status = answer(*outputs);
     if (!status.ok()) respond_failure(exchange_, status);
@@ -121,17 +115,10 @@ class Inference final : public wire::Reader, public msg::Sink {
     return {};
   }
 
-  void leave() {
-    if (state_ == State::kFilling) house_.bus.discard(call_);
-    if (state_ == State::kRunning) house_.bus.abandon(call_);
-    state_ = State::kOver;
-  }
-
   House& house_;
   Exchange& exchange_;
-  msg::Call* call_;
+  bus::OwnedCall owned_;
   bus::Served* served_ = nullptr;  // looked up in this turn, then kept alive by the Call in flight
-  State state_ = State::kFilling;
 };
 
 void metadata(House& house, Exchange& exchange, const wire::PathArgs& args) {

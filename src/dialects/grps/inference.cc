@@ -29,42 +29,17 @@ Status Inference::find(std::string_view model, Answers answers) {
   return {};
 }
 
-msg::Call& Inference::call() {
-  if (state_ == State::kIdle) {
-    call_ = house_.bus.make_call();
-    state_ = State::kFilling;
-  }
-  return *call_;
-}
-
 Status Inference::start() {
   Status status = marshal::check_call(spec(), call());
-  if (status.ok()) {
-    call_->sink = this;
-    call_->ticket = exchange_.ticket();
-    status = house_.bus.submit(call_, *served_);
-  }
-  if (status.ok())
-    state_ = State::kRunning;
-  else
-    leave();
+  if (status.ok()) status = call_.submit(*served_, *this, exchange_.ticket());
+  if (!status.ok()) leave();
   return status;
 }
 
-void Inference::leave() {
-  if (state_ == State::kFilling) house_.bus.discard(call_);
-  if (state_ == State::kRunning) house_.bus.abandon(call_);
-  state_ = State::kOver;
-}
-
-void Inference::repay() {
-  int32_t owed = std::exchange(owed_, 0);
-  if (owed > 0 && state_ == State::kRunning) house_.bus.add_credit(call_, owed);
-}
+void Inference::repay() { call_.add_credit(std::exchange(owed_, 0)); }
 
 void Inference::on(msg::Call& call, msg::Event&& event) {
-  bool last = event.last();
-  if (last) state_ = State::kOver;  // the Call is the bus's again
+  bool last = call_.ended(event);
   if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) {
     Status status = take(*outputs);
     if (!status.ok() && !last) leave();

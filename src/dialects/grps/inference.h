@@ -1,6 +1,7 @@
 // Inference: one Call on behalf of one client's request, whichever its form.
 #pragma once
 
+#include "bus/owned_call.h"
 #include "dialects/grps/house.h"
 #include "dialects/grps/mapping.h"
 #include "msg/call.h"
@@ -12,9 +13,8 @@ namespace weir::grps {
 // exactly one ended(), unless it leaves first. Destroying a started Inference leaves.
 class Inference : public msg::Sink {
  public:
-  Inference(House& house, wire::Exchange& exchange) : house_(house), exchange_(exchange) {}
-  virtual ~Inference() { leave(); }
-  Inference(const Inference&) = delete;
+  Inference(House& house, wire::Exchange& exchange) : house_(house), exchange_(exchange), call_(house.bus) {}
+  virtual ~Inference() = default;
 
   // How often the model may answer this request. Models that may answer any number of times want kMany; of those that
   // do so only when they are told (text with `stream`), a first answer that is not the last one ends it, UNIMPLEMENTED.
@@ -22,11 +22,11 @@ class Inference : public msg::Sink {
   // Errors: those of find_model(), UNIMPLEMENTED for a model that wants kMany.
   base::Status find(std::string_view model, Answers answers);
   const msg::ModelSpec& spec() const { return served_->spec; }
-  msg::Call& call();
+  msg::Call& call() { return call_.fill(); }
   // Checks the inputs against the model and submits. On failure the Call is gone, and nothing more is heard.
   base::Status start();
   // The client has gone: nothing more is heard.
-  void leave();
+  void leave() { call_.leave(); }
   // Answers that the client has taken: the model may make as many more.
   void repay();
 
@@ -42,15 +42,13 @@ class Inference : public msg::Sink {
 
  private:
   static constexpr int32_t kCredit = 64;  // answers of one Call that may be on their way at once
-  enum class State : uint8_t { kIdle, kFilling, kRunning, kOver };
 
   void on(msg::Call& call, msg::Event&& event) final;
   base::Status take(msg::Outputs& outputs);
   void close(const msg::Call& call, base::Status status);
 
-  msg::Call* call_ = nullptr;
+  bus::OwnedCall call_;
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by the Call in flight
-  State state_ = State::kIdle;
   Answers answers_ = Answers::kOne;
   int32_t owed_ = 0;
 };

@@ -8,14 +8,6 @@ namespace weir::oip {
 
 using base::Status;
 
-msg::Call& Inference::call() {
-  if (state_ == State::kIdle) {
-    call_ = house_.bus.make_call();
-    state_ = State::kFilling;
-  }
-  return *call_;
-}
-
 Status Inference::find() {
   auto found = house_.bus.catalog().find(call().model, call().version);
   if (!found) return std::move(found).error();
@@ -28,30 +20,18 @@ Status Inference::start() {
   Status status = served_ ? Status{} : find();
   if (status.ok()) status = marshal::check_call(served_->spec, call());
   if (status.ok()) {
-    call_->version = served_->spec.version;
-    if (served_->spec.text) call_->tenant = marshal::tenant_of(exchange_.request());
-    call_->sink = this;
-    call_->ticket = exchange_.ticket();
-    status = house_.bus.submit(call_, *served_);
+    call().version = served_->spec.version;
+    if (served_->spec.text) call().tenant = marshal::tenant_of(exchange_.request());
+    status = call_.submit(*served_, *this, exchange_.ticket());
   }
-  if (status.ok()) {
-    state_ = State::kRunning;
-    return {};
-  }
-  if (served_) house_.traces.finished(*call_, protocol_, status.code);
+  if (status.ok()) return {};
+  if (served_) house_.traces.finished(call(), protocol_, status.code);
   leave();
   return status;
 }
 
-void Inference::leave() {
-  if (state_ == State::kFilling) house_.bus.discard(call_);
-  if (state_ == State::kRunning) house_.bus.abandon(call_);
-  state_ = State::kOver;
-}
-
 void Inference::on(msg::Call& call, msg::Event&& event) {
-  bool last = event.last();
-  if (last) state_ = State::kOver;  // the Call is the bus's again
+  bool last = call_.ended(event);
   if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) {
     Status status = answer(call, *outputs, last ? More::kNo : More::kYes);
     if (!status.ok() && !last) leave();

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bus/owned_call.h"
 #include "dialects/oip/house.h"
 #include "dialects/oip/reply.h"
 #include "dialects/oip/wishes.h"
@@ -17,14 +18,13 @@ namespace weir::oip {
 class Inference : public msg::Sink {
  public:
   Inference(House& house, wire::Exchange& exchange, std::string_view protocol)
-      : house_(house), exchange_(exchange), protocol_(protocol) {}
-  virtual ~Inference() { leave(); }
-  Inference(const Inference&) = delete;
+      : house_(house), exchange_(exchange), protocol_(protocol), call_(house.bus) {}
+  virtual ~Inference() = default;
 
   Wishes wishes;
 
   // The Call to fill, from the first call on until start().
-  msg::Call& call();
+  msg::Call& call() { return call_.fill(); }
   // Looks the model up for call().model and version. Errors: NOT_FOUND, UNAVAILABLE.
   base::Status find();
   const msg::ModelSpec& spec() const { return served_->spec; }
@@ -32,8 +32,8 @@ class Inference : public msg::Sink {
   // gone; answered() and ended() are not called.
   base::Status start();
   // The client has gone: nothing more is heard.
-  void leave();
-  bool running() const { return state_ == State::kRunning; }
+  void leave() { call_.leave(); }
+  bool running() const { return call_.running(); }
 
  protected:
   enum class More : uint8_t { kYes, kNo };
@@ -46,16 +46,13 @@ class Inference : public msg::Sink {
   wire::Exchange& exchange_;
 
  private:
-  enum class State : uint8_t { kIdle, kFilling, kRunning, kOver };
-
   void on(msg::Call& call, msg::Event&& event) final;
   base::Status answer(msg::Call& call, msg::Outputs& outputs, More more);
   void close(const msg::Call& call, base::Status status);
 
   std::string_view protocol_;
-  msg::Call* call_ = nullptr;
+  bus::OwnedCall call_;
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by the Call in flight
-  State state_ = State::kIdle;
   std::vector<Form> forms_;
 };
 

@@ -1,0 +1,56 @@
+#include "bus/owned_call.h"
+
+#include <utility>
+
+namespace weir::bus {
+
+msg::Call& OwnedCall::fill() {
+  if (state_ == State::kNone) {
+    call_ = bus_.make_call();
+    state_ = State::kFilling;
+  }
+  return *call_;
+}
+
+base::Status OwnedCall::submit(Served& served, msg::Sink& sink, base::Ticket ticket) {
+  msg::Call& call = fill();
+  call.sink = &sink;
+  call.ticket = std::move(ticket);
+  auto status = bus_.submit(&call, served);
+  if (status.ok()) state_ = State::kRunning;
+  return status;
+}
+
+base::Status OwnedCall::send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink,
+                             base::Ticket ticket) {
+  leave();
+  auto sent = bus_.send(std::move(errand), bytes, served, sink, std::move(ticket));
+  if (!sent) return std::move(sent).error();
+  call_ = *sent;
+  state_ = State::kRunning;
+  return {};
+}
+
+bool OwnedCall::ended(const msg::Event& event) {
+  bool last = event.last();
+  if (last) state_ = State::kNone;
+  return last;
+}
+
+void OwnedCall::leave() {
+  State was = std::exchange(state_, State::kNone);
+  if (was == State::kFilling) bus_.discard(call_);
+  if (was == State::kRunning) bus_.abandon(call_);
+}
+
+void OwnedCall::enough() {
+  if (!running()) return leave();
+  state_ = State::kNone;
+  bus_.enough(call_);
+}
+
+void OwnedCall::add_credit(int32_t events) {
+  if (running() && events > 0) bus_.add_credit(call_, events);
+}
+
+}  // namespace weir::bus
