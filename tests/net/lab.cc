@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstring>
 #include <deque>
+#include <stdexcept>
 
 namespace weir::net::lab {
 namespace {
@@ -147,6 +148,13 @@ Rig::~Rig() {
   server.reset();
   for (auto& shard : shards) shard->stop();
   for (auto& shard : shards) shard->join();
+}
+
+Running::Running(ServerOptions options, int count, wire::Limits its_limits)
+    : Rig(std::move(options), count, its_limits) {
+  auto status = server->bind();
+  if (!status.ok()) throw std::runtime_error(status.text);
+  server->start();
 }
 
 uint16_t Rig::port(size_t i) const {

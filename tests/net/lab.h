@@ -66,6 +66,13 @@ struct Rig {
   std::unique_ptr<Server> server;
 };
 
+ServerOptions loopback();  // 127.0.0.1:0
+
+// One that runs.
+struct Running : Rig {
+  explicit Running(ServerOptions options = loopback(), int shards = 1, wire::Limits its_limits = {});
+};
+
 // A blocking socket whose reads and writes fail after 20 seconds.
 class Peer {
  public:
@@ -88,6 +95,5 @@ class Peer {
 };
 
 std::string pattern(size_t n);
-ServerOptions loopback();  // 127.0.0.1:0
 
 }  // namespace weir::net::lab

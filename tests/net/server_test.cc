@@ -4,12 +4,9 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <future>
-#include <set>
 
 #include "lab.h"
 
@@ -19,30 +16,9 @@ namespace {
 using lab::loopback;
 using lab::pattern;
 using lab::Peer;
-using lab::Rig;
+using lab::Running;
 
 constexpr std::string_view kName = "sniff:";
-
-struct Folder {
-  Folder() {
-    char name[] = "/tmp/weir-net-XXXXXX";
-    path = ::mkdtemp(name);
-  }
-  ~Folder() {
-    for (const auto& file : {"a.sock", "b.sock"}) ::unlink((path + "/" + file).c_str());
-    ::rmdir(path.c_str());
-  }
-  std::string path;
-};
-
-struct Running : Rig {
-  explicit Running(ServerOptions options = loopback(), int shards = 1, wire::Limits limits = {})
-      : Rig(std::move(options), shards, limits) {
-    auto status = server->bind();
-    EXPECT_TRUE(status.ok()) << status.text;
-    server->start();
-  }
-};
 
 TEST(Server, EchoesWhatArrivesByteByByte) {
   Running rig;
@@ -239,93 +215,6 @@ TEST(Server, WhenDescriptorsRunOutItTurnsAwayAndRecovers) {
   Peer welcome(rig.port());
   ASSERT_TRUE(welcome.send("x"));
   EXPECT_EQ(welcome.read(7), "sniff:x");
-}
-
-TEST(Server, ListensAtUnixSocketsForAllShardsAndCleansUp) {
-  Folder folder;
-  std::string path = folder.path + "/a.sock";
-  ServerOptions options;
-  options.listen = {{"unix:" + path}, {"127.0.0.1:0"}};
-  {
-    Running rig(options, 2);
-    EXPECT_EQ(rig.server->bound().at(0), "unix:" + path);
-    std::vector<Peer> peers;
-    for (int i = 0; i < 10; ++i) peers.emplace_back(path);
-    for (auto& peer : peers) ASSERT_TRUE(peer.send("x"));
-    for (auto& peer : peers) EXPECT_EQ(peer.read(7), "sniff:x");
-    EXPECT_EQ(rig.metric("weir_connections_total{by=\"unix\"}"), "10");
-    Peer tcp(rig.port(1));
-    ASSERT_TRUE(tcp.send("y"));
-    EXPECT_EQ(tcp.read(7), "sniff:y");
-  }
-  struct stat info {};
-  EXPECT_NE(::stat(path.c_str(), &info), 0);
-}
-
-TEST(Server, AStaleSocketFileIsReplacedButAServerThatAnswersIsNot) {
-  Folder folder;
-  std::string path = folder.path + "/a.sock";
-  {
-    Fd dead(::socket(AF_UNIX, SOCK_STREAM, 0));
-    sockaddr_un at{};
-    at.sun_family = AF_UNIX;
-    path.copy(at.sun_path, sizeof at.sun_path - 1);
-    ASSERT_EQ(::bind(dead.get(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
-  }
-  ServerOptions options;
-  options.listen = {{"unix:" + path}};
-  Running rig(options);
-  Rig second(options);
-  auto status = second.server->bind();
-  EXPECT_EQ(status.code, base::Code::kUnavailable);
-  EXPECT_NE(status.text.find("in use"), std::string::npos) << status.text;
-  second.server.reset();
-  Peer peer(path);
-  EXPECT_TRUE(peer.connected()) << "the second server took the first one's file away";
-}
-
-TEST(Server, AFileThatIsNoSocketIsNotTouched) {
-  Folder folder;
-  std::string path = folder.path + "/a.sock";
-  Fd(::open(path.c_str(), O_CREAT | O_WRONLY, 0600));
-  ServerOptions options;
-  options.listen = {{"unix:" + path}};
-  Rig rig(options);
-  EXPECT_EQ(rig.server->bind().code, base::Code::kUnavailable);
-  struct stat info {};
-  EXPECT_EQ(::stat(path.c_str(), &info), 0);
-}
-
-TEST(Server, AnAddressInUseIsNamedInTheError) {
-  Running rig;
-  auto options = loopback();
-  options.listen[0].text = rig.server->bound()[0];
-  Rig second(options);
-  auto status = second.server->bind();
-  EXPECT_EQ(status.code, base::Code::kUnavailable);
-  EXPECT_EQ(status.text, "cannot listen at " + rig.server->bound()[0] + ": the address is in use by another process");
-  EXPECT_TRUE(second.server->bound().empty());
-}
-
-TEST(Server, AddressesThatMakeNoSenseAreNamedInTheError) {
-  for (const char* text : {"8080", "127.0.0.1:", "127.0.0.1:70000", "::1:80", "unix:", "nosuch.invalid:1"}) {
-    ServerOptions options;
-    options.listen = {{text}};
-    Rig rig(options);
-    auto status = rig.server->bind();
-    EXPECT_FALSE(status.ok()) << text;
-    EXPECT_FALSE(status.text.empty());
-  }
-}
-
-TEST(Server, HostNamesAndBothFamiliesWork) {
-  ServerOptions options;
-  options.listen = {{"localhost:0"}, {"*:0"}};
-  Running rig(options, 2);
-  Peer by_name(rig.port(0)), by_any(rig.port(rig.server->bound().size() - 1));
-  ASSERT_TRUE(by_name.send("x") && by_any.send("y"));
-  EXPECT_EQ(by_name.read(7), "sniff:x");
-  EXPECT_EQ(by_any.read(7), "sniff:y");
 }
 
 TEST(Drain, WaitsForTheOpenExchangeAndThenIsClean) {
