@@ -1,15 +1,10 @@
 // Pipelines in a repository: their metadata, and their nodes coming and going.
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <future>
-#include <mutex>
-
+#include "any_repo.h"
 #include "bus/bus.h"
-#include "disk.h"
 #include "models/dag.h"
 #include "models/model_yaml.h"
-#include "models/repository.h"
 
 namespace weir::models {
 namespace {
@@ -35,38 +30,16 @@ class FakeEngine final : public sched::Engine {
   msg::ModelSpec spec_;
 };
 
-class Repo {
+class Repo : public AnyRepo {
  public:
-  explicit Repo(test::Disk& disk, Control control = Control::kNone) {
-    RepositoryOptions options;
-    options.roots = {disk.root()};
-    options.control = control;
-    auto make = [](const LoadArgs& args) -> base::Result<std::unique_ptr<sched::Engine>> {
-      return std::unique_ptr<sched::Engine>(new FakeEngine(args.file));
-    };
-    repository = std::make_unique<Repository>(options, std::map<std::string, EngineMaker>{{"onnx", make}}, base::heap(),
-                                              [this](auto next, auto settled) {
-                                                {
-                                                  std::lock_guard lock(mutex);
-                                                  catalog = std::move(next);
-                                                }
-                                                settled();
-                                              });
+  explicit Repo(test::Disk& disk, Control control = Control::kNone)
+      : AnyRepo(disk, {{"onnx", make}}, options_of(control)) {
     EXPECT_TRUE(repository->start().ok());
-  }
-  std::string rows() {
-    std::lock_guard lock(mutex);
-    std::string out;
-    for (const auto& row : catalog->index) {
-      out += row.name + '/' + row.version + ' ' + std::string(bus::name(row.state));
-      out += row.reason.empty() ? "\n" : " (" + row.reason + ")\n";
-    }
-    return out;
   }
   // What clients see of it.
   std::string tensors(const std::string& model) {
-    std::lock_guard lock(mutex);
-    auto served = catalog->find(model, "");
+    auto now = this->now();
+    auto served = now->find(model, "");
     if (!served) return served.error().text;
     const auto& spec = (*served)->spec;
     std::string out = std::to_string(spec.max_batch) + ":";
@@ -76,29 +49,19 @@ class Repo {
     return out;
   }
   const bus::Served* served(const std::string& model) {
-    std::lock_guard lock(mutex);
-    auto found = catalog->find(model, "");
+    auto found = now()->find(model, "");
     return found ? *found : nullptr;
   }
-  base::Status load(std::string name) {
-    std::promise<base::Status> done;
-    repository->load(std::move(name), {}, [&](base::Status s) { done.set_value(std::move(s)); });
-    return done.get_future().get();
-  }
-  base::Status unload(std::string name) {
-    std::promise<base::Status> done;
-    repository->unload(std::move(name), [&](base::Status s) { done.set_value(std::move(s)); });
-    return done.get_future().get();
-  }
-  void rescan() {
-    std::promise<void> done;
-    repository->rescan([&] { done.set_value(); });
-    done.get_future().get();
-  }
 
-  std::mutex mutex;
-  std::shared_ptr<const bus::Catalog> catalog;
-  std::unique_ptr<Repository> repository;
+ private:
+  static RepositoryOptions options_of(Control control) {
+    RepositoryOptions options;
+    options.control = control;
+    return options;
+  }
+  static base::Result<std::unique_ptr<sched::Engine>> make(const LoadArgs& args) {
+    return std::unique_ptr<sched::Engine>(new FakeEngine(args.file));
+  }
 };
 
 // "a" sorts before its nodes: the order of loading is not the order of names.

@@ -1,0 +1,65 @@
+// A Repository over a folder of the test's, and what it has published last: the test stands for all shards.
+#pragma once
+
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "disk.h"
+#include "models/repository.h"
+
+namespace weir::models {
+
+class AnyRepo {
+ public:
+  AnyRepo(test::Disk& disk, std::map<std::string, EngineMaker> engines, RepositoryOptions options) {
+    options.roots.insert(options.roots.begin(), disk.root());
+    repository =
+        std::make_unique<Repository>(std::move(options), std::move(engines), base::heap(),
+                                     [this](std::shared_ptr<const bus::Catalog> next, std::function<void()> settled) {
+                                       {
+                                         std::lock_guard lock(mutex);
+                                         catalog = std::move(next);
+                                       }
+                                       settled();
+                                     });
+  }
+  // The index, a line each: "m/1 READY", "m/2 UNAVAILABLE (why)".
+  std::string rows() {
+    std::string out;
+    for (const auto& row : now()->index) {
+      out += row.name + '/' + row.version + ' ' + std::string(bus::name(row.state));
+      out += row.reason.empty() ? "\n" : " (" + row.reason + ")\n";
+    }
+    return out;
+  }
+  std::shared_ptr<const bus::Catalog> now() {
+    std::lock_guard lock(mutex);
+    return catalog;
+  }
+  base::Status load(std::string name, LoadParameters parameters = {}) {
+    std::promise<base::Status> done;
+    repository->load(std::move(name), std::move(parameters), [&](base::Status s) { done.set_value(std::move(s)); });
+    return done.get_future().get();
+  }
+  base::Status unload(std::string name) {
+    std::promise<base::Status> done;
+    repository->unload(std::move(name), [&](base::Status s) { done.set_value(std::move(s)); });
+    return done.get_future().get();
+  }
+  void rescan() {
+    std::promise<void> done;
+    repository->rescan([&] { done.set_value(); });
+    done.get_future().get();
+  }
+
+  std::mutex mutex;
+  std::shared_ptr<const bus::Catalog> catalog;
+  std::unique_ptr<Repository> repository;
+};
+
+}  // namespace weir::models

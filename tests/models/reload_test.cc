@@ -1,0 +1,112 @@
+// Models that are replaced while requests run.
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "base/fake_env.h"
+#include "bus/bus.h"
+#include "repository_fixture.h"
+
+namespace weir::models {
+namespace {
+
+// A shard: a thread that turns a Bus, calls the model all the time and counts what goes wrong.
+class Shard final : public msg::Sink {
+ public:
+  Shard(uint16_t id, std::shared_ptr<const bus::Catalog> catalog)
+      : bus_(env_, base::ShardId(id), [this] { post({}); }) {
+    bus_.publish(std::move(catalog));
+    thread_ = std::thread([this] { run(); });
+  }
+  void post(std::function<void()> work) {
+    std::lock_guard lock(mutex_);
+    if (work) work_.push_back(std::move(work));
+    woken_ = true;
+    changed_.notify_one();
+  }
+  bus::Bus& bus() { return bus_; }
+  void finish() {
+    post([this] { stopping_ = true; });
+    thread_.join();
+  }
+  void on(msg::Call&, msg::Event&& event) override {
+    --open_;
+    auto* outputs = std::get_if<msg::Outputs>(&event.what);
+    (outputs && outputs->tensors.at(0).data.size() == 1 ? answered : failed) += 1;
+  }
+  std::atomic<uint64_t> answered{0}, failed{0};
+
+ private:
+  void run() {
+    for (;;) {
+      bus_.turn();
+      if (stopping_ && bus_.in_flight() == 0) break;
+      while (!stopping_ && open_ < 16 && failed == 0) call();
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return woken_; });
+      woken_ = false;
+      auto work = std::exchange(work_, {});
+      lock.unlock();
+      for (auto& w : work) w();
+    }
+  }
+  void call() {
+    msg::Call* call = bus_.make_call();
+    call->model = "m";
+    call->sink = this;
+    call->inputs.push_back({"x", msg::DType::kUint8, {1, 1}, base::Bytes::constant("x")});
+    if (bus_.submit(call).ok()) return void(++open_);
+    bus_.discard(call);
+    ++failed;
+  }
+
+  base::FakeEnv env_;
+  bus::Bus bus_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::function<void()>> work_;
+  bool woken_ = true;
+  bool stopping_ = false;
+  int open_ = 0;
+  std::thread thread_;
+};
+
+TEST(Repository, ReloadsUnderLoadFailNoCall) {
+  test::Disk disk;
+  disk.write("m/1/model.onnx", "a");
+  RepositoryOptions options;
+  options.roots = {disk.root()};
+  std::vector<std::unique_ptr<Shard>> shards;
+  std::shared_ptr<const bus::Catalog> first;
+  auto publish = [&](std::shared_ptr<const bus::Catalog> next, std::function<void()> settled) {
+    if (shards.empty()) return first = next, settled();
+    auto left = std::make_shared<std::atomic<size_t>>(shards.size());
+    for (auto& shard : shards)
+      shard->post([&shard, next, settled, left] {
+        shard->bus().publish(next);
+        if (left->fetch_sub(1) == 1) settled();
+      });
+  };
+  Repository repository(options, {{"onnx", make_fake}}, base::heap(), publish);
+  ASSERT_TRUE(repository.start().ok());
+  for (uint16_t i = 0; i < 2; ++i) shards.push_back(std::make_unique<Shard>(i, first));
+  for (int round = 0; round < 50; ++round) {
+    // Every third write is half a model: the one before serves on.
+    disk.write("m/1/model.onnx", round % 3 == 2 ? "broken" : std::string(1, char('a' + round % 26)));
+    std::promise<void> done;
+    repository.rescan([&] { done.set_value(); });
+    done.get_future().get();
+    uint64_t seen = shards[0]->answered;
+    while (shards[0]->answered < seen + 20 && shards[0]->failed == 0) std::this_thread::yield();
+  }
+  repository.stop();
+  for (auto& shard : shards) {
+    shard->finish();
+    EXPECT_EQ(shard->failed, 0u);
+    EXPECT_GT(shard->answered, 0u);
+  }
+  shards.clear();
+}
+
+}  // namespace
+}  // namespace weir::models
