@@ -1,11 +1,8 @@
 """Evergreen end to end: the same sessions over gRPC, WebSocket (HTTP/1.1 and HTTP/2) and lines of JSON through curl."""
 
-import http.server
 import json
 import random
-import re
 import struct
-import threading
 import time
 import unittest
 
@@ -18,7 +15,6 @@ import grpc  # noqa: E402
 from hypothesis import HealthCheck, given, settings, strategies
 
 health, health_grpc = harness.stubs()('health')
-EXAMPLES = harness.ROOT / 'tests/data/evergreen'  # what the specification's clients send, byte for byte
 
 
 class Base(harness.Case):
@@ -253,112 +249,6 @@ class Random(Base):
         s.close()
 
 
-# --- the specification's own examples ----------------------------------------------------------------------------------
-def example(name, config=None):
-    """The specification writes singular field names, // comments and a placeholder for the configuration."""
-    text = (EXAMPLES / f'{name}.txt').read_text()
-    for informal, field in (('action', 'actions'), ('node_fragment', 'node_fragments'), ('input', 'inputs'), ('output', 'outputs')):
-        text = re.sub(rf'^(\s*){informal} {{', rf'\1{field} {{', text, flags=re.M)
-    text = re.sub(r'^\s*(//|config: \[).*$', '', text, flags=re.M)
-    m = message(text)
-    if config is not None:
-        m.actions[0].configs.add().Pack(config)
-    return m
-
-
-# --- references to the web ---------------------------------------------------------------------------------------------
-class Web(http.server.BaseHTTPRequestHandler):
-    """Answers /hello; misbehaves elsewhere."""
-
-    def do_GET(self):
-        if self.path == '/hello':
-            self.answer(b'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello')
-        elif self.path == '/redirect':
-            self.answer(b'HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/hello\r\nContent-Length: 0\r\n\r\n')
-        elif self.path == '/short':
-            self.answer(b'HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello')
-        elif self.path == '/gzip':
-            self.answer(b'HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello')
-        elif self.path == '/endless':
-            self.answer(b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n')
-            while self.answer(b'10000\r\n' + bytes(65536) + b'\r\n'):
-                pass
-        elif self.path == '/slow':
-            self.server.left.wait(harness.PATIENCE)
-        else:
-            self.answer(b'HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n')
-
-    def answer(self, data):
-        try:
-            self.wfile.write(data)
-            self.wfile.flush()
-            return True
-        except OSError:
-            return False
-
-    def log_message(self, *_):
-        pass
-
-
-class References(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.web = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Web)
-        cls.web.left = threading.Event()
-        threading.Thread(target=cls.web.serve_forever, daemon=True).start()
-        cls.place = f'127.0.0.1:{cls.web.server_port}'
-        allow = ['--evergreen-references-schemes', 'http', '--evergreen-references-hosts', cls.place,
-                 '--evergreen-references-hosts', f'localhost:{cls.web.server_port}']
-        cls.server = harness.Server(*allow, '--evergreen-references-networks', '127.0.0.1', '--evergreen-references-networks',
-                                    '::1', '--evergreen-references-timeout', '1s', '--evergreen-references-max-bytes', '1MiB')
-        cls.strict = harness.Server(*allow)
-
-    @classmethod
-    def tearDownClass(cls):
-        assert cls.server.stop() == 0
-        assert cls.strict.stop() == 0
-        cls.web.left.set()
-        cls.web.shutdown()
-        cls.web.server_close()
-
-    def get(self, uri, carrier=GrpcSession, server=None):
-        s = carrier(server or self.server)
-        s.send(action('ECHO', {'x': 'a'}, {'x': 'e'}))
-        m = leaf('a', b'')
-        m.node_fragments[0].chunk_fragment.ref = uri
-        s.send(m)
-        try:
-            return read_until(s, 'e').flat('e')
-        except SessionError as error:
-            return f'{error.code}: {error.message}'
-        finally:
-            s.close()
-
-    def test_what_it_names_is_the_chunk(self):
-        for carrier in CARRIERS:
-            self.assertEqual(self.get(f'http://{self.place}/hello', carrier), b'hello')
-
-    def test_names_are_looked_up(self):
-        self.assertEqual(self.get(f'http://localhost:{self.web.server_port}/hello'), b'hello')
-
-    def test_servers_that_misbehave_end_the_session_with_a_status(self):
-        for path, said in (('redirect', 'UNAVAILABLE: .* redirects are not followed'), ('short', 'UNAVAILABLE: .*before the end'),
-                           ('gzip', 'UNAVAILABLE: .*coded the content'), ('endless', 'RESOURCE_EXHAUSTED: .*larger than 1048576'),
-                           ('slow', 'DEADLINE_EXCEEDED: .*not come in time'), ('nothing', 'NOT_FOUND: .*status 404')):
-            self.assertRegex(self.get(f'http://{self.place}/{path}'), said)
-
-    def test_what_is_not_allowed_is_not_asked(self):
-        for uri in (f'http://{self.place}@evil.example/', 'http://127.1/', 'http://evil.example/', f'https://{self.place}/hello',
-                    f'http://127.0.0.1:{self.server.port}/v2', f'http://{self.place}\\@evil.example/', 'gopher://a/',
-                    f'http://[::ffff:127.0.0.1]:{self.web.server_port}/hello'):
-            self.assertRegex(str(self.get(uri)), '^(PERMISSION_DENIED|INVALID_ARGUMENT): ', uri)
-
-    def test_a_host_that_is_listed_does_not_lead_inside(self):
-        for host in ('127.0.0.1', 'localhost'):
-            self.assertRegex(self.get(f'http://{host}:{self.web.server_port}/hello', server=self.strict),
-                             'UNAVAILABLE: .*no public address')
-
-
 # --- the server's end --------------------------------------------------------------------------------------------------
 class Drains(unittest.TestCase):
     def test_sessions_hear_that_the_server_goes_and_do_not_hold_it(self):
@@ -413,84 +303,6 @@ class Room(harness.Case):
                 s.send(leaf('z', 'there'))
                 self.assertEqual(read_until(s, 'e').flat('e'), b'there')
                 s.close()
-
-
-class Examples(unittest.TestCase):
-    """Against the demo models: a video is described to a model of text."""
-
-    @classmethod
-    def setUpClass(cls):
-        root = harness.scratch() / 'refs'
-        (root / 'path/to/file').mkdir(parents=True, exist_ok=True)
-        (root / 'path/to/file/part1').write_bytes(bytes(1000))
-        (root / 'path/to/file/part2').write_bytes(bytes(234))
-        cls.server = harness.Server('--evergreen-references-file-roots', root, '--evergreen-unseen-content', 'describe')
-        models = harness.curl(cls.server.url('/v2/repository/index'), '-X', 'POST').json()
-        cls.chat = any(m['name'] == 'chat' and m['state'] == 'READY' for m in models)
-
-    @classmethod
-    def tearDownClass(cls):
-        assert cls.server.stop() == 0
-
-    def setUp(self):
-        if not self.chat:
-            self.skipTest('no model of text is served')
-
-    def sessions(self):
-        for carrier in CARRIERS:
-            with self.subTest(carrier.__name__):
-                s = carrier(self.server)
-                try:
-                    yield s
-                finally:
-                    s.close()
-
-    def greedy(self, **more):
-        return cfg.GenerateConfig(temperature=0, max_tokens=24, **more)
-
-    def test_a_question_about_a_video_and_one_more(self):
-        answers = set()
-        for s in self.sessions():
-            first = example('video_1')
-            first.actions[0].configs.add().Pack(self.greedy())
-            s.send(first)
-            one = read_until(s, 'response_1').flat('response_1')
-            second = example('video_2')
-            second.actions[0].configs.add().Pack(self.greedy())
-            second.actions[0].outputs.add(name='usage', id='usage_2')
-            s.send(second)
-            nodes = read_until(s, 'response_2', 'usage_2')
-            usage = cfg.Usage()
-            nodes.metadata('usage_2').experimental[0].Unpack(usage)
-            self.assertGreater(usage.cached_prompt_tokens, 0, 'the first turn was there already')
-            self.assertEqual(nodes.metadata('response_2').mimetype, 'text/plain')
-            answers.add((one, nodes.flat('response_2')))
-        self.assertEqual(len(answers), 1, 'the same over every carrier')
-
-    def test_a_customized_and_a_streamed_prompt_are_the_same_prompt(self):
-        answers = set()
-        for name in ('customized', 'streamed'):
-            for s in self.sessions():
-                s.send(example(name, self.greedy()))
-                answers.add(read_until(s, 'response_1').flat('response_1'))
-        self.assertEqual(len(answers), 1)
-
-    def test_delivery_out_of_order_and_twice_gives_the_same(self):
-        answers = set()
-        for seed in range(8):
-            m = example('streamed', self.greedy())
-            parts = [ev.SessionMessage(node_fragments=[f]) for f in m.node_fragments] * 2 + [ev.SessionMessage(actions=m.actions)]
-            random.Random(seed).shuffle(parts)
-            s = GrpcSession(self.server)
-            for part in parts:
-                s.send(part)
-            answers.add(read_until(s, 'response_1').flat('response_1'))
-            s.close()
-        self.assertEqual(len(answers), 1)
-
-    def test_the_examples_parse_to_what_they_say(self):
-        self.assertEqual(example('video_1').node_fragments[3].chunk_fragment.ref, 'file://path/to/file/part2')
-        self.assertEqual(example('streamed').node_fragments[2].seq, 1)
 
 
 if __name__ == '__main__':

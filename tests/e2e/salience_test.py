@@ -1,79 +1,15 @@
-"""Salience as its clients see it: python grpcio with stubs made here, curl over JSON, on the demo model."""
+"""Salience as its clients see it: python grpcio, curl over JSON, on the demo model."""
 
 import base64
-import http.client
 import json
-import random
-import re
-import socket
 import struct
-import sys
 import time
 import unittest
 
 import grpc
 import harness
 from harness import curl
-
-from hpack import Encoder
-from hyperframe.frame import DataFrame, HeadersFrame, SettingsFrame
-
-sys.path.insert(0, str(harness.MODELS / 'chat'))
-import bpe  # noqa: E402 (the demo model's own tokenizer)
-
-pb, rpc = harness.stubs()('salience')
-status_pb, _ = harness.stubs()('status')
-
-CHAT = harness.MODELS / 'chat/1'
-DATA = harness.ROOT / 'tests/data/chat'
-START, PAD, END, PADS = 3069, 3070, 3071, 16
-EOS = 3068
-QUESTION = '<|im_start|>user\nWhat is curl?<|im_end|>\n<|im_start|>assistant\n'
-
-
-def tokenizer():
-    """The demo model's, from its tokenizer.json."""
-    merges = json.loads((CHAT / 'tokenizer.json').read_text())['model']['merges']
-    return bpe.Tokenizer([tuple(m.split(' ')) if isinstance(m, str) else tuple(m) for m in merges])
-
-
-def info(error):
-    """The google.rpc.ErrorInfo of a grpc.RpcError: (reason, metadata)."""
-    details = dict(error.trailing_metadata())['grpc-status-details-bin']
-    any_ = status_pb.Status.FromString(details).details[0]
-    it = status_pb.ErrorInfo()
-    any_.Unpack(it)
-    return it.reason, dict(it.metadata)
-
-
-class Client:
-    """What a client of Salience is: its own list of tokens, and the server's checked against it at every step."""
-
-    def __init__(self, stub, session=None, tokens=()):
-        self.stub = stub
-        self.session = session or stub.OpenSession(pb.OpenSessionRequest(model='chat')).session_id
-        self.tokens = list(tokens)
-
-    def generate(self, append=(), max_tokens=0, offset=None, top_k=1, **wish):
-        offset = len(self.tokens) if offset is None else offset
-        request = pb.GenerateRequest(session_id=self.session, append_tokens=append, offset=offset, max_tokens=max_tokens,
-                                     truncating=offset < len(self.tokens), top_k=top_k, **wish)
-        *tokens, last = [getattr(e, e.WhichOneof('event')) for e in self.stub.Generate(request, timeout=harness.PATIENCE)]
-        made = [t.id for t in tokens if not t.is_prefill]
-        self.tokens = self.tokens[:offset] + list(append) + made
-        assert last.total_tokens == len(self.tokens) and last.completion_tokens == len(made), last
-        assert [t.position for t in tokens] == sorted(t.position for t in tokens)
-        return tokens, made, last
-
-    def fork(self, at):
-        answer = self.stub.ForkSession(pb.ForkSessionRequest(session_id=self.session, at_position=at))
-        return Client(self.stub, answer.session_id, self.tokens[:at])
-
-    def dump(self):
-        return list(self.stub.DumpSession(pb.DumpSessionRequest(session_id=self.session)).tokens)
-
-    def close(self):
-        self.stub.CloseSession(pb.CloseSessionRequest(session_id=self.session))
+from salience_client import DATA, END, EOS, PAD, PADS, QUESTION, START, Client, info, metric, pb, rpc, tokenizer
 
 
 class Salience(harness.Case):
@@ -398,89 +334,6 @@ class Kept(unittest.TestCase):
                 stub.DumpSession(request, metadata=beta)
             self.assertEqual('there is no such session', caught.exception.details())
         self.assertEqual(0, server.stop())
-
-
-def metric(server, name, *labels):
-    """The sum of a metric's samples that have all these labels."""
-    connection = http.client.HTTPConnection(server.address, timeout=harness.PATIENCE)
-    connection.request('GET', '/metrics')
-    lines = connection.getresponse().read().decode().splitlines()
-    connection.close()
-    found = [float(line.rsplit(' ', 1)[1]) for line in lines
-             if re.match(re.escape(name) + r'[{ ]', line) and all(label in line for label in labels)]
-    assert found, name
-    return sum(found)
-
-
-class Vanishing(unittest.TestCase):
-    """Clients that are gone at a random byte, of what they send or of what they read."""
-
-    ROUNDS = 200 if harness.SANITIZED else 1000
-
-    def test_nothing_stays_of_clients_that_vanish(self):
-        server = harness.Server('--shards', '2', '--sessions-idle', '2s')
-        dice = random.Random(20240817)
-        opener = http.client.HTTPConnection(server.address, timeout=harness.PATIENCE)
-        begun = time.monotonic()
-        for i in range(self.ROUNDS):
-            opener.request('POST', '/salience.v1.Salience/OpenSession', '{}', {'content-type': 'application/json'})
-            session = json.loads(opener.getresponse().read())['session_id']
-            wish = pb.GenerateRequest(session_id=session, append_tokens=[dice.randrange(3000) for _ in range(dice.randrange(1, 60))],
-                                      max_tokens=300, temperature=1.5)
-            data = self.h2(wish) if i % 3 else self.h1(wish)
-            sock = socket.create_connection(('127.0.0.1', server.port), timeout=harness.PATIENCE)
-            try:
-                if dice.random() < 0.4:
-                    sock.sendall(data[:dice.randrange(len(data))])
-                else:
-                    sock.sendall(data)
-                    left, seen = dice.randrange(1, 1500), b''
-                    while left > len(seen) and not self.over(seen) and (piece := sock.recv(min(left - len(seen), 200))):
-                        seen += piece
-                if dice.random() < 0.5:  # RST instead of FIN
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
-            finally:
-                sock.close()
-        print(f'{self.ROUNDS} clients vanished in {time.monotonic() - begun:.1f} s', flush=True)
-        opener.close()
-        counts = (('weir_sessions',), ('weir_session_bytes',), ('weir_model_sequences', 'state="running"'),
-                  ('weir_model_sequences', 'state="waiting"'), ('weir_model_kv_blocks', 'state="used"'),
-                  ('weir_model_resident_sessions',))
-        end = time.monotonic() + harness.PATIENCE
-        while time.monotonic() < end and any(metric(server, *c) for c in counts):
-            time.sleep(0.05)
-        self.assertEqual({c: 0 for c in counts}, {c: metric(server, *c) for c in counts})
-        with grpc.insecure_channel(server.address) as channel:  # and it is as good as new
-            client = Client(rpc.SalienceStub(channel))
-            client.generate([1, 2, 3], 5)
-            client.close()
-        self.assertEqual(0, server.stop())
-
-    @staticmethod
-    def over(seen):
-        """Whether HTTP/2 frames have come to the end of the stream; HTTP/1 ends with the connection."""
-        while len(seen) >= 9 and not seen.startswith(b'HTTP'):
-            size, kind, flags = int.from_bytes(seen[:3], 'big'), seen[3], seen[4]
-            if kind in (0, 1) and flags & 1:
-                return True
-            seen = seen[9 + size:]
-        return False
-
-    @staticmethod
-    def h2(wish):
-        message = wish.SerializeToString()
-        head = Encoder().encode([(':method', 'POST'), (':scheme', 'http'), (':path', '/salience.v1.Salience/Generate'),
-                                 (':authority', 'localhost'), ('content-type', 'application/grpc'), ('te', 'trailers')])
-        return (b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + SettingsFrame(0).serialize() + SettingsFrame(0, flags=['ACK']).serialize()
-                + HeadersFrame(1, data=head, flags=['END_HEADERS']).serialize()
-                + DataFrame(1, data=b'\0' + struct.pack('>I', len(message)) + message, flags=['END_STREAM']).serialize())
-
-    @staticmethod
-    def h1(wish):
-        body = json.dumps({'session_id': wish.session_id, 'append_tokens': list(wish.append_tokens), 'max_tokens': wish.max_tokens,
-                           'temperature': wish.temperature}).encode()
-        return (b'POST /salience.v1.Salience/Generate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n'
-                b'connection: close\r\ncontent-length: %d\r\n\r\n' % len(body)) + body
 
 
 if __name__ == '__main__':
