@@ -1,14 +1,13 @@
 // Any bytes as a GraphPipe message: what verify() takes, flatbuffers' own verifier takes too; what then becomes tensors
 // lies inside the message or costs no more than the budget; and what is written back verifies and reads as the same.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "dialects/graphpipe/infer_request.h"
 #include "dialects/graphpipe/reply.h"
 #include "dialects/graphpipe/verify.h"
 #include "marshal/check.h"
+#include "require.h"
 
 namespace {
 
@@ -16,12 +15,6 @@ using namespace weir;  // NOLINT: a program of one file
 namespace fb = graphpipe_fb;
 
 constexpr uint64_t kBudget = 1 << 20;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 void require_round_trip(const std::vector<msg::Tensor>& tensors) {
   auto pieces = graphpipe::write_tensors(tensors);

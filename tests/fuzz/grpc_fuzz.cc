@@ -4,11 +4,10 @@
 // Input: byte 0 chooses method, form, encoding and faults; byte 1 the size of the pieces; the rest is the body.
 #include <array>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "require.h"
 #include "support/rpc_methods.h"
 #include "support/rpc_wire.h"
 #include "support/split_feed.h"
@@ -16,12 +15,6 @@
 namespace {
 
 using namespace weir;  // NOLINT: a program of one file
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 struct Choice {
   std::string method, type;

@@ -3,22 +3,14 @@
 #include <google/protobuf/util/json_util.h>
 #include <simdjson.h>
 
-#include <cstdio>
-#include <cstdlib>
-
 #include "dialects/grps/mapping.h"
 #include "grps.pb.h"
 #include "marshal/check.h"
+#include "require.h"
 
 namespace {
 
 using namespace weir;  // NOLINT: a program of one file
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 std::string join(const std::vector<base::Bytes>& pieces) {
   std::string out;

@@ -1,22 +1,15 @@
 // Any bytes as a GrpsMessage over gRPC: what is accepted is what libprotobuf accepts, costs no more than a few times
 // its size, and reads as libprotobuf reads it.
-#include <cstdio>
-#include <cstdlib>
 
 #include "dialects/grps/mapping.h"
 #include "grps.pb.h"
 #include "marshal/check.h"
+#include "require.h"
 
 namespace {
 
 using namespace weir;  // NOLINT: a program of one file
 namespace pb = ::grps::protos::v1;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 size_t cost(const weir::grps::Message& message) {
   size_t n = message.data.size();

@@ -3,23 +3,16 @@
 //
 // Input: byte 0 chooses the plan and how answers are given, byte 1 the size of the pieces; the rest is the connection.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "require.h"
 #include "support/fake_wire.h"
 #include "support/split_feed.h"
 
 namespace {
 
 using namespace weir;  // NOLINT: a program of one file
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 struct Collecting final : wire::Reader {
   std::string body;

@@ -5,23 +5,16 @@
 // rest are the bytes of the client.
 #include <array>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "require.h"
 #include "support/fake_wire.h"
 
 namespace {
 
 using namespace weir;  // NOLINT: a program of one file
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 // Checks that a stream of bytes is whole frames, and nothing after a GOAWAY that says why.
 class Frames {

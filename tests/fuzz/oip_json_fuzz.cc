@@ -5,24 +5,17 @@
 #include <simdjson.h>
 
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "dialects/oip/json_infer.h"
 #include "marshal/check.h"
 #include "marshal/json_tensor.h"
+#include "require.h"
 
 namespace {
 
 using namespace weir;  // NOLINT: a program of one file
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 std::string text_of(const msg::Tensor& tensor) {
   std::string out;

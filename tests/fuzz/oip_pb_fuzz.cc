@@ -1,23 +1,16 @@
 // Any bytes as a ModelInferRequest: read as libprotobuf reads them, and served only if it accepts them; what is written
 // back is a ModelInferResponse for libprotobuf.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "dialects/oip/pb_infer.h"
 #include "inference.pb.h"
 #include "marshal/check.h"
+#include "require.h"
 
 namespace {
 
 using namespace weir;  // NOLINT: a program of one file
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 std::string joined(const std::vector<base::Bytes>& pieces) {
   std::string out;

@@ -2,23 +2,15 @@
 // read is within its bounds. An accepted chat's messages are checked and rendered as well.
 #include <simdjson.h>
 
-#include <cstdio>
-#include <cstdlib>
-
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/request.h"
+#include "require.h"
 #include "support/text_models.h"
 
 namespace {
 
 using namespace weir;  // NOLINT: a program of one file
 using openai::Kind;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 void check(const openai::Request& request) {
   const auto& fields = request.fields;

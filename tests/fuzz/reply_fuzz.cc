@@ -1,23 +1,16 @@
 // Any bytes as the answer of a web server: the same is made of them however they are cut, and never more than allowed.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "net/reply.h"
+#include "require.h"
 
 namespace {
 
 using namespace weir;  // NOLINT: a program of one file
 
 constexpr uint64_t kMost = 2000;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 struct Outcome {
   base::Status status;

@@ -1,22 +1,15 @@
 // Any bytes as a GenerateRequest: read by hand, it is what libprotobuf reads, costs no more than a few times its size,
 // and what passes the checks holds what engines rely on.
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 
 #include "dialects/salience/wish.h"
+#include "require.h"
 #include "salience.pb.h"
 
 namespace {
 
 using namespace weir;  // NOLINT: a program of one file
 namespace pb = ::salience::v1;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 bool ordered(const std::vector<msg::PositionRange>& ranges) {
   for (size_t i = 0; i < ranges.size(); ++i)

@@ -4,23 +4,16 @@
 // Input: a tokenizer.json, then perhaps a zero byte and a text. Without a text some that tokenizers trip over are
 // taken.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "require.h"
 #include "text/stream.h"
 #include "text/tokenizer.h"
 
 namespace {
 
 using namespace weir;  // NOLINT: a program of one file
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 void run(const text::Tokenizer& tokenizer, std::string_view input) {
   auto ids = tokenizer.encode(input, text::AddSpecial::kYes);

@@ -1,0 +1,15 @@
+// What fuzz targets hold to be true.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace weir {
+
+inline void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "broken: %s\n", what);
+  std::abort();
+}
+
+}  // namespace weir
