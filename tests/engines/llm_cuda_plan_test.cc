@@ -62,6 +62,22 @@ TEST(LlmCudaPlan, TheGraphsOfABucketAreForTheseParts) {
     ASSERT_TRUE(std::binary_search(all.begin(), all.end(), captured_parts(n, 131072))) << n;
 }
 
+TEST(LlmCudaPlan, SmallPacksAreFilledUpToFewSizes) {
+  EXPECT_EQ(pack_bucket(20, 1, 512).tokens, 24u);
+  EXPECT_EQ(pack_bucket(20, 1, 512).tiles, 1u);
+  EXPECT_EQ(pack_bucket(20, 5, 512).tiles, 16u);
+  EXPECT_EQ(pack_bucket(257, 5, 512).tokens, 0u);
+  EXPECT_EQ(pack_bucket(33, 5, 32).tokens, 0u);
+  auto all = pack_buckets(512);
+  EXPECT_LT(all.size(), 60u);
+  for (uint32_t tokens = 1; tokens <= kGraphTokens; ++tokens)
+    for (uint32_t tiles : {(tokens + 63) / 64, (tokens + 20) / 21, std::min(tokens, 32u)}) {
+      auto key = pack_bucket(tokens, tiles, 512).key();
+      EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const auto& b) { return b.key() == key; }))
+          << tokens << " in " << tiles;
+    }
+}
+
 TEST(LlmCudaPlan, PartMemoryHoldsAllThreeArraysApart) {
   auto m = part_memory(3, 5, 64, 7);
   EXPECT_EQ(m.out, 0u);

@@ -86,6 +86,10 @@ base::Result<const cuda::Kernels*> start(const Loading& l, device::Device& devic
   return cuda::open_kernels(device, *l.place.devices);
 }
 
+cuda::DeviceEncoderOptions options_on(const Loading& l, const device::Device& device) {
+  return {.broken = l.place.broken, .graphs = cuda::graphs_on(l.options, device)};
+}
+
 base::Result<std::unique_ptr<Encoder>> load_on_device(Loading& l, const BertShape& shape, const Store& store,
                                                       device::Device& device) {
   auto kernels = start(l, device);
@@ -94,7 +98,7 @@ base::Result<std::unique_ptr<Encoder>> load_on_device(Loading& l, const BertShap
   auto weights = cuda::load_device_bert(shape, store, device);
   if (!weights) return weights.error();
   auto bert = cuda::DeviceBert::make(device, **kernels, shape, std::move(*weights), length_of(l, shape.max_length()),
-                                     l.options.policy.step_tokens, l.place.broken);
+                                     l.options.policy.step_tokens, options_on(l, device));
   if (!bert) return bert.error();
   return std::unique_ptr<Encoder>(std::move(*bert));
 }
@@ -127,7 +131,7 @@ base::Result<std::unique_ptr<Encoder>> load_on_device(Loading& l, const Shape& s
   if (auto s = cuda::DeviceRotary::check(shape, device, **kernels); !s.ok()) return s;
   auto weights = cuda::load_device_weights(shape, {}, store, device);
   if (!weights) return weights.error();
-  auto encoder = cuda::DeviceRotary::make(device, **kernels, shape, std::move(*weights), limits, l.place.broken);
+  auto encoder = cuda::DeviceRotary::make(device, **kernels, shape, std::move(*weights), limits, options_on(l, device));
   if (!encoder) return encoder.error();
   return std::unique_ptr<Encoder>(std::move(*encoder));
 }

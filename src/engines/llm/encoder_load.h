@@ -1,9 +1,9 @@
 // Loading an encoder: a Hugging Face folder becomes an Engine of tensors (encoder_engine.h).
 //
-// Parameters of model.yaml: threads, dtype, kernels, device, step_tokens (512: of one pack), max_length as for models
-// of tokens; task (auto; embed or generate for folders that are good for both), pooling (auto: as the folder says;
-// mean, cls, last), normalize (auto; on, off), tokenizer (on; off: only ids are taken, for tokenizers that are not
-// known here).
+// Parameters of model.yaml: threads, dtype, kernels, device, graphs, step_tokens (512: of one pack), max_length as for
+// models of tokens; task (auto; embed or generate for folders that are good for both), pooling (auto: as the folder
+// says; mean, cls, last), normalize (auto; on, off), tokenizer (on; off: only ids are taken, for tokenizers that are
+// not known here).
 #pragma once
 
 #include <map>

@@ -137,10 +137,11 @@ base::Result<std::unique_ptr<sched::Engine>> load_on_device(Loading& l, device::
     model.sight = std::make_unique<Sight>(shape, *l.options.kernels, std::move(team), std::move(*tower));
   }
   auto& policy = l.options.policy;
-  const Graphs graphs = l.options.graphs.value_or(device.info().index >= 0 ? Graphs::kAtLoad : Graphs::kAtUse);
-  auto engine = cuda::DeviceTransformer::make(
-      device, **kernels, std::move(model),
-      {.step_tokens = policy.step_tokens, .max_running = policy.max_running, .broken = place.broken, .graphs = graphs});
+  auto engine = cuda::DeviceTransformer::make(device, **kernels, std::move(model),
+                                              {.step_tokens = policy.step_tokens,
+                                               .max_running = policy.max_running,
+                                               .broken = place.broken,
+                                               .graphs = cuda::graphs_on(l.options, device)});
   if (!engine) return engine.error();
   auto share = uint64_t(kShareOfMemory * double(device.info().memory)), taken = (*engine)->fixed_bytes();
   if (!l.options.kv_cache && device.info().index >= 0 && share > taken + policy.kv_bytes)

@@ -6,9 +6,9 @@
 // for files of bfloat16 or float16 and float32 else), max_length (the model's), kernels (the best that the CPU runs),
 // device (auto, cpu, cuda, cuda:N, host; auto is the first CUDA device where there is one that knows the model's shape
 // and can load it, and dtype is not float32, and the CPU else; host runs the device's engine without one, slowly, for
-// tests), graphs (auto, load, use, off: when decode steps become CUDA graphs; auto is load on CUDA, for at most ten
-// seconds, and use elsewhere). Devices compute in bfloat16. On CUDA kv_cache is by default what 85% of the device's
-// memory leave beside the weights.
+// tests), graphs (auto, load, use, off: when decode steps and small packs of encoders become CUDA graphs; auto is load
+// on CUDA, for at most ten seconds, and use elsewhere). Devices compute in bfloat16. On CUDA kv_cache is by default
+// what 85% of the device's memory leave beside the weights.
 #pragma once
 
 #include <functional>

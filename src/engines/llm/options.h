@@ -10,7 +10,8 @@
 
 namespace weir::llm {
 
-// When decode steps become graphs of a device: before the first step, or each when it is wanted for the second time.
+// When what is done again and again becomes graphs of a device: before the first step, or each when it is wanted for
+// the second time.
 enum class Graphs : uint8_t { kAtLoad, kAtUse, kNone };
 
 struct Options {

@@ -14,6 +14,10 @@ base::Result<const Kernels*> open_kernels(const device::Device& device, const de
   return kernels;
 }
 
+Graphs graphs_on(const Options& options, const device::Device& device) {
+  return options.graphs.value_or(device.info().index >= 0 ? Graphs::kAtLoad : Graphs::kAtUse);
+}
+
 base::Status check_widths(const Shape& s, const device::Device& device) {
   if (device.info().index < 0) return {};
   auto no = [](const std::string& what) {

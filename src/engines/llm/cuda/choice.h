@@ -15,6 +15,9 @@ namespace weir::llm::cuda {
 // The module's table for a CUDA device, reference.h's for one of the host. Errors: FAILED_PRECONDITION.
 base::Result<const Kernels*> open_kernels(const device::Device& device, const device::Devices& devices);
 
+// As Options::graphs says, or what is usual on such a device.
+Graphs graphs_on(const Options& options, const device::Device& device);
+
 // Whether the kernels know the heads and widths of a Llama-like model; those on the host know all. Errors:
 // UNIMPLEMENTED.
 base::Status check_widths(const Shape& shape, const device::Device& device);

@@ -21,20 +21,21 @@ Status DeviceBert::check(const BertShape& shape, const device::Device& device, c
 
 base::Result<std::unique_ptr<DeviceBert>> DeviceBert::make(device::Device& device, const Kernels& kernels,
                                                            BertShape shape, DeviceBertWeights weights,
-                                                           uint32_t max_length, uint32_t pack_tokens, Broken broken) {
+                                                           uint32_t max_length, uint32_t pack_tokens,
+                                                           DeviceEncoderOptions options) {
   if (auto s = check(shape, device, kernels); !s.ok()) return s;
   base::check(max_length <= shape.max_length(), "texts are no longer than the model's positions");
   EncoderLimits limits = limits_of(shape, max_length, pack_tokens);
   std::unique_ptr<DeviceBert> out(
-      new DeviceBert(device, kernels, std::move(shape), std::move(weights), limits, std::move(broken)));
+      new DeviceBert(device, kernels, std::move(shape), std::move(weights), limits, std::move(options)));
   if (auto s = out->start(); !s.ok()) return s;
   return out;
 }
 
 DeviceBert::DeviceBert(device::Device& device, const Kernels& kernels, BertShape shape, DeviceBertWeights weights,
-                       EncoderLimits limits, Broken broken)
+                       EncoderLimits limits, DeviceEncoderOptions options)
     : DeviceEncoder(device, kernels, limits, {shape.heads, shape.heads, weights.head_dim, shape.intermediate, 0},
-                    std::move(broken)),
+                    std::move(options)),
       shape_(std::move(shape)),
       weights_(std::move(weights)) {}
 

@@ -38,13 +38,13 @@ class DeviceBert final : public DeviceEncoder {
   // UNAVAILABLE.
   static base::Result<std::unique_ptr<DeviceBert>> make(device::Device& device, const Kernels& kernels, BertShape shape,
                                                         DeviceBertWeights weights, uint32_t max_length,
-                                                        uint32_t pack_tokens, Broken broken);
+                                                        uint32_t pack_tokens, DeviceEncoderOptions options);
   // Whether it can run this: UNIMPLEMENTED, FAILED_PRECONDITION (the module lacks kernels).
   static base::Status check(const BertShape& shape, const device::Device& device, const Kernels& kernels);
 
  private:
   DeviceBert(device::Device& device, const Kernels& kernels, BertShape shape, DeviceBertWeights weights,
-             EncoderLimits limits, Broken broken);
+             EncoderLimits limits, DeviceEncoderOptions options);
 
   base::Status forward(const Args& args) override;
   base::Status run_layer(const DeviceBertLayer& layer, const Args& args);

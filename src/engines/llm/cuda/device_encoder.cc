@@ -1,6 +1,7 @@
 #include "engines/llm/cuda/device_encoder.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -30,15 +31,16 @@ Status keep(base::Result<T> made, T& to) {
 }  // namespace
 
 DeviceEncoder::DeviceEncoder(device::Device& device, const Kernels& kernels, EncoderLimits limits, Widths widths,
-                             Broken broken)
+                             DeviceEncoderOptions options)
     : kernels_(kernels),
       limits_(limits),
       widths_(widths),
       device_(device),
       epoch_(device.epoch()),
-      broken_(std::move(broken)) {}
+      options_(std::move(options)),
+      graphs_(device, stream_, options_.graphs) {}
 
-// What is queued still reads and writes what dies here. On a device at fault nothing is freed, nor waited for.
+// Nothing is queued any more, unless the device is at fault: then nothing is freed, nor waited for.
 DeviceEncoder::~DeviceEncoder() {
   const bool usable = device_.fault().ok() && device_.epoch() == epoch_;
   if (usable && stream_ && drain().ok() && matmuls_) kernels_.matmul_close(matmuls_);
@@ -52,7 +54,25 @@ Status DeviceEncoder::start() {
                   return kernels_.matmul_open(index, workspace_, &matmuls_);
                 });
               },
-              [&] { return drain(); });
+              [&] { return drain(); }, [&] { return options_.graphs == Graphs::kAtLoad ? warm() : Status(); });
+}
+
+// Of idle tokens alone; one run of each number of tokens loads what it takes.
+Status DeviceEncoder::warm() {
+  const auto until = std::chrono::steady_clock::now() + options_.graph_time;
+  uint32_t loaded = 0;
+  for (auto bucket : pack_buckets(limits_.pack_tokens)) {
+    if (!graphs_.wanted() || std::chrono::steady_clock::now() >= until) break;
+    const Args args = write({}, bucket);
+    auto queue = [&] { return forward(args); };
+    auto status = each([&] { return send(); },
+                       [&] { return std::exchange(loaded, bucket.tokens) != bucket.tokens ? queue() : Status(); },
+                       [&] { return graphs_.make(bucket.key(), queue); }, [&] { return drain(); });
+    if (status.ok()) continue;
+    (void)drain();  // of what it will not outlive
+    return status;
+  }
+  return {};
 }
 
 Status DeviceEncoder::make_room() {
@@ -66,7 +86,7 @@ Status DeviceEncoder::make_room() {
   const size_t inner = room(widths_.inner * sizeof(Bf16)), gated = room(widths_.gated * sizeof(Bf16));
   const size_t workspace = std::exchange(bytes, bytes + kWorkspace);
   // ids, kinds, positions, slots; chunks and tiles of texts, which have a token at least.
-  const size_t args = tokens * (4 * sizeof(uint32_t) + sizeof(Chunk) + sizeof(Tile)) + 6 * kAlign;
+  const size_t args = tokens * (4 * sizeof(uint32_t) + sizeof(Chunk) + sizeof(Tile)) + 7 * kAlign;
   if (auto s = each([&] { return keep(device_.buffer(bytes), room_); },
                     [&] { return keep(device_.buffer(args), args_); }, [&] { return keep(device_.pin(args), in_); },
                     [&] { return keep(device_.pin(tokens * hidden * sizeof(float)), out_); });
@@ -103,8 +123,9 @@ Status DeviceEncoder::run(const Pack& pack) {
   const size_t n = pack.ids.size();
   if (n > limits_.pack_tokens || pack.positions.size() != n || (!pack.types.empty() && pack.types.size() != n))
     return base::failure(base::Code::kInternal, "a pack's arrays are too long, or differ");
-  auto status = each([&] { return queue(pack); }, [&] { return drain(); });
-  if (!status.ok() && !device_.fault().ok() && broken_) std::exchange(broken_, nullptr)(status);
+  auto status = queue(pack);
+  if (auto drained = drain(); status.ok()) status = std::move(drained);
+  if (!status.ok() && !device_.fault().ok() && options_.broken) std::exchange(options_.broken, nullptr)(status);
   return status;
 }
 
@@ -113,6 +134,15 @@ void DeviceEncoder::state(uint32_t token, float* out) const {
 }
 
 DeviceEncoder::Args DeviceEncoder::write(const Pack& pack) {
+  uint32_t tiles = 0;
+  for (const auto& text : pack.texts) tiles += (text.count + kQueryTile - 1) / kQueryTile;
+  return write(pack,
+               graphs_.wanted() ? pack_bucket(uint32_t(pack.ids.size()), tiles, limits_.pack_tokens) : PackBucket());
+}
+
+// What a graph knows of a bucket is where arrays begin: chunks, of which there may be any number, come last. Idle
+// tokens have no slots, idle tiles a chunk of none.
+DeviceEncoder::Args DeviceEncoder::write(const Pack& pack, PackBucket bucket) {
   std::vector<uint32_t> slots;
   std::vector<Chunk> chunks;
   std::vector<Tile> tiles;
@@ -124,32 +154,43 @@ DeviceEncoder::Args DeviceEncoder::write(const Pack& pack) {
     block += EncoderLimits::taken(text.count) / kBlock;
   }
   base::check(block * kBlock <= limits_.pack_tokens, "a pack's texts take no more than there is");
+  const auto tokens = std::max<size_t>(bucket.tokens, pack.ids.size());
+  if (bucket.tokens > 0) {
+    slots.resize(tokens, kNoSlot);
+    tiles.resize(bucket.tiles, {uint32_t(chunks.size()), 0});
+    chunks.push_back({0, 0, 0, 0});
+  }
   args_bytes_ = 0;
-  auto put = [&]<class T>(const std::vector<T>& values) {
-    const size_t bytes = values.size() * sizeof(T), at = std::exchange(args_bytes_, args_bytes_ + aligned(bytes));
+  auto put = [&]<class T>(const std::vector<T>& values, size_t count) {
+    const size_t bytes = values.size() * sizeof(T), whole = count * sizeof(T);
+    const size_t at = std::exchange(args_bytes_, args_bytes_ + aligned(whole));
     if (bytes > 0) std::memcpy(in_.data() + at, values.data(), bytes);
+    std::memset(in_.data() + at + bytes, 0, whole - bytes);
     return reinterpret_cast<const T*>(args_.data() + at);
   };
   Args args;
-  std::vector<uint32_t> none(pack.types.empty() && limits_.types > 0 ? pack.ids.size() : 0, 0);
-  args.ids = put(pack.ids), args.kinds = put(pack.types.empty() ? none : pack.types);
-  args.positions = put(pack.positions), args.slots = put(slots), args.chunks = put(chunks), args.tiles = put(tiles);
-  args.tokens = uint32_t(pack.ids.size()), args.tile_count = uint32_t(tiles.size());
+  args.ids = put(pack.ids, tokens);
+  if (limits_.types > 0) args.kinds = put(pack.types, tokens);
+  args.positions = put(pack.positions, tokens), args.slots = put(slots, tokens);
+  args.tiles = put(tiles, tiles.size()), args.chunks = put(chunks, chunks.size());
+  args.tokens = uint32_t(tokens), args.tile_count = uint32_t(tiles.size()), args.bucket = bucket;
   return args;
+}
+
+Status DeviceEncoder::send() {
+  Copy in{args_.data(), in_.data(), args_bytes_};
+  return device_.copy(stream_, Way::kToDevice, {&in, 1});
 }
 
 Status DeviceEncoder::queue(const Pack& pack) {
   const Args args = write(pack);
-  Copy in{args_.data(), in_.data(), args_bytes_},
-      out{out_.data(), rows_, size_t(args.tokens) * limits_.hidden * sizeof(float)};
-  return each(
-      [&] {
-        return device_.copy(stream_, Way::kToDevice, {&in, 1});
-      },
-      [&] { return forward(args); },
-      [&] {
-        return device_.copy(stream_, Way::kToHost, {&out, 1});
-      });
+  Copy out{out_.data(), rows_, pack.ids.size() * limits_.hidden * sizeof(float)};
+  auto all = [&] { return forward(args); };
+  return each([&] { return send(); },
+              [&] { return args.bucket.tokens > 0 ? graphs_.run(args.bucket.key(), all) : all(); },
+              [&] {
+                return device_.copy(stream_, Way::kToHost, {&out, 1});
+              });
 }
 
 Status DeviceEncoder::multiply(const Bf16* x, uint32_t rows, const Bf16* weight, const float* bias, uint32_t outputs,

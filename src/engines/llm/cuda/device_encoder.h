@@ -4,19 +4,28 @@
 // A pack goes to the device as one copy, its last states come back as one. Keys and values of a layer live in slots, a
 // text after the other, each from a multiple of 16: its block table is a piece of one that counts.
 //
+// Small packs run as graphs (graph_set.h), one per bucket (plan.h), captured as the options say.
+//
 // When the device is lost every pack fails with UNAVAILABLE and `broken` is called, once.
 #pragma once
 
+#include <chrono>
 #include <functional>
 
 #include "device/await.h"
 #include "device/device.h"
+#include "engines/llm/cuda/graph_set.h"
 #include "engines/llm/cuda/kernels.h"
+#include "engines/llm/cuda/plan.h"
 #include "engines/llm/encoder.h"
 
 namespace weir::llm::cuda {
 
-using Broken = std::function<void(base::Status)>;
+struct DeviceEncoderOptions {
+  std::function<void(base::Status)> broken{};
+  Graphs graphs = Graphs::kAtUse;
+  std::chrono::nanoseconds graph_time = std::chrono::seconds(5);  // that kAtLoad may take
+};
 
 class DeviceEncoder : public Encoder {
  public:
@@ -25,6 +34,7 @@ class DeviceEncoder : public Encoder {
   const EncoderLimits& limits() const override { return limits_; }
   base::Status run(const Pack& pack) override;
   void state(uint32_t token, float* out) const override;
+  size_t graphs() const { return graphs_.size(); }
 
  protected:
   // Of a model: heads of queries, of keys and values, and their dimensions; elements of a token inside of a layer's
@@ -37,12 +47,14 @@ class DeviceEncoder : public Encoder {
     const uint32_t *ids = nullptr, *kinds = nullptr, *positions = nullptr, *slots = nullptr;
     const Chunk* chunks = nullptr;
     const Tile* tiles = nullptr;
-    uint32_t tokens = 0, tile_count = 0;
+    uint32_t tokens = 0, tile_count = 0;  // with the idle ones
+    PackBucket bucket{};                  // that it was filled up to
   };
   using Sees = decltype(PrefillAttention::sees);
 
   // `device` and `kernels` outlive it.
-  DeviceEncoder(device::Device& device, const Kernels& kernels, EncoderLimits limits, Widths widths, Broken broken);
+  DeviceEncoder(device::Device& device, const Kernels& kernels, EncoderLimits limits, Widths widths,
+                DeviceEncoderOptions options);
   // Before the first pack. Errors: RESOURCE_EXHAUSTED, UNAVAILABLE, FAILED_PRECONDITION.
   base::Status start();
   // Queues all from the embedding to the states, which `rows_` has at the end.
@@ -78,18 +90,22 @@ class DeviceEncoder : public Encoder {
   base::Status make_room();
   base::Status upload_constants();
   Args write(const Pack& pack);
+  Args write(const Pack& pack, PackBucket bucket);
+  base::Status warm();
+  base::Status send();
   base::Status queue(const Pack& pack);
   base::Status drain();
 
   device::Device& device_;
   const uint32_t epoch_;
-  Broken broken_;
+  DeviceEncoderOptions options_;
   device::Stream stream_;
   device::Event done_;
   Matmuls* matmuls_ = nullptr;
   device::DeviceBuffer room_, args_, constants_;
   device::PinnedBlock in_, out_;
   size_t args_bytes_ = 0;  // of the pack
+  GraphSet graphs_;
   std::byte* workspace_ = nullptr;
   const uint32_t* table_ = nullptr;  // 0, 1, 2, …
 };

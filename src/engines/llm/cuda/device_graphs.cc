@@ -25,33 +25,8 @@ Status DeviceTransformer::decode(uint32_t bucket) {
   return status.ok() ? compute_logits({0, bucket}) : status;
 }
 
-// The first time a graph is wanted its operations are queued one by one: that loads the kernels, which a capture must
-// not, and what is never wanted again costs no graph.
 Status DeviceTransformer::forward_as_graph(uint32_t bucket) {
-  const uint64_t key = key_of(bucket, part_count_);
-  if (auto graph = graphs_.find(key); graph != graphs_.end()) return device_.launch(stream_, graph->second);
-  if (warm_.insert(key).second) return decode(bucket);
-  if (auto s = make_graph(bucket); !s.ok()) return s;
-  auto graph = graphs_.find(key);
-  return graph != graphs_.end() ? device_.launch(stream_, graph->second) : decode(bucket);
-}
-
-// Where the device cannot, steps go without from now on.
-Status DeviceTransformer::make_graph(uint32_t bucket) {
-  auto status = device_.capture(stream_);
-  if (status.ok()) {
-    status = decode(bucket);
-    auto graph = device_.captured(stream_);  // also ends a capture in which something failed
-    if (status.ok() && graph) {
-      graphs_.insert_or_assign(key_of(bucket, part_count_), std::move(*graph));
-      return {};
-    }
-    if (status.ok()) status = graph.error();
-  }
-  if (auto fault = device_.fault(); !fault.ok()) return fault;
-  use_graphs_ = false;
-  base::log::warning("decode steps go without graphs", {{"device", device_.info().id}, {"reason", status.text}});
-  return {};
+  return graphs_.run(key_of(bucket, part_count_), [&] { return decode(bucket); });
 }
 
 // Nothing is in the cache yet. The smallest buckets come first: they are what most steps are. What does not fit is left
@@ -60,7 +35,7 @@ Status DeviceTransformer::warm() {
   const auto until = Clock::now() + options_.graph_time;
   if (auto s = warm_prompt(); !s.ok()) return s;
   for (uint32_t bucket : buckets_) {
-    if (!use_graphs_ || Clock::now() >= until) break;
+    if (!graphs_.wanted() || Clock::now() >= until) break;
     auto s = warm_bucket(bucket);
     if (s.code == base::Code::kResourceExhausted) break;
     if (!s.ok()) return s;
@@ -98,13 +73,12 @@ Status DeviceTransformer::warm_bucket(uint32_t bucket) {
   bool loaded = false;
   for (uint32_t parts : part_counts(longest, model_.text->max_length)) {
     const size_t memory = part_memory(bucket, shape_.heads, shape_.head_dim, parts).bytes;
-    if (memory > kPartsAtLoad || !use_graphs_) break;
+    if (memory > kPartsAtLoad || !graphs_.wanted()) break;
     if (auto s = fit_parts(memory); !s.ok()) return s;
     part_count_ = parts;
     if (!std::exchange(loaded, true))
       if (auto s = decode(bucket); !s.ok()) return s;
-    warm_.insert(key_of(bucket, parts));
-    if (auto s = make_graph(bucket); !s.ok()) return s;
+    if (auto s = graphs_.make(key_of(bucket, parts), [&] { return decode(bucket); }); !s.ok()) return s;
   }
   return drain();  // the next bucket's arguments take the place of these
 }

@@ -18,19 +18,20 @@ Status DeviceRotary::check(const Shape& shape, const device::Device& device, con
 
 base::Result<std::unique_ptr<DeviceRotary>> DeviceRotary::make(device::Device& device, const Kernels& kernels,
                                                                Shape shape, DeviceWeights weights,
-                                                               const EncoderLimits& limits, Broken broken) {
+                                                               const EncoderLimits& limits,
+                                                               DeviceEncoderOptions options) {
   if (auto s = check(shape, device, kernels); !s.ok()) return s;
   std::unique_ptr<DeviceRotary> out(
-      new DeviceRotary(device, kernels, std::move(shape), std::move(weights), limits, std::move(broken)));
+      new DeviceRotary(device, kernels, std::move(shape), std::move(weights), limits, std::move(options)));
   if (auto s = out->start(); !s.ok()) return s;
   return out;
 }
 
 DeviceRotary::DeviceRotary(device::Device& device, const Kernels& kernels, Shape shape, DeviceWeights weights,
-                           const EncoderLimits& limits, Broken broken)
+                           const EncoderLimits& limits, DeviceEncoderOptions options)
     : DeviceEncoder(device, kernels, limits,
                     {shape.heads, shape.kv_heads, shape.head_dim, 2 * shape.intermediate, shape.intermediate},
-                    std::move(broken)),
+                    std::move(options)),
       shape_(std::move(shape)),
       weights_(std::move(weights)) {}
 

@@ -15,13 +15,13 @@ class DeviceRotary final : public DeviceEncoder {
   // RESOURCE_EXHAUSTED, UNAVAILABLE.
   static base::Result<std::unique_ptr<DeviceRotary>> make(device::Device& device, const Kernels& kernels, Shape shape,
                                                           DeviceWeights weights, const EncoderLimits& limits,
-                                                          Broken broken);
+                                                          DeviceEncoderOptions options);
   // Whether it can run this: UNIMPLEMENTED, FAILED_PRECONDITION (the module lacks kernels).
   static base::Status check(const Shape& shape, const device::Device& device, const Kernels& kernels);
 
  private:
   DeviceRotary(device::Device& device, const Kernels& kernels, Shape shape, DeviceWeights weights,
-               const EncoderLimits& limits, Broken broken);
+               const EncoderLimits& limits, DeviceEncoderOptions options);
 
   base::Status forward(const Args& args) override;
   base::Status run_layer(uint32_t index, const Args& args);

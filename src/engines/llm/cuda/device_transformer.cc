@@ -66,7 +66,7 @@ DeviceTransformer::DeviceTransformer(device::Device& device, const Kernels& kern
       options_(std::move(options)),
       looks_at_once_(std::clamp(options_.max_running, kLooksLeast, kLooksMost)),
       buckets_(graph_buckets(std::min(options_.max_running, looks_at_once_))),
-      use_graphs_(options_.graphs != Graphs::kNone) {}
+      graphs_(device, stream_, options_.graphs) {}
 
 // What is queued still reads and writes what dies here. On a device at fault nothing is freed, nor waited for.
 DeviceTransformer::~DeviceTransformer() {
@@ -212,7 +212,7 @@ void DeviceTransformer::complain(const Status& status) {
 // The bucket of a step that a graph can do; 0 for others.
 uint32_t DeviceTransformer::bucket_of(const Step& step) const {
   bool plain = plan_.chunks.empty() && step.patches.empty() && step.readouts.empty() && step.pools.empty();
-  if (!plain || !use_graphs_ || step.looks.size() > plan_.singles) return 0;
+  if (!plain || !graphs_.wanted() || step.looks.size() > plan_.singles) return 0;
   return bucket_for(buckets_, plan_.singles);
 }
 

@@ -6,27 +6,23 @@
 // queued. What submit() queued, collect() waits for; the next step may be queued before that, with ids that the host
 // does not know yet (TokenStep::kDrawn).
 //
-// Steps of one token per row run as CUDA graphs: one per batch bucket and parts of attention (plan.h). They are
-// captured in reserve(), the smallest first, as far as the time for that lasts; what is left, when it is wanted for the
-// second time: the first time loads what a capture must not. A device that cannot capture goes without, and says so
-// once.
+// Steps of one token per row run as CUDA graphs (graph_set.h): one per batch bucket and parts of attention (plan.h).
+// They are captured in reserve(), the smallest first, as far as the time for that lasts.
 //
 // Faults. When the device is lost (Device::fault) every step fails with UNAVAILABLE and `broken` is called, once.
 #pragma once
 
 #include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "device/await.h"
 #include "device/device.h"
 #include "engines/llm/cuda/device_weights.h"
+#include "engines/llm/cuda/graph_set.h"
 #include "engines/llm/cuda/looks.h"
 #include "engines/llm/cuda/plan.h"
-#include "engines/llm/options.h"
 #include "engines/llm/sight.h"
 #include "sched/token_engine.h"
 
@@ -149,7 +145,6 @@ class DeviceTransformer final : public sched::TokenEngine {
   static uint64_t key_of(uint32_t bucket, uint32_t parts) { return uint64_t(bucket) << 32 | parts; }
   base::Status forward_as_graph(uint32_t bucket);
   base::Status decode(uint32_t bucket);
-  base::Status make_graph(uint32_t bucket);
   base::Status warm();
   base::Status warm_prompt();
   base::Status warm_bucket(uint32_t bucket);
@@ -201,9 +196,7 @@ class DeviceTransformer final : public sched::TokenEngine {
   Args at_{};
   uint32_t part_count_ = 1;
 
-  std::map<uint64_t, device::Graph> graphs_;  // by bucket and parts
-  std::set<uint64_t> warm_;
-  bool use_graphs_;
+  GraphSet graphs_;  // by bucket and parts
   std::vector<Flight> flights_;
   size_t first_flight_ = 0, under_way_ = 0;
   device::PinnedBlock shown_;

@@ -112,7 +112,7 @@ struct Chunk {
   uint32_t begin;         // position of the first
   uint32_t table;         // where its block table begins in `tables`
 };
-// Queries [query, query + kQueryTile) of a chunk, as far as it has them; plan.h makes them.
+// Queries [query, query + kQueryTile) of a chunk, as far as it has them, perhaps none; plan.h makes them.
 struct Tile {
   uint32_t chunk, query;
 };

@@ -7,6 +7,7 @@ namespace weir::llm::cuda {
 namespace {
 
 constexpr size_t kAlign = 256;
+constexpr uint32_t kTextTakes = 16;  // tokens, at least
 
 size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
@@ -42,6 +43,23 @@ std::vector<uint32_t> part_counts(uint32_t longest, uint32_t max_length) {
     out.push_back(captured_parts(length, max_length));
     if (length == longest) return out;
   }
+}
+
+PackBucket pack_bucket(uint32_t tokens, uint32_t tiles, uint32_t most) {
+  PackBucket bucket;
+  bucket.tokens = bucket_for(graph_buckets(std::min(most, kGraphTokens)), tokens);
+  for (bucket.tiles = 1; bucket.tiles < tiles;) bucket.tiles *= 4;
+  return bucket;
+}
+
+std::vector<PackBucket> pack_buckets(uint32_t most) {
+  std::vector<PackBucket> out;
+  for (uint32_t tokens : graph_buckets(std::min(most, kGraphTokens)))
+    for (uint32_t tiles = 1;; tiles *= 4) {
+      out.push_back({tokens, tiles});
+      if (tiles >= std::min(tokens, most / kTextTakes)) break;
+    }
+  return out;
 }
 
 PartMemory part_memory(uint32_t rows, uint32_t heads, uint32_t dim, uint32_t parts) {

@@ -24,6 +24,18 @@ uint32_t captured_parts(uint32_t longest, uint32_t max_length);
 // All that it says of sequences up to `longest`, ascending.
 std::vector<uint32_t> part_counts(uint32_t longest, uint32_t max_length);
 
+// A pack of texts that is small enough for its launches to take longer than its work runs as a graph: filled up with
+// idle tokens and tiles to a size that few graphs have.
+struct PackBucket {
+  uint32_t tokens = 0, tiles = 0;  // tokens 0: it goes as it is
+  uint64_t key() const { return uint64_t(tokens) << 32 | tiles; }
+};
+inline constexpr uint32_t kGraphTokens = 256;
+// `most`: tokens that there is room for, of which a text takes whole sixteens (EncoderLimits).
+PackBucket pack_bucket(uint32_t tokens, uint32_t tiles, uint32_t most);
+// All that it says, those with fewer tokens first.
+std::vector<PackBucket> pack_buckets(uint32_t most);
+
 // Floats and bytes that DecodeAttention's parts take: part_out, part_max and part_sum together, in this order.
 struct PartMemory {
   size_t out = 0, max = 0, sum = 0, bytes = 0;  // offsets in bytes, 256-byte aligned

@@ -8,8 +8,9 @@
 // Shared memory: rows of kDim, whose pieces of 16 bytes change places by row, so that eight rows of one column lie in
 // different banks.
 //
-// nvcc 13.0 for sm_90a takes 125, 173 and 232 registers for kDim 64, 128 and 256, and spills none; with 40, 80 and 96 KiB
-// of shared memory that is 4, 2 and 2 blocks per multiprocessor of an H100.
+// nvcc 13.0 for sm_90a takes 128, 194 and 232 registers for kDim 64, 128 and 256, and spills none; with 40, 80 and 96 KiB
+// of shared memory that is 4, 2 and 2 blocks per multiprocessor of an H100. Left to itself it takes 130 for the first,
+// which is a block less.
 #include "engines/llm/cuda/mma.cuh"
 #include "engines/llm/cuda/paged.cuh"
 
@@ -18,6 +19,12 @@ namespace {
 
 constexpr uint32_t kWarps = 4, kThreads = kWarps * kWarp;
 static_assert(kQueryTile == kWarps * 16);
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+constexpr uint32_t kBlocksOf64 = 2;  // there is shared memory for no more
+#else
+constexpr uint32_t kBlocksOf64 = 4;
+#endif
 
 template <uint32_t kDim>
 constexpr uint32_t kKeys = kDim == 256 ? 32 : 64;  // of a piece
@@ -204,11 +211,12 @@ struct Rows {
 };
 
 template <uint32_t kDim>
-__global__ void __launch_bounds__(kThreads) prefill_kernel(PrefillAttention a) {
+__global__ void __launch_bounds__(kThreads, kDim == 64 ? kBlocksOf64 : 1) prefill_kernel(PrefillAttention a) {
   constexpr uint32_t kPiece = kKeys<kDim> * kDim;
   auto* queries = dynamic_shared<Bf16>();
   Bf16 *keys = queries + kQueryTile * kDim, *values = keys + 2 * kPiece;  // two pieces each
   Work work(a);
+  if (work.queries == 0) return;
   Pages pages(a.tables + work.chunk.table, a.block_size);
   uint32_t base = work.from / kKeys<kDim> * kKeys<kDim>;
   load_queries<kDim>(queries, a, work);
