@@ -163,10 +163,22 @@ void Conn::flush() {
 }
 
 // The socket is full, and the codec has thrown away what it had for a peer that does not read: that socket will never
-// be ready for a polite end.
+// be ready for a polite end. Sealed bytes are not thrown away: the codec may have ended with all that it had to say.
 bool Conn::given_up() {
   iovec piece;
-  return state_ == State::kServing && socket_.writing() && codec_->finished() && codec_->pending({&piece, 1}) == 0;
+  return state_ == State::kServing && socket_.writing() && (!tls_ || tls_->output().empty()) && codec_->finished() &&
+         codec_->pending({&piece, 1}) == 0;
+}
+
+// Whether the peer takes sealed bytes fast enough; where not, it is cut off as the codecs cut it off.
+bool Conn::takes_sealed(base::Time now) {
+  const wire::Limits& limits = home_.codecs_.limits;
+  if (tls_->output().empty()) {
+    sealed_floor_.stop();
+    return true;
+  }
+  sealed_floor_.start(now);
+  return !sealed_floor_.below(now, limits.min_drain_rate, limits.grace);
 }
 
 Conn::Written Conn::write() {
@@ -232,6 +244,7 @@ Conn::Written Conn::write_last_words() {
 // False: the socket is full.
 bool Conn::sent(Socket::Moved moved, size_t offered) {
   home_.bytes_out_.add(moved.n);
+  sealed_floor_.add(moved.n);
   if (moved.n == offered) return true;
   socket_.await_write();
   return false;
@@ -280,6 +293,10 @@ void Conn::tick(base::Time now) {
       home_.codecs_.intake.rejected(wire::reason::kTls, peer_);
       return close(ClosedBy::kIdle);
     case State::kServing:
+      if (tls_ && !takes_sealed(now)) {
+        home_.codecs_.intake.rejected(wire::reason::kSlowRead, peer_);
+        return close(ClosedBy::kServer);
+      }
       if (tls_) tls_->trim();
       return resume();
     case State::kLastWords:

@@ -2,8 +2,9 @@
 //
 // Life: the first byte decides between TLS and cleartext; then bytes are read at most once and written at most once per
 // turn of the loop; the last output is followed by FIN, and what the peer still sends is discarded for a moment, so
-// that a reset does not overtake an answer (RFC 9112 §9.6). Reading pauses while the codec does not want to. Used on
-// its shard's thread only; owned by Conns until it closes, by the shard from then until nothing refers to it.
+// that a reset does not overtake an answer (RFC 9112 §9.6). Reading pauses while the codec does not want to. The codec
+// watches whether the peer takes its output; what TLS has sealed, which the codec takes for gone, is watched here. Used
+// on its shard's thread only; owned by Conns until it closes, by the shard from then until nothing refers to it.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "net/socket.h"
 #include "net/tls.h"
 #include "wire/codec.h"
+#include "wire/guard.h"
 
 namespace weir::net {
 
@@ -72,6 +74,7 @@ class Conn final : public Resident, private wire::Wire, private Socket::Owner {
   void peer_ended();
   void refuse(std::string_view reason, std::string_view text);
   bool given_up();
+  bool takes_sealed(base::Time now);
   Written write();
   Written write_plain();
   Written write_tls();
@@ -86,8 +89,9 @@ class Conn final : public Resident, private wire::Wire, private Socket::Owner {
   wire::PeerInfo peer_;
   std::unique_ptr<wire::Codec> codec_;
   std::unique_ptr<TlsSession> tls_;
-  std::string_view last_words_;  // of a connection that never got a codec; a literal
-  base::Time since_;             // of the state
+  wire::RateFloor sealed_floor_;  // under what is sealed and waits for the socket
+  std::string_view last_words_;   // of a connection that never got a codec; a literal
+  base::Time since_;              // of the state
   const Transport transport_;
   State state_ = State::kFirstByte;
   ClosedBy by_ = ClosedBy::kPeer;  // who ends it, once that is known

@@ -83,10 +83,11 @@ class Echo final : public wire::Codec {
     if (line == "!open") open_ = true, put("opened\n");
     if (line == "!done") open_ = false, put("done\n");
     if (line == "!stop") stopped_ = true, ++lab_.stopped;
-    if (line.starts_with("!send ")) {
+    if (line.starts_with("!send ") || line.starts_with("!last ")) {
       size_t n = 0;
       std::from_chars(line.data() + 6, line.data() + line.size(), n);
       put(pattern(n));
+      finished_ = line[1] == 'l';
     }
   }
 

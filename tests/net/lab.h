@@ -6,7 +6,7 @@
 //   !close    answer "bye\n", then the codec is finished
 //   !open     an exchange is open from now on: not idle      !done     it is over
 //   !stop     does not want to read until its next tick()
-//   !send N   answer N bytes, a pattern by position
+//   !send N   answer N bytes, a pattern by position       !last N   the same, and then the codec is finished
 #pragma once
 
 #include <netinet/in.h>

@@ -66,7 +66,8 @@ class TlsPeer {
     int newest = TLS1_3_VERSION, oldest = 0;
     const Papers* papers = nullptr;
   };
-  TlsPeer(uint16_t port, const Wish& wish) : peer_(port), context_(SSL_CTX_new(TLS_client_method())) {
+  TlsPeer(uint16_t port, const Wish& wish) : TlsPeer(Peer(port), wish) {}
+  TlsPeer(Peer peer, const Wish& wish) : peer_(std::move(peer)), context_(SSL_CTX_new(TLS_client_method())) {
     SSL_CTX_set_max_proto_version(context_, wish.newest);
     if (wish.oldest) SSL_CTX_set_min_proto_version(context_, wish.oldest);
     SSL_CTX_set_security_level(context_, 0);
@@ -128,7 +129,9 @@ class TlsPeer {
 };
 
 struct Running : lab::Rig {
-  explicit Running(TlsOptions tls, int shards = 1) : Rig(options(std::move(tls)), shards) {
+  explicit Running(TlsOptions tls, int shards = 1) : Running(options(std::move(tls)), shards) {}
+  explicit Running(ServerOptions options, int shards = 1, wire::Limits limits = {})
+      : Rig(std::move(options), shards, limits) {
     auto status = server->bind();
     EXPECT_TRUE(status.ok()) << status.text;
     server->start();
@@ -211,6 +214,48 @@ TEST(Tls, LargeTransfersArriveWhole) {
   for (int i = 0; i < 16; ++i) {
     ASSERT_TRUE(peer.send(pattern(64 << 10)));
     EXPECT_TRUE(peer.read(64 << 10) == pattern(64 << 10));
+  }
+}
+
+// A server at a unix socket, whose room does not grow as TCP's does: less than is sealed at once.
+struct Narrow {
+  explicit Narrow(wire::Limits limits = {}) : rig(options(), 1, limits) {}
+  ~Narrow() { ::unlink(path().c_str()); }
+  std::string path() const { return papers.folder + "/a.sock"; }
+  ServerOptions options() const {
+    ServerOptions out;
+    out.listen = {{"unix:" + path()}};
+    out.tls = papers.options();
+    return out;
+  }
+  Papers papers;
+  Running rig;
+};
+
+TEST(Tls, TheLastAnswerGoesOutWholeToAReaderThatPauses) {
+  for (size_t size : {size_t(250'000), size_t(8 << 20)}) {
+    Narrow narrow;
+    TlsPeer peer(Peer(narrow.path()), {});
+    ASSERT_TRUE(peer.connected());
+    ASSERT_TRUE(peer.send("!last " + std::to_string(size) + "\n"));
+    auto sent = [&] { return std::atoll(narrow.rig.metric("weir_sent_bytes_total").c_str()); };
+    EXPECT_TRUE(narrow.rig.lab.until([&] { return sent() > 100'000; }));  // the socket is full now, or soon
+    EXPECT_TRUE(peer.read(6 + size) == "sniff:" + pattern(size)) << size;
+    EXPECT_EQ(peer.read(1), "");
+    EXPECT_EQ(SSL_get_shutdown(peer.ssl()), SSL_RECEIVED_SHUTDOWN) << size;
+  }
+}
+
+TEST(Tls, APeerThatDoesNotReadWhatIsSealedIsCutOff) {
+  wire::Limits limits;
+  limits.grace = std::chrono::milliseconds(1);
+  for (const char* wish : {"!last 250000\n", "!send 250000\n"}) {
+    Narrow narrow(limits);
+    TlsPeer peer(Peer(narrow.path()), {});
+    ASSERT_TRUE(peer.connected());
+    ASSERT_TRUE(peer.send(wish));
+    EXPECT_TRUE(narrow.rig.lab.until([&] { return narrow.rig.server->connections() == 0; })) << wish;
+    EXPECT_EQ(narrow.rig.lab.rejects(), std::vector<std::string>{"slow_read"}) << wish;
   }
 }
 
