@@ -33,7 +33,11 @@ void Readiness::add_writing(int fd, Watcher& watcher) {
 void Readiness::remove(Watcher& watcher) {
   for (size_t i = at_; i < count_; ++i)
     if (events_[i].data.ptr == &watcher) events_[i].data.ptr = nullptr;
-  std::erase(again_, &watcher);
+  if (std::exchange(watcher.waits_, false)) std::erase(again_, &watcher);
+}
+
+void Readiness::again(Watcher& watcher) {
+  if (!std::exchange(watcher.waits_, true)) again_.push_back(&watcher);
 }
 
 // The loop tells of the set once, and again as soon as it is asked again while something is left in it.
@@ -55,15 +59,18 @@ void Readiness::fetch() {
 bool Readiness::next() {
   for (;;) {
     if (at_ == count_ && stirred_) fetch();
-    if (at_ != count_) {
+    // Both are lines of their own; a busy one would keep the other waiting.
+    if (at_ != count_ && (again_.empty() || std::exchange(kernels_turn_, false))) {
       epoll_event event = events_[at_++];
       if (!event.data.ptr) continue;
       static_cast<Watcher*>(event.data.ptr)->ready(event.events);
       return true;
     }
     if (again_.empty()) return false;
-    Watcher* watcher = again_.back();
-    again_.pop_back();
+    Watcher* watcher = again_.front();
+    again_.pop_front();
+    watcher->waits_ = false;
+    kernels_turn_ = true;
     watcher->ready(0);
     return true;
   }

@@ -12,7 +12,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <deque>
 
 namespace weir::net {
 
@@ -25,6 +25,10 @@ class Readiness {
 
    protected:
     ~Watcher() = default;
+
+   private:
+    friend class Readiness;
+    bool waits_ = false;  // in again_
   };
 
   explicit Readiness(boost::asio::io_context& io);
@@ -36,8 +40,9 @@ class Readiness {
   void add_writing(int fd, Watcher& watcher);
   // Nothing is heard any more, also of what has been fetched already; `fd` is closed before the next turn.
   void remove(Watcher& watcher);
-  // Calls `watcher` once more without a change: in the next turn, which then comes at once.
-  void again(Watcher& watcher) { again_.push_back(&watcher); }
+  // Calls `watcher` once more without a change: behind all who have asked before, in turns with what the kernel tells,
+  // so that nobody waits for ever; without sleeping meanwhile. Asking again while waiting does nothing.
+  void again(Watcher& watcher);
 
   // Something is to be handed out without sleeping.
   bool waiting() const { return stirred_ || at_ != count_ || !again_.empty(); }
@@ -54,7 +59,8 @@ class Readiness {
   std::array<epoll_event, 128> events_;
   size_t at_ = 0, count_ = 0;  // events_[at_, count_) are still to be handed out
   bool stirred_ = false;       // there may be more in the kernel
-  std::vector<Watcher*> again_;
+  bool kernels_turn_ = true;   // where both wait
+  std::deque<Watcher*> again_;
 };
 
 }  // namespace weir::net

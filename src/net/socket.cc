@@ -43,6 +43,7 @@ void Socket::ready(uint32_t events) {
     owner_.on_writable();
   } else if (reading_ && readable_) {
     reading_ = false;
+    if (erring_ && broken_) shard_.sockets.again(*this);
     owner_.on_readable();
   } else if (erring_ && broken_) {
     erring_ = false;

@@ -1,0 +1,89 @@
+#include "net/readiness.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <deque>
+
+#include "net/fd.h"
+
+namespace weir::net {
+namespace {
+
+constexpr size_t kPerTurn = 8;
+
+// Always has more to read: asks again at the end of each turn in which it was served, as connections do.
+struct Uploader final : Readiness::Watcher {
+  explicit Uploader(std::deque<Uploader*>& its_served) : served(its_served) {}
+  void ready(uint32_t) override {
+    ++times;
+    served.push_back(this);
+  }
+  std::deque<Uploader*>& served;
+  int times = 0;
+};
+
+struct Loop {
+  // What the shard does in a turn that is full after a few reads.
+  void turn() {
+    io.restart();
+    io.poll();
+    for (size_t i = 0; i < kPerTurn; ++i)
+      if (!sockets.next()) break;
+    for (; !served.empty(); served.pop_front()) sockets.again(*served.front());
+  }
+  boost::asio::io_context io{1};
+  Readiness sockets{io};
+  std::deque<Uploader*> served;
+};
+
+TEST(Readiness, WhoeverAsksAgainComesBehindThoseWhoWait) {
+  Loop loop;
+  std::deque<Uploader> uploaders;
+  for (int i = 0; i < 20; ++i) loop.sockets.again(uploaders.emplace_back(loop.served));
+  for (int i = 0; i < 5; ++i) loop.turn();
+  for (const auto& one : uploaders) EXPECT_EQ(one.times, 2);
+}
+
+TEST(Readiness, NewsFromTheKernelDoesNotKeepThoseWaitingWhoAskedAgain) {
+  Loop loop;
+  Uploader patient(loop.served);
+  std::deque<Uploader> busy;
+  std::deque<Fd> near, far;
+  for (size_t i = 0; i < kPerTurn; ++i) {
+    int pair[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
+    near.emplace_back(pair[0]);
+    far.emplace_back(pair[1]);
+    ASSERT_TRUE(loop.sockets.add(pair[0], busy.emplace_back(loop.served)));
+  }
+  auto write_all = [&] {
+    for (const auto& fd : far) ASSERT_EQ(::write(fd.get(), "x", 1), 1);
+  };
+  write_all();
+  loop.turn();
+  loop.sockets.again(patient);
+  for (int i = 0; i < 10; ++i) write_all(), loop.turn();
+  EXPECT_GE(patient.times, 2);
+  for (const auto& one : busy) EXPECT_GE(one.times, 2);
+}
+
+TEST(Readiness, AskingAgainTwiceIsAskingOnce) {
+  Loop loop;
+  Uploader one(loop.served);
+  loop.sockets.again(one);
+  loop.sockets.again(one);
+  while (loop.sockets.next()) {
+  }
+  EXPECT_EQ(one.times, 1);
+  loop.sockets.again(one);
+  loop.sockets.remove(one);
+  EXPECT_FALSE(loop.sockets.next());
+  loop.sockets.again(one);
+  EXPECT_TRUE(loop.sockets.next());
+  EXPECT_EQ(one.times, 2);
+}
+
+}  // namespace
+}  // namespace weir::net
