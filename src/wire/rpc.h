@@ -126,8 +126,8 @@ struct RpcOptions {
 // Anything else is 415. Unknown methods of the services added, and gRPC requests to unknown services, are UNIMPLEMENTED
 // (a trailers-only response with HTTP 200).
 //
-// Deadlines (grpc-timeout) of the three streaming kinds are enforced here: the peer gets DEADLINE_EXCEEDED, the
-// RpcReader its on_close(). A unary method passes Rpc::deadline() on to its Call, and the bus enforces it.
+// Deadlines (grpc-timeout) are enforced here: the peer gets DEADLINE_EXCEEDED, the RpcReader its on_close(). Of a unary
+// call only until its request is complete: the method passes Rpc::deadline() on to its Call, and the bus enforces it.
 // Backpressure: while no slab is to be had, or the peer lets Exchange::kHighWater of answers pile up, request bytes are
 // not consumed, so HTTP/2 flow control holds the peer.
 class RpcServer final : public Service {

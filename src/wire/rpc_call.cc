@@ -39,7 +39,7 @@ void RpcCall::begin() {
   base::Status status = read_timeout();
   if (status.ok()) status = check_head();
   if (!status.ok()) return finish(status);
-  if (route_.kind != RpcKind::kUnary && deadline_ != base::kNever) {
+  if (deadline_ != base::kNever) {
     deadline_timer_ = house_.env.at(deadline_, [this] {
       deadline_timer_ = base::TimerId::kNone;
       break_off(base::failure(Code::kDeadlineExceeded, "deadline exceeded"));
@@ -115,6 +115,9 @@ void RpcCall::half_close() {
   if (!has_request_)
     return break_off(base::failure(Code::kUnimplemented, route_.method + " takes one request message, but got none"));
   if (exchange_.now() >= deadline_) return break_off(base::failure(Code::kDeadlineExceeded, "deadline exceeded"));
+  // From here on the bus enforces it, with the Call.
+  if (route_.kind == RpcKind::kUnary && deadline_timer_ != base::TimerId::kNone)
+    house_.env.cancel(std::exchange(deadline_timer_, base::TimerId::kNone));
   route_.target->call(*this, std::move(request_));
 }
 

@@ -299,6 +299,31 @@ TEST_F(Grpc, ADeadlineThatPassesWhileTheRequestComesInIsExceeded) {
   EXPECT_EQ(service().echo.calls, 0);
 }
 
+TEST_F(Grpc, ACallWhoseRequestDoesNotComeEndsAtItsDeadline) {
+  for (const char* method : {"Echo", "Spell", "Collect", "Chat"}) {
+    auto x = open(method, {{"grpc-timeout", "100m"}});
+    bench().advance(*x, 99ms);
+    EXPECT_FALSE(x->ended) << method;
+    bench().advance(*x, 1ms);
+    EXPECT_EQ(grpc_status(*x), 4) << method;
+    EXPECT_EQ(bench().env.armed(), 0u) << method;
+  }
+  EXPECT_EQ(service().echo.calls, 0);
+}
+
+// It passes the deadline on, with its Call.
+TEST_F(Grpc, AUnaryMethodThatHasItsRequestEndsItself) {
+  auto x = open("Slow", {{"grpc-timeout", "100m"}});
+  RpcBench::data(*x, grpc_frame("a"));
+  EXPECT_EQ(bench().env.armed(), 1u);
+  RpcBench::end(*x);
+  EXPECT_EQ(bench().env.armed(), 0u);
+  bench().advance(*x, 1s);
+  EXPECT_FALSE(x->ended);
+  service().slow.seen.rpc->finish({});
+  EXPECT_EQ(grpc_status(*x), 0);
+}
+
 TEST_F(Grpc, AStreamEndsAtItsDeadline) {
   auto x = open("Chat", {{"grpc-timeout", "1S"}});
   RpcBench::data(*x, grpc_frame("a"));
