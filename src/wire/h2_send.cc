@@ -170,7 +170,8 @@ int H2::on_frame_sent(const nghttp2_frame& frame) {
   } else if (hd.type == NGHTTP2_RST_STREAM) {
     H2Exchange* x = exchange_of(hd.stream_id);
     if (x && x->asked_reset) return 0;
-    if (frame.rst_stream.error_code == NGHTTP2_REFUSED_STREAM && !guard_.settings_acked()) return 0;
+    // The peer cannot know how much of its work still runs here, nor, before its ACK, how many streams it may open.
+    if (frame.rst_stream.error_code == NGHTTP2_REFUSED_STREAM) return 0;
     if (owed_resets_ > 0)
       --owed_resets_;  // counted when the frame that caused it came
     else

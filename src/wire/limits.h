@@ -38,7 +38,7 @@ struct Limits {
     uint32_t burst, per_second;
   };
   Bucket resets_received{200, 20};
-  Bucket glitches{100, 10};  // resets and errors that the peer made us send
+  Bucket glitches{100, 10};  // resets and errors that the peer made us send; REFUSED_STREAM is none
   Bucket pings{100, 10};
   Bucket settings{10, 4};
   uint32_t max_outbound_control = 200;

@@ -260,6 +260,39 @@ TEST(H2, TicketsCountAsLiveWorkUntilTheyComeBack) {
   tickets.clear();  // after the connection
 }
 
+// The client cannot know what still runs here: refusing it is no fault of its.
+TEST(H2, StreamsRefusedForLiveWorkDoNotEndTheConnection) {
+  Server s;
+  s.limits.streams = 4;
+  s.limits.glitches = {3, 0};
+  s.restart();
+  std::vector<base::Ticket> tickets;
+  s.intake.on_begin = [&](Exchange& x) {
+    tickets.push_back(x.ticket());
+    return wire::Plan{wire::BodyPlan::kStream, 0};
+  };
+  s.feed(opening());
+  uint32_t id = 1;
+  for (int i = 0; i < 4; ++i, id += 2) s.feed(post(id) + rst(id));
+  s.take();
+  for (int i = 0; i < 20; ++i, id += 2) {
+    s.feed(post(id));
+    auto frames = frames_of(s.take());
+    ASSERT_EQ(frames.size(), 1u) << i;
+    EXPECT_EQ(frames[0].type, 3);
+    EXPECT_EQ(frames[0].payload, u32(7));
+  }
+  EXPECT_FALSE(s.codec->finished());
+  EXPECT_EQ(s.intake.begun, 4u);
+  tickets.clear();
+  s.codec->tick(s.wire.env.now());
+  s.feed(post(id));
+  EXPECT_EQ(s.intake.begun, 5u);
+  // Its own resets still count, also of streams that were refused.
+  for (int i = 0; i < 300 && !s.codec->finished(); ++i) id += 2, s.feed(post(id) + rst(id)), s.take();
+  EXPECT_TRUE(s.codec->finished());
+}
+
 TEST(H2, RandomClientsGetWhatTheySentWhateverTheirTiming) {
   for (uint32_t seed = 1; seed <= 30; ++seed) {
     std::mt19937 random(seed);
