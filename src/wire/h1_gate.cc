@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kLongestMethod = 32;
 
-enum : uint8_t { kToken = 1, kTarget = 2, kValue = 4, kHost = 8 };
+enum : uint8_t { kToken = 1, kTarget = 2, kValue = 4 };
 
 // What each byte may be part of.
 constexpr std::array<uint8_t, 256> kClass = [] {
@@ -21,8 +21,6 @@ constexpr std::array<uint8_t, 256> kClass = [] {
     if (alnum || in("!#$%&'*+-.^_`|~")) table[size_t(c)] |= kToken;
     if (c > 0x20 && c < 0x7f && c != '#' && c != '\\') table[size_t(c)] |= kTarget;
     if (c == '\t' || (c >= 0x20 && c != 0x7f)) table[size_t(c)] |= kValue;
-    // RFC 3986 §3.2.2 reg-name and IP-literal, and the port's colon; without the list separator ','.
-    if (alnum || in("-._~%!$&'()*+;=:[]")) table[size_t(c)] |= kHost;
   }
   return table;
 }();
@@ -103,7 +101,7 @@ class Inspection {
     }
     if (host_count_ > 1) return bad(reason::kHost, "more than one Host header");
     if (host_count_ == 0 && out_->version == Version::kHttp11) return bad(reason::kHost, "no Host header");
-    if (host_count_ == 1 && (out_->host.empty() || !all_of_class(out_->host, kHost)))
+    if (host_count_ == 1 && (out_->host.empty() || !is_authority(out_->host)))
       return bad(reason::kHost, "malformed Host header");
     if (!authority_.empty() && host_count_ == 1 && !same_text(authority_, out_->host))
       return bad(reason::kHost, "the request target's authority is not the Host header");
@@ -130,7 +128,7 @@ class Inspection {
     target.remove_prefix(scheme);
     authority_ = target.substr(0, target.find_first_of("/?"));
     target.remove_prefix(authority_.size());
-    if (authority_.empty() || !all_of_class(authority_, kHost)) return bad(reason::kHost, "malformed request target");
+    if (authority_.empty() || !is_authority(authority_)) return bad(reason::kHost, "malformed request target");
     return {};
   }
 

@@ -76,7 +76,7 @@ int H2::on_header(std::string_view name, std::string_view value) {
   return 0;
 }
 
-// RFC 8441's CONNECT with a protocol looks to services like HTTP/1's GET with an Upgrade; a client cannot send that
+// RFC 8441's CONNECT for a WebSocket looks to services like HTTP/1's GET with an Upgrade; a client cannot send that
 // field itself, for HTTP/2 does not allow it.
 void H2::pseudo_field(Request& request, std::string_view name, std::string_view value) {
   if (name == ":path")
@@ -153,8 +153,19 @@ void H2::begin_request(H2Exchange& x) {
     env_.intake.rejected(reason::kHost, peer_);
     return refuse(x, 400, reason::kHost, "host and :authority differ");
   }
+  if (!is_authority(request.authority)) {
+    env_.intake.rejected(reason::kHost, peer_);
+    return refuse(x, 400, reason::kHost, "malformed :authority");
+  }
   if (!x.in.cookie.empty()) request.fields.add("cookie", x.in.cookie);
-  if (request.method == "CONNECT" && request.fields.has("upgrade")) request.method = "GET";
+  if (request.method == "CONNECT") {
+    // A 200 to any other would say that a tunnel is open.
+    if (!same_text(request.fields.find("upgrade"), "websocket")) {
+      env_.intake.rejected(reason::kParse, peer_);
+      return refuse(x, 501, reason::kParse, "CONNECT is supported for the protocol websocket only");
+    }
+    request.method = "GET";
+  }
   x.begun = true;
   Plan plan = env_.intake.begin(x);
   if (!x.over) plan_body(x, plan);

@@ -1,5 +1,8 @@
 #include "wire/text.h"
 
+#include <algorithm>
+#include <array>
+
 namespace weir::wire {
 namespace {
 
@@ -21,7 +24,18 @@ size_t utf8_length(std::string_view s) {
   return 0;
 }
 
+constexpr std::array<bool, 256> kOfAuthority = [] {
+  std::array<bool, 256> table{};
+  for (char c : std::string_view("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~%!$&'()*+;=:[]"))
+    table[uint8_t(c)] = true;
+  return table;
+}();
+
 }  // namespace
+
+bool is_authority(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return kOfAuthority[uint8_t(c)]; });
+}
 
 void append_json_text(std::string& out, std::string_view text) {
   while (!text.empty()) {

@@ -80,6 +80,10 @@ inline bool has_element(std::string_view list, std::string_view element) {
   return found;
 }
 
+// Only characters that a Host field or :authority may have (RFC 3986 §3.2.2 reg-name and IP-literal, and the port's
+// colon), without the list separator ',': nothing that somebody could take for a path, a query or a user's name.
+bool is_authority(std::string_view text);
+
 // `text` as the inside of a JSON string: quotes, backslashes and control characters escaped; invalid UTF-8 replaced
 // by U+FFFD, so that what a peer sent can be quoted back.
 void append_json_text(std::string& out, std::string_view text);

@@ -175,6 +175,43 @@ TEST(H2, HostStandsInForAuthorityAndMustNotContradictIt) {
   EXPECT_EQ(s.intake.rejections, std::vector<std::string>{"host"});
 }
 
+// As HTTP/1's Host: what a list of hosts or a log line could take for something else is refused.
+TEST(H2, AuthorityIsOfTheCharactersOfAHost) {
+  Server s;
+  Client c;
+  std::map<int32_t, std::string> asked;
+  auto ask = [&](const Headers& fields, std::string_view status) { asked[c.request(fields)] = status; };
+  for (const char* bad : {"a/b", "a?b", "a#b", "u@a", "a\\b", "a,b", "a b", "a\x80"}) {
+    ask({{":method", "GET"}, {":scheme", "http"}, {":path", "/"}, {":authority", bad}}, "400");
+    ask({{":method", "GET"}, {":scheme", "http"}, {":path", "/"}, {"host", bad}}, "400");
+  }
+  for (const char* good : {"a", "a:1", "[::1]:80", "a-b_c.d~e%20"})
+    ask({{":method", "GET"}, {":scheme", "http"}, {":path", "/"}, {":authority", good}}, "200");
+  c.talk(s);
+  for (const auto& [id, status] : asked)
+    if (!c[id].reset || status == "200") {
+      EXPECT_EQ(c[id].status(), status) << id;  // the library resets what is no field value
+    }
+  EXPECT_EQ(s.intake.begun, 4u);
+}
+
+TEST(H2, ConnectIsForWebSocketsOnly) {
+  Server s;
+  Client c;
+  auto connect = [&](const Headers& more) { return c.request(with({{":method", "CONNECT"}}, more)); };
+  const Headers place{{":scheme", "http"}, {":path", "/"}, {":authority", "h"}};
+  int32_t websocket = connect(with({{":protocol", "websocket"}}, place));
+  int32_t tunnel = connect(with({{":protocol", "connect-udp"}}, place));
+  int32_t plain = connect({{":authority", "h:443"}});
+  c.talk(s);
+  EXPECT_EQ(c[tunnel].status(), "501");
+  EXPECT_EQ(c[plain].status(), "501");
+  ASSERT_EQ(s.intake.begun, 1u);
+  EXPECT_EQ(s.intake.seen[0].method, "GET");
+  EXPECT_EQ(s.intake.seen[0].fields[0], std::pair(std::string("upgrade"), std::string("websocket")));
+  EXPECT_FALSE(c[websocket].reset);
+}
+
 TEST(H2, AStreamedBodyComesInPiecesAndEnds) {
   Streamed streamed;
   Server s;
