@@ -124,7 +124,9 @@ void Exchange::respond(Response response, base::Bytes body) {
     auto end = std::to_chars(digits.data(), digits.data() + digits.size(), body.size()).ptr;
     response.fields.add("content-length", {digits.data(), size_t(end - digits.data())});
   }
+  at_once_ = true;
   head(std::move(response));
+  at_once_ = false;
   if (!body.empty()) this->body(std::move(body));
   end();
 }

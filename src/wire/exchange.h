@@ -178,6 +178,7 @@ class Exchange {
   Ledger ledger_;
   std::unique_ptr<Reader> reader_;
   Fields standing_;
+  bool at_once_ = false;  // the head that comes is respond()'s: the end follows without a pause
 };
 
 // What a codec asks of the rest of the house. wire::Router is the one in production.

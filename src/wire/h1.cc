@@ -204,6 +204,7 @@ void H1::on_body(std::span<const std::byte> piece) {
 
 // The request that was being read is complete.
 void H1::request_read() {
+  if (closing_) return;  // broken off while its last bytes were handed on: nothing is taken behind it
   reading_ = Reading::kHead;
   H1Exchange* x = std::exchange(current_, nullptr);
   if (!x) return;

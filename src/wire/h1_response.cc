@@ -141,6 +141,7 @@ void H1Exchange::end(Fields trailers) {
 void H1Exchange::reset(Reset) {
   if (!open()) return;
   ended_ = cut_ = close_ = true;
+  h1_.stop_reading();
   to_ = std::max(to_, h1_.output_.total());
   if (turn_) h1_.pass_turn();
   h1_.announce();
@@ -179,7 +180,9 @@ bool H1Exchange::bodiless(int status) const {
 bool H1Exchange::closes_after() const {
   if (close_ || !keep_alive_ || framing_ == Framing::kUntilClose) return true;
   if (h1_.draining_ && h1_.queue_.back().get() == this) return true;
-  if (read_whole_ || !begun_ || plan_.body == BodyPlan::kStream) return false;
+  if (read_whole_ || !begun_) return false;
+  // A stream's answer may go on until all of its request is read, unless it is whole here and now.
+  if (plan_.body == BodyPlan::kStream && !at_once_ && !ended_) return false;
   // The client may or may not send a body that it was not asked for.
   return await_100_ || h1_.parser_.remaining() > kDiscardable;
 }
@@ -278,6 +281,7 @@ void H1Exchange::write_end(const Fields& trailers) {
   // Less than was announced: only closing tells the client.
   if (framing_ == Framing::kLength && left_ > 0) cut_ = close_ = true;
   if (!read_whole_ && begun_ && h1_.parser_.remaining() > kDiscardable) close_ = true;
+  if (close_) h1_.stop_reading();
   wrote();
 }
 

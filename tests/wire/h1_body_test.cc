@@ -70,6 +70,38 @@ TEST(H1, AnEarlyAnswerToALargeBodyClosesTheConnection) {
   EXPECT_TRUE(chunked.h1->finished());
 }
 
+TEST(H1, AnEarlyAnswerToALargeStreamedBodySaysThatItCloses) {
+  Conn c;
+  Heard heard;
+  auto with = [&](std::string fields, uint64_t length) {
+    c.stream(heard);
+    c.feed("POST / HTTP/1.1\r\nHost: a\r\n" + fields + "Content-Length: " + std::to_string(length) + "\r\n\r\nx");
+    c.intake.open.back()->respond(404, "", {});
+    return c.out();
+  };
+  EXPECT_EQ(with("", 5), "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
+  c.feed("1234");
+  EXPECT_FALSE(c.h1->finished());
+  EXPECT_EQ(with("", 5000000), "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+  EXPECT_TRUE(c.h1->finished());
+}
+
+// A service may answer a long request while it comes: with a head alone nothing is known of its end.
+TEST(H1, AnAnswerThatBeginsInTheMiddleOfALargeStreamedBodyKeepsTheConnection) {
+  Conn c;
+  Heard heard;
+  c.stream(heard);
+  std::string body(300000, 'x');
+  c.feed("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n");
+  Exchange& x = *c.intake.open[0];
+  x.head({});
+  EXPECT_EQ(c.out(), "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+  c.feed(body);
+  x.end();
+  EXPECT_EQ(c.out(), "0\r\n\r\n");
+  EXPECT_FALSE(c.h1->finished());
+}
+
 TEST(H1, RefusedHeadsAreAnsweredInOrderAndEndTheConnection) {
   Conn c;
   c.hold();

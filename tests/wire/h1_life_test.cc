@@ -54,6 +54,50 @@ TEST(H1, ResetBreaksTheConnectionOff) {
   EXPECT_EQ(heard.closes, 2);
 }
 
+// In either place of the queue, and at whatever moment the service breaks off.
+TEST(H1, NothingBehindABrokenOffRequestIsServed) {
+  struct Breaking final : Reader {
+    explicit Breaking(std::string its_when) : when(std::move(its_when)) {}
+    void on_data(Exchange& x, std::span<const std::byte> piece) override {
+      x.consume(piece.size());
+      if (when == "data") x.reset(Reset::kInternal);
+    }
+    void on_end(Exchange& x) override {
+      if (when == "end") x.reset(Reset::kInternal);
+    }
+    void on_close(Exchange&, bool) override {}
+    const std::string when;
+  };
+  for (bool behind_another : {false, true}) {
+    for (const char* when : {"data", "end"}) {
+      Conn c;
+      c.intake.on_begin = [&](Exchange& x) {
+        if (x.request().target != "/p") return Plan{};
+        x.attach(std::make_unique<Breaking>(when));
+        x.head({});
+        return Plan{BodyPlan::kStream, 100};
+      };
+      Exchange* first = nullptr;
+      c.intake.on_whole = [&](Exchange& x) {
+        if (x.request().target == "/1")
+          first = &x;
+        else
+          x.respond(200, "", {});
+      };
+      c.feed((behind_another ? get("/1") : "") + post("abc") + get("/never"));
+      if (behind_another) first->respond(200, "", {});
+      EXPECT_EQ(c.intake.seen.back().target, "/p") << when << behind_another;
+      // A head that waited for its turn still goes out, to be cut off.
+      EXPECT_EQ(c.out(), behind_another ? "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nHTTP/1.1 200 OK\r\n"
+                                          "transfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+                                        : "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+      EXPECT_TRUE(c.h1->finished()) << when << behind_another;
+      EXPECT_EQ(c.talk(get("/never")), "");
+      EXPECT_EQ(c.intake.seen.back().target, "/p") << when << behind_another;
+    }
+  }
+}
+
 TEST(H1, AnAnswerInsideAnyCallbackIsFine) {
   Conn c;
   c.intake.on_begin = [](Exchange& x) {

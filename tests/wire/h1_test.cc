@@ -162,6 +162,20 @@ TEST(H1, DrainIsHeardWhenTheBacklogFalls) {
   EXPECT_TRUE(heard.complete);
 }
 
+TEST(H1, ABacklogOfExactlyTheLowWaterMarkHasBeenAboveIt) {
+  Conn c;
+  Heard heard;
+  c.stream(heard);
+  c.feed("GET / HTTP/1.0\r\nHost: a\r\n\r\n");  // no chunks: every byte is known
+  Exchange& x = *c.intake.open[0];
+  x.head({});
+  size_t head = x.backlog();
+  x.body(Bytes::adopt(std::string(Exchange::kLowWater - head, 'x')));
+  ASSERT_EQ(x.backlog(), Exchange::kLowWater);  // whoever repays below it does not now
+  c.out();
+  EXPECT_EQ(heard.drains, 1);
+}
+
 TEST(H1, Http10GetsNoChunksAndIsClosed) {
   Conn c;
   c.hold();
