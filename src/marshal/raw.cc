@@ -4,11 +4,23 @@ namespace weir::marshal {
 
 using base::invalid;
 
+const msg::TensorSpec* lone_input(const msg::ModelSpec& spec) {
+  if (spec.inputs.size() == 1) return &spec.inputs.front();
+  const msg::TensorSpec* lone = nullptr;
+  for (const auto& input : spec.inputs) {
+    if (input.optional) continue;
+    if (lone) return nullptr;
+    lone = &input;
+  }
+  return lone;
+}
+
 base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call) {
-  if (spec.inputs.size() != 1)
+  const msg::TensorSpec* lone = lone_input(spec);
+  if (!lone)
     return invalid("a raw request needs a model with one input; '" + spec.name + "' has " +
                    std::to_string(spec.inputs.size()));
-  const msg::TensorSpec& declared = spec.inputs.front();
+  const msg::TensorSpec& declared = *lone;
   msg::Tensor& tensor = call.inputs.emplace_back();
   tensor.name = declared.name;
   tensor.dtype = declared.dtype;

@@ -8,9 +8,14 @@
 
 namespace weir::marshal {
 
-// The whole body becomes the one input of the model, without a copy: of BYTES one element, of numbers as many as the
-// body holds. At most one dimension that is not declared is worked out from the size, beside the batch dimension (then
-// there is one row). Errors: INVALID_ARGUMENT; whether the size fits the shape is check_call()'s to say.
+// The input that a payload without names fills: the only one, or the only one that is not optional. Null where there is
+// no such.
+const msg::TensorSpec* lone_input(const msg::ModelSpec& spec);
+
+// The whole body becomes the one input of the model (lone_input()), without a copy: of BYTES one element, of
+// numbers as many as the body holds. At most one dimension that is not declared is worked out from the size, beside the
+// batch dimension (then there is one row). Errors: INVALID_ARGUMENT; whether the size fits the shape is check_call()'s
+// to say.
 base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call);
 
 }  // namespace weir::marshal

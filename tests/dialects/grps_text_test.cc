@@ -82,5 +82,92 @@ TEST(GrpsText, NorIsItTheAnswerOfARoute) {
   EXPECT_EQ(bench.rest("POST", "/say?q=hi").body, R"({"text_output":"one two"})");
 }
 
+TEST(GrpsText, StrDataIsThePromptAndTheAnswerStrData) {
+  TextBench bench;
+  bench.chat().script = {piece("a tool", true)};
+  auto a = bench.predict(R"({"str_data":"What is curl?"})", "?model=chat");
+  EXPECT_EQ(a.status, 200) << a.body;
+  EXPECT_NE(a.body.find(R"("str_data": "a tool")"), a.body.npos) << a.body;
+  EXPECT_EQ(bench.chat().seen.back(), R"(chat/1 rows=1 | text_input BYTES [1] ["What is curl?"])");
+  a = bench.predict("What is wget?", "?model=chat", {{"content-type", "application/octet-stream"}});
+  EXPECT_EQ(a.body, "a tool");
+  EXPECT_EQ(bench.chat().seen.back(), R"(chat/1 rows=1 | text_input BYTES [1] ["What is wget?"])");
+  bench.predict(R"({"gtensors":{"tensors":[{"dtype":9,"shape":[1],"flat_string":["hm"]}]}})", "?model=chat");
+  EXPECT_EQ(bench.chat().seen.back(), R"(chat/1 rows=1 | text_input BYTES [1] ["hm"])") << "a lone tensor, too";
+}
+
+TEST(GrpsText, InputsThatAreOptionalDoNotStandInTheWayOfOneThatIsNot) {
+  TextBench bench;
+  msg::ModelSpec spec;
+  spec.name = "embed", spec.version = "1", spec.max_batch = 4;
+  spec.inputs = {{"input_ids", DType::kInt64, {-1}, false, {}}, {"attention_mask", DType::kInt64, {-1}, true, {}}};
+  spec.outputs = {{"embedding", DType::kFp32, {2}, false, {}}};
+  bench.models.add(spec);
+  auto& embed = bench.models["embed"];
+  embed.script = {{msg::Outputs{parse_tensors("embedding FP32 [1,2] [1,2]"), {}, true}}};
+  EXPECT_EQ(bench.predict(R"({"ndarray":[5,6,7]})", "?model=embed").status, 200);
+  EXPECT_EQ(embed.seen.back(), "embed/1 rows=1 | input_ids INT64 [1,3] [5,6,7]");
+  EXPECT_EQ(
+      bench.predict(std::string("\1\0\0\0\0\0\0\0", 8), "?model=embed", {{"content-type", "application/octet-stream"}})
+          .status,
+      200);
+  EXPECT_EQ(embed.seen.back(), "embed/1 rows=1 | input_ids INT64 [1,1] [1]");
+  auto a = bench.predict(
+      R"({"gtensors":{"tensors":[{"name":"attention_mash","dtype":5,"shape":[1],"flat_int64":[1]}]}})", "?model=embed");
+  EXPECT_NE(a.body.find("has no input 'attention_mash'; did you mean 'attention_mask'?"), a.body.npos) << a.body;
+  a = bench.predict(R"({"str_data":"x"})", "?model=embed");
+  EXPECT_NE(a.body.find("model 'embed' has input_ids INT64 [-1,-1], attention_mask INT64 [-1,-1] (optional)"),
+            a.body.npos)
+      << a.body;
+}
+
+TEST(GrpsText, AStreamBringsThePiecesAsTheyAreMade) {
+  TextBench bench;
+  auto x = bench.open_rest("POST", "/grps/v1/infer/predict?model=chat&streaming=true", R"({"str_data":"hi"})");
+  ASSERT_EQ(bench.chat().held.size(), 1u);
+  msg::Call* call = bench.chat().held[0];
+  auto* stream = msg::find(call->parameters, "stream");
+  ASSERT_TRUE(stream && std::get<bool>(*stream));
+  bench.chat().post(call, piece("one"));
+  bench.bus.turn();
+  EXPECT_NE(x->sent.find(R"("str_data": "one")"), std::string::npos) << x->sent;
+  bench.chat().finish(call, piece("", true));
+  bench.bus.turn();
+  EXPECT_TRUE(x->ended);
+  EXPECT_EQ(x->sent.find("str_data"), x->sent.rfind("str_data")) << "the end has no text of its own";
+
+  pb::GrpsMessage question;
+  question.set_model("chat");
+  question.set_str_data("hi");
+  auto rpc = bench.open_grpc("PredictStreaming", question.SerializeAsString());
+  ASSERT_EQ(bench.chat().held.size(), 1u);
+  EXPECT_TRUE(msg::find(bench.chat().held[0]->parameters, "stream"));
+  bench.chat().finish(bench.chat().held[0], piece("all", true));
+  bench.bus.turn();
+  bench.open_rest("POST", "/grps/v1/infer/predict?streaming=true", kStreamed);
+  ASSERT_EQ(bench.chat().held.size(), 1u);
+  EXPECT_FALSE(msg::find(bench.chat().held[0]->parameters, "stream")) << "the request says so itself";
+  bench.predict(R"({"str_data":"hi"})", "?model=chat");
+  EXPECT_FALSE(msg::find(bench.chat().held.back()->parameters, "stream")) << "nor for one answer";
+  bench.predict(R"({"str_data":"hi"})", "?model=my-text&streaming=true");
+  EXPECT_FALSE(msg::find(bench.models["my-text"].held.back()->parameters, "stream")) << "nor of models of tensors";
+}
+
+TEST(GrpsText, ARoutesBodyMayBeThePrompt) {
+  RouteSpec route;
+  route.path = "/say";
+  route.model = "chat";
+  route.inputs = {{"text_input", "body"}};
+  route.raw_output = "text_output";
+  route.streaming = "query_param:live";
+  Options options;
+  options.routes.push_back(route);
+  TextBench bench(std::move(options));
+  bench.chat().script = {piece("one two", true)};
+  EXPECT_EQ(bench.rest("POST", "/say", "What is curl?", {}).body, "one two");
+  bench.chat().script = {piece("one"), piece(" two"), piece("", true)};
+  EXPECT_EQ(bench.rest("POST", "/say?live=true", "What is curl?", {}).body, "one two");
+}
+
 }  // namespace
 }  // namespace weir::grps

@@ -118,5 +118,22 @@ TEST(JsonTensor, WideIntegersMayBeStringsWhereTheProtocolSaysSo) {
   }
 }
 
+TEST(Raw, ABodyIsTheOneInputThatIsNotOptional) {
+  msg::ModelSpec spec;
+  spec.name = "m";
+  spec.inputs = {{"o", DType::kInt8, {-1}, true, {}}, {"x", DType::kInt8, {-1}, false, {}}};
+  msg::Call call;
+  EXPECT_TRUE(place_raw(base::Bytes::copy_of("12"), spec, call).ok());
+  EXPECT_EQ(call.inputs.at(0).name, "x");
+  EXPECT_EQ(call.inputs.at(0).shape.text(), "[2]");
+  spec.inputs.push_back({"y", DType::kInt8, {-1}, false, {}});
+  EXPECT_EQ(place_raw(base::Bytes::copy_of("12"), spec, call).text,
+            "a raw request needs a model with one input; 'm' has 3");
+  for (auto& input : spec.inputs) input.optional = true;
+  EXPECT_FALSE(place_raw(base::Bytes::copy_of("12"), spec, call).ok()) << "which of them?";
+  spec.inputs.resize(1);
+  EXPECT_TRUE(place_raw(base::Bytes::copy_of("12"), spec, call).ok());
+}
+
 }  // namespace
 }  // namespace weir::marshal

@@ -182,7 +182,8 @@ class CustomInference final : public wire::Reader, public Inference {
   }
 
   Status fill_raw(const std::string& input, const msg::TensorSpec* declared) {
-    if (declared && spec().inputs.size() == 1) return marshal::place_raw(exchange_.content(), spec(), call());
+    if (declared && declared == marshal::lone_input(spec()))
+      return marshal::place_raw(exchange_.content(), spec(), call());
     std::string data;
     msg::append_string(data, exchange_.content().view());
     Tensor tensor{input, DType::kBytes, {}, base::Bytes::adopt(std::move(data))};

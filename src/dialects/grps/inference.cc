@@ -1,5 +1,7 @@
 #include "dialects/grps/inference.h"
 
+#include <algorithm>
+
 #include "marshal/check.h"
 #include "marshal/times.h"
 
@@ -30,10 +32,19 @@ Status Inference::find(std::string_view model, Answers answers) {
 }
 
 Status Inference::start() {
+  if (answers_ == Answers::kMany) ask_for_pieces();
   Status status = marshal::check_call(spec(), call());
   if (status.ok()) status = call_.submit(*served_, *this, exchange_.ticket());
   if (!status.ok()) leave();
   return status;
+}
+
+// A model of text makes one answer, unless it is told.
+void Inference::ask_for_pieces() {
+  auto says = [](const msg::Tensor& t) { return t.name == "stream"; };
+  const auto& inputs = call().inputs;
+  if (!spec().text || std::any_of(inputs.begin(), inputs.end(), says)) return;
+  call().parameters.emplace_back("stream", true);
 }
 
 void Inference::repay() { call_.add_credit(std::exchange(owed_, 0)); }

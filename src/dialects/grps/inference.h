@@ -23,7 +23,8 @@ class Inference : public msg::Sink {
   base::Status find(std::string_view model, Answers answers);
   const msg::ModelSpec& spec() const { return served_->spec; }
   msg::Call& call() { return call_.fill(); }
-  // Checks the inputs against the model and submits. On failure the Call is gone, and nothing more is heard.
+  // Checks the inputs against the model and submits; of kMany a model of text is asked for its pieces as they are made,
+  // unless the request has its own `stream`. On failure the Call is gone, and nothing more is heard.
   base::Status start();
   // The client has gone: nothing more is heard.
   void leave() { call_.leave(); }
@@ -44,6 +45,7 @@ class Inference : public msg::Sink {
   static constexpr int32_t kCredit = 64;  // answers of one Call that may be on their way at once
 
   void on(msg::Call& call, msg::Event&& event) final;
+  void ask_for_pieces();
   base::Status take(msg::Outputs& outputs);
   void close(const msg::Call& call, base::Status status);
 

@@ -29,7 +29,7 @@ std::string list_inputs(const msg::ModelSpec& spec) {
   std::string out = "; model '" + spec.name + "' has ";
   for (const auto& in : spec.inputs)
     out += (out.ends_with("has ") ? "" : ", ") + in.name + " " + std::string(msg::name(in.dtype)) + " " +
-           spec.public_shape(in).text();
+           spec.public_shape(in).text() + (in.optional ? " (optional)" : "");
   return spec.inputs.empty() ? out + "no inputs" : out;
 }
 
@@ -42,21 +42,24 @@ Tensor one_string(std::string name, std::string_view bytes) {
 
 Status place_text(const Message& message, const msg::ModelSpec& spec, msg::Call& call) {
   if (takes_anything(spec)) return call.inputs.push_back(one_string("str_data", message.data.view())), Status{};
-  if (spec.inputs.size() != 1 || spec.inputs[0].dtype != DType::kBytes)
+  const msg::TensorSpec* lone = marshal::lone_input(spec);
+  if (!lone || lone->dtype != DType::kBytes)
     return invalid("str_data needs a model with one BYTES input" + list_inputs(spec));
   return marshal::place_raw(message.data, spec, call);
 }
 
 Status place_bytes(const Message& message, const msg::ModelSpec& spec, msg::Call& call) {
   if (takes_anything(spec)) return call.inputs.push_back(one_string("bin_data", message.data.view())), Status{};
-  if (spec.inputs.size() != 1) return invalid("bin_data needs a model with one input" + list_inputs(spec));
+  if (!marshal::lone_input(spec)) return invalid("bin_data needs a model with one input" + list_inputs(spec));
   return marshal::place_raw(message.data, spec, call);
 }
 
-// A lone tensor for a model with one input needs no name and no batch dimension.
+// A lone tensor for a model with one input needs no name and no batch dimension. Beside optional inputs a name that is
+// none of theirs was meant for one of them.
 void adopt_lone(Tensor& tensor, const msg::ModelSpec& spec) {
-  const msg::TensorSpec& declared = spec.inputs.front();
-  if (!spec.input(tensor.name)) tensor.name = declared.name;
+  const msg::TensorSpec& declared = *marshal::lone_input(spec);
+  if (tensor.name.empty() || (spec.inputs.size() == 1 && !spec.input(tensor.name))) tensor.name = declared.name;
+  if (tensor.name != declared.name) return;
   size_t rank = spec.public_shape(declared).rank();
   if (spec.max_batch == 0 || tensor.shape.rank() + 1 != rank) return;
   msg::Shape one_row{1};
@@ -71,7 +74,7 @@ bool whole(const Tensor& tensor) {
 }
 
 Status place_tensors(Message& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call) {
-  bool lone = message.tensors.size() == 1 && spec.inputs.size() == 1;
+  bool lone = message.tensors.size() == 1 && marshal::lone_input(spec);
   for (Tensor& tensor : message.tensors) {
     if (lone) adopt_lone(tensor, spec);
     const msg::TensorSpec* declared = spec.input(tensor.name);
@@ -87,10 +90,11 @@ Status place_array(Tensor& tensor, const msg::ModelSpec& spec, base::SlabSource&
   if (takes_anything(spec)) {
     tensor.name = "ndarray";
   } else {
-    if (spec.inputs.size() != 1) return invalid("ndarray needs a model with one input" + list_inputs(spec));
-    tensor.name = spec.inputs[0].name;
+    const msg::TensorSpec* lone = marshal::lone_input(spec);
+    if (!lone) return invalid("ndarray needs a model with one input" + list_inputs(spec));
+    tensor.name = lone->name;
     adopt_lone(tensor, spec);
-    if (Status status = marshal::cast(tensor, spec.inputs[0].dtype, slabs); !status.ok()) return status;
+    if (Status status = marshal::cast(tensor, lone->dtype, slabs); !status.ok()) return status;
   }
   call.inputs.push_back(std::move(tensor));
   return {};
