@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "graphpipe_bench.h"
+#include "marshal/tenant.h"
 
 namespace weir::graphpipe {
 namespace {
@@ -23,6 +24,7 @@ TEST(GraphPipeText, AnAnswerInPiecesIsRefusedAtTheFirst) {
   EXPECT_EQ(x->ledger().code, base::Code::kUnimplemented);
   EXPECT_NE(x->sent.find("model 'add' answers in more than one piece, which GraphPipe cannot say"), std::string::npos);
   EXPECT_TRUE(call->cancelled);
+  EXPECT_EQ(call->tenant, marshal::tenant_of(x->request())) << "so that clients take turns";
   inbox.finish(call, {msg::Done{}});
   bench.turn();
   EXPECT_EQ(bench.bus.in_flight(), 0u);

@@ -6,6 +6,7 @@
 #include "dialects/graphpipe/infer_request.h"
 #include "dialects/graphpipe/verify.h"
 #include "marshal/check.h"
+#include "marshal/tenant.h"
 #include "marshal/times.h"
 
 namespace weir::graphpipe {
@@ -52,6 +53,7 @@ class Inference final : public wire::Reader, public msg::Sink {
     if (auto s = check_types(spec, call); !s.ok()) return s;
     if (auto s = marshal::check_call(spec, call); !s.ok()) return s;
     call.version = spec.version;
+    call.tenant = marshal::tenant_of(exchange_.request());
     return {};
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "marshal/check.h"
+#include "marshal/tenant.h"
 #include "marshal/times.h"
 
 namespace weir::grps {
@@ -27,6 +28,7 @@ Status Inference::find(std::string_view model, Answers answers) {
   if (answers == Answers::kOne && served_->spec.decoupled) return too_often(spec(), "may answer any number of times");
   call().model = served_->spec.name;
   call().version = served_->spec.version;
+  call().tenant = marshal::tenant_of(exchange_.request());
   if (answers == Answers::kMany) call().credit.store(kCredit, std::memory_order_relaxed);
   return {};
 }
@@ -80,6 +82,7 @@ void Inference::close(const msg::Call& call, Status status) {
 
 Status Prediction::ask(Message&& message, std::string_view model, Answers answers) {
   asked_ = message.kind;
+  named_ = !message.model.empty();
   std::string named = message.model.empty() ? std::string(model) : std::move(message.model);
   Status status = find(named, answers);
   if (status.ok()) status = place(std::move(message), spec(), house_.slabs, call());
@@ -91,6 +94,7 @@ Status Prediction::ask(Message&& message, std::string_view model, Answers answer
 Status Prediction::answered(std::vector<msg::Tensor> outputs, More more) {
   auto reply = gather(asked_, array, std::move(outputs), house_.slabs);
   if (!reply) return std::move(reply).error();
+  if (named_) reply->model = spec().name + "-" + spec().version;
   replied(std::move(*reply), more);
   return {};
 }

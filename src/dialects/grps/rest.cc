@@ -107,8 +107,14 @@ void respond(const House& house, Exchange& exchange, const Status& status, const
   int http = house.options.http_status == HttpStatus::kReal ? code_of(status) : 200;
   if (status.ok() && reply.kind == Kind::kBin)
     return exchange.respond(http, "application/octet-stream", reply.data, Exchange::Compress::kIfAccepted);
-  exchange.respond(http, "application/json", base::Bytes::adopt(write_json(status, reply)),
-                   Exchange::Compress::kIfAccepted);
+  base::Bytes json = base::Bytes::adopt(write_json(status, reply));
+  if (http != 429 && http != 503)
+    return exchange.respond(http, "application/json", std::move(json), Exchange::Compress::kIfAccepted);
+  wire::Response response;
+  response.status = http;
+  response.fields.add("content-type", "application/json");
+  response.fields.add("retry-after", "1");
+  exchange.respond(std::move(response), std::move(json));
 }
 
 void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services) {

@@ -27,7 +27,8 @@ void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<
 // POST …/infer/predict (rest_predict.cc).
 void predict(House& house, wire::Exchange& exchange);
 
-// One answer: bin_data as octets, everything else as stamped JSON. Fills the ledger.
+// One answer: bin_data as octets, everything else as stamped JSON; with Retry-After where it is 429 or 503. Fills the
+// ledger.
 void respond(const House& house, wire::Exchange& exchange, const base::Status& status, const Message& reply = {});
 
 }  // namespace weir::grps
