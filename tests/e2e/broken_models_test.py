@@ -7,7 +7,7 @@ import unittest
 
 import harness
 from harness import curl
-from tiny_model import BERT, CONFIG, HIDDEN, SHAPES, TOKENIZER, VOCABULARY, packed, weights, write
+from tiny_model import BERT, CONFIG, HIDDEN, SHAPES, TOKENIZER, VOCABULARY, packed, product, weights, write
 
 import grpc  # noqa: E402
 
@@ -43,9 +43,9 @@ def first(**fields):
     return {'model.safetensors': weights(change=change)}
 
 
-def shards(**files):
-    """An index that names these files for everything."""
-    return {'model.safetensors': None, **{k.replace('_', '.'): v for k, v in files.items()}}
+def holes(name, shape):
+    size = 4 * product(shape)
+    return 'holes', packed({name: {'dtype': 'F32', 'shape': shape, 'data_offsets': [0, size]}}), size
 
 
 def index(*names):
@@ -88,6 +88,8 @@ BROKEN = {
     'unknown_dtype': (first(dtype='F31'), 'unknown dtype'),
     'dtype_of_another_size': (first(dtype='F16'), 'do not fit the offsets'),
     'dtype_of_no_weights': ({'model.safetensors': weights(dtype='F64')}, 'not of type F32, F16 or BF16'),
+    'holes': ({'model.safetensors': holes('model.embed_tokens.weight', [2**22, 2**17]),
+               **config(vocab_size=2**22, hidden_size=2**17, num_attention_heads=128, num_key_value_heads=128)}, "more than this machine's memory"),
     'shape_that_wraps': (first(shape=[4194305, 4194305, 211106198978564]), 'shape is too large'),
     'negative_shape': (first(shape=[-1, 16]), 'header is not what the format says'),
     'wrong_shape': ({'model.safetensors': weights({**SHAPES, 'model.norm.weight': [HIDDEN + 1]})}, r'shape \[17\]; \[16\] is expected'),
@@ -156,6 +158,8 @@ BROKEN = {
     'readout_of_another_count': (readout({'concepts': ['a', 'b', 'c'], 'layers': [0]}), r'\[1,2,16\]; \[1,3,16\] is expected'),
     'readout_of_int8': (readout({'concepts': ['a', 'b'], 'layers': [0], 'dtype': 'int8'}), "'dtype'"),
     'readout_without_vectors': (readout({'concepts': ['a', 'b'], 'layers': [0]}, None), 'readout.safetensors'),
+    'readout_of_holes': ({'readout.json': {'concepts': ['a'] * 4096, 'layers': [0] * 1024}, **config(hidden_size=2**17, num_attention_heads=128, num_key_value_heads=128),
+                          'readout.safetensors': holes('readout', [1024, 4096, 2**17])}, 'half of this machine'),
     'readout_cut': (readout({'concepts': ['a', 'b'], 'layers': [0]}, WHOLE[:50]), 'readout.safetensors: '),
     # generation_config.json
     'defaults_no_json': ({'generation_config.json': b'[1]'}, 'generation_config.json is not a JSON object'),

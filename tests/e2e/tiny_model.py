@@ -67,7 +67,7 @@ def varied(shapes=SHAPES, seed=1):
 
 
 def write(root, name, files=None, parameters='kv_cache: 1MiB, threads: 1, max_running: 4, step_tokens: 64'):
-    """The model `name` in a repository: GOOD's files, with these instead. None: no such file; tuples: links and pipes."""
+    """The model `name` in a repository: GOOD's files, with these instead. None: no such file; tuples: links, pipes, files of holes."""
     folder = root / name / '1'
     folder.mkdir(parents=True)
     (root / name / 'model.yaml').write_text(f'engine: llm\nparameters: {{{parameters}}}\n')
@@ -75,6 +75,11 @@ def write(root, name, files=None, parameters='kv_cache: 1MiB, threads: 1, max_ru
         path = folder / file
         path.parent.mkdir(exist_ok=True)
         if isinstance(content, tuple):
-            os.symlink(content[1], path) if content[0] == 'link' else os.mkfifo(path)
+            kind, *more = content
+            if kind == 'holes':  # a file of that size that takes no room
+                path.write_bytes(more[0])
+                os.truncate(path, len(more[0]) + more[1])
+            else:
+                os.symlink(more[0], path) if kind == 'link' else os.mkfifo(path)
         elif content is not None:
             path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())

@@ -1,10 +1,16 @@
 #include "engines/llm/memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace weir::llm {
 namespace {
 constexpr size_t kPage = 4096;
+}
+
+uint64_t machine_memory() {
+  long pages = sysconf(_SC_PHYS_PAGES);
+  return pages > 0 ? uint64_t(pages) * uint64_t(sysconf(_SC_PAGESIZE)) : UINT64_MAX;
 }
 
 Memory::Memory(size_t bytes) {

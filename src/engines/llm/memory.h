@@ -2,10 +2,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <utility>
 
 namespace weir::llm {
+
+// Bytes of memory that this machine has.
+uint64_t machine_memory();
 
 class Memory {
  public:

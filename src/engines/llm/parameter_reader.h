@@ -31,6 +31,7 @@ class ParameterReader {
       if (!keep(array)) return {};
       sources.push_back({*array, part.first, part.lay});
     }
+    if (!fits(outputs, inputs)) return {};
     auto packed = pack(form_, outputs, inputs, sources, team_);
     if (!keep(packed)) return {};
     if (bias == Bias::kYes) add_bias(*packed, parts);
@@ -48,6 +49,13 @@ class ParameterReader {
     if (!result && status_.ok()) status_ = result.error();
     return bool(result);
   }
+  // A file of holes is as large as it says without taking a disk; its weights would take the memory.
+  bool fits(uint32_t outputs, uint32_t inputs) {
+    taken_ += uint64_t(outputs) * inputs * size_of(form_);
+    return keep(taken_ < machine_memory() ? base::Result<bool>(true)
+                                          : base::failure(base::Code::kResourceExhausted,
+                                                          "the weights take more than this machine's memory"));
+  }
   void add_bias(Matrix& matrix, std::initializer_list<Part> parts) {
     matrix.bias.assign(size_t(matrix.panels) * 16, 0);
     for (const auto& part : parts) {
@@ -61,6 +69,7 @@ class ParameterReader {
   Form form_;
   Team& team_;
   base::Status status_;
+  uint64_t taken_ = 0;
 };
 
 }  // namespace weir::llm

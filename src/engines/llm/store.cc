@@ -3,6 +3,7 @@
 #include <set>
 
 #include "engines/llm/fields.h"
+#include "engines/llm/memory.h"
 #include "engines/llm/weights.h"
 
 namespace weir::llm {
@@ -68,6 +69,9 @@ base::Result<const Array*> Store::find(const std::string& name, std::initializer
 base::Result<std::vector<float>> Store::floats(const std::string& name, std::initializer_list<uint64_t> shape) const {
   auto array = find(name, shape);
   if (!array) return array.error();
+  if ((*array)->elements() > machine_memory() / 2 / sizeof(float))
+    return base::failure(base::Code::kResourceExhausted,
+                         "'" + name + "' takes more than half of this machine's memory");
   std::vector<float> out((*array)->elements());
   read_floats(**array, 0, out.size(), out.data());
   return out;
