@@ -30,5 +30,13 @@ TEST(GraphPipeText, AnAnswerInPiecesIsRefusedAtTheFirst) {
   EXPECT_EQ(bench.bus.in_flight(), 0u);
 }
 
+TEST(GraphPipeText, WhatAnEngineSaysIsTextWhateverItsBytesAre) {
+  Bench bench;
+  bench.inbox("add").script = {{msg::Failed{base::failure(base::Code::kInternal, "bad name: \xff\xfe")}}};
+  auto x = bench.open("POST", "/graphpipe/add", bench.schema.request(kRequest));
+  EXPECT_EQ(x->sent.find("\xff\xfe"), std::string::npos);
+  EXPECT_NE(x->sent.find("bad name: "), std::string::npos);
+}
+
 }  // namespace
 }  // namespace weir::graphpipe

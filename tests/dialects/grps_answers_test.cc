@@ -40,6 +40,19 @@ TEST(GrpsAnswers, AMessageThatNamesAModelHearsWhichOneItWas) {
   }
 }
 
+TEST(GrpsAnswers, WhatAnEngineSaysIsTextWhateverItsBytesAre) {
+  Bench bench;
+  bench.models["my-text"].script = {{msg::Failed{base::failure(base::Code::kInternal, "bad name: \xff\xfe")}}};
+  pb::GrpsMessage question, reply;
+  question.set_model("my-text");
+  question.set_str_data("x");
+  auto a = bench.grpc("Predict", question.SerializeAsString());
+  ASSERT_EQ(a.messages.size(), 1u);
+  ASSERT_TRUE(reply.ParseFromString(a.messages[0])) << "a string that is not UTF-8 spoils the message";
+  EXPECT_TRUE(reply.status().msg().starts_with("bad name: ")) << reply.status().msg();
+  EXPECT_EQ(parse(bench.predict(R"({"str_data":"x"})", "?model=my-text").body).status().code(), 500);
+}
+
 TEST(GrpsAnswers, ClientsTakeTurnsAsOthersDo) {
   Bench bench;
   auto x = bench.open_rest("POST", "/grps/v1/infer/predict?model=my-text", R"({"str_data":"x"})");

@@ -51,6 +51,9 @@ TEST(GrpsCustom, QueryHeadersAndThePathBecomeInputs) {
   EXPECT_EQ(bench.rest("POST", "/rare/true?u=65536", R"({"h":0.5})", {{"x-wide", "1"}}).status, 400);
   a = bench.rest("POST", "/rare/true", R"({"h":0.5})", {{"x-wide", "1"}});
   EXPECT_NE(a.body.find("the request has no query:u, for input 'u'"), std::string::npos) << a.body;
+  a = bench.rest("POST", "/rare/true?u=[[1,2", R"({"h":0.5})", {{"x-wide", "1"}});
+  EXPECT_EQ(a.status, 400);
+  EXPECT_EQ(a.body.find("nest too deep"), std::string::npos) << "it is cut short: " << a.body;
 }
 
 TEST(GrpsCustom, AnOutputsBytesCanBeTheResponseAndTheModelMayBeNamedInTheQuery) {
@@ -112,6 +115,10 @@ TEST(GrpsCustom, WhatIsWrongWithARouteIsSaid) {
   EXPECT_EQ(check(r), "");
   r.outputs = {{"/o", "o"}};
   EXPECT_NE(check(r), "");
+  r.raw_output = "";
+  EXPECT_EQ(check(r), "");
+  r.outputs = {{"/o/b", "o"}, {"/ok", "o"}, {"/o", "o"}};
+  EXPECT_EQ(check(r), "outputs: '/o/b' lies inside '/o'") << "one of them would not be in the answer";
 }
 
 }  // namespace

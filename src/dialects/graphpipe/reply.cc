@@ -1,5 +1,6 @@
 #include "dialects/graphpipe/reply.h"
 
+#include "base/encoding.h"
 #include "dialects/graphpipe/types.h"
 #include "marshal/json_tensor.h"
 
@@ -42,7 +43,9 @@ void list_json(std::string& out, const msg::ModelSpec& spec, const std::vector<m
 
 base::Bytes write_error(const base::Status& status) {
   FlatBufferBuilder b;
-  auto message = b.CreateString(status.text);
+  bool utf8 =
+      marshal::valid_utf8(status.text);  // as a flatbuffer's strings are; engines and clients' names need not be
+  auto message = b.CreateString(utf8 ? status.text : base::presentable(status.text, status.text.size()));
   auto error = fb::CreateError(b, int64_t(status.code), message);
   b.Finish(fb::CreateInferResponse(b, 0, b.CreateVector(&error, 1)));
   return finished(b);

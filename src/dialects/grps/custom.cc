@@ -286,6 +286,9 @@ std::string check(const RouteSpec& route) {
   }
   for (const auto& [place, output] : route.outputs)
     if (place.empty() || place[0] != '/') return "outputs: expected a JSON pointer like /scores, got '" + place + "'";
+  for (const auto& [place, output] : route.outputs)
+    for (const auto& [other, unused] : route.outputs)
+      if (other.starts_with(place + "/")) return "outputs: '" + other + "' lies inside '" + place + "'";
   if (!route.outputs.empty() && !route.raw_output.empty()) return "outputs and raw_output exclude each other";
   if (route.status < 200 || route.status > 599) return "status: expected 200 to 599";
   auto [where, key] = split(route.streaming);

@@ -70,7 +70,10 @@ base::Status read_value(std::string_view text, base::SlabSource& slabs, msg::Ten
   std::string one;
   if (array) {
     tensor.shape = {};
-    if (!measure(json, tensor.shape)) return base::invalid("input '" + tensor.name + "': the arrays nest too deep");
+    if (!measure(json, tensor.shape)) {
+      if (!json.ok()) return json.error();
+      return base::invalid("input '" + tensor.name + "': the arrays nest too deep");
+    }
     json.rewind(0);
     return marshal::read_data(json, tensor, slabs, marshal::BytesText::kUtf8, marshal::WideText::kString);
   }

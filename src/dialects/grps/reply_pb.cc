@@ -1,4 +1,5 @@
 // write_pb() of message.h.
+#include "base/encoding.h"
 #include "dialects/grps/message.h"
 #include "dialects/grps/types.h"
 #include "marshal/json_tensor.h"
@@ -41,14 +42,18 @@ class Pieces {
   std::vector<base::Bytes> pieces_;
 };
 
+// What an engine has said need not be UTF-8, but clients drop a message with a string that is not.
+std::string text_of(const base::Status& status) {
+  if (status.ok()) return "OK";
+  if (status.text.empty()) return std::string(base::name(status.code));
+  return marshal::valid_utf8(status.text) ? status.text : base::presentable(status.text, status.text.size());
+}
+
 void put_status(std::string& out, const base::Status& status) {
   std::string inner;
   put_tag(inner, 1, PbType::kVarint);
   put_varint(inner, uint64_t(code_of(status)));
-  put_text(inner, 2,
-           status.ok()           ? "OK"
-           : status.text.empty() ? base::name(status.code)
-                                 : std::string_view(status.text));
+  put_text(inner, 2, text_of(status));
   put_tag(inner, 3, PbType::kVarint);
   put_varint(inner, status.ok() ? 1 : 2);
   put_bytes(out, 1, inner);
