@@ -125,6 +125,7 @@ base::Status parse_safetensors(std::span<const std::byte> file, Arrays& arrays) 
 }
 
 void read_floats(const Array& array, uint64_t from, uint64_t n, float* out) {
+  if (n == 0) return;  // of nothing there may be no address
   const std::byte* data = array.data.data();
   if (array.dtype == Stored::kF32) {
     std::memcpy(out, data + from * 4, n * 4);
