@@ -36,7 +36,8 @@ struct SlabPool::Parts {
     Parts* parts;
     Pooled* next = nullptr;
     uint16_t size_class;
-    uint16_t home;  // the stripe that it was taken from and goes back to
+    uint16_t home;      // the stripe that it was taken from and goes back to
+    bool part = false;  // of the parts' share; while it is out
   };
   struct alignas(64) Stripe {
     std::mutex mutex;
@@ -47,6 +48,7 @@ struct SlabPool::Parts {
   Parts(uint64_t limit, std::unique_ptr<SlabMemory> from)
       : memory(std::move(from)),
         budget(limit),
+        parts_limit(std::max<uint64_t>(limit / 4, base::SlabParts::kFirst)),
         idle_limit(std::max<uint64_t>(std::min(limit / 2, kMostIdle) / kStripes, kHugePage)) {}
   ~Parts() { trim(); }
 
@@ -60,9 +62,11 @@ struct SlabPool::Parts {
 
   const std::unique_ptr<SlabMemory> memory;
   const uint64_t budget;
+  const uint64_t parts_limit;
   const uint64_t idle_limit;  // per stripe
   bool orphaned = false;      // the pool has gone; the last slab to come back ends this
   alignas(64) std::atomic<uint64_t> used{0};
+  std::atomic<uint64_t> parts{0};    // of used
   std::atomic<bool> starved{false};  // take() has returned null
   std::mutex listeners_mutex;
   std::vector<std::function<void()>> listeners;
@@ -120,6 +124,7 @@ void SlabPool::Parts::trim() {
 
 void SlabPool::Parts::give(Pooled* slab) {
   uint64_t bytes = slab->capacity;
+  if (std::exchange(slab->part, false)) parts.fetch_sub(bytes);
   {
     auto& s = stripes[slab->home];
     std::lock_guard lock(s.mutex);
@@ -177,6 +182,32 @@ base::Slab* SlabPool::take(size_t bytes) {
   if (auto* slab = parts_->make(stripe, cls)) return slab;
   parts_->used.fetch_sub(cls.bytes);  // and do not wake anybody for this
   return nullptr;
+}
+
+// Refused is also who comes when another's part is on its way back; that one wakes.
+base::Slab* SlabPool::take_part(size_t bytes) {
+  if (bytes > kLargestSlab) return nullptr;
+  uint64_t charged = size_class(bytes).bytes;
+  auto fits = [&] {
+    if (parts_->parts.fetch_add(charged) + charged <= parts_->parts_limit) return true;
+    parts_->parts.fetch_sub(charged);
+    return false;
+  };
+  if (!fits()) {
+    parts_->starved.store(true);
+    if (!fits()) return nullptr;
+  }
+  auto* slab = static_cast<Parts::Pooled*>(take(bytes));
+  if (slab)
+    slab->part = true;
+  else
+    parts_->parts.fetch_sub(charged);
+  return slab;
+}
+
+bool SlabPool::scarce() const {
+  return parts_->used.load(std::memory_order_relaxed) > parts_->budget / 2 ||
+         parts_->parts.load(std::memory_order_relaxed) > parts_->parts_limit / 2;
 }
 
 uint64_t SlabPool::budget() const { return parts_->budget; }

@@ -5,7 +5,8 @@
 // take() returns null: codecs then stop reading from their peers until something comes back; nothing fails. A slab
 // larger than the whole budget never comes, so body limits must stay below it. Any thread; a slab may be dropped on
 // another thread than it was taken on, and goes back to the list that it came from. A bounded number of idle slabs is
-// kept for reuse, the rest goes back to the operating system.
+// kept for reuse, the rest goes back to the operating system. Parts (base/slab_parts.h) take a quarter of the budget at
+// most; memory is scarce when half of it is out, or half of what parts may have.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +15,12 @@
 #include <memory>
 
 #include "base/bytes.h"
+#include "base/slab_parts.h"
 #include "device/slab_memory.h"
 
 namespace weir::device {
 
-class SlabPool final : public base::SlabSource {
+class SlabPool final : public base::SlabSource, public base::SlabParts {
  public:
   explicit SlabPool(uint64_t budget_bytes);
   // On a fixed block slabs come only out of it, also when the budget is larger.
@@ -29,6 +31,8 @@ class SlabPool final : public base::SlabSource {
   SlabPool& operator=(const SlabPool&) = delete;
 
   base::Slab* take(size_t bytes) override;
+  base::Slab* take_part(size_t bytes) override;
+  bool scarce() const override;
 
   uint64_t budget() const;
   uint64_t used() const;  // bytes handed out now, as charged: capacity, not what was asked for

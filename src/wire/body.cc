@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/slab_parts.h"
 #include "wire/text.h"
 
 namespace weir::wire {
 namespace {
 
 constexpr uint64_t kFirst = 16 << 10;  // slab for a body of unknown length
+constexpr uint64_t kFew = 1 << 20;     // a body of unknown length that has come to this may have the most at once
 
 }  // namespace
 
@@ -88,18 +90,35 @@ BodyCollector::State BodyCollector::inflate(std::span<const std::byte>& piece) {
   }
 }
 
-// To at least `to` bytes. A body of declared length gets its final size at once.
+// To at least `to` bytes.
 bool BodyCollector::grow(uint64_t to) {
-  uint64_t want = std::max({to, kFirst, uint64_t(block_.capacity()) * 2});
-  // A byte more than the limit: an inflated body of exactly the limit must find out that it has ended.
-  want = std::min(want, std::max(to, shape_.limits.bytes + 1));
-  if (!inflater_ && shape_.content_length >= 0) want = std::max(to, uint64_t(shape_.content_length));
-  base::Slab* slab = slabs_->take(size_t(want));
+  base::Slab* slab = more(to);
   if (!slab) return false;
   base::Block bigger(slab);
   if (block_) bigger.append(block_.data(), block_.size());
   block_ = std::move(bigger);
   return true;
+}
+
+// A body of declared length goes from a first part to its final size. Of unknown length: by doubling, in parts; where
+// there are no more of those, to the most that it can become, after which it never waits again.
+base::Slab* BodyCollector::more(uint64_t to) {
+  constexpr uint64_t kPart = base::SlabParts::kFirst;
+  if (!inflater_ && shape_.content_length >= 0) {
+    uint64_t all = std::max(to, uint64_t(shape_.content_length));
+    return all > kPart && to <= kPart ? base::take_part(*slabs_, kPart) : slabs_->take(size_t(all));
+  }
+  // A byte more than the limit: an inflated body of exactly the limit must find out that it has ended.
+  uint64_t most = std::max(to, shape_.limits.bytes + 1);
+  uint64_t want = std::min(most, std::max({to, kFirst, uint64_t(block_.capacity()) * 2}));
+  if (want < most)
+    if (base::Slab* slab = base::take_part(*slabs_, size_t(want))) return slab;
+  return slabs_->take(size_t(want < kFew ? want : most));
+}
+
+uint64_t BodyCollector::expected() const {
+  bool all = !inflater_ && shape_.content_length >= 0 && block_.capacity() >= uint64_t(shape_.content_length);
+  return all && state_ == State::kOpen ? uint64_t(shape_.content_length) - block_.size() : 0;
 }
 
 BodyCollector::State BodyCollector::settle() {

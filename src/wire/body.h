@@ -1,9 +1,9 @@
 // BodyCollector: the pieces of a request body, inflated if they are coded, into one slab.
 //
-// Used by every codec for BodyPlan::kWhole. The slab is sized from Content-Length, or grows by doubling where that is
-// not known (chunked, coded). It takes every piece that it is given: when the SlabSource has no room it keeps the piece
-// aside and says kStalled; the codec then holds its peer back (so that little is kept aside) and calls retry() on its
-// tick.
+// Used by every codec for BodyPlan::kWhole. The slab is sized from Content-Length, once the first 2 MiB have come
+// (base/slab_parts.h says why); where the length is not known (chunked, coded) it grows by doubling. It takes every
+// piece that it is given: when the SlabSource has no room it keeps the piece aside and says kStalled; the codec then
+// holds its peer back (so that little is kept aside) and calls retry() on its tick.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +35,17 @@ class BodyCollector {
   // Starts a body; also after an earlier one, whatever became of it.
   void begin(base::SlabSource& slabs, const Shape& shape);
   State put(std::span<const std::byte> piece);
+  // For those who can leave a piece with their peer: so that put() of `n` bytes, uncoded, will not stall. False: no
+  // slab now.
+  bool make_room(size_t n) { return n <= block_.room() || grow(uint64_t(block_.size()) + n); }
   // There are no more pieces. kDone, unless something is wrong or stalled: then retry() becomes kDone.
   State end();
   State retry();
   State state() const { return state_; }
+  // Memory that is held for it.
+  uint64_t reserved() const { return block_.capacity(); }
+  // Bytes still to come for which there is memory, where that is all that will come; else 0.
+  uint64_t expected() const;
   // In kDone, once.
   base::Bytes take();
   // Lets go of all memory.
@@ -49,6 +56,7 @@ class BodyCollector {
   State copy(std::span<const std::byte>& piece);
   State inflate(std::span<const std::byte>& piece);
   bool grow(uint64_t to);
+  base::Slab* more(uint64_t to);
   State settle();
 
   base::SlabSource* slabs_ = nullptr;

@@ -162,6 +162,9 @@ class Exchange {
   virtual size_t backlog() const = 0;
   // BodyPlan::kStream: `n` bytes of the request body have been dealt with; lets the peer send as many more.
   virtual void consume(size_t n) = 0;
+  // BodyPlan::kStream: `n` more bytes of the request body have memory that waits for them, so the peer need not wait
+  // for consume(): HTTP/2 opens the stream's window that far, up to the connection's. 0: no more than usual.
+  virtual void expect(size_t /*n*/) {}
   virtual base::Time now() const = 0;
   // Held by work for this Exchange that may outlive it (a Call whose client has left): HTTP/2 counts it against
   // Limits::streams until it is given back. Other versions need none.

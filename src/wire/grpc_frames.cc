@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/slab_parts.h"
+
 namespace weir::wire {
 
 std::array<std::byte, kGrpcPrefix> grpc_prefix(GrpcFlag flag, uint32_t length) {
@@ -11,6 +13,22 @@ std::array<std::byte, kGrpcPrefix> grpc_prefix(GrpcFlag flag, uint32_t length) {
 
 Deframer::Step Deframer::next(std::span<const std::byte>& in) {
   if (!error_.ok()) return Step::kFailed;
+  if (!block_) {
+    if (Step step = read_prefix(in); step != Step::kMore) return step;
+    if (!block_) return Step::kMore;
+  }
+  while (!in.empty()) {
+    size_t n = std::min({in.size(), size_t(length_) - block_.size(), block_.room()});
+    block_.append(in.data(), n);
+    in = in.subspan(n);
+    if (block_.size() == length_) return Step::kMessage;
+    if (!in.empty() && !widen()) return Step::kStarved;
+  }
+  return Step::kMore;
+}
+
+// kMore with a block: the payload is what comes next.
+Deframer::Step Deframer::read_prefix(std::span<const std::byte>& in) {
   if (have_ < kGrpcPrefix) {
     size_t n = std::min(in.size(), kGrpcPrefix - have_);
     std::copy_n(in.begin(), n, prefix_.begin() + have_);
@@ -21,12 +39,7 @@ Deframer::Step Deframer::next(std::span<const std::byte>& in) {
       return fail(base::Code::kInternal, "gRPC frame with the invalid flag " + std::to_string(uint8_t(prefix_[0])));
     if (have_ < kGrpcPrefix) return Step::kMore;
   }
-  if (!block_)
-    if (Step step = open_payload(); step != Step::kMore) return step;
-  size_t n = std::min(in.size(), size_t(length_) - block_.size());
-  block_.append(in.data(), n);
-  in = in.subspan(n);
-  return block_.size() == length_ ? Step::kMessage : Step::kMore;
+  return open_payload();
 }
 
 Deframer::Step Deframer::open_payload() {
@@ -36,8 +49,18 @@ Deframer::Step Deframer::open_payload() {
     return fail(base::Code::kResourceExhausted, "message of " + std::to_string(length_) +
                                                     " bytes is over the limit of " + std::to_string(max_) + " bytes");
   if (length_ == 0) return Step::kMessage;
-  block_ = base::Block(slabs_.take(length_));
+  constexpr size_t kPart = base::SlabParts::kFirst;
+  block_ = base::Block(length_ > kPart ? base::take_part(slabs_, kPart) : slabs_.take(length_));
   return block_ ? Step::kMore : Step::kStarved;
+}
+
+// From the first part to the whole.
+bool Deframer::widen() {
+  base::Block whole(slabs_.take(length_));
+  if (!whole) return false;
+  whole.append(block_.data(), block_.size());
+  block_ = std::move(whole);
+  return true;
 }
 
 base::Bytes Deframer::take() {

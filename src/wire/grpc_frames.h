@@ -4,8 +4,10 @@
 //   flag    = %x00 / %x01          ; 1: the payload is compressed with grpc-encoding
 //   length  = 4OCTET               ; big-endian
 //
-// Deframer takes pieces of such a stream, cut anywhere, and puts each payload straight into one slab of its size,
-// still compressed where flag is 1 (wire/coding.h takes that off).
+// Deframer takes pieces of such a stream, cut anywhere, and puts each payload straight into one slab of its size, still
+// compressed where flag is 1 (wire/coding.h takes that off). The length is the peer's word: of a payload above 2 MiB
+// the first 2 MiB come into a part of that size and are copied into the whole when they are there (base/slab_parts.h).
+// That costs a large message a copy of 2 MiB, and spares one of 1 MiB any.
 #pragma once
 
 #include <array>
@@ -41,13 +43,19 @@ class Deframer {
   // After kMessage, once.
   base::Bytes take();
   bool compressed() const { return prefix_[0] != std::byte{0}; }
+  // Memory that is held for the message.
+  uint64_t reserved() const { return block_.capacity(); }
+  // Bytes of the message still to come, where there is memory for all of them; else 0.
+  uint64_t expected() const { return block_.capacity() >= length_ ? length_ - block_.size() : 0; }
   // The stream may end here: not inside a message.
   bool at_boundary() const { return have_ == 0; }
   const base::Status& error() const { return error_; }
 
  private:
   Step fail(base::Code code, std::string text);
+  Step read_prefix(std::span<const std::byte>& in);
   Step open_payload();
+  bool widen();
 
   base::SlabSource& slabs_;
   uint64_t max_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/slab_parts.h"
+
 namespace weir::wire {
 namespace {
 
@@ -13,6 +15,7 @@ constexpr uint64_t kPrioritiesPerStream = 100;
 constexpr uint64_t kUpdatesPerDataFrame = 10;
 constexpr uint64_t kOverheadAllowance = 1 << 20;
 constexpr uint8_t kPingStrikes = 2;
+constexpr uint64_t kSecondsToFill = 60;
 
 constexpr uint8_t kFlagEndHeaders = 0x4, kFlagPadded = 0x8;
 
@@ -42,6 +45,12 @@ bool RateFloor::below(base::Time now, uint32_t rate, base::Duration grace) {
   since_ = now;
   moved_ = 0;
   return false;
+}
+
+uint32_t floor_rate(uint32_t least, uint64_t reserved, const base::SlabSource& slabs) {
+  uint64_t swift = std::min<uint64_t>(reserved / kSecondsToFill, UINT32_MAX);
+  if (least == 0 || swift <= least || !base::scarce(slabs)) return least;
+  return uint32_t(swift);
 }
 
 HeaderBudget::Fit HeaderBudget::add(const Limits& limits, size_t name, size_t value) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "wire/guard.h"
 #include "wire/h1.h"
 
 namespace weir::wire {
@@ -202,7 +203,8 @@ void H1::check_input(base::Time now) {
       body_watch_.stop();
       if (!held_back() && now - moved_ > limits.stream_idle)
         fail_current({408, reason::kIdle, "nothing has come for too long"});
-    } else if (body_watch_.too_slow(now, limits.min_body_rate, limits.grace)) {
+    } else if (uint32_t rate = floor_rate(limits.min_body_rate, collector_.reserved(), env_.slabs);
+               body_watch_.too_slow(now, rate, limits.grace)) {
       fail_current({408, reason::kSlowBody, "the request body comes too slowly"});
     }
   }

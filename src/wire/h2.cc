@@ -100,6 +100,18 @@ void H2::consume(H2Exchange& x, size_t n) {
   if (inside_ == Inside::kNothing && nghttp2_session_want_write(session_)) wire_.output_ready();
 }
 
+// A tensor on a long way would else be held to one window per round trip. What has its memory is consumed as it comes,
+// so a wide window keeps nobody else from the connection's; that one bounds what a connection can make us keep.
+void H2::expect(H2Exchange& x, size_t n) {
+  bool wide = n > limits_.stream_window;
+  if (!session_ || (!wide && !x.in.wide)) return;
+  x.in.wide = wide;
+  uint32_t most = std::clamp(limits_.conn_window, limits_.stream_window, uint32_t(NGHTTP2_MAX_WINDOW_SIZE));
+  auto window = int32_t(wide ? std::min<size_t>(n, most) : limits_.stream_window);
+  nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, x.stream(), window);
+  if (inside_ == Inside::kNothing && nghttp2_session_want_write(session_)) wire_.output_ready();
+}
+
 void H2::condemn(std::string_view reason, H2Error code, std::string_view text) { guard_.condemn({reason, code, text}); }
 
 // The verdict is carried out: GOAWAY, what is in the output already, the end. The library is not asked any more, so
@@ -278,7 +290,8 @@ void H2::check_exchange(H2Exchange& x) {
     x.reset(Reset::kCancel);
     guard_.glitch(now_);
   };
-  if (x.in.floor.below(now_, limits_.min_body_rate, limits_.grace)) return slow(reason::kSlowBody);
+  uint32_t rate = floor_rate(limits_.min_body_rate, x.collector.reserved(), env_.slabs);
+  if (x.in.floor.below(now_, rate, limits_.grace)) return slow(reason::kSlowBody);
   bool streaming = x.in.plan == BodyPlan::kStream && !x.in.ended && x.begun;
   if (streaming && now_ - x.in.moved >= limits_.stream_idle) return slow(reason::kIdle);
   if (x.out.queued > 0 && x.out.submitted && output_.size() < kSocketIsSlow)

@@ -61,6 +61,10 @@ void H2Exchange::consume(size_t n) {
   if (streams_) streams_->consume(*this, n);
 }
 
+void H2Exchange::expect(size_t n) {
+  if (streams_) streams_->expect(*this, n);
+}
+
 void H2Exchange::open(H2Streams& streams, int32_t stream, const PeerInfo& peer) {
   streams_ = &streams;
   stream_ = stream;

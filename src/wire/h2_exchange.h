@@ -23,6 +23,7 @@ class H2Streams {
  public:
   virtual void touch(H2Exchange& exchange) = 0;  // it has something to say: look at `out`
   virtual void consume(H2Exchange& exchange, size_t n) = 0;
+  virtual void expect(H2Exchange& exchange, size_t n) = 0;
   virtual void released(H2Exchange& exchange) = 0;  // the last Ticket came back
   virtual base::Time now() const = 0;
 
@@ -39,6 +40,7 @@ class H2Exchange final : public Exchange, public base::Ticketed {
   bool responding() const override { return out.started; }
   size_t backlog() const override { return out.backlog; }
   void consume(size_t n) override;
+  void expect(size_t n) override;
   base::Time now() const override { return streams_ ? streams_->now() : ledger_.began; }
   base::Ticket ticket() override { return base::Ticket(*this); }
 
@@ -70,6 +72,7 @@ class H2Exchange final : public Exchange, public base::Ticketed {
     BodyPlan plan = BodyPlan::kWhole;
     uint64_t limit = 0;
     size_t unconsumed = 0;  // flow control that the peer has not got back
+    bool wide = false;      // its window is wider than usual
     RateFloor floor;
     base::Time moved = base::kNever;  // last byte of a body, either way
   } in;

@@ -234,6 +234,7 @@ void H2::collected(H2Exchange& x, BodyCollector::State state) {
   if (x.in.stalled) return x.in.floor.stop();
   if (!x.in.ended) x.in.floor.start(now_);
   consume(x, x.in.unconsumed);
+  if (!x.in.wide && state == State::kOpen) expect(x, x.collector.expected());
   switch (state) {
     case State::kTooBig:
       return refuse(x, 413, x.in.coded ? reason::kInflateBytes : reason::kBodyBytes, "request body too large");

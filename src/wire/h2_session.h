@@ -48,6 +48,7 @@ class H2 final : public Codec, private H2Streams {
   // H2Streams
   void touch(H2Exchange& x) override;
   void consume(H2Exchange& x, size_t n) override;
+  void expect(H2Exchange& x, size_t n) override;
   void released(H2Exchange& x) override { sweep_.push_back(&x); }
   base::Time now() const override { return wire_.now(); }
 

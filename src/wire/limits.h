@@ -23,7 +23,7 @@ struct Limits {
   uint32_t streams = 100;   // HTTP/2 streams open at once, and live work per connection
   uint32_t pipelined = 16;  // HTTP/1 requests waiting on one connection
   uint32_t requests_per_read = 32;
-  uint32_t stream_window = 1 << 20;  // HTTP/2 receive windows
+  uint32_t stream_window = 1 << 20;  // HTTP/2 receive windows; a stream's grows while its body has its memory
   uint32_t conn_window = 16 << 20;
   uint32_t max_frame = 1 << 20;  // SETTINGS_MAX_FRAME_SIZE that we offer
 

@@ -2,8 +2,8 @@
 // over either version, or plain JSON over either version. Wire form: gRPC over HTTP/2 (grpc/doc/PROTOCOL-HTTP2.md) and
 // gRPC-Web (grpc/doc/PROTOCOL-WEB.md).
 //
-// A method sees messages as serialized protobuf in one contiguous slab each, aligned as received, with compression and
-// framing taken off; what it sends goes the same way back.
+// A method sees messages as serialized protobuf in one contiguous slab each, aligned as received (of lines of JSON: any
+// way), with compression and framing taken off; what it sends goes the same way back.
 #pragma once
 
 #include <memory>
@@ -128,8 +128,9 @@ struct RpcOptions {
 //
 // Deadlines (grpc-timeout) are enforced here: the peer gets DEADLINE_EXCEEDED, the RpcReader its on_close(). Of a unary
 // call only until its request is complete: the method passes Rpc::deadline() on to its Call, and the bus enforces it.
-// Backpressure: while no slab is to be had, or the peer lets Exchange::kHighWater of answers pile up, request bytes are
-// not consumed, so HTTP/2 flow control holds the peer.
+// Backpressure, in every form: while no slab is to be had, or the peer lets Exchange::kHighWater of answers pile up,
+// request bytes are not consumed, so flow control holds the peer. Compressed messages and JSON become what they are in
+// slabs, too. A JSON message that is longer than its text is RESOURCE_EXHAUSTED where there is no slab for it.
 class RpcServer final : public Service {
  public:
   // All borrowed; they outlive every Exchange. `env` is this shard's.

@@ -1,6 +1,7 @@
 #include "wire/rpc_call.h"
 
 #include <chrono>
+#include <new>
 
 #include "wire/grpc_status.h"
 #include "wire/grpc_timeout.h"
@@ -143,7 +144,8 @@ void RpcCall::watch_rate() {
   rate_timer_ = house_.env.at(house_.env.now() + house_.options.grace, [this] {
     rate_timer_ = base::TimerId::kNone;
     if (!floor_.running()) return;
-    if (!floor_.below(house_.env.now(), house_.options.min_body_rate, house_.options.grace)) return watch_rate();
+    uint32_t rate = floor_rate(house_.options.min_body_rate, reserved(), house_.slabs);
+    if (!floor_.below(house_.env.now(), rate, house_.options.grace)) return watch_rate();
     exchange_.ledger().reject = reason::kSlowBody;
     break_off(base::failure(Code::kDeadlineExceeded, "the request message comes too slowly"));
   });
@@ -153,7 +155,11 @@ void RpcCall::retry_soon() {
   if (retry_timer_ != base::TimerId::kNone) return;
   retry_timer_ = house_.env.at(house_.env.now() + kRetryAfter, [this] {
     retry_timer_ = base::TimerId::kNone;
-    resume();
+    try {
+      resume();
+    } catch (const std::bad_alloc&) {  // no connection is at work here that could end
+      break_off(base::try_again(Code::kResourceExhausted, "out of memory; try again later"));
+    }
   });
 }
 

@@ -48,6 +48,8 @@ class RpcCall : public Reader, public Rpc {
   virtual void write_end(const base::Status& status) = 0;
   // Form-specific: goes on with request bytes that were held back.
   virtual void resume() {}
+  // Form-specific: memory that is held for request bytes, come or not.
+  virtual uint64_t reserved() const { return 0; }
   // Form-specific: the call is over; lets go of what is held of the request. May come from inside deliver().
   virtual void drop_request() {}
 
@@ -103,6 +105,7 @@ class FramedCall : public RpcCall {
  protected:
   base::Status check_head() final;
   void resume() final;
+  uint64_t reserved() const final { return deframer_.reserved(); }
   void drop_request() final;
 
   // Takes transfer coding off (gRPC-Web's base64): returns the frame bytes, in `scratch` or in place, up to where the
@@ -123,10 +126,12 @@ class FramedCall : public RpcCall {
   Owes owes() const;
   bool accept_message();
   void settle();
+  void let_in();
 
   Deframer deframer_;
   std::string held_;     // frame bytes that wait for a slab or for congestion to pass
   size_t owed_ = 0;      // request bytes not yet given back with consume()
+  bool wide_ = false;    // the peer has been told to expect()
   base::Bytes coded_;    // a compressed message that waits for a slab to inflate into
   bool ended_ = false;   // the request is complete
   bool closed_ = false;  // and the method has heard of it

@@ -19,6 +19,9 @@ constexpr std::string_view kAcceptEncoding = "identity, deflate, gzip";
 // Pieces smaller than this are cheaper to copy than to send as a piece of their own.
 constexpr size_t kJoinBelow = 4096;
 
+// What fits into the window that every stream has need not be told.
+constexpr uint64_t kWorthTelling = 1 << 20;
+
 }  // namespace
 
 FramedCall::FramedCall(const RpcRoute& route, const RpcHouse& house, Exchange& exchange)
@@ -129,6 +132,15 @@ bool FramedCall::accept_message() {
   return false;
 }
 
+// Once per message, and back again after it: the next one's length is not known.
+void FramedCall::let_in() {
+  uint64_t expected = deframer_.expected();
+  bool wide = expected > kWorthTelling;
+  if (wide == wide_ || (expected > 0 && wide_)) return;
+  wide_ = wide;
+  exchange_.expect(wide ? expected : 0);
+}
+
 void FramedCall::drop_request() {
   held_.clear();
   coded_ = {};
@@ -142,6 +154,7 @@ void FramedCall::settle() {
   if (transfer() == TransferState::kBroken)
     return break_off(base::failure(Code::kInternal, "the body is not valid base64"));
   if (owed_ > 0) exchange_.consume(std::exchange(owed_, 0));
+  let_in();
   if (!ended_ || std::exchange(closed_, true)) return;
   if (!deframer_.at_boundary() || transfer() != TransferState::kWhole) {
     exchange_.ledger().reject = reason::kGrpcLen;

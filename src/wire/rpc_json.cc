@@ -42,6 +42,7 @@ class JsonCall final : public RpcCall {
   base::Status check_head() override;
   void write_end(const base::Status& status) override;
   void resume() override;
+  uint64_t reserved() const override { return collector_.reserved(); }
   void drop_request() override;
 
   void collected(BodyCollector::State state, size_t came_now);

@@ -68,6 +68,36 @@ TEST(SlabPool, AReturnedSlabIsUsedAgain) {
   base::drop(slab);
 }
 
+TEST(SlabPool, PartsLeaveMostOfTheBudgetToWhatBecomesWhole) {
+  SlabPool pool(64 * kMiB);
+  std::vector<base::Slab*> parts;
+  EXPECT_FALSE(pool.scarce());
+  while (auto* part = pool.take_part(2 * kMiB)) parts.push_back(part);
+  EXPECT_EQ(parts.size(), 8u);
+  EXPECT_TRUE(pool.scarce());
+  EXPECT_EQ(pool.take_part(1), nullptr);
+  auto* whole = pool.take(48 * kMiB);
+  ASSERT_NE(whole, nullptr);
+  EXPECT_EQ(pool.take(1), nullptr);
+  int woken = 0;
+  pool.on_room([&] { ++woken; });
+  base::drop(parts.back());
+  EXPECT_EQ(woken, 1);
+  parts.back() = pool.take_part(2 * kMiB);
+  EXPECT_NE(parts.back(), nullptr);
+  base::drop(whole);
+  for (auto* part : parts) base::drop(part);
+  EXPECT_EQ(pool.used(), 0u);
+  EXPECT_FALSE(pool.scarce());
+  // What was a part once is none when it is taken as a whole.
+  whole = pool.take(2 * kMiB);
+  EXPECT_EQ(whole->capacity, 2 * kMiB);
+  for (auto*& part : parts) part = pool.take_part(2 * kMiB);
+  EXPECT_NE(parts.back(), nullptr);
+  base::drop(whole);
+  for (auto* part : parts) base::drop(part);
+}
+
 TEST(SlabPool, BytesKeepTheirSlabUntilTheLastSliceGoes) {
   SlabPool pool(kMiB);
   base::Block block(pool.take(100));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/fake_env.h"
+#include "base/slab_parts.h"
 #include "wire/codec.h"
 #include "wire/exchange.h"
 
@@ -24,10 +25,11 @@ class FakeWire final : public wire::Wire {
   base::Time now() const override { return env.now(); }
 };
 
-// A SlabSource that can be told to give nothing.
-class FakeSlabs final : public base::SlabSource {
+// A SlabSource that can be told to give nothing, or that there is little left.
+class FakeSlabs final : public base::SlabSource, public base::SlabParts {
  public:
-  bool empty = false;
+  bool empty = false, is_scarce = false;
+  size_t parts = 0;
   size_t taken = 0;
   std::vector<size_t> sizes;
 
@@ -37,6 +39,11 @@ class FakeSlabs final : public base::SlabSource {
     sizes.push_back(bytes);
     return base::heap_slab(bytes);
   }
+  base::Slab* take_part(size_t bytes) override {
+    ++parts;
+    return take(bytes);
+  }
+  bool scarce() const override { return is_scarce; }
 };
 
 // Takes every request with `plan`, keeps a copy of it, and calls the functions that a test sets. Without on_whole a
@@ -174,6 +181,7 @@ class FakeExchange final : public wire::Exchange {
   bool responding() const override { return headed; }
   size_t backlog() const override { return fake_backlog; }
   void consume(size_t n) override { consumed += n; }
+  void expect(size_t n) override { expected.push_back(n); }
   base::Time now() const override { return time; }
 
   wire::Response response;
@@ -182,6 +190,7 @@ class FakeExchange final : public wire::Exchange {
   bool headed = false, ended = false, was_reset = false;
   wire::Reset reset_why = wire::Reset::kNoError;
   size_t fake_backlog = 0, consumed = 0;
+  std::vector<size_t> expected;
   base::Time time = base::Time(std::chrono::seconds(1000));
 
  private:

@@ -38,6 +38,53 @@ TEST(Body, OfDeclaredLengthTakesOneSlabOfThatSize) {
   EXPECT_EQ(slabs.sizes, std::vector<size_t>{100000});
 }
 
+TEST(Body, AnAnnouncedLengthHasLittleMemoryUntilItComes) {
+  FakeSlabs slabs;
+  BodyCollector body;
+  std::string text = text_of(5 << 20);
+  body.begin(slabs, {.content_length = int64_t(text.size())});
+  put(body, text.substr(0, 1));
+  EXPECT_EQ(slabs.sizes, std::vector<size_t>{2 << 20});
+  EXPECT_EQ(slabs.parts, 1u);
+  put(body, text.substr(1, (2 << 20) - 1));
+  EXPECT_EQ(slabs.taken, 1u);
+  EXPECT_EQ(body.expected(), 0u);
+  slabs.empty = true;
+  EXPECT_EQ(put(body, text.substr(2 << 20, 7)), State::kStalled);
+  slabs.empty = false;
+  EXPECT_EQ(body.retry(), State::kOpen);
+  EXPECT_EQ(slabs.sizes, (std::vector<size_t>{2 << 20, 5 << 20}));
+  EXPECT_EQ(body.reserved(), 5u << 20);
+  EXPECT_EQ(body.expected(), (3u << 20) - 7);
+  put(body, text.substr((2 << 20) + 7));
+  EXPECT_EQ(body.end(), State::kDone);
+  EXPECT_TRUE(body.take().view() == text);
+  EXPECT_EQ(slabs.parts, 1u);
+}
+
+// What holds memory and waits for more is a part, and there are so many parts and no more; so what comes behind them
+// gets all that it can need.
+TEST(Body, OfUnknownLengthTakesTheMostWhereThereAreNoMoreParts) {
+  struct Few final : base::SlabSource, base::SlabParts {
+    size_t last = 0;
+    bool parts = true;
+    base::Slab* take(size_t bytes) override { return base::heap_slab(last = bytes); }
+    base::Slab* take_part(size_t bytes) override { return parts ? base::heap_slab(bytes) : nullptr; }
+    bool scarce() const override { return true; }
+  } slabs;
+  BodyCollector body;
+  std::string text = text_of(3 << 20);
+  body.begin(slabs, {.limits = {4 << 20, 100}});
+  put(body, text.substr(0, 1 << 20));
+  EXPECT_EQ(slabs.last, 0u);
+  slabs.parts = false;
+  put(body, text.substr(1 << 20, 1));
+  EXPECT_EQ(slabs.last, (4u << 20) + 1);
+  put(body, text.substr((1 << 20) + 1));
+  EXPECT_EQ(body.end(), State::kDone);
+  EXPECT_TRUE(body.take().view() == text);
+}
+
 TEST(Body, OfUnknownLengthGrowsByDoubling) {
   FakeSlabs slabs;
   BodyCollector body;

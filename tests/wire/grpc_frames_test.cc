@@ -48,6 +48,40 @@ TEST(Deframer, EverySplitOfTheSameBytesGivesTheSameMessages) {
   support::for_each_split(stream, [&](size_t n) { EXPECT_EQ(deframe(stream, n), whole) << n; });
 }
 
+TEST(Deframer, ALargeLengthHasLittleMemoryUntilTheMessageComes) {
+  support::FakeSlabs slabs;
+  Deframer deframer(slabs, 64 << 20);
+  std::string payload(3 << 20, 'a');
+  for (size_t i = 0; i < payload.size(); i += 1000) payload[i] = char('b' + i % 7);
+  std::string all = grpc_frame(payload);
+  auto in = bytes(all).first(6);
+  EXPECT_EQ(deframer.next(in), Step::kMore);
+  EXPECT_EQ(slabs.sizes, std::vector<size_t>{2 << 20});
+  EXPECT_EQ(slabs.parts, 1u);
+  EXPECT_EQ(deframer.expected(), 0u);
+  in = bytes(all).subspan(6);
+  slabs.empty = true;
+  EXPECT_EQ(deframer.next(in), Step::kStarved);
+  EXPECT_EQ(in.size(), size_t(1 << 20));
+  slabs.empty = false;
+  auto some = in.first(10);
+  EXPECT_EQ(deframer.next(some), Step::kMore);
+  EXPECT_EQ(deframer.expected(), (1u << 20) - 10);
+  in = in.subspan(10);
+  EXPECT_EQ(deframer.next(in), Step::kMessage);
+  EXPECT_TRUE(deframer.take().view() == payload);
+  EXPECT_EQ(slabs.sizes, (std::vector<size_t>{2 << 20, 3 << 20}));
+}
+
+TEST(Deframer, AMessageOfAMebibyteComesIntoItsOwnSlab) {
+  support::FakeSlabs slabs;
+  Deframer deframer(slabs, 64 << 20);
+  std::string all = grpc_frame(std::string((1 << 20) + 100, 'a'));
+  auto in = bytes(all);
+  EXPECT_EQ(deframer.next(in), Step::kMessage);
+  EXPECT_EQ(slabs.sizes, std::vector<size_t>{(1 << 20) + 100});
+}
+
 TEST(Deframer, EveryCutInTwoGivesTheSameMessages) {
   std::string stream = grpc_frame("ab") + grpc_frame("") + grpc_frame("cde");
   for (size_t cut = 0; cut <= stream.size(); ++cut) {

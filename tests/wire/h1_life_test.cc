@@ -159,6 +159,26 @@ TEST(H1, ASlowBodyIs408AndAFastEnoughOneIsNot) {
   EXPECT_TRUE(c.h1->finished());
 }
 
+TEST(H1, WhereMemoryIsScarceALargeBodyMustComeSwiftly) {
+  Conn c;
+  std::string reject;
+  c.intake.on_closed = [&](Exchange& x) { reject = x.ledger().reject; };
+  c.feed("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8000000\r\n\r\n" + std::string(3 << 20, 'x'));
+  auto drip = [&] {
+    std::string out;
+    for (int i = 0; i < 40 && out.empty(); ++i) {
+      c.feed(std::string(5000, 'x'));
+      c.wait(1s);
+      out = c.out();
+    }
+    return out;
+  };
+  EXPECT_EQ(drip(), "");
+  c.slabs.is_scarce = true;
+  EXPECT_TRUE(drip().starts_with("HTTP/1.1 408 "));
+  EXPECT_EQ(reject, "slow_body");
+}
+
 TEST(H1, APeerThatDoesNotReadIsCutOff) {
   Conn c;
   Heard heard;

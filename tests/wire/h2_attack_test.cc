@@ -199,6 +199,26 @@ TEST(H2Attack, ASlowHeaderBlockEndsTheConnection) {
   }
 }
 
+TEST(H2Attack, WhereMemoryIsScarceALargeBodyMustComeSwiftly) {
+  wire::Ledger ledger;
+  Server s;
+  s.intake.on_closed = [&](Exchange& x) { ledger = x.ledger(); };
+  s.feed(opening() + frame(1, kEndHeaders, 1, block(with(kPost, {{"content-length", "900000"}}))));
+  s.feed(frame(0, 0, 1, std::string(500000, 'x')));
+  auto drip = [&] {
+    for (int i = 0; i < 40; ++i) {
+      s.feed(frame(0, 0, 1, std::string(2000, 'x')));
+      s.advance(1s);
+      s.take();
+    }
+  };
+  drip();
+  EXPECT_EQ(ledger.reject, "");
+  s.slabs.is_scarce = true;
+  drip();
+  EXPECT_EQ(ledger.reject, "slow_body");
+}
+
 TEST(H2Attack, ASlowBodyIsCutOffAndAStreamedOneMayPause) {
   wire::Ledger ledger;
   Server s;

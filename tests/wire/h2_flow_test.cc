@@ -104,6 +104,47 @@ TEST(H2, TwoLargeAnswersTakeTurns) {
   EXPECT_LE(std::max(got[1], got[3]) - std::min(got[1], got[3]), 65536u);
 }
 
+// How much further the server has opened the window of `stream` in what it says.
+size_t opened(std::string_view output, uint32_t stream) {
+  size_t sum = 0;
+  for (const Frame& f : frames_of(output)) {
+    if (f.type != 8 || f.stream != stream) continue;
+    size_t by = 0;
+    for (char c : f.payload) by = by << 8 | uint8_t(c);
+    sum += by;
+  }
+  return sum;
+}
+
+TEST(H2, AStreamsWindowOpensAsFarAsItsBodyHasMemory) {
+  wire::Limits limits;
+  limits.stream_window = 100'000;
+  limits.conn_window = 4 << 20;
+  Server s(limits);
+  s.feed(opening());
+  s.take();
+  std::string data = frame(0, 0, 1, std::string(10'000, 'x'));
+  // All of it is expected after the first piece: 900,000 bytes less what is open still.
+  s.feed(frame(1, kEndHeaders, 1, block(with(kPost, {{"content-length", "910000"}}))) + data);
+  EXPECT_EQ(opened(s.take(), 1), 800'000u);
+  // Of what has a part only, nothing more than usual.
+  data[8] = 3;
+  s.feed(frame(1, kEndHeaders, 3, block(with(kPost, {{"content-length", "9000000"}}))) + data);
+  EXPECT_EQ(opened(s.take(), 3), 0u);
+  // And not further than the connection's.
+  data[8] = 5;
+  s.intake.on_begin = [](Exchange&) { return wire::Plan{wire::BodyPlan::kStream, 0}; };
+  s.feed(frame(1, kEndHeaders, 5, block(kPost)) + data);
+  s.take();
+  Exchange& x = *s.intake.open.back();
+  x.expect(64 << 20);
+  EXPECT_EQ(opened(s.take(), 5), (4u << 20) - 100'000);
+  x.expect(63 << 20);
+  EXPECT_EQ(opened(s.take(), 5), 0u);
+  x.expect(0);
+  EXPECT_EQ(opened(s.take(), 5), 0u);
+}
+
 TEST(H2, AStreamedBodyIsHeldBackByWhatIsNotConsumed) {
   wire::Limits limits;
   limits.stream_window = 100000;

@@ -126,6 +126,22 @@ TEST_F(GrpcFlow, WithoutASlabToInflateIntoItWaitsToo) {
   EXPECT_EQ(x->consumed, body.size() + 6);
 }
 
+TEST_F(GrpcFlow, OfALargeMessageTheRestIsExpectedOnceItHasItsMemory) {
+  options_.max_message = 8 << 20;
+  auto x = open("Chat");
+  std::string body = grpc_frame(std::string(6 << 20, 'x'));
+  RpcBench::data(*x, body.substr(0, 2 << 20));
+  EXPECT_EQ(x->expected, std::vector<size_t>{});
+  RpcBench::data(*x, body.substr(2 << 20, 1 << 20));
+  EXPECT_EQ(x->expected, std::vector<size_t>{(3 << 20) + 5});
+  RpcBench::data(*x, body.substr(3 << 20, 2500 << 10));
+  EXPECT_EQ(x->expected.size(), 1u);
+  RpcBench::data(*x, body.substr((3 << 20) + (2500 << 10)) + grpc_frame("b"));
+  EXPECT_EQ(x->expected, (std::vector<size_t>{(3 << 20) + 5, 0}));
+  RpcBench::data(*x, grpc_frame(std::string(1 << 20, 'x')));
+  EXPECT_EQ(x->expected.size(), 2u);
+}
+
 TEST_F(GrpcFlow, APeerThatDoesNotReadItsAnswersIsNotReadEither) {
   auto x = open("Stream");
   x->fake_backlog = Exchange::kHighWater + 1;

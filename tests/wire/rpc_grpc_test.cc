@@ -184,6 +184,25 @@ TEST_F(Grpc, AMessageThatDripsIsCutOff) {
   EXPECT_EQ(x->ledger().reject, reason::kSlowBody);
 }
 
+TEST_F(Grpc, WhereMemoryIsScarceALargeMessageMustComeSwiftly) {
+  options_.min_body_rate = 1024;
+  options_.max_message = 8 << 20;
+  auto x = open("Echo");
+  RpcBench::data(*x, grpc_frame(std::string(6 << 20, 'x')).substr(0, 3 << 20));
+  auto drip = [&](int seconds) {
+    int i = 0;
+    for (; i < seconds && !x->ended; ++i) {
+      RpcBench::data(*x, std::string(5000, 'x'));
+      bench().advance(*x, std::chrono::seconds(1));
+    }
+    return i;
+  };
+  EXPECT_EQ(drip(100), 100);
+  bench().slabs.is_scarce = true;
+  EXPECT_LE(drip(100), 10);
+  EXPECT_EQ(x->ledger().reject, reason::kSlowBody);
+}
+
 TEST_F(Grpc, AStreamMayPauseBetweenMessagesButNotInsideOne) {
   options_.min_body_rate = 1024;
   auto x = open("Chat");
