@@ -1,5 +1,6 @@
 #include "marshal/json_tensor.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -8,6 +9,7 @@
 
 #include "base/encoding.h"
 #include "marshal/half.h"
+#include "marshal/string_block.h"
 
 namespace weir::marshal {
 namespace {
@@ -210,20 +212,20 @@ Status read_cells(JsonCursor& json, msg::Tensor& tensor, uint64_t count, base::S
   return {};
 }
 
-Status read_strings(JsonCursor& json, msg::Tensor& tensor, uint64_t count, BytesText text) {
-  std::string data;
+Status read_strings(JsonCursor& json, msg::Tensor& tensor, uint64_t count, base::SlabSource& slabs, BytesText text) {
+  StringBlock data(slabs, size_t(std::min<uint64_t>(count * 8, json.left())));
   Reader reader(json, tensor, count);
   bool ok = reader.read([&] {
     std::string_view value;
     if (json.peek() != JsonCursor::Kind::kString) return reader.wrong("expected a string for BYTES");
     if (!json.string(value)) return false;
     if (text == BytesText::kUtf8) {
-      msg::append_string(data, value);
+      data.append(value);
       return true;
     }
     auto decoded = base::base64_decode(value);
     if (!decoded) return reader.wrong("not base64");
-    msg::append_string(data, *decoded);
+    data.append(*decoded);
     return true;
   });
   if (!ok) {
@@ -231,7 +233,7 @@ Status read_strings(JsonCursor& json, msg::Tensor& tensor, uint64_t count, Bytes
     json.refuse();
     return status;
   }
-  tensor.data = base::Bytes::adopt(std::move(data));
+  tensor.data = data.freeze();
   return {};
 }
 
@@ -258,7 +260,7 @@ Status read_data(JsonCursor& json, msg::Tensor& tensor, base::SlabSource& slabs,
     case DType::kBf16: return read_cells<Bf16>(json, tensor, *count, slabs);
     case DType::kFp32: return read_cells<float>(json, tensor, *count, slabs);
     case DType::kFp64: return read_cells<double>(json, tensor, *count, slabs);
-    case DType::kBytes: return read_strings(json, tensor, *count, text);
+    case DType::kBytes: return read_strings(json, tensor, *count, slabs, text);
     case DType::kInvalid: break;
   }
   return base::invalid("input '" + tensor.name + "' has no datatype");

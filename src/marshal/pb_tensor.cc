@@ -2,8 +2,10 @@
 
 #include <bit>
 #include <limits>
+#include <optional>
 
 #include "marshal/half.h"
+#include "marshal/string_block.h"
 
 namespace weir::marshal {
 namespace {
@@ -25,7 +27,10 @@ class CellReader {
     if (*elements > fields.size()) return miscounted("fewer");
     count_ = *elements;
     bool strings = tensor_.dtype == DType::kBytes;
-    if (!strings) {
+    if (strings) {
+      // An element's tag and length take two bytes at least; here its length takes four.
+      strings_.emplace(slabs_, fields.size() + 2 * count_);
+    } else {
       size_t size = count_ * msg::size_of(tensor_.dtype);
       base::Slab* slab = slabs_.take(size);
       block_ = base::Block(slab ? slab : base::heap_slab(size));
@@ -38,7 +43,7 @@ class CellReader {
     }
     if (!r.ok()) return malformed();
     if (index_ != count_) return miscounted("fewer");
-    tensor_.data = strings ? base::Bytes::adopt(std::move(strings_)) : block_.freeze();
+    tensor_.data = strings ? strings_->freeze() : block_.freeze();
     return {};
   }
 
@@ -62,7 +67,7 @@ class CellReader {
   Status string(const PbReader& r) {
     if (r.type() != PbType::kBytes) return malformed();
     if (index_++ == count_) return miscounted("more");
-    msg::append_string(strings_, r.bytes());
+    strings_->append(r.bytes());
     return {};
   }
 
@@ -131,7 +136,7 @@ class CellReader {
   PbType single_;
   uint64_t count_ = 0, index_ = 0;
   base::Block block_;
-  std::string strings_;
+  std::optional<StringBlock> strings_;
 };
 
 template <class T, class F>

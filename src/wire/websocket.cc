@@ -9,6 +9,7 @@ namespace {
 
 enum : uint8_t { kContinuation = 0, kTextFrame = 1, kBinaryFrame = 2, kClose = 8, kPing = 9, kPong = 10 };
 constexpr size_t kMostControl = 125;
+constexpr uint64_t kSmall = 16 << 10;  // longer messages lie in slabs
 
 bool is_control(uint8_t opcode) { return opcode >= kClose; }
 
@@ -82,6 +83,7 @@ size_t WebSocket::feed(std::span<const std::byte> bytes) {
       used += read_head(rest);
     } else {
       size_t n = size_t(std::min<uint64_t>(left_, rest.size()));
+      if (starved(n)) break;
       read_payload(rest.first(n));
       used += n;
       if (reading_ == Reading::kPayload && left_ == 0) end_frame();
@@ -139,20 +141,36 @@ bool WebSocket::check_frame() {
     in_message_ = true;
     utf8_ = {};
   }
-  if (left_ > max_message_ || message_.size() > max_message_ - left_)
+  if (left_ > max_message_ || gathered_ > max_message_ - left_)
     return fail(close_code::kTooLarge, "the message is larger than " + std::to_string(max_message_) + " bytes"), false;
+  if (large_ || gathered_ + left_ <= kSmall) return true;
+  large_ = true;
+  int64_t length = final_ ? int64_t(gathered_ + left_) : -1;
+  body_.begin(slabs_, {length, Coding::kIdentity, {max_message_, 0}});
   return true;
 }
 
+// What of the message is in message_ still goes there with the next piece.
+bool WebSocket::starved(size_t n) { return large_ && !is_control(opcode_) && !body_.make_room(message_.size() + n); }
+
 void WebSocket::read_payload(std::span<const std::byte> bytes) {
-  std::string& to = is_control(opcode_) ? control_ : message_;
+  bool control = is_control(opcode_);
+  std::string& to = control ? control_ : message_;
   size_t from = to.size();
   append_unmasked(to, bytes, mask_, at_);
   at_ = (at_ + uint32_t(bytes.size() % 4)) % 4;
   left_ -= bytes.size();
-  bool text = !is_control(opcode_) && kind_ == Kind::kText;
-  if (text && !utf8_.push(std::string_view(message_).substr(from)))
-    fail(close_code::kNotUtf8, "a text message is not UTF-8");
+  if (!control) keep(std::string_view(message_).substr(from));
+}
+
+void WebSocket::keep(std::string_view piece) {
+  gathered_ += piece.size();
+  bool sound = kind_ != Kind::kText || utf8_.push(piece);
+  if (large_) {
+    body_.put(std::as_bytes(std::span(message_)));
+    message_.clear();
+  }
+  if (!sound) fail(close_code::kNotUtf8, "a text message is not UTF-8");
 }
 
 void WebSocket::end_frame() {
@@ -177,9 +195,10 @@ void WebSocket::end_frame() {
 void WebSocket::end_message() {
   in_message_ = false;
   if (kind_ == Kind::kText && !utf8_.whole()) return fail(close_code::kNotUtf8, "a text message is not UTF-8");
-  std::string message = std::move(message_);
+  base::Bytes message = large_ ? body_.take() : base::Bytes::adopt(std::move(message_));
   message_.clear();
-  if (!closed_) side_.on_message(kind_, base::Bytes::adopt(std::move(message)));
+  gathered_ = 0, large_ = false;
+  if (!closed_) side_.on_message(kind_, std::move(message));
 }
 
 // RFC 6455 §5.5.1, §7.1.5: the code comes back, and nothing follows.
@@ -201,6 +220,7 @@ void WebSocket::on_close_frame() {
 void WebSocket::fail(uint16_t code, std::string_view why) {
   reading_ = Reading::kNothing;
   message_ = {};
+  body_.clear();
   close(code, why);
   side_.on_closing(code);
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "wire/body.h"
 #include "wire/exchange.h"
 
 namespace weir::wire {
@@ -54,9 +55,12 @@ class WebSocket {
     ~Side() = default;
   };
 
-  WebSocket(Side& side, uint64_t max_message) : side_(side), max_message_(max_message) {}
+  // Messages above 16 KiB are gathered in slabs.
+  WebSocket(Side& side, base::SlabSource& slabs, uint64_t max_message)
+      : side_(side), slabs_(slabs), max_message_(max_message) {}
 
-  // Bytes from the peer; returns how many were used. What is not used comes again, with more behind it.
+  // Bytes from the peer; returns how many were used. What is not used, because the side is full or there is no slab,
+  // comes again, with more behind it.
   size_t feed(std::span<const std::byte> bytes);
   // One message. Nothing goes out after close().
   void send(Kind kind, std::vector<base::Bytes> pieces);
@@ -69,7 +73,9 @@ class WebSocket {
   size_t read_head(std::span<const std::byte> bytes);
   bool start_frame();
   bool check_frame();
+  bool starved(size_t n);
   void read_payload(std::span<const std::byte> bytes);
+  void keep(std::string_view piece);
   void end_frame();
   void end_message();
   void on_close_frame();
@@ -77,6 +83,7 @@ class WebSocket {
   void fail(uint16_t code, std::string_view why);
 
   Side& side_;
+  base::SlabSource& slabs_;
   uint64_t max_message_;
   Reading reading_ = Reading::kHead;
   std::array<uint8_t, 14> head_{};
@@ -89,6 +96,9 @@ class WebSocket {
   bool in_message_ = false;  // a fragmented message has begun
   Kind kind_ = Kind::kText;
   std::string message_, control_;
+  bool large_ = false;     // the message is gathered in body_, not in message_
+  uint64_t gathered_ = 0;  // bytes of it that are there
+  BodyCollector body_;
   Utf8Check utf8_;
   bool closed_ = false;
 };

@@ -32,6 +32,28 @@ std::vector<T> cells(const msg::Tensor& t) {
   return out;
 }
 
+struct CountingSlabs final : base::SlabSource {
+  size_t out = 0;
+  base::Slab* take(size_t bytes) override {
+    out += bytes;
+    return base::heap_slab(bytes);
+  }
+};
+
+TEST(JsonTensor, StringsLieInSlabsToo) {
+  CountingSlabs slabs;
+  std::string json = "[\"" + std::string(5000, 'a') + "\",\"\",\"" + std::string(100'000, 'b') + "\"]";
+  JsonCursor c(json);
+  msg::Tensor tensor{"x", DType::kBytes, {3}, {}};
+  ASSERT_TRUE(read_data(c, tensor, slabs, BytesText::kUtf8).ok());
+  EXPECT_EQ(tensor.data.size(), 105'012u);
+  EXPECT_GE(slabs.out, tensor.data.size());
+  EXPECT_LE(slabs.out, 4 * tensor.data.size());
+  std::vector<size_t> sizes;
+  EXPECT_TRUE(msg::for_each_string(tensor.data.view(), [&](std::string_view s) { sizes.push_back(s.size()); }));
+  EXPECT_EQ(sizes, (std::vector<size_t>{5000, 0, 100'000}));
+}
+
 TEST(JsonTensor, FlatAndNestedDataAreTheSame) {
   for (auto json : {"[1,2,3,4,5,6]", "[[1,2,3],[4,5,6]]", " [ [1,2 ,3] , [4,5,6.0] ] "}) {
     auto r = read(json, DType::kInt32, {2, 3});

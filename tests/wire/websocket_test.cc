@@ -45,7 +45,8 @@ class Recorder : public WebSocket::Side {
 
 struct Bench {
   Recorder side;
-  WebSocket socket{side, 100'000};
+  support::FakeSlabs slabs;
+  WebSocket socket{side, slabs, 100'000};
   size_t feed(std::string_view bytes) { return socket.feed(std::as_bytes(std::span(bytes))); }
   // The close code that went out, 0 for none.
   int sent_code() const {
@@ -53,6 +54,25 @@ struct Bench {
     return at == std::string::npos ? 0 : uint8_t(side.written[at + 2]) << 8 | uint8_t(side.written[at + 3]);
   }
 };
+
+TEST(WebSocket, ALargeMessageLiesInASlabAndWaitsForOne) {
+  std::string large(70'000, 'x');
+  for (std::string all : {framed(kText, large), framed(0x01, large.substr(0, 10)) + framed(0x80, large.substr(10)),
+                          framed(0x01, large.substr(0, 60'000)) + framed(0x80, large.substr(60'000))}) {
+    Bench b;
+    b.slabs.empty = true;
+    size_t used = 0;
+    for (int i = 0; i < 10; ++i) used += b.feed(std::string_view(all).substr(used, 5000));
+    EXPECT_LT(used, 12'000u);
+    EXPECT_EQ(b.side.seen.size(), 0u);
+    b.slabs.empty = false;
+    EXPECT_EQ(b.feed(std::string_view(all).substr(used)), all.size() - used);
+    EXPECT_EQ(b.side.seen, std::vector<std::string>{"t:" + large});
+    EXPECT_GE(b.slabs.taken, 1u);
+    EXPECT_EQ(b.feed(framed(kText, "small")), framed(kText, "small").size());
+    EXPECT_EQ(b.side.seen.size(), 2u);
+  }
+}
 
 TEST(WebSocket, MessagesAreWholeHoweverTheyAreCut) {
   std::string large(70'000, 'x');

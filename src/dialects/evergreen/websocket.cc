@@ -29,7 +29,7 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side {
   SocketSession(House& house, Exchange& exchange)
       : house_(house),
         exchange_(exchange),
-        socket_(*this, house.options.max_message),
+        socket_(*this, house.slabs, house.options.max_message),
         session_(house, exchange, *this) {}
   ~SocketSession() override { house_.bus.env().cancel(timer_); }
 
