@@ -1,31 +1,27 @@
 #include "base/log.h"
 
 #include <fmt/chrono.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
+#include <iterator>
+
+#include "base/log_writer.h"
 
 namespace weir::base::log {
 namespace {
 
 constexpr size_t kLongest = 256;
+constexpr auto kAtEnd = std::chrono::seconds(1);
 constexpr std::array<std::string_view, 4> kNames{"verbose", "info", "warning", "error"};
 
 std::array<std::atomic<bool>, 4> on{false, true, true, true};
 std::atomic<uint32_t> verbose_level{0};
 std::atomic<Format> line_format{Format::kText};
-
-spdlog::logger& logger() {
-  static auto instance = [] {
-    auto l = std::make_shared<spdlog::logger>("weir", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    l->set_level(spdlog::level::trace);
-    l->flush_on(spdlog::level::trace);
-    return l;
-  }();
-  return *instance;
-}
+std::atomic<bool> ending{false};
 
 bool plain(unsigned char c) { return c >= 0x20 && c != '"' && c != '\\' && c < 0x7f; }
 
@@ -84,6 +80,34 @@ std::string line(Level level, std::string_view event, Fields fields, Format form
   return out;
 }
 
+std::string stamped(Level level, std::string_view event, Fields fields) {
+  Format format = line_format.load(std::memory_order_relaxed);
+  auto now = std::chrono::system_clock::now();
+  auto seconds = std::chrono::time_point_cast<std::chrono::seconds>(now);
+  auto micros = std::chrono::duration_cast<std::chrono::microseconds>(now - seconds).count();
+  std::tm utc = fmt::gmtime(std::chrono::system_clock::to_time_t(now));
+  auto time = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
+                          utc.tm_hour, utc.tm_min, utc.tm_sec, micros);
+  std::string text = format == Format::kJson ? "{\"time\":\"" + time + '"' : time + ' ';
+  text += line(level, event, fields, format);
+  return text += '\n';
+}
+
+// Never destroyed: whoever logs while the process ends finds it there.
+LogWriter& writer() {
+  static LogWriter* instance = [] {
+    auto* made = new LogWriter(STDERR_FILENO, [](uint64_t lost) {
+      return stamped(Level::kWarning, "log lines were lost", {{"lines", lost}});
+    });
+    std::atexit([] {
+      ending.store(true);
+      flush(kAtEnd);
+    });
+    return made;
+  }();
+  return *instance;
+}
+
 }  // namespace
 
 void enable(Level level, bool enabled) {
@@ -101,18 +125,10 @@ void set_format(Format format) { line_format.store(format, std::memory_order_rel
 Format format() { return line_format.load(std::memory_order_relaxed); }
 
 void write(Level level, std::string_view event, Fields fields) {
-  Format format = line_format.load(std::memory_order_relaxed);
-  auto stamp = spdlog::log_clock::now();
-  auto seconds = std::chrono::time_point_cast<std::chrono::seconds>(stamp);
-  auto micros = std::chrono::duration_cast<std::chrono::microseconds>(stamp - seconds).count();
-  std::tm utc = fmt::gmtime(spdlog::log_clock::to_time_t(stamp));
-  auto time = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
-                          utc.tm_hour, utc.tm_min, utc.tm_sec, micros);
-  std::string text = format == Format::kJson ? "{\"time\":\"" + time + '"' : time + ' ';
-  text += line(level, event, fields, format);
-  static const bool pattern = (logger().set_pattern("%v"), true);
-  (void)pattern;
-  logger().log(spdlog::level::info, spdlog::string_view_t(text.data(), text.size()));
+  writer().put(stamped(level, event, fields));
+  if (ending.load(std::memory_order_relaxed)) flush(kAtEnd);
 }
+bool flush(Duration most) { return writer().flush(most); }
+uint64_t dropped() { return writer().dropped(); }
 
 }  // namespace weir::base::log

@@ -4,6 +4,10 @@
 //
 // Any thread; lines are never mixed. A disabled level costs one relaxed load. Values are escaped and capped at 256
 // bytes each, so a client's text cannot forge a line.
+//
+// Lines go to standard error by a thread of their own (base/log_writer.h): logging never waits for a reader; what
+// cannot be kept for one is dropped, counted, and said. At exit() what is waiting is written, if that takes no longer
+// than a second.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +15,8 @@
 #include <string>
 #include <string_view>
 #include <variant>
+
+#include "base/env.h"
 
 namespace weir::base::log {
 
@@ -45,6 +51,10 @@ void set_format(Format format);
 Format format();
 
 void write(Level level, std::string_view event, Fields fields = {});
+// Waits until what was logged before is written, for those who are about to abort; false when that takes longer.
+bool flush(Duration most);
+// Lines lost so far.
+uint64_t dropped();
 
 inline void verbose(std::string_view event, Fields fields = {}) {
   if (enabled(Level::kVerbose)) write(Level::kVerbose, event, fields);

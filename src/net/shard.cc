@@ -42,6 +42,7 @@ uint64_t Random::next() {
       ssize_t n = getrandom(at + (sizeof pool_ - left), left, 0);
       if (n < 0 && errno != EINTR) {
         base::log::error("the kernel gives no random bytes", {{"error", errno}});
+        base::log::flush(std::chrono::seconds(1));
         std::abort();
       }
       if (n > 0) left -= size_t(n);

@@ -1,8 +1,11 @@
 #include "base/log.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <string>
 
 namespace weir::base {
@@ -13,6 +16,7 @@ std::string logged(log::Format format, log::Level level, std::string_view event,
   log::set_format(format);
   testing::internal::CaptureStderr();
   log::write(level, event, fields);
+  EXPECT_TRUE(log::flush(std::chrono::seconds(10)));
   std::string line = testing::internal::GetCapturedStderr();
   log::set_format(log::Format::kText);
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
@@ -60,11 +64,34 @@ TEST(Log, LevelsAreSwitchedOneByOne) {
   log::verbose("heard too");
   log::set_verbosity(0);
   log::verbose("silent");
+  EXPECT_TRUE(log::flush(std::chrono::seconds(10)));
   auto text = testing::internal::GetCapturedStderr();
   EXPECT_EQ(text.find("silent"), std::string::npos);
   EXPECT_NE(text.find("heard\n"), std::string::npos);
   EXPECT_NE(text.find("heard too\n"), std::string::npos);
   EXPECT_FALSE(log::enabled(log::Level::kOff));
+}
+
+TEST(Log, NothingIsLostAtExit) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  auto log_and_leave = [] {
+    for (int i = 1; i <= 3000; ++i) log::info("line", {{"n", i}});
+    std::exit(0);
+  };
+  EXPECT_EXIT(log_and_leave(), testing::ExitedWithCode(0), "n=1\n(.*\n)*.*n=1500\n(.*\n)*.*n=3000\n$");
+}
+
+// A pipe whose reader is stopped.
+TEST(Log, WhoLogsDoesNotWaitForTheReader) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  auto log_into_a_full_pipe = [] {
+    int ends[2];
+    if (pipe(ends) != 0) std::exit(1);
+    dup2(ends[1], STDERR_FILENO);
+    for (int i = 0; i < 100'000; ++i) log::info("line", {{"n", i}});
+    std::exit(log::dropped() > 10'000 && log::dropped() < 100'000 ? 0 : 2);
+  };
+  EXPECT_EXIT(log_into_a_full_pipe(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ TEST(ModelMetrics, EveryFamilyIsWellFormedAndNamesTheModel) {
                            "weir_model_ready{model=\"c\",version=\"\"} 0\n",
                            "nv_inference_request_duration_us{model=\"a\\\"b\",version=\"1\"} 5000\n",
                            "nv_inference_request_failure{model=\"a\\\"b\",version=\"1\",reason=\"REJECTED\"} 2\n",
-                           "weir_build_info{version=\"1.2.3\"} 1\n"})
+                           "weir_log_dropped_total 0\n", "weir_build_info{version=\"1.2.3\"} 1\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line;
 }
 

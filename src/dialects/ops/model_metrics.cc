@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/log.h"
 #include "dialects/ops/metrics.h"
 
 namespace weir::ops {
@@ -197,6 +198,8 @@ void append_process(std::string& out, std::string_view version) {
   plain(out, "process_threads", "gauge", "Threads.", std::to_string(stat_field(20)));
   plain(out, "process_start_time_seconds", "gauge", "Unix time of the start.",
         std::to_string(boot_seconds() + stat_field(22) / ticks));
+  plain(out, "weir_log_dropped_total", "counter",
+        "Lines of the log that were lost: nobody read them, or a disk was full.", std::to_string(base::log::dropped()));
   head(out, "weir_build_info", "gauge", "1; the version is in the label.");
   line(out, "weir_build_info", "version=\"" + base::escape_label(version) + '"', 1);
 }

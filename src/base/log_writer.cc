@@ -1,0 +1,98 @@
+#include "base/log_writer.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace weir::base {
+namespace {
+
+// The thread takes no signal: they are for those who wait for them. And a reader that has gone is an error, not an end.
+std::thread without_signals(auto run) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(run);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+uint64_t lines_in(std::string_view text) { return uint64_t(std::count(text.begin(), text.end(), '\n')); }
+
+}  // namespace
+
+LogWriter::~LogWriter() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void LogWriter::put(std::string_view line) {
+  bool wake;
+  {
+    std::lock_guard lock(mutex_);
+    if (waiting_.size() + line.size() > kMostWaiting) return lose(1);
+    waiting_ += line;
+    if (!thread_.joinable()) thread_ = without_signals([this] { run(); });
+    wake = std::exchange(sleeping_, false);
+  }
+  if (wake) wake_.notify_one();
+}
+
+bool LogWriter::flush(Duration most) {
+  std::unique_lock lock(mutex_);
+  return written_.wait_for(lock, most, [this] { return waiting_.empty() && lost_ == 0 && !writing_; });
+}
+
+void LogWriter::run() {
+  pthread_setname_np(pthread_self(), "log");
+  std::unique_lock lock(mutex_);
+  for (std::string batch;;) {
+    while (waiting_.empty() && lost_ == 0 && !stopping_) {
+      sleeping_ = true;
+      wake_.wait(lock);
+    }
+    sleeping_ = false;
+    if (waiting_.empty() && lost_ == 0) return;
+    batch.clear();
+    batch.swap(waiting_);
+    if (uint64_t lost = std::exchange(lost_, 0)) batch += note_(lost);
+    writing_ = true;
+    lock.unlock();
+    write_all(batch);
+    lock.lock();
+    writing_ = false;
+    written_.notify_all();
+  }
+}
+
+void LogWriter::write_all(std::string_view text) {
+  while (!text.empty()) {
+    ssize_t n = ::write(fd_, text.data(), text.size());
+    if (n >= 0) {
+      text.remove_prefix(size_t(n));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      pollfd ready{fd_, POLLOUT, 0};
+      ::poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      // Not into lost_: a note that cannot be written would be followed by another one.
+      dropped_.fetch_add(lines_in(text), std::memory_order_relaxed);
+      return;
+    }
+  }
+}
+
+void LogWriter::lose(uint64_t lines) {
+  lost_ += lines;
+  dropped_.fetch_add(lines, std::memory_order_relaxed);
+}
+
+}  // namespace weir::base
