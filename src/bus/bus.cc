@@ -1,6 +1,7 @@
 #include "bus/bus.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/check.h"
 
@@ -16,6 +17,22 @@ constexpr int kPasses = 8;            // rounds of mail per turn, so that inline
 constexpr size_t kStaleAllowed = 64;  // stale Dues beyond the number of live ones
 
 base::Status too_late() { return failure(Code::kDeadlineExceeded, "the deadline has passed"); }
+
+base::Status no_memory() {
+  return base::try_again(Code::kResourceExhausted, "no memory for the answer; try again later");
+}
+
+// A Sink for whose answer there is no memory is told instead that its Call has failed, which takes little (if not even
+// that, its client waits until it gives up); all others hear theirs.
+template <class Make>
+bool heard(msg::Sink& sink, msg::Call& call, Make make) {
+  try {
+    sink.on(call, make());
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
 
 struct Later {
   bool operator()(const auto& a, const auto& b) const { return a.when > b.when; }
@@ -196,7 +213,12 @@ void Bus::deliver(msg::Mail& mail) {
       else if (slot.errand)  // workers serve all models
         stats.rejected.fetch_add(1, std::memory_order_relaxed);
     }
-    slot.sink->on(slot, std::move(mail.event));
+    msg::Sink* sink = slot.sink;
+    if (!heard(*sink, slot, [&] { return std::move(mail.event); }) && slot.sink == sink) {
+      slot.sink = nullptr;
+      if (!last) cancel(&slot);
+      heard(*sink, slot, [] { return msg::Event{msg::Failed{no_memory()}}; });
+    }
   }
   if (last) finish(slot);
 }
@@ -244,7 +266,7 @@ void Bus::expire() {
     slot->cancelled.store(true, std::memory_order_release);
     slot->served->stats.expired.fetch_add(1, std::memory_order_relaxed);
     slot->inbox->poke();
-    sink->on(*slot, {msg::Failed{too_late()}});
+    heard(*sink, *slot, [] { return msg::Event{msg::Failed{too_late()}}; });
   }
   set_timer();
 }

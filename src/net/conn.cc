@@ -1,6 +1,8 @@
 #include "net/conn.h"
 
 #include <array>
+#include <exception>
+#include <new>
 
 #include "base/log.h"
 #include "net/conns.h"
@@ -51,6 +53,23 @@ void Conn::mark_for_next_turn() {
 
 // One read; the next one is asked for at the end of the turn, when this one's output has been written.
 void Conn::on_readable() {
+  guarded([this] { read(); });
+}
+
+// A border: what the allocator, or a library under a codec or a service, throws ends this connection and no other.
+template <class Work>
+void Conn::guarded(Work work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    close(ClosedBy::kError);
+  } catch (const std::exception& e) {
+    base::log::error("a connection ends by an exception", {{"peer", peer_.address}, {"what", e.what()}});
+    close(ClosedBy::kError);
+  }
+}
+
+void Conn::read() {
   shard_.now();
   auto moved = socket_.read({shard_.read_buffer.get(), Shard::Parts::kReadBuffer});
   shard_.turn_bytes += moved.n;
@@ -151,7 +170,10 @@ void Conn::peer_ended() {
 
 void Conn::flush() {
   marked_ = false;
-  if (state_ == State::kClosed) return;
+  if (state_ != State::kClosed) guarded([this] { write_and_settle(); });
+}
+
+void Conn::write_and_settle() {
   switch (write()) {
     case Written::kAll: return settle();
     case Written::kFailed: return close(ClosedBy::kPeer);
@@ -308,7 +330,10 @@ void Conn::tick(base::Time now) {
 }
 
 void Conn::resume() {
-  if (state_ != State::kServing) return;
+  if (state_ == State::kServing) guarded([this] { tick_codec(); });
+}
+
+void Conn::tick_codec() {
   codec_->tick(now());
   // A peer that is not read from, or whose request is all there, may have gone.
   if (!socket_.reading()) socket_.await_error();

@@ -63,6 +63,11 @@ class Conn final : public Resident, private wire::Wire, private Socket::Owner {
   void on_writable() override { mark(); }
   void on_broken() override { close(ClosedBy::kPeer); }
 
+  template <class Work>
+  void guarded(Work work);
+  void read();
+  void write_and_settle();
+  void tick_codec();
   void mark();
   void mark_for_next_turn();
   void received(std::span<const std::byte> bytes);

@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <new>
+#include <variant>
+
+#include "base/log.h"
 
 namespace weir::sched {
 namespace {
@@ -62,8 +66,7 @@ Runner::Launched Runner::launch(const std::vector<msg::Call*>& calls, Company co
   flight_ = Clock{.started = room_.now()};
   batch_.calls = calls;
   batch_.marks = {};
-  auto status = base::failure(Code::kResourceExhausted, "no memory to gather a batch");
-  if (staged(flight_)) status = guarded([this] { return engine_.launch(batch_); });
+  auto status = guarded([this] { return staged(flight_) ? engine_.launch(batch_) : unstaged(); });
   if (status.ok()) return Launched::kUnderWay;
   release();
   if (status.code == Code::kResourceExhausted && company == Company::kOthers) return Launched::kLater;
@@ -72,19 +75,22 @@ Runner::Launched Runner::launch(const std::vector<msg::Call*>& calls, Company co
 }
 
 bool Runner::land() {
-  auto landing = engine_.poll(batch_);
-  if (landing && *landing == Engine::Landing::kUnderWay) return false;
+  auto landing = Engine::Landing::kUnderWay;
+  auto status = guarded([&]() -> Status {
+    auto polled = engine_.poll(batch_);
+    if (!polled) return polled.error();
+    landing = *polled;
+    return {};
+  });
+  if (status.ok() && landing == Engine::Landing::kUnderWay) return false;
   const auto& marks = batch_.marks;
   if (marks.arrived != base::kNever) flight_.computing = marks.arrived;
   flight_.landed = marks.landed != base::kNever ? marks.landed : room_.now();
   flight_.computed = marks.computed != base::kNever ? marks.computed : flight_.landed;
-  Status status = landing ? Status() : landing.error();
+  if (status.ok()) status = guarded([this] { return part(); });
   if (status.ok()) {
-    Split split(batch_, spec_, room_.parts);
-    status = split.status();
-    if (status.ok()) answer(split, flight_);
-  }
-  if (!status.ok()) {
+    answer(flight_);
+  } else {
     auto calls = batch_.calls;
     release();
     over(calls, std::move(status));
@@ -106,27 +112,29 @@ void Runner::run_at_once(msg::Call* call) {
 
 bool Runner::together(const std::vector<msg::Call*>& calls) {
   Clock clock{.started = room_.now()};
-  batch_.calls = calls;
-  bool answered = staged(clock) && step(clock).ok();
-  if (answered) {
-    Split split(batch_, spec_, room_.parts);
-    answered = split.status().ok();
-    if (answered) answer(split, clock);
-  }
+  auto status = guarded([&] {
+    batch_.calls = calls;
+    if (!staged(clock)) return unstaged();
+    auto stepped = step(clock);
+    return stepped.ok() ? part() : stepped;
+  });
+  if (status.ok()) answer(clock);
   release();
-  return answered;
+  return status.ok();
 }
 
 void Runner::alone(msg::Call* call, Time started) {
   Clock clock{.started = started};
-  batch_.calls.assign(1, call);
-  staged(clock);
-  if (auto status = step(clock); !status.ok()) {
+  auto status = guarded([&] {
+    batch_.calls.assign(1, call);
+    staged(clock);
+    auto stepped = step(clock);
+    return stepped.ok() ? part() : stepped;
+  });
+  if (status.ok())
+    answer(clock);
+  else
     refuse(call, std::move(status));
-  } else {
-    Split split(batch_, spec_, room_.parts);
-    answer(split, clock);
-  }
   release();
 }
 
@@ -137,35 +145,57 @@ bool Runner::staged(Clock& clock) {
   return room;
 }
 
+Status Runner::unstaged() const {
+  return base::failure(Code::kResourceExhausted, "no memory to gather a batch of model '" + spec_.name + "'");
+}
+
+// What the allocator and the libraries under an engine throw ends here: the requests end, not the process.
 template <class Run>
 Status Runner::guarded(Run&& run) {
   try {
     return run();
-  } catch (const std::bad_alloc&) {  // the request ends, not the process
+  } catch (const std::bad_alloc&) {
+    room_.events.clear();
     return base::try_again(Code::kResourceExhausted, "not enough memory to run model '" + spec_.name + "'");
+  } catch (const std::exception& e) {
+    room_.events.clear();
+    base::log::error("an engine has thrown", {{"model", spec_.name}, {"what", e.what()}});
+    return failure(Code::kInternal, "model '" + spec_.name + "' failed");
   }
 }
 
 Status Runner::step(Clock& clock) {
-  auto status = guarded([this] { return engine_.step(batch_); });
+  auto status = engine_.step(batch_);
   clock.computed = clock.landed = room_.now();
   return status;
 }
 
-void Runner::answer(Split& split, Clock& clock) {
+// What each call of the batch is answered lies in room_.events afterwards: of all of them, or of none.
+Status Runner::part() {
+  Split split(batch_, spec_, room_.parts);
+  if (!split.status().ok() && batch_.calls.size() > 1) return split.status();
+  auto& events = room_.events;
+  events.clear();
+  for (size_t i = 0; i < batch_.calls.size(); ++i) {
+    msg::Outputs outputs;
+    auto status = split.next(outputs.tensors);
+    if (status.ok())
+      events.push_back({std::move(outputs)});
+    else
+      events.push_back({msg::Failed{std::move(status)}});
+  }
+  return {};
+}
+
+void Runner::answer(Clock& clock) {
   uint64_t good = 0, rows = 0;
   Duration queued{0};
   auto& events = room_.events;
-  for (auto* call : batch_.calls) {
-    msg::Outputs outputs;
-    auto status = split.next(outputs.tensors);
-    if (status.ok()) {
-      ++good, rows += call->rows;
-      queued += clock.started - call->times.queued;
-      events.push_back({std::move(outputs)});
-    } else {
-      events.push_back({msg::Failed{std::move(status)}});
-    }
+  for (size_t i = 0; i < batch_.calls.size(); ++i) {
+    if (!std::holds_alternative<msg::Outputs>(events[i].what)) continue;
+    auto* call = batch_.calls[i];
+    ++good, rows += call->rows;
+    queued += clock.started - call->times.queued;
   }
   clock.finished = batch_.calls.size() == 1 ? clock.landed : room_.now();
   if (room_.instance >= 0) record(clock);

@@ -68,8 +68,10 @@ class Runner {
   bool staged(Clock& clock);
   template <class Run>
   base::Status guarded(Run&& run);
+  base::Status unstaged() const;
   base::Status step(Clock& clock);
-  void answer(Split& split, Clock& clock);
+  base::Status part();
+  void answer(Clock& clock);
   void count(const Clock& clock, uint64_t calls, uint64_t rows, base::Duration queued);
   void record(const Clock& clock);
   void mail(msg::Call* call, msg::Event&& event);

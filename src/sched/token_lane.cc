@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "sched/runner.h"
 #include "sched/token_fit.h"
 #include "sched/token_scheduler.h"
@@ -89,6 +91,7 @@ class TokenLane final : public msg::Inbox {
   Found look(Found stepped);
   void look_aside(TokenScheduler::Glimpse glimpse);
   base::Result<ImageFeatures> see(const msg::Image& image, See how);
+  Status thrown(const std::exception& e) const;
   void post();
   void refuse(msg::Call* call, Status status);
   bool has_room(const msg::Call& call) const;
@@ -249,6 +252,8 @@ Status TokenLane::act(Act what, TokenStep& step) {
     return (*engine_.*what)(step);
   } catch (const std::bad_alloc&) {
     return base::try_again(Code::kResourceExhausted, "out of memory; try again later");
+  } catch (const std::exception& e) {
+    return thrown(e);
   }
 }
 
@@ -284,7 +289,15 @@ base::Result<ImageFeatures> TokenLane::see(const msg::Image& image, See how) {
     return ((*engine_).*how)(image);
   } catch (const std::bad_alloc&) {  // the request ends, not the process
     return base::try_again(Code::kResourceExhausted, "not enough memory for an image; try again later");
+  } catch (const std::exception& e) {
+    return thrown(e);
   }
+}
+
+// A library under the engine. Its words are for the log, not for clients.
+Status TokenLane::thrown(const std::exception& e) const {
+  base::log::error("an engine has thrown", {{"model", spec_.name}, {"what", e.what()}});
+  return base::failure(Code::kInternal, "model '" + spec_.name + "' failed");
 }
 
 // One burst per home shard. A home without mail may be gone: pipelines come and go with their models.

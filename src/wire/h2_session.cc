@@ -3,43 +3,62 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <new>
+#include <utility>
+
+#include "base/log.h"
 
 namespace weir::wire {
 
+// The library is C: nothing may be thrown through it. A lack of memory ends the connection, as what the library itself
+// lacks memory for does.
 struct H2Callbacks {
+  template <class Work>
+  static auto guarded(void* user, Work work) -> decltype(work(std::declval<H2&>())) {
+    try {
+      return work(self(user));
+    } catch (const std::bad_alloc&) {
+      self(user).condemn(reason::kOverload, H2Error::kInternal, "out of memory");
+      return NGHTTP2_ERR_CALLBACK_FAILURE;
+    } catch (const std::exception& e) {
+      base::log::error("a connection ends by an exception", {{"what", e.what()}});
+      self(user).condemn(reason::kOverload, H2Error::kInternal, "cannot go on");
+      return NGHTTP2_ERR_CALLBACK_FAILURE;
+    }
+  }
   static H2& self(void* user) { return *static_cast<H2*>(user); }
   static std::string_view text(const uint8_t* at, size_t n) { return {reinterpret_cast<const char*>(at), n}; }
   static H2Exchange& exchange(nghttp2_data_source* source) { return *static_cast<H2Exchange*>(source->ptr); }
 
   static int begin_headers(nghttp2_session*, const nghttp2_frame* frame, void* user) {
-    return self(user).on_begin_headers(*frame);
+    return guarded(user, [&](H2& h2) { return h2.on_begin_headers(*frame); });
   }
   static int header(nghttp2_session*, const nghttp2_frame*, const uint8_t* name, size_t name_size, const uint8_t* value,
                     size_t value_size, uint8_t, void* user) {
-    return self(user).on_header(text(name, name_size), text(value, value_size));
+    return guarded(user, [&](H2& h2) { return h2.on_header(text(name, name_size), text(value, value_size)); });
   }
   static int frame_received(nghttp2_session*, const nghttp2_frame* frame, void* user) {
-    return self(user).on_frame(*frame);
+    return guarded(user, [&](H2& h2) { return h2.on_frame(*frame); });
   }
   static int data(nghttp2_session*, uint8_t, int32_t stream, const uint8_t* at, size_t n, void* user) {
-    return self(user).on_data(stream, std::as_bytes(std::span(at, n)));
+    return guarded(user, [&](H2& h2) { return h2.on_data(stream, std::as_bytes(std::span(at, n))); });
   }
   static int stream_close(nghttp2_session*, int32_t stream, uint32_t, void* user) {
-    return self(user).on_stream_close(stream);
+    return guarded(user, [&](H2& h2) { return h2.on_stream_close(stream); });
   }
   static int invalid_frame(nghttp2_session*, const nghttp2_frame*, int lib_error, void* user) {
-    return self(user).on_invalid_frame(lib_error);
+    return guarded(user, [&](H2& h2) { return h2.on_invalid_frame(lib_error); });
   }
   static int frame_sent(nghttp2_session*, const nghttp2_frame* frame, void* user) {
-    return self(user).on_frame_sent(*frame);
+    return guarded(user, [&](H2& h2) { return h2.on_frame_sent(*frame); });
   }
   static int frame_not_sent(nghttp2_session*, const nghttp2_frame* frame, int, void* user) {
-    return self(user).on_frame_not_sent(*frame);
+    return guarded(user, [&](H2& h2) { return h2.on_frame_not_sent(*frame); });
   }
   static int send_data(nghttp2_session*, nghttp2_frame*, const uint8_t* head, size_t n, nghttp2_data_source* source,
                        void* user) {
-    return self(user).send_body(exchange(source), head, n);
+    return guarded(user, [&](H2& h2) { return h2.send_body(exchange(source), head, n); });
   }
   static ssize_t frame_size(nghttp2_session*, uint8_t, int32_t stream, int32_t, int32_t, uint32_t max, void* user) {
     return self(user).frame_size(stream, max);

@@ -19,6 +19,29 @@ TEST(Bus, AnAnswerReachesTheSinkInATurnAndNotBefore) {
   EXPECT_EQ(t.bus.in_flight(), 0u);
 }
 
+TEST(Bus, ASinkWithoutMemoryForItsAnswerHearsThatTheCallHasFailed) {
+  Bench t;
+  auto *a = t.sent("a"), *b = t.sent("b"), *c = t.sent("c");
+  int left = 1;
+  t.sink.then = [&] {
+    if (left-- > 0) throw std::bad_alloc();
+  };
+  t.answer(a);
+  t.answer(b);
+  t.bus.turn();
+  EXPECT_EQ(t.sink.heard, (Heard{"a:last", "a:RESOURCE_EXHAUSTED", "b:last"}));
+  EXPECT_EQ(t.bus.in_flight(), 1u);
+  left = 2;  // not even for that
+  t.answer(c, {msg::Token{}});
+  t.bus.turn();
+  EXPECT_TRUE(c->cancelled);
+  t.answer(c, {msg::Token{}});
+  t.answer(c);
+  t.bus.turn();
+  EXPECT_EQ(t.sink.heard.size(), 5u);
+  EXPECT_EQ(t.bus.in_flight(), 0u);
+}
+
 TEST(Bus, EventsThatAreNotTheLastKeepTheCall) {
   Bench t;
   auto* call = t.sent("a");

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstring>
 #include <deque>
+#include <new>
 #include <stdexcept>
 
 namespace weir::net::lab {
@@ -45,6 +46,7 @@ class Echo final : public wire::Codec {
     lab_.report([this] { ++lab_.closes; });
   }
   size_t pending(std::span<iovec> out) override {
+    if (std::exchange(throws_, false)) throw std::bad_alloc();
     size_t n = std::min(out.size(), out_.size());
     for (size_t i = 0; i < n; ++i) {
       size_t from = i == 0 ? sent_ : 0;
@@ -83,6 +85,9 @@ class Echo final : public wire::Codec {
     if (line == "!open") open_ = true, put("opened\n");
     if (line == "!done") open_ = false, put("done\n");
     if (line == "!stop") stopped_ = true, ++lab_.stopped;
+    if (line == "!throw") throw std::bad_alloc();
+    if (line == "!throw later") throws_ = true;
+    if (line == "!throw a library's") throw std::runtime_error("broken");
     if (line.starts_with("!send ") || line.starts_with("!last ")) {
       size_t n = 0;
       std::from_chars(line.data() + 6, line.data() + line.size(), n);
@@ -96,7 +101,7 @@ class Echo final : public wire::Codec {
   std::deque<std::string> out_;
   std::string seen_;
   size_t sent_ = 0, backlog_ = 0;
-  bool named_ = false, finished_ = false, open_, stopped_ = false;
+  bool named_ = false, finished_ = false, open_, stopped_ = false, throws_ = false;
 };
 
 void be_patient(const Fd& fd) {

@@ -7,6 +7,7 @@
 //   !open     an exchange is open from now on: not idle      !done     it is over
 //   !stop     does not want to read until its next tick()
 //   !send N   answer N bytes, a pattern by position       !last N   the same, and then the codec is finished
+//   !throw    std::bad_alloc, at once or (!throw later) from pending(); !throw a library's: another exception
 #pragma once
 
 #include <netinet/in.h>

@@ -173,6 +173,22 @@ TEST(Server, APeerThatDoesNotCloseIsLeftAfterAMoment) {
   EXPECT_EQ(rig.metric("weir_connections_closed_total{by=\"server\"}"), "1");
 }
 
+TEST(Server, WhatACodecThrowsEndsItsConnectionAndNoOther) {
+  Running rig;
+  Peer other(rig.port());
+  ASSERT_TRUE(other.send("a"));
+  EXPECT_EQ(other.read(7), "sniff:a");
+  for (std::string_view command : {"!throw\n", "!throw later\n", "!throw a library's\n"}) {
+    Peer peer(rig.port());
+    ASSERT_TRUE(peer.send(command));
+    EXPECT_TRUE(peer.ended()) << command;
+    ASSERT_TRUE(other.send("b"));
+    EXPECT_EQ(other.read(1), "b");
+  }
+  EXPECT_TRUE(rig.lab.until([&] { return rig.lab.codecs == 1; }));
+  EXPECT_EQ(rig.metric("weir_connections_closed_total{by=\"error\"}"), "3");
+}
+
 TEST(Server, ConnectionsAboveTheLimitAreClosed) {
   auto options = loopback();
   options.max_connections = 2;

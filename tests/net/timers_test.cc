@@ -2,12 +2,26 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
+#include <stdexcept>
 #include <string>
 
 namespace weir::net {
 namespace {
 
 base::Time at(int ms) { return base::Time(std::chrono::milliseconds(ms)); }
+
+TEST(Timers, WhatOneThrowsDoesNotKeepTheOthersFromFiring) {
+  Timers timers;
+  base::Time t0{};
+  int fired = 0;
+  timers.at(t0, [] { throw std::bad_alloc(); });
+  timers.at(t0, [] { throw std::runtime_error("broken"); });
+  timers.at(t0, [&] { ++fired; });
+  timers.fire_due(t0);
+  EXPECT_EQ(fired, 1);
+  EXPECT_EQ(timers.next(), base::kNever);
+}
 
 TEST(Timers, FireInOrderOfTimeAndThenOfCreation) {
   Timers timers;

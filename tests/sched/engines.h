@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,7 @@ inline constexpr float kPoison = 666;    // fails the whole batch
 inline constexpr float kAllergic = 667;  // fails its own call, by Batch::failures
 inline constexpr float kShort = 668;     // the output has the wrong number of rows
 inline constexpr float kHungry = 669;    // std::bad_alloc
+inline constexpr float kBroken = 670;    // an exception of a library
 
 class Doubler final : public Engine {
  public:
@@ -64,6 +66,7 @@ class Doubler final : public Engine {
       float value = values[at];
       if (value == kPoison) return base::invalid("poison");
       if (value == kHungry) throw std::bad_alloc();
+      if (value == kBroken) throw std::runtime_error("a path of this machine");
       at += call->rows * width;
     }
     fail_allergic(batch, values, width);

@@ -157,6 +157,30 @@ TEST(Lane, LackOfMemoryInTheEngineEndsTheRequestOnly) {
   EXPECT_EQ(t.desk.of(good), "10x1");
 }
 
+TEST(Lane, WhatALibraryThrowsEndsTheRequestOnly) {
+  Lab t;
+  t.gate.open();
+  auto& bad = t.put(kBroken);
+  auto& good = t.put(5);
+  t.desk.until(2);
+  EXPECT_EQ(t.desk.of(bad), "INTERNAL");
+  EXPECT_EQ(t.desk.of(good), "10x1");
+}
+
+// The slabs into which calls are laid together are an allocation, too.
+TEST(Lane, LackOfMemoryWhileABatchIsGatheredEndsNobodysRequest) {
+  struct Throwing final : base::SlabSource {
+    base::Slab* take(size_t) override { throw std::bad_alloc(); }
+  } throwing;
+  Lab t(spec_of(8), 1, throwing);
+  t.hold();
+  auto &a = t.put(5), &b = t.put(6);
+  t.gate.open();
+  t.desk.until(3);
+  EXPECT_EQ(t.desk.of(a), "10x1");
+  EXPECT_EQ(t.desk.of(b), "12x1");
+}
+
 TEST(Lane, WithoutStagingMemoryCallsRunOneByOne) {
   NoSlabs none;
   Lab t(spec_of(8), 1, none);

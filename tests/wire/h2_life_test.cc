@@ -1,5 +1,7 @@
 // HTTP/2: how Exchanges and connections end, and what they leave behind.
+#include <new>
 #include <random>
+#include <stdexcept>
 
 #include "support/h2_client.h"
 #include "support/h2_service.h"
@@ -12,6 +14,21 @@ using support::Heard;
 using support::RecordingReader;
 using wire::Exchange;
 using namespace std::chrono_literals;
+
+// The library is C, and what is thrown through it leaves it in any state.
+TEST(H2, LackOfMemoryEndsTheConnectionWithAGoaway) {
+  for (bool library : {false, true}) {
+    Server s;
+    s.intake.on_whole = [&](Exchange&) { library ? throw std::runtime_error("broken") : throw std::bad_alloc(); };
+    s.feed(opening() + get(1));
+    auto frames = frames_of(s.take());
+    ASSERT_FALSE(frames.empty());
+    EXPECT_EQ(frames.back().type, 7);
+    EXPECT_EQ(frames.back().payload.substr(4, 4), u32(2));
+    EXPECT_TRUE(s.codec->finished());
+    EXPECT_EQ(s.intake.closes, 1u);
+  }
+}
 
 TEST(H2, AnAnswerBeforeTheRequestIsCompleteEndsWithResetNoError) {
   Server s;
