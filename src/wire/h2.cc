@@ -106,9 +106,10 @@ void H2::expect(H2Exchange& x, size_t n) {
   bool wide = n > limits_.stream_window;
   if (!session_ || (!wide && !x.in.wide)) return;
   x.in.wide = wide;
-  uint32_t most = std::clamp(limits_.conn_window, limits_.stream_window, uint32_t(NGHTTP2_MAX_WINDOW_SIZE));
-  auto window = int32_t(wide ? std::min<size_t>(n, most) : limits_.stream_window);
-  nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, x.stream(), window);
+  size_t window =
+      wide ? std::min<size_t>(n, std::max(limits_.conn_window, limits_.stream_window)) : limits_.stream_window;
+  window = std::min(window, size_t(NGHTTP2_MAX_WINDOW_SIZE));
+  nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, x.stream(), int32_t(window));
   if (inside_ == Inside::kNothing && nghttp2_session_want_write(session_)) wire_.output_ready();
 }
 

@@ -30,7 +30,7 @@ struct Recorder : WebSocket::Side {
 };
 
 void run(std::string_view bytes, size_t step, Recorder& to) {
-  WebSocket socket(to, base::heap(), 1 << 16);
+  WebSocket socket(to, weir::base::heap(), 1 << 16);
   while (!bytes.empty()) {
     std::string_view piece = bytes.substr(0, step);
     if (socket.feed(std::as_bytes(std::span(piece))) != piece.size()) std::abort();
