@@ -37,6 +37,7 @@
 #include "sched/workers.h"
 #include "session/sessions.h"
 #include "wire/codec.h"
+#include "wire/date.h"
 #include "wire/router.h"
 #include "wire/rpc.h"
 
@@ -87,7 +88,7 @@ class Front final : public oip::Control, public ops::HealthSource {
 
   net::Shard& shard() { return shard_; }
   bus::Bus& bus() { return bus_; }
-  wire::CodecEnv codec_env() { return {router_, commons_.slabs, commons_.config.limits}; }
+  wire::CodecEnv codec_env() { return {router_, commons_.slabs, commons_.config.limits, &date_}; }
 
   // Any thread; `done` is called on the shard's.
   void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> done);
@@ -108,6 +109,7 @@ class Front final : public oip::Control, public ops::HealthSource {
   net::Shard& shard_;
   Commons& commons_;
   bus::Bus bus_;
+  wire::HttpDate date_{shard_.env()};
   wire::Router router_;
   wire::RpcServer rpcs_;
   oip::Oip oip_;

@@ -29,11 +29,15 @@ class Wire {
   ~Wire() = default;
 };
 
+class HttpDate;
+
 // All that codecs of one server share. Lives longer than every codec.
 struct CodecEnv {
   Intake& intake;
   base::SlabSource& slabs;  // request bodies and messages land here
   const Limits& limits;
+  // The codecs put it into every response but gRPC's, so services do not. Null: a server without a clock.
+  HttpDate* date = nullptr;
 };
 
 enum class Drain : uint8_t {

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <utility>
 
+#include "wire/date.h"
 #include "wire/h1.h"
 #include "wire/text.h"
 
@@ -199,6 +200,7 @@ void H1Exchange::write_head(const Response& response) {
     text.append("HTTP/1.1 ").append(Digits(uint64_t(std::clamp(status, 100, 999))));
     text.append(" ").append(reason_phrase(status)).append("\r\n");
   }
+  if (h1_.env_.date && status >= 200) text += h1_.env_.date->line();
   framing_ = Framing::kChunked;
   write_fields(response.fields, status, text);
   write_fields(standing_, status, text);

@@ -1,6 +1,7 @@
 // From Exchanges to frames and to the socket.
 #include <algorithm>
 
+#include "wire/date.h"
 #include "wire/h2_session.h"
 
 namespace weir::wire {
@@ -94,6 +95,8 @@ void H2::submit_head(H2Exchange& x) {
   x.out.submitted = true;
   nva_.clear();
   nva_.push_back(nv_of(":status", {x.out.status.data(), x.out.status.size()}));
+  // gRPC's clients do without: its bytes are saved.
+  if (env_.date && !x.in.grpc) nva_.push_back(nv_of("date", env_.date->value()));
   add_fields(x.out.response.fields);
   add_fields(x.standing());
   bool bare = x.out.ended && x.out.queued == 0 && x.out.trailers.size() == 0;

@@ -1,6 +1,7 @@
 // Requests and answers, in order and whole, whatever their pieces.
 #include "h1_fixture.h"
 #include "support/split_feed.h"
+#include "wire/date.h"
 
 namespace weir::wire {
 namespace {
@@ -203,6 +204,34 @@ TEST(H1, HeadAndBodilessStatusesHaveNoBody) {
   EXPECT_EQ(c.out(),
             "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n"
             "HTTP/1.1 304 Not Modified\r\n\r\n");
+}
+
+TEST(H1, ResponsesSayWhenTheyWereMade) {
+  Conn c;
+  HttpDate date(c.wire.env);
+  c.env.date = &date;
+  c.h1 = make_h1(c.env, c.wire, c.peer);
+  auto at = [](std::string_view time) {
+    return "HTTP/1.1 200 OK\r\ndate: Tue, 14 Nov 2023 " + std::string(time) + " GMT\r\n" + kOk.substr(17);
+  };
+  EXPECT_EQ(c.talk(get()), at("22:30:00"));
+  c.wire.env.advance(999ms);
+  EXPECT_EQ(c.talk(get()), at("22:30:00"));
+  c.wire.env.advance(1ms);
+  EXPECT_EQ(c.talk(get()), at("22:30:01"));
+  c.wire.env.advance(1500ms);
+  EXPECT_EQ(c.talk(get()), at("22:30:02"));
+  c.wire.env.advance(500ms);
+  EXPECT_EQ(c.talk(get()), at("22:30:03"));
+  EXPECT_EQ(date.value(), "Tue, 14 Nov 2023 22:30:03 GMT");
+  // An answer of the codec's own has one, a 100 has none.
+  c.hold();
+  EXPECT_EQ(c.talk("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n"),
+            "HTTP/1.1 100 Continue\r\n\r\n");
+  c.feed("x");
+  c.intake.open[0]->respond(200, "", {});
+  c.out();
+  EXPECT_NE(c.talk("BAD\r\n\r\n").find("\r\ndate: Tue, 14 Nov 2023 22:30:03 GMT\r\n"), std::string::npos);
 }
 
 TEST(H1, NoServiceCanForgeAField) {

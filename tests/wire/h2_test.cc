@@ -2,6 +2,7 @@
 #include "support/h2_client.h"
 #include "support/h2_service.h"
 #include "support/split_feed.h"
+#include "wire/date.h"
 
 namespace weir::test {
 namespace {
@@ -193,6 +194,23 @@ TEST(H2, AuthorityIsOfTheCharactersOfAHost) {
       EXPECT_EQ(c[id].status(), status) << id;  // the library resets what is no field value
     }
   EXPECT_EQ(s.intake.begun, 4u);
+}
+
+TEST(H2, ResponsesSayWhenTheyWereMadeButGrpcs) {
+  Server s;
+  wire::HttpDate date(s.wire.env);
+  s.codec = wire::make_h2({s.intake, s.slabs, s.limits, &date}, s.wire, s.peer);
+  Client c;
+  int32_t first = c.request(kGet), grpc = c.request(with(kPost, {{"content-type", "application/grpc"}}));
+  c.talk(s);
+  s.wire.env.advance(1s);
+  int32_t second = c.request(kGet), third = c.request(kGet);
+  c.talk(s);
+  EXPECT_EQ(c[first].field("date"), "Tue, 14 Nov 2023 22:30:00 GMT");
+  EXPECT_EQ(c[second].field("date"), "Tue, 14 Nov 2023 22:30:01 GMT");
+  EXPECT_EQ(c[third].field("date"), "Tue, 14 Nov 2023 22:30:01 GMT");
+  EXPECT_EQ(c[grpc].status(), "200");
+  EXPECT_EQ(c[grpc].field("date"), "");
 }
 
 TEST(H2, ConnectIsForWebSocketsOnly) {
