@@ -1,5 +1,6 @@
 #include "net/server.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -35,6 +36,18 @@ struct Parcel {
   explicit Parcel(Accepted a) : accepted(std::make_shared<Accepted>(std::move(a))) {}
   std::shared_ptr<Accepted> accepted;
 };
+
+// Half of the descriptors is for models' files, fetches, other connections' origins and those that are being closed.
+size_t within_descriptors(size_t wanted) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
+  rlimit all{limit.rlim_max, limit.rlim_max};
+  if (limit.rlim_cur < limit.rlim_max && ::setrlimit(RLIMIT_NOFILE, &all) == 0) limit = all;
+  if (wanted <= limit.rlim_cur / 2) return wanted;
+  base::log::warning("max_connections is more than half of the file descriptors: fewer are taken",
+                     {{"max_connections", wanted}, {"taken", limit.rlim_cur / 2}});
+  return size_t(limit.rlim_cur / 2);
+}
 
 }  // namespace
 
@@ -78,7 +91,7 @@ struct Server::Parts {
 };
 
 Server::Parts::Parts(std::vector<Shard*> on, std::vector<wire::CodecEnv> envs, ServerOptions o, base::Metrics& m)
-    : options(std::move(o)), metrics(m), census(options.max_connections) {
+    : options(std::move(o)), metrics(m), census(within_descriptors(options.max_connections)) {
   for (size_t i = 0; i < on.size(); ++i) {
     shares.push_back(std::unique_ptr<Share>(
         new Share{*on[i],
@@ -276,6 +289,7 @@ void Server::resume_reading() {
 }
 
 void Server::drain(std::function<void(bool)> done) { parts_->drain(std::move(done)); }
+size_t Server::max_connections() const { return parts_->census.most; }
 size_t Server::connections() const { return parts_->census.now.load(); }
 
 }  // namespace weir::net

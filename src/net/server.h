@@ -26,14 +26,15 @@ struct TlsOptions {
 struct ServerOptions {
   std::vector<ListenAddress> listen;
   TlsOptions tls;
-  uint32_t max_connections = 10000;  // whole server
+  uint32_t max_connections = 10000;  // whole server; never more than half of the file descriptors there can be
   base::Duration drain_delay{0};     // not ready, still serving
   base::Duration drain_timeout = std::chrono::seconds(30);
 };
 
 class Server {
  public:
-  // One CodecEnv per shard, in the shards' order; they must outlive the Server.
+  // One CodecEnv per shard, in the shards' order; they must outlive the Server. Lets this process have as many file
+  // descriptors as the system allows it.
   Server(std::vector<Shard*> shards, std::vector<wire::CodecEnv> envs, ServerOptions options, base::Metrics& metrics);
   ~Server();
 
@@ -53,6 +54,7 @@ class Server {
   // `done` is called once, from some shard's thread; `clean` tells whether every request finished.
   void drain(std::function<void(bool clean)> done);
   size_t connections() const;
+  size_t max_connections() const;
 
  private:
   struct Parts;

@@ -131,6 +131,17 @@ TEST(Server, AnOpenExchangeOutlivesAHalfClose) {
   EXPECT_EQ(rig.server->connections(), 1u);
 }
 
+TEST(Server, TakesNoMoreConnectionsThanHalfOfTheDescriptors) {
+  for (uint32_t wanted : {2u, UINT32_MAX}) {
+    auto options = loopback();
+    options.max_connections = wanted;
+    Running rig(options);
+    rlimit limit{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+    EXPECT_EQ(rig.server->max_connections(), std::min<rlim_t>(wanted, limit.rlim_cur / 2));
+  }
+}
+
 TEST(Server, AResetEndsTheConnection) {
   Running rig;
   Peer peer(rig.port());
