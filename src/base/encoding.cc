@@ -133,6 +133,13 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+std::string_view cut_text(std::string_view text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t end = most;
+  while (end > 0 && most - end < 3 && (uint8_t(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
 std::string presentable(std::string_view text, size_t most) {
   std::string out;
   while (!text.empty() && out.size() < most) {

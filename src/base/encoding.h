@@ -20,6 +20,10 @@ std::optional<std::string> base64_decode(std::string_view text);
 
 std::string hex(std::string_view bytes);
 
+// The beginning of `text` of at most `most` bytes, not cut through a character of UTF-8: what goes into a string of
+// protobuf has to stay UTF-8.
+std::string_view cut_text(std::string_view text, size_t most);
+
 // Words that came from elsewhere (a file's names, a library's message), as they may stand in a text for people and in a
 // string of protobuf: what is not UTF-8, and control characters but line ends, become '?', and all is cut to about
 // `most` bytes.

@@ -3,6 +3,8 @@
 #include <array>
 #include <stdexcept>
 
+#include "base/encoding.h"
+
 namespace weir::base {
 namespace {
 
@@ -98,7 +100,7 @@ bool worth_trying_again(const Status& status) {
 // BadRequest{field_violations=1: FieldViolation{field=1, description=2}}
 Status invalid_field(std::string_view path, std::string text) {
   constexpr size_t kLongest = 512;  // names of tensors may be long, and details must stay small
-  std::string violation = field(1, path.substr(0, kLongest));
+  std::string violation = field(1, cut_text(path, kLongest));
   if (text.size() <= kLongest) violation += field(2, text);
   std::string value = field(1, violation);
   return detailed(Code::kInvalidArgument, std::move(text), "BadRequest", value);

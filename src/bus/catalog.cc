@@ -10,14 +10,11 @@ namespace {
 using base::Code;
 using base::failure;
 
-// A client's word as it may be shown back to it: quoted, and no longer than a name can reasonably be. Not cut through
-// a character: what goes into protobuf has to be UTF-8.
+// A client's word as it may be shown back to it: quoted, and no longer than a name can reasonably be.
 std::string quoted(std::string_view word) {
   constexpr size_t kLongest = 128;
-  if (word.size() <= kLongest) return "'" + std::string(word) + "'";
-  size_t end = kLongest;
-  while (end > kLongest - 3 && (uint8_t(word[end]) & 0xc0) == 0x80) --end;
-  return "'" + std::string(word.substr(0, end)) + "…'";
+  std::string out = "'" + std::string(base::cut_text(word, kLongest));
+  return out + (word.size() > kLongest ? "…'" : "'");
 }
 
 std::string not_ready(std::string_view model, const IndexRow& row) {

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/encoding.h"
+
 namespace weir::wire {
 namespace {
 
@@ -249,12 +251,7 @@ void WebSocket::send(Kind kind, std::vector<base::Bytes> pieces) {
 void WebSocket::close(uint16_t code, std::string_view reason) {
   if (std::exchange(closed_, true)) return;
   std::string payload{char(code >> 8), char(code & 0xff)};
-  if (reason.size() > kMostControl - 2) {
-    size_t cut = kMostControl - 2;
-    while (cut > 0 && (uint8_t(reason[cut]) & 0xc0) == 0x80) --cut;
-    reason = reason.substr(0, cut);
-  }
-  payload += reason;
+  payload += base::cut_text(reason, kMostControl - 2);
   std::vector<base::Bytes> pieces;
   size_t size = payload.size();
   pieces.push_back(base::Bytes::adopt(std::move(payload)));

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "base/status.h"
+
 namespace weir::base {
 namespace {
 
@@ -57,6 +59,22 @@ TEST(Base64, AnyBytesComeBack) {
 }
 
 TEST(Hex, WritesTwoLowerCaseDigitsPerByte) { EXPECT_EQ(hex(std::string_view("\x00\xff\x1a", 3)), "00ff1a"); }
+
+TEST(CutText, EndsBetweenCharacters) {
+  EXPECT_EQ(cut_text("abc", 3), "abc");
+  EXPECT_EQ(cut_text("abcd", 3), "abc");
+  EXPECT_EQ(cut_text("a\xc3\xa9", 2), "a");
+  EXPECT_EQ(cut_text("a\xc3\xa9z", 3), "a\xc3\xa9");
+  for (size_t most : {1, 2, 3}) EXPECT_EQ(cut_text("\xf0\x9f\x98\x80", most), "") << most;
+  EXPECT_EQ(cut_text("\xf0\x9f\x98\x80z", 4), "\xf0\x9f\x98\x80");
+  EXPECT_EQ(cut_text(std::string(9, '\x80'), 5).size(), 2u) << "what is no UTF-8 is cut somewhere";
+}
+
+TEST(InvalidField, ALongNameIsCutBetweenCharacters) {
+  std::string details = invalid_field(std::string(511, 'n') + "\xc3\xa9", "it is wrong").details;
+  EXPECT_NE(details.find(std::string(511, 'n')), std::string::npos);
+  EXPECT_EQ(details.find("n\xc3"), std::string::npos);
+}
 
 TEST(Presentable, IsUtf8WithoutControlCharactersAndNotLong) {
   EXPECT_EQ(presentable("'h\xc3\xa9' \xf0\x9f\x98\x80", 100), "'h\xc3\xa9' \xf0\x9f\x98\x80");
