@@ -1,6 +1,8 @@
 #include "sched/turnstile.h"
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -25,6 +27,7 @@ class Gated final : public msg::Inbox, private msg::Home, private Alarm::Bell {
         inner_(std::move(inner)) {}
   ~Gated() override {
     inner_.reset();  // its threads may still be inside post()
+    while (joining_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
     alarm_->remove(*this);
     base::check(guests_.empty(), "a turnstile outlives its Calls");
   }
@@ -35,6 +38,11 @@ class Gated final : public msg::Inbox, private msg::Home, private Alarm::Bell {
   // A Call whose turn has come, on whatever thread.
   void start(msg::Call* call);
   void waits(int64_t more) { stats_.held.fetch_add(more, std::memory_order_relaxed); }
+  // A Call joins the line; from then on it may be answered, and this be told to go, before put() is through.
+  void joins() {
+    waits(1);
+    joining_.fetch_add(1, std::memory_order_relaxed);
+  }
 
  private:
   // What a Call was before it came in.
@@ -65,6 +73,7 @@ class Gated final : public msg::Inbox, private msg::Home, private Alarm::Bell {
   const std::shared_ptr<Alarm> alarm_;
   std::unique_ptr<msg::Inbox> inner_;
 
+  std::atomic<uint32_t> joining_{0};  // put()s that have a Call in the line and are not through
   std::mutex mutex_;
   std::unordered_map<const msg::Call*, Guest> guests_;  // under mutex_
   base::Time rings_at_ = base::kNever;                  // under mutex_: what the alarm is set to
@@ -86,7 +95,7 @@ Turnstile::Entry Turnstile::enter(Gated& gate, msg::Call* call, size_t room) {
   auto ahead = std::count_if(line_.begin(), line_.end(), [&](const Waiting& w) { return w.gate == &gate; });
   if (room > 0 && size_t(ahead) >= room) return Entry::kFull;
   line_.push_back({&gate, call});
-  gate.waits(1);
+  gate.joins();
   return Entry::kWaits;
 }
 
@@ -153,7 +162,10 @@ void Gated::put(msg::Call* call) {
            {msg::Failed{base::try_again(Code::kResourceExhausted,
                                         "too many requests wait for model '" + spec_.name + "' (limit " +
                                             std::to_string(spec_.batching.max_queue) + "); try again later")}}});
-    case Turnstile::Entry::kWaits: return ring_at(leaves);
+    case Turnstile::Entry::kWaits:
+      ring_at(leaves);
+      joining_.fetch_sub(1, std::memory_order_release);  // this may be gone afterwards
+      return;
   }
 }
 

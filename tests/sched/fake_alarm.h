@@ -39,6 +39,10 @@ class FakeAlarm final : public Alarm {
       at = due_.begin();
     }
   }
+  size_t due() const {
+    std::lock_guard lock(mutex_);
+    return due_.size();
+  }
   int sets() const {
     std::lock_guard lock(mutex_);
     return sets_;
