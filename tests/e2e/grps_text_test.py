@@ -39,8 +39,8 @@ class Text(harness.Case):
         self.assertIn('str_data', self.predict({'str_data': 'curl'}, '?model=chat').json())
 
     def test_pieces_are_no_unary_answer(self):
-        body = {'model': 'chat', 'gmap': {'s_s': {'text_input': 'hi'}, 's_i32': {'stream': 1}}}
-        answer = self.predict(body)
+        words = {'text_input': 'curl', 'sampling_parameters': '{"temperature": 0}'}  # an answer of several tokens
+        answer = self.predict({'model': 'chat', 'gmap': {'s_s': words, 's_i32': {'stream': 1}}})
         self.assertEqual((501, 501), (answer.status, answer.json()['status']['code']))
 
     def test_dimensions_without_elements_and_endless_names_are_refused_at_once(self):
