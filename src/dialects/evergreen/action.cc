@@ -59,8 +59,9 @@ base::Result<std::unique_ptr<Action>> make_action(Session& session, ActionReques
   return failure(Code::kNotFound, "no such action: '" + request.name.substr(0, 80) + "'; there are " + all);
 }
 
-void Output::begin(std::string mimetype, std::string role, std::vector<Packed> experimental) {
-  mimetype_ = std::move(mimetype), role_ = std::move(role), experimental_ = std::move(experimental);
+void Output::begin(std::string mimetype, std::string role, const std::vector<Packed>& experimental) {
+  metadata_ = {std::move(mimetype), std::move(role), {}, {}};
+  for (const Packed& part : experimental) put_any(metadata_.other, part);
 }
 
 Status Output::write(base::Bytes data, More more) {
@@ -70,9 +71,9 @@ Status Output::write(base::Bytes data, More more) {
   f.continued = more == More::kYes;
   f.has_chunk = true;
   f.has_metadata = f.seq == 0;
-  if (f.has_metadata) f.mimetype = mimetype_, f.experimental = std::move(experimental_);
+  if (f.has_metadata) f.metadata = std::move(metadata_);
   f.data = std::move(data);
-  return session_.emit(node_, std::move(f), role_);
+  return session_.emit(node_, std::move(f));
 }
 
 Status Output::child(std::string id, More more) {
@@ -81,7 +82,7 @@ Status Output::child(std::string id, More more) {
   f.seq = node_.next();
   f.continued = more == More::kYes;
   f.children.push_back(std::move(id));
-  return session_.emit(node_, std::move(f), role_);
+  return session_.emit(node_, std::move(f));
 }
 
 Status Output::end() {
@@ -89,7 +90,7 @@ Status Output::end() {
   OutFragment f;
   f.node = node_.id();
   f.seq = node_.next();
-  return session_.emit(node_, std::move(f), role_);
+  return session_.emit(node_, std::move(f));
 }
 
 void Action::start() {
@@ -169,7 +170,7 @@ Status Action::report(const Status& status) {
   wire::append_json_text(json, status.text);
   json += "\"}";
   std::vector<Packed> packed{{"weir.evergreen.v1.ActionStatus", message.SerializeAsString()}};
-  status_->begin(std::string(kJsonType), {}, std::move(packed));
+  status_->begin(std::string(kJsonType), {}, packed);
   return status_->write(base::Bytes::adopt(std::move(json)), Output::More::kNo);
 }
 

@@ -27,8 +27,9 @@ class Output {
       : name(std::move(name)), session_(session), node_(node) {}
 
   std::string name;
-  // How its leaf begins: metadata goes out with the first fragment. `role`: for our own readers.
-  void begin(std::string mimetype, std::string role = {}, std::vector<Packed> experimental = {});
+  // How its leaf begins: metadata goes out with the first fragment.
+  void begin(session::Metadata metadata) { metadata_ = std::move(metadata); }
+  void begin(std::string mimetype, std::string role = {}, const std::vector<Packed>& experimental = {});
   enum class More : uint8_t { kYes, kNo };
   base::Status write(base::Bytes data, More more);
   base::Status child(std::string id, More more);
@@ -39,8 +40,7 @@ class Output {
  private:
   Session& session_;
   session::Node& node_;
-  std::string mimetype_, role_;
-  std::vector<Packed> experimental_;
+  session::Metadata metadata_;
 };
 
 class Action : public session::CursorListener {

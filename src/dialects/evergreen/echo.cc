@@ -1,6 +1,6 @@
 // ECHO: each input comes back under the output of its name, or the one input under the one output, chunk by chunk as it
-// arrives. A leaf comes back as a leaf; a node of several leaves as a node of leaves named "<output>/0", "<output>/1",
-// ….
+// arrives, with all that its metadata says. A leaf comes back as a leaf; a node of several leaves as a node of leaves
+// named "<output>/0", "<output>/1", ….
 #include <optional>
 
 #include "dialects/evergreen/action.h"
@@ -104,8 +104,7 @@ class Echo final : public Action {
       outputs_.push_back(std::make_unique<Output>(session_, "", **node));
       way.leaf = outputs_.back().get();
     }
-    const session::Metadata& m = *way.cursor.leaf().metadata();
-    way.leaf->begin(m.mimetype, m.role);
+    way.leaf->begin(*way.cursor.leaf().metadata());
     return {};
   }
 

@@ -216,7 +216,7 @@ class Generate final : public ModelAction {
     Output leaf(session_, "", **node);
     std::vector<Packed> details;
     if (token) details.push_back({"weir.evergreen.v1.TokenDetails", describe(*token)});
-    leaf.begin(std::string(kPlainText), "assistant", std::move(details));
+    leaf.begin(std::string(kPlainText), "assistant", details);
     return leaf.write(base::Bytes::adopt(std::move(text)), Output::More::kNo);
   }
 
@@ -266,7 +266,7 @@ class Generate final : public ModelAction {
                        ",\"completion_tokens\":" + std::to_string(completion_tokens_) + ",\"finish_reason\":\"" +
                        std::string(reason) + "\"}";
     std::vector<Packed> packed{{"weir.evergreen.v1.Usage", usage.SerializeAsString()}};
-    out.begin(std::string(kJsonType), {}, std::move(packed));
+    out.begin(std::string(kJsonType), {}, packed);
     return out.write(base::Bytes::adopt(std::move(json)), Output::More::kNo);
   }
 

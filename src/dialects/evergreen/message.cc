@@ -188,17 +188,12 @@ Status read_action(std::string_view bytes, Unknown& unknown, MessageSink& sink) 
   return sink.on_action(std::move(action));
 }
 
-void put_metadata(std::string& chunk, const OutFragment& f) {
+void put_metadata(std::string& chunk, const session::Metadata& metadata) {
   std::string m;
-  marshal::put_text(m, 1, f.mimetype);
-  marshal::put_text(m, 2, f.role);
-  for (const Packed& p : f.experimental) {
-    std::string any;
-    marshal::put_bytes(any, 1, std::string(kTypePrefix) + p.type);
-    marshal::put_text(any, 2, p.value);
-    marshal::put_bytes(m, 100, any);
-  }
-  marshal::put_bytes(chunk, 1, m);
+  marshal::put_text(m, 1, metadata.mimetype);
+  marshal::put_text(m, 2, metadata.role);
+  marshal::put_text(m, 3, metadata.file_name);
+  marshal::put_bytes(chunk, 1, m += metadata.other);
 }
 
 void json_text(std::string& out, std::string_view text) {
@@ -207,29 +202,55 @@ void json_text(std::string& out, std::string_view text) {
   out += '"';
 }
 
-void json_metadata(std::string& out, const OutFragment& f, wire::JsonForm& json) {
+// Appends an Any, if its message has a JSON form here.
+bool json_any(std::string& out, std::string_view bytes, wire::JsonForm& json) {
+  Packed any;
+  Unknown unknown;
+  if (!read_any(bytes, unknown, any).ok()) return false;
+  auto value = json.to_json(any.type, any.value);
+  if (!value || value->size() < 2) return false;
+  out += "{\"@type\":";
+  json_text(out, std::string(kTypePrefix) + any.type);
+  if (any.type.starts_with("google.protobuf."))  // well-known types have forms of their own, under a name
+    return out += ",\"value\":" + *value + '}', true;
+  if (value->size() > 2) out += ',';
+  out.append(*value, 1);
+  return true;
+}
+
+void json_metadata(std::string& out, const session::Metadata& m, wire::JsonForm& json) {
+  auto named_text = [&](const char* name, const std::string& text) {
+    if (text.empty()) return;
+    out += name;
+    json_text(out, text);
+  };
   out += "\"metadata\":{\"mimetype\":";
-  json_text(out, f.mimetype);
-  if (!f.role.empty()) {
-    out += ",\"role\":";
-    json_text(out, f.role);
+  json_text(out, m.mimetype);
+  named_text(",\"role\":", m.role);
+  named_text(",\"originalFileName\":", m.file_name);
+  std::string experimental, time;
+  PbReader r(m.other);
+  while (r.next()) {
+    if (r.is(6, PbType::kBytes))
+      if (auto text = json.to_json("google.protobuf.Timestamp", r.bytes())) time = std::move(*text);
+    if (!r.is(100, PbType::kBytes)) continue;
+    size_t before = experimental.size();
+    if (before > 0) experimental += ',';
+    if (!json_any(experimental, r.bytes(), json)) experimental.resize(before);
   }
-  char before = '[';
-  for (const Packed& p : f.experimental) {
-    auto value = json.to_json(p.type, p.value);
-    if (!value || value->size() < 2) continue;  // an own message, which has a JSON form
-    if (before == '[') out += ",\"experimental\":";
-    out += before;
-    out += "{\"@type\":\"" + std::string(kTypePrefix) + p.type + '"';
-    if (value->size() > 2) out += ',';
-    out.append(*value, 1);
-    before = ',';
-  }
-  if (before == ',') out += ']';
+  if (!time.empty()) out += ",\"captureTime\":" + time;
+  if (!experimental.empty()) out += ",\"experimental\":[" + experimental + ']';
   out += '}';
 }
 
 }  // namespace
+
+void put_any(std::string& metadata, const Packed& p) {
+  std::string any;
+  marshal::put_bytes(any, 1, std::string(kTypePrefix) + p.type);
+  marshal::put_text(any, 2, p.value);
+  marshal::put_bytes(metadata, 100, any);
+}
 
 Status read_message(const base::Bytes& message, size_t& at, MessageSink& sink) {
   Scratch scratch;
@@ -256,7 +277,7 @@ std::vector<base::Bytes> write_binary(const OutFragment& f) {
     return marshal::varint_size(uint64_t(number) << 3) + marshal::varint_size(n) + n;
   };
   std::string metadata;
-  if (f.has_metadata) put_metadata(metadata, f);
+  if (f.has_metadata) put_metadata(metadata, f.metadata);
   const size_t chunk = metadata.size() + (f.has_chunk ? field(10, f.data.size()) : 0);
   size_t fragment =
       (f.node.empty() ? 0 : field(1, f.node.size())) + (f.continued ? 2 : 0) + (f.has_chunk ? field(5, chunk) : 0);
@@ -309,7 +330,7 @@ void write_json(std::string& out, const OutFragment& f, wire::JsonForm& json) {
   if (f.has_chunk) {
     out += ",\"chunkFragment\":{";
     if (f.has_metadata) {
-      json_metadata(out, f, json);
+      json_metadata(out, f.metadata, json);
       out += ',';
     }
     out += "\"data\":\"" + base::base64_encode(f.data.view()) + "\"}";

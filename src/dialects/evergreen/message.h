@@ -1,6 +1,6 @@
 // evergreen.v2.SessionMessage, read and written by hand, so that content is neither copied nor multiplied: reading
-// makes no object per fragment, and data is a slice of the message that brought it. Unknown fields are passed over, up to
-// 64 KiB of them in a message.
+// makes no object per fragment, and data is a slice of the message that brought it. Unknown fields are passed over, up
+// to 64 KiB of them in a message.
 //
 //   SessionMessage { repeated NodeFragment node_fragments = 1; repeated Action actions = 2; }     proto/evergreen.proto
 #pragma once
@@ -51,6 +51,9 @@ class MessageSink {
 // Errors: INVALID_ARGUMENT (not this protobuf message, text that is no UTF-8), and what the sink says.
 base::Status read_message(const base::Bytes& message, size_t& at, MessageSink& sink);
 
+// Appends an experimental part to what `other` of a session::Metadata holds.
+void put_any(std::string& other, const Packed& part);
+
 // A fragment on its way to the client.
 struct OutFragment {
   std::string_view node;
@@ -59,14 +62,14 @@ struct OutFragment {
   std::vector<std::string> children;
   bool has_chunk = false;
   bool has_metadata = false;
-  std::string mimetype, role;
-  std::vector<Packed> experimental;
+  session::Metadata metadata;
   base::Bytes data;
 };
 
 // A SessionMessage of one fragment: a head, and the data where there is any.
 std::vector<base::Bytes> write_binary(const OutFragment& fragment);
-// The same as proto3 JSON with lowerCamelCase names, appended to `out`.
+// The same as proto3 JSON with lowerCamelCase names, appended to `out`. Experimental parts of types that are not known
+// here have no such form and are left out.
 void write_json(std::string& out, const OutFragment& fragment, wire::JsonForm& json);
 
 }  // namespace weir::evergreen

@@ -191,15 +191,13 @@ Status Session::on_action(ActionRequest&& request) {
   return over_ ? status_ : Status{};
 }
 
-Status Session::emit(session::Node& node, OutFragment&& out, std::string_view role) {
-  std::optional<session::Metadata> metadata;
-  if (out.has_metadata) metadata.emplace(session::Metadata{out.mimetype, std::string(role), {}, {}});
+Status Session::emit(session::Node& node, OutFragment&& out) {
   std::vector<std::string_view> children(out.children.begin(), out.children.end());
   session::Fragment f;
   f.continued = out.continued;
   f.children = children;
   f.has_chunk = out.has_chunk;
-  f.metadata = metadata ? &*metadata : nullptr;
+  f.metadata = out.has_metadata ? &out.metadata : nullptr;
   f.data = out.data;
   if (Status s = graph_.append(node, std::move(f)); !s.ok()) return s;
   used_ = house_.bus.env().now();

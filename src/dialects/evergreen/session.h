@@ -72,7 +72,7 @@ class Session final : MessageSink, Load::Listener {
   wire::Exchange& exchange() { return exchange_; }
   session::NodeGraph& graph() { return graph_; }
   // The next fragment of an action's node: into the graph and to the client.
-  base::Status emit(session::Node& node, OutFragment&& fragment, std::string_view role);
+  base::Status emit(session::Node& node, OutFragment&& fragment);
   // No more comes of an open node: the client sees it end, readers here hear `why`.
   base::Status break_off(session::Node& node, const base::Status& why);
   // The client has more on its way than it takes, or there is no room for more: no more output now; the session runs
