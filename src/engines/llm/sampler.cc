@@ -102,32 +102,31 @@ void Sampler::penalize(const sched::TokenStep::Look& look) {
          [&](float& logit, float count) { logit -= s.presence_penalty + s.frequency_penalty * count; });
 }
 
+// What is above the temperature is how far a logit lies below the highest: that is 0 for the highest, however small the
+// temperature is, and no quotient overflows upwards.
 uint32_t Sampler::draw(std::span<const float> logits, const msg::Sampling& s, double random) {
   float highest = kernels_.maximum(logits.data(), logits.size());
   if (!(highest > kNever) || !(highest < INFINITY)) return first_largest(logits, highest);
-  if (s.top_k == 0 && s.top_p >= 1 && s.min_p <= 0) return draw_from_all(logits, s, random);
-  gather(logits, s);
+  if (s.top_k == 0 && s.top_p >= 1 && s.min_p <= 0) return draw_from_all(logits, s, highest, random);
+  gather(logits, s, highest);
   if (s.top_k > 0 && s.top_k < candidates_.size()) keep_best(s.top_k);
-  highest = std::max_element(candidates_.begin(), candidates_.end(), [](const auto& a, const auto& b) {
-              return before(b, a);
-            })->logit;
   if (s.top_p < 1) {
     double total = 0;
-    for (const auto& c : candidates_) total += std::exp(c.logit - highest);
-    keep_share(s.top_p, highest, total);
+    for (const auto& c : candidates_) total += std::exp(c.logit);
+    keep_share(s.top_p, total);
   }
   if (s.min_p > 0) {
-    float least = highest + std::log(s.min_p);
+    float least = std::log(s.min_p);
     std::erase_if(candidates_, [&](const Candidate& c) { return c.logit < least; });
   }
-  return draw_candidate(highest, random);
+  return draw_candidate(random);
 }
 
-// Logits over temperature, without those that cannot be drawn.
-void Sampler::gather(std::span<const float> logits, const msg::Sampling& s) {
+// Without those that cannot be drawn.
+void Sampler::gather(std::span<const float> logits, const msg::Sampling& s, float highest) {
   candidates_.clear();
   for (uint32_t i = 0; i < logits.size(); ++i)
-    if (logits[i] > kNever) candidates_.push_back({logits[i] / s.temperature, i});
+    if (logits[i] > kNever) candidates_.push_back({(logits[i] - highest) / s.temperature, i});
 }
 
 // The best `count` come to the front, unordered; the others go.
@@ -137,7 +136,7 @@ void Sampler::keep_best(size_t count) {
 }
 
 // The fewest candidates whose weights make up `top_p` of the total: the best are put in order a few at a time.
-void Sampler::keep_share(float top_p, float highest, double total) {
+void Sampler::keep_share(float top_p, double total) {
   size_t ordered = 0;
   double sum = 0;
   for (size_t next = 64; ordered < candidates_.size(); next *= 4) {
@@ -146,37 +145,36 @@ void Sampler::keep_share(float top_p, float highest, double total) {
     if (end < candidates_.size()) std::nth_element(from, to, candidates_.end(), before);
     std::sort(from, to, before);
     for (; ordered < end; ++ordered) {
-      sum += std::exp(candidates_[ordered].logit - highest);
+      sum += std::exp(candidates_[ordered].logit);
       if (sum >= top_p * total) return candidates_.resize(ordered + 1);
     }
   }
 }
 
-uint32_t Sampler::draw_candidate(float highest, double random) {
+uint32_t Sampler::draw_candidate(double random) {
   std::sort(candidates_.begin(), candidates_.end(), before);
   double total = 0;
   weights_.resize(candidates_.size());
-  for (size_t i = 0; i < candidates_.size(); ++i) total += weights_[i] = std::exp(candidates_[i].logit - highest);
+  for (size_t i = 0; i < candidates_.size(); ++i) total += weights_[i] = std::exp(candidates_[i].logit);
   double left = random * total;
   for (size_t i = 0; i < candidates_.size(); ++i)
     if ((left -= weights_[i]) < 0) return candidates_[i].id;
   return candidates_.front().id;
 }
 
-uint32_t Sampler::draw_from_all(std::span<const float> logits, const msg::Sampling& s, double random) {
+uint32_t Sampler::draw_from_all(std::span<const float> logits, const msg::Sampling& s, float highest, double random) {
   constexpr size_t kBlock = 1024;
   weights_.resize(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {
-    float logit = logits[i] / s.temperature;
+    float logit = (logits[i] - highest) / s.temperature;
     weights_[i] = logit >= kNever ? logit : kNever;  // NaN is never drawn
   }
-  float highest = kernels_.maximum(weights_.data(), weights_.size());
   double total = 0;
   std::vector<float>& sums = sums_;
   sums.clear();
   for (size_t i = 0; i < weights_.size(); i += kBlock) {
     size_t n = std::min(kBlock, weights_.size() - i);
-    sums.push_back(kernels_.sum_exp(weights_.data() + i, n, highest));
+    sums.push_back(kernels_.sum_exp(weights_.data() + i, n, 0));
     total += sums.back();
   }
   double left = random * total;
@@ -184,11 +182,11 @@ uint32_t Sampler::draw_from_all(std::span<const float> logits, const msg::Sampli
   while (block + 1 < sums.size() && left >= sums[block]) left -= sums[block++];
   size_t last = logits.size();
   for (size_t i = block * kBlock; i < std::min(weights_.size(), (block + 1) * kBlock); ++i) {
-    float weight = std::exp(weights_[i] - highest);
+    float weight = std::exp(weights_[i]);
     if (weight > 0) last = i;
     if ((left -= weight) < 0 && weight > 0) return uint32_t(i);
   }
-  return last < logits.size() ? uint32_t(last) : first_largest(weights_, highest);
+  return last < logits.size() ? uint32_t(last) : first_largest(logits, highest);
 }
 
 }  // namespace weir::llm

@@ -23,7 +23,7 @@ class Sampler {
 
  private:
   struct Candidate {
-    float logit;
+    float logit;  // as it is, or below the highest one in units of the temperature
     uint32_t id;
   };
   // Higher logits first, then lower ids.
@@ -35,11 +35,11 @@ class Sampler {
   std::span<const float> adjust(std::span<const float> logits, const sched::TokenStep::Look& look);
   void penalize(const sched::TokenStep::Look& look);
   uint32_t draw(std::span<const float> logits, const msg::Sampling& sampling, double random);
-  uint32_t draw_from_all(std::span<const float> logits, const msg::Sampling& sampling, double random);
-  void gather(std::span<const float> logits, const msg::Sampling& sampling);
+  uint32_t draw_from_all(std::span<const float> logits, const msg::Sampling& sampling, float highest, double random);
+  void gather(std::span<const float> logits, const msg::Sampling& sampling, float highest);
   void keep_best(size_t count);
-  void keep_share(float top_p, float highest, double total);
-  uint32_t draw_candidate(float highest, double random);
+  void keep_share(float top_p, double total);
+  uint32_t draw_candidate(double random);
 
   const Kernels& kernels_;
   std::span<const uint32_t> eos_ids_;  // borrowed
