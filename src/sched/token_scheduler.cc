@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "msg/priority.h"
 
 namespace weir::sched {
 
@@ -53,10 +54,8 @@ TokenScheduler::~TokenScheduler() { base::check(empty(), "a scheduler ends when 
 
 // A priority that the model does not have means the default one, as in Triton.
 uint32_t TokenScheduler::level_of(const msg::Call& call) const {
-  uint32_t levels = std::max<uint32_t>(spec_.batching.priority_levels, 1), priority = call.priority;
-  if (priority == 0 || priority > levels) priority = spec_.batching.default_priority;
-  if (priority == 0 || priority > levels) priority = (levels + 1) / 2;
-  return priority - 1;
+  auto levels = msg::levels(spec_);
+  return (call.priority == 0 || call.priority > levels.count ? levels.usual : call.priority) - 1;
 }
 
 void TokenScheduler::insert(std::vector<Owned>& line, Owned sequence) {

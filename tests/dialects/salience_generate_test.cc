@@ -178,13 +178,13 @@ TEST(Salience, BadFieldsAreNamedWithValueAndRange) {
               for (int i = 0; i < 65; ++i) r.add_stop_token_ids(1);
             }),
             "stop_token_ids has more than 64 entries");
-  EXPECT_EQ(with([&](auto& r) { range(r.add_logprobs_ranges(), 2, 2); }),
-            "logprobs_ranges[0] is [2, 2); expected start < end");
+  EXPECT_EQ(with([&](auto& r) { range(r.add_logprobs_ranges(), 3, 2); }),
+            "logprobs_ranges[0] is [3, 2); expected start <= end");
   EXPECT_EQ(with([&](auto& r) {
               range(r.add_readout_ranges(), 1, 2);
               range(r.add_readout_ranges(), 5, 2);
             }),
-            "readout_ranges[1] is [5, 2); expected start < end");
+            "readout_ranges[1] is [5, 2); expected start <= end");
   EXPECT_EQ(with([&](auto& r) {
               for (int i = 0; i < 1025; ++i) range(r.add_readout_ranges(), 1, 2);
             }),

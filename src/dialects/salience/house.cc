@@ -62,4 +62,20 @@ base::Result<bus::Served*> House::text_model(std::string_view name) const {
   return only;
 }
 
+base::Result<bus::Served*> House::readout_model() const {
+  auto usual = text_model("");
+  if (usual || !options.default_model.empty()) return usual;
+  bus::Served* only = nullptr;
+  size_t count = 0;
+  for (const auto& [model, versions] : bus.catalog().models) {
+    const auto& text = versions.preferred->spec.text;
+    if (text && !text->concepts.empty()) only = versions.preferred, ++count;
+  }
+  if (count == 1) return only;
+  if (usual.error().code != Code::kFailedPrecondition) return usual;
+  return failure(Code::kFailedPrecondition,
+                 "several models make tokens, and this request cannot name one: the manifest is that of the server's "
+                 "salience.default_model, which is not set");
+}
+
 }  // namespace weir::salience

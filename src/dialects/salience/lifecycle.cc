@@ -92,7 +92,7 @@ void dump_session(House& house, wire::Rpc& rpc, Tenant tenant, const pb::DumpSes
 }
 
 void readout_manifest(House& house, wire::Rpc& rpc, Tenant, const pb::GetReadoutManifestRequest&) {
-  auto served = house.text_model("");
+  auto served = house.readout_model();
   if (!served) return rpc.finish(served.error());
   const msg::TextSpec& text = *(*served)->spec.text;
   rpc.exchange().ledger().model = (*served)->spec.name;

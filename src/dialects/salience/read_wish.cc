@@ -95,8 +95,8 @@ Status range(const char* name, std::string_view message, std::vector<msg::Positi
     if (!status.ok()) return status;
   }
   if (!reader.ok()) return malformed();
-  if (r.start < r.end) return {};
-  return out_of_range(path, "[" + std::to_string(r.start) + ", " + std::to_string(r.end) + ")", "start < end");
+  if (r.start <= r.end) return {};
+  return out_of_range(path, "[" + std::to_string(r.start) + ", " + std::to_string(r.end) + ")", "start <= end");
 }
 
 Status image(std::string_view message, const base::Bytes& whole, std::vector<msg::Image>& out) {
@@ -119,8 +119,9 @@ Status image(std::string_view message, const base::Bytes& whole, std::vector<msg
   return {};
 }
 
-// So that whoever walks along positions needs no search.
+// So that whoever walks along positions needs no search. A range that holds no position asks for nothing.
 void merge(std::vector<msg::PositionRange>& ranges) {
+  std::erase_if(ranges, [](auto r) { return r.start == r.end; });
   std::sort(ranges.begin(), ranges.end(), [](auto a, auto b) { return a.start < b.start; });
   size_t n = 0;
   for (auto r : ranges)
@@ -160,7 +161,7 @@ class Reader {
     if (priority_ < 0 || priority_ > kMaxPriority)
       return out_of_range("priority", std::to_string(priority_),
                           "0 (interactive) to " + std::to_string(kMaxPriority) + " (batch)");
-    wish_.priority = uint32_t(priority_) + 1;
+    wish_.priority = uint32_t(priority_);
     merge(g.logprobs);
     merge(g.readouts);
     return std::move(wish_);

@@ -3,6 +3,7 @@
 #include "dialects/salience/house.h"
 #include "marshal/tenant.h"
 #include "marshal/times.h"
+#include "msg/priority.h"
 
 namespace weir::salience {
 namespace {
@@ -88,7 +89,7 @@ Status Turn::submit(bus::Served& served) {
   call_->model = served.spec.name;
   call_->version = served.spec.version;
   call_->session = lease_->session;
-  call_->priority = wish_.priority;
+  call_->priority = wish_.level(msg::levels(served.spec).count);
   std::string_view secret = rpc_->metadata().find("authorization");
   call_->tenant = marshal::tenant_of(rpc_->exchange().request(),
                                      house_.options.bearer_tokens.empty() ? std::string_view() : secret);

@@ -20,9 +20,13 @@ struct Wish {
   std::optional<base::SessionId> session;  // nothing for a text that names none
   uint32_t offset = 0;
   session::Append::Rewind rewind = session::Append::Rewind::kNo;
-  uint32_t priority = 1;       // a Call's: 1 (interactive) … 11 (batch)
+  uint32_t priority = 0;       // 0 (interactive) … kMaxPriority (batch)
   msg::Generation generation;  // without history; images alias the request, ranges are sorted and merged
 
+  // The priority as a Call's, 1 … `levels`: never more urgent than a smaller one.
+  uint32_t level(uint32_t levels) const {
+    return 1 + uint32_t((uint64_t(priority) * (levels - 1) + kMaxPriority / 2) / kMaxPriority);
+  }
   session::Append append() const;
   // There is nothing that an engine could do: no tokens, nothing to make, nothing to look at.
   bool idle() const;

@@ -1,0 +1,23 @@
+// How many levels of priority the Calls of a model have, and which one is that of Calls that name none, or another.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "msg/spec.h"
+
+namespace weir::msg {
+
+struct Levels {
+  uint32_t count, usual;  // 1 … count; 1 is the most urgent
+};
+
+// A model of tokens for which none are configured has 11, as many as sessions of Salience count, and Calls are of the
+// most urgent one.
+inline Levels levels(const ModelSpec& spec) {
+  if (spec.text && spec.batching.priority_levels == 0) return {11, 1};
+  uint32_t count = std::max(spec.batching.priority_levels, 1u), usual = spec.batching.default_priority;
+  return {count, usual == 0 || usual > count ? (count + 1) / 2 : usual};
+}
+
+}  // namespace weir::msg
