@@ -99,7 +99,7 @@ Front::Front(net::Shard& shard, Commons& commons, std::unique_ptr<net::WebFetche
     openai_.emplace(bus_, router_, commons.text_load, openai_options(commons, [this] { return ready(); }));
   if (commons.config.evergreen_on)
     evergreen_.emplace(bus_, router_, rpcs_, commons.slabs, commons.camel_json, evergreen_options(commons.config),
-                       fetcher_.get());
+                       fetcher_.get(), &*commons.purse);
   health_.add_to(rpcs_);
   commons.reflection.add_to(rpcs_);
   router_.observe(tally_);

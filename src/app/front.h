@@ -72,6 +72,7 @@ struct Commons {
   // Set before any Front is made.
   std::optional<session::Homes> homes;
   std::optional<session::Quota> quota;
+  std::optional<session::Purse> purse;
   salience::Options salience;
   std::vector<std::string> api_keys;  // of the OpenAI endpoints
 

@@ -185,6 +185,7 @@ base::Status Serving::open() {
   if (!keys) return keys.error();
   commons_.api_keys = std::move(*keys);
   commons_.quota.emplace(commons_.salience.tenants());
+  commons_.purse.emplace(config_.evergreen.tenant_bytes, config_.evergreen.total_bytes);
   commons_.homes.emplace(count, [this](base::ShardId shard, std::function<void()> work) {
     shards_[size_t(shard)]->post(std::move(work));
   });

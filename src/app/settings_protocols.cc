@@ -70,6 +70,8 @@ void add_sessions(std::vector<Setting>& rows) {
   rows.push_back(count("sessions.children", "forks of one session that live", AT(sessions.children), 0));
   rows.push_back(
       size("sessions.bytes", "tokens and images of one session", AT(sessions.bytes), 1 << 10, uint64_t(1) << 40));
+  rows.push_back(size("sessions.tenant_bytes", "and of all sessions of one tenant, where there are several",
+                      AT(sessions.tenant_bytes), 1 << 10, uint64_t(1) << 44));
   rows.push_back(
       size("sessions.total_bytes", "and of all sessions", AT(sessions.total_bytes), 1 << 20, uint64_t(1) << 44));
 }
@@ -102,6 +104,10 @@ void add_evergreen(std::vector<Setting>& rows) {
   rows.push_back(size("evergreen.max_message", "one WebSocket message, one line", AT(evergreen.max_message), kK, kG));
   rows.push_back(
       size("evergreen.session_bytes", "content of one session", AT(evergreen.graph.bytes), 64 * kK, 64 * kG));
+  rows.push_back(size("evergreen.tenant_bytes", "and of all sessions of clients of one host",
+                      AT(evergreen.tenant_bytes), 64 * kK, uint64_t(1) << 44));
+  rows.push_back(
+      size("evergreen.total_bytes", "and of all sessions", AT(evergreen.total_bytes), 1 << 20, uint64_t(1) << 44));
   rows.push_back(count("evergreen.max_nodes", "of one session", AT(evergreen.graph.nodes), 16, 10'000'000));
   rows.push_back(count("evergreen.max_depth", "nodes inside each other", AT(evergreen.graph.depth), 2, 100'000));
   rows.push_back(count("evergreen.max_ahead", "fragments of a node that wait for an earlier one",

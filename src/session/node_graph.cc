@@ -52,7 +52,7 @@ std::string named(std::string_view id) {
 }
 std::string placed(std::string_view id, int64_t seq) { return named(id) + ", fragment " + std::to_string(seq); }
 
-NodeGraph::NodeGraph(GraphLimits limits) : limits_(limits) {}
+NodeGraph::NodeGraph(GraphLimits limits, Account* account) : limits_(limits), account_(account) {}
 
 NodeGraph::~NodeGraph() {
   for (const auto& [id, node] : by_name_)
@@ -95,8 +95,18 @@ Status NodeGraph::charge(uint64_t bytes, const Node& node, int64_t seq) {
   if (bytes > limits_.bytes || bytes_ > limits_.bytes - bytes)
     return failure(Code::kResourceExhausted, placed(node.id_, seq) + ": the session's content passes " +
                                                  std::to_string(limits_.bytes) + " bytes");
+  if (account_)
+    if (Status s = account_->hold(bytes_ + bytes); !s.ok()) {
+      s.text = placed(node.id_, seq) + ": " + s.text;
+      return s;
+    }
   bytes_ += bytes;
   return {};
+}
+
+void NodeGraph::refund(uint64_t bytes) {
+  bytes_ -= bytes;
+  if (account_) (void)account_->hold(bytes_);
 }
 
 base::Result<NodeGraph::Fate> NodeGraph::add(const Fragment& f) {
@@ -283,7 +293,7 @@ Status NodeGraph::loaded(Node& n, int64_t seq, base::Bytes data) {
 void NodeGraph::unlink(Node& n, std::vector<Node*>& orphans) {
   ++epoch_;
   auto release = [&](Node::Part& part) {
-    bytes_ -= part.cost;
+    refund(part.cost);
     for (Node* child : part.children) {
       if (std::exchange(child->mark_, epoch_) == epoch_) continue;  // all its edges from here went together
       size_t gone = std::erase(child->parents_, &n);
@@ -301,7 +311,7 @@ void NodeGraph::unlink(Node& n, std::vector<Node*>& orphans) {
 
 void NodeGraph::forget(Node& n) {
   if (!n.dropped_ || n.pins_ > 0 || !n.parents_.empty() || !n.waiting_.empty()) return;
-  bytes_ -= kNodeCost + n.id_.size();
+  refund(kNodeCost + n.id_.size());
   by_name_.erase(by_name_.find(n.id_));
 }
 

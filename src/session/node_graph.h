@@ -16,8 +16,8 @@
 // it with itself, which only rises, and an edge to a child that is as high raises what is above. A parent over what is
 // there already, the next turn of a conversation, raises nothing. What a hostile order costs has a limit of its own.
 //
-// Memory: what is kept of a fragment is charged. Data stays where it is if it is most of its slab, else it is copied, so
-// that no fragment keeps a message alive that was charged to nobody.
+// Memory: what is kept of a fragment is charged. Data stays where it is if it is most of its slab, else it is copied,
+// so that no fragment keeps a message alive that was charged to nobody.
 //
 // Deterministic; one thread. A Cursor is told of news by NodeGraph::deliver(), never from inside another call.
 #pragma once
@@ -34,6 +34,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "session/purse.h"
 
 namespace weir::session {
 
@@ -80,7 +81,8 @@ struct FlatSize {
 
 class NodeGraph {
  public:
-  explicit NodeGraph(GraphLimits limits);
+  // `account` (null: none) holds what the graph does, and outlives it.
+  explicit NodeGraph(GraphLimits limits, Account* account = nullptr);
   ~NodeGraph();  // after its Cursors
   NodeGraph(const NodeGraph&) = delete;
 
@@ -133,7 +135,10 @@ class NodeGraph {
   void unlink(Node& node, std::vector<Node*>& orphans);
   void forget(Node& node);
 
+  void refund(uint64_t bytes);
+
   GraphLimits limits_;
+  Account* account_;
   uint64_t bytes_ = 0;
   uint64_t climbed_ = 0;
   uint64_t epoch_ = 0;                                                   // of marks in nodes

@@ -73,10 +73,10 @@ SessionTable::SessionTable(base::Env& env, base::ShardId home, size_t shards, Qu
 
 SessionTable::~SessionTable() {
   env_.cancel(timer_);
-  quota_.charge(bytes_, 0);
-  for (auto& [key, session] : sessions_) quota_.give(key.tenant);
+  auto give = [this](const Session& s) { quota_.charge(s.tenant, s.charged, 0), quota_.give(s.tenant); };
+  for (auto& [key, session] : sessions_) give(*session);
   for (auto& [serial, lent] : lent_)
-    if (lent.dead) quota_.give(lent.dead->tenant);
+    if (lent.dead) give(*lent.dead);
 }
 
 SessionTable::Session* SessionTable::find(Tenant tenant, base::SessionId id) const {
@@ -123,7 +123,7 @@ base::Result<base::SessionId> SessionTable::fork(Tenant tenant, base::SessionId 
   if (auto* image = cut(from->images, at)) return splits("at_position", at, *image, length);
   if (from->depth >= limits_.depth) return too_many("too many forks of forks", limits_.depth);
   if (from->children >= limits_.children) return too_many("too many forks of one session", limits_.children);
-  if (quota_.bytes() + at * sizeof(uint32_t) > limits_.total_bytes) return full();
+  if (auto status = room(tenant, at * sizeof(uint32_t)); !status.ok()) return status;
   auto made = add(tenant, from->model);
   if (!made) return made.error();
   Session& fork = **made;
@@ -155,7 +155,8 @@ base::Result<Lease> SessionTable::begin(Tenant tenant, base::SessionId id, const
   uint64_t bytes = append.image_bytes + sizeof(uint32_t) * (append.offset + append.tokens);
   for (size_t i = 0; i < images; ++i) bytes += session->images[i].data.size();
   if (bytes > limits_.bytes) return too_many("the session would have " + to_string(bytes) + " bytes", limits_.bytes);
-  if (bytes > session->charged && quota_.bytes() + bytes - session->charged > limits_.total_bytes) return full();
+  if (bytes > session->charged)
+    if (auto status = room(tenant, bytes - session->charged); !status.ok()) return status;
 
   session->lease = ++leases_;
   session->past = Past::kLent;
@@ -204,7 +205,14 @@ void SessionTable::charge(Session& s) {
   s.charged = sizeof(uint32_t) * s.tokens.size();
   for (const auto& image : s.images) s.charged += image.data.size();
   bytes_ += s.charged - before;
-  quota_.charge(before, s.charged);
+  quota_.charge(s.tenant, before, s.charged);
+}
+
+// One tenant alone has all that there is.
+base::Status SessionTable::room(Tenant tenant, uint64_t more) const {
+  if (uint64_t bytes = quota_.bytes(tenant) + more; quota_.tenants() > 1 && bytes > limits_.tenant_bytes)
+    return too_many("all your sessions would have " + to_string(bytes) + " bytes", limits_.tenant_bytes);
+  return quota_.bytes() + more > limits_.total_bytes ? full() : base::Status();
 }
 
 void SessionTable::remove(Sessions::iterator at) {
@@ -222,7 +230,7 @@ void SessionTable::remove(Sessions::iterator at) {
 
 void SessionTable::bury(std::unique_ptr<Session> session) {
   bytes_ -= session->charged;
-  quota_.charge(session->charged, 0);
+  quota_.charge(session->tenant, session->charged, 0);
   quota_.give(session->tenant);
   over_(session->id, session->model, session->past);
 }

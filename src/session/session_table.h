@@ -27,11 +27,14 @@
 namespace weir::session {
 
 struct SessionLimits {
-  uint32_t per_tenant = 1024;                // sessions, over all shards
-  uint32_t depth = 16;                       // forks of forks
-  uint32_t children = 64;                    // forks of one session that live
-  uint64_t bytes = uint64_t(64) << 20;       // tokens and images of one session
-  uint64_t total_bytes = uint64_t(1) << 30;  // and of all, over all shards; passed by what a few begin at once, at most
+  uint32_t per_tenant = 1024;           // sessions, over all shards
+  uint32_t depth = 16;                  // forks of forks
+  uint32_t children = 64;               // forks of one session that live
+  uint64_t bytes = uint64_t(64) << 20;  // tokens and images of one session
+  // And of one tenant, where there are several, and of all, over all shards; passed by what a few begin at once, at
+  // most.
+  uint64_t tenant_bytes = uint64_t(512) << 20;
+  uint64_t total_bytes = uint64_t(1) << 30;
   base::Duration idle = std::chrono::minutes(30);
   base::Duration lifetime = std::chrono::hours(24);
 };
@@ -121,6 +124,7 @@ class SessionTable {
   base::Result<Session*> add(Tenant tenant, SessionModel model);
   void touch(Session& session);
   void charge(Session& session);
+  base::Status room(Tenant tenant, uint64_t more) const;
   void remove(Sessions::iterator at);
   void bury(std::unique_ptr<Session> session);
   void set_timer();

@@ -1,5 +1,5 @@
 // Tenant: on whose behalf a session is kept. The tenants are known at start (one per configured secret, or one for
-// all); a Quota counts what each of them has, and the bytes of all, over all shards.
+// all); a Quota counts what each of them has, and all together, over all shards.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ enum class Tenant : uint32_t {};  // 0, 1, … below Quota::tenants()
 // Any thread.
 class Quota {
  public:
-  explicit Quota(size_t tenants) : taken_(tenants) {}
+  explicit Quota(size_t tenants) : taken_(tenants), held_(tenants) {}
 
   size_t tenants() const { return taken_.size(); }
   // One more, if that makes no more than `limit`.
@@ -29,10 +29,15 @@ class Quota {
 
   // Bytes that all sessions hold; a session says how many it held and how many now.
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
-  void charge(uint64_t before, uint64_t now) { bytes_.fetch_add(now - before, std::memory_order_relaxed); }
+  uint64_t bytes(Tenant tenant) const { return held_[size_t(tenant)].load(std::memory_order_relaxed); }
+  void charge(Tenant tenant, uint64_t before, uint64_t now) {
+    bytes_.fetch_add(now - before, std::memory_order_relaxed);
+    held_[size_t(tenant)].fetch_add(now - before, std::memory_order_relaxed);
+  }
 
  private:
   std::vector<std::atomic<uint32_t>> taken_;
+  std::vector<std::atomic<uint64_t>> held_;
   std::atomic<uint64_t> bytes_{0};
 };
 

@@ -10,6 +10,7 @@
 #include "base/fetcher.h"
 #include "bus/bus.h"
 #include "dialects/evergreen/options.h"
+#include "session/purse.h"
 #include "wire/router.h"
 #include "wire/rpc.h"
 
@@ -19,9 +20,10 @@ class Evergreen {
  public:
   static constexpr std::string_view kService = "evergreen.v2.EvergreenService";
 
-  // All borrowed; they outlive every Exchange of the router. `json` has lowerCamelCase names. `fetcher` may be null.
+  // All borrowed; they outlive every Exchange of the router. `json` has lowerCamelCase names. `fetcher` and
+  // `purse` may be null.
   Evergreen(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs, wire::JsonForm& json,
-            Options options, base::Fetcher* fetcher = nullptr);
+            Options options, base::Fetcher* fetcher = nullptr, session::Purse* purse = nullptr);
   ~Evergreen();
 
   // The server is going: Session::drain() for all that live, and for those that still come.

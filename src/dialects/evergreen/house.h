@@ -23,6 +23,7 @@ struct House {
   wire::JsonForm& json;
   Options options;
   base::Fetcher* fetcher = nullptr;            // for references; null: `http:` and `https:` are off
+  session::Purse* purse = nullptr;             // that sessions of all shards share; null: each has its own limit only
   std::unordered_set<Session*> sessions = {};  // that live
   bool draining = false;
 };

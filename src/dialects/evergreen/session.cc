@@ -6,6 +6,7 @@
 
 #include "dialects/evergreen/action.h"
 #include "dialects/evergreen/reference.h"
+#include "marshal/tenant.h"
 
 namespace weir::evergreen {
 namespace {
@@ -24,7 +25,8 @@ Session::Session(House& house, wire::Exchange& exchange, Carrier& carrier)
     : house_(house),
       exchange_(exchange),
       carrier_(carrier),
-      graph_(house.options.graph),
+      account_(house.purse, marshal::tenant_of(exchange.request())),
+      graph_(house.options.graph, &account_),
       born_(house.bus.env().now()),
       used_(born_) {
   house_.sessions.insert(this);

@@ -109,6 +109,7 @@ class Session final : MessageSink, Load::Listener {
   House& house_;
   wire::Exchange& exchange_;
   Carrier& carrier_;
+  session::Account account_;
   session::NodeGraph graph_;
   std::vector<std::unique_ptr<Action>> actions_;  // in order of arrival
   std::vector<std::unique_ptr<Load>> loads_;

@@ -1,0 +1,36 @@
+#include "session/purse.h"
+
+#include <string>
+
+namespace weir::session {
+
+using base::Code;
+
+base::Status Purse::move(uint64_t tenant, uint64_t before, uint64_t now) {
+  std::lock_guard lock(mutex_);
+  uint64_t& has = tenants_[tenant];
+  uint64_t would = has - before + now, all = held_ - before + now;
+  if (now > before && would > per_tenant_)
+    return base::explained(
+        Code::kResourceExhausted,
+        "all your sessions would hold " + std::to_string(would) + " bytes (limit " + std::to_string(per_tenant_) + ")",
+        "SESSION_QUOTA");
+  if (now > before && all > total_)
+    return base::try_again(Code::kResourceExhausted, "the memory for sessions is spent; try again later");
+  has = would, held_ = all;
+  if (has == 0) tenants_.erase(tenant);
+  return {};
+}
+
+uint64_t Purse::held() const {
+  std::lock_guard lock(mutex_);
+  return held_;
+}
+
+uint64_t Purse::held(uint64_t tenant) const {
+  std::lock_guard lock(mutex_);
+  auto found = tenants_.find(tenant);
+  return found == tenants_.end() ? 0 : found->second;
+}
+
+}  // namespace weir::session

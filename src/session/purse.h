@@ -1,0 +1,52 @@
+// Purse: the bytes that sessions hold together, each tenant's and all. Tenants are numbers that nobody has counted
+// beforehand (marshal::tenant_of). Any thread.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/status.h"
+
+namespace weir::session {
+
+class Purse {
+ public:
+  Purse(uint64_t per_tenant, uint64_t total) : per_tenant_(per_tenant), total_(total) {}
+
+  // A session that held `before` bytes holds `now`. Errors, and nothing changes: RESOURCE_EXHAUSTED, when more is more
+  // than there is.
+  base::Status move(uint64_t tenant, uint64_t before, uint64_t now);
+  uint64_t held() const;
+  uint64_t held(uint64_t tenant) const;
+
+ private:
+  const uint64_t per_tenant_, total_;
+  mutable std::mutex mutex_;
+  uint64_t held_ = 0;
+  std::unordered_map<uint64_t, uint64_t> tenants_;  // that hold something
+};
+
+// What one session has out of a Purse, in steps, so that few of its changes meet the others'.
+class Account {
+ public:
+  Account(Purse* purse, uint64_t tenant) : purse_(purse), tenant_(tenant) {}  // null: without limit
+  ~Account() { (void)hold(0); }
+  Account(const Account&) = delete;
+
+  base::Status hold(uint64_t bytes) {
+    constexpr uint64_t kStep = 4096;
+    uint64_t taken = (bytes + kStep - 1) / kStep * kStep;
+    if (!purse_ || taken == taken_) return {};
+    if (auto status = purse_->move(tenant_, taken_, taken); !status.ok()) return status;
+    taken_ = taken;
+    return {};
+  }
+
+ private:
+  Purse* const purse_;
+  const uint64_t tenant_;
+  uint64_t taken_ = 0;
+};
+
+}  // namespace weir::session

@@ -1,0 +1,64 @@
+// What tenants hold together.
+#include "session/purse.h"
+
+#include <gtest/gtest.h>
+
+#include "session/node_graph.h"
+
+namespace weir::session {
+namespace {
+
+using base::Code;
+
+TEST(Purse, NoTenantTakesWhatIsMeantForAll) {
+  Purse purse(10'000, 15'000);
+  ASSERT_TRUE(purse.move(1, 0, 10'000).ok());
+  auto refused = purse.move(1, 0, 1);
+  EXPECT_EQ(refused.code, Code::kResourceExhausted);
+  EXPECT_EQ(refused.text, "all your sessions would hold 10001 bytes (limit 10000)");
+  EXPECT_TRUE(purse.move(2, 0, 5000).ok());
+  EXPECT_EQ(purse.move(2, 5000, 5001).text, "the memory for sessions is spent; try again later");
+  EXPECT_EQ(purse.held(), 15'000u);
+  ASSERT_TRUE(purse.move(1, 10'000, 9000).ok());
+  EXPECT_TRUE(purse.move(2, 5000, 6000).ok());
+  EXPECT_EQ(purse.held(1), 9000u);
+  ASSERT_TRUE(purse.move(1, 9000, 0).ok());
+  ASSERT_TRUE(purse.move(2, 6000, 0).ok());
+  EXPECT_EQ(purse.held(), 0u);
+}
+
+TEST(Purse, WhoHoldsLessIsNeverRefused) {
+  Purse purse(100, 100);
+  ASSERT_TRUE(purse.move(1, 0, 100).ok());
+  EXPECT_TRUE(purse.move(1, 100, 99).ok());
+}
+
+TEST(Purse, AGraphHoldsWhatItIsChargedAndGivesItBack) {
+  Purse purse(64 << 10, 1 << 20);
+  const Metadata text{"text/plain", "", "", ""};
+  auto add = [&](NodeGraph& graph, std::string_view node, size_t bytes) {
+    Fragment f;
+    f.node = node, f.has_chunk = true, f.metadata = &text;
+    f.data = base::Bytes::copy_of(std::string(bytes, 'x'));
+    auto fate = graph.add(f);
+    return fate ? base::Status() : fate.error();
+  };
+  {
+    Account mine(&purse, 1), other(&purse, 1), stranger(&purse, 2);
+    NodeGraph a({}, &mine), b({}, &other), c({}, &stranger);
+    EXPECT_TRUE(add(a, "x", 40'000).ok());
+    EXPECT_GE(purse.held(1), a.bytes());
+    EXPECT_LT(purse.held(1), a.bytes() + 4096);
+    auto refused = add(b, "y", 40'000);
+    EXPECT_EQ(refused.code, Code::kResourceExhausted);
+    EXPECT_EQ(refused.text.substr(0, 46), "node 'y', fragment 0: all your sessions would ");
+    EXPECT_TRUE(add(c, "z", 40'000).ok()) << "another tenant";
+    ASSERT_TRUE(a.drop(*a.find("x"), NodeGraph::Reach::kNode).ok());
+    EXPECT_EQ(purse.held(1), 4096u) << "the names that are left";
+    EXPECT_TRUE(add(b, "again", 40'000).ok());
+  }
+  EXPECT_EQ(purse.held(), 0u);
+}
+
+}  // namespace
+}  // namespace weir::session
