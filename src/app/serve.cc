@@ -42,15 +42,15 @@ onnx::Options onnx_options(const Config& config) {
 }
 
 // A new engine is one line here.
-std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::Devices& devices) {
+std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::Devices& devices, uint32_t pinned) {
   return {
       {"identity",
        [&devices](const models::LoadArgs& a) {
          return identity::load(a.wanted, {&devices, &a.slabs, a.broken});
        }},
       {"llm",
-       [&devices](const models::LoadArgs& a) {
-         return llm::load(a.wanted, a.file, {&devices, a.broken});
+       [&devices, pinned](const models::LoadArgs& a) {
+         return llm::load(a.wanted, a.file, {&devices, a.broken, pinned});
        }},
       {"parrot", [](const models::LoadArgs& a) { return llm::load_parrot(a.wanted); }},
       {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
@@ -63,6 +63,16 @@ models::RepositoryOptions repository_options(const Config& config, device::Devic
   options.devices.gpus = uint32_t(devices.cuda_count());
   options.devices.engines = {"identity", "llm"};
   return options;
+}
+
+uint32_t shards_of(const Config& config) {
+  return config.shards ? config.shards : std::max(1u, std::thread::hardware_concurrency());
+}
+
+// Shards that keep to a core each, the first ones. One alone goes where it likes.
+uint32_t pinned_shards(const Config& config) {
+  uint32_t count = shards_of(config);
+  return config.pin && count > 1 ? count : 0;
 }
 
 net::ServerOptions server_options(const Config& config) {
@@ -162,8 +172,8 @@ Serving::Serving(const Config& config)
       commons_(config),
       onnx_(onnx_options(config)),
       latest_(std::make_shared<const bus::Catalog>()),
-      repository_(repository_options(config, commons_.gpus.devices()), engines(onnx_, commons_.gpus.devices()),
-                  commons_.slabs,
+      repository_(repository_options(config, commons_.gpus.devices()),
+                  engines(onnx_, commons_.gpus.devices(), pinned_shards(config)), commons_.slabs,
                   [this](auto catalog, auto settled) { publish(std::move(catalog), std::move(settled)); }) {
   commons_.repository = &repository_;
   commons_.metrics.collect([this](std::string& out) { write_families(out); });
@@ -176,8 +186,8 @@ base::Status Serving::open() {
     if (!log) return log.error();
     commons_.access_log = std::move(*log);
   }
-  uint32_t count = config_.shards ? config_.shards : std::max(1u, std::thread::hardware_concurrency());
-  net::Pin pin = config_.pin && count > 1 ? net::Pin::kYes : net::Pin::kNo;
+  uint32_t count = shards_of(config_);
+  net::Pin pin = pinned_shards(config_) > 0 ? net::Pin::kYes : net::Pin::kNo;
   auto tokens = bearer_tokens(config_.salience);
   if (!tokens) return tokens.error();
   commons_.salience = {config_.salience.default_model, std::move(*tokens)};
@@ -383,7 +393,7 @@ Exit check_models(const Config& config) {
   std::shared_ptr<const bus::Catalog> latest;
   models::RepositoryOptions options = repository_options(config, devices);
   options.control = models::Control::kNone;  // everything, whatever is loaded later
-  models::Repository repository(options, engines(onnx, devices), slabs, [&](auto catalog, auto settled) {
+  models::Repository repository(options, engines(onnx, devices, 0), slabs, [&](auto catalog, auto settled) {
     latest = std::move(catalog);
     settled();
   });

@@ -46,6 +46,21 @@ msg::ModelSpec on_device(msg::ModelSpec wanted, const std::string& place) {
   return wanted;
 }
 
+base::Status one_on_each(std::vector<std::string> places) {
+  std::sort(places.begin(), places.end());
+  auto twice = std::adjacent_find(places.begin(), places.end());
+  if (twice == places.end()) return {};
+  return base::invalid("two instances on " + (twice->empty() ? "one device" : "'" + *twice + "'") +
+                       ": a model of tokens has one on each device, which batches, and shares its keys and values");
+}
+
+// What is said of a model of tokens holds on each of its devices.
+void narrow(msg::ModelSpec& spec, const std::vector<std::unique_ptr<sched::Engine>>& engines) {
+  for (const auto& engine : engines)
+    if (auto& text = engine->spec().text; text && spec.text && text->max_length < spec.text->max_length)
+      spec.text = text;
+}
+
 std::vector<std::string> split_lines(const std::string& text) {
   std::vector<std::string> lines;
   size_t at = 0;
@@ -180,14 +195,20 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folde
       auto engine = make(LoadArgs{of_instance, source->file, i, slabs_, broken});
       if (!engine) return base::failure(engine.error().code, without_root(engine.error().text, folder));
       engines.push_back(std::move(*engine));
+      if (engines.front()->spec().text)
+        if (auto s = one_on_each(*places); !s.ok()) return s;
       if (engines.back()->is_inline()) break;
     }
     auto spec = merge(wanted, config, engines.front()->spec(), options_.max_batch);
     if (!spec) return spec.error();
     if (!wanted.parameters.count("device")) spec->parameters.erase("device");  // each instance has its own
     if (auto s = add_labels(folder, config, *spec); !s.ok()) return s;
+    narrow(*spec, engines);
     served->spec = std::move(*spec);
-    if (auto inbox = engines.front()->own_inbox(served->spec, served->stats, slabs_))
+    std::vector<std::unique_ptr<sched::Engine>> others;
+    if (served->spec.text)
+      for (; engines.size() > 1; engines.pop_back()) others.push_back(std::move(engines.back()));
+    if (auto inbox = engines.front()->own_inbox(served->spec, served->stats, slabs_, std::move(others)))
       served->inbox = std::move(inbox);
     else if (engines.front()->is_inline())
       served->inbox = sched::make_inline(std::move(engines.front()), served->spec, served->stats);

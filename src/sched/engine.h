@@ -70,9 +70,11 @@ class Engine {
   virtual bool is_inline() const { return false; }
 
   // An engine that is not stepped with batches of rows makes the Inbox in front of itself (token generation; what this
-  // Engine holds moves into it, and this dies). Null: lanes step it. `spec` and `stats` outlive the Inbox.
+  // Engine holds moves into it, and this dies), and of `others`: the model's instances on other devices, by the same
+  // maker. Null: lanes step it. `spec` and `stats` outlive the Inbox.
   virtual std::unique_ptr<msg::Inbox> own_inbox(const msg::ModelSpec& /*spec*/, bus::ModelStats& /*stats*/,
-                                                base::SlabSource& /*slabs*/) {
+                                                base::SlabSource& /*slabs*/,
+                                                std::vector<std::unique_ptr<Engine>> /*others*/ = {}) {
     return nullptr;
   }
 };

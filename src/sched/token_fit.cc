@@ -25,16 +25,16 @@ Status length_fits(const Generation& wish, const TextSpec& text, TokenRoom room)
   size_t length = wish.length();
   if (length == 0) return invalid("the sequence is empty: at least one token is needed");
   if (length > text.max_length)
-    return failure(Code::kResourceExhausted, "the sequence has " + number(length) +
-                                                 " tokens, more than the model's context of " +
-                                                 number(size_t(text.max_length)));
+    return failure(Code::kOutOfRange, "the sequence has " + number(length) +
+                                          " tokens, more than the model's context of " +
+                                          number(size_t(text.max_length)));
   // Positions that are looked at again take a block beside the sequence.
   size_t beside = wish.logprobs.empty() && wish.readouts.empty() ? 0 : 1;
   size_t positions = (size_t(room.blocks) - std::min<size_t>(beside, room.blocks)) * room.block_size;
   if (length > positions)
-    return failure(Code::kResourceExhausted, "the sequence has " + number(length) +
-                                                 " tokens, but the server keeps keys and values of at most " +
-                                                 number(positions) + " for this model");
+    return failure(Code::kOutOfRange, "the sequence has " + number(length) +
+                                          " tokens, but the server keeps keys and values of at most " +
+                                          number(positions) + " for this model");
   return {};
 }
 

@@ -46,7 +46,7 @@ uint64_t random_seed() {
 }
 
 // put() leaves arrivals under a lock and wakes the thread only when it sleeps; the scheduler is the thread's alone.
-class TokenLane final : public msg::Inbox {
+class TokenLane final : public TokenInbox {
  public:
   TokenLane(std::unique_ptr<TokenEngine> engine, TokenRoom room, const TokenPolicy& policy, const msg::ModelSpec& spec,
             bus::ModelStats& stats)
@@ -69,6 +69,10 @@ class TokenLane final : public msg::Inbox {
 
   void put(msg::Call* call) override;
   void poke() override;
+  size_t load() override {
+    std::lock_guard lock(mutex_);
+    return arrivals_.size() + waiting_ + active_;
+  }
 
  private:
   enum class State : uint8_t { kBusy, kStalled, kIdle };  // stalled: asleep though Calls are here
@@ -179,6 +183,7 @@ void TokenLane::poke() {
 // Takes the arrivals; sleeps first when the last plan found nothing to run. False: the lane is to end.
 bool TokenLane::gather(Found last) {
   std::unique_lock lock(mutex_);
+  waiting_ = scheduler_.waiting(), active_ = scheduler_.active();
   while (last == Found::kNothing && arrivals_.empty() && !poked_ && !seen_ && !stopping_) {
     state_ = scheduler_.empty() ? State::kIdle : State::kStalled;
     Time until = scheduler_.leaves_at();
@@ -193,8 +198,7 @@ bool TokenLane::gather(Found last) {
   for (auto [session, length] : cuts_) scheduler_.cut(session, length);
   cuts_.clear();
   sighted_ = std::exchange(seen_, {});
-  waiting_ = scheduler_.waiting() + taken_.size();
-  active_ = scheduler_.active();
+  waiting_ += taken_.size();
   crowd_ = waiting_ >= policy_.max_waiting ? scheduler_.crowd() : TokenScheduler::Crowd();
   return !stopping_;
 }
@@ -316,24 +320,47 @@ void TokenLane::post() {
 
 }  // namespace
 
-std::unique_ptr<msg::Inbox> make_token_lane(std::unique_ptr<TokenEngine> engine, const TokenPolicy& policy,
+namespace {
+
+TokenPolicy sane(TokenPolicy policy) {
+  policy.block_size = std::max(policy.block_size, 1u);
+  policy.step_tokens = std::max(policy.step_tokens, 1u);
+  policy.max_running = std::clamp(policy.max_running, 1u, policy.step_tokens);
+  return policy;
+}
+
+uint64_t bytes_per_block(const TokenEngine& engine, const TokenPolicy& policy) {
+  return std::max<uint64_t>(engine.kv_bytes(policy.block_size), 1);
+}
+
+}  // namespace
+
+// More blocks than running sequences can fill are of use to sessions and the prefix cache: many, not any number.
+uint32_t kv_blocks(const TokenEngine& engine, const TokenPolicy& asked, uint32_t max_length) {
+  TokenPolicy policy = sane(asked);
+  uint64_t useful = 16 * uint64_t(policy.max_running) * (max_length / policy.block_size + 1);
+  uint64_t held = policy.kv_bytes / bytes_per_block(engine, policy);
+  return uint32_t(std::min<uint64_t>({held, useful, kPositionsMost / policy.block_size}));
+}
+
+uint32_t kv_positions(const TokenEngine& engine, const TokenPolicy& asked, uint32_t max_length) {
+  TokenPolicy policy = sane(asked);
+  uint64_t blocks = kv_blocks(engine, policy, max_length);
+  return uint32_t(std::min<uint64_t>(max_length, (blocks - std::min<uint64_t>(blocks, 1)) * policy.block_size));
+}
+
+std::unique_ptr<TokenInbox> make_token_lane(std::unique_ptr<TokenEngine> engine, const TokenPolicy& asked,
                                             const msg::ModelSpec& spec, bus::ModelStats& stats) {
   base::check(spec.text != nullptr, "a model of tokens says what it is");
-  TokenPolicy sane = policy;
-  sane.block_size = std::max(policy.block_size, 1u);
-  sane.step_tokens = std::max(policy.step_tokens, 1u);
-  sane.max_running = std::clamp(policy.max_running, 1u, sane.step_tokens);
-  uint64_t per_block = std::max<uint64_t>(engine->kv_bytes(sane.block_size), 1);
-  // More blocks than running sequences can fill are of use to sessions and the prefix cache: many, not any number.
-  uint64_t useful = 16 * uint64_t(sane.max_running) * (spec.text->max_length / sane.block_size + 1);
-  auto blocks = uint32_t(std::min<uint64_t>({policy.kv_bytes / per_block, useful, kPositionsMost / sane.block_size}));
+  TokenPolicy policy = sane(asked);
+  uint32_t blocks = kv_blocks(*engine, policy, spec.text->max_length);
   if (blocks < 2)
     throw std::runtime_error("kv_bytes " + std::to_string(policy.kv_bytes) + " are less than two blocks of " +
-                             std::to_string(per_block) + " bytes");
-  if (auto status = engine->reserve(blocks, sane.block_size); !status.ok())
+                             std::to_string(bytes_per_block(*engine, policy)) + " bytes");
+  if (auto status = engine->reserve(blocks, policy.block_size); !status.ok())
     throw std::runtime_error("no room for keys and values: " + status.text);
-  stats.tokens = std::make_unique<bus::TokenStats>();
-  return std::make_unique<TokenLane>(std::move(engine), TokenRoom{blocks, sane.block_size}, sane, spec, stats);
+  if (!stats.tokens) stats.tokens = std::make_unique<bus::TokenStats>();
+  return std::make_unique<TokenLane>(std::move(engine), TokenRoom{blocks, policy.block_size}, policy, spec, stats);
 }
 
 }  // namespace weir::sched

@@ -17,6 +17,12 @@
 
 namespace weir::sched {
 
+// A token lane, as who chooses among several sees it.
+class TokenInbox : public msg::Inbox {
+ public:
+  virtual size_t load() = 0;  // Calls in it now. Any thread
+};
+
 struct TokenPolicy {
   size_t kv_bytes = size_t(512) << 20;
   uint32_t block_size = 16;    // positions
@@ -26,9 +32,16 @@ struct TokenPolicy {
   bool prefix_cache = true;
 };
 
-// `spec` (with spec.text) and `stats` outlive the Inbox; stats.tokens is made here. The Inbox's destructor fails what
-// is running, then joins. Start-up code: throws std::runtime_error when there is no room for keys and values.
-std::unique_ptr<msg::Inbox> make_token_lane(std::unique_ptr<TokenEngine> engine, const TokenPolicy& policy,
+// Blocks that there are going to be for keys and values of that engine: as many as the policy's bytes hold, and no more
+// than sequences of `max_length` positions have a use for.
+uint32_t kv_blocks(const TokenEngine& engine, const TokenPolicy& policy, uint32_t max_length);
+// Positions that one sequence may have then, whatever is asked of it: what is looked at again takes a block beside.
+uint32_t kv_positions(const TokenEngine& engine, const TokenPolicy& policy, uint32_t max_length);
+
+// `spec` (with spec.text) and `stats` outlive the Inbox; stats.tokens is made here, unless another lane of the model
+// has done it. The Inbox's destructor fails what is running, then joins. Start-up code: throws std::runtime_error when
+// there is no room for keys and values.
+std::unique_ptr<TokenInbox> make_token_lane(std::unique_ptr<TokenEngine> engine, const TokenPolicy& policy,
                                             const msg::ModelSpec& spec, bus::ModelStats& stats);
 
 }  // namespace weir::sched

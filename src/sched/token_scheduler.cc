@@ -47,7 +47,7 @@ TokenScheduler::TokenScheduler(TokenEngine& engine, TokenRoom room, const TokenP
       rows_(room.block_size, limit_),
       ahead_(room.block_size, limit_),
       random_(seed) {
-  tokens_.blocks_total.set(room.blocks);
+  tokens_.blocks_total.add(room.blocks);
 }
 
 TokenScheduler::~TokenScheduler() { base::check(empty(), "a scheduler ends when everything was answered"); }
@@ -290,12 +290,14 @@ void TokenScheduler::fail_all(const Status& status, Time now) {
 
 void TokenScheduler::gauge() {
   const auto& blocks = memory_.blocks();
-  tokens_.running.set(int64_t(active_.size()));
-  tokens_.waiting.set(int64_t(waiting_.size()));
-  tokens_.blocks_used.set(blocks.used());
-  tokens_.blocks_cached.set(blocks.cached());
-  tokens_.sessions.set(int64_t(memory_.residents()));
-  stats_.pending.store(int64_t(waiting_.size()), std::memory_order_relaxed);
+  auto show = [](base::Gauge& gauge, int64_t& was, int64_t now) { gauge.add(now - std::exchange(was, now)); };
+  auto waiting = int64_t(waiting_.size());
+  stats_.pending.fetch_add(waiting - shown_.waiting, std::memory_order_relaxed);
+  show(tokens_.waiting, shown_.waiting, waiting);
+  show(tokens_.running, shown_.running, int64_t(active_.size()));
+  show(tokens_.blocks_used, shown_.used, blocks.used());
+  show(tokens_.blocks_cached, shown_.cached, blocks.cached());
+  show(tokens_.sessions, shown_.sessions, int64_t(memory_.residents()));
 }
 
 }  // namespace weir::sched

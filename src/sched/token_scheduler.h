@@ -166,6 +166,9 @@ class TokenScheduler {
   base::Time planned_{}, planned_ahead_{};  // when the steps were laid out
   std::vector<uint32_t> draws_;             // per row of a step: the look that draws
   std::vector<Owned> waiting_, active_;     // each in order
+  struct {
+    int64_t running = 0, waiting = 0, used = 0, cached = 0, sessions = 0;
+  } shown_;  // this lane's part of the model's gauges
   std::vector<msg::Mail> mail_;
 };
 

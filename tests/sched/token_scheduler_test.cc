@@ -192,7 +192,7 @@ TEST(TokenScheduler, AFullContextEndsASequence) {
   EXPECT_EQ(desk.dones[&call].completion_tokens, 5u);
   EXPECT_EQ(desk.dones[&full].completion_tokens, 0u);
   EXPECT_EQ(desk.dones[&full].finish, msg::Finish::kLength);
-  EXPECT_THAT(desk.said[&over][0], HasSubstr("RESOURCE_EXHAUSTED: the sequence has 21 tokens"));
+  EXPECT_THAT(desk.said[&over][0], HasSubstr("OUT_OF_RANGE: the sequence has 21 tokens"));
 }
 
 TEST(TokenScheduler, OthersRunWhileAnImageIsLookedAt) {

@@ -212,7 +212,7 @@ base::Result<std::unique_ptr<sched::Engine>> load_encoder(const msg::ModelSpec& 
   if (auto s = read_manners(l); !s.ok()) return s;
   auto processor = read_processor(l);
   if (!processor) return processor.error();
-  l.team = std::make_unique<Team>(options.threads);
+  l.team = std::make_unique<Team>(options.threads, options.cores);
   auto encoder = is_bert(architecture_of(config_json)) ? load_bert(l) : load_rotary(l);
   if (!encoder) return encoder.error();
   const EncoderLimits& limits = (*encoder)->limits();

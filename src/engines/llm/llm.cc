@@ -8,6 +8,7 @@
 #include "engines/llm/encoder_load.h"
 #include "engines/llm/fields.h"
 #include "engines/llm/options.h"
+#include "engines/llm/team.h"
 #include "engines/llm/text_engine.h"
 #include "engines/llm/transformer.h"
 #include "text/processor.h"
@@ -107,7 +108,7 @@ base::Status read_weights(Loading& l, Team& team) {
 }
 
 base::Result<std::unique_ptr<sched::Engine>> load_on_cpu(Loading& l) {
-  auto team = std::make_unique<Team>(l.options.threads);
+  auto team = std::make_unique<Team>(l.options.threads, l.options.cores);
   if (auto s = read_weights(l, *team); !s.ok()) return s;
   l.model.text = l.text;
   return engine_of(l, std::make_unique<Transformer>(std::move(l.model), *l.options.kernels, std::move(team),
@@ -131,7 +132,7 @@ base::Result<std::unique_ptr<sched::Engine>> load_on_device(Loading& l, device::
   if (!weights) return weights.error();
   model.weights = std::move(*weights);
   if (shape.vision) {
-    auto team = std::make_unique<Team>(l.options.threads);
+    auto team = std::make_unique<Team>(l.options.threads, l.options.cores);
     auto tower = read_tower(l, *store, Form::kBf16, *team);
     if (!tower) return tower.error();
     model.sight = std::make_unique<Sight>(shape, *l.options.kernels, std::move(team), std::move(*tower));
@@ -153,8 +154,9 @@ base::Result<std::unique_ptr<sched::Engine>> load_on_device(Loading& l, device::
 
 base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const std::string& config,
                                                   const Place& place) {
-  auto options = read_options(wanted.parameters);
+  auto options = read_options(wanted.parameters, wanted.batching);
   if (!options) return options.error();
+  keep_beside(*options, wanted.parameters, allowed_cores(), place.pinned_shards);
   size_t slash = config.rfind('/');
   auto folder = Folder::open(slash == config.npos ? "." : config.substr(0, slash));
   if (!folder) return folder.error();
@@ -164,8 +166,6 @@ base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, 
   auto encoder = is_encoder(l.folder, *json, wanted.parameters);
   if (!encoder) return encoder.error();
   if (*encoder) return load_encoder(wanted, l.options, l.folder, *json, place);
-  if (wanted.instances > 1)
-    return base::invalid("a model of tokens has one instance: it batches, and shares its keys and values");
   auto shape = parse_shape(*json);
   if (!shape) return shape.error();
   shape->encoder = false, shape->causal = true;

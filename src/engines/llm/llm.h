@@ -2,13 +2,14 @@
 // where it is an encoder (encoder_load.h, with parameters of its own), a model of tensors that lanes batch by rows.
 //
 // Parameters of model.yaml: kv_cache ("512MiB"), block_size (16), max_running (64), step_tokens (512), max_waiting
-// (256), prefix_cache (on), threads (all cores but one; both of two), dtype (auto, float32, bfloat16; auto is bfloat16
-// for files of bfloat16 or float16 and float32 else), max_length (the model's), kernels (the best that the CPU runs),
-// device (auto, cpu, cuda, cuda:N, host; auto is the first CUDA device where there is one that knows the model's shape
-// and can load it, and dtype is not float32, and the CPU else; host runs the device's engine without one, slowly, for
-// tests), graphs (auto, load, use, off: when decode steps and small packs of encoders become CUDA graphs; auto is load
-// on CUDA, for at most ten seconds, and use elsewhere). Devices compute in bfloat16. On CUDA kv_cache is by default
-// what 85% of the device's memory leave beside the weights.
+// (batching.max_queue), prefix_cache (on), threads (all cores but one, or but the shards' where these are fewer; both
+// of two), dtype (auto, float32, bfloat16; auto is bfloat16 for files of bfloat16 or float16 and float32 else),
+// max_length (the model's, and never more than one sequence can have in kv_cache), kernels (the best that the CPU
+// runs), device (auto, cpu, cuda, cuda:N, host; auto is the first CUDA device where there is one that knows the model's
+// shape and can load it, and dtype is not float32, and the CPU else; host runs the device's engine without one, slowly,
+// for tests), graphs (auto, load, use, off: when decode steps and small packs of encoders become CUDA graphs; auto is
+// load on CUDA, for at most ten seconds, and use elsewhere). Devices compute in bfloat16. On CUDA kv_cache is by
+// default what 85% of the device's memory leave beside the weights.
 #pragma once
 
 #include <functional>
@@ -30,6 +31,7 @@ namespace weir::llm {
 struct Place {
   device::Devices* devices = nullptr;
   std::function<void(base::Status)> broken{};
+  uint32_t pinned_shards = 0;  // the first cores of this process have a shard each, pinned to them
 };
 
 // `config` is the path of config.json; the other files lie beside it. Errors: INVALID_ARGUMENT, UNIMPLEMENTED,

@@ -6,6 +6,8 @@
 namespace weir::llm {
 namespace {
 
+constexpr uint32_t kMostWaiting = 1 << 20;
+
 class Parameters {
  public:
   explicit Parameters(const std::map<std::string, std::string>& all) : all_(all) {}
@@ -35,7 +37,8 @@ class Parameters {
 
 }  // namespace
 
-base::Result<Options> read_options(const std::map<std::string, std::string>& parameters) {
+base::Result<Options> read_options(const std::map<std::string, std::string>& parameters,
+                                   const msg::BatchPolicy& batching) {
   Options o;
   Parameters p(parameters);
   o.threads = usual_threads();
@@ -44,7 +47,9 @@ base::Result<Options> read_options(const std::map<std::string, std::string>& par
   if (o.policy.block_size % kTile != 0) p.fail("block_size", "a multiple of 16 is expected");
   p.count("max_running", 1, 4096, o.policy.max_running);
   p.count("step_tokens", 1, 1 << 16, o.policy.step_tokens);
-  p.count("max_waiting", 1, 1 << 20, o.policy.max_waiting);
+  if (batching.max_queue > 0) o.policy.max_waiting = std::min(batching.max_queue, kMostWaiting);
+  if (batching.max_queue == 0) o.policy.max_waiting = kMostWaiting;
+  p.count("max_waiting", 1, kMostWaiting, o.policy.max_waiting);
   p.count("max_length", 1, 1 << 24, o.max_length);
   if (auto* text = p.find("kv_cache")) {
     auto bytes = base::parse_size(*text);
@@ -84,6 +89,14 @@ base::Result<Options> read_options(const std::map<std::string, std::string>& par
   o.policy.step_tokens = std::max(o.policy.step_tokens, o.policy.max_running);
   if (!p.status.ok()) return p.status;
   return o;
+}
+
+void keep_beside(Options& options, const std::map<std::string, std::string>& parameters, std::span<const int> allowed,
+                 uint32_t pinned_shards) {
+  auto cores = cores_beside(allowed, pinned_shards);
+  if (cores.empty()) return;
+  if (!parameters.contains("threads")) options.threads = uint32_t(cores.size());
+  if (options.threads <= cores.size()) options.cores = std::move(cores);
 }
 
 }  // namespace weir::llm

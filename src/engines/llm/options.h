@@ -3,7 +3,9 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "engines/llm/kernels.h"
 #include "sched/token_lane.h"
@@ -17,6 +19,7 @@ enum class Graphs : uint8_t { kAtLoad, kAtUse, kNone };
 struct Options {
   sched::TokenPolicy policy;
   uint32_t threads = 1;
+  std::vector<int> cores;            // where they run; empty: anywhere
   std::optional<Form> form;          // nothing: as the file is
   std::string device = "auto";       // "auto", "cpu", or what device::Devices::find() knows
   std::optional<Graphs> graphs;      // nothing: at load on CUDA, at use on devices of the host
@@ -25,7 +28,14 @@ struct Options {
   const Kernels* kernels = nullptr;
 };
 
-// Parameters of other names are left to others. Errors: INVALID_ARGUMENT, naming the parameter.
-base::Result<Options> read_options(const std::map<std::string, std::string>& parameters);
+// `batching` gives the limit of the queue where no parameter does. Parameters of other names are left to others.
+// Errors: INVALID_ARGUMENT, naming the parameter.
+base::Result<Options> read_options(const std::map<std::string, std::string>& parameters,
+                                   const msg::BatchPolicy& batching = {});
+
+// Keeps the threads beside the shards' cores, where there are cores beside: as many threads, unless the parameter
+// `threads` says how many; more than those cores are left alone.
+void keep_beside(Options& options, const std::map<std::string, std::string>& parameters, std::span<const int> allowed,
+                 uint32_t pinned_shards);
 
 }  // namespace weir::llm

@@ -90,8 +90,7 @@ class Parrot final : public sched::TokenEngine {
 }  // namespace
 
 base::Result<std::unique_ptr<sched::Engine>> load_parrot(const msg::ModelSpec& wanted) {
-  if (wanted.instances > 1) return base::invalid("a model of tokens has one instance");
-  auto options = read_options(wanted.parameters);
+  auto options = read_options(wanted.parameters, wanted.batching);
   if (!options) return options.error();
   uint64_t step = 0;
   if (auto at = wanted.parameters.find("step_us"); at != wanted.parameters.end()) {

@@ -1,8 +1,10 @@
 #include "engines/llm/team.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace weir::llm {
 namespace {
@@ -16,9 +18,18 @@ void relax() {
 #endif
 }
 
+// As well as can be: a step is right on any core.
+void keep_to(const std::vector<int>& cores) {
+  if (cores.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int core : cores) CPU_SET(core, &set);
+  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
 }  // namespace
 
-Team::Team(uint32_t threads) {
+Team::Team(uint32_t threads, std::vector<int> cores) : cores_(std::move(cores)) {
   for (uint32_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { serve(i); });
 }
 
@@ -28,6 +39,8 @@ Team::~Team() {
   job_.notify_all();
   for (auto& worker : workers_) worker.join();
 }
+
+void Team::join() { keep_to(cores_); }
 
 void Team::share(uint32_t count, uint32_t grain, void* data, Call call) {
   count_ = count, grain_ = std::max(1u, grain), data_ = data, call_ = call;
@@ -69,6 +82,7 @@ uint32_t Team::await_job(uint32_t done) {
 
 void Team::serve(uint32_t thread) {
   pthread_setname_np(pthread_self(), "weir-llm");
+  keep_to(cores_);
   for (uint32_t done = 0;;) {
     done = await_job(done);
     if (stop_.load(std::memory_order_acquire)) return;
@@ -79,6 +93,21 @@ void Team::serve(uint32_t thread) {
 uint32_t usual_threads() {
   uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
   return cores <= 2 ? cores : cores - 1;
+}
+
+std::vector<int> cores_beside(std::span<const int> allowed, uint32_t pinned_shards) {
+  if (pinned_shards == 0 || pinned_shards >= allowed.size()) return {};
+  auto rest = allowed.subspan(pinned_shards);
+  return {rest.begin(), rest.end()};
+}
+
+std::vector<int> allowed_cores() {
+  std::vector<int> cores;
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  return cores;
 }
 
 }  // namespace weir::llm

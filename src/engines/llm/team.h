@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -14,8 +15,11 @@ namespace weir::llm {
 
 class Team {
  public:
-  explicit Team(uint32_t threads);  // at least 1: the caller's
+  // `threads`: at least 1, the caller's. `cores`: where its threads may run; empty = anywhere.
+  explicit Team(uint32_t threads, std::vector<int> cores = {});
   ~Team();
+  // The calling thread, which is going to call run() for good, keeps to those cores, too.
+  void join();
 
   uint32_t size() const { return uint32_t(workers_.size()) + 1; }
 
@@ -38,6 +42,7 @@ class Team {
   void serve(uint32_t thread);
   uint32_t await_job(uint32_t done);
 
+  const std::vector<int> cores_;
   std::vector<std::thread> workers_;
   // A ticket is the number of the job and how many of its pieces nobody has taken. Who takes one may read the job's
   // description, which does not change before all pieces are done; a thread that comes late finds none to take.
@@ -54,5 +59,12 @@ class Team {
 // How many threads a model gets that is not told: all cores but one for the shards, and at least one; on two cores two,
 // since a step that waits for a busy core loses less than one that has half the cores.
 uint32_t usual_threads();
+
+// Cores that a step shares with no shard: of those that this process may use, in order, all but the first
+// `pinned_shards`, each of which has a shard pinned to it (net/shard.h). Empty when none is left, or no shard is
+// pinned.
+std::vector<int> cores_beside(std::span<const int> allowed, uint32_t pinned_shards);
+// Those that the calling thread may use, in order.
+std::vector<int> allowed_cores();
 
 }  // namespace weir::llm

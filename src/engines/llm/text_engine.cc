@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "base/log.h"
 #include "engines/llm/text_front.h"
 #include "engines/llm/text_request.h"
+#include "sched/token_spread.h"
 
 namespace weir::llm {
 namespace {
@@ -17,21 +19,41 @@ class TextEngine final : public sched::Engine {
   base::Status step(sched::Batch&) override {
     return base::failure(base::Code::kInternal, "a model of tokens is not stepped in rows");
   }
-  std::unique_ptr<msg::Inbox> own_inbox(const msg::ModelSpec& spec, bus::ModelStats& stats,
-                                        base::SlabSource&) override {
-    return make_text_front(sched::make_token_lane(std::move(engine_), policy_, spec, stats), spec, stats);
+  std::unique_ptr<msg::Inbox> own_inbox(const msg::ModelSpec& spec, bus::ModelStats& stats, base::SlabSource&,
+                                        std::vector<std::unique_ptr<sched::Engine>> others) override {
+    std::vector<std::unique_ptr<sched::TokenInbox>> lanes;
+    lanes.push_back(make_lane(spec, stats));
+    for (auto& other : others) lanes.push_back(static_cast<TextEngine&>(*other).make_lane(spec, stats));
+    return make_text_front(sched::make_token_spread(std::move(lanes)), spec, stats);
   }
 
  private:
+  std::unique_ptr<sched::TokenInbox> make_lane(const msg::ModelSpec& spec, bus::ModelStats& stats) {
+    return sched::make_token_lane(std::move(engine_), policy_, spec, stats);
+  }
+
   const msg::ModelSpec spec_;
   std::unique_ptr<sched::TokenEngine> engine_;
   const sched::TokenPolicy policy_;
 };
 
+// What clients are told of the context is what one of them can have.
+std::shared_ptr<const msg::TextSpec> with_room(const msg::ModelSpec& spec, const sched::TokenEngine& engine,
+                                               const sched::TokenPolicy& policy) {
+  uint32_t longest = spec.text->max_length, room = sched::kv_positions(engine, policy, longest);
+  if (room >= longest || room == 0) return spec.text;
+  auto text = std::make_shared<msg::TextSpec>(*spec.text);
+  text->max_length = room;
+  base::log::warning("a model's context is cut to what kv_cache has room for",
+                     {{"model", spec.name}, {"positions", room}, {"of", longest}, {"kv_cache", policy.kv_bytes}});
+  return text;
+}
+
 }  // namespace
 
 std::unique_ptr<sched::Engine> make_text_engine(msg::ModelSpec spec, std::unique_ptr<sched::TokenEngine> engine,
                                                 const sched::TokenPolicy& policy) {
+  spec.text = with_room(spec, *engine, policy);
   if (spec.platform.empty()) spec.platform = "weir_" + spec.engine;
   spec.max_batch = 0;
   spec.inputs = text_inputs();

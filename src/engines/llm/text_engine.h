@@ -10,7 +10,8 @@
 namespace weir::llm {
 
 // `spec`: as it was wanted, with the name of the engine ("llm") and its text; what all models of tokens have alike is
-// filled in here: platform, tensors. The Engine's own Inbox takes `engine`.
+// filled in here: platform, tensors; and the context is cut to what one sequence can have of `policy`'s bytes. The
+// Engine's own Inbox takes `engine`.
 std::unique_ptr<sched::Engine> make_text_engine(msg::ModelSpec spec, std::unique_ptr<sched::TokenEngine> engine,
                                                 const sched::TokenPolicy& policy);
 

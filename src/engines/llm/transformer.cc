@@ -52,6 +52,7 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Te
 
 base::Status Transformer::step(Step& step) {
   if (auto s = check_step(step, {max_tokens_, shape_.vocabulary, kv_.blocks(), kv_.block_size()}); !s.ok()) return s;
+  if (!std::exchange(joined_, true)) team_->join();
   embed(step);
   turn(step);
   keep_all(step);

@@ -75,6 +75,7 @@ class Transformer final : public sched::TokenEngine {
   const Shape& shape_;
   const Kernels& kernels_;
   std::unique_ptr<Team> team_;
+  bool joined_ = false;  // the thread that steps
   Multiplier multiply_;
   // One thread's work, beside the steps.
   struct Aside {

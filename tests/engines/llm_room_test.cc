@@ -1,0 +1,39 @@
+// What a model of tokens says of its context and its queue is what it has.
+#include <gtest/gtest.h>
+
+#include "engines/llm/options.h"
+#include "engines/llm/parrot.h"
+
+namespace weir::llm {
+namespace {
+
+uint32_t context(std::map<std::string, std::string> parameters) {
+  msg::ModelSpec wanted;
+  wanted.name = "p";
+  wanted.parameters = std::move(parameters);
+  auto engine = load_parrot(wanted);
+  EXPECT_TRUE(engine.has_value());
+  return engine ? (*engine)->spec().text->max_length : 0;
+}
+
+// The parrot's keys and values are a byte for each position.
+TEST(TokenRoom, TheContextIsWhatKeysAndValuesHaveRoomFor) {
+  EXPECT_EQ(context({}), 32768u);
+  EXPECT_EQ(context({{"kv_cache", "1KiB"}}), 1024u - 16) << "a block beside is for positions that are looked at again";
+  EXPECT_EQ(context({{"kv_cache", "1KiB"}, {"block_size", "64"}}), 1024u - 64);
+  EXPECT_EQ(context({{"kv_cache", "1KiB"}, {"max_length", "100"}}), 100u);
+  EXPECT_EQ(context({{"kv_cache", "1MiB"}}), 32768u);
+}
+
+TEST(TokenRoom, TheQueueIsAsLongAsBatchingSaysUnlessAParameterDoes) {
+  msg::BatchPolicy batching;
+  EXPECT_EQ(read_options({}, batching)->policy.max_waiting, 256u);
+  batching.max_queue = 7;
+  EXPECT_EQ(read_options({}, batching)->policy.max_waiting, 7u);
+  EXPECT_EQ(read_options({{"max_waiting", "9"}}, batching)->policy.max_waiting, 9u);
+  batching.max_queue = 0;
+  EXPECT_EQ(read_options({}, batching)->policy.max_waiting, 1u << 20) << "without limit, nearly";
+}
+
+}  // namespace
+}  // namespace weir::llm
