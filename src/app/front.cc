@@ -8,13 +8,6 @@ namespace weir::app {
 namespace {
 
 constexpr std::string_view kModelPrefix = "model:";
-constexpr std::string_view kServices[] = {"inference.GRPCInferenceService",
-                                          grps::Grps::kService,
-                                          ops::Health::kService,
-                                          salience::Salience::kService,
-                                          evergreen::Evergreen::kService,
-                                          "grpc.reflection.v1.ServerReflection",
-                                          "grpc.reflection.v1alpha.ServerReflection"};
 
 std::string not_ready(Commons::Phase phase) {
   if (phase == Commons::Phase::kLoading) return "models are loading";
@@ -70,6 +63,14 @@ wire::RpcOptions rpc_options(const Config& config) {
 
 }  // namespace
 
+std::vector<std::string> services(const Config& config) {
+  std::vector<std::string> out{"inference.GRPCInferenceService", std::string(ops::Health::kService)};
+  if (config.grps_on) out.emplace_back(grps::Grps::kService);
+  if (config.salience.on) out.emplace_back(salience::Salience::kService);
+  if (config.evergreen_on) out.emplace_back(evergreen::Evergreen::kService);
+  return out;
+}
+
 // An empty post makes the loop turn, and each turn delivers the bus's mail.
 Front::Front(net::Shard& shard, Commons& commons, std::unique_ptr<net::WebFetcher> fetcher)
     : shard_(shard),
@@ -80,6 +81,7 @@ Front::Front(net::Shard& shard, Commons& commons, std::unique_ptr<net::WebFetche
       rpcs_(router_, shard.env(), commons.slabs, &commons.json, rpc_options(commons.config)),
       oip_(bus_, router_, rpcs_, commons.slabs, *this, commons.traces, oip_options(commons.config)),
       fetcher_(std::move(fetcher)),
+      services_(commons.reflection.services()),
       health_(*this),
       pages_(router_, commons.metrics,
              {"weir", std::string(kVersion), [&commons] { return not_ready(commons.phase.load()); }}),
@@ -140,17 +142,18 @@ void Front::load(const std::string& model, LoadParameters parameters, Done done)
   });
 }
 
-void Front::unload(const std::string& model, Dependents, Done done) {
-  commons_.repository->unload(model, [this, done = std::move(done)](base::Status status) {
-    shard_.post([done, status = std::move(status)] { done(status); });
-  });
+void Front::unload(const std::string& model, Dependents dependents, Done done) {
+  using Theirs = models::Repository::Dependents;
+  commons_.repository->unload(model, dependents == Dependents::kUnload ? Theirs::kUnload : Theirs::kKeep,
+                              [this, done = std::move(done)](base::Status status) {
+                                shard_.post([done, status = std::move(status)] { done(status); });
+                              });
 }
 
 ops::Serving Front::serving(std::string_view name) const {
   auto as = [](bool ready) { return ready ? ops::Serving::kServing : ops::Serving::kNotServing; };
   if (name.empty()) return as(ready());
-  for (auto service : kServices)
-    if (name == service) return as(ready());
+  if (std::find(services_.begin(), services_.end(), name) != services_.end()) return as(ready());
   if (!name.starts_with(kModelPrefix)) return ops::Serving::kServiceUnknown;
   name.remove_prefix(kModelPrefix.size());
   const auto& catalog = bus_.catalog();
@@ -162,7 +165,7 @@ ops::Serving Front::serving(std::string_view name) const {
 
 std::vector<std::string> Front::names() const {
   std::vector<std::string> out{""};
-  for (auto service : kServices) out.emplace_back(service);
+  out.insert(out.end(), services_.begin(), services_.end());
   for (const auto& row : bus_.catalog().index)
     if (std::string name = std::string(kModelPrefix) + row.name; out.back() != name) out.push_back(std::move(name));
   return out;

@@ -43,6 +43,9 @@
 
 namespace weir::app {
 
+// The gRPC services that the configuration turns on, but for reflection.
+std::vector<std::string> services(const Config& config);
+
 // What all Fronts of a server share. Any thread.
 struct Commons {
   explicit Commons(const Config& c)
@@ -62,9 +65,7 @@ struct Commons {
                           usage.gpus = gpus.latest();
                           return usage;
                         }};
-  ops::Reflection reflection{{"inference.GRPCInferenceService", std::string(grps::Grps::kService),
-                              std::string(ops::Health::kService), std::string(salience::Salience::kService),
-                              std::string(evergreen::Evergreen::kService)}};
+  ops::Reflection reflection{services(config)};
   std::unique_ptr<ops::AccessLog> access_log;  // or null
   models::Repository* repository = nullptr;    // set before any shard starts
   const std::unique_ptr<msg::Inbox> errands =  // of all shards
@@ -121,6 +122,7 @@ class Front final : public oip::Control, public ops::HealthSource {
   std::optional<openai::Openai> openai_;
   std::unique_ptr<net::WebFetcher> fetcher_;
   std::optional<evergreen::Evergreen> evergreen_;
+  const std::vector<std::string>& services_;  // with reflection
   ops::Health health_;
   ops::Pages pages_;
   ops::Tally tally_;

@@ -148,6 +148,7 @@ class Serving {
   std::shared_ptr<const bus::Catalog> catalog() const;
   void on_signal(int signal);
   void enter(Phase phase);
+  std::string what_is_guarded() const;
   void greet() const;
   void finish_calls();
   void write_families(std::string& out);
@@ -305,6 +306,13 @@ void Serving::on_signal(int signal) {
   }
 }
 
+std::string Serving::what_is_guarded() const {
+  std::string guarded = commons_.api_keys.empty() ? "" : "keys guard the OpenAI endpoints";
+  if (!commons_.salience.bearer_tokens.empty())
+    guarded += (guarded.empty() ? "" : ", and ") + std::string("tokens guard Salience");
+  return guarded.empty() ? "there is no authentication" : guarded + "; nothing guards the rest";
+}
+
 void Serving::greet() const {
   std::string text = "weir " + std::string(kVersion) + " is listening on";
   std::string first;
@@ -319,9 +327,10 @@ void Serving::greet() const {
   if (!first.empty())
     text += "try: curl -s " + first +
             (now->models.empty() ? std::string("/v2") : "/v2/models/" + now->models.begin()->first) + '\n';
+  bool anyone = !config_.tls.required || config_.tls.client_ca.empty();
   for (const auto& address : config_.listen)
-    if (address.starts_with("0.0.0.0") || address.starts_with("[::]"))
-      text += "note: " + address + " is open to the network and there is no authentication\n";
+    if (anyone && (address.starts_with("0.0.0.0") || address.starts_with("[::]")))
+      text += "note: " + address + " is open to the network, and " + what_is_guarded() + '\n';
   std::fputs(text.c_str(), stderr);
 }
 

@@ -45,7 +45,7 @@ class Linking {
       if (auto s = (this->*step)(); !s.ok()) return s;
     prune();
     out_.plan.slots = slots_;
-    out_.spec.platform = kPipeline;
+    out_.spec.platform = "ensemble";  // as Triton calls it
     return std::move(out_);
   }
 

@@ -142,8 +142,8 @@ base::Result<Loader::Source> Loader::locate(const ModelFolder& folder, const Mod
 
 base::Status Loader::add_labels(const ModelFolder& folder, const ModelConfig& config, msg::ModelSpec& spec) const {
   for (const auto& output : config.outputs) {
-    if (output.label_file.empty()) continue;
-    auto text = read_file(folder.path, output.label_file, kMaxLabels);
+    if (output.spec.label_file.empty()) continue;
+    auto text = read_file(folder.path, output.spec.label_file, kMaxLabels);
     if (!text) return text.error();
     for (auto& tensor : spec.outputs)
       if (tensor.name == output.spec.name) tensor.labels = split_lines(*text);
@@ -183,6 +183,10 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folde
   auto places = config.places(source->engine, options_.devices);
   if (!places) return places.error();
   wanted.instances = uint32_t(places->size());
+  wanted.configured.devices = *places;
+  const auto& choosy = options_.devices.engines;
+  if (std::find(choosy.begin(), choosy.end(), source->engine) == choosy.end())
+    wanted.configured.devices.assign(places->size(), "cpu");
   try {
     auto served = std::make_shared<bus::Served>();
     auto broken = [tell = on_broken_, model = folder.name, version, weak = std::weak_ptr(served)](base::Status why) {

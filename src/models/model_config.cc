@@ -25,18 +25,6 @@ base::Status check_tensors(const std::vector<TensorConfig>& tensors, std::string
 
 }  // namespace
 
-std::vector<uint64_t> VersionPolicy::choose(const std::vector<uint64_t>& present) const {
-  switch (kind) {
-    case Kind::kAll: return present;
-    case Kind::kLatest: return {present.end() - ptrdiff_t(std::min<size_t>(latest, present.size())), present.end()};
-    case Kind::kSpecific: break;
-  }
-  std::vector<uint64_t> chosen;
-  for (uint64_t v : present)
-    if (std::find(specific.begin(), specific.end(), v) != specific.end()) chosen.push_back(v);
-  return chosen;
-}
-
 base::Result<std::vector<std::string>> ModelConfig::places(const std::string& name, const DeviceSupply& supply) const {
   if (groups.empty()) return std::vector<std::string>(instances);
   auto wanted = groups;
@@ -63,6 +51,9 @@ msg::ModelSpec ModelConfig::wanted(std::string_view model, uint64_t version) con
   spec.instances = instances;
   spec.decoupled = decoupled;
   spec.parameters = parameters;
+  spec.configured.versions = versions, spec.configured.file = file;
+  for (const auto& node : dag.nodes)
+    spec.configured.steps.push_back({node.model, node.version, node.inputs, node.outputs});
   return spec;
 }
 
@@ -106,7 +97,7 @@ base::Status check(const ModelConfig& config, std::string_view folder_name) {
   if (batching.default_priority > batching.priority_levels)
     return base::invalid("default priority " + std::to_string(batching.default_priority) + " of " +
                          std::to_string(batching.priority_levels) + " levels");
-  if (config.versions.kind == VersionPolicy::Kind::kLatest && config.versions.latest == 0)
+  if (config.versions.kind == msg::VersionPolicy::Kind::kLatest && config.versions.latest == 0)
     return base::invalid("a version policy of the latest 0 versions serves nothing");
   if (auto s = check_dag(config); !s.ok()) return s;
   if (auto s = check_tensors(config.inputs, "input"); !s.ok()) return s;

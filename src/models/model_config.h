@@ -21,20 +21,9 @@
 
 namespace weir::models {
 
-struct VersionPolicy {
-  enum class Kind : uint8_t { kLatest, kAll, kSpecific };
-  Kind kind = Kind::kLatest;
-  uint32_t latest = 1;
-  std::vector<uint64_t> specific;
-
-  // Those of the versions present (ascending) that are to be served, ascending.
-  std::vector<uint64_t> choose(const std::vector<uint64_t>& present) const;
-};
-
 struct TensorConfig {
-  msg::TensorSpec spec;      // dtype kInvalid when not said
+  msg::TensorSpec spec;      // dtype kInvalid when not said; label_file is relative to the model's folder
   bool shape_given = false;  // a scalar's shape is empty, too
-  std::string label_file;    // relative to the model's folder; empty = none
 };
 
 // One model of a pipeline. Tensors of the pipeline have names; a model's tensor that is not mapped has its own.
@@ -62,7 +51,7 @@ struct ModelConfig {
   uint32_t instances = 1;             // where `groups` say nothing else
   std::vector<InstanceGroup> groups;  // which instances run on which devices
   uint32_t max_concurrency = 0;       // calls inside at once, running or in a batch's queue; 0 = any number
-  VersionPolicy versions;
+  msg::VersionPolicy versions;
   std::vector<TensorConfig> inputs, outputs;
   bool decoupled = false;
   DagConfig dag;  // of a pipeline

@@ -107,13 +107,13 @@ class Reading {
   void versions(const Yaml& node) {
     auto& policy = out_.versions;
     if (node.kind == Yaml::Kind::kList) {
-      policy.kind = VersionPolicy::Kind::kSpecific;
+      policy.kind = msg::VersionPolicy::Kind::kSpecific;
       for (const auto& item : node.items)
         if (scalar(item)) take(item, base::parse_count(item.scalar, INT64_MAX), policy.specific.emplace_back());
     } else if (node.kind == Yaml::Kind::kMap) {
       map(node, "versions", {{"latest", [&](auto& v) { count(v, policy.latest); }}});
     } else if (node.scalar == "all") {
-      policy.kind = VersionPolicy::Kind::kAll;
+      policy.kind = msg::VersionPolicy::Kind::kAll;
     } else if (node.scalar != "latest") {
       complaints_.at(node, "expected latest, {latest: N}, all or a list of versions");
     }
@@ -170,7 +170,7 @@ class Reading {
   }
 
   void labels(const Yaml& node, TensorConfig& tensor) {
-    if (node.kind != Yaml::Kind::kList) return text(node, tensor.label_file);
+    if (node.kind != Yaml::Kind::kList) return text(node, tensor.spec.label_file);
     for (const auto& item : node.items) text(item, tensor.spec.labels.emplace_back());
   }
 

@@ -148,7 +148,7 @@ class Reading {
     for (const auto& in : in_.output()) {
       TensorConfig t;
       if (auto s = tensor(in, t); !s.ok()) return s;
-      t.label_file = in.label_filename();
+      t.spec.label_file = in.label_filename();
       out_.outputs.push_back(std::move(t));
     }
     return {};
@@ -174,10 +174,10 @@ class Reading {
 
   base::Status versions() {
     const auto& policy = in_.version_policy();
-    if (policy.has_all()) out_.versions.kind = VersionPolicy::Kind::kAll;
+    if (policy.has_all()) out_.versions.kind = msg::VersionPolicy::Kind::kAll;
     if (policy.has_latest()) out_.versions.latest = std::max(1u, policy.latest().num_versions());
     if (!policy.has_specific()) return {};
-    out_.versions.kind = VersionPolicy::Kind::kSpecific;
+    out_.versions.kind = msg::VersionPolicy::Kind::kSpecific;
     for (int64_t v : policy.specific().versions()) {
       if (v <= 0) return base::invalid("version_policy names version " + std::to_string(v));
       out_.versions.specific.push_back(uint64_t(v));
@@ -208,6 +208,7 @@ class Reading {
     if (queue.max_queue_size() > 0) out.max_queue = queue.max_queue_size();
     if (queue.default_timeout_microseconds() > 0)
       out.queue_timeout = std::chrono::microseconds(queue.default_timeout_microseconds());
+    if (in.preserve_ordering()) out_.notes.push_back("dynamic_batching.preserve_ordering");
     if (in.priority_queue_policy_size() > 0) out_.notes.push_back("dynamic_batching.priority_queue_policy");
     if (queue.timeout_action() == inference::ModelQueuePolicy::DELAY)
       out_.notes.push_back("dynamic_batching.default_queue_policy.timeout_action: DELAY");
@@ -228,6 +229,8 @@ class Reading {
       }
       if (group.kind == InstanceGroup::Kind::kCpu && !group.devices.empty())
         return base::invalid("instance_group: KIND_CPU has no gpus");
+      if (in.has_rate_limiter()) out_.notes.push_back("instance_group.rate_limiter");
+      if (!in.host_policy().empty()) out_.notes.push_back("instance_group.host_policy");
       if (!in.secondary_devices().empty()) out_.notes.push_back("instance_group.secondary_devices");
       total += int64_t(group.count) * std::max<int64_t>(1, int64_t(group.devices.size()));
       out_.groups.push_back(std::move(group));

@@ -46,7 +46,8 @@ struct Repository::Parts {
   void load_nodes(const ModelFolder& pipeline, const ModelConfig& config, std::set<std::string>& seen);
   base::Status load_named(const std::string& name, const LoadParameters& parameters);
   base::Status load_uploaded(const std::string& name, const LoadParameters& parameters);
-  base::Status unload_named(const std::string& name);
+  base::Status unload_named(const std::string& name, Dependents dependents);
+  void unload_one(const std::string& name, Dependents dependents);
   void rescan(Watch::Settle settle);
   void broke(const Loader::Broken& broken);
   bool comes_back(const std::string& name) const;
@@ -257,14 +258,22 @@ base::Status Repository::Parts::load_uploaded(const std::string& name, const Loa
   return status;
 }
 
-base::Status Repository::Parts::unload_named(const std::string& name) {
+base::Status Repository::Parts::unload_named(const std::string& name, Dependents dependents) {
   if (auto s = check_request(name, "unload"); !s.ok()) return s;
   if (!shelf.knows(name)) return not_found(name);
+  unload_one(name, dependents);
+  publish();
+  return {};
+}
+
+void Repository::Parts::unload_one(const std::string& name, Dependents dependents) {
+  auto nodes = shelf.nodes(name);
   wanted.erase(name);
   watch.forget(name);
   shelf.unload(name, Shelf::Row::kKeep);
-  publish();
-  return {};
+  if (dependents == Dependents::kKeep) return;
+  for (const auto& node : nodes)
+    if (!shelf.is_node(node)) unload_one(node, dependents);
 }
 
 void Repository::Parts::rescan(Watch::Settle settle) {
@@ -276,8 +285,11 @@ void Repository::Parts::rescan(Watch::Settle settle) {
   bool all = options.control != Control::kExplicit;
   Watch::Looks looks;
   for (const auto& [name, folder] : *folders) {
-    if ((all || wanted.count(name)) && !shelf.uploaded(name)) looks[name] = folder.fingerprint();
-    if (!all) shelf.mention(name);
+    if (all)
+      wanted.insert(name);
+    else
+      shelf.mention(name);
+    if (wanted.count(name) && !shelf.uploaded(name)) looks[name] = folder.fingerprint();
   }
   auto changes = watch.look(looks, settle);
   for (const auto& name : changes.changed) load_one(folders->at(name), nullptr);
@@ -314,10 +326,10 @@ void Repository::load(std::string name, LoadParameters parameters, std::function
   if (!posted) (*shared)(base::failure(base::Code::kUnavailable, "the server is shutting down"));
 }
 
-void Repository::unload(std::string name, std::function<void(base::Status)> done) {
+void Repository::unload(std::string name, Dependents dependents, std::function<void(base::Status)> done) {
   auto shared = std::make_shared<std::function<void(base::Status)>>(std::move(done));
-  bool posted = parts_->inlet->post([this, name = std::move(name), shared] {
-    auto status = parts_->unload_named(name);
+  bool posted = parts_->inlet->post([this, name = std::move(name), dependents, shared] {
+    auto status = parts_->unload_named(name, dependents);
     parts_->publisher.when_published([shared, status] { (*shared)(status); });
   });
   if (!posted) (*shared)(base::failure(base::Code::kUnavailable, "the server is shutting down"));

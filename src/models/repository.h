@@ -64,7 +64,9 @@ class Repository {
   // Asynchronous; `done` is called on the repository's thread. A load of what is loaded reloads it if the files
   // changed.
   void load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done);
-  void unload(std::string name, std::function<void(base::Status)> done);
+  // With its dependents go the models that it is a pipeline of, and theirs, unless another pipeline needs them.
+  enum class Dependents : bool { kKeep, kUnload };
+  void unload(std::string name, Dependents dependents, std::function<void(base::Status)> done);
   // Looks at the folders now and takes what has changed, without waiting for it to settle (SIGHUP). Under kExplicit
   // only what is loaded is looked at. `done` is called on the repository's thread, once every shard has the outcome.
   void rescan(std::function<void()> done);

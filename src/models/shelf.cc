@@ -168,6 +168,19 @@ bool Shelf::contains(const std::string& model, const std::string& node, std::set
   return false;
 }
 
+std::set<std::string> Shelf::nodes(const std::string& model) const {
+  std::set<std::string> out;
+  if (auto found = models_.find(model); found != models_.end())
+    for (const auto& [version, slot] : found->second.versions)
+      if (slot.pipeline)
+        for (const auto& node : slot.pipeline->config.dag.nodes) out.insert(node.model);
+  return out;
+}
+
+bool Shelf::is_node(const std::string& model) const {
+  return std::any_of(models_.begin(), models_.end(), [&](const auto& m) { return nodes(m.first).contains(model); });
+}
+
 base::Result<std::vector<const bus::Served*>> Shelf::nodes_of(const Pipeline& pipeline) const {
   std::vector<const bus::Served*> nodes;
   for (const auto& node : pipeline.config.dag.nodes) {

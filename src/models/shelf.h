@@ -49,6 +49,10 @@ class Shelf {
   bool serves(const std::string& model) const;
   bool uploaded(const std::string& model) const;
   std::vector<std::string> names() const;
+  // The models that this one is a pipeline of.
+  std::set<std::string> nodes(const std::string& model) const;
+  // Of some pipeline, whether it serves or waits for its nodes.
+  bool is_node(const std::string& model) const;
 
   std::shared_ptr<const bus::Catalog> catalog() const;
   std::vector<Retired> take_retired() { return std::exchange(retired_, {}); }

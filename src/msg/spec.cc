@@ -1,5 +1,7 @@
 #include "msg/spec.h"
 
+#include <algorithm>
+
 namespace weir::msg {
 namespace {
 
@@ -19,6 +21,18 @@ Shape ModelSpec::public_shape(const TensorSpec& tensor) const {
   Shape shape{-1};
   for (int64_t d : tensor.shape.dims()) shape.push(d);
   return shape;
+}
+
+std::vector<uint64_t> VersionPolicy::choose(const std::vector<uint64_t>& present) const {
+  switch (kind) {
+    case Kind::kAll: return present;
+    case Kind::kLatest: return {present.end() - ptrdiff_t(std::min<size_t>(latest, present.size())), present.end()};
+    case Kind::kSpecific: break;
+  }
+  std::vector<uint64_t> chosen;
+  for (uint64_t v : present)
+    if (std::find(specific.begin(), specific.end(), v) != specific.end()) chosen.push_back(v);
+  return chosen;
 }
 
 }  // namespace weir::msg

@@ -27,6 +27,7 @@ struct TensorSpec {
   Shape shape;  // without the batch dimension when ModelSpec::max_batch > 0; -1 = any
   bool optional = false;
   std::vector<std::string> labels;  // of an output that is a classification; empty when unknown
+  std::string label_file;           // where those are from, as configured
   DType also = DType::kInvalid;     // an input's second type that the engine takes as it comes (INT32 beside INT64)
 
   bool takes(DType given) const { return given == dtype || (given == also && also != DType::kInvalid); }
@@ -68,6 +69,32 @@ struct TextSpec {
   std::optional<Vision> vision;
 };
 
+// Which versions of a model are served.
+struct VersionPolicy {
+  enum class Kind : uint8_t { kLatest, kAll, kSpecific };
+  Kind kind = Kind::kLatest;
+  uint32_t latest = 1;
+  std::vector<uint64_t> specific;
+
+  // Those of the versions present (ascending) that are to be served, ascending.
+  std::vector<uint64_t> choose(const std::vector<uint64_t>& present) const;
+};
+
+// One model of a pipeline: the model's tensor names -> the pipeline's.
+struct PipelineStep {
+  std::string model;
+  std::string version;  // empty = the newest that is served
+  std::map<std::string, std::string> inputs, outputs;
+};
+
+// What the configuration says that nothing but OIP's ModelConfig asks for.
+struct AsConfigured {
+  VersionPolicy versions;
+  std::string file;                  // in the version's folder; empty = the engine's usual one
+  std::vector<std::string> devices;  // of each instance: "cuda:0", "cpu", or "" where the engine chose
+  std::vector<PipelineStep> steps;   // of a pipeline
+};
+
 struct ModelSpec {
   std::string name;
   std::string version;     // "1", "2", …
@@ -88,6 +115,7 @@ struct ModelSpec {
   // A model of tensors that makes embeddings of token ids: inputs[0] are the ids, outputs[0] is FP32 [hidden_size].
   // Null for all others; `text` is null then.
   std::shared_ptr<const TextSpec> encoder;
+  AsConfigured configured;
 
   const TensorSpec* input(std::string_view tensor) const;
   const TensorSpec* output(std::string_view tensor) const;

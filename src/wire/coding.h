@@ -22,6 +22,11 @@ std::optional<Coding> coding_of(std::string_view name);
 // The best of ours for an Accept-Encoding or grpc-accept-encoding value (RFC 9110 §12.5.3); gzip before deflate.
 Coding choose_coding(std::string_view accept);
 
+// A body below 1 KiB is hardly smaller when it is coded, and costs more than it saves; one above 1 MiB would keep all
+// others of its shard waiting (zlib deflates 50 to 150 MB/s).
+inline constexpr uint64_t kLeastCoded = 1024, kMostCoded = 1 << 20;
+constexpr bool worth_coding(uint64_t bytes) { return bytes >= kLeastCoded && bytes <= kMostCoded; }
+
 struct InflateLimits {
   uint64_t bytes = 64 << 20;  // that may come out
   uint32_t ratio = 100;       // inflated : coded, past the first 512 KiB

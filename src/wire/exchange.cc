@@ -11,8 +11,6 @@
 namespace weir::wire {
 namespace {
 
-constexpr size_t kWorthCompressing = 1024;  // below this the coded form is hardly smaller and costs more than it saves
-
 bool bodiless(int status) { return status < 200 || status == 204 || status == 304; }
 
 // application/x-www-form-urlencoded: '+' is a space.
@@ -104,7 +102,7 @@ void Exchange::respond(int status, std::string_view content_type, base::Bytes bo
   Response response;
   response.status = status;
   if (!content_type.empty()) response.fields.add("content-type", content_type);
-  if (compress == Compress::kIfAccepted && body.size() >= kWorthCompressing) {
+  if (compress == Compress::kIfAccepted && worth_coding(body.size())) {
     response.fields.add("vary", "accept-encoding");
     Coding coding = choose_coding(request_.fields.find("accept-encoding"));
     if (coding != Coding::kIdentity) {

@@ -181,7 +181,7 @@ void FramedCall::send(std::vector<base::Bytes> pieces) {
   if (out_ != Coding::kIdentity) {
     size_t size = 0;
     for (const auto& p : pieces) size += p.size();
-    if (size >= house_.options.compress_from) {
+    if (size >= house_.options.compress_from && size <= kMostCoded) {
       if (base::Bytes packed = deflate(out_, pieces); packed.size() < size)
         return write_frame(GrpcFlag::kCompressed, {&packed, 1});
     }

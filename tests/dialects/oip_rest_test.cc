@@ -63,6 +63,17 @@ TEST(OipRest, BinaryRepliesAreCompressedWhenAskedFor) {
   EXPECT_TRUE(whole.view().ends_with(std::string(100000, 'a')));
 }
 
+TEST(OipRest, BinaryRepliesThatWouldKeepOthersWaitingGoOutAsTheyAre) {
+  OipBench bench;
+  msg::Outputs big;
+  big.tensors.push_back({"p", msg::DType::kUint8, {2 << 20}, base::Bytes::adopt(std::string(2 << 20, 'a'))});
+  bench.inbox("any").script.push_back({big});
+  auto x = bench.open_rest("POST", "/v2/models/any/infer", R"({"parameters":{"binary_data_output":true},"inputs":[]})",
+                           {{"accept-encoding", "gzip"}});
+  EXPECT_FALSE(x->response.fields.has("content-encoding"));
+  EXPECT_GT(x->sent.size(), 2u << 20);
+}
+
 TEST(OipRest, BadBinaryLengthsAreRefused) {
   OipBench bench;
   auto infer = [&](std::string json, std::string tail, std::string header) {
@@ -181,7 +192,7 @@ TEST(OipRest, MetadataConfigAndIndex) {
   auto config = bench.rest("GET", "/v2/models/add/config").body;
   for (auto part :
        {R"("max_batch_size":4)", R"("data_type":"TYPE_INT32")", R"("dims":[2])", R"("backend":"onnxruntime")",
-        R"("kind":"KIND_CPU")", R"("decoupled":false)", R"("optional":true)", R"("data_type":"TYPE_STRING")"})
+        R"("kind":"KIND_MODEL")", R"("decoupled":false)", R"("optional":true)", R"("data_type":"TYPE_STRING")"})
     EXPECT_NE(config.find(part), config.npos) << part << " in " << config;
   EXPECT_EQ(config.find("dynamic_batching"), config.npos);
   EXPECT_EQ(bench.rest("POST", "/v2/repository/index", R"({"ready":false})").body.substr(0, 70),
@@ -264,6 +275,9 @@ TEST(OipRest, TraceSettingsAreServerWideOrPerModel) {
       bench.rest("POST", "/v2/models/add/trace/setting", R"({"trace_level":null,"trace_rate":[],"trace_count":null})")
           .body,
       off);
+  EXPECT_EQ(bench.rest("POST", "/v2/trace/setting", off).body, off);  // what it says may be sent back
+  EXPECT_EQ(bench.rest("POST", "/v2/trace/setting", R"({"trace_file":null,"log_frequency":[]})").body, off);
+  EXPECT_EQ(bench.rest("POST", "/v2/trace/setting", R"({"trace_file":"/tmp/traces"})").status, 501);
   EXPECT_EQ(bench.rest("POST", "/v2/trace/setting", R"({"trace_level":["TENSORS"]})").status, 501);
   EXPECT_EQ(bench.rest("POST", "/v2/trace/setting", R"({"trace_rate":"0"})").status, 400);
   EXPECT_EQ(bench.rest("POST", "/v2/trace/setting", R"({"nonsense":"0"})").status, 400);

@@ -46,9 +46,9 @@ class AnyRepo {
     repository->load(std::move(name), std::move(parameters), [&](base::Status s) { done.set_value(std::move(s)); });
     return done.get_future().get();
   }
-  base::Status unload(std::string name) {
+  base::Status unload(std::string name, Repository::Dependents dependents = Repository::Dependents::kKeep) {
     std::promise<base::Status> done;
-    repository->unload(std::move(name), [&](base::Status s) { done.set_value(std::move(s)); });
+    repository->unload(std::move(name), dependents, [&](base::Status s) { done.set_value(std::move(s)); });
     return done.get_future().get();
   }
   void rescan() {

@@ -29,7 +29,7 @@ TEST(Pbtxt, TheFieldsThatMatterAreRead) {
   EXPECT_EQ(config->inputs.at(0).spec.shape, (msg::Shape{3, -1}));
   EXPECT_TRUE(config->inputs.at(0).spec.optional);
   EXPECT_EQ(config->outputs.at(0).spec.dtype, msg::DType::kBytes);
-  EXPECT_EQ(config->outputs.at(0).label_file, "labels.txt");
+  EXPECT_EQ(config->outputs.at(0).spec.label_file, "labels.txt");
   EXPECT_EQ(config->instances, 3u);
   EXPECT_EQ(config->versions.choose({1, 2, 3, 4}), (std::vector<uint64_t>{1, 3}));
   EXPECT_TRUE(config->batching.dynamic);
@@ -108,7 +108,7 @@ parameters: {intra_op_threads: 2}
   EXPECT_TRUE(config->inputs.at(0).shape_given);
   EXPECT_FALSE(config->outputs.at(0).shape_given);
   EXPECT_EQ(config->outputs.at(0).spec.labels.size(), 2u);
-  EXPECT_EQ(config->outputs.at(1).label_file, "names.txt");
+  EXPECT_EQ(config->outputs.at(1).spec.label_file, "names.txt");
   EXPECT_EQ(config->parameters.at("intra_op_threads"), "2");
 }
 

@@ -86,7 +86,7 @@ TEST(PipelineModel, ItsTensorsComeFromItsNodes) {
   EXPECT_EQ(repo.rows(), "a/1 READY\nfirst/1 READY\nsecond/1 READY\n");
   EXPECT_EQ(repo.tensors("a"), "6: x[-1,4] -> z[-1,4]");
   EXPECT_EQ(repo.served("a")->spec.outputs.at(0).labels.size(), 2u);
-  EXPECT_EQ(repo.served("a")->spec.platform, "pipeline");
+  EXPECT_EQ(repo.served("a")->spec.platform, "ensemble");
 }
 
 TEST(PipelineModel, ItMayDeclareInputsAndOutputsOfItsOwn) {
@@ -202,6 +202,21 @@ TEST(PipelineModel, LoadingAPipelineLoadsItsNodesAndUnloadingANodeUnloadsIt) {
   EXPECT_TRUE(repo.unload("outer").ok());
   EXPECT_EQ(repo.served("outer"), nullptr);
   EXPECT_NE(repo.served("a"), nullptr);
+}
+
+TEST(PipelineModel, ItsNodesLeaveWithItWhenAskedToUnlessAnotherPipelineNeedsThem) {
+  test::Disk disk;
+  two(disk).write("outer/model.yaml", "engine: pipeline\ndag: {nodes: [{model: a}]}");
+  disk.write("other/model.yaml", "engine: pipeline\ndag: {nodes: [{model: first}]}");
+  Repo repo(disk, Control::kExplicit);
+  EXPECT_TRUE(repo.load("outer").ok());
+  EXPECT_TRUE(repo.load("other").ok());
+  EXPECT_TRUE(repo.unload("outer", Repository::Dependents::kUnload).ok());
+  EXPECT_EQ(repo.served("outer"), nullptr);
+  EXPECT_EQ(repo.served("a"), nullptr);
+  EXPECT_EQ(repo.served("second"), nullptr);
+  EXPECT_NE(repo.served("first"), nullptr);
+  EXPECT_NE(repo.served("other"), nullptr);
 }
 
 TEST(PipelineModel, TwoPipelinesCannotBePartsOfEachOther) {

@@ -60,6 +60,7 @@ class TensorRequest {
 
   bool member(JsonCursor& json, const std::string& name) {
     if (const msg::TensorSpec* input = spec_.input(name)) return tensor(json, *input);
+    if ((name == "id" || name == "parameters") && json.peek() == JsonCursor::Kind::kNull) return json.skip();
     if (name == "id" && json.peek() == JsonCursor::Kind::kString) return json.string(call_.id);
     if (name == "parameters" && json.peek() == JsonCursor::Kind::kObject)
       return json.object([&](std::string_view key) { return parameter(json, std::string(key)); });

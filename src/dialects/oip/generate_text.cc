@@ -51,6 +51,7 @@ class TextMembers {
 
   bool member(const std::string& name) {
     if (name == "text_input") return said_ = true, input();
+    if ((name == "id" || name == "parameters") && json_.peek() == JsonCursor::Kind::kNull) return json_.skip();
     if (name == "id") return fields_.text(name, kMaxName, out_.id);
     if (name == "sampling_parameters") return fields_.text(name, size_t(1) << 16, out_.sampling);
     if (name == "parameters" && json_.peek() == JsonCursor::Kind::kObject)

@@ -32,6 +32,8 @@ class RequestReader {
         if (std::exchange(has_inputs, true)) return refuse("'inputs' is given twice");
         return json_.array([&] { return input(); });
       }
+      // Clients that fill in every member send null for what they do not mean.
+      if (key != "inputs" && json_.peek() == JsonCursor::Kind::kNull) return json_.skip();
       if (key == "outputs") return json_.array([&] { return output(); });
       if (key == "id") return json_.string(call_.id);
       if (key == "parameters")
@@ -72,6 +74,7 @@ class RequestReader {
   // Calls apply_one(name, value) for every parameter that is a plain value.
   template <class Apply>
   bool parameters(Apply&& apply_one) {
+    if (json_.peek() == JsonCursor::Kind::kNull) return json_.skip();
     return json_.object([&](std::string_view key) {
       std::string name(key);
       if (Status status = check_name(name, "a parameter's name"); !status.ok()) return refuse(std::move(status));

@@ -16,7 +16,6 @@ using base::Status;
 using wire::Exchange;
 
 constexpr std::string_view kHeaderLength = "inference-header-content-length";
-constexpr size_t kWorthCompressing = 1024;
 constexpr int32_t kCredit = 64;  // answers of one streamed Call that may be on their way at once
 
 // What unary and streamed requests have in common: the request.
@@ -86,8 +85,8 @@ class RestInfer final : public RestInference {
     size_t total = 0;
     for (const auto& piece : pieces) total += piece.size();
     auto coding = wire::choose_coding(exchange_.request().fields.find("accept-encoding"));
-    if (coding != wire::Coding::kIdentity && total >= kWorthCompressing) {
-      response.fields.add("vary", "accept-encoding");
+    if (wire::worth_coding(total)) response.fields.add("vary", "accept-encoding");
+    if (wire::worth_coding(total) && coding != wire::Coding::kIdentity) {
       response.fields.add("content-encoding", wire::name(coding));
       pieces = {wire::deflate(coding, pieces)};
       total = pieces.front().size();

@@ -12,6 +12,7 @@ using base::invalid;
 using base::Status;
 
 constexpr uint64_t kDefaultRate = 1000;
+const std::map<std::string, std::string> kFixed{{"trace_file", ""}, {"log_frequency", "0"}};
 
 int64_t microseconds(base::Time from, base::Time to) {
   if (from == base::kNever || to == base::kNever) return -1;
@@ -56,11 +57,11 @@ Traces::Choice Traces::effective(std::string_view model) const {
 Traces::Settings Traces::settings(std::string_view model) const {
   std::lock_guard lock(mutex_);
   Choice c = effective(model);
-  return {{"trace_file", {""}},
+  return {{"trace_file", {kFixed.at("trace_file")}},
           {"trace_level", {c.on.value_or(false) ? "TIMESTAMPS" : "OFF"}},
           {"trace_rate", {std::to_string(c.rate.value_or(kDefaultRate))}},
           {"trace_count", {std::to_string(c.count.value_or(-1))}},
-          {"log_frequency", {"0"}}};
+          {"log_frequency", {kFixed.at("log_frequency")}}};
 }
 
 Status Traces::change(std::string_view model, const Settings& wanted) {
@@ -80,10 +81,10 @@ Status Traces::change(std::string_view model, const Settings& wanted) {
       values.empty() ? choice.rate.reset() : void(status = number<uint64_t>(key, values[0], 1, choice.rate));
     else if (key == "trace_count")
       values.empty() ? choice.count.reset() : void(status = number<int64_t>(key, values[0], -1, choice.count));
-    else if (key == "trace_file" || key == "log_frequency")
-      status = base::failure(Code::kUnimplemented, "trace setting '" + key + "': traces go to the log");
-    else
+    else if (auto fixed = kFixed.find(key); fixed == kFixed.end())
       status = invalid("unknown trace setting '" + key + "'");
+    else if (!values.empty() && values[0] != fixed->second)  // what settings() says may be sent back
+      status = base::failure(Code::kUnimplemented, "trace setting '" + key + "': traces go to the log");
     if (!status.ok()) return status;
   }
   (model.empty() ? server_ : models_[std::string(model)]) = choice;

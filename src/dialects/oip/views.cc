@@ -1,5 +1,7 @@
 #include "dialects/oip/views.h"
 
+#include "base/units.h"
+
 namespace weir::oip {
 namespace {
 
@@ -86,7 +88,52 @@ void fill(pb::ModelDynamicBatching& to, const msg::BatchPolicy& policy) {
   queue.set_max_queue_size(policy.max_queue);
 }
 
-std::string backend(const msg::ModelSpec& spec) { return spec.engine == "onnx" ? "onnxruntime" : spec.engine; }
+void fill(pb::ModelVersionPolicy& to, const msg::VersionPolicy& policy) {
+  using Kind = msg::VersionPolicy::Kind;
+  if (policy.kind == Kind::kAll) to.mutable_all();
+  if (policy.kind == Kind::kLatest) to.mutable_latest()->set_num_versions(policy.latest);
+  if (policy.kind == Kind::kSpecific)
+    for (uint64_t version : policy.specific) to.mutable_specific()->add_versions(int64_t(version));
+}
+
+// A group for each stretch of instances on one device. KIND_MODEL: the engine has chosen.
+void fill_groups(pb::ModelConfig& to, const msg::ModelSpec& spec) {
+  constexpr std::string_view kGpu = "cuda:";
+  std::vector<std::string> devices = spec.configured.devices;
+  devices.resize(spec.instances);
+  std::string_view last;
+  for (const std::string& device : devices) {
+    if (to.instance_group_size() > 0 && device == last) {
+      auto& group = *to.mutable_instance_group(to.instance_group_size() - 1);
+      group.set_count(group.count() + 1);
+      continue;
+    }
+    auto& group = *to.add_instance_group();
+    group.set_name(spec.name + '_' + std::to_string(to.instance_group_size() - 1));
+    group.set_count(1);
+    using Group = pb::ModelInstanceGroup;
+    group.set_kind(device.empty() ? Group::KIND_MODEL : device == "cpu" ? Group::KIND_CPU : Group::KIND_GPU);
+    if (auto gpu = base::parse_count(device.starts_with(kGpu) ? device.substr(kGpu.size()) : "", INT32_MAX))
+      group.add_gpus(int32_t(*gpu));
+    last = device;
+  }
+}
+
+void fill(pb::ModelEnsembling& to, const std::vector<msg::PipelineStep>& steps) {
+  for (const auto& step : steps) {
+    auto& out = *to.add_step();
+    out.set_model_name(step.model);
+    auto version = base::parse_count(step.version, INT64_MAX);
+    out.set_model_version(version ? int64_t(*version) : -1);
+    for (const auto& [model, tensor] : step.inputs) (*out.mutable_input_map())[model] = tensor;
+    for (const auto& [model, tensor] : step.outputs) (*out.mutable_output_map())[model] = tensor;
+  }
+}
+
+std::string backend(const msg::ModelSpec& spec) {
+  if (!spec.configured.steps.empty()) return "";  // an ensemble has none
+  return spec.engine == "onnx" ? "onnxruntime" : spec.engine;
+}
 
 }  // namespace
 
@@ -109,7 +156,8 @@ pb::ModelConfig config(const bus::Served& served) {
   out.set_platform(spec.platform);
   out.set_backend(backend(spec));
   out.set_max_batch_size(int32_t(spec.max_batch));
-  out.mutable_version_policy()->mutable_latest()->set_num_versions(1);
+  fill(*out.mutable_version_policy(), spec.configured.versions);
+  out.set_default_model_filename(spec.configured.file);
   for (const auto& tensor : spec.inputs) {
     auto& to = *out.add_input();
     to.set_name(tensor.name);
@@ -122,14 +170,16 @@ pb::ModelConfig config(const bus::Served& served) {
     to.set_name(tensor.name);
     to.set_data_type(data_type(tensor.dtype));
     for (int64_t d : tensor.shape.dims()) to.add_dims(d);
+    to.set_label_filename(tensor.label_file);
   }
-  auto& group = *out.add_instance_group();
-  group.set_name(spec.name);
-  group.set_kind(pb::ModelInstanceGroup::KIND_CPU);
-  group.set_count(int32_t(spec.instances));
-  if (spec.batching.dynamic) fill(*out.mutable_dynamic_batching(), spec.batching);
+  if (spec.configured.steps.empty()) {
+    fill_groups(out, spec);
+    if (spec.batching.dynamic) fill(*out.mutable_dynamic_batching(), spec.batching);
+  } else {
+    fill(*out.mutable_ensemble_scheduling(), spec.configured.steps);
+  }
   for (const auto& [name, value] : spec.parameters) (*out.mutable_parameters())[name].set_string_value(value);
-  out.mutable_model_transaction_policy()->set_decoupled(spec.decoupled);
+  out.mutable_model_transaction_policy()->set_decoupled(spec.decoupled || spec.text);
   out.mutable_response_cache()->set_enable(false);
   return out;
 }

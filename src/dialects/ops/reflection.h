@@ -18,6 +18,8 @@ class Reflection {
   ~Reflection();
   // This outlives every Exchange of `server`.
   void add_to(wire::RpcServer& server);
+  // All of them, with reflection's own.
+  const std::vector<std::string>& services() const { return services_; }
 
  private:
   class Method;

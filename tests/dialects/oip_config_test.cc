@@ -1,0 +1,89 @@
+// ModelConfig says what was configured, in Triton's words.
+
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include "dialects/oip/views.h"
+
+namespace weir::oip {
+namespace {
+
+msg::ModelSpec spec_of(std::string engine) {
+  msg::ModelSpec spec;
+  spec.name = "m", spec.version = "1", spec.engine = std::move(engine), spec.max_batch = 8;
+  return spec;
+}
+
+std::string text(const inference::ModelConfig& config, std::string_view field) {
+  inference::ModelConfig only;
+  const auto* descriptor = config.GetDescriptor()->FindFieldByName(std::string(field));
+  const auto* reflection = config.GetReflection();
+  inference::ModelConfig copy = config;
+  reflection->SwapFields(&copy, &only, {descriptor});
+  std::string out;
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetSingleLineMode(true);
+  printer.PrintToString(only, &out);
+  return out;
+}
+
+inference::ModelConfig config_of(msg::ModelSpec spec) {
+  bus::Served served;
+  served.spec = std::move(spec);
+  return config(served);
+}
+
+TEST(OipModelConfig, NamesTheFilesAndTheVersionPolicyAsConfigured) {
+  msg::ModelSpec spec = spec_of("onnx");
+  msg::TensorSpec output{"y", msg::DType::kFp32, {}};
+  output.label_file = "names.txt";
+  spec.outputs.push_back(output);
+  spec.configured.file = "net.onnx";
+  EXPECT_EQ(config_of(spec).default_model_filename(), "net.onnx");
+  EXPECT_EQ(config_of(spec).output(0).label_filename(), "names.txt");
+  EXPECT_EQ(config_of(spec).backend(), "onnxruntime");
+
+  using Kind = msg::VersionPolicy::Kind;
+  spec.configured.versions = {Kind::kLatest, 3, {}};
+  EXPECT_EQ(text(config_of(spec), "version_policy"), "version_policy { latest { num_versions: 3 } } ");
+  spec.configured.versions = {Kind::kAll, 1, {}};
+  EXPECT_EQ(text(config_of(spec), "version_policy"), "version_policy { all { } } ");
+  spec.configured.versions = {Kind::kSpecific, 1, {2, 5}};
+  EXPECT_EQ(text(config_of(spec), "version_policy"), "version_policy { specific { versions: 2 versions: 5 } } ");
+}
+
+TEST(OipModelConfig, HasAGroupForTheInstancesOfEachDevice) {
+  msg::ModelSpec spec = spec_of("identity");
+  spec.instances = 4;
+  spec.configured.devices = {"cuda:1", "cuda:1", "cpu", ""};
+  EXPECT_EQ(text(config_of(spec), "instance_group"),
+            "instance_group { name: \"m_0\" count: 2 gpus: 1 kind: KIND_GPU } "
+            "instance_group { name: \"m_1\" count: 1 kind: KIND_CPU } "
+            "instance_group { name: \"m_2\" count: 1 kind: KIND_MODEL } ");
+  spec.configured.devices.clear();  // an engine that was made by hand
+  EXPECT_EQ(text(config_of(spec), "instance_group"), "instance_group { name: \"m_0\" count: 4 kind: KIND_MODEL } ");
+}
+
+TEST(OipModelConfig, APipelineIsAnEnsemble) {
+  msg::ModelSpec spec = spec_of("pipeline");
+  spec.batching.dynamic = true;
+  spec.configured.steps = {{"scale", "", {}, {}}, {"read", "2", {{"image", "scaled"}}, {{"digit", "out"}}}};
+  auto config = config_of(spec);
+  EXPECT_EQ(text(config, "ensemble_scheduling"),
+            "ensemble_scheduling { step { model_name: \"scale\" model_version: -1 } step { model_name: \"read\" "
+            "model_version: 2 input_map { key: \"image\" value: \"scaled\" } "
+            "output_map { key: \"digit\" value: \"out\" } } } ");
+  EXPECT_EQ(config.backend(), "");
+  EXPECT_FALSE(config.has_dynamic_batching());
+  EXPECT_EQ(config.instance_group_size(), 0);
+}
+
+TEST(OipModelConfig, AModelThatMakesTextMayAnswerManyTimes) {
+  msg::ModelSpec spec = spec_of("llm");
+  EXPECT_FALSE(config_of(spec).model_transaction_policy().decoupled());
+  spec.text = std::make_shared<msg::TextSpec>();
+  EXPECT_TRUE(config_of(spec).model_transaction_policy().decoupled());
+}
+
+}  // namespace
+}  // namespace weir::oip
