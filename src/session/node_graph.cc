@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/encoding.h"
 
 namespace weir::session {
 namespace {
@@ -48,7 +49,7 @@ void each_child(const auto& parts, Each each) {
 }  // namespace
 
 std::string named(std::string_view id) {
-  return "node '" + std::string(id.substr(0, kShownId)) + (id.size() <= kShownId ? "'" : "…'");
+  return "node '" + std::string(base::cut_text(id, kShownId)) + (id.size() <= kShownId ? "'" : "…'");
 }
 std::string placed(std::string_view id, int64_t seq) { return named(id) + ", fragment " + std::to_string(seq); }
 

@@ -20,6 +20,12 @@ TEST(NodeGraph, ChunksAreJoinedInOrderOfTheirNumbers) {
   EXPECT_TRUE(g.find("a")->complete());
 }
 
+TEST(NodeGraph, ALongIdIsCutBetweenCharactersWhereItIsShown) {
+  Graph g{{}};
+  std::string text = g.refused(leaf(std::string(79, 'n') + "\xc3\xa9", "x", -1));
+  EXPECT_NE(text.find(std::string(79, 'n') + "…"), std::string::npos) << text;
+}
+
 TEST(NodeGraph, ChildrenMayComeBeforeOrAfterTheirParentAndBelongToMany) {
   Graph g{{}};
   EXPECT_EQ(g.refused(branch("p", {"q", "x"}, 1)), "");

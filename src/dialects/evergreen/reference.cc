@@ -22,7 +22,7 @@ using base::failure;
 constexpr size_t kSlice = 256 << 10;  // read in one turn, so that a large file holds nobody up for long
 constexpr size_t kShown = 80;
 
-std::string shown(std::string_view uri) { return "ref '" + std::string(uri.substr(0, kShown)) + "'"; }
+std::string shown(std::string_view uri) { return "ref '" + std::string(base::cut_text(uri, kShown)) + "'"; }
 
 // "file://a/b", "file:///a/b" and "file:a/b" all name a/b below a root. Nothing for what is no path.
 std::optional<std::string> path_of(std::string_view rest) {
