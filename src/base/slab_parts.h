@@ -16,7 +16,8 @@ class SlabParts {
   // that a thousand announcements are no more than a budget.
   static constexpr size_t kFirst = size_t(2) << 20;
 
-  // A slab of at least `bytes`, of the share for parts; null when that is spent. Any thread.
+  // A slab of at least `bytes`, of the share for parts; null when that is spent (a part that is alone may be larger).
+  // Any thread.
   virtual Slab* take_part(size_t bytes) = 0;
   // So much is out that who holds memory for a slow peer keeps others waiting.
   virtual bool scarce() const = 0;

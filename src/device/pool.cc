@@ -189,7 +189,8 @@ base::Slab* SlabPool::take_part(size_t bytes) {
   if (bytes > kLargestSlab) return nullptr;
   uint64_t charged = size_class(bytes).bytes;
   auto fits = [&] {
-    if (parts_->parts.fetch_add(charged) + charged <= parts_->parts_limit) return true;
+    auto before = parts_->parts.fetch_add(charged);
+    if (before == 0 || before + charged <= parts_->parts_limit) return true;
     parts_->parts.fetch_sub(charged);
     return false;
   };

@@ -6,7 +6,7 @@
 // larger than the whole budget never comes, so body limits must stay below it. Any thread; a slab may be dropped on
 // another thread than it was taken on, and goes back to the list that it came from. A bounded number of idle slabs is
 // kept for reuse, the rest goes back to the operating system. Parts (base/slab_parts.h) take a quarter of the budget at
-// most; memory is scarce when half of it is out, or half of what parts may have.
+// most, or are alone; memory is scarce when half of it is out, or half of what parts may have.
 #pragma once
 
 #include <cstddef>

@@ -50,13 +50,18 @@ Deframer::Step Deframer::open_payload() {
                                                     " bytes is over the limit of " + std::to_string(max_) + " bytes");
   if (length_ == 0) return Step::kMessage;
   constexpr size_t kPart = base::SlabParts::kFirst;
-  block_ = base::Block(length_ > kPart ? base::take_part(slabs_, kPart) : slabs_.take(length_));
+  block_ = base::Block(length_ > kPart ? base::take_part(slabs_, kPart) : slab(length_));
   return block_ ? Step::kMore : Step::kStarved;
 }
 
-// From the first part to the whole.
+base::Slab* Deframer::slab(uint64_t bytes) {
+  return compressed() ? base::take_part(slabs_, bytes) : slabs_.take(bytes);
+}
+
+// From the first part to the whole. Who has a part may not wait for a larger one: all others might do so.
 bool Deframer::widen() {
-  base::Block whole(slabs_.take(length_));
+  base::Block whole(slab(length_));
+  if (!whole && compressed()) whole = base::Block(slabs_.take(length_));
   if (!whole) return false;
   whole.append(block_.data(), block_.size());
   block_ = std::move(whole);

@@ -7,7 +7,8 @@
 // Deframer takes pieces of such a stream, cut anywhere, and puts each payload straight into one slab of its size, still
 // compressed where flag is 1 (wire/coding.h takes that off). The length is the peer's word: of a payload above 2 MiB
 // the first 2 MiB come into a part of that size and are copied into the whole when they are there (base/slab_parts.h).
-// That costs a large message a copy of 2 MiB, and spares one of 1 MiB any.
+// That costs a large message a copy of 2 MiB, and spares one of 1 MiB any. A compressed payload is a part as a whole,
+// for it will wait for room to inflate into.
 #pragma once
 
 #include <array>
@@ -55,6 +56,7 @@ class Deframer {
   Step fail(base::Code code, std::string text);
   Step read_prefix(std::span<const std::byte>& in);
   Step open_payload();
+  base::Slab* slab(uint64_t bytes);
   bool widen();
 
   base::SlabSource& slabs_;

@@ -89,6 +89,10 @@ TEST(SlabPool, PartsLeaveMostOfTheBudgetToWhatBecomesWhole) {
   for (auto* part : parts) base::drop(part);
   EXPECT_EQ(pool.used(), 0u);
   EXPECT_FALSE(pool.scarce());
+  SlabPool small(8 * kMiB);
+  base::Block alone(small.take_part(6 * kMiB));
+  EXPECT_TRUE(bool(alone));
+  EXPECT_EQ(small.take_part(1), nullptr);
   // What was a part once is none when it is taken as a whole.
   whole = pool.take(2 * kMiB);
   EXPECT_EQ(whole->capacity, 2 * kMiB);

@@ -73,6 +73,19 @@ TEST(Deframer, ALargeLengthHasLittleMemoryUntilTheMessageComes) {
   EXPECT_EQ(slabs.sizes, (std::vector<size_t>{2 << 20, 3 << 20}));
 }
 
+TEST(Deframer, WhatIsCompressedIsAPartOfWhatItWillNeed) {
+  support::FakeSlabs slabs;
+  Deframer deframer(slabs, 64 << 20);
+  for (size_t size : {size_t(10), size_t(3 << 20)}) {
+    slabs.sizes.clear(), slabs.parts = 0;
+    std::string all = grpc_frame(std::string(size, 'a'), 1);
+    auto in = bytes(all);
+    EXPECT_EQ(deframer.next(in), Step::kMessage);
+    EXPECT_EQ(deframer.take().size(), size);
+    EXPECT_EQ(slabs.parts, slabs.sizes.size());
+  }
+}
+
 TEST(Deframer, AMessageOfAMebibyteComesIntoItsOwnSlab) {
   support::FakeSlabs slabs;
   Deframer deframer(slabs, 64 << 20);
