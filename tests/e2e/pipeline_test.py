@@ -77,7 +77,7 @@ class Pipeline(harness.Case):
 
     def test_its_metadata_comes_from_its_nodes(self):
         meta = curl(self.server.url('/v2/models/pipe')).json()
-        self.assertEqual('pipeline', meta['platform'])
+        self.assertEqual('ensemble', meta['platform'])
         self.assertEqual([{'name': 'pixels', 'datatype': 'FP32', 'shape': [-1, 64]}], meta['inputs'])
         self.assertEqual({(-1, 10)}, {tuple(o['shape']) for o in meta['outputs'] if o['shape'][1:] == [10]})
         self.assertEqual(['answer'], [o['name'] for o in curl(self.server.url('/v2/models/ensemble')).json()['outputs']])

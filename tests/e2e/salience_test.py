@@ -263,7 +263,7 @@ class Salience(harness.Case):
                            ('top_p', {'top_p': 1.01}), ('priority', {'priority': 11}), ('priority', {'priority': -2**31}),
                            ('logprob_top_k', {'logprob_top_k': 2**32 - 1}), ('append_tokens', {'append_tokens': [2**31]}),
                            ('stop_token_ids', {'stop_token_ids': [2**32 - 1]}),
-                           ('readout_ranges', {'readout_ranges': [pb.PositionRange(start=3, end=3)]})):
+                           ('readout_ranges', {'readout_ranges': [pb.PositionRange(start=3, end=2)]})):
             request = pb.GenerateRequest(**{'session_id': session, 'append_tokens': [1], 'max_tokens': 1, **wish})
             error = self.fails(grpc.StatusCode.INVALID_ARGUMENT, lambda r: list(self.stub.Generate(r)), request)
             self.assertTrue(error.details().startswith(word), error.details())

@@ -15,9 +15,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto shape = weir::llm::parse_shape({reinterpret_cast<const char*>(data), size});
   if (!shape) return 0;
   const auto& s = *shape;
-  bool sound = s.heads % s.kv_heads == 0 && s.heads / s.kv_heads <= 24 && s.head_dim % 2 == 0 && s.head_dim > 0 && s.head_dim <= 1024 &&
-               s.windows.size() == s.layers && s.rope.frequencies.size() == s.head_dim / 2 && s.hidden >= 2 &&
-               (!s.vision || s.vision->patches() > 0);
+  bool sound = s.heads % s.kv_heads == 0 && s.heads / s.kv_heads <= 24 && s.head_dim % 2 == 0 && s.head_dim > 0 &&
+               s.head_dim <= 1024 && s.windows.size() == s.layers && s.rope.frequencies.size() == s.head_dim / 2 &&
+               s.hidden >= 2 && (!s.vision || s.vision->patches() > 0);
   if (!sound) std::abort();
   return 0;
 }

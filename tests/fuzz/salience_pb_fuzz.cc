@@ -23,7 +23,7 @@ void compare(const weir::salience::Wish& ours, const pb::GenerateRequest& theirs
   require(std::equal(g.append.begin(), g.append.end(), theirs.append_tokens().begin()), "the same tokens");
   require(ours.offset == theirs.offset() && g.max_tokens == theirs.max_tokens(), "the same numbers");
   require((ours.rewind == session::Append::Rewind::kYes) == theirs.truncating(), "the same rewind");
-  require(int64_t(ours.priority) - 1 == theirs.priority(), "the same priority");
+  require(int64_t(ours.priority) == theirs.priority(), "the same priority");
   require(g.images.size() == size_t(theirs.images_size()), "as many images");
   for (size_t i = 0; i < g.images.size(); ++i)
     require(g.images[i].data.view() == theirs.images(int(i)).bytes() &&
@@ -58,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(g.append.capacity() * sizeof(uint32_t) <= 8 * size + 64, "a request stays near its size");
   require(ordered(g.logprobs) && ordered(g.readouts), "ranges are in order and apart");
   require(g.sampling.temperature > 0 && g.sampling.top_p > 0 && g.sampling.top_p <= 1, "sampling is in range");
-  require(wish->priority >= 1 && wish->priority <= 11, "priority is in range");
+  require(wish->priority <= 10, "priority is in range");
   pb::GenerateRequest theirs;
   // libprotobuf refuses what ours passes over: text that is no UTF-8, say.
   if (theirs.ParseFromArray(data, int(size))) compare(*wish, theirs);

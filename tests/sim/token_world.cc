@@ -171,6 +171,9 @@ void TokenWorld::hear(Client& client, msg::Call& call, const msg::Event& event) 
     if (!unloaded_) broken("I20: " + text);
   } else if (failed->status.code == Code::kInvalidArgument) {
     if (text.find("the image cannot be decoded") == text.npos) broken("I20: " + text);
+  } else if (failed->status.code == Code::kOutOfRange) {
+    size_t room = size_t(blocks_ - 1) * policy_.block_size;
+    if (call.generation->length() <= std::min<size_t>(max_length_, room)) broken("I20: " + text);
   } else if (failed->status.code != Code::kResourceExhausted) {
     broken("I20: " + text);
   }
