@@ -12,17 +12,18 @@
 #include "app/settings.h"
 #include "app/version.h"
 #include "base/units.h"
+#include "default_config.h"
 
 namespace weir::app {
 namespace {
 
 constexpr const char* kFooter =
     "Every setting is also a key of the file and a variable: --max-body is limits.body and WEIR_LIMITS_BODY.\n"
-    "conf/weir.yaml lists them all.";
+    "`weir help config` prints them all.";
 
 // What the subcommands' options are stored in.
 struct Words {
-  std::string target, config, model, timeout = "30s";
+  std::string target, config, model, topic, timeout = "30s";
   std::map<std::string, std::vector<std::string>, std::less<>> flags;
   std::map<std::string, std::string> switches;  // empty = not given
   std::vector<std::string> inputs;
@@ -102,6 +103,13 @@ Exit run_version(const Words& words) {
   return Exit::kOk;
 }
 
+Exit run_help(const Words& words) {
+  if (words.topic != "config")
+    return usage("the topic of help is 'config'; for the commands: weir --help, weir COMMAND --help");
+  std::fwrite(kDefaultConfig.data(), 1, kDefaultConfig.size(), stdout);
+  return Exit::kOk;
+}
+
 void add_remote(CLI::App& command, Words& words) {
   command.add_option("url", words.remote.url, "server, HOST:PORT or unix:PATH")
       ->type_name("URL")
@@ -156,6 +164,8 @@ void add_server_commands(Line& line) {
     add_settings(*sub, line.words);
     sub->footer(kFooter);
   }
+  auto& help = line.command("help", "Print the configuration file with every key and its default", run_help);
+  help.add_option("topic", line.words.topic, "config")->type_name("TOPIC");
   line.command("version", "Print the version", run_version).add_flag("--json", line.words.json, "as JSON");
 }
 

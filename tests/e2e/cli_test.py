@@ -108,6 +108,12 @@ class ExitCodes(unittest.TestCase):
         self.assertEqual(2, code)
         self.assertRegex(out, r'bad/1 +UNAVAILABLE')
 
+    def test_help_config_prints_the_file_with_every_key(self):
+        code, out, _ = weir('help', 'config')
+        self.assertEqual((0, (harness.ROOT / 'conf/weir.yaml').read_text()), (code, out))
+        code, _, err = weir('help', 'nonsense')
+        self.assertEqual((2, True), (code, "'config'" in err))
+
     def test_check_shows_what_is_in_force_and_where_from(self):
         code, out, err = weir('check', 'conf/weir.yaml', '--shards', '3', env={'WEIR_LIMITS_STREAMS': '55'})
         self.assertEqual(0, code, err)
