@@ -44,14 +44,14 @@ class DrainText(unittest.TestCase):
         return connection
 
     def wait_until_all_are_here(self, count):
-        """Their connections have been accepted, and a worker has begun."""
+        """The heads of that many requests and all or nearly all of their texts have been read, and a worker has begun."""
         end = time.monotonic() + harness.PATIENCE
         while True:
             text = harness.curl(self.server.url('/metrics')).body.decode()
-            connections = float(re.search(r'(?m)^weir_connections (\S+)$', text)[1]) - 1
+            read = sum(map(float, re.findall(r'(?m)^weir_received_bytes_total\S* (\S+)$', text)))
             workers = [t for t in pathlib.Path(f'/proc/{self.server.process.pid}/task').iterdir()
                        if (t / 'comm').read_text().strip() == 'worker']
-            if workers and connections >= count:
+            if workers and read >= count * LENGTH:
                 return
             self.assertLess(time.monotonic(), end)
             time.sleep(0.01)
