@@ -247,18 +247,24 @@ TEST(H2, AResetMakesRoomForANewStreamInTheSameRead) {
   for (const Frame& f : frames_of(s.take())) EXPECT_NE(f.type, 3);
 }
 
-TEST(H2, TicketsCountAsLiveWorkUntilTheyComeBack) {
-  Server s;
-  s.limits.streams = 4;
-  s.restart();
-  std::vector<base::Ticket> tickets;
-  s.intake.on_begin = [&](Exchange& x) {
+// Four streams that their client has reset, and whose work goes on. The id of the next.
+uint32_t four_at_work(Server& s, std::vector<base::Ticket>& tickets) {
+  s.intake.on_begin = [&tickets](Exchange& x) {
     tickets.push_back(x.ticket());
     return wire::Plan{wire::BodyPlan::kStream, 0};
   };
   s.feed(opening());
   uint32_t id = 1;
   for (int i = 0; i < 4; ++i, id += 2) s.feed(post(id) + rst(id));
+  return id;
+}
+
+TEST(H2, TicketsCountAsLiveWorkUntilTheyComeBack) {
+  Server s;
+  s.limits.streams = 4;
+  s.restart();
+  std::vector<base::Ticket> tickets;
+  uint32_t id = four_at_work(s, tickets);
   EXPECT_EQ(s.intake.closes, 4u);
   EXPECT_EQ(s.intake.begun, 4u);
   s.take();
@@ -284,13 +290,7 @@ TEST(H2, StreamsRefusedForLiveWorkDoNotEndTheConnection) {
   s.limits.glitches = {3, 0};
   s.restart();
   std::vector<base::Ticket> tickets;
-  s.intake.on_begin = [&](Exchange& x) {
-    tickets.push_back(x.ticket());
-    return wire::Plan{wire::BodyPlan::kStream, 0};
-  };
-  s.feed(opening());
-  uint32_t id = 1;
-  for (int i = 0; i < 4; ++i, id += 2) s.feed(post(id) + rst(id));
+  uint32_t id = four_at_work(s, tickets);
   s.take();
   for (int i = 0; i < 20; ++i, id += 2) {
     s.feed(post(id));
