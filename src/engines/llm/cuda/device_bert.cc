@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engines/llm/cuda/launches.h"
 
 namespace weir::llm::cuda {
 

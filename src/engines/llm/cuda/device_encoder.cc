@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "engines/llm/cuda/launches.h"
+#include "engines/llm/cuda/plan.h"
 
 namespace weir::llm::cuda {
 namespace {
@@ -16,10 +18,7 @@ using base::Status;
 using device::Copy;
 using device::Way;
 
-constexpr size_t kAlign = 256;
 constexpr uint32_t kBlock = 16;  // positions of a block of keys and values
-
-size_t aligned(size_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 
 template <class T>
 Status keep(base::Result<T> made, T& to) {

@@ -60,13 +60,6 @@ class DeviceEncoder : public Encoder {
   // Queues all from the embedding to the states, which `rows_` has at the end.
   virtual base::Status forward(const Args& args) = 0;
 
-  // Runs one after the other until one fails.
-  template <class... Steps>
-  static base::Status each(Steps&&... steps) {
-    base::Status status;
-    (void)(... && (status = steps()).ok());
-    return status;
-  }
   template <class A>
   base::Status launch(Code (*kernel)(const Launch&, const A&), const A& a) {
     return device_.run(stream_, [kernel, a, index = device_.info().index](void* stream) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engines/llm/cuda/device_transformer.h"
+#include "engines/llm/cuda/launches.h"
 
 namespace weir::llm::cuda {
 namespace {
@@ -11,18 +12,6 @@ namespace {
 using base::Status;
 using device::Copy;
 using device::Way;
-
-constexpr size_t kAlign = 256;
-
-size_t aligned(size_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
-
-// Runs one after the other until one fails.
-template <class... Steps>
-Status each(Steps&&... steps) {
-  Status status;
-  (void)(... && (status = steps()).ok());
-  return status;
-}
 
 }  // namespace
 
@@ -86,22 +75,9 @@ Status DeviceTransformer::run_layer(const Step& step, uint32_t index) {
                  wide = shape_.intermediate;
   const size_t cache = size_t(blocks_) * block_size_ * kv;
   Bf16* keys = reinterpret_cast<Bf16*>(kv_.data()) + size_t(2) * index * cache;
-  RopeStore rope{qkv_,
-                 model_.weights.frequencies,
-                 at_.positions,
-                 at_.slots,
-                 queries_,
-                 keys,
-                 keys + cache,
-                 tokens,
-                 shape_.heads,
-                 shape_.kv_heads,
-                 shape_.head_dim,
-                 shape_.rope.scale,
-                 layer.qkv_bias,
-                 layer.q_norm,
-                 layer.k_norm,
-                 shape_.epsilon};
+  RopeStore rope = rope_of(shape_, model_.weights, layer);
+  rope.qkv = qkv_, rope.positions = at_.positions, rope.slots = at_.slots, rope.tokens = tokens;
+  rope.q = queries_, rope.k_cache = keys, rope.v_cache = keys + cache;
   auto status =
       each([&] { return norm(layer.input_norm); },
            [&] { return multiply(normed_, tokens, layer.qkv, nullptr, q + 2 * kv, hidden, qkv_, Into::kBf16); },

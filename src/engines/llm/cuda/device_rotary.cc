@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engines/llm/cuda/choice.h"
+#include "engines/llm/cuda/launches.h"
 
 namespace weir::llm::cuda {
 
@@ -51,22 +52,9 @@ Status DeviceRotary::run_layer(uint32_t index, const Args& args) {
   const DeviceLayer& layer = weights_.layers[index];
   const uint32_t tokens = args.tokens, hidden = shape_.hidden, wide = shape_.intermediate,
                  q = shape_.heads * shape_.head_dim, kv = shape_.kv_heads * shape_.head_dim;
-  RopeStore rope{qkv_,
-                 weights_.frequencies,
-                 args.positions,
-                 args.slots,
-                 queries_,
-                 keys_,
-                 values_,
-                 tokens,
-                 shape_.heads,
-                 shape_.kv_heads,
-                 shape_.head_dim,
-                 shape_.rope.scale,
-                 layer.qkv_bias,
-                 layer.q_norm,
-                 layer.k_norm,
-                 shape_.epsilon};
+  RopeStore rope = rope_of(shape_, weights_, layer);
+  rope.qkv = qkv_, rope.positions = args.positions, rope.slots = args.slots, rope.tokens = tokens;
+  rope.q = queries_, rope.k_cache = keys_, rope.v_cache = values_;
   const auto sees = shape_.causal ? PrefillAttention::kUpToItself : PrefillAttention::kWholeChunk;
   return each(
       [&] { return norm(layer.input_norm, tokens); },

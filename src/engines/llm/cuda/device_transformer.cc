@@ -18,14 +18,12 @@ using base::Status;
 using device::Copy;
 using device::Way;
 
-constexpr size_t kAlign = 256, kArgAlign = 16;
+constexpr size_t kArgAlign = 16;
 constexpr uint32_t kLooksLeast = 32, kLooksMost = 256;  // whose logits are there at once
 constexpr uint32_t kVocabularyEnd = 1u << 20;           // of the kernels
 constexpr size_t kFirstBuffer = size_t(256) << 10;
 constexpr size_t kArgsOfToken = 256;  // bytes: all that lay_out() has of a token that is looked at
 constexpr size_t kUsualArguments = size_t(64) << 20;
-
-size_t aligned(size_t n, size_t align = kAlign) { return (n + align - 1) / align * align; }
 
 Status check_shape(const Shape& s, const device::Device& device) {
   if (s.vocabulary < kVocabularyEnd) return check_widths(s, device);

@@ -8,6 +8,7 @@
 
 #include "device/await.h"
 #include "engines/llm/cuda/bf16.h"
+#include "engines/llm/cuda/plan.h"
 
 namespace weir::llm::cuda {
 namespace {
@@ -19,7 +20,6 @@ using device::Way;
 
 constexpr size_t kStage = size_t(16) << 20;  // bytes that are filled while as many are on their way
 constexpr size_t kSlab = size_t(2) << 20;    // small arrays share buffers of this size
-constexpr size_t kAlign = 256;
 
 // Brings arrays to the device, piece by piece through two pinned stages. Keeps the first error.
 class Upload {
@@ -80,7 +80,7 @@ class Upload {
       to = std::move(*result);
   }
   std::byte* room(size_t n) {
-    n = (n + kAlign - 1) / kAlign * kAlign;
+    n = aligned(n);
     if (n > kSlab / 2) return buffer(n);
     if (left_ < n) slab_ = buffer(kSlab), left_ = slab_ ? kSlab : 0;
     if (!slab_) return nullptr;

@@ -6,10 +6,7 @@
 namespace weir::llm::cuda {
 namespace {
 
-constexpr size_t kAlign = 256;
 constexpr uint32_t kTextTakes = 16;  // tokens, at least
-
-size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // What is decided on the host before anything is launched: pure functions of shapes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -9,6 +10,10 @@
 #include "sched/token_engine.h"
 
 namespace weir::llm::cuda {
+
+// Where the pieces of one buffer begin: as the widest loads of the kernels want it.
+inline constexpr size_t kAlign = 256;
+constexpr size_t aligned(size_t n, size_t align = kAlign) { return (n + align - 1) / align * align; }
 
 // A CUDA graph is captured per batch size; a batch runs in the smallest that holds it. 1, 2, 4, 8, then by halves of a
 // doubling (12, 16, 24, …), so that at most a third of a graph's rows is idle; the last is `most` itself.

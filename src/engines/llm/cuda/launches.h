@@ -1,0 +1,29 @@
+// What those who launch a layer's kernels one after the other share.
+#pragma once
+
+#include "base/status.h"
+#include "engines/llm/cuda/device_weights.h"
+#include "engines/llm/cuda/kernels.h"
+
+namespace weir::llm::cuda {
+
+// Runs one after the other until one fails.
+template <class... Steps>
+base::Status each(Steps&&... steps) {
+  base::Status status;
+  (void)(... && (status = steps()).ok());
+  return status;
+}
+
+// What of it the model says; tokens, queries, keys and values are the step's.
+inline RopeStore rope_of(const Shape& shape, const DeviceWeights& weights, const DeviceLayer& layer) {
+  RopeStore rope{};
+  rope.frequencies = weights.frequencies;
+  rope.heads = shape.heads, rope.kv_heads = shape.kv_heads, rope.dim = shape.head_dim;
+  rope.scale = shape.rope.scale;
+  rope.bias = layer.qkv_bias;
+  rope.q_norm = layer.q_norm, rope.k_norm = layer.k_norm, rope.epsilon = shape.epsilon;
+  return rope;
+}
+
+}  // namespace weir::llm::cuda
