@@ -61,6 +61,21 @@ wire::RpcOptions rpc_options(const Config& config) {
   return options;
 }
 
+// The pages and documents that the configuration turns on.
+std::vector<ops::FrontPageLink> front_page_links(const Config& config) {
+  std::vector<ops::FrontPageLink> links{{"models", "/v2/models", "The models that are served"},
+                                        {"server", "/v2", "The server's name, version and extensions"}};
+  if (config.openai.on) links.push_back({"openai", "/v1/models", "The models of text, as OpenAI's clients list them"});
+  if (config.grps_on) links.push_back({"monitor", "/grps/v1/", "Charts: requests, latency, memory, batches"});
+  links.insert(links.end(),
+               {{"metrics", "/metrics", "Counters and histograms for Prometheus"},
+                {"health", "/v2/health/ready", "Whether requests are welcome, by the Open Inference Protocol"},
+                {"live", "/livez", "Whether the process is alive"},
+                {"ready", "/readyz", "Whether requests are welcome; if not, why"},
+                {"docs", "/docs", "The manual of this version"}});
+  return links;
+}
+
 }  // namespace
 
 std::vector<std::string> services(const Config& config) {
@@ -83,8 +98,8 @@ Front::Front(net::Shard& shard, Commons& commons, std::unique_ptr<net::WebFetche
       fetcher_(std::move(fetcher)),
       services_(commons.reflection.services()),
       health_(*this),
-      pages_(router_, commons.metrics,
-             {"weir", std::string(kVersion), [&commons] { return not_ready(commons.phase.load()); }}),
+      pages_(router_, commons.metrics, {[&commons] { return not_ready(commons.phase.load()); }}),
+      front_page_(router_, kVersion, front_page_links(commons.config)),
       tally_(commons.metrics) {
   bus_.employ(*commons.errands);
   if (commons.config.graphpipe.on)

@@ -25,6 +25,7 @@
 #include "dialects/oip/trace.h"
 #include "dialects/openai/openai.h"
 #include "dialects/ops/access_log.h"
+#include "dialects/ops/front_page.h"
 #include "dialects/ops/health.h"
 #include "dialects/ops/metrics.h"
 #include "dialects/ops/pages.h"
@@ -125,6 +126,7 @@ class Front final : public oip::Control, public ops::HealthSource {
   const std::vector<std::string>& services_;  // with reflection
   ops::Health health_;
   ops::Pages pages_;
+  ops::FrontPage front_page_;
   ops::Tally tally_;
   std::optional<ops::AccessLog::Pen> pen_;
 };

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "dialects/ops/access_log.h"
+#include "dialects/ops/front_page.h"
 #include "dialects/ops/metrics.h"
 #include "dialects/ops/pages.h"
 #include "support/fake_wire.h"
@@ -24,7 +25,9 @@ struct Site : testing::Test {
   base::Metrics metrics;
   std::string why;
   wire::Router router{env};
-  Pages pages{router, metrics, {"weir", "1.2.3", [this] { return why; }}};
+  const FrontPageLink links[2] = {{"models", "/v2/models", "The models"}, {"metrics", "/metrics", "Counters"}};
+  FrontPage front{router, "1.2.3", links};
+  Pages pages{router, metrics, {[this] { return why; }}};
 
   std::string get(FakeExchange& x) {
     if (router.begin(x).body == wire::BodyPlan::kWhole && !x.responding()) router.whole(x);
@@ -54,6 +57,34 @@ TEST_F(Site, TheFrontPageLinksTheOthers) {
   EXPECT_EQ(page["version"], "1.2.3");
   EXPECT_EQ(page["status"], "alive");
   EXPECT_EQ(page["links"]["metrics"], "/metrics");
+}
+
+TEST_F(Site, ABrowserGetsThePageWithTheSameLinks) {
+  FakeExchange x("GET", "/");
+  x.mutable_request().fields.add("accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
+  std::string page = get(x);
+  EXPECT_EQ(x.response.fields.find("content-type"), "text/html; charset=utf-8");
+  EXPECT_EQ(x.response.fields.find("vary"), "accept");
+  EXPECT_NE(page.find("<a href=\"/v2/models\">"), page.npos);
+  EXPECT_NE(page.find("<a href=\"/metrics\">"), page.npos);
+  EXPECT_NE(page.find("weir 1.2.3"), page.npos);
+  EXPECT_EQ(page.find("<!--"), page.npos) << "every mark is filled in";
+}
+
+TEST_F(Site, OnlyWhoAsksForHtmlGetsIt) {
+  EXPECT_TRUE(prefers_html("text/html"));
+  EXPECT_TRUE(prefers_html("application/json;q=0.1, Text/HTML;q=0.9"));
+  EXPECT_FALSE(prefers_html(""));
+  EXPECT_FALSE(prefers_html("*/*"));
+  EXPECT_FALSE(prefers_html("application/json"));
+  EXPECT_FALSE(prefers_html("text/html;q=0"));
+  EXPECT_FALSE(prefers_html("text/html;q=0.000"));
+}
+
+TEST_F(Site, TheIconAndTheManualAreThere) {
+  EXPECT_TRUE(get("/favicon.ico").starts_with("200 <svg"));
+  EXPECT_TRUE(get("/favicon.svg").starts_with("200 <svg"));
+  EXPECT_TRUE(get("/docs").starts_with("200 # weir"));
 }
 
 TEST_F(Site, MetricsAreText) {

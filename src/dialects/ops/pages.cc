@@ -17,18 +17,10 @@ class Page final : public wire::Service {
   Answer answer_;
 };
 
-std::string front_page(const PageOptions& options) {
-  return R"({"name":")" + options.name + R"(","version":")" + options.version +
-         R"(","status":"alive","links":{"models":"/v2/models","server":"/v2","health":"/v2/health/ready",)"
-         R"("live":"/livez","ready":"/readyz","metrics":"/metrics"}})"
-         "\n";
-}
-
 }  // namespace
 
 struct Pages::Parts {
-  Parts(const base::Metrics& m, PageOptions o)
-      : options(std::move(o)), front(base::Bytes::copy_of(front_page(options))), metrics(m) {}
+  Parts(const base::Metrics& m, PageOptions o) : options(std::move(o)), metrics(m) {}
 
   void ready(wire::Exchange& x) {
     std::string why = options.not_ready ? options.not_ready() : std::string();
@@ -42,10 +34,8 @@ struct Pages::Parts {
   }
 
   PageOptions options;
-  base::Bytes front;
   const base::Metrics& metrics;
 
-  Page index{[this](auto& x) { x.respond(200, kJson, front); }};
   Page livez{[](auto& x) { x.respond(200, kJson, base::Bytes::constant("{\"status\":\"alive\"}\n")); }};
   Page readyz{[this](auto& x) { ready(x); }};
   Page scrape{[this](auto& x) {
@@ -56,7 +46,6 @@ struct Pages::Parts {
 Pages::Pages(wire::Router& router, const base::Metrics& metrics, PageOptions options)
     : parts_(std::make_unique<Parts>(metrics, std::move(options))) {
   constexpr wire::Plan kNoBody{wire::BodyPlan::kIgnore};
-  router.add({"GET", "/", &parts_->index, "http", kNoBody});
   router.add({"GET", "/livez", &parts_->livez, "health", kNoBody});
   router.add({"GET", "/readyz", &parts_->readyz, "health", kNoBody});
   router.add({"GET", "/metrics", &parts_->scrape, "metrics", kNoBody});

@@ -1,4 +1,4 @@
-// Pages: what probes, scrapers and people ask of the server itself: GET / (a page of links), /livez, /readyz, /metrics.
+// Pages: what probes and scrapers ask of the server itself: /livez, /readyz, /metrics.
 // One per shard, on its thread.
 #pragma once
 
@@ -12,8 +12,6 @@
 namespace weir::ops {
 
 struct PageOptions {
-  std::string name = "weir";
-  std::string version;
   // Why the server is not ready ("draining", "loading models"); empty when it is. Called on the shard's thread.
   std::function<std::string()> not_ready;
 };

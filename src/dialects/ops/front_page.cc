@@ -1,0 +1,112 @@
+#include "dialects/ops/front_page.h"
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "docs_page.h"
+#include "favicon.h"
+#include "front_page_html.h"
+#include "wire/text.h"
+
+namespace weir::ops {
+namespace {
+
+// Inline styles and the icon are all that the page needs: no script, no frame, nothing from elsewhere.
+constexpr std::string_view kPolicy = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'";
+
+class StaticPage final : public wire::Service {
+ public:
+  using Answer = std::function<void(wire::Exchange&)>;
+  explicit StaticPage(Answer answer) : answer_(std::move(answer)) {}
+  void serve(wire::Exchange& exchange, const wire::PathArgs&) override { answer_(exchange); }
+
+ private:
+  Answer answer_;
+};
+
+std::string json_page(std::string_view version, std::span<const FrontPageLink> links) {
+  std::string out = R"({"name":"weir","version":")" + std::string(version) + R"(","status":"alive","links":{)";
+  for (const auto& link : links) {
+    if (out.back() != '{') out += ',';
+    (((((out += '"') += link.key) += "\":\"") += link.path) += '"');
+  }
+  return out + "}}\n";
+}
+
+// Puts `text` in the place of the comment `mark`.
+void fill(std::string& page, std::string_view mark, std::string_view text) {
+  if (size_t at = page.find(mark); at != page.npos) page.replace(at, mark.size(), text);
+}
+
+std::string html_page(std::string_view version, std::span<const FrontPageLink> links) {
+  std::string rows;
+  for (const auto& link : links) {
+    ((((rows += "<dt><a href=\"") += link.path) += "\">") += link.path) += "</a></dt>";
+    ((rows += "<dd>") += link.text) += "</dd>\n";
+  }
+  std::string page(web::kFrontPage);
+  fill(page, "<!--links-->\n", rows);
+  fill(page, "<!--version-->", version);
+  return page;
+}
+
+// The request's authority holds no character that HTML gives a meaning, but '&' and "'": those are escaped.
+std::string html_authority(std::string_view authority) {
+  std::string out;
+  for (char c : authority) out += c == '&' ? "&amp;" : c == '\'' ? "&#39;" : std::string(1, c);
+  return out;
+}
+
+void respond_page(wire::Exchange& exchange, std::string_view type, base::Bytes body) {
+  wire::Response response;
+  response.status = 200;
+  response.fields.add("content-type", type);
+  response.fields.add("content-security-policy", kPolicy);
+  response.fields.add("x-content-type-options", "nosniff");
+  response.fields.add("vary", "accept");
+  exchange.respond(std::move(response), std::move(body));
+}
+
+}  // namespace
+
+bool prefers_html(std::string_view accept) {
+  bool html = false;
+  wire::for_each_element(accept, [&](std::string_view element) {
+    size_t end = element.find(';');
+    if (!wire::same_text(wire::trim(element.substr(0, end)), "text/html")) return;
+    std::string_view rest = end == element.npos ? std::string_view() : wire::trim(element.substr(end + 1));
+    html = !(rest.starts_with("q=0") && rest.find_first_not_of("0.", 2) == rest.npos);
+  });
+  return html;
+}
+
+struct FrontPage::Parts {
+  Parts(std::string_view version, std::span<const FrontPageLink> links)
+      : json(base::Bytes::copy_of(json_page(version, links))), html(html_page(version, links)) {}
+
+  void front(wire::Exchange& x) {
+    if (!prefers_html(x.request().fields.find("accept"))) return respond_page(x, "application/json", json);
+    std::string page = html;
+    fill(page, "<!--origin-->", html_authority(x.request().authority));
+    respond_page(x, "text/html; charset=utf-8", base::Bytes::adopt(std::move(page)));
+  }
+
+  base::Bytes json;
+  std::string html;
+  StaticPage index{[this](auto& x) { front(x); }};
+  StaticPage docs{[](auto& x) { respond_page(x, "text/plain; charset=utf-8", base::Bytes::constant(web::kDocs)); }};
+  StaticPage icon{[](auto& x) { x.respond(200, "image/svg+xml", base::Bytes::constant(web::kFavicon)); }};
+};
+
+FrontPage::FrontPage(wire::Router& router, std::string_view version, std::span<const FrontPageLink> links)
+    : parts_(std::make_unique<Parts>(version, links)) {
+  constexpr wire::Plan kNoBody{wire::BodyPlan::kIgnore};
+  router.add({"GET", "/", &parts_->index, "http", kNoBody});
+  router.add({"GET", "/docs", &parts_->docs, "http", kNoBody});
+  for (const char* path : {"/favicon.svg", "/favicon.ico"}) router.add({"GET", path, &parts_->icon, "http", kNoBody});
+}
+
+FrontPage::~FrontPage() = default;
+
+}  // namespace weir::ops

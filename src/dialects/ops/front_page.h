@@ -1,0 +1,34 @@
+// FrontPage: what GET / answers: a page of links for a browser, JSON for everybody else, and the page's icon.
+// One per shard, on its thread.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "wire/router.h"
+
+namespace weir::ops {
+
+struct FrontPageLink {
+  std::string_view key;   // its name in the JSON's `links`
+  std::string_view path;  // of this server
+  std::string_view text;  // what a person finds there
+};
+
+class FrontPage {
+ public:
+  // Adds GET /, /docs, /favicon.svg and /favicon.ico. `links` is copied; this outlives every Exchange of the router.
+  FrontPage(wire::Router& router, std::string_view version, std::span<const FrontPageLink> links);
+  ~FrontPage();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+// Whether `accept` prefers text/html to application/json (RFC 9110 §12.5.1): it names text/html or text/* with a weight
+// above 0 that is not below JSON's. "*/*" alone, which curl and SDKs send, is JSON.
+bool prefers_html(std::string_view accept);
+
+}  // namespace weir::ops
