@@ -198,7 +198,7 @@ int run(int argc, char** argv) {
   Words words;
   Exit exit = Exit::kOk;
   CLI::App app("weir: one port for every inference protocol");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   app.footer("weir COMMAND --help tells more. Exit codes: 0 ok, 1 failed, 2 usage, 3 cannot listen, 4 model failed.");
   app.get_formatter()->column_width(30);
   app.set_version_flag("--version", "weir " + std::string(kVersion));
@@ -210,6 +210,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : int(Exit::kUsage);
   }
+  if (app.get_subcommands().empty()) std::fputs(app.help().c_str(), stdout);
   return int(exit);
 }
 

@@ -318,7 +318,7 @@ void Serving::greet() const {
   std::string first;
   for (const auto& address : server_->bound()) {
     bool unix_socket = address.starts_with("unix:");
-    std::string url = (unix_socket ? "" : config_.tls.required ? "https://" : "http://") + address;
+    std::string url = (unix_socket ? "" : config_.tls.certificate.empty() ? "http://" : "https://") + address;
     text += ' ' + url;
     if (first.empty() && !unix_socket) first = url;
   }
