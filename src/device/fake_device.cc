@@ -11,7 +11,7 @@ namespace {
 
 using base::Status;
 
-constexpr std::align_val_t kAlign{256};
+constexpr std::align_val_t kBufferAlign{256};
 
 // Whether [data, data + bytes) lies in one of the ranges.
 bool within(const std::map<std::byte*, size_t>& ranges, const void* data, size_t bytes) {
@@ -43,7 +43,7 @@ FakeDevice::~FakeDevice() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  for (auto& [data, bytes] : buffers_) ::operator delete(static_cast<void*>(data), kAlign);
+  for (auto& [data, bytes] : buffers_) ::operator delete(static_cast<void*>(data), kBufferAlign);
 }
 
 base::Result<void*> FakeDevice::do_make(Kind kind, size_t bytes, Priority) {
@@ -64,7 +64,7 @@ base::Result<void*> FakeDevice::do_make(Kind kind, size_t bytes, Priority) {
     no_room_ -= no_room_ > 0;
     return base::failure(base::Code::kResourceExhausted, "the fake device has no memory left");
   }
-  void* raw = ::operator new(std::max<size_t>(bytes, 1), kAlign);
+  void* raw = ::operator new(std::max<size_t>(bytes, 1), kBufferAlign);
   buffers_.emplace(static_cast<std::byte*>(raw), bytes);
   used_ += bytes;
   return raw;
@@ -85,7 +85,7 @@ void FakeDevice::do_free(Kind kind, void* raw) {
     base::check(found != buffers_.end(), "a buffer of the fake device is freed once");
     used_ -= found->second;
     buffers_.erase(found);
-    ::operator delete(raw, kAlign);
+    ::operator delete(raw, kBufferAlign);
   }
 }
 
@@ -253,7 +253,7 @@ Status FakeDevice::do_restart() {
   streams_.clear();
   events_.clear();
   graphs_.clear();
-  for (auto& [data, bytes] : buffers_) ::operator delete(static_cast<void*>(data), kAlign);
+  for (auto& [data, bytes] : buffers_) ::operator delete(static_cast<void*>(data), kBufferAlign);
   buffers_.clear();
   used_ = 0;
   left_ = -1;

@@ -11,7 +11,7 @@
 namespace weir::device {
 namespace {
 
-constexpr std::align_val_t kAlign{256};
+constexpr std::align_val_t kHostAlign{256};
 
 Device::Info host_info() {
   Device::Info info;
@@ -40,13 +40,13 @@ HostDevice::~HostDevice() = default;
 base::Result<void*> HostDevice::do_make(Kind kind, size_t bytes, Priority) {
   if (kind == Kind::kStream) return static_cast<void*>(new HostStream);
   if (kind != Kind::kBuffer) return static_cast<void*>(&something);
-  void* raw = ::operator new(bytes, kAlign, std::nothrow);
+  void* raw = ::operator new(bytes, kHostAlign, std::nothrow);
   if (!raw) return base::failure(base::Code::kResourceExhausted, "the host has no memory left");
   return raw;
 }
 
 void HostDevice::do_free(Kind kind, void* raw) {
-  if (kind == Kind::kBuffer) ::operator delete(raw, kAlign);
+  if (kind == Kind::kBuffer) ::operator delete(raw, kHostAlign);
   if (kind == Kind::kStream) delete static_cast<HostStream*>(raw);
   if (kind == Kind::kGraph) delete static_cast<Recording*>(raw);
 }

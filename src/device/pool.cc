@@ -14,7 +14,7 @@
 namespace weir::device {
 namespace {
 
-constexpr size_t kAlign = 64;
+constexpr size_t kSlabAlign = 64;
 constexpr size_t kStripes = 16;  // lists of idle slabs; a thread always takes from the same one
 constexpr uint64_t kMostIdle = uint64_t(1) << 30;
 
@@ -93,12 +93,12 @@ SlabPool::Parts::Pooled* SlabPool::Parts::reuse(size_t stripe, SizeClass cls) {
 }
 
 SlabPool::Parts::Pooled* SlabPool::Parts::make(size_t stripe, SizeClass cls) {
-  static_assert(sizeof(Pooled) <= kAlign, "the header of a small slab lies in the 64 bytes before its data");
+  static_assert(sizeof(Pooled) <= kSlabAlign, "the header of a small slab lies in the 64 bytes before its data");
   bool large = cls.bytes >= kHugePage;
-  auto* data = large ? memory->take(cls.bytes, kHugePage) : memory->take(kAlign + cls.bytes, kAlign);
+  auto* data = large ? memory->take(cls.bytes, kHugePage) : memory->take(kSlabAlign + cls.bytes, kSlabAlign);
   if (!data) return nullptr;
   if (large) return new Pooled(data, cls.bytes, this, cls.index, stripe);
-  return new (data) Pooled(data + kAlign, cls.bytes, this, cls.index, stripe);
+  return new (data) Pooled(data + kSlabAlign, cls.bytes, this, cls.index, stripe);
 }
 
 void SlabPool::Parts::destroy(Pooled* slab) {
@@ -109,7 +109,7 @@ void SlabPool::Parts::destroy(Pooled* slab) {
     return memory->give(data, bytes, kHugePage);
   }
   slab->~Pooled();
-  memory->give(data - kAlign, kAlign + bytes, kAlign);
+  memory->give(data - kSlabAlign, kSlabAlign + bytes, kSlabAlign);
 }
 
 // Idle slabs of one size may be all that another size lacks.

@@ -49,7 +49,7 @@ constexpr uint64_t leading_bits(int e) {
   return quotient + (rest != 0);
 }
 
-constexpr auto kPowers = [] {
+constexpr auto kLeadingBits = [] {
   std::array<uint64_t, kMostPower - kLeastPower + 1> table{};
   for (int e = kLeastPower; e <= kMostPower; ++e) table[size_t(e - kLeastPower)] = leading_bits(e);
   return table;
@@ -86,7 +86,7 @@ Decimal shortest(uint32_t bits) {
   bool closer_below = fraction == 0 && biased > 1;  // the float below is only half as far away
   int k = closer_below ? floor_log10_of_three_quarters(q) : floor_log10_of_power_of_two(q);
   int h = q + floor_log2_of_power_of_ten(-k) + 1;
-  uint64_t g = kPowers[size_t(-k - kLeastPower)];
+  uint64_t g = kLeadingBits[size_t(-k - kLeastPower)];
   uint32_t low = round_to_odd(g, (4 * c - 2 + closer_below) << h) + !even;
   uint32_t v = round_to_odd(g, 4 * c << h);
   uint32_t high = round_to_odd(g, (4 * c + 2) << h) - !even;

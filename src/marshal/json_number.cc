@@ -36,7 +36,7 @@ inline size_t eight_digits(const char* p, uint64_t& value) {
   return n;
 }
 
-bool digit(const char* p, const char* end) { return p < end && unsigned(*p - '0') < 10; }
+bool is_digit_at(const char* p, const char* end) { return p < end && unsigned(*p - '0') < 10; }
 
 // All digits from `p` on.
 const char* read_digits(const char* p, const char* end, uint64_t& value) {
@@ -45,7 +45,7 @@ const char* read_digits(const char* p, const char* end, uint64_t& value) {
     p += n;
     if (n < 8) return p;
   }
-  while (digit(p, end)) value = value * 10 + uint64_t(*p++ - '0');
+  while (is_digit_at(p, end)) value = value * 10 + uint64_t(*p++ - '0');
   return p;
 }
 
@@ -163,9 +163,9 @@ void settle(std::string_view text, int64_t places, int64_t exponent, JsonNumber&
 const char* read_exponent(const char* p, const char* end, int64_t& out) {
   bool minus = p < end && *p == '-';
   if (p < end && (*p == '-' || *p == '+')) ++p;
-  if (!digit(p, end)) return nullptr;
+  if (!is_digit_at(p, end)) return nullptr;
   int64_t written = 0;
-  for (; digit(p, end); ++p)
+  for (; is_digit_at(p, end); ++p)
     if (written < 1'000'000'000) written = written * 10 + (*p - '0');
   out = minus ? -written : written;
   return p;
@@ -221,10 +221,10 @@ bool JsonCursor::number(JsonNumber& out) {
   const char* p = from;
   bool negative = p < end && *p == '-', integral = true;
   p += negative;
-  if (!digit(p, end)) return fail("expected a number");
+  if (!is_digit_at(p, end)) return fail("expected a number");
   const char* const first = p;
   uint64_t digits = uint64_t(*p++ - '0');
-  while (digit(p, end)) digits = digits * 10 + uint64_t(*p++ - '0');
+  while (is_digit_at(p, end)) digits = digits * 10 + uint64_t(*p++ - '0');
   if (*first == '0' && p - first > 1) return fail("a number with leading zeros");
   int64_t exponent = 0;
   int64_t places = p - first;

@@ -73,9 +73,11 @@ struct Errors final : pb::io::ErrorCollector {
 };
 
 // Reads one ModelConfig; the first thing that weir cannot honour ends it.
-class Reading {
+class PbtxtReading {
  public:
-  Reading(const inference::ModelConfig& in, const msg::BatchPolicy& defaults) : in_(in) { out_.batching = defaults; }
+  PbtxtReading(const inference::ModelConfig& in, const msg::BatchPolicy& defaults) : in_(in) {
+    out_.batching = defaults;
+  }
 
   base::Result<ModelConfig> read() {
     out_.name = in_.name();
@@ -87,8 +89,8 @@ class Reading {
     out_.decoupled = in_.model_transaction_policy().decoupled();
     for (const auto& [key, value] : in_.parameters()) out_.parameters[key] = value.string_value();
     if (auto s = concurrency(); !s.ok()) return s;
-    for (auto step : {&Reading::refuse, &Reading::inputs, &Reading::outputs, &Reading::versions, &Reading::batching,
-                      &Reading::instances, &Reading::ensemble})
+    for (auto step : {&PbtxtReading::refuse, &PbtxtReading::inputs, &PbtxtReading::outputs, &PbtxtReading::versions,
+                      &PbtxtReading::batching, &PbtxtReading::instances, &PbtxtReading::ensemble})
       if (auto s = (this->*step)(); !s.ok()) return s;
     note_the_rest();
     return std::move(out_);
@@ -277,7 +279,7 @@ base::Result<ModelConfig> parse_pbtxt(std::string_view text, std::string_view pl
   parser.RecordErrorsTo(&errors);
   parser.SetRecursionLimit(32);
   if (!parser.ParseFromString(std::string(text), &in)) return base::invalid(errors.text);
-  auto config = Reading(in, defaults).read();
+  auto config = PbtxtReading(in, defaults).read();
   if (!config) {
     auto status = config.error();
     status.text = std::string(place) + ": " + status.text;
@@ -291,7 +293,7 @@ base::Result<ModelConfig> parse_config_json(std::string_view text, const msg::Ba
   pb::util::JsonParseOptions options;
   auto parsed = pb::util::JsonStringToMessage(std::string(text), &in, options);
   if (!parsed.ok()) return base::invalid("load parameter 'config': " + std::string(parsed.message()));
-  auto config = Reading(in, defaults).read();
+  auto config = PbtxtReading(in, defaults).read();
   if (!config) return base::failure(config.error().code, "load parameter 'config': " + config.error().text);
   return config;
 }

@@ -8,7 +8,7 @@ namespace weir::models {
 namespace {
 
 // Aliases may make a short document huge ("billion laughs"); configuration never needs this many nodes.
-constexpr size_t kMaxNodes = 100'000;
+constexpr size_t kMaxYamlNodes = 100'000;
 constexpr size_t kMaxBytes = 4 << 20;
 
 std::string place(std::string_view file, uint32_t line, uint32_t column) {
@@ -28,8 +28,8 @@ struct TreeMaker {
   Yaml make(const YAML::Node& node) {
     Yaml out;
     put_mark(node.Mark(), out.line, out.column);
-    if (++nodes > kMaxNodes) {
-      if (nodes == kMaxNodes + 1) complaints.at(out, "the document has too many nodes");
+    if (++nodes > kMaxYamlNodes) {
+      if (nodes == kMaxYamlNodes + 1) complaints.at(out, "the document has too many nodes");
       return out;
     }
     if (node.IsScalar()) {

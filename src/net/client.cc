@@ -11,6 +11,7 @@
 
 #include "net/address.h"
 #include "net/fd.h"
+#include "wire/text.h"
 
 namespace weir::net {
 namespace {
@@ -19,19 +20,6 @@ using base::Code;
 using base::failure;
 using base::Result;
 using base::Status;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
-  return out;
-}
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
 
 // A connected socket with a deadline, and the bytes that have been read from it.
 class Line {
@@ -155,7 +143,7 @@ Result<Client::Reply> parse_head(std::string_view head) {
     auto line = head.substr(at + 2, end == std::string_view::npos ? end : end - at - 2);
     size_t colon = line.find(':');
     if (colon == std::string_view::npos) return not_http("a field without a colon");
-    reply.fields.emplace_back(lower(line.substr(0, colon)), trim(line.substr(colon + 1)));
+    reply.fields.emplace_back(wire::lowered(line.substr(0, colon)), wire::trim(line.substr(colon + 1)));
     at = end;
   }
   return reply;
@@ -185,7 +173,7 @@ Result<std::string> chunked_body(Line& line) {
 
 Result<std::string> read_body(Line& line, const Client::Reply& reply, std::string_view method) {
   if (method == "HEAD" || reply.status == 204 || reply.status == 304) return std::string();
-  if (lower(reply.find("transfer-encoding")) == "chunked") return chunked_body(line);
+  if (wire::lowered(reply.find("transfer-encoding")) == "chunked") return chunked_body(line);
   if (auto text = reply.find("content-length"); !text.empty()) {
     size_t n = 0;
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "wire/text.h"
+
 namespace weir::net {
 namespace {
 
@@ -12,12 +14,6 @@ using base::Status;
 
 Status broken(std::string_view what) {
   return failure(Code::kUnavailable, "its server's answer is not HTTP/1.1: " + std::string(what));
-}
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
 }
 
 bool same(std::string_view a, std::string_view lower) {
@@ -109,7 +105,7 @@ Status Reply::feed(std::string_view bytes) {
 }
 
 Status Reply::read_chunk_size() {
-  std::string_view size = trim(std::string_view(line_).substr(0, line_.find(';')));
+  std::string_view size = wire::trim(std::string_view(line_).substr(0, line_.find(';')));
   if (size.size() > 15 || !number(size, left_, 16)) return broken("a chunk's size");
   line_.clear();
   state_ = left_ == 0 ? State::kTrailers : State::kChunk;
@@ -141,7 +137,7 @@ Status Reply::read_field(std::string_view line) {
   size_t colon = line.find(':');
   if (colon == line.npos || colon == 0 || line[colon - 1] == ' ' || line[0] == ' ' || line[0] == '\t')
     return broken("a field");
-  std::string_view name = line.substr(0, colon), value = trim(line.substr(colon + 1));
+  std::string_view name = line.substr(0, colon), value = wire::trim(line.substr(colon + 1));
   if (same(name, "transfer-encoding")) {
     if (chunked_ || !same(value, "chunked")) return broken("a transfer coding");
     chunked_ = true;

@@ -8,7 +8,7 @@
 namespace weir::net {
 namespace {
 
-constexpr uint32_t kEnds = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+constexpr uint32_t kEndEvents = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
 
 }  // namespace
 
@@ -34,8 +34,8 @@ void Socket::await_error() {
 
 void Socket::ready(uint32_t events) {
   if (events & (EPOLLERR | EPOLLHUP)) broken_ = true;
-  if (events & (kEnds | EPOLLPRI)) ragged_ = true;
-  if (events & (kEnds | EPOLLIN)) readable_ = true;
+  if (events & (kEndEvents | EPOLLPRI)) ragged_ = true;
+  if (events & (kEndEvents | EPOLLIN)) readable_ = true;
   // One call, the last thing done here.
   if (writing_ && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))) {
     writing_ = false;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "wire/text.h"
+
 namespace weir::net {
 namespace {
 
@@ -13,13 +15,6 @@ using base::invalid;
 
 bool digit(char c) { return c >= '0' && c <= '9'; }
 bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
-  return out;
-}
 
 // RFC 3986 §2, and nothing of what parsers are known to disagree about.
 bool clean(char c) { return c > ' ' && c < 0x7f && std::string_view("\\<>\"^`{|}").find(c) == std::string_view::npos; }
@@ -40,7 +35,7 @@ bool numeric(std::string_view label) {
 base::Status read_name(std::string_view text, HostPort& out) {
   in_addr v4{};
   char shown[INET_ADDRSTRLEN];
-  out.host = lower(text);
+  out.host = wire::lowered(text);
   if (::inet_pton(AF_INET, out.host.c_str(), &v4) == 1) {  // four decimal numbers without leading zeros
     out.kind = Url::Host::kAddress;
     out.host = ::inet_ntop(AF_INET, &v4, shown, sizeof shown);
@@ -97,7 +92,7 @@ base::Result<Url> parse_url(std::string_view text) {
   if (text.size() > kLongestUrl) return invalid("it is longer than " + std::to_string(kLongestUrl) + " bytes");
   if (!std::all_of(text.begin(), text.end(), clean)) return invalid("it has a character that URLs have not");
   Url url;
-  std::string scheme = lower(text.substr(0, text.find(':')));
+  std::string scheme = wire::lowered(text.substr(0, text.find(':')));
   if (scheme != "http" && scheme != "https") return invalid("its scheme is neither http nor https");
   url.scheme = scheme == "https" ? Url::Scheme::kHttps : Url::Scheme::kHttp;
   text.remove_prefix(scheme.size());

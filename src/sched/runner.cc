@@ -23,14 +23,13 @@ using base::Time;
 
 uint64_t ns(Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); }
 
+}  // namespace
+
 uint64_t unix_ms() {
-  // To a few milliseconds, for a fifth of the price of the exact time.
   timespec now;
   clock_gettime(CLOCK_REALTIME_COARSE, &now);
   return uint64_t(now.tv_sec) * 1000 + uint64_t(now.tv_nsec) / 1'000'000;
 }
-
-}  // namespace
 
 Time lane_now() { return std::chrono::steady_clock::now(); }
 

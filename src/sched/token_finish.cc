@@ -18,7 +18,7 @@ using Place = Sequence::Place;
 
 namespace {
 
-uint64_t ns(Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); }
+uint64_t whole_ns(Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); }
 
 base::Bytes mean(const std::vector<double>& sums, size_t count) {
   std::string bytes(sums.size() * sizeof(float), '\0');
@@ -146,9 +146,9 @@ void TokenScheduler::hear_draw(Sequence& s, TokenStep::Look& look, Time now) {
   tokens_.generated_total.add();
   if (s.first_token == kNever) {
     s.first_token = now;
-    tokens_.time_to_first_token.record_ns(ns(now - s.call->times.queued));
+    tokens_.time_to_first_token.record_ns(whole_ns(now - s.call->times.queued));
   } else {
-    tokens_.inter_token.record_ns(ns(now - s.last_token));
+    tokens_.inter_token.record_ns(whole_ns(now - s.last_token));
   }
   s.last_token = now;
   s.ending = reason_to_end(s, look.id);
@@ -190,7 +190,7 @@ void TokenScheduler::conclude(Sequence& s, Time now) {
 void TokenScheduler::fail(Sequence& s, base::Status status, Time now) {
   auto* call = s.call;
   call->times.finished = now;
-  stats_.add_failure(status.code, ns(now - call->times.queued));
+  stats_.add_failure(status.code, whole_ns(now - call->times.queued));
   bool aborted = status.code == Code::kCancelled || status.code == Code::kDeadlineExceeded;
   tokens_.end(aborted ? bus::TokenStats::Reason::kAbort : bus::TokenStats::Reason::kError);
   if (!s.started) share_.left(s.level, call->tenant, s.tag, s.work());
@@ -214,21 +214,21 @@ void TokenScheduler::count(const Sequence& s, Time now) {
   auto& times = s.call->times;
   for (auto* time : {&times.computing, &times.computed})
     if (*time == kNever) *time = now;  // everything was there already
-  auto queued = ns(times.started - times.queued);
-  stats_.success.add(ns(now - times.queued));
+  auto queued = whole_ns(times.started - times.queued);
+  stats_.success.add(whole_ns(now - times.queued));
   stats_.queue.add(queued);
-  stats_.compute_input.add(ns(times.computing - times.started));
-  stats_.compute_infer.add(ns(times.computed - times.computing));
-  stats_.compute_output.add(ns(now - times.computed));
+  stats_.compute_input.add(whole_ns(times.computing - times.started));
+  stats_.compute_infer.add(whole_ns(times.computed - times.computing));
+  stats_.compute_output.add(whole_ns(now - times.computed));
   stats_.inference_count.fetch_add(1, std::memory_order_relaxed);
 
   auto first = s.first_token == kNever ? now : s.first_token, last = s.last_token == kNever ? now : s.last_token;
   tokens_.queue.record_ns(queued);
-  tokens_.prefill.record_ns(ns(first - times.started));
-  tokens_.decode.record_ns(ns(last - first));
-  tokens_.inference.record_ns(ns(now - times.started));
-  tokens_.whole.record_ns(ns(now - times.queued));
-  if (s.generated > 1) tokens_.per_output_token.record_ns(ns(last - first) / (s.generated - 1));
+  tokens_.prefill.record_ns(whole_ns(first - times.started));
+  tokens_.decode.record_ns(whole_ns(last - first));
+  tokens_.inference.record_ns(whole_ns(now - times.started));
+  tokens_.whole.record_ns(whole_ns(now - times.queued));
+  if (s.generated > 1) tokens_.per_output_token.record_ns(whole_ns(last - first) / (s.generated - 1));
   tokens_.prompt_tokens.record_size(s.prompt);
   tokens_.generated_tokens.record_size(s.generated);
   tokens_.max_tokens.record_size(s.wish.max_tokens);
@@ -238,7 +238,7 @@ void TokenScheduler::count(const Sequence& s, Time now) {
 void TokenScheduler::count_step(Time now) {
   auto rows = uint32_t(rows_.runs.size());
   stats_.execution_count.fetch_add(1, std::memory_order_relaxed);
-  stats_.record_batch(rows, 0, ns(now - planned_), 0);
+  stats_.record_batch(rows, 0, whole_ns(now - planned_), 0);
   tokens_.iteration_tokens.record_size(rows_.step.ids.size());
 }
 

@@ -30,15 +30,9 @@ using base::Status;
 using base::Time;
 
 constexpr uint64_t kPositionsMost = uint64_t(1) << 31;  // positions, so that slots fit their type
-constexpr size_t kHomesKept = 64;                       // bursts whose memory one step leaves to the next
+constexpr size_t kHomesKeptPerStep = 64;                // bursts whose memory one step leaves to the next
 
 constexpr int kGivesWay = 5;  // nice: less than a third of a core that a step wants, too
-
-uint64_t unix_ms() {
-  timespec now;
-  clock_gettime(CLOCK_REALTIME_COARSE, &now);
-  return uint64_t(now.tv_sec) * 1000 + uint64_t(now.tv_nsec) / 1'000'000;
-}
 
 uint64_t random_seed() {
   std::random_device device;
@@ -315,14 +309,14 @@ void TokenLane::post() {
   scheduler_.mail().clear();
   for (auto& [home, burst] : outgoing_)
     if (!burst.empty()) home->post(burst);
-  if (outgoing_.size() > kHomesKept) outgoing_.clear();
+  if (outgoing_.size() > kHomesKeptPerStep) outgoing_.clear();
 }
 
 }  // namespace
 
 namespace {
 
-TokenPolicy sane(TokenPolicy policy) {
+TokenPolicy sane_lane_policy(TokenPolicy policy) {
   policy.block_size = std::max(policy.block_size, 1u);
   policy.step_tokens = std::max(policy.step_tokens, 1u);
   policy.max_running = std::clamp(policy.max_running, 1u, policy.step_tokens);
@@ -337,14 +331,14 @@ uint64_t bytes_per_block(const TokenEngine& engine, const TokenPolicy& policy) {
 
 // More blocks than running sequences can fill are of use to sessions and the prefix cache: many, not any number.
 uint32_t kv_blocks(const TokenEngine& engine, const TokenPolicy& asked, uint32_t max_length) {
-  TokenPolicy policy = sane(asked);
+  TokenPolicy policy = sane_lane_policy(asked);
   uint64_t useful = 16 * uint64_t(policy.max_running) * (max_length / policy.block_size + 1);
   uint64_t held = policy.kv_bytes / bytes_per_block(engine, policy);
   return uint32_t(std::min<uint64_t>({held, useful, kPositionsMost / policy.block_size}));
 }
 
 uint32_t kv_positions(const TokenEngine& engine, const TokenPolicy& asked, uint32_t max_length) {
-  TokenPolicy policy = sane(asked);
+  TokenPolicy policy = sane_lane_policy(asked);
   uint64_t blocks = kv_blocks(engine, policy, max_length);
   return uint32_t(std::min<uint64_t>(max_length, (blocks - std::min<uint64_t>(blocks, 1)) * policy.block_size));
 }
@@ -352,7 +346,7 @@ uint32_t kv_positions(const TokenEngine& engine, const TokenPolicy& asked, uint3
 std::unique_ptr<TokenInbox> make_token_lane(std::unique_ptr<TokenEngine> engine, const TokenPolicy& asked,
                                             const msg::ModelSpec& spec, bus::ModelStats& stats) {
   base::check(spec.text != nullptr, "a model of tokens says what it is");
-  TokenPolicy policy = sane(asked);
+  TokenPolicy policy = sane_lane_policy(asked);
   uint32_t blocks = kv_blocks(*engine, policy, spec.text->max_length);
   if (blocks < 2)
     throw std::runtime_error("kv_bytes " + std::to_string(policy.kv_bytes) + " are less than two blocks of " +

@@ -11,10 +11,6 @@
 namespace weir::text {
 namespace {
 
-bool ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-}
-
 bool is_space(char32_t c) {
   if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');
   return u_isUWhiteSpace(UChar32(c));
@@ -60,7 +56,7 @@ void clean(const BertStep& step, std::string_view text, std::string& out) {
 }  // namespace
 
 bool strip_accents(std::string_view text, std::string& out) {
-  if (ascii(text)) return false;
+  if (is_ascii(text)) return false;
   UErrorCode error = U_ZERO_ERROR;
   const icu::Normalizer2* nfd = icu::Normalizer2::getNFDInstance(error);
   std::string apart;

@@ -21,10 +21,6 @@ const icu::Normalizer2* instance(UnicodeForm form, UErrorCode& error) {
   return nullptr;
 }
 
-bool ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-}
-
 struct Bounds {
   size_t most;
   Pattern::Patience& patience;
@@ -32,7 +28,7 @@ struct Bounds {
 
 // False: the text is in that form already, `out` is untouched.
 bool apply_step(UnicodeForm form, std::string_view text, std::string& out, Bounds) {
-  if (ascii(text)) return false;
+  if (is_ascii(text)) return false;
   UErrorCode error = U_ZERO_ERROR;
   const icu::Normalizer2* normalizer = instance(form, error);
   icu::StringPiece piece(text.data(), int32_t(text.size()));

@@ -1,5 +1,6 @@
 #include "text/utf8.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace weir::text {
@@ -79,6 +80,10 @@ void utf8_append(std::string& out, char32_t code) {
     out += {char(0xF0 | code >> 18), char(0x80 | (code >> 12 & 0x3F)), char(0x80 | (code >> 6 & 0x3F)),
             char(0x80 | (code & 0x3F))};
   }
+}
+
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
 bool utf8_valid(std::string_view text) {

@@ -31,6 +31,8 @@ void utf8_append_lossy(std::string& out, std::string_view text);
 // How many bytes at the end of `text` are the start of a sequence that more bytes could complete: 0..3.
 size_t utf8_cut_tail(std::string_view text);
 
+bool is_ascii(std::string_view text);
+
 // Bytes of the character that begins with this byte, in valid text.
 inline size_t utf8_size(char lead) {
   auto b = static_cast<unsigned char>(lead);

@@ -11,8 +11,6 @@
 namespace weir::wire {
 namespace {
 
-bool bodiless(int status) { return status < 200 || status == 204 || status == 304; }
-
 // application/x-www-form-urlencoded: '+' is a space.
 std::string form_decode(std::string_view text) {
   std::string spaced(text);

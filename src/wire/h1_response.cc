@@ -11,7 +11,7 @@
 namespace weir::wire {
 namespace {
 
-constexpr uint64_t kDiscardable = 256 << 10;  // of an unread request body; more, and closing is cheaper
+constexpr uint64_t kDiscardableUnread = 256 << 10;  // of an unread request body; more, and closing is cheaper
 
 // A number's digits, without an allocation.
 class Digits {
@@ -185,7 +185,7 @@ bool H1Exchange::closes_after() const {
   // A stream's answer may go on until all of its request is read, unless it is whole here and now.
   if (plan_.body == BodyPlan::kStream && !at_once_ && !ended_) return false;
   // The client may or may not send a body that it was not asked for.
-  return await_100_ || h1_.parser_.remaining() > kDiscardable;
+  return await_100_ || h1_.parser_.remaining() > kDiscardableUnread;
 }
 
 void H1Exchange::write_head(const Response& response) {
@@ -282,7 +282,7 @@ void H1Exchange::write_end(const Fields& trailers) {
   }
   // Less than was announced: only closing tells the client.
   if (framing_ == Framing::kLength && left_ > 0) cut_ = close_ = true;
-  if (!read_whole_ && begun_ && h1_.parser_.remaining() > kDiscardable) close_ = true;
+  if (!read_whole_ && begun_ && h1_.parser_.remaining() > kDiscardableUnread) close_ = true;
   if (close_) h1_.stop_reading();
   wrote();
 }

@@ -2,12 +2,12 @@
 
 #include <utility>
 
+#include "wire/text.h"
+
 namespace weir::wire {
 namespace {
 
 constexpr size_t kKeepField = 4096;  // a recycled Exchange keeps no more memory than an ordinary request needs
-
-bool bodiless(int status) { return status < 200 || status == 204 || status == 304; }
 
 void reuse(std::string& text) {
   text.clear();

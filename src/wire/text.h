@@ -56,6 +56,15 @@ inline bool has_control(std::string_view text) {
   return (found | found_in(last)) != 0;
 }
 
+inline std::string lowered(std::string_view text) {
+  std::string out(text);
+  make_lower(out.data(), out.size());
+  return out;
+}
+
+// Responses with these statuses have no body (RFC 9110 §6.4.1).
+constexpr bool bodiless(int status) { return status < 200 || status == 204 || status == 304; }
+
 // Without spaces and tabs at both ends.
 constexpr std::string_view trim(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);

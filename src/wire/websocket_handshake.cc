@@ -45,7 +45,7 @@ bool origin_allowed(Exchange& exchange) {
   return scheme != origin.npos && same_text(origin.substr(scheme + 3), request.authority);
 }
 
-bool refuse(Exchange& exchange, int status, std::string_view text) {
+bool refuse_handshake(Exchange& exchange, int status, std::string_view text) {
   if (status == 426) {
     exchange.standing().add("upgrade", "websocket");
     exchange.standing().add("sec-websocket-version", "13");
@@ -62,10 +62,11 @@ bool accept_websocket(Exchange& exchange) {
   constexpr size_t kKey = 24;  // 16 bytes in base64
   constexpr std::string_view kMagic = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
   const Request& request = exchange.request();
-  if (!wants_websocket(request)) return refuse(exchange, 426, "this path is for WebSockets");
+  if (!wants_websocket(request)) return refuse_handshake(exchange, 426, "this path is for WebSockets");
   if (request.fields.find("sec-websocket-version") != "13")
-    return refuse(exchange, 426, "only version 13 of the WebSocket protocol is supported");
-  if (!origin_allowed(exchange)) return refuse(exchange, 403, "pages of this origin may not open a WebSocket here");
+    return refuse_handshake(exchange, 426, "only version 13 of the WebSocket protocol is supported");
+  if (!origin_allowed(exchange))
+    return refuse_handshake(exchange, 403, "pages of this origin may not open a WebSocket here");
   Response response;
   if (request.version == Version::kHttp2) {
     exchange.head(std::move(response));
@@ -75,7 +76,7 @@ bool accept_websocket(Exchange& exchange) {
   auto nonce = base::base64_decode(key);
   bool upgrade = has_element(request.fields.find("connection"), "upgrade");
   if (request.version != Version::kHttp11 || !upgrade || key.size() != kKey || !nonce || nonce->size() != 16)
-    return refuse(exchange, 400, "not a WebSocket handshake");
+    return refuse_handshake(exchange, 400, "not a WebSocket handshake");
   response.status = 101;
   response.fields.add("sec-websocket-accept", base::base64_encode(sha1(std::string(key) + std::string(kMagic))));
   exchange.head(std::move(response));

@@ -105,9 +105,9 @@ class ArrayReader {
   size_t leaf_ = 0;  // the rank, once known
 };
 
-class MessageReader {
+class JsonMessageReader {
  public:
-  MessageReader(std::string_view body, base::SlabSource& slabs, Message& message)
+  JsonMessageReader(std::string_view body, base::SlabSource& slabs, Message& message)
       : json_(body), slabs_(slabs), message_(message) {}
 
   Status read() {
@@ -310,7 +310,7 @@ class MessageReader {
 }  // namespace
 
 Status read_json(std::string_view body, base::SlabSource& slabs, Message& message) {
-  return MessageReader(body, slabs, message).read();
+  return JsonMessageReader(body, slabs, message).read();
 }
 
 }  // namespace weir::grps

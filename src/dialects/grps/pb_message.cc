@@ -25,9 +25,9 @@ constexpr DType kMapTypes[] = {DType::kInvalid, DType::kBytes, DType::kBytes, DT
 
 Status malformed(std::string_view what) { return invalid("malformed protobuf in " + std::string(what)); }
 
-class MessageReader {
+class PbMessageReader {
  public:
-  MessageReader(const base::Bytes& bytes, base::SlabSource& slabs, Message& message)
+  PbMessageReader(const base::Bytes& bytes, base::SlabSource& slabs, Message& message)
       : bytes_(bytes), slabs_(slabs), message_(message) {}
 
   Status read() {
@@ -175,7 +175,7 @@ class MessageReader {
 }  // namespace
 
 Status read_pb(const base::Bytes& bytes, base::SlabSource& slabs, Message& message) {
-  return MessageReader(bytes, slabs, message).read();
+  return PbMessageReader(bytes, slabs, message).read();
 }
 
 }  // namespace weir::grps

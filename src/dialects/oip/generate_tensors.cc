@@ -12,7 +12,7 @@ using base::Status;
 using marshal::JsonCursor;
 using wire::Exchange;
 
-constexpr int32_t kCredit = 64;  // answers of one streamed Call that may be on their way at once
+constexpr int32_t kTensorCredit = 64;  // answers of one streamed Call that may be on their way at once
 
 // Consumes a value and counts what is in it that is no list.
 bool count(JsonCursor& json, uint64_t& elements) {
@@ -119,7 +119,7 @@ class TensorGenerate final : public wire::Reader, public Inference {
   void begin(const wire::PathArgs& args) {
     call().model = args["model"];
     call().version = args["version"];
-    if (delivery_ == Delivery::kStream) call().credit.store(kCredit, std::memory_order_relaxed);
+    if (delivery_ == Delivery::kStream) call().credit.store(kTensorCredit, std::memory_order_relaxed);
     Status status = find();
     if (status.ok()) status = TensorRequest(house_, spec(), call(), wishes).read(exchange_.content().view());
     if (status.ok()) status = start();

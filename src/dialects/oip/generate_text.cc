@@ -19,8 +19,8 @@ using marshal::FieldReader;
 using marshal::JsonCursor;
 using wire::Exchange;
 
-constexpr int32_t kCredit = 256;  // tokens that may be on their way to a slow reader
-constexpr uint32_t kUsual = 20;   // max_tokens of a request that does not say
+constexpr int32_t kTokenCredit = 256;  // tokens that may be on their way to a slow reader
+constexpr uint32_t kUsual = 20;        // max_tokens of a request that does not say
 constexpr size_t kMaxText = size_t(1) << 30;
 
 struct TextRequest {
@@ -161,7 +161,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     call->priority = request_.priority;
     call->tenant = marshal::tenant_of(exchange_.request());
     call->generation = std::move(generation);
-    if (streams()) call->credit.store(kCredit, std::memory_order_relaxed);
+    if (streams()) call->credit.store(kTokenCredit, std::memory_order_relaxed);
     call->sink = this;
     call->ticket = exchange_.ticket();
     Status status = house_.bus.submit(call, served);
@@ -211,7 +211,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
       return finish("stop_sequence");
     }
     if (streams() && (!piece_.empty() || !token_.empty())) send({});
-    repay(kCredit / 4);
+    repay(kTokenCredit / 4);
   }
 
   void detail(const msg::Token& token) {

@@ -132,9 +132,9 @@ Result<Response> no_shared_memory(House&, const Request&) {
 
 // ---- Loads and unloads take a while.
 
-class Waiter final : public wire::RpcReader {
+class RpcWaiter final : public wire::RpcReader {
  public:
-  Waiter(House& house, uint64_t wait) : house_(house), wait_(wait) {}
+  RpcWaiter(House& house, uint64_t wait) : house_(house), wait_(wait) {}
   void on_message(wire::Rpc&, base::Bytes) override {}
   void on_close(wire::Rpc&) override { house_.waiting.erase(wait_); }
 
@@ -148,7 +148,7 @@ Control::Done wait_for(House& house, wire::Rpc& rpc) {
     if (status.ok()) rpc.send(base::Bytes());
     rpc.finish(status);
   });
-  rpc.attach(std::make_unique<Waiter>(house, wait));
+  rpc.attach(std::make_unique<RpcWaiter>(house, wait));
   return house.finisher(wait);
 }
 

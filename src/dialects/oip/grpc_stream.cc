@@ -10,8 +10,8 @@ namespace {
 
 using base::Status;
 
-constexpr size_t kMaxPending = 256;  // requests of one stream that have not been answered; more wait on the wire
-constexpr int32_t kCredit = 64;      // answers of one decoupled Call that may be on their way at once
+constexpr size_t kMaxPending = 256;    // requests of one stream that have not been answered; more wait on the wire
+constexpr int32_t kStreamCredit = 64;  // answers of one decoupled Call that may be on their way at once
 
 enum class OnError : uint8_t { kMessage, kEndStream };
 
@@ -152,7 +152,7 @@ Status StreamedInfer::begin(const base::Bytes& message, base::Time deadline) {
   if (status.ok()) status = find();
   if (status.ok()) {
     decoupled = spec().decoupled || spec().text;  // text may be streamed
-    if (decoupled) call().credit.store(kCredit, std::memory_order_relaxed);
+    if (decoupled) call().credit.store(kStreamCredit, std::memory_order_relaxed);
     version = spec().version;
     status = start();
   }

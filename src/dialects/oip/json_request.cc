@@ -15,9 +15,9 @@ using marshal::JsonCursor;
 using marshal::JsonNumber;
 
 // One reading of one request. Functions answer false when something is wrong; status_ then says what, or the cursor.
-class RequestReader {
+class JsonRequestReader {
  public:
-  RequestReader(const base::Bytes& body, size_t json_size, base::SlabSource& slabs, msg::Call& call, Wishes& wishes)
+  JsonRequestReader(const base::Bytes& body, size_t json_size, base::SlabSource& slabs, msg::Call& call, Wishes& wishes)
       : body_(body),
         json_(body.view().substr(0, json_size)),
         tail_(body.view().substr(json_size)),
@@ -243,7 +243,7 @@ class RequestReader {
 }  // namespace
 
 Status read_infer(const base::Bytes& body, size_t json_size, base::SlabSource& slabs, msg::Call& call, Wishes& wishes) {
-  return RequestReader(body, json_size, slabs, call, wishes).read();
+  return JsonRequestReader(body, json_size, slabs, call, wishes).read();
 }
 
 Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call, Wishes& wishes) {

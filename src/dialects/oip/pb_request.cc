@@ -19,9 +19,9 @@ constexpr size_t kMaxUnknown = 64 << 10;
 Status malformed(std::string_view what) { return invalid("malformed protobuf in " + std::string(what)); }
 
 // One reading of one request.
-class RequestReader {
+class PbRequestReader {
  public:
-  RequestReader(const base::Bytes& message, base::SlabSource& slabs, msg::Call& call, Wishes& wishes)
+  PbRequestReader(const base::Bytes& message, base::SlabSource& slabs, msg::Call& call, Wishes& wishes)
       : message_(message), slabs_(slabs), call_(call), wishes_(wishes) {}
 
   Status read() {
@@ -218,7 +218,7 @@ class RequestReader {
 }  // namespace
 
 Status read_infer(const base::Bytes& message, base::SlabSource& slabs, msg::Call& call, Wishes& wishes) {
-  return RequestReader(message, slabs, call, wishes).read();
+  return PbRequestReader(message, slabs, call, wishes).read();
 }
 
 }  // namespace weir::oip

@@ -116,9 +116,9 @@ void repository_index(House& house, Exchange& exchange, const PathArgs&) {
   respond_json(exchange, out + "]");
 }
 
-class Waiter final : public wire::Reader {
+class RestWaiter final : public wire::Reader {
  public:
-  Waiter(House& house, uint64_t wait) : house_(house), wait_(wait) {}
+  RestWaiter(House& house, uint64_t wait) : house_(house), wait_(wait) {}
   void on_close(Exchange&, bool) override { house_.waiting.erase(wait_); }
 
  private:
@@ -131,7 +131,7 @@ Control::Done wait_for(House& house, Exchange& exchange, std::string answer) {
     if (status.ok()) return respond_json(exchange, answer);
     respond_error(exchange, status);
   });
-  exchange.attach(std::make_unique<Waiter>(house, wait));
+  exchange.attach(std::make_unique<RestWaiter>(house, wait));
   return house.finisher(wait);
 }
 

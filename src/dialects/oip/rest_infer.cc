@@ -16,7 +16,7 @@ using base::Status;
 using wire::Exchange;
 
 constexpr std::string_view kHeaderLength = "inference-header-content-length";
-constexpr int32_t kCredit = 64;  // answers of one streamed Call that may be on their way at once
+constexpr int32_t kAnswerCredit = 64;  // answers of one streamed Call that may be on their way at once
 
 // What unary and streamed requests have in common: the request.
 class RestInference : public wire::Reader, public Inference {
@@ -110,7 +110,7 @@ class RestStream final : public RestInference {
 
  private:
   Status check_model() override {
-    call().credit.store(kCredit, std::memory_order_relaxed);
+    call().credit.store(kAnswerCredit, std::memory_order_relaxed);
     return {};
   }
   void answered(const InferReply& reply, const std::vector<Form>&, More more) override {

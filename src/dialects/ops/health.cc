@@ -8,13 +8,13 @@
 namespace weir::ops {
 namespace {
 
-namespace v1 = grpc::health::v1;
+namespace health_v1 = grpc::health::v1;
 using base::Bytes;
 using base::Code;
 
-v1::HealthCheckResponse response_of(Serving serving) {
-  v1::HealthCheckResponse response;
-  response.set_status(v1::HealthCheckResponse::ServingStatus(serving));
+health_v1::HealthCheckResponse response_of(Serving serving) {
+  health_v1::HealthCheckResponse response;
+  response.set_status(health_v1::HealthCheckResponse::ServingStatus(serving));
   return response;
 }
 
@@ -35,7 +35,7 @@ class Answers {
 };
 
 // Ends the call when the message is none.
-bool parse(wire::Rpc& rpc, const Bytes& message, v1::HealthCheckRequest& request) {
+bool parse(wire::Rpc& rpc, const Bytes& message, health_v1::HealthCheckRequest& request) {
   if (request.ParseFromArray(message.data(), int(message.size()))) return true;
   rpc.finish(base::invalid("not a grpc.health.v1.HealthCheckRequest"));
   return false;
@@ -45,7 +45,7 @@ class Check final : public wire::RpcMethod {
  public:
   explicit Check(const Answers& answers) : answers_(answers) {}
   void call(wire::Rpc& rpc, Bytes message) override {
-    v1::HealthCheckRequest request;
+    health_v1::HealthCheckRequest request;
     if (!parse(rpc, message, request)) return;
     Serving now = answers_.serving(request.service());
     if (now == Serving::kServiceUnknown) return rpc.finish(base::failure(Code::kNotFound, "unknown service"));
@@ -61,7 +61,7 @@ class List final : public wire::RpcMethod {
  public:
   explicit List(const Answers& answers) : answers_(answers) {}
   void call(wire::Rpc& rpc, Bytes) override {
-    v1::HealthListResponse response;
+    health_v1::HealthListResponse response;
     std::vector<std::string> names = answers_.names();
     if (names.size() > Health::kMaxListed)
       return rpc.finish(base::failure(Code::kResourceExhausted, "too many names to list; use Check"));
@@ -112,7 +112,7 @@ class Watch final : public wire::RpcMethod {
  public:
   Watch(const Answers& answers, Watchers& watchers) : answers_(answers), watchers_(watchers) {}
   void call(wire::Rpc& rpc, Bytes message) override {
-    v1::HealthCheckRequest request;
+    health_v1::HealthCheckRequest request;
     if (!parse(rpc, message, request)) return;
     auto self = watchers_.emplace(watchers_.end(), rpc, request.service(), answers_);
     rpc.attach(std::make_unique<WatchReader>(watchers_, self));

@@ -14,15 +14,15 @@ namespace {
 
 namespace pb = google::protobuf;
 // v1alpha has the same fields under the same numbers: its messages are read and written as v1's.
-namespace v1 = grpc::reflection::v1;
+namespace reflection_v1 = grpc::reflection::v1;
 using base::Bytes;
 using base::Code;
 
 constexpr std::string_view kV1 = "grpc.reflection.v1", kV1alpha = "grpc.reflection.v1alpha";
 constexpr std::string_view kName = "ServerReflection";
 
-using Request = v1::ServerReflectionRequest;
-using Response = v1::ServerReflectionResponse;
+using Request = reflection_v1::ServerReflectionRequest;
+using Response = reflection_v1::ServerReflectionResponse;
 
 void set_error(Response& response, Code code, std::string text) {
   response.mutable_error_response()->set_error_code(int(code));
@@ -31,7 +31,7 @@ void set_error(Response& response, Code code, std::string text) {
 
 // The file, then what it imports, each once.
 void add_files(const pb::FileDescriptor* file, std::set<const pb::FileDescriptor*>& seen,
-               v1::FileDescriptorResponse& out) {
+               reflection_v1::FileDescriptorResponse& out) {
   if (!seen.insert(file).second) return;
   pb::FileDescriptorProto proto;
   file->CopyTo(&proto);
@@ -45,7 +45,7 @@ void set_file(Response& response, const pb::FileDescriptor* file, const std::str
   add_files(file, seen, *response.mutable_file_descriptor_response());
 }
 
-void find_extension(const pb::DescriptorPool& pool, const v1::ExtensionRequest& asked, Response& response) {
+void find_extension(const pb::DescriptorPool& pool, const reflection_v1::ExtensionRequest& asked, Response& response) {
   const auto* type = pool.FindMessageTypeByName(asked.containing_type());
   const auto* extension = type ? pool.FindExtensionByNumber(type, asked.extension_number()) : nullptr;
   set_file(response, extension ? extension->file() : nullptr,

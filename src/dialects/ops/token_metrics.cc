@@ -11,15 +11,15 @@ namespace {
 using base::Histogram;
 using bus::TokenStats;
 
-struct Row {
+struct TokenRow {
   std::string labels;
   const TokenStats* stats;
 };
 
 // `second` labels a version: by its name, or by its place among the model's.
 template <class Second>
-std::vector<Row> rows(const bus::Catalog& catalog, std::string_view model_label, Second second) {
-  std::vector<Row> out;
+std::vector<TokenRow> token_rows(const bus::Catalog& catalog, std::string_view model_label, Second second) {
+  std::vector<TokenRow> out;
   for (const auto& [name, model] : catalog.models) {
     size_t place = 0;
     for (const auto& [version, served] : model.versions)
@@ -155,7 +155,7 @@ void line(std::string& out, std::string_view name, std::string_view suffix, std:
 }
 
 template <size_t N>
-void append(std::string& out, const std::vector<Row>& all, const Plain (&families)[N]) {
+void append(std::string& out, const std::vector<TokenRow>& all, const Plain (&families)[N]) {
   for (const auto& family : families) {
     if (!family.type.empty()) head(out, family.name, family.type, family.help);
     for (const auto& row : all) line(out, family.name, "", row.labels, family.label, family.value(*row.stats));
@@ -176,7 +176,7 @@ void append_histogram(std::string& out, std::string_view name, std::string_view 
 }
 
 template <size_t N>
-void append(std::string& out, const std::vector<Row>& all, const Spread (&families)[N]) {
+void append(std::string& out, const std::vector<TokenRow>& all, const Spread (&families)[N]) {
   for (const auto& family : families) {
     head(out, family.name, "histogram", family.help);
     for (const auto& row : all) append_histogram(out, family.name, row.labels, row.stats->*family.histogram);
@@ -184,7 +184,7 @@ void append(std::string& out, const std::vector<Row>& all, const Spread (&famili
 }
 
 // A Call is one sequence, however many its client asked for.
-void append_params_n(std::string& out, const std::vector<Row>& all) {
+void append_params_n(std::string& out, const std::vector<TokenRow>& all) {
   constexpr std::string_view kName = "vllm:request_params_n";
   head(out, kName, "histogram", "Histogram of the n request parameter.");
   for (const auto& row : all) {
@@ -200,16 +200,17 @@ void append_params_n(std::string& out, const std::vector<Row>& all) {
 }  // namespace
 
 void append_tokens(std::string& out, const bus::Catalog& catalog) {
-  auto all = rows(catalog, "model",
-                  [](const std::string& version, size_t) { return "version=\"" + base::escape_label(version) + '"'; });
+  auto all = token_rows(catalog, "model", [](const std::string& version, size_t) {
+    return "version=\"" + base::escape_label(version) + '"';
+  });
   if (all.empty()) return;
   append(out, all, kWeir);
   append(out, all, kWeirSpreads);
 }
 
 void append_vllm(std::string& out, const bus::Catalog& catalog) {
-  auto all = rows(catalog, "model_name",
-                  [](const std::string&, size_t place) { return "engine=\"" + std::to_string(place) + '"'; });
+  auto all = token_rows(catalog, "model_name",
+                        [](const std::string&, size_t place) { return "engine=\"" + std::to_string(place) + '"'; });
   if (all.empty()) return;
   append(out, all, kVllm);
   append(out, all, kVllmSpreads);

@@ -11,10 +11,10 @@
 namespace weir::llm {
 namespace {
 
-constexpr uint32_t kFewRows = 8;            // rows of cheap work that one thread does faster than two
-constexpr uint64_t kAttentionPiece = 4096;  // positions looked at, below which a piece is not worth another thread
+constexpr uint32_t kFewBertRows = 8;            // rows of cheap work that one thread does faster than two
+constexpr uint64_t kBertAttentionPiece = 4096;  // positions looked at, below which a piece is not worth another thread
 
-size_t floats(size_t n) { return n * sizeof(float); }
+size_t bert_floats(size_t n) { return n * sizeof(float); }
 size_t row_floats(uint32_t hidden) { return activation_stride(Form::kF32, hidden) / sizeof(float); }
 uint32_t tiles_of(uint32_t tokens) { return (tokens + kTile - 1) / kTile; }
 
@@ -44,19 +44,19 @@ Bert::Bert(BertShape shape, BertWeights weights, Form form, const Kernels& kerne
 
 bool Bert::make_room() {
   const size_t rows = limits_.pack_tokens, hidden = shape_.hidden;
-  x_ = Memory(floats(rows * x_stride_));
+  x_ = Memory(bert_floats(rows * x_stride_));
   narrow_ = Memory(form_ == Form::kF32 ? 64 : rows * activation_stride(form_, shape_.hidden));
-  qkv_ = Memory(floats(rows * 3 * hidden));
+  qkv_ = Memory(bert_floats(rows * 3 * hidden));
   mixed_ = Memory(rows * activation_stride(form_, shape_.hidden));
   inner_ = Memory(rows * activation_stride(form_, shape_.intermediate));
   queries_ = Memory(rows * shape_.heads * padded_ * size_of(form_));
   kv_ = Memory(rows / kTile * shape_.heads * tile_bytes(form_, padded_));
-  scratch_ = Memory(floats(team_->size() * attention_scratch(padded_)));
+  scratch_ = Memory(bert_floats(team_->size() * attention_scratch(padded_)));
   return x_ && narrow_ && qkv_ && mixed_ && inner_ && queries_ && kv_ && scratch_;
 }
 
 Activations Bert::activations() const {
-  if (form_ == Form::kF32) return {x_.data(), floats(x_stride_)};
+  if (form_ == Form::kF32) return {x_.data(), bert_floats(x_stride_)};
   return {narrow_.data(), activation_stride(form_, shape_.hidden)};
 }
 
@@ -72,7 +72,7 @@ base::Status Bert::run(const Pack& pack) {
 }
 
 void Bert::state(uint32_t token, float* out) const {
-  std::memcpy(out, x_.as<float>() + token * x_stride_, floats(shape_.hidden));
+  std::memcpy(out, x_.as<float>() + token * x_stride_, bert_floats(shape_.hidden));
 }
 
 void Bert::plan(const Pack& pack) {
@@ -92,12 +92,12 @@ void Bert::plan(const Pack& pack) {
 void Bert::look_up(const Pack& pack) {
   const uint32_t hidden = shape_.hidden;
   const auto tokens = uint32_t(pack.ids.size());
-  team_->run(tokens, kFewRows, [&](uint32_t from, uint32_t to, uint32_t) {
+  team_->run(tokens, kFewBertRows, [&](uint32_t from, uint32_t to, uint32_t) {
     for (uint32_t t = from; t < to; ++t) {
       float* x = row(t);
       const size_t word = size_t(pack.ids[t]) * hidden;
       if (form_ == Form::kF32)
-        std::memcpy(x, weights_.words.as<float>() + word, floats(hidden));
+        std::memcpy(x, weights_.words.as<float>() + word, bert_floats(hidden));
       else
         for (uint32_t d = 0; d < hidden; ++d) x[d] = from_bf16(weights_.words.as<uint16_t>()[word + d]);
       if (!weights_.types.empty()) {
@@ -114,7 +114,7 @@ void Bert::look_up(const Pack& pack) {
 // In place; with 16-bit numbers the copy that products read is made beside it.
 void Bert::normalize(const LayerNorm& norm, uint32_t tokens) {
   const size_t stride = activation_stride(form_, shape_.hidden);
-  team_->run(tokens, kFewRows, [&](uint32_t from, uint32_t to, uint32_t) {
+  team_->run(tokens, kFewBertRows, [&](uint32_t from, uint32_t to, uint32_t) {
     for (uint32_t t = from; t < to; ++t) {
       float* x = row(t);
       kernels_.layer_norm[size_t(Form::kF32)](x, norm.weight.data(), norm.bias.data(), shape_.epsilon, shape_.hidden,
@@ -131,7 +131,7 @@ void Bert::run_layer(const BertLayer& layer, const Pack& pack) {
                inner_stride = activation_stride(form_, shape_.intermediate);
   auto curve = shape_.curve == BertShape::Curve::kGelu ? kernels_.gelu[f_] : kernels_.gelu_tanh[f_];
   multiply_.run(activations(), tokens, layer.qkv, Into::kStore, qkv_.as<float>(), layer.qkv.outputs);
-  team_->run(shape_.heads, tokens < kFewRows ? shape_.heads : 1, [&](uint32_t from, uint32_t to, uint32_t) {
+  team_->run(shape_.heads, tokens < kFewBertRows ? shape_.heads : 1, [&](uint32_t from, uint32_t to, uint32_t) {
     for (uint32_t head = from; head < to; ++head) place(pack, head);
   });
   attend(pack);
@@ -152,9 +152,9 @@ void Bert::place(const Pack& pack, uint32_t head) {
     for (uint32_t i = 0; i < pack.texts[n].count; ++i) {
       const size_t token = pack.texts[n].first + i;
       const float* from = qkv_.as<float>() + token * 3 * hidden + head * dim;
-      std::memcpy(query, from, floats(dim));
-      std::memcpy(key, from + hidden, floats(dim));
-      std::memcpy(value, from + 2 * hidden, floats(dim));
+      std::memcpy(query, from, bert_floats(dim));
+      std::memcpy(key, from + hidden, bert_floats(dim));
+      std::memcpy(value, from + 2 * hidden, bert_floats(dim));
       kernels_.convert[f_](query, padded_, queries_.data() + (head * tokens + token) * padded_ * size);
       write_tile(form_, padded_, i, key, value, to + i / kTile * tile);
     }
@@ -163,7 +163,7 @@ void Bert::place(const Pack& pack, uint32_t head) {
 
 void Bert::attend(const Pack& pack) {
   const size_t size = size_of(form_), stride = activation_stride(form_, shape_.hidden), tokens = pack.ids.size();
-  const auto grain = uint32_t(kAttentionPiece * pieces_.size() / std::max<uint64_t>(attention_work_, 1)) + 1;
+  const auto grain = uint32_t(kBertAttentionPiece * pieces_.size() / std::max<uint64_t>(attention_work_, 1)) + 1;
   team_->run(uint32_t(pieces_.size()), grain, [&](uint32_t from, uint32_t to, uint32_t thread) {
     const uint32_t table = 0;
     for (uint32_t i = from; i < to; ++i) {

@@ -7,7 +7,8 @@
 namespace weir::llm {
 namespace {
 
-constexpr uint32_t kMaxWidth = 1 << 14, kMaxVocabulary = 1 << 22, kMaxLayers = 256, kMaxLength = 1 << 17;
+constexpr uint32_t kMaxBertWidth = 1 << 14, kMaxBertVocabulary = 1 << 22, kMaxBertLayers = 256,
+                   kMaxBertLength = 1 << 17;
 
 enum class Positions : uint8_t { kFromZero, kBehindPad };
 struct Family {
@@ -35,7 +36,7 @@ BertShape::Curve curve_of(Fields& f) {
   return BertShape::Curve::kGelu;
 }
 
-void refuse_what_changes_answers(Fields& f) {
+void refuse_unsupported_bert(Fields& f) {
   if (f.text_or("position_embedding_type", "absolute") != "absolute")
     f.fail("position_embedding_type", "is not absolute", base::Code::kUnimplemented);
   if (f.flag_or("is_decoder", false)) f.fail("is_decoder", "is not supported", base::Code::kUnimplemented);
@@ -68,20 +69,20 @@ base::Result<BertShape> parse_bert_shape(std::string_view config_json) {
       f["architectures"][0].is_string())
     family = family_of(f["architectures"][0].get<std::string>());
   if (!family) return base::failure(base::Code::kUnimplemented, "config.json: 'architectures' is no kind of BERT");
-  refuse_what_changes_answers(f);
+  refuse_unsupported_bert(f);
   BertShape s;
   s.outer = family->outer;
-  s.vocabulary = f.count("vocab_size", 1, kMaxVocabulary);
-  s.hidden = f.count("hidden_size", 2, kMaxWidth);
-  s.layers = f.count("num_hidden_layers", 1, kMaxLayers);
+  s.vocabulary = f.count("vocab_size", 1, kMaxBertVocabulary);
+  s.hidden = f.count("hidden_size", 2, kMaxBertWidth);
+  s.layers = f.count("num_hidden_layers", 1, kMaxBertLayers);
   s.heads = f.count("num_attention_heads", 1, 1024);
-  s.intermediate = f.count("intermediate_size", 1, kMaxWidth * 8);
-  s.positions = f.count("max_position_embeddings", 1, kMaxLength);
+  s.intermediate = f.count("intermediate_size", 1, kMaxBertWidth * 8);
+  s.positions = f.count("max_position_embeddings", 1, kMaxBertLength);
   s.types = f.count_or("type_vocab_size", 0, 1024, 2);
   s.epsilon = float(f.real_or("layer_norm_eps", 0, 1, 1e-12));
   s.curve = curve_of(f);
   const bool behind_pad = family->positions == Positions::kBehindPad;
-  if (f.has("pad_token_id") || behind_pad) s.pad_id = f.count_or("pad_token_id", 0, kMaxVocabulary, 1);
+  if (f.has("pad_token_id") || behind_pad) s.pad_id = f.count_or("pad_token_id", 0, kMaxBertVocabulary, 1);
   if (behind_pad) s.first_position = *s.pad_id + 1;
   if (!status.ok()) return status;
   if (s.hidden % s.heads != 0 || s.head_dim() > 1024) f.fail("num_attention_heads", "does not divide hidden_size");

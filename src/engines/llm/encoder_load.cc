@@ -17,7 +17,7 @@
 namespace weir::llm {
 namespace {
 
-constexpr size_t kMaxConfig = 4 << 20, kMaxTokenizer = 256 << 20;
+constexpr size_t kMaxEncoderConfig = 4 << 20, kMaxEncoderTokenizer = 256 << 20;
 
 using Parameters = std::map<std::string, std::string>;
 
@@ -38,7 +38,7 @@ std::string architecture_of(std::string_view config_json) {
 }
 
 // A folder and what its small files say, before the weights are touched.
-struct Loading {
+struct EncoderLoading {
   const msg::ModelSpec& wanted;
   const Options& options;
   const Folder& folder;
@@ -49,7 +49,7 @@ struct Loading {
   std::unique_ptr<Team> team;
 };
 
-base::Status read_manners(Loading& l) {
+base::Status read_manners(EncoderLoading& l) {
   static const std::string kAuto = "auto";
   const Parameters& all = l.wanted.parameters;
   const std::string &pooling = parameter(all, "pooling", kAuto), &normalize = parameter(all, "normalize", kAuto);
@@ -71,26 +71,26 @@ base::Status read_manners(Loading& l) {
   return {};
 }
 
-uint32_t length_of(const Loading& l, uint32_t most) {
+uint32_t length_of(const EncoderLoading& l, uint32_t most) {
   if (l.options.max_length > 0) return std::min(l.options.max_length, most);
   return std::min(l.files.max_length.value_or(most), most);
 }
 
-Form form_of(const Loading& l, const Store& store) {
+Form form_of(const EncoderLoading& l, const Store& store) {
   return l.options.form.value_or(store.usual_form() == Stored::kF32 ? Form::kF32 : Form::kBf16);
 }
 
 // A device that was lost begins anew.
-base::Result<const cuda::Kernels*> start(const Loading& l, device::Device& device) {
+base::Result<const cuda::Kernels*> start(const EncoderLoading& l, device::Device& device) {
   if (auto s = device.restart(); !s.ok()) return s;
   return cuda::open_kernels(device, *l.place.devices);
 }
 
-cuda::DeviceEncoderOptions options_on(const Loading& l, const device::Device& device) {
+cuda::DeviceEncoderOptions options_on(const EncoderLoading& l, const device::Device& device) {
   return {.broken = l.place.broken, .graphs = cuda::graphs_on(l.options, device)};
 }
 
-base::Result<std::unique_ptr<Encoder>> load_on_device(Loading& l, const BertShape& shape, const Store& store,
+base::Result<std::unique_ptr<Encoder>> load_on_device(EncoderLoading& l, const BertShape& shape, const Store& store,
                                                       device::Device& device) {
   auto kernels = start(l, device);
   if (!kernels) return kernels.error();
@@ -103,7 +103,7 @@ base::Result<std::unique_ptr<Encoder>> load_on_device(Loading& l, const BertShap
   return std::unique_ptr<Encoder>(std::move(*bert));
 }
 
-base::Result<std::unique_ptr<Encoder>> load_bert(Loading& l) {
+base::Result<std::unique_ptr<Encoder>> load_bert(EncoderLoading& l) {
   auto shape = parse_bert_shape(l.config);
   if (!shape) return shape.error();
   l.manners.pad_id = shape->pad_id;
@@ -124,8 +124,9 @@ base::Result<std::unique_ptr<Encoder>> load_bert(Loading& l) {
   return std::unique_ptr<Encoder>(std::move(*bert));
 }
 
-base::Result<std::unique_ptr<Encoder>> load_on_device(Loading& l, const Shape& shape, const EncoderLimits& limits,
-                                                      const Store& store, device::Device& device) {
+base::Result<std::unique_ptr<Encoder>> load_on_device(EncoderLoading& l, const Shape& shape,
+                                                      const EncoderLimits& limits, const Store& store,
+                                                      device::Device& device) {
   auto kernels = start(l, device);
   if (!kernels) return kernels.error();
   if (auto s = cuda::DeviceRotary::check(shape, device, **kernels); !s.ok()) return s;
@@ -136,7 +137,7 @@ base::Result<std::unique_ptr<Encoder>> load_on_device(Loading& l, const Shape& s
   return std::unique_ptr<Encoder>(std::move(*encoder));
 }
 
-base::Result<std::unique_ptr<Encoder>> load_on_cpu(Loading& l, Shape shape, const EncoderLimits& limits,
+base::Result<std::unique_ptr<Encoder>> load_on_cpu(EncoderLoading& l, Shape shape, const EncoderLimits& limits,
                                                    const Store& store) {
   Model model;
   model.form = form_of(l, store);
@@ -149,7 +150,7 @@ base::Result<std::unique_ptr<Encoder>> load_on_cpu(Loading& l, Shape shape, cons
       limits);
 }
 
-base::Result<std::unique_ptr<Encoder>> load_rotary(Loading& l) {
+base::Result<std::unique_ptr<Encoder>> load_rotary(EncoderLoading& l) {
   auto shape = parse_shape(l.config);
   if (!shape) return shape.error();
   shape->encoder = true;
@@ -168,15 +169,15 @@ base::Result<std::unique_ptr<Encoder>> load_rotary(Loading& l) {
 }
 
 // Null without a tokenizer.
-base::Result<std::shared_ptr<const text::Processor>> read_processor(const Loading& l) {
+base::Result<std::shared_ptr<const text::Processor>> read_processor(const EncoderLoading& l) {
   static const std::string kOn = "on";
   const std::string& said = parameter(l.wanted.parameters, "tokenizer", kOn);
   auto on = base::parse_switch(said);
   if (!on) return wrong("tokenizer", said, "on or off");
-  auto tokenizer = l.folder.read_if_there("tokenizer.json", kMaxTokenizer);
+  auto tokenizer = l.folder.read_if_there("tokenizer.json", kMaxEncoderTokenizer);
   if (!tokenizer) return tokenizer.error();
   if (!*on || tokenizer->empty()) return std::shared_ptr<const text::Processor>();
-  auto config = l.folder.read_if_there("tokenizer_config.json", kMaxConfig);
+  auto config = l.folder.read_if_there("tokenizer_config.json", kMaxEncoderConfig);
   if (!config) return config.error();
   auto processor = text::make_processor(*tokenizer, *config, "");
   if (!processor)
@@ -195,7 +196,7 @@ base::Result<bool> is_encoder(const Folder& folder, std::string_view config_json
   std::string architecture = architecture_of(config_json);
   if (is_bert(architecture)) return true;
   if (!architecture.ends_with("Model") && !architecture.ends_with("ForCausalLM")) return false;
-  auto modules = folder.read_if_there("modules.json", kMaxConfig);
+  auto modules = folder.read_if_there("modules.json", kMaxEncoderConfig);
   if (!modules) return modules.error();
   if (!modules->empty()) return true;
   auto shape = parse_shape(config_json);
@@ -205,7 +206,7 @@ base::Result<bool> is_encoder(const Folder& folder, std::string_view config_json
 base::Result<std::unique_ptr<sched::Engine>> load_encoder(const msg::ModelSpec& wanted, const Options& options,
                                                           const Folder& folder, std::string_view config_json,
                                                           const Place& place) {
-  Loading l{wanted, options, folder, config_json, place, {}, {}, nullptr};
+  EncoderLoading l{wanted, options, folder, config_json, place, {}, {}, nullptr};
   auto files = read_encoder_files(folder);
   if (!files) return files.error();
   l.files = *files;

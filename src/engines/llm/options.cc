@@ -8,9 +8,9 @@ namespace {
 
 constexpr uint32_t kMostWaiting = 1 << 20;
 
-class Parameters {
+class ParameterTable {
  public:
-  explicit Parameters(const std::map<std::string, std::string>& all) : all_(all) {}
+  explicit ParameterTable(const std::map<std::string, std::string>& all) : all_(all) {}
 
   const std::string* find(const char* name) const {
     auto at = all_.find(name);
@@ -40,7 +40,7 @@ class Parameters {
 base::Result<Options> read_options(const std::map<std::string, std::string>& parameters,
                                    const msg::BatchPolicy& batching) {
   Options o;
-  Parameters p(parameters);
+  ParameterTable p(parameters);
   o.threads = usual_threads();
   p.count("threads", 1, 1024, o.threads);
   p.count("block_size", 16, 1024, o.policy.block_size);

@@ -10,7 +10,7 @@ namespace weir::llm {
 namespace {
 
 // About 20 us of looking before a worker sleeps: longer than the gaps inside a step.
-constexpr int kLooks = 4000;
+constexpr int kSpinLooks = 4000;
 
 void relax() {
 #ifdef __x86_64__
@@ -53,7 +53,7 @@ void Team::share(uint32_t count, uint32_t grain, void* data, Call call) {
   work(0);
   for (int looks = 0; left_.load(std::memory_order_acquire) > 0; ++looks) {
     relax();
-    if (looks > kLooks) std::this_thread::yield();  // a worker has lost its core
+    if (looks > kSpinLooks) std::this_thread::yield();  // a worker has lost its core
   }
 }
 
@@ -69,7 +69,7 @@ void Team::work(uint32_t thread) {
 }
 
 uint32_t Team::await_job(uint32_t done) {
-  for (int looks = 0; looks < kLooks; ++looks) {
+  for (int looks = 0; looks < kSpinLooks; ++looks) {
     uint32_t now = job_.load(std::memory_order_acquire);
     if (now != done) return now;
     relax();

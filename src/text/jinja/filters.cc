@@ -78,7 +78,7 @@ Value to_float(Evaluation&, const Value& v, Arguments& a) {
   return out ? Value(*out) : a.get(0, "default", 0.0);
 }
 
-Value replace(Evaluation& evaluation, const Value& v, Arguments& a) {
+Value replace_filter(Evaluation& evaluation, const Value& v, Arguments& a) {
   Value count = a.get(2, "count", None{});
   std::string input = evaluation.text_of(v);
   evaluation.spend_bytes(input.size());
@@ -164,7 +164,7 @@ Value attribute(Evaluation& evaluation, const Value& v, Arguments& a) {
   return evaluation.attribute(v, a.need(0, "name").to_text());
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kTextFilters[] = {
     {"trim", trim},
     {"upper", changed<upper>},
     {"lower", changed<lower>},
@@ -175,7 +175,7 @@ constexpr FilterEntry kFilters[] = {
     {"string", text},
     {"int", to_integer},
     {"float", to_float},
-    {"replace", replace},
+    {"replace", replace_filter},
     {"escape", escape},
     {"e", escape},
     {"safe", safe},
@@ -189,7 +189,7 @@ constexpr FilterEntry kFilters[] = {
 }  // namespace
 
 FilterFn find_filter(std::string_view name) {
-  for (const FilterEntry& entry : kFilters)
+  for (const FilterEntry& entry : kTextFilters)
     if (entry.name == name) return entry.filter;
   return find_list_filter(name);
 }

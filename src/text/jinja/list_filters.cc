@@ -30,7 +30,7 @@ Value dotted(Evaluation& evaluation, Value value, const Value& path) {
 
 Value length_of(Evaluation&, const Value& v, Arguments&) { return size_of(v); }
 
-Value join(Evaluation& evaluation, const Value& v, Arguments& a) {
+Value join_filter(Evaluation& evaluation, const Value& v, Arguments& a) {
   std::string between = evaluation.text_of(a.get(0, "d", std::string())), out;
   Value path = a.get(1, "attribute", None{});
   bool first = true;
@@ -211,8 +211,8 @@ Value rejectattr(Evaluation& e, const Value& v, Arguments& a) {
   return chosen(e, v, a, Keep::kOthers, Look::kAttribute);
 }
 
-constexpr FilterEntry kFilters[] = {
-    {"length", length_of},      {"count", length_of}, {"join", join},
+constexpr FilterEntry kListFilters[] = {
+    {"length", length_of},      {"count", length_of}, {"join", join_filter},
     {"first", first},           {"last", last},       {"list", to_list},
     {"reverse", reverse},       {"items", items_of},  {"sort", sort},
     {"dictsort", dictsort},     {"unique", unique},   {"max", extreme<1>},
@@ -224,7 +224,7 @@ constexpr FilterEntry kFilters[] = {
 }  // namespace
 
 FilterFn find_list_filter(std::string_view name) {
-  for (const FilterEntry& entry : kFilters)
+  for (const FilterEntry& entry : kListFilters)
     if (entry.name == name) return entry.filter;
   return nullptr;
 }

@@ -24,7 +24,7 @@ Value strip(Evaluation& evaluation, const Value& self, Arguments& arguments) {
 }
 
 template <std::string (*kChange)(std::string_view)>
-Value changed(Evaluation& evaluation, const Value& self, Arguments&) {
+Value changed_str(Evaluation& evaluation, const Value& self, Arguments&) {
   return evaluation.text(kChange(self.str()));
 }
 
@@ -216,20 +216,20 @@ Value index_of(Evaluation& evaluation, const Value& self, Arguments& arguments) 
   return int64_t(at - self.items().begin());
 }
 
-struct Entry {
+struct MethodEntry {
   std::string_view name;
   Method method;
 };
 
-constexpr Entry kText[] = {
+constexpr MethodEntry kText[] = {
     {"strip", strip<Side::kBoth>},
     {"lstrip", strip<Side::kLeft>},
     {"rstrip", strip<Side::kRight>},
-    {"upper", changed<upper>},
-    {"lower", changed<lower>},
-    {"casefold", changed<lower>},
-    {"title", changed<titled>},
-    {"capitalize", changed<capitalized>},
+    {"upper", changed_str<upper>},
+    {"lower", changed_str<lower>},
+    {"casefold", changed_str<lower>},
+    {"title", changed_str<titled>},
+    {"capitalize", changed_str<capitalized>},
     {"startswith", has_affix<has_prefix>},
     {"endswith", has_affix<has_suffix>},
     {"split", split},
@@ -252,14 +252,14 @@ constexpr Entry kText[] = {
     {"removeprefix", remove_prefix},
     {"removesuffix", remove_suffix},
 };
-constexpr Entry kDict[] = {{"get", get}, {"items", items}, {"keys", keys}, {"values", values}, {"copy", same}};
-constexpr Entry kList[] = {{"count", count_items}, {"index", index_of}, {"copy", same}};
+constexpr MethodEntry kDict[] = {{"get", get}, {"items", items}, {"keys", keys}, {"values", values}, {"copy", same}};
+constexpr MethodEntry kList[] = {{"count", count_items}, {"index", index_of}, {"copy", same}};
 
 }  // namespace
 
 Value find_method(const Value& object, std::string_view name) {
   auto in = [&](const auto& table) -> Value {
-    for (const Entry& entry : table)
+    for (const MethodEntry& entry : table)
       if (entry.name == name)
         return Value::callable([object, method = entry.method](Evaluation& evaluation, Arguments& arguments) {
           if (object.text()) evaluation.walk(object);

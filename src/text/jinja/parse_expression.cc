@@ -14,7 +14,7 @@ namespace weir::text::jinja {
 
 namespace {
 
-constexpr int kDeepest = 200;
+constexpr int kDeepestExpression = 200;
 
 struct Nested {
   explicit Nested(int& count) : count_(count) { ++count_; }
@@ -60,7 +60,7 @@ ExprPtr ExpressionParser::done(std::unique_ptr<Expr> expr) const {
   for (const auto& arg : expr->args)
     if (arg) deepest = std::max<int>(deepest, arg->depth);
   for (const auto& [name, arg] : expr->named) deepest = std::max<int>(deepest, arg->depth);
-  if (deepest >= kDeepest) fault("the expression is nested too deeply");
+  if (deepest >= kDeepestExpression) fault("the expression is nested too deeply");
   expr->depth = uint16_t(deepest + 1);
   return expr;
 }
@@ -81,7 +81,7 @@ ExprPtr ExpressionParser::binary_of(Op op, ExprPtr left, ExprPtr right) const {
 
 ExprPtr ExpressionParser::expression(bool conditional) {
   Nested nested(nested_);
-  if (nested_ > kDeepest) fault("the expression is nested too deeply");
+  if (nested_ > kDeepestExpression) fault("the expression is nested too deeply");
   if (!conditional) return or_();
   ExprPtr left = or_();
   while (accept_name("if")) {
@@ -122,7 +122,7 @@ ExprPtr ExpressionParser::and_() { return chain("and", Expr::Kind::kAnd, &Expres
 
 ExprPtr ExpressionParser::not_() {
   Nested nested(nested_);
-  if (nested_ > kDeepest) fault("the expression is nested too deeply");
+  if (nested_ > kDeepestExpression) fault("the expression is nested too deeply");
   if (accept_name("not")) return unary_of(Expr::Kind::kNot, not_());
   return comparison();
 }
@@ -187,7 +187,7 @@ ExprPtr ExpressionParser::power() {
 
 ExprPtr ExpressionParser::unary(bool filters) {
   Nested nested(nested_);
-  if (nested_ > kDeepest) fault("the expression is nested too deeply");
+  if (nested_ > kDeepestExpression) fault("the expression is nested too deeply");
   ExprPtr expr;
   if (accept_op("-"))
     expr = unary_of(Expr::Kind::kNegate, unary(false));

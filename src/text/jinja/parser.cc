@@ -7,7 +7,7 @@ namespace weir::text::jinja {
 
 namespace {
 
-constexpr int kDeepest = 100;  // statements inside each other
+constexpr int kDeepestBlock = 100;  // statements inside each other
 
 class Parser : private ExpressionParser {
  public:
@@ -27,7 +27,7 @@ class Parser : private ExpressionParser {
 
   // Statements up to a tag with one of these names, which stays: its name is the next token.
   Body body(const Ends& ends) {
-    if (++nested_ > kDeepest) fault("blocks are nested too deeply");
+    if (++nested_ > kDeepestBlock) fault("blocks are nested too deeply");
     Body out;
     while (!is(Token::Kind::kEnd)) {
       int line = now().line;

@@ -39,12 +39,12 @@ bool is_lower(const Value& v, Arguments&) {
 bool truth(const Value& v, Arguments&) { return v.boolean() && v.truth(); }
 bool falsehood(const Value& v, Arguments&) { return v.boolean() && !v.truth(); }
 
-struct Entry {
+struct TestEntry {
   std::string_view name;
   TestFn test;
 };
 
-constexpr Entry kTests[] = {
+constexpr TestEntry kTests[] = {
     {"defined", [](const Value& v, Arguments&) { return !v.undefined(); }},
     {"undefined", [](const Value& v, Arguments&) { return v.undefined(); }},
     {"none", [](const Value& v, Arguments&) { return v.none(); }},
@@ -88,7 +88,7 @@ constexpr Entry kTests[] = {
 }  // namespace
 
 TestFn find_test(std::string_view name) {
-  for (const Entry& entry : kTests)
+  for (const TestEntry& entry : kTests)
     if (entry.name == name) return entry.test;
   return nullptr;
 }

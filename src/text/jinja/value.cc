@@ -11,14 +11,14 @@ namespace weir::text::jinja {
 
 namespace {
 
-constexpr uint32_t kDeepest = 200;
+constexpr uint32_t kDeepestValue = 200;
 constexpr uint64_t kMostShown = 4'000'000;  // weight of what repr() writes
 
 // Containers hold plain values only: a namespace inside could hold its holder, a macro outlive what it sees.
 uint32_t depth_with(const Value& item) {
   if (item.name_space() || item.callable())
     fail("a " + std::string(item.kind()) + " inside a list or dict is not supported");
-  if (item.depth() >= kDeepest) too_much("lists and dicts are nested too deeply");
+  if (item.depth() >= kDeepestValue) too_much("lists and dicts are nested too deeply");
   return item.depth() + 1;
 }
 

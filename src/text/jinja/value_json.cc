@@ -11,11 +11,11 @@ namespace weir::text::jinja {
 
 namespace {
 
-constexpr int kDeepest = 190;
+constexpr int kDeepestJson = 190;
 
 template <class Json>
 Value convert(const Json& json, int depth) {
-  if (depth > kDeepest) too_much("the JSON is nested too deeply");
+  if (depth > kDeepestJson) too_much("the JSON is nested too deeply");
   switch (json.type()) {
     case Json::value_t::null: return None{};
     case Json::value_t::boolean: return json.template get<bool>();

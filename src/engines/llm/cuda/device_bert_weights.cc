@@ -12,14 +12,14 @@ namespace {
 using base::Status;
 using device::Copy;
 
-constexpr size_t kStage = size_t(8) << 20;
+constexpr size_t kBertStage = size_t(8) << 20;
 
 // Brings arrays to the device through one pinned stage; they are small beside a model of tokens. Keeps the first error.
-class Upload {
+class BertUpload {
  public:
-  Upload(const BertShape& shape, const Store& store, device::Device& device)
+  BertUpload(const BertShape& shape, const Store& store, device::Device& device)
       : shape_(shape), store_(store), device_(device) {
-    keep(device.pin(kStage), stage_);
+    keep(device.pin(kBertStage), stage_);
     keep(device.stream(), stream_);
     keep(device.event(), sent_);
   }
@@ -29,8 +29,8 @@ class Upload {
     const size_t bytes = values.size() * sizeof(T);
     device::DeviceBuffer buffer;
     if (!status.ok() || !keep(device_.buffer(bytes), buffer)) return nullptr;
-    for (size_t at = 0; at < bytes && status.ok(); at += kStage) {
-      const size_t n = std::min(kStage, bytes - at);
+    for (size_t at = 0; at < bytes && status.ok(); at += kBertStage) {
+      const size_t n = std::min(kBertStage, bytes - at);
       std::memcpy(stage_.data(), reinterpret_cast<const std::byte*>(values.data()) + at, n);
       Copy copy{buffer.data() + at, stage_.data(), n};
       status = device_.copy(stream_, device::Way::kToDevice, {&copy, 1});
@@ -118,7 +118,7 @@ class Upload {
 base::Result<DeviceBertWeights> load_device_bert(const BertShape& s, const Store& store, device::Device& device) {
   const std::string first = "embeddings.word_embeddings.weight";
   const std::string root = store.has(first) ? "" : s.outer, embeddings = root + "embeddings.";
-  Upload load(s, store, device);
+  BertUpload load(s, store, device);
   DeviceBertWeights w;
   w.head_dim = s.head_dim() <= 64 ? 64 : s.head_dim() <= 128 ? 128 : 256;
   w.words = load.matrix(root + first, s.vocabulary, s.hidden);
