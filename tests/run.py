@@ -1,6 +1,8 @@
 """Runs the tests of a build folder and ends with `N passed, N failed`.
 
-usage: run.py BUILD_DIR [word…]     words select tests whose name contains one of them
+usage: run.py BUILD_DIR [--quick] [--list-targets] [word…]     words select tests whose name contains one of them
+       --quick          only the gtest programs, which need no server, no other language and no package beside gtest's
+       --list-targets   prints what ninja has to build for them, and runs nothing
 
 Three kinds are run and counted case by case: the gtest programs and the plain test programs that meson knows
 (meson introspect), and the end-to-end scripts tests/e2e/*_test.py, which speak to the real binary.
@@ -67,15 +69,31 @@ def plain(test, env, tally):
     return bad, out
 
 
+def targets(build, tests):
+    """The files that these tests run or need, as ninja names them."""
+    files = {t['id']: t['filename'] for t in json.loads(subprocess.check_output(['meson', 'introspect', '--targets', str(build)]))}
+    wanted = {pathlib.Path(name) for test in tests for name in [test['cmd'][0], *sum((files.get(d, []) for d in test.get('depends', [])), [])]}
+    return sorted(str(name.relative_to(build)) for name in wanted if name.is_relative_to(build))
+
+
 def main(build, words):
     build = pathlib.Path(build).resolve()
+    options, words = {w for w in words if w.startswith('--')}, [w for w in words if not w.startswith('--')]
+    if unknown := options - {'--quick', '--list-targets'}:
+        print(f'unknown option {sorted(unknown)[0]}: --quick, --list-targets')
+        return 2
     listed = json.loads(subprocess.check_output(['meson', 'introspect', '--tests', str(build)]))
     for test in listed:
         test['kind'] = gtest if test.get('protocol') == 'gtest' else plain
     for script in sorted((ROOT / 'tests/e2e').glob('*_test.py')):
         listed.append({'name': f'e2e/{script.stem[:-5]}', 'cmd': [sys.executable, str(script)], 'env': {},
                        'workdir': str(ROOT), 'kind': plain})
+    if '--quick' in options:
+        listed = [t for t in listed if t['kind'] is gtest]
     listed = [t for t in listed if not words or any(w in t['name'] for w in words)]
+    if '--list-targets' in options:
+        print(*targets(build, listed), sep='\n')
+        return 0
     tally = Tally()
     for test in listed:
         env = {**os.environ, **test['env'], 'WEIR_BUILD': str(build), 'WEIR_ROOT': str(ROOT)}

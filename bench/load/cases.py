@@ -1,6 +1,7 @@
 """Whole-server loads, weir beside its peers. Each case starts its servers, loads them in turn and prints one table."""
 
 import contextlib
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -9,13 +10,14 @@ import measure
 import payloads
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SERVER = pathlib.Path(os.environ.get('WEIR_SERVER', ROOT / 'build/src/app/weir'))  # as it is served; or another build
 INFER = '/inference.GRPCInferenceService/ModelInfer'
 GRPC = ('content-type: application/grpc', 'te: trailers')
 JSON = ('content-type: application/json',)
 
 
 def weir(build, *flags, repository=ROOT / 'conf/models'):
-    return lambda port: [build / 'src/app/weir', 'serve', repository, '--listen', f'127.0.0.1:{port}', '--shards', '1',
+    return lambda port: [SERVER, 'serve', repository, '--listen', f'127.0.0.1:{port}', '--shards', '1',
                          '--access-log', 'off', *flags]
 
 

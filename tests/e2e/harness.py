@@ -22,7 +22,7 @@ import time
 import unittest
 
 ROOT = pathlib.Path(os.environ.get('WEIR_ROOT', pathlib.Path(__file__).resolve().parents[2]))
-BUILD = pathlib.Path(os.environ.get('WEIR_BUILD', ROOT / 'build'))
+BUILD = pathlib.Path(os.environ.get('WEIR_BUILD', ROOT / 'build-test'))
 WEIR = BUILD / 'src/app/weir'
 MODELS = ROOT / 'conf/models'
 SANITIZED = any(word in BUILD.name for word in ('asan', 'tsan'))
