@@ -113,6 +113,73 @@ TEST(GraphPipeVerify, EveryPrefixAndEveryBentByteIsTakenOrRefused) {
   EXPECT_EQ(bench.bus.in_flight(), 0u);
 }
 
+// As graphpipe-go writes them: vectors of bytes, with no zero behind them.
+TEST(GraphPipe, StringsNeedNoZeroBehindThem) {
+  for (size_t length = 0; length < 17; ++length) {
+    Bench bench;
+    FlatBufferBuilder b;
+    std::string word(length, 'w');
+    // Written back to front: the two are neighbours, so what follows the second is the first one's length.
+    auto bytes = [&] { return b.CreateVector(reinterpret_cast<const uint8_t*>(word.data()), length).o; };
+    std::vector<Offset<flatbuffers::String>> strings{bytes(), bytes()};
+    auto all = b.CreateVector(strings);
+    auto name = Offset<flatbuffers::String>(b.CreateVector(std::vector<uint8_t>{'n', 'a', 'm', 'e'}).o);
+    auto tensor = fb::CreateTensor(b, fb::Type_String, b.CreateVector(std::vector<int64_t>{2}), 0, all);
+    auto body = finished(b, fb::CreateInferRequest(b, 0, b.CreateVector(&name, 1), b.CreateVector(&tensor, 1)));
+    auto x = bench.open("POST", "/graphpipe/any", body);
+    EXPECT_EQ(bench.models.seen("any"),
+              std::vector<std::string>{"any/1 rows=1 | name BYTES [2] [\"" + word + "\",\"" + word + "\"]"});
+  }
+}
+
+TEST(GraphPipe, AStringThatEndsBehindTheBodyIsRefused) {
+  auto body = bomb(1, 1, 4);
+  size_t at = body.find("xxxx");
+  ASSERT_NE(at, std::string::npos);
+  for (int length : {4, 5, 8, 1000, -1}) {
+    auto bent = body;
+    std::memcpy(bent.data() + at - 4, &length, 4);
+    bool inside = length >= 0 && at + size_t(length) <= bent.size();
+    EXPECT_EQ(code_of(bent, 64 << 20), inside ? Code::kOk : Code::kInvalidArgument) << length;
+  }
+}
+
+TEST(GraphPipe, AnOutputThatIsAskedForTwiceIsWrittenOnce) {
+  Bench bench;
+  std::vector<msg::Tensor> tensors;
+  for (auto name : {"a", "b"})
+    tensors.push_back({name, DType::kUint8, {8192}, base::Bytes::copy_of(std::string(8192, *name))});
+  std::vector<size_t> order(256, 1);
+  auto pieces = write_tensors(tensors, order);
+  ASSERT_TRUE(pieces);
+  std::string body;
+  for (const auto& piece : *pieces) body += piece.view();
+  EXPECT_LT(body.size(), 8192u + 4 * 256 + 256) << "and the other not at all";
+  auto* response = flatbuffers::GetRoot<fb::InferResponse>(body.data());
+  ASSERT_EQ(response->output_tensors()->size(), 256u);
+  EXPECT_EQ(response->output_tensors()->Get(255)->data()->Get(8191), 'b');
+}
+
+TEST(GraphPipe, AFlatbufferIsTakenUnderAnyContentType) {
+  Bench bench;
+  bench.inbox("add").script.push_back(outputs("sum INT32 [1,2] [1,2]"));
+  auto body = bench.schema.request(
+      R"({"req_type":"InferRequest","req":{"input_tensors":[{"type":"Int32","shape":[1,2],"data":[1,0,0,0,2,0,0,0]}]}})");
+  auto post = [&](std::string_view content) {
+    Bench::Opened x(new support::FakeExchange("POST", "/graphpipe/add", content), {&bench.router});
+    x->mutable_request().fields.add("content-type", "application/json");
+    if (bench.router.begin(*x).body == wire::BodyPlan::kWhole) bench.router.whole(*x);
+    bench.turn();
+    return x;
+  };
+  auto x = post(body);
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_EQ(x->response.fields.find("content-type"), "application/octet-stream");
+  x = post(R"({"inputs": []})");
+  EXPECT_EQ(x->response.status, 400);
+  EXPECT_EQ(x->response.fields.find("content-type"), "application/json");
+}
+
 // ---- Copies
 
 TEST(GraphPipe, NumbersAliasTheBodyAllTheWayDown) {
@@ -231,6 +298,20 @@ TEST(GraphPipePages, ReadinessFollowsTheServer) {
   bench.ready = false;
   EXPECT_EQ(bench.open("GET", "/control/is_ready")->response.status, 503);
   EXPECT_EQ(bench.open("GET", "/control/is_alive")->sent, "ok\n");
+}
+
+TEST(GraphPipePages, ReadinessIsBelowEveryAddressThatAClientMayHave) {
+  Bench bench;
+  for (std::string uri : {"", "/graphpipe", "/graphpipe/add", "/graphpipe/add/versions/1"}) {
+    bench.ready = true;
+    EXPECT_EQ(bench.open("GET", uri + "/control/is_ready")->sent, "ok\n") << uri;
+    EXPECT_EQ(bench.open("GET", uri + "/control/is_alive")->sent, "ok\n") << uri;
+    bench.ready = false;
+    EXPECT_EQ(bench.open("GET", uri + "/control/is_ready")->response.status, 503) << uri;
+  }
+  bench.ready = true;
+  for (std::string uri : {"/graphpipe/nothing", "/graphpipe/add/versions/2"})
+    EXPECT_EQ(bench.open("GET", uri + "/control/is_ready")->response.status, 503) << "not this model: " << uri;
 }
 
 TEST(GraphPipePages, TheRootCanBeLeftToOthersAndTheDefaultModelSet) {

@@ -35,11 +35,13 @@ def offsets(builder, start, items):
 
 
 def tensor(builder, array):
-    """numpy array, or a list of bytes for a String tensor of one dimension."""
+    """numpy array; or, for a String tensor of one dimension, a list of bytes, or of bytearrays: those go out as graphpipe-go
+    writes them, without a zero behind them."""
     t = generated()('Tensor')
     if isinstance(array, list):
         shape, number, data = [len(array)], STRING, None
-        strings = offsets(builder, t.TensorStartStringValVector, [builder.CreateString(s) for s in array])
+        strings = offsets(builder, t.TensorStartStringValVector, [
+            builder.CreateByteVector(bytes(s)) if isinstance(s, bytearray) else builder.CreateString(s) for s in array])
     else:
         shape, number, strings = array.shape, TYPE_OF[array.dtype], None
         data = builder.CreateNumpyVector(np.frombuffer(array.tobytes(), np.uint8))
@@ -250,6 +252,34 @@ class GraphPipe(harness.Case):
             bent[at] ^= 0xff
             self.assertIn(self.post('/graphpipe/digits', bytes(bent)).status, (200, 400)) if at % 8 == 0 else None
         self.assertEqual(200, self.post('/graphpipe/digits', good).status)
+
+    def test_strings_of_every_length_need_no_zero(self):
+        words = [b'w' * n for n in range(18)]
+        for word in words:
+            echoed, = self.infer('/graphpipe/identity', [[bytearray(word), bytearray(word)]], inputs=['s'])
+            self.assertEqual([word, word], echoed)
+        echoed, = self.infer('/graphpipe/identity', [[bytearray(w) for w in words]], inputs=['s'])
+        self.assertEqual(words, echoed)
+
+    def test_names_beyond_the_tensors_are_ignored_and_outputs_may_repeat(self):
+        a, b = np.arange(16, dtype=np.int32).reshape(1, 16), np.ones((1, 16), np.int32)
+        answer = self.infer('/graphpipe/simple', [b, a], inputs=['INPUT1', 'INPUT0', 'INPUT1', 'INPUT0'],
+                            outputs=['OUTPUT1', 'OUTPUT0', 'OUTPUT1'])
+        for got, want in zip(answer, (a - b, a + b, a - b), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+    def test_a_flatbuffer_is_taken_under_any_content_type(self):
+        image = np.zeros((1, 64), np.float32)
+        for kind in ('application/json', 'application/json; charset=utf-8', 'text/plain', 'application/octet-stream'):
+            answer = curl(self.server.url('/graphpipe/digits'), '-H', 'Content-Type: ' + kind, data=infer_request([image]))
+            self.assertEqual((200, (1, 10)), (answer.status, outputs_of(answer.body)[0].shape))
+
+    def test_readiness_is_below_every_address(self):
+        for uri in ('', '/graphpipe', '/graphpipe/digits', '/graphpipe/digits/versions/1'):
+            for what in ('is_ready', 'is_alive'):
+                answer = curl(self.server.url(f'{uri}/control/{what}'))
+                self.assertEqual((200, b'ok\n'), (answer.status, answer.body), uri)
+        self.assertEqual(503, curl(self.server.url('/graphpipe/nothing/control/is_ready')).status)
 
     def test_json_that_lost_its_way_is_told_so_in_json(self):
         answer = curl(self.server.url('/'), '-H', 'Content-Type: application/json', data='{}')

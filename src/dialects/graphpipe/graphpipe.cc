@@ -59,12 +59,17 @@ GraphPipe::GraphPipe(bus::Bus& bus, wire::Router& router, base::SlabSource& slab
   const GraphPipeOptions& o = p.house.options;
   wire::Plan whole{wire::BodyPlan::kWhole, o.max_body}, none{wire::BodyPlan::kIgnore};
   if (o.root_post == GraphPipeOptions::RootPost::kOn) router.add({"POST", "/", &p.post, kProtocol, whole});
+  auto control = [&](const std::string& prefix) {
+    router.add({"GET", prefix + "/control/is_ready", &p.ready, "health", none});
+    router.add({"GET", prefix + "/control/is_alive", &p.alive, "health", none});
+  };
+  control("");
   for (std::string_view tail : {"", "/{model}", "/{model}/versions/{version}"}) {
-    router.add({"POST", o.prefix + std::string(tail), &p.post, kProtocol, whole});
-    router.add({"GET", o.prefix + std::string(tail), tail.empty() ? &p.list : &p.model, kProtocol, none});
+    std::string uri = o.prefix + std::string(tail);
+    router.add({"POST", uri, &p.post, kProtocol, whole});
+    router.add({"GET", uri, tail.empty() ? &p.list : &p.model, kProtocol, none});
+    control(uri);
   }
-  router.add({"GET", "/control/is_ready", &p.ready, "health", none});
-  router.add({"GET", "/control/is_alive", &p.alive, "health", none});
   router.error_form(o.prefix, refuse);
 }
 

@@ -4,7 +4,8 @@
 //   POST {prefix}                                 the same
 //   POST {prefix}/{model}[/versions/{version}]    that model
 //   GET  {prefix}[/{model}[/versions/{version}]]  what is there: JSON, and a page for browsers
-//   GET  /control/is_ready, /control/is_alive     as graphpipe-go's servers answer
+//   GET  …/control/is_ready, …/control/is_alive   as graphpipe-go's servers answer; … is nothing, or any address above:
+//                                                 below a model's, ready means that this model is
 //
 // An error is HTTP 400 with an InferResponse that holds it: of the three known clients one looks at the status only,
 // one prints the body of what is not 200, and one decodes every body, so all three notice.

@@ -29,7 +29,8 @@ inline constexpr size_t kMaxInputs = 256, kMaxOutputs = 256, kMaxParameters = 25
 base::Status read_config(std::string_view config, msg::Call& call);
 
 // Fills inputs and outputs. Numbers alias `body`; the elements of String tensors are copied once, into `slabs`. Bytes
-// for a BOOL input must be 0 or 1. Errors: INVALID_ARGUMENT, UNIMPLEMENTED (bfloat16), RESOURCE_EXHAUSTED.
+// for a BOOL input must be 0 or 1. Names beyond the tensors are ignored; an output may be named more than once. Errors:
+// INVALID_ARGUMENT, UNIMPLEMENTED (bfloat16), RESOURCE_EXHAUSTED.
 base::Status read_tensors(const fb::InferRequest& request, const base::Bytes& body, const msg::ModelSpec& spec,
                           base::SlabSource& slabs, msg::Call& call);
 

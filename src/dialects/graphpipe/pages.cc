@@ -76,8 +76,9 @@ void list_page(House& house, Exchange& exchange, const wire::PathArgs&) {
   respond(exchange, kHtml, page("GraphPipe on " + house.options.server_name, "<ul>\n" + items + "</ul>\n"));
 }
 
-void is_ready(House& house, Exchange& exchange, const wire::PathArgs&) {
-  if (!house.options.ready || house.options.ready())
+void is_ready(House& house, Exchange& exchange, const wire::PathArgs& args) {
+  bool served = args["model"].empty() || house.bus.catalog().find(args["model"], args["version"]);
+  if (served && (!house.options.ready || house.options.ready()))
     return exchange.respond(200, "text/plain", base::Bytes::constant("ok\n"));
   exchange.ledger().code = base::Code::kUnavailable;
   exchange.respond(503, "text/plain", base::Bytes::constant("not ready\n"));

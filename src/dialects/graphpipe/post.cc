@@ -50,6 +50,9 @@ class Inference final : public wire::Reader, public msg::Sink {
     exchange_.ledger().model = spec.name;
     if (spec.decoupled) return too_often("may answer any number of times");
     if (auto s = read_tensors(request, body, spec, house_.slabs, call); !s.ok()) return s;
+    asked_ = std::exchange(call.outputs, {});
+    for (const auto& name : asked_)
+      if (std::find(call.outputs.begin(), call.outputs.end(), name) == call.outputs.end()) call.outputs.push_back(name);
     if (auto s = check_types(spec, call); !s.ok()) return s;
     if (auto s = marshal::check_call(spec, call); !s.ok()) return s;
     call.version = spec.version;
@@ -87,24 +90,23 @@ class Inference final : public wire::Reader, public msg::Sink {
     if (!status.ok()) respond_failure(exchange_, status);
   }
 
-  // Leaves what was asked for, in the order asked for.
-  Status select(const msg::Call& call, msg::Outputs& outputs) const {
-    std::vector<msg::Tensor> chosen;
-    for (const auto& name : call.outputs) {
+  // Which outputs were asked for, in the order asked for; all of them where none was.
+  Status select(const msg::Call& call, const msg::Outputs& outputs) {
+    for (const auto& name : asked_) {
       auto at = std::find_if(outputs.tensors.begin(), outputs.tensors.end(), [&](auto& t) { return t.name == name; });
       if (at == outputs.tensors.end())
         return failure(served_->spec.any_tensors ? Code::kInvalidArgument : Code::kInternal,
                        "model '" + call.model + "' made no output '" + name + "'");
-      chosen.push_back(std::move(*at));
+      order_.push_back(size_t(at - outputs.tensors.begin()));
     }
-    if (!call.outputs.empty()) outputs.tensors = std::move(chosen);
+    for (size_t i = 0; asked_.empty() && i < outputs.tensors.size(); ++i) order_.push_back(i);
     for (const auto& tensor : outputs.tensors)
       if (auto s = marshal::check_data(tensor, "output"); !s.ok()) return failure(Code::kInternal, s.text);
     return {};
   }
 
   Status answer(const msg::Outputs& outputs) {
-    auto pieces = write_tensors(outputs.tensors);
+    auto pieces = write_tensors(outputs.tensors, order_);
     if (!pieces) return pieces.error();
     uint64_t total = 0;
     for (const auto& piece : *pieces) total += piece.size();
@@ -120,7 +122,9 @@ class Inference final : public wire::Reader, public msg::Sink {
   House& house_;
   Exchange& exchange_;
   bus::OwnedCall owned_;
-  bus::Served* served_ = nullptr;  // looked up in this turn, then kept alive by the Call in flight
+  std::vector<std::string> asked_;  // outputs by name, as the request has them
+  std::vector<size_t> order_;       // outputs of the model, as the answer has them
+  bus::Served* served_ = nullptr;   // looked up in this turn, then kept alive by the Call in flight
 };
 
 void metadata(House& house, Exchange& exchange, const wire::PathArgs& args) {
@@ -139,12 +143,13 @@ void metadata(House& house, Exchange& exchange, const wire::PathArgs& args) {
 }  // namespace
 
 void post(House& house, Exchange& exchange, const wire::PathArgs& args) {
-  if (exchange.request().fields.find("content-type").starts_with("application/json"))
-    return wire::respond_error(exchange, base::invalid("this path takes GraphPipe's flatbuffers; JSON requests go to "
-                                                       "/v2/models/<model>/infer"));
   base::Bytes body = exchange.content();
   if (reinterpret_cast<uintptr_t>(body.data()) % 4 != 0) body = base::Bytes::copy_of(body.view());
   auto request = verify(body, house.options.max_body);
+  bool json = exchange.request().fields.find("content-type").starts_with("application/json");
+  if (!request && json)  // a flatbuffer is taken whatever its type is said to be
+    return wire::respond_error(exchange, base::invalid("this path takes GraphPipe's flatbuffers; JSON requests go to "
+                                                       "/v2/models/<model>/infer"));
   if (!request) return respond_failure(exchange, request.error());
   if ((*request)->req() && (*request)->req_type() == fb::Req_MetadataRequest) return metadata(house, exchange, args);
   auto* infer = (*request)->req() ? (*request)->req_as_InferRequest() : nullptr;

@@ -1,6 +1,7 @@
 // Answers as flatbuffers (proto/graphpipe.fbs).
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,10 @@ namespace weir::graphpipe {
 // (marshal::check_data). Errors: UNIMPLEMENTED (bfloat16), OUT_OF_RANGE (2 GiB and more, which no flatbuffer can be).
 inline constexpr size_t kDataAlign = 16;
 base::Result<std::vector<base::Bytes>> write_tensors(const std::vector<msg::Tensor>& tensors);
+// `order`: which of them the answer has, one after the other. A tensor that stands in it twice is written once and
+// referred to twice; one that does not stand in it is not written.
+base::Result<std::vector<base::Bytes>> write_tensors(const std::vector<msg::Tensor>& tensors,
+                                                     std::span<const size_t> order);
 
 // InferResponse with one Error: gRPC's number for the code, and the text.
 base::Bytes write_error(const base::Status& status);

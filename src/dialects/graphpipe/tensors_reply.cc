@@ -4,12 +4,14 @@
 //   0   u32 root                 -> the InferResponse
 //   4   vtables                  of InferResponse, of a numeric and of a String Tensor
 //   32  InferResponse            soffset, u32 output_tensors
-//   40  u32 count, count × u32   -> Tensors
+//   40  u32 count, count × u32   -> Tensors, two of which may be one
 //   …   per tensor: Tensor {soffset, u32 shape, u32 data or string_val, u8 type, 3 × 0}, its shape, its strings
 //   …   per numeric tensor: u32 length, then the bytes at a multiple of kDataAlign
 //
 // An offset counts from where it is written. https://flatbuffers.dev/flatbuffers_internals.html
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "dialects/graphpipe/reply.h"
 #include "dialects/graphpipe/types.h"
@@ -30,13 +32,19 @@ constexpr size_t kShapeField = 4, kDataField = 8;
 
 class Layout {
  public:
-  explicit Layout(const std::vector<msg::Tensor>& tensors) : tensors_(tensors) {}
+  Layout(const std::vector<msg::Tensor>& tensors, std::span<const size_t> order) {
+    for (size_t i : order) {
+      auto at = std::find(tensors_.begin(), tensors_.end(), &tensors[i]);
+      slots_.push_back(size_t(at - tensors_.begin()));
+      if (at == tensors_.end()) tensors_.push_back(&tensors[i]);
+    }
+  }
 
   base::Result<std::vector<base::Bytes>> write() {
     if (auto status = head(); !status.ok()) return status;
     if (auto status = place_data(); !status.ok()) return status;
     for (size_t i = 0; i < tensors_.size(); ++i)
-      if (tensors_[i].dtype != DType::kBytes) data(i);
+      if (tensors_[i]->dtype != DType::kBytes) data(i);
     flush();
     return std::move(pieces_);
   }
@@ -61,16 +69,16 @@ class Layout {
     put(kVtables, sizeof kVtables);
     put(int32_t(kResponse - kResponseVtable));
     put(uint32_t(4));
-    put(uint32_t(tensors_.size()));
+    put(uint32_t(slots_.size()));
     size_t list = at();
-    text_.append(4 * tensors_.size(), '\0');
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      if (auto status = tensor(tensors_[i], list + 4 * i); !status.ok()) return status;
-    }
+    text_.append(4 * slots_.size(), '\0');
+    for (const msg::Tensor* t : tensors_)
+      if (auto status = tensor(*t); !status.ok()) return status;
+    for (size_t i = 0; i < slots_.size(); ++i) point(list + 4 * i, tables_[slots_[i]]);
     return {};
   }
 
-  base::Status tensor(const msg::Tensor& t, size_t from) {
+  base::Status tensor(const msg::Tensor& t) {
     fb::Type type = type_of(t.dtype);
     if (type == fb::Type_Null)
       return base::failure(base::Code::kUnimplemented, "output '" + t.name + "' is " + std::string(msg::name(t.dtype)) +
@@ -78,7 +86,6 @@ class Layout {
     bool text = t.dtype == DType::kBytes;
     align(4);
     size_t table = at();
-    point(from, table);
     put(int32_t(table - (text ? kStringVtable : kNumericVtable)));
     put(uint32_t(0));
     put(uint32_t(0));
@@ -113,9 +120,9 @@ class Layout {
   base::Status place_data() {
     uint64_t end = at();
     for (size_t i = 0; i < tensors_.size(); ++i) {
-      if (tensors_[i].dtype == DType::kBytes) continue;
+      if (tensors_[i]->dtype == DType::kBytes) continue;
       uint64_t start = (end + 4 + kDataAlign - 1) / kDataAlign * kDataAlign;
-      end = start + tensors_[i].data.size();
+      end = start + tensors_[i]->data.size();
       if (end > kLongest) return too_long();
       point(tables_[i] + kDataField, start - 4);
     }
@@ -123,7 +130,7 @@ class Layout {
   }
 
   void data(size_t i) {
-    const base::Bytes& bytes = tensors_[i].data;
+    const base::Bytes& bytes = tensors_[i]->data;
     align(kDataAlign, 4);
     put(uint32_t(bytes.size()));
     if (bytes.size() < kPieceOfItsOwn) return put(bytes.data(), bytes.size());
@@ -142,7 +149,8 @@ class Layout {
     return base::failure(base::Code::kOutOfRange, "the outputs are larger than 2 GiB, which no flatbuffer holds");
   }
 
-  const std::vector<msg::Tensor>& tensors_;
+  std::vector<const msg::Tensor*> tensors_;
+  std::vector<size_t> slots_;  // the answer's outputs -> tensors_
   std::vector<size_t> tables_;
   std::string text_;  // of the piece that is being written
   size_t flushed_ = 0;
@@ -152,7 +160,14 @@ class Layout {
 }  // namespace
 
 base::Result<std::vector<base::Bytes>> write_tensors(const std::vector<msg::Tensor>& tensors) {
-  return Layout(tensors).write();
+  std::vector<size_t> all(tensors.size());
+  std::iota(all.begin(), all.end(), size_t(0));
+  return write_tensors(tensors, all);
+}
+
+base::Result<std::vector<base::Bytes>> write_tensors(const std::vector<msg::Tensor>& tensors,
+                                                     std::span<const size_t> order) {
+  return Layout(tensors, order).write();
 }
 
 }  // namespace weir::graphpipe
