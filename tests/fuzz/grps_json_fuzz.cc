@@ -31,11 +31,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(verdict == simdjson::SUCCESS || verdict == simdjson::NUMBER_ERROR, "a second parser accepts it too");
   msg::ModelSpec any;
   any.any_tensors = true;
-  auto kind = message.kind;
+  weir::grps::Asked asked;
   msg::Call call;
-  if (!weir::grps::place(std::move(message), any, base::heap(), call).ok() || !marshal::check_call(any, call).ok())
+  if (!weir::grps::place(std::move(message), any, base::heap(), call, asked).ok() ||
+      !marshal::check_call(any, call).ok())
     return 0;
-  auto reply = weir::grps::gather(kind, weir::grps::ArrayWish::kNo, std::move(call.inputs), base::heap());
+  auto reply = weir::grps::gather(asked, weir::grps::ArrayWish::kNo, std::move(call.inputs), base::heap());
   if (!reply) return 0;
   std::string json = weir::grps::write_json({}, *reply);
   require(second.parse(json).get(element) == simdjson::SUCCESS, "a reply is JSON");

@@ -81,11 +81,10 @@ void Inference::close(const msg::Call& call, Status status) {
 }
 
 Status Prediction::ask(Message&& message, std::string_view model, Answers answers) {
-  asked_ = message.kind;
   named_ = !message.model.empty();
   std::string named = message.model.empty() ? std::string(model) : std::move(message.model);
   Status status = find(named, answers);
-  if (status.ok()) status = place(std::move(message), spec(), house_.slabs, call());
+  if (status.ok()) status = place(std::move(message), spec(), house_.slabs, call(), asked_);
   if (status.ok()) return start();
   leave();
   return status;

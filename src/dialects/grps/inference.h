@@ -69,7 +69,7 @@ class Prediction : public Inference {
 
  private:
   base::Status answered(std::vector<msg::Tensor> outputs, More more) final;
-  Kind asked_ = Kind::kNone;
+  Asked asked_;
   bool named_ = false;  // the message has named the model, so its answer says which one and which version it was
 };
 

@@ -33,15 +33,6 @@ bool is(std::string_view key, std::string_view name) {
   return k == key.size();
 }
 
-struct MapField {
-  std::string_view name;
-  DType dtype;
-  BytesText text = BytesText::kUtf8;
-};
-constexpr MapField kMaps[] = {{"s_s", DType::kBytes},   {"s_b", DType::kBytes, BytesText::kBase64},
-                              {"s_i32", DType::kInt32}, {"s_i64", DType::kInt64},
-                              {"s_f", DType::kFp32},    {"s_d", DType::kFp64}};
-
 // The nested numbers of `ndarray`, read in one pass: shape and elements.
 class ArrayReader {
  public:
@@ -257,30 +248,28 @@ class JsonMessageReader {
   bool maps() {
     return json_.object([&](std::string_view key) {
       if (json_.peek() == JsonCursor::Kind::kNull) return json_.null();
-      for (const MapField& field : kMaps)
-        if (is(key, field.name)) return map(field);
+      for (size_t i = 0; i < kMaps.size(); ++i)
+        if (is(key, kMaps[i].name)) return map(Map(i));
       return json_.skip();
     });
   }
 
-  bool map(const MapField& field) {
+  bool map(Map which) {
     return json_.object([&](std::string_view key) {
       if (message_.tensors.size() == kMaxTensors) return refuse("more than 256 map entries");
       msg::Tensor& t = message_.tensors.emplace_back();
+      message_.maps.push_back(which);
       t.name = key;
-      t.dtype = field.dtype;
-      return value(t, field);
+      t.dtype = type_of(which).dtype;
+      return t.dtype == DType::kBytes ? string_value(t, which) : number_value(t);
     });
   }
 
-  bool value(msg::Tensor& t, const MapField& field) {
-    return field.dtype == DType::kBytes ? string_value(t, field.text) : number_value(t);
-  }
-  bool string_value(msg::Tensor& t, BytesText form) {
+  bool string_value(msg::Tensor& t, Map which) {
     std::string_view text;
     if (!json_.string(text)) return false;
     std::optional<std::string> bytes;
-    if (form == BytesText::kBase64 && !(bytes = base::base64_decode(text)))
+    if (which == Map::kBytes && !(bytes = base::base64_decode(text)))
       return refuse("'" + t.name + "' of s_b is not base64");
     std::string data;
     msg::append_string(data, bytes ? *bytes : text);

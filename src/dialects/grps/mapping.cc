@@ -73,8 +73,31 @@ bool whole(const Tensor& tensor) {
   return elements && *elements <= tensor.data.size() && *elements * msg::size_of(tensor.dtype) == tensor.data.size();
 }
 
+// Of several tensors those without a name are, in their order, the model's inputs that none of the others names.
+Status name_by_order(std::vector<Tensor>& tensors, const msg::ModelSpec& spec) {
+  auto named = [&](std::string_view name) {
+    return std::any_of(tensors.begin(), tensors.end(), [&](const Tensor& t) { return t.name == name; });
+  };
+  size_t next = 0, unnamed = 0;
+  for (Tensor& tensor : tensors) {
+    if (!tensor.name.empty()) continue;
+    ++unnamed;
+    if (takes_anything(spec)) {
+      tensor.name = "INPUT" + std::to_string(&tensor - tensors.data());
+      continue;
+    }
+    while (next < spec.inputs.size() && named(spec.inputs[next].name)) ++next;
+    if (next == spec.inputs.size())
+      return invalid("there is no input for unnamed tensor number " + std::to_string(unnamed) + list_inputs(spec));
+    tensor.name = spec.inputs[next++].name;
+  }
+  return {};
+}
+
 Status place_tensors(Message& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call) {
   bool lone = message.tensors.size() == 1 && marshal::lone_input(spec);
+  if (message.tensors.size() > 1)
+    if (Status status = name_by_order(message.tensors, spec); !status.ok()) return status;
   for (Tensor& tensor : message.tensors) {
     if (lone) adopt_lone(tensor, spec);
     const msg::TensorSpec* declared = spec.input(tensor.name);
@@ -104,21 +127,6 @@ bool utf8(const Tensor& tensor) { return marshal::bytes_text(tensor) == marshal:
 bool one_element(const Tensor& tensor) { return tensor.shape.elements() == 1u; }
 // The one element of a BYTES tensor.
 base::Bytes content(const Tensor& tensor) { return tensor.data.slice(4, tensor.data.size() - 4); }
-
-DType scalar_type(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-    case DType::kInt8:
-    case DType::kUint8:
-    case DType::kInt16:
-    case DType::kUint16: return DType::kInt32;
-    case DType::kUint32:
-    case DType::kUint64: return DType::kInt64;
-    case DType::kFp16:
-    case DType::kBf16: return DType::kFp32;
-    default: return dtype;
-  }
-}
 
 // Casts what goes out; a value that the protocol cannot say is nobody's fault.
 Status express(Tensor& tensor, DType as, base::SlabSource& slabs) {
@@ -172,7 +180,8 @@ base::Result<bus::Served*> find_model(const bus::Catalog& catalog, std::string_v
   return !listed(catalog, name) && listed(catalog, base) ? catalog.find(base, version) : catalog.find(name, "");
 }
 
-Status place(Message&& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call) {
+Status place(Message&& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call, Asked& asked) {
+  asked.kind = message.kind;
   switch (message.kind) {
     case Kind::kNone: return invalid("the request has no data: str_data, bin_data, gtensors, ndarray or gmap");
     case Kind::kStr: return place_text(message, spec, call);
@@ -180,6 +189,7 @@ Status place(Message&& message, const msg::ModelSpec& spec, base::SlabSource& sl
     case Kind::kTensors: return place_tensors(message, spec, slabs, call);
     case Kind::kArray: return place_array(message.tensors.front(), spec, slabs, call);
     case Kind::kMap:
+      asked.maps = name_inputs(message, spec);
       for (Tensor& value : message.tensors)
         if (Status status = place_scalar(std::move(value), spec, slabs, call); !status.ok()) return status;
       return {};
@@ -202,30 +212,29 @@ Status place_scalar(Tensor value, const msg::ModelSpec& spec, base::SlabSource& 
   return {};
 }
 
-base::Result<Message> gather(Kind asked, ArrayWish wish, std::vector<Tensor> outputs, base::SlabSource& slabs) {
+base::Result<Message> gather(const Asked& asked, ArrayWish wish, std::vector<Tensor> outputs, base::SlabSource& slabs) {
   Message message;
   message.tensors = std::move(outputs);
   auto& tensors = message.tensors;
   if (wish == ArrayWish::kReturn) return as_array(std::move(message));
   bool one_string = tensors.size() == 1 && tensors[0].dtype == DType::kBytes && one_element(tensors[0]);
-  if (asked == Kind::kStr && one_string) {
+  if (asked.kind == Kind::kStr && one_string) {
     message.kind = utf8(tensors[0]) ? Kind::kStr : Kind::kBin;
     message.data = content(tensors[0]);
     tensors.clear();
     return message;
   }
-  if (asked == Kind::kBin && tensors.size() == 1 && (one_string || tensors[0].dtype != DType::kBytes)) {
+  if (asked.kind == Kind::kBin && tensors.size() == 1 && (one_string || tensors[0].dtype != DType::kBytes)) {
     message.kind = Kind::kBin;
     message.data = one_string ? content(tensors[0]) : tensors[0].data;
     tensors.clear();
     return message;
   }
-  bool scalars = asked == Kind::kMap;
+  bool scalars = asked.kind == Kind::kMap;
   for (const Tensor& tensor : tensors) scalars = scalars && one_element(tensor);
   if (!scalars) return as_tensors(std::move(message), slabs);
   message.kind = Kind::kMap;
-  for (Tensor& tensor : tensors)
-    if (Status status = express(tensor, scalar_type(tensor.dtype), slabs); !status.ok()) return status;
+  if (Status status = sort_into_maps(asked.maps, slabs, message); !status.ok()) return status;
   return message;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "bus/catalog.h"
+#include "dialects/grps/gmap.h"
 #include "dialects/grps/message.h"
 #include "msg/call.h"
 #include "msg/spec.h"
@@ -15,9 +16,16 @@ namespace weir::grps {
 base::Result<bus::Served*> find_model(const bus::Catalog& catalog, std::string_view name,
                                       std::string_view default_model);
 
+// How the request was put, which is how its answers are.
+struct Asked {
+  Kind kind = Kind::kNone;
+  AskedMaps maps;  // kMap
+};
+
 // Turns the payload into the Call's inputs. Errors: INVALID_ARGUMENT saying which payload the model takes. What shapes
 // and types must be otherwise is marshal::check_call()'s to say.
-base::Status place(Message&& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call);
+base::Status place(Message&& message, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call,
+                   Asked& asked);
 
 // A scalar (`value`, any shape) as the named input: one element in the declared shape, its number cast to the declared
 // type. Where the model takes anything, a tensor of shape [1].
@@ -25,6 +33,7 @@ base::Status place_scalar(msg::Tensor value, const msg::ModelSpec& spec, base::S
 
 // The answer of a model as the kind of payload that was asked with; gtensors where it does not fit in that kind.
 enum class ArrayWish : uint8_t { kNo, kReturn };  // return-ndarray=true: one numeric output, or INVALID_ARGUMENT
-base::Result<Message> gather(Kind asked, ArrayWish wish, std::vector<msg::Tensor> outputs, base::SlabSource& slabs);
+base::Result<Message> gather(const Asked& asked, ArrayWish wish, std::vector<msg::Tensor> outputs,
+                             base::SlabSource& slabs);
 
 }  // namespace weir::grps

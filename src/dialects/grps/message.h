@@ -15,6 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "dialects/grps/types.h"
 #include "msg/tensor.h"
 
 namespace weir::grps {
@@ -27,7 +28,8 @@ struct Message {
   std::string model;  // "" = not said
   Kind kind = Kind::kNone;
   base::Bytes data;                  // kBin, kStr
-  std::vector<msg::Tensor> tensors;  // kTensors; kArray: one, without a name; kMap: scalars (of shape []), by name
+  std::vector<msg::Tensor> tensors;  // kTensors; kArray: one, without a name; kMap: scalars (of shape []), by key
+  std::vector<Map> maps;             // kMap: which map each of them is in
 };
 
 // Errors: INVALID_ARGUMENT.

@@ -20,8 +20,6 @@ using marshal::PbType;
 using msg::DType;
 
 constexpr size_t kMaxUnknown = 64 << 10;
-constexpr DType kMapTypes[] = {DType::kInvalid, DType::kBytes, DType::kBytes, DType::kInt32,
-                               DType::kInt64,   DType::kFp32,  DType::kFp64};
 
 Status malformed(std::string_view what) { return invalid("malformed protobuf in " + std::string(what)); }
 
@@ -56,7 +54,7 @@ class PbMessageReader {
 
   // Of a oneof the last counts; parts of the same one add up.
   void begin(Kind kind) {
-    if (message_.kind != kind) message_.tensors.clear(), message_.data = {};
+    if (message_.kind != kind) message_.tensors.clear(), message_.maps.clear(), message_.data = {};
     message_.kind = kind;
   }
 
@@ -130,16 +128,17 @@ class PbMessageReader {
   Status maps(std::string_view bytes) {
     PbReader r(bytes);
     while (r.next()) {
-      bool known = r.type() == PbType::kBytes && r.field() >= 1 && r.field() < std::size(kMapTypes);
-      if (Status status = known ? entry(r.bytes(), r.field()) : unknown(r); !status.ok()) return status;
+      bool known = r.type() == PbType::kBytes && r.field() >= 1 && r.field() <= kMaps.size();
+      if (Status status = known ? entry(r.bytes(), Map(r.field() - 1)) : unknown(r); !status.ok()) return status;
     }
     return r.ok() ? Status{} : malformed("gmap");
   }
 
-  Status entry(std::string_view bytes, uint32_t map) {
+  Status entry(std::string_view bytes, Map map) {
     if (message_.tensors.size() == kMaxTensors) return invalid("more than 256 map entries");
     msg::Tensor& t = message_.tensors.emplace_back();
-    t.dtype = kMapTypes[map];
+    message_.maps.push_back(map);
+    t.dtype = type_of(map).dtype;
     PbType wanted = marshal::cell_type(t.dtype);
     std::string_view text_value;
     uint64_t number = 0;
@@ -157,7 +156,7 @@ class PbMessageReader {
     if (!r.ok()) return malformed("a map entry");
     std::string data;
     if (t.dtype == DType::kBytes) {
-      if (map == 1 && !marshal::valid_utf8(text_value)) return invalid("'" + t.name + "' of s_s is not UTF-8");
+      if (map == Map::kText && !marshal::valid_utf8(text_value)) return invalid("'" + t.name + "' of s_s is not UTF-8");
       msg::append_string(data, text_value);
     } else {
       data.assign(reinterpret_cast<const char*>(&number), msg::size_of(t.dtype));

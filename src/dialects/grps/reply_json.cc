@@ -116,32 +116,17 @@ void write_array(std::string& out, const msg::Tensor& t, std::string_view& rest,
   out += ']';
 }
 
-struct ReplyMap {
-  std::string_view name;
-  msg::DType dtype;
-};
-constexpr ReplyMap kReplyMaps[] = {{"s_s", msg::DType::kBytes},   {"s_b", msg::DType::kBytes},
-                                   {"s_i32", msg::DType::kInt32}, {"s_i64", msg::DType::kInt64},
-                                   {"s_f", msg::DType::kFp32},    {"s_d", msg::DType::kFp64}};
-
-// Bytes that are no text go into s_b.
-size_t reply_map_of(const msg::Tensor& t) {
-  if (t.dtype == msg::DType::kBytes) return marshal::bytes_text(t) == marshal::BytesText::kUtf8 ? 0 : 1;
-  for (size_t i = 2; i < std::size(kReplyMaps); ++i)
-    if (kReplyMaps[i].dtype == t.dtype) return i;
-  return 5;
-}
-
 void write_maps(std::string& out, Page& page, const Message& message) {
   page.key("gmap");
   page.open('{');
-  for (size_t map = 0; map < std::size(kReplyMaps); ++map) {
+  for (size_t map = 0; map < kMaps.size(); ++map) {
     bool any = false;
-    for (const auto& t : message.tensors) {
-      if (reply_map_of(t) != map) continue;
-      if (!std::exchange(any, true)) page.key(kReplyMaps[map].name), page.open('{');
+    for (size_t i = 0; i < message.tensors.size(); ++i) {
+      if (message.maps[i] != Map(map)) continue;
+      if (!std::exchange(any, true)) page.key(kMaps[map].name), page.open('{');
+      const msg::Tensor& t = message.tensors[i];
       page.key(t.name);
-      auto text = map == 1 ? marshal::BytesText::kBase64 : marshal::BytesText::kUtf8;
+      auto text = Map(map) == Map::kBytes ? marshal::BytesText::kBase64 : marshal::BytesText::kUtf8;
       marshal::write_elements(out, t.dtype, t.data.view(), {text, marshal::WideText::kString, ","});
     }
     if (any) page.close('}');

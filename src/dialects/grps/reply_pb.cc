@@ -106,16 +106,6 @@ void put_tensors(Pieces& out, const Message& message) {
   }
 }
 
-uint32_t map_of(const msg::Tensor& t) {
-  switch (t.dtype) {
-    case DType::kBytes: return marshal::bytes_text(t) == marshal::BytesText::kUtf8 ? 1 : 2;
-    case DType::kInt32: return 3;
-    case DType::kInt64: return 4;
-    case DType::kFp32: return 5;
-    default: return 6;
-  }
-}
-
 void put_value(std::string& entry, const msg::Tensor& t) {
   if (t.dtype == DType::kBytes) return marshal::put_cells(entry, 2, t);
   PbType type = marshal::cell_type(t.dtype);
@@ -132,11 +122,11 @@ void put_value(std::string& entry, const msg::Tensor& t) {
 
 void put_maps(std::string& out, const Message& message) {
   std::string maps;
-  for (const auto& t : message.tensors) {
+  for (size_t i = 0; i < message.tensors.size(); ++i) {
     std::string entry;
-    put_text(entry, 1, t.name);
-    put_value(entry, t);
-    put_bytes(maps, map_of(t), entry);
+    put_text(entry, 1, message.tensors[i].name);
+    put_value(entry, message.tensors[i]);
+    put_bytes(maps, field_of(message.maps[i]), entry);
   }
   put_bytes(out, 7, maps);
 }

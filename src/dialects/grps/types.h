@@ -1,4 +1,4 @@
-// The protocol's nine tensor types.
+// The protocol's nine tensor types, and the six maps of gmap.
 #pragma once
 
 #include <array>
@@ -49,5 +49,20 @@ constexpr msg::DType carrier(msg::DType dtype) {
     default: return dtype;
   }
 }
+
+// By the field's number less one. The maps are namespaces of their own: one key may be in several of them.
+enum class Map : uint8_t { kText, kBytes, kInt32, kInt64, kFp32, kFp64 };
+struct MapType {
+  std::string_view name;
+  msg::DType dtype;  // of its values
+};
+inline constexpr std::array<MapType, 6> kMaps{{{"s_s", msg::DType::kBytes},
+                                               {"s_b", msg::DType::kBytes},
+                                               {"s_i32", msg::DType::kInt32},
+                                               {"s_i64", msg::DType::kInt64},
+                                               {"s_f", msg::DType::kFp32},
+                                               {"s_d", msg::DType::kFp64}}};
+constexpr const MapType& type_of(Map map) { return kMaps[size_t(map)]; }
+constexpr uint32_t field_of(Map map) { return uint32_t(map) + 1; }
 
 }  // namespace weir::grps
