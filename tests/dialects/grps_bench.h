@@ -24,7 +24,7 @@ class Bench {
   support::ScriptedModels models;
   Presence presence;
   base::Metrics metrics;
-  Monitor monitor{metrics, [] { return Monitor::Usage{0, 64 << 20, {}}; }};
+  Monitor monitor{metrics, [] { return Monitor::Usage{0, 64 << 20, 256 << 20, {}}; }};
   bool ready = true;
   std::unique_ptr<Grps> grps;
 

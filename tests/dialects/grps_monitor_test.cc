@@ -22,6 +22,8 @@ TEST(GrpsMonitor, CountersBecomeTrendsSecondBySecond) {
   EXPECT_TRUE(series("*qps").ends_with("[172,0.0],[173,4.0]]}")) << series("*qps");
   EXPECT_TRUE(series("*fail_rate(%25)").ends_with("[173,25.0]]}"));
   EXPECT_TRUE(series("*mem_usage(MIB)").ends_with("[173,64.0]]}"));
+  EXPECT_TRUE(series("*mem_usage(%25)").ends_with("[173,25.0]]}"));
+  EXPECT_TRUE(series("*mem_usage(%)").ends_with("[173,25.0]]}")) << "as the reference server's page asks";
   EXPECT_TRUE(series("digits_qps").ends_with("[173,4.0]]}"));
   EXPECT_TRUE(series("digits_latency_avg(ms)").ends_with("[173,2.0]]}"));
   EXPECT_TRUE(series("digits_latency_cdf(ms)").starts_with(R"({"label":"cdf","data":[[10,)"));
@@ -38,12 +40,13 @@ TEST(GrpsMonitor, GpusHaveSeriesWhereThereAreSome) {
     base::Gpu gpu, mute;
     gpu.utilization = 0.25, gpu.memory_used = 3 << 20;
     mute.index = 1;
-    return Monitor::Usage{0, 0, {gpu, mute}};
+    return Monitor::Usage{0, 0, 0, {gpu, mute}};
   });
   monitor.tick(base::Time(1s));
-  EXPECT_TRUE(monitor.series("*gpu0_util(%)")->ends_with("[173,25.0]]}"));
+  EXPECT_TRUE(monitor.series("*gpu0_usage(%)")->ends_with("[173,25.0]]}"));
   EXPECT_TRUE(monitor.series("*gpu0_mem_usage(MIB)")->ends_with("[173,3.0]]}"));
-  EXPECT_FALSE(monitor.series("*gpu1_util(%)"));
+  EXPECT_FALSE(monitor.series("*gpu1_usage(%)"));
+  EXPECT_FALSE(monitor.series("*mem_usage(%)")) << "of a machine whose memory is not known";
 }
 
 TEST(GrpsMonitor, ThePageListsWhatThereIs) {

@@ -45,11 +45,12 @@ Monitor::Monitor(const base::Metrics& metrics, std::function<Usage()> usage)
 Monitor::Usage Monitor::own_usage() {
   rusage used{};
   ::getrusage(RUSAGE_SELF, &used);
-  uint64_t pages = 0, resident = 0;
+  uint64_t pages = 0, resident = 0, page = uint64_t(::sysconf(_SC_PAGESIZE));
   std::ifstream("/proc/self/statm") >> pages >> resident;
   return {double(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
               double(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6,
-          resident * uint64_t(::sysconf(_SC_PAGESIZE)),
+          resident * page,
+          uint64_t(std::max(::sysconf(_SC_PHYS_PAGES), 0L)) * page,
           {}};
 }
 
@@ -111,9 +112,10 @@ void Monitor::tick(base::Time now) {
   for (const auto& [prefix, flow] : flows) follow(prefix, flow, seconds);
   push("*cpu_usage(%)", Rule::kAvg, first ? 0 : 100 * (usage.cpu_seconds - used_.cpu_seconds) / seconds);
   push("*mem_usage(MIB)", Rule::kMax, double(usage.resident) / (1 << 20));
+  if (usage.memory > 0) push("*mem_usage(%)", Rule::kAvg, 100 * double(usage.resident) / double(usage.memory));
   for (const auto& gpu : usage.gpus) {
     std::string prefix = "*gpu" + std::to_string(gpu.index);
-    if (gpu.utilization) push(prefix + "_util(%)", Rule::kAvg, 100 * *gpu.utilization);
+    if (gpu.utilization) push(prefix + "_usage(%)", Rule::kAvg, 100 * *gpu.utilization);
     if (gpu.memory_used) push(prefix + "_mem_usage(MIB)", Rule::kMax, double(*gpu.memory_used) / (1 << 20));
   }
   used_ = std::move(usage);

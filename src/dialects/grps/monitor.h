@@ -1,8 +1,8 @@
 // Monitor: the numbers of /metrics second by second, as GRPS's page of charts wants them.
 //
 //   *qps  *fail_rate(%)  *latency_{avg,max,min}(ms)  *latency_cdf(ms)  *requests
-//   *cpu_usage(%)  *mem_usage(MIB)
-//   *gpu0_util(%)  *gpu0_mem_usage(MIB)  … of every GPU that there is
+//   *cpu_usage(%)  *mem_usage(%)  *mem_usage(MIB)
+//   *gpu0_usage(%)  *gpu0_mem_usage(MIB)  … of every GPU that there is
 //   <model>_qps  <model>_latency_avg(ms)  <model>_latency_cdf(ms)
 // A rate is averaged into minutes, hours and days; maxima and minima stay such; *requests adds up. Requests of every
 // protocol count, but for probes and pages ("http", "health", "metrics"). One for all shards; any thread.
@@ -25,10 +25,12 @@ namespace weir::grps {
 
 class Monitor {
  public:
-  // Processor seconds and resident bytes of this process so far, and the machine's GPUs; asked once a second.
+  // Processor seconds and resident bytes of this process so far, the machine's memory, and its GPUs; asked once a
+  // second.
   struct Usage {
     double cpu_seconds = 0;
     uint64_t resident = 0;
+    uint64_t memory = 0;  // bytes; 0 = not known
     std::vector<base::Gpu> gpus{};
   };
   explicit Monitor(const base::Metrics& metrics, std::function<Usage()> usage = own_usage);
