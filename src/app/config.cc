@@ -198,6 +198,8 @@ std::string show_routes(const std::vector<grps::RouteSpec>& routes) {
     line("raw_output", route.raw_output), line("status", std::to_string(route.status));
     line("content_type", route.content_type), line("streaming", route.streaming);
     line("stream_content_type", route.stream_content_type);
+    if (route.error_status > 0) line("error_status", std::to_string(route.error_status));
+    line("error_body", route.error_body), line("error_content_type", route.error_content_type);
   }
   return out;
 }

@@ -26,6 +26,14 @@ void pairs(const Yaml& node, Complaints& complaints, grps::RouteSpec::Pairs& out
   }
 }
 
+void http_status(std::string_view key, const Yaml& node, Complaints& complaints, uint32_t& out) {
+  std::string text;
+  if (!scalar(node, complaints, text)) return;
+  auto status = base::parse_count(text, 599);
+  if (!status) complaints.at(node, std::string(key) + ": " + status.error().text);
+  if (status) out = uint32_t(*status);
+}
+
 void read_route(const Yaml& node, Complaints& complaints, grps::RouteSpec& route) {
   if (node.kind != Yaml::Kind::kMap) return complaints.at(node, "expected a map of keys and values");
   const std::vector<std::pair<std::string_view, std::string*>> texts{
@@ -35,27 +43,23 @@ void read_route(const Yaml& node, Complaints& complaints, grps::RouteSpec& route
       {"raw_output", &route.raw_output},
       {"content_type", &route.content_type},
       {"streaming", &route.streaming},
-      {"stream_content_type", &route.stream_content_type}};
+      {"stream_content_type", &route.stream_content_type},
+      {"error_body", &route.error_body},
+      {"error_content_type", &route.error_content_type}};
+  const std::vector<std::pair<std::string_view, uint32_t*>> numbers{{"status", &route.status},
+                                                                    {"error_status", &route.error_status}};
   for (const auto& entry : node.entries) {
-    bool known = true;
-    if (entry.key == "inputs") {
-      pairs(entry.value, complaints, route.inputs);
-    } else if (entry.key == "outputs") {
-      pairs(entry.value, complaints, route.outputs);
-    } else if (std::string text; entry.key == "status") {
-      if (!scalar(entry.value, complaints, text)) continue;
-      auto status = base::parse_count(text, 599);
-      if (!status) complaints.at(entry.value, "status: " + status.error().text);
-      if (status) route.status = uint32_t(*status);
-    } else {
-      known = false;
-      for (const auto& [name, place] : texts)
-        if (entry.key == name) known = true, scalar(entry.value, complaints, *place);
-    }
+    bool known = false;
+    for (auto [name, place] : {std::pair{"inputs", &route.inputs}, std::pair{"outputs", &route.outputs}})
+      if (entry.key == name) known = true, pairs(entry.value, complaints, *place);
+    for (const auto& [name, place] : texts)
+      if (entry.key == name) known = true, scalar(entry.value, complaints, *place);
+    for (const auto& [name, place] : numbers)
+      if (entry.key == name) known = true, http_status(name, entry.value, complaints, *place);
     if (!known)
       complaints.unknown_key(entry, "grps.routes",
                              {"path", "method", "model", "inputs", "outputs", "raw_output", "status", "content_type",
-                              "streaming", "stream_content_type"});
+                              "streaming", "stream_content_type", "error_status", "error_body", "error_content_type"});
   }
   if (std::string wrong = grps::check(route); !wrong.empty()) complaints.at(node, wrong);
 }

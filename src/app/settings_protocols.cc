@@ -33,6 +33,13 @@ void add_grps(std::vector<Setting>& rows) {
       choice<>("grps.stream_format", "grps, ndjson, sse", AT(grps.stream_format),
                std::vector<std::pair<std::string, StreamFormat>>{
                    {"grps", StreamFormat::kGrps}, {"ndjson", StreamFormat::kNdjson}, {"sse", StreamFormat::kSse}}));
+  auto control = [](const std::string& v) -> base::Result<std::string> {
+    if (std::string wrong = grps::check_streaming(v); !wrong.empty()) return invalid(wrong + ", got '" + v + "'");
+    return v;
+  };
+  rows.push_back(row("grps.streaming", "query_param:KEY, header_param:KEY, body_param:KEY",
+                     "what switches streaming on in infer/predict", AT(grps.streaming), control,
+                     [](const std::string& v) { return v; }));
   rows.push_back(text("grps.stream_content_type", "TYPE", "of streamed answers; empty = the format's own",
                       AT(grps.stream_content_type)));
 }

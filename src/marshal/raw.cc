@@ -20,7 +20,11 @@ base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, msg:
   if (!lone)
     return invalid("a raw request needs a model with one input; '" + spec.name + "' has " +
                    std::to_string(spec.inputs.size()));
-  const msg::TensorSpec& declared = *lone;
+  return place_raw(body, spec, *lone, call);
+}
+
+base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, const msg::TensorSpec& declared,
+                       msg::Call& call) {
   msg::Tensor& tensor = call.inputs.emplace_back();
   tensor.name = declared.name;
   tensor.dtype = declared.dtype;

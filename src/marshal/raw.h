@@ -17,5 +17,8 @@ const msg::TensorSpec* lone_input(const msg::ModelSpec& spec);
 // batch dimension (then there is one row). Errors: INVALID_ARGUMENT; whether the size fits the shape is check_call()'s
 // to say.
 base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call);
+// The same for an input of the model's that the protocol has named.
+base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, const msg::TensorSpec& declared,
+                       msg::Call& call);
 
 }  // namespace weir::marshal

@@ -146,8 +146,8 @@ TEST(Config, RoutesOfTheUsersOwn) {
             "/etc/weir/weir.yaml:3:5: path: /v2 is weir's own");
   EXPECT_EQ(from_text("grps:\n  routes:\n  - pth: /x\n    path: /x\n    inputs: {a: cookie:b}\n").error().text,
             "/etc/weir/weir.yaml:3:5: unknown key 'pth' in 'grps.routes', did you mean 'path'?\n"
-            "/etc/weir/weir.yaml:3:5: inputs: expected query:KEY, header:KEY, path:KEY, body:/POINTER or body, got "
-            "'cookie:b'");
+            "/etc/weir/weir.yaml:3:5: inputs: expected query:KEY, header:KEY, path:KEY, body:/POINTER, form:KEY or "
+            "body, or one of them behind base64:, got 'cookie:b'");
   EXPECT_EQ(from_text("grps:\n  routes:\n  - path: /a/{x}\n    inputs: {a: body}\n  - path: /a/{y}\n"
                       "    inputs: {b: body}\n")
                 .error()
@@ -159,6 +159,27 @@ TEST(Config, RoutesOfTheUsersOwn) {
                        "      streaming: \"query_param:s\"\n"),
             std::string::npos)
       << shown;
+}
+
+TEST(Config, RoutesMayHaveErrorsOfTheirOwn) {
+  auto config = from_text(
+      "grps:\n  streaming: body_param:stream\n  routes:\n  - path: /classify\n    inputs: {image: base64:form:i}\n"
+      "    error_status: 422\n    error_body: 'no: {message}'\n    error_content_type: text/x\n");
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->grps.streaming, "body_param:stream");
+  const auto& route = config->grps.routes.at(0);
+  EXPECT_EQ(route.error_status, 422u);
+  EXPECT_EQ(route.error_body, "no: {message}");
+  EXPECT_NE(show(*config).find("      error_status: 422\n      error_body: \"no: {message}\"\n"
+                               "      error_content_type: text/x\n"),
+            std::string::npos)
+      << show(*config);
+  EXPECT_EQ(from_text("grps:\n  routes:\n  - path: /x\n    inputs: {a: body}\n    error_status: 600\n    status: x\n")
+                .error()
+                .text.substr(0, 43),
+            "/etc/weir/weir.yaml:5:19: error_status: exp");
+  EXPECT_NE(from_text("grps:\n  streaming: cookie:x\n").error().text.find("expected query_param:KEY"),
+            std::string::npos);
 }
 
 }  // namespace

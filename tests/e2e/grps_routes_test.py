@@ -1,5 +1,6 @@
 """Routes of the configuration's own, over HTTP/1.1 and HTTP/2, on the models that every other protocol serves."""
 
+import base64
 import json
 import struct
 import subprocess
@@ -30,6 +31,21 @@ grps:
     content_type: text/plain
     streaming: header_param:x-stream
     stream_content_type: text/event-stream
+  - path: /upload
+    model: digits
+    inputs: {{image: form:image}}
+    outputs: {{/scores: probabilities}}
+    error_status: 422
+    error_body: '{{"detail": "{{message}}", "code": {{code}}}}'
+  - path: /inline
+    model: digits
+    inputs: {{image: base64:body:/image}}
+    outputs: {{/scores: probabilities}}
+    error_body: "sorry: {{message}}"
+  - path: /sum
+    model: simple
+    inputs: {{INPUT0: body:/a, INPUT1: body:/b}}
+    outputs: {{/c: OUTPUT0}}
 """
 
 
@@ -76,11 +92,45 @@ class Routes(harness.Case):
         self.assertEqual((b'as it is', 'text/event-stream'), (raw.body, raw.headers['content-type']))
         self.assertEqual('text/plain', curl(self.url('/echo'), data='x').headers['content-type'])
 
+    def scores(self, image):
+        body = {'inputs': [{'name': 'image', 'shape': [1, 64], 'datatype': 'FP32', 'data': image}]}
+        return curl(self.server.url('/v2/models/digits/infer'), data=json.dumps(body)).json()['outputs'][0]['data']
+
+    def test_forms_files_and_base64_give_the_same_as_json(self):
+        image = harness.heldout()[0][0]
+        expected = self.scores(image)
+        octets = struct.pack('64f', *image)
+        file = harness.scratch() / 'image.bin'
+        file.write_bytes(octets)
+        inline = json.dumps({'image': 'data:application/octet-stream;base64,' + base64.b64encode(octets).decode()})
+        for version in ('--http1.1', '--http2-prior-knowledge'):
+            for path, args in (('/upload', ('--data-urlencode', 'image=' + json.dumps(image))),
+                               ('/upload', ('-F', 'image=' + json.dumps(image))),
+                               ('/upload', ('-F', f'image=@{file};type=application/octet-stream', '-F', 'more=1')),
+                               ('/inline', ('-d', inline))):
+                answer = curl(self.url(path), version, *args)
+                self.assertEqual(200, answer.status, answer.body)
+                self.assertEqual(expected, answer.json()['scores'][0], args)
+
+    def test_numbers_may_be_in_strings(self):
+        answer = curl(self.url('/sum'), data=json.dumps({'a': [str(i) for i in range(16)], 'b': ['1', 2.0, '3.0', '-4'] * 4}))
+        self.assertEqual([1, 3, 5, -1, 5, 7, 9, 3, 9, 11, 13, 7, 13, 15, 17, 11], answer.json()['c'][0])
+
+    def test_errors_have_the_body_of_the_route(self):
+        answer = curl(self.url('/upload'), '-d', 'image=cat')
+        self.assertEqual((422, 'application/json', 400), (answer.status, answer.headers['content-type'], answer.json()['code']))
+        self.assertIn('image', answer.json()['detail'])
+        answer = curl(self.url('/inline'), data='{"image": "*"}')
+        self.assertEqual((400, b'sorry: base64:body:/image is not base64'), (answer.status, answer.body))
+        self.assertTrue(answer.headers['content-type'].startswith('text/plain'))
+
     def test_check_shows_them(self):
         done = subprocess.run([harness.WEIR, 'check', self.path], stdout=subprocess.PIPE, text=True)
         self.assertEqual(0, done.returncode)
         self.assertIn('    - path: "/classify/{lang}"\n', done.stdout)
         self.assertIn('        who: "header:x-who"\n', done.stdout)
+        self.assertIn('      error_status: 422\n', done.stdout)
+        self.assertIn('      error_body: "sorry: {message}"\n', done.stdout)
 
 
 class Concurrency(harness.Case):

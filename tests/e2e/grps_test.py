@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import struct
 import subprocess
 import tempfile
@@ -43,6 +44,9 @@ class Grps(harness.Case):
 
     def test_the_page_of_charts_is_there_and_reads_what_the_server_offers(self):
         page = curl(self.server.url('/grps/v1/'))
+        self.assertEqual(page.body, curl(self.server.url('/grps/v1')).body)
+        for link in set(re.findall(rb'href="([^"]+)"', page.body)):
+            self.assertEqual(200, curl(self.server.url(link.decode())).status, link)
         self.assertEqual((200, 'text/html; charset=utf-8'), (page.status, page.headers['content-type']))
         for path in ('/grps/v1/monitor/metrics', '/grps/v1/monitor/series?name='):
             self.assertIn(path.encode(), page.body)
@@ -135,6 +139,20 @@ class Grps(harness.Case):
         self.assertEqual('application/octet-stream', answer.headers['content-type'])
         self.assertIn(b'"str_data": "x"', answer.body)
 
+    def test_one_key_may_be_in_every_map(self):
+        maps = {'s_s': {'key': 'value'}, 's_b': {'key': base64.b64encode(b'hello').decode()}, 's_i32': {'key': 1},
+                's_i64': {'key': '1'}, 's_f': {'key': 1.0}, 's_d': {'key': 1.0}}
+        self.assertEqual(maps, self.predict({'model': 'identity', 'gmap': maps}).json()['gmap'])
+        request = pb.GrpsMessage(model='identity')
+        for name in maps:
+            getattr(request.gmap, name)['key'] = b'hello' if name == 's_b' else 'value' if name == 's_s' else 1
+        self.assertEqual(request.gmap, self.stub.Predict(request).gmap)
+
+    def test_tensors_without_names_are_the_inputs_in_their_order(self):
+        tensors = [{'dtype': 'DT_INT32', 'shape': [1, 16], 'flat_int32': [v] * 16} for v in (5, 3)]
+        answer = self.predict({'model': 'simple', 'gtensors': {'tensors': tensors}}).json()
+        self.assertEqual([[8] * 16, [2] * 16], [t['flat_int32'] for t in answer['gtensors']['tensors']])
+
     # --- gRPC
     def test_all_eight_calls(self):
         empty = pb.GrpsMessage()
@@ -168,6 +186,19 @@ class Settings(harness.Case):
         answer = curl(url + '?streaming=true', *JSON, data='{"str_data":"x"}')
         self.assertEqual('application/x-ndjson', answer.headers['content-type'])
         self.assertEqual(['x'], [json.loads(line)['str_data'] for line in answer.body.splitlines()])
+
+
+class StreamingByTheBody(harness.Case):
+    serve = ('--grps-streaming', 'body_param:stream', '--grps-default-model', 'identity')
+
+    def test_a_member_of_the_body_switches_it_on(self):
+        url = self.server.url('/grps/v1/infer/predict')
+        for body, kind in (('{"str_data":"x","stream":true}', 'application/octet-stream'),
+                           ('{"str_data":"x","stream":false}', 'application/json'), ('{"str_data":"x"}', 'application/json')):
+            answer = curl(url, *JSON, data=body)
+            self.assertEqual((200, kind), (answer.status, answer.headers['content-type']), body)
+        self.assertEqual(b'x', curl(url, *OCTETS, data='x').body)
+        self.assertEqual('application/json', curl(url + '?streaming=true', *JSON, data='{"str_data":"x"}').headers['content-type'])
 
 
 if __name__ == '__main__':

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,28 +23,37 @@ struct RouteSpec {
   std::string path;  // "/classify", "/classify/{k}"
   std::string method = "POST";
   std::string model;  // "" = the query's `model`, or the default
-  // Input -> where it comes from: "query:k", "header:x-k", "path:k", "body:/a/0" (a JSON pointer, RFC 6901), or "body":
-  // all of it, as it is.
+  // Input -> where it comes from: "query:k", "header:x-k", "path:k", "body:/a/0" (a JSON pointer, RFC 6901), "form:k"
+  // (a field of an urlencoded or multipart form), or "body": all of it, as it is. "base64:" before any of them: what is
+  // there is base64.
   Pairs inputs;
   // JSON pointer in the response -> output; empty = every output under its name. An output of one element is a scalar.
   Pairs outputs;
   std::string raw_output;  // instead: this output's own bytes are the response
   uint32_t status = 200;
-  std::string content_type;  // "" = application/json, or application/octet-stream for raw_output
-  // What switches streaming on where it says true: "query_param:k", "header_param:x-k", "body_param:/k"; "" = nothing.
-  std::string streaming;
+  std::string content_type;         // "" = application/json, or application/octet-stream for raw_output
+  std::string streaming;            // as Options::streaming; "" = nothing
   std::string stream_content_type;  // "" = Options::stream_content_type
+  uint32_t error_status = 0;        // of every error; 0 = what belongs to it
+  // Of errors, with {message}, {code} (HTTP's number) and {name} (INVALID_ARGUMENT) filled in as the type wants them
+  // escaped; "" = as the built-in endpoints answer.
+  std::string error_body;
+  std::string error_content_type;  // "" = application/json where the body begins with a bracket, else text/plain
 };
 
 // OK, or what is wrong with it, in words for who wrote it.
 std::string check(const RouteSpec& route);
+std::string check_streaming(std::string_view control);
 
 struct Options {
   std::string server_version;
   HttpStatus http_status = HttpStatus::kReal;
   StreamFormat stream_format = StreamFormat::kGrps;
   std::string stream_content_type;  // "" = what belongs to the format
-  std::string default_model;        // "" = none, unless there is only one model
+  // What switches streaming on where it says true: "query_param:k", "header_param:x-k", or "body_param:k", a member of
+  // a JSON body ("body_param:/a/k" inside another); "" = nothing does.
+  std::string streaming = "query_param:streaming";
+  std::string default_model;  // "" = none, unless there is only one model
   std::vector<RouteSpec> routes;
   uint64_t max_body = 64 << 20;  // of one HTTP request
 };

@@ -1,6 +1,7 @@
 #include "dialects/grps/pointer.h"
 
 #include "marshal/json_tensor.h"
+#include "wire/text.h"
 
 namespace weir::grps {
 namespace {
@@ -40,6 +41,38 @@ bool walk(JsonCursor& json, std::string_view pointer, std::string_view& found) {
   }
 }
 
+// Whether a number may be written like this within a string.
+bool is_number(std::string_view text) {
+  JsonCursor json(text);
+  marshal::JsonNumber number;
+  return json.number(number) && json.finish();
+}
+
+// Appends the next value to `out`; strings that are numbers, or truth values for a BOOL, without their quotes.
+bool unquote(JsonCursor& json, msg::DType dtype, std::string& out) {
+  if (json.peek() == JsonCursor::Kind::kArray) {
+    out += '[';
+    bool ok = json.array([&] {
+      if (out.back() != '[') out += ',';
+      return unquote(json, dtype, out);
+    });
+    out += ']';
+    return ok;
+  }
+  size_t from = json.at();
+  if (json.peek() != JsonCursor::Kind::kString) {
+    if (!json.skip()) return false;
+    out += json.since(from);
+    return true;
+  }
+  std::string_view text;
+  if (!json.string(text)) return false;
+  text = wire::trim(text);
+  bool truth = dtype == msg::DType::kBool && (text == "true" || text == "false");
+  out += truth || is_number(text) ? text : json.since(from);
+  return true;
+}
+
 // The shape of nested arrays by their first elements; read_data() checks the rest against it.
 bool measure(JsonCursor& json, msg::Shape& shape) {
   bool first = true, fits = true;
@@ -65,6 +98,12 @@ base::Result<std::string_view> find_value(std::string_view text, std::string_vie
 }
 
 base::Status read_value(std::string_view text, base::SlabSource& slabs, msg::Tensor& tensor) {
+  std::string unquoted;
+  if (tensor.dtype != msg::DType::kBytes && text.find('"') != text.npos) {
+    JsonCursor json(text);
+    if (!unquote(json, tensor.dtype, unquoted) || !json.finish()) return json.error();
+    text = unquoted;
+  }
   JsonCursor json(text);
   bool array = json.peek() == JsonCursor::Kind::kArray;
   std::string one;

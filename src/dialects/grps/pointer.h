@@ -14,7 +14,8 @@ namespace weir::grps {
 base::Result<std::string_view> find_value(std::string_view json, std::string_view pointer);
 
 // A JSON value as tensor.data, in tensor.dtype: nested arrays in the shape that they have, anything else as one element
-// of shape []. Strings in BYTES are their text. Errors: INVALID_ARGUMENT naming the tensor.
+// of shape []. Strings in BYTES are their text; elsewhere those that are numbers ("2.0") are these. Errors:
+// INVALID_ARGUMENT naming the tensor.
 base::Status read_value(std::string_view json, base::SlabSource& slabs, msg::Tensor& tensor);
 
 }  // namespace weir::grps

@@ -2,6 +2,7 @@
 
 #include "base/encoding.h"
 #include "dialects/grps/batches.h"
+#include "dialects/grps/form.h"
 #include "grps_monitor_page.h"
 #include "marshal/json_tensor.h"
 
@@ -31,7 +32,8 @@ void control(House& house, Exchange& exchange) {
 }
 
 void monitor_series(House& house, Exchange& exchange) {
-  std::string name = exchange.request().query_value("name");
+  // As the reference server's page asks for it: "name=*fail_rate(%)", a '%' that begins no escape.
+  std::string name = query_field(exchange.request().query(), "name");
   auto series = house.monitor.series(name);
   if (!series) return respond(house, exchange, base::failure(base::Code::kNotFound, "no series '" + name + "'"));
   exchange.respond(200, "application/json", base::Bytes::adopt(std::move(*series)), Exchange::Compress::kIfAccepted);
@@ -61,7 +63,9 @@ std::string html(std::string_view text) {
 // Names and values of now: a page for a browser, JSON for everything else that asks for it.
 void monitor_metrics(House& house, Exchange& exchange) {
   bool json = exchange.request().fields.find("accept").find("application/json") != std::string_view::npos;
-  std::string out = json ? "{" : "<!doctype html><meta charset=utf-8><title>weir: metrics</title><table>\n";
+  std::string out = json ? "{"
+                         : "<!doctype html><meta charset=utf-8><title>weir: metrics</title>"
+                           "<p><a href=\"/grps/v1/\">charts</a></p><table>\n";
   for (const auto& [name, last] : house.monitor.rows()) {
     if (json) {
       if (out.size() > 1) out += ',';
@@ -102,19 +106,25 @@ constexpr uint64_t kControlBody = 64 << 10;
 
 }  // namespace
 
+int http_of(const House& house, const Status& status) {
+  return house.options.http_status == HttpStatus::kReal ? code_of(status) : 200;
+}
+
 void respond(const House& house, Exchange& exchange, const Status& status, const Message& reply) {
-  exchange.ledger().code = status.code;
-  int http = house.options.http_status == HttpStatus::kReal ? code_of(status) : 200;
+  int http = http_of(house, status);
   if (status.ok() && reply.kind == Kind::kBin)
-    return exchange.respond(http, "application/octet-stream", reply.data, Exchange::Compress::kIfAccepted);
-  base::Bytes json = base::Bytes::adopt(write_json(status, reply));
-  if (http != 429 && http != 503)
-    return exchange.respond(http, "application/json", std::move(json), Exchange::Compress::kIfAccepted);
+    return respond(exchange, status, http, "application/octet-stream", reply.data);
+  respond(exchange, status, http, "application/json", base::Bytes::adopt(write_json(status, reply)));
+}
+
+void respond(Exchange& exchange, const Status& status, int http, std::string_view type, base::Bytes body) {
+  exchange.ledger().code = status.code;
+  if (http != 429 && http != 503) return exchange.respond(http, type, std::move(body), Exchange::Compress::kIfAccepted);
   wire::Response response;
   response.status = http;
-  response.fields.add("content-type", "application/json");
+  response.fields.add("content-type", type);
   response.fields.add("retry-after", "1");
-  exchange.respond(std::move(response), std::move(json));
+  exchange.respond(std::move(response), std::move(body));
 }
 
 void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services) {
@@ -129,6 +139,7 @@ void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<
                        {"/grps/v1/monitor/metrics", monitor_metrics},
                        {"/grps/v1/monitor/batches", monitor_batches},
                        {"/grps/v1/monitor", monitor_page},
+                       {"/grps/v1", monitor_page},
                        {"/grps/v1/", monitor_page}};
   for (const Row& row : pages) {
     auto* page = services.emplace_back(std::make_unique<Endpoint>(house, row.serve)).get();

@@ -27,8 +27,12 @@ void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<
 // POST …/infer/predict (rest_predict.cc).
 void predict(House& house, wire::Exchange& exchange);
 
+// HTTP's number for an outcome, as the configuration has it.
+int http_of(const House& house, const base::Status& status);
 // One answer: bin_data as octets, everything else as stamped JSON; with Retry-After where it is 429 or 503. Fills the
 // ledger.
 void respond(const House& house, wire::Exchange& exchange, const base::Status& status, const Message& reply = {});
+// The same with a number and a body of the caller's.
+void respond(wire::Exchange& exchange, const base::Status& status, int http, std::string_view type, base::Bytes body);
 
 }  // namespace weir::grps

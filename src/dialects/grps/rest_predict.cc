@@ -12,15 +12,6 @@ namespace {
 using base::Status;
 using wire::Exchange;
 
-enum class BodyForm : uint8_t { kJson, kOctets, kOther };
-
-BodyForm body_form(const wire::Request& request) {
-  std::string_view type = request.fields.find("content-type");
-  type = wire::trim(type.substr(0, type.find(';')));
-  if (type.empty() || wire::same_text(type, "application/json")) return BodyForm::kJson;
-  return wire::same_text(type, "application/octet-stream") ? BodyForm::kOctets : BodyForm::kOther;
-}
-
 Status read_body(House& house, const Exchange& exchange, Message& message) {
   switch (body_form(exchange.request())) {
     case BodyForm::kJson: return read_json(exchange.content().view(), house.slabs, message);
@@ -88,19 +79,15 @@ void serve(House& house, Exchange& exchange, Status status, Message&& message, A
   request.begin(std::move(status), std::move(message), model);
 }
 
-bool wanted(const wire::Request& request, std::string_view name) {
-  std::string value = request.query_value(name);
-  return wire::same_text(value, "true") || value == "1";
-}
-
 }  // namespace
 
 void predict(House& house, Exchange& exchange) {
   const wire::Request& request = exchange.request();
-  bool streaming = wanted(request, "streaming");
-  ArrayWish array = wanted(request, "return-ndarray") ? ArrayWish::kReturn : ArrayWish::kNo;
+  auto wish = wants_stream(house.options.streaming, exchange);
+  bool streaming = wish && *wish;
+  ArrayWish array = says_true(request.query_value("return-ndarray")) ? ArrayWish::kReturn : ArrayWish::kNo;
   Message message;
-  Status status = read_body(house, exchange, message);
+  Status status = wish ? read_body(house, exchange, message) : wish.error();
   if (status.ok() && streaming && array == ArrayWish::kReturn)
     status = base::invalid("streaming and return-ndarray exclude each other");
   std::string model = request.query_value("model");

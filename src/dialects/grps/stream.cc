@@ -1,6 +1,9 @@
 #include "dialects/grps/stream.h"
 
+#include "dialects/grps/form.h"
+#include "dialects/grps/pointer.h"
 #include "wire/sse.h"
+#include "wire/text.h"
 
 namespace weir::grps {
 namespace {
@@ -11,6 +14,33 @@ std::string_view type_of(StreamFormat format) {
 }
 
 }  // namespace
+
+bool says_true(std::string_view value) { return wire::same_text(value, "true") || value == "1" || value == "\"true\""; }
+
+BodyForm body_form(const wire::Request& request) {
+  std::string_view type = request.fields.find("content-type");
+  type = wire::trim(type.substr(0, type.find(';')));
+  if (type.empty() || wire::same_text(type, "application/json")) return BodyForm::kJson;
+  return wire::same_text(type, "application/octet-stream") ? BodyForm::kOctets : BodyForm::kOther;
+}
+
+base::Result<bool> wants_stream(std::string_view control, const wire::Exchange& exchange) {
+  const wire::Request& request = exchange.request();
+  size_t colon = control.find(':');
+  if (colon == control.npos) return false;
+  std::string_view where = control.substr(0, colon);
+  std::string key(control.substr(colon + 1));
+  if (where == "query_param") return says_true(query_field(request.query(), key));
+  if (where == "header_param") {
+    wire::make_lower(key.data(), key.size());
+    return says_true(request.fields.find(key));
+  }
+  if (Form::is_one(request.fields.find("content-type")) || body_form(request) == BodyForm::kOctets) return false;
+  if (key[0] != '/') key.insert(0, 1, '/');
+  auto found = find_value(exchange.content().view(), key);
+  if (!found) return found.error();
+  return says_true(*found);
+}
 
 void PartWriter::open(std::string_view content_type) {
   if (exchange_.responding()) return;

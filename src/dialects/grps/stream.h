@@ -1,10 +1,19 @@
-// The framing of a streamed HTTP answer.
+// Streamed HTTP answers: when there is one, and how its parts follow each other.
 #pragma once
 
 #include "dialects/grps/house.h"
 #include "wire/exchange.h"
 
 namespace weir::grps {
+
+// Whether the request asks for a stream in the way that `control` says (Options::streaming). A body that is no JSON, by
+// its Content-Type, asks for none. Errors: INVALID_ARGUMENT for JSON that cannot be read.
+base::Result<bool> wants_stream(std::string_view control, const wire::Exchange& exchange);
+// Whether a value of the query, of a header or of JSON says yes.
+bool says_true(std::string_view value);
+// The body's form, by its Content-Type.
+enum class BodyForm : uint8_t { kJson, kOctets, kOther };
+BodyForm body_form(const wire::Request& request);
 
 // Sends the head when the first part comes; parts as the configuration says. A bin_data part goes out as it is where
 // parts are concatenated, else in JSON.

@@ -1,0 +1,57 @@
+// What a request has at the places that a route names (RouteSpec::inputs), as inputs of a Call.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "base/status.h"
+#include "dialects/grps/form.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+#include "wire/exchange.h"
+#include "wire/router.h"
+
+namespace weir::grps {
+
+// Where an input comes from: "query:k", …, "base64:query:k".
+struct Source {
+  enum class Place : uint8_t { kQuery, kHeader, kPath, kPointer, kBody, kForm };
+  enum class Coding : uint8_t { kNone, kBase64 };
+  Place place = Place::kBody;
+  std::string_view key{};  // of `text`
+  Coding coding = Coding::kNone;
+};
+// Nothing for a text that is no source.
+std::optional<Source> read_source(std::string_view text);
+
+// One request's; the form is read at the first field that is asked for.
+class RouteInputs {
+ public:
+  RouteInputs(const wire::Exchange& exchange, const wire::PathArgs& args, base::SlabSource& slabs)
+      : exchange_(exchange), args_(args), slabs_(slabs) {}
+
+  // Puts what is at `source` into the Call as `input`: a word or an element of BYTES as it is; a number, an array of
+  // them, or either of them in strings, cast to the declared type; octets (the body, base64, a part of a form that is
+  // an application/octet-stream) as the tensor's own bytes. Nothing for an optional input that is not there. Errors:
+  // INVALID_ARGUMENT.
+  base::Status fill(const std::string& input, std::string_view source, const msg::ModelSpec& spec, msg::Call& call);
+
+ private:
+  struct Value {
+    enum class Form : uint8_t { kNothing, kWord, kJson, kOctets };
+    Form form = Form::kNothing;
+    base::Bytes bytes{};
+  };
+  base::Result<Value> find(const Source& source);
+  base::Result<Value> find_field(std::string_view name);
+  base::Status decode(std::string_view source, Value& value) const;
+  base::Status place(const std::string& input, const Value& value, const msg::ModelSpec& spec, msg::Call& call);
+  base::Status place_json(const std::string& input, std::string_view json, const msg::ModelSpec& spec, msg::Call& call);
+
+  const wire::Exchange& exchange_;
+  const wire::PathArgs& args_;
+  base::SlabSource& slabs_;
+  std::optional<Form> form_;
+};
+
+}  // namespace weir::grps
