@@ -132,6 +132,9 @@ class Grps(harness.Case):
         cdf = series('*latency_cdf(ms)')
         self.assertEqual(('cdf', [*range(10, 91, 10), *range(91, 102)]), (cdf['label'], [x for x, _ in cdf['data']]))
         self.assertGreater(series('*mem_usage(MIB)')['data'][-1][1], 1)
+        for name in ('*mem_usage(%)', '*cpu_usage(%)', '*fail_rate(%)', '*latency_avg(ms)', '*latency_max(ms)'):
+            self.assertEqual('trend', series(name)['label'], 'not escaped, as the reference server asks')
+            self.assertEqual(series(name)['label'], series(name.replace('%', '%25'))['label'])
 
     def test_streaming_is_chunked(self):
         answer = self.predict({'str_data': 'x'}, '?model=identity&streaming=true')
