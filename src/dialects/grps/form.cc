@@ -73,19 +73,21 @@ std::string parameter(std::string_view text, std::string_view name) {
   return {};
 }
 
-std::string_view type_of(std::string_view content_type) { return trim(content_type.substr(0, content_type.find(';'))); }
+std::string_view media_type(std::string_view content_type) {
+  return trim(content_type.substr(0, content_type.find(';')));
+}
 
 }  // namespace
 
 bool Form::is_one(std::string_view content_type) {
-  std::string_view type = type_of(content_type);
+  std::string_view type = media_type(content_type);
   return same_text(type, kUrlencoded) || same_text(type, kMultipart);
 }
 
 base::Result<Form> Form::read(std::string_view content_type, const base::Bytes& body) {
   Form form;
   Status status;
-  std::string_view type = type_of(content_type);
+  std::string_view type = media_type(content_type);
   if (same_text(type, kUrlencoded))
     status = form.read_pairs(body.view());
   else if (same_text(type, kMultipart))
@@ -145,9 +147,9 @@ Status Form::read_part(std::string_view head, base::Bytes octets) {
     std::string_view line = take_until(head, "\r\n");
     std::string_view name = trim(take_until(line, ":")), value = trim(line);
     if (same_text(name, "content-disposition")) {
-      disposed = same_text(type_of(value), "form-data");
+      disposed = same_text(media_type(value), "form-data");
       field.name = parameter(value, "name");
-    } else if (same_text(name, "content-type") && same_text(type_of(value), "application/octet-stream")) {
+    } else if (same_text(name, "content-type") && same_text(media_type(value), "application/octet-stream")) {
       field.type = Field::Type::kOctets;
     } else if (same_text(name, "content-transfer-encoding") && !same_text(value, "binary") &&
                !same_text(value, "8bit") && !same_text(value, "7bit")) {

@@ -27,18 +27,18 @@ Map nearest(DType dtype) {
   }
 }
 
-enum class Form : uint8_t { kBytes, kWhole, kFloat };
-Form form(Map map) {
-  if (map <= Map::kBytes) return Form::kBytes;
-  return map <= Map::kInt64 ? Form::kWhole : Form::kFloat;
+enum class Kin : uint8_t { kBytes, kWhole, kFloat };
+Kin kin(Map map) {
+  if (map <= Map::kBytes) return Kin::kBytes;
+  return map <= Map::kInt64 ? Kin::kWhole : Kin::kFloat;
 }
 
 bool is_of(Map map, DType dtype) {
   Map best = nearest(dtype);
-  return map == best || (form(map) == Form::kBytes && form(best) == Form::kBytes);
+  return map == best || (kin(map) == Kin::kBytes && kin(best) == Kin::kBytes);
 }
 
-bool utf8(const Tensor& t) { return marshal::bytes_text(t) == marshal::BytesText::kUtf8; }
+bool is_text(const Tensor& t) { return marshal::bytes_text(t) == marshal::BytesText::kUtf8; }
 
 Status into(Map map, Tensor& t, base::SlabSource& slabs) { return marshal::cast(t, type_of(map).dtype, slabs); }
 
@@ -80,11 +80,11 @@ Status sort_into_maps(const AskedMaps& asked, base::SlabSource& slabs, Message& 
   for (Tensor& t : message.tensors) {
     const AskedMaps::Entry* entry = asked.find(t.name);
     Map best = nearest(t.dtype);
-    if (form(best) == Form::kBytes) {
+    if (kin(best) == Kin::kBytes) {
       bool bytes =
-          !utf8(t) || (entry && form(entry->map) == Form::kBytes ? entry->map == Map::kBytes : asked.prefers_bytes());
+          !is_text(t) || (entry && kin(entry->map) == Kin::kBytes ? entry->map == Map::kBytes : asked.prefers_bytes());
       message.maps.push_back(bytes ? Map::kBytes : Map::kText);
-    } else if (entry && form(entry->map) == form(best) && into(entry->map, t, slabs).ok()) {
+    } else if (entry && kin(entry->map) == kin(best) && into(entry->map, t, slabs).ok()) {
       message.maps.push_back(entry->map);
     } else if (into(best, t, slabs).ok()) {
       message.maps.push_back(best);

@@ -8,7 +8,7 @@
 namespace weir::grps {
 namespace {
 
-std::string_view type_of(StreamFormat format) {
+std::string_view stream_type(StreamFormat format) {
   if (format == StreamFormat::kNdjson) return "application/x-ndjson";
   return format == StreamFormat::kSse ? wire::kSseType : "application/octet-stream";
 }
@@ -46,7 +46,7 @@ void PartWriter::open(std::string_view content_type) {
   if (exchange_.responding()) return;
   const Options& options = house_.options;
   if (content_type.empty()) content_type = options.stream_content_type;
-  if (content_type.empty()) content_type = type_of(options.stream_format);
+  if (content_type.empty()) content_type = stream_type(options.stream_format);
   wire::Response response;
   response.fields.add("content-type", content_type);
   response.fields.add("cache-control", "no-cache");
