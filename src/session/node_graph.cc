@@ -40,6 +40,12 @@ base::Bytes own(base::Bytes data) {
   return base::Bytes::copy_of(data.view());
 }
 
+// A chunk that holds nothing and is of no particular type. At seq 0 it says what the node is.
+bool says_nothing(const Fragment& f) {
+  if (!f.has_chunk || f.seq == 0 || f.by_reference || !f.data.empty()) return false;
+  return !f.metadata || f.metadata->mimetype.empty() || f.metadata->mimetype == "application/octet-stream";
+}
+
 template <class Each>
 void each_child(const auto& parts, Each each) {
   for (const auto& part : parts)
@@ -92,16 +98,25 @@ base::Result<Node*> NodeGraph::claim(std::string_view id) {
   return found;
 }
 
-Status NodeGraph::charge(uint64_t bytes, const Node& node, int64_t seq) {
-  if (bytes > limits_.bytes || bytes_ > limits_.bytes - bytes)
-    return failure(Code::kResourceExhausted, placed(node.id_, seq) + ": the session's content passes " +
-                                                 std::to_string(limits_.bytes) + " bytes");
+Status NodeGraph::charge(uint64_t bytes) {
+  if (!has_room_for(bytes))
+    return failure(Code::kResourceExhausted,
+                   "the session's content passes " + std::to_string(limits_.bytes) + " bytes");
   if (account_)
-    if (Status s = account_->hold(bytes_ + bytes); !s.ok()) {
-      s.text = placed(node.id_, seq) + ": " + s.text;
-      return s;
-    }
+    if (Status s = account_->hold(bytes_ + bytes); !s.ok()) return s;
   bytes_ += bytes;
+  return {};
+}
+
+Status NodeGraph::charge(uint64_t bytes, const Node& node, int64_t seq) {
+  Status s = charge(bytes);
+  if (!s.ok()) s.text = placed(node.id_, seq) + ": " + s.text;
+  return s;
+}
+
+Status NodeGraph::keep(uint64_t before, uint64_t now) {
+  if (now > before) return charge(now - before);
+  refund(before - now);
   return {};
 }
 
@@ -110,7 +125,9 @@ void NodeGraph::refund(uint64_t bytes) {
   if (account_) (void)account_->hold(bytes_);
 }
 
-base::Result<NodeGraph::Fate> NodeGraph::add(const Fragment& f) {
+base::Result<NodeGraph::Fate> NodeGraph::add(const Fragment& sent) {
+  Fragment f = sent;
+  if (says_nothing(f)) f.has_chunk = false, f.metadata = nullptr;
   auto found = node(f.node);
   if (!found) return found.error();
   Node& n = **found;
@@ -128,7 +145,7 @@ bool NodeGraph::fits(const Fragment& f) const {
   auto count = [&](std::string_view id) { cost += by_name_.contains(id) ? 0 : kNodeCost + id.size(); };
   count(f.node);
   for (std::string_view id : f.children) count(id);
-  return cost <= limits_.bytes && bytes_ <= limits_.bytes - cost;
+  return has_room_for(cost);
 }
 
 Status NodeGraph::append(Node& node, Fragment f) {
@@ -143,8 +160,6 @@ Status NodeGraph::append(Node& node, Fragment f) {
 Status NodeGraph::check(const Node& n, const Fragment& f) const {
   const bool has_children = !f.children.empty();
   if (f.has_chunk && has_children) return broken(n.id_, f.seq, "a fragment has a chunk or children, not both");
-  if (!f.has_chunk && !has_children && f.continued)
-    return broken(n.id_, f.seq, "a fragment without chunk and children can only be the final one");
   if (n.final_ >= 0 && f.seq > n.final_)
     return broken(n.id_, f.seq, "the node's final fragment is " + std::to_string(n.final_));
   if (!f.continued && n.highest_ > f.seq)
@@ -173,6 +188,7 @@ Status NodeGraph::take(Node& n, const Fragment& f) {
   if (!f.continued) n.final_ = f.seq;
   n.highest_ = std::max(n.highest_, f.seq);
   part.chunk = f.has_chunk;
+  part.described = f.metadata != nullptr;
   part.data = own(f.data);
   part.pending = f.by_reference;
   n.pending_ += f.by_reference;
@@ -188,18 +204,21 @@ Status NodeGraph::take(Node& n, const Fragment& f) {
     if (Status s = link(n, **child, f.seq); !s.ok()) return s;
   }
   n.ahead_.emplace(f.seq, std::move(part));
-  extend(n);
-  return {};
+  return extend(n);
 }
 
-void NodeGraph::extend(Node& n) {
+Status NodeGraph::extend(Node& n) {
   bool grew = false;
   for (auto at = n.ahead_.begin(); at != n.ahead_.end() && at->first == int64_t(n.parts_.size());) {
+    // Whether it is the first chunk is known only now: fragments without one may lie before it.
+    if (at->second.chunk && !std::exchange(n.begun_, true) && !at->second.described)
+      return broken(n.id_, at->first, "the first chunk needs metadata");
     n.parts_.push_back(std::move(at->second));
     at = n.ahead_.erase(at);
     grew = true;
   }
   if (grew) wake(n);
+  return {};
 }
 
 void NodeGraph::wake(Node& n) {

@@ -6,9 +6,10 @@
 //   flattening a node = its leaves from left to right, each one's chunks in order
 //
 // Rules (the protocol's text, as the specification's own examples read it). Of fragments with one seq the first counts
-// and the others are ignored, whatever they say. A fragment has a chunk or children; one with neither may only end its
-// node. Nothing may lie beyond the final fragment, and a node's fragments are all of one kind. Metadata comes with seq
-// 0; elsewhere it is absent or equal. Everything else is an error, which names node, seq and rule and after which the
+// and the others are ignored, whatever they say. A fragment has a chunk, or children, or neither; not both. Nothing may
+// lie beyond the final fragment, and a node's fragments are all of one kind. Metadata comes with the first chunk;
+// elsewhere it is absent or equal. A later chunk that is empty and of no particular type, by which some clients end a
+// node, is a fragment with neither. Everything else is an error, which names node, seq and rule and after which the
 // graph is of no further use.
 //
 // Nothing here recurses, and depth costs little: a conversation may nest one level per turn. Cycles and too deep
@@ -41,7 +42,7 @@ namespace weir::session {
 struct GraphLimits {
   uint32_t nodes = 10'000;
   uint32_t depth = 4096;         // nodes on a path
-  uint32_t ahead = 1024;         // fragments of one node that wait for an earlier one
+  uint32_t ahead = 1'000'000;    // fragments of one node that wait for an earlier one; `bytes` is the usual bound
   uint64_t bytes = 64 << 20;     // of data, and what keeping it costs
   uint64_t flattened = 1 << 20;  // leaves, branches and chunks that one flattening visits
   uint64_t flattened_bytes = 64 << 20;
@@ -96,6 +97,11 @@ class NodeGraph {
   // The next fragment of a node that an action makes; `seq` is ignored. Errors: as above.
   base::Status append(Node& node, Fragment fragment);
 
+  // What the session keeps beside nodes counts like their content: `now` bytes where it was `before`. Errors:
+  // RESOURCE_EXHAUSTED, and nothing changes.
+  base::Status keep(uint64_t before, uint64_t now);
+  bool has_room_for(uint64_t bytes) const { return bytes <= limits_.bytes && bytes_ <= limits_.bytes - bytes; }
+
   // The node of that name, which may not have come yet. Errors: INVALID_ARGUMENT (no name), RESOURCE_EXHAUSTED.
   base::Result<Node*> node(std::string_view id);
   Node* find(std::string_view id);
@@ -129,8 +135,9 @@ class NodeGraph {
   base::Status link(Node& parent, Node& child, int64_t seq);
   base::Status raise(Node& parent, Node& child, int64_t seq);
   bool reaches(Node& from, const Node& to);
-  void extend(Node& node);
+  base::Status extend(Node& node);
   void wake(Node& node);
+  base::Status charge(uint64_t bytes);
   base::Status charge(uint64_t bytes, const Node& node, int64_t seq);
   void unlink(Node& node, std::vector<Node*>& orphans);
   void forget(Node& node);
@@ -168,12 +175,14 @@ class Node {
     std::vector<Node*> children;
     uint64_t cost = 0;
     bool chunk = false;
-    bool pending = false;  // a reference that is not loaded
+    bool described = false;  // it brought metadata
+    bool pending = false;    // a reference that is not loaded
   };
 
   std::string id_;
   Kind kind_ = Kind::kUnknown;
   bool claimed_ = false, dropped_ = false;
+  bool begun_ = false;  // the prefix has a chunk
   int64_t final_ = -1, highest_ = -1;
   uint32_t height_ = 1;
   uint32_t pins_ = 0;              // Cursors that stand in it
@@ -218,6 +227,8 @@ class Cursor {
   const base::Status& status() const { return status_; }
   // After kWait: what is missing, for a person: "node 'x', fragment 3".
   std::string missing() const;
+  // The memory that standing here takes.
+  uint64_t size() const { return path_.capacity() * sizeof(Place); }
 
  private:
   friend class NodeGraph;

@@ -1,6 +1,7 @@
 // What fragments make of a graph, what is refused, and what things cost.
 #include "session/node_graph.h"
 
+#include <algorithm>
 #include <random>
 
 #include "node_graph_fixture.h"
@@ -66,9 +67,83 @@ TEST(NodeGraph, AnEmptyFinalFragmentEndsANode) {
   EXPECT_EQ(flat(g, "a"), "x");
   EXPECT_EQ(g.refused(empty("b")), "");
   EXPECT_EQ(flat(g, "b"), "");
-  Sent open = empty("c");
-  open.continued = true;
-  EXPECT_NE(g.refused(open).find("can only be the final one"), std::string::npos);
+}
+
+TEST(NodeGraph, AFragmentMayHaveNeitherChunkNorChildren) {
+  auto nothing = [](std::string node, int64_t seq) {
+    Sent s = empty(std::move(node), seq);
+    s.continued = true;
+    return s;
+  };
+  Sent first = leaf("a", "x", 2, true);
+  first.metadata = &kText;
+  const std::vector<Sent> all{nothing("a", 0), nothing("a", 1), first, nothing("a", 3), leaf("a", "y", 4)};
+  std::vector<size_t> order{0, 1, 2, 3, 4};
+  do {
+    Graph g{{}};
+    for (size_t i : order) ASSERT_EQ(g.refused(all[i]), "");
+    EXPECT_EQ(flat(g, "a"), "xy");
+    EXPECT_EQ(g.find("a")->metadata()->mimetype, "text/plain");
+  } while (std::next_permutation(order.begin(), order.end()));
+  Graph g{{}};
+  for (const Sent& s : {nothing("b", 0), branch("b", {"c"}, 1, true), empty("b", 2), leaf("c", "z")})
+    EXPECT_EQ(g.refused(s), "");
+  EXPECT_EQ(flat(g, "b"), "z");
+}
+
+TEST(NodeGraph, TheFirstChunkNeedsMetadataWhereverItIs) {
+  Sent nothing = empty("a");
+  nothing.continued = true;
+  Sent second = leaf("a", "x", 1, true), third = leaf("a", "y", 2);
+  third.metadata = &kText;
+  for (bool reversed : {false, true}) {
+    Graph g{{}};
+    std::vector<Sent> all{nothing, second, third};
+    if (reversed) std::reverse(all.begin(), all.end());
+    std::string said;
+    for (size_t i = 0; i < 3 && said.empty(); ++i) said = g.refused(all[i]);
+    EXPECT_EQ(said, "INVALID_ARGUMENT: node 'a', fragment 1: the first chunk needs metadata");
+  }
+}
+
+// By it a client library ends a stream, whatever was in it.
+TEST(NodeGraph, AnEmptyChunkOfNoParticularTypeContradictsNothing) {
+  const Metadata bytes{"application/octet-stream", "", "", ""}, user{"text/plain", "USER", "", ""};
+  Sent first = leaf("a", "x", 0, true), closing = leaf("a", "", 1, true);
+  first.metadata = &user, closing.metadata = &bytes;
+  const std::vector<Sent> all{first, closing, empty("a", 2)};
+  std::vector<size_t> order{0, 1, 2};
+  do {
+    Graph g{{}};
+    for (size_t i : order) ASSERT_EQ(g.refused(all[i]), "");
+    EXPECT_EQ(flat(g, "a"), "x");
+    EXPECT_EQ(g.find("a")->metadata()->role, "USER");
+  } while (std::next_permutation(order.begin(), order.end()));
+  Graph g{{}};
+  Sent loud = closing;
+  loud.data = "y";
+  g.refused(first);
+  EXPECT_NE(g.refused(loud).find("contradicts"), std::string::npos) << "with bytes it would be content of two types";
+  closing.node = "b";
+  g.refused(branch("b", {"a"}, 0, true));
+  EXPECT_EQ(g.refused(closing), "");
+  closing.node = "c", closing.seq = 0;
+  EXPECT_EQ(g.refused(closing), "");
+  EXPECT_EQ(g.find("c")->metadata()->mimetype, "application/octet-stream") << "alone it says what the node is";
+}
+
+TEST(NodeGraph, FragmentsInReverseOrderAreBoundedByTheirBytes) {
+  constexpr int64_t kMany = 20'000;
+  GraphLimits limits;
+  limits.bytes = 4 << 20;
+  Graph g{limits};
+  for (int64_t seq = kMany; seq-- > 0;) ASSERT_EQ(g.refused(leaf("a", "x", seq, seq + 1 < kMany)), "") << seq;
+  EXPECT_EQ(flat(g, "a"), std::string(kMany, 'x'));
+  limits.bytes = 1 << 20;
+  Graph h{limits};
+  std::string said;
+  for (int64_t seq = kMany; seq-- > 0 && said.empty();) said = h.refused(leaf("a", "x", seq, seq + 1 < kMany));
+  EXPECT_NE(said.find("the session's content passes 1048576 bytes"), std::string::npos) << said;
 }
 
 TEST(NodeGraph, MetadataComesFirstAndMayBeRepeatedButNotContradicted) {

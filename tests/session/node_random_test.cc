@@ -28,9 +28,9 @@ TEST_P(Shuffled, DeliveryOrderDoesNotMatter) {
                        : branch(id, {}, int64_t(seq), !last);
       if (is_leaf && below(2)) s.metadata = &kText;
       if (is_leaf && last && seq > 0 && below(3) == 0) s = empty(id, int64_t(seq));
+      if (is_leaf && !last && seq > 0 && below(4) == 0) (s = empty(id, int64_t(seq))).continued = true;
       if (!is_leaf)
-        for (size_t n = last ? below(3) : 1 + below(3); n-- > 0;)
-          s.children.push_back("n" + std::to_string(i + 1 + below(nodes - i - 1)));
+        for (size_t n = below(3); n-- > 0;) s.children.push_back("n" + std::to_string(i + 1 + below(nodes - i - 1)));
       text[id] += s.data;
       for (const auto& c : s.children) text[id] += text[c];
       all.push_back(s);
