@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "salience_bench.h"
@@ -70,16 +72,51 @@ TEST(SalienceImages, BlocksThatAreNotWhatTheyShouldBeAreRefused) {
   EXPECT_EQ(refused(kBlock, {{0, 7}}), "images[0]: position 0 must be vision_start (900), but is 7");
   EXPECT_EQ(refused(kBlock, {{1, 8}}), "images[0]: position 6 must be an image pad (901), but is 902");
   EXPECT_EQ(refused(kBlock, {{1, 6}}), "images[0]: position 5 must be vision_end (902), but is 901");
-  EXPECT_EQ(refused(kBlock, {{1, 9}}), "images[0]: its block [1, 9) must lie in order within what is appended: [0, 8)");
+  EXPECT_EQ(refused(kBlock, {{1, 9}}),
+            "images[0]: its block [1, 9) must lie within what is appended, behind the block before it: [0, 8)");
   EXPECT_EQ(refused(kBlock, {{7, 1}}),
             "images[0]: its block [7, 1) must hold at least vision_start, a pad and vision_end");
   EXPECT_EQ(refused(kBlock, {{1, 7}, {1, 7}}),
-            "images[1]: its block [1, 7) must lie in order within what is appended: [7, 8)");
+            "images[1]: its block [1, 7) must lie within what is appended, behind the block before it: [7, 8)");
   EXPECT_EQ(refused(kBlock, {{1, 4294967295u}}).substr(0, 39), "images[0]: its block [1, 4294967295) mu");
-  EXPECT_EQ(refused(kBlock, std::vector<Picture>(17, Picture{1, 7})), "images has more than 16 entries");
+  EXPECT_EQ(refused(kBlock, std::vector<Picture>(1025, Picture{1, 7})), "images has more than 1024 entries");
   t.grow(id, 0, {1, 2, 3});
   EXPECT_EQ(t.refused(with_images(id, 3, kBlock, {{1, 7}})).code, number(Code::kInvalidArgument));  // in the history
   EXPECT_EQ(t.dump(id), (Ids{1, 2, 3}));
+}
+
+TEST(SalienceImages, MayBeListedInAnyOrderAndInNumbers) {
+  Bench t;
+  auto id = t.open();
+  Ids tokens;
+  std::vector<Picture> pictures;
+  for (uint32_t i = 0; i < 24; ++i) {
+    tokens.insert(tokens.end(), {900, 901, 902, 7});
+    pictures.push_back({i * 4, i * 4 + 3, "1" + std::string(i, ' ')});
+  }
+  std::rotate(pictures.begin(), pictures.begin() + 9, pictures.end());
+  std::swap(pictures[3], pictures[20]);
+  auto x = t.generate(with_images(id, 0, tokens, pictures));
+  ASSERT_EQ(t.chat().held.size(), 1u) << support::grpc_message(*x);
+  const auto& images = t.call().generation->images;
+  ASSERT_EQ(images.size(), 24u);
+  for (uint32_t i = 0; i < 24; ++i) {
+    EXPECT_EQ(images[i].start, i * 4);
+    EXPECT_EQ(images[i].data.size(), 1 + i) << "each with its own bytes";
+  }
+  t.finish();
+  pictures[5].data = "2";
+  EXPECT_EQ(t.refused(with_images(t.open(), 0, tokens, pictures)).text,
+            "images[5]: the block has 1 pads, but the encoder makes 2 features of this image")
+      << "named as the client counts them";
+}
+
+TEST(SalienceImages, TheirTypesAreReadAsPeopleWriteThem) {
+  for (std::string type : {"image/jpg", "IMAGE/PNG", "Image/Jpeg", "image/webp; q=1", "image/JPG "}) {
+    Bench t;
+    auto x = t.generate(with_images(t.open(), 0, kBlock, {{1, 7, "4", type}}));
+    EXPECT_EQ(t.chat().held.size(), 1u) << type << support::grpc_message(*x);
+  }
 }
 
 TEST(SalienceImages, AModelWithoutEyesOrConceptsSaysSo) {

@@ -1,5 +1,6 @@
 // check_wish() of wish.h.
 #include <algorithm>
+#include <numeric>
 
 #include "dialects/salience/wish.h"
 
@@ -34,7 +35,7 @@ Status check_context(Wish& wish, uint32_t room) {
   return {};
 }
 
-// Blocks lie in order, apart, and wholly in what is appended, whose positions begin at `offset`.
+// Blocks lie apart, and wholly in what is appended, whose positions begin at `offset`. They may be listed in any order.
 class Blocks {
  public:
   Blocks(const Wish& wish, const msg::TextSpec::Vision& vision)
@@ -43,11 +44,12 @@ class Blocks {
   Status check() {
     uint64_t end = uint64_t(offset_) + g_.append.size();
     uint32_t next = offset_;  // where the last block ended
-    for (size_t i = 0; i < g_.images.size(); ++i) {
+    for (size_t i : in_order()) {
       const msg::Image& image = g_.images[i];
       path_ = "images[" + to_string(i) + "]";
       if (image.start < next || image.end > end)
-        return wrong(image, "lie in order within what is appended: [" + to_string(next) + ", " + to_string(end) + ")");
+        return wrong(image, "lie within what is appended, behind the block before it: [" + to_string(next) + ", " +
+                                to_string(end) + ")");
       if (image.end < uint64_t(image.start) + 3)
         return wrong(image, "hold at least vision_start, a pad and vision_end");
       if (Status status = no_pads(next, image.start); !status.ok()) return status;
@@ -58,6 +60,13 @@ class Blocks {
   }
 
  private:
+  std::vector<size_t> in_order() const {
+    std::vector<size_t> order(g_.images.size());
+    std::iota(order.begin(), order.end(), size_t(0));
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return g_.images[a].start < g_.images[b].start; });
+    return order;
+  }
   uint32_t at(uint32_t position) const { return g_.append[position - offset_]; }
   Status wrong(const msg::Image& image, const std::string& expected) const {
     return invalid(path_ + ": its block [" + to_string(image.start) + ", " + to_string(image.end) + ") must " +
@@ -98,9 +107,14 @@ class Blocks {
   std::string path_;
 };
 
-Status check_images(const Wish& wish, const msg::ModelSpec& spec) {
-  if (spec.text->vision) return Blocks(wish, *spec.text->vision).check();
-  if (wish.generation.images.empty()) return {};
+Status check_images(Wish& wish, const msg::ModelSpec& spec) {
+  auto& images = wish.generation.images;
+  if (spec.text->vision) {
+    Status status = Blocks(wish, *spec.text->vision).check();
+    std::sort(images.begin(), images.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
+    return status;
+  }
+  if (images.empty()) return {};
   return base::failure(Code::kFailedPrecondition, "model '" + spec.name + "' does not see images");
 }
 
@@ -113,6 +127,9 @@ Status check_wish(Wish& wish, const msg::ModelSpec& spec) {
   if (status.ok()) status = check_ids("stop_token_ids", wish.generation.stop_ids, text.vocabulary);
   if (status.ok() && !wish.generation.readouts.empty() && text.concepts.empty())
     status = base::failure(Code::kFailedPrecondition, "model '" + spec.name + "' has no concept readouts");
+  if (status.ok() && !wish.stops.empty() && !text.processor)
+    status =
+        base::failure(Code::kFailedPrecondition, "model '" + spec.name + "' has no tokenizer to find stop_strings");
   if (status.ok()) status = check_images(wish, spec);
   return status;
 }

@@ -1,10 +1,13 @@
 // read_wish() of wish.h. Fields and numbers: GenerateRequest in proto/salience.proto.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "dialects/salience/wish.h"
+#include "marshal/json_cursor.h"
 #include "marshal/pb_wire.h"
 #include "session/session_id.h"
+#include "wire/text.h"
 
 namespace weir::salience {
 namespace {
@@ -29,6 +32,7 @@ enum Field : uint32_t {
   kStopTokenIds,
   kPriority,
   kImages,
+  kStopStrings = 1000,
 };
 
 Status malformed() { return invalid("the message is not a GenerateRequest"); }
@@ -99,6 +103,23 @@ Status range(const char* name, std::string_view message, std::vector<msg::Positi
   return out_of_range(path, "[" + std::to_string(r.start) + ", " + std::to_string(r.end) + ")", "start <= end");
 }
 
+// "image/jpg" is no registered type, but what many clients send. Which format it is, the bytes say.
+bool known_type(std::string_view mime) {
+  mime = wire::trim(mime.substr(0, mime.find(';')));
+  constexpr std::array<std::string_view, 4> kTypes{"image/png", "image/jpeg", "image/jpg", "image/webp"};
+  return std::any_of(kTypes.begin(), kTypes.end(), [&](auto type) { return wire::same_text(mime, type); });
+}
+
+Status stop(std::string_view text, std::vector<std::string>& out) {
+  if (out.size() == kMaxStops) return too_many("stop_strings", kMaxStops);
+  std::string path = "stop_strings[" + std::to_string(out.size()) + "]";
+  if (text.empty() || text.size() > kMaxStopBytes)
+    return out_of_range(path, std::to_string(text.size()) + " bytes long", "1 to " + std::to_string(kMaxStopBytes));
+  if (!marshal::valid_utf8(text)) return invalid(path + " is not UTF-8");
+  out.emplace_back(text);
+  return {};
+}
+
 Status image(std::string_view message, const base::Bytes& whole, std::vector<msg::Image>& out) {
   if (out.size() == kMaxImages) return too_many("images", kMaxImages);
   std::string path = "images[" + std::to_string(out.size()) + "]";
@@ -113,8 +134,7 @@ Status image(std::string_view message, const base::Bytes& whole, std::vector<msg
     if (!status.ok()) return status;
   }
   if (!reader.ok()) return malformed();
-  if (image.mime != "image/png" && image.mime != "image/jpeg" && image.mime != "image/webp")
-    return invalid(path + ".mime: expected image/png, image/jpeg or image/webp");
+  if (!known_type(image.mime)) return invalid(path + ".mime: expected image/png, image/jpeg or image/webp");
   if (image.data.empty()) return invalid(path + ".bytes is empty");
   return {};
 }
@@ -203,6 +223,7 @@ class Reader {
       case kReadoutRanges: return range("readout_ranges", f.bytes(), g.readouts);
       case kStopTokenIds: return numbers("stop_token_ids", f, kMaxStopIds, g.stop_ids);
       case kImages: return image(f.bytes(), message_, g.images);
+      case kStopStrings: return stop(f.bytes(), wish_.stops);
       default: return {};
     }
   }

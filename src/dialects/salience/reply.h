@@ -7,7 +7,7 @@
 namespace weir::salience {
 
 // The numbers of GenerateDone.FinishReason.
-enum class Reason : uint32_t { kEos = 1, kLength = 2 };
+enum class Reason : uint32_t { kEos = 1, kLength = 2, kStopString = 4 };
 inline Reason reason_of(msg::Finish finish) {
   return finish == msg::Finish::kEos || finish == msg::Finish::kStopId ? Reason::kEos : Reason::kLength;
 }

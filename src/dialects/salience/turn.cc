@@ -4,6 +4,7 @@
 #include "marshal/tenant.h"
 #include "marshal/times.h"
 #include "msg/priority.h"
+#include "text/processor.h"
 
 namespace weir::salience {
 namespace {
@@ -96,6 +97,7 @@ Status Turn::submit(bus::Served& served) {
   call_->sink = this;
   call_->ticket = rpc_->exchange().ticket();
   call_->credit.store(kCredit, std::memory_order_relaxed);
+  watch_for_stops(served.spec);
   wish_.generation.history = lease_->tokens;
   wish_.generation.history_images = lease_->images;
   call_->generation = std::make_unique<msg::Generation>(std::move(wish_.generation));
@@ -108,16 +110,29 @@ Status Turn::submit(bus::Served& served) {
   return status;
 }
 
+// The text begins where the generated tokens do: no stop string reaches back into the prompt.
+void Turn::watch_for_stops(const msg::ModelSpec& spec) {
+  if (wish_.stops.empty()) return;
+  spec_ = spec.text;
+  text::Completion::Options options;
+  options.stop = std::move(wish_.stops);
+  completion_.emplace(*spec_->processor->tokenizer, std::move(options));
+  completion_->after(wish_.generation.append.empty() ? lease_->tokens : std::span(wish_.generation.append));
+}
+
 void Turn::on(msg::Call& call, msg::Event&& event) {
   if (event.last()) return finished(call, std::move(event));
   if (auto* token = std::get_if<msg::Token>(&event.what)) pass_on(*token);
 }
 
 void Turn::pass_on(const msg::Token& token) {
-  if (!rpc_ || closed_) return;
+  if (!rpc_ || closed_ || stopped_) return;
   if (!token.prefill) generated_.push_back(token.id);
   ++owed_;
   rpc_->send(write_token(token));
+  if (std::string unused; completion_ && !token.prefill)
+    stopped_ = completion_->push(token.id, unused) == text::Completion::State::kStopped;
+  if (stopped_ && rpc_) return house_.bus.cancel(call_);
   if (rpc_ && owed_ >= kCredit / 2 && rpc_->backlog() <= wire::Exchange::kHighWater) repay();
 }
 
@@ -132,13 +147,13 @@ void Turn::finished(msg::Call& call, msg::Event&& event) {
   auto prompt_tokens = uint32_t(call.generation->length());
   auto* failed = std::get_if<msg::Failed>(&event.what);
   auto* done_event = std::get_if<msg::Done>(&event.what);
-  bool whole = done_event && rpc_ && !closed_;
+  bool whole = (done_event || stopped_) && rpc_ && !closed_;
   // Whatever the engine keeps for the session begins with lease and append, so that is what the session may keep; not
   // what a rewind has cut off.
   bool kept = whole || !generated_.empty();
   give_back(kept ? appended(*call.generation) : Outcome{Outcome::Kind::kAppended, {}, {}, {}});
   if (rpc_) marshal::note(rpc_->exchange().ledger(), call);
-  if (whole) return done(reason_of(done_event->finish), prompt_tokens);
+  if (whole) return done(stopped_ ? Reason::kStopString : reason_of(done_event->finish), prompt_tokens);
   if (closed_) return end(session_closed());
   end(failed ? std::move(failed->status) : base::failure(Code::kInternal, "the model answered with something else"));
 }

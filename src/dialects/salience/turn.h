@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "dialects/salience/wish.h"
 #include "msg/call.h"
 #include "session/sessions.h"
+#include "text/completion.h"
 #include "wire/rpc.h"
 
 namespace weir::salience {
@@ -58,6 +60,7 @@ class Turn final : public session::Borrower, public msg::Sink {
 
   base::Status start();
   base::Status submit(bus::Served& served);
+  void watch_for_stops(const msg::ModelSpec& spec);
   void pass_on(const msg::Token& token);
   void repay();
   void give_back(session::Outcome&& outcome);
@@ -74,9 +77,12 @@ class Turn final : public session::Borrower, public msg::Sink {
   State state_ = State::kAsking;
   bool closed_ = false;  // the session, under us
   std::optional<session::Lease> lease_;
-  msg::Call* call_ = nullptr;        // while running
-  std::vector<uint32_t> generated_;  // and passed on
-  int32_t owed_ = 0;                 // credit to give back to the Call
+  msg::Call* call_ = nullptr;                   // while running
+  std::vector<uint32_t> generated_;             // and passed on
+  std::shared_ptr<const msg::TextSpec> spec_;   // whose tokenizer completion_ reads by
+  std::optional<text::Completion> completion_;  // where there are stop strings
+  bool stopped_ = false;                        // by one of them
+  int32_t owed_ = 0;                            // credit to give back to the Call
 };
 
 }  // namespace weir::salience

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -11,7 +13,9 @@
 
 namespace weir::salience {
 
-inline constexpr uint32_t kMaxRanges = 1024, kMaxImages = 16, kMaxStopIds = 64, kMaxTopLogprobs = 128;
+inline constexpr uint32_t kMaxRanges = 1024, kMaxStopIds = 64, kMaxTopLogprobs = 128;
+inline constexpr uint32_t kMaxImages = 1024;  // each is looked at on the shard; how many fit is their bytes' to say
+inline constexpr uint32_t kMaxStops = 16, kMaxStopBytes = 256;
 inline constexpr uint32_t kMaxAppend = 1 << 24;  // tokens in one request
 inline constexpr float kMaxTemperature = 100;
 inline constexpr int32_t kMaxPriority = 10;
@@ -20,8 +24,9 @@ struct Wish {
   std::optional<base::SessionId> session;  // nothing for a text that names none
   uint32_t offset = 0;
   session::Append::Rewind rewind = session::Append::Rewind::kNo;
-  uint32_t priority = 0;       // 0 (interactive) … kMaxPriority (batch)
-  msg::Generation generation;  // without history; images alias the request, ranges are sorted and merged
+  uint32_t priority = 0;           // 0 (interactive) … kMaxPriority (batch)
+  msg::Generation generation;      // without history; images alias the request, ranges are sorted and merged
+  std::vector<std::string> stops;  // text that ends the generation
 
   // The priority as a Call's, 1 … `levels`: never more urgent than a smaller one.
   uint32_t level(uint32_t levels) const {
@@ -36,8 +41,8 @@ struct Wish {
 // that needs no model. Errors: INVALID_ARGUMENT with field, value and what is expected; RESOURCE_EXHAUSTED.
 base::Result<Wish> read_wish(const base::Bytes& message);
 
-// The rest, against the model; cuts max_tokens to what the context has room for. Errors: INVALID_ARGUMENT,
-// FAILED_PRECONDITION (the model has no readouts, or does not see), RESOURCE_EXHAUSTED (context).
+// The rest, against the model; cuts max_tokens to what the context has room for, and sorts images by position. Errors:
+// INVALID_ARGUMENT, FAILED_PRECONDITION (the model has no readouts, or does not see), RESOURCE_EXHAUSTED (context).
 base::Status check_wish(Wish& wish, const msg::ModelSpec& spec);
 
 }  // namespace weir::salience
