@@ -26,6 +26,13 @@ TEST(Pictures, EveryFormatGivesItsPixels) {
   }
 }
 
+TEST(Pictures, PrintersColoursAreMixed) {
+  auto seen = decode(picture("cmyk.jpeg"));  // rgb.png by way of ink
+  ASSERT_TRUE(bool(seen)) << seen.error().text;
+  ASSERT_EQ(seen->rgb.size(), size_t(105));
+  for (uint32_t i = 0; i < 105; ++i) EXPECT_NEAR(seen->rgb[i], i, 6) << i;
+}
+
 TEST(Pictures, WhatIsTransparentLiesOnWhite) {
   for (auto* name : {"clear.png", "clear.webp", "clear_palette.png"}) {
     auto seen = decode(picture(name));  // nothing, half of red, blue

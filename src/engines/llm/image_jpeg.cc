@@ -10,6 +10,14 @@ namespace {
 
 constexpr int kMaxScans = 64;  // of a progressive file; each costs a pass over all of it
 
+// Cyan, magenta, yellow and black, each as the light that it lets through: all such files have them the way Adobe's
+// have, whatever they say.
+void mix(const unsigned char* inks, uint32_t pixels, unsigned char* rgb) {
+  for (uint32_t i = 0; i < pixels; ++i)
+    for (uint32_t c = 0; c < 3; ++c)
+      rgb[i * 3 + c] = uint8_t((uint32_t(inks[i * 4 + c]) * inks[i * 4 + 3] + 127) / 255);
+}
+
 // The library reports errors by a call that must not return; nothing with a destructor lives between setjmp and there.
 struct Decoder {
   jpeg_decompress_struct info{};
@@ -43,13 +51,18 @@ struct Decoder {
   }
   bool pixels(Picture& picture) {
     if (setjmp(out)) return false;
-    info.out_color_space = JCS_RGB;
+    // The library makes RGB of everything but printers' colours.
+    const bool inks = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+    info.out_color_space = inks ? JCS_CMYK : JCS_RGB;
     jpeg_start_decompress(&info);
-    if (info.output_width != picture.width || info.output_height != picture.height || info.output_components != 3)
+    if (info.output_width != picture.width || info.output_height != picture.height ||
+        info.output_components != (inks ? 4 : 3))
       return false;
+    JSAMPARRAY line = info.mem->alloc_sarray(reinterpret_cast<j_common_ptr>(&info), JPOOL_IMAGE, picture.width * 4, 1);
     while (info.output_scanline < info.output_height) {
       unsigned char* row = picture.rgb.data() + size_t(info.output_scanline) * picture.width * 3;
-      jpeg_read_scanlines(&info, &row, 1);
+      jpeg_read_scanlines(&info, inks ? line : &row, 1);
+      if (inks) mix(line[0], picture.width, row);
     }
     return true;
   }
