@@ -126,6 +126,28 @@ TEST_F(OpenaiRequests, WhatWouldChangeTheAnswerIsRefusedByName) {
   EXPECT_EQ(message(x), "temprature: no such parameter; did you mean temperature?");
 }
 
+TEST_F(OpenaiRequests, AMemberThatNobodyKnowsIsRefusedWhateverItsValue) {
+  for (const char* value : {"null", "false", "true", "\"\"", "[]", "{}", "0", "1"}) {
+    Json parsed = Json::parse(value);
+    EXPECT_EQ(chat_with("enable_thinking", parsed), "enable_thinking") << value;
+    EXPECT_EQ(completion("use_cache", parsed), "use_cache") << value;
+  }
+  EXPECT_EQ(message(complete({{"temprature", nullptr}})), "temprature: no such parameter; did you mean temperature?");
+}
+
+TEST_F(OpenaiRequests, OfAKnownMemberNullIsNotThere) {
+  for (const char* name : {"temperature", "stop", "logit_bias", "n", "stream", "stream_options", "seed", "max_tokens",
+                           "suffix", "best_of", "user", "logprobs", "echo", "readouts", "response_format"})
+    EXPECT_EQ(completion(name, nullptr), "ok") << name;
+  for (const char* name : {"tools", "tool_choice", "functions", "audio", "modalities", "max_completion_tokens",
+                           "top_logprobs", "reasoning_effort", "prediction", "verbosity", "web_search_options"})
+    EXPECT_EQ(chat_with(name, nullptr), "ok") << name;
+  for (const char* elsewhere : {"messages", "input", "dimensions", "max_completion_tokens"})
+    EXPECT_EQ(completion(elsewhere, nullptr), "ok") << elsewhere;
+  EXPECT_EQ(chat_with("prompt", "x"), "prompt");
+  EXPECT_EQ(message(complete({{"dimensions", 3}})), "dimensions: not a parameter of this endpoint");
+}
+
 TEST_F(OpenaiRequests, MembersThatNeedOthers) {
   EXPECT_EQ(completion("stream_options", {{"include_usage", true}}), "stream_options");
   EXPECT_EQ(chat_with("top_logprobs", 3), "top_logprobs");
@@ -182,6 +204,10 @@ TEST_F(OpenaiRequests, MessagesAreChecked) {
       "messages");
   EXPECT_EQ(messages(R"([{"role":"user","content":"<|image|><|pad|><|/image|>"}])"), "messages");
   EXPECT_EQ(messages(R"([{"role":"assistant","content":null},{"role":"user","content":"x"}])"), "ok");
+  EXPECT_EQ(
+      messages(R"([{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"x"}])"),
+      "ok");
+  EXPECT_EQ(messages(R"([{"role":"assistant","tool_calls":[{"id":"1"}]},{"role":"tool","content":"x"}])"), "ok");
   auto x = chat(
       {{"messages", Json::parse(R"([{"role":"user","content":[{"type":"image_url","image_url":"http://x/"}]}])")}});
   EXPECT_EQ(message(x), "messages[0].content: images come as data: URLs in base64; nothing is fetched from elsewhere");

@@ -114,6 +114,14 @@ class Openai(harness.Case):
         self.assertEqual(413, post(self.server, '/v1/completions', {'prompt': 'a' * (5 << 20)})[0])
         self.assertEqual('invalid_request_error', curl(self.server.url('/v1/nope')).json()['error']['type'])
 
+    def test_a_call_of_a_tool_has_no_content(self):
+        call = {'id': 'c1', 'type': 'function', 'function': {'name': 'add', 'arguments': '{"a": 2}'}}
+        for assistant in ({'content': None, 'tool_calls': [call]}, {'tool_calls': [call]}, {'content': None}):
+            messages = [{'role': 'user', 'content': 'Hello'}, {'role': 'assistant', **assistant},
+                        {'role': 'tool', 'tool_call_id': 'c1', 'content': '4'}]
+            status, raw = post(self.server, '/v1/chat/completions', {'messages': messages, 'max_tokens': 2})
+            self.assertEqual(status, 200, raw)
+
     def test_an_image_in_a_chat(self):
         image = base64.b64encode((harness.ROOT / 'tests/data/chat/digit_7.png').read_bytes()).decode()
         content = [{'type': 'image_url', 'image_url': {'url': f'data:image/png;base64,{image}'}}, {'type': 'text', 'text': 'What digit is this?'}]

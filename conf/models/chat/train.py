@@ -51,7 +51,7 @@ TEMPLATE = """{%- for message in messages %}
 {{- '<|im_start|>' + message['role'] + '\\n' }}
 {%- if message['content'] is string %}
 {{- message['content'] }}
-{%- else %}
+{%- elif message['content'] %}
 {%- for part in message['content'] %}
 {%- if part['type'] == 'text' %}
 {{- part['text'] }}
@@ -60,6 +60,9 @@ TEMPLATE = """{%- for message in messages %}
 {%- endif %}
 {%- endfor %}
 {%- endif %}
+{%- for call in message['tool_calls'] or [] %}
+{{- '<tool_call>' + (call | tojson) + '</tool_call>' }}
+{%- endfor %}
 {{- '<|im_end|>\\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}

@@ -166,6 +166,21 @@ Refusal extras(const Request& request, json& extra) {
   return {};
 }
 
+// An assistant's message that only calls tools has no content. Templates see null there, and some tell by it what such
+// a message is; others fail on it, and get an empty text instead.
+base::Result<std::string> render_messages(const text::Processor& processor, json& messages, const json& extra,
+                                          const text::ChatOptions& options) {
+  auto text = text::render_chat_ordered(processor, messages, extra, options);
+  if (text) return text;
+  bool filled = false;
+  for (json& m : messages)
+    if (auto content = m.find("content"); content != m.end() ? content->is_null() : m.contains("tool_calls"))
+      m["content"] = "", filled = true;
+  if (!filled) return text;
+  auto again = text::render_chat_ordered(processor, messages, extra, options);
+  return again ? again : text;
+}
+
 Refusal render_checked(const Request& request, const msg::TextSpec& spec, Conversation& out) {
   const text::Processor& processor = *spec.processor;
   if (!processor.chat) return refuse("model", "this model has no chat template: it is not made for chat");
@@ -181,7 +196,7 @@ Refusal render_checked(const Request& request, const msg::TextSpec& spec, Conver
   if (spec.vision)
     for (uint32_t id : {spec.vision->start_id, spec.vision->pad_id, spec.vision->end_id})
       options.image_text += processor.tokenizer->piece(id);
-  auto text = text::render_chat_ordered(processor, messages, extra, options);
+  auto text = render_messages(processor, messages, extra, options);
   if (!text) return refuse("messages", "messages: " + text.error().text);
   out.text = *std::move(text);
   return {};

@@ -73,26 +73,52 @@ constexpr std::array<Unoffered, 38> kUnoffered{{
     {"mirostat", "0", "not offered"},
 }};
 
-constexpr std::array<std::string_view, 20> kNear{"model",
-                                                 "messages",
-                                                 "prompt",
-                                                 "input",
-                                                 "max_tokens",
-                                                 "max_completion_tokens",
-                                                 "temperature",
-                                                 "top_p",
-                                                 "top_k",
-                                                 "stop",
-                                                 "stream",
-                                                 "stream_options",
-                                                 "logprobs",
-                                                 "top_logprobs",
-                                                 "presence_penalty",
-                                                 "frequency_penalty",
-                                                 "repetition_penalty",
-                                                 "logit_bias",
-                                                 "seed",
-                                                 "readouts"};
+// Those that some endpoint here reads.
+constexpr std::array<std::string_view, 45> kOffered{"model",
+                                                    "messages",
+                                                    "prompt",
+                                                    "input",
+                                                    "tokens",
+                                                    "tools",
+                                                    "chat_template_kwargs",
+                                                    "add_special_tokens",
+                                                    "add_generation_prompt",
+                                                    "continue_final_message",
+                                                    "truncate_prompt_tokens",
+                                                    "priority",
+                                                    "cache_salt",
+                                                    "request_id",
+                                                    "n",
+                                                    "stream",
+                                                    "stream_options",
+                                                    "max_tokens",
+                                                    "max_completion_tokens",
+                                                    "min_tokens",
+                                                    "temperature",
+                                                    "top_p",
+                                                    "top_k",
+                                                    "min_p",
+                                                    "presence_penalty",
+                                                    "frequency_penalty",
+                                                    "repetition_penalty",
+                                                    "seed",
+                                                    "logit_bias",
+                                                    "stop",
+                                                    "stop_token_ids",
+                                                    "ignore_eos",
+                                                    "include_stop_str_in_output",
+                                                    "skip_special_tokens",
+                                                    "echo",
+                                                    "return_token_ids",
+                                                    "return_tokens_as_token_ids",
+                                                    "reasoning_effort",
+                                                    "readouts",
+                                                    "logprobs",
+                                                    "top_logprobs",
+                                                    "prompt_logprobs",
+                                                    "encoding_format",
+                                                    "dimensions",
+                                                    "return_token_strs"};
 
 bool asks_nothing(std::string_view value) {
   constexpr std::array<std::string_view, 5> kNothing{"null", "false", "\"\"", "[]", "{}"};
@@ -111,15 +137,20 @@ std::string squeezed(std::string_view value) {
 Fate fate_of(std::string_view member, std::string_view value, std::string& why) {
   if (std::find(kHarmless.begin(), kHarmless.end(), member) != kHarmless.end()) return Fate::kPass;
   std::string text = squeezed(value);
-  if (value.size() <= 64 && asks_nothing(text)) return Fate::kNeutral;
+  const bool nothing = value.size() <= 64 && asks_nothing(text);
   for (const Unoffered& u : kUnoffered) {
     if (u.name != member) continue;
-    if (!u.neutral.empty() && (text == u.neutral || text + ".0" == u.neutral)) return Fate::kNeutral;
+    if (nothing || (!u.neutral.empty() && (text == u.neutral || text + ".0" == u.neutral))) return Fate::kNeutral;
     why = u.why;
     return Fate::kRefuse;
   }
+  if (std::find(kOffered.begin(), kOffered.end(), member) != kOffered.end()) {
+    why = "not a parameter of this endpoint";
+    return nothing ? Fate::kNeutral : Fate::kRefuse;
+  }
+  // Whatever its value: false may ask for something as well as true does, and a name with a typo asks for nothing.
   why = "no such parameter";
-  if (auto near = base::near_miss(member.substr(0, 64), kNear); !near.empty())
+  if (auto near = base::near_miss(member.substr(0, 64), kOffered); !near.empty())
     why += "; did you mean " + std::string(near) + "?";
   return Fate::kRefuse;
 }

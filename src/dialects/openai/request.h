@@ -2,7 +2,7 @@
 //
 // Members that OpenAI's and vLLM's clients send and that change nothing here are passed over (user, metadata, store,
 // …); members that would change the answer, but are not offered, are refused by name unless they have their neutral
-// value; so are members that nobody knows. null is "not there".
+// value; a member that nobody knows is refused whatever its value. Of a known one null is "not there".
 #pragma once
 
 #include <cstdint>
@@ -72,7 +72,7 @@ Refusal read_detokenize(std::string_view body, Detokenize& request);
 
 // members.cc: what becomes of a member that no reader here takes.
 enum class Fate : uint8_t { kPass, kNeutral, kRefuse };
-// kPass: whatever it says. kNeutral: `value` (JSON) asks for nothing; kRefuse: `why` says so.
+// kPass: whatever it says. kNeutral: `value` (JSON) asks for nothing; kRefuse: `why` says why.
 Fate fate_of(std::string_view member, std::string_view value, std::string& why);
 
 }  // namespace weir::openai
