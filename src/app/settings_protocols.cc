@@ -119,7 +119,8 @@ void add_evergreen(std::vector<Setting>& rows) {
   rows.push_back(count("evergreen.max_depth", "nodes inside each other", AT(evergreen.graph.depth), 2, 100'000));
   rows.push_back(count("evergreen.max_ahead", "fragments of a node that wait for an earlier one",
                        AT(evergreen.graph.ahead), 1, 1'000'000));
-  rows.push_back(count("evergreen.max_actions", "of one session at once", AT(evergreen.max_actions), 1, 10'000));
+  rows.push_back(count("evergreen.max_actions", "of one session that models work on at once", AT(evergreen.max_actions),
+                       1, 10'000));
   rows.push_back(duration("evergreen.idle",
                           "how long a session lives without a message; at most 9/10 of stream_idle_timeout",
                           AT(evergreen.idle), std::chrono::milliseconds(100)));

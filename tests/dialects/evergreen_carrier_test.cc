@@ -61,6 +61,24 @@ TEST(Evergreen, AWebSocketSpeaksJsonOrProtobufAsItsClientDoes) {
   EXPECT_TRUE(x->ended);
 }
 
+// Every fragment with metadata, then an empty chunk of no type where the stream was closed, then one with nothing.
+TEST(Evergreen, AStreamEndsAsBrowsersEndIt) {
+  Bench t;
+  auto x = t.open_http("GET", kUpgrade);
+  const std::string start = R"({"nodeFragments":[{"id":"in","chunkFragment":)";
+  for (const std::string& text :
+       {std::string(
+            R"({"actions":[{"targetSpec":{"id":"chat"},"name":"GENERATE","inputs":[{"name":"prompt","id":"in"}],)"
+            R"("outputs":[{"name":"response","id":"out"}]}]})"),
+        start + R"({"metadata":{"mimetype":"text/plain","role":"USER"},"data":"aGk="},"seq":0,"continued":true}]})",
+        start + R"({"metadata":{"mimetype":"text/plain","role":"USER"},"data":"IQ=="},"seq":1,"continued":true}]})",
+        start + R"({"metadata":{"mimetype":"application/octet-stream"},"data":""},"seq":2,"continued":true}]})",
+        std::string(R"({"nodeFragments":[{"id":"in","seq":3,"continued":false}]})")})
+    t.rpc.data(*x, frame(0x81, text));
+  EXPECT_FALSE(x->ended) << x->sent;
+  EXPECT_EQ(t.prompt(), "[user]hi!<|end|>[assistant]");
+}
+
 TEST(Evergreen, AWebSocketThatBreaksARuleIsToldAndClosed) {
   const std::vector<std::pair<std::string, int>> table{
       {frame(0x81, "{\"nodeFragments\":[{\"id\":\"\"}]}"), 1008},

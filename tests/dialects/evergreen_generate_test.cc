@@ -185,6 +185,35 @@ TEST(Evergreen, RolesAndEndsOfTurnsMakeTheConversation) {
   EXPECT_EQ(t.prompt(), "[system]S<|end|>[user]AB<|end|>[user]C<|end|>[assistant]M<|end|>[assistant]");
 }
 
+std::string typed_leaf(std::string_view id, std::string_view type, std::string_view role, std::string_view data) {
+  return "node_fragments { id: '" + std::string(id) + "' chunk_fragment { metadata { mimetype: '" + std::string(type) +
+         "' role: '" + std::string(role) + "' } data: '" + std::string(data) + "' } }";
+}
+
+TEST(Evergreen, ARoleIsWhatTheTemplateMakesOfIt) {
+  Bench t;
+  auto x = t.open();
+  t.send(*x, generate("p", "r") + "node_fragments { id: 'p' child_ids: 'a' child_ids: 'b' child_ids: 'c' }" +
+                 typed_leaf("a", "text/plain", "CONTEXT", "A") + typed_leaf("b", "text/plain", "critic", "B") +
+                 typed_leaf("c", "text/plain", "Model", "C"));
+  EXPECT_EQ(t.prompt(), "[CONTEXT]A<|end|>[critic]B<|end|>[assistant]C<|end|>[assistant]");
+}
+
+TEST(Evergreen, TextOfAllKindsIsText) {
+  Bench t;
+  auto x = t.open();
+  t.send(*x, generate("p", "r") + "node_fragments { id: 'p' child_ids: 'a' child_ids: 'b' child_ids: 'c' }" +
+                 typed_leaf("a", "application/x-latex", "", "A") +
+                 typed_leaf("b", "Text/Markdown; charset=utf-8", "", "B") + typed_leaf("c", "video/mp4", "", ""));
+  EXPECT_EQ(t.prompt(), "[user]AB<|end|>[assistant]") << "and a leaf without bytes is nothing that could not be seen";
+  auto y = t.open();
+  t.send(*y,
+         "actions { name: 'TOKENIZE' inputs { name: 'text' id: 'l' } outputs { name: 'tokens' id: 't' } target_spec { "
+         "id: 'chat' } }" +
+             typed_leaf("l", "Application/X-Latex", "", "AB"));
+  EXPECT_EQ(t.leaf(*y, "t").size(), 8u);
+}
+
 TEST(Evergreen, TheSecondQuestionBeginsWithTheVeryTokensOfTheFirst) {
   Bench t;
   auto x = t.open();

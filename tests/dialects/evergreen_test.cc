@@ -37,6 +37,17 @@ TEST(Evergreen, AnEchoOfATreeIsANodeOfLeaves) {
   EXPECT_EQ(t.status(*x), "");
 }
 
+TEST(Evergreen, AnEchoOfOneNodeToOneOutputNeedsNoNamesAlsoWithAStatus) {
+  Bench t;
+  auto x = t.open();
+  t.send(*x,
+         "actions { name: 'ECHO' inputs { name: 'x' id: 'in' } outputs { name: 'status' id: 's' } outputs { name: 'y' "
+         "id: 'out' } }" +
+             text_leaf("in", "A"));
+  EXPECT_EQ(t.leaf(*x, "out"), "A");
+  EXPECT_EQ(t.leaf(*x, "s"), "{\"code\":0,\"message\":\"\"}");
+}
+
 TEST(Evergreen, AnOutputIsAnothersInputBeforeItIsComplete) {
   Bench t;
   auto x = t.open();
@@ -96,7 +107,8 @@ TEST(Evergreen, TokenizeAndEmbedGiveTensors) {
 TEST(Evergreen, FailuresEndTheSessionAndNameWhatWasWrong) {
   const std::vector<std::pair<std::string, std::string>> table{
       {"actions { name: 'DANCE' }",
-       "NOT_FOUND: no such action: 'DANCE'; there are GENERATE, INFER, EMBED, TOKENIZE, ECHO, DROP, SET_TTL, CANCEL"},
+       "NOT_FOUND: no such action: 'DANCE'; there are GENERATE, INFER, EMBED, TOKENIZE, ECHO, DROP, SET_TTL, CANCEL, "
+       "LIST_ACTIONS"},
       {"actions { name: 'GENERATE' inputs { name: 'prompt' id: 'p' } target_spec { id: 'chad' } }",
        "NOT_FOUND: action GENERATE: Request for unknown model 'chad': did you mean 'chat'?"},
       {"actions { name: 'GENERATE' inputs { name: 'prompt' id: 'p' } target_spec { id: 'add' } }",
@@ -120,9 +132,13 @@ TEST(Evergreen, FailuresEndTheSessionAndNameWhatWasWrong) {
       {generate("p", "r") +
            "node_fragments { id: 'p' chunk_fragment { metadata { mimetype: 'video/mp4' } data: 'x' } }",
        "INVALID_ARGUMENT: action GENERATE: node 'p': the model takes no content of type 'video/mp4'"},
-      {generate("p", "r") +
-           "node_fragments { id: 'p' chunk_fragment { metadata { mimetype: 'text/plain' role: 'king' } data: 'x' } }",
-       "INVALID_ARGUMENT: action GENERATE: node 'p': unknown role 'king'; there are user, assistant, system, tool"},
+      {generate("p", "r") + "node_fragments { id: 'p' chunk_fragment { metadata { mimetype: 'text/plain' role: '" +
+           std::string(65, 'k') + "' } data: 'x' } }",
+       "INVALID_ARGUMENT: action GENERATE: node 'p': a role has at most 64 bytes"},
+      {"actions { name: 'ECHO' inputs { name: 'x' id: 'a' } inputs { name: 'x' id: 'b' } outputs { name: 'x' id: 'e' } "
+       "}" +
+           text_leaf("a", "A") + text_leaf("b", "B"),
+       "INVALID_ARGUMENT: action ECHO: input 'x' is named twice"},
       {"actions { name: 'DROP' inputs { name: 'node' id: 'n' } }", "NOT_FOUND: action DROP: there is no node 'n'"},
       {kAdd + tensor_leaf("a", "dtype=INT33; shape=2", ""),
        "INVALID_ARGUMENT: action INFER: node 'a': unknown dtype 'INT33' in a tensor's mimetype"},
@@ -133,6 +149,7 @@ TEST(Evergreen, FailuresEndTheSessionAndNameWhatWasWrong) {
     auto other = t.open();
     t.send(*x, sent);
     EXPECT_EQ(t.status(*x), said) << sent;
+    EXPECT_TRUE(t.fragments(*x).empty()) << "nothing is written before a refusal";
     EXPECT_EQ(t.status(*other), "open");
   }
 }

@@ -112,6 +112,42 @@ class Sessions(Base):
         self.assertEqual(read_until(s, 'e').flat('e'), said.encode())
         s.close()
 
+    def test_two_thousand_fragments_in_reverse_and_waiting_actions(self):
+        for s in self.each():
+            for i in range(100):
+                s.send(action('ECHO', {'x': 'later' if i else 'in'}, {'x': f'out{i}'}))
+            m = ev.SessionMessage()
+            for seq in reversed(range(2000)):
+                m.MergeFrom(leaf('in', 'x', seq=seq, continued=seq < 1999))
+            s.send(m)
+            s.send(leaf('later', 'y'))
+            nodes = read_until(s, *(f'out{i}' for i in range(100)))
+            self.assertEqual(nodes.flat('out0'), b'x' * 2000)
+            self.assertEqual(nodes.flat('out99'), b'y')
+
+    def test_a_browser_ends_its_stream_with_an_empty_chunk(self):
+        for s in self.each():
+            s.send(action('ECHO', {'x': 'in'}, {'x': 'out'}))
+            s.send(leaf('in', 'hello', continued=True))
+            end = leaf('in', '', seq=1, continued=True)
+            end.node_fragments[0].chunk_fragment.metadata.mimetype = 'application/octet-stream'
+            s.send(end)
+            s.send(message("node_fragments { id: 'in' seq: 2 continued: true }"))
+            s.send(message("node_fragments { id: 'in' seq: 3 }"))
+            self.assertEqual(read_until(s, 'out').flat('out'), b'hello')
+
+    def test_what_there_is_to_invoke_is_told(self):
+        for s in self.each():
+            s.send(action('LIST_ACTIONS', {}, {'actions': 'all'}, 'simple'))
+            nodes = read_until(s, 'all')
+            actions = {a['name']: a for a in json.loads(nodes.flat('all'))['actions']}
+            self.assertIn('ECHO', actions)
+            self.assertNotIn('GENERATE', actions)
+            self.assertEqual([i['name'] for i in actions['INFER']['inputs']], ['INPUT0', 'INPUT1'])
+            listed = cfg.ActionList()
+            nodes.metadata('all').experimental[0].Unpack(listed)
+            self.assertEqual({a.name for a in listed.actions}, set(actions))
+
     def test_a_diamond_of_2_to_40_is_refused_at_once(self):
         s = GrpcSession(self.server)
         s.send(leaf('n40', 'x'))

@@ -1,10 +1,10 @@
 #include "dialects/evergreen/action.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/encoding.h"
+#include "dialects/evergreen/schema.h"
 #include "evergreen_config.pb.h"
 #include "marshal/check.h"
 #include "marshal/tenant.h"
@@ -21,41 +21,22 @@ using base::Status;
 
 namespace v1 = ::weir::evergreen::v1;
 
-constexpr std::string_view kStatus = "status";
-
-struct Known {
-  std::string_view name;
-  std::unique_ptr<Action> (*make)(Session&, ActionRequest&&);
-};
-constexpr std::array<Known, 8> kActions{{
-    {"GENERATE", make_generate},
-    {"INFER", make_infer},
-    {"EMBED", make_embed},
-    {"TOKENIZE", make_tokenize},
-    {"ECHO", make_echo},
-    {"DROP", make_drop},
-    {"SET_TTL", make_set_ttl},
-    {"CANCEL", make_cancel},
-}};
-
 bool among(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::any_of(names.begin(), names.end(), [&](auto n) { return n == name || n == "*"; });
+  return std::any_of(names.begin(), names.end(), [&](auto n) { return n == name; });
 }
 
 std::string listed(std::initializer_list<std::string_view> names) {
   std::string out;
   for (auto n : names) out += (out.empty() ? "" : ", ") + std::string(n);
-  return out.empty() ? "none" : out;
+  return out;
 }
 
 }  // namespace
 
 base::Result<std::unique_ptr<Action>> make_action(Session& session, ActionRequest&& request) {
+  if (const Schema* schema = find_schema(request.name)) return schema->make(session, std::move(request));
   std::string all;
-  for (const Known& k : kActions) {
-    if (k.name == request.name) return k.make(session, std::move(request));
-    all += (all.empty() ? "" : ", ") + std::string(k.name);
-  }
+  for (const Schema& schema : schemas()) all += (all.empty() ? "" : ", ") + std::string(schema.name);
   return failure(Code::kNotFound, "no such action: '" + request.name.substr(0, 80) + "'; there are " + all);
 }
 
@@ -93,8 +74,27 @@ Status Output::end() {
   return session_.emit(node_, std::move(f));
 }
 
+// More than it takes: an action that waits also takes time whenever what it waits for grows.
+uint64_t Action::size_of(const ActionRequest& request) {
+  constexpr uint64_t kAction = 8192, kParameter = 512;
+  uint64_t size = kAction + kParameter * (request.inputs.size() + request.outputs.size());
+  for (const auto& config : request.configs) size += kParameter + 2 * config.value.size();
+  return size;
+}
+
+Action::~Action() { (void)session_.graph().keep(kept_, 0); }
+
+Status Action::keep() {
+  uint64_t now = size_of(request_) + held();
+  Status s = session_.graph().keep(kept_, now);
+  if (s.ok()) kept_ = now;
+  return s;
+}
+
 void Action::start() {
-  Status s = claim();
+  Status s = keep();
+  if (s.ok()) s = claim();
+  if (s.ok()) s = check_names(*find_schema(request_.name), request_);
   if (s.ok()) s = begin();
   if (!s.ok()) return fail(std::move(s));
   run();
@@ -114,7 +114,9 @@ Status Action::claim() {
 
 void Action::run() {
   if (over_) return;
-  if (Status s = go_on(); !s.ok()) fail(std::move(s));
+  Status s = go_on();
+  if (s.ok() && !over_) s = keep();
+  if (!s.ok()) fail(std::move(s));
 }
 
 void Action::cancel() {
@@ -142,20 +144,6 @@ Output* Action::output(std::initializer_list<std::string_view> names) {
   return nullptr;
 }
 
-Status Action::allow(std::initializer_list<std::string_view> inputs, std::initializer_list<std::string_view> outputs,
-                     std::string_view config) {
-  for (const auto& in : request_.inputs)
-    if (!among(in.name, inputs)) return invalid("no input '" + in.name + "'; there are: " + listed(inputs));
-  for (const auto& out : request_.outputs)
-    if (out.name != kStatus && !among(out.name, outputs))
-      return invalid("no output '" + out.name + "'; there are: " + listed(outputs) + ", status");
-  for (const auto& c : request_.configs)
-    if (c.type != config)
-      return invalid("takes no configuration of type '" + c.type + "'" +
-                     (config.empty() ? std::string() : "; it takes " + std::string(config)));
-  return {};
-}
-
 const Packed* Action::config(std::string_view type) const {
   for (const auto& c : request_.configs)
     if (c.type == type) return &c;
@@ -176,6 +164,7 @@ Status Action::report(const Status& status) {
 
 void Action::done() {
   over_ = true;
+  session_.on_action_over();
   Status s;
   if (status_) s = report({});
   if (!s.ok()) session_.abort(std::move(s));
@@ -184,6 +173,7 @@ void Action::done() {
 void Action::fail(Status why) {
   stop();
   over_ = true;
+  session_.on_action_over();
   why.text = title() + ": " + why.text;
   bool asked = why.code == Code::kCancelled;  // CANCEL: what has come so far stands
   if (!status_ && !asked) return session_.abort(std::move(why));
@@ -237,6 +227,7 @@ Status ModelAction::perform(std::unique_ptr<bus::Errand> errand, size_t bytes) {
   }
   Status s = call_.send(std::move(errand), bytes, *served_, *this, session_.exchange().ticket());
   preparing_ = s.ok();
+  note_work();
   return s;
 }
 
@@ -245,8 +236,24 @@ Status ModelAction::submit() {
   call().version = served_->spec.version;
   call().tenant = marshal::tenant_of(session_.exchange().request());
   Status s = call_.submit(*served_, *this, session_.exchange().ticket());
+  note_work();
   if (!s.ok()) stop();
   return s;
+}
+
+ModelAction::~ModelAction() {
+  if (working_) session_.on_work_ended();
+}
+
+void ModelAction::note_work() {
+  const bool worked = std::exchange(working_, call_.running());
+  if (working_ == worked) return;
+  working_ ? session_.on_work_begun() : session_.on_work_ended();
+}
+
+void ModelAction::stop() {
+  call_.leave();
+  note_work();
 }
 
 Status ModelAction::unexpected() { return failure(Code::kInternal, "the model answered in another way than asked"); }
@@ -256,11 +263,13 @@ void ModelAction::enough() {
   wire::Exchange& exchange = session_.exchange();
   marshal::note(exchange.ledger(), call(), marshal::spent(call().times, exchange.now()));
   call_.enough();
+  note_work();
 }
 
 void ModelAction::on(msg::Call& call, msg::Event&& event) {
   Status s;
   bool last = call_.ended(event);
+  note_work();
   if (std::exchange(preparing_, false)) {
     if (auto* failed = std::get_if<msg::Failed>(&event.what)) s = std::move(failed->status);
     if (auto errand = session_.house().bus.take(call); s.ok()) s = performed(*errand);

@@ -46,8 +46,11 @@ class Output {
 class Action : public session::CursorListener {
  public:
   Action(Session& session, ActionRequest&& request) : session_(session), request_(std::move(request)) {}
-  virtual ~Action() = default;
+  virtual ~Action();
   Action(const Action&) = delete;
+
+  // What an action of that request counts as in the session's content, before it has read anything.
+  static uint64_t size_of(const ActionRequest& request);
 
   // Claims the outputs, then begins.
   void start();
@@ -67,13 +70,12 @@ class Action : public session::CursorListener {
   virtual base::Status go_on() = 0;
   // Stops what runs elsewhere.
   virtual void stop() {}
+  // The memory of what it has read and keeps until it has everything.
+  virtual uint64_t held() const { return 0; }
 
   // The input of one of those names, which must be there once. Errors: INVALID_ARGUMENT.
   base::Result<session::Node*> input(std::initializer_list<std::string_view> names);
   Output* output(std::initializer_list<std::string_view> names);  // null: not asked for
-  // INVALID_ARGUMENT if an input or output has another name ("*" allows any), or a configuration another type.
-  base::Status allow(std::initializer_list<std::string_view> inputs, std::initializer_list<std::string_view> outputs,
-                     std::string_view config);
   const Packed* config(std::string_view type) const;
   std::string title() const { return "action " + request_.name; }
 
@@ -86,9 +88,11 @@ class Action : public session::CursorListener {
 
  private:
   base::Status claim();
+  base::Status keep();
   base::Status report(const base::Status& status);
 
   Output* status_ = nullptr;
+  uint64_t kept_ = 0;  // of the session's content
   bool over_ = false;
 };
 
@@ -97,6 +101,7 @@ class ModelAction : public Action, protected msg::Sink {
  public:
   ModelAction(Session& session, ActionRequest&& request)
       : Action(session, std::move(request)), call_(session.house().bus) {}
+  ~ModelAction() override;
 
  protected:
   enum class Wants : uint8_t { kAny, kText };
@@ -104,11 +109,13 @@ class ModelAction : public Action, protected msg::Sink {
   // default; not a model that makes tokens).
   base::Status find(Wants wants);
   const msg::ModelSpec& spec() const { return served_->spec; }
+  // Whether a model may begin to work on it now. If not, run() is called again when one may.
+  bool may_begin() const { return !session_.busy(); }
   // Long work on `bytes` of input: done at once when they are few, else by the bus's workers; then performed().
   base::Status perform(std::unique_ptr<bus::Errand> errand, size_t bytes);
   msg::Call& call() { return call_.fill(); }  // until submit()
   base::Status submit();
-  void stop() final { call_.leave(); }
+  void stop() final;
   void enough();  // stops what runs: all that was asked for is here
   bool running() const { return call_.running(); }
   // More Events may come: those that the client has taken.
@@ -123,11 +130,13 @@ class ModelAction : public Action, protected msg::Sink {
  private:
   void on(msg::Call& call, msg::Event&& event) final;
   base::Status hear(msg::Event&& event);
+  void note_work();
   static base::Status unexpected();
 
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by the Call in flight
   bus::OwnedCall call_;
   bool preparing_ = false;  // call_ is an errand
+  bool working_ = false;    // as the session knows it
 };
 
 // The action of that name. Errors: NOT_FOUND, naming what there is.
@@ -141,5 +150,6 @@ std::unique_ptr<Action> make_tokenize(Session& session, ActionRequest&& request)
 std::unique_ptr<Action> make_drop(Session& session, ActionRequest&& request);
 std::unique_ptr<Action> make_set_ttl(Session& session, ActionRequest&& request);
 std::unique_ptr<Action> make_cancel(Session& session, ActionRequest&& request);
+std::unique_ptr<Action> make_list_actions(Session& session, ActionRequest&& request);
 
 }  // namespace weir::evergreen

@@ -1,9 +1,11 @@
 // ECHO: each input comes back under the output of its name, or the one input under the one output, chunk by chunk as it
 // arrives, with all that its metadata says. A leaf comes back as a leaf; a node of several leaves as a node of leaves
 // named "<output>/0", "<output>/1", ….
+#include <algorithm>
 #include <optional>
 
 #include "dialects/evergreen/action.h"
+#include "dialects/evergreen/schema.h"
 
 namespace weir::evergreen {
 namespace {
@@ -35,18 +37,27 @@ class Echo final : public Action {
   };
 
   Status begin() override {
-    if (Status s = allow({"*"}, {"*"}, ""); !s.ok()) return s;
-    bool single = request_.inputs.size() == 1 && request_.outputs.size() == 1;
-    for (const NamedNode& in : request_.inputs) {
-      Output* out = single ? outputs_.front().get() : output({in.name});
+    auto wanted = [](const auto& o) { return o->name != kStatus; };
+    auto only = std::find_if(outputs_.begin(), outputs_.end(), wanted);
+    bool single = request_.inputs.size() == 1 && std::count_if(outputs_.begin(), outputs_.end(), wanted) == 1;
+    for (size_t i = 0; i < request_.inputs.size(); ++i) {
+      const NamedNode& in = request_.inputs[i];
+      if (named_before(i)) return base::invalid("input '" + in.name + "' is named twice");
+      Output* out = single ? only->get() : output({in.name});
       auto from = session_.graph().node(in.id);
       if (!from) return std::move(from).error();
       if (out) ways_.push_back(std::make_unique<Way>(session_.graph(), **from, *out, *this));
     }
     for (const auto& o : outputs_)
-      if (o->name != "status" && !single && !has_input(o->name))
+      if (o->name != kStatus && !single && !has_input(o->name))
         return base::invalid("output '" + o->name + "' has no input of that name");
     return {};
+  }
+
+  bool named_before(size_t input) const {
+    for (size_t i = 0; i < input; ++i)
+      if (request_.inputs[i].name == request_.inputs[input].name) return true;
+    return false;
   }
 
   bool has_input(std::string_view name) const {
@@ -64,6 +75,12 @@ class Echo final : public Action {
     }
     if (ended && !over()) done();
     return {};
+  }
+
+  uint64_t held() const override {
+    uint64_t bytes = 0;
+    for (const auto& way : ways_) bytes += sizeof(Way) + way->cursor.size();
+    return bytes;
   }
 
   Status copy(Way& way) {

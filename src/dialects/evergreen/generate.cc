@@ -80,7 +80,6 @@ class Generate final : public ModelAction {
 
  private:
   Status begin() override {
-    if (Status s = allow({"prompt", "text"}, {"response", "text", "usage"}, kConfig); !s.ok()) return s;
     if (const Packed* packed = config(kConfig); packed && !config_.ParseFromString(packed->value))
       return invalid("malformed " + std::string(kConfig));
     if (Status s = find(Wants::kText); !s.ok()) return s;
@@ -118,19 +117,21 @@ class Generate final : public ModelAction {
         case Step::kFailed: return cursor_->status();
         case Step::kChunk: s = conversation_.chunk(cursor_->leaf(), cursor_->data(), *spec_); break;
         case Step::kLeafEnd: conversation_.leaf_end(); break;
-        case Step::kEnd: return ask();
+        case Step::kEnd: return may_begin() ? ask() : Status{};
       }
       if (!s.ok()) return s;
     }
   }
+
+  uint64_t held() const override { return conversation_.size() + (cursor_ ? cursor_->size() : 0); }
 
   Status ask() {
     cursor_.reset();
     if (Status s = find(Wants::kText); !s.ok()) return s;  // it may have been reloaded meanwhile
     spec_ = spec().text;
     auto templating = config_.raw() ? Templating::kRaw : Templating::kChat;
-    return perform(std::make_unique<Prompting>(spec_, conversation_.take(), templating, session_.transcripts()),
-                   conversation_.bytes());
+    const uint64_t bytes = conversation_.bytes();
+    return perform(std::make_unique<Prompting>(spec_, conversation_.take(), templating, session_.transcripts()), bytes);
   }
 
   Status performed(bus::Errand& errand) override {

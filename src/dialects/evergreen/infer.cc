@@ -2,8 +2,10 @@
 // without a name has the input's. An output of a tensor's name is that tensor as one leaf; the output "outputs" is a
 // node with a leaf "<id>/<tensor>" for each tensor that the model gives.
 #include <algorithm>
+#include <utility>
 
 #include "dialects/evergreen/action.h"
+#include "dialects/evergreen/schema.h"
 #include "dialects/evergreen/tensor_chunk.h"
 #include "marshal/check.h"
 
@@ -36,13 +38,16 @@ class Infer final : public ModelAction {
     const session::Node* leaf = nullptr;
     bool ended = false;
   };
+  struct Leaf {
+    msg::Tensor tensor;  // without its data
+    std::vector<base::Bytes> chunks;
+  };
 
   Status begin() override {
-    if (Status s = allow({"*"}, {"*"}, ""); !s.ok()) return s;
     if (Status s = find(Wants::kAny); !s.ok()) return s;
     if (spec().text) return base::invalid("model '" + spec().name + "' makes tokens: use GENERATE");
     for (const auto& o : outputs_) {
-      bool known = o->name == kAll || o->name == "status" || spec().any_tensors || spec().output(o->name);
+      bool known = o->name == kAll || o->name == kStatus || spec().any_tensors || spec().output(o->name);
       if (!known) return base::invalid("model '" + spec().name + "' has no output '" + o->name + "'");
     }
     for (const NamedNode& named : request_.inputs) {
@@ -57,7 +62,14 @@ class Infer final : public ModelAction {
     if (running()) return {};
     for (auto& in : ins_)
       if (Status s = read(*in); !s.ok() || !in->ended) return s;
-    return ask();
+    return may_begin() ? ask() : Status{};
+  }
+
+  uint64_t held() const override {
+    uint64_t bytes = 0;
+    for (const auto& in : ins_) bytes += sizeof(In) + in->cursor.size() + in->chunks.capacity() * sizeof(base::Bytes);
+    for (const auto& leaf : leaves_) bytes += sizeof(Leaf) + leaf.chunks.capacity() * sizeof(base::Bytes);
+    return bytes;
   }
 
   Status read(In& in) {
@@ -77,7 +89,7 @@ class Infer final : public ModelAction {
     return {};
   }
 
-  // A leaf is complete. One chunk stays where it is; several are joined.
+  // A leaf is complete. Its chunks stay where they are until the model may have them.
   Status take(In& in) {
     if (!in.leaf) return {};
     auto tensor = read_tensor_mimetype(in.leaf->metadata()->mimetype);
@@ -87,31 +99,35 @@ class Infer final : public ModelAction {
       return s;
     }
     if (tensor->name.empty()) tensor->name = in.name;
-    if (tensors_.size() >= kTensors) return base::invalid("takes at most " + std::to_string(kTensors) + " tensors");
-    size_t size = 0;
-    for (const auto& c : in.chunks) size += c.size();
-    if (in.chunks.size() == 1) {
-      tensor->data = std::move(in.chunks[0]);
-    } else {
-      base::Block block(base::heap_slab(std::max<size_t>(size, 1)));
-      for (const auto& c : in.chunks) block.append(c.data(), c.size());
-      tensor->data = block.freeze();
-    }
-    in.chunks.clear();
+    if (leaves_.size() >= kTensors) return base::invalid("takes at most " + std::to_string(kTensors) + " tensors");
+    leaves_.push_back({std::move(*tensor), std::exchange(in.chunks, {})});
     in.leaf = nullptr;
-    tensors_.push_back(std::move(*tensor));
     return {};
+  }
+
+  // One chunk stays where it is; several are joined.
+  static base::Bytes joined(std::vector<base::Bytes>&& chunks) {
+    if (chunks.size() == 1) return std::move(chunks[0]);
+    size_t size = 0;
+    for (const auto& c : chunks) size += c.size();
+    base::Block block(base::heap_slab(std::max<size_t>(size, 1)));
+    for (const auto& c : chunks) block.append(c.data(), c.size());
+    return block.freeze();
   }
 
   Status ask() {
     if (Status s = find(Wants::kAny); !s.ok()) return s;  // it may have been reloaded meanwhile
     if (spec().decoupled)
       return base::failure(base::Code::kUnimplemented, "model '" + spec().name + "' may answer any number of times");
-    call().inputs = std::move(tensors_);
+    for (Leaf& leaf : leaves_) {
+      leaf.tensor.data = joined(std::move(leaf.chunks));
+      call().inputs.push_back(std::move(leaf.tensor));
+    }
+    leaves_.clear();
     bool all = outputs_.empty();
     for (const auto& o : outputs_) all = all || o->name == kAll;
     for (const auto& o : outputs_)
-      if (!all && o->name != "status") call().outputs.push_back(o->name);
+      if (!all && o->name != kStatus) call().outputs.push_back(o->name);
     Status s = marshal::check_call(spec(), call());
     return s.ok() ? submit() : s;
   }
@@ -134,7 +150,7 @@ class Infer final : public ModelAction {
   }
 
   Status send(Output& out, const std::vector<msg::Tensor>& tensors) {
-    if (out.name == "status") return {};
+    if (out.name == kStatus) return {};
     if (out.name == kAll) return send_all(out, tensors);
     for (const auto& t : tensors)
       if (t.name == out.name) return write(out, t);
@@ -159,7 +175,7 @@ class Infer final : public ModelAction {
   }
 
   std::vector<std::unique_ptr<In>> ins_;
-  std::vector<msg::Tensor> tensors_;
+  std::vector<Leaf> leaves_;
 };
 
 }  // namespace

@@ -257,15 +257,14 @@ Status read_message(const base::Bytes& message, size_t& at, MessageSink& sink) {
   PbReader r(message.view().substr(at));
   while (r.next()) {
     Status s;
-    bool fragment = r.is(1, PbType::kBytes);
-    if (fragment)
+    if (r.is(1, PbType::kBytes))
       s = read_fragment(message, r.bytes(), scratch, sink);
     else if (r.is(2, PbType::kBytes))
       s = read_action(r.bytes(), scratch.unknown, sink);
     else
       s = scratch.unknown.pass(r);
     if (!s.ok()) return s;
-    if (fragment && sink.holds()) return {};
+    if (sink.holds()) return {};
     at += r.encoded_size();
   }
   return r.ok() ? Status{} : malformed("SessionMessage");

@@ -40,7 +40,7 @@ class MessageSink {
   // `reference`: the chunk's URI, if it has one. A failure ends the reading.
   virtual base::Status on_fragment(session::Fragment& fragment, std::string_view reference) = 0;
   virtual base::Status on_action(ActionRequest&& action) = 0;
-  // Asked after each on_fragment(): true means that it was not taken, and the reading stops before it.
+  // Asked after each of them: true means that it was not taken, and the reading stops before it.
   virtual bool holds() const { return false; }
 
  protected:

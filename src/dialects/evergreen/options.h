@@ -29,7 +29,7 @@ struct Options {
   session::GraphLimits graph;
   uint64_t tenant_bytes = uint64_t(512) << 20;  // content of all sessions of one host's clients
   uint64_t total_bytes = uint64_t(1) << 30;     // and of all
-  uint32_t max_actions = 64;                    // of one session at once
+  uint32_t max_actions = 64;                    // of one session that models work on at once
   uint64_t max_message = 16 << 20;              // of one WebSocket message or NDJSON line
   base::Duration max_age = std::chrono::hours(24);
   base::Duration idle = std::chrono::minutes(10);  // without a message of either side, while nothing runs

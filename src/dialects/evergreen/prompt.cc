@@ -25,11 +25,15 @@ void append_plain(std::string& to, std::string_view text) {
   for (size_t at = to.find(kImageMark, from); at != to.npos; at = to.find(kImageMark, at)) to.erase(at, 3);
 }
 
-std::string_view role_of(std::string_view role) {
+// As templates spell it. A role reaches them like text does.
+std::string role_of(std::string_view role) {
   if (role.empty()) return "user";
   for (std::string_view known : {"user", "assistant", "system", "tool"})
-    if (wire::same_text(role, known)) return known;
-  return wire::same_text(role, "model") ? "assistant" : "";
+    if (wire::same_text(role, known)) return std::string(known);
+  if (wire::same_text(role, "model")) return "assistant";
+  std::string plain;
+  append_plain(plain, role);
+  return plain;
 }
 
 std::string where(const session::Node& leaf) { return "node '" + std::string(leaf.id()) + "': "; }
@@ -117,25 +121,29 @@ Status Conversation::open(const session::Node& leaf, const msg::TextSpec& spec) 
   const session::Metadata& m = *leaf.metadata();
   leaf_ = &leaf;
   mimetype_ = m.mimetype;
+  constexpr size_t kLongestRole = 64;
+  if (m.role.size() > kLongestRole)
+    return invalid(where(leaf) + "a role has at most " + std::to_string(kLongestRole) + " bytes");
   role_ = role_of(m.role);
-  if (role_.empty())
-    return invalid(where(leaf) + "unknown role '" + m.role.substr(0, 40) +
-                   "'; there are user, assistant, system, tool");
   std::string_view type = base_type(mimetype_);
-  image_.clear();
+  image_ = {};
+  joined_.clear();
   unseen_bytes_ = 0;
-  if (type.empty() || wire::same_text(type.substr(0, 5), "text/")) {
+  if (is_text(type)) {
     kind_ = Kind::kText;
   } else if (wire::same_text(type, "application/x-protobuf") && type_parameter(mimetype_, "type") == "EndOfTurn") {
     kind_ = Kind::kEndOfTurn;
   } else if (wire::same_text(type.substr(0, 6), "image/") && spec.vision) {
     kind_ = Kind::kImage;
-  } else if (unseen_ == Options::Unseen::kDescribe) {
-    kind_ = Kind::kUnseen;
   } else {
-    return invalid(where(leaf) + "the model takes no content of type '" + mimetype_.substr(0, 80) + "'");
+    kind_ = Kind::kUnseen;
   }
   return {};
+}
+
+bool is_text(std::string_view base_type) {
+  return base_type.empty() || wire::same_text(base_type.substr(0, 5), "text/") ||
+         wire::same_text(base_type, "application/x-latex");
 }
 
 uint64_t most_text(const msg::TextSpec& spec) {
@@ -146,32 +154,62 @@ uint64_t most_text(const msg::TextSpec& spec) {
 Status Conversation::chunk(const session::Node& leaf, const base::Bytes& data, const msg::TextSpec& spec) {
   if (leaf_ != &leaf || kind_ == Kind::kNone)
     if (Status s = open(leaf, spec); !s.ok()) return s;
-  constexpr uint64_t kMostImages = 16 << 20;
-  if (kind_ == Kind::kImage) {
-    if ((image_bytes_ += data.size()) > kMostImages)
-      return invalid(where(leaf) + "the images of a prompt have at most " + std::to_string(kMostImages) + " bytes");
-    image_ += data.view();
+  if (kind_ == Kind::kImage) return image(leaf, data);
+  if (kind_ == Kind::kUnseen && !data.empty()) {
+    if (unseen_ == Options::Unseen::kReject)
+      return invalid(where(leaf) + "the model takes no content of type '" + mimetype_.substr(0, 80) + "'");
+    unseen_bytes_ += data.size();
   }
-  if (kind_ == Kind::kUnseen) unseen_bytes_ += data.size();
   if (kind_ != Kind::kText) return {};
   if ((text_bytes_ += data.size()) > most_text(spec))
     return invalid(where(leaf) + "the prompt is too long for the model");
   Turn& t = turn();
-  if (t.parts.empty() || !t.parts.back().image.empty()) t.parts.emplace_back();
+  if (t.parts.empty() || !t.parts.back().image.empty()) {
+    t.parts.emplace_back();
+    ++parts_;
+  }
   append_plain(t.parts.back().text, data.view());
+  return {};
+}
+
+Status Conversation::image(const session::Node& leaf, const base::Bytes& data) {
+  constexpr uint64_t kMostImages = 16 << 20;
+  if ((image_bytes_ += data.size()) > kMostImages)
+    return invalid(where(leaf) + "the images of a prompt have at most " + std::to_string(kMostImages) + " bytes");
+  if (data.empty()) return {};
+  if (image_.empty() && joined_.empty()) {
+    image_ = data;
+    return {};
+  }
+  joined_bytes_ += data.size();
+  if (joined_.empty()) {
+    joined_ = image_.view();
+    joined_bytes_ += image_.size();
+    image_ = {};
+  }
+  joined_ += data.view();
   return {};
 }
 
 void Conversation::leaf_end() {
   if (kind_ == Kind::kEndOfTurn) ended_ = true;
-  if (kind_ == Kind::kImage && !image_.empty())
-    turn().parts.push_back({mimetype_, base::Bytes::adopt(std::move(image_))});
-  if (kind_ == Kind::kUnseen) {
-    std::string line = "[" + mimetype_ + ", " + std::to_string(unseen_bytes_) + " bytes]";
-    turn().parts.push_back({std::move(line), {}});
-  }
+  if (!joined_.empty()) image_ = base::Bytes::adopt(std::exchange(joined_, {}));
+  if (!image_.empty()) add({mimetype_, std::exchange(image_, {})});
+  if (unseen_bytes_ > 0) add({"[" + mimetype_ + ", " + std::to_string(unseen_bytes_) + " bytes]", {}});
   kind_ = Kind::kNone;
   leaf_ = nullptr;
+  unseen_bytes_ = 0;
+}
+
+void Conversation::add(Turn::Part part) {
+  turn().parts.push_back(std::move(part));
+  ++parts_;
+}
+
+uint64_t Conversation::size() const {
+  constexpr uint64_t kTextCost = 64;  // of a part's mimetype, a turn's role
+  if (turns_.empty()) return joined_bytes_;
+  return text_bytes_ + joined_bytes_ + parts_ * (sizeof(Turn::Part) + sizeof(Turn) + 2 * kTextCost);
 }
 
 base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spec, const std::vector<Turn>& turns,

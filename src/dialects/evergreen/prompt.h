@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -24,10 +25,12 @@ struct Turn {
   std::vector<Part> parts;
 };
 
-// Reads a node as a conversation. Leaves of type text/* are text; image/* an image for models that see them;
-// `application/x-protobuf; type=EndOfTurn` ends a turn. A turn also ends where the role changes: ChunkMetadata.role,
-// "user" where there is none ("model" is another word for "assistant").
-// Text and images are limited by what a context can hold, so that many actions on one large node do not multiply it.
+// Reads a node as a conversation. Leaves of the types of is_text() are text; image/* an image for models that see them;
+// `application/x-protobuf; type=EndOfTurn` ends a turn; a leaf of another type is nothing when it has no bytes. A turn
+// also ends where the role changes: ChunkMetadata.role, "user" where there is none. A role is any text, and the model's
+// chat template says what it does with it. The usual ones have lower case there, and "model" is another word for
+// "assistant". Text and images are limited by what a context can hold, so that many actions on one large node do not
+// multiply it.
 class Conversation {
  public:
   explicit Conversation(Options::Unseen unseen) : unseen_(unseen) {}
@@ -37,12 +40,19 @@ class Conversation {
   base::Status chunk(const session::Node& leaf, const base::Bytes& data, const msg::TextSpec& spec);
   void leaf_end();
   const std::vector<Turn>& turns() const { return turns_; }
-  std::vector<Turn> take() { return std::move(turns_); }
+  std::vector<Turn> take() {
+    joined_bytes_ = 0;
+    return std::exchange(turns_, {});
+  }
   uint64_t bytes() const { return text_bytes_ + image_bytes_; }
+  // The memory that it takes: an image of one chunk stays in its node.
+  uint64_t size() const;
 
  private:
   enum class Kind : uint8_t { kNone, kText, kImage, kEndOfTurn, kUnseen };
   base::Status open(const session::Node& leaf, const msg::TextSpec& spec);
+  base::Status image(const session::Node& leaf, const base::Bytes& data);
+  void add(Turn::Part part);
   Turn& turn();
 
   Options::Unseen unseen_;
@@ -50,8 +60,10 @@ class Conversation {
   const session::Node* leaf_ = nullptr;
   Kind kind_ = Kind::kNone;
   std::string role_, mimetype_;
-  std::string image_;  // as far as its chunks have come
+  base::Bytes image_;   // as far as its chunks have come, if that is one
+  std::string joined_;  // else
   uint64_t unseen_bytes_ = 0, text_bytes_ = 0, image_bytes_ = 0;
+  uint64_t joined_bytes_ = 0, parts_ = 0;
   bool ended_ = false;  // the last turn takes no more
 };
 
@@ -60,6 +72,9 @@ struct Prompt {
   std::vector<uint32_t> ids;
   std::vector<msg::Image> images;
 };
+
+// Whether content of that type is text to a model: text/*, application/x-latex, or none said.
+bool is_text(std::string_view base_type);
 
 // Text of so many bytes cannot fit into the context, whatever the tokens.
 uint64_t most_text(const msg::TextSpec& spec);

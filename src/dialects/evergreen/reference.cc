@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <optional>
 #include <utility>
 
 #include <fcntl.h>
@@ -24,12 +26,44 @@ constexpr size_t kShown = 80;
 
 std::string shown(std::string_view uri) { return "ref '" + std::string(base::cut_text(uri, kShown)) + "'"; }
 
-// "file://a/b", "file:///a/b" and "file:a/b" all name a/b below a root. Nothing for what is no path.
-std::optional<std::string> path_of(std::string_view rest) {
-  rest.remove_prefix(std::min(rest.find_first_not_of('/'), rest.size()));
-  auto path = base::percent_decode(rest);
+struct FilePath {
+  std::string path;       // without slashes before it
+  bool absolute = false;  // it may be one from the machine's root: "file:/…", "file:///…", "file://localhost/…"
+};
+
+// RFC 8089, and what the protocol's examples have: "file://a/b" is a/b. Nothing for what is no path.
+std::optional<FilePath> path_of(std::string_view rest) {
+  constexpr std::string_view kHost = "//localhost/";
+  if (wire::same_text(rest.substr(0, kHost.size()), kHost)) rest.remove_prefix(kHost.size() - 1);
+  const size_t slashes = std::min(rest.find_first_not_of('/'), rest.size());
+  auto path = base::percent_decode(rest.substr(slashes));
   if (!path || path->empty() || path->find('\0') != path->npos) return std::nullopt;
+  return FilePath{std::move(*path), slashes == 1 || slashes >= 3};
+}
+
+// What is left of an absolute path in that folder. Spelling alone decides: whether it stays inside is the kernel's to
+// say, when it is opened.
+std::optional<std::string_view> inside(std::string_view folder, std::string_view path) {
+  folder.remove_prefix(std::min(folder.find_first_not_of('/'), folder.size()));
+  while (folder.ends_with('/')) folder.remove_suffix(1);
+  if (!folder.empty()) {
+    if (!path.starts_with(folder) || !path.substr(folder.size()).starts_with('/')) return std::nullopt;
+    path.remove_prefix(folder.size());
+  }
+  path.remove_prefix(std::min(path.find_first_not_of('/'), path.size()));
+  if (path.empty()) return std::nullopt;
   return path;
+}
+
+// The path in that folder: of an absolute one below it the rest, of any other the whole.
+std::string path_in(const std::string& root, const FilePath& file) {
+  if (!file.absolute) return file.path;
+  std::error_code unreadable;
+  for (const auto& folder :
+       {std::filesystem::absolute(root, unreadable).lexically_normal(), std::filesystem::canonical(root, unreadable)})
+    if (folder.is_absolute())
+      if (auto rest = inside(folder.string(), file.path)) return std::string(*rest);
+  return file.path;
 }
 
 int open_below(const std::string& root, const std::string& path) {
@@ -128,7 +162,7 @@ base::Result<std::unique_ptr<Load>> load_file(const Library& library, std::strin
   if (!path) return base::invalid(shown(uri) + " names no file");
   int fd = -1;
   for (const auto& root : references.file_roots)
-    if (fd = open_below(root, *path); fd >= 0) break;
+    if (fd = open_below(root, path_in(root, *path)); fd >= 0) break;
   struct stat info {};
   if (fd < 0 || ::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     if (fd >= 0) ::close(fd);

@@ -1,6 +1,8 @@
-// References: chunks whose bytes are somewhere else. `file:` URIs name files below the configured folders; the kernel
-// makes sure that none leads out of them (openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS). Everything else is the
-// Fetcher's, if there is one: `http:` and `https:` (net/fetch.h says what is done against reaching inside).
+// References: chunks whose bytes are somewhere else. `file:` URIs name files below the configured folders, by their
+// absolute path (`file:///srv/media/a.png` below the folder /srv/media) or by their path in the folder
+// (`file://a.png`, `file:///a.png`, `file:a.png`). The kernel makes sure that none leads out of its folder (openat2
+// with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS). Everything else is the Fetcher's, if there is one: `http:` and
+// `https:` (net/fetch.h says what is done against reaching inside).
 #pragma once
 
 #include <cstdint>

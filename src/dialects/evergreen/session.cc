@@ -6,6 +6,7 @@
 
 #include "dialects/evergreen/action.h"
 #include "dialects/evergreen/reference.h"
+#include "dialects/evergreen/schema.h"
 #include "marshal/tenant.h"
 
 namespace weir::evergreen {
@@ -16,7 +17,8 @@ using base::failure;
 using base::Status;
 
 constexpr size_t kTranscripts = 8, kTranscriptBytes = 1 << 20;
-constexpr size_t kLoads = 16, kMostLoads = 256;  // at once: no more is read above the first
+// References that are loaded at once: above the first no more messages are read, above the second no more fragments.
+constexpr size_t kLoads = 16, kMostLoads = 256;
 constexpr base::Duration kAskAgain = std::chrono::seconds(1);
 
 }  // namespace
@@ -80,9 +82,25 @@ void Session::take(const base::Bytes& message, size_t at) {
   if (!s.ok()) abort(std::move(s));
 }
 
-// What did not fit is read again when there is more room than then, or when there will be none.
+// What cannot be taken now is read again when held_back() says so.
+Status Session::hold(Until until) {
+  held_ = *reading_;
+  held_until_ = until;
+  held_size_ = graph_.bytes();
+  return {};
+}
+
+bool Session::held_back() const {
+  switch (held_until_) {
+    case Until::kRoom: return graph_.bytes() >= held_size_ && room_may_come();
+    case Until::kTurn: return busy() && !draining_;
+    case Until::kLoads: return loads_.size() >= kLoads;
+  }
+  return false;
+}
+
 bool Session::go_on() {
-  if (held_.empty() || over_ || (graph_.bytes() >= held_size_ && room_may_come())) return false;
+  if (held_.empty() || over_ || held_back()) return false;
   base::Bytes message = std::exchange(held_, {});
   take(message, held_at_);
   return true;
@@ -136,11 +154,8 @@ void Session::leave() {
 Status Session::on_fragment(session::Fragment& f, std::string_view reference) {
   if (over_) return status_;
   // Nodes stay as long as the session, unless some have a time to live: then it is worth waiting for room.
-  if (room_may_come() && !graph_.fits(f)) {
-    held_ = *reading_;
-    held_size_ = graph_.bytes();
-    return {};
-  }
+  if (room_may_come() && !graph_.fits(f)) return hold(Until::kRoom);
+  if (f.by_reference && loads_.size() >= kMostLoads) return hold(Until::kLoads);
   auto fate = graph_.add(f);
   if (!fate) return fate.error();
   if (*fate == session::NodeGraph::Fate::kDuplicate || !f.by_reference) return {};
@@ -156,8 +171,7 @@ bool Session::on_growth() {
 
 Status Session::begin_load(session::Node& node, int64_t seq, std::string_view uri) {
   const std::string place = session::placed(node.id(), seq) + ": ";
-  if (loads_.size() >= kMostLoads || !on_growth())
-    return failure(Code::kResourceExhausted, place + "too much is being loaded at once");
+  if (!on_growth()) return failure(Code::kResourceExhausted, place + "too much is being loaded at once");
   auto begun = load({house_.bus.env(), house_.options.references, house_.fetcher}, uri, *this);
   if (!begun) {
     Status s = std::move(begun).error();
@@ -183,9 +197,11 @@ void Session::on_loaded(Load& load, base::Result<base::Bytes> data) {
 Status Session::on_action(ActionRequest&& request) {
   if (over_) return status_;
   if (draining_) return {};  // the session's last word will say why
-  if (actions_.size() >= house_.options.max_actions)
-    return failure(Code::kResourceExhausted,
-                   "a session runs at most " + std::to_string(house_.options.max_actions) + " actions at once");
+  // Those that models work on end by themselves, so they are worth waiting for. Actions that wait for their inputs are
+  // not: what they wait for may be behind this one. Their number is bounded by the bytes that they count as.
+  const Schema* schema = find_schema(request.name);
+  if (busy() && schema && schema->works != Schema::Works::kAtOnce) return hold(Until::kTurn);
+  if (room_may_come() && !graph_.has_room_for(Action::size_of(request))) return hold(Until::kRoom);
   auto action = make_action(*this, std::move(request));
   if (!action) return action.error();
   actions_.push_back(std::move(*action));
@@ -253,13 +269,21 @@ bool Session::stuck(std::string& missing) const {
   return std::all_of(actions_.begin(), actions_.end(), [&](const auto& a) { return a->waits(missing); });
 }
 
+void Session::on_work_ended() {
+  turn_came_ = turn_came_ || busy();
+  --working_;
+}
+
 void Session::settle() {
   if (std::exchange(settling_, true)) return;
   while (!over_) {
     graph_.deliver();
-    size_t before = actions_.size();
-    std::erase_if(actions_, [](const auto& a) { return a->over(); });
-    if (actions_.size() == before && !go_on()) break;
+    if (std::exchange(sweep_, false))
+      std::erase_if(actions_, [](const auto& a) { return a->over(); });
+    else if (std::exchange(turn_came_, false))
+      work();
+    else if (!go_on())
+      break;
   }
   end_if_nothing_runs();
   settling_ = false;

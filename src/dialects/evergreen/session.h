@@ -81,6 +81,11 @@ class Session final : MessageSink, Load::Listener {
   // After anything that did not come through the four on_…(): last in the calling function, which may be an action's
   // that is destroyed by it.
   void settle();
+  // Models work on as many actions as they may; the session runs its actions again when one of them has ended.
+  bool busy() const { return working_ >= house_.options.max_actions; }
+  void on_work_begun() { ++working_; }
+  void on_work_ended();
+  void on_action_over() { sweep_ = true; }
   // The running action whose output that is, or null.
   Action* maker(const session::Node& node) const;
   void set_ttl(std::string_view node, base::Duration ttl);
@@ -97,6 +102,9 @@ class Session final : MessageSink, Load::Listener {
   void take(const base::Bytes& message, size_t at);
   bool go_on();
   bool room_may_come() const { return !ttls_.empty(); }
+  enum class Until : uint8_t { kRoom, kTurn, kLoads };
+  base::Status hold(Until until);
+  bool held_back() const;
   bool crowded() const;
   void set_alarm();
   void look_at_clock();
@@ -116,9 +124,13 @@ class Session final : MessageSink, Load::Listener {
   Transcripts transcripts_;
   std::map<std::string, base::TimerId, std::less<>> ttls_;
   const base::Bytes* reading_ = nullptr;
-  base::Bytes held_;        // a message that waits for room
+  base::Bytes held_;  // a message that waits, and flow control with it
+  Until held_until_ = Until::kRoom;
   size_t held_at_ = 0;      // where to go on in it
   uint64_t held_size_ = 0;  // of the graph then
+  uint32_t working_ = 0;    // actions that models work on
+  bool turn_came_ = false;  // for actions that wait to be among those
+  bool sweep_ = false;      // an action is over
   base::Time born_, used_;
   base::TimerId alarm_ = base::TimerId::kNone, grace_ = base::TimerId::kNone;
   bool ended_ = false, over_ = false, finished_ = false, settling_ = false, left_ = false;

@@ -58,7 +58,6 @@ class TextAction : public ModelAction {
 
  private:
   Status begin() override {
-    if (Status s = allow({"prompt", "text"}, {result()}, ""); !s.ok()) return s;
     if (Status s = find(Wants::kText); !s.ok()) return s;
     most_ = most_text(*spec().text);
     auto text = input({"prompt", "text"});
@@ -76,17 +75,19 @@ class TextAction : public ModelAction {
         case Step::kChunk: {
           const session::Node& leaf = cursor_->leaf();
           std::string_view type = base_type(leaf.metadata()->mimetype);
-          if (!type.empty() && !wire::same_text(type.substr(0, 5), "text/"))
+          if (!is_text(type) && !cursor_->data().empty())
             return invalid("node '" + std::string(leaf.id()) + "': takes text, not '" + std::string(type) + "'");
           if (text_.size() + cursor_->data().size() > most_) return invalid("the text is too long for the model");
           text_ += cursor_->data().view();
           break;
         }
-        case Step::kEnd: return encode();
+        case Step::kEnd: return may_begin() ? encode() : Status{};
       }
     }
     return {};
   }
+
+  uint64_t held() const override { return text_.capacity() + (cursor_ ? cursor_->size() : 0); }
 
   Status encode() {
     cursor_.reset();

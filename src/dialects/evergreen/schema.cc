@@ -1,0 +1,108 @@
+#include "dialects/evergreen/schema.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "dialects/evergreen/action.h"
+#include "dialects/evergreen/tensor_chunk.h"
+
+namespace weir::evergreen {
+namespace {
+
+using base::Status;
+using Works = Schema::Works;
+
+constexpr std::string_view kAnything = "*/*";
+
+constexpr std::array kPrompt{
+    Parameter{"prompt", "text", "text/*,application/x-latex,image/*,application/x-protobuf;type=EndOfTurn", true,
+              "A conversation. A leaf's role says whose turn it belongs to; images where the model sees them."}};
+constexpr std::array kAnswer{
+    Parameter{"response", "text", "text/plain", false,
+              "The model's answer, as it comes; with details per token a node of one leaf per token."},
+    Parameter{"usage", "", "application/json", false, "How many tokens it took, and why it ended."}};
+constexpr std::array kTensorsIn{
+    Parameter{kAnyName, "", kTensorType, false, "A tensor of the model's, by its name; or a node of several."}};
+constexpr std::array kTensorsOut{Parameter{"outputs", "", kTensorType, false,
+                                           "A node of a leaf <id>/<tensor> for each tensor that the model gives."},
+                                 Parameter{kAnyName, "", kTensorType, false, "A tensor of the model's, by its name."}};
+constexpr std::array kText{Parameter{"prompt", "text", "text/*,application/x-latex", true, "The text."}};
+constexpr std::array kEmbedding{
+    Parameter{"embedding", "", kTensorType, false, "FP32 [hidden size]: the mean of the last hidden states."}};
+constexpr std::array kTokens{Parameter{"tokens", "", kTensorType, false, "UINT32 [n]: the text's token ids."}};
+constexpr std::array kEchoed{Parameter{kAnyName, "", kAnything, false, "Any node."}};
+constexpr std::array kEchoes{Parameter{kAnyName, "", kAnything, false,
+                                       "What the input of that name brings; the one output is the one input's."}};
+constexpr std::array kDropped{
+    Parameter{"node", "", kAnything, false, "A node, of which only the content goes; any number of times."},
+    Parameter{"tree", "", kAnything, false, "A node, with what only it holds; any number of times."}};
+constexpr std::array kCancelled{
+    Parameter{"output", "", kAnything, false, "A node that an action makes: that action ends; any number of times."}};
+constexpr std::array kActionList{Parameter{"actions", "", "application/json", false,
+                                           "This list, and a weir.evergreen.v1.ActionList in its metadata."}};
+
+constexpr std::array<Schema, 9> kSchemas{{
+    {"GENERATE", Works::kText, "A model's answer to a conversation.", kPrompt, kAnswer,
+     "weir.evergreen.v1.GenerateConfig", make_generate},
+    {"INFER", Works::kTensors, "A model's output tensors for input tensors.", kTensorsIn, kTensorsOut, "", make_infer},
+    {"EMBED", Works::kText, "A text as one vector.", kText, kEmbedding, "", make_embed},
+    {"TOKENIZE", Works::kText, "A text as the model's tokens.", kText, kTokens, "", make_tokenize},
+    {"ECHO", Works::kAtOnce, "What comes in goes out, as it comes.", kEchoed, kEchoes, "", make_echo},
+    {"DROP", Works::kAtOnce, "Forgets nodes.", kDropped, {}, "", make_drop},
+    {"SET_TTL",
+     Works::kAtOnce,
+     "Forgets nodes after a time.",
+     kDropped,
+     {},
+     "weir.evergreen.v1.TtlConfig",
+     make_set_ttl},
+    {"CANCEL", Works::kAtOnce, "Ends actions; what they have said stands.", kCancelled, {}, "", make_cancel},
+    {"LIST_ACTIONS",
+     Works::kAtOnce,
+     "The actions that there are; with a target, those of that model.",
+     {},
+     kActionList,
+     "",
+     make_list_actions},
+}};
+
+std::string listed(std::span<const Parameter> parameters) {
+  std::string out;
+  auto add = [&](std::string_view name) {
+    if (!name.empty()) out += (out.empty() ? "" : ", ") + std::string(name);
+  };
+  for (const Parameter& p : parameters) add(p.name), add(p.alias);
+  return out;
+}
+
+bool among(std::string_view name, std::span<const Parameter> parameters) {
+  return std::any_of(parameters.begin(), parameters.end(), [&](const Parameter& p) { return p.is(name); });
+}
+
+}  // namespace
+
+std::span<const Schema> schemas() { return kSchemas; }
+
+const Schema* find_schema(std::string_view name) {
+  auto found = std::find_if(kSchemas.begin(), kSchemas.end(), [&](const Schema& s) { return s.name == name; });
+  return found == kSchemas.end() ? nullptr : &*found;
+}
+
+Status check_names(const Schema& schema, const ActionRequest& request) {
+  std::string inputs = listed(schema.inputs), outputs = listed(schema.outputs);
+  for (const auto& in : request.inputs)
+    if (!among(in.name, schema.inputs))
+      return base::invalid("no input '" + in.name + "'; there are: " + (inputs.empty() ? "none" : inputs));
+  for (const auto& out : request.outputs)
+    if (out.name != kStatus && !among(out.name, schema.outputs))
+      return base::invalid("no output '" + out.name + "'; there are: " + outputs + (outputs.empty() ? "" : ", ") +
+                           std::string(kStatus));
+  for (const auto& c : request.configs)
+    if (c.type != schema.config)
+      return base::invalid("takes no configuration of type '" + c.type + "'" +
+                           (schema.config.empty() ? "" : "; it takes " + std::string(schema.config)));
+  return {};
+}
+
+}  // namespace weir::evergreen

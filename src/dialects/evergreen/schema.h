@@ -1,0 +1,50 @@
+// What there is to invoke: each action's inputs, outputs and configuration, in one table. A request is checked against
+// it before its action begins, and LIST_ACTIONS shows it to clients.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/status.h"
+#include "dialects/evergreen/message.h"
+
+namespace weir::evergreen {
+
+class Action;
+class Session;
+
+inline constexpr std::string_view kStatus = "status";  // an output that every action has
+inline constexpr std::string_view kAnyName = "*";
+
+struct Parameter {
+  std::string_view name;   // or kAnyName
+  std::string_view alias;  // a second name for it, or nothing
+  std::string_view types;  // of its leaves: mimetypes, a comma between two
+  bool required = false;
+  std::string_view description;
+
+  bool is(std::string_view other) const {
+    return name == kAnyName || other == name || (!alias.empty() && other == alias);
+  }
+};
+
+struct Schema {
+  // kText and kTensors: on a model of that kind, for a while; the session has Options::max_actions of those at once.
+  enum class Works : uint8_t { kAtOnce, kText, kTensors };
+
+  std::string_view name;
+  Works works;
+  std::string_view description;
+  std::span<const Parameter> inputs, outputs;  // without kStatus
+  std::string_view config;                     // the full name of a message, or nothing
+  std::unique_ptr<Action> (*make)(Session&, ActionRequest&&);
+};
+
+std::span<const Schema> schemas();
+// Null: there is none of that name.
+const Schema* find_schema(std::string_view name);
+// Errors: INVALID_ARGUMENT for an input or output that the action does not have, or a configuration of another type.
+base::Status check_names(const Schema& schema, const ActionRequest& request);
+
+}  // namespace weir::evergreen
