@@ -22,6 +22,9 @@ namespace weir::wire {
 
 class Rpc;
 
+// Whether a message may be compressed, within RpcOptions::compress.
+enum class MessageCompress : uint8_t { kAsConfigured, kNever };
+
 // What a streaming method hangs on its Rpc. Owned by the Rpc.
 class RpcReader {
  public:
@@ -51,6 +54,10 @@ class Rpc {
   // that ends in "-bin" is raw bytes (sent as base64), any other is visible ASCII.
   virtual void initial(std::string_view name, std::string_view value) = 0;
   virtual void trailing(std::string_view name, std::string_view value) = 0;
+  // Holds for all messages sent from here on.
+  virtual void compress(MessageCompress) {}
+  // Whether the request message that on_message() or call() has been given came compressed.
+  virtual bool came_compressed() const { return false; }
   // One message: the concatenation of `pieces` (a serialized head and tensors that need not be copied).
   virtual void send(std::vector<base::Bytes> pieces) = 0;
   void send(base::Bytes message) {

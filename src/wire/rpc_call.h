@@ -99,6 +99,8 @@ class FramedCall : public RpcCall {
 
   using Rpc::send;
   void send(std::vector<base::Bytes> pieces) final;
+  void compress(MessageCompress from_here_on) final { compress_ = from_here_on; }
+  bool came_compressed() const final { return came_compressed_; }
   void on_data(Exchange&, std::span<const std::byte> bytes) final;
   void on_end(Exchange&) final;
 
@@ -136,6 +138,8 @@ class FramedCall : public RpcCall {
   bool ended_ = false;   // the request is complete
   bool closed_ = false;  // and the method has heard of it
   Coding in_ = Coding::kIdentity, out_ = Coding::kIdentity;
+  MessageCompress compress_ = MessageCompress::kAsConfigured;
+  bool came_compressed_ = false;  // the latest message that was delivered
 };
 
 // Writes frame prefix and pieces to `exchange`: small pieces joined into one, big ones as they are.

@@ -100,6 +100,7 @@ void FramedCall::pump(std::span<const std::byte>& in) {
         bool compressed = deframer_.compressed();
         base::Bytes message = deframer_.take();
         if (!compressed) {
+          came_compressed_ = false;
           deliver(std::move(message));
         } else if (in_ == Coding::kIdentity) {
           // grpc/doc/compression.md: the flag without an encoding is INTERNAL.
@@ -121,7 +122,11 @@ bool FramedCall::accept_message() {
   Inflate outcome = inflate_whole(in_, coded_.span(), limits, house_.slabs, &plain);
   if (outcome == Inflate::kNoRoom) return retry_soon(), false;
   coded_ = {};
-  if (outcome == Inflate::kDone) return deliver(std::move(plain)), true;
+  if (outcome == Inflate::kDone) {
+    came_compressed_ = true;
+    deliver(std::move(plain));
+    return true;
+  }
   exchange_.ledger().reject = reason::kInflateBytes;
   if (outcome == Inflate::kTooBig)
     break_off(base::failure(Code::kResourceExhausted, "message inflates past the limit of " +
@@ -178,7 +183,7 @@ void FramedCall::send_head() {
 void FramedCall::send(std::vector<base::Bytes> pieces) {
   if (finished()) return;
   send_head();
-  if (out_ != Coding::kIdentity) {
+  if (out_ != Coding::kIdentity && compress_ == MessageCompress::kAsConfigured) {
     size_t size = 0;
     for (const auto& p : pieces) size += p.size();
     if (size >= house_.options.compress_from && size <= kMostCoded) {

@@ -95,6 +95,34 @@ TEST_F(GrpcFlow, AnswersAreCompressedForAnyWhoAcceptsWhenAsked) {
   EXPECT_FALSE(run("Echo", grpc_frame(text))->response.fields.has("grpc-encoding"));
 }
 
+TEST_F(GrpcFlow, AMethodMayKeepMessagesPlainOneByOne) {
+  options_.compress = RpcCompress::kAccepted;
+  auto x = open("Chat", {{"grpc-accept-encoding", "gzip"}});
+  Rpc& rpc = *service().chat.seen.rpc;
+  std::string text(2000, 'b');
+  for (MessageCompress how : {MessageCompress::kNever, MessageCompress::kAsConfigured, MessageCompress::kNever}) {
+    rpc.compress(how);
+    rpc.send(base::Bytes::copy_of(text));
+  }
+  EXPECT_EQ(x->response.fields.find("grpc-encoding"), "gzip");
+  auto frames = grpc_frames(x->sent);
+  ASSERT_EQ(frames.size(), 3u);
+  EXPECT_EQ(frames[0], (GrpcFrame{0, text}));
+  EXPECT_EQ(frames[1].flag, 1);
+  EXPECT_EQ(frames[2], (GrpcFrame{0, text}));
+}
+
+TEST_F(GrpcFlow, AMethodLearnsWhichMessagesCameCompressed) {
+  auto x = open("Chat", {{"grpc-encoding", "gzip"}});
+  Rpc& rpc = *service().chat.seen.rpc;
+  EXPECT_FALSE(rpc.came_compressed());
+  bench().data(*x, grpc_frame(coded(Coding::kGzip, "one"), 1));
+  EXPECT_TRUE(rpc.came_compressed());
+  bench().data(*x, grpc_frame("two"));
+  EXPECT_FALSE(rpc.came_compressed());
+  EXPECT_EQ(service().chat.seen.log, (Log{"open", "message:one", "message:two"}));
+}
+
 TEST_F(GrpcFlow, WithoutASlabThePeerIsHeldAndTheMessageComesLater) {
   auto x = open("Chat");
   bench().slabs.empty = true;
