@@ -19,6 +19,12 @@ constexpr uint64_t kSecondsToFill = 60;
 
 constexpr uint8_t kFlagEndHeaders = 0x4, kFlagPadded = 0x8;
 
+// How many octets of the payload belong to a FrameHead: the pad length of DATA, the dependency of PRIORITY.
+uint8_t telling(const FrameHead& head) {
+  if (head.type == H2Frame::kData && (head.flags & kFlagPadded) && head.length > 0) return 1;
+  return head.type == H2Frame::kPriority && head.length == 5 ? 4 : 0;
+}
+
 }  // namespace
 
 bool TokenBucket::take(base::Time now) {
@@ -201,12 +207,13 @@ size_t FrameWalker::walk(const std::byte* bytes, size_t n, bool& found) {
     auto at = [this](size_t i) { return uint32_t(buffer_[i]); };
     head_ = {at(0) << 16 | at(1) << 8 | at(2), H2Frame(at(3)), uint8_t(at(4)),
              int32_t((at(5) & 0x7f) << 24 | at(6) << 16 | at(7) << 8 | at(8)), false};
-    bool padded = head_.type == H2Frame::kData && (head_.flags & kFlagPadded) && head_.length > 0;
-    if (padded && need_ == 9) {
-      need_ = 10;
+    uint8_t more = telling(head_);
+    if (need_ == 9 && more > 0) {
+      need_ += more;
       continue;
     }
-    if (padded) head_.only_padding = at(9) + 1 >= head_.length;
+    if (more == 1) head_.only_padding = at(9) + 1 >= head_.length;
+    if (more == 4) head_.depends_on = int32_t((at(9) & 0x7f) << 24 | at(10) << 16 | at(11) << 8 | at(12));
     if (head_.type == H2Frame::kHeaders || head_.type == H2Frame::kContinuation)
       block_open_ = !(head_.flags & kFlagEndHeaders);
     skip_ = head_.length - (need_ - 9u);

@@ -23,6 +23,7 @@ enum class H2Error : uint32_t {
   kProtocol = 1,
   kInternal = 2,
   kSettingsTimeout = 4,
+  kStreamClosed = 5,
   kRefusedStream = 7,
   kCancel = 8,
   kEnhanceYourCalm = 11,
@@ -42,13 +43,14 @@ enum class H2Frame : uint8_t {
   kContinuation = 9,
 };
 
-// The nine octets before every frame, and how much of the payload is more than padding.
+// The nine octets before every frame, and what of the payload's beginning matters.
 struct FrameHead {
   uint32_t length = 0;
   H2Frame type = H2Frame::kData;
   uint8_t flags = 0;
   int32_t stream = 0;
   bool only_padding = false;  // DATA whose payload is all padding
+  int32_t depends_on = -1;    // PRIORITY: the stream that it names
 
   bool ack() const { return flags & 1; }         // SETTINGS, PING
   bool end_stream() const { return flags & 1; }  // DATA, HEADERS
@@ -191,7 +193,7 @@ class FrameWalker {
  private:
   size_t skip_;  // payload (or preface) still to pass over
   uint8_t have_ = 0, need_ = 9;
-  std::array<std::byte, 10> buffer_;
+  std::array<std::byte, 13> buffer_;
   FrameHead head_;
   bool block_open_ = false;  // HEADERS without END_HEADERS yet
 };

@@ -58,6 +58,10 @@ size_t H2::admit(std::span<const std::byte> bytes) {
     at += walker_.walk(bytes.data() + at, bytes.size() - at, found);
     if (!found) continue;
     if (!guard_.frame(walker_.head(), now_)) break;
+    if (Verdict broken = rules_.check(walker_.head())) {
+      guard_.condemn(broken);
+      break;
+    }
     if (guard_.enough()) break;
   }
   if (!walker_.inside())

@@ -18,6 +18,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include "wire/codec.h"
+#include "wire/frame_rules.h"
 #include "wire/guard.h"
 #include "wire/h2_exchange.h"
 #include "wire/h2_output.h"
@@ -108,6 +109,7 @@ class H2 final : public Codec, private H2Streams {
 
   nghttp2_session* session_ = nullptr;
   Guard guard_;
+  FrameRules rules_;
   FrameWalker walker_;
   H2Output output_;
   base::Time now_;  // of the present feed(), consumed() or tick()
