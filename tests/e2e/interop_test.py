@@ -138,9 +138,9 @@ class Interop(unittest.TestCase):
 
     def test_a_unary_answer_is_compressed_as_asked(self):
         # SimpleRequest: response_size=2, response_compressed=6{value=1}
-        for compressed in (0, 1):
-            status, _, [(flag, _)] = self.call('UnaryCall', (0, pb(2, 314159) + pb(6, pb(1, compressed))))
-            self.assertEqual((0, compressed), (status, flag))
+        for wish, compressed in ((b'', 0), (pb(6, pb(1, 0)), 0), (pb(6, pb(1, 1)), 1)):
+            status, _, [(flag, _)] = self.call('UnaryCall', (0, pb(2, 314159) + wish))
+            self.assertEqual((0, compressed), (status, flag), wish)
 
     def test_one_plain_message_may_be_in_a_compressed_stream(self):
         # StreamingInputCallRequest: payload=1{body=2}, expect_compressed=2{value=1}

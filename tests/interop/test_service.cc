@@ -32,7 +32,7 @@ Status check_size(int32_t size) {
   return base::invalid("a payload of " + std::to_string(size) + " bytes: 0 to 16 MiB are served");
 }
 
-// Null: the client does not care.
+// Null: the client does not say.
 const pb::BoolValue* if_set(bool set, const pb::BoolValue& value) { return set ? &value : nullptr; }
 
 template <class Request>
@@ -56,7 +56,7 @@ void echo_metadata(Rpc& rpc) {
 
 template <class Message>
 void send(Rpc& rpc, const Message& message, const pb::BoolValue* compressed) {
-  rpc.compress(compressed && !compressed->value() ? MessageCompress::kNever : MessageCompress::kAsConfigured);
+  rpc.compress(compressed && compressed->value() ? MessageCompress::kAsConfigured : MessageCompress::kNever);
   rpc.send(base::Bytes::adopt(message.SerializeAsString()));
 }
 

@@ -20,7 +20,7 @@ class TestService {
   TestService(wire::RpcServer& rpcs, base::Env& env);
   ~TestService();
 
-  // Answers are compressed wherever the client accepts it, unless it asks for a plain one.
+  // Answers may be compressed as soon as the client accepts it; they are where it asks for it.
   static wire::RpcOptions options();
 
  private:
