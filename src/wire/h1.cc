@@ -124,15 +124,16 @@ void H1::start_body(H1Exchange& x, const Head& head) {
   x.read_whole_ = parser_.done();
   if (x.read_whole_) x.await_100_ = false;
   x.begun_ = true;
+  reading_ = Reading::kBody;
+  body_watch_.stop();
+  collector_.clear();
   x.plan_ = env_.intake.begin(x);
+  if (closing_) return;  // answered already, and the connection ends with that: nothing behind it is read
   if (x.upgraded_ && x.open()) {
     reading_ = Reading::kRaw;
     moved_ = wire_.now();
     return;
   }
-  reading_ = Reading::kBody;
-  body_watch_.stop();
-  collector_.clear();
   if (x.plan_.body != BodyPlan::kIgnore && x.open() && !x.headed_) {
     if (head.content_length > 0 && uint64_t(head.content_length) > x.plan_.limit)
       return fail(x, {413, reason::kBodyBytes, "the request body is larger than the limit"});
@@ -273,13 +274,11 @@ void H1::fail_current(const Refusal& refusal) {
 
 // No more is read; the connection ends with the last answer that is due.
 void H1::close_after_queue() {
+  if (ended_ == queue_.size()) return close_now();
   stop_reading();
   reading_ = Reading::kNothing;
   current_ = nullptr;
-  if (ended_ == queue_.size())
-    closing_ = true;
-  else
-    queue_.back()->close_ = true;
+  queue_.back()->close_ = true;
 }
 
 std::unique_ptr<Codec> make_h1(const CodecEnv& env, Wire& wire, const PeerInfo& peer) {

@@ -145,6 +145,7 @@ class H1 final : public Codec, H1Parser::Sink {
   void close_from(size_t first);
   void stop_reading() { last_ = true; }
   void close_after_queue();
+  void close_now();
   void note_output(uint64_t before);
   bool held_back() const;
   void check_output(base::Time now);
@@ -172,7 +173,7 @@ class H1 final : public Codec, H1Parser::Sink {
   uint32_t blank_lines_ = 0;
   bool draining_ = false;
   bool last_ = false;     // no request is taken after the one that is being read
-  bool closing_ = false;  // nothing is written behind what is in the output
+  bool closing_ = false;  // nothing is read any more, nor written behind what is in the output: close_now()
   bool busy_ = false;     // inside feed(), consumed() or tick(): the caller looks at the output afterwards
   bool served_ = false;   // there has been a request
   base::Time head_since_ = base::kNever;

@@ -44,12 +44,17 @@ void H1::pass_turn() {
     if (!x.turn_) x.take_turn();
     if (!x.ended_) return;
     ++ended_;
-    if (!x.close_) continue;
-    closing_ = true;
-    reading_ = Reading::kNothing;
-    current_ = nullptr;
-    return;
+    if (x.close_) return close_now();
   }
+}
+
+// May be called by a service's answer, so from inside any step of the reading: each looks at closing_ when it has
+// called a service.
+void H1::close_now() {
+  closing_ = last_ = true;
+  reading_ = Reading::kNothing;
+  current_ = nullptr;
+  collector_.clear();
 }
 
 void H1::close(std::unique_ptr<H1Exchange> x, bool complete) {
@@ -80,8 +85,7 @@ void H1::close_from(size_t first) {
 
 void H1::eof() {
   busy_ = true;
-  closing_ = true;
-  reading_ = Reading::kNothing;
+  close_now();
   drop_input();
   close_from(ended_);
   busy_ = false;
@@ -90,12 +94,10 @@ void H1::eof() {
 
 void H1::closed() {
   busy_ = true;
-  closing_ = true;
-  reading_ = Reading::kNothing;
+  close_now();
   close_from(0);
   output_.clear();
   drop_input();
-  collector_.clear();
   busy_ = false;
 }
 
@@ -182,9 +184,7 @@ void H1::check_output(base::Time now) {
   if (!output_watch_.too_slow(now, env_.limits.min_drain_rate, env_.limits.grace)) return;
   if (!queue_.empty()) queue_.front()->ledger().reject = reason::kSlowRead;
   output_.clear();
-  reading_ = Reading::kNothing;
-  current_ = nullptr;
-  closing_ = true;
+  close_now();
 }
 
 void H1::check_input(base::Time now) {
@@ -192,7 +192,7 @@ void H1::check_input(base::Time now) {
   if (reading_ == Reading::kHead) {
     if (head_since_ != base::kNever && now - head_since_ > limits.head)
       return refuse({408, reason::kSlowHeader, "the request head took too long"});
-    if (idle() && now - idle_since_ > (served_ ? limits.idle : limits.head)) closing_ = true;
+    if (idle() && now - idle_since_ > (served_ ? limits.idle : limits.head)) close_now();
   } else if (reading_ == Reading::kRaw) {
     body_watch_.stop();
     if (now - moved_ > limits.stream_idle) fail_current({408, reason::kIdle, "nothing has come for too long"});

@@ -77,7 +77,8 @@ bool H1Parser::head(std::string_view head) {
 
 size_t H1Parser::body(std::span<const std::byte> bytes, Fate* fate) {
   Message& m = *message_;
-  *fate = Fate::kMore;
+  *fate = done() ? Fate::kDone : Fate::kMore;
+  if (done() || bytes.empty()) return 0;  // Beast must not be fed behind a message's end
   // Beast asserts that a last chunk which it has seen the begin of has its five bytes when it looks again.
   if (m.parser->chunked() && m.parser->chunk_left == 0 && bytes.size() < kLastChunk) return 0;
   error_code ec;

@@ -1,8 +1,10 @@
 """SIGTERM under load: whatever was accepted is answered, then the process ends with 0. A second signal ends it at once."""
 
+import contextlib
 import http.client
 import json
 import signal
+import socket
 import struct
 import threading
 import time
@@ -110,6 +112,28 @@ class Drain(unittest.TestCase):
         probe.close()
         slow.close()
         self.assertEqual(0, server.process.wait(harness.PATIENCE))
+        server.log.close()
+
+    def test_clients_that_pipeline_meet_a_drain(self):
+        server = harness.Server('--drain-delay', '1s')
+        connections = [socket.create_connection(('127.0.0.1', server.port), timeout=harness.PATIENCE) for _ in range(20)]
+        get = b'GET /livez HTTP/1.1\r\nHost: a\r\n\r\n'
+        for c in connections:
+            c.sendall(get)
+            self.assertRegex(c.recv(4096), rb'^HTTP/1.1 200 ')
+        server.process.send_signal(signal.SIGTERM)
+        for c in connections:
+            said = b''
+            with contextlib.suppress(ConnectionError):
+                while b'connection: close' not in said:
+                    c.sendall(get + get)
+                    said += c.recv(65536)
+                c.sendall(b'\r\n')
+                while more := c.recv(65536):
+                    said += more
+            c.close()
+            self.assertEqual(said.count(b'HTTP/1.1 '), said.count(b'HTTP/1.1 200 '))
+        self.assertEqual(0, server.process.wait(harness.PATIENCE), server.output()[-3000:])
         server.log.close()
 
     def test_a_second_signal_ends_it_at_once(self):

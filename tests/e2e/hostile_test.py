@@ -112,6 +112,19 @@ class Hostile(harness.Case):
             self.assertRegex(answer.split(b'\r\n')[0], rb'^HTTP/1\.[01] (4\d\d|50[15]) ', head)
             self.assertEqual(1, answer.count(b'HTTP/1.'), head)
 
+    def test_nothing_behind_an_answer_that_closes_is_read(self):
+        closing = [b'%s %s HTTP/1.0\r\n\r\n' % (method, path) for method in (b'GET', b'HEAD', b'POST', b'OPTIONS')
+                   for path in (b'/livez', b'/absent', b'/v2/models/identity/infer', b'/')]
+        closing += [b'%s /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n' % method for method in (b'GET', b'HEAD', b'POST', b'OPTIONS')]
+        closing += [b'POST /absent HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n%s\r\n\r\n' % framing
+                    for framing in (b'Content-Length: 9', b'Transfer-Encoding: chunked')]
+        for head in closing:
+            for behind in (b'\r\n', b'x', b'GET /livez HTTP/1.1\r\nHost: a\r\n\r\n', b'0\r\n\r\n'):
+                answer = self.h1(head + behind)
+                self.assertRegex(answer, rb'^HTTP/1.1 \d\d\d ', head + behind)
+                self.assertEqual(1, answer.count(b'HTTP/1.'), head + behind)
+            self.assertIsNone(self.server.process.poll(), head)
+
     def test_too_much_head_is_431(self):
         for head in (b'X: ' + b'a' * 70000 + b'\r\n', b''.join(b'X%d: a\r\n' % i for i in range(1100))):
             answer = self.h1(b'GET /v2 HTTP/1.1\r\nHost: a\r\n' + head + b'\r\n')

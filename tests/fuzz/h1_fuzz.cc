@@ -2,6 +2,9 @@
 // every Exchange that begins must close once.
 //
 // Input: byte 0 chooses the plan and how answers are given, byte 1 the size of the pieces; the rest is the connection.
+// With bit 3 of byte 0 the rest is a script: 0xff and an operation among the connection's bytes is something that
+// happens there (time passes, a drain, the peer's FIN, an answer, a write, memory runs out), and the second character
+// of a target chooses what its service does.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,6 +16,7 @@
 namespace {
 
 using namespace weir;  // NOLINT: a program of one file
+using namespace std::chrono_literals;
 
 struct Collecting final : wire::Reader {
   std::string body;
@@ -75,16 +79,130 @@ Run run(uint8_t how, size_t piece, std::string_view transcript) {
   return result;
 }
 
+// A Reader that echoes what comes, in a conversation.
+struct Echoing final : wire::Reader {
+  void on_data(wire::Exchange& x, std::span<const std::byte> piece) override {
+    x.body(base::Bytes::copy_of({reinterpret_cast<const char*>(piece.data()), piece.size()}));
+    x.consume(piece.size());
+  }
+  void on_end(wire::Exchange& x) override { x.end(); }
+  void on_close(wire::Exchange&, bool) override {}
+};
+
+// One connection to which more happens than bytes.
+class Script {
+ public:
+  explicit Script(size_t piece) : piece_(piece) {
+    intake_.on_begin = [this](wire::Exchange& x) { return begin(x); };
+    intake_.on_whole = [this](wire::Exchange& x) {
+      if (!x.request().target.starts_with("/h")) answer(x);
+    };
+  }
+
+  Run play(std::string_view script) {
+    for (size_t at = 0; at < script.size();) {
+      size_t mark = std::min(script.find('\xff', at), script.size());
+      support::feed_in_pieces(script.substr(at, mark - at), piece_, [this](auto bytes) { feed(bytes); });
+      if (mark + 1 < script.size()) happen(uint8_t(script[mark + 1]));
+      at = mark + 2;
+    }
+    take(0);
+    codec_->closed();
+    require(support::take_output(*codec_).empty(), "nothing is pending on a connection that has gone");
+    require(intake_.begun == intake_.closes && intake_.open.empty(), "every exchange closes once");
+    return std::move(result_);
+  }
+
+ private:
+  static void answer(wire::Exchange& x) { x.respond(200, "text/plain", base::Bytes::copy_of(x.request().target)); }
+
+  wire::Plan begin(wire::Exchange& x) {
+    const std::string& target = x.request().target;
+    result_.requests += x.request().method + " " + target + "\n";
+    require(!finished_, "nothing is taken when the connection has ended");
+    switch (target.size() > 1 ? target[1] : ' ') {
+      case 'i': answer(x); return {wire::BodyPlan::kIgnore};
+      case 'w': answer(x); return {wire::BodyPlan::kWhole};
+      case 'r': x.reset(wire::Reset::kInternal); return {wire::BodyPlan::kStream};
+      case 'R': x.head({}), x.reset(wire::Reset::kCancel); return {wire::BodyPlan::kStream};
+      case 'e': x.attach(std::make_unique<Echoing>()), x.head({}); return {wire::BodyPlan::kStream};
+      case 's': x.attach(std::make_unique<Collecting>()); return {wire::BodyPlan::kStream, 4096};
+      case 'S': answer(x), x.attach(std::make_unique<Collecting>()); return {wire::BodyPlan::kStream};
+      case 'u': {
+        wire::Response upgrade;
+        upgrade.status = 101;
+        x.attach(std::make_unique<Echoing>());
+        x.head(std::move(upgrade));
+        return {wire::BodyPlan::kStream};
+      }
+      default: return {wire::BodyPlan::kWhole, 4096};
+    }
+  }
+
+  void feed(std::span<const std::byte> bytes) {
+    codec_->feed(bytes);
+    look();
+  }
+  void look() {
+    require(intake_.open.size() <= 2 * limits_.pipelined, "pipeline");
+    finished_ = finished_ || codec_->finished();
+  }
+  void take(size_t bite) {
+    result_.out += support::take_output(*codec_, bite);
+    look();
+  }
+  void pass(base::Duration time) {
+    wire_.env.advance(time);
+    codec_->tick(wire_.now());
+  }
+
+  void happen(uint8_t what) {
+    wire::Exchange* oldest = intake_.open.empty() ? nullptr : intake_.open.front();
+    wire::Exchange* newest = intake_.open.empty() ? nullptr : intake_.open.back();
+    switch (what & 15) {
+      case 0: pass(1s); break;
+      case 1: pass(11s); break;
+      case 2: pass(80s); break;
+      case 3: codec_->drain(wire::Drain::kAnnounce); break;
+      case 4: codec_->drain(wire::Drain::kRefuse); break;
+      case 5: codec_->eof(); break;
+      case 6: codec_->closed(); break;
+      case 7: oldest ? answer(*oldest) : void(); break;
+      case 8: newest ? answer(*newest) : void(); break;
+      case 9: oldest ? oldest->reset(wire::Reset::kCancel) : void(); break;
+      case 10: take(0); break;
+      case 11: take(3); break;
+      case 12: slabs_.empty = !slabs_.empty; break;
+      case 13: newest ? newest->head({}), newest->body(base::Bytes::copy_of("more")) : void(); break;
+      case 14: newest ? newest->end() : void(); break;
+      case 15: slabs_.is_scarce = !slabs_.is_scarce; break;
+    }
+    look();
+  }
+
+  support::FakeWire wire_;
+  support::FakeIntake intake_;
+  support::FakeSlabs slabs_;
+  wire::Limits limits_;
+  wire::PeerInfo peer_;
+  std::unique_ptr<wire::Codec> codec_ = wire::make_h1({intake_, slabs_, limits_}, wire_, peer_);
+  size_t piece_;
+  bool finished_ = false;
+  Run result_;
+};
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   std::string_view transcript(reinterpret_cast<const char*>(data) + 2, size - 2);
-  uint8_t how = data[0] & 7;
-  Run whole = run(how, transcript.size() + 1, transcript);
-  Run pieces = run(how, data[1] % 32 + 1, transcript);
+  uint8_t how = data[0] & 15;
+  bool script = how & 8;
+  auto in_pieces = [&](size_t piece) { return script ? Script(piece).play(transcript) : run(how, piece, transcript); };
+  Run whole = in_pieces(transcript.size() + 1);
+  Run pieces = in_pieces(data[1] % 32 + 1);
   // Answers that come late meet a different pipeline when the bytes come in pieces.
-  if ((how & 4) == 0) {
+  if (script || (how & 4) == 0) {
     require(whole.requests == pieces.requests, "requests do not depend on the split");
     require(whole.out == pieces.out, "answers do not depend on the split");
   }
