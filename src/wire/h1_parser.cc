@@ -2,6 +2,7 @@
 
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/error.hpp>
+#include <cctype>
 #include <optional>
 
 namespace weir::wire {
@@ -17,6 +18,17 @@ constexpr size_t kMaxWaiting = 16 << 10;      // bytes of a chunk's header or of
 constexpr uint32_t kNoHeaderLimit = 1 << 30;  // the gate has seen to it
 
 std::span<const std::byte> bytes_of(Text t) { return std::as_bytes(std::span(t.data(), t.size())); }
+
+// Whether what is there of a chunk's header cannot become one. Beast looks only when it has all of the line; so the
+// answer would depend on how the bytes come.
+bool hopeless(std::span<const std::byte> header, bool first) {
+  for (char due : first ? std::string_view() : std::string_view("\r\n")) {
+    if (header.empty()) return false;
+    if (char(header[0]) != due) return true;
+    header = header.subspan(1);
+  }
+  return !header.empty() && !std::isxdigit(uint8_t(header[0]));
+}
 
 class Parser final : public http::basic_parser<true> {
  public:
@@ -79,10 +91,11 @@ size_t H1Parser::body(std::span<const std::byte> bytes, Fate* fate) {
   Message& m = *message_;
   *fate = done() ? Fate::kDone : Fate::kMore;
   if (done() || bytes.empty()) return 0;  // Beast must not be fed behind a message's end
-  // Beast asserts that a last chunk which it has seen the begin of has its five bytes when it looks again.
-  if (m.parser->chunked() && m.parser->chunk_left == 0 && bytes.size() < kLastChunk) return 0;
   error_code ec;
-  size_t taken = m.parser->put(boost::beast::net::const_buffer(bytes.data(), bytes.size()), ec);
+  size_t taken = 0;
+  // Beast asserts that a last chunk which it has seen the begin of has its five bytes when it looks again.
+  if (!m.parser->chunked() || m.parser->chunk_left > 0 || bytes.size() >= kLastChunk)
+    taken = m.parser->put(boost::beast::net::const_buffer(bytes.data(), bytes.size()), ec);
   m.encoded += taken;
   if (ec && ec != http::error::need_more) {
     *fate = Fate::kBad;
@@ -91,7 +104,8 @@ size_t H1Parser::body(std::span<const std::byte> bytes, Fate* fate) {
   } else if (m.parser->chunked()) {
     uint64_t overhead = m.encoded - m.parser->body_bytes;
     bool wasteful = overhead > 4 * m.parser->body_bytes + kFreeOverhead;
-    if (wasteful || bytes.size() - taken > kMaxWaiting) *fate = Fate::kBad;
+    bool no_header = m.parser->chunk_left == 0 && hopeless(bytes.subspan(taken), m.encoded == 0);
+    if (wasteful || no_header || bytes.size() - taken > kMaxWaiting) *fate = Fate::kBad;
   }
   return taken;
 }
