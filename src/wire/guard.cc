@@ -15,6 +15,12 @@ constexpr uint64_t kPrioritiesPerStream = 100;
 constexpr uint64_t kUpdatesPerDataFrame = 10;
 constexpr uint64_t kOverheadAllowance = 1 << 20;
 constexpr uint8_t kPingStrikes = 2;
+// Of the most that is kept of what traffic earns, and what earns it: each of our HEADERS and DATA frames a PING,
+// because a gRPC client sends one per round trip in which something came; and payload, either way, as below. grpc-go
+// widens its window, by SETTINGS, at most once per 43 KiB.
+constexpr uint32_t kMostEarned = 100;
+constexpr uint64_t kBytesPerPing = 16 << 10, kBytesPerSettings = 32 << 10;
+constexpr uint64_t kPingAndAck = 2 * (9 + 8);
 constexpr uint64_t kSecondsToFill = 60;
 
 constexpr uint8_t kFlagEndHeaders = 0x4, kFlagPadded = 0x8;
@@ -82,7 +88,9 @@ Guard::Guard(const Limits& limits, base::Time now)
       resets_(limits.resets_received, now),
       glitches_(limits.glitches, now),
       pings_(limits.pings, now),
-      settings_(limits.settings, now) {}
+      settings_(limits.settings, now),
+      earned_pings_(kMostEarned),
+      earned_settings_(kMostEarned) {}
 
 bool Guard::fail(std::string_view reason, std::string_view text, H2Error code) {
   condemn({reason, code, text});
@@ -101,7 +109,10 @@ bool Guard::frame(const FrameHead& head, base::Time now) {
       payload_ += head.length;
       continuations_ = 0;
       return headers(head) && empty(head);
-    case H2Frame::kData: payload_ += head.length; return empty(head);
+    case H2Frame::kData:
+      payload_ += head.length;
+      if (!head.only_padding) moved(head.length);
+      return empty(head);
     case H2Frame::kContinuation:
       if (++continuations_ > kMaxContinuations) return fail(reason::kH2Continuation, "too many CONTINUATION frames");
       return empty(head);
@@ -133,7 +144,7 @@ bool Guard::control(const FrameHead& head, base::Time now) {
     case H2Frame::kRstStream: return resets_.take(now) || fail(reason::kH2RstRx, "too many resets");
     case H2Frame::kSettings:
       if (head.ack()) return settings_acked_ = true;
-      return settings_.take(now) || fail(reason::kH2Settings, "too many SETTINGS");
+      return settings(now);
     case H2Frame::kPing: return head.ack() || ping(now);
     case H2Frame::kWindowUpdate:
       if (++window_updates_ <= 5 + 2 * (streams_ + kUpdatesPerDataFrame * data_sent_)) return true;
@@ -146,8 +157,21 @@ bool Guard::control(const FrameHead& head, base::Time now) {
   }
 }
 
+void Guard::moved(uint32_t payload) {
+  uint64_t before = std::exchange(moved_, moved_ + payload);
+  earned_pings_.earn(uint32_t(moved_ / kBytesPerPing - before / kBytesPerPing));
+  earned_settings_.earn(uint32_t(moved_ / kBytesPerSettings - before / kBytesPerSettings));
+}
+
+bool Guard::settings(base::Time now) {
+  return earned_settings_.spend() || settings_.take(now) || fail(reason::kH2Settings, "too many SETTINGS");
+}
+
 bool Guard::ping(base::Time now) {
-  if (!pings_.take(now)) return fail(reason::kH2Ping, "too_many_pings");
+  if (earned_pings_.spend())
+    payload_ += kPingAndAck;  // no overhead
+  else if (!pings_.take(now))
+    return fail(reason::kH2Ping, "too_many_pings");
   if (limits_.min_ping_interval == base::Duration(0)) return true;
   bool early = last_ping_ != base::kNever && now - last_ping_ < limits_.min_ping_interval;
   last_ping_ = now;
@@ -171,8 +195,10 @@ bool Guard::stream_closed(Life life) {
 bool Guard::sent(const FrameHead& head) {
   total_ += 9 + head.length;
   switch (head.type) {
-    case H2Frame::kData: ++data_sent_; [[fallthrough]];
+    case H2Frame::kData:
     case H2Frame::kHeaders:
+      if (head.type == H2Frame::kData) ++data_sent_, moved(head.length);
+      earned_pings_.earn(1);
       payload_ += head.length;
       ping_strikes_ = 0;  // gRPC: pings around data of ours are fair (a client measures the bandwidth with them)
       last_ping_ = base::kNever;
@@ -182,7 +208,7 @@ bool Guard::sent(const FrameHead& head) {
       if (!head.ack()) return !verdict_;
       [[fallthrough]];
     case H2Frame::kRstStream:
-      if (++outbound_control_ <= limits_.max_outbound_control) return !verdict_;
+      if (++outbound_since_ + outbound_before_ <= limits_.max_outbound_control) return !verdict_;
       return fail(reason::kH2Outbound, "too many unread answers");
     default: return !verdict_;
   }

@@ -4,12 +4,18 @@
 // that arrives (frame()), what it sends and what the peer made it send; the first thing that goes too far becomes the
 // Verdict, and the connection ends with it. Formulas and numbers: wire/limits.h; they follow Envoy's flood protection
 // (PRIORITY, WINDOW_UPDATE, empty frames, premature resets), gRPC's ping strikes and nginx's ratio of overhead.
+//
+// Control frames in proportion to traffic are no flood. gRPC's clients measure the bandwidth: a PING per round trip
+// while data comes in, and a SETTINGS frame each time that they widen their windows. So our frames and the bytes that
+// move earn PINGs and SETTINGS; only what is not earned comes out of the buckets. A reset of a stream that has been
+// answered costs us no more than its request did, so it is not counted either.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/env.h"
@@ -70,11 +76,25 @@ class TokenBucket {
  public:
   TokenBucket(Limits::Bucket bucket, base::Time now) : bucket_(bucket), tokens_(bucket.burst), at_(now) {}
   bool take(base::Time now);  // false: there was none
+  void put_back() { tokens_ = tokens_ + 1 < bucket_.burst ? tokens_ + 1 : bucket_.burst; }
 
  private:
   Limits::Bucket bucket_;
   double tokens_;
   base::Time at_;
+};
+
+// What ordinary traffic entitles a peer to, beside a bucket. No more than `most` is kept, so that an hour of traffic is
+// no licence for a flood.
+class Credit {
+ public:
+  explicit Credit(uint32_t most) : most_(most) {}
+  void earn(uint32_t n) { left_ += n < most_ - left_ ? n : most_ - left_; }
+  bool spend() { return left_ > 0 && left_-- > 0; }
+
+ private:
+  uint32_t most_;
+  uint32_t left_ = 0;
 };
 
 // A floor under a transfer: once it has run for `grace`, each further stretch of `grace` must bring `rate` bytes a
@@ -138,15 +158,19 @@ class Guard {
   bool frame(const FrameHead& head, base::Time now);
   // The peer made us send a reset, or sent a frame that is invalid in itself.
   bool glitch(base::Time now);
+  // The peer has reset a stream of which a body, or the whole answer, has been given.
+  void answered_was_reset() { resets_.put_back(); }
   // A stream was reset by its peer. Premature: young, and nothing had been answered.
   enum class Life : uint8_t { kUseful, kPremature };
   bool stream_closed(Life life);
   // The library's receive side gave up for lack of bounds on its own (ACK queue, CONTINUATION).
   void condemn(Verdict verdict);
 
-  // Frames that we wrote. Answers to the peer's control frames count as outbound control until drained().
+  // Frames that we wrote. Answers to the peer's control frames count as outbound control until the socket has them.
   bool sent(const FrameHead& head);
-  void drained() { outbound_control_ = 0; }
+  // The socket has taken everything; or everything that was written before the last call of one of the two.
+  void drained() { outbound_before_ = outbound_since_ = 0; }
+  void passed() { outbound_before_ = std::exchange(outbound_since_, 0); }
 
   const Verdict& verdict() const { return verdict_; }
   bool settings_acked() const { return settings_acked_; }
@@ -160,6 +184,8 @@ class Guard {
  private:
   bool fail(std::string_view reason, std::string_view text, H2Error code = H2Error::kEnhanceYourCalm);
   bool headers(const FrameHead& head);
+  void moved(uint32_t payload);
+  bool settings(base::Time now);
   bool ping(base::Time now);
   bool control(const FrameHead& head, base::Time now);
   bool empty(const FrameHead& head);
@@ -168,11 +194,14 @@ class Guard {
   Verdict verdict_;
   base::Time began_;
   TokenBucket resets_, glitches_, pings_, settings_;
+  Credit earned_pings_, earned_settings_;
+  uint64_t moved_ = 0;  // payload of DATA, both ways
   SkippedIds ids_;
   bool settings_acked_ = false;
   uint8_t ping_strikes_ = 0;
   uint32_t requests_ = 0;
-  uint32_t empty_run_ = 0, continuations_ = 0, outbound_control_ = 0;
+  uint32_t empty_run_ = 0, continuations_ = 0;
+  uint32_t outbound_before_ = 0, outbound_since_ = 0;  // of passed()
   uint64_t streams_ = 0, closed_ = 0, premature_ = 0;
   uint64_t priorities_ = 0, window_updates_ = 0, data_sent_ = 0;
   uint64_t total_ = 0, payload_ = 0;  // bytes of all frames, both ways, and of HEADERS and DATA alone

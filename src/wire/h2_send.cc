@@ -247,7 +247,12 @@ void H2::consumed(size_t n) {
   now_ = wire_.now();
   output_.consumed(n);
   drain_floor_.add(n);
-  if (output_.empty()) guard_.drained();
+  if (output_.empty()) {
+    guard_.drained();
+  } else if (output_.taken() >= control_mark_) {  // the output of a long download is never empty
+    guard_.passed();
+    control_mark_ = output_.put();
+  }
   pass_marks();
   if (!dead_ && !stash_.empty()) digest_stash();
   settle();

@@ -137,6 +137,7 @@ class H2 final : public Codec, private H2Streams {
     bool end = false;
   };
   Fifo<Mark> marks_;
+  uint64_t control_mark_ = 0;     // where the output ended at the Guard's last passed()
   H2Exchange* ending_ = nullptr;  // its END_STREAM is in the frame that is being sent
 
   std::vector<std::unique_ptr<H2Exchange>> live_, spare_;

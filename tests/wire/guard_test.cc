@@ -167,6 +167,97 @@ TEST(Guard, PingStrikesCountOnlyWhenConfiguredAndNotAroundOurData) {
   EXPECT_EQ(pings(false), 50);
 }
 
+// grpc-go: one PING per round trip in which data came, behind a WINDOW_UPDATE.
+TEST(Guard, APingPerRoundTripWithDataIsNoFlood) {
+  for (auto type : {H2Frame::kData, H2Frame::kHeaders}) {
+    Limits limits;
+    Guard guard(limits, kStart);
+    for (int i = 0; i < 100'000; ++i) {
+      guard.sent(head(type, 1, 5));
+      ASSERT_TRUE(type == H2Frame::kHeaders || guard.frame(head(H2Frame::kWindowUpdate, 0, 4), kStart)) << i;
+      ASSERT_TRUE(guard.frame(head(H2Frame::kPing), kStart)) << i;
+      guard.sent(head(H2Frame::kPing, 0, 8, kAck));
+      guard.drained();
+    }
+  }
+}
+
+TEST(Guard, SettingsForWindowsThatGrowWithTheTrafficAreNoFlood) {
+  for (bool ours : {true, false}) {
+    Limits limits;
+    Guard guard(limits, kStart);
+    for (int i = 0; i < 1000; ++i) {
+      for (int k = 0; k < 3; ++k)
+        ours ? guard.sent(head(H2Frame::kData, 1, 16 << 10)) : guard.frame(head(H2Frame::kData, 1, 16 << 10), kStart);
+      ASSERT_TRUE(guard.frame(head(H2Frame::kPing), kStart)) << i;
+      ASSERT_TRUE(guard.frame(head(H2Frame::kSettings, 0, 6), kStart)) << i;
+    }
+  }
+}
+
+TEST(Guard, LittleTrafficEarnsNoFlood) {
+  struct Beside {
+    const char* name;
+    H2Frame flood;
+    std::function<void(Guard&)> traffic;
+    int allowed;
+  };
+  auto in = [](uint32_t length) { return [length](Guard& g) { g.frame(head(H2Frame::kData, 1, length), kStart); }; };
+  auto out = [](uint32_t length) { return [length](Guard& g) { g.sent(head(H2Frame::kData, 1, length)); }; };
+  const std::vector<Beside> cases{
+      {"pings beside dripped data", H2Frame::kPing, in(1), 100},
+      {"settings beside dripped data", H2Frame::kSettings, in(1), 10},
+      {"settings beside small answers", H2Frame::kSettings, out(1000), 10},
+      {"settings beside our heads", H2Frame::kSettings, [](Guard& g) { g.sent(head(H2Frame::kHeaders, 1)); }, 10},
+  };
+  for (const Beside& c : cases) {
+    Limits limits;
+    Guard guard(limits, kStart);
+    int passed = -1;
+    do {
+      c.traffic(guard);
+      ++passed;
+    } while (passed < 10'000 && guard.frame(head(c.flood, 0, 0), kStart));
+    EXPECT_EQ(passed, c.allowed) << c.name;
+  }
+}
+
+TEST(Guard, TrafficOfThePastIsNoLicenceForAFlood) {
+  for (auto [type, bucket] : {std::pair(H2Frame::kPing, 100), std::pair(H2Frame::kSettings, 10)}) {
+    Limits limits;
+    Guard guard(limits, kStart);
+    for (int i = 0; i < 100'000; ++i) guard.sent(head(H2Frame::kData, 1, 64 << 10));
+    int passed = 0;
+    while (guard.frame(head(type), kStart)) ++passed;
+    EXPECT_EQ(passed, 100 + bucket);
+  }
+}
+
+TEST(Guard, ResetsOfStreamsThatWereAnsweredAreNotCounted) {
+  Limits limits;
+  Guard guard(limits, kStart);
+  for (int i = 0; i < 10'000; ++i) {
+    ASSERT_TRUE(guard.frame(head(H2Frame::kRstStream, 1, 4), kStart));
+    guard.answered_was_reset();
+  }
+  int passed = 0;
+  while (guard.frame(head(H2Frame::kRstStream, 1, 4), kStart)) ++passed;
+  EXPECT_EQ(passed, 200);
+}
+
+TEST(Guard, OutboundControlIsForgottenWhenTheSocketHasPassedIt) {
+  Limits limits;
+  Guard guard(limits, kStart);
+  auto acks = [&](int n) {
+    for (int i = 0; i < n; ++i)
+      if (!guard.sent(head(H2Frame::kPing, 0, 8, kAck))) return false;
+    return true;
+  };
+  for (int round = 0; round < 10; ++round, guard.passed()) ASSERT_TRUE(acks(100));
+  EXPECT_TRUE(acks(100));
+  EXPECT_FALSE(acks(1));
+}
+
 TEST(Guard, SettingsMustBeAcknowledgedInTime) {
   Limits limits;
   Guard guard(limits, kStart);
