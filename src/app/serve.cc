@@ -327,7 +327,7 @@ void Serving::greet() const {
   if (!first.empty())
     text += "try: curl -s " + first +
             (now->models.empty() ? std::string("/v2") : "/v2/models/" + now->models.begin()->first) + '\n';
-  bool anyone = !config_.tls.required || config_.tls.client_ca.empty();
+  bool anyone = config_.tls.client_ca.empty();
   for (const auto& address : config_.listen)
     if (anyone && (address.starts_with("0.0.0.0") || address.starts_with("[::]")))
       text += "note: " + address + " is open to the network, and " + what_is_guarded() + '\n';

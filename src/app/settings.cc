@@ -15,7 +15,8 @@ void add_server(std::vector<Setting>& rows) {
   rows.push_back(
       named(path("tls.certificate", "PEM file with the certificate chain", AT(tls.certificate)), "--tls-cert"));
   rows.push_back(in_help(path("tls.key", "PEM file with its key", AT(tls.key))));
-  rows.push_back(in_help(path("tls.client_ca", "clients must show a certificate signed by this", AT(tls.client_ca))));
+  rows.push_back(in_help(path("tls.client_ca", "clients must show a certificate signed by this; cleartext is refused",
+                              AT(tls.client_ca))));
   rows.push_back(in_help(flag("tls.required", "refuse cleartext over TCP", AT(tls.required))));
 }
 

@@ -6,13 +6,10 @@
 
 #include "base/log.h"
 #include "net/conns.h"
+#include "wire/tls_wanted.h"
 
 namespace weir::net {
 namespace {
-
-constexpr std::string_view kTlsWanted =
-    "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 33\r\nConnection: close\r\n\r\n"
-    "this port takes TLS connections.\n";
 
 size_t cut_to(std::span<iovec> pieces, size_t budget, size_t& count) {
   size_t total = 0;
@@ -95,7 +92,7 @@ void Conn::received(std::span<const std::byte> bytes) {
 bool Conn::choose(std::byte first) {
   if (wire::looks_like_tls(first)) {
     if (!home_.tls_) {
-      refuse(wire::reason::kTls, {});
+      refuse(wire::reason::kTls);
       return false;
     }
     tls_ = std::make_unique<TlsSession>(*home_.tls_);
@@ -104,11 +101,8 @@ bool Conn::choose(std::byte first) {
     since_ = now();
     return true;
   }
-  if (transport_ == Transport::kTcp && home_.tcp_cleartext_ == Conns::Cleartext::kRefused) {
-    refuse(wire::reason::kTls, kTlsWanted);
-    return false;
-  }
-  serve(wire::make_sniff(home_.codecs_, *this, peer_));
+  bool refused = transport_ == Transport::kTcp && home_.tcp_cleartext_ == Conns::Cleartext::kRefused;
+  serve(refused ? wire::make_tls_wanted(home_.codecs_, *this, peer_) : wire::make_sniff(home_.codecs_, *this, peer_));
   return true;
 }
 
@@ -142,7 +136,7 @@ bool Conn::serve_tls() {
   if (tls_->state() == TlsSession::State::kFailed) {
     base::log::verbose("TLS handshake failed", {{"peer", peer_.address}, {"reason", tls_->error()}});
     // The alert is what is left to be written.
-    refuse(tls_->alpn_refused() ? wire::reason::kAlpn : wire::reason::kTls, {});
+    refuse(tls_->alpn_refused() ? wire::reason::kAlpn : wire::reason::kTls);
     return false;
   }
   auto protocol = tls_->alpn();
@@ -155,9 +149,8 @@ bool Conn::serve_tls() {
   return true;
 }
 
-void Conn::refuse(std::string_view reason, std::string_view text) {
+void Conn::refuse(std::string_view reason) {
   home_.codecs_.intake.rejected(reason, peer_);
-  last_words_ = text;
   state_ = State::kLastWords;
   since_ = now();
 }
@@ -206,8 +199,7 @@ bool Conn::takes_sealed(base::Time now) {
 Conn::Written Conn::write() {
   if (socket_.writing()) return Written::kNotYet;
   if (tls_) return write_tls();
-  if (state_ == State::kServing) return write_plain();
-  return state_ == State::kLastWords ? write_last_words() : Written::kAll;
+  return state_ == State::kServing ? write_plain() : Written::kAll;
 }
 
 Conn::Written Conn::write_plain() {
@@ -252,15 +244,6 @@ Conn::Written Conn::write_tls() {
   }
   mark_for_next_turn();
   return Written::kNotYet;
-}
-
-Conn::Written Conn::write_last_words() {
-  if (last_words_.empty()) return Written::kAll;
-  iovec piece{const_cast<char*>(last_words_.data()), last_words_.size()};
-  auto moved = socket_.write({&piece, 1});
-  if (moved.fate == Socket::Fate::kError) return Written::kFailed;
-  last_words_.remove_prefix(moved.n);
-  return sent(moved, piece.iov_len) ? Written::kAll : Written::kNotYet;
 }
 
 // False: the socket is full.

@@ -77,13 +77,12 @@ class Conn final : public Resident, private wire::Wire, private Socket::Owner {
   void serve(std::unique_ptr<wire::Codec> codec);
   void feed(std::span<const std::byte> bytes);
   void peer_ended();
-  void refuse(std::string_view reason, std::string_view text);
+  void refuse(std::string_view reason);
   bool given_up();
   bool takes_sealed(base::Time now);
   Written write();
   Written write_plain();
   Written write_tls();
-  Written write_last_words();
   bool sent(Socket::Moved moved, size_t offered);
   void settle();
   void finish();
@@ -95,7 +94,6 @@ class Conn final : public Resident, private wire::Wire, private Socket::Owner {
   std::unique_ptr<wire::Codec> codec_;
   std::unique_ptr<TlsSession> tls_;
   wire::RateFloor sealed_floor_;  // under what is sealed and waits for the socket
-  std::string_view last_words_;   // of a connection that never got a codec; a literal
   base::Time since_;              // of the state
   const Transport transport_;
   State state_ = State::kFirstByte;

@@ -174,7 +174,7 @@ base::Status Server::Parts::load_tls() {
     if (!loaded) return loaded.error();
     context = *loaded;
   }
-  auto cleartext = options.tls.required ? Conns::Cleartext::kRefused : Conns::Cleartext::kServed;
+  auto cleartext = options.tls.refuses_cleartext() ? Conns::Cleartext::kRefused : Conns::Cleartext::kServed;
   everywhere([context, cleartext](Share& share) { share.conns.use(context, cleartext); });
   return {};
 }

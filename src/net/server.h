@@ -20,7 +20,9 @@ struct ListenAddress {
 struct TlsOptions {
   std::string certificate, key;  // PEM files; both empty = no TLS
   std::string client_ca;         // set: clients must show a certificate signed by it
-  bool required = false;         // refuse cleartext on TCP listeners
+  bool required = false;         // refuse cleartext on TCP listeners; a client CA does too, or it would guard nothing
+
+  bool refuses_cleartext() const { return required || !client_ca.empty(); }
 };
 
 struct ServerOptions {

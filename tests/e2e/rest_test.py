@@ -259,5 +259,52 @@ class Tls(harness.Case):
         old.close()
 
 
+class ClientCertificates(harness.Case):
+    """tls.client_ca: who has no certificate gets nothing, by cleartext neither."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = harness.scratch()
+        cls.cert, cls.key = folder / 'ca.pem', folder / 'ca.key'  # the server's own, and of those whom it knows
+        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2',
+                        '-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost,IP:127.0.0.1', '-keyout', cls.key,
+                        '-out', cls.cert], check=True, stderr=subprocess.DEVNULL)
+        cls.serve = ('--tls-cert', cls.cert, '--tls-key', cls.key, '--tls-client-ca', cls.cert)
+        cls.listen = ('127.0.0.1:0', f'unix:{folder}/mtls.sock')
+        super().setUpClass()
+
+    def test_with_a_certificate_all_is_served(self):
+        for version in ('--http1.1', '--http2'):
+            self.assertEqual(200, curl(f'https://127.0.0.1:{self.server.port}/v2', '--cacert', str(self.cert), '--cert', str(self.cert),
+                                       '--key', str(self.key), version).status)
+        with self.assertRaises(RuntimeError):
+            curl(f'https://127.0.0.1:{self.server.port}/v2', '--cacert', str(self.cert))
+
+    def test_http1_in_cleartext_is_refused(self):
+        for path in ('/v2', '/livez', '/metrics'):
+            answer = curl(self.server.url(path))
+            self.assertEqual((400, b'this port takes TLS connections only\n'), (answer.status, answer.body))
+            self.assertEqual('close', answer.headers['connection'])
+
+    def test_http2_in_cleartext_is_refused(self):
+        answer = curl(self.server.url('/v2'), '--http2-prior-knowledge')
+        self.assertEqual((400, b'this port takes TLS connections only\n'), (answer.status, answer.body))
+
+    def test_grpc_in_cleartext_is_refused(self):
+        import grpc
+        oip, oip_grpc = harness.stubs()('inference')
+        with grpc.insecure_channel(self.server.address) as channel, self.assertRaises(grpc.RpcError) as caught:
+            oip_grpc.GRPCInferenceServiceStub(channel).ServerLive(oip.ServerLiveRequest(), timeout=20)
+        self.assertEqual(grpc.StatusCode.UNAUTHENTICATED, caught.exception.code())
+        self.assertEqual('this port takes TLS connections only', caught.exception.details())
+        credentials = grpc.ssl_channel_credentials(self.cert.read_bytes(), self.key.read_bytes(), self.cert.read_bytes())
+        with grpc.secure_channel(f'localhost:{self.server.port}', credentials) as channel:
+            self.assertTrue(oip_grpc.GRPCInferenceServiceStub(channel).ServerLive(oip.ServerLiveRequest(), timeout=20).live)
+
+    def test_a_unix_socket_is_guarded_by_its_file(self):
+        answer = curl('http://localhost/v2', '--unix-socket', f'{harness.scratch()}/mtls.sock')
+        self.assertEqual(200, answer.status)
+
+
 if __name__ == '__main__':
     harness.main()

@@ -1,4 +1,5 @@
 #include "lab.h"
+#include "wire/tls_wanted.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -263,6 +264,9 @@ std::unique_ptr<Codec> make_h1(const CodecEnv& env, Wire& wire, const PeerInfo& 
 }
 std::unique_ptr<Codec> make_h2(const CodecEnv& env, Wire& wire, const PeerInfo& peer) {
   return std::make_unique<net::lab::Echo>(env, wire, peer, "h2");
+}
+std::unique_ptr<Codec> make_tls_wanted(const CodecEnv& env, Wire& wire, const PeerInfo& peer) {
+  return std::make_unique<net::lab::Echo>(env, wire, peer, "tls_wanted");
 }
 
 }  // namespace weir::wire

@@ -289,11 +289,20 @@ TEST(Tls, SharesThePortWithCleartextUnlessItIsRequired) {
   only.required = true;
   Running strict(only);
   Peer refused(strict.port());
-  ASSERT_TRUE(refused.send("GET / HTTP/1.1\r\n"));
-  EXPECT_TRUE(refused.read_all().starts_with("HTTP/1.1 400 Bad Request\r\n"));
-  EXPECT_EQ(strict.lab.rejects(), std::vector<std::string>{"tls"});
+  ASSERT_TRUE(refused.send("x"));
+  EXPECT_EQ(refused.read(12), "tls_wanted:x");
   TlsPeer welcome(strict.port(), {});
   EXPECT_TRUE(welcome.connected());
+}
+
+TEST(Tls, AClientCaRefusesCleartext) {
+  Papers papers;
+  auto options = papers.options();
+  options.client_ca = papers.certificate();
+  Running rig(options);
+  Peer refused(rig.port());
+  ASSERT_TRUE(refused.send("x"));
+  EXPECT_EQ(refused.read(12), "tls_wanted:x");
 }
 
 TEST(Tls, ToAServerWithoutACertificateIsClosed) {
