@@ -9,6 +9,7 @@ namespace {
 
 constexpr size_t kPreface = 24;  // "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 constexpr base::Duration kLastFlush = std::chrono::seconds(1);
+constexpr base::Duration kUnread = std::chrono::seconds(1);
 constexpr size_t kSocketIsSlow = 64 << 10;  // unwritten output above which the socket, not a window, holds streams up
 
 }  // namespace
@@ -256,8 +257,10 @@ void H2::tick(base::Time now) {
     return settle();
   }
   check_connection();
-  for (size_t i = 0; i < live_.size(); ++i)
+  for (size_t i = 0; i < live_.size(); ++i) {
+    check_unread(*live_[i]);
     if (!live_[i]->over) check_exchange(*live_[i]);
+  }
   if (guard_.verdict()) {
     die();
     wire_.output_ready();
@@ -304,6 +307,17 @@ void H2::check_exchange(H2Exchange& x) {
   else
     x.out.floor.stop();
   if (x.out.floor.below(now_, limits_.min_drain_rate, limits_.grace)) slow(reason::kSlowRead);
+}
+
+// The answer is out, but the request has not ended. RFC 9113 §8.1 lets us say that the rest is not wanted, but some
+// clients (curl 7.88) then forget the answer too if they have not sent all of a body yet. So a small one may come: what
+// fits the stream's window, for a moment.
+void H2::check_unread(H2Exchange& x) {
+  bool unread = x.open_stream && x.out.finished && !x.in.ended && !x.asked_reset;
+  if (!unread || now_ - x.out.finished_at < kUnread) return;
+  x.asked_reset = true;
+  nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, x.stream(), NGHTTP2_NO_ERROR);
+  wire_.output_ready();
 }
 
 std::unique_ptr<Codec> make_h2(const CodecEnv& env, Wire& wire, const PeerInfo& peer) {

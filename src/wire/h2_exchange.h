@@ -87,9 +87,10 @@ class H2Exchange final : public Exchange, public base::Ticketed {
     size_t queued = 0;    // bytes in the queue
     size_t backlog = 0;   // the same and those that the socket has not taken
     bool started = false, ended = false, bodiless = false;
-    bool submitted = false;  // the head is with the library
-    bool finished = false;   // END_STREAM is in the output
-    bool above = false;      // the backlog has been above the low-water mark
+    bool submitted = false;                 // the head is with the library
+    bool finished = false;                  // END_STREAM is in the output
+    base::Time finished_at = base::kNever;  // and when it came there, if before the request's end
+    bool above = false;                     // the backlog has been above the low-water mark
     std::optional<Reset> reset;
     RateFloor floor;
   } out;

@@ -10,6 +10,7 @@ namespace weir::wire {
 namespace {
 
 constexpr base::Duration kYoung = std::chrono::seconds(1);  // Envoy: a reset before this age is premature
+constexpr size_t kWorkPerStream = 2;                        // live work : streams that may be open
 constexpr int32_t kLastStreamId = 0x7fffffff;
 
 bool is_grpc(std::string_view content_type) {
@@ -50,12 +51,15 @@ int H2::on_begin_headers(const nghttp2_frame& frame) {
   return 0;
 }
 
-// Work that was reset but still runs counts too; an Exchange that only waits for the socket does not.
+// Open streams are bounded by what we have announced, also before the peer has acknowledged it. Work that was reset but
+// still runs has room beside them, for the peer cannot know of it; that room bounds what rapid resets leave at work.
 bool H2::full() {
   if (live_.size() < limits_.streams) return false;
   settle();  // the peer counts a stream as closed from its reset on, so it may reuse the place within one read
+  auto open = [](const auto& x) { return x->open_stream; };
   auto working = [](const auto& x) { return !x->closed || x->tickets() > 0; };
-  return size_t(std::count_if(live_.begin(), live_.end(), working)) >= limits_.streams;
+  return size_t(std::count_if(live_.begin(), live_.end(), open)) >= limits_.streams ||
+         size_t(std::count_if(live_.begin(), live_.end(), working)) >= size_t(limits_.streams) * kWorkPerStream;
 }
 
 int H2::on_header(std::string_view name, std::string_view value) {
@@ -203,6 +207,10 @@ int H2::on_data(int32_t stream, std::span<const std::byte> piece) {
     return 0;
   }
   x->ledger().bytes_in += piece.size();
+  if (x->out.finished) {  // unread, and its own window is not opened again: check_unread()
+    nghttp2_session_consume_connection(session_, piece.size());
+    return 0;
+  }
   x->in.unconsumed += piece.size();
   x->in.floor.add(piece.size());
   x->in.moved = now_;

@@ -167,9 +167,7 @@ int H2::on_frame_sent(const nghttp2_frame& frame) {
     x->out.finished = true;
     // DATA is in the output by now; of another frame the library has not yet given us the bytes.
     data ? mark(*x, 0, true) : void(ending_ = x);
-    if (x->in.ended) return 0;
-    x->asked_reset = true;  // RFC 9113 §8.1: the rest of the request is not wanted
-    nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, hd.stream_id, NGHTTP2_NO_ERROR);
+    x->out.finished_at = now_;
   } else if (hd.type == NGHTTP2_RST_STREAM) {
     H2Exchange* x = exchange_of(hd.stream_id);
     if (x && x->asked_reset) return 0;

@@ -99,6 +99,7 @@ class H2 final : public Codec, private H2Streams {
   void settle();
   void sweep();
   void check_exchange(H2Exchange& x);
+  void check_unread(H2Exchange& x);
   void check_connection();
   bool session_over() const;
 

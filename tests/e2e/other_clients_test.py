@@ -30,6 +30,14 @@ class Others(harness.Case):
         out = subprocess.run(['nghttp', '-nv', self.server.url('/v2/health/live')], stdout=subprocess.PIPE, timeout=20, check=True).stdout.decode()
         self.assertIn(':status: 200', out)
 
+    def test_curl_gets_answers_that_come_before_its_body_is_sent(self):
+        for size, times in ((7, 40), (100_000, 20), (80_000_000, 1)):  # the last is over the limit
+            path = '/absent' if size < 1 << 20 else '/v2/models/identity/infer'
+            for i in range(times):
+                answer = harness.curl(self.server.url(path), '--http2-prior-knowledge', data=bytes(size))
+                self.assertEqual(404 if size < 1 << 20 else 413, answer.status, (size, i))
+                self.assertIn(b'error', answer.body)
+
     def test_h2load(self):
         out = subprocess.run(['h2load', '-n', '2000', '-c', '8', '-m', '10', self.server.url('/v2/health/ready')],
                              stdout=subprocess.PIPE, timeout=60, check=True).stdout.decode()
