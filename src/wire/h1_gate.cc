@@ -101,7 +101,7 @@ class Inspection {
     }
     if (host_count_ > 1) return bad(reason::kHost, "more than one Host header");
     if (host_count_ == 0 && out_->version == Version::kHttp11) return bad(reason::kHost, "no Host header");
-    if (host_count_ == 1 && (out_->host.empty() || !is_authority(out_->host)))
+    if (!out_->host.empty() && !is_authority(out_->host))  // empty: the target has no authority, RFC 9112 §3.2
       return bad(reason::kHost, "malformed Host header");
     if (!authority_.empty() && host_count_ == 1 && !same_text(authority_, out_->host))
       return bad(reason::kHost, "the request target's authority is not the Host header");
@@ -151,7 +151,7 @@ class Inspection {
         if (named(name, "connection")) keep(line), connection(value);
         break;
       case 14:
-        if (named(name, "content-length")) return keep(line), content_length(value);
+        if (named(name, "content-length")) return content_length(value);
         break;
       case 16:
         if (named(name, "proxy-connection")) keep(line);
@@ -159,9 +159,7 @@ class Inspection {
       case 17:
         if (named(name, "transfer-encoding")) {
           keep(line);
-          ++te_count_;
-          out_->chunked = same_text(value, "chunked");
-          te_unknown_ = !out_->chunked && !has_element(value, "chunked");
+          transfer_encoding(value);
         }
         break;
     }
@@ -182,16 +180,33 @@ class Inspection {
     return {};
   }
 
+  // Codings in the order in which they were applied, as they should be: `chunked` last and only there. A list like that
+  // is well framed, if not by codings that we know.
+  void transfer_encoding(std::string_view value) {
+    ++te_count_;
+    out_->chunked = same_text(value, "chunked");
+    size_t chunked = 0;
+    bool last = false;
+    for_each_element(value, [&](std::string_view e) {
+      last = same_text(e, "chunked");
+      chunked += last ? 1 : 0;
+    });
+    te_unknown_ = !out_->chunked && (chunked == 0 || (chunked == 1 && last));
+  }
+
+  // 1*DIGIT, RFC 9110 §8.6: leading zeros are legal, and decimal for everybody. The parser gets the number without
+  // them.
   Refusal content_length(std::string_view value) {
     if (++cl_count_ > 1) return bad(reason::kFramingCl, "more than one Content-Length header");
-    if (value.empty() || value.size() > 18 || (value.size() > 1 && value[0] == '0'))
-      return bad(reason::kFramingCl, "malformed Content-Length");
+    while (value.size() > 1 && value[0] == '0') value.remove_prefix(1);
+    if (value.empty() || value.size() > 18) return bad(reason::kFramingCl, "malformed Content-Length");
     int64_t n = 0;
     for (char c : value) {
       if (c < '0' || c > '9') return bad(reason::kFramingCl, "malformed Content-Length");
       n = n * 10 + (c - '0');
     }
     out_->content_length = n;
+    text_->for_parser.append("Content-Length: ").append(value).append("\r\n");
     return {};
   }
 

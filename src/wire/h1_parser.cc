@@ -1,5 +1,6 @@
 #include "wire/h1_parser.h"
 
+#include <algorithm>
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/error.hpp>
 #include <cctype>
@@ -15,7 +16,11 @@ using Text = boost::beast::string_view;
 constexpr uint64_t kFreeOverhead = 64 << 10;
 constexpr size_t kLastChunk = 5;              // "0\r\n\r\n", the least that can follow where a chunk is due
 constexpr size_t kMaxWaiting = 16 << 10;      // bytes of a chunk's header or of trailers without an end
+constexpr size_t kMaxExtensions = 16 << 10;   // bytes of chunk extensions in a body
 constexpr uint32_t kNoHeaderLimit = 1 << 30;  // the gate has seen to it
+
+// A line that ends for some and goes on for others has no place in an extension.
+bool is_control(char c) { return (uint8_t(c) < 0x20 && c != '\t') || c == 0x7f; }
 
 std::span<const std::byte> bytes_of(Text t) { return std::as_bytes(std::span(t.data(), t.size())); }
 
@@ -38,6 +43,7 @@ class Parser final : public http::basic_parser<true> {
     body_limit(boost::none);
   }
   uint64_t body_bytes = 0;
+  uint64_t extension_bytes = 0;
   uint64_t chunk_left = 0;  // of the chunk that is being read; 0 where a chunk's header is due
 
  private:
@@ -48,7 +54,9 @@ class Parser final : public http::basic_parser<true> {
   void on_body_init_impl(boost::optional<uint64_t> const&, error_code&) override {}
   size_t on_body_impl(Text piece, error_code&) override { return body(piece); }
   void on_chunk_header_impl(uint64_t size, Text extensions, error_code& ec) override {
-    if (!extensions.empty()) ec = http::error::bad_chunk_extension;
+    extension_bytes += extensions.size();
+    bool clean = std::none_of(extensions.begin(), extensions.end(), [](char c) { return is_control(c); });
+    if (!clean || extension_bytes > kMaxExtensions) ec = http::error::bad_chunk_extension;
     chunk_left = size;
   }
   size_t on_chunk_body_impl(uint64_t left, Text piece, error_code&) override {

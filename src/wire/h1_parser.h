@@ -1,7 +1,8 @@
 // The HTTP/1 parser: Boost.Beast's, fed with what the gate has left of a head and then with the body's bytes.
 //
-// On top of Beast: chunk extensions are refused, trailer fields are dropped (RFC 9110 §6.5.1: they may not change what
-// the head said), and a body whose chunks are mostly overhead is refused (CVE-2023-39326).
+// On top of Beast: chunk extensions are ignored, as RFC 9112 §7.1.1 asks, up to a bound and where they are text,
+// trailer fields are dropped (RFC 9110 §6.5.1: they may not change what the head said), and a body whose chunks are
+// mostly overhead is refused (CVE-2023-39326).
 #pragma once
 
 #include <cstdint>

@@ -106,11 +106,22 @@ class Hostile(harness.Case):
                 b'GET /v2 HTTP/1.1\r\nHost : a\r\n\r\n',
                 b'GET /v2#x HTTP/1.1\r\n' + host + b'\r\n',
                 b'GET /v2 HTTP/3.0\r\n' + host + b'\r\n',
-                b'POST /v2 HTTP/1.1\r\n' + host + b'Transfer-Encoding: chunked\r\n\r\n5;ext=1\r\nhello\r\n0\r\n\r\n',
+                b'POST /v2 HTTP/1.1\r\n' + host + b'Transfer-Encoding: deflate, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n',
+                b'POST /v2 HTTP/1.1\r\n' + host + b'Transfer-Encoding: chunked\r\n\r\n5;x=\n\r\nhello\r\n0\r\n\r\n',
                 b'POST /v2 HTTP/1.1\r\n' + host + b'Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n'):
             answer = self.h1(head + b'GET /v2/health/live HTTP/1.1\r\nHost: smuggled\r\n\r\n')
             self.assertRegex(answer.split(b'\r\n')[0], rb'^HTTP/1\.[01] (4\d\d|50[15]) ', head)
             self.assertEqual(1, answer.count(b'HTTP/1.'), head)
+
+    def test_what_rfc_9112_allows_is_served(self):
+        body = b'{"inputs":[{"name":"a","datatype":"INT32","shape":[1],"data":[7]}]}'
+        infer = b'POST /v2/models/identity/infer HTTP/1.1\r\n'
+        for request in (infer + b'Host:\r\nContent-Length: 00%d\r\n\r\n' % len(body) + body,
+                        infer + b'Host: a\r\nTransfer-Encoding: chunked\r\n\r\n%x;name="va;lue";other\r\n%s\r\n0;last\r\n\r\n'
+                        % (len(body), body)):
+            answer = self.h1(request + b'GET /livez HTTP/1.1\r\nHost:\r\n\r\n')
+            self.assertEqual(2, answer.count(b'HTTP/1.1 200 '), answer)
+            self.assertIn(b'"data":[7]', answer)
 
     def test_nothing_behind_an_answer_that_closes_is_read(self):
         closing = [b'%s %s HTTP/1.0\r\n\r\n' % (method, path) for method in (b'GET', b'HEAD', b'POST', b'OPTIONS')

@@ -121,7 +121,7 @@ TEST(H1, RefusedHeadsAreAnsweredInOrderAndEndTheConnection) {
 TEST(H1, NothingBehindARefusedHeadIsParsed) {
   for (std::string bad : {
            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
-           "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\n\r\n",
+           "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;x=\n\r\nhello\r\n0\r\n\r\n",
            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5 \r\nhello\r\n0\r\n\r\n",
            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n",
            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX\r\n0\r\n\r\n",
@@ -133,7 +133,7 @@ TEST(H1, NothingBehindARefusedHeadIsParsed) {
            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000005\r\nhello\r\n0\r\n\r\n",
            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;\r\nhello\r\n0\r\n\r\n",
-           "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0;x\r\n\r\n",
+           "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0;x=\r\n\r\n",
            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nbad trailer\r\n\r\n",
            "\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
        }) {
@@ -288,6 +288,33 @@ TEST(H1, TrailersGoOutToThoseWhoAskForThem) {
     EXPECT_EQ(c.out(), "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n" +
                            std::string(te.empty() ? "" : "x-sum: 1\r\n") + "\r\n");
   }
+}
+
+TEST(H1, ChunkExtensionsAreIgnoredUpToABound) {
+  auto chunked = [](std::string extension) {
+    return "POST /p HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3" + extension + "\r\nabc\r\n0" +
+           extension + "\r\n\r\n";
+  };
+  for (const char* fine : {";x", ";x=1", " ; x = \"a;b\\\"\"", ";a;b=c;d=\"\"", ";x=\"\t\""}) {
+    support::for_each_split(chunked(fine), [&](size_t size) {
+      Conn c;
+      support::feed_in_pieces(chunked(fine), size, [&](auto bytes) { c.h1->feed(bytes); });
+      EXPECT_EQ(c.out(), kOk) << fine << size;
+      EXPECT_EQ(c.intake.seen.at(0).body, "abc");
+    });
+  }
+  for (std::string bad : {";x=\"\n\"", ";x\n", ";x\r", ";", ";x=", ";=y", ";x=\"y", "x", " "}) {
+    Conn c;
+    EXPECT_TRUE(c.talk(chunked(bad) + get("/never")).starts_with("HTTP/1.1 400 ")) << bad;
+    EXPECT_EQ(c.intake.wholes, 0u) << bad;
+  }
+  Conn c;
+  EXPECT_TRUE(c.talk(chunked(";x=" + std::string(17 << 10, 'y'))).starts_with("HTTP/1.1 400 "));
+  Conn many;
+  std::string body;
+  for (int i = 0; i < 40; ++i) body += "1;x=" + std::string(500, 'y') + "\r\na\r\n";
+  EXPECT_TRUE(many.talk("POST /p HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
+                  .starts_with("HTTP/1.1 400 "));
 }
 
 }  // namespace

@@ -41,7 +41,13 @@ TEST(H1Gate, RefusesWhatTwoPartiesCouldReadDifferently) {
       {"chunked twice", post("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"), 400, reason::kFramingTe},
       {"chunked, chunked", post("Transfer-Encoding: chunked, chunked\r\n"), 400, reason::kFramingTe},
       {"chunked, gzip", post("Transfer-Encoding: chunked, gzip\r\n"), 400, reason::kFramingTe},
-      {"gzip, chunked", post("Transfer-Encoding: gzip, chunked\r\n"), 400, reason::kFramingTe},
+      {"gzip, chunked", post("Transfer-Encoding: gzip, chunked\r\n"), 501, reason::kFramingTe},
+      {"deflate, chunked", post("Transfer-Encoding: deflate;q=1 ,\tCHUNKED\r\n"), 501, reason::kFramingTe},
+      {"gzip, chunked, gzip", post("Transfer-Encoding: gzip, chunked, gzip\r\n"), 400, reason::kFramingTe},
+      {"gzip, chunked with CL", post("Transfer-Encoding: gzip, chunked\r\nContent-Length: 5\r\n"), 400,
+       reason::kFramingTe},
+      {"gzip, chunked on 1.0", "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 400,
+       reason::kFramingTe},
       {"xchunked", post("Transfer-Encoding: xchunked\r\n"), 501, reason::kFramingTe},
       {"identity", post("Transfer-Encoding: identity\r\n"), 501, reason::kFramingTe},
       {"empty TE", post("Transfer-Encoding:\r\n"), 501, reason::kFramingTe},
@@ -64,8 +70,9 @@ TEST(H1Gate, RefusesWhatTwoPartiesCouldReadDifferently) {
       {"CL +5", post("Content-Length: +5\r\n"), 400, reason::kFramingCl},
       {"CL -5", post("Content-Length: -5\r\n"), 400, reason::kFramingCl},
       {"CL 0x5", post("Content-Length: 0x5\r\n"), 400, reason::kFramingCl},
-      {"CL 05", post("Content-Length: 05\r\n"), 400, reason::kFramingCl},
-      {"CL 00", post("Content-Length: 00\r\n"), 400, reason::kFramingCl},
+      {"CL 0 5", post("Content-Length: 0 5\r\n"), 400, reason::kFramingCl},
+      {"CL 0+5", post("Content-Length: 0+5\r\n"), 400, reason::kFramingCl},
+      {"CL 2^63 behind zeros", post("Content-Length: 0009223372036854775808\r\n"), 400, reason::kFramingCl},
       {"CL 5_0", post("Content-Length: 5_0\r\n"), 400, reason::kFramingCl},
       {"CL 5 5", post("Content-Length: 5 5\r\n"), 400, reason::kFramingCl},
       {"CL 5.0", post("Content-Length: 5.0\r\n"), 400, reason::kFramingCl},
@@ -88,7 +95,8 @@ TEST(H1Gate, RefusesWhatTwoPartiesCouldReadDifferently) {
       {"no Host", "GET / HTTP/1.1\r\n\r\n", 400, reason::kHost},
       {"two Hosts", "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400, reason::kHost},
       {"two Hosts on 1.0", "GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", 400, reason::kHost},
-      {"empty Host", "GET / HTTP/1.1\r\nHost:\r\n\r\n", 400, reason::kHost},
+      {"two empty Hosts", "GET / HTTP/1.1\r\nHost:\r\nHost:\r\n\r\n", 400, reason::kHost},
+      {"absolute form, empty Host", "GET http://a/ HTTP/1.1\r\nHost:\r\n\r\n", 400, reason::kHost},
       {"Host with a path", "GET / HTTP/1.1\r\nHost: a/v1\r\n\r\n", 400, reason::kHost},
       {"Host with ?", "GET / HTTP/1.1\r\nHost: a?b\r\n\r\n", 400, reason::kHost},
       {"Host with #", "GET / HTTP/1.1\r\nHost: a#b\r\n\r\n", 400, reason::kHost},
@@ -136,6 +144,9 @@ TEST(H1Gate, PassesOrdinaryHeads) {
            "GET /v2/models/a%2Fb?x=1&y={z} HTTP/1.1\r\nhost:localhost:8080\r\n\r\n",
            "GET / HTTP/1.1\r\nHost: [::1]:8080\r\nX: \xc3\xa9\t\r\nEmpty:\r\n\r\n",
            "GET / HTTP/1.0\r\n\r\n",
+           "GET / HTTP/1.1\r\nHost:\r\n\r\n",
+           "GET / HTTP/1.0\r\nHost: \r\n\r\n",
+           "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 00\r\n\r\n",
            "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
            "GET HTTP://A:80/x HTTP/1.1\r\nHost: a:80\r\n\r\n",
            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
@@ -158,6 +169,13 @@ TEST(H1Gate, TellsWhatTheCodecNeeds) {
   EXPECT_EQ(h.host, "h:1");
   EXPECT_EQ(h.content_length, 12);
   EXPECT_TRUE(h.te_trailers && h.expect_continue && !h.keep_alive && !h.chunked);
+  for (const char* thirteen : {"13", "013", "00000000000000000000000000000013"}) {
+    Head zeros;
+    HeadText text;
+    EXPECT_FALSE(judge(post("Content-Length: " + std::string(thirteen) + "\r\n"), &zeros, &text)) << thirteen;
+    EXPECT_EQ(zeros.content_length, 13);
+    EXPECT_EQ(text.for_parser, "POST /x HTTP/1.1\r\nContent-Length: 13\r\n\r\n");
+  }
   Head old;
   EXPECT_FALSE(judge("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\nExpect: 100-continue\r\n\r\n", &old));
   EXPECT_TRUE(old.keep_alive);
@@ -216,7 +234,7 @@ TEST(H1Gate, ReadsTheFieldsAndLeavesTheParserWhatItActsOn) {
             "host=a:1;user-agent=me;content-length=5;x-empty=;connection=Keep-Alive;user-agent=you;upgrade=x;"
             "proxy-connection=close;");
   EXPECT_EQ(text.for_parser,
-            "POST /x?y HTTP/1.1\r\nCONTENT-length: 5\r\nConnection: Keep-Alive\r\nUpgrade: x\r\n"
+            "POST /x?y HTTP/1.1\r\nContent-Length: 5\r\nConnection: Keep-Alive\r\nUpgrade: x\r\n"
             "Proxy-Connection: close\r\n\r\n");
   text.clear();
   EXPECT_FALSE(judge(post("Transfer-Encoding: chunked\r\n"), &head, &text));
