@@ -20,7 +20,7 @@ constexpr size_t kMaxExtensions = 16 << 10;   // bytes of chunk extensions in a 
 constexpr uint32_t kNoHeaderLimit = 1 << 30;  // the gate has seen to it
 
 // A line that ends for some and goes on for others has no place in an extension.
-bool is_control(char c) { return (uint8_t(c) < 0x20 && c != '\t') || c == 0x7f; }
+bool breaks_lines(char c) { return (uint8_t(c) < 0x20 && c != '\t') || c == 0x7f; }
 
 std::span<const std::byte> bytes_of(Text t) { return std::as_bytes(std::span(t.data(), t.size())); }
 
@@ -55,7 +55,7 @@ class Parser final : public http::basic_parser<true> {
   size_t on_body_impl(Text piece, error_code&) override { return body(piece); }
   void on_chunk_header_impl(uint64_t size, Text extensions, error_code& ec) override {
     extension_bytes += extensions.size();
-    bool clean = std::none_of(extensions.begin(), extensions.end(), [](char c) { return is_control(c); });
+    bool clean = std::none_of(extensions.begin(), extensions.end(), [](char c) { return breaks_lines(c); });
     if (!clean || extension_bytes > kMaxExtensions) ec = http::error::bad_chunk_extension;
     chunk_left = size;
   }

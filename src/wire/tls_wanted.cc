@@ -8,7 +8,7 @@
 namespace weir::wire {
 namespace {
 
-constexpr std::string_view kText = "this port takes TLS connections only";
+constexpr std::string_view kTlsOnly = "this port takes TLS connections only";
 
 // The first answer of HTTP/1 is to say `connection: close`.
 std::unique_ptr<Codec> make_closing_h1(const CodecEnv& env, Wire& wire, const PeerInfo& peer) {
@@ -49,11 +49,11 @@ class TlsWanted final : public Codec, private Intake {
       Response response;
       response.fields.add("content-type", "application/grpc");
       response.fields.add("grpc-status", std::to_string(int(base::Code::kUnauthenticated)));
-      response.fields.add("grpc-message", kText);
+      response.fields.add("grpc-message", kTlsOnly);
       x.head(std::move(response));
       x.end();
     } else {
-      x.respond(400, "text/plain", base::Bytes::adopt(std::string(kText) + "\n"));
+      x.respond(400, "text/plain", base::Bytes::adopt(std::string(kTlsOnly) + "\n"));
     }
     return {BodyPlan::kIgnore};
   }
