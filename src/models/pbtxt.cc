@@ -187,7 +187,9 @@ class PbtxtReading {
     return {};
   }
 
+  // Triton batches requests only of models that ask for it.
   base::Status batching() {
+    out_.batching.dynamic = in_.has_dynamic_batching();
     if (!in_.has_dynamic_batching()) return {};
     const auto& in = in_.dynamic_batching();
     auto& out = out_.batching;

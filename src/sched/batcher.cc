@@ -46,7 +46,7 @@ base::Status Batcher::add(msg::Call* call, Time now, std::vector<Dropped>& dropp
   Time ends = std::min(leaves, call->deadline);
   Time half = ends == base::kNever ? base::kNever : now + (ends - now) / 2;
   Time patience = std::min(later(now, policy.max_delay), half);
-  level_of(*call).push_back({call, shares_ ? row_key(*call, spec_) : 0, leaves, patience});
+  level_of(*call).push_back({call, row_key(*call, spec_), leaves, patience});
   ++size_;
   leaves_at_ = std::min(leaves_at_, ends);
   return {};
@@ -87,8 +87,8 @@ bool Batcher::join(Line& line, const Entry& entry) const {
   uint64_t with = line.rows + entry.call->rows;
   if (line.first) {
     if (line.best == 0 && !preferred.empty() && with > preferred.back()) line.best = line.calls;
-    line.closed = !shares_ || with > spec_.max_batch || entry.key != line.first->key ||
-                  !same_rows(*line.first->call, *entry.call, spec_);
+    line.closed =
+        with > spec_.max_batch || entry.key != line.first->key || !same_rows(*line.first->call, *entry.call, spec_);
     if (line.closed) return false;
   } else {
     line.first = &entry;
@@ -97,7 +97,7 @@ bool Batcher::join(Line& line, const Entry& entry) const {
   ++line.calls;
   line.due = std::min(line.due, entry.patience);
   if (std::binary_search(preferred.begin(), preferred.end(), with)) line.best = line.calls;
-  line.closed = !shares_ || with >= spec_.max_batch;
+  line.closed = entry.key == kAlone || with >= spec_.max_batch;
   return true;
 }
 
@@ -109,10 +109,12 @@ Batcher::Plan Batcher::plan(Time now, std::vector<msg::Call*>* calls) const {
       if (join(line, *entry) && calls) calls->push_back(entry->call);
     }
   if (line.calls == 0) return {};
+  const auto& preferred = spec_.batching.preferred;
   bool overdue = hurried_ || line.due <= now;
   bool prefers = line.best > 0 && shares_ && !hurried_;
   if (prefers && (!overdue || spec_.batching.max_delay.count() == 0)) return {line.best, now};
-  return {line.calls, line.closed || overdue ? now : line.due};
+  bool reached = !preferred.empty() && line.rows >= preferred.back();
+  return {line.calls, line.closed || overdue || reached ? now : line.due};
 }
 
 // `cancelled` may be raised at any moment, so who runs is decided once, in plan(); a call may be leaving only a moment

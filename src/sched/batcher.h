@@ -3,11 +3,14 @@
 // Calls wait in levels of priority, first in, first out within each; a batch is always a prefix of that order. It
 // closes
 //   - at a preferred size: at once, as Triton's dynamic batcher does (the largest one that the waiting calls reach; one
-//     that they can only jump over closes below it);
+//     that they can only jump over closes below it), or at once when the first call alone is larger than all of them;
 //   - when it is full, or the next call cannot join it (another shape, other optional inputs): at once;
 //   - when its oldest call has waited max_delay (0: at once), or half of the time that it has left to live, whichever
 //     is sooner: then preferred sizes no longer matter.
-// Models that do not batch dynamically, or that take any tensors, run one call at a time.
+// Models that do not batch dynamically run one call at a time.
+//
+// Triton decides when a call arrives and lets the batches that it has formed wait for an instance; this decides when an
+// engine is free. So of calls that come while all engines work this may make a larger preferred batch, never a smaller.
 //
 // Calls leave before they cost anything: cancelled, past their deadline (DEADLINE_EXCEEDED), or longer in the queue
 // than their queue_timeout (UNAVAILABLE, as Triton's timeout_action REJECT). A call may shorten the model's

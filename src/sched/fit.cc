@@ -1,6 +1,7 @@
 #include "sched/fit.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 
 namespace weir::sched {
@@ -72,13 +73,41 @@ Status rows_fit(const msg::Call& call, const msg::ModelSpec& spec) {
 }
 
 // FNV-1a over 64-bit words: the key only sorts calls apart, same_rows() decides.
+constexpr uint64_t kSeed = 0xcbf29ce484222325;
 void mix(uint64_t& key, uint64_t word) { key = (key ^ word) * 0x100000001b3; }
+
+void mix_row(uint64_t& key, const msg::Tensor& tensor) {
+  mix(key, uint64_t(tensor.dtype));
+  for (int64_t d : tensor.shape.dims().subspan(1)) mix(key, uint64_t(d));
+}
+
+// Of a model that takes any tensors: whether each of them has the call's rows, so that rows of others may lie beside.
+bool has_rows(const msg::Call& call, const msg::ModelSpec& spec) {
+  if (call.inputs.empty() || !rows_fit(call, spec).ok()) return false;
+  return std::all_of(call.inputs.begin(), call.inputs.end(), [&](const msg::Tensor& tensor) {
+    return tensor.shape.rank() > 0 && tensor.shape[0] == int64_t(call.rows) && data_fits(tensor, spec).ok();
+  });
+}
+
+uint64_t any_row_key(const msg::Call& call, const msg::ModelSpec& spec) {
+  if (!has_rows(call, spec)) return kAlone;
+  uint64_t key = kSeed;
+  for (const auto& tensor : call.inputs) {
+    mix(key, std::hash<std::string_view>()(tensor.name));
+    mix(key, tensor.shape.rank());
+    mix_row(key, tensor);
+  }
+  return key;
+}
+
+bool same_row(const msg::Tensor& a, const msg::Tensor& b) {
+  auto one = a.shape.dims().subspan(1), two = b.shape.dims().subspan(1);
+  return a.dtype == b.dtype && std::equal(one.begin(), one.end(), two.begin(), two.end());
+}
 
 }  // namespace
 
-bool shares_batches(const msg::ModelSpec& spec) {
-  return spec.batching.dynamic && spec.max_batch > 1 && !spec.any_tensors;
-}
+bool shares_batches(const msg::ModelSpec& spec) { return spec.batching.dynamic && spec.max_batch > 1; }
 
 const msg::Tensor* input_of(const msg::Call& call, const msg::ModelSpec& spec, size_t i) {
   const auto& name = spec.inputs[i].name;
@@ -102,26 +131,27 @@ Status fits(const msg::Call& call, const msg::ModelSpec& spec) {
 }
 
 uint64_t row_key(const msg::Call& call, const msg::ModelSpec& spec) {
-  uint64_t key = 0xcbf29ce484222325;
-  if (!shares_batches(spec) || spec.ragged) return key;
+  if (!shares_batches(spec)) return kAlone;
+  if (spec.ragged) return kSeed;
+  if (spec.any_tensors) return any_row_key(call, spec);
+  uint64_t key = kSeed;
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
     const auto* tensor = input_of(call, spec, i);
     mix(key, tensor ? tensor->shape.rank() : ~uint64_t(0));
-    if (!tensor) continue;
-    mix(key, uint64_t(tensor->dtype));
-    for (int64_t d : tensor->shape.dims().subspan(1)) mix(key, uint64_t(d));
+    if (tensor) mix_row(key, *tensor);
   }
   return key;
 }
 
 bool same_rows(const msg::Call& a, const msg::Call& b, const msg::ModelSpec& spec) {
   if (spec.ragged) return true;
+  if (spec.any_tensors)
+    return std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(),
+                      [](const auto& x, const auto& y) { return x.name == y.name && same_row(x, y); });
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
     const auto *x = input_of(a, spec, i), *y = input_of(b, spec, i);
     if (!x && !y) continue;
-    if (!x || !y || x->dtype != y->dtype) return false;
-    auto one = x->shape.dims().subspan(1), two = y->shape.dims().subspan(1);
-    if (!std::equal(one.begin(), one.end(), two.begin(), two.end())) return false;
+    if (!x || !y || !same_row(*x, *y)) return false;
   }
   return true;
 }

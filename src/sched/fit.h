@@ -20,10 +20,12 @@ const msg::Tensor* input_of(const msg::Call& call, const msg::ModelSpec& spec, s
 // what makes it safe to lay rows of different clients side by side. Models that take any tensors are not checked.
 base::Status fits(const msg::Call& call, const msg::ModelSpec& spec);
 
-// Calls with different keys cannot share a batch; with equal keys ask same_rows().
+// Calls with different keys cannot share a batch; with equal keys ask same_rows(). kAlone: the call shares with nobody,
+// because its model does not, or because it gave a model that takes any tensors one without the batch's rows.
+inline constexpr uint64_t kAlone = 0;
 uint64_t row_key(const msg::Call& call, const msg::ModelSpec& spec);
-// The same inputs are there, and one row of each has the same type and shape; of ragged models, always. Both calls fit
-// the spec.
+// The same inputs are there, and one row of each has the same type and shape; of ragged models, always. Of models that
+// take any tensors they also have the same names in the same order. Both calls fit the spec; their keys are not kAlone.
 bool same_rows(const msg::Call& a, const msg::Call& b, const msg::ModelSpec& spec);
 
 }  // namespace weir::sched

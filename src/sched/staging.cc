@@ -21,7 +21,6 @@ void alias(const msg::Tensor& from, msg::Tensor& to) {
 void stage_one(Batch& batch, const msg::ModelSpec& spec) {
   const auto& call = *batch.calls.front();
   if (spec.any_tensors) {
-    batch.inputs.resize(call.inputs.size());
     for (size_t i = 0; i < call.inputs.size(); ++i) alias(call.inputs[i], batch.inputs[i]);
     return;
   }
@@ -33,20 +32,25 @@ void stage_one(Batch& batch, const msg::ModelSpec& spec) {
   }
 }
 
+// Input `i` of a batch: as the spec counts them or, of a model that takes any tensors, as its calls do.
+const msg::Tensor* input_at(const msg::Call& call, const msg::ModelSpec& spec, size_t i) {
+  return spec.any_tensors ? &call.inputs[i] : input_of(call, spec, i);
+}
+
 // Rows of one input, side by side.
 bool gather(Batch& batch, const msg::ModelSpec& spec, size_t i, base::SlabSource& slabs) {
   auto& to = batch.inputs[i];
-  const auto* first = input_of(*batch.calls.front(), spec, i);
+  const auto* first = input_at(*batch.calls.front(), spec, i);
   if (!first) {
     to = {};
     return true;
   }
   size_t bytes = 0;
-  for (const auto* call : batch.calls) bytes += input_of(*call, spec, i)->data.size();
+  for (const auto* call : batch.calls) bytes += input_at(*call, spec, i)->data.size();
   base::Block block(slabs.take(bytes));
   if (!block) return false;
   for (const auto* call : batch.calls) {
-    const auto& data = input_of(*call, spec, i)->data;
+    const auto& data = input_at(*call, spec, i)->data;
     if (!data.empty()) block.append(data.data(), data.size());
   }
   to.name = first->name;
@@ -77,13 +81,13 @@ bool stage(Batch& batch, const msg::ModelSpec& spec, base::SlabSource& slabs) {
   batch.failures.clear();
   batch.outputs.clear();
   collect_wanted(batch, spec);
-  batch.inputs.resize(spec.any_tensors || spec.ragged ? 0 : spec.inputs.size());
+  batch.inputs.resize(spec.ragged ? 0 : spec.any_tensors ? batch.calls.front()->inputs.size() : spec.inputs.size());
   if (spec.ragged) return true;
   if (batch.calls.size() == 1) {
     stage_one(batch, spec);
     return true;
   }
-  for (size_t i = 0; i < spec.inputs.size(); ++i)
+  for (size_t i = 0; i < batch.inputs.size(); ++i)
     if (!gather(batch, spec, i, slabs)) return false;
   return true;
 }
@@ -103,7 +107,7 @@ bool Split::given(size_t output) const {
 }
 
 Status Split::check(const msg::Tensor& tensor) const {
-  bool batched = spec_.max_batch > 0 && !spec_.any_tensors;
+  bool batched = spec_.max_batch > 0 && (!spec_.any_tensors || !alone_);
   bool right = !batched || (tensor.shape.rank() > 0 && tensor.shape[0] == int64_t(batch_.rows));
   if (right && bytes_add_up(tensor)) return {};
   return base::failure(Code::kInternal, "model '" + spec_.name + "' gave output '" + tensor.name + "' with shape " +

@@ -57,8 +57,20 @@ TEST(Pbtxt, WhatIsNotSaidIsLeftToTheEngineAndTheDefaults) {
   ASSERT_TRUE(config);
   EXPECT_FALSE(config->max_batch);
   EXPECT_EQ(config->engine, "identity");
-  EXPECT_TRUE(config->batching.dynamic);
   EXPECT_EQ(config->batching.max_delay, 2ms);
+}
+
+// As Triton; model.yaml, and a folder without any configuration, leave it to the server's defaults.
+TEST(Pbtxt, ModelsShareBatchesOnlyWhereTheConfigurationAsksForIt) {
+  msg::BatchPolicy defaults;
+  defaults.dynamic = true;
+  EXPECT_FALSE(parse_pbtxt("max_batch_size: 8", "p", defaults)->batching.dynamic);
+  EXPECT_TRUE(parse_pbtxt("max_batch_size: 8 dynamic_batching { }", "p", defaults)->batching.dynamic);
+  EXPECT_TRUE(parse_pbtxt("max_batch_size: 8 dynamic_batching { }", "p", {})->batching.dynamic);
+  EXPECT_FALSE(parse_config_json(R"({"max_batch_size":8})", defaults)->batching.dynamic);
+  EXPECT_TRUE(parse_config_json(R"({"max_batch_size":8,"dynamic_batching":{}})", defaults)->batching.dynamic);
+  EXPECT_TRUE(parse_model_yaml("max_batch: 8", "p", defaults)->batching.dynamic);
+  EXPECT_FALSE(parse_model_yaml("batching: {dynamic: false}", "p", defaults)->batching.dynamic);
 }
 
 TEST(Pbtxt, WhatWouldChangeAnswersIsRefusedAndTheRestIsNoted) {
