@@ -152,6 +152,8 @@ class Linking {
       auto& planned = out_.plan.nodes.emplace_back();
       planned.name = node.name;
       planned.served = served_[n];
+      size_t before = out_.plan.nodes.size() - 1;
+      if (config_.dag.order == DagConfig::Order::kAsWritten && before > 0) planned.after = {uint32_t(before - 1)};
       const msg::ModelSpec& spec = served_[n]->spec;
       if (auto s = node_inputs(node, spec, planned); !s.ok()) return s;
       if (auto s = node_outputs(node, spec, planned); !s.ok()) return s;

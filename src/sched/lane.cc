@@ -108,6 +108,8 @@ void Lanes::put(msg::Call* call) {
     std::lock_guard lock(mutex_);
     status = batcher_.add(call, now, dropped);
     stats_.pending.store(int64_t(batcher_.size()), std::memory_order_relaxed);
+    // Cancelled on its way here: whoever told us found nothing to look at.
+    if (status.ok() && parked_ == 0 && call->cancelled.load(std::memory_order_acquire)) ring_at(now + kSoon);
     wake = rouse(now);
     if (wake) waking_.fetch_add(1, std::memory_order_relaxed);
     watch();

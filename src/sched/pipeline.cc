@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "sched/pipeline_flight.h"
 #include "sched/runner.h"
 
 namespace weir::sched {
@@ -15,34 +16,22 @@ namespace {
 using base::Code;
 using base::failure;
 using base::Status;
-using msg::DType;
+using Flight = PipelineFlight;
+using Leg = PipelineLeg;
 
-constexpr std::string_view kStream = "stream";  // would have a model of text answer piece by piece
-
-msg::Tensor* named(std::vector<msg::Tensor>& tensors, std::string_view name) {
-  auto at = std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == name; });
-  return at == tensors.end() ? nullptr : &*at;
-}
-
-// The nodes' Calls have the pipeline for their home.
+// The nodes' Calls have the pipeline for their home. The flight's mutex is taken inside the pipeline's, never the other
+// way round. Whoever counts in Flight::out keeps flight and pipeline alive: once it is given up they may be gone.
 class Pipeline final : public msg::Inbox, private msg::Home {
  public:
-  Pipeline(PipelinePlan plan, bus::ModelStats& stats);
+  Pipeline(PipelinePlan plan, bus::ModelStats& stats) : plan_(std::move(plan)), stats_(stats), order_(plan_) {
+    base::check(!plan_.nodes.empty(), "a pipeline has a node");
+  }
   ~Pipeline() override { base::check(open_.empty(), "a pipeline outlives its Calls"); }
 
   void put(msg::Call* call) override;
   void poke() override;
 
  private:
-  // One Call on its way through; as a msg::Call it is what the node at `node` has.
-  struct Flight : msg::Call {
-    msg::Call* parent = nullptr;
-    size_t node = 0;      // under mutex_
-    size_t index = 0;     // in open_; under mutex_
-    bool pieces = false;  // the node has answered, and not for the last time
-    msg::Timeline way;    // what the Call's own times will be
-    std::vector<msg::Tensor> slots;
-  };
   // Mail that this thread has still to act upon. Nodes that answer at once would otherwise nest, node within node, and
   // step an inline engine while it is being stepped.
   struct Desk {
@@ -60,39 +49,24 @@ class Pipeline final : public msg::Inbox, private msg::Home {
   void post_here(msg::Mail&& mail) override;
 
   Flight& open(msg::Call* call);
-  void send(Flight& flight);
-  Status fill(Flight& flight, const PipelineNode& node);
+  std::vector<Leg*> due(Flight& flight, const std::vector<uint32_t>& nodes);
+  void send(const std::vector<Leg*>& legs);
   void receive(msg::Mail&& mail);
-  Status keep(Flight& flight, const PipelineNode& node, msg::Outputs& outputs);
-  void next(Flight& flight);
-  static void note(Flight& flight);
+  void fail(Flight& flight, Status why);
+  void land(Flight& flight);
   void finish(Flight& flight, msg::Event&& event);
-  msg::Outputs results(Flight& flight);
+  void count(const msg::Call& parent, const msg::Event& event);
+  void close(Flight& flight);
 
   const PipelinePlan plan_;
   bus::ModelStats& stats_;
-  std::vector<std::vector<bool>> last_;  // per node and input: nobody reads that slot afterwards
+  const PipelineOrder order_;
 
   std::mutex mutex_;
   std::vector<Flight*> open_;  // this and what follows: under mutex_
   std::vector<std::unique_ptr<Flight>> all_;
   std::vector<Flight*> spare_;
 };
-
-Pipeline::Pipeline(PipelinePlan plan, bus::ModelStats& stats)
-    : plan_(std::move(plan)), stats_(stats), last_(plan_.nodes.size()) {
-  base::check(!plan_.nodes.empty(), "a pipeline has a node");
-  std::vector<bool> read_later(plan_.slots, false);
-  for (const auto& port : plan_.outputs) read_later[port.slot] = true;
-  for (size_t n = plan_.nodes.size(); n-- > 0;) {
-    const auto& inputs = plan_.nodes[n].inputs;
-    last_[n].assign(inputs.size(), false);
-    for (size_t i = inputs.size(); i-- > 0;) {  // of two inputs from one slot the later one takes it
-      last_[n][i] = !read_later[inputs[i].slot];
-      read_later[inputs[i].slot] = true;
-    }
-  }
-}
 
 // Does `work`, and then, unless a caller further up does so, everything that it has led to on this thread.
 template <class F>
@@ -111,7 +85,12 @@ void Pipeline::at_desk(F&& work) {
 
 void Pipeline::put(msg::Call* call) {
   call->times.queued = lane_now();
-  at_desk([&](Desk&) { send(open(call)); });
+  at_desk([&](Desk&) {
+    Flight& flight = open(call);
+    auto legs = due(flight, order_.first);
+    send(legs);
+    land(flight);
+  });
 }
 
 void Pipeline::post(std::vector<msg::Mail>& burst) {
@@ -132,134 +111,101 @@ void Pipeline::poke() {
     std::lock_guard lock(mutex_);
     for (Flight* flight : open_) {
       if (!flight->parent->cancelled.load(std::memory_order_acquire)) continue;
-      if (flight->cancelled.exchange(true, std::memory_order_acq_rel)) continue;
-      told.push_back(plan_.nodes[flight->node].served->inbox.get());
+      std::lock_guard inner(flight->mutex);
+      for (Leg& leg : flight->legs)
+        if (leg.out && !leg.cancelled.exchange(true, std::memory_order_acq_rel))
+          told.push_back(plan_.nodes[leg.node].served->inbox.get());
     }
   }
   for (auto* inbox : told) inbox->poke();
 }
 
-Pipeline::Flight& Pipeline::open(msg::Call* call) {
-  Flight* flight;
-  {
-    std::lock_guard lock(mutex_);
-    if (spare_.empty()) spare_.push_back(all_.emplace_back(std::make_unique<Flight>()).get());
-    flight = spare_.back();
-    spare_.pop_back();
-    flight->parent = call;
-    flight->node = 0;
-    flight->index = open_.size();
-    open_.push_back(flight);
-    stats_.pending.store(int64_t(open_.size()), std::memory_order_relaxed);
-  }
-  flight->slots.resize(plan_.slots);
-  for (const auto& port : plan_.inputs)
-    if (auto* tensor = named(call->inputs, port.tensor)) flight->slots[port.slot] = *tensor;
+// A flight in which the calling thread counts.
+Flight& Pipeline::open(msg::Call* call) {
+  std::lock_guard lock(mutex_);
+  if (spare_.empty()) spare_.push_back(all_.emplace_back(std::make_unique<Flight>(plan_.nodes.size())).get());
+  Flight* flight = spare_.back();
+  spare_.pop_back();
+  flight->index = open_.size();
+  flight->begin(*call, plan_, order_);
+  open_.push_back(flight);
+  stats_.pending.store(int64_t(open_.size()), std::memory_order_relaxed);
   return *flight;
 }
 
-// Puts the flight's Call into the Inbox of its node; it may be anywhere afterwards.
-void Pipeline::send(Flight& flight) {
-  const PipelineNode& node = plan_.nodes[flight.node];
-  Status status = fill(flight, node);
-  if (status.ok()) {
-    std::lock_guard lock(mutex_);
+// The legs of these nodes, ready to be sent; none in a flight that has failed.
+std::vector<Leg*> Pipeline::due(Flight& flight, const std::vector<uint32_t>& nodes) {
+  std::vector<Leg*> legs;
+  Status status;
+  for (uint32_t n : nodes) {
+    std::lock_guard lock(flight.mutex);
+    if (!flight.failed.ok()) break;
+    Leg& leg = flight.legs[n];
+    status = flight.lend(leg, plan_.nodes[n]);
+    leg.home = this;
     bool left = flight.parent->cancelled.load(std::memory_order_acquire);
-    flight.cancelled.store(left, std::memory_order_release);
-    if (left) status = failure(Code::kCancelled, "the client has left");
+    leg.cancelled.store(left, std::memory_order_release);
+    if (status.ok() && left) status = failure(Code::kCancelled, "the client has left");
+    if (!status.ok()) break;
+    leg.out = true;
+    ++flight.out;
+    legs.push_back(&leg);
   }
-  if (!status.ok()) return finish(flight, {msg::Failed{std::move(status)}});
-  node.served->inbox->put(&flight);
+  if (!status.ok()) fail(flight, std::move(status));
+  return legs;
 }
 
-Status Pipeline::fill(Flight& flight, const PipelineNode& node) {
-  const msg::ModelSpec& spec = node.served->spec;
-  const msg::Call& parent = *flight.parent;
-  flight.clear();
-  flight.pieces = false;
-  flight.model = spec.name;
-  flight.version = spec.version;
-  flight.id = parent.id;
-  flight.parameters = parent.parameters;
-  if (spec.text) std::erase_if(flight.parameters, [](const auto& p) { return p.first == kStream; });
-  flight.priority = parent.priority;
-  flight.deadline = parent.deadline;
-  flight.queue_timeout = parent.queue_timeout;
-  flight.tenant = parent.tenant;
-  flight.session = parent.session;
-  flight.home = this;
-  flight.times.received = parent.times.received;
-  flight.times.queued = lane_now();
-  const auto& last = last_[flight.node];
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    msg::Tensor& slot = flight.slots[node.inputs[i].slot];
-    if (spec.text && node.inputs[i].tensor == kStream) continue;
-    if (slot.dtype == DType::kInvalid) {
-      if (node.inputs[i].optional) continue;
-      return failure(Code::kInternal, "node '" + node.name + "': its input '" + node.inputs[i].tensor + "' is missing");
-    }
-    flight.inputs.push_back(last[i] ? std::exchange(slot, {}) : slot);
-    flight.inputs.back().name = node.inputs[i].tensor;
-  }
-  if (!spec.any_tensors)
-    for (const auto& port : node.outputs) flight.outputs.push_back(port.tensor);
-  if (spec.max_batch > 0 && !flight.inputs.empty() && flight.inputs.front().shape.rank() > 0)
-    flight.rows = uint32_t(std::clamp<int64_t>(flight.inputs.front().shape[0], 1, UINT32_MAX));
-  return {};
+// Puts each leg into the Inbox of its node; it may be anywhere afterwards.
+void Pipeline::send(const std::vector<Leg*>& legs) {
+  for (Leg* leg : legs) plan_.nodes[leg->node].served->inbox->put(leg);
 }
 
 void Pipeline::receive(msg::Mail&& mail) {
-  auto& flight = static_cast<Flight&>(*mail.call);
+  auto& leg = static_cast<Leg&>(*mail.call);
   if (!mail.event.last()) {
-    flight.pieces = flight.pieces || std::holds_alternative<msg::Outputs>(mail.event.what);
+    leg.pieces = leg.pieces || std::holds_alternative<msg::Outputs>(mail.event.what);
     return;
   }
-  const PipelineNode& node = plan_.nodes[flight.node];
-  Status status = failure(Code::kInternal, "the model gave no answer");
-  if (auto* failed = std::get_if<msg::Failed>(&mail.event.what)) status = std::move(failed->status);
-  if (auto* outputs = std::get_if<msg::Outputs>(&mail.event.what)) status = keep(flight, node, *outputs);
-  if (status.ok() && flight.pieces) status = failure(Code::kUnimplemented, "the model answered more than once");
-  note(flight);
-  if (status.ok()) return next(flight);
-  status.text = "node '" + node.name + "': " + status.text;
-  finish(flight, {msg::Failed{std::move(status)}});
-}
-
-Status Pipeline::keep(Flight& flight, const PipelineNode& node, msg::Outputs& outputs) {
-  for (const auto& port : node.outputs) {
-    auto* tensor = named(outputs.tensors, port.tensor);
-    if (!tensor)
-      return failure(Code::kInternal, "model '" + node.served->spec.name + "' made no output '" + port.tensor + "'");
-    flight.slots[port.slot] = std::move(*tensor);
+  Flight& flight = *leg.flight;
+  Status status = flight.answered(leg, plan_.nodes[leg.node], std::move(mail.event));
+  if (!status.ok()) {
+    status.text = "node '" + plan_.nodes[leg.node].name + "': " + status.text;
+    fail(flight, std::move(status));
+    return land(flight);
   }
-  return {};
-}
-
-void Pipeline::next(Flight& flight) {
-  if (flight.node + 1 == plan_.nodes.size()) return finish(flight, {results(flight)});
+  std::vector<uint32_t> next;
   {
-    std::lock_guard lock(mutex_);
-    ++flight.node;
+    std::lock_guard lock(flight.mutex);
+    for (uint32_t n : order_.feeds[leg.node])
+      if (--flight.legs[n].waits == 0) next.push_back(n);
   }
-  send(flight);
+  auto legs = due(flight, next);
+  send(legs);
+  land(flight);
 }
 
-// The Call's own times: the queue is the first node's, all that follows is computing.
-void Pipeline::note(Flight& flight) {
-  if (flight.node == 0) flight.way.started = flight.times.started, flight.way.computing = flight.times.computing;
-  flight.way.computed = flight.times.computed;
-  flight.way.batch_rows = flight.times.batch_rows;
+// The other branches are of no use any more: what waits in a queue leaves it, what runs is waited for.
+void Pipeline::fail(Flight& flight, Status why) {
+  std::vector<msg::Inbox*> told;
+  {
+    std::lock_guard lock(flight.mutex);
+    if (!flight.failed.ok()) return;
+    flight.failed = std::move(why);
+    for (Leg& leg : flight.legs)
+      if (leg.out && !leg.cancelled.exchange(true, std::memory_order_acq_rel))
+        told.push_back(plan_.nodes[leg.node].served->inbox.get());
+  }
+  for (auto* inbox : told) inbox->poke();
 }
 
-msg::Outputs Pipeline::results(Flight& flight) {
-  msg::Outputs out;
-  const auto& wanted = flight.parent->outputs;
-  for (const auto& port : plan_.outputs) {
-    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), port.tensor) == wanted.end()) continue;
-    out.tensors.push_back(flight.slots[port.slot]);  // two outputs may be one tensor
-    out.tensors.back().name = port.tensor;
+// The calling thread counts in the flight no longer. The last one answers the Call.
+void Pipeline::land(Flight& flight) {
+  {
+    std::lock_guard lock(flight.mutex);
+    if (--flight.out > 0) return;
   }
-  return out;
+  if (!flight.failed.ok()) return finish(flight, {msg::Failed{std::move(flight.failed)}});
+  finish(flight, {flight.results(plan_)});
 }
 
 void Pipeline::finish(Flight& flight, msg::Event&& event) {
@@ -268,36 +214,39 @@ void Pipeline::finish(Flight& flight, msg::Event&& event) {
   flight.way.queued = parent->times.queued;
   flight.way.finished = lane_now();
   parent->times = std::exchange(flight.way, {});
-  auto ns = [](auto from, auto to) {
-    return from == base::kNever || to == base::kNever ? 0 : uint64_t(std::max<int64_t>((to - from).count(), 0));
-  };
-  const msg::Timeline& t = parent->times;
-  uint64_t total = ns(t.queued, t.finished);
-  if (auto* failed = std::get_if<msg::Failed>(&event.what)) {
-    stats_.add_failure(failed->status.code, total);
-  } else {
-    auto wall = std::chrono::system_clock::now().time_since_epoch();
-    stats_.success.add(total);
-    stats_.queue.add(ns(t.queued, t.started));
-    stats_.compute_infer.add(ns(t.started, t.finished));
-    stats_.inference_count.fetch_add(parent->rows, std::memory_order_relaxed);
-    stats_.execution_count.fetch_add(1, std::memory_order_relaxed);
-    stats_.last_inference_ms.store(uint64_t(std::chrono::duration_cast<std::chrono::milliseconds>(wall).count()),
-                                   std::memory_order_relaxed);
-  }
-  flight.slots.clear();
-  flight.clear();
-  {
-    std::lock_guard lock(mutex_);
-    open_.back()->index = flight.index;
-    std::swap(open_[flight.index], open_.back());
-    open_.pop_back();
-    spare_.push_back(&flight);
-    stats_.pending.store(int64_t(open_.size()), std::memory_order_relaxed);
-  }
+  count(*parent, event);
+  close(flight);
   std::vector<msg::Mail> one;
   one.push_back({parent, std::move(event)});
   parent->home->post(one);  // the Call is its home's from here on, and this may be gone
+}
+
+void Pipeline::count(const msg::Call& parent, const msg::Event& event) {
+  auto ns = [](auto from, auto to) {
+    return from == base::kNever || to == base::kNever ? 0 : uint64_t(std::max<int64_t>((to - from).count(), 0));
+  };
+  const msg::Timeline& t = parent.times;
+  uint64_t total = ns(t.queued, t.finished);
+  if (auto* failed = std::get_if<msg::Failed>(&event.what)) return stats_.add_failure(failed->status.code, total);
+  auto wall = std::chrono::system_clock::now().time_since_epoch();
+  stats_.success.add(total);
+  stats_.queue.add(ns(t.queued, t.started));
+  stats_.compute_infer.add(ns(t.started, t.finished));
+  stats_.inference_count.fetch_add(parent.rows, std::memory_order_relaxed);
+  stats_.execution_count.fetch_add(1, std::memory_order_relaxed);
+  stats_.last_inference_ms.store(uint64_t(std::chrono::duration_cast<std::chrono::milliseconds>(wall).count()),
+                                 std::memory_order_relaxed);
+}
+
+void Pipeline::close(Flight& flight) {
+  flight.slots.clear();
+  for (Leg& leg : flight.legs) leg.clear();
+  std::lock_guard lock(mutex_);
+  open_.back()->index = flight.index;
+  std::swap(open_[flight.index], open_.back());
+  open_.pop_back();
+  spare_.push_back(&flight);
+  stats_.pending.store(int64_t(open_.size()), std::memory_order_relaxed);
 }
 
 }  // namespace

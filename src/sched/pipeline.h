@@ -1,13 +1,15 @@
-// Pipeline: an Inbox in front of other models' Inboxes. Its nodes run one after the other, each in its own model's lane
-// and batched there with whatever else that lane has; outputs feed inputs through slots.
+// Pipeline: an Inbox in front of other models' Inboxes. A node runs as soon as every node before it is over, in its own
+// model's lane and batched there with whatever else that lane has; outputs feed inputs through slots. Nodes that do not
+// depend on each other run at the same time.
 //
-// A Call that comes in becomes a flight with a Call of its own, which goes from node to node. The step from one node to
-// the next is made on the thread that the answer comes on (a lane's, as a rule), so a pipeline adds no hops of its own;
-// only the last answer goes back to the Call's home.
+// A Call that comes in becomes a flight, with a Call of its own for each node. The step from one node to the next is
+// made on the thread that the answer comes on (a lane's, as a rule), so a pipeline adds no hops of its own; only the
+// last answer goes back to the Call's home.
 //
 // Deadline, priority, queue timeout, tenant, parameters and id go with the flight, but for `stream`, which models of
 // text take: a node answers once, and one that does not all the same is UNIMPLEMENTED. When the Call is cancelled, the
-// node that has it is told. A failure keeps its code and names its node.
+// nodes that have it are told. The first failure is the Call's, keeps its code and names its node: no other node
+// starts, those under way are cancelled, and the Call is answered when all of them are over.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +33,15 @@ struct PipelineNode {
   std::shared_ptr<bus::Served> served;  // stays this version for the life of the pipeline
   std::vector<PipelinePort> inputs;
   std::vector<PipelinePort> outputs;  // those that somebody needs
+  // Nodes that are over before this one starts, by their place in the plan, all lower than its own. Those that make its
+  // inputs need not be named.
+  std::vector<uint32_t> after{};
 };
 
 struct PipelinePlan {
   uint32_t slots = 0;
   std::vector<PipelinePort> inputs;  // of the pipeline: where each goes
-  std::vector<PipelineNode> nodes;   // at least one, in the order in which they run
+  std::vector<PipelineNode> nodes;   // at least one; each behind those that make its inputs
   std::vector<PipelinePort> outputs;
 };
 
