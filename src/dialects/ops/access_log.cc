@@ -68,20 +68,25 @@ void timestamp(std::string& out, base::WallTime at) {
 }
 
 // A pipe whose reader has stopped must not hold up the writer for ever: it is asked for room before each piece that a
-// pipe takes whole, and after a second of no room the rest is given up.
-bool write_all(int fd, std::string_view data) {
+// pipe takes whole, and after a second of no room the rest is given up. Returns the bytes that are written; where they
+// are not all, errno says why.
+size_t write_all(int fd, std::string_view data) {
   constexpr size_t kPiece = PIPE_BUF;
-  while (!data.empty()) {
+  size_t done = 0;
+  while (done < data.size()) {
     pollfd room{fd, POLLOUT, 0};
     int ready = ::poll(&room, 1, 1000);
     if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return false;
-    ssize_t n = ::write(fd, data.data(), std::min(data.size(), kPiece));
-    if (n < 0 && errno != EINTR) return false;
-    if (n > 0) data.remove_prefix(size_t(n));
+    if (ready == 0) errno = ETIMEDOUT;
+    if (ready <= 0) return done;
+    ssize_t n = ::write(fd, data.data() + done, std::min(data.size() - done, kPiece));
+    if (n < 0 && errno != EINTR) return done;
+    if (n > 0) done += size_t(n);
   }
-  return true;
+  return done;
 }
+
+std::string_view reason(int error) { return error == ETIMEDOUT ? "nobody reads it" : std::strerror(error); }
 
 }  // namespace
 
@@ -97,12 +102,21 @@ struct AccessLog::Parts {
   bool reopen = false, stopping = false;
   std::thread writer;
 
+  // The writer's: what the file, and what the server's log has still to be told.
+  uint64_t unsaid = 0;  // lines lost since the last one that was written
+  bool torn = false;    // the file does not end with a whole line
+  bool failing = false;
+  uint64_t failed = 0;  // lines lost since it fails
+
   int open_file() const {
     if (where == "-") return ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
     return ::open(where.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0640);
   }
   void run();
-  void write(std::string& lines, uint64_t lost);
+  void lose(uint64_t lines);
+  void write(std::string& lines);
+  void cannot_write(int error, uint64_t lines);
+  void can_write();
   void look_again();
 };
 
@@ -112,19 +126,51 @@ void AccessLog::Parts::run() {
     std::unique_lock lock(mutex);
     changed.wait(lock, [this] { return stopping || reopen || !waiting.empty(); });
     lines.swap(waiting);
-    uint64_t lost = std::exchange(dropped, 0);
+    lose(std::exchange(dropped, 0));
     bool again = std::exchange(reopen, false), last = stopping;
     lock.unlock();
-    if (!lines.empty()) write(lines, lost);
+    if (!lines.empty()) write(lines);
     if (again) look_again();
-    if (last) return;
+    if (!last) continue;
+    if (failing) base::log::error("the access log ends with lines lost", {{"file", where}, {"lines", failed}});
+    return;
   }
 }
 
-void AccessLog::Parts::write(std::string& lines, uint64_t lost) {
-  if (lost > 0) lines += "{\"dropped\":" + std::to_string(lost) + "}\n";
-  if (!write_all(fd, lines)) dropped_counter->add();
+void AccessLog::Parts::lose(uint64_t lines) {
+  unsaid += lines;
+  if (failing) failed += lines;
+}
+
+// A line that was cut short is ended first, so that no other one is lost with it.
+void AccessLog::Parts::write(std::string& lines) {
+  std::string text = torn ? "\n" : "";
+  if (unsaid > 0) text += "{\"dropped\":" + std::to_string(unsaid) + "}\n";
+  size_t note = text.size();
+  text += lines;
+  size_t done = write_all(fd, text);
+  int error = errno;
+  if (done >= note) unsaid = 0;
+  if (done > 0) torn = text[done - 1] != '\n';
+  auto rest = std::string_view(text).substr(std::max(done, note));
   lines.clear();
+  if (done == text.size()) return can_write();
+  cannot_write(error, uint64_t(std::count(rest.begin(), rest.end(), '\n')));
+}
+
+// The server's log hears of it once, and once more when it is over.
+void AccessLog::Parts::cannot_write(int error, uint64_t lines) {
+  if (!failing)
+    base::log::error("the access log cannot be written; lines are dropped until it can",
+                     {{"file", where}, {"reason", reason(error)}, {"lines", lines}});
+  failing = true;
+  lose(lines);
+  dropped_counter->add(lines);
+}
+
+void AccessLog::Parts::can_write() {
+  if (failing) base::log::warning("the access log is written again", {{"file", where}, {"lost_lines", failed}});
+  failing = false, failed = 0;
 }
 
 void AccessLog::Parts::look_again() {
@@ -144,7 +190,7 @@ base::Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& wher
   parts.where = where;
   parts.fd = parts.open_file();
   if (parts.fd < 0) return base::invalid("access_log: '" + where + "' cannot be opened: " + std::strerror(errno));
-  parts.dropped_counter = &metrics.counter("weir_access_log_dropped_total", "Lines or writes that were lost.");
+  parts.dropped_counter = &metrics.counter("weir_access_log_dropped_total", "Lines that were lost.");
   parts.writer = std::thread([p = &parts] { p->run(); });
   return log;
 }
