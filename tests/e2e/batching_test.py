@@ -1,7 +1,10 @@
 """Dynamic batching seen from outside: many single-row clients share executions; digits answers the same everywhere."""
 
 import json
+import pathlib
+import shutil
 import struct
+import tempfile
 
 import harness
 from harness import curl
@@ -85,6 +88,108 @@ class Batching(harness.Case):
         self.assertEqual(pack(over_grpc), pack(over_json))
         right = sum(argmax(over_grpc[i * 10:i * 10 + 10]) == label for i, label in enumerate(self.labels))
         self.assertGreaterEqual(right / len(self.labels), 0.97)
+
+
+# Of Triton's identity backend: 16 rows at most, and slow enough that requests meet.
+SLOW = """
+backend: "identity"
+max_batch_size: 16
+input { name: "x" data_type: TYPE_FP32 dims: 1 }
+output { name: "x" data_type: TYPE_FP32 dims: 1 }
+parameters { key: "delay_us" value { string_value: "%d" } }
+%s
+"""
+PATIENT = 'max_queue_delay_microseconds: 600000000'  # a batch closes by its size alone, however busy the machine is
+
+
+class TritonsRules(harness.Case):
+    """Executions are what Triton counts for the same configuration: dynamic_batch_scheduler.cc, GetDynamicBatch()."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.repository = pathlib.Path(tempfile.mkdtemp(dir=harness.scratch()))
+        onnx = {
+            'as_delivered': (harness.MODELS / 'simple/config.pbtxt').read_text(),
+            'full': 'max_batch_size: 8 dynamic_batching { %s }' % PATIENT,
+            'rows': 'max_batch_size: 8 dynamic_batching { %s }' % PATIENT,
+            'preferred': 'max_batch_size: 8 dynamic_batching { preferred_batch_size: 4 %s }' % PATIENT,
+            'urgent': 'max_batch_size: 8 dynamic_batching { priority_levels: 2 default_priority_level: 2 %s }' % PATIENT,
+        }
+        for name, config in onnx.items():
+            cls.add(name, 'config.pbtxt', config.replace('name: "simple"', ''))
+        cls.add('ours', 'model.yaml', 'max_batch: 8\nbatching: {max_delay: 600s, preferred: [4]}\n')
+        cls.add('ours_apart', 'model.yaml', 'max_batch: 8\nbatching: {dynamic: false}\n')
+        for name, delay, rules in (('slow', 2_000_000, 'dynamic_batching { }'), ('slow_apart', 20_000, '')):
+            (cls.repository / name).mkdir()
+            (cls.repository / name / 'config.pbtxt').write_text(SLOW % (delay, rules))
+        super().setUpClass()
+        cls.channel = grpc.insecure_channel(cls.server.address)
+        cls.stub = oip_grpc.GRPCInferenceServiceStub(cls.channel)
+
+    @classmethod
+    def add(cls, name, file, text):
+        (cls.repository / name).mkdir()
+        shutil.copytree(harness.MODELS / 'simple/1', cls.repository / name / '1')
+        (cls.repository / name / file).write_text(text)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.channel.close()
+        super().tearDownClass()
+
+    def send(self, model, value, rows=1, priority=0):
+        r = oip.ModelInferRequest(model_name=model)
+        if priority:
+            r.parameters['priority'].uint64_param = priority
+        if model.startswith('slow'):
+            r.inputs.add(name='x', datatype='FP32', shape=[rows, 1])
+            r.raw_input_contents.append(struct.pack(f'<{rows}f', *[value] * rows))
+        else:
+            for name, n in (('INPUT0', value), ('INPUT1', 1)):
+                r.inputs.add(name=name, datatype='INT32', shape=[rows, 16])
+                r.raw_input_contents.append(struct.pack(f'<{16 * rows}i', *[n] * 16 * rows))
+        return self.stub.ModelInfer.future(r)
+
+    def sizes(self, model, calls):
+        """Sends all of (rows, priority) at once, looks at each answer; returns {batch size: executions}."""
+        pending = [(i, rows, self.send(model, i, rows, priority)) for i, (rows, priority) in enumerate(calls)]
+        for i, rows, call in pending:
+            raw = call.result(harness.PATIENCE).raw_output_contents[0]
+            if model.startswith('slow'):
+                self.assertEqual([float(i)] * rows, list(struct.unpack(f'<{rows}f', raw)))
+            else:
+                self.assertEqual([i + 1] * 16 * rows, list(struct.unpack(f'<{16 * rows}i', raw)))
+        stats = self.stub.ModelStatistics(oip.ModelStatisticsRequest(name=model)).model_stats[0]
+        sizes = {b.batch_size: b.compute_infer.count for b in stats.batch_stats}
+        self.assertEqual(sum(rows for rows, _ in calls), stats.inference_count)
+        self.assertEqual(len(calls), stats.inference_stats.success.count)
+        return stats.execution_count, sizes
+
+    def test_without_dynamic_batching_64_requests_are_64_executions(self):
+        self.assertEqual((64, {1: 64}), self.sizes('as_delivered', [(1, 0)] * 64))
+
+    def test_without_dynamic_batching_requests_that_wait_stay_apart(self):
+        self.assertEqual((17, {1: 17}), self.sizes('slow_apart', [(1, 0)] * 17))
+
+    def test_17_slow_requests_are_not_17_executions(self):
+        executions, sizes = self.sizes('slow', [(1, 0)] * 17)
+        self.assertEqual(2, executions, sizes)  # the first one or few, and all that came meanwhile
+
+    def test_a_batch_closes_when_it_is_full(self):
+        self.assertEqual((2, {8: 2}), self.sizes('full', [(1, 0)] * 16))
+
+    def test_a_batch_closes_at_its_preferred_size(self):
+        self.assertEqual((4, {4: 4}), self.sizes('preferred', [(1, 0)] * 16))
+
+    def test_rows_fill_a_batch_not_requests(self):
+        self.assertEqual((2, {8: 2}), self.sizes('rows', [(2, 0)] * 8))
+
+    def test_a_batch_spans_priorities(self):
+        self.assertEqual((1, {8: 1}), self.sizes('urgent', [(1, 1), (1, 2)] * 4))
+
+    def test_a_model_yaml_batches_unless_it_says_otherwise(self):
+        self.assertEqual((4, {4: 4}), self.sizes('ours', [(1, 0)] * 16))
+        self.assertEqual((16, {1: 16}), self.sizes('ours_apart', [(1, 0)] * 16))
 
 
 if __name__ == '__main__':

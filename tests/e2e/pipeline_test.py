@@ -32,6 +32,50 @@ ensemble_scheduling {
   step { model_name: "identity" model_version: -1 input_map { key: "eye" value: "pixels" } output_map { key: "eye" value: "seen" } }
 }
 """
+# Two steps that do not depend on each other, and one that needs both.
+SLOW = 'backend: "identity"\nparameters { key: "delay_us" value { string_value: "1500000" } }\n'
+FORK = """
+platform: "ensemble"
+max_batch_size: 8
+input [ { name: "a" data_type: TYPE_INT32 dims: 16 }, { name: "b" data_type: TYPE_INT32 dims: 16 } ]
+output { name: "sum" data_type: TYPE_INT32 dims: 16 }
+ensemble_scheduling {
+  step { model_name: "left" model_version: -1 input_map { key: "t" value: "a" } output_map { key: "t" value: "slow_a" } }
+  step { model_name: "right" model_version: -1 input_map { key: "t" value: "b" } output_map { key: "t" value: "slow_b" } }
+  step { model_name: "simple" model_version: -1 input_map [ { key: "INPUT0" value: "slow_a" }, { key: "INPUT1" value: "slow_b" } ]
+         output_map { key: "OUTPUT0" value: "sum" } }
+}
+"""
+
+
+class Branches(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.repository = pathlib.Path(tempfile.mkdtemp(dir=harness.scratch()))
+        shutil.copytree(harness.MODELS / 'simple', cls.repository / 'simple')
+        for name, text in (('left', SLOW), ('right', SLOW), ('fork', FORK)):
+            (cls.repository / name).mkdir()
+            (cls.repository / name / 'config.pbtxt').write_text(text)
+        super().setUpClass()
+
+    def infer(self, *headers):
+        tensor = lambda name, value: {'name': name, 'datatype': 'INT32', 'shape': [1, 16], 'data': [value] * 16}
+        body = json.dumps({'inputs': [tensor('a', 3), tensor('b', 4)]})
+        return curl(self.server.url('/v2/models/fork/infer'), '-H', 'Content-Type: application/json', *headers, data=body)
+
+    def ran(self, model):
+        """When the last batch of a model began and ended, in microseconds of the server's clock."""
+        batch = curl(self.server.url(f'/grps/v1/monitor/batches?model={model}')).json()['batches'][-1]
+        return batch['start'], batch['start'] + sum(batch[step] for step in ('gather', 'up', 'compute', 'down', 'answer'))
+
+    def test_independent_steps_run_at_the_same_time_and_the_last_one_after_both(self):
+        answer = self.infer()
+        self.assertEqual(200, answer.status, answer.body)
+        self.assertEqual([7] * 16, answer.json()['outputs'][0]['data'])
+        (left_from, left_to), (right_from, right_to), (joined, _) = map(self.ran, ('left', 'right', 'simple'))
+        self.assertLess(left_from, right_to)
+        self.assertLess(right_from, left_to)
+        self.assertGreaterEqual(joined, max(left_to, right_to))
 
 
 class Pipeline(harness.Case):
