@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 namespace weir::base {
@@ -41,10 +42,27 @@ void LogWriter::put(std::string_view line) {
     std::lock_guard lock(mutex_);
     if (waiting_.size() + line.size() > kMostWaiting) return lose(1);
     waiting_ += line;
-    if (!thread_.joinable()) thread_ = without_signals([this] { run(); });
+    if (!thread_.joinable() && !start()) return write_here();
     wake = std::exchange(sleeping_, false);
   }
   if (wake) wake_.notify_one();
+}
+
+// False when there are no more threads.
+bool LogWriter::start() {
+  try {
+    thread_ = without_signals([this] { run(); });
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
+}
+
+// Better late than not at all: whoever logs writes it, and may have to wait for a reader.
+void LogWriter::write_here() {
+  std::string batch;
+  batch.swap(waiting_);
+  write_all(batch);
 }
 
 bool LogWriter::flush(Duration most) {

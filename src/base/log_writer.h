@@ -36,6 +36,8 @@ class LogWriter {
   uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
  private:
+  bool start();
+  void write_here();
   void run();
   void write_all(std::string_view text);
   void lose(uint64_t lines);

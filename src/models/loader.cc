@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
+#include <system_error>
 
 #include "base/encoding.h"
 #include "base/log.h"
@@ -221,6 +223,10 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folde
     if (door_) served->inbox = sched::behind(door_, std::move(served->inbox), served->spec, served->stats, alarm_);
     limit(*served, config);
     return served;
+  } catch (const std::bad_alloc&) {
+    return base::failure(base::Code::kResourceExhausted, "there is not enough memory to load it");
+  } catch (const std::system_error& e) {
+    return base::failure(base::Code::kResourceExhausted, "no thread could be started to run it: " + e.code().message());
   } catch (const std::exception& e) {
     return base::failure(base::Code::kInternal, "loading failed: " + without_root(e.what(), folder));
   }

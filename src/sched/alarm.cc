@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "base/check.h"
 #include "sched/runner.h"
@@ -30,9 +31,19 @@ void AlarmClock::set(Bell& bell, Time when) {
     due_[&bell] = when;
     wake = when < asleep_until_;
     if (wake) asleep_until_ = Time::min();
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    start();
   }
   if (wake) changed_.notify_all();
+}
+
+// With the mutex. Without a thread nothing rings: those who wait are looked at when their lane is free, and the next
+// bell that is set tries again.
+void AlarmClock::start() {
+  if (thread_.joinable()) return;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error&) {
+  }
 }
 
 void AlarmClock::remove(Bell& bell) {

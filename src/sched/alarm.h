@@ -40,6 +40,7 @@ class AlarmClock final : public Alarm {
   void remove(Bell& bell) override;
 
  private:
+  void start();
   void run();
 
   std::mutex mutex_;  // over all that follows

@@ -39,17 +39,16 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
         batcher_(spec) {
     base::check(!engines_.empty(), "a model has an engine");
     for (auto& engine : engines_) stats.places.emplace_back(engine->place());
-    for (uint32_t i = 0; i < engines_.size(); ++i) threads_.emplace_back([this, i] { run(*engines_[i], i); });
+    try {
+      for (uint32_t i = 0; i < engines_.size(); ++i) threads_.emplace_back([this, i] { run(*engines_[i], i); });
+    } catch (...) {  // no more threads: those that run must not outlive this
+      join();
+      throw;
+    }
   }
 
   ~Lanes() override {
-    {
-      std::lock_guard lock(mutex_);
-      stopping_ = true;
-      batcher_.hurry();
-    }
-    wake_.notify_all();
-    for (auto& thread : threads_) thread.join();
+    join();
     alarm_->remove(*this);
     while (waking_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
   }
@@ -58,6 +57,7 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
   void poke() override;
 
  private:
+  void join();
   void run(Engine& engine, uint32_t instance);
   void overlap(Engine& engine, uint32_t instance);
   enum class Wait : uint8_t { kForWork, kNot };
@@ -89,6 +89,17 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
 
   std::vector<std::thread> threads_;
 };
+
+// What is queued is finished first.
+void Lanes::join() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    batcher_.hurry();
+  }
+  wake_.notify_all();
+  for (auto& thread : threads_) thread.join();
+}
 
 void refuse_here(msg::Call* call, base::Status status, bus::ModelStats& stats, Time now) {
   call->times.finished = now;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -27,10 +28,26 @@ void Workers::post(std::function<void()> work) {
   {
     std::lock_guard lock(mutex_);
     base::check(!stopping_, "Workers that end take no work");
-    queue_.push_back(std::move(work));
-    if (queue_.size() > idle_ && threads_.size() < most_) threads_.emplace_back([this] { run(); });
+    queue_.push_back(std::exchange(work, nullptr));
+    if (queue_.size() > idle_ && threads_.size() < most_) add_thread();
+    if (threads_.empty()) work = take();
   }
   wake_.notify_one();
+  if (work) work();
+}
+
+// Where no more threads are to be had those that run take the work; where none runs, whoever posts does it.
+void Workers::add_thread() {
+  try {
+    threads_.emplace_back([this] { run(); });
+  } catch (const std::system_error&) {
+  }
+}
+
+std::function<void()> Workers::take() {
+  auto work = std::move(queue_.front());
+  queue_.pop_front();
+  return work;
 }
 
 void Workers::run() {
@@ -42,8 +59,7 @@ void Workers::run() {
     wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
     --idle_;
     if (queue_.empty()) return;
-    auto work = std::move(queue_.front());
-    queue_.pop_front();
+    auto work = take();
     lock.unlock();
     work();
     work = nullptr;

@@ -1,7 +1,8 @@
 // Workers: a few threads for what would take too long where it came up, in the order in which it came; and the Inbox
 // through which the shards' errands (bus/errand.h) reach them.
 //
-// Threads start when there is work for them. Any thread may post.
+// Threads start when there is work for them; where not even one is to be had, whoever posts does the work. Any thread
+// may post.
 #pragma once
 
 #include <condition_variable>
@@ -29,6 +30,8 @@ class Workers {
   void post(std::function<void()> work);
 
  private:
+  void add_thread();
+  std::function<void()> take();
   void run();
 
   const unsigned most_;

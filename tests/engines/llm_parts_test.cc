@@ -12,6 +12,22 @@
 namespace weir::llm {
 namespace {
 
+TEST(Teams, WhatAPieceThrowsIsThrownToTheCallerOnceAllAreDone) {
+  Team team(4);
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<uint32_t> done{0};
+    EXPECT_THROW(team.run(64, 1,
+                          [&](uint32_t from, uint32_t, uint32_t) {
+                            ++done;
+                            if (from % 7 == 0) throw std::bad_alloc();
+                          }),
+                 std::bad_alloc);
+    EXPECT_EQ(done, 64u);
+    team.run(64, 1, [&](uint32_t, uint32_t, uint32_t) { ++done; });
+    EXPECT_EQ(done, 128u);
+  }
+}
+
 TEST(Teams, EveryPieceIsDoneOnceAndBeforeRunReturns) {
   Team team(4);
   for (uint32_t round = 0; round < 3000; ++round) {

@@ -30,10 +30,17 @@ void keep_to(const std::vector<int>& cores) {
 }  // namespace
 
 Team::Team(uint32_t threads, std::vector<int> cores) : cores_(std::move(cores)) {
-  for (uint32_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { serve(i); });
+  try {
+    for (uint32_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { serve(i); });
+  } catch (...) {  // no more threads: those that run must not outlive this
+    stop();
+    throw;
+  }
 }
 
-Team::~Team() {
+Team::~Team() { stop(); }
+
+void Team::stop() {
   stop_.store(true, std::memory_order_release);
   job_.fetch_add(1, std::memory_order_seq_cst);
   job_.notify_all();
@@ -55,6 +62,17 @@ void Team::share(uint32_t count, uint32_t grain, void* data, Call call) {
     relax();
     if (looks > kSpinLooks) std::this_thread::yield();  // a worker has lost its core
   }
+  if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
+}
+
+// On whichever thread; what it throws is the caller's of run(), once all pieces are done.
+void Team::piece(uint32_t from, uint32_t thread) {
+  try {
+    call_(data_, from, std::min(count_, from + grain_), thread);
+  } catch (...) {
+    std::lock_guard lock(thrown_mutex_);
+    if (!thrown_) thrown_ = std::current_exception();
+  }
 }
 
 void Team::work(uint32_t thread) {
@@ -62,7 +80,7 @@ void Team::work(uint32_t thread) {
   while (uint32_t(ticket) > 0) {
     if (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acquire)) continue;
     uint32_t from = (pieces_ - uint32_t(ticket)) * grain_;
-    call_(data_, from, std::min(count_, from + grain_), thread);
+    piece(from, thread);
     left_.fetch_sub(1, std::memory_order_release);
     ticket = ticket_.load(std::memory_order_acquire);
   }

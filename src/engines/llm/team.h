@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <mutex>
 #include <span>
 #include <thread>
 #include <type_traits>
@@ -25,6 +27,7 @@ class Team {
 
   // Calls each(from, to, thread) for pieces of [0, count), `grain` at most each, on all threads, and returns when all
   // are done. One caller at a time. Which thread gets which piece is left to chance: results must not depend on it.
+  // What one of them throws is thrown here once all are done.
   template <class F>
   void run(uint32_t count, uint32_t grain, F&& each) {
     if (count == 0) return;
@@ -39,6 +42,8 @@ class Team {
   using Call = void (*)(void*, uint32_t, uint32_t, uint32_t);
   void share(uint32_t count, uint32_t grain, void* data, Call call);
   void work(uint32_t thread);
+  void piece(uint32_t from, uint32_t thread);
+  void stop();
   void serve(uint32_t thread);
   uint32_t await_job(uint32_t done);
 
@@ -49,6 +54,8 @@ class Team {
   uint32_t count_ = 0, grain_ = 1, pieces_ = 0;
   void* data_ = nullptr;
   Call call_ = nullptr;
+  std::mutex thrown_mutex_;
+  std::exception_ptr thrown_;  // the first of the job's; under thrown_mutex_ while pieces are left
   alignas(64) std::atomic<uint64_t> ticket_{0};
   alignas(64) std::atomic<uint32_t> left_{0};  // pieces that are not done
   alignas(64) std::atomic<uint32_t> job_{0};   // its number again, to sleep on
