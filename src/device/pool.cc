@@ -180,7 +180,8 @@ base::Slab* SlabPool::take(size_t bytes) {
   parts_->starved.store(true);
   parts_->trim();
   if (auto* slab = parts_->make(stripe, cls)) return slab;
-  parts_->used.fetch_sub(cls.bytes);  // and do not wake anybody for this
+  auto others = parts_->used.fetch_sub(cls.bytes) - cls.bytes;  // and do not wake anybody for this
+  if (others < cls.bytes) throw std::bad_alloc();               // what comes back would not be enough
   return nullptr;
 }
 
@@ -198,7 +199,13 @@ base::Slab* SlabPool::take_part(size_t bytes) {
     parts_->starved.store(true);
     if (!fits()) return nullptr;
   }
-  auto* slab = static_cast<Parts::Pooled*>(take(bytes));
+  Parts::Pooled* slab = nullptr;
+  try {
+    slab = static_cast<Parts::Pooled*>(take(bytes));
+  } catch (...) {
+    parts_->parts.fetch_sub(charged);
+    throw;
+  }
   if (slab)
     slab->part = true;
   else

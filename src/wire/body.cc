@@ -1,6 +1,7 @@
 #include "wire/body.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/slab_parts.h"
@@ -62,7 +63,12 @@ base::Bytes BodyCollector::take() { return block_.freeze(); }
 
 // What is left of `piece` when there is no slab is kept aside.
 BodyCollector::State BodyCollector::advance(std::span<const std::byte> piece) {
-  State did = inflater_ ? inflate(piece) : copy(piece);
+  State did;
+  try {
+    did = inflater_ ? inflate(piece) : copy(piece);
+  } catch (const std::bad_alloc&) {
+    return State::kNoMemory;
+  }
   if (did == State::kStalled) aside_.assign(reinterpret_cast<const char*>(piece.data()), piece.size());
   return did;
 }

@@ -21,10 +21,11 @@ class BodyCollector {
  public:
   enum class State : uint8_t {
     kOpen,
-    kStalled,  // waits for a slab
-    kDone,     // after end(): take() it
-    kTooBig,   // more than the limit, or a bomb: 413
-    kCorrupt,  // not in its Content-Encoding: 400
+    kStalled,   // waits for a slab
+    kDone,      // after end(): take() it
+    kTooBig,    // more than the limit, or a bomb: 413
+    kCorrupt,   // not in its Content-Encoding: 400
+    kNoMemory,  // the SlabSource says that waiting would not help: 503
   };
   struct Shape {
     int64_t content_length = -1;  // of the coded body; -1 when not declared
@@ -36,7 +37,7 @@ class BodyCollector {
   void begin(base::SlabSource& slabs, const Shape& shape);
   State put(std::span<const std::byte> piece);
   // For those who can leave a piece with their peer: so that put() of `n` bytes, uncoded, will not stall. False: no
-  // slab now.
+  // slab now. Throws std::bad_alloc where waiting would not help.
   bool make_room(size_t n) { return n <= block_.room() || grow(uint64_t(block_.size()) + n); }
   // There are no more pieces. kDone, unless something is wrong or stalled: then retry() becomes kDone.
   State end();

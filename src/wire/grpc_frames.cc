@@ -1,6 +1,7 @@
 #include "wire/grpc_frames.h"
 
 #include <algorithm>
+#include <new>
 #include <string>
 
 #include "base/slab_parts.h"
@@ -11,12 +12,23 @@ std::array<std::byte, kGrpcPrefix> grpc_prefix(GrpcFlag flag, uint32_t length) {
   return {std::byte(flag), std::byte(length >> 24), std::byte(length >> 16), std::byte(length >> 8), std::byte(length)};
 }
 
+// The source throws where waiting for a slab would not help.
 Deframer::Step Deframer::next(std::span<const std::byte>& in) {
   if (!error_.ok()) return Step::kFailed;
-  if (!block_) {
-    if (Step step = read_prefix(in); step != Step::kMore) return step;
-    if (!block_) return Step::kMore;
+  try {
+    if (!block_) {
+      if (Step step = read_prefix(in); step != Step::kMore) return step;
+      if (!block_) return Step::kMore;
+    }
+    return fill(in);
+  } catch (const std::bad_alloc&) {
+    block_ = {};
+    return fail(base::Code::kResourceExhausted,
+                "there is no memory for a message of " + std::to_string(length_) + " bytes; try again later");
   }
+}
+
+Deframer::Step Deframer::fill(std::span<const std::byte>& in) {
   while (!in.empty()) {
     size_t n = std::min({in.size(), size_t(length_) - block_.size(), block_.room()});
     block_.append(in.data(), n);

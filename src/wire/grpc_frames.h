@@ -56,6 +56,7 @@ class Deframer {
   Step fail(base::Code code, std::string text);
   Step read_prefix(std::span<const std::byte>& in);
   Step open_payload();
+  Step fill(std::span<const std::byte>& in);
   base::Slab* slab(uint64_t bytes);
   bool widen();
 

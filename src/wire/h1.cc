@@ -194,7 +194,7 @@ void H1::on_body(std::span<const std::byte> piece) {
     discarded_ += piece.size();
   } else if (x->plan_.body == BodyPlan::kWhole) {
     auto state = collector_.put(piece);
-    if (state == BodyCollector::State::kTooBig || state == BodyCollector::State::kCorrupt) body_settled(state);
+    if (state != BodyCollector::State::kOpen && state != BodyCollector::State::kStalled) body_settled(state);
   } else if ((x->received_ += piece.size()) > x->plan_.limit) {
     body_refusal_ = {413, reason::kBodyBytes, "the request body is larger than the limit"};
   } else {
@@ -228,6 +228,9 @@ void H1::body_settled(BodyCollector::State state) {
     case BodyCollector::State::kStalled: reading_ = Reading::kSlab; return;
     case BodyCollector::State::kCorrupt:
       body_refusal_ = {400, reason::kParse, "the request body is not in its Content-Encoding"};
+      return;
+    case BodyCollector::State::kNoMemory:
+      body_refusal_ = {503, reason::kOverload, "there is no memory for the request body; try again later"};
       return;
     case BodyCollector::State::kTooBig: {
       bool coded = !current_->request().fields.find("content-encoding").empty();

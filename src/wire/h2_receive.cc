@@ -247,6 +247,8 @@ void H2::collected(H2Exchange& x, BodyCollector::State state) {
   switch (state) {
     case State::kTooBig:
       return refuse(x, 413, x.in.coded ? reason::kInflateBytes : reason::kBodyBytes, "request body too large");
+    case State::kNoMemory:
+      return refuse(x, 503, reason::kOverload, "there is no memory for the request body; try again later");
     case State::kCorrupt: return refuse(x, 400, reason::kParse, "request body is not in its content-encoding");
     case State::kDone: x.set_content(x.collector.take()); return env_.intake.whole(x);
     default: return;

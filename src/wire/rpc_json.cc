@@ -118,6 +118,7 @@ void JsonCall::collected(BodyCollector::State state, size_t came_now) {
       if (coding_ != Coding::kIdentity) return too_large(reason::kInflateBytes, "the body inflates too far");
       return too_large(reason::kBodyBytes,
                        "the body is over the limit of " + std::to_string(house_.options.max_message) + " bytes");
+    case State::kNoMemory: return too_large(reason::kOverload, "there is no memory for the message; try again later");
     case State::kCorrupt:
       exchange_.ledger().reject = reason::kParse;
       return break_off(base::failure(Code::kInvalidArgument, "the body is not what its content-encoding says"));

@@ -144,6 +144,42 @@ TEST(SlabPool, ASlabLargerThanTheBudgetNeverComesAndHarmsNobody) {
   base::drop(slab);
 }
 
+// A system that gives less than the budget says.
+class Scarce final : public SlabMemory {
+ public:
+  explicit Scarce(size_t room) : room_(room), heap_(system_memory()) {}
+  std::byte* take(size_t bytes, size_t align) override {
+    if (bytes > room_) return nullptr;
+    room_ -= bytes;
+    return heap_->take(bytes, align);
+  }
+  void give(std::byte* data, size_t bytes, size_t align) override {
+    room_ += bytes;
+    heap_->give(data, bytes, align);
+  }
+
+ private:
+  size_t room_;
+  std::unique_ptr<SlabMemory> heap_;
+};
+
+TEST(SlabPool, WaitingForMemoryThatCannotComeIsRefused) {
+  SlabPool pool(64 * kMiB, std::make_unique<Scarce>(8 * kMiB));
+  EXPECT_THROW(pool.take(10 * kMiB), std::bad_alloc) << "nothing is out that could come back";
+  base::Slab* six = pool.take(6 * kMiB);
+  ASSERT_NE(six, nullptr);
+  EXPECT_EQ(pool.take(4 * kMiB), nullptr) << "once the six are back there is room";
+  EXPECT_THROW(pool.take(8 * kMiB), std::bad_alloc) << "six are not enough";
+  EXPECT_THROW(pool.take_part(8 * kMiB), std::bad_alloc);
+  EXPECT_EQ(pool.used(), 6 * kMiB) << "what was refused is not charged";
+  { base::Block back(six); }
+  {
+    base::Block now(pool.take(4 * kMiB));
+    EXPECT_TRUE(now);
+  }
+  EXPECT_EQ(pool.used(), 0u);
+}
+
 TEST(SlabPool, IdleMemoryIsBounded) {
   SlabPool pool(uint64_t(256) * kMiB);
   std::vector<base::Slab*> slabs;

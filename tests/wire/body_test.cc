@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
 #include <string>
 
 #include "support/fake_wire.h"
@@ -147,6 +148,20 @@ TEST(Body, AnEmptyBodyIsDoneWithoutASlab) {
     EXPECT_EQ(body.take().size(), 0u);
   }
   EXPECT_EQ(slabs.taken, 0u);
+}
+
+TEST(Body, WhereWaitingForASlabWouldNotHelpItSaysSo) {
+  struct : base::SlabSource {
+    base::Slab* take(size_t) override { throw std::bad_alloc(); }
+  } none;
+  BodyCollector body;
+  body.begin(none, {.content_length = 100});
+  EXPECT_EQ(put(body, text_of(50)), State::kNoMemory);
+  EXPECT_EQ(put(body, text_of(50)), State::kNoMemory);
+  EXPECT_EQ(body.end(), State::kNoMemory);
+  body.begin(base::heap(), {.content_length = 3});
+  EXPECT_EQ(put(body, "abc"), State::kOpen);
+  EXPECT_EQ(body.end(), State::kDone);
 }
 
 TEST(Body, StallsWithoutASlabAndGoesOnWhenThereIsOne) {
