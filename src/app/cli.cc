@@ -10,6 +10,7 @@
 #include "app/gpus.h"
 #include "app/serve.h"
 #include "app/settings.h"
+#include "app/shortage.h"
 #include "app/version.h"
 #include "base/units.h"
 #include "default_config.h"
@@ -195,6 +196,7 @@ void add_client_commands(Line& line) {
 }  // namespace
 
 int run(int argc, char** argv) {
+  end_in_words();
   Words words;
   Exit exit = Exit::kOk;
   CLI::App app("weir: one port for every inference protocol");
@@ -209,6 +211,9 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : int(Exit::kUsage);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", shortage(e).c_str());
+    return int(Exit::kFailed);
   }
   if (app.get_subcommands().empty()) std::fputs(app.help().c_str(), stdout);
   return int(exit);

@@ -10,10 +10,13 @@
 #include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 
 #include "app/front.h"
+#include "app/reserve.h"
 #include "app/secrets.h"
+#include "app/shortage.h"
 #include "app/version.h"
 #include "engines/identity/identity.h"
 #include "engines/llm/llm.h"
@@ -25,6 +28,8 @@ namespace weir::app {
 namespace {
 
 constexpr auto kLastCalls = std::chrono::seconds(5);  // for engines to notice that nobody waits any more
+
+constexpr auto kLastLines = std::chrono::seconds(1);
 
 void say(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
 
@@ -144,6 +149,7 @@ class Serving {
   };
 
   base::Status open();
+  Exit start();
   void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> settled);
   std::shared_ptr<const bus::Catalog> catalog() const;
   void on_signal(int signal);
@@ -165,6 +171,7 @@ class Serving {
   std::optional<net::Server> server_;
   std::optional<net::Signals> signals_;
   bool started_ = false;  // the shards run
+  ReserveWatch reserve_watch_;
   std::promise<bool> drained_;
 };
 
@@ -222,7 +229,8 @@ base::Status Serving::open() {
   return server_->bind();
 }
 
-Exit Serving::run() {
+// kOk: it serves.
+Exit Serving::start() {
   if (auto s = open(); !s.ok()) {
     say("weir: " + s.text);
     bool settings = s.code == base::Code::kInvalidArgument || s.code == base::Code::kFailedPrecondition;
@@ -238,6 +246,18 @@ Exit Serving::run() {
   }
   enter(Phase::kServing);
   greet();
+  if (space_is_limited()) shards_[0]->post([this] { reserve_watch_.look(shards_[0]->env()); });
+  return Exit::kOk;
+}
+
+Exit Serving::run() {
+  try {
+    if (auto exit = start(); exit != Exit::kOk) return exit;
+  } catch (const std::exception& e) {  // some threads run, others do not: there is no orderly end
+    base::log::flush(kLastLines);
+    say(shortage(e));
+    std::_Exit(int(Exit::kFailed));
+  }
   if (!drained_.get_future().get()) base::log::warning("requests were cut off at the end of shutdown.drain_timeout");
   return Exit::kOk;
 }
@@ -381,6 +401,9 @@ Exit serve(const Config& config) {
   std::optional<Serving> serving;
   try {
     serving.emplace(config);
+  } catch (const std::system_error& e) {
+    say(shortage(e));
+    return Exit::kFailed;
   } catch (const std::runtime_error& e) {
     say(std::string("weir: ") + e.what());
     return Exit::kUsage;

@@ -1,0 +1,50 @@
+#include "app/reserve.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+
+#include "base/log.h"
+
+namespace weir::app {
+namespace {
+
+// mimalloc asks for 32 MiB at a time, at an address that is a multiple of it.
+constexpr size_t kReserveBytes = size_t(64) << 20;
+std::atomic<void*> reserve{nullptr};
+
+}  // namespace
+
+bool space_is_limited() {
+  rlimit space{};
+  return getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
+}
+
+bool keep_reserve() {
+  if (reserve.load() || !space_is_limited()) return true;
+  void* taken = mmap(nullptr, kReserveBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (taken == MAP_FAILED) return false;
+  void* none = nullptr;
+  if (!reserve.compare_exchange_strong(none, taken)) munmap(taken, kReserveBytes);
+  return true;
+}
+
+bool use_reserve() {
+  void* taken = reserve.exchange(nullptr);
+  return taken && munmap(taken, kReserveBytes) == 0;
+}
+
+void ReserveWatch::look(base::Env& env) {
+  bool there = keep_reserve();
+  if (!there && !short_)
+    base::log::warning("memory is short: requests that need much are refused",
+                       {{"limit", "address space (ulimit -v)"}});
+  if (there && short_) base::log::info("there is memory again");
+  short_ = !there;
+  env.at(env.now() + std::chrono::seconds(1), [this, &env] { look(env); });
+}
+
+}  // namespace weir::app

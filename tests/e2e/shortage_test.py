@@ -1,0 +1,163 @@
+"""Too little memory, too few threads, a full disk: the server refuses work or says in one line why it cannot start."""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import harness
+from harness import curl
+
+MIB = 1 << 20
+
+
+def repository(*models):
+    """Without ONNX models: that library's own threads do not survive a lack of memory (getaddrinfo in its telemetry)."""
+    folder = pathlib.Path(tempfile.mkdtemp(dir=harness.scratch()))
+    for model in models:
+        shutil.copytree(harness.MODELS / model, folder / model)
+    return folder
+
+
+def started(limit, models):
+    """Serves below a limit on its address space. Returns (exit code, what it said); 0 if it served and ended well."""
+    command = ['prlimit', f'--as={limit}', str(harness.WEIR), 'serve', str(models), '--listen', '127.0.0.1:0']
+    with tempfile.TemporaryFile('w+', dir=harness.scratch()) as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        end = time.monotonic() + harness.PATIENCE
+        said = ''
+        while time.monotonic() < end and process.poll() is None and 'try: curl' not in said:
+            time.sleep(0.02)
+            said = os.pread(log.fileno(), 1 << 20, 0).decode(errors='replace')
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(harness.PATIENCE)
+        return code, os.pread(log.fileno(), 1 << 20, 0).decode(errors='replace')
+
+
+@unittest.skipIf(harness.SANITIZED, 'sanitizers reserve more address space than any limit would leave')
+class Start(unittest.TestCase):
+    def test_it_serves_or_says_in_one_line_what_is_short(self):
+        told, served, models = 0, 0, repository('identity', 'chat')
+        for limit in (100, 130, 150, 180, 200, 230, 260, 400):
+            code, said = started(limit * MIB, models)
+            if 'error while loading shared libraries' in said or 'cannot allocate' in said:
+                continue  # the loader's own words: the program has not begun
+            self.assertIn(code, (0, 1), f'{limit} MiB: {said[-2000:]}')
+            if code == 0:
+                served += 1
+                continue
+            told += 1
+            line = said.strip().splitlines()[-1]
+            self.assertRegex(line, rf'^weir: (there is not enough memory|no thread could be started) within the address space of {limit} MiB '
+                             r'\(ulimit -v\): raise the limit')
+        self.assertGreater(told, 0)
+        self.assertGreater(served, 0)
+
+
+def vm_size(pid):
+    return int(re.search(r'VmSize:\s+(\d+)', pathlib.Path(f'/proc/{pid}/status').read_text())[1]) << 10
+
+
+@unittest.skipIf(harness.SANITIZED, 'sanitizers reserve more address space than any limit would leave')
+class Running(unittest.TestCase):
+    """A server whose address space is what it has after its start, and a little more."""
+
+    ROOM = 96 * MIB
+
+    @classmethod
+    def setUpClass(cls):
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 46, before[1]))  # what it inherits: it keeps a reserve
+        cls.server = harness.Server('--max-body', '1GiB', repository=repository('identity'))
+        resource.setrlimit(resource.RLIMIT_AS, before)
+        limit = vm_size(cls.server.process.pid) + cls.ROOM
+        resource.prlimit(cls.server.process.pid, resource.RLIMIT_AS, (limit, limit))
+
+    @classmethod
+    def tearDownClass(cls):
+        code = cls.server.stop()
+        assert code == 0, f'weir ended with {code}:\n{cls.server.output()[-5000:]}'
+
+    def small(self):
+        body = {'inputs': [{'name': 'x', 'datatype': 'INT32', 'shape': [3], 'data': [1, 2, 3]}]}
+        answer = curl(self.server.url('/v2/models/identity/infer'), '-H', 'Content-Type: application/json', data=json.dumps(body))
+        self.assertEqual(200, answer.status, answer.body)
+        self.assertEqual([1, 2, 3], answer.json()['outputs'][0]['data'])
+
+    def large(self, size, *flags):
+        """The status of a request with so many bytes of tensor; 0 where the connection ended without one."""
+        head = json.dumps({'inputs': [{'name': 'x', 'datatype': 'UINT8', 'shape': [size], 'parameters': {'binary_data_size': size}}],
+                           'outputs': [{'name': 'x', 'parameters': {'binary_data': True}}]}).encode()
+        try:
+            return curl(self.server.url('/v2/models/identity/infer'), *flags, '-H', f'Inference-Header-Content-Length: {len(head)}',
+                        data=head + bytes(size)).status
+        except RuntimeError:
+            return 0
+
+    def test_a_body_for_which_there_is_no_memory_is_503(self):
+        self.assertEqual(503, self.large(2 * self.ROOM))
+        self.small()
+        self.assertIn(self.large(2 * self.ROOM, '--http2-prior-knowledge'), (503, 0))  # curl 7.88 loses early answers
+        self.small()
+
+    def test_a_message_for_which_there_is_no_memory_is_resource_exhausted(self):
+        import grpc
+        oip, oip_grpc = harness.stubs()('inference')
+        with grpc.insecure_channel(self.server.address, options=[('grpc.max_send_message_length', -1)]) as channel:
+            stub = oip_grpc.GRPCInferenceServiceStub(channel)
+            request = oip.ModelInferRequest(model_name='identity')
+            request.inputs.add(name='x', datatype='UINT8', shape=[2 * self.ROOM])
+            request.raw_input_contents.append(bytes(2 * self.ROOM))
+            with self.assertRaises(grpc.RpcError) as caught:
+                stub.ModelInfer(request, timeout=harness.PATIENCE)
+            self.assertEqual(grpc.StatusCode.RESOURCE_EXHAUSTED, caught.exception.code(), caught.exception.details())
+            self.assertTrue(stub.ServerLive(oip.ServerLiveRequest(), timeout=harness.PATIENCE).live)
+
+    def test_more_bodies_at_once_than_there_is_memory_for_do_not_end_it(self):
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            statuses = list(pool.map(lambda _: self.large(24 * MIB), range(12)))
+        self.assertLessEqual(set(statuses), {200, 429, 503}, statuses)
+        self.assertIn(200, statuses)
+        self.small()
+
+
+class Disk(unittest.TestCase):
+    def said(self, server, words):
+        end = time.monotonic() + harness.PATIENCE
+        while words not in server.output():
+            self.assertLess(time.monotonic(), end, server.output())
+            time.sleep(0.02)
+
+    def test_a_full_disk_under_the_access_log_is_said_once_and_so_is_its_end(self):
+        log = harness.scratch() / 'access.log'
+        log.symlink_to('/dev/full')
+        server = harness.Server('--access-log', log)
+        for _ in range(5):
+            self.assertEqual(200, curl(server.url('/v2')).status)
+        self.said(server, 'the access log cannot be written')
+        self.assertIn('No space left on device', server.output())
+        log.unlink()
+        server.process.send_signal(signal.SIGUSR1)
+        end = time.monotonic() + harness.PATIENCE
+        while not log.exists():
+            self.assertLess(time.monotonic(), end)
+        self.assertEqual(200, curl(server.url('/v2')).status)
+        self.said(server, 'the access log is written again')
+        self.assertEqual(0, server.stop())
+        self.assertEqual(1, server.output().count('the access log cannot be written'), server.output())
+        self.assertEqual(1, len(re.findall(r'the access log is written again .*lost_lines=5\n', server.output())), server.output())
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        self.assertEqual({'dropped': 5}, lines[0])
+        self.assertEqual('/v2', lines[1]['route'])
+
+
+if __name__ == '__main__':
+    harness.main()
