@@ -4,10 +4,11 @@
 // Data is 64-byte aligned (2 MiB for slabs of 2 MiB and more, which ask for huge pages). When the budget is spent
 // take() returns null: codecs then stop reading from their peers until something comes back; nothing fails. Where the
 // system has less memory than the budget says, take() throws std::bad_alloc once all that is out would not be enough:
-// waiting for it would not help. A slab larger than the whole budget never comes, so body limits must stay below it. Any thread; a slab may be dropped on
-// another thread than it was taken on, and goes back to the list that it came from. A bounded number of idle slabs is
-// kept for reuse, the rest goes back to the operating system. Parts (base/slab_parts.h) take a quarter of the budget at
-// most, or are alone; memory is scarce when half of it is out, or half of what parts may have.
+// waiting for it would not help. A slab larger than the whole budget never comes, so body limits must stay below it.
+// Any thread; a slab may be dropped on another thread than it was taken on, and goes back to the list that it came
+// from. A bounded number of idle slabs is kept for reuse, the rest goes back to the operating system. Parts
+// (base/slab_parts.h) take a quarter of the budget at most, or are alone; memory is scarce when half of it is out, or
+// half of what parts may have.
 #pragma once
 
 #include <cstddef>
