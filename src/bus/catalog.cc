@@ -63,8 +63,8 @@ bool Served::idle() const {
 }
 
 std::string_view name(ModelState state) {
-  constexpr std::array<std::string_view, 6> kNames{"UNKNOWN", "READY",     "UNAVAILABLE",
-                                                   "LOADING", "UNLOADING", "UNAVAILABLE"};
+  constexpr std::array<std::string_view, 7> kNames{"UNKNOWN",   "READY",       "UNAVAILABLE", "LOADING",
+                                                   "UNLOADING", "UNAVAILABLE", "UNAVAILABLE"};
   return kNames.at(size_t(state));
 }
 

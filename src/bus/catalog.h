@@ -46,8 +46,10 @@ enum class ModelState : uint8_t {
   kLoading,
   kUnloading,
   kReturning,  // it, or what it is made of, broke or is loading, and is loaded anew without anybody's asking
+  kUnloaded,   // nobody has asked for it, or it was unloaded on request
 };
-// "READY", …: the words of OIP's repository index, which has none for kReturning: that is "UNAVAILABLE", too.
+// "READY", …: the words of OIP's repository index. It has none for kReturning and kUnloaded: those are "UNAVAILABLE",
+// too.
 std::string_view name(ModelState state);
 // On its way to kReady: worth another try.
 bool soon(ModelState state);

@@ -27,7 +27,7 @@ std::string serving_on(const std::string& reason) {
 
 void Shelf::mention(const std::string& model) {
   auto [at, fresh] = models_.try_emplace(model);
-  if (fresh) at->second.reason = "not loaded";
+  if (fresh) at->second.state = ModelState::kUnloaded, at->second.reason = "not loaded";
 }
 
 void Shelf::announce(const std::string& name) {
@@ -259,11 +259,11 @@ void Shelf::unload(const std::string& name, Row row) {
   if (found == models_.end()) return;
   auto& model = found->second;
   model.row = row;
-  model.state = ModelState::kUnavailable, model.reason = "unloaded";
+  model.state = ModelState::kUnloaded, model.reason = "unloaded";
   model.upload.reset();
   bool served = false;
   for (auto& [version, slot] : model.versions) {
-    slot.state = slot.served ? ModelState::kUnloading : ModelState::kUnavailable;
+    slot.state = slot.served ? ModelState::kUnloading : ModelState::kUnloaded;
     slot.reason = slot.served ? "" : "unloaded";
     served = served || slot.served;
     slot.pipeline.reset();
@@ -279,7 +279,7 @@ void Shelf::destroyed(const std::string& name, uint64_t version) {
   auto& model = found->second;
   if (auto slot = model.versions.find(version);
       slot != model.versions.end() && slot->second.state == ModelState::kUnloading) {
-    slot->second.state = ModelState::kUnavailable;
+    slot->second.state = ModelState::kUnloaded;
     slot->second.reason = "unloaded";
   }
   bool leaving = std::any_of(model.versions.begin(), model.versions.end(),

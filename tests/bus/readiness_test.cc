@@ -1,0 +1,59 @@
+#include "bus/readiness.h"
+
+#include <gtest/gtest.h>
+
+namespace weir::bus {
+namespace {
+
+using Rule = ReadinessRule;
+
+Catalog catalog_of(std::vector<IndexRow> rows) {
+  Catalog catalog;
+  for (const auto& row : rows)
+    if (row.state == ModelState::kReady) catalog.models[row.name];
+  catalog.index = std::move(rows);
+  return catalog;
+}
+
+TEST(Readiness, StrictIsEveryModelThatSomebodyAskedFor) {
+  EXPECT_EQ(why_not_ready(catalog_of({}), Rule::kStrict), "");
+  EXPECT_EQ(why_not_ready(catalog_of({{"a", "1", ModelState::kReady, ""}}), Rule::kStrict), "");
+  EXPECT_EQ(why_not_ready(catalog_of({{"a", "1", ModelState::kReady, ""},
+                                      {"b", "", ModelState::kUnloaded, "not loaded"},
+                                      {"c", "2", ModelState::kUnloading, ""}}),
+                          Rule::kStrict),
+            "");
+  EXPECT_EQ(why_not_ready(catalog_of({{"a", "1", ModelState::kReady, ""},
+                                      {"b", "2", ModelState::kUnavailable, "the file is cut"},
+                                      {"c", "", ModelState::kLoading, ""},
+                                      {"d", "", ModelState::kUnloaded, "unloaded"}}),
+                          Rule::kStrict),
+            "2 of 3 models are not ready: 'b' version 2: the file is cut; 'c': it is loading");
+}
+
+TEST(Readiness, ALastReloadThatFailedIsReadyWhileTheOldVersionServes) {
+  EXPECT_EQ(why_not_ready(catalog_of({{"a", "1", ModelState::kReady, "the reload failed"}}), Rule::kStrict), "");
+}
+
+TEST(Readiness, AnyIsOneModelAndProcessIsNone) {
+  auto broken = catalog_of({{"b", "1", ModelState::kUnavailable, "cut"}});
+  EXPECT_EQ(why_not_ready(broken, Rule::kAny), "no model serves: 'b' version 1: cut");
+  EXPECT_EQ(why_not_ready(catalog_of({}), Rule::kAny), "no model serves");
+  EXPECT_EQ(why_not_ready(broken, Rule::kProcess), "");
+  auto half = catalog_of({{"a", "1", ModelState::kReady, ""}, {"b", "1", ModelState::kUnavailable, "cut"}});
+  EXPECT_EQ(why_not_ready(half, Rule::kAny), "");
+  EXPECT_EQ(why_not_ready(half, Rule::kStrict), "1 of 2 models is not ready: 'b' version 1: cut");
+}
+
+TEST(Readiness, ManyAndLongReasonsAreCut) {
+  std::vector<IndexRow> rows;
+  for (int i = 0; i < 1000; ++i)
+    rows.push_back({"m" + std::to_string(1000 + i), "1", ModelState::kUnavailable, std::string(1000, 'x')});
+  std::string why = why_not_ready(catalog_of(std::move(rows)), Rule::kStrict);
+  EXPECT_LT(why.size(), 10 * 250u);
+  EXPECT_TRUE(why.starts_with("1000 of 1000 models are not ready: 'm1000' version 1: xxx")) << why;
+  EXPECT_TRUE(why.ends_with("…; and 990 more")) << why;
+}
+
+}  // namespace
+}  // namespace weir::bus
