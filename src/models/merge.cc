@@ -33,7 +33,7 @@ base::Status lay_over(const TensorConfig& config, std::string_view what, msg::Te
   }
   ours.optional = ours.optional || said.optional;
   if (!said.labels.empty()) ours.labels = said.labels;
-  ours.label_file = said.label_file;
+  ours.label_file = said.label_file, ours.format = said.format;
   return {};
 }
 

@@ -48,6 +48,7 @@ struct ModelConfig {
   std::string file;    // in the version's folder; empty = the engine's usual one
   std::optional<uint32_t> max_batch;
   msg::BatchPolicy batching;
+  bool batching_given = false;        // by the file, not by the defaults
   uint32_t instances = 1;             // where `groups` say nothing else
   std::vector<InstanceGroup> groups;  // which instances run on which devices
   uint32_t max_concurrency = 0;       // calls inside at once, running or in a batch's queue; 0 = any number
@@ -56,7 +57,8 @@ struct ModelConfig {
   bool decoupled = false;
   DagConfig dag;  // of a pipeline
   std::map<std::string, std::string> parameters;
-  std::vector<std::string> notes;  // fields that were read and change nothing
+  std::map<std::string, std::string> parameter_lines;  // of a model.yaml: where each of them stands, "m/model.yaml:7:3"
+  std::vector<std::string> notes;                      // fields that were read and change nothing
 
   // Who runs where; `engine` is the one that it was resolved to. Errors: as place().
   base::Result<std::vector<std::string>> places(const std::string& engine, const DeviceSupply& supply) const;

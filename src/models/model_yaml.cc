@@ -13,7 +13,7 @@ namespace {
 // One function per key; a map is read by looking each of its keys up in its table.
 class Reading {
  public:
-  Reading(std::string_view place, const msg::BatchPolicy& defaults) : complaints_(std::string(place)) {
+  Reading(std::string_view place, const msg::BatchPolicy& defaults) : place_(place), complaints_(place_) {
     out_.batching = defaults;
   }
 
@@ -121,7 +121,7 @@ class Reading {
 
   void batching(const Yaml& node) {
     auto& policy = out_.batching;
-    policy.dynamic = true;
+    policy.dynamic = out_.batching_given = true;
     map(node, "batching",
         {{"dynamic", [&](auto& v) { flag(v, policy.dynamic); }},
          {"max_batch", [&](auto& v) { count(v, out_.max_batch.emplace()); }},
@@ -178,7 +178,11 @@ class Reading {
     if (node.kind != Yaml::Kind::kMap) return complaints_.at(node, "expected a map of keys and values");
     for (const auto& entry : node.entries) text(entry.value, out[entry.key]);
   }
-  void parameters(const Yaml& node) { words(node, out_.parameters); }
+  void parameters(const Yaml& node) {
+    words(node, out_.parameters);
+    for (const auto& entry : node.entries)
+      out_.parameter_lines[entry.key] = place_ + ':' + std::to_string(entry.line) + ':' + std::to_string(entry.column);
+  }
 
   void dag(const Yaml& node) {
     std::string type = "sequential";
@@ -206,6 +210,7 @@ class Reading {
     }
   }
 
+  const std::string place_;
   Complaints complaints_;
   ModelConfig out_;
 };

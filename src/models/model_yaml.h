@@ -12,7 +12,7 @@
 //              max_queue: 256, queue_timeout: 10s}
 //   inputs: [{name: image, type: FP32, shape: [28, 28], optional: false}]
 //   outputs: [{name: probabilities, labels: labels.txt}]   # or labels: [zero, one, …]
-//   parameters: {intra_op_threads: 2}
+//   parameters: {intra_op_threads: 2}   # the engine's own; one that it does not know is an error
 //
 // A pipeline is a model made of others, run one after the other. A node takes each of its inputs from the pipeline's
 // inputs and from what earlier nodes made, by name or as mapped (the model's name: the pipeline's):

@@ -141,6 +141,8 @@ class PbtxtReading {
       if (in.allow_ragged_batch())
         return base::failure(base::Code::kUnimplemented, "ragged batches (input '" + in.name() + "') are not served");
       t.spec.optional = in.optional();
+      if (in.format() != inference::ModelInput::FORMAT_NONE)
+        t.spec.format = inference::ModelInput::Format_Name(in.format());
       out_.inputs.push_back(std::move(t));
     }
     return {};
@@ -199,7 +201,7 @@ class PbtxtReading {
       return base::invalid("dynamic_batching: a time of more than an hour");
     if (in.priority_levels() > 1000 || in.default_priority_level() > 1000)
       return base::invalid("dynamic_batching: more than 1000 priority levels");
-    out.dynamic = true;
+    out.dynamic = out_.batching_given = true;
     out.max_delay = std::chrono::microseconds(in.max_queue_delay_microseconds());
     out.preferred.clear();
     for (int32_t size : in.preferred_batch_size()) {

@@ -28,6 +28,7 @@ struct TensorSpec {
   bool optional = false;
   std::vector<std::string> labels;  // of an output that is a classification; empty when unknown
   std::string label_file;           // where those are from, as configured
+  std::string format;               // of an input, as configured: "FORMAT_NHWC", …
   DType also = DType::kInvalid;     // an input's second type that the engine takes as it comes (INT32 beside INT64)
 
   bool takes(DType given) const { return given == dtype || (given == also && also != DType::kInvalid); }
@@ -90,9 +91,10 @@ struct PipelineStep {
 // What the configuration says that nothing but OIP's ModelConfig asks for.
 struct AsConfigured {
   VersionPolicy versions;
-  std::string file;                  // in the version's folder; empty = the engine's usual one
-  std::vector<std::string> devices;  // of each instance: "cuda:0", "cpu", or "" where the engine chose
-  std::vector<PipelineStep> steps;   // of a pipeline
+  std::string file;                     // in the version's folder; empty = the engine's usual one
+  std::vector<std::string> devices;     // of each instance: "cuda:0", "cpu", or "" where the engine chose
+  std::vector<PipelineStep> steps;      // of a pipeline
+  std::optional<BatchPolicy> batching;  // as written, also where no batch can form; nothing where nothing is written
 };
 
 struct ModelSpec {

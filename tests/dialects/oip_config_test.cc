@@ -85,5 +85,25 @@ TEST(OipModelConfig, AModelThatMakesTextMayAnswerManyTimes) {
   EXPECT_TRUE(config_of(spec).model_transaction_policy().decoupled());
 }
 
+TEST(OipModelConfig, KeepsFormatsAndDynamicBatchingAsWritten) {
+  msg::ModelSpec spec = spec_of("onnx");
+  spec.max_batch = 1;
+  spec.inputs = {{"x", msg::DType::kFp32, {3, 2, 2}, false, {}}, {"y", msg::DType::kFp32, {1}, false, {}}};
+  spec.inputs[0].format = "FORMAT_NHWC";
+  EXPECT_FALSE(config_of(spec).has_dynamic_batching());
+  msg::BatchPolicy written;
+  written.dynamic = true, written.priority_levels = 5, written.default_priority = 2;
+  written.preferred = {4, 8};
+  spec.configured.batching = written;
+  auto config = config_of(spec);
+  EXPECT_EQ(config.input(0).format(), inference::ModelInput::FORMAT_NHWC);
+  EXPECT_EQ(config.input(1).format(), inference::ModelInput::FORMAT_NONE);
+  EXPECT_EQ(config.dynamic_batching().priority_levels(), 5u);
+  EXPECT_EQ(config.dynamic_batching().default_priority_level(), 2u);
+  EXPECT_EQ(config.dynamic_batching().preferred_batch_size_size(), 2);
+  spec.configured.batching->dynamic = false, spec.batching.dynamic = true;
+  EXPECT_FALSE(config_of(spec).has_dynamic_batching()) << "switched off in so many words";
+}
+
 }  // namespace
 }  // namespace weir::oip

@@ -214,5 +214,25 @@ TEST(Merge, ContradictionsNameTheTensorAndBothSides) {
   EXPECT_FALSE(merge(config.wanted("m", 1), config, file, 32));
 }
 
+TEST(Pbtxt, WhatNothingHereUsesIsKeptForThoseWhoAsk) {
+  auto config = parse_pbtxt(
+      "max_batch_size: 1 input [{name: \"x\" data_type: TYPE_FP32 format: FORMAT_NCHW dims: [3, 2, 2]}]"
+      "dynamic_batching { priority_levels: 5 default_priority_level: 2 max_queue_delay_microseconds: 7 }",
+      "m", {});
+  ASSERT_TRUE(config) << config.error().text;
+  msg::ModelSpec file;
+  file.max_batch = 64;
+  file.inputs = {{"x", msg::DType::kFp32, {3, 2, 2}, false, {}}};
+  auto spec = merge(config->wanted("m", 1), *config, file, 32);
+  ASSERT_TRUE(spec) << spec.error().text;
+  EXPECT_FALSE(spec->batching.dynamic) << "of one row each";
+  ASSERT_TRUE(spec->configured.batching);
+  EXPECT_TRUE(spec->configured.batching->dynamic);
+  EXPECT_EQ(spec->configured.batching->priority_levels, 5u);
+  EXPECT_EQ(spec->configured.batching->default_priority, 2u);
+  EXPECT_EQ(spec->inputs.at(0).format, "FORMAT_NCHW");
+  EXPECT_FALSE(parse_pbtxt("max_batch_size: 8", "m", {})->wanted("m", 1).configured.batching);
+}
+
 }  // namespace
 }  // namespace weir::models

@@ -164,6 +164,8 @@ pb::ModelConfig config(const bus::Served& served) {
     to.set_data_type(data_type(tensor.dtype));
     for (int64_t d : tensor.shape.dims()) to.add_dims(d);
     to.set_optional(tensor.optional);
+    if (auto format = pb::ModelInput::FORMAT_NONE; pb::ModelInput::Format_Parse(tensor.format, &format))
+      to.set_format(format);
   }
   for (const auto& tensor : spec.outputs) {
     auto& to = *out.add_output();
@@ -174,7 +176,8 @@ pb::ModelConfig config(const bus::Served& served) {
   }
   if (spec.configured.steps.empty()) {
     fill_groups(out, spec);
-    if (spec.batching.dynamic) fill(*out.mutable_dynamic_batching(), spec.batching);
+    const msg::BatchPolicy& batching = spec.configured.batching.value_or(spec.batching);
+    if (batching.dynamic) fill(*out.mutable_dynamic_batching(), batching);
   } else {
     fill(*out.mutable_ensemble_scheduling(), spec.configured.steps);
   }
