@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 namespace weir::models {
@@ -116,6 +117,47 @@ void mix(uint64_t& hash, const void* data, size_t n) {
 }
 void mix(uint64_t& hash, uint64_t value) { mix(hash, &value, sizeof value); }
 
+bool is_folder(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool is_file(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
+}
+
+std::string as_model_name(std::string name) {
+  for (char& c : name)
+    if (!good_model_name(std::string("m") + c)) c = '_';
+  name.resize(std::min<size_t>(name.size(), 128));
+  return good_model_name(name) ? name : "model";
+}
+
+// A root that is a file. The name is from the path as it was given; what is opened is where its links lead.
+base::Result<ModelFolder> lone_model(const std::string& root) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path given = fs::absolute(root, error).lexically_normal(), real = fs::canonical(given, error);
+  struct stat st {};
+  if (error || ::stat(real.c_str(), &st) != 0) return base::failure(base::Code::kNotFound, "there is no file " + root);
+  fs::path parent = given.parent_path();
+  bool usual = given.filename() == "model.onnx";
+  uint64_t version = usual ? version_number(parent.filename().string()) : 0;
+  if (fs::path model = parent.parent_path(); version > 0 && good_model_name(model.filename().string())) {
+    auto folder = look_at(model.parent_path().string(), model.filename().string());
+    if (!folder) return folder;
+    std::erase_if(folder->versions, [&](const auto& v) { return v.first != version; });
+    return folder;
+  }
+  ModelFolder folder;
+  folder.name = as_model_name(usual ? parent.filename().string() : given.stem().string());
+  folder.path = real.parent_path().string();
+  folder.lone_file = real.filename().string();
+  folder.versions[1] = {stamp(folder.lone_file, st)};
+  return folder;
+}
+
 }  // namespace
 
 bool good_model_name(std::string_view name) {
@@ -169,6 +211,10 @@ uint64_t ModelFolder::fingerprint(uint64_t v) const {
   return hash;
 }
 
+std::string ModelFolder::relative(uint64_t v, std::string_view file) const {
+  return (lone_file.empty() ? std::to_string(v) + '/' : "") + std::string(file);
+}
+
 std::vector<uint64_t> ModelFolder::numbers() const {
   std::vector<uint64_t> out;
   for (const auto& [number, stamps] : versions) out.push_back(number);
@@ -177,8 +223,14 @@ std::vector<uint64_t> ModelFolder::numbers() const {
 
 base::Result<std::vector<std::string>> list_models(const std::string& root, std::vector<std::string>* odd) {
   std::vector<std::string> names;
+  if (is_file(root)) {
+    auto lone = lone_model(root);
+    if (!lone) return lone.error();
+    return std::vector<std::string>{lone->name};
+  }
   bool listed = for_each_entry(root, [&](std::string name, const struct stat& st) {
-    if (!S_ISDIR(st.st_mode)) return;
+    if (!S_ISDIR(st.st_mode) && !(S_ISLNK(st.st_mode) && is_folder(root + '/' + name))) return;
+    if (name == "__pycache__") return;  // beside scripts that make models
     if (good_model_name(name))
       names.push_back(std::move(name));
     else if (odd && name[0] != '.')
@@ -195,13 +247,22 @@ base::Result<ModelFolder> look_at(const std::string& root, std::string_view name
   ModelFolder folder;
   folder.name = name;
   folder.path = root + '/' + folder.name;
+  auto not_found = [&] {
+    return base::failure(base::Code::kNotFound, "no model '" + folder.name + "' in the repository");
+  };
+  if (is_file(root)) {
+    auto lone = lone_model(root);
+    if (lone && lone->name != name) return not_found();
+    return lone;
+  }
   bool listed = for_each_entry(folder.path, [&](const std::string& entry, const struct stat& st) {
     if (!S_ISDIR(st.st_mode))
       folder.shared.push_back(stamp(entry, st));
     else if (uint64_t number = version_number(entry))
       walk(folder.path + '/' + entry, "", 0, folder.versions[number]);
   });
-  if (!listed) return base::failure(base::Code::kNotFound, "no model '" + folder.name + "' in the repository");
+  if (!listed && (errno == ENOENT || errno == ENOTDIR)) return not_found();
+  if (!listed) folder.wrong = folder.name + " cannot be listed: " + std::strerror(errno);
   std::sort(folder.shared.begin(), folder.shared.end());
   for (auto& [number, stamps] : folder.versions) std::sort(stamps.begin(), stamps.end());
   return folder;

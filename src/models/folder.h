@@ -1,4 +1,6 @@
 // Folders of a repository in Triton's layout: <root>/<model>/[config.pbtxt | model.yaml], <root>/<model>/<version>/….
+// A root can also be one model file: <name>/<version>/model.onnx is that version of that model, with its configuration;
+// any other file is version 1 of a model that is named after it, or after its folder where it is called model.onnx.
 //
 // Files are opened below the model's folder only, through no symbolic link, and must be regular. Texts of errors name
 // them relative to the root, never with a path of this machine.
@@ -37,20 +39,25 @@ struct ModelFolder {
   std::string path;                     // absolute or as the root was given
   Stamps shared;                        // the files beside the version folders
   std::map<uint64_t, Stamps> versions;  // by number; may be empty
+  std::string lone_file;                // not empty: the model is this file in `path`, and nothing else there is
+  std::string wrong;                    // why nothing in it can be served; empty when it could be looked at
 
   bool has(std::string_view shared_file) const;
   // Changes whenever any file does.
   uint64_t fingerprint() const;
   // Changes whenever what version `v` is made of does.
   uint64_t fingerprint(uint64_t v) const;
+  // Of a file of version `v`, below `path`.
+  std::string relative(uint64_t v, std::string_view file) const;
   std::string version_path(uint64_t v) const { return path + '/' + std::to_string(v); }
   std::vector<uint64_t> numbers() const;  // ascending
 };
 
-// The names of the folders in `root` that can be models, sorted; `odd` gets those whose names no model can have.
-// Errors: NOT_FOUND when it cannot be listed.
+// The names of the folders in `root` that can be models, sorted; `odd` gets those whose names no model can have. A link
+// to a folder counts as one; what begins with a dot does not, and neither does __pycache__. Errors: NOT_FOUND when it
+// cannot be listed.
 base::Result<std::vector<std::string>> list_models(const std::string& root, std::vector<std::string>* odd = nullptr);
-// Looks at one. Errors: NOT_FOUND.
+// Looks at one. Errors: NOT_FOUND; a folder that cannot be listed is `wrong`.
 base::Result<ModelFolder> look_at(const std::string& root, std::string_view name);
 // The same in the first root that has it.
 base::Result<ModelFolder> look_in(const std::vector<std::string>& roots, std::string_view name);

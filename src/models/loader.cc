@@ -35,7 +35,7 @@ bool has_file(const Stamps& stamps, std::string_view path) {
 
 // Engines quote the paths that they were given; clients read "digits/1/model.onnx".
 std::string without_root(std::string text, const ModelFolder& folder) {
-  std::string root = folder.path.substr(0, folder.path.size() - folder.name.size());
+  std::string root = folder.path.substr(0, folder.path.find_last_of('/') + 1);
   for (size_t at = text.find(root); at != std::string::npos && !root.empty(); at = text.find(root, at))
     text.erase(at, root.size());
   return text;
@@ -81,6 +81,7 @@ base::Result<ModelConfig> Loader::configure(const ModelFolder& folder) const {
   constexpr std::string_view kPbtxt = "config.pbtxt", kYaml = "model.yaml";
   ModelConfig config;
   config.batching = options_.batching;
+  if (!folder.wrong.empty()) return base::failure(base::Code::kFailedPrecondition, folder.wrong);
   bool pbtxt = folder.has(kPbtxt), yaml = folder.has(kYaml);
   if (pbtxt && yaml) return base::invalid(folder.name + " has both config.pbtxt and model.yaml; keep one of them");
   if (pbtxt || yaml) {
@@ -103,10 +104,14 @@ base::Result<std::vector<uint64_t>> Loader::versions(const ModelFolder& folder, 
   if (present.empty() && !config.engine.empty() && usual_file(config.engine).empty() && config.file.empty())
     present.push_back(1);
   if (present.empty()) {
-    std::string text = "model '" + folder.name + "' has no version folder";
+    std::string text = "model '" + folder.name + "' has no version folder", hint;
     for (const auto& u : kUsual)
-      if (folder.has(u.file)) text += "; move " + std::string(u.file) + " into " + folder.name + "/1/";
-    return base::failure(base::Code::kNotFound, std::move(text));
+      if (folder.has(u.file)) hint += "; move " + std::string(u.file) + " into " + folder.name + "/1/";
+    for (const auto& file : folder.shared)
+      if (version_number(file.path) > 0)
+        hint += "; " + folder.name + '/' + file.path + " is a link or a file, no folder";
+    if (hint.empty()) hint = "; " + folder.name + "/1/ with model.onnx or config.json in it would be one";
+    return base::failure(base::Code::kNotFound, text + hint);
   }
   auto chosen = config.versions.choose(present);
   if (chosen.empty())
@@ -121,6 +126,7 @@ base::Result<Loader::Source> Loader::locate(const ModelFolder& folder, const Mod
   static const Stamps kNoFiles;
   const Stamps& files = found == folder.versions.end() ? kNoFiles : found->second;
   Source source{config.engine, config.file};
+  if (!folder.lone_file.empty()) source = {"onnx", folder.lone_file};
   for (const auto& u : kUsual)
     if (source.engine.empty() && (has_file(files, u.file) || !source.file.empty())) source.engine = u.engine;
   if (source.engine.empty())
@@ -137,9 +143,27 @@ base::Result<Loader::Source> Loader::locate(const ModelFolder& folder, const Mod
     return source;
   }
   // An engine whose model is a folder gets the folder; its files are its own to open.
-  if (auto s = check_file(folder.path, std::to_string(version) + '/' + source.file); !s.ok()) return s;
-  source.file = folder.version_path(version) + '/' + source.file;
+  std::string relative = folder.relative(version, source.file);
+  if (auto s = check_file(folder.path, relative); !s.ok()) return s;
+  source.file = folder.path + '/' + relative;
   return source;
+}
+
+// A config.pbtxt may have parameters for Triton's own back ends; a model.yaml is for weir alone.
+base::Status Loader::check_parameters(const ModelConfig& config, const std::string& engine) const {
+  auto known = options_.parameters.find(engine);
+  if (known == options_.parameters.end()) return {};
+  for (const auto& [name, place] : config.parameter_lines) {
+    const auto& names = known->second;
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    std::string text = place + ": engine '" + engine + "' has no parameter '" + name + "'";
+    if (auto near = base::near_miss(name, names); !near.empty())
+      return base::invalid(text + ", did you mean '" + std::string(near) + "'?");
+    text += names.empty() ? "; it takes none" : "; it takes";
+    for (const auto& n : names) text += (n == names.front() ? " " : ", ") + std::string(n);
+    return base::invalid(std::move(text));
+  }
+  return {};
 }
 
 base::Status Loader::add_labels(const ModelFolder& folder, const ModelConfig& config, msg::ModelSpec& spec) const {
@@ -155,6 +179,7 @@ base::Status Loader::add_labels(const ModelFolder& folder, const ModelConfig& co
 
 base::Result<std::shared_ptr<bus::Served>> Loader::load_pipeline(const ModelFolder& folder, const ModelConfig& config,
                                                                  uint64_t version, const FindServed& find) const {
+  if (auto s = check_parameters(config, std::string(kPipeline)); !s.ok()) return s;
   auto linked = link(config, find);
   if (!linked) return linked.error();
   msg::ModelSpec wanted = config.wanted(folder.name, version);
@@ -180,6 +205,7 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folde
                                                         uint64_t version) const {
   auto source = locate(folder, config, version);
   if (!source) return source.error();
+  if (auto s = check_parameters(config, source->engine); !s.ok()) return s;
   msg::ModelSpec wanted = config.wanted(folder.name, version);
   wanted.engine = source->engine;
   auto places = config.places(source->engine, options_.devices);

@@ -49,6 +49,7 @@ class Loader {
 
  private:
   void limit(bus::Served& served, const ModelConfig& config) const;
+  base::Status check_parameters(const ModelConfig& config, const std::string& engine) const;
   struct Source {
     std::string engine, file;
   };

@@ -140,10 +140,7 @@ base::Result<Repository::Parts::Folders> Repository::Parts::look() {
     for (const auto& name : *names) {
       if (folders.count(name)) continue;
       auto folder = look_at(root, name);
-      if (!folder) continue;  // gone since it was listed
-      bool stray = folder->versions.empty() && !folder->has("config.pbtxt") && !folder->has("model.yaml") &&
-                   !folder->has("model.onnx");
-      if (!stray) folders.emplace(name, std::move(*folder));
+      if (folder) folders.emplace(name, std::move(*folder));  // else gone since it was listed
     }
   }
   return folders;

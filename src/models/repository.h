@@ -35,7 +35,7 @@ struct LoadArgs {
 using EngineMaker = std::function<base::Result<std::unique_ptr<sched::Engine>>(const LoadArgs&)>;
 
 struct RepositoryOptions {
-  std::vector<std::string> roots;  // folders in Triton's layout
+  std::vector<std::string> roots;  // folders in Triton's layout, or single model files (models/folder.h)
   Control control = Control::kNone;
   base::Duration poll_interval = std::chrono::seconds(5);
   std::vector<std::string> startup;    // explicit: models to load at start ("*" = all)
@@ -44,7 +44,9 @@ struct RepositoryOptions {
   uint32_t max_batch = 32;             // for models that can be batched and do not say how far
   uint32_t max_concurrency = 0;        // calls inside the engines at once, of all models; 0 = any number
   DeviceSupply devices;                // what instances can be placed on
-  bool strict = false;                 // a model that fails at start makes start() fail
+  // The parameters that each engine knows: others in a model.yaml are errors. An engine that is not here takes any.
+  std::map<std::string, std::vector<std::string_view>> parameters{{"pipeline", {}}};
+  bool strict = false;  // a model that fails at start makes start() fail
 };
 
 using LoadParameters = std::map<std::string, std::string>;  // "config", "file:1/model.onnx" -> raw bytes

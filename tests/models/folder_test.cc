@@ -114,5 +114,33 @@ TEST(Watch, WhoeverSaysNowIsBelieved) {
   EXPECT_EQ(changes.gone, std::vector<std::string>{"old"});
 }
 
+TEST(Folder, LinksToFoldersAreModelsAndCachesAreNot) {
+  test::Disk disk;
+  disk.write("elsewhere/1/model.onnx", "a");
+  disk.write("file", "a");
+  disk.write("__pycache__/x.pyc", "a");
+  disk.write(".git/config", "a");
+  disk.link("linked", "elsewhere");
+  disk.link("not", "file");
+  disk.link("dangling", "nowhere");
+  EXPECT_EQ(*list_models(disk.root()), (std::vector<std::string>{"elsewhere", "linked"}));
+  EXPECT_EQ(look_at(disk.root(), "linked")->numbers(), std::vector<uint64_t>{1});
+}
+
+TEST(Folder, AFileIsNamedAfterItselfOrItsFolder) {
+  test::Disk disk;
+  disk.write("res net/model.onnx", "a");
+  disk.write("blobs/0123", "a");
+  disk.link("best.onnx", "blobs/0123");
+  auto name = [&](const std::string& file) { return list_models(disk.root() + file)->at(0); };
+  EXPECT_EQ(name("/res net/model.onnx"), "res_net");
+  EXPECT_EQ(name("/best.onnx"), "best");
+  auto best = look_at(disk.root() + "/best.onnx", "best");
+  ASSERT_TRUE(best);
+  EXPECT_EQ(best->lone_file, "0123") << "what is opened is no link";
+  EXPECT_TRUE(check_file(best->path, best->relative(1, best->lone_file)).ok());
+  EXPECT_FALSE(look_at(disk.root() + "/best.onnx", "worst"));
+}
+
 }  // namespace
 }  // namespace weir::models

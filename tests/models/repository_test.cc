@@ -81,6 +81,8 @@ TEST(Repository, EveryFailureIsARowWithItsReasonAndTheRestServes) {
       "good/1 READY\n"
       "loose/ UNAVAILABLE (model 'loose' has no version folder; move model.onnx into loose/1/)\n"
       "other/ UNAVAILABLE (the configuration is for 'another', but its folder is 'other')\n"
+      "stray/ UNAVAILABLE (model 'stray' has no version folder; stray/1/ with model.onnx or config.json in it would be "
+      "one)\n"
       "syntax/ UNAVAILABLE (syntax/config.pbtxt:2:1: unknown field 'bakend' in ModelConfig, did you mean 'backend'?)\n"
       "throws/1 UNAVAILABLE (loading failed: surprise)\n");
 }
@@ -249,6 +251,74 @@ TEST(Repository, PollingTakesAChangeByItself) {
   while (repo.rows() != "m/2 READY\n") std::this_thread::yield();
   disk.remove("m");
   while (!repo.rows().empty()) std::this_thread::yield();
+}
+
+TEST(Repository, ARootCanBeOneFile) {
+  test::Disk disk, files;
+  files.write("nets/small.onnx", "a");
+  files.write("deep/7/model.onnx", "b");
+  files.write("deep/8/model.onnx", "c");
+  files.write("deep/config.pbtxt", "max_batch_size: 3");
+  files.write("flat/model.onnx", "d");
+  Repo repo(disk, [&](auto& o) {
+    for (const char* file : {"/nets/small.onnx", "/deep/7/model.onnx", "/flat/model.onnx"})
+      o.roots.push_back(files.root() + file);
+  });
+  EXPECT_TRUE(repo.repository->start().ok());
+  EXPECT_EQ(repo.rows(), "deep/7 READY\nflat/1 READY\nsmall/1 READY\n");
+  EXPECT_EQ((*repo.now()->find("deep", ""))->spec.max_batch, 3u);
+  int before = made;
+  files.write("nets/small.onnx", "ab");
+  repo.rescan();
+  EXPECT_EQ(made, before + 1);
+}
+
+TEST(Repository, AFileAloneThatIsBrokenSaysSoWithoutPathsOfThisMachine) {
+  test::Disk disk, files;
+  files.write("x/net.onnx", "broken");
+  Repo repo(disk, [&](auto& o) { o.roots = {files.root() + "/x/net.onnx"}; });
+  EXPECT_TRUE(repo.repository->start().ok());
+  EXPECT_EQ(repo.rows(), "net/1 UNAVAILABLE (cannot parse x/net.onnx)\n");
+}
+
+TEST(Repository, UnknownParametersOfAModelYamlAreErrors) {
+  test::Disk disk;
+  for (const char* name : {"near", "far", "good", "triton"}) disk.write(std::string(name) + "/1/model.onnx", "a");
+  disk.write("near/model.yaml", "engine: onnx\nparameters:\n  kv_cach: 1GiB\n");
+  disk.write("far/model.yaml", "parameters: {frobnicate: 1}\n");
+  disk.write("good/model.yaml", "parameters: {kv_cache: 1GiB}\n");
+  disk.write("triton/config.pbtxt", "parameters { key: \"ENABLE_X\" value { string_value: \"1\" } }");
+  disk.write("pipe/model.yaml", "engine: pipeline\ndag: {nodes: [{model: good}]}\nparameters: {a: b}\n");
+  Repo repo(disk, [](auto& o) { o.parameters["onnx"] = {"kv_cache", "threads"}; });
+  EXPECT_TRUE(repo.repository->start().ok());
+  EXPECT_EQ(
+      repo.rows(),
+      "far/1 UNAVAILABLE (far/model.yaml:1:14: engine 'onnx' has no parameter 'frobnicate'; it takes kv_cache, "
+      "threads)\n"
+      "good/1 READY\n"
+      "near/1 UNAVAILABLE (near/model.yaml:3:3: engine 'onnx' has no parameter 'kv_cach', did you mean 'kv_cache'?)\n"
+      "pipe/1 UNAVAILABLE (pipe/model.yaml:3:14: engine 'pipeline' has no parameter 'a'; it takes none)\n"
+      "triton/1 READY\n");
+}
+
+TEST(Repository, WhatNobodyAskedForIsUnloadedAndNotUnavailable) {
+  test::Disk disk;
+  disk.write("a/1/model.onnx", "a");
+  disk.write("b/1/model.onnx", "broken");
+  Repo repo(disk, [](auto& o) { o.control = Control::kExplicit; });
+  EXPECT_TRUE(repo.repository->start().ok());
+  auto states = [&] {
+    std::vector<bus::ModelState> out;
+    for (const auto& row : repo.now()->index) out.push_back(row.state);
+    return out;
+  };
+  using bus::ModelState;
+  EXPECT_EQ(states(), (std::vector{ModelState::kUnloaded, ModelState::kUnloaded}));
+  EXPECT_TRUE(repo.load("a").ok());
+  EXPECT_FALSE(repo.load("b").ok());
+  EXPECT_EQ(states(), (std::vector{ModelState::kReady, ModelState::kUnavailable}));
+  EXPECT_TRUE(repo.unload("b").ok());
+  EXPECT_EQ(states(), (std::vector{ModelState::kReady, ModelState::kUnloaded}));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -20,6 +21,8 @@ class Devices;
 }
 
 namespace weir::identity {
+
+inline constexpr std::string_view kParameters[] = {"compute", "delay_us", "device", "in_flight", "pinned"};
 
 // What `device` needs; null without devices. All outlive the engine. `broken` is called once, from the lane, when the
 // engine cannot go on.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engines/llm/kernels.h"
@@ -27,6 +28,11 @@ struct Options {
   uint32_t max_length = 0;           // 0: the model's
   const Kernels* kernels = nullptr;
 };
+
+// All that a model's parameters may be called: those of read_options(), and of encoders (encoder_load.h).
+inline constexpr std::string_view kParameters[] = {
+    "threads", "block_size", "max_running", "step_tokens", "max_waiting", "max_length", "kv_cache",  "prefix_cache",
+    "dtype",   "device",     "graphs",      "kernels",     "pooling",     "normalize",  "tokenizer", "task"};
 
 // `batching` gives the limit of the queue where no parameter does. Parameters of other names are left to others.
 // Errors: INVALID_ARGUMENT, naming the parameter.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "engines/onnx/ort_api.h"
@@ -25,6 +26,18 @@ struct SessionOptions {
 
   std::string text() const;  // equal for equal options
 };
+
+// All that a model's parameters may be called: those of session_options(), and max_batch (signature.h).
+inline constexpr std::string_view kParameters[] = {"intra_op_threads",
+                                                   "intra_op_thread_count",
+                                                   "inter_op_threads",
+                                                   "inter_op_thread_count",
+                                                   "graph_optimization",
+                                                   "memory_arena",
+                                                   "enable_mem_arena",
+                                                   "spinning",
+                                                   "session.intra_op.allow_spinning",
+                                                   "max_batch"};
 
 // `defaults` with a model's parameters laid over them; unknown parameters are left to others. Both spellings are read:
 //   intra_op_threads, intra_op_thread_count      0 … 1024
