@@ -31,6 +31,27 @@ struct Walk {
   std::array<std::string_view, kMaxSegments> values{};
 };
 
+// A path as one that was meant for a pattern.
+struct Slip {
+  size_t edits = 0;
+  std::string meant;
+};
+
+// Nothing where the pattern has another number of segments, or a fixed one that is not near to the path's.
+std::optional<Slip> slip_of(std::string_view pattern, std::string_view path) {
+  Slip slip;
+  while (!pattern.empty() && !path.empty()) {
+    std::string_view wanted = cut_segment(pattern), given = cut_segment(path);
+    bool any = placeholder(wanted);
+    std::array<std::string_view, 1> candidate{wanted};
+    if (any ? given.empty() : base::near_miss(given, candidate).empty()) return std::nullopt;
+    if (!any) slip.edits += base::edit_distance(given, wanted);
+    (slip.meant += '/') += any ? given : wanted;
+  }
+  if (!pattern.empty() || !path.empty()) return std::nullopt;
+  return slip;
+}
+
 }  // namespace
 
 const Route* PathEntry::find(std::string_view method) const {
@@ -117,22 +138,19 @@ const PathEntry* PathTable::find(std::string_view path, PathArgs& args) const {
   return entry;
 }
 
+// Segments that stand for placeholders match whatever they are, so they are no sign of nearness: the fixed ones must be
+// near, each to its own.
 std::string PathTable::nearest(std::string_view path) const {
   if (path.size() > kMaxNearMiss || path.empty() || path[0] != '/') return {};
-  std::vector<std::string> candidates;
+  std::string best;
+  size_t least = std::string::npos;
+  std::vector<std::string_view> plain;
   for (const auto& entry : entries_) {
-    std::string candidate;
-    std::string_view theirs = path;
-    for (std::string_view rest = entry->pattern; !rest.empty();) {
-      std::string_view segment = cut_segment(rest), own = theirs.empty() ? std::string_view() : cut_segment(theirs);
-      candidate += '/';
-      candidate += placeholder(segment) && !own.empty() ? own : segment;
-    }
-    // Edit distance is quadratic: only what can be near is compared.
-    size_t longer = std::max(candidate.size(), path.size()), shorter = std::min(candidate.size(), path.size());
-    if (longer - shorter <= 8) candidates.push_back(std::move(candidate));
+    if (entry->names.empty()) plain.push_back(entry->pattern);
+    auto slip = slip_of(entry->pattern, path);
+    if (slip && slip->edits < least) least = slip->edits, best = std::move(slip->meant);
   }
-  return std::string(base::near_miss(path, candidates));
+  return !best.empty() ? best : std::string(base::near_miss(path, plain));
 }
 
 }  // namespace weir::wire

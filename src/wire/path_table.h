@@ -32,7 +32,7 @@ class PathTable {
   // matches nothing.
   const PathEntry* find(std::string_view path, PathArgs& args) const;
   // The known path that is nearest to this unknown one, with the path's own segments in place of {placeholders};
-  // empty when nothing is near.
+  // empty when nothing is near. Only fixed segments count: what a placeholder takes is near to nothing.
   std::string nearest(std::string_view path) const;
 
  private:

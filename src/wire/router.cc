@@ -108,7 +108,7 @@ void Router::Table::identify(Exchange& x) {
     for (char& c : digits) c = "0123456789abcdef"[bits & 15], bits >>= 4;
     ledger.request_id.assign(digits.data(), digits.size());
   }
-  // gRPC clients never look at it unless they sent one.
+  // A gRPC client that sent none has it with an error alone (rpc_call.h).
   if (theirs || !is_grpc(x.request())) x.standing().add("x-request-id", ledger.request_id);
   if (auto trace = fields.find("traceparent"); safe_traceparent(trace)) {
     ledger.traceparent = trace;

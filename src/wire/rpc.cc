@@ -37,6 +37,7 @@ bool speaks_grpc(const Request& request) {
 }
 
 void refuse(Exchange& exchange, int status, std::string_view text) {
+  if (!exchange.standing().has(kRequestId)) exchange.standing().add(kRequestId, exchange.ledger().request_id);
   respond_error(exchange, status, text);
   exchange.attach(make_discard());
 }

@@ -80,6 +80,11 @@ void RpcCall::break_off(const base::Status& status) {
   tell_close();
 }
 
+void RpcCall::add_request_id(Fields& to, const base::Status& status, const Fields& with) const {
+  std::string_view id = exchange_.ledger().request_id;
+  if (!status.ok() && !id.empty() && !to.has(kRequestId) && !with.has(kRequestId)) to.add(kRequestId, id);
+}
+
 void RpcCall::tell_close() {
   if (std::exchange(told_close_, true)) return;
   if (reader_) reader_->on_close(*this);

@@ -65,6 +65,10 @@ class RpcCall : public Reader, public Rpc {
   // Asks for a resume() shortly, because no slab was to be had.
   void retry_soon();
 
+  // Into the fields that carry an error's status: the id that the access log has the call by. `with` is what else the
+  // client gets in the same block: the id is not written twice.
+  void add_request_id(Fields& to, const base::Status& status, const Fields& with = {}) const;
+
   // No more request bytes are wanted.
   bool finished() const { return finished_; }
   // The peer asks for more than it takes: no request message is delivered until it has read some of the answers.
@@ -144,6 +148,8 @@ class FramedCall : public RpcCall {
 
 // Writes frame prefix and pieces to `exchange`: small pieces joined into one, big ones as they are.
 void write_pieces(Exchange& exchange, GrpcFlag flag, std::span<base::Bytes> pieces);
+
+inline constexpr std::string_view kRequestId = "x-request-id";
 
 // Drops the rest of a request that has been answered.
 std::unique_ptr<Reader> make_discard();

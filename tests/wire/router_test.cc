@@ -84,6 +84,14 @@ TEST_F(RouterTest, AnUnknownPathNamesTheNearest) {
   EXPECT_TRUE(get("GET", "/\"x").starts_with("404 {\"error\":\"no such path: /\\\"x"));
 }
 
+TEST_F(RouterTest, APlaceholderIsNearToNothing) {
+  router.add({"POST", "/{any}", &service, "", {}});
+  router.add({"POST", "/{any}/of/{these}", &service, "", {}});
+  for (const char* path : {"/a/b", "/v2/models/mine/y", "/v2/models/mine/infer/x", "/x/ofx/"})
+    EXPECT_EQ(get("POST", path), std::string("404 {\"error\":\"no such path: ") + path + "\"}") << path;
+  EXPECT_EQ(get("POST", "/a/off/b"), "404 {\"error\":\"no such path: /a/off/b; did you mean /a/of/b?\"}");
+}
+
 TEST_F(RouterTest, AnotherMethodIs405WithAllow) {
   FakeExchange x("DELETE", "/v2/models/stats");
   EXPECT_EQ(go(x).body, BodyPlan::kIgnore);

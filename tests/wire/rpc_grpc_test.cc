@@ -117,6 +117,37 @@ TEST_F(Grpc, AnErrorAfterAMessageIsInTheTrailersOnly) {
   EXPECT_EQ(grpc_status(*x), 10);
 }
 
+// The id that the access log has: a client that sent none learns it with an error.
+TEST_F(Grpc, ErrorsCarryTheRequestIdOnceWhereverTheyStand) {
+  auto ids = [](const Fields& fields) {
+    std::vector<std::string> out;
+    for (size_t i = 0; i < fields.size(); ++i)
+      if (fields[i].name == "x-request-id") out.emplace_back(fields[i].value);
+    return out;
+  };
+  using Ids = std::vector<std::string>;
+  auto only = run("Slow", grpc_frame("a"));
+  service().slow.seen.rpc->finish(base::failure(Code::kNotFound, "no"));
+  EXPECT_EQ(ids(only->response.fields), Ids{only->ledger().request_id});
+  auto late = run("Watch", grpc_frame("a"));
+  service().watch.seen.rpc->send(Bytes::copy_of("m"));
+  service().watch.seen.rpc->finish(base::failure(Code::kAborted, "no"));
+  EXPECT_EQ(ids(late->response.fields), Ids{});
+  EXPECT_EQ(ids(late->trailers), Ids{late->ledger().request_id});
+  auto theirs = run("Slow", grpc_frame("a"), {{"x-request-id", "mine"}});
+  service().slow.seen.rpc->finish(base::failure(Code::kNotFound, "no"));
+  EXPECT_EQ(ids(theirs->response.fields), Ids{"mine"});
+  auto unknown = bench().run("/no.Such/Method", grpc_frame("a"));
+  EXPECT_EQ(ids(unknown->response.fields), Ids{unknown->ledger().request_id});
+  auto good = run("Echo", grpc_frame("a"));
+  EXPECT_EQ(ids(good->response.fields), Ids{});
+  EXPECT_EQ(ids(good->trailers), Ids{});
+  auto refused = bench().run("/test.Service/Echo", grpc_frame("a"), "text/plain");
+  EXPECT_EQ(ids(refused->response.fields), Ids{refused->ledger().request_id});
+  auto old = bench().run("/test.Service/Echo", grpc_frame("a"), "application/grpc", {}, Version::kHttp11);
+  EXPECT_EQ(ids(old->response.fields), Ids{old->ledger().request_id});
+}
+
 TEST_F(Grpc, OnlyTheFirstStatusCounts) {
   auto x = run("Watch", grpc_frame("a"));
   Rpc& rpc = *service().watch.seen.rpc;

@@ -49,8 +49,10 @@ TEST_F(GrpcWeb, ABinaryCallEndsInATrailerFrameOverEitherVersion) {
 TEST_F(GrpcWeb, AnErrorWithoutMessagesIsATrailerFrameToo) {
   auto x = bench_.run("/no.Such/Method", grpc_frame("hi"), kBinary, {}, Version::kHttp11);
   EXPECT_EQ(x->response.status, 200);
-  EXPECT_EQ(grpc_frames(x->sent),
-            (std::vector<GrpcFrame>{{0x80, "grpc-status: 12\r\ngrpc-message: unknown service no.Such\r\n"}}));
+  EXPECT_EQ(
+      grpc_frames(x->sent),
+      (std::vector<GrpcFrame>{{0x80, "grpc-status: 12\r\ngrpc-message: unknown service no.Such\r\nx-request-id: " +
+                                         x->ledger().request_id + "\r\n"}}));
 }
 
 TEST_F(GrpcWeb, TextIsBase64BothWays) {
