@@ -149,6 +149,16 @@ Status check_rows(const msg::ModelSpec& spec, msg::Call& call) {
 
 }  // namespace
 
+Status wrong_size(std::string_view what, const msg::Tensor& tensor, uint64_t elements) {
+  uint64_t width = msg::size_of(tensor.dtype), bytes = 0;
+  std::string text = quoted(what, tensor) + ": " + std::to_string(tensor.data.size()) +
+                     (tensor.data.size() == 1 ? " byte" : " bytes") + " of data, but " +
+                     std::string(msg::name(tensor.dtype)) + " " + tensor.shape.text() + " takes ";
+  if (__builtin_mul_overflow(elements, width, &bytes)) return invalid(text + "more than there can be");
+  return invalid(text + std::to_string(bytes) + ": " + std::to_string(elements) + " elements of " +
+                 std::to_string(width));
+}
+
 Status check_data(const msg::Tensor& tensor, std::string_view what) {
   if (tensor.dtype == DType::kInvalid) return invalid(quoted(what, tensor) + " has no datatype");
   auto elements = tensor.shape.elements();
@@ -161,9 +171,7 @@ Status check_data(const msg::Tensor& tensor, std::string_view what) {
   if (tensor.dtype == DType::kBytes) return check_strings(tensor, *elements, what);
   uint64_t bytes;
   if (__builtin_mul_overflow(*elements, uint64_t(msg::size_of(tensor.dtype)), &bytes) || bytes != tensor.data.size())
-    return invalid(quoted(what, tensor) + ": " + std::to_string(tensor.data.size()) + " bytes of data, but " +
-                   std::string(msg::name(tensor.dtype)) + " " + tensor.shape.text() + " takes " +
-                   std::to_string(*elements) + " × " + std::to_string(msg::size_of(tensor.dtype)));
+    return wrong_size(what, tensor, *elements);
   return {};
 }
 

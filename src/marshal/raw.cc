@@ -15,6 +15,18 @@ const msg::TensorSpec* lone_input(const msg::ModelSpec& spec) {
   return lone;
 }
 
+namespace {
+
+// `tensor` has one dimension that is open; everything else of it takes `known` bytes.
+base::Status no_whole_rows(const msg::TensorSpec& declared, const msg::Tensor& tensor, uint64_t known) {
+  size_t given = tensor.data.size();
+  return invalid("input '" + declared.name + "' is " + std::string(msg::name(tensor.dtype)) + ' ' +
+                 tensor.shape.text() + ": the body must have a multiple of " + std::to_string(known) +
+                 " bytes, but has " + std::to_string(given) + (given == 1 ? " byte" : " bytes"));
+}
+
+}  // namespace
+
 base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call) {
   const msg::TensorSpec* lone = lone_input(spec);
   if (!lone)
@@ -56,7 +68,9 @@ base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, cons
   if (open > 1)
     return invalid("a raw request cannot tell the shape of input '" + declared.name + "', declared " +
                    spec.public_shape(declared).text());
-  if (open == 1) tensor.shape[last_open] = known == 0 ? 0 : int64_t(body.size() / known);
+  if (open == 0) return {};
+  if (known > 0 && body.size() % known != 0) return no_whole_rows(declared, tensor, known);
+  tensor.shape[last_open] = known == 0 ? 0 : int64_t(body.size() / known);
   return {};
 }
 

@@ -14,8 +14,8 @@ const msg::TensorSpec* lone_input(const msg::ModelSpec& spec);
 
 // The whole body becomes the one input of the model (lone_input()), without a copy: of BYTES one element, of
 // numbers as many as the body holds. At most one dimension that is not declared is worked out from the size, beside the
-// batch dimension (then there is one row). Errors: INVALID_ARGUMENT; whether the size fits the shape is check_call()'s
-// to say.
+// batch dimension (then there is one row). Errors: INVALID_ARGUMENT, also where the size leaves a remainder; whether it
+// fits a shape that is declared whole is check_call()'s to say.
 base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call);
 // The same for an input of the model's that the protocol has named.
 base::Status place_raw(const base::Bytes& body, const msg::ModelSpec& spec, const msg::TensorSpec& declared,

@@ -75,7 +75,7 @@ TEST(Check, RefusalsNameTensorAndWhatWasExpected) {
   EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {1, 4}, 16), tensor("b", DType::kInt64, {2, 1}, 16)}),
             "inputs 'a' and 'b' differ in their batch dimension: 1 and 2");
   EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {1, 4}, 15)}),
-            "input 'a': 15 bytes of data, but FP32 [1,4] takes 4 × 4");
+            "input 'a': 15 bytes of data, but FP32 [1,4] takes 16: 4 elements of 4");
   EXPECT_EQ(refusal(spec, {tensor("A", DType::kFp32, {1, 4}, 16)}), "model 'm' has no input 'A'; did you mean 'a'?");
   EXPECT_EQ(refusal(spec, {tensor("a", DType::kFp32, {1, 4}, 16), tensor("a", DType::kFp32, {1, 4}, 16)}),
             "input 'a' is given twice");
