@@ -28,7 +28,8 @@ std::string complaint(const base::Result<net::Client::Reply>& reply) {
   if (!reply) return reply.error().text;
   if (reply->status < 400) return {};
   auto body = json::parse(reply->body, nullptr, false);
-  if (body.is_object() && body.contains("error") && body["error"].is_string()) return body["error"].get<std::string>();
+  for (const char* key : {"error", "reason"})
+    if (body.is_object() && body.contains(key) && body[key].is_string()) return body[key].get<std::string>();
   return "the server answered " + std::to_string(reply->status);
 }
 

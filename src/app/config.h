@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "bus/readiness.h"
 #include "device/devices.h"
 #include "dialects/evergreen/options.h"
 #include "dialects/grps/options.h"
@@ -60,6 +61,7 @@ struct Config {
   net::TlsOptions tls;
 
   models::RepositoryOptions models;
+  bus::ReadinessRule readiness = bus::ReadinessRule::kStrict;
   OnnxConfig onnx;
   GraphPipeConfig graphpipe;
   bool grps_on = true;

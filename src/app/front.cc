@@ -9,11 +9,6 @@ namespace {
 
 constexpr std::string_view kModelPrefix = "model:";
 
-std::string not_ready(Commons::Phase phase) {
-  if (phase == Commons::Phase::kLoading) return "models are loading";
-  return phase == Commons::Phase::kDraining ? "the server is shutting down" : "";
-}
-
 oip::OipOptions oip_options(const Config& config) {
   oip::OipOptions options;
   options.server_version = kVersion;
@@ -98,7 +93,7 @@ Front::Front(net::Shard& shard, Commons& commons, std::unique_ptr<net::WebFetche
       fetcher_(std::move(fetcher)),
       services_(commons.reflection.services()),
       health_(*this),
-      pages_(router_, commons.metrics, {[&commons] { return not_ready(commons.phase.load()); }}),
+      pages_(router_, commons.metrics, {[this] { return why_not_ready(); }}),
       front_page_(router_, kVersion, front_page_links(commons.config)),
       tally_(commons.metrics) {
   bus_.employ(*commons.errands);
@@ -163,6 +158,14 @@ void Front::unload(const std::string& model, Dependents dependents, Done done) {
                               [this, done = std::move(done)](base::Status status) {
                                 shard_.post([done, status = std::move(status)] { done(status); });
                               });
+}
+
+std::string Front::why_not_ready() const {
+  const auto phase = commons_.phase.load();
+  const auto rule = commons_.config.readiness;
+  if (phase == Commons::Phase::kDraining) return "the server is shutting down";
+  if (phase == Commons::Phase::kLoading && rule != bus::ReadinessRule::kAny) return "models are loading";
+  return bus::why_not_ready(bus_.catalog(), rule);
 }
 
 ops::Serving Front::serving(std::string_view name) const {

@@ -99,7 +99,8 @@ class Front final : public oip::Control, public ops::HealthSource {
   void phase_changed();
 
   // oip::Control
-  bool ready() const override { return commons_.phase.load() == Commons::Phase::kServing; }
+  bool accepting() const override { return commons_.phase.load() == Commons::Phase::kServing; }
+  std::string why_not_ready() const override;
   void load(const std::string& model, LoadParameters parameters, Done done) override;
   void unload(const std::string& model, Dependents dependents, Done done) override;
   // ops::HealthSource
@@ -107,6 +108,7 @@ class Front final : public oip::Control, public ops::HealthSource {
   std::vector<std::string> names() const override;
 
  private:
+  bool ready() const { return why_not_ready().empty(); }
   void drain();
 
   net::Shard& shard_;

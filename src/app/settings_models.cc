@@ -26,6 +26,13 @@ void add_repository(std::vector<Setting>& rows) {
                std::vector<std::pair<std::string, Missing>>{{"error", Missing::kError}, {"cpu", Missing::kCpu}}));
   rows.push_back(named(flag("models.strict", "a model that fails at start ends the server (exit 4)", AT(models.strict)),
                        "--strict"));
+  using Rule = bus::ReadinessRule;
+  rows.push_back(
+      named(choice<>("models.readiness", "when the server is ready: strict (all models are), any (one is), process",
+                     AT(readiness),
+                     std::vector<std::pair<std::string, Rule>>{
+                         {"strict", Rule::kStrict}, {"any", Rule::kAny}, {"process", Rule::kProcess}}),
+            "--readiness"));
   rows.push_back(flag("models.allow_config_override", "load requests may bring a configuration and files",
                       AT(models.allow_config_override)));
   rows.push_back(count("models.max_concurrency", "calls inside the engines at once, of all models; 0 = any number",

@@ -21,11 +21,13 @@ using support::outputs;
 
 class FakeControl final : public Control {
  public:
-  bool is_ready = true;
+  bool is_accepting = true;
+  std::string not_ready;
   std::vector<std::string> asked;
   std::vector<Done> waiting;
 
-  bool ready() const override { return is_ready; }
+  bool accepting() const override { return is_accepting; }
+  std::string why_not_ready() const override { return not_ready; }
   void load(const std::string& model, LoadParameters parameters, Done done) override;
   void unload(const std::string& model, Dependents dependents, Done done) override;
 };

@@ -45,7 +45,7 @@ TEST_F(Generate, MembersAreInputsByNameAndParametersElse) {
   auto& inbox = bench.inbox("add");
   inbox.finish(inbox.held[0], outputs("sum INT32 [1,2] [3,4]; text BYTES [1,1] [\"t\"]"));
   bench.turn();
-  EXPECT_EQ(y->sent, R"({"model_name":"add","model_version":"1","sum":[3,4],"text":"t"})");
+  EXPECT_EQ(y->sent, R"({"id":"7","model_name":"add","model_version":"1","sum":[3,4],"text":"t"})");
 }
 
 TEST_F(Generate, AValueAloneIsATensorOfOneElementAndAnOpenDimensionIsWorkedOut) {
@@ -134,6 +134,49 @@ TEST_F(Generate, TextStreamsTokenByTokenUntilAStopString) {
   EXPECT_EQ(events(*x).back()["details"]["finish_reason"], "stop_sequence");
 }
 
+TEST_F(Generate, TextRepeatsItsIdAsAWholeAndInEachEvent) {
+  auto x = post("m/generate", {{"text_input", "ab"}, {"id", "x\"1"}});
+  auto say = [&] {
+    auto v = voice();
+    v.token('c'), v.done(Finish::kLength);
+    bench.turn();
+  };
+  say();
+  EXPECT_EQ(x->sent, R"({"id":"x\"1","model_name":"m","model_version":"1","text_output":"c"})");
+  auto y = post("m/generate_stream", {{"text_input", "ab"}, {"id", "2"}});
+  say();
+  ASSERT_FALSE(events(*y).empty());
+  for (const Json& event : events(*y)) EXPECT_EQ(event["id"], "2");
+}
+
+TEST_F(Generate, WordsAndIdsAsTritonsTextBackEndsHaveThem) {
+  auto x = post("m/generate", {{"text_input", "ab"},
+                               {"stop_words", {"lo", ""}},
+                               {"bad_words", "z"},
+                               {"end_id", 104},
+                               {"pad_id", 2},
+                               {"stop", "!"}});
+  ASSERT_FALSE(bench.inbox("m").held.empty()) << x->sent;
+  const auto& g = *call()->generation;
+  EXPECT_TRUE(g.ignore_eos);
+  EXPECT_EQ(g.stop_ids, std::vector<uint32_t>{104});
+  ASSERT_EQ(g.sampling.logit_bias.size(), 1u);
+  EXPECT_EQ(g.sampling.logit_bias[0].first, uint32_t('z'));
+  EXPECT_LT(g.sampling.logit_bias[0].second, -1e6F);
+  voice().say("elo");
+  bench.turn();
+  EXPECT_EQ(Json::parse(x->sent)["text_output"], "e") << "up to the stop word";
+}
+
+TEST_F(Generate, TheModelsOwnEndAsEndIdChangesNothingAndMinusOneIsNoEnd) {
+  auto x = post("m/generate", {{"text_input", "ab"}, {"end_id", 256}, {"bad_words", Json::array({""})}});
+  EXPECT_FALSE(call()->generation->ignore_eos);
+  EXPECT_TRUE(call()->generation->stop_ids.empty());
+  auto y = post("m/generate", {{"text_input", "ab"}, {"parameters", {{"end_id", -1}, {"stop_words", "x"}}}});
+  EXPECT_TRUE(bench.inbox("m").held.at(1)->generation->ignore_eos);
+  EXPECT_TRUE(bench.inbox("m").held.at(1)->generation->stop_ids.empty());
+}
+
 TEST_F(Generate, FailuresHaveAStatusOrAnEvent) {
   auto x = post("m/generate_stream", {{"text_input", "ab"}});
   voice().fail(Code::kResourceExhausted, "full");
@@ -160,6 +203,15 @@ TEST_F(Generate, BadTextRequestsNameTheMember) {
   EXPECT_EQ(error({{"text_input", "x"}, {"stream", true}}), "stream: use generate_stream");
   EXPECT_EQ(error({{"text_input", "x"}, {"temperature", 3}}), "temperature: expected a number from 0 to 2, got 3");
   EXPECT_EQ(error({{"text_input", 1}}), "text_input: expected a string, got 1");
+  EXPECT_EQ(error({{"text_input", "x"}, {"bad_words", "yes"}}),
+            "bad_words: 'yes' is 4 tokens of this model; words of one token can be kept out");
+  EXPECT_EQ(error({{"text_input", "x"}, {"end_id", 260}}),
+            "end_id: token id 260 is not below 260, the size of the vocabulary");
+  EXPECT_EQ(error({{"text_input", "x"}, {"stop_words", 1}}),
+            "stop_words: expected a string or a list of strings, got 1");
+  EXPECT_NE(error({{"text_input", "x"}, {"stop_words", std::vector<std::string>(17, "a")}}).find("at most 16"),
+            std::string::npos);
+  EXPECT_NE(error({{"text_input", "x"}, {"pad_id", "a"}}).find("pad_id: expected a whole number"), std::string::npos);
   EXPECT_NE(error({{"text_input", std::string(201, 'x')}}).find("context"), std::string::npos);
   EXPECT_EQ(post("nope/generate", {{"text_input", "x"}})->response.status, 404);
   EXPECT_EQ(post("m/generate", {{"text_input", "x"}, {"bad_words", ""}})->headed, false) << "empty members ask nothing";

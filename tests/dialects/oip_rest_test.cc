@@ -174,9 +174,52 @@ TEST(OipRest, HealthHasAJsonBodyAndABareType) {
          R"({"name":"broken","ready":false,"error":"model 'broken' version 1 is not ready: the file is cut"})");
   expect("/v2/models/ad/ready", 404, R"({"error":"Request for unknown model 'ad': did you mean 'add'?"})");
   expect("/v2/models/add/versions/9/ready", 404, R"({"error":"model 'add' has no version '9'; it serves 1"})");
-  bench.control.is_ready = false;
+  bench.control.not_ready = "1 of 2 models is not ready: 'broken' version 1: \"cut\"";
   expect("/v2/health/live", 200, R"({"live":true})");
-  expect("/v2/health/ready", 400, R"({"ready":false,"error":"the server is not ready"})");
+  expect("/v2/health/ready", 400,
+         R"({"ready":false,"error":"1 of 2 models is not ready: 'broken' version 1: \"cut\""})");
+  expect("/v2/models/add/ready", 200, R"({"name":"add","ready":true})");  // whatever becomes of others
+  bench.control.is_accepting = false;
+  expect("/v2/models/add/ready", 400, R"({"name":"add","ready":false,"error":"the server is not ready"})");
+}
+
+TEST(OipRest, ASlashBehindTheRootIsTheRoot) {
+  OipBench bench;
+  EXPECT_EQ(bench.rest("GET", "/v2/").body, bench.rest("GET", "/v2").body);
+  EXPECT_EQ(bench.rest("GET", "/v2/").status, 200);
+}
+
+TEST(OipRest, OnlyWhatModelsMakeIsCompressed) {
+  OipBench bench;
+  auto& add = bench.served("add");
+  for (int i = 0; i < 100; ++i) add.spec.parameters["parameter" + std::to_string(i)] = "a value that repeats itself";
+  OipBench::Headers gzip{{"accept-encoding", "gzip, deflate"}};
+  for (const char* path : {"/v2", "/v2/models/add", "/v2/models/add/config", "/v2/models/stats", "/v2/logging"}) {
+    auto x = bench.open_rest("GET", path, "", gzip);
+    EXPECT_EQ(x->response.status, 200) << path;
+    EXPECT_FALSE(x->response.fields.has("content-encoding")) << path;
+    EXPECT_EQ(x->sent.front(), '{') << path;
+  }
+  EXPECT_GT(bench.rest("GET", "/v2/models/add/config").body.size(), 2000u) << "else nothing was worth it";
+  for (const char* path : {"/v2/models/any/infer", "/v2/models/any/generate"}) {
+    bool infer = std::string_view(path).ends_with("infer");
+    auto x = bench.open_rest(
+        "POST", path, infer ? R"({"inputs":[{"name":"i","shape":[1],"datatype":"INT32","data":[1]}]})" : "{}", gzip);
+    auto& inbox = bench.inbox("any");
+    std::string zeros = "0";
+    for (int i = 1; i < 2000; ++i) zeros += ",0";
+    inbox.finish(inbox.held.at(0), outputs("o INT32 [2000] [" + zeros + "]"));
+    bench.turn();
+    EXPECT_EQ(x->response.fields.find("content-encoding"), "gzip") << path << ' ' << x->sent.substr(0, 200);
+  }
+}
+
+TEST(OipRest, ARawBodyThatIsNoWholeRowsSaysHowManyBytesARowTakes) {
+  OipBench bench;
+  auto a = bench.rest("POST", "/v2/models/digits/infer", "x", {{"inference-header-content-length", "0"}});
+  EXPECT_EQ(a.status, 400);
+  EXPECT_EQ(a.body,
+            R"({"error":"input 'image' is FP32 [-1,2]: the body must have a multiple of 8 bytes, but has 1 byte"})");
 }
 
 TEST(OipRest, MetadataConfigAndIndex) {

@@ -44,6 +44,8 @@ TEST_F(Site, LivenessHoldsWhileReadinessFalls) {
   EXPECT_EQ(get(x), "503 {\"status\":\"not ready\",\"reason\":\"the server is shutting down\"}\n");
   EXPECT_EQ(x.ledger().code, base::Code::kUnavailable);
   EXPECT_TRUE(x.response.fields.has("retry-after"));
+  why = "1 of 2 models is not ready: 'm': it says \"no\"";
+  EXPECT_EQ(json::parse(get("/readyz").substr(4))["reason"], why);
 }
 
 TEST_F(Site, TheFrontPageLinksTheOthers) {

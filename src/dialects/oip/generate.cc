@@ -72,8 +72,14 @@ bool read_parameter(marshal::JsonCursor& json, msg::ParamValue& out) {
   return true;
 }
 
-std::string reply_head(std::string_view model, std::string_view version) {
-  std::string out = "{\"model_name\":";
+std::string reply_head(std::string_view id, std::string_view model, std::string_view version) {
+  std::string out = "{";
+  if (!id.empty()) {
+    out += "\"id\":";
+    marshal::write_string(out, id);
+    out += ',';
+  }
+  out += "\"model_name\":";
   marshal::write_string(out, model);
   out += ",\"model_version\":";
   marshal::write_string(out, version);

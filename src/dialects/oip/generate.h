@@ -7,9 +7,11 @@
 //
 // A model of text takes
 //   text_input (string), parameters {max_tokens = 20, temperature, top_p, stop, …, details} – the members of
-//   marshal/text_fields.h, also beside text_input –, sampling_parameters (the same as JSON in a string),
+//   marshal/text_fields.h, also beside text_input –, sampling_parameters (the same as JSON in a string), stop_words and
+//   bad_words (a string or a list; bad words are single tokens), end_id (the token that ends the text in place of the
+//   model's own; -1: nothing does), pad_id (read and not used: nothing is padded here),
 //   exclude_input_in_output (false: the answer begins with the prompt), id
-// and answers {"model_name","model_version","text_output"[,"details":{"finish_reason":"length"|"eos_token"|
+// and answers {["id",]"model_name","model_version","text_output"[,"details":{"finish_reason":"length"|"eos_token"|
 // "stop_sequence","logprobs":[{"id","text","logprob","special"}]}]}; streamed, each event has what is new, details of
 // its one "token", and the last one the finish_reason. There is no [DONE]. A failure in mid-stream is {"error":…}.
 #pragma once
@@ -38,7 +40,7 @@ void open_stream(wire::Exchange& exchange);
 void send_event(wire::Exchange& exchange, std::string_view json);
 // A value as a parameter: true, false, number or string.
 bool read_parameter(marshal::JsonCursor& json, msg::ParamValue& out);
-// `{"model_name":…,"model_version":…`
-std::string reply_head(std::string_view model, std::string_view version);
+// `{"id":…,"model_name":…,"model_version":…`; without the id where the request had none.
+std::string reply_head(std::string_view id, std::string_view model, std::string_view version);
 
 }  // namespace weir::oip

@@ -97,7 +97,7 @@ class TensorRequest {
 };
 
 std::string write_reply(const InferReply& reply) {
-  std::string out = reply_head(reply.model, reply.version);
+  std::string out = reply_head(reply.id, reply.model, reply.version);
   for (const auto& tensor : reply.tensors) {
     out += ',';
     marshal::write_string(out, tensor.name);
@@ -148,7 +148,7 @@ class TensorGenerate final : public wire::Reader, public Inference {
     if (status.ok() && !streams() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
     exchange_.ledger().code = status.code;
     if (!status.ok() && !exchange_.responding()) return respond_error(exchange_, status);
-    if (!streams()) return respond_json(exchange_, *std::move(reply_));
+    if (!streams()) return respond_inferred(exchange_, *std::move(reply_));
     if (!status.ok()) {
       std::string error = "{\"error\":";
       marshal::write_string(error, status.text);

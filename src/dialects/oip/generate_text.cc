@@ -1,10 +1,9 @@
 // generate.h for models of text: one Call that makes tokens, its text as it comes.
 #include <algorithm>
-#include <limits>
-#include <optional>
 
 #include "dialects/oip/generate.h"
 #include "dialects/oip/rest.h"
+#include "dialects/oip/text_request.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
 #include "marshal/times.h"
@@ -15,87 +14,10 @@ namespace weir::oip {
 namespace {
 
 using base::Status;
-using marshal::FieldReader;
-using marshal::JsonCursor;
 using wire::Exchange;
 
 constexpr int32_t kTokenCredit = 256;  // tokens that may be on their way to a slow reader
 constexpr uint32_t kUsual = 20;        // max_tokens of a request that does not say
-constexpr size_t kMaxText = size_t(1) << 30;
-
-struct TextRequest {
-  std::string id, input, sampling;
-  marshal::TextFields fields;
-  bool details = false, stream = false, without_prompt = true;
-  uint32_t priority = 0;
-};
-
-class TextMembers {
- public:
-  TextMembers(JsonCursor& json, TextRequest& out) : json_(json), out_(out) {}
-
-  Status read() {
-    bool good = json_.object([&](std::string_view name) { return member(std::string(name)); }) && json_.finish();
-    if (!good) return fields_.error();
-    if (!said_) return base::invalid("text_input: it is missing");
-    if (out_.sampling.empty()) return {};
-    JsonCursor inner(out_.sampling);
-    return TextMembers(inner, out_).read_parameters();
-  }
-
- private:
-  Status read_parameters() {
-    bool good = json_.object([&](std::string_view name) { return parameter(std::string(name)); }) && json_.finish();
-    return good ? Status{} : fields_.error();
-  }
-
-  bool member(const std::string& name) {
-    if (name == "text_input") return said_ = true, input();
-    if ((name == "id" || name == "parameters") && json_.peek() == JsonCursor::Kind::kNull) return json_.skip();
-    if (name == "id") return fields_.text(name, kMaxName, out_.id);
-    if (name == "sampling_parameters") return fields_.text(name, size_t(1) << 16, out_.sampling);
-    if (name == "parameters" && json_.peek() == JsonCursor::Kind::kObject)
-      return json_.object([&](std::string_view key) { return parameter(std::string(key)); });
-    return parameter(name);
-  }
-
-  // A string, or a list of one, as a tensor of shape [1] may be written.
-  bool input() {
-    if (json_.peek() != JsonCursor::Kind::kArray) return text();
-    size_t inputs = 0;
-    return json_.array([&] { return ++inputs == 1 ? text() : fields_.refuse("text_input", "one text at a time"); });
-  }
-  bool text() {
-    if (json_.peek() != JsonCursor::Kind::kString) return fields_.unexpected("text_input", "a string");
-    return fields_.text("text_input", kMaxText, out_.input);
-  }
-
-  bool parameter(const std::string& name) {
-    bool ok = true;
-    if (name == "max_new_tokens")
-      return fields_.whole(name, 0, std::numeric_limits<int32_t>::max(), out_.fields.max_tokens);
-    if (marshal::read_text_field(fields_, name, out_.fields, ok)) return ok;
-    if (name == "details") return fields_.flag(name, out_.details);
-    if (name == "stream") return fields_.flag(name, out_.stream);
-    if (name == "exclude_input_in_output") return fields_.flag(name, out_.without_prompt);
-    if (name == "priority") return fields_.whole(name, 0, std::numeric_limits<uint32_t>::max(), out_.priority);
-    return other(name);
-  }
-
-  // Clients of other servers send members that have no meaning here, mostly empty.
-  bool other(const std::string& name) {
-    size_t at = json_.at();
-    if (!json_.skip()) return false;
-    for (std::string_view nothing : {"null", "false", "\"\"", "[]", "{}"})
-      if (json_.since(at) == nothing) return true;
-    return fields_.refuse(std::string_view(name).substr(0, 64), "no such parameter");
-  }
-
-  JsonCursor& json_;
-  FieldReader fields_{json_};
-  TextRequest& out_;
-  bool said_ = false;
-};
 
 using Tokens = base::Result<std::vector<uint32_t>>;
 
@@ -124,7 +46,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
         request_(std::move(request)),
         spec_(served.spec.text),
         delivery_(delivery),
-        head_(reply_head(served.spec.name, served.spec.version)),
+        head_(reply_head(request_.id, served.spec.name, served.spec.version)),
         text_(*spec_->processor->tokenizer, text_options()) {}
   ~TextGenerate() override { leave(); }
   void on_close(Exchange&, bool) override { leave(); }
@@ -240,7 +162,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     }
     out += '}';
     piece_.clear(), token_.clear();
-    if (!streams()) return respond_json(exchange_, std::move(out));
+    if (!streams()) return respond_inferred(exchange_, std::move(out));
     send_event(exchange_, out);
   }
 
@@ -286,8 +208,9 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
 
 void generate_text(House& house, Exchange& exchange, bus::Served& served, Delivery delivery) {
   TextRequest request;
-  JsonCursor json(exchange.content().view());
-  if (Status bad = TextMembers(json, request).read(); !bad.ok()) return respond_error(exchange, bad);
+  if (Status bad = read_text_request(exchange.content().view(), request); !bad.ok())
+    return respond_error(exchange, bad);
+  if (Status bad = place_words(request, *served.spec.text); !bad.ok()) return respond_error(exchange, bad);
   if (request.stream && delivery == Delivery::kWhole)
     return respond_error(exchange, base::invalid("stream: use generate_stream"));
   auto reader = std::make_unique<TextGenerate>(house, exchange, std::move(request), served, delivery);

@@ -52,13 +52,13 @@ Result<pb::ServerLiveResponse> server_live(House&, const pb::ServerLiveRequest&)
 
 Result<pb::ServerReadyResponse> server_ready(House& house, const pb::ServerReadyRequest&) {
   pb::ServerReadyResponse out;
-  out.set_ready(house.control.ready());
+  out.set_ready(house.control.why_not_ready().empty());
   return out;
 }
 
 Result<pb::ModelReadyResponse> model_ready(House& house, const pb::ModelReadyRequest& request) {
   pb::ModelReadyResponse out;
-  out.set_ready(house.control.ready() && house.bus.catalog().find(request.name(), request.version()).has_value());
+  out.set_ready(house.control.accepting() && house.bus.catalog().find(request.name(), request.version()).has_value());
   return out;
 }
 

@@ -26,8 +26,10 @@ class Control {
   using Done = std::function<void(base::Status)>;
   using LoadParameters = std::map<std::string, std::string>;  // "config", "file:1/model.onnx" -> raw bytes
 
-  // The server takes requests: loaded, and not draining.
-  virtual bool ready() const = 0;
+  // The server takes requests: it has started, and is not draining.
+  virtual bool accepting() const = 0;
+  // What keeps the server from being ready, in words for a person; empty when it is.
+  virtual std::string why_not_ready() const = 0;
   // `done` is called once, later, on this shard's thread, and not after the Oip is gone.
   virtual void load(const std::string& model, LoadParameters parameters, Done done) = 0;
   enum class Dependents : uint8_t { kKeep, kUnload };

@@ -57,8 +57,9 @@ void server_metadata(House& house, Exchange& exchange, const PathArgs&) {
 void live(House&, Exchange& exchange, const PathArgs&) { respond_json(exchange, "{\"live\":true}"); }
 
 void ready(House& house, Exchange& exchange, const PathArgs&) {
-  if (house.control.ready()) return respond_json(exchange, "{\"ready\":true}");
-  respond_not_ready(exchange, "", "the server is not ready");
+  std::string why = house.control.why_not_ready();
+  if (why.empty()) return respond_json(exchange, "{\"ready\":true}");
+  respond_not_ready(exchange, "", why);
 }
 
 void model_ready(House& house, Exchange& exchange, const PathArgs& args) {
@@ -69,7 +70,7 @@ void model_ready(House& house, Exchange& exchange, const PathArgs& args) {
   name += ",";
   if (!found) return respond_not_ready(exchange, name, found.error().text);
   exchange.ledger().model = (*found)->spec.name;
-  if (!house.control.ready()) return respond_not_ready(exchange, name, "the server is not ready");
+  if (!house.control.accepting()) return respond_not_ready(exchange, name, "the server is not ready");
   respond_json(exchange, "{" + name + "\"ready\":true}");
 }
 
@@ -229,6 +230,7 @@ struct Row {
 
 constexpr Row kRoutes[] = {
     {"GET", "/v2", server_metadata},
+    {"GET", "/v2/", server_metadata},
     {"GET", "/v2/health/live", live},
     {"GET", "/v2/health/ready", ready},
     {"GET", "/v2/models", model_list},
@@ -276,6 +278,10 @@ constexpr Row kRoutes[] = {
 }  // namespace
 
 void respond_json(Exchange& exchange, std::string json) {
+  exchange.respond(200, "application/json", base::Bytes::adopt(std::move(json)));
+}
+
+void respond_inferred(Exchange& exchange, std::string json) {
   exchange.respond(200, "application/json", base::Bytes::adopt(std::move(json)), Exchange::Compress::kIfAccepted);
 }
 

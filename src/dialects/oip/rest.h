@@ -28,7 +28,10 @@ void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<
 void infer(House& house, wire::Exchange& exchange, const wire::PathArgs& args);
 void infer_stream(House& house, wire::Exchange& exchange, const wire::PathArgs& args);
 
-// 200 with a JSON body and exactly `application/json`: clients compare the type.
+// 200 with a JSON body and exactly `application/json`: clients compare the type. Never compressed: Triton's clients
+// send Accept-Encoding with every request, and inflate the answers of infer alone.
 void respond_json(wire::Exchange& exchange, std::string json);
+// The same for what a model has made; compressed where the client accepts that.
+void respond_inferred(wire::Exchange& exchange, std::string json);
 
 }  // namespace weir::oip

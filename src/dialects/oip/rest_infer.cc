@@ -71,7 +71,7 @@ class RestInfer final : public RestInference {
       status = base::failure(base::Code::kUnimplemented, "the model answered more than once: use infer_stream");
     if (status.ok() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
     if (!status.ok()) return respond_error(exchange_, status);
-    if (reply_->blobs.empty()) return respond_json(exchange_, std::move(reply_->json));
+    if (reply_->blobs.empty()) return respond_inferred(exchange_, std::move(reply_->json));
     respond_binary();
   }
 

@@ -1,5 +1,7 @@
 #include "dialects/ops/pages.h"
 
+#include "marshal/json_tensor.h"
+
 namespace weir::ops {
 namespace {
 
@@ -30,7 +32,9 @@ struct Pages::Parts {
     response.status = 503;
     response.fields.add("content-type", kJson);
     response.fields.add("retry-after", "1");
-    x.respond(std::move(response), base::Bytes::adopt("{\"status\":\"not ready\",\"reason\":\"" + why + "\"}\n"));
+    std::string body = "{\"status\":\"not ready\",\"reason\":";
+    marshal::write_string(body, why);
+    x.respond(std::move(response), base::Bytes::adopt(body + "}\n"));
   }
 
   PageOptions options;
