@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 
 #include "app/commands.h"
@@ -51,9 +52,21 @@ void add_settings(CLI::App& command, Words& words) {
   }
 }
 
-bool is_config_file(const std::string& path) {
+// What `weir serve` and `weir check` are given: a configuration, or models.
+enum class Target : uint8_t { kConfig, kModels };
+
+base::Result<Target> target_of(const std::string& path) {
   std::error_code error;
-  return path.ends_with(".yaml") || path.ends_with(".yml") || std::filesystem::is_regular_file(path, error);
+  if (path.ends_with(".yaml") || path.ends_with(".yml")) return Target::kConfig;
+  if (path.ends_with(".onnx") || !std::filesystem::is_regular_file(path, error)) return Target::kModels;
+  std::ifstream in(path, std::ios::binary);
+  std::string head(4096, '\0');
+  in.read(head.data(), std::streamsize(head.size()));
+  head.resize(size_t(std::max<std::streamsize>(in.gcount(), 0)));
+  if (head.find('\0') == std::string::npos) return Target::kConfig;
+  return base::invalid("'" + path +
+                       "' is neither a .yaml configuration nor a model that is one file (.onnx); other "
+                       "models are folders: weir serve --help");
 }
 
 base::Result<Config> configuration(Words words) {
@@ -63,12 +76,15 @@ base::Result<Config> configuration(Words words) {
   for (const auto& [key, value] : words.switches)
     if (!value.empty()) sources.flags[key] = {value};
   sources.environment = [](const char* name) -> const char* { return std::getenv(name); };
-  if (!words.target.empty() && is_config_file(words.target)) {
-    if (!sources.file.empty())
+  if (!words.target.empty()) {
+    auto target = target_of(words.target);
+    if (!target) return target.error();
+    if (*target == Target::kConfig && !sources.file.empty())
       return base::invalid("two configuration files: " + sources.file + " and " + words.target);
-    sources.file = words.target;
-  } else if (!words.target.empty()) {
-    sources.flags["models.repository"] = {words.target};
+    if (*target == Target::kConfig)
+      sources.file = words.target;
+    else
+      sources.flags["models.repository"] = {words.target};
   }
   if (const char* file = std::getenv("WEIR_CONFIG"); file && sources.file.empty() && words.target.empty())
     sources.file = file;
@@ -160,7 +176,8 @@ void add_server_commands(Line& line) {
   CLI::App* subs[] = {&line.command("serve", "Serve a folder of models, or what a configuration file says", run_serve),
                       &line.command("check", "Check a configuration and its models, show what is in force", run_check)};
   for (auto* sub : subs) {
-    sub->add_option("target", line.words.target, "model repository, or a .yaml file")->type_name("DIR|FILE");
+    sub->add_option("target", line.words.target, "model repository, an .onnx model, or a .yaml configuration")
+        ->type_name("DIR|FILE");
     sub->add_option("--config", line.words.config, "configuration file")->type_name("FILE");
     add_settings(*sub, line.words);
     sub->footer(kFooter);

@@ -20,6 +20,7 @@
 #include "app/version.h"
 #include "engines/identity/identity.h"
 #include "engines/llm/llm.h"
+#include "engines/llm/options.h"
 #include "engines/llm/parrot.h"
 #include "engines/onnx/runtime.h"
 #include "net/signals.h"
@@ -62,11 +63,23 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::
   };
 }
 
+// What each takes in a model.yaml.
+std::map<std::string, std::vector<std::string_view>> engine_parameters() {
+  auto all = [](const auto& names) { return std::vector<std::string_view>(std::begin(names), std::end(names)); };
+  auto parrot = all(llm::kParameters);
+  parrot.emplace_back("step_us");
+  return {{"identity", all(identity::kParameters)},
+          {"llm", all(llm::kParameters)},
+          {"parrot", parrot},
+          {"onnx", all(onnx::kParameters)}};
+}
+
 // The repository's, with what this machine has.
 models::RepositoryOptions repository_options(const Config& config, device::Devices& devices) {
   auto options = config.models;
   options.devices.gpus = uint32_t(devices.cuda_count());
   options.devices.engines = {"identity", "llm"};
+  options.parameters.merge(engine_parameters());
   return options;
 }
 
@@ -107,16 +120,28 @@ void set_up_logs(const Config& config) {
   base::log::set_format(config.log_format);
 }
 
+base::Status check_root(const std::string& root) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(root, error)) return base::invalid("model repository '" + root + "' is not there");
+  if (root.ends_with(".onnx") && fs::is_regular_file(root, error)) return {};
+  if (!fs::is_directory(root, error))
+    return base::invalid("model repository '" + root + "' is neither a folder nor an .onnx file");
+  const fs::path folder = root;
+  for (const char* file : {"1/model.onnx", "1/config.json"})
+    if (fs::exists(folder / file, error))
+      return base::invalid("'" + root + "' is a model, not a repository: serve the folder that it lies in");
+  if (fs::exists(folder / "model.onnx", error))
+    return base::invalid("'" + root + "' is a model's folder, not a repository: serve " +
+                         (folder / "model.onnx").string() + ", or the folder that it lies in");
+  return {};
+}
+
 base::Status check_roots(const Config& config) {
   if (config.models.roots.empty())
     return base::invalid("no model repository: give a folder (weir serve DIR) or set models.repository");
-  for (const auto& root : config.models.roots) {
-    std::error_code error;
-    if (!std::filesystem::is_directory(root, error))
-      return base::invalid("model repository '" + root + "' is not a folder");
-    if (std::filesystem::exists(std::filesystem::path(root) / "1" / "model.onnx", error))
-      return base::invalid("'" + root + "' is a model, not a repository: serve the folder that it lies in");
-  }
+  for (const auto& root : config.models.roots)
+    if (auto s = check_root(root); !s.ok()) return s;
   return {};
 }
 
@@ -434,6 +459,10 @@ Exit check_models(const Config& config) {
   std::printf("devices:\n%s", device_table(devices).c_str());
   std::printf("models:\n%s", model_table(*latest).c_str());
   bool bad = !status.ok();
+  for (const auto& wrong : config.grps_on ? grps::check_routes(config.grps, *latest) : std::vector<std::string>()) {
+    say("weir: " + wrong);
+    bad = true;
+  }
   for (const auto& row : latest->index) bad = bad || row.state != bus::ModelState::kReady;
   latest.reset();
   return bad ? Exit::kUsage : Exit::kOk;

@@ -91,6 +91,58 @@ class ExitCodes(unittest.TestCase):
         for args in (('serve',), ('serve', '/no/such/folder'), ('frob',), ('serve', harness.MODELS, '--nonsense')):
             self.assertEqual(2, weir(*args)[0], args)
 
+    def test_a_model_file_is_served_as_it_lies(self):
+        root = harness.scratch() / 'single'
+        (root / 'x').mkdir(parents=True)
+        model = (harness.MODELS / 'simple/1/model.onnx').read_bytes()
+        for path, name in (('x/model.onnx', 'x'), ('x/net.onnx', 'net')):
+            (root / path).write_bytes(model)
+            server = harness.Server(repository=root / path)
+            self.assertEqual([name], harness.curl(server.url('/v2/models')).json()['models'])
+            code, out, err = weir('infer', name, server.address, '-i', 'INPUT0=zeros', '-i', 'INPUT1=zeros')
+            self.assertEqual(0, code, err)
+            self.assertEqual(0, server.stop())
+        server = harness.Server(repository=harness.MODELS / 'digits/1/model.onnx')
+        config = harness.curl(server.url('/v2/models/digits/config')).json()
+        self.assertEqual('labels.txt', config['output'][0]['label_filename'], 'of its config.pbtxt')
+        self.assertEqual(0, server.stop())
+
+    def test_what_is_no_model_is_refused_in_clear_words(self):
+        root = harness.scratch() / 'odd'
+        (root / 'm').mkdir(parents=True)
+        (root / 'm/model.onnx').write_bytes(b'x')
+        (root / 'weights.bin').write_bytes(b'\0\1\2\3')
+        (root / 'notes.txt').write_text('limits: {bodi: 1}')
+        for target, words in ((root / 'weights.bin', 'neither a .yaml configuration nor a model that is one file'),
+                              (root / 'missing.onnx', "missing.onnx' is not there"),
+                              (root / 'm', 'serve .*m/model.onnx, or the folder'),
+                              (root / 'notes.txt', "did you mean 'body'"),
+                              (harness.MODELS / 'digits', 'serve the folder that it lies in')):
+            for command in ('serve', 'check'):
+                code, _, err = weir(command, target)
+                self.assertEqual(2, code, (target, err))
+                self.assertRegex(err, words)
+
+    def test_check_knows_engine_parameters_and_where_routes_lead(self):
+        root = repository('checked', 'simple', 'identity')
+        (root / 'simple/config.pbtxt').unlink()
+        (root / 'simple/model.yaml').write_text('parameters:\n  intra_op_thread: 2\n')
+        code, out, _ = weir('check', root)
+        self.assertEqual(2, code)
+        self.assertIn("simple/model.yaml:2:3: engine 'onnx' has no parameter 'intra_op_thread', did you mean", out)
+        (root / 'simple/model.yaml').write_text('parameters:\n  intra_op_threads: 2\n')
+        config = harness.scratch() / 'routes-checked.yaml'
+        route = '  - {path: /%s, model: %s, inputs: {%s: body:/a}, outputs: {/b: %s}}\n'
+        good = route % ('a', 'simple', 'INPUT0', 'OUTPUT0') + route % ('b', '""', 'x', 'y') + route % ('c', 'identity', 'x', 'y')
+        config.write_text(f'models: {{repository: {root}}}\ngrps:\n  routes:\n' + good)
+        self.assertEqual(0, weir('check', config)[0], weir('check', config))
+        config.write_text(config.read_text() + route % ('d', 'simpel', 'INPUT0', 'OUTPUT0') + route % ('e', 'simple', 'INPUT_0', 'scores'))
+        code, _, err = weir('check', config)
+        self.assertEqual(2, code)
+        self.assertIn("grps.routes: POST /d: Request for unknown model 'simpel': did you mean 'simple'?", err)
+        self.assertIn("grps.routes: POST /e: model 'simple' has no input 'INPUT_0', did you mean 'INPUT0'?", err)
+        self.assertIn("grps.routes: POST /e: model 'simple' has no output 'scores'; it has OUTPUT0, OUTPUT1", err)
+
     def test_an_address_in_use_is_3(self):
         server = harness.Server()
         code, _, err = weir('serve', harness.MODELS, '--listen', server.address)

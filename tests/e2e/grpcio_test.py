@@ -226,6 +226,20 @@ class Oip(harness.Case):
         _, call = self.stub.ModelInfer.with_call(request('identity'), metadata=[('x-request-id', 'abc-1')])
         self.assertIn(('x-request-id', 'abc-1'), [tuple(m) for m in call.initial_metadata()])
 
+    def test_errors_carry_the_request_id_in_the_trailers(self):
+        def failing(model, **more):
+            with self.assertRaises(grpc.RpcError) as caught:
+                self.stub.ModelInfer(request(model), **more)
+            return dict(caught.exception.trailing_metadata())
+        self.assertEqual('abc-2', failing('nothing', metadata=[('x-request-id', 'abc-2')])['x-request-id'])
+        self.assertRegex(failing('nothing')['x-request-id'], '^[0-9a-f]{16}$')
+        stream = self.stub.ModelStreamInfer(iter([request('identity', id='a')]))
+        next(stream)
+        stream.cancel()
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.channel.unary_unary('/inference.GRPCInferenceService/Nothing')(b'')
+        self.assertIn('x-request-id', dict(caught.exception.trailing_metadata()))
+
     def test_aio_clients_work_too(self):
         async def run():
             async with grpc.aio.insecure_channel(self.server.address) as channel:

@@ -103,6 +103,18 @@ class Rest(harness.Case):
         body = gzip.decompress(answer.body) if answer.headers.get('content-encoding') == 'gzip' else answer.body
         self.assertEqual([0.5] * 16, json.loads(body)['outputs'][0]['data'])
 
+    def test_control_answers_are_never_compressed(self):
+        offers = ('-H', 'Accept-Encoding: gzip, deflate')
+        for path in ('/v2', '/v2/models', '/v2/models/simple', '/v2/models/chat/config', '/v2/models/stats', '/v2/trace/setting'):
+            answer = self.get(path, *offers)
+            self.assertEqual((200, None), (answer.status, answer.headers.get('content-encoding')), path)
+            answer.json()
+        index = curl(self.server.url('/v2/repository/index'), '-X', 'POST', *offers)
+        self.assertIn('simple', [row['name'] for row in index.json()])
+
+    def test_a_slash_behind_the_root_is_the_root(self):
+        self.assertEqual(self.get('/v2').json(), self.get('/v2/').json())
+
     def test_a_chunked_upload_is_accepted(self):
         self.assertEqual(200, self.post('/v2/models/simple/infer', SIMPLE, '-H', 'Transfer-Encoding: chunked').status)
 
@@ -144,11 +156,16 @@ class Rest(harness.Case):
         self.refuse(400, path, SIMPLE.replace('[1, 16]', '[4294967296, 4294967296]', 1), 'INPUT0')
         self.refuse(400, path, SIMPLE.replace('15]', '3000000000]', 1), 'INPUT0')
         self.refuse(400, path, '[' * 2000)
+        answer = self.post('/v2/models/digits/infer', b'x', '-H', 'Inference-Header-Content-Length: 0')
+        self.assertEqual((400, "input 'image' is FP32 [-1,64]: the body must have a multiple of 256 bytes, but has 1 byte"),
+                         (answer.status, answer.json()['error']))
 
     def test_unknown_paths_and_methods(self):
         answer = self.get('/v2/modells/simple')
         self.assertEqual(404, answer.status)
         self.assertIn('error', answer.json())
+        for path in ('/v2/models/simple/x', '/v2/models/simple/infer/x', '/graphpipe/simple/x', '/v2/y', '/x'):
+            self.assertEqual(f'no such path: {path}', self.get(path).json()['error'])
         answer = self.get('/v2/models/simple/infer')
         self.assertEqual(405, answer.status)
         self.assertIn('POST', answer.headers['allow'])

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "bus/bus.h"
@@ -19,6 +21,10 @@ struct Presence {
 };
 
 class Monitor;
+
+// What the routes of the configuration's own ask for and no model of `catalog` has: a line for each. Routes whose model
+// is named by the request alone are passed over.
+std::vector<std::string> check_routes(const Options& options, const bus::Catalog& catalog);
 
 class Grps {
  public:
