@@ -52,6 +52,15 @@ std::optional<Slip> slip_of(std::string_view pattern, std::string_view path) {
   return slip;
 }
 
+// The same where it is slashes that are too many or missing: only a path that is nearly there.
+std::optional<Slip> slashes_of(std::string_view pattern, std::string_view path) {
+  constexpr size_t kMost = 3;
+  size_t longer = std::max(pattern.size(), path.size()), shorter = std::min(pattern.size(), path.size());
+  if (longer - shorter > kMost) return std::nullopt;
+  Slip slip{base::edit_distance(path, pattern), std::string(pattern)};
+  return slip.edits <= std::min(kMost, path.size() / 4) ? std::optional(slip) : std::nullopt;
+}
+
 }  // namespace
 
 const Route* PathEntry::find(std::string_view method) const {
@@ -144,13 +153,12 @@ std::string PathTable::nearest(std::string_view path) const {
   if (path.size() > kMaxNearMiss || path.empty() || path[0] != '/') return {};
   std::string best;
   size_t least = std::string::npos;
-  std::vector<std::string_view> plain;
   for (const auto& entry : entries_) {
-    if (entry->names.empty()) plain.push_back(entry->pattern);
     auto slip = slip_of(entry->pattern, path);
+    if (!slip && entry->names.empty()) slip = slashes_of(entry->pattern, path);
     if (slip && slip->edits < least) least = slip->edits, best = std::move(slip->meant);
   }
-  return !best.empty() ? best : std::string(base::near_miss(path, plain));
+  return best;
 }
 
 }  // namespace weir::wire

@@ -121,5 +121,24 @@ TEST(GrpsCustom, WhatIsWrongWithARouteIsSaid) {
   EXPECT_EQ(check(r), "outputs: '/o/b' lies inside '/o'") << "one of them would not be in the answer";
 }
 
+TEST(GrpsCustom, RoutesThatLeadNowhereAreNamed) {
+  Options options;
+  auto add = [&](std::string path, std::string model, RouteSpec::Pairs inputs, RouteSpec::Pairs outputs) {
+    auto& r = options.routes.emplace_back(route(std::move(path), std::move(inputs)));
+    r.model = std::move(model), r.outputs = std::move(outputs);
+  };
+  add("/good", "digits-1", {{"image", "body"}}, {{"/a", "p"}});
+  add("/any", "any", {{"what", "body"}}, {{"/a", "ever"}});
+  add("/asked", "", {{"what", "body"}}, {});
+  add("/model", "digist", {{"image", "body"}}, {});
+  add("/input", "digits", {{"imag", "body"}}, {{"/a", "zzz"}});
+  Bench bench;
+  auto wrong = check_routes(options, *bench.models.catalog);
+  ASSERT_EQ(wrong.size(), 3u);
+  EXPECT_TRUE(wrong[0].starts_with("grps.routes: POST /model: Request for unknown model 'digist'")) << wrong[0];
+  EXPECT_EQ(wrong[1], "grps.routes: POST /input: model 'digits' has no input 'imag', did you mean 'image'?");
+  EXPECT_EQ(wrong[2], "grps.routes: POST /input: model 'digits' has no output 'zzz'; it has p");
+}
+
 }  // namespace
 }  // namespace weir::grps

@@ -135,5 +135,17 @@ TEST(Raw, ABodyIsTheOneInputThatIsNotOptional) {
   EXPECT_TRUE(place_raw(base::Bytes::copy_of("12"), spec, call).ok());
 }
 
+TEST(Raw, ARemainderIsToldInBytes) {
+  msg::ModelSpec spec;
+  spec.name = "m", spec.max_batch = 8;
+  spec.inputs = {{"image", DType::kFp32, {64}, false, {}}};
+  msg::Call call;
+  EXPECT_EQ(place_raw(base::Bytes::copy_of("x"), spec, call).text,
+            "input 'image' is FP32 [-1,64]: the body must have a multiple of 256 bytes, but has 1 byte");
+  msg::Call whole;
+  EXPECT_TRUE(place_raw(base::Bytes::copy_of(std::string(512, 'x')), spec, whole).ok());
+  EXPECT_EQ(whole.inputs.at(0).shape.text(), "[2,64]");
+}
+
 }  // namespace
 }  // namespace weir::marshal

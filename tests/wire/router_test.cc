@@ -80,6 +80,8 @@ TEST_F(RouterTest, AnUnknownPathNamesTheNearest) {
             "404 {\"error\":\"no such path: /v2/helth/live; did you mean /v2/health/live?\"}");
   EXPECT_EQ(get("POST", "/v2/models/mine/infr"),
             "404 {\"error\":\"no such path: /v2/models/mine/infr; did you mean /v2/models/mine/infer?\"}");
+  EXPECT_EQ(get("GET", "/v2/healthlive"),
+            "404 {\"error\":\"no such path: /v2/healthlive; did you mean /v2/health/live?\"}");
   EXPECT_EQ(get("GET", "/somewhere/else/entirely"), "404 {\"error\":\"no such path: /somewhere/else/entirely\"}");
   EXPECT_TRUE(get("GET", "/\"x").starts_with("404 {\"error\":\"no such path: /\\\"x"));
 }

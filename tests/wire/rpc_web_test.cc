@@ -91,7 +91,8 @@ TEST_F(GrpcWeb, TheTrailerFrameHoldsMetadataAndDetails) {
   service_.slow.seen.rpc->trailing("x-last", "2");
   service_.slow.seen.rpc->finish({Code::kAborted, "a\nb", "d"});
   EXPECT_EQ(grpc_frames(x->sent)[0].payload,
-            "grpc-status: 10\r\ngrpc-message: a%0Ab\r\ngrpc-status-details-bin: ZA\r\nx-last: 2\r\n");
+            "grpc-status: 10\r\ngrpc-message: a%0Ab\r\ngrpc-status-details-bin: ZA\r\nx-last: 2\r\nx-request-id: " +
+                x->ledger().request_id + "\r\n");
 }
 
 }  // namespace
