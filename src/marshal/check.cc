@@ -147,8 +147,6 @@ Status check_rows(const msg::ModelSpec& spec, msg::Call& call) {
   return {};
 }
 
-}  // namespace
-
 Status wrong_size(std::string_view what, const msg::Tensor& tensor, uint64_t elements) {
   uint64_t width = msg::size_of(tensor.dtype), bytes = 0;
   std::string text = quoted(what, tensor) + ": " + std::to_string(tensor.data.size()) +
@@ -158,6 +156,8 @@ Status wrong_size(std::string_view what, const msg::Tensor& tensor, uint64_t ele
   return invalid(text + std::to_string(bytes) + ": " + std::to_string(elements) + " elements of " +
                  std::to_string(width));
 }
+
+}  // namespace
 
 Status check_data(const msg::Tensor& tensor, std::string_view what) {
   if (tensor.dtype == DType::kInvalid) return invalid(quoted(what, tensor) + " has no datatype");

@@ -80,12 +80,13 @@ class Web(harness.Case):
         for body, kind, code in ((frame(request('nothing')), 'application/grpc-web', '5'),
                                  (frame(request())[:-1], 'application/grpc-web', '13'),
                                  (b'!!!!', 'application/grpc-web-text', '13')):
-            answer = self.post(INFER, body, kind)
+            answer = self.post(INFER, body, kind, '-H', 'x-request-id: web-1')
             self.assertEqual(200, answer.status)
             raw = base64_pieces(answer.body) if 'text' in kind else answer.body
             messages, trailers = frames(raw)
             self.assertEqual(([], code), (messages, trailers['grpc-status']))
             self.assertIn('grpc-message', trailers)
+            self.assertEqual('web-1', trailers['x-request-id'])
 
     def test_a_stream_of_answers(self):
         answer = self.post(STREAM, frame(request(n=2)) + frame(request('nothing')) + frame(request(n=3)), 'application/grpc-web')
