@@ -5,9 +5,9 @@
 //    "bytes_out":34,"seconds":0.000812,"queue_seconds":0.000101,"compute_seconds":0.000511,"trace_id":"…"}
 //
 // Lines are made on the shards and written by one thread; a shard waits for nothing but a brief lock per turn. When the
-// writer cannot keep up or cannot write (a full disk, a stopped reader), lines are dropped and counted, and a line before
-// the next one that is written says how many ("dropped"). The server's log says when it cannot write, and why, and when
-// it can again.
+// writer cannot keep up or cannot write (a full disk, a stopped reader), lines are dropped and counted, and a line
+// before the next one that is written says how many ("dropped"). The server's log says when it cannot write, and why,
+// and when it can again.
 #pragma once
 
 #include <memory>

@@ -42,8 +42,9 @@ struct Runtime::Parts {
   }
 };
 
-// Microsoft's builds start a thread that reports to their servers before DisableTelemetryEvents can be called; they look at
-// this variable first. It is set here, before the server has other threads, because setenv() is not safe beside getenv().
+// Microsoft's builds start a thread that reports to their servers before DisableTelemetryEvents can be called; they
+// look at this variable first. It is set here, before the server has other threads, because setenv() is not safe beside
+// getenv().
 Runtime::Runtime(Options options) : parts_(std::make_unique<Parts>()) {
   parts_->options = std::move(options);
   ::setenv("ORT_DISABLE_TELEMETRY", "1", 1);
