@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,11 +34,14 @@ class Tally:
 
 
 def run(cmd, env, cwd):
+    """Exit code and output. A program that takes too long is killed with all that it has started."""
+    program = subprocess.Popen(cmd, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        done = subprocess.run(cmd, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S)
-        return done.returncode, done.stdout.decode(errors='replace')
-    except subprocess.TimeoutExpired as late:
-        return 124, (late.stdout or b'').decode(errors='replace') + f'\n(stopped after {LIMIT_S} s)'
+        out, _ = program.communicate(timeout=LIMIT_S)
+        return program.returncode, out.decode(errors='replace')
+    except subprocess.TimeoutExpired:
+        os.killpg(program.pid, signal.SIGKILL)
+        return 124, program.communicate()[0].decode(errors='replace') + f'\n(stopped after {LIMIT_S} s)'
 
 
 def gtest(test, env, tally):

@@ -52,7 +52,7 @@ void add_settings(CLI::App& command, Words& words) {
   }
 }
 
-// What `weir serve` and `weir check` are given: a configuration, or models.
+// The argument of `weir serve` and `weir check`: a configuration, or models.
 enum class Target : uint8_t { kConfig, kModels };
 
 base::Result<Target> target_of(const std::string& path) {

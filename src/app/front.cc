@@ -160,6 +160,13 @@ void Front::unload(const std::string& model, Dependents dependents, Done done) {
                               });
 }
 
+// While other models load a model can be asked already, unless readiness waits for all of them.
+bool Front::accepting() const {
+  const auto phase = commons_.phase.load();
+  if (commons_.config.readiness == bus::ReadinessRule::kAny) return phase != Commons::Phase::kDraining;
+  return phase == Commons::Phase::kServing;
+}
+
 std::string Front::why_not_ready() const {
   const auto phase = commons_.phase.load();
   const auto rule = commons_.config.readiness;

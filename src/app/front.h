@@ -99,7 +99,7 @@ class Front final : public oip::Control, public ops::HealthSource {
   void phase_changed();
 
   // oip::Control
-  bool accepting() const override { return commons_.phase.load() == Commons::Phase::kServing; }
+  bool accepting() const override;
   std::string why_not_ready() const override;
   void load(const std::string& model, LoadParameters parameters, Done done) override;
   void unload(const std::string& model, Dependents dependents, Done done) override;

@@ -63,7 +63,7 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::
   };
 }
 
-// What each takes in a model.yaml.
+// The parameters that each engine takes in a model.yaml.
 std::map<std::string, std::vector<std::string_view>> engine_parameters() {
   auto all = [](const auto& names) { return std::vector<std::string_view>(std::begin(names), std::end(names)); };
   auto parrot = all(llm::kParameters);

@@ -15,12 +15,16 @@ namespace {
 
 // The thread takes no signal: they are for those who wait for them. And a reader that has gone is an error, not an end.
 std::thread without_signals(auto run) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(run);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
+  struct Mask {
+    sigset_t before;
+    Mask() {
+      sigset_t all;
+      sigfillset(&all);
+      pthread_sigmask(SIG_SETMASK, &all, &before);
+    }
+    ~Mask() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+  } mask;
+  return std::thread(run);
 }
 
 uint64_t lines_in(std::string_view text) { return uint64_t(std::count(text.begin(), text.end(), '\n')); }
@@ -58,7 +62,7 @@ bool LogWriter::start() {
   }
 }
 
-// Better late than not at all: whoever logs writes it, and may have to wait for a reader.
+// Without a thread of its own the writer uses the one that logs, which may wait for the reader.
 void LogWriter::write_here() {
   std::string batch;
   batch.swap(waiting_);

@@ -47,7 +47,7 @@ struct ModelFolder {
   uint64_t fingerprint() const;
   // Changes whenever what version `v` is made of does.
   uint64_t fingerprint(uint64_t v) const;
-  // Of a file of version `v`, below `path`.
+  // The name of a file of version `v`, below `path`.
   std::string relative(uint64_t v, std::string_view file) const;
   std::string version_path(uint64_t v) const { return path + '/' + std::to_string(v); }
   std::vector<uint64_t> numbers() const;  // ascending

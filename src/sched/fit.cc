@@ -81,7 +81,8 @@ void mix_row(uint64_t& key, const msg::Tensor& tensor) {
   for (int64_t d : tensor.shape.dims().subspan(1)) mix(key, uint64_t(d));
 }
 
-// Of a model that takes any tensors: whether each of them has the call's rows, so that rows of others may lie beside.
+// Whether each tensor of a call to a model that takes any tensors has the call's rows, so that other calls' rows may
+// lie beside them.
 bool has_rows(const msg::Call& call, const msg::ModelSpec& spec) {
   if (call.inputs.empty() || !rows_fit(call, spec).ok()) return false;
   return std::all_of(call.inputs.begin(), call.inputs.end(), [&](const msg::Tensor& tensor) {

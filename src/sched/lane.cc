@@ -90,7 +90,7 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
   std::vector<std::thread> threads_;
 };
 
-// What is queued is finished first.
+// Queued calls are finished first.
 void Lanes::join() {
   {
     std::lock_guard lock(mutex_);
@@ -119,8 +119,8 @@ void Lanes::put(msg::Call* call) {
     std::lock_guard lock(mutex_);
     status = batcher_.add(call, now, dropped);
     stats_.pending.store(int64_t(batcher_.size()), std::memory_order_relaxed);
-    // Cancelled on its way here: whoever told us found nothing to look at.
-    if (status.ok() && parked_ == 0 && call->cancelled.load(std::memory_order_acquire)) ring_at(now + kSoon);
+    // Cancelled on its way here: poke() found an empty queue, and a call that only leaves wakes no lane.
+    if (status.ok() && call->cancelled.load(std::memory_order_acquire)) ring_at(now + kSoon);
     wake = rouse(now);
     if (wake) waking_.fetch_add(1, std::memory_order_relaxed);
     watch();

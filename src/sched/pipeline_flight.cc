@@ -83,7 +83,7 @@ Status PipelineFlight::lend(PipelineLeg& leg, const PipelineNode& node) {
   return {};
 }
 
-// What the Call says beside its tensors.
+// Copies all but the tensors of the Call.
 void PipelineFlight::describe(PipelineLeg& leg, const msg::ModelSpec& spec) const {
   leg.model = spec.name;
   leg.version = spec.version;

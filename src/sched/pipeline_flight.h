@@ -25,7 +25,7 @@ struct PipelineOrder {
 
 struct PipelineFlight;
 
-// What one node is lent.
+// The Call that one node is lent.
 struct PipelineLeg : msg::Call {
   PipelineFlight* flight = nullptr;
   uint32_t node = 0;
@@ -43,7 +43,7 @@ struct PipelineFlight {
   base::Status lend(PipelineLeg& leg, const PipelineNode& node);
   // A leg is back with its last event; what it made is in the slots, unless this fails. Takes the mutex.
   base::Status answered(PipelineLeg& leg, const PipelineNode& node, msg::Event&& event);
-  // What the Call asked for, once all legs are over.
+  // The outputs that the Call asked for, once all legs are over.
   msg::Outputs results(const PipelinePlan& plan);
 
   msg::Call* parent = nullptr;

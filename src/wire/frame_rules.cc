@@ -4,7 +4,7 @@ namespace weir::wire {
 
 void EndedStreams::open(int32_t id) {
   if (id <= last_ || id % 2 == 0) return;
-  ended_ <<= size_t(id - last_) / 2;  // all the way out, if that is far
+  ended_ <<= size_t(int64_t(id) - last_) / 2;  // all the way out, if that is far
   last_ = id;
 }
 

@@ -15,9 +15,9 @@ constexpr uint64_t kPrioritiesPerStream = 100;
 constexpr uint64_t kUpdatesPerDataFrame = 10;
 constexpr uint64_t kOverheadAllowance = 1 << 20;
 constexpr uint8_t kPingStrikes = 2;
-// Of the most that is kept of what traffic earns, and what earns it: each of our HEADERS and DATA frames a PING,
-// because a gRPC client sends one per round trip in which something came; and payload, either way, as below. grpc-go
-// widens its window, by SETTINGS, at most once per 43 KiB.
+// Traffic earns a peer control frames, of which at most kMostEarned are kept. Each of our HEADERS and DATA frames earns
+// a PING, because a gRPC client sends one per round trip in which something came; payload, either way, earns as below.
+// grpc-go widens its window, by SETTINGS, at most once per 43 KiB.
 constexpr uint32_t kMostEarned = 100;
 constexpr uint64_t kBytesPerPing = 16 << 10, kBytesPerSettings = 32 << 10;
 constexpr uint64_t kPingAndAck = 2 * (9 + 8);

@@ -84,8 +84,8 @@ class TokenBucket {
   base::Time at_;
 };
 
-// What ordinary traffic entitles a peer to, beside a bucket. No more than `most` is kept, so that an hour of traffic is
-// no licence for a flood.
+// Control frames that a peer may send for its ordinary traffic, beside a bucket. No more than `most` is kept, so that
+// an hour of traffic is no licence for a flood.
 class Credit {
  public:
   explicit Credit(uint32_t most) : most_(most) {}

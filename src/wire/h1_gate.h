@@ -4,11 +4,11 @@
 // and refuses whatever is ambiguous: bare CR or LF, folded lines, blanks before a colon, more than one length, any
 // Transfer-Encoding but `chunked`, a Host that is missing, doubled or no host. A refused head closes the connection.
 //
-// What is legal and has one reading passes: `Content-Length: 013` is 13 (RFC 9110 §8.6, 1*DIGIT), an empty Host is that
-// of a target without authority (RFC 9112 §3.2). `gzip, chunked` is well framed but not understood: 501 (§6.1), as is a
-// coding that nobody knows; where `chunked` is not last or not alone in its kind, it is 400 (§6.3). Stricter than the
-// RFC on purpose: Transfer-Encoding on several lines, equal lengths sent twice, and an absolute target whose authority
-// is not the Host (§3.2.2 would ignore the Host).
+// Whatever is legal and has one reading passes: `Content-Length: 013` is 13 (RFC 9110 §8.6, 1*DIGIT), an empty Host is
+// that of a target without authority (RFC 9112 §3.2). `gzip, chunked` is well framed but not understood: 501 (§6.1), as
+// is a coding that nobody knows; where `chunked` is not last or not alone in its kind, it is 400 (§6.3). Stricter than
+// the RFC on purpose: Transfer-Encoding on several lines, equal lengths sent twice, and an absolute target whose
+// authority is not the Host (§3.2.2 would ignore the Host).
 //
 //   head         = request-line *( field-line ) CRLF
 //   request-line = method SP request-target SP "HTTP/1." ( "0" / "1" ) CRLF        RFC 9112 §3

@@ -135,7 +135,8 @@ int H2::on_frame(const nghttp2_frame& frame) {
       if (H2Exchange* x = exchange_of(frame.hd.stream_id)) {
         bool premature = !x->out.started && now_ - x->ledger().began < kYoung;
         guard_.stream_closed(premature ? Guard::Life::kPremature : Guard::Life::kUseful);
-        if (x->out.finished || x->ledger().bytes_out > 0) guard_.answered_was_reset();
+        // Sent, not just handed over: what is answered at once would make resets in the same read free.
+        if (x->out.finished || x->ledger().bytes_out > x->out.backlog) guard_.answered_was_reset();
         x->asked_reset = true;  // counted here, not again when the stream closes
       }
       break;

@@ -20,7 +20,7 @@ struct Limits {
   uint64_t message = 64 << 20;   // one gRPC message, also after inflating
   uint32_t inflate_ratio = 100;  // inflated : coded, past the first 512 KiB
 
-  uint32_t streams = 100;   // HTTP/2 streams open at once, and live work per connection
+  uint32_t streams = 100;  // HTTP/2 streams open at once; calls at work, of streams that were reset, too: twice as many
   uint32_t pipelined = 16;  // HTTP/1 requests waiting on one connection
   uint32_t requests_per_read = 32;
   uint32_t stream_window = 1 << 20;  // HTTP/2 receive windows; a stream's grows while its body has its memory

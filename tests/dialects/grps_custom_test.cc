@@ -102,6 +102,16 @@ TEST(GrpsCustom, StreamingIsSwitchedOnByANamedKey) {
   }
 }
 
+TEST(GrpsCustom, ABodyWithoutFieldsAsksForNoStream) {
+  auto r = route("/flow", {{"n", "query:n"}});
+  r.method = "GET";
+  r.model = "my-text";
+  r.streaming = "body_param:s";
+  Bench bench(with(r));
+  bench.models["my-text"].script.push_back(outputs("t BYTES [1] [\"ok\"]"));
+  EXPECT_EQ(bench.rest("GET", "/flow?n=1").body, R"({"t":"ok"})");
+}
+
 TEST(GrpsCustom, WhatIsWrongWithARouteIsSaid) {
   EXPECT_NE(check(route("classify", {{"a", "body"}})), "");
   EXPECT_NE(check(route("/grps/v1/x", {{"a", "body"}})), "");

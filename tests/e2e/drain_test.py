@@ -122,6 +122,7 @@ class Drain(unittest.TestCase):
             c.sendall(get)
             self.assertRegex(c.recv(4096), rb'^HTTP/1.1 200 ')
         server.process.send_signal(signal.SIGTERM)
+        closed = 0
         for c in connections:
             said = b''
             with contextlib.suppress(ConnectionError):
@@ -132,7 +133,9 @@ class Drain(unittest.TestCase):
                 while more := c.recv(65536):
                     said += more
             c.close()
+            closed += b'connection: close' in said
             self.assertEqual(said.count(b'HTTP/1.1 '), said.count(b'HTTP/1.1 200 '))
+        self.assertGreater(closed, 0, 'no connection was told of the drain')
         self.assertEqual(0, server.process.wait(harness.PATIENCE), server.output()[-3000:])
         server.log.close()
 

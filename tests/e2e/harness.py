@@ -52,7 +52,14 @@ class Server:
         self.log = open(self.log_path, 'w+b')
         self.process = subprocess.Popen([*command, *map(str, flags)], stdout=self.log, stderr=self.log, cwd=ROOT,
                                         env={**os.environ, **(env or {})})
+        atexit.register(self.kill)
         self.port = self._wait_for_port(any(not a.startswith('unix:') for a in listen))
+
+    def kill(self):
+        """At the program's end, whatever went wrong before."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
 
     def output(self):
         return self.log_path.read_text(errors='replace')

@@ -36,13 +36,6 @@ struct Scratch {
 
 class OnnxLoad : public WithRuntime {};
 
-// With the variable unset release 1.30 starts five more threads and looks up the host that they report to.
-TEST(OnnxTelemetry, IsOffBeforeTheLibraryIsOpened) {
-  unsetenv("ORT_DISABLE_TELEMETRY");
-  Runtime runtime{Options{}};
-  EXPECT_STREQ(std::getenv("ORT_DISABLE_TELEMETRY"), "1");
-}
-
 TEST_F(OnnxLoad, ExternalDataIsRefusedWhereverItHides) {
   for (std::string name : {"external_initializer", "external_constant", "external_in_branch", "external_sparse"}) {
     EXPECT_THAT(refusal(name), AllOf(HasSubstr("external data"), Not(HasSubstr("passwd")))) << name;

@@ -63,7 +63,8 @@ class Machine:
         self.folder, self.ccache = folder, ccache
 
     def make(self, suite):
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder.exists():
+            self.remove()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         outer('mmdebstrap', '--variant=minbase', '--include=' + ','.join(GIVEN), suite, self.folder)
         shutil.copy('/etc/resolv.conf', self.folder / 'etc/resolv.conf')
@@ -87,7 +88,7 @@ class Machine:
                 'NODE_EXTRA_CA_CERTS=/etc/ssl/certs/of-this-network.crt']
         mounts = ['mount -t proc proc "$R/proc"', 'mount --rbind /dev "$R/dev"', 'mount --rbind /sys "$R/sys"']
         if self.ccache:
-            env += ['CCACHE_DIR=/var/cache/ccache', 'CCACHE_UMASK=000']
+            env += ['CCACHE_DIR=/var/cache/ccache'] + ([] if user == 'root' else ['CCACHE_READONLY=1', 'CCACHE_TEMPDIR=/tmp'])
             mounts += ['mkdir -p "$R/var/cache/ccache"', f'mount --bind {shlex.quote(str(self.ccache))} "$R/var/cache/ccache"']
         else:
             env += ['CCACHE_DISABLE=1']
@@ -185,7 +186,7 @@ class Report:
         begun = time.monotonic()
         try:
             note = work()
-        except (Trouble, subprocess.TimeoutExpired) as trouble:
+        except (Trouble, OSError, subprocess.TimeoutExpired) as trouble:
             self.failed += 1
             self.rows.append((name, time.monotonic() - begun, 'FAILED'))
             print(trouble, flush=True)
@@ -231,8 +232,8 @@ def main():
         if home and args.only != 'serve':
             if visit(machine, USER, report):
                 report.step('root: ./dev test --quick', lambda: machine.run('root', './dev test --quick', home).splitlines()[-1])
-    if not args.keep:
-        machine.remove()
+    if not args.keep and machine.folder.exists():
+        report.step('clean up', machine.remove)
     report.print()
     sys.exit(1 if report.failed else 0)
 

@@ -31,10 +31,14 @@ struct Lab {
     gate.open();
     lanes.reset();
   }
-  msg::Call& put(float value, uint32_t rows = 1, Desk* home = nullptr) {
+  msg::Call& made(float value, uint32_t rows = 1, Desk* home = nullptr) {
     auto& call = calls.emplace_back();
     fill(call, rows, value);
     call.home = home ? home : &desk;
+    return call;
+  }
+  msg::Call& put(float value, uint32_t rows = 1, Desk* home = nullptr) {
+    auto& call = made(value, rows, home);
     lanes->put(&call);
     return call;
   }
@@ -217,6 +221,16 @@ TEST(Lane, CancelledCallsInTheQueueAreNeverComputed) {
   EXPECT_EQ(t.desk.of(gone), "CANCELLED");
   EXPECT_EQ(t.desk.of(stays), "12x1");
   EXPECT_EQ(t.stats.inference_count, 2u);
+}
+
+TEST(Lane, ACallThatWasCancelledBeforeItCameLeavesAnIdleLane) {
+  Lab t;
+  auto& call = t.made(5);
+  call.cancelled = true;
+  t.lanes->put(&call);
+  t.desk.until(1);
+  EXPECT_EQ(t.desk.of(call), "CANCELLED");
+  EXPECT_EQ(t.stats.inference_count, 0u);
 }
 
 TEST(Lane, ACancelledCallLeavesWhileTheIdleEngineWaitsForCompany) {

@@ -36,6 +36,8 @@ std::string id_of_round(uint32_t i, const std::function<std::string(uint32_t)>& 
 const std::vector<Attack> kAttacks{
     {"rapid reset", [](uint32_t i) { return id_of_round(i, [](uint32_t s) { return post(s) + rst(s); }); }, "h2_rst_rx",
      kCalm, 250},
+    {"rapid reset of what is answered at once",
+     [](uint32_t i) { return id_of_round(i, [](uint32_t s) { return get(s) + rst(s); }); }, "h2_rst_rx", kCalm, 250},
     {"window overflow",
      [](uint32_t i) { return id_of_round(i, [](uint32_t s) { return post(s) + frame(8, 0, s, u32(0x7fffffff)); }); },
      "h2_rst_tx", kCalm, 110},

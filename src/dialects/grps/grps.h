@@ -22,8 +22,8 @@ struct Presence {
 
 class Monitor;
 
-// What the routes of the configuration's own ask for and no model of `catalog` has: a line for each. Routes whose model
-// is named by the request alone are passed over.
+// Names what the configuration's routes ask for and no model of `catalog` has, a line for each. Routes whose model is
+// named by the request alone are passed over.
 std::vector<std::string> check_routes(const Options& options, const bus::Catalog& catalog);
 
 class Grps {

@@ -73,7 +73,7 @@ bool whole(const Tensor& tensor) {
   return elements && *elements <= tensor.data.size() && *elements * msg::size_of(tensor.dtype) == tensor.data.size();
 }
 
-// Of several tensors those without a name are, in their order, the model's inputs that none of the others names.
+// Tensors without a name are, in their order, the model's inputs that no other tensor names.
 Status name_by_order(std::vector<Tensor>& tensors, const msg::ModelSpec& spec) {
   auto named = [&](std::string_view name) {
     return std::any_of(tensors.begin(), tensors.end(), [&](const Tensor& t) { return t.name == name; });

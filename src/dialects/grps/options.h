@@ -35,8 +35,8 @@ struct RouteSpec {
   std::string streaming;            // as Options::streaming; "" = nothing
   std::string stream_content_type;  // "" = Options::stream_content_type
   uint32_t error_status = 0;        // of every error; 0 = what belongs to it
-  // Of errors, with {message}, {code} (HTTP's number) and {name} (INVALID_ARGUMENT) filled in as the type wants them
-  // escaped; "" = as the built-in endpoints answer.
+  // The body of an error, with {message}, {code} (HTTP's number) and {name} (INVALID_ARGUMENT) filled in as the type
+  // wants them escaped; "" = as the built-in endpoints answer.
   std::string error_body;
   std::string error_content_type;  // "" = application/json where the body begins with a bracket, else text/plain
 };
@@ -50,7 +50,7 @@ struct Options {
   HttpStatus http_status = HttpStatus::kReal;
   StreamFormat stream_format = StreamFormat::kGrps;
   std::string stream_content_type;  // "" = what belongs to the format
-  // What switches streaming on where it says true: "query_param:k", "header_param:x-k", or "body_param:k", a member of
+  // Switches streaming on where it says true: "query_param:k", "header_param:x-k", or "body_param:k", a member of
   // a JSON body ("body_param:/a/k" inside another); "" = nothing does.
   std::string streaming = "query_param:streaming";
   std::string default_model;  // "" = none, unless there is only one model

@@ -1,4 +1,4 @@
-// What may be wrong with a route of the configuration's own (options.h).
+// Checks a route of the configuration (options.h).
 #include <algorithm>
 
 #include "dialects/grps/options.h"

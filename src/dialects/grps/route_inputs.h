@@ -1,4 +1,4 @@
-// What a request has at the places that a route names (RouteSpec::inputs), as inputs of a Call.
+// Reads a request at the places that a route names (RouteSpec::inputs): the inputs of a Call.
 #pragma once
 
 #include <optional>

@@ -14,7 +14,7 @@ using base::Status;
 using msg::DType;
 using msg::Tensor;
 
-// What a response is made of: members in the order in which the configuration names them.
+// A response's members, in the order in which the configuration names them.
 struct Node {
   std::string name;
   std::vector<Node> members;

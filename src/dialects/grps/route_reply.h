@@ -1,4 +1,4 @@
-// What a route answers: outputs at their places in a JSON document, or one output's own bytes; and errors in the
+// Writes a route's answer: outputs at their places in a JSON document, or one output's own bytes; and errors in the
 // configuration's own words.
 #pragma once
 

@@ -1,6 +1,5 @@
 #include "dialects/grps/stream.h"
 
-#include "dialects/grps/form.h"
 #include "dialects/grps/pointer.h"
 #include "wire/sse.h"
 #include "wire/text.h"
@@ -35,7 +34,8 @@ base::Result<bool> wants_stream(std::string_view control, const wire::Exchange& 
     wire::make_lower(key.data(), key.size());
     return says_true(request.fields.find(key));
   }
-  if (Form::is_one(request.fields.find("content-type")) || body_form(request) == BodyForm::kOctets) return false;
+  // Other bodies, and requests without one, have no field that could ask for a stream.
+  if (body_form(request) != BodyForm::kJson || exchange.content().empty()) return false;
   if (key[0] != '/') key.insert(0, 1, '/');
   auto found = find_value(exchange.content().view(), key);
   if (!found) return found.error();

@@ -28,7 +28,7 @@ class Control {
 
   // The server takes requests: it has started, and is not draining.
   virtual bool accepting() const = 0;
-  // What keeps the server from being ready, in words for a person; empty when it is.
+  // Says why the server is not ready, in words for a person; empty when it is.
   virtual std::string why_not_ready() const = 0;
   // `done` is called once, later, on this shard's thread, and not after the Oip is gone.
   virtual void load(const std::string& model, LoadParameters parameters, Done done) = 0;

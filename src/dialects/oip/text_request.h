@@ -1,4 +1,4 @@
-// What POST …/generate says to a model of text (generate.h).
+// The body of POST …/generate for a model of text (generate.h).
 #pragma once
 
 #include <cstdint>

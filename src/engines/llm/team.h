@@ -27,7 +27,7 @@ class Team {
 
   // Calls each(from, to, thread) for pieces of [0, count), `grain` at most each, on all threads, and returns when all
   // are done. One caller at a time. Which thread gets which piece is left to chance: results must not depend on it.
-  // What one of them throws is thrown here once all are done.
+  // An exception of one of them is thrown here once all are done.
   template <class F>
   void run(uint32_t count, uint32_t grain, F&& each) {
     if (count == 0) return;

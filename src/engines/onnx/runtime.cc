@@ -1,6 +1,5 @@
 #include "engines/onnx/runtime.h"
 
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -42,13 +41,7 @@ struct Runtime::Parts {
   }
 };
 
-// Microsoft's builds start a thread that reports to their servers before DisableTelemetryEvents can be called; they
-// look at this variable first. It is set here, before the server has other threads, because setenv() is not safe beside
-// getenv().
-Runtime::Runtime(Options options) : parts_(std::make_unique<Parts>()) {
-  parts_->options = std::move(options);
-  ::setenv("ORT_DISABLE_TELEMETRY", "1", 1);
-}
+Runtime::Runtime(Options options) : parts_(std::make_unique<Parts>()) { parts_->options = std::move(options); }
 Runtime::~Runtime() = default;
 
 base::Result<std::unique_ptr<sched::Engine>> Runtime::load(const msg::ModelSpec& wanted, const std::string& file,

@@ -1,5 +1,5 @@
-// Runtime: the maker of ONNX engines. app makes one, before it starts threads: the constructor sets the environment
-// variable that keeps ONNX Runtime from sending telemetry. The library is opened when the first model is loaded.
+// Runtime: the maker of ONNX engines. app makes one; nothing happens until the first model is loaded. main() sets
+// ORT_DISABLE_TELEMETRY, without which release 1.30 reports to its vendor's servers.
 //
 //   onnx::Runtime runtime(options);
 //   engines["onnx"] = [&](const models::LoadArgs& a) { return runtime.load(a.wanted, a.file, a.slabs); };
