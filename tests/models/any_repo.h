@@ -31,7 +31,8 @@ class AnyRepo {
   // The index, a line each: "m/1 READY", "m/2 UNAVAILABLE (why)".
   std::string rows() {
     std::string out;
-    for (const auto& row : now()->index) {
+    const auto held = now();  // the Repository's thread may publish another one meanwhile
+    for (const auto& row : held->index) {
       out += row.name + '/' + row.version + ' ' + std::string(bus::name(row.state));
       out += row.reason.empty() ? "\n" : " (" + row.reason + ")\n";
     }
