@@ -311,10 +311,10 @@ void H2::check_exchange(H2Exchange& x) {
 
 // The answer is out, but the request has not ended. RFC 9113 §8.1 lets us say that the rest is not wanted, but some
 // clients (curl 7.88) then forget the answer too if they have not sent all of a body yet. So a small one may come: what
-// fits the stream's window, for a moment.
+// fits the stream's window, for a moment. A call of gRPC is over for its client only when the reset has come.
 void H2::check_unread(H2Exchange& x) {
   bool unread = x.open_stream && x.out.finished && !x.in.ended && !x.asked_reset;
-  if (!unread || now_ - x.out.finished_at < kUnread) return;
+  if (!unread || (!x.in.grpc && now_ - x.out.finished_at < kUnread)) return;
   x.asked_reset = true;
   nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, x.stream(), NGHTTP2_NO_ERROR);
   wire_.output_ready();

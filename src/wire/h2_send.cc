@@ -168,6 +168,7 @@ int H2::on_frame_sent(const nghttp2_frame& frame) {
     // DATA is in the output by now; of another frame the library has not yet given us the bytes.
     data ? mark(*x, 0, true) : void(ending_ = x);
     x->out.finished_at = now_;
+    check_unread(*x);
   } else if (hd.type == NGHTTP2_RST_STREAM) {
     H2Exchange* x = exchange_of(hd.stream_id);
     if (x && x->asked_reset) return 0;

@@ -35,6 +35,17 @@ TEST(H2, AnAnswerBeforeTheRequestIsCompleteEndsWithResetNoErrorAfterAMoment) {
   EXPECT_FALSE(s.codec->finished());
 }
 
+// gRPC's C core tells its user of the trailers once the stream is closed both ways.
+TEST(H2, ACallOfGrpcThatEndsBeforeItsRequestIsResetAtOnce) {
+  Server s;
+  answer_404_at_once(s);
+  Client c;
+  int32_t id = c.request(with(kPost, {{"content-type", "application/grpc"}}), text_of(100), true);
+  c.talk(s);
+  EXPECT_TRUE(c[id].ended);
+  EXPECT_EQ(c[id].reset, NGHTTP2_NO_ERROR);
+}
+
 // curl 7.88 forgets an answer whose reset comes before it has sent its body.
 TEST(H2, TheRestOfASmallBodyMayComeBehindItsAnswer) {
   for (size_t size : {1u, 100u, 60'000u}) {
