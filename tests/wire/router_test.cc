@@ -94,6 +94,11 @@ TEST_F(RouterTest, APlaceholderIsNearToNothing) {
   EXPECT_EQ(get("POST", "/a/off/b"), "404 {\"error\":\"no such path: /a/off/b; did you mean /a/of/b?\"}");
 }
 
+TEST_F(RouterTest, APathThatEndsWithASlashIsNotNearToALetterMore) {
+  router.add({"GET", "/v2/", &service, "", {}});
+  EXPECT_EQ(get("GET", "/v2/y"), "404 {\"error\":\"no such path: /v2/y\"}");
+}
+
 TEST_F(RouterTest, AnotherMethodIs405WithAllow) {
   FakeExchange x("DELETE", "/v2/models/stats");
   EXPECT_EQ(go(x).body, BodyPlan::kIgnore);
