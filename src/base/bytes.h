@@ -37,8 +37,12 @@ inline void drop(Slab* slab) {
 class SlabSource {
  public:
   // A slab of at least `bytes` with one reference, or null when the source is at its limit: the caller then stops
-  // reading from its peer (flow control) and tries again when room is back; it never fails the request for it.
+  // reading from its peer (flow control) and tries again when room is back; it fails the request only if that is
+  // hopeless().
   virtual Slab* take(size_t bytes) = 0;
+  // Asked after take() or take_part() of so many bytes was null. True: waiting would be in vain, because all that is
+  // out would not be enough if it came back. Who would wait refuses then, and the client tries again later.
+  virtual bool hopeless(size_t) const { return false; }
 
  protected:
   ~SlabSource() = default;

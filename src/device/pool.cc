@@ -59,6 +59,7 @@ struct SlabPool::Parts {
   void trim();
   void give(Pooled* slab);
   void unreserve(uint64_t bytes);
+  bool lacks(uint64_t bytes) const;
 
   const std::unique_ptr<SlabMemory> memory;
   const uint64_t budget;
@@ -97,8 +98,10 @@ SlabPool::Parts::Pooled* SlabPool::Parts::make(size_t stripe, SizeClass cls) {
   bool large = cls.bytes >= kHugePage;
   auto* data = large ? memory->take(cls.bytes, kHugePage) : memory->take(kSlabAlign + cls.bytes, kSlabAlign);
   if (!data) return nullptr;
-  if (large) return new Pooled(data, cls.bytes, this, cls.index, stripe);
-  return new (data) Pooled(data + kSlabAlign, cls.bytes, this, cls.index, stripe);
+  if (!large) return new (data) Pooled(data + kSlabAlign, cls.bytes, this, cls.index, stripe);
+  auto* slab = new (std::nothrow) Pooled(data, cls.bytes, this, cls.index, stripe);
+  if (!slab) memory->give(data, cls.bytes, kHugePage);
+  return slab;
 }
 
 void SlabPool::Parts::destroy(Pooled* slab) {
@@ -180,9 +183,24 @@ base::Slab* SlabPool::take(size_t bytes) {
   parts_->starved.store(true);
   parts_->trim();
   if (auto* slab = parts_->make(stripe, cls)) return slab;
-  auto others = parts_->used.fetch_sub(cls.bytes) - cls.bytes;  // and do not wake anybody for this
-  if (others < cls.bytes) throw std::bad_alloc();               // what comes back would not be enough
+  parts_->used.fetch_sub(cls.bytes);  // and do not wake anybody for this
   return nullptr;
+}
+
+// All that is out would not be enough, and the budget is not what is in the way.
+bool SlabPool::Parts::lacks(uint64_t bytes) const {
+  auto out = used.load();
+  return out < bytes && bytes <= budget - out;
+}
+
+bool SlabPool::hopeless(size_t bytes) const {
+  if (bytes > kLargestSlab) return true;
+  auto cls = size_class(bytes);
+  if (cls.bytes > parts_->budget) return true;
+  if (!parts_->lacks(cls.bytes)) return false;
+  parts_->trim();
+  if (auto* slab = parts_->make(this_stripe(), cls)) return parts_->destroy(slab), false;
+  return parts_->lacks(cls.bytes);  // as before: nobody else has what is missing
 }
 
 // Refused is also who comes when another's part is on its way back; that one wakes.
@@ -199,13 +217,7 @@ base::Slab* SlabPool::take_part(size_t bytes) {
     parts_->starved.store(true);
     if (!fits()) return nullptr;
   }
-  Parts::Pooled* slab = nullptr;
-  try {
-    slab = static_cast<Parts::Pooled*>(take(bytes));
-  } catch (...) {
-    parts_->parts.fetch_sub(charged);
-    throw;
-  }
+  auto* slab = static_cast<Parts::Pooled*>(take(bytes));
   if (slab)
     slab->part = true;
   else

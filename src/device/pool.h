@@ -2,9 +2,9 @@
 // block that was pinned once (device/slab_memory.h): then a request body is received where a device can copy it from.
 //
 // Data is 64-byte aligned (2 MiB for slabs of 2 MiB and more, which ask for huge pages). When the budget is spent
-// take() returns null: codecs then stop reading from their peers until something comes back; nothing fails. Where the
-// system has less memory than the budget says, take() throws std::bad_alloc once all that is out would not be enough:
-// waiting for it would not help. A slab larger than the whole budget never comes, so body limits must stay below it.
+// take() returns null: codecs then stop reading from their peers until something comes back; nothing fails. It also
+// does where the system has less memory than the budget says; once all that is out would not be enough, hopeless() says
+// so. A slab larger than the whole budget never comes, so body limits must stay below it.
 // Any thread; a slab may be dropped on another thread than it was taken on, and goes back to the list that it came
 // from. A bounded number of idle slabs is kept for reuse, the rest goes back to the operating system. Parts
 // (base/slab_parts.h) take a quarter of the budget at most, or are alone; memory is scarce when half of it is out, or
@@ -34,6 +34,8 @@ class SlabPool final : public base::SlabSource, public base::SlabParts {
 
   base::Slab* take(size_t bytes) override;
   base::Slab* take_part(size_t bytes) override;
+  // Asks the system once more, and not by what it said to take(): memory may have come since.
+  bool hopeless(size_t bytes) const override;
   bool scarce() const override;
 
   uint64_t budget() const;

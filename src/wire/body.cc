@@ -1,7 +1,6 @@
 #include "wire/body.h"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 #include "base/slab_parts.h"
@@ -63,12 +62,7 @@ base::Bytes BodyCollector::take() { return block_.freeze(); }
 
 // What is left of `piece` when there is no slab is kept aside.
 BodyCollector::State BodyCollector::advance(std::span<const std::byte> piece) {
-  State did;
-  try {
-    did = inflater_ ? inflate(piece) : copy(piece);
-  } catch (const std::bad_alloc&) {
-    return State::kNoMemory;
-  }
+  State did = inflater_ ? inflate(piece) : copy(piece);
   if (did == State::kStalled) aside_.assign(reinterpret_cast<const char*>(piece.data()), piece.size());
   return did;
 }
@@ -77,7 +71,8 @@ BodyCollector::State BodyCollector::copy(std::span<const std::byte>& piece) {
   uint64_t total = block_.size() + uint64_t(piece.size());
   if (total > shape_.limits.bytes) return State::kTooBig;
   if (piece.empty()) return State::kOpen;
-  if (total > block_.capacity() && !grow(total)) return State::kStalled;
+  if (total > block_.capacity())
+    if (State grown = grow(total); grown != State::kOpen) return grown;
   block_.append(piece.data(), piece.size());
   return State::kOpen;
 }
@@ -92,34 +87,39 @@ BodyCollector::State BodyCollector::inflate(std::span<const std::byte>& piece) {
     if (did == Inflate::kMore) return State::kOpen;
     if (did == Inflate::kCorrupt) return State::kCorrupt;
     if (did != Inflate::kFull) return State::kTooBig;
-    if (!grow(uint64_t(block_.size()) + 1)) return State::kStalled;
+    if (State grown = grow(uint64_t(block_.size()) + 1); grown != State::kOpen) return grown;
   }
 }
 
-// To at least `to` bytes.
-bool BodyCollector::grow(uint64_t to) {
-  base::Slab* slab = more(to);
-  if (!slab) return false;
+// To at least `to` bytes. kOpen, or why not.
+BodyCollector::State BodyCollector::grow(uint64_t to) {
+  uint64_t asked = 0;
+  base::Slab* slab = more(to, asked);
+  if (!slab) return slabs_->hopeless(size_t(asked)) ? State::kNoMemory : State::kStalled;
   base::Block bigger(slab);
   if (block_) bigger.append(block_.data(), block_.size());
   block_ = std::move(bigger);
-  return true;
+  return State::kOpen;
 }
 
 // A body of declared length goes from a first part to its final size. Of unknown length: by doubling, in parts; where
-// there are no more of those, to the most that it can become, after which it never waits again.
-base::Slab* BodyCollector::more(uint64_t to) {
+// there are no more of those, to the most that it can become, after which it never waits again. `asked`: for how much
+// it has asked at last.
+base::Slab* BodyCollector::more(uint64_t to, uint64_t& asked) {
   constexpr uint64_t kPart = base::SlabParts::kFirst;
   if (!inflater_ && shape_.content_length >= 0) {
     uint64_t all = std::max(to, uint64_t(shape_.content_length));
-    return all > kPart && to <= kPart ? base::take_part(*slabs_, kPart) : slabs_->take(size_t(all));
+    bool part = all > kPart && to <= kPart;
+    asked = part ? kPart : all;
+    return part ? base::take_part(*slabs_, kPart) : slabs_->take(size_t(all));
   }
   // A byte more than the limit: an inflated body of exactly the limit must find out that it has ended.
   uint64_t most = std::max(to, shape_.limits.bytes + 1);
   uint64_t want = std::min(most, std::max({to, kFirst, uint64_t(block_.capacity()) * 2}));
   if (want < most)
     if (base::Slab* slab = base::take_part(*slabs_, size_t(want))) return slab;
-  return slabs_->take(size_t(want < kFew ? want : most));
+  asked = want < kFew ? want : most;
+  return slabs_->take(size_t(asked));
 }
 
 uint64_t BodyCollector::expected() const {

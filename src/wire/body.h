@@ -25,7 +25,7 @@ class BodyCollector {
     kDone,      // after end(): take() it
     kTooBig,    // more than the limit, or a bomb: 413
     kCorrupt,   // not in its Content-Encoding: 400
-    kNoMemory,  // the SlabSource says that waiting would not help: 503
+    kNoMemory,  // the SlabSource says that it is hopeless: 503
   };
   struct Shape {
     int64_t content_length = -1;  // of the coded body; -1 when not declared
@@ -36,9 +36,9 @@ class BodyCollector {
   // Starts a body; also after an earlier one, whatever became of it.
   void begin(base::SlabSource& slabs, const Shape& shape);
   State put(std::span<const std::byte> piece);
-  // For those who can leave a piece with their peer: so that put() of `n` bytes, uncoded, will not stall. False: no
-  // slab now. Throws std::bad_alloc where waiting would not help.
-  bool make_room(size_t n) { return n <= block_.room() || grow(uint64_t(block_.size()) + n); }
+  // For those who can leave a piece with their peer: so that put() of `n` bytes, uncoded, will not stall. kOpen: it
+  // will not; else kStalled or kNoMemory, which is said here and not kept.
+  State make_room(size_t n) { return n <= block_.room() ? State::kOpen : grow(uint64_t(block_.size()) + n); }
   // There are no more pieces. kDone, unless something is wrong or stalled: then retry() becomes kDone.
   State end();
   State retry();
@@ -56,8 +56,8 @@ class BodyCollector {
   State advance(std::span<const std::byte> piece);
   State copy(std::span<const std::byte>& piece);
   State inflate(std::span<const std::byte>& piece);
-  bool grow(uint64_t to);
-  base::Slab* more(uint64_t to);
+  State grow(uint64_t to);
+  base::Slab* more(uint64_t to, uint64_t& asked);
   State settle();
 
   base::SlabSource* slabs_ = nullptr;

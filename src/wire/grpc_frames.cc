@@ -1,7 +1,6 @@
 #include "wire/grpc_frames.h"
 
 #include <algorithm>
-#include <new>
 #include <string>
 
 #include "base/slab_parts.h"
@@ -12,20 +11,13 @@ std::array<std::byte, kGrpcPrefix> grpc_prefix(GrpcFlag flag, uint32_t length) {
   return {std::byte(flag), std::byte(length >> 24), std::byte(length >> 16), std::byte(length >> 8), std::byte(length)};
 }
 
-// The source throws where waiting for a slab would not help.
 Deframer::Step Deframer::next(std::span<const std::byte>& in) {
   if (!error_.ok()) return Step::kFailed;
-  try {
-    if (!block_) {
-      if (Step step = read_prefix(in); step != Step::kMore) return step;
-      if (!block_) return Step::kMore;
-    }
-    return fill(in);
-  } catch (const std::bad_alloc&) {
-    block_ = {};
-    return fail(base::Code::kResourceExhausted,
-                "there is no memory for a message of " + std::to_string(length_) + " bytes; try again later");
+  if (!block_) {
+    if (Step step = read_prefix(in); step != Step::kMore) return step;
+    if (!block_) return Step::kMore;
   }
+  return fill(in);
 }
 
 Deframer::Step Deframer::fill(std::span<const std::byte>& in) {
@@ -34,7 +26,8 @@ Deframer::Step Deframer::fill(std::span<const std::byte>& in) {
     block_.append(in.data(), n);
     in = in.subspan(n);
     if (block_.size() == length_) return Step::kMessage;
-    if (!in.empty() && !widen()) return Step::kStarved;
+    if (in.empty()) break;
+    if (Step step = widen(); step != Step::kMore) return step;
   }
   return Step::kMore;
 }
@@ -62,8 +55,17 @@ Deframer::Step Deframer::open_payload() {
                                                     " bytes is over the limit of " + std::to_string(max_) + " bytes");
   if (length_ == 0) return Step::kMessage;
   constexpr size_t kPart = base::SlabParts::kFirst;
-  block_ = base::Block(length_ > kPart ? base::take_part(slabs_, kPart) : slab(length_));
-  return block_ ? Step::kMore : Step::kStarved;
+  bool part = length_ > kPart;
+  block_ = base::Block(part ? base::take_part(slabs_, kPart) : slab(length_));
+  return block_ ? Step::kMore : starved(part ? kPart : length_);
+}
+
+// `bytes`: that were not to be had.
+Deframer::Step Deframer::starved(uint64_t bytes) {
+  if (!slabs_.hopeless(bytes)) return Step::kStarved;
+  block_ = {};
+  return fail(base::Code::kResourceExhausted,
+              "there is no memory for a message of " + std::to_string(length_) + " bytes; try again later");
 }
 
 base::Slab* Deframer::slab(uint64_t bytes) {
@@ -71,13 +73,13 @@ base::Slab* Deframer::slab(uint64_t bytes) {
 }
 
 // From the first part to the whole. Who has a part may not wait for a larger one: all others might do so.
-bool Deframer::widen() {
+Deframer::Step Deframer::widen() {
   base::Block whole(slab(length_));
   if (!whole && compressed()) whole = base::Block(slabs_.take(length_));
-  if (!whole) return false;
+  if (!whole) return starved(length_);
   whole.append(block_.data(), block_.size());
   block_ = std::move(whole);
-  return true;
+  return Step::kMore;
 }
 
 base::Bytes Deframer::take() {

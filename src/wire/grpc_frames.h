@@ -58,7 +58,8 @@ class Deframer {
   Step open_payload();
   Step fill(std::span<const std::byte>& in);
   base::Slab* slab(uint64_t bytes);
-  bool widen();
+  Step widen();
+  Step starved(uint64_t bytes);
 
   base::SlabSource& slabs_;
   uint64_t max_;

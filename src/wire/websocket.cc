@@ -85,7 +85,7 @@ size_t WebSocket::feed(std::span<const std::byte> bytes) {
       used += read_head(rest);
     } else {
       size_t n = size_t(std::min<uint64_t>(left_, rest.size()));
-      if (starved(n)) break;
+      if (starved(n)) return reading_ == Reading::kNothing ? bytes.size() : used;
       read_payload(rest.first(n));
       used += n;
       if (reading_ == Reading::kPayload && left_ == 0) end_frame();
@@ -152,8 +152,15 @@ bool WebSocket::check_frame() {
   return true;
 }
 
-// What of the message is in message_ still goes there with the next piece.
-bool WebSocket::starved(size_t n) { return large_ && !is_control(opcode_) && !body_.make_room(message_.size() + n); }
+// What of the message is in message_ still goes there with the next piece. Where waiting for a slab would be in vain
+// the WebSocket ends.
+bool WebSocket::starved(size_t n) {
+  if (!large_ || is_control(opcode_)) return false;
+  auto room = body_.make_room(message_.size() + n);
+  if (room == BodyCollector::State::kNoMemory)
+    fail(close_code::kTryAgain, "there is no memory for the message; try again later");
+  return room != BodyCollector::State::kOpen;
+}
 
 void WebSocket::read_payload(std::span<const std::byte> bytes) {
   bool control = is_control(opcode_);

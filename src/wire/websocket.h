@@ -4,7 +4,8 @@
 //   frame = FIN RSV3 opcode4 | MASK length7 [ length16 | length64 ] mask-key4 payload       RFC 6455 §5.2
 //
 // Extensions and subprotocols are not negotiated. What a peer does against the protocol closes the connection with the
-// code that the RFC names: 1002, 1007 (text that is no UTF-8), 1009 (too large).
+// code that the RFC names: 1002, 1007 (text that is no UTF-8), 1009 (too large). Where there can be no memory for a
+// message: 1013 (try again later).
 #pragma once
 
 #include <array>
@@ -46,8 +47,8 @@ class WebSocket {
     virtual void on_message(Kind kind, base::Bytes message) = 0;
     // Asked before each frame: while true, feed() takes nothing.
     virtual bool full() const = 0;
-    // The peer has closed, or broken the protocol: `code` is what it said or got. No message follows; what was due to
-    // be said of it has been written.
+    // The peer has closed or broken the protocol, or there is no memory for its message: `code` is what it said or got.
+    // No message follows; what was due to be said of it has been written.
     virtual void on_closing(uint16_t code) = 0;
     virtual void write(base::Bytes bytes) = 0;
 

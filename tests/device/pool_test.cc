@@ -165,18 +165,34 @@ class Scarce final : public SlabMemory {
 
 TEST(SlabPool, WaitingForMemoryThatCannotComeIsRefused) {
   SlabPool pool(64 * kMiB, std::make_unique<Scarce>(8 * kMiB));
-  EXPECT_THROW(pool.take(10 * kMiB), std::bad_alloc) << "nothing is out that could come back";
+  EXPECT_FALSE(pool.hopeless(8 * kMiB)) << "it is there";
+  EXPECT_EQ(pool.take(10 * kMiB), nullptr);
+  EXPECT_TRUE(pool.hopeless(10 * kMiB)) << "nothing is out that could come back";
   base::Slab* six = pool.take(6 * kMiB);
   ASSERT_NE(six, nullptr);
-  EXPECT_EQ(pool.take(4 * kMiB), nullptr) << "once the six are back there is room";
-  EXPECT_THROW(pool.take(8 * kMiB), std::bad_alloc) << "six are not enough";
-  EXPECT_THROW(pool.take_part(8 * kMiB), std::bad_alloc);
+  EXPECT_EQ(pool.take(4 * kMiB), nullptr);
+  EXPECT_FALSE(pool.hopeless(4 * kMiB)) << "once the six are back there is room";
+  EXPECT_EQ(pool.take(8 * kMiB), nullptr);
+  EXPECT_EQ(pool.take_part(8 * kMiB), nullptr);
+  EXPECT_TRUE(pool.hopeless(8 * kMiB)) << "six are not enough";
   EXPECT_EQ(pool.used(), 6 * kMiB) << "what was refused is not charged";
   { base::Block back(six); }
   {
     base::Block now(pool.take(4 * kMiB));
     EXPECT_TRUE(now);
   }
+  EXPECT_EQ(pool.used(), 0u);
+  EXPECT_FALSE(pool.hopeless(8 * kMiB)) << "what is idle is no loss";
+}
+
+TEST(SlabPool, WaitingForTheBudgetIsNeverHopeless) {
+  SlabPool pool(64 * kMiB);
+  base::Slab* some = pool.take(30 * kMiB);
+  EXPECT_EQ(pool.take(40 * kMiB), nullptr);
+  EXPECT_FALSE(pool.hopeless(40 * kMiB));
+  base::drop(some);
+  EXPECT_FALSE(pool.hopeless(40 * kMiB)) << "it has come back since";
+  EXPECT_TRUE(pool.hopeless(65 * kMiB)) << "such a slab never comes";
   EXPECT_EQ(pool.used(), 0u);
 }
 

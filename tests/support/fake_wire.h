@@ -29,6 +29,7 @@ class FakeWire final : public wire::Wire {
 class FakeSlabs final : public base::SlabSource, public base::SlabParts {
  public:
   bool empty = false, is_scarce = false;
+  bool is_hopeless = false;  // while it is empty
   size_t parts = 0;
   size_t taken = 0;
   std::vector<size_t> sizes;
@@ -43,6 +44,7 @@ class FakeSlabs final : public base::SlabSource, public base::SlabParts {
     ++parts;
     return take(bytes);
   }
+  bool hopeless(size_t) const override { return empty && is_hopeless; }
   bool scarce() const override { return is_scarce; }
 };
 

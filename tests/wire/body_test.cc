@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <new>
 #include <string>
 
 #include "support/fake_wire.h"
@@ -151,17 +150,32 @@ TEST(Body, AnEmptyBodyIsDoneWithoutASlab) {
 }
 
 TEST(Body, WhereWaitingForASlabWouldNotHelpItSaysSo) {
-  struct : base::SlabSource {
-    base::Slab* take(size_t) override { throw std::bad_alloc(); }
-  } none;
+  FakeSlabs none;
+  none.empty = none.is_hopeless = true;
   BodyCollector body;
   body.begin(none, {.content_length = 100});
+  EXPECT_EQ(body.make_room(50), State::kNoMemory);
+  EXPECT_EQ(body.state(), State::kOpen);
   EXPECT_EQ(put(body, text_of(50)), State::kNoMemory);
   EXPECT_EQ(put(body, text_of(50)), State::kNoMemory);
   EXPECT_EQ(body.end(), State::kNoMemory);
+  body.begin(none, {.coding = Coding::kGzip});
+  EXPECT_EQ(put(body, gzip(text_of(50))), State::kNoMemory);
   body.begin(base::heap(), {.content_length = 3});
   EXPECT_EQ(put(body, "abc"), State::kOpen);
   EXPECT_EQ(body.end(), State::kDone);
+}
+
+TEST(Body, ThatWaitsIsToldWhenWaitingHasBecomeHopeless) {
+  FakeSlabs slabs;
+  slabs.empty = true;
+  BodyCollector body;
+  body.begin(slabs, {});
+  EXPECT_EQ(body.make_room(50), State::kStalled);
+  EXPECT_EQ(put(body, text_of(50)), State::kStalled);
+  EXPECT_EQ(body.retry(), State::kStalled);
+  slabs.is_hopeless = true;
+  EXPECT_EQ(body.retry(), State::kNoMemory);
 }
 
 TEST(Body, StallsWithoutASlabAndGoesOnWhenThereIsOne) {

@@ -149,6 +149,25 @@ TEST(Deframer, WithoutASlabItTakesNothingAndGoesOnLater) {
   EXPECT_EQ(deframer.take().view(), "abc");
 }
 
+TEST(Deframer, WhereWaitingForASlabWouldNotHelpItFails) {
+  support::FakeSlabs slabs;
+  slabs.empty = slabs.is_hopeless = true;
+  Deframer small(slabs, 8 << 20), large(slabs, 8 << 20);
+  std::string stream = grpc_frame("abc");
+  auto in = bytes(stream);
+  EXPECT_EQ(small.next(in), Step::kFailed);
+  EXPECT_EQ(small.error().code, Code::kResourceExhausted);
+  stream = grpc_frame(std::string(3 << 20, 'y'));
+  in = bytes(stream).first((2 << 20) + 5);
+  slabs.empty = false;
+  EXPECT_EQ(large.next(in), Step::kMore) << "there is a first part";
+  in = bytes(stream).subspan((2 << 20) + 5);
+  slabs.empty = true;
+  EXPECT_EQ(large.next(in), Step::kFailed);
+  EXPECT_EQ(large.error().code, Code::kResourceExhausted);
+  EXPECT_EQ(large.reserved(), 0u);
+}
+
 TEST(Deframer, AMessageLandsInOneSlabOfItsSize) {
   support::FakeSlabs slabs;
   Deframer deframer(slabs, 1 << 20);

@@ -74,6 +74,21 @@ TEST(WebSocket, ALargeMessageLiesInASlabAndWaitsForOne) {
   }
 }
 
+TEST(WebSocket, AMessageForWhichThereCanBeNoMemoryClosesIt) {
+  Bench b;
+  b.slabs.empty = true;
+  std::string all = framed(kText, std::string(70'000, 'x'));
+  size_t used = b.feed(all);
+  EXPECT_LT(used, all.size());
+  EXPECT_EQ(b.sent_code(), 0);
+  b.slabs.is_hopeless = true;
+  std::string_view rest = std::string_view(all).substr(used);
+  EXPECT_EQ(b.feed(rest), rest.size());
+  EXPECT_EQ(b.sent_code(), 1013);
+  EXPECT_EQ(b.side.closing, 1013);
+  EXPECT_EQ(b.side.seen.size(), 0u);
+}
+
 TEST(WebSocket, MessagesAreWholeHoweverTheyAreCut) {
   std::string large(70'000, 'x');
   std::string all = framed(kText, "hello") + framed(0x01, "frag") + framed(kPing, "p") + framed(0x00, "") +

@@ -76,7 +76,8 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side {
   void on_closing(uint16_t code) override {
     bool broken =
         code != wire::close_code::kNormal && code != wire::close_code::kNone && code != wire::close_code::kGoingAway;
-    if (broken) exchange_.ledger().code = Code::kInvalidArgument;
+    bool short_of_memory = code == wire::close_code::kTryAgain;
+    if (broken) exchange_.ledger().code = short_of_memory ? Code::kResourceExhausted : Code::kInvalidArgument;
     session_.leave();
     exchange_.end();
   }
