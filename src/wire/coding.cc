@@ -201,7 +201,7 @@ Inflate inflate_whole(Coding coding, std::span<const std::byte> in, InflateLimit
   base::Block block;
   while (true) {
     base::Slab* slab = slabs.take(size_t(want));
-    if (!slab) return Inflate::kNoRoom;
+    if (!slab) return slabs.hopeless(size_t(want)) ? Inflate::kNoMemory : Inflate::kNoRoom;
     base::Block bigger(slab);
     if (block) bigger.append(block.data(), block.size());
     block = std::move(bigger);

@@ -33,12 +33,13 @@ struct InflateLimits {
 };
 
 enum class Inflate : uint8_t {
-  kMore,     // all input is taken; more may come
-  kFull,     // the output is full; call again with room
-  kCorrupt,  // not this coding, a bad checksum, or bytes after the end
-  kTooBig,   // past the limit or the ratio
-  kNoRoom,   // inflate_whole() only: the SlabSource gave nothing; try again later
-  kDone,     // inflate_whole() only
+  kMore,      // all input is taken; more may come
+  kFull,      // the output is full; call again with room
+  kCorrupt,   // not this coding, a bad checksum, or bytes after the end
+  kTooBig,    // past the limit or the ratio
+  kNoRoom,    // inflate_whole() only: the SlabSource gave nothing; try again later
+  kNoMemory,  // inflate_whole() only: nor will it; do not wait
+  kDone,      // inflate_whole() only
 };
 
 class Inflater {
@@ -61,7 +62,7 @@ class Inflater {
   std::unique_ptr<Stream> stream_;
 };
 
-// A whole coded message into one slab. kDone: `*out` is set; else kCorrupt, kTooBig or kNoRoom.
+// A whole coded message into one slab. kDone: `*out` is set; else kCorrupt, kTooBig, kNoRoom or kNoMemory.
 Inflate inflate_whole(Coding coding, std::span<const std::byte> in, InflateLimits limits, base::SlabSource& slabs,
                       base::Bytes* out);
 

@@ -127,6 +127,11 @@ bool FramedCall::accept_message() {
     deliver(std::move(plain));
     return true;
   }
+  if (outcome == Inflate::kNoMemory) {
+    exchange_.ledger().reject = reason::kOverload;
+    break_off(base::try_again(Code::kResourceExhausted, "there is no memory for the message; try again later"));
+    return false;
+  }
   exchange_.ledger().reject = reason::kInflateBytes;
   if (outcome == Inflate::kTooBig)
     break_off(base::failure(Code::kResourceExhausted, "message inflates past the limit of " +

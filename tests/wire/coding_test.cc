@@ -114,9 +114,13 @@ TEST(Coding, ABombEndsAtTheRatioNotAtTheLimit) {
 TEST(Coding, ASourceWithoutRoomIsNotAnError) {
   struct : base::SlabSource {
     base::Slab* take(size_t) override { return nullptr; }
+    bool hopeless(size_t) const override { return forever; }
+    bool forever = false;
   } empty;
   Bytes all = coded(Coding::kGzip, "abc"), out;
   EXPECT_EQ(inflate_whole(Coding::kGzip, all.span(), {}, empty, &out), Inflate::kNoRoom);
+  empty.forever = true;
+  EXPECT_EQ(inflate_whole(Coding::kGzip, all.span(), {}, empty, &out), Inflate::kNoMemory);
 }
 
 TEST(Coding, NegotiationFollowsQualities) {

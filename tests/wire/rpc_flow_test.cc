@@ -154,6 +154,21 @@ TEST_F(GrpcFlow, WithoutASlabToInflateIntoItWaitsToo) {
   EXPECT_EQ(x->consumed, body.size() + 6);
 }
 
+TEST_F(GrpcFlow, WhereThereCanBeNoMemoryToInflateIntoTheCallIsRefused) {
+  auto x = open("Chat", {{"grpc-encoding", "gzip"}});
+  std::string body = grpc_frame(coded(Coding::kGzip, "abc"), 1);
+  RpcBench::data(*x, body.substr(0, 8));  // its slab is taken now
+  bench().slabs.empty = true;
+  RpcBench::data(*x, body.substr(8));
+  EXPECT_FALSE(x->ended);
+  bench().slabs.is_hopeless = true;
+  bench().advance(*x, 20ms);
+  EXPECT_EQ(grpc_status(*x), 8);
+  EXPECT_EQ(x->ledger().reject, reason::kOverload);
+  EXPECT_EQ(x->consumed, body.size());
+  EXPECT_EQ(bench().env.armed(), 0u);
+}
+
 TEST_F(GrpcFlow, OfALargeMessageTheRestIsExpectedOnceItHasItsMemory) {
   options_.max_message = 8 << 20;
   auto x = open("Chat");
