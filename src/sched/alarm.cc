@@ -24,26 +24,30 @@ AlarmClock::~AlarmClock() {
 
 Time AlarmClock::now() const { return lane_now(); }
 
-void AlarmClock::set(Bell& bell, Time when) {
-  bool wake;
+bool AlarmClock::set(Bell& bell, Time when) {
+  bool wake, rings;
   {
     std::lock_guard lock(mutex_);
-    due_[&bell] = when;
+    Time& due = due_.try_emplace(&bell, when).first->second;
+    due = thread_.joinable() ? when : std::min(due, when);  // what could not be set before is still to ring
     wake = when < asleep_until_;
     if (wake) asleep_until_ = Time::min();
-    start();
+    rings = start();
   }
   if (wake) changed_.notify_all();
+  return rings;
 }
 
 // With the mutex. Without a thread nothing rings: those who wait are looked at when their lane is free, and the next
 // bell that is set tries again.
-void AlarmClock::start() {
-  if (thread_.joinable()) return;
+bool AlarmClock::start() {
+  if (thread_.joinable()) return true;
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error&) {
+    return false;
   }
+  return true;
 }
 
 void AlarmClock::remove(Bell& bell) {

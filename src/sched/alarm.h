@@ -25,8 +25,8 @@ class Alarm {
   virtual ~Alarm() = default;
   virtual base::Time now() const = 0;
   // Rings `bell` once, soon after `when`, in place of whatever was set before. Any thread, also with a lock held that
-  // ring() takes.
-  virtual void set(Bell& bell, base::Time when) = 0;
+  // ring() takes. False: nothing can ring now; whoever sets a bell next, to whatever time, tries again.
+  virtual bool set(Bell& bell, base::Time when) = 0;
   // The bell is not rung any more, also not at this moment. Not with a lock held that ring() takes.
   virtual void remove(Bell& bell) = 0;
 };
@@ -36,11 +36,11 @@ class AlarmClock final : public Alarm {
  public:
   ~AlarmClock() override;
   base::Time now() const override;
-  void set(Bell& bell, base::Time when) override;
+  bool set(Bell& bell, base::Time when) override;
   void remove(Bell& bell) override;
 
  private:
-  void start();
+  bool start();
   void run();
 
   std::mutex mutex_;  // over all that follows

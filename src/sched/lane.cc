@@ -154,8 +154,7 @@ bool Lanes::rouse(Time now) {
 
 void Lanes::ring_at(Time when) {
   if (when >= rings_at_) return;
-  rings_at_ = when;
-  alarm_->set(*this, when);
+  if (alarm_->set(*this, when)) rings_at_ = when;
 }
 
 // Calls that may have to leave while nobody is free to look. A lane that sleeps looks in time by itself.

@@ -207,8 +207,7 @@ Status Gated::too_long() const {
 void Gated::ring_at(base::Time when) {
   std::lock_guard lock(mutex_);
   if (when >= rings_at_) return;
-  rings_at_ = when;
-  alarm_->set(*this, when);
+  if (alarm_->set(*this, when)) rings_at_ = when;
 }
 
 void Gated::refuse(msg::Call* call, Status status) {

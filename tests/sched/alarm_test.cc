@@ -141,6 +141,17 @@ TEST(LaneAlarm, ManyCallsWithOneTimeoutSetTheAlarmOnce) {
   EXPECT_LE(t.alarm->sets() - before, 1);
 }
 
+TEST(LaneAlarm, ABellThatCouldNotBeSetIsSetWithTheNextCall) {
+  Busy t;
+  t.alarm->shatter();
+  auto& soon = t.put(5ms);
+  t.alarm->mend();
+  auto& later = t.put(9ms);
+  t.alarm->advance(5ms);
+  EXPECT_EQ(t.desk.of(soon), "UNAVAILABLE");
+  EXPECT_EQ(t.desk.of(later), "nothing");
+}
+
 TEST(LaneAlarm, CallsWithoutATimeNeverSetIt) {
   Busy t;
   for (int i = 0; i < 10; ++i) t.put();
@@ -152,33 +163,61 @@ struct Held final : msg::Inbox {
   std::vector<msg::Call*> calls;
 };
 
-TEST(TurnstileAlarm, AQueueTimeoutIsAnsweredOnTimeThoughNobodyLeaves) {
-  auto spec = spec_of(8);
-  spec.batching.queue_timeout = 10ms;
-  bus::ModelStats stats;
-  Desk desk{[](const msg::Mail& mail) { return text_of(mail.event); }};
-  auto alarm = std::make_shared<FakeAlarm>();
-  auto turnstile = std::make_shared<Turnstile>(1);
-  auto inner = std::make_unique<Held>();
-  auto* held = inner.get();
-  auto inbox = behind(turnstile, std::move(inner), spec, stats, alarm);
-  msg::Call calls[3];
-  for (auto& call : calls) {
+// Three calls, four milliseconds apart; the first is inside and stays there.
+struct Queue {
+  Queue() {
+    spec.batching.queue_timeout = 10ms;
+    auto inner = std::make_unique<Held>();
+    held = inner.get();
+    inbox = behind(turnstile, std::move(inner), spec, stats, alarm);
+  }
+  void put(msg::Call& call) {
     call.home = &desk, call.times.queued = alarm->now();
     inbox->put(&call);
     alarm->advance(4ms);
   }
-  EXPECT_EQ(turnstile->waiting(), 2u);
-  alarm->advance(2ms);
+  void leave() {
+    std::vector<msg::Mail> last;
+    last.push_back({&calls[0], {msg::Outputs{}}});
+    held->calls[0]->home->post(last);
+  }
+  msg::ModelSpec spec = spec_of(8);
+  bus::ModelStats stats;
+  Desk desk{[](const msg::Mail& mail) { return text_of(mail.event); }};
+  std::shared_ptr<FakeAlarm> alarm = std::make_shared<FakeAlarm>();
+  std::shared_ptr<Turnstile> turnstile = std::make_shared<Turnstile>(1);
+  Held* held = nullptr;
+  std::unique_ptr<msg::Inbox> inbox;
+  msg::Call calls[3];
+};
+
+TEST(TurnstileAlarm, ABellThatCouldNotBeSetIsSetWithTheNextCall) {
+  Queue q;
+  q.put(q.calls[0]);
+  q.alarm->shatter();
+  q.put(q.calls[1]);
+  q.alarm->mend();
+  q.put(q.calls[2]);
+  q.alarm->advance(6ms);
+  EXPECT_EQ(q.desk.of(q.calls[1]), "UNAVAILABLE");
+  EXPECT_EQ(q.desk.of(q.calls[2]), "UNAVAILABLE");
+  q.leave();
+}
+
+TEST(TurnstileAlarm, AQueueTimeoutIsAnsweredOnTimeThoughNobodyLeaves) {
+  Queue q;
+  auto& calls = q.calls;
+  auto& desk = q.desk;
+  for (auto& call : calls) q.put(call);
+  EXPECT_EQ(q.turnstile->waiting(), 2u);
+  q.alarm->advance(2ms);
   EXPECT_EQ(desk.of(calls[1]), "UNAVAILABLE");
   EXPECT_EQ(desk.of(calls[2]), "nothing");
-  alarm->advance(4ms);
+  q.alarm->advance(4ms);
   EXPECT_EQ(desk.of(calls[2]), "UNAVAILABLE");
-  EXPECT_EQ(turnstile->waiting(), 0u);
-  EXPECT_EQ(stats.waiting(), 0u);
-  std::vector<msg::Mail> last;
-  last.push_back({&calls[0], {msg::Outputs{}}});
-  held->calls[0]->home->post(last);
+  EXPECT_EQ(q.turnstile->waiting(), 0u);
+  EXPECT_EQ(q.stats.waiting(), 0u);
+  q.leave();
   EXPECT_EQ(desk.of(calls[0]), "ok");
 }
 

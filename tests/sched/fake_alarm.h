@@ -14,10 +14,21 @@ class FakeAlarm final : public Alarm {
     std::lock_guard lock(mutex_);
     return now_;
   }
-  void set(Bell& bell, base::Time when) override {
+  bool set(Bell& bell, base::Time when) override {
     std::lock_guard lock(mutex_);
-    due_[&bell] = when;
     ++sets_;
+    if (broken_) return false;
+    due_[&bell] = when;
+    return true;
+  }
+  // No bell can be set until it is mended.
+  void shatter() {
+    std::lock_guard lock(mutex_);
+    broken_ = true;
+  }
+  void mend() {
+    std::lock_guard lock(mutex_);
+    broken_ = false;
   }
   void remove(Bell& bell) override {
     std::lock_guard lock(mutex_);
@@ -53,6 +64,7 @@ class FakeAlarm final : public Alarm {
   base::Time now_ = base::Time(std::chrono::seconds(1000));
   std::map<Bell*, base::Time> due_;
   int sets_ = 0;
+  bool broken_ = false;
 };
 
 }  // namespace weir::sched
