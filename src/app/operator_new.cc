@@ -17,9 +17,12 @@ constexpr std::size_t kSmallAllocation = 64 << 10;
 
 template <class Take>
 void* take_or_throw(std::size_t bytes, Take from_allocator) {
-  do {
-    if (void* memory = from_allocator()) return memory;
-  } while (bytes <= kSmallAllocation && weir::app::use_reserve());
+  void* memory = from_allocator();
+  if (!memory && bytes <= kSmallAllocation) {
+    while (!memory && weir::app::use_reserve()) memory = from_allocator();
+    if (!memory) memory = from_allocator();  // another thread has used the reserve in between, and not all of it
+  }
+  if (memory) return memory;
   throw std::bad_alloc();
 }
 

@@ -3,9 +3,10 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <mutex>
+#include <utility>
 
 #include "base/log.h"
 
@@ -14,7 +15,9 @@ namespace {
 
 // mimalloc asks for 32 MiB at a time, at an address that is a multiple of it.
 constexpr size_t kReserveBytes = size_t(64) << 20;
-std::atomic<void*> reserve{nullptr};
+// No allocation happens under it. Who finds the reserve used can rely on its memory being the allocator's already.
+std::mutex reserve_mutex;
+void* reserve = nullptr;  // under reserve_mutex
 
 }  // namespace
 
@@ -24,16 +27,17 @@ bool space_is_limited() {
 }
 
 bool keep_reserve() {
-  if (reserve.load() || !space_is_limited()) return true;
+  std::lock_guard lock(reserve_mutex);
+  if (reserve || !space_is_limited()) return true;
   void* taken = mmap(nullptr, kReserveBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (taken == MAP_FAILED) return false;
-  void* none = nullptr;
-  if (!reserve.compare_exchange_strong(none, taken)) munmap(taken, kReserveBytes);
+  reserve = taken;
   return true;
 }
 
 bool use_reserve() {
-  void* taken = reserve.exchange(nullptr);
+  std::lock_guard lock(reserve_mutex);
+  void* taken = std::exchange(reserve, nullptr);
   return taken && munmap(taken, kReserveBytes) == 0;
 }
 
