@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "base/log.h"
@@ -41,14 +42,22 @@ bool use_reserve() {
   return taken && munmap(taken, kReserveBytes) == 0;
 }
 
+// Set for the next look before anything else is allocated: a timer that throws is not fired again.
 void ReserveWatch::look(base::Env& env) {
   bool there = keep_reserve();
+  env.at(env.now() + std::chrono::seconds(1), [this, &env] { look(env); });
+  try {
+    say(there);
+  } catch (const std::bad_alloc&) {  // the next look says it
+  }
+}
+
+void ReserveWatch::say(bool there) {
   if (!there && !short_)
     base::log::warning("memory is short: requests that need much are refused",
                        {{"limit", "address space (ulimit -v)"}});
   if (there && short_) base::log::info("there is memory again");
   short_ = !there;
-  env.at(env.now() + std::chrono::seconds(1), [this, &env] { look(env); });
 }
 
 }  // namespace weir::app

@@ -18,6 +18,8 @@ class ReserveWatch {
   void look(base::Env& env);
 
  private:
+  void say(bool there);
+
   bool short_ = false;
 };
 

@@ -1,3 +1,4 @@
+// The reserve of address space. This program has an operator new that can be told to give nothing.
 #include "app/reserve.h"
 
 #include <gtest/gtest.h>
@@ -10,8 +11,24 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "base/fake_env.h"
+
+namespace {
+thread_local bool no_memory = false;
+}
+
+void* operator new(std::size_t bytes) {
+  void* memory = no_memory ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace weir::app {
 namespace {
@@ -40,6 +57,41 @@ class Limited {
 bool can_map(size_t bytes) {
   void* at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return at != MAP_FAILED && munmap(at, bytes) == 0;
+}
+
+// There is memory for the timer, if for nothing else.
+struct LastEnv final : base::Env {
+  base::FakeEnv inner;
+  base::Time now() const override { return inner.now(); }
+  base::WallTime wall() const override { return inner.wall(); }
+  uint64_t random() override { return inner.random(); }
+  base::TimerId at(base::Time when, std::function<void()> fire) override {
+    bool none = std::exchange(no_memory, false);
+    auto id = inner.at(when, std::move(fire));
+    no_memory = none;
+    return id;
+  }
+  void cancel(base::TimerId id) override { inner.cancel(id); }
+};
+
+TEST(Reserve, IsLookedAtAgainThoughThereIsNoMemoryToSaySo) {
+  LastEnv env;
+  ReserveWatch watch;
+  {
+    Limited limited(16 * kMiB);
+    no_memory = true;
+    try {
+      watch.look(env);
+    } catch (const std::bad_alloc&) {  // as timers do
+    }
+    no_memory = false;
+    EXPECT_EQ(env.inner.armed(), 1u);
+    EXPECT_FALSE(use_reserve()) << "it could not be had";
+  }
+  Limited limited(200 * kMiB);
+  env.inner.advance(std::chrono::seconds(1));
+  EXPECT_EQ(env.inner.armed(), 1u);
+  EXPECT_TRUE(use_reserve());
 }
 
 // mmap stands for the allocator: who is told that the reserve has been used can have some of it at once.
