@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <new>
 #include <utility>
 
 #include "base/encoding.h"
@@ -228,10 +229,17 @@ Plan Router::begin(Exchange& exchange) {
   return plan;
 }
 
+// What a service lacks memory for ends its request, and not the connection with all others.
 void Router::whole(Exchange& exchange) {
   auto* match = static_cast<Match*>(exchange.note);
   assert(match && "whole() without a begin() that asked for it");
-  match->route->service->serve(exchange, match->args);
+  try {
+    match->route->service->serve(exchange, match->args);
+  } catch (const std::bad_alloc&) {
+    exchange.ledger().reject = reason::kOverload;
+    if (exchange.responding()) return exchange.reset(Reset::kInternal);
+    respond_error(exchange, 503, "out of memory; try again later");
+  }
 }
 
 void Router::closed(Exchange& exchange) {

@@ -101,10 +101,21 @@ void RpcCall::on_close(Exchange&, bool complete) {
   tell_close();
 }
 
+// What a method lacks memory for ends its call, and not the connection with all others.
+template <class Work>
+void RpcCall::or_out_of_memory(Work work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    exchange_.ledger().reject = reason::kOverload;
+    break_off(base::try_again(Code::kResourceExhausted, "out of memory; try again later"));
+  }
+}
+
 void RpcCall::deliver(base::Bytes message) {
   if (finished_) return;
   if (!one_request()) {
-    if (reader_) reader_->on_message(*this, std::move(message));
+    if (reader_) or_out_of_memory([&] { reader_->on_message(*this, std::move(message)); });
     return;
   }
   if (std::exchange(has_request_, true))
@@ -124,7 +135,7 @@ void RpcCall::half_close() {
   // From here on the bus enforces it, with the Call.
   if (route_.kind == RpcKind::kUnary && deadline_timer_ != base::TimerId::kNone)
     house_.env.cancel(std::exchange(deadline_timer_, base::TimerId::kNone));
-  route_.target->call(*this, std::move(request_));
+  or_out_of_memory([this] { route_.target->call(*this, std::move(request_)); });
 }
 
 bool RpcCall::congested() {
@@ -160,11 +171,7 @@ void RpcCall::retry_soon() {
   if (retry_timer_ != base::TimerId::kNone) return;
   retry_timer_ = house_.env.at(house_.env.now() + kRetryAfter, [this] {
     retry_timer_ = base::TimerId::kNone;
-    try {
-      resume();
-    } catch (const std::bad_alloc&) {  // no connection is at work here that could end
-      break_off(base::try_again(Code::kResourceExhausted, "out of memory; try again later"));
-    }
+    or_out_of_memory([this] { resume(); });
   });
 }
 

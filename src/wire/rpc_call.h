@@ -85,6 +85,8 @@ class RpcCall : public Reader, public Rpc {
   base::Status read_timeout();
   void drop_timers();
   void tell_close();
+  template <class Work>
+  void or_out_of_memory(Work work);
   void watch_rate();
 
   base::Time deadline_ = base::kNever;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
 #include <string>
 
 #include "support/fake_wire.h"
@@ -74,6 +75,24 @@ TEST_F(RouterTest, SegmentsAreDecodedOneByOne) {
 }
 
 TEST_F(RouterTest, HeadIsAnsweredByGet) { EXPECT_EQ(get("HEAD", "/v2"), "200 HEAD model= version="); }
+
+TEST_F(RouterTest, AServiceWithoutMemoryEndsItsRequestOnly) {
+  struct Hungry final : Service {
+    bool begins = false;
+    void serve(Exchange& x, const PathArgs&) override {
+      if (begins) x.head({});
+      throw std::bad_alloc();
+    }
+  } hungry;
+  router.add({"POST", "/hungry", &hungry, "test", Plan{BodyPlan::kWhole, 1000}});
+  EXPECT_EQ(get("POST", "/hungry").substr(0, 3), "503");
+  hungry.begins = true;
+  FakeExchange x("POST", "/hungry");
+  go(x);
+  EXPECT_TRUE(x.was_reset);
+  EXPECT_EQ(x.ledger().reject, reason::kOverload);
+  router.closed(x);
+}
 
 TEST_F(RouterTest, AnUnknownPathNamesTheNearest) {
   EXPECT_EQ(get("GET", "/v2/helth/live"),

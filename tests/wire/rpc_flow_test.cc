@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <new>
 
 #include "grpc_fixture.h"
 #include "wire/coding.h"
@@ -167,6 +168,17 @@ TEST_F(GrpcFlow, WhereThereCanBeNoMemoryToInflateIntoTheCallIsRefused) {
   EXPECT_EQ(x->ledger().reject, reason::kOverload);
   EXPECT_EQ(x->consumed, body.size());
   EXPECT_EQ(bench().env.armed(), 0u);
+}
+
+TEST_F(GrpcFlow, AMethodWithoutMemoryEndsItsCallOnly) {
+  struct Hungry final : RpcMethod {
+    void call(Rpc&, base::Bytes) override { throw std::bad_alloc(); }
+  } hungry;
+  bench().server().add({"test.Service", "Eat", RpcKind::kUnary, &hungry, "test.In", "test.Out", "test"});
+  auto x = run("Eat", grpc_frame("a"));
+  EXPECT_EQ(grpc_status(*x), 8);
+  EXPECT_EQ(x->ledger().reject, reason::kOverload);
+  EXPECT_EQ(grpc_status(*run("Echo", grpc_frame("a"))), 0);
 }
 
 TEST_F(GrpcFlow, OfALargeMessageTheRestIsExpectedOnceItHasItsMemory) {
