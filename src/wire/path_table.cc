@@ -154,8 +154,8 @@ std::string PathTable::nearest(std::string_view path) const {
   std::string best;
   size_t least = std::string::npos;
   for (const auto& entry : entries_) {
-    // A last segment of one letter would be near to the empty one behind a slash.
-    auto slip = entry->pattern.ends_with('/') ? std::nullopt : slip_of(entry->pattern, path);
+    if (entry->pattern.ends_with('/')) continue;  // any last segment of one letter would be near to it
+    auto slip = slip_of(entry->pattern, path);
     if (!slip && entry->names.empty()) slip = slashes_of(entry->pattern, path);
     if (slip && slip->edits < least) least = slip->edits, best = std::move(slip->meant);
   }
