@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "session/node_graph.h"
@@ -9,13 +10,70 @@ using base::Code;
 using base::failure;
 using base::Status;
 
+constexpr uint64_t kMost = uint64_t(1) << 63;
+
+uint64_t sum(uint64_t a, uint64_t b) { return a >= kMost - std::min(b, kMost) ? kMost : a + b; }
+
 }  // namespace
 
+// Refunds the bytes when the last of the node and those who hold them has let go.
+class NodeGraph::Charge {
+ public:
+  Charge(NodeGraph& graph, uint64_t bytes) : graph_(graph), bytes_(bytes) {}
+  ~Charge() { graph_.refund(bytes_); }
+  Charge(const Charge&) = delete;
+
+ private:
+  NodeGraph& graph_;
+  const uint64_t bytes_;
+};
+
+FlatSize NodeGraph::measure(Node& root) {
+  ++epoch_;
+  measured_ = 0;
+  // Post-order without recursion: a node is left once all its children carry this epoch's sum.
+  std::vector<std::pair<Node*, bool>> todo{{&root, false}};
+  while (!todo.empty()) {
+    auto [n, below_done] = todo.back();
+    if (n->mark_ == epoch_) {
+      todo.pop_back();
+      continue;
+    }
+    if (!below_done) {
+      todo.back().second = true;
+      for (const auto& part : n->parts_)
+        for (Node* child : part.children)
+          if (child->mark_ != epoch_) todo.emplace_back(child, false);
+      continue;
+    }
+    todo.pop_back();
+    FlatSize size{1, 0};
+    measured_ += 1 + n->parts_.size();
+    for (const auto& part : n->parts_) {
+      measured_ += part.children.size();
+      size.visits = sum(size.visits, part.chunk);
+      size.bytes = sum(size.bytes, part.data.size());
+      for (const Node* child : part.children) {
+        size.visits = sum(size.visits, child->size_.visits);
+        size.bytes = sum(size.bytes, child->size_.bytes);
+      }
+    }
+    n->size_ = size;
+    n->mark_ = epoch_;
+  }
+  return root.size_;
+}
+
+void NodeGraph::refill_visits() { visits_left_ += std::min(limits_.visits_per_message, limits_.visits - visits_left_); }
+
 Cursor::Cursor(NodeGraph& graph, Node& root, CursorListener& listener) : graph_(graph), listener_(listener) {
+  enter(root);
+  if (!visit(1)) return;  // nothing is measured any more
   FlatSize size = graph.measure(root);
   if (size.visits > graph.limits_.flattened || size.bytes > graph.limits_.flattened_bytes)
     status_ = failure(Code::kResourceExhausted, named(root.id_) + " is too large when flattened");
-  enter(root);
+  else
+    (void)visit(graph.measured_);
 }
 
 Cursor::~Cursor() {
@@ -56,6 +114,30 @@ bool Cursor::spent(uint64_t visits, uint64_t bytes) {
   return visits_ > graph_.limits_.flattened || bytes_ > graph_.limits_.flattened_bytes;
 }
 
+// The work of all Cursors together: any number may read one node, and each is woken whenever it grows.
+bool Cursor::visit(uint64_t visits) {
+  if (visits <= graph_.visits_left_) {
+    graph_.visits_left_ -= visits;
+    return true;
+  }
+  graph_.visits_left_ = 0;
+  status_ = failure(Code::kResourceExhausted, named(path_.front().node->id_) +
+                                                  ": the session's actions visit too many fragments (each message " +
+                                                  "allows for " + std::to_string(graph_.limits_.visits_per_message) +
+                                                  "); send fewer actions at once, or fewer and larger fragments");
+  return false;
+}
+
+Hold Cursor::hold() {
+  const Place& at = path_.back();
+  Node::Part& part = at.node->parts_[at.part - 1];
+  if (!part.charge && !part.data.empty()) {
+    part.charge = std::make_shared<const NodeGraph::Charge>(graph_, part.data.size());
+    part.cost -= part.data.size();
+  }
+  return part.charge;
+}
+
 Cursor::Step Cursor::next() {
   if (!status_.ok()) return Step::kFailed;
   data_ = {};
@@ -72,6 +154,7 @@ Cursor::Step Cursor::next() {
     }
     Node::Part& part = n.parts_[at.part];
     if (part.pending) return wait(n);
+    if (!visit(1)) return Step::kFailed;
     if (spent(1, part.data.size()))
       return fail(failure(Code::kResourceExhausted, named(path_.front().node->id_) + " is too large when flattened"));
     if (part.chunk) {

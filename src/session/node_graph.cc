@@ -17,9 +17,6 @@ using base::Status;
 constexpr uint64_t kNodeCost = 512, kFragmentCost = 96, kEdgeCost = 32, kSlabCost = 64;
 constexpr size_t kLongestId = 1024;
 constexpr size_t kShownId = 80;
-constexpr uint64_t kMost = uint64_t(1) << 63;
-
-uint64_t sum(uint64_t a, uint64_t b) { return a >= kMost - std::min(b, kMost) ? kMost : a + b; }
 
 Status broken(std::string_view id, int64_t seq, std::string_view rule) {
   return base::invalid(placed(id, seq) + ": " + std::string(rule));
@@ -59,7 +56,8 @@ std::string named(std::string_view id) {
 }
 std::string placed(std::string_view id, int64_t seq) { return named(id) + ", fragment " + std::to_string(seq); }
 
-NodeGraph::NodeGraph(GraphLimits limits, Account* account) : limits_(limits), account_(account) {}
+NodeGraph::NodeGraph(GraphLimits limits, Account* account)
+    : limits_(limits), account_(account), visits_left_(limits.visits) {}
 
 NodeGraph::~NodeGraph() {
   for (const auto& [id, node] : by_name_)
@@ -210,7 +208,7 @@ Status NodeGraph::take(Node& n, const Fragment& f) {
 Status NodeGraph::extend(Node& n) {
   bool grew = false;
   for (auto at = n.ahead_.begin(); at != n.ahead_.end() && at->first == int64_t(n.parts_.size());) {
-    // Whether it is the first chunk is known only now: fragments without one may lie before it.
+    // Only now is it known which chunk is the first: fragments without one may lie before it.
     if (at->second.chunk && !std::exchange(n.begun_, true) && !at->second.described)
       return broken(n.id_, at->first, "the first chunk needs metadata");
     n.parts_.push_back(std::move(at->second));
@@ -357,39 +355,6 @@ Status NodeGraph::drop(Node& root, Reach reach) {
   }
   for (Node* n : drops) forget(*n);
   return {};
-}
-
-FlatSize NodeGraph::measure(Node& root) {
-  ++epoch_;
-  // Post-order without recursion: a node is left once all its children carry this epoch's sum.
-  std::vector<std::pair<Node*, bool>> todo{{&root, false}};
-  while (!todo.empty()) {
-    auto [n, below_done] = todo.back();
-    if (n->mark_ == epoch_) {
-      todo.pop_back();
-      continue;
-    }
-    if (!below_done) {
-      todo.back().second = true;
-      each_child(n->parts_, [&](Node& child) {
-        if (child.mark_ != epoch_) todo.emplace_back(&child, false);
-      });
-      continue;
-    }
-    todo.pop_back();
-    FlatSize size{1, 0};
-    for (const auto& part : n->parts_) {
-      size.visits = sum(size.visits, part.chunk);
-      size.bytes = sum(size.bytes, part.data.size());
-      for (const Node* child : part.children) {
-        size.visits = sum(size.visits, child->size_.visits);
-        size.bytes = sum(size.bytes, child->size_.bytes);
-      }
-    }
-    n->size_ = size;
-    n->mark_ = epoch_;
-  }
-  return root.size_;
 }
 
 }  // namespace weir::session

@@ -46,6 +46,9 @@ struct GraphLimits {
   uint64_t bytes = 64 << 20;     // of data, and what keeping it costs
   uint64_t flattened = 1 << 20;  // leaves, branches and chunks that one flattening visits
   uint64_t flattened_bytes = 64 << 20;
+  // Visits of all flattenings together: a session begins with so many, and each message brings more, up to that again.
+  uint64_t visits = 16 << 20;
+  uint64_t visits_per_message = 4 << 20;
   uint64_t climbs = 4 << 20;  // edges that are followed upwards to keep heights, in all: a chain of 2,896 from its root
 };
 
@@ -53,7 +56,7 @@ struct GraphLimits {
 std::string named(std::string_view node);
 std::string placed(std::string_view node, int64_t seq);
 
-// What seq 0 says of a leaf.
+// The part of a leaf's fragments that must agree; it comes with the first chunk.
 struct Metadata {
   std::string mimetype, role, file_name;
   std::string other;  // capture time and experimental parts, in one spelling: only compared and passed on
@@ -80,8 +83,13 @@ struct FlatSize {
   uint64_t visits = 0, bytes = 0;
 };
 
+// The charge for a chunk's bytes: whoever keeps the bytes keeps this as long, also when the node has been dropped. Dies
+// before the graph.
+using Hold = std::shared_ptr<const void>;
+
 class NodeGraph {
  public:
+  class Charge;
   // `account` (null: none) holds what the graph does, and outlives it.
   explicit NodeGraph(GraphLimits limits, Account* account = nullptr);
   ~NodeGraph();  // after its Cursors
@@ -97,7 +105,7 @@ class NodeGraph {
   // The next fragment of a node that an action makes; `seq` is ignored. Errors: as above.
   base::Status append(Node& node, Fragment fragment);
 
-  // What the session keeps beside nodes counts like their content: `now` bytes where it was `before`. Errors:
+  // Charges memory that the session keeps beside nodes like their content: `now` bytes where it was `before`. Errors:
   // RESOURCE_EXHAUSTED, and nothing changes.
   base::Status keep(uint64_t before, uint64_t now);
   bool has_room_for(uint64_t bytes) const { return bytes <= limits_.bytes && bytes_ <= limits_.bytes - bytes; }
@@ -120,6 +128,9 @@ class NodeGraph {
 
   // What flattening would give of what is there, by memoised sums: cheap also where the answer is 2^40.
   FlatSize measure(Node& node);
+
+  // A message has come: Cursors may visit more.
+  void refill_visits();
 
   // Tells Cursors that waited for what has come since. They may be destroyed, and others made, from inside.
   void deliver();
@@ -148,6 +159,8 @@ class NodeGraph {
   Account* account_;
   uint64_t bytes_ = 0;
   uint64_t climbed_ = 0;
+  uint64_t visits_left_;
+  uint64_t measured_ = 0;                                                // visits that the last measure() took
   uint64_t epoch_ = 0;                                                   // of marks in nodes
   std::unordered_map<std::string_view, std::unique_ptr<Node>> by_name_;  // the key is the Node's own
   std::vector<Node*> work_;
@@ -173,7 +186,8 @@ class Node {
   struct Part {
     base::Bytes data;
     std::vector<Node*> children;
-    uint64_t cost = 0;
+    uint64_t cost = 0;                                // without what `charge` has
+    std::shared_ptr<const NodeGraph::Charge> charge;  // for `data`, once somebody else holds it
     bool chunk = false;
     bool described = false;  // it brought metadata
     bool pending = false;    // a reference that is not loaded
@@ -218,12 +232,14 @@ class Cursor {
     kLeafEnd,  // that leaf is complete
     kWait,     // for what has not come; news() will be told
     kEnd,
-    kFailed,  // status() says why: a failed or dropped node, or one that is too large when flattened
+    kFailed,  // status() says why: a failed or dropped node, one that is too large when flattened, too many visits
   };
   Step next();
   // Of kChunk, until the next call: the leaf that it belongs to, and its bytes.
   const Node& leaf() const { return *leaf_; }
   const base::Bytes& data() const { return data_; }
+  // Right after kChunk: the charge for data(), for a reader that keeps the bytes. Null when there are none.
+  Hold hold();
   const base::Status& status() const { return status_; }
   // After kWait: what is missing, for a person: "node 'x', fragment 3".
   std::string missing() const;
@@ -241,6 +257,7 @@ class Cursor {
   Step wait(Node& node);
   Step fail(base::Status why);
   bool spent(uint64_t visits, uint64_t bytes);
+  bool visit(uint64_t visits);
 
   NodeGraph& graph_;
   CursorListener& listener_;

@@ -114,5 +114,61 @@ TEST(NodeGraph, DroppingWhatIsBeingReadFailsTheReader) {
   g.fail(out, base::invalid("over"));
 }
 
+// --- visits of all Cursors together ----------------------------------------------------------------------------------
+
+// A leaf of 10 chunks: 1 visit to begin, 11 to measure it, 10 to read it.
+constexpr uint64_t kFlattening = 22;
+
+void send_ten(Graph& g) {
+  for (int64_t seq = 0; seq < 10; ++seq) EXPECT_EQ(g.refused(leaf("a", "x", seq, seq < 9)), "");
+}
+GraphLimits visiting(uint64_t visits, uint64_t per_message) {
+  GraphLimits limits;
+  limits.visits = visits;
+  limits.visits_per_message = per_message;
+  return limits;
+}
+const char* const kTooMany =
+    "failed: node 'a': the session's actions visit too many fragments (each message allows for 30); send fewer actions "
+    "at once, or fewer and larger fragments";
+
+TEST(NodeGraph, CursorsVisitSoManyFragmentsTogetherAndNoMore) {
+  Graph g{visiting(2 * kFlattening, 30)};
+  send_ten(g);
+  EXPECT_EQ(flat(g, "a"), "xxxxxxxxxx");
+  EXPECT_EQ(flat(g, "a"), "xxxxxxxxxx");
+  EXPECT_EQ(flat(g, "a"), kTooMany);
+  Graph h{visiting(2 * kFlattening - 1, 30)};
+  send_ten(h);
+  EXPECT_EQ(flat(h, "a"), "xxxxxxxxxx");
+  EXPECT_EQ(flat(h, "a"), kTooMany) << "one is missing";
+}
+
+TEST(NodeGraph, AMessageBringsVisitsUpToTheLimit) {
+  Graph g{visiting(2 * kFlattening, 30)};
+  send_ten(g);
+  for (int i = 0; i < 1000; ++i) {
+    g.refill_visits();
+    ASSERT_EQ(flat(g, "a"), "xxxxxxxxxx") << "one in each message, for as long as the session lives";
+  }
+  for (int i = 0; i < 1000; ++i) g.refill_visits();
+  EXPECT_EQ(flat(g, "a"), "xxxxxxxxxx");
+  EXPECT_EQ(flat(g, "a"), "xxxxxxxxxx");
+  EXPECT_EQ(flat(g, "a"), kTooMany);
+}
+
+TEST(NodeGraph, FragmentsWithNothingInThemAreVisitedToo) {
+  Graph g{visiting(100, 30)};
+  Listener l;
+  Cursor c(g, **g.node("a"), l);
+  for (int64_t seq = 0; seq < 100; ++seq) {
+    Sent s = empty("a", seq);
+    s.continued = true;
+    EXPECT_EQ(g.refused(s), "");
+  }
+  EXPECT_EQ(c.next(), Step::kFailed);
+  EXPECT_EQ(c.status().code, Code::kResourceExhausted);
+}
+
 }  // namespace
 }  // namespace weir::session

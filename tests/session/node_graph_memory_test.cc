@@ -80,5 +80,44 @@ TEST(NodeGraphMemory, AReferenceThatWasReadIntoALargeBufferIsCutToSize) {
   EXPECT_TRUE(buffer.gone);
 }
 
+struct Deaf final : CursorListener {
+  void on_news(Cursor&) override {}
+};
+
+TEST(NodeGraphMemory, BytesThatAReaderHoldsStayChargedWhenTheirNodeIsDropped) {
+  NodeGraph g{{}};
+  ASSERT_TRUE(g.add(leaf("a", base::Bytes::copy_of(std::string(50'000, 'x')))).has_value());
+  const uint64_t before = g.bytes();
+  Deaf deaf;
+  Cursor c(g, *g.find("a"), deaf);
+  ASSERT_EQ(c.next(), Cursor::Step::kChunk);
+  Hold first = c.hold(), second = c.hold();
+  EXPECT_EQ(g.bytes(), before) << "held once and for all";
+  EXPECT_EQ(c.next(), Cursor::Step::kLeafEnd);
+  EXPECT_EQ(c.next(), Cursor::Step::kEnd);
+  ASSERT_TRUE(g.drop(*g.find("a"), NodeGraph::Reach::kNode).ok());
+  EXPECT_EQ(g.nodes(), 0u);
+  EXPECT_EQ(g.bytes(), 50'000u);
+  first.reset();
+  EXPECT_EQ(g.bytes(), 50'000u);
+  second.reset();
+  EXPECT_EQ(g.bytes(), 0u);
+}
+
+TEST(NodeGraphMemory, AReaderThatLetsGoFirstChangesNothing) {
+  NodeGraph g{{}};
+  ASSERT_TRUE(g.add(leaf("a", base::Bytes::copy_of("text"))).has_value());
+  const uint64_t before = g.bytes();
+  Deaf deaf;
+  {
+    Cursor c(g, *g.find("a"), deaf);
+    ASSERT_EQ(c.next(), Cursor::Step::kChunk);
+    EXPECT_NE(c.hold(), nullptr);
+  }
+  EXPECT_EQ(g.bytes(), before);
+  ASSERT_TRUE(g.drop(*g.find("a"), NodeGraph::Reach::kNode).ok());
+  EXPECT_EQ(g.bytes(), 0u);
+}
+
 }  // namespace
 }  // namespace weir::session
