@@ -85,5 +85,20 @@ TEST(EvergreenSchema, EveryActionTakesTheNamesThatItLists) {
   }
 }
 
+TEST(EvergreenSchema, AListThatNobodyAsksForIsNotMadeAndItsTargetIsLookedAt) {
+  Bench t;
+  auto x = t.open();
+  auto send = [&](const std::string& target, const std::string& status) {
+    t.send(*x, "actions { name: 'LIST_ACTIONS' outputs { name: 'status' id: '" + status + "' } target_spec { id: '" +
+                   target + "' } }");
+  };
+  send("chat", "s");
+  send("none", "n");
+  EXPECT_EQ(t.leaf(*x, "s"), "{\"code\":0,\"message\":\"\"}");
+  EXPECT_NE(t.leaf(*x, "n").find("\"code\":5"), std::string::npos);
+  EXPECT_EQ(t.fragments(*x).size(), 2u);
+  EXPECT_EQ(t.status(*x), "open");
+}
+
 }  // namespace
 }  // namespace weir::evergreen

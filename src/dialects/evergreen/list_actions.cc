@@ -1,4 +1,4 @@
-// LIST_ACTIONS: what there is to invoke, as clients that choose by description want it.
+// LIST_ACTIONS lists the actions with their parameters, for clients that choose by description.
 //
 //   output  actions: weir.evergreen.v1.ActionList (proto/evergreen_config.proto), as JSON in the data and packed in the
 //           metadata
@@ -93,20 +93,20 @@ class ListActions final : public ModelAction {
       if (Status s = find(Wants::kAny); !s.ok()) return s;
       model = &spec();
     }
+    Output* out = output({"actions"});
+    if (!out) return {};
     v1::ActionList list;
     for (const Schema& schema : schemas())
       if (!model || takes(*model, schema.works)) put(schema, model, *list.add_actions());
-    return tell(list.SerializeAsString());
+    return tell(*out, list.SerializeAsString());
   }
 
-  Status tell(std::string list) {
-    Output* out = output({"actions"});
-    if (!out) return {};
+  Status tell(Output& out, std::string list) {
     auto json = session_.house().json.to_json(kList, list);
     if (!json) return std::move(json).error();
     std::vector<Packed> packed{{std::string(kList), std::move(list)}};
-    out->begin(std::string(kJsonType), {}, packed);
-    return out->write(base::Bytes::adopt(std::move(*json)), Output::More::kNo);
+    out.begin(std::string(kJsonType), {}, packed);
+    return out.write(base::Bytes::adopt(std::move(*json)), Output::More::kNo);
   }
 
   Status go_on() override {
