@@ -41,7 +41,7 @@ std::optional<FilePath> path_of(std::string_view rest) {
   return FilePath{std::move(*path), slashes == 1 || slashes >= 3};
 }
 
-// What is left of an absolute path in that folder. Spelling alone decides: whether it stays inside is the kernel's to
+// Takes the folder off an absolute path. Spelling alone decides: whether it stays inside is the kernel's to
 // say, when it is opened.
 std::optional<std::string_view> inside(std::string_view folder, std::string_view path) {
   folder.remove_prefix(std::min(folder.find_first_not_of('/'), folder.size()));

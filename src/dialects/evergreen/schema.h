@@ -1,5 +1,5 @@
-// What there is to invoke: each action's inputs, outputs and configuration, in one table. A request is checked against
-// it before its action begins, and LIST_ACTIONS shows it to clients.
+// The table of actions: each one's inputs, outputs and configuration. A request is checked against it before its action
+// begins, and LIST_ACTIONS shows it to clients.
 #pragma once
 
 #include <memory>
