@@ -74,7 +74,7 @@ Status Output::end() {
   return session_.emit(node_, std::move(f));
 }
 
-// More than it takes: an action that waits also takes time whenever what it waits for grows.
+// It charges more than the memory: an action that waits also takes time whenever what it waits for grows.
 uint64_t Action::size_of(const ActionRequest& request) {
   constexpr uint64_t kAction = 8192, kParameter = 512;
   uint64_t size = kAction + kParameter * (request.inputs.size() + request.outputs.size());
@@ -82,10 +82,19 @@ uint64_t Action::size_of(const ActionRequest& request) {
   return size;
 }
 
-Action::~Action() { (void)session_.graph().keep(kept_, 0); }
+Action::~Action() { release(); }
+
+void Action::release() {
+  holds_.clear();
+  (void)session_.graph().keep(std::exchange(kept_, 0), 0);
+}
+
+void Action::keep_charged(session::Hold hold) {
+  if (hold) holds_.push_back(std::move(hold));
+}
 
 Status Action::keep() {
-  uint64_t now = size_of(request_) + held();
+  uint64_t now = size_of(request_) + held() + holds_.capacity() * sizeof(session::Hold);
   Status s = session_.graph().keep(kept_, now);
   if (s.ok()) kept_ = now;
   return s;
@@ -164,6 +173,7 @@ Status Action::report(const Status& status) {
 
 void Action::done() {
   over_ = true;
+  release();
   session_.on_action_over();
   Status s;
   if (status_) s = report({});
@@ -173,6 +183,7 @@ void Action::done() {
 void Action::fail(Status why) {
   stop();
   over_ = true;
+  release();
   session_.on_action_over();
   why.text = title() + ": " + why.text;
   bool asked = why.code == Code::kCancelled;  // CANCEL: what has come so far stands

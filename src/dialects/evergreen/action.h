@@ -49,7 +49,7 @@ class Action : public session::CursorListener {
   virtual ~Action();
   Action(const Action&) = delete;
 
-  // What an action of that request counts as in the session's content, before it has read anything.
+  // The charge for an action of that request before it has read anything.
   static uint64_t size_of(const ActionRequest& request);
 
   // Claims the outputs, then begins.
@@ -72,6 +72,8 @@ class Action : public session::CursorListener {
   virtual void stop() {}
   // The memory of what it has read and keeps until it has everything.
   virtual uint64_t held() const { return 0; }
+  // It keeps bytes of a node that may be dropped: they stay charged until it is over.
+  void keep_charged(session::Hold hold);
 
   // The input of one of those names, which must be there once. Errors: INVALID_ARGUMENT.
   base::Result<session::Node*> input(std::initializer_list<std::string_view> names);
@@ -89,9 +91,11 @@ class Action : public session::CursorListener {
  private:
   base::Status claim();
   base::Status keep();
+  void release();
   base::Status report(const base::Status& status);
 
   Output* status_ = nullptr;
+  std::vector<session::Hold> holds_;
   uint64_t kept_ = 0;  // of the session's content
   bool over_ = false;
 };

@@ -115,7 +115,10 @@ class Generate final : public ModelAction {
       switch (cursor_->next()) {
         case Step::kWait: return {};
         case Step::kFailed: return cursor_->status();
-        case Step::kChunk: s = conversation_.chunk(cursor_->leaf(), cursor_->data(), *spec_); break;
+        case Step::kChunk:
+          s = conversation_.chunk(cursor_->leaf(), cursor_->data(), *spec_);
+          if (conversation_.in_place()) keep_charged(cursor_->hold());
+          break;
         case Step::kLeafEnd: conversation_.leaf_end(); break;
         case Step::kEnd: return may_begin() ? ask() : Status{};
       }

@@ -34,7 +34,7 @@ class Infer final : public ModelAction {
         : name(std::move(name)), cursor(graph, node, listener) {}
     std::string name;
     session::Cursor cursor;
-    std::vector<base::Bytes> chunks;  // of the leaf that is being read
+    std::vector<base::Bytes> chunks;  // of the leaf that is being read; in the node's memory
     const session::Node* leaf = nullptr;
     bool ended = false;
   };
@@ -81,6 +81,7 @@ class Infer final : public ModelAction {
         case Step::kChunk:
           in.leaf = &in.cursor.leaf();
           in.chunks.push_back(in.cursor.data());
+          keep_charged(in.cursor.hold());
           break;
         case Step::kLeafEnd:
           if (Status s = take(in); !s.ok()) return s;

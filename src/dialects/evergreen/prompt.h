@@ -45,7 +45,9 @@ class Conversation {
     return std::exchange(turns_, {});
   }
   uint64_t bytes() const { return text_bytes_ + image_bytes_; }
-  // The memory that it takes: an image of one chunk stays in its node.
+  // True while the bytes of an image's only chunk are kept where the node has them.
+  bool in_place() const { return !image_.empty(); }
+  // The memory that it takes beside the images that are kept in their nodes.
   uint64_t size() const;
 
  private:
@@ -73,7 +75,7 @@ struct Prompt {
   std::vector<msg::Image> images;
 };
 
-// Whether content of that type is text to a model: text/*, application/x-latex, or none said.
+// True when content of that type is text to a model: text/*, application/x-latex, or none said.
 bool is_text(std::string_view base_type);
 
 // Text of so many bytes cannot fit into the context, whatever the tokens.

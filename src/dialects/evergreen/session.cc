@@ -206,6 +206,7 @@ Status Session::on_action(ActionRequest&& request) {
   if (!action) return action.error();
   actions_.push_back(std::move(*action));
   actions_.back()->start();
+  if (!actions_.empty() && actions_.back()->over()) actions_.pop_back();  // else a message of many would keep them all
   return over_ ? status_ : Status{};
 }
 
