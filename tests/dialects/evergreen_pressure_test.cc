@@ -186,5 +186,73 @@ TEST(EvergreenPressure, MoreReferencesThanAreFetchedAtOnceWait) {
   EXPECT_EQ(t.status(*x), "open");
 }
 
+// --- fragments times actions -----------------------------------------------------------------------------------------
+
+Options visiting(uint64_t visits, uint64_t per_message) {
+  Options options = working(64);
+  options.graph.visits = visits;
+  options.graph.visits_per_message = per_message;
+  return options;
+}
+std::string pieces(const std::string& node, int many) {
+  std::string out;
+  for (int seq = 0; seq < many; ++seq)
+    out += "node_fragments { id: '" + node + "' seq: " + std::to_string(seq) +
+           (seq + 1 < many ? " continued: true" : "") + " chunk_fragment { " +
+           (seq ? "" : "metadata { mimetype: 'a/b' } ") + "data: 'x' } }";
+  return out;
+}
+std::string echoes(const std::string& from, const std::string& to, int many) {
+  std::string out;
+  for (int i = 0; i < many; ++i) out += echo(from, to + std::to_string(i));
+  return out;
+}
+const std::string kVisits =
+    "RESOURCE_EXHAUSTED: action ECHO: node 'in': the session's actions visit too many fragments";
+
+TEST(EvergreenPressure, ActionsOfOneMessageVisitSoManyFragmentsAndNoMore) {
+  constexpr int kOne = 1 + 21 + 20;  // an ECHO of 20 chunks: begun, measured, read
+  Bench t(visiting(9 * kOne, 100));
+  auto x = t.open();
+  t.send(*x, pieces("in", 20));
+  t.send(*x, echoes("in", "a", 9));
+  EXPECT_EQ(t.status(*x), "open");
+  EXPECT_EQ(t.leaf(*x, "a8"), std::string(20, 'x'));
+  for (int i = 0; i < 100; ++i) t.send(*x, echo("in", "b" + std::to_string(i)));
+  EXPECT_EQ(t.status(*x), "open") << "one in each message, for as long as the session lives";
+  EXPECT_EQ(t.leaf(*x, "b99"), std::string(20, 'x'));
+  auto y = t.open();
+  t.send(*y, pieces("in", 20));
+  t.send(*y, echoes("in", "a", 10));
+  EXPECT_EQ(t.status(*y).substr(0, kVisits.size()), kVisits);
+}
+
+TEST(EvergreenPressure, ActionsThatWaitForANodeVisitItWithinTheSameLimit) {
+  Bench t(visiting(400, 100));
+  auto x = t.open();
+  t.send(*x, echoes("in", "a", 50));
+  EXPECT_EQ(t.status(*x), "open");
+  t.send(*x, pieces("in", 20));
+  EXPECT_EQ(t.status(*x).substr(0, kVisits.size()), kVisits);
+}
+
+TEST(EvergreenPressure, AnAnswerBeginsWhatWaitsForAModelAndRunsNothingElse) {
+  Bench t(working(1));
+  auto x = t.open();
+  t.send(*x, generate("p", "1") + generate("p", "2") + generate("never", "3") + generate("p", "4"));
+  t.send(*x, text_leaf("p", "hello"));
+  for (char c : {'a', 'b', 'c'}) {
+    ASSERT_EQ(t.chat->held.size(), 1u);
+    finish(t, t.chat->held[0], c);
+  }
+  EXPECT_EQ(t.leaf(*x, "1") + t.leaf(*x, "2") + t.leaf(*x, "4"), "abc");
+  EXPECT_EQ(t.leaf(*x, "3"), "…");
+  EXPECT_EQ(t.chat->held.size(), 0u);
+  t.send(*x, text_leaf("never", "at last"));
+  ASSERT_EQ(t.chat->held.size(), 1u);
+  finish(t, t.chat->held[0], 'd');
+  EXPECT_EQ(t.leaf(*x, "3"), "d");
+}
+
 }  // namespace
 }  // namespace weir::evergreen

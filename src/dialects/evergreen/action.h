@@ -64,6 +64,8 @@ class Action : public session::CursorListener {
   virtual bool waits(std::string& missing) const = 0;
   bool makes(const session::Node& node) const;
   void on_news(session::Cursor&) final { run(); }
+  // Has its inputs, and has found the models busy.
+  bool wants_turn() const { return wants_turn_ && !over_; }
 
  protected:
   virtual base::Status begin() = 0;
@@ -87,6 +89,7 @@ class Action : public session::CursorListener {
   Session& session_;
   ActionRequest request_;
   std::vector<std::unique_ptr<Output>> outputs_;
+  bool wants_turn_ = false;
 
  private:
   base::Status claim();
@@ -113,8 +116,8 @@ class ModelAction : public Action, protected msg::Sink {
   // default; not a model that makes tokens).
   base::Status find(Wants wants);
   const msg::ModelSpec& spec() const { return served_->spec; }
-  // Whether a model may begin to work on it now. If not, run() is called again when one may.
-  bool may_begin() const { return !session_.busy(); }
+  // True when a model may begin to work on it now. If not, run() is called again when one may.
+  bool may_begin() { return !(wants_turn_ = session_.busy()); }
   // Long work on `bytes` of input: done at once when they are few, else by the bus's workers; then performed().
   base::Status perform(std::unique_ptr<bus::Errand> errand, size_t bytes);
   msg::Call& call() { return call_.fill(); }  // until submit()

@@ -70,6 +70,7 @@ void Session::look_at_clock() {
 void Session::on_message(const base::Bytes& message) {
   if (over_) return;
   used_ = house_.bus.env().now();
+  graph_.refill_visits();
   take(message, 0);
   settle();
 }
@@ -119,6 +120,12 @@ void Session::on_drain() {
 // Actions may come to their end here, but stay in the list until settle() sweeps them.
 void Session::work() {
   for (size_t i = 0; i < actions_.size() && !over_; ++i) actions_[i]->run();
+}
+
+// Actions that waited for a model, in order of arrival. The others have nothing new to do.
+void Session::begin_next() {
+  for (size_t i = 0; i < actions_.size() && !over_ && !busy(); ++i)
+    if (actions_[i]->wants_turn()) actions_[i]->run();
 }
 
 bool Session::full() const {
@@ -282,7 +289,7 @@ void Session::settle() {
     if (std::exchange(sweep_, false))
       std::erase_if(actions_, [](const auto& a) { return a->over(); });
     else if (std::exchange(turn_came_, false))
-      work();
+      begin_next();
     else if (!go_on())
       break;
   }

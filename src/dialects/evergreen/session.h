@@ -109,6 +109,7 @@ class Session final : MessageSink, Load::Listener {
   void set_alarm();
   void look_at_clock();
   void work();
+  void begin_next();
   void end_if_nothing_runs();
   void finish();
   void expire(const std::string& node);
