@@ -168,6 +168,49 @@ TEST(EvergreenSession, LinesAndWebSocketsAreHeldTheSameWay) {
   }
 }
 
+TEST(EvergreenSession, ATimeToLiveOfAnOutputThatIsBeingWrittenMakesNoRoom) {
+  Bench t(small());
+  auto x = t.open();
+  t.send(*x, generate("p", "r") + text_leaf("p", "hello"));
+  t.send(*x, ttl("r", 1000));
+  t.send(*x, piece("a", 84'000));  // beyond 15/16 with the action that runs
+  ASSERT_EQ(t.chat->held.size(), 1u);
+  msg::Call* call = t.chat->held[0];
+  const int32_t credit = call->credit;
+  t.chat->say(call, {msg::Token{'h', uint32_t(call->generation->length()), false, nullptr}});
+  t.turn();
+  EXPECT_EQ(call->credit, credit + 1) << "the answer goes on";
+  t.rpc.advance(*x, 5s);
+  EXPECT_EQ(t.status(*x), "open");
+  t.send(*x, piece("b", 60'000));
+  EXPECT_EQ(t.status(*x), "RESOURCE_EXHAUSTED: node 'b', fragment 0: the session's content passes 100000 bytes");
+}
+
+TEST(EvergreenSession, ATimeToLiveOfAnOutputCountsOnceTheOutputIsComplete) {
+  Bench t(small());
+  auto x = t.open();
+  t.send(*x, generate("p", "r") + text_leaf("p", "hello"));
+  t.send(*x, ttl("r", 5000));
+  t.send(*x, piece("a", 60'000));
+  t.answer("done");
+  t.send(*x, piece("b", 60'000));
+  EXPECT_EQ(t.status(*x), "open") << "held";
+  t.rpc.advance(*x, 6s);
+  EXPECT_EQ(t.status(*x), "RESOURCE_EXHAUSTED: node 'b', fragment 0: the session's content passes 100000 bytes");
+}
+
+TEST(EvergreenSession, AHeldWriterHearsItWhenTheNodeThatWasToMakeRoomHasBeenDropped) {
+  Bench t(small());
+  auto x = t.open();
+  t.send(*x, piece("a", 60'000));
+  t.send(*x, piece("c", 10));
+  t.send(*x, ttl("c", 5000));
+  t.send(*x, "actions { name: 'DROP' inputs { name: 'node' id: 'c' } }");
+  t.send(*x, piece("b", 60'000));
+  t.rpc.advance(*x, 6s);
+  EXPECT_EQ(t.status(*x), "RESOURCE_EXHAUSTED: node 'b', fragment 0: the session's content passes 100000 bytes");
+}
+
 // --- time ------------------------------------------------------------------------------------------------------------
 
 TEST(EvergreenSession, ASessionThatNobodyUsesEnds) {

@@ -115,6 +115,7 @@ Status Action::claim() {
       if (o->name == named.name) return invalid("output '" + named.name + "' is named twice");
     auto node = session_.graph().claim(named.id);
     if (!node) return std::move(node).error();
+    session_.look_at_ttl(**node);
     outputs_.push_back(std::make_unique<Output>(session_, named.name, **node));
     if (named.name == kStatus) status_ = outputs_.back().get();
   }

@@ -41,7 +41,7 @@ Session::~Session() {
   base::Env& env = house_.bus.env();
   env.cancel(alarm_);
   env.cancel(grace_);
-  for (auto& [node, timer] : ttls_) env.cancel(timer);
+  for (auto& [node, ttl] : ttls_) env.cancel(ttl.timer);
   actions_.clear();  // their Cursors, before the graph
 }
 
@@ -83,7 +83,7 @@ void Session::take(const base::Bytes& message, size_t at) {
   if (!s.ok()) abort(std::move(s));
 }
 
-// What cannot be taken now is read again when held_back() says so.
+// The rest of the message, from what cannot be taken now, is read when held_back() ends.
 Status Session::hold(Until until) {
   held_ = *reading_;
   held_until_ = until;
@@ -226,6 +226,7 @@ Status Session::emit(session::Node& node, OutFragment&& out) {
   f.metadata = out.has_metadata ? &out.metadata : nullptr;
   f.data = out.data;
   if (Status s = graph_.append(node, std::move(f)); !s.ok()) return s;
+  look_at_ttl(node);
   used_ = house_.bus.env().now();
   carrier_.send(out);
   return {};
@@ -238,6 +239,7 @@ Status Session::break_off(session::Node& node, const Status& why) {
   end.has_chunk = node.metadata() != nullptr;
   carrier_.send(end);
   graph_.fail(node, failure(Code::kFailedPrecondition, "node '" + std::string(node.id()) + "': " + why.text));
+  look_at_ttl(node);
   return {};
 }
 
@@ -250,18 +252,32 @@ Action* Session::maker(const session::Node& node) const {
 void Session::set_ttl(std::string_view node, base::Duration ttl) {
   base::Env& env = house_.bus.env();
   auto at = ttls_.find(node);
-  if (at == ttls_.end()) at = ttls_.emplace(node, base::TimerId::kNone).first;
-  env.cancel(at->second);
-  at->second = env.at(env.now() + ttl, [this, name = at->first] { expire(name); });
+  if (at == ttls_.end()) at = ttls_.emplace(node, Ttl()).first;
+  env.cancel(at->second.timer);
+  at->second.timer = env.at(env.now() + ttl, [this, name = at->first] { expire(name); });
+  if (const session::Node* known = graph_.find(node)) look_at_ttl(*known);
+}
+
+void Session::look_at_ttl(const session::Node& node) {
+  auto at = ttls_.find(node.id());
+  if (at == ttls_.end()) return;
+  const size_t before = ttls_with_room_;
+  ttls_with_room_ -= at->second.makes_room;
+  at->second.makes_room = !node.open();
+  ttls_with_room_ += at->second.makes_room;
+  resume_ = resume_ || (before > 0 && ttls_with_room_ == 0);
 }
 
 void Session::expire(const std::string& name) {
   std::string id = name;  // the timer's own string goes with its entry
-  ttls_.erase(ttls_.find(id));
+  auto at = ttls_.find(id);
+  ttls_with_room_ -= at->second.makes_room;
+  ttls_.erase(at);
   session::Node* node = graph_.find(id);
-  if (!node) return;
-  if (!graph_.drop(*node, session::NodeGraph::Reach::kWithChildren).ok()) return set_ttl(id, kAskAgain);
-  if (!congested()) work();
+  if (node && !graph_.drop(*node, session::NodeGraph::Reach::kWithChildren).ok())
+    set_ttl(id, kAskAgain);
+  else
+    resume_ = true;
   settle();
 }
 
@@ -290,6 +306,8 @@ void Session::settle() {
       std::erase_if(actions_, [](const auto& a) { return a->over(); });
     else if (std::exchange(turn_came_, false))
       begin_next();
+    else if (std::exchange(resume_, false))
+      work();
     else if (!go_on())
       break;
   }
@@ -316,8 +334,9 @@ void Session::finish() {
   actions_.clear();
   loads_.clear();
   base::Env& env = house_.bus.env();
-  for (auto& [node, timer] : ttls_) env.cancel(timer);
+  for (auto& [node, ttl] : ttls_) env.cancel(ttl.timer);
   ttls_.clear();
+  ttls_with_room_ = 0;
   env.cancel(std::exchange(alarm_, base::TimerId::kNone));
   env.cancel(std::exchange(grace_, base::TimerId::kNone));
   held_ = {};

@@ -86,6 +86,8 @@ class Session final : MessageSink, Load::Listener {
   void on_work_begun() { ++working_; }
   void on_work_ended();
   void on_action_over() { sweep_ = true; }
+  // That node may have become an open one, or has ended: its time to live counts accordingly.
+  void look_at_ttl(const session::Node& node);
   // The running action whose output that is, or null.
   Action* maker(const session::Node& node) const;
   void set_ttl(std::string_view node, base::Duration ttl);
@@ -96,12 +98,16 @@ class Session final : MessageSink, Load::Listener {
   base::Status on_fragment(session::Fragment& fragment, std::string_view reference) override;
   base::Status on_action(ActionRequest&& request) override;
   bool holds() const override { return !held_.empty(); }
+  struct Ttl {
+    base::TimerId timer = base::TimerId::kNone;
+    bool makes_room = false;  // an open node stays when its time is over
+  };
   base::Status begin_load(session::Node& node, int64_t seq, std::string_view uri);
   bool on_growth() override;
   void on_loaded(Load& load, base::Result<base::Bytes> data) override;
   void take(const base::Bytes& message, size_t at);
   bool go_on();
-  bool room_may_come() const { return !ttls_.empty(); }
+  bool room_may_come() const { return ttls_with_room_ > 0; }
   enum class Until : uint8_t { kRoom, kTurn, kLoads };
   base::Status hold(Until until);
   bool held_back() const;
@@ -123,7 +129,9 @@ class Session final : MessageSink, Load::Listener {
   std::vector<std::unique_ptr<Action>> actions_;  // in order of arrival
   std::vector<std::unique_ptr<Load>> loads_;
   Transcripts transcripts_;
-  std::map<std::string, base::TimerId, std::less<>> ttls_;
+  std::map<std::string, Ttl, std::less<>> ttls_;
+  size_t ttls_with_room_ = 0;  // of them
+  bool resume_ = false;        // outputs that paused for want of room may go on
   const base::Bytes* reading_ = nullptr;
   base::Bytes held_;  // a message that waits, and flow control with it
   Until held_until_ = Until::kRoom;
