@@ -13,7 +13,7 @@ using base::Code;
 using base::failure;
 using base::Status;
 
-// What keeping things costs beside their bytes, so that empty ones are not free.
+// The charge for things beside their bytes: empty ones are not free.
 constexpr uint64_t kNodeCost = 512, kFragmentCost = 96, kEdgeCost = 32, kSlabCost = 64;
 constexpr size_t kLongestId = 1024;
 constexpr size_t kShownId = 80;
@@ -22,7 +22,7 @@ Status broken(std::string_view id, int64_t seq, std::string_view rule) {
   return base::invalid(placed(id, seq) + ": " + std::string(rule));
 }
 
-// What a fragment costs by itself, its metadata aside.
+// The charge for a fragment, its metadata aside.
 uint64_t cost_of(const Fragment& f) {
   return kFragmentCost + f.children.size() * kEdgeCost + f.data.size() + (f.data.empty() ? 0 : kSlabCost);
 }
@@ -30,7 +30,7 @@ uint64_t cost_of(const Metadata& m) {
   return m.mimetype.size() + m.role.size() + m.file_name.size() + m.other.size() + sizeof(Metadata);
 }
 
-// What is charged is the data, so the slab behind it may be little more: a slice of a large one is copied.
+// The data is charged, so the slab behind it may be little more: a slice of a large one is copied.
 base::Bytes own(base::Bytes data) {
   constexpr size_t kSlack = 256;
   if (!data.slab() || data.slab()->capacity <= 2 * data.size() + kSlack) return data;

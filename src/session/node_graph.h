@@ -126,7 +126,7 @@ class NodeGraph {
   enum class Reach : uint8_t { kNode, kWithChildren };
   base::Status drop(Node& node, Reach reach);
 
-  // What flattening would give of what is there, by memoised sums: cheap also where the answer is 2^40.
+  // Tells what flattening would give of what is there, by memoised sums: cheap also where the answer is 2^40.
   FlatSize measure(Node& node);
 
   // A message has come: Cursors may visit more.
@@ -235,7 +235,7 @@ class Cursor {
     kFailed,  // status() says why: a failed or dropped node, one that is too large when flattened, too many visits
   };
   Step next();
-  // Of kChunk, until the next call: the leaf that it belongs to, and its bytes.
+  // After kChunk, until the next call: the leaf that the chunk belongs to, and its bytes.
   const Node& leaf() const { return *leaf_; }
   const base::Bytes& data() const { return data_; }
   // Right after kChunk: the charge for data(), for a reader that keeps the bytes. Null when there are none.

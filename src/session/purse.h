@@ -27,7 +27,7 @@ class Purse {
   std::unordered_map<uint64_t, uint64_t> tenants_;  // that hold something
 };
 
-// What one session has out of a Purse, in steps, so that few of its changes meet the others'.
+// The share that one session has of a Purse, rounded up, so that most changes do not take the shared lock.
 class Account {
  public:
   Account(Purse* purse, uint64_t tenant) : purse_(purse), tenant_(tenant) {}  // null: without limit

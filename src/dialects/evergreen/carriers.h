@@ -10,7 +10,7 @@
 
 namespace weir::evergreen {
 
-// What was registered lives as long as the dialect.
+// The dialect keeps what was registered as long as it lives.
 class Entrance {
  public:
   virtual ~Entrance() = default;

@@ -1,4 +1,4 @@
-// What all parts of the dialect share on one shard.
+// House: all parts of the dialect share it on one shard.
 #pragma once
 
 #include <string_view>

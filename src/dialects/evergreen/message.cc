@@ -72,7 +72,7 @@ Status read_metadata(std::string_view bytes, Unknown& unknown, session::Metadata
   return text(m.file_name, "ChunkMetadata.original_file_name");
 }
 
-// What is used again from fragment to fragment.
+// Each fragment uses the storage of the one before.
 struct Scratch {
   session::Metadata metadata;
   std::vector<std::string_view> children;

@@ -1,4 +1,4 @@
-// What can be set of the dialect.
+// The settings of the dialect.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct References {
 struct Options {
   bool websocket = true;
   std::string default_model;  // for actions without a target; "" = the only one that fits
-  // What GENERATE does with content that the model cannot see (a video for a model of text).
+  // GENERATE does this with content that the model cannot see (a video for a model of text).
   enum class Unseen : uint8_t {
     kReject,
     kDescribe,  // it becomes a line of text: "[video/mp4, 1234 bytes]"

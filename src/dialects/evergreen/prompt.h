@@ -35,8 +35,8 @@ class Conversation {
  public:
   explicit Conversation(Options::Unseen unseen) : unseen_(unseen) {}
 
-  // What Cursor::next() gave: a chunk, the end of its leaf. Errors: INVALID_ARGUMENT (a role, content that the model
-  // cannot see), naming the node.
+  // Take what Cursor::next() gave: a chunk, the end of its leaf. Errors: INVALID_ARGUMENT (a role, content that the
+  // model cannot see), naming the node.
   base::Status chunk(const session::Node& leaf, const base::Bytes& data, const msg::TextSpec& spec);
   void leaf_end();
   const std::vector<Turn>& turns() const { return turns_; }

@@ -123,7 +123,7 @@ class FileLoad final : public Load {
   base::TimerId timer_ = base::TimerId::kNone;
 };
 
-// What the Fetcher brings.
+// A reference that the Fetcher brings.
 class WebLoad final : public Load, base::Fetcher::Taker {
  public:
   WebLoad(std::string its_name, Listener& listener) : name_(std::move(its_name)), listener_(listener) {}

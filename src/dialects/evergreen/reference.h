@@ -40,7 +40,7 @@ class Load {
   int64_t seq = 0;
 };
 
-// What loads references on this shard. `fetcher` may be null.
+// The means to load references on this shard. `fetcher` may be null.
 struct Library {
   base::Env& env;
   const References& references;
