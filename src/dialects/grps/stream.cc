@@ -1,5 +1,6 @@
 #include "dialects/grps/stream.h"
 
+#include "dialects/grps/form.h"
 #include "dialects/grps/pointer.h"
 #include "wire/sse.h"
 #include "wire/text.h"
