@@ -103,7 +103,7 @@ TEST(GrpsCustom, StreamingIsSwitchedOnByANamedKey) {
 }
 
 TEST(GrpsCustom, ABodyWithoutFieldsAsksForNoStream) {
-  auto r = route("/flow", {{"n", "query:n"}});
+  auto r = route("/flow", {{"s", "query:n"}});
   r.method = "GET";
   r.model = "my-text";
   r.streaming = "body_param:s";
