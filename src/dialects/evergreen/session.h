@@ -86,7 +86,7 @@ class Session final : MessageSink, Load::Listener {
   void on_work_begun() { ++working_; }
   void on_work_ended();
   void on_action_over() { sweep_ = true; }
-  // That node may have become an open one, or has ended: its time to live counts accordingly.
+  // Counts the time to live of that node anew: the node may have become an open one, or has ended.
   void look_at_ttl(const session::Node& node);
   // The running action whose output that is, or null.
   Action* maker(const session::Node& node) const;
