@@ -6,7 +6,6 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import coroutines
 import headers
 import layers
 
@@ -43,20 +42,6 @@ class Headers(unittest.TestCase):
     def test_the_first_include_of_a_source_file_is_shown_by_the_build(self):
         root = tree({'a.cc': '// words\n#include "a.h"\n#include "b.h"\n', 'c.cc': '#include <map>\n#include "c.h"\n'})
         self.assertEqual({root / 'a.h'}, headers.shown_by_the_build(root))
-
-
-class Coroutines(unittest.TestCase):
-    def found(self, text):
-        return list(coroutines.check(tree({'a.cc': text}) / 'a.cc'))
-
-    def test_a_capturing_lambda_in_a_co_await_is_flagged(self):
-        self.assertTrue(self.found('co_await run([x] { f(x); });'))
-
-    def test_a_braced_temporary_in_a_co_await_is_flagged(self):
-        self.assertTrue(self.found('co_await send(Message{name, 1});'))
-
-    def test_named_arguments_pass(self):
-        self.assertEqual([], self.found('Message m{name, 1};\nco_await send(m, use_awaitable);\nco_await a[i].get();'))
 
 
 if __name__ == '__main__':

@@ -10,7 +10,7 @@ SRC = str(ROOT / 'src')
 
 if __name__ == '__main__':
     codes = [subprocess.call([sys.executable, str(HERE / script), *args]) for script, args in [
-        ('layers.py', [SRC]), ('coroutines.py', [SRC]), ('format.py', [str(ROOT)]),
+        ('layers.py', [SRC]), ('format.py', [str(ROOT)]),
         ('sizes.py', [SRC, str(ROOT / 'tests'), str(ROOT / 'bench')]),
         ('headers.py', [SRC, str(ROOT / 'build-test' / 'proto')])]]
     sys.exit(any(codes))
