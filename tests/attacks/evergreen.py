@@ -1,0 +1,97 @@
+"""Graphs that are small to write down and long to walk."""
+
+import base64
+import json
+
+from peer import Raw
+from registry import attack
+
+HEAD = b'POST /evergreen/v2/session HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n'
+
+
+def node(id, children=(), text=None):
+    out = {'id': id}
+    if children:
+        out['childIds'] = list(children)
+    if text is not None:
+        out['chunkFragment'] = {'metadata': {'mimetype': 'text/plain'}, 'data': base64.b64encode(text).decode()}
+    return out
+
+
+def action(name, inputs, outputs):
+    return {'name': name, 'inputs': [{'name': k, 'id': v} for k, v in inputs], 'outputs': [{'name': k, 'id': v} for k, v in outputs]}
+
+
+def session(target, messages):
+    """One session: lines of JSON, and what is said until the server ends it, or time is over. The bytes read."""
+    got = 0
+    with Raw(target, wait=2) as raw:
+        raw.send(HEAD)
+        for message in messages:
+            line = json.dumps(message, separators=(',', ':')).encode() + b'\n'
+            raw.send(b'%x\r\n%s\r\n' % (len(line), line))
+            if target.over() or not raw.alive:
+                return got
+        raw.send(b'0\r\n\r\n')
+        while not target.over():
+            more = raw.read(1 << 20)
+            got += len(more)
+            if not more or more.endswith(b'0\r\n\r\n'):
+                break
+    return got
+
+
+@attack(seconds=20, quick=4)
+def evergreen_drop(target):
+    """DROP of 9,000 parents of one child."""
+    parents = [f'p{i}' for i in range(target.size(9000, 4000))]
+    nodes = [node('c', text=b'x')] + [node(p, ['c']) for p in parents]
+    top = node('top', parents)
+    messages = [{'nodeFragments': nodes[i:i + 500]} for i in range(0, len(nodes), 500)]
+    messages += [{'nodeFragments': [top]}, {'actions': [action('DROP', [('tree', 'top')], [('status', 's0')])]},
+                 {'actions': [action('DROP', [('tree', p) for p in parents], [('status', 's1')])]}]
+    sessions = 0
+    while not target.over():
+        session(target, messages)
+        sessions += 1
+    return f'{sessions} sessions'
+
+
+@attack(seconds=20, quick=4)
+def evergreen_diamond(target):
+    """ECHO of a chain of 30 nodes that each name the next one twice, 250 times."""
+    chain = [node(f'd{i}', [f'd{i + 1}', f'd{i + 1}']) for i in range(30)] + [node('d30', text=b'')]
+    echoes = [{'actions': [action('ECHO', [('x', 'd0')], [('x', f'e{i}')])]} for i in range(250)]
+    sessions = 0
+    while not target.over():
+        session(target, [{'nodeFragments': chain}, *echoes])
+        sessions += 1
+    return f'{sessions} sessions'
+
+
+@attack(seconds=20, quick=4)
+def evergreen_wide_diamond(target):
+    """The same with layers of 20 nodes that each name all 20 of the next."""
+    layers, wide = 8, 20
+    nodes = [node('top', [f'l0_{i}' for i in range(wide)])]
+    for layer in range(layers):
+        below = [f'l{layer + 1}_{i}' for i in range(wide)] if layer + 1 < layers else []
+        nodes += [node(f'l{layer}_{i}', below, None if below else b'') for i in range(wide)]
+    echoes = [{'actions': [action('ECHO', [('x', 'top')], [('x', f'e{i}')])]} for i in range(60)]
+    sessions = 0
+    while not target.over():
+        session(target, [{'nodeFragments': nodes}, *echoes])
+        sessions += 1
+    return f'{sessions} sessions'
+
+
+@attack(seconds=20, quick=4)
+def evergreen_fragments(target):
+    """Fragments that never become a node: a million of seq 1 and up, without seq 0."""
+    messages = [{'nodeFragments': [{'id': 'a', 'seq': seq, 'continued': True, 'chunkFragment': {'data': ''}} for seq in range(n, n + 2000)]}
+                for n in range(1, target.size(400000, 60000), 2000)]
+    sessions = 0
+    while not target.over():
+        session(target, messages)
+        sessions += 1
+    return f'{sessions} sessions'

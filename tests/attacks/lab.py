@@ -1,0 +1,225 @@
+"""One attack, measured from outside: the server, its healthy client, its attacker, and what they say afterwards."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / 'e2e'))
+import harness  # noqa: E402
+
+SERVED = 0.99            # of the healthy client's requests
+TURN_S = 0.025           # CPU time of one turn of a shard
+P99_FACTOR, P99_MS = 10, 250  # of the unloaded p99, or so many ms: the greater one is allowed
+MIB = 1 << 20
+SCALE = 4 if harness.SANITIZED else 1  # of every wait
+PATIENCE = {'full': 10.0, 'quick': 3.0}  # seconds: a later answer counts as none
+UNLOADED_S = {'full': 5.0, 'quick': 0.2}  # the quick form is not judged by the clock
+AFTER_S = {'full': 5.0, 'quick': 0.5}
+
+
+@dataclasses.dataclass
+class Outcome:
+    name: str
+    asked: int = 0
+    served: int = 0
+    p50_ms: float = 0
+    p99_ms: float = 0
+    unloaded_p99_ms: float = 0
+    rss_before: int = 0
+    rss_peak: int = 0
+    rss_after: int = 0
+    rss_limit: int = 0
+    turn_s: float | None = None  # None: the server does not tell
+    slow_turns: dict = dataclasses.field(default_factory=dict)
+    cpu_s: float = 0
+    did: str = ''
+    errors: dict = dataclasses.field(default_factory=dict)
+    faults: list = dataclasses.field(default_factory=list)  # why it fails, whatever the machine is doing
+    late: list = dataclasses.field(default_factory=list)    # and what is wrong by the clock alone
+
+    @property
+    def share(self):
+        return self.served / self.asked if self.asked else 1.0
+
+
+def percentile(times, share):
+    """Of sorted times; 0 when there are none."""
+    return times[min(len(times) - 1, int(len(times) * share))] if times else 0.0
+
+
+class Process:
+    """What /proc says of the server."""
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def _status(self, name):
+        text = pathlib.Path(f'/proc/{self.pid}/status').read_text()
+        return int(re.search(name + r':\s+(\d+)', text)[1]) << 10
+
+    def rss(self):
+        return self._status('VmRSS')
+
+    def peak(self):
+        return self._status('VmHWM')
+
+    def reset_peak(self):
+        pathlib.Path(f'/proc/{self.pid}/clear_refs').write_text('5')
+
+    def cpu(self):
+        fields = pathlib.Path(f'/proc/{self.pid}/stat').read_text().rsplit(')', 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+
+def metrics(server, wait=60):
+    """{line's name and labels: value}, or {} when the server does not answer."""
+    try:
+        with urllib.request.urlopen(server.url('/metrics'), timeout=wait) as answer:
+            lines = answer.read().decode().splitlines()
+    except OSError:
+        return {}
+    return {name: float(value) for name, _, value in (line.rpartition(' ') for line in lines if line and line[0] != '#')}
+
+
+class Healthy:
+    def __init__(self, server, patience, probes):
+        command = [sys.executable, str(HERE / 'healthy.py'), str(server.port), str(patience), *probes]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def phase(self, name):
+        self.process.stdin.write(name + '\n')
+        self.process.stdin.flush()
+
+    def report(self):
+        out, _ = self.process.communicate()
+        return json.loads(out)
+
+
+class Attacker:
+    def __init__(self, server, name, seconds, form):
+        command = [sys.executable, str(HERE / 'run.py'), '--strike', name, str(server.port), str(server.process.pid), str(seconds), form]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.patience = seconds + 120 * SCALE
+
+    def wait(self):
+        """What it did: {'did', 'broke'}."""
+        try:
+            out, _ = self.process.communicate(timeout=self.patience)
+            return json.loads(out.strip().splitlines()[-1])
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return {'did': 'was still waiting for the server long after its time', 'broke': ['the attacker could not end']}
+        except (IndexError, ValueError):
+            return {'did': '', 'broke': [f'the attack itself has failed (exit code {self.process.returncode})']}
+
+
+def ready(server):
+    end = time.monotonic() + harness.PATIENCE
+    while True:
+        try:
+            with urllib.request.urlopen(server.url('/readyz'), timeout=harness.PATIENCE):
+                return
+        except OSError:
+            if time.monotonic() > end:
+                raise RuntimeError(f'weir is not ready:\n{server.output()[-3000:]}') from None
+            time.sleep(0.05)
+
+
+def run(attack, form):
+    """Runs one attack against a server of its own; returns its Outcome. form: 'full' or 'quick'."""
+    out = Outcome(attack.name)
+    server = harness.Server(*attack.flags, env=dict(attack.quick_env) if form == 'quick' else None)
+    try:
+        ready(server)
+        _measure(out, server, attack, form)
+    finally:
+        _end(out, server, attack)
+    _judge(out, form)
+    return out
+
+
+def _measure(out, server, attack, form):
+    process = Process(server.process.pid)
+    healthy = None if attack.ends_server else Healthy(server, PATIENCE[form] * SCALE, attack.probes)
+    if healthy:
+        time.sleep(1)  # its imports, and its first connections
+        healthy.phase('unloaded')
+        time.sleep(UNLOADED_S[form])
+    before = metrics(server)
+    out.rss_before = process.rss()
+    out.rss_limit = out.rss_before + int(1.1 * before.get('weir_slab_budget_bytes', 0)) + 64 * MIB
+    process.reset_peak()
+    cpu = process.cpu()
+    if healthy:
+        healthy.phase('attack')
+    seconds = attack.seconds if form == 'full' else attack.quick
+    told = Attacker(server, attack.name, seconds, form).wait()
+    out.did, out.faults = told['did'], [f'possible: {what}' for what in told['broke']]
+    if healthy:
+        healthy.phase('after')
+        time.sleep(AFTER_S[form])
+        _count(out, healthy.report())
+    if attack.ends_server:
+        return
+    after = metrics(server)
+    if server.process.poll() is not None:
+        return
+    out.rss_peak, out.rss_after, out.cpu_s = process.peak(), process.rss(), process.cpu() - cpu
+    _turns(out, before, after)
+
+
+def _turns(out, before, after):
+    if not after:
+        out.faults.append('/metrics does not answer')
+    for name, value in after.items():
+        if name.startswith('weir_shard_longest_turn_seconds'):
+            out.turn_s = max(out.turn_s or 0, value)
+        elif name.startswith('weir_shard_slow_turns_total') and value > before.get(name, 0):
+            out.slow_turns[re.search('cause="(.*?)"', name)[1]] = int(value - before.get(name, 0))
+
+
+def _count(out, report):
+    times, unloaded = [], []
+    for kind, count in report.get('attack', {}).items():
+        out.asked, out.served = out.asked + count['asked'], out.served + count['served']
+        times += count['times_ms'] if kind != 'chat' else []
+        for why, n in count['errors'].items():
+            out.errors[f'{kind}: {why}'] = n
+    for kind, count in report.get('unloaded', {}).items():
+        unloaded += count['times_ms'] if kind != 'chat' else []
+    times.sort(), unloaded.sort()
+    out.p50_ms, out.p99_ms, out.unloaded_p99_ms = percentile(times, 0.5), percentile(times, 0.99), percentile(unloaded, 0.99)
+
+
+def _end(out, server, attack):
+    code = server.process.poll()
+    if code is not None and not (attack.ends_server and code == 0):
+        out.faults.insert(0, f'the server ended with {code}: {server.output()[-300:]}')
+        server.log.close()
+        return
+    try:
+        if (code := server.stop()) != 0:
+            out.faults.insert(0, f'the server ended with {code}: {server.output()[-300:]}')
+    except RuntimeError:
+        out.faults.append('the server did not end after SIGTERM')
+
+
+def _judge(out, form):
+    if out.asked and out.share < SERVED:
+        worst = max(out.errors.items(), key=lambda e: e[1], default=('', 0))
+        out.faults.append(f'{out.asked - out.served} of {out.asked} requests were denied, most of them: {worst[0]}')
+    if out.rss_limit and out.rss_peak > out.rss_limit and not harness.SANITIZED:
+        out.faults.append(f'{out.rss_peak // MIB} MiB of memory; {out.rss_limit // MIB} are allowed')
+    if out.turn_s and out.turn_s > TURN_S and not harness.SANITIZED:
+        out.faults.append(f'a turn of {out.turn_s * 1000:.0f} ms of CPU time ({", ".join(out.slow_turns) or "?"}); {TURN_S * 1000:.0f} are allowed')
+    if out.p99_ms > max(P99_MS, P99_FACTOR * out.unloaded_p99_ms):
+        out.late.append(f'p99 {out.p99_ms:.0f} ms; unloaded {out.unloaded_p99_ms:.1f} ms')

@@ -1,0 +1,115 @@
+"""Little on the wire, much in the server: coded bodies, answers that nobody takes, lengths that are announced."""
+
+import json
+import time
+
+from peer import CANCEL, GRPC, GZIP, H2, JSON, Raw, binary_infer, data, drip, flat_bits, grpc_message, packed, post, rst
+from registry import attack
+
+MIB = 1 << 20
+SMALL = (('WEIR_LIMITS_SLAB_BUDGET', '256MiB'),)  # the quick form's
+INFER = '/v2/models/identity/infer'
+
+
+def slow_readers(target, count, size, answer, rate):
+    """Coded requests with large answers, each drained at so many bytes a second."""
+    field, body = binary_infer('BOOL', size, flat_bits(size), answer)
+    request = post(INFER, packed(body), GZIP, field)
+    peers = []
+    for _ in range(count):
+        peer = Raw(target, receive_buffer=4096, wait=10)
+        peers.append(peer.send(request))
+        if target.over():
+            break
+    left = drip(target, peers, rate)
+    return f'{len(peers)} requests of {len(request) >> 10} KiB; {len(left)} still open'
+
+
+@attack(seconds=40, quick=8, quick_env=SMALL)
+def slow_json_readers(target):
+    """12 requests of 0.8 MB (62 MiB of BOOL, coded) whose JSON answers of 350 MB are read at 15 KB/s."""
+    return slow_readers(target, 12, target.size(62, 7) * MIB, 'json', 15000)
+
+
+@attack(seconds=40, quick=8, quick_env=SMALL)
+def slow_binary_readers(target):
+    """31 coded requests whose answers of 62 MiB are read at 1.5 KB/s."""
+    return slow_readers(target, 31, target.size(62, 7) * MIB, 'binary', 1500)
+
+
+def announce(target, streams, length, per_connection=100):
+    """Streams of one byte that announce `length`; what is reset or refused is announced again."""
+    total, began = 0, {}
+    while not target.over():
+        while len(began) < -(-streams // per_connection):
+            began[H2(target, wait=5)] = 1
+        for h2, stream in list(began.items()):
+            if not h2.pump():
+                h2.sock.close()
+                del began[h2]
+                continue
+            open_now = (stream - 1) // 2 - len(h2.closed_streams)
+            out = b''
+            for _ in range(per_connection - open_now):
+                out += h2.head(stream, INFER, 'POST', end=False, extra=[('content-length', str(length)), JSON_FIELD]) + data(stream, b'{', end=False)
+                stream, total = stream + 2, total + 1
+            if out:
+                h2.send(out)
+            began[h2] = stream
+        time.sleep(0.05)
+    return f'{total} streams announced'
+
+
+JSON_FIELD = ('content-type', 'application/json')
+
+
+@attack(seconds=40, quick=8, quick_env=SMALL)
+def announcements_1024(target):
+    """1,024 HTTP/2 streams of one byte that announce 2 MiB each, begun anew when they are reset."""
+    return announce(target, target.size(1024, 128), 2 * MIB)
+
+
+@attack(seconds=40, quick=8, quick_env=SMALL)
+def announcements_4000(target):
+    """4,000 of them."""
+    return announce(target, target.size(4000, 500), 2 * MIB)
+
+
+@attack(seconds=30, quick=8, quick_env=SMALL)
+def announced_messages(target):
+    """1,024 gRPC streams that send a message's head (2 MiB) and one byte of it."""
+    start = grpc_message(b'')[:1] + (2 * MIB).to_bytes(4, 'big') + b'\n'
+    peers = []
+    for _ in range(target.size(11, 3)):
+        h2 = H2(target, wait=5)
+        h2.send(b''.join(h2.head(i, '/inference.GRPCInferenceService/ModelInfer', 'POST', end=False, extra=GRPC) + data(i, start, end=False)
+                         for i in range(1, 200, 2)))
+        peers.append(h2)
+    while not target.over() and any(p.pump() for p in peers):
+        time.sleep(0.1)
+    for p in peers:
+        p.send(b''.join(rst(i, CANCEL) for i in range(1, 200, 2)))
+    return f'{sum(p.alive for p in peers)} of {len(peers)} connections still open'
+
+
+@attack(seconds=30, quick=6, quick_env=SMALL)
+def rpc_json_lines(target):
+    """JSON bodies of `{}` lines for a streamed RPC, and their answers not read."""
+    body = b'{}\n' * (target.size(60, 3) * MIB // 300)
+    request = post('/inference.GRPCInferenceService/ModelStreamInfer', body, JSON)
+    peers = [Raw(target, receive_buffer=4096, wait=5) for _ in range(target.size(16, 4))]
+    for peer in peers:
+        peer.send(request)
+    left = drip(target, peers, 500)
+    return f'{len(peers)} bodies of {len(body) >> 10} KiB; {len(left)} still open'
+
+
+@attack(seconds=30, quick=5, quick_env=SMALL)
+def wide_log_probabilities(target):
+    """Chats of 512 tokens with 20 log-probabilities each, 16 choices, read at 500 B/s."""
+    fields = {'model': 'chat', 'messages': [{'role': 'user', 'content': 'Tell me all.'}], 'n': 16, 'max_tokens': 256, 'logprobs': True,
+              'top_logprobs': 20, 'ignore_eos': True}
+    request = post('/v1/chat/completions', json.dumps(fields).encode(), JSON)
+    peers = [Raw(target, receive_buffer=4096, wait=5).send(request) for _ in range(target.size(16, 3))]
+    left = drip(target, peers, 500)
+    return f'{len(left)} of {len(peers)} still open'

