@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <new>
 
+#include "base/memory_ledger.h"
+
 namespace weir::base {
 namespace {
 
@@ -10,11 +12,11 @@ constexpr size_t kAlign = 64;
 
 struct StringSlab final : Slab {
   std::string text;
-  explicit StringSlab(std::string t)
-      : Slab(nullptr, 0, [](Slab* s) { delete static_cast<StringSlab*>(s); }), text(std::move(t)) {
+  explicit StringSlab(std::string t) : Slab(nullptr, 0, give_back), text(std::move(t)) {
     data = reinterpret_cast<std::byte*>(text.data());
     capacity = text.size();
   }
+  static void give_back(Slab* slab) { delete static_cast<StringSlab*>(slab); }
 };
 
 struct HeapSlab final : Slab {
@@ -41,6 +43,10 @@ Slab* heap_slab(size_t bytes) {
   void* memory = ::operator new(bytes + 2 * kAlign - __STDCPP_DEFAULT_NEW_ALIGNMENT__);
   auto at = (reinterpret_cast<uintptr_t>(memory) + kAlign - 1) & ~uintptr_t(kAlign - 1);
   return new (reinterpret_cast<void*>(at)) HeapSlab(reinterpret_cast<std::byte*>(at + kAlign), bytes, memory);
+}
+
+bool on_heap(const Slab* slab) {
+  return slab && (slab->release == HeapSlab::give_back || slab->release == StringSlab::give_back);
 }
 
 SlabSource& heap() {

@@ -45,42 +45,43 @@ struct SlabPool::Parts {
     std::atomic<uint64_t> idle{0};  // written under mutex
   };
 
-  Parts(uint64_t limit, std::unique_ptr<SlabMemory> from)
-      : memory(std::move(from)),
-        budget(limit),
-        parts_limit(std::max<uint64_t>(limit / 4, base::SlabParts::kFirst)),
-        idle_limit(std::max<uint64_t>(std::min(limit / 2, kMostIdle) / kStripes, kHugePage)) {}
+  Parts(std::unique_ptr<base::MemoryLedger> mine, base::MemoryLedger& charged, std::unique_ptr<SlabMemory> from)
+      : own_ledger(std::move(mine)),
+        ledger(charged),
+        memory(std::move(from)),
+        budget(charged.slab_limit()),
+        parts_limit(std::max<uint64_t>(budget / 4, base::SlabParts::kFirst)),
+        idle_limit(std::max<uint64_t>(std::min(budget / 2, kMostIdle) / kStripes, kHugePage)) {
+    ledger.keep_idle({[this] { return idle(); }, [this] { trim(); }});
+  }
   ~Parts() { trim(); }
 
-  bool reserve(uint64_t bytes);
   Pooled* reuse(size_t stripe, SizeClass cls);
+  Pooled* fresh(size_t stripe, SizeClass cls);
   Pooled* make(size_t stripe, SizeClass cls);
-  void destroy(Pooled* slab);
+  using Wake = base::MemoryLedger::Wake;
+  void destroy(Pooled* slab, Wake wake);
   void trim();
   void give(Pooled* slab);
-  void unreserve(uint64_t bytes);
+  void settle(uint64_t bytes);
   bool lacks(uint64_t bytes) const;
+  // What is charged and not handed out.
+  uint64_t idle() const {
+    uint64_t out = used.load(), all = ledger.held(base::MemoryKind::kSlabs);
+    return all - std::min(all, out);
+  }
 
+  const std::unique_ptr<base::MemoryLedger> own_ledger;  // or null
+  base::MemoryLedger& ledger;
   const std::unique_ptr<SlabMemory> memory;
   const uint64_t budget;
   const uint64_t parts_limit;
   const uint64_t idle_limit;  // per stripe
   bool orphaned = false;      // the pool has gone; the last slab to come back ends this
   alignas(64) std::atomic<uint64_t> used{0};
-  std::atomic<uint64_t> parts{0};    // of used
-  std::atomic<bool> starved{false};  // take() has returned null
-  std::mutex listeners_mutex;
-  std::vector<std::function<void()>> listeners;
+  std::atomic<uint64_t> parts{0};  // of used
   std::array<Stripe, kStripes> stripes;
 };
-
-bool SlabPool::Parts::reserve(uint64_t bytes) {
-  auto now = used.load();
-  do {
-    if (bytes > budget || now > budget - bytes) return false;
-  } while (!used.compare_exchange_weak(now, now + bytes));
-  return true;
-}
 
 SlabPool::Parts::Pooled* SlabPool::Parts::reuse(size_t stripe, SizeClass cls) {
   auto& s = stripes[stripe];
@@ -104,15 +105,18 @@ SlabPool::Parts::Pooled* SlabPool::Parts::make(size_t stripe, SizeClass cls) {
   return slab;
 }
 
-void SlabPool::Parts::destroy(Pooled* slab) {
+// The charge ends with the memory. Of a pool that has gone the ledger may have gone, too.
+void SlabPool::Parts::destroy(Pooled* slab, Wake wake) {
   size_t bytes = slab->capacity;
   auto* data = slab->data;
   if (bytes >= kHugePage) {
     delete slab;
-    return memory->give(data, bytes, kHugePage);
+    memory->give(data, bytes, kHugePage);
+  } else {
+    slab->~Pooled();
+    memory->give(data - kSlabAlign, kSlabAlign + bytes, kSlabAlign);
   }
-  slab->~Pooled();
-  memory->give(data - kSlabAlign, kSlabAlign + bytes, kSlabAlign);
+  if (!orphaned) ledger.give(base::MemoryKind::kSlabs, bytes, wake);
 }
 
 // Idle slabs of one size may be all that another size lacks.
@@ -120,7 +124,7 @@ void SlabPool::Parts::trim() {
   for (auto& stripe : stripes) {
     std::lock_guard lock(stripe.mutex);
     for (auto& head : stripe.free)
-      while (head) destroy(std::exchange(head, head->next));
+      while (head) destroy(std::exchange(head, head->next), Wake::kQuiet);
     stripe.idle.store(0, std::memory_order_relaxed);
   }
 }
@@ -138,32 +142,30 @@ void SlabPool::Parts::give(Pooled* slab) {
       slab = nullptr;
     }
   }
-  if (slab) destroy(slab);
-  unreserve(bytes);
+  if (slab) destroy(slab, Wake::kQuiet);
+  settle(bytes);
 }
 
-// The order of the two atomics matters against take(): either it sees the bytes, or this sees that it starved.
-void SlabPool::Parts::unreserve(uint64_t bytes) {
-  if (orphaned) {
-    if (used.fetch_sub(bytes) == bytes) delete this;
-    return;
-  }
+// The order of the two atomics matters against take(): either it sees the bytes, or this sees that somebody waits.
+void SlabPool::Parts::settle(uint64_t bytes) {
   auto before = used.fetch_sub(bytes);
   base::check(before >= bytes, "a slab comes back once");
-  if (!starved.load() || !starved.exchange(false)) return;
-  std::vector<std::function<void()>> all;
-  {
-    std::lock_guard lock(listeners_mutex);
-    all = listeners;
-  }
-  for (auto& wake : all) wake();
+  if (!orphaned) return ledger.tell_room();
+  if (before == bytes) delete this;
 }
 
 SlabPool::SlabPool(uint64_t budget_bytes) : SlabPool(budget_bytes, system_memory()) {}
-SlabPool::SlabPool(uint64_t budget_bytes, std::unique_ptr<SlabMemory> memory)
-    : parts_(std::make_unique<Parts>(budget_bytes, std::move(memory))) {}
+SlabPool::SlabPool(uint64_t budget_bytes, std::unique_ptr<SlabMemory> memory) {
+  auto own = std::make_unique<base::MemoryLedger>(budget_bytes);
+  base::MemoryLedger& ledger = *own;
+  parts_ = std::make_unique<Parts>(std::move(own), ledger, std::move(memory));
+}
+SlabPool::SlabPool(base::MemoryLedger& ledger, std::unique_ptr<SlabMemory> memory)
+    : parts_(std::make_unique<Parts>(nullptr, ledger, std::move(memory))) {}
 
 SlabPool::~SlabPool() {
+  parts_->trim();
+  parts_->ledger.keep_idle({});
   if (parts_->used.load() == 0) return;
   parts_->orphaned = true;
   (void)parts_.release();
@@ -172,25 +174,29 @@ SlabPool::~SlabPool() {
 base::Slab* SlabPool::take(size_t bytes) {
   if (bytes > kLargestSlab) return nullptr;
   auto cls = size_class(bytes);
-  if (!parts_->reserve(cls.bytes)) {
-    parts_->starved.store(true);
-    if (!parts_->reserve(cls.bytes)) return nullptr;
-  }
   size_t stripe = this_stripe();
-  if (auto* slab = parts_->reuse(stripe, cls)) return slab;
-  if (auto* slab = parts_->make(stripe, cls)) return slab;
+  auto* slab = parts_->reuse(stripe, cls);
+  if (!slab) slab = parts_->fresh(stripe, cls);
+  if (slab) parts_->used.fetch_add(cls.bytes);
+  return slab;
+}
+
+// A slab that is in no list of idle ones.
+SlabPool::Parts::Pooled* SlabPool::Parts::fresh(size_t stripe, SizeClass cls) {
+  if (!ledger.take(base::MemoryKind::kSlabs, cls.bytes)) return nullptr;
+  if (auto* slab = make(stripe, cls)) return slab;
   // There is no memory, though the budget is not spent. What comes back from here on is either trimmed or wakes.
-  parts_->starved.store(true);
-  parts_->trim();
-  if (auto* slab = parts_->make(stripe, cls)) return slab;
-  parts_->used.fetch_sub(cls.bytes);  // and do not wake anybody for this
+  ledger.note_refused();
+  trim();
+  if (auto* slab = make(stripe, cls)) return slab;
+  ledger.give(base::MemoryKind::kSlabs, cls.bytes, Wake::kQuiet);
   return nullptr;
 }
 
 // All that is out would not be enough, and the budget is not what is in the way.
 bool SlabPool::Parts::lacks(uint64_t bytes) const {
   auto out = used.load();
-  return out < bytes && bytes <= budget - out;
+  return out < bytes && bytes <= budget - std::min(budget, out);
 }
 
 bool SlabPool::hopeless(size_t bytes) const {
@@ -199,7 +205,10 @@ bool SlabPool::hopeless(size_t bytes) const {
   if (cls.bytes > parts_->budget) return true;
   if (!parts_->lacks(cls.bytes)) return false;
   parts_->trim();
-  if (auto* slab = parts_->make(this_stripe(), cls)) return parts_->destroy(slab), false;
+  if (auto* slab = parts_->fresh(this_stripe(), cls)) {
+    parts_->destroy(slab, Parts::Wake::kQuiet);
+    return false;
+  }
   return parts_->lacks(cls.bytes);  // as before: nobody else has what is missing
 }
 
@@ -214,7 +223,7 @@ base::Slab* SlabPool::take_part(size_t bytes) {
     return false;
   };
   if (!fits()) {
-    parts_->starved.store(true);
+    parts_->ledger.note_refused();
     if (!fits()) return nullptr;
   }
   auto* slab = static_cast<Parts::Pooled*>(take(bytes));
@@ -226,22 +235,15 @@ base::Slab* SlabPool::take_part(size_t bytes) {
 }
 
 bool SlabPool::scarce() const {
-  return parts_->used.load(std::memory_order_relaxed) > parts_->budget / 2 ||
+  return parts_->ledger.held() > parts_->budget / 2 ||
          parts_->parts.load(std::memory_order_relaxed) > parts_->parts_limit / 2;
 }
 
+base::MemoryLedger& SlabPool::ledger() { return parts_->ledger; }
 uint64_t SlabPool::budget() const { return parts_->budget; }
 uint64_t SlabPool::used() const { return parts_->used.load(std::memory_order_relaxed); }
 
-uint64_t SlabPool::idle() const {
-  uint64_t sum = 0;
-  for (auto& stripe : parts_->stripes) sum += stripe.idle.load(std::memory_order_relaxed);
-  return sum;
-}
-
-void SlabPool::on_room(std::function<void()> wake) {
-  std::lock_guard lock(parts_->listeners_mutex);
-  parts_->listeners.push_back(std::move(wake));
-}
+uint64_t SlabPool::idle() const { return parts_->idle(); }
+void SlabPool::on_room(std::function<void()> wake) { parts_->ledger.on_room(std::move(wake)); }
 
 }  // namespace weir::device

@@ -1,6 +1,9 @@
 // SlabPool: slabs from one budget, in size classes, recycled. Their memory comes from the system, or from one
 // block that was pinned once (device/slab_memory.h): then a request body is received where a device can copy it from.
 //
+// What it takes from there it charges to a ledger (base/memory_ledger.h), whose slab limit is its budget: so slabs and
+// all else that peers cause have one total. Idle slabs are charged, too, and given up when anything else lacks room.
+//
 // Data is 64-byte aligned (2 MiB for slabs of 2 MiB and more, which ask for huge pages). When the budget is spent
 // take() returns null: codecs then stop reading from their peers until something comes back; nothing fails. It also
 // does where the system has less memory than the budget says; once all that is out would not be enough, hopeless() says
@@ -17,16 +20,20 @@
 #include <memory>
 
 #include "base/bytes.h"
+#include "base/memory_ledger.h"
 #include "base/slab_parts.h"
 #include "device/slab_memory.h"
 
 namespace weir::device {
 
-class SlabPool final : public base::SlabSource, public base::SlabParts {
+class SlabPool final : public base::SlabSource, public base::SlabParts, public base::Ledgered {
  public:
+  // With a ledger of its own.
   explicit SlabPool(uint64_t budget_bytes);
   // On a fixed block slabs come only out of it, also when the budget is larger.
   SlabPool(uint64_t budget_bytes, std::unique_ptr<SlabMemory> memory);
+  // `ledger` has no other pool, and is not used after its end by anybody but this pool's slabs that are still out.
+  SlabPool(base::MemoryLedger& ledger, std::unique_ptr<SlabMemory> memory);
   // Slabs that are still out stay good; what they need lives on with them. Nobody takes or drops at the same time.
   ~SlabPool();
   SlabPool(const SlabPool&) = delete;
@@ -37,10 +44,11 @@ class SlabPool final : public base::SlabSource, public base::SlabParts {
   // Asks the system once more, and not by what it said to take(): memory may have come since.
   bool hopeless(size_t bytes) const override;
   bool scarce() const override;
+  base::MemoryLedger& ledger() override;
 
   uint64_t budget() const;
   uint64_t used() const;  // bytes handed out now, as charged: capacity, not what was asked for
-  uint64_t idle() const;  // bytes kept for reuse; on top of used()
+  uint64_t idle() const;  // bytes kept for reuse; beside used(), within the budget
   // Called (from the freeing thread) when a slab comes back after take() had returned null since the last call. Each
   // function given is called; they must outlive the pool's use.
   void on_room(std::function<void()> wake);

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <random>
 #include <thread>
 #include <vector>
@@ -204,6 +205,53 @@ TEST(SlabPool, IdleMemoryIsBounded) {
   EXPECT_EQ(pool.used(), 0u);
   EXPECT_LE(pool.idle(), 16 * kMiB);
   EXPECT_GT(pool.idle(), 0u);
+}
+
+TEST(SlabPool, ChargesTheLedgerThatItSharesWithAllElse) {
+  base::MemoryLedger ledger(64 * kMiB, 8 * kMiB);
+  SlabPool pool(ledger, system_memory());
+  EXPECT_EQ(pool.budget(), 56 * kMiB);
+  EXPECT_EQ(&pool.ledger(), &ledger);
+  base::Block some(pool.take(30 * kMiB));
+  ASSERT_TRUE(some);
+  EXPECT_EQ(ledger.held(base::MemoryKind::kSlabs), some.capacity());
+  ASSERT_TRUE(ledger.take(base::MemoryKind::kAnswers, 30 * kMiB));
+  EXPECT_EQ(pool.take(10 * kMiB), nullptr) << "answers have the rest";
+  int woken = 0;
+  pool.on_room([&] { ++woken; });
+  ledger.give(base::MemoryKind::kAnswers, 30 * kMiB);
+  EXPECT_EQ(woken, 1) << "whoever gives memory back wakes whoever waits for a slab";
+  EXPECT_TRUE(base::Block(pool.take(10 * kMiB)));
+}
+
+TEST(SlabPool, IdleSlabsAreWithinTheBudgetAndGivenUpForAnswers) {
+  base::MemoryLedger ledger(64 * kMiB);
+  SlabPool pool(ledger, system_memory());
+  std::vector<base::Slab*> slabs;
+  for (int i = 0; i < 32; ++i) slabs.push_back(pool.take(kMiB));
+  for (auto* slab : slabs) base::drop(slab);
+  ASSERT_GT(pool.idle(), 0u);
+  EXPECT_EQ(ledger.held(), 0u) << "at hand for whoever asks";
+  EXPECT_EQ(ledger.held(base::MemoryKind::kSlabs), pool.idle()) << "but it is resident, so it is charged";
+  EXPECT_TRUE(ledger.take(base::MemoryKind::kAnswers, 64 * kMiB));
+  EXPECT_EQ(pool.idle(), 0u);
+  EXPECT_EQ(pool.take(1), nullptr);
+}
+
+TEST(SlabPool, WhatCannotWaitTakesWhatIsKeptForAnswers) {
+  base::MemoryLedger ledger(16 * kMiB, 8 * kMiB);
+  SlabPool pool(ledger, system_memory());
+  base::Block all(pool.take(8 * kMiB));
+  ASSERT_TRUE(all);
+  EXPECT_EQ(pool.take(kMiB), nullptr);
+  {
+    base::Block now(base::take_now(pool, kMiB));
+    ASSERT_TRUE(now);
+    EXPECT_GE(now.capacity(), kMiB);
+    EXPECT_EQ(ledger.held(base::MemoryKind::kDecoding), kMiB);
+  }
+  EXPECT_EQ(ledger.held(), 8 * kMiB);
+  EXPECT_THROW(base::take_now(pool, 9 * kMiB), std::bad_alloc);
 }
 
 TEST(SlabPool, SlabsMayOutliveThePool) {
