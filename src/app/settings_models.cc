@@ -44,7 +44,7 @@ void add_repository(std::vector<Setting>& rows) {
                           AT(models.batching.max_delay)));
   rows.push_back(count("models.batching.priority_levels", "0 = priorities are ignored",
                        AT(models.batching.priority_levels), 0, 1000));
-  rows.push_back(count("models.batching.max_queue", "calls that wait for one model; 0 = without limit",
+  rows.push_back(count("models.batching.max_queue", "calls that wait for one model, at each priority; 0 = any number",
                        AT(models.batching.max_queue)));
   rows.push_back(duration("models.batching.queue_timeout", "longest wait; 0 = as long as the client waits",
                           AT(models.batching.queue_timeout)));

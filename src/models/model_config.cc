@@ -9,6 +9,7 @@ namespace {
 constexpr uint32_t kMaxInstances = 64;
 constexpr uint32_t kMaxBatch = 65536;
 constexpr size_t kMaxNodes = 64;
+constexpr uint32_t kMaxPriorityLevels = 1000;  // each has a queue, and each is looked at when a batch is formed
 
 base::Status check_tensors(const std::vector<TensorConfig>& tensors, std::string_view what) {
   std::set<std::string_view> seen;
@@ -60,6 +61,30 @@ msg::ModelSpec ModelConfig::wanted(std::string_view model, uint64_t version) con
 
 namespace {
 
+// Triton's rules, but that there are not more than a thousand levels and that the default one may be left out.
+base::Status check_queues(const msg::BatchPolicy& batching) {
+  uint32_t levels = batching.priority_levels;
+  auto of_levels = " of " + std::to_string(levels) + " levels";
+  if (levels > kMaxPriorityLevels)
+    return base::invalid(std::to_string(levels) + " priority levels: at most " + std::to_string(kMaxPriorityLevels) +
+                         " are possible");
+  if (batching.default_priority > levels)
+    return base::invalid("default priority " + std::to_string(batching.default_priority) + of_levels);
+  for (const auto& [level, policy] : batching.levels)
+    if (level == 0 || level > levels)
+      return base::invalid("a queue policy for priority " + std::to_string(level) + of_levels);
+  if (!batching.preserve_ordering) return {};
+  if (levels > 1)
+    return base::invalid("preserve_ordering goes with one level of priority, not with " + std::to_string(levels));
+  auto delays = [](const msg::QueuePolicy& policy) {
+    return policy.timeout_action == msg::QueuePolicy::TimeoutAction::kDelay && policy.queue_timeout.count() > 0;
+  };
+  if (delays(batching) ||
+      std::any_of(batching.levels.begin(), batching.levels.end(), [&](const auto& l) { return delays(l.second); }))
+    return base::invalid("preserve_ordering does not go with a queue policy whose timeout_action is DELAY");
+  return {};
+}
+
 base::Status check_dag(const ModelConfig& config) {
   bool pipeline = config.engine == kPipeline;
   if (!pipeline && config.dag.nodes.empty()) return {};
@@ -89,15 +114,12 @@ base::Status check(const ModelConfig& config, std::string_view folder_name) {
   if (config.max_batch.value_or(0) > kMaxBatch)
     return base::invalid("a maximum batch of " + std::to_string(*config.max_batch) + ": at most " +
                          std::to_string(kMaxBatch) + " is possible");
-  const auto& batching = config.batching;
-  if (config.max_batch && batching.dynamic)
-    for (uint32_t preferred : batching.preferred)
+  if (config.max_batch && config.batching.dynamic)
+    for (uint32_t preferred : config.batching.preferred)
       if (preferred == 0 || preferred > std::max(1u, *config.max_batch))
         return base::invalid("a preferred batch of " + std::to_string(preferred) + " with a maximum of " +
                              std::to_string(*config.max_batch));
-  if (batching.default_priority > batching.priority_levels)
-    return base::invalid("default priority " + std::to_string(batching.default_priority) + " of " +
-                         std::to_string(batching.priority_levels) + " levels");
+  if (auto s = check_queues(config.batching); !s.ok()) return s;
   if (config.versions.kind == msg::VersionPolicy::Kind::kLatest && config.versions.latest == 0)
     return base::invalid("a version policy of the latest 0 versions serves nothing");
   if (auto s = check_dag(config); !s.ok()) return s;

@@ -13,7 +13,8 @@ namespace {
 // One function per key; a map is read by looking each of its keys up in its table.
 class Reading {
  public:
-  Reading(std::string_view place, const msg::BatchPolicy& defaults) : place_(place), complaints_(place_) {
+  Reading(std::string_view place, const msg::BatchPolicy& defaults)
+      : place_(place), complaints_(place_), defaults_(defaults) {
     out_.batching = defaults;
   }
 
@@ -129,9 +130,38 @@ class Reading {
          {"preferred", [&](auto& v) { counts(v, policy.preferred); }},
          {"priority_levels", [&](auto& v) { count(v, policy.priority_levels); }},
          {"default_priority", [&](auto& v) { count(v, policy.default_priority); }},
+         {"preserve_ordering", [&](auto& v) { flag(v, policy.preserve_ordering); }},
+         {"levels", [&](auto& v) { levels(v, policy); }},
          {"max_queue", [&](auto& v) { count(v, policy.max_queue); }},
-         {"queue_timeout", [&](auto& v) { duration(v, policy.queue_timeout); }}});
+         {"queue_timeout", [&](auto& v) { duration(v, policy.queue_timeout); }},
+         {"timeout_action", [&](auto& v) { timeout_action(v, policy); }},
+         {"allow_timeout_override", [&](auto& v) { flag(v, policy.allow_timeout_override); }}});
     std::sort(policy.preferred.begin(), policy.preferred.end());
+  }
+
+  void levels(const Yaml& node, msg::BatchPolicy& batching) {
+    if (node.kind != Yaml::Kind::kMap) return complaints_.at(node, "expected a map of priorities and queue policies");
+    for (const auto& entry : node.entries) {
+      auto level = base::parse_count(entry.key, UINT32_MAX);
+      if (!level) {
+        complaints_.at(entry.value, "expected a priority, got '" + entry.key + "'");
+        continue;
+      }
+      auto& policy = batching.levels.emplace(uint32_t(*level), defaults_).first->second;
+      map(entry.value, "batching.levels",
+          {{"max_queue", [&](auto& v) { count(v, policy.max_queue); }},
+           {"queue_timeout", [&](auto& v) { duration(v, policy.queue_timeout); }},
+           {"timeout_action", [&](auto& v) { timeout_action(v, policy); }},
+           {"allow_timeout_override", [&](auto& v) { flag(v, policy.allow_timeout_override); }}});
+    }
+  }
+
+  void timeout_action(const Yaml& node, msg::QueuePolicy& policy) {
+    using Action = msg::QueuePolicy::TimeoutAction;
+    if (node.scalar == "reject" || node.scalar == "delay")
+      policy.timeout_action = node.scalar == "delay" ? Action::kDelay : Action::kReject;
+    else
+      complaints_.at(node, "expected reject or delay");
   }
 
   void tensors(const Yaml& node, std::string_view where, std::vector<TensorConfig>& out) {
@@ -212,6 +242,7 @@ class Reading {
 
   const std::string place_;
   Complaints complaints_;
+  const msg::QueuePolicy defaults_;
   ModelConfig out_;
 };
 

@@ -9,7 +9,11 @@
 //   decoupled: false
 //   versions: latest             # latest | {latest: 2} | all | [1, 3]
 //   batching: {dynamic: true, max_delay: 2ms, preferred: [8, 16], priority_levels: 3, default_priority: 2,
-//              max_queue: 256, queue_timeout: 10s}
+//              preserve_ordering: false,    # answers leave in the order in which the queue gives requests out
+//              max_queue: 256, queue_timeout: 10s,    # of each level of priority
+//              timeout_action: reject,      # or delay: what waited longer runs after all others of its level
+//              allow_timeout_override: true,    # requests may ask for a shorter timeout
+//              levels: {1: {max_queue: 16, queue_timeout: 1s, timeout_action: delay}}}    # those of one priority
 //   inputs: [{name: image, type: FP32, shape: [28, 28], optional: false}]
 //   outputs: [{name: probabilities, labels: labels.txt}]   # or labels: [zero, one, …]
 //   parameters: {intra_op_threads: 2}   # the engine's own; one that it does not know is an error

@@ -72,6 +72,8 @@ struct Errors final : pb::io::ErrorCollector {
   std::string_view source;
 };
 
+constexpr uint64_t kLongest = 3'600'000'000;  // an hour in µs
+
 // Reads one ModelConfig; the first thing that weir cannot honour ends it.
 class PbtxtReading {
  public:
@@ -195,12 +197,8 @@ class PbtxtReading {
     if (!in_.has_dynamic_batching()) return {};
     const auto& in = in_.dynamic_batching();
     auto& out = out_.batching;
-    constexpr uint64_t kLongest = 3'600'000'000;  // an hour in µs
-    const auto& queue = in.default_queue_policy();
-    if (in.max_queue_delay_microseconds() > kLongest || queue.default_timeout_microseconds() > kLongest)
-      return base::invalid("dynamic_batching: a time of more than an hour");
-    if (in.priority_levels() > 1000 || in.default_priority_level() > 1000)
-      return base::invalid("dynamic_batching: more than 1000 priority levels");
+    if (in.max_queue_delay_microseconds() > kLongest)
+      return base::invalid("dynamic_batching: max_queue_delay_microseconds of more than an hour");
     out.dynamic = out_.batching_given = true;
     out.max_delay = std::chrono::microseconds(in.max_queue_delay_microseconds());
     out.preferred.clear();
@@ -209,15 +207,33 @@ class PbtxtReading {
       out.preferred.push_back(uint32_t(size));
     }
     std::sort(out.preferred.begin(), out.preferred.end());
-    out.priority_levels = uint32_t(in.priority_levels());
-    out.default_priority = uint32_t(in.default_priority_level());
-    if (queue.max_queue_size() > 0) out.max_queue = queue.max_queue_size();
-    if (queue.default_timeout_microseconds() > 0)
-      out.queue_timeout = std::chrono::microseconds(queue.default_timeout_microseconds());
-    if (in.preserve_ordering()) out_.notes.push_back("dynamic_batching.preserve_ordering");
-    if (in.priority_queue_policy_size() > 0) out_.notes.push_back("dynamic_batching.priority_queue_policy");
-    if (queue.timeout_action() == inference::ModelQueuePolicy::DELAY)
-      out_.notes.push_back("dynamic_batching.default_queue_policy.timeout_action: DELAY");
+    out.priority_levels = narrow(in.priority_levels());
+    out.default_priority = narrow(in.default_priority_level());
+    out.preserve_ordering = in.preserve_ordering();
+    const msg::QueuePolicy unsaid = out;
+    if (in.has_default_queue_policy())
+      if (auto s = queue_policy(in.default_queue_policy(), out); !s.ok()) return s;
+    if (in.priority_levels() == 0 && in.priority_queue_policy_size() > 0)
+      return out_.notes.push_back("dynamic_batching.priority_queue_policy, without priority_levels"), base::Status{};
+    for (const auto& [level, policy] : in.priority_queue_policy())
+      if (auto s = queue_policy(policy, out.levels.emplace(narrow(level), unsaid).first->second); !s.ok()) return s;
+    return {};
+  }
+
+  // check() refuses what is this large.
+  static uint32_t narrow(uint64_t n) { return uint32_t(std::min<uint64_t>(n, UINT32_MAX)); }
+
+  // Sizes and times of 0 are those of the server's configuration: no queue is unbounded for want of a word.
+  static base::Status queue_policy(const inference::ModelQueuePolicy& in, msg::QueuePolicy& out) {
+    using Action = msg::QueuePolicy::TimeoutAction;
+    if (in.default_timeout_microseconds() > kLongest)
+      return base::invalid("dynamic_batching: default_timeout_microseconds of more than an hour");
+    bool delays = in.timeout_action() == inference::ModelQueuePolicy::DELAY;
+    out.timeout_action = delays ? Action::kDelay : Action::kReject;
+    out.allow_timeout_override = in.allow_timeout_override();
+    if (in.max_queue_size() > 0) out.max_queue = in.max_queue_size();
+    if (in.default_timeout_microseconds() > 0)
+      out.queue_timeout = std::chrono::microseconds(in.default_timeout_microseconds());
     return {};
   }
 

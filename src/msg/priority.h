@@ -1,4 +1,5 @@
-// How many levels of priority the Calls of a model have, and which one is that of Calls that name none, or another.
+// How many levels of priority the Calls of a model have, which one is that of Calls that name none, or another, and
+// how Calls wait there.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +19,17 @@ inline Levels levels(const ModelSpec& spec) {
   if (spec.text && spec.batching.priority_levels == 0) return {11, 1};
   uint32_t count = std::max(spec.batching.priority_levels, 1u), usual = spec.batching.default_priority;
   return {count, usual == 0 || usual > count ? (count + 1) / 2 : usual};
+}
+
+// 1 … levels(spec).count: where a call of this priority waits.
+inline uint32_t level_of(const ModelSpec& spec, uint32_t priority) {
+  auto [count, usual] = levels(spec);
+  return priority == 0 || priority > count ? usual : priority;
+}
+
+inline const QueuePolicy& queue_policy(const ModelSpec& spec, uint32_t level) {
+  auto own = spec.batching.levels.find(level);
+  return own == spec.batching.levels.end() ? spec.batching : own->second;
 }
 
 }  // namespace weir::msg

@@ -34,15 +34,30 @@ struct TensorSpec {
   bool takes(DType given) const { return given == dtype || (given == also && also != DType::kInvalid); }
 };
 
-// How calls of one model share batches. Times of zero mean "do not wait" for max_delay, "for ever" for the others.
-struct BatchPolicy {
+// How many calls may wait at one level of priority, and for how long: Triton's ModelQueuePolicy.
+struct QueuePolicy {
+  enum class TimeoutAction : uint8_t { kReject, kDelay };
+  uint32_t max_queue = 256;                               // calls; 0 = unbounded
+  base::Duration queue_timeout{0};                        // of calls that bring none of their own; 0 = for ever
+  bool allow_timeout_override = true;                     // a call may bring a shorter one
+  TimeoutAction timeout_action = TimeoutAction::kReject;  // kDelay: runs after all others of its level
+
+  // How long a call may wait that asks for `asked` (0: it does not ask).
+  base::Duration timeout_of(base::Duration asked) const {
+    bool shorter = asked.count() > 0 && (queue_timeout.count() <= 0 || asked < queue_timeout);
+    return shorter && allow_timeout_override ? asked : queue_timeout;
+  }
+};
+
+// How calls of one model share batches. Its own QueuePolicy is that of all levels that `levels` does not name.
+struct BatchPolicy : QueuePolicy {
   bool dynamic = false;
   std::vector<uint32_t> preferred;  // ascending
-  base::Duration max_delay{0};      // how long the oldest call may wait for company while the engine is idle
+  base::Duration max_delay{0};      // how long the oldest call may wait for company while the engine is idle; 0 = not
   uint32_t priority_levels = 0;     // 0 = priorities are ignored; 1 is the most urgent
   uint32_t default_priority = 0;
-  uint32_t max_queue = 256;         // calls; 0 = unbounded
-  base::Duration queue_timeout{0};  // default for calls that bring none of their own
+  bool preserve_ordering = false;          // answers leave in the order in which the queue gave the calls out
+  std::map<uint32_t, QueuePolicy> levels;  // by priority
 };
 
 // What a model that makes tokens, or embeddings of them, says of itself.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
+#include "msg/priority.h"
 #include "sched/fit.h"
 
 namespace weir::sched {
@@ -11,74 +11,112 @@ namespace {
 
 using base::Code;
 using base::failure;
+using base::Status;
 using base::Time;
+
+// Of a full batch one tenant's share per turn. The finer, the sooner a newcomer's turn; the coarser, the more calls of
+// one tenant, which rather have the same shape, lie side by side.
+constexpr uint32_t kTurns = 8;
 
 Time later(Time from, base::Duration by) { return by >= base::kNever - from ? base::kNever : from + by; }
 
+uint32_t round_of(const msg::ModelSpec& spec) { return std::max(spec.max_batch / kTurns, 1u); }
+
 }  // namespace
 
-Batcher::Batcher(const msg::ModelSpec& spec)
-    : spec_(spec), shares_(shares_batches(spec)), levels_(std::max<uint32_t>(spec.batching.priority_levels, 1)) {}
-
-// A priority that the model does not have means the default one, as in Triton.
-Batcher::Level& Batcher::level_of(const msg::Call& call) {
-  auto levels = uint32_t(levels_.size());
-  uint32_t priority = call.priority;
-  if (priority == 0 || priority > levels) priority = spec_.batching.default_priority;
-  if (priority == 0 || priority > levels) priority = (levels + 1) / 2;
-  return levels_[priority - 1];
+Batcher::Batcher(const msg::ModelSpec& spec) : spec_(spec), shares_(shares_batches(spec)) {
+  uint32_t levels = msg::levels(spec).count;
+  levels_.reserve(levels);
+  for (uint32_t i = 1; i <= levels; ++i) levels_.push_back({msg::queue_policy(spec, i), FairQueue(round_of(spec)), {}});
 }
 
-base::Status Batcher::full() const {
+// In rows. Where calls do not share batches, each takes the engine for itself, however small it is.
+uint32_t Batcher::cost(const msg::Call& call) const {
+  uint32_t rows = std::clamp(call.rows, 1u, std::max(spec_.max_batch, 1u));
+  return shares_ ? rows : std::max(rows, round_of(spec_));
+}
+
+Status Batcher::full(const Level& level) const {
   return base::try_again(Code::kResourceExhausted, "the queue of model '" + spec_.name + "' is full (" +
-                                                       std::to_string(spec_.batching.max_queue) +
+                                                       std::to_string(level.policy.max_queue) +
                                                        " requests); try again later");
 }
 
-base::Status Batcher::add(msg::Call* call, Time now, std::vector<Dropped>& dropped) {
-  const auto& policy = spec_.batching;
-  if (policy.max_queue > 0 && size_ >= policy.max_queue) leave(now, dropped);
-  if (policy.max_queue > 0 && size_ >= policy.max_queue) return full();
-  auto timeout = call->queue_timeout;
-  if (timeout.count() <= 0 || (policy.queue_timeout.count() > 0 && policy.queue_timeout < timeout))
-    timeout = policy.queue_timeout;
-  Time leaves = timeout.count() > 0 ? later(now, timeout) : base::kNever;
-  Time ends = std::min(leaves, call->deadline);
-  Time half = ends == base::kNever ? base::kNever : now + (ends - now) / 2;
-  Time patience = std::min(later(now, policy.max_delay), half);
-  level_of(*call).push_back({call, row_key(*call, spec_), leaves, patience});
-  ++size_;
-  leaves_at_ = std::min(leaves_at_, ends);
+Status Batcher::make_room(Level& level, uint64_t tenant, Time now, std::vector<Dropped>& dropped) {
+  leave(level, now, dropped);
+  if (level.queue.size() < level.policy.max_queue) return {};
+  auto slot = level.queue.surplus(tenant);
+  if (slot == FairQueue::kNone) return full(level);
+  drop(level, slot, full(level), dropped);
   return {};
 }
 
-bool Batcher::leaving(const Entry& entry, Time now) const {
-  return entry.leaves <= now || entry.call->deadline <= now || entry.call->cancelled.load(std::memory_order_acquire);
+Status Batcher::add(msg::Call* call, Time now, std::vector<Dropped>& dropped) {
+  auto& level = levels_[msg::level_of(spec_, call->priority) - 1];
+  const auto& policy = level.policy;
+  if (policy.max_queue > 0 && level.queue.size() >= policy.max_queue)
+    if (auto status = make_room(level, call->tenant, now, dropped); !status.ok()) return status;
+  auto timeout = policy.timeout_of(call->queue_timeout);
+  Time times_out = timeout.count() > 0 ? later(now, timeout) : base::kNever;
+  Time leaves = level.delays() ? call->deadline : std::min(times_out, call->deadline);
+  Time half = leaves == base::kNever ? base::kNever : now + (leaves - now) / 2;
+  auto slot = level.queue.push(call->tenant, cost(*call));
+  if (slot >= level.entries.size()) level.entries.resize(slot + 1);
+  level.entries[slot] = {call, row_key(*call, spec_), times_out, std::min(later(now, spec_.batching.max_delay), half)};
+  ++size_;
+  leaves_at_ = std::min(leaves_at_, leaves);
+  if (level.delays()) delays_at_ = std::min(delays_at_, times_out);
+  return {};
 }
 
-void Batcher::drop(Entry& entry, Time now, std::vector<Dropped>& dropped) {
-  auto* call = entry.call;
+bool Batcher::leaving(const Level& level, const Entry& entry, Time now) const {
+  return (entry.times_out <= now && !level.delays()) || entry.call->deadline <= now ||
+         entry.call->cancelled.load(std::memory_order_acquire);
+}
+
+Status Batcher::why(const msg::Call& call, Time now) const {
+  if (call.deadline <= now) return failure(Code::kDeadlineExceeded, "the deadline passed in the queue");
+  if (call.cancelled.load(std::memory_order_acquire)) return failure(Code::kCancelled, "cancelled");
+  return base::try_again(Code::kUnavailable,
+                         "the request waited too long in the queue of model '" + spec_.name + "'; try again later");
+}
+
+void Batcher::drop(Level& level, FairQueue::Slot slot, Status why, std::vector<Dropped>& dropped) {
+  dropped.push_back({level.entries[slot].call, std::move(why)});
+  level.queue.leave(slot);
   --size_;
-  if (call->deadline <= now)
-    dropped.push_back({call, failure(Code::kDeadlineExceeded, "the deadline passed in the queue")});
-  else if (call->cancelled.load(std::memory_order_acquire))
-    dropped.push_back({call, failure(Code::kCancelled, "cancelled")});
-  else
-    dropped.push_back({call, base::try_again(Code::kUnavailable, "the request waited too long in the queue of model '" +
-                                                                     spec_.name + "'; try again later")});
+}
+
+void Batcher::leave(Level& level, Time now, std::vector<Dropped>& dropped) {
+  for (auto slot = level.queue.first(); slot != FairQueue::kNone;) {
+    auto here = std::exchange(slot, level.queue.after(slot));
+    const auto& entry = level.entries[here];
+    if (leaving(level, entry, now))
+      drop(level, here, why(*entry.call, now), dropped);
+    else
+      leaves_at_ = std::min({leaves_at_, entry.call->deadline, level.delays() ? base::kNever : entry.times_out});
+  }
 }
 
 void Batcher::leave(Time now, std::vector<Dropped>& dropped) {
   leaves_at_ = base::kNever;
-  for (auto& level : levels_)
-    std::erase_if(level, [&](Entry& entry) {
-      if (!leaving(entry, now)) {
-        leaves_at_ = std::min({leaves_at_, entry.leaves, entry.call->deadline});
-        return false;
-      }
-      drop(entry, now, dropped);
-      return true;
-    });
+  for (auto& level : levels_) leave(level, now, dropped);
+}
+
+// In order: of two that are overdue the one that was before the other stays so, as far as tenants' turns allow.
+void Batcher::delay_overdue(Time now) {
+  if (now < delays_at_) return;
+  delays_at_ = base::kNever;
+  for (auto& level : levels_) {
+    if (!level.delays()) continue;
+    for (auto slot = level.queue.first(); slot != FairQueue::kNone && !level.queue.delayed(slot);) {
+      auto here = std::exchange(slot, level.queue.after(slot));
+      if (Time at = level.entries[here].times_out; at > now)
+        delays_at_ = std::min(delays_at_, at);
+      else
+        level.queue.delay(here);
+    }
+  }
 }
 
 // False, and the line is closed, when the entry cannot run with those before it.
@@ -101,13 +139,7 @@ bool Batcher::join(Line& line, const Entry& entry) const {
   return true;
 }
 
-Batcher::Plan Batcher::plan(Time now, std::vector<msg::Call*>* calls) const {
-  Line line;
-  for (auto level = levels_.begin(); level != levels_.end() && !line.closed; ++level)
-    for (auto entry = level->begin(); entry != level->end() && !line.closed; ++entry) {
-      if (leaving(*entry, now)) continue;
-      if (join(line, *entry) && calls) calls->push_back(entry->call);
-    }
+Batcher::Plan Batcher::plan(const Line& line, Time now) const {
   if (line.calls == 0) return {};
   const auto& preferred = spec_.batching.preferred;
   bool overdue = hurried_ || line.due <= now;
@@ -117,29 +149,46 @@ Batcher::Plan Batcher::plan(Time now, std::vector<msg::Call*>* calls) const {
   return {line.calls, line.closed || overdue || reached ? now : line.due};
 }
 
-// `cancelled` may be raised at any moment, so who runs is decided once, in plan(); a call may be leaving only a moment
-// later, and runs all the same.
+// `cancelled` may be raised at any moment, so who runs is decided once: a call may be leaving only a moment later, and
+// runs all the same.
 void Batcher::next(Time now, std::vector<msg::Call*>& batch, std::vector<Dropped>& dropped) {
   batch.clear();
   if (size_ == 0) return;
-  Plan plan = this->plan(now, &batch);
-  batch.resize(plan.at <= now ? plan.calls : 0);
-  size_t taken = 0;
-  for (auto& level : levels_) {
-    for (; !level.empty(); level.pop_front()) {
-      auto& entry = level.front();
-      if (taken < batch.size() && entry.call == batch[taken])
-        ++taken, --size_;
-      else if (leaving(entry, now))
-        drop(entry, now, dropped);
-      else
-        break;
+  delay_overdue(now);
+  Line line;
+  line_.clear();
+  for (auto level = levels_.begin(); level != levels_.end() && !line.closed; ++level)
+    for (auto slot = level->queue.first(); slot != FairQueue::kNone && !line.closed;) {
+      auto here = std::exchange(slot, level->queue.after(slot));
+      const auto& entry = level->entries[here];
+      if (leaving(*level, entry, now))
+        drop(*level, here, why(*entry.call, now), dropped);
+      else if (join(line, entry))
+        line_.push_back({&*level, here});
     }
+  Plan plan = this->plan(line, now);
+  if (plan.at > now) line_.clear();
+  line_.resize(std::min(line_.size(), plan.calls));
+  for (auto [level, slot] : line_) {
+    batch.push_back(level->entries[slot].call);
+    level->queue.serve(slot);
   }
-  base::check(taken == batch.size(), "a batch is a prefix of the queue");
-  if (size_ == 0) leaves_at_ = base::kNever;
+  size_ -= line_.size();
+  for (auto& level : levels_)
+    for (auto slot = level.queue.first(); slot != FairQueue::kNone && leaving(level, level.entries[slot], now);
+         slot = level.queue.first())
+      drop(level, slot, why(*level.entries[slot].call, now), dropped);
+  if (size_ == 0) leaves_at_ = delays_at_ = base::kNever;
 }
 
-Time Batcher::ready_at(Time now) const { return size_ == 0 ? base::kNever : plan(now, nullptr).at; }
+Time Batcher::ready_at(Time now) {
+  if (size_ == 0) return base::kNever;
+  delay_overdue(now);
+  Line line;
+  for (auto level = levels_.begin(); level != levels_.end() && !line.closed; ++level)
+    for (auto slot = level->queue.first(); slot != FairQueue::kNone && !line.closed; slot = level->queue.after(slot))
+      if (const auto& entry = level->entries[slot]; !leaving(*level, entry, now)) join(line, entry);
+  return std::min(plan(line, now).at, delays_at_);
+}
 
 }  // namespace weir::sched

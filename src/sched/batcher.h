@@ -1,7 +1,7 @@
 // Batcher: who runs together, and when. Pure: no clock, thread or lock; whoever owns it locks.
 //
-// Calls wait in levels of priority, first in, first out within each; a batch is always a prefix of that order. It
-// closes
+// Calls wait in levels of priority. Within a level tenants take turns by rows (sched/fair_queue.h); a tenant's own
+// calls are first in, first out. A batch is always a prefix of that order. It closes
 //   - at a preferred size: at once, as Triton's dynamic batcher does (the largest one that the waiting calls reach; one
 //     that they can only jump over closes below it), or at once when the first call alone is larger than all of them;
 //   - when it is full, or the next call cannot join it (another shape, other optional inputs): at once;
@@ -12,19 +12,23 @@
 // Triton decides when a call arrives and lets the batches that it has formed wait for an instance; this decides when an
 // engine is free. So of calls that come while all engines work this may make a larger preferred batch, never a smaller.
 //
-// Calls leave before they cost anything: cancelled, past their deadline (DEADLINE_EXCEEDED), or longer in the queue
-// than their queue_timeout (UNAVAILABLE, as Triton's timeout_action REJECT). A call may shorten the model's
-// queue_timeout, not lengthen it. They are noticed when next(), leave() or a full queue looks at them.
+// Each level has a QueuePolicy. A call that has waited for its queue_timeout leaves with UNAVAILABLE (kReject) or stays
+// and runs after all others of its level (kDelay), those to come among them; from then on it has all the time that its
+// deadline gives it. A call may shorten the timeout, where the policy allows it, not lengthen it. Of a full level the
+// newest call of the tenant that has most there makes room; a tenant that has as many as any is refused itself.
+//
+// Calls leave before they cost anything: cancelled, past their deadline (DEADLINE_EXCEEDED), or rejected. They are
+// noticed when next(), leave() or a full queue looks at them.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "base/env.h"
 #include "base/status.h"
 #include "msg/call.h"
 #include "msg/spec.h"
+#include "sched/fair_queue.h"
 
 namespace weir::sched {
 
@@ -38,16 +42,17 @@ class Batcher {
  public:
   explicit Batcher(const msg::ModelSpec& spec);  // outlives this
 
-  // Queues a call that fits() its model. RESOURCE_EXHAUSTED when max_queue calls wait, after those that may leave have
-  // left into `dropped`; then nothing is kept of it.
+  // Queues a call that fits() its model. RESOURCE_EXHAUSTED when max_queue calls wait at its level, after those that
+  // may leave have left into `dropped`; then nothing is kept of it. A call that makes room for it goes there, too.
   base::Status add(msg::Call* call, base::Time now, std::vector<Dropped>& dropped);
 
   // For an engine that is idle: the calls of the batch that closes now into `batch` (emptied first), in order; none if
   // no batch closes yet. Appends to `dropped`.
   void next(base::Time now, std::vector<msg::Call*>& batch, std::vector<Dropped>& dropped);
 
-  // When next() will close a batch if nothing else arrives; kNever when nothing waits.
-  base::Time ready_at(base::Time now) const;
+  // When to ask next() again if nothing else arrives: it will close a batch then, or order the calls anew. At or before
+  // `now` if it will close one now; kNever when nothing waits.
+  base::Time ready_at(base::Time now);
 
   // The calls that may leave now, into `dropped`. For when next() is not called for long.
   void leave(base::Time now, std::vector<Dropped>& dropped);
@@ -64,8 +69,19 @@ class Batcher {
   struct Entry {
     msg::Call* call;
     uint64_t key;
-    base::Time leaves;    // when its queue_timeout is over
-    base::Time patience;  // when it stops waiting for company
+    base::Time times_out;  // when its queue_timeout is over
+    base::Time patience;   // when it stops waiting for company
+  };
+  struct Level {
+    const msg::QueuePolicy& policy;
+    FairQueue queue;
+    std::vector<Entry> entries;  // by slot
+
+    bool delays() const { return policy.timeout_action == msg::QueuePolicy::TimeoutAction::kDelay; }
+  };
+  struct Place {
+    Level* level;
+    FairQueue::Slot slot;
   };
   // The waiting calls in order, as far as one batch can reach.
   struct Line {
@@ -80,20 +96,25 @@ class Batcher {
     size_t calls = 0;  // how many of the Line form the batch
     base::Time at = base::kNever;
   };
-  using Level = std::deque<Entry>;
 
-  Level& level_of(const msg::Call& call);
-  Plan plan(base::Time now, std::vector<msg::Call*>* calls) const;
+  uint32_t cost(const msg::Call& call) const;
+  base::Status make_room(Level& level, uint64_t tenant, base::Time now, std::vector<Dropped>& dropped);
+  void leave(Level& level, base::Time now, std::vector<Dropped>& dropped);
+  void delay_overdue(base::Time now);
   bool join(Line& line, const Entry& entry) const;
-  bool leaving(const Entry& entry, base::Time now) const;
-  void drop(Entry& entry, base::Time now, std::vector<Dropped>& dropped);
-  base::Status full() const;
+  Plan plan(const Line& line, base::Time now) const;
+  bool leaving(const Level& level, const Entry& entry, base::Time now) const;
+  void drop(Level& level, FairQueue::Slot slot, base::Status why, std::vector<Dropped>& dropped);
+  base::Status why(const msg::Call& call, base::Time now) const;
+  base::Status full(const Level& level) const;
 
   const msg::ModelSpec& spec_;
   const bool shares_;
   std::vector<Level> levels_;  // the most urgent first
+  std::vector<Place> line_;    // of next()
   size_t size_ = 0;
-  base::Time leaves_at_ = base::kNever;  // of all that were queued since the queue was empty, or leave()
+  // Not later than the first of the calls that were queued since the queue was empty, or leave() or delay_overdue().
+  base::Time leaves_at_ = base::kNever, delays_at_ = base::kNever;
   bool hurried_ = false;
 };
 

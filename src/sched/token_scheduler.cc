@@ -53,10 +53,7 @@ TokenScheduler::TokenScheduler(TokenEngine& engine, TokenRoom room, const TokenP
 TokenScheduler::~TokenScheduler() { base::check(empty(), "a scheduler ends when everything was answered"); }
 
 // A priority that the model does not have means the default one, as in Triton.
-uint32_t TokenScheduler::level_of(const msg::Call& call) const {
-  auto levels = msg::levels(spec_);
-  return (call.priority == 0 || call.priority > levels.count ? levels.usual : call.priority) - 1;
-}
+uint32_t TokenScheduler::level_of(const msg::Call& call) const { return msg::level_of(spec_, call.priority) - 1; }
 
 void TokenScheduler::insert(std::vector<Owned>& line, Owned sequence) {
   auto at = std::upper_bound(line.begin(), line.end(), sequence,
@@ -70,9 +67,10 @@ void TokenScheduler::add(msg::Call* call, Time now) {
   const auto& wish = s->wish;
   uint64_t drawn = random_();
   s->seed = wish.sampling.seed.value_or(drawn);
-  auto timeout = call->queue_timeout, longest = spec_.batching.queue_timeout;
-  if (timeout.count() <= 0 || (longest.count() > 0 && longest < timeout)) timeout = longest;
-  if (timeout.count() > 0 && timeout < base::kNever - now) s->leaves = now + timeout;
+  const auto& policy = msg::queue_policy(spec_, s->level + 1);
+  auto timeout = policy.timeout_of(call->queue_timeout);
+  bool rejects = policy.timeout_action == msg::QueuePolicy::TimeoutAction::kReject;
+  if (rejects && timeout.count() > 0 && timeout < base::kNever - now) s->leaves = now + timeout;
   s->tag = share_.came(s->level, call->tenant, s->work());
   insert(waiting_, std::move(s));
   gauge();

@@ -42,6 +42,71 @@ TEST(Pbtxt, TheFieldsThatMatterAreRead) {
   EXPECT_TRUE(config->decoupled);
 }
 
+TEST(Pbtxt, QueuePoliciesAreReadForEachLevel) {
+  using Action = msg::QueuePolicy::TimeoutAction;
+  msg::BatchPolicy defaults;
+  defaults.max_queue = 99, defaults.queue_timeout = 7ms;
+  auto config = parse_pbtxt(R"(
+    max_batch_size: 8
+    dynamic_batching { priority_levels: 3 default_priority_level: 2
+                       default_queue_policy { timeout_action: DELAY allow_timeout_override: true }
+                       priority_queue_policy { key: 1 value { max_queue_size: 3 } }
+                       priority_queue_policy { key: 3 value { timeout_action: DELAY default_timeout_microseconds: 50
+                                                              allow_timeout_override: true } } })",
+                            "p", defaults);
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_TRUE(check(*config, "m").ok());
+  EXPECT_TRUE(config->notes.empty());
+  const auto& batching = config->batching;
+  EXPECT_EQ(batching.timeout_action, Action::kDelay);
+  EXPECT_TRUE(batching.allow_timeout_override);
+  EXPECT_EQ(batching.max_queue, 99u) << "what the file does not say is the server's";
+  EXPECT_EQ(batching.queue_timeout, 7ms);
+  ASSERT_EQ(batching.levels.size(), 2u);
+  EXPECT_EQ(batching.levels.at(1).max_queue, 3u);
+  EXPECT_EQ(batching.levels.at(1).timeout_action, Action::kReject) << "nothing of the default policy is in it";
+  EXPECT_FALSE(batching.levels.at(1).allow_timeout_override);
+  EXPECT_EQ(batching.levels.at(3).queue_timeout, 50us);
+  EXPECT_EQ(batching.levels.at(3).timeout_action, Action::kDelay);
+  EXPECT_EQ(batching.levels.at(3).max_queue, 99u);
+}
+
+TEST(Pbtxt, APolicyThatIsNotGivenLetsRequestsHaveTheirOwnTimeouts) {
+  auto allowed = [](const char* text) { return parse_pbtxt(text, "p", {})->batching.allow_timeout_override; };
+  EXPECT_TRUE(allowed("dynamic_batching { }"));
+  EXPECT_FALSE(allowed("dynamic_batching { default_queue_policy { max_queue_size: 1 } }"));
+}
+
+TEST(Pbtxt, QueuePoliciesThatContradictEachOtherAreRefusedAsByTriton) {
+  auto why = [](const std::string& batching) {
+    auto config = parse_pbtxt("max_batch_size: 8 dynamic_batching { " + batching + " }", "p", {});
+    return config ? check(*config, "m").text : config.error().text;
+  };
+  EXPECT_EQ(why("preserve_ordering: true"), "");
+  EXPECT_EQ(why("preserve_ordering: true priority_levels: 1 default_priority_level: 1"), "");
+  EXPECT_EQ(why("preserve_ordering: true priority_levels: 2 default_priority_level: 1"),
+            "preserve_ordering goes with one level of priority, not with 2");
+  auto delay = std::string("timeout_action: DELAY default_timeout_microseconds: 5");
+  EXPECT_EQ(why("preserve_ordering: true default_queue_policy { " + delay + " }"),
+            "preserve_ordering does not go with a queue policy whose timeout_action is DELAY");
+  EXPECT_EQ(why("preserve_ordering: true priority_levels: 1 default_priority_level: 1 "
+                "priority_queue_policy { key: 1 value { " +
+                delay + " } }"),
+            "preserve_ordering does not go with a queue policy whose timeout_action is DELAY");
+  EXPECT_EQ(why("preserve_ordering: true default_queue_policy { timeout_action: DELAY }"), "") << "without a timeout";
+  EXPECT_EQ(why("priority_levels: 2 default_priority_level: 1 priority_queue_policy { key: 3 value { } }"),
+            "a queue policy for priority 3 of 2 levels");
+  EXPECT_EQ(why("priority_levels: 2 default_priority_level: 1 priority_queue_policy { key: 0 value { } }"),
+            "a queue policy for priority 0 of 2 levels");
+  EXPECT_EQ(why("priority_queue_policy { key: 3 value { } }"), "") << "without levels there is nothing that it is for";
+  EXPECT_EQ(why("priority_levels: 18446744073709551615 default_priority_level: 4294967296"),
+            "4294967295 priority levels: at most 1000 are possible");
+  EXPECT_EQ(why("priority_levels: 1001 default_priority_level: 1"), "1001 priority levels: at most 1000 are possible");
+  EXPECT_EQ(why("priority_levels: 1000 default_priority_level: 1000"), "");
+  EXPECT_EQ(why("default_queue_policy { default_timeout_microseconds: 3600000001 }"),
+            "p: dynamic_batching: default_timeout_microseconds of more than an hour");
+}
+
 TEST(Pbtxt, AnUnknownFieldIsNamedWithItsPlaceAndTheNearestOne) {
   auto config = parse_pbtxt("name: \"m\"\n  max_bach_size: 8\n", "m/config.pbtxt", {});
   ASSERT_FALSE(config);
@@ -122,6 +187,46 @@ parameters: {intra_op_threads: 2}
   EXPECT_EQ(config->outputs.at(0).spec.labels.size(), 2u);
   EXPECT_EQ(config->outputs.at(1).spec.label_file, "names.txt");
   EXPECT_EQ(config->parameters.at("intra_op_threads"), "2");
+}
+
+TEST(ModelYaml, QueuePoliciesAreReadForEachLevel) {
+  using Action = msg::QueuePolicy::TimeoutAction;
+  msg::BatchPolicy defaults;
+  defaults.max_queue = 99;
+  auto config = parse_model_yaml(R"(max_batch: 8
+batching:
+  priority_levels: 3
+  timeout_action: delay
+  queue_timeout: 5ms
+  allow_timeout_override: false
+  levels: {1: {max_queue: 3, queue_timeout: 50us}, 3: {timeout_action: delay, allow_timeout_override: off}}
+)",
+                                 "m/model.yaml", defaults);
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_TRUE(check(*config, "m").ok());
+  const auto& batching = config->batching;
+  EXPECT_EQ(batching.timeout_action, Action::kDelay);
+  EXPECT_FALSE(batching.allow_timeout_override);
+  EXPECT_FALSE(batching.preserve_ordering);
+  ASSERT_EQ(batching.levels.size(), 2u);
+  EXPECT_EQ(batching.levels.at(1).max_queue, 3u);
+  EXPECT_EQ(batching.levels.at(1).queue_timeout, 50us);
+  EXPECT_EQ(batching.levels.at(1).timeout_action, Action::kReject);
+  EXPECT_TRUE(batching.levels.at(1).allow_timeout_override);
+  EXPECT_EQ(batching.levels.at(3).max_queue, 99u);
+  EXPECT_EQ(batching.levels.at(3).queue_timeout, 0ms);
+  EXPECT_TRUE(parse_model_yaml("batching: {preserve_ordering: true}", "p", {})->batching.preserve_ordering);
+}
+
+TEST(ModelYaml, QueuePoliciesWithMistakesAreNamedWithTheirPlace) {
+  auto why = [](const char* text) { return parse_model_yaml(text, "p", {}).error().text; };
+  EXPECT_EQ(why("batching: {timeout_action: wait}"), "p:1:28: expected reject or delay");
+  EXPECT_EQ(why("batching: {levels: [1]}"), "p:1:20: expected a map of priorities and queue policies");
+  EXPECT_NE(why("batching: {levels: {one: {max_queue: 1}}}").find("expected a priority, got 'one'"), std::string::npos);
+  EXPECT_NE(why("batching: {levels: {1: {max_que: 1}}}").find("did you mean 'max_queue'?"), std::string::npos);
+  auto many = parse_model_yaml("batching: {priority_levels: 1500000}", "p", {});
+  ASSERT_TRUE(many);
+  EXPECT_EQ(check(*many, "m").text, "1500000 priority levels: at most 1000 are possible");
 }
 
 TEST(ModelYaml, EveryMistakeIsNamedWithItsPlace) {

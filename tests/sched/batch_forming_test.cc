@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <sstream>
 
 #include "desk.h"
@@ -14,6 +15,8 @@
 namespace weir::sched {
 namespace {
 
+using Action = msg::QueuePolicy::TimeoutAction;
+
 struct Policy {
   uint32_t max_batch = 8;
   std::vector<uint32_t> preferred{};
@@ -22,6 +25,9 @@ struct Policy {
   uint32_t max_queue = 0;
   int timeout_ms = 0;
   enum class Batching : uint8_t { kOn, kOff } batching = Batching::kOn;
+  enum class Late : uint8_t { kReject, kDelay } late = Late::kReject;
+  enum class Override : uint8_t { kYes, kNo } allow_override = Override::kYes;
+  std::map<uint32_t, msg::QueuePolicy> of_levels{};
 
   msg::ModelSpec spec() const {
     auto spec = spec_of(max_batch, -1);
@@ -31,13 +37,16 @@ struct Policy {
     spec.batching.priority_levels = levels, spec.batching.default_priority = level;
     spec.batching.max_queue = max_queue;
     spec.batching.queue_timeout = timeout_ms * 1ms;
+    spec.batching.timeout_action = late == Late::kDelay ? Action::kDelay : Action::kReject;
+    spec.batching.allow_timeout_override = allow_override == Override::kYes;
+    spec.batching.levels = of_levels;
     return spec;
   }
 };
 
 // What happens, in order:
 //   a      a call named a arrives with one row; a3: three rows; a!1: of priority 1; a~5: for 5 ms at most;
-//          a/7: rows of another shape; a@20: its deadline is in 20 ms
+//          a/7: rows of another shape; a@20: its deadline is in 20 ms; a=2: of tenant 2
 //   +10    10 ms pass
 //   -a     a's client leaves
 //   ?      an engine is free: the calls of its batch are expected; "." if it has to wait
@@ -138,6 +147,81 @@ const Case kCases[] = {
     {"a request past its timeout is rejected", {.timeout_ms = 5}, "a +3 b +2 ?", "b a:UNAVAILABLE"},
     {"a request may shorten the timeout", {.timeout_ms = 50}, "a~5 b +5 ?", "b a:UNAVAILABLE"},
     {"a request may not lengthen the timeout", {.timeout_ms = 5}, "a~50 +5 ?", ". a:UNAVAILABLE"},
+    {"without allow_timeout_override a request's own timeout is ignored",
+     {.timeout_ms = 50, .allow_override = Policy::Override::kNo},
+     "a~5 +5 ?",
+     "a"},
+    {"without allow_timeout_override the policy's timeout counts",
+     {.timeout_ms = 50, .allow_override = Policy::Override::kNo},
+     "a~5 +50 ?",
+     ". a:UNAVAILABLE"},
+    {"max_queue_size counts each level for itself",
+     {.max_batch = 1, .levels = 2, .level = 2, .max_queue = 1},
+     "a!1 b!2 c!1 ? ?",
+     "a b c:RESOURCE_EXHAUSTED"},
+    {"priority_queue_policy is that of its level",
+     {.max_batch = 1, .levels = 2, .level = 2, .max_queue = 2, .of_levels = {{1, {.max_queue = 1}}}},
+     "a!1 b!1 c d e ? ? ?",
+     "a c d b:RESOURCE_EXHAUSTED e:RESOURCE_EXHAUSTED"},
+    {"a level's timeout is its own",
+     {.max_batch = 1, .levels = 2, .level = 2, .timeout_ms = 5, .of_levels = {{1, {.queue_timeout = 50ms}}}},
+     "a!1 b!2 +5 ? ?",
+     "a . b:UNAVAILABLE"},
+    {"DELAY: a request past its timeout runs after the others",
+     {.max_batch = 1, .timeout_ms = 5, .late = Policy::Late::kDelay},
+     "a +3 b +2 c ? ? ?",
+     "b c a"},
+    {"DELAY: those that come later go before it, too",
+     {.max_batch = 1, .timeout_ms = 5, .late = Policy::Late::kDelay},
+     "a b +5 ? c ? ?",
+     "a c b"},
+    {"DELAY: two that are late keep their order",
+     {.max_batch = 1, .timeout_ms = 5, .late = Policy::Late::kDelay},
+     "a b +5 c ? ? ?",
+     "c a b"},
+    {"DELAY: within its level",
+     {.max_batch = 1, .levels = 2, .level = 2, .timeout_ms = 5, .late = Policy::Late::kDelay},
+     "a!1 +5 b!2 ? ?",
+     "a b"},
+    {"DELAY: it joins the batch of those before it",
+     {.max_batch = 4, .timeout_ms = 5, .late = Policy::Late::kDelay},
+     "a b +5 c ?",
+     "cab"},
+    {"DELAY: by a timeout of the request's own",
+     {.max_batch = 1, .timeout_ms = 50, .late = Policy::Late::kDelay},
+     "a~5 b +5 ? ?",
+     "b a"},
+    {"DELAY: a deadline still counts",
+     {.max_batch = 1, .timeout_ms = 5, .late = Policy::Late::kDelay},
+     "a@20 +20 ?",
+     ". a:DEADLINE_EXCEEDED"},
+    {"DELAY: a client that has left fills no batch",
+     {.max_batch = 2, .timeout_ms = 5, .late = Policy::Late::kDelay},
+     "a b c +5 -a ?",
+     "bc a:CANCELLED"},
+    {"DELAY: the order that it makes may reach a preferred size",
+     {.preferred = {2, 8}, .delay_ms = 100, .timeout_ms = 5, .late = Policy::Late::kDelay},
+     "a +3 b2 ? +2 ? ? +95 ?",
+     ". b . a"},
+    {"DELAY: Triton's test_policy_delay",
+     {.max_batch = 32, .preferred = {4, 8}, .delay_ms = 10'000, .timeout_ms = 100, .late = Policy::Late::kDelay},
+     "a ? +200 b2 c2 ? ? +9799 ? +1 ?",
+     ". bc . . a"},
+    {"Triton's test_priority_with_policy",
+     {.max_batch = 32,
+      .preferred = {4, 8, 32},
+      .delay_ms = 10'000,
+      .levels = 2,
+      .level = 2,
+      .timeout_ms = 11'000,
+      .late = Policy::Late::kDelay,
+      .of_levels = {{2, {.queue_timeout = 11s}}}},
+     "a2!1 +200 b1!1~1000 +200 c2!1 +200 d2!2~2000 +200 e3 +200 f6 ? +200 ? +1400 ? ?",
+     ". ac be . d:UNAVAILABLE"},
+    {"unlike Triton's test_policy_reject: a free engine does not let a timeout pass",
+     {.max_batch = 32, .preferred = {4, 8}, .delay_ms = 10'000, .timeout_ms = 100},
+     "a +49 ? +1 ?",
+     ". a"},
     {"rejected requests fill no preferred size",
      {.preferred = {2}, .delay_ms = 10, .timeout_ms = 0},
      "a~4 +5 b ? c ?",
@@ -145,6 +229,39 @@ const Case kCases[] = {
     {"a client that has left fills no batch", {.max_batch = 2}, "a b c -a ?", "bc a:CANCELLED"},
     {"a deadline that has passed fills no batch", {.max_batch = 2}, "a@5 b c +5 ?", "bc a:DEADLINE_EXCEEDED"},
     {"a deadline ends the wait for company halfway", {.delay_ms = 100}, "a@20 b ? +10 ?", ". ab"},
+    // Tenants, of which Triton knows nothing.
+    {"tenants take turns", {.max_batch = 1}, "a=1 b=1 c=1 d=2 ? ? ? ?", "a d b c"},
+    {"a tenant's first request goes before what others had waiting",
+     {.max_batch = 1},
+     "a=1 b=1 c=1 d=1 ? ? e=2 ? ? ?",
+     "a b c e d"},
+    {"tenants share batches", {.max_batch = 4}, "a=1 b=1 c=1 d=1 e=1 f=2 ? ?", "afbc de"},
+    {"turns are an eighth of a batch", {.max_batch = 16}, "a=1 b=1 c=1 d=1 e=2 ?", "abecd"},
+    {"turns are counted in rows", {.max_batch = 4}, "a3=1 b=1 c=2 d=2 e=2 ? ?", "ac deb"},
+    {"without dynamic_batching turns are requests",
+     {.max_batch = 64, .batching = Policy::Batching::kOff},
+     "a=1 b=1 c=1 d=2 ? ? ? ?",
+     "a d b c"},
+    {"each level has turns of its own",
+     {.max_batch = 1, .levels = 2, .level = 2},
+     "a=1 b=1 c!1=1 d=2 ? ? ? ?",
+     "c a d b"},
+    {"delayed requests take turns",
+     {.max_batch = 1, .timeout_ms = 5, .late = Policy::Late::kDelay},
+     "a=1 b=1 c=1 +5 ? d=2 +5 ? ? ?",
+     "a b d c"},
+    {"who has most makes room in a full queue",
+     {.max_batch = 1, .max_queue = 3},
+     "a=1 b=1 c=1 d=2 ? ? ?",
+     "a d b c:RESOURCE_EXHAUSTED"},
+    {"who has as many as any is refused itself",
+     {.max_batch = 1, .max_queue = 2},
+     "a=1 b=2 c=3 ? ?",
+     "a b c:RESOURCE_EXHAUSTED"},
+    {"those that may leave make room first",
+     {.max_batch = 1, .max_queue = 3},
+     "a=1 b=1 c=1 -b d=2 ? ? ?",
+     "a d c b:CANCELLED"},
 };
 
 msg::Call& arrive(Line& line, const std::string& word) {
@@ -166,6 +283,8 @@ msg::Call& arrive(Line& line, const std::string& word) {
       call.deadline = line.now + n * 1ms;
     else if (kind == '/')
       width = n;
+    else if (kind == '=')
+      call.tenant = uint64_t(n);
     else
       rows = uint32_t(n);
   }

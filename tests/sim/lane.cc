@@ -105,7 +105,7 @@ bool Lane::finish() {
   return true;
 }
 
-base::Time Lane::next() const {
+base::Time Lane::next() {
   base::Time at = base::kNever;
   for (const auto& r : running_) at = std::min(at, r.done);
   if (running_.size() < spec_.instances) at = std::min(at, batcher_.ready_at(env_.now()));

@@ -49,7 +49,7 @@ class Lane final : public msg::Inbox {
   bool finish();
 
   // When something can happen here next.
-  base::Time next() const;
+  base::Time next();
   size_t queued() const { return batcher_.size(); }
 
  private:

@@ -27,6 +27,7 @@ Options draw_options(std::mt19937_64& random) {
   o.faults = rate(), o.cancels = rate(), o.deadlines = rate(), o.swaps = rate() / 10;
   o.chains = draw(2) ? 0 : double(draw(100)) / 100;
   o.slab_budget = draw(4) ? (1 << 20) : 64 * draw(4);
+  o.tenants = draw(2) ? 1 : uint32_t(2 + draw(8)), o.delays = draw(3) == 0;
   return o;
 }
 
@@ -43,7 +44,8 @@ std::string Options::text() const {
          " deadline>=" + us(shortest_deadline) + " faults=" + std::to_string(faults) +
          " cancels=" + std::to_string(cancels) + " deadlines=" + std::to_string(deadlines) +
          " swaps=" + std::to_string(swaps) + " chains=" + std::to_string(chains) +
-         " slabs=" + std::to_string(slab_budget);
+         " slabs=" + std::to_string(slab_budget) + " tenants=" + std::to_string(tenants) +
+         " delays=" + std::to_string(delays);
 }
 
 struct World::Client final : msg::Sink {
@@ -162,6 +164,7 @@ void World::fill(msg::Call& call, Client& client) {
   call.inputs.push_back({"x", msg::DType::kFp32, shape, base::Bytes::copy_of(bytes)});
   call.priority = uint32_t(draw(5));
   call.sink = &client;
+  call.tenant = draw(options_.tenants);
   if (chance(0.2)) call.queue_timeout = base::Duration(1 + draw(5'000'000));
   if (chance(options_.deadlines))
     call.deadline = env_.now() + options_.shortest_deadline + base::Duration(draw(5'000'000));
@@ -214,6 +217,11 @@ void World::swap_model() {
   if (options_.preferred) spec.batching.preferred = {2, 4};
   spec.batching.max_delay = options_.max_delay, spec.batching.queue_timeout = options_.queue_timeout;
   spec.batching.max_queue = options_.max_queue, spec.batching.priority_levels = options_.priority_levels;
+  if (options_.delays) {
+    auto& level = spec.batching.levels[1 + uint32_t(draw(3))];
+    level = spec.batching;
+    level.timeout_action = msg::QueuePolicy::TimeoutAction::kDelay;
+  }
   float generation = float(versions_.size() + 1) * kGeneration;
   auto lane = std::make_unique<Lane>(env_, spec, served->stats, slabs_, generation);
   auto* borrowed = lane.get();

@@ -22,8 +22,8 @@ namespace weir::sim {
 
 // Drawn from the seed at the start, so that every seed is another kind of world.
 struct Options {
-  uint32_t shards, instances, max_batch, max_queue, max_in_flight, priority_levels, calls;
-  bool dynamic, preferred, any_width;
+  uint32_t shards, instances, max_batch, max_queue, max_in_flight, priority_levels, calls, tenants;
+  bool dynamic, preferred, any_width, delays;
   base::Duration max_delay, queue_timeout, longest_work, shortest_deadline;
   double faults, cancels, deadlines, swaps, chains;
   uint64_t slab_budget;

@@ -21,8 +21,7 @@ Status Inference::start() {
   if (status.ok()) status = marshal::check_call(served_->spec, call());
   if (status.ok()) {
     call().version = served_->spec.version;
-    const auto& spec = served_->spec;  // a pipeline may lead to a model that makes text
-    if (spec.text || !spec.configured.steps.empty()) call().tenant = marshal::tenant_of(exchange_.request());
+    call().tenant = marshal::tenant_of(exchange_.request());
     status = call_.submit(*served_, *this, exchange_.ticket());
   }
   if (status.ok()) return {};

@@ -77,15 +77,22 @@ void fill(pb::ModelStatistics& to, const bus::Served& served) {
   }
 }
 
+void fill(pb::ModelQueuePolicy& to, const msg::QueuePolicy& policy) {
+  bool delays = policy.timeout_action == msg::QueuePolicy::TimeoutAction::kDelay;
+  to.set_timeout_action(delays ? pb::ModelQueuePolicy::DELAY : pb::ModelQueuePolicy::REJECT);
+  to.set_default_timeout_microseconds(uint64_t(microseconds(policy.queue_timeout)));
+  to.set_allow_timeout_override(policy.allow_timeout_override);
+  to.set_max_queue_size(policy.max_queue);
+}
+
 void fill(pb::ModelDynamicBatching& to, const msg::BatchPolicy& policy) {
   for (uint32_t size : policy.preferred) to.add_preferred_batch_size(int32_t(size));
   to.set_max_queue_delay_microseconds(uint64_t(microseconds(policy.max_delay)));
   to.set_priority_levels(policy.priority_levels);
   to.set_default_priority_level(policy.default_priority);
-  auto& queue = *to.mutable_default_queue_policy();
-  queue.set_default_timeout_microseconds(uint64_t(microseconds(policy.queue_timeout)));
-  queue.set_allow_timeout_override(true);
-  queue.set_max_queue_size(policy.max_queue);
+  to.set_preserve_ordering(policy.preserve_ordering);
+  fill(*to.mutable_default_queue_policy(), policy);
+  for (const auto& [level, own] : policy.levels) fill((*to.mutable_priority_queue_policy())[level], own);
 }
 
 void fill(pb::ModelVersionPolicy& to, const msg::VersionPolicy& policy) {

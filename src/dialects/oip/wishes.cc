@@ -80,8 +80,8 @@ Status apply(msg::Call& call, Wishes& wishes, std::string_view name, msg::ParamV
     status = flag(name, value, ignored);
   } else if (name == "priority") {
     auto priority = whole(value);
-    if (!priority || *priority > std::numeric_limits<uint32_t>::max()) return wrong(name, "a whole number below 2^32");
-    call.priority = uint32_t(*priority);
+    if (!priority) return wrong(name, "a whole number, 0 or more");
+    call.priority = uint32_t(std::min<uint64_t>(*priority, std::numeric_limits<uint32_t>::max()));
   } else if (name == "timeout") {
     auto microseconds = whole(value);
     constexpr uint64_t kLongest = uint64_t(365) * 24 * 3600 * 1'000'000;

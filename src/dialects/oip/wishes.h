@@ -2,7 +2,7 @@
 // same rules for JSON and protobuf.
 //
 //   sequence_id (int64 or string), sequence_start, sequence_end   Call::session, and kept as parameters
-//   priority (uint)          Call::priority; 0 = the model's default
+//   priority (uint)          Call::priority; 0, and what the model does not have = the model's default
 //   timeout (int64, µs)      Call::queue_timeout; 0 = the model's default
 //   binary_data_output       REST: outputs are binary unless they say otherwise
 //   triton_enable_empty_final_response   streams: the end of a decoupled answer is told even when it is empty
