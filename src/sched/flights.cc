@@ -7,32 +7,34 @@
 namespace weir::sched {
 
 Flights::Flights(Engine& engine, uint32_t instance, const msg::ModelSpec& spec, bus::ModelStats& stats,
-                 base::SlabSource& slabs) {
+                 base::SlabSource& slabs, ResponseOrder* order) {
   for (uint32_t slot = 0; slot < engine.depth(); ++slot) {
     flights_.push_back(std::make_unique<Flight>(engine, spec, stats, slabs));
     flights_.back()->room.batch.slot = slot;
     flights_.back()->room.instance = int32_t(instance);
+    flights_.back()->room.order = order;
   }
 }
 
 Flights::~Flights() { base::check(empty() && waiting_.empty(), "every batch has landed"); }
 
-void Flights::launch(const std::vector<msg::Call*>& calls) {
-  auto& runner = flights_[(first_ + under_way_) % flights_.size()]->runner;
+void Flights::launch(const std::vector<msg::Call*>& calls, uint64_t number) {
+  auto& [room, runner] = *flights_[(first_ + under_way_) % flights_.size()];
+  room.number = number;
   switch (runner.launch(calls, empty() ? Runner::Company::kAlone : Runner::Company::kOthers)) {
     case Runner::Launched::kUnderWay: ++under_way_; break;
-    case Runner::Launched::kOver: runner.post(); break;
-    case Runner::Launched::kLater: waiting_ = calls; break;
+    case Runner::Launched::kOver: runner.post_last(); break;
+    case Runner::Launched::kLater: waiting_ = calls, waiting_number_ = number; break;
   }
 }
 
 bool Flights::land() {
   bool any = false;
   while (under_way_ > 0 && flights_[first_]->runner.land()) {
-    flights_[first_]->runner.post();
+    flights_[first_]->runner.post_last();
     first_ = (first_ + 1) % flights_.size();
     --under_way_, any = true;
-    if (!waiting_.empty()) launch(std::exchange(waiting_, {}));
+    if (!waiting_.empty()) launch(std::exchange(waiting_, {}), waiting_number_);
   }
   return any;
 }

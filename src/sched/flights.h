@@ -19,14 +19,15 @@ class Flights {
  public:
   // All outlive this.
   Flights(Engine& engine, uint32_t instance, const msg::ModelSpec& spec, bus::ModelStats& stats,
-          base::SlabSource& slabs);
+          base::SlabSource& slabs, ResponseOrder* order = nullptr);
   ~Flights();  // nothing is under way
 
   bool empty() const { return under_way_ == 0; }
   // Whether the next batch may be launched.
   bool has_room() const { return under_way_ < flights_.size() && waiting_.empty(); }
 
-  void launch(const std::vector<msg::Call*>& calls);
+  // `number`: of the batch, where answers have an order.
+  void launch(const std::vector<msg::Call*>& calls, uint64_t number = 0);
   // Answers what is over. False when nothing is.
   bool land();
 
@@ -41,6 +42,7 @@ class Flights {
   std::vector<std::unique_ptr<Flight>> flights_;  // a ring
   size_t first_ = 0, under_way_ = 0;
   std::vector<msg::Call*> waiting_;
+  uint64_t waiting_number_ = 0;
 };
 
 }  // namespace weir::sched

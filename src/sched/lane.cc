@@ -14,6 +14,7 @@
 #include "sched/batcher.h"
 #include "sched/fit.h"
 #include "sched/flights.h"
+#include "sched/response_order.h"
 #include "sched/runner.h"
 
 namespace weir::sched {
@@ -38,6 +39,8 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
         alarm_(alarm ? std::move(alarm) : std::make_shared<AlarmClock>()),
         batcher_(spec) {
     base::check(!engines_.empty(), "a model has an engine");
+    bool overtake = engines_.size() > 1 || engines_.front()->depth() > 1;
+    if (overtake && spec.batching.preserve_ordering) order_ = std::make_unique<ResponseOrder>();
     for (auto& engine : engines_) stats.places.emplace_back(engine->place());
     try {
       for (uint32_t i = 0; i < engines_.size(); ++i) threads_.emplace_back([this, i] { run(*engines_[i], i); });
@@ -61,7 +64,13 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
   void run(Engine& engine, uint32_t instance);
   void overlap(Engine& engine, uint32_t instance);
   enum class Wait : uint8_t { kForWork, kNot };
-  bool take(std::vector<msg::Call*>& batch, std::vector<Dropped>& dropped, Wait wait = Wait::kForWork);
+  // What a lane has to do: calls that run together, and calls that leave.
+  struct Work {
+    std::vector<msg::Call*> batch;
+    uint64_t number = 0;  // of the batch, where answers have an order
+    std::vector<Dropped> dropped;
+  };
+  bool take(Work& work, Wait wait = Wait::kForWork);
   void park(std::unique_lock<std::mutex>& lock, Time until);
   bool rouse(Time now);
   void ring() override;
@@ -74,6 +83,7 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
   bus::ModelStats& stats_;
   base::SlabSource& slabs_;
   const std::shared_ptr<Alarm> alarm_;
+  std::unique_ptr<ResponseOrder> order_;  // null: answers leave as they come
 
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -189,44 +199,45 @@ void Lanes::run(Engine& engine, uint32_t instance) {
   if (engine.depth() > 1) return overlap(engine, instance);
   Runner::Room room;
   room.instance = int32_t(instance);
+  room.order = order_.get();
   Runner runner(engine, spec_, stats_, slabs_, room);
-  std::vector<msg::Call*> batch;
-  std::vector<Dropped> dropped;
-  while (take(batch, dropped)) {
-    answer_dropped(dropped);
-    if (batch.empty()) continue;
-    runner.run(batch);
-    runner.post();
+  Work work;
+  while (take(work)) {
+    answer_dropped(work.dropped);
+    if (work.batch.empty()) continue;
+    room.number = work.number;
+    runner.run(work.batch);
+    runner.post_last();
   }
 }
 
 // Of an engine that works beside this thread: batches are prepared while others are under way. Between two looks at
 // the engine nobody wakes this lane for an arrival: it looks at the queue as often.
 void Lanes::overlap(Engine& engine, uint32_t instance) {
-  Flights flights(engine, instance, spec_, stats_, slabs_);
+  Flights flights(engine, instance, spec_, stats_, slabs_, order_.get());
   device::Nap nap;
-  std::vector<msg::Call*> batch;
-  std::vector<Dropped> dropped;
+  Work work;
   for (;;) {
     if (flights.land()) nap.over();
-    bool some = flights.has_room() && take(batch, dropped, flights.empty() ? Wait::kForWork : Wait::kNot);
+    bool some = flights.has_room() && take(work, flights.empty() ? Wait::kForWork : Wait::kNot);
     if (!some && flights.empty()) return;
-    answer_dropped(dropped);
-    if (some && !batch.empty()) flights.launch(batch), nap.over();
+    answer_dropped(work.dropped);
+    if (some && !work.batch.empty()) flights.launch(work.batch, work.number), nap.over();
     if (!flights.empty()) nap.take();
   }
 }
 
 // The next batch, or calls that leave the queue. False when there is nothing more to do, ever; or, without waiting,
 // now. Then what comes is left to lanes that have nothing to do at all.
-bool Lanes::take(std::vector<msg::Call*>& batch, std::vector<Dropped>& dropped, Wait wait) {
+bool Lanes::take(Work& work, Wait wait) {
   std::unique_lock lock(mutex_);
-  batch.clear();
+  work.batch.clear();
   if (wait == Wait::kNot && parked_ > 0) return false;
   for (;;) {
     Time now = alarm_->now();
-    batcher_.next(now, batch, dropped);
-    if (!batch.empty() || !dropped.empty()) {
+    batcher_.next(now, work.batch, work.dropped);
+    if (order_ && !work.batch.empty()) work.number = order_->begin();
+    if (!work.batch.empty() || !work.dropped.empty()) {
       stats_.pending.store(int64_t(batcher_.size()), std::memory_order_relaxed);
       bool more = rouse(now);
       watch();

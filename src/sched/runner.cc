@@ -255,9 +255,18 @@ void Runner::release() {
 
 // A home without mail may be gone: pipelines come and go with their models.
 void Runner::post() {
-  for (auto& [home, burst] : room_.outgoing)
-    if (!burst.empty()) home->post(burst);
+  if (room_.order) {
+    room_.order->post(room_.number, room_.outgoing);
+  } else {
+    for (auto& [home, burst] : room_.outgoing)
+      if (!burst.empty()) home->post(burst);
+  }
   if (room_.outgoing.size() > kHomesKept) room_.outgoing.clear();
+}
+
+void Runner::post_last() {
+  post();
+  if (room_.order) room_.order->end(room_.number);
 }
 
 void Runner::post_here() {

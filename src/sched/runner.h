@@ -9,6 +9,7 @@
 #include "msg/call.h"
 #include "msg/spec.h"
 #include "sched/engine.h"
+#include "sched/response_order.h"
 #include "sched/staging.h"
 
 namespace weir::sched {
@@ -25,10 +26,12 @@ class Runner {
   struct Room {
     Batch batch;
     std::vector<Split::Part> parts;
-    std::vector<std::pair<msg::Home*, std::vector<msg::Mail>>> outgoing;
+    ResponseOrder::Mails outgoing;
     std::vector<msg::Event> events;
     int32_t instance = -1;           // of the lane; -1: its batches are not kept in the timeline
     base::Time (*now)() = lane_now;  // the simulator has a clock of its own
+    ResponseOrder* order = nullptr;  // where the answers of the batch wait for their turn; null: they do not
+    uint64_t number = 0;             // of the batch, there
   };
 
   // All outlive this; the Room is used by one Runner at a time.
@@ -57,6 +60,8 @@ class Runner {
 
   // One burst per home shard. The Calls answered so far are not to be touched any more.
   void post();
+  // The same for the last answers of a batch.
+  void post_last();
   // For a Runner on the Calls' home shard.
   void post_here();
 
