@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "msg/priority.h"
+#include "sched/fair_queue.h"
 #include "sched/runner.h"
 
 namespace weir::sched {
@@ -15,6 +17,12 @@ namespace weir::sched {
 using base::Code;
 using base::failure;
 using base::Status;
+
+namespace {
+
+Status client_left() { return failure(Code::kCancelled, "the client has left"); }
+
+}  // namespace
 
 class Gated final : public msg::Inbox, private msg::Home, private Alarm::Bell {
  public:
@@ -37,12 +45,15 @@ class Gated final : public msg::Inbox, private msg::Home, private Alarm::Bell {
 
   // A Call whose turn has come, on whatever thread.
   void start(msg::Call* call);
-  void waits(int64_t more) { stats_.held.fetch_add(more, std::memory_order_relaxed); }
-  // A Call joins the line; from then on it may be answered, and this be told to go, before put() is through.
-  void joins() {
-    waits(1);
-    joining_.fetch_add(1, std::memory_order_relaxed);
-  }
+
+  // The Calls that wait here. Under the turnstile's mutex; each leaves what it says to size().
+  size_t size() const { return order_.size(); }
+  // From then on the Call may be answered, and this be told to go, before put() is through.
+  void join(msg::Call* call);
+  msg::Call* first();
+  // One that is to make room for a Call of `tenant`; null when the line has room, or that Call is the one to go.
+  bool full() const { return spec_.batching.max_queue > 0 && size() >= spec_.batching.max_queue; }
+  msg::Call* push_out(uint64_t tenant);
 
  private:
   // What a Call was before it came in.
@@ -59,6 +70,7 @@ class Gated final : public msg::Inbox, private msg::Home, private Alarm::Bell {
   void let_in(msg::Call* call, const Guest& guest);
   Guest farewell(msg::Mail& mail);
   void refuse(msg::Call* call, Status status);
+  void refuse_here(msg::Call* call, Status status);
   void ring() override;
   void ring_at(base::Time when);
   std::vector<msg::Call*> take_out(bool (Gated::*goes)(const msg::Call&) const);
@@ -66,6 +78,8 @@ class Gated final : public msg::Inbox, private msg::Home, private Alarm::Bell {
   bool late(const msg::Call& call) const { return leaves_at(call) <= alarm_->now(); }
   bool cancelled(const msg::Call& call) const { return call.cancelled.load(std::memory_order_acquire); }
   Status too_long() const;
+  Status too_many() const;
+  void waits(int64_t more) { stats_.held.fetch_add(more, std::memory_order_relaxed); }
 
   const std::shared_ptr<Turnstile> turnstile_;
   const msg::ModelSpec& spec_;
@@ -77,7 +91,32 @@ class Gated final : public msg::Inbox, private msg::Home, private Alarm::Bell {
   std::mutex mutex_;
   std::unordered_map<const msg::Call*, Guest> guests_;  // under mutex_
   base::Time rings_at_ = base::kNever;                  // under mutex_: what the alarm is set to
+  FairQueue order_{1};                                  // under the turnstile's mutex
+  std::vector<msg::Call*> calls_;                       // by slot; the same
 };
+
+void Gated::join(msg::Call* call) {
+  auto slot = order_.push(call->tenant, 1);
+  if (slot >= calls_.size()) calls_.resize(slot + 1);
+  calls_[slot] = call;
+  waits(1);
+  joining_.fetch_add(1, std::memory_order_relaxed);
+}
+
+msg::Call* Gated::first() {
+  auto slot = order_.first();
+  order_.serve(slot);
+  waits(-1);
+  return calls_[slot];
+}
+
+msg::Call* Gated::push_out(uint64_t tenant) {
+  auto slot = order_.surplus(tenant);
+  if (slot == FairQueue::kNone) return nullptr;
+  order_.leave(slot);
+  waits(-1);
+  return calls_[slot];
+}
 
 uint32_t Turnstile::inside() const {
   std::lock_guard lock(mutex_);
@@ -86,26 +125,34 @@ uint32_t Turnstile::inside() const {
 
 size_t Turnstile::waiting() const {
   std::lock_guard lock(mutex_);
-  return line_.size();
+  return waiting_;
 }
 
-Turnstile::Entry Turnstile::enter(Gated& gate, msg::Call* call, size_t room) {
+// A Call that was cancelled on its way here is not found by the poke() that told so: it must not begin to wait.
+Turnstile::Entry Turnstile::enter(Gated& gate, msg::Call* call, msg::Call*& pushed_out) {
   std::lock_guard lock(mutex_);
-  if (inside_ < most_ && line_.empty()) return ++inside_, Entry::kInside;
-  auto ahead = std::count_if(line_.begin(), line_.end(), [&](const Waiting& w) { return w.gate == &gate; });
-  if (room > 0 && size_t(ahead) >= room) return Entry::kFull;
-  line_.push_back({&gate, call});
-  gate.joins();
+  if (inside_ < most_ && waiting_ == 0) return ++inside_, Entry::kInside;
+  if (call->cancelled.load(std::memory_order_acquire)) return Entry::kGone;
+  if (gate.full()) {
+    pushed_out = gate.push_out(call->tenant);
+    if (!pushed_out) return Entry::kFull;
+    --waiting_;
+  } else if (gate.size() == 0) {
+    turns_.push_back(&gate);
+  }
+  gate.join(call);
+  ++waiting_;
   return Entry::kWaits;
 }
 
-bool Turnstile::next(Waiting& out) {
+bool Turnstile::next(Turn& out) {
   std::lock_guard lock(mutex_);
-  if (line_.empty() || inside_ == most_) return false;
-  out = line_.front();
-  line_.pop_front();
-  ++inside_;
-  out.gate->waits(-1);
+  if (waiting_ == 0 || inside_ == most_) return false;
+  auto* gate = turns_.front();
+  turns_.pop_front();
+  out = {gate, gate->first()};
+  if (gate->size() > 0) turns_.push_back(gate);
+  ++inside_, --waiting_;
   return true;
 }
 
@@ -125,7 +172,7 @@ class Gated::Porter {
     auto& doors = desk().doors;
     for (size_t i = 0; i < doors.size(); ++i) {
       auto door = doors[i];
-      for (Turnstile::Waiting w; door->next(w);) w.gate->start(w.call);
+      for (Turnstile::Turn turn; door->next(turn);) turn.gate->start(turn.call);
     }
     doors.clear();
     desk().busy = false;
@@ -153,17 +200,14 @@ class Gated::Porter {
 void Gated::put(msg::Call* call) {
   Guest guest{call->home, alarm_->now(), true};
   base::Time leaves = leaves_at(*call);  // once it waits it may be anybody's
-  switch (turnstile_->enter(*this, call, spec_.batching.max_queue)) {
+  msg::Call* pushed_out = nullptr;
+  switch (turnstile_->enter(*this, call, pushed_out)) {
     case Turnstile::Entry::kInside: return let_in(call, guest);
-    case Turnstile::Entry::kFull:
-      stats_.add_failure(Code::kResourceExhausted, 0);
-      return call->home->post_here(
-          {call,
-           {msg::Failed{base::try_again(Code::kResourceExhausted,
-                                        "too many requests wait for model '" + spec_.name + "' (limit " +
-                                            std::to_string(spec_.batching.max_queue) + "); try again later")}}});
+    case Turnstile::Entry::kFull: return refuse_here(call, too_many());
+    case Turnstile::Entry::kGone: return refuse_here(call, client_left());
     case Turnstile::Entry::kWaits:
       ring_at(leaves);
+      if (pushed_out) refuse(pushed_out, too_many());
       joining_.fetch_sub(1, std::memory_order_release);  // this may be gone afterwards
       return;
   }
@@ -180,9 +224,9 @@ void Gated::let_in(msg::Call* call, const Guest& guest) {
 }
 
 void Gated::start(msg::Call* call) {
-  if (bool gone = cancelled(*call); gone || late(*call)) {
+  if (bool left = cancelled(*call); left || late(*call)) {
     auto turnstile = turnstile_;
-    refuse(call, gone ? failure(Code::kCancelled, "the client has left") : too_long());
+    refuse(call, left ? client_left() : too_long());
     return Porter::left(std::move(turnstile), 1);
   }
   base::Time now = alarm_->now();
@@ -192,16 +236,21 @@ void Gated::start(msg::Call* call) {
 }
 
 base::Time Gated::leaves_at(const msg::Call& call) const {
-  base::Duration longest = spec_.batching.queue_timeout;
-  if (call.queue_timeout.count() > 0 && (longest.count() == 0 || call.queue_timeout < longest))
-    longest = call.queue_timeout;
-  if (longest.count() == 0 || longest >= base::kNever - call.times.queued) return base::kNever;
+  const auto& policy = msg::queue_policy(spec_, msg::level_of(spec_, call.priority));
+  auto longest = policy.timeout_of(call.queue_timeout);
+  if (policy.timeout_action == msg::QueuePolicy::TimeoutAction::kDelay) return base::kNever;
+  if (longest.count() <= 0 || longest >= base::kNever - call.times.queued) return base::kNever;
   return call.times.queued + longest;
 }
 
 Status Gated::too_long() const {
   return base::try_again(Code::kUnavailable, "the request waited longer than its queue timeout for model '" +
                                                  spec_.name + "'; try again later");
+}
+
+Status Gated::too_many() const {
+  return base::try_again(Code::kResourceExhausted, "too many requests wait for model '" + spec_.name + "' (limit " +
+                                                       std::to_string(spec_.batching.max_queue) + "); try again later");
 }
 
 void Gated::ring_at(base::Time when) {
@@ -219,25 +268,32 @@ void Gated::refuse(msg::Call* call, Status status) {
   call->home->post(one);
 }
 
+void Gated::refuse_here(msg::Call* call, Status status) {
+  stats_.add_failure(status.code, 0);
+  call->home->post_here({call, {msg::Failed{std::move(status)}}});
+}
+
 // Those of this gate that wait and are to go.
 std::vector<msg::Call*> Gated::take_out(bool (Gated::*goes)(const msg::Call&) const) {
-  std::vector<msg::Call*> gone;
-  {
-    std::lock_guard lock(turnstile_->mutex_);
-    std::erase_if(turnstile_->line_, [&](const Turnstile::Waiting& w) {
-      if (w.gate != this || !(this->*goes)(*w.call)) return false;
-      gone.push_back(w.call);
-      return true;
-    });
+  std::vector<msg::Call*> taken;
+  std::lock_guard lock(turnstile_->mutex_);
+  for (auto slot = order_.first(); slot != FairQueue::kNone;) {
+    auto here = std::exchange(slot, order_.after(slot));
+    if (!(this->*goes)(*calls_[here])) continue;
+    taken.push_back(calls_[here]);
+    order_.leave(here);
   }
-  if (!gone.empty()) waits(-int64_t(gone.size()));
-  return gone;
+  if (taken.empty()) return taken;
+  turnstile_->waiting_ -= taken.size();
+  if (size() == 0) std::erase(turnstile_->turns_, this);
+  waits(-int64_t(taken.size()));
+  return taken;
 }
 
 void Gated::poke() {
-  auto gone = take_out(&Gated::cancelled);
+  auto taken = take_out(&Gated::cancelled);
   inner_->poke();
-  for (auto* call : gone) refuse(call, failure(Code::kCancelled, "the client has left"));
+  for (auto* call : taken) refuse(call, client_left());
 }
 
 // On the alarm's thread.
@@ -246,15 +302,15 @@ void Gated::ring() {
     std::lock_guard lock(mutex_);
     rings_at_ = base::kNever;
   }
-  auto gone = take_out(&Gated::late);
+  auto taken = take_out(&Gated::late);
   base::Time next = base::kNever;
   {
     std::lock_guard lock(turnstile_->mutex_);
-    for (const auto& w : turnstile_->line_)
-      if (w.gate == this) next = std::min(next, leaves_at(*w.call));
+    for (auto slot = order_.first(); slot != FairQueue::kNone; slot = order_.after(slot))
+      next = std::min(next, leaves_at(*calls_[slot]));
   }
   ring_at(next);
-  for (auto* call : gone) refuse(call, too_long());
+  for (auto* call : taken) refuse(call, too_long());
 }
 
 // The guest's own home, which it has again after its last Event.

@@ -1,4 +1,5 @@
-// Turnstile: at most so many Calls inside at once, of one model or of all that share it; the others wait outside, first
+// Turnstile: at most so many Calls inside at once, of one model or of all that share it; the others wait outside.
+// Models that share it take turns, and tenants of one model do (sched/fair_queue.h); a tenant's own Calls are first
 // come, first served. GRPS calls this max_concurrency.
 //
 // It stands between a Bus and the Inboxes behind it: it is the Home of the Calls inside, to see them leave, and hands
@@ -29,25 +30,28 @@ class Turnstile {
 
  private:
   friend class Gated;
-  struct Waiting {
+  struct Turn {
     class Gated* gate;
     msg::Call* call;
   };
-  // True: the Call is inside. False: it waits, unless `room` Calls of its gate do so already (then kFull).
-  enum class Entry : uint8_t { kInside, kWaits, kFull };
-  Entry enter(Gated& gate, msg::Call* call, size_t room);
+  // kFull: as many Calls wait as may. When one of another tenant goes for this one's sake, it is left in `pushed_out`.
+  // kGone: the Call has been cancelled.
+  enum class Entry : uint8_t { kInside, kWaits, kFull, kGone };
+  Entry enter(Gated& gate, msg::Call* call, msg::Call*& pushed_out);
   void leave(size_t calls);
-  bool next(Waiting& out);
+  bool next(Turn& out);
 
   const uint32_t most_;
   mutable std::mutex mutex_;
   uint32_t inside_ = 0;  // this and what follows: under mutex_
-  std::deque<Waiting> line_;
+  size_t waiting_ = 0;
+  std::deque<Gated*> turns_;  // each gate where Calls wait, once
 };
 
 // Puts `inner` behind `turnstile`. At most spec.batching.max_queue Calls of it wait; more are refused with
-// RESOURCE_EXHAUSTED. A Call that waits longer than its queue timeout fails with UNAVAILABLE, told by `alarm` (null:
-// one of its own); a cancelled one leaves at once. Do not put an Inbox whose Calls need the same turnstile again (a
+// RESOURCE_EXHAUSTED, and of one that is full a Call of the tenant that has most there makes room for those of others.
+// A Call that waits longer than its queue timeout fails with UNAVAILABLE, told by `alarm` (null: one of its own); a
+// cancelled one leaves at once. Do not put an Inbox whose Calls need the same turnstile again (a
 // pipeline of models behind it) in here. `spec` and `stats` outlive the Inbox.
 std::unique_ptr<msg::Inbox> behind(std::shared_ptr<Turnstile> turnstile, std::unique_ptr<msg::Inbox> inner,
                                    const msg::ModelSpec& spec, bus::ModelStats& stats,

@@ -111,6 +111,70 @@ TEST(Turnstile, ACancelledCallLeavesTheLineAtOnceAndOthersKeepTheirPlaces) {
   EXPECT_EQ(door.turnstile->inside(), 0u);
 }
 
+// poke() has found nothing, since the Call was not here yet.
+TEST(Turnstile, ACallThatIsCancelledOnItsWayHereDoesNotWait) {
+  Door door(1);
+  door.inbox->put(&door.call());
+  auto& gone = door.call();
+  gone.cancelled = true;
+  door.inbox->poke();
+  door.inbox->put(&gone);
+  ASSERT_EQ(door.answers.mail.size(), 1u);
+  EXPECT_EQ(door.answers.mail[0].call, &gone);
+  EXPECT_EQ(text_of(door.answers.mail[0].event), "CANCELLED");
+  EXPECT_EQ(door.turnstile->waiting(), 0u);
+  EXPECT_EQ(door.stats.waiting(), 0u);
+  EXPECT_EQ(door.stats.fail.count, 1u);
+  door.held->answer(0);
+  EXPECT_TRUE(door.held->calls.empty());
+}
+
+TEST(Turnstile, TenantsTakeTurns) {
+  Door door(1);
+  auto put = [&](uint64_t tenant) {
+    auto& call = door.call();
+    call.tenant = tenant;
+    door.inbox->put(&call);
+  };
+  for (uint64_t tenant : {1, 1, 1, 1, 2, 2, 3}) put(tenant);
+  std::vector<std::string> order;
+  for (; !door.held->calls.empty(); door.held->answer(0)) order.push_back(door.held->calls[0]->id);
+  EXPECT_EQ(order, (std::vector<std::string>{"1", "2", "5", "7", "3", "6", "4"}));
+}
+
+TEST(Turnstile, InAFullLineTheTenantThatHasMostMakesRoom) {
+  Door door(1, 3);
+  for (int i = 0; i < 4; ++i) door.inbox->put(&door.call());
+  auto& light = door.call();
+  light.tenant = 2;
+  door.inbox->put(&light);
+  ASSERT_EQ(door.answers.mail.size(), 1u);
+  EXPECT_EQ(door.answers.mail[0].call->id, "4");
+  EXPECT_EQ(text_of(door.answers.mail[0].event), "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(door.turnstile->waiting(), 3u);
+  EXPECT_EQ(door.stats.waiting(), 3u);
+  std::vector<std::string> order;
+  for (; !door.held->calls.empty(); door.held->answer(0)) order.push_back(door.held->calls[0]->id);
+  EXPECT_EQ(order, (std::vector<std::string>{"1", "2", "5", "3"}));
+}
+
+TEST(Turnstile, ModelsThatShareItTakeTurns) {
+  Door one(1), other(1);
+  auto inner = std::make_unique<Held>();
+  other.held = inner.get();
+  other.inbox = behind(one.turnstile, std::move(inner), other.spec, other.stats, other.alarm);
+  for (int i = 0; i < 4; ++i) one.inbox->put(&one.call());
+  for (int i = 0; i < 2; ++i) other.inbox->put(&other.call());
+  std::string order;
+  while (one.turnstile->inside() > 0) {
+    bool first = !one.held->calls.empty();
+    order += first ? '1' : '2';
+    (first ? one : other).held->answer(0);
+  }
+  EXPECT_EQ(order, "112121");
+  EXPECT_EQ(one.turnstile->waiting(), 0u);
+}
+
 TEST(Turnstile, ACallThatHasWaitedTooLongFailsWhenItsTurnComes) {
   Door door(1);
   door.inbox->put(&door.call());
