@@ -22,8 +22,8 @@ base::Status no_memory() {
   return base::try_again(Code::kResourceExhausted, "no memory for the answer; try again later");
 }
 
-// A Sink for whose answer there is no memory is told instead that its Call has failed, which takes little (if not even
-// that, its client waits until it gives up); all others hear theirs.
+// False: the Sink had no memory for the Event. It then hears no more until the Call's last Event, in place of which it
+// is told that the Call has failed, which takes little (if not even that, its client waits until it gives up).
 template <class Make>
 bool heard(msg::Sink& sink, msg::Call& call, Make make) {
   try {
@@ -52,6 +52,7 @@ class AtOnce final : public msg::Inbox {
 struct Bus::Slot : ErrandCall {
   enum class State : uint8_t { kSpare, kHeld, kLent } state = State::kSpare;  // held: by the dialect, to be filled
   bool timed = false;                                                         // a Due that is not stale names this
+  bool starved = false;                                                       // the Sink had no memory for an Event
   uint64_t serial = 0;
   Served* served = nullptr;  // while lent, as the next
   msg::Inbox* inbox = nullptr;
@@ -96,6 +97,7 @@ void Bus::discard(msg::Call* call) {
 void Bus::recycle(Slot* slot) {
   ++slot->serial;
   slot->state = Slot::State::kSpare;
+  slot->starved = false;
   slot->served = nullptr, slot->inbox = nullptr;
   slot->errand.reset();
   slot->clear();
@@ -205,7 +207,7 @@ void Bus::turn() {
 void Bus::deliver(msg::Mail& mail) {
   Slot& slot = lent(mail.call);
   bool last = mail.event.last();
-  if (slot.sink) {
+  if (slot.sink && !slot.starved) {
     if (auto* failed = std::get_if<msg::Failed>(&mail.event.what)) {
       auto& stats = slot.served->stats;
       if (failed->status.code == Code::kDeadlineExceeded)
@@ -213,13 +215,11 @@ void Bus::deliver(msg::Mail& mail) {
       else if (slot.errand)  // workers serve all models
         stats.rejected.fetch_add(1, std::memory_order_relaxed);
     }
-    msg::Sink* sink = slot.sink;
-    if (!heard(*sink, slot, [&] { return std::move(mail.event); }) && slot.sink == sink) {
-      slot.sink = nullptr;
-      if (!last) cancel(&slot);
-      heard(*sink, slot, [] { return msg::Event{msg::Failed{no_memory()}}; });
-    }
+    slot.starved = !heard(*slot.sink, slot, [&] { return std::move(mail.event); });
+    if (slot.starved && !last) cancel(&slot);
   }
+  // Not before the last Event: until then the engine may read what the Sink has lent to the Call.
+  if (slot.sink && slot.starved && last) heard(*slot.sink, slot, [] { return msg::Event{msg::Failed{no_memory()}}; });
   if (last) finish(slot);
 }
 

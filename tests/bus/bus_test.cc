@@ -42,6 +42,28 @@ TEST(Bus, ASinkWithoutMemoryForItsAnswerHearsThatTheCallHasFailed) {
   EXPECT_EQ(t.bus.in_flight(), 0u);
 }
 
+// Who has lent memory to the Call takes it back at the last Event.
+TEST(Bus, ASinkWithoutMemoryHearsNothingBeforeTheEngineHasLetGo) {
+  Bench t;
+  auto* call = t.sent("a");
+  int left = 1;
+  t.sink.then = [&] {
+    if (left-- > 0) throw std::bad_alloc();
+  };
+  t.answer(call, {msg::Token{}});
+  t.bus.turn();
+  EXPECT_TRUE(call->cancelled);
+  EXPECT_EQ(t.sink.heard.size(), 1u);
+  t.answer(call, {msg::Token{}});
+  t.bus.turn();
+  EXPECT_EQ(t.sink.heard.size(), 1u);
+  t.answer(call);
+  t.bus.turn();
+  ASSERT_EQ(t.sink.heard.size(), 2u);
+  EXPECT_EQ(t.sink.heard[1], "a:RESOURCE_EXHAUSTED");
+  EXPECT_EQ(t.bus.in_flight(), 0u);
+}
+
 TEST(Bus, EventsThatAreNotTheLastKeepTheCall) {
   Bench t;
   auto* call = t.sent("a");
