@@ -112,6 +112,8 @@ TEST(Check, BytesElementsAreCounted) {
   };
   EXPECT_EQ(refusal(any, make(data, {2})), "");
   EXPECT_EQ(refusal(any, make(data, {3})), "input 's': 2 BYTES elements, but 3 by its shape [3]");
+  EXPECT_EQ(refusal(any, make(data, {1})), "input 's': 2 BYTES elements, but 1 by its shape [1]");
+  EXPECT_EQ(refusal(any, make(data, {0})), "input 's': 2 BYTES elements, but 0 by its shape [0]");
   EXPECT_EQ(refusal(any, make(data + "x", {2})), "input 's': the lengths inside its BYTES data do not add up");
 }
 

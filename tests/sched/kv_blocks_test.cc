@@ -17,8 +17,10 @@ struct Shelf {
     return {salt, after, ids, images};
   }
   // A sealed block that nobody holds.
-  uint64_t cache(uint64_t after, uint32_t first) {
-    auto id = kv.seal(kv.take(), of(after, first));
+  uint64_t cache(uint64_t after, uint32_t first, uint64_t salt = 0, Digest images = {}) {
+    auto id = kv.seal(kv.take(), of(after, first, salt, images));
+    EXPECT_NE(id, kNone);
+    if (id == kNone) return 0;
     kv.drop(id);
     return kv.chain(id);
   }
@@ -82,6 +84,19 @@ TEST(KvBlocks, TheSameContentsAreKeptOnce) {
   EXPECT_EQ(t.kv.seal(second, t.of(0, 5)), first);
   EXPECT_EQ(t.kv.holders(first), 2u);
   EXPECT_EQ(t.kv.used(), 1u);
+}
+
+// seal() gives kNone where another block stands under the same hash.
+TEST(KvBlocks, TheSameIdsUnderAnotherSaltAfterAnotherBlockOrWithAnotherImageAreKeptBesideEachOther) {
+  Shelf t(8);
+  auto chain = t.cache(0, 5);
+  t.cache(0, 5, 1), t.cache(0, 5, 2), t.cache(chain, 5), t.cache(0, 5, 0, {1, 0}), t.cache(0, 5, 0, {0, 1});
+  EXPECT_EQ(t.kv.cached(), 6u);
+  for (uint64_t salt : {0, 1, 2}) EXPECT_TRUE(t.has(0, 5, salt)) << salt;
+  EXPECT_TRUE(t.has(chain, 5));
+  EXPECT_TRUE(t.has(0, 5, 0, {1, 0}));
+  EXPECT_TRUE(t.has(0, 5, 0, {0, 1}));
+  EXPECT_FALSE(t.has(0, 5, 1, {1, 0}));
 }
 
 TEST(KvBlocks, ABlockThatWasTakenAgainNamesNothingAnyMore) {

@@ -133,6 +133,13 @@ TEST(TokenScheduler, SaltsKeepPrefixesApart) {
   desk.send(second);
   desk.run();
   EXPECT_EQ(desk.dones[&second].cached_tokens, 0u);
+  for (uint64_t salt : {0, 9}) {
+    auto& again = desk.call(numbers(18), 1);
+    again.generation->cache_salt = salt;
+    desk.send(again);
+    desk.run();
+    EXPECT_EQ(desk.dones[&again].cached_tokens, 16u) << "each tenant finds its own, salt " << salt;
+  }
 }
 
 TEST(TokenScheduler, LogprobsAndReadoutsOfPromptAndOfWhatIsGenerated) {

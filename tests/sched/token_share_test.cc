@@ -41,6 +41,17 @@ TEST(TokenScheduler, AThousandCallsOfOneTenantDoNotStandBeforeTheFirstOfAnother)
   EXPECT_GE(ended(desk, many), 2u) << "they take turns";
 }
 
+TEST(TokenScheduler, ANewcomerDoesNotMakeUpForTheTimeInWhichItWasAway) {
+  TokenDesk desk(one_by_one());
+  auto first = crowd(desk, 1, 100), second = crowd(desk, 2, 100);
+  while (ended(desk, first) < 30) ASSERT_TRUE(desk.step());
+  auto newcomer = crowd(desk, 3, 100);
+  size_t first_before = ended(desk, first), second_before = ended(desk, second);
+  while (ended(desk, newcomer) < 10) ASSERT_TRUE(desk.step());
+  EXPECT_NEAR(double(ended(desk, first) - first_before), 10, 2);
+  EXPECT_NEAR(double(ended(desk, second) - second_before), 10, 2);
+}
+
 TEST(TokenScheduler, AFullQueueGivesUpTheLastOfWhoHasMostInIt) {
   auto policy = one_by_one();
   policy.max_waiting = 4;
@@ -62,7 +73,7 @@ TEST(TokenShare, ATenantAloneIsServedInOrderAndNoFasterOneIsSlowed) {
   EXPECT_LT(first, second);
   share.began(0, first);
   share.began(0, second);
-  EXPECT_LE(share.came(0, 8, 10), second) << "who comes late is not before what has begun, nor behind it";
+  EXPECT_EQ(share.came(0, 8, 10), second) << "who comes late is not before what has begun, nor behind it";
   EXPECT_GT(share.came(0, 7, 10), second);
   EXPECT_EQ(share.came(1, 7, 10), 0u) << "another priority, another queue";
 }

@@ -5,6 +5,9 @@
 #include <random>
 #include <string>
 
+#include "wire/limits.h"
+#include "wire/rpc.h"
+
 namespace weir::wire {
 namespace {
 
@@ -109,6 +112,36 @@ TEST(Coding, ABombEndsAtTheRatioNotAtTheLimit) {
   EXPECT_EQ(inflate(Coding::kGzip, bomb.view(), &back), Inflate::kTooBig);
   EXPECT_EQ(inflate(Coding::kGzip, bomb.view(), &back, {64 << 20, 2000}), Inflate::kDone);
   EXPECT_EQ(back.size(), zeros.size());
+}
+
+// Gzip makes it smaller by a factor of 130 to 170: a little noise after every 8,000 zeros, as little as is enough.
+std::string text_of_ratio_150() {
+  const std::string all = noise(1 << 20);
+  for (size_t noisy = 1;; ++noisy) {
+    std::string text;
+    for (size_t i = 0; i < 500; ++i) text += all.substr(i * noisy, noisy) + std::string(8000, '\0');
+    if (text.size() / coded(Coding::kGzip, text).size() < 170) return text;
+  }
+}
+
+TEST(Coding, TheRatioIsAHundredUnlessItIsConfigured) {
+  std::string text = text_of_ratio_150(), back;
+  Bytes all = coded(Coding::kGzip, text);
+  ASSERT_GT(text.size() / all.size(), 130u);
+  EXPECT_EQ(inflate(Coding::kGzip, all.view(), &back), Inflate::kTooBig);
+  EXPECT_EQ(inflate(Coding::kGzip, all.view(), &back, {64 << 20, 75}), Inflate::kTooBig);
+  EXPECT_EQ(inflate(Coding::kGzip, all.view(), &back, {64 << 20, 200}), Inflate::kDone);
+  EXPECT_EQ(back.size(), text.size());
+  EXPECT_EQ(Limits().inflate_ratio, InflateLimits().ratio);
+  EXPECT_EQ(RpcOptions().inflate_ratio, InflateLimits().ratio);
+}
+
+TEST(Coding, TheFirstHalfMebibyteHasNoRatio) {
+  for (size_t over : {0, 1}) {
+    std::string zeros((512 << 10) + over, '\0'), back;
+    EXPECT_EQ(inflate(Coding::kGzip, coded(Coding::kGzip, zeros).view(), &back),
+              over ? Inflate::kTooBig : Inflate::kDone);
+  }
 }
 
 TEST(Coding, ASourceWithoutRoomIsNotAnError) {

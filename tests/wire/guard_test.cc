@@ -127,6 +127,16 @@ TEST(Guard, PrematureResetsAreJudgedFrom250Streams) {
     ASSERT_TRUE(fair.stream_closed(i % 3 == 0 ? Guard::Life::kPremature : Guard::Life::kUseful));
 }
 
+TEST(Guard, HalfOfTheStreamsMayNotBePremature) {
+  for (int premature : {124, 125}) {
+    Limits limits;
+    Guard guard(limits, kStart);
+    for (int i = 0; i < 249; ++i)
+      ASSERT_TRUE(guard.stream_closed(i < premature ? Guard::Life::kPremature : Guard::Life::kUseful));
+    EXPECT_EQ(guard.stream_closed(Guard::Life::kUseful), premature < 125);
+  }
+}
+
 TEST(Guard, GlitchesHaveABucketOfTheirOwn) {
   Limits limits;
   Guard guard(limits, kStart);

@@ -136,7 +136,7 @@ TEST(H2Attack, TooManyFieldsAre431AndTheConnectionLives) {
   Headers many = kGet;
   for (int i = 0; i < 150; ++i) many.emplace_back("x-" + std::to_string(i), "v");
   Headers large = with(kGet, {{"x-large", std::string(20000, 'v')}});
-  Headers grpc = with(many, {{"content-type", "application/grpc"}});
+  Headers grpc = with(many, {{"content-type", "application/grpc;charset=utf-8"}});
   int32_t first = c.request(many), second = c.request(large), third = c.request(grpc), fine = c.request(kGet);
   c.talk(s);
   EXPECT_EQ(c[first].status(), "431");
