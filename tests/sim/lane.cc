@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "sched/fit.h"
@@ -32,6 +34,7 @@ base::Status AddEngine::step(sched::Batch& batch) {
   for (size_t i = 0; i < batch.calls.size(); row += batch.calls[i++]->rows) {
     float first = values[row * width];
     if (first == kPoison) return base::invalid("poison");
+    if (first == kGreedy) throw std::bad_alloc();
     if (first == kAllergic) {
       batch.failures.resize(batch.calls.size());
       batch.failures[i] = base::invalid("allergic");
@@ -57,9 +60,26 @@ Lane::Lane(base::FakeEnv& env, const msg::ModelSpec& spec, bus::ModelStats& stat
       room_{.now = clock_now},
       runner_(engine_, spec, stats, slabs, room_) {}
 
-Lane::~Lane() { base::check(batcher_.empty() && running_.empty(), "I18: a model goes after its last Call"); }
+void Way::post(std::vector<msg::Mail>& burst) {
+  if (!burst.empty()) bursts_.push_back(std::exchange(burst, {}));
+}
+
+bool Way::deliver() {
+  if (bursts_.empty()) return false;
+  home_.post(bursts_.front());
+  bursts_.pop_front();
+  return true;
+}
+
+Lane::~Lane() {
+  bool delivered = std::all_of(ways_.begin(), ways_.end(), [](auto& way) { return way.empty(); });
+  base::check(batcher_.empty() && running_.empty() && delivered, "I18: a model goes after its last Call");
+}
 
 void Lane::put(msg::Call* call) {
+  auto [at, fresh] = way_of_.try_emplace(call->home, ways_.size());
+  if (fresh) ways_.emplace_back(*call->home);
+  call->home = &ways_[at->second];
   std::vector<sched::Dropped> dropped;
   auto status = sched::fits(*call, spec_);
   if (status.ok()) status = batcher_.add(call, env_.now(), dropped);
@@ -69,8 +89,16 @@ void Lane::put(msg::Call* call) {
 
 void Lane::refuse(std::vector<sched::Dropped>& dropped) {
   for (auto& [call, status] : dropped) runner_.refuse(call, std::move(status));
-  runner_.post();
+  post();
 }
+
+void Lane::post() {
+  runner_.post();
+  for (auto& way : ways_)
+    while (!holds_mail_ && way.deliver()) continue;
+}
+
+bool Lane::deliver(size_t n) { return !ways_.empty() && ways_[n % ways_.size()].deliver(); }
 
 bool Lane::take(base::Duration work) {
   if (running_.size() >= spec_.instances) return false;
@@ -83,6 +111,7 @@ bool Lane::take(base::Duration work) {
   uint32_t rows = 0;
   for (auto* call : next.calls) {
     base::check(!call->cancelled, "I9: a cancelled Call is not computed");
+    base::check(call->sink != nullptr, "I9: a Call for which nobody waits is not computed");
     base::check(call->deadline > env_.now(), "I9: a Call past its deadline is not computed");
     for (auto& other : running_)
       base::check(std::find(other.calls.begin(), other.calls.end(), call) == other.calls.end(),
@@ -101,7 +130,7 @@ bool Lane::finish() {
   auto calls = std::move(first->calls);
   running_.erase(first);
   runner_.run(calls);
-  runner_.post();
+  post();
   return true;
 }
 

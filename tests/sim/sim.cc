@@ -1,6 +1,6 @@
 // sim: runs worlds from seeds. `sim --seed S` replays one and prints its options and hash; `sim --seeds N [--from S]`
-// runs N of them. Every 50th seed runs twice and must give the same hash (I23). A broken invariant ends the run with
-// the seed and the last events.
+// runs N of them, `sim --requests N` as many as have N requests. Every 50th seed runs twice and must give the same hash
+// (I23). A broken invariant ends the run with the seed and the last events.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -39,18 +39,18 @@ int replay(uint64_t seed) {
   return 0;
 }
 
-int sweep(uint64_t from, uint64_t seeds) {
-  size_t heard = 0;
-  for (uint64_t seed = from; seed < from + seeds; ++seed) {
+int sweep(uint64_t from, uint64_t seeds, uint64_t requests) {
+  size_t sent = 0, heard = 0, seed = from;
+  for (; seed < from + seeds && sent < requests; ++seed) {
     World world(seed);
     run(world, seed);
-    heard += world.heard();
+    sent += world.sent(), heard += world.heard();
     if (seed % 50) continue;
     World again(seed);
     run(again, seed);
     if (again.hash() != world.hash()) fail("I23: the same seed, another hash");
   }
-  std::printf("%llu seeds, %zu outcomes\n", static_cast<unsigned long long>(seeds), heard);
+  std::printf("%zu seeds, %zu requests, %zu outcomes\n", size_t(seed - from), sent, heard);
   return 0;
 }
 
@@ -58,12 +58,13 @@ int sweep(uint64_t from, uint64_t seeds) {
 
 int main(int argc, char** argv) {
   std::signal(SIGABRT, [](int) { fail("a broken invariant, see above"); });
-  uint64_t seeds = 1000, from = 1;
+  uint64_t seeds = 1000, from = 1, requests = UINT64_MAX;
   for (int i = 1; i + 1 < argc; i += 2) {
     uint64_t value = std::strtoull(argv[i + 1], nullptr, 10);
     if (!std::strcmp(argv[i], "--seed")) return replay(value);
     if (!std::strcmp(argv[i], "--seeds")) seeds = value;
     if (!std::strcmp(argv[i], "--from")) from = value;
+    if (!std::strcmp(argv[i], "--requests")) requests = value, seeds = UINT64_MAX / 2;
   }
-  return sweep(from, seeds);
+  return sweep(from, seeds, requests);
 }

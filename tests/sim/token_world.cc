@@ -1,6 +1,7 @@
 #include "token_world.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -31,33 +32,56 @@ TokenLane::TokenLane(base::FakeEnv& env, const msg::ModelSpec& spec, bus::ModelS
 }
 
 void TokenLane::refuse(msg::Call* call, base::Status status) {
+  if (call->session && call->generation->aim == msg::Aim::kGenerate)
+    cuts_.emplace_back(call->session, uint32_t(call->generation->history.size()));
   call->home->post_here({call, {msg::Failed{std::move(status)}}});
 }
 
 void TokenLane::put(msg::Call* call) {
+  on_put(call->home);
   if (gone_) return refuse(call, failure(Code::kUnavailable, "gone"));
   if (auto status = sched::fits_tokens(*call, spec_, room_); !status.ok()) return refuse(call, std::move(status));
-  if (arrivals_.size() + scheduler_.waiting() >= max_waiting_)
+  bool releases = call->generation->aim == msg::Aim::kRelease;
+  if (!releases && arrivals_.size() + scheduler_.waiting() >= max_waiting_)
     return refuse(call, failure(Code::kResourceExhausted, "full"));
   arrivals_.push_back(call);
+  awake_ = true;
+}
+
+void TokenLane::take_arrivals() {
+  for (auto [session, length] : std::exchange(cuts_, {})) scheduler_.cut(session, length);
+  for (auto* call : arrivals_) scheduler_.add(call, env_.now()), inside_.insert(call);
+  arrivals_.clear();
 }
 
 bool TokenLane::begin(base::Duration work) {
-  if (step_ || gone_) return false;
-  for (auto* call : arrivals_) scheduler_.add(call, env_.now()), inside_.insert(call);
-  arrivals_.clear();
+  bool asleep = !awake_ && env_.now() < scheduler_.leaves_at();
+  if (step_ || gone_ || asleep) return false;
+  take_arrivals();
   step_ = scheduler_.plan(env_.now());
+  awake_ = step_ != nullptr;
   post();
-  for (auto* call : inside_) check(!call->cancelled, "I9: a plan leaves nobody inside who was cancelled");
+  for (auto* call : inside_) {
+    check(!call->cancelled, "I9: a plan leaves nobody inside who was cancelled");
+    check(call->sink != nullptr, "I9: a plan leaves nobody inside for whom nobody waits");
+  }
+  if (!step_) return false;
+  stepped_ = engine.step(*step_);
   done_ = env_.now() + work;
-  return step_ != nullptr;
+  return true;
 }
 
-bool TokenLane::end() {
+// As TokenLane::run_steps() of the real one: what comes first is looked at between steps.
+bool TokenLane::end(base::Duration work) {
   if (!step_ || done_ > env_.now()) return false;
-  auto status = engine.step(*step_);
-  scheduler_.finish(status, env_.now());
-  step_ = nullptr;
+  bool goes_on = ahead == Ahead::kYes && stepped_.ok() && arrivals_.empty();
+  auto* next = goes_on ? scheduler_.plan_ahead(env_.now()) : nullptr;
+  auto follows = next ? engine.step(*next) : base::Status();
+  scheduler_.finish(stepped_, env_.now());
+  // The scheduler's oldest stands where the first one stood.
+  if (!next) step_ = nullptr;
+  stepped_ = std::move(follows);
+  done_ = env_.now() + work;
   post();
   return true;
 }
@@ -68,6 +92,7 @@ void TokenLane::look() {
     glimpse_ = scheduler_.glimpse();
     return;
   }
+  awake_ = true;
   scheduler_.saw(glimpse_->id, engine.see(glimpse_->image), env_.now());
   glimpse_.reset();
   post();
@@ -75,8 +100,7 @@ void TokenLane::look() {
 
 void TokenLane::unload() {
   check(!step_, "a lane ends between steps");
-  for (auto* call : arrivals_) scheduler_.add(call, env_.now()), inside_.insert(call);
-  arrivals_.clear();
+  take_arrivals();
   gone_ = true;
   scheduler_.fail_all(failure(Code::kUnavailable, "gone"), env_.now());
   post();
@@ -84,14 +108,24 @@ void TokenLane::unload() {
 }
 
 void TokenLane::post() {
-  std::vector<msg::Mail> burst;
   auto mail = std::exchange(scheduler_.mail(), {});
   for (auto& m : mail) {
     check(inside_.count(m.call) == 1, "I3: nothing is said of a Call after its last Event");
     if (m.event.last()) inside_.erase(m.call);
-    burst.push_back(std::move(m));
+    mail_.push_back(std::move(m));
+  }
+  if (!holds_mail) deliver(mail_.size());
+}
+
+bool TokenLane::deliver(size_t most) {
+  if (mail_.empty()) return false;
+  std::vector<msg::Mail> burst;
+  for (; most > 0 && !mail_.empty(); --most) {
+    burst.push_back(std::move(mail_.front()));
+    mail_.pop_front();
     burst.back().call->home->post(burst);
   }
+  return true;
 }
 
 struct TokenWorld::Client final : msg::Sink {
@@ -107,10 +141,12 @@ struct TokenWorld::Client final : msg::Sink {
   base::Time deadline = base::kNever;
   int64_t granted = 0;
   bool live = false;
+  bool short_of_memory = false;
 };
 
 struct TokenWorld::Shard {
-  Shard(TokenWorld& w, uint16_t n) : id(n), bus(w.env_, base::ShardId(n), [this] { woken = true; }, {1000}) {}
+  Shard(TokenWorld& w, uint16_t n)
+      : id(n), bus(w.env_, base::ShardId(n), [this, &w] { woken |= w.draw(100) >= w.lost_wakes_; }, {1000}) {}
   uint16_t id;
   bool woken = false;
   bus::Bus bus;
@@ -124,16 +160,23 @@ TokenWorld::TokenWorld(uint64_t seed) : random_(seed), env_(seed) {
   blocks_ = 6 + draw(40), max_length_ = 20 + draw(80), calls_ = 30 + draw(60);
   faults_ = draw(2) * draw(20), leaves_ = draw(2) * draw(20), deadlines_ = draw(2) * draw(50);
   unloads_ = draw(4) == 0;
+  lost_wakes_ = draw(2) * draw(30), no_memory_ = draw(3) ? 0 : draw(10);
   for (uint16_t i = 0, n = uint16_t(1 + draw(4)); i < n; ++i) shards_.emplace_back(*this, i);
   served_ = std::make_shared<bus::Served>();
   served_->spec = sched::token_spec(max_length_);
   served_->stats.tokens = std::make_unique<bus::TokenStats>();
   auto lane = std::make_unique<TokenLane>(env_, served_->spec, served_->stats, policy_, blocks_, seed);
   lane_ = lane.get();
+  lane_->ahead = draw(2) ? TokenLane::Ahead::kYes : TokenLane::Ahead::kNo, lane_->holds_mail = draw(2);
   served_->inbox = std::move(lane);
+  // Whatever runs on a shard, a timer too, ends in a turn.
+  lane_->on_put = [this](msg::Home* home) {
+    for (auto& shard : shards_) shard.woken |= home == &shard.bus.mailbox();
+  };
   auto catalog = std::make_shared<bus::Catalog>();
   catalog->models["talker"] = {{{"1", served_}}, served_.get()};
   for (auto& shard : shards_) shard.bus.publish(catalog);
+  if (draw(2)) invite_guests();
 }
 TokenWorld::~TokenWorld() = default;
 
@@ -153,6 +196,13 @@ void TokenWorld::hear(Client& client, msg::Call& call, const msg::Event& event) 
   auto text = sched::told(event);
   note("client " + std::to_string(client.id) + " hears " + text);
   if (!client.live || &call != client.call) return broken("I1: somebody hears who does not listen");
+  if (!client.short_of_memory && !std::holds_alternative<msg::Failed>(event.what) && draw(100) < no_memory_) {
+    client.short_of_memory = true;
+    throw std::bad_alloc();
+  }
+  if (client.short_of_memory && !text.starts_with("RESOURCE_EXHAUSTED: no memory") &&
+      !text.starts_with("DEADLINE_EXCEEDED"))
+    broken("I1: '" + text + "'");
   bool as_expected = client.at < client.expected.size() && text == client.expected[client.at];
   auto* failed = std::get_if<msg::Failed>(&event.what);
   if (std::holds_alternative<msg::Token>(event.what) && --client.granted < -int64_t(policy_.step_tokens))
@@ -165,21 +215,39 @@ void TokenWorld::hear(Client& client, msg::Call& call, const msg::Event& event) 
            (client.at < client.expected.size() ? client.expected[client.at] : "nothing") + "'");
   } else if (failed->status.code == Code::kDeadlineExceeded) {
     if (env_.now() < client.deadline) broken("I10: expired before the deadline");
-  } else if (failed->status.code == Code::kInternal) {
-    if (faults_ == 0) broken("I20: " + text);
-  } else if (failed->status.code == Code::kUnavailable) {
-    if (!unloaded_) broken("I20: " + text);
-  } else if (failed->status.code == Code::kInvalidArgument) {
-    if (text.find("the image cannot be decoded") == text.npos) broken("I20: " + text);
-  } else if (failed->status.code == Code::kOutOfRange) {
-    size_t room = size_t(blocks_ - 1) * policy_.block_size;
-    if (call.generation->length() <= std::min<size_t>(max_length_, room)) broken("I20: " + text);
-  } else if (failed->status.code != Code::kResourceExhausted) {
+  } else if (!excused(failed->status, call)) {
     broken("I20: " + text);
   }
   if (!event.last()) return;
   ++client.shard->told, ++heard_;
   over(client);
+}
+
+bool TokenWorld::excused(const base::Status& status, const msg::Call& call) const {
+  size_t room = std::min<size_t>(max_length_, size_t(blocks_ - 1) * policy_.block_size);
+  switch (status.code) {
+    case Code::kInternal: return faults_ > 0;
+    case Code::kUnavailable: return unloaded_;
+    case Code::kInvalidArgument: return status.text.find("the image cannot be decoded") != std::string::npos;
+    case Code::kOutOfRange: return call.generation->length() > room;
+    default: return status.code == Code::kResourceExhausted;
+  }
+}
+
+void TokenWorld::invite_guests() {
+  std::vector<bus::Bus*> buses;
+  for (auto& shard : shards_) buses.push_back(&shard.bus);
+  guests_ = std::make_unique<Guests>(
+      Guests::Host{env_,
+                   *served_,
+                   {blocks_, policy_.block_size},
+                   std::move(buses),
+                   [this](uint32_t n) { return draw(n); },
+                   [this](std::string event) { note(std::move(event)); },
+                   [this](std::string what) { broken(std::move(what)); },
+                   [this](size_t shard) { shards_[shard].woken = true; },
+                   [this](const base::Status& status, const msg::Call& call) { return excused(status, call); },
+                   [this](msg::Call& call) { return lane_->holds(call); }});
 }
 
 void TokenWorld::over(Client& client) {
@@ -223,7 +291,6 @@ void TokenWorld::send(Shard& shard) {
   client.expected =
       sched::Reference(*call->generation, *served_->spec.text, room.positions(*served_->spec.text)).says();
   client.live = true;
-  shard.woken = true;
   auto status = shard.bus.submit(call);
   note("client " + std::to_string(client.id) + " on shard " + std::to_string(shard.id) + " " +
        std::string(base::name(status.code)));
@@ -258,36 +325,47 @@ void TokenWorld::give_credit() {
 
 void TokenWorld::act() {
   auto& shard = shards_[draw(uint32_t(shards_.size()))];
-  switch (draw(7)) {
+  switch (draw(guests_ ? 8 : 7)) {
     case 0:
       if (sent_ < calls_) send(shard);
       break;
     case 1:
     case 2:
-      if (std::exchange(shard.woken, false)) shard.bus.turn();
+      if (!std::exchange(shard.woken, false)) break;
+      if (guests_) guests_->turn(shard.id);
+      shard.bus.turn();
       break;
     case 3:
       if (draw(100) < faults_) lane_->engine.fail_at = 0;
       if (lane_->begin(us(1 + draw(2000)))) note("a step of " + std::to_string(lane_->engine.steps));
       break;
-    case 4:
-      if (auto next = lane_->next(); next != base::kNever && next > env_.now() && draw(2))
-        env_.advance(next - env_.now());
-      else
-        env_.advance(us(1 + draw(500)));
-      lane_->end();
-      lane_->look();
-      break;
+    case 4: pass_time(); break;
     case 5:
       if (draw(100) < leaves_) leave();
       break;
-    default: give_credit();
+    case 6: give_credit(); break;
+    default:
+      if (!wound_up_ && guests_->sent() < calls_ / 2) guests_->act();
   }
   if (unloads_ && !unloaded_ && sent_ > calls_ / 2 && !lane_->stepping() && draw(100) == 0) {
     note("the model goes");
     unloaded_ = true;
     lane_->unload();
   }
+}
+
+void TokenWorld::pass_time() {
+  if (auto next = lane_->next(); next != base::kNever && next > env_.now() && draw(2))
+    env_.advance(next - env_.now());
+  else
+    env_.advance(us(1 + draw(500)));
+  if (lost_wakes_ > 0 && env_.now() >= tick_) {
+    tick_ = env_.now() + us(5000);
+    for (auto& shard : shards_) shard.woken = true;
+  }
+  lane_->end(us(1 + draw(2000)));
+  lane_->look();
+  lane_->deliver(draw(4));
 }
 
 void TokenWorld::check_ledger() {
@@ -300,8 +378,15 @@ void TokenWorld::check_ledger() {
 void TokenWorld::check_end() {
   for (auto& client : clients_)
     if (client.live) broken("I1: client " + std::to_string(client.id) + " never heard");
-  if (lane_->used() != 0) broken("I7: blocks are held by nobody");
+  // A model that goes takes with it what sessions have left there.
+  if (lane_->used() != 0 && !(guests_ && unloaded_)) broken("I7: blocks are held by nobody");
   if (!served_->idle()) broken("I5: a slot is taken though all is quiet");
+  if (guests_) guests_->check_end();
+}
+
+bool TokenWorld::quiet() {
+  bool over = sent_ == calls_ && (!guests_ || guests_->quiet()) && !lane_->stepping() && !lane_->has_mail();
+  return over && std::all_of(shards_.begin(), shards_.end(), [](auto& shard) { return shard.bus.in_flight() == 0; });
 }
 
 std::string TokenWorld::run() {
@@ -309,10 +394,11 @@ std::string TokenWorld::run() {
   for (int i = 0; i < kMost && broken_.empty(); ++i) {
     act();
     check_ledger();
-    bool quiet = sent_ == calls_ &&
-                 std::all_of(shards_.begin(), shards_.end(), [](auto& shard) { return shard.bus.in_flight() == 0; });
-    if (!quiet) continue;
-    if (lane_->stepping()) continue;
+    if (!quiet()) continue;
+    if (guests_ && !std::exchange(wound_up_, true)) {
+      guests_->wind_up();
+      continue;
+    }
     check_end();
     return broken_;
   }

@@ -1,6 +1,10 @@
 // TokenWorld: N virtual shards with the real Bus and Mailbox, a token lane without a thread around the real
 // TokenScheduler, and clients that give credit as they please, leave, or have deadlines, in one thread from one seed.
-// A step takes time, in which calls arrive and leave, credit comes and deadlines pass.
+// A step takes time, in which calls arrive and leave, credit comes and deadlines pass. As the real lane does, this one
+// sleeps when there is nothing to run, until somebody puts or pokes; some of them lay out steps ahead of those that
+// run. Wakes of shards are lost, mail is late, and there is no memory for what a client hears.
+//
+// In half of the worlds some clients keep sessions: guests.h.
 //
 // Checked: I1 (one outcome each), I2 (accepted = outcomes + in flight), I4 (tokens in order, equal to what the call
 // says alone), I7 (no block is held at the end), I9 (after a plan nobody who was cancelled is inside), I10 (deadlines),
@@ -8,7 +12,9 @@
 // else).
 #pragma once
 
+#include <algorithm>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -19,6 +25,7 @@
 #include "../sched/token_fake.h"
 #include "base/fake_env.h"
 #include "bus/bus.h"
+#include "guests.h"
 #include "sched/token_scheduler.h"
 
 namespace weir::sim {
@@ -29,22 +36,33 @@ class TokenLane final : public msg::Inbox {
             uint32_t blocks, uint64_t seed);
 
   void put(msg::Call* call) override;
-  void poke() override { ++pokes; }
+  void poke() override { awake_ = true; }
+  enum class Ahead : uint8_t { kNo, kYes } ahead = Ahead::kNo;
+  // From now on mail arrives only by deliver().
+  bool holds_mail = false;
+  // Told of every Call that comes, and of the home that it has.
+  std::function<void(msg::Home*)> on_put = [](msg::Home*) {};
+  // Some of the mail that waits reaches its mailbox, in its order; false when there was none.
+  bool deliver(size_t most);
   // Lays out a step that ends after `work`; false when one runs already, or nothing can.
   bool begin(base::Duration work);
-  // The step's end, if its time has come.
-  bool end();
+  // The step's end, if its time has come. `work`: of the next one, where that was laid out ahead.
+  bool end(base::Duration work);
   // Begins to look at an image that somebody waits for, or says what was seen; not while a step runs.
   void look();
   void unload();
   base::Time next() const { return step_ ? done_ : scheduler_.leaves_at(); }
   bool stepping() const { return step_ != nullptr; }
+  bool has_mail() const { return !mail_.empty(); }
+  bool holds(msg::Call& call) const {
+    return inside_.count(&call) > 0 || std::find(arrivals_.begin(), arrivals_.end(), &call) != arrivals_.end();
+  }
   uint32_t used() const { return scheduler_.memory().blocks().used(); }
 
   sched::FakeTokenEngine engine;
-  uint64_t pokes = 0;
 
  private:
+  void take_arrivals();
   void post();
   void refuse(msg::Call* call, base::Status status);
 
@@ -54,11 +72,15 @@ class TokenLane final : public msg::Inbox {
   const uint32_t max_waiting_;
   sched::TokenScheduler scheduler_;
   sched::TokenStep* step_ = nullptr;
+  base::Status stepped_;  // what the engine says of it
+  bool awake_ = false;
   std::optional<sched::TokenScheduler::Glimpse> glimpse_;
   base::Time done_{};
   bool gone_ = false;
   std::vector<msg::Call*> arrivals_;
+  std::vector<std::pair<base::SessionId, uint32_t>> cuts_;  // of refused Calls, as the real lane's
   std::set<msg::Call*> inside_;
+  std::deque<msg::Mail> mail_;  // on its way
 };
 
 class TokenWorld {
@@ -69,6 +91,7 @@ class TokenWorld {
   // Runs to the end. Empty, or what was broken.
   std::string run();
   uint64_t hash() const { return hash_; }
+  size_t sent() const { return sent_ + (guests_ ? guests_->sent() : 0); }
   size_t heard() const { return heard_; }
   const std::deque<std::string>& trace() const { return trace_; }
 
@@ -84,6 +107,10 @@ class TokenWorld {
   void fill(msg::Call& call);
   void hear(Client& client, msg::Call& call, const msg::Event& event);
   void over(Client& client);
+  bool excused(const base::Status& status, const msg::Call& call) const;
+  void invite_guests();
+  bool quiet();
+  void pass_time();
   void leave();
   void give_credit();
   void check_ledger();
@@ -93,13 +120,16 @@ class TokenWorld {
   base::FakeEnv env_;
   sched::TokenPolicy policy_;
   uint32_t blocks_, calls_, faults_, leaves_, deadlines_, max_length_;
+  uint32_t lost_wakes_, no_memory_;  // of a hundred
   bool unloads_;
+  base::Time tick_{};  // when all shards turn, whatever became of their wakes
   std::shared_ptr<bus::Served> served_;
   TokenLane* lane_ = nullptr;
   std::deque<Shard> shards_;
   std::deque<Client> clients_;
+  std::unique_ptr<Guests> guests_;  // or null
   uint32_t sent_ = 0;
-  bool unloaded_ = false;
+  bool unloaded_ = false, wound_up_ = false;
   size_t heard_ = 0;
   uint64_t hash_ = 0xcbf29ce484222325;
   std::string broken_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 namespace weir::sim {
@@ -28,6 +29,7 @@ Options draw_options(std::mt19937_64& random) {
   o.chains = draw(2) ? 0 : double(draw(100)) / 100;
   o.slab_budget = draw(4) ? (1 << 20) : 64 * draw(4);
   o.tenants = draw(2) ? 1 : uint32_t(2 + draw(8)), o.delays = draw(3) == 0;
+  o.lost_wakes = rate() / 2, o.no_memory = rate() / 2, o.stalls = rate() / 20, o.late_mail = draw(2);
   return o;
 }
 
@@ -44,6 +46,8 @@ std::string Options::text() const {
          " deadline>=" + us(shortest_deadline) + " faults=" + std::to_string(faults) +
          " cancels=" + std::to_string(cancels) + " deadlines=" + std::to_string(deadlines) +
          " swaps=" + std::to_string(swaps) + " chains=" + std::to_string(chains) +
+         " lost_wakes=" + std::to_string(lost_wakes) + " no_memory=" + std::to_string(no_memory) +
+         " stalls=" + std::to_string(stalls) + " late_mail=" + std::to_string(late_mail) +
          " slabs=" + std::to_string(slab_budget) + " tenants=" + std::to_string(tenants) +
          " delays=" + std::to_string(delays);
 }
@@ -62,6 +66,7 @@ struct World::Client final : msg::Sink {
   base::Time deadline = base::kNever;
   bool live = false;
   bool echo = false;  // of the inline model
+  bool short_of_memory = false;
 };
 
 // Answers on the shard, as inline engines do.
@@ -77,9 +82,9 @@ struct World::Version {
 
 struct World::Shard {
   Shard(World& w, uint16_t n)
-      : id(n), bus(w.env_, base::ShardId(n), [this] { woken = true; }, {w.options_.max_in_flight}) {}
+      : id(n), bus(w.env_, base::ShardId(n), [this, &w] { w.wake(*this); }, {w.options_.max_in_flight}) {}
   uint16_t id;
-  bool woken = false;
+  bool woken = false, turning = false;
   bus::Bus bus;
   size_t newest = 0;                          // versions published here so far
   uint64_t accepted = 0, told = 0, left = 0;  // told: heard an outcome; left: abandoned before one
@@ -108,7 +113,13 @@ void World::broken(std::string what) {
   if (broken_.empty()) broken_ = std::move(what);
 }
 
+// Without memory for the answer the Bus says that it has failed; a failure takes no memory.
 void World::Client::on(msg::Call& heard, msg::Event&& event) {
+  if (live && !short_of_memory && std::holds_alternative<msg::Outputs>(event.what) &&
+      world.chance(world.options_.no_memory)) {
+    short_of_memory = true;
+    throw std::bad_alloc();
+  }
   if (!live) return world.broken("I1: client " + std::to_string(id) + " heard more than one outcome");
   if (!event.last() || &heard != call) world.broken("I1: an Event for another Call");
   world.judge(*this, event);
@@ -130,6 +141,10 @@ void World::judge(const Client& client, const msg::Event& event) {
   auto code = failed->status.code;
   if (code == Code::kDeadlineExceeded && env_.now() < client.deadline) broken("I10: expired before the deadline");
   if (code == Code::kCancelled) broken("I1: a client that stayed hears CANCELLED");
+  if (client.short_of_memory && code != Code::kResourceExhausted && code != Code::kDeadlineExceeded)
+    broken("I1: not the failure of a lack of memory");
+  bool may_lack = client.short_of_memory || client.value >= kPoison || options_.max_queue > 0;
+  if (code == Code::kResourceExhausted && !may_lack) broken("I20: " + failed->status.text);
   bool faulty = client.value >= kPoison;
   if (!faulty && (code == Code::kInternal || code == Code::kInvalidArgument)) broken("I20: " + failed->status.text);
 }
@@ -155,7 +170,7 @@ void World::fill(msg::Call& call, Client& client) {
   client.rows = options_.max_batch ? uint32_t(1 + draw(options_.max_batch)) : 1;
   if (draw(4)) client.rows = 1;
   client.value = float(1 + client.id);
-  if (chance(options_.faults)) client.value = std::array{kPoison, kAllergic, kShort}[draw(3)];
+  if (chance(options_.faults)) client.value = std::array{kPoison, kAllergic, kShort, kGreedy}[draw(4)];
   auto width = options_.any_width ? int64_t(1 + draw(3)) : 2;
   std::vector<float> values(client.rows * size_t(width), client.value);
   auto bytes = std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
@@ -179,7 +194,7 @@ void World::send(Shard& shard, const char* model) {
   fill(*client.call, client);
   client.call->model = model;
   client.echo = client.call->model == "echo";
-  shard.woken = true;  // whatever runs on a shard ends in a turn
+  shard.woken |= !shard.turning;  // whatever runs on a shard ends in a turn
   client.live = true;
   auto status = shard.bus.submit(client.call);
   note("sent " + std::to_string(client.id) + " shard " + std::to_string(shard.id) + " rows " +
@@ -225,6 +240,7 @@ void World::swap_model() {
   float generation = float(versions_.size() + 1) * kGeneration;
   auto lane = std::make_unique<Lane>(env_, spec, served->stats, slabs_, generation);
   auto* borrowed = lane.get();
+  if (options_.late_mail) lane->hold_mail();
   served->inbox = std::move(lane);
   versions_.push_back({std::move(served), borrowed, generation});
   note("model " + std::to_string(versions_.size()));
@@ -256,9 +272,10 @@ void World::retire() {
 void World::work() {
   auto& version = versions_[draw(versions_.size())];
   if (!version.lane) return;
-  if (draw(2) ? version.lane->take(base::Duration(1 + draw(uint64_t(options_.longest_work.count()))))
-              : version.lane->finish())
-    note("lane " + version.served->spec.version);
+  if (version.lane->deliver(draw(4))) note("mail of lane " + version.served->spec.version);
+  auto work = base::Duration(1 + draw(uint64_t(options_.longest_work.count())));
+  if (chance(options_.stalls)) work *= 1000;
+  if (draw(2) ? version.lane->take(work) : version.lane->finish()) note("lane " + version.served->spec.version);
 }
 
 // To the next thing that a lane waits for, or a little on; timers fire on the way.
@@ -270,6 +287,14 @@ void World::pass_time() {
   if (next != base::kNever && next > env_.now() && draw(2)) step = next - env_.now();
   env_.advance(step);
   set_time(env_.now());
+  if (options_.lost_wakes == 0 || env_.now() < tick_) return;
+  tick_ = env_.now() + 5ms;
+  for (auto& shard : shards_) shard.woken = true;
+}
+
+// A loop that is woken in vain turns at its next tick at the latest.
+void World::wake(Shard& shard) {
+  if (!chance(options_.lost_wakes)) shard.woken = true;
 }
 
 void World::act() {
@@ -279,7 +304,10 @@ void World::act() {
       if (sent_ < options_.calls) send(shard, draw(8) ? "m" : "echo");
       break;
     case 1:
-      if (shard.woken) shard.woken = false, shard.bus.turn();
+      if (!std::exchange(shard.woken, false)) break;
+      shard.turning = true;
+      shard.bus.turn();
+      shard.turning = false;
       break;
     case 2:
     case 3: work(); break;

@@ -2,7 +2,7 @@
 // from what can happen, so that the order in which shards, lanes and timers meet varies from seed to seed.
 //
 // Checked at every step: I2 (accepted = outcomes + in flight, per shard), I5 (one batch per Call), I9 (no compute after
-// cancel); at every outcome: I1 (exactly one), I6 (its own rows, of one version), I10 (not after the
+// cancel or for nobody); at every outcome: I1 (exactly one), I6 (its own rows, of one version), I10 (not after the
 // deadline, and no DEADLINE_EXCEEDED before), I20 (faults of others do not reach it); at the
 // end: nothing is left, I7 (all slab bytes are back), I18 (models went after their last Call; see Lane).
 #pragma once
@@ -26,6 +26,10 @@ struct Options {
   bool dynamic, preferred, any_width, delays;
   base::Duration max_delay, queue_timeout, longest_work, shortest_deadline;
   double faults, cancels, deadlines, swaps, chains;
+  double lost_wakes;  // a shard that was to be woken sleeps until its next tick
+  double no_memory;   // for what a client makes of its answer
+  double stalls;      // a batch takes a thousand times as long
+  bool late_mail;     // bursts of lanes overtake each other
   uint64_t slab_budget;
   std::string text() const;
 };
@@ -40,6 +44,7 @@ class World {
   uint64_t hash() const { return hash_; }
   const Options& options() const { return options_; }
   const std::deque<std::string>& trace() const { return trace_; }
+  size_t sent() const { return sent_; }
   size_t heard() const { return heard_; }
 
  private:
@@ -49,6 +54,7 @@ class World {
 
   uint64_t draw(uint64_t n) { return random_() % n; }
   bool chance(double p) { return double(random_() >> 11) * 0x1p-53 < p; }
+  void wake(Shard& shard);
   void note(std::string event);
   void broken(std::string what);
 
@@ -69,6 +75,7 @@ class World {
   std::mt19937_64 random_;
   Options options_;
   base::FakeEnv env_;
+  base::Time tick_{};  // when all shards turn, whatever became of their wakes
   device::SlabPool slabs_;
   std::shared_ptr<bus::Served> echo_;  // an inline model
   std::deque<Version> versions_;

@@ -1,0 +1,296 @@
+#include "guests.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "../sched/token_fake.h"
+#include "session/session_id.h"
+
+namespace weir::sim {
+
+using base::Code;
+using session::Outcome;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto kMe = session::Tenant(0);
+
+session::SessionLimits few() {
+  session::SessionLimits limits;
+  limits.per_tenant = 6, limits.children = 3, limits.bytes = 1200, limits.total_bytes = 4000;
+  limits.idle = 40ms, limits.lifetime = 150ms;
+  return limits;
+}
+
+}  // namespace
+
+// What clients know of a session.
+struct Guests::Known {
+  base::SessionId id;
+  std::vector<uint32_t> tokens;
+  base::Time created, used;
+  uint64_t version = 0;  // counts the Generates that have ended
+  uint64_t asks = 0;     // counts those that were asked for; one that has ended may still be lent
+  bool closed = false;
+};
+
+struct Guests::Door {
+  Door(Guests& guests, uint16_t n)
+      : id(n),
+        bus(*guests.host_.buses[n]),
+        sessions(bus, base::ShardId(n), guests.homes_, guests.quota_, guests.limits_, guests.metrics_) {}
+  uint16_t id;
+  bus::Bus& bus;
+  session::Sessions sessions;
+  std::deque<std::function<void()>> posts;
+};
+
+// One Generate, as salience::Turn does it.
+struct Guests::Guest final : session::Borrower, msg::Sink {
+  Guest(Guests& g, Door& d, Known& k) : guests(g), door(d), known(k) {}
+  void granted(base::Result<session::Lease> lease) override;
+  void revoked() override {
+    closed = true;
+    cancel();
+  }
+  void on(msg::Call& heard, msg::Event&& event) override;
+  void submit();
+  void hear(const msg::Event& event);
+  void finish(msg::Call& heard, const msg::Event& event);
+  void give_back(Outcome outcome);
+  void cancel() {
+    if (call) door.bus.cancel(call);
+  }
+
+  Guests& guests;
+  Door& door;
+  Known& known;
+  session::Append wish;
+  uint64_t version = 0;
+  std::unique_ptr<msg::Generation> generation;
+  std::optional<session::Lease> lease;
+  msg::Call* call = nullptr;
+  std::vector<std::string> expected;
+  size_t at = 0;
+  std::vector<uint32_t> generated;
+  int32_t granted_credit = 0;
+  bool left = false, closed = false, short_of_memory = false, over = false;
+};
+
+Guests::Guests(Host host)
+    : host_(std::move(host)),
+      homes_(host_.buses.size(),
+             [this](base::ShardId to, std::function<void()> work) {
+               doors_[size_t(to)].posts.push_back(std::move(work));
+               host_.wake(size_t(to));
+             }),
+      limits_(few()) {
+  for (uint16_t i = 0; i < host_.buses.size(); ++i) doors_.emplace_back(*this, i);
+}
+Guests::~Guests() = default;
+
+void Guests::turn(size_t shard) {
+  auto posts = std::exchange(doors_[shard].posts, {});
+  for (auto& work : posts) work();
+}
+
+bool Guests::quiet() const {
+  return asked_ == 0 && std::all_of(guests_.begin(), guests_.end(), [](auto& guest) { return guest.over; }) &&
+         std::all_of(doors_.begin(), doors_.end(), [](auto& door) { return door.posts.empty(); });
+}
+
+void Guests::wind_up() {
+  host_.env.advance(limits_.lifetime + 1ms);
+  for (size_t i = 0; i < doors_.size(); ++i) host_.wake(i);
+}
+
+void Guests::check_end() {
+  for (auto& door : doors_)
+    if (door.sessions.table().sessions() > 0) host_.broken("I7: a session outlives its time");
+  if (quota_.bytes() > 0 || quota_.taken(kMe) > 0) host_.broken("I7: sessions that are over are charged");
+}
+
+uint16_t Guests::shard() { return uint16_t(host_.draw(uint32_t(doors_.size()))); }
+
+Guests::Known* Guests::any() {
+  if (known_.empty()) return nullptr;
+  size_t latest = std::min<size_t>(known_.size(), 8);
+  return &known_[known_.size() - 1 - host_.draw(uint32_t(latest))];
+}
+
+void Guests::act() {
+  auto* known = any();
+  switch (host_.draw(12)) {
+    case 0: return open();
+    case 1: return known ? fork(*known) : void();
+    case 2: return known && host_.draw(3) == 0 ? close(*known) : void();
+    case 3: return known ? dump(*known) : void();
+    case 4: return leave();
+    default: return known ? generate(*known) : open();
+  }
+}
+
+bool Guests::expired(const Known& known) const {
+  return std::min(known.used + limits_.idle, known.created + limits_.lifetime) <= host_.env.now();
+}
+
+void Guests::judge_refusal(const Known& known, uint64_t version, const base::Status& status) {
+  host_.note("refused: " + std::string(base::name(status.code)));
+  bool gone = known.closed || expired(known), moved = known.version != version;
+  bool busy = known.asks > 1;
+  bool right = status.code == Code::kResourceExhausted || (status.code == Code::kNotFound && gone) ||
+               (status.code == Code::kAborted && busy) || (status.code == Code::kFailedPrecondition && moved);
+  if (!right) host_.broken("I8: a session is refused: " + status.text);
+}
+
+void Guests::open() {
+  auto& door = doors_[shard()];
+  auto id = door.sessions.open(kMe, {host_.served.spec.name, host_.served.spec.version, host_.served.spec.text});
+  host_.note(id ? "a session opens" : "no session opens");
+  if (!id) return id.error().code == Code::kResourceExhausted ? void() : host_.broken("I8: " + id.error().text);
+  known_.push_back({.id = *id, .created = host_.env.now(), .used = host_.env.now()});
+}
+
+// What a fork has is what the session had before it, whoever generates meanwhile.
+void Guests::fork(Known& known) {
+  auto at = uint32_t(known.tokens.empty() ? 0 : host_.draw(uint32_t(known.tokens.size()) + 1));
+  ++asked_;
+  std::vector<uint32_t> tokens(known.tokens.begin(), known.tokens.begin() + at);
+  auto now = host_.env.now();
+  far_from(known).sessions.fork(kMe, known.id, at, [this, &known, tokens, now, version = known.version](auto made) {
+    --asked_;
+    if (!made) return judge_refusal(known, version, made.error());
+    // Where a Generate has ended in between nobody knows what the fork has.
+    if (known.version == version) known_.push_back({.id = *made, .tokens = tokens, .created = now, .used = now});
+  });
+}
+
+// Who asks a session's home from another shard asks after what has been given back before.
+Guests::Door& Guests::far_from(const Known& known) {
+  size_t n = doors_.size(), home = size_t(session::home_of(known.id, n));
+  return doors_[n == 1 ? 0 : (home + 1 + host_.draw(uint32_t(n - 1))) % n];
+}
+
+void Guests::close(Known& known) {
+  ++asked_;
+  known.closed = true;
+  host_.note("a session is closed");
+  doors_[shard()].sessions.close(kMe, known.id, [this] { --asked_; });
+}
+
+void Guests::dump(Known& known) {
+  ++asked_;
+  far_from(known).sessions.dump(kMe, known.id, [this, &known, version = known.version](auto tokens) {
+    --asked_;
+    if (!tokens) return judge_refusal(known, version, tokens.error());
+    if (known.version == version && *tokens != known.tokens)
+      host_.broken("I8: a session has other tokens than it was given");
+  });
+}
+
+void Guests::leave() {
+  if (guests_.empty()) return;
+  auto& guest = guests_[host_.draw(uint32_t(guests_.size()))];
+  if (guest.over || guest.left) return;
+  host_.note("a guest leaves");
+  guest.left = true;
+  guest.cancel();
+}
+
+void Guests::generate(Known& known) {
+  auto draw = host_.draw;
+  while (!guests_.empty() && guests_.front().over) guests_.pop_front();
+  if (guests_.size() > 12) return;
+  auto& guest = guests_.emplace_back(*this, doors_[shard()], known);
+  ++sent_, ++known.asks;
+  guest.version = known.version;
+  guest.wish.offset = uint32_t(known.tokens.size());
+  if (guest.wish.offset > 0 && draw(5) == 0)
+    guest.wish.offset = draw(guest.wish.offset), guest.wish.rewind = session::Append::Rewind::kYes;
+  guest.generation = std::make_unique<msg::Generation>();
+  auto& wish = *guest.generation;
+  for (uint32_t i = 0, n = 1 + draw(12); i < n; ++i) wish.append.push_back(draw(5) ? (i * 31) % 97 : draw(97));
+  wish.max_tokens = draw(12), wish.ignore_eos = draw(2);
+  wish.sampling.temperature = float(draw(2)), wish.sampling.seed = draw(3);
+  if (draw(4) == 0) wish.readouts.push_back({draw(30), draw(60)});
+  guest.wish.tokens = wish.append.size();
+  guest.granted_credit = int32_t(1 + draw(6));
+  guest.door.sessions.borrow(kMe, known.id, guest.wish, guest);
+}
+
+void Guests::Guest::granted(base::Result<session::Lease> result) {
+  if (!result) {
+    over = true;
+    return guests.judge_refusal(known, version, result.error());
+  }
+  lease = std::move(*result);
+  bool same = lease->tokens.size() == wish.offset && wish.offset <= known.tokens.size() &&
+              std::equal(lease->tokens.begin(), lease->tokens.end(), known.tokens.begin());
+  if (!same) guests.host_.broken("I8: a lease lends other tokens than the session was given");
+  if (left) return give_back({});
+  submit();
+}
+
+void Guests::Guest::submit() {
+  auto& host = guests.host_;
+  generation->history = lease->tokens, generation->history_images = lease->images;
+  expected = sched::Reference(*generation, *host.served.spec.text, host.room.positions(*host.served.spec.text)).says();
+  call = door.bus.make_call();
+  call->model = host.served.spec.name, call->session = lease->session, call->sink = this;
+  call->credit.store(granted_credit);
+  call->generation = std::move(generation);
+  host.wake(door.id);
+  auto status = door.bus.submit(call);
+  host.note("a guest generates: " + std::string(base::name(status.code)));
+  if (status.ok()) return;
+  door.bus.discard(std::exchange(call, nullptr));
+  give_back({});
+}
+
+void Guests::Guest::on(msg::Call& heard, msg::Event&& event) {
+  if (over || &heard != call) return guests.host_.broken("I1: a guest hears who does not listen");
+  if (!short_of_memory && !event.last() && guests.host_.draw(200) == 0) {
+    short_of_memory = true;
+    throw std::bad_alloc();
+  }
+  hear(event);
+  if (event.last()) return finish(heard, event);
+  if (auto* token = std::get_if<msg::Token>(&event.what); token && !token->prefill) generated.push_back(token->id);
+  door.bus.add_credit(call, 1);
+}
+
+void Guests::Guest::hear(const msg::Event& event) {
+  auto& host = guests.host_;
+  auto text = sched::told(event);
+  host.note("a guest hears " + text);
+  if (at < expected.size() && text == expected[at] && !short_of_memory) return void(++at);
+  auto* failed = std::get_if<msg::Failed>(&event.what);
+  if (!failed) return host.broken("I4: a guest hears '" + text + "'");
+  bool cancelled = failed->status.code == Code::kCancelled && (left || closed);
+  bool lacks = failed->status.code == Code::kResourceExhausted && short_of_memory;
+  if (!cancelled && !lacks && !host.excused(failed->status, *call)) host.broken("I20: a guest hears " + text);
+}
+
+void Guests::Guest::finish(msg::Call& heard, const msg::Event& event) {
+  if (guests.host_.held(heard)) guests.host_.broken("I7: the last Event comes before the engine has let go");
+  bool whole = std::holds_alternative<msg::Done>(event.what) && !left && !closed;
+  bool kept = whole || !generated.empty();
+  Outcome outcome{Outcome::Kind::kAppended, {}, {}, {}};
+  if (kept) outcome.appended = heard.generation->append, outcome.generated = generated;
+  known.tokens.resize(wish.offset);
+  for (auto* part : {&outcome.appended, &outcome.generated})
+    known.tokens.insert(known.tokens.end(), part->begin(), part->end());
+  call = nullptr;
+  ++known.version;
+  give_back(std::move(outcome));
+}
+
+void Guests::Guest::give_back(Outcome outcome) {
+  over = true;
+  known.used = guests.host_.env.now();
+  door.sessions.give_back(*lease, std::move(outcome));
+}
+
+}  // namespace weir::sim
