@@ -10,14 +10,6 @@
 namespace weir::device {
 namespace {
 
-using Return = int;  // nvmlReturn_t; 0 is success
-using NvmlHandle = struct nvmlDevice_st*;
-struct Utilization {
-  unsigned gpu, memory;  // percent
-};
-struct Memory {
-  unsigned long long total, free, used;
-};
 constexpr unsigned kUuidSize = 96, kNameSize = 96;
 
 base::Status none(const std::string& why) { return base::failure(base::Code::kFailedPrecondition, why); }
@@ -25,6 +17,15 @@ base::Status none(const std::string& why) { return base::failure(base::Code::kFa
 }  // namespace
 
 struct GpuWatch::Nvml {
+  using Return = int;  // nvmlReturn_t; 0 is success
+  using Handle = struct nvmlDevice_st*;
+  struct Utilization {
+    unsigned gpu, memory;  // percent
+  };
+  struct Memory {
+    unsigned long long total, free, used;
+  };
+
   ~Nvml() {
     if (shutdown) shutdown();
     if (library) dlclose(library);
@@ -37,21 +38,21 @@ struct GpuWatch::Nvml {
   }
   base::Status open(const char* name);
   std::vector<base::Gpu> read() const;
-  base::Gpu read(unsigned index, NvmlHandle device) const;
+  base::Gpu read(unsigned index, Handle device) const;
 
   void* library = nullptr;
   Return (*init)() = nullptr;
   Return (*shutdown)() = nullptr;
   const char* (*error)(Return) = nullptr;
   Return (*count)(unsigned*) = nullptr;
-  Return (*by_index)(unsigned, NvmlHandle*) = nullptr;
-  Return (*uuid)(NvmlHandle, char*, unsigned) = nullptr;
-  Return (*name)(NvmlHandle, char*, unsigned) = nullptr;
-  Return (*utilization)(NvmlHandle, Utilization*) = nullptr;
-  Return (*memory)(NvmlHandle, Memory*) = nullptr;
-  Return (*power)(NvmlHandle, unsigned*) = nullptr;             // milliwatts
-  Return (*power_limit)(NvmlHandle, unsigned*) = nullptr;       // milliwatts
-  Return (*energy)(NvmlHandle, unsigned long long*) = nullptr;  // millijoules
+  Return (*by_index)(unsigned, Handle*) = nullptr;
+  Return (*uuid)(Handle, char*, unsigned) = nullptr;
+  Return (*name)(Handle, char*, unsigned) = nullptr;
+  Return (*utilization)(Handle, Utilization*) = nullptr;
+  Return (*memory)(Handle, Memory*) = nullptr;
+  Return (*power)(Handle, unsigned*) = nullptr;             // milliwatts
+  Return (*power_limit)(Handle, unsigned*) = nullptr;       // milliwatts
+  Return (*energy)(Handle, unsigned long long*) = nullptr;  // millijoules
 };
 
 base::Status GpuWatch::Nvml::open(const char* file) {
@@ -72,7 +73,7 @@ base::Status GpuWatch::Nvml::open(const char* file) {
   return devices > 0 ? base::Status() : none("there is no GPU");
 }
 
-base::Gpu GpuWatch::Nvml::read(unsigned index, NvmlHandle device) const {
+base::Gpu GpuWatch::Nvml::read(unsigned index, Handle device) const {
   base::Gpu gpu;
   gpu.index = index;
   char text[kUuidSize] = {};
@@ -92,7 +93,7 @@ std::vector<base::Gpu> GpuWatch::Nvml::read() const {
   unsigned devices = 0;
   if (count(&devices) != 0) return out;
   for (unsigned i = 0; i < devices; ++i)
-    if (NvmlHandle device = nullptr; by_index(i, &device) == 0) out.push_back(read(i, device));
+    if (Handle device = nullptr; by_index(i, &device) == 0) out.push_back(read(i, device));
   return out;
 }
 
