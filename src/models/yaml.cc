@@ -1,65 +1,139 @@
 #include "models/yaml.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
+
+#include <sstream>
+#include <unordered_set>
 
 #include "base/encoding.h"
 
 namespace weir::models {
 namespace {
 
-// Aliases may make a short document huge ("billion laughs"); configuration never needs this many nodes.
-constexpr size_t kMaxYamlNodes = 100'000;
-constexpr size_t kMaxBytes = 4 << 20;
-
 std::string place(std::string_view file, uint32_t line, uint32_t column) {
   return std::string(file) + ':' + std::to_string(line) + ':' + std::to_string(column) + ": ";
 }
 
-struct TreeMaker {
-  Complaints& complaints;
-  size_t nodes = 0;
-
-  static void put_mark(const YAML::Mark& mark, uint32_t& line, uint32_t& column) {
-    if (mark.is_null()) return;
-    line = uint32_t(mark.line + 1);
-    column = uint32_t(mark.column + 1);
-  }
-
-  Yaml make(const YAML::Node& node) {
-    Yaml out;
-    put_mark(node.Mark(), out.line, out.column);
-    if (++nodes > kMaxYamlNodes) {
-      if (nodes == kMaxYamlNodes + 1) complaints.at(out, "the document has too many nodes");
-      return out;
-    }
-    if (node.IsScalar()) {
-      out.kind = Yaml::Kind::kScalar;
-      out.scalar = node.Scalar();
-    } else if (node.IsSequence()) {
-      out.kind = Yaml::Kind::kList;
-      for (const auto& item : node) out.items.push_back(make(item));
-    } else if (node.IsMap()) {
-      make_map(node, out);
-    }
-    return out;
-  }
-
-  void make_map(const YAML::Node& node, Yaml& out) {
-    out.kind = Yaml::Kind::kMap;
-    for (const auto& pair : node) {
-      Yaml::Entry entry;
-      put_mark(pair.first.Mark(), entry.line, entry.column);
-      if (!pair.first.IsScalar()) {
-        complaints.at(entry.line, entry.column, "a key must be plain text");
-        continue;
-      }
-      entry.key = pair.first.Scalar();
-      if (out.find(entry.key)) complaints.at(entry.line, entry.column, "key '" + entry.key + "' is given twice");
-      entry.value = make(pair.second);
-      out.entries.push_back(std::move(entry));
-    }
-  }
+// Ends the parse where the document is refused; caught in parse_yaml().
+struct Refusal {
+  YAML::Mark mark;
+  std::string text;
 };
+
+// Takes the parser's events, so that no graph of shared nodes is ever built: yaml-cpp's own nodes form a cycle for
+// `&a {b: *a}`. Every event is bounded in depth and number, and costs constant time.
+class TreeBuilder final : public YAML::EventHandler {
+ public:
+  explicit TreeBuilder(Complaints& complaints) : complaints_(complaints) {}
+
+  Yaml take() { return std::move(root_); }
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { finish(begin(mark, anchor)); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { refuse_sharing(mark); }
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, const std::string& value) override {
+    Yaml node = begin(mark, anchor);
+    node.kind = Yaml::Kind::kScalar;
+    node.scalar = value;
+    finish(std::move(node));
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open(mark, anchor, Yaml::Kind::kList);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open(mark, anchor, Yaml::Kind::kMap);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  // A list or a map that has begun.
+  struct Open {
+    Yaml node;
+    Yaml::Entry entry;  // of a map: the key that waits for its value
+    bool keyed = false;
+    bool skipped = false;  // the key is no text: its value is dropped
+    std::unordered_set<std::string> keys{};
+  };
+
+  [[noreturn]] static void refuse_sharing(const YAML::Mark& mark) {
+    throw Refusal{mark, "anchors (&name) and aliases (*name) are not read: write the value out where it is used"};
+  }
+
+  Yaml begin(const YAML::Mark& mark, YAML::anchor_t anchor) {
+    if (anchor != 0) refuse_sharing(mark);
+    if (++nodes_ > kMaxYamlNodes)
+      throw Refusal{mark, "the document has more than " + std::to_string(kMaxYamlNodes) + " keys and values"};
+    Yaml node;
+    if (mark.is_null()) return node;
+    node.line = uint32_t(mark.line + 1);
+    node.column = uint32_t(mark.column + 1);
+    return node;
+  }
+
+  void open(const YAML::Mark& mark, YAML::anchor_t anchor, Yaml::Kind kind) {
+    if (open_.size() == kMaxYamlDepth)
+      throw Refusal{mark, "lists and maps are nested deeper than " + std::to_string(kMaxYamlDepth) + " levels"};
+    open_.push_back({begin(mark, anchor), {}});
+    open_.back().node.kind = kind;
+  }
+
+  void close() {
+    Yaml node = std::move(open_.back().node);
+    open_.pop_back();
+    finish(std::move(node));
+  }
+
+  void finish(Yaml&& node) {
+    if (open_.empty()) {
+      root_ = std::move(node);
+      return;
+    }
+    Open& in = open_.back();
+    if (in.node.kind == Yaml::Kind::kList)
+      in.node.items.push_back(std::move(node));
+    else if (!std::exchange(in.keyed, !in.keyed))
+      key(in, node);
+    else if (!in.skipped)
+      value(in, std::move(node));
+  }
+
+  void key(Open& in, const Yaml& node) {
+    in.skipped = node.kind != Yaml::Kind::kScalar;
+    in.entry = {node.scalar, node.line, node.column, {}};
+    if (in.skipped)
+      complaints_.at(node, "a key must be plain text");
+    else if (!in.keys.insert(node.scalar).second)
+      complaints_.at(node, "key '" + node.scalar + "' is given twice");
+  }
+
+  static void value(Open& in, Yaml&& node) {
+    in.entry.value = std::move(node);
+    in.node.entries.push_back(std::move(in.entry));
+  }
+
+  Complaints& complaints_;
+  Yaml root_;
+  std::vector<Open> open_;
+  size_t nodes_ = 0;
+};
+
+base::Result<Yaml> parse(std::string_view text, std::string_view file) {
+  Complaints complaints{std::string(file)};
+  TreeBuilder builder(complaints);
+  std::istringstream stream{std::string(text)};
+  YAML::Parser parser(stream);
+  bool any = parser.HandleNextDocument(builder);
+  Yaml tree = builder.take();
+  TreeBuilder rest(complaints);
+  if (any && parser.HandleNextDocument(rest)) return base::invalid(std::string(file) + ": more than one document");
+  if (!complaints.none()) return complaints.status();
+  return tree;
+}
 
 }  // namespace
 
@@ -70,12 +144,16 @@ const Yaml* Yaml::find(std::string_view key) const {
 }
 
 void Complaints::at(uint32_t line, uint32_t column, std::string_view text) {
-  lines_.push_back(place(file_, line, column) + std::string(text));
+  if (lines_.size() < kMaxComplaints)
+    lines_.push_back(place(file_, line, column) + std::string(text));
+  else if (lines_.size() == kMaxComplaints)
+    lines_.push_back(file_ + ": there is more that is wrong");
 }
 
 void Complaints::unknown_key(const Yaml::Entry& entry, std::string_view where,
                              const std::vector<std::string_view>& known) {
-  std::string text = "unknown key '" + entry.key + "'";
+  if (lines_.size() >= kMaxComplaints) return at(entry.line, entry.column, "");
+  std::string text = "unknown key '" + std::string(base::cut_text(entry.key, kMaxShownKey)) + "'";
   if (!where.empty()) text += " in '" + std::string(where) + "'";
   if (auto near = base::near_miss(entry.key, known); !near.empty()) {
     text += ", did you mean '" + std::string(near) + "'?";
@@ -94,15 +172,12 @@ base::Status Complaints::status() const {
 }
 
 base::Result<Yaml> parse_yaml(std::string_view text, std::string_view file) {
-  if (text.size() > kMaxBytes) return base::invalid(std::string(file) + ": longer than 4 MiB");
-  Complaints complaints{std::string(file)};
+  if (text.size() > kMaxYamlBytes) return base::invalid(std::string(file) + ": longer than 1 MiB");
   try {
-    TreeMaker maker{complaints};
-    auto documents = YAML::LoadAll(std::string(text));
-    if (documents.size() > 1) return base::invalid(std::string(file) + ": more than one document");
-    Yaml tree = documents.empty() ? Yaml{} : maker.make(documents[0]);
-    if (!complaints.none()) return complaints.status();
-    return tree;
+    return parse(text, file);
+  } catch (const Refusal& refusal) {
+    const YAML::Mark& mark = refusal.mark;
+    return base::invalid(place(file, uint32_t(mark.line + 1), uint32_t(mark.column + 1)) + refusal.text);
   } catch (const YAML::Exception& e) {
     if (e.mark.is_null()) return base::invalid(std::string(file) + ": " + e.msg);
     return base::invalid(place(file, uint32_t(e.mark.line + 1), uint32_t(e.mark.column + 1)) + e.msg);

@@ -1,7 +1,9 @@
 // Yaml: a YAML 1.2 document as a plain tree that remembers where everything stood, so that each complaint can say
-// file:line:column. Anchors are expanded (bounded); tags are ignored; a repeated key is an error.
+// file:line:column. Anchors and aliases are errors, since a short document could be a huge or an endless one by them;
+// tags are ignored; a repeated key is an error. Time and memory are linear in the document, which is bounded.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,6 +13,10 @@
 #include "base/status.h"
 
 namespace weir::models {
+
+inline constexpr size_t kMaxYamlBytes = 1 << 20;
+inline constexpr size_t kMaxYamlNodes = 100'000;  // keys and values
+inline constexpr size_t kMaxYamlDepth = 64;       // lists and maps inside each other
 
 struct Yaml {
   enum class Kind : uint8_t { kNull, kScalar, kList, kMap };
@@ -34,9 +40,11 @@ struct Yaml::Entry {
 // `file` is how complaints name the document. Errors: INVALID_ARGUMENT "file:line:column: …".
 base::Result<Yaml> parse_yaml(std::string_view text, std::string_view file);
 
-// Collects complaints about one document, in the order in which they are found.
+// Collects complaints about one document, in the order in which they are found; the first kMaxComplaints in full.
 class Complaints {
  public:
+  static constexpr size_t kMaxComplaints = 20, kMaxShownKey = 80;
+
   explicit Complaints(std::string file) : file_(std::move(file)) {}
 
   void at(uint32_t line, uint32_t column, std::string_view text);
