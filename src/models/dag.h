@@ -1,6 +1,7 @@
 // Dag: the nodes of a pipeline, tied to the models that are served now. Pure but for the look-up.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,6 +13,10 @@ namespace weir::models {
 
 using FindServed =
     std::function<base::Result<std::shared_ptr<bus::Served>>(const std::string& model, const std::string& version)>;
+
+// Executions of models and pipelines that one request to a pipeline may cost, with those inside its nodes: each of them
+// takes microseconds at least, and the request is over only when all are.
+inline constexpr uint32_t kMostExecutions = 1024;
 
 struct Linked {
   msg::ModelSpec spec;  // of the pipeline as its nodes make it: the counterpart of what a model file says of itself

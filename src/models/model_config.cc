@@ -10,6 +10,7 @@ constexpr uint32_t kMaxInstances = 64;
 constexpr uint32_t kMaxBatch = 65536;
 constexpr size_t kMaxNodes = 64;
 constexpr uint32_t kMaxPriorityLevels = 1000;  // each has a queue, and each is looked at when a batch is formed
+constexpr size_t kMaxPreferred = 1024;
 
 base::Status check_tensors(const std::vector<TensorConfig>& tensors, std::string_view what) {
   std::set<std::string_view> seen;
@@ -119,6 +120,9 @@ base::Status check(const ModelConfig& config, std::string_view folder_name) {
       if (preferred == 0 || preferred > std::max(1u, *config.max_batch))
         return base::invalid("a preferred batch of " + std::to_string(preferred) + " with a maximum of " +
                              std::to_string(*config.max_batch));
+  if (config.batching.preferred.size() > kMaxPreferred)
+    return base::invalid(std::to_string(config.batching.preferred.size()) + " preferred batch sizes: at most " +
+                         std::to_string(kMaxPreferred) + " are possible");
   if (auto s = check_queues(config.batching); !s.ok()) return s;
   if (config.versions.kind == msg::VersionPolicy::Kind::kLatest && config.versions.latest == 0)
     return base::invalid("a version policy of the latest 0 versions serves nothing");

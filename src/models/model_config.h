@@ -8,6 +8,7 @@
 // nothing here and is noted for the log.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -41,6 +42,8 @@ struct DagConfig {
 };
 
 inline constexpr std::string_view kPipeline = "pipeline";  // the engine of models that are made of models
+inline constexpr size_t kMaxConfigBytes = 1 << 20;         // of one configuration, in either of Triton's forms
+inline constexpr int kMaxConfigDepth = 32;                 // messages inside each other
 
 struct ModelConfig {
   std::string name;    // empty, or the folder's

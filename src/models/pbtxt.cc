@@ -293,11 +293,12 @@ class PbtxtReading {
 }  // namespace
 
 base::Result<ModelConfig> parse_pbtxt(std::string_view text, std::string_view place, const msg::BatchPolicy& defaults) {
+  if (text.size() > kMaxConfigBytes) return base::invalid(std::string(place) + ": longer than 1 MiB");
   inference::ModelConfig in;
   Errors errors(place, text);
   pb::TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);
-  parser.SetRecursionLimit(32);
+  parser.SetRecursionLimit(kMaxConfigDepth);
   if (!parser.ParseFromString(std::string(text), &in)) return base::invalid(errors.text);
   auto config = PbtxtReading(in, defaults).read();
   if (!config) {
@@ -309,6 +310,7 @@ base::Result<ModelConfig> parse_pbtxt(std::string_view text, std::string_view pl
 }
 
 base::Result<ModelConfig> parse_config_json(std::string_view text, const msg::BatchPolicy& defaults) {
+  if (text.size() > kMaxConfigBytes) return base::invalid("load parameter 'config': longer than 1 MiB");
   inference::ModelConfig in;
   pb::util::JsonParseOptions options;
   auto parsed = pb::util::JsonStringToMessage(std::string(text), &in, options);

@@ -103,7 +103,7 @@ base::Status Shelf::load_version(const ModelFolder& folder, const ModelConfig& c
     return why;
   }
   retire(folder.name, version, slot);
-  slot = {ModelState::kReady, "", std::move(*served), fingerprint, std::move(slot.pipeline)};
+  slot = {ModelState::kReady, "", std::move(*served), slot.executions, fingerprint, std::move(slot.pipeline)};
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   base::log::info("model loaded", {{"model", folder.name},
                                    {"version", version},
@@ -117,7 +117,7 @@ base::Result<std::shared_ptr<bus::Served>> Shelf::build(const ModelFolder& folde
                                                         const Loader& loader, uint64_t version, Slot& slot) {
   if (config.engine != kPipeline) {
     auto served = loader.load(folder, config, version);
-    if (served) slot.pipeline.reset();
+    if (served) slot.pipeline.reset(), slot.executions = 1;
     return served;
   }
   for (const auto& node : config.dag.nodes) {
@@ -126,11 +126,40 @@ base::Result<std::shared_ptr<bus::Served>> Shelf::build(const ModelFolder& folde
       return base::invalid("node '" + node.name + "': the pipeline would be a part of itself");
   }
   auto pipeline = std::make_unique<Pipeline>(Pipeline{folder, config, {}});
-  auto served = loader.load_pipeline(folder, config, version,
-                                     [this](const auto& model, const auto& version) { return find(model, version); });
+  auto served = build_pipeline(*pipeline, loader, version, slot);
   if (auto nodes = nodes_of(*pipeline)) pipeline->nodes = std::move(*nodes);
   slot.pipeline = std::move(pipeline);
   return served;
+}
+
+base::Result<std::shared_ptr<bus::Served>> Shelf::build_pipeline(const Pipeline& from, const Loader& loader,
+                                                                 uint64_t version, Slot& slot) {
+  auto executions = this->executions(from.config);
+  if (!executions) return executions.error();
+  auto served = loader.load_pipeline(from.folder, from.config, version,
+                                     [this](const auto& m, const auto& v) { return find(m, v); });
+  if (served) slot.executions = *executions;
+  return served;
+}
+
+// Each pipeline that runs another one twice doubles what one request costs, so it is the product that has a limit.
+base::Result<uint32_t> Shelf::executions(const ModelConfig& config) const {
+  uint64_t sum = 1;
+  for (const auto& node : config.dag.nodes)
+    if (const Slot* slot = serving(node.model, node.version)) sum += slot->executions;
+  if (sum <= kMostExecutions) return uint32_t(sum);
+  return base::invalid("one request would execute " + std::to_string(sum) +
+                       " models and pipelines, those inside its nodes included: at most " +
+                       std::to_string(kMostExecutions) + " are possible");
+}
+
+const Shelf::Slot* Shelf::serving(const std::string& model, const std::string& version) const {
+  auto found = models_.find(model);
+  const Slot* newest = nullptr;
+  if (found != models_.end())
+    for (const auto& [number, slot] : found->second.versions)  // ascending
+      if (slot.served && (version.empty() || std::to_string(number) == version)) newest = &slot;
+  return newest;
 }
 
 // Of the models that serve now. The error is worth another try when the model will serve soon.
@@ -220,9 +249,7 @@ bool Shelf::relink(const Loader& loader, const std::string& name, uint64_t versi
   }
   if (*nodes == slot.pipeline->nodes) return false;  // built with these, or not possible with these
   slot.pipeline->nodes = *nodes;
-  const Pipeline& from = *slot.pipeline;
-  auto served = loader.load_pipeline(from.folder, from.config, version,
-                                     [this](const auto& m, const auto& v) { return find(m, v); });
+  auto served = build_pipeline(*slot.pipeline, loader, version, slot);
   if (!served) {
     base::log::warning("pipeline cannot use its new nodes", {{"model", name}, {"reason", served.error().text}});
     slot.reason = slot.served ? serving_on(served.error().text) : served.error().text;

@@ -68,6 +68,7 @@ class Shelf {
     bus::ModelState state = bus::ModelState::kUnavailable;
     std::string reason;
     std::shared_ptr<bus::Served> served;
+    uint32_t executions = 1;  // of models and pipelines for one Call of `served`, itself included
     uint64_t fingerprint = 0;
     std::unique_ptr<Pipeline> pipeline;  // or null
   };
@@ -85,6 +86,10 @@ class Shelf {
                             uint64_t version, Slot& slot);
   base::Result<std::shared_ptr<bus::Served>> build(const ModelFolder& folder, const ModelConfig& config,
                                                    const Loader& loader, uint64_t version, Slot& slot);
+  base::Result<std::shared_ptr<bus::Served>> build_pipeline(const Pipeline& from, const Loader& loader,
+                                                            uint64_t version, Slot& slot);
+  base::Result<uint32_t> executions(const ModelConfig& config) const;
+  const Slot* serving(const std::string& model, const std::string& version) const;
   base::Result<std::shared_ptr<bus::Served>> find(const std::string& model, const std::string& version) const;
   bool contains(const std::string& model, const std::string& node, std::set<std::string>& seen) const;
   base::Result<std::vector<const bus::Served*>> nodes_of(const Pipeline& pipeline) const;

@@ -3,6 +3,7 @@
 #include "models/merge.h"
 #include "models/model_config.h"
 #include "models/model_yaml.h"
+#include "support/cpu_time.h"
 
 namespace weir::models {
 namespace {
@@ -227,6 +228,33 @@ TEST(ModelYaml, QueuePoliciesWithMistakesAreNamedWithTheirPlace) {
   auto many = parse_model_yaml("batching: {priority_levels: 1500000}", "p", {});
   ASSERT_TRUE(many);
   EXPECT_EQ(check(*many, "m").text, "1500000 priority levels: at most 1000 are possible");
+}
+
+TEST(ModelYaml, VeryManyKeysTakeTimeInProportion) {
+  auto with = [](size_t n, const char* section) {
+    std::string text = section;
+    for (size_t i = 0; i < n; ++i) text += "  k" + std::to_string(i) + ": 1\n";
+    return text;
+  };
+  EXPECT_EQ(parse_model_yaml(with(49'000, "parameters:\n"), "m", {})->parameters.size(), 49'000u);
+  for (const char* section : {"parameters:\n", "batching:\n", "dag:\n"})
+    EXPECT_LE(support::growth(5000, [&](size_t n) { (void)parse_model_yaml(with(n, section), "m", {}); }), 2.5)
+        << section;
+}
+
+TEST(Configuration, TritonsFormsAreBounded) {
+  auto pbtxt = [](size_t bytes) { return "name: \"m\" #" + std::string(bytes - 11, 'x'); };
+  EXPECT_TRUE(parse_pbtxt(pbtxt(kMaxConfigBytes), "p", {}));
+  EXPECT_EQ(parse_pbtxt(pbtxt(kMaxConfigBytes + 1), "p", {}).error().text, "p: longer than 1 MiB");
+  auto json = [](size_t bytes) { return "{\"name\": \"m\"" + std::string(bytes - 13, ' ') + "}"; };
+  EXPECT_TRUE(parse_config_json(json(kMaxConfigBytes), {}));
+  EXPECT_EQ(parse_config_json(json(kMaxConfigBytes + 1), {}).error().text,
+            "load parameter 'config': longer than 1 MiB");
+  std::string deep, deep_json;
+  for (int i = 0; i < 100'000; ++i) deep += "parameters { ", deep_json += "{\"parameters\":";
+  EXPECT_FALSE(parse_pbtxt(deep, "p", {}));
+  EXPECT_FALSE(parse_config_json(deep_json, {}));
+  EXPECT_FALSE(parse_config_json("{\"name\":" + std::string(100'000, '['), {}));
 }
 
 TEST(ModelYaml, EveryMistakeIsNamedWithItsPlace) {

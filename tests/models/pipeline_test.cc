@@ -228,6 +228,59 @@ TEST(PipelineModel, TwoPipelinesCannotBePartsOfEachOther) {
   EXPECT_EQ(repo.served("b"), nullptr);
 }
 
+// p0 runs the model `times` times, and each pN the one before it as often.
+void towers(test::Disk& disk, int levels, int times) {
+  disk.write("model/1/model.onnx", "x x 4 0");
+  for (int level = 0; level < levels; ++level) {
+    std::string text = "engine: pipeline\ndag:\n  nodes:\n";
+    for (int n = 0; n < times; ++n)
+      text += "    - {name: n" + std::to_string(n) +
+              ", model: " + (level == 0 ? "model" : "p" + std::to_string(level - 1)) + "}\n";
+    disk.write("p" + std::to_string(level) + "/model.yaml", text);
+  }
+}
+
+TEST(PipelineModel, WhatOneRequestExecutesIsCountedOverAllNestedPipelines) {
+  test::Disk disk;
+  towers(disk, 30, 2);  // p9 is 2^10 - 1 pipelines and 2^10 models
+  Repo repo(disk);
+  EXPECT_NE(repo.served("p7"), nullptr) << "511";
+  EXPECT_NE(repo.served("p8"), nullptr) << "1023";
+  EXPECT_EQ(repo.tensors("p9"),
+            "model 'p9' version 1 is not ready: one request would execute 2047 models and pipelines, those inside its "
+            "nodes included: at most 1024 are possible");
+  EXPECT_EQ(repo.served("p10"), nullptr);
+  EXPECT_EQ(repo.served("p29"), nullptr);
+}
+
+TEST(PipelineModel, ExecutionsHaveALimitAndOneMoreIsTooMany) {
+  test::Disk disk;
+  towers(disk, 2, 31);  // 1 + 31 * 32 = 993
+  std::string nodes;
+  for (int n = 0; n < 29; ++n) nodes += "    - {name: m" + std::to_string(n) + ", model: model}\n";
+  std::string head = "engine: pipeline\ndag:\n  nodes:\n    - {name: inner, model: p1}\n" + nodes;
+  disk.write("fits/model.yaml", head + "    - {name: last, model: model}\n");  // 1 + 993 + 30 = 1024
+  disk.write("not/model.yaml", head + "    - {name: last, model: model}\n    - {name: more, model: model}\n");
+  Repo repo(disk);
+  EXPECT_NE(repo.served("fits"), nullptr) << repo.tensors("fits");
+  EXPECT_NE(repo.tensors("not").find("would execute 1025 models"), std::string::npos) << repo.tensors("not");
+}
+
+TEST(PipelineModel, ANodeThatGrowsTooMuchLeavesThePipelineWithTheOldOne) {
+  test::Disk disk;
+  towers(disk, 2, 31);
+  disk.write("outer/model.yaml", "engine: pipeline\ndag: {nodes: [{name: a, model: p1}]}");
+  Repo repo(disk);
+  const bus::Served* before = repo.served("outer");
+  ASSERT_NE(before, nullptr);
+  std::string nodes = "engine: pipeline\ndag:\n  nodes:\n";
+  for (int n = 0; n < 33; ++n) nodes += "    - {name: n" + std::to_string(n) + ", model: p0}\n";
+  disk.write("p1/model.yaml", nodes);  // 1057 of its own
+  repo.rescan();
+  EXPECT_EQ(repo.served("outer"), before);
+  EXPECT_NE(repo.rows().find("p1/1 READY (the reload failed"), std::string::npos) << repo.rows();
+}
+
 TEST(PipelineModel, TritonsEnsembleIsOneInAnyOrderOfSteps) {
   test::Disk disk;
   two(disk).write("a/config.pbtxt", R"(
