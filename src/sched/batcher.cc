@@ -1,6 +1,7 @@
 #include "sched/batcher.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "msg/priority.h"
@@ -20,7 +21,7 @@ constexpr uint32_t kTurns = 8;
 
 Time later(Time from, base::Duration by) { return by >= base::kNever - from ? base::kNever : from + by; }
 
-uint32_t round_of(const msg::ModelSpec& spec) { return std::max(spec.max_batch / kTurns, 1u); }
+uint32_t round_of(const msg::ModelSpec& spec) { return std::bit_floor(std::max(spec.max_batch / kTurns, 1u)); }
 
 }  // namespace
 
@@ -85,6 +86,15 @@ void Batcher::drop(Level& level, FairQueue::Slot slot, Status why, std::vector<D
   dropped.push_back({level.entries[slot].call, std::move(why)});
   level.queue.leave(slot);
   --size_;
+}
+
+// Those that are first and may leave.
+void Batcher::drop_first(Level& level, Time now, std::vector<Dropped>& dropped) {
+  for (auto slot = level.queue.first(); slot != FairQueue::kNone; slot = level.queue.first()) {
+    const auto& entry = level.entries[slot];
+    if (!leaving(level, entry, now)) return;
+    drop(level, slot, why(*entry.call, now), dropped);
+  }
 }
 
 void Batcher::leave(Level& level, Time now, std::vector<Dropped>& dropped) {
@@ -174,10 +184,7 @@ void Batcher::next(Time now, std::vector<msg::Call*>& batch, std::vector<Dropped
     level->queue.serve(slot);
   }
   size_ -= line_.size();
-  for (auto& level : levels_)
-    for (auto slot = level.queue.first(); slot != FairQueue::kNone && leaving(level, level.entries[slot], now);
-         slot = level.queue.first())
-      drop(level, slot, why(*level.entries[slot].call, now), dropped);
+  for (auto level = levels_.begin(); size_ > 0 && level != levels_.end(); ++level) drop_first(*level, now, dropped);
   if (size_ == 0) leaves_at_ = delays_at_ = base::kNever;
 }
 

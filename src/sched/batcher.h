@@ -100,6 +100,7 @@ class Batcher {
   uint32_t cost(const msg::Call& call) const;
   base::Status make_room(Level& level, uint64_t tenant, base::Time now, std::vector<Dropped>& dropped);
   void leave(Level& level, base::Time now, std::vector<Dropped>& dropped);
+  void drop_first(Level& level, base::Time now, std::vector<Dropped>& dropped);
   void delay_overdue(base::Time now);
   bool join(Line& line, const Entry& entry) const;
   Plan plan(const Line& line, base::Time now) const;

@@ -40,7 +40,7 @@ void FairQueue::serve(Slot slot) {
   auto& line = lines_[call.delayed];
   uint64_t end = call.start + call.rows;
   tenants_[call.tenant].lines[call.delayed].end = end;
-  line.next = std::max(line.next, (call.start / round_ + 1) * round_);
+  line.next = std::max(line.next, ((call.start >> shift_) + 1) << shift_);
   line.end = std::max(line.end, end);
   unlink(slot);
   if (line.head == kNone) line.next = std::max(line.next, line.end);  // nobody waits: all are even again

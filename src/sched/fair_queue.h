@@ -15,6 +15,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -26,7 +27,7 @@ class FairQueue {
   using Slot = uint32_t;
   static constexpr Slot kNone = UINT32_MAX;
 
-  explicit FairQueue(uint32_t round) : round_(round) {}  // 1 or more
+  explicit FairQueue(uint32_t round) : shift_(uint32_t(std::bit_width(round)) - 1) {}  // a power of two
 
   // `rows`: what the call costs; a small multiple of `round` at most, since as many rounds are kept track of.
   Slot push(uint64_t tenant, uint32_t rows);
@@ -74,7 +75,7 @@ class FairQueue {
     } lines[2];
   };
 
-  uint64_t round_of(Slot slot) const { return calls_[slot].start / round_; }
+  uint64_t round_of(Slot slot) const { return calls_[slot].start >> shift_; }
   Slot& last_of(Line& line, uint64_t round) { return line.rounds[round & (line.rounds.size() - 1)]; }
   void join(Slot slot);
   void place(Line& line, Slot slot);
@@ -87,7 +88,7 @@ class FairQueue {
   size_t probe(uint64_t id) const;
   void prune();
 
-  const uint64_t round_;
+  const uint32_t shift_;       // of a start to its round
   std::array<Line, 2> lines_;  // on time, delayed
   std::vector<Waiting> calls_;
   Slot free_ = kNone;  // linked by `next`

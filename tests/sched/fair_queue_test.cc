@@ -206,7 +206,7 @@ TEST(FairQueue, DoesAsANaiveOneDoes) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
     auto draw = [&](uint32_t n) { return uint32_t(random() % n); };
-    uint32_t round = 1 + draw(8), tenants = 1 + draw(40), longest = 1 + draw(64);
+    uint32_t round = 1u << draw(4), tenants = 1 + draw(40), longest = 1 + draw(64);
     Queue q(round);
     Naive naive(round);
     std::map<size_t, Slot> slots;
