@@ -1,8 +1,8 @@
 #include "bus/bus.h"
 
 #include <algorithm>
-#include <new>
 
+#include "base/attempt.h"
 #include "base/check.h"
 
 namespace weir::bus {
@@ -18,20 +18,11 @@ constexpr size_t kStaleAllowed = 64;  // stale Dues beyond the number of live on
 
 base::Status too_late() { return failure(Code::kDeadlineExceeded, "the deadline has passed"); }
 
-base::Status no_memory() {
-  return base::try_again(Code::kResourceExhausted, "no memory for the answer; try again later");
-}
-
-// False: the Sink had no memory for the Event. It then hears no more until the Call's last Event, in place of which it
+// A Sink that throws, for want of memory or otherwise, hears no more until the Call's last Event, in place of which it
 // is told that the Call has failed, which takes little (if not even that, its client waits until it gives up).
 template <class Make>
-bool heard(msg::Sink& sink, msg::Call& call, Make make) {
-  try {
-    sink.on(call, make());
-    return true;
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
+base::Status tell(msg::Sink& sink, msg::Call& call, Make make) {
+  return base::attempt("an answer", [&] { sink.on(call, make()); });
 }
 
 struct Later {
@@ -52,7 +43,7 @@ class AtOnce final : public msg::Inbox {
 struct Bus::Slot : ErrandCall {
   enum class State : uint8_t { kSpare, kHeld, kLent } state = State::kSpare;  // held: by the dialect, to be filled
   bool timed = false;                                                         // a Due that is not stale names this
-  bool starved = false;                                                       // the Sink had no memory for an Event
+  base::Status thrown;                                                        // by the Sink, at an Event
   uint64_t serial = 0;
   Served* served = nullptr;  // while lent, as the next
   msg::Inbox* inbox = nullptr;
@@ -80,7 +71,10 @@ void Bus::publish(std::shared_ptr<const Catalog> catalog) { catalog_ = std::move
 void Bus::close() { closed_ = true; }
 
 msg::Call* Bus::make_call() {
-  if (spare_.empty()) spare_.push_back(&slots_.emplace_back());
+  if (spare_.empty()) {
+    if (spare_.capacity() <= slots_.size()) spare_.reserve(2 * slots_.size() + 1);  // to come back takes no memory
+    spare_.push_back(&slots_.emplace_back());
+  }
   Slot* slot = spare_.back();
   spare_.pop_back();
   slot->state = Slot::State::kHeld;
@@ -97,7 +91,7 @@ void Bus::discard(msg::Call* call) {
 void Bus::recycle(Slot* slot) {
   ++slot->serial;
   slot->state = Slot::State::kSpare;
-  slot->starved = false;
+  slot->thrown = {};
   slot->served = nullptr, slot->inbox = nullptr;
   slot->errand.reset();
   slot->clear();
@@ -207,7 +201,7 @@ void Bus::turn() {
 void Bus::deliver(msg::Mail& mail) {
   Slot& slot = lent(mail.call);
   bool last = mail.event.last();
-  if (slot.sink && !slot.starved) {
+  if (slot.sink && slot.thrown.ok()) {
     if (auto* failed = std::get_if<msg::Failed>(&mail.event.what)) {
       auto& stats = slot.served->stats;
       if (failed->status.code == Code::kDeadlineExceeded)
@@ -215,11 +209,12 @@ void Bus::deliver(msg::Mail& mail) {
       else if (slot.errand)  // workers serve all models
         stats.rejected.fetch_add(1, std::memory_order_relaxed);
     }
-    slot.starved = !heard(*slot.sink, slot, [&] { return std::move(mail.event); });
-    if (slot.starved && !last) cancel(&slot);
+    slot.thrown = tell(*slot.sink, slot, [&] { return std::move(mail.event); });
+    if (!slot.thrown.ok() && !last) cancel(&slot);
   }
   // Not before the last Event: until then the engine may read what the Sink has lent to the Call.
-  if (slot.sink && slot.starved && last) heard(*slot.sink, slot, [] { return msg::Event{msg::Failed{no_memory()}}; });
+  if (slot.sink && !slot.thrown.ok() && last)
+    (void)tell(*slot.sink, slot, [&] { return msg::Event{msg::Failed{std::move(slot.thrown)}}; });
   if (last) finish(slot);
 }
 
@@ -266,7 +261,7 @@ void Bus::expire() {
     slot->cancelled.store(true, std::memory_order_release);
     slot->served->stats.expired.fetch_add(1, std::memory_order_relaxed);
     slot->inbox->poke();
-    heard(*sink, *slot, [] { return msg::Event{msg::Failed{too_late()}}; });
+    (void)tell(*sink, *slot, [] { return msg::Event{msg::Failed{too_late()}}; });
   }
   set_timer();
 }

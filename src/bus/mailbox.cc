@@ -3,6 +3,8 @@
 #include <iterator>
 #include <thread>
 
+#include "base/attempt.h"
+
 namespace weir::bus {
 
 void Mailbox::post(std::vector<msg::Mail>& burst) {
@@ -39,7 +41,7 @@ bool Mailbox::drain(std::vector<msg::Mail>& out) {
   }
   if (out.empty()) {
     out.swap(here_);
-  } else {
+  } else if (base::attempt("a mailbox", [&] { out.reserve(out.size() + here_.size()); }).ok()) {  // else the next time
     out.insert(out.end(), std::move_iterator(here_.begin()), std::move_iterator(here_.end()));
     here_.clear();
   }

@@ -1,5 +1,7 @@
 #include "bus/bus.h"
 
+#include <stdexcept>
+
 #include "bus_fixture.h"
 
 namespace weir::bus {
@@ -61,6 +63,25 @@ TEST(Bus, ASinkWithoutMemoryHearsNothingBeforeTheEngineHasLetGo) {
   t.bus.turn();
   ASSERT_EQ(t.sink.heard.size(), 2u);
   EXPECT_EQ(t.sink.heard[1], "a:RESOURCE_EXHAUSTED");
+  EXPECT_EQ(t.bus.in_flight(), 0u);
+}
+
+TEST(Bus, ASinkThatThrowsHearsThatItsCallHasFailedAndTheOthersHearTheirs) {
+  Bench t;
+  auto *a = t.sent("a"), *b = t.sent("b");
+  int left = 1;
+  t.sink.then = [&] {
+    if (left-- > 0) throw std::runtime_error("a dialect's");
+  };
+  t.answer(a, {msg::Token{}});
+  t.answer(b);
+  t.bus.turn();
+  EXPECT_EQ(t.sink.heard, (Heard{"a:more", "b:last"}));
+  EXPECT_TRUE(a->cancelled);
+  EXPECT_EQ(t.bus.in_flight(), 1u);
+  t.answer(a);
+  t.bus.turn();
+  EXPECT_EQ(t.sink.heard, (Heard{"a:more", "b:last", "a:INTERNAL"}));
   EXPECT_EQ(t.bus.in_flight(), 0u);
 }
 
