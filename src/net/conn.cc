@@ -1,9 +1,8 @@
 #include "net/conn.h"
 
 #include <array>
-#include <exception>
-#include <new>
 
+#include "base/attempt.h"
 #include "base/log.h"
 #include "net/conns.h"
 #include "wire/tls_wanted.h"
@@ -56,14 +55,7 @@ void Conn::on_readable() {
 // A border: what the allocator, or a library under a codec or a service, throws ends this connection and no other.
 template <class Work>
 void Conn::guarded(Work work) {
-  try {
-    work();
-  } catch (const std::bad_alloc&) {
-    close(ClosedBy::kError);
-  } catch (const std::exception& e) {
-    base::log::error("a connection ends by an exception", {{"peer", peer_.address}, {"what", e.what()}});
-    close(ClosedBy::kError);
-  }
+  if (!base::attempt("a connection", work).ok()) close(ClosedBy::kError);
 }
 
 void Conn::read() {

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "base/log.h"
+#include "base/attempt.h"
 #include "net/shard_parts.h"
 
 namespace weir::net {
@@ -49,11 +49,23 @@ void Conns::adopt(Accepted accepted) {
   }
   accepted_[size_t(accepted.transport)]->add();
   open_.add(1);
-  auto conn = std::make_unique<Conn>(*this, std::move(accepted));
-  conn->slot = conns_.size();
-  conns_.push_back(std::move(conn));
-  conns_.back()->begin();
+  Conn* conn = nullptr;
+  auto status = base::attempt("a new connection", [&] {
+    conn = &keep(std::move(accepted));
+    conn->begin();
+  });
+  if (status.ok()) return;
+  if (conn) return conn->close(ClosedBy::kError);
+  closed_[size_t(ClosedBy::kError)]->add();
+  open_.add(-1);
+  census_.leave();
+}
+
+Conn& Conns::keep(Accepted accepted) {
   arm_sweep();
+  conns_.push_back(std::make_unique<Conn>(*this, std::move(accepted)));
+  conns_.back()->slot = conns_.size() - 1;
+  return *conns_.back();
 }
 
 void Conns::leave(Conn& conn, ClosedBy by) {

@@ -50,6 +50,7 @@ class Conns {
 
  private:
   friend class Conn;
+  Conn& keep(Accepted accepted);
   void leave(Conn& conn, ClosedBy by);
   void sweep();
   void arm_sweep();

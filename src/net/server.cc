@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -14,9 +15,12 @@
 #include "net/drain.h"
 #include "net/listener.h"
 #include "net/shard_parts.h"
+#include "net/watchdog.h"
 
 namespace weir::net {
 namespace {
+
+constexpr base::Duration kStacksApart = std::chrono::minutes(1);
 
 // A socket file that is ours as long as nobody has put another in its place.
 struct SocketFile {
@@ -76,6 +80,7 @@ struct Server::Parts {
   void force(std::function<void(size_t)> then);
   void look();
   void unbind();
+  void watch_turns();
 
   std::vector<std::unique_ptr<Share>> shares;
   ServerOptions options;
@@ -88,6 +93,7 @@ struct Server::Parts {
   std::unique_ptr<Drain> draining;  // the first shard's
   std::atomic<bool> drain_asked{false};
   size_t next_shard = 0;  // for connections of unix sockets; the first shard's
+  std::optional<Watchdog> watchdog;
 };
 
 Server::Parts::Parts(std::vector<Shard*> on, std::vector<wire::CodecEnv> envs, ServerOptions o, base::Metrics& m)
@@ -98,12 +104,24 @@ Server::Parts::Parts(std::vector<Shard*> on, std::vector<wire::CodecEnv> envs, S
                   Conns(*on[i], envs[i], census, metrics, [this] { look(); }),
                   {},
                   metrics.counter("weir_accept_starved_total", "Connections closed for want of a file descriptor.")}));
-    on[i]->parts().stalls.store(&metrics.counter("weir_loop_stalls_total", "Turns of a loop longer than 25 ms."),
-                                std::memory_order_release);
   }
+  watch_turns();
+}
+
+void Server::Parts::watch_turns() {
+  TurnWatch::AllTotals turns;
+  std::vector<TurnWatch*> watches;
+  for (auto& share : shares) {
+    TurnWatch& watch = share->shard.parts().watch;
+    watches.push_back(&watch);
+    turns.push_back(watch.totals());
+  }
+  metrics.collect([turns](std::string& out) { TurnWatch::append(out, turns); });
+  watchdog.emplace(std::move(watches), kStacksApart, Watchdog::log);
 }
 
 Server::Parts::~Parts() {
+  watchdog.reset();
   shares.front()->shard.parts().run_and_wait([this] { draining.reset(); });
   for (auto& share : shares)
     share->shard.parts().run_and_wait([&] {
@@ -111,10 +129,7 @@ Server::Parts::~Parts() {
       share->conns.close_all(ClosedBy::kServer);
     });
   // What the shards have posted to each other meanwhile names this object: it comes before this.
-  for (auto& share : shares) {
-    share->shard.parts().run_and_wait([&] { share->conns.close_all(ClosedBy::kServer); });
-    share->shard.parts().stalls.store(nullptr, std::memory_order_release);
-  }
+  for (auto& share : shares) share->shard.parts().run_and_wait([&] { share->conns.close_all(ClosedBy::kServer); });
   unbind();
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "base/attempt.h"
 #include "base/log.h"
 #include "net/shard_parts.h"
 
@@ -57,7 +58,10 @@ Shard::Parts::Parts(base::ShardId shard, Pin pin_it) : id(shard), pin(pin_it) {}
 Shard::Parts::~Parts() = default;
 
 base::Time Shard::Parts::now() const {
-  if (!clock_fresh) turn_began = std::chrono::steady_clock::now(), clock_fresh = true;
+  if (!clock_fresh) {
+    turn_began = std::chrono::steady_clock::now(), clock_fresh = true;
+    watch.begin(turn_began);
+  }
   return turn_began;
 }
 
@@ -81,8 +85,8 @@ void Shard::Parts::run_and_wait(const std::function<void()>& work) {
       return;
     }
     posted.push_back([&] {
-      work();
       at_turn_over.push_back([&over] { over.set_value(); });
+      work();
     });
     if (posted.size() == 1) asio::post(io, [this] { run_posted(); });
   }
@@ -103,17 +107,21 @@ void Shard::Parts::run_posted() {
     std::lock_guard lock(posted_mutex);
     running_posted.swap(posted);
   }
+  auto before = watch.enter(TurnWatch::Phase::kPosted);
   for (auto& work : running_posted)
-    if (work) work();
+    if (work) (void)base::attempt("posted work", work);
   running_posted.clear();
+  watch.enter(before);
 }
 
 void Shard::Parts::run() {
   pthread_setname_np(pthread_self(), ("weir-shard-" + std::to_string(unsigned(id))).c_str());
+  watch.arrive();
   if (pin == Pin::kYes) pin_to_core(unsigned(id));
   while (!stopping.load(std::memory_order_acquire)) one_turn();
   while (!finish()) {
   }
+  watch.leave();
 }
 
 // What was posted before the end is run; nothing is accepted from then on.
@@ -137,14 +145,18 @@ void Shard::Parts::one_turn() {
   postponed.clear();
   // Also with much to do on sockets each turn looks at what else the loop has.
   bool sleeps = dirty.empty() && !sockets.waiting();
-  size_t handlers = sleeps ? run_first() : io.poll_one();
+  (void)base::attempt("the loop", [&] { read_sockets(sleeps ? run_first() : io.poll_one()); });
+  end_turn();
+}
+
+void Shard::Parts::read_sockets(size_t handlers) {
+  now();
   // Whoever was woken for sockets serves those that are ready, and asks the kernel for more in the next turn.
   bool woken = sockets.stirred();
   while (handlers < kHandlersPerTurn && turn_bytes < kBytesPerTurn) {
     if (!sockets.next() && (woken || io.poll_one() == 0)) break;
     ++handlers;
   }
-  end_turn();
 }
 
 size_t Shard::Parts::run_first() {
@@ -158,11 +170,17 @@ size_t Shard::Parts::run_first() {
 }
 
 void Shard::Parts::end_turn() {
-  if (timers.next() != base::kNever && timers.next() <= now()) timers.fire_due(now());
-  flush_rounds();
-  if (!retired.empty()) bury_retired();
-  arm_alarm();
-  if (clock_fresh) note_stall();
+  if (timers.next() != base::kNever && timers.next() <= now()) {
+    watch.enter(TurnWatch::Phase::kTimer);
+    timers.fire_due(now());
+  }
+  (void)base::attempt("the end of a turn", [this] {
+    flush_rounds();
+    if (!retired.empty()) bury_retired();
+    arm_alarm();
+  });
+  if (clock_fresh) note_turn();
+  clock_fresh = false;
   for (auto& over : std::exchange(at_turn_over, {})) over();
 }
 
@@ -170,11 +188,13 @@ void Shard::Parts::end_turn() {
 // each round of writing, until there is nothing more to write.
 void Shard::Parts::flush_rounds() {
   for (int round = 0;; ++round) {
-    for (size_t i = 0; i < hooks.size(); ++i) hooks[i]();
+    watch.enter(TurnWatch::Phase::kHook);
+    for (size_t i = 0; i < hooks.size(); ++i) (void)base::attempt("a turn hook", hooks[i]);
     if (dirty.empty()) return;
     if (round == kRoundsPerTurn) break;
+    watch.enter(TurnWatch::Phase::kWrite);
     flushing.swap(dirty);
-    for (auto* one : flushing) one->flush();
+    for (auto* one : flushing) (void)base::attempt("output", [one] { one->flush(); });
     flushing.clear();
   }
   postponed.insert(postponed.end(), dirty.begin(), dirty.end());
@@ -196,15 +216,17 @@ void Shard::Parts::arm_alarm() {
   });
 }
 
-void Shard::Parts::note_stall() {
+// CPU time is what the shard's other connections waited for; one that did not have it waited for the machine.
+void Shard::Parts::note_turn() {
   auto end = std::chrono::steady_clock::now();
-  auto took = end - turn_began;
-  if (took <= kStall) return;
-  if (auto* counter = stalls.load(std::memory_order_acquire)) counter->add();
-  if (end - stall_logged < std::chrono::seconds(1)) return;
-  stall_logged = end;
-  base::log::warning("a turn of the loop took too long",
-                     {{"shard", unsigned(id)}, {"ms", std::chrono::duration<double, std::milli>(took).count()}});
+  auto turn = watch.end(end);
+  if (!turn.slow || end - slow_logged < std::chrono::seconds(1)) return;
+  slow_logged = end;
+  auto ms = [](base::Duration d) { return std::chrono::duration<double, std::milli>(d).count(); };
+  base::log::warning("a turn of the loop took too long", {{"shard", unsigned(id)},
+                                                          {"ms", ms(turn.lasted)},
+                                                          {"cpu_ms", ms(turn.cpu)},
+                                                          {"cause", TurnWatch::name(turn.cause)}});
 }
 
 Shard::Shard(base::ShardId id, Pin pin) : parts_(std::make_unique<Parts>(id, pin)) {}

@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
-#include "base/metrics.h"
 #include "net/readiness.h"
 #include "net/shard.h"
 #include "net/timers.h"
+#include "net/turn_watch.h"
 
 namespace weir::net {
 
@@ -51,8 +51,6 @@ struct Shard::Parts final : base::Env {
   static constexpr size_t kBytesPerTurn = 2 << 20;
   static constexpr size_t kReadBuffer = 256 << 10;
   static constexpr int kRoundsPerTurn = 4;
-  // A turn that is longer starves the other connections.
-  static constexpr base::Duration kStall = std::chrono::milliseconds(25);
 
   Parts(base::ShardId shard, Pin pin_it);
   ~Parts();
@@ -78,12 +76,13 @@ struct Shard::Parts final : base::Env {
   bool finish();
   void one_turn();
   size_t run_first();
+  void read_sockets(size_t handlers);
   void end_turn();
   void flush_rounds();
   void bury_retired();
   void run_posted();
   void arm_alarm();
-  void note_stall();
+  void note_turn();
   void turn_without_thread();
 
   const base::ShardId id;
@@ -109,6 +108,7 @@ struct Shard::Parts final : base::Env {
   mutable base::Time turn_began{};
   mutable bool clock_fresh = false;
   size_t turn_bytes = 0;
+  mutable TurnWatch watch;  // begins with the clock
 
   std::deque<std::function<void()>> hooks;  // a hook may add hooks
   std::vector<Resident*> dirty, flushing, postponed;
@@ -118,8 +118,7 @@ struct Shard::Parts final : base::Env {
   std::unique_ptr<std::byte[]> read_buffer{new std::byte[kReadBuffer]};
   std::unique_ptr<std::byte[]> plain_buffer;  // the same for what TLS has opened
 
-  std::atomic<base::Counter*> stalls{nullptr};  // set by the Server
-  base::Time stall_logged{};
+  base::Time slow_logged{};
 };
 
 }  // namespace weir::net

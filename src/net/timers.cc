@@ -1,26 +1,11 @@
 #include "net/timers.h"
 
 #include <algorithm>
-#include <exception>
-#include <new>
 #include <utility>
 
-#include "base/log.h"
+#include "base/attempt.h"
 
 namespace weir::net {
-namespace {
-
-// The last border: whoever can do better with a lack of memory has caught it. One timer's work is lost, the shard not.
-void run(const std::function<void()>& fire) {
-  try {
-    fire();
-  } catch (const std::bad_alloc&) {
-  } catch (const std::exception& e) {
-    base::log::error("a timer has thrown", {{"what", e.what()}});
-  }
-}
-
-}  // namespace
 
 base::TimerId Timers::at(base::Time when, std::function<void()> fire) {
   uint64_t serial = ++last_;
@@ -51,7 +36,8 @@ void Timers::fire_due(base::Time now) {
       continue;
     }
     auto node = fires_.extract(entry.serial);
-    if (node) run(node.mapped());
+    // The last border: whoever can do better has caught it. One timer's work is lost, the shard not.
+    if (node) (void)base::attempt("a timer", node.mapped());
   }
   for (const auto& entry : later) {
     heap_.push_back(entry);

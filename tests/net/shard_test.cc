@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <csignal>
 #include <future>
+#include <new>
 #include <set>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -119,19 +122,28 @@ TEST(Shard, RandomNumbersDoNotRepeat) {
   EXPECT_EQ(seen.size(), 1000u);
 }
 
-TEST(Shard, ALongTurnCountsAsAStall) {
-  base::Counter stalls;
+TEST(Shard, WhatItsWorkThrowsEndsThatWorkAndNothingElse) {
   Shard shard(base::ShardId(0), Pin::kNo);
-  shard.parts().stalls = &stalls;
+  std::atomic<int> hooks{0}, ran{0};
+  std::promise<void> fired;
+  shard.at_turn_end([] { throw std::bad_alloc(); });
+  shard.at_turn_end([] { throw std::runtime_error("a hook's"); });
+  shard.at_turn_end([&] { ++hooks; });
   shard.start();
-  on(shard, [] {});
-  EXPECT_EQ(stalls.value(), 0u);
-  on(shard, [] {
-    auto end = std::chrono::steady_clock::now() + milliseconds(30);
-    while (std::chrono::steady_clock::now() < end) {
-    }
+  shard.post([] { throw std::bad_alloc(); });
+  shard.post([&] { ++ran; });
+  shard.post([] { throw std::runtime_error("posted work's"); });
+  shard.post([&] { ++ran; });
+  on(shard, [&] {
+    auto soon = shard.env().now() + milliseconds(1);
+    shard.env().at(soon, [] { throw std::runtime_error("a timer's"); });
+    shard.env().at(soon, [&] { fired.set_value(); });
+    throw std::bad_alloc();  // whoever waits for this work hears of its end all the same
   });
-  EXPECT_EQ(stalls.value(), 1u);
+  fired.get_future().wait();
+  on(shard, [] {});
+  EXPECT_EQ(ran, 2);
+  EXPECT_GT(hooks, 0);
 }
 
 TEST(Shard, AnIdleOneHasNothingArmed) {
