@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "wire/router.h"
+#include "wire/service_guard.h"
 #include "wire/text.h"
 
 namespace weir::wire {
@@ -180,7 +181,7 @@ size_t H1::step_raw(std::string_view input) {
   }
   x->ledger().bytes_in += input.size();
   x->unconsumed_ += input.size();
-  x->reader()->on_data(*x, std::as_bytes(std::span(input)));
+  tell_data(*x, std::as_bytes(std::span(input)));
   return input.size();
 }
 
@@ -199,7 +200,7 @@ void H1::on_body(std::span<const std::byte> piece) {
     body_refusal_ = {413, reason::kBodyBytes, "the request body is larger than the limit"};
   } else {
     x->unconsumed_ += piece.size();
-    x->reader()->on_data(*x, piece);
+    tell_data(*x, piece);
   }
 }
 
@@ -213,7 +214,7 @@ void H1::request_read() {
   x->await_100_ = false;
   if (!x->open()) return;
   if (x->plan_.body == BodyPlan::kStream) {
-    if (x->reader()) x->reader()->on_end(*x);
+    tell_end(*x);
   } else if (x->plan_.body == BodyPlan::kWhole && !x->headed_) {
     current_ = x;
     body_settled(collector_.end());

@@ -8,6 +8,7 @@
 
 #include "wire/guard.h"
 #include "wire/h1.h"
+#include "wire/service_guard.h"
 
 namespace weir::wire {
 namespace {
@@ -62,7 +63,7 @@ void H1::close(std::unique_ptr<H1Exchange> x, bool complete) {
   if (current_ == x.get()) current_ = nullptr;
   if (x->begun_) {
     if (!complete && x->ledger().code == base::Code::kOk) x->ledger().code = base::Code::kCancelled;
-    if (Reader* reader = x->reader()) reader->on_close(*x, complete);
+    tell_close(*x, x->reader(), complete);
     env_.intake.closed(*x);
   }
   x->clear();
@@ -118,7 +119,7 @@ void H1::consumed(size_t n) {
     H1Exchange& x = *queue_[ended_];
     if (x.above_ && x.backlog() < Exchange::kLowWater) {
       x.above_ = false;
-      if (x.reader()) x.reader()->on_drain(x);
+      tell_drain(x);
     }
   }
   if (waiting() > 0) process({});

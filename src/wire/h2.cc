@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 
+#include "wire/service_guard.h"
+
 #include "wire/h2_session.h"
 
 namespace weir::wire {
@@ -171,7 +173,7 @@ void H2::close_exchange(H2Exchange& x, bool complete) {
 // Tells whom it concerns, outside of the library.
 void H2::settle() {
   for (size_t i = 0; i < drained_.size(); ++i)
-    if (H2Exchange& x = *drained_[i]; !x.over && x.reader()) x.reader()->on_drain(x);
+    if (H2Exchange& x = *drained_[i]; !x.over) tell_drain(x);
   drained_.clear();
   for (size_t i = 0; i < over_.size(); ++i) {
     H2Exchange& x = *over_[i];

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "wire/service_guard.h"
 #include "wire/text.h"
 
 namespace weir::wire {
@@ -103,8 +104,8 @@ void H2Exchange::recycle() {
 }
 
 void H2Exchange::close_reader() {
-  std::unique_ptr<Reader> reader = std::move(reader_);
-  if (reader) reader->on_close(*this, complete);
+  auto reader = std::move(reader_);
+  tell_close(*this, reader.get(), complete);
 }
 
 void H2Exchange::abandon_output() {

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "wire/h2_session.h"
+#include "wire/service_guard.h"
 #include "wire/text.h"
 
 namespace weir::wire {
@@ -219,7 +220,7 @@ int H2::on_data(int32_t stream, std::span<const std::byte> piece) {
     consume(*x, piece.size());
   } else if (x->in.plan == BodyPlan::kStream) {
     if (x->reader())
-      x->reader()->on_data(*x, piece);
+      tell_data(*x, piece);
     else
       consume(*x, piece.size());
   } else {
@@ -234,7 +235,7 @@ void H2::request_end(H2Exchange& x) {
   x.in.floor.stop();
   if (x.over || x.in.discard || x.out.ended) return;
   if (x.in.plan == BodyPlan::kWhole) return collected(x, x.collector.end());
-  if (x.in.plan == BodyPlan::kStream && x.reader()) x.reader()->on_end(x);
+  if (x.in.plan == BodyPlan::kStream) tell_end(x);
 }
 
 // Flow control follows the slab: a stalled body gives nothing back, so its peer stops at the window's end.

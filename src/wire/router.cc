@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <new>
 #include <utility>
 
 #include "base/encoding.h"
 #include "wire/limits.h"
 #include "wire/path_table.h"
+#include "wire/service_guard.h"
 #include "wire/text.h"
 
 namespace weir::wire {
@@ -225,21 +225,14 @@ Plan Router::begin(Exchange& exchange) {
     plan = t.no_method(exchange, *entry);
   }
   if (auto* found = static_cast<Match*>(exchange.note); found && plan.body != BodyPlan::kWhole)
-    found->route->service->serve(exchange, found->args);
+    guarded(exchange, [&] { found->route->service->serve(exchange, found->args); });
   return plan;
 }
 
-// What a service lacks memory for ends its request, and not the connection with all others.
 void Router::whole(Exchange& exchange) {
   auto* match = static_cast<Match*>(exchange.note);
   assert(match && "whole() without a begin() that asked for it");
-  try {
-    match->route->service->serve(exchange, match->args);
-  } catch (const std::bad_alloc&) {
-    exchange.ledger().reject = reason::kOverload;
-    if (exchange.responding()) return exchange.reset(Reset::kInternal);
-    respond_error(exchange, 503, "out of memory; try again later");
-  }
+  guarded(exchange, [match, &exchange] { match->route->service->serve(exchange, match->args); });
 }
 
 void Router::closed(Exchange& exchange) {

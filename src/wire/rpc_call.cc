@@ -1,8 +1,8 @@
 #include "wire/rpc_call.h"
 
 #include <chrono>
-#include <new>
 
+#include "base/attempt.h"
 #include "wire/grpc_status.h"
 #include "wire/grpc_timeout.h"
 #include "wire/limits.h"
@@ -91,8 +91,10 @@ void RpcCall::tell_close() {
 }
 
 void RpcCall::on_drain(Exchange&) {
-  if (reader_ && !told_close_) reader_->on_drain(*this);
-  resume();
+  guarded([this] {
+    if (reader_ && !told_close_) reader_->on_drain(*this);
+    resume();
+  });
 }
 
 void RpcCall::on_close(Exchange&, bool complete) {
@@ -101,21 +103,19 @@ void RpcCall::on_close(Exchange&, bool complete) {
   tell_close();
 }
 
-// What a method lacks memory for ends its call, and not the connection with all others.
+// What a method throws, for want of memory or otherwise, ends its call, and not the connection with all others.
 template <class Work>
-void RpcCall::or_out_of_memory(Work work) {
-  try {
-    work();
-  } catch (const std::bad_alloc&) {
-    exchange_.ledger().reject = reason::kOverload;
-    break_off(base::try_again(Code::kResourceExhausted, "out of memory; try again later"));
-  }
+void RpcCall::guarded(Work work) {
+  auto status = base::attempt("a method", work);
+  if (status.ok()) return;
+  if (status.code == Code::kResourceExhausted) exchange_.ledger().reject = reason::kOverload;
+  break_off(status);
 }
 
 void RpcCall::deliver(base::Bytes message) {
   if (finished_) return;
   if (!one_request()) {
-    if (reader_) or_out_of_memory([&] { reader_->on_message(*this, std::move(message)); });
+    if (reader_) guarded([&] { reader_->on_message(*this, std::move(message)); });
     return;
   }
   if (std::exchange(has_request_, true))
@@ -126,7 +126,7 @@ void RpcCall::deliver(base::Bytes message) {
 void RpcCall::half_close() {
   if (finished_) return;
   if (!one_request()) {
-    if (reader_) reader_->on_half_close(*this);
+    if (reader_) guarded([this] { reader_->on_half_close(*this); });
     return;
   }
   if (!has_request_)
@@ -135,7 +135,7 @@ void RpcCall::half_close() {
   // From here on the bus enforces it, with the Call.
   if (route_.kind == RpcKind::kUnary && deadline_timer_ != base::TimerId::kNone)
     house_.env.cancel(std::exchange(deadline_timer_, base::TimerId::kNone));
-  or_out_of_memory([this] { route_.target->call(*this, std::move(request_)); });
+  guarded([this] { route_.target->call(*this, std::move(request_)); });
 }
 
 bool RpcCall::congested() {
@@ -171,7 +171,7 @@ void RpcCall::retry_soon() {
   if (retry_timer_ != base::TimerId::kNone) return;
   retry_timer_ = house_.env.at(house_.env.now() + kRetryAfter, [this] {
     retry_timer_ = base::TimerId::kNone;
-    or_out_of_memory([this] { resume(); });
+    guarded([this] { resume(); });
   });
 }
 

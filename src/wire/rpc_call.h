@@ -86,7 +86,7 @@ class RpcCall : public Reader, public Rpc {
   void drop_timers();
   void tell_close();
   template <class Work>
-  void or_out_of_memory(Work work);
+  void guarded(Work work);
   void watch_rate();
 
   base::Time deadline_ = base::kNever;

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <new>
+#include <stdexcept>
 #include <string>
 
 #include "support/fake_wire.h"
@@ -91,6 +93,26 @@ TEST_F(RouterTest, AServiceWithoutMemoryEndsItsRequestOnly) {
   go(x);
   EXPECT_TRUE(x.was_reset);
   EXPECT_EQ(x.ledger().reject, reason::kOverload);
+  router.closed(x);
+}
+
+TEST_F(RouterTest, AServiceThatThrowsAtTheBeginOfAStreamedBodyEndsItsRequestOnly) {
+  struct Thrower final : Service {
+    std::function<void(Exchange&)> first;
+    void serve(Exchange& x, const PathArgs&) override { first(x); }
+  } thrower;
+  router.add({"POST", "/thrower", &thrower, "test", Plan{BodyPlan::kStream, 1000}});
+  thrower.first = [](Exchange&) { throw std::bad_alloc(); };
+  EXPECT_EQ(get("POST", "/thrower").substr(0, 3), "503");
+  thrower.first = [](Exchange&) { throw std::runtime_error("at 0xdeadbeef"); };
+  EXPECT_EQ(get("POST", "/thrower"), "500 {\"error\":\"internal error\"}");
+  thrower.first = [](Exchange& x) {
+    x.head({});
+    throw std::bad_alloc();
+  };
+  FakeExchange x("POST", "/thrower");
+  EXPECT_EQ(go(x).body, BodyPlan::kStream);
+  EXPECT_TRUE(x.was_reset);
   router.closed(x);
 }
 
