@@ -2,6 +2,7 @@
 
 #include "dialects/evergreen/carriers.h"
 #include "dialects/evergreen/session.h"
+#include "wire/service_guard.h"
 #include "wire/text.h"
 
 namespace weir::evergreen {
@@ -84,7 +85,7 @@ class LineSession final : public wire::Reader, Carrier {
     base::Env& env = house_.bus.env();
     timer_ = env.at(env.now() + std::chrono::milliseconds(20), [this] {
       timer_ = base::TimerId::kNone;
-      read_lines();
+      wire::guarded(exchange_, [this] { read_lines(); });
     });
   }
 

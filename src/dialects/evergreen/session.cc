@@ -8,6 +8,7 @@
 #include "dialects/evergreen/reference.h"
 #include "dialects/evergreen/schema.h"
 #include "marshal/tenant.h"
+#include "wire/service_guard.h"
 
 namespace weir::evergreen {
 namespace {
@@ -50,8 +51,10 @@ void Session::set_alarm() {
   base::Env& env = house_.bus.env();
   alarm_ = env.at(std::min(born_ + house_.options.max_age, used_ + house_.options.idle), [this] {
     alarm_ = base::TimerId::kNone;
-    look_at_clock();
-    settle();
+    wire::guarded(exchange_, [this] {
+      look_at_clock();
+      settle();
+    });
   });
 }
 
@@ -142,7 +145,7 @@ void Session::drain(base::Duration grace) {
   grace_ = env.at(env.now() + grace, [this] {
     grace_ = base::TimerId::kNone;
     waits_no_more_ = true;
-    settle();
+    wire::guarded(exchange_, [this] { settle(); });
   });
 }
 
@@ -192,6 +195,10 @@ Status Session::begin_load(session::Node& node, int64_t seq, std::string_view ur
 }
 
 void Session::on_loaded(Load& load, base::Result<base::Bytes> data) {
+  wire::guarded(exchange_, [&] { take(load, std::move(data)); });
+}
+
+void Session::take(Load& load, base::Result<base::Bytes> data) {
   Status s = data ? Status{} : data.error();
   if (!s.ok()) s.text = session::placed(load.node, load.seq) + ": " + s.text;
   if (session::Node* node = graph_.find(load.node); node && s.ok())
@@ -254,7 +261,8 @@ void Session::set_ttl(std::string_view node, base::Duration ttl) {
   auto at = ttls_.find(node);
   if (at == ttls_.end()) at = ttls_.emplace(node, Ttl()).first;
   env.cancel(at->second.timer);
-  at->second.timer = env.at(env.now() + ttl, [this, name = at->first] { expire(name); });
+  at->second.timer =
+      env.at(env.now() + ttl, [this, name = at->first] { wire::guarded(exchange_, [&] { expire(name); }); });
   if (const session::Node* known = graph_.find(node)) look_at_ttl(*known);
 }
 

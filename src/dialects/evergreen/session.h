@@ -106,6 +106,7 @@ class Session final : MessageSink, Load::Listener {
   bool on_growth() override;
   void on_loaded(Load& load, base::Result<base::Bytes> data) override;
   void take(const base::Bytes& message, size_t at);
+  void take(Load& load, base::Result<base::Bytes> data);
   bool go_on();
   bool room_may_come() const { return ttls_with_room_ > 0; }
   enum class Until : uint8_t { kRoom, kTurn, kLoads };

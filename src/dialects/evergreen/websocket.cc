@@ -4,6 +4,7 @@
 
 #include "dialects/evergreen/carriers.h"
 #include "dialects/evergreen/session.h"
+#include "wire/service_guard.h"
 
 namespace weir::evergreen {
 namespace {
@@ -56,7 +57,7 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side {
     base::Env& env = house_.bus.env();
     timer_ = env.at(env.now() + std::chrono::milliseconds(20), [this] {
       timer_ = base::TimerId::kNone;
-      pump();
+      wire::guarded(exchange_, [this] { pump(); });
     });
   }
 

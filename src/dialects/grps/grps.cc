@@ -12,8 +12,8 @@ namespace weir::grps {
 struct Grps::Parts {
   // One shard's timer feeds the monitor of all.
   void tick() {
-    house.monitor.tick(house.bus.env().now());
     timer = house.bus.env().at(house.bus.env().now() + std::chrono::seconds(1), [this] { tick(); });
+    house.monitor.tick(house.bus.env().now());
   }
   ~Parts() { house.bus.env().cancel(timer); }
 

@@ -7,6 +7,7 @@
 // more with the usage and no choices. A chunk is appended to a string by hand: no document is built for a token.
 #include "dialects/openai/answer.h"
 #include "marshal/json_tensor.h"
+#include "wire/service_guard.h"
 #include "wire/sse.h"
 
 namespace weir::openai {
@@ -137,8 +138,10 @@ class Streamed final : public Answer {
   void arm() {
     timer_ = house_.bus.env().at(last_ + kQuiet, [this] {
       timer_ = base::TimerId::kNone;
-      if (house_.bus.env().now() - last_ >= kQuiet) ping();
-      arm();
+      wire::guarded(exchange_, [this] {
+        if (house_.bus.env().now() - last_ >= kQuiet) ping();
+        arm();
+      });
     });
   }
   void disarm() { house_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone)); }
