@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <exception>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <random>
 #include <stdexcept>
@@ -15,10 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/attempt.h"
 #include "base/check.h"
-#include "base/log.h"
 #include "sched/runner.h"
 #include "sched/token_fit.h"
+#include "sched/token_mail.h"
 #include "sched/token_scheduler.h"
 #include "sched/workers.h"
 
@@ -30,7 +29,6 @@ using base::Status;
 using base::Time;
 
 constexpr uint64_t kPositionsMost = uint64_t(1) << 31;  // positions, so that slots fit their type
-constexpr size_t kHomesKeptPerStep = 64;                // bursts whose memory one step leaves to the next
 
 constexpr int kGivesWay = 5;  // nice: less than a third of a core that a step wants, too
 
@@ -49,7 +47,7 @@ class TokenLane final : public TokenInbox {
         policy_(policy),
         spec_(spec),
         stats_(stats),
-        scheduler_(*engine_, room, policy, spec, stats, random_seed()),
+        scheduler_(make_scheduler()),
         thread_([this] { run(); }) {}
 
   ~TokenLane() override {
@@ -78,8 +76,15 @@ class TokenLane final : public TokenInbox {
   };
   using See = base::Result<ImageFeatures> (TokenEngine::*)(const msg::Image&);
 
+  std::unique_ptr<TokenScheduler> make_scheduler() const {
+    return std::make_unique<TokenScheduler>(*engine_, room_, policy_, spec_, stats_, random_seed());
+  }
   void run();
   bool gather(Found last);
+  Found turn();
+  void take_in();
+  void see_who_crowds();
+  void rescue(const Status& why);
   void run_step(TokenStep& step);
   void run_steps(TokenStep& step);
   bool disturbed();
@@ -89,9 +94,10 @@ class TokenLane final : public TokenInbox {
   Found look(Found stepped);
   void look_aside(TokenScheduler::Glimpse glimpse);
   base::Result<ImageFeatures> see(const msg::Image& image, See how);
-  Status thrown(const std::exception& e) const;
+  Status named(Status thrown) const;
   void post();
   void refuse(msg::Call* call, Status status);
+  void note_failure(msg::Call& call, Code code);
   bool has_room(const msg::Call& call) const;
 
   std::unique_ptr<TokenEngine> engine_;
@@ -99,6 +105,7 @@ class TokenLane final : public TokenInbox {
   const TokenPolicy policy_;
   const msg::ModelSpec& spec_;
   bus::ModelStats& stats_;
+  const std::string title_ = "model '" + spec_.name + "'";
 
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -110,10 +117,13 @@ class TokenLane final : public TokenInbox {
   size_t waiting_ = 0, active_ = 0;  // in the scheduler, when it last looked at arrivals
   TokenScheduler::Crowd crowd_;      // there, if its queue was full
 
-  TokenScheduler scheduler_;  // the thread's, as all below
+  std::unique_ptr<TokenScheduler> scheduler_;  // the thread's, as all below; null where there is no memory for one
   std::vector<msg::Call*> taken_;
-  std::vector<std::pair<msg::Home*, std::vector<msg::Mail>>> outgoing_;
+  TokenMail mail_;
+  std::vector<std::pair<base::SessionId, uint32_t>> taken_cuts_;
+  TokenStep* flying_ = nullptr;    // with the engine, while it is not read
   bool looking_ = false;           // the lookout is
+  bool blind_ = false;             // and for a sequence that was lost with its scheduler
   std::optional<Seen> sighted_;    // what it has seen, on its way to the scheduler
   Workers lookout_{1, kGivesWay};  // looks at images while others run
   std::thread thread_;
@@ -125,11 +135,15 @@ void TokenLane::refuse(msg::Call* call, Status status) {
     std::lock_guard lock(mutex_);
     cuts_.push_back({call->session, uint32_t(call->generation->history.size())});
   }
-  call->times.finished = lane_now();
-  auto took = std::max<int64_t>((call->times.finished - call->times.queued).count(), 0);
-  stats_.add_failure(status.code, uint64_t(took));
-  stats_.tokens->end(bus::TokenStats::Reason::kError);
+  note_failure(*call, status.code);
   call->home->post_here({call, {msg::Failed{std::move(status)}}});
+}
+
+void TokenLane::note_failure(msg::Call& call, Code code) {
+  call.times.finished = lane_now();
+  auto took = std::max<int64_t>((call.times.finished - call.times.queued).count(), 0);
+  stats_.add_failure(code, uint64_t(took));
+  stats_.tokens->end(bus::TokenStats::Reason::kError);
 }
 
 // Slots that stand empty are no queue. In a full queue there is room for who has fewer calls in it than another: the
@@ -154,7 +168,7 @@ void TokenLane::put(msg::Call* call) {
     std::lock_guard lock(mutex_);
     refused = call->generation->aim != msg::Aim::kRelease && !has_room(*call);
     if (!refused) {
-      arrivals_.push_back(call);
+      arrivals_.push_back(call);  // what it throws is the caller's: the Call is not here then
       asleep = std::exchange(state_, State::kBusy) != State::kBusy;
     }
   }
@@ -177,10 +191,10 @@ void TokenLane::poke() {
 // Takes the arrivals; sleeps first when the last plan found nothing to run. False: the lane is to end.
 bool TokenLane::gather(Found last) {
   std::unique_lock lock(mutex_);
-  waiting_ = scheduler_.waiting(), active_ = scheduler_.active();
+  waiting_ = scheduler_ ? scheduler_->waiting() : 0, active_ = scheduler_ ? scheduler_->active() : 0;
   while (last == Found::kNothing && arrivals_.empty() && !poked_ && !seen_ && !stopping_) {
-    state_ = scheduler_.empty() ? State::kIdle : State::kStalled;
-    Time until = scheduler_.leaves_at();
+    state_ = !scheduler_ || scheduler_->empty() ? State::kIdle : State::kStalled;
+    Time until = scheduler_ ? scheduler_->leaves_at() : base::kNever;
     if (until == base::kNever)
       wake_.wait(lock);
     else if (wake_.wait_until(lock, until) == std::cv_status::timeout)
@@ -189,34 +203,72 @@ bool TokenLane::gather(Found last) {
   state_ = State::kBusy;
   poked_ = false;
   taken_.swap(arrivals_);
-  for (auto [session, length] : cuts_) scheduler_.cut(session, length);
-  cuts_.clear();
+  taken_cuts_.swap(cuts_);
   sighted_ = std::exchange(seen_, {});
   waiting_ += taken_.size();
-  crowd_ = waiting_ >= policy_.max_waiting ? scheduler_.crowd() : TokenScheduler::Crowd();
   return !stopping_;
 }
 
+// The border of the scheduler: what is thrown in a turn ends the sequences that are here, and neither the lane nor the
+// process.
 void TokenLane::run() {
   pthread_setname_np(pthread_self(), "token lane");
-  for (Found found = Found::kNothing;;) {
-    bool ends = !gather(found);
-    for (auto* call : taken_) scheduler_.add(call, lane_now());
-    taken_.clear();
-    if (ends) break;
-    if (sighted_) {
-      looking_ = false;
-      scheduler_.saw(sighted_->glimpse, std::move(sighted_->features), lane_now());
-      sighted_.reset();
-    }
-    auto* step = scheduler_.plan(lane_now());
-    post();
-    found = step ? Found::kStep : Found::kNothing;
-    if (step) engine_->overlaps() ? run_steps(*step) : run_step(*step);
-    if (look(found) == Found::kStep) found = Found::kStep;
-    post();
+  for (Found found = Found::kNothing; gather(found);) {
+    found = Found::kNothing;
+    auto status = base::attempt("a token lane", [&] { found = turn(); });
+    if (!status.ok()) rescue(status);
   }
-  scheduler_.fail_all(base::failure(Code::kUnavailable, "model '" + spec_.name + "' is being unloaded"), lane_now());
+  rescue(Status{Code::kUnavailable, title_ + " is being unloaded", {}});
+}
+
+TokenLane::Found TokenLane::turn() {
+  take_in();
+  if (sighted_) {
+    looking_ = false;
+    if (!std::exchange(blind_, false)) scheduler_->saw(sighted_->glimpse, std::move(sighted_->features), lane_now());
+    sighted_.reset();
+  }
+  auto* step = scheduler_->plan(lane_now());
+  post();
+  auto found = step ? Found::kStep : Found::kNothing;
+  if (step) engine_->overlaps() ? run_steps(*step) : run_step(*step);
+  if (look(found) == Found::kStep) found = Found::kStep;
+  post();
+  return found;
+}
+
+void TokenLane::take_in() {
+  if (!scheduler_) scheduler_ = make_scheduler();
+  for (auto [session, length] : taken_cuts_) scheduler_->cut(session, length);
+  taken_cuts_.clear();
+  see_who_crowds();
+  mail_.arrive(taken_);
+  for (auto* call : taken_) scheduler_->add(call, lane_now());
+  taken_.clear();
+}
+
+void TokenLane::see_who_crowds() {
+  bool full = scheduler_->waiting() + taken_.size() >= policy_.max_waiting;
+  auto crowd = full ? scheduler_->crowd() : TokenScheduler::Crowd();
+  std::lock_guard lock(mutex_);
+  crowd_ = crowd;
+}
+
+// Whatever state the scheduler is in: what it has said is handed over, all Calls that have not heard their last hear
+// `why`, and another scheduler follows, without what this one kept for sessions and prefixes.
+void TokenLane::rescue(const Status& why) {
+  if (flying_) (void)base::attempt("an engine", [this] { (*engine_).collect(*std::exchange(flying_, nullptr)); });
+  post();
+  for (auto* call : mail_.present(taken_)) {
+    note_failure(*call, why.code);
+    mail_.fail(*call, why);
+  }
+  taken_.clear();
+  if (scheduler_) scheduler_->abandon();
+  scheduler_.reset();
+  if (sighted_) looking_ = false;
+  sighted_.reset();
+  blind_ = looking_;
   post();
 }
 
@@ -227,9 +279,12 @@ void TokenLane::run_step(TokenStep& step) { finish(act(&TokenEngine::step, step)
 void TokenLane::run_steps(TokenStep& step) {
   auto submitted = act(&TokenEngine::submit, step);
   for (TokenStep* next = &step; next;) {
-    next = submitted.ok() && !disturbed() ? scheduler_.plan_ahead(lane_now()) : nullptr;
+    flying_ = submitted.ok() ? &step : nullptr;
+    next = submitted.ok() && !disturbed() ? scheduler_->plan_ahead(lane_now()) : nullptr;
     auto follows = next ? act(&TokenEngine::submit, *next) : Status();
-    finish(submitted.ok() ? act(&TokenEngine::collect, step) : submitted);
+    auto outcome = submitted.ok() ? act(&TokenEngine::collect, step) : submitted;
+    flying_ = next && follows.ok() ? next : nullptr;
+    finish(outcome);
     submitted = std::move(follows);
   }
 }
@@ -240,38 +295,40 @@ bool TokenLane::disturbed() {
 }
 
 void TokenLane::finish(const Status& outcome) {
-  scheduler_.finish(outcome, lane_now());
+  scheduler_->finish(outcome, lane_now());
   stats_.last_inference_ms.store(unix_ms(), std::memory_order_relaxed);
   post();
 }
 
 Status TokenLane::act(Act what, TokenStep& step) {
-  try {
-    return (*engine_.*what)(step);
-  } catch (const std::bad_alloc&) {
-    return base::try_again(Code::kResourceExhausted, "out of memory; try again later");
-  } catch (const std::exception& e) {
-    return thrown(e);
-  }
+  Status outcome;
+  auto thrown = base::attempt(title_, [&] { outcome = (*engine_.*what)(step); });
+  return thrown.ok() ? outcome : named(std::move(thrown));
+}
+
+// A library under the engine. Its words are in the log, not for clients.
+Status TokenLane::named(Status thrown) const {
+  if (thrown.code == Code::kInternal) thrown.text = title_ + " failed";
+  return thrown;
 }
 
 // Images are looked at one at a time: while others run by the lookout, if the engine can; else here, between steps.
 TokenLane::Found TokenLane::look(Found stepped) {
   if (looking_) return Found::kNothing;
-  auto glimpse = scheduler_.glimpse();
+  auto glimpse = scheduler_->glimpse();
   if (!glimpse) return Found::kNothing;
   if (stepped == Found::kStep && engine_->sees_aside()) {
     look_aside(std::move(*glimpse));
     return Found::kNothing;
   }
-  scheduler_.saw(glimpse->id, see(glimpse->image, &TokenEngine::see), lane_now());
+  scheduler_->saw(glimpse->id, see(glimpse->image, &TokenEngine::see), lane_now());
   return Found::kStep;
 }
 
 void TokenLane::look_aside(TokenScheduler::Glimpse glimpse) {
-  looking_ = true;
   lookout_.post([this, glimpse = std::move(glimpse)] {
-    auto features = see(glimpse.image, &TokenEngine::see_aside);
+    base::Result<ImageFeatures> features = Status{Code::kResourceExhausted, {}, {}};  // for want of words
+    (void)base::attempt("a lookout", [&] { features = see(glimpse.image, &TokenEngine::see_aside); });
     bool asleep;
     {
       std::lock_guard lock(mutex_);
@@ -280,36 +337,19 @@ void TokenLane::look_aside(TokenScheduler::Glimpse glimpse) {
     }
     if (asleep) wake_.notify_one();
   });
+  looking_ = true;
 }
 
 base::Result<ImageFeatures> TokenLane::see(const msg::Image& image, See how) {
-  try {
-    return ((*engine_).*how)(image);
-  } catch (const std::bad_alloc&) {  // the request ends, not the process
-    return base::try_again(Code::kResourceExhausted, "not enough memory for an image; try again later");
-  } catch (const std::exception& e) {
-    return thrown(e);
-  }
+  base::Result<ImageFeatures> features = ImageFeatures{};
+  auto thrown = base::attempt(title_, [&] { features = ((*engine_).*how)(image); });
+  if (!thrown.ok()) features = named(std::move(thrown));
+  return features;
 }
 
-// A library under the engine. Its words are for the log, not for clients.
-Status TokenLane::thrown(const std::exception& e) const {
-  base::log::error("an engine has thrown", {{"model", spec_.name}, {"what", e.what()}});
-  return base::failure(Code::kInternal, "model '" + spec_.name + "' failed");
-}
-
-// One burst per home shard. A home without mail may be gone: pipelines come and go with their models.
 void TokenLane::post() {
-  for (auto& mail : scheduler_.mail()) {
-    auto* home = mail.call->home;
-    auto at = std::find_if(outgoing_.begin(), outgoing_.end(), [&](const auto& burst) { return burst.first == home; });
-    if (at == outgoing_.end()) at = outgoing_.insert(outgoing_.end(), {home, {}});
-    at->second.push_back(std::move(mail));
-  }
-  scheduler_.mail().clear();
-  for (auto& [home, burst] : outgoing_)
-    if (!burst.empty()) home->post(burst);
-  if (outgoing_.size() > kHomesKeptPerStep) outgoing_.clear();
+  if (scheduler_) mail_.take(scheduler_->mail());
+  mail_.post();
 }
 
 }  // namespace

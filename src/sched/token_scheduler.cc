@@ -286,6 +286,21 @@ void TokenScheduler::fail_all(const Status& status, Time now) {
   gauge();
 }
 
+void TokenScheduler::abandon() {
+  auto take_back = [](base::Gauge& gauge, int64_t was) { gauge.add(-was); };
+  stats_.pending.fetch_add(-shown_.waiting, std::memory_order_relaxed);
+  take_back(tokens_.waiting, shown_.waiting);
+  take_back(tokens_.running, shown_.running);
+  take_back(tokens_.blocks_used, shown_.used);
+  take_back(tokens_.blocks_cached, shown_.cached);
+  take_back(tokens_.sessions, shown_.sessions);
+  take_back(tokens_.blocks_total, room_.blocks);
+  shown_ = {};
+  waiting_.clear();
+  active_.clear();
+  mail_.clear();
+}
+
 void TokenScheduler::gauge() {
   const auto& blocks = memory_.blocks();
   auto show = [](base::Gauge& gauge, int64_t& was, int64_t now) { gauge.add(now - std::exchange(was, now)); };

@@ -66,6 +66,9 @@ class TokenScheduler {
   void saw(uint64_t id, base::Result<ImageFeatures> features, base::Time now);
   // Answers everything that is here with a failure. Not between plan() and finish().
   void fail_all(const base::Status& status, base::Time now);
+  // Forgets everything that is here, in whatever state an exception has left it: whoever calls this has answered for
+  // it. Then it is only destroyed.
+  void abandon();
 
   // What is to be posted, in order; the caller takes it out. A Call whose last Event is here is not touched any more.
   std::vector<msg::Mail>& mail() { return mail_; }
