@@ -1,13 +1,14 @@
 // What the Batcher costs per call: add() and next(), without threads.
 //
-//   batcher_bench [rounds]
+//   batcher_bench [rounds [case, 0 to 4]]
 //
 // `waiting` calls are in the queue throughout; each round takes a batch and adds as many. For exact numbers count
-// instructions: valgrind --tool=callgrind --toggle-collect='weir::sched::Batcher::*' batcher_bench 1000
+// instructions: valgrind --tool=callgrind --toggle-collect='weir::sched::Batcher::*' batcher_bench 1000 2
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -51,9 +52,17 @@ void run(const char* what, size_t waiting, uint32_t max_batch, uint64_t tenants,
 
 int main(int argc, char** argv) {
   size_t rounds = argc > 1 ? size_t(std::atol(argv[1])) : 1'000'000;
-  run("one tenant, 0 waiting, batch 1", 0, 1, 1, rounds);
-  run("one tenant, 0 waiting, batch 32", 0, 32, 1, rounds / 16);
-  run("one tenant, 200 waiting, batch 32", 200, 32, 1, rounds / 16);
-  run("10 tenants, 200 waiting, batch 32", 200, 32, 10, rounds / 16);
-  run("200 tenants, 200 waiting, batch 32", 200, 32, 200, rounds / 16);
+  struct {
+    const char* what;
+    size_t waiting;
+    uint32_t max_batch;
+    uint64_t tenants;
+  } const cases[] = {{"one tenant, 0 waiting, batch 1", 0, 1, 1},
+                     {"one tenant, 0 waiting, batch 32", 0, 32, 1},
+                     {"one tenant, 200 waiting, batch 32", 200, 32, 1},
+                     {"10 tenants, 200 waiting, batch 32", 200, 32, 10},
+                     {"200 tenants, 200 waiting, batch 32", 200, 32, 200}};
+  for (size_t i = 0; i < std::size(cases); ++i)
+    if (argc < 3 || size_t(std::atol(argv[2])) == i)
+      run(cases[i].what, cases[i].waiting, cases[i].max_batch, cases[i].tenants, rounds / cases[i].max_batch);
 }

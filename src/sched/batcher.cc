@@ -25,17 +25,18 @@ uint32_t round_of(const msg::ModelSpec& spec) { return std::bit_floor(std::max(s
 
 }  // namespace
 
-Batcher::Batcher(const msg::ModelSpec& spec) : spec_(spec), shares_(shares_batches(spec)) {
+Batcher::Batcher(const msg::ModelSpec& spec)
+    : spec_(spec),
+      shares_(shares_batches(spec)),
+      least_cost_(shares_ ? 1 : round_of(spec)),
+      most_cost_(std::max(spec.max_batch, 1u)) {
   uint32_t levels = msg::levels(spec).count;
   levels_.reserve(levels);
   for (uint32_t i = 1; i <= levels; ++i) levels_.push_back({msg::queue_policy(spec, i), FairQueue(round_of(spec)), {}});
 }
 
-// In rows. Where calls do not share batches, each takes the engine for itself, however small it is.
-uint32_t Batcher::cost(const msg::Call& call) const {
-  uint32_t rows = std::clamp(call.rows, 1u, std::max(spec_.max_batch, 1u));
-  return shares_ ? rows : std::max(rows, round_of(spec_));
-}
+// Where calls do not share batches, each takes the engine for itself, however small it is: a turn at least.
+uint32_t Batcher::cost(const msg::Call& call) const { return std::clamp(call.rows, least_cost_, most_cost_); }
 
 Status Batcher::full(const Level& level) const {
   return base::try_again(Code::kResourceExhausted, "the queue of model '" + spec_.name + "' is full (" +

@@ -111,8 +111,9 @@ class Batcher {
 
   const msg::ModelSpec& spec_;
   const bool shares_;
-  std::vector<Level> levels_;  // the most urgent first
-  std::vector<Place> line_;    // of next()
+  const uint32_t least_cost_, most_cost_;  // of a call, in rows
+  std::vector<Level> levels_;              // the most urgent first
+  std::vector<Place> line_;                // of next()
   size_t size_ = 0;
   // Not later than the first of the calls that were queued since the queue was empty, or leave() or delay_overdue().
   base::Time leaves_at_ = base::kNever, delays_at_ = base::kNever;

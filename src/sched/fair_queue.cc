@@ -23,7 +23,7 @@ FairQueue::Slot FairQueue::push(uint64_t id, uint32_t rows) {
   } else {
     free_ = calls_[slot].next;
   }
-  calls_[slot] = {.rows = rows, .tenant = of};
+  calls_[slot].rows = rows, calls_[slot].tenant = of, calls_[slot].delayed = false;
   ++size_, ++tenants_[of].calls;
   join(slot);
   return slot;
@@ -67,24 +67,30 @@ void FairQueue::join(Slot slot) {
 
 void FairQueue::place(Line& line, Slot slot) {
   uint64_t round = round_of(slot);
-  if (line.head == kNone) {
-    reach(line, 1);
-    insert(line, slot, kNone);
-  } else {
-    uint64_t first = round_of(line.head), last = round_of(line.tail);
-    reach(line, std::max(round, last) - std::min(round, first) + 1);
-    Slot before = round >= last ? line.tail : kNone;
-    for (uint64_t r = round; before == kNone && r >= first; --r) before = last_of(line, r);
-    insert(line, slot, before);
+  if (line.head == kNone) line.first = line.last = round;
+  uint64_t span = std::max(round, line.last) - std::min(round, line.first);
+  if (span >= line.rounds.size()) reach(line, span + 1);
+  Slot before = line.tail;
+  if (round < line.last) {
+    before = kNone;
+    for (uint64_t r = round; before == kNone && r >= line.first; --r) before = last_of(line, r);
   }
+  insert(line, slot, before);
   last_of(line, round) = slot;
 }
 
+// Behind `before`; kNone: as the first.
 void FairQueue::insert(Line& line, Slot slot, Slot before) {
   Slot next = before == kNone ? line.head : calls_[before].next;
   calls_[slot].before = before, calls_[slot].next = next;
-  (before == kNone ? line.head : calls_[before].next) = slot;
-  (next == kNone ? line.tail : calls_[next].before) = slot;
+  if (before == kNone)
+    line.head = slot, line.first = round_of(slot);
+  else
+    calls_[before].next = slot;
+  if (next == kNone)
+    line.tail = slot, line.last = round_of(slot);
+  else
+    calls_[next].before = slot;
 }
 
 // Makes the ring as long as so many rounds.
@@ -95,12 +101,19 @@ void FairQueue::reach(Line& line, uint64_t rounds) {
 }
 
 void FairQueue::unlink(Slot slot) {
-  auto& call = calls_[slot];
+  const auto call = calls_[slot];
   auto& line = lines_[call.delayed];
-  if (auto& last = last_of(line, round_of(slot)); last == slot)
-    last = call.before != kNone && round_of(call.before) == round_of(slot) ? call.before : kNone;
-  (call.before == kNone ? line.head : calls_[call.before].next) = call.next;
-  (call.next == kNone ? line.tail : calls_[call.next].before) = call.before;
+  uint64_t round = call.start >> shift_;
+  if (auto& last = last_of(line, round); last == slot)
+    last = call.before != kNone && round_of(call.before) == round ? call.before : kNone;
+  if (call.before != kNone)
+    calls_[call.before].next = call.next;
+  else if (line.head = call.next; call.next != kNone)
+    line.first = round_of(call.next);
+  if (call.next != kNone)
+    calls_[call.next].before = call.before;
+  else if (line.tail = call.before; call.before != kNone)
+    line.last = round_of(call.before);
   (call.newer == kNone ? tenants_[call.tenant].lines[call.delayed].newest : calls_[call.newer].older) = call.older;
   if (call.older != kNone) calls_[call.older].newer = call.newer;
 }

@@ -62,9 +62,10 @@ class FairQueue {
   };
   struct Line {
     Slot head = kNone, tail = kNone;
-    uint64_t next = 0;         // virtual time: where the first round begins of which nothing was served
-    uint64_t end = 0;          // the latest end of those that were served
-    std::vector<Slot> rounds;  // a ring: the last call of each round; a power of two
+    uint64_t first = 0, last = 0;  // their rounds
+    uint64_t next = 0;             // virtual time: where the first round begins of which nothing was served
+    uint64_t end = 0;              // the latest end of those that were served
+    std::vector<Slot> rounds;      // a ring: the last call of each round; a power of two
   };
   struct Tenant {
     uint64_t id = 0;
