@@ -29,7 +29,7 @@ def answers_that_close(target):
         for head, behind in cases:
             if target.over():
                 break
-            with Raw(target, wait=5) as raw:
+            with Raw(target, wait=0.2) as raw:  # some of these wait for more
                 whole = head + behind
                 cut = chance.choice([len(whole), len(head), len(head) - 1, chance.randrange(1, len(whole))])
                 raw.send(whole[:cut]).send(whole[cut:])

@@ -43,7 +43,7 @@ CHAT = post('/v1/chat/completions', json.dumps({'model': 'chat', 'stream': True,
                                                 'messages': [{'role': 'user', 'content': 'Tell me everything.'}]}).encode(), JSON)
 
 
-@attack(seconds=40, quick=8)
+@attack(seconds=40, quick=9)
 def unread_chats(target):
     """1,000 chat streams whose answers nobody reads."""
     more_descriptors()

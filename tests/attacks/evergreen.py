@@ -46,10 +46,11 @@ def evergreen_drop(target):
     """DROP of 9,000 parents of one child."""
     parents = [f'p{i}' for i in range(target.size(9000, 4000))]
     nodes = [node('c', text=b'x')] + [node(p, ['c']) for p in parents]
-    top = node('top', parents)
+    top = node('top', parents[len(parents) // 2:])
     messages = [{'nodeFragments': nodes[i:i + 500]} for i in range(0, len(nodes), 500)]
-    messages += [{'nodeFragments': [top]}, {'actions': [action('DROP', [('tree', 'top')], [('status', 's0')])]},
-                 {'actions': [action('DROP', [('tree', p) for p in parents], [('status', 's1')])]}]
+    messages += [{'actions': [action('DROP', [('tree', p) for p in parents[i:i + 250]], [('status', f's{i}')])]}
+                 for i in range(0, len(parents) // 2, 250)]
+    messages += [{'nodeFragments': [top]}, {'actions': [action('DROP', [('tree', 'top')], [('status', 's')])]}]
     sessions = 0
     while not target.over():
         session(target, messages)
@@ -61,7 +62,7 @@ def evergreen_drop(target):
 def evergreen_diamond(target):
     """ECHO of a chain of 30 nodes that each name the next one twice, 250 times."""
     chain = [node(f'd{i}', [f'd{i + 1}', f'd{i + 1}']) for i in range(30)] + [node('d30', text=b'')]
-    echoes = [{'actions': [action('ECHO', [('x', 'd0')], [('x', f'e{i}')])]} for i in range(250)]
+    echoes = [{'actions': [action('ECHO', [('x', f'd{10 + i % 20}')], [('x', f'e{i}'), ('status', f's{i}')])]} for i in range(250)]
     sessions = 0
     while not target.over():
         session(target, [{'nodeFragments': chain}, *echoes])
@@ -77,7 +78,7 @@ def evergreen_wide_diamond(target):
     for layer in range(layers):
         below = [f'l{layer + 1}_{i}' for i in range(wide)] if layer + 1 < layers else []
         nodes += [node(f'l{layer}_{i}', below, None if below else b'') for i in range(wide)]
-    echoes = [{'actions': [action('ECHO', [('x', 'top')], [('x', f'e{i}')])]} for i in range(60)]
+    echoes = [{'actions': [action('ECHO', [('x', 'top')], [('x', f'e{i}'), ('status', f's{i}')])]} for i in range(60)]
     sessions = 0
     while not target.over():
         session(target, [{'nodeFragments': nodes}, *echoes])

@@ -18,6 +18,8 @@ OPEN = {
     'evergreen_drop': 'DROP is quadratic',
     'evergreen_diamond': 'the visits of all cursors have no bound',
     'evergreen_wide_diamond': 'the visits of all cursors have no bound',
+    'bytes_elements': 'a JSON answer is written in one go',
+    'window_of_zero': 'a hundred pages of /metrics of one connection are made in one turn',
     'function_arguments': 'arguments are read in quadratic time',
     'long_texts': 'workers are not shared by tenant',
     'foreign_pages': 'requests that a browser marks as foreign are served',

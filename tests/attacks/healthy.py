@@ -99,12 +99,12 @@ class Session(Http):
 
 
 class Tokens(Http):
-    """Has a short text tokenized."""
+    """Has a text tokenized that is long enough to be a worker's, and not the shard's."""
     per_second = 2
 
     def __call__(self):
-        status, body = self.ask('POST', '/tokenize', json.dumps({'model': 'chat', 'prompt': 'What is curl?'}))
-        right(status == 200 and json.loads(body)['count'] > 0, f'{status} {body[:100]}')
+        status, body = self.ask('POST', '/tokenize', json.dumps({'model': 'chat', 'prompt': 'What is curl? ' * 900}))
+        right(status == 200 and json.loads(body)['count'] > 900, f'{status} {body[:100]}')
 
 
 class Ready(Http):

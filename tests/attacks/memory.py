@@ -25,13 +25,13 @@ def slow_readers(target, count, size, answer, rate):
     return f'{len(peers)} requests of {len(request) >> 10} KiB; {len(left)} still open'
 
 
-@attack(seconds=40, quick=8, quick_env=SMALL)
+@attack(seconds=40, quick=9, quick_env=SMALL)
 def slow_json_readers(target):
     """12 requests of 0.8 MB (62 MiB of BOOL, coded) whose JSON answers of 350 MB are read at 15 KB/s."""
     return slow_readers(target, 12, target.size(62, 7) * MIB, 'json', 15000)
 
 
-@attack(seconds=40, quick=8, quick_env=SMALL)
+@attack(seconds=40, quick=9, quick_env=SMALL)
 def slow_binary_readers(target):
     """31 coded requests whose answers of 62 MiB are read at 1.5 KB/s."""
     return slow_readers(target, 31, target.size(62, 7) * MIB, 'binary', 1500)
@@ -63,19 +63,19 @@ def announce(target, streams, length, per_connection=100):
 JSON_FIELD = ('content-type', 'application/json')
 
 
-@attack(seconds=40, quick=8, quick_env=SMALL)
+@attack(seconds=40, quick=9, quick_env=SMALL)
 def announcements_1024(target):
     """1,024 HTTP/2 streams of one byte that announce 2 MiB each, begun anew when they are reset."""
     return announce(target, target.size(1024, 128), 2 * MIB)
 
 
-@attack(seconds=40, quick=8, quick_env=SMALL)
+@attack(seconds=40, quick=9, quick_env=SMALL)
 def announcements_4000(target):
     """4,000 of them."""
     return announce(target, target.size(4000, 500), 2 * MIB)
 
 
-@attack(seconds=30, quick=8, quick_env=SMALL)
+@attack(seconds=30, quick=9, quick_env=SMALL)
 def announced_messages(target):
     """1,024 gRPC streams that send a message's head (2 MiB) and one byte of it."""
     start = grpc_message(b'')[:1] + (2 * MIB).to_bytes(4, 'big') + b'\n'

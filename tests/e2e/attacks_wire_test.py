@@ -1,0 +1,9 @@
+"""Attacks on the wire: floods, framing, slowness, answers that close."""
+
+import attacks
+import harness
+
+Attacks = attacks.cases('closing', 'h2_floods', 'h1_floods', 'payloads')
+
+if __name__ == '__main__':
+    harness.main()

@@ -1,0 +1,9 @@
+"""Attacks on memory, on time, on what others are owed."""
+
+import attacks
+import harness
+
+Attacks = attacks.cases('memory', 'crowds', 'work', 'evergreen', 'text', 'browsers')
+
+if __name__ == '__main__':
+    harness.main()
