@@ -200,7 +200,7 @@ void TokenWorld::hear(Client& client, msg::Call& call, const msg::Event& event) 
     client.short_of_memory = true;
     throw std::bad_alloc();
   }
-  if (client.short_of_memory && !text.starts_with("RESOURCE_EXHAUSTED: no memory") &&
+  if (client.short_of_memory && !text.starts_with("RESOURCE_EXHAUSTED: out of memory") &&
       !text.starts_with("DEADLINE_EXCEEDED"))
     broken("I1: '" + text + "'");
   bool as_expected = client.at < client.expected.size() && text == client.expected[client.at];
