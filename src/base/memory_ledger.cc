@@ -142,6 +142,12 @@ MemoryLedger* ledger_of(SlabSource& slabs) {
   return charged ? &charged->ledger() : nullptr;
 }
 
+bool wait_in_vain(SlabSource& slabs, size_t bytes) {
+  if (slabs.hopeless(bytes)) return true;
+  MemoryLedger* ledger = ledger_of(slabs);
+  return ledger && ledger->look() >= Overload::kRefuse;
+}
+
 bool charge(MemoryLedger* ledger, MemoryKind kind, Bytes& bytes) {
   if (!ledger || bytes.size() < kLeastCharged || !on_heap(bytes.slab())) return true;
   MemoryCharge charge(*ledger, kind);

@@ -121,6 +121,13 @@ class MemoryCharge {
     bytes_ += more;
     return true;
   }
+  // Grows, or shrinks without waking anybody: for a charge that follows something back and forth.
+  bool resize(uint64_t bytes) {
+    if (bytes > bytes_) return grow(bytes - bytes_);
+    if (ledger_) ledger_->give(kind_, bytes_ - bytes, MemoryLedger::Wake::kQuiet);
+    bytes_ = bytes;
+    return true;
+  }
   void clear() {
     if (ledger_ && bytes_ > 0) ledger_->give(kind_, bytes_);
     bytes_ = 0;
@@ -181,6 +188,10 @@ class Ledgered {
 };
 // The ledger that a source charges, or null. Costs a dynamic_cast: ask once, or where something has gone wrong.
 MemoryLedger* ledger_of(SlabSource& slabs);
+
+// Whether waiting for a slab of so many bytes, for which `slabs` had none, would be in vain: hopeless(), or work is
+// refused for want of memory, and what has come of it had better go.
+bool wait_in_vain(SlabSource& slabs, size_t bytes);
 
 // Smaller Bytes are not charged by themselves: it would cost more than it tells.
 inline constexpr size_t kLeastCharged = 4096;

@@ -9,8 +9,9 @@
 namespace weir::wire {
 namespace {
 
-constexpr uint64_t kFirst = 16 << 10;  // slab for a body of unknown length
-constexpr uint64_t kFew = 1 << 20;     // a body of unknown length that has come to this may have the most at once
+constexpr uint64_t kFirst = 16 << 10;          // slab for a body of unknown length
+constexpr uint64_t kInflaterBytes = 48 << 10;  // zlib.h: a window of 32 KiB, and about 7 KiB
+constexpr uint64_t kFew = 1 << 20;  // a body of unknown length that has come to this may have the most at once
 
 }  // namespace
 
@@ -18,7 +19,14 @@ void BodyCollector::begin(base::SlabSource& slabs, const Shape& shape) {
   clear();
   slabs_ = &slabs;
   shape_ = shape;
-  if (shape.coding != Coding::kIdentity) inflater_.emplace(shape.coding, shape.limits);
+  if (shape.coding != Coding::kIdentity) {
+    if (auto* ledger = base::ledger_of(slabs)) inflater_charge_ = {*ledger, base::MemoryKind::kInput};
+    if (!inflater_charge_.grow(kInflaterBytes)) {
+      state_ = State::kNoMemory;
+      return;
+    }
+    inflater_.emplace(shape.coding, shape.limits);
+  }
   if (shape.content_length > 0 && !inflater_ && uint64_t(shape.content_length) > shape.limits.bytes)
     state_ = State::kTooBig;
 }
@@ -26,17 +34,19 @@ void BodyCollector::begin(base::SlabSource& slabs, const Shape& shape) {
 void BodyCollector::clear() {
   block_ = base::Block();
   inflater_.reset();
+  inflater_charge_.clear();
   if (aside_.capacity() > 4096)
     aside_ = std::string();
   else
     aside_.clear();
   state_ = State::kOpen;
+  aside_charge_.clear();
   ended_ = false;
 }
 
 BodyCollector::State BodyCollector::put(std::span<const std::byte> piece) {
   if (state_ == State::kStalled) {
-    aside_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    state_ = keep(piece);
   } else if (state_ == State::kOpen) {
     state_ = advance(piece);
   }
@@ -54,6 +64,7 @@ BodyCollector::State BodyCollector::retry() {
   std::string waiting = std::exchange(aside_, {});
   state_ = State::kOpen;
   state_ = advance(std::as_bytes(std::span(waiting)));
+  if (state_ != State::kStalled) aside_charge_.clear();
   if (state_ == State::kOpen && ended_) state_ = settle();
   return state_;
 }
@@ -63,8 +74,17 @@ base::Bytes BodyCollector::take() { return block_.freeze(); }
 // What is left of `piece` when there is no slab is kept aside.
 BodyCollector::State BodyCollector::advance(std::span<const std::byte> piece) {
   State did = inflater_ ? inflate(piece) : copy(piece);
-  if (did == State::kStalled) aside_.assign(reinterpret_cast<const char*>(piece.data()), piece.size());
-  return did;
+  return did == State::kStalled ? keep(piece) : did;
+}
+
+// A string that grows takes up to twice its size. A retry() in vain must not look like memory that has come back: those
+// who wait would wake each other for ever.
+BodyCollector::State BodyCollector::keep(std::span<const std::byte> piece) {
+  if (aside_charge_.bytes() == 0)
+    if (auto* ledger = base::ledger_of(*slabs_)) aside_charge_ = {*ledger, base::MemoryKind::kInput};
+  if (!aside_charge_.resize(2 * uint64_t(aside_.size() + piece.size()))) return State::kNoMemory;
+  aside_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  return State::kStalled;
 }
 
 BodyCollector::State BodyCollector::copy(std::span<const std::byte>& piece) {
@@ -95,7 +115,7 @@ BodyCollector::State BodyCollector::inflate(std::span<const std::byte>& piece) {
 BodyCollector::State BodyCollector::grow(uint64_t to) {
   uint64_t asked = 0;
   base::Slab* slab = more(to, asked);
-  if (!slab) return slabs_->hopeless(size_t(asked)) ? State::kNoMemory : State::kStalled;
+  if (!slab) return base::wait_in_vain(*slabs_, size_t(asked)) ? State::kNoMemory : State::kStalled;
   base::Block bigger(slab);
   if (block_) bigger.append(block_.data(), block_.size());
   block_ = std::move(bigger);

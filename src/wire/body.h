@@ -3,7 +3,8 @@
 // Used by every codec for BodyPlan::kWhole. The slab is sized from Content-Length, once the first 2 MiB have come
 // (base/slab_parts.h says why); where the length is not known (chunked, coded) it grows by doubling. It takes every
 // piece that it is given: when the SlabSource has no room it keeps the piece aside and says kStalled; the codec then
-// holds its peer back (so that little is kept aside) and calls retry() on its tick.
+// holds its peer back (so that little is kept aside) and calls retry() on its tick. What is kept aside is charged to
+// the ledger of the SlabSource; where that has no room either, the body is refused at once (kNoMemory).
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/memory_ledger.h"
 #include "wire/coding.h"
 
 namespace weir::wire {
@@ -25,7 +27,7 @@ class BodyCollector {
     kDone,      // after end(): take() it
     kTooBig,    // more than the limit, or a bomb: 413
     kCorrupt,   // not in its Content-Encoding: 400
-    kNoMemory,  // the SlabSource says that it is hopeless: 503
+    kNoMemory,  // the SlabSource says that it is hopeless, or there is no room to wait in: 503
   };
   struct Shape {
     int64_t content_length = -1;  // of the coded body; -1 when not declared
@@ -59,6 +61,7 @@ class BodyCollector {
   State grow(uint64_t to);
   base::Slab* more(uint64_t to, uint64_t& asked);
   State settle();
+  State keep(std::span<const std::byte> piece);
 
   base::SlabSource* slabs_ = nullptr;
   Shape shape_;
@@ -66,7 +69,9 @@ class BodyCollector {
   bool ended_ = false;
   base::Block block_;
   std::optional<Inflater> inflater_;
+  base::MemoryCharge inflater_charge_;
   std::string aside_;  // pieces that wait for a slab
+  base::MemoryCharge aside_charge_;
 };
 
 // The coding of a request body from its Content-Encoding field; nothing when we have no such coding (415).

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/memory_ledger.h"
 #include "wire/text.h"
 
 namespace weir::wire {
@@ -201,7 +202,7 @@ Inflate inflate_whole(Coding coding, std::span<const std::byte> in, InflateLimit
   base::Block block;
   while (true) {
     base::Slab* slab = slabs.take(size_t(want));
-    if (!slab) return slabs.hopeless(size_t(want)) ? Inflate::kNoMemory : Inflate::kNoRoom;
+    if (!slab) return base::wait_in_vain(slabs, size_t(want)) ? Inflate::kNoMemory : Inflate::kNoRoom;
     base::Block bigger(slab);
     if (block) bigger.append(block.data(), block.size());
     block = std::move(bigger);

@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "wire/answer_flow.h"
 #include "wire/coding.h"
+#include "wire/limits.h"
+#include "wire/router.h"
 #include "wire/text.h"
 
 namespace weir::wire {
@@ -114,7 +117,15 @@ void Exchange::respond(int status, std::string_view content_type, base::Bytes bo
   respond(std::move(response), std::move(body));
 }
 
+// An answer for which there is no memory is replaced before any of it is sent. Who has an error form of its own charges
+// the body itself, and refuses in that form.
 void Exchange::respond(Response response, base::Bytes body) {
+  if (body.size() >= base::kLeastCharged && !base::charge(memory_of(*this), base::MemoryKind::kAnswers, body)) {
+    body = {};
+    ledger_.reject = reason::kOverload;
+    ledger_.code = base::Code::kResourceExhausted;
+    return respond_error(*this, 503, "there is no memory for the answer; try again later");
+  }
   if (!bodiless(response.status) && !response.fields.has("content-length")) {
     std::array<char, 20> digits;
     auto end = std::to_chars(digits.data(), digits.data() + digits.size(), body.size()).ptr;

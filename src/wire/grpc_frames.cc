@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/memory_ledger.h"
 #include "base/slab_parts.h"
 
 namespace weir::wire {
@@ -62,10 +63,11 @@ Deframer::Step Deframer::open_payload() {
 
 // `bytes`: that were not to be had.
 Deframer::Step Deframer::starved(uint64_t bytes) {
-  if (!slabs_.hopeless(bytes)) return Step::kStarved;
+  if (!base::wait_in_vain(slabs_, size_t(bytes))) return Step::kStarved;
   block_ = {};
-  return fail(base::Code::kResourceExhausted,
-              "there is no memory for a message of " + std::to_string(length_) + " bytes; try again later");
+  error_ =
+      base::overloaded("there is no memory for a message of " + std::to_string(length_) + " bytes; try again later");
+  return Step::kFailed;
 }
 
 base::Slab* Deframer::slab(uint64_t bytes) {

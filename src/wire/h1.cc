@@ -25,7 +25,12 @@ std::string_view view(std::span<const std::byte> bytes) {
 }  // namespace
 
 H1::H1(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
-    : env_(env), wire_(wire), peer_(peer), parser_(*this), idle_since_(wire.now()) {}
+    : env_(env),
+      memory_(base::ledger_of(env.slabs)),
+      wire_(wire),
+      peer_(peer),
+      parser_(*this),
+      idle_since_(wire.now()) {}
 H1::~H1() = default;
 
 void H1::feed(std::span<const std::byte> bytes) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "wire/answer_flow.h"
 #include "wire/body.h"
 #include "wire/codec.h"
 #include "wire/h1_gate.h"
@@ -20,7 +21,7 @@ namespace weir::wire {
 
 class H1;
 
-class H1Exchange final : public Exchange {
+class H1Exchange final : public Exchange, public AnswerFlow {
  public:
   explicit H1Exchange(H1& h1) : h1_(h1) {}
 
@@ -32,6 +33,9 @@ class H1Exchange final : public Exchange {
   size_t backlog() const override;
   void consume(size_t n) override;
   base::Time now() const override;
+  // AnswerFlow
+  base::MemoryLedger* memory() override;
+  void call_on_drain() override { above_ = true; }
 
  private:
   friend class H1;
@@ -78,6 +82,7 @@ class H1Exchange final : public Exchange {
   uint64_t from_ = 0, to_ = 0;  // of its answer in the output
   uint64_t unconsumed_ = 0;     // kStream: body bytes that the service has not dealt with
   uint64_t received_ = 0;       // body bytes
+  SmallPieces small_;           // of its answer
   std::unique_ptr<Held> held_;
 };
 
@@ -148,12 +153,15 @@ class H1 final : public Codec, H1Parser::Sink {
   void close_now();
   void note_output(uint64_t before);
   bool held_back() const;
+  bool overloaded(base::Overload step) const { return memory_ && memory_->at_least(step); }
+  uint64_t held_for_answers() const;
   void check_output(base::Time now);
   void check_input(base::Time now);
   // There is output, or the end, and nobody may be looking.
   void announce();
 
   CodecEnv env_;
+  base::MemoryLedger* const memory_;  // of env_.slabs, or null
   Wire& wire_;
   const PeerInfo& peer_;
   H1Parser parser_;

@@ -13,8 +13,9 @@
 namespace weir::wire {
 namespace {
 
-constexpr uint64_t kDiscardAtEnd = 1 << 20;  // of whatever comes after the last request
-constexpr size_t kSpare = 4;                 // exchanges kept for reuse
+constexpr uint64_t kDiscardAtEnd = 1 << 20;                     // of whatever comes after the last request
+constexpr size_t kSpare = 4;                                    // exchanges kept for reuse
+constexpr base::Duration kShortIdle = std::chrono::seconds(2);  // where memory is short
 
 }  // namespace
 
@@ -117,6 +118,7 @@ void H1::consumed(size_t n) {
   }
   if (ended_ < queue_.size()) {
     H1Exchange& x = *queue_[ended_];
+    x.small_.fit(x.backlog());
     if (x.above_ && x.backlog() < Exchange::kLowWater) {
       x.above_ = false;
       tell_drain(x);
@@ -179,10 +181,18 @@ void H1::tick(base::Time now) {
   note_output(before);
 }
 
+uint64_t H1::held_for_answers() const {
+  uint64_t held = 0;
+  for (const auto& x : queue_) held += held_for_answer(*x);
+  return held;
+}
+
 // A peer that does not take its answers is cut off, whatever it was sent.
 void H1::check_output(base::Time now) {
+  if (memory_) memory_->look();
   if (output_.empty()) return output_watch_.stop();
-  if (!output_watch_.too_slow(now, env_.limits.min_drain_rate, env_.limits.grace)) return;
+  DrainFloor floor = drain_floor(env_.limits, held_for_answers(), env_.slabs);
+  if (!output_watch_.too_slow(now, floor.rate, floor.grace)) return;
   if (!queue_.empty()) queue_.front()->ledger().reject = reason::kSlowRead;
   output_.clear();
   close_now();
@@ -193,7 +203,9 @@ void H1::check_input(base::Time now) {
   if (reading_ == Reading::kHead) {
     if (head_since_ != base::kNever && now - head_since_ > limits.head)
       return refuse({408, reason::kSlowHeader, "the request head took too long"});
-    if (idle() && now - idle_since_ > (served_ ? limits.idle : limits.head)) close_now();
+    base::Duration most = served_ ? limits.idle : limits.head;
+    if (overloaded(base::Overload::kClose)) most = std::min(most, kShortIdle);
+    if (idle() && now - idle_since_ > most) close_now();
   } else if (reading_ == Reading::kRaw) {
     body_watch_.stop();
     if (now - moved_ > limits.stream_idle) fail_current({408, reason::kIdle, "nothing has come for too long"});

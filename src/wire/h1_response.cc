@@ -89,10 +89,12 @@ void H1Exchange::clear() {
   keep_alive_ = true;
   framing_ = Framing::kNone;
   left_ = from_ = to_ = unconsumed_ = received_ = 0;
+  small_.fit(0);
   held_.reset();
 }
 
 base::Time H1Exchange::now() const { return h1_.wire_.now(); }
+base::MemoryLedger* H1Exchange::memory() { return h1_.memory_; }
 
 size_t H1Exchange::backlog() const {
   size_t waiting = held_ ? held_->bytes : 0;
@@ -118,6 +120,10 @@ void H1Exchange::head(Response response) {
 
 void H1Exchange::body(base::Bytes piece) {
   if (!open() || !headed_ || piece.empty()) return;
+  if (!charge_piece(h1_.memory_, piece, small_)) {
+    ledger_.reject = reason::kOverload;
+    return reset(Reset::kInternal);
+  }
   ledger_.bytes_out += piece.size();
   if (turn_) {
     write_body(std::move(piece));
@@ -180,7 +186,7 @@ bool H1Exchange::bodiless(int status) const {
 // Whether this response is the last of its connection, as far as can be told at its head.
 bool H1Exchange::closes_after() const {
   if (close_ || !keep_alive_ || framing_ == Framing::kUntilClose) return true;
-  if (h1_.draining_ && h1_.queue_.back().get() == this) return true;
+  if ((h1_.draining_ || h1_.overloaded(base::Overload::kClose)) && h1_.queue_.back().get() == this) return true;
   if (read_whole_ || !begun_) return false;
   // A stream's answer may go on until all of its request is read, unless it is whole here and now.
   if (plan_.body == BodyPlan::kStream && !at_once_ && !ended_) return false;

@@ -12,12 +12,14 @@ namespace {
 constexpr size_t kPreface = 24;  // "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 constexpr base::Duration kLastFlush = std::chrono::seconds(1);
 constexpr base::Duration kUnread = std::chrono::seconds(1);
+constexpr base::Duration kShortIdle = std::chrono::seconds(2);  // where memory is short
 constexpr size_t kSocketIsSlow = 64 << 10;  // unwritten output above which the socket, not a window, holds streams up
 
 }  // namespace
 
 H2::H2(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
     : env_(env),
+      memory_(base::ledger_of(env.slabs)),
       limits_(env.limits),
       wire_(wire),
       peer_(peer),
@@ -110,7 +112,7 @@ void H2::consume(H2Exchange& x, size_t n) {
 // A tensor on a long way would else be held to one window per round trip. What has its memory is consumed as it comes,
 // so a wide window keeps nobody else from the connection's; that one bounds what a connection can make us keep.
 void H2::expect(H2Exchange& x, size_t n) {
-  bool wide = n > limits_.stream_window;
+  bool wide = n > limits_.stream_window && !overloaded(base::Overload::kShrink);
   if (!session_ || (!wide && !x.in.wide)) return;
   x.in.wide = wide;
   size_t window =
@@ -274,22 +276,31 @@ void H2::check_connection() {
   guard_.check(now_);
   if (inside_since_ != base::kNever && now_ - inside_since_ >= limits_.head)
     condemn(reason::kSlowHeader, H2Error::kEnhanceYourCalm, "frame too slow");
-  if (output_.empty())
-    drain_floor_.stop();
-  else
-    drain_floor_.start(now_);
-  if (drain_floor_.below(now_, limits_.min_drain_rate, limits_.grace)) {
-    condemn(reason::kSlowRead, H2Error::kEnhanceYourCalm, "output not read");
-    die();
-    drop_output();  // nobody reads the GOAWAY either
-  }
+  if (memory_) memory_->look();
+  fit_window();
+  check_drain();
   if (live_.empty() && !dead_) {
     spare_.clear();
     output_.shrink();
-    if (now_ - idle_since_ < limits_.idle) return;
+    base::Duration most = overloaded(base::Overload::kClose) ? std::min(limits_.idle, kShortIdle) : limits_.idle;
+    if (now_ - idle_since_ < most) return;
     nghttp2_session_terminate_session(session_, NGHTTP2_NO_ERROR);
     wire_.output_ready();
   }
+}
+
+// Does the socket take what is ready? It answers for all that the streams hold.
+void H2::check_drain() {
+  if (output_.empty()) return drain_floor_.stop();
+  drain_floor_.start(now_);
+  uint64_t held = 0;
+  for (auto& x : live_)
+    if (!x->over) held += held_for_answer(*x);
+  DrainFloor floor = drain_floor(limits_, held, env_.slabs);
+  if (!drain_floor_.below(now_, floor.rate, floor.grace)) return;
+  condemn(reason::kSlowRead, H2Error::kEnhanceYourCalm, "output not read");
+  die();
+  drop_output();  // nobody reads the GOAWAY either
 }
 
 void H2::check_exchange(H2Exchange& x) {
@@ -308,7 +319,8 @@ void H2::check_exchange(H2Exchange& x) {
     x.out.floor.start(now_);
   else
     x.out.floor.stop();
-  if (x.out.floor.below(now_, limits_.min_drain_rate, limits_.grace)) slow(reason::kSlowRead);
+  DrainFloor floor = drain_floor(limits_, held_for_answer(x), env_.slabs);
+  if (x.out.floor.below(now_, floor.rate, floor.grace)) slow(reason::kSlowRead);
 }
 
 // The answer is out, but the request has not ended. RFC 9113 §8.1 lets us say that the rest is not wanted, but some

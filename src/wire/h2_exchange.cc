@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "wire/limits.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
 
@@ -36,6 +37,10 @@ void H2Exchange::head(Response response) {
 
 void H2Exchange::body(base::Bytes piece) {
   if (over || !out.started || out.ended || out.bodiless || piece.empty()) return;
+  if (!charge_piece(memory(), piece, out.small)) {
+    ledger_.reject = reason::kOverload;
+    return reset(Reset::kInternal);
+  }
   out.queued += piece.size();
   out.backlog += piece.size();
   if (out.backlog >= kLowWater) out.above = true;
@@ -111,6 +116,7 @@ void H2Exchange::close_reader() {
 void H2Exchange::abandon_output() {
   out.queue.clear();
   out.front_at = out.queued = out.backlog = 0;
+  out.small.fit(0);
 }
 
 void H2Exchange::ticket_back() {

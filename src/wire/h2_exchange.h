@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/ticket.h"
+#include "wire/answer_flow.h"
 #include "wire/body.h"
 #include "wire/exchange.h"
 #include "wire/fifo.h"
@@ -26,12 +27,13 @@ class H2Streams {
   virtual void expect(H2Exchange& exchange, size_t n) = 0;
   virtual void released(H2Exchange& exchange) = 0;  // the last Ticket came back
   virtual base::Time now() const = 0;
+  virtual base::MemoryLedger* memory() const = 0;  // or null
 
  protected:
   ~H2Streams() = default;
 };
 
-class H2Exchange final : public Exchange, public base::Ticketed {
+class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticketed {
  public:
   void head(Response response) override;
   void body(base::Bytes piece) override;
@@ -43,6 +45,9 @@ class H2Exchange final : public Exchange, public base::Ticketed {
   void expect(size_t n) override;
   base::Time now() const override { return streams_ ? streams_->now() : ledger_.began; }
   base::Ticket ticket() override { return base::Ticket(*this); }
+  // AnswerFlow
+  base::MemoryLedger* memory() override { return streams_ ? streams_->memory() : nullptr; }
+  void call_on_drain() override { out.above = true; }
 
   // The rest is the session's.
   void open(H2Streams& streams, int32_t stream, const PeerInfo& peer);
@@ -91,6 +96,7 @@ class H2Exchange final : public Exchange, public base::Ticketed {
     bool finished = false;                  // END_STREAM is in the output
     base::Time finished_at = base::kNever;  // and when it came there, if before the request's end
     bool above = false;                     // the backlog has been above the low-water mark
+    SmallPieces small;
     std::optional<Reset> reset;
     RateFloor floor;
   } out;

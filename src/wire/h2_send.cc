@@ -217,6 +217,7 @@ void H2::pass_marks() {
     --x.marks;
     if (!x.over) {
       x.out.backlog -= m.bytes;
+      x.out.small.fit(x.out.backlog);
       if (m.end) {
         close_exchange(x, true);
       } else if (x.out.above && x.out.backlog < Exchange::kLowWater) {

@@ -93,8 +93,6 @@ void H2::start() {
 
   // What the RFC allows, whatever was configured: a SETTINGS frame that the library refuses would never be sent.
   uint32_t window = std::clamp(limits_.stream_window, 1u, uint32_t(NGHTTP2_MAX_WINDOW_SIZE));
-  uint32_t conn_window = std::clamp(limits_.conn_window, uint32_t(NGHTTP2_INITIAL_CONNECTION_WINDOW_SIZE),
-                                    uint32_t(NGHTTP2_MAX_WINDOW_SIZE));
   uint32_t max_frame = std::clamp(limits_.max_frame, 1u << 14, (1u << 24) - 1);
   const std::array<nghttp2_settings_entry, 6> settings{{
       {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, limits_.streams},
@@ -105,7 +103,16 @@ void H2::start() {
       {NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1},
   }};
   nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), settings.size());
-  nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, int32_t(conn_window));
+  fit_window();
+}
+
+// What a connection may send ahead of us: less where memory is short, so that what comes is what is worked on.
+void H2::fit_window() {
+  constexpr auto kLeast = uint32_t(NGHTTP2_INITIAL_CONNECTION_WINDOW_SIZE), kMost = uint32_t(NGHTTP2_MAX_WINDOW_SIZE);
+  uint32_t window = overloaded(base::Overload::kShrink) ? kLeast : std::clamp(limits_.conn_window, kLeast, kMost);
+  if (window == std::exchange(window_, window)) return;
+  nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, int32_t(window));
+  if (inside_ == Inside::kNothing && nghttp2_session_want_write(session_)) wire_.output_ready();
 }
 
 H2Exchange* H2::exchange_of(int32_t stream) const {

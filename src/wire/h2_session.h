@@ -52,6 +52,7 @@ class H2 final : public Codec, private H2Streams {
   void expect(H2Exchange& x, size_t n) override;
   void released(H2Exchange& x) override { sweep_.push_back(&x); }
   base::Time now() const override { return wire_.now(); }
+  base::MemoryLedger* memory() const override { return memory_; }
 
   // h2_session.cc
   void start();
@@ -101,9 +102,13 @@ class H2 final : public Codec, private H2Streams {
   void check_exchange(H2Exchange& x);
   void check_unread(H2Exchange& x);
   void check_connection();
+  void check_drain();
+  void fit_window();
+  bool overloaded(base::Overload step) const { return memory_ && memory_->at_least(step); }
   bool session_over() const;
 
   const CodecEnv env_;
+  base::MemoryLedger* const memory_;  // of env_.slabs, or null
   const Limits& limits_;
   Wire& wire_;
   const PeerInfo& peer_;
@@ -123,7 +128,8 @@ class H2 final : public Codec, private H2Streams {
   base::Time inside_since_ = base::kNever;  // a head or a control frame is incomplete since then
   base::Time idle_since_;
   RateFloor drain_floor_;
-  std::string stash_;  // read, but beyond what one read may start
+  uint32_t window_ = 0;  // the connection's receive window, as the peer knows it
+  std::string stash_;    // read, but beyond what one read may start
 
   H2Exchange* heading_ = nullptr;  // whose fields are arriving
   bool trailers_ = false;          // they are trailers

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "base/overload.h"
 #include "wire/limits.h"
 #include "wire/path_table.h"
 #include "wire/service_guard.h"
@@ -255,7 +256,7 @@ void respond_error(Exchange& exchange, int status, std::string_view text) {
 
 void respond_error(Exchange& exchange, const base::Status& status) {
   exchange.ledger().code = status.code;
-  respond_error(exchange, base::http_status(status.code), status.text);
+  respond_error(exchange, base::http_status(status), status.text);
 }
 
 }  // namespace weir::wire

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/memory_ledger.h"
 #include "wire/coding.h"
 #include "wire/grpc_frames.h"
 #include "wire/guard.h"
@@ -135,9 +136,12 @@ class FramedCall : public RpcCall {
   bool accept_message();
   void settle();
   void let_in();
+  void hold(std::span<const std::byte> in);
+  void no_memory(const char* what);
 
   Deframer deframer_;
-  std::string held_;     // frame bytes that wait for a slab or for congestion to pass
+  std::string held_;  // frame bytes that wait for a slab or for congestion to pass
+  base::MemoryCharge held_charge_;
   size_t owed_ = 0;      // request bytes not yet given back with consume()
   bool wide_ = false;    // the peer has been told to expect()
   base::Bytes coded_;    // a compressed message that waits for a slab to inflate into

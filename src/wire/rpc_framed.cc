@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "wire/answer_flow.h"
 #include "wire/grpc_status.h"
 #include "wire/limits.h"
 #include "wire/rpc_call.h"
@@ -51,10 +52,24 @@ void FramedCall::on_data(Exchange&, std::span<const std::byte> bytes) {
     std::string scratch;
     auto in = decode(bytes, scratch);
     if (held_.empty()) pump(in);
-    held_.append(reinterpret_cast<const char*>(in.data()), in.size());
+    hold(in);
   }
   came(bytes.size(), owes());
   settle();
+}
+
+// A string that grows takes up to twice its size.
+void FramedCall::hold(std::span<const std::byte> in) {
+  if (in.empty() || finished()) return;
+  if (held_charge_.bytes() == 0)
+    if (auto* ledger = base::ledger_of(house_.slabs)) held_charge_ = {*ledger, base::MemoryKind::kInput};
+  if (!held_charge_.grow(2 * uint64_t(in.size()))) return no_memory("the request");
+  held_.append(reinterpret_cast<const char*>(in.data()), in.size());
+}
+
+void FramedCall::no_memory(const char* what) {
+  exchange_.ledger().reject = reason::kOverload;
+  break_off(base::overloaded("there is no memory for " + std::string(what) + "; try again later"));
 }
 
 // While something waits for us, the peer need not hurry.
@@ -76,6 +91,7 @@ void FramedCall::resume() {
     auto in = span_of(taken);
     pump(in);
     if (!finished()) held_ = taken.substr(taken.size() - in.size());
+    if (held_.empty()) held_charge_.clear();
     came(0, owes());
   }
   settle();
@@ -127,11 +143,7 @@ bool FramedCall::accept_message() {
     deliver(std::move(plain));
     return true;
   }
-  if (outcome == Inflate::kNoMemory) {
-    exchange_.ledger().reject = reason::kOverload;
-    break_off(base::try_again(Code::kResourceExhausted, "there is no memory for the message; try again later"));
-    return false;
-  }
+  if (outcome == Inflate::kNoMemory) return no_memory("the message"), false;
   exchange_.ledger().reject = reason::kInflateBytes;
   if (outcome == Inflate::kTooBig)
     break_off(base::failure(Code::kResourceExhausted, "message inflates past the limit of " +
@@ -153,6 +165,7 @@ void FramedCall::let_in() {
 
 void FramedCall::drop_request() {
   held_.clear();
+  held_charge_.clear();
   coded_ = {};
   if (owed_ > 0) exchange_.consume(std::exchange(owed_, 0));
 }
@@ -187,6 +200,9 @@ void FramedCall::send_head() {
 
 void FramedCall::send(std::vector<base::Bytes> pieces) {
   if (finished()) return;
+  for (auto& piece : pieces)
+    if (piece.size() >= base::kLeastCharged && !base::charge(memory_of(exchange_), base::MemoryKind::kAnswers, piece))
+      return no_memory("the answer");
   send_head();
   if (out_ != Coding::kIdentity && compress_ == MessageCompress::kAsConfigured) {
     size_t size = 0;

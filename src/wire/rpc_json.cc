@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "wire/answer_flow.h"
 #include "wire/body.h"
 #include "wire/coding.h"
 #include "wire/grpc_status.h"
@@ -27,7 +28,8 @@ using base::Code;
 
 constexpr std::string_view kJson = "application/json", kNdjson = "application/x-ndjson";
 constexpr int kTooLarge = 413;
-constexpr size_t kLittle = 4096;  // a message that is longer than its text, but no longer than this, is the heap's
+constexpr size_t kAsked = 64 << 10;  // a text from which on there must be room for what it becomes
+constexpr size_t kLittle = 4096;     // a message that is longer than its text, but no longer than this, is the heap's
 
 class JsonCall final : public RpcCall {
  public:
@@ -51,6 +53,8 @@ class JsonCall final : public RpcCall {
   void feed_whole();
   void feed_one(std::string_view json, base::Bytes place);
   void feed_lines();
+  bool room_for(std::string_view text, base::MemoryCharge& room);
+  void no_memory(std::string_view what);
   void too_large(std::string_view why, std::string_view text);
   void open_stream();
   void write_line(std::string_view json);
@@ -65,7 +69,7 @@ class JsonCall final : public RpcCall {
   bool whole_ = false;  // text_ is there, and something of it waits
   bool sse_ = false, large_ = false;
   Coding coding_ = Coding::kIdentity;
-  std::string answer_;  // of one-response methods
+  base::Bytes answer_;  // of one-response methods
 };
 
 base::Status JsonCall::check_head() {
@@ -118,7 +122,7 @@ void JsonCall::collected(BodyCollector::State state, size_t came_now) {
       if (coding_ != Coding::kIdentity) return too_large(reason::kInflateBytes, "the body inflates too far");
       return too_large(reason::kBodyBytes,
                        "the body is over the limit of " + std::to_string(house_.options.max_message) + " bytes");
-    case State::kNoMemory: return too_large(reason::kOverload, "there is no memory for the message; try again later");
+    case State::kNoMemory: return no_memory("the message");
     case State::kCorrupt:
       exchange_.ledger().reject = reason::kParse;
       return break_off(base::failure(Code::kInvalidArgument, "the body is not what its content-encoding says"));
@@ -155,8 +159,24 @@ void JsonCall::feed_whole() {
   half_close();
 }
 
+// What a transcoder has in hand beside its text: a copy of it, and the other form while that grows. Little is not asked
+// for.
+bool JsonCall::room_for(std::string_view text, base::MemoryCharge& room) {
+  constexpr uint64_t kHeld = 4;  // times the text
+  if (text.size() < kAsked) return true;
+  if (auto* ledger = base::ledger_of(house_.slabs)) room = {*ledger, base::MemoryKind::kDecoding};
+  return room.grow(kHeld * text.size());
+}
+
+void JsonCall::no_memory(std::string_view what) {
+  exchange_.ledger().reject = reason::kOverload;
+  break_off(base::overloaded("there is no memory for " + std::string(what) + "; try again later"));
+}
+
 // `place` is where the text lies: nobody else reads there, and the text is of no use once it is a message.
 void JsonCall::feed_one(std::string_view json, base::Bytes place) {
+  base::MemoryCharge room;
+  if (!room_for(json, room)) return no_memory("the message");
   auto binary = house_.json->to_binary(route_.request_type, json);
   if (binary.has_error()) {
     exchange_.ledger().reject = reason::kParse;
@@ -173,7 +193,7 @@ void JsonCall::feed_one(std::string_view json, base::Bytes place) {
                                              std::to_string(house_.options.max_message) + " bytes");
   // Numbers may be written shorter than they are.
   base::Block block(house_.slabs.take(size));
-  if (!block) return break_off(base::try_again(Code::kResourceExhausted, "no memory for the message; try again later"));
+  if (!block) return no_memory("the message");
   block.append(binary->data(), size);
   deliver(block.freeze());
 }
@@ -224,11 +244,16 @@ void JsonCall::send(std::vector<base::Bytes> pieces) {
     for (const auto& p : pieces) joined += p.view();
     binary = joined;
   }
+  base::MemoryCharge room;
+  if (!room_for(binary, room)) return no_memory("the answer");
   auto json = house_.json->to_json(route_.response_type, binary);
   if (json.has_error())
     return break_off(base::failure(Code::kInternal, "the answer has no JSON form: " + json.error().text));
+  room.clear();
   if (one_response()) {
-    answer_ = std::move(*json);
+    auto answer = base::adopt(memory_of(exchange_), base::MemoryKind::kAnswers, std::move(*json));
+    if (!answer) return no_memory("the answer");
+    answer_ = *std::move(answer);
     return;
   }
   open_stream();
@@ -248,7 +273,7 @@ std::string JsonCall::error_object(const base::Status& status) {
 
 void JsonCall::respond_error(const base::Status& status) {
   Response response;
-  response.status = large_ ? kTooLarge : base::http_status(status.code);
+  response.status = large_ ? kTooLarge : base::http_status(status);
   response.fields.add("content-type", kJson);
   copy_metadata(response);
   bool again = response.status == 429 || response.status == 503;
@@ -270,7 +295,7 @@ void JsonCall::write_end(const base::Status& status) {
   Response response;
   response.fields.add("content-type", kJson);
   copy_metadata(response);
-  exchange_.respond(std::move(response), base::Bytes::adopt(std::move(answer_)));
+  exchange_.respond(std::move(response), std::move(answer_));
 }
 
 }  // namespace

@@ -210,7 +210,7 @@ TEST(RpcJsonRoom, AMessageThatOutgrowsItsTextIsRefusedWhereThereIsNoSlab) {
     return x->response.status;
   };
   EXPECT_EQ(call(100), 200);  // little enough for the heap
-  EXPECT_EQ(call(4000), 429);
+  EXPECT_EQ(call(4000), 503);
   EXPECT_EQ(call(6000), 413);
   auto x = bench.run("/test.Service/Echo", std::string(4000, 'j'), "application/json");
   EXPECT_EQ(x->response.status, 200);
