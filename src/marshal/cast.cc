@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/memory_ledger.h"
 #include "marshal/half.h"
 
 namespace weir::marshal {
@@ -109,8 +110,7 @@ base::Status cast(msg::Tensor& tensor, DType to, base::SlabSource& slabs) {
     return base::invalid("input '" + tensor.name + "': " + std::string(msg::name(tensor.dtype)) + " cannot become " +
                          std::string(msg::name(to)));
   size_t count = tensor.data.size() / from_size;
-  base::Slab* slab = slabs.take(count * to_size);
-  base::Block block(slab ? slab : base::heap_slab(count * to_size));
+  base::Block block(base::take_now(slabs, count * to_size));
   const char* from = tensor.data.view().data();
   auto* at = reinterpret_cast<char*>(block.data());
   for (size_t i = 0; i < count; ++i, from += from_size, at += to_size) {

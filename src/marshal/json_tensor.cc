@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/encoding.h"
+#include "base/memory_ledger.h"
 #include "marshal/half.h"
 #include "marshal/string_block.h"
 
@@ -196,9 +197,7 @@ Status outcome(JsonCursor& json, Reader& reader) {
 template <class T>
 Status read_cells(JsonCursor& json, msg::Tensor& tensor, uint64_t count, base::SlabSource& slabs,
                   WideText wide = WideText::kNumber) {
-  base::Slab* slab = slabs.take(count * sizeof(T));
-  if (!slab) slab = base::heap_slab(count * sizeof(T));  // bounded by the body, which did find room
-  base::Block block(slab);
+  base::Block block(base::take_now(slabs, count * sizeof(T)));
   block.resize(count * sizeof(T));
   Reader reader(json, tensor, count, wide);
   T* to = reinterpret_cast<T*>(block.data());

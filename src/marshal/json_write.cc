@@ -7,6 +7,7 @@
 #include "base/encoding.h"
 #include "marshal/float_text.h"
 #include "marshal/half.h"
+#include "marshal/json_pieces.h"
 #include "marshal/json_tensor.h"
 
 namespace weir::marshal {
@@ -162,24 +163,25 @@ void write_number(std::string& out, uint64_t value) { write_one(out, value); }
 
 void write_string(std::string& out, std::string_view text) {
   out += '"';
+  write_text_of_string(out, text);
+  out += '"';
+}
+
+void write_text_of_string(std::string& out, std::string_view text) {
   if (simple(text)) {
-    out.append(text) += '"';
+    out.append(text);
     return;
   }
-  if (!valid_utf8(text)) {
-    write_mended(out, text);
-  } else {
-    size_t from = 0;
-    for (size_t i = 0; i < text.size(); ++i) {
-      auto c = uint8_t(text[i]);
-      if (c >= 0x20 && c != '"' && c != '\\') continue;
-      out += text.substr(from, i - from);
-      write_escape(out, c);
-      from = i + 1;
-    }
-    out += text.substr(from);
+  if (!valid_utf8(text)) return write_mended(out, text);
+  size_t from = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    auto c = uint8_t(text[i]);
+    if (c >= 0x20 && c != '"' && c != '\\') continue;
+    out += text.substr(from, i - from);
+    write_escape(out, c);
+    from = i + 1;
   }
-  out += '"';
+  out += text.substr(from);
 }
 
 BytesText bytes_text(const msg::Tensor& tensor) {

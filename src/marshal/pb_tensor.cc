@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/memory_ledger.h"
 #include "marshal/half.h"
 #include "marshal/string_block.h"
 
@@ -32,8 +33,7 @@ class CellReader {
       strings_.emplace(slabs_, fields.size() + 2 * count_);
     } else {
       size_t size = count_ * msg::size_of(tensor_.dtype);
-      base::Slab* slab = slabs_.take(size);
-      block_ = base::Block(slab ? slab : base::heap_slab(size));
+      block_ = base::Block(base::take_now(slabs_, size));
     }
     PbReader r(fields);
     while (r.next()) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/memory_ledger.h"
 
 namespace weir::marshal {
 
@@ -27,8 +28,7 @@ class StringBlock {
  private:
   void grow(size_t least) {
     size_t want = std::max({least, first_, block_.capacity() * 2});
-    base::Slab* slab = slabs_.take(want);
-    base::Block larger(slab ? slab : base::heap_slab(want));  // bounded by the body, which did find room
+    base::Block larger(base::take_now(slabs_, want));
     if (block_) larger.append(block_.data(), block_.size());
     block_ = std::move(larger);
   }

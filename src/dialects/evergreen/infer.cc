@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/memory_ledger.h"
 #include "dialects/evergreen/action.h"
 #include "dialects/evergreen/schema.h"
 #include "dialects/evergreen/tensor_chunk.h"
@@ -107,11 +108,11 @@ class Infer final : public ModelAction {
   }
 
   // One chunk stays where it is; several are joined.
-  static base::Bytes joined(std::vector<base::Bytes>&& chunks) {
+  base::Bytes joined(std::vector<base::Bytes>&& chunks) {
     if (chunks.size() == 1) return std::move(chunks[0]);
     size_t size = 0;
     for (const auto& c : chunks) size += c.size();
-    base::Block block(base::heap_slab(std::max<size_t>(size, 1)));
+    base::Block block(base::take_now(session_.house().slabs, std::max<size_t>(size, 1)));
     for (const auto& c : chunks) block.append(c.data(), c.size());
     return block.freeze();
   }

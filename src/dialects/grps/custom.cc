@@ -7,6 +7,7 @@
 #include "dialects/grps/route_inputs.h"
 #include "dialects/grps/route_reply.h"
 #include "dialects/grps/stream.h"
+#include "wire/answer_flow.h"
 #include "wire/sse.h"
 
 namespace weir::grps {
@@ -44,8 +45,11 @@ class CustomInference final : public wire::Reader, public Inference {
 
   Status answered(std::vector<Tensor> outputs, More more) override {
     if (streaming_ && more == More::kNo && outputs.empty()) return {};
+    wire::AnswerRoom room(exchange_);
+    if (!room.take(most_rendered(route_, outputs))) return wire::no_room_for_answer();
     auto body = render(route_, outputs);
     if (!body) return body.error();
+    if (!room.settle(*body)) return wire::no_room_for_answer();
     if (!streaming_) {
       answer_ = std::move(*body);
       return {};

@@ -1,9 +1,11 @@
 // read_json() of message.h.
 #include <cmath>
 #include <limits>
+#include <new>
 #include <optional>
 
 #include "base/encoding.h"
+#include "base/memory_ledger.h"
 #include "dialects/grps/message.h"
 #include "dialects/grps/types.h"
 #include "marshal/json_tensor.h"
@@ -31,6 +33,13 @@ bool is(std::string_view key, std::string_view name) {
     if (key[k] != c) return false;
   }
   return k == key.size();
+}
+
+// What is not read into a slab is charged all the same. Throws bad_alloc where there is no room.
+base::Bytes charged(base::SlabSource& slabs, base::Bytes bytes) {
+  if (bytes.size() >= base::kLeastCharged && !base::charge(base::ledger_of(slabs), base::MemoryKind::kDecoding, bytes))
+    throw std::bad_alloc();
+  return bytes;
 }
 
 // The nested numbers of `ndarray`, read in one pass: shape and elements.
@@ -139,17 +148,18 @@ class JsonMessageReader {
   bool text(BytesText form) {
     std::string_view text;
     if (!json_.string(text)) return false;
-    if (form == BytesText::kUtf8) return message_.data = base::Bytes::copy_of(text), true;
+    if (form == BytesText::kUtf8) return message_.data = charged(slabs_, base::Bytes::copy_of(text)), true;
     auto bytes = base::base64_decode(text);
     if (!bytes) return refuse("'bin_data' is not base64");
-    message_.data = base::Bytes::adopt(*std::move(bytes));
+    message_.data = charged(slabs_, base::Bytes::adopt(*std::move(bytes)));
     return true;
   }
 
   bool array() {
     ArrayReader reader(json_);
     if (!reader.read()) return false;
-    message_.tensors.push_back(reader.take());
+    msg::Tensor& tensor = message_.tensors.emplace_back(reader.take());
+    tensor.data = charged(slabs_, std::move(tensor.data));
     return true;
   }
 
@@ -273,7 +283,7 @@ class JsonMessageReader {
       return refuse("'" + t.name + "' of s_b is not base64");
     std::string data;
     msg::append_string(data, bytes ? *bytes : text);
-    t.data = base::Bytes::adopt(std::move(data));
+    t.data = charged(slabs_, base::Bytes::adopt(std::move(data)));
     return true;
   }
   // As a tensor of one element, so that all the rules of numbers are in one place.

@@ -44,6 +44,8 @@ int code_of(const base::Status& status);
 // reference server indents (kPretty), or all on one line. Tensors have types that the protocol knows (express()).
 enum class Layout : uint8_t { kPretty, kLine };
 std::string write_json(const base::Status& status, const Message& message, Layout layout = Layout::kPretty);
+// At most what write_json() makes of this message, in bytes.
+uint64_t most_json(const Message& message);
 // The answer as protobuf, in pieces: large float tensors are pieces of their own.
 std::vector<base::Bytes> write_pb(const base::Status& status, const Message& message);
 

@@ -1,7 +1,9 @@
 // write_json() of message.h, in the shape of protobuf's JSON printer.
 #include "base/encoding.h"
+#include "base/overload.h"
 #include "dialects/grps/message.h"
 #include "dialects/grps/types.h"
+#include "marshal/json_pieces.h"
 #include "marshal/json_tensor.h"
 
 namespace weir::grps {
@@ -136,7 +138,16 @@ void write_maps(std::string& out, Page& page, const Message& message) {
 
 }  // namespace
 
-int code_of(const base::Status& status) { return status.ok() ? 200 : base::http_status(status.code); }
+int code_of(const base::Status& status) { return status.ok() ? 200 : base::http_status(status); }
+
+// Pretty elements have a line each, at most eight blanks deep; rows of an ndarray have brackets.
+uint64_t most_json(const Message& message) {
+  constexpr uint64_t kHead = 4096, kPerElement = 10, kPerCharacter = 6;
+  uint64_t bytes = kHead + kPerCharacter * message.data.size();
+  for (const auto& tensor : message.tensors)
+    bytes += marshal::most_text(tensor) + tensor.shape.elements().value_or(0) * (kPerElement + 2 * tensor.shape.rank());
+  return bytes;
+}
 
 std::string write_json(const base::Status& status, const Message& message, Layout layout) {
   std::string out;

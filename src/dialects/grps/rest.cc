@@ -5,6 +5,7 @@
 #include "dialects/grps/form.h"
 #include "grps_monitor_page.h"
 #include "marshal/json_tensor.h"
+#include "wire/answer_flow.h"
 
 namespace weir::grps {
 namespace {
@@ -114,7 +115,11 @@ void respond(const House& house, Exchange& exchange, const Status& status, const
   int http = http_of(house, status);
   if (status.ok() && reply.kind == Kind::kBin)
     return respond(exchange, status, http, "application/octet-stream", reply.data);
-  respond(exchange, status, http, "application/json", base::Bytes::adopt(write_json(status, reply)));
+  wire::AnswerRoom room(exchange);
+  if (!room.take(most_json(reply))) return respond(house, exchange, wire::no_room_for_answer(), {});
+  auto json = base::Bytes::adopt(write_json(status, reply));
+  if (!room.settle(json)) return respond(house, exchange, wire::no_room_for_answer(), {});
+  respond(exchange, status, http, "application/json", std::move(json));
 }
 
 void respond(Exchange& exchange, const Status& status, int http, std::string_view type, base::Bytes body) {

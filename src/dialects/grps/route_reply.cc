@@ -4,6 +4,7 @@
 
 #include "dialects/grps/rest.h"
 #include "marshal/check.h"
+#include "marshal/json_pieces.h"
 #include "marshal/json_tensor.h"
 #include "wire/text.h"
 
@@ -132,6 +133,19 @@ base::Result<base::Bytes> render(const RouteSpec& route, const std::vector<Tenso
   std::string out;
   write(out, root);
   return base::Bytes::adopt(std::move(out));
+}
+
+// An output may stand at several places; its rows have brackets.
+uint64_t most_rendered(const RouteSpec& route, const std::vector<Tensor>& outputs) {
+  if (!route.raw_output.empty()) return 0;
+  auto most = [](const Tensor& t) {
+    return marshal::most_text(t) + t.shape.elements().value_or(0) * 2 * t.shape.rank();
+  };
+  uint64_t bytes = 0;
+  for (const Tensor& t : outputs) bytes += route.outputs.empty() ? most(t) : 0;
+  for (const auto& [pointer, name] : route.outputs)
+    if (const Tensor* t = named(outputs, name)) bytes += most(*t) + pointer.size();
+  return bytes;
 }
 
 std::string_view content_type(const RouteSpec& route) {

@@ -2,6 +2,7 @@
 // configuration's own words.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "base/bytes.h"
@@ -15,6 +16,8 @@ namespace weir::grps {
 // The body of an answer. Errors: INTERNAL for an output that is not there, INVALID_ARGUMENT for one that nests too
 // deep.
 base::Result<base::Bytes> render(const RouteSpec& route, const std::vector<msg::Tensor>& outputs);
+// At most what render() makes outside of slabs, in bytes.
+uint64_t most_rendered(const RouteSpec& route, const std::vector<msg::Tensor>& outputs);
 std::string_view content_type(const RouteSpec& route);
 
 // The body of an error where the route has its own (RouteSpec::error_body).

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "dialects/oip/reply.h"
 #include "dialects/oip/wishes.h"
+#include "marshal/json_pieces.h"
 #include "msg/call.h"
 #include "msg/spec.h"
 
@@ -29,9 +30,19 @@ base::Status read_infer(const base::Bytes& body, size_t json_size, base::SlabSou
 base::Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call, Wishes& wishes);
 
 struct JsonReply {
-  std::string json;
+  // A tensor whose text is made as it is sent, and the text before it.
+  struct Large {
+    std::string before;
+    marshal::DataPieces data;
+  };
+  std::vector<Large> large;
+  std::string json;                // all of it, or what follows the last of `large`
   std::vector<base::Bytes> blobs;  // binary outputs, to follow the JSON
 };
-JsonReply write_infer(const InferReply& reply, const std::vector<Form>& forms);
+// kPieces: tensors that make much text are left to be written later, unless there are binary outputs (whose readers
+// must know how long the JSON is).
+enum class LargeTensors : uint8_t { kInline, kPieces };
+JsonReply write_infer(const InferReply& reply, const std::vector<Form>& forms,
+                      LargeTensors large = LargeTensors::kInline);
 
 }  // namespace weir::oip

@@ -1,4 +1,7 @@
 // The writing half of json_infer.h.
+#include <algorithm>
+#include <utility>
+
 #include "dialects/oip/json_infer.h"
 #include "marshal/json_tensor.h"
 
@@ -34,7 +37,16 @@ void write_parameters(std::string& out, const msg::Parameters& parameters) {
   out += '}';
 }
 
-void write_output(std::string& out, const msg::Tensor& tensor, Form form, std::vector<base::Bytes>& blobs) {
+constexpr size_t kMuchText = 64 << 10;   // of one tensor
+constexpr size_t kEnoughText = 1 << 20;  // of all that is written at once
+
+bool too_much(const JsonReply& reply, const msg::Tensor& tensor, LargeTensors large) {
+  if (large == LargeTensors::kInline) return false;
+  return tensor.data.size() > kMuchText || reply.json.size() > kEnoughText;
+}
+
+void write_output(JsonReply& reply, const msg::Tensor& tensor, Form form, LargeTensors large) {
+  std::string& out = reply.json;
   out += "{\"name\":";
   write_string(out, tensor.name);
   out += ",\"datatype\":\"";
@@ -45,19 +57,23 @@ void write_output(std::string& out, const msg::Tensor& tensor, Form form, std::v
     out += ",\"parameters\":{\"binary_data_size\":";
     write_number(out, uint64_t(tensor.data.size()));
     out += "}}";
-    blobs.push_back(tensor.data);
+    reply.blobs.push_back(tensor.data);
     return;
   }
   auto text = marshal::bytes_text(tensor);
   if (text == marshal::BytesText::kBase64) out += ",\"parameters\":{\"content_type\":\"base64\"}";
   out += ",\"data\":";
-  marshal::write_data(out, tensor, text);
+  if (too_much(reply, tensor, large))
+    reply.large.push_back({std::exchange(out, {}), marshal::DataPieces(tensor, text)});
+  else
+    marshal::write_data(out, tensor, text);
   out += '}';
 }
 
 }  // namespace
 
-JsonReply write_infer(const InferReply& reply, const std::vector<Form>& forms) {
+JsonReply write_infer(const InferReply& reply, const std::vector<Form>& forms, LargeTensors large) {
+  if (std::find(forms.begin(), forms.end(), Form::kBinary) != forms.end()) large = LargeTensors::kInline;
   JsonReply r;
   std::string& out = r.json;
   out.reserve(256);
@@ -73,7 +89,7 @@ JsonReply write_infer(const InferReply& reply, const std::vector<Form>& forms) {
   out += ",\"outputs\":[";
   for (size_t i = 0; i < reply.tensors.size(); ++i) {
     if (i) out += ',';
-    write_output(out, reply.tensors[i], forms[i], r.blobs);
+    write_output(r, reply.tensors[i], forms[i], large);
   }
   out += "]}";
   return r;

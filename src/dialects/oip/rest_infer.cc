@@ -6,6 +6,7 @@
 #include "dialects/oip/json_infer.h"
 #include "dialects/oip/rest.h"
 #include "marshal/json_tensor.h"
+#include "wire/answer_flow.h"
 #include "wire/coding.h"
 #include "wire/sse.h"
 
@@ -17,6 +18,32 @@ using wire::Exchange;
 
 constexpr std::string_view kHeaderLength = "inference-header-content-length";
 constexpr int32_t kAnswerCredit = 64;  // answers of one streamed Call that may be on their way at once
+
+// A JSON answer with tensors that are written while the client reads it.
+class LargeAnswer final : public wire::TextSource {
+ public:
+  explicit LargeAnswer(JsonReply reply) : reply_(std::move(reply)) {}
+
+  bool write(std::string& out, size_t target) override {
+    for (; next_ < reply_.large.size() && out.size() < target; ++next_) {
+      JsonReply::Large& large = reply_.large[next_];
+      out += std::exchange(large.before, {});
+      if (large.data.write(out, target)) return true;
+    }
+    if (next_ < reply_.large.size()) return true;
+    out += std::exchange(reply_.json, {});
+    return false;
+  }
+  uint64_t held() const override {
+    uint64_t bytes = 0;
+    for (const auto& large : reply_.large) bytes += large.data.tensor().data.size();
+    return bytes;
+  }
+
+ private:
+  JsonReply reply_;
+  size_t next_ = 0;
+};
 
 // What unary and streamed requests have in common: the request.
 class RestInference : public wire::Reader, public Inference {
@@ -51,9 +78,14 @@ class RestInference : public wire::Reader, public Inference {
   }
 };
 
-class RestInfer final : public RestInference {
+class RestInfer final : public RestInference, public wire::HoldsAnswer {
  public:
   using RestInference::RestInference;
+
+  void on_drain(Exchange&) override {
+    if (answer_) answer_->drained();
+  }
+  uint64_t held() const override { return answer_ ? answer_->held() : 0; }
 
  private:
   Status check_model() override {
@@ -64,15 +96,24 @@ class RestInfer final : public RestInference {
   }
   void answered(const InferReply& reply, const std::vector<Form>& forms, More) override {
     many_ = many_ || (reply_ && !reply.tensors.empty());
-    if (!reply_) reply_ = write_infer(reply, forms);
+    if (!reply_) reply_ = write_infer(reply, forms, LargeTensors::kPieces);
   }
   void ended(const msg::Call&, Status status) override {
     if (status.ok() && many_)
       status = base::failure(base::Code::kUnimplemented, "the model answered more than once: use infer_stream");
     if (status.ok() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
     if (!status.ok()) return respond_error(exchange_, status);
+    if (!reply_->large.empty()) return respond_large();
     if (reply_->blobs.empty()) return respond_inferred(exchange_, std::move(reply_->json));
     respond_binary();
+  }
+
+  void respond_large() {
+    answer_.emplace(exchange_);
+    Status status = answer_->start("application/json", Exchange::Compress::kIfAccepted,
+                                   std::make_unique<LargeAnswer>(*std::move(reply_)));
+    reply_.reset();
+    if (!status.ok()) respond_error(exchange_, status);
   }
 
   // The JSON and the blobs behind it, each a piece of its own.
@@ -99,6 +140,7 @@ class RestInfer final : public RestInference {
   }
 
   std::optional<JsonReply> reply_;
+  std::optional<wire::PiecewiseAnswer> answer_;
   bool many_ = false;
 };
 

@@ -3,8 +3,10 @@
 #include "dialects/openai/answer.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/keys.h"
+#include "dialects/openai/refusal.h"
 #include "dialects/openai/task.h"
 #include "marshal/json_tensor.h"
+#include "wire/answer_flow.h"
 
 namespace weir::openai {
 namespace {
@@ -123,7 +125,9 @@ void add_timing(const Exchange& exchange, wire::Fields& fields) {
 
 void respond_json(Exchange& exchange, std::string json) {
   add_timing(exchange, exchange.standing());
-  exchange.respond(200, "application/json", base::Bytes::adopt(std::move(json)), Exchange::Compress::kIfAccepted);
+  auto body = base::adopt(wire::memory_of(exchange), base::MemoryKind::kAnswers, std::move(json));
+  if (!body) return respond(exchange, {wire::no_room_for_answer(), {}, {}});
+  exchange.respond(200, "application/json", *std::move(body), Exchange::Compress::kIfAccepted);
 }
 
 struct Openai::Parts {

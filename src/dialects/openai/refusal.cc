@@ -1,5 +1,6 @@
 #include "dialects/openai/refusal.h"
 
+#include "base/overload.h"
 #include "marshal/json_tensor.h"
 
 namespace weir::openai {
@@ -61,13 +62,12 @@ Refusal refuse(std::string_view param, std::string text) {
 }
 
 std::string error_json(const Refusal& refusal) {
-  return error_json(message_of(refusal.status), base::http_status(refusal.status.code), refusal.param,
-                    code_of(refusal));
+  return error_json(message_of(refusal.status), base::http_status(refusal.status), refusal.param, code_of(refusal));
 }
 
 void respond(wire::Exchange& exchange, const Refusal& refusal) {
   exchange.ledger().code = refusal.status.code;
-  send(exchange, base::http_status(refusal.status.code), error_json(refusal));
+  send(exchange, base::http_status(refusal.status), error_json(refusal));
 }
 
 void respond_status(wire::Exchange& exchange, int status, std::string_view text) {

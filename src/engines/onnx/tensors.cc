@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/memory_ledger.h"
+#include "base/overload.h"
 #include "engines/onnx/error.h"
 
 namespace weir::onnx {
@@ -25,10 +27,13 @@ constexpr Pair kTypes[] = {
 
 // A slab that is memory of the library: freed by releasing its value.
 struct ValueSlab : base::Slab {
+  base::MemoryCharge charge;
   Owned<OrtValue> value;
 
-  ValueSlab(std::byte* data, size_t size, Owned<OrtValue> v)
-      : Slab(data, size, [](Slab* slab) { delete static_cast<ValueSlab*>(slab); }), value(std::move(v)) {}
+  ValueSlab(std::byte* data, size_t size, Owned<OrtValue> v, base::MemoryCharge c)
+      : Slab(data, size, [](Slab* slab) { delete static_cast<ValueSlab*>(slab); }),
+        charge(std::move(c)),
+        value(std::move(v)) {}
 };
 
 Status misfit(const Tensor& tensor, const std::string& what) {
@@ -43,8 +48,7 @@ bool all_bools(std::string_view data) {
 }
 
 base::Block room(base::SlabSource& slabs, size_t size) {
-  base::Slab* slab = slabs.take(size);
-  base::Block block(slab ? slab : base::heap_slab(size));  // what is computed is never thrown away for want of a slab
+  base::Block block(base::take_now(slabs, size));
   block.resize(size);
   return block;
 }
@@ -182,7 +186,11 @@ base::Result<Tensor> from_ort(const Library& library, Owned<OrtValue> value, bas
   if (size == 0) return tensor;
   void* data = nullptr;
   if (auto s = to_status(api, api.tensor_data(value.get(), &data)); !s.ok()) return s;
-  auto* slab = new ValueSlab(static_cast<std::byte*>(data), size, std::move(value));
+  base::MemoryCharge charge;
+  if (auto* ledger = size >= base::kLeastCharged ? base::ledger_of(slabs) : nullptr)
+    charge = {*ledger, base::MemoryKind::kAnswers};
+  if (!charge.grow(size)) return base::overloaded("there is no memory for what the model has made; try again later");
+  auto* slab = new ValueSlab(static_cast<std::byte*>(data), size, std::move(value), std::move(charge));
   tensor.data = base::Bytes(slab, slab->data, size);
   return tensor;
 }
