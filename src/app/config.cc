@@ -124,6 +124,10 @@ void cross_check(const Config& config, std::string& wrong) {
     add_line(wrong, "limits.header_fields is larger than limits.header_fields_hard");
   if (config.slab_budget < 2 * config.limits.body || config.slab_budget < 2 * config.limits.message)
     add_line(wrong, "limits.slab_budget must be at least twice limits.body and limits.message");
+  const auto& o = config.overload;
+  if (o.shrink > o.close || o.close > o.refuse || o.refuse > o.stop)
+    add_line(wrong,
+             "overload: shrink, close, refuse and stop are steps of one ladder, each no lower than the one before");
   if (config.models.control != models::Control::kExplicit && !config.models.startup.empty())
     add_line(wrong, "models.startup (--load) needs models.control: explicit; everything is loaded otherwise");
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/overload.h"
 #include "bus/readiness.h"
 #include "device/devices.h"
 #include "dialects/evergreen/options.h"
@@ -78,7 +79,8 @@ struct Config {
   uint32_t connections = 10000;
   uint32_t in_flight = 1024;                 // Calls of one shard
   uint32_t conn_calls = 1024;                // unanswered requests of all gRPC streams of one connection
-  uint64_t slab_budget = uint64_t(2) << 30;  // request bodies, batches and answers together
+  uint64_t slab_budget = uint64_t(2) << 30;  // all that peers cause: bodies, batches, answers, sessions
+  base::OverloadShares overload;             // of slab_budget, or of pinned_pool
   device::DeviceOptions device;
   uint64_t pinned_pool = uint64_t(1) << 30;  // with CUDA, in place of slab_budget
 

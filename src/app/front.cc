@@ -86,7 +86,8 @@ Front::Front(net::Shard& shard, Commons& commons, std::unique_ptr<net::WebFetche
     : shard_(shard),
       commons_(commons),
       bus_(
-          shard.env(), shard.id(), [&shard] { shard.post([] {}); }, bus::BusLimits{commons.config.in_flight}),
+          shard.env(), shard.id(), [&shard] { shard.post([] {}); },
+          bus::BusLimits{commons.config.in_flight, &commons.memory}),
       router_(shard.env(), wire::Cors{commons.config.cors_origins}),
       rpcs_(router_, shard.env(), commons.slabs, &commons.json, rpc_options(commons.config)),
       oip_(bus_, router_, rpcs_, commons.slabs, *this, commons.traces, oip_options(commons.config)),
@@ -137,6 +138,10 @@ void Front::phase_changed() {
   });
 }
 
+void Front::readiness_changed() {
+  shard_.post([this] { health_.changed(); });
+}
+
 // Streams that could go on for ever are told when the Server announces the end: at the end of drain_delay.
 void Front::drain() {
   health_.drain();
@@ -171,6 +176,8 @@ std::string Front::why_not_ready() const {
   const auto phase = commons_.phase.load();
   const auto rule = commons_.config.readiness;
   if (phase == Commons::Phase::kDraining) return "the server is shutting down";
+  if (commons_.memory.look() >= base::Overload::kRefuse)
+    return commons_.memory.shortage() + ", and requests are refused (overload.refuse)";
   if (phase == Commons::Phase::kLoading && rule != bus::ReadinessRule::kAny) return "models are loading";
   return bus::why_not_ready(bus_.catalog(), rule);
 }

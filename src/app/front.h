@@ -15,6 +15,7 @@
 
 #include "app/config.h"
 #include "app/gpus.h"
+#include "base/memory_ledger.h"
 #include "bus/bus.h"
 #include "device/pool.h"
 #include "dialects/evergreen/evergreen.h"
@@ -50,11 +51,19 @@ std::vector<std::string> services(const Config& config);
 // What all Fronts of a server share. Any thread.
 struct Commons {
   explicit Commons(const Config& c)
-      : config(c), gpus(c), pool(gpus.make_pool()), slabs(*pool), json(size_t(c.limits.message)) {}
+      : config(c),
+        gpus(c),
+        memory(gpus.budget(), gpus.budget() / kKeptForAnswers, c.overload),
+        pool(gpus.make_pool(memory)),
+        slabs(*pool),
+        json(size_t(c.limits.message)) {}
+
+  static constexpr uint64_t kKeptForAnswers = 16;  // the part of the memory that slabs do not get is one in so many
 
   const Config& config;
   base::Metrics metrics;
   Gpus gpus;
+  base::MemoryLedger memory;  // all that peers cause
   const std::unique_ptr<device::SlabPool> pool;
   device::SlabPool& slabs;  // of the pool
   marshal::ProtoJson json;
@@ -97,6 +106,8 @@ class Front final : public oip::Control, public ops::HealthSource {
   void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> done);
   // Any thread: the commons' phase has moved.
   void phase_changed();
+  // Any thread: whether requests are welcome may have changed otherwise.
+  void readiness_changed();
 
   // oip::Control
   bool accepting() const override;

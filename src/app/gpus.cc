@@ -31,9 +31,12 @@ Gpus::Gpus(const Config& config) : config_(config), devices_(config.device) {
   }
 }
 
-std::unique_ptr<device::SlabPool> Gpus::make_pool() {
-  if (devices_.cuda_count() == 0 || config_.pinned_pool == 0)
-    return std::make_unique<device::SlabPool>(config_.slab_budget);
+bool Gpus::pins() const { return devices_.cuda_count() > 0 && config_.pinned_pool > 0; }
+
+uint64_t Gpus::budget() const { return pins() ? config_.pinned_pool : config_.slab_budget; }
+
+std::unique_ptr<device::SlabPool> Gpus::make_pool(base::MemoryLedger& ledger) {
+  if (!pins()) return std::make_unique<device::SlabPool>(ledger, device::system_memory());
   if (config_.pinned_pool < 2 * config_.limits.body || config_.pinned_pool < 2 * config_.limits.message)
     throw std::runtime_error("device.pinned_pool must be at least twice limits.body and limits.message");
   auto memory = devices_.slab_memory(config_.pinned_pool);
@@ -41,7 +44,7 @@ std::unique_ptr<device::SlabPool> Gpus::make_pool() {
     throw std::runtime_error("device.pinned_pool: " + base::show_size(config_.pinned_pool) +
                              " cannot be pinned: " + memory.error().text);
   pinned_ = true;
-  return std::make_unique<device::SlabPool>(config_.pinned_pool, std::move(*memory));
+  return std::make_unique<device::SlabPool>(ledger, std::move(*memory));
 }
 
 std::vector<base::Gpu> Gpus::latest() const { return watch_ ? watch_->latest() : std::vector<base::Gpu>(); }

@@ -21,9 +21,11 @@ class Gpus {
   explicit Gpus(const Config& config);
 
   device::Devices& devices() { return devices_; }
-  // The pool for requests, batches and answers: pinned, of device.pinned_pool bytes, where there is CUDA; otherwise of
-  // limits.slab_budget. Throws where it cannot be pinned: there is no pageable instead.
-  std::unique_ptr<device::SlabPool> make_pool();
+  // What all that peers cause may take: device.pinned_pool where there is CUDA, otherwise limits.slab_budget.
+  uint64_t budget() const;
+  // The pool for requests, batches and answers, pinned where there is CUDA. Throws where it cannot be pinned: there is
+  // no pageable instead.
+  std::unique_ptr<device::SlabPool> make_pool(base::MemoryLedger& ledger);
 
   // Any thread; empty without NVML.
   std::vector<base::Gpu> latest() const;
@@ -31,6 +33,8 @@ class Gpus {
   void write_families(std::string& out, const device::SlabPool& pool, Names names);
 
  private:
+  bool pins() const;
+
   const Config& config_;
   device::Devices devices_;
   std::unique_ptr<device::GpuWatch> watch_;  // or null

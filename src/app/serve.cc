@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "app/front.h"
+#include "app/memory.h"
 #include "app/reserve.h"
 #include "app/secrets.h"
 #include "app/shortage.h"
@@ -179,6 +180,7 @@ class Serving {
   std::shared_ptr<const bus::Catalog> catalog() const;
   void on_signal(int signal);
   void enter(Phase phase);
+  void on_overload(base::Overload step);
   std::string what_is_guarded() const;
   void greet() const;
   void finish_calls();
@@ -227,8 +229,8 @@ base::Status Serving::open() {
   auto keys = api_keys(config_.openai);
   if (!keys) return keys.error();
   commons_.api_keys = std::move(*keys);
-  commons_.quota.emplace(commons_.salience.tenants());
-  commons_.purse.emplace(config_.evergreen.tenant_bytes, config_.evergreen.total_bytes);
+  commons_.quota.emplace(commons_.salience.tenants(), &commons_.memory);
+  commons_.purse.emplace(config_.evergreen.tenant_bytes, config_.evergreen.total_bytes, &commons_.memory);
   commons_.homes.emplace(count, [this](base::ShardId shard, std::function<void()> work) {
     shards_[size_t(shard)]->post(std::move(work));
   });
@@ -242,6 +244,7 @@ base::Status Serving::open() {
     fronts_.push_back(std::make_unique<Front>(*shards.back(), commons_, std::move(*fetcher)));
     envs.push_back(fronts_.back()->codec_env());
   }
+  commons_.memory.on_step([this](base::Overload step) { on_overload(step); });
   server_.emplace(shards, envs, server_options(config_), commons_.metrics);
   {
     std::lock_guard lock(bell_->mutex);
@@ -294,6 +297,12 @@ void Serving::enter(Phase phase) {
   for (auto& front : fronts_) front->phase_changed();
 }
 
+// On whichever thread has found it.
+void Serving::on_overload(base::Overload step) {
+  log_overload(commons_.memory, step);
+  for (auto& front : fronts_) front->readiness_changed();
+}
+
 void Serving::publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> settled) {
   {
     std::lock_guard lock(mutex_);
@@ -326,7 +335,9 @@ void Serving::write_families(std::string& out) {
   };
   gauge("weir_slab_bytes", "Memory that requests, batches and answers hold now.", commons_.slabs.used());
   gauge("weir_slab_idle_bytes", "Memory kept for the next ones, beside that.", commons_.slabs.idle());
-  gauge("weir_slab_budget_bytes", "limits.slab_budget: beyond it peers are read more slowly.", commons_.slabs.budget());
+  gauge("weir_slab_budget_bytes", "limits.slab_budget: beyond it peers are read more slowly.",
+        commons_.memory.budget());
+  append_memory(out, commons_.memory);
   commons_.gpus.write_families(out, commons_.slabs, also("triton") ? Gpus::Names::kTritonsToo : Gpus::Names::kOurs);
 }
 

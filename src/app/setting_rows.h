@@ -23,6 +23,7 @@ using base::Status;
 void add_server(std::vector<Setting>& rows);      // listen, shards, tls
 void add_models(std::vector<Setting>& rows);      // models, engines, device
 void add_limits(std::vector<Setting>& rows);      // limits
+void add_overload(std::vector<Setting>& rows);    // overload
 void add_protocols(std::vector<Setting>& rows);   // protocols, and each of them, and sessions
 void add_operations(std::vector<Setting>& rows);  // cors, metrics, log, access_log, shutdown
 

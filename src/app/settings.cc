@@ -41,9 +41,9 @@ void add_limits(std::vector<Setting>& rows) {
   rows.push_back(count("limits.in_flight", "calls at once, per shard", AT(in_flight), 1));
   rows.push_back(
       count("limits.conn_calls", "unanswered requests of all gRPC streams of one connection", AT(conn_calls), 1));
-  rows.push_back(named(
-      size("limits.slab_budget", "memory for requests, batches and answers", AT(slab_budget), 16 * kM, kG * kK * kK),
-      "--slab-budget"));
+  rows.push_back(
+      named(size("limits.slab_budget", "memory for all that clients cause", AT(slab_budget), 16 * kM, kG * kK * kK),
+            "--slab-budget"));
   rows.push_back(
       size("limits.stream_window", "HTTP/2 receive window of a stream", AT(limits.stream_window), 64 * kK, kG));
   rows.push_back(size("limits.conn_window", "and of a connection", AT(limits.conn_window), 64 * kK, kG));
@@ -54,6 +54,16 @@ void add_limits(std::vector<Setting>& rows) {
   rows.push_back(
       size("limits.min_body_rate", "bytes per second that a sender must keep up", AT(limits.min_body_rate), 0, kG));
   rows.push_back(size("limits.min_drain_rate", "and a receiver", AT(limits.min_drain_rate), 0, kG));
+}
+
+void add_overload(std::vector<Setting>& rows) {
+  constexpr uint64_t kNever = 101;
+  rows.push_back(count("overload.shrink", "% of limits.slab_budget at which receive windows shrink; 101 = never",
+                       AT(overload.shrink), 1, kNever));
+  rows.push_back(count("overload.close", "at which connections end with their answers", AT(overload.close), 1, kNever));
+  rows.push_back(count("overload.refuse", "at which work is refused (503) and the server is not ready",
+                       AT(overload.refuse), 1, kNever));
+  rows.push_back(count("overload.stop", "at which hardly any connection is accepted", AT(overload.stop), 1, kNever));
 }
 
 void add_operations(std::vector<Setting>& rows) {
@@ -107,6 +117,7 @@ const std::vector<Setting>& settings() {
     add_server(all);
     add_models(all);
     add_limits(all);
+    add_overload(all);
     add_protocols(all);
     add_operations(all);
     return all;

@@ -22,12 +22,14 @@ bool out_of_descriptors(int error) { return error == EMFILE || error == ENFILE |
 
 }  // namespace
 
-Listener::Listener(Shard::Parts& shard, Fd fd, Transport transport, Deliver deliver, base::Counter& starved)
+Listener::Listener(Shard::Parts& shard, Fd fd, Transport transport, Deliver deliver, base::Counter& starved,
+                   base::MemoryLedger* memory)
     : shard_(shard),
       fd_(shard.io, fd.release()),
       transport_(transport),
       deliver_(std::move(deliver)),
       starved_(starved),
+      memory_(memory),
       spare_(open_spare()) {}
 
 void Listener::begin() {
@@ -40,7 +42,12 @@ void Listener::begin() {
 
 void Listener::on_ready() {
   shard_.now();
-  if (accept_burst() == Burst::kStarved) return pause();
+  switch (accept_burst()) {
+    case Burst::kStarved: return pause();
+    case Burst::kShort: return pause_for(kFirstPause);
+    case Burst::kEmptied:
+    case Burst::kMore: break;
+  }
   delay_ = {};
   begin();
 }
@@ -53,6 +60,7 @@ Listener::Burst Listener::accept_burst() {
                     SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd) {
       deliver_({std::move(fd), transport_ == Transport::kUnix ? "unix" : peer.text(), transport_});
+      if (memory_ && memory_->look() >= base::Overload::kStop) return Burst::kShort;
       continue;
     }
     if (errno == EAGAIN) return Burst::kEmptied;
@@ -80,7 +88,11 @@ void Listener::pause() {
   delay_ = delay_ == base::Duration{} ? kFirstPause : std::min(2 * delay_, kLongestPause);
   base::log::warning("out of file descriptors: accepting pauses",
                      {{"ms", std::chrono::duration_cast<std::chrono::milliseconds>(delay_).count()}});
-  timer_ = shard_.at(shard_.now() + delay_, [this] {
+  pause_for(delay_);
+}
+
+void Listener::pause_for(base::Duration delay) {
+  timer_ = shard_.at(shard_.now() + delay, [this] {
     timer_ = base::TimerId::kNone;
     on_ready();
   });
@@ -89,6 +101,7 @@ void Listener::pause() {
 void Listener::stop() {
   if (!fd_.is_open()) return;
   shard_.cancel(std::exchange(timer_, base::TimerId::kNone));
+  memory_ = nullptr;
   for (int burst = 0; burst < kLastBursts && accept_burst() == Burst::kMore; ++burst) {
   }
   boost::system::error_code ignored;

@@ -65,6 +65,8 @@ struct Server::Parts {
     Conns conns;
     std::vector<std::unique_ptr<Listener>> listeners;
     base::Counter& starved;
+    base::MemoryLedger* memory;         // or null
+    std::atomic<bool> resuming{false};  // resume_reading() is on its way there
   };
 
   base::Status bind();
@@ -103,7 +105,8 @@ Server::Parts::Parts(std::vector<Shard*> on, std::vector<wire::CodecEnv> envs, S
         new Share{*on[i],
                   Conns(*on[i], envs[i], census, metrics, [this] { look(); }),
                   {},
-                  metrics.counter("weir_accept_starved_total", "Connections closed for want of a file descriptor.")}));
+                  metrics.counter("weir_accept_starved_total", "Connections closed for want of a file descriptor."),
+                  base::ledger_of(envs[i].slabs)}));
   }
   watch_turns();
 }
@@ -214,8 +217,8 @@ void Server::Parts::listen(Waiting&& waiting_one) {
     };
   auto fd = std::make_shared<Fd>(std::move(waiting_one.fd));
   share->shard.post([share, fd, deliver = std::move(deliver), transport = waiting_one.transport] {
-    share->listeners.push_back(
-        std::make_unique<Listener>(share->shard.parts(), std::move(*fd), transport, deliver, share->starved));
+    share->listeners.push_back(std::make_unique<Listener>(share->shard.parts(), std::move(*fd), transport, deliver,
+                                                          share->starved, share->memory));
     share->listeners.back()->begin();
   });
 }
@@ -300,7 +303,13 @@ void Server::start() { parts_->start(); }
 base::Status Server::reload_tls() { return parts_->load_tls(); }
 
 void Server::resume_reading() {
-  parts_->everywhere([](Parts::Share& share) { share.conns.resume_reading(); });
+  for (auto& share : parts_->shares) {
+    if (share->resuming.exchange(true)) continue;
+    share->shard.post([to = share.get()] {
+      to->resuming.store(false);
+      to->conns.resume_reading();
+    });
+  }
 }
 
 void Server::drain(std::function<void(bool)> done) { parts_->drain(std::move(done)); }

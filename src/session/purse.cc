@@ -15,12 +15,15 @@ base::Status Purse::move(uint64_t tenant, uint64_t before, uint64_t now) {
         Code::kResourceExhausted,
         "all your sessions would hold " + std::to_string(would) + " bytes (limit " + std::to_string(per_tenant_) + ")",
         "SESSION_QUOTA");
-  if (now > before && all > total_)
+  if (now > before && (all > total_ || !charge(now - before)))
     return base::try_again(Code::kResourceExhausted, "the memory for sessions is spent; try again later");
+  if (ledger_ && now < before) ledger_->give(base::MemoryKind::kSessions, before - now);
   has = would, held_ = all;
   if (has == 0) tenants_.erase(tenant);
   return {};
 }
+
+bool Purse::charge(uint64_t bytes) { return !ledger_ || ledger_->take(base::MemoryKind::kSessions, bytes); }
 
 uint64_t Purse::held() const {
   std::lock_guard lock(mutex_);

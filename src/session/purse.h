@@ -6,13 +6,16 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/memory_ledger.h"
 #include "base/status.h"
 
 namespace weir::session {
 
 class Purse {
  public:
-  Purse(uint64_t per_tenant, uint64_t total) : per_tenant_(per_tenant), total_(total) {}
+  // What is held is charged to `ledger`, too; null: to nobody.
+  Purse(uint64_t per_tenant, uint64_t total, base::MemoryLedger* ledger = nullptr)
+      : per_tenant_(per_tenant), total_(total), ledger_(ledger) {}
 
   // A session that held `before` bytes holds `now`. Errors, and nothing changes: RESOURCE_EXHAUSTED, when more is more
   // than there is.
@@ -21,7 +24,10 @@ class Purse {
   uint64_t held(uint64_t tenant) const;
 
  private:
+  bool charge(uint64_t bytes);
+
   const uint64_t per_tenant_, total_;
+  base::MemoryLedger* const ledger_;
   mutable std::mutex mutex_;
   uint64_t held_ = 0;
   std::unordered_map<uint64_t, uint64_t> tenants_;  // that hold something

@@ -212,7 +212,7 @@ void SessionTable::charge(Session& s) {
 base::Status SessionTable::room(Tenant tenant, uint64_t more) const {
   if (uint64_t bytes = quota_.bytes(tenant) + more; quota_.tenants() > 1 && bytes > limits_.tenant_bytes)
     return too_many("all your sessions would have " + to_string(bytes) + " bytes", limits_.tenant_bytes);
-  return quota_.bytes() + more > limits_.total_bytes ? full() : base::Status();
+  return quota_.bytes() + more > limits_.total_bytes || !quota_.room(more) ? full() : base::Status();
 }
 
 void SessionTable::remove(Sessions::iterator at) {

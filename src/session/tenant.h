@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/memory_ledger.h"
+
 namespace weir::session {
 
 enum class Tenant : uint32_t {};  // 0, 1, … below Quota::tenants()
@@ -13,7 +15,9 @@ enum class Tenant : uint32_t {};  // 0, 1, … below Quota::tenants()
 // Any thread.
 class Quota {
  public:
-  explicit Quota(size_t tenants) : taken_(tenants), held_(tenants) {}
+  // The bytes are charged to `ledger`, too; null: to nobody.
+  explicit Quota(size_t tenants, base::MemoryLedger* ledger = nullptr)
+      : ledger_(ledger), taken_(tenants), held_(tenants) {}
 
   size_t tenants() const { return taken_.size(); }
   // One more, if that makes no more than `limit`.
@@ -33,9 +37,17 @@ class Quota {
   void charge(Tenant tenant, uint64_t before, uint64_t now) {
     bytes_.fetch_add(now - before, std::memory_order_relaxed);
     held_[size_t(tenant)].fetch_add(now - before, std::memory_order_relaxed);
+    if (!ledger_) return;
+    if (now > before)
+      ledger_->add(base::MemoryKind::kSessions, now - before);
+    else
+      ledger_->give(base::MemoryKind::kSessions, before - now);
   }
+  // Whether the ledger has room for more.
+  bool room(uint64_t more) const { return !ledger_ || ledger_->has_room(base::MemoryKind::kSessions, more); }
 
  private:
+  base::MemoryLedger* const ledger_;
   std::vector<std::atomic<uint32_t>> taken_;
   std::vector<std::atomic<uint64_t>> held_;
   std::atomic<uint64_t> bytes_{0};

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "base/memory_ledger.h"
 #include "bus_fixture.h"
 
 namespace weir::bus {
@@ -323,6 +324,24 @@ TEST(Bus, EnoughEndsACallWithoutAFailure) {
   EXPECT_FALSE(t.sent("b")->satisfied.load()) << "the next one is another";
   t.answer(t.digits().held.at(0));
   t.bus.turn();
+}
+
+TEST(Bus, RefusesWorkWhileMemoryIsShort) {
+  base::MemoryLedger memory(1000, 0, {70, 85, 92, 97});
+  Bench t({1024, &memory});
+  auto* first = t.sent("first");
+  ASSERT_TRUE(memory.take(base::MemoryKind::kSlabs, 930));
+  auto status = t.refused(t.call("second"));
+  EXPECT_EQ(status.code, Code::kResourceExhausted);
+  EXPECT_EQ(base::http_status(status), 503);
+  EXPECT_NE(status.text.find("memory is short"), std::string::npos) << status.text;
+  t.answer(first);
+  t.bus.turn();
+  EXPECT_EQ(t.sink.heard, (Heard{"first:last"})) << "what has begun goes on";
+  memory.give(base::MemoryKind::kSlabs, 100);
+  t.answer(t.sent("third"));
+  t.bus.turn();
+  EXPECT_EQ(t.bus.in_flight(), 0u);
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ Rig::Rig(ServerOptions options, int count, wire::Limits its_limits) : limits(its
   for (int i = 0; i < count; ++i) {
     shards.push_back(std::make_unique<Shard>(base::ShardId(uint16_t(i)), Pin::kNo));
     pointers.push_back(shards.back().get());
-    envs.push_back({lab, base::heap(), limits});
+    envs.push_back({lab, slabs, limits});
   }
   server = std::make_unique<Server>(pointers, envs, std::move(options), metrics);
   for (auto& shard : shards) shard->start();

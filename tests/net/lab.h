@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/memory_ledger.h"
 #include "base/metrics.h"
 #include "net/fd.h"
 #include "net/server.h"
@@ -54,6 +55,14 @@ class Lab final : public wire::Intake {
   std::vector<std::string> rejects_;
 };
 
+// The heap, and a ledger that a test fills.
+class CountedHeap final : public base::SlabSource, public base::Ledgered {
+ public:
+  base::Slab* take(size_t bytes) override { return base::heap_slab(bytes); }
+  base::MemoryLedger& ledger() override { return memory; }
+  base::MemoryLedger memory{100, 0, {70, 85, 92, 97}};
+};
+
 struct Rig {
   explicit Rig(ServerOptions options = {}, int shards = 1, wire::Limits its_limits = {});
   ~Rig();
@@ -62,6 +71,7 @@ struct Rig {
 
   base::Metrics metrics;
   Lab lab;
+  CountedHeap slabs;
   wire::Limits limits;
   std::vector<std::unique_ptr<Shard>> shards;
   std::unique_ptr<Server> server;

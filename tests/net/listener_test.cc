@@ -8,6 +8,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
+
 #include "lab.h"
 
 namespace weir::net {
@@ -115,6 +117,20 @@ TEST(Server, HostNamesAndBothFamiliesWork) {
   ASSERT_TRUE(by_name.send("x") && by_any.send("y"));
   EXPECT_EQ(by_name.read(7), "sniff:x");
   EXPECT_EQ(by_any.read(7), "sniff:y");
+}
+
+// One turn would take them all. No clock but a slow one can make this fail: each waits for a timer of 100 ms.
+TEST(Listener, AcceptsOneAfterTheOtherWhileThereIsHardlyAnyMemory) {
+  Running rig;
+  rig.slabs.memory.add(base::MemoryKind::kInput, 98);
+  const auto began = std::chrono::steady_clock::now();
+  std::vector<Peer> peers;
+  for (int i = 0; i < 5; ++i) peers.emplace_back(rig.port());
+  EXPECT_TRUE(rig.lab.until([&] { return rig.server->connections() == 5; })) << "whoever waits gets in";
+  EXPECT_GE(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(390));
+  rig.slabs.memory.give(base::MemoryKind::kInput, 98);
+  ASSERT_TRUE(peers.front().send("x"));
+  EXPECT_EQ(peers.front().read(7), "sniff:x");
 }
 
 }  // namespace

@@ -27,6 +27,23 @@ TEST(Purse, NoTenantTakesWhatIsMeantForAll) {
   EXPECT_EQ(purse.held(), 0u);
 }
 
+TEST(Purse, WhatIsHeldIsPartOfAllMemory) {
+  base::MemoryLedger ledger(20'000);
+  Purse purse(100'000, 100'000, &ledger);
+  ASSERT_TRUE(purse.move(1, 0, 9000).ok());
+  EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 9000u);
+  EXPECT_EQ(purse.move(1, 9000, 11'000).text, "the memory for sessions is spent; try again later")
+      << "half is too much";
+  EXPECT_EQ(purse.held(), 9000u);
+  ASSERT_TRUE(ledger.take(base::MemoryKind::kSlabs, 10'500));
+  EXPECT_FALSE(purse.move(2, 0, 600).ok()) << "others have the rest";
+  EXPECT_TRUE(purse.move(1, 9000, 8000).ok());
+  EXPECT_TRUE(purse.move(2, 0, 600).ok());
+  ASSERT_TRUE(purse.move(1, 8000, 0).ok());
+  ASSERT_TRUE(purse.move(2, 600, 0).ok());
+  EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 0u);
+}
+
 TEST(Purse, WhoHoldsLessIsNeverRefused) {
   Purse purse(100, 100);
   ASSERT_TRUE(purse.move(1, 0, 100).ok());

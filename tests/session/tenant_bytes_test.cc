@@ -17,8 +17,8 @@ struct Shards {
   SessionLimits limits;
   SessionTable first, second;
 
-  explicit Shards(size_t tenants)
-      : quota(tenants),
+  explicit Shards(size_t tenants, base::MemoryLedger* ledger = nullptr)
+      : quota(tenants, ledger),
         limits{.tenant_bytes = 1000, .total_bytes = 1500},
         first(env, base::ShardId(0), 2, quota, limits, [](auto&&...) {}),
         second(env, base::ShardId(1), 2, quota, limits, [](auto&&...) {}) {}
@@ -46,6 +46,21 @@ TEST(TenantBytes, OneTenantDoesNotSpendWhatIsMeantForAll) {
   t.first.close(kMe, a);
   EXPECT_EQ(t.quota.bytes(kMe), 400u);
   EXPECT_TRUE(t.append(t.second, kMe, b, 100, 1).ok());
+}
+
+TEST(TenantBytes, ArePartOfAllMemory) {
+  base::MemoryLedger ledger(2000);
+  {
+    Shards t(1, &ledger);
+    auto a = t.first.open(kMe, {}).value();
+    EXPECT_TRUE(t.append(t.first, kMe, a, 0, 200).ok());
+    EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 800u);
+    EXPECT_EQ(t.append(t.first, kMe, a, 200, 51).text, "the memory for sessions is spent; try again later");
+    ASSERT_TRUE(ledger.take(base::MemoryKind::kSlabs, 1100));
+    EXPECT_FALSE(t.append(t.first, kMe, a, 200, 30).ok()) << "others have the rest";
+    EXPECT_TRUE(t.append(t.first, kMe, a, 200, 20).ok());
+  }
+  EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 0u);
 }
 
 TEST(TenantBytes, ATenantAloneHasAll) {

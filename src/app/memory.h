@@ -1,0 +1,16 @@
+// What the operator sees of the memory ledger: metric families and lines of the log. Any thread.
+#pragma once
+
+#include <string>
+
+#include "base/memory_ledger.h"
+
+namespace weir::app {
+
+// weir_tracked_bytes{kind} and weir_overload_step, as Prometheus text.
+void append_memory(std::string& out, const base::MemoryLedger& memory);
+
+// One line per new step of the overload ladder; a warning while requests are refused.
+void log_overload(const base::MemoryLedger& memory, base::Overload step);
+
+}  // namespace weir::app
