@@ -2,8 +2,6 @@
 `./dev test` fails when it is lost again."""
 
 OPEN = {
-    'slow_json_readers': 'answers are not charged to the budget',
-    'slow_binary_readers': 'the rate that answers have to be taken at does not rise with scarcity',
     'announcements_1024': 'an announced length up to 2 MiB takes its memory at the first byte',
     'announcements_4000': 'an announced length up to 2 MiB takes its memory at the first byte',
     'announced_messages': 'an announced length up to 2 MiB takes its memory at the first byte',
