@@ -1,5 +1,6 @@
 #include "base/overload.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,9 @@ uint64_t percent_of(uint64_t budget, uint64_t percent) {
 
 Overload overload_step(const OverloadShares& shares, Overload now, uint64_t held, uint64_t budget) {
   const std::array<uint32_t, 4> percents{shares.shrink, shares.close, shares.refuse, shares.stop};
+  // Asked for every call, and nearly always of a server at ease.
+  const uint32_t lowest = *std::min_element(percents.begin(), percents.end());
+  if (now == Overload::kNone && (lowest > 100 || held < budget / 100 * lowest)) return now;
   auto step = Overload::kNone;
   for (size_t i = 0; i < percents.size(); ++i) {
     const auto above = Overload(i + 1);
