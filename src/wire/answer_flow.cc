@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kWhole = 1 << 20, kPiece = 128 << 10;
 constexpr size_t kBacklog = Exchange::kLowWater;  // written ahead of the socket
 constexpr size_t kLeastPiece = 16 << 10;          // where there is no room for more
-constexpr size_t kSmall = 64 << 10;
+constexpr size_t kSmallPiece = 64 << 10;
 constexpr base::Duration kScarceGrace = std::chrono::seconds(2);
 
 }  // namespace
@@ -25,7 +25,7 @@ base::MemoryLedger* memory_of(Exchange& exchange) {
 
 bool charge_piece(base::MemoryLedger* memory, base::Bytes& piece, SmallPieces& small) {
   if (piece.size() < base::kLeastCharged) return small.add(memory, piece.size());
-  return base::charge(memory, base::MemoryKind::kAnswers, piece) || piece.size() <= kSmall;
+  return base::charge(memory, base::MemoryKind::kAnswers, piece) || piece.size() <= kSmallPiece;
 }
 
 // The ledger is needed for the first charge only.
@@ -48,7 +48,7 @@ DrainFloor drain_floor(const Limits& limits, uint64_t held, const base::SlabSour
 }
 
 bool AnswerRoom::take(uint64_t most) {
-  if (most <= kSmall) return true;
+  if (most <= kSmallPiece) return true;
   memory_ = memory_of(exchange_);
   if (memory_) charge_ = {*memory_, base::MemoryKind::kAnswers};
   return charge_.grow(most);

@@ -13,9 +13,9 @@
 namespace weir::wire {
 namespace {
 
-constexpr uint64_t kDiscardAtEnd = 1 << 20;                     // of whatever comes after the last request
-constexpr size_t kSpare = 4;                                    // exchanges kept for reuse
-constexpr base::Duration kShortIdle = std::chrono::seconds(2);  // where memory is short
+constexpr uint64_t kDiscardAtEnd = 1 << 20;                       // of whatever comes after the last request
+constexpr size_t kSpare = 4;                                      // exchanges kept for reuse
+constexpr base::Duration kH1ShortIdle = std::chrono::seconds(2);  // where memory is short
 
 }  // namespace
 
@@ -204,7 +204,7 @@ void H1::check_input(base::Time now) {
     if (head_since_ != base::kNever && now - head_since_ > limits.head)
       return refuse({408, reason::kSlowHeader, "the request head took too long"});
     base::Duration most = served_ ? limits.idle : limits.head;
-    if (overloaded(base::Overload::kClose)) most = std::min(most, kShortIdle);
+    if (overloaded(base::Overload::kClose)) most = std::min(most, kH1ShortIdle);
     if (idle() && now - idle_since_ > most) close_now();
   } else if (reading_ == Reading::kRaw) {
     body_watch_.stop();

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kPreface = 24;  // "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 constexpr base::Duration kLastFlush = std::chrono::seconds(1);
 constexpr base::Duration kUnread = std::chrono::seconds(1);
-constexpr base::Duration kShortIdle = std::chrono::seconds(2);  // where memory is short
+constexpr base::Duration kH2ShortIdle = std::chrono::seconds(2);  // where memory is short
 constexpr size_t kSocketIsSlow = 64 << 10;  // unwritten output above which the socket, not a window, holds streams up
 
 }  // namespace
@@ -282,7 +282,7 @@ void H2::check_connection() {
   if (live_.empty() && !dead_) {
     spare_.clear();
     output_.shrink();
-    base::Duration most = overloaded(base::Overload::kClose) ? std::min(limits_.idle, kShortIdle) : limits_.idle;
+    base::Duration most = overloaded(base::Overload::kClose) ? std::min(limits_.idle, kH2ShortIdle) : limits_.idle;
     if (now_ - idle_since_ < most) return;
     nghttp2_session_terminate_session(session_, NGHTTP2_NO_ERROR);
     wire_.output_ready();
