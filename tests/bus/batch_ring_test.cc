@@ -23,7 +23,10 @@ TEST(BatchRing, KeepsTheLastOnesInOrder) {
   ASSERT_EQ(few.size(), 3u);
   EXPECT_EQ(few[2].number, 2u);
   EXPECT_EQ(few[2].rows, 3u);
-  EXPECT_EQ(few[2].finished, at(8));
+  EXPECT_EQ(few[2].instance, 2u);
+  EXPECT_EQ((std::vector{few[2].queued, few[2].started, few[2].gathered, few[2].arrived, few[2].computed, few[2].landed,
+                         few[2].finished}),
+            (std::vector{at(2), at(3), at(4), at(5), at(6), at(7), at(8)}));
   for (uint64_t n = 3; n < 1000; ++n) ring.add(record(n));
   auto many = ring.latest();
   ASSERT_EQ(many.size(), BatchRing::kRecords);
