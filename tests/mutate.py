@@ -1,0 +1,272 @@
+"""One-line mutations of the sources, and which of them a room's own tests notice.
+
+usage: mutate.py [room…] [--count N] [--seed S] [--jobs J]    rooms: wire marshal bus tokens session (default: all)
+       mutate.py [room…] --list                               how many places there are, by operator
+
+A random sample, by seed, of every place where an operator applies:
+  compare   < becomes <=, == becomes !=, …        constant  n becomes n + 1 or n - 1
+  negate    if (c) becomes if (!(c))              drop      a statement is left out
+  swap      + and -, && and ||, min and max, true and false
+The tree is copied to .cache/mutate, and built there, only the libraries and test programs of the room; each mutant is compiled and its tests are run until one fails. What does not compile is not counted; a test that
+takes ten times as long as it does without mutation, and half a minute at least, counts as one that fails. Survivors are
+printed with place and change. Those in EQUIVALENT change nothing that a caller could see, and are not counted.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+HOME = ROOT / '.cache/mutate'
+TREE, BUILD = HOME / 'tree', HOME / 'build'
+
+# Sources, and meson's names of the test programs; the simulator's worlds are given few requests.
+FEW = ['--requests', '20000']
+ROOMS = {
+    'wire': (['wire/*.cc'], {'wire_*': None}),
+    'marshal': (['marshal/*.cc'], {'marshal*': None}),
+    'bus': (['bus/*.cc'], {'bus': None, 'sim': FEW}),
+    'tokens': (['sched/token_*.cc', 'sched/kv_blocks.cc'], {'sched_token': None, 'sim_tokens': FEW}),
+    'session': (['session/*.cc'], {'session*': None}),
+}
+
+# (file, line without its indent, what it became): why nobody can notice.
+EQUIVALENT = {
+    ('src/bus/bus.cc', 'constexpr size_t kTensorsKept = 16;   // an idle Call with room for more gives that memory back',
+     'constexpr size_t kTensorsKept = 15;   // an idle Call with room for more gives that memory back'):
+        'a bound on idle memory, of which no caller sees the exact size',
+}
+
+COMPARE = {' < ': ' <= ', ' <= ': ' < ', ' > ': ' >= ', ' >= ': ' > ', ' == ': ' != ', ' != ': ' == '}
+SWAP = {' + ': ' - ', ' - ': ' + ', ' && ': ' || ', ' || ': ' && ', '++': '--', 'std::min': 'std::max', 'std::max': 'std::min',
+        'true': 'false', 'false': 'true', ' += ': ' -= ', ' -= ': ' += '}
+CALL_OR_ASSIGNMENT = re.compile(r'^(?:[\w:.>*&\[\]()\-]+(?:\(.*\)|(?: = | \+= | -= | \|= ).+)|(?:\+\+|--)[\w.>\-()\[\]]+|[\w.>\-]+(?:\+\+|--));$')
+NO_STATEMENT = re.compile(r'^(?:return|using|throw|case|break|continue|else|namespace|static_assert|const|constexpr|auto|delete|goto)\b|^[\w:<>]+ [\w]+(?: =|;|\()')
+
+
+def masked(line):
+    """The line with what stands in strings, characters and comments blanked, so that places keep their columns."""
+    out = re.sub(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'', lambda m: m[0][0] + '_' * (len(m[0]) - 2) + m[0][-1], line)
+    at = out.find('//')
+    return out if at < 0 else out[:at]
+
+
+def closing(text, at):
+    depth = 0
+    for i in range(at, len(text)):
+        depth += {'(': 1, ')': -1}.get(text[i], 0)
+        if depth == 0:
+            return i
+    return -1
+
+
+def mutants_of_line(line):
+    """(operator, mutated line) for every place in it."""
+    code = masked(line)
+    if code.lstrip().startswith(('#', 'static_assert', 'template', 'using ')) or not code.strip():
+        return
+    put = lambda at, n, new: line[:at] + new + line[at + n:]
+    for old, new in COMPARE.items():
+        for m in re.finditer(re.escape(old), code):
+            if not re.search(r'\b(?:template|operator)\b', code):
+                yield 'compare', put(m.start(), len(old), new)
+    for m in re.finditer(r'(?<![\w.\'])(\d+)(?:u|s|ms)?\b(?![\w.\'])', code):
+        value = int(m[1]) if m[1] == '0' or m[1][0] != '0' else None
+        for other in [] if value is None else [value + 1, value - 1] if value > 0 else [1]:
+            yield 'constant', put(m.start(1), len(m[1]), str(other))
+    for m in re.finditer(r'\b(?:if|while) (\()', code):
+        end = closing(code, m.start(1))
+        inside = code[m.start(1) + 1:end]
+        if end > 0 and ';' not in inside and not re.match(r'(?:auto|const|size_t|int|uint\w+|[\w:]+\*?) \w+ = ', inside):
+            yield 'negate', line[:m.start(1)] + '(!' + line[m.start(1):end + 1] + ')' + line[end + 1:]
+    text = code.strip()
+    if CALL_OR_ASSIGNMENT.match(text) and not NO_STATEMENT.match(text) and text.count('(') == text.count(')'):
+        yield 'drop', line[:len(line) - len(line.lstrip())] + ';'
+    for old, new in SWAP.items():
+        for m in re.finditer(rf'\b{old}\b' if old[0].isalpha() else re.escape(old), code):
+            yield 'swap', put(m.start(), len(old), new)
+
+
+def mutants(room, root):
+    """(file, line number, operator, mutated line) of a room, in order; of the tree that is built, which may be older."""
+    for pattern in ROOMS[room][0]:
+        for path in sorted((root / 'src').glob(pattern)):
+            # A statement that goes on in the next line is not dropped, nor is what belongs to the line before.
+            lines = path.read_text().splitlines()
+            for number, line in enumerate(lines):
+                before = lines[number - 1].rstrip() if number else ''
+                whole = before.endswith((';', '{', '}', ':')) or not before or before.lstrip().startswith('//')
+                for operator, new in mutants_of_line(line):
+                    if new != line and (operator != 'drop' or whole):
+                        yield str(path.relative_to(root)), number + 1, operator, new
+
+
+def is_equivalent(file, line, new):
+    return (file, line.strip(), new.strip()) in EQUIVALENT
+
+
+def copy_tree():
+    """Files that git knows, changed ones with their changes; times are kept, so that ninja builds what is new."""
+    names = subprocess.check_output(['git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard'], cwd=ROOT).decode().split('\0')
+    for name in filter(None, names):
+        source, copy = ROOT / name, TREE / name
+        if not source.is_file():
+            copy.unlink(missing_ok=True)
+        elif not copy.exists() or copy.read_bytes() != source.read_bytes():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, copy)
+            shutil.copymode(source, copy)
+
+
+# The tests' build, so that the compiler's cache has what is not mutated; of a mutant neither speed nor warnings matter.
+COMPILER = """#!/usr/bin/env bash
+# Written by tests/mutate.py.
+if [ -n "${MUTANT:-}" ] && [[ " $* " == *"$MUTANT "* ]]; then
+  args=()
+  for arg in "$@"; do [ "$arg" = -Werror ] || args+=("$arg"); done
+  exec g++ "${args[@]}" -O0 -w
+fi
+exec ccache g++ "$@"
+"""
+
+
+def configure():
+    if (BUILD / 'build.ninja').exists():
+        return
+    HOME.mkdir(parents=True, exist_ok=True)
+    compiler = HOME / 'c++'
+    compiler.write_text(COMPILER)
+    compiler.chmod(0o755)
+    options = ['-Doptimization=1', '-Ddebug=false', '-Dcpp_args=-g1 -gsplit-dwarf', '-Dwerror=true']  # `dev`, TESTING
+    subprocess.run(['meson', 'setup', str(BUILD), str(TREE), *options], env={**os.environ, 'CXX': str(compiler), 'CXX_LD': 'lld'},
+                   check=True, stdout=subprocess.DEVNULL)
+
+
+def tests_of(room):
+    """[(name, command)], what ninja has to build for them included."""
+    listed = json.loads(subprocess.check_output(['meson', 'introspect', '--tests', str(BUILD)]))
+    out = []
+    for pattern, args in ROOMS[room][1].items():
+        for test in listed:
+            if pathlib.PurePath(test['name']).match(pattern):
+                out.append((test['name'], test['cmd'][:1] + (args or test['cmd'][1:])))
+    return out
+
+
+def build(tests, jobs, mutant=''):
+    targets = sorted({str(pathlib.Path(cmd[0]).relative_to(BUILD)) for _, cmd in tests})
+    env = {**os.environ, 'CCACHE_BASEDIR': str(TREE), 'CCACHE_NOHASHDIR': '1', 'CCACHE_COMPILERCHECK': 'content', 'MUTANT': mutant}
+    done = subprocess.run(['ninja', '-C', str(BUILD), '-j', str(jobs), '--quiet', *targets], env=env,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return done.returncode == 0, done.stdout.decode(errors='replace')
+
+
+def passes(cmd, limit):
+    env = {**os.environ, 'GTEST_FAIL_FAST': '1', 'GTEST_BRIEF': '1'}
+    program = subprocess.Popen(cmd, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        return program.wait(timeout=limit) == 0
+    except subprocess.TimeoutExpired:
+        os.killpg(program.pid, signal.SIGKILL)
+        program.wait()
+        return False
+
+
+class Room:
+    def __init__(self, name, jobs):
+        self.name, self.jobs = name, jobs
+        self.tests = tests_of(name)
+        self.tally, self.survivors = collections.defaultdict(collections.Counter), []
+        built, out = build(self.tests, jobs)
+        if not built:
+            sys.exit(f'mutate: {name} does not build without mutation\n{out[-3000:]}')
+        self.limits = {}
+        for test, cmd in self.tests:
+            begun = time.monotonic()
+            if not passes(cmd, 600):
+                sys.exit(f'mutate: {test} fails without mutation')
+            self.limits[test] = max(30.0, 10 * (time.monotonic() - begun))
+        self.tests.sort(key=lambda test: self.limits[test[0]])
+
+    def killer(self):
+        return next((name for name, cmd in self.tests if not passes(cmd, self.limits[name])), None)
+
+    def judge(self, file, number, operator, new):
+        """True when it was counted."""
+        path = TREE / file
+        text = path.read_text()
+        lines = text.splitlines()
+        old, lines[number - 1] = lines[number - 1], new
+        if is_equivalent(file, old, new):
+            return False
+        try:
+            path.write_text('\n'.join(lines) + '\n')
+            built, _ = build(self.tests, self.jobs, file)
+            killer = self.killer() if built else None
+        finally:
+            path.write_text(text)
+        if not built:
+            return False
+        self.tally[operator]['killed' if killer else 'survived'] += 1
+        if not killer:
+            self.survivors.append((file, number, old.strip(), new.strip()))
+        print(f'{self.name} {file}:{number} {operator}: ' + (f'killed by {killer}' if killer else 'SURVIVED') +
+              ('' if killer else f'\n  - {old.strip()}\n  + {new.strip()}'), flush=True)
+        # A test that is killed most often is run first.
+        if killer:
+            self.tests.sort(key=lambda test: test[0] != killer)
+        return True
+
+
+def row(name, counters):
+    killed, survived = (sum(c[k] for c in counters) for k in ('killed', 'survived'))
+    return f'{name:24} {killed + survived:8} {killed:8} {100 * killed / max(killed + survived, 1):7.0f} %'
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('rooms', nargs='*')
+    parser.add_argument('--count', type=int, default=20)
+    parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument('--jobs', type=int, default=os.cpu_count())
+    parser.add_argument('--list', action='store_true')
+    args = parser.parse_args()
+    names = args.rooms or list(ROOMS)
+    if unknown := set(names) - set(ROOMS):
+        sys.exit(f'mutate: unknown room {sorted(unknown)[0]}: {" ".join(ROOMS)}')
+    if args.list:
+        for name in names:
+            print(name, dict(collections.Counter(m[2] for m in mutants(name, ROOT))))
+        return 0
+    copy_tree()
+    configure()
+    rooms = []
+    for name in names:
+        places = list(mutants(name, TREE))
+        random.Random(args.seed).shuffle(places)
+        rooms.append(room := Room(name, args.jobs))
+        counted = 0
+        for place in places:
+            if counted == args.count:
+                break
+            counted += room.judge(*place)
+    print(f'\n{"room":24} {"mutants":>8} {"killed":>8}')
+    for room in rooms:
+        print(row(room.name, room.tally.values()))
+        for operator, counter in sorted(room.tally.items()):
+            print(row('  ' + operator, [counter]))
+    print(row('all', [c for room in rooms for c in room.tally.values()]))
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
