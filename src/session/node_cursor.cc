@@ -11,6 +11,9 @@ using base::failure;
 using base::Status;
 
 constexpr uint64_t kMost = uint64_t(1) << 63;
+// What one measuring may look at, and how much of that is a step of Slices.
+constexpr uint64_t kMostMeasured = 64 << 10, kMeasuredPerStep = 32;
+constexpr uint64_t kBytesPerStep = 1024;
 
 uint64_t sum(uint64_t a, uint64_t b) { return a >= kMost - std::min(b, kMost) ? kMost : a + b; }
 
@@ -29,6 +32,12 @@ class NodeGraph::Charge {
 };
 
 FlatSize NodeGraph::measure(Node& root) {
+  measure(root, UINT64_MAX);
+  return root.size_;
+}
+
+// False, and nothing is known, where it would take more steps than that.
+bool NodeGraph::measure(Node& root, uint64_t most) {
   ++epoch_;
   measured_ = 0;
   // Post-order without recursion: a node is left once all its children carry this epoch's sum.
@@ -41,45 +50,58 @@ FlatSize NodeGraph::measure(Node& root) {
     }
     if (!below_done) {
       todo.back().second = true;
-      for (const auto& part : n->parts_)
-        for (Node* child : part.children)
-          if (child->mark_ != epoch_) todo.emplace_back(child, false);
+      measured_ += 1 + n->parts_.size();
+      for (const auto& part : n->parts_) {
+        if ((measured_ += part.children.size()) > most) return false;
+        for (const Node::Edge& edge : part.children)
+          if (edge.child->mark_ != epoch_) todo.emplace_back(edge.child, false);
+      }
       continue;
     }
     todo.pop_back();
     FlatSize size{1, 0};
-    measured_ += 1 + n->parts_.size();
     for (const auto& part : n->parts_) {
-      measured_ += part.children.size();
       size.visits = sum(size.visits, part.chunk);
       size.bytes = sum(size.bytes, part.data.size());
-      for (const Node* child : part.children) {
-        size.visits = sum(size.visits, child->size_.visits);
-        size.bytes = sum(size.bytes, child->size_.bytes);
+      for (const Node::Edge& edge : part.children) {
+        size.visits = sum(size.visits, edge.child->size_.visits);
+        size.bytes = sum(size.bytes, edge.child->size_.bytes);
       }
     }
     n->size_ = size;
     n->mark_ = epoch_;
   }
-  return root.size_;
+  return true;
 }
 
 void NodeGraph::refill_visits() { visits_left_ += std::min(limits_.visits_per_message, limits_.visits - visits_left_); }
 
 Cursor::Cursor(NodeGraph& graph, Node& root, CursorListener& listener) : graph_(graph), listener_(listener) {
   enter(root);
-  if (!visit(1)) return;  // nothing is measured any more
-  FlatSize size = graph.measure(root);
-  if (size.visits > graph.limits_.flattened || size.bytes > graph.limits_.flattened_bytes)
+  if (!visit(1, 1)) return;  // nothing is measured any more
+  // Of a large graph it is found out on the way.
+  const bool known = graph.measure(root, kMostMeasured);
+  const FlatSize& size = root.size_;
+  if (known && (size.visits > graph.limits_.flattened || size.bytes > graph.limits_.flattened_bytes))
     status_ = failure(Code::kResourceExhausted, named(root.id_) + " is too large when flattened");
   else
-    (void)visit(graph.measured_);
+    (void)visit(graph.measured_, (graph.measured_ + kMeasuredPerStep - 1) / kMeasuredPerStep);
 }
 
 Cursor::~Cursor() {
-  if (waits_for_) std::erase(waits_for_->waiting_, this);
-  std::erase(graph_.woken_, this);
+  leave_list();
   while (!path_.empty()) leave();
+}
+
+void Cursor::enlist(std::list<Cursor*>& list) {
+  if (list_ == &list) return;
+  leave_list();
+  place_ = list.insert(list.end(), this);
+  list_ = &list;
+}
+
+void Cursor::leave_list() {
+  if (auto* list = std::exchange(list_, nullptr)) list->erase(place_);
 }
 
 void Cursor::enter(Node& node) {
@@ -96,10 +118,13 @@ void Cursor::leave() {
 
 Cursor::Step Cursor::wait(Node& node) {
   missing_ = &node;
-  if (waits_for_ != &node) {
-    waits_for_ = &node;
-    node.waiting_.push_back(this);
-  }
+  enlist(node.waiting_);
+  return Step::kWait;
+}
+
+Cursor::Step Cursor::pause() {
+  missing_ = nullptr;
+  enlist(graph_.woken_);
   return Step::kWait;
 }
 
@@ -115,7 +140,8 @@ bool Cursor::spent(uint64_t visits, uint64_t bytes) {
 }
 
 // The work of all Cursors together: any number may read one node, and each is woken whenever it grows.
-bool Cursor::visit(uint64_t visits) {
+bool Cursor::visit(uint64_t visits, uint64_t steps) {
+  graph_.spend(steps);
   if (visits <= graph_.visits_left_) {
     graph_.visits_left_ -= visits;
     return true;
@@ -142,6 +168,7 @@ Cursor::Step Cursor::next() {
   if (!status_.ok()) return Step::kFailed;
   data_ = {};
   while (!path_.empty()) {
+    if (graph_.paused()) return pause();
     Place& at = path_.back();
     Node& n = *at.node;
     if (!n.failed_.ok()) return fail(n.failed_);
@@ -154,7 +181,7 @@ Cursor::Step Cursor::next() {
     }
     Node::Part& part = n.parts_[at.part];
     if (part.pending) return wait(n);
-    if (!visit(1)) return Step::kFailed;
+    if (!visit(1, 1 + part.data.size() / kBytesPerStep)) return Step::kFailed;
     if (spent(1, part.data.size()))
       return fail(failure(Code::kResourceExhausted, named(path_.front().node->id_) + " is too large when flattened"));
     if (part.chunk) {
@@ -164,7 +191,7 @@ Cursor::Step Cursor::next() {
       return Step::kChunk;
     }
     if (at.child < part.children.size()) {
-      Node& child = *part.children[at.child++];
+      Node& child = *part.children[at.child++].child;
       enter(child);
     } else {
       ++at.part;

@@ -14,7 +14,8 @@ using base::failure;
 using base::Status;
 
 // The charge for things beside their bytes: empty ones are not free.
-constexpr uint64_t kNodeCost = 512, kFragmentCost = 96, kEdgeCost = 32, kSlabCost = 64;
+constexpr uint64_t kNodeCost = 512, kFragmentCost = 96, kEdgeCost = 48, kSlabCost = 64;
+constexpr uint64_t kEdgesPerStep = 32;  // that are followed in one step of Slices
 constexpr size_t kLongestId = 1024;
 constexpr size_t kShownId = 80;
 
@@ -46,7 +47,7 @@ bool says_nothing(const Fragment& f) {
 template <class Each>
 void each_child(const auto& parts, Each each) {
   for (const auto& part : parts)
-    for (auto* child : part.children) each(*child);
+    for (auto& edge : part.children) each(*edge.child);
 }
 
 }  // namespace
@@ -56,8 +57,8 @@ std::string named(std::string_view id) {
 }
 std::string placed(std::string_view id, int64_t seq) { return named(id) + ", fragment " + std::to_string(seq); }
 
-NodeGraph::NodeGraph(GraphLimits limits, Account* account)
-    : limits_(limits), account_(account), visits_left_(limits.visits) {}
+NodeGraph::NodeGraph(GraphLimits limits, Account* account, Slices* slices)
+    : limits_(limits), account_(account), slices_(slices), visits_left_(limits.visits) {}
 
 NodeGraph::~NodeGraph() {
   for (const auto& [id, node] : by_name_)
@@ -191,6 +192,7 @@ Status NodeGraph::take(Node& n, const Fragment& f) {
   part.pending = f.by_reference;
   n.pending_ += f.by_reference;
   part.children.reserve(f.children.size());
+  Node::Part& kept = n.ahead_.emplace(f.seq, std::move(part)).first->second;
   for (std::string_view id : f.children) {
     auto child = node(id);
     if (!child) {
@@ -198,10 +200,12 @@ Status NodeGraph::take(Node& n, const Fragment& f) {
       s.text = placed(n.id_, f.seq) + ": child: " + s.text;
       return s;
     }
-    part.children.push_back(*child);
-    if (Status s = link(n, **child, f.seq); !s.ok()) return s;
+    if (*child == &n) return broken(n.id_, f.seq, "child '" + std::string(id) + "' would make the node contain itself");
+    Node::Edge& edge = kept.children.emplace_back(Node::Edge{*child, (*child)->parents_.size()});
+    (*child)->parents_.push_back({&n, &edge});
+    if (n.height_ <= (*child)->height_)
+      if (Status s = raise(n, **child, f.seq); !s.ok()) return s;
   }
-  n.ahead_.emplace(f.seq, std::move(part));
   return extend(n);
 }
 
@@ -220,28 +224,19 @@ Status NodeGraph::extend(Node& n) {
 }
 
 void NodeGraph::wake(Node& n) {
-  for (Cursor* c : n.waiting_) {
-    c->waits_for_ = nullptr;
-    woken_.push_back(c);
-  }
-  n.waiting_.clear();
+  for (Cursor* c : n.waiting_) c->list_ = &woken_;
+  woken_.splice(woken_.end(), n.waiting_);
 }
 
 void NodeGraph::deliver() {
-  while (!woken_.empty()) {
+  while (!woken_.empty() && !paused()) {
     Cursor* c = woken_.front();
-    woken_.pop_front();
+    c->leave_list();
     c->listener_.on_news(*c);
   }
 }
 
-// parent -> child. The edge closes a cycle where raising the parent comes back to the child.
-Status NodeGraph::link(Node& parent, Node& child, int64_t seq) {
-  if (&parent == &child) return broken(parent.id_, seq, "child '" + child.id_ + "' would make the node contain itself");
-  child.parents_.push_back(&parent);
-  return parent.height_ > child.height_ ? Status{} : raise(parent, child, seq);
-}
-
+// parent -> child is there. It closes a cycle where raising the parent comes back to the child.
 Status NodeGraph::raise(Node& parent, Node& child, int64_t seq) {
   auto cycle = [&] { return broken(parent.id_, seq, "child '" + child.id_ + "' would make the node contain itself"); };
   auto refused = [&](std::string why) {
@@ -255,8 +250,10 @@ Status NodeGraph::raise(Node& parent, Node& child, int64_t seq) {
     if (n.height_ > limits_.depth)
       return refused(": nodes nest deeper than " + std::to_string(limits_.depth) + " levels");
     climbed_ += n.parents_.size();
+    spend(1 + n.parents_.size() / kEdgesPerStep);
     if (climbed_ > limits_.climbs) return refused(": the session's nodes come in an order that costs too much");
-    for (Node* above : n.parents_) {
+    for (const Node::Parent& parent_of_n : n.parents_) {
+      Node* above = parent_of_n.node;
       if (above == &child) return cycle();
       if (above->height_ > n.height_) continue;
       above->height_ = n.height_ + 1;
@@ -279,7 +276,7 @@ bool NodeGraph::reaches(Node& from, const Node& to) {
     };
     each_child(n.parts_, visit);
     for (auto& [s, part] : n.ahead_)
-      for (Node* below : part.children) visit(*below);
+      for (const Node::Edge& edge : part.children) visit(*edge.child);
   }
   return false;
 }
@@ -309,19 +306,22 @@ Status NodeGraph::loaded(Node& n, int64_t seq, base::Bytes data) {
 
 // Takes the content away; children that lose their last parent are listed.
 void NodeGraph::unlink(Node& n, std::vector<Node*>& orphans) {
-  ++epoch_;
   auto release = [&](Node::Part& part) {
     refund(part.cost);
-    for (Node* child : part.children) {
-      if (std::exchange(child->mark_, epoch_) == epoch_) continue;  // all its edges from here went together
-      size_t gone = std::erase(child->parents_, &n);
-      base::check(gone > 0, "an edge is known at both ends");
-      if (child->parents_.empty()) orphans.push_back(child);
+    spend(1 + part.children.size() / kEdgesPerStep);
+    for (const Node::Edge& edge : part.children) {
+      auto& parents = edge.child->parents_;
+      base::check(edge.place < parents.size() && parents[edge.place].edge == &edge, "an edge is known at both ends");
+      Node::Parent last = parents.back();
+      parents[edge.place] = last;
+      last.edge->place = edge.place;
+      parents.pop_back();
+      if (parents.empty()) orphans.push_back(edge.child);
     }
   };
   for (auto& part : n.parts_) release(part);
   for (auto& [seq, part] : n.ahead_) release(part);
-  n.parts_ = {};
+  std::vector<Node::Part>().swap(n.parts_);
   n.ahead_.clear();
   n.metadata_.reset();
   n.pending_ = 0;

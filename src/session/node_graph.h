@@ -16,6 +16,10 @@
 // nesting are found at the edge that makes them: every node has a height, the number of nodes on the longest path below
 // it with itself, which only rises, and an edge to a child that is as high raises what is above. A parent over what is
 // there already, the next turn of a conversation, raises nothing. What a hostile order costs has a limit of its own.
+// Dropping is linear in the edges of what is dropped.
+//
+// Time: what Cursors visit is limited for the session (GraphLimits::visits), and for one turn of the shard's loop by
+// its Slices: where they are spent a Cursor says kWait and goes on with deliver() in a later turn.
 //
 // Memory: what is kept of a fragment is charged. Data stays where it is if it is most of its slab, else it is copied,
 // so that no fragment keeps a message alive that was charged to nobody.
@@ -24,7 +28,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <span>
@@ -36,6 +40,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "session/purse.h"
+#include "session/slices.h"
 
 namespace weir::session {
 
@@ -47,8 +52,9 @@ struct GraphLimits {
   uint64_t flattened = 1 << 20;  // leaves, branches and chunks that one flattening visits
   uint64_t flattened_bytes = 64 << 20;
   // Visits of all flattenings together: a session begins with so many, and each message brings more, up to that again.
-  uint64_t visits = 16 << 20;
-  uint64_t visits_per_message = 4 << 20;
+  // Each takes up to a microsecond of the shard.
+  uint64_t visits = 2 << 20;
+  uint64_t visits_per_message = 256 << 10;
   uint64_t climbs = 4 << 20;  // edges that are followed upwards to keep heights, in all: a chain of 2,896 from its root
 };
 
@@ -90,8 +96,8 @@ using Hold = std::shared_ptr<const void>;
 class NodeGraph {
  public:
   class Charge;
-  // `account` (null: none) holds what the graph does, and outlives it.
-  explicit NodeGraph(GraphLimits limits, Account* account = nullptr);
+  // `account` (null: none) holds what the graph does, `slices` (null: without limit) are the shard's; they outlive it.
+  explicit NodeGraph(GraphLimits limits, Account* account = nullptr, Slices* slices = nullptr);
   ~NodeGraph();  // after its Cursors
   NodeGraph(const NodeGraph&) = delete;
 
@@ -132,8 +138,17 @@ class NodeGraph {
   // A message has come: Cursors may visit more.
   void refill_visits();
 
-  // Tells Cursors that waited for what has come since. They may be destroyed, and others made, from inside.
+  // Tells Cursors that waited for what has come since, or for this turn, until the turn's steps are spent. They may be
+  // destroyed, and others made, from inside.
   void deliver();
+  // Some Cursors have not been told yet.
+  bool undelivered() const { return !woken_.empty(); }
+  // Work that others do with the nodes, in steps of Slices.
+  void spend(uint64_t steps) {
+    if (slices_) slices_->spend(steps);
+  }
+  // No more work in this turn.
+  bool paused() const { return slices_ && slices_->spent(); }
 
   uint64_t bytes() const { return bytes_; }
   size_t nodes() const { return by_name_.size(); }
@@ -143,13 +158,13 @@ class NodeGraph {
   friend class Cursor;
   base::Status check(const Node& node, const Fragment& f) const;
   base::Status take(Node& node, const Fragment& f);
-  base::Status link(Node& parent, Node& child, int64_t seq);
   base::Status raise(Node& parent, Node& child, int64_t seq);
   bool reaches(Node& from, const Node& to);
   base::Status extend(Node& node);
   void wake(Node& node);
   base::Status charge(uint64_t bytes);
   base::Status charge(uint64_t bytes, const Node& node, int64_t seq);
+  bool measure(Node& root, uint64_t most);
   void unlink(Node& node, std::vector<Node*>& orphans);
   void forget(Node& node);
 
@@ -157,6 +172,7 @@ class NodeGraph {
 
   GraphLimits limits_;
   Account* account_;
+  Slices* slices_;
   uint64_t bytes_ = 0;
   uint64_t climbed_ = 0;
   uint64_t visits_left_;
@@ -164,7 +180,7 @@ class NodeGraph {
   uint64_t epoch_ = 0;                                                   // of marks in nodes
   std::unordered_map<std::string_view, std::unique_ptr<Node>> by_name_;  // the key is the Node's own
   std::vector<Node*> work_;
-  std::deque<Cursor*> woken_;
+  std::list<Cursor*> woken_;
 };
 
 // One node. Read by whoever has it, changed by its graph.
@@ -183,9 +199,22 @@ class Node {
   friend class NodeGraph;
   friend class Cursor;
   enum class Kind : uint8_t { kUnknown, kLeaf, kBranch };
+  // An edge is known at both ends, each of which says where it is at the other: it goes in constant time.
+  struct Edge {
+    Node* child;
+    size_t place;  // among the child's parents_
+  };
+  struct Parent {
+    Node* node;
+    Edge* edge;  // stays where it is as long as the Part that it is in
+  };
   struct Part {
+    Part() = default;
+    Part(Part&&) noexcept = default;
+    Part& operator=(Part&&) noexcept = default;
+
     base::Bytes data;
-    std::vector<Node*> children;
+    std::vector<Edge> children;
     uint64_t cost = 0;                                // without what `charge` has
     std::shared_ptr<const NodeGraph::Charge> charge;  // for `data`, once somebody else holds it
     bool chunk = false;
@@ -205,8 +234,8 @@ class Node {
   std::map<int64_t, Part> ahead_;  // what waits for an earlier one
   std::unique_ptr<Metadata> metadata_;
   base::Status failed_;
-  std::vector<Node*> parents_;  // one entry per edge
-  std::vector<Cursor*> waiting_;
+  std::vector<Parent> parents_;  // one entry per edge
+  std::list<Cursor*> waiting_;
   uint64_t mark_ = 0;
   FlatSize size_;
 };
@@ -230,7 +259,7 @@ class Cursor {
   enum class Step : uint8_t {
     kChunk,    // the next chunk of a leaf, maybe an empty one
     kLeafEnd,  // that leaf is complete
-    kWait,     // for what has not come; news() will be told
+    kWait,     // for what has not come, or for the next turn; the listener will be told
     kEnd,
     kFailed,  // status() says why: a failed or dropped node, one that is too large when flattened, too many visits
   };
@@ -241,7 +270,7 @@ class Cursor {
   // Right after kChunk: the charge for data(), for a reader that keeps the bytes. Null when there are none.
   Hold hold();
   const base::Status& status() const { return status_; }
-  // After kWait: what is missing, for a person: "node 'x', fragment 3".
+  // After kWait: what is missing, for a person: "node 'x', fragment 3". Empty where only the turn is over.
   std::string missing() const;
   // The memory that standing here takes.
   uint64_t size() const { return path_.capacity() * sizeof(Place); }
@@ -255,14 +284,18 @@ class Cursor {
   void enter(Node& node);
   void leave();
   Step wait(Node& node);
+  Step pause();
+  void enlist(std::list<Cursor*>& list);
+  void leave_list();
   Step fail(base::Status why);
   bool spent(uint64_t visits, uint64_t bytes);
-  bool visit(uint64_t visits);
+  bool visit(uint64_t visits, uint64_t steps);
 
   NodeGraph& graph_;
   CursorListener& listener_;
   std::vector<Place> path_;
-  Node* waits_for_ = nullptr;
+  std::list<Cursor*>* list_ = nullptr;  // a node's waiting_, the graph's woken_, or none
+  std::list<Cursor*>::iterator place_{};
   Node* missing_ = nullptr;
   const Node* leaf_ = nullptr;
   base::Bytes data_;

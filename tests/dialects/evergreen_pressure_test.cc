@@ -1,5 +1,6 @@
 // More than a session takes at once: the client is held where that ends by itself, and told where it does not.
 #include "evergreen_bench.h"
+#include "support/cpu_time.h"
 
 namespace weir::evergreen {
 namespace {
@@ -252,6 +253,86 @@ TEST(EvergreenPressure, AnAnswerBeginsWhatWaitsForAModelAndRunsNothingElse) {
   ASSERT_EQ(t.chat->held.size(), 1u);
   finish(t, t.chat->held[0], 'd');
   EXPECT_EQ(t.leaf(*x, "3"), "d");
+}
+
+// --- one turn of the loop --------------------------------------------------------------------------------------------
+
+// A node that is 2^levels times one byte.
+std::string diamond(const std::string& name, int levels) {
+  std::string out;
+  auto id = [&](int i) { return i == 0 ? name : name + std::to_string(i); };
+  for (int i = 0; i < levels; ++i)
+    out += "node_fragments { id: '" + id(i) + "' child_ids: '" + id(i + 1) + "' child_ids: '" + id(i + 1) + "' } ";
+  return out + text_leaf(id(levels), "x");
+}
+
+Options turning(uint64_t steps) {
+  Options options = working(64);
+  options.steps_per_turn = steps;
+  return options;
+}
+
+TEST(EvergreenSlices, ALongEchoIsMadeInManyTurnsAndComesWhole) {
+  Bench t(turning(50));
+  auto x = t.open();
+  t.send(*x, diamond("d", 6) + echo("d", "out"));
+  for (int i = 0; i < 64; ++i) ASSERT_EQ(t.leaf(*x, "out/" + std::to_string(i)), "x");
+  EXPECT_EQ(t.leaf(*x, "out"), "");
+  EXPECT_EQ(t.status(*x), "open");
+}
+
+TEST(EvergreenSlices, AMessageOfMuchWorkIsReadInManyTurns) {
+  Bench t(turning(100));
+  auto x = t.open();
+  std::string all = diamond("d", 3);
+  for (int i = 0; i < 50; ++i) all += echo("d", "out" + std::to_string(i));
+  t.rpc.data(*x, support::grpc_frame(Bench::parse(all).SerializeAsString()));
+  t.bus.turn();
+  EXPECT_EQ(t.leaf(*x, "out49/7"), "…") << "not in the turn in which it came";
+  t.turn();
+  for (int i = 0; i < 50; ++i) ASSERT_EQ(t.leaf(*x, "out" + std::to_string(i) + "/7"), "x") << i;
+}
+
+TEST(EvergreenSlices, SessionsOfAShardTakeTurns) {
+  Bench t(turning(100));
+  auto x = t.open(), y = t.open();
+  const std::string big = diamond("d", 8) + echo("d", "out"), small = diamond("d", 1) + echo("d", "out");
+  t.rpc.data(*x, support::grpc_frame(Bench::parse(big).SerializeAsString()));
+  t.rpc.data(*y, support::grpc_frame(Bench::parse(small).SerializeAsString()));
+  t.turn();
+  EXPECT_EQ(t.leaf(*x, "out/255") + t.leaf(*y, "out/1"), "xx");
+}
+
+TEST(EvergreenSlices, ASessionEndsInOrderThoughItsWorkIsUnderWay) {
+  Bench t(turning(50));
+  auto x = t.open();
+  t.rpc.data(*x, support::grpc_frame(Bench::parse(diamond("d", 6) + echo("d", "out")).SerializeAsString()));
+  t.rpc.end(*x);
+  EXPECT_EQ(t.status(*x), "open");
+  t.turn();
+  EXPECT_EQ(t.leaf(*x, "out/63"), "x");
+  EXPECT_EQ(t.status(*x), "");
+  auto y = t.open();
+  t.rpc.data(*y, support::grpc_frame(Bench::parse(diamond("d", 6) + echo("d", "out")).SerializeAsString()));
+  y.reset();  // the client has left
+}
+
+TEST(EvergreenPressure, EchoesOfADiamondCostWhatAMessageAllows) {
+  Options options = working(64);
+  Bench t(options);
+  auto x = t.open();
+  // Nothing comes of it but work: its last node has no content.
+  std::string all = diamond("d", 16);
+  all = all.substr(0, all.rfind("node_fragments")) + "node_fragments { id: 'd16' }";
+  for (int i = 0; i < 250; ++i) all += echo("d", "out" + std::to_string(i));
+  const std::string bytes = support::grpc_frame(Bench::parse(all).SerializeAsString());
+  double began = support::cpu_seconds();
+  t.rpc.data(*x, bytes);
+  EXPECT_LT(support::cpu_seconds() - began, 0.025) << "the turn in which it came";
+  EXPECT_EQ(t.status(*x), "open");
+  t.turn();  // and all that follow
+  EXPECT_LT(support::cpu_seconds() - began, 20) << "two million visits";
+  EXPECT_NE(t.status(*x).find("visit too many fragments"), std::string::npos) << t.status(*x);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ struct Evergreen::Parts {
 
 Evergreen::Evergreen(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs,
                      wire::JsonForm& json, Options options, base::Fetcher* fetcher, session::Purse* purse)
-    : parts_(new Parts{House{bus, slabs, json, std::move(options), fetcher, purse}, {}}) {
+    : parts_(new Parts{.house{bus, slabs, json, std::move(options), fetcher, purse}, .entrances{}}) {
   House& house = parts_->house;
   add_grpc(house, rpcs, parts_->entrances);
   add_ndjson(house, router, parts_->entrances);

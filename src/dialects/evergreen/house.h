@@ -8,6 +8,7 @@
 #include "base/fetcher.h"
 #include "bus/bus.h"
 #include "dialects/evergreen/options.h"
+#include "session/slices.h"
 #include "wire/rpc.h"
 
 namespace weir::evergreen {
@@ -22,9 +23,10 @@ struct House {
   base::SlabSource& slabs;
   wire::JsonForm& json;
   Options options;
-  base::Fetcher* fetcher = nullptr;            // for references; null: `http:` and `https:` are off
-  session::Purse* purse = nullptr;             // that sessions of all shards share; null: each has its own limit only
-  std::unordered_set<Session*> sessions = {};  // that live
+  base::Fetcher* fetcher = nullptr;  // for references; null: `http:` and `https:` are off
+  session::Purse* purse = nullptr;   // that sessions of all shards share; null: each has its own limit only
+  session::Slices slices{bus.env(), options.steps_per_turn};  // that sessions of this shard share
+  std::unordered_set<Session*> sessions = {};                 // that live
   bool draining = false;
 };
 

@@ -21,6 +21,8 @@ constexpr size_t kTranscripts = 8, kTranscriptBytes = 1 << 20;
 // References that are loaded at once: above the first no more messages are read, above the second no more fragments.
 constexpr size_t kLoads = 16, kMostLoads = 256;
 constexpr base::Duration kAskAgain = std::chrono::seconds(1);
+// In steps of session::Slices: what an action costs beside what it visits, and what is looked at in one step.
+constexpr uint64_t kStepsPerAction = 16, kActionsPerStep = 16, kBytesPerStep = 1024;
 
 }  // namespace
 
@@ -29,7 +31,7 @@ Session::Session(House& house, wire::Exchange& exchange, Carrier& carrier)
       exchange_(exchange),
       carrier_(carrier),
       account_(house.purse, marshal::tenant_of(exchange.request())),
-      graph_(house.options.graph, &account_),
+      graph_(house.options.graph, &account_, &house.slices),
       born_(house.bus.env().now()),
       used_(born_) {
   house_.sessions.insert(this);
@@ -39,6 +41,7 @@ Session::Session(House& house, wire::Exchange& exchange, Carrier& carrier)
 
 Session::~Session() {
   house_.sessions.erase(this);
+  house_.slices.forget(*this);
   base::Env& env = house_.bus.env();
   env.cancel(alarm_);
   env.cancel(grace_);
@@ -99,6 +102,7 @@ bool Session::held_back() const {
     case Until::kRoom: return graph_.bytes() >= held_size_ && room_may_come();
     case Until::kTurn: return busy() && !draining_;
     case Until::kLoads: return loads_.size() >= kLoads;
+    case Until::kSlice: return graph_.paused();
   }
   return false;
 }
@@ -116,17 +120,19 @@ void Session::on_end() {
 }
 
 void Session::on_drain() {
-  work();
+  resume_ = true;
   settle();
 }
 
 // Actions may come to their end here, but stay in the list until settle() sweeps them.
 void Session::work() {
+  graph_.spend(1 + actions_.size() / kActionsPerStep);
   for (size_t i = 0; i < actions_.size() && !over_; ++i) actions_[i]->run();
 }
 
 // Actions that waited for a model, in order of arrival. The others have nothing new to do.
 void Session::begin_next() {
+  graph_.spend(1 + actions_.size() / kActionsPerStep);
   for (size_t i = 0; i < actions_.size() && !over_ && !busy(); ++i)
     if (actions_[i]->wants_turn()) actions_[i]->run();
 }
@@ -163,6 +169,8 @@ void Session::leave() {
 
 Status Session::on_fragment(session::Fragment& f, std::string_view reference) {
   if (over_) return status_;
+  if (graph_.paused()) return hold(Until::kSlice);
+  graph_.spend(1 + f.children.size());
   // Nodes stay as long as the session, unless some have a time to live: then it is worth waiting for room.
   if (room_may_come() && !graph_.fits(f)) return hold(Until::kRoom);
   if (f.by_reference && loads_.size() >= kMostLoads) return hold(Until::kLoads);
@@ -211,6 +219,8 @@ void Session::take(Load& load, base::Result<base::Bytes> data) {
 Status Session::on_action(ActionRequest&& request) {
   if (over_) return status_;
   if (draining_) return {};  // the session's last word will say why
+  if (graph_.paused()) return hold(Until::kSlice);
+  graph_.spend(kStepsPerAction);
   // Those that models work on end by themselves, so they are worth waiting for. Actions that wait for their inputs are
   // not: what they wait for may be behind this one. Their number is bounded by the bytes that they count as.
   const Schema* schema = find_schema(request.name);
@@ -233,6 +243,7 @@ Status Session::emit(session::Node& node, OutFragment&& out) {
   f.metadata = out.has_metadata ? &out.metadata : nullptr;
   f.data = out.data;
   if (Status s = graph_.append(node, std::move(f)); !s.ok()) return s;
+  graph_.spend(1 + out.data.size() / kBytesPerStep);
   look_at_ttl(node);
   used_ = house_.bus.env().now();
   carrier_.send(out);
@@ -250,7 +261,8 @@ Status Session::break_off(session::Node& node, const Status& why) {
   return {};
 }
 
-Action* Session::maker(const session::Node& node) const {
+Action* Session::maker(const session::Node& node) {
+  graph_.spend(1 + actions_.size() / kActionsPerStep);
   for (const auto& action : actions_)
     if (!action->over() && action->makes(node)) return action.get();
   return nullptr;
@@ -297,7 +309,7 @@ void Session::remember(Transcript transcript) {
 
 // Whether nothing can go on because of what the client has not sent, and will not.
 bool Session::stuck(std::string& missing) const {
-  if (!loads_.empty() || congested()) return false;
+  if (!loads_.empty() || congested() || graph_.undelivered()) return false;
   return std::all_of(actions_.begin(), actions_.end(), [&](const auto& a) { return a->waits(missing); });
 }
 
@@ -314,14 +326,23 @@ void Session::settle() {
       std::erase_if(actions_, [](const auto& a) { return a->over(); });
     else if (std::exchange(turn_came_, false))
       begin_next();
-    else if (std::exchange(resume_, false))
-      work();
+    else if (resume_ && !graph_.paused())
+      resume_ = false, work();
     else if (!go_on())
       break;
   }
   end_if_nothing_runs();
   settling_ = false;
-  if (over_) finish();
+  over_ ? finish() : wait_for_slice();
+}
+
+void Session::on_slice() {
+  wire::guarded(exchange_, [this] { settle(); });
+}
+
+void Session::wait_for_slice() {
+  const bool held = holds() && held_until_ == Until::kSlice;
+  if (graph_.paused() && (held || resume_ || graph_.undelivered())) house_.slices.wait(*this);
 }
 
 void Session::end_if_nothing_runs() {
@@ -348,6 +369,7 @@ void Session::finish() {
   env.cancel(std::exchange(alarm_, base::TimerId::kNone));
   env.cancel(std::exchange(grace_, base::TimerId::kNone));
   held_ = {};
+  house_.slices.forget(*this);
   if (!left_) carrier_.finish(status_);
 }
 

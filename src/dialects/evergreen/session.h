@@ -46,7 +46,7 @@ struct Transcript {
 };
 using Transcripts = std::deque<std::shared_ptr<const Transcript>>;  // workers read them while the session goes on
 
-class Session final : MessageSink, Load::Listener {
+class Session final : MessageSink, Load::Listener, session::Slices::Waiter {
  public:
   Session(House& house, wire::Exchange& exchange, Carrier& carrier);
   ~Session();
@@ -89,7 +89,7 @@ class Session final : MessageSink, Load::Listener {
   // Counts the time to live of that node anew: the node may have become an open one, or has ended.
   void look_at_ttl(const session::Node& node);
   // The running action whose output that is, or null.
-  Action* maker(const session::Node& node) const;
+  Action* maker(const session::Node& node);
   void set_ttl(std::string_view node, base::Duration ttl);
   void remember(Transcript transcript);
   const Transcripts& transcripts() const { return transcripts_; }
@@ -104,12 +104,13 @@ class Session final : MessageSink, Load::Listener {
   };
   base::Status begin_load(session::Node& node, int64_t seq, std::string_view uri);
   bool on_growth() override;
+  void on_slice() override;
   void on_loaded(Load& load, base::Result<base::Bytes> data) override;
   void take(const base::Bytes& message, size_t at);
   void take(Load& load, base::Result<base::Bytes> data);
   bool go_on();
   bool room_may_come() const { return ttls_with_room_ > 0; }
-  enum class Until : uint8_t { kRoom, kTurn, kLoads };
+  enum class Until : uint8_t { kRoom, kTurn, kLoads, kSlice };
   base::Status hold(Until until);
   bool held_back() const;
   bool crowded() const;
@@ -117,6 +118,7 @@ class Session final : MessageSink, Load::Listener {
   void look_at_clock();
   void work();
   void begin_next();
+  void wait_for_slice();
   void end_if_nothing_runs();
   void finish();
   void expire(const std::string& node);
@@ -132,7 +134,7 @@ class Session final : MessageSink, Load::Listener {
   Transcripts transcripts_;
   std::map<std::string, Ttl, std::less<>> ttls_;
   size_t ttls_with_room_ = 0;  // of them
-  bool resume_ = false;        // outputs that paused for want of room may go on
+  bool resume_ = false;        // outputs that paused for want of room, or for the client, may go on
   const base::Bytes* reading_ = nullptr;
   base::Bytes held_;  // a message that waits, and flow control with it
   Until held_until_ = Until::kRoom;

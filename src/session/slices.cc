@@ -1,0 +1,37 @@
+#include "session/slices.h"
+
+#include <utility>
+
+namespace weir::session {
+
+void Slices::wait(Waiter& waiter) {
+  if (std::exchange(waiter.waits_, true)) return;
+  waiter.place_ = waiting_.insert(waiting_.end(), &waiter);
+  arm();
+}
+
+void Slices::forget(Waiter& waiter) {
+  if (std::exchange(waiter.waits_, false)) waiting_.erase(waiter.place_);
+  if (waiting_.empty()) env_.cancel(std::exchange(timer_, base::TimerId::kNone));
+}
+
+void Slices::arm() {
+  if (timer_ != base::TimerId::kNone || waiting_.empty()) return;
+  timer_ = env_.at(env_.now(), [this] {
+    timer_ = base::TimerId::kNone;
+    begin_turn();
+  });
+}
+
+void Slices::begin_turn() {
+  left_ = per_turn_;
+  while (!waiting_.empty() && !spent()) {
+    Waiter& next = *waiting_.front();
+    waiting_.pop_front();
+    next.waits_ = false;
+    next.on_slice();
+  }
+  arm();
+}
+
+}  // namespace weir::session

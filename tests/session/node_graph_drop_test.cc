@@ -1,0 +1,85 @@
+// What dropping nodes costs: in proportion to the edges that go, whatever else there is.
+#include <algorithm>
+#include <optional>
+#include <random>
+
+#include "base/fake_env.h"
+#include "node_graph_fixture.h"
+#include "support/cpu_time.h"
+
+namespace weir::session {
+namespace {
+
+// n parents, each with `edges` edges to one child, and a root above them.
+void parents_of_one(Graph& g, size_t n, size_t edges) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < n; ++i) {
+    names.push_back("p" + std::to_string(i));
+    ASSERT_EQ(g.refused(branch(names.back(), std::vector<std::string>(edges, "child"))), "");
+  }
+  ASSERT_EQ(g.refused(leaf("child", "x")), "");
+  ASSERT_EQ(g.refused(branch("root", names)), "");
+}
+
+TEST(NodeGraph, DroppingIsLinearInTheEdgesThatGo) {
+  GraphLimits limits;
+  limits.bytes = 1 << 30;
+  for (size_t edges : {1, 10}) {
+    auto work = [&](size_t n) {
+      std::optional<Graph> g(limits);
+      parents_of_one(*g, n, edges);
+      double took =
+          support::cpu_of([&] { ASSERT_TRUE(g->drop(*g->find("root"), NodeGraph::Reach::kWithChildren).ok()); }, 1);
+      EXPECT_EQ(g->nodes(), 0u);
+      EXPECT_EQ(g->bytes(), 0u);
+      return took;
+    };
+    auto least = [&](size_t n) { return std::min({work(n), work(n), work(n), work(n), work(n)}); };
+    double grew = 1e9;  // of sizes that both fit into a cache
+    for (int i = 0; i < 8 && grew > 2.5; ++i) grew = std::min(grew, least(4000) / least(2000));
+    EXPECT_LE(grew, 2.5) << edges;
+    EXPECT_LT(work(9000), 0.5) << edges;  // CPU seconds
+  }
+}
+
+TEST(NodeGraph, DroppingEachParentAloneCostsItsOwnEdges) {
+  base::FakeEnv env;
+  Slices slices(env, UINT64_MAX);
+  GraphLimits limits;
+  Graph g(limits, nullptr, &slices);
+  parents_of_one(g, 2000, 64);
+  const uint64_t before = slices.total();
+  for (size_t i = 0; i < 2000; ++i) ASSERT_TRUE(g.drop(*g.find("p" + std::to_string(i)), NodeGraph::Reach::kNode).ok());
+  EXPECT_EQ(slices.total() - before, 2000u * 3) << "64 edges are two steps, and one for the fragment";
+}
+
+TEST(NodeGraph, EdgesAreKnownAtBothEndsWhateverTheOrderInWhichTheyGo) {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    Graph g{{}};
+    std::mt19937 random{seed};
+    for (int i = 0; i < 40; ++i) {
+      std::vector<std::string> children;
+      for (uint32_t k = random() % 8; k > 0; --k) children.push_back("c" + std::to_string(random() % 10));
+      if (!children.empty()) {
+        ASSERT_EQ(g.refused(branch("p" + std::to_string(i), children)), "");
+      }
+    }
+    for (int i = 0; i < 10; ++i) ASSERT_EQ(g.refused(leaf("c" + std::to_string(i), "x")), "");
+    std::vector<std::string> order;
+    for (int i = 0; i < 40; ++i) order.push_back("p" + std::to_string(i));
+    std::shuffle(order.begin(), order.end(), random);
+    for (const auto& id : order)
+      if (Node* node = g.find(id)) {
+        ASSERT_TRUE(g.drop(*node, NodeGraph::Reach::kWithChildren).ok());
+      }
+    for (int i = 0; i < 10; ++i)
+      if (Node* node = g.find("c" + std::to_string(i))) {
+        ASSERT_TRUE(g.drop(*node, NodeGraph::Reach::kNode).ok());
+      }
+    EXPECT_EQ(g.nodes(), 0u);
+    EXPECT_EQ(g.bytes(), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace weir::session
