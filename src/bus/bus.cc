@@ -128,9 +128,9 @@ base::Status Bus::submit(msg::Call* call, Served& served) {
 }
 
 base::Result<msg::Call*> Bus::send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink,
-                                   base::Ticket ticket) {
+                                   base::Ticket ticket, uint64_t tenant) {
   auto* slot = static_cast<Slot*>(make_call());
-  slot->errand = std::move(errand), slot->bytes = bytes;
+  slot->errand = std::move(errand), slot->bytes = bytes, slot->tenant = tenant;
   slot->sink = &sink, slot->ticket = std::move(ticket);
   auto status = lend(*slot, served, *workers_);
   if (status.ok()) return slot;

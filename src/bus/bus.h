@@ -58,9 +58,10 @@ class Bus {
   void employ(msg::Inbox& workers) { workers_ = &workers; }
   // Sends an errand for a request to that model. It is a Call as any other: admission, abandon() and the mail are the
   // same, and the model version is there until the Sink has heard. The Sink hears one Done, and then take() gives it
-  // the errand back; or one Failed. `bytes`: of the text that waits with it.
+  // the errand back; or one Failed. `bytes`: of the text that waits with it. `tenant`: on whose behalf; workers are
+  // shared by tenants.
   base::Result<msg::Call*> send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink,
-                                base::Ticket ticket);
+                                base::Ticket ticket, uint64_t tenant);
   // Inside Sink::on().
   std::unique_ptr<Errand> take(msg::Call& call);
 

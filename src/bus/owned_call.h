@@ -22,7 +22,8 @@ class OwnedCall {
   // Lends it. Errors: those of Bus::submit(); then it is as it was, for whoever wants to look at it, until leave().
   base::Status submit(Served& served, msg::Sink& sink, base::Ticket ticket);
   // Lends an errand instead (Bus::send()); when it has ended there may be a Call.
-  base::Status send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink, base::Ticket ticket);
+  base::Status send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink, base::Ticket ticket,
+                    uint64_t tenant);
   // To be told of every Event, first thing in Sink::on(): the last one makes the Call the Bus's again. Returns whether
   // it was.
   bool ended(const msg::Event& event);

@@ -24,11 +24,12 @@ Workers::~Workers() {
   for (auto& thread : threads_) thread.join();
 }
 
-void Workers::post(std::function<void()> work) {
+void Workers::post(std::function<void()> work, Share share) {
   {
     std::lock_guard lock(mutex_);
     base::check(!stopping_, "Workers that end take no work");
-    queue_.push_back(std::exchange(work, nullptr));
+    uint64_t tag = shares_.came(0, share.client, std::max<uint64_t>(share.cost, 1));
+    queue_.emplace(Place{tag, ++posted_}, std::exchange(work, nullptr));
     if (queue_.size() > idle_ && threads_.size() < most_) add_thread();
     if (threads_.empty()) work = take();
   }
@@ -45,8 +46,10 @@ void Workers::add_thread() {
 }
 
 std::function<void()> Workers::take() {
-  auto work = std::move(queue_.front());
-  queue_.pop_front();
+  auto first = queue_.begin();
+  shares_.began(0, first->first.first);
+  auto work = std::move(first->second);
+  queue_.erase(first);
   return work;
 }
 
@@ -67,23 +70,41 @@ void Workers::run() {
   }
 }
 
+bool WaitingBytes::add(uint64_t tenant, size_t bytes) {
+  const size_t share = most_ / 4;
+  auto held = tenants_.find(tenant);
+  const size_t own = held == tenants_.end() ? 0 : held->second;
+  if (own > 0 && bytes > share - std::min(own, share)) return false;
+  if (bytes > most_ - all_) return false;
+  all_ += bytes;
+  if (bytes > 0) tenants_[tenant] = own + bytes;
+  return true;
+}
+
+void WaitingBytes::remove(uint64_t tenant, size_t bytes) {
+  all_ -= bytes;
+  auto held = tenants_.find(tenant);
+  if (held != tenants_.end() && (held->second -= bytes) == 0) tenants_.erase(held);
+}
+
 namespace {
 
-// Who waits is in `waiting_`, in the order of its turns at the workers; a turn whose Call was answered early finds
-// another one, or none.
+// Who waits is in `waiting_`, by the number of its turn at the workers; the turn of a Call that was answered early
+// finds none.
 class Errands final : public msg::Inbox {
  public:
-  explicit Errands(const ErrandPolicy& policy) : max_bytes_(policy.max_bytes), workers_(policy.threads) {}
+  explicit Errands(const ErrandPolicy& policy) : bytes_(policy.max_bytes), workers_(policy.threads) {}
 
   void put(msg::Call* call) override {
     auto* errand = static_cast<bus::ErrandCall*>(call);
     bool full;
+    uint64_t number = 0;
     {
       std::lock_guard lock(mutex_);
-      full = errand->bytes > max_bytes_ - std::min(bytes_, max_bytes_);
-      if (!full) bytes_ += errand->bytes, waiting_.push_back(errand);
+      full = !bytes_.add(errand->tenant, errand->bytes);
+      if (!full) waiting_.emplace(number = ++put_, errand);
     }
-    if (!full) return workers_.post([this] { turn(); });
+    if (!full) return workers_.post([this, number] { turn(number); }, {call->tenant, errand->bytes});
     call->home->post_here({call,
                            {msg::Failed{base::try_again(Code::kResourceExhausted,
                                                         "too many long texts are waiting to be tokenized; try "
@@ -94,9 +115,10 @@ class Errands final : public msg::Inbox {
     std::vector<msg::Mail> gone;
     {
       std::lock_guard lock(mutex_);
-      std::erase_if(waiting_, [&](bus::ErrandCall* call) {
+      std::erase_if(waiting_, [&](const auto& each) {
+        bus::ErrandCall* call = each.second;
         if (!call->cancelled.load(std::memory_order_acquire)) return false;
-        bytes_ -= call->bytes;
+        bytes_.remove(call->tenant, call->bytes);
         gone.push_back({call, {msg::Failed{base::failure(Code::kCancelled, "cancelled")}}});
         return true;
       });
@@ -105,14 +127,15 @@ class Errands final : public msg::Inbox {
   }
 
  private:
-  void turn() {
+  void turn(uint64_t number) {
     bus::ErrandCall* call;
     {
       std::lock_guard lock(mutex_);
-      if (waiting_.empty()) return;
-      call = waiting_.front();
-      waiting_.pop_front();
-      bytes_ -= call->bytes;
+      auto at = waiting_.find(number);
+      if (at == waiting_.end()) return;
+      call = at->second;
+      waiting_.erase(at);
+      bytes_.remove(call->tenant, call->bytes);
     }
     post({call, run(*call)});
   }
@@ -121,6 +144,7 @@ class Errands final : public msg::Inbox {
     if (call.cancelled.load(std::memory_order_acquire))
       return {msg::Failed{base::failure(Code::kCancelled, "cancelled")}};
     try {
+      call.errand->watch(call.cancelled);
       call.errand->run();
       return {msg::Done{}};
     } catch (const std::bad_alloc&) {
@@ -135,11 +159,11 @@ class Errands final : public msg::Inbox {
     home->post(one);
   }
 
-  const size_t max_bytes_;
   std::mutex mutex_;
-  std::deque<bus::ErrandCall*> waiting_;  // under mutex_
-  size_t bytes_ = 0;                      // of those; under mutex_
-  Workers workers_;                       // after what they use
+  std::map<uint64_t, bus::ErrandCall*> waiting_;  // under mutex_, as what follows
+  uint64_t put_ = 0;
+  WaitingBytes bytes_;  // of those who wait
+  Workers workers_;     // after what they use
 };
 
 }  // namespace

@@ -1,5 +1,8 @@
-// Workers: a few threads for what would take too long where it came up, in the order in which it came; and the Inbox
-// through which the shards' errands (bus/errand.h) reach them.
+// Workers: a few threads for what would take too long where it came up; and the Inbox through which the shards' errands
+// (bus/errand.h) reach them.
+//
+// Clients share them fairly (sched/token_share.h, counted in bytes): one client's work is done in the order in which it
+// came, and the second long text of one stands behind the first ones of others.
 //
 // Threads start when there is work for them; where not even one is to be had, whoever posts does the work. Any thread
 // may post.
@@ -7,14 +10,18 @@
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "bus/errand.h"
+#include "sched/token_share.h"
 
 namespace weir::sched {
 
@@ -26,10 +33,17 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
+  // On whose behalf, and how much there is to do.
+  struct Share {
+    uint64_t client = 0;
+    uint64_t cost = 1;
+  };
   // `work` throws nothing.
-  void post(std::function<void()> work);
+  void post(std::function<void()> work, Share share);
+  void post(std::function<void()> work) { post(std::move(work), Share{}); }
 
  private:
+  using Place = std::pair<uint64_t, uint64_t>;  // its tag, and the order in which it came
   void add_thread();
   std::function<void()> take();
   void run();
@@ -38,18 +52,35 @@ class Workers {
   const int nice_;
   std::mutex mutex_;  // of all that follows
   std::condition_variable wake_;
-  std::deque<std::function<void()>> queue_;
+  TokenShare shares_;
+  std::map<Place, std::function<void()>> queue_;
+  uint64_t posted_ = 0;
   std::vector<std::thread> threads_;
   unsigned idle_ = 0;
   bool stopping_ = false;
 };
 
-struct ErrandPolicy {
-  unsigned threads = 1;
-  size_t max_bytes = size_t(64) << 20;  // of text that waits; more is refused with RESOURCE_EXHAUSTED
+// Bytes that wait: of each tenant, and in all. Whoever uses it holds a lock.
+class WaitingBytes {
+ public:
+  explicit WaitingBytes(size_t most) : most_(most) {}
+  // False, and nothing changes, where they are too many: a tenant has a quarter, or one piece of work of any size.
+  bool add(uint64_t tenant, size_t bytes);
+  void remove(uint64_t tenant, size_t bytes);
+
+ private:
+  const size_t most_;
+  size_t all_ = 0;
+  std::unordered_map<uint64_t, size_t> tenants_;  // that have some
 };
 
-// Takes ErrandCalls only. A cancelled one that waits is answered at once. All of them have come back before it goes.
+struct ErrandPolicy {
+  unsigned threads = 1;
+  size_t max_bytes = size_t(64) << 20;  // of text that waits (WaitingBytes); more is refused with RESOURCE_EXHAUSTED
+};
+
+// Takes ErrandCalls only; msg::Call::tenant is whose they are. A cancelled one that waits is answered at once, one that
+// runs as soon as it looks (Errand::cancelled()). All of them have come back before it goes.
 std::unique_ptr<msg::Inbox> make_errands(const ErrandPolicy& policy);
 
 }  // namespace weir::sched

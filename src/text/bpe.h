@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -95,8 +96,9 @@ struct Bpe::Work {
   std::vector<uint32_t> symbols;
   std::vector<Node> nodes;
   std::vector<Bucket> buckets;
-  std::vector<uint64_t> ranks;  // a heap of rank << 32 | bucket, least on top
-  std::vector<uint64_t> index;  // rank << 32 | bucket, open addressing
+  std::vector<uint64_t> ranks;                   // a heap of rank << 32 | bucket, least on top
+  std::vector<uint64_t> index;                   // rank << 32 | bucket, open addressing
+  const std::atomic<bool>* cancelled = nullptr;  // or null; true: a long word may stay unmerged
 
   void clear(size_t symbols);
   void push(uint32_t rank, uint32_t position);

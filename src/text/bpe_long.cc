@@ -87,7 +87,9 @@ void Bpe::merge_long(Work& work, std::vector<uint32_t>& out) const {
   for (uint32_t i = 0; i < count; ++i)
     nodes[i] = {work.symbols[i], i == 0 ? kNoId : i - 1, i + 1 == count ? kNoId : i + 1, {}};
   for (uint32_t i = 0; i < count; ++i) pair_up(i);
-  for (uint32_t rank = 0, at = 0; work.pop(rank, at);) {
+  constexpr uint32_t kLookEvery = 4096;
+  for (uint32_t rank = 0, at = 0, looked = 0; work.pop(rank, at);) {
+    if (++looked % kLookEvery == 0 && work.cancelled && work.cancelled->load(std::memory_order_relaxed)) break;
     Work::Node& node = nodes[at];
     if (node.merge.rank != rank) continue;  // merged away, or another pair by now
     Work::Node& eaten = nodes[node.after];

@@ -42,19 +42,22 @@ base::Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::parse(std::strin
 }
 
 template <class Json>
-base::Result<std::string> ChatTemplate::render_any(const Json& variables) const {
+base::Result<std::string> ChatTemplate::render_any(const Json& variables, const Budget& budget) const {
   try {
     jinja::Value values = jinja::from_json(variables);
     if (!values.dict()) return base::invalid("the variables of a chat template are an object");
-    return jinja::Evaluation(parts_->parsed, values).run();
+    return jinja::Evaluation(parts_->parsed, values, budget).run();
   } catch (jinja::Fault& fault) {
     return shortened(std::move(fault.status));
   }
 }
 
-base::Result<std::string> ChatTemplate::render(const nlohmann::json& variables) const { return render_any(variables); }
-base::Result<std::string> ChatTemplate::render_ordered(const nlohmann::ordered_json& variables) const {
-  return render_any(variables);
+base::Result<std::string> ChatTemplate::render(const nlohmann::json& variables, const Budget& budget) const {
+  return render_any(variables, budget);
+}
+base::Result<std::string> ChatTemplate::render_ordered(const nlohmann::ordered_json& variables,
+                                                       const Budget& budget) const {
+  return render_any(variables, budget);
 }
 
 }  // namespace weir::text

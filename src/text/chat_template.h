@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "text/budget.h"
 
 namespace weir::text {
 
@@ -17,15 +18,16 @@ class ChatTemplate {
   ~ChatTemplate();
 
   // `variables` is an object. Bounded in steps and output: a template comes with a model's files and may be hostile.
-  // Errors: INVALID_ARGUMENT (raise_exception, undefined operations), RESOURCE_EXHAUSTED (too long).
-  base::Result<std::string> render(const nlohmann::json& variables) const;
+  // Errors: INVALID_ARGUMENT (raise_exception, undefined operations), RESOURCE_EXHAUSTED (too long); ABORTED for what
+  // takes more than `budget` allows, CANCELLED.
+  base::Result<std::string> render(const nlohmann::json& variables, const Budget& budget = {}) const;
   // The same for JSON that knows the order of its keys, which shows where a template writes JSON (`tojson` of a tool).
-  base::Result<std::string> render_ordered(const nlohmann::ordered_json& variables) const;
+  base::Result<std::string> render_ordered(const nlohmann::ordered_json& variables, const Budget& budget = {}) const;
 
  private:
   struct Parts;
   template <class Json>
-  base::Result<std::string> render_any(const Json& variables) const;
+  base::Result<std::string> render_any(const Json& variables, const Budget& budget) const;
   explicit ChatTemplate(std::unique_ptr<const Parts> parts);
   std::unique_ptr<const Parts> parts_;
 };

@@ -11,12 +11,15 @@ constexpr size_t kMaxBytesPerToken = 128;
 }  // namespace
 
 base::Result<std::vector<uint32_t>> encode_prompt(const Tokenizer& tokenizer, std::string_view text, AddSpecial add,
-                                                  uint32_t max_tokens) {
+                                                  uint32_t max_tokens, const Budget& budget) {
   if (text.size() / kMaxBytesPerToken > max_tokens)
     return base::failure(base::Code::kOutOfRange, std::to_string(text.size()) +
                                                       " bytes do not fit the model's context of " +
                                                       std::to_string(max_tokens) + " tokens");
-  return tokenizer.encode(text, add);
+  if (text.size() > budget.bytes) return base::failure(base::Code::kAborted, "the text is longer");
+  auto ids = tokenizer.encode(text, add, budget.cancelled);
+  if (budget.stopped()) return base::failure(base::Code::kCancelled, "cancelled");
+  return ids;
 }
 
 Completion::Completion(const Tokenizer& tokenizer, Options options)

@@ -9,15 +9,17 @@
 #include <vector>
 
 #include "base/status.h"
+#include "text/budget.h"
 #include "text/stream.h"
 #include "text/tokenizer.h"
 
 namespace weir::text {
 
 // The ids of a prompt for a context of `max_tokens`. Bounded by bytes before a byte is looked at: OUT_OF_RANGE for text
-// that no such context can hold. How many ids there are is for the caller to check. Any thread.
+// that no such context can hold; ABORTED for text longer than the budget's bytes, CANCELLED. How many ids there are is
+// for the caller to check. Any thread.
 base::Result<std::vector<uint32_t>> encode_prompt(const Tokenizer& tokenizer, std::string_view text, AddSpecial add,
-                                                  uint32_t max_tokens);
+                                                  uint32_t max_tokens, const Budget& budget = {});
 
 // The text of one sequence as its tokens come. One thread.
 class Completion {

@@ -1,5 +1,6 @@
 #include "text/pattern.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -10,7 +11,8 @@ namespace weir::text {
 namespace {
 
 constexpr size_t kLongestPattern = 1 << 16;
-constexpr uint32_t kMatchLimit = 10'000'000;
+// Steps that one search may take: more than any tokenizer's pattern needs, and no more than a text is worth.
+constexpr uint32_t kMatchLimit = 10'000'000, kLeastSteps = 100'000, kStepsPerByte = 64;
 constexpr size_t kJitStack = 4u << 20;
 
 // Property White_Space as ranges: PCRE2's own \s also has U+180E, and ranges become one table look-up for Latin-1.
@@ -154,7 +156,6 @@ Pattern::Search::Search(const Pattern& pattern, Patience& patience) : pattern_(&
   memory_ = std::make_unique<Memory>();
   memory_->data = pcre2_match_data_create(1, nullptr);
   memory_->context = pcre2_match_context_create(nullptr);
-  pcre2_set_match_limit(memory_->context, kMatchLimit);
   pcre2_set_heap_limit(memory_->context, 64 << 10);  // KiB
 }
 
@@ -168,6 +169,8 @@ std::optional<Pattern::Match> Pattern::Search::next(std::string_view text, size_
   if (patience_->left == 0) return std::nullopt;
   auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   const Code& code = *pattern_->code_;
+  pcre2_set_match_limit(memory_->context,
+                        uint32_t(std::min<size_t>(kLeastSteps + kStepsPerByte * text.size(), kMatchLimit)));
   int rc;
   if (code.jit) {
     rc = pcre2_jit_match(code.code, subject, text.size(), from, 0, memory_->data, memory_->context);

@@ -1,6 +1,8 @@
 #include "text/processor.h"
 
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "text/fallback_templates.h"
 
@@ -91,18 +93,41 @@ base::Status join_parts(Json& message, size_t number, const ChatOptions& options
   return {};
 }
 
+std::string_view trimmed(std::string_view text, bool right) {
+  constexpr std::string_view kBlanks = " \t\n\r\v\f";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  if (right) text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
+  return text;
+}
+
+base::Status check_arguments(const std::string& text, std::string_view at) {
+  std::string where = std::string(at) + ".function.arguments: ";
+  if (text.size() > kMostArguments)
+    return base::invalid(where + std::to_string(text.size()) + " bytes; expected at most " +
+                         std::to_string(kMostArguments));
+  if (crowded(text, kMostMembers, kDeepestArguments))
+    return base::invalid(where + "an object with more than " + std::to_string(kMostMembers) +
+                         " members, or nested deeper than " + std::to_string(kDeepestArguments) + " levels");
+  return {};
+}
+
 // Clients send the arguments of a tool call as JSON text; templates take them as a value.
 template <class Json>
-void parse_arguments(Json& message) {
+base::Status parse_arguments(Json& message, size_t number) {
   auto calls = message.find("tool_calls");
-  if (calls == message.end() || !calls->is_array()) return;
-  for (auto& call : *calls) {
+  if (calls == message.end() || !calls->is_array()) return {};
+  for (size_t i = 0; i < calls->size(); ++i) {
+    auto& call = (*calls)[i];
     if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
     auto arguments = call["function"].find("arguments");
     if (arguments == call["function"].end() || !arguments->is_string()) continue;
-    auto parsed = Json::parse(arguments->template get_ref<const std::string&>(), nullptr, false);
+    const auto& text = arguments->template get_ref<const std::string&>();
+    if (!trimmed(text, false).starts_with('{')) continue;  // no object: it stays a text
+    if (auto s = check_arguments(text, place(number, ".tool_calls[" + std::to_string(i) + "]")); !s.ok()) return s;
+    auto parsed = Json::parse(text, nullptr, false);
     if (parsed.is_object()) *arguments = std::move(parsed);
   }
+  return {};
 }
 
 template <class Json>
@@ -120,22 +145,24 @@ base::Status prepare(Json& out, const ChatOptions& options) {
     } else if (!content.is_string() && !content.is_null()) {
       return base::invalid(place(i, ".content is neither a string nor a list of parts"));
     }
-    parse_arguments(message);
+    if (auto status = parse_arguments(message, i); !status.ok()) return status;
   }
   return {};
 }
 
-std::string_view trimmed(std::string_view text, bool right) {
-  constexpr std::string_view kBlanks = " \t\n\r\v\f";
-  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
-  if (right) text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
-  return text;
+// Where `word` stands last. std::string::rfind() takes the product of both lengths for texts that repeat themselves;
+// memmem(3) is linear.
+size_t last_of(std::string_view text, std::string_view word) {
+  std::string backwards(text.rbegin(), text.rend()), wanted(word.rbegin(), word.rend());
+  const void* found = memmem(backwards.data(), backwards.size(), wanted.data(), wanted.size());
+  if (!found) return text.npos;
+  return text.size() - word.size() - size_t(static_cast<const char*>(found) - backwards.data());
 }
 
 // The prompt ends where the last message's text ends: the model goes on with it.
 base::Status cut_after_final_message(std::string& prompt, std::string_view content) {
   std::string_view inner = trimmed(content, true), tail = trimmed(content, false);
-  size_t at = inner.empty() ? prompt.npos : prompt.rfind(inner);
+  size_t at = inner.empty() ? prompt.npos : last_of(prompt, inner);
   if (at == prompt.npos)
     return base::invalid("continue_final_message: the chat template does not show the final message as it is");
   bool kept = std::string_view(prompt).substr(at).starts_with(tail);
@@ -164,9 +191,9 @@ base::Result<std::string> render_any(const Processor& processor, const Json& mes
   variables["add_generation_prompt"] = options.add_generation_prompt;
   base::Result<std::string> prompt = [&] {
     if constexpr (std::is_same_v<Json, nlohmann::json>)
-      return processor.chat->render(variables);
+      return processor.chat->render(variables, options.budget);
     else
-      return processor.chat->render_ordered(variables);
+      return processor.chat->render_ordered(variables, options.budget);
   }();
   if (!prompt || !options.continue_final_message) return prompt;
   if (auto status = cut_after_final_message(*prompt, final_content); !status.ok()) return status;
@@ -174,6 +201,31 @@ base::Result<std::string> render_any(const Processor& processor, const Json& mes
 }
 
 }  // namespace
+
+bool crowded(std::string_view text, size_t most_members, size_t deepest) {
+  std::vector<size_t> members{0};
+  for (size_t i = 0; i < text.size(); ++i) {
+    switch (text[i]) {
+      case '"':
+        for (++i; i < text.size() && text[i] != '"'; ++i) i += text[i] == '\\';
+        break;
+      case '{':
+      case '[':
+        if (members.size() > deepest) return true;
+        members.push_back(0);
+        break;
+      case '}':
+      case ']':
+        if (members.size() > 1) members.pop_back();
+        break;
+      case ':':
+        if (++members.back() > most_members) return true;
+        break;
+      default: break;
+    }
+  }
+  return false;
+}
 
 base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view tokenizer_json,
                                                               std::string_view tokenizer_config,

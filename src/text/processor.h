@@ -1,6 +1,8 @@
 // Processor: what a model's folder says about text: its tokenizer and its chat template. Immutable; any thread.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -27,12 +29,24 @@ base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view t
 
 // The prompt of a conversation: a list of {"role", "content"} as OpenAI's chat endpoint has it, and whatever else the
 // template knows (tools, …) in `extra`, an object. Content parts of type text are joined; a part of type image becomes
-// `image_text`. Arguments of tool calls that are JSON text become values. Errors: INVALID_ARGUMENT in the words of the
-// template (raise_exception) or naming what it cannot do.
+// `image_text`. Arguments of tool calls that are JSON text become values, within kMostArguments. Errors:
+// INVALID_ARGUMENT in the words of the template (raise_exception) or naming what it cannot do.
+//
+// Linear in the messages, the template aside: no object has more than kMostMembers members, since each member of
+// ordered JSON is looked for among those before it.
+inline constexpr size_t kMostMembers = 512;        // of an object
+inline constexpr size_t kMostArguments = 1 << 20;  // bytes, of the arguments of one call
+inline constexpr size_t kDeepestArguments = 100;   // lists and objects inside each other
+
+// Whether an object in that text, which need not be JSON, may have more than `most_members` members, or lists and
+// objects are nested deeper than that. One pass over the text.
+bool crowded(std::string_view json, size_t most_members = kMostMembers, size_t deepest = SIZE_MAX);
+
 struct ChatOptions {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   std::string image_text;
+  Budget budget{};  // errors as ChatTemplate::render() has them
 };
 base::Result<std::string> render_chat(const Processor& processor, const nlohmann::json& messages,
                                       const nlohmann::json& extra, const ChatOptions& options);

@@ -12,8 +12,10 @@ namespace {
 // One encode(): from sections between added tokens down to words.
 class Encoding final : private WordSink {
  public:
-  Encoding(const TokenizerParts& parts, std::vector<uint32_t>& out)
-      : parts_(parts), run_(parts.pre, patience_), out_(out) {}
+  Encoding(const TokenizerParts& parts, std::vector<uint32_t>& out, const std::atomic<bool>* cancelled)
+      : parts_(parts), run_(parts.pre, patience_), out_(out), cancelled_(cancelled) {
+    work_.cancelled = cancelled;
+  }
 
   void text(std::string_view whole) {
     between(parts_.added.raw(), whole, [&](std::string_view section, bool first) { raw_section(section, first); });
@@ -23,14 +25,14 @@ class Encoding final : private WordSink {
   template <class Section>
   void between(const TokenTrie& trie, std::string_view text, Section&& section) {
     size_t done = 0;
-    while (!trie.empty()) {
+    while (!trie.empty() && !stopped_) {
       auto found = trie.next(text, done);
       if (!found) break;
       if (found->from > done) section(text.substr(done, found->from - done), done == 0);
       out_.push_back(found->id);
       done = found->to;
     }
-    if (done < text.size()) section(text.substr(done), done == 0);
+    if (done < text.size() && !stopped_) section(text.substr(done), done == 0);
   }
 
   void raw_section(std::string_view section, bool first) {
@@ -41,8 +43,17 @@ class Encoding final : private WordSink {
   }
 
   void word(std::string_view word) override {
+    if (stopped_ || stop()) return;
     if (parts_.word_piece) return parts_.word_piece->encode(word, out_);
     parts_.bpe.encode(word, work_, out_);
+  }
+
+  // Looks at the flag with every few words; then no pattern is searched for any more either.
+  bool stop() {
+    constexpr uint32_t kLookEvery = 256;
+    if (!cancelled_ || ++words_ % kLookEvery != 0 || !cancelled_->load(std::memory_order_relaxed)) return false;
+    patience_.left = 0;
+    return stopped_ = true;
   }
 
   const TokenizerParts& parts_;
@@ -50,6 +61,9 @@ class Encoding final : private WordSink {
   PreTokenizer::Run run_;
   Bpe::Work work_;
   std::vector<uint32_t>& out_;
+  const std::atomic<bool>* cancelled_;
+  uint32_t words_ = 0;
+  bool stopped_ = false;
 };
 
 }  // namespace
@@ -63,12 +77,13 @@ base::Result<std::shared_ptr<const Tokenizer>> Tokenizer::parse(std::string_view
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(parts)));
 }
 
-std::vector<uint32_t> Tokenizer::encode(std::string_view text, AddSpecial add) const {
+std::vector<uint32_t> Tokenizer::encode(std::string_view text, AddSpecial add,
+                                        const std::atomic<bool>* cancelled) const {
   std::vector<uint32_t> out;
   out.reserve(text.size() / 4 + 8);
   bool markers = add == AddSpecial::kYes;
   if (markers) out.insert(out.end(), parts_->prefix.begin(), parts_->prefix.end());
-  Encoding encoding(*parts_, out);
+  Encoding encoding(*parts_, out, cancelled);
   if (utf8_valid(text)) {
     encoding.text(text);
   } else {

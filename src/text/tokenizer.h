@@ -2,6 +2,7 @@
 // byte fallback). Immutable; any thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,8 +25,10 @@ class Tokenizer {
   ~Tokenizer();
 
   // Bytes that are no UTF-8 are taken as U+FFFD, as the reference implementation's callers do. Added tokens are
-  // recognised in the text. Linear in the length of the text.
-  std::vector<uint32_t> encode(std::string_view text, AddSpecial add) const;
+  // recognised in the text. Linear in the length of the text. Once `cancelled` (or null) is true it ends soon, with a
+  // part of the ids.
+  std::vector<uint32_t> encode(std::string_view text, AddSpecial add,
+                               const std::atomic<bool>* cancelled = nullptr) const;
   // Ids that the vocabulary does not have decode to nothing.
   std::string decode(std::span<const uint32_t> ids, SkipSpecial skip) const;
 

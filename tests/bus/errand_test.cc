@@ -29,7 +29,7 @@ TEST(Bus, AnErrandIsRunAtOnceWhereThereAreNoWorkersAndComesBackInATurn) {
   Bench t;
   Keeper keeper(t.bus);
   int ran = 0;
-  ASSERT_TRUE(t.bus.send(std::make_unique<Sum>(ran), 9, t.served(), keeper, {}));
+  ASSERT_TRUE(t.bus.send(std::make_unique<Sum>(ran), 9, t.served(), keeper, {}, 0));
   EXPECT_EQ(ran, 1);
   EXPECT_FALSE(keeper.errand);
   EXPECT_FALSE(t.served().idle()) << "the version stays";
@@ -46,7 +46,7 @@ TEST(Bus, AnErrandIsTheWorkersUntilTheyPostAndMayBeAbandoned) {
   t.bus.employ(workers);
   Keeper keeper(t.bus);
   int ran = 0;
-  auto call = t.bus.send(std::make_unique<Sum>(ran), 9, t.served(), keeper, {});
+  auto call = t.bus.send(std::make_unique<Sum>(ran), 9, t.served(), keeper, {}, 0);
   ASSERT_TRUE(call);
   ASSERT_EQ(workers.held.size(), 1u);
   EXPECT_EQ(static_cast<ErrandCall*>(workers.held[0])->bytes, 9u);
@@ -70,9 +70,9 @@ TEST(Bus, ErrandsAreAdmittedLikeCallsAndARefusalOfTheWorkersCounts) {
   Keeper keeper(t.bus);
   int ran = 0, failures = 0;
   keeper.failed = [&] { ++failures; };
-  auto call = t.bus.send(std::make_unique<Sum>(ran), 9, t.served(), keeper, {});
+  auto call = t.bus.send(std::make_unique<Sum>(ran), 9, t.served(), keeper, {}, 0);
   ASSERT_TRUE(call);
-  auto second = t.bus.send(std::make_unique<Sum>(ran), 9, t.served(), keeper, {});
+  auto second = t.bus.send(std::make_unique<Sum>(ran), 9, t.served(), keeper, {}, 0);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Code::kResourceExhausted);
   EXPECT_EQ(t.served().stats.rejected.load(), 1u);

@@ -99,7 +99,7 @@ TEST(OwnedCall, AnErrandIsOneToo) {
   HeldInbox workers;
   t.bus.employ(workers);
   Holder holder(t.bus);
-  ASSERT_TRUE(holder.owned.send(std::make_unique<Nothing>(), 1, t.served(), holder, {}).ok());
+  ASSERT_TRUE(holder.owned.send(std::make_unique<Nothing>(), 1, t.served(), holder, {}, 0).ok());
   EXPECT_TRUE(holder.owned.running());
   auto* errand = workers.held.at(0);
   t.answer(errand, {msg::Done{}});

@@ -1,5 +1,6 @@
 // Long texts, which workers make tokens of.
 #include "openai_bench.h"
+#include "support/cpu_time.h"
 #include "support/held_workers.h"
 
 namespace weir::openai {
@@ -111,6 +112,88 @@ TEST_F(LongTexts, AModelIsThereUntilTheAnswerThoughItIsUnloadedMeanwhile) {
   turn();
   EXPECT_EQ(x->response.status, 200);
   EXPECT_TRUE(served->idle());
+}
+
+// --- short texts that are much work ----------------------------------------------------------------------------------
+
+class SlowTemplates : public LongTexts {
+ protected:
+  SlowTemplates() {
+    auto spec = support::text_spec("slow", 100'000);
+    auto text = std::make_shared<msg::TextSpec>(*spec.text);
+    auto processor = std::make_shared<text::Processor>(*text->processor);
+    // As some models' templates do: for each message all others are looked at.
+    processor->chat = *text::ChatTemplate::parse(
+        "{% for m in messages %}{% set n = namespace(c=0) %}{% for o in messages %}{% if o.role == m.role %}"
+        "{% set n.c = n.c + 1 %}{% endif %}{% endfor %}{{ n.c }},{% endfor %}");
+    text->processor = processor;
+    spec.text = text;
+    models.add(spec);
+    bus.publish(models.catalog);
+  }
+  // About 30 bytes each.
+  Opened ask(size_t many) {
+    Json list = Json::array();
+    for (size_t i = 0; i < many; ++i) list.push_back({{"role", "a"}, {"content", ""}});
+    const std::string body = Json{{"model", "slow"}, {"messages", list}}.dump();
+    EXPECT_LT(body.size(), bus::kShortText);
+    return open("POST", "/v1/chat/completions", body);
+  }
+};
+
+TEST_F(SlowTemplates, AreRenderedByWorkersWhereTheyTakeLong) {
+  auto x = ask(5);
+  EXPECT_EQ(workers.held.size(), 0u);
+  ASSERT_EQ(models["slow"].held.size(), 1u) << "here";
+  EXPECT_EQ(support::prompt_of(*models["slow"].held[0]), "5,5,5,5,5,");
+  auto y = ask(250);
+  ASSERT_EQ(workers.held.size(), 1u);
+  EXPECT_EQ(models["slow"].held.size(), 1u);
+  workers.work();
+  turn();
+  ASSERT_EQ(models["slow"].held.size(), 2u);
+  EXPECT_EQ(support::prompt_of(*models["slow"].held[1]).substr(0, 8), "250,250,");
+}
+
+TEST_F(SlowTemplates, TakeNoMoreOfTheShardThanAFewMilliseconds) {
+  for (size_t many : {60, 120, 250})
+    EXPECT_LT(support::cpu_of([&] {
+                auto x = ask(many);
+                workers.refuse(base::try_again(Code::kResourceExhausted, "no"));
+                turn();
+              }),
+              0.025)
+        << many;  // CPU time, in a debug build
+}
+
+TEST_F(LongTexts, GoOnBehalfOfTheirTenant) {
+  auto x = post("/v1/completions", {{"prompt", text}});
+  ASSERT_EQ(workers.held.size(), 1u);
+  auto call = workers.held[0];
+  workers.work();
+  turn();
+  ASSERT_EQ(longs().held.size(), 1u);
+  EXPECT_NE(longs().held[0]->tenant, 0u);
+  auto y = post("/v1/completions", {{"prompt", text}});
+  ASSERT_EQ(workers.held.size(), 1u);
+  EXPECT_EQ(workers.held[0]->tenant, longs().held[0]->tenant);
+  (void)call;
+  workers.work();
+  turn();
+}
+
+TEST_F(LongTexts, ArgumentsThatAreMadeToBeSlowAreRefused) {
+  std::string arguments = "{";
+  for (int i = 0; i < 100'000; ++i) arguments += (i ? ",\"k" : "\"k") + std::to_string(i) + "\":1";
+  arguments += "}";
+  Json call = {{"type", "function"}, {"function", {{"name", "f"}, {"arguments", arguments}}}};
+  auto x = post("/v1/chat/completions",
+                {{"messages", Json::array({{{"role", "assistant"}, {"tool_calls", Json::array({call})}}})}});
+  ASSERT_EQ(workers.held.size(), 1u);
+  EXPECT_LT(support::cpu_of([&] { workers.work(); }, 1), 2);
+  turn();
+  EXPECT_EQ(refusal(x), "400 invalid_request_error - messages");
+  EXPECT_NE(x->sent.find("messages[0].tool_calls[0].function.arguments: "), std::string::npos) << x->sent;
 }
 
 }  // namespace

@@ -248,6 +248,30 @@ TEST_F(TextFronts, ALongPromptIsTokenizedByAnotherThread) {
   EXPECT_EQ(heard(), (std::vector<std::string>{"z|stop"}));
 }
 
+TEST_F(TextFronts, ParametersOfAnyShapeAreHarmless) {
+  auto refused = [&](const std::string& json) {
+    call.inputs = {strings("text_input", "ab"), strings("sampling_parameters", json)};
+    front->put(&call);
+    return refusal();
+  };
+  auto deep = [](size_t n) { return "{\"x\":" + std::string(n - 1, '[') + std::string(n - 1, ']') + "}"; };
+  const std::string limit = "'sampling_parameters' is longer than 131072 bytes, or nested deeper than 100 levels";
+  EXPECT_EQ(refused(deep(101)), limit);
+  EXPECT_EQ(refused(deep(60'000)), limit);
+  EXPECT_EQ(refused(deep(500'000)), limit);
+  EXPECT_EQ(refused("{\"stop\":" + std::string(50'000, '[') + std::string(50'000, ']') + "}"), limit);
+  EXPECT_EQ(refused("{" + std::string((128 << 10) - 1, ' ') + "}"), limit);
+  EXPECT_EQ(lane.calls.size(), 0u);
+  home.mail.clear();
+  EXPECT_EQ(refused(deep(100)), "");
+  EXPECT_EQ(lane.calls.size(), 1u);
+  tell(*lane.calls.at(0), "c!", true);
+  home.mail.clear(), lane.calls.clear();
+  EXPECT_EQ(refused("{" + std::string((128 << 10) - 2, ' ') + "}"), "");
+  ASSERT_EQ(lane.calls.size(), 1u);
+  tell(*lane.calls.at(0), "c!", true);
+}
+
 TEST_F(TextFronts, AStopStringIsNoFailure) {
   call.parameters = {{"stop", std::string("yz")}};
   auto& inner = ask("a");

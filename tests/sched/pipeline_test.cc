@@ -73,6 +73,27 @@ TEST(Pipeline, WhoLeavesIsCancelledInTheNodeThatHasTheCall) {
   EXPECT_EQ(after->stats.inference_count, 1u);
 }
 
+TEST(Pipeline, WhoLeavesEndsWhatIsNestedToo) {
+  Gate gate;
+  auto held = doubler(&gate);
+  auto after = doubler();
+  std::shared_ptr<bus::Served> inner;
+  for (int level = 0; level < 4; ++level) {
+    auto outer = std::make_shared<bus::Served>();
+    outer->spec = spec_of(8);
+    outer->inbox = make_pipeline(level == 0 ? chain({held, after}) : chain({inner, inner, inner}), outer->stats);
+    inner = outer;
+  }
+  Lab lab(chain({inner, after}));
+  msg::Call* call = lab.send(1);
+  gate.until_waiting(1);
+  lab.shard.post([&] { lab.shard.bus.abandon(call); });
+  lab.shard.post([&] { gate.open(); });
+  lab.idle();
+  EXPECT_LE(held->stats.inference_count, 1u) << "of 27";
+  EXPECT_EQ(after->stats.inference_count, 0u) << "of 28";
+}
+
 TEST(Pipeline, TheDeadlineGoesWithTheCall) {
   Gate gate;
   auto held = doubler(&gate);

@@ -38,6 +38,46 @@ TEST(Workers, AsManyThreadsWorkAsThereMayBe) {
   EXPECT_EQ(inside.load(), 2);
 }
 
+// What a worker did while the test kept it from beginning, by its first letters.
+std::string order_of(std::vector<std::pair<std::string, Workers::Share>> posts) {
+  std::string done;
+  std::promise<void> go;
+  {
+    Workers workers(1);
+    workers.post([future = go.get_future().share()] { future.wait(); }, {'z', 1});
+    for (auto& [name, share] : posts) workers.post([&done, name = name] { done += name; }, share);
+    go.set_value();
+  }
+  return done;
+}
+
+TEST(Workers, AClientsSecondPieceOfWorkStandsBehindTheFirstOnesOfOthers) {
+  EXPECT_EQ(order_of({{"a1 ", {1, 1000}}, {"a2 ", {1, 1000}}, {"a3 ", {1, 1000}}, {"b1 ", {2, 9000}}, {"c1 ", {3, 1}}}),
+            "a1 b1 c1 a2 a3 ");
+}
+
+TEST(Workers, ClientsShareByWhatTheirWorkCosts) {
+  EXPECT_EQ(
+      order_of({{"A", {1, 100}}, {"A", {1, 100}}, {"b", {2, 40}}, {"b", {2, 40}}, {"b", {2, 40}}, {"b", {2, 40}}}),
+      "AbbbAb");
+}
+
+TEST(WaitingBytes, ATenantHasAQuarterOrOnePieceOfAnySize) {
+  WaitingBytes bytes(400);
+  EXPECT_TRUE(bytes.add(1, 60));
+  EXPECT_TRUE(bytes.add(1, 40));
+  EXPECT_FALSE(bytes.add(1, 1)) << "101";
+  EXPECT_TRUE(bytes.add(2, 300)) << "its only one";
+  EXPECT_FALSE(bytes.add(3, 1)) << "401 in all";
+  EXPECT_FALSE(bytes.add(2, 1));
+  bytes.remove(1, 60);
+  EXPECT_TRUE(bytes.add(3, 60));
+  bytes.remove(2, 300);
+  bytes.remove(1, 40);
+  bytes.remove(3, 60);
+  EXPECT_TRUE(bytes.add(4, 400));
+}
+
 struct Held final : bus::Errand {
   explicit Held(std::shared_future<void> go) : go(std::move(go)) {}
   void run() override {
@@ -82,7 +122,10 @@ TEST_F(Errands, AreRefusedWhenTooMuchTextWaits) {
   ASSERT_EQ(box.mail.size(), 1u);
   EXPECT_EQ(failure(box.mail[0]), Code::kResourceExhausted);
   errands->put(&call(1));
-  errands->put(&call(99));
+  auto& other = call(99);
+  other.tenant = 2;
+  errands->put(&other);
+  EXPECT_EQ(box.mail.size(), 1u);
   gate.promise.set_value();
   box.until(3);
 }
@@ -103,6 +146,41 @@ TEST_F(Errands, ACancelledOneThatWaitsIsAnsweredAtOnceAndItsBytesAreFree) {
   box.until(3);
 }
 
+TEST_F(Errands, OneTenantsManyLeaveRoomForOthers) {
+  auto errands = make_errands({1, 400});
+  errands->put(&call(0));  // the worker's, or about to be
+  for (int i = 0; i < 3; ++i) errands->put(&(call(50)));
+  ASSERT_EQ(box.mail.size(), 1u) << "100 bytes are its share";
+  EXPECT_EQ(failure(box.mail[0]), Code::kResourceExhausted);
+  auto& other = call(300);
+  other.tenant = 2;
+  errands->put(&other);
+  EXPECT_EQ(box.mail.size(), 1u);
+  gate.promise.set_value();
+  box.until(5);
+}
+
+TEST_F(Errands, OneThatRunsSeesThatItsClientHasLeft) {
+  struct Endless final : bus::Errand {
+    std::promise<void> begun;
+    void run() override {
+      begun.set_value();
+      while (!cancelled()->load()) std::this_thread::yield();
+    }
+  };
+  auto errands = make_errands({1, 100});
+  auto& c = call(1);
+  auto endless = std::make_unique<Endless>();
+  auto begun = endless->begun.get_future();
+  c.errand = std::move(endless);
+  errands->put(&c);
+  begun.wait();
+  c.cancelled.store(true);
+  errands->poke();
+  box.until(1);
+  EXPECT_EQ(box.mail[0].call, &c);
+}
+
 // A shard goes on while its errand is away.
 TEST(ErrandsOfAShard, OthersAreServedMeanwhile) {
   auto errands = make_errands({1, 100});
@@ -119,7 +197,7 @@ TEST(ErrandsOfAShard, OthersAreServedMeanwhile) {
   std::promise<void> sent, other;
   shard.post([&] {
     shard.bus.employ(*errands);
-    EXPECT_TRUE(shard.bus.send(std::make_unique<Held>(go.get_future().share()), 5, served, sink, {}));
+    EXPECT_TRUE(shard.bus.send(std::make_unique<Held>(go.get_future().share()), 5, served, sink, {}, 0));
     sent.set_value();
   });
   sent.get_future().wait();

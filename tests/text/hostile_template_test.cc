@@ -1,8 +1,10 @@
 // Templates that are made to hold a server up: each ends, soon, with a reason.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
 
+#include "support/cpu_time.h"
 #include "text/chat_template.h"
 
 namespace weir::text {
@@ -125,6 +127,55 @@ TEST(HostileTemplates, ALongConversationIsRendered) {
                     {{"messages", messages}});
   ASSERT_TRUE(out) << out.error().text;
   EXPECT_EQ(out->size(), 2000u);
+}
+
+// --- what a caller allows --------------------------------------------------------------------------------------------
+
+Code within(const Budget& budget, std::string_view source) {
+  auto out = (*ChatTemplate::parse(source))->render(Json::object(), budget);
+  return out ? Code::kOk : out.error().code;
+}
+
+TEST(TemplateBudgets, StepsAreCountedAndOneMoreIsTooMany) {
+  const std::string_view loop = "{% for i in range(100) %}{% set x = i %}{% endfor %}";
+  uint64_t needed = 1;
+  while (within({.steps = needed}, loop) == Code::kAborted && needed < 10'000) ++needed;
+  EXPECT_GT(needed, 300u);
+  EXPECT_LT(needed, 3000u);
+  EXPECT_EQ(within({.steps = needed}, loop), Code::kOk);
+  EXPECT_EQ(within({.steps = needed - 1}, loop), Code::kAborted);
+}
+
+TEST(TemplateBudgets, BytesAreCountedAndOneMoreIsTooMany) {
+  EXPECT_EQ(within({.bytes = 1000}, "{{ 'x' * 500 }}"), Code::kOk) << "made, and written";
+  EXPECT_EQ(within({.bytes = 999}, "{{ 'x' * 500 }}"), Code::kAborted);
+}
+
+TEST(TemplateBudgets, WhatPassesTheBoundOfAllTemplatesIsNotWorthAnotherTry) {
+  EXPECT_EQ(within({}, "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"),
+            Code::kResourceExhausted);
+  EXPECT_EQ(within({.steps = 100}, "{% for i in range(99) %}{{ i }}{% endfor %}"), Code::kAborted);
+}
+
+TEST(TemplateBudgets, NobodyWaitsMeansTheEndSoon) {
+  std::atomic<bool> cancelled{true};
+  const std::string_view endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}";
+  EXPECT_EQ(within({.cancelled = &cancelled}, endless), Code::kCancelled);
+  double took = support::cpu_of([&] { within({.cancelled = &cancelled}, endless); });
+  double whole = support::cpu_of([&] { within({}, endless); }, 1);
+  EXPECT_LT(took * 20, whole);
+}
+
+TEST(TemplateBudgets, WhatIsBriefTakesMillisecondsWhateverTheTemplate) {
+  for (const char* source :
+       {"{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% for i in range(9999) %}{{ 'abc' | upper | lower | title | tojson }}{% endfor %}",
+        "{% set a = 'a' * 8000 %}{% for i in range(9999) %}{{ a is eq(a ~ 'b') }}{% endfor %}",
+        "{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set n.x = n.x + [i] %}{% endfor %}",
+        "{% for i in range(9999) %}{{ '%s' | replace('s', 'x') | indent }}{% endfor %}"}) {
+    EXPECT_EQ(within(kBrief, source), Code::kAborted) << source;
+    EXPECT_LT(support::cpu_of([&] { within(kBrief, source); }), 0.020) << source;  // CPU time, in a debug build
+  }
 }
 
 }  // namespace

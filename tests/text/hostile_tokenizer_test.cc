@@ -1,4 +1,7 @@
 // Files that are made to hold a server up, or to bring it down: refused with the name of the part, or harmless.
+#include <atomic>
+
+#include "support/cpu_time.h"
 #include "tiny_tokenizers.h"
 
 namespace weir::text {
@@ -154,6 +157,31 @@ TEST(HostileTokenizers, APatternThatGoesAstrayInEveryWordIsGivenUp) {
   // Each takes a twentieth of a second: eight words are cut as the file says, the rest is one piece with its spaces.
   auto ids = tokenizer_of(file)->encode(repeated(std::string(40, 'a') + " ", 20000), AddSpecial::kNo);
   EXPECT_EQ(ids.size(), 20000u * 41 - 8);
+}
+
+// --- texts that are made to hold a worker up ------------------------------------------------------------------------
+
+TEST(HostileTexts, TakeTimeInProportion) {
+  auto tokenizer = tokenizer_of(byte_level_file({"a a", "aa aa", "a b", "aaaa aaaa"}));
+  const std::pair<const char*, std::string> texts[] = {{"one letter", "a"},    {"two letters", "ab"},
+                                                       {"words", "aab "},      {"spaces", " "},
+                                                       {"newlines", "\n\n a"}, {"no UTF-8", "\xff"}};
+  for (const auto& [name, part] : texts)
+    EXPECT_LE(
+        support::growth(200'000 / part.size(),
+                        [&, &part = part](size_t n) { (void)tokenizer->encode(repeated(part, n), AddSpecial::kNo); }),
+        2.5)
+        << name;
+}
+
+TEST(HostileTexts, ThatNobodyWaitsForAreLeftSoon) {
+  auto tokenizer = tokenizer_of(byte_level_file({"a a", "aa aa"}));
+  const std::atomic<bool> cancelled{true};
+  for (const std::string& text : {repeated("ab ", 500'000), std::string(2'000'000, 'a')}) {
+    double whole = support::cpu_of([&] { (void)tokenizer->encode(text, AddSpecial::kNo); }, 1);
+    double left = support::cpu_of([&] { (void)tokenizer->encode(text, AddSpecial::kNo, &cancelled); });
+    EXPECT_LT(left * 2, whole);
+  }
 }
 
 }  // namespace

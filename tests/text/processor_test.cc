@@ -1,5 +1,8 @@
 #include "text/processor.h"
 
+#include <algorithm>
+
+#include "support/cpu_time.h"
 #include "tiny_tokenizers.h"
 
 namespace weir::text {
@@ -117,6 +120,78 @@ TEST(Processor, TheFinalMessageIsContinued) {
 TEST(Processor, ExtraVariablesReachTheTemplateButNotTheMessages) {
   auto p = processor({}, "", "{{ enable_thinking }} {{ messages[0].content }}");
   EXPECT_EQ(chat(*p, kHello, {{"enable_thinking", false}, {"messages", "mine"}}), "False hi");
+}
+
+// --- arguments of tool calls -----------------------------------------------------------------------------------------
+
+using Ordered = nlohmann::ordered_json;
+
+Ordered calling(const std::string& arguments) {
+  Ordered call = {{"type", "function"}, {"function", {{"name", "f"}, {"arguments", arguments}}}};
+  return Ordered::array({{{"role", "assistant"}, {"content", nullptr}, {"tool_calls", Ordered::array({call})}}});
+}
+std::string keys(size_t n) {
+  std::string out = "{";
+  for (size_t i = 0; i < n; ++i) out += (i ? ",\"k" : "\"k") + std::to_string(i) + "\":1";
+  return out + "}";
+}
+// Many small objects, as far as the bound of one goes.
+std::string objects(size_t members) {
+  std::string out = "{\"a\":[";
+  for (size_t i = 0; i < members; i += kMostMembers) out += (i ? "," : "") + keys(kMostMembers);
+  return out + "]}";
+}
+const char* const kShow = "{{ messages[0].tool_calls[0].function.arguments | length }}";
+
+std::string shown(const Processor& p, const std::string& arguments) {
+  auto out = render_chat_ordered(p, calling(arguments), Ordered::object(), {});
+  return out ? *out : out.error().text;
+}
+
+TEST(ToolArguments, AreBoundedInMembersDepthAndBytes) {
+  auto p = processor({}, {}, kShow);
+  EXPECT_EQ(shown(*p, keys(kMostMembers)), "512");
+  const std::string where = "messages[0].tool_calls[0].function.arguments: ";
+  EXPECT_EQ(shown(*p, keys(kMostMembers + 1)),
+            where + "an object with more than 512 members, or nested deeper than 100 levels");
+  auto deep = [](size_t n) { return "{\"a\":" + std::string(n - 1, '[') + std::string(n - 1, ']') + "}"; };
+  EXPECT_EQ(shown(*p, deep(kDeepestArguments)), "1");
+  EXPECT_NE(shown(*p, deep(kDeepestArguments + 1)).find("nested deeper than 100 levels"), std::string::npos);
+  auto wide = [](size_t n) { return "{\"a\":\"" + std::string(n - 8, 'x') + "\"}"; };
+  EXPECT_EQ(shown(*p, wide(kMostArguments)), "1");
+  EXPECT_EQ(shown(*p, wide(kMostArguments + 1)), where + "1048577 bytes; expected at most 1048576");
+}
+
+TEST(ToolArguments, ThatAreNoObjectStayText) {
+  auto p = processor({}, {}, kShow);
+  EXPECT_EQ(shown(*p, std::string(2000, ':')), "2000");
+  EXPECT_EQ(shown(*p, std::string(200'000, '[')), "200000");
+}
+
+TEST(ToolArguments, TakeTimeInProportion) {
+  auto p = processor({}, {}, "x");
+  for (auto make : {objects, +[](size_t n) { return keys(std::min(n, kMostMembers)) + std::string(n, ' '); },
+                    +[](size_t n) { return "{" + std::string(10 * n, '"') + "}"; }}) {
+    auto once = [&](size_t n) {
+      auto messages = calling(make(n));
+      return support::cpu_of([&] { (void)render_chat_ordered(*p, messages, Ordered::object(), {}); });
+    };
+    double grew = 1e9;
+    for (int i = 0; i < 8 && grew > 2.5; ++i) grew = std::min(grew, once(40'000) / once(20'000));
+    EXPECT_LE(grew, 2.5);
+  }
+}
+
+TEST(Processor, TheFinalMessageIsFoundInTimeThatIsLinear) {
+  auto p = processor({}, {}, "{{ messages[0].content }}");  // and not the last one
+  auto work = [&](size_t n) {
+    Json messages = Json::array({{{"role", "user"}, {"content", std::string(n, 'a')}},
+                                 {{"role", "assistant"}, {"content", std::string(n / 2, 'a') + "b"}}});
+    ChatOptions options;
+    options.add_generation_prompt = false, options.continue_final_message = true;
+    EXPECT_FALSE(render_chat(*p, messages, Json::object(), options));
+  };
+  EXPECT_LE(support::growth(200'000, work), 2.5);
 }
 
 }  // namespace

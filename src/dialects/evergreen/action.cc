@@ -21,6 +21,8 @@ using base::Status;
 
 namespace v1 = ::weir::evergreen::v1;
 
+constexpr size_t kTextPerStep = 8;  // bytes that become tokens in one step of session::Slices
+
 bool among(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::any_of(names.begin(), names.end(), [&](auto n) { return n == name; });
 }
@@ -233,11 +235,12 @@ Status ModelAction::find(Wants wants) {
 }
 
 Status ModelAction::perform(std::unique_ptr<bus::Errand> errand, size_t bytes) {
-  if (bytes <= bus::kShortText) {
-    errand->run();
+  if (bytes <= bus::kShortText && errand->run_briefly()) {
+    session_.graph().spend(1 + bytes / kTextPerStep);
     return performed(*errand);
   }
-  Status s = call_.send(std::move(errand), bytes, *served_, *this, session_.exchange().ticket());
+  Status s = call_.send(std::move(errand), bytes, *served_, *this, session_.exchange().ticket(),
+                        marshal::tenant_of(session_.exchange().request()));
   preparing_ = s.ok();
   note_work();
   return s;

@@ -57,7 +57,11 @@ class Prompting final : public bus::Errand {
         turns_(std::move(turns)),
         templating_(templating),
         transcripts_(std::move(transcripts)) {}
-  void run() override { prompt = make_prompt(spec_, turns_, templating_, transcripts_); }
+  void run() override { prompt = make_prompt(spec_, turns_, templating_, transcripts_, {.cancelled = cancelled()}); }
+  bool run_briefly() override {
+    prompt = make_prompt(spec_, turns_, templating_, transcripts_, text::kBrief);
+    return prompt || prompt.error().code != base::Code::kAborted;
+  }
 
   base::Result<Prompt> prompt{Prompt()};
 
@@ -133,7 +137,7 @@ class Generate final : public ModelAction {
     if (Status s = find(Wants::kText); !s.ok()) return s;  // it may have been reloaded meanwhile
     spec_ = spec().text;
     auto templating = config_.raw() ? Templating::kRaw : Templating::kChat;
-    const uint64_t bytes = conversation_.bytes();
+    const uint64_t bytes = conversation_.work();
     return perform(std::make_unique<Prompting>(spec_, conversation_.take(), templating, session_.transcripts()), bytes);
   }
 

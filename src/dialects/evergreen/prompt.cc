@@ -1,6 +1,7 @@
 #include "dialects/evergreen/prompt.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include <nlohmann/json.hpp>
 
@@ -18,11 +19,18 @@ using base::Status;
 // Stands for an image in the template's output. Noncharacters: no client's text keeps one (see plain()).
 constexpr std::string_view kImageMark = "\xEF\xBF\xBE\xEF\xBF\xBF";
 
-// A client's text cannot forge a mark.
+// A client's text cannot forge a mark, nor can two of its chunks: of each mark the first half is left out.
 void append_plain(std::string& to, std::string_view text) {
-  size_t from = to.size();
+  constexpr size_t kHalf = kImageMark.size() / 2;
+  size_t done = to.size() - std::min(to.size(), kImageMark.size() - 1);  // what is read; what is kept ends at `end`
+  size_t end = done;
   to += text;
-  for (size_t at = to.find(kImageMark, from); at != to.npos; at = to.find(kImageMark, at)) to.erase(at, 3);
+  for (size_t at; (at = to.find(kImageMark, done)) != to.npos; done = at + kHalf) {
+    std::memmove(to.data() + end, to.data() + done, at - done);
+    end += at - done;
+  }
+  std::memmove(to.data() + end, to.data() + done, to.size() - done);
+  to.resize(end + to.size() - done);
 }
 
 // As templates spell it. A role reaches them like text does.
@@ -67,7 +75,7 @@ std::string raw_text(const std::vector<Turn>& turns) {
 
 // The tokens of text that may begin as something that was said before.
 void encode(const std::shared_ptr<const msg::TextSpec>& spec, std::string_view text, text::AddSpecial add,
-            const Transcripts& transcripts, std::vector<uint32_t>& ids) {
+            const Transcripts& transcripts, const text::Budget& budget, std::vector<uint32_t>& ids) {
   const Transcript* best = nullptr;
   for (const auto& t : transcripts)
     if (t->model == spec && text.starts_with(t->text) && (!best || t->text.size() > best->text.size())) best = t.get();
@@ -77,14 +85,15 @@ void encode(const std::shared_ptr<const msg::TextSpec>& spec, std::string_view t
     add = text::AddSpecial::kNo;
   }
   if (text.empty()) return;
-  auto rest = spec->processor->tokenizer->encode(text, add);
+  auto rest = spec->processor->tokenizer->encode(text, add, budget.cancelled);
   ids.insert(ids.end(), rest.begin(), rest.end());
 }
 
-Status place_images(const msg::TextSpec& spec, const std::vector<Turn>& turns, text::AddSpecial add, Prompt& prompt) {
+Status place_images(const msg::TextSpec& spec, const std::vector<Turn>& turns, text::AddSpecial add,
+                    const text::Budget& budget, Prompt& prompt) {
   std::string_view rest = prompt.text;
   auto append = [&](std::string_view text) {
-    auto ids = spec.processor->tokenizer->encode(text, add);
+    auto ids = spec.processor->tokenizer->encode(text, add, budget.cancelled);
     prompt.ids.insert(prompt.ids.end(), ids.begin(), ids.end());
     add = text::AddSpecial::kNo;
   };
@@ -213,12 +222,13 @@ uint64_t Conversation::size() const {
 }
 
 base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spec, const std::vector<Turn>& turns,
-                                 Templating templating, const Transcripts& transcripts) {
+                                 Templating templating, const Transcripts& transcripts, const text::Budget& budget) {
   Prompt prompt;
   auto add = text::AddSpecial::kYes;
   if (templating == Templating::kChat && spec->processor->chat) {
     text::ChatOptions options;
     options.image_text = kImageMark;
+    options.budget = budget;
     auto text = text::render_chat(*spec->processor, messages_of(turns), nlohmann::json::object(), options);
     if (!text) return std::move(text).error();
     prompt.text = std::move(*text);
@@ -226,15 +236,17 @@ base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spe
   } else {
     prompt.text = raw_text(turns);
   }
+  if (prompt.text.size() > budget.bytes) return base::failure(base::Code::kAborted, "the prompt is longer");
   if (!marshal::valid_utf8(prompt.text)) return invalid("the prompt is not UTF-8");
   bool images = std::any_of(turns.begin(), turns.end(), [](const Turn& t) {
     return std::any_of(t.parts.begin(), t.parts.end(), [](const auto& p) { return !p.image.empty(); });
   });
   if (images) {
-    if (Status s = place_images(*spec, turns, add, prompt); !s.ok()) return s;
+    if (Status s = place_images(*spec, turns, add, budget, prompt); !s.ok()) return s;
   } else {
-    encode(spec, prompt.text, add, transcripts, prompt.ids);
+    encode(spec, prompt.text, add, transcripts, budget, prompt.ids);
   }
+  if (budget.stopped()) return base::failure(base::Code::kCancelled, "cancelled");
   if (prompt.ids.empty()) return invalid("the prompt is empty");
   if (prompt.ids.size() >= spec->max_length)
     return invalid("the prompt has " + std::to_string(prompt.ids.size()) + " tokens; the model's context has " +

@@ -13,6 +13,7 @@
 #include "msg/generate.h"
 #include "msg/spec.h"
 #include "session/node_graph.h"
+#include "text/budget.h"
 
 namespace weir::evergreen {
 
@@ -44,7 +45,11 @@ class Conversation {
     joined_bytes_ = 0;
     return std::exchange(turns_, {});
   }
-  uint64_t bytes() const { return text_bytes_ + image_bytes_; }
+  // How long it takes to make a prompt of it, as bytes of text: turns and parts without text are work, too.
+  uint64_t work() const {
+    constexpr uint64_t kPerPart = 64;
+    return text_bytes_ + image_bytes_ + kPerPart * (parts_ + turns_.size());
+  }
   // True while the bytes of an image's only chunk are kept where the node has them.
   bool in_place() const { return !image_.empty(); }
   // The memory that it takes beside the images that are kept in their nodes.
@@ -83,8 +88,9 @@ uint64_t most_text(const msg::TextSpec& spec);
 
 enum class Templating : uint8_t { kChat, kRaw };
 
-// Errors: INVALID_ARGUMENT (the template's own words, an image that cannot be read, a prompt that fills the context).
+// Errors: INVALID_ARGUMENT (the template's own words, an image that cannot be read, a prompt that fills the context);
+// ABORTED where the budget is too small, CANCELLED.
 base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spec, const std::vector<Turn>& turns,
-                                 Templating templating, const Transcripts& transcripts);
+                                 Templating templating, const Transcripts& transcripts, const text::Budget& budget);
 
 }  // namespace weir::evergreen

@@ -23,7 +23,7 @@ class Tokenizing final : public bus::Errand {
  public:
   Tokenizing(std::shared_ptr<const msg::TextSpec> spec, std::string text)
       : spec_(std::move(spec)), text_(std::move(text)) {}
-  void run() override { ids = spec_->processor->tokenizer->encode(text_, text::AddSpecial::kYes); }
+  void run() override { ids = spec_->processor->tokenizer->encode(text_, text::AddSpecial::kYes, cancelled()); }
 
   std::vector<uint32_t> ids;
 

@@ -21,15 +21,15 @@ constexpr uint32_t kUsual = 20;        // max_tokens of a request that does not 
 
 using Tokens = base::Result<std::vector<uint32_t>>;
 
-Tokens tokens(std::string_view text, const msg::TextSpec& spec) {
-  return text::encode_prompt(*spec.processor->tokenizer, text, text::AddSpecial::kYes, spec.max_length);
+Tokens tokens(std::string_view text, const msg::TextSpec& spec, const text::Budget& budget) {
+  return text::encode_prompt(*spec.processor->tokenizer, text, text::AddSpecial::kYes, spec.max_length, budget);
 }
 
 class Tokenizing final : public bus::Errand {
  public:
   Tokenizing(std::string text, std::shared_ptr<const msg::TextSpec> spec)
       : text_(std::move(text)), spec_(std::move(spec)) {}
-  void run() override { ids = tokens(text_, *spec_); }
+  void run() override { ids = tokens(text_, *spec_, {.cancelled = cancelled()}); }
 
   Tokens ids{std::vector<uint32_t>()};
 
@@ -55,9 +55,10 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
   // A long prompt becomes tokens at the bus's workers.
   Status start(bus::Served& served) {
     size_t bytes = request_.input.size();
-    if (bytes <= bus::kShortText) return ask(served, tokens(request_.input, *spec_));
+    if (bytes <= bus::kShortText) return ask(served, tokens(request_.input, *spec_, text::kBrief));
     auto errand = std::make_unique<Tokenizing>(request_.input, spec_);
-    auto sent = house_.bus.send(std::move(errand), bytes, served, *this, exchange_.ticket());
+    auto sent = house_.bus.send(std::move(errand), bytes, served, *this, exchange_.ticket(),
+                                marshal::tenant_of(exchange_.request()));
     if (!sent) return std::move(sent).error();
     call_ = *sent, served_ = &served;
     return {};

@@ -20,29 +20,6 @@ constexpr std::array<std::string_view, 11> kReserved{
     "messages",  "tools",     "documents", "chat_template", "add_generation_prompt", "continue_final_message",
     "bos_token", "eos_token", "unk_token", "pad_token",     "raise_exception"};
 
-// Members of one object: ordered_json looks for each among those before it.
-constexpr size_t kMaxMembers = 512;
-
-// Of text that is known to be JSON.
-bool crowded(std::string_view text) {
-  std::vector<size_t> members{0};
-  for (size_t i = 0; i < text.size(); ++i) {
-    switch (text[i]) {
-      case '"':
-        for (++i; i < text.size() && text[i] != '"'; ++i) i += text[i] == '\\';
-        break;
-      case '{': members.push_back(0); break;
-      case '}': members.pop_back(); break;
-      case ':':
-        if (++members.back() > kMaxMembers) return true;
-        break;
-      default: break;
-    }
-    if (members.empty()) return true;
-  }
-  return false;
-}
-
 std::string place(size_t message) { return "messages[" + std::to_string(message) + "]"; }
 
 Refusal wrong(size_t message, std::string_view what) { return refuse("messages", place(message) + std::string(what)); }
@@ -171,7 +148,7 @@ Refusal extras(const Request& request, json& extra) {
 base::Result<std::string> render_messages(const text::Processor& processor, json& messages, const json& extra,
                                           const text::ChatOptions& options) {
   auto text = text::render_chat_ordered(processor, messages, extra, options);
-  if (text) return text;
+  if (text || text.error().code != base::Code::kInvalidArgument) return text;
   bool filled = false;
   for (json& m : messages)
     if (auto content = m.find("content"); content != m.end() ? content->is_null() : m.contains("tool_calls"))
@@ -181,22 +158,26 @@ base::Result<std::string> render_messages(const text::Processor& processor, json
   return again ? again : text;
 }
 
-Refusal render_checked(const Request& request, const msg::TextSpec& spec, Conversation& out) {
+Refusal render_checked(const Request& request, const msg::TextSpec& spec, Conversation& out,
+                       const text::Budget& budget) {
   const text::Processor& processor = *spec.processor;
   if (!processor.chat) return refuse("model", "this model has no chat template: it is not made for chat");
   for (auto [name, text] : {std::pair{"messages", request.messages},
                             {"tools", request.tools},
                             {"chat_template_kwargs", request.template_variables}})
-    if (crowded(text))
-      return refuse(name, std::string(name) + ": an object with more than " + std::to_string(kMaxMembers) + " members");
+    if (text::crowded(text))
+      return refuse(
+          name, std::string(name) + ": an object with more than " + std::to_string(text::kMostMembers) + " members");
   json messages = json::parse(request.messages), extra = json::object();
   if (Refusal bad = Reader(spec, out).read(messages); !bad.ok()) return bad;
   if (Refusal bad = extras(request, extra); !bad.ok()) return bad;
-  text::ChatOptions options{request.add_generation_prompt, request.continue_final_message, {}};
+  text::ChatOptions options{request.add_generation_prompt, request.continue_final_message, {}, budget};
   if (spec.vision)
     for (uint32_t id : {spec.vision->start_id, spec.vision->pad_id, spec.vision->end_id})
       options.image_text += processor.tokenizer->piece(id);
   auto text = render_messages(processor, messages, extra, options);
+  if (!text && (text.error().code == base::Code::kAborted || text.error().code == base::Code::kCancelled))
+    return {text.error(), "messages", {}};
   if (!text) return refuse("messages", "messages: " + text.error().text);
   out.text = *std::move(text);
   return {};
@@ -205,9 +186,9 @@ Refusal render_checked(const Request& request, const msg::TextSpec& spec, Conver
 }  // namespace
 
 // The members have been checked to be JSON; the library still throws on what it cannot hold, like 1e999.
-Refusal render(const Request& request, const msg::TextSpec& spec, Conversation& out) {
+Refusal render(const Request& request, const msg::TextSpec& spec, Conversation& out, const text::Budget& budget) {
   try {
-    return render_checked(request, spec, out);
+    return render_checked(request, spec, out, budget);
   } catch (const json::exception&) {
     return refuse("messages", "messages: a number that is out of range");
   }

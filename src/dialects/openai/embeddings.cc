@@ -209,8 +209,7 @@ class EmbeddingsTask final : public PromptTask {
     if (!served.spec.text) most_ = std::exchange(request_.truncate_prompt, std::nullopt);
   }
 
-  void run() override {
-    PromptTask::run();
+  void made() override {
     for (size_t i = 0; i < prompts_.size() && refusal.ok(); ++i) {
       const bool marked = !request_.prompts[i].tokens && request_.add_special.value_or(true);
       if (most_) cut_text(*most_, *spec_, marked ? text::AddSpecial::kYes : text::AddSpecial::kNo, prompts_[i].ids);

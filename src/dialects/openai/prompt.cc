@@ -51,8 +51,8 @@ Refusal place_images(const msg::TextSpec& spec, std::vector<uint32_t> ids, Seque
 }
 
 Refusal encode(std::string_view text, const msg::TextSpec& spec, text::AddSpecial add, std::string_view param,
-               std::vector<uint32_t>& out) {
-  auto ids = text::encode_prompt(*spec.processor->tokenizer, text, add, spec.max_length);
+               std::vector<uint32_t>& out, const text::Budget& budget) {
+  auto ids = text::encode_prompt(*spec.processor->tokenizer, text, add, spec.max_length, budget);
   if (ids) return out = *std::move(ids), Refusal{};
   base::Status status = std::move(ids).error();
   status.text = std::string(param) + ": " + status.text;
@@ -66,12 +66,12 @@ void truncate(const Request& request, std::vector<uint32_t>& ids) {
 
 }  // namespace
 
-Refusal make_chat(const Request& request, const msg::TextSpec& spec, Sequence& out) {
+Refusal make_chat(const Request& request, const msg::TextSpec& spec, Sequence& out, const text::Budget& budget) {
   Conversation talk;
-  if (Refusal bad = render(request, spec, talk); !bad.ok()) return bad;
+  if (Refusal bad = render(request, spec, talk, budget); !bad.ok()) return bad;
   auto add = request.add_special.value_or(false) ? text::AddSpecial::kYes : text::AddSpecial::kNo;
   std::vector<uint32_t> ids;
-  if (Refusal bad = encode(talk.text, spec, add, "messages", ids); !bad.ok()) return bad;
+  if (Refusal bad = encode(talk.text, spec, add, "messages", ids, budget); !bad.ok()) return bad;
   out.images = std::move(talk.images);
   if (spec.vision) {
     if (request.truncate_prompt && !out.images.empty())
@@ -85,14 +85,14 @@ Refusal make_chat(const Request& request, const msg::TextSpec& spec, Sequence& o
 }
 
 Refusal make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
-                    Sequence& out) {
+                    Sequence& out, const text::Budget& budget) {
   if (prompt.tokens) {
     out.ids = prompt.ids;
   } else if (!spec.processor) {
     return refuse(param, std::string(param) + ": this model has no tokenizer here; send token ids");
   } else {
     auto add = request.add_special.value_or(true) ? text::AddSpecial::kYes : text::AddSpecial::kNo;
-    if (Refusal bad = encode(prompt.text, spec, add, param, out.ids); !bad.ok()) return bad;
+    if (Refusal bad = encode(prompt.text, spec, add, param, out.ids, budget); !bad.ok()) return bad;
   }
   bool cut = request.truncate_prompt && out.ids.size() > *request.truncate_prompt;
   truncate(request, out.ids);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "dialects/openai/keys.h"
+
 namespace weir::openai {
 namespace {
 
@@ -21,7 +23,8 @@ class Waiting final : public wire::Reader, public msg::Sink {
   void on_close(wire::Exchange&, bool) override { leave(); }
 
   base::Status send(std::unique_ptr<Task> task, size_t bytes) {
-    auto sent = house_.bus.send(std::move(task), bytes, served_, *this, exchange_.ticket());
+    auto sent = house_.bus.send(std::move(task), bytes, served_, *this, exchange_.ticket(),
+                                tenant(exchange_.request(), house_.options.api_keys));
     if (!sent) return std::move(sent).error();
     call_ = *sent;
     return {};
@@ -47,10 +50,7 @@ class Waiting final : public wire::Reader, public msg::Sink {
 }  // namespace
 
 void perform(House& house, wire::Exchange& exchange, bus::Served& served, std::unique_ptr<Task> task, size_t bytes) {
-  if (bytes <= bus::kShortText) {
-    task->run();
-    return go_on(house, exchange, served, *task);
-  }
+  if (bytes <= bus::kShortText && task->run_briefly()) return go_on(house, exchange, served, *task);
   auto reader = std::make_unique<Waiting>(house, exchange, served);
   Waiting& waiting = *reader;
   exchange.attach(std::move(reader));
@@ -65,13 +65,30 @@ PromptTask::PromptTask(Kind kind, Request request, const wire::Exchange& exchang
     : kind_(kind), request_(std::move(request)), body_(exchange.content()), spec_(held_tokens(served)) {}
 
 void PromptTask::run() {
+  make({.cancelled = cancelled()});
+  if (refusal.ok()) made();
+}
+
+// A short request may still ask much of a model's template.
+bool PromptTask::run_briefly() {
+  make(text::kBrief);
+  if (refusal.status.code == base::Code::kAborted) {
+    refusal = {};
+    prompts_.clear();
+    return false;
+  }
+  if (refusal.ok()) made();
+  return true;
+}
+
+void PromptTask::make(const text::Budget& budget) {
   if (!request_.messages.empty()) {
-    refusal = make_chat(request_, *spec_, prompts_.emplace_back());
+    refusal = make_chat(request_, *spec_, prompts_.emplace_back(), budget);
     return;
   }
   std::string_view param = kind_ == Kind::kEmbedding ? "input" : "prompt";
   for (const Prompt& prompt : request_.prompts)
-    if (refusal.ok()) refusal = make_prompt(prompt, request_, *spec_, param, prompts_.emplace_back());
+    if (refusal.ok()) refusal = make_prompt(prompt, request_, *spec_, param, prompts_.emplace_back(), budget);
 }
 
 }  // namespace weir::openai

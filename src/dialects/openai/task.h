@@ -31,14 +31,21 @@ std::shared_ptr<const msg::TextSpec> held_tokens(const bus::Served& served);
 class PromptTask : public Task {
  public:
   PromptTask(Kind kind, Request request, const wire::Exchange& exchange, const bus::Served& served);
-  void run() override;
+  void run() final;
+  bool run_briefly() final;
 
  protected:
+  // Goes on with the prompts, where they were.
+  virtual void made() {}
+
   const Kind kind_;
   Request request_;
   const base::Bytes body_;  // which the request points into
   const std::shared_ptr<const msg::TextSpec> spec_;
   std::vector<Sequence> prompts_;
+
+ private:
+  void make(const text::Budget& budget);
 };
 
 }  // namespace weir::openai

@@ -16,9 +16,7 @@ class TokenizeTask final : public PromptTask {
  public:
   using PromptTask::PromptTask;
 
-  void run() override {
-    PromptTask::run();
-    if (!refusal.ok()) return;
+  void made() override {
     const auto& ids = prompts_.front().ids;
     json_ = "{\"count\":" + std::to_string(ids.size());
     json_ += ",\"max_model_len\":" + std::to_string(spec_->max_length) + ",\"tokens\":";

@@ -75,7 +75,7 @@ class TextFront final : public msg::Inbox, private msg::Home {
   bus::ModelStats& stats_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Flight>> open_;  // under mutex_
-  std::atomic<size_t> waiting_{0};             // bytes of prompts for the scribe
+  sched::WaitingBytes waiting_{kWaitingMost};  // of prompts for the scribe; under mutex_
   std::unique_ptr<msg::Inbox> lane_;
   // Tokenizes what is long, so that shards need not.
   std::unique_ptr<sched::Workers> scribe_ = std::make_unique<sched::Workers>(1);
@@ -89,11 +89,14 @@ void TextFront::put(msg::Call* call) {
   size_t bytes = lent->prompt.size();
   bool is_long = bytes > bus::kShortText;
   if (auto bad = is_long ? base::Status() : tokenize(*lent); !bad.ok()) return refuse(call, std::move(bad));
-  if (is_long && waiting_.fetch_add(bytes, std::memory_order_relaxed) > kWaitingMost) {
-    waiting_.fetch_sub(bytes, std::memory_order_relaxed);
+  bool full;
+  {
+    std::lock_guard lock(mutex_);
+    full = is_long && !waiting_.add(lent->tenant, bytes);
+  }
+  if (full)
     return refuse(call, base::try_again(base::Code::kResourceExhausted,
                                         "too many long texts are waiting to be tokenized; try again later"));
-  }
   {
     std::lock_guard lock(mutex_);
     lent->parent = call;
@@ -103,10 +106,14 @@ void TextFront::put(msg::Call* call) {
     open_.push_back(std::move(*flight));
   }
   if (!is_long) return lane_->put(lent);
-  scribe_->post([this, lent, bytes] {
-    begin(*lent);
-    waiting_.fetch_sub(bytes, std::memory_order_relaxed);
-  });
+  const sched::Workers::Share share{lent->tenant, bytes};
+  scribe_->post(
+      [this, lent, share] {
+        begin(*lent);
+        std::lock_guard lock(mutex_);
+        waiting_.remove(share.client, share.cost);
+      },
+      share);
 }
 
 // A Call that was cancelled meanwhile is the lane's to drop: it counts those.
@@ -116,6 +123,7 @@ void TextFront::begin(Flight& flight) {
     flight.generation->append = {0};
   else
     bad = tokenize(flight);
+  if (flight.cancelled.load(std::memory_order_acquire)) bad = {}, flight.generation->append = {0};
   if (bad.ok()) return lane_->put(&flight);
   stats_.add_failure(bad.code, 0);
   post_here({&flight, {msg::Failed{std::move(bad)}}});
@@ -124,7 +132,7 @@ void TextFront::begin(Flight& flight) {
 base::Status TextFront::tokenize(Flight& flight) const {
   auto& ids = flight.generation->append;
   try {
-    ids = spec_.text->processor->tokenizer->encode(flight.prompt, text::AddSpecial::kYes);
+    ids = spec_.text->processor->tokenizer->encode(flight.prompt, text::AddSpecial::kYes, &flight.cancelled);
   } catch (const std::bad_alloc&) {
     return base::try_again(base::Code::kResourceExhausted, "out of memory; try again later");
   }

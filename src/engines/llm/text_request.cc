@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "text/processor.h"
+
 namespace weir::llm {
 namespace {
 
@@ -13,7 +15,7 @@ using base::Status;
 using msg::DType;
 using msg::ParamValue;
 
-constexpr size_t kMaxStops = 64, kMaxStop = 1024, kMaxJson = 1 << 20;
+constexpr size_t kMaxStops = 64, kMaxStop = 1024, kMaxJson = 128 << 10, kDeepestJson = 100;
 
 // Would change what is answered, and are not known here.
 constexpr std::string_view kRefused[] = {
@@ -24,6 +26,11 @@ constexpr std::string_view kRefused[] = {
 
 Status bad(std::string_view field, std::string_view what) {
   return base::invalid("'" + std::string(field) + "' " + std::string(what));
+}
+
+// Parsed where the request came in, so short; and the library writes values by recursion, so shallow.
+bool plain_json(std::string_view text) {
+  return text.size() <= kMaxJson && !text::crowded(text, SIZE_MAX, kDeepestJson);
 }
 
 std::optional<double> number(const ParamValue& value) {
@@ -115,7 +122,7 @@ class Reader {
     auto* text = std::get_if<std::string>(&value);
     if (!text) return bad(name, "is not a string");
     std::vector<std::string> stops{*text};
-    if (text->starts_with('[') && text->size() <= kMaxJson) {
+    if (text->starts_with('[') && plain_json(*text)) {
       auto list = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
       if (list.is_array()) {
         stops.clear();
@@ -163,7 +170,10 @@ Status take_json(const msg::Tensor& tensor, Reader& reader) {
   auto text = one_string(tensor);
   if (!text) return text.error();
   if (text->empty()) return {};
-  auto json = text->size() > kMaxJson ? nlohmann::json() : nlohmann::json::parse(*text, nullptr, false);
+  if (!plain_json(*text))
+    return bad(tensor.name, "is longer than " + std::to_string(kMaxJson) + " bytes, or nested deeper than " +
+                                std::to_string(kDeepestJson) + " levels");
+  auto json = nlohmann::json::parse(*text, nullptr, false);
   if (!json.is_object()) return bad(tensor.name, "is not a JSON object");
   for (const auto& [name, v] : json.items()) {
     ParamValue value;

@@ -24,10 +24,26 @@ void Evaluation::Scope::set(uint32_t name, Value value) {
   names.emplace_back(name, std::move(value));
 }
 
-Evaluation::Evaluation(const Template& what, const Value& variables)
+Evaluation::Evaluation(const Template& what, const Value& variables, const Budget& budget)
     : template_(what),
       variables_(variables),
-      loop_(uint32_t(std::find(what.names.begin(), what.names.end(), "loop") - what.names.begin())) {}
+      loop_(uint32_t(std::find(what.names.begin(), what.names.end(), "loop") - what.names.begin())),
+      budget_(budget),
+      look_at_(std::min(budget.steps, kLookEvery)),
+      most_bytes_(std::min<uint64_t>(budget.bytes, kMostBytes)) {}
+
+// Every few thousand steps, and at the last one.
+void Evaluation::look_up() {
+  if (steps_ > kMostSteps) too_much("the template takes too many steps");
+  if (steps_ > budget_.steps) throw Fault{base::failure(base::Code::kAborted, "the template takes longer"), false};
+  if (budget_.stopped()) throw Fault{base::failure(base::Code::kCancelled, "cancelled"), false};
+  look_at_ = std::min({steps_ + kLookEvery, kMostSteps, budget_.steps}) + 1;
+}
+
+void Evaluation::too_long() const {
+  if (bytes_ > kMostBytes) too_much("the template makes too much text");
+  throw Fault{base::failure(base::Code::kAborted, "the template makes more text"), false};
+}
 
 std::string Evaluation::run() {
   std::string out;

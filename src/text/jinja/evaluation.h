@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "text/budget.h"
 #include "text/jinja/ast.h"
 
 namespace weir::text::jinja {
@@ -18,15 +19,18 @@ class Evaluation {
   static constexpr int kDeepest = 400;                // expressions, blocks and macros inside each other
   static constexpr uint64_t kPerStep = 16;            // units of weight that are looked at in one step
 
-  Evaluation(const Template& what, const Value& variables);  // both borrowed
+  static constexpr uint64_t kLookEvery = 4096;  // steps, between looks at whether the caller still waits
+
+  // All borrowed. What passes the budget, but no bound of every template, is ABORTED; CANCELLED when nobody waits.
+  Evaluation(const Template& what, const Value& variables, const Budget& budget = kAnything);
   std::string run();
 
   // Throw where the limit is passed.
   void spend(uint64_t steps) {
-    if ((steps_ += steps) > kMostSteps) too_much("the template takes too many steps");
+    if ((steps_ += steps) >= look_at_) look_up();
   }
   void spend_bytes(uint64_t bytes) {
-    if ((bytes_ += bytes) > kMostBytes) too_much("the template makes too much text");
+    if ((bytes_ += bytes) > most_bytes_) too_long();
   }
   // Pays for looking at all of a value; for comparing two; for finding `word` bytes in `text` bytes.
   void look(const Value& value) { spend(value.weight() / kPerStep); }
@@ -56,6 +60,10 @@ class Evaluation {
   Value call(const Value& what, Arguments& arguments);
 
  private:
+  static inline const Budget kAnything{};
+  void look_up();
+  [[noreturn]] void too_long() const;
+
   enum class Flow : uint8_t { kNext, kBreak, kContinue };
   // The names of a block, innermost first by `outer`.
   struct Scope {
@@ -90,7 +98,10 @@ class Evaluation {
   const Template& template_;
   const Value& variables_;
   const uint32_t loop_;  // the name `loop`; names.size() where the template does not say it
+  const Budget& budget_;
   uint64_t steps_ = 0, bytes_ = 0;
+  uint64_t look_at_;  // the step at which it is time for look_up()
+  const uint64_t most_bytes_;
   int depth_ = 0;
 };
 
