@@ -39,6 +39,14 @@ TEST(Npy, WhatWeCannotSendIsAnError) {
   EXPECT_FALSE(parse_npy(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", four)));
   EXPECT_FALSE(parse_npy(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }", "")));
   EXPECT_FALSE(parse_npy(npy("{'shape': (1, }", four)));
+  auto ranked = [](int rank) {
+    std::string shape;
+    for (int i = 0; i < rank; ++i) shape += "1, ";
+    return parse_npy(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (" + shape + "), }", "1234"));
+  };
+  EXPECT_TRUE(ranked(16));
+  EXPECT_FALSE(ranked(17));
+  EXPECT_FALSE(ranked(1000));
   auto whole = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", four);
   for (size_t n = 0; n < whole.size(); ++n) EXPECT_FALSE(parse_npy(whole.substr(0, n))) << n;
 }

@@ -20,6 +20,8 @@ OPEN = {
     'window_of_zero': 'a hundred pages of /metrics of one connection are made in one turn',
     'function_arguments': 'arguments are read in quadratic time',
     'long_texts': 'workers are not shared by tenant',
+    'parameters_nested': 'not measured yet',
+    'templates_of_short_requests': 'not measured yet',
     'foreign_pages': 'requests that a browser marks as foreign are served',
     'rebinding': 'the Host is not looked at',
 }

@@ -88,6 +88,28 @@ def templates_long(target):
 
 
 @attack(seconds=15, quick=4)
+def parameters_nested(target):
+    """`sampling_parameters`, JSON in a tensor, of a megabyte of brackets: writing such a value again takes a stack of its own."""
+    deep = target.size(500000, 120000)
+    texts = ['{"x":' + '[' * deep + ']' * deep + '}', '{"stop":' + '{"a":' * deep, '{"x":' + '[[],' * (deep // 2) + '[]' + ']' * (deep // 2) + '}']
+    requests = []
+    for text in texts:
+        inputs = [{'name': 'text_input', 'datatype': 'BYTES', 'shape': [1], 'data': ['x']},
+                  {'name': 'sampling_parameters', 'datatype': 'BYTES', 'shape': [1], 'data': [text]}]
+        requests.append(post('/v2/models/chat/infer', json.dumps({'inputs': inputs}).encode(), JSON))
+    return flood(target, requests, 2)
+
+
+@attack(seconds=15, quick=4)
+def templates_of_short_requests(target):
+    """Requests below 8 KiB of 250 messages and many tools, which a template may look at again and again."""
+    messages = [{'role': 'a', 'content': ''} for _ in range(250)]
+    tools = [{'type': 'function', 'function': {'name': 'f'}} for _ in range(100)]
+    bodies = [{'model': 'chat', 'max_tokens': 1, 'messages': messages}, {'model': 'chat', 'max_tokens': 1, 'messages': messages[:50], 'tools': tools}]
+    return flood(target, [post('/v1/chat/completions', json.dumps(body, separators=(',', ':')).encode(), JSON) for body in bodies])
+
+
+@attack(seconds=15, quick=4)
 def sampling_tables(target):
     """Sampling parameters with long lists: logit_bias of 300,000 ids, a million stop strings and stop ids."""
     count = target.size(300000, 60000)

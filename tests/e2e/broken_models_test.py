@@ -66,6 +66,11 @@ def template(text):
 
 WHOLE = weights()
 BROKEN = {
+    # model.yaml
+    'yaml_that_contains_itself': ({'../model.yaml': b'engine: llm\nparameters: &a {b: *a}\n'}, r'model.yaml:2:13: anchors'),
+    'yaml_nested': ({'../model.yaml': b'[' * 100000}, 'nested deeper than 64 levels'),
+    'yaml_of_many_keys': ({'../model.yaml': ''.join(f'k{i}: 1\n' for i in range(60000)).encode()}, 'more than 100000 keys and values'),
+    'yaml_of_many_levels': ({'../model.yaml': b'engine: llm\nbatching: {priority_levels: 1500000}\n'}, 'at most 1000'),
     # safetensors
     'header_of_2_63': ({'model.safetensors': struct.pack('<Q', 2**63) + b'{}'}, "header's length"),
     'header_of_2_64': ({'model.safetensors': b'\xff' * 8 + b'{}'}, "header's length"),

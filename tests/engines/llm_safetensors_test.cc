@@ -11,6 +11,7 @@
 
 #include "engines/llm/files.h"
 #include "engines/llm/half.h"
+#include "support/cpu_time.h"
 
 namespace weir::llm {
 namespace {
@@ -94,6 +95,31 @@ TEST(Safetensors, HeaderLengthsAreChecked) {
   EXPECT_FALSE(parse(std::string(7, '\0'), arrays).ok());
   EXPECT_FALSE(parse(std::string(8, '\xff') + "{}", arrays).ok());
   EXPECT_FALSE(parse(std::string("\x03\0\0\0\0\0\0\0{}", 10), arrays).ok());
+}
+
+TEST(Safetensors, RanksHaveALimit) {
+  auto ranked = [](int rank) {
+    std::string shape;
+    for (int i = 0; i < rank; ++i) shape += i ? ",1" : "1";
+    Arrays arrays;
+    return parse(file(R"({"a":{"dtype":"U8","shape":[)" + shape + R"(],"data_offsets":[0,1]}})", "x"), arrays).ok();
+  };
+  EXPECT_TRUE(ranked(8));
+  EXPECT_FALSE(ranked(9));
+  Arrays arrays;
+  EXPECT_FALSE(parse(file(std::string(1'000'000, '{'), ""), arrays).ok());
+}
+
+TEST(Safetensors, TimeIsInProportionToTheArrays) {
+  auto work = [](size_t n) {
+    std::string header = "{", data(n, 'x');
+    for (size_t i = 0; i < n; ++i)
+      header += (i ? ",\"a" : "\"a") + std::to_string(i) + R"(":{"dtype":"U8","shape":[1],"data_offsets":[)" +
+                std::to_string(i) + "," + std::to_string(i + 1) + "]}";
+    Arrays arrays;
+    EXPECT_TRUE(parse(file(header + "}", data), arrays).ok());
+  };
+  EXPECT_LE(support::growth(5000, work), 2.5);
 }
 
 TEST(Safetensors, NamesAreUniqueAcrossFiles) {

@@ -15,7 +15,7 @@ inline double cpu_seconds() {
 
 // CPU seconds of work(), the least of a few runs.
 template <class Work>
-double cpu_of(Work&& work, int runs = 3) {
+double cpu_of(Work&& work, int runs = 5) {
   double least = 1e9;
   for (int i = 0; i < runs; ++i) {
     double began = cpu_seconds();
@@ -30,7 +30,7 @@ double cpu_of(Work&& work, int runs = 3) {
 template <class Work>
 double growth(size_t n, Work&& work) {
   double least = 1e9;
-  for (int i = 0; i < 3 && least > 2.5; ++i) {
+  for (int i = 0; i < 8 && least > 2.5; ++i) {
     double once = cpu_of([&] { work(n); });
     least = std::min(least, cpu_of([&] { work(2 * n); }) / std::max(once, 1e-6));
   }

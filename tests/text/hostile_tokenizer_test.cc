@@ -177,11 +177,13 @@ TEST(HostileTexts, TakeTimeInProportion) {
 TEST(HostileTexts, ThatNobodyWaitsForAreLeftSoon) {
   auto tokenizer = tokenizer_of(byte_level_file({"a a", "aa aa"}));
   const std::atomic<bool> cancelled{true};
-  for (const std::string& text : {repeated("ab ", 500'000), std::string(2'000'000, 'a')}) {
-    double whole = support::cpu_of([&] { (void)tokenizer->encode(text, AddSpecial::kNo); }, 1);
-    double left = support::cpu_of([&] { (void)tokenizer->encode(text, AddSpecial::kNo, &cancelled); });
-    EXPECT_LT(left * 2, whole);
-  }
+  const std::string text = repeated("ab ", 500'000);
+  EXPECT_LT(tokenizer->encode(text, AddSpecial::kNo, &cancelled).size() * 100,
+            tokenizer->encode(text, AddSpecial::kNo).size());
+  // Of one long word the letters are there, but not all are merged.
+  const std::string word = repeated("a", 2'000'000);
+  EXPECT_GT(tokenizer->encode(word, AddSpecial::kNo, &cancelled).size(), word.size() / 2);
+  EXPECT_EQ(tokenizer->encode(word, AddSpecial::kNo).size(), word.size() / 4);
 }
 
 }  // namespace

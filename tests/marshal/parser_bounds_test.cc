@@ -1,0 +1,75 @@
+// The bounds of the parsers of requests: what is at the bound is read, one more is refused, and time is linear.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "marshal/json_cursor.h"
+#include "marshal/pb_wire.h"
+#include "support/cpu_time.h"
+
+namespace weir::marshal {
+namespace {
+
+std::string repeated(std::string_view part, size_t times) {
+  std::string out;
+  for (size_t i = 0; i < times; ++i) out += part;
+  return out;
+}
+
+std::string refused(const std::string& json) {
+  JsonCursor cursor(json);
+  return cursor.skip() && cursor.finish() ? "" : cursor.error().text;
+}
+
+TEST(ParserBounds, JsonNestsSoDeepAndNoDeeper) {
+  constexpr size_t kDeepest = JsonCursor::kMaxDepth;
+  for (auto [open, inner, close] : {std::tuple{"[", "1", "]"}, {"{\"a\":", "1", "}"}}) {
+    EXPECT_EQ(refused(repeated(open, kDeepest) + inner + repeated(close, kDeepest)), "");
+    EXPECT_NE(refused(repeated(open, kDeepest + 1) + inner + repeated(close, kDeepest + 1)).find("nested deeper"),
+              std::string::npos);
+    EXPECT_NE(refused(repeated(open, 1'000'000)), "") << "and no crash";
+  }
+}
+
+TEST(ParserBounds, JsonTakesTimeInProportion) {
+  const std::pair<const char*, const char*> parts[] = {
+      {"numbers", "1.25,"},       {"empty objects", "{},"},       {"objects", "{\"a\":[1,2],\"b\":null},"},
+      {"strings", "\"abcdef\","}, {"escapes", "\"\\u00e9\\n\","}, {"blanks", "          1,"}};
+  for (auto [name, part] : parts) {
+    auto work = [part = part](size_t n) { EXPECT_EQ(refused("[" + repeated(part, n) + "1]"), ""); };
+    EXPECT_LE(support::growth(30'000, work), 2.5) << name;
+  }
+  auto text = [](size_t n) { EXPECT_EQ(refused("\"" + repeated("\\\"x", n) + "\""), ""); };
+  EXPECT_LE(support::growth(100'000, text), 2.5);
+  auto keys = [](size_t n) { EXPECT_EQ(refused("{" + repeated("\"k\":1,", n) + "\"k\":1}"), ""); };
+  EXPECT_LE(support::growth(30'000, keys), 2.5);
+}
+
+bool well_formed(std::string_view message) {
+  PbReader reader(message);
+  while (reader.next()) {
+  }
+  return reader.ok();
+}
+
+TEST(ParserBounds, ProtobufGroupsNestSoDeepAndNoDeeper) {
+  auto groups = [](size_t n) { return repeated("\x0b", n) + repeated("\x0c", n); };
+  EXPECT_TRUE(well_formed(groups(100)));
+  EXPECT_FALSE(well_formed(groups(101)));
+  EXPECT_FALSE(well_formed(repeated("\x0b", 1'000'000)));
+}
+
+TEST(ParserBounds, ProtobufTakesTimeInProportion) {
+  const std::pair<const char*, std::string> parts[] = {{"varints", "\x08\x01"},
+                                                       {"bytes", "\x12\x03xyz"},
+                                                       {"empty messages", std::string("\x1a\x00", 2)},
+                                                       {"groups", "\x0b\x13\x14\x0c"}};
+  for (const auto& [name, part] : parts) {
+    auto work = [&part = part](size_t n) { EXPECT_TRUE(well_formed(repeated(part, n))); };
+    EXPECT_LE(support::growth(100'000, work), 2.5) << name;
+  }
+}
+
+}  // namespace
+}  // namespace weir::marshal
