@@ -1,10 +1,8 @@
 #include "net/reach.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 
 namespace weir::net {
@@ -36,47 +34,20 @@ constexpr const char* kNotPublic[] = {
     "3fff::/20",        // documentation
 };
 
-constexpr unsigned kMapped = 96;  // bits of ::ffff:0:0
-
 bool below(std::string_view host, std::string_view name) {
   return host.size() > name.size() + 1 && host.ends_with(name) && host[host.size() - name.size() - 1] == '.';
 }
 
 }  // namespace
 
-bool Reach::Network::has(const Address& address) const {
-  unsigned whole = bits / 8, rest = bits % 8;
-  if (!std::equal(prefix.begin(), prefix.begin() + whole, address.begin())) return false;
-  return rest == 0 || ((prefix[whole] ^ address[whole]) >> (8 - rest)) == 0;
-}
-
-Reach::Address Reach::address_of(const Endpoint& endpoint) {
-  Address out{};
+base::IpAddress Reach::address_of(const Endpoint& endpoint) {
+  base::IpAddress out{};
   if (endpoint.storage.ss_family == AF_INET6) {
     std::memcpy(out.data(), &reinterpret_cast<const sockaddr_in6&>(endpoint.storage).sin6_addr, out.size());
   } else {
     out[10] = out[11] = 0xff;
     std::memcpy(out.data() + 12, &reinterpret_cast<const sockaddr_in&>(endpoint.storage).sin_addr, 4);
   }
-  return out;
-}
-
-base::Result<Reach::Network> Reach::parse_network(std::string_view text) {
-  Network out;
-  std::string address(text.substr(0, text.find('/')));
-  bool v4 = ::inet_pton(AF_INET, address.c_str(), out.prefix.data() + 12) == 1;
-  if (v4)
-    out.prefix[10] = out.prefix[11] = 0xff;
-  else if (::inet_pton(AF_INET6, address.c_str(), out.prefix.data()) != 1)
-    return invalid("'" + std::string(text) + "' is no address and no network");
-  out.bits = 128;
-  if (address.size() == text.size()) return out;
-  std::string_view bits = text.substr(address.size() + 1);
-  unsigned count = 0;
-  auto [end, error] = std::from_chars(bits.data(), bits.data() + bits.size(), count);
-  if (error != std::errc() || end != bits.data() + bits.size() || count > (v4 ? 32u : 128u))
-    return invalid("'" + std::string(text) + "': after the slash comes the number of bits");
-  out.bits = v4 ? count + kMapped : count;
   return out;
 }
 
@@ -97,9 +68,9 @@ base::Result<Reach::Host> Reach::parse_entry(std::string_view text) {
   return out;
 }
 
-std::vector<Reach::Network> Reach::not_public() {
-  std::vector<Network> out;
-  for (const char* text : kNotPublic) out.push_back(parse_network(text).value());
+std::vector<base::Network> Reach::not_public() {
+  std::vector<base::Network> out;
+  for (const char* text : kNotPublic) out.push_back(base::parse_network(text).value());
   return out;
 }
 
@@ -116,7 +87,7 @@ base::Result<Reach> Reach::make(const FetchRules& rules) {
     out.hosts_.push_back(std::move(*host));
   }
   for (const auto& text : rules.networks) {
-    auto network = parse_network(text);
+    auto network = base::parse_network(text);
     if (!network) return std::move(network).error();
     out.granted_.push_back(*network);
   }
@@ -138,10 +109,11 @@ base::Status Reach::check(const Url& url) const {
 
 bool Reach::allows(const Endpoint& endpoint) const {
   if (endpoint.transport() != Transport::kTcp) return false;
-  const Address address = address_of(endpoint);
-  auto in = [&](const Network& network) { return network.has(address); };
+  const base::IpAddress address = address_of(endpoint);
+  auto in = [&](const base::Network& network) { return network.has(address); };
   if (std::any_of(granted_.begin(), granted_.end(), in)) return true;
-  static const Network kIpv4 = parse_network("::ffff:0:0/96").value(), kGlobal = parse_network("2000::/3").value();
+  static const base::Network kIpv4 = base::parse_network("::ffff:0:0/96").value(),
+                             kGlobal = base::parse_network("2000::/3").value();
   return (in(kIpv4) || in(kGlobal)) && std::none_of(denied_.begin(), denied_.end(), in);
 }
 

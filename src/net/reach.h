@@ -7,12 +7,12 @@
 // metadata. Immutable; any thread.
 #pragma once
 
-#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/env.h"
+#include "base/network.h"
 #include "base/status.h"
 #include "net/address.h"
 #include "net/url.h"
@@ -40,25 +40,18 @@ class Reach {
   bool off() const { return !http_ && !https_; }
 
  private:
-  using Address = std::array<uint8_t, 16>;  // IPv4 as ::ffff:a.b.c.d
-  struct Network {
-    Address prefix{};
-    unsigned bits = 0;
-    bool has(const Address& address) const;
-  };
   struct Host {
     enum class Match : uint8_t { kExact, kBelow, kAny } match = Match::kExact;
     std::string name;
     uint16_t port = 0;  // 0: the scheme's
   };
-  static Address address_of(const Endpoint& endpoint);
-  static base::Result<Network> parse_network(std::string_view text);
+  static base::IpAddress address_of(const Endpoint& endpoint);
   static base::Result<Host> parse_entry(std::string_view text);
-  static std::vector<Network> not_public();
+  static std::vector<base::Network> not_public();
 
   bool http_ = false, https_ = false;
   std::vector<Host> hosts_;
-  std::vector<Network> granted_, denied_;
+  std::vector<base::Network> granted_, denied_;
 };
 
 }  // namespace weir::net
