@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/client.h"
 #include "device/size_class.h"
 
 namespace weir::device {
@@ -35,6 +36,7 @@ struct SlabPool::Parts {
           home(uint16_t(stripe)) {}
     Parts* parts;
     Pooled* next = nullptr;
+    base::Client* client = nullptr;  // charged for it while it is out
     uint16_t size_class;
     uint16_t home;      // the stripe that it was taken from and goes back to
     bool part = false;  // of the parts' share; while it is out
@@ -50,7 +52,7 @@ struct SlabPool::Parts {
         ledger(charged),
         memory(std::move(from)),
         budget(charged.slab_limit()),
-        parts_limit(std::max<uint64_t>(budget / 4, base::SlabParts::kFirst)),
+        parts_limit(std::max<uint64_t>(budget / 4, base::SlabParts::kPlenty)),
         idle_limit(std::max<uint64_t>(std::min(budget / 2, kMostIdle) / kStripes, kHugePage)) {
     ledger.keep_idle({[this] { return idle(); }, [this] { trim(); }});
   }
@@ -132,6 +134,7 @@ void SlabPool::Parts::trim() {
 void SlabPool::Parts::give(Pooled* slab) {
   uint64_t bytes = slab->capacity;
   if (std::exchange(slab->part, false)) parts.fetch_sub(bytes);
+  if (auto* client = std::exchange(slab->client, nullptr)) client->take_off(base::Held::kSlabBytes, bytes);
   {
     auto& s = stripes[slab->home];
     std::lock_guard lock(s.mutex);
@@ -232,6 +235,11 @@ base::Slab* SlabPool::take_part(size_t bytes) {
   else
     parts_->parts.fetch_sub(charged);
   return slab;
+}
+
+void SlabPool::charge(base::Slab* slab, base::Client& client) {
+  static_cast<Parts::Pooled*>(slab)->client = &client;
+  client.add(base::Held::kSlabBytes, slab->capacity);
 }
 
 bool SlabPool::scarce() const {

@@ -45,6 +45,7 @@ class SlabPool final : public base::SlabSource, public base::SlabParts, public b
   bool hopeless(size_t bytes) const override;
   bool scarce() const override;
   base::MemoryLedger& ledger() override;
+  void charge(base::Slab* slab, base::Client& client) override;
 
   uint64_t budget() const;
   uint64_t used() const;  // bytes handed out now, as charged: capacity, not what was asked for

@@ -113,33 +113,32 @@ BodyCollector::State BodyCollector::inflate(std::span<const std::byte>& piece) {
 
 // To at least `to` bytes. kOpen, or why not.
 BodyCollector::State BodyCollector::grow(uint64_t to) {
-  uint64_t asked = 0;
-  base::Slab* slab = more(to, asked);
-  if (!slab) return base::wait_in_vain(*slabs_, size_t(asked)) ? State::kNoMemory : State::kStalled;
+  base::Slab* slab = more(to);
+  if (!slab) return base::wait_in_vain(*slabs_, size_t(wanted_)) ? State::kNoMemory : State::kStalled;
   base::Block bigger(slab);
   if (block_) bigger.append(block_.data(), block_.size());
   block_ = std::move(bigger);
   return State::kOpen;
 }
 
-// A body of declared length goes from a first part to its final size. Of unknown length: by doubling, in parts; where
-// there are no more of those, to the most that it can become, after which it never waits again. `asked`: for how much
-// it has asked at last.
-base::Slab* BodyCollector::more(uint64_t to, uint64_t& asked) {
-  constexpr uint64_t kPart = base::SlabParts::kFirst;
+// A body of declared length grows by what has come of it (base/slab_parts.h), in parts until it has its final size. Of
+// unknown length: by doubling, in parts; where there are no more of those, to the most that it can become, after which
+// it never waits again.
+base::Slab* BodyCollector::more(uint64_t to) {
+  using Size = BodyOwner::Size;
+  const BodyOwner& owner = shape_.owner;
   if (!inflater_ && shape_.content_length >= 0) {
     uint64_t all = std::max(to, uint64_t(shape_.content_length));
-    bool part = all > kPart && to <= kPart;
-    asked = part ? kPart : all;
-    return part ? base::take_part(*slabs_, kPart) : slabs_->take(size_t(all));
+    wanted_ = base::grown(*slabs_, to, all);
+    return owner.take(*slabs_, wanted_, wanted_ < all ? Size::kPart : Size::kWhole);
   }
   // A byte more than the limit: an inflated body of exactly the limit must find out that it has ended.
   uint64_t most = std::max(to, shape_.limits.bytes + 1);
   uint64_t want = std::min(most, std::max({to, kFirst, uint64_t(block_.capacity()) * 2}));
   if (want < most)
-    if (base::Slab* slab = base::take_part(*slabs_, size_t(want))) return slab;
-  asked = want < kFew ? want : most;
-  return slabs_->take(size_t(asked));
+    if (base::Slab* slab = owner.take(*slabs_, want, Size::kPart)) return slab;
+  wanted_ = want < kFew ? want : most;
+  return owner.take(*slabs_, wanted_, Size::kWhole);
 }
 
 uint64_t BodyCollector::expected() const {

@@ -1,10 +1,11 @@
 // BodyCollector: the pieces of a request body, inflated if they are coded, into one slab.
 //
-// Used by every codec for BodyPlan::kWhole. The slab is sized from Content-Length, once the first 2 MiB have come
-// (base/slab_parts.h says why); where the length is not known (chunked, coded) it grows by doubling. It takes every
+// Used by every codec for BodyPlan::kWhole. The slab grows by what has come of the Content-Length (base/slab_parts.h);
+// where the length is not known (chunked, coded) it grows by doubling. It takes every
 // piece that it is given: when the SlabSource has no room it keeps the piece aside and says kStalled; the codec then
-// holds its peer back (so that little is kept aside) and calls retry() on its tick. What is kept aside is charged to
-// the ledger of the SlabSource; where that has no room either, the body is refused at once (kNoMemory).
+// holds its peer back (so that little is kept aside), waits in line (wire/body_memory.h) and calls retry(). What is
+// kept aside is charged to the ledger of the SlabSource; where that has no room either, the body is refused at once
+// (kNoMemory).
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/memory_ledger.h"
+#include "wire/body_memory.h"
 #include "wire/coding.h"
 
 namespace weir::wire {
@@ -33,6 +35,7 @@ class BodyCollector {
     int64_t content_length = -1;  // of the coded body; -1 when not declared
     Coding coding = Coding::kIdentity;
     InflateLimits limits;
+    BodyOwner owner{};
   };
 
   // Starts a body; also after an earlier one, whatever became of it.
@@ -47,6 +50,8 @@ class BodyCollector {
   State state() const { return state_; }
   // Memory that is held for it.
   uint64_t reserved() const { return block_.capacity(); }
+  // In kStalled, or when make_room() has said so: the slab that was not to be had, in bytes.
+  uint64_t wanted() const { return wanted_; }
   // Bytes still to come for which there is memory, where that is all that will come; else 0.
   uint64_t expected() const;
   // In kDone, once.
@@ -59,7 +64,7 @@ class BodyCollector {
   State copy(std::span<const std::byte>& piece);
   State inflate(std::span<const std::byte>& piece);
   State grow(uint64_t to);
-  base::Slab* more(uint64_t to, uint64_t& asked);
+  base::Slab* more(uint64_t to);
   State settle();
   State keep(std::span<const std::byte> piece);
 
@@ -72,6 +77,7 @@ class BodyCollector {
   base::MemoryCharge inflater_charge_;
   std::string aside_;  // pieces that wait for a slab
   base::MemoryCharge aside_charge_;
+  uint64_t wanted_ = 0;  // the slab that was last asked for
 };
 
 // The coding of a request body from its Content-Encoding field; nothing when we have no such coding (415).

@@ -23,12 +23,15 @@ class Wire {
  public:
   // There may be output now, though nobody is feeding: flush at the end of this turn.
   virtual void output_ready() = 0;
+  // The codec wants its tick() at the end of this turn, in the order of these calls.
+  virtual void tick_soon() { output_ready(); }
   virtual base::Time now() const = 0;
 
  protected:
   ~Wire() = default;
 };
 
+class BodyMemory;
 class HttpDate;
 
 // All that codecs of one server share. Lives longer than every codec.
@@ -38,6 +41,10 @@ struct CodecEnv {
   const Limits& limits;
   // The codecs put it into every response but gRPC's, so services do not. Null: a server without a clock.
   HttpDate* date = nullptr;
+  // Who waits for slabs, on this shard. Null: bodies wait without an end, in no order, and nobody gives way.
+  BodyMemory* bodies = nullptr;
+  // Null: nobody is trusted to speak for others.
+  const TrustedProxies* proxies = nullptr;
 };
 
 enum class Drain : uint8_t {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/client.h"
 #include "base/env.h"
 #include "base/status.h"
 #include "base/ticket.h"
@@ -52,10 +53,17 @@ class Fields {
   std::vector<Entry> entries_;
 };
 
-// Who is at the other end; the same for all Exchanges of a connection.
+// Who is at the other end; the same for all Exchanges of a connection, unless a trusted proxy names their clients.
 struct PeerInfo {
-  std::string address;  // "127.0.0.1:5000", "[::1]:5000", "unix"
+  std::string address;  // "127.0.0.1:5000", "[::1]:5000", "unix"; without a port where a proxy has told none
   Security security = Security::kCleartext;
+  base::ClientRef client{};  // whose shares it uses; empty: nobody counts
+  bool proxy = false;        // trusted to say for whom it asks (http.trusted_proxies)
+
+  // The host, as tenants are told apart by it: the client's name, or the address without its port.
+  std::string_view host() const {
+    return client ? std::string_view(client->name()) : std::string_view(address).substr(0, address.rfind(':'));
+  }
 };
 
 struct Request {
@@ -100,6 +108,7 @@ struct Ledger {
 };
 
 class Exchange;
+class TrustedProxies;
 
 // What a service hangs on an Exchange to hear the rest of it. Owned by the Exchange; destroyed after on_close().
 class Reader {
@@ -182,6 +191,13 @@ class Exchange {
   std::unique_ptr<Reader> reader_;
   Fields standing_;
   bool at_once_ = false;  // the head that comes is respond()'s: the end follows without a pause
+
+  // Codecs, once the head is there: makes request_.peer the client that a trusted proxy names. Null: none is trusted.
+  void name_client(const TrustedProxies* proxies);
+  void forget_client() { forwarded_.reset(); }
+
+ private:
+  std::unique_ptr<PeerInfo> forwarded_;  // request_.peer, where a proxy has named it
 };
 
 // What a codec asks of the rest of the house. wire::Router is the one in production.

@@ -28,7 +28,7 @@ Deframer::Step Deframer::fill(std::span<const std::byte>& in) {
     in = in.subspan(n);
     if (block_.size() == length_) return Step::kMessage;
     if (in.empty()) break;
-    if (Step step = widen(); step != Step::kMore) return step;
+    if (Step step = widen(in.size()); step != Step::kMore) return step;
   }
   return Step::kMore;
 }
@@ -45,24 +45,25 @@ Deframer::Step Deframer::read_prefix(std::span<const std::byte>& in) {
       return fail(base::Code::kInternal, "gRPC frame with the invalid flag " + std::to_string(uint8_t(prefix_[0])));
     if (have_ < kGrpcPrefix) return Step::kMore;
   }
-  return open_payload();
+  return open_payload(in.size());
 }
 
-Deframer::Step Deframer::open_payload() {
+// `at_hand`: bytes of the stream that wait to be taken.
+Deframer::Step Deframer::open_payload(size_t at_hand) {
   auto at = [&](size_t i) { return uint32_t(prefix_[i]); };
   length_ = at(1) << 24 | at(2) << 16 | at(3) << 8 | at(4);
   if (length_ > max_)
     return fail(base::Code::kResourceExhausted, "message of " + std::to_string(length_) +
                                                     " bytes is over the limit of " + std::to_string(max_) + " bytes");
   if (length_ == 0) return Step::kMessage;
-  constexpr size_t kPart = base::SlabParts::kFirst;
-  bool part = length_ > kPart;
-  block_ = base::Block(part ? base::take_part(slabs_, kPart) : slab(length_));
-  return block_ ? Step::kMore : starved(part ? kPart : length_);
+  uint64_t bytes = base::grown(slabs_, at_hand, length_);
+  block_ = base::Block(slab(std::min<uint64_t>(bytes, length_)));
+  return block_ ? Step::kMore : starved(bytes);
 }
 
 // `bytes`: that were not to be had.
 Deframer::Step Deframer::starved(uint64_t bytes) {
+  wanted_ = bytes;
   if (!base::wait_in_vain(slabs_, size_t(bytes))) return Step::kStarved;
   block_ = {};
   error_ =
@@ -71,16 +72,20 @@ Deframer::Step Deframer::starved(uint64_t bytes) {
 }
 
 base::Slab* Deframer::slab(uint64_t bytes) {
-  return compressed() ? base::take_part(slabs_, bytes) : slabs_.take(bytes);
+  bool part = compressed() || bytes < length_;
+  return owner_.take(slabs_, bytes, part ? BodyOwner::Size::kPart : BodyOwner::Size::kWhole);
 }
 
-// From the first part to the whole. Who has a part may not wait for a larger one: all others might do so.
-Deframer::Step Deframer::widen() {
-  base::Block whole(slab(length_));
-  if (!whole && compressed()) whole = base::Block(slabs_.take(length_));
-  if (!whole) return starved(length_);
-  whole.append(block_.data(), block_.size());
-  block_ = std::move(whole);
+// Where there are no more parts, who is compressed may have its whole slab out of the rest.
+Deframer::Step Deframer::widen(size_t at_hand) {
+  uint64_t came = block_.size() + std::min<uint64_t>(at_hand, length_ - block_.size());
+  uint64_t bytes = base::grown(slabs_, came, length_);
+  base::Block wider(slab(bytes));
+  if (!wider && compressed() && bytes == length_)
+    wider = base::Block(owner_.take(slabs_, bytes, BodyOwner::Size::kWhole));
+  if (!wider) return starved(bytes);
+  wider.append(block_.data(), block_.size());
+  block_ = std::move(wider);
   return Step::kMore;
 }
 

@@ -116,6 +116,7 @@ void H1::start_request(std::string_view bytes) {
   discarded_ = 0;
   H1Exchange& x = enqueue();
   x.start(head, std::move(head_text_.fields), peer_);
+  x.name_client(env_.proxies);
   current_ = &x;
   // The gate and the parser must have read the same; if ever not, the request is the kind that the gate is for.
   bool same = parser_.head(head_text_.for_parser) && parser_.chunked() == head.chunked &&
@@ -132,7 +133,7 @@ void H1::start_body(H1Exchange& x, const Head& head) {
   x.begun_ = true;
   reading_ = Reading::kBody;
   body_watch_.stop();
-  collector_.clear();
+  drop_body();
   x.plan_ = env_.intake.begin(x);
   if (closing_) return;  // answered already, and the connection ends with that: nothing behind it is read
   if (x.upgraded_ && x.open()) {
@@ -150,7 +151,8 @@ void H1::start_body(H1Exchange& x, const Head& head) {
         return fail(x, {415, reason::kParse, "unknown Content-Encoding; gzip and deflate are supported"});
       }
       collector_.begin(env_.slabs,
-                       {head.content_length, *coding, InflateLimits{x.plan_.limit, env_.limits.inflate_ratio}});
+                       {head.content_length, *coding, InflateLimits{x.plan_.limit, env_.limits.inflate_ratio},
+                        BodyOwner{env_.bodies, x.request().peer->client.get()}});
     }
     if (x.await_100_ && x.turn_) x.write_continue();
   }
@@ -200,6 +202,7 @@ void H1::on_body(std::span<const std::byte> piece) {
     discarded_ += piece.size();
   } else if (x->plan_.body == BodyPlan::kWhole) {
     auto state = collector_.put(piece);
+    follow_body(state);
     if (state != BodyCollector::State::kOpen && state != BodyCollector::State::kStalled) body_settled(state);
   } else if ((x->received_ += piece.size()) > x->plan_.limit) {
     body_refusal_ = {413, reason::kBodyBytes, "the request body is larger than the limit"};
@@ -207,6 +210,32 @@ void H1::on_body(std::span<const std::byte> piece) {
     x->unconsumed_ += piece.size();
     tell_data(*x, piece);
   }
+}
+
+// A body that holds slabs may have to give way, one that has none stands in line.
+void H1::follow_body(BodyCollector::State state) {
+  if (!env_.bodies) return;
+  base::Client* client = current_ ? current_->request().peer->client.get() : nullptr;
+  if (state == BodyCollector::State::kStalled)
+    env_.bodies->wait(*this, client, collector_.wanted());
+  else if (state == BodyCollector::State::kOpen && collector_.reserved() > 0)
+    env_.bodies->moved(*this, client);
+  else
+    env_.bodies->leave(*this);
+}
+
+void H1::drop_body() {
+  collector_.clear();
+  lost_.reset();
+  if (env_.bodies) env_.bodies->leave(*this);
+}
+
+// Others need the body's memory, or it has waited for some in vain.
+void H1::settle_lost() {
+  auto why = std::exchange(lost_, std::nullopt);
+  if (!why || !current_) return;
+  if (*why == BodyMemory::Loss::kSilent) return fail_current({408, reason::kSlowBody, kMemoryGivenAway});
+  fail_current({503, reason::kOverload, kNoMemoryInTime});
 }
 
 // The request that was being read is complete.
@@ -231,7 +260,7 @@ void H1::request_read() {
 void H1::body_settled(BodyCollector::State state) {
   switch (state) {
     case BodyCollector::State::kOpen: return;
-    case BodyCollector::State::kStalled: reading_ = Reading::kSlab; return;
+    case BodyCollector::State::kStalled: reading_ = Reading::kSlab; return follow_body(state);
     case BodyCollector::State::kCorrupt:
       body_refusal_ = {400, reason::kParse, "the request body is not in its Content-Encoding"};
       return;
@@ -249,6 +278,7 @@ void H1::body_settled(BodyCollector::State state) {
   H1Exchange& x = *std::exchange(current_, nullptr);
   reading_ = Reading::kHead;
   x.content_ = collector_.take();
+  follow_body(state);
   env_.intake.whole(x);
 }
 
@@ -267,7 +297,7 @@ void H1::fail(H1Exchange& x, const Refusal& refusal) {
   stop_reading();
   reading_ = Reading::kNothing;
   current_ = nullptr;
-  collector_.clear();
+  drop_body();
   x.close_ = true;
   if (x.headed_)
     x.reset(Reset::kInternal);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -99,7 +100,7 @@ class RateWatch {
   uint64_t bytes_ = 0;
 };
 
-class H1 final : public Codec, H1Parser::Sink {
+class H1 final : public Codec, H1Parser::Sink, BodyMemory::Body {
  public:
   H1(const CodecEnv& env, Wire& wire, const PeerInfo& peer);
   ~H1() override;
@@ -142,6 +143,17 @@ class H1 final : public Codec, H1Parser::Sink {
   void fail(H1Exchange& x, const Refusal& refusal);
   void fail_current(const Refusal& refusal);
   void on_body(std::span<const std::byte> piece) override;
+  void follow_body(BodyCollector::State state);
+  void drop_body();
+  void settle_lost();
+
+  // BodyMemory::Body
+  void memory_came() override { wire_.tick_soon(); }
+  void memory_lost(BodyMemory::Loss why) override {
+    lost_ = why;
+    wire_.tick_soon();
+  }
+  uint64_t memory_held() const override { return collector_.reserved(); }
 
   // The queue and the connection, h1_connection.cc.
   H1Exchange& enqueue();
@@ -176,7 +188,8 @@ class H1 final : public Codec, H1Parser::Sink {
   size_t ended_ = 0;               // queue_[0, ended_) have ended; queue_[ended_] has the turn
   H1Exchange* current_ = nullptr;  // whose body is being read; null while a body is discarded
   Reading reading_ = Reading::kHead;
-  Refusal body_refusal_;  // found while the parser was calling
+  Refusal body_refusal_;                  // found while the parser was calling
+  std::optional<BodyMemory::Loss> lost_;  // of the body's memory, since the last tick()
   uint64_t discarded_ = 0;
   uint32_t blank_lines_ = 0;
   bool draining_ = false;

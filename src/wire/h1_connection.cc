@@ -56,7 +56,7 @@ void H1::close_now() {
   closing_ = last_ = true;
   reading_ = Reading::kNothing;
   current_ = nullptr;
-  collector_.clear();
+  drop_body();
 }
 
 void H1::close(std::unique_ptr<H1Exchange> x, bool complete) {
@@ -161,8 +161,10 @@ bool H1::idle() const {
 void H1::tick(base::Time now) {
   busy_ = true;
   uint64_t before = output_.total();
+  settle_lost();
   if (current_ && collector_.state() == BodyCollector::State::kStalled) {
     auto state = collector_.retry();
+    follow_body(state);
     if (state != BodyCollector::State::kStalled) body_settled(state);
     if (body_refusal_) fail_current(std::exchange(body_refusal_, {}));
   }

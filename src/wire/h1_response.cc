@@ -75,6 +75,7 @@ void H1Exchange::clear() {
   request_.fields.clear();
   request_.version = Version::kHttp11;
   request_.content_length = -1;
+  forget_client();
   content_ = base::Bytes();
   standing_.clear();
   reader_.reset();

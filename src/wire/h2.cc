@@ -1,6 +1,7 @@
 // The Codec's side of H2: feeding, time limits, drain, the end.
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "wire/service_guard.h"
 
@@ -168,6 +169,7 @@ void H2::close_exchange(H2Exchange& x, bool complete) {
   if (x.over) return;
   x.over = true;
   x.complete = complete;
+  drop_body(x);
   x.abandon_output();
   over_.push_back(&x);
 }
@@ -303,7 +305,18 @@ void H2::check_drain() {
   drop_output();  // nobody reads the GOAWAY either
 }
 
+// Others need the body's memory, or it has waited for some in vain.
+void H2::settle_lost(H2Exchange& x) {
+  auto why = std::exchange(x.in.lost, std::nullopt);
+  if (!why || x.over || x.in.discard) return;
+  x.in.stalled = false;
+  consume(x, x.in.unconsumed);
+  if (*why == BodyMemory::Loss::kSilent) return refuse(x, 408, reason::kSlowBody, kMemoryGivenAway);
+  refuse(x, 503, reason::kOverload, kNoMemoryInTime);
+}
+
 void H2::check_exchange(H2Exchange& x) {
+  settle_lost(x);
   if (x.in.stalled) collected(x, x.collector.retry());
   auto slow = [&](std::string_view why) {
     x.ledger().reject = why;

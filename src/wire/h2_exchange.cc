@@ -87,6 +87,7 @@ void H2Exchange::recycle() {
   reuse(request_.target);
   reuse(request_.fields);
   request_.content_length = -1;
+  forget_client();
   content_ = {};
   standing_.clear();
   ledger_ = {};

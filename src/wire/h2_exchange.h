@@ -26,6 +26,7 @@ class H2Streams {
   virtual void consume(H2Exchange& exchange, size_t n) = 0;
   virtual void expect(H2Exchange& exchange, size_t n) = 0;
   virtual void released(H2Exchange& exchange) = 0;  // the last Ticket came back
+  virtual void tick_soon() = 0;
   virtual base::Time now() const = 0;
   virtual base::MemoryLedger* memory() const = 0;  // or null
 
@@ -33,7 +34,7 @@ class H2Streams {
   ~H2Streams() = default;
 };
 
-class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticketed {
+class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticketed, public BodyMemory::Body {
  public:
   void head(Response response) override;
   void body(base::Bytes piece) override;
@@ -56,6 +57,7 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
   // The connection is gone, but Tickets are not back: the last one deletes this.
   void orphan() { streams_ = nullptr; }
   void ticket_back() override;
+  using Exchange::name_client;
 
   int32_t stream() const { return stream_; }
   Request& mutable_request() { return request_; }
@@ -71,9 +73,10 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
     HeaderBudget budget;
     std::string cookie, host;  // crumbs joined; the Host field
     bool grpc = false, coded = false, expects_continue = false;
-    bool ended = false;    // END_STREAM has arrived
-    bool discard = false;  // nobody wants the body (any more)
-    bool stalled = false;  // the collector waits for a slab
+    bool ended = false;                    // END_STREAM has arrived
+    bool discard = false;                  // nobody wants the body (any more)
+    bool stalled = false;                  // the collector waits for a slab
+    std::optional<BodyMemory::Loss> lost;  // of the body's memory, since the last tick()
     BodyPlan plan = BodyPlan::kWhole;
     uint64_t limit = 0;
     size_t unconsumed = 0;  // flow control that the peer has not got back
@@ -112,6 +115,14 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
   size_t index = 0;      // in the session's list of live ones
 
  private:
+  // BodyMemory::Body
+  void memory_came() override { streams_->tick_soon(); }
+  void memory_lost(BodyMemory::Loss why) override {
+    in.lost = why;
+    streams_->tick_soon();
+  }
+  uint64_t memory_held() const override { return collector.reserved(); }
+
   H2Streams* streams_ = nullptr;
   int32_t stream_ = 0;
 };

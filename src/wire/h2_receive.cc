@@ -173,6 +173,7 @@ void H2::begin_request(H2Exchange& x) {
     }
     request.method = "GET";
   }
+  x.name_client(env_.proxies);
   x.begun = true;
   Plan plan = env_.intake.begin(x);
   if (!x.over) plan_body(x, plan);
@@ -192,7 +193,10 @@ void H2::plan_body(H2Exchange& x, Plan plan) {
     }
     if (request.content_length > int64_t(plan.limit))
       return refuse(x, 413, reason::kBodyBytes, "request body too large");
-    x.collector.begin(env_.slabs, {request.content_length, coding, {plan.limit, limits_.inflate_ratio}});
+    x.collector.begin(env_.slabs, {request.content_length,
+                                   coding,
+                                   {plan.limit, limits_.inflate_ratio},
+                                   {env_.bodies, request.peer->client.get()}});
   }
   if (plan.body != BodyPlan::kStream) x.in.floor.start(now_);
   if (x.in.expects_continue && !x.in.discard && !x.out.started && !x.in.ended) {
@@ -241,6 +245,7 @@ void H2::request_end(H2Exchange& x) {
 // Flow control follows the slab: a stalled body gives nothing back, so its peer stops at the window's end.
 void H2::collected(H2Exchange& x, BodyCollector::State state) {
   using State = BodyCollector::State;
+  follow_body(x, state);
   x.in.stalled = state == State::kStalled;
   if (x.in.stalled) return x.in.floor.stop();
   if (!x.in.ended) x.in.floor.start(now_);
@@ -257,14 +262,33 @@ void H2::collected(H2Exchange& x, BodyCollector::State state) {
   }
 }
 
+// A body that holds slabs may have to give way, one that has none stands in line.
+void H2::follow_body(H2Exchange& x, BodyCollector::State state) {
+  if (!env_.bodies) return;
+  base::Client* client = x.request().peer->client.get();
+  if (state == BodyCollector::State::kStalled)
+    env_.bodies->wait(x, client, x.collector.wanted());
+  else if (state == BodyCollector::State::kOpen && x.collector.reserved() > 0)
+    env_.bodies->moved(x, client);
+  else
+    env_.bodies->leave(x);
+}
+
+void H2::drop_body(H2Exchange& x) {
+  x.collector.clear();
+  x.in.lost.reset();
+  if (env_.bodies) env_.bodies->leave(x);
+}
+
 // An answer of the codec's own, in place of a service's.
 void H2::refuse(H2Exchange& x, int status, std::string_view reason, std::string_view text) {
   x.in.discard = true;
-  x.collector.clear();
+  drop_body(x);
   x.ledger().reject = reason;
   if (x.out.started) return x.reset(Reset::kCancel);
   bool ours = status == 431 || status == 413;
   x.ledger().code = ours ? base::Code::kResourceExhausted : base::code_from_http(status);
+  if (status == 503) x.standing_fields().add("retry-after", "1");
   if (!x.in.grpc) return x.respond(status, "application/json", base::Bytes::adopt(error_json(text)));
   Response response;
   response.fields.add("content-type", "application/grpc");

@@ -51,6 +51,7 @@ class H2 final : public Codec, private H2Streams {
   void consume(H2Exchange& x, size_t n) override;
   void expect(H2Exchange& x, size_t n) override;
   void released(H2Exchange& x) override { sweep_.push_back(&x); }
+  void tick_soon() override { wire_.tick_soon(); }
   base::Time now() const override { return wire_.now(); }
   base::MemoryLedger* memory() const override { return memory_; }
 
@@ -72,6 +73,8 @@ class H2 final : public Codec, private H2Streams {
   void plan_body(H2Exchange& x, Plan plan);
   void request_end(H2Exchange& x);
   void collected(H2Exchange& x, BodyCollector::State state);
+  void follow_body(H2Exchange& x, BodyCollector::State state);
+  void drop_body(H2Exchange& x);
   void refuse(H2Exchange& x, int status, std::string_view reason, std::string_view text);
 
   // h2_send.cc
@@ -100,6 +103,7 @@ class H2 final : public Codec, private H2Streams {
   void settle();
   void sweep();
   void check_exchange(H2Exchange& x);
+  void settle_lost(H2Exchange& x);
   void check_unread(H2Exchange& x);
   void check_connection();
   void check_drain();

@@ -31,6 +31,8 @@ struct Limits {
   base::Duration grace = 10s;             // before the two rates below are enforced
   uint32_t min_body_rate = 1024;          // bytes/s of a request body
   uint32_t min_drain_rate = 1024;         // bytes/s that a peer takes while we have output
+  base::Duration memory_wait = 1s;        // of a request for memory; then it is refused
+  uint32_t client_share = 25;             // per cent of what is scarce that one client may hold; 100: all
   base::Duration min_ping_interval = 0s;  // gRPC's `too_many_pings` after 2 strikes; 0: only the bucket below counts
 
   // Token buckets, per connection: burst, then per second.
@@ -57,7 +59,8 @@ inline constexpr std::string_view kFramingTe = "framing_te", kFramingCl = "frami
                                   kH2Outbound = "h2_outbound", kH2StreamId = "h2_stream_id", kGrpcLen = "grpc_len",
                                   kGrpcEncoding = "grpc_encoding", kGrpcTimeout = "grpc_timeout", kParse = "parse",
                                   kShape = "shape", kParam = "param", kModelName = "model_name", kAuth = "auth",
-                                  kOverload = "overload", kDrain = "drain", kEngine = "engine";
+                                  kOverload = "overload", kDrain = "drain", kEngine = "engine", kProxy = "proxy",
+                                  kShare = "client_share";
 }  // namespace reason
 
 }  // namespace weir::wire

@@ -20,6 +20,7 @@
 
 namespace weir::wire {
 
+class BodyMemory;
 class Rpc;
 
 // Whether a message may be compressed, within RpcOptions::compress.
@@ -122,6 +123,8 @@ struct RpcOptions {
   // messages a stream may pause.
   uint32_t min_body_rate = 0;
   base::Duration grace = std::chrono::seconds(10);
+  // Who waits for slabs, on this shard. Null: messages wait without an end, in no order, and nobody gives way.
+  BodyMemory* bodies = nullptr;
 };
 
 // Serves rpc routes through a Router: POST /<service>/<method>, by content type:
@@ -136,7 +139,8 @@ struct RpcOptions {
 // Deadlines (grpc-timeout) are enforced here: the peer gets DEADLINE_EXCEEDED, the RpcReader its on_close(). Of a unary
 // call only until its request is complete: the method passes Rpc::deadline() on to its Call, and the bus enforces it.
 // Backpressure, in every form: while no slab is to be had, or the peer lets Exchange::kHighWater of answers pile up,
-// request bytes are not consumed, so flow control holds the peer. Compressed messages and JSON become what they are in
+// request bytes are not consumed, so flow control holds the peer. Who waits for a slab in vain, or is silent while
+// others wait, gets RESOURCE_EXHAUSTED (wire/body_memory.h). Compressed messages and JSON become what they are in
 // slabs, too. A JSON message that is longer than its text is RESOURCE_EXHAUSTED where there is no slab for it.
 class RpcServer final : public Service {
  public:

@@ -1,6 +1,8 @@
 #include "wire/rpc_call.h"
 
 #include <chrono>
+#include <string>
+#include <utility>
 
 #include "base/attempt.h"
 #include "wire/grpc_status.h"
@@ -70,6 +72,7 @@ void RpcCall::finish(const base::Status& status) {
   finished_ = true;
   request_ = {};
   drop_timers();
+  if (house_.options.bodies) house_.options.bodies->leave(*this);
   exchange_.ledger().code = status.code;
   write_end(status);
   drop_request();
@@ -147,6 +150,7 @@ bool RpcCall::congested() {
 }
 
 void RpcCall::came(size_t bytes, Owes owes) {
+  follow_memory(owes);
   if (house_.options.min_body_rate == 0) return;
   floor_.add(bytes);
   if (owes == Owes::kNothing || finished_) return floor_.stop();
@@ -167,9 +171,44 @@ void RpcCall::watch_rate() {
   });
 }
 
-void RpcCall::retry_soon() {
+BodyOwner RpcCall::owner() const {
+  const PeerInfo* peer = exchange_.request().peer;
+  return {house_.options.bodies, peer ? peer->client.get() : nullptr};
+}
+
+// A message that holds slabs may have to give way, one that has none stands in line.
+void RpcCall::follow_memory(Owes owes) {
+  BodyMemory* memory = house_.options.bodies;
+  if (!memory || starved_) return;
+  if (owes == Owes::kRest && !finished_ && reserved() > 0)
+    memory->moved(*this, owner().client);
+  else
+    memory->leave(*this);
+}
+
+void RpcCall::starved(uint64_t bytes) {
+  starved_ = true;
+  if (!house_.options.bodies) return retry_soon();
+  house_.options.bodies->wait(*this, owner().client, bytes, deadline_);
+}
+
+void RpcCall::memory_came() {
+  if (retry_timer_ != base::TimerId::kNone) house_.env.cancel(std::exchange(retry_timer_, base::TimerId::kNone));
+  retry_at(house_.env.now());
+}
+
+void RpcCall::memory_lost(BodyMemory::Loss why) {
+  bool silent = why == BodyMemory::Loss::kSilent;
+  exchange_.ledger().reject = silent ? reason::kSlowBody : reason::kOverload;
+  std::string_view text = silent ? kMemoryGivenAway : kNoMemoryInTime;
+  guarded([&] { break_off(base::try_again(Code::kResourceExhausted, std::string(text))); });
+}
+
+void RpcCall::retry_soon() { retry_at(house_.env.now() + kRetryAfter); }
+
+void RpcCall::retry_at(base::Time when) {
   if (retry_timer_ != base::TimerId::kNone) return;
-  retry_timer_ = house_.env.at(house_.env.now() + kRetryAfter, [this] {
+  retry_timer_ = house_.env.at(when, [this] {
     retry_timer_ = base::TimerId::kNone;
     guarded([this] { resume(); });
   });

@@ -25,7 +25,7 @@ struct RpcHouse {
   RpcOptions options;
 };
 
-class RpcCall : public Reader, public Rpc {
+class RpcCall : public Reader, public Rpc, BodyMemory::Body {
  public:
   RpcCall(const RpcRoute& route, const RpcHouse& house, Exchange& exchange);
   ~RpcCall() override;
@@ -63,8 +63,13 @@ class RpcCall : public Reader, public Rpc {
   // What it owes must keep coming: a peer that drips is cut off.
   enum class Owes : uint8_t { kNothing, kRest };
   void came(size_t bytes, Owes owes);
-  // Asks for a resume() shortly, because no slab was to be had.
+  // Asks for a resume() shortly, because the method takes no message now.
   void retry_soon();
+  // Asks for one when there may be a slab of `bytes`, which was not to be had; ends the call where there is none in
+  // time. fed() says that there was one.
+  void starved(uint64_t bytes);
+  void fed() { starved_ = false; }
+  BodyOwner owner() const;
 
   // Into the fields that carry an error's status: the id that the access log has the call by. `with` is what else the
   // client gets in the same block: the id is not written twice.
@@ -89,6 +94,13 @@ class RpcCall : public Reader, public Rpc {
   template <class Work>
   void guarded(Work work);
   void watch_rate();
+  void retry_at(base::Time when);
+  void follow_memory(Owes owes);
+
+  // BodyMemory::Body
+  void memory_came() override;
+  void memory_lost(BodyMemory::Loss why) override;
+  uint64_t memory_held() const override { return reserved(); }
 
   base::Time deadline_ = base::kNever;
   base::TimerId deadline_timer_ = base::TimerId::kNone;
@@ -97,6 +109,7 @@ class RpcCall : public Reader, public Rpc {
   RateFloor floor_;
   base::Bytes request_;  // of unary and server-streaming methods, until the half-close
   bool has_request_ = false, finished_ = false, told_close_ = false;
+  bool starved_ = false;  // waits for a slab
 };
 
 // A call whose messages are framed as gRPC frames them, in both directions: gRPC itself and gRPC-Web.

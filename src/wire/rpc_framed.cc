@@ -26,7 +26,7 @@ constexpr uint64_t kWorthTelling = 1 << 20;
 }  // namespace
 
 FramedCall::FramedCall(const RpcRoute& route, const RpcHouse& house, Exchange& exchange)
-    : RpcCall(route, house, exchange), deframer_(house.slabs, house.options.max_message) {}
+    : RpcCall(route, house, exchange), deframer_(house.slabs, house.options.max_message, owner()) {}
 
 base::Status FramedCall::check_head() {
   if (std::string_view wanted = metadata().find("grpc-encoding"); wanted.data()) {
@@ -99,6 +99,7 @@ void FramedCall::resume() {
 
 // Delivers messages until `in` is used up, or something makes it wait.
 void FramedCall::pump(std::span<const std::byte>& in) {
+  fed();
   while (!finished() && !congested()) {
     if (!coded_.empty()) {
       if (!accept_message()) return;
@@ -107,7 +108,7 @@ void FramedCall::pump(std::span<const std::byte>& in) {
     if (in.empty()) return;
     switch (deframer_.next(in)) {
       case Deframer::Step::kMore: break;
-      case Deframer::Step::kStarved: return retry_soon();
+      case Deframer::Step::kStarved: return starved(deframer_.wanted());
       case Deframer::Step::kFailed: {
         exchange_.ledger().reject = reason::kGrpcLen;
         return break_off(deframer_.error());
@@ -136,7 +137,7 @@ bool FramedCall::accept_message() {
   InflateLimits limits{house_.options.max_message, house_.options.inflate_ratio};
   base::Bytes plain;
   Inflate outcome = inflate_whole(in_, coded_.span(), limits, house_.slabs, &plain);
-  if (outcome == Inflate::kNoRoom) return retry_soon(), false;
+  if (outcome == Inflate::kNoRoom) return starved(coded_.size()), false;
   coded_ = {};
   if (outcome == Inflate::kDone) {
     came_compressed_ = true;
@@ -167,6 +168,7 @@ void FramedCall::drop_request() {
   held_.clear();
   held_charge_.clear();
   coded_ = {};
+  deframer_.drop();
   if (owed_ > 0) exchange_.consume(std::exchange(owed_, 0));
 }
 

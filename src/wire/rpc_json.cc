@@ -83,7 +83,8 @@ base::Status JsonCall::check_head() {
   if (large_)
     return base::failure(Code::kResourceExhausted,
                          "the body is over the limit of " + std::to_string(house_.options.max_message) + " bytes");
-  collector_.begin(house_.slabs, {length, coding_, {house_.options.max_message, house_.options.inflate_ratio}});
+  collector_.begin(house_.slabs,
+                   {length, coding_, {house_.options.max_message, house_.options.inflate_ratio}, owner()});
   return {};
 }
 
@@ -114,10 +115,11 @@ void JsonCall::drop_request() {
 // Without a slab nothing is given back, so that flow control holds the peer.
 void JsonCall::collected(BodyCollector::State state, size_t came_now) {
   using State = BodyCollector::State;
+  if (state != State::kStalled) fed();
   came(came_now, state == State::kOpen ? Owes::kRest : Owes::kNothing);
   switch (state) {
     case State::kOpen: return give_back();
-    case State::kStalled: return retry_soon();
+    case State::kStalled: return starved(collector_.wanted());
     case State::kTooBig:
       if (coding_ != Coding::kIdentity) return too_large(reason::kInflateBytes, "the body inflates too far");
       return too_large(reason::kBodyBytes,

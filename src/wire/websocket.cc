@@ -77,6 +77,7 @@ bool Utf8Check::push(std::string_view piece) {
 
 size_t WebSocket::feed(std::span<const std::byte> bytes) {
   size_t used = 0;
+  wanted_ = 0;
   while (used < bytes.size()) {
     auto rest = bytes.subspan(used);
     if (reading_ == Reading::kNothing) return bytes.size();
@@ -148,7 +149,7 @@ bool WebSocket::check_frame() {
   if (large_ || gathered_ + left_ <= kSmall) return true;
   large_ = true;
   int64_t length = final_ ? int64_t(gathered_ + left_) : -1;
-  body_.begin(slabs_, {length, Coding::kIdentity, {max_message_, 0}});
+  body_.begin(slabs_, {length, Coding::kIdentity, {max_message_, 0}, owner_});
   return true;
 }
 
@@ -157,6 +158,7 @@ bool WebSocket::check_frame() {
 bool WebSocket::starved(size_t n) {
   if (!large_ || is_control(opcode_)) return false;
   auto room = body_.make_room(message_.size() + n);
+  wanted_ = room == BodyCollector::State::kStalled ? body_.wanted() : 0;
   if (room == BodyCollector::State::kNoMemory)
     fail(close_code::kTryAgain, "there is no memory for the message; try again later");
   return room != BodyCollector::State::kOpen;
@@ -224,6 +226,10 @@ void WebSocket::on_close_frame() {
   reading_ = Reading::kNothing;
   close(code == close_code::kNone ? close_code::kNormal : code, "");
   side_.on_closing(code);
+}
+
+void WebSocket::refuse_memory(std::string_view why) {
+  if (reading_ != Reading::kNothing) fail(close_code::kTryAgain, why);
 }
 
 void WebSocket::fail(uint16_t code, std::string_view why) {

@@ -56,9 +56,9 @@ class WebSocket {
     ~Side() = default;
   };
 
-  // Messages above 16 KiB are gathered in slabs.
-  WebSocket(Side& side, base::SlabSource& slabs, uint64_t max_message)
-      : side_(side), slabs_(slabs), max_message_(max_message) {}
+  // Messages above 16 KiB are gathered in slabs, which are `owner`'s.
+  WebSocket(Side& side, base::SlabSource& slabs, uint64_t max_message, BodyOwner owner = {})
+      : side_(side), slabs_(slabs), max_message_(max_message), owner_(owner) {}
 
   // Bytes from the peer; returns how many were used. What is not used, because the side is full or there is no slab,
   // comes again, with more behind it.
@@ -68,6 +68,11 @@ class WebSocket {
   // The reason is cut to what fits, at a character's border.
   void close(uint16_t code, std::string_view reason);
   bool closed() const { return closed_; }
+  // Memory that the message holds which is coming; the slab that was not to be had at the last feed(), or 0.
+  uint64_t reserved() const { return body_.reserved(); }
+  uint64_t wanted() const { return wanted_; }
+  // The message that is coming gets no memory: closes with 1013.
+  void refuse_memory(std::string_view why);
 
  private:
   enum class Reading : uint8_t { kHead, kPayload, kNothing };
@@ -86,6 +91,8 @@ class WebSocket {
   Side& side_;
   base::SlabSource& slabs_;
   uint64_t max_message_;
+  BodyOwner owner_;
+  uint64_t wanted_ = 0;
   Reading reading_ = Reading::kHead;
   std::array<uint8_t, 14> head_{};
   size_t head_size_ = 0;

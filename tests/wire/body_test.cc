@@ -27,15 +27,17 @@ std::string gzip(std::string_view text) {
 
 State put(BodyCollector& body, std::string_view text) { return body.put(std::as_bytes(std::span(text))); }
 
-TEST(Body, OfDeclaredLengthTakesOneSlabOfThatSize) {
+TEST(Body, ThatIsThereAtOnceTakesOneSlabOfItsSize) {
   FakeSlabs slabs;
   BodyCollector body;
   std::string text = text_of(100000);
   body.begin(slabs, {.content_length = int64_t(text.size())});
-  support::feed_in_pieces(text, 1000, [&](auto piece) { EXPECT_EQ(body.put(piece), State::kOpen); });
+  put(body, text.substr(0, 20000));
+  put(body, text.substr(20000));
   EXPECT_EQ(body.end(), State::kDone);
   EXPECT_EQ(body.take().view(), text);
   EXPECT_EQ(slabs.sizes, std::vector<size_t>{100000});
+  EXPECT_EQ(slabs.parts, 0u);
 }
 
 TEST(Body, AnAnnouncedLengthHasLittleMemoryUntilItComes) {
@@ -44,22 +46,61 @@ TEST(Body, AnAnnouncedLengthHasLittleMemoryUntilItComes) {
   std::string text = text_of(5 << 20);
   body.begin(slabs, {.content_length = int64_t(text.size())});
   put(body, text.substr(0, 1));
-  EXPECT_EQ(slabs.sizes, std::vector<size_t>{2 << 20});
+  EXPECT_EQ(slabs.sizes, std::vector<size_t>{16 << 10});
   EXPECT_EQ(slabs.parts, 1u);
-  put(body, text.substr(1, (2 << 20) - 1));
+  put(body, text.substr(1, (16 << 10) - 1));
   EXPECT_EQ(slabs.taken, 1u);
+  put(body, text.substr(16 << 10, 16 << 10));
+  EXPECT_EQ(slabs.sizes.back(), 256u << 10);
   EXPECT_EQ(body.expected(), 0u);
+  put(body, text.substr(32 << 10, (2 << 20) - (32 << 10)));
+  EXPECT_EQ(slabs.parts, 2u) << "8 times 2 MiB is more than all";
   slabs.empty = true;
-  EXPECT_EQ(put(body, text.substr(2 << 20, 7)), State::kStalled);
-  slabs.empty = false;
-  EXPECT_EQ(body.retry(), State::kOpen);
-  EXPECT_EQ(slabs.sizes, (std::vector<size_t>{2 << 20, 5 << 20}));
+  EXPECT_EQ(body.state(), State::kOpen);
+  put(body, text.substr(2 << 20, 7));
   EXPECT_EQ(body.reserved(), 5u << 20);
   EXPECT_EQ(body.expected(), (3u << 20) - 7);
   put(body, text.substr((2 << 20) + 7));
   EXPECT_EQ(body.end(), State::kDone);
   EXPECT_TRUE(body.take().view() == text);
-  EXPECT_EQ(slabs.parts, 1u);
+}
+
+// The bound that an attacker meets: memory is no more than 8 times what has come (16 KiB to begin with), or twice.
+TEST(Body, MemoryFollowsTheBytesThatCame) {
+  for (bool scarce : {false, true}) {
+    FakeSlabs slabs;
+    slabs.is_scarce = scarce;
+    BodyCollector body;
+    std::string text = text_of(6 << 20);
+    body.begin(slabs, {.content_length = 64 << 20});
+    uint64_t came = 0, held = 0;
+    support::feed_in_pieces(text, 7001, [&](auto piece) {
+      ASSERT_EQ(body.put(piece), State::kOpen);
+      held = body.reserved();
+      came += piece.size();
+      if (!scarce && came > (2 << 20)) return;
+      EXPECT_LE(held, std::max<uint64_t>(16 << 10, came * (scarce ? 2 : 8))) << "of which 64 MiB are too far away";
+    });
+  }
+}
+
+TEST(Body, NoByteIsCopiedMoreThanOnceOnItsWayToTheLastSlab) {
+  for (bool scarce : {false, true})
+    for (uint64_t all = 20'000; all < (9 << 20); all += all / 7) {
+      FakeSlabs slabs;
+      slabs.is_scarce = scarce;
+      BodyCollector body;
+      body.begin(slabs, {.content_length = int64_t(all)});
+      uint64_t came = 0, copied = 0, held = 0;
+      support::feed_in_pieces(std::string(all, 'x'), 4096, [&](auto piece) {
+        ASSERT_EQ(body.put(piece), State::kOpen);
+        if (body.reserved() != held) copied += came, held = body.reserved();
+        came += piece.size();
+      });
+      EXPECT_EQ(body.end(), State::kDone);
+      EXPECT_EQ(held, all);
+      EXPECT_LE(copied, scarce ? all : 3u << 20) << all;
+    }
 }
 
 // What holds memory and waits for more is a part, and there are so many parts and no more; so what comes behind them

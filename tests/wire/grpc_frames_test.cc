@@ -56,21 +56,41 @@ TEST(Deframer, ALargeLengthHasLittleMemoryUntilTheMessageComes) {
   std::string all = grpc_frame(payload);
   auto in = bytes(all).first(6);
   EXPECT_EQ(deframer.next(in), Step::kMore);
-  EXPECT_EQ(slabs.sizes, std::vector<size_t>{2 << 20});
+  EXPECT_EQ(slabs.sizes, std::vector<size_t>{16 << 10});
   EXPECT_EQ(slabs.parts, 1u);
   EXPECT_EQ(deframer.expected(), 0u);
-  in = bytes(all).subspan(6);
+  in = bytes(all).subspan(6, 32 << 10);
   slabs.empty = true;
   EXPECT_EQ(deframer.next(in), Step::kStarved);
-  EXPECT_EQ(in.size(), size_t(1 << 20));
+  EXPECT_EQ(in.size(), size_t((16 << 10) + 1)) << "the first part is full";
   slabs.empty = false;
-  auto some = in.first(10);
-  EXPECT_EQ(deframer.next(some), Step::kMore);
-  EXPECT_EQ(deframer.expected(), (1u << 20) - 10);
-  in = in.subspan(10);
+  EXPECT_EQ(deframer.next(in), Step::kMore);
+  EXPECT_EQ(slabs.sizes.back(), ((32u << 10) + 1) * 8);
+  EXPECT_EQ(deframer.expected(), 0u);
+  in = bytes(all).subspan(6 + (32 << 10), (1 << 20));
+  EXPECT_EQ(deframer.next(in), Step::kMore);
+  EXPECT_EQ(slabs.sizes.back(), 3u << 20);
+  EXPECT_EQ(slabs.parts, 3u) << "one of them was not to be had";
+  EXPECT_EQ(deframer.expected(), (3u << 20) - (1 << 20) - (32 << 10) - 1);
+  in = bytes(all).subspan(6 + (32 << 10) + (1 << 20));
   EXPECT_EQ(deframer.next(in), Step::kMessage);
   EXPECT_TRUE(deframer.take().view() == payload);
-  EXPECT_EQ(slabs.sizes, (std::vector<size_t>{2 << 20, 3 << 20}));
+}
+
+TEST(Deframer, WhereMemoryIsScarceAMessageGrowsByDoubling) {
+  support::FakeSlabs slabs;
+  slabs.is_scarce = true;
+  Deframer deframer(slabs, 64 << 20);
+  std::string stream = grpc_frame(std::string(1 << 20, 'y'));
+  uint64_t came = 0;
+  bool there = false;
+  support::feed_in_pieces(stream, 4096, [&](std::span<const std::byte> in) {
+    came += in.size();
+    while (!in.empty() && !there) there = deframer.next(in) == Step::kMessage;
+    EXPECT_LE(deframer.reserved(), std::max<uint64_t>(16 << 10, came * 4));
+  });
+  EXPECT_TRUE(there);
+  EXPECT_EQ(deframer.take().size(), 1u << 20);
 }
 
 TEST(Deframer, WhatIsCompressedIsAPartOfWhatItWillNeed) {
@@ -158,24 +178,24 @@ TEST(Deframer, WhereWaitingForASlabWouldNotHelpItFails) {
   EXPECT_EQ(small.next(in), Step::kFailed);
   EXPECT_EQ(small.error().code, Code::kResourceExhausted);
   stream = grpc_frame(std::string(3 << 20, 'y'));
-  in = bytes(stream).first((2 << 20) + 5);
+  in = bytes(stream).first(20);
   slabs.empty = false;
   EXPECT_EQ(large.next(in), Step::kMore) << "there is a first part";
-  in = bytes(stream).subspan((2 << 20) + 5);
+  in = bytes(stream).subspan(20);
   slabs.empty = true;
   EXPECT_EQ(large.next(in), Step::kFailed);
   EXPECT_EQ(large.error().code, Code::kResourceExhausted);
   EXPECT_EQ(large.reserved(), 0u);
 }
 
-TEST(Deframer, AMessageLandsInOneSlabOfItsSize) {
+TEST(Deframer, AMessageLandsInOneSlabOfItsSizeAtLast) {
   support::FakeSlabs slabs;
   Deframer deframer(slabs, 1 << 20);
   std::string stream = grpc_frame(std::string(70000, 'y'));
   support::feed_in_pieces(stream, 1000, [&](std::span<const std::byte> in) {
     while (!in.empty()) deframer.next(in);
   });
-  EXPECT_EQ(slabs.sizes, std::vector<size_t>{70000});
+  EXPECT_EQ(slabs.sizes, (std::vector<size_t>{16 << 10, 70000}));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "support/fake_wire.h"
+#include "wire/body_memory.h"
 #include "wire/codec.h"
 #include "wire/coding.h"
 

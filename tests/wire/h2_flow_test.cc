@@ -1,6 +1,7 @@
 // HTTP/2: flow control both ways, large bodies, fairness, being held back.
 #include "support/h2_client.h"
 #include "support/h2_service.h"
+#include "wire/body_memory.h"
 
 namespace weir::test {
 namespace {
@@ -124,9 +125,12 @@ TEST(H2, AStreamsWindowOpensAsFarAsItsBodyHasMemory) {
   s.feed(opening());
   s.take();
   std::string data = frame(0, 0, 1, std::string(10'000, 'x'));
-  // All of it is expected after the first piece: 900,000 bytes less what is open still.
-  s.feed(frame(1, kEndHeaders, 1, block(with(kPost, {{"content-length", "910000"}}))) + data);
-  EXPECT_EQ(opened(s.take(), 1), 800'000u);
+  // All of it is expected once so much has come that it has all its memory: 610,000 bytes less what is open still.
+  s.feed(frame(1, kEndHeaders, 1, block(with(kPost, {{"content-length", "700000"}}))) + data);
+  for (int i = 0; i < 7; ++i) s.feed(data);
+  EXPECT_LE(opened(s.take(), 1), 80'000u);
+  s.feed(data);
+  EXPECT_GE(opened(s.take(), 1), 610'000u - 100'000u);
   // Of what has a part only, nothing more than usual.
   data[8] = 3;
   s.feed(frame(1, kEndHeaders, 3, block(with(kPost, {{"content-length", "9000000"}}))) + data);
@@ -213,6 +217,33 @@ TEST(H2, NoSlabHoldsTheWindowUntilThereIsOne) {
   c.talk(s);
   EXPECT_EQ(c[id].status(), "200");
   EXPECT_TRUE(s.intake.seen[0].body == body);
+}
+
+TEST(H2, WhoWaitsForASlabInVainIsRefusedAndWhoIsSilentGivesWay) {
+  Server s;
+  wire::BodyMemory::Need need;
+  wire::BodyMemory memory(s.wire.env, need, {});
+  s.codec =
+      wire::make_h2({.intake = s.intake, .slabs = s.slabs, .limits = s.limits, .bodies = &memory}, s.wire, s.peer);
+  Client c;
+  c.talk(s);
+  int32_t silent = c.request(with(kPost, {{"content-length", "100"}}), "ab", true);
+  c.talk(s);
+  s.advance(3s);
+  c.talk(s);
+  EXPECT_TRUE(c[silent].head.empty()) << "nobody needs what it holds";
+  s.slabs.empty = true;
+  int32_t late = c.request(kPost, "hello"), grpc = c.request(with(kPost, {{"content-type", "application/grpc"}}), "x");
+  c.talk(s);
+  EXPECT_EQ(memory.waiting(), 2u);
+  s.advance(2s);
+  c.talk(s);
+  EXPECT_EQ(c[silent].status(), "408");
+  EXPECT_EQ(c[late].status(), "503");
+  EXPECT_EQ(c[late].field("retry-after"), "1");
+  EXPECT_EQ(c[grpc].field("grpc-status"), "14");
+  EXPECT_EQ(memory.waiting(), 0u);
+  s.codec.reset();
 }
 
 TEST(H2, BodiesOverTheLimitAre413) {

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "grpc_fixture.h"
+#include "wire/body_memory.h"
 #include "wire/coding.h"
 #include "wire/limits.h"
 
@@ -141,6 +142,44 @@ TEST_F(GrpcFlow, WithoutASlabThePeerIsHeldAndTheMessageComesLater) {
   EXPECT_EQ(bench().env.armed(), 0u);
 }
 
+TEST_F(GrpcFlow, WhoWaitsForASlabInVainIsRefusedAndWhoIsSilentGivesWay) {
+  BodyMemory::Need need;
+  base::FakeEnv env;
+  BodyMemory memory(env, need, {});
+  options_.bodies = &memory;
+  auto silent = open("Chat"), late = open("Chat");
+  RpcBench::data(*silent, grpc_frame(std::string(1000, 'x')).substr(0, 10));
+  env.advance(3s);
+  EXPECT_FALSE(silent->ended) << "nobody needs what it holds";
+  bench().slabs.empty = true;
+  RpcBench::data(*late, grpc_frame("abc"));
+  EXPECT_EQ(memory.waiting(), 1u);
+  env.advance(2s);
+  for (auto* x : {silent.get(), late.get()}) {
+    EXPECT_EQ(grpc_status(*x), 8);
+    EXPECT_EQ(x->response.fields.find("grpc-retry-pushback-ms"), "1000");
+  }
+  EXPECT_EQ(silent->ledger().reject, reason::kSlowBody);
+  EXPECT_EQ(late->ledger().reject, reason::kOverload);
+  EXPECT_EQ(memory.waiting(), 0u);
+}
+
+TEST_F(GrpcFlow, AMessageThatWaitsComesWhenThereIsMemory) {
+  BodyMemory::Need need;
+  base::FakeEnv env;
+  BodyMemory memory(env, need, {});
+  options_.bodies = &memory;
+  auto x = open("Chat");
+  bench().slabs.empty = true;
+  RpcBench::data(*x, grpc_frame("abc") + grpc_frame("d"));
+  bench().advance(*x, 20ms);
+  bench().slabs.empty = false;
+  memory.came();
+  bench().advance(*x, 0ms);
+  EXPECT_EQ(service().chat.seen.log, (Log{"open", "message:abc", "message:d"}));
+  EXPECT_EQ(memory.waiting(), 0u);
+}
+
 TEST_F(GrpcFlow, WithoutASlabToInflateIntoItWaitsToo) {
   auto x = open("Chat", {{"grpc-encoding", "gzip"}});
   std::string body = grpc_frame(coded(Coding::kGzip, "abc"), 1);
@@ -185,14 +224,14 @@ TEST_F(GrpcFlow, OfALargeMessageTheRestIsExpectedOnceItHasItsMemory) {
   options_.max_message = 8 << 20;
   auto x = open("Chat");
   std::string body = grpc_frame(std::string(6 << 20, 'x'));
-  RpcBench::data(*x, body.substr(0, 2 << 20));
+  RpcBench::data(*x, body.substr(0, 256 << 10));
   EXPECT_EQ(x->expected, std::vector<size_t>{});
-  RpcBench::data(*x, body.substr(2 << 20, 1 << 20));
-  EXPECT_EQ(x->expected, std::vector<size_t>{(3 << 20) + 5});
-  RpcBench::data(*x, body.substr(3 << 20, 2500 << 10));
+  RpcBench::data(*x, body.substr(256 << 10, 2 << 20));
+  EXPECT_EQ(x->expected, std::vector<size_t>{(3840 << 10) + 5});
+  RpcBench::data(*x, body.substr(2304 << 10, 3 << 20));
   EXPECT_EQ(x->expected.size(), 1u);
-  RpcBench::data(*x, body.substr((3 << 20) + (2500 << 10)) + grpc_frame("b"));
-  EXPECT_EQ(x->expected, (std::vector<size_t>{(3 << 20) + 5, 0}));
+  RpcBench::data(*x, body.substr(5376 << 10) + grpc_frame("b"));
+  EXPECT_EQ(x->expected, (std::vector<size_t>{(3840 << 10) + 5, 0}));
   RpcBench::data(*x, grpc_frame(std::string(1 << 20, 'x')));
   EXPECT_EQ(x->expected.size(), 2u);
 }

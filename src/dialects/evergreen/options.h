@@ -8,6 +8,10 @@
 #include "base/env.h"
 #include "session/node_graph.h"
 
+namespace weir::wire {
+class BodyMemory;
+}
+
 namespace weir::evergreen {
 
 struct References {
@@ -34,6 +38,7 @@ struct Options {
   uint64_t max_message = 16 << 20;              // of one WebSocket message or NDJSON line
   base::Duration max_age = std::chrono::hours(24);
   base::Duration idle = std::chrono::minutes(10);  // without a message of either side, while nothing runs
+  wire::BodyMemory* bodies = nullptr;              // who waits for slabs on this shard; null: nobody keeps order
 };
 
 }  // namespace weir::evergreen

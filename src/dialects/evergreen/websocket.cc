@@ -1,6 +1,7 @@
 #include "wire/websocket.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "dialects/evergreen/carriers.h"
 #include "dialects/evergreen/session.h"
@@ -25,12 +26,12 @@ uint16_t close_code_of(Code code) {
   }
 }
 
-class SocketSession final : public wire::Reader, Carrier, WebSocket::Side {
+class SocketSession final : public wire::Reader, Carrier, WebSocket::Side, wire::BodyMemory::Body {
  public:
   SocketSession(House& house, Exchange& exchange)
       : house_(house),
         exchange_(exchange),
-        socket_(*this, house.slabs, house.options.max_message),
+        socket_(*this, house.slabs, house.options.max_message, owner()),
         session_(house, exchange, *this) {}
   ~SocketSession() override { house_.bus.env().cancel(timer_); }
 
@@ -53,13 +54,44 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side {
     size_t used = socket_.feed(std::as_bytes(std::span(held_)));
     held_.erase(0, used);
     if (used > 0) exchange_.consume(used);
-    if (held_.empty() || timer_ != base::TimerId::kNone) return;
-    base::Env& env = house_.bus.env();
-    timer_ = env.at(env.now() + std::chrono::milliseconds(20), [this] {
+    if (waits_in_line() || held_.empty()) return;
+    pump_at(house_.bus.env().now() + std::chrono::milliseconds(20));
+  }
+  void pump_at(base::Time when) {
+    if (timer_ != base::TimerId::kNone) return;
+    timer_ = house_.bus.env().at(when, [this] {
       timer_ = base::TimerId::kNone;
       wire::guarded(exchange_, [this] { pump(); });
     });
   }
+
+  // A message that holds slabs may have to give way, one that has none stands in line.
+  bool waits_in_line() {
+    wire::BodyMemory* bodies = house_.options.bodies;
+    if (!bodies) return false;
+    if (socket_.wanted() > 0) {
+      bodies->wait(*this, owner().client, socket_.wanted());
+      return true;
+    }
+    if (socket_.reserved() > 0)
+      bodies->moved(*this, owner().client);
+    else
+      bodies->leave(*this);
+    return false;
+  }
+  wire::BodyOwner owner() const {
+    const wire::PeerInfo* peer = exchange_.request().peer;
+    return {house_.options.bodies, peer ? peer->client.get() : nullptr};
+  }
+  // wire::BodyMemory::Body
+  void memory_came() override {
+    house_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone));
+    pump_at(house_.bus.env().now());
+  }
+  void memory_lost(wire::BodyMemory::Loss why) override {
+    socket_.refuse_memory(why == wire::BodyMemory::Loss::kWaited ? wire::kNoMemoryInTime : wire::kMemoryGivenAway);
+  }
+  uint64_t memory_held() const override { return socket_.reserved(); }
 
   // WebSocket::Side
   void on_message(WebSocket::Kind kind, base::Bytes message) override {
