@@ -1,6 +1,7 @@
 #include "net/conn.h"
 
 #include <array>
+#include <utility>
 
 #include "base/attempt.h"
 #include "base/log.h"
@@ -25,13 +26,18 @@ size_t cut_to(std::span<iovec> pieces, size_t budget, size_t& count) {
 
 }  // namespace
 
-Conn::Conn(Conns& home, Accepted accepted)
+Conn::Conn(Conns& home, Accepted accepted, base::ClientRef client)
     : home_(home),
       shard_(home.shard_.parts()),
       socket_(shard_, std::move(accepted.fd), *this),
-      peer_{std::move(accepted.peer), wire::Security::kCleartext},
+      peer_{std::move(accepted.peer), wire::Security::kCleartext, std::move(client)},
       since_(shard_.now()),
-      transport_(accepted.transport) {}
+      transport_(accepted.transport) {
+  peer_.proxy = home.codecs_.proxies && home.codecs_.proxies->trusts(peer_.address);
+  if (!home.proxied_ || !home.proxied_->has_peer(peer_.address)) return;
+  proxy_header_ = std::make_unique<wire::ProxyHeader>();
+  state_ = State::kProxyHeader;
+}
 
 base::Time Conn::now() const { return shard_.now(); }
 
@@ -73,12 +79,35 @@ void Conn::read() {
 }
 
 void Conn::received(std::span<const std::byte> bytes) {
+  if (state_ == State::kProxyHeader && !read_proxy_header(bytes)) return;
   if (state_ == State::kFirstByte && !choose(bytes.front())) return;
   if (state_ > State::kServing) return;  // lingering: discarded
   if (tls_)
     received_tls(bytes);
   else
     feed(bytes);
+}
+
+// False: nothing is left of the bytes, or of the connection. From here on the client is who the header names; where it
+// names nobody, the proxy itself.
+bool Conn::read_proxy_header(std::span<const std::byte>& bytes) {
+  auto state = proxy_header_->feed(bytes);
+  if (state == wire::ProxyHeader::State::kMore) return false;
+  if (state == wire::ProxyHeader::State::kBad) {
+    base::log::verbose("no PROXY header where one must be (http.proxy_protocol)", {{"peer", peer_.address}});
+    return refuse(wire::reason::kProxy), false;
+  }
+  if (const std::string& address = proxy_header_->client(); !address.empty()) {
+    auto named = home_.client(address);
+    if (!home_.admitted(home_.census_.rename(peer_.client.get(), named.get())))
+      return refuse(wire::reason::kShare), false;
+    peer_.address = address;
+    peer_.client = std::move(named);
+    peer_.proxy = home_.codecs_.proxies && home_.codecs_.proxies->trusts(address);
+  }
+  proxy_header_.reset();
+  state_ = State::kFirstByte;
+  return !bytes.empty();
 }
 
 bool Conn::choose(std::byte first) {
@@ -155,7 +184,11 @@ void Conn::peer_ended() {
 
 void Conn::flush() {
   marked_ = false;
-  if (state_ != State::kClosed) guarded([this] { write_and_settle(); });
+  if (state_ == State::kClosed) return;
+  guarded([this] {
+    if (std::exchange(tick_wanted_, false) && state_ == State::kServing) codec_->tick(now());
+    write_and_settle();
+  });
 }
 
 void Conn::write_and_settle() {
@@ -282,6 +315,7 @@ void Conn::finish() {
 void Conn::tick(base::Time now) {
   auto spent = now - since_;
   switch (state_) {
+    case State::kProxyHeader:
     case State::kFirstByte:
       if (spent > home_.codecs_.limits.sniff) close(ClosedBy::kIdle);
       return;

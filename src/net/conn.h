@@ -1,10 +1,11 @@
 // Conn: one connection: a Socket, a Codec and, where the first byte asks for it, a TlsSession between the two.
 //
-// Life: the first byte decides between TLS and cleartext; then bytes are read at most once and written at most once per
-// turn of the loop; the last output is followed by FIN, and what the peer still sends is discarded for a moment, so
-// that a reset does not overtake an answer (RFC 9112 §9.6). Reading pauses while the codec does not want to. The codec
-// watches whether the peer takes its output; what TLS has sealed, which the codec takes for gone, is watched here. Used
-// on its shard's thread only; owned by Conns until it closes, by the shard from then until nothing refers to it.
+// Life: where its peer is a proxy that says so, a PROXY header names the client; the first byte decides between TLS and
+// cleartext; then bytes are read at most once and written at most once per turn of the loop; the last output is
+// followed by FIN, and what the peer still sends is discarded for a moment, so that a reset does not overtake an answer
+// (RFC 9112 §9.6). Reading pauses while the codec does not want to. The codec watches whether the peer takes its
+// output; what TLS has sealed, which the codec takes for gone, is watched here. Used on its shard's thread only; owned
+// by Conns until it closes, by the shard from then until nothing refers to it.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "net/tls.h"
 #include "wire/codec.h"
 #include "wire/guard.h"
+#include "wire/proxy_protocol.h"
 
 namespace weir::net {
 
@@ -33,7 +35,7 @@ class Conn final : public Resident, private wire::Wire, private Socket::Owner {
   static constexpr base::Duration kHandshakeTime = std::chrono::seconds(10);
   static constexpr base::Duration kLingerTime = std::chrono::seconds(2);
 
-  Conn(Conns& home, Accepted accepted);
+  Conn(Conns& home, Accepted accepted, base::ClientRef client);
 
   void begin() { socket_.await_read(); }
   void tick(base::Time now);
@@ -41,6 +43,8 @@ class Conn final : public Resident, private wire::Wire, private Socket::Owner {
   void resume();
   void drain(wire::Drain step);
   void close(ClosedBy by);
+  // Whose connection it is counted as; null: nobody's.
+  base::Client* client() const { return peer_.client.get(); }
   // A request is open, or a part of an answer is not in the socket yet.
   bool busy() const;
 
@@ -52,11 +56,15 @@ class Conn final : public Resident, private wire::Wire, private Socket::Owner {
   size_t slot = 0;  // Conns': where it is kept
 
  private:
-  enum class State : uint8_t { kFirstByte, kHandshake, kServing, kLastWords, kLingering, kClosed };
+  enum class State : uint8_t { kProxyHeader, kFirstByte, kHandshake, kServing, kLastWords, kLingering, kClosed };
   enum class Written : uint8_t { kAll, kNotYet, kFailed };
 
   // wire::Wire
   void output_ready() override { mark(); }
+  void tick_soon() override {
+    tick_wanted_ = true;
+    mark();
+  }
   base::Time now() const override;
   // Socket::Owner
   void on_readable() override;
@@ -71,6 +79,7 @@ class Conn final : public Resident, private wire::Wire, private Socket::Owner {
   void mark();
   void mark_for_next_turn();
   void received(std::span<const std::byte> bytes);
+  bool read_proxy_header(std::span<const std::byte>& bytes);
   bool choose(std::byte first);
   void received_tls(std::span<const std::byte> bytes);
   bool serve_tls();
@@ -93,12 +102,14 @@ class Conn final : public Resident, private wire::Wire, private Socket::Owner {
   wire::PeerInfo peer_;
   std::unique_ptr<wire::Codec> codec_;
   std::unique_ptr<TlsSession> tls_;
-  wire::RateFloor sealed_floor_;  // under what is sealed and waits for the socket
-  base::Time since_;              // of the state
+  std::unique_ptr<wire::ProxyHeader> proxy_header_;  // while it is awaited
+  wire::RateFloor sealed_floor_;                     // under what is sealed and waits for the socket
+  base::Time since_;                                 // of the state
   const Transport transport_;
   State state_ = State::kFirstByte;
   ClosedBy by_ = ClosedBy::kPeer;  // who ends it, once that is known
   bool marked_ = false;
+  bool tick_wanted_ = false;
   bool ended_ = false;     // the peer has sent FIN
   bool notified_ = false;  // our close_notify is on its way
 };

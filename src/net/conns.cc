@@ -5,6 +5,7 @@
 
 #include "base/attempt.h"
 #include "net/shard_parts.h"
+#include "wire/body_memory.h"
 
 namespace weir::net {
 namespace {
@@ -31,7 +32,9 @@ Conns::Conns(Shard& shard, const wire::CodecEnv& codecs, Census& census, base::M
       open_(metrics.gauge("weir_connections", "Connections that are open.")),
       accepted_(counters(metrics, "weir_connections_total", "Connections accepted, by kind of socket.", kTransports)),
       closed_(counters(metrics, "weir_connections_closed_total", "Connections closed, by who ended them.", kEnds)),
-      turned_away_(metrics.counter("weir_connections_refused_total", "Connections above max_connections.")),
+      turned_away_(metrics.counter("weir_connections_refused_total", "Connections above limits.connections.")),
+      over_share_(metrics.counter("weir_connections_over_share_total",
+                                  "Connections above what one client may have (limits.client_share).")),
       bytes_in_(metrics.counter("weir_received_bytes_total", "Bytes read from connections.")),
       bytes_out_(metrics.counter("weir_sent_bytes_total", "Bytes written to connections.")) {}
 
@@ -43,29 +46,37 @@ void Conns::use(std::shared_ptr<const TlsContext> tls, Cleartext tcp) {
 }
 
 void Conns::adopt(Accepted accepted) {
-  if (!census_.enter()) {
-    turned_away_.add();
-    return;
-  }
+  auto whose = client(accepted.peer);
+  if (!admitted(census_.enter(whose.get()))) return;
   accepted_[size_t(accepted.transport)]->add();
   open_.add(1);
   Conn* conn = nullptr;
   auto status = base::attempt("a new connection", [&] {
-    conn = &keep(std::move(accepted));
+    conn = &keep(std::move(accepted), whose);
     conn->begin();
   });
   if (status.ok()) return;
   if (conn) return conn->close(ClosedBy::kError);
   closed_[size_t(ClosedBy::kError)]->add();
   open_.add(-1);
-  census_.leave();
+  census_.leave(whose.get());
 }
 
-Conn& Conns::keep(Accepted accepted) {
+Conn& Conns::keep(Accepted accepted, base::ClientRef client) {
   arm_sweep();
-  conns_.push_back(std::make_unique<Conn>(*this, std::move(accepted)));
+  conns_.push_back(std::make_unique<Conn>(*this, std::move(accepted), std::move(client)));
   conns_.back()->slot = conns_.size() - 1;
   return *conns_.back();
+}
+
+bool Conns::admitted(Census::Entry entry) {
+  if (entry == Census::Entry::kFull) turned_away_.add();
+  if (entry == Census::Entry::kOverShare) over_share_.add();
+  return entry == Census::Entry::kYes;
+}
+
+base::ClientRef Conns::client(std::string_view peer) const {
+  return codecs_.proxies ? codecs_.proxies->client(peer) : base::ClientRef();
 }
 
 void Conns::leave(Conn& conn, ClosedBy by) {
@@ -78,8 +89,8 @@ void Conns::leave(Conn& conn, ClosedBy by) {
     place->slot = gone->slot;
   }
   conns_.pop_back();
+  census_.leave(gone->client());
   shard_.parts().retire(std::move(gone));
-  census_.leave();
   if (conns_.empty()) emptied_();
 }
 
@@ -113,7 +124,9 @@ size_t Conns::close_all(ClosedBy by) {
   return busy;
 }
 
+// Where nobody keeps a line of those who wait, all look.
 void Conns::resume_reading() {
+  if (codecs_.bodies) return codecs_.bodies->came();
   for (size_t i = conns_.size(); i-- > 0;) conns_[i]->resume();
 }
 

@@ -9,24 +9,49 @@
 #include <vector>
 
 #include "base/metrics.h"
+#include "base/network.h"
 #include "net/conn.h"
 #include "net/shard.h"
 #include "net/tls.h"
+#include "wire/forwarded.h"
 
 namespace weir::net {
 
-// How many connections the whole server has. Any thread.
-struct Census {
-  explicit Census(size_t limit) : most(limit) {}
-  bool enter() {
-    if (now.fetch_add(1, std::memory_order_relaxed) < most) return true;
-    leave();
-    return false;
+// How many connections the whole server has, and who has them. Any thread.
+class Census {
+ public:
+  enum class Entry : uint8_t { kYes, kFull, kOverShare };
+  Census(size_t limit, base::ShareRule share) : most(limit), share_(share) {}
+
+  // One more of that client (null: nobody counts its connections).
+  Entry enter(base::Client* client) {
+    size_t before = now.fetch_add(1, std::memory_order_relaxed);
+    Entry entry = before >= most ? Entry::kFull : admit(client, before);
+    if (entry != Entry::kYes) now.fetch_sub(1, std::memory_order_relaxed);
+    return entry;
   }
-  void leave() { now.fetch_sub(1, std::memory_order_relaxed); }
+  void leave(base::Client* client) {
+    if (client) client->take_off(base::Held::kConnections, 1);
+    now.fetch_sub(1, std::memory_order_relaxed);
+  }
+  // A connection turns out to be another client's. kOverShare: it stays the first one's.
+  Entry rename(base::Client* from, base::Client* to) {
+    if (Entry entry = admit(to, now.load(std::memory_order_relaxed) - 1); entry != Entry::kYes) return entry;
+    if (from) from->take_off(base::Held::kConnections, 1);
+    return Entry::kYes;
+  }
 
   const size_t most;
   std::atomic<size_t> now{0};
+
+ private:
+  Entry admit(base::Client* client, size_t before) const {
+    if (!client) return Entry::kYes;
+    if (!client->may_have(base::Held::kConnections, 1, share_, before, most)) return Entry::kOverShare;
+    client->add(base::Held::kConnections, 1);
+    return Entry::kYes;
+  }
+  const base::ShareRule share_;
 };
 
 class Conns {
@@ -37,6 +62,8 @@ class Conns {
         std::function<void()> emptied);
   ~Conns();  // all closed
 
+  // Before the shard starts. Whose connections begin with a PROXY header; borrowed.
+  void expect_proxies(const base::NetworkList& networks) { proxied_ = &networks; }
   // Before the shard starts, or on its thread; for the connections to come. Null: no TLS.
   void use(std::shared_ptr<const TlsContext> tls, Cleartext tcp);
 
@@ -50,8 +77,10 @@ class Conns {
 
  private:
   friend class Conn;
-  Conn& keep(Accepted accepted);
+  Conn& keep(Accepted accepted, base::ClientRef client);
   void leave(Conn& conn, ClosedBy by);
+  bool admitted(Census::Entry entry);
+  base::ClientRef client(std::string_view peer) const;
   void sweep();
   void arm_sweep();
 
@@ -62,13 +91,14 @@ class Conns {
   std::shared_ptr<const TlsContext> tls_;
   Cleartext tcp_cleartext_ = Cleartext::kServed;
   std::optional<wire::Drain> draining_;
+  const base::NetworkList* proxied_ = nullptr;
   std::vector<std::unique_ptr<Conn>> conns_;
   base::TimerId sweep_ = base::TimerId::kNone;
 
   base::Gauge& open_;
   std::array<base::Counter*, 2> accepted_;  // by Transport
   std::array<base::Counter*, 5> closed_;    // by ClosedBy
-  base::Counter &turned_away_, &bytes_in_, &bytes_out_;
+  base::Counter &turned_away_, &over_share_, &bytes_in_, &bytes_out_;
 };
 
 }  // namespace weir::net

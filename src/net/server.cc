@@ -99,7 +99,7 @@ struct Server::Parts {
 };
 
 Server::Parts::Parts(std::vector<Shard*> on, std::vector<wire::CodecEnv> envs, ServerOptions o, base::Metrics& m)
-    : options(std::move(o)), metrics(m), census(within_descriptors(options.max_connections)) {
+    : options(std::move(o)), metrics(m), census(within_descriptors(options.max_connections), options.share) {
   for (size_t i = 0; i < on.size(); ++i) {
     shares.push_back(std::unique_ptr<Share>(
         new Share{*on[i],
@@ -107,6 +107,7 @@ Server::Parts::Parts(std::vector<Shard*> on, std::vector<wire::CodecEnv> envs, S
                   {},
                   metrics.counter("weir_accept_starved_total", "Connections closed for want of a file descriptor."),
                   base::ledger_of(envs[i].slabs)}));
+    if (!options.proxy_protocol.empty()) shares.back()->conns.expect_proxies(options.proxy_protocol);
   }
   watch_turns();
 }

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "base/client.h"
 #include "base/metrics.h"
+#include "base/network.h"
 #include "base/status.h"
 #include "net/shard.h"
 #include "wire/codec.h"
@@ -28,7 +30,9 @@ struct TlsOptions {
 struct ServerOptions {
   std::vector<ListenAddress> listen;
   TlsOptions tls;
-  uint32_t max_connections = 10000;  // whole server; never more than half of the file descriptors there can be
+  uint32_t max_connections = 10000;   // whole server; never more than half of the file descriptors there can be
+  base::ShareRule share{.least = 8};  // of the connections that one client may have; clients: CodecEnv::proxies
+  base::NetworkList proxy_protocol;  // peers whose connections begin with a PROXY header, and are closed if they do not
   base::Duration drain_delay{0};     // not ready, still serving
   base::Duration drain_timeout = std::chrono::seconds(30);
 };

@@ -145,7 +145,7 @@ Rig::Rig(ServerOptions options, int count, wire::Limits its_limits) : limits(its
   for (int i = 0; i < count; ++i) {
     shards.push_back(std::make_unique<Shard>(base::ShardId(uint16_t(i)), Pin::kNo));
     pointers.push_back(shards.back().get());
-    envs.push_back({lab, slabs, limits});
+    envs.push_back({lab, slabs, limits, nullptr, nullptr, &proxies});
   }
   server = std::make_unique<Server>(pointers, envs, std::move(options), metrics);
   for (auto& shard : shards) shard->start();
@@ -177,7 +177,15 @@ std::string Rig::metric(const std::string& series) const {
   return text.substr(at, text.find('\n', at) - at);
 }
 
-Peer::Peer(uint16_t port, const char* address) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+Peer::Peer(uint16_t port, const char* address, const char* from)
+    : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  sockaddr_in own{};
+  own.sin_family = AF_INET;
+  if (from && (::inet_pton(AF_INET, from, &own.sin_addr) != 1 ||
+               ::bind(fd_.get(), reinterpret_cast<sockaddr*>(&own), sizeof own) != 0)) {
+    fd_.reset();
+    return;
+  }
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(port);

@@ -28,6 +28,7 @@
 #include "net/server.h"
 #include "net/shard.h"
 #include "wire/codec.h"
+#include "wire/forwarded.h"
 
 namespace weir::net::lab {
 
@@ -70,6 +71,10 @@ struct Rig {
   std::string metric(const std::string& series) const;  // its value in the exposition, or nothing
 
   base::Metrics metrics;
+  base::Clients clients;
+  // Those who are trusted are 127.9.0.0/16.
+  wire::TrustedProxies proxies{base::NetworkList::parse({"127.9.0.0/16"}).value(),
+                               wire::TrustedProxies::Field::kXForwardedFor, clients};
   Lab lab;
   CountedHeap slabs;
   wire::Limits limits;
@@ -87,7 +92,8 @@ struct Running : Rig {
 // A blocking socket whose reads and writes fail after 20 seconds.
 class Peer {
  public:
-  explicit Peer(uint16_t port, const char* address = "127.0.0.1");
+  // `from`: the address that it comes from, where that matters.
+  explicit Peer(uint16_t port, const char* address = "127.0.0.1", const char* from = nullptr);
   explicit Peer(const std::string& unix_path);
 
   bool connected() const { return bool(fd_); }

@@ -216,6 +216,61 @@ TEST(Server, ConnectionsAboveTheLimitAreClosed) {
   EXPECT_EQ(fourth.read(7), "sniff:x");
 }
 
+TEST(Server, OneClientCannotHaveAllConnections) {
+  auto options = loopback();
+  options.max_connections = 40;
+  Running rig(options);
+  std::vector<std::unique_ptr<Peer>> greedy;
+  for (int i = 0; i < 20; ++i) greedy.push_back(std::make_unique<Peer>(rig.port(), "127.0.0.1", "127.6.6.6"));
+  ASSERT_TRUE(rig.lab.until([&] { return rig.server->connections() == 20; })) << "while there is room all are welcome";
+  Peer more(rig.port(), "127.0.0.1", "127.6.6.6");
+  EXPECT_TRUE(more.ended());
+  EXPECT_EQ(rig.metric("weir_connections_over_share_total"), "1");
+  // Others have the rest, each up to a share, and a trusted proxy more than that.
+  std::vector<std::unique_ptr<Peer>> others;
+  for (int i = 0; i < 8; ++i) others.push_back(std::make_unique<Peer>(rig.port(), "127.0.0.1", "127.0.0.2"));
+  for (int i = 0; i < 12; ++i) others.push_back(std::make_unique<Peer>(rig.port(), "127.0.0.1", "127.9.0.1"));
+  ASSERT_TRUE(rig.lab.until([&] { return rig.server->connections() == 40; }));
+  for (auto& peer : others) {
+    ASSERT_TRUE(peer->send("x"));
+    EXPECT_EQ(peer->read(7), "sniff:x");
+  }
+  greedy.resize(5);
+  ASSERT_TRUE(rig.lab.until([&] { return rig.server->connections() == 25; }));
+  Peer again(rig.port(), "127.0.0.1", "127.6.6.6");
+  ASSERT_TRUE(again.send("x"));
+  EXPECT_EQ(again.read(7), "sniff:x");
+}
+
+TEST(Server, AProxyHeaderNamesTheClient) {
+  auto options = loopback();
+  options.proxy_protocol = base::NetworkList::parse({"127.9.0.0/16"}).value();
+  Running rig(options);
+  Peer proxied(rig.port(), "127.0.0.1", "127.9.0.1");
+  ASSERT_TRUE(proxied.send("PROXY TCP4 192.0.2.7 127.0.0.1 5000 80\r\nhello"));
+  EXPECT_EQ(proxied.read(11), "sniff:hello");
+  EXPECT_EQ(rig.clients.enter("192.0.2.7", base::Client::Limited::kYes)->held(base::Held::kConnections), 1u);
+  EXPECT_EQ(rig.clients.enter("127.9.0.1", base::Client::Limited::kNo)->held(base::Held::kConnections), 0u);
+  // Bytes that come later than the header.
+  Peer slow(rig.port(), "127.0.0.1", "127.9.0.1");
+  ASSERT_TRUE(slow.send("PROXY TCP4 192.0.2.8 127.0"));
+  ASSERT_TRUE(slow.send(".0.1 5000 80\r\n"));
+  ASSERT_TRUE(rig.lab.until([&] {
+    return rig.clients.enter("192.0.2.8", base::Client::Limited::kYes)->held(base::Held::kConnections) == 1;
+  }));
+  ASSERT_TRUE(slow.send("x"));
+  EXPECT_EQ(slow.read(7), "sniff:x");
+  // From a listed peer nothing else is taken, and from others no header is one.
+  Peer bare(rig.port(), "127.0.0.1", "127.9.0.1");
+  ASSERT_TRUE(bare.send("GET / HTTP/1.1\r\n"));
+  EXPECT_TRUE(bare.ended());
+  EXPECT_TRUE(rig.lab.until([&] { return rig.lab.rejects() == std::vector<std::string>{"proxy"}; }));
+  Peer forger(rig.port());
+  ASSERT_TRUE(forger.send("PROXY TCP4 192.0.2.9 127.0.0.1 5000 80\r\n"));
+  EXPECT_EQ(forger.read(12), "sniff:PROXY ");
+  EXPECT_EQ(rig.clients.enter("192.0.2.9", base::Client::Limited::kYes)->held(base::Held::kConnections), 0u);
+}
+
 TEST(Server, WhenDescriptorsRunOutItTurnsAwayAndRecovers) {
   Running rig;
   Peer early(rig.port());
