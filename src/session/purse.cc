@@ -15,6 +15,10 @@ base::Status Purse::move(uint64_t tenant, uint64_t before, uint64_t now) {
         Code::kResourceExhausted,
         "all your sessions would hold " + std::to_string(would) + " bytes (limit " + std::to_string(per_tenant_) + ")",
         "SESSION_QUOTA");
+  if (now > before && !share_.allows(has - before, now, held_ - before, total_))
+    return base::try_again(Code::kResourceExhausted,
+                           "most of the memory for sessions is in use, and yours hold your "
+                           "share of it (limits.client_share); try again later");
   if (now > before && (all > total_ || !charge(now - before)))
     return base::try_again(Code::kResourceExhausted, "the memory for sessions is spent; try again later");
   if (ledger_ && now < before) ledger_->give(base::MemoryKind::kSessions, before - now);

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/client.h"
 #include "base/memory_ledger.h"
 #include "base/status.h"
 
@@ -17,6 +18,8 @@ class Purse {
   Purse(uint64_t per_tenant, uint64_t total, base::MemoryLedger* ledger = nullptr)
       : per_tenant_(per_tenant), total_(total), ledger_(ledger) {}
 
+  // Of one tenant, once more than half of all is held. Before anybody moves anything.
+  void set_share(base::ShareRule share) { share_ = share; }
   // A session that held `before` bytes holds `now`. Errors, and nothing changes: RESOURCE_EXHAUSTED, when more is more
   // than there is.
   base::Status move(uint64_t tenant, uint64_t before, uint64_t now);
@@ -28,6 +31,7 @@ class Purse {
 
   const uint64_t per_tenant_, total_;
   base::MemoryLedger* const ledger_;
+  base::ShareRule share_{.percent = 100};
   mutable std::mutex mutex_;
   uint64_t held_ = 0;
   std::unordered_map<uint64_t, uint64_t> tenants_;  // that hold something

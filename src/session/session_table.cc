@@ -54,6 +54,7 @@ base::Status no_such_session() { return explained(Code::kNotFound, "there is no 
 struct SessionTable::Session {
   base::SessionId id;
   Tenant tenant{};
+  base::ClientRef client;
   SessionModel model;
   std::vector<uint32_t> tokens;
   std::vector<msg::Image> images;
@@ -73,10 +74,17 @@ SessionTable::SessionTable(base::Env& env, base::ShardId home, size_t shards, Qu
 
 SessionTable::~SessionTable() {
   env_.cancel(timer_);
-  auto give = [this](const Session& s) { quota_.charge(s.tenant, s.charged, 0), quota_.give(s.tenant); };
   for (auto& [key, session] : sessions_) give(*session);
   for (auto& [serial, lent] : lent_)
     if (lent.dead) give(*lent.dead);
+}
+
+void SessionTable::give(const Session& s) {
+  quota_.charge(s.tenant, s.charged, 0);
+  quota_.give(s.tenant);
+  if (!s.client) return;
+  s.client->take_off(base::Held::kSessionBytes, s.charged);
+  s.client->take_off(base::Held::kSessions, 1);
 }
 
 SessionTable::Session* SessionTable::find(Tenant tenant, base::SessionId id) const {
@@ -84,12 +92,23 @@ SessionTable::Session* SessionTable::find(Tenant tenant, base::SessionId id) con
   return at == sessions_.end() ? nullptr : at->second.get();
 }
 
-base::Result<SessionTable::Session*> SessionTable::add(Tenant tenant, SessionModel model) {
+base::Status SessionTable::admit(Tenant tenant, const base::Client* client) const {
+  if (!client || client->may_have(base::Held::kSessions, 1, limits_.share, quota_.taken(tenant), limits_.per_tenant))
+    return {};
+  return too_many("your host holds " + to_string(client->held(base::Held::kSessions)) +
+                      " sessions, and more than half of all are in use: limits.client_share",
+                  limits_.share.share(limits_.per_tenant));
+}
+
+base::Result<SessionTable::Session*> SessionTable::add(Tenant tenant, SessionModel model, base::ClientRef client) {
+  if (auto status = admit(tenant, client.get()); !status.ok()) return status;
   if (!quota_.take(tenant, limits_.per_tenant)) return too_many("too many sessions", limits_.per_tenant);
+  if (client) client->add(base::Held::kSessions, 1);
   auto session = std::make_unique<Session>();
   Session& s = *session;
   s.id = make_session_id(env_, home_, shards_);
   s.tenant = tenant;
+  s.client = std::move(client);
   s.model = std::move(model);
   s.created = env_.now();
   s.birth = ++births_;
@@ -98,8 +117,8 @@ base::Result<SessionTable::Session*> SessionTable::add(Tenant tenant, SessionMod
   return &s;
 }
 
-base::Result<base::SessionId> SessionTable::open(Tenant tenant, SessionModel model) {
-  auto made = add(tenant, std::move(model));
+base::Result<base::SessionId> SessionTable::open(Tenant tenant, SessionModel model, base::ClientRef client) {
+  auto made = add(tenant, std::move(model), std::move(client));
   if (!made) return made.error();
   return (*made)->id;
 }
@@ -123,8 +142,8 @@ base::Result<base::SessionId> SessionTable::fork(Tenant tenant, base::SessionId 
   if (auto* image = cut(from->images, at)) return splits("at_position", at, *image, length);
   if (from->depth >= limits_.depth) return too_many("too many forks of forks", limits_.depth);
   if (from->children >= limits_.children) return too_many("too many forks of one session", limits_.children);
-  if (auto status = room(tenant, at * sizeof(uint32_t)); !status.ok()) return status;
-  auto made = add(tenant, from->model);
+  if (auto status = room(tenant, from->client.get(), at * sizeof(uint32_t)); !status.ok()) return status;
+  auto made = add(tenant, from->model, from->client);
   if (!made) return made.error();
   Session& fork = **made;
   fork.tokens.assign(from->tokens.begin(), from->tokens.begin() + at);
@@ -156,7 +175,7 @@ base::Result<Lease> SessionTable::begin(Tenant tenant, base::SessionId id, const
   for (size_t i = 0; i < images; ++i) bytes += session->images[i].data.size();
   if (bytes > limits_.bytes) return too_many("the session would have " + to_string(bytes) + " bytes", limits_.bytes);
   if (bytes > session->charged)
-    if (auto status = room(tenant, bytes - session->charged); !status.ok()) return status;
+    if (auto status = room(tenant, session->client.get(), bytes - session->charged); !status.ok()) return status;
 
   session->lease = ++leases_;
   session->past = Past::kLent;
@@ -206,10 +225,18 @@ void SessionTable::charge(Session& s) {
   for (const auto& image : s.images) s.charged += image.data.size();
   bytes_ += s.charged - before;
   quota_.charge(s.tenant, before, s.charged);
+  if (!s.client) return;
+  s.client->add(base::Held::kSessionBytes, s.charged);
+  s.client->take_off(base::Held::kSessionBytes, before);
 }
 
 // One tenant alone has all that there is.
-base::Status SessionTable::room(Tenant tenant, uint64_t more) const {
+base::Status SessionTable::room(Tenant tenant, const base::Client* client, uint64_t more) const {
+  if (client && !client->may_have(base::Held::kSessionBytes, more, limits_.share, quota_.bytes(), limits_.total_bytes))
+    return too_many("the sessions of your host would have " +
+                        to_string(client->held(base::Held::kSessionBytes) + more) +
+                        " bytes, and more than half of all is in use: limits.client_share",
+                    limits_.share.share(limits_.total_bytes));
   if (uint64_t bytes = quota_.bytes(tenant) + more; quota_.tenants() > 1 && bytes > limits_.tenant_bytes)
     return too_many("all your sessions would have " + to_string(bytes) + " bytes", limits_.tenant_bytes);
   return quota_.bytes() + more > limits_.total_bytes || !quota_.room(more) ? full() : base::Status();
@@ -230,8 +257,7 @@ void SessionTable::remove(Sessions::iterator at) {
 
 void SessionTable::bury(std::unique_ptr<Session> session) {
   bytes_ -= session->charged;
-  quota_.charge(session->tenant, session->charged, 0);
-  quota_.give(session->tenant);
+  give(*session);
   over_(session->id, session->model, session->past);
 }
 

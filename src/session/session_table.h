@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/client.h"
 #include "base/env.h"
 #include "base/ids.h"
 #include "base/status.h"
@@ -35,6 +36,8 @@ struct SessionLimits {
   // most.
   uint64_t tenant_bytes = uint64_t(512) << 20;
   uint64_t total_bytes = uint64_t(1) << 30;
+  // Of one client, once more than half of the sessions, or of the bytes, are in use.
+  base::ShareRule share{.least = 16};
   base::Duration idle = std::chrono::minutes(30);
   base::Duration lifetime = std::chrono::hours(24);
 };
@@ -89,12 +92,12 @@ class SessionTable {
   ~SessionTable();
   SessionTable(const SessionTable&) = delete;
 
-  // Errors: RESOURCE_EXHAUSTED.
-  base::Result<base::SessionId> open(Tenant tenant, SessionModel model);
+  // `client`: whose share it takes; empty: nobody's. Errors: RESOURCE_EXHAUSTED.
+  base::Result<base::SessionId> open(Tenant tenant, SessionModel model, base::ClientRef client = {});
   // The serial of the lease that goes on, if there is one: who has it should end. A session that is not there is fine.
   std::optional<uint64_t> close(Tenant tenant, base::SessionId id);
-  // A new session with what this one has before position `at`. Errors: NOT_FOUND, FAILED_PRECONDITION (beyond the
-  // end; inside an image), RESOURCE_EXHAUSTED (depth, children, sessions, bytes).
+  // A new session with what this one has before position `at`, in the share of the same client. Errors: NOT_FOUND,
+  // FAILED_PRECONDITION (beyond the end; inside an image), RESOURCE_EXHAUSTED (depth, children, sessions, bytes).
   base::Result<base::SessionId> fork(Tenant tenant, base::SessionId id, uint32_t at);
   // While it is lent: what it had before. Errors: NOT_FOUND.
   base::Result<std::vector<uint32_t>> dump(Tenant tenant, base::SessionId id) const;
@@ -121,10 +124,12 @@ class SessionTable {
   using Sessions = std::unordered_map<Key, std::unique_ptr<Session>, Hash>;
 
   Session* find(Tenant tenant, base::SessionId id) const;
-  base::Result<Session*> add(Tenant tenant, SessionModel model);
+  base::Result<Session*> add(Tenant tenant, SessionModel model, base::ClientRef client);
+  base::Status admit(Tenant tenant, const base::Client* client) const;
+  void give(const Session& session);
   void touch(Session& session);
   void charge(Session& session);
-  base::Status room(Tenant tenant, uint64_t more) const;
+  base::Status room(Tenant tenant, const base::Client* client, uint64_t more) const;
   void remove(Sessions::iterator at);
   void bury(std::unique_ptr<Session> session);
   void set_timer();

@@ -45,8 +45,8 @@ void Sessions::ask(base::SessionId id, std::function<std::function<void()>(Sessi
   });
 }
 
-base::Result<base::SessionId> Sessions::open(Tenant tenant, SessionModel model) {
-  auto id = table_.open(tenant, std::move(model));
+base::Result<base::SessionId> Sessions::open(Tenant tenant, SessionModel model, base::ClientRef client) {
+  auto id = table_.open(tenant, std::move(model), std::move(client));
   if (id) opened_.add();
   count();
   return id;

@@ -66,7 +66,7 @@ class Sessions final : private msg::Sink {
   using Then = std::function<void(base::Result<T>)>;
 
   // Opens it on this shard.
-  base::Result<base::SessionId> open(Tenant tenant, SessionModel model);
+  base::Result<base::SessionId> open(Tenant tenant, SessionModel model, base::ClientRef client = {});
   // The others as SessionTable says, by the id's home.
   void close(Tenant tenant, base::SessionId id, std::function<void()> then);
   void fork(Tenant tenant, base::SessionId id, uint32_t at, Then<base::SessionId> then);

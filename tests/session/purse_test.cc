@@ -44,6 +44,19 @@ TEST(Purse, WhatIsHeldIsPartOfAllMemory) {
   EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 0u);
 }
 
+TEST(Purse, OnceMostIsHeldOneTenantHasItsShare) {
+  Purse purse(10'000, 15'000);
+  purse.set_share({.percent = 25});
+  ASSERT_TRUE(purse.move(1, 0, 7000).ok()) << "while there is room";
+  auto refused = purse.move(1, 7000, 8000);
+  EXPECT_EQ(refused.code, Code::kResourceExhausted);
+  EXPECT_NE(refused.text.find("limits.client_share"), std::string::npos);
+  EXPECT_TRUE(purse.move(2, 0, 3000).ok());
+  EXPECT_FALSE(purse.move(2, 3000, 4000).ok());
+  EXPECT_TRUE(purse.move(1, 7000, 0).ok());
+  EXPECT_TRUE(purse.move(2, 3000, 4000).ok());
+}
+
 TEST(Purse, WhoHoldsLessIsNeverRefused) {
   Purse purse(100, 100);
   ASSERT_TRUE(purse.move(1, 0, 100).ok());

@@ -1,6 +1,7 @@
 // The bytes of one tenant's sessions, over all shards.
 #include <gtest/gtest.h>
 
+#include "base/clients.h"
 #include "base/fake_env.h"
 #include "session/session_table.h"
 
@@ -61,6 +62,42 @@ TEST(TenantBytes, ArePartOfAllMemory) {
     EXPECT_TRUE(t.append(t.first, kMe, a, 200, 20).ok());
   }
   EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 0u);
+}
+
+// Clients that show no secret are one tenant; none of them has all that there is.
+TEST(ClientShare, OneClientOfATenantLeavesSessionsToTheOthers) {
+  base::Clients clients;
+  auto greedy = clients.enter("127.6.6.6", base::Client::Limited::kYes);
+  auto other = clients.enter("127.0.0.1", base::Client::Limited::kYes);
+  auto proxy = clients.enter("unix", base::Client::Limited::kNo);
+  base::FakeEnv env;
+  Quota quota(1);
+  SessionTable table(env, base::ShardId(0), 1, quota, {.per_tenant = 100, .children = 1000}, [](auto&&...) {});
+  std::vector<base::SessionId> had;
+  for (int i = 0; i < 50; ++i) had.push_back(table.open(kMe, {}, greedy).value());
+  auto refused = table.open(kMe, {}, greedy);
+  EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+  EXPECT_NE(refused.error().text.find("limits.client_share"), std::string::npos);
+  EXPECT_EQ(table.fork(kMe, had[0], 0).error().code, Code::kResourceExhausted) << "a fork is its session's client's";
+  for (int i = 0; i < 25; ++i) EXPECT_TRUE(table.open(kMe, {}, other));
+  EXPECT_FALSE(table.open(kMe, {}, other));
+  EXPECT_TRUE(table.open(kMe, {}, proxy));
+  for (int i = 0; i < 26; ++i) table.close(kMe, had[size_t(i)]);
+  EXPECT_EQ(greedy->held(base::Held::kSessions), 24u);
+  EXPECT_TRUE(table.open(kMe, {}, greedy));
+}
+
+TEST(ClientShare, NorOneClientTheirBytes) {
+  base::Clients clients;
+  auto greedy = clients.enter("127.6.6.6", base::Client::Limited::kYes);
+  auto other = clients.enter("127.0.0.1", base::Client::Limited::kYes);
+  Shards t(1);
+  auto a = t.first.open(kMe, {}, greedy).value(), b = t.first.open(kMe, {}, other).value();
+  EXPECT_TRUE(t.append(t.first, kMe, a, 0, 187).ok()) << "748 of 1500";
+  EXPECT_EQ(t.append(t.first, kMe, a, 187, 10).code, Code::kResourceExhausted);
+  EXPECT_TRUE(t.append(t.first, kMe, b, 0, 90).ok());
+  t.first.close(kMe, a);
+  EXPECT_EQ(greedy->held(base::Held::kSessionBytes), 0u);
 }
 
 TEST(TenantBytes, ATenantAloneHasAll) {

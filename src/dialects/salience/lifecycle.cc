@@ -51,7 +51,8 @@ void open_session(House& house, wire::Rpc& rpc, Tenant tenant, const pb::OpenSes
   if (!served) return rpc.finish(served.error());
   const msg::ModelSpec& spec = (*served)->spec;
   rpc.exchange().ledger().model = spec.name;
-  auto id = house.sessions.open(tenant, {spec.name, spec.version, spec.text});
+  const wire::PeerInfo* peer = rpc.exchange().request().peer;
+  auto id = house.sessions.open(tenant, {spec.name, spec.version, spec.text}, peer ? peer->client : base::ClientRef());
   if (!id) return rpc.finish(id.error());
   pb::OpenSessionResponse response;
   response.set_session_id(session::text(*id));
