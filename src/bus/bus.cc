@@ -16,6 +16,7 @@ using base::failure;
 constexpr size_t kTensorsKept = 16;   // an idle Call with room for more gives that memory back
 constexpr int kPasses = 8;            // rounds of mail per turn, so that inline engines cannot starve the sockets
 constexpr size_t kStaleAllowed = 64;  // stale Dues beyond the number of live ones
+constexpr size_t kIdleTenants = 64;   // tenants without Calls that are remembered
 
 base::Status too_late() { return failure(Code::kDeadlineExceeded, "the deadline has passed"); }
 
@@ -114,7 +115,25 @@ base::Status Bus::admit(const msg::Call& call) const {
   if (in_flight_ >= limits_.max_in_flight)
     return base::try_again(Code::kResourceExhausted, "too many requests in flight (limit " +
                                                          std::to_string(limits_.max_in_flight) + "); try again later");
+  uint32_t held = held_by(call.tenant);
+  if (call.tenant != 0 && !limits_.share.allows(held, 1, in_flight_, limits_.max_in_flight))
+    return base::try_again(Code::kResourceExhausted,
+                           "you have " + std::to_string(held) +
+                               " requests in flight, and more than half of all are in use (limits.client_share); try "
+                               "again later");
   return {};
+}
+
+uint32_t Bus::held_by(uint64_t tenant) const {
+  auto at = tenants_.find(tenant);
+  return at == tenants_.end() ? 0 : at->second;
+}
+
+// Entries stay when their Calls are back, so that counting allocates nothing for who comes again.
+void Bus::count(uint64_t tenant) {
+  if (tenants_.size() > 2 * size_t(in_flight_) + kIdleTenants)
+    std::erase_if(tenants_, [](const auto& each) { return each.second == 0; });
+  ++tenants_[tenant];
 }
 
 base::Status Bus::submit(msg::Call* call) {
@@ -158,6 +177,7 @@ base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox) {
   auto& calls = served.in_flight[size_t(shard_)].calls;
   calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   ++in_flight_;
+  if (slot.tenant != 0) count(slot.tenant);
   if (slot.deadline != base::kNever) arm(slot);
   inbox.put(&slot);
   return {};
@@ -227,6 +247,7 @@ void Bus::finish(Slot& slot) {
   check(n > 0 && in_flight_ > 0, "a Call comes back once");
   if (slot.timed) slot.timed = false, --armed_;
   --in_flight_;
+  if (slot.tenant != 0) --tenants_[slot.tenant];
   recycle(&slot);
   calls.store(n - 1, std::memory_order_release);  // from here on the model may go
   if (due_.size() > 2 * armed_ + kStaleAllowed) sweep();

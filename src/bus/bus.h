@@ -8,8 +8,10 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
+#include "base/client.h"
 #include "base/env.h"
 #include "base/ids.h"
 #include "bus/catalog.h"
@@ -27,6 +29,8 @@ namespace weir::bus {
 struct BusLimits {
   uint32_t max_in_flight = 1024;         // Calls lent out at once; more are refused with RESOURCE_EXHAUSTED
   base::MemoryLedger* memory = nullptr;  // from base::Overload::kRefuse on no Call is lent: base::overloaded()
+  // Of one tenant, once more than half are lent out; off by default. Calls without a tenant are not counted.
+  base::ShareRule share{.percent = 100};
 };
 
 class Bus {
@@ -95,6 +99,8 @@ class Bus {
   Slot& lent(msg::Call* call);
   base::Status admit(const msg::Call& call) const;
   base::Status lend(Slot& slot, Served& served, msg::Inbox& inbox);
+  uint32_t held_by(uint64_t tenant) const;
+  void count(uint64_t tenant);
   void deliver(msg::Mail& mail);
   void finish(Slot& slot);
   void recycle(Slot* slot);
@@ -111,6 +117,7 @@ class Bus {
   msg::Inbox* workers_;
   std::shared_ptr<const Catalog> catalog_;
   uint32_t in_flight_ = 0;
+  std::unordered_map<uint64_t, uint32_t> tenants_;  // Calls lent out, by tenant; some that have none now
   bool closed_ = false;
   std::deque<Slot> slots_;  // every Call ever made; as many as were ever in use at once
   std::vector<Slot*> spare_;

@@ -86,6 +86,40 @@ TEST(Bus, ASinkThatThrowsHearsThatItsCallHasFailedAndTheOthersHearTheirs) {
   EXPECT_EQ(t.bus.in_flight(), 0u);
 }
 
+TEST(Bus, OneTenantCannotHaveAllThatIsInFlight) {
+  Bench t({.max_in_flight = 40, .share = {.percent = 25, .least = 2}});
+  std::vector<msg::Call*> greedy;
+  auto of = [&](uint64_t tenant) {
+    auto* call = t.call("c", 0s, "digits");
+    call->tenant = tenant;
+    return call;
+  };
+  for (int i = 0; i < 20; ++i) {
+    greedy.push_back(of(7));
+    ASSERT_TRUE(t.bus.submit(greedy.back()).ok()) << "while there is room";
+  }
+  auto refused = t.refused(of(7));
+  EXPECT_EQ(refused.code, Code::kResourceExhausted);
+  EXPECT_NE(refused.text.find("limits.client_share"), std::string::npos);
+  std::vector<msg::Call*> others;
+  for (int i = 0; i < 10; ++i) {
+    others.push_back(of(8));
+    ASSERT_TRUE(t.bus.submit(others.back()).ok());
+  }
+  EXPECT_EQ(t.refused(of(8)).code, Code::kResourceExhausted);
+  for (int i = 0; i < 10; ++i) {
+    others.push_back(of(0));
+    ASSERT_TRUE(t.bus.submit(others.back()).ok());
+  }
+  EXPECT_EQ(t.refused(of(0)).text.substr(0, 8), "too many");
+  for (auto* call : greedy) t.answer(call);
+  t.bus.turn();
+  ASSERT_TRUE(t.bus.submit(others.emplace_back(of(7))).ok());
+  for (auto* call : others) t.answer(call);
+  t.bus.turn();
+  EXPECT_EQ(t.bus.in_flight(), 0u);
+}
+
 TEST(Bus, EventsThatAreNotTheLastKeepTheCall) {
   Bench t;
   auto* call = t.sent("a");

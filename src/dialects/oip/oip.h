@@ -43,7 +43,7 @@ struct OipOptions {
   std::string server_name = "weir";
   std::string server_version;
   uint64_t max_body = 64 << 20;  // of one HTTP request
-  uint32_t conn_calls = 1024;    // unanswered requests of all streams of one connection; more wait on the wire
+  uint32_t conn_calls = 512;     // unanswered requests of all streams of one connection; more wait on the wire
 };
 
 class Oip {
