@@ -29,6 +29,7 @@ struct TokenPolicy {
   uint32_t max_running = 64;   // sequences in one step; no more than step_tokens
   uint32_t step_tokens = 512;  // tokens in one step, prefill and decode together
   uint32_t max_waiting = 256;  // calls; more are refused with RESOURCE_EXHAUSTED
+  uint32_t share = 25;         // per cent of slots and blocks that one tenant keeps when another's call waits for them
   bool prefix_cache = true;
 };
 

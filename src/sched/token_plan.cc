@@ -29,6 +29,30 @@ bool TokenScheduler::relieve(const Sequence& claimant, Claim claim) {
   return s != nullptr;
 }
 
+// The youngest sequence of whoever has most slots, or blocks, and more than its share of them.
+Sequence* TokenScheduler::over_share(const Sequence& claimant, Scarce what) const {
+  bool slots = what == Scarce::kSlots;
+  TokenHoldings holdings(slots ? policy_.max_running : room_.blocks, policy_.share);
+  auto holds = [slots](const Sequence& s) -> uint64_t {
+    if (s.place != Place::kActive) return 0;
+    return slots ? !s.parked() : s.blocks.size();
+  };
+  for (const auto& s : active_)
+    if (uint64_t n = holds(*s); n > 0) holdings.add(s->call->tenant, n);
+  auto tenant = holdings.gives_way(claimant.call->tenant, slots ? 1 : claimant.wanted);
+  if (!tenant) return nullptr;
+  auto last = std::find_if(active_.rbegin(), active_.rend(), [&](const auto& s) {
+    return s->call->tenant == *tenant && s->level >= claimant.level && holds(*s) > 0;
+  });
+  return last == active_.rend() ? nullptr : last->get();
+}
+
+bool TokenScheduler::make_way(const Sequence& claimant, Scarce what) {
+  auto* s = over_share(claimant, what);
+  if (s) preempt(*s);
+  return s != nullptr;
+}
+
 void TokenScheduler::preempt(Sequence& s) {
   memory_.release(s);
   s.reviews = {}, s.ahead = {};

@@ -161,16 +161,22 @@ bool TokenScheduler::alone() const {
   return std::none_of(active_.begin(), active_.end(), [](const auto& s) { return s->place == Place::kActive; });
 }
 
-// In order, without overtaking: who does not fit holds up the rest, save for those that nobody reads.
+// In order, without overtaking: who does not fit holds up the rest, save for those that nobody reads. Where all slots
+// are taken, the first call of a tenant may have one that another tenant has beyond its share.
 void TokenScheduler::admit_waiting(Time now) {
+  std::optional<uint64_t> held_up;  // the last tenant for whom there was no slot: nor is there for its next call
   for (size_t i = 0; i < waiting_.size();) {
-    if (running() >= policy_.max_running || backlog() >= policy_.step_tokens) return;
+    if (backlog() >= policy_.step_tokens) return;
     auto& s = *waiting_[i];
-    if (s.place != Place::kWaiting || s.parked()) {
+    bool waits = s.place != Place::kWaiting || s.parked() || s.call->tenant == held_up;
+    if (!waits && running() >= policy_.max_running && !make_way(s, Scarce::kSlots))
+      held_up = s.call->tenant, waits = true;
+    if (waits) {
       ++i;
       continue;
     }
-    if (!admit(s, now)) return;
+    while (!admit(s, now))
+      if (!make_way(s, Scarce::kBlocks)) return;
     Owned owned = std::move(waiting_[i]);
     waiting_.erase(waiting_.begin() + ptrdiff_t(i));
     settle_evicted();

@@ -8,6 +8,10 @@
 // old place, and computes them once more. What it has said it does not say again.
 //
 // A sequence leaves before the next step when it is cancelled; it is left out of steps while its peer has no credit.
+// A tenant that alone wants to run may have everything. When another's call comes for which there is no place, or are
+// no blocks, and who has most has more than a share of them, its youngest sequence goes back to the queue; so a call
+// waits for a step, and not for the end of what somebody else began.
+//
 // Draws are functions of the sequence's seed and the number of its tokens, so nothing here changes what is drawn.
 //
 //   add() … plan() → the engine steps → finish() …, taking mail() after each.
@@ -104,6 +108,9 @@ class TokenScheduler {
   bool admit(Sequence& s, base::Time now);
   void push_out(base::Time now);
   bool make_room(Sequence& s);
+  enum class Scarce : uint8_t { kSlots, kBlocks };
+  Sequence* over_share(const Sequence& claimant, Scarce what) const;
+  bool make_way(const Sequence& claimant, Scarce what);
   void give_back(Sequence& s);
   void start(Sequence& s, base::Time now);
   static void want_images(Sequence& s);

@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
 namespace weir::sched {
 
@@ -27,6 +29,20 @@ class TokenShare {
   std::map<uint32_t, uint64_t> now_;                        // by level: the highest tag that has begun
   std::map<std::pair<uint32_t, uint64_t>, uint64_t> ends_;  // by level and tenant: where its last call ends
   size_t prune_at_ = 64;
+};
+
+// Of something that there is `total` of, what each of several tenants has: whose part is larger than `percent` of it,
+// and larger than all others'. Pure.
+class TokenHoldings {
+ public:
+  TokenHoldings(uint64_t total, uint32_t percent);
+  void add(uint64_t tenant, uint64_t amount);
+  // Who gives way when `claimant` wants so much more; nothing when nobody has more than a share, or the claimant would.
+  std::optional<uint64_t> gives_way(uint64_t claimant, uint64_t more) const;
+
+ private:
+  const uint64_t share_;
+  std::vector<std::pair<uint64_t, uint64_t>> held_;  // by tenant; few
 };
 
 }  // namespace weir::sched

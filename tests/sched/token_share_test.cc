@@ -67,6 +67,71 @@ TEST(TokenScheduler, AFullQueueGivesUpTheLastOfWhoHasMostInIt) {
   EXPECT_EQ(desk.said[few[0]], desk.expected(*few[0]));
 }
 
+TokenPolicy eight() {
+  TokenPolicy policy;
+  policy.max_running = 8, policy.max_waiting = 2000;
+  return policy;
+}
+std::vector<msg::Call*> long_ones(TokenDesk& desk, uint64_t tenant, size_t n, uint32_t tokens = 40) {
+  std::vector<msg::Call*> out;
+  for (size_t i = 0; i < n; ++i) {
+    auto& call = desk.call({uint32_t(tenant), uint32_t(i % 50), 3}, tokens);
+    call.tenant = tenant;
+    desk.send(call);
+    out.push_back(&call);
+  }
+  return out;
+}
+
+TEST(TokenScheduler, ACallWaitsForAStepAndNotForTheEndOfWhatAnotherTenantBegan) {
+  TokenDesk desk(eight(), 256);
+  auto many = long_ones(desk, 1, 30);
+  desk.step();
+  EXPECT_EQ(desk.scheduler->active(), 8u);
+  auto few = long_ones(desk, 2, 3, 4);
+  for (int i = 0; i < 5; ++i) desk.step();
+  EXPECT_EQ(ended(desk, {few[0], few[1]}), 2u) << "a quarter of the slots is two";
+  EXPECT_EQ(ended(desk, many), 0u);
+  desk.run();
+  for (auto* call : many) EXPECT_EQ(desk.said[call], desk.expected(*call)) << "what gave way says the same, once";
+  for (auto* call : few) EXPECT_EQ(desk.said[call], desk.expected(*call));
+  EXPECT_EQ(desk.used(), 0u);
+}
+
+TEST(TokenScheduler, ATenantAloneHasAllSlotsAndNobodyGivesWayToIt) {
+  TokenDesk desk(eight(), 256);
+  auto many = long_ones(desk, 1, 30);
+  desk.run();
+  EXPECT_EQ(desk.stats.tokens->preemptions.value(), 0u);
+  EXPECT_EQ(ended(desk, many), 30u);
+}
+
+TEST(TokenScheduler, BlocksBeyondAShareAreGivenUpToo) {
+  TokenDesk desk(eight(), 32);
+  auto many = long_ones(desk, 1, 4, 100);  // of 7 blocks each at their end
+  for (int i = 0; i < 70; ++i) desk.step();
+  EXPECT_EQ(ended(desk, many), 0u);
+  auto few = long_ones(desk, 2, 1, 4);
+  for (int i = 0; i < 6; ++i) desk.step();
+  EXPECT_EQ(ended(desk, few), 1u);
+  desk.run();
+  for (auto* call : many) EXPECT_EQ(desk.said[call], desk.expected(*call));
+}
+
+TEST(TokenHoldings, WhoHasMostGivesWayIfThatIsMoreThanAShare) {
+  TokenHoldings holdings(100, 25);
+  holdings.add(1, 20), holdings.add(2, 26), holdings.add(3, 30), holdings.add(1, 4);
+  EXPECT_EQ(holdings.gives_way(4, 1), std::optional<uint64_t>(3));
+  EXPECT_EQ(holdings.gives_way(1, 1), std::optional<uint64_t>(3));
+  EXPECT_EQ(holdings.gives_way(1, 2), std::nullopt) << "it would have more than a share itself";
+  EXPECT_EQ(holdings.gives_way(2, 1), std::nullopt);
+  EXPECT_EQ(holdings.gives_way(4, 26), std::nullopt);
+  TokenHoldings fair(100, 25), off(100, 100);
+  fair.add(1, 25), off.add(1, 100);
+  EXPECT_EQ(fair.gives_way(2, 1), std::nullopt);
+  EXPECT_EQ(off.gives_way(2, 1), std::nullopt);
+}
+
 TEST(TokenShare, ATenantAloneIsServedInOrderAndNoFasterOneIsSlowed) {
   TokenShare share;
   uint64_t first = share.came(0, 7, 10), second = share.came(0, 7, 10);
