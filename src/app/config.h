@@ -20,6 +20,7 @@
 #include "net/reach.h"
 #include "net/server.h"
 #include "session/session_table.h"
+#include "wire/forwarded.h"
 #include "wire/limits.h"
 
 namespace weir::app {
@@ -78,12 +79,14 @@ struct Config {
   wire::Limits limits;
   uint32_t connections = 10000;
   uint32_t in_flight = 1024;                 // Calls of one shard
-  uint32_t conn_calls = 1024;                // unanswered requests of all gRPC streams of one connection
+  uint32_t conn_calls = 512;                 // unanswered requests of all gRPC streams of one connection
   uint64_t slab_budget = uint64_t(2) << 30;  // all that peers cause: bodies, batches, answers, sessions
   base::OverloadShares overload;             // of slab_budget, or of pinned_pool
   device::DeviceOptions device;
   uint64_t pinned_pool = uint64_t(1) << 30;  // with CUDA, in place of slab_budget
 
+  std::vector<std::string> trusted_proxies, proxy_protocol;  // networks and "unix": base::NetworkList
+  wire::TrustedProxies::Field client_field = wire::TrustedProxies::Field::kXForwardedFor;
   std::vector<std::string> cors_origins;
   std::vector<std::string> metrics_compat;  // "triton", "vllm"
   base::log::Level log_level = base::log::Level::kInfo;

@@ -8,6 +8,7 @@ namespace weir::app {
 namespace {
 
 constexpr std::string_view kModelPrefix = "model:";
+constexpr uint64_t kLeastCalls = 16;  // in flight, that every client may have on a shard
 
 oip::OipOptions oip_options(const Config& config) {
   oip::OipOptions options;
@@ -42,17 +43,39 @@ openai::Options openai_options(const Commons& commons, std::function<bool()> rea
 }
 
 // A session that ends by itself can say so; one that the wire ends cannot.
-evergreen::Options evergreen_options(const Config& config) {
+evergreen::Options evergreen_options(const Config& config, wire::BodyMemory& bodies) {
   evergreen::Options options = config.evergreen;
   options.idle = std::min(options.idle, config.limits.stream_idle / 10 * 9);
+  options.bodies = &bodies;
   return options;
 }
 
-wire::RpcOptions rpc_options(const Config& config) {
+base::ShareRule share_of(const Config& config, uint64_t least) { return {config.limits.client_share, least}; }
+
+wire::BodyMemory::Rules body_rules(const Commons& commons) {
+  wire::BodyMemory::Rules rules;
+  rules.wait = commons.config.limits.memory_wait;
+  rules.share = share_of(commons.config, 0);
+  rules.budget = commons.slabs.budget();
+  return rules;
+}
+
+bus::BusLimits bus_limits(Commons& commons) {
+  return {commons.config.in_flight, &commons.memory, share_of(commons.config, kLeastCalls)};
+}
+
+session::SessionLimits session_limits(const Config& config) {
+  session::SessionLimits limits = config.sessions;
+  limits.share.percent = config.limits.client_share;
+  return limits;
+}
+
+wire::RpcOptions rpc_options(const Config& config, wire::BodyMemory& bodies) {
   wire::RpcOptions options;
   options.max_message = config.limits.message;
   options.inflate_ratio = config.limits.inflate_ratio;
   options.min_body_rate = config.limits.min_body_rate, options.grace = config.limits.grace;
+  options.bodies = &bodies;
   return options;
 }
 
@@ -86,10 +109,10 @@ Front::Front(net::Shard& shard, Commons& commons, std::unique_ptr<net::WebFetche
     : shard_(shard),
       commons_(commons),
       bus_(
-          shard.env(), shard.id(), [&shard] { shard.post([] {}); },
-          bus::BusLimits{commons.config.in_flight, &commons.memory}),
+          shard.env(), shard.id(), [&shard] { shard.post([] {}); }, bus_limits(commons)),
+      bodies_(shard.env(), commons.body_need, body_rules(commons)),
       router_(shard.env(), wire::Cors{commons.config.cors_origins}),
-      rpcs_(router_, shard.env(), commons.slabs, &commons.json, rpc_options(commons.config)),
+      rpcs_(router_, shard.env(), commons.slabs, &commons.json, rpc_options(commons.config, bodies_)),
       oip_(bus_, router_, rpcs_, commons.slabs, *this, commons.traces, oip_options(commons.config)),
       fetcher_(std::move(fetcher)),
       services_(commons.reflection.services()),
@@ -105,14 +128,15 @@ Front::Front(net::Shard& shard, Commons& commons, std::unique_ptr<net::WebFetche
         bus_, router_, rpcs_, commons.slabs, commons.presence, commons.monitor, [this] { return ready(); },
         grps_options(commons.config));
   if (commons.config.salience.on) {
-    sessions_.emplace(bus_, shard.id(), *commons.homes, *commons.quota, commons.config.sessions, commons.metrics);
+    sessions_.emplace(bus_, shard.id(), *commons.homes, *commons.quota, session_limits(commons.config),
+                      commons.metrics);
     salience_.emplace(bus_, rpcs_, *sessions_, commons.salience);
   }
   if (commons.config.openai.on)
     openai_.emplace(bus_, router_, commons.text_load, openai_options(commons, [this] { return ready(); }));
   if (commons.config.evergreen_on)
-    evergreen_.emplace(bus_, router_, rpcs_, commons.slabs, commons.camel_json, evergreen_options(commons.config),
-                       fetcher_.get(), &*commons.purse);
+    evergreen_.emplace(bus_, router_, rpcs_, commons.slabs, commons.camel_json,
+                       evergreen_options(commons.config, bodies_), fetcher_.get(), &*commons.purse);
   health_.add_to(rpcs_);
   commons.reflection.add_to(rpcs_);
   router_.observe(tally_);

@@ -15,6 +15,7 @@
 
 #include "app/config.h"
 #include "app/gpus.h"
+#include "base/clients.h"
 #include "base/memory_ledger.h"
 #include "bus/bus.h"
 #include "device/pool.h"
@@ -38,8 +39,10 @@
 #include "net/shard.h"
 #include "sched/workers.h"
 #include "session/sessions.h"
+#include "wire/body_memory.h"
 #include "wire/codec.h"
 #include "wire/date.h"
+#include "wire/forwarded.h"
 #include "wire/router.h"
 #include "wire/rpc.h"
 
@@ -62,6 +65,10 @@ struct Commons {
 
   const Config& config;
   base::Metrics metrics;
+  base::Clients clients;  // outlives the slabs that are charged to them
+  const wire::TrustedProxies proxies{base::NetworkList::parse(config.trusted_proxies).value(), config.client_field,
+                                     clients};
+  wire::BodyMemory::Need body_need;
   Gpus gpus;
   base::MemoryLedger memory;  // all that peers cause
   const std::unique_ptr<device::SlabPool> pool;
@@ -100,7 +107,9 @@ class Front final : public oip::Control, public ops::HealthSource {
 
   net::Shard& shard() { return shard_; }
   bus::Bus& bus() { return bus_; }
-  wire::CodecEnv codec_env() { return {router_, commons_.slabs, commons_.config.limits, &date_}; }
+  wire::CodecEnv codec_env() {
+    return {router_, commons_.slabs, commons_.config.limits, &date_, &bodies_, &commons_.proxies};
+  }
 
   // Any thread; `done` is called on the shard's.
   void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> done);
@@ -125,6 +134,7 @@ class Front final : public oip::Control, public ops::HealthSource {
   net::Shard& shard_;
   Commons& commons_;
   bus::Bus bus_;
+  wire::BodyMemory bodies_;
   wire::HttpDate date_{shard_.env()};
   wire::Router router_;
   wire::RpcServer rpcs_;

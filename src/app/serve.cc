@@ -99,6 +99,8 @@ net::ServerOptions server_options(const Config& config) {
   for (const auto& address : config.listen) options.listen.push_back({address});
   options.tls = config.tls;
   options.max_connections = config.connections;
+  options.share.percent = config.limits.client_share;
+  options.proxy_protocol = base::NetworkList::parse(config.proxy_protocol).value();
   options.drain_delay = config.drain_delay;
   options.drain_timeout = config.drain_timeout;
   return options;
@@ -231,6 +233,7 @@ base::Status Serving::open() {
   commons_.api_keys = std::move(*keys);
   commons_.quota.emplace(commons_.salience.tenants(), &commons_.memory);
   commons_.purse.emplace(config_.evergreen.tenant_bytes, config_.evergreen.total_bytes, &commons_.memory);
+  commons_.purse->set_share({config_.limits.client_share, 0});
   commons_.homes.emplace(count, [this](base::ShardId shard, std::function<void()> work) {
     shards_[size_t(shard)]->post(std::move(work));
   });

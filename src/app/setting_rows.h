@@ -20,7 +20,7 @@ using base::invalid;
 using base::Status;
 
 // The tables, in the order of `weir check` and --help.
-void add_server(std::vector<Setting>& rows);      // listen, shards, tls
+void add_server(std::vector<Setting>& rows);      // listen, shards, tls, http
 void add_models(std::vector<Setting>& rows);      // models, engines, device
 void add_limits(std::vector<Setting>& rows);      // limits
 void add_overload(std::vector<Setting>& rows);    // overload

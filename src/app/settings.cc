@@ -3,8 +3,34 @@
 #include <algorithm>
 
 #include "app/setting_rows.h"
+#include "base/network.h"
 
 namespace weir::app {
+namespace {
+
+Setting networks(Setting s) {
+  s.set = [store = s.set](Config& config, const Values& values) -> Status {
+    if (auto list = base::NetworkList::parse(values); !list) return list.error();
+    return store(config, values);
+  };
+  return s;
+}
+
+void add_proxies(std::vector<Setting>& rows) {
+  using Field = wire::TrustedProxies::Field;
+  rows.push_back(networks(list("http.trusted_proxies", "NETWORK",
+                               "proxies that name their clients, not limited themselves: 10.0.0.0/8, unix; repeatable",
+                               AT(trusted_proxies))));
+  rows.push_back(choice<>("http.client_field", "the field in which they do: x-forwarded-for, forwarded",
+                          AT(client_field),
+                          std::vector<std::pair<std::string, Field>>{{"x-forwarded-for", Field::kXForwardedFor},
+                                                                     {"forwarded", Field::kForwarded}}));
+  rows.push_back(
+      networks(list("http.proxy_protocol", "NETWORK",
+                    "peers that begin each connection with a PROXY header (v1, v2); repeatable", AT(proxy_protocol))));
+}
+
+}  // namespace
 
 void add_server(std::vector<Setting>& rows) {
   rows.push_back(
@@ -18,6 +44,7 @@ void add_server(std::vector<Setting>& rows) {
   rows.push_back(in_help(path("tls.client_ca", "clients must show a certificate signed by this; cleartext is refused",
                               AT(tls.client_ca))));
   rows.push_back(in_help(flag("tls.required", "refuse cleartext over TCP", AT(tls.required))));
+  add_proxies(rows);
 }
 
 void add_limits(std::vector<Setting>& rows) {
@@ -54,6 +81,11 @@ void add_limits(std::vector<Setting>& rows) {
   rows.push_back(
       size("limits.min_body_rate", "bytes per second that a sender must keep up", AT(limits.min_body_rate), 0, kG));
   rows.push_back(size("limits.min_drain_rate", "and a receiver", AT(limits.min_drain_rate), 0, kG));
+  rows.push_back(duration("limits.memory_wait", "longest wait for memory; then 503", AT(limits.memory_wait)));
+  rows.push_back(count("limits.client_share",
+                       "per cent of connections, memory, sessions and calls that one client may hold once more than "
+                       "half of them are in use; 100 = all",
+                       AT(limits.client_share), 1, 100));
 }
 
 void add_overload(std::vector<Setting>& rows) {
