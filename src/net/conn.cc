@@ -29,7 +29,7 @@ Conn::Conn(Conns& home, Accepted accepted)
     : home_(home),
       shard_(home.shard_.parts()),
       socket_(shard_, std::move(accepted.fd), *this),
-      peer_{std::move(accepted.peer), wire::Security::kCleartext},
+      peer_{std::move(accepted.peer), wire::Security::kCleartext, accepted.network, accepted.admin},
       since_(shard_.now()),
       transport_(accepted.transport) {}
 

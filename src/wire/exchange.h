@@ -52,10 +52,17 @@ class Fields {
   std::vector<Entry> entries_;
 };
 
+// Where the other end of the connection itself is, whatever a proxy says of the client behind it.
+enum class Network : uint8_t { kOther, kLoopback };
+// Whether the listener that took the connection serves methods of Permission::kAdmin.
+enum class AdminMethods : uint8_t { kServed, kElsewhere };
+
 // Who is at the other end; the same for all Exchanges of a connection.
 struct PeerInfo {
   std::string address;  // "127.0.0.1:5000", "[::1]:5000", "unix"
   Security security = Security::kCleartext;
+  Network network = Network::kOther;
+  AdminMethods admin = AdminMethods::kServed;
 };
 
 struct Request {
