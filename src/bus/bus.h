@@ -27,6 +27,7 @@ namespace weir::bus {
 struct BusLimits {
   uint32_t max_in_flight = 1024;         // Calls lent out at once; more are refused with RESOURCE_EXHAUSTED
   base::MemoryLedger* memory = nullptr;  // from base::Overload::kRefuse on no Call is lent: base::overloaded()
+  msg::Anonymous anonymous = msg::Anonymous::kPerAddress;
 };
 
 class Bus {

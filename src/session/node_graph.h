@@ -30,10 +30,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/sip_hash.h"
 #include "base/status.h"
 #include "session/purse.h"
 
@@ -90,8 +90,9 @@ using Hold = std::shared_ptr<const void>;
 class NodeGraph {
  public:
   class Charge;
-  // `account` (null: none) holds what the graph does, and outlives it.
-  explicit NodeGraph(GraphLimits limits, Account* account = nullptr);
+  // `account` (null: none) holds what the graph does, and outlives it. `key` keys the table of names: a secret one
+  // where peers choose them.
+  explicit NodeGraph(GraphLimits limits, Account* account = nullptr, const base::HashKey& key = {});
   ~NodeGraph();  // after its Cursors
   NodeGraph(const NodeGraph&) = delete;
 
@@ -160,9 +161,9 @@ class NodeGraph {
   uint64_t bytes_ = 0;
   uint64_t climbed_ = 0;
   uint64_t visits_left_;
-  uint64_t measured_ = 0;                                                // visits that the last measure() took
-  uint64_t epoch_ = 0;                                                   // of marks in nodes
-  std::unordered_map<std::string_view, std::unique_ptr<Node>> by_name_;  // the key is the Node's own
+  uint64_t measured_ = 0;                                           // visits that the last measure() took
+  uint64_t epoch_ = 0;                                              // of marks in nodes
+  base::PeerMap<std::string_view, std::unique_ptr<Node>> by_name_;  // the key is the Node's own
   std::vector<Node*> work_;
   std::deque<Cursor*> woken_;
 };
