@@ -87,8 +87,8 @@ Front::Front(net::Shard& shard, Commons& commons, std::unique_ptr<net::WebFetche
       commons_(commons),
       bus_(
           shard.env(), shard.id(), [&shard] { shard.post([] {}); },
-          bus::BusLimits{commons.config.in_flight, &commons.memory}),
-      router_(shard.env(), wire::Cors{commons.config.cors_origins}),
+          bus::BusLimits{commons.config.in_flight, &commons.memory, commons.config.anonymous}),
+      router_(shard.env(), wire::Cors{commons.config.cors_origins}, wire::TrustedHosts{commons.config.http_hosts}),
       rpcs_(router_, shard.env(), commons.slabs, &commons.json, rpc_options(commons.config)),
       oip_(bus_, router_, rpcs_, commons.slabs, *this, commons.traces, oip_options(commons.config)),
       fetcher_(std::move(fetcher)),
