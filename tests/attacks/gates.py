@@ -20,6 +20,4 @@ OPEN = {
     'window_of_zero': 'a hundred pages of /metrics of one connection are made in one turn',
     'function_arguments': 'arguments are read in quadratic time',
     'long_texts': 'workers are not shared by tenant',
-    'foreign_pages': 'requests that a browser marks as foreign are served',
-    'rebinding': 'the Host is not looked at',
 }
