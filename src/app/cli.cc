@@ -109,6 +109,12 @@ Exit run_check(const Words& words) {
   return check_models(*config);
 }
 
+Exit run_routes(const Words& words) {
+  auto config = configuration(words);
+  if (!config) return usage(config.error().text);
+  return list_routes(*config, words.json ? RouteList::kJson : RouteList::kTable);
+}
+
 Exit run_version(const Words& words) {
   if (words.json) {
     device::Devices devices({});
@@ -173,8 +179,12 @@ void add_model(CLI::App& command, Words& words) {
 }
 
 void add_server_commands(Line& line) {
+  auto& routes = line.command("routes", "List the routes that are served, and which of them read, infer or administer",
+                              run_routes);
+  routes.add_flag("--json", line.words.json, "as JSON");
   CLI::App* subs[] = {&line.command("serve", "Serve a folder of models, or what a configuration file says", run_serve),
-                      &line.command("check", "Check a configuration and its models, show what is in force", run_check)};
+                      &line.command("check", "Check a configuration and its models, show what is in force", run_check),
+                      &routes};
   for (auto* sub : subs) {
     sub->add_option("target", line.words.target, "model repository, an .onnx model, or a .yaml configuration")
         ->type_name("DIR|FILE");

@@ -17,6 +17,7 @@
 #include "dialects/evergreen/options.h"
 #include "dialects/grps/options.h"
 #include "models/repository.h"
+#include "msg/call.h"
 #include "net/reach.h"
 #include "net/server.h"
 #include "session/session_table.h"
@@ -57,7 +58,8 @@ struct SalienceConfig {
 
 struct Config {
   std::vector<std::string> listen{"127.0.0.1:8080"};
-  uint32_t shards = 0;  // 0 = one per core
+  std::vector<std::string> admin_listen;  // not empty: admin methods are served there and nowhere else
+  uint32_t shards = 0;                    // 0 = one per core
   bool pin = true;
   base::Duration spin{0};  // of a shard, before it sleeps
   net::TlsOptions tls;
@@ -72,6 +74,7 @@ struct Config {
   OpenaiConfig openai;
   SalienceConfig salience;
   session::SessionLimits sessions;
+  msg::Anonymous anonymous = msg::Anonymous::kPerAddress;
   bool evergreen_on = true;
   evergreen::Options evergreen;
   net::FetchRules fetch;  // of references
@@ -88,6 +91,7 @@ struct Config {
   std::vector<std::string> trusted_proxies, proxy_protocol;  // networks and "unix": base::NetworkList
   wire::TrustedProxies::Field client_field = wire::TrustedProxies::Field::kXForwardedFor;
   std::vector<std::string> cors_origins;
+  std::vector<std::string> http_hosts;      // names that browsers may ask for, beside the loopback ones
   std::vector<std::string> metrics_compat;  // "triton", "vllm"
   base::log::Level log_level = base::log::Level::kInfo;
   base::log::Format log_format = base::log::Format::kText;

@@ -61,7 +61,7 @@ wire::BodyMemory::Rules body_rules(const Commons& commons) {
 }
 
 bus::BusLimits bus_limits(Commons& commons) {
-  return {commons.config.in_flight, &commons.memory, share_of(commons.config, kLeastCalls)};
+  return {commons.config.in_flight, &commons.memory, share_of(commons.config, kLeastCalls), commons.config.anonymous};
 }
 
 session::SessionLimits session_limits(const Config& config) {
@@ -111,7 +111,7 @@ Front::Front(net::Shard& shard, Commons& commons, std::unique_ptr<net::WebFetche
       bus_(
           shard.env(), shard.id(), [&shard] { shard.post([] {}); }, bus_limits(commons)),
       bodies_(shard.env(), commons.body_need, body_rules(commons)),
-      router_(shard.env(), wire::Cors{commons.config.cors_origins}),
+      router_(shard.env(), wire::Cors{commons.config.cors_origins}, wire::TrustedHosts{commons.config.http_hosts}),
       rpcs_(router_, shard.env(), commons.slabs, &commons.json, rpc_options(commons.config, bodies_)),
       oip_(bus_, router_, rpcs_, commons.slabs, *this, commons.traces, oip_options(commons.config)),
       fetcher_(std::move(fetcher)),

@@ -107,6 +107,7 @@ class Front final : public oip::Control, public ops::HealthSource {
 
   net::Shard& shard() { return shard_; }
   bus::Bus& bus() { return bus_; }
+  std::vector<const wire::Route*> routes() const { return router_.routes(); }
   wire::CodecEnv codec_env() {
     return {router_, commons_.slabs, commons_.config.limits, &date_, &bodies_, &commons_.proxies};
   }

@@ -96,7 +96,10 @@ uint32_t pinned_shards(const Config& config) {
 
 net::ServerOptions server_options(const Config& config) {
   net::ServerOptions options;
-  for (const auto& address : config.listen) options.listen.push_back({address});
+  using wire::AdminMethods;
+  auto beside = config.admin_listen.empty() ? AdminMethods::kServed : AdminMethods::kElsewhere;
+  for (const auto& address : config.listen) options.listen.push_back({address, beside});
+  for (const auto& address : config.admin_listen) options.listen.push_back({address, AdminMethods::kServed});
   options.tls = config.tls;
   options.max_connections = config.connections;
   options.share.percent = config.limits.client_share;
@@ -184,6 +187,7 @@ class Serving {
   void enter(Phase phase);
   void on_overload(base::Overload step);
   std::string what_is_guarded() const;
+  std::string url(const std::string& address) const;
   void greet() const;
   void finish_calls();
   void write_families(std::string& out);
@@ -227,7 +231,7 @@ base::Status Serving::open() {
   net::Pin pin = pinned_shards(config_) > 0 ? net::Pin::kYes : net::Pin::kNo;
   auto tokens = bearer_tokens(config_.salience);
   if (!tokens) return tokens.error();
-  commons_.salience = {config_.salience.default_model, std::move(*tokens)};
+  commons_.salience = {config_.salience.default_model, std::move(*tokens), config_.anonymous};
   auto keys = api_keys(config_.openai);
   if (!keys) return keys.error();
   commons_.api_keys = std::move(*keys);
@@ -372,17 +376,28 @@ std::string Serving::what_is_guarded() const {
   return guarded.empty() ? "there is no authentication" : guarded + "; nothing guards the rest";
 }
 
+std::string Serving::url(const std::string& address) const {
+  bool unix_socket = address.starts_with("unix:");
+  return (unix_socket ? "" : config_.tls.certificate.empty() ? "http://" : "https://") + address;
+}
+
 void Serving::greet() const {
+  using wire::AdminMethods;
+  bool apart = !config_.admin_listen.empty();
   std::string text = "weir " + std::string(kVersion) + " is listening on";
   std::string first;
-  for (const auto& address : server_->bound()) {
-    bool unix_socket = address.starts_with("unix:");
-    std::string url = (unix_socket ? "" : config_.tls.certificate.empty() ? "http://" : "https://") + address;
-    text += ' ' + url;
-    if (first.empty() && !unix_socket) first = url;
+  for (const auto& address : server_->bound(apart ? AdminMethods::kElsewhere : AdminMethods::kServed)) {
+    text += ' ' + url(address);
+    if (first.empty() && !address.starts_with("unix:")) first = url(address);
   }
   auto now = catalog();
-  text += "  (REST and gRPC on the same port)\nmodels:\n" + model_table(*now);
+  text += "  (REST and gRPC on the same port)\n";
+  if (apart) {
+    text += "admin methods are served at";
+    for (const auto& address : server_->bound(AdminMethods::kServed)) text += ' ' + url(address);
+    text += '\n';
+  }
+  text += "models:\n" + model_table(*now);
   if (!first.empty())
     text += "try: curl -s " + first +
             (now->models.empty() ? std::string("/v2") : "/v2/models/" + now->models.begin()->first) + '\n';

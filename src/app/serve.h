@@ -14,4 +14,9 @@ Exit serve(const Config& config);
 // Loads the models of the configuration without serving them and prints what became of them: `weir check`.
 Exit check_models(const Config& config);
 
+// Prints the routes of the protocols that the configuration turns on, with what each asks of its caller (read, infer or
+// admin: wire/access.h); serves nothing: `weir routes`.
+enum class RouteList : uint8_t { kTable, kJson };
+Exit list_routes(const Config& config, RouteList form);
+
 }  // namespace weir::app

@@ -35,6 +35,9 @@ void add_proxies(std::vector<Setting>& rows) {
 void add_server(std::vector<Setting>& rows) {
   rows.push_back(
       in_help(list("listen", "ADDR", "address to listen on: HOST:PORT or unix:PATH; repeatable", AT(listen))));
+  rows.push_back(in_help(list("admin.listen", "ADDR",
+                              "serve admin methods (load, unload, settings) here and nowhere else; repeatable",
+                              AT(admin_listen))));
   rows.push_back(in_help(count("shards", "threads that serve connections; 0 = one per core", AT(shards), 0, 256)));
   rows.push_back(flag("pin", "keep each shard on one core", AT(pin)));
   rows.push_back(duration("spin", "how long a shard looks for work before it sleeps: latency for a core", AT(spin)));
@@ -103,6 +106,17 @@ void add_operations(std::vector<Setting>& rows) {
   using base::log::Level;
   rows.push_back(named(list("cors.origins", "ORIGIN", "web pages that may call, * = all; repeatable", AT(cors_origins)),
                        "--cors-origin"));
+  Setting hosts =
+      list("http.hosts", "HOST",
+           "names that browsers may ask for beside loopback ones: a.example, *.b.example:8443, *; repeatable",
+           AT(http_hosts));
+  hosts.set = [store = hosts.set](Config& config, const Values& values) -> Status {
+    for (const auto& v : values)
+      if (v.empty() || v.find_first_of("/ @?#") != v.npos)
+        return invalid("expected names like a.example or a.example:8443, got '" + v + "'");
+    return store(config, values);
+  };
+  rows.push_back(in_help(std::move(hosts)));
   Setting compat = list("metrics.compat", "NAME", "metric names of others as well: triton, vllm", AT(metrics_compat));
   auto store = compat.set;
   compat.set = [store](Config& config, const Values& values) -> Status {

@@ -70,6 +70,11 @@ void add_sessions(std::vector<Setting>& rows) {
   rows.push_back(secret(text("salience.bearer_token", "SECRET", "that clients must show", AT(salience.bearer_token))));
   rows.push_back(path("salience.bearer_token_file", "several, one per line; each is a tenant of its own",
                       AT(salience.bearer_token_file)));
+  rows.push_back(choice<>("sessions.anonymous",
+                          "per_address, shared: who shares sessions and cached prefixes, of clients without a secret",
+                          AT(anonymous),
+                          std::vector<std::pair<std::string, msg::Anonymous>>{
+                              {"per_address", msg::Anonymous::kPerAddress}, {"shared", msg::Anonymous::kShared}}));
   rows.push_back(duration("sessions.idle", "how long a session lives without use", AT(sessions.idle), milliseconds(1)));
   rows.push_back(duration("sessions.lifetime", "and how long at most", AT(sessions.lifetime), milliseconds(1)));
   rows.push_back(count("sessions.per_tenant", "sessions of one tenant", AT(sessions.per_tenant), 1));

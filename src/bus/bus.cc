@@ -143,6 +143,8 @@ base::Status Bus::submit(msg::Call* call) {
 }
 
 base::Status Bus::submit(msg::Call* call, Served& served) {
+  bool shared = limits_.anonymous == msg::Anonymous::kShared && msg::is_anonymous(call->tenant);
+  call->cache_scope = shared ? 0 : call->tenant;
   return lend(*static_cast<Slot*>(call), served, *served.inbox);
 }
 

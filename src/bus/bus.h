@@ -31,6 +31,7 @@ struct BusLimits {
   base::MemoryLedger* memory = nullptr;  // from base::Overload::kRefuse on no Call is lent: base::overloaded()
   // Of one tenant, once more than half are lent out; off by default. Calls without a tenant are not counted.
   base::ShareRule share{.percent = 100};
+  msg::Anonymous anonymous = msg::Anonymous::kPerAddress;
 };
 
 class Bus {

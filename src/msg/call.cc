@@ -15,6 +15,7 @@ void Call::clear() {
   deadline = base::kNever;
   queue_timeout = {};
   tenant = 0;
+  cache_scope = 0;
   session = {};
   generation = nullptr;
   sink = nullptr;

@@ -111,6 +111,15 @@ struct Timeline {
   uint32_t batch_rows = 0;              // size of the batch it shared
 };
 
+// On whose behalf Calls come: keyed hashes, even of a secret that the client has shown, odd of the address of one that
+// has shown none. 0: nobody in particular.
+constexpr bool is_anonymous(uint64_t tenant) { return (tenant & 1) != 0; }
+// Who shares sessions and cached prefixes, of clients that have shown no secret.
+enum class Anonymous : uint8_t {
+  kPerAddress,  // those of one address
+  kShared,      // all of them
+};
+
 // What a dialect fills in. Copyable only where a test wants it; never copied on the path.
 struct Call {
   std::string model;
@@ -122,7 +131,8 @@ struct Call {
   uint32_t priority = 0;                   // 0 = the model's default; 1 is the most urgent
   base::Time deadline = base::kNever;      // past this nobody wants the answer
   base::Duration queue_timeout{0};         // longest stay in the queue; 0 = the model's default
-  uint64_t tenant = 0;                     // on whose behalf: among equals, tenants take turns
+  uint64_t tenant = 0;                     // see above: among equals, tenants take turns
+  uint64_t cache_scope = 0;                // Calls of different ones never share cached prefixes; the bus sets it
   base::SessionId session;                 // whose keys and values the engine keeps between Calls
   std::unique_ptr<Generation> generation;  // of a Call for a model that makes tokens; null for tensors
   Sink* sink = nullptr;                    // null once the client has left; home shard only

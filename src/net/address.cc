@@ -107,6 +107,14 @@ void Endpoint::set_port(uint16_t port) {
 
 std::string Endpoint::path() const { return as<sockaddr_un>(storage).sun_path; }
 
+bool Endpoint::loopback() const {
+  constexpr uint8_t kNet = 127;
+  if (storage.ss_family == AF_INET) return ntohl(as<sockaddr_in>(storage).sin_addr.s_addr) >> 24 == kNet;
+  if (storage.ss_family != AF_INET6) return false;
+  const auto& v6 = as<sockaddr_in6>(storage).sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == kNet);
+}
+
 std::string Endpoint::text() const {
   char host[INET6_ADDRSTRLEN] = "";
   if (storage.ss_family == AF_UNIX) return "unix:" + path();

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "wire/exchange.h"
+
 namespace weir::net {
 
 class Fd {
@@ -36,6 +38,8 @@ struct Accepted {
   Fd fd;             // non-blocking
   std::string peer;  // "127.0.0.1:5000", "[::1]:5000", "unix"
   Transport transport = Transport::kTcp;
+  wire::Network network = wire::Network::kOther;           // of `peer`
+  wire::AdminMethods admin = wire::AdminMethods::kServed;  // of the listener
 };
 
 }  // namespace weir::net

@@ -59,7 +59,8 @@ Listener::Burst Listener::accept_burst() {
     Fd fd(::accept4(fd_.native_handle(), reinterpret_cast<sockaddr*>(&peer.storage), &peer.size,
                     SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd) {
-      deliver_({std::move(fd), transport_ == Transport::kUnix ? "unix" : peer.text(), transport_});
+      auto network = peer.loopback() ? wire::Network::kLoopback : wire::Network::kOther;
+      deliver_({std::move(fd), transport_ == Transport::kUnix ? "unix" : peer.text(), transport_, network});
       if (memory_ && memory_->look() >= base::Overload::kStop) return Burst::kShort;
       continue;
     }

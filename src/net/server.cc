@@ -33,6 +33,12 @@ struct Waiting {
   Fd fd;
   size_t shard;
   Transport transport;
+  wire::AdminMethods admin;
+};
+
+struct Bound {
+  std::string text;
+  wire::AdminMethods admin;
 };
 
 // std::function wants to be copied; a descriptor does not.
@@ -70,9 +76,9 @@ struct Server::Parts {
   };
 
   base::Status bind();
-  base::Status bind(const Endpoint& endpoint);
-  base::Status bind_tcp(Endpoint endpoint);
-  base::Status bind_unix(const Endpoint& endpoint);
+  base::Status bind(const Endpoint& endpoint, wire::AdminMethods admin);
+  base::Status bind_tcp(Endpoint endpoint, wire::AdminMethods admin);
+  base::Status bind_unix(const Endpoint& endpoint, wire::AdminMethods admin);
   base::Status load_tls();
   void start();
   void listen(Waiting&& waiting);
@@ -90,7 +96,7 @@ struct Server::Parts {
   Census census;
   std::vector<Endpoint> wanted;
   std::vector<Waiting> waiting;  // bound, until start()
-  std::vector<std::string> bound;
+  std::vector<Bound> bound;
   std::vector<SocketFile> files;
   std::unique_ptr<Drain> draining;  // the first shard's
   std::atomic<bool> drain_asked{false};
@@ -145,7 +151,7 @@ base::Status Server::Parts::bind() {
     base::Status first;
     size_t good = 0;
     for (const auto& endpoint : *found) {
-      auto status = bind(endpoint);
+      auto status = bind(endpoint, address.admin);
       good += status.ok();
       if (status.ok()) continue;
       // "localhost" may name an address of a family that this machine does not have.
@@ -158,31 +164,31 @@ base::Status Server::Parts::bind() {
   return {};
 }
 
-base::Status Server::Parts::bind(const Endpoint& endpoint) {
-  return endpoint.transport() == Transport::kUnix ? bind_unix(endpoint) : bind_tcp(endpoint);
+base::Status Server::Parts::bind(const Endpoint& endpoint, wire::AdminMethods admin) {
+  return endpoint.transport() == Transport::kUnix ? bind_unix(endpoint, admin) : bind_tcp(endpoint, admin);
 }
 
 // Sharing a port among shards would also share it with another weir: so first see that nobody is there.
-base::Status Server::Parts::bind_tcp(Endpoint endpoint) {
+base::Status Server::Parts::bind_tcp(Endpoint endpoint, wire::AdminMethods admin) {
   if (endpoint.port() != 0)
     if (auto probe = listen_at(endpoint, Sharing::kAlone); !probe) return probe.error();
   for (size_t i = 0; i < shares.size(); ++i) {
     auto fd = listen_at(endpoint, Sharing::kPerShard);
     if (!fd) return fd.error();
     endpoint.set_port(local_endpoint(*fd).port());
-    waiting.push_back({std::move(*fd), i, Transport::kTcp});
+    waiting.push_back({std::move(*fd), i, Transport::kTcp, admin});
   }
-  bound.push_back(endpoint.text());
+  bound.push_back({endpoint.text(), admin});
   return {};
 }
 
-base::Status Server::Parts::bind_unix(const Endpoint& endpoint) {
+base::Status Server::Parts::bind_unix(const Endpoint& endpoint, wire::AdminMethods admin) {
   auto fd = listen_at(endpoint, Sharing::kAlone);
   if (!fd) return fd.error();
   struct stat info {};
   if (::lstat(endpoint.path().c_str(), &info) == 0) files.push_back({endpoint.path(), info.st_dev, info.st_ino});
-  waiting.push_back({std::move(*fd), 0, Transport::kUnix});
-  bound.push_back(endpoint.text());
+  waiting.push_back({std::move(*fd), 0, Transport::kUnix, admin});
+  bound.push_back({endpoint.text(), admin});
   return {};
 }
 
@@ -209,10 +215,14 @@ void Server::Parts::start() {
 
 void Server::Parts::listen(Waiting&& waiting_one) {
   auto* share = shares[waiting_one.shard].get();
-  Listener::Deliver deliver = [share](Accepted accepted) { share->conns.adopt(std::move(accepted)); };
+  Listener::Deliver deliver = [share, admin = waiting_one.admin](Accepted accepted) {
+    accepted.admin = admin;
+    share->conns.adopt(std::move(accepted));
+  };
   // One socket takes a unix path's connections; they are dealt out round the shards.
   if (waiting_one.transport == Transport::kUnix && shares.size() > 1)
-    deliver = [this](Accepted accepted) {
+    deliver = [this, admin = waiting_one.admin](Accepted accepted) {
+      accepted.admin = admin;
       auto* to = shares[next_shard++ % shares.size()].get();
       to->shard.post([to, parcel = Parcel(std::move(accepted))] { to->conns.adopt(std::move(*parcel.accepted)); });
     };
@@ -298,7 +308,19 @@ base::Status Server::bind() {
   return status;
 }
 
-std::vector<std::string> Server::bound() const { return parts_->bound; }
+std::vector<std::string> Server::bound() const {
+  std::vector<std::string> out;
+  for (const auto& one : parts_->bound) out.push_back(one.text);
+  return out;
+}
+
+std::vector<std::string> Server::bound(wire::AdminMethods admin) const {
+  std::vector<std::string> out;
+  for (const auto& one : parts_->bound)
+    if (one.admin == admin) out.push_back(one.text);
+  return out;
+}
+
 void Server::start() { parts_->start(); }
 
 base::Status Server::reload_tls() { return parts_->load_tls(); }

@@ -17,6 +17,7 @@ namespace weir::net {
 
 struct ListenAddress {
   std::string text;  // "127.0.0.1:8080", "[::]:8080", "localhost:0", "unix:/run/weir.sock"
+  wire::AdminMethods admin = wire::AdminMethods::kServed;
 };
 
 struct TlsOptions {
@@ -46,8 +47,9 @@ class Server {
 
   // Binds and listens. Errors: the address and the reason, for a person; nothing is left bound.
   base::Status bind();
-  // The addresses as bound ("127.0.0.1:41234" for port 0), after bind().
+  // The addresses as bound ("127.0.0.1:41234" for port 0), after bind(), in the order of `listen`.
   std::vector<std::string> bound() const;
+  std::vector<std::string> bound(wire::AdminMethods admin) const;  // those of them that do this
   void start();
 
   // Reads certificate and key again; connections that are up keep theirs. On failure the old ones stay in use.

@@ -1,19 +1,18 @@
 #include "sched/kv_blocks.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/sip_hash.h"
 
 namespace weir::sched {
 
 using base::check;
 
 Digest digest_of(std::span<const std::byte> data, uint64_t key) {
-  auto hash = XXH3_128bits_withSeed(data.data(), data.size(), key);
-  return {hash.low64, hash.high64};
+  auto hash = base::hash128({key, ~key}, data);
+  return {hash.low, hash.high};
 }
 
 KvBlocks::KvBlocks(uint32_t blocks, uint32_t block_size, uint64_t key)

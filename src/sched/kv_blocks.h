@@ -6,8 +6,8 @@
 //
 // A block whose positions are all computed can be sealed: from then on it is never written and find() finds it by what
 // it holds. A sealed block is named by (salt, the sealed block before it, its token ids, its images); ids are compared
-// in full on a hit, the block before by a number that is never used again, so that a collision of the hash
-// (XXH3-128, keyed) shares nothing.
+// in full on a hit, the block before by a number that is never used again. Images are compared by their digests alone,
+// which peers who do not know the key cannot make collide (SipHash-2-4, 128 bits).
 #pragma once
 
 #include <cstdint>

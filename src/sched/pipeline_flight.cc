@@ -94,6 +94,7 @@ void PipelineFlight::describe(PipelineLeg& leg, const msg::ModelSpec& spec) cons
   leg.deadline = parent->deadline;
   leg.queue_timeout = parent->queue_timeout;
   leg.tenant = parent->tenant;
+  leg.cache_scope = parent->cache_scope;
   leg.session = parent->session;
   leg.times.received = parent->times.received;
   leg.times.queued = lane_now();

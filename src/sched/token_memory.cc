@@ -15,11 +15,15 @@ constexpr size_t kCompared = 1024;  // tokens of a history that are compared wit
 }  // namespace
 
 TokenMemory::TokenMemory(TokenEngine& engine, uint32_t blocks, uint32_t block_size, Cache cache, uint64_t key)
-    : engine_(engine), caches_(cache == Cache::kOn), key_(key), kv_(blocks, block_size, key) {}
+    : engine_(engine),
+      caches_(cache == Cache::kOn),
+      key_(key),
+      kv_(blocks, block_size, key),
+      by_session_(0, base::KeyedHash({key, ~key})) {}
 
 KvBlocks::Content TokenMemory::content(Sequence& sequence, uint32_t block) const {
   uint32_t size = kv_.block_size(), from = block * size;
-  return {sequence.wish.cache_salt, block == 0 ? 0 : kv_.chain(sequence.blocks[block - 1]),
+  return {sequence.salt(), block == 0 ? 0 : kv_.chain(sequence.blocks[block - 1]),
           std::span(sequence.tokens).subspan(from, size), sequence.images_in(from, from + size, key_)};
 }
 
@@ -45,7 +49,7 @@ bool TokenMemory::take_resident(Sequence& s) {
   auto& resident = *found->second;
   auto history = s.wish.history;
   size_t same = std::min(history.size(), resident.tokens.size()), compared = std::min(same, kCompared);
-  bool ours = s.tokens.empty() && resident.salt == s.wish.cache_salt &&
+  bool ours = s.tokens.empty() && resident.salt == s.salt() &&
               std::equal(history.begin() + ptrdiff_t(same - compared), history.begin() + ptrdiff_t(same),
                          resident.tokens.begin() + ptrdiff_t(same - compared));
   if (!ours || same == 0) return erase(found->second), false;
@@ -137,8 +141,7 @@ void TokenMemory::keep(Sequence& s) {
   shorten(s.blocks, s.stored);
   if (s.stored == 0) return;
   s.tokens.resize(s.stored);
-  residents_.push_back(
-      {s.call->session, s.wish.cache_salt, std::move(s.tokens), std::move(s.blocks), s.sealed, s.sealable});
+  residents_.push_back({s.call->session, s.salt(), std::move(s.tokens), std::move(s.blocks), s.sealed, s.sealable});
   by_session_[s.call->session] = std::prev(residents_.end());
   s.tokens.clear(), s.blocks.clear();
   s.stored = s.sealed = 0;

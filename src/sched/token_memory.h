@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/sip_hash.h"
 #include "sched/kv_blocks.h"
 #include "sched/token_engine.h"
 #include "sched/token_sequence.h"
@@ -67,9 +68,6 @@ class TokenMemory {
     uint32_t sealed = 0;
     bool sealable = true;
   };
-  struct SessionHash {
-    size_t operator()(base::SessionId id) const { return size_t(id.low ^ id.high); }
-  };
   using Residents = std::list<Resident>;  // the longest unused first
 
   bool take_resident(Sequence& sequence);
@@ -84,7 +82,7 @@ class TokenMemory {
   const uint64_t key_;
   KvBlocks kv_;
   Residents residents_;
-  std::unordered_map<base::SessionId, Residents::iterator, SessionHash> by_session_;
+  std::unordered_map<base::SessionId, Residents::iterator, base::KeyedHash> by_session_;
 };
 
 }  // namespace weir::sched

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -79,6 +80,8 @@ struct Sequence {
   uint32_t reviewed = 0;  // those of them that were fed again
   bool started = false;   // was admitted before
 
+  // Sequences of different ones never share blocks.
+  uint64_t salt() const { return wish.cache_salt ^ std::rotl(call->cache_scope, 32); }
   bool is(msg::Aim aim) const { return wish.aim == aim; }
   // What it may cost, in tokens.
   uint64_t work() const { return uint64_t(prompt) + std::min(wish.max_tokens, 256u); }

@@ -57,8 +57,12 @@ std::string named(std::string_view id) {
 }
 std::string placed(std::string_view id, int64_t seq) { return named(id) + ", fragment " + std::to_string(seq); }
 
-NodeGraph::NodeGraph(GraphLimits limits, Account* account, Slices* slices)
-    : limits_(limits), account_(account), slices_(slices), visits_left_(limits.visits) {}
+NodeGraph::NodeGraph(GraphLimits limits, Account* account, Slices* slices, const base::HashKey& key)
+    : limits_(limits),
+      account_(account),
+      slices_(slices),
+      visits_left_(limits.visits),
+      by_name_(0, base::KeyedHash(key)) {}
 
 NodeGraph::~NodeGraph() {
   for (const auto& [id, node] : by_name_)

@@ -34,10 +34,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/sip_hash.h"
 #include "base/status.h"
 #include "session/purse.h"
 #include "session/slices.h"
@@ -97,7 +97,9 @@ class NodeGraph {
  public:
   class Charge;
   // `account` (null: none) holds what the graph does, `slices` (null: without limit) are the shard's; they outlive it.
-  explicit NodeGraph(GraphLimits limits, Account* account = nullptr, Slices* slices = nullptr);
+  // `key` keys the table of names: a secret one where peers choose them.
+  explicit NodeGraph(GraphLimits limits, Account* account = nullptr, Slices* slices = nullptr,
+                     const base::HashKey& key = {});
   ~NodeGraph();  // after its Cursors
   NodeGraph(const NodeGraph&) = delete;
 
@@ -176,9 +178,9 @@ class NodeGraph {
   uint64_t bytes_ = 0;
   uint64_t climbed_ = 0;
   uint64_t visits_left_;
-  uint64_t measured_ = 0;                                                // visits that the last measure() took
-  uint64_t epoch_ = 0;                                                   // of marks in nodes
-  std::unordered_map<std::string_view, std::unique_ptr<Node>> by_name_;  // the key is the Node's own
+  uint64_t measured_ = 0;                                           // visits that the last measure() took
+  uint64_t epoch_ = 0;                                              // of marks in nodes
+  base::PeerMap<std::string_view, std::unique_ptr<Node>> by_name_;  // the key is the Node's own
   std::vector<Node*> work_;
   std::list<Cursor*> woken_;
 };

@@ -70,7 +70,13 @@ struct SessionTable::Session {
 
 SessionTable::SessionTable(base::Env& env, base::ShardId home, size_t shards, Quota& quota, SessionLimits limits,
                            Over over)
-    : env_(env), home_(home), shards_(shards), quota_(quota), limits_(limits), over_(std::move(over)) {}
+    : env_(env),
+      home_(home),
+      shards_(shards),
+      quota_(quota),
+      limits_(limits),
+      over_(std::move(over)),
+      sessions_(0, Hash{base::KeyedHash(base::HashKey::drawn(env))}) {}
 
 SessionTable::~SessionTable() {
   env_.cancel(timer_);

@@ -20,6 +20,7 @@
 #include "base/client.h"
 #include "base/env.h"
 #include "base/ids.h"
+#include "base/sip_hash.h"
 #include "base/status.h"
 #include "msg/generate.h"
 #include "msg/spec.h"
@@ -119,7 +120,8 @@ class SessionTable {
     bool operator==(const Key&) const = default;
   };
   struct Hash {
-    size_t operator()(const Key& key) const { return size_t(key.id.low ^ uint64_t(key.tenant)); }
+    base::KeyedHash hash;
+    size_t operator()(const Key& key) const { return hash(key.id); }
   };
   using Sessions = std::unordered_map<Key, std::unique_ptr<Session>, Hash>;
 

@@ -10,7 +10,13 @@
 
 namespace weir::session {
 
-enum class Tenant : uint32_t {};  // 0, 1, … below Quota::tenants()
+struct Tenant {
+  uint32_t number = 0;  // below Quota::tenants()
+  // Of a tenant of many clients: a number of the client's own. What one of them keeps does not exist for the others.
+  uint64_t client = 0;
+
+  friend bool operator==(const Tenant&, const Tenant&) = default;
+};
 
 // Any thread.
 class Quota {
@@ -22,21 +28,21 @@ class Quota {
   size_t tenants() const { return taken_.size(); }
   // One more, if that makes no more than `limit`.
   bool take(Tenant tenant, uint32_t limit) {
-    auto& n = taken_[size_t(tenant)];
+    auto& n = taken_[tenant.number];
     uint32_t now = n.load(std::memory_order_relaxed);
     while (now < limit)
       if (n.compare_exchange_weak(now, now + 1, std::memory_order_relaxed)) return true;
     return false;
   }
-  void give(Tenant tenant) { taken_[size_t(tenant)].fetch_sub(1, std::memory_order_relaxed); }
-  uint32_t taken(Tenant tenant) const { return taken_[size_t(tenant)].load(std::memory_order_relaxed); }
+  void give(Tenant tenant) { taken_[tenant.number].fetch_sub(1, std::memory_order_relaxed); }
+  uint32_t taken(Tenant tenant) const { return taken_[tenant.number].load(std::memory_order_relaxed); }
 
   // Bytes that all sessions hold; a session says how many it held and how many now.
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
-  uint64_t bytes(Tenant tenant) const { return held_[size_t(tenant)].load(std::memory_order_relaxed); }
+  uint64_t bytes(Tenant tenant) const { return held_[tenant.number].load(std::memory_order_relaxed); }
   void charge(Tenant tenant, uint64_t before, uint64_t now) {
     bytes_.fetch_add(now - before, std::memory_order_relaxed);
-    held_[size_t(tenant)].fetch_add(now - before, std::memory_order_relaxed);
+    held_[tenant.number].fetch_add(now - before, std::memory_order_relaxed);
     if (!ledger_) return;
     if (now > before)
       ledger_->add(base::MemoryKind::kSessions, now - before);

@@ -53,12 +53,19 @@ class Fields {
   std::vector<Entry> entries_;
 };
 
+// Where the other end of the connection itself is, whatever a proxy says of the client behind it.
+enum class Network : uint8_t { kOther, kLoopback };
+// Whether the listener that took the connection serves methods of Permission::kAdmin.
+enum class AdminMethods : uint8_t { kServed, kElsewhere };
+
 // Who is at the other end; the same for all Exchanges of a connection, unless a trusted proxy names their clients.
 struct PeerInfo {
   std::string address;  // "127.0.0.1:5000", "[::1]:5000", "unix"; without a port where a proxy has told none
   Security security = Security::kCleartext;
   base::ClientRef client{};  // whose shares it uses; empty: nobody counts
   bool proxy = false;        // trusted to say for whom it asks (http.trusted_proxies)
+  Network network = Network::kOther;
+  AdminMethods admin = AdminMethods::kServed;
 
   // The host, as tenants are told apart by it: the client's name, or the address without its port.
   std::string_view host() const {

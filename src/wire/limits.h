@@ -59,8 +59,9 @@ inline constexpr std::string_view kFramingTe = "framing_te", kFramingCl = "frami
                                   kH2Outbound = "h2_outbound", kH2StreamId = "h2_stream_id", kGrpcLen = "grpc_len",
                                   kGrpcEncoding = "grpc_encoding", kGrpcTimeout = "grpc_timeout", kParse = "parse",
                                   kShape = "shape", kParam = "param", kModelName = "model_name", kAuth = "auth",
-                                  kOverload = "overload", kDrain = "drain", kEngine = "engine", kProxy = "proxy",
-                                  kShare = "client_share";
+                                  kForeignPage = "foreign_page", kUntrustedHost = "untrusted_host",
+                                  kAdminListener = "admin_listener", kOverload = "overload", kDrain = "drain",
+                                  kEngine = "engine", kProxy = "proxy", kShare = "client_share";
 }  // namespace reason
 
 }  // namespace weir::wire

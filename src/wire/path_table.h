@@ -34,10 +34,12 @@ class PathTable {
   // The known path that is nearest to this unknown one, with the path's own segments in place of {placeholders};
   // empty when nothing is near. Only fixed segments count: what a placeholder takes is near to nothing.
   std::string nearest(std::string_view path) const;
+  const std::vector<std::unique_ptr<PathEntry>>& entries() const { return entries_; }
 
  private:
   struct Node;
-  // Both ends of the text and its length: enough to tell the paths of a server apart, and nobody else adds any.
+  // Both ends of the text and its length: enough to tell the paths of a server apart. Not keyed: the configuration
+  // alone adds entries, so a peer's text can only be looked for in buckets whose sizes are known.
   struct TextHash {
     using is_transparent = void;
     size_t operator()(std::string_view text) const;

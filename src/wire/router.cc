@@ -59,7 +59,7 @@ std::string_view PathArgs::operator[](std::string_view name) const {
 
 struct Router::Table {
   base::Env& env;
-  Cors cors;
+  AccessRules access;
   PathTable paths;
   std::vector<std::pair<std::string, ErrorForm>> forms;  // longest prefix first
   Claims claims = nullptr;
@@ -67,7 +67,7 @@ struct Router::Table {
   // Matches are reused: the strings of PathArgs keep no memory, but the vector does.
   std::vector<std::unique_ptr<Match>> spare;
 
-  Table(base::Env& e, Cors c) : env(e), cors(std::move(c)) {}
+  Table(base::Env& e, Cors cors, TrustedHosts hosts) : env(e), access(std::move(cors), std::move(hosts)) {}
 
   std::unique_ptr<Match> fresh() {
     if (spare.empty()) return std::make_unique<Match>();
@@ -87,12 +87,13 @@ struct Router::Table {
   }
 
   void identify(Exchange& x);
-  bool allowed(std::string_view origin) const;
+  const Cors& cors() const { return access.cors(); }
   void allow_origin(Exchange& x, std::string_view origin) const;
   void preflight(Exchange& x, const PathEntry& entry) const;
   void refuse(Exchange& x, Response&& with, int status, std::string_view text) const;
   Plan no_route(Exchange& x, std::unique_ptr<Match> match);
   Plan no_method(Exchange& x, const PathEntry& entry);
+  Plan deny(Exchange& x, const Route* route, const Denial& denial) const;
 };
 
 // The client's request id if it is harmless, else a new one; it goes back to the client and into the access log.
@@ -118,13 +119,10 @@ void Router::Table::identify(Exchange& x) {
   }
 }
 
-bool Router::Table::allowed(std::string_view origin) const {
-  return std::any_of(cors.origins.begin(), cors.origins.end(), [&](const auto& o) { return o == "*" || o == origin; });
-}
-
 // Fetch standard, "CORS protocol".
 void Router::Table::allow_origin(Exchange& x, std::string_view origin) const {
-  bool any = std::find(cors.origins.begin(), cors.origins.end(), "*") != cors.origins.end();
+  const auto& origins = cors().origins;
+  bool any = std::find(origins.begin(), origins.end(), "*") != origins.end();
   x.standing().add("access-control-allow-origin", any ? std::string_view("*") : origin);
   x.standing().add("access-control-expose-headers", kExposed);
   if (!any) x.standing().add("vary", "origin");
@@ -136,7 +134,7 @@ void Router::Table::preflight(Exchange& x, const PathEntry& entry) const {
   response.status = 204;
   response.fields.add("allow", entry.allow + ", OPTIONS");
   std::string_view origin = fields.find("origin");
-  if (!origin.empty() && allowed(origin) && fields.has("access-control-request-method")) {
+  if (!origin.empty() && cors().lists(origin) && fields.has("access-control-request-method")) {
     response.fields.add("access-control-allow-methods", entry.allow);
     if (auto wanted = fields.find("access-control-request-headers"); !wanted.empty() && wanted.size() <= 1024)
       response.fields.add("access-control-allow-headers", wanted);
@@ -187,10 +185,28 @@ Plan Router::Table::no_method(Exchange& x, const PathEntry& entry) {
   return {BodyPlan::kIgnore};
 }
 
-Router::Router(base::Env& env, Cors cors) : table_(std::make_unique<Table>(env, std::move(cors))) {}
+Plan Router::Table::deny(Exchange& x, const Route* route, const Denial& denial) const {
+  x.ledger().reject = denial.reason;
+  x.ledger().code = denial.status.code;
+  if (!route || !route->service->refuse(x, denial.status)) {
+    refuse(x, {}, base::http_status(denial.status.code), denial.status.text);
+    return {BodyPlan::kIgnore};
+  }
+  return route->plan;
+}
+
+Router::Router(base::Env& env, Cors cors, TrustedHosts hosts)
+    : table_(std::make_unique<Table>(env, std::move(cors), std::move(hosts))) {}
 Router::~Router() = default;
 
 void Router::add(Route route) { table_->paths.add(std::move(route)); }
+
+std::vector<const Route*> Router::routes() const {
+  std::vector<const Route*> out;
+  for (const auto& entry : table_->paths.entries())
+    for (const Route& route : entry->routes) out.push_back(&route);
+  return out;
+}
 
 void Router::error_form(std::string prefix, ErrorForm form) {
   auto& forms = table_->forms;
@@ -201,25 +217,32 @@ void Router::error_form(std::string prefix, ErrorForm form) {
 
 void Router::fallback(Service& service, Claims claims, std::string_view protocol, Plan plan) {
   table_->claims = claims;
-  table_->fallback = Route{"", "", &service, protocol, plan};
+  table_->fallback = Route{"", "", &service, protocol, plan, Permission::kRead};
 }
 
 Plan Router::begin(Exchange& exchange) {
   Table& t = *table_;
   t.identify(exchange);
   const Request& request = exchange.request();
-  if (!t.cors.origins.empty())
-    if (auto origin = request.fields.find("origin"); !origin.empty() && t.allowed(origin))
+  if (!t.cors().origins.empty())
+    if (auto origin = request.fields.find("origin"); !origin.empty() && t.cors().lists(origin))
       t.allow_origin(exchange, origin);
 
   auto match = t.fresh();
   const PathEntry* entry = t.paths.find(request.path(), match->args);
-  Plan plan;
-  if (!entry) {
-    plan = t.no_route(exchange, std::move(match));
-  } else if (const Route* route = entry->find(request.method)) {
+  const Route* route = entry ? entry->find(request.method) : nullptr;
+  if (route) {
     exchange.ledger().protocol = route->protocol;
     exchange.ledger().route = entry->pattern;
+  }
+  Plan plan;
+  if (auto denial = t.access.check(request, route ? route->permission : Permission::kRead)) {
+    guarded(exchange, [&] { plan = t.deny(exchange, route, *denial); });
+    return exchange.reader() ? plan : Plan{BodyPlan::kIgnore};
+  }
+  if (!entry) {
+    plan = t.no_route(exchange, std::move(match));
+  } else if (route) {
     t.remember(exchange, *route, std::move(match));
     plan = route->plan;
   } else {

@@ -2,17 +2,17 @@
 //
 // Exact paths are one hash look-up; patterns ("/v2/models/{model}/infer") are matched by segment, each segment
 // percent-decoded on its own. An unknown path is a 404 that names the nearest known one; a known path with another
-// method is a 405 with Allow. The Router also takes in and gives out request ids (`x-request-id`) and answers CORS
-// preflights.
+// method is a 405 with Allow. What wire/access.h denies never reaches a service. The Router also takes in and gives out
+// request ids (`x-request-id`) and answers CORS preflights.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "wire/access.h"
 #include "wire/exchange.h"
 
 namespace weir::wire {
@@ -33,6 +33,10 @@ class Service {
  public:
   // kWhole: the request is complete. kStream and kIgnore: its head is; kStream: attach a Reader before returning.
   virtual void serve(Exchange& exchange, const PathArgs& args) = 0;
+  // Instead of serve(): the request may not come in, and `why` names the setting. Answers it in the protocol's own form
+  // from its head alone; a Reader is attached only if the answer needs one. False: nothing is answered, the Router
+  // words it (Router::error_form).
+  virtual bool refuse(Exchange&, const base::Status& /*why*/) { return false; }
 
  protected:
   ~Service() = default;
@@ -44,10 +48,7 @@ struct Route {
   Service* service = nullptr;
   std::string_view protocol;  // for the ledger: a literal
   Plan plan;
-};
-
-struct Cors {
-  std::vector<std::string> origins;  // "*" or exact origins; empty = CORS is off
+  Permission permission = Permission::kAdmin;  // of a GET, too: what only reads says so
 };
 
 // Hears of every finished Exchange: the access log, the counters.
@@ -63,15 +64,18 @@ class Observer {
 // One per shard (it keeps no locks); all shards' Routers are built by the same function.
 class Router final : public Intake {
  public:
-  Router(base::Env& env, Cors cors = {});
+  Router(base::Env& env, Cors cors = {}, TrustedHosts hosts = {});
   ~Router();
 
   void add(Route route);
+  // All routes that were added, in no particular order. A method that was added again is the later one.
+  std::vector<const Route*> routes() const;
   void observe(Observer& observer) { observers_.push_back(&observer); }
   // How a 404 or 405 under a path prefix is worded; the default is `{"error":"…"}`. The longest prefix wins.
   using ErrorForm = void (*)(Exchange&, int status, std::string_view text);
   void error_form(std::string prefix, ErrorForm form);
-  // Where a path matches no route and `claims` says yes, `service` answers instead of a 404, under `plan`. One at most.
+  // Where a path matches no route and `claims` says yes, `service` answers instead of a 404, under `plan`. One at most;
+  // it only reads.
   using Claims = bool (*)(const Request&);
   void fallback(Service& service, Claims claims, std::string_view protocol, Plan plan);
 

@@ -36,7 +36,7 @@ bool speaks_grpc(const Request& request) {
   return request.method == "POST" && form != Form::kOther && form != Form::kJson;
 }
 
-void refuse(Exchange& exchange, int status, std::string_view text) {
+void refuse_call(Exchange& exchange, int status, std::string_view text) {
   if (!exchange.standing().has(kRequestId)) exchange.standing().add(kRequestId, exchange.ledger().request_id);
   respond_error(exchange, status, text);
   exchange.attach(make_discard());
@@ -67,16 +67,33 @@ class MethodService final : public Service {
   MethodService(RpcRoute route, const RpcHouse& house) : route_(std::move(route)), house_(house) {}
 
   void serve(Exchange& exchange, const PathArgs&) override {
-    Form form = form_of(exchange.request());
-    if (form == Form::kJson && !house_.json) form = Form::kOther;
+    Form form = form_here(exchange.request());
     if (form == Form::kOther)
-      return refuse(exchange, 415, "content-type must be application/grpc, application/grpc-web or application/json");
+      return refuse_call(exchange, 415,
+                         "content-type must be application/grpc, application/grpc-web or application/json");
     if (form == Form::kGrpc && exchange.request().version != Version::kHttp2)
-      return refuse(exchange, 505, "gRPC needs HTTP/2; over HTTP/1.1 use application/grpc-web or application/json");
+      return refuse_call(exchange, 505,
+                         "gRPC needs HTTP/2; over HTTP/1.1 use application/grpc-web or application/json");
     serve_form(form, route_, house_, exchange);
   }
 
+  // A call that has ended before it began, in the form in which it was made.
+  bool refuse(Exchange& exchange, const base::Status& why) override {
+    Form form = form_here(exchange.request());
+    if (form == Form::kOther || (form == Form::kGrpc && exchange.request().version != Version::kHttp2)) return false;
+    auto call = make_call(form, route_, house_, exchange);
+    RpcCall& refused = *call;
+    exchange.attach(std::move(call));
+    refused.finish(why);
+    return true;
+  }
+
  private:
+  Form form_here(const Request& request) const {
+    Form form = form_of(request);
+    return form == Form::kJson && !house_.json ? Form::kOther : form;
+  }
+
   RpcRoute route_;
   const RpcHouse& house_;
 };
@@ -121,15 +138,16 @@ RpcServer::~RpcServer() = default;
 void RpcServer::add(RpcRoute route) {
   std::string path = "/" + route.service + "/" + route.method;
   std::string_view protocol = route.protocol;
+  Permission permission = route.permission;
   parts_->services.insert(route.service);
   parts_->methods.push_back(std::make_unique<MethodService>(std::move(route), parts_->house));
-  parts_->router.add({"POST", std::move(path), parts_->methods.back().get(), protocol, kStreamed});
+  parts_->router.add({"POST", std::move(path), parts_->methods.back().get(), protocol, kStreamed, permission});
 }
 
 void RpcServer::serve(Exchange& exchange, const PathArgs&) {
   Form form = form_of(exchange.request());
   if (form == Form::kGrpc && exchange.request().version != Version::kHttp2)
-    return refuse(exchange, 505, "gRPC needs HTTP/2; over HTTP/1.1 use application/grpc-web");
+    return refuse_call(exchange, 505, "gRPC needs HTTP/2; over HTTP/1.1 use application/grpc-web");
   serve_form(form, parts_->unknown, parts_->house, exchange);
 }
 

@@ -105,6 +105,7 @@ struct RpcRoute {
   RpcMethod* target = nullptr;
   std::string request_type, response_type;  // full protobuf names, for JSON
   std::string_view protocol;                // for the ledger: a literal
+  Permission permission = Permission::kAdmin;
 };
 
 // When messages to the client are compressed (gRPC and gRPC-Web; only ever with what grpc-accept-encoding allows).

@@ -36,15 +36,6 @@ std::string sha1(std::string text) {
   return out;
 }
 
-// A page may only speak to us from our own host, or from where CORS lets it: browsers ask nobody before they open one.
-bool origin_allowed(Exchange& exchange) {
-  const Request& request = exchange.request();
-  std::string_view origin = request.fields.find("origin");
-  if (!origin.data() || exchange.standing().has("access-control-allow-origin")) return true;
-  size_t scheme = origin.find("://");
-  return scheme != origin.npos && same_text(origin.substr(scheme + 3), request.authority);
-}
-
 bool refuse_handshake(Exchange& exchange, int status, std::string_view text) {
   if (status == 426) {
     exchange.standing().add("upgrade", "websocket");
@@ -65,8 +56,6 @@ bool accept_websocket(Exchange& exchange) {
   if (!wants_websocket(request)) return refuse_handshake(exchange, 426, "this path is for WebSockets");
   if (request.fields.find("sec-websocket-version") != "13")
     return refuse_handshake(exchange, 426, "only version 13 of the WebSocket protocol is supported");
-  if (!origin_allowed(exchange))
-    return refuse_handshake(exchange, 403, "pages of this origin may not open a WebSocket here");
   Response response;
   if (request.version == Version::kHttp2) {
     exchange.head(std::move(response));

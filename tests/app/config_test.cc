@@ -97,6 +97,18 @@ TEST(Config, ContradictionsBetweenSettingsAreErrors) {
   EXPECT_EQ(with({{"shards", {"x"}}}), "--shards: expected a whole number, got 'x'");
 }
 
+TEST(Config, HostsAreNamesAndNoAddressesOfPages) {
+  auto config =
+      from_text("http: {hosts: [weir.example, \"*.b.example:8443\", \"*\"]}\nadmin: {listen: [\"unix:/a\"]}\n");
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->http_hosts.size(), 3u);
+  EXPECT_EQ(config->admin_listen, std::vector<std::string>{"unix:/a"});
+  auto bad = from_text("http: {hosts: [\"http://weir.example\"]}\n");
+  ASSERT_FALSE(bad);
+  EXPECT_NE(bad.error().text.find("names like a.example"), std::string::npos) << bad.error().text;
+  EXPECT_EQ(from_text("sessions: {anonymous: shared}\n")->anonymous, msg::Anonymous::kShared);
+}
+
 TEST(Config, TheAnnotatedFileNamesEveryKeyWithItsDefault) {
   std::ifstream in(WEIR_CONF "/weir.yaml");
   std::stringstream text;

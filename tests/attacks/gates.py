@@ -15,6 +15,4 @@ OPEN = {
     'long_texts': 'workers are not shared by tenant',
     'parameters_nested': 'not measured yet',
     'templates_of_short_requests': 'not measured yet',
-    'foreign_pages': 'requests that a browser marks as foreign are served',
-    'rebinding': 'the Host is not looked at',
 }

@@ -378,5 +378,22 @@ TEST(Bus, RefusesWorkWhileMemoryIsShort) {
   EXPECT_EQ(t.bus.in_flight(), 0u);
 }
 
+TEST(Bus, ClientsWithoutASecretShareCachesByAddressUnlessTheyShareAll) {
+  for (auto anonymous : {msg::Anonymous::kPerAddress, msg::Anonymous::kShared}) {
+    BusLimits limits;
+    limits.anonymous = anonymous;
+    Bench t(limits);
+    bool shared = anonymous == msg::Anonymous::kShared;
+    for (uint64_t tenant : {0, 11, 13, 20}) {
+      auto* call = t.call("a");
+      call->tenant = tenant;
+      ASSERT_TRUE(t.bus.submit(call).ok());
+      EXPECT_EQ(call->cache_scope, shared && tenant % 2 == 1 ? 0 : tenant);
+      t.answer(call);
+      t.bus.turn();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weir::bus

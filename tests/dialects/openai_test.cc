@@ -50,15 +50,15 @@ TEST_F(Openais, KeysAreAskedForAndKeepPrefixesApart) {
     EXPECT_EQ(open("GET", "/v1/models", "", {{"authorization", bad}})->response.status, 401) << bad;
   EXPECT_EQ(open("POST", "/tokenize", "{}")->response.status, 401);
   EXPECT_EQ(open("GET", "/health")->response.status, 200);
-  std::vector<uint64_t> salts;
+  std::vector<uint64_t> scopes;
   for (const char* good : {"Bearer sk-one", "bearer sk-two"}) {
     auto x = open("POST", "/v1/completions", R"({"prompt":"a"})", {{"authorization", good}});
     ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
-    salts.push_back(call()->generation->cache_salt);
+    scopes.push_back(call()->cache_scope);
     voice().done();
     turn();
   }
-  EXPECT_NE(salts[0], salts[1]);
+  EXPECT_NE(scopes[0], scopes[1]);
 }
 
 TEST_F(Openais, AnUnknownPathUnderAPrefixIsRefusedInTheSameForm) {

@@ -221,7 +221,34 @@ TEST(Salience, UnknownForeignAndMalformedIdsReadTheSame) {
     EXPECT_EQ(t.ask<pb::DumpSessionResponse>("DumpSession", dump, 0, beta).text, "there is no such session");
   }
   auto x = t.generate(Bench::request(id, 0, {1}, 1), 0, alpha);
-  EXPECT_EQ(t.call().generation->cache_salt, 1u);
+  EXPECT_FALSE(msg::is_anonymous(t.call().cache_scope));
+}
+
+TEST(Salience, WithoutSecretsASessionIsItsAddresss) {
+  const wire::PeerInfo here{"192.0.2.1:5000"}, again{"192.0.2.1:6000"}, there{"192.0.2.2:5000"};
+  for (auto anonymous : {msg::Anonymous::kPerAddress, msg::Anonymous::kShared}) {
+    Options options;
+    options.anonymous = anonymous;
+    Bench t(options, 2);
+    auto from = [&](const wire::PeerInfo& peer) {
+      for (auto& shard : t.shards) shard->wire.peer = &peer;
+    };
+    from(here);
+    auto id = t.ask<pb::OpenSessionResponse>("OpenSession", pb::OpenSessionRequest()).response.session_id();
+    pb::DumpSessionRequest dump;
+    dump.set_session_id(id);
+    bool shared = anonymous == msg::Anonymous::kShared;
+    for (size_t shard : {0, 1}) {
+      from(again);
+      EXPECT_EQ(t.ask<pb::DumpSessionResponse>("DumpSession", dump, shard).status, 0);
+      from(there);
+      auto theirs = t.ask<pb::DumpSessionResponse>("DumpSession", dump, shard);
+      EXPECT_EQ(theirs.status, shared ? 0 : number(Code::kNotFound));
+      EXPECT_EQ(theirs.text, shared ? "" : "there is no such session");
+    }
+    auto x = t.generate(Bench::request(id, 0, {1}, 1));
+    EXPECT_EQ(support::grpc_message(*x), shared ? "" : "there is no such session");
+  }
 }
 
 TEST(Salience, ASecretIsWantedWhereThereIsOne) {

@@ -31,7 +31,6 @@ PINNED = [
     (r'\.pb\.h$|_generated\.h$|flatbuffers/', 'dialects models'),
     (r'pcre2', 'text'),
     (r'dnnl|^png\.h$|jpeglib|webp/', 'engines/llm'),
-    (r'xxhash', 'sched base'),
     (r'nlohmann/', 'app models dialects text engines/llm'),
     (r'simdjson', 'marshal dialects text'),
 ]

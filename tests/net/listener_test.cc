@@ -11,6 +11,7 @@
 #include <chrono>
 
 #include "lab.h"
+#include "net/address.h"
 
 namespace weir::net {
 namespace {
@@ -131,6 +132,23 @@ TEST(Listener, AcceptsOneAfterTheOtherWhileThereIsHardlyAnyMemory) {
   rig.slabs.memory.give(base::MemoryKind::kInput, 98);
   ASSERT_TRUE(peers.front().send("x"));
   EXPECT_EQ(peers.front().read(7), "sniff:x");
+}
+
+TEST(Endpoint, KnowsLoopback) {
+  for (const char* text : {"127.0.0.1:1", "127.9.8.7:1", "[::1]:1", "[::ffff:127.0.0.1]:1"})
+    EXPECT_TRUE(resolve(text).value().front().loopback()) << text;
+  for (const char* text : {"128.0.0.1:1", "0.0.0.0:1", "10.0.0.127:1", "[::2]:1", "[::ffff:10.0.0.1]:1", "unix:/a"})
+    EXPECT_FALSE(resolve(text).value().front().loopback()) << text;
+}
+
+TEST(Server, ListenersThatServeAdminMethodsAreToldApart) {
+  ServerOptions options = loopback();
+  options.listen[0].admin = wire::AdminMethods::kElsewhere;
+  options.listen.push_back({"127.0.0.1:0"});
+  Running rig(options, 2);
+  ASSERT_EQ(rig.server->bound().size(), 2u);
+  EXPECT_EQ(rig.server->bound(wire::AdminMethods::kElsewhere), std::vector{rig.server->bound()[0]});
+  EXPECT_EQ(rig.server->bound(wire::AdminMethods::kServed), std::vector{rig.server->bound()[1]});
 }
 
 }  // namespace

@@ -142,6 +142,20 @@ TEST(TokenScheduler, SaltsKeepPrefixesApart) {
   }
 }
 
+TEST(TokenScheduler, PrefixesAreFoundWithinAScopeAlone) {
+  TokenDesk desk(small());
+  std::vector<uint32_t> cached;
+  for (uint64_t scope : {5, 6, 5, 0}) {
+    auto& call = desk.call(numbers(18), 1);
+    call.cache_scope = scope;
+    desk.send(call);
+    desk.run();
+    EXPECT_EQ(desk.said[&call], desk.expected(call));
+    cached.push_back(desk.dones[&call].cached_tokens);
+  }
+  EXPECT_EQ(cached, (std::vector<uint32_t>{0, 0, 16, 0}));
+}
+
 TEST(TokenScheduler, LogprobsAndReadoutsOfPromptAndOfWhatIsGenerated) {
   TokenDesk desk(small());
   auto ask = [&](std::vector<msg::PositionRange> scores, std::vector<msg::PositionRange> readouts, uint32_t max) {

@@ -260,5 +260,21 @@ TEST(SessionTable, AModelThatWasLoadedAgainIsAnotherOne) {
   EXPECT_FALSE(model.is(served));
 }
 
+TEST(SessionTable, ASessionOfAnotherClientOfTheTenantIsNoneAtAll) {
+  Bench t;
+  const Tenant here{0, 7}, there{0, 9};
+  auto id = t.open(here);
+  EXPECT_EQ(t.table.dump(there, id).error(), no_such_session());
+  EXPECT_EQ(t.table.fork(there, id, 0).error(), no_such_session());
+  EXPECT_EQ(t.table.begin(there, id, {}).error(), no_such_session());
+  EXPECT_EQ(t.table.close(there, id), std::nullopt);
+  EXPECT_TRUE(t.table.dump(here, id));
+  auto fork = t.table.fork(here, id, 0);
+  ASSERT_TRUE(fork);
+  EXPECT_EQ(t.table.dump(there, *fork).error(), no_such_session());
+  EXPECT_TRUE(t.table.dump(here, *fork));
+  EXPECT_EQ(t.quota.taken(Tenant{0}), 2u) << "they are counted together";
+}
+
 }  // namespace
 }  // namespace weir::session

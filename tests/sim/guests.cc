@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto kMe = session::Tenant(0);
+constexpr auto kMe = session::Tenant{0};
 
 session::SessionLimits few() {
   session::SessionLimits limits;

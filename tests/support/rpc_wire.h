@@ -47,6 +47,7 @@ class RpcBench {
   base::FakeEnv env;
   FakeSlabs slabs;
   wire::Router router{env};
+  const wire::PeerInfo* peer = nullptr;  // whose the calls to come are; null: FakeExchange's own
 
   wire::RpcServer& server() {
     if (!server_) server_ = std::make_unique<wire::RpcServer>(router, env, slabs, json_, options_);
@@ -74,6 +75,7 @@ class RpcBench {
     x->mutable_request().content_length = -1;
     x->mutable_request().fields.add("content-type", type);
     for (const auto& [name, value] : headers) x->mutable_request().fields.add(name, value);
+    if (peer) x->mutable_request().peer = peer;
     x->time = env.now();
     router.begin(*x);
     return x;

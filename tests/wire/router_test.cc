@@ -8,6 +8,7 @@
 #include <string>
 
 #include "support/fake_wire.h"
+#include "wire/limits.h"
 
 namespace weir::wire {
 namespace {
@@ -233,6 +234,83 @@ TEST_F(RouterTest, CorsAnswersPreflightsOfAllowedOrigins) {
   EXPECT_FALSE(bad.response.fields.has("access-control-allow-methods"));
   EXPECT_EQ(plain.response.status, 200);
   EXPECT_EQ(plain.response.fields.find("vary"), "origin");
+}
+
+// A service that would answer anything, and words refusals itself.
+struct OwnWords final : Service {
+  int served = 0;
+  void serve(Exchange& x, const PathArgs&) override {
+    ++served;
+    x.respond(200, "", {});
+  }
+  bool refuse(Exchange& x, const base::Status& why) override {
+    x.respond(418, "", base::Bytes::adopt("no: " + why.text));
+    return true;
+  }
+};
+
+TEST_F(RouterTest, ARouteChangesStateUnlessItSaysThatItOnlyReads) {
+  for (const Route* route : router.routes()) EXPECT_EQ(route->permission, Permission::kAdmin) << route->pattern;
+  router.add({"GET", "/reads", &service, "test", Plan{BodyPlan::kIgnore}, Permission::kRead});
+  auto foreign = [&](const char* method, const char* target) {
+    FakeExchange x(method, target);
+    x.mutable_request().fields.add("origin", "https://evil.example");
+    service.last.clear();
+    Plan plan = go(x);
+    bool denied = x.response.status == 403;
+    if (denied) {
+      EXPECT_EQ(plan.body, BodyPlan::kIgnore);
+      EXPECT_EQ(service.last, "");
+    }
+    EXPECT_EQ(x.ledger().reject, denied ? reason::kForeignPage : std::string_view());
+    router.closed(x);
+    return x.response.status;
+  };
+  EXPECT_EQ(foreign("GET", "/v2"), 403);
+  EXPECT_EQ(foreign("HEAD", "/v2"), 403);
+  EXPECT_EQ(foreign("POST", "/v2/models/a/infer"), 403);
+  EXPECT_EQ(foreign("POST", "/stream"), 403);
+  EXPECT_EQ(foreign("GET", "/reads"), 200);
+  EXPECT_EQ(foreign("GET", "/nowhere"), 404);
+  EXPECT_EQ(foreign("DELETE", "/v2"), 405);
+}
+
+TEST_F(RouterTest, WhatIsDeniedIsWordedByTheServiceElseByThePath) {
+  OwnWords own;
+  router.add({"POST", "/own", &own, "test", Plan{BodyPlan::kStream}});
+  router.error_form("/v2/", [](Exchange& x, int status, std::string_view text) {
+    x.respond(status, "", base::Bytes::adopt("form " + std::string(text)));
+  });
+  auto denied = [&](const char* target) {
+    FakeExchange x("POST", target);
+    x.mutable_request().fields.add("sec-fetch-site", "cross-site");
+    EXPECT_EQ(go(x).body, BodyPlan::kIgnore);
+    EXPECT_EQ(x.ledger().code, base::Code::kPermissionDenied);
+    EXPECT_EQ(x.ledger().protocol, "test");
+    EXPECT_NE(x.sent.find("cors.origins"), std::string::npos) << x.sent;
+    router.closed(x);
+    return std::to_string(x.response.status) + " " + x.sent.substr(0, 4);
+  };
+  EXPECT_EQ(denied("/own"), "418 no: ");
+  EXPECT_EQ(denied("/v2/models/a/infer"), "403 form");
+  EXPECT_EQ(denied("/stream"), "403 {\"er");
+  EXPECT_EQ(own.served, 0);
+}
+
+TEST_F(RouterTest, AHostThatIsNotOursIsRefusedToBrowsersBeforeAnythingElse) {
+  PeerInfo local{"127.0.0.1:5000", Security::kCleartext, Network::kLoopback, AdminMethods::kServed};
+  router.add({"GET", "/reads", &service, "test", Plan{BodyPlan::kIgnore}, Permission::kRead});
+  for (auto [method, target] : {std::pair("GET", "/reads"), {"GET", "/nowhere"}, {"OPTIONS", "/reads"}}) {
+    FakeExchange x(method, target);
+    x.mutable_request().peer = &local;
+    x.mutable_request().authority = "rebound.example:8080";
+    x.mutable_request().fields.add("user-agent", "Mozilla/5.0");
+    go(x);
+    EXPECT_EQ(x.response.status, 403) << target;
+    EXPECT_EQ(x.ledger().reject, reason::kUntrustedHost);
+    EXPECT_NE(x.sent.find("http.hosts"), std::string::npos) << x.sent;
+    router.closed(x);
+  }
 }
 
 TEST_F(RouterTest, ObserversHearOfEveryEnd) {

@@ -423,5 +423,14 @@ TEST_F(Grpc, AnEmptyMessageIsAFrameOfFiveBytes) {
   EXPECT_EQ(grpc_frames(run("Echo", grpc_frame(""))->sent), (std::vector<GrpcFrame>{{0, ""}}));
 }
 
+TEST_F(Grpc, AForeignPagesCallIsATrailersOnlyAnswer) {
+  auto x = run("Echo", support::grpc_frame("a"), {{"origin", "https://evil.example"}});
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_EQ(support::grpc_status(*x), int(base::Code::kPermissionDenied));
+  EXPECT_NE(support::grpc_message(*x).find("cors.origins"), std::string::npos);
+  EXPECT_EQ(x->sent, "");
+  EXPECT_EQ(service().echo.calls, 0);
+}
+
 }  // namespace
 }  // namespace weir::wire

@@ -235,6 +235,17 @@ TEST_F(RpcJson, AStreamEndsAtItsDeadline) {
   EXPECT_EQ(service_.watch.seen.log, (Log{"unary:a", "close"}));
 }
 
+TEST_F(RpcJson, AForeignPagesCallIsRefusedAsACallIs) {
+  for (const char* method : {"Echo", "Watch", "Collect", "Chat"}) {
+    auto x = run(method, "\"a\"", {{"sec-fetch-site", "cross-site"}});
+    EXPECT_EQ(x->response.status, 403);
+    EXPECT_EQ(x->sent.substr(0, 19), "{\"code\":7,\"message\"") << x->sent;
+    EXPECT_NE(x->sent.find("cors.origins"), std::string::npos);
+  }
+  EXPECT_EQ(service_.echo.calls, 0);
+  EXPECT_TRUE(service_.watch.seen.log.empty() && service_.chat.seen.log.empty());
+}
+
 TEST_F(RpcJson, AnUnknownMethodIsAPlain404) { EXPECT_EQ(run("Nope", "{}")->response.status, 404); }
 
 }  // namespace

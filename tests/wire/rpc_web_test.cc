@@ -55,6 +55,23 @@ TEST_F(GrpcWeb, AnErrorWithoutMessagesIsATrailerFrameToo) {
                                          x->ledger().request_id + "\r\n"}}));
 }
 
+TEST_F(GrpcWeb, AForeignPagesCallEndsInATrailerFrameAndReachesNothing) {
+  const RpcBench::Headers foreign{{"origin", "https://evil.example"}, {"sec-fetch-site", "cross-site"}};
+  for (const char* method : {"Echo", "Watch", "Collect", "Chat"})
+    for (auto version : {Version::kHttp11, Version::kHttp2}) {
+      auto x = bench_.run(std::string("/test.Service/") + method, grpc_frame("hi"), kBinary, foreign, version);
+      EXPECT_EQ(x->response.status, 200);
+      auto frames = grpc_frames(x->sent);
+      ASSERT_EQ(frames.size(), 1u);
+      EXPECT_NE(frames[0].payload.find("grpc-status: 7\r\ngrpc-message: pages of origin"), std::string::npos);
+      EXPECT_NE(frames[0].payload.find("cors.origins"), std::string::npos);
+      EXPECT_TRUE(x->ended);
+      EXPECT_EQ(x->consumed, grpc_frame("hi").size()) << "the body is taken all the same";
+    }
+  EXPECT_EQ(service_.echo.calls, 0);
+  EXPECT_TRUE(service_.watch.seen.log.empty() && service_.collect.seen.log.empty() && service_.chat.seen.log.empty());
+}
+
 TEST_F(GrpcWeb, TextIsBase64BothWays) {
   auto x = bench_.run("/test.Service/Spell", base::base64_encode(grpc_frame("abc")), kText);
   EXPECT_EQ(x->response.fields.find("content-type"), "application/grpc-web-text+proto");

@@ -39,7 +39,8 @@ void add_grpc(House& house, wire::RpcServer& rpcs, Entrances& entrances) {
   auto method = std::make_unique<StartSession>(house);
   // The descriptor by its generated class, so that the linker keeps it for JSON and reflection.
   const std::string type = ::evergreen::v2::SessionMessage::descriptor()->full_name();
-  rpcs.add({std::string(Evergreen::kService), "StartSession", wire::RpcKind::kBidi, method.get(), type, type, kGrpc});
+  rpcs.add({std::string(Evergreen::kService), "StartSession", wire::RpcKind::kBidi, method.get(), type, type, kGrpc,
+            wire::Permission::kInfer});
   entrances.push_back(std::move(method));
 }
 

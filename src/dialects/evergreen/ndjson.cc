@@ -134,7 +134,7 @@ std::string error_line(const Status& status) {
 
 void add_ndjson(House& house, wire::Router& router, Entrances& entrances) {
   auto service = std::make_unique<Ndjson>(house);
-  router.add({"POST", kPath, service.get(), kNdjson, {wire::BodyPlan::kStream, UINT64_MAX}});
+  router.add({"POST", kPath, service.get(), kNdjson, {wire::BodyPlan::kStream, UINT64_MAX}, wire::Permission::kInfer});
   entrances.push_back(std::move(service));
 }
 

@@ -31,7 +31,7 @@ Session::Session(House& house, wire::Exchange& exchange, Carrier& carrier)
       exchange_(exchange),
       carrier_(carrier),
       account_(house.purse, marshal::tenant_of(exchange.request())),
-      graph_(house.options.graph, &account_, &house.slices),
+      graph_(house.options.graph, &account_, &house.slices, base::HashKey::drawn(house.bus.env())),
       born_(house.bus.env().now()),
       used_(born_) {
   house_.sessions.insert(this);

@@ -162,7 +162,8 @@ class Socket final : public wire::Service, public Entrance {
 
 void add_websocket(House& house, wire::Router& router, Entrances& entrances) {
   auto service = std::make_unique<Socket>(house);
-  router.add({"GET", kPath, service.get(), kWebSocket, {wire::BodyPlan::kStream, UINT64_MAX}});
+  router.add(
+      {"GET", kPath, service.get(), kWebSocket, {wire::BodyPlan::kStream, UINT64_MAX}, wire::Permission::kInfer});
   entrances.push_back(std::move(service));
 }
 

@@ -7,23 +7,27 @@
 namespace weir::graphpipe {
 namespace {
 
+// The answer to a request that reaches no page and no model, below the prefix.
+void respond_refusal(wire::Exchange& exchange, int status, std::string_view text) {
+  if (exchange.request().method != "POST") return wire::respond_error(exchange, status, text);
+  respond_failure(exchange, base::failure(base::code_from_http(status), std::string(text)));
+}
+
 using Serve = void (*)(House&, wire::Exchange&, const wire::PathArgs&);
 
 class Endpoint final : public wire::Service {
  public:
   Endpoint(House& house, Serve serve) : house_(house), serve_(serve) {}
   void serve(wire::Exchange& exchange, const wire::PathArgs& args) override { serve_(house_, exchange, args); }
+  bool refuse(wire::Exchange& exchange, const base::Status& why) override {
+    respond_refusal(exchange, base::http_status(why.code), why.text);
+    return true;
+  }
 
  private:
   House& house_;
   Serve serve_;
 };
-
-// How the router's 404 and 405 below the prefix are worded.
-void refuse(wire::Exchange& exchange, int status, std::string_view text) {
-  if (exchange.request().method != "POST") return wire::respond_error(exchange, status, text);
-  respond_failure(exchange, base::failure(base::code_from_http(status), std::string(text)));
-}
 
 }  // namespace
 
@@ -55,22 +59,24 @@ struct GraphPipe::Parts {
 
 GraphPipe::GraphPipe(bus::Bus& bus, wire::Router& router, base::SlabSource& slabs, GraphPipeOptions options)
     : parts_(new Parts{House{bus, slabs, std::move(options)}}) {
+  using wire::Permission;
   Parts& p = *parts_;
   const GraphPipeOptions& o = p.house.options;
   wire::Plan whole{wire::BodyPlan::kWhole, o.max_body}, none{wire::BodyPlan::kIgnore};
-  if (o.root_post == GraphPipeOptions::RootPost::kOn) router.add({"POST", "/", &p.post, kProtocol, whole});
+  if (o.root_post == GraphPipeOptions::RootPost::kOn)
+    router.add({"POST", "/", &p.post, kProtocol, whole, Permission::kInfer});
   auto control = [&](const std::string& prefix) {
-    router.add({"GET", prefix + "/control/is_ready", &p.ready, "health", none});
-    router.add({"GET", prefix + "/control/is_alive", &p.alive, "health", none});
+    router.add({"GET", prefix + "/control/is_ready", &p.ready, "health", none, Permission::kRead});
+    router.add({"GET", prefix + "/control/is_alive", &p.alive, "health", none, Permission::kRead});
   };
   control("");
   for (std::string_view tail : {"", "/{model}", "/{model}/versions/{version}"}) {
     std::string uri = o.prefix + std::string(tail);
-    router.add({"POST", uri, &p.post, kProtocol, whole});
-    router.add({"GET", uri, tail.empty() ? &p.list : &p.model, kProtocol, none});
+    router.add({"POST", uri, &p.post, kProtocol, whole, Permission::kInfer});
+    router.add({"GET", uri, tail.empty() ? &p.list : &p.model, kProtocol, none, Permission::kRead});
     control(uri);
   }
-  router.error_form(o.prefix, refuse);
+  router.error_form(o.prefix, respond_refusal);
 }
 
 GraphPipe::~GraphPipe() = default;

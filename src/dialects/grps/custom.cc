@@ -101,11 +101,16 @@ void CustomRoute::serve(Exchange& exchange, const wire::PathArgs& args) {
   inference.begin(args);
 }
 
+bool CustomRoute::refuse(Exchange& exchange, const Status& why) {
+  respond_error(house_, exchange, spec_, why);
+  return true;
+}
+
 void add_custom_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<CustomRoute>>& services) {
   for (const RouteSpec& spec : house.options.routes) {
     auto* service = services.emplace_back(std::make_unique<CustomRoute>(house, spec)).get();
     wire::Plan plan{spec.method == "GET" ? wire::BodyPlan::kIgnore : wire::BodyPlan::kWhole, house.options.max_body};
-    router.add({spec.method, spec.path, service, kRest, plan});
+    router.add({spec.method, spec.path, service, kRest, plan, wire::Permission::kInfer});
   }
 }
 

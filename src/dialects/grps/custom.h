@@ -13,6 +13,7 @@ class CustomRoute final : public wire::Service {
  public:
   CustomRoute(House& house, const RouteSpec& spec) : house_(house), spec_(spec) {}
   void serve(wire::Exchange& exchange, const wire::PathArgs& args) override;
+  bool refuse(wire::Exchange& exchange, const base::Status& why) override;
 
  private:
   House& house_;

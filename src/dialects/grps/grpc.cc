@@ -109,18 +109,20 @@ class Predict final : public Method {
 void add_calls(House& house, wire::RpcServer& rpcs, std::vector<std::unique_ptr<Method>>& methods) {
   // The descriptor by its generated class, so that the linker keeps it for JSON and reflection.
   const std::string type = ::grps::protos::v1::GrpsMessage::descriptor()->full_name();
-  auto add = [&](const char* name, std::unique_ptr<Method> method, wire::RpcKind kind = wire::RpcKind::kUnary) {
-    rpcs.add({std::string(Grps::kService), name, kind, method.get(), type, type, kGrpc});
+  using wire::Permission;
+  auto add = [&](const char* name, Permission permission, std::unique_ptr<Method> method,
+                 wire::RpcKind kind = wire::RpcKind::kUnary) {
+    rpcs.add({std::string(Grps::kService), name, kind, method.get(), type, type, kGrpc, permission});
     methods.push_back(std::move(method));
   };
-  add("Online", std::make_unique<Control<go_online>>(house));
-  add("Offline", std::make_unique<Control<go_offline>>(house));
-  add("CheckLiveness", std::make_unique<Control<check_liveness>>(house));
-  add("CheckReadiness", std::make_unique<Control<check_readiness>>(house));
-  add("ServerMetadata", std::make_unique<Control<server_metadata>>(house));
-  add("ModelMetadata", std::make_unique<Control<model_metadata>>(house));
-  add("Predict", std::make_unique<Predict<Unary>>(house));
-  add("PredictStreaming", std::make_unique<Predict<Streamed>>(house), wire::RpcKind::kServerStream);
+  add("Online", Permission::kAdmin, std::make_unique<Control<go_online>>(house));
+  add("Offline", Permission::kAdmin, std::make_unique<Control<go_offline>>(house));
+  add("CheckLiveness", Permission::kRead, std::make_unique<Control<check_liveness>>(house));
+  add("CheckReadiness", Permission::kRead, std::make_unique<Control<check_readiness>>(house));
+  add("ServerMetadata", Permission::kRead, std::make_unique<Control<server_metadata>>(house));
+  add("ModelMetadata", Permission::kRead, std::make_unique<Control<model_metadata>>(house));
+  add("Predict", Permission::kInfer, std::make_unique<Predict<Unary>>(house));
+  add("PredictStreaming", Permission::kInfer, std::make_unique<Predict<Streamed>>(house), wire::RpcKind::kServerStream);
 }
 
 }  // namespace weir::grps

@@ -93,15 +93,22 @@ void monitor_page(House&, Exchange& exchange) {
   exchange.respond(std::move(response), base::Bytes::constant(web::kGrpsMonitor));
 }
 
+using wire::Permission;
+
 struct Row {
   const char* path;
   Serve serve;
+  Permission permission = Permission::kRead;
 };
 
+// As documented, GET does what POST does, also where it changes something.
 constexpr Row kControls[] = {
-    {"/grps/v1/health/online", control<go_online>},         {"/grps/v1/health/offline", control<go_offline>},
-    {"/grps/v1/health/live", control<check_liveness>},      {"/grps/v1/health/ready", control<check_readiness>},
-    {"/grps/v1/metadata/server", control<server_metadata>}, {"/grps/v1/metadata/model", control<model_metadata>},
+    {"/grps/v1/health/online", control<go_online>, Permission::kAdmin},
+    {"/grps/v1/health/offline", control<go_offline>, Permission::kAdmin},
+    {"/grps/v1/health/live", control<check_liveness>},
+    {"/grps/v1/health/ready", control<check_readiness>},
+    {"/grps/v1/metadata/server", control<server_metadata>},
+    {"/grps/v1/metadata/model", control<model_metadata>},
 };
 constexpr uint64_t kControlBody = 64 << 10;
 
@@ -135,11 +142,16 @@ void respond(Exchange& exchange, const Status& status, int http, std::string_vie
 void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services) {
   for (const Row& row : kControls) {
     auto* service = services.emplace_back(std::make_unique<Endpoint>(house, row.serve)).get();
-    router.add({"GET", row.path, service, kRest, {wire::BodyPlan::kIgnore}});
-    router.add({"POST", row.path, service, kRest, {wire::BodyPlan::kWhole, kControlBody}});
+    router.add({"GET", row.path, service, kRest, {wire::BodyPlan::kIgnore}, row.permission});
+    router.add({"POST", row.path, service, kRest, {wire::BodyPlan::kWhole, kControlBody}, row.permission});
   }
   auto* service = services.emplace_back(std::make_unique<Endpoint>(house, predict)).get();
-  router.add({"POST", "/grps/v1/infer/predict", service, kRest, {wire::BodyPlan::kWhole, house.options.max_body}});
+  router.add({"POST",
+              "/grps/v1/infer/predict",
+              service,
+              kRest,
+              {wire::BodyPlan::kWhole, house.options.max_body},
+              Permission::kInfer});
   const Row pages[] = {{"/grps/v1/monitor/series", monitor_series},
                        {"/grps/v1/monitor/metrics", monitor_metrics},
                        {"/grps/v1/monitor/batches", monitor_batches},
@@ -148,7 +160,7 @@ void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<
                        {"/grps/v1/", monitor_page}};
   for (const Row& row : pages) {
     auto* page = services.emplace_back(std::make_unique<Endpoint>(house, row.serve)).get();
-    router.add({"GET", row.path, page, "grps-monitor", {wire::BodyPlan::kIgnore}});
+    router.add({"GET", row.path, page, "grps-monitor", {wire::BodyPlan::kIgnore}, row.permission});
   }
   router.error_form("/grps/", respond_stray);
 }

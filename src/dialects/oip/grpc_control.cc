@@ -13,6 +13,7 @@ using base::Code;
 using base::invalid;
 using base::Result;
 using base::Status;
+using wire::Permission;
 
 constexpr size_t kMaxCold = 64 << 10;  // a small message cannot become a large one in memory
 constexpr size_t kMaxFields = 1024;    // top-level fields of a load, whose values may be large
@@ -204,17 +205,17 @@ class Registrar {
       : house_(house), rpcs_(rpcs), methods_(methods) {}
 
   template <class Request, class Response>
-  void cold(const char* method, Result<Response> (*answer)(House&, const Request&)) {
-    add<Request, Response>(method, std::make_unique<Cold<Request, Response>>(house_, answer));
+  void cold(const char* method, Permission permission, Result<Response> (*answer)(House&, const Request&)) {
+    add<Request, Response>(method, permission, std::make_unique<Cold<Request, Response>>(house_, answer));
   }
   template <class Request, class Response>
-  void refused(const char* method) {
-    cold<Request, Response>(method, no_shared_memory<Request, Response>);
+  void refused(const char* method, Permission permission) {
+    cold<Request, Response>(method, permission, no_shared_memory<Request, Response>);
   }
   template <class Request, class Response>
-  void add(const char* method, std::unique_ptr<ControlCall> target) {
+  void add(const char* method, Permission permission, std::unique_ptr<ControlCall> target) {
     rpcs_.add({std::string(kService), method, wire::RpcKind::kUnary, target.get(), Request::descriptor()->full_name(),
-               Response::descriptor()->full_name(), kGrpc});
+               Response::descriptor()->full_name(), kGrpc, permission});
     methods_.push_back(std::move(target));
   }
 
@@ -228,29 +229,32 @@ class Registrar {
 
 void add_control_calls(House& house, wire::RpcServer& rpcs, std::vector<std::unique_ptr<ControlCall>>& methods) {
   Registrar r(house, rpcs, methods);
-  r.cold("ServerLive", server_live);
-  r.cold("ServerReady", server_ready);
-  r.cold("ModelReady", model_ready);
-  r.cold("ServerMetadata", server_metadata);
-  r.cold("ModelMetadata", model_metadata);
-  r.cold("ModelConfig", model_config);
-  r.cold("ModelStatistics", model_statistics);
-  r.cold("RepositoryIndex", repository_index);
-  r.add<pb::RepositoryModelLoadRequest, pb::RepositoryModelLoadResponse>("RepositoryModelLoad",
+  r.cold("ServerLive", Permission::kRead, server_live);
+  r.cold("ServerReady", Permission::kRead, server_ready);
+  r.cold("ModelReady", Permission::kRead, model_ready);
+  r.cold("ServerMetadata", Permission::kRead, server_metadata);
+  r.cold("ModelMetadata", Permission::kRead, model_metadata);
+  r.cold("ModelConfig", Permission::kRead, model_config);
+  r.cold("ModelStatistics", Permission::kRead, model_statistics);
+  r.cold("RepositoryIndex", Permission::kRead, repository_index);
+  r.add<pb::RepositoryModelLoadRequest, pb::RepositoryModelLoadResponse>("RepositoryModelLoad", Permission::kAdmin,
                                                                          std::make_unique<Load>(house));
-  r.add<pb::RepositoryModelUnloadRequest, pb::RepositoryModelUnloadResponse>("RepositoryModelUnload",
-                                                                             std::make_unique<Unload>(house));
-  r.cold("TraceSetting", trace_setting);
-  r.cold("LogSettings", log_setting);
-  r.refused<pb::SystemSharedMemoryStatusRequest, pb::SystemSharedMemoryStatusResponse>("SystemSharedMemoryStatus");
-  r.refused<pb::SystemSharedMemoryRegisterRequest, pb::SystemSharedMemoryRegisterResponse>(
-      "SystemSharedMemoryRegister");
+  r.add<pb::RepositoryModelUnloadRequest, pb::RepositoryModelUnloadResponse>(
+      "RepositoryModelUnload", Permission::kAdmin, std::make_unique<Unload>(house));
+  r.cold("TraceSetting", Permission::kAdmin, trace_setting);
+  r.cold("LogSettings", Permission::kAdmin, log_setting);
+  r.refused<pb::SystemSharedMemoryStatusRequest, pb::SystemSharedMemoryStatusResponse>("SystemSharedMemoryStatus",
+                                                                                       Permission::kRead);
+  r.refused<pb::SystemSharedMemoryRegisterRequest, pb::SystemSharedMemoryRegisterResponse>("SystemSharedMemoryRegister",
+                                                                                           Permission::kAdmin);
   r.refused<pb::SystemSharedMemoryUnregisterRequest, pb::SystemSharedMemoryUnregisterResponse>(
-      "SystemSharedMemoryUnregister");
-  r.refused<pb::CudaSharedMemoryStatusRequest, pb::CudaSharedMemoryStatusResponse>("CudaSharedMemoryStatus");
-  r.refused<pb::CudaSharedMemoryRegisterRequest, pb::CudaSharedMemoryRegisterResponse>("CudaSharedMemoryRegister");
-  r.refused<pb::CudaSharedMemoryUnregisterRequest, pb::CudaSharedMemoryUnregisterResponse>(
-      "CudaSharedMemoryUnregister");
+      "SystemSharedMemoryUnregister", Permission::kAdmin);
+  r.refused<pb::CudaSharedMemoryStatusRequest, pb::CudaSharedMemoryStatusResponse>("CudaSharedMemoryStatus",
+                                                                                   Permission::kRead);
+  r.refused<pb::CudaSharedMemoryRegisterRequest, pb::CudaSharedMemoryRegisterResponse>("CudaSharedMemoryRegister",
+                                                                                       Permission::kAdmin);
+  r.refused<pb::CudaSharedMemoryUnregisterRequest, pb::CudaSharedMemoryUnregisterResponse>("CudaSharedMemoryUnregister",
+                                                                                           Permission::kAdmin);
 }
 
 }  // namespace weir::oip

@@ -38,9 +38,9 @@ Oip::Oip(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabS
   Parts& p = *parts_;
   std::string service(kService);
   rpcs.add({service, "ModelInfer", wire::RpcKind::kUnary, &p.infer, "inference.ModelInferRequest",
-            "inference.ModelInferResponse", kGrpc});
+            "inference.ModelInferResponse", kGrpc, wire::Permission::kInfer});
   rpcs.add({service, "ModelStreamInfer", wire::RpcKind::kBidi, &p.stream, "inference.ModelInferRequest",
-            "inference.ModelStreamInferResponse", kGrpc});
+            "inference.ModelStreamInferResponse", kGrpc, wire::Permission::kInfer});
   add_control_calls(p.house, rpcs, p.methods);
   add_routes(p.house, router, p.services);
 }

@@ -222,57 +222,60 @@ void no_shared_memory(House&, Exchange& exchange, const PathArgs&) {
   respond_error(exchange, base::failure(base::Code::kUnimplemented, "shared memory is not offered"));
 }
 
+using wire::Permission;
+
 struct Row {
   const char* method;
   const char* pattern;
   Serve serve;
+  Permission permission;
 };
 
 constexpr Row kRoutes[] = {
-    {"GET", "/v2", server_metadata},
-    {"GET", "/v2/", server_metadata},
-    {"GET", "/v2/health/live", live},
-    {"GET", "/v2/health/ready", ready},
-    {"GET", "/v2/models", model_list},
-    {"GET", "/v2/models/stats", model_stats},
-    {"GET", "/v2/models/{model}", model_metadata},
-    {"GET", "/v2/models/{model}/ready", model_ready},
-    {"GET", "/v2/models/{model}/config", model_config},
-    {"GET", "/v2/models/{model}/stats", model_stats},
-    {"POST", "/v2/models/{model}/infer", infer},
-    {"POST", "/v2/models/{model}/infer_stream", infer_stream},
-    {"POST", "/v2/models/{model}/generate", generate},
-    {"POST", "/v2/models/{model}/generate_stream", generate_stream},
-    {"GET", "/v2/models/{model}/versions/{version}", model_metadata},
-    {"GET", "/v2/models/{model}/versions/{version}/ready", model_ready},
-    {"GET", "/v2/models/{model}/versions/{version}/config", model_config},
-    {"GET", "/v2/models/{model}/versions/{version}/stats", model_stats},
-    {"POST", "/v2/models/{model}/versions/{version}/infer", infer},
-    {"POST", "/v2/models/{model}/versions/{version}/infer_stream", infer_stream},
-    {"POST", "/v2/models/{model}/versions/{version}/generate", generate},
-    {"POST", "/v2/models/{model}/versions/{version}/generate_stream", generate_stream},
-    {"POST", "/v2/repository/index", repository_index},
-    {"POST", "/v2/repository/{repository}/index", repository_index},
-    {"POST", "/v2/repository/models/{model}/load", load},
-    {"POST", "/v2/repository/models/{model}/unload", unload},
-    {"POST", "/v2/repository/{repository}/models/{model}/load", load},
-    {"POST", "/v2/repository/{repository}/models/{model}/unload", unload},
-    {"GET", "/v2/trace/setting", get_trace},
-    {"POST", "/v2/trace/setting", set_trace},
-    {"GET", "/v2/models/{model}/trace/setting", get_trace},
-    {"POST", "/v2/models/{model}/trace/setting", set_trace},
-    {"GET", "/v2/logging", get_logging},
-    {"POST", "/v2/logging", set_logging},
-    {"GET", "/v2/systemsharedmemory/status", no_shared_memory},
-    {"GET", "/v2/systemsharedmemory/region/{region}/status", no_shared_memory},
-    {"POST", "/v2/systemsharedmemory/region/{region}/register", no_shared_memory},
-    {"POST", "/v2/systemsharedmemory/region/{region}/unregister", no_shared_memory},
-    {"POST", "/v2/systemsharedmemory/unregister", no_shared_memory},
-    {"GET", "/v2/cudasharedmemory/status", no_shared_memory},
-    {"GET", "/v2/cudasharedmemory/region/{region}/status", no_shared_memory},
-    {"POST", "/v2/cudasharedmemory/region/{region}/register", no_shared_memory},
-    {"POST", "/v2/cudasharedmemory/region/{region}/unregister", no_shared_memory},
-    {"POST", "/v2/cudasharedmemory/unregister", no_shared_memory},
+    {"GET", "/v2", server_metadata, Permission::kRead},
+    {"GET", "/v2/", server_metadata, Permission::kRead},
+    {"GET", "/v2/health/live", live, Permission::kRead},
+    {"GET", "/v2/health/ready", ready, Permission::kRead},
+    {"GET", "/v2/models", model_list, Permission::kRead},
+    {"GET", "/v2/models/stats", model_stats, Permission::kRead},
+    {"GET", "/v2/models/{model}", model_metadata, Permission::kRead},
+    {"GET", "/v2/models/{model}/ready", model_ready, Permission::kRead},
+    {"GET", "/v2/models/{model}/config", model_config, Permission::kRead},
+    {"GET", "/v2/models/{model}/stats", model_stats, Permission::kRead},
+    {"POST", "/v2/models/{model}/infer", infer, Permission::kInfer},
+    {"POST", "/v2/models/{model}/infer_stream", infer_stream, Permission::kInfer},
+    {"POST", "/v2/models/{model}/generate", generate, Permission::kInfer},
+    {"POST", "/v2/models/{model}/generate_stream", generate_stream, Permission::kInfer},
+    {"GET", "/v2/models/{model}/versions/{version}", model_metadata, Permission::kRead},
+    {"GET", "/v2/models/{model}/versions/{version}/ready", model_ready, Permission::kRead},
+    {"GET", "/v2/models/{model}/versions/{version}/config", model_config, Permission::kRead},
+    {"GET", "/v2/models/{model}/versions/{version}/stats", model_stats, Permission::kRead},
+    {"POST", "/v2/models/{model}/versions/{version}/infer", infer, Permission::kInfer},
+    {"POST", "/v2/models/{model}/versions/{version}/infer_stream", infer_stream, Permission::kInfer},
+    {"POST", "/v2/models/{model}/versions/{version}/generate", generate, Permission::kInfer},
+    {"POST", "/v2/models/{model}/versions/{version}/generate_stream", generate_stream, Permission::kInfer},
+    {"POST", "/v2/repository/index", repository_index, Permission::kRead},
+    {"POST", "/v2/repository/{repository}/index", repository_index, Permission::kRead},
+    {"POST", "/v2/repository/models/{model}/load", load, Permission::kAdmin},
+    {"POST", "/v2/repository/models/{model}/unload", unload, Permission::kAdmin},
+    {"POST", "/v2/repository/{repository}/models/{model}/load", load, Permission::kAdmin},
+    {"POST", "/v2/repository/{repository}/models/{model}/unload", unload, Permission::kAdmin},
+    {"GET", "/v2/trace/setting", get_trace, Permission::kRead},
+    {"POST", "/v2/trace/setting", set_trace, Permission::kAdmin},
+    {"GET", "/v2/models/{model}/trace/setting", get_trace, Permission::kRead},
+    {"POST", "/v2/models/{model}/trace/setting", set_trace, Permission::kAdmin},
+    {"GET", "/v2/logging", get_logging, Permission::kRead},
+    {"POST", "/v2/logging", set_logging, Permission::kAdmin},
+    {"GET", "/v2/systemsharedmemory/status", no_shared_memory, Permission::kRead},
+    {"GET", "/v2/systemsharedmemory/region/{region}/status", no_shared_memory, Permission::kRead},
+    {"POST", "/v2/systemsharedmemory/region/{region}/register", no_shared_memory, Permission::kAdmin},
+    {"POST", "/v2/systemsharedmemory/region/{region}/unregister", no_shared_memory, Permission::kAdmin},
+    {"POST", "/v2/systemsharedmemory/unregister", no_shared_memory, Permission::kAdmin},
+    {"GET", "/v2/cudasharedmemory/status", no_shared_memory, Permission::kRead},
+    {"GET", "/v2/cudasharedmemory/region/{region}/status", no_shared_memory, Permission::kRead},
+    {"POST", "/v2/cudasharedmemory/region/{region}/register", no_shared_memory, Permission::kAdmin},
+    {"POST", "/v2/cudasharedmemory/region/{region}/unregister", no_shared_memory, Permission::kAdmin},
+    {"POST", "/v2/cudasharedmemory/unregister", no_shared_memory, Permission::kAdmin},
 };
 
 }  // namespace
@@ -290,7 +293,7 @@ void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<
     auto& service = services.emplace_back(std::make_unique<Endpoint>(house, row.serve));
     bool get = std::string_view(row.method) == "GET";
     wire::Plan plan{get ? wire::BodyPlan::kIgnore : wire::BodyPlan::kWhole, house.options.max_body};
-    router.add({row.method, row.pattern, service.get(), kRest, plan});
+    router.add({row.method, row.pattern, service.get(), kRest, plan, row.permission});
   }
 }
 

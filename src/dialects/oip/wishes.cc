@@ -2,6 +2,9 @@
 
 #include <limits>
 #include <optional>
+#include <span>
+
+#include "base/sip_hash.h"
 
 namespace weir::oip {
 namespace {
@@ -27,15 +30,10 @@ Status flag(std::string_view name, const msg::ParamValue& value, bool& out) {
   return {};
 }
 
-// Two independent 64-bit FNV-1a sums. The id is the client's own choice, so this need not resist guessing; whoever
-// keys a table by it adds the model.
+// The same text is the same id, and no client can make two of them collide; whoever keys a table by it adds the model.
 base::SessionId session_of(std::string_view text) {
-  base::SessionId id{0xcbf29ce484222325, 0x84222325cbf29ce4};
-  for (char c : text) {
-    id.high = (id.high ^ uint8_t(c)) * 0x100000001b3;
-    id.low = (id.low ^ uint8_t(c) ^ 0x5a) * 0x100000001b3;
-  }
-  return id;
+  auto hash = base::hash128(base::process_key(), std::as_bytes(std::span(text)));
+  return {hash.high, hash.low};
 }
 
 Status sequence(msg::Call& call, const msg::ParamValue& value) {

@@ -155,7 +155,7 @@ Refusal Answer::submit(bus::Served& served, const Sequence& prompt, std::vector<
   call->version = served.spec.version;
   call->id = request_.request_id;
   call->priority = request_.priority;
-  call->tenant = tenant(exchange_.request(), house_.options.api_keys);
+  call->tenant = tenant(exchange_.request(), house_.keys);
   call->generation = std::move(generation);
   if (request_.stream) call->credit.store(kCredit, std::memory_order_relaxed);
   call->sink = &choice;
@@ -192,7 +192,7 @@ Refusal Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, uin
   generation.readouts = request_.readout_ranges;
   if (request_.readouts) generation.readouts.push_back({prompt, kEver});
   if (!generation.readouts.empty() && spec.concepts.empty()) return refuse("readouts", "readouts: this model has none");
-  generation.cache_salt = cache_salt(exchange_.request(), house_.options.api_keys, request_.cache_salt);
+  generation.cache_salt = cache_salt(request_.cache_salt);
   return {};
 }
 

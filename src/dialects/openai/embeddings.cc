@@ -95,7 +95,7 @@ class Embeddings final : public wire::Reader {
       msg::Call* call = house_.bus.make_call();
       call->model = model_;
       call->priority = request_.priority;
-      call->tenant = tenant(exchange_.request(), house_.options.api_keys);
+      call->tenant = tenant(exchange_.request(), house_.keys);
       encodes() ? ask_encoder(*call, input) : ask_generator(*call, input);
       call->sink = &input;
       call->ticket = exchange_.ticket();
@@ -120,7 +120,7 @@ class Embeddings final : public wire::Reader {
     call.generation->aim = msg::Aim::kEmbed;
     call.generation->append = std::move(input.ids);
     call.generation->max_tokens = 0;
-    call.generation->cache_salt = cache_salt(exchange_.request(), house_.options.api_keys, request_.cache_salt);
+    call.generation->cache_salt = cache_salt(request_.cache_salt);
   }
 
   // The first `dimensions` of them.

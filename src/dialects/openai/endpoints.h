@@ -15,6 +15,7 @@ class Endpoint final : public wire::Service {
  public:
   Endpoint(House& house, Serve serve, Access access) : house_(house), serve_(serve), access_(access) {}
   void serve(wire::Exchange& exchange, const wire::PathArgs& args) override;
+  bool refuse(wire::Exchange& exchange, const base::Status& why) override;
 
  private:
   House& house_;

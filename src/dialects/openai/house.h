@@ -7,6 +7,7 @@
 #include "bus/bus.h"
 #include "dialects/openai/openai.h"
 #include "dialects/openai/refusal.h"
+#include "marshal/secrets.h"
 #include "wire/exchange.h"
 
 namespace weir::openai {
@@ -17,7 +18,8 @@ struct House {
   bus::Bus& bus;
   Load& load;
   Options options;
-  int64_t created = 0;  // Unix seconds: when this server came up
+  int64_t created = 0;      // Unix seconds: when this server came up
+  marshal::Secrets keys{};  // those of the options
 };
 
 // What a request wants of a model: that it makes tokens, or that it takes them: encoders do as well.

@@ -1,5 +1,7 @@
 #include "dialects/openai/openai.h"
 
+#include <utility>
+
 #include "dialects/openai/answer.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/keys.h"
@@ -53,28 +55,31 @@ void load(House& house, Exchange& exchange, const PathArgs&) {
   respond_json(exchange, "{\"server_load\":" + std::to_string(running) + "}");
 }
 
+using wire::Permission;
+
 struct Row {
   const char* method;
   const char* path;
   Serve serve;
+  Permission permission;
   Access access = Access::kKey;
 };
 
 constexpr Row kUnderPrefix[] = {
-    {"POST", "/chat/completions", chat_completions},
-    {"POST", "/completions", completions},
-    {"POST", "/embeddings", embeddings},
-    {"GET", "/models", list_models},
-    {"GET", "/models/{model}", show_model},
+    {"POST", "/chat/completions", chat_completions, Permission::kInfer},
+    {"POST", "/completions", completions, Permission::kInfer},
+    {"POST", "/embeddings", embeddings, Permission::kInfer},
+    {"GET", "/models", list_models, Permission::kRead},
+    {"GET", "/models/{model}", show_model, Permission::kRead},
 };
 constexpr Row kAtRoot[] = {
-    {"POST", "/tokenize", tokenize},
-    {"POST", "/detokenize", detokenize},
-    {"GET", "/load", load},
-    {"GET", "/version", version, Access::kOpen},
-    {"GET", "/health", health, Access::kOpen},
-    {"GET", "/ping", health, Access::kOpen},
-    {"POST", "/ping", health, Access::kOpen},
+    {"POST", "/tokenize", tokenize, Permission::kInfer},
+    {"POST", "/detokenize", detokenize, Permission::kInfer},
+    {"GET", "/load", load, Permission::kRead},
+    {"GET", "/version", version, Permission::kRead, Access::kOpen},
+    {"GET", "/health", health, Permission::kRead, Access::kOpen},
+    {"GET", "/ping", health, Permission::kRead, Access::kOpen},
+    {"POST", "/ping", health, Permission::kRead, Access::kOpen},
 };
 
 }  // namespace
@@ -83,12 +88,16 @@ void chat_completions(House& house, Exchange& exchange, const PathArgs&) { run(h
 void completions(House& house, Exchange& exchange, const PathArgs&) { run(house, exchange, Kind::kCompletion); }
 
 void Endpoint::serve(Exchange& exchange, const PathArgs& args) {
-  if (access_ == Access::kOpen || admits(house_.options.api_keys, exchange.request()))
-    return serve_(house_, exchange, args);
+  if (access_ == Access::kOpen || admits(house_.keys, exchange.request())) return serve_(house_, exchange, args);
   respond(exchange,
           {base::failure(base::Code::kUnauthenticated, "no valid API key: send one as 'Authorization: Bearer <key>'"),
            {},
            "invalid_api_key"});
+}
+
+bool Endpoint::refuse(Exchange& exchange, const base::Status& why) {
+  respond(exchange, openai::refuse(why));
+  return true;
 }
 
 const msg::TextSpec* tokens_of(const msg::ModelSpec& spec, Wants wants) {
@@ -138,13 +147,14 @@ struct Openai::Parts {
     auto& service = services.emplace_back(std::make_unique<Endpoint>(house, row.serve, row.access));
     bool reads = std::string_view(row.method) == "POST" && row.access == Access::kKey;
     wire::Plan plan{reads ? wire::BodyPlan::kWhole : wire::BodyPlan::kIgnore, house.options.max_body};
-    router.add({row.method, prefix + row.path, service.get(), kProtocol, plan});
+    router.add({row.method, prefix + row.path, service.get(), kProtocol, plan, row.permission});
   }
 };
 
 Openai::Openai(bus::Bus& bus, wire::Router& router, Load& load, Options options)
     : parts_(new Parts{House{bus, load, std::move(options), 0}, {}}) {
   House& house = parts_->house;
+  house.keys = marshal::Secrets(std::exchange(house.options.api_keys, {}));
   auto now = bus.env().wall().time_since_epoch();
   house.created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   for (const std::string& prefix : house.options.prefixes) {

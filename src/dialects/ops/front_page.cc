@@ -102,9 +102,10 @@ struct FrontPage::Parts {
 FrontPage::FrontPage(wire::Router& router, std::string_view version, std::span<const FrontPageLink> links)
     : parts_(std::make_unique<Parts>(version, links)) {
   constexpr wire::Plan kNoBody{wire::BodyPlan::kIgnore};
-  router.add({"GET", "/", &parts_->index, "http", kNoBody});
-  router.add({"GET", "/docs", &parts_->docs, "http", kNoBody});
-  for (const char* path : {"/favicon.svg", "/favicon.ico"}) router.add({"GET", path, &parts_->icon, "http", kNoBody});
+  router.add({"GET", "/", &parts_->index, "http", kNoBody, wire::Permission::kRead});
+  router.add({"GET", "/docs", &parts_->docs, "http", kNoBody, wire::Permission::kRead});
+  for (const char* path : {"/favicon.svg", "/favicon.ico"})
+    router.add({"GET", path, &parts_->icon, "http", kNoBody, wire::Permission::kRead});
 }
 
 FrontPage::~FrontPage() = default;

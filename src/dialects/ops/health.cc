@@ -141,7 +141,7 @@ Health::~Health() = default;
 void Health::add_to(wire::RpcServer& server) {
   auto route = [&](std::string method, wire::RpcKind kind, wire::RpcMethod& target, std::string in, std::string out) {
     server.add({std::string(kService), std::move(method), kind, &target, "grpc.health.v1." + in,
-                "grpc.health.v1." + out, "health"});
+                "grpc.health.v1." + out, "health", wire::Permission::kRead});
   };
   route("Check", wire::RpcKind::kUnary, parts_->check, "HealthCheckRequest", "HealthCheckResponse");
   route("List", wire::RpcKind::kUnary, parts_->list, "HealthListRequest", "HealthListResponse");

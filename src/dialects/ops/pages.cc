@@ -50,9 +50,9 @@ struct Pages::Parts {
 Pages::Pages(wire::Router& router, const base::Metrics& metrics, PageOptions options)
     : parts_(std::make_unique<Parts>(metrics, std::move(options))) {
   constexpr wire::Plan kNoBody{wire::BodyPlan::kIgnore};
-  router.add({"GET", "/livez", &parts_->livez, "health", kNoBody});
-  router.add({"GET", "/readyz", &parts_->readyz, "health", kNoBody});
-  router.add({"GET", "/metrics", &parts_->scrape, "metrics", kNoBody});
+  router.add({"GET", "/livez", &parts_->livez, "health", kNoBody, wire::Permission::kRead});
+  router.add({"GET", "/readyz", &parts_->readyz, "health", kNoBody, wire::Permission::kRead});
+  router.add({"GET", "/metrics", &parts_->scrape, "metrics", kNoBody, wire::Permission::kRead});
 }
 
 Pages::~Pages() = default;

@@ -130,7 +130,8 @@ void Reflection::add_to(wire::RpcServer& server) {
   for (std::string_view version : {kV1, kV1alpha}) {
     std::string package(version);
     server.add({package + "." + std::string(kName), "ServerReflectionInfo", wire::RpcKind::kBidi, method_.get(),
-                package + ".ServerReflectionRequest", package + ".ServerReflectionResponse", "reflection"});
+                package + ".ServerReflectionRequest", package + ".ServerReflectionResponse", "reflection",
+                wire::Permission::kRead});
   }
 }
 

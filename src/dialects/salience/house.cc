@@ -1,7 +1,6 @@
 #include "dialects/salience/house.h"
 
-#include <algorithm>
-
+#include "marshal/tenant.h"
 #include "wire/limits.h"
 
 namespace weir::salience {
@@ -10,35 +9,20 @@ namespace {
 using base::Code;
 using base::failure;
 
-constexpr std::string_view kScheme = "bearer ";
-
-bool same_scheme(std::string_view value) {
-  return value.size() >= kScheme.size() &&
-         std::equal(kScheme.begin(), kScheme.end(), value.begin(),
-                    [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? char(b + 32) : b); });
-}
-
-// Takes as long for a near miss as for a far one.
-bool same_secret(std::string_view secret, std::string_view shown) {
-  size_t differs = secret.size() ^ shown.size();
-  for (size_t i = 0; i < shown.size(); ++i) differs |= size_t(uint8_t(shown[i]) ^ uint8_t(secret[i % secret.size()]));
-  return differs == 0;
-}
-
 }  // namespace
 
 base::Result<session::Tenant> House::tenant(wire::Rpc& rpc) const {
-  if (options.bearer_tokens.empty()) return session::Tenant{0};
-  std::string_view value = rpc.metadata().find("authorization");
-  std::string_view shown = same_scheme(value) ? value.substr(kScheme.size()) : std::string_view();
-  uint32_t found = UINT32_MAX;
-  for (uint32_t i = 0; i < options.bearer_tokens.size(); ++i)
-    if (same_secret(options.bearer_tokens[i], shown)) found = i;
-  if (found != UINT32_MAX) return session::Tenant{found};
+  if (secrets.empty()) {
+    bool shared = options.anonymous == msg::Anonymous::kShared;
+    return session::Tenant{0, shared ? 0 : marshal::tenant_of(rpc.exchange().request())};
+  }
+  if (auto found = secrets.find(marshal::bearer_token(rpc.exchange().request())))
+    return session::Tenant{uint32_t(*found), 0};
   rpc.exchange().ledger().reject = wire::reason::kAuth;
   rpc.initial("www-authenticate", "Bearer");
-  return failure(Code::kUnauthenticated, value.data() ? "the bearer token is not known here"
-                                                      : "metadata 'authorization: Bearer <token>' is missing");
+  return failure(Code::kUnauthenticated, rpc.metadata().has("authorization")
+                                             ? "the bearer token is not known here"
+                                             : "metadata 'authorization: Bearer <token>' is missing");
 }
 
 base::Result<bus::Served*> House::text_model(std::string_view name) const {

@@ -128,17 +128,18 @@ class Unary final : public Method {
 }  // namespace
 
 void add_lifecycle(House& house, wire::RpcServer& rpcs, std::vector<std::unique_ptr<Method>>& methods) {
+  using wire::Permission;
   auto add = [&]<class Request>(const char* name, void (*answer_it)(House&, wire::Rpc&, Tenant, const Request&),
-                                const std::string& response) {
+                                const std::string& response, Permission permission = Permission::kInfer) {
     methods.push_back(std::make_unique<Unary<Request>>(house, answer_it));
     rpcs.add({std::string(Salience::kService), name, wire::RpcKind::kUnary, methods.back().get(),
-              Request::descriptor()->full_name(), response, kProtocol});
+              Request::descriptor()->full_name(), response, kProtocol, permission});
   };
   add("OpenSession", open_session, pb::OpenSessionResponse::descriptor()->full_name());
   add("CloseSession", close_session, pb::CloseSessionResponse::descriptor()->full_name());
   add("ForkSession", fork_session, pb::ForkSessionResponse::descriptor()->full_name());
   add("DumpSession", dump_session, pb::DumpSessionResponse::descriptor()->full_name());
-  add("GetReadoutManifest", readout_manifest, pb::ReadoutManifest::descriptor()->full_name());
+  add("GetReadoutManifest", readout_manifest, pb::ReadoutManifest::descriptor()->full_name(), Permission::kRead);
 }
 
 }  // namespace weir::salience

@@ -16,8 +16,9 @@ namespace weir::salience {
 struct Options {
   std::string default_model;  // "" = the only model that makes tokens, where there is but one
   // Secrets of which a client must show one as `authorization: Bearer …`; each is a tenant of its own. None: everybody
-  // may come, as one tenant.
+  // may come, as one tenant, whose sessions `anonymous` divides.
   std::vector<std::string> bearer_tokens;
+  msg::Anonymous anonymous = msg::Anonymous::kPerAddress;
 
   size_t tenants() const { return bearer_tokens.empty() ? 1 : bearer_tokens.size(); }
 };

@@ -50,7 +50,6 @@ void Listener::on_close(wire::Rpc&) {
 
 void Turn::begin(session::Tenant tenant, std::list<Turn>::iterator self) {
   self_ = self;
-  wish_.generation.cache_salt = house_.options.bearer_tokens.empty() ? 0 : uint64_t(tenant) + 1;
   house_.sessions.borrow(tenant, *wish_.session, wish_.append(), *this);
 }
 
@@ -91,9 +90,9 @@ Status Turn::submit(bus::Served& served) {
   call_->version = served.spec.version;
   call_->session = lease_->session;
   call_->priority = wish_.level(msg::levels(served.spec).count);
-  std::string_view secret = rpc_->metadata().find("authorization");
-  call_->tenant = marshal::tenant_of(rpc_->exchange().request(),
-                                     house_.options.bearer_tokens.empty() ? std::string_view() : secret);
+  const wire::Request& request = rpc_->exchange().request();
+  call_->tenant =
+      marshal::tenant_of(request, house_.secrets.empty() ? std::string_view() : marshal::bearer_token(request));
   call_->sink = this;
   call_->ticket = rpc_->exchange().ticket();
   call_->credit.store(kCredit, std::memory_order_relaxed);

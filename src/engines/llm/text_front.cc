@@ -151,8 +151,8 @@ base::Result<std::unique_ptr<TextFront::Flight>> TextFront::open(msg::Call& call
   if (request->with_prompt) flight->text = request->prompt;
   flight->prompt = std::move(request->prompt);
   flight->model = call.model, flight->version = call.version, flight->id = call.id;
-  flight->tenant = call.tenant, flight->priority = call.priority, flight->deadline = call.deadline,
-  flight->queue_timeout = call.queue_timeout;
+  flight->tenant = call.tenant, flight->cache_scope = call.cache_scope, flight->priority = call.priority,
+  flight->deadline = call.deadline, flight->queue_timeout = call.queue_timeout;
   flight->home = this;
   flight->times = call.times;
   return flight;

@@ -1,0 +1,47 @@
+// `weir routes`: every route that a configuration serves, from the tables by which requests are routed.
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "app/front.h"
+#include "app/serve.h"
+
+namespace weir::app {
+namespace {
+
+void print_json(const std::vector<const wire::Route*>& routes) {
+  auto list = nlohmann::ordered_json::array();
+  for (const auto* route : routes)
+    list.push_back({{"method", route->method},
+                    {"path", route->pattern},
+                    {"protocol", route->protocol},
+                    {"permission", wire::name(route->permission)}});
+  std::printf("%s\n", list.dump(1).c_str());
+}
+
+void print_table(const std::vector<const wire::Route*>& routes) {
+  std::printf("%-10s %-7s %-12s %s\n", "PERMISSION", "METHOD", "PROTOCOL", "PATH");
+  for (const auto* route : routes)
+    std::printf("%-10s %-7s %-12s %s\n", std::string(wire::name(route->permission)).c_str(), route->method.c_str(),
+                std::string(route->protocol).c_str(), route->pattern.c_str());
+}
+
+}  // namespace
+
+Exit list_routes(const Config& config, RouteList form) {
+  Commons commons(config);
+  commons.quota.emplace(commons.salience.tenants());
+  commons.purse.emplace(config.evergreen.tenant_bytes, config.evergreen.total_bytes);
+  commons.homes.emplace(1, [](base::ShardId, const std::function<void()>&) {});
+  net::Shard shard(base::ShardId(0), net::Pin::kNo);
+  Front front(shard, commons, nullptr);
+  auto routes = front.routes();
+  std::sort(routes.begin(), routes.end(), [](const auto* a, const auto* b) {
+    return std::tie(a->pattern, a->method) < std::tie(b->pattern, b->method);
+  });
+  form == RouteList::kJson ? print_json(routes) : print_table(routes);
+  return Exit::kOk;
+}
+
+}  // namespace weir::app
