@@ -24,7 +24,7 @@ class Waiting final : public wire::Reader, public msg::Sink {
 
   base::Status send(std::unique_ptr<Task> task, size_t bytes) {
     auto sent = house_.bus.send(std::move(task), bytes, served_, *this, exchange_.ticket(),
-                                tenant(exchange_.request(), house_.options.api_keys));
+                                tenant(exchange_.request(), house_.keys));
     if (!sent) return std::move(sent).error();
     call_ = *sent;
     return {};
