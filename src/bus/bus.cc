@@ -143,17 +143,11 @@ base::Status Bus::submit(msg::Call* call) {
 }
 
 base::Status Bus::submit(msg::Call* call, Served& served) {
-  bool shared = limits_.anonymous == msg::Anonymous::kShared && msg::is_anonymous(call->tenant);
-  call->cache_scope = shared ? 0 : call->tenant;
-  return lend(*static_cast<Slot*>(call), served, *served.inbox);
-}
-
-base::Result<msg::Call*> Bus::send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink,
-                                   base::Ticket ticket, uint64_t tenant) {
+                                   base::Ticket ticket, uint64_t tenant, Admission admission) {
   auto* slot = static_cast<Slot*>(make_call());
   slot->errand = std::move(errand), slot->bytes = bytes, slot->tenant = tenant;
   slot->sink = &sink, slot->ticket = std::move(ticket);
-  auto status = lend(*slot, served, *workers_);
+  auto status = lend(*slot, served, *workers_, admission);
   if (status.ok()) return slot;
   discard(slot);
   return status;
@@ -161,9 +155,9 @@ base::Result<msg::Call*> Bus::send(std::unique_ptr<Errand> errand, size_t bytes,
 
 std::unique_ptr<Errand> Bus::take(msg::Call& call) { return std::move(lent(&call).errand); }
 
-base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox) {
+base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission admission) {
   check(slot.state == Slot::State::kHeld && slot.sink, "a Call is sent once, with a Sink");
-  if (auto status = admit(slot); !status.ok()) {
+  if (auto status = admission == Admission::kAsked ? admit(slot) : base::Status(); !status.ok()) {
     auto& counter = status.code == Code::kDeadlineExceeded ? served.stats.expired : served.stats.rejected;
     counter.fetch_add(1, std::memory_order_relaxed);
     return status;

@@ -34,6 +34,10 @@ struct BusLimits {
   msg::Anonymous anonymous = msg::Anonymous::kPerAddress;
 };
 
+// Whether what is sent is a request that may be refused, or belongs to one that has been admitted (its answer is
+// written): that is taken beyond the limits, and at the end, too.
+enum class Admission : uint8_t { kAsked, kGranted };
+
 class Bus {
  public:
   Bus(base::Env& env, base::ShardId shard, std::function<void()> wake, BusLimits limits = {});
@@ -66,7 +70,7 @@ class Bus {
   // the errand back; or one Failed. `bytes`: of the text that waits with it. `tenant`: on whose behalf; workers are
   // shared by tenants.
   base::Result<msg::Call*> send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink,
-                                base::Ticket ticket, uint64_t tenant);
+                                base::Ticket ticket, uint64_t tenant, Admission admission = Admission::kAsked);
   // Inside Sink::on().
   std::unique_ptr<Errand> take(msg::Call& call);
 
@@ -99,7 +103,7 @@ class Bus {
   };
   Slot& lent(msg::Call* call);
   base::Status admit(const msg::Call& call) const;
-  base::Status lend(Slot& slot, Served& served, msg::Inbox& inbox);
+  base::Status lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission admission);
   uint32_t held_by(uint64_t tenant) const;
   void count(uint64_t tenant);
   void deliver(msg::Mail& mail);

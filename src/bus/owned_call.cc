@@ -22,9 +22,9 @@ base::Status OwnedCall::submit(Served& served, msg::Sink& sink, base::Ticket tic
 }
 
 base::Status OwnedCall::send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink,
-                             base::Ticket ticket, uint64_t tenant) {
+                             base::Ticket ticket, uint64_t tenant, Admission admission) {
   leave();
-  auto sent = bus_.send(std::move(errand), bytes, served, sink, std::move(ticket), tenant);
+  auto sent = bus_.send(std::move(errand), bytes, served, sink, std::move(ticket), tenant, admission);
   if (!sent) return std::move(sent).error();
   call_ = *sent;
   state_ = State::kRunning;

@@ -23,7 +23,7 @@ class OwnedCall {
   base::Status submit(Served& served, msg::Sink& sink, base::Ticket ticket);
   // Lends an errand instead (Bus::send()); when it has ended there may be a Call.
   base::Status send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink, base::Ticket ticket,
-                    uint64_t tenant);
+                    uint64_t tenant, Admission admission = Admission::kAsked);
   // To be told of every Event, first thing in Sink::on(): the last one makes the Call the Bus's again. Returns whether
   // it was.
   bool ended(const msg::Event& event);
