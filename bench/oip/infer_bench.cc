@@ -4,6 +4,7 @@
 //   infer_bench [rounds]
 //
 // CPU time of this thread, the least of five runs.
+#include <google/protobuf/util/json_util.h>
 #include <simdjson.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include "inference.pb.h"
 #include "marshal/check.h"
 #include "marshal/json_tensor.h"
+#include "marshal/message_reader.h"
 
 namespace {
 
@@ -86,6 +88,26 @@ void grpc(const msg::Tensor& tensor, int rounds) {
   report("gRPC write", least(rounds, [&] { (void)oip::write_infer(reply, oip::Envelope::kBare); }), message.size());
 }
 
+// The JSON form of ModelInfer.
+void rpc_json(const msg::Tensor& tensor, int rounds) {
+  std::string text = R"({"model_name":"identity","inputs":[{"name":"x","datatype":"FP32","shape":)" +
+                     tensor.shape.text() + R"(,"contents":{"fp32_contents":)";
+  marshal::write_data(text, tensor, marshal::BytesText::kUtf8);
+  text += "}}]}";
+  const auto& type = *inference::ModelInferRequest::descriptor();
+  double ours = least(rounds, [&] {
+    auto read = marshal::read_message(type, text, size_t(64) << 20);
+    if (!read || !*read) std::abort();
+  });
+  report("JSON form of gRPC, to a message", ours, text.size());
+  inference::ModelInferRequest parsed;
+  double theirs = least(std::max(1, rounds / 20), [&] {
+    parsed.Clear();
+    if (!google::protobuf::util::JsonStringToMessage(text, &parsed).ok()) std::abort();
+  });
+  report("  libprotobuf's", theirs, text.size());
+}
+
 void rest(const msg::Tensor& tensor, int rounds) {
   std::string text = R"({"inputs":[{"name":"x","shape":)" + tensor.shape.text() + R"(,"datatype":"FP32","data":)";
   marshal::write_data(text, tensor, marshal::BytesText::kUtf8);
@@ -118,5 +140,6 @@ int main(int argc, char** argv) {
     std::printf("%zu floats\n", n);
     grpc(tensor, some);
     rest(tensor, some);
+    rpc_json(tensor, some);
   }
 }

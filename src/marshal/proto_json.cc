@@ -4,6 +4,8 @@
 #include <google/protobuf/util/json_util.h>
 #include <google/protobuf/util/type_resolver_util.h>
 
+#include "marshal/message_reader.h"
+
 namespace weir::marshal {
 namespace {
 
@@ -11,7 +13,10 @@ namespace pb = google::protobuf;
 using base::Code;
 
 constexpr char kUrlPrefix[] = "type.googleapis.com";
-constexpr size_t kMaxDepth = 64;
+
+base::Status no_such(std::string_view type) {
+  return base::failure(Code::kInternal, "no message type " + std::string(type));
+}
 
 std::string url(std::string_view type) { return std::string(kUrlPrefix) + "/" + std::string(type); }
 
@@ -27,7 +32,7 @@ bool too_deep(std::string_view json) {
     } else if (c == '"') {
       quoted = true;
     } else if (c == '{' || c == '[') {
-      if (++depth > kMaxDepth) return true;
+      if (++depth > size_t(kMaxMessageDepth)) return true;
     } else if ((c == '}' || c == ']') && depth > 0) {
       --depth;
     }
@@ -41,10 +46,7 @@ struct ProtoJson::Types {
   const pb::DescriptorPool* pool = pb::DescriptorPool::generated_pool();
   std::unique_ptr<pb::util::TypeResolver> resolver{pb::util::NewTypeResolverForDescriptorPool(kUrlPrefix, pool)};
 
-  base::Status known(std::string_view type) const {
-    if (pool->FindMessageTypeByName(std::string(type))) return {};
-    return base::failure(Code::kInternal, "no message type " + std::string(type));
-  }
+  const pb::Descriptor* find(std::string_view type) const { return pool->FindMessageTypeByName(std::string(type)); }
 };
 
 ProtoJson::ProtoJson(size_t max_bytes, Names names)
@@ -52,10 +54,12 @@ ProtoJson::ProtoJson(size_t max_bytes, Names names)
 ProtoJson::~ProtoJson() = default;
 
 base::Result<std::string> ProtoJson::to_binary(std::string_view type, std::string_view json) {
-  if (auto status = types_->known(type); !status.ok()) return status;
+  const pb::Descriptor* message = types_->find(type);
+  if (!message) return no_such(type);
   if (json.size() > max_bytes_) return base::failure(Code::kResourceExhausted, "the JSON text is too long");
+  if (auto read = read_message(*message, json, max_bytes_)) return *std::move(read);
   if (too_deep(json))
-    return base::invalid("the JSON text is nested deeper than " + std::to_string(kMaxDepth) + " levels");
+    return base::invalid("the JSON text is nested deeper than " + std::to_string(kMaxMessageDepth) + " levels");
   std::string out;
   auto status = pb::util::JsonToBinaryString(types_->resolver.get(), url(type), std::string(json), &out);
   if (!status.ok()) return base::invalid(std::string(status.message()));
@@ -64,7 +68,7 @@ base::Result<std::string> ProtoJson::to_binary(std::string_view type, std::strin
 }
 
 base::Result<std::string> ProtoJson::to_json(std::string_view type, std::string_view binary) {
-  if (auto status = types_->known(type); !status.ok()) return status;
+  if (!types_->find(type)) return no_such(type);
   if (binary.size() > max_bytes_) return base::failure(Code::kResourceExhausted, "the message is too long");
   pb::util::JsonPrintOptions options;
   options.preserve_proto_field_names = names_ == Names::kProto;

@@ -1,0 +1,387 @@
+#include "marshal/message_reader.h"
+
+#include <google/protobuf/descriptor.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <limits>
+#include <set>
+
+#include "base/encoding.h"
+#include "marshal/json_cursor.h"
+#include "marshal/pb_wire.h"
+
+namespace weir::marshal {
+namespace {
+
+namespace pb = google::protobuf;
+using pb::FieldDescriptor;
+using Kind = JsonCursor::Kind;
+
+constexpr size_t kQuoted = 64;        // bytes of a peer's text that an error repeats
+constexpr size_t kMaxKeys = 1 << 16;  // of a map: each is remembered, and takes several times its text
+
+bool has_own_form(const pb::Descriptor& type) { return type.file()->package() == "google.protobuf"; }
+
+PbType wire_type(FieldDescriptor::Type type) {
+  switch (type) {
+    case FieldDescriptor::TYPE_DOUBLE:
+    case FieldDescriptor::TYPE_FIXED64:
+    case FieldDescriptor::TYPE_SFIXED64: return PbType::kFixed64;
+    case FieldDescriptor::TYPE_FLOAT:
+    case FieldDescriptor::TYPE_FIXED32:
+    case FieldDescriptor::TYPE_SFIXED32: return PbType::kFixed32;
+    case FieldDescriptor::TYPE_STRING:
+    case FieldDescriptor::TYPE_BYTES:
+    case FieldDescriptor::TYPE_MESSAGE: return PbType::kBytes;
+    case FieldDescriptor::TYPE_GROUP: return PbType::kGroup;
+    default: return PbType::kVarint;
+  }
+}
+
+bool packs(FieldDescriptor::Type type) { return wire_type(type) != PbType::kBytes; }
+
+// A number in a string: as written, without white space around it.
+template <class T>
+bool whole_text(std::string_view text, T& out) {
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// A group of base64 that is cut short leaves no bits over.
+bool ends_clean(std::string_view text, std::string_view decoded) {
+  while (!text.empty() && text.back() == '=') text.remove_suffix(1);
+  return base::base64_encode(decoded.substr(decoded.size() / 3 * 3), base::Padding::kNone) ==
+         text.substr(text.size() / 4 * 4);
+}
+
+uint64_t zigzag(int64_t value) { return uint64_t(value) << 1 ^ uint64_t(value >> 63); }
+
+// Members answer whether all is well; if not, the cursor has the reason, or one of the two flags is up.
+class MessageReader {
+ public:
+  MessageReader(std::string_view json, size_t max_bytes) : json_(json), max_(max_bytes) {}
+
+  std::optional<base::Result<std::string>> read(const pb::Descriptor& type) {
+    bool ok = message(type) && json_.finish();
+    if (foreign_) return std::nullopt;
+    if (too_long_) return base::failure(base::Code::kResourceExhausted, "the message is too long");
+    if (!ok) return json_.error();
+    return std::move(out_);
+  }
+
+ private:
+  bool message(const pb::Descriptor& type) {
+    if (has_own_form(type)) return foreign();
+    if (depth_ == kMaxMessageDepth) return too_deep();
+    ++depth_;
+    uint64_t chosen = 0;  // oneofs that are set
+    bool ok = json_.object([&](std::string_view key) {
+      const FieldDescriptor* field = named(type, key);
+      return field ? member(*field, chosen) : unknown(type, key);
+    });
+    --depth_;
+    return ok;
+  }
+
+  static const FieldDescriptor* named(const pb::Descriptor& type, std::string_view key) {
+    for (int i = 0; i < type.field_count(); ++i)
+      if (const auto* f = type.field(i); f->name() == key || f->json_name() == key) return f;
+    return nullptr;
+  }
+
+  bool unknown(const pb::Descriptor& type, std::string_view key) {
+    return json_.fail(type.full_name() + " has no field '" + base::presentable(key, kQuoted) + "'");
+  }
+  bool too_deep() { return json_.fail("nested deeper than " + std::to_string(kMaxMessageDepth) + " levels"); }
+  bool foreign() {
+    foreign_ = true;
+    return json_.refuse();
+  }
+  bool fits() {
+    if (out_.size() <= max_) return true;
+    too_long_ = true;
+    return json_.refuse();
+  }
+  bool misfit(const FieldDescriptor& field) {
+    return json_.fail("expected a value of " + std::string(field.type_name()) + " for '" + field.name() + "'");
+  }
+
+  bool member(const FieldDescriptor& field, uint64_t& chosen) {
+    if (field.type() == FieldDescriptor::TYPE_GROUP) return foreign();
+    if (json_.peek() == Kind::kNull) return null(field);
+    if (field.is_map()) return map(field);
+    if (field.is_repeated()) return repeated(field);
+    if (const auto* of = field.real_containing_oneof()) {
+      if (of->index() >= 64) return foreign();
+      const uint64_t bit = uint64_t(1) << of->index();
+      if (chosen & bit) return json_.fail("a second value for the oneof '" + of->name() + "'");
+      chosen |= bit;
+    }
+    return one(field);
+  }
+
+  // For a field of google.protobuf.Value or NullValue null is a value.
+  bool null(const FieldDescriptor& field) {
+    if (field.message_type() && !field.is_map() && has_own_form(*field.message_type())) return foreign();
+    if (field.enum_type() && field.enum_type()->file()->package() == "google.protobuf") return foreign();
+    return json_.null();
+  }
+
+  bool repeated(const FieldDescriptor& field) {
+    if (json_.peek() != Kind::kArray) return one(field);  // as the library
+    if (depth_ == kMaxMessageDepth) return too_deep();
+    ++depth_;
+    bool ok;
+    if (packs(field.type())) {
+      const size_t at = open(field);
+      ok = json_.array([&] { return json_.at_number() ? number(field) : null_or(&MessageReader::number, field); });
+      close(at);
+    } else {
+      ok = json_.array([&] { return null_or(&MessageReader::one, field); });
+    }
+    --depth_;
+    return ok && fits();
+  }
+
+  // An element that is null is none, as for the library.
+  bool null_or(bool (MessageReader::*read)(const FieldDescriptor&), const FieldDescriptor& field) {
+    return json_.peek() == Kind::kNull ? null(field) : (this->*read)(field);
+  }
+
+  bool map(const FieldDescriptor& field) {
+    const FieldDescriptor& key_field = *field.message_type()->map_key();
+    const FieldDescriptor& value_field = *field.message_type()->map_value();
+    if (depth_ == kMaxMessageDepth) return too_deep();
+    ++depth_;
+    std::set<std::string, std::less<>> keys;
+    bool ok = json_.object([&](std::string_view key) {
+      if (keys.size() == kMaxKeys) return json_.fail("more than " + std::to_string(kMaxKeys) + " keys in a map");
+      if (!keys.emplace(key).second) return json_.fail("a second value for the key of a map");
+      const size_t at = open(field);
+      bool good = map_key(key_field, key) && null_or(&MessageReader::one, value_field);
+      close(at);
+      return good && fits();
+    });
+    --depth_;
+    return ok;
+  }
+
+  bool map_key(const FieldDescriptor& field, std::string_view key) {
+    if (field.type() == FieldDescriptor::TYPE_STRING) {
+      put_bytes(out_, 1, key);
+      return true;
+    }
+    put_tag(out_, 1, wire_type(field.type()));
+    if (field.type() != FieldDescriptor::TYPE_BOOL) return digits(field, key);
+    if (key != "true" && key != "false") return misfit(field);
+    put_varint(out_, key == "true");
+    return true;
+  }
+
+  // One value with its tag.
+  bool one(const FieldDescriptor& field) {
+    const auto number_of = uint32_t(field.number());
+    switch (field.type()) {
+      case FieldDescriptor::TYPE_MESSAGE: {
+        if (has_own_form(*field.message_type())) return foreign();
+        if (json_.peek() != Kind::kObject) return misfit(field);
+        const size_t at = open(field);
+        bool ok = message(*field.message_type());
+        close(at);
+        return ok && fits();
+      }
+      case FieldDescriptor::TYPE_STRING: {
+        std::string_view text;
+        if (json_.peek() != Kind::kString) return misfit(field);
+        if (!json_.string(text)) return false;
+        put_bytes(out_, number_of, text);
+        return fits();
+      }
+      case FieldDescriptor::TYPE_BYTES: return bytes(field);
+      default: put_tag(out_, number_of, wire_type(field.type())); return number(field);
+    }
+  }
+
+  bool bytes(const FieldDescriptor& field) {
+    std::string_view text;
+    if (json_.peek() != Kind::kString) return misfit(field);
+    if (!json_.string(text)) return false;
+    std::string other;
+    if (text.find_first_of("-_") != text.npos) {
+      other = text;
+      std::replace(other.begin(), other.end(), '-', '+');
+      std::replace(other.begin(), other.end(), '_', '/');
+      text = other;
+    }
+    auto decoded = base::base64_decode(text);
+    if (!decoded || !ends_clean(text, *decoded)) return json_.fail("'" + field.name() + "' is not base64");
+    put_bytes(out_, uint32_t(field.number()), *decoded);
+    return fits();
+  }
+
+  // A number, a boolean or an enumerator, without its tag.
+  bool number(const FieldDescriptor& field) {
+    switch (field.type()) {
+      case FieldDescriptor::TYPE_FLOAT: return real<float>(field);
+      case FieldDescriptor::TYPE_DOUBLE: return real<double>(field);
+      case FieldDescriptor::TYPE_BOOL: return boolean(field);
+      case FieldDescriptor::TYPE_ENUM: return enumerator(field);
+      default: return integer(field);
+    }
+  }
+
+  bool boolean(const FieldDescriptor& field) {
+    bool flag;
+    std::string_view text;
+    if (json_.peek() == Kind::kString) {
+      if (!json_.string(text)) return false;
+      if (text != "true" && text != "false") return misfit(field);
+      flag = text == "true";
+    } else if (json_.peek() != Kind::kBool) {
+      return misfit(field);
+    } else if (!json_.boolean(flag)) {
+      return false;
+    }
+    out_ += char(flag);
+    return fits();
+  }
+
+  template <class T>
+  bool real(const FieldDescriptor& field) {
+    T value;
+    if (!json_.plain(value) && !any_real(field, value)) return false;
+    out_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    return fits();
+  }
+
+  template <class T>
+  bool any_real(const FieldDescriptor& field, T& value) {
+    JsonNumber number;
+    std::string_view text;
+    if (json_.at_number()) return json_.number(number) && (number.to(value) || misfit(field));
+    if (json_.peek() != Kind::kString) return misfit(field);
+    if (!json_.string(text)) return false;
+    constexpr T kInfinity = std::numeric_limits<T>::infinity();
+    if (text == "NaN")
+      value = std::numeric_limits<T>::quiet_NaN();
+    else if (text == "Infinity" || text == "-Infinity")
+      value = text[0] == '-' ? -kInfinity : kInfinity;
+    else if (!number_text(text, value))
+      return misfit(field);
+    return true;
+  }
+
+  // A number of JSON as the text of a string.
+  template <class T>
+  static bool number_text(std::string_view text, T& value) {
+    JsonNumber number;
+    if (text.empty() || (text[0] != '-' && unsigned(text[0] - '0') > 9)) return false;
+    JsonCursor inner(text);
+    return inner.number(number) && inner.at() == text.size() && number.text.size() == text.size() && number.to(value);
+  }
+
+  bool integer(const FieldDescriptor& field) {
+    if (json_.at_number()) {
+      JsonNumber number;
+      int64_t i = 0;
+      uint64_t u = 0;
+      if (!json_.number(number)) return false;
+      const bool is_signed = number.to(i), is_unsigned = number.to(u);
+      return put_integer(field, is_signed ? &i : nullptr, is_unsigned ? &u : nullptr) || misfit(field);
+    }
+    std::string_view text;
+    if (json_.peek() != Kind::kString) return misfit(field);
+    return json_.string(text) && digits(field, text);
+  }
+
+  bool digits(const FieldDescriptor& field, std::string_view text) {
+    int64_t i = 0;
+    uint64_t u = 0;
+    const bool is_signed = whole_text(text, i), is_unsigned = whole_text(text, u);
+    return put_integer(field, is_signed ? &i : nullptr, is_unsigned ? &u : nullptr) || misfit(field);
+  }
+
+  // The value as either type, null where it does not fit. False where it is not of the field's type.
+  bool put_integer(const FieldDescriptor& field, const int64_t* i, const uint64_t* u) {
+    constexpr int64_t kLeast = std::numeric_limits<int32_t>::min(), kMost = std::numeric_limits<int32_t>::max();
+    const bool narrow = i && *i >= kLeast && *i <= kMost;
+    const bool narrow_unsigned = u && *u <= std::numeric_limits<uint32_t>::max();
+    switch (field.type()) {
+      case FieldDescriptor::TYPE_INT32: return narrow && varint(uint64_t(*i));
+      case FieldDescriptor::TYPE_INT64: return i && varint(uint64_t(*i));
+      case FieldDescriptor::TYPE_UINT32: return narrow_unsigned && varint(*u);
+      case FieldDescriptor::TYPE_UINT64: return u && varint(*u);
+      case FieldDescriptor::TYPE_SINT32: return narrow && varint(zigzag(*i));
+      case FieldDescriptor::TYPE_SINT64: return i && varint(zigzag(*i));
+      case FieldDescriptor::TYPE_FIXED32: return narrow_unsigned && fixed(uint32_t(*u));
+      case FieldDescriptor::TYPE_SFIXED32: return narrow && fixed(int32_t(*i));
+      case FieldDescriptor::TYPE_FIXED64: return u && fixed(*u);
+      case FieldDescriptor::TYPE_SFIXED64: return i && fixed(*i);
+      default: return false;
+    }
+  }
+
+  bool varint(uint64_t value) {
+    put_varint(out_, value);
+    return fits();
+  }
+  template <class T>
+  bool fixed(T value) {
+    out_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    return fits();
+  }
+
+  bool enumerator(const FieldDescriptor& field) {
+    if (field.enum_type()->file()->package() == "google.protobuf") return foreign();
+    int64_t value = 0;
+    if (json_.at_number()) {
+      JsonNumber number;
+      if (!json_.number(number)) return false;
+      if (!number.to(value) || value < std::numeric_limits<int32_t>::min() ||
+          value > std::numeric_limits<int32_t>::max())
+        return misfit(field);
+      return varint(uint64_t(value));
+    }
+    std::string_view text;
+    if (json_.peek() != Kind::kString) return misfit(field);
+    if (!json_.string(text)) return false;
+    const auto* named = field.enum_type()->FindValueByName(std::string(text));
+    if (!named) return json_.fail("'" + base::presentable(text, kQuoted) + "' is no " + field.enum_type()->full_name());
+    return varint(uint64_t(int64_t(named->number())));
+  }
+
+  // A field with a length: its tag, and where what it holds begins.
+  size_t open(const FieldDescriptor& field) {
+    put_tag(out_, uint32_t(field.number()), PbType::kBytes);
+    out_ += '\0';
+    return out_.size();
+  }
+  // Puts the length in front of what has come since; most fit the byte that is there.
+  void close(size_t at) {
+    const size_t size = out_.size() - at;
+    if (size < 0x80) {
+      out_[at - 1] = char(size);
+      return;
+    }
+    std::string length;
+    put_varint(length, size);
+    out_.replace(at - 1, 1, length);
+  }
+
+  JsonCursor json_;
+  const size_t max_;
+  std::string out_;
+  int depth_ = 0;
+  bool foreign_ = false, too_long_ = false;
+};
+
+}  // namespace
+
+std::optional<base::Result<std::string>> read_message(const pb::Descriptor& type, std::string_view json,
+                                                      size_t max_bytes) {
+  return MessageReader(json, max_bytes).read(type);
+}
+
+}  // namespace weir::marshal
