@@ -3,9 +3,9 @@
 // default values out, and has 64-bit integers as strings; input may use either spelling of a name. Unknown fields are
 // errors.
 //
-// Texts of messages without fields of google.protobuf are read directly (marshal/message_reader.h: 100 MB/s and more);
-// those with such a field, and all that is written, go through the library, which resolves types anew in every call and
-// makes 5 to 20 MB/s. What is long is therefore done off the shard: kLongText, kLongMessage. Any thread.
+// Texts of messages without fields of google.protobuf are read directly (marshal/message_reader.h). Those with such a
+// field, and all that is written, go through the library, which resolves types anew in every call: right for calls made
+// by hand, not for a hot path. Any thread.
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,10 @@
 #include <optional>
 
 #include "dialects/oip/generate.h"
+#include "dialects/oip/inference.h"
 #include "dialects/oip/rest.h"
 #include "marshal/json_tensor.h"
+#include "wire/sse.h"
 
 namespace weir::oip {
 namespace {
@@ -42,8 +44,8 @@ Status settle_shape(const msg::ModelSpec& spec, const msg::TensorSpec& input, ui
 
 class TensorRequest {
  public:
-  TensorRequest(House& house, const msg::ModelSpec& spec, msg::Call& call, Wishes& wishes)
-      : house_(house), spec_(spec), call_(call), wishes_(wishes) {}
+  TensorRequest(base::SlabSource& slabs, const msg::ModelSpec& spec, msg::Call& call, Wishes& wishes)
+      : slabs_(slabs), spec_(spec), call_(call), wishes_(wishes) {}
 
   Status read(std::string_view body) {
     JsonCursor json(body);
@@ -85,11 +87,11 @@ class TensorRequest {
     t.name = input.name, t.dtype = input.dtype;
     Status status = settle_shape(spec_, input, elements, t.shape);
     JsonCursor data(list);
-    if (status.ok()) status = marshal::read_data(data, t, house_.slabs);
+    if (status.ok()) status = marshal::read_data(data, t, slabs_);
     return status.ok() || refuse(json, std::move(status));
   }
 
-  House& house_;
+  base::SlabSource& slabs_;
   const msg::ModelSpec& spec_;
   msg::Call& call_;
   Wishes& wishes_;
@@ -111,6 +113,18 @@ std::string write_reply(const InferReply& reply) {
   return out + "}";
 }
 
+JsonReply write_whole(const InferReply& reply, const std::vector<Form>&) {
+  JsonReply whole;
+  whole.json = write_reply(reply);
+  return whole;
+}
+
+JsonReply write_streamed(const InferReply& reply, const std::vector<Form>&) {
+  JsonReply event;
+  wire::append_sse(event.json, write_reply(reply));
+  return event;
+}
+
 class TensorGenerate final : public wire::Reader, public Inference {
  public:
   TensorGenerate(House& house, Exchange& exchange, Delivery delivery)
@@ -120,9 +134,17 @@ class TensorGenerate final : public wire::Reader, public Inference {
     call().model = args["model"];
     call().version = args["version"];
     if (delivery_ == Delivery::kStream) call().credit.store(kTensorCredit, std::memory_order_relaxed);
+    const base::Bytes& body = exchange_.content();
     Status status = find();
-    if (status.ok()) status = TensorRequest(house_, spec(), call(), wishes).read(exchange_.content().view());
-    if (status.ok()) status = start();
+    if (status.ok() && body.size() > kLongRequest) {
+      auto read = [body, slabs = &house_.slabs, spec = &spec()](msg::Call& call, Wishes& wishes) {
+        return TensorRequest(*slabs, *spec, call, wishes).read(body.view());
+      };
+      status = read_aside(body.size(), std::move(read));
+    } else {
+      if (status.ok()) status = TensorRequest(house_.slabs, spec(), call(), wishes).read(body.view());
+      if (status.ok()) status = start();
+    }
     if (!status.ok()) respond_error(exchange_, status);
   }
   void on_close(Exchange&, bool) override { leave(); }
@@ -131,18 +153,33 @@ class TensorGenerate final : public wire::Reader, public Inference {
  private:
   bool streams() const { return delivery_ == Delivery::kStream; }
 
+  void request_read(Status status) override {
+    if (status.ok()) status = start();
+    if (!status.ok()) respond_error(exchange_, status);
+  }
+  Writes writes() const override { return Writes::kJson; }
+  WriteAnswer::Write writer() const override { return streams() ? write_streamed : write_whole; }
+  void written(WriteAnswer& answer, More) override {
+    ++owed_;
+    if (!answer.empty()) take(std::move(answer.written.json));
+  }
+
   void answered(const InferReply& reply, const std::vector<Form>&, More) override {
     ++owed_;
-    if (reply.tensors.empty()) return;
+    if (!reply.tensors.empty()) take(writer()(reply, {}).json);
+  }
+  // The text of an answer, as writer() makes it.
+  void take(std::string text) {
     if (streams()) {
-      send_event(exchange_, write_reply(reply));
+      open_stream(exchange_);
+      exchange_.body(base::Bytes::adopt(std::move(text)));
       if (exchange_.backlog() < Exchange::kLowWater) repay();
     } else {
       many_ = many_ || reply_.has_value();
-      reply_ = write_reply(reply);
+      reply_ = std::move(text);
     }
   }
-  void ended(const msg::Call&, Status status) override {
+  void ended(Status status) override {
     if (status.ok() && !streams() && many_)
       status = base::failure(base::Code::kUnimplemented, "the model answered more than once: use generate_stream");
     if (status.ok() && !streams() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");

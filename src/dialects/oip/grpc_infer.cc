@@ -15,7 +15,18 @@ class UnaryInfer final : public wire::RpcReader, public Inference {
 
   void begin(const base::Bytes& message) {
     call().deadline = rpc_.deadline();
-    Status status = read_infer(message, house_.slabs, call(), wishes);
+    if (takes_long(message.view())) {
+      Status status = read_aside(message);
+      if (!status.ok()) rpc_.finish(status);
+    } else {
+      request_read(read_infer(message, house_.slabs, call(), wishes));
+    }
+  }
+  void on_message(wire::Rpc&, base::Bytes) override {}
+  void on_close(wire::Rpc&) override { leave(); }
+
+ private:
+  void request_read(Status status) override {
     if (status.ok()) status = find();
     if (status.ok() && spec().decoupled && !spec().text)
       status = base::failure(base::Code::kUnimplemented, "model '" + spec().name +
@@ -24,15 +35,11 @@ class UnaryInfer final : public wire::RpcReader, public Inference {
     if (status.ok()) status = start();
     if (!status.ok()) rpc_.finish(status);
   }
-  void on_message(wire::Rpc&, base::Bytes) override {}
-  void on_close(wire::Rpc&) override { leave(); }
-
- private:
   void answered(const InferReply& reply, const std::vector<Form>&, More) override {
     many_ = many_ || (!pieces_.empty() && !reply.tensors.empty());
     if (pieces_.empty()) pieces_ = write_infer(reply, Envelope::kBare);
   }
-  void ended(const msg::Call&, Status status) override {
+  void ended(Status status) override {
     if (status.ok() && many_)
       status = base::failure(base::Code::kUnimplemented, "the model answered more than once: use ModelStreamInfer");
     if (status.ok() && pieces_.empty()) status = base::failure(base::Code::kInternal, "the model gave no answer");

@@ -38,7 +38,9 @@ class StreamedInfer final : public Inference {
 
  private:
   void answered(const InferReply& reply, const std::vector<Form>& forms, More more) override;
-  void ended(const msg::Call& call, Status status) override;
+  void ended(Status status) override;
+  void request_read(Status status) override;
+  Status go_on(Status status);
 
   Stream& stream_;
   uint32_t& pending_;  // of the connection
@@ -147,7 +149,18 @@ class Stream final : public wire::RpcReader {
 
 Status StreamedInfer::begin(const base::Bytes& message, base::Time deadline) {
   call().deadline = deadline;
-  Status status = read_infer(message, house_.slabs, call(), wishes);
+  if (!takes_long(message.view())) return go_on(read_infer(message, house_.slabs, call(), wishes));
+  Status status = read_aside(message);
+  model = call().model, version = call().version;
+  return status;
+}
+
+void StreamedInfer::request_read(Status status) {
+  status = go_on(std::move(status));
+  if (!status.ok()) stream_.failed(*this, status);
+}
+
+Status StreamedInfer::go_on(Status status) {
   model = call().model, version = call().version, id = call().id;
   if (status.ok()) status = find();
   if (status.ok()) {
@@ -169,7 +182,7 @@ void StreamedInfer::answered(const InferReply& reply, const std::vector<Form>&, 
                write_infer({reply.model, reply.version, reply.id, parameters, reply.tensors}, Envelope::kStream));
 }
 
-void StreamedInfer::ended(const msg::Call&, Status status) {
+void StreamedInfer::ended(Status status) {
   if (!status.ok()) return stream_.failed(*this, status);
   if (!told_final_ && wishes.empty_final) {
     msg::Parameters parameters{{"triton_final_response", true}};

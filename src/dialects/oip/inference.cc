@@ -1,5 +1,8 @@
 #include "dialects/oip/inference.h"
 
+#include <utility>
+
+#include "dialects/oip/pb_infer.h"
 #include "marshal/check.h"
 #include "marshal/tenant.h"
 #include "marshal/times.h"
@@ -30,11 +33,33 @@ Status Inference::start() {
   return status;
 }
 
+void Inference::leave() {
+  call_.leave();
+  work_.leave();
+  waiting_.clear();
+  last_.reset();
+}
+
+Status Inference::read_aside(size_t bytes, ReadRequest::Read read) {
+  reading_ = true;
+  return work_.send(std::make_unique<ReadRequest>(std::move(read)), weight(bytes), *served_, worked_,
+                    exchange_.ticket(), marshal::tenant_of(exchange_.request()));
+}
+
+Status Inference::read_aside(const base::Bytes& message) {
+  Status status = read_model(message.view(), call());
+  if (status.ok()) status = find();
+  if (!status.ok()) return status;
+  return read_aside(message.size(), [message, slabs = &house_.slabs](msg::Call& call, Wishes& wishes) {
+    return read_infer(message, *slabs, call, wishes);
+  });
+}
+
 void Inference::on(msg::Call& call, msg::Event&& event) {
   bool last = call_.ended(event);
   if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) {
     Status status = answer(call, *outputs, last ? More::kNo : More::kYes);
-    if (!status.ok() && !last) leave();
+    if (!status.ok() && !last) call_.leave();
     if (last || !status.ok()) close(call, std::move(status));
   } else if (auto* failed = std::get_if<msg::Failed>(&event.what)) {
     close(call, std::move(failed->status));
@@ -44,22 +69,91 @@ void Inference::on(msg::Call& call, msg::Event&& event) {
 }
 
 Status Inference::answer(msg::Call& call, msg::Outputs& outputs, More more) {
-  Status status = grant(served_->spec, call, wishes, outputs, forms_);
-  if (status.ok())
-    for (const auto& tensor : outputs.tensors)
-      if (status = marshal::check_data(tensor, "output"); !status.ok()) {
-        status.code = base::Code::kInternal;  // the engine's fault, not the client's
-        break;
-      }
+  Status status = select_outputs(served_->spec, call, wishes, outputs, forms_);
   if (!status.ok()) return status;
-  answered({call.model, call.version, call.id, outputs.parameters, outputs.tensors}, forms_, more);
+  const size_t work = work_on(wishes.outputs, outputs.tensors, forms_, writes());
+  if (!work_.running() && work <= kLongAnswer) {
+    status = finish_outputs(served_->spec, wishes.outputs, outputs.tensors);
+    if (status.ok()) answered({call.model, call.version, call.id, outputs.parameters, outputs.tensors}, forms_, more);
+    return status;
+  }
+  auto& one = waiting_.emplace_back(
+      std::make_unique<WriteAnswer>(served_->spec, call, wishes, std::move(outputs), forms_, writer(), work));
+  one->last = more == More::kNo;
+  return write_on();
+}
+
+// Answers go to the worker one by one, and the short ones among them nowhere.
+Status Inference::write_on() {
+  while (!work_.running() && !waiting_.empty()) {
+    auto next = std::move(waiting_.front());
+    waiting_.erase(waiting_.begin());
+    if (next->is_long()) {
+      const size_t bytes = weight(next->bytes());
+      Status sent = work_.send(std::move(next), bytes, *served_, worked_, exchange_.ticket(),
+                               marshal::tenant_of(exchange_.request()), bus::Admission::kGranted);
+      if (!sent.ok()) return sent;
+    } else {
+      next->run();
+      if (!next->status.ok()) return next->status;
+      deliver(*next);
+    }
+  }
   return {};
+}
+
+void Inference::deliver(WriteAnswer& answer) {
+  const More more = answer.last ? More::kNo : More::kYes;
+  if (writer())
+    written(answer, more);
+  else
+    answered(answer.reply(), answer.forms(), more);
 }
 
 void Inference::close(const msg::Call& call, Status status) {
   marshal::note(exchange_.ledger(), call);
   house_.traces.finished(call, protocol_, status.code);
-  ended(call, std::move(status));
+  if (work_.running())
+    last_ = std::move(status);
+  else
+    ended(std::move(status));
+}
+
+void Inference::worked(msg::Call& call, msg::Event&& event) {
+  work_.ended(event);
+  auto errand = house_.bus.take(call);
+  auto* failed = std::get_if<msg::Failed>(&event.what);
+  Status status = failed ? std::move(failed->status) : Status();
+  if (std::exchange(reading_, false))
+    request_worked(std::move(status), std::move(errand));
+  else
+    wrote(std::move(status), std::move(errand));
+}
+
+void Inference::request_worked(Status status, std::unique_ptr<bus::Errand> errand) {
+  if (status.ok()) {
+    auto& read = static_cast<ReadRequest&>(*errand);
+    status = std::move(read.status);
+    read.hand_over(call(), wishes);
+  }
+  request_read(std::move(status));
+}
+
+// A failure ends it all: what is behind it would not be in its place.
+void Inference::wrote(Status status, std::unique_ptr<bus::Errand> errand) {
+  if (status.ok()) {
+    auto& answer = static_cast<WriteAnswer&>(*errand);
+    status = std::move(answer.status);
+    if (status.ok()) deliver(answer);
+  }
+  if (status.ok()) status = write_on();
+  if (!status.ok()) {
+    leave();
+    return ended(std::move(status));
+  }
+  if (work_.running() || !last_) return;
+  Status last = *std::exchange(last_, std::nullopt);
+  ended(std::move(last));
 }
 
 }  // namespace weir::oip

@@ -2,6 +2,7 @@
 #include <bit>
 #include <optional>
 
+#include "dialects/oip/long_work.h"
 #include "dialects/oip/pb_infer.h"
 #include "marshal/json_cursor.h"
 #include "marshal/pb_wire.h"
@@ -219,6 +220,25 @@ class PbRequestReader {
 
 Status read_infer(const base::Bytes& message, base::SlabSource& slabs, msg::Call& call, Wishes& wishes) {
   return PbRequestReader(message, slabs, call, wishes).read();
+}
+
+bool takes_long(std::string_view message) {
+  if (message.size() <= kLongRequest) return false;
+  size_t inputs = 0;
+  PbReader r(message);
+  while (r.next())
+    if (r.is(5, PbType::kBytes)) inputs += r.bytes().size();
+  return inputs > kLongRequest;
+}
+
+Status read_model(std::string_view message, msg::Call& call) {
+  PbReader r(message);
+  while (r.next()) {
+    if (!r.is(1, PbType::kBytes) && !r.is(2, PbType::kBytes)) continue;
+    if (!marshal::valid_utf8(r.bytes())) return invalid("the model's name or version is not UTF-8");
+    (r.field() == 1 ? call.model : call.version).assign(r.bytes());
+  }
+  return r.ok() ? Status{} : malformed("ModelInferRequest");
 }
 
 }  // namespace weir::oip

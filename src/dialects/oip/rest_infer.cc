@@ -56,7 +56,7 @@ class RestInference : public wire::Reader, public Inference {
     Status status = find();
     if (status.ok()) status = check_model();
     if (status.ok()) status = read();
-    if (status.ok()) status = start();
+    if (status.ok() && !aside_) status = start();
     if (!status.ok()) respond_error(exchange_, status);
   }
   void on_close(Exchange&, bool) override { leave(); }
@@ -68,15 +68,30 @@ class RestInference : public wire::Reader, public Inference {
   Status read() {
     const base::Bytes& body = exchange_.content();
     std::string_view text = exchange_.request().fields.find(kHeaderLength);
-    if (!text.data()) return read_infer(body, body.size(), house_.slabs, call(), wishes);
+    if (!text.data()) return read_json(body, body.size());
     uint64_t length = 0;
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
     if (error != std::errc() || end != text.data() + text.size() || length > body.size())
       return base::invalid("Inference-Header-Content-Length takes a number of bytes within the body");
     if (length == 0) return read_raw_infer(body, spec(), call(), wishes);
-    return read_infer(body, size_t(length), house_.slabs, call(), wishes);
+    return read_json(body, size_t(length));
   }
+  Status read_json(const base::Bytes& body, size_t length) {
+    if (length <= kLongRequest) return read_infer(body, length, house_.slabs, call(), wishes);
+    aside_ = true;
+    return read_aside(length, [body, length, slabs = &house_.slabs](msg::Call& call, Wishes& wishes) {
+      return read_infer(body, length, *slabs, call, wishes);
+    });
+  }
+  void request_read(Status status) override {
+    if (status.ok()) status = start();
+    if (!status.ok()) respond_error(exchange_, status);
+  }
+
+  bool aside_ = false;  // a worker reads it
 };
+
+JsonReply write_at_once(const InferReply& reply, const std::vector<Form>& forms) { return write_infer(reply, forms); }
 
 class RestInfer final : public RestInference, public wire::HoldsAnswer {
  public:
@@ -98,7 +113,14 @@ class RestInfer final : public RestInference, public wire::HoldsAnswer {
     many_ = many_ || (reply_ && !reply.tensors.empty());
     if (!reply_) reply_ = write_infer(reply, forms, LargeTensors::kPieces);
   }
-  void ended(const msg::Call&, Status status) override {
+  // What is JSON alone is written in pieces.
+  Writes writes() const override { return Writes::kJsonBesideBinary; }
+  WriteAnswer::Write writer() const override { return write_at_once; }
+  void written(WriteAnswer& answer, More) override {
+    many_ = many_ || (reply_ && !answer.empty());
+    if (!reply_) reply_ = std::move(answer.written);
+  }
+  void ended(Status status) override {
     if (status.ok() && many_)
       status = base::failure(base::Code::kUnimplemented, "the model answered more than once: use infer_stream");
     if (status.ok() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
@@ -144,6 +166,14 @@ class RestInfer final : public RestInference, public wire::HoldsAnswer {
   bool many_ = false;
 };
 
+// One answer as one event, whatever form the outputs were asked for in.
+JsonReply write_event(const InferReply& reply, const std::vector<Form>&) {
+  JsonReply event;
+  std::string json = write_infer(reply, std::vector<Form>(reply.tensors.size(), Form::kJson)).json;
+  wire::append_sse(event.json, json);
+  return event;
+}
+
 class RestStream final : public RestInference {
  public:
   using RestInference::RestInference;
@@ -156,19 +186,25 @@ class RestStream final : public RestInference {
     return {};
   }
   void answered(const InferReply& reply, const std::vector<Form>&, More more) override {
-    wishes.form = Form::kJson;
-    ++owed_;
-    if (more == More::kNo && reply.tensors.empty() && !wishes.empty_final) return;
-    send(write_infer(reply, std::vector<Form>(reply.tensors.size(), Form::kJson)).json);
-    if (exchange_.backlog() <= Exchange::kHighWater) repay();
+    if (more == More::kNo && reply.tensors.empty() && !wishes.empty_final) return went_out();
+    send(write_event(reply, {}).json);
   }
-  void ended(const msg::Call&, Status status) override {
+  Writes writes() const override { return Writes::kJson; }
+  WriteAnswer::Write writer() const override { return write_event; }
+  void written(WriteAnswer& answer, More more) override {
+    if (more == More::kNo && answer.empty() && !wishes.empty_final) return went_out();
+    send(std::move(answer.written.json));
+  }
+  void ended(Status status) override {
     if (!status.ok() && !exchange_.responding()) return respond_error(exchange_, status);
     exchange_.ledger().code = status.code;
     if (!status.ok()) {
       std::string error = "{\"error\":";
       marshal::write_string(error, status.text);
-      send(error + "}");
+      std::string event;
+      wire::append_sse(event, error + "}");
+      open();
+      exchange_.body(base::Bytes::adopt(std::move(event)));
     }
     open();
     exchange_.end();
@@ -181,11 +217,14 @@ class RestStream final : public RestInference {
     response.fields.add("x-accel-buffering", "no");
     exchange_.head(std::move(response));
   }
-  void send(std::string_view json) {
+  void send(std::string event) {
     open();
-    std::string event;
-    wire::append_sse(event, json);
     exchange_.body(base::Bytes::adopt(std::move(event)));
+    went_out();
+  }
+  void went_out() {
+    ++owed_;
+    if (exchange_.backlog() <= Exchange::kHighWater) repay();
   }
   void repay() {
     if (int32_t owed = std::exchange(owed_, 0); owed > 0 && running()) house_.bus.add_credit(&call(), owed);

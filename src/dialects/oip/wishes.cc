@@ -1,10 +1,13 @@
 #include "dialects/oip/wishes.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <span>
 
 #include "base/sip_hash.h"
+
+#include "marshal/check.h"
 
 namespace weir::oip {
 namespace {
@@ -102,8 +105,8 @@ Status apply(std::string_view output, OutputWish& wish, std::string_view name, c
   std::string of = "output '" + std::string(output) + "': ";
   if (name == "classification") {
     auto k = whole(value);
-    if (!k || *k > std::numeric_limits<uint32_t>::max())
-      return invalid(of + "parameter 'classification' takes a whole number, 0 or more");
+    if (!k || *k > kMaxClasses)
+      return invalid(of + "parameter 'classification' takes a whole number from 0 to " + std::to_string(kMaxClasses));
     wish.classes = uint32_t(*k);
   } else if (name == "binary_data") {
     auto* binary = std::get_if<bool>(&value);
@@ -120,8 +123,8 @@ Status apply_input(std::string_view input, std::string_view name) {
   return base::failure(base::Code::kUnimplemented, "input '" + std::string(input) + "': shared memory is not offered");
 }
 
-Status grant(const msg::ModelSpec& spec, const msg::Call& call, const Wishes& wishes, msg::Outputs& outputs,
-             std::vector<Form>& forms) {
+Status select_outputs(const msg::ModelSpec& spec, const msg::Call& call, const Wishes& wishes, msg::Outputs& outputs,
+                      std::vector<Form>& forms) {
   if (call.outputs.empty()) {
     forms.assign(outputs.tensors.size(), wishes.form);
     return {};
@@ -139,15 +142,39 @@ Status grant(const msg::ModelSpec& spec, const msg::Call& call, const Wishes& wi
     }
     granted.push_back(std::move(*at));
     forms.push_back(wish.form == Form::kUnsaid ? wishes.form : wish.form);
-    if (wish.classes == 0) continue;
-    const msg::TensorSpec* declared = spec.output(call.outputs[i]);
-    static const std::vector<std::string> kNone;
-    Status status = classify(granted.back(), wish.classes, declared ? declared->labels : kNone,
-                             spec.max_batch > 0 ? Rows::kBatch : Rows::kOne);
-    if (!status.ok()) return status;
   }
   outputs.tensors = std::move(granted);
   return {};
+}
+
+Status finish_outputs(const msg::ModelSpec& spec, const std::vector<OutputWish>& wishes,
+                      std::vector<msg::Tensor>& tensors) {
+  static const std::vector<std::string> kNone;
+  for (size_t i = 0; i < wishes.size(); ++i) {
+    if (wishes[i].classes == 0) continue;
+    const msg::TensorSpec* declared = spec.output(tensors[i].name);
+    Status status = classify(tensors[i], wishes[i].classes, declared ? declared->labels : kNone,
+                             spec.max_batch > 0 ? Rows::kBatch : Rows::kOne);
+    if (!status.ok()) return status;
+  }
+  for (const auto& tensor : tensors)
+    if (Status status = marshal::check_data(tensor, "output"); !status.ok()) {
+      status.code = base::Code::kInternal;
+      return status;
+    }
+  return {};
+}
+
+size_t work_on(const std::vector<OutputWish>& wishes, const std::vector<msg::Tensor>& tensors,
+               const std::vector<Form>& forms, Writes writes) {
+  const bool beside =
+      writes == Writes::kJsonBesideBinary && std::find(forms.begin(), forms.end(), Form::kBinary) != forms.end();
+  size_t bytes = 0;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (writes == Writes::kJson || (beside && forms[i] != Form::kBinary) ||
+        (i < wishes.size() && wishes[i].classes > 0))
+      bytes += tensors[i].data.size();
+  return bytes;
 }
 
 }  // namespace weir::oip

@@ -21,7 +21,9 @@
 namespace weir::oip {
 
 inline constexpr size_t kMaxInputs = 256, kMaxOutputs = 256, kMaxParameters = 256;
-inline constexpr size_t kMaxName = 1024;  // bytes of a tensor's or parameter's name: errors repeat them
+inline constexpr uint32_t kMaxClasses = 1000;      // of a row, that a classification may ask for
+inline constexpr size_t kMaxClassLines = 100'000;  // of all rows: each is a string of some twenty bytes
+inline constexpr size_t kMaxName = 1024;           // bytes of a tensor's or parameter's name: errors repeat them
 
 enum class Form : uint8_t { kUnsaid, kJson, kBinary };
 
@@ -48,12 +50,24 @@ base::Status apply(std::string_view output, OutputWish& wish, std::string_view n
 // A parameter of an input: shared memory is refused, the rest is no business of the dialect's.
 base::Status apply_input(std::string_view input, std::string_view name);
 
-// Leaves in `outputs` what was asked for, in the order asked for, and turns classifications into their text form.
-// `forms` gets the form of each. Errors: an output that the model did not make, a tensor that cannot be classified.
-base::Status grant(const msg::ModelSpec& spec, const msg::Call& call, const Wishes& wishes, msg::Outputs& outputs,
-                   std::vector<Form>& forms);
+// Leaves in `outputs` what was asked for, in the order asked for; `forms` gets the form of each. Errors: an output that
+// the model did not make.
+base::Status select_outputs(const msg::ModelSpec& spec, const msg::Call& call, const Wishes& wishes,
+                            msg::Outputs& outputs, std::vector<Form>& forms);
+// Turns what was selected by `wishes`, one for each (none: all as they are), into the text form of classifications
+// where that was asked for, and checks the data of all. Any thread. Errors: INVALID_ARGUMENT for a tensor that cannot
+// be classified; INTERNAL for one that is not what it says, which is the engine's fault.
+base::Status finish_outputs(const msg::ModelSpec& spec, const std::vector<OutputWish>& wishes,
+                            std::vector<msg::Tensor>& tensors);
+// The bytes of tensors that are to be classified or to become JSON. kJsonBesideBinary: that counts only where other
+// outputs are binary, for the rest is written in pieces.
+enum class Writes : uint8_t { kNoJson, kJsonBesideBinary, kJson };
+size_t work_on(const std::vector<OutputWish>& wishes, const std::vector<msg::Tensor>& tensors,
+               const std::vector<Form>& forms, Writes writes);
 
-// The `k` largest values of each row as BYTES "score:index[:label]". `batched`: the first dimension counts rows.
+// The `k` largest values of each row, or all where there are fewer, as BYTES "score:index[:label]". kBatch: the first
+// dimension counts rows. One pass over the data. Errors: INVALID_ARGUMENT for what is no number, and above
+// kMaxClassLines.
 enum class Rows : uint8_t { kOne, kBatch };
 base::Status classify(msg::Tensor& tensor, uint32_t k, const std::vector<std::string>& labels, Rows rows);
 

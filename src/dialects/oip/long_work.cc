@@ -1,0 +1,50 @@
+#include "dialects/oip/long_work.h"
+
+#include <utility>
+
+#include "base/attempt.h"
+
+namespace weir::oip {
+
+using base::Status;
+
+// A worker's thread has no border above this and the next one.
+void ReadRequest::run() {
+  Status thrown = base::attempt("reading a request", [this] { status = read_(call_, wishes_); });
+  if (!thrown.ok()) status = std::move(thrown);
+}
+
+void ReadRequest::hand_over(msg::Call& call, Wishes& wishes) {
+  call.id = std::move(call_.id);
+  call.inputs = std::move(call_.inputs);
+  call.outputs = std::move(call_.outputs);
+  call.parameters = std::move(call_.parameters);
+  call.priority = call_.priority;
+  call.queue_timeout = call_.queue_timeout;
+  call.session = call_.session;
+  wishes = std::move(wishes_);
+}
+
+WriteAnswer::WriteAnswer(const msg::ModelSpec& spec, const msg::Call& call, const Wishes& wishes,
+                         msg::Outputs&& outputs, std::vector<Form> forms, Write write, size_t bytes)
+    : spec_(spec),
+      wishes_(wishes.outputs),
+      model_(call.model),
+      version_(call.version),
+      id_(call.id),
+      outputs_(std::move(outputs)),
+      forms_(std::move(forms)),
+      write_(write),
+      bytes_(bytes) {}
+
+void WriteAnswer::run() {
+  Status thrown = base::attempt("writing an answer", [this] { work(); });
+  if (!thrown.ok()) status = std::move(thrown);
+}
+
+void WriteAnswer::work() {
+  status = finish_outputs(spec_, wishes_, outputs_.tensors);
+  if (status.ok() && write_) written = write_(reply(), forms_);
+}
+
+}  // namespace weir::oip

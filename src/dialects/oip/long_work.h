@@ -1,0 +1,70 @@
+// What is long about a request or its answer, as errands for the bus's workers: reading 40 MiB of JSON takes 0.4 s,
+// writing as much takes longer.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bus/errand.h"
+#include "dialects/oip/json_infer.h"
+
+namespace weir::oip {
+
+// JSON of so many bytes, or protobuf to be converted, is read where it came in: 10 ms at most.
+inline constexpr size_t kLongRequest = size_t(1) << 20;
+// So many bytes of tensors are classified or become JSON where they came in: 2 to 5 ms.
+inline constexpr size_t kLongAnswer = size_t(64) << 10;
+// What the workers' bound on waiting text is made for, tokenizing, is some sixteen times as slow.
+constexpr size_t weight(size_t bytes) { return bytes / 16; }
+
+class ReadRequest final : public bus::Errand {
+ public:
+  // Fills the Call and the wishes. Touches nothing of the shard's.
+  using Read = std::function<base::Status(msg::Call&, Wishes&)>;
+  explicit ReadRequest(Read read) : read_(std::move(read)) {}
+  void run() override;
+  // Moves what has been read.
+  void hand_over(msg::Call& call, Wishes& wishes);
+
+  base::Status status;  // after run()
+
+ private:
+  const Read read_;
+  msg::Call call_;
+  Wishes wishes_;
+};
+
+class WriteAnswer final : public bus::Errand {
+ public:
+  using Write = JsonReply (*)(const InferReply&, const std::vector<Form>&);
+  // `outputs` have been selected. `spec` is kept alive by who sends this. `write`: null where the shard writes.
+  // `bytes`: of tensors that have to be worked on.
+  WriteAnswer(const msg::ModelSpec& spec, const msg::Call& call, const Wishes& wishes, msg::Outputs&& outputs,
+              std::vector<Form> forms, Write write, size_t bytes);
+  size_t bytes() const { return bytes_; }
+  bool is_long() const { return bytes_ > kLongAnswer; }
+  // Classifies, checks, and writes.
+  void run() override;
+  InferReply reply() const { return {model_, version_, id_, outputs_.parameters, outputs_.tensors}; }
+  const std::vector<Form>& forms() const { return forms_; }
+  bool empty() const { return outputs_.tensors.empty(); }
+
+  bool last = false;  // no other answer follows
+
+  base::Status status;  // after run(), as the rest
+  JsonReply written;
+
+ private:
+  void work();
+
+  const msg::ModelSpec& spec_;
+  const std::vector<OutputWish> wishes_;
+  const std::string model_, version_, id_;
+  msg::Outputs outputs_;
+  const std::vector<Form> forms_;
+  const Write write_;
+  const size_t bytes_;
+};
+
+}  // namespace weir::oip
