@@ -30,7 +30,9 @@ Conn::Conn(Conns& home, Accepted accepted, base::ClientRef client)
     : home_(home),
       shard_(home.shard_.parts()),
       socket_(shard_, std::move(accepted.fd), *this),
-      peer_{std::move(accepted.peer), wire::Security::kCleartext, std::move(client), false, accepted.network, accepted.admin},
+      peer_{std::move(accepted.peer), wire::Security::kCleartext,
+            std::move(client),        false,
+            accepted.network,         accepted.admin},
       since_(shard_.now()),
       transport_(accepted.transport) {
   peer_.proxy = home.codecs_.proxies && home.codecs_.proxies->trusts(peer_.address);
