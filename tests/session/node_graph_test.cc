@@ -324,6 +324,7 @@ TEST(NodeGraph, LimitsNameWhatPassedThem) {
   for (int64_t seq : {10, 20, INT32_MAX - 1}) EXPECT_EQ(h.refused(leaf("a", "", seq, true)), "");
   EXPECT_EQ(h.refused(leaf("a", "", INT32_MAX)),
             "RESOURCE_EXHAUSTED: node 'a', fragment 2147483647: more than 3 fragments wait for fragment 0");
+  EXPECT_EQ(h.refused(leaf("a", "", 0, true)), "") << "the one that they wait for";
   EXPECT_EQ(h.refused(leaf("a", "", -1)),
             "INVALID_ARGUMENT: node 'a', fragment -1: a sequence number must not be negative");
   Graph i{limits};

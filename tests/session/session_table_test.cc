@@ -94,6 +94,8 @@ TEST(SessionTable, ImagesAreCutByNeitherRewindNorFork) {
     EXPECT_EQ(t.begin(id, at, Rewind::kYes).error().code, Code::kFailedPrecondition) << at;
     EXPECT_EQ(t.table.fork(kMe, id, at).error().code, Code::kFailedPrecondition) << at;
   }
+  EXPECT_EQ(t.table.fork(kMe, id, 12).error().text,
+            "at_position 12 is inside the image at [10, 14); the session has 30 tokens");
   const std::pair<uint32_t, size_t> whole[]{{0, 0}, {5, 0}, {10, 1}, {14, 2}, {20, 2}, {25, 3}, {30, 3}};
   for (auto [at, images] : whole) {
     auto fork = t.table.fork(kMe, id, at);
