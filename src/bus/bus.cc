@@ -143,165 +143,159 @@ base::Status Bus::submit(msg::Call* call) {
 }
 
 base::Status Bus::submit(msg::Call* call, Served& served) {
+  bool shared = limits_.anonymous == msg::Anonymous::kShared && msg::is_anonymous(call->tenant);
+  call->cache_scope = shared ? 0 : call->tenant;
+  return lend(*static_cast<Slot*>(call), served, *served.inbox, Admission::kAsked);
+}
+
+base::Result<msg::Call*> Bus::send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink,
                                    base::Ticket ticket, uint64_t tenant, Admission admission) {
-                                     auto* slot = static_cast<Slot*>(make_call());
-                                     slot->errand = std::move(errand), slot->bytes = bytes, slot->tenant = tenant;
-                                     slot->sink = &sink, slot->ticket = std::move(ticket);
-                                     auto status = lend(*slot, served, *workers_, admission);
-                                     if (status.ok()) return slot;
-                                     discard(slot);
-                                     return status;
-                                   }
+  auto* slot = static_cast<Slot*>(make_call());
+  slot->errand = std::move(errand), slot->bytes = bytes, slot->tenant = tenant;
+  slot->sink = &sink, slot->ticket = std::move(ticket);
+  auto status = lend(*slot, served, *workers_, admission);
+  if (status.ok()) return slot;
+  discard(slot);
+  return status;
+}
 
-                                   std::unique_ptr<Errand> Bus::take(msg::Call & call) {
-                                     return std::move(lent(&call).errand);
-                                   }
+std::unique_ptr<Errand> Bus::take(msg::Call& call) { return std::move(lent(&call).errand); }
 
-                                   base::Status Bus::lend(Slot & slot, Served & served, msg::Inbox & inbox,
-                                                          Admission admission) {
-                                     check(slot.state == Slot::State::kHeld && slot.sink,
-                                           "a Call is sent once, with a Sink");
-                                     if (auto status = admission == Admission::kAsked ? admit(slot) : base::Status();
-                                         !status.ok()) {
-                                       auto& counter = status.code == Code::kDeadlineExceeded ? served.stats.expired
-                                                                                              : served.stats.rejected;
-                                       counter.fetch_add(1, std::memory_order_relaxed);
-                                       return status;
-                                     }
-                                     slot.state = Slot::State::kLent;
-                                     slot.served = &served, slot.inbox = &inbox;
-                                     slot.version = served.spec.version;
-                                     slot.home = &mailbox_;
-                                     slot.lease = &served;
-                                     slot.times.queued = env_.now();
-                                     if (slot.times.received == base::kNever) slot.times.received = slot.times.queued;
-                                     // A cell has one writer, so a load and a store are enough; release pairs with the
-                                     // acquire in Served::idle().
-                                     auto& calls = served.in_flight[size_t(shard_)].calls;
-                                     calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-                                     ++in_flight_;
-                                     if (slot.tenant != 0) count(slot.tenant);
-                                     if (slot.deadline != base::kNever) arm(slot);
-                                     inbox.put(&slot);
-                                     return {};
-                                   }
+base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission admission) {
+  check(slot.state == Slot::State::kHeld && slot.sink, "a Call is sent once, with a Sink");
+  if (auto status = admission == Admission::kAsked ? admit(slot) : base::Status(); !status.ok()) {
+    auto& counter = status.code == Code::kDeadlineExceeded ? served.stats.expired : served.stats.rejected;
+    counter.fetch_add(1, std::memory_order_relaxed);
+    return status;
+  }
+  slot.state = Slot::State::kLent;
+  slot.served = &served, slot.inbox = &inbox;
+  slot.version = served.spec.version;
+  slot.home = &mailbox_;
+  slot.lease = &served;
+  slot.times.queued = env_.now();
+  if (slot.times.received == base::kNever) slot.times.received = slot.times.queued;
+  // A cell has one writer, so a load and a store are enough; release pairs with the acquire in Served::idle().
+  auto& calls = served.in_flight[size_t(shard_)].calls;
+  calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  ++in_flight_;
+  if (slot.tenant != 0) count(slot.tenant);
+  if (slot.deadline != base::kNever) arm(slot);
+  inbox.put(&slot);
+  return {};
+}
 
-                                   void Bus::abandon(msg::Call * call) {
-                                     Slot& slot = lent(call);
-                                     if (!slot.sink) return;
-                                     slot.sink = nullptr;
-                                     cancel(call);
-                                   }
+void Bus::abandon(msg::Call* call) {
+  Slot& slot = lent(call);
+  if (!slot.sink) return;
+  slot.sink = nullptr;
+  cancel(call);
+}
 
-                                   void Bus::enough(msg::Call * call) {
-                                     Slot& slot = lent(call);
-                                     slot.sink = nullptr;
-                                     if (slot.cancelled.load(std::memory_order_relaxed)) return;
-                                     slot.satisfied.store(true, std::memory_order_relaxed);
-                                     slot.cancelled.store(true, std::memory_order_release);
-                                     slot.inbox->poke();
-                                   }
+void Bus::enough(msg::Call* call) {
+  Slot& slot = lent(call);
+  slot.sink = nullptr;
+  if (slot.cancelled.load(std::memory_order_relaxed)) return;
+  slot.satisfied.store(true, std::memory_order_relaxed);
+  slot.cancelled.store(true, std::memory_order_release);
+  slot.inbox->poke();
+}
 
-                                   void Bus::cancel(msg::Call * call) {
-                                     Slot& slot = lent(call);
-                                     if (slot.cancelled.load(std::memory_order_relaxed)) return;
-                                     slot.served->stats.cancelled.fetch_add(1, std::memory_order_relaxed);
-                                     slot.cancelled.store(true, std::memory_order_release);
-                                     slot.inbox->poke();
-                                   }
+void Bus::cancel(msg::Call* call) {
+  Slot& slot = lent(call);
+  if (slot.cancelled.load(std::memory_order_relaxed)) return;
+  slot.served->stats.cancelled.fetch_add(1, std::memory_order_relaxed);
+  slot.cancelled.store(true, std::memory_order_release);
+  slot.inbox->poke();
+}
 
-                                   void Bus::add_credit(msg::Call * call, int32_t events) {
-                                     Slot& slot = lent(call);
-                                     if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= 0)
-                                       slot.inbox->poke();
-                                   }
+void Bus::add_credit(msg::Call* call, int32_t events) {
+  Slot& slot = lent(call);
+  if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= 0) slot.inbox->poke();
+}
 
-                                   void Bus::turn() {
-                                     for (int pass = 0; pass < kPasses; ++pass) {
-                                       if (!mailbox_.drain(mail_)) return;
-                                       for (auto& mail : mail_) deliver(mail);
-                                       mail_.clear();  // drops the tensors of answers that nobody waits for
-                                     }
-                                     mailbox_.wake_again();
-                                   }
+void Bus::turn() {
+  for (int pass = 0; pass < kPasses; ++pass) {
+    if (!mailbox_.drain(mail_)) return;
+    for (auto& mail : mail_) deliver(mail);
+    mail_.clear();  // drops the tensors of answers that nobody waits for
+  }
+  mailbox_.wake_again();
+}
 
-                                   void Bus::deliver(msg::Mail & mail) {
-                                     Slot& slot = lent(mail.call);
-                                     bool last = mail.event.last();
-                                     if (slot.sink && slot.thrown.ok()) {
-                                       if (auto* failed = std::get_if<msg::Failed>(&mail.event.what)) {
-                                         auto& stats = slot.served->stats;
-                                         if (failed->status.code == Code::kDeadlineExceeded)
-                                           stats.expired.fetch_add(1, std::memory_order_relaxed);
-                                         else if (slot.errand)  // workers serve all models
-                                           stats.rejected.fetch_add(1, std::memory_order_relaxed);
-                                       }
-                                       slot.thrown = tell(*slot.sink, slot, [&] { return std::move(mail.event); });
-                                       if (!slot.thrown.ok() && !last) cancel(&slot);
-                                     }
-                                     // Not before the last Event: until then the engine may read what the Sink has lent
-                                     // to the Call.
-                                     if (slot.sink && !slot.thrown.ok() && last)
-                                       (void)tell(*slot.sink, slot,
-                                                  [&] { return msg::Event{msg::Failed{std::move(slot.thrown)}}; });
-                                     if (last) finish(slot);
-                                   }
+void Bus::deliver(msg::Mail& mail) {
+  Slot& slot = lent(mail.call);
+  bool last = mail.event.last();
+  if (slot.sink && slot.thrown.ok()) {
+    if (auto* failed = std::get_if<msg::Failed>(&mail.event.what)) {
+      auto& stats = slot.served->stats;
+      if (failed->status.code == Code::kDeadlineExceeded)
+        stats.expired.fetch_add(1, std::memory_order_relaxed);
+      else if (slot.errand)  // workers serve all models
+        stats.rejected.fetch_add(1, std::memory_order_relaxed);
+    }
+    slot.thrown = tell(*slot.sink, slot, [&] { return std::move(mail.event); });
+    if (!slot.thrown.ok() && !last) cancel(&slot);
+  }
+  // Not before the last Event: until then the engine may read what the Sink has lent to the Call.
+  if (slot.sink && !slot.thrown.ok() && last)
+    (void)tell(*slot.sink, slot, [&] { return msg::Event{msg::Failed{std::move(slot.thrown)}}; });
+  if (last) finish(slot);
+}
 
-                                   void Bus::finish(Slot & slot) {
-                                     auto& calls = slot.served->in_flight[size_t(shard_)].calls;
-                                     auto n = calls.load(std::memory_order_relaxed);
-                                     check(n > 0 && in_flight_ > 0, "a Call comes back once");
-                                     if (slot.timed) slot.timed = false, --armed_;
-                                     --in_flight_;
-                                     if (slot.tenant != 0) --tenants_[slot.tenant];
-                                     recycle(&slot);
-                                     calls.store(n - 1, std::memory_order_release);  // from here on the model may go
-                                     if (due_.size() > 2 * armed_ + kStaleAllowed) sweep();
-                                   }
+void Bus::finish(Slot& slot) {
+  auto& calls = slot.served->in_flight[size_t(shard_)].calls;
+  auto n = calls.load(std::memory_order_relaxed);
+  check(n > 0 && in_flight_ > 0, "a Call comes back once");
+  if (slot.timed) slot.timed = false, --armed_;
+  --in_flight_;
+  if (slot.tenant != 0) --tenants_[slot.tenant];
+  recycle(&slot);
+  calls.store(n - 1, std::memory_order_release);  // from here on the model may go
+  if (due_.size() > 2 * armed_ + kStaleAllowed) sweep();
+}
 
-                                   void Bus::arm(Slot & slot) {
-                                     slot.timed = true;
-                                     ++armed_;
-                                     due_.push_back({slot.deadline, &slot, slot.serial});
-                                     std::push_heap(due_.begin(), due_.end(), Later{});
-                                     if (due_.front().when < timer_at_) set_timer();
-                                   }
+void Bus::arm(Slot& slot) {
+  slot.timed = true;
+  ++armed_;
+  due_.push_back({slot.deadline, &slot, slot.serial});
+  std::push_heap(due_.begin(), due_.end(), Later{});
+  if (due_.front().when < timer_at_) set_timer();
+}
 
-                                   void Bus::set_timer() {
-                                     if (timer_ != base::TimerId::kNone) env_.cancel(timer_);
-                                     timer_ = base::TimerId::kNone;
-                                     timer_at_ = due_.empty() ? base::kNever : due_.front().when;
-                                     if (!due_.empty()) timer_ = env_.at(timer_at_, [this] { expire(); });
-                                   }
+void Bus::set_timer() {
+  if (timer_ != base::TimerId::kNone) env_.cancel(timer_);
+  timer_ = base::TimerId::kNone;
+  timer_at_ = due_.empty() ? base::kNever : due_.front().when;
+  if (!due_.empty()) timer_ = env_.at(timer_at_, [this] { expire(); });
+}
 
-                                   void Bus::expire() {
-                                     timer_ = base::TimerId::kNone;
-                                     timer_at_ = base::Time::min();  // what a Sink submits below must not set the
-                                                                     // timer; it is set once at the end
-                                     while (!due_.empty()) {
-                                       auto [when, slot, serial] = due_.front();
-                                       bool stale = slot->serial != serial;
-                                       if (!stale && when > env_.now()) break;
-                                       std::pop_heap(due_.begin(), due_.end(), Later{});
-                                       due_.pop_back();
-                                       if (stale) continue;
-                                       slot->timed = false;
-                                       --armed_;
-                                       if (!slot->sink) continue;
-                                       msg::Sink* sink = std::exchange(slot->sink, nullptr);
-                                       slot->cancelled.store(true, std::memory_order_release);
-                                       slot->served->stats.expired.fetch_add(1, std::memory_order_relaxed);
-                                       slot->inbox->poke();
-                                       (void)tell(*sink, *slot, [] { return msg::Event{msg::Failed{too_late()}}; });
-                                     }
-                                     set_timer();
-                                   }
+void Bus::expire() {
+  timer_ = base::TimerId::kNone;
+  timer_at_ = base::Time::min();  // what a Sink submits below must not set the timer; it is set once at the end
+  while (!due_.empty()) {
+    auto [when, slot, serial] = due_.front();
+    bool stale = slot->serial != serial;
+    if (!stale && when > env_.now()) break;
+    std::pop_heap(due_.begin(), due_.end(), Later{});
+    due_.pop_back();
+    if (stale) continue;
+    slot->timed = false;
+    --armed_;
+    if (!slot->sink) continue;
+    msg::Sink* sink = std::exchange(slot->sink, nullptr);
+    slot->cancelled.store(true, std::memory_order_release);
+    slot->served->stats.expired.fetch_add(1, std::memory_order_relaxed);
+    slot->inbox->poke();
+    (void)tell(*sink, *slot, [] { return msg::Event{msg::Failed{too_late()}}; });
+  }
+  set_timer();
+}
 
-                                   // Most Calls end long before their deadline; without this their Dues would pile up
-                                   // until then.
-                                   void Bus::sweep() {
-                                     std::erase_if(due_, [](const Due& due) { return due.slot->serial != due.serial; });
-                                     std::make_heap(due_.begin(), due_.end(), Later{});
-                                   }
+// Most Calls end long before their deadline; without this their Dues would pile up until then.
+void Bus::sweep() {
+  std::erase_if(due_, [](const Due& due) { return due.slot->serial != due.serial; });
+  std::make_heap(due_.begin(), due_.end(), Later{});
+}
 
 }  // namespace weir::bus
