@@ -63,10 +63,10 @@ std::unique_ptr<PeerInfo> TrustedProxies::named(const Fields& fields, const Peer
   for (size_t i = fields.size(); i-- > 0;)
     if (fields[i].name == name && read_list(fields[i].value, node) == Next::kStop) break;
   if (node.empty()) return nullptr;
-  auto out = std::make_unique<PeerInfo>();
+  auto out = std::make_unique<PeerInfo>(peer);  // its listener and network are the connection's
   out->address = peer_text(node);
-  out->security = peer.security;
   out->client = client(out->address);
+  out->proxy = false;
   return out;
 }
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "wire/access.h"
+#include "wire/limits.h"
+
 namespace weir::wire {
 namespace {
 
@@ -71,6 +74,29 @@ TEST(TrustedProxies, AListWithoutAnEndIsReadToABound) {
   std::string many = "192.0.2.1";
   for (int i = 0; i < 1000; ++i) many += ",10.0.0.1";
   EXPECT_EQ(x(many), "10.0.0.1");
+}
+
+// Or whoever may send a Forwarded field would be let in where its connection is not.
+TEST(TrustedProxies, WhoIsNamedStaysOnTheConnectionOfItsProxy) {
+  base::Clients clients;
+  TrustedProxies proxies(base::NetworkList::parse({"127.0.0.0/8"}).value(), Field::kForwarded, clients);
+  Request request;
+  request.fields.add("forwarded", "for=192.0.2.1");
+  request.authority = "weir.example";
+  PeerInfo proxy{"127.0.0.1:5000", Security::kCleartext, {}, true, Network::kLoopback, AdminMethods::kElsewhere};
+  auto client = proxies.named(request.fields, proxy);
+  ASSERT_TRUE(client);
+  EXPECT_EQ(client->network, Network::kLoopback);
+  EXPECT_EQ(client->admin, AdminMethods::kElsewhere);
+  request.peer = client.get();
+  AccessRules rules({}, {});
+  auto denial = rules.check(request, Permission::kAdmin);
+  ASSERT_TRUE(denial);
+  EXPECT_EQ(denial->reason, reason::kAdminListener);
+  request.fields.add("user-agent", "Mozilla/5.0");
+  denial = rules.check(request, Permission::kRead);
+  ASSERT_TRUE(denial);
+  EXPECT_EQ(denial->reason, reason::kUntrustedHost);
 }
 
 TEST(TrustedProxies, ProxiesAndUnixSocketsAreNotLimited) {
