@@ -26,10 +26,10 @@ void check(const openai::Request& request) {
 void place(const openai::Request& request, const msg::TextSpec& spec, Kind kind) {
   std::vector<openai::Sequence> made;
   if (!request.messages.empty()) {
-    if (!openai::make_chat(request, spec, made.emplace_back()).ok()) return;
+    if (!openai::make_chat(request, spec, made.emplace_back(), {}).ok()) return;
   } else {
     for (const auto& prompt : request.prompts)
-      if (!openai::make_prompt(prompt, request, spec, "prompt", made.emplace_back()).ok()) return;
+      if (!openai::make_prompt(prompt, request, spec, "prompt", made.emplace_back(), {}).ok()) return;
   }
   for (auto& sequence : made) {
     for (const auto& image : sequence.images)

@@ -9,6 +9,7 @@
 
 namespace {
 
+using weir::require;
 using weir::wire::ProxyHeader;
 
 struct Outcome {
