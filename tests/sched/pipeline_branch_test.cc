@@ -171,7 +171,9 @@ TEST(PipelineBranches, WhenOneFailsTheCallIsAnsweredAfterWhatRuns) {
     EXPECT_TRUE(lab.heard.empty());
   }
   second.open();
-  EXPECT_EQ(lab.until(1), std::vector<std::string>{"666=INVALID_ARGUMENT: node 'left': poison"});
+  auto heard = lab.until(1);  // of either: 'left' has counted its failure, and may not have handed it on
+  ASSERT_EQ(heard.size(), 1u);
+  EXPECT_NE(heard[0].find(": poison"), std::string::npos) << heard[0];
   lab.idle();
   EXPECT_EQ(sum->stats.inference_count, 0u);
 }
