@@ -16,7 +16,7 @@ Setting networks(Setting s) {
   return s;
 }
 
-void add_proxies(std::vector<Setting>& rows) {
+void add_http(std::vector<Setting>& rows) {
   using Field = wire::TrustedProxies::Field;
   rows.push_back(networks(list("http.trusted_proxies", "NETWORK",
                                "proxies that name their clients, not limited themselves: 10.0.0.0/8, unix; repeatable",
@@ -28,6 +28,17 @@ void add_proxies(std::vector<Setting>& rows) {
   rows.push_back(
       networks(list("http.proxy_protocol", "NETWORK",
                     "peers that begin each connection with a PROXY header (v1, v2); repeatable", AT(proxy_protocol))));
+  Setting hosts =
+      list("http.hosts", "HOST",
+           "names that browsers may ask for beside loopback ones: a.example, *.b.example:8443, *; repeatable",
+           AT(http_hosts));
+  hosts.set = [store = hosts.set](Config& config, const Values& values) -> Status {
+    for (const auto& v : values)
+      if (v.empty() || v.find_first_of("/ @?#") != v.npos)
+        return invalid("expected names like a.example or a.example:8443, got '" + v + "'");
+    return store(config, values);
+  };
+  rows.push_back(in_help(std::move(hosts)));
 }
 
 }  // namespace
@@ -47,7 +58,7 @@ void add_server(std::vector<Setting>& rows) {
   rows.push_back(in_help(path("tls.client_ca", "clients must show a certificate signed by this; cleartext is refused",
                               AT(tls.client_ca))));
   rows.push_back(in_help(flag("tls.required", "refuse cleartext over TCP", AT(tls.required))));
-  add_proxies(rows);
+  add_http(rows);
 }
 
 void add_limits(std::vector<Setting>& rows) {
@@ -106,17 +117,6 @@ void add_operations(std::vector<Setting>& rows) {
   using base::log::Level;
   rows.push_back(named(list("cors.origins", "ORIGIN", "web pages that may call, * = all; repeatable", AT(cors_origins)),
                        "--cors-origin"));
-  Setting hosts =
-      list("http.hosts", "HOST",
-           "names that browsers may ask for beside loopback ones: a.example, *.b.example:8443, *; repeatable",
-           AT(http_hosts));
-  hosts.set = [store = hosts.set](Config& config, const Values& values) -> Status {
-    for (const auto& v : values)
-      if (v.empty() || v.find_first_of("/ @?#") != v.npos)
-        return invalid("expected names like a.example or a.example:8443, got '" + v + "'");
-    return store(config, values);
-  };
-  rows.push_back(in_help(std::move(hosts)));
   Setting compat = list("metrics.compat", "NAME", "metric names of others as well: triton, vllm", AT(metrics_compat));
   auto store = compat.set;
   compat.set = [store](Config& config, const Values& values) -> Status {
