@@ -56,7 +56,7 @@ void Gpus::write_families(std::string& out, const device::SlabPool& pool, Names 
     auto now = devices_.cuda(i).copied();
     copies.push_back({devices_.cuda(i).info().id, now.to_device, now.to_host, now.copies});
   }
-  ops::PinnedPool pinned{pool.used(), pool.budget()};
+  ops::PinnedPool pinned{pool.used(), budget()};
   ops::append_gpus(out, gpus);
   ops::append_devices(out, copies);
   if (pinned_) ops::append_pinned(out, pinned);
