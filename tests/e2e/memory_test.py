@@ -14,7 +14,7 @@ from h2_peer import DATA, END_HEADERS, HEADERS, PREFACE, SETTINGS, field, frame
 
 MIB = 1 << 20
 BUDGET = 256 * MIB
-WHOLE = 56 * MIB - 4096  # a body that takes a slab of 56 MiB; four of them are 87 % of the budget
+WHOLE = 48 * MIB - 4096  # a body that takes a slab of 48 MiB; four of them are 75 % of the budget
 INFER = '/v2/models/identity/infer'
 
 
@@ -113,7 +113,8 @@ class Bounded(Memory):
 
 class Spent(Memory):
     """Bodies that do not come to their ends hold what there is; nothing cuts their senders off."""
-    serve = (*Memory.serve, '--limits-min-body-rate', '0', '--overload-close', '80', '--overload-refuse', '85')
+    serve = (*Memory.serve, '--limits-min-body-rate', '0', '--limits-client-share', '100', '--overload-close', '65',
+             '--overload-refuse', '70')
 
     def setUp(self):
         super().setUp()

@@ -22,7 +22,7 @@ class Vanishing(unittest.TestCase):
     ROUNDS = 200 if harness.SANITIZED else 1000
 
     def test_nothing_stays_of_clients_that_vanish(self):
-        server = harness.Server('--shards', '2', '--sessions-idle', '2s')
+        server = harness.Server('--shards', '2', '--sessions-idle', '2s', '--limits-client-share', '100')
         dice = random.Random(20240817)
         opener = http.client.HTTPConnection(server.address, timeout=harness.PATIENCE)
         begun = time.monotonic()
