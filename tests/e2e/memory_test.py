@@ -113,7 +113,7 @@ class Bounded(Memory):
 
 class Spent(Memory):
     """Bodies that do not come to their ends hold what there is; nothing cuts their senders off."""
-    serve = (*Memory.serve, '--limits-min-body-rate', '0', '--limits-client-share', '100', '--overload-close', '65',
+    serve = (*Memory.serve, '--limits-min-body-rate', '0', '--limits-client-share', '100', '--overload-shrink', '60', '--overload-close', '65',
              '--overload-refuse', '70')
 
     def setUp(self):
