@@ -21,7 +21,7 @@ class Gpus {
   explicit Gpus(const Config& config);
 
   device::Devices& devices() { return devices_; }
-  // What all that peers cause may take: device.pinned_pool where there is CUDA, otherwise limits.slab_budget.
+  // The budget of all that peers cause: device.pinned_pool where there is CUDA, otherwise limits.slab_budget.
   uint64_t budget() const;
   // The pool for requests, batches and answers, pinned where there is CUDA. Throws where it cannot be pinned: there is
   // no pageable instead.

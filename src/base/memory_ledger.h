@@ -54,7 +54,7 @@ class MemoryLedger {
   void give(MemoryKind kind, uint64_t bytes, Wake wake = Wake::kWaiting);
 
   uint64_t budget() const { return budget_; }
-  // What slabs may take.
+  // The most that slabs may take.
   uint64_t slab_limit() const { return budget_ - kept_; }
   // All that is charged, less what idle slabs would give back.
   uint64_t held() const;

@@ -30,7 +30,7 @@ class SlabParts {
  public:
   // At the first byte of a body. A thousand announcements take 16 MiB.
   static constexpr uint64_t kFirst = uint64_t(16) << 10;
-  // Who has brought so much gets the rest at once, unless memory is scarce.
+  // A body that has come so far gets the rest at once, unless memory is scarce.
   static constexpr uint64_t kPlenty = uint64_t(2) << 20;
 
   // A slab of at least `bytes`, of the share for parts; null when that is spent (a part that is alone may be larger).

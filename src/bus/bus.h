@@ -29,7 +29,7 @@ namespace weir::bus {
 struct BusLimits {
   uint32_t max_in_flight = 1024;         // Calls lent out at once; more are refused with RESOURCE_EXHAUSTED
   base::MemoryLedger* memory = nullptr;  // from base::Overload::kRefuse on no Call is lent: base::overloaded()
-  // Of one tenant, once more than half are lent out; off by default. Calls without a tenant are not counted.
+  // Bounds one tenant once more than half are lent out; off by default. Calls without a tenant are not counted.
   base::ShareRule share{.percent = 100};
   msg::Anonymous anonymous = msg::Anonymous::kPerAddress;
 };

@@ -67,7 +67,7 @@ struct SlabPool::Parts {
   void give(Pooled* slab);
   void settle(uint64_t bytes);
   bool lacks(uint64_t bytes) const;
-  // What is charged and not handed out.
+  // The bytes that are charged and not handed out.
   uint64_t idle() const {
     uint64_t out = used.load(), all = ledger.held(base::MemoryKind::kSlabs);
     return all - std::min(all, out);
