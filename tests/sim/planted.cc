@@ -2,6 +2,7 @@
 // plants one after the other, runs worlds from seed 1 on until an invariant breaks, and prints which seed found it;
 // exits with 1 when one is not found within N seeds, or when something is found where nothing is planted. `planted
 // --bug B --seed S` replays.
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,7 +25,8 @@ namespace {
 
 using namespace weir::sim;  // NOLINT: a program of one file
 
-constexpr unsigned kHung = 200;       // seconds after which a run is one that does not end
+constexpr time_t kHung = 10;          // CPU seconds after which a world, which takes milliseconds, does not end
+constexpr unsigned kBlocked = 200;    // seconds for all worlds of one bug: one of them waits for ever
 constexpr uint64_t kControls = 3000;  // seeds with nothing planted
 
 uint64_t seed_now = 0;
@@ -38,6 +40,8 @@ uint64_t seed_now = 0;
 
 void run(uint64_t seed) {
   seed_now = seed;
+  const itimerval limit{{}, {kHung, 0}};
+  setitimer(ITIMER_VIRTUAL, &limit, nullptr);
   World world(seed);
   if (auto what = world.run(); !what.empty()) found(what.c_str());
   TokenWorld tokens(seed);
@@ -51,8 +55,8 @@ bool is_found(int bug, uint64_t budget) {
   if (child < 0) std::perror("fork"), std::exit(2);
   if (child == 0) {
     for (int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE}) std::signal(signal, [](int) { found("the program broke"); });
-    std::signal(SIGALRM, [](int) { found("it does not end"); });
-    alarm(kHung);
+    for (int signal : {SIGALRM, SIGVTALRM}) std::signal(signal, [](int) { found("it does not end"); });
+    alarm(kBlocked);
     planted = bug;
     for (uint64_t seed = 1; seed <= budget; ++seed) run(seed);
     std::_Exit(0);
