@@ -67,7 +67,7 @@ class MessageReader {
     bool ok = message(type) && json_.finish();
     if (foreign_) return std::nullopt;
     if (too_long_) return base::failure(base::Code::kResourceExhausted, "the message is too long");
-    if (!ok) return json_.error();
+    if (!ok) return placed(json_.error());
     return std::move(out_);
   }
 
@@ -79,10 +79,24 @@ class MessageReader {
     uint64_t chosen = 0;  // oneofs that are set
     bool ok = json_.object([&](std::string_view key) {
       const FieldDescriptor* field = named(type, key);
-      return field ? member(*field, chosen) : unknown(type, key);
+      return field ? member(*field, chosen) || failed_in(field->name()) : unknown(type, key);
     });
     --depth_;
     return ok;
+  }
+
+  // The path of the value that was refused is put together from its end while the calls return. Always false.
+  [[gnu::cold]] bool failed_in(std::string_view step) {
+    if (!path_.empty() && path_[0] != '[') path_.insert(0, 1, '.');
+    path_.insert(0, step);
+    return false;
+  }
+  [[gnu::cold]] bool failed_at(size_t index) { return failed_in('[' + std::to_string(index) + ']'); }
+
+  // A message of the outermost level names its field already.
+  base::Status placed(base::Status error) const {
+    if (path_.find_first_of(".[") != path_.npos) error.text += ", in " + path_;
+    return error;
   }
 
   static const FieldDescriptor* named(const pb::Descriptor& type, std::string_view key) {
@@ -134,12 +148,16 @@ class MessageReader {
     if (depth_ == kMaxMessageDepth) return too_deep();
     ++depth_;
     bool ok;
+    size_t index = 0;
     if (packs(field.type())) {
       const size_t at = open(field);
-      ok = json_.array([&] { return json_.at_number() ? number(field) : null_or(&MessageReader::number, field); });
+      ok = json_.array([&] {
+        bool good = json_.at_number() ? number(field) : null_or(&MessageReader::number, field);
+        return good ? (++index, true) : failed_at(index);
+      });
       close(at);
     } else {
-      ok = json_.array([&] { return null_or(&MessageReader::one, field); });
+      ok = json_.array([&] { return null_or(&MessageReader::one, field) ? (++index, true) : failed_at(index); });
     }
     --depth_;
     return ok && fits();
@@ -162,7 +180,8 @@ class MessageReader {
       const size_t at = open(field);
       bool good = map_key(key_field, key) && null_or(&MessageReader::one, value_field);
       close(at);
-      return good && fits();
+      if (!good) return failed_in("['" + base::presentable(key, kQuoted) + "']");
+      return fits();
     });
     --depth_;
     return ok;
@@ -373,6 +392,7 @@ class MessageReader {
   JsonCursor json_;
   const size_t max_;
   std::string out_;
+  std::string path_;  // of the value that was refused
   int depth_ = 0;
   bool foreign_ = false, too_long_ = false;
 };

@@ -247,7 +247,11 @@ TEST_F(MessageReaderText, AnInferRequestHasItsNumbersPacked) {
 TEST_F(MessageReaderText, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(error(R"({"nope":1})"), "JSON: inference.ModelInferRequest has no field 'nope' at byte 8");
   EXPECT_EQ(error(R"({"model_name":7})"), "JSON: expected a value of string for 'model_name' at byte 14");
-  EXPECT_EQ(error(R"({"inputs":[7]})"), "JSON: expected a value of message for 'inputs' at byte 11");
+  EXPECT_EQ(error(R"({"inputs":[7]})"), "JSON: expected a value of message for 'inputs' at byte 11, in inputs[0]");
+  EXPECT_EQ(error(R"({"inputs":[{},{"shape":[1,"x"]}]})"),
+            "JSON: expected a value of int64 for 'shape' at byte 29, in inputs[1].shape[1]");
+  EXPECT_EQ(error(R"({"parameters":{"a":{"boolParam":true},"b":{"int64Param":0.5}}})"),
+            "JSON: expected a value of int64 for 'int64_param' at byte 59, in parameters['b'].int64_param");
   EXPECT_NE(error(R"({"parameters":{"a":{},"a":{}}})").find("a second value for the key"), std::string::npos);
   EXPECT_NE(error(R"({"parameters":{"a":{"bool_param":true,"string_param":""}}})").find("parameter_choice"),
             std::string::npos);
