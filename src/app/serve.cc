@@ -32,6 +32,7 @@ namespace {
 constexpr auto kLastCalls = std::chrono::seconds(5);  // for engines to notice that nobody waits any more
 
 constexpr auto kLastLines = std::chrono::seconds(1);
+constexpr auto kDrainWatch = std::chrono::milliseconds(500);
 
 void say(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
 
@@ -184,6 +185,7 @@ class Serving {
   void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> settled);
   std::shared_ptr<const bus::Catalog> catalog() const;
   void on_signal(int signal);
+  bool wait_for_drain();
   void enter(Phase phase);
   void on_overload(base::Overload step);
   std::string what_is_guarded() const;
@@ -280,6 +282,7 @@ Exit Serving::start() {
     return Exit::kModels;
   }
   enter(Phase::kServing);
+  if (!keep_reserve()) throw std::bad_alloc();  // it would serve, and have no memory to end with
   greet();
   if (space_is_limited()) shards_[0]->post([this] { reserve_watch_.look(shards_[0]->env()); });
   return Exit::kOk;
@@ -293,8 +296,24 @@ Exit Serving::run() {
     say(shortage(e));
     std::_Exit(int(Exit::kFailed));
   }
-  if (!drained_.get_future().get()) base::log::warning("requests were cut off at the end of shutdown.drain_timeout");
+  if (!wait_for_drain()) base::log::warning("requests were cut off at the end of shutdown.drain_timeout");
   return Exit::kOk;
+}
+
+// True: nothing was cut off. The drain keeps its own time; where it cannot (for want of memory, its timers among it),
+// the process ends here.
+bool Serving::wait_for_drain() {
+  auto drained = drained_.get_future();
+  std::optional<std::chrono::steady_clock::time_point> end;
+  while (drained.wait_for(kDrainWatch) != std::future_status::ready) {
+    const auto now = std::chrono::steady_clock::now();
+    if (commons_.phase.load() != Phase::kDraining) continue;
+    if (!end) end = now + config_.drain_delay + config_.drain_timeout + kLastCalls;
+    if (now < *end) continue;
+    say("weir: the drain did not end in its time: ended without it");
+    std::_Exit(int(Exit::kFailed));
+  }
+  return drained.get();
 }
 
 // Draining is for good.

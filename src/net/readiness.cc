@@ -52,8 +52,8 @@ void Readiness::fetch() {
   at_ = 0;
   count_ = size_t(std::max(n, 0));
   if (count_ == events_.size()) return;
-  stirred_ = false;
   arm();
+  stirred_ = false;  // where arm() threw, the next turn asks again
 }
 
 bool Readiness::next() {

@@ -69,9 +69,19 @@ base::WallTime Shard::Parts::wall() const { return std::chrono::system_clock::no
 
 void Shard::Parts::post(std::function<void()> work) {
   std::lock_guard lock(posted_mutex);
+  put_posted(std::move(work));
+}
+
+// One wake for all that arrives until the shard looks. Work without a wake would keep all later work from its own.
+void Shard::Parts::put_posted(std::function<void()> work) {
   posted.push_back(std::move(work));
-  // One wake for all that arrives until the shard looks.
-  if (posted.size() == 1) asio::post(io, [this] { run_posted(); });
+  if (posted.size() > 1) return;
+  try {
+    asio::post(io, [this] { run_posted(); });
+  } catch (...) {
+    posted.pop_back();
+    throw;
+  }
 }
 
 void Shard::Parts::run_and_wait(const std::function<void()>& work) {
@@ -84,11 +94,10 @@ void Shard::Parts::run_and_wait(const std::function<void()>& work) {
       turn_without_thread();
       return;
     }
-    posted.push_back([&] {
+    put_posted([&] {
       at_turn_over.push_back([&over] { over.set_value(); });
       work();
     });
-    if (posted.size() == 1) asio::post(io, [this] { run_posted(); });
   }
   over.get_future().wait();
 }
@@ -144,7 +153,8 @@ void Shard::Parts::one_turn() {
   dirty.insert(dirty.end(), postponed.begin(), postponed.end());
   postponed.clear();
   // Also with much to do on sockets each turn looks at what else the loop has.
-  bool sleeps = dirty.empty() && !sockets.waiting();
+  const bool alarm_is_set = timers.next() >= alarm_at;
+  bool sleeps = dirty.empty() && !sockets.waiting() && alarm_is_set;
   (void)base::attempt("the loop", [&] { read_sockets(sleeps ? run_first() : io.poll_one()); });
   end_turn();
 }
@@ -209,11 +219,12 @@ void Shard::Parts::bury_retired() {
 // The alarm is never moved to a later time: firing once for nothing costs less than telling the kernel of every change.
 void Shard::Parts::arm_alarm() {
   if (timers.next() >= alarm_at) return;
-  alarm_at = timers.next();
-  alarm.expires_at(alarm_at);
+  alarm_at = base::kNever;  // where asio throws
+  alarm.expires_at(timers.next());
   alarm.async_wait([this](const boost::system::error_code& error) {
     if (!error) alarm_at = base::kNever;
   });
+  alarm_at = timers.next();
 }
 
 // CPU time is what the shard's other connections waited for; one that did not have it waited for the machine.

@@ -63,6 +63,7 @@ struct Shard::Parts final : base::Env {
   void cancel(base::TimerId timer) override { timers.cancel(timer); }
 
   void post(std::function<void()> work);
+  void put_posted(std::function<void()> work);  // under posted_mutex
   // Runs `work` on the shard's thread and waits for the end of that turn; when the shard is not running, on this
   // thread. Never on the shard's own thread.
   void run_and_wait(const std::function<void()>& work);
