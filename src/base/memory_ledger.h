@@ -82,7 +82,7 @@ class MemoryLedger {
   void on_room(std::function<void()> wake);
   // There is room that give() does not know of: an idle slab.
   void tell_room();
-  // Somebody waits whom the ledger has not refused (the system had no memory): the next give() or tell_room() wakes.
+  // The system refused memory that the ledger had granted, and somebody waits: the next give() or tell_room() wakes.
   void note_refused() { refused_.store(true); }
 
  private:

@@ -35,7 +35,7 @@ class NetworkList {
   static Result<NetworkList> parse(const std::vector<std::string>& entries);
   bool has(const IpAddress& address) const;
   bool has_unix() const { return unix_; }
-  // Of a peer as connections name it: "192.0.2.1:5000", "[2001:db8::1]:5000", "unix".
+  // True if it has that peer, named as a connection does: "192.0.2.1:5000", "[2001:db8::1]:5000", "unix".
   bool has_peer(std::string_view peer) const;
   bool empty() const { return networks_.empty() && !unix_; }
 

@@ -38,7 +38,7 @@ class SlabParts {
   virtual Slab* take_part(size_t bytes) = 0;
   // So much is out that who holds memory for a slow peer keeps others waiting.
   virtual bool scarce() const = 0;
-  // What `slab`, which is this source's and nobody else's yet, takes counts as held by `client` until it comes back.
+  // Charges the memory of `slab` to `client` until it comes back. It is a slab of this source that nobody shares yet.
   virtual void charge(Slab* /*slab*/, Client& /*client*/) {}
 
  protected:

@@ -28,7 +28,7 @@ class TrustedProxies {
   TrustedProxies(base::NetworkList trusted, Field field, base::Clients& clients)
       : trusted_(std::move(trusted)), field_(field), clients_(clients) {}
 
-  // Of a peer as connections name it.
+  // True if that peer, named as a connection does, may say for whom it asks.
   bool trusts(std::string_view peer) const { return trusted_.has_peer(peer); }
   // The entry of the table for a peer of that address.
   base::ClientRef client(std::string_view peer) const;
