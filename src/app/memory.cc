@@ -22,6 +22,15 @@ void append_memory(std::string& out, const base::MemoryLedger& memory) {
       std::to_string(int(memory.overload())) + '\n';
 }
 
+void append_slabs(std::string& out, const device::SlabPool& slabs, const base::MemoryLedger& memory) {
+  auto gauge = [&](const std::string& name, const char* help, uint64_t value) {
+    out += "# HELP " + name + ' ' + help + "\n# TYPE " + name + " gauge\n" + name + ' ' + std::to_string(value) + '\n';
+  };
+  gauge("weir_slab_bytes", "Memory that requests, batches and answers hold now.", slabs.used());
+  gauge("weir_slab_idle_bytes", "Memory kept for the next ones, beside that.", slabs.idle());
+  gauge("weir_slab_budget_bytes", "limits.slab_budget: beyond it peers are read more slowly.", memory.budget());
+}
+
 void log_overload(const base::MemoryLedger& memory, base::Overload step) {
   static constexpr std::array<std::string_view, 5> kNames{"none", "shrink", "close", "refuse", "stop"};
   const std::string_view name = kNames[size_t(step)];

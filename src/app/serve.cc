@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -13,156 +13,26 @@
 #include <system_error>
 #include <thread>
 
+#include "app/banner.h"
+#include "app/engines.h"
 #include "app/front.h"
+#include "app/last_calls.h"
+#include "app/logs.h"
 #include "app/memory.h"
 #include "app/reserve.h"
+#include "app/roots.h"
 #include "app/secrets.h"
+#include "app/server_options.h"
 #include "app/shortage.h"
 #include "app/version.h"
-#include "engines/identity/identity.h"
-#include "engines/llm/llm.h"
-#include "engines/llm/options.h"
-#include "engines/llm/parrot.h"
-#include "engines/onnx/runtime.h"
+#include "net/server.h"
 #include "net/signals.h"
 
 namespace weir::app {
 namespace {
 
-constexpr auto kLastCalls = std::chrono::seconds(5);  // for engines to notice that nobody waits any more
-
-constexpr auto kLastLines = std::chrono::seconds(1);
+constexpr auto kLastLines = std::chrono::seconds(1);  // for the log to be written
 constexpr auto kDrainWatch = std::chrono::milliseconds(500);
-
-void say(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
-
-onnx::Options onnx_options(const Config& config) {
-  onnx::Options options;
-  options.library = config.onnx.library;
-  // The words were checked when they were set.
-  options.session = onnx::session_options({{"intra_op_threads", std::to_string(config.onnx.intra_op_threads)},
-                                           {"inter_op_threads", std::to_string(config.onnx.inter_op_threads)},
-                                           {"graph_optimization", config.onnx.graph_optimization},
-                                           {"memory_arena", config.onnx.memory_arena ? "on" : "off"}},
-                                          {})
-                        .value();
-  return options;
-}
-
-// A new engine is one line here.
-std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::Devices& devices, uint32_t pinned) {
-  return {
-      {"identity",
-       [&devices](const models::LoadArgs& a) {
-         return identity::load(a.wanted, {&devices, &a.slabs, a.broken});
-       }},
-      {"llm",
-       [&devices, pinned](const models::LoadArgs& a) {
-         return llm::load(a.wanted, a.file, {&devices, a.broken, pinned});
-       }},
-      {"parrot", [](const models::LoadArgs& a) { return llm::load_parrot(a.wanted); }},
-      {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
-  };
-}
-
-// The parameters that each engine takes in a model.yaml.
-std::map<std::string, std::vector<std::string_view>> engine_parameters() {
-  auto all = [](const auto& names) { return std::vector<std::string_view>(std::begin(names), std::end(names)); };
-  auto parrot = all(llm::kParameters);
-  parrot.emplace_back("step_us");
-  return {{"identity", all(identity::kParameters)},
-          {"llm", all(llm::kParameters)},
-          {"parrot", parrot},
-          {"onnx", all(onnx::kParameters)}};
-}
-
-// The repository's, with what this machine has.
-models::RepositoryOptions repository_options(const Config& config, device::Devices& devices) {
-  auto options = config.models;
-  options.devices.gpus = uint32_t(devices.cuda_count());
-  options.devices.engines = {"identity", "llm"};
-  options.parameters.merge(engine_parameters());
-  return options;
-}
-
-uint32_t shards_of(const Config& config) {
-  return config.shards ? config.shards : std::max(1u, std::thread::hardware_concurrency());
-}
-
-// Shards that keep to a core each, the first ones. One alone goes where it likes.
-uint32_t pinned_shards(const Config& config) {
-  uint32_t count = shards_of(config);
-  return config.pin && count > 1 ? count : 0;
-}
-
-net::ServerOptions server_options(const Config& config) {
-  net::ServerOptions options;
-  using wire::AdminMethods;
-  auto beside = config.admin_listen.empty() ? AdminMethods::kServed : AdminMethods::kElsewhere;
-  for (const auto& address : config.listen) options.listen.push_back({address, beside});
-  for (const auto& address : config.admin_listen) options.listen.push_back({address, AdminMethods::kServed});
-  options.tls = config.tls;
-  options.max_connections = config.connections;
-  options.share.percent = config.limits.client_share;
-  options.proxy_protocol = base::NetworkList::parse(config.proxy_protocol).value();
-  options.drain_delay = config.drain_delay;
-  options.drain_timeout = config.drain_timeout;
-  return options;
-}
-
-// Null where references to the web are off.
-base::Result<std::unique_ptr<net::WebFetcher>> make_fetcher(net::Shard& shard, const Config& config) {
-  std::unique_ptr<net::WebFetcher> none;
-  if (!config.evergreen_on || config.fetch.schemes.empty()) return none;
-  auto made = net::WebFetcher::make(shard, config.fetch, config.evergreen.references.max_bytes);
-  if (made) return made;
-  return base::failure(made.error().code, "evergreen.references: " + made.error().text);
-}
-
-void set_up_logs(const Config& config) {
-  using base::log::Level;
-  for (auto level : {Level::kVerbose, Level::kInfo, Level::kWarning, Level::kError})
-    base::log::enable(level, level >= config.log_level);
-  if (config.log_level == Level::kVerbose) base::log::set_verbosity(1);
-  base::log::set_format(config.log_format);
-}
-
-base::Status check_root(const std::string& root) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (!fs::exists(root, error)) return base::invalid("model repository '" + root + "' is not there");
-  if (root.ends_with(".onnx") && fs::is_regular_file(root, error)) return {};
-  if (!fs::is_directory(root, error))
-    return base::invalid("model repository '" + root + "' is neither a folder nor an .onnx file");
-  const fs::path folder = root;
-  for (const char* file : {"1/model.onnx", "1/config.json"})
-    if (fs::exists(folder / file, error))
-      return base::invalid("'" + root + "' is a model, not a repository: serve the folder that it lies in");
-  if (fs::exists(folder / "model.onnx", error))
-    return base::invalid("'" + root + "' is a model's folder, not a repository: serve " +
-                         (folder / "model.onnx").string() + ", or the folder that it lies in");
-  return {};
-}
-
-base::Status check_roots(const Config& config) {
-  if (config.models.roots.empty())
-    return base::invalid("no model repository: give a folder (weir serve DIR) or set models.repository");
-  for (const auto& root : config.models.roots)
-    if (auto s = check_root(root); !s.ok()) return s;
-  return {};
-}
-
-std::string model_table(const bus::Catalog& catalog) {
-  size_t wide = 5;
-  for (const auto& row : catalog.index) wide = std::max(wide, row.name.size() + row.version.size() + 1);
-  std::string out;
-  for (const auto& row : catalog.index) {
-    std::string name = row.name + (row.version.empty() ? "" : "/" + row.version);
-    out += "  " + name + std::string(wide + 2 - name.size(), ' ') + std::string(bus::name(row.state));
-    out += (row.reason.empty() ? "" : ": " + row.reason) + '\n';
-  }
-  return out.empty() ? "  (no models)\n" : out;
-}
 
 // The server as one object, so that its parts end in the right order.
 class Serving {
@@ -188,10 +58,7 @@ class Serving {
   bool wait_for_drain();
   void enter(Phase phase);
   void on_overload(base::Overload step);
-  std::string what_is_guarded() const;
-  std::string url(const std::string& address) const;
   void greet() const;
-  void finish_calls();
   void write_families(std::string& out);
 
   const Config& config_;
@@ -356,13 +223,7 @@ void Serving::write_families(std::string& out) {
   if (also("triton")) ops::append_triton(out, *now);
   if (also("vllm")) ops::append_vllm(out, *now);
   ops::append_process(out, kVersion);
-  auto gauge = [&](const std::string& name, const char* help, uint64_t value) {
-    out += "# HELP " + name + ' ' + help + "\n# TYPE " + name + " gauge\n" + name + ' ' + std::to_string(value) + '\n';
-  };
-  gauge("weir_slab_bytes", "Memory that requests, batches and answers hold now.", commons_.slabs.used());
-  gauge("weir_slab_idle_bytes", "Memory kept for the next ones, beside that.", commons_.slabs.idle());
-  gauge("weir_slab_budget_bytes", "limits.slab_budget: beyond it peers are read more slowly.",
-        commons_.memory.budget());
+  append_slabs(out, commons_.slabs, commons_.memory);
   append_memory(out, commons_.memory);
   commons_.gpus.write_families(out, commons_.slabs, also("triton") ? Gpus::Names::kTritonsToo : Gpus::Names::kOurs);
 }
@@ -388,63 +249,14 @@ void Serving::on_signal(int signal) {
   }
 }
 
-std::string Serving::what_is_guarded() const {
-  std::string guarded = commons_.api_keys.empty() ? "" : "keys guard the OpenAI endpoints";
-  if (!commons_.salience.bearer_tokens.empty())
-    guarded += (guarded.empty() ? "" : ", and ") + std::string("tokens guard Salience");
-  return guarded.empty() ? "there is no authentication" : guarded + "; nothing guards the rest";
-}
-
-std::string Serving::url(const std::string& address) const {
-  bool unix_socket = address.starts_with("unix:");
-  return (unix_socket ? "" : config_.tls.certificate.empty() ? "http://" : "https://") + address;
-}
-
 void Serving::greet() const {
   using wire::AdminMethods;
-  bool apart = !config_.admin_listen.empty();
-  std::string text = "weir " + std::string(kVersion) + " is listening on";
-  std::string first;
-  for (const auto& address : server_->bound(apart ? AdminMethods::kElsewhere : AdminMethods::kServed)) {
-    text += ' ' + url(address);
-    if (first.empty() && !address.starts_with("unix:")) first = url(address);
-  }
-  auto now = catalog();
-  text += "  (REST and gRPC on the same port)\n";
-  if (apart) {
-    text += "admin methods are served at";
-    for (const auto& address : server_->bound(AdminMethods::kServed)) text += ' ' + url(address);
-    text += '\n';
-  }
-  text += "models:\n" + model_table(*now);
-  if (!first.empty())
-    text += "try: curl -s " + first +
-            (now->models.empty() ? std::string("/v2") : "/v2/models/" + now->models.begin()->first) + '\n';
-  bool anyone = config_.tls.client_ca.empty();
-  for (const auto& address : config_.listen)
-    if (anyone && (address.starts_with("0.0.0.0") || address.starts_with("[::]")))
-      text += "note: " + address + " is open to the network, and " + what_is_guarded() + '\n';
-  std::fputs(text.c_str(), stderr);
-}
-
-// Calls whose clients are gone leave at their engine's next step; a step that never ends must not keep us.
-void Serving::finish_calls() {
-  auto end = std::chrono::steady_clock::now() + kLastCalls;
-  for (auto& front : fronts_) {
-    for (;;) {
-      std::promise<uint32_t> open;
-      front->shard().post([&] {
-        front->bus().close();  // or a session that expires now would have the engine told
-        open.set_value(front->bus().in_flight());
-      });
-      if (open.get_future().get() == 0) break;
-      if (std::chrono::steady_clock::now() > end) {
-        base::log::warning("an engine is still busy; leaving it");
-        std::_Exit(int(Exit::kOk));
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-  }
+  const bool apart = !config_.admin_listen.empty();
+  Bound bound{server_->bound(apart ? AdminMethods::kElsewhere : AdminMethods::kServed), {}};
+  if (apart) bound.admin = server_->bound(AdminMethods::kServed);
+  const auto guards = Guards((commons_.api_keys.empty() ? 0 : int(Guards::kOpenai)) |
+                             (commons_.salience.bearer_tokens.empty() ? 0 : int(Guards::kSalience)));
+  std::fputs(banner(config_, bound, *catalog(), guards).c_str(), stderr);
 }
 
 // Nothing new comes in, then the last Calls come back, then everything may go.
@@ -455,7 +267,7 @@ Serving::~Serving() {
     bell_->server = nullptr;
   }
   server_.reset();
-  if (started_) finish_calls();
+  if (started_) finish_calls(fronts_);
   for (auto& shard : shards_) shard->stop();
   for (auto& shard : shards_) shard->join();
   signals_.reset();
@@ -482,38 +294,6 @@ Exit serve(const Config& config) {
     return Exit::kUsage;
   }
   return serving->run();
-}
-
-Exit check_models(const Config& config) {
-  set_up_logs(config);
-  base::log::enable(base::log::Level::kInfo, false);
-  base::log::enable(base::log::Level::kWarning, false);
-  if (auto s = check_roots(config); !s.ok()) {
-    say("weir: " + s.text);
-    return Exit::kUsage;
-  }
-  device::Devices devices(config.device);
-  device::SlabPool slabs(config.slab_budget);
-  onnx::Runtime onnx(onnx_options(config));
-  std::shared_ptr<const bus::Catalog> latest;
-  models::RepositoryOptions options = repository_options(config, devices);
-  options.control = models::Control::kNone;  // everything, whatever is loaded later
-  models::Repository repository(options, engines(onnx, devices, 0), slabs, [&](auto catalog, auto settled) {
-    latest = std::move(catalog);
-    settled();
-  });
-  auto status = repository.start();
-  repository.stop();
-  std::printf("devices:\n%s", device_table(devices).c_str());
-  std::printf("models:\n%s", model_table(*latest).c_str());
-  bool bad = !status.ok();
-  for (const auto& wrong : config.grps_on ? grps::check_routes(config.grps, *latest) : std::vector<std::string>()) {
-    say("weir: " + wrong);
-    bad = true;
-  }
-  for (const auto& row : latest->index) bad = bad || row.state != bus::ModelState::kReady;
-  latest.reset();
-  return bad ? Exit::kUsage : Exit::kOk;
 }
 
 }  // namespace weir::app

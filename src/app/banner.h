@@ -1,0 +1,34 @@
+// The lines that the server and `weir check` print for a person.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/config.h"
+#include "bus/catalog.h"
+
+namespace weir::app {
+
+// One line to standard error.
+void say(const std::string& line);
+
+// One line per model and version: its name, its state, and the reason where it is not ready.
+std::string model_table(const bus::Catalog& catalog);
+
+// The addresses that are bound, with their ports.
+struct Bound {
+  std::vector<std::string> inference;
+  std::vector<std::string> admin;  // empty: admin methods are served at the others
+};
+enum class Guards : uint8_t {
+  kNone = 0,
+  kOpenai = 1,
+  kSalience = 2,
+  kBoth = 3
+};  // which endpoints ask for a key or token
+
+// The text that a server prints when it is ready: addresses, models, a first command, and a note for every address that
+// is open to the network.
+std::string banner(const Config& config, const Bound& bound, const bus::Catalog& catalog, Guards guards);
+
+}  // namespace weir::app

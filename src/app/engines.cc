@@ -1,0 +1,65 @@
+#include "app/engines.h"
+
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "engines/identity/identity.h"
+#include "engines/llm/llm.h"
+#include "engines/llm/options.h"
+#include "engines/llm/parrot.h"
+
+namespace weir::app {
+namespace {
+
+// The parameters that each engine takes in a model.yaml.
+std::map<std::string, std::vector<std::string_view>> engine_parameters() {
+  auto all = [](const auto& names) { return std::vector<std::string_view>(std::begin(names), std::end(names)); };
+  auto parrot = all(llm::kParameters);
+  parrot.emplace_back("step_us");
+  return {{"identity", all(identity::kParameters)},
+          {"llm", all(llm::kParameters)},
+          {"parrot", parrot},
+          {"onnx", all(onnx::kParameters)}};
+}
+
+}  // namespace
+
+onnx::Options onnx_options(const Config& config) {
+  onnx::Options options;
+  options.library = config.onnx.library;
+  // The words were checked when they were set.
+  options.session = onnx::session_options({{"intra_op_threads", std::to_string(config.onnx.intra_op_threads)},
+                                           {"inter_op_threads", std::to_string(config.onnx.inter_op_threads)},
+                                           {"graph_optimization", config.onnx.graph_optimization},
+                                           {"memory_arena", config.onnx.memory_arena ? "on" : "off"}},
+                                          {})
+                        .value();
+  return options;
+}
+
+// A new engine is one line here.
+std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::Devices& devices, uint32_t pinned) {
+  return {
+      {"identity",
+       [&devices](const models::LoadArgs& a) {
+         return identity::load(a.wanted, {&devices, &a.slabs, a.broken});
+       }},
+      {"llm",
+       [&devices, pinned](const models::LoadArgs& a) {
+         return llm::load(a.wanted, a.file, {&devices, a.broken, pinned});
+       }},
+      {"parrot", [](const models::LoadArgs& a) { return llm::load_parrot(a.wanted); }},
+      {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
+  };
+}
+
+models::RepositoryOptions repository_options(const Config& config, device::Devices& devices) {
+  auto options = config.models;
+  options.devices.gpus = uint32_t(devices.cuda_count());
+  options.devices.engines = {"identity", "llm"};
+  options.parameters.merge(engine_parameters());
+  return options;
+}
+
+}  // namespace weir::app

@@ -1,0 +1,25 @@
+// The engines of this build, and the model repository's options that depend on them. A new engine is one line in
+// engines(), and one in engine_parameters() beside it for what its model.yaml may say.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "app/config.h"
+#include "device/devices.h"
+#include "engines/onnx/runtime.h"
+#include "models/repository.h"
+
+namespace weir::app {
+
+onnx::Options onnx_options(const Config& config);
+
+// The maker of each engine, by the name that a model.yaml gives. `onnx` and `devices` are borrowed and outlive the
+// engines. `pinned`: how many cores, from the first, have a shard that keeps to it (pinned_shards()).
+std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::Devices& devices, uint32_t pinned);
+
+// config.models, with the devices of this machine and the parameters that each engine takes.
+models::RepositoryOptions repository_options(const Config& config, device::Devices& devices);
+
+}  // namespace weir::app

@@ -1,0 +1,32 @@
+#include "app/last_calls.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <future>
+#include <thread>
+
+#include "app/serve.h"
+#include "base/log.h"
+
+namespace weir::app {
+
+void finish_calls(const std::vector<std::unique_ptr<Front>>& fronts) {
+  auto end = std::chrono::steady_clock::now() + kLastCalls;
+  for (auto& front : fronts) {
+    for (;;) {
+      std::promise<uint32_t> open;
+      front->shard().post([&] {
+        front->bus().close();  // or a session that expires now would have the engine told
+        open.set_value(front->bus().in_flight());
+      });
+      if (open.get_future().get() == 0) break;
+      if (std::chrono::steady_clock::now() > end) {
+        base::log::warning("an engine is still busy; leaving it");
+        std::_Exit(int(Exit::kOk));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+}
+
+}  // namespace weir::app

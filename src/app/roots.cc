@@ -1,0 +1,37 @@
+#include "app/roots.h"
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+namespace weir::app {
+namespace {
+
+base::Status check_root(const std::string& root) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(root, error)) return base::invalid("model repository '" + root + "' is not there");
+  if (root.ends_with(".onnx") && fs::is_regular_file(root, error)) return {};
+  if (!fs::is_directory(root, error))
+    return base::invalid("model repository '" + root + "' is neither a folder nor an .onnx file");
+  const fs::path folder = root;
+  for (const char* file : {"1/model.onnx", "1/config.json"})
+    if (fs::exists(folder / file, error))
+      return base::invalid("'" + root + "' is a model, not a repository: serve the folder that it lies in");
+  if (fs::exists(folder / "model.onnx", error))
+    return base::invalid("'" + root + "' is a model's folder, not a repository: serve " +
+                         (folder / "model.onnx").string() + ", or the folder that it lies in");
+  return {};
+}
+
+}  // namespace
+
+base::Status check_roots(const Config& config) {
+  if (config.models.roots.empty())
+    return base::invalid("no model repository: give a folder (weir serve DIR) or set models.repository");
+  for (const auto& root : config.models.roots)
+    if (auto s = check_root(root); !s.ok()) return s;
+  return {};
+}
+
+}  // namespace weir::app

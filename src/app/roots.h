@@ -1,0 +1,13 @@
+// The model repositories that the configuration names, looked at before anything starts.
+#pragma once
+
+#include "app/config.h"
+#include "base/status.h"
+
+namespace weir::app {
+
+// Errors: INVALID_ARGUMENT where none is given, where one does not exist, or where a model's own folder is given in
+// place of the folder around it; the text says which path to give.
+base::Status check_roots(const Config& config);
+
+}  // namespace weir::app

@@ -1,0 +1,42 @@
+#include "app/server_options.h"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace weir::app {
+
+uint32_t shards_of(const Config& config) {
+  return config.shards ? config.shards : std::max(1u, std::thread::hardware_concurrency());
+}
+
+uint32_t pinned_shards(const Config& config) {
+  uint32_t count = shards_of(config);
+  return config.pin && count > 1 ? count : 0;
+}
+
+net::ServerOptions server_options(const Config& config) {
+  net::ServerOptions options;
+  using wire::AdminMethods;
+  auto beside = config.admin_listen.empty() ? AdminMethods::kServed : AdminMethods::kElsewhere;
+  for (const auto& address : config.listen) options.listen.push_back({address, beside});
+  for (const auto& address : config.admin_listen) options.listen.push_back({address, AdminMethods::kServed});
+  options.tls = config.tls;
+  options.max_connections = config.connections;
+  options.share.percent = config.limits.client_share;
+  options.proxy_protocol = base::NetworkList::parse(config.proxy_protocol).value();
+  options.drain_delay = config.drain_delay;
+  options.drain_timeout = config.drain_timeout;
+  return options;
+}
+
+base::Result<std::unique_ptr<net::WebFetcher>> make_fetcher(net::Shard& shard, const Config& config) {
+  std::unique_ptr<net::WebFetcher> none;
+  if (!config.evergreen_on || config.fetch.schemes.empty()) return none;
+  auto made = net::WebFetcher::make(shard, config.fetch, config.evergreen.references.max_bytes);
+  if (made) return made;
+  return base::failure(made.error().code, "evergreen.references: " + made.error().text);
+}
+
+}  // namespace weir::app

@@ -1,0 +1,28 @@
+// The configuration as the rooms below the server take it: shards, listeners, the fetcher of references.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "app/config.h"
+#include "base/status.h"
+#include "net/fetch.h"
+#include "net/server.h"
+#include "net/shard.h"
+
+namespace weir::app {
+
+// How many shards run: config.shards, or one per core of the machine.
+uint32_t shards_of(const Config& config);
+
+// How many of them keep to a core each, from the first: all or none. A single shard may run on any core.
+uint32_t pinned_shards(const Config& config);
+
+// Certificates are not read yet. The networks of config.proxy_protocol were checked when they were set.
+net::ServerOptions server_options(const Config& config);
+
+// The fetcher of Evergreen's references for one shard; null where the configuration allows none. Errors name
+// evergreen.references.
+base::Result<std::unique_ptr<net::WebFetcher>> make_fetcher(net::Shard& shard, const Config& config);
+
+}  // namespace weir::app
