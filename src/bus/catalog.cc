@@ -11,15 +11,15 @@ using base::Code;
 using base::failure;
 
 // A client's word as it may be shown back to it: quoted, and no longer than a name can reasonably be.
-std::string quoted(std::string_view word) {
+std::string in_quotes(std::string_view word) {
   constexpr size_t kLongest = 128;
   std::string out = "'" + std::string(base::cut_text(word, kLongest));
   return out + (word.size() > kLongest ? "…'" : "'");
 }
 
 std::string not_ready(std::string_view model, const IndexRow& row) {
-  std::string out = "model " + quoted(model) + " version " + row.version + " is not ready";
-  if (row.version.empty()) out = "model " + quoted(model) + " is not ready";
+  std::string out = "model " + in_quotes(model) + " version " + row.version + " is not ready";
+  if (row.version.empty()) out = "model " + in_quotes(model) + " is not ready";
   if (row.state == ModelState::kLoading) out += ": it is loading";
   if (row.state == ModelState::kUnloading) out += ": it is unloading";
   if (!row.reason.empty()) out += ": " + row.reason;
@@ -40,8 +40,8 @@ base::Status no_model(const Catalog& catalog, std::string_view model, std::strin
     names.push_back(row.name);
   }
   for (const auto& [name, unused] : catalog.models) names.push_back(name);
-  std::string text = "Request for unknown model " + quoted(model);  // the words that clients of Triton look for
-  if (auto near = base::near_miss(model, names); !near.empty()) text += ": did you mean " + quoted(near) + "?";
+  std::string text = "Request for unknown model " + in_quotes(model);  // the words that clients of Triton look for
+  if (auto near = base::near_miss(model, names); !near.empty()) text += ": did you mean " + in_quotes(near) + "?";
   return failure(Code::kNotFound, std::move(text));
 }
 
@@ -49,8 +49,8 @@ base::Status no_version(const Catalog& catalog, std::string_view model, std::str
                         const Catalog::Model& found) {
   for (const auto& row : catalog.index)
     if (row.name == model && (version.empty() || row.version == version)) return unavailable(model, row);
-  if (found.versions.empty()) return failure(Code::kUnavailable, "model " + quoted(model) + " is not ready");
-  std::string text = "model " + quoted(model) + " has no version " + quoted(version) + "; it serves ";
+  if (found.versions.empty()) return failure(Code::kUnavailable, "model " + in_quotes(model) + " is not ready");
+  std::string text = "model " + in_quotes(model) + " has no version " + in_quotes(version) + "; it serves ";
   for (const auto& [name, unused] : found.versions) text += (text.back() == ' ' ? "" : ", ") + name;
   return failure(Code::kNotFound, std::move(text));
 }

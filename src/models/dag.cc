@@ -12,7 +12,7 @@ using base::invalid;
 using base::Status;
 using msg::DType;
 
-std::string quoted(std::string_view word) { return "'" + std::string(word) + "'"; }
+std::string in_quotes(std::string_view word) { return "'" + std::string(word) + "'"; }
 
 // A tensor on its way through: whole shape, batch dimension included.
 struct Wire {
@@ -53,10 +53,11 @@ class Linking {
   Status find_nodes() {
     for (const auto& node : config_.dag.nodes) {
       auto served = find_(node.model, node.version);
-      if (!served) return base::failure(served.error().code, "node " + quoted(node.name) + ": " + served.error().text);
+      if (!served)
+        return base::failure(served.error().code, "node " + in_quotes(node.name) + ": " + served.error().text);
       if ((*served)->spec.decoupled)
-        return base::failure(base::Code::kUnimplemented, "node " + quoted(node.name) + ": model " + quoted(node.model) +
-                                                             " may answer any number of times");
+        return base::failure(base::Code::kUnimplemented, "node " + in_quotes(node.name) + ": model " +
+                                                             in_quotes(node.model) + " may answer any number of times");
       served_.push_back(std::move(*served));
       left_.push_back(left_.size());
     }
@@ -141,9 +142,9 @@ class Linking {
     std::vector<std::string_view> names;
     for (const auto& [name, wire] : wires_) names.push_back(name);
     auto near = base::near_miss(tensor, names);
-    return invalid("node " + quoted(node.name) + " takes " + quoted(tensor) +
+    return invalid("node " + in_quotes(node.name) + " takes " + in_quotes(tensor) +
                    ", which is no input of the pipeline and which no node before it makes" +
-                   (near.empty() ? "" : "; did you mean " + quoted(near) + "?"));
+                   (near.empty() ? "" : "; did you mean " + in_quotes(near) + "?"));
   }
 
   Status nodes() {
@@ -175,8 +176,8 @@ class Linking {
       const std::string& model = entry.first;  // clang 14 captures no structured binding
       if (std::any_of(declared.begin(), declared.end(), [&](const auto& t) { return t.name == model; })) continue;
       if (!spec.any_tensors)
-        return invalid("node " + quoted(node.name) + ": model " + quoted(spec.name) + " has no " + std::string(what) +
-                       " " + quoted(model));
+        return invalid("node " + in_quotes(node.name) + ": model " + in_quotes(spec.name) + " has no " +
+                       std::string(what) + " " + in_quotes(model));
       out.push_back({model, DType::kInvalid, {}, false, {}});
     }
     return out;
@@ -213,8 +214,8 @@ class Linking {
     bool typed = wire.spec.dtype != DType::kInvalid;
     bool shaped = typed && !open_.count(wire.spec.name);
     if ((typed && wire.spec.dtype != input.dtype) || (shaped && !may_be(wire.spec.shape, input.shape)))
-      return invalid("node " + quoted(node.name) + ": input " + quoted(input.name) + " is " + text_of(input) +
-                     ", but " + quoted(wire.spec.name) + " from " + wire.maker + " is " + text_of(wire.spec));
+      return invalid("node " + in_quotes(node.name) + ": input " + in_quotes(input.name) + " is " + text_of(input) +
+                     ", but " + in_quotes(wire.spec.name) + " from " + wire.maker + " is " + text_of(wire.spec));
     if (shaped) return {};
     open_.erase(wire.spec.name);
     wire.spec.dtype = input.dtype;
@@ -236,7 +237,7 @@ class Linking {
           output.dtype = at->second.spec.dtype;
           output.shape = at->second.spec.shape;
         }
-      planned.outputs.push_back({output.name, wire(tensor, output, "node " + quoted(node.name)), false});
+      planned.outputs.push_back({output.name, wire(tensor, output, "node " + in_quotes(node.name)), false});
       last_.push_back(std::move(tensor));
     }
     return {};
@@ -248,7 +249,7 @@ class Linking {
     for (const auto& t : config_.outputs) names.push_back(t.spec.name);
     for (const auto& name : names) {
       auto at = wires_.find(name);
-      if (at == wires_.end()) return invalid("no node makes the pipeline's output " + quoted(name));
+      if (at == wires_.end()) return invalid("no node makes the pipeline's output " + in_quotes(name));
       out_.plan.outputs.push_back({name, at->second.slot, false});
       msg::TensorSpec spec = at->second.spec;
       for (const auto& t : config_.outputs)
@@ -259,7 +260,7 @@ class Linking {
     for (auto* side : {&out_.spec.inputs, &out_.spec.outputs})
       for (const auto& t : *side)
         if (t.dtype == DType::kInvalid)
-          return invalid("no node says of what type " + quoted(t.name) +
+          return invalid("no node says of what type " + in_quotes(t.name) +
                          " is: declare type and shape in the pipeline's " +
                          (side == &out_.spec.inputs ? "inputs" : "outputs"));
     if (out_.plan.outputs.empty()) return invalid("the pipeline has no outputs: map them in its last node");

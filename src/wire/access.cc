@@ -42,7 +42,7 @@ BrowserMarks marks_of(const Fields& fields) {
   return marks;
 }
 
-std::string quoted(std::string_view text) { return "'" + std::string(text.substr(0, kMostQuoted)) + "'"; }
+std::string in_quotes(std::string_view text) { return "'" + std::string(text.substr(0, kMostQuoted)) + "'"; }
 
 // "a.example:8080" → "a.example", "8080"; "[::1]:80" → "[::1]", "80".
 std::pair<std::string_view, std::string_view> host_and_port(std::string_view authority) {
@@ -107,7 +107,7 @@ std::optional<Denial> check_unmarked(const Request& request, const BrowserMarks&
     std::string origin = std::string(scheme) + "://" + std::string(authority);
     if (is_own_origin(origin, request) || cors.lists(origin)) return {};
     return denied(reason::kForeignPage,
-                  "pages of origin " + quoted(origin) + " may not call this: list the origin in cors.origins");
+                  "pages of origin " + in_quotes(origin) + " may not call this: list the origin in cors.origins");
   }
   bool get = request.method == "GET" || request.method == "HEAD";
   if (!get || permission != Permission::kAdmin || !marks.agent.starts_with("Mozilla/")) return {};
@@ -122,8 +122,8 @@ std::optional<Denial> check_page(const Request& request, const BrowserMarks& mar
   if (marks.origin.data()) {
     if (cors.lists(marks.origin)) return {};
     if (!is_own_origin(marks.origin, request))
-      return denied(reason::kForeignPage,
-                    "pages of origin " + quoted(marks.origin) + " may not call this: list the origin in cors.origins");
+      return denied(reason::kForeignPage, "pages of origin " + in_quotes(marks.origin) +
+                                              " may not call this: list the origin in cors.origins");
   }
   if (!marks.site.data() || marks.site == "same-origin" || marks.site == "none") return {};
   return denied(reason::kForeignPage, "pages of other origins may not call this (sec-fetch-site: " +
@@ -177,7 +177,7 @@ std::optional<Denial> AccessRules::check(const Request& request, Permission perm
     if (marks.browser()) {
       bool named = (loopback && is_loopback_name(request.authority)) || hosts_.lists(request.authority);
       if (trusted_only && !named)
-        return denied(reason::kUntrustedHost, "browsers may not ask for host " + quoted(request.authority) +
+        return denied(reason::kUntrustedHost, "browsers may not ask for host " + in_quotes(request.authority) +
                                                   " here: list it in http.hosts if it is this server's");
       if (permission != Permission::kRead)
         if (auto denial = check_page(request, marks, cors_, permission)) return denial;
