@@ -158,6 +158,7 @@ class Bench {
     auto text = std::make_shared<msg::TextSpec>();
     text->max_length = 1000;
     text->vocabulary = 259;
+    text->hidden_size = 2;
     text->eos_ids = {kEnd};
     text->concepts = {"digit"};
     text->readout_layers = {1};

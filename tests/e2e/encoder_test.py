@@ -10,7 +10,6 @@ import unittest
 import urllib.error
 import urllib.request
 
-import grpc
 import numpy as np
 
 import harness
@@ -41,7 +40,7 @@ def repository():
     return root
 
 
-class Encoder(harness.Case):
+class Encoder(harness.GrpcCase):
     @classmethod
     def setUpClass(cls):
         if safetensors is None:
@@ -51,12 +50,6 @@ class Encoder(harness.Case):
         expected = safetensors.load(str(cls.repository / 'enc/1/expected.safetensors'))
         cls.ids, cls.mask, cls.types = (expected[name].numpy() for name in ('ids', 'mask', 'types'))
         cls.expected = expected['embeddings'].numpy()
-        cls.channel = grpc.insecure_channel(cls.server.address)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.channel.close()
-        super().tearDownClass()
 
     def ask(self, path, **body):
         request = urllib.request.Request(self.server.url(path), json.dumps(body).encode(), {'Content-Type': 'application/json'})
@@ -138,6 +131,30 @@ class Encoder(harness.Case):
         self.assertEqual(self.ask('/detokenize', model='enc', tokens=tokens[1])['prompt'], '[CLS] x [SEP]')
         floats = self.ask('/v1/embeddings', model='enc', input=TEXTS[0])['data'][0]['embedding']
         self.assertEqual(np.array(floats, np.float32).tobytes(), by_text[0].tobytes())
+
+    # ---- in a session of Evergreen
+
+    def test_evergreens_embed_gives_the_same_bytes(self):
+        expected, _ = self.openai(TEXTS)
+        messages = []
+        for i, text in enumerate(TEXTS):
+            messages.append({'actions': [{'name': name, 'targetSpec': {'id': 'enc'}, 'inputs': [{'name': 'text', 'id': f'text{i}'}],
+                                          'outputs': [{'name': output, 'id': f'{output}{i}'}]}
+                                         for name, output in (('EMBED', 'embedding'), ('TOKENIZE', 'tokens'))]})
+            chunk = {'metadata': {'mimetype': 'text/plain'}, 'data': base64.b64encode(text.encode()).decode()}
+            messages.append({'nodeFragments': [{'id': f'text{i}', 'chunkFragment': chunk}]})
+        lines = '\n'.join(map(json.dumps, messages)) + '\n'
+        answer = harness.curl(self.server.url('/evergreen/v2/session'), '-H', 'Content-Type: application/x-ndjson', data=lines)
+        self.assertEqual(200, answer.status)
+        nodes = {}
+        for line in answer.body.decode().splitlines():
+            for fragment in json.loads(line).get('nodeFragments', ()):
+                chunk = fragment.get('chunkFragment', {})
+                nodes[fragment['id']] = nodes.get(fragment['id'], b'') + base64.b64decode(chunk.get('data', ''))
+        for i, text in enumerate(TEXTS):
+            self.assertEqual(expected[i].tobytes(), nodes[f'embedding{i}'], text)
+            ids = self.ask('/tokenize', model='enc', prompt=text)['tokens']
+            self.assertEqual(struct.pack(f'<{len(ids)}I', *ids), nodes[f'tokens{i}'], text)
 
     def test_dimensions_keep_the_first_at_length_one(self):
         whole, _ = self.openai(TEXTS)

@@ -205,6 +205,13 @@ void Action::fail(Status why) {
 
 // --- on a model ------------------------------------------------------------------------------------------------------
 
+Status ModelAction::fits(const msg::ModelSpec& spec, Wants wants) {
+  if (wants == Wants::kAny || spec.text) return {};
+  if (wants == Wants::kText) return invalid("model '" + spec.name + "' makes no tokens");
+  if (spec.encoder && spec.encoder->processor) return {};
+  return invalid("model '" + spec.name + "' takes no text" + (spec.encoder ? ": it has no tokenizer" : ""));
+}
+
 Status ModelAction::find(Wants wants) {
   const bus::Catalog& catalog = session_.house().bus.catalog();
   std::string_view target = request_.target;
@@ -213,7 +220,7 @@ Status ModelAction::find(Wants wants) {
     std::string fit;
     size_t count = 0;
     for (const auto& [name, model] : catalog.models)
-      if (model.preferred && (wants == Wants::kAny || model.preferred->spec.text)) fit = name, ++count;
+      if (model.preferred && fits(model.preferred->spec, wants).ok()) fit = name, ++count;
     if (count != 1) return invalid("names no target_spec, and there are " + std::to_string(count) + " models that fit");
     request_.target = fit;
     target = request_.target;
@@ -228,8 +235,7 @@ Status ModelAction::find(Wants wants) {
   }
   if (!found) return std::move(found).error();
   served_ = *found;
-  if (wants == Wants::kText && !served_->spec.text)
-    return invalid("model '" + served_->spec.name + "' makes no tokens");
+  if (Status s = fits(served_->spec, wants); !s.ok()) return s;
   session_.exchange().ledger().model = served_->spec.name;
   return {};
 }

@@ -111,10 +111,12 @@ class ModelAction : public Action, protected msg::Sink {
   ~ModelAction() override;
 
  protected:
-  enum class Wants : uint8_t { kAny, kText };
+  // A model of any kind; one that makes tokens; one that takes text, encoders with a tokenizer among them.
+  enum class Wants : uint8_t { kAny, kText, kTokens };
   // Looks the target up, for this turn of the loop. Errors: NOT_FOUND, UNAVAILABLE, INVALID_ARGUMENT (no target and no
-  // default; not a model that makes tokens).
+  // default; not a model of that kind).
   base::Status find(Wants wants);
+  static base::Status fits(const msg::ModelSpec& spec, Wants wants);
   const msg::ModelSpec& spec() const { return served_->spec; }
   // True when a model may begin to work on it now. If not, run() is called again when one may.
   bool may_begin() { return !(wants_turn_ = session_.busy()); }

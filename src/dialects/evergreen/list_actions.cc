@@ -57,8 +57,13 @@ void put(const msg::ModelSpec& model, const msg::TensorSpec& tensor, v1::Paramet
 }
 
 bool takes(const msg::ModelSpec& model, Works works) {
-  if (works == Works::kAtOnce) return true;
-  return works == (model.text ? Works::kText : Works::kTensors);
+  switch (works) {
+    case Works::kAtOnce: return true;
+    case Works::kText: return model.text != nullptr;
+    case Works::kTokens: return model.text || (model.encoder && model.encoder->processor);
+    case Works::kTensors: break;
+  }
+  return !model.text;
 }
 
 void put(const Schema& schema, const msg::ModelSpec* model, v1::ActionSchema& out) {

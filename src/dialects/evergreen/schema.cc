@@ -28,8 +28,9 @@ constexpr std::array kTensorsOut{Parameter{"outputs", "", kTensorType, false,
                                            "A node of a leaf <id>/<tensor> for each tensor that the model gives."},
                                  Parameter{kAnyName, "", kTensorType, false, "A tensor of the model's, by its name."}};
 constexpr std::array kText{Parameter{"prompt", "text", "text/*,application/x-latex", true, "The text."}};
-constexpr std::array kEmbedding{
-    Parameter{"embedding", "", kTensorType, false, "FP32 [hidden size]: the mean of the last hidden states."}};
+constexpr std::array kEmbedding{Parameter{
+    "embedding", "", kTensorType, false,
+    "FP32 [hidden size]: of a model that makes tokens the mean of the last hidden states, of an encoder its row."}};
 constexpr std::array kTokens{Parameter{"tokens", "", kTensorType, false, "UINT32 [n]: the text's token ids."}};
 constexpr std::array kEchoed{Parameter{kAnyName, "", kAnything, false, "Any node."}};
 constexpr std::array kEchoes{Parameter{kAnyName, "", kAnything, false,
@@ -46,8 +47,8 @@ constexpr std::array<Schema, 9> kSchemas{{
     {"GENERATE", Works::kText, "A model's answer to a conversation.", kPrompt, kAnswer,
      "weir.evergreen.v1.GenerateConfig", make_generate},
     {"INFER", Works::kTensors, "A model's output tensors for input tensors.", kTensorsIn, kTensorsOut, "", make_infer},
-    {"EMBED", Works::kText, "A text as one vector.", kText, kEmbedding, "", make_embed},
-    {"TOKENIZE", Works::kText, "A text as the model's tokens.", kText, kTokens, "", make_tokenize},
+    {"EMBED", Works::kTokens, "A text as one vector.", kText, kEmbedding, "", make_embed},
+    {"TOKENIZE", Works::kTokens, "A text as the model's tokens.", kText, kTokens, "", make_tokenize},
     {"ECHO", Works::kAtOnce, "What comes in goes out, as it comes.", kEchoed, kEchoes, "", make_echo},
     {"DROP", Works::kAtOnce, "Forgets nodes.", kDropped, {}, "", make_drop},
     {"SET_TTL",

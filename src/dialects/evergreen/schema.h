@@ -30,8 +30,9 @@ struct Parameter {
 };
 
 struct Schema {
-  // kText and kTensors: on a model of that kind, for a while; the session has Options::max_actions of those at once.
-  enum class Works : uint8_t { kAtOnce, kText, kTensors };
+  // All but kAtOnce work on a model, for a while, and the session has Options::max_actions of those at once: kText on a
+  // model that makes tokens, kTokens on one that takes text (encoders do, too), kTensors on one of tensors.
+  enum class Works : uint8_t { kAtOnce, kText, kTokens, kTensors };
 
   std::string_view name;
   Works works;

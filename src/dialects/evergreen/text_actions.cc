@@ -1,13 +1,16 @@
 // EMBED and TOKENIZE: the text of a node → a vector, or its tokens, as a tensor (tensor_chunk.h).
 //
-//   EMBED     input text | prompt; output embedding: FP32 [hidden]
+//   EMBED     input text | prompt; output embedding: FP32 [hidden]; of an encoder what it gives for a row of the ids
 //   TOKENIZE  input text | prompt; output tokens: UINT32 [n]
+#include <memory>
 #include <optional>
+#include <span>
 
 #include "dialects/evergreen/action.h"
 #include "dialects/evergreen/prompt.h"
 #include "dialects/evergreen/tensor_chunk.h"
 #include "marshal/check.h"
+#include "marshal/encoder.h"
 #include "marshal/json_cursor.h"
 #include "text/processor.h"
 #include "wire/text.h"
@@ -58,8 +61,8 @@ class TextAction : public ModelAction {
 
  private:
   Status begin() override {
-    if (Status s = find(Wants::kText); !s.ok()) return s;
-    most_ = most_text(*spec().text);
+    if (Status s = find(Wants::kTokens); !s.ok()) return s;
+    most_ = most_text(*marshal::tokens_of(spec()));
     auto text = input({"prompt", "text"});
     if (!text) return std::move(text).error();
     cursor_.emplace(session_.graph(), **text, *this);
@@ -91,10 +94,10 @@ class TextAction : public ModelAction {
 
   Status encode() {
     cursor_.reset();
-    if (Status s = find(Wants::kText); !s.ok()) return s;
+    if (Status s = find(Wants::kTokens); !s.ok()) return s;
     if (!marshal::valid_utf8(text_)) return invalid("the text is not UTF-8");
     size_t bytes = text_.size();
-    return perform(std::make_unique<Tokenizing>(spec().text, std::move(text_)), bytes);
+    return perform(std::make_unique<Tokenizing>(marshal::tokens_of(spec()), std::move(text_)), bytes);
   }
   Status performed(bus::Errand& errand) override { return use(std::move(static_cast<Tokenizing&>(errand).ids)); }
 
@@ -124,20 +127,30 @@ class Embed final : public TextAction {
   std::string_view result() const override { return "embedding"; }
   Status use(std::vector<uint32_t>&& ids) override {
     if (ids.empty()) return invalid("the text is empty");
-    if (ids.size() > spec().text->max_length)
+    spec_ = marshal::tokens_of(spec());
+    if (ids.size() > spec_->max_length)
       return invalid("the text has " + std::to_string(ids.size()) + " tokens; the model's context has " +
-                     std::to_string(spec().text->max_length));
+                     std::to_string(spec_->max_length));
+    spec().text ? ask_generator(std::move(ids)) : ask_encoder(ids);
+    return submit();
+  }
+  void ask_encoder(std::span<const uint32_t> ids) {
+    call().inputs.push_back(marshal::ids_tensor(spec().inputs.at(0).name, ids));
+  }
+  void ask_generator(std::vector<uint32_t>&& ids) {
     call().generation = std::make_unique<msg::Generation>();
     call().generation->aim = msg::Aim::kEmbed;
     call().generation->append = std::move(ids);
-    return submit();
   }
   Status outputs(msg::Outputs&& got) override {
-    if (got.tensors.size() != 1 || !marshal::check_data(got.tensors[0], "output").ok())
+    if (got.tensors.empty() || !marshal::is_embedding(got.tensors[0], *spec_))
       return base::failure(base::Code::kInternal, "the model gave no embedding");
     got.tensors[0].name = result();
+    got.tensors[0].shape = {int64_t(spec_->hidden_size)};
     return answer(got.tensors[0]);
   }
+
+  std::shared_ptr<const msg::TextSpec> spec_;  // of the model that was asked
 };
 
 }  // namespace

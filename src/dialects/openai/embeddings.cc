@@ -15,6 +15,7 @@
 #include "dialects/openai/keys.h"
 #include "dialects/openai/piece.h"
 #include "dialects/openai/task.h"
+#include "marshal/encoder.h"
 #include "marshal/json_tensor.h"
 #include "marshal/times.h"
 #include "text/processor.h"
@@ -110,9 +111,7 @@ class Embeddings final : public wire::Reader {
   bool encodes() const { return !ids_name_.empty(); }
 
   void ask_encoder(msg::Call& call, Input& input) const {
-    const std::vector<int64_t> ids(input.ids.begin(), input.ids.end());
-    std::string_view bytes(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int64_t));
-    call.inputs.push_back({ids_name_, msg::DType::kInt64, {1, int64_t(ids.size())}, base::Bytes::copy_of(bytes)});
+    call.inputs.push_back(marshal::ids_tensor(ids_name_, input.ids));
     input.ids = {};
   }
   void ask_generator(msg::Call& call, Input& input) const {

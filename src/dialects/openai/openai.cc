@@ -7,6 +7,7 @@
 #include "dialects/openai/keys.h"
 #include "dialects/openai/refusal.h"
 #include "dialects/openai/task.h"
+#include "marshal/encoder.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
 
@@ -101,8 +102,7 @@ bool Endpoint::refuse(Exchange& exchange, const base::Status& why) {
 }
 
 const msg::TextSpec* tokens_of(const msg::ModelSpec& spec, Wants wants) {
-  if (spec.text || wants == Wants::kToMake) return spec.text.get();
-  return spec.encoder.get();
+  return wants == Wants::kToMake ? spec.text.get() : marshal::tokens_of(spec).get();
 }
 
 Found find_model(House& house, Exchange& exchange, const std::string& name, Wants wants) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "dialects/openai/keys.h"
+#include "marshal/encoder.h"
 
 namespace weir::openai {
 namespace {
@@ -57,9 +58,7 @@ void perform(House& house, wire::Exchange& exchange, bus::Served& served, std::u
   if (base::Status status = waiting.send(std::move(task), bytes); !status.ok()) respond(exchange, refuse(status));
 }
 
-std::shared_ptr<const msg::TextSpec> held_tokens(const bus::Served& served) {
-  return served.spec.text ? served.spec.text : served.spec.encoder;
-}
+std::shared_ptr<const msg::TextSpec> held_tokens(const bus::Served& served) { return marshal::tokens_of(served.spec); }
 
 PromptTask::PromptTask(Kind kind, Request request, const wire::Exchange& exchange, const bus::Served& served)
     : kind_(kind), request_(std::move(request)), body_(exchange.content()), spec_(held_tokens(served)) {}

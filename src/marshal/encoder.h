@@ -1,0 +1,34 @@
+// What dialects share of models that take token ids: those of text, and encoders (msg::ModelSpec::encoder).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "msg/spec.h"
+#include "msg/tensor.h"
+
+namespace weir::marshal {
+
+// Of a model of text or of an encoder; null for all others.
+inline const std::shared_ptr<const msg::TextSpec>& tokens_of(const msg::ModelSpec& spec) {
+  return spec.text ? spec.text : spec.encoder;
+}
+
+// The ids of one text as the input of an encoder: INT64 [1, n], under the name of ModelSpec::inputs[0].
+inline msg::Tensor ids_tensor(std::string name, std::span<const uint32_t> ids) {
+  const std::vector<int64_t> wide(ids.begin(), ids.end());
+  const std::string_view bytes(reinterpret_cast<const char*>(wide.data()), wide.size() * sizeof(int64_t));
+  return {std::move(name), msg::DType::kInt64, {1, int64_t(ids.size())}, base::Bytes::copy_of(bytes)};
+}
+
+// True for the answer that an encoder owes for one text: FP32, hidden_size elements.
+inline bool is_embedding(const msg::Tensor& tensor, const msg::TextSpec& spec) {
+  return tensor.dtype == msg::DType::kFp32 && tensor.data.size() == size_t(spec.hidden_size) * sizeof(float);
+}
+
+}  // namespace weir::marshal
