@@ -41,6 +41,15 @@ def session(target, messages):
     return got
 
 
+def sessions(target, messages):
+    """The same session, one after the other, until time is over."""
+    count = 0
+    while not target.over():
+        session(target, messages)
+        count += 1
+    return f'{count} sessions'
+
+
 @attack(seconds=20, quick=4)
 def evergreen_drop(target):
     """DROP of 9,000 parents of one child."""
@@ -51,11 +60,7 @@ def evergreen_drop(target):
     messages += [{'actions': [action('DROP', [('tree', p) for p in parents[i:i + 250]], [('status', f's{i}')])]}
                  for i in range(0, len(parents) // 2, 250)]
     messages += [{'nodeFragments': [top]}, {'actions': [action('DROP', [('tree', 'top')], [('status', 's')])]}]
-    sessions = 0
-    while not target.over():
-        session(target, messages)
-        sessions += 1
-    return f'{sessions} sessions'
+    return sessions(target, messages)
 
 
 @attack(seconds=20, quick=4)
@@ -63,11 +68,7 @@ def evergreen_diamond(target):
     """ECHO of a chain of 30 nodes that each name the next one twice, 250 times."""
     chain = [node(f'd{i}', [f'd{i + 1}', f'd{i + 1}']) for i in range(30)] + [node('d30', text=b'')]
     echoes = [{'actions': [action('ECHO', [('x', f'd{10 + i % 20}')], [('x', f'e{i}'), ('status', f's{i}')])]} for i in range(250)]
-    sessions = 0
-    while not target.over():
-        session(target, [{'nodeFragments': chain}, *echoes])
-        sessions += 1
-    return f'{sessions} sessions'
+    return sessions(target, [{'nodeFragments': chain}, *echoes])
 
 
 @attack(seconds=20, quick=4)
@@ -79,11 +80,7 @@ def evergreen_wide_diamond(target):
         below = [f'l{layer + 1}_{i}' for i in range(wide)] if layer + 1 < layers else []
         nodes += [node(f'l{layer}_{i}', below, None if below else b'') for i in range(wide)]
     echoes = [{'actions': [action('ECHO', [('x', 'top')], [('x', f'e{i}'), ('status', f's{i}')])]} for i in range(60)]
-    sessions = 0
-    while not target.over():
-        session(target, [{'nodeFragments': nodes}, *echoes])
-        sessions += 1
-    return f'{sessions} sessions'
+    return sessions(target, [{'nodeFragments': nodes}, *echoes])
 
 
 @attack(seconds=20, quick=4)
@@ -91,8 +88,4 @@ def evergreen_fragments(target):
     """Fragments that never become a node: a million of seq 1 and up, without seq 0."""
     messages = [{'nodeFragments': [{'id': 'a', 'seq': seq, 'continued': True, 'chunkFragment': {'data': ''}} for seq in range(n, n + 2000)]}
                 for n in range(1, target.size(400000, 60000), 2000)]
-    sessions = 0
-    while not target.over():
-        session(target, messages)
-        sessions += 1
-    return f'{sessions} sessions'
+    return sessions(target, messages)

@@ -16,7 +16,8 @@ import numpy
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / 'e2e'))
 
 from h2_peer import (CANCEL, DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, ACK, RST_STREAM, GOAWAY, PING,  # noqa: E402, F401
-                     CONTINUATION, data, field, frame, ping, priority, rst, settings, window)
+                     CONTINUATION, data, field, frame, ping, priority, rst, settings, window, Connection)
+from proto_bytes import pb, varint  # noqa: E402, F401
 
 WAIT_S = 30  # longest that one answer is waited for
 
@@ -27,7 +28,7 @@ def more_descriptors():
     return hard
 
 
-class Raw:
+class Raw(Connection):
     """A socket with a deadline for everything. What the server refuses to take is no error of the attacker's."""
 
     def __init__(self, target, receive_buffer=None, wait=WAIT_S):
@@ -43,18 +44,7 @@ class Raw:
         except OSError:
             self.alive = False
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.sock.close()
-
-    def send(self, octets):
-        try:
-            self.sock.sendall(octets)
-        except OSError:
-            self.alive = False
-        return self
+    tolerated = OSError
 
     def at_once(self, work):
         """What a call of the socket gives without waiting: None when it would wait, b'' at the end or after an error.
@@ -225,23 +215,7 @@ def calm(target, octets, *pairs, rounds=1000):
     return f'{ended} connections ended'
 
 
-# --- protobuf ------------------------------------------------------------------------------------------------------------
-def varint(n):
-    n &= (1 << 64) - 1
-    out = b''
-    while n >= 128:
-        out, n = out + bytes([n & 127 | 128]), n >> 7
-    return out + bytes([n])
-
-
-def pb(number, value):
-    """One field: int as a varint, bytes and str with their length."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    value = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
+# --- gRPC ----------------------------------------------------------------------------------------------------------------
 def grpc_message(octets, flag=0):
     return struct.pack('>BI', flag, len(octets)) + octets
 

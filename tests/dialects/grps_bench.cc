@@ -1,6 +1,15 @@
 #include "grps_bench.h"
 
+#include <gtest/gtest.h>
+
 namespace weir::grps {
+
+Options with(RouteSpec route) {
+  EXPECT_EQ(check(route), "");
+  Options options;
+  options.routes.push_back(std::move(route));
+  return options;
+}
 namespace {
 
 using msg::DType;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dialects/grps/grps.h"
@@ -13,6 +14,17 @@
 namespace weir::grps {
 
 using support::outputs;
+
+// A route of the configuration's own.
+inline RouteSpec route(std::string path, std::string model, RouteSpec::Pairs inputs) {
+  RouteSpec r;
+  r.path = std::move(path);
+  r.model = std::move(model);
+  r.inputs = std::move(inputs);
+  return r;
+}
+// Options with that route alone, which must be one that the configuration may have.
+Options with(RouteSpec route);
 
 class Bench {
  public:

@@ -5,22 +5,8 @@
 namespace weir::grps {
 namespace {
 
-RouteSpec route(std::string path, RouteSpec::Pairs inputs) {
-  RouteSpec r;
-  r.path = std::move(path);
-  r.inputs = std::move(inputs);
-  return r;
-}
-Options with(RouteSpec r) {
-  EXPECT_EQ(check(r), "");
-  Options options;
-  options.routes.push_back(std::move(r));
-  return options;
-}
-
 TEST(GrpsCustom, ABodysPlacesBecomeInputsAndOutputsThePlacesOfTheResponse) {
-  auto r = route("/classify", {{"image", "body:/data/0/pixels"}});
-  r.model = "digits-1";
+  auto r = route("/classify", "digits-1", {{"image", "body:/data/0/pixels"}});
   r.outputs = {{"/result/scores", "p"}, {"/result/again", "p"}};
   r.status = 201;
   r.content_type = "application/vnd.scores+json";
@@ -39,8 +25,8 @@ TEST(GrpsCustom, ABodysPlacesBecomeInputsAndOutputsThePlacesOfTheResponse) {
 }
 
 TEST(GrpsCustom, QueryHeadersAndThePathBecomeInputs) {
-  auto r = route("/rare/{flag}", {{"f", "path:flag"}, {"u", "query:u"}, {"w", "header:X-Wide"}, {"h", "body:/h"}});
-  r.model = "rare";
+  auto r =
+      route("/rare/{flag}", "rare", {{"f", "path:flag"}, {"u", "query:u"}, {"w", "header:X-Wide"}, {"h", "body:/h"}});
   Bench bench(with(r));
   bench.models["rare"].script.push_back(outputs("o BOOL [1] [true]; s BYTES [2] [\"a\",\"b\"]"));
   auto a = bench.rest("POST", "/rare/true?u=65535", R"({"h":0.5})", {{"x-wide", "18446744073709551615"}});
@@ -57,7 +43,7 @@ TEST(GrpsCustom, QueryHeadersAndThePathBecomeInputs) {
 }
 
 TEST(GrpsCustom, AnOutputsBytesCanBeTheResponseAndTheModelMayBeNamedInTheQuery) {
-  auto r = route("/raw", {{"s", "body"}});
+  auto r = route("/raw", "", {{"s", "body"}});
   r.raw_output = "t";
   r.content_type = "image/png";
   Bench bench(with(r));
@@ -70,9 +56,8 @@ TEST(GrpsCustom, AnOutputsBytesCanBeTheResponseAndTheModelMayBeNamedInTheQuery) 
 }
 
 TEST(GrpsCustom, AGetRouteHasNoBody) {
-  auto r = route("/say", {{"s", "query:text"}});
+  auto r = route("/say", "my-text", {{"s", "query:text"}});
   r.method = "GET";
-  r.model = "my-text";
   Bench bench(with(r));
   bench.models["my-text"].script.push_back(outputs("t BYTES [1] [\"ok\"]"));
   EXPECT_EQ(bench.rest("GET", "/say?text=hi%20there").body, R"({"t":"ok"})");
@@ -87,8 +72,7 @@ TEST(GrpsCustom, StreamingIsSwitchedOnByANamedKey) {
   for (const Case& c :
        {Case{"query_param:s", "?s=true", R"({"n":1})", {}}, Case{"header_param:X-S", "", R"({"n":1})", {{"x-s", "1"}}},
         Case{"body_param:/more/s", "", R"({"n":1,"more":{"s":true}})", {}}}) {
-    auto r = route("/flow", {{"n", "body:/n"}});
-    r.model = "flow";
+    auto r = route("/flow", "flow", {{"n", "body:/n"}});
     r.streaming = c.streaming;
     r.stream_content_type = "application/x-parts";
     auto options = with(r);
@@ -103,9 +87,8 @@ TEST(GrpsCustom, StreamingIsSwitchedOnByANamedKey) {
 }
 
 TEST(GrpsCustom, ABodyWithoutFieldsAsksForNoStream) {
-  auto r = route("/flow", {{"s", "query:n"}});
+  auto r = route("/flow", "my-text", {{"s", "query:n"}});
   r.method = "GET";
-  r.model = "my-text";
   r.streaming = "body_param:s";
   Bench bench(with(r));
   bench.models["my-text"].script.push_back(outputs("t BYTES [1] [\"ok\"]"));
@@ -113,11 +96,11 @@ TEST(GrpsCustom, ABodyWithoutFieldsAsksForNoStream) {
 }
 
 TEST(GrpsCustom, WhatIsWrongWithARouteIsSaid) {
-  EXPECT_NE(check(route("classify", {{"a", "body"}})), "");
-  EXPECT_NE(check(route("/grps/v1/x", {{"a", "body"}})), "");
-  EXPECT_NE(check(route("/x", {})), "");
-  EXPECT_NE(check(route("/x", {{"a", "query:"}})), "");
-  auto r = route("/x", {{"a", "body"}});
+  EXPECT_NE(check(route("classify", "", {{"a", "body"}})), "");
+  EXPECT_NE(check(route("/grps/v1/x", "", {{"a", "body"}})), "");
+  EXPECT_NE(check(route("/x", "", {})), "");
+  EXPECT_NE(check(route("/x", "", {{"a", "query:"}})), "");
+  auto r = route("/x", "", {{"a", "body"}});
   r.streaming = "cookie:x";
   EXPECT_NE(check(r), "");
   r.streaming = "";
@@ -134,8 +117,8 @@ TEST(GrpsCustom, WhatIsWrongWithARouteIsSaid) {
 TEST(GrpsCustom, RoutesThatLeadNowhereAreNamed) {
   Options options;
   auto add = [&](std::string path, std::string model, RouteSpec::Pairs inputs, RouteSpec::Pairs outputs) {
-    auto& r = options.routes.emplace_back(route(std::move(path), std::move(inputs)));
-    r.model = std::move(model), r.outputs = std::move(outputs);
+    auto& r = options.routes.emplace_back(route(std::move(path), std::move(model), std::move(inputs)));
+    r.outputs = std::move(outputs);
   };
   add("/good", "digits-1", {{"image", "body"}}, {{"/a", "p"}});
   add("/any", "any", {{"what", "body"}}, {{"/a", "ever"}});

@@ -7,20 +7,6 @@
 namespace weir::grps {
 namespace {
 
-RouteSpec route(std::string model, RouteSpec::Pairs inputs) {
-  RouteSpec r;
-  r.path = "/own";
-  r.model = std::move(model);
-  r.inputs = std::move(inputs);
-  return r;
-}
-Options with(RouteSpec r) {
-  EXPECT_EQ(check(r), "");
-  Options options;
-  options.routes.push_back(std::move(r));
-  return options;
-}
-
 const Bench::Headers kPairs{{"content-type", "application/x-www-form-urlencoded"}};
 const Bench::Headers kParts{{"content-type", "multipart/form-data; boundary=B"}};
 std::string part(std::string_view name, std::string_view lines, std::string_view octets) {
@@ -32,7 +18,7 @@ std::string floats(std::vector<float> values) {
 }
 
 TEST(GrpsRoute, NumbersMayBeInStrings) {
-  auto r = route("rare", {{"f", "body:/f"}, {"u", "body:/u"}, {"w", "body:/w"}, {"h", "body:/h"}});
+  auto r = route("/own", "rare", {{"f", "body:/f"}, {"u", "body:/u"}, {"w", "body:/w"}, {"h", "body:/h"}});
   Bench bench(with(r));
   bench.models["rare"].script.assign(1, outputs("o BOOL [1] [true]"));
   bench.rest("POST", "/own", R"({"f":"true","u":" 65535 ","w":["18446744073709551615"],"h":["1.5"]})");
@@ -48,7 +34,7 @@ TEST(GrpsRoute, NumbersMayBeInStrings) {
 }
 
 TEST(GrpsRoute, FieldsOfAFormBecomeInputs) {
-  auto r = route("rare", {{"f", "form:f"}, {"u", "form:u"}, {"w", "form:w"}, {"h", "form:h"}});
+  auto r = route("/own", "rare", {{"f", "form:f"}, {"u", "form:u"}, {"w", "form:w"}, {"h", "form:h"}});
   Bench bench(with(r));
   bench.models["rare"].script.assign(1, outputs("o BOOL [1] [true]"));
   std::string seen = "rare/1 rows=1 | f BOOL [1] [true] | u UINT16 [1] [7] | w UINT64 [1] [8] | h BF16 [1] [0.5]";
@@ -69,14 +55,14 @@ TEST(GrpsRoute, FieldsOfAFormBecomeInputs) {
 }
 
 TEST(GrpsRoute, AFileIsAnElementOfBytesOrTheNumbersThemselves) {
-  Bench text(with(route("my-text", {{"s", "form:file"}})));
+  Bench text(with(route("/own", "my-text", {{"s", "form:file"}})));
   text.models["my-text"].script.assign(1, outputs("t BYTES [1] [\"ok\"]"));
   text.rest("POST", "/own", part("file", "Content-Type: image/png\r\n", "\x89PNG\r\n") + "--B--", kParts);
   EXPECT_EQ(text.models["my-text"].seen.at(0),
             "my-text/1 rows=1 | s BYTES [1] [\"" + base::base64_encode("\x89PNG\r\n") + "\"]");
   text.rest("POST", "/own", "file=", kPairs);
   EXPECT_EQ(text.models["my-text"].seen.at(1), "my-text/1 rows=1 | s BYTES [1] [\"\"]") << "there, and empty";
-  Bench digits(with(route("digits", {{"image", "form:file"}})));
+  Bench digits(with(route("/own", "digits", {{"image", "form:file"}})));
   digits.rest("POST", "/own",
               part("file", "Content-Type: application/octet-stream\r\n", floats({1, 2, 3, 4.5})) + "--B--", kParts);
   EXPECT_EQ(digits.models["digits"].seen.at(0), "digits/1 rows=2 | image FP32 [2,2] [1.0,2.0,3.0,4.5]");
@@ -95,12 +81,12 @@ TEST(GrpsRoute, Base64IsDecodedWhereverItStands) {
                         Case{"base64:query:a", "?a=" + base::percent_encode(base64), "", {}},
                         Case{"base64:header:X-A", "", "", {{"x-a", base64}}},
                         Case{"base64:body", "", base64, {{"content-type", "text/plain"}}}}) {
-    Bench bench(with(route("digits", {{"image", c.source}})));
+    Bench bench(with(route("/own", "digits", {{"image", c.source}})));
     bench.rest("POST", "/own" + c.query, c.body, c.headers);
     ASSERT_EQ(bench.models["digits"].seen.size(), 1u) << c.source;
     EXPECT_EQ(bench.models["digits"].seen[0], "digits/1 rows=1 | image FP32 [1,2] [1.0,2.0]") << c.source;
   }
-  Bench bench(with(route("my-text", {{"s", "base64:body:/a"}})));
+  Bench bench(with(route("/own", "my-text", {{"s", "base64:body:/a"}})));
   bench.rest("POST", "/own", R"({"a":"aGk="})");
   EXPECT_EQ(bench.models["my-text"].seen.at(0), "my-text/1 rows=1 | s BYTES [1] [\"hi\"]");
   EXPECT_NE(bench.rest("POST", "/own", R"({"a":"**"})").body.find("base64:body:/a is not base64"), std::string::npos);
@@ -108,7 +94,7 @@ TEST(GrpsRoute, Base64IsDecodedWhereverItStands) {
 }
 
 TEST(GrpsRoute, ErrorsHaveTheBodyThatTheConfigurationGives) {
-  auto r = route("digits", {{"image", "body:/a"}});
+  auto r = route("/own", "digits", {{"image", "body:/a"}});
   r.error_status = 500;
   r.error_body = R"({"no": {"why": "{message}", "code": {code}, "name": "{name}", "{other}": {}}})";
   Bench bench(with(r));
@@ -135,7 +121,7 @@ TEST(GrpsRoute, ErrorsHaveTheBodyThatTheConfigurationGives) {
 }
 
 TEST(GrpsRoute, AStreamEndsWithTheErrorInTheSameWords) {
-  auto r = route("flow", {{"n", "body:/n"}});
+  auto r = route("/own", "flow", {{"n", "body:/n"}});
   r.streaming = "query_param:s";
   r.error_body = "failed: {message}";
   auto options = with(r);
@@ -149,10 +135,10 @@ TEST(GrpsRoute, AStreamEndsWithTheErrorInTheSameWords) {
 }
 
 TEST(GrpsRoute, WhatIsWrongWithItIsSaid) {
-  EXPECT_EQ(check(route("m", {{"a", "base64:form:x"}})), "");
+  EXPECT_EQ(check(route("/own", "m", {{"a", "base64:form:x"}})), "");
   for (std::string bad : {"base64", "base64:", "base64:base64:body", "form:", "form", "cookie:x", "body:x", ""})
-    EXPECT_NE(check(route("m", {{"a", bad}})), "") << bad;
-  auto r = route("m", {{"a", "form:x"}});
+    EXPECT_NE(check(route("/own", "m", {{"a", bad}})), "") << bad;
+  auto r = route("/own", "m", {{"a", "form:x"}});
   r.method = "GET";
   EXPECT_NE(check(r), "");
   r.method = "PUT";

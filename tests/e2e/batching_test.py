@@ -9,8 +9,6 @@ import tempfile
 import harness
 from harness import curl
 
-import grpc
-
 oip, oip_grpc = harness.stubs()('inference')
 CLIENTS, EACH = 64, 12
 
@@ -26,18 +24,13 @@ def argmax(values):
     return max(range(len(values)), key=values.__getitem__)
 
 
-class Batching(harness.Case):
+class Batching(harness.GrpcCase):
+    stub_class = oip_grpc.GRPCInferenceServiceStub
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.channel = grpc.insecure_channel(cls.server.address)
-        cls.stub = oip_grpc.GRPCInferenceServiceStub(cls.channel)
         cls.images, cls.labels = harness.heldout()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.channel.close()
-        super().tearDownClass()
 
     def stats(self):
         return self.stub.ModelStatistics(oip.ModelStatisticsRequest(name='digits')).model_stats[0]
@@ -90,20 +83,13 @@ class Batching(harness.Case):
         self.assertGreaterEqual(right / len(self.labels), 0.97)
 
 
-# Of Triton's identity backend: 16 rows at most, and slow enough that requests meet.
-SLOW = """
-backend: "identity"
-max_batch_size: 16
-input { name: "x" data_type: TYPE_FP32 dims: 1 }
-output { name: "x" data_type: TYPE_FP32 dims: 1 }
-parameters { key: "delay_us" value { string_value: "%d" } }
-%s
-"""
 PATIENT = 'max_queue_delay_microseconds: 600000000'  # a batch closes by its size alone, however busy the machine is
 
 
-class TritonsRules(harness.Case):
+class TritonsRules(harness.GrpcCase):
     """Executions are what Triton counts for the same configuration: dynamic_batch_scheduler.cc, GetDynamicBatch()."""
+
+    stub_class = oip_grpc.GRPCInferenceServiceStub
 
     @classmethod
     def setUpClass(cls):
@@ -120,22 +106,14 @@ class TritonsRules(harness.Case):
         cls.add('ours', 'model.yaml', 'max_batch: 8\nbatching: {max_delay: 600s, preferred: [4]}\n')
         cls.add('ours_apart', 'model.yaml', 'max_batch: 8\nbatching: {dynamic: false}\n')
         for name, delay, rules in (('slow', 2_000_000, 'dynamic_batching { }'), ('slow_apart', 20_000, '')):
-            (cls.repository / name).mkdir()
-            (cls.repository / name / 'config.pbtxt').write_text(SLOW % (delay, rules))
+            harness.write_identity_model(cls.repository, name, 16, delay, rules)  # slow enough that requests meet
         super().setUpClass()
-        cls.channel = grpc.insecure_channel(cls.server.address)
-        cls.stub = oip_grpc.GRPCInferenceServiceStub(cls.channel)
 
     @classmethod
     def add(cls, name, file, text):
         (cls.repository / name).mkdir()
         shutil.copytree(harness.MODELS / 'simple/1', cls.repository / name / '1')
         (cls.repository / name / file).write_text(text)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.channel.close()
-        super().tearDownClass()
 
     def send(self, model, value, rows=1, priority=0):
         r = oip.ModelInferRequest(model_name=model)

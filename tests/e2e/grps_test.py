@@ -7,7 +7,6 @@ import struct
 import subprocess
 import tempfile
 
-import grpc
 import harness
 from harness import curl
 
@@ -16,18 +15,13 @@ OCTETS = ('-H', 'Content-Type: application/octet-stream')
 pb, rpc = harness.stubs()('grps')
 
 
-class Grps(harness.Case):
+class Grps(harness.GrpcCase):
+    stub_class = rpc.GrpsServiceStub
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.channel = grpc.insecure_channel(cls.server.address)
-        cls.stub = rpc.GrpsServiceStub(cls.channel)
         cls.images, cls.labels = harness.heldout()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.channel.close()
-        super().tearDownClass()
 
     def predict(self, body, query='', *args):
         body = body if isinstance(body, (str, bytes)) else json.dumps(body)

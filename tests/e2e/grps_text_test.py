@@ -2,7 +2,6 @@
 
 import json
 
-import grpc
 import harness
 from harness import curl
 
@@ -10,17 +9,8 @@ JSON = ('-H', 'Content-Type: application/json')
 pb, rpc = harness.stubs()('grps')
 
 
-class Text(harness.Case):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.channel = grpc.insecure_channel(cls.server.address)
-        cls.stub = rpc.GrpsServiceStub(cls.channel)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.channel.close()
-        super().tearDownClass()
+class Text(harness.GrpcCase):
+    stub_class = rpc.GrpsServiceStub
 
     def predict(self, body, query=''):
         return curl(self.server.url('/grps/v1/infer/predict' + query), *JSON, data=json.dumps(body))

@@ -75,7 +75,28 @@ def long_field(name, size):
     return b'\0' + text(name) + b'\x7f' + digits + bytes([length]) + value
 
 
-class Peer:
+class Connection:
+    """A socket, closed at the end of a with statement. `tolerated`: what send() passes over; what the server said before it
+    closed is there to be read."""
+
+    tolerated = (BrokenPipeError, ConnectionResetError, ssl.SSLError)
+    sock, alive = None, True
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.sock.close()
+
+    def send(self, octets):
+        try:
+            self.sock.sendall(octets)
+        except self.tolerated:
+            self.alive = False
+        return self
+
+
+class Peer(Connection):
     """A connection whose preface and SETTINGS have been exchanged. Every wait has a deadline."""
 
     def __init__(self, port, tls=False, greet=True):
@@ -91,18 +112,6 @@ class Peer:
             self.send(PREFACE + settings())
             self.until(lambda f: f[0] == SETTINGS and f[1] & ACK)
             self.send(frame(SETTINGS, ACK))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.sock.close()
-
-    def send(self, octets):
-        try:
-            self.sock.sendall(octets)
-        except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
-            pass  # the server has already said no; what it said is there to be read
 
     def fields(self, method='GET', path='/v2', **more):
         """Pseudo-header fields, and others by their names with _ for -."""

@@ -122,6 +122,37 @@ class Case(unittest.TestCase):
         assert code == 0, f'weir ended with {code}:\n{cls.server.output()[-5000:]}'
 
 
+class GrpcCase(Case):
+    """… with a channel to it, and a stub of `stub_class` where one is given."""
+
+    stub_class = None
+
+    @classmethod
+    def setUpClass(cls):
+        import grpc  # not every test needs it
+        super().setUpClass()
+        cls.channel = grpc.insecure_channel(cls.server.address)
+        cls.stub = cls.stub_class and cls.stub_class(cls.channel)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.channel.close()
+        super().tearDownClass()
+
+
+def write_identity_model(repository, name, max_batch, delay_us, rules=''):
+    """A model of one FP32 a row, of Triton's identity backend, each of whose executions takes `delay_us`."""
+    (repository / name).mkdir()
+    (repository / name / 'config.pbtxt').write_text(f"""
+backend: "identity"
+max_batch_size: {max_batch}
+input {{ name: "x" data_type: TYPE_FP32 dims: 1 }}
+output {{ name: "x" data_type: TYPE_FP32 dims: 1 }}
+parameters {{ key: "delay_us" value {{ string_value: "{delay_us}" }} }}
+{rules}
+""")
+
+
 class Answer:
     def __init__(self, status, headers, body):
         self.status, self.headers, self.body = status, headers, body

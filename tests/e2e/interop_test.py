@@ -14,6 +14,7 @@ import unittest
 import h2_peer as h2
 import harness
 from h2_peer import DATA, END_HEADERS, HEADERS, data, frame
+from proto_bytes import pb
 
 SERVER = harness.BUILD / 'tests/interop/interop_server'
 FOLDER = harness.ROOT / 'tests/interop'
@@ -24,20 +25,6 @@ RUBY_CASES = ['empty_unary', 'large_unary', 'client_compressed_unary', 'client_s
               'server_streaming', 'ping_pong', 'empty_stream', 'custom_metadata', 'status_code_and_message', 'unimplemented_method',
               'unimplemented_service', 'cancel_after_begin', 'cancel_after_first_response', 'timeout_on_sleeping_server']
 LIGHT = ['--concurrent=200', '--soak_iterations=5'] if harness.SANITIZED else []
-
-
-def varint(n):
-    out = b''
-    while n >= 128:
-        out, n = out + bytes([n & 127 | 128]), n >> 7
-    return out + bytes([n])
-
-
-def pb(number, value):
-    """A field of a protobuf message: an integer, or bytes."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 class InteropServer:

@@ -16,14 +16,6 @@ import grpc
 
 oip, oip_grpc = harness.stubs()('inference')
 
-MODEL = """
-backend: "identity"
-max_batch_size: %d
-input { name: "x" data_type: TYPE_FP32 dims: 1 }
-output { name: "x" data_type: TYPE_FP32 dims: 1 }
-parameters { key: "delay_us" value { string_value: "%d" } }
-dynamic_batching { %s }
-"""
 DELAY = """preferred_batch_size: 4 max_queue_delay_microseconds: 600000000
            default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 600000000 allow_timeout_override: true }"""
 LEVELS = """priority_levels: 2 default_priority_level: 2
@@ -40,7 +32,9 @@ def until(condition):
         time.sleep(0.005)
 
 
-class QueuePolicies(harness.Case):
+class QueuePolicies(harness.GrpcCase):
+    stub_class = oip_grpc.GRPCInferenceServiceStub
+
     @classmethod
     def setUpClass(cls):
         cls.repository = pathlib.Path(tempfile.mkdtemp(dir=harness.scratch()))
@@ -49,16 +43,8 @@ class QueuePolicies(harness.Case):
                 ('hurried', 1, 2_000_000, 'default_queue_policy { default_timeout_microseconds: 300000 }'),
                 ('turns', 1, 100_000, ''), ('few', 1, 500_000, 'default_queue_policy { max_queue_size: 8 }'),
                 ('wrong', 8, 1000, 'preserve_ordering: true priority_levels: 2 default_priority_level: 1')):
-            (cls.repository / name).mkdir()
-            (cls.repository / name / 'config.pbtxt').write_text(MODEL % (batch, delay, rules))
+            harness.write_identity_model(cls.repository, name, batch, delay, 'dynamic_batching { %s }' % rules)
         super().setUpClass()
-        cls.channel = grpc.insecure_channel(cls.server.address)
-        cls.stub = oip_grpc.GRPCInferenceServiceStub(cls.channel)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.channel.close()
-        super().tearDownClass()
 
     def send(self, model, value, rows=1, timeout=0):
         r = oip.ModelInferRequest(model_name=model)

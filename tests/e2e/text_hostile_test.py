@@ -13,6 +13,7 @@ import zlib
 
 import harness
 from harness import curl
+from proto_bytes import pb as proto_field, varint
 
 import grpc  # noqa: E402
 
@@ -144,14 +145,6 @@ class TextHostile(harness.Case):
         self.assertEqual(200, self.post(url + 'CloseSession', json.dumps({'session_id': session}))[0])
 
     def test_varints_beyond_their_fields_are_not_cut(self):
-        def varint(n):
-            out = b''
-            while n > 127:
-                out, n = out + bytes([n & 127 | 128]), n >> 7
-            return out + bytes([n])
-
-        def inside(field, message):
-            return bytes([field << 3 | 2]) + varint(len(message)) + message
         with grpc.insecure_channel(self.server.address) as channel:
             stub = rpc.SalienceStub(channel)
             session = stub.OpenSession(pb.OpenSessionRequest()).session_id
@@ -160,11 +153,11 @@ class TextHostile(harness.Case):
             for value in (2**32, 2**32 + 1, 2**63, 2**64 - 1):
                 for name, field in {'append_tokens': bytes([2 << 3]) + varint(value), 'offset': bytes([3 << 3]) + varint(value),
                                     'max_tokens': bytes([5 << 3]) + varint(value), 'logprob_top_k': bytes([7 << 3]) + varint(value),
-                                    'top_k': bytes([11 << 3]) + varint(value), 'stop_token_ids': inside(12, varint(value)),
+                                    'top_k': bytes([11 << 3]) + varint(value), 'stop_token_ids': proto_field(12, varint(value)),
                                     'priority': bytes([13 << 3]) + varint(value),
-                                    'logprobs_ranges': inside(6, bytes([2 << 3]) + varint(value)),
-                                    'readout_ranges': inside(8, bytes([1 << 3]) + varint(value)),
-                                    'images': inside(14, inside(1, b'x') + inside(2, b'image/png') + bytes([4 << 3]) + varint(value))}.items():
+                                    'logprobs_ranges': proto_field(6, bytes([2 << 3]) + varint(value)),
+                                    'readout_ranges': proto_field(8, bytes([1 << 3]) + varint(value)),
+                                    'images': proto_field(14, proto_field(1, b'x') + proto_field(2, b'image/png') + bytes([4 << 3]) + varint(value))}.items():
                     with self.subTest(f'{name} {value}'):
                         with self.assertRaises(grpc.RpcError) as caught:
                             list(generate(wish + field, timeout=harness.PATIENCE))

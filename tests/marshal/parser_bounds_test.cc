@@ -7,15 +7,12 @@
 #include "marshal/json_cursor.h"
 #include "marshal/pb_wire.h"
 #include "support/cpu_time.h"
+#include "support/repeated.h"
 
 namespace weir::marshal {
 namespace {
 
-std::string repeated(std::string_view part, size_t times) {
-  std::string out;
-  for (size_t i = 0; i < times; ++i) out += part;
-  return out;
-}
+using support::repeated;
 
 std::string refused(const std::string& json) {
   JsonCursor cursor(json);

@@ -4,15 +4,20 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <string>
+#include <utility>
 
 namespace weir::test {
 
 class Disk {
  public:
-  Disk() {
+  // Files that are there from the start: paths and contents.
+  using Files = std::initializer_list<std::pair<const char*, const char*>>;
+  explicit Disk(Files files = {}) {
     std::string name = (std::filesystem::temp_directory_path() / "weir-test-XXXXXX").string();
     root_ = ::mkdtemp(name.data());
+    for (const auto& [path, content] : files) write(path, content);
   }
   ~Disk() { std::filesystem::remove_all(root_); }
 

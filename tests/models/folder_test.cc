@@ -32,11 +32,8 @@ TEST(Names, RelativePathsStayInside) {
 }
 
 TEST(Folder, VersionsAndSharedFilesAreSeenApart) {
-  test::Disk disk;
-  disk.write("m/config.pbtxt", "x");
-  disk.write("m/1/model.onnx", "abc");
-  disk.write("m/12/sub/part.bin", "d");
-  disk.write("m/notes/readme", "ignored");
+  test::Disk disk(
+      {{"m/config.pbtxt", "x"}, {"m/1/model.onnx", "abc"}, {"m/12/sub/part.bin", "d"}, {"m/notes/readme", "ignored"}});
   auto folder = look_at(disk.root(), "m");
   ASSERT_TRUE(folder);
   EXPECT_TRUE(folder->has("config.pbtxt"));
@@ -45,9 +42,7 @@ TEST(Folder, VersionsAndSharedFilesAreSeenApart) {
 }
 
 TEST(Folder, AFingerprintChangesWithItsFilesOnly) {
-  test::Disk disk;
-  disk.write("m/1/model.onnx", "abc");
-  disk.write("m/2/model.onnx", "abc");
+  test::Disk disk({{"m/1/model.onnx", "abc"}, {"m/2/model.onnx", "abc"}});
   auto before = *look_at(disk.root(), "m");
   EXPECT_EQ(before.fingerprint(), look_at(disk.root(), "m")->fingerprint());
   disk.write("m/2/model.onnx", "abcd");
@@ -58,9 +53,7 @@ TEST(Folder, AFingerprintChangesWithItsFilesOnly) {
 }
 
 TEST(Files, LinksAndOddThingsAreRefusedInClearWords) {
-  test::Disk disk;
-  disk.write("m/real", "secret");
-  disk.write("elsewhere", "secret");
+  test::Disk disk({{"m/real", "secret"}, {"elsewhere", "secret"}});
   disk.link("m/link", "real");
   disk.link("m/out", "../elsewhere");
   disk.link("m/dir", "..");
@@ -115,11 +108,7 @@ TEST(Watch, WhoeverSaysNowIsBelieved) {
 }
 
 TEST(Folder, LinksToFoldersAreModelsAndCachesAreNot) {
-  test::Disk disk;
-  disk.write("elsewhere/1/model.onnx", "a");
-  disk.write("file", "a");
-  disk.write("__pycache__/x.pyc", "a");
-  disk.write(".git/config", "a");
+  test::Disk disk({{"elsewhere/1/model.onnx", "a"}, {"file", "a"}, {"__pycache__/x.pyc", "a"}, {".git/config", "a"}});
   disk.link("linked", "elsewhere");
   disk.link("not", "file");
   disk.link("dangling", "nowhere");
@@ -128,9 +117,7 @@ TEST(Folder, LinksToFoldersAreModelsAndCachesAreNot) {
 }
 
 TEST(Folder, AFileIsNamedAfterItselfOrItsFolder) {
-  test::Disk disk;
-  disk.write("res net/model.onnx", "a");
-  disk.write("blobs/0123", "a");
+  test::Disk disk({{"res net/model.onnx", "a"}, {"blobs/0123", "a"}});
   disk.link("best.onnx", "blobs/0123");
   auto name = [&](const std::string& file) { return list_models(disk.root() + file)->at(0); };
   EXPECT_EQ(name("/res net/model.onnx"), "res_net");

@@ -220,9 +220,8 @@ TEST(PipelineModel, ItsNodesLeaveWithItWhenAskedToUnlessAnotherPipelineNeedsThem
 }
 
 TEST(PipelineModel, TwoPipelinesCannotBePartsOfEachOther) {
-  test::Disk disk;
-  disk.write("a/model.yaml", "engine: pipeline\ndag: {nodes: [{model: b}]}");
-  disk.write("b/model.yaml", "engine: pipeline\ndag: {nodes: [{model: a}]}");
+  test::Disk disk({{"a/model.yaml", "engine: pipeline\ndag: {nodes: [{model: b}]}"},
+                   {"b/model.yaml", "engine: pipeline\ndag: {nodes: [{model: a}]}"}});
   Repo repo(disk);
   EXPECT_EQ(repo.served("a"), nullptr);
   EXPECT_EQ(repo.served("b"), nullptr);

@@ -10,10 +10,9 @@ namespace {
 void explicitly(RepositoryOptions& options) { options.control = Control::kExplicit; }
 
 TEST(Repository, InstancesAreMadeForTheDevicesOfTheConfiguration) {
-  test::Disk disk;
-  disk.write("spread/model.yaml", "engine: builtin\ndevices: [\"cuda:0\", \"cuda:1\"]\ninstances: 2\n");
-  disk.write("cpu/1/model.onnx", "1");
-  disk.write("cpu/config.pbtxt", "instance_group [ { kind: KIND_GPU gpus: [ 0 ] } ]");
+  test::Disk disk({{"spread/model.yaml", "engine: builtin\ndevices: [\"cuda:0\", \"cuda:1\"]\ninstances: 2\n"},
+                   {"cpu/1/model.onnx", "1"},
+                   {"cpu/config.pbtxt", "instance_group [ { kind: KIND_GPU gpus: [ 0 ] } ]"}});
   devices_of.clear();
   Repo repo(disk, [](RepositoryOptions& o) { o.devices.gpus = 2, o.devices.engines = {"builtin"}; });
   EXPECT_TRUE(repo.repository->start().ok());
@@ -28,8 +27,7 @@ TEST(Repository, InstancesAreMadeForTheDevicesOfTheConfiguration) {
 }
 
 TEST(Repository, ABareModelIsServedWithEverythingDerived) {
-  test::Disk disk;
-  disk.write("m/1/model.onnx", "a");
+  test::Disk disk({{"m/1/model.onnx", "a"}});
   Repo repo(disk);
   EXPECT_TRUE(repo.repository->start().ok());
   EXPECT_EQ(repo.rows(), "m/1 READY\n");
@@ -54,22 +52,21 @@ TEST(Repository, TheNewestVersionIsServedUnlessThePolicySaysMore) {
 }
 
 TEST(Repository, EveryFailureIsARowWithItsReasonAndTheRestServes) {
-  test::Disk disk;
-  disk.write("bad/1/model.onnx", "broken");
-  disk.write("both/1/model.onnx", "a");
-  disk.write("both/config.pbtxt", "");
-  disk.write("both/model.yaml", "");
-  disk.write("empty/1/readme", "");
-  disk.write("engine/1/model.onnx", "a");
-  disk.write("engine/model.yaml", "engine: tensorrt");
-  disk.write("good/1/model.onnx", "a");
-  disk.write("loose/model.onnx", "a");
-  disk.write("other/1/model.onnx", "a");
-  disk.write("other/config.pbtxt", "name: \"another\"");
-  disk.write("syntax/1/model.onnx", "a");
-  disk.write("syntax/config.pbtxt", "name: \"syntax\"\nbakend: \"x\"");
-  disk.write("throws/1/model.onnx", "throw");
-  disk.write("stray/notes.md", "not a model");
+  test::Disk disk({{"bad/1/model.onnx", "broken"},
+                   {"both/1/model.onnx", "a"},
+                   {"both/config.pbtxt", ""},
+                   {"both/model.yaml", ""},
+                   {"empty/1/readme", ""},
+                   {"engine/1/model.onnx", "a"},
+                   {"engine/model.yaml", "engine: tensorrt"},
+                   {"good/1/model.onnx", "a"},
+                   {"loose/model.onnx", "a"},
+                   {"other/1/model.onnx", "a"},
+                   {"other/config.pbtxt", "name: \"another\""},
+                   {"syntax/1/model.onnx", "a"},
+                   {"syntax/config.pbtxt", "name: \"syntax\"\nbakend: \"x\""},
+                   {"throws/1/model.onnx", "throw"},
+                   {"stray/notes.md", "not a model"}});
   Repo repo(disk);
   EXPECT_TRUE(repo.repository->start().ok());
   EXPECT_EQ(
@@ -88,8 +85,7 @@ TEST(Repository, EveryFailureIsARowWithItsReasonAndTheRestServes) {
 }
 
 TEST(Repository, StrictStartFailsWithTheFirstReason) {
-  test::Disk disk;
-  disk.write("bad/1/model.onnx", "broken");
+  test::Disk disk({{"bad/1/model.onnx", "broken"}});
   Repo repo(disk, [](auto& o) { o.strict = true; });
   EXPECT_EQ(repo.repository->start().text, "model 'bad': cannot parse bad/1/model.onnx");
 }
@@ -101,20 +97,18 @@ TEST(Repository, AMissingRootIsAnError) {
 }
 
 TEST(Repository, ABuiltInEngineNeedsNoFiles) {
-  test::Disk disk;
-  disk.write("one/config.pbtxt", "backend: \"builtin\"");
-  disk.write("two/config.pbtxt", "backend: \"builtin\"");
-  disk.write("two/3/.keep", "");
+  test::Disk disk({{"one/config.pbtxt", "backend: \"builtin\""},
+                   {"two/config.pbtxt", "backend: \"builtin\""},
+                   {"two/3/.keep", ""}});
   Repo repo(disk);
   EXPECT_TRUE(repo.repository->start().ok());
   EXPECT_EQ(repo.rows(), "one/1 READY\ntwo/3 READY\n");
 }
 
 TEST(Repository, LabelsComeFromTheirFile) {
-  test::Disk disk;
-  disk.write("m/1/model.onnx", "a");
-  disk.write("m/names.txt", "zero\r\none\n\nthree");
-  disk.write("m/model.yaml", "outputs: [{name: y, labels: names.txt}]");
+  test::Disk disk({{"m/1/model.onnx", "a"},
+                   {"m/names.txt", "zero\r\none\n\nthree"},
+                   {"m/model.yaml", "outputs: [{name: y, labels: names.txt}]"}});
   Repo repo(disk);
   EXPECT_TRUE(repo.repository->start().ok());
   EXPECT_EQ((*repo.now()->find("m", ""))->spec.outputs.at(0).labels,
@@ -122,10 +116,7 @@ TEST(Repository, LabelsComeFromTheirFile) {
 }
 
 TEST(Repository, ARescanReloadsOnlyWhatChanged) {
-  test::Disk disk;
-  disk.write("m/model.yaml", "versions: all");
-  disk.write("m/1/model.onnx", "a");
-  disk.write("m/2/model.onnx", "a");
+  test::Disk disk({{"m/model.yaml", "versions: all"}, {"m/1/model.onnx", "a"}, {"m/2/model.onnx", "a"}});
   Repo repo(disk);
   EXPECT_TRUE(repo.repository->start().ok());
   auto* one = *repo.now()->find("m", "1");
@@ -141,8 +132,7 @@ TEST(Repository, ARescanReloadsOnlyWhatChanged) {
 }
 
 TEST(Repository, ABrokenReloadLeavesTheOldServingAndSaysWhy) {
-  test::Disk disk;
-  disk.write("m/1/model.onnx", "a");
+  test::Disk disk({{"m/1/model.onnx", "a"}});
   Repo repo(disk);
   EXPECT_TRUE(repo.repository->start().ok());
   auto* old = *repo.now()->find("m", "");
@@ -163,8 +153,7 @@ TEST(Repository, ABrokenReloadLeavesTheOldServingAndSaysWhy) {
 }
 
 TEST(Repository, ABrokenNewVersionDoesNotPushTheOldOneOut) {
-  test::Disk disk;
-  disk.write("m/1/model.onnx", "a");
+  test::Disk disk({{"m/1/model.onnx", "a"}});
   Repo repo(disk);
   EXPECT_TRUE(repo.repository->start().ok());
   disk.write("m/2/model.onnx", "broken");
@@ -177,9 +166,7 @@ TEST(Repository, ABrokenNewVersionDoesNotPushTheOldOneOut) {
 }
 
 TEST(Repository, LoadAndUnloadByRequest) {
-  test::Disk disk;
-  disk.write("m/1/model.onnx", "a");
-  disk.write("n/1/model.onnx", "a");
+  test::Disk disk({{"m/1/model.onnx", "a"}, {"n/1/model.onnx", "a"}});
   Repo repo(disk, [](auto& o) { o.control = Control::kExplicit, o.startup = {"n"}; });
   EXPECT_TRUE(repo.repository->start().ok());
   EXPECT_EQ(repo.rows(), "m/ UNAVAILABLE (not loaded)\nn/1 READY\n");
@@ -198,8 +185,7 @@ TEST(Repository, LoadAndUnloadByRequest) {
 }
 
 TEST(Repository, LoadingByRequestNeedsExplicitControl) {
-  test::Disk disk;
-  disk.write("m/1/model.onnx", "a");
+  test::Disk disk({{"m/1/model.onnx", "a"}});
   Repo repo(disk);
   EXPECT_TRUE(repo.repository->start().ok());
   EXPECT_EQ(repo.load("m").code, base::Code::kFailedPrecondition);
@@ -207,8 +193,7 @@ TEST(Repository, LoadingByRequestNeedsExplicitControl) {
 }
 
 TEST(Repository, ALoadThatFailsSaysWhy) {
-  test::Disk disk;
-  disk.write("m/1/model.onnx", "broken");
+  test::Disk disk({{"m/1/model.onnx", "broken"}});
   Repo repo(disk, explicitly);
   EXPECT_TRUE(repo.repository->start().ok());
   EXPECT_EQ(repo.load("m").text, "failed to load 'm': cannot parse m/1/model.onnx");
@@ -216,16 +201,14 @@ TEST(Repository, ALoadThatFailsSaysWhy) {
 }
 
 TEST(Repository, OverridesAreRefusedUnlessAllowed) {
-  test::Disk disk;
-  disk.write("m/1/model.onnx", "a");
+  test::Disk disk({{"m/1/model.onnx", "a"}});
   Repo repo(disk, explicitly);
   EXPECT_TRUE(repo.repository->start().ok());
   EXPECT_EQ(repo.load("m", {{"config", "{}"}}).code, base::Code::kPermissionDenied);
 }
 
 TEST(Repository, AConfigurationAndFilesCanComeWithTheLoad) {
-  test::Disk disk;
-  disk.write("m/1/model.onnx", "a");
+  test::Disk disk({{"m/1/model.onnx", "a"}});
   Repo repo(disk, [](auto& o) { o.control = Control::kExplicit, o.allow_config_override = true; });
   EXPECT_TRUE(repo.repository->start().ok());
   EXPECT_TRUE(repo.load("m", {{"config", R"({"max_batch_size":5})"}}).ok());
@@ -243,8 +226,7 @@ TEST(Repository, AConfigurationAndFilesCanComeWithTheLoad) {
 }
 
 TEST(Repository, PollingTakesAChangeByItself) {
-  test::Disk disk;
-  disk.write("m/1/model.onnx", "a");
+  test::Disk disk({{"m/1/model.onnx", "a"}});
   Repo repo(disk, [](auto& o) { o.control = Control::kPoll, o.poll_interval = std::chrono::milliseconds(1); });
   EXPECT_TRUE(repo.repository->start().ok());
   disk.write("m/2/model.onnx", "b");
@@ -302,9 +284,7 @@ TEST(Repository, UnknownParametersOfAModelYamlAreErrors) {
 }
 
 TEST(Repository, WhatNobodyAskedForIsUnloadedAndNotUnavailable) {
-  test::Disk disk;
-  disk.write("a/1/model.onnx", "a");
-  disk.write("b/1/model.onnx", "broken");
+  test::Disk disk({{"a/1/model.onnx", "a"}, {"b/1/model.onnx", "broken"}});
   Repo repo(disk, [](auto& o) { o.control = Control::kExplicit; });
   EXPECT_TRUE(repo.repository->start().ok());
   auto states = [&] {

@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "support/cpu_time.h"
+#include "support/repeated.h"
 #include "tiny_tokenizers.h"
 
 namespace weir::text {
@@ -16,11 +17,7 @@ std::string fault_of(const std::string& json) {
 }
 
 Json many(size_t count, const Json& one) { return Json(std::vector<Json>(count, one)); }
-std::string repeated(std::string_view part, size_t times) {
-  std::string out;
-  for (size_t i = 0; i < times; ++i) out += part;
-  return out;
-}
+using support::repeated;
 
 TEST(HostileTokenizers, EachDefectIsNamed) {
   const Json good = byte_level_file({"a b"});

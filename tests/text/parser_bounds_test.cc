@@ -4,17 +4,14 @@
 #include <functional>
 
 #include "support/cpu_time.h"
+#include "support/repeated.h"
 #include "text/chat_template.h"
 #include "tiny_tokenizers.h"
 
 namespace weir::text {
 namespace {
 
-std::string repeated(std::string_view part, size_t times) {
-  std::string out;
-  for (size_t i = 0; i < times; ++i) out += part;
-  return out;
-}
+using support::repeated;
 
 std::string template_fault(const std::string& source) {
   auto parsed = ChatTemplate::parse(source);
