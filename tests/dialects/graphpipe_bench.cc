@@ -5,29 +5,18 @@
 #include <stdexcept>
 
 #include "graphpipe_generated.h"
+#include "support/model_spec.h"
 
 namespace weir::graphpipe {
 namespace {
 
 using msg::DType;
+using support::model_spec;
 
 template <class T>
 bool verifies(const std::string& body) {
   flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(body.data()), body.size());
   return verifier.VerifyBuffer<T>(nullptr);
-}
-
-msg::ModelSpec spec(std::string name, std::vector<msg::TensorSpec> inputs, std::vector<msg::TensorSpec> outputs,
-                    uint32_t max_batch = 0) {
-  msg::ModelSpec s;
-  s.name = std::move(name);
-  s.version = "1";
-  s.engine = "onnx";
-  s.platform = "onnxruntime_onnx";
-  s.inputs = std::move(inputs);
-  s.outputs = std::move(outputs);
-  s.max_batch = max_batch;
-  return s;
 }
 
 }  // namespace
@@ -58,16 +47,16 @@ std::string Schema::text(const std::string& root, const std::string& body) {
 }
 
 Bench::Bench(GraphPipeOptions options) {
-  models.add(spec("add", {{"a", DType::kInt32, {2}, false, {}}, {"b", DType::kInt32, {2}, true, {}}},
-                  {{"sum", DType::kInt32, {2}, false, {}}, {"text", DType::kBytes, {1}, false, {}}}, 4));
-  models.add(spec("flags", {{"f", DType::kBool, {-1}, false, {}}}, {{"not", DType::kBool, {-1}, false, {}}}));
-  models.add(spec("brain", {{"x", DType::kBf16, {1}, false, {}}}, {{"y", DType::kFp32, {1}, false, {}}}));
-  models.add(spec("mind", {{"x", DType::kFp32, {1}, false, {}}},
-                  {{"y", DType::kBf16, {1}, false, {}}, {"z", DType::kFp32, {1}, false, {}}}));
-  auto any = spec("any", {}, {});
+  models.add(model_spec("add", {{"a", DType::kInt32, {2}, false, {}}, {"b", DType::kInt32, {2}, true, {}}},
+                        {{"sum", DType::kInt32, {2}, false, {}}, {"text", DType::kBytes, {1}, false, {}}}, 4));
+  models.add(model_spec("flags", {{"f", DType::kBool, {-1}, false, {}}}, {{"not", DType::kBool, {-1}, false, {}}}));
+  models.add(model_spec("brain", {{"x", DType::kBf16, {1}, false, {}}}, {{"y", DType::kFp32, {1}, false, {}}}));
+  models.add(model_spec("mind", {{"x", DType::kFp32, {1}, false, {}}},
+                        {{"y", DType::kBf16, {1}, false, {}}, {"z", DType::kFp32, {1}, false, {}}}));
+  auto any = model_spec("any", {}, {});
   any.any_tensors = true;
   models.add(any);
-  auto flow = spec("flow", {{"n", DType::kInt32, {1}, false, {}}}, {{"o", DType::kInt32, {1}, false, {}}});
+  auto flow = model_spec("flow", {{"n", DType::kInt32, {1}, false, {}}}, {{"o", DType::kInt32, {1}, false, {}}});
   flow.decoupled = true;
   models.add(flow);
   bus.publish(models.catalog);

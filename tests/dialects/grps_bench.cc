@@ -1,6 +1,7 @@
 #include "grps_bench.h"
 
 #include <gtest/gtest.h>
+#include "support/model_spec.h"
 
 namespace weir::grps {
 
@@ -13,42 +14,33 @@ Options with(RouteSpec route) {
 namespace {
 
 using msg::DType;
-
-msg::ModelSpec spec(std::string name, std::vector<msg::TensorSpec> inputs, std::vector<msg::TensorSpec> outputs) {
-  msg::ModelSpec s;
-  s.name = std::move(name);
-  s.version = "1";
-  s.platform = "onnxruntime_onnx";
-  s.inputs = std::move(inputs);
-  s.outputs = std::move(outputs);
-  return s;
-}
+using support::model_spec;
 
 }  // namespace
 
 // add: two inputs, batched; digits: one, batched; text: BYTES; flow: decoupled; rare: types that GRPS has not; wide:
 // one of each that it has; any: takes anything and returns it.
 Bench::Bench(Options options) {
-  auto add = spec("add", {{"a", DType::kInt32, {2}, false, {}}, {"b", DType::kInt32, {2}, true, {}}},
-                  {{"sum", DType::kInt32, {2}, false, {}}});
+  auto add = model_spec("add", {{"a", DType::kInt32, {2}, false, {}}, {"b", DType::kInt32, {2}, true, {}}},
+                        {{"sum", DType::kInt32, {2}, false, {}}});
   add.max_batch = 4;
   models.add(add);
   add.version = "2";
   models.add(add);
-  auto digits = spec("digits", {{"image", DType::kFp32, {2}, false, {}}}, {{"p", DType::kFp32, {3}, false, {}}});
+  auto digits = model_spec("digits", {{"image", DType::kFp32, {2}, false, {}}}, {{"p", DType::kFp32, {3}, false, {}}});
   digits.max_batch = 4;
   models.add(digits);
-  models.add(spec("my-text", {{"s", DType::kBytes, {1}, false, {}}}, {{"t", DType::kBytes, {1}, false, {}}}));
-  auto flow = spec("flow", {{"n", DType::kInt32, {1}, false, {}}}, {{"o", DType::kInt32, {1}, false, {}}});
+  models.add(model_spec("my-text", {{"s", DType::kBytes, {1}, false, {}}}, {{"t", DType::kBytes, {1}, false, {}}}));
+  auto flow = model_spec("flow", {{"n", DType::kInt32, {1}, false, {}}}, {{"o", DType::kInt32, {1}, false, {}}});
   flow.decoupled = true;
   models.add(flow);
-  models.add(spec("rare",
-                  {{"f", DType::kBool, {1}, false, {}},
-                   {"u", DType::kUint16, {1}, false, {}},
-                   {"w", DType::kUint64, {1}, false, {}},
-                   {"h", DType::kBf16, {1}, false, {}}},
-                  {{"o", DType::kBool, {1}, false, {}}}));
-  auto any = spec("any", {}, {});
+  models.add(model_spec("rare",
+                        {{"f", DType::kBool, {1}, false, {}},
+                         {"u", DType::kUint16, {1}, false, {}},
+                         {"w", DType::kUint64, {1}, false, {}},
+                         {"h", DType::kBf16, {1}, false, {}}},
+                        {{"o", DType::kBool, {1}, false, {}}}));
+  auto any = model_spec("any", {}, {});
   any.any_tensors = true;
   models.add(any).echo = true;
   models.catalog->index.push_back({"broken", "1", bus::ModelState::kUnavailable, "the file is cut"});

@@ -1,20 +1,12 @@
 #include "oip_bench.h"
 
+#include "support/model_spec.h"
+
 namespace weir::oip {
 namespace {
 
 using msg::DType;
-
-msg::ModelSpec spec(std::string name, std::vector<msg::TensorSpec> inputs, std::vector<msg::TensorSpec> outputs) {
-  msg::ModelSpec s;
-  s.name = std::move(name);
-  s.version = "1";
-  s.engine = "onnx";
-  s.platform = "onnxruntime_onnx";
-  s.inputs = std::move(inputs);
-  s.outputs = std::move(outputs);
-  return s;
-}
+using support::model_spec;
 
 }  // namespace
 
@@ -30,22 +22,22 @@ void FakeControl::unload(const std::string& model, Dependents dependents, Done d
 }
 
 OipBench::OipBench() {
-  auto add_model = spec("add", {{"a", DType::kInt32, {2}, false, {}}, {"b", DType::kInt32, {2}, true, {}}},
-                        {{"sum", DType::kInt32, {2}, false, {}}, {"text", DType::kBytes, {1}, false, {}}});
+  auto add_model = model_spec("add", {{"a", DType::kInt32, {2}, false, {}}, {"b", DType::kInt32, {2}, true, {}}},
+                              {{"sum", DType::kInt32, {2}, false, {}}, {"text", DType::kBytes, {1}, false, {}}});
   add_model.max_batch = 4;
   models.add(add_model);
-  auto digits = spec("digits", {{"image", DType::kFp32, {2}, false, {}}},
-                     {{"p", DType::kFp32, {3}, false, {"zero", "one", "two"}}});
+  auto digits = model_spec("digits", {{"image", DType::kFp32, {2}, false, {}}},
+                           {{"p", DType::kFp32, {3}, false, {"zero", "one", "two"}}});
   digits.max_batch = 4;
   models.add(digits);
-  auto any = spec("any", {}, {});
+  auto any = model_spec("any", {}, {});
   any.any_tensors = true;
   models.add(any);
-  auto flow = spec("flow", {{"n", DType::kInt32, {1}, false, {}}}, {{"o", DType::kInt32, {1}, false, {}}});
+  auto flow = model_spec("flow", {{"n", DType::kInt32, {1}, false, {}}}, {{"o", DType::kInt32, {1}, false, {}}});
   flow.decoupled = true;
   models.add(flow);
-  models.add(spec("blob", {{"x", DType::kFp32, {2, -1}, false, {}}}, {{"y", DType::kFp32, {-1}, false, {}}}));
-  models.add(spec("text", {{"s", DType::kBytes, {1}, false, {}}}, {{"t", DType::kBytes, {1}, false, {}}}));
+  models.add(model_spec("blob", {{"x", DType::kFp32, {2, -1}, false, {}}}, {{"y", DType::kFp32, {-1}, false, {}}}));
+  models.add(model_spec("text", {{"s", DType::kBytes, {1}, false, {}}}, {{"t", DType::kBytes, {1}, false, {}}}));
   models.catalog->index.push_back({"broken", "1", bus::ModelState::kUnavailable, "the file is cut"});
   bus.publish(models.catalog);
   OipOptions options;
