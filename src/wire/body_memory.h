@@ -116,6 +116,7 @@ class BodyMemory {
 // What clients are told.
 inline constexpr std::string_view kNoMemoryInTime =
     "no memory came free for the request in time (limits.memory_wait); try again later";
+inline constexpr std::string_view kNoMemoryForHead = "there is no memory for the request's head; try again later";
 inline constexpr std::string_view kMemoryGivenAway =
     "memory is short, and the request body was silent: its memory went to others; send it without pauses, later";
 

@@ -5,6 +5,7 @@
 
 #include "base/encoding.h"
 #include "wire/rpc.h"
+#include "wire/text.h"
 
 namespace weir::wire {
 namespace {
@@ -14,7 +15,21 @@ constexpr std::array<std::string_view, 17> kNumbers = {"0", "1",  "2",  "3",  "4
 
 bool plain(char c) { return c >= 0x20 && c <= 0x7E && c != '%'; }
 
+// `type` is `name`, or that with a message format or parameters behind it.
+bool names(std::string_view type, std::string_view name) {
+  if (!same_text(type.substr(0, name.size()), name)) return false;
+  type.remove_prefix(name.size());
+  return type.empty() || type[0] == '+' || type[0] == ';' || type[0] == ' ' || type[0] == '\t';
+}
+
 }  // namespace
+
+bool is_grpc(std::string_view content_type) { return names(content_type, "application/grpc"); }
+
+bool is_grpc_or_web(std::string_view content_type) {
+  return is_grpc(content_type) || names(content_type, "application/grpc-web") ||
+         names(content_type, "application/grpc-web-text");
+}
 
 std::string encode_grpc_message(std::string_view text) {
   std::string out;

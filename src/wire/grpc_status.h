@@ -11,6 +11,12 @@
 
 namespace weir::wire {
 
+// Whether a content-type is gRPC's: "application/grpc" in any case, with a message format ("+proto") or parameters
+// ("; charset=utf-8") or without. gRPC-Web ("application/grpc-web") is another protocol.
+bool is_grpc(std::string_view content_type);
+// Whether it is gRPC's or gRPC-Web's: its clients read a status from `grpc-status`.
+bool is_grpc_or_web(std::string_view content_type);
+
 // Escapes '%' and all that is not printable ASCII. At most kMaxGrpcMessage bytes; what is longer is cut between
 // escapes.
 inline constexpr size_t kMaxGrpcMessage = 4096;

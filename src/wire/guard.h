@@ -127,6 +127,7 @@ class HeaderBudget {
   void clear() { *this = {}; }
   bool over() const { return over_; }  // past the soft limit
   uint32_t fields() const { return fields_; }
+  uint32_t bytes() const { return bytes_; }
 
  private:
   uint32_t fields_ = 0;

@@ -30,13 +30,35 @@ H1::H1(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
       wire_(wire),
       peer_(peer),
       parser_(*this),
+      heads_(memory_, base::MemoryKind::kInput),
       idle_since_(wire.now()) {}
 H1::~H1() = default;
 
 void H1::feed(std::span<const std::byte> bytes) {
   busy_ = true;
   process(bytes);
+  charge_input();
   busy_ = false;
+}
+
+// What is kept of a read until more can be done with it. A request whose bytes find no room ends, and the connection
+// with it: what follows could not be told from the rest of that request.
+void H1::charge_input() {
+  const uint64_t held = input_.capacity();
+  if (held < input_charged_) heads_.give(std::exchange(input_charged_, held) - held);
+  if (held == input_charged_) return;
+  if (heads_.take(held - input_charged_)) {
+    input_charged_ = held;
+    return;
+  }
+  heads_.give(std::exchange(input_charged_, 0));
+  input_ = std::string();
+  input_at_ = 0;
+  if (closing_) return;
+  const Refusal refusal{503, reason::kOverload, kNoMemoryForHead};
+  if (current_ && current_->open()) return fail(*current_, refusal);
+  if (reading_ == Reading::kHead && queue_.size() < env_.limits.pipelined) return refuse(refusal);
+  close_after_queue();
 }
 
 // What cannot be used yet stays in input_: a head without its end, a chunk's header, requests beyond the pipeline.
@@ -118,6 +140,8 @@ void H1::start_request(std::string_view bytes) {
   x.start(head, std::move(head_text_.fields), peer_);
   x.name_client(env_.proxies);
   current_ = &x;
+  if (!heads_.take(bytes.size())) return fail(x, {503, reason::kOverload, kNoMemoryForHead});
+  x.charged_ = bytes.size();
   // The gate and the parser must have read the same; if ever not, the request is the kind that the gate is for.
   bool same = parser_.head(head_text_.for_parser) && parser_.chunked() == head.chunked &&
               (parser_.done() ? head.content_length <= 0 && !head.chunked

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/stepped_charge.h"
 #include "wire/answer_flow.h"
 #include "wire/body.h"
 #include "wire/codec.h"
@@ -83,6 +84,7 @@ class H1Exchange final : public Exchange, public AnswerFlow {
   uint64_t from_ = 0, to_ = 0;  // of its answer in the output
   uint64_t unconsumed_ = 0;     // kStream: body bytes that the service has not dealt with
   uint64_t received_ = 0;       // body bytes
+  uint64_t charged_ = 0;        // bytes of the head in the connection's heads_
   SmallPieces small_;           // of its answer
   std::unique_ptr<Held> held_;
 };
@@ -131,6 +133,7 @@ class H1 final : public Codec, H1Parser::Sink, BodyMemory::Body {
   void process(std::span<const std::byte> fresh);
   size_t waiting() const { return input_.size() - input_at_; }
   void drop_input();
+  void charge_input();
   size_t step(std::string_view input);
   size_t step_head(std::string_view input);
   size_t step_body(std::string_view input);
@@ -181,9 +184,11 @@ class H1 final : public Codec, H1Parser::Sink, BodyMemory::Body {
   HeadText head_text_;  // of the head that is being looked at
   BodyCollector collector_;
   H1Output output_;
-  std::string input_;    // bytes that could not be used yet
-  size_t input_at_ = 0;  // of which these have been used since
-  std::string scratch_;  // heads are put together here
+  base::SteppedCharge heads_;   // of requests, and input_
+  uint64_t input_charged_ = 0;  // of input_, in heads_
+  std::string input_;           // bytes that could not be used yet
+  size_t input_at_ = 0;         // of which these have been used since
+  std::string scratch_;         // heads are put together here
   std::vector<std::unique_ptr<H1Exchange>> queue_, spare_;
   size_t ended_ = 0;               // queue_[0, ended_) have ended; queue_[ended_] has the turn
   H1Exchange* current_ = nullptr;  // whose body is being read; null while a body is discarded

@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint64_t kDiscardAtEnd = 1 << 20;                       // of whatever comes after the last request
 constexpr size_t kSpare = 4;                                      // exchanges kept for reuse
+constexpr uint64_t kKeptHead = 4096;                              // of whose requests the heads were no longer
 constexpr base::Duration kH1ShortIdle = std::chrono::seconds(2);  // where memory is short
 
 }  // namespace
@@ -68,7 +69,9 @@ void H1::close(std::unique_ptr<H1Exchange> x, bool complete) {
     env_.intake.closed(*x);
   }
   x->clear();
-  if (spare_.size() < kSpare) spare_.push_back(std::move(x));
+  const uint64_t head = std::exchange(x->charged_, 0);
+  heads_.give(head);
+  if (spare_.size() < kSpare && head <= kKeptHead) spare_.push_back(std::move(x));
   if (queue_.empty()) idle_since_ = wire_.now();
 }
 
@@ -124,7 +127,7 @@ void H1::consumed(size_t n) {
       tell_drain(x);
     }
   }
-  if (waiting() > 0) process({});
+  if (waiting() > 0) process({}), charge_input();
   busy_ = false;
   note_output(before);
 }
@@ -168,7 +171,7 @@ void H1::tick(base::Time now) {
     if (state != BodyCollector::State::kStalled) body_settled(state);
     if (body_refusal_) fail_current(std::exchange(body_refusal_, {}));
   }
-  if (waiting() > 0) process({});
+  if (waiting() > 0) process({}), charge_input();
   check_output(now);
   if (!closing_) check_input(now);
   if (queue_.empty() && waiting() == 0 && output_.empty() && now - idle_since_ > std::chrono::seconds(2)) {
@@ -178,6 +181,8 @@ void H1::tick(base::Time now) {
     head_text_ = {};
     input_ = std::string();
     input_at_ = 0;
+    charge_input();
+    heads_.rest();
   }
   busy_ = false;
   note_output(before);

@@ -10,7 +10,8 @@
 namespace weir::wire {
 namespace {
 
-constexpr size_t kPreface = 24;  // "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+constexpr uint64_t kTables = 2 * 4096;  // of HPACK, each way (RFC 7541 §4.2), as we announce them
+constexpr size_t kPreface = 24;         // "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 constexpr base::Duration kLastFlush = std::chrono::seconds(1);
 constexpr base::Duration kUnread = std::chrono::seconds(1);
 constexpr base::Duration kH2ShortIdle = std::chrono::seconds(2);  // where memory is short
@@ -25,8 +26,10 @@ H2::H2(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
       wire_(wire),
       peer_(peer),
       guard_(limits_, wire.now()),
+      heads_(memory_, base::MemoryKind::kInput, kTables),
       walker_(kPreface),
       now_(wire.now()),
+      opened_(now_),
       idle_since_(now_) {
   start();
 }
@@ -200,10 +203,25 @@ void H2::sweep() {
     x->recycle();  // also: not `closed`, so a second mention in this list is passed over
     std::swap(live_[x->index], live_.back());
     live_[x->index]->index = x->index;
-    spare_.push_back(std::move(live_.back()));
+    keep_spare(std::move(live_.back()));
     live_.pop_back();
   }
   sweep_.clear();
+}
+
+// With what it has grown to, if there is room for that.
+void H2::keep_spare(std::unique_ptr<H2Exchange> x) {
+  const uint64_t kept = x->kept();
+  heads_.give(std::exchange(x->charged, 0));
+  if (overloaded(base::Overload::kShrink) || !heads_.take(kept)) return;
+  x->charged = kept;
+  spare_.push_back(std::move(x));
+}
+
+void H2::drop_spares() {
+  for (auto& x : spare_) heads_.give(x->charged);
+  spare_.clear();
+  if (live_.empty()) heads_.rest();
 }
 
 bool H2::session_over() const {
@@ -281,14 +299,24 @@ void H2::check_connection() {
   if (memory_) memory_->look();
   fit_window();
   check_drain();
+  send_away();
   if (live_.empty() && !dead_) {
-    spare_.clear();
+    drop_spares();
     output_.shrink();
     base::Duration most = overloaded(base::Overload::kClose) ? std::min(limits_.idle, kH2ShortIdle) : limits_.idle;
     if (now_ - idle_since_ < most) return;
     nghttp2_session_terminate_session(session_, NGHTTP2_NO_ERROR);
     wire_.output_ready();
   }
+}
+
+// Where memory is short a busy connection is told to go, as it is in a drain, and ends with its last answer. A young
+// one stays: its client would come again at once.
+void H2::send_away() {
+  if (dead_ || away_ == Drain::kRefuse) return;
+  if (!away_ && (!overloaded(base::Overload::kClose) || now_ - opened_ < limits_.grace || live_.empty())) return;
+  away_ = away_ ? Drain::kRefuse : Drain::kAnnounce;
+  drain(*away_);
 }
 
 // Does the socket take what is ready? It answers for all that the streams hold.

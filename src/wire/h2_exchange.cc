@@ -1,5 +1,6 @@
 #include "wire/h2_exchange.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "wire/limits.h"
@@ -24,6 +25,8 @@ void reuse(Fields& fields) {
 }
 
 }  // namespace
+
+const uint64_t H2Exchange::kOwnCost = sizeof(H2Exchange) + 512;
 
 void H2Exchange::head(Response response) {
   if (over || out.started || out.ended) return;
@@ -85,6 +88,8 @@ void H2Exchange::recycle() {
   reuse(request_.method);
   reuse(request_.authority);
   reuse(request_.target);
+  fields_kept_ = std::max(fields_kept_, request_.fields.bytes());
+  if (fields_kept_ > kKeepField) fields_kept_ = 0;
   reuse(request_.fields);
   request_.content_length = -1;
   forget_client();
@@ -107,6 +112,11 @@ void H2Exchange::recycle() {
 
   open_stream = begun = asked_reset = over = closed = complete = touched = false;
   stream_ = 0;
+}
+
+uint64_t H2Exchange::kept() const {
+  return kOwnCost + request_.method.capacity() + request_.authority.capacity() + request_.target.capacity() +
+         fields_kept_ + in.cookie.capacity() + in.host.capacity();
 }
 
 void H2Exchange::close_reader() {

@@ -54,6 +54,9 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
   void open(H2Streams& streams, int32_t stream, const PeerInfo& peer);
   // Forgets the request and the response; keeps capacities, but not large ones.
   void recycle();
+  // Bytes that it holds without a request: its own, the library's of a stream, and those capacities.
+  uint64_t kept() const;
+  static const uint64_t kOwnCost;
   // The connection is gone, but Tickets are not back: the last one deletes this.
   void orphan() { streams_ = nullptr; }
   void ticket_back() override;
@@ -73,6 +76,7 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
     HeaderBudget budget;
     std::string cookie, host;  // crumbs joined; the Host field
     bool grpc = false, coded = false, expects_continue = false;
+    bool no_memory = false;                // for the head: it is not all there
     bool ended = false;                    // END_STREAM has arrived
     bool discard = false;                  // nobody wants the body (any more)
     bool stalled = false;                  // the collector waits for a slab
@@ -113,6 +117,7 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
   bool touched = false;  // in the session's list
   uint32_t marks = 0;    // places in the output that refer to this
   size_t index = 0;      // in the session's list of live ones
+  uint64_t charged = 0;  // bytes of the head, and of what was kept of heads before, in the session's heads_
 
  private:
   // BodyMemory::Body
@@ -125,6 +130,7 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
 
   H2Streams* streams_ = nullptr;
   int32_t stream_ = 0;
+  size_t fields_kept_ = 0;  // the most bytes of fields that there have been
 };
 
 }  // namespace weir::wire

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "wire/grpc_status.h"
 #include "wire/h2_session.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
@@ -12,13 +13,8 @@ namespace {
 
 constexpr base::Duration kYoung = std::chrono::seconds(1);  // Envoy: a reset before this age is premature
 constexpr size_t kWorkPerStream = 2;                        // live work : streams that may be open
+constexpr size_t kFieldCost = 32;                           // of a field beside its text, as HPACK counts
 constexpr int32_t kLastStreamId = 0x7fffffff;
-
-bool is_grpc(std::string_view content_type) {
-  constexpr std::string_view kGrpc = "application/grpc";
-  if (!content_type.starts_with(kGrpc)) return false;
-  return content_type.size() == kGrpc.size() || content_type[kGrpc.size()] == '+' || content_type[kGrpc.size()] == ';';
-}
 
 int64_t parse_length(std::string_view digits) {
   int64_t n = -1;
@@ -48,6 +44,7 @@ int H2::on_begin_headers(const nghttp2_frame& frame) {
   heading_->index = live_.size() - 1;
   ++serving_;
   heading_->open(*this, stream, peer_);
+  if (heading_->charged == 0) charge_head(*heading_, H2Exchange::kOwnCost);
   nghttp2_session_set_stream_user_data(session_, stream, heading_);
   return 0;
 }
@@ -73,12 +70,20 @@ int H2::on_header(std::string_view name, std::string_view value) {
   }
   if (!x || trailers_) return 0;  // trailers of requests mean nothing here
   if (name == "content-type") x->in.grpc = is_grpc(value);
-  if (fit == HeaderBudget::Fit::kSoft) return 0;  // nothing is kept of what will be refused
+  // Nothing is kept of what will be refused.
+  if (fit == HeaderBudget::Fit::kSoft || !charge_head(*x, name.size() + value.size() + kFieldCost)) return 0;
   if (name[0] == ':')
     pseudo_field(x->mutable_request(), name, value);
   else
     field(*x, name, value);
   return 0;
+}
+
+bool H2::charge_head(H2Exchange& x, size_t bytes) {
+  if (x.in.no_memory) return false;
+  x.in.no_memory = !heads_.take(bytes);
+  if (!x.in.no_memory) x.charged += bytes;
+  return !x.in.no_memory;
 }
 
 // RFC 8441's CONNECT for a WebSocket looks to services like HTTP/1's GET with an Upgrade; a client cannot send that
@@ -153,6 +158,11 @@ void H2::begin_request(H2Exchange& x) {
     std::string_view why = many ? reason::kHeaderCount : reason::kHeaderBytes;
     env_.intake.rejected(why, peer_);
     return refuse(x, 431, why, "request header fields too large");
+  }
+  if (x.in.no_memory) {
+    request.fields = {};
+    env_.intake.rejected(reason::kOverload, peer_);
+    return refuse(x, 503, reason::kOverload, kNoMemoryForHead);
   }
   if (request.authority.empty()) {
     request.authority = x.in.host;
@@ -286,7 +296,7 @@ void H2::refuse(H2Exchange& x, int status, std::string_view reason, std::string_
   drop_body(x);
   x.ledger().reject = reason;
   if (x.out.started) return x.reset(Reset::kCancel);
-  bool ours = status == 431 || status == 413;
+  bool ours = status == 431 || status == 413 || reason == reason::kOverload;
   x.ledger().code = ours ? base::Code::kResourceExhausted : base::code_from_http(status);
   if (status == 503) x.standing_fields().add("retry-after", "1");
   if (!x.in.grpc) return x.respond(status, "application/json", base::Bytes::adopt(error_json(text)));

@@ -12,11 +12,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <nghttp2/nghttp2.h>
 
+#include "base/stepped_charge.h"
 #include "wire/codec.h"
 #include "wire/frame_rules.h"
 #include "wire/guard.h"
@@ -102,11 +104,15 @@ class H2 final : public Codec, private H2Streams {
   void close_exchange(H2Exchange& x, bool complete);
   void settle();
   void sweep();
+  void keep_spare(std::unique_ptr<H2Exchange> x);
+  void drop_spares();
+  bool charge_head(H2Exchange& x, size_t bytes);
   void check_exchange(H2Exchange& x);
   void settle_lost(H2Exchange& x);
   void check_unread(H2Exchange& x);
   void check_connection();
   void check_drain();
+  void send_away();
   void fit_window();
   bool overloaded(base::Overload step) const { return memory_ && memory_->at_least(step); }
   bool session_over() const;
@@ -119,15 +125,18 @@ class H2 final : public Codec, private H2Streams {
 
   nghttp2_session* session_ = nullptr;
   Guard guard_;
+  base::SteppedCharge heads_;  // of requests, and what is kept for the next ones
   FrameRules rules_;
   FrameWalker walker_;
   H2Output output_;
   base::Time now_;  // of the present feed(), consumed() or tick()
+  base::Time opened_;
   Inside inside_ = Inside::kNothing;
   bool dead_ = false;      // the connection ends as soon as the output is written
   bool eof_ = false;       // the peer sends no more
   bool rejected_ = false;  // the Intake has been told why
   bool goaway_sent_ = false;
+  std::optional<Drain> away_;  // the step that send_away() has taken last
   base::Time dead_at_ = base::kNever;
   base::Time inside_since_ = base::kNever;  // a head or a control frame is incomplete since then
   base::Time idle_since_;

@@ -7,6 +7,7 @@
 
 #include "base/encoding.h"
 #include "base/overload.h"
+#include "wire/grpc_status.h"
 #include "wire/limits.h"
 #include "wire/path_table.h"
 #include "wire/service_guard.h"
@@ -46,8 +47,6 @@ bool safe_traceparent(std::string_view t) {
   return t.substr(3, 32).find_first_not_of('0') != std::string_view::npos &&
          t.substr(36, 16).find_first_not_of('0') != std::string_view::npos;
 }
-
-bool is_grpc(const Request& request) { return request.fields.find("content-type").starts_with("application/grpc"); }
 
 }  // namespace
 
@@ -112,7 +111,8 @@ void Router::Table::identify(Exchange& x) {
     ledger.request_id.assign(digits.data(), digits.size());
   }
   // A gRPC client that sent none has it with an error alone (rpc_call.h).
-  if (theirs || !is_grpc(x.request())) x.standing().add("x-request-id", ledger.request_id);
+  if (theirs || !is_grpc_or_web(x.request().fields.find("content-type")))
+    x.standing().add("x-request-id", ledger.request_id);
   if (auto trace = fields.find("traceparent"); safe_traceparent(trace)) {
     ledger.traceparent = trace;
     x.standing().add("traceparent", trace);

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "wire/grpc_status.h"
 #include "wire/sniff.h"
 
 namespace weir::wire {
@@ -45,7 +46,7 @@ class TlsWanted final : public Codec, private Intake {
  private:
   Plan begin(Exchange& x) override {
     if (!std::exchange(refused_, true)) intake_.rejected(reason::kTls, peer_);
-    if (x.request().fields.find("content-type").starts_with("application/grpc")) {
+    if (is_grpc_or_web(x.request().fields.find("content-type"))) {
       Response response;
       response.fields.add("content-type", "application/grpc");
       response.fields.add("grpc-status", std::to_string(int(base::Code::kUnauthenticated)));

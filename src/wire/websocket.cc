@@ -76,6 +76,24 @@ bool Utf8Check::push(std::string_view piece) {
 }
 
 size_t WebSocket::feed(std::span<const std::byte> bytes) {
+  const size_t used = take(bytes);
+  charge();
+  return used;
+}
+
+void WebSocket::keep_aside(uint64_t bytes) {
+  aside_ = bytes;
+  charge();
+}
+
+// Messages that are whole within one read cost nothing here.
+void WebSocket::charge() {
+  const uint64_t held = aside_ + (message_.empty() ? 0 : message_.capacity());
+  if (held == charge_.bytes() || charge_.resize(held)) return;
+  refuse_memory("there is no memory for the message; try again later");
+}
+
+size_t WebSocket::take(std::span<const std::byte> bytes) {
   size_t used = 0;
   wanted_ = 0;
   while (used < bytes.size()) {
@@ -236,6 +254,8 @@ void WebSocket::fail(uint16_t code, std::string_view why) {
   reading_ = Reading::kNothing;
   message_ = {};
   body_.clear();
+  aside_ = 0;
+  charge_.clear();
   close(code, why);
   side_.on_closing(code);
 }

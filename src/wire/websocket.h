@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/memory_ledger.h"
 #include "wire/body.h"
 #include "wire/exchange.h"
 
@@ -56,13 +57,18 @@ class WebSocket {
     ~Side() = default;
   };
 
-  // Messages above 16 KiB are gathered in slabs, which are `owner`'s.
+  // Messages above 16 KiB are gathered in slabs, which are `owner`'s. What is there of a smaller one at the end of a
+  // feed() is charged to the ledger of `slabs`.
   WebSocket(Side& side, base::SlabSource& slabs, uint64_t max_message, BodyOwner owner = {})
-      : side_(side), slabs_(slabs), max_message_(max_message), owner_(owner) {}
+      : side_(side), slabs_(slabs), max_message_(max_message), owner_(owner) {
+    if (auto* ledger = base::ledger_of(slabs)) charge_ = {*ledger, base::MemoryKind::kInput};
+  }
 
   // Bytes from the peer; returns how many were used. What is not used, because the side is full or there is no slab,
   // comes again, with more behind it.
   size_t feed(std::span<const std::byte> bytes);
+  // The caller keeps so many bytes that feed() has not taken: charged with the rest. No room: closes with 1013.
+  void keep_aside(uint64_t bytes);
   // One message. Nothing goes out after close().
   void send(Kind kind, std::vector<base::Bytes> pieces);
   // The reason is cut to what fits, at a character's border.
@@ -76,6 +82,8 @@ class WebSocket {
 
  private:
   enum class Reading : uint8_t { kHead, kPayload, kNothing };
+  size_t take(std::span<const std::byte> bytes);
+  void charge();
   size_t read_head(std::span<const std::byte> bytes);
   bool start_frame();
   bool check_frame();
@@ -107,6 +115,8 @@ class WebSocket {
   bool large_ = false;     // the message is gathered in body_, not in message_
   uint64_t gathered_ = 0;  // bytes of it that are there
   BodyCollector body_;
+  base::MemoryCharge charge_;  // for message_ and what is aside
+  uint64_t aside_ = 0;
   Utf8Check utf8_;
   bool closed_ = false;
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "h1_fixture.h"
+#include "support/counted_slabs.h"
 #include "support/h2_client.h"
 #include "support/h2_service.h"
 #include "wire/router.h"
@@ -13,21 +14,9 @@ namespace {
 
 using base::MemoryKind;
 using base::Overload;
+using support::CountedSlabs;
 
 constexpr uint64_t kMiB = 1 << 20;
-
-// Slabs that charge a ledger and can be told to be spent.
-class CountedSlabs final : public base::SlabSource, public base::SlabParts, public base::Ledgered {
- public:
-  explicit CountedSlabs(uint64_t budget) : memory(budget, 0, {50, 60, 70, 80}) {}
-  base::Slab* take(size_t bytes) override { return empty ? nullptr : base::heap_slab(bytes); }
-  base::Slab* take_part(size_t bytes) override { return take(bytes); }
-  bool scarce() const override { return is_scarce; }
-  base::MemoryLedger& ledger() override { return memory; }
-
-  base::MemoryLedger memory;
-  bool empty = false, is_scarce = false;
-};
 
 struct H1Conn {
   explicit H1Conn(uint64_t budget) : slabs(budget) {}

@@ -119,5 +119,23 @@ TEST(Metadata, AValueThatHttpForbidsIsDropped) {
   EXPECT_EQ(fields.size(), 0u);
 }
 
+TEST(GrpcHead, OneFunctionTellsWhichContentTypesAreGrpcs) {
+  for (auto type : {"application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8",
+                    "application/grpc ; a=b", "Application/GRPC", "APPLICATION/GRPC+PROTO"}) {
+    EXPECT_TRUE(is_grpc(type)) << type;
+    EXPECT_TRUE(is_grpc_or_web(type)) << type;
+  }
+  for (auto type : {"application/grpc-web", "application/grpc-web+proto", "application/grpc-web-text;q=1",
+                    "Application/gRPC-Web"}) {
+    EXPECT_FALSE(is_grpc(type)) << type;
+    EXPECT_TRUE(is_grpc_or_web(type)) << type;
+  }
+  for (auto type : {"", "application/grp", "application/grpcx", "application/grpc-webx", "application/json",
+                    "text/application/grpc", "application/grpc-"}) {
+    EXPECT_FALSE(is_grpc(type)) << type;
+    EXPECT_FALSE(is_grpc_or_web(type)) << type;
+  }
+}
+
 }  // namespace
 }  // namespace weir::wire

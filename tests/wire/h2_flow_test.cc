@@ -241,7 +241,7 @@ TEST(H2, WhoWaitsForASlabInVainIsRefusedAndWhoIsSilentGivesWay) {
   EXPECT_EQ(c[silent].status(), "408");
   EXPECT_EQ(c[late].status(), "503");
   EXPECT_EQ(c[late].field("retry-after"), "1");
-  EXPECT_EQ(c[grpc].field("grpc-status"), "14");
+  EXPECT_EQ(c[grpc].field("grpc-status"), "8");
   EXPECT_EQ(memory.waiting(), 0u);
   s.codec.reset();
 }

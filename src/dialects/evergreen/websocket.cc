@@ -15,6 +15,8 @@ using base::Status;
 using wire::Exchange;
 using wire::WebSocket;
 
+constexpr size_t kKeptAside = 4096;  // capacity for bytes that wait, where there are none
+
 uint16_t close_code_of(Code code) {
   switch (code) {
     case Code::kOk: return wire::close_code::kNormal;
@@ -53,6 +55,8 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side, wire:
   void pump() {
     size_t used = socket_.feed(std::as_bytes(std::span(held_)));
     held_.erase(0, used);
+    if (held_.empty() && held_.capacity() > kKeptAside) held_ = {};
+    socket_.keep_aside(held_.empty() ? 0 : held_.capacity());
     if (used > 0) exchange_.consume(used);
     if (waits_in_line() || held_.empty()) return;
     pump_at(house_.bus.env().now() + std::chrono::milliseconds(20));
