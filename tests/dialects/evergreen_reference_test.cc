@@ -154,5 +154,49 @@ TEST(EvergreenReferences, WhatIsOnItsWayCountsAsContent) {
   EXPECT_EQ(t.status(*x).substr(0, 18), "RESOURCE_EXHAUSTED");
 }
 
+// Who hears of loads, and holds the last one.
+struct Ear final : Load::Listener {
+  bool on_growth() override { return true; }
+  void on_loaded(Load&, base::Result<base::Bytes> data) override {
+    said = data ? std::to_string(data->size()) : std::string(base::name(data.error().code));
+  }
+  std::string said;
+};
+
+TEST(EvergreenReferences, WhatIsBeingLoadedIsChargedAndRefusedWhereThereIsNoMemory) {
+  Folder folder;
+  folder.write("a.txt", std::string(600'000, 'x'));
+  References references;
+  references.file_roots = {folder.path.string()};
+  base::FakeEnv env;
+  FakeWeb web;
+  base::MemoryLedger ledger(1 << 20);
+  Ear ear;
+  const Library library{env, references, &web, &ledger};
+
+  auto file = load(library, "file:a.txt", ear);
+  ASSERT_TRUE(file) << file.error().text;
+  EXPECT_EQ(ledger.held(base::MemoryKind::kInput), 600'000u);
+  auto second = load(library, "file:a.txt", ear);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, base::Code::kResourceExhausted);
+  EXPECT_NE(second.error().text.find("there is no memory for it"), std::string::npos);
+  for (int i = 0; i < 5; ++i) env.advance(1ms);
+  EXPECT_EQ(ear.said, "600000");
+  EXPECT_EQ(ledger.held(), 0u) << "the session counts it now";
+
+  auto fetch = load(library, "https://a.example/x", ear);
+  ASSERT_TRUE(fetch);
+  EXPECT_TRUE(web.open[0]->taker.on_growth(700'000));
+  EXPECT_EQ(ledger.held(), 700'000u);
+  EXPECT_FALSE(web.open[0]->taker.on_growth(2'000'000));
+  EXPECT_EQ(ledger.held(), 700'000u);
+  fetch->reset();
+  EXPECT_EQ(ledger.held(), 0u);
+  file = load(library, "file:a.txt", ear);
+  file->reset();
+  EXPECT_EQ(ledger.held(), 0u);
+}
+
 }  // namespace
 }  // namespace weir::evergreen

@@ -24,6 +24,10 @@ using base::failure;
 constexpr size_t kSlice = 256 << 10;  // read in one turn, so that a large file holds nobody up for long
 constexpr size_t kShown = 80;
 
+base::MemoryCharge charge_of(base::MemoryLedger* ledger) {
+  return ledger ? base::MemoryCharge(*ledger, base::MemoryKind::kInput) : base::MemoryCharge();
+}
+
 std::string shown(std::string_view uri) { return "ref '" + std::string(base::cut_text(uri, kShown)) + "'"; }
 
 struct FilePath {
@@ -80,9 +84,10 @@ int open_below(const std::string& root, const std::string& path) {
 // A file that is read, a slice per turn of the loop.
 class FileLoad final : public Load {
  public:
-  FileLoad(base::Env& env, int fd, uint64_t size, std::string its_name, Listener& listener)
+  FileLoad(base::Env& env, int fd, uint64_t size, base::MemoryCharge charge, std::string its_name, Listener& listener)
       : env_(env),
         fd_(fd),
+        charge_(std::move(charge)),
         block_(base::heap_slab(size_t(size) + 1)),
         size_(size),
         name_(std::move(its_name)),
@@ -111,11 +116,13 @@ class FileLoad final : public Load {
     if (n < 0) return listener_.on_loaded(*this, failure(Code::kUnavailable, name_ + " could not be read"));
     block_.resize(block_.size() + size_t(n));
     if (n > 0 && block_.size() < size_) return arm();
+    charge_.clear();                              // the session counts it from here on
     listener_.on_loaded(*this, block_.freeze());  // it may destroy this
   }
 
   base::Env& env_;
   int fd_;
+  base::MemoryCharge charge_;
   base::Block block_;
   uint64_t size_;
   std::string name_;
@@ -126,7 +133,8 @@ class FileLoad final : public Load {
 // A reference that the Fetcher brings.
 class WebLoad final : public Load, base::Fetcher::Taker {
  public:
-  WebLoad(std::string its_name, Listener& listener) : name_(std::move(its_name)), listener_(listener) {}
+  WebLoad(base::MemoryLedger* ledger, std::string its_name, Listener& listener)
+      : charge_(charge_of(ledger)), name_(std::move(its_name)), listener_(listener) {}
   base::Status begin(base::Fetcher& fetcher, std::string_view uri) {
     auto begun = fetcher.fetch(uri, *this);
     if (!begun) return named(begun.error());
@@ -138,10 +146,11 @@ class WebLoad final : public Load, base::Fetcher::Taker {
  private:
   bool on_growth(uint64_t held) override {
     held_ = held;
-    return listener_.on_growth();
+    return charge_.resize(held) && listener_.on_growth();
   }
   void on_fetched(base::Result<base::Bytes> bytes) override {
     if (!bytes) bytes = named(bytes.error());
+    charge_.clear();                               // the session counts it from here on
     listener_.on_loaded(*this, std::move(bytes));  // it may destroy this
   }
   base::Status named(base::Status s) const {
@@ -149,6 +158,7 @@ class WebLoad final : public Load, base::Fetcher::Taker {
     return s;
   }
 
+  base::MemoryCharge charge_;
   std::string name_;
   Listener& listener_;
   uint64_t held_ = 0;
@@ -173,7 +183,13 @@ base::Result<std::unique_ptr<Load>> load_file(const Library& library, std::strin
     return failure(Code::kResourceExhausted,
                    shown(uri) + " is larger than " + std::to_string(references.max_bytes) + " bytes");
   }
-  return std::unique_ptr<Load>(new FileLoad(library.env, fd, uint64_t(info.st_size), shown(uri), listener));
+  base::MemoryCharge charge = charge_of(library.ledger);
+  if (!charge.grow(uint64_t(info.st_size))) {
+    ::close(fd);
+    return base::overloaded(shown(uri) + ": there is no memory for it; try again later");
+  }
+  return std::unique_ptr<Load>(
+      new FileLoad(library.env, fd, uint64_t(info.st_size), std::move(charge), shown(uri), listener));
 }
 
 }  // namespace
@@ -187,7 +203,7 @@ base::Result<std::unique_ptr<Load>> load(const Library& library, std::string_vie
   bool web = wire::same_text(scheme, "http") || wire::same_text(scheme, "https");
   if (!web || !library.fetcher)
     return failure(Code::kPermissionDenied, shown(uri) + ": references of this scheme are off");
-  auto web_load = std::make_unique<WebLoad>(shown(uri), listener);
+  auto web_load = std::make_unique<WebLoad>(library.ledger, shown(uri), listener);
   if (base::Status s = web_load->begin(*library.fetcher, uri); !s.ok()) return s;
   return std::unique_ptr<Load>(std::move(web_load));
 }

@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/env.h"
 #include "base/fetcher.h"
+#include "base/memory_ledger.h"
 #include "base/status.h"
 #include "dialects/evergreen/options.h"
 
@@ -45,6 +46,7 @@ struct Library {
   base::Env& env;
   const References& references;
   base::Fetcher* fetcher;
+  base::MemoryLedger* ledger = nullptr;  // what is being loaded is charged to it; null: to nobody
 };
 
 // Tells the listener later, never from inside. Errors: PERMISSION_DENIED (a scheme that is off, a host that is not

@@ -190,7 +190,8 @@ bool Session::on_growth() {
 Status Session::begin_load(session::Node& node, int64_t seq, std::string_view uri) {
   const std::string place = session::placed(node.id(), seq) + ": ";
   if (!on_growth()) return failure(Code::kResourceExhausted, place + "too much is being loaded at once");
-  auto begun = load({house_.bus.env(), house_.options.references, house_.fetcher}, uri, *this);
+  auto begun =
+      load({house_.bus.env(), house_.options.references, house_.fetcher, base::ledger_of(house_.slabs)}, uri, *this);
   if (!begun) {
     Status s = std::move(begun).error();
     s.text = place + s.text;

@@ -5,6 +5,7 @@
 //   GenericMapData: 1 s_s  2 s_b  3 s_i32  4 s_i64  5 s_f  6 s_d, each of entries {1 key, 2 value}
 #include <optional>
 
+#include "base/memory_ledger.h"
 #include "dialects/grps/message.h"
 #include "dialects/grps/types.h"
 #include "marshal/json_cursor.h"
@@ -162,6 +163,9 @@ class PbMessageReader {
       data.assign(reinterpret_cast<const char*>(&number), msg::size_of(t.dtype));
     }
     t.data = base::Bytes::adopt(std::move(data));
+    if (t.data.size() >= base::kLeastCharged &&
+        !base::charge(base::ledger_of(slabs_), base::MemoryKind::kDecoding, t.data))
+      return base::overloaded("there is no memory for '" + t.name + "'; try again later");
     return {};
   }
 

@@ -74,7 +74,7 @@ void Choice::prompted(const msg::Token& token) {
     write_prompt_logprob(prompt_logprobs, answer_.form_, token.id, *token.details);
   }
   if (!token.details->readout.empty()) piece.add_readout(answer_.form_, token);
-  if (request.stream && piece.weight() > kHeavy) answer_.grew(*this);
+  if (!request.stream || piece.weight() > kHeavy) answer_.grew(*this);
 }
 
 void Choice::generated(const msg::Call& call, const msg::Token& token) {

@@ -38,8 +38,9 @@ class Choice final : public msg::Sink {
   std::string prompt_logprobs;  // JSON elements
   uint32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
   End end;
-  bool begun = false;  // its first chunk is out
-  int32_t owed = 0;    // Events that the engine has not been given credit for again
+  bool begun = false;    // its first chunk is out
+  uint64_t charged = 0;  // bytes of what it holds, in a whole answer's charge
+  int32_t owed = 0;      // Events that the engine has not been given credit for again
 
  private:
   void on(msg::Call& call, msg::Event&& event) override;
@@ -74,6 +75,8 @@ class Answer : public wire::Reader {
   // Nothing more comes. The Answer may be destroyed from here on.
   virtual void failed(const base::Status& status) = 0;
 
+  // Ends it with that; the calls that run are told to stop.
+  void fail(const base::Status& status);
   Usage usage() const;
   void leave();
   // `"id":…,"object":…,"created":…,"model":…`
@@ -92,7 +95,6 @@ class Answer : public wire::Reader {
   Refusal fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const;
   void closed(Choice& choice, const msg::Call& call, marshal::Spent spent);
   void repay(Choice& choice);
-  void fail(const base::Status& status);
 
   std::shared_ptr<const msg::TextSpec> spec_;
   std::string model_, head_;

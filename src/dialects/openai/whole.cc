@@ -1,6 +1,8 @@
 // An answer in one piece of JSON, when every choice is over.
+#include "base/stepped_charge.h"
 #include "dialects/openai/answer.h"
 #include "marshal/json_tensor.h"
+#include "wire/answer_flow.h"
 
 namespace weir::openai {
 namespace {
@@ -9,14 +11,23 @@ using wire::Exchange;
 
 class Whole final : public Answer {
  public:
-  using Answer::Answer;
+  Whole(House& house, Exchange& exchange, Kind kind, Request request)
+      : Answer(house, exchange, kind, std::move(request)),
+        gathered_(wire::memory_of(exchange), base::MemoryKind::kAnswers) {}
 
  private:
-  void grew(Choice&) override {}
+  // What is gathered is charged while it grows, and once more for the answer that is made of it.
+  void grew(Choice& choice) override {
+    const uint64_t holds = choice.piece.weight() + choice.prompt_logprobs.size();
+    if (holds <= choice.charged) return;
+    if (!gathered_.take(holds - choice.charged)) return fail(wire::no_room_for_answer());
+    choice.charged = holds;
+  }
   void ended(Choice&) override {}
   void failed(const base::Status& status) override { respond(exchange_, refuse(status)); }
 
   void over() override {
+    if (!gathered_.take(gathered_.used())) return failed(wire::no_room_for_answer());
     make_head(kind_ == Kind::kChat ? "chat.completion" : "text_completion");
     std::string out = "{" + head() + ",\"choices\":[";
     for (const Choice& choice : choices_) {
@@ -29,7 +40,9 @@ class Whole final : public Answer {
     if (kind_ == Kind::kChat) write_prompt(choices_.front(), out);
     out += ",\"system_fingerprint\":";
     marshal::write_string(out, "weir-" + house_.options.server_version);
-    respond_json(exchange_, out + "}");
+    out += "}";
+    gathered_.give(gathered_.used());
+    respond_json(exchange_, std::move(out));
   }
 
   void write(const Choice& choice, std::string& out) const {
@@ -50,6 +63,8 @@ class Whole final : public Answer {
     if (request_.prompt_logprobs) out += ",\"prompt_logprobs\":[" + choice.prompt_logprobs + "]";
     if (request_.token_ids) out += ",\"prompt_token_ids\":" + choice.prompt_ids;
   }
+
+  base::SteppedCharge gathered_;
 };
 
 }  // namespace
