@@ -1,6 +1,7 @@
 #include "bus/bus.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/attempt.h"
 #include "base/check.h"
@@ -168,9 +169,10 @@ base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission 
     counter.fetch_add(1, std::memory_order_relaxed);
     return status;
   }
+  if (slot.tenant != 0) count(slot.tenant);
   slot.state = Slot::State::kLent;
   slot.served = &served, slot.inbox = &inbox;
-  slot.version = served.spec.version;
+  std::string asked = std::exchange(slot.version, served.spec.version);
   slot.home = &mailbox_;
   slot.lease = &served;
   slot.times.queued = env_.now();
@@ -179,10 +181,24 @@ base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission 
   auto& calls = served.in_flight[size_t(shard_)].calls;
   calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   ++in_flight_;
-  if (slot.tenant != 0) count(slot.tenant);
-  if (slot.deadline != base::kNever) arm(slot);
-  inbox.put(&slot);
-  return {};
+  auto status = base::attempt("a queue", [&] {
+    if (slot.deadline != base::kNever) arm(slot);
+    inbox.put(&slot);
+  });
+  if (!status.ok()) take_back(slot), slot.version = std::move(asked);
+  return status;
+}
+
+// The Inbox has thrown, so it has not taken the Call: the caller has it again.
+void Bus::take_back(Slot& slot) {
+  auto& calls = slot.served->in_flight[size_t(shard_)].calls;
+  calls.store(calls.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  --in_flight_;
+  if (slot.tenant != 0) --tenants_[slot.tenant];
+  if (std::exchange(slot.timed, false)) --armed_;
+  ++slot.serial;  // its Due is stale
+  slot.state = Slot::State::kHeld;
+  slot.served = nullptr, slot.inbox = nullptr, slot.lease = nullptr;
 }
 
 void Bus::abandon(msg::Call* call) {
@@ -256,9 +272,9 @@ void Bus::finish(Slot& slot) {
 }
 
 void Bus::arm(Slot& slot) {
+  due_.push_back({slot.deadline, &slot, slot.serial});
   slot.timed = true;
   ++armed_;
-  due_.push_back({slot.deadline, &slot, slot.serial});
   std::push_heap(due_.begin(), due_.end(), Later{});
   if (due_.front().when < timer_at_) set_timer();
 }

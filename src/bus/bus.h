@@ -107,6 +107,7 @@ class Bus {
   uint32_t held_by(uint64_t tenant) const;
   void count(uint64_t tenant);
   void deliver(msg::Mail& mail);
+  void take_back(Slot& slot);
   void finish(Slot& slot);
   void recycle(Slot* slot);
   void arm(Slot& slot);

@@ -395,5 +395,33 @@ TEST(Bus, ClientsWithoutASecretShareCachesByAddressUnlessTheyShareAll) {
   }
 }
 
+// An Inbox that has thrown has not taken the Call.
+TEST(Bus, ACallThatAnInboxThrowsForIsTheCallersAgainAndCountsNoMore) {
+  class Full final : public msg::Inbox {
+   public:
+    void put(msg::Call*) override { throw std::bad_alloc(); }
+  };
+  Bench b({.max_in_flight = 4, .share = {.percent = 25}});
+  auto catalog = std::make_shared<Catalog>(b.bus.catalog());
+  b.add(*catalog, "full", "1", std::make_unique<Full>());
+  b.bus.publish(catalog);
+  for (int i = 0; i < 10; ++i) {
+    auto* call = b.call("c", 5s, "full");
+    call->tenant = 7;
+    EXPECT_EQ(b.refused(call).code, base::Code::kResourceExhausted);
+    EXPECT_EQ(b.bus.in_flight(), 0u);
+    EXPECT_TRUE(b.all.back()->idle());
+  }
+  auto* retried = b.call("r", 5s, "full");
+  EXPECT_FALSE(b.bus.submit(retried).ok());
+  retried->model = "digits";
+  EXPECT_TRUE(b.bus.submit(retried).ok()) << "it may go elsewhere";
+  b.env.advance(6s);  // no deadline is left of those that were not taken
+  EXPECT_EQ(b.sink.heard, Heard{"r:DEADLINE_EXCEEDED"});
+  b.answer(retried);
+  b.bus.turn();
+  EXPECT_EQ(b.bus.in_flight(), 0u);
+}
+
 }  // namespace
 }  // namespace weir::bus
