@@ -62,8 +62,9 @@ Status Batcher::add(msg::Call* call, Time now, std::vector<Dropped>& dropped) {
   Time times_out = timeout.count() > 0 ? later(now, timeout) : base::kNever;
   Time leaves = level.delays() ? call->deadline : std::min(times_out, call->deadline);
   Time half = leaves == base::kNever ? base::kNever : now + (leaves - now) / 2;
+  // A new slot is the first that is free, so it is found room for before anything changes: this may throw.
+  if (level.entries.size() <= level.queue.size()) level.entries.resize(level.queue.size() + 1);
   auto slot = level.queue.push(call->tenant, cost(*call));
-  if (slot >= level.entries.size()) level.entries.resize(slot + 1);
   level.entries[slot] = {call, row_key(*call, spec_), times_out, std::min(later(now, spec_.batching.max_delay), half)};
   ++size_;
   leaves_at_ = std::min(leaves_at_, leaves);
@@ -180,6 +181,7 @@ void Batcher::next(Time now, std::vector<msg::Call*>& batch, std::vector<Dropped
   Plan plan = this->plan(line, now);
   if (plan.at > now) line_.clear();
   line_.resize(std::min(line_.size(), plan.calls));
+  batch.reserve(line_.size());  // what throws has taken no call out of the queue
   for (auto [level, slot] : line_) {
     batch.push_back(level->entries[slot].call);
     level->queue.serve(slot);

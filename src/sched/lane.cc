@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/attempt.h"
 #include "base/check.h"
 #include "device/await.h"
 #include "sched/batcher.h"
@@ -16,6 +17,7 @@
 #include "sched/flights.h"
 #include "sched/response_order.h"
 #include "sched/runner.h"
+#include "sched/until_done.h"
 
 namespace weir::sched {
 namespace {
@@ -71,7 +73,9 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
     std::vector<Dropped> dropped;
   };
   bool take(Work& work, Wait wait = Wait::kForWork);
+  bool look(Work& work, Wait wait);
   void park(std::unique_lock<std::mutex>& lock, Time until);
+  bool announce(const msg::Call& call, Time now);
   bool rouse(Time now);
   void ring() override;
   void ring_at(Time when);
@@ -127,13 +131,10 @@ void Lanes::put(msg::Call* call) {
   bool wake;
   {
     std::lock_guard lock(mutex_);
-    status = batcher_.add(call, now, dropped);
+    status = batcher_.add(call, now, dropped);  // what it throws is the caller's: the call is not here then
     stats_.pending.store(int64_t(batcher_.size()), std::memory_order_relaxed);
-    // Cancelled on its way here: poke() found an empty queue, and a call that only leaves wakes no lane.
-    if (status.ok() && call->cancelled.load(std::memory_order_acquire)) ring_at(now + kSoon);
-    wake = rouse(now);
+    wake = status.ok() && announce(*call, now);
     if (wake) waking_.fetch_add(1, std::memory_order_relaxed);
-    watch();
   }
   if (wake) {
     wake_.notify_one();
@@ -141,6 +142,18 @@ void Lanes::put(msg::Call* call) {
   }
   if (!status.ok()) refuse_here(call, std::move(status), stats_, now);
   answer_dropped(dropped);
+}
+
+// Whether the caller has to notify a sleeping lane of the call. A lane that is called in vain goes to sleep again.
+bool Lanes::announce(const msg::Call& call, Time now) {
+  bool wake = parked_ > 0;
+  (void)base::attempt("a queue", [&] {
+    // Cancelled on its way here: poke() found an empty queue, and a call that only leaves wakes no lane.
+    if (call.cancelled.load(std::memory_order_acquire)) ring_at(now + kSoon);
+    wake = rouse(now);
+    watch();
+  });
+  return wake;
 }
 
 // A call has been cancelled: a lane that sleeps while calls wait looks at once; where none does, the alarm will.
@@ -230,6 +243,12 @@ void Lanes::overlap(Engine& engine, uint32_t instance) {
 // The next batch, or calls that leave the queue. False when there is nothing more to do, ever; or, without waiting,
 // now. Then what comes is left to lanes that have nothing to do at all.
 bool Lanes::take(Work& work, Wait wait) {
+  bool some = false;
+  until_done("a lane", [&] { some = look(work, wait); });
+  return some;
+}
+
+bool Lanes::look(Work& work, Wait wait) {
   std::unique_lock lock(mutex_);
   work.batch.clear();
   if (wait == Wait::kNot && parked_ > 0) return false;

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <utility>
 
+#include "base/attempt.h"
 #include "base/check.h"
 #include "sched/pipeline_flight.h"
 #include "sched/runner.h"
+#include "sched/until_done.h"
 
 namespace weir::sched {
 namespace {
@@ -50,8 +53,11 @@ class Pipeline final : public msg::Inbox, private msg::Home {
 
   Flight& open(msg::Call* call);
   std::vector<Leg*> due(Flight& flight, const std::vector<uint32_t>& nodes);
+  template <class Work>
+  void go_on(Flight& flight, Work&& work);
   void send(const std::vector<Leg*>& legs);
   void receive(msg::Mail&& mail);
+  void follow(Flight& flight, Leg& leg, msg::Event&& event);
   void fail(Flight& flight, Status why);
   void land(Flight& flight);
   void finish(Flight& flight, msg::Event&& event);
@@ -72,30 +78,42 @@ class Pipeline final : public msg::Inbox, private msg::Home {
 template <class F>
 void Pipeline::at_desk(F&& work) {
   Desk& d = desk();
-  bool outermost = !std::exchange(d.busy, true);
-  work(d);
-  if (!outermost) return;
+  if (std::exchange(d.busy, true)) return work(d);
+  std::exception_ptr thrown;
+  try {
+    work(d);
+  } catch (...) {
+    thrown = std::current_exception();
+  }
   while (!d.mail.empty()) {
     auto [pipeline, mail] = std::move(d.mail.front());
     d.mail.pop_front();
     pipeline->receive(std::move(mail));
   }
   d.busy = false;
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 void Pipeline::put(msg::Call* call) {
   call->times.queued = lane_now();
   at_desk([&](Desk&) {
-    Flight& flight = open(call);
-    auto legs = due(flight, order_.first);
-    send(legs);
+    Flight& flight = open(call);  // what it throws is the caller's: the Call is not here then
+    go_on(flight, [&] { send(due(flight, order_.first)); });
     land(flight);
   });
 }
 
+// What is thrown on the way fails the flight.
+template <class Work>
+void Pipeline::go_on(Flight& flight, Work&& work) {
+  if (Status status = base::attempt("a pipeline", work); !status.ok()) fail(flight, std::move(status));
+}
+
 void Pipeline::post(std::vector<msg::Mail>& burst) {
   at_desk([&](Desk& d) {
-    for (auto& mail : burst) d.mail.emplace_back(this, std::move(mail));
+    const size_t before = d.mail.size();
+    d.mail.resize(before + burst.size());  // what throws has taken nothing
+    for (size_t i = 0; i < burst.size(); ++i) d.mail[before + i] = {this, std::move(burst[i])};
     burst.clear();
   });
 }
@@ -136,12 +154,14 @@ Flight& Pipeline::open(msg::Call* call) {
 // The legs of these nodes, ready to be sent; none in a flight that has failed.
 std::vector<Leg*> Pipeline::due(Flight& flight, const std::vector<uint32_t>& nodes) {
   std::vector<Leg*> legs;
+  legs.reserve(nodes.size());  // those that are counted are sent
   Status status;
   for (uint32_t n : nodes) {
     std::lock_guard lock(flight.mutex);
     if (!flight.failed.ok()) break;
     Leg& leg = flight.legs[n];
-    status = flight.lend(leg, plan_.nodes[n]);
+    if (Status thrown = base::attempt("a pipeline", [&] { status = flight.lend(leg, plan_.nodes[n]); }); !thrown.ok())
+      status = std::move(thrown);
     leg.home = this;
     bool left = flight.parent->cancelled.load(std::memory_order_acquire);
     leg.cancelled.store(left, std::memory_order_release);
@@ -157,7 +177,15 @@ std::vector<Leg*> Pipeline::due(Flight& flight, const std::vector<uint32_t>& nod
 
 // Puts each leg into the Inbox of its node; it may be anywhere afterwards.
 void Pipeline::send(const std::vector<Leg*>& legs) {
-  for (Leg* leg : legs) plan_.nodes[leg->node].served->inbox->put(leg);
+  for (Leg* leg : legs) {
+    Flight& flight = *leg->flight;
+    Status status = base::attempt("a queue", [&] { plan_.nodes[leg->node].served->inbox->put(leg); });
+    if (status.ok()) continue;
+    fail(flight, std::move(status));
+    std::lock_guard lock(flight.mutex);  // it is not out; the calling thread still counts
+    leg->out = false;
+    --flight.out;
+  }
 }
 
 void Pipeline::receive(msg::Mail&& mail) {
@@ -167,11 +195,15 @@ void Pipeline::receive(msg::Mail&& mail) {
     return;
   }
   Flight& flight = *leg.flight;
-  Status status = flight.answered(leg, plan_.nodes[leg.node], std::move(mail.event));
+  go_on(flight, [&] { follow(flight, leg, std::move(mail.event)); });
+  land(flight);
+}
+
+void Pipeline::follow(Flight& flight, Leg& leg, msg::Event&& event) {
+  Status status = flight.answered(leg, plan_.nodes[leg.node], std::move(event));
   if (!status.ok()) {
     status.text = "node '" + plan_.nodes[leg.node].name + "': " + status.text;
-    fail(flight, std::move(status));
-    return land(flight);
+    return fail(flight, std::move(status));
   }
   std::vector<uint32_t> next;
   {
@@ -179,9 +211,7 @@ void Pipeline::receive(msg::Mail&& mail) {
     for (uint32_t n : order_.feeds[leg.node])
       if (--flight.legs[n].waits == 0) next.push_back(n);
   }
-  auto legs = due(flight, next);
-  send(legs);
-  land(flight);
+  send(due(flight, next));
 }
 
 // The other branches are of no use any more: what waits in a queue leaves it, what runs is waited for.
@@ -191,9 +221,12 @@ void Pipeline::fail(Flight& flight, Status why) {
     std::lock_guard lock(flight.mutex);
     if (!flight.failed.ok()) return;
     flight.failed = std::move(why);
-    for (Leg& leg : flight.legs)
-      if (leg.out && !leg.cancelled.exchange(true, std::memory_order_acq_rel))
-        told.push_back(plan_.nodes[leg.node].served->inbox.get());
+    (void)base::attempt("a pipeline", [&] {  // who is not told runs to its end
+      told.reserve(flight.legs.size());
+      for (Leg& leg : flight.legs)
+        if (leg.out && !leg.cancelled.exchange(true, std::memory_order_acq_rel))
+          told.push_back(plan_.nodes[leg.node].served->inbox.get());
+    });
   }
   for (auto* inbox : told) inbox->poke();
 }
@@ -205,7 +238,10 @@ void Pipeline::land(Flight& flight) {
     if (--flight.out > 0) return;
   }
   if (!flight.failed.ok()) return finish(flight, {msg::Failed{std::move(flight.failed)}});
-  finish(flight, {flight.results(plan_)});
+  msg::Event event{msg::Failed{}};
+  if (Status status = base::attempt("a pipeline", [&] { event = {flight.results(plan_)}; }); !status.ok())
+    event = {msg::Failed{std::move(status)}};
+  finish(flight, std::move(event));
 }
 
 void Pipeline::finish(Flight& flight, msg::Event&& event) {
@@ -217,8 +253,11 @@ void Pipeline::finish(Flight& flight, msg::Event&& event) {
   count(*parent, event);
   close(flight);
   std::vector<msg::Mail> one;
-  one.push_back({parent, std::move(event)});
-  parent->home->post(one);  // the Call is its home's from here on, and this may be gone
+  until_done("a pipeline", [&] {
+    one.reserve(1);
+    if (one.empty()) one.push_back({parent, std::move(event)});
+    parent->home->post(one);
+  });  // the Call is its home's from here on, and this may be gone
 }
 
 void Pipeline::count(const msg::Call& parent, const msg::Event& event) {

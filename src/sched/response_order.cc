@@ -1,5 +1,7 @@
 #include "sched/response_order.h"
 
+#include "sched/until_done.h"
+
 namespace weir::sched {
 
 ResponseOrder::Held& ResponseOrder::of(uint64_t batch) {
@@ -10,6 +12,7 @@ ResponseOrder::Held& ResponseOrder::of(uint64_t batch) {
 void ResponseOrder::post(uint64_t batch, Mails& mails) {
   std::unique_lock lock(mutex_);
   auto& held = of(batch).mails;
+  held.reserve(held.size() + mails.size());  // what throws has taken nothing
   for (auto& [home, burst] : mails)
     if (!burst.empty()) held.emplace_back(home, std::exchange(burst, {}));
   send(lock);
@@ -29,7 +32,8 @@ void ResponseOrder::send(std::unique_lock<std::mutex>& lock) {
     auto mails = std::exchange(held_.front().mails, {});
     if (held_.front().over) held_.pop_front(), ++first_;
     lock.unlock();
-    for (auto& [home, burst] : mails) home->post(burst);
+    for (auto& [home, burst] : mails)
+      until_done("answers in their order", [home = home, &burst = burst] { home->post(burst); });
     lock.lock();
   }
   sending_ = false;

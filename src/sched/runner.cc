@@ -8,7 +8,9 @@
 #include <new>
 #include <variant>
 
+#include "base/attempt.h"
 #include "base/log.h"
+#include "sched/until_done.h"
 
 namespace weir::sched {
 namespace {
@@ -44,9 +46,24 @@ Status still_wanted(const msg::Call& call, Time now) {
 }  // namespace
 
 void Runner::run(const std::vector<msg::Call*>& calls) {
-  if (calls.size() > 1 && together(calls)) return;
-  if (calls.size() == 1) return alone(calls.front(), room_.now());
-  one_by_one(calls);
+  bordered(calls, [&] {
+    if (calls.size() > 1 && together(calls)) return;
+    if (calls.size() == 1) return alone(calls.front(), room_.now());
+    one_by_one(calls);
+  });
+}
+
+// All of the calls are answered afterwards, unless nothing has been thrown and `work` has left them.
+template <class Work>
+void Runner::bordered(const std::vector<msg::Call*>& calls, Work&& work) {
+  owed_ = &calls, answered_ = 0;
+  Status status = base::attempt("a lane", work);
+  if (!status.ok()) {
+    room_.events.clear();
+    release();
+    while (answered_ < calls.size()) until_done("a lane", [&] { refuse(calls[answered_], status); });
+  }
+  owed_ = nullptr;
 }
 
 void Runner::one_by_one(const std::vector<msg::Call*>& calls) {
@@ -62,15 +79,25 @@ void Runner::one_by_one(const std::vector<msg::Call*>& calls) {
 }
 
 Runner::Launched Runner::launch(const std::vector<msg::Call*>& calls, Company company) {
-  flight_ = Clock{.started = room_.now()};
-  batch_.calls = calls;
-  batch_.marks = {};
-  auto status = guarded([this] { return staged(flight_) ? engine_.launch(batch_) : unstaged(); });
-  if (status.ok()) return Launched::kUnderWay;
-  release();
-  if (status.code == Code::kResourceExhausted && company == Company::kOthers) return Launched::kLater;
-  over(calls, std::move(status));
-  return Launched::kOver;
+  auto launched = Launched::kOver;
+  bordered(calls, [&] {
+    flight_ = Clock{.started = room_.now()};
+    batch_.marks = {};
+    auto status = guarded([&] {
+      batch_.calls = room_.under_way = calls;
+      return staged(flight_) ? engine_.launch(batch_) : unstaged();
+    });
+    if (status.ok()) {
+      launched = Launched::kUnderWay;
+      return;
+    }
+    release();
+    if (status.code == Code::kResourceExhausted && company == Company::kOthers)
+      launched = Launched::kLater;
+    else
+      over(calls, std::move(status));
+  });
+  return launched;
 }
 
 bool Runner::land() {
@@ -82,6 +109,11 @@ bool Runner::land() {
     return {};
   });
   if (status.ok() && landing == Engine::Landing::kUnderWay) return false;
+  bordered(room_.under_way, [&] { landed(std::move(status)); });
+  return true;
+}
+
+void Runner::landed(Status status) {
   const auto& marks = batch_.marks;
   if (marks.arrived != base::kNever) flight_.computing = marks.arrived;
   flight_.landed = marks.landed != base::kNever ? marks.landed : room_.now();
@@ -90,12 +122,10 @@ bool Runner::land() {
   if (status.ok()) {
     answer(flight_);
   } else {
-    auto calls = batch_.calls;
     release();
-    over(calls, std::move(status));
+    over(room_.under_way, std::move(status));
   }
   release();
-  return true;
 }
 
 // Calls that failed together. A lost device fails them one by one, too.
@@ -159,8 +189,11 @@ Status Runner::guarded(Run&& run) {
   } catch (const std::exception& e) {
     room_.events.clear();
     base::log::error("an engine has thrown", {{"model", spec_.name}, {"what", e.what()}});
-    return failure(Code::kInternal, "model '" + spec_.name + "' failed");
+  } catch (...) {
+    room_.events.clear();
+    base::log::error("an engine has thrown", {{"model", spec_.name}});
   }
+  return failure(Code::kInternal, "model '" + spec_.name + "' failed");
 }
 
 Status Runner::step(Clock& clock) {
@@ -241,9 +274,15 @@ void Runner::refuse(msg::Call* call, Status status) {
 
 void Runner::mail(msg::Call* call, msg::Event&& event) {
   auto& all = room_.outgoing;
-  auto at = std::find_if(all.begin(), all.end(), [&](const auto& burst) { return burst.first == call->home; });
-  if (at == all.end()) at = all.insert(all.end(), {call->home, {}});
-  at->second.push_back({call, std::move(event)});
+  until_done("a lane", [&] {
+    auto at = std::find_if(all.begin(), all.end(), [&](const auto& burst) { return burst.first == call->home; });
+    if (at == all.end()) at = all.insert(all.end(), {call->home, {}});
+    auto& burst = at->second;
+    if (burst.size() == burst.capacity())
+      burst.reserve(2 * burst.size() + 1);  // the event is moved into room that is there
+    burst.push_back({call, std::move(event)});
+  });
+  if (owed_ && answered_ < owed_->size() && (*owed_)[answered_] == call) ++answered_;
 }
 
 // What the engine was given and gave goes before the answers do, so that memory is back when clients hear of it.
@@ -256,23 +295,25 @@ void Runner::release() {
 // A home without mail may be gone: pipelines come and go with their models.
 void Runner::post() {
   if (room_.order) {
-    room_.order->post(room_.number, room_.outgoing);
+    until_done("a lane", [this] { room_.order->post(room_.number, room_.outgoing); });
   } else {
     for (auto& [home, burst] : room_.outgoing)
-      if (!burst.empty()) home->post(burst);
+      if (!burst.empty()) until_done("a lane", [home = home, &burst = burst] { home->post(burst); });
   }
   if (room_.outgoing.size() > kHomesKept) room_.outgoing.clear();
 }
 
 void Runner::post_last() {
   post();
-  if (room_.order) room_.order->end(room_.number);
+  if (room_.order) until_done("a lane", [this] { room_.order->end(room_.number); });
 }
 
 void Runner::post_here() {
   for (auto& [home, burst] : room_.outgoing) {
-    for (auto& mail : burst) home->post_here(std::move(mail));
-    burst.clear();
+    auto mails = std::exchange(burst, {});  // what throws leaves none behind: the Call is its caller's again
+    for (auto& mail : mails) home->post_here(std::move(mail));
+    mails.clear();
+    burst = std::move(mails);
   }
   if (room_.outgoing.size() > kHomesKept) room_.outgoing.clear();
 }

@@ -28,10 +28,11 @@ class Runner {
     std::vector<Split::Part> parts;
     ResponseOrder::Mails outgoing;
     std::vector<msg::Event> events;
-    int32_t instance = -1;           // of the lane; -1: its batches are not kept in the timeline
-    base::Time (*now)() = lane_now;  // the simulator has a clock of its own
-    ResponseOrder* order = nullptr;  // where the answers of the batch wait for their turn; null: they do not
-    uint64_t number = 0;             // of the batch, there
+    std::vector<msg::Call*> under_way;  // of launch(), until land()
+    int32_t instance = -1;              // of the lane; -1: its batches are not kept in the timeline
+    base::Time (*now)() = lane_now;     // the simulator has a clock of its own
+    ResponseOrder* order = nullptr;     // where the answers of the batch wait for their turn; null: they do not
+    uint64_t number = 0;                // of the batch, there
   };
 
   // All outlive this; the Room is used by one Runner at a time.
@@ -43,6 +44,10 @@ class Runner {
         room_(room),
         batch_(room.batch) {}
 
+  // What is thrown ends here: by the engine, of whatever type, as a failure of its batch, or of the calls of it that
+  // fail alone; by the lane's own bookkeeping, as a failure of the calls that have not been answered. Answers wait for
+  // the memory that they need to leave: none is lost.
+  //
   // Runs the calls together; when that fails, or there is no memory to lay them side by side, one by one. All of them
   // are answered; the answers leave with post() or post_here().
   void run(const std::vector<msg::Call*>& calls);
@@ -69,8 +74,11 @@ class Runner {
   struct Clock {
     base::Time started{}, gathered{}, computing{}, computed{}, landed{}, finished{};
   };
+  template <class Work>
+  void bordered(const std::vector<msg::Call*>& calls, Work&& work);
   bool together(const std::vector<msg::Call*>& calls);
   void one_by_one(const std::vector<msg::Call*>& calls);
+  void landed(base::Status status);
   void over(const std::vector<msg::Call*>& calls, base::Status why);
   void alone(msg::Call* call, base::Time started);
   bool staged(Clock& clock);
@@ -92,6 +100,9 @@ class Runner {
   Room& room_;
   Batch& batch_;
   Clock flight_;  // of the batch that is under way
+  // Inside of bordered(): the calls to be answered, in their order, and how many have been.
+  const std::vector<msg::Call*>* owed_ = nullptr;
+  size_t answered_ = 0;
 };
 
 }  // namespace weir::sched

@@ -229,7 +229,7 @@ void TokenScheduler::start(Sequence& s, Time now) {
   s.wanted = 0;
   if (!s.started) {
     s.started = true;
-    share_.began(s.level, s.tag);
+    share_.began(s.level, s.tag, s.work());
     s.cached = s.stored;
     s.call->times.started = now;
     s.call->generation->cached_tokens = s.cached;

@@ -12,9 +12,9 @@ uint64_t TokenShare::came(uint32_t level, uint64_t tenant, uint64_t work) {
   return tag;
 }
 
-void TokenShare::began(uint32_t level, uint64_t tag) {
+void TokenShare::began(uint32_t level, uint64_t tag, uint64_t work) {
   uint64_t& now = now_[level];
-  now = std::max(now, tag);
+  now = std::max(now, tag + work);
 }
 
 // Only the last one's, so that a tenant's tags never go down.

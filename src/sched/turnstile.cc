@@ -7,10 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/attempt.h"
 #include "base/check.h"
 #include "msg/priority.h"
 #include "sched/fair_queue.h"
 #include "sched/runner.h"
+#include "sched/until_done.h"
 
 namespace weir::sched {
 
@@ -96,8 +98,8 @@ class Gated final : public msg::Inbox, private msg::Home, private Alarm::Bell {
 };
 
 void Gated::join(msg::Call* call) {
+  if (calls_.size() <= order_.size()) calls_.resize(order_.size() + 1);  // what throws has changed nothing
   auto slot = order_.push(call->tenant, 1);
-  if (slot >= calls_.size()) calls_.resize(slot + 1);
   calls_[slot] = call;
   waits(1);
   joining_.fetch_add(1, std::memory_order_relaxed);
@@ -206,21 +208,32 @@ void Gated::put(msg::Call* call) {
     case Turnstile::Entry::kFull: return refuse_here(call, too_many());
     case Turnstile::Entry::kGone: return refuse_here(call, client_left());
     case Turnstile::Entry::kWaits:
-      ring_at(leaves);
+      (void)base::attempt("a turnstile", [&] { ring_at(leaves); });
       if (pushed_out) refuse(pushed_out, too_many());
       joining_.fetch_sub(1, std::memory_order_release);  // this may be gone afterwards
       return;
   }
 }
 
+// What is thrown is the caller's, who has the Call then; its place is free again.
 void Gated::let_in(msg::Call* call, const Guest& guest) {
-  {
-    std::lock_guard lock(mutex_);
-    guests_.emplace(call, guest);
-  }
-  call->home = this;
   Porter porter;
-  inner_->put(call);  // this may be gone afterwards
+  try {
+    {
+      std::lock_guard lock(mutex_);
+      guests_.emplace(call, guest);
+    }
+    call->home = this;
+    inner_->put(call);  // this may be gone afterwards
+  } catch (...) {
+    {
+      std::lock_guard lock(mutex_);
+      guests_.erase(call);
+    }
+    call->home = guest.home;
+    Porter::left(turnstile_, 1);
+    throw;
+  }
 }
 
 void Gated::start(msg::Call* call) {
@@ -232,7 +245,8 @@ void Gated::start(msg::Call* call) {
   base::Time now = alarm_->now();
   auto waited = std::max<int64_t>((now - call->times.queued).count(), 0);
   stats_.queue.add(uint64_t(waited), 0);  // the lane counts it once, with what it waits there
-  let_in(call, {call->home, call->times.queued, false});
+  auto status = base::attempt("a turnstile", [&] { let_in(call, {call->home, call->times.queued, false}); });
+  if (!status.ok()) refuse(call, std::move(status));
 }
 
 base::Time Gated::leaves_at(const msg::Call& call) const {
@@ -264,8 +278,11 @@ void Gated::refuse(msg::Call* call, Status status) {
   auto waited = std::max<int64_t>((call->times.finished - call->times.queued).count(), 0);
   stats_.add_failure(status.code, uint64_t(waited));
   std::vector<msg::Mail> one;
-  one.push_back({call, {msg::Failed{std::move(status)}}});
-  call->home->post(one);
+  until_done("a turnstile", [&] {
+    one.reserve(1);
+    if (one.empty()) one.push_back({call, {msg::Failed{std::move(status)}}});
+    call->home->post(one);
+  });
 }
 
 void Gated::refuse_here(msg::Call* call, Status status) {

@@ -5,11 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <new>
 #include <system_error>
 #include <utility>
 
+#include "base/attempt.h"
 #include "base/check.h"
+#include "sched/until_done.h"
 
 namespace weir::sched {
 
@@ -28,8 +29,9 @@ void Workers::post(std::function<void()> work, Share share) {
   {
     std::lock_guard lock(mutex_);
     base::check(!stopping_, "Workers that end take no work");
-    uint64_t tag = shares_.came(0, share.client, std::max<uint64_t>(share.cost, 1));
-    queue_.emplace(Place{tag, ++posted_}, std::exchange(work, nullptr));
+    const uint64_t cost = std::max<uint64_t>(share.cost, 1);
+    const uint64_t tag = shares_.came(0, share.client, cost);
+    queue_.emplace(Place{tag, ++posted_}, Waiting{std::exchange(work, nullptr), cost});
     if (queue_.size() > idle_ && threads_.size() < most_) add_thread();
     if (threads_.empty()) work = take();
   }
@@ -47,8 +49,8 @@ void Workers::add_thread() {
 
 std::function<void()> Workers::take() {
   auto first = queue_.begin();
-  shares_.began(0, first->first.first);
-  auto work = std::move(first->second);
+  shares_.began(0, first->first.first, first->second.cost);
+  auto work = std::move(first->second.work);
   queue_.erase(first);
   return work;
 }
@@ -64,7 +66,7 @@ void Workers::run() {
     if (queue_.empty()) return;
     auto work = take();
     lock.unlock();
-    work();
+    (void)base::attempt("a worker", work);
     work = nullptr;
     lock.lock();
   }
@@ -104,7 +106,7 @@ class Errands final : public msg::Inbox {
       full = !bytes_.add(errand->tenant, errand->bytes);
       if (!full) waiting_.emplace(number = ++put_, errand);
     }
-    if (!full) return workers_.post([this, number] { turn(number); }, {call->tenant, errand->bytes});
+    if (!full) return queue(errand, number);
     call->home->post_here({call,
                            {msg::Failed{base::try_again(Code::kResourceExhausted,
                                                         "too many long texts are waiting to be tokenized; try "
@@ -127,6 +129,16 @@ class Errands final : public msg::Inbox {
   }
 
  private:
+  // What is thrown is the caller's, who has the Call then.
+  void queue(bus::ErrandCall* call, uint64_t number) {
+    try {
+      workers_.post([this, number] { turn(number); }, {call->tenant, call->bytes});
+    } catch (...) {
+      std::lock_guard lock(mutex_);
+      if (waiting_.erase(number) > 0) bytes_.remove(call->tenant, call->bytes);
+      throw;
+    }
+  }
   void turn(uint64_t number) {
     bus::ErrandCall* call;
     {
@@ -143,20 +155,22 @@ class Errands final : public msg::Inbox {
   static msg::Event run(bus::ErrandCall& call) {
     if (call.cancelled.load(std::memory_order_acquire))
       return {msg::Failed{base::failure(Code::kCancelled, "cancelled")}};
-    try {
+    auto status = base::attempt("an errand", [&] {
       call.errand->watch(call.cancelled);
       call.errand->run();
-      return {msg::Done{}};
-    } catch (const std::bad_alloc&) {
-      return {msg::Failed{base::try_again(Code::kResourceExhausted, "out of memory; try again later")}};
-    }
+    });
+    if (!status.ok()) return {msg::Failed{std::move(status)}};
+    return {msg::Done{}};
   }
 
   static void post(msg::Mail mail) {
     auto* home = mail.call->home;
     std::vector<msg::Mail> one;
-    one.push_back(std::move(mail));
-    home->post(one);
+    until_done("an errand", [&] {
+      one.reserve(1);
+      if (one.empty()) one.push_back(std::move(mail));
+      home->post(one);
+    });
   }
 
   std::mutex mutex_;

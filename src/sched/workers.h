@@ -53,7 +53,11 @@ class Workers {
   std::mutex mutex_;  // of all that follows
   std::condition_variable wake_;
   TokenShare shares_;
-  std::map<Place, std::function<void()>> queue_;
+  struct Waiting {
+    std::function<void()> work;
+    uint64_t cost;
+  };
+  std::map<Place, Waiting> queue_;
   uint64_t posted_ = 0;
   std::vector<std::thread> threads_;
   unsigned idle_ = 0;

@@ -52,6 +52,20 @@ TEST(TokenScheduler, ANewcomerDoesNotMakeUpForTheTimeInWhichItWasAway) {
   EXPECT_NEAR(double(ended(desk, second) - second_before), 10, 2);
 }
 
+TEST(TokenScheduler, EndlesslyManyNewTenantsDoNotKeepAnOldOneWaiting) {
+  TokenDesk desk(one_by_one());
+  auto old = crowd(desk, 1, 10);
+  uint64_t tenant = 2;
+  size_t others = 0;
+  std::vector<msg::Call*> waiting;
+  while (ended(desk, old) < 10) {
+    while (waiting.size() < 3) waiting.push_back(crowd(desk, tenant++, 1).front());
+    ASSERT_TRUE(desk.step());
+    others += std::erase_if(waiting, [&](auto* call) { return desk.last[call]; });
+    ASSERT_LE(others, 100u) << "after " << ended(desk, old) << " of the old one's";
+  }
+}
+
 TEST(TokenScheduler, AFullQueueGivesUpTheLastOfWhoHasMostInIt) {
   auto policy = one_by_one();
   policy.max_waiting = 4;
@@ -136,10 +150,10 @@ TEST(TokenShare, ATenantAloneIsServedInOrderAndNoFasterOneIsSlowed) {
   TokenShare share;
   uint64_t first = share.came(0, 7, 10), second = share.came(0, 7, 10);
   EXPECT_LT(first, second);
-  share.began(0, first);
-  share.began(0, second);
-  EXPECT_EQ(share.came(0, 8, 10), second) << "who comes late is not before what has begun, nor behind it";
-  EXPECT_GT(share.came(0, 7, 10), second);
+  share.began(0, first, 10);
+  share.began(0, second, 10);
+  EXPECT_EQ(share.came(0, 8, 10), second + 10) << "who comes late is behind what has begun";
+  EXPECT_EQ(share.came(0, 7, 10), second + 10);
   EXPECT_EQ(share.came(1, 7, 10), 0u) << "another priority, another queue";
 }
 
@@ -149,8 +163,21 @@ TEST(TokenShare, WhoGivesUpIsNotChargedAndWhoIsDoneIsForgotten) {
   for (int i = 0; i < 100; ++i) tags.push_back(share.came(0, 7, 10));
   for (; !tags.empty(); tags.pop_back()) share.left(0, 7, tags.back(), 10);
   EXPECT_EQ(share.came(0, 7, 10), 0u);
-  for (uint64_t tenant = 100; tenant < 10'000; ++tenant) share.began(0, share.came(0, tenant, 1) + 10);
+  for (uint64_t tenant = 100; tenant < 10'000; ++tenant) share.began(0, share.came(0, tenant, 1), 10);
   EXPECT_LT(share.tenants(), 200u);
+}
+
+TEST(TokenShare, NewTenantsHaveNoMoreWorkBeforeAnOldCallThanItsTenantHas) {
+  TokenShare share;
+  for (int i = 0; i < 10; ++i) (void)share.came(0, 1, 100);
+  const uint64_t tenth = 900;
+  uint64_t before = 0;
+  for (uint64_t tenant = 2; tenant < 1000; ++tenant) {
+    uint64_t tag = share.came(0, tenant, 10);
+    if (tag > tenth) break;
+    share.began(0, tag, 10), before += 10;
+  }
+  EXPECT_LE(before, tenth + 10);
 }
 
 }  // namespace
