@@ -5,18 +5,30 @@
 
 #include <cstdint>
 
+#include "base/client.h"
 #include "base/memory_ledger.h"
 
 namespace weir::base {
 
 class SteppedCharge {
  public:
+  // Whose share of the memory it is; outlives this. Null: nobody's.
+  struct Owner {
+    Client* client = nullptr;
+    ShareRule share{.percent = 100};
+  };
   // Without a ledger there is always room. `fixed`: bytes that are charged together with the first that are not free.
-  SteppedCharge(MemoryLedger* ledger, MemoryKind kind, uint64_t fixed = 0) : ledger_(ledger), fixed_(fixed) {
+  SteppedCharge(MemoryLedger* ledger, MemoryKind kind, uint64_t fixed = 0) : SteppedCharge(ledger, kind, fixed, {}) {}
+  SteppedCharge(MemoryLedger* ledger, MemoryKind kind, uint64_t fixed, Owner owner)
+      : ledger_(ledger), fixed_(fixed), owner_(owner) {
     if (ledger) charge_ = {*ledger, kind};
   }
+  ~SteppedCharge() {
+    if (owner_.client) owner_.client->take_off(Held::kSlabBytes, charge_.bytes());
+  }
+  SteppedCharge(const SteppedCharge&) = delete;
 
-  // Counts `bytes` more. False: there is no room for them, and they are not counted.
+  // Counts `bytes` more. False: there is no room for them, or the owner has its share; they are not counted.
   bool take(uint64_t bytes) {
     used_ += bytes;
     if (used_ <= covered_ || follow()) return true;
@@ -39,15 +51,24 @@ class SteppedCharge {
 
   bool follow() {
     const bool free = used_ <= kLeastCharged;
-    const uint64_t steps = free ? kLeastCharged : (used_ + kStep - 1) / kStep * kStep, before = charge_.bytes();
-    if (!charge_.resize(free ? 0 : steps + fixed_)) return false;
-    if (ledger_ && charge_.bytes() < before) ledger_->tell_room();
+    const uint64_t steps = free ? kLeastCharged : (used_ + kStep - 1) / kStep * kStep;
+    const uint64_t before = charge_.bytes(), after = free ? 0 : steps + fixed_;
+    if (after > before && !may_have(after - before)) return false;
+    if (!charge_.resize(after)) return false;
+    if (owner_.client && after > before) owner_.client->add(Held::kSlabBytes, after - before);
+    if (owner_.client && after < before) owner_.client->take_off(Held::kSlabBytes, before - after);
+    if (ledger_ && after < before) ledger_->tell_room();
     covered_ = steps;
     return true;
+  }
+  bool may_have(uint64_t more) const {
+    return !ledger_ || !owner_.client ||
+           owner_.client->may_have(Held::kSlabBytes, more, owner_.share, ledger_->held(), ledger_->budget());
   }
 
   MemoryLedger* const ledger_;
   const uint64_t fixed_;
+  const Owner owner_;
   MemoryCharge charge_;
   uint64_t used_ = 0, covered_ = kLeastCharged;
 };

@@ -20,6 +20,7 @@
 #include "base/bytes.h"
 #include "base/client.h"
 #include "base/env.h"
+#include "base/stepped_charge.h"
 #include "wire/limits.h"
 
 namespace weir::wire {
@@ -113,10 +114,17 @@ class BodyMemory {
   base::TimerId timer_ = base::TimerId::kNone;
 };
 
+// Whose heads a connection charges.
+inline base::SteppedCharge::Owner owner_of_heads(const BodyMemory* bodies, base::Client* client) {
+  if (!bodies) return {};
+  return {client, bodies->rules().share};
+}
+
 // What clients are told.
 inline constexpr std::string_view kNoMemoryInTime =
     "no memory came free for the request in time (limits.memory_wait); try again later";
-inline constexpr std::string_view kNoMemoryForHead = "there is no memory for the request's head; try again later";
+inline constexpr std::string_view kNoMemoryForHead =
+    "there is no memory for the request's head, or you hold your share of it (limits.client_share); try again later";
 inline constexpr std::string_view kMemoryGivenAway =
     "memory is short, and the request body was silent: its memory went to others; send it without pauses, later";
 

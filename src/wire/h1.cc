@@ -30,7 +30,7 @@ H1::H1(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
       wire_(wire),
       peer_(peer),
       parser_(*this),
-      heads_(memory_, base::MemoryKind::kInput),
+      heads_(memory_, base::MemoryKind::kInput, 0, owner_of_heads(env.bodies, peer.client.get())),
       idle_since_(wire.now()) {}
 H1::~H1() = default;
 

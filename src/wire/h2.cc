@@ -26,7 +26,7 @@ H2::H2(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
       wire_(wire),
       peer_(peer),
       guard_(limits_, wire.now()),
-      heads_(memory_, base::MemoryKind::kInput, kTables),
+      heads_(memory_, base::MemoryKind::kInput, kTables, owner_of_heads(env.bodies, peer.client.get())),
       walker_(kPreface),
       now_(wire.now()),
       opened_(now_),

@@ -2,6 +2,8 @@
 // busy HTTP/2 connections that are sent away where memory is short.
 #include <gtest/gtest.h>
 
+#include "base/clients.h"
+#include "base/fake_env.h"
 #include "h1_fixture.h"
 #include "support/counted_slabs.h"
 #include "support/h2_client.h"
@@ -171,6 +173,33 @@ TEST(HeadMemory, WithoutRoomAStreamIsRefusedInItsOwnForm) {
   h2.answer();
   EXPECT_EQ(h2.client[before].status(), "200");
   EXPECT_EQ(slabs.memory.held(), kBudget);
+}
+
+TEST(HeadMemory, OneClientsHeadsLeaveHalfOfTheMemoryToOthers) {
+  CountedSlabs slabs(16 * kBudget);
+  base::FakeEnv env;
+  base::Clients clients;
+  BodyMemory::Need need;
+  BodyMemory bodies(env, need, {.budget = 16 * kBudget});
+  ManyStreams one(slabs), other(slabs);
+  auto connect = [&](ManyStreams& h2, std::string_view name) {
+    h2.server.peer.client = clients.enter(name, base::Client::Limited::kYes);
+    CodecEnv its{h2.server.intake, slabs, h2.server.limits};
+    its.bodies = &bodies;
+    h2.server.limits.streams = 1000;
+    h2.server.codec = make_h2(its, h2.server.wire, h2.server.peer);
+  };
+  connect(one, "10.0.0.1"), connect(other, "10.0.0.2");
+  int32_t last = 0;
+  for (int i = 0; i < 900 && one.client[last].status().empty(); ++i) last = one.ask(12'000);
+  EXPECT_EQ(one.client[last].status(), "503");
+  EXPECT_NE(one.client[last].body.find("limits.client_share"), std::string::npos);
+  EXPECT_LE(slabs.memory.held(), 8 * kBudget);
+  for (int i = 0; i < 20; ++i) other.ask(12'000);
+  EXPECT_EQ(other.open.size(), 20u);
+  one.server.codec.reset();
+  EXPECT_EQ(one.server.peer.client->held(base::Held::kSlabBytes), 0u);
+  one.server.codec = make_h2({one.server.intake, slabs, one.server.limits}, one.server.wire, one.server.peer);
 }
 
 TEST(Overload, ABusyHttp2ConnectionIsSentAwayAndEndsWithItsLastAnswer) {
