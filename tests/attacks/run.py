@@ -16,7 +16,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-COLUMNS = ['attack', 'served', 'p99 ms (unloaded)', 'RSS peak MiB', 'after', 'longest turn ms', 'CPU s', 'verdict']
+COLUMNS = ['attack', 'served', 'p99 ms (unloaded)', 'RSS peak MiB', 'heap peak MiB', 'RSS after', 'longest turn ms', 'CPU s', 'verdict']
 BEGIN, END = '<!-- table -->\n', '<!-- /table -->\n'
 
 
@@ -27,6 +27,7 @@ def row(attack, out):
     bad = out.faults + out.late
     verdict = 'holds' if not bad else 'FAILS: ' + '; '.join(bad)[:200].replace('|', '/').replace('\n', ' ')
     return [f'`{attack.name}`: {attack.line}', served, f'{out.p99_ms:.0f} ({out.unloaded_p99_ms:.0f})', f'{out.rss_peak // MIB}',
+            '–' if out.heap_peak is None else f'{out.heap_peak // MIB}',
             f'{out.rss_after // MIB}', turn, f'{out.cpu_s:.1f}', verdict]
 
 
@@ -45,9 +46,10 @@ def show(out, form):
     from lab import MIB
     verdict = 'ok' if not out.faults and (form == 'quick' or not out.late) else 'FAILED'
     turn = 'turn –' if out.turn_s is None else f'turn {out.turn_s * 1000:.1f} ms {out.slow_turns or ""}'
+    heap = '' if out.heap_peak is None else f'heap {out.heap_before // MIB} → {out.heap_peak // MIB} MiB, '
     print(f'{verdict:6} {out.name}: served {out.served}/{out.asked}, p99 {out.p99_ms:.0f} ms (unloaded {out.unloaded_p99_ms:.0f}), '
           f'RSS {out.rss_before // MIB} → {out.rss_peak // MIB} → {out.rss_after // MIB} MiB (limit {out.rss_limit // MIB}), '
-          f'{turn}, CPU {out.cpu_s:.1f} s; {out.did}', flush=True)
+          f'{heap}{turn}, CPU {out.cpu_s:.1f} s; {out.did}', flush=True)
     for fault in out.faults + [f'(by the clock) {late}' for late in out.late]:
         print('       ' + fault, flush=True)
 
