@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "dialects/evergreen/reference.h"
 #include "evergreen_bench.h"
 
 namespace weir::evergreen {
@@ -181,7 +182,7 @@ TEST(EvergreenReferences, WhatIsBeingLoadedIsChargedAndRefusedWhereThereIsNoMemo
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, base::Code::kResourceExhausted);
   EXPECT_NE(second.error().text.find("there is no memory for it"), std::string::npos);
-  for (int i = 0; i < 5; ++i) env.advance(1ms);
+  for (int i = 0; i < 5; ++i) env.advance(std::chrono::milliseconds(1));
   EXPECT_EQ(ear.said, "600000");
   EXPECT_EQ(ledger.held(), 0u) << "the session counts it now";
 
