@@ -351,6 +351,15 @@ void Conn::tick_codec() {
   mark();
 }
 
+// The clock stands still within a turn: what is due later than now is not due in this one.
+void Conn::tick_next_turn() {
+  if (tick_timer_ != base::TimerId::kNone || state_ == State::kClosed) return;
+  tick_timer_ = shard_.at(shard_.now() + base::Duration(1), [this] {
+    tick_timer_ = base::TimerId::kNone;
+    resume();
+  });
+}
+
 void Conn::drain(wire::Drain step) {
   if (state_ == State::kServing) {
     codec_->drain(step);
@@ -365,6 +374,7 @@ bool Conn::busy() const { return state_ == State::kServing && (!codec_->idle() |
 void Conn::close(ClosedBy by) {
   if (state_ == State::kClosed) return;
   state_ = State::kClosed;
+  shard_.cancel(std::exchange(tick_timer_, base::TimerId::kNone));
   if (codec_) codec_->closed();
   socket_.close();
   home_.leave(*this, by);

@@ -65,6 +65,7 @@ class Conn final : public Resident, private wire::Wire, private Socket::Owner {
     tick_wanted_ = true;
     mark();
   }
+  void tick_next_turn() override;
   base::Time now() const override;
   // Socket::Owner
   void on_readable() override;
@@ -106,6 +107,7 @@ class Conn final : public Resident, private wire::Wire, private Socket::Owner {
   wire::RateFloor sealed_floor_;                     // under what is sealed and waits for the socket
   base::Time since_;                                 // of the state
   const Transport transport_;
+  base::TimerId tick_timer_ = base::TimerId::kNone;
   State state_ = State::kFirstByte;
   ClosedBy by_ = ClosedBy::kPeer;  // who ends it, once that is known
   bool marked_ = false;

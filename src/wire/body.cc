@@ -41,7 +41,8 @@ void BodyCollector::clear() {
     aside_.clear();
   state_ = State::kOpen;
   aside_charge_.clear();
-  ended_ = false;
+  ended_ = paused_ = false;
+  slice_ = kInflateSlice;
 }
 
 BodyCollector::State BodyCollector::put(std::span<const std::byte> piece) {
@@ -63,6 +64,8 @@ BodyCollector::State BodyCollector::retry() {
   if (state_ != State::kStalled) return state_;
   std::string waiting = std::exchange(aside_, {});
   state_ = State::kOpen;
+  paused_ = false;
+  slice_ = kInflateSlice;
   state_ = advance(std::as_bytes(std::span(waiting)));
   if (state_ != State::kStalled) aside_charge_.clear();
   if (state_ == State::kOpen && ended_) state_ = settle();
@@ -98,15 +101,18 @@ BodyCollector::State BodyCollector::copy(std::span<const std::byte>& piece) {
 }
 
 BodyCollector::State BodyCollector::inflate(std::span<const std::byte>& piece) {
+  size_t& slice = shape_.share ? shape_.share->left : slice_;
   while (true) {
     std::span<std::byte> room;
-    if (block_) room = {block_.data() + block_.size(), block_.room()};
+    if (block_) room = {block_.data() + block_.size(), std::min(block_.room(), slice)};
     size_t before = room.size();
     Inflate did = inflater_->step(piece, room);
     block_.resize(block_.size() + before - room.size());
+    slice -= before - room.size();
     if (did == Inflate::kMore) return State::kOpen;
     if (did == Inflate::kCorrupt) return State::kCorrupt;
     if (did != Inflate::kFull) return State::kTooBig;
+    if (slice == 0) return paused_ = true, State::kStalled;
     if (State grown = grow(uint64_t(block_.size()) + 1); grown != State::kOpen) return grown;
   }
 }

@@ -3,9 +3,10 @@
 // Used by every codec for BodyPlan::kWhole. The slab grows by what has come of the Content-Length (base/slab_parts.h);
 // where the length is not known (chunked, coded) it grows by doubling. It takes every
 // piece that it is given: when the SlabSource has no room it keeps the piece aside and says kStalled; the codec then
-// holds its peer back (so that little is kept aside), waits in line (wire/body_memory.h) and calls retry(). What is
-// kept aside is charged to the ledger of the SlabSource; where that has no room either, the body is refused at once
-// (kNoMemory).
+// holds its peer back (so that little is kept aside), waits in line (wire/body_memory.h) and calls retry(). It says the
+// same when it has inflated kInflateSlice since the last retry(); then it is paused(), waits in no line, and retry()
+// must come in the next turn of the loop. What is kept aside is charged to the ledger of the SlabSource; where that has
+// no room either, the body is refused at once (kNoMemory).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ class BodyCollector {
  public:
   enum class State : uint8_t {
     kOpen,
-    kStalled,   // waits for a slab
+    kStalled,   // waits for a slab, or for the next turn
     kDone,      // after end(): take() it
     kTooBig,    // more than the limit, or a bomb: 413
     kCorrupt,   // not in its Content-Encoding: 400
@@ -36,6 +37,7 @@ class BodyCollector {
     Coding coding = Coding::kIdentity;
     InflateLimits limits;
     BodyOwner owner{};
+    InflateShare* share = nullptr;  // outlives the body, entered by its owner; null: it has a slice for itself
   };
 
   // Starts a body; also after an earlier one, whatever became of it.
@@ -48,6 +50,8 @@ class BodyCollector {
   State end();
   State retry();
   State state() const { return state_; }
+  // It is stalled only because others are to have their turn.
+  bool paused() const { return state_ == State::kStalled && paused_; }
   // Memory that is held for it.
   uint64_t reserved() const { return block_.capacity(); }
   // In kStalled, or when make_room() has said so: the slab that was not to be had, in bytes.
@@ -72,6 +76,8 @@ class BodyCollector {
   Shape shape_;
   State state_ = State::kOpen;
   bool ended_ = false;
+  bool paused_ = false;
+  size_t slice_ = kInflateSlice;  // what may still be inflated before the next retry(), where nothing is shared
   base::Block block_;
   std::optional<Inflater> inflater_;
   base::MemoryCharge inflater_charge_;

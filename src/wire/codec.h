@@ -25,6 +25,8 @@ class Wire {
   virtual void output_ready() = 0;
   // The codec wants its tick() at the end of this turn, in the order of these calls.
   virtual void tick_soon() { output_ready(); }
+  // The codec has work left over from this turn: it wants its tick() in the next one.
+  virtual void tick_next_turn() { output_ready(); }
   virtual base::Time now() const = 0;
 
  protected:
@@ -78,7 +80,8 @@ class Codec {
   // No Exchange is open: the connection may be closed by the idle timeout or the drain.
   virtual bool idle() const = 0;
 
-  // Called about once a second and after a slab came free: time limits and rates are enforced here.
+  // Called about once a second, and when Wire::tick_soon() or tick_next_turn() asked for it: time limits and rates are
+  // enforced here.
   virtual void tick(base::Time now) = 0;
   virtual void drain(Drain step) = 0;
   // A codec to go on with instead of this one (after sniffing, or a protocol upgrade); null almost always.

@@ -193,27 +193,55 @@ Inflate Inflater::step(std::span<const std::byte>& in, std::span<std::byte>& out
   }
 }
 
+Inflate WholeInflater::step(base::SlabSource& slabs, base::Bytes* out) {
+  constexpr size_t kInput = kInflateSlice / 4;  // what shrinks to nothing takes its time, too
+  if (!inflater_) inflater_.emplace(coding_, limits_), in_ = coded_.span();
+  for (size_t work = kInflateSlice;;) {
+    if (block_.room() == 0)
+      if (Inflate grown = grow(slabs); grown != Inflate::kMore) return grown;
+    const auto offered = in_.first(std::min(in_.size(), kInput));
+    auto in = offered;
+    const size_t before = std::min(block_.room(), work);
+    std::span<std::byte> room(block_.data() + block_.size(), before);
+    Inflate did = inflater_->step(in, room);
+    const size_t used = offered.size() - in.size(), wrote = before - room.size();
+    in_ = in_.subspan(used);
+    block_.resize(block_.size() + wrote);
+    if (did == Inflate::kCorrupt || did == Inflate::kTooBig) return did;
+    if (did == Inflate::kMore && in_.empty()) {
+      if (!inflater_->complete()) return Inflate::kCorrupt;
+      *out = block_.freeze();
+      return Inflate::kDone;
+    }
+    work -= std::min(work, wrote + used * (kInflateSlice / kInput));
+    if (work == 0) return Inflate::kMore;
+  }
+}
+
+// One byte more than the limit at the most, so that exactly the limit fits and more is noticed. kMore: it has grown.
+Inflate WholeInflater::grow(base::SlabSource& slabs) {
+  const uint64_t most = std::max<uint64_t>(limits_.bytes + 1, 4096);
+  const uint64_t first = std::clamp<uint64_t>(uint64_t(coded_.size()) * 4, 4096, most);
+  const uint64_t want = block_ ? uint64_t(block_.capacity()) * 2 : first;
+  base::Slab* slab = slabs.take(size_t(want));
+  if (!slab) {
+    block_ = {};
+    inflater_.reset();
+    return base::wait_in_vain(slabs, size_t(want)) ? Inflate::kNoMemory : Inflate::kNoRoom;
+  }
+  base::Block bigger(slab);
+  if (block_) bigger.append(block_.data(), block_.size());
+  block_ = std::move(bigger);
+  return Inflate::kMore;
+}
+
 Inflate inflate_whole(Coding coding, std::span<const std::byte> in, InflateLimits limits, base::SlabSource& slabs,
                       base::Bytes* out) {
-  Inflater inflater(coding, limits);
-  // One byte more than the limit, so that exactly the limit fits and more is noticed.
-  const uint64_t most = limits.bytes + 1;
-  uint64_t want = std::clamp<uint64_t>(uint64_t(in.size()) * 4, 4096, std::max<uint64_t>(most, 4096));
-  base::Block block;
-  while (true) {
-    base::Slab* slab = slabs.take(size_t(want));
-    if (!slab) return base::wait_in_vain(slabs, size_t(want)) ? Inflate::kNoMemory : Inflate::kNoRoom;
-    base::Block bigger(slab);
-    if (block) bigger.append(block.data(), block.size());
-    block = std::move(bigger);
-    std::span<std::byte> room(block.data() + block.size(), block.room());
-    Inflate did = inflater.step(in, room);
-    block.resize(block.capacity() - room.size());
-    if (did == Inflate::kMore) did = inflater.complete() ? Inflate::kDone : Inflate::kCorrupt;
-    if (did == Inflate::kDone) *out = block.freeze();
-    if (did != Inflate::kFull) return did;
-    want = uint64_t(block.capacity()) * 2;
-  }
+  WholeInflater inflater(coding, base::Bytes(nullptr, in.data(), in.size()), limits);
+  Inflate did;
+  do did = inflater.step(slabs, out);
+  while (did == Inflate::kMore);
+  return did;
 }
 
 base::Bytes deflate(Coding coding, std::span<const base::Bytes> pieces) {

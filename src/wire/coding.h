@@ -9,8 +9,10 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "base/bytes.h"
+#include "base/env.h"
 
 namespace weir::wire {
 
@@ -22,9 +24,9 @@ std::optional<Coding> coding_of(std::string_view name);
 // The best of ours for an Accept-Encoding or grpc-accept-encoding value (RFC 9110 §12.5.3); gzip before deflate.
 Coding choose_coding(std::string_view accept);
 
-// A body below 1 KiB is hardly smaller when it is coded, and costs more than it saves; one above 1 MiB would keep all
-// others of its shard waiting (zlib deflates 50 to 150 MB/s).
-inline constexpr uint64_t kLeastCoded = 1024, kMostCoded = 1 << 20;
+// A body below 1 KiB is hardly smaller when it is coded, and costs more than it saves; one above 256 KiB would keep all
+// others of its shard waiting (zlib deflates 50 to 150 MB/s): it is coded by a worker or goes out as it is.
+inline constexpr uint64_t kLeastCoded = 1024, kMostCoded = 256 << 10;
 constexpr bool worth_coding(uint64_t bytes) { return bytes >= kLeastCoded && bytes <= kMostCoded; }
 
 struct InflateLimits {
@@ -33,13 +35,13 @@ struct InflateLimits {
 };
 
 enum class Inflate : uint8_t {
-  kMore,      // all input is taken; more may come
+  kMore,      // all input is taken; more may come. Of a WholeInflater: there is more to do, in another turn
   kFull,      // the output is full; call again with room
   kCorrupt,   // not this coding, a bad checksum, or bytes after the end
   kTooBig,    // past the limit or the ratio
-  kNoRoom,    // inflate_whole() only: the SlabSource gave nothing; try again later
-  kNoMemory,  // inflate_whole() only: nor will it; do not wait
-  kDone,      // inflate_whole() only
+  kNoRoom,    // whole messages only: the SlabSource gave nothing; try again later
+  kNoMemory,  // whole messages only: nor will it; do not wait
+  kDone,      // whole messages only
 };
 
 class Inflater {
@@ -62,7 +64,40 @@ class Inflater {
   std::unique_ptr<Stream> stream_;
 };
 
-// A whole coded message into one slab. kDone: `*out` is set; else kCorrupt, kTooBig, kNoRoom or kNoMemory.
+// What is inflated in one turn of a loop: 1 to 4 ms.
+inline constexpr size_t kInflateSlice = size_t(1) << 20;
+
+// A slice that several bodies share, because one read may bring parts of many.
+struct InflateShare {
+  size_t left = kInflateSlice;
+  base::Time turn{};  // to which it belongs
+
+  void enter(base::Time now) {
+    if (turn != now) turn = now, left = kInflateSlice;
+  }
+};
+
+// A whole coded message into one slab, a slice at a time.
+class WholeInflater {
+ public:
+  WholeInflater(Coding coding, base::Bytes coded, InflateLimits limits)
+      : coding_(coding), coded_(std::move(coded)), limits_(limits) {}
+  // kMore: go on in another turn. kDone: `*out` is set. At kNoRoom it has let go of its slab, so that no two wait for
+  // each other's, and begins anew with the next call.
+  Inflate step(base::SlabSource& slabs, base::Bytes* out);
+
+ private:
+  Inflate grow(base::SlabSource& slabs);
+
+  const Coding coding_;
+  const base::Bytes coded_;
+  const InflateLimits limits_;
+  std::optional<Inflater> inflater_;
+  std::span<const std::byte> in_;  // what is left of it
+  base::Block block_;
+};
+
+// A whole coded message into one slab, at once. kDone: `*out` is set; else kCorrupt, kTooBig, kNoRoom or kNoMemory.
 Inflate inflate_whole(Coding coding, std::span<const std::byte> in, InflateLimits limits, base::SlabSource& slabs,
                       base::Bytes* out);
 

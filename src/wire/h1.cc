@@ -39,6 +39,7 @@ void H1::feed(std::span<const std::byte> bytes) {
   process(bytes);
   charge_input();
   busy_ = false;
+  go_on_if_paused();
 }
 
 // What is kept of a read until more can be done with it. A request whose bytes find no room ends, and the connection
@@ -240,9 +241,10 @@ void H1::on_body(std::span<const std::byte> piece) {
 void H1::follow_body(BodyCollector::State state) {
   if (!env_.bodies) return;
   base::Client* client = current_ ? current_->request().peer->client.get() : nullptr;
-  if (state == BodyCollector::State::kStalled)
+  const bool open = state == BodyCollector::State::kOpen || collector_.paused();
+  if (state == BodyCollector::State::kStalled && !open)
     env_.bodies->wait(*this, client, collector_.wanted());
-  else if (state == BodyCollector::State::kOpen && collector_.reserved() > 0)
+  else if (open && collector_.reserved() > 0)
     env_.bodies->moved(*this, client);
   else
     env_.bodies->leave(*this);

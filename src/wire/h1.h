@@ -167,6 +167,7 @@ class H1 final : public Codec, H1Parser::Sink, BodyMemory::Body {
   void close_after_queue();
   void close_now();
   void note_output(uint64_t before);
+  void go_on_if_paused();
   bool held_back() const;
   bool overloaded(base::Overload step) const { return memory_ && memory_->at_least(step); }
   uint64_t held_for_answers() const;

@@ -134,6 +134,11 @@ void H1::consumed(size_t n) {
 
 void H1::note_output(uint64_t before) {
   if (output_.total() != before || (closing_ && output_.empty())) wire_.output_ready();
+  go_on_if_paused();
+}
+
+void H1::go_on_if_paused() {
+  if (current_ && collector_.paused()) wire_.tick_next_turn();
 }
 
 void H1::announce() {

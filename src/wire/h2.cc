@@ -52,7 +52,8 @@ void H2::feed(std::span<const std::byte> bytes) {
 
 // One helping: as much as may start within one read. Returns what it used.
 size_t H2::digest(std::span<const std::byte> bytes) {
-  now_ = wire_.now();
+  now_ = helped_ = wire_.now();
+  inflating_.enter(now_);
   size_t used = admit(bytes);
   if (!guard_.verdict()) receive(bytes.first(used));
   if (guard_.verdict()) die();
@@ -95,14 +96,20 @@ void H2::receive(std::span<const std::byte> bytes) {
   }
 }
 
-void H2::digest_stash() {
+// One helping in each turn of the loop, so that others have theirs. False: not in this turn.
+bool H2::digest_stash() {
+  if (helped_ == wire_.now()) {
+    wire_.tick_next_turn();
+    return false;
+  }
   std::string rest = std::move(stash_);
   stash_.clear();
   size_t used = digest(std::as_bytes(std::span(rest)));
-  if (dead_) return;
+  if (dead_) return true;
   rest.erase(0, used);
   stash_ = std::move(rest);
   if (!stash_.empty()) wire_.output_ready();
+  return true;
 }
 
 void H2::consume(H2Exchange& x, size_t n) {
@@ -239,7 +246,7 @@ void H2::eof() {
   if (dead_) return;
   now_ = wire_.now();
   eof_ = true;
-  while (!stash_.empty() && !dead_) digest_stash();
+  for (; !stash_.empty() && !dead_; digest_stash()) helped_ = base::kNever;
   for (auto& x : live_)
     if (!x->in.ended && !x->out.finished) x->reset(Reset::kCancel);
 }
@@ -276,6 +283,8 @@ void H2::drain(Drain step) {
 
 void H2::tick(base::Time now) {
   now_ = now;
+  inflating_ = {.turn = now};
+  helped_ = base::kNever;
   if (dead_) {
     if (session_ && now - dead_at_ >= kLastFlush) drop_output();
     return settle();

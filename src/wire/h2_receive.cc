@@ -206,7 +206,8 @@ void H2::plan_body(H2Exchange& x, Plan plan) {
     x.collector.begin(env_.slabs, {request.content_length,
                                    coding,
                                    {plan.limit, limits_.inflate_ratio},
-                                   {env_.bodies, request.peer->client.get()}});
+                                   {env_.bodies, request.peer->client.get()},
+                                   &inflating_});
   }
   if (plan.body != BodyPlan::kStream) x.in.floor.start(now_);
   if (x.in.expects_continue && !x.in.discard && !x.out.started && !x.in.ended) {
@@ -257,6 +258,7 @@ void H2::collected(H2Exchange& x, BodyCollector::State state) {
   using State = BodyCollector::State;
   follow_body(x, state);
   x.in.stalled = state == State::kStalled;
+  if (x.collector.paused()) wire_.tick_next_turn();
   if (x.in.stalled) return x.in.floor.stop();
   if (!x.in.ended) x.in.floor.start(now_);
   consume(x, x.in.unconsumed);
@@ -276,9 +278,10 @@ void H2::collected(H2Exchange& x, BodyCollector::State state) {
 void H2::follow_body(H2Exchange& x, BodyCollector::State state) {
   if (!env_.bodies) return;
   base::Client* client = x.request().peer->client.get();
-  if (state == BodyCollector::State::kStalled)
+  const bool open = state == BodyCollector::State::kOpen || x.collector.paused();
+  if (state == BodyCollector::State::kStalled && !open)
     env_.bodies->wait(x, client, x.collector.wanted());
-  else if (state == BodyCollector::State::kOpen && x.collector.reserved() > 0)
+  else if (open && x.collector.reserved() > 0)
     env_.bodies->moved(x, client);
   else
     env_.bodies->leave(x);

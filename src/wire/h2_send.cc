@@ -232,10 +232,8 @@ void H2::pass_marks() {
 size_t H2::pending(std::span<iovec> out) {
   if (!dead_) {
     fill();
-    while (output_.empty() && !stash_.empty() && !dead_) {
-      digest_stash();
+    while (output_.empty() && !stash_.empty() && !dead_ && digest_stash())
       if (!dead_) fill();
-    }
     if (guard_.verdict()) die();
     if (session_over()) abort_all();
     if (output_.empty()) settle();

@@ -20,6 +20,7 @@
 
 #include "base/stepped_charge.h"
 #include "wire/codec.h"
+#include "wire/coding.h"
 #include "wire/frame_rules.h"
 #include "wire/guard.h"
 #include "wire/h2_exchange.h"
@@ -96,7 +97,7 @@ class H2 final : public Codec, private H2Streams {
   size_t digest(std::span<const std::byte> bytes);
   size_t admit(std::span<const std::byte> bytes);
   void receive(std::span<const std::byte> bytes);
-  void digest_stash();
+  bool digest_stash();
   void condemn(std::string_view reason, H2Error code, std::string_view text);
   void die();
   void drop_output();
@@ -131,6 +132,8 @@ class H2 final : public Codec, private H2Streams {
   H2Output output_;
   base::Time now_;  // of the present feed(), consumed() or tick()
   base::Time opened_;
+  base::Time helped_ = base::kNever;  // the turn of the latest helping
+  InflateShare inflating_;
   Inside inside_ = Inside::kNothing;
   bool dead_ = false;      // the connection ends as soon as the output is written
   bool eof_ = false;       // the peer sends no more
@@ -142,7 +145,7 @@ class H2 final : public Codec, private H2Streams {
   base::Time idle_since_;
   RateFloor drain_floor_;
   uint32_t window_ = 0;  // the connection's receive window, as the peer knows it
-  std::string stash_;    // read, but beyond what one read may start
+  std::string stash_;    // read, but beyond what one turn may start
 
   H2Exchange* heading_ = nullptr;  // whose fields are arriving
   bool trailers_ = false;          // they are trailers

@@ -129,11 +129,13 @@ struct RpcServer::Parts {
 };
 
 RpcServer::RpcServer(Router& router, base::Env& env, base::SlabSource& slabs, JsonForm* json, RpcOptions options)
-    : parts_(new Parts{router, RpcHouse{env, slabs, json, options}, {}, {}}) {
+    : parts_(new Parts{router, RpcHouse{env, slabs, json, options, nullptr}, {}, {}}) {
   router.fallback(*this, speaks_grpc, "grpc", kStreamed);
 }
 
 RpcServer::~RpcServer() = default;
+
+void RpcServer::employ(Errands& errands) { parts_->house.errands = &errands; }
 
 void RpcServer::add(RpcRoute route) {
   std::string path = "/" + route.service + "/" + route.method;

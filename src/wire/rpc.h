@@ -21,7 +21,12 @@
 namespace weir::wire {
 
 class BodyMemory;
+class Errands;
 class Rpc;
+
+// JSON of so many bytes is worked on where it came in: half a millisecond at most where it is read directly, ten where
+// the library has to (marshal/proto_json.h). Messages become JSON by the library alone.
+inline constexpr size_t kLongText = size_t(64) << 10, kLongMessage = size_t(32) << 10;
 
 // Whether a message may be compressed, within RpcOptions::compress.
 enum class MessageCompress : uint8_t { kAsConfigured, kNever };
@@ -76,7 +81,8 @@ class Rpc {
 
 enum class RpcKind : uint8_t { kUnary, kClientStream, kServerStream, kBidi };
 
-// Protobuf JSON, by message type; marshal::ProtoJson is the one in production. Errors: INVALID_ARGUMENT with place.
+// Protobuf JSON, by message type; marshal::ProtoJson is the one in production. Errors: INVALID_ARGUMENT with place. Any
+// thread.
 class JsonForm {
  public:
   virtual base::Result<std::string> to_binary(std::string_view type, std::string_view json) = 0;
@@ -141,14 +147,19 @@ struct RpcOptions {
 // call only until its request is complete: the method passes Rpc::deadline() on to its Call, and the bus enforces it.
 // Backpressure, in every form: while no slab is to be had, or the peer lets Exchange::kHighWater of answers pile up,
 // request bytes are not consumed, so flow control holds the peer. Who waits for a slab in vain, or is silent while
-// others wait, gets RESOURCE_EXHAUSTED (wire/body_memory.h). Compressed messages and JSON become what they are in
-// slabs, too. A JSON message that is longer than its text is RESOURCE_EXHAUSTED where there is no slab for it.
+// others wait, gets RESOURCE_EXHAUSTED (wire/body_memory.h). A call that has more messages than one turn of the loop
+// should be kept busy with goes on in the next; long JSON is read and written by workers (employ()). Compressed
+// messages and JSON become what they are in slabs, too. A JSON message that is longer than its text is
+// RESOURCE_EXHAUSTED where there is no slab for it.
 class RpcServer final : public Service {
  public:
   // All borrowed; they outlive every Exchange. `env` is this shard's.
   RpcServer(Router& router, base::Env& env, base::SlabSource& slabs, JsonForm* json, RpcOptions options = {});
   ~RpcServer();
   void add(RpcRoute route);
+  // Who does what would take too long on the shard: JSON texts above kLongText, answers above kLongMessage. Before the
+  // first Exchange; borrowed. Until then all is done on the shard.
+  void employ(Errands& errands);
   // As the Router's fallback: gRPC to an unknown method.
   void serve(Exchange& exchange, const PathArgs& args) override;
 

@@ -106,11 +106,7 @@ void RpcCall::on_close(Exchange&, bool complete) {
   tell_close();
 }
 
-// What a method throws, for want of memory or otherwise, ends its call, and not the connection with all others.
-template <class Work>
-void RpcCall::guarded(Work work) {
-  auto status = base::attempt("a method", work);
-  if (status.ok()) return;
+void RpcCall::threw(const base::Status& status) {
   if (status.code == Code::kResourceExhausted) exchange_.ledger().reject = reason::kOverload;
   break_off(status);
 }
@@ -143,7 +139,7 @@ void RpcCall::half_close() {
 
 bool RpcCall::congested() {
   if (one_request()) return false;
-  if (exchange_.backlog() > Exchange::kHighWater) return true;  // on_drain() resumes
+  if (backlog() > Exchange::kHighWater) return true;  // on_drain() resumes
   if (!reader_ || !reader_->full()) return false;
   retry_soon();
   return true;
@@ -206,12 +202,42 @@ void RpcCall::memory_lost(BodyMemory::Loss why) {
 
 void RpcCall::retry_soon() { retry_at(house_.env.now() + kRetryAfter); }
 
+// The clock stands still within a turn: what is due later than now is not due in this one. A call that has had its own
+// part goes behind those that have had none.
+void RpcCall::go_on_next_turn() {
+  const base::Duration later = work_ >= kWorkPerTurn ? base::Duration(std::chrono::microseconds(1)) : base::Duration(1);
+  retry_at(house_.env.now() + later);
+}
+
 void RpcCall::retry_at(base::Time when) {
   if (retry_timer_ != base::TimerId::kNone) return;
   retry_timer_ = house_.env.at(when, [this] {
     retry_timer_ = base::TimerId::kNone;
     guarded([this] { resume(); });
   });
+}
+
+void RpcCall::enter_turn() {
+  const base::Time now = house_.env.now();
+  if (turn_ != now) turn_ = now, work_ = 0;
+  if (house_.turn != now) house_.turn = now, house_.work = 0;
+}
+
+void RpcCall::spend(size_t work) {
+  enter_turn();
+  work_ += work;
+  house_.work += work;
+}
+
+bool RpcCall::turn_is_full() {
+  enter_turn();
+  return work_ >= kWorkPerTurn || house_.work >= kAllWorkPerTurn;
+}
+
+bool RpcCall::spent() {
+  if (!turn_is_full()) return false;
+  go_on_next_turn();
+  return true;
 }
 
 }  // namespace weir::wire

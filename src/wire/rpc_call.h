@@ -5,12 +5,15 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/attempt.h"
 #include "base/memory_ledger.h"
 #include "wire/coding.h"
+#include "wire/errands.h"
 #include "wire/grpc_frames.h"
 #include "wire/guard.h"
 #include "wire/rpc.h"
@@ -23,7 +26,19 @@ struct RpcHouse {
   base::SlabSource& slabs;
   JsonForm* json;  // null: no JSON form
   RpcOptions options;
+  Errands* errands = nullptr;  // null: all is done on the shard
+
+  // What all calls of the shard have had done for them in the turn that began at `turn`.
+  mutable base::Time turn = base::kNever;
+  mutable size_t work = 0;
+  mutable InflateShare inflating{};
 };
+
+// How much is done for one call, and for all of a shard, in one turn of the loop: in bytes of JSON, which the library
+// reads at 5 MB/s. A message in that form counts as kWorkPerMessage of them for what is done about it behind this.
+inline constexpr size_t kWorkPerTurn = 32 << 10, kAllWorkPerTurn = 64 << 10, kWorkPerMessage = 512;
+// Bytes that come out of an Inflater in the time in which one byte of JSON is read.
+inline constexpr size_t kInflatedPerWork = kInflateSlice / kWorkPerTurn;
 
 class RpcCall : public Reader, public Rpc, BodyMemory::Body {
  public:
@@ -70,10 +85,25 @@ class RpcCall : public Reader, public Rpc, BodyMemory::Body {
   void starved(uint64_t bytes);
   void fed() { starved_ = false; }
   BodyOwner owner() const;
+  // Asks for a resume() in the next turn of the loop, because others are to have theirs.
+  void go_on_next_turn();
+  // The call has cost so much of this turn.
+  void spend(size_t work);
+  // The call, or all calls together, have had their part of this turn: nothing more is done now, and resume() comes in
+  // the next one.
+  bool spent();
+  // The same without a resume().
+  bool turn_is_full();
 
   // Into the fields that carry an error's status: the id that the access log has the call by. `with` is what else the
   // client gets in the same block: the id is not written twice.
   void add_request_id(Fields& to, const base::Status& status, const Fields& with = {}) const;
+
+  // What a method throws, for want of memory or otherwise, ends its call, and not the connection with all others.
+  template <class Work>
+  void guarded(Work work) {
+    if (auto status = base::attempt("a method", work); !status.ok()) threw(status);
+  }
 
   // No more request bytes are wanted.
   bool finished() const { return finished_; }
@@ -91,10 +121,10 @@ class RpcCall : public Reader, public Rpc, BodyMemory::Body {
   base::Status read_timeout();
   void drop_timers();
   void tell_close();
-  template <class Work>
-  void guarded(Work work);
+  void threw(const base::Status& status);
   void watch_rate();
   void retry_at(base::Time when);
+  void enter_turn();
   void follow_memory(Owes owes);
 
   // BodyMemory::Body
@@ -107,6 +137,8 @@ class RpcCall : public Reader, public Rpc, BodyMemory::Body {
   base::TimerId retry_timer_ = base::TimerId::kNone;
   base::TimerId rate_timer_ = base::TimerId::kNone;
   RateFloor floor_;
+  base::Time turn_ = base::kNever;  // to which work_ belongs
+  size_t work_ = 0;
   base::Bytes request_;  // of unary and server-streaming methods, until the half-close
   bool has_request_ = false, finished_ = false, told_close_ = false;
   bool starved_ = false;  // waits for a slab
@@ -155,11 +187,12 @@ class FramedCall : public RpcCall {
   Deframer deframer_;
   std::string held_;  // frame bytes that wait for a slab or for congestion to pass
   base::MemoryCharge held_charge_;
-  size_t owed_ = 0;      // request bytes not yet given back with consume()
-  bool wide_ = false;    // the peer has been told to expect()
-  base::Bytes coded_;    // a compressed message that waits for a slab to inflate into
-  bool ended_ = false;   // the request is complete
-  bool closed_ = false;  // and the method has heard of it
+  size_t owed_ = 0;    // request bytes not yet given back with consume()
+  bool wide_ = false;  // the peer has been told to expect()
+  base::Bytes coded_;  // a compressed message that waits for a slab to inflate into, or for its next slice
+  std::optional<WholeInflater> inflater_;  // of it
+  bool ended_ = false;                     // the request is complete
+  bool closed_ = false;                    // and the method has heard of it
   Coding in_ = Coding::kIdentity, out_ = Coding::kIdentity;
   MessageCompress compress_ = MessageCompress::kAsConfigured;
   bool came_compressed_ = false;  // the latest message that was delivered

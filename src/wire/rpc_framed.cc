@@ -23,6 +23,9 @@ constexpr size_t kJoinBelow = 4096;
 // What fits into the window that every stream has need not be told.
 constexpr uint64_t kWorthTelling = 1 << 20;
 
+// What a message costs that need not be read as JSON: a thousand of them are a call's part of a turn.
+constexpr size_t kWorkPerFrame = kWorkPerTurn / 1024;
+
 }  // namespace
 
 FramedCall::FramedCall(const RpcRoute& route, const RpcHouse& house, Exchange& exchange)
@@ -100,7 +103,7 @@ void FramedCall::resume() {
 // Delivers messages until `in` is used up, or something makes it wait.
 void FramedCall::pump(std::span<const std::byte>& in) {
   fed();
-  while (!finished() && !congested()) {
+  while (!finished() && !congested() && !spent()) {
     if (!coded_.empty()) {
       if (!accept_message()) return;
       continue;
@@ -114,6 +117,7 @@ void FramedCall::pump(std::span<const std::byte>& in) {
         return break_off(deframer_.error());
       }
       case Deframer::Step::kMessage: {
+        spend(kWorkPerFrame);
         bool compressed = deframer_.compressed();
         base::Bytes message = deframer_.take();
         if (!compressed) {
@@ -132,12 +136,16 @@ void FramedCall::pump(std::span<const std::byte>& in) {
   }
 }
 
-// Inflates the waiting message and delivers it. False when it has to wait on, or the call is over.
+// Inflates the waiting message, in slices, and delivers it. False when it has to wait on, or the call is over.
 bool FramedCall::accept_message() {
-  InflateLimits limits{house_.options.max_message, house_.options.inflate_ratio};
+  const InflateLimits limits{house_.options.max_message, house_.options.inflate_ratio};
+  if (!inflater_) inflater_.emplace(in_, coded_, limits);
   base::Bytes plain;
-  Inflate outcome = inflate_whole(in_, coded_.span(), limits, house_.slabs, &plain);
+  const Inflate outcome = inflater_->step(house_.slabs, &plain);
   if (outcome == Inflate::kNoRoom) return starved(coded_.size()), false;
+  if (outcome == Inflate::kMore) return spend(kWorkPerTurn), go_on_next_turn(), false;
+  spend(plain.size() % kInflateSlice / kInflatedPerWork);
+  inflater_.reset();
   coded_ = {};
   if (outcome == Inflate::kDone) {
     came_compressed_ = true;
@@ -168,6 +176,7 @@ void FramedCall::drop_request() {
   held_.clear();
   held_charge_.clear();
   coded_ = {};
+  inflater_.reset();
   deframer_.drop();
   if (owed_ > 0) exchange_.consume(std::exchange(owed_, 0));
 }

@@ -9,15 +9,21 @@
 //
 // The text lies in a slab, and the message that is made of it takes its place there: so requests of this form are held
 // back by the same budget as all others, and no call waits for a second slab while it has one.
+//
+// Long texts and long answers are errands, one at a time each way: what comes behind one waits, so that the order
+// stays.
 #include <algorithm>
-#include <cstring>
+#include <deque>
+#include <optional>
+
+#include "base/attempt.h"
 
 #include "wire/answer_flow.h"
 #include "wire/body.h"
 #include "wire/coding.h"
 #include "wire/grpc_status.h"
 #include "wire/limits.h"
-#include "wire/rpc_call.h"
+#include "wire/rpc_json_work.h"
 #include "wire/sse.h"
 #include "wire/text.h"
 
@@ -28,8 +34,9 @@ using base::Code;
 
 constexpr std::string_view kJson = "application/json", kNdjson = "application/x-ndjson";
 constexpr int kTooLarge = 413;
-constexpr size_t kAsked = 64 << 10;  // a text from which on there must be room for what it becomes
-constexpr size_t kLittle = 4096;     // a message that is longer than its text, but no longer than this, is the heap's
+constexpr size_t kAsked = 64 << 10;    // a text from which on there must be room for what it becomes
+constexpr size_t kBlankLine = 16;      // what reading one costs, in bytes of JSON
+constexpr size_t kWorkPerAnswer = 64;  // what writing one costs beside its bytes
 
 class JsonCall final : public RpcCall {
  public:
@@ -37,6 +44,8 @@ class JsonCall final : public RpcCall {
 
   using Rpc::send;
   void send(std::vector<base::Bytes> pieces) override;
+  // With the answers that have no text yet.
+  size_t backlog() override { return exchange_.backlog() + unwritten_bytes_; }
   void on_data(Exchange&, std::span<const std::byte> bytes) override;
   void on_end(Exchange&) override;
 
@@ -50,14 +59,21 @@ class JsonCall final : public RpcCall {
   void collected(BodyCollector::State state, size_t came_now);
   void give_back();
   void feed();
-  void feed_whole();
+  std::string_view next_text();
   void feed_one(std::string_view json, base::Bytes place);
-  void feed_lines();
-  bool room_for(std::string_view text, base::MemoryCharge& room);
-  void no_memory(std::string_view what);
+  bool room_for(size_t text, base::MemoryCharge& room);
+  base::Status no_memory(std::string_view what);
+  void text_read(ReadText& read);
+  void write_on();
+  bool took_all() { return unwritten_bytes_ == 0 && exchange_.backlog() <= Exchange::kHighWater; }
+  bool write(std::vector<base::Bytes> pieces, size_t size);
+  void answer_written(WriteText& written);
+  void text_written(WriteText& written);
+  void answer_failed(const base::Status& status);
+  void write_last(const base::Status& status);
   void too_large(std::string_view why, std::string_view text);
   void open_stream();
-  void write_line(std::string_view json);
+  Framing framing() const { return one_response() ? Framing::kBare : sse_ ? Framing::kSse : Framing::kLine; }
   void respond_error(const base::Status& status);
   std::string error_object(const base::Status& status);
   void copy_metadata(Response& response);
@@ -70,6 +86,14 @@ class JsonCall final : public RpcCall {
   bool sse_ = false, large_ = false;
   Coding coding_ = Coding::kIdentity;
   base::Bytes answer_;  // of one-response methods
+  struct Unwritten {
+    std::vector<base::Bytes> pieces;
+    size_t size;
+  };
+  std::deque<Unwritten> unwritten_;   // answers that wait for the one that is being written, or for the next turn
+  size_t unwritten_bytes_ = 0;        // theirs and its
+  std::optional<base::Status> last_;  // what the method ended with, while there are such
+  std::unique_ptr<SentErrand> reading_, writing_;
 };
 
 base::Status JsonCall::check_head() {
@@ -83,14 +107,16 @@ base::Status JsonCall::check_head() {
   if (large_)
     return base::failure(Code::kResourceExhausted,
                          "the body is over the limit of " + std::to_string(house_.options.max_message) + " bytes");
-  collector_.begin(house_.slabs,
-                   {length, coding_, {house_.options.max_message, house_.options.inflate_ratio}, owner()});
+  collector_.begin(
+      house_.slabs,
+      {length, coding_, {house_.options.max_message, house_.options.inflate_ratio}, owner(), &house_.inflating});
   return {};
 }
 
 void JsonCall::on_data(Exchange&, std::span<const std::byte> bytes) {
   owed_ += bytes.size();
   if (finished()) return give_back();
+  house_.inflating.enter(house_.env.now());
   collected(collector_.put(bytes), bytes.size());
 }
 
@@ -99,7 +125,11 @@ void JsonCall::on_end(Exchange&) {
 }
 
 void JsonCall::resume() {
+  const bool waited = !unwritten_.empty();
+  write_on();
   if (finished()) return;
+  if (waited && took_all()) return on_drain(exchange_);
+  house_.inflating.enter(house_.env.now());
   if (collector_.state() == BodyCollector::State::kStalled)
     collected(collector_.retry(), 0);
   else
@@ -108,6 +138,7 @@ void JsonCall::resume() {
 
 void JsonCall::drop_request() {
   collector_.clear();
+  reading_ = nullptr;
   text_ = {}, at_ = 0, whole_ = false;
   give_back();
 }
@@ -115,16 +146,16 @@ void JsonCall::drop_request() {
 // Without a slab nothing is given back, so that flow control holds the peer.
 void JsonCall::collected(BodyCollector::State state, size_t came_now) {
   using State = BodyCollector::State;
-  if (state != State::kStalled) fed();
+  if (state != State::kStalled || collector_.paused()) fed();
   came(came_now, state == State::kOpen ? Owes::kRest : Owes::kNothing);
   switch (state) {
     case State::kOpen: return give_back();
-    case State::kStalled: return starved(collector_.wanted());
+    case State::kStalled: return collector_.paused() ? go_on_next_turn() : starved(collector_.wanted());
     case State::kTooBig:
       if (coding_ != Coding::kIdentity) return too_large(reason::kInflateBytes, "the body inflates too far");
       return too_large(reason::kBodyBytes,
                        "the body is over the limit of " + std::to_string(house_.options.max_message) + " bytes");
-    case State::kNoMemory: return no_memory("the message");
+    case State::kNoMemory: return break_off(no_memory("the message"));
     case State::kCorrupt:
       exchange_.ledger().reject = reason::kParse;
       return break_off(base::failure(Code::kInvalidArgument, "the body is not what its content-encoding says"));
@@ -147,71 +178,73 @@ void JsonCall::too_large(std::string_view why, std::string_view text) {
 }
 
 void JsonCall::feed() {
-  if (!whole_) return;
-  one_request() ? feed_whole() : feed_lines();
+  base::Bytes text = text_;  // delivering may drop text_
+  while (whole_ && !reading_ && at_ < text.size()) {
+    if (congested() || spent()) return;
+    std::string_view json = next_text();
+    const bool blank = trim(json).empty();
+    spend(blank ? kBlankLine + json.size() : kWorkPerMessage);
+    // An empty body is an empty message: curl -X POST needs no -d '{}'.
+    if (!blank || one_request()) feed_one(blank ? "{}" : json, text.slice(json));
+  }
+  if (!whole_ || reading_ || at_ < text.size()) return;
+  if (text.empty() && one_request()) feed_one("{}", {});
+  whole_ = false;
+  text_ = {};
+  half_close();
 }
 
-void JsonCall::feed_whole() {
-  whole_ = false;
-  base::Bytes text = std::move(text_);
-  std::string_view json = text.view();
-  // An empty body is an empty message: curl -X POST needs no -d '{}'.
-  feed_one(trim(json).empty() ? "{}" : json, text);
-  text = {};
-  half_close();
+// All of it, or the next line.
+std::string_view JsonCall::next_text() {
+  std::string_view all = text_.view();
+  std::string_view json = one_request() ? all : all.substr(at_, all.find('\n', at_) - at_);
+  at_ = one_request() ? all.size() : at_ + json.size() + 1;
+  return json;
 }
 
 // What a transcoder has in hand beside its text: a copy of it, and the other form while that grows. Little is not asked
 // for.
-bool JsonCall::room_for(std::string_view text, base::MemoryCharge& room) {
+bool JsonCall::room_for(size_t text, base::MemoryCharge& room) {
   constexpr uint64_t kHeld = 4;  // times the text
-  if (text.size() < kAsked) return true;
+  if (text < kAsked) return true;
   if (auto* ledger = base::ledger_of(house_.slabs)) room = {*ledger, base::MemoryKind::kDecoding};
-  return room.grow(kHeld * text.size());
+  return room.grow(kHeld * text);
 }
 
-void JsonCall::no_memory(std::string_view what) {
+base::Status JsonCall::no_memory(std::string_view what) {
   exchange_.ledger().reject = reason::kOverload;
-  break_off(base::overloaded("there is no memory for " + std::string(what) + "; try again later"));
+  return base::overloaded("there is no memory for " + std::string(what) + "; try again later");
 }
 
-// `place` is where the text lies: nobody else reads there, and the text is of no use once it is a message.
 void JsonCall::feed_one(std::string_view json, base::Bytes place) {
   base::MemoryCharge room;
-  if (!room_for(json, room)) return no_memory("the message");
-  auto binary = house_.json->to_binary(route_.request_type, json);
-  if (binary.has_error()) {
-    exchange_.ledger().reject = reason::kParse;
-    return break_off(binary.error());
+  if (!room_for(json.size(), room)) return break_off(no_memory("the message"));
+  if (json.size() <= kLongText || !house_.errands) {
+    spend(json.size());
+    ReadText read(route_, house_, json, std::move(place));
+    read.run();
+    return text_read(read);
   }
-  size_t size = binary->size();
-  if (size <= place.size()) {
-    if (size > 0) std::memcpy(const_cast<std::byte*>(place.data()), binary->data(), size);
-    return deliver(place.slice(0, size));
-  }
-  if (size <= kLittle) return deliver(base::Bytes::adopt(std::move(*binary)));
-  if (size > house_.options.max_message)
-    return too_large(reason::kBodyBytes, "the message of this text is over the limit of " +
-                                             std::to_string(house_.options.max_message) + " bytes");
-  // Numbers may be written shorter than they are.
-  base::Block block(house_.slabs.take(size));
-  if (!block) return no_memory("the message");
-  block.append(binary->data(), size);
-  deliver(block.freeze());
+  auto read = std::make_unique<ReadText>(route_, house_, json, std::move(place));
+  read->room = std::move(room);
+  auto done = [this](const base::Status& status, std::unique_ptr<base::Errand> errand) {
+    reading_ = nullptr;
+    guarded([&] {
+      if (!status.ok()) return break_off(status);
+      text_read(static_cast<ReadText&>(*errand));
+      resume();
+    });
+  };
+  auto sent = house_.errands->send(std::move(read), json.size(), Errands::Part::kRequest, exchange_, std::move(done));
+  if (!sent) return break_off(sent.error());
+  reading_ = std::move(*sent);
 }
 
-void JsonCall::feed_lines() {
-  base::Bytes text = text_;  // delivering may drop text_
-  std::string_view all = text.view();
-  while (whole_ && !congested() && at_ < all.size()) {
-    std::string_view line = all.substr(at_, all.find('\n', at_) - at_);
-    at_ += line.size() + 1;
-    if (line.find_first_not_of(" \t\r") != line.npos) feed_one(line, text.slice(line));
-  }
-  if (!whole_ || at_ < all.size()) return;
-  whole_ = false;
-  text_ = {};
-  half_close();
+void JsonCall::text_read(ReadText& read) {
+  if (read.status.ok()) return deliver(std::move(read.message));
+  large_ = read.too_large;
+  if (!read.reject.empty()) exchange_.ledger().reject = read.reject;
+  break_off(read.status);
 }
 
 void JsonCall::copy_metadata(Response& response) {
@@ -227,39 +260,85 @@ void JsonCall::open_stream() {
   exchange_.head(std::move(response));
 }
 
-void JsonCall::write_line(std::string_view json) {
-  std::string out;
-  if (sse_)
-    append_sse(out, json);
-  else
-    out.append(json).append("\n");
-  exchange_.body(base::Bytes::adopt(std::move(out)));
-}
-
 void JsonCall::send(std::vector<base::Bytes> pieces) {
   if (finished()) return;
-  std::string joined;
-  std::string_view binary;
-  if (pieces.size() == 1) {
-    binary = pieces[0].view();
-  } else {
-    for (const auto& p : pieces) joined += p.view();
-    binary = joined;
-  }
+  size_t size = 0;
+  for (const auto& p : pieces) size += p.size();
+  unwritten_bytes_ += size;
+  if (!writing_ && unwritten_.empty() && !spent()) return void(write(std::move(pieces), size));
+  unwritten_.push_back({std::move(pieces), size});
+}
+
+// Answers become text in their order, as many as a turn has time for; behind the last of them goes the status, once it
+// is known.
+void JsonCall::write_on() {
+  auto thrown = base::attempt("a method", [this] {
+    while (!writing_ && !unwritten_.empty() && !spent()) {
+      Unwritten next = std::move(unwritten_.front());
+      unwritten_.pop_front();
+      if (!write(std::move(next.pieces), next.size)) return;
+    }
+    if (!writing_ && unwritten_.empty() && last_) write_last(*std::exchange(last_, std::nullopt));
+  });
+  if (!thrown.ok()) answer_failed(thrown);
+}
+
+// False when the call is over.
+bool JsonCall::write(std::vector<base::Bytes> pieces, size_t size) {
   base::MemoryCharge room;
-  if (!room_for(binary, room)) return no_memory("the answer");
-  auto json = house_.json->to_json(route_.response_type, binary);
-  if (json.has_error())
-    return break_off(base::failure(Code::kInternal, "the answer has no JSON form: " + json.error().text));
-  room.clear();
+  if (!room_for(size, room)) return answer_failed(no_memory("the answer")), false;
+  spend(kWorkPerAnswer);
+  if (size <= kLongMessage || !house_.errands) {
+    spend(size);
+    WriteText write(route_, house_, std::move(pieces), framing());
+    write.run();
+    unwritten_bytes_ -= size;
+    text_written(write);
+    return write.status.ok();
+  }
+  auto write = std::make_unique<WriteText>(route_, house_, std::move(pieces), framing());
+  write->room = std::move(room);
+  auto written = [this, size](const base::Status& status, std::unique_ptr<base::Errand> errand) {
+    writing_ = nullptr;
+    unwritten_bytes_ -= size;
+    if (!status.ok()) return answer_failed(status);
+    auto thrown = base::attempt("a method", [&] { answer_written(static_cast<WriteText&>(*errand)); });
+    if (!thrown.ok()) answer_failed(thrown);
+  };
+  auto sent = house_.errands->send(std::move(write), size, Errands::Part::kAnswer, exchange_, std::move(written));
+  if (sent) writing_ = std::move(*sent);
+  if (!sent) answer_failed(sent.error());
+  return bool(sent);
+}
+
+void JsonCall::answer_written(WriteText& written) {
+  text_written(written);
+  if (!written.status.ok()) return;
+  write_on();
+  if (took_all()) on_drain(exchange_);
+}
+
+void JsonCall::text_written(WriteText& written) {
+  if (!written.status.ok()) return answer_failed(written.status);
+  written.room.clear();
   if (one_response()) {
-    auto answer = base::adopt(memory_of(exchange_), base::MemoryKind::kAnswers, std::move(*json));
-    if (!answer) return no_memory("the answer");
+    auto answer = base::adopt(memory_of(exchange_), base::MemoryKind::kAnswers, std::move(written.text));
+    if (!answer) return answer_failed(written.status = no_memory("the answer"));
     answer_ = *std::move(answer);
     return;
   }
   open_stream();
-  write_line(*json);
+  exchange_.body(base::Bytes::adopt(std::move(written.text)));
+}
+
+// The method may have said its last word already.
+void JsonCall::answer_failed(const base::Status& status) {
+  unwritten_.clear();
+  unwritten_bytes_ = 0;
+  if (!finished()) return break_off(status);
+  last_.reset();
+  exchange_.ledger().code = status.code;
+  write_last(status);
 }
 
 // {"code":…,"message":"…","details":[…]}: google.rpc.Status in JSON.
@@ -284,8 +363,17 @@ void JsonCall::respond_error(const base::Status& status) {
 }
 
 void JsonCall::write_end(const base::Status& status) {
+  if (!writing_ && unwritten_.empty()) return write_last(status);
+  last_ = status;
+  if (!writing_) go_on_next_turn();  // the timer for that has gone with the others
+}
+
+void JsonCall::write_last(const base::Status& status) {
   if (exchange_.responding()) {
-    if (!status.ok()) write_line("{\"error\":" + error_object(status) + "}");
+    if (!status.ok()) {
+      std::string line = "{\"error\":" + error_object(status) + "}";
+      exchange_.body(base::Bytes::adopt(framed(std::move(line), framing())));
+    }
     return exchange_.end();
   }
   if (!status.ok()) return respond_error(status);

@@ -20,8 +20,10 @@ class FakeWire final : public wire::Wire {
  public:
   base::FakeEnv env;
   int output_calls = 0;
+  bool tick_wanted = false;
 
   void output_ready() override { ++output_calls; }
+  void tick_next_turn() override { tick_wanted = true; }
   base::Time now() const override { return env.now(); }
 };
 

@@ -106,6 +106,10 @@ struct Server {
     codec->consumed(shown.size());
     return shown;
   }
+  // What the codec has left for another turn of the loop.
+  void next_turn() {
+    if (std::exchange(wire.tick_wanted, false)) codec->tick(wire.env.now());
+  }
   void advance(base::Duration by) {
     for (; by > base::Duration(0); by -= std::chrono::seconds(1)) {
       wire.env.advance(std::min<base::Duration>(by, std::chrono::seconds(1)));
@@ -186,8 +190,10 @@ class Client {
       size_t step = piece ? piece : up.size();
       for (size_t at = 0; at < up.size(); at += step) s.feed(std::string_view(up).substr(at, step));
       std::string down = s.take(bite);
-      if (up.empty() && down.empty()) return;
+      const bool more = !s.codec->wants_read() && std::exchange(s.wire.tick_wanted, false);
+      if (up.empty() && down.empty() && !more) return;
       input(down);
+      if (more) s.codec->tick(s.wire.env.now());
     }
   }
   Answer& operator[](int32_t id) { return answers[id]; }

@@ -242,5 +242,43 @@ TEST(Body, StallsWithoutASlabAndGoesOnWhenThereIsOne) {
   }
 }
 
+TEST(Body, WhatIsInflatedIsSpreadOverTurns) {
+  FakeSlabs slabs;
+  BodyCollector body;
+  std::string text = text_of(5 << 20);
+  body.begin(slabs, {.coding = Coding::kGzip});
+  EXPECT_EQ(put(body, gzip(text)), State::kStalled);
+  EXPECT_TRUE(body.paused());
+  EXPECT_EQ(body.end(), State::kStalled);
+  int retries = 1;
+  for (; body.retry() == State::kStalled; ++retries) {
+    ASSERT_TRUE(body.paused());
+    ASSERT_LT(retries, 10);
+  }
+  EXPECT_GE(retries, 4);
+  EXPECT_EQ(body.state(), State::kDone);
+  EXPECT_EQ(body.take().view(), text);
+}
+
+TEST(Body, ASliceIsCountedOverAllPieces) {
+  FakeSlabs slabs;
+  BodyCollector body;
+  body.begin(slabs, {.coding = Coding::kGzip, .limits = {64 << 20, 10'000}});
+  std::string coded = gzip(std::string(4 << 20, 'a'));
+  size_t at = 0;
+  while (body.state() == State::kOpen && at < coded.size()) put(body, coded.substr(at++, 1));
+  EXPECT_TRUE(body.paused());
+  EXPECT_LT(at, coded.size() / 3);
+}
+
+TEST(Body, OneThatWaitsForASlabIsNotPaused) {
+  FakeSlabs slabs;
+  BodyCollector body;
+  slabs.empty = true;
+  body.begin(slabs, {.coding = Coding::kGzip});
+  EXPECT_EQ(put(body, gzip("abc")), State::kStalled);
+  EXPECT_FALSE(body.paused());
+}
+
 }  // namespace
 }  // namespace weir::wire

@@ -180,5 +180,27 @@ TEST(Coding, NamesAreKnownInAnyCase) {
   EXPECT_EQ(name(*coding_of("deflate")), "deflate");
 }
 
+TEST(Coding, AWholeMessageIsInflatedASliceAtATime) {
+  std::string text = noise(3 << 20);
+  WholeInflater inflater(Coding::kGzip, coded(Coding::kGzip, text), {});
+  Bytes out;
+  int steps = 1;
+  while (inflater.step(base::heap(), &out) == Inflate::kMore) ASSERT_LT(++steps, 20);
+  EXPECT_GE(steps, 3);
+  EXPECT_EQ(out.view(), text);
+}
+
+TEST(Coding, InputThatMakesNothingIsCutIntoSlicesToo) {
+  std::string empties, member(coded(Coding::kGzip, "").view());
+  while (empties.size() < (2 << 20)) empties += member;
+  WholeInflater inflater(Coding::kGzip, Bytes::copy_of(empties), {});
+  Bytes out;
+  int steps = 1;
+  Inflate did;
+  while ((did = inflater.step(base::heap(), &out)) == Inflate::kMore) ASSERT_LT(++steps, 100);
+  EXPECT_EQ(did, Inflate::kDone);
+  EXPECT_GE(steps, 8);
+}
+
 }  // namespace
 }  // namespace weir::wire

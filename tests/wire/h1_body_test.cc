@@ -373,4 +373,22 @@ TEST(H1, ChunkExtensionsAreIgnoredUpToABound) {
 }
 
 }  // namespace
+TEST(H1, ALongCodedBodyIsInflatedOverTurnsAndThePeerWaits) {
+  Conn c;
+  c.limits.inflate_ratio = 10'000;
+  std::string text(5 << 20, 'a');
+  c.feed(post(gzip(text), "Content-Encoding: gzip\r\n") + get());
+  EXPECT_FALSE(c.h1->wants_read());
+  int ticks = 0;
+  for (; std::exchange(c.wire.tick_wanted, false); ++ticks) {
+    EXPECT_EQ(c.intake.wholes, 0u);
+    ASSERT_LT(ticks, 10);
+    c.h1->tick(c.wire.now());
+  }
+  EXPECT_GE(ticks, 4);
+  EXPECT_TRUE(c.intake.seen[0].body == text);
+  EXPECT_EQ(c.out(), kOk + kOk);
+  EXPECT_TRUE(c.h1->wants_read());
+}
+
 }  // namespace weir::wire

@@ -122,7 +122,10 @@ TEST(H2Attack, TheSameInOneReadWithoutReadingOurs) {
     std::string bytes = a.reason != "preface" ? opening() : "";
     for (uint32_t i = 0; i < 3 * a.rounds; ++i) bytes += a.nth(i);
     s.feed(bytes);
-    for (int i = 0; i < 1000 && !s.codec->finished(); ++i) s.write_once();
+    for (int i = 0; i < 1000 && !s.codec->finished(); ++i) {
+      s.write_once();
+      s.next_turn();
+    }
     EXPECT_TRUE(s.codec->finished()) << a.name;
     EXPECT_EQ(s.intake.rejections.size(), 1u) << a.name;
     EXPECT_EQ(s.intake.begun, s.intake.closes) << a.name;
@@ -155,7 +158,7 @@ TEST(H2Attack, MoreStreamsThanAllowedBeforeTheAckAreRefused) {
   for (uint32_t i = 0; i < 500; ++i) bytes += post(2 * i + 1);
   s.feed(bytes);
   size_t refused = 0;
-  for (int i = 0; i < 100; ++i)
+  for (int i = 0; i < 100; ++i, s.next_turn())
     for (const Frame& f : frames_of(s.write_once())) refused += f.type == 3 && f.payload == u32(7);
   EXPECT_EQ(s.intake.begun, 100u);
   EXPECT_EQ(refused, 400u);

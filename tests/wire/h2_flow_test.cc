@@ -2,6 +2,7 @@
 #include "support/h2_client.h"
 #include "support/h2_service.h"
 #include "wire/body_memory.h"
+#include "wire/coding.h"
 
 namespace weir::test {
 namespace {
@@ -246,6 +247,45 @@ TEST(H2, WhoWaitsForASlabInVainIsRefusedAndWhoIsSilentGivesWay) {
   s.codec.reset();
 }
 
+TEST(H2, ALongCodedBodyIsInflatedOverTurns) {
+  wire::Limits limits;
+  limits.inflate_ratio = 10'000;
+  Server s(limits);
+  Client c;
+  base::Bytes text = base::Bytes::adopt(std::string(5 << 20, 'a'));
+  std::string coded(wire::deflate(wire::Coding::kGzip, {&text, 1}).view());
+  int32_t id = c.request(with(kPost, {{"content-encoding", "gzip"}}), coded);
+  c.talk(s);
+  int ticks = 0;
+  for (; std::exchange(s.wire.tick_wanted, false); ++ticks) {
+    EXPECT_EQ(s.intake.wholes, 0u);
+    ASSERT_LT(ticks, 10);
+    s.codec->tick(s.wire.env.now());
+  }
+  EXPECT_GE(ticks, 4);
+  c.talk(s);
+  EXPECT_EQ(c[id].status(), "200");
+  EXPECT_EQ(s.intake.seen[0].body.size(), text.size());
+}
+
+TEST(H2, CodedBodiesOfAConnectionShareWhatATurnInflates) {
+  wire::Limits limits;
+  limits.inflate_ratio = 10'000;
+  Server s(limits);
+  Client c;
+  base::Bytes text = base::Bytes::adopt(std::string(2 << 20, 'a'));
+  std::string coded(wire::deflate(wire::Coding::kGzip, {&text, 1}).view());
+  for (int i = 0; i < 8; ++i) c.request(with(kPost, {{"content-encoding", "gzip"}}), coded);
+  c.talk(s);
+  int ticks = 0;
+  for (; std::exchange(s.wire.tick_wanted, false); ++ticks) {
+    ASSERT_LT(ticks, 40);
+    s.codec->tick(s.wire.env.now());
+  }
+  EXPECT_GE(ticks, 15);
+  EXPECT_EQ(s.intake.wholes, 8u);
+}
+
 TEST(H2, BodiesOverTheLimitAre413) {
   Server s;
   s.intake.plan.limit = 1000;
@@ -294,7 +334,7 @@ TEST(H2, OnDrainComesAtTheLowWaterMark) {
   EXPECT_EQ(heard.closes, 0);
 }
 
-TEST(H2, OneReadStartsAsManyRequestsAsAllowed) {
+TEST(H2, OneTurnStartsAsManyRequestsAsAllowed) {
   Server s;
   s.limits.requests_per_read = 4;
   s.intake.on_begin = [](Exchange&) { return wire::Plan{wire::BodyPlan::kStream, 0}; };
@@ -304,10 +344,15 @@ TEST(H2, OneReadStartsAsManyRequestsAsAllowed) {
   EXPECT_EQ(s.intake.begun, 4u);
   EXPECT_FALSE(s.codec->wants_read());
   EXPECT_GT(s.wire.output_calls, 0);
-  s.write_once();  // our SETTINGS; the next helping
-  EXPECT_EQ(s.intake.begun, 8u);
   s.take();
-  EXPECT_EQ(s.intake.begun, 10u);
+  EXPECT_EQ(s.intake.begun, 4u) << "also when all is written";
+  EXPECT_TRUE(std::exchange(s.wire.tick_wanted, false));
+  s.codec->tick(s.wire.env.now());  // in the next turn
+  s.take();
+  EXPECT_EQ(s.intake.begun, 8u);
+  s.wire.env.advance(1ns);
+  s.take();
+  EXPECT_EQ(s.intake.begun, 10u) << "a turn in which there was something to write does as well";
   EXPECT_TRUE(s.codec->wants_read());
 }
 

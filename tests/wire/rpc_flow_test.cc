@@ -262,5 +262,50 @@ TEST_F(GrpcFlow, WhatIsHeldIsLeftAloneAfterTheClose) {
   EXPECT_EQ(service().stream.seen.log, (Log{"close"}));
 }
 
+TEST_F(GrpcFlow, ManySmallMessagesOfOneReadAreSpreadOverTurns) {
+  std::string frames;
+  for (int i = 0; i < 3000; ++i) frames += grpc_frame("");
+  auto x = open("Collect");
+  RpcBench::data(*x, frames);
+  RpcBench::end(*x);
+  auto& log = service().collect.seen.log;
+  size_t most = log.size();
+  for (int turn = 0; log.back() != "half-close"; ++turn) {
+    ASSERT_LT(turn, 100);
+    EXPECT_EQ(x->consumed, 0u) << "what waits holds the peer";
+    size_t before = log.size();
+    bench().advance(*x, 1us);
+    most = std::max(most, log.size() - before);
+  }
+  EXPECT_EQ(log.size(), 3002u);
+  EXPECT_LE(most, 2u + 1024u);
+  EXPECT_EQ(x->consumed, frames.size());
+}
+
+TEST_F(GrpcFlow, ALongCompressedMessageIsInflatedInSlices) {
+  std::string text(20 << 20, 'a');
+  options_.max_message = 64 << 20, options_.inflate_ratio = 10'000;
+  auto x = open("Slow", {{"grpc-encoding", "gzip"}});
+  RpcBench::data(*x, grpc_frame(coded(Coding::kGzip, text), 1));
+  RpcBench::end(*x);
+  int turns = 0;
+  for (; service().slow.seen.log.empty(); ++turns) {
+    ASSERT_LT(turns, 100);
+    bench().advance(*x, 1us);
+  }
+  EXPECT_GE(turns, 19);
+  EXPECT_EQ(service().slow.seen.log.front().size(), text.size() + 6);
+}
+
+TEST_F(GrpcFlow, AMessageThatIsBeingInflatedGoesWithItsCall) {
+  options_.max_message = 64 << 20, options_.inflate_ratio = 10'000;
+  auto x = open("Slow", {{"grpc-encoding", "gzip"}});
+  RpcBench::data(*x, grpc_frame(coded(Coding::kGzip, std::string(8 << 20, 'a')), 1));
+  RpcBench::end(*x);
+  EXPECT_EQ(bench().env.armed(), 1u);
+  x.reset();
+  EXPECT_EQ(bench().env.armed(), 0u);
+}
+
 }  // namespace
 }  // namespace weir::wire
