@@ -230,11 +230,19 @@ void Bus::add_credit(msg::Call* call, int32_t events) {
   if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= 0) slot.inbox->poke();
 }
 
-void Bus::turn() {
+void Bus::turn(const std::function<bool()>& long_enough) {
   for (int pass = 0; pass < kPasses; ++pass) {
-    if (!mailbox_.drain(mail_)) return;
-    for (auto& mail : mail_) deliver(mail);
+    if (next_mail_ == mail_.size()) {
+      next_mail_ = 0;
+      if (!mailbox_.drain(mail_)) return;
+    }
+    while (next_mail_ < mail_.size()) {
+      deliver(mail_[next_mail_++]);
+      if (long_enough && long_enough()) pass = kPasses;
+      if (pass == kPasses && next_mail_ < mail_.size()) return mailbox_.wake();
+    }
     mail_.clear();  // drops the tensors of answers that nobody waits for
+    next_mail_ = 0;
   }
   mailbox_.wake_again();
 }

@@ -86,8 +86,9 @@ class Bus {
   // The peer has drained `events` more Events of this Call.
   void add_credit(msg::Call* call, int32_t events);
 
-  // Delivers the mail. Called by the shard at the end of each turn of its loop, and after a wake.
-  void turn();
+  // Delivers the mail. Called by the shard at the end of each turn of its loop, and after a wake. What is left when
+  // `long_enough` says so behind an Event waits for the next turn, in its order; a wake is asked for.
+  void turn(const std::function<bool()>& long_enough = {});
 
   // Calls lent out now.
   uint32_t in_flight() const { return in_flight_; }
@@ -128,6 +129,7 @@ class Bus {
   std::deque<Slot> slots_;  // every Call ever made; as many as were ever in use at once
   std::vector<Slot*> spare_;
   std::vector<msg::Mail> mail_;
+  size_t next_mail_ = 0;  // mail_ from here on is still to be delivered
   std::vector<Due> due_;  // a heap, the earliest in front
   size_t armed_ = 0;      // how many of due_ are not stale
   base::TimerId timer_ = base::TimerId::kNone;

@@ -30,7 +30,8 @@ class Mailbox final : public msg::Home {
   // there was none.
   bool drain(std::vector<msg::Mail>& out);
 
-  // Home shard: asks for another turn if mail is waiting.
+  // Home shard: asks for another turn; wake_again() only if mail is waiting.
+  void wake() { wake_(); }
   void wake_again();
 
  private:

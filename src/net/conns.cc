@@ -1,5 +1,6 @@
 #include "net/conns.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -89,6 +90,7 @@ void Conns::leave(Conn& conn, ClosedBy by) {
     place->slot = gone->slot;
   }
   conns_.pop_back();
+  unswept_ = std::min(unswept_, conns_.size());
   census_.leave(gone->client());
   shard_.parts().retire(std::move(gone));
   if (conns_.empty()) emptied_();
@@ -101,12 +103,15 @@ void Conns::arm_sweep() {
   sweep_ = env.at(env.now() + std::chrono::seconds(1), [this] { sweep(); });
 }
 
-// From the end: whoever closes is replaced by one that has had its turn.
+// From the end: whoever closes is replaced by one that has had its turn. Many take several turns of the loop.
 void Conns::sweep() {
   sweep_ = base::TimerId::kNone;
   auto now = shard_.env().now();
-  for (size_t i = conns_.size(); i-- > 0;) conns_[i]->tick(now);
-  if (!conns_.empty()) arm_sweep();
+  if (unswept_ == 0) unswept_ = conns_.size(), swept_from_ = now;
+  for (bool more = true; more && unswept_ > 0; more = !shard_.turn_is_long()) conns_[--unswept_]->tick(now);
+  if (conns_.empty()) return;
+  auto next = unswept_ > 0 ? now + base::Duration(1) : swept_from_ + std::chrono::seconds(1);
+  sweep_ = shard_.env().at(next, [this] { sweep(); });
 }
 
 void Conns::drain(wire::Drain step) {

@@ -94,6 +94,8 @@ class Conns {
   const base::NetworkList* proxied_ = nullptr;
   std::vector<std::unique_ptr<Conn>> conns_;
   base::TimerId sweep_ = base::TimerId::kNone;
+  size_t unswept_ = 0;  // of conns_, from the front: not ticked yet in this sweep
+  base::Time swept_from_{};
 
   base::Gauge& open_;
   std::array<base::Counter*, 2> accepted_;  // by Transport

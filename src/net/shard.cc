@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <future>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -117,10 +118,20 @@ void Shard::Parts::run_posted() {
     running_posted.swap(posted);
   }
   auto before = watch.enter(TurnWatch::Phase::kPosted);
-  for (auto& work : running_posted)
-    if (work) (void)base::attempt("posted work", work);
-  running_posted.clear();
+  size_t done = 0;
+  for (bool more = true; more && done < running_posted.size(); more = !turn_is_long())
+    if (auto& work = running_posted[done++]) (void)base::attempt("posted work", work);
+  running_posted.erase(running_posted.begin(), running_posted.begin() + ptrdiff_t(done));
+  if (!running_posted.empty()) put_back_posted();
   watch.enter(before);
+}
+
+// In front of what has been posted since, which has woken the loop already.
+void Shard::Parts::put_back_posted() {
+  std::lock_guard lock(posted_mutex);
+  if (posted.empty()) asio::post(io, [this] { run_posted(); });
+  posted.insert(posted.begin(), std::move_iterator(running_posted.begin()), std::move_iterator(running_posted.end()));
+  running_posted.clear();
 }
 
 void Shard::Parts::run() {
@@ -165,7 +176,7 @@ void Shard::Parts::read_sockets(size_t handlers) {
   bool woken = sockets.stirred();
   while (handlers < kHandlersPerTurn && turn_bytes < kBytesPerTurn) {
     if (!sockets.next() && (woken || io.poll_one() == 0)) break;
-    ++handlers;
+    if (++handlers > kAlways && turn_is_long()) break;
   }
 }
 
@@ -182,7 +193,7 @@ size_t Shard::Parts::run_first() {
 void Shard::Parts::end_turn() {
   if (timers.next() != base::kNever && timers.next() <= now()) {
     watch.enter(TurnWatch::Phase::kTimer);
-    timers.fire_due(now());
+    timers.fire_due(now(), [this] { return turn_is_long(); });
   }
   (void)base::attempt("the end of a turn", [this] {
     flush_rounds();
@@ -201,14 +212,21 @@ void Shard::Parts::flush_rounds() {
     watch.enter(TurnWatch::Phase::kHook);
     for (size_t i = 0; i < hooks.size(); ++i) (void)base::attempt("a turn hook", hooks[i]);
     if (dirty.empty()) return;
-    if (round == kRoundsPerTurn) break;
+    if (round == kRoundsPerTurn || (round > 0 && turn_is_long())) break;
     watch.enter(TurnWatch::Phase::kWrite);
-    flushing.swap(dirty);
-    for (auto* one : flushing) (void)base::attempt("output", [one] { one->flush(); });
-    flushing.clear();
+    flush_some();
   }
   postponed.insert(postponed.end(), dirty.begin(), dirty.end());
   dirty.clear();
+}
+
+void Shard::Parts::flush_some() {
+  flushing.swap(dirty);
+  size_t done = 0;
+  for (bool more = true; more && done < flushing.size(); more = !turn_is_long())
+    (void)base::attempt("output", [one = flushing[done++]] { one->flush(); });
+  postponed.insert(postponed.end(), flushing.begin() + ptrdiff_t(done), flushing.end());
+  flushing.clear();
 }
 
 void Shard::Parts::bury_retired() {
@@ -248,6 +266,7 @@ Shard::~Shard() {
 }
 
 base::ShardId Shard::id() const { return parts_->id; }
+bool Shard::turn_is_long() const { return parts_->turn_is_long(); }
 base::Env& Shard::env() { return *parts_; }
 void Shard::post(std::function<void()> work) { parts_->post(std::move(work)); }
 void Shard::at_turn_end(std::function<void()> hook) { parts_->hooks.push_back(std::move(hook)); }

@@ -1,7 +1,8 @@
 // Shard: one thread, one loop, and everything that lives on it: listeners, connections, a bus, timers.
 //
 // A turn of the loop runs what is ready (bounded), then the turn hooks in the order they were added (the bus delivers
-// its mail here), then writes each connection that has output: one write per connection and turn.
+// its mail here), then writes each connection that has output: one write per connection and turn. A turn of more than
+// 5 ms begins nothing more: ready sockets, due timers, posted work and output are for the next one, in their order.
 #pragma once
 
 #include <functional>
@@ -26,6 +27,9 @@ class Shard {
   void post(std::function<void()> work);
   // Before start(), or on this shard's thread.
   void at_turn_end(std::function<void()> hook);
+
+  // The turn under way should begin nothing more. This shard's thread.
+  bool turn_is_long() const;
 
   // How long the loop looks for work before it sleeps. Waking a core that sleeps takes longer than most requests; not
   // to sleep costs the core. Before start(); 0 unless set.

@@ -51,6 +51,8 @@ struct Shard::Parts final : base::Env {
   static constexpr size_t kBytesPerTurn = 2 << 20;
   static constexpr size_t kReadBuffer = 256 << 10;
   static constexpr int kRoundsPerTurn = 4;
+  static constexpr base::Duration kLongTurn = std::chrono::milliseconds(5);
+  static constexpr size_t kAlways = 1;  // handlers of a turn, whatever it has done before
 
   Parts(base::ShardId shard, Pin pin_it);
   ~Parts();
@@ -82,8 +84,11 @@ struct Shard::Parts final : base::Env {
   void flush_rounds();
   void bury_retired();
   void run_posted();
+  void put_back_posted();
   void arm_alarm();
   void note_turn();
+  bool turn_is_long() const { return clock_fresh && std::chrono::steady_clock::now() - turn_began > kLongTurn; }
+  void flush_some();
   void turn_without_thread();
 
   const base::ShardId id;

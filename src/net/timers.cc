@@ -25,10 +25,10 @@ void Timers::cancel(base::TimerId id) {
   drop_cancelled();
 }
 
-void Timers::fire_due(base::Time now) {
+void Timers::fire_due(base::Time now, const std::function<bool()>& long_enough) {
   uint64_t newest = last_;
   std::vector<Entry> later;
-  while (!heap_.empty() && heap_.front().when <= now) {
+  for (bool more = true; more && !heap_.empty() && heap_.front().when <= now;) {
     Entry entry = heap_.front();
     pop();
     if (entry.serial > newest) {
@@ -38,6 +38,7 @@ void Timers::fire_due(base::Time now) {
     auto node = fires_.extract(entry.serial);
     // The last border: whoever can do better has caught it. One timer's work is lost, the shard not.
     if (node) (void)base::attempt("a timer", node.mapped());
+    more = !node || !long_enough || !long_enough();
   }
   for (const auto& entry : later) {
     heap_.push_back(entry);

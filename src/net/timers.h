@@ -14,9 +14,9 @@ class Timers {
  public:
   base::TimerId at(base::Time when, std::function<void()> fire);
   void cancel(base::TimerId id);  // of a timer that has fired: nothing
-  // Fires all that is due, in order of time and then of creation. What is added meanwhile fires at the next call, even
-  // if it is due already: a timer that re-arms itself cannot hold the loop.
-  void fire_due(base::Time now);
+  // Fires all that is due, in order of time and then of creation, until `long_enough` says so behind one. What is added
+  // meanwhile fires at the next call, even if it is due already: a timer that re-arms itself cannot hold the loop.
+  void fire_due(base::Time now, const std::function<bool()>& long_enough = {});
   // When the next one is due; kNever when none is armed.
   base::Time next() const { return heap_.empty() ? base::kNever : heap_.front().when; }
   size_t armed() const { return fires_.size(); }

@@ -22,6 +22,21 @@ TEST(Bus, AnAnswerReachesTheSinkInATurnAndNotBefore) {
   EXPECT_EQ(t.bus.in_flight(), 0u);
 }
 
+TEST(Bus, MailIsLeftForTheNextTurnInItsOrderWhenATurnIsLong) {
+  Bench t;
+  for (const char* id : {"a", "b", "c"}) t.answer(t.sent(id));
+  int wakes = t.wakes;
+  auto long_enough = [] { return true; };
+  t.bus.turn(long_enough);
+  EXPECT_EQ(t.sink.heard, Heard{"a:last"}) << "one is heard in each turn";
+  EXPECT_GT(t.wakes, wakes);
+  t.answer(t.sent("d"));
+  t.bus.turn(long_enough);
+  t.bus.turn();
+  EXPECT_EQ(t.sink.heard, (Heard{"a:last", "b:last", "c:last", "d:last"}));
+  EXPECT_EQ(t.bus.in_flight(), 0u);
+}
+
 TEST(Bus, ASinkWithoutMemoryForItsAnswerHearsThatTheCallHasFailed) {
   Bench t;
   auto *a = t.sent("a"), *b = t.sent("b"), *c = t.sent("c");

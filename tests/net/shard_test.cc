@@ -83,6 +83,42 @@ TEST(Shard, TheClockStandsStillWithinATurnAndMovesBetweenTurns) {
   EXPECT_LT(first + milliseconds(1), next);
 }
 
+void work_for(base::Duration time) {
+  for (auto until = std::chrono::steady_clock::now() + time; std::chrono::steady_clock::now() < until;) {
+  }
+}
+
+TEST(Shard, MuchWorkIsSpreadOverTurnsInItsOrder) {
+  Shard shard(base::ShardId(0), Pin::kNo);
+  std::string order;
+  int turns = 0, at_post = 0, at_fire = 0;
+  shard.at_turn_end([&] { ++turns; });
+  for (char c : std::string("abcdefghij"))
+    shard.post([&order, c] {
+      order += c;
+      work_for(milliseconds(4));
+    });
+  shard.start();
+  on(shard, [&] { at_post = turns; });
+  EXPECT_EQ(order, "abcdefghij");
+  EXPECT_GE(at_post, 3) << "two of them make a turn long";
+  on(shard, [&] {
+    for (char c : std::string("klmnopqrst"))
+      shard.env().at(shard.env().now(), [&order, c] {
+        order += c;
+        work_for(milliseconds(4));
+      });
+  });
+  std::promise<void> fired;
+  on(shard, [&] {
+    at_post = turns;
+    shard.env().at(shard.env().now() + milliseconds(1), [&] { at_fire = turns, fired.set_value(); });
+  });
+  fired.get_future().wait();
+  EXPECT_EQ(order, "abcdefghijklmnopqrst");
+  EXPECT_GE(at_fire - at_post, 3);
+}
+
 TEST(Shard, HooksRunAtTheEndOfEachTurnInTheirOrder) {
   Shard shard(base::ShardId(0), Pin::kNo);
   std::string order;

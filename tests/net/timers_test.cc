@@ -36,6 +36,23 @@ TEST(Timers, FireInOrderOfTimeAndThenOfCreation) {
   EXPECT_EQ(timers.next(), at(9));
 }
 
+TEST(Timers, WhoeverHasHadEnoughLeavesTheRestForTheNextCallInItsOrder) {
+  Timers timers;
+  std::string order;
+  for (char c : std::string("abcd")) timers.at(at(1), [&order, c] { order += c; });
+  size_t enough = 2;
+  auto long_enough = [&] { return order.size() >= enough; };
+  timers.fire_due(at(1), long_enough);
+  EXPECT_EQ(order, "ab");
+  EXPECT_EQ(timers.next(), at(1));
+  timers.at(at(1), [&] { order += 'e'; });
+  timers.fire_due(at(2), long_enough);
+  EXPECT_EQ(order, "abc") << "one fires in each call";
+  enough = 100;
+  timers.fire_due(at(2), long_enough);
+  EXPECT_EQ(order, "abcde");
+}
+
 TEST(Timers, ACancelledTimerNeverFires) {
   Timers timers;
   bool fired = false;
