@@ -1,5 +1,7 @@
 // The other carriers: lines of JSON, WebSocket.
 #include "evergreen_bench.h"
+#include "support/fake_errands.h"
+#include "wire/errands.h"
 
 namespace weir::evergreen {
 namespace {
@@ -77,6 +79,64 @@ TEST(Evergreen, AStreamEndsAsBrowsersEndIt) {
     t.rpc.data(*x, frame(0x81, text));
   EXPECT_FALSE(x->ended) << x->sent;
   EXPECT_EQ(t.prompt(), "[user]hi!<|end|>[assistant]");
+}
+
+const std::string kEcho =
+    R"({"actions":[{"name":"ECHO","inputs":[{"name":"x","id":"in"}],"outputs":[{"name":"x","id":"out"}]}]})";
+std::string long_fragment(int seq, bool continued) {
+  return R"({"nodeFragments":[{"id":"in","seq":)" + std::to_string(seq) +
+         R"(,"chunkFragment":{"metadata":{"mimetype":"a/b"},"data":")" + std::string(wire::kLongBody + 4, 'A') +
+         R"("},"continued":)" + (continued ? "true" : "false") + "}]}";
+}
+
+TEST(Evergreen, ALongLineIsReadByAWorkerAndWhatIsBehindItWaits) {
+  support::FakeErrands errands;
+  Bench t({.errands = &errands});
+  auto x = t.open_http("POST", {});
+  const std::string lines = kEcho + "\n" + long_fragment(0, true) + "\n" + R"({"nodeFragments":[{"id":"in","seq":1}]})";
+  t.rpc.data(*x, lines);
+  t.rpc.end(*x);
+  EXPECT_EQ(errands.waiting(), 1u);
+  EXPECT_EQ(x->sent, "");
+  EXPECT_LT(x->consumed, lines.size()) << "flow control holds the client";
+  errands.work();
+  EXPECT_GT(x->sent.size(), wire::kLongBody);
+  EXPECT_NE(x->sent.find("\"seq\":1"), std::string::npos);
+  EXPECT_TRUE(x->ended);
+  EXPECT_EQ(x->consumed, lines.size());
+}
+
+TEST(Evergreen, ALongLineThatIsWrongOrRefusedEndsTheSession) {
+  support::FakeErrands errands;
+  Bench t({.errands = &errands});
+  auto x = t.open_http("POST", {}), y = t.open_http("POST", {}), z = t.open_http("POST", {});
+  t.rpc.data(*x, "\n[" + long_fragment(0, true) + "\n");
+  errands.work();
+  EXPECT_NE(x->sent.find("\"message\":\"line 1: "), std::string::npos) << x->sent;
+  errands.refusal = base::try_again(base::Code::kResourceExhausted, "full");
+  t.rpc.data(*y, long_fragment(0, true) + "\n");
+  EXPECT_NE(y->sent.find("RESOURCE_EXHAUSTED"), std::string::npos) << y->sent;
+  errands.refusal = {};
+  t.rpc.data(*z, long_fragment(0, true) + "\n");
+  z.reset();
+  EXPECT_EQ(errands.cancelled, 1u);
+}
+
+TEST(Evergreen, ALongWebSocketMessageIsReadByAWorkerAndTheCloseBehindItWaits) {
+  support::FakeErrands errands;
+  Bench t({.errands = &errands});
+  auto x = t.open_http("GET", kUpgrade);
+  t.rpc.data(*x, frame(0x81, kEcho));
+  t.rpc.data(*x, frame(0x81, long_fragment(0, false)) + frame(0x88, std::string("\x03\xe8", 2)));
+  EXPECT_EQ(errands.waiting(), 1u);
+  EXPECT_FALSE(x->ended);
+  errands.work();
+  EXPECT_GT(x->sent.size(), wire::kLongBody);
+  EXPECT_TRUE(x->ended);
+  auto y = t.open_http("GET", kUpgrade);
+  t.rpc.data(*y, frame(0x81, "[" + long_fragment(0, false)));
+  errands.work();
+  EXPECT_EQ(uint8_t(y->sent[y->sent.rfind(char(0x88)) + 2]) << 8 | uint8_t(y->sent[y->sent.rfind(char(0x88)) + 3]), 1007);
 }
 
 TEST(Evergreen, AWebSocketThatBreaksARuleIsToldAndClosed) {

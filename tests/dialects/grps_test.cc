@@ -155,5 +155,28 @@ TEST(GrpsStream, AClientThatLeavesCancelsItsCall) {
   EXPECT_EQ(bench.bus.in_flight(), 0u);
 }
 
+TEST(GrpsRest, LongJsonIsReadAndWrittenByWorkers) {
+  support::FakeErrands errands;
+  Options options;
+  options.errands = &errands;
+  Bench bench(options);
+  std::string numbers = "1";
+  while (numbers.size() <= wire::kLongBody) numbers += ",1";
+  auto x = bench.open_rest("POST", "/grps/v1/infer/predict?model=nobody", R"({"ndarray":[)" + numbers + "]}");
+  EXPECT_EQ(errands.waiting(), 1u);
+  EXPECT_FALSE(x->ended);
+  errands.work_one();
+  EXPECT_EQ(x->response.status, 404) << "it has been read";
+  auto bad = bench.open_rest("POST", "/grps/v1/infer/predict?model=nobody", R"({"ndarray":[)" + numbers);
+  errands.work();
+  EXPECT_EQ(bad->response.status, 400);
+  errands.refusal = base::try_again(base::Code::kResourceExhausted, "full");
+  auto full = bench.open_rest("POST", "/grps/v1/infer/predict?model=nobody", R"({"ndarray":[)" + numbers + "]}");
+  EXPECT_EQ(full->response.status, 429);
+  errands.refusal = {};
+  bench.open_rest("POST", "/grps/v1/infer/predict?model=nobody", R"({"ndarray":[)" + numbers + "]}").reset();
+  EXPECT_EQ(errands.cancelled, 1u);
+}
+
 }  // namespace
 }  // namespace weir::grps

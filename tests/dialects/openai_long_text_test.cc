@@ -1,6 +1,7 @@
 // Long texts, which workers make tokens of.
 #include "openai_bench.h"
 #include "support/cpu_time.h"
+#include "support/fake_errands.h"
 #include "support/held_workers.h"
 
 namespace weir::openai {
@@ -112,6 +113,52 @@ TEST_F(LongTexts, AModelIsThereUntilTheAnswerThoughItIsUnloadedMeanwhile) {
   turn();
   EXPECT_EQ(x->response.status, 200);
   EXPECT_TRUE(served->idle());
+}
+
+// --- bodies that are long to read ------------------------------------------------------------------------------------
+
+class LongBodies : public LongTexts {
+ protected:
+  LongBodies() { options.errands = &errands; }
+
+  support::FakeErrands errands;
+  const std::string huge = std::string(wire::kLongBody + 1, 'x');
+};
+
+TEST_F(LongBodies, AreReadByWorkersInEveryEndpoint) {
+  auto completion = post("/v1/completions", {{"prompt", huge}, {"truncate_prompt_tokens", 5}});
+  auto embedding = post("/v1/embeddings", {{"input", huge}});
+  auto tokenized = post("/tokenize", {{"prompt", huge}});
+  auto detokenized = post("/detokenize", {{"tokens", std::vector<int>(huge.size() / 3, 121)}});
+  EXPECT_EQ(errands.waiting(), 4u);
+  EXPECT_TRUE(workers.held.empty());
+  errands.work();
+  EXPECT_EQ(workers.held.size(), 4u) << "each is a text to tokenize now";
+  workers.work();
+  turn();
+  EXPECT_EQ(json(tokenized)["count"], huge.size());
+  EXPECT_EQ(json(detokenized)["prompt"], std::string(huge.size() / 3, 'y'));
+}
+
+TEST_F(LongBodies, WhatIsWrongWithThemIsSaidAsAlways) {
+  auto x = post("/v1/completions", {{"prompt", huge}, {"n", -1}});
+  auto y = open("POST", "/v1/chat/completions", "{\"messages\":\"" + huge);
+  auto z = post("/v1/completions", {{"prompt", huge}, {"model", "m"}, {"stream", 7}});
+  errands.work_one();
+  EXPECT_EQ(refusal(x), "400 invalid_request_error - n");
+  errands.work_one();
+  EXPECT_EQ(y->response.status, 400);
+  errands.fail(base::try_again(Code::kUnavailable, "ends"));
+  EXPECT_EQ(z->response.status, 503);
+  errands.refusal = base::try_again(Code::kResourceExhausted, "full");
+  EXPECT_EQ(post("/v1/completions", {{"prompt", huge}})->response.status, 429);
+}
+
+TEST_F(LongBodies, AClientThatLeavesTakesItsReadingAlong) {
+  auto x = post("/v1/completions", {{"prompt", huge}});
+  x.reset();
+  EXPECT_EQ(errands.cancelled, 1u);
+  EXPECT_EQ(errands.waiting(), 0u);
 }
 
 // --- short texts that are much work ----------------------------------------------------------------------------------

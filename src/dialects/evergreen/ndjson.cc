@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "dialects/evergreen/carriers.h"
+#include "dialects/evergreen/long_message.h"
 #include "dialects/evergreen/session.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
@@ -35,13 +36,16 @@ class LineSession final : public wire::Reader, Carrier {
     session_.on_drain();
     read_lines();
   }
-  void on_close(Exchange&, bool) override { session_.leave(); }
+  void on_close(Exchange&, bool) override {
+    reading_ = nullptr;
+    session_.leave();
+  }
 
  private:
-  // Lines are taken as fast as the session wants them; meanwhile flow control holds the client.
+  // Lines are taken as fast as the session wants them, and one at a time; meanwhile flow control holds the client.
   void read_lines() {
     size_t at = 0;
-    while (!session_.over()) {
+    while (!session_.over() && !reading_) {
       if (session_.full()) {
         wait();
         break;
@@ -59,6 +63,7 @@ class LineSession final : public wire::Reader, Carrier {
     if (session_.over()) at = held_.size();
     held_.erase(0, at);
     searched_ = searched_ > at ? searched_ - at : 0;
+    if (reading_) return;
     if (held_.empty() || !session_.full()) exchange_.consume(std::exchange(owed_, 0));
     if (ended_ && held_.empty() && !std::exchange(told_end_, true)) session_.on_end();
   }
@@ -66,11 +71,37 @@ class LineSession final : public wire::Reader, Carrier {
   void take(std::string_view line) {
     if (line.find_first_not_of(" \t\r") == line.npos) return;
     ++number_;
+    if (is_long(house_, line.size())) return take_elsewhere(line);
     auto message = house_.json.to_binary(kMessageType, line);
     if (message) return session_.on_message(base::Bytes::adopt(std::move(*message)));
-    std::string why = message.error().text;
+    refuse(std::move(message).error());
+  }
+
+  void refuse(const Status& status) {
+    std::string why = status.text;
     why.resize(std::min(why.find('\n'), why.size()));  // behind it the library shows the place
     session_.abort(base::invalid("line " + std::to_string(number_) + ": " + why));
+    session_.settle();
+  }
+
+  void take_elsewhere(std::string_view line) {
+    auto done = [this](const Status& status, std::unique_ptr<base::Errand> errand) {
+      reading_ = nullptr;
+      wire::guarded(exchange_, [&] {
+        if (!session_.over()) took(status, static_cast<ReadMessage*>(errand.get()));
+        read_lines();
+      });
+    };
+    auto sent = read_elsewhere(house_, exchange_, base::Bytes::copy_of(line), std::move(done));
+    if (sent) return void(reading_ = std::move(*sent));
+    took(sent.error(), nullptr);
+  }
+
+  // `read`: null where no worker has read it, and `status` says why.
+  void took(const Status& status, ReadMessage* read) {
+    if (read && read->status.ok()) return session_.on_message(std::move(read->message));
+    if (read) return refuse(read->status);
+    session_.abort(status);
     session_.settle();
   }
 
@@ -109,6 +140,7 @@ class LineSession final : public wire::Reader, Carrier {
   size_t number_ = 0;
   bool ended_ = false, told_end_ = false;
   base::TimerId timer_ = base::TimerId::kNone;
+  std::unique_ptr<wire::SentErrand> reading_;  // a long line; what comes behind it waits
   Session session_;
 };
 

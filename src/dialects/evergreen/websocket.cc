@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "dialects/evergreen/carriers.h"
+#include "dialects/evergreen/long_message.h"
 #include "dialects/evergreen/session.h"
 #include "wire/service_guard.h"
 
@@ -49,7 +50,10 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side, wire:
     session_.on_drain();
     pump();
   }
-  void on_close(Exchange&, bool) override { session_.leave(); }
+  void on_close(Exchange&, bool) override {
+    reading_ = nullptr;
+    session_.leave();
+  }
 
  private:
   void pump() {
@@ -101,15 +105,38 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side, wire:
   void on_message(WebSocket::Kind kind, base::Bytes message) override {
     form_ = kind;
     if (kind == WebSocket::Kind::kBinary) return session_.on_message(message);
+    if (is_long(house_, message.size())) return take_elsewhere(std::move(message));
     auto binary = house_.json.to_binary(kMessageType, message.view());
     if (binary) return session_.on_message(base::Bytes::adopt(std::move(*binary)));
+    refuse(std::move(binary).error());
+  }
+  void refuse(const Status& status) {
     bad_message_ = true;
-    std::string why = binary.error().text;
+    std::string why = status.text;
     why.resize(std::min(why.find('\n'), why.size()));  // behind it the library shows the place
     session_.abort(base::invalid("the message is not JSON: " + why));
     session_.settle();
   }
-  bool full() const override { return session_.full(); }
+  void take_elsewhere(base::Bytes text) {
+    auto done = [this](const Status& status, std::unique_ptr<base::Errand> errand) {
+      reading_ = nullptr;
+      wire::guarded(exchange_, [&] {
+        if (!session_.over()) took(status, static_cast<ReadMessage*>(errand.get()));
+        pump();
+      });
+    };
+    auto sent = read_elsewhere(house_, exchange_, std::move(text), std::move(done));
+    if (sent) return void(reading_ = std::move(*sent));
+    took(sent.error(), nullptr);
+  }
+  // `read`: null where no worker has read it, and `status` says why.
+  void took(const Status& status, ReadMessage* read) {
+    if (read && read->status.ok()) return session_.on_message(std::move(read->message));
+    if (read) return refuse(read->status);
+    session_.abort(status);
+    session_.settle();
+  }
+  bool full() const override { return reading_ || session_.full(); }
   void on_closing(uint16_t code) override {
     bool broken =
         code != wire::close_code::kNormal && code != wire::close_code::kNone && code != wire::close_code::kGoingAway;
@@ -147,6 +174,7 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side, wire:
   WebSocket::Kind form_ = WebSocket::Kind::kText;
   bool bad_message_ = false;
   base::TimerId timer_ = base::TimerId::kNone;
+  std::unique_ptr<wire::SentErrand> reading_;  // a long message; what comes behind it waits
   WebSocket socket_;
   Session session_;
 };

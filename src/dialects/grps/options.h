@@ -7,6 +7,10 @@
 #include <utility>
 #include <vector>
 
+namespace weir::wire {
+class Errands;
+}
+
 namespace weir::grps {
 
 // Whether HTTP answers carry the outcome in their status line, or are always 200 as the reference server's (the
@@ -55,7 +59,8 @@ struct Options {
   std::string streaming = "query_param:streaming";
   std::string default_model;  // "" = none, unless there is only one model
   std::vector<RouteSpec> routes;
-  uint64_t max_body = 64 << 20;  // of one HTTP request
+  uint64_t max_body = 64 << 20;      // of one HTTP request
+  wire::Errands* errands = nullptr;  // who reads and writes long JSON; null: the shard
 };
 
 }  // namespace weir::grps

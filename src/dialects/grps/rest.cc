@@ -1,11 +1,13 @@
 #include "dialects/grps/rest.h"
 
+#include "base/attempt.h"
 #include "base/encoding.h"
 #include "dialects/grps/batches.h"
 #include "dialects/grps/form.h"
 #include "grps_monitor_page.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
+#include "wire/errands.h"
 
 namespace weir::grps {
 namespace {
@@ -112,18 +114,56 @@ constexpr Row kControls[] = {
 };
 constexpr uint64_t kControlBody = 64 << 10;
 
+// So many bytes of JSON, by most_json(), are written on the shard: 5 ms at most.
+constexpr uint64_t kLongAnswer = 512 << 10;
+
+class WriteJson final : public base::Errand {
+ public:
+  WriteJson(Exchange& exchange, const Status& status, Message reply)
+      : room(exchange), status_(status), reply_(std::move(reply)) {}
+  void run() override {
+    failed = base::attempt("writing an answer", [this] { json = write_json(status_, reply_); });
+  }
+
+  wire::AnswerRoom room;
+  Status failed;  // after run(), as the next
+  std::string json;
+
+ private:
+  const Status status_;
+  const Message reply_;
+};
+
+void write_elsewhere(const House& house, Exchange& exchange, const Status& status, Message&& reply) {
+  const uint64_t most = most_json(reply);
+  auto write = std::make_unique<WriteJson>(exchange, status, std::move(reply));
+  if (!write->room.take(most)) return respond(house, exchange, wire::no_room_for_answer(), {});
+  auto then = [&house, &exchange, status](const Status& sent, std::unique_ptr<base::Errand> errand) {
+    if (!sent.ok()) return respond(house, exchange, sent, {});
+    auto& written = static_cast<WriteJson&>(*errand);
+    if (!written.failed.ok()) return respond(house, exchange, written.failed, {});
+    auto json = base::Bytes::adopt(std::move(written.json));
+    if (!written.room.settle(json)) return respond(house, exchange, wire::no_room_for_answer(), {});
+    respond(exchange, status, http_of(house, status), "application/json", std::move(json));
+  };
+  wire::send_away(*house.options.errands, std::move(write), most, wire::Errands::Part::kAnswer, exchange,
+                  std::move(then));
+}
+
 }  // namespace
 
 int http_of(const House& house, const Status& status) {
   return house.options.http_status == HttpStatus::kReal ? code_of(status) : 200;
 }
 
-void respond(const House& house, Exchange& exchange, const Status& status, const Message& reply) {
+void respond(const House& house, Exchange& exchange, const Status& status, Message reply) {
   int http = http_of(house, status);
   if (status.ok() && reply.kind == Kind::kBin)
     return respond(exchange, status, http, "application/octet-stream", reply.data);
+  const uint64_t most = most_json(reply);
+  if (most > kLongAnswer && house.options.errands) return write_elsewhere(house, exchange, status, std::move(reply));
   wire::AnswerRoom room(exchange);
-  if (!room.take(most_json(reply))) return respond(house, exchange, wire::no_room_for_answer(), {});
+  if (!room.take(most)) return respond(house, exchange, wire::no_room_for_answer(), {});
   auto json = base::Bytes::adopt(write_json(status, reply));
   if (!room.settle(json)) return respond(house, exchange, wire::no_room_for_answer(), {});
   respond(exchange, status, http, "application/json", std::move(json));

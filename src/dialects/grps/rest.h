@@ -31,7 +31,8 @@ void predict(House& house, wire::Exchange& exchange);
 int http_of(const House& house, const base::Status& status);
 // One answer: bin_data as octets, everything else as stamped JSON; with Retry-After where it is 429 or 503. Fills the
 // ledger.
-void respond(const House& house, wire::Exchange& exchange, const base::Status& status, const Message& reply = {});
+// JSON that is long is written by a worker: the Exchange's Reader is destroyed then.
+void respond(const House& house, wire::Exchange& exchange, const base::Status& status, Message reply = {});
 // The same with a number and a body of the caller's.
 void respond(wire::Exchange& exchange, const base::Status& status, int http, std::string_view type, base::Bytes body);
 

@@ -1,9 +1,11 @@
 // POST /grps/v1/infer/predict: one answer, or with streaming=true one part per answer.
 #include <optional>
 
+#include "base/attempt.h"
 #include "dialects/grps/inference.h"
 #include "dialects/grps/rest.h"
 #include "dialects/grps/stream.h"
+#include "wire/errands.h"
 #include "wire/text.h"
 
 namespace weir::grps {
@@ -24,6 +26,22 @@ Status read_body(House& house, const Exchange& exchange, Message& message) {
   return base::invalid("Content type is not supported: application/json or application/octet-stream is expected");
 }
 
+class ReadJson final : public base::Errand {
+ public:
+  ReadJson(base::Bytes body, base::SlabSource& slabs) : body_(std::move(body)), slabs_(slabs) {}
+  void run() override {
+    auto thrown = base::attempt("reading a request", [this] { status = read_json(body_.view(), slabs_, message); });
+    if (!thrown.ok()) status = std::move(thrown);
+  }
+
+  Status status;  // after run(), as the next
+  Message message;
+
+ private:
+  const base::Bytes body_;
+  base::SlabSource& slabs_;
+};
+
 class RestPredict final : public wire::Reader, public Prediction {
  public:
   using Prediction::Prediction;
@@ -39,7 +57,7 @@ class RestPredict final : public wire::Reader, public Prediction {
   void replied(Message&& reply, More) override { reply_ = std::move(reply); }
   void ended(Status status) override {
     if (status.ok() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
-    respond(house_, exchange_, status, reply_ ? *reply_ : Message{});
+    respond(house_, exchange_, status, reply_ ? std::move(*reply_) : Message{});
   }
 
   std::optional<Message> reply_;
@@ -81,20 +99,43 @@ void serve(House& house, Exchange& exchange, Status status, Message&& message, A
 
 }  // namespace
 
-void predict(House& house, Exchange& exchange) {
+namespace {
+
+enum class Wish : uint8_t { kOne, kStream };
+
+void go_on(House& house, Exchange& exchange, Wish wish, Status status, Message&& message) {
   const wire::Request& request = exchange.request();
-  auto wish = wants_stream(house.options.streaming, exchange);
-  bool streaming = wish && *wish;
   ArrayWish array = says_true(request.query_value("return-ndarray")) ? ArrayWish::kReturn : ArrayWish::kNo;
-  Message message;
-  Status status = wish ? read_body(house, exchange, message) : wish.error();
-  if (status.ok() && streaming && array == ArrayWish::kReturn)
+  if (status.ok() && wish == Wish::kStream && array == ArrayWish::kReturn)
     status = base::invalid("streaming and return-ndarray exclude each other");
   std::string model = request.query_value("model");
-  if (streaming)
+  if (wish == Wish::kStream)
     serve<RestStream>(house, exchange, std::move(status), std::move(message), array, model);
   else
     serve<RestPredict>(house, exchange, std::move(status), std::move(message), array, model);
+}
+
+void read_elsewhere(House& house, Exchange& exchange, Wish wish) {
+  const base::Bytes& body = exchange.content();
+  auto then = [&house, &exchange, wish](const Status& sent, std::unique_ptr<base::Errand> errand) {
+    if (!sent.ok()) return go_on(house, exchange, wish, sent, {});
+    auto& read = static_cast<ReadJson&>(*errand);
+    go_on(house, exchange, wish, std::move(read.status), std::move(read.message));
+  };
+  wire::send_away(*house.options.errands, std::make_unique<ReadJson>(body, house.slabs), body.size(),
+                  wire::Errands::Part::kRequest, exchange, std::move(then));
+}
+
+}  // namespace
+
+void predict(House& house, Exchange& exchange) {
+  auto streaming = wants_stream(house.options.streaming, exchange);
+  const Wish wish = streaming && *streaming ? Wish::kStream : Wish::kOne;
+  const bool is_long = exchange.content().size() > wire::kLongBody && body_form(exchange.request()) == BodyForm::kJson;
+  if (streaming && is_long && house.options.errands) return read_elsewhere(house, exchange, wish);
+  Message message;
+  Status status = streaming ? read_body(house, exchange, message) : streaming.error();
+  go_on(house, exchange, wish, std::move(status), std::move(message));
 }
 
 }  // namespace weir::grps

@@ -14,6 +14,7 @@
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/keys.h"
 #include "dialects/openai/piece.h"
+#include "dialects/openai/reading.h"
 #include "dialects/openai/task.h"
 #include "marshal/encoder.h"
 #include "marshal/json_tensor.h"
@@ -226,12 +227,7 @@ class EmbeddingsTask final : public PromptTask {
   std::optional<uint32_t> most_;  // an encoder's texts keep their marks
 };
 
-}  // namespace
-
-void embeddings(House& house, Exchange& exchange, const wire::PathArgs&) {
-  Request request;
-  if (Refusal bad = read_request(exchange.content().view(), Kind::kEmbedding, request); !bad.ok())
-    return respond(exchange, bad);
+void embed(House& house, Exchange& exchange, Request&& request) {
   auto [served, refusal] = find_model(house, exchange, request.model, Wants::kToTake);
   if (!refusal.ok()) return respond(exchange, refusal);
   const msg::TextSpec& spec = *tokens_of(served->spec);
@@ -241,6 +237,14 @@ void embeddings(House& house, Exchange& exchange, const wire::PathArgs&) {
     return respond(exchange, refuse("dimensions", "dimensions: this model has " + std::to_string(spec.hidden_size)));
   auto task = std::make_unique<EmbeddingsTask>(std::move(request), exchange, *served);
   perform(house, exchange, *served, std::move(task), exchange.content().size());
+}
+
+}  // namespace
+
+void embeddings(House& house, Exchange& exchange, const wire::PathArgs&) {
+  read_body<Request>(
+      house, exchange,
+      [](std::string_view body, Request& request) { return read_request(body, Kind::kEmbedding, request); }, embed);
 }
 
 }  // namespace weir::openai

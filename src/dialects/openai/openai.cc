@@ -5,6 +5,7 @@
 #include "dialects/openai/answer.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/keys.h"
+#include "dialects/openai/reading.h"
 #include "dialects/openai/refusal.h"
 #include "dialects/openai/task.h"
 #include "marshal/encoder.h"
@@ -30,13 +31,17 @@ class AnswerTask final : public PromptTask {
   }
 };
 
-void run(House& house, Exchange& exchange, Kind kind) {
-  Request request;
-  if (Refusal bad = read_request(exchange.content().view(), kind, request); !bad.ok()) return respond(exchange, bad);
+void answer(House& house, Exchange& exchange, Kind kind, Request&& request) {
   auto [served, refusal] = find_model(house, exchange, request.model, Wants::kToMake);
   if (!refusal.ok()) return respond(exchange, refusal);
   auto task = std::make_unique<AnswerTask>(kind, std::move(request), exchange, *served);
   perform(house, exchange, *served, std::move(task), exchange.content().size());
+}
+
+void run(House& house, Exchange& exchange, Kind kind) {
+  read_body<Request>(
+      house, exchange, [kind](std::string_view body, Request& request) { return read_request(body, kind, request); },
+      [kind](House& there, Exchange& x, Request&& request) { answer(there, x, kind, std::move(request)); });
 }
 
 void health(House& house, Exchange& exchange, const PathArgs&) {

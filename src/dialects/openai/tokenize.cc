@@ -3,6 +3,7 @@
 
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/piece.h"
+#include "dialects/openai/reading.h"
 #include "dialects/openai/task.h"
 #include "marshal/json_tensor.h"
 #include "text/processor.h"
@@ -64,12 +65,7 @@ class DetokenizeTask final : public Task {
   std::string json_;
 };
 
-}  // namespace
-
-void tokenize(House& house, wire::Exchange& exchange, const wire::PathArgs&) {
-  Request request;
-  if (Refusal bad = read_request(exchange.content().view(), Kind::kTokenize, request); !bad.ok())
-    return respond(exchange, bad);
+void tokenize_text(House& house, wire::Exchange& exchange, Request&& request) {
   auto [served, refusal] = find_model(house, exchange, request.model, Wants::kToTake);
   if (!refusal.ok()) return respond(exchange, refusal);
   if (!tokens_of(served->spec)->processor) return respond(exchange, no_tokenizer());
@@ -77,14 +73,25 @@ void tokenize(House& house, wire::Exchange& exchange, const wire::PathArgs&) {
   perform(house, exchange, *served, std::move(task), exchange.content().size());
 }
 
-void detokenize(House& house, wire::Exchange& exchange, const wire::PathArgs&) {
-  Detokenize request;
-  if (Refusal bad = read_detokenize(exchange.content().view(), request); !bad.ok()) return respond(exchange, bad);
+void join_tokens(House& house, wire::Exchange& exchange, Detokenize&& request) {
   auto [served, refusal] = find_model(house, exchange, request.model, Wants::kToTake);
   if (!refusal.ok()) return respond(exchange, refusal);
   if (!tokens_of(served->spec)->processor) return respond(exchange, no_tokenizer());
   auto task = std::make_unique<DetokenizeTask>(std::move(request), *served);
   perform(house, exchange, *served, std::move(task), exchange.content().size());
+}
+
+}  // namespace
+
+void tokenize(House& house, wire::Exchange& exchange, const wire::PathArgs&) {
+  read_body<Request>(
+      house, exchange,
+      [](std::string_view body, Request& request) { return read_request(body, Kind::kTokenize, request); },
+      tokenize_text);
+}
+
+void detokenize(House& house, wire::Exchange& exchange, const wire::PathArgs&) {
+  read_body<Detokenize>(house, exchange, read_detokenize, join_tokens);
 }
 
 }  // namespace weir::openai
