@@ -30,23 +30,25 @@ graphpipe::GraphPipeOptions graphpipe_options(const Config& config, std::functio
           std::move(ready)};
 }
 
-grps::Options grps_options(const Config& config) {
+grps::Options grps_options(const Config& config, wire::Errands& errands) {
   grps::Options options = config.grps;
   options.server_version = kVersion;
   options.max_body = config.limits.body;
+  options.errands = &errands;
   return options;
 }
 
-openai::Options openai_options(const Commons& commons, std::function<bool()> ready) {
+openai::Options openai_options(const Commons& commons, std::function<bool()> ready, wire::Errands& errands) {
   const OpenaiConfig& c = commons.config.openai;
-  return {std::string(kVersion), c.prefixes, c.default_model, commons.api_keys, c.max_body, std::move(ready)};
+  return {std::string(kVersion), c.prefixes, c.default_model, commons.api_keys, c.max_body, std::move(ready), &errands};
 }
 
 // A session that ends by itself can say so; one that the wire ends cannot.
-evergreen::Options evergreen_options(const Config& config, wire::BodyMemory& bodies) {
+evergreen::Options evergreen_options(const Config& config, wire::BodyMemory& bodies, wire::Errands& errands) {
   evergreen::Options options = config.evergreen;
   options.idle = std::min(options.idle, config.limits.stream_idle / 10 * 9);
   options.bodies = &bodies;
+  options.errands = &errands;
   return options;
 }
 
@@ -121,28 +123,31 @@ Front::Front(net::Shard& shard, Commons& commons, std::unique_ptr<net::WebFetche
       front_page_(router_, kVersion, front_page_links(commons.config)),
       tally_(commons.metrics) {
   bus_.employ(*commons.errands);
+  rpcs_.employ(errands_);
   if (commons.config.graphpipe.on)
     graphpipe_.emplace(bus_, router_, commons.slabs, graphpipe_options(commons.config, [this] { return ready(); }));
   if (commons.config.grps_on)
     grps_.emplace(
         bus_, router_, rpcs_, commons.slabs, commons.presence, commons.monitor, [this] { return ready(); },
-        grps_options(commons.config));
+        grps_options(commons.config, errands_));
   if (commons.config.salience.on) {
     sessions_.emplace(bus_, shard.id(), *commons.homes, *commons.quota, session_limits(commons.config),
                       commons.metrics);
     salience_.emplace(bus_, rpcs_, *sessions_, commons.salience);
   }
   if (commons.config.openai.on)
-    openai_.emplace(bus_, router_, commons.text_load, openai_options(commons, [this] { return ready(); }));
+    openai_.emplace(bus_, router_, commons.text_load,
+                    openai_options(
+                        commons, [this] { return ready(); }, errands_));
   if (commons.config.evergreen_on)
     evergreen_.emplace(bus_, router_, rpcs_, commons.slabs, commons.camel_json,
-                       evergreen_options(commons.config, bodies_), fetcher_.get(), &*commons.purse);
+                       evergreen_options(commons.config, bodies_, errands_), fetcher_.get(), &*commons.purse);
   health_.add_to(rpcs_);
   commons.reflection.add_to(rpcs_);
   router_.observe(tally_);
   if (commons.access_log) router_.observe(pen_.emplace(*commons.access_log, shard.env()));
-  shard.at_turn_end([this] {
-    bus_.turn();
+  shard.at_turn_end([this, long_enough = std::function<bool()>([&shard] { return shard.turn_is_long(); })] {
+    bus_.turn(long_enough);
     if (pen_) pen_->flush();
   });
 }

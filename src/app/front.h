@@ -15,6 +15,7 @@
 
 #include "app/config.h"
 #include "app/gpus.h"
+#include "app/shard_errands.h"
 #include "base/clients.h"
 #include "base/memory_ledger.h"
 #include "bus/bus.h"
@@ -135,6 +136,7 @@ class Front final : public oip::Control, public ops::HealthSource {
   net::Shard& shard_;
   Commons& commons_;
   bus::Bus bus_;
+  ShardErrands errands_{bus_};
   wire::BodyMemory bodies_;
   wire::HttpDate date_{shard_.env()};
   wire::Router router_;

@@ -109,8 +109,8 @@ class Errands final : public msg::Inbox {
     if (!full) return queue(errand, number);
     call->home->post_here({call,
                            {msg::Failed{base::try_again(Code::kResourceExhausted,
-                                                        "too many long texts are waiting to be tokenized; try "
-                                                        "again later")}}});
+                                                        "too many long requests are waiting to be read or tokenized; "
+                                                        "try again later")}}});
   }
 
   void poke() override {
