@@ -26,7 +26,7 @@ def get(path, *fields, host='localhost'):
     return f'GET {path} HTTP/1.1\r\n{head}\r\n'.encode()
 
 
-@attack(seconds=10, quick=3, probes=('ready',))
+@attack(seconds=10, quick=2, probes=('ready',))
 def foreign_pages(target):
     """Pages of other sites: `<img>` on /grps/v1/health/offline, posts of text/plain that unload, log, infer and open sessions."""
     rounds = 0
@@ -50,7 +50,7 @@ def expect(target, request, what, wait=5):
         target.broke(f'{what} → {status or "no answer"}')
 
 
-@attack(seconds=10, quick=3)
+@attack(seconds=10, quick=2)
 def rebinding(target):
     """DNS rebinding: a name of the attacker's that has become 127.0.0.1, in GET, POST and a WebSocket's handshake."""
     rounds, host = 0, f'evil.example:{target.port}'

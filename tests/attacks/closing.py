@@ -19,7 +19,7 @@ BEHIND = [b'\n', b'\r\n', b'x', b'GET /livez HTTP/1.1\r\nHost: a\r\n\r\n', b'0\r
           b'GET /livez HTTP/1.1\r\nHost: a\r\n\r\n' * 40]
 
 
-@attack(seconds=20, quick=4)
+@attack(seconds=20, quick=2.5)
 def answers_that_close(target):
     """One byte or more behind a request whose answer closes (HTTP/1.0, close, Expect, 404, 405, 413), in one piece or two."""
     chance, sent = random.Random(13), 0
@@ -42,7 +42,7 @@ def answers_that_close(target):
     return f'{sent} requests'
 
 
-@attack(seconds=10, quick=3, ends_server=True)
+@attack(seconds=10, quick=2, ends_server=True)
 def pipelines_in_drain(target):
     """20 keep-alive clients that pipeline two GETs while the server drains."""
     pair = b'GET /livez HTTP/1.1\r\nHost: a\r\n\r\n' * 2

@@ -7,7 +7,7 @@ from peer import JSON, Raw, ask, more_descriptors, post
 from registry import attack
 
 
-@attack(seconds=30, quick=6)
+@attack(seconds=30, quick=4)
 def connections_10100(target):
     """10,100 connections of one address, opened again when they are closed."""
     most = min(more_descriptors() - 500, 10100)
@@ -22,7 +22,7 @@ def connections_10100(target):
     return f'{opened} opened, {len(peers)} at the end'
 
 
-@attack(seconds=20, quick=5, probes=('session',))
+@attack(seconds=20, quick=3, probes=('session',))
 def sessions_1024(target):
     """1,024 sessions of tokens opened by one client and kept."""
     opened = refused = 0
@@ -43,7 +43,7 @@ CHAT = post('/v1/chat/completions', json.dumps({'model': 'chat', 'stream': True,
                                                 'messages': [{'role': 'user', 'content': 'Tell me everything.'}]}).encode(), JSON)
 
 
-@attack(seconds=40, quick=9)
+@attack(seconds=40, quick=8)
 def unread_chats(target):
     """1,000 chat streams whose answers nobody reads."""
     more_descriptors()
@@ -58,7 +58,7 @@ def unread_chats(target):
     return f'{begun} begun'
 
 
-@attack(seconds=30, quick=6)
+@attack(seconds=30, quick=4)
 def chats_queued(target):
     """One client's 400 chats at once, read as they should be, again and again."""
     more_descriptors()
@@ -90,7 +90,7 @@ def read_some_of(peers):
     return left
 
 
-@attack(seconds=15, quick=4)
+@attack(seconds=15, quick=2.5)
 def many_identities(target):
     """Metric labels: 100,000 paths, methods, models and header names that nobody knows."""
     i = 0

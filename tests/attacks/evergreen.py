@@ -50,7 +50,7 @@ def sessions(target, messages):
     return f'{count} sessions'
 
 
-@attack(seconds=20, quick=4)
+@attack(seconds=20, quick=2.5)
 def evergreen_drop(target):
     """DROP of 9,000 parents of one child."""
     parents = [f'p{i}' for i in range(target.size(9000, 4000))]
@@ -63,7 +63,7 @@ def evergreen_drop(target):
     return sessions(target, messages)
 
 
-@attack(seconds=20, quick=4)
+@attack(seconds=20, quick=2.5)
 def evergreen_diamond(target):
     """ECHO of a chain of 30 nodes that each name the next one twice, 250 times."""
     chain = [node(f'd{i}', [f'd{i + 1}', f'd{i + 1}']) for i in range(30)] + [node('d30', text=b'')]
@@ -71,7 +71,7 @@ def evergreen_diamond(target):
     return sessions(target, [{'nodeFragments': chain}, *echoes])
 
 
-@attack(seconds=20, quick=4)
+@attack(seconds=20, quick=2.5)
 def evergreen_wide_diamond(target):
     """The same with layers of 20 nodes that each name all 20 of the next."""
     layers, wide = 8, 20
@@ -83,7 +83,7 @@ def evergreen_wide_diamond(target):
     return sessions(target, [{'nodeFragments': nodes}, *echoes])
 
 
-@attack(seconds=20, quick=4)
+@attack(seconds=20, quick=2.5)
 def evergreen_fragments(target):
     """Fragments that never become a node: a million of seq 1 and up, without seq 0."""
     messages = [{'nodeFragments': [{'id': 'a', 'seq': seq, 'continued': True, 'chunkFragment': {'data': ''}} for seq in range(n, n + 2000)]}

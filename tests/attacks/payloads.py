@@ -27,7 +27,7 @@ def calls(target, bodies, path=PATH, extra=GRPC):
     return f'{sent} calls'
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def protobuf_that_grows(target):
     """A megabyte of empty tensors, of empty strings, of map entries, of unknown groups."""
     count = target.size(500_000, 200_000)
@@ -37,7 +37,7 @@ def protobuf_that_grows(target):
     return calls(target, [grpc_message(b) for b in bodies])
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def grpc_framing(target):
     """Lengths beyond the limit, flags that are none, left-over bytes, gzip that is none, and 62 MiB of zeros in 64 KB."""
     coded = (*GRPC, ('grpc-encoding', 'gzip'))
@@ -46,7 +46,7 @@ def grpc_framing(target):
     return calls(target, bodies, extra=coded)
 
 
-@attack(quick=4)
+@attack(quick=2.5)
 def grpc_metadata(target):
     """Bad base64 in -bin, timeouts that are none, te that is none, methods that nobody knows."""
     fields = [(('x-bin', '!!!'),), (('grpc-timeout', '99999999H'),), (('grpc-timeout', '1x'),), (('grpc-timeout', ''),), (('x-long', 'y' * 120),),

@@ -13,13 +13,14 @@ MIB = 1 << 20
 
 
 def flood(target, requests, threads=4):
-    """These requests in turn, on so many connections at once, until time is over."""
+    """These requests in turn, each once at least, on so many connections at once, until time is over."""
     done = [0]
 
     def work(i):
-        while not target.over():
+        first = i
+        while i < first + len(requests) / threads or not target.over():
             ask(target, requests[i % len(requests)], wait=60)
-            i += 1
+            i += threads
             done[0] += 1
 
     pool = [threading.Thread(target=work, args=(i,)) for i in range(threads)]
@@ -35,7 +36,7 @@ def chat(content, **more):
                                                     **more}).encode(), JSON)
 
 
-@attack(seconds=20, quick=5, probes=('tokens',))
+@attack(seconds=20, quick=3, probes=('tokens',))
 def long_texts(target):
     """Texts of 3.9 MiB to tokenize: one letter, blanks, rare marks, digits, emoji."""
     size = target.size(39, 10) * MIB // 10
@@ -44,7 +45,7 @@ def long_texts(target):
                  [chat(t) for t in texts[:3]])
 
 
-@attack(seconds=20, quick=5, probes=('tokens',))
+@attack(seconds=20, quick=3, probes=('tokens',))
 def function_arguments(target):
     """A tool call whose `function.arguments` are 1.4 MB of nested JSON."""
     depth = target.size(14, 4) * MIB // 40
@@ -71,7 +72,7 @@ def pictured(octets, count=1):
     return chat([{'type': 'image_url', 'image_url': {'url': url}} for _ in range(count)])
 
 
-@attack(seconds=20, quick=5)
+@attack(seconds=20, quick=3)
 def pictures(target):
     """Chats with pictures of 16 megapixels in 50 KB, many in one request, and some that lie about their size."""
     side = target.size(4000, 1500)
@@ -80,14 +81,14 @@ def pictures(target):
                           pictured(png(8, 200000, bytes(25 * 200000)))])
 
 
-@attack(seconds=20, quick=5)
+@attack(seconds=20, quick=3)
 def templates_long(target):
     """Conversations of 10,000 short messages."""
     messages = [{'role': 'user' if i % 2 == 0 else 'assistant', 'content': 'x'} for i in range(target.size(40001, 10001))]
     return flood(target, [post('/v1/chat/completions', json.dumps({'model': 'chat', 'max_tokens': 1, 'messages': messages}).encode(), JSON)])
 
 
-@attack(seconds=15, quick=4)
+@attack(seconds=15, quick=2.5)
 def parameters_nested(target):
     """`sampling_parameters`, JSON in a tensor, of a megabyte of brackets: writing such a value again takes a stack of its own."""
     deep = target.size(500000, 120000)
@@ -100,7 +101,7 @@ def parameters_nested(target):
     return flood(target, requests, 2)
 
 
-@attack(seconds=15, quick=4)
+@attack(seconds=15, quick=2.5)
 def templates_of_short_requests(target):
     """Requests below 8 KiB of 250 messages and many tools, which a template may look at again and again."""
     messages = [{'role': 'a', 'content': ''} for _ in range(250)]
@@ -109,7 +110,7 @@ def templates_of_short_requests(target):
     return flood(target, [post('/v1/chat/completions', json.dumps(body, separators=(',', ':')).encode(), JSON) for body in bodies])
 
 
-@attack(seconds=15, quick=4)
+@attack(seconds=15, quick=2.5)
 def sampling_tables(target):
     """Sampling parameters with long lists: logit_bias of 300,000 ids, a million stop strings and stop ids."""
     count = target.size(300000, 60000)

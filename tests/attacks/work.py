@@ -12,15 +12,15 @@ INFER = '/v2/models/identity/infer'
 
 
 def again(target, request, wait=60):
-    """The same request until time is over; (how many were answered, the last status)."""
+    """The same request, once at least, until time is over; (how many were answered, the last status)."""
     done, status = 0, 0
-    while not target.over():
+    while done == 0 or not target.over():
         status, _ = ask(target, request, wait=wait)
         done += 1
     return f'{done} of {len(request) >> 10} KiB, the last {status}'
 
 
-@attack(seconds=15, quick=4)
+@attack(seconds=15, quick=2.5)
 def classification_of_everything(target):
     """`classification` with k as large as the tensor (60 MiB of FP32)."""
     count = target.size(15, 2) * MIB
@@ -29,7 +29,7 @@ def classification_of_everything(target):
     return again(target, post(INFER, body, field))
 
 
-@attack(seconds=15, quick=4)
+@attack(seconds=15, quick=2.5)
 def json_lines_coded(target):
     """62 MiB of `{}` lines in 832 KB of gzip, for an RPC in its JSON form."""
     lines = target.size(62, 8) * MIB // 3
@@ -38,7 +38,7 @@ def json_lines_coded(target):
     return again(target, post('/inference.GRPCInferenceService/ModelStreamInfer', body, JSON, GZIP))
 
 
-@attack(seconds=15, quick=4)
+@attack(seconds=15, quick=2.5)
 def json_of_40_mib(target):
     """REST JSON of 40 MiB: one tensor of small numbers."""
     count = target.size(20, 4) * MIB
@@ -46,7 +46,7 @@ def json_of_40_mib(target):
     return again(target, post(INFER, b'{"inputs":[{"name":"x","datatype":"INT8","shape":[%d],"data":[%s]}]}' % (count, numbers), JSON))
 
 
-@attack(seconds=15, quick=4)
+@attack(seconds=15, quick=2.5)
 def json_nested(target):
     """JSON of 4 MiB that is all brackets, in every dialect that reads JSON."""
     depth = target.size(4, 1) * MIB
@@ -65,7 +65,7 @@ def json_nested(target):
     return f'{done} bodies'
 
 
-@attack(seconds=15, quick=4)
+@attack(seconds=15, quick=2.5)
 def bytes_elements(target):
     """8 MiB of empty BYTES elements, whose JSON answer is 20 times as long."""
     count = target.size(2, 1) * MIB
@@ -73,7 +73,7 @@ def bytes_elements(target):
     return again(target, post(INFER, body, field))
 
 
-@attack(seconds=10, quick=3)
+@attack(seconds=10, quick=2)
 def shapes_that_lie(target):
     """Shapes whose product overflows, is negative, or has a thousand dimensions."""
     shapes = [[2**32, 2**32], [2**63 - 1], [-1], [-(2**63)], [2**31, 2**31, 4], [1] * 1000, [0, 2**62], [2**64], []]
@@ -89,7 +89,7 @@ def shapes_that_lie(target):
     return f'{done} requests'
 
 
-@attack(seconds=15, quick=4)
+@attack(seconds=15, quick=2.5)
 def pipelined_infers(target):
     """10,000 pipelined requests on one connection whose answers are not read."""
     body = json.dumps({'inputs': [{'name': 'x', 'datatype': 'INT32', 'shape': [500], 'data': list(range(500))}]}).encode()

@@ -2,6 +2,8 @@
 #include "dialects/grps/grps.h"
 
 #include "grps_messages.h"
+#include "support/fake_errands.h"
+#include "wire/errands.h"
 
 namespace weir::grps {
 namespace {

@@ -1,0 +1,121 @@
+"""JSON of many megabytes, in every dialect that takes JSON."""
+
+import base64
+import json
+import threading
+
+from evergreen import HEAD as LINES_HEAD
+from peer import H2, JSON, Raw, ask, data, flat_bits, packed, post
+from registry import attack
+
+MIB = 1 << 20
+
+
+def in_turns(target, requests, threads=3):
+    """These requests, each once at least, on so many connections at once, until time is over; what was answered."""
+    seen = {}
+
+    def work(i):
+        first = i
+        while i < first + len(requests) or not target.over():
+            name, request = requests[i % len(requests)]
+            status, _ = ask(target, request, wait=30)
+            seen.setdefault(name, set()).add(status)
+            i += threads
+
+    pool = [threading.Thread(target=work, args=(i,)) for i in range(threads)]
+    for t in pool:
+        t.start()
+    for t in pool:
+        t.join()
+    return ', '.join(f'{name}: {sorted(statuses)}' for name, statuses in sorted(seen.items()))
+
+
+def numbers(count):
+    return b'1,' * (count - 1) + b'1'
+
+
+@attack(seconds=20, quick=6)
+def long_json(target):
+    """JSON bodies of 4 to 40 MiB for OpenAI's, GRPS', Open Inference's and Salience's requests."""
+    large, ids = target.size(20, 6) * MIB, target.size(39, 30) * MIB // 10 // 2
+    text = json.dumps('a b ' * (large // 4)).encode()
+    chat = b'{"model":"chat","max_tokens":1,"messages":[{"role":"user","content":"%s"}]}'
+    requests = [
+        ('embeddings', post('/v1/embeddings', b'{"model":"chat","input":[%s]}' % numbers(ids), JSON)),
+        ('completions', post('/v1/completions', b'{"model":"chat","max_tokens":1,"prompt":[%s]}' % numbers(ids), JSON)),
+        ('chat', post('/v1/chat/completions', chat % (b'\\u0061' * (ids // 3)), JSON)),
+        ('detokenize', post('/detokenize', b'{"model":"chat","tokens":[%s]}' % numbers(ids), JSON)),
+        ('ndarray', post('/grps/v1/infer/predict?model=identity', b'{"ndarray":[%s]}' % numbers(large // 2), JSON)),
+        ('gtensors', post('/grps/v1/infer/predict?model=identity', b'{"gtensors":{"tensors":[{"name":"x","dtype":"DT_INT32","shape":[%d],'
+                          b'"flat_int32":[%s]}]}}' % (large // 2, numbers(large // 2)), JSON)),
+        ('generate', post('/v2/models/chat/generate', b'{"text_input":%s}' % text, JSON)),
+        ('rpc', post('/inference.GRPCInferenceService/ModelInfer', b'{"modelName":"identity","inputs":[{"name":"x","datatype":"INT32","shape":[%d],'
+                     b'"contents":{"intContents":[%s]}}]}' % (large // 2, numbers(large // 2)), JSON)),
+        ('session', post('/salience.v1.Salience/OpenSession', b'{"model":%s}' % text, JSON)),
+        ('nobody', post('/grpc.health.v1.Health/Check', b'{"service":%s}' % text, JSON)),
+    ]
+    return in_turns(target, requests)
+
+
+@attack(seconds=20, quick=4)
+def long_lines(target):
+    """Evergreen sessions whose lines are of 15 MiB of JSON, one fragment or many."""
+    size = target.size(15, 8) * MIB
+    octets = base64.b64encode(bytes(size * 3 // 4))
+    fragments = b','.join(b'{"id":"n%d","chunkFragment":{"data":"AAAA"}}' % i for i in range(size // 50))
+    lines = [b'{"nodeFragments":[{"id":"n","chunkFragment":{"metadata":{"mimetype":"a/b"},"data":"%s"}}]}\n' % octets,
+             b'{"nodeFragments":[%s]}\n' % fragments]
+    sent = 0
+    while sent < 2 or not target.over():
+        with Raw(target, wait=20) as raw:
+            line = lines[sent % 2]
+            raw.send(LINES_HEAD + b'%x\r\n%s\r\n0\r\n\r\n' % (len(line), line))
+            raw.read_all()
+            sent += 1
+    return f'{sent} lines'
+
+
+@attack(seconds=20, quick=4)
+def long_coded_streams(target):
+    """A hundred coded bodies at once on one HTTP/2 connection, each of which inflates to 4 MiB."""
+    blanks = flat_bits(4 * MIB).translate(bytes([32, 10]) + bytes(254))
+    body = packed(b'{"inputs":[' + blanks + b']}')
+    fields = [('content-type', 'application/json'), ('content-encoding', 'gzip')]
+    done = 0
+    while not target.over():
+        with H2(target, wait=20) as h2:
+            h2.pump(1)  # the server's windows
+            for s in range(1, 200, 2):
+                h2.send(h2.head(s, '/v2/models/identity/infer', 'POST', end=False, extra=fields))
+                for at in range(0, len(body), 16000):
+                    h2.send(data(s, body[at:at + 16000], end=at + 16000 >= len(body)))
+                h2.pump()
+            while not target.over() and h2.pump(0.1) and len(h2.closed_streams) < 100:
+                pass
+            done += len(h2.closed_streams)
+    return f'{done} bodies of {len(body) >> 10} KiB'
+
+
+@attack(seconds=15, quick=4)
+def many_pages(target):
+    """Hundreds of pipelined GETs of the longest page, coded, whose answers are read."""
+    h1 = b'GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n' * 300
+    done = 0
+
+    def over_h2():
+        while not target.over():
+            with H2(target, (4, MIB * 64), wait=10) as h2:
+                h2.send(b''.join(h2.head(s, '/metrics', extra=[('accept-encoding', 'gzip')]) for s in range(1, 200, 2)))
+                while not target.over() and h2.pump(0.1) and len(h2.closed_streams) < 100:
+                    pass
+
+    other = threading.Thread(target=over_h2)
+    other.start()
+    while not target.over():
+        with Raw(target, wait=2) as raw:
+            raw.send(h1)
+            while not target.over() and raw.read(1 << 20):
+                done += 1
+    other.join()
+    return f'{done} reads'
