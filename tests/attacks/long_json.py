@@ -5,8 +5,11 @@ import json
 import threading
 
 from evergreen import HEAD as LINES_HEAD
-from peer import H2, JSON, Raw, ask, data, flat_bits, packed, post
+from peer import H2, JSON, Raw, ask, binary_infer, data, flat_bits, packed, post
 from registry import attack
+
+import flatbuffers
+import numpy
 
 MIB = 1 << 20
 
@@ -119,3 +122,59 @@ def many_pages(target):
                 done += 1
     other.join()
     return f'{done} reads'
+
+
+def flat_tensor(builder, kind, shape, **content):
+    """A GraphPipe Tensor, by hand: kind, shape, then data or string_val (proto/graphpipe.fbs)."""
+    builder.StartVector(8, 1, 8)
+    builder.PrependInt64(shape)
+    dims = builder.EndVector()
+    builder.StartObject(4)
+    builder.PrependUint8Slot(0, kind, 0)
+    builder.PrependUOffsetTRelativeSlot(1, dims, 0)
+    for slot, name in ((2, 'data'), (3, 'strings')):
+        if name in content:
+            builder.PrependUOffsetTRelativeSlot(slot, content[name], 0)
+    return builder.EndObject()
+
+
+def graphpipe(make):
+    """An InferRequest with the tensor that `make` makes."""
+    builder = flatbuffers.Builder(1 << 20)
+    tensor = make(builder)
+    builder.StartVector(4, 1, 4)
+    builder.PrependUOffsetTRelative(tensor)
+    tensors = builder.EndVector()
+    builder.StartObject(4)
+    builder.PrependUOffsetTRelativeSlot(2, tensors, 0)
+    infer = builder.EndObject()
+    builder.StartObject(2)
+    builder.PrependUint8Slot(0, 1, 0)
+    builder.PrependUOffsetTRelativeSlot(1, infer, 0)
+    builder.Finish(builder.EndObject())
+    return bytes(builder.Output())
+
+
+def strings(builder, count):
+    """So many elements, all of them the same empty string."""
+    empty = builder.CreateString(b'')
+    builder.StartVector(4, count, 4)
+    place = builder.Offset() + 4 * numpy.arange(1, count + 1, dtype=numpy.uint32) - empty
+    octets = place[::-1].astype('<u4').tobytes()
+    builder.head = builder.head - len(octets)
+    builder.Bytes[builder.head:builder.head + len(octets)] = octets
+    return builder.EndVector()
+
+
+@attack(seconds=15, quick=4)
+def long_tensors(target):
+    """Tensors of a binary form that have to be looked at byte by byte or element by element: BOOL and BYTES of 60 MiB."""
+    size = target.size(60, 24) * MIB
+    field, nothing = binary_infer('BYTES', size // 4, bytes(size), 'binary')
+    octets = bytes(size)
+    requests = [('bytes', post('/v2/models/identity/infer', nothing, field))]
+    field, body = binary_infer('BOOL', size, octets, 'binary')
+    requests.append(('bool', post('/v2/models/identity/infer', body, field)))
+    requests.append(('strings', post('/graphpipe/identity', graphpipe(lambda b: flat_tensor(b, 12, size // 8, strings=strings(b, size // 8))),
+                                     ('Content-Type', 'application/octet-stream'))))
+    return in_turns(target, requests, 2)
