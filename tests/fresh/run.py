@@ -31,7 +31,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / 'tests/e2e'))
 import readme  # noqa: E402  (tests/e2e/readme.py)
 
-GIVEN = ['ca-certificates', 'curl', 'git', 'sudo']  # what a stranger has who reads the README on a new machine
+GIVEN = ['apt', 'ca-certificates', 'curl', 'git', 'sudo']  # what a stranger has who reads the README on a new machine
 FIRST_ANSWER_S = 20 * 60  # far above what it takes: a machine may be busy
 USER = 'visitor'
 PROXIES = [name for name in os.environ if name.lower() in ('http_proxy', 'https_proxy', 'no_proxy')]
@@ -57,6 +57,24 @@ def free_port():
         return s.getsockname()[1]
 
 
+def ubuntu_keys(folder):
+    """The keys that sign Ubuntu's archive, as a folder: this machine's, or those of the package of Debian 13 (Debian 12 has
+    none), for whose signature this machine has the keys."""
+    own = pathlib.Path('/usr/share/keyrings')
+    if (own / 'ubuntu-archive-keyring.gpg').exists():
+        return own
+    work = folder / 'ubuntu-keys'
+    shutil.rmtree(work, ignore_errors=True)
+    for part in ('lists/partial', 'cache/archives/partial', 'out'):
+        (work / part).mkdir(parents=True)
+    (work / 'sources.list').write_text('deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main\n')
+    apt = ['apt-get', '-qq', '-o', f'Dir::Etc::sourcelist={work}/sources.list', '-o', 'Dir::Etc::sourceparts=/dev/null',
+           '-o', f'Dir::State::Lists={work}/lists', '-o', f'Dir::Cache={work}/cache', '-o', 'Acquire::Languages=none', '-o', 'APT::Sandbox::User=root']
+    outer(*apt, 'update')
+    outer('bash', '-c', f'cd {shlex.quote(str(work))} && {shlex.join(apt)} download ubuntu-keyring && dpkg-deb -x ubuntu-keyring_*.deb out')
+    return work / 'out/usr/share/keyrings'
+
+
 class Machine:
     """The folder, and commands inside of it."""
 
@@ -67,7 +85,9 @@ class Machine:
         if self.folder.exists():
             self.remove()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        outer('mmdebstrap', '--variant=minbase', '--include=' + ','.join(GIVEN), suite, self.folder)
+        # Ubuntu's own installer takes packages from both components.
+        ubuntu = ['--components=main,universe', f'--keyring={ubuntu_keys(self.folder.parent)}'] if suite == 'noble' else []
+        outer('mmdebstrap', '--variant=minbase', *ubuntu, '--include=' + ','.join(GIVEN), suite, self.folder)
         shutil.copy('/etc/resolv.conf', self.folder / 'etc/resolv.conf')
         bundle = pathlib.Path('/etc/ssl/certs/ca-certificates.crt')
         if bundle.exists():
