@@ -95,7 +95,7 @@ class Script {
  public:
   explicit Script(size_t piece) : piece_(piece) {
     intake_.on_begin = [this](wire::Exchange& x) { return begin(x); };
-    intake_.on_whole = [this](wire::Exchange& x) {
+    intake_.on_whole = [](wire::Exchange& x) {
       if (!x.request().target.starts_with("/h")) answer(x);
     };
   }
