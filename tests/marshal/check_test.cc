@@ -139,5 +139,25 @@ TEST(Check, NamesAreShortBeforeTheyAreCompared) {
             "a tensor's name has at most 1024 bytes, not 1025");
 }
 
+TEST(Check, BytesElementsOfAnyLengthsAreCounted) {
+  // Runs of one length, and changes of it at every place of a run.
+  for (size_t run = 1; run < 12; ++run)
+    for (size_t length : {0, 1, 3, 255, 256, 257}) {
+      std::string data;
+      int64_t elements = 0;
+      for (size_t round = 0; round < 5; ++round) {
+        for (size_t i = 0; i < run; ++i, ++elements) msg::append_string(data, std::string(length, '\x01'));
+        msg::append_string(data, std::string(length / 2 + round, '\0')), ++elements;
+      }
+      msg::Tensor tensor{"s", DType::kBytes, {elements}, base::Bytes::copy_of(data)};
+      EXPECT_TRUE(check_data(tensor).ok()) << run << " of " << length;
+      for (std::string_view bad :
+           {std::string_view(data).substr(0, data.size() - 1), std::string_view(data).substr(1)}) {
+        tensor.data = base::Bytes::copy_of(bad);
+        EXPECT_FALSE(check_data(tensor).ok()) << run << " of " << length;
+      }
+    }
+}
+
 }  // namespace
 }  // namespace weir::marshal
