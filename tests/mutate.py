@@ -26,7 +26,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-HOME = ROOT / '.cache/mutate'
+HOME = (ROOT / '.cache/mutate').resolve()  # .cache may be a link
 TREE, BUILD = HOME / 'tree', HOME / 'build'
 
 # Sources, and meson's names of the test programs; the simulator's worlds are given few requests.

@@ -6,6 +6,7 @@
 #include "base/attempt.h"
 #include "base/check.h"
 #include "base/memory_ledger.h"
+#include "msg/tenant.h"
 
 namespace weir::bus {
 namespace {
@@ -117,7 +118,8 @@ base::Status Bus::admit(const msg::Call& call) const {
     return base::try_again(Code::kResourceExhausted, "too many requests in flight (limit " +
                                                          std::to_string(limits_.max_in_flight) + "); try again later");
   uint32_t held = held_by(call.tenant);
-  if (call.tenant != 0 && !limits_.share.allows(held, 1, in_flight_, limits_.max_in_flight))
+  if (call.tenant != 0 && !msg::speaks_for_many(call.tenant) &&
+      !limits_.share.allows(held, 1, in_flight_, limits_.max_in_flight))
     return base::try_again(Code::kResourceExhausted,
                            "you have " + std::to_string(held) +
                                " requests in flight, and more than half of all are in use (limits.client_share); try "

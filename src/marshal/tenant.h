@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/sip_hash.h"
+#include "msg/tenant.h"
 #include "wire/exchange.h"
 
 namespace weir::marshal {
@@ -15,11 +16,21 @@ inline std::string_view client_of(const wire::Request& request) {
   return request.peer ? request.peer->host() : std::string_view();
 }
 
+// Whether the peer is a proxy that has not named its client, or cannot be told from others at all.
+inline bool asks_for_many(const wire::Request& request) {
+  const wire::PeerInfo* peer = request.peer;
+  return peer && (peer->client ? !peer->client->limited() : peer->address == "unix");
+}
+
 // A number of whoever has shown the same secret, where a dialect has checked one; else of whoever comes from the same
-// host. Keyed, so that nobody can come as another; even and odd as msg::is_anonymous() says. Never 0. Of this process:
+// host. Keyed, so that nobody can come as another; even and odd as msg::is_anonymous() says, and marked
+// where it stands for many clients (msg/tenant.h). Never 0. Of this process:
 // the next one has other numbers.
 inline uint64_t tenant_of(const wire::Request& request, std::string_view secret = {}) {
-  if (secret.empty()) return base::hash64(base::process_key(), client_of(request)) | 1;
+  if (secret.empty()) {
+    const uint64_t hash = base::hash64(base::process_key(), client_of(request)) | 1;
+    return asks_for_many(request) ? hash | msg::kManyClients : hash & ~msg::kManyClients;
+  }
   uint64_t hash = base::hash64(base::process_key(), secret) & ~uint64_t(1);
   return hash != 0 ? hash : 2;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "msg/tenant.h"
+
 namespace weir::sched {
 
 uint64_t TokenShare::came(uint32_t level, uint64_t tenant, uint64_t work) {
@@ -33,6 +35,7 @@ TokenHoldings::TokenHoldings(uint64_t total, uint32_t percent)
     : share_(percent >= 100 ? UINT64_MAX : std::max<uint64_t>(total * percent / 100, 1)) {}
 
 void TokenHoldings::add(uint64_t tenant, uint64_t amount) {
+  if (msg::speaks_for_many(tenant)) return;
   auto at = std::find_if(held_.begin(), held_.end(), [tenant](const auto& each) { return each.first == tenant; });
   if (at == held_.end()) at = held_.insert(at, {tenant, 0});
   at->second += amount;

@@ -38,6 +38,7 @@ class TokenShare {
 class TokenHoldings {
  public:
   TokenHoldings(uint64_t total, uint32_t percent);
+  // Of a tenant that speaks for many clients nothing is counted: nothing of it is one client's.
   void add(uint64_t tenant, uint64_t amount);
   // Who gives way when `claimant` wants so much more; nothing when nobody has more than a share, or the claimant would.
   std::optional<uint64_t> gives_way(uint64_t claimant, uint64_t more) const;

@@ -10,6 +10,7 @@
 
 #include "base/attempt.h"
 #include "base/check.h"
+#include "msg/tenant.h"
 #include "sched/until_done.h"
 
 namespace weir::sched {
@@ -76,7 +77,7 @@ bool WaitingBytes::add(uint64_t tenant, size_t bytes) {
   const size_t share = most_ / 4;
   auto held = tenants_.find(tenant);
   const size_t own = held == tenants_.end() ? 0 : held->second;
-  if (own > 0 && bytes > share - std::min(own, share)) return false;
+  if (own > 0 && !msg::speaks_for_many(tenant) && bytes > share - std::min(own, share)) return false;
   if (bytes > most_ - all_) return false;
   all_ += bytes;
   if (bytes > 0) tenants_[tenant] = own + bytes;

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "msg/tenant.h"
+
 namespace weir::session {
 
 using base::Code;
@@ -15,7 +17,7 @@ base::Status Purse::move(uint64_t tenant, uint64_t before, uint64_t now) {
         Code::kResourceExhausted,
         "all your sessions would hold " + std::to_string(would) + " bytes (limit " + std::to_string(per_tenant_) + ")",
         "SESSION_QUOTA");
-  if (now > before && !share_.allows(has - before, now, held_ - before, total_))
+  if (now > before && !msg::speaks_for_many(tenant) && !share_.allows(has - before, now, held_ - before, total_))
     return base::try_again(Code::kResourceExhausted,
                            "most of the memory for sessions is in use, and yours hold your "
                            "share of it (limits.client_share); try again later");

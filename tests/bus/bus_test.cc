@@ -4,6 +4,7 @@
 
 #include "base/memory_ledger.h"
 #include "bus_fixture.h"
+#include "msg/tenant.h"
 
 namespace weir::bus {
 namespace {
@@ -436,6 +437,28 @@ TEST(Bus, ACallThatAnInboxThrowsForIsTheCallersAgainAndCountsNoMore) {
   b.answer(retried);
   b.bus.turn();
   EXPECT_EQ(b.bus.in_flight(), 0u);
+}
+
+TEST(Bus, WhoSpeaksForManyClientsIsBoundedByTheWholeAlone) {
+  Bench t({.max_in_flight = 8, .share = {.percent = 25}});
+  const uint64_t one = 5, many = msg::kManyClients | 5;
+  auto admitted = [&](uint64_t tenant) {
+    std::vector<msg::Call*> in;
+    for (int i = 0; i < 10; ++i) {
+      auto* call = t.call("c");
+      call->tenant = tenant;
+      if (t.bus.submit(call).ok())
+        in.push_back(call);
+      else
+        t.bus.discard(call);
+    }
+    for (auto* call : in) t.answer(call);
+    t.bus.turn();
+    return in.size();
+  };
+  EXPECT_EQ(admitted(one), 4u) << "half of all, then a quarter";
+  EXPECT_EQ(admitted(many), 8u);
+  EXPECT_EQ(admitted(one), 4u);
 }
 
 }  // namespace

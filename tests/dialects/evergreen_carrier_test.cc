@@ -1,6 +1,7 @@
 // The other carriers: lines of JSON, WebSocket.
 #include "evergreen_bench.h"
 #include "support/fake_errands.h"
+#include "wire/body_memory.h"
 #include "wire/errands.h"
 
 namespace weir::evergreen {
@@ -168,6 +169,60 @@ TEST(Evergreen, AWebSocketThatBreaksARuleIsToldAndClosed) {
     EXPECT_EQ(uint8_t(x->sent[at + 2]) << 8 | uint8_t(x->sent[at + 3]), code);
     EXPECT_TRUE(x->ended);
   }
+}
+
+// A shard's bodies that wait for memory, on a clock of their own.
+struct Waiting {
+  base::FakeEnv clock;
+  wire::BodyMemory::Need need;
+  wire::BodyMemory bodies{clock, need, {}};
+  Options options() {
+    Options with;
+    with.bodies = &bodies;
+    return with;
+  }
+  // An ECHO of "hi" in 40 KB, most of it blanks.
+  static std::string message() {
+    return frame(0x81,
+                 "{\"actions\":[{\"name\":\"ECHO\",\"inputs\":[{\"name\":\"x\",\"id\":\"in\"}],\"outputs\":[{"
+                 "\"name\":\"x\",\"id\":\"out\"}]}],\"nodeFragments\":[{\"id\":\"in\",\"chunkFragment\":{"
+                 "\"metadata\":{\"mimetype\":\"a/b\"},\"data\":\"aGk=\"}}]" +
+                     std::string(40'000, ' ') + "}");
+  }
+};
+
+TEST(Evergreen, AMessageOfAWebSocketStandsInLineForMemoryAndGoesOnWhenThereIsSome) {
+  Waiting waiting;
+  Bench t(waiting.options());
+  auto x = t.open_http("GET", kUpgrade);
+  t.rpc.slabs.empty = true;
+  t.rpc.data(*x, Waiting::message());
+  EXPECT_EQ(waiting.bodies.waiting(), 1u);
+  EXPECT_EQ(x->sent, "");
+  waiting.clock.advance(std::chrono::milliseconds(500));
+  t.rpc.slabs.empty = false;
+  waiting.bodies.came();
+  t.rpc.env.advance(std::chrono::milliseconds(1));
+  EXPECT_EQ(waiting.bodies.waiting(), 0u);
+  EXPECT_NE(x->sent.find("aGk="), std::string::npos);
+  EXPECT_FALSE(x->ended);
+}
+
+TEST(Evergreen, AWebSocketThatWaitsForMemoryInVainIsClosedAndMayTryAgain) {
+  Waiting waiting;
+  Bench t(waiting.options());
+  auto x = t.open_http("GET", kUpgrade), other = t.open_http("GET", kUpgrade);
+  t.rpc.slabs.empty = true;
+  t.rpc.data(*x, Waiting::message());
+  waiting.clock.advance(std::chrono::milliseconds(1100));
+  size_t at = x->sent.rfind(char(0x88));
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(uint8_t(x->sent[at + 2]) << 8 | uint8_t(x->sent[at + 3]), 1013);
+  EXPECT_NE(x->sent.find("limits.memory_wait"), std::string::npos);
+  EXPECT_TRUE(x->ended);
+  EXPECT_EQ(x->ledger().code, base::Code::kResourceExhausted);
+  EXPECT_EQ(waiting.bodies.waiting(), 0u);
+  EXPECT_FALSE(other->ended);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/clients.h"
 #include "marshal/tenant.h"
 #include "msg/call.h"
 
@@ -45,6 +46,15 @@ TEST(Tenant, IsTheSecretsElseTheAddresss) {
   EXPECT_NE(tenant(a, "s"), tenant(a, "t"));
   for (const auto* peer : {&a, &b, &v6, &local}) EXPECT_TRUE(msg::is_anonymous(tenant(*peer)));
   EXPECT_FALSE(msg::is_anonymous(tenant(a, "s")));
+  for (const auto* peer : {&a, &b, &v6}) EXPECT_FALSE(msg::speaks_for_many(tenant(*peer)));
+  EXPECT_TRUE(msg::speaks_for_many(tenant(local))) << "nothing tells its clients apart";
+  EXPECT_FALSE(msg::speaks_for_many(tenant(local, "s")));
+  base::Clients clients;
+  wire::PeerInfo proxy = a, named = a;
+  proxy.client = clients.enter("192.0.2.1", base::Client::Limited::kNo);
+  named.client = clients.enter("198.51.100.1", base::Client::Limited::kYes);
+  EXPECT_TRUE(msg::speaks_for_many(tenant(proxy))) << "a trusted proxy that names nobody";
+  EXPECT_FALSE(msg::speaks_for_many(tenant(named)));
   EXPECT_NE(tenant(a, "192.0.2.1"), tenant(a)) << "a secret is nobody's address";
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "msg/tenant.h"
+
 #include "token_desk.h"
 
 namespace weir::sched {
@@ -140,6 +142,9 @@ TEST(TokenHoldings, WhoHasMostGivesWayIfThatIsMoreThanAShare) {
   EXPECT_EQ(holdings.gives_way(1, 2), std::nullopt) << "it would have more than a share itself";
   EXPECT_EQ(holdings.gives_way(2, 1), std::nullopt);
   EXPECT_EQ(holdings.gives_way(4, 26), std::nullopt);
+  TokenHoldings with_many(100, 25);
+  with_many.add(msg::kManyClients | 1, 90);
+  EXPECT_EQ(with_many.gives_way(2, 1), std::nullopt) << "nothing of it is one client's";
   TokenHoldings fair(100, 25), off(100, 100);
   fair.add(1, 25), off.add(1, 100);
   EXPECT_EQ(fair.gives_way(2, 1), std::nullopt);

@@ -6,6 +6,7 @@
 #include <future>
 
 #include "base/fake_env.h"
+#include "msg/tenant.h"
 #include "shard_thread.h"
 #include "support/open_home.h"
 
@@ -60,6 +61,12 @@ TEST(Workers, ClientsShareByWhatTheirWorkCosts) {
   EXPECT_EQ(
       order_of({{"A", {1, 100}}, {"A", {1, 100}}, {"b", {2, 40}}, {"b", {2, 40}}, {"b", {2, 40}}, {"b", {2, 40}}}),
       "AbbbAb");
+}
+
+TEST(WaitingBytes, WhoSpeaksForManyMayHaveAllOfThem) {
+  WaitingBytes bytes(400);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(bytes.add(msg::kManyClients | 1, 100));
+  EXPECT_FALSE(bytes.add(msg::kManyClients | 1, 1));
 }
 
 TEST(WaitingBytes, ATenantHasAQuarterOrOnePieceOfAnySize) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "msg/tenant.h"
 #include "session/node_graph.h"
 
 namespace weir::session {
@@ -55,6 +56,9 @@ TEST(Purse, OnceMostIsHeldOneTenantHasItsShare) {
   EXPECT_FALSE(purse.move(2, 3000, 4000).ok());
   EXPECT_TRUE(purse.move(1, 7000, 0).ok());
   EXPECT_TRUE(purse.move(2, 3000, 4000).ok());
+  const uint64_t many = msg::kManyClients | 1;
+  EXPECT_TRUE(purse.move(many, 0, 9000).ok()) << "no share is one client's there";
+  EXPECT_FALSE(purse.move(many, 9000, 11'001).ok()) << "but the whole is";
 }
 
 TEST(Purse, WhoHoldsLessIsNeverRefused) {
