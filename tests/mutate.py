@@ -44,6 +44,8 @@ EQUIVALENT = {
     ('src/bus/bus.cc', 'constexpr size_t kTensorsKept = 16;   // an idle Call with room for more gives that memory back',
      'constexpr size_t kTensorsKept = 15;   // an idle Call with room for more gives that memory back'):
         'a bound on idle memory, of which no caller sees the exact size',
+    ('src/session/session_id.cc', 'constexpr int kHomeBits = 16;', 'constexpr int kHomeBits = 15;'):
+        'ids are made and read by the same number, and there are fewer shards than either has room for',
     ('src/session/node_graph.cc', 'if (!f.continued && n.highest_ > f.seq)', 'if (!f.continued && n.highest_ >= f.seq)'):
         'a fragment that has come is a duplicate before it is checked',
 }

@@ -118,6 +118,9 @@ TEST(Sessions, OfAnotherShardAreLentAndGivenBackAcross) {
   EXPECT_EQ(second.answer->error().code, Code::kAborted);
   t.doors[1]->give_back(told.answer->value(), {Outcome::Kind::kAppended, {1, 2}, {}, {}});
   t.crank();
+  const uint64_t bytes = t.doors[0]->table().bytes();
+  EXPECT_GT(bytes, 0u);
+  EXPECT_NE(t.metrics.text().find("weir_session_bytes " + std::to_string(bytes) + "\n"), std::string::npos);
   SessionId fork{};
   t.doors[1]->fork(kMe, id, 1, [&](auto r) { fork = r.value(); });
   t.crank();
