@@ -18,7 +18,8 @@ oip::OipOptions oip_options(const Config& config) {
   return options;
 }
 
-graphpipe::GraphPipeOptions graphpipe_options(const Config& config, std::function<bool()> ready) {
+graphpipe::GraphPipeOptions graphpipe_options(const Config& config, std::function<bool()> ready,
+                                              wire::Errands& errands) {
   using RootPost = graphpipe::GraphPipeOptions::RootPost;
   const GraphPipeConfig& c = config.graphpipe;
   return {"weir",
@@ -27,7 +28,8 @@ graphpipe::GraphPipeOptions graphpipe_options(const Config& config, std::functio
           c.default_model,
           c.root_post ? RootPost::kOn : RootPost::kOff,
           config.limits.body,
-          std::move(ready)};
+          std::move(ready),
+          &errands};
 }
 
 grps::Options grps_options(const Config& config, wire::Errands& errands) {
@@ -125,7 +127,9 @@ Front::Front(net::Shard& shard, Commons& commons, std::unique_ptr<net::WebFetche
   bus_.employ(*commons.errands);
   rpcs_.employ(errands_);
   if (commons.config.graphpipe.on)
-    graphpipe_.emplace(bus_, router_, commons.slabs, graphpipe_options(commons.config, [this] { return ready(); }));
+    graphpipe_.emplace(bus_, router_, commons.slabs,
+                       graphpipe_options(
+                           commons.config, [this] { return ready(); }, errands_));
   if (commons.config.grps_on)
     grps_.emplace(
         bus_, router_, rpcs_, commons.slabs, commons.presence, commons.monitor, [this] { return ready(); },

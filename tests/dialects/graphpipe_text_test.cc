@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "graphpipe_bench.h"
 #include "marshal/tenant.h"
+#include "support/fake_errands.h"
+#include "wire/errands.h"
 
 namespace weir::graphpipe {
 namespace {
@@ -36,6 +38,39 @@ TEST(GraphPipeText, WhatAnEngineSaysIsTextWhateverItsBytesAre) {
   auto x = bench.open("POST", "/graphpipe/add", bench.schema.request(kRequest));
   EXPECT_EQ(x->sent.find("\xff\xfe"), std::string::npos);
   EXPECT_NE(x->sent.find("bad name: "), std::string::npos);
+}
+
+TEST(GraphPipeText, LongRequestsAndLongStringsAreWorkersWork) {
+  support::FakeErrands errands;
+  GraphPipeOptions options;
+  options.errands = &errands;
+  Bench bench(options);
+  const std::string word(wire::kLongBody, 'w');
+  const std::string request = bench.schema.request(
+      R"({"req_type":"InferRequest","req":{"input_names":["name"],"input_tensors":[{"type":"String","shape":[1],)"
+      R"("string_val":[")" +
+      word + R"("]}]}})");
+  auto& inbox = bench.inbox("any");
+  auto x = bench.open("POST", "/graphpipe/any", request);
+  EXPECT_EQ(errands.waiting(), 1u);
+  EXPECT_TRUE(inbox.held.empty());
+  errands.work_one();
+  ASSERT_EQ(inbox.held.size(), 1u);
+  msg::Tensor echo = inbox.held[0]->inputs.at(0);
+  EXPECT_EQ(echo.data.size(), 4 + word.size());
+  inbox.finish(inbox.held[0], {msg::Outputs{{echo}, {}, true}});
+  bench.turn();
+  EXPECT_FALSE(x->ended) << "a worker writes it";
+  errands.work_one();
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_NE(bench.schema.text("InferResponse", x->sent).find(word), std::string::npos);
+  auto bad = bench.open("POST", "/graphpipe/any", std::string(wire::kLongBody + 1, '\xff'));
+  errands.work();
+  EXPECT_EQ(bad->response.status, 400);
+  bench.open("POST", "/graphpipe/any", request).reset();
+  EXPECT_EQ(errands.cancelled, 1u);
+  errands.refusal = base::try_again(base::Code::kResourceExhausted, "full");
+  EXPECT_EQ(bench.open("POST", "/graphpipe/any", request)->response.status, 400);
 }
 
 }  // namespace

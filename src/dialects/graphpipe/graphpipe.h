@@ -19,6 +19,10 @@
 #include "bus/bus.h"
 #include "wire/router.h"
 
+namespace weir::wire {
+class Errands;
+}
+
 namespace weir::graphpipe {
 
 struct GraphPipeOptions {
@@ -28,8 +32,9 @@ struct GraphPipeOptions {
   std::string default_model;          // empty: the only one, when there is but one
   enum class RootPost : uint8_t { kOff, kOn };
   RootPost root_post = RootPost::kOn;
-  uint64_t max_body = 64 << 20;  // of one HTTP request; also what it may denote with shared offsets
-  std::function<bool()> ready;   // called on this shard's thread
+  uint64_t max_body = 64 << 20;      // of one HTTP request; also what it may denote with shared offsets
+  std::function<bool()> ready;       // called on this shard's thread
+  wire::Errands* errands = nullptr;  // who reads long requests and writes long strings; null: the shard
 };
 
 class GraphPipe {

@@ -111,21 +111,20 @@ Status name_at(const Strings* names, size_t i, const std::vector<msg::TensorSpec
 }
 
 // Every element once more behind its length; verify() has charged for them.
-Status read_strings(const Strings* all, base::SlabSource& slabs, msg::Tensor& tensor) {
+Status copy_strings(const Strings* all, base::SlabSource& slabs, base::Bytes& out) {
   if (!all || all->size() == 0) return {};
   uint64_t total = 0;
   for (uoffset_t i = 0; i < all->size(); ++i) total += 4 + all->Get(i)->size();
   base::Block block(slabs.take(total));
   if (!block)
-    return base::failure(base::Code::kResourceExhausted,
-                         "input '" + tensor.name + "': no memory for its strings now; try again");
+    return base::failure(base::Code::kResourceExhausted, "no memory for the strings of an input now; try again");
   for (uoffset_t i = 0; i < all->size(); ++i) {
     std::string_view s = view(all->Get(i));
     auto n = uint32_t(s.size());
     block.append(&n, 4);
     block.append(s.data(), s.size());
   }
-  tensor.data = block.freeze();
+  out = block.freeze();
   return {};
 }
 
@@ -140,7 +139,7 @@ Status as_bool(msg::Tensor& tensor) {
 }
 
 Status read_tensor(const fb::Tensor& from, const base::Bytes& body, const msg::ModelSpec& spec, base::SlabSource& slabs,
-                   msg::Tensor& tensor) {
+                   const base::Bytes* strings, msg::Tensor& tensor) {
   std::string of = "input '" + tensor.name + "': ";
   tensor.dtype = dtype_of(from.type());
   if (tensor.dtype == DType::kInvalid)
@@ -159,7 +158,8 @@ Status read_tensor(const fb::Tensor& from, const base::Bytes& body, const msg::M
   if (text ? from.data() && from.data()->size() > 0 : from.string_val() && from.string_val()->size() > 0)
     return invalid(of + (text ? "String has its elements in string_val, not in data"
                               : std::string(name(from.type())) + " has its elements in data, not in string_val"));
-  if (text) return read_strings(from.string_val(), slabs, tensor);
+  if (text && strings) return tensor.data = *strings, Status();
+  if (text) return copy_strings(from.string_val(), slabs, tensor.data);
   if (auto* data = from.data(); data && data->size() > 0)
     tensor.data = body.slice({reinterpret_cast<const char*>(data->data()), data->size()});
   const msg::TensorSpec* declared = spec.any_tensors ? nullptr : spec.input(tensor.name);
@@ -193,8 +193,19 @@ Status read_config(std::string_view config, msg::Call& call) {
   return status;
 }
 
+base::Result<std::vector<base::Bytes>> read_strings(const fb::InferRequest& request, base::SlabSource& slabs) {
+  std::vector<base::Bytes> out(request.input_tensors() ? std::min<size_t>(request.input_tensors()->size(), kMaxInputs)
+                                                       : 0);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const fb::Tensor& from = *request.input_tensors()->Get(uoffset_t(i));
+    if (dtype_of(from.type()) != DType::kBytes) continue;
+    if (Status status = copy_strings(from.string_val(), slabs, out[i]); !status.ok()) return status;
+  }
+  return out;
+}
+
 Status read_tensors(const fb::InferRequest& request, const base::Bytes& body, const msg::ModelSpec& spec,
-                    base::SlabSource& slabs, msg::Call& call) {
+                    base::SlabSource& slabs, msg::Call& call, std::span<const base::Bytes> strings) {
   size_t count = request.input_tensors() ? request.input_tensors()->size() : 0;
   size_t names = request.input_names() ? request.input_names()->size() : 0;
   if (count > kMaxInputs) return invalid("more than " + std::to_string(kMaxInputs) + " inputs");
@@ -204,7 +215,8 @@ Status read_tensors(const fb::InferRequest& request, const base::Bytes& body, co
   for (size_t i = 0; i < count; ++i) {
     msg::Tensor& tensor = call.inputs.emplace_back();
     Status status = name_at(request.input_names(), i, spec.inputs, spec, "input", tensor.name);
-    if (status.ok()) status = read_tensor(*request.input_tensors()->Get(uoffset_t(i)), body, spec, slabs, tensor);
+    const base::Bytes* read = i < strings.size() ? &strings[i] : nullptr;
+    if (status.ok()) status = read_tensor(*request.input_tensors()->Get(uoffset_t(i)), body, spec, slabs, read, tensor);
     if (!status.ok()) return status;
   }
   return read_outputs(request.output_names(), spec, call);

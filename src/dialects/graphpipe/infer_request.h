@@ -12,7 +12,9 @@
 // Any other text goes down as the parameter `config`.
 #pragma once
 
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -28,10 +30,15 @@ inline constexpr size_t kMaxInputs = 256, kMaxOutputs = 256, kMaxParameters = 25
 // that names others is INVALID_ARGUMENT.
 base::Status read_config(std::string_view config, msg::Call& call);
 
+// The elements of String tensors as a Call has them, copied once into `slabs`, by tensor; nothing for the others. Any
+// thread. Errors: RESOURCE_EXHAUSTED.
+base::Result<std::vector<base::Bytes>> read_strings(const fb::InferRequest& request, base::SlabSource& slabs);
+
 // Fills inputs and outputs. Numbers alias `body`; the elements of String tensors are copied once, into `slabs`. Bytes
 // for a BOOL input must be 0 or 1. Names beyond the tensors are ignored; an output may be named more than once. Errors:
-// INVALID_ARGUMENT, UNIMPLEMENTED (bfloat16), RESOURCE_EXHAUSTED.
+// INVALID_ARGUMENT, UNIMPLEMENTED (bfloat16), RESOURCE_EXHAUSTED. `strings`: of read_strings(), where that has been
+// called already.
 base::Status read_tensors(const fb::InferRequest& request, const base::Bytes& body, const msg::ModelSpec& spec,
-                          base::SlabSource& slabs, msg::Call& call);
+                          base::SlabSource& slabs, msg::Call& call, std::span<const base::Bytes> strings = {});
 
 }  // namespace weir::graphpipe

@@ -1,6 +1,7 @@
 // POST: an InferRequest becomes a Call and its Outputs the InferResponse; a MetadataRequest is answered at once.
 #include <algorithm>
 
+#include "base/attempt.h"
 #include "bus/owned_call.h"
 #include "dialects/graphpipe/house.h"
 #include "dialects/graphpipe/infer_request.h"
@@ -8,6 +9,7 @@
 #include "marshal/check.h"
 #include "marshal/tenant.h"
 #include "marshal/times.h"
+#include "wire/errands.h"
 
 namespace weir::graphpipe {
 namespace {
@@ -17,16 +19,80 @@ using base::failure;
 using base::Status;
 using wire::Exchange;
 
+// Where a request's Call goes to, as its path says.
+struct Address {
+  std::string model, version;
+};
+
+// The body is aligned to 4 bytes.
+class ReadBody final : public base::Errand {
+ public:
+  ReadBody(base::Bytes from, const House& house) : body(std::move(from)), house_(house) {}
+  void run() override {
+    Status thrown = base::attempt("reading a request", [this] { status = read(); });
+    if (!thrown.ok()) status = std::move(thrown);
+  }
+
+  const base::Bytes body;
+  Status status;  // after run(), as the rest
+  const fb::Request* request = nullptr;
+  std::vector<base::Bytes> strings;
+
+ private:
+  Status read() {
+    auto verified = verify(body, house_.options.max_body);
+    if (!verified) return verified.error();
+    request = *verified;
+    auto* infer = request->req() ? request->req_as_InferRequest() : nullptr;
+    if (!infer) return {};
+    auto read = read_strings(*infer, house_.slabs);
+    if (!read) return read.error();
+    strings = std::move(*read);
+    return {};
+  }
+
+  const House& house_;
+};
+
+class WriteTensors final : public base::Errand {
+ public:
+  WriteTensors(std::vector<msg::Tensor> tensors, std::vector<size_t> order)
+      : tensors_(std::move(tensors)), order_(std::move(order)) {}
+  void run() override {
+    Status thrown = base::attempt("writing an answer", [this] { pieces = write_tensors(tensors_, order_); });
+    if (!thrown.ok()) pieces = std::move(thrown);
+  }
+
+  base::Result<std::vector<base::Bytes>> pieces = Status();  // after run()
+
+ private:
+  const std::vector<msg::Tensor> tensors_;
+  const std::vector<size_t> order_;
+};
+
+void respond_pieces(Exchange& exchange, base::Result<std::vector<base::Bytes>> pieces) {
+  if (!pieces) return respond_failure(exchange, pieces.error());
+  uint64_t total = 0;
+  for (const auto& piece : *pieces) total += piece.size();
+  wire::Response response;
+  response.fields.add("content-type", kBinary);
+  response.fields.add("content-length", std::to_string(total));
+  exchange.head(std::move(response));
+  for (auto& piece : *pieces) exchange.body(std::move(piece));
+  exchange.end();
+}
+
 // One Call on behalf of one request.
 class Inference final : public wire::Reader, public msg::Sink {
  public:
   Inference(House& house, Exchange& exchange) : house_(house), exchange_(exchange), owned_(house.bus) {}
 
-  void begin(const fb::InferRequest& request, const base::Bytes& body, const wire::PathArgs& args) {
+  // `read`: null where nothing has been read yet.
+  void begin(const fb::InferRequest& request, const base::Bytes& body, const Address& address, const ReadBody* read) {
     msg::Call& call = owned_.fill();
-    call.model = args["model"];
-    call.version = args["version"];
-    Status status = fill(request, body, call);
+    call.model = address.model;
+    call.version = address.version;
+    Status status = fill(request, body, read, call);
     if (status.ok()) status = owned_.submit(*served_, *this, exchange_.ticket());
     if (status.ok()) return;
     owned_.leave();
@@ -35,7 +101,7 @@ class Inference final : public wire::Reader, public msg::Sink {
   void on_close(Exchange&, bool) override { owned_.leave(); }
 
  private:
-  Status fill(const fb::InferRequest& request, const base::Bytes& body, msg::Call& call) {
+  Status fill(const fb::InferRequest& request, const base::Bytes& body, const ReadBody* read, msg::Call& call) {
     if (auto* config = request.config())
       if (auto s = read_config({config->c_str(), config->size()}, call); !s.ok()) return s;
     if (call.model.empty()) {
@@ -49,7 +115,8 @@ class Inference final : public wire::Reader, public msg::Sink {
     const msg::ModelSpec& spec = served_->spec;
     exchange_.ledger().model = spec.name;
     if (spec.decoupled) return too_often("may answer any number of times");
-    if (auto s = read_tensors(request, body, spec, house_.slabs, call); !s.ok()) return s;
+    const std::span<const base::Bytes> strings = read ? read->strings : std::span<const base::Bytes>();
+    if (auto s = read_tensors(request, body, spec, house_.slabs, call, strings); !s.ok()) return s;
     asked_ = std::exchange(call.outputs, {});
     for (const auto& name : asked_)
       if (std::find(call.outputs.begin(), call.outputs.end(), name) == call.outputs.end()) call.outputs.push_back(name);
@@ -86,8 +153,8 @@ class Inference final : public wire::Reader, public msg::Sink {
     if (!last && !outputs) return;
     owned_.leave();
     marshal::note(exchange_.ledger(), call);
-    if (status.ok()) status = answer(*outputs);
-    if (!status.ok()) respond_failure(exchange_, status);
+    if (!status.ok()) return respond_failure(exchange_, status);
+    answer(std::move(*outputs));
   }
 
   // Which outputs were asked for, in the order asked for; all of them where none was.
@@ -105,18 +172,20 @@ class Inference final : public wire::Reader, public msg::Sink {
     return {};
   }
 
-  Status answer(const msg::Outputs& outputs) {
-    auto pieces = write_tensors(outputs.tensors, order_);
-    if (!pieces) return pieces.error();
-    uint64_t total = 0;
-    for (const auto& piece : *pieces) total += piece.size();
-    wire::Response response;
-    response.fields.add("content-type", kBinary);
-    response.fields.add("content-length", std::to_string(total));
-    exchange_.head(std::move(response));
-    for (auto& piece : *pieces) exchange_.body(std::move(piece));
-    exchange_.end();
-    return {};
+  // This may be destroyed by it.
+  void answer(msg::Outputs&& outputs) {
+    size_t strings = 0;
+    for (size_t i : order_)
+      if (outputs.tensors[i].dtype == msg::DType::kBytes) strings += outputs.tensors[i].data.size();
+    if (strings <= wire::kLongBody || !house_.options.errands)
+      return respond_pieces(exchange_, write_tensors(outputs.tensors, order_));
+    auto then = [&exchange = exchange_](const Status& sent, std::unique_ptr<base::Errand> errand) {
+      if (!sent.ok()) return respond_failure(exchange, sent);
+      respond_pieces(exchange, std::move(static_cast<WriteTensors&>(*errand).pieces));
+    };
+    auto write = std::make_unique<WriteTensors>(std::move(outputs.tensors), std::move(order_));
+    wire::send_away(*house_.options.errands, std::move(write), strings, wire::Errands::Part::kAnswer, exchange_,
+                    std::move(then));
   }
 
   House& house_;
@@ -127,17 +196,53 @@ class Inference final : public wire::Reader, public msg::Sink {
   bus::Served* served_ = nullptr;   // looked up in this turn, then kept alive by the Call in flight
 };
 
-void metadata(House& house, Exchange& exchange, const wire::PathArgs& args) {
-  std::string model(args["model"]);
+void metadata(House& house, Exchange& exchange, const Address& address) {
+  std::string model = address.model;
   if (model.empty()) {
     auto chosen = house.default_model();
     if (!chosen) return respond_failure(exchange, chosen.error());
     model = std::move(*chosen);
   }
-  auto found = house.bus.catalog().find(model, args["version"]);
+  auto found = house.bus.catalog().find(model, address.version);
   if (!found) return respond_failure(exchange, found.error());
   exchange.ledger().model = (*found)->spec.name;
   exchange.respond(200, kBinary, write_metadata((*found)->spec, house.server()));
+}
+
+bool says_json(const Exchange& exchange) {
+  return exchange.request().fields.find("content-type").starts_with("application/json");
+}
+
+// `read`: where the strings have been read already.
+void go_on(House& house, Exchange& exchange, const Address& address, const fb::Request& request,
+           const base::Bytes& body, const ReadBody* read) {
+  if (request.req() && request.req_type() == fb::Req_MetadataRequest) return metadata(house, exchange, address);
+  auto* infer = request.req() ? request.req_as_InferRequest() : nullptr;
+  if (!infer)
+    return respond_failure(exchange, base::invalid("the request is neither an InferRequest nor a MetadataRequest"));
+  auto reader = std::make_unique<Inference>(house, exchange);
+  Inference& inference = *reader;
+  exchange.attach(std::move(reader));
+  inference.begin(*infer, body, address, read);
+}
+
+void refuse(Exchange& exchange, const Status& status) {
+  if (says_json(exchange) && status.code == Code::kInvalidArgument)  // a flatbuffer is taken whatever its type is
+    return wire::respond_error(exchange, base::invalid("this path takes GraphPipe's flatbuffers; JSON requests go to "
+                                                       "/v2/models/<model>/infer"));
+  respond_failure(exchange, status);
+}
+
+void read_elsewhere(House& house, Exchange& exchange, Address address, base::Bytes body) {
+  auto then = [&house, &exchange, address](const Status& sent, std::unique_ptr<base::Errand> errand) {
+    if (!sent.ok()) return respond_failure(exchange, sent);
+    auto& read = static_cast<ReadBody&>(*errand);
+    if (!read.status.ok()) return refuse(exchange, read.status);
+    go_on(house, exchange, address, *read.request, read.body, &read);
+  };
+  const size_t size = body.size();
+  wire::send_away(*house.options.errands, std::make_unique<ReadBody>(std::move(body), house), size,
+                  wire::Errands::Part::kRequest, exchange, std::move(then));
 }
 
 }  // namespace
@@ -145,20 +250,12 @@ void metadata(House& house, Exchange& exchange, const wire::PathArgs& args) {
 void post(House& house, Exchange& exchange, const wire::PathArgs& args) {
   base::Bytes body = exchange.content();
   if (reinterpret_cast<uintptr_t>(body.data()) % 4 != 0) body = base::Bytes::copy_of(body.view());
+  Address address{std::string(args["model"]), std::string(args["version"])};
+  if (house.options.errands && body.size() > wire::kLongBody)
+    return read_elsewhere(house, exchange, std::move(address), std::move(body));
   auto request = verify(body, house.options.max_body);
-  bool json = exchange.request().fields.find("content-type").starts_with("application/json");
-  if (!request && json)  // a flatbuffer is taken whatever its type is said to be
-    return wire::respond_error(exchange, base::invalid("this path takes GraphPipe's flatbuffers; JSON requests go to "
-                                                       "/v2/models/<model>/infer"));
-  if (!request) return respond_failure(exchange, request.error());
-  if ((*request)->req() && (*request)->req_type() == fb::Req_MetadataRequest) return metadata(house, exchange, args);
-  auto* infer = (*request)->req() ? (*request)->req_as_InferRequest() : nullptr;
-  if (!infer)
-    return respond_failure(exchange, base::invalid("the request is neither an InferRequest nor a MetadataRequest"));
-  auto reader = std::make_unique<Inference>(house, exchange);
-  Inference& inference = *reader;
-  exchange.attach(std::move(reader));
-  inference.begin(*infer, body, args);
+  if (!request) return refuse(exchange, request.error());
+  go_on(house, exchange, address, **request, body, nullptr);
 }
 
 }  // namespace weir::graphpipe
