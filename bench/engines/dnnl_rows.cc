@@ -66,15 +66,15 @@ int main() {
   uint32_t state = 1;
   auto next = [&] { return float(int32_t(state = state * 1664525 + 1013904223)) * 0x1p-31f; };
   for (float& w : weights) w = next() * 0.05f;
-  Team team(1);
+  ThreadTeam team(1);
   Array array{Stored::kF32, {kOutputs, kInputs}, std::as_bytes(std::span(weights))};
   Source source{&array};
-  Matrix m = pack(Form::kBf16, kOutputs, kInputs, {&source, 1}, team).value();
+  Matrix m = pack(WeightFormat::kBf16, kOutputs, kInputs, {&source, 1}, team).value();
   Multiplier multiply(kernels(), team, 512);
   std::vector<uint16_t> x(size_t(512) * kInputs), w(weights.size());
   for (auto& v : x) v = to_bf16(next());
   for (size_t i = 0; i < w.size(); ++i) w[i] = to_bf16(weights[i]);
-  const size_t stride = activation_stride(Form::kBf16, kInputs);
+  const size_t stride = activation_stride(WeightFormat::kBf16, kInputs);
   Memory acts(512 * stride);
   for (uint32_t r = 0; r < 512; ++r) std::memcpy(acts.data() + r * stride, x.data() + size_t(r) * kInputs, kInputs * 2);
   Dnnl library;

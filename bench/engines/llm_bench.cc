@@ -27,21 +27,21 @@ double seconds() {
   return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
 }
 
-Matrix random_matrix(Form form, uint32_t outputs, uint32_t inputs) {
+Matrix random_matrix(WeightFormat form, uint32_t outputs, uint32_t inputs) {
   Matrix m;
   m.form = form, m.outputs = outputs, m.inputs = inputs;
   m.panels = (outputs + 15) / 16, m.depth = steps_of(form, inputs);
   m.data = Memory(m.bytes());
   uint32_t state = outputs * 31 + inputs;
   auto next = [&] { return float(int32_t(state = state * 1664525 + 1013904223)) * 0x1p-31f * 0.05f; };
-  if (form == Form::kF32)
+  if (form == WeightFormat::kF32)
     for (size_t i = 0; i < m.bytes() / 4; ++i) m.data.as<float>()[i] = next();
   else
     for (size_t i = 0; i < m.bytes() / 2; ++i) m.data.as<uint16_t>()[i] = to_bf16(next());
   return m;
 }
 
-Model random_model(Form form) {
+Model random_model(WeightFormat form) {
   Model model;
   Shape& s = model.shape;
   s.vocabulary = 32000, s.hidden = 768, s.layers = 14, s.heads = 12, s.kv_heads = 4, s.head_dim = 64;
@@ -71,7 +71,7 @@ size_t weight_bytes(const Weights& w) {
 }
 
 // Bytes per second at which the team reads what does not fit into a cache.
-double bandwidth(Team& team) {
+double bandwidth(ThreadTeam& team) {
   Memory memory(size_t(512) << 20);
   std::memset(memory.data(), 1, memory.size());
   double best = 0;
@@ -102,9 +102,9 @@ void fill(sched::TokenStep& step, std::initializer_list<Row> rows, const msg::Ge
       step.ids.push_back((p * 7919 + r.sequence) % 32000), step.positions.push_back(p);
       step.slots.push_back(r.sequence * blocks_each * 16 + p);
     }
-    sched::TokenStep::Look look;
-    look.token = uint32_t(step.ids.size()) - 1, look.row = uint32_t(step.rows.size()), look.wish = &wish;
-    step.looks.push_back(look);
+    sched::TokenStep::LogitsRequest request;
+    request.token = uint32_t(step.ids.size()) - 1, request.row = uint32_t(step.rows.size()), request.wish = &wish;
+    step.logits_requests.push_back(request);
     step.rows.push_back(row);
   }
 }
@@ -114,12 +114,12 @@ void fill(sched::TokenStep& step, std::initializer_list<Row> rows, const msg::Ge
 int main(int argc, char** argv) {
   uint32_t threads = argc > 1 ? uint32_t(std::atoi(argv[1])) : usual_threads();
   const Kernels* with = argc > 2 ? kernels(argv[2]) : &kernels();
-  Form form = argc > 3 && std::string_view(argv[3]) == "float32" ? Form::kF32 : Form::kBf16;
+  WeightFormat form = argc > 3 && std::string_view(argv[3]) == "float32" ? WeightFormat::kF32 : WeightFormat::kBf16;
   if (!with || threads == 0) return std::fprintf(stderr, "no such kernels here\n"), 2;
   one_thread = threads == 1;
   Model model = random_model(form);
   const size_t bytes = weight_bytes(model.weights);
-  auto team = std::make_unique<Team>(threads);
+  auto team = std::make_unique<ThreadTeam>(threads);
   double read = bandwidth(*team);
   const uint32_t blocks_each = 64;
   Transformer engine(std::move(model), *with, std::move(team), 512);
@@ -138,7 +138,7 @@ int main(int argc, char** argv) {
     return least;
   };
   std::printf("%s, %s, %u threads: %.0f MB of weights, memory reads %.1f GB/s\n", std::string(with->name).c_str(),
-              form == Form::kBf16 ? "bfloat16" : "float32", threads, double(bytes) / 1e6, read / 1e9);
+              form == WeightFormat::kBf16 ? "bfloat16" : "float32", threads, double(bytes) / 1e6, read / 1e9);
   double prefill = best({{0, 0, 512}}, 8);
   for (uint32_t s = 1; s < 8; ++s) best({{s, 0, 512}}, 1);
   double one = best({{0, 512, 1}}, 60), limit = read / double(bytes);

@@ -208,11 +208,11 @@ def fastify(step_ms=0):
     return lambda port: ['env', f"NPM_HOME={ROOT / '.cache/npm'}", 'node', ROOT / 'bench/peers/fastify_sse.mjs', port, step_ms]
 
 
-def parrot(folder, step_ms=0):
+def echo(folder, step_ms=0):
     """A repository with a model that makes tokens at no cost: what remains is the path of a token to its client."""
-    model = pathlib.Path(folder) / 'models/parrot'
+    model = pathlib.Path(folder) / 'models/echo'
     model.mkdir(parents=True)
-    (model / 'model.yaml').write_text(f'engine: parrot\nparameters: {{max_running: 256, step_tokens: 16384, step_us: {step_ms * 1000}}}\n')
+    (model / 'model.yaml').write_text(f'engine: echo\nparameters: {{max_running: 256, step_tokens: 16384, step_us: {step_ms * 1000}}}\n')
     return model.parent
 
 
@@ -228,8 +228,8 @@ def stream_sse(build, rounds, requests):
     load = measure.Load(requests or 2048, 256, 1, http1=True, headers=JSON)
     # At full speed tokens share writes; at a step every 10 ms each token is a write of its own.
     for step_ms, what in ((0, 'as fast as they come'), (10, 'a step every 10 ms')):
-        with scratch(body=payloads.chat_json('parrot', 'a', TOKENS)) as files, \
-                running({'weir': weir(build, repository=parrot(files['folder'], step_ms)), 'fastify': fastify(step_ms)}) as servers:
+        with scratch(body=payloads.chat_json('echo', 'a', TOKENS)) as files, \
+                running({'weir': weir(build, repository=echo(files['folder'], step_ms)), 'fastify': fastify(step_ms)}) as servers:
             results = measure.rounds(servers, load, lambda _: ('/v1/chat/completions', files['body']), rounds)
             events(f'chat completions as SSE, 256 streams of {TOKENS} tokens, {what}', results, 'weir')
 
@@ -238,8 +238,8 @@ def stream_grpc(build, rounds, requests):
     """256 gRPC streams over 8 connections, beside grpc++."""
     load = measure.Load(requests or 2048, 8, 32, headers=GRPC)
     path = '/inference.GRPCInferenceService/ModelStreamInfer'
-    with scratch(body=payloads.grpc_frame(payloads.text_request('parrot', 'a', TOKENS))) as files, \
-            running({'weir': weir(build, repository=parrot(files['folder'])), 'grpc++ callback': grpc_echo(build, 'callback')}) as servers:
+    with scratch(body=payloads.grpc_frame(payloads.text_request('echo', 'a', TOKENS))) as files, \
+            running({'weir': weir(build, repository=echo(files['folder'])), 'grpc++ callback': grpc_echo(build, 'callback')}) as servers:
         results = measure.rounds(servers, load, lambda _: (path, files['body']), rounds)
         events(f'ModelStreamInfer, 256 streams of {TOKENS} tokens', results, 'weir')
 

@@ -74,8 +74,8 @@ void grpc(const msg::Tensor& tensor, int rounds) {
   msg::Call call;
   double ours = least(rounds, [&] {
     call.clear();
-    oip::Wishes wishes;
-    if (!oip::read_infer(message, base::heap(), call, wishes).ok() || !marshal::check_call(any, call).ok())
+    oip::InferOptions options;
+    if (!oip::read_infer(message, base::heap(), call, options).ok() || !marshal::check_call(any, call).ok())
       std::abort();
   });
   report("gRPC read + check", ours, message.size());
@@ -117,8 +117,8 @@ void rest(const msg::Tensor& tensor, int rounds) {
   msg::Call call;
   double ours = least(rounds, [&] {
     call.clear();
-    oip::Wishes wishes;
-    if (!oip::read_infer(body, body.size(), base::heap(), call, wishes).ok() || !marshal::check_call(any, call).ok())
+    oip::InferOptions options;
+    if (!oip::read_infer(body, body.size(), base::heap(), call, options).ok() || !marshal::check_call(any, call).ok())
       std::abort();
   });
   report("REST read + check", ours, body.size());
@@ -126,7 +126,7 @@ void rest(const msg::Tensor& tensor, int rounds) {
   simdjson::padded_string padded(body.view());
   report("  simdjson DOM, numbers to doubles", least(rounds, [&] { (void)parser.parse(padded); }), body.size());
   oip::InferReply reply{"identity", "1", "", call.parameters, call.inputs};
-  std::vector<oip::Form> forms(1, oip::Form::kJson);
+  std::vector<oip::OutputForm> forms(1, oip::OutputForm::kJson);
   report("REST write", least(rounds, [&] { (void)oip::write_infer(reply, forms); }), body.size());
 }
 

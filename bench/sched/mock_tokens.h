@@ -18,16 +18,16 @@ class MockTokens final : public sched::TokenEngine {
   size_t kv_bytes(size_t positions) const override { return positions; }
   base::Status reserve(uint32_t, uint32_t) override { return {}; }
   base::Status step(sched::TokenStep& step) override {
-    for (auto& look : step.looks)
-      if (look.kind == sched::TokenStep::Look::Kind::kDraw)
-        look.id = uint32_t((look.seed + look.draw) % text_.vocabulary);
+    for (auto& request : step.logits_requests)
+      if (request.kind == sched::TokenStep::LogitsRequest::Kind::kSample)
+        request.id = uint32_t((request.seed + request.draw) % text_.vocabulary);
     for (auto& pool : step.pools) pool.sum.assign(text_.hidden_size, 0);
     for (auto& readout : step.readouts) readout.values.assign(text_.concepts.size() * text_.readout_layers.size(), 0);
     if (pace_.count() > 0) std::this_thread::sleep_for(pace_);
     return {};
   }
   void copy_block(uint32_t, uint32_t, uint32_t) override {}
-  base::Result<sched::ImageFeatures> see(const msg::Image&) override {
+  base::Result<sched::ImageFeatures> encode_image(const msg::Image&) override {
     return base::failure(base::Code::kUnimplemented, "the mock does not see");
   }
 

@@ -38,7 +38,7 @@ void add_settings(CLI::App& command, Words& words) {
   for (const auto& setting : settings()) {
     std::string key(setting.key);
     CLI::Option* option = nullptr;
-    if (setting.form == Setting::Form::kFlag) {
+    if (setting.form == Setting::ValueKind::kFlag) {
       option = command.add_flag(setting.flag_name(), words.switches[key], std::string(setting.help));
     } else {
       option = command.add_option_function<std::vector<std::string>>(
@@ -46,7 +46,7 @@ void add_settings(CLI::App& command, Words& words) {
           std::string(setting.help));
       option->type_name(std::string(setting.unit));
       option->expected(1)->take_all()->allow_extra_args(false);
-      if (setting.form == Setting::Form::kOne) option->take_last();
+      if (setting.form == Setting::ValueKind::kOne) option->take_last();
     }
     if (setting.shown == Setting::Shown::kInFileOnly) option->group("");
   }

@@ -35,7 +35,7 @@ std::string complaint(const base::Result<net::Client::Reply>& reply) {
 
 base::Result<net::Client::Reply> ask(const Remote& remote, std::string_view method, const std::string& target,
                                      const std::string& body = {}) {
-  net::Client::Fields fields;
+  net::Client::HeaderList fields;
   if (!body.empty()) fields.emplace_back("content-type", "application/json");
   return net::Client(remote.url, remote.timeout).request(method, target, fields, body);
 }
@@ -217,7 +217,7 @@ Exit infer(const Remote& remote, const std::string& model, const std::vector<std
   if (!description.is_object() || !description["inputs"].is_array()) return fail("the model's metadata is no JSON");
   auto body = infer_body(description, inputs);
   if (!body) return fail(body.error().text);
-  net::Client::Fields fields{{"content-type", body->binary ? "application/octet-stream" : "application/json"}};
+  net::Client::HeaderList fields{{"content-type", body->binary ? "application/octet-stream" : "application/json"}};
   if (body->binary) fields.emplace_back("inference-header-content-length", std::to_string(body->json_size));
   auto reply =
       net::Client(remote.url, remote.timeout).request("POST", model_path(model, "/infer"), fields, body->bytes);

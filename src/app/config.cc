@@ -61,7 +61,7 @@ class FileReading {
     }
   }
 
-  void unknown(const Yaml::Entry& entry, const std::string& prefix) {
+  void unknown(const Yaml::Member& entry, const std::string& prefix) {
     std::vector<std::string_view> known;
     for (const auto& s : settings())
       if (s.key.starts_with(prefix))
@@ -69,7 +69,7 @@ class FileReading {
     complaints_.unknown_key(entry, prefix.empty() ? "" : prefix.substr(0, prefix.size() - 1), known);
   }
 
-  void value(const Setting& setting, const Yaml::Entry& entry) {
+  void value(const Setting& setting, const Yaml::Member& entry) {
     const Yaml& node = entry.value;
     if (node.kind == Yaml::Kind::kNull) return;  // "key:" and nothing else: the default
     Setting::Values values;
@@ -78,8 +78,8 @@ class FileReading {
       if (item.kind != Yaml::Kind::kScalar) return complaints_.at(item, "expected one value");
       values.push_back(item.scalar);
     }
-    if (node.kind == Yaml::Kind::kMap || (node.kind == Yaml::Kind::kList && setting.form != Setting::Form::kList))
-      return complaints_.at(node, setting.form == Setting::Form::kList ? "expected a list" : "expected one value");
+    if (node.kind == Yaml::Kind::kMap || (node.kind == Yaml::Kind::kList && setting.form != Setting::ValueKind::kList))
+      return complaints_.at(node, setting.form == Setting::ValueKind::kList ? "expected a list" : "expected one value");
     if (setting.path)
       for (auto& v : values) v = beside_file(v);
     if (auto s = setting.set(config_, values); !s.ok())
@@ -168,7 +168,7 @@ base::Result<Config> resolve(const Sources& sources) {
     std::string name = setting.environment_name();
     const char* value = sources.environment ? sources.environment(name.c_str()) : nullptr;
     if (value && *value) {
-      auto values = setting.form == Setting::Form::kList ? split(value) : Setting::Values{value};
+      auto values = setting.form == Setting::ValueKind::kList ? split(value) : Setting::Values{value};
       if (auto s = setting.set(config, values); !s.ok()) add_line(wrong, name + ": " + s.text);
       config.origins[std::string(setting.key)] = name;
     }
@@ -222,7 +222,7 @@ std::string show(const Config& config) {
     open = parts;
     std::string line = std::string(2 * parts.size(), ' ') + std::string(rest) + ": ";
     auto values = setting.get(config);
-    if (setting.form == Setting::Form::kList) {
+    if (setting.form == Setting::ValueKind::kList) {
       line += '[';
       for (size_t i = 0; i < values.size(); ++i) line += (i ? ", " : "") + yaml_scalar(values[i]);
       line += ']';

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "engines/identity/identity.h"
+#include "engines/llm/echo_model.h"
 #include "engines/llm/llm.h"
 #include "engines/llm/options.h"
-#include "engines/llm/parrot.h"
 
 namespace weir::app {
 namespace {
@@ -15,11 +15,11 @@ namespace {
 // The parameters that each engine takes in a model.yaml.
 std::map<std::string, std::vector<std::string_view>> engine_parameters() {
   auto all = [](const auto& names) { return std::vector<std::string_view>(std::begin(names), std::end(names)); };
-  auto parrot = all(llm::kParameters);
-  parrot.emplace_back("step_us");
+  auto echo = all(llm::kParameters);
+  echo.emplace_back("step_us");
   return {{"identity", all(identity::kParameters)},
           {"llm", all(llm::kParameters)},
-          {"parrot", parrot},
+          {"echo", echo},
           {"onnx", all(onnx::kParameters)}};
 }
 
@@ -49,7 +49,7 @@ std::map<std::string, models::EngineMaker> engines(onnx::Runtime& onnx, device::
        [&devices, pinned](const models::LoadArgs& a) {
          return llm::load(a.wanted, a.file, {&devices, a.broken, pinned});
        }},
-      {"parrot", [](const models::LoadArgs& a) { return llm::load_parrot(a.wanted); }},
+      {"echo", [](const models::LoadArgs& a) { return llm::load_echo(a.wanted); }},
       {"onnx", [&onnx](const models::LoadArgs& a) { return onnx.load(a.wanted, a.file, a.slabs); }},
   };
 }

@@ -10,14 +10,14 @@
 
 namespace weir::app {
 
-void finish_calls(const std::vector<std::unique_ptr<Front>>& fronts) {
+void finish_calls(const std::vector<std::unique_ptr<ShardServer>>& shard_servers) {
   auto end = std::chrono::steady_clock::now() + kLastCalls;
-  for (auto& front : fronts) {
+  for (auto& server : shard_servers) {
     for (;;) {
       std::promise<uint32_t> open;
-      front->shard().post([&] {
-        front->bus().close();  // or a session that expires now would have the engine told
-        open.set_value(front->bus().in_flight());
+      server->shard().post([&] {
+        server->bus().close();  // or a session that expires now would have the engine told
+        open.set_value(server->bus().in_flight());
       });
       if (open.get_future().get() == 0) break;
       if (std::chrono::steady_clock::now() > end) {

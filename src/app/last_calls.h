@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "app/front.h"
+#include "app/shard_server.h"
 
 namespace weir::app {
 
@@ -14,6 +14,6 @@ inline constexpr auto kLastCalls = std::chrono::seconds(5);  // for engines to n
 // Waits until no shard has a Call in flight. Calls whose clients are gone leave at their engine's next step. Where a
 // step does not end within kLastCalls, the process ends here with exit code 0. The shards run; from another thread than
 // theirs.
-void finish_calls(const std::vector<std::unique_ptr<Front>>& fronts);
+void finish_calls(const std::vector<std::unique_ptr<ShardServer>>& shard_servers);
 
 }  // namespace weir::app

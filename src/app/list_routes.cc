@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "app/front.h"
 #include "app/serve.h"
+#include "app/shard_server.h"
 
 namespace weir::app {
 namespace {
@@ -30,12 +30,12 @@ void print_table(const std::vector<const wire::Route*>& routes) {
 }  // namespace
 
 Exit list_routes(const Config& config, RouteList form) {
-  Commons commons(config);
-  commons.quota.emplace(commons.salience.tenants());
-  commons.purse.emplace(config.evergreen.tenant_bytes, config.evergreen.total_bytes);
-  commons.homes.emplace(1, [](base::ShardId, const std::function<void()>&) {});
+  ServerState state(config);
+  state.quota.emplace(state.salience.tenants());
+  state.byte_quota.emplace(config.evergreen.tenant_bytes, config.evergreen.total_bytes);
+  state.homes.emplace(1, [](base::ShardId, const std::function<void()>&) {});
   net::Shard shard(base::ShardId(0), net::Pin::kNo);
-  Front front(shard, commons, nullptr);
+  ShardServer front(shard, state, nullptr);
   auto routes = front.routes();
   std::sort(routes.begin(), routes.end(), [](const auto* a, const auto* b) {
     return std::tie(a->pattern, a->method) < std::tie(b->pattern, b->method);

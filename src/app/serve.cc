@@ -15,7 +15,6 @@
 
 #include "app/banner.h"
 #include "app/engines.h"
-#include "app/front.h"
 #include "app/last_calls.h"
 #include "app/logs.h"
 #include "app/memory.h"
@@ -23,6 +22,7 @@
 #include "app/roots.h"
 #include "app/secrets.h"
 #include "app/server_options.h"
+#include "app/shard_server.h"
 #include "app/shortage.h"
 #include "app/version.h"
 #include "net/server.h"
@@ -42,7 +42,7 @@ class Serving {
   Exit run();
 
  private:
-  using Phase = Commons::Phase;
+  using Phase = ServerState::Phase;
 
   // Rung by whichever thread frees a slab, also when the server is gone.
   struct Bell {
@@ -62,10 +62,10 @@ class Serving {
   void write_families(std::string& out);
 
   const Config& config_;
-  Commons commons_;
+  ServerState state_;
   onnx::Runtime onnx_;
   std::vector<std::unique_ptr<net::Shard>> shards_;
-  std::vector<std::unique_ptr<Front>> fronts_;
+  std::vector<std::unique_ptr<ShardServer>> shard_servers_;
   mutable std::mutex mutex_;
   std::shared_ptr<const bus::Catalog> latest_;  // under mutex_
   models::Repository repository_;
@@ -79,35 +79,35 @@ class Serving {
 
 Serving::Serving(const Config& config)
     : config_(config),
-      commons_(config),
+      state_(config),
       onnx_(onnx_options(config)),
       latest_(std::make_shared<const bus::Catalog>()),
-      repository_(repository_options(config, commons_.gpus.devices()),
-                  engines(onnx_, commons_.gpus.devices(), pinned_shards(config)), commons_.slabs,
+      repository_(repository_options(config, state_.gpus.devices()),
+                  engines(onnx_, state_.gpus.devices(), pinned_shards(config)), state_.slabs,
                   [this](auto catalog, auto settled) { publish(std::move(catalog), std::move(settled)); }) {
-  commons_.repository = &repository_;
-  commons_.metrics.collect([this](std::string& out) { write_families(out); });
+  state_.repository = &repository_;
+  state_.metrics.collect([this](std::string& out) { write_families(out); });
 }
 
-// Shards, their fronts and the listeners, in that order.
+// Shards, their shard servers and the listeners, in that order.
 base::Status Serving::open() {
   if (config_.access_log != "off") {
-    auto log = ops::AccessLog::open(config_.access_log, commons_.metrics);
+    auto log = ops::AccessLog::open(config_.access_log, state_.metrics);
     if (!log) return log.error();
-    commons_.access_log = std::move(*log);
+    state_.access_log = std::move(*log);
   }
   uint32_t count = shards_of(config_);
   net::Pin pin = pinned_shards(config_) > 0 ? net::Pin::kYes : net::Pin::kNo;
   auto tokens = bearer_tokens(config_.salience);
   if (!tokens) return tokens.error();
-  commons_.salience = {config_.salience.default_model, std::move(*tokens), config_.anonymous};
+  state_.salience = {config_.salience.default_model, std::move(*tokens), config_.anonymous};
   auto keys = api_keys(config_.openai);
   if (!keys) return keys.error();
-  commons_.api_keys = std::move(*keys);
-  commons_.quota.emplace(commons_.salience.tenants(), &commons_.memory);
-  commons_.purse.emplace(config_.evergreen.tenant_bytes, config_.evergreen.total_bytes, &commons_.memory);
-  commons_.purse->set_share({config_.limits.client_share, 0});
-  commons_.homes.emplace(count, [this](base::ShardId shard, std::function<void()> work) {
+  state_.api_keys = std::move(*keys);
+  state_.quota.emplace(state_.salience.tenants(), &state_.memory);
+  state_.byte_quota.emplace(config_.evergreen.tenant_bytes, config_.evergreen.total_bytes, &state_.memory);
+  state_.byte_quota->set_share({config_.limits.client_share, 0});
+  state_.homes.emplace(count, [this](base::ShardId shard, std::function<void()> work) {
     shards_[size_t(shard)]->post(std::move(work));
   });
   std::vector<net::Shard*> shards;
@@ -117,16 +117,16 @@ base::Status Serving::open() {
     shards.back()->spin(config_.spin);
     auto fetcher = make_fetcher(*shards.back(), config_);
     if (!fetcher) return fetcher.error();
-    fronts_.push_back(std::make_unique<Front>(*shards.back(), commons_, std::move(*fetcher)));
-    envs.push_back(fronts_.back()->codec_env());
+    shard_servers_.push_back(std::make_unique<ShardServer>(*shards.back(), state_, std::move(*fetcher)));
+    envs.push_back(shard_servers_.back()->codec_env());
   }
-  commons_.memory.on_step([this](base::Overload step) { on_overload(step); });
-  server_.emplace(shards, envs, server_options(config_), commons_.metrics);
+  state_.memory.on_step([this](base::Overload step) { on_overload(step); });
+  server_.emplace(shards, envs, server_options(config_), state_.metrics);
   {
     std::lock_guard lock(bell_->mutex);
     bell_->server = &*server_;
   }
-  commons_.slabs.on_room([bell = bell_] {
+  state_.slabs.on_room([bell = bell_] {
     std::lock_guard lock(bell->mutex);
     if (bell->server) bell->server->resume_reading();
   });
@@ -174,7 +174,7 @@ bool Serving::wait_for_drain() {
   std::optional<std::chrono::steady_clock::time_point> end;
   while (drained.wait_for(kDrainWatch) != std::future_status::ready) {
     const auto now = std::chrono::steady_clock::now();
-    if (commons_.phase.load() != Phase::kDraining) continue;
+    if (state_.phase.load() != Phase::kDraining) continue;
     if (!end) end = now + config_.drain_delay + config_.drain_timeout + kLastCalls;
     if (now < *end) continue;
     say("weir: the drain did not end in its time: ended without it");
@@ -185,15 +185,15 @@ bool Serving::wait_for_drain() {
 
 // Draining is for good.
 void Serving::enter(Phase phase) {
-  auto now = commons_.phase.load();
-  while (now < phase && !commons_.phase.compare_exchange_weak(now, phase)) continue;
-  for (auto& front : fronts_) front->phase_changed();
+  auto now = state_.phase.load();
+  while (now < phase && !state_.phase.compare_exchange_weak(now, phase)) continue;
+  for (auto& server : shard_servers_) server->phase_changed();
 }
 
 // On whichever thread has found it.
 void Serving::on_overload(base::Overload step) {
-  log_overload(commons_.memory, step);
-  for (auto& front : fronts_) front->readiness_changed();
+  log_overload(state_.memory, step);
+  for (auto& server : shard_servers_) server->readiness_changed();
 }
 
 void Serving::publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> settled) {
@@ -201,10 +201,10 @@ void Serving::publish(std::shared_ptr<const bus::Catalog> catalog, std::function
     std::lock_guard lock(mutex_);
     latest_ = catalog;
   }
-  if (fronts_.empty()) return settled();
-  auto left = std::make_shared<std::atomic<size_t>>(fronts_.size());
-  for (auto& front : fronts_)
-    front->publish(catalog, [left, settled] {
+  if (shard_servers_.empty()) return settled();
+  auto left = std::make_shared<std::atomic<size_t>>(shard_servers_.size());
+  for (auto& server : shard_servers_)
+    server->publish(catalog, [left, settled] {
       if (left->fetch_sub(1) == 1) settled();
     });
 }
@@ -223,9 +223,9 @@ void Serving::write_families(std::string& out) {
   if (also("triton")) ops::append_triton(out, *now);
   if (also("vllm")) ops::append_vllm(out, *now);
   ops::append_process(out, kVersion);
-  append_slabs(out, commons_.slabs, commons_.memory);
-  append_memory(out, commons_.memory);
-  commons_.gpus.write_families(out, commons_.slabs, also("triton") ? Gpus::Names::kTritonsToo : Gpus::Names::kOurs);
+  append_slabs(out, state_.slabs, state_.memory);
+  append_memory(out, state_.memory);
+  state_.gpus.write_families(out, state_.slabs, also("triton") ? Gpus::Names::kTritonsToo : Gpus::Names::kOurs);
 }
 
 // On the first shard.
@@ -235,11 +235,11 @@ void Serving::on_signal(int signal) {
       base::log::error("certificates stay as they are", {{"reason", s.text}});
     repository_.rescan([] { base::log::info("reloaded"); });
   } else if (signal == SIGUSR1) {
-    if (commons_.access_log) commons_.access_log->reopen();
+    if (state_.access_log) state_.access_log->reopen();
   } else {
     // Whoever asks twice does not want to wait.
-    if (commons_.phase.load() == Phase::kDraining) std::_Exit(128 + signal);
-    bool loading = commons_.phase.load() == Phase::kLoading;
+    if (state_.phase.load() == Phase::kDraining) std::_Exit(128 + signal);
+    bool loading = state_.phase.load() == Phase::kLoading;
     base::log::info("shutting down", {{"signal", signal == SIGINT ? "SIGINT" : "SIGTERM"}});
     enter(Phase::kDraining);
     server_->drain([this, loading](bool clean) {
@@ -254,8 +254,8 @@ void Serving::greet() const {
   const bool apart = !config_.admin_listen.empty();
   Bound bound{server_->bound(apart ? AdminMethods::kElsewhere : AdminMethods::kServed), {}};
   if (apart) bound.admin = server_->bound(AdminMethods::kServed);
-  const auto guards = Guards((commons_.api_keys.empty() ? 0 : int(Guards::kOpenai)) |
-                             (commons_.salience.bearer_tokens.empty() ? 0 : int(Guards::kSalience)));
+  const auto guards = Guards((state_.api_keys.empty() ? 0 : int(Guards::kOpenai)) |
+                             (state_.salience.bearer_tokens.empty() ? 0 : int(Guards::kSalience)));
   std::fputs(banner(config_, bound, *catalog(), guards).c_str(), stderr);
 }
 
@@ -267,11 +267,11 @@ Serving::~Serving() {
     bell_->server = nullptr;
   }
   server_.reset();
-  if (started_) finish_calls(fronts_);
+  if (started_) finish_calls(shard_servers_);
   for (auto& shard : shards_) shard->stop();
   for (auto& shard : shards_) shard->join();
   signals_.reset();
-  fronts_.clear();
+  shard_servers_.clear();
   shards_.clear();
 }
 

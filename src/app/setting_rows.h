@@ -94,7 +94,7 @@ Setting flag(std::string_view key, std::string_view help, At at) {
   Setting s = row(
       key, "", help, at, [](const std::string& v) { return base::parse_switch(v); },
       [](bool v) { return std::string(v ? "true" : "false"); });
-  s.form = Setting::Form::kFlag;
+  s.form = Setting::ValueKind::kFlag;
   return s;
 }
 
@@ -121,7 +121,7 @@ template <class At>
 Setting list(std::string_view key, std::string_view unit, std::string_view help, At at) {
   Setting s;
   s.key = key, s.unit = unit, s.help = help;
-  s.form = Setting::Form::kList;
+  s.form = Setting::ValueKind::kList;
   s.set = [at](Config& config, const Values& values) -> Status {
     if (std::count(values.begin(), values.end(), "")) return invalid("an empty entry");
     at(config) = values;

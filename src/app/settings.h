@@ -11,13 +11,13 @@
 namespace weir::app {
 
 struct Setting {
-  enum class Form : uint8_t { kOne, kList, kFlag };     // kFlag: a switch that needs no value on the command line
-  enum class Shown : uint8_t { kInHelp, kInFileOnly };  // every setting has a flag; the rare ones are not in --help
+  enum class ValueKind : uint8_t { kOne, kList, kFlag };  // kFlag: a switch that needs no value on the command line
+  enum class Shown : uint8_t { kInHelp, kInFileOnly };    // every setting has a flag; the rare ones are not in --help
   using Values = std::vector<std::string>;
 
   std::string_view key;   // "limits.body"
   std::string_view flag;  // "--max-body"; empty = made from the key
-  Form form = Form::kOne;
+  ValueKind form = ValueKind::kOne;
   Shown shown = Shown::kInFileOnly;
   bool path = false;      // relative to the file's folder when it stands in a file
   std::string_view unit;  // "SIZE", for the help

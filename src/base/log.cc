@@ -57,7 +57,7 @@ struct ValueWriter {
   void operator()(uint64_t v) const { out += fmt::format_int(v).str(); }
 };
 
-std::string line(Level level, std::string_view event, Fields fields, Format format) {
+std::string line(Level level, std::string_view event, LogFields fields, Format format) {
   std::string out;
   if (format == Format::kJson) {
     out += ",\"level\":\"" + std::string(kNames[size_t(level)]) + "\",\"event\":";
@@ -80,7 +80,7 @@ std::string line(Level level, std::string_view event, Fields fields, Format form
   return out;
 }
 
-std::string stamped(Level level, std::string_view event, Fields fields) {
+std::string stamped(Level level, std::string_view event, LogFields fields) {
   Format format = line_format.load(std::memory_order_relaxed);
   auto now = std::chrono::system_clock::now();
   auto seconds = std::chrono::time_point_cast<std::chrono::seconds>(now);
@@ -124,7 +124,7 @@ uint32_t verbosity() { return verbose_level.load(std::memory_order_relaxed); }
 void set_format(Format format) { line_format.store(format, std::memory_order_relaxed); }
 Format format() { return line_format.load(std::memory_order_relaxed); }
 
-void write(Level level, std::string_view event, Fields fields) {
+void write(Level level, std::string_view event, LogFields fields) {
   writer().put(stamped(level, event, fields));
   if (ending.load(std::memory_order_relaxed)) flush(kAtEnd);
 }

@@ -40,7 +40,7 @@ struct Field {
       value = uint64_t(v);
   }
 };
-using Fields = std::initializer_list<Field>;
+using LogFields = std::initializer_list<Field>;
 
 // Levels can be switched one by one at run time (the OIP log settings): kInfo off with kWarning on is allowed.
 void enable(Level level, bool on);
@@ -50,22 +50,22 @@ uint32_t verbosity();
 void set_format(Format format);
 Format format();
 
-void write(Level level, std::string_view event, Fields fields = {});
+void write(Level level, std::string_view event, LogFields fields = {});
 // Waits until what was logged before is written, for those who are about to abort; false when that takes longer.
 bool flush(Duration most);
 // Lines lost so far.
 uint64_t dropped();
 
-inline void verbose(std::string_view event, Fields fields = {}) {
+inline void verbose(std::string_view event, LogFields fields = {}) {
   if (enabled(Level::kVerbose)) write(Level::kVerbose, event, fields);
 }
-inline void info(std::string_view event, Fields fields = {}) {
+inline void info(std::string_view event, LogFields fields = {}) {
   if (enabled(Level::kInfo)) write(Level::kInfo, event, fields);
 }
-inline void warning(std::string_view event, Fields fields = {}) {
+inline void warning(std::string_view event, LogFields fields = {}) {
   if (enabled(Level::kWarning)) write(Level::kWarning, event, fields);
 }
-inline void error(std::string_view event, Fields fields = {}) {
+inline void error(std::string_view event, LogFields fields = {}) {
   if (enabled(Level::kError)) write(Level::kError, event, fields);
 }
 

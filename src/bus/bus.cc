@@ -37,14 +37,14 @@ struct Later {
 class AtOnce final : public msg::Inbox {
  public:
   void put(msg::Call* call) override {
-    static_cast<ErrandCall*>(call)->errand->run();
+    static_cast<OffloadCall*>(call)->task->run();
     call->home->post_here({call, {msg::Done{}}});
   }
 };
 
 }  // namespace
 
-struct Bus::Slot : ErrandCall {
+struct Bus::Slot : OffloadCall {
   enum class State : uint8_t { kSpare, kHeld, kLent } state = State::kSpare;  // held: by the dialect, to be filled
   bool timed = false;                                                         // a Due that is not stale names this
   base::Status thrown;                                                        // by the Sink, at an Event
@@ -97,7 +97,7 @@ void Bus::recycle(Slot* slot) {
   slot->state = Slot::State::kSpare;
   slot->thrown = {};
   slot->served = nullptr, slot->inbox = nullptr;
-  slot->errand.reset();
+  slot->task.reset();
   slot->clear();
   if (slot->inputs.capacity() > kTensorsKept) std::vector<msg::Tensor>().swap(slot->inputs);
   spare_.push_back(slot);
@@ -151,10 +151,10 @@ base::Status Bus::submit(msg::Call* call, Served& served) {
   return lend(*static_cast<Slot*>(call), served, *served.inbox, Admission::kAsked);
 }
 
-base::Result<msg::Call*> Bus::send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink,
+base::Result<msg::Call*> Bus::send(std::unique_ptr<OffloadTask> task, size_t bytes, Served& served, msg::Sink& sink,
                                    base::Ticket ticket, uint64_t tenant, Admission admission) {
   auto* slot = static_cast<Slot*>(make_call());
-  slot->errand = std::move(errand), slot->bytes = bytes, slot->tenant = tenant;
+  slot->task = std::move(task), slot->bytes = bytes, slot->tenant = tenant;
   slot->sink = &sink, slot->ticket = std::move(ticket);
   auto status = lend(*slot, served, *workers_, admission);
   if (status.ok()) return slot;
@@ -162,7 +162,7 @@ base::Result<msg::Call*> Bus::send(std::unique_ptr<Errand> errand, size_t bytes,
   return status;
 }
 
-std::unique_ptr<Errand> Bus::take(msg::Call& call) { return std::move(lent(&call).errand); }
+std::unique_ptr<OffloadTask> Bus::take(msg::Call& call) { return std::move(lent(&call).task); }
 
 base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission admission) {
   check(slot.state == Slot::State::kHeld && slot.sink, "a Call is sent once, with a Sink");
@@ -257,7 +257,7 @@ void Bus::deliver(msg::Mail& mail) {
       auto& stats = slot.served->stats;
       if (failed->status.code == Code::kDeadlineExceeded)
         stats.expired.fetch_add(1, std::memory_order_relaxed);
-      else if (slot.errand)  // workers serve all models
+      else if (slot.task)  // workers serve all models
         stats.rejected.fetch_add(1, std::memory_order_relaxed);
     }
     slot.thrown = tell(*slot.sink, slot, [&] { return std::move(mail.event); });

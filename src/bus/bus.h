@@ -15,8 +15,8 @@
 #include "base/env.h"
 #include "base/ids.h"
 #include "bus/catalog.h"
-#include "bus/errand.h"
 #include "bus/mailbox.h"
+#include "bus/offload_task.h"
 #include "msg/call.h"
 
 namespace weir::base {
@@ -63,16 +63,16 @@ class Bus {
   // The same for a Served that the dialect has already looked up in this turn (to check shapes against its spec).
   base::Status submit(msg::Call* call, Served& served);
 
-  // Who runs errands; borrowed, and outlives every Call. Until this is called they are run at once, on the shard.
-  void employ(msg::Inbox& workers) { workers_ = &workers; }
-  // Sends an errand for a request to that model. It is a Call as any other: admission, abandon() and the mail are the
+  // Who runs offload tasks; borrowed, and outlives every Call. Until this is called they are run at once, on the shard.
+  void set_worker_pool(msg::Inbox& workers) { workers_ = &workers; }
+  // Sends a task for a request to that model. It is a Call as any other: admission, abandon() and the mail are the
   // same, and the model version is there until the Sink has heard. The Sink hears one Done, and then take() gives it
-  // the errand back; or one Failed. `bytes`: of the text that waits with it. `tenant`: on whose behalf; workers are
+  // the task back; or one Failed. `bytes`: of the text that waits with it. `tenant`: on whose behalf; workers are
   // shared by tenants.
-  base::Result<msg::Call*> send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink,
+  base::Result<msg::Call*> send(std::unique_ptr<OffloadTask> task, size_t bytes, Served& served, msg::Sink& sink,
                                 base::Ticket ticket, uint64_t tenant, Admission admission = Admission::kAsked);
   // Inside Sink::on().
-  std::unique_ptr<Errand> take(msg::Call& call);
+  std::unique_ptr<OffloadTask> take(msg::Call& call);
 
   // The Sink hears no more of it; the Bus frees it when the engine lets go. The engine stops at its next step. Not
   // after the Sink has heard last(): the Call is no longer the dialect's then.

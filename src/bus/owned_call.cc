@@ -21,10 +21,10 @@ base::Status OwnedCall::submit(Served& served, msg::Sink& sink, base::Ticket tic
   return status;
 }
 
-base::Status OwnedCall::send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink,
+base::Status OwnedCall::send(std::unique_ptr<OffloadTask> task, size_t bytes, Served& served, msg::Sink& sink,
                              base::Ticket ticket, uint64_t tenant, Admission admission) {
   leave();
-  auto sent = bus_.send(std::move(errand), bytes, served, sink, std::move(ticket), tenant, admission);
+  auto sent = bus_.send(std::move(task), bytes, served, sink, std::move(ticket), tenant, admission);
   if (!sent) return std::move(sent).error();
   call_ = *sent;
   state_ = State::kRunning;

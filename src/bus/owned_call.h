@@ -21,9 +21,9 @@ class OwnedCall {
   msg::Call& fill();
   // Lends it. Errors: those of Bus::submit(); then it is as it was, for whoever wants to look at it, until leave().
   base::Status submit(Served& served, msg::Sink& sink, base::Ticket ticket);
-  // Lends an errand instead (Bus::send()); when it has ended there may be a Call.
-  base::Status send(std::unique_ptr<Errand> errand, size_t bytes, Served& served, msg::Sink& sink, base::Ticket ticket,
-                    uint64_t tenant, Admission admission = Admission::kAsked);
+  // Lends a task instead (Bus::send()); when it has ended there may be a Call.
+  base::Status send(std::unique_ptr<OffloadTask> task, size_t bytes, Served& served, msg::Sink& sink,
+                    base::Ticket ticket, uint64_t tenant, Admission admission = Admission::kAsked);
   // To be told of every Event, first thing in Sink::on(): the last one makes the Call the Bus's again. Returns whether
   // it was.
   bool ended(const msg::Event& event);

@@ -11,7 +11,7 @@ constexpr auto kLongestNap = std::chrono::microseconds(50);
 
 }  // namespace
 
-void Nap::take() {
+void PollBackoff::wait() {
   if (++asked_ <= kSpins) return;
   std::this_thread::sleep_for(next_);
   next_ = std::min(next_ * 2, kLongestNap);
@@ -27,7 +27,7 @@ base::Status give_up(Device& device, std::chrono::nanoseconds patience) {
 
 base::Status await(Device& device, const Event& event, std::chrono::nanoseconds patience) {
   auto started = std::chrono::steady_clock::now();
-  for (Nap nap;; nap.take()) {
+  for (PollBackoff backoff;; backoff.wait()) {
     auto progress = device.progress(event);
     if (!progress) return progress.error();
     if (*progress == Device::Progress::kDone) return {};

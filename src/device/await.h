@@ -12,17 +12,17 @@ inline constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(30);
 
 // The pauses of a thread that polls: none at first, since asking costs about half a microsecond, then ever longer ones,
 // up to 50 µs.
-class Nap {
+class PollBackoff {
  public:
-  void take();
-  void over() { *this = Nap(); }  // something has happened
+  void wait();
+  void reset() { *this = PollBackoff(); }  // something has happened
 
  private:
   int asked_ = 0;
   std::chrono::microseconds next_{5};
 };
 
-// Polls until the event is done: at the pace of a Nap. A device that does not get there in
+// Polls until the event is done: at the pace of a PollBackoff. A device that does not get there in
 // time is at fault from then on, without a cure: it may still write what it was told to. Errors: UNAVAILABLE.
 base::Status await(Device& device, const Event& event, std::chrono::nanoseconds patience = kPatience);
 

@@ -34,9 +34,9 @@ std::optional<double> non_finite(std::string_view text) {
 }
 
 // Reads arrays of elements of one type. `Put` stores one element; false refuses it.
-class Reader {
+class TensorReader {
  public:
-  Reader(JsonCursor& json, const msg::Tensor& tensor, uint64_t count, WideText wide_text = WideText::kNumber)
+  TensorReader(JsonCursor& json, const msg::Tensor& tensor, uint64_t count, WideText wide_text = WideText::kNumber)
       : wide(wide_text), json_(json), tensor_(tensor), count_(count) {}
 
   const WideText wide;
@@ -110,7 +110,7 @@ class Reader {
 template <class T>
 inline constexpr bool kIsFloat = std::is_floating_point_v<T> || std::is_same_v<T, Fp16> || std::is_same_v<T, Bf16>;
 
-bool misfit(Reader& reader, DType dtype, std::string_view text) {
+bool misfit(TensorReader& reader, DType dtype, std::string_view text) {
   return reader.wrong(std::string(text.substr(0, 64)) + " is not a value of " + std::string(name(dtype)));
 }
 
@@ -127,7 +127,7 @@ T from_double(double value) {
 // An element that is no number: true and false of BOOL, the strings of floats that have no numbers, 64-bit integers
 // as strings.
 template <class T>
-bool odd_element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
+bool odd_element(JsonCursor& json, TensorReader& reader, DType dtype, T& to) {
   auto kind = json.peek();
   std::string_view text;
   if constexpr (std::is_same_v<T, bool>) {
@@ -153,7 +153,7 @@ bool odd_element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
 
 // Any element of type T, stored at `to`.
 template <class T>
-[[gnu::noinline]] bool any_element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
+[[gnu::noinline]] bool any_element(JsonCursor& json, TensorReader& reader, DType dtype, T& to) {
   if (!json.at_number()) [[unlikely]]
     return odd_element(json, reader, dtype, to);
   JsonNumber number;
@@ -183,13 +183,13 @@ template <class T>
 }
 
 template <class T>
-bool element(JsonCursor& json, Reader& reader, DType dtype, T& to) {
+bool element(JsonCursor& json, TensorReader& reader, DType dtype, T& to) {
   if constexpr (std::is_floating_point_v<T>)
     if (json.plain(to)) return true;
   return any_element(json, reader, dtype, to);
 }
 
-Status outcome(JsonCursor& json, Reader& reader) {
+Status outcome(JsonCursor& json, TensorReader& reader) {
   if (!json.ok() && reader.refusal.ok()) return json.error();
   return reader.refusal;
 }
@@ -199,7 +199,7 @@ Status read_cells(JsonCursor& json, msg::Tensor& tensor, uint64_t count, base::S
                   WideText wide = WideText::kNumber) {
   base::Block block(base::take_now(slabs, count * sizeof(T)));
   block.resize(count * sizeof(T));
-  Reader reader(json, tensor, count, wide);
+  TensorReader reader(json, tensor, count, wide);
   T* to = reinterpret_cast<T*>(block.data());
   bool ok = reader.read([&] { return element<T>(json, reader, tensor.dtype, to[reader.index()]); });
   if (!ok) {
@@ -213,7 +213,7 @@ Status read_cells(JsonCursor& json, msg::Tensor& tensor, uint64_t count, base::S
 
 Status read_strings(JsonCursor& json, msg::Tensor& tensor, uint64_t count, base::SlabSource& slabs, BytesText text) {
   StringBlock data(slabs, size_t(std::min<uint64_t>(count * 8, json.left())));
-  Reader reader(json, tensor, count);
+  TensorReader reader(json, tensor, count);
   bool ok = reader.read([&] {
     std::string_view value;
     if (json.peek() != JsonCursor::Kind::kString) return reader.wrong("expected a string for BYTES");

@@ -24,12 +24,12 @@ inline Spent spent(const msg::Call& call) { return call.sink ? spent(call.times,
 
 // Adds it to what the Calls before took, since a stream makes one after the other. Of Calls side by side that make one
 // answer only the last to end is noted: their times would add up to more than the request took.
-inline void note(wire::Ledger& ledger, const msg::Call& call, Spent spent) {
-  ledger.queue += spent.queue;
-  ledger.compute += spent.compute;
-  ledger.version = call.version;
+inline void note(wire::RequestRecord& record, const msg::Call& call, Spent spent) {
+  record.queue += spent.queue;
+  record.compute += spent.compute;
+  record.version = call.version;
 }
 // At a Call's last Event.
-inline void note(wire::Ledger& ledger, const msg::Call& call) { note(ledger, call, spent(call)); }
+inline void note(wire::RequestRecord& record, const msg::Call& call) { note(record, call, spent(call)); }
 
 }  // namespace weir::marshal

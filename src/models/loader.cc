@@ -133,6 +133,7 @@ base::Result<Loader::Source> Loader::locate(const ModelFolder& folder, const Mod
     return base::failure(base::Code::kNotFound, "no model file in " + folder.name + '/' + std::to_string(version) +
                                                     "/ (looked for model.onnx and config.json)");
   if (source.file.empty()) source.file = usual_file(source.engine);
+  if (source.engine == "parrot") return base::failure(base::Code::kUnimplemented, "engine 'parrot' is called 'echo'");
   if (!engines_.count(source.engine)) {
     std::string text = "no engine '" + source.engine + "' here; there are";
     for (const auto& [name, maker] : engines_) text += (text.back() == 'e' ? " " : ", ") + name;
@@ -197,8 +198,8 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load_pipeline(const ModelFold
 // pipeline has no part in the latter: its nodes do.
 void Loader::limit(bus::Served& served, const ModelConfig& config) const {
   if (config.max_concurrency == 0) return;
-  auto door = std::make_shared<sched::Turnstile>(config.max_concurrency);
-  served.inbox = sched::behind(std::move(door), std::move(served.inbox), served.spec, served.stats, alarm_);
+  auto limiter = std::make_shared<sched::ConcurrencyLimiter>(config.max_concurrency);
+  served.inbox = sched::behind(std::move(limiter), std::move(served.inbox), served.spec, served.stats, deadline_timer_);
 }
 
 base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folder, const ModelConfig& config,
@@ -245,8 +246,9 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folde
     else if (engines.front()->is_inline())
       served->inbox = sched::make_inline(std::move(engines.front()), served->spec, served->stats);
     else
-      served->inbox = sched::make_lanes(std::move(engines), served->spec, served->stats, slabs_, alarm_);
-    if (door_) served->inbox = sched::behind(door_, std::move(served->inbox), served->spec, served->stats, alarm_);
+      served->inbox = sched::make_lanes(std::move(engines), served->spec, served->stats, slabs_, deadline_timer_);
+    if (limiter_)
+      served->inbox = sched::behind(limiter_, std::move(served->inbox), served->spec, served->stats, deadline_timer_);
     limit(*served, config);
     return served;
   } catch (const std::bad_alloc&) {

@@ -10,7 +10,7 @@
 #include "models/folder.h"
 #include "models/model_config.h"
 #include "models/repository.h"
-#include "sched/turnstile.h"
+#include "sched/concurrency_limiter.h"
 
 namespace weir::models {
 
@@ -31,7 +31,8 @@ class Loader {
         engines_(engines),
         slabs_(slabs),
         on_broken_(std::move(on_broken)),
-        door_(options.max_concurrency > 0 ? std::make_shared<sched::Turnstile>(options.max_concurrency) : nullptr) {}
+        limiter_(options.max_concurrency > 0 ? std::make_shared<sched::ConcurrencyLimiter>(options.max_concurrency)
+                                             : nullptr) {}
 
   // The model's configuration, from whichever file it has, or all defaults. Errors: INVALID_ARGUMENT with the place.
   base::Result<ModelConfig> configure(const ModelFolder& folder) const;
@@ -60,8 +61,9 @@ class Loader {
   const std::map<std::string, EngineMaker>& engines_;
   base::SlabSource& slabs_;
   OnBroken on_broken_;
-  const std::shared_ptr<sched::Alarm> alarm_ = std::make_shared<sched::AlarmClock>();  // of all models' queues
-  const std::shared_ptr<sched::Turnstile> door_;  // of all models; null when there is no limit
+  const std::shared_ptr<sched::DeadlineTimer> deadline_timer_ =
+      std::make_shared<sched::TimerThread>();                 // of all models' queues
+  const std::shared_ptr<sched::ConcurrencyLimiter> limiter_;  // of all models; null when there is no limit
 };
 
 }  // namespace weir::models

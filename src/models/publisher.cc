@@ -5,17 +5,17 @@
 namespace weir::models {
 
 uint64_t Publisher::settled() const {
-  std::lock_guard lock(inlet_->mutex);
-  return inlet_->settled;
+  std::lock_guard lock(queue_->mutex);
+  return queue_->settled;
 }
 
 void Publisher::publish() {
   uint64_t epoch = ++published_;
-  for (auto& retired : shelf_.take_retired()) leaving_.push_back({epoch, std::move(retired)});
-  publish_(shelf_.catalog(), [inlet = inlet_, epoch] {
-    std::lock_guard lock(inlet->mutex);
-    inlet->settled = std::max(inlet->settled, epoch);
-    inlet->changed.notify_one();
+  for (auto& retired : table_.take_retired()) leaving_.push_back({epoch, std::move(retired)});
+  publish_(table_.catalog(), [queue = queue_, epoch] {
+    std::lock_guard lock(queue->mutex);
+    queue->settled = std::max(queue->settled, epoch);
+    queue->changed.notify_one();
   });
 }
 
@@ -32,7 +32,7 @@ void Publisher::end() {
   for (auto& w : std::exchange(waiting_, {})) w.done();
 }
 
-bool Publisher::bury() {
+bool Publisher::destroy_retired() {
   uint64_t now = settled();
   bool any = false;
   for (auto at = leaving_.begin(); at != leaving_.end();) {
@@ -42,7 +42,7 @@ bool Publisher::bury() {
       continue;
     }
     at->what.served.reset();
-    shelf_.destroyed(at->what.model, at->what.version);
+    table_.destroyed(at->what.model, at->what.version);
     at = leaving_.erase(at);
     any = true;
   }

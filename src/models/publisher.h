@@ -7,18 +7,18 @@
 #include <memory>
 #include <vector>
 
-#include "models/inlet.h"
+#include "models/model_table.h"
 #include "models/repository.h"
-#include "models/shelf.h"
+#include "models/task_queue.h"
 
 namespace weir::models {
 
 class Publisher {
  public:
-  Publisher(Shelf& shelf, std::shared_ptr<Inlet> inlet, Repository::Publish publish)
-      : shelf_(shelf), inlet_(std::move(inlet)), publish_(std::move(publish)) {}
+  Publisher(ModelTable& table, std::shared_ptr<TaskQueue> queue, Repository::Publish publish)
+      : table_(table), queue_(std::move(queue)), publish_(std::move(publish)) {}
 
-  // What the shelf has now, to every shard.
+  // What the table has now, to every shard.
   void publish();
   // `done` is called once every shard has the Catalog that was published last; by tell(), or by end().
   void when_published(std::function<void()> done) { waiting_.push_back({published_, std::move(done)}); }
@@ -26,13 +26,14 @@ class Publisher {
   void tell();
   void end();
   // Destroys what was replaced, once no Catalog names it and no Call is inside. True when there was something: the
-  // shelf has changed.
-  bool bury();
+  // table has changed.
+  bool destroy_retired();
 
-  // The Catalog that the first of those who wait waits for, as Inlet::settled counts them; UINT64_MAX = nobody does.
+  // The Catalog that the first of those who wait waits for, as TaskQueue::settled counts them; UINT64_MAX = nobody
+  // does.
   uint64_t awaited() const { return waiting_.empty() ? UINT64_MAX : waiting_.front().epoch; }
   // Something is to be buried, of which nobody tells that its last Call has left.
-  bool mourns() const { return !leaving_.empty(); }
+  bool has_retired() const { return !leaving_.empty(); }
 
  private:
   struct Waiting {
@@ -45,8 +46,8 @@ class Publisher {
   };
   uint64_t settled() const;
 
-  Shelf& shelf_;
-  const std::shared_ptr<Inlet> inlet_;
+  ModelTable& table_;
+  const std::shared_ptr<TaskQueue> queue_;
   const Repository::Publish publish_;
   uint64_t published_ = 0;
   std::vector<Waiting> waiting_;

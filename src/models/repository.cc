@@ -8,11 +8,11 @@
 
 #include "base/encoding.h"
 #include "base/log.h"
-#include "models/inlet.h"
 #include "models/loader.h"
+#include "models/model_table.h"
 #include "models/publisher.h"
-#include "models/revivals.h"
-#include "models/shelf.h"
+#include "models/restart_backoff.h"
+#include "models/task_queue.h"
 #include "models/upload.h"
 #include "models/watch.h"
 
@@ -33,7 +33,7 @@ struct Repository::Parts {
   using Folders = std::map<std::string, ModelFolder>;
 
   Parts(RepositoryOptions o, std::map<std::string, EngineMaker> e, base::SlabSource& s, Publish p)
-      : options(std::move(o)), engines(std::move(e)), slabs(s), publisher(shelf, inlet, std::move(p)) {}
+      : options(std::move(o)), engines(std::move(e)), slabs(s), publisher(table, queue, std::move(p)) {}
 
   void run();
   void publish();
@@ -58,19 +58,19 @@ struct Repository::Parts {
   const RepositoryOptions options;
   const std::map<std::string, EngineMaker> engines;
   base::SlabSource& slabs;
-  const std::shared_ptr<Inlet> inlet = std::make_shared<Inlet>();
+  const std::shared_ptr<TaskQueue> queue = std::make_shared<TaskQueue>();
   std::thread thread;
 
   // Of the thread.
-  Loader loader{options, engines, slabs, [this, inlet = inlet](Loader::Broken broken) {
-                  inlet->post([this, broken = std::move(broken)] { this->broke(broken); });
+  Loader loader{options, engines, slabs, [this, queue = queue](Loader::Broken broken) {
+                  queue->post([this, broken = std::move(broken)] { this->broke(broken); });
                 }};
-  Shelf shelf;
+  ModelTable table;
   Watch watch;
   std::set<std::string> wanted;  // kExplicit: what is to be loaded
   std::set<std::string> told;    // folders whose names the log has complained about
   Publisher publisher;
-  Revivals revivals;
+  RestartBackoff restarts;
   Clock::time_point next_poll = Clock::time_point::max();
 };
 
@@ -78,21 +78,21 @@ void Repository::Parts::run() {
   for (;;) {
     std::deque<std::function<void()>> tasks;
     {
-      std::unique_lock lock(inlet->mutex);
-      auto until = std::min(next_poll, revivals.next());
-      if (publisher.mourns()) until = std::min(until, Clock::now() + kRetireLook);
+      std::unique_lock lock(queue->mutex);
+      auto until = std::min(next_poll, restarts.next());
+      if (publisher.has_retired()) until = std::min(until, Clock::now() + kRetireLook);
       uint64_t awaited = publisher.awaited();
-      auto ready = [&] { return inlet->stopping || !inlet->tasks.empty() || inlet->settled >= awaited; };
+      auto ready = [&] { return queue->stopping || !queue->tasks.empty() || queue->settled >= awaited; };
       if (until == Clock::time_point::max())
-        inlet->changed.wait(lock, ready);
+        queue->changed.wait(lock, ready);
       else
-        inlet->changed.wait_until(lock, until, ready);
-      tasks.swap(inlet->tasks);
-      if (inlet->stopping && tasks.empty()) break;
+        queue->changed.wait_until(lock, until, ready);
+      tasks.swap(queue->tasks);
+      if (queue->stopping && tasks.empty()) break;
     }
     for (auto& task : tasks) task();
     publisher.tell();
-    if (publisher.bury()) publish();
+    if (publisher.destroy_retired()) publish();
     revive();
     if (Clock::now() >= next_poll) rescan(Watch::Settle::kYes), next_poll = Clock::now() + options.poll_interval;
   }
@@ -100,30 +100,30 @@ void Repository::Parts::run() {
 }
 
 void Repository::Parts::publish() {
-  shelf.relink(loader);
+  table.relink(loader);
   publisher.publish();
 }
 
 void Repository::Parts::broke(const Loader::Broken& broken) {
   bool anew = comes_back(broken.model);
-  if (!shelf.lose(broken, anew ? Shelf::Next::kLoadAnew : Shelf::Next::kNothing)) return;
+  if (!table.mark_failed(broken, anew ? ModelTable::Next::kLoadAnew : ModelTable::Next::kNothing)) return;
   publish();
-  if (anew) revivals.broke(broken.model, Clock::now());
+  if (anew) restarts.broke(broken.model, Clock::now());
 }
 
 // A model whose configuration came with a load request is not loaded anew: whoever sent it has to send it again.
 bool Repository::Parts::comes_back(const std::string& name) const {
-  return wanted.count(name) && !shelf.uploaded(name);
+  return wanted.count(name) && !table.uploaded(name);
 }
 
 void Repository::Parts::revive() {
-  for (const auto& name : revivals.due(Clock::now())) {
+  for (const auto& name : restarts.due(Clock::now())) {
     if (!comes_back(name)) continue;  // any more
     auto folder = find(name);
     if (!folder) continue;
-    shelf.announce(name);
+    table.mark_loading(name);
     publish();
-    if (!load_one(*folder, nullptr).ok()) revivals.failed(name, Clock::now());
+    if (!load_one(*folder, nullptr).ok()) restarts.failed(name, Clock::now());
     publish();
   }
 }
@@ -148,7 +148,7 @@ base::Result<Repository::Parts::Folders> Repository::Parts::look() {
 
 base::Status Repository::Parts::load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload) {
   watch.took(folder.name, folder.fingerprint());
-  return shelf.load(folder, loader, std::move(upload));
+  return table.load(folder, loader, std::move(upload));
 }
 
 base::Status Repository::Parts::load_all() {
@@ -160,15 +160,15 @@ base::Status Repository::Parts::load_all() {
   if (std::count(options.startup.begin(), options.startup.end(), "*")) everything = true;
   for (const auto& [name, folder] : *folders) {
     if (everything) wanted.insert(name);
-    shelf.mention(name);
+    table.register_model(name);
   }
-  for (const auto& name : wanted) shelf.announce(name);
+  for (const auto& name : wanted) table.mark_loading(name);
   publish();
   base::Status first;
   for (const auto& name : nodes_first(*folders)) {
     auto folder = folders->find(name);
     auto status = folder == folders->end() ? not_found(name) : load_one(folder->second, nullptr);
-    if (folder == folders->end()) shelf.fail(name, status.text);
+    if (folder == folders->end()) table.fail(name, status.text);
     publish();
     if (!status.ok() && first.ok()) first = base::failure(status.code, "model '" + name + "': " + status.text);
   }
@@ -198,7 +198,7 @@ void Repository::Parts::load_nodes(const ModelFolder& pipeline, const ModelConfi
                                    std::set<std::string>& seen) {
   seen.insert(pipeline.name);
   for (const auto& node : config.dag.nodes) {
-    if (shelf.serves(node.model) || !seen.insert(node.model).second) continue;
+    if (table.serves(node.model) || !seen.insert(node.model).second) continue;
     auto folder = find(node.model);
     if (!folder) continue;
     if (auto deeper = loader.configure(*folder)) load_nodes(*folder, *deeper, seen);
@@ -209,7 +209,7 @@ void Repository::Parts::load_nodes(const ModelFolder& pipeline, const ModelConfi
 
 base::Status Repository::Parts::not_found(const std::string& name) const {
   std::string text = "no model '" + name + "' in the repository";
-  auto known = shelf.names();
+  auto known = table.names();
   if (auto near = base::near_miss(name, known); !near.empty() && near != name)
     text += ", did you mean '" + std::string(near) + "'?";
   return base::failure(base::Code::kNotFound, std::move(text));
@@ -229,7 +229,7 @@ base::Status Repository::Parts::load_named(const std::string& name, const LoadPa
   if (!parameters.empty()) return load_uploaded(name, parameters);
   auto folder = find(name);
   if (!folder) return not_found(name);
-  if (!shelf.serves(name)) shelf.announce(name), publish();
+  if (!table.serves(name)) table.mark_loading(name), publish();
   wanted.insert(name);
   std::set<std::string> seen;
   if (auto config = loader.configure(*folder)) load_nodes(*folder, *config, seen);
@@ -257,20 +257,20 @@ base::Status Repository::Parts::load_uploaded(const std::string& name, const Loa
 
 base::Status Repository::Parts::unload_named(const std::string& name, Dependents dependents) {
   if (auto s = check_request(name, "unload"); !s.ok()) return s;
-  if (!shelf.knows(name)) return not_found(name);
+  if (!table.knows(name)) return not_found(name);
   unload_one(name, dependents);
   publish();
   return {};
 }
 
 void Repository::Parts::unload_one(const std::string& name, Dependents dependents) {
-  auto nodes = shelf.nodes(name);
+  auto nodes = table.nodes(name);
   wanted.erase(name);
   watch.forget(name);
-  shelf.unload(name, Shelf::Row::kKeep);
+  table.unload(name, ModelTable::Row::kKeep);
   if (dependents == Dependents::kKeep) return;
   for (const auto& node : nodes)
-    if (!shelf.is_node(node)) unload_one(node, dependents);
+    if (!table.is_node(node)) unload_one(node, dependents);
 }
 
 void Repository::Parts::rescan(Watch::Settle settle) {
@@ -280,20 +280,20 @@ void Repository::Parts::rescan(Watch::Settle settle) {
     return;
   }
   bool all = options.control != Control::kExplicit;
-  Watch::Looks looks;
+  Watch::Fingerprints fingerprints;
   for (const auto& [name, folder] : *folders) {
     if (all)
       wanted.insert(name);
     else
-      shelf.mention(name);
-    if (wanted.count(name) && !shelf.uploaded(name)) looks[name] = folder.fingerprint();
+      table.register_model(name);
+    if (wanted.count(name) && !table.uploaded(name)) fingerprints[name] = folder.fingerprint();
   }
-  auto changes = watch.look(looks, settle);
+  auto changes = watch.look(fingerprints, settle);
   for (const auto& name : changes.changed) load_one(folders->at(name), nullptr);
   for (const auto& name : changes.gone) {
-    if (shelf.uploaded(name)) continue;
+    if (table.uploaded(name)) continue;
     watch.forget(name);
-    shelf.unload(name, Shelf::Row::kDrop);
+    table.unload(name, ModelTable::Row::kDrop);
   }
   if (!all || !changes.changed.empty() || !changes.gone.empty()) publish();
 }
@@ -307,14 +307,14 @@ Repository::~Repository() { stop(); }
 base::Status Repository::start() {
   auto outcome = std::make_shared<std::promise<base::Status>>();
   auto status = outcome->get_future();
-  parts_->inlet->post([this, outcome] { outcome->set_value(parts_->load_all()); });
+  parts_->queue->post([this, outcome] { outcome->set_value(parts_->load_all()); });
   parts_->thread = std::thread([this] { parts_->run(); });
   return status.get();
 }
 
 void Repository::load(std::string name, LoadParameters parameters, std::function<void(base::Status)> done) {
   auto shared = std::make_shared<std::function<void(base::Status)>>(std::move(done));
-  bool posted = parts_->inlet->post([this, name = std::move(name), parameters = std::move(parameters), shared] {
+  bool posted = parts_->queue->post([this, name = std::move(name), parameters = std::move(parameters), shared] {
     auto status = parts_->load_named(name, parameters);
     // Clients of Triton look for these three words.
     if (!status.ok()) status.text.insert(0, "failed to load '" + name + "': ");
@@ -325,7 +325,7 @@ void Repository::load(std::string name, LoadParameters parameters, std::function
 
 void Repository::unload(std::string name, Dependents dependents, std::function<void(base::Status)> done) {
   auto shared = std::make_shared<std::function<void(base::Status)>>(std::move(done));
-  bool posted = parts_->inlet->post([this, name = std::move(name), dependents, shared] {
+  bool posted = parts_->queue->post([this, name = std::move(name), dependents, shared] {
     auto status = parts_->unload_named(name, dependents);
     parts_->publisher.when_published([shared, status] { (*shared)(status); });
   });
@@ -334,7 +334,7 @@ void Repository::unload(std::string name, Dependents dependents, std::function<v
 
 void Repository::rescan(std::function<void()> done) {
   auto shared = std::make_shared<std::function<void()>>(std::move(done));
-  bool posted = parts_->inlet->post([this, shared] {
+  bool posted = parts_->queue->post([this, shared] {
     parts_->rescan(Watch::Settle::kNo);
     parts_->publisher.when_published([shared] { (*shared)(); });
   });
@@ -343,9 +343,9 @@ void Repository::rescan(std::function<void()> done) {
 
 void Repository::stop() {
   {
-    std::lock_guard lock(parts_->inlet->mutex);
-    parts_->inlet->stopping = true;
-    parts_->inlet->changed.notify_one();
+    std::lock_guard lock(parts_->queue->mutex);
+    parts_->queue->stopping = true;
+    parts_->queue->changed.notify_one();
   }
   if (parts_->thread.joinable()) parts_->thread.join();
 }

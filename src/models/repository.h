@@ -69,8 +69,9 @@ class Repository {
   // With its dependents go the models that it is a pipeline of, and theirs, unless another pipeline needs them.
   enum class Dependents : bool { kKeep, kUnload };
   void unload(std::string name, Dependents dependents, std::function<void(base::Status)> done);
-  // Looks at the folders now and takes what has changed, without waiting for it to settle (SIGHUP). Under kExplicit
-  // only what is loaded is looked at. `done` is called on the repository's thread, once every shard has the outcome.
+  // Fingerprints at the folders now and takes what has changed, without waiting for it to settle (SIGHUP). Under
+  // kExplicit only what is loaded is looked at. `done` is called on the repository's thread, once every shard has the
+  // outcome.
   void rescan(std::function<void()> done);
   // Ends the thread. What is loaded stays callable until the destructor. load() and unload() after this are refused
   // with UNAVAILABLE.

@@ -13,21 +13,21 @@ namespace weir::models {
 
 class Watch {
  public:
-  using Looks = std::map<std::string, uint64_t>;  // model -> fingerprint
+  using Fingerprints = std::map<std::string, uint64_t>;  // model -> fingerprint
 
   struct Changes {
     std::vector<std::string> changed;  // new, or different from what was taken
     std::vector<std::string> gone;
   };
   enum class Settle : bool { kNo, kYes };  // kNo: somebody says that now is the time
-  Changes look(const Looks& now, Settle settle);
+  Changes look(const Fingerprints& now, Settle settle);
 
   // This state is now dealt with, whether it loaded or failed: not reported again.
   void took(const std::string& model, uint64_t fingerprint) { taken_[model] = fingerprint; }
   void forget(const std::string& model) { taken_.erase(model); }
 
  private:
-  Looks taken_, before_;
+  Fingerprints taken_, before_;
 };
 
 }  // namespace weir::models

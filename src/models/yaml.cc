@@ -16,7 +16,7 @@ std::string place(std::string_view file, uint32_t line, uint32_t column) {
 }
 
 // Ends the parse where the document is refused; caught in parse_yaml().
-struct Refusal {
+struct YamlError {
   YAML::Mark mark;
   std::string text;
 };
@@ -54,20 +54,20 @@ class TreeBuilder final : public YAML::EventHandler {
   // A list or a map that has begun.
   struct Open {
     Yaml node;
-    Yaml::Entry entry;  // of a map: the key that waits for its value
+    Yaml::Member entry;  // of a map: the key that waits for its value
     bool keyed = false;
     bool skipped = false;  // the key is no text: its value is dropped
     std::unordered_set<std::string> keys{};
   };
 
   [[noreturn]] static void refuse_sharing(const YAML::Mark& mark) {
-    throw Refusal{mark, "anchors (&name) and aliases (*name) are not read: write the value out where it is used"};
+    throw YamlError{mark, "anchors (&name) and aliases (*name) are not read: write the value out where it is used"};
   }
 
   Yaml begin(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != 0) refuse_sharing(mark);
     if (++nodes_ > kMaxYamlNodes)
-      throw Refusal{mark, "the document has more than " + std::to_string(kMaxYamlNodes) + " keys and values"};
+      throw YamlError{mark, "the document has more than " + std::to_string(kMaxYamlNodes) + " keys and values"};
     Yaml node;
     if (mark.is_null()) return node;
     node.line = uint32_t(mark.line + 1);
@@ -77,7 +77,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void open(const YAML::Mark& mark, YAML::anchor_t anchor, Yaml::Kind kind) {
     if (open_.size() == kMaxYamlDepth)
-      throw Refusal{mark, "lists and maps are nested deeper than " + std::to_string(kMaxYamlDepth) + " levels"};
+      throw YamlError{mark, "lists and maps are nested deeper than " + std::to_string(kMaxYamlDepth) + " levels"};
     open_.push_back({begin(mark, anchor), {}});
     open_.back().node.kind = kind;
   }
@@ -150,7 +150,7 @@ void Complaints::at(uint32_t line, uint32_t column, std::string_view text) {
     lines_.push_back(file_ + ": there is more that is wrong");
 }
 
-void Complaints::unknown_key(const Yaml::Entry& entry, std::string_view where,
+void Complaints::unknown_key(const Yaml::Member& entry, std::string_view where,
                              const std::vector<std::string_view>& known) {
   if (lines_.size() >= kMaxComplaints) return at(entry.line, entry.column, "");
   std::string text = "unknown key '" + std::string(base::cut_text(entry.key, kMaxShownKey)) + "'";
@@ -175,7 +175,7 @@ base::Result<Yaml> parse_yaml(std::string_view text, std::string_view file) {
   if (text.size() > kMaxYamlBytes) return base::invalid(std::string(file) + ": longer than 1 MiB");
   try {
     return parse(text, file);
-  } catch (const Refusal& refusal) {
+  } catch (const YamlError& refusal) {
     const YAML::Mark& mark = refusal.mark;
     return base::invalid(place(file, uint32_t(mark.line + 1), uint32_t(mark.column + 1)) + refusal.text);
   } catch (const YAML::Exception& e) {

@@ -20,18 +20,18 @@ inline constexpr size_t kMaxYamlDepth = 64;       // lists and maps inside each 
 
 struct Yaml {
   enum class Kind : uint8_t { kNull, kScalar, kList, kMap };
-  struct Entry;
+  struct Member;
 
   Kind kind = Kind::kNull;
   uint32_t line = 1, column = 1;  // of the first character, from 1
   std::string scalar;
   std::vector<Yaml> items;
-  std::vector<Entry> entries;  // in the file's order
+  std::vector<Member> entries;  // in the file's order
 
   const Yaml* find(std::string_view key) const;
 };
 
-struct Yaml::Entry {
+struct Yaml::Member {
   std::string key;
   uint32_t line = 1, column = 1;  // of the key
   Yaml value;
@@ -50,7 +50,7 @@ class Complaints {
   void at(uint32_t line, uint32_t column, std::string_view text);
   void at(const Yaml& node, std::string_view text) { at(node.line, node.column, text); }
   // "unknown key 'x' in 'limits', did you mean 'y'?"
-  void unknown_key(const Yaml::Entry& entry, std::string_view where, const std::vector<std::string_view>& known);
+  void unknown_key(const Yaml::Member& entry, std::string_view where, const std::vector<std::string_view>& known);
   bool none() const { return lines_.empty(); }
   const std::vector<std::string>& lines() const { return lines_; }
   base::Status status() const;  // OK, or INVALID_ARGUMENT with all lines

@@ -200,7 +200,7 @@ Client::Client(std::string_view address, base::Duration timeout) : timeout_(time
   address_ = address;
 }
 
-Result<Client::Reply> Client::request(std::string_view method, std::string_view target, const Fields& fields,
+Result<Client::Reply> Client::request(std::string_view method, std::string_view target, const HeaderList& fields,
                                       std::string_view body) const {
   auto line = Line::connect(address_, std::chrono::steady_clock::now() + timeout_);
   if (!line) return line.error();

@@ -14,10 +14,10 @@ namespace weir::net {
 
 class Client {
  public:
-  using Fields = std::vector<std::pair<std::string, std::string>>;
+  using HeaderList = std::vector<std::pair<std::string, std::string>>;
   struct Reply {
     int status = 0;
-    Fields fields;  // names in lower case
+    HeaderList fields;  // names in lower case
     std::string body;
 
     std::string_view find(std::string_view name) const;  // empty when there is none
@@ -31,7 +31,7 @@ class Client {
   // `target` is the path with its query: "/v2/models/digits". Errors: INVALID_ARGUMENT (address), UNAVAILABLE (nobody
   // listens, the connection broke), DEADLINE_EXCEEDED, INTERNAL (what came back is not HTTP). A reply of any status is
   // no error.
-  base::Result<Reply> request(std::string_view method, std::string_view target, const Fields& fields = {},
+  base::Result<Reply> request(std::string_view method, std::string_view target, const HeaderList& fields = {},
                               std::string_view body = {}) const;
 
  private:

@@ -101,7 +101,7 @@ bool Conn::read_proxy_header(std::span<const std::byte>& bytes) {
   }
   if (const std::string& address = proxy_header_->client(); !address.empty()) {
     auto named = home_.client(address);
-    if (!home_.admitted(home_.census_.rename(peer_.client.get(), named.get())))
+    if (!home_.admitted(home_.connection_limit_.rename(peer_.client.get(), named.get())))
       return refuse(wire::reason::kShare), false;
     peer_.address = address;
     peer_.client = std::move(named);
@@ -380,7 +380,7 @@ void Conn::close(ClosedBy by) {
   home_.leave(*this, by);
 }
 
-void Conn::bury() {
+void Conn::release() {
   codec_.reset();
   tls_.reset();
 }

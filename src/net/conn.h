@@ -50,7 +50,7 @@ class Conn final : public Resident, private wire::Wire, private Socket::Owner {
 
   // Resident
   void flush() override;
-  void bury() override;
+  void release() override;
   bool at_rest() const override { return socket_.at_rest() && !marked_; }
 
   size_t slot = 0;  // Conns': where it is kept

@@ -24,11 +24,11 @@ std::array<base::Counter*, kN> counters(base::Metrics& metrics, const char* name
 
 }  // namespace
 
-Conns::Conns(Shard& shard, const wire::CodecEnv& codecs, Census& census, base::Metrics& metrics,
+Conns::Conns(Shard& shard, const wire::CodecEnv& codecs, ConnectionLimit& connection_limit, base::Metrics& metrics,
              std::function<void()> emptied)
     : shard_(shard),
       codecs_(codecs),
-      census_(census),
+      connection_limit_(connection_limit),
       emptied_(std::move(emptied)),
       open_(metrics.gauge("weir_connections", "Connections that are open.")),
       accepted_(counters(metrics, "weir_connections_total", "Connections accepted, by kind of socket.", kTransports)),
@@ -48,7 +48,7 @@ void Conns::use(std::shared_ptr<const TlsContext> tls, Cleartext tcp) {
 
 void Conns::adopt(Accepted accepted) {
   auto whose = client(accepted.peer);
-  if (!admitted(census_.enter(whose.get()))) return;
+  if (!admitted(connection_limit_.enter(whose.get()))) return;
   accepted_[size_t(accepted.transport)]->add();
   open_.add(1);
   Conn* conn = nullptr;
@@ -60,7 +60,7 @@ void Conns::adopt(Accepted accepted) {
   if (conn) return conn->close(ClosedBy::kError);
   closed_[size_t(ClosedBy::kError)]->add();
   open_.add(-1);
-  census_.leave(whose.get());
+  connection_limit_.leave(whose.get());
 }
 
 Conn& Conns::keep(Accepted accepted, base::ClientRef client) {
@@ -70,10 +70,10 @@ Conn& Conns::keep(Accepted accepted, base::ClientRef client) {
   return *conns_.back();
 }
 
-bool Conns::admitted(Census::Entry entry) {
-  if (entry == Census::Entry::kFull) turned_away_.add();
-  if (entry == Census::Entry::kOverShare) over_share_.add();
-  return entry == Census::Entry::kYes;
+bool Conns::admitted(ConnectionLimit::Outcome entry) {
+  if (entry == ConnectionLimit::Outcome::kFull) turned_away_.add();
+  if (entry == ConnectionLimit::Outcome::kOverShare) over_share_.add();
+  return entry == ConnectionLimit::Outcome::kYes;
 }
 
 base::ClientRef Conns::client(std::string_view peer) const {
@@ -91,7 +91,7 @@ void Conns::leave(Conn& conn, ClosedBy by) {
   }
   conns_.pop_back();
   unswept_ = std::min(unswept_, conns_.size());
-  census_.leave(gone->client());
+  connection_limit_.leave(gone->client());
   shard_.parts().retire(std::move(gone));
   if (conns_.empty()) emptied_();
 }

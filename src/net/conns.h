@@ -18,16 +18,16 @@
 namespace weir::net {
 
 // How many connections the whole server has, and who has them. Any thread.
-class Census {
+class ConnectionLimit {
  public:
-  enum class Entry : uint8_t { kYes, kFull, kOverShare };
-  Census(size_t limit, base::ShareRule share) : most(limit), share_(share) {}
+  enum class Outcome : uint8_t { kYes, kFull, kOverShare };
+  ConnectionLimit(size_t limit, base::ShareRule share) : most(limit), share_(share) {}
 
   // One more of that client (null: nobody counts its connections).
-  Entry enter(base::Client* client) {
+  Outcome enter(base::Client* client) {
     size_t before = now.fetch_add(1, std::memory_order_relaxed);
-    Entry entry = before >= most ? Entry::kFull : admit(client, before);
-    if (entry != Entry::kYes) now.fetch_sub(1, std::memory_order_relaxed);
+    Outcome entry = before >= most ? Outcome::kFull : admit(client, before);
+    if (entry != Outcome::kYes) now.fetch_sub(1, std::memory_order_relaxed);
     return entry;
   }
   void leave(base::Client* client) {
@@ -35,21 +35,21 @@ class Census {
     now.fetch_sub(1, std::memory_order_relaxed);
   }
   // A connection turns out to be another client's. kOverShare: it stays the first one's.
-  Entry rename(base::Client* from, base::Client* to) {
-    if (Entry entry = admit(to, now.load(std::memory_order_relaxed) - 1); entry != Entry::kYes) return entry;
+  Outcome rename(base::Client* from, base::Client* to) {
+    if (Outcome entry = admit(to, now.load(std::memory_order_relaxed) - 1); entry != Outcome::kYes) return entry;
     if (from) from->take_off(base::Held::kConnections, 1);
-    return Entry::kYes;
+    return Outcome::kYes;
   }
 
   const size_t most;
   std::atomic<size_t> now{0};
 
  private:
-  Entry admit(base::Client* client, size_t before) const {
-    if (!client) return Entry::kYes;
-    if (!client->may_have(base::Held::kConnections, 1, share_, before, most)) return Entry::kOverShare;
+  Outcome admit(base::Client* client, size_t before) const {
+    if (!client) return Outcome::kYes;
+    if (!client->may_have(base::Held::kConnections, 1, share_, before, most)) return Outcome::kOverShare;
     client->add(base::Held::kConnections, 1);
-    return Entry::kYes;
+    return Outcome::kYes;
   }
   const base::ShareRule share_;
 };
@@ -58,7 +58,7 @@ class Conns {
  public:
   enum class Cleartext : bool { kRefused, kServed };
   // `emptied` is called when the last connection of this shard has gone.
-  Conns(Shard& shard, const wire::CodecEnv& codecs, Census& census, base::Metrics& metrics,
+  Conns(Shard& shard, const wire::CodecEnv& codecs, ConnectionLimit& connection_limit, base::Metrics& metrics,
         std::function<void()> emptied);
   ~Conns();  // all closed
 
@@ -79,14 +79,14 @@ class Conns {
   friend class Conn;
   Conn& keep(Accepted accepted, base::ClientRef client);
   void leave(Conn& conn, ClosedBy by);
-  bool admitted(Census::Entry entry);
+  bool admitted(ConnectionLimit::Outcome entry);
   base::ClientRef client(std::string_view peer) const;
   void sweep();
   void arm_sweep();
 
   Shard& shard_;
   const wire::CodecEnv codecs_;
-  Census& census_;
+  ConnectionLimit& connection_limit_;
   std::function<void()> emptied_;
   std::shared_ptr<const TlsContext> tls_;
   Cleartext tcp_cleartext_ = Cleartext::kServed;

@@ -99,7 +99,7 @@ class Fetching final : public Resident, private Socket::Owner {
 
   // Resident
   void flush() override {}
-  void bury() override {}
+  void release() override {}
   bool at_rest() const override { return !socket_ || socket_->at_rest(); }
 
  private:

@@ -29,7 +29,7 @@ class Listener final : public Resident {
   void stop();
 
   void flush() override {}
-  void bury() override { deliver_ = {}; }
+  void release() override { deliver_ = {}; }
   bool at_rest() const override { return !waiting_; }
 
  private:

@@ -93,7 +93,7 @@ struct Server::Parts {
   std::vector<std::unique_ptr<Share>> shares;
   ServerOptions options;
   base::Metrics& metrics;
-  Census census;
+  ConnectionLimit connection_limit;
   std::vector<Endpoint> wanted;
   std::vector<Waiting> waiting;  // bound, until start()
   std::vector<Bound> bound;
@@ -105,11 +105,11 @@ struct Server::Parts {
 };
 
 Server::Parts::Parts(std::vector<Shard*> on, std::vector<wire::CodecEnv> envs, ServerOptions o, base::Metrics& m)
-    : options(std::move(o)), metrics(m), census(within_descriptors(options.max_connections), options.share) {
+    : options(std::move(o)), metrics(m), connection_limit(within_descriptors(options.max_connections), options.share) {
   for (size_t i = 0; i < on.size(); ++i) {
     shares.push_back(std::unique_ptr<Share>(
         new Share{*on[i],
-                  Conns(*on[i], envs[i], census, metrics, [this] { look(); }),
+                  Conns(*on[i], envs[i], connection_limit, metrics, [this] { look(); }),
                   {},
                   metrics.counter("weir_accept_starved_total", "Connections closed for want of a file descriptor."),
                   base::ledger_of(envs[i].slabs)}));
@@ -253,7 +253,7 @@ void Server::Parts::drain(std::function<void(bool)> done) {
   };
   steps.refuse = [this] { everywhere([](Share& share) { share.conns.drain(wire::Drain::kRefuse); }); };
   steps.force = [this](std::function<void(size_t)> then) { force(std::move(then)); };
-  steps.connections = [this] { return census.now.load(); };
+  steps.connections = [this] { return connection_limit.now.load(); };
   steps.done = std::move(done);
   auto& first = shares.front()->shard;
   first.post([this, &first, steps = std::move(steps)] {
@@ -336,7 +336,7 @@ void Server::resume_reading() {
 }
 
 void Server::drain(std::function<void(bool)> done) { parts_->drain(std::move(done)); }
-size_t Server::max_connections() const { return parts_->census.most; }
-size_t Server::connections() const { return parts_->census.now.load(); }
+size_t Server::max_connections() const { return parts_->connection_limit.most; }
+size_t Server::connections() const { return parts_->connection_limit.now.load(); }
 
 }  // namespace weir::net

@@ -197,7 +197,7 @@ void Shard::Parts::end_turn() {
   }
   (void)base::attempt("the end of a turn", [this] {
     flush_rounds();
-    if (!retired.empty()) bury_retired();
+    if (!retired.empty()) destroy_retired();
     arm_alarm();
   });
   if (clock_fresh) note_turn();
@@ -229,8 +229,8 @@ void Shard::Parts::flush_some() {
   flushing.clear();
 }
 
-void Shard::Parts::bury_retired() {
-  for (auto& one : retired) one->bury();
+void Shard::Parts::destroy_retired() {
+  for (auto& one : retired) one->release();
   std::erase_if(retired, [](const auto& one) { return one->at_rest(); });
 }
 

@@ -30,7 +30,7 @@ class Resident {
   // Writes what there is, once. Called once per mark().
   virtual void flush() = 0;
   // Of one that retire() was called for, at the end of the turn: lets go of everything that is not its own.
-  virtual void bury() = 0;
+  virtual void release() = 0;
   // No operation of the loop refers to it any more: it may be freed.
   virtual bool at_rest() const = 0;
 };
@@ -82,7 +82,7 @@ struct Shard::Parts final : base::Env {
   void read_sockets(size_t handlers);
   void end_turn();
   void flush_rounds();
-  void bury_retired();
+  void destroy_retired();
   void run_posted();
   void put_back_posted();
   void arm_alarm();

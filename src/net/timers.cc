@@ -19,7 +19,7 @@ void Timers::cancel(base::TimerId id) {
   if (fires_.erase(uint64_t(id)) == 0) return;
   // Timers that are mostly cancelled (deadlines) must not pile up until their hour comes.
   if (heap_.size() > 64 && heap_.size() > 4 * fires_.size()) {
-    std::erase_if(heap_, [this](const Entry& e) { return !fires_.contains(e.serial); });
+    std::erase_if(heap_, [this](const HeapItem& e) { return !fires_.contains(e.serial); });
     std::make_heap(heap_.begin(), heap_.end());
   }
   drop_cancelled();
@@ -27,9 +27,9 @@ void Timers::cancel(base::TimerId id) {
 
 void Timers::fire_due(base::Time now, const std::function<bool()>& long_enough) {
   uint64_t newest = last_;
-  std::vector<Entry> later;
+  std::vector<HeapItem> later;
   for (bool more = true; more && !heap_.empty() && heap_.front().when <= now;) {
-    Entry entry = heap_.front();
+    HeapItem entry = heap_.front();
     pop();
     if (entry.serial > newest) {
       later.push_back(entry);

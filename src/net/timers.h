@@ -22,18 +22,18 @@ class Timers {
   size_t armed() const { return fires_.size(); }
 
  private:
-  struct Entry {
+  struct HeapItem {
     base::Time when;
     uint64_t serial;
     // For std::push_heap, whose front is the greatest: the earliest one comes out first.
-    friend bool operator<(const Entry& a, const Entry& b) {
+    friend bool operator<(const HeapItem& a, const HeapItem& b) {
       return a.when != b.when ? a.when > b.when : a.serial > b.serial;
     }
   };
   void pop();
   void drop_cancelled();
 
-  std::vector<Entry> heap_;  // its front is live, others may have been cancelled
+  std::vector<HeapItem> heap_;  // its front is live, others may have been cancelled
   std::unordered_map<uint64_t, std::function<void()>> fires_;
   uint64_t last_ = 0;
 };

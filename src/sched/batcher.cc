@@ -72,7 +72,7 @@ Status Batcher::add(msg::Call* call, Time now, std::vector<Dropped>& dropped) {
   return {};
 }
 
-bool Batcher::leaving(const Level& level, const Entry& entry, Time now) const {
+bool Batcher::leaving(const Level& level, const QueuedCall& entry, Time now) const {
   return (entry.times_out <= now && !level.delays()) || entry.call->deadline <= now ||
          entry.call->cancelled.load(std::memory_order_acquire);
 }
@@ -132,7 +132,7 @@ void Batcher::delay_overdue(Time now) {
 }
 
 // False, and the line is closed, when the entry cannot run with those before it.
-bool Batcher::join(Line& line, const Entry& entry) const {
+bool Batcher::join(Line& line, const QueuedCall& entry) const {
   const auto& preferred = spec_.batching.preferred;
   uint64_t with = line.rows + entry.call->rows;
   if (line.first) {

@@ -66,7 +66,7 @@ class Batcher {
   bool empty() const { return size_ == 0; }
 
  private:
-  struct Entry {
+  struct QueuedCall {
     msg::Call* call;
     uint64_t key;
     base::Time times_out;  // when its queue_timeout is over
@@ -75,7 +75,7 @@ class Batcher {
   struct Level {
     const msg::QueuePolicy& policy;
     FairQueue queue;
-    std::vector<Entry> entries;  // by slot
+    std::vector<QueuedCall> entries;  // by slot
 
     bool delays() const { return policy.timeout_action == msg::QueuePolicy::TimeoutAction::kDelay; }
   };
@@ -85,7 +85,7 @@ class Batcher {
   };
   // The waiting calls in order, as far as one batch can reach.
   struct Line {
-    const Entry* first = nullptr;
+    const QueuedCall* first = nullptr;
     size_t calls = 0;
     uint64_t rows = 0;
     size_t best = 0;  // calls that make up the best preferred size so far; 0 = none
@@ -102,9 +102,9 @@ class Batcher {
   void leave(Level& level, base::Time now, std::vector<Dropped>& dropped);
   void drop_first(Level& level, base::Time now, std::vector<Dropped>& dropped);
   void delay_overdue(base::Time now);
-  bool join(Line& line, const Entry& entry) const;
+  bool join(Line& line, const QueuedCall& entry) const;
   Plan plan(const Line& line, base::Time now) const;
-  bool leaving(const Level& level, const Entry& entry, base::Time now) const;
+  bool leaving(const Level& level, const QueuedCall& entry, base::Time now) const;
   void drop(Level& level, FairQueue::Slot slot, base::Status why, std::vector<Dropped>& dropped);
   base::Status why(const msg::Call& call, base::Time now) const;
   base::Status full(const Level& level) const;

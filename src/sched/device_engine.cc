@@ -35,18 +35,18 @@ Status all(Step&&... steps) {
 
 }  // namespace
 
-DeviceEngine::DeviceEngine(Means means)
-    : means_(std::move(means)), epoch_(means_.device->epoch()), flights_(std::max<uint32_t>(means_.depth, 1)) {}
+DeviceEngine::DeviceEngine(Deps deps)
+    : deps_(std::move(deps)), epoch_(deps_.device->epoch()), flights_(std::max<uint32_t>(deps_.depth, 1)) {}
 
 Status DeviceEngine::start() {
-  auto& device = *means_.device;
-  base::Block probe(means_.slabs->take(1));
+  auto& device = *deps_.device;
+  base::Block probe(deps_.slabs->take(1));
   if (!probe || !device.pinned(probe.data(), probe.capacity())) {
-    auto block = device.pin(means_.pinned);
+    auto block = device.pin(deps_.pinned);
     if (!block) return block.error();
     uint64_t size = block->size();
     own_ = std::make_unique<device::SlabPool>(size, device::block_memory(std::move(*block)));
-    means_.slabs = own_.get();
+    deps_.slabs = own_.get();
   }
   auto status = all([&] { return take(device.stream(), up_); }, [&] { return take(device.stream(), run_); },
                     [&] { return take(device.stream(), down_); });
@@ -58,15 +58,15 @@ Status DeviceEngine::start() {
 }
 
 base::Result<base::Bytes> DeviceEngine::pinned(const base::Bytes& bytes) {
-  if (means_.device->pinned(bytes.data(), bytes.size())) return bytes;
-  base::Block block(means_.slabs->take(bytes.size()));
+  if (deps_.device->pinned(bytes.data(), bytes.size())) return bytes;
+  base::Block block(deps_.slabs->take(bytes.size()));
   if (!block) return base::try_again(Code::kResourceExhausted, "no pinned memory is free");
   block.append(bytes.data(), bytes.size());
   return block.freeze();
 }
 
 // Where every tensor lies, here and there.
-Status DeviceEngine::lay_out(Batch& batch, Flight& flight) {
+Status DeviceEngine::lay_out(Batch& batch, DeviceBatch& batch_in_flight) {
   sizes_.clear();
   if (auto s = plan(batch, sizes_); !s.ok()) return s;
   base::check(sizes_.size() == batch.outputs.size(), "a plan has a size for each output");
@@ -74,87 +74,90 @@ Status DeviceEngine::lay_out(Batch& batch, Flight& flight) {
   for (const auto& tensor : batch.inputs) total += padded(tensor.data.size());
   for (size_t bytes : sizes_) total += in_place() ? 0 : padded(bytes);
   if (total > 0)
-    if (auto s = take(means_.memory->take(total), flight.memory); !s.ok()) return s;
-  flight.in.assign(batch.inputs.size(), {}), flight.out.assign(sizes_.size(), {});
-  auto* at = flight.memory.data();
+    if (auto s = take(deps_.memory->take(total), batch_in_flight.memory); !s.ok()) return s;
+  batch_in_flight.in.assign(batch.inputs.size(), {}), batch_in_flight.out.assign(sizes_.size(), {});
+  auto* at = batch_in_flight.memory.data();
   for (size_t i = 0; i < batch.inputs.size(); ++i) {
     size_t bytes = batch.inputs[i].data.size();
     if (bytes == 0) continue;
     auto from = pinned(batch.inputs[i].data);
     if (!from) return from.error();
-    flight.in[i] = {const_cast<std::byte*>(from->data()), at, bytes};  // only read
-    flight.held.push_back(std::move(*from));
+    batch_in_flight.in[i] = {const_cast<std::byte*>(from->data()), at, bytes};  // only read
+    batch_in_flight.held.push_back(std::move(*from));
     at += padded(bytes);
   }
   for (size_t i = 0; i < sizes_.size(); ++i) {
     if (sizes_[i] == 0) continue;
-    base::Block to(means_.slabs->take(sizes_[i]));
+    base::Block to(deps_.slabs->take(sizes_[i]));
     if (!to) return base::try_again(Code::kResourceExhausted, "no pinned memory is free");
     to.resize(sizes_[i]);
-    flight.out[i] = {to.data(), in_place() ? flight.in[i].device : at, sizes_[i]};
+    batch_in_flight.out[i] = {to.data(), in_place() ? batch_in_flight.in[i].device : at, sizes_[i]};
     if (!in_place()) at += padded(sizes_[i]);
     batch.outputs[i].data = to.freeze();
-    flight.held.push_back(batch.outputs[i].data);
+    batch_in_flight.held.push_back(batch.outputs[i].data);
   }
   return {};
 }
 
-Status DeviceEngine::queue(const Batch& batch, Flight& flight) {
-  auto& device = *means_.device;
+Status DeviceEngine::queue(const Batch& batch, DeviceBatch& batch_in_flight) {
+  auto& device = *deps_.device;
   std::vector<Copy> to, from;
-  for (const auto& p : flight.in)
+  for (const auto& p : batch_in_flight.in)
     if (p.bytes > 0) to.push_back({p.device, p.host, p.bytes});
-  for (const auto& p : flight.out)
+  for (const auto& p : batch_in_flight.out)
     if (p.bytes > 0) from.push_back({p.host, p.device, p.bytes});
-  return all([&] { return device.copy(up_, Way::kToDevice, to); }, [&] { return device.record(flight.arrived, up_); },
-             [&] { return device.wait(run_, flight.arrived); },
-             [&] { return compute(batch, run_, flight.in, flight.out); },
-             [&] { return device.record(flight.computed, run_); }, [&] { return device.wait(down_, flight.computed); },
+  return all([&] { return device.copy(up_, Way::kToDevice, to); },
+             [&] { return device.record(batch_in_flight.arrived, up_); },
+             [&] { return device.wait(run_, batch_in_flight.arrived); },
+             [&] { return compute(batch, run_, batch_in_flight.in, batch_in_flight.out); },
+             [&] { return device.record(batch_in_flight.computed, run_); },
+             [&] { return device.wait(down_, batch_in_flight.computed); },
              [&] { return device.copy(down_, Way::kToHost, from); });
 }
 
 Status DeviceEngine::launch(Batch& batch) {
-  auto& flight = flights_[batch.slot];
-  flight.seen = 0;
-  if (auto s = lay_out(batch, flight); !s.ok()) {
+  auto& batch_in_flight = flights_[batch.slot];
+  batch_in_flight.seen = 0;
+  if (auto s = lay_out(batch, batch_in_flight); !s.ok()) {
     // Nothing is queued: what was taken is free again.
-    flight.held.clear();
-    return give_up(batch, flight, std::move(s));
+    batch_in_flight.held.clear();
+    return give_up(batch, batch_in_flight, std::move(s));
   }
-  flight.launched = lane_now();
-  auto status = all([&] { return queue(batch, flight); }, [&] { return means_.device->record(flight.landed, down_); });
+  batch_in_flight.launched = lane_now();
+  auto status = all([&] { return queue(batch, batch_in_flight); },
+                    [&] { return deps_.device->record(batch_in_flight.landed, down_); });
   if (status.ok()) return status;
-  settle(flight);
-  return give_up(batch, flight, std::move(status));
+  settle(batch_in_flight);
+  return give_up(batch, batch_in_flight, std::move(status));
 }
 
 base::Result<Engine::Landing> DeviceEngine::poll(Batch& batch) {
-  auto& flight = flights_[batch.slot];
-  auto& device = *means_.device;
-  const device::Event* events[] = {&flight.arrived, &flight.computed, &flight.landed};
+  auto& batch_in_flight = flights_[batch.slot];
+  auto& device = *deps_.device;
+  const device::Event* events[] = {&batch_in_flight.arrived, &batch_in_flight.computed, &batch_in_flight.landed};
   base::Time* marks[] = {&batch.marks.arrived, &batch.marks.computed, &batch.marks.landed};
-  for (; flight.seen < 3; ++flight.seen) {
-    auto progress = device.progress(*events[flight.seen]);
+  for (; batch_in_flight.seen < 3; ++batch_in_flight.seen) {
+    auto progress = device.progress(*events[batch_in_flight.seen]);
     Status status = progress ? Status() : progress.error();
     auto now = lane_now();
     if (progress && *progress == Progress::kPending) {
-      if (now - flight.launched <= means_.patience) return Landing::kUnderWay;
-      status = device::give_up(device, means_.patience);
+      if (now - batch_in_flight.launched <= deps_.patience) return Landing::kUnderWay;
+      status = device::give_up(device, deps_.patience);
     }
     if (!status.ok()) {
-      settle(flight);
-      return give_up(batch, flight, std::move(status));
+      settle(batch_in_flight);
+      return give_up(batch, batch_in_flight, std::move(status));
     }
-    *marks[flight.seen] = now;
+    *marks[batch_in_flight.seen] = now;
   }
-  flight.held.clear();
-  flight.memory = {};
+  batch_in_flight.held.clear();
+  batch_in_flight.memory = {};
   return Landing::kLanded;
 }
 
 Status DeviceEngine::step(Batch& batch) {
   if (auto s = launch(batch); !s.ok()) return s;
-  for (device::Nap nap;; nap.take()) {
+  for (device::PollBackoff backoff;; backoff.wait()) {
     auto landing = poll(batch);
     if (!landing) return landing.error();
     if (*landing == Landing::kLanded) return {};
@@ -163,23 +166,23 @@ Status DeviceEngine::step(Batch& batch) {
 
 // After a failure in the middle: what was queued before it may still run. Where nobody can say when that ends, the
 // device keeps the memory.
-void DeviceEngine::settle(Flight& flight) {
-  auto& device = *means_.device;
+void DeviceEngine::settle(DeviceBatch& batch_in_flight) {
+  auto& device = *deps_.device;
   Status status;
   for (auto* stream : {&up_, &run_, &down_})
     if (status.ok())
-      status = all([&] { return device.record(flight.landed, *stream); },
-                   [&] { return device::await(device, flight.landed, means_.patience); });
+      status = all([&] { return device.record(batch_in_flight.landed, *stream); },
+                   [&] { return device::await(device, batch_in_flight.landed, deps_.patience); });
   if (!status.ok() && !stale())
-    for (auto& bytes : flight.held) device.keep(std::move(bytes));
-  flight.held.clear();
+    for (auto& bytes : batch_in_flight.held) device.keep(std::move(bytes));
+  batch_in_flight.held.clear();
 }
 
-Status DeviceEngine::give_up(Batch& batch, Flight& flight, Status why) {
-  flight.memory = {};
+Status DeviceEngine::give_up(Batch& batch, DeviceBatch& batch_in_flight, Status why) {
+  batch_in_flight.memory = {};
   batch.outputs.clear();
-  auto fault = means_.device->fault();
-  if ((!fault.ok() || stale()) && means_.broken) std::exchange(means_.broken, nullptr)(fault.ok() ? why : fault);
+  auto fault = deps_.device->fault();
+  if ((!fault.ok() || stale()) && deps_.broken) std::exchange(deps_.broken, nullptr)(fault.ok() ? why : fault);
   return why;
 }
 

@@ -27,7 +27,7 @@ namespace weir::sched {
 
 class DeviceEngine : public Engine {
  public:
-  struct Means {  // all outlive the engine
+  struct Deps {  // all outlive the engine
     device::Device* device = nullptr;
     device::BufferPool* memory = nullptr;  // of that device
     base::SlabSource* slabs = nullptr;     // the server's
@@ -36,27 +36,27 @@ class DeviceEngine : public Engine {
     std::chrono::nanoseconds patience = device::kPatience;
     std::function<void(base::Status)> broken{};  // called once at most, on the lane
   };
-  explicit DeviceEngine(Means means);
+  explicit DeviceEngine(Deps deps);
 
   // Makes streams, events and, where needed, the pool. Before anything else.
   base::Status start();
 
   base::Status step(Batch& batch) final;
-  uint32_t depth() const final { return means_.depth; }
+  uint32_t depth() const final { return deps_.depth; }
   base::Status launch(Batch& batch) final;
   base::Result<Landing> poll(Batch& batch) final;
-  base::SlabSource* staging() final { return means_.slabs; }
-  std::string_view place() const final { return means_.device->info().id; }
+  base::SlabSource* staging() final { return deps_.slabs; }
+  std::string_view place() const final { return deps_.device->info().id; }
 
  protected:
   // A tensor's two places. Null and 0 where it is empty or absent.
-  struct Passage {
+  struct Transfer {
     std::byte* host = nullptr;
     std::byte* device = nullptr;
     size_t bytes = 0;
   };
-  struct Flight {
-    std::vector<Passage> in, out;  // as batch.inputs and batch.outputs
+  struct DeviceBatch {
+    std::vector<Transfer> in, out;  // as batch.inputs and batch.outputs
     device::Event arrived, computed, landed;
 
    private:
@@ -72,28 +72,28 @@ class DeviceEngine : public Engine {
   // Outputs lie where inputs lay: as many, each of the same size.
   virtual bool in_place() const { return false; }
   // Queues the computation on `run`, from in[i].device to out[i].device.
-  virtual base::Status compute(const Batch& batch, const device::Stream& run, std::span<const Passage> in,
-                               std::span<const Passage> out) = 0;
+  virtual base::Status compute(const Batch& batch, const device::Stream& run, std::span<const Transfer> in,
+                               std::span<const Transfer> out) = 0;
   // Queues it all, up to the last copy down, and records `arrived` and `computed`.
-  virtual base::Status queue(const Batch& batch, Flight& flight);
+  virtual base::Status queue(const Batch& batch, DeviceBatch& batch_in_flight);
 
-  device::Device& device() { return *means_.device; }
+  device::Device& device() { return *deps_.device; }
   const device::Stream& up() const { return up_; }
   const device::Stream& run() const { return run_; }
   const device::Stream& down() const { return down_; }
 
  private:
-  base::Status lay_out(Batch& batch, Flight& flight);
+  base::Status lay_out(Batch& batch, DeviceBatch& batch_in_flight);
   base::Result<base::Bytes> pinned(const base::Bytes& bytes);
-  base::Status give_up(Batch& batch, Flight& flight, base::Status why);
-  void settle(Flight& flight);
-  bool stale() const { return means_.device->epoch() != epoch_; }
+  base::Status give_up(Batch& batch, DeviceBatch& batch_in_flight, base::Status why);
+  void settle(DeviceBatch& batch_in_flight);
+  bool stale() const { return deps_.device->epoch() != epoch_; }
 
-  Means means_;
+  Deps deps_;
   const uint32_t epoch_;
   std::unique_ptr<device::SlabPool> own_;  // or null
   device::Stream up_, run_, down_;
-  std::vector<Flight> flights_;
+  std::vector<DeviceBatch> flights_;
   std::vector<size_t> sizes_;
 };
 

@@ -14,7 +14,7 @@
 #include "device/await.h"
 #include "sched/batcher.h"
 #include "sched/fit.h"
-#include "sched/flights.h"
+#include "sched/in_flight_batches.h"
 #include "sched/response_order.h"
 #include "sched/runner.h"
 #include "sched/until_done.h"
@@ -30,15 +30,15 @@ constexpr base::Duration kSoon = std::chrono::milliseconds(1);
 
 // One thread per engine; one queue for all. A lane that has finished looks at the queue again before it sleeps, and
 // put() makes a system call only when some lane sleeps that has to wake for it.
-class Lanes final : public msg::Inbox, private Alarm::Bell {
+class Lanes final : public msg::Inbox, private DeadlineTimer::Listener {
  public:
   Lanes(std::vector<std::unique_ptr<Engine>> engines, const msg::ModelSpec& spec, bus::ModelStats& stats,
-        base::SlabSource& slabs, std::shared_ptr<Alarm> alarm)
+        base::SlabSource& slabs, std::shared_ptr<DeadlineTimer> deadline_timer)
       : engines_(std::move(engines)),
         spec_(spec),
         stats_(stats),
         slabs_(slabs),
-        alarm_(alarm ? std::move(alarm) : std::make_shared<AlarmClock>()),
+        deadline_timer_(deadline_timer ? std::move(deadline_timer) : std::make_shared<TimerThread>()),
         batcher_(spec) {
     base::check(!engines_.empty(), "a model has an engine");
     bool overtake = engines_.size() > 1 || engines_.front()->depth() > 1;
@@ -54,7 +54,7 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
 
   ~Lanes() override {
     join();
-    alarm_->remove(*this);
+    deadline_timer_->remove(*this);
     while (waking_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
   }
 
@@ -77,8 +77,8 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
   void park(std::unique_lock<std::mutex>& lock, Time until);
   bool announce(const msg::Call& call, Time now);
   bool rouse(Time now);
-  void ring() override;
-  void ring_at(Time when);
+  void on_deadline() override;
+  void set_timer(Time when);
   void watch();
   void answer_dropped(std::vector<Dropped>& dropped);
 
@@ -86,7 +86,7 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
   const msg::ModelSpec& spec_;
   bus::ModelStats& stats_;
   base::SlabSource& slabs_;
-  const std::shared_ptr<Alarm> alarm_;
+  const std::shared_ptr<DeadlineTimer> deadline_timer_;
   std::unique_ptr<ResponseOrder> order_;  // null: answers leave as they come
 
   std::mutex mutex_;
@@ -98,7 +98,7 @@ class Lanes final : public msg::Inbox, private Alarm::Bell {
   bool rousing_ = false;          // a sleeping lane has been notified and is not back yet
   uint32_t parked_ = 0;           // lanes asleep
   Time watching_ = base::kNever;  // when the first of them wakes by itself
-  Time rings_at_ = base::kNever;  // what the alarm is set to
+  Time rings_at_ = base::kNever;  // what the deadline timer is set to
   bool stopping_ = false;
 
   std::vector<std::thread> threads_;
@@ -123,7 +123,7 @@ void refuse_here(msg::Call* call, base::Status status, bus::ModelStats& stats, T
 }
 
 void Lanes::put(msg::Call* call) {
-  Time now = alarm_->now();
+  Time now = deadline_timer_->now();
   call->times.queued = now;
   if (auto status = fits(*call, spec_); !status.ok()) return refuse_here(call, std::move(status), stats_, now);
   std::vector<Dropped> dropped;
@@ -149,19 +149,20 @@ bool Lanes::announce(const msg::Call& call, Time now) {
   bool wake = parked_ > 0;
   (void)base::attempt("a queue", [&] {
     // Cancelled on its way here: poke() found an empty queue, and a call that only leaves wakes no lane.
-    if (call.cancelled.load(std::memory_order_acquire)) ring_at(now + kSoon);
+    if (call.cancelled.load(std::memory_order_acquire)) set_timer(now + kSoon);
     wake = rouse(now);
     watch();
   });
   return wake;
 }
 
-// A call has been cancelled: a lane that sleeps while calls wait looks at once; where none does, the alarm will.
+// A call has been cancelled: a lane that sleeps while calls wait looks at once; where none does, the deadline timer
+// will.
 void Lanes::poke() {
   {
     std::lock_guard lock(mutex_);
     if (rousing_ || batcher_.empty()) return;
-    if (parked_ == 0) return ring_at(alarm_->now() + kSoon);
+    if (parked_ == 0) return set_timer(deadline_timer_->now() + kSoon);
     rousing_ = true;
   }
   wake_.notify_one();
@@ -175,23 +176,23 @@ bool Lanes::rouse(Time now) {
   return true;
 }
 
-void Lanes::ring_at(Time when) {
+void Lanes::set_timer(Time when) {
   if (when >= rings_at_) return;
-  if (alarm_->set(*this, when)) rings_at_ = when;
+  if (deadline_timer_->set(*this, when)) rings_at_ = when;
 }
 
 // Calls that may have to leave while nobody is free to look. A lane that sleeps looks in time by itself.
 void Lanes::watch() {
-  if (parked_ == 0) ring_at(batcher_.leaves_at());
+  if (parked_ == 0) set_timer(batcher_.leaves_at());
 }
 
-// On the alarm's thread.
-void Lanes::ring() {
+// On the deadline timer's thread.
+void Lanes::on_deadline() {
   std::vector<Dropped> dropped;
   {
     std::lock_guard lock(mutex_);
     rings_at_ = base::kNever;
-    batcher_.leave(alarm_->now(), dropped);
+    batcher_.leave(deadline_timer_->now(), dropped);
     stats_.pending.store(int64_t(batcher_.size()), std::memory_order_relaxed);
     watch();
   }
@@ -227,16 +228,16 @@ void Lanes::run(Engine& engine, uint32_t instance) {
 // Of an engine that works beside this thread: batches are prepared while others are under way. Between two looks at
 // the engine nobody wakes this lane for an arrival: it looks at the queue as often.
 void Lanes::overlap(Engine& engine, uint32_t instance) {
-  Flights flights(engine, instance, spec_, stats_, slabs_, order_.get());
-  device::Nap nap;
+  InFlightBatches in_flight(engine, instance, spec_, stats_, slabs_, order_.get());
+  device::PollBackoff backoff;
   Work work;
   for (;;) {
-    if (flights.land()) nap.over();
-    bool some = flights.has_room() && take(work, flights.empty() ? Wait::kForWork : Wait::kNot);
-    if (!some && flights.empty()) return;
+    if (in_flight.land()) backoff.reset();
+    bool some = in_flight.has_room() && take(work, in_flight.empty() ? Wait::kForWork : Wait::kNot);
+    if (!some && in_flight.empty()) return;
     answer_dropped(work.dropped);
-    if (some && !work.batch.empty()) flights.launch(work.batch, work.number), nap.over();
-    if (!flights.empty()) nap.take();
+    if (some && !work.batch.empty()) in_flight.launch(work.batch, work.number), backoff.reset();
+    if (!in_flight.empty()) backoff.wait();
   }
 }
 
@@ -253,7 +254,7 @@ bool Lanes::look(Work& work, Wait wait) {
   work.batch.clear();
   if (wait == Wait::kNot && parked_ > 0) return false;
   for (;;) {
-    Time now = alarm_->now();
+    Time now = deadline_timer_->now();
     batcher_.next(now, work.batch, work.dropped);
     if (order_ && !work.batch.empty()) work.number = order_->begin();
     if (!work.batch.empty() || !work.dropped.empty()) {
@@ -285,8 +286,9 @@ void Lanes::park(std::unique_lock<std::mutex>& lock, Time until) {
 }  // namespace
 
 std::unique_ptr<msg::Inbox> make_lanes(std::vector<std::unique_ptr<Engine>> engines, const msg::ModelSpec& spec,
-                                       bus::ModelStats& stats, base::SlabSource& slabs, std::shared_ptr<Alarm> alarm) {
-  return std::make_unique<Lanes>(std::move(engines), spec, stats, slabs, std::move(alarm));
+                                       bus::ModelStats& stats, base::SlabSource& slabs,
+                                       std::shared_ptr<DeadlineTimer> deadline_timer) {
+  return std::make_unique<Lanes>(std::move(engines), spec, stats, slabs, std::move(deadline_timer));
 }
 
 }  // namespace weir::sched

@@ -13,17 +13,17 @@
 #include "bus/stats.h"
 #include "msg/call.h"
 #include "msg/spec.h"
-#include "sched/alarm.h"
+#include "sched/deadline_timer.h"
 #include "sched/engine.h"
 
 namespace weir::sched {
 
 // `spec` and `stats` outlive the Inbox; `slabs` provides staging memory. The Inbox's destructor finishes what is
 // queued, then joins; no Call may arrive meanwhile. A Call whose time in the queue is over while all engines work is
-// answered by `alarm`'s thread; null: the lanes have an alarm of their own.
+// answered by `deadline_timer`'s thread; null: the lanes have an deadline timer of their own.
 std::unique_ptr<msg::Inbox> make_lanes(std::vector<std::unique_ptr<Engine>> engines, const msg::ModelSpec& spec,
                                        bus::ModelStats& stats, base::SlabSource& slabs,
-                                       std::shared_ptr<Alarm> alarm = nullptr);
+                                       std::shared_ptr<DeadlineTimer> deadline_timer = nullptr);
 
 // Steps the engine on the Call's home shard, one Call at a time.
 std::unique_ptr<msg::Inbox> make_inline(std::unique_ptr<Engine> engine, const msg::ModelSpec& spec,

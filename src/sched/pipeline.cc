@@ -9,7 +9,7 @@
 
 #include "base/attempt.h"
 #include "base/check.h"
-#include "sched/pipeline_flight.h"
+#include "sched/pipeline_run.h"
 #include "sched/runner.h"
 #include "sched/until_done.h"
 
@@ -19,11 +19,11 @@ namespace {
 using base::Code;
 using base::failure;
 using base::Status;
-using Flight = PipelineFlight;
+using PipelineRun = PipelineRun;
 using Leg = PipelineLeg;
 
-// The nodes' Calls have the pipeline for their home. The flight's mutex is taken inside the pipeline's, never the other
-// way round. Whoever counts in Flight::out keeps flight and pipeline alive: once it is given up they may be gone.
+// The nodes' Calls have the pipeline for their home. The run's mutex is taken inside the pipeline's, never the other
+// way round. Whoever counts in PipelineRun::out keeps run and pipeline alive: once it is given up they may be gone.
 class Pipeline final : public msg::Inbox, private msg::Home {
  public:
   Pipeline(PipelinePlan plan, bus::ModelStats& stats) : plan_(std::move(plan)), stats_(stats), order_(plan_) {
@@ -51,27 +51,27 @@ class Pipeline final : public msg::Inbox, private msg::Home {
   void post(std::vector<msg::Mail>& burst) override;
   void post_here(msg::Mail&& mail) override;
 
-  Flight& open(msg::Call* call);
-  std::vector<Leg*> due(Flight& flight, const std::vector<uint32_t>& nodes);
+  PipelineRun& open(msg::Call* call);
+  std::vector<Leg*> due(PipelineRun& run, const std::vector<uint32_t>& nodes);
   template <class Work>
-  void go_on(Flight& flight, Work&& work);
+  void go_on(PipelineRun& run, Work&& work);
   void send(const std::vector<Leg*>& legs);
   void receive(msg::Mail&& mail);
-  void follow(Flight& flight, Leg& leg, msg::Event&& event);
-  void fail(Flight& flight, Status why);
-  void land(Flight& flight);
-  void finish(Flight& flight, msg::Event&& event);
+  void follow(PipelineRun& run, Leg& leg, msg::Event&& event);
+  void fail(PipelineRun& run, Status why);
+  void land(PipelineRun& run);
+  void finish(PipelineRun& run, msg::Event&& event);
   void count(const msg::Call& parent, const msg::Event& event);
-  void close(Flight& flight);
+  void close(PipelineRun& run);
 
   const PipelinePlan plan_;
   bus::ModelStats& stats_;
   const PipelineOrder order_;
 
   std::mutex mutex_;
-  std::vector<Flight*> open_;  // this and what follows: under mutex_
-  std::vector<std::unique_ptr<Flight>> all_;
-  std::vector<Flight*> spare_;
+  std::vector<PipelineRun*> open_;  // this and what follows: under mutex_
+  std::vector<std::unique_ptr<PipelineRun>> all_;
+  std::vector<PipelineRun*> spare_;
 };
 
 // Does `work`, and then, unless a caller further up does so, everything that it has led to on this thread.
@@ -97,16 +97,16 @@ void Pipeline::at_desk(F&& work) {
 void Pipeline::put(msg::Call* call) {
   call->times.queued = lane_now();
   at_desk([&](Desk&) {
-    Flight& flight = open(call);  // what it throws is the caller's: the Call is not here then
-    go_on(flight, [&] { send(due(flight, order_.first)); });
-    land(flight);
+    PipelineRun& run = open(call);  // what it throws is the caller's: the Call is not here then
+    go_on(run, [&] { send(due(run, order_.first)); });
+    land(run);
   });
 }
 
-// What is thrown on the way fails the flight.
+// What is thrown on the way fails the run.
 template <class Work>
-void Pipeline::go_on(Flight& flight, Work&& work) {
-  if (Status status = base::attempt("a pipeline", work); !status.ok()) fail(flight, std::move(status));
+void Pipeline::go_on(PipelineRun& run, Work&& work) {
+  if (Status status = base::attempt("a pipeline", work); !status.ok()) fail(run, std::move(status));
 }
 
 void Pipeline::post(std::vector<msg::Mail>& burst) {
@@ -127,10 +127,10 @@ void Pipeline::poke() {
   std::vector<msg::Inbox*> told;
   {
     std::lock_guard lock(mutex_);
-    for (Flight* flight : open_) {
-      if (!flight->parent->cancelled.load(std::memory_order_acquire)) continue;
-      std::lock_guard inner(flight->mutex);
-      for (Leg& leg : flight->legs)
+    for (PipelineRun* run : open_) {
+      if (!run->parent->cancelled.load(std::memory_order_acquire)) continue;
+      std::lock_guard inner(run->mutex);
+      for (Leg& leg : run->legs)
         if (leg.out && !leg.cancelled.exchange(true, std::memory_order_acq_rel))
           told.push_back(plan_.nodes[leg.node].served->inbox.get());
     }
@@ -138,53 +138,53 @@ void Pipeline::poke() {
   for (auto* inbox : told) inbox->poke();
 }
 
-// A flight in which the calling thread counts.
-Flight& Pipeline::open(msg::Call* call) {
+// A run in which the calling thread counts.
+PipelineRun& Pipeline::open(msg::Call* call) {
   std::lock_guard lock(mutex_);
-  if (spare_.empty()) spare_.push_back(all_.emplace_back(std::make_unique<Flight>(plan_.nodes.size())).get());
-  Flight* flight = spare_.back();
+  if (spare_.empty()) spare_.push_back(all_.emplace_back(std::make_unique<PipelineRun>(plan_.nodes.size())).get());
+  PipelineRun* run = spare_.back();
   spare_.pop_back();
-  flight->index = open_.size();
-  flight->begin(*call, plan_, order_);
-  open_.push_back(flight);
+  run->index = open_.size();
+  run->begin(*call, plan_, order_);
+  open_.push_back(run);
   stats_.pending.store(int64_t(open_.size()), std::memory_order_relaxed);
-  return *flight;
+  return *run;
 }
 
-// The legs of these nodes, ready to be sent; none in a flight that has failed.
-std::vector<Leg*> Pipeline::due(Flight& flight, const std::vector<uint32_t>& nodes) {
+// The legs of these nodes, ready to be sent; none in a run that has failed.
+std::vector<Leg*> Pipeline::due(PipelineRun& run, const std::vector<uint32_t>& nodes) {
   std::vector<Leg*> legs;
   legs.reserve(nodes.size());  // those that are counted are sent
   Status status;
   for (uint32_t n : nodes) {
-    std::lock_guard lock(flight.mutex);
-    if (!flight.failed.ok()) break;
-    Leg& leg = flight.legs[n];
-    if (Status thrown = base::attempt("a pipeline", [&] { status = flight.lend(leg, plan_.nodes[n]); }); !thrown.ok())
+    std::lock_guard lock(run.mutex);
+    if (!run.failed.ok()) break;
+    Leg& leg = run.legs[n];
+    if (Status thrown = base::attempt("a pipeline", [&] { status = run.lend(leg, plan_.nodes[n]); }); !thrown.ok())
       status = std::move(thrown);
     leg.home = this;
-    bool left = flight.parent->cancelled.load(std::memory_order_acquire);
+    bool left = run.parent->cancelled.load(std::memory_order_acquire);
     leg.cancelled.store(left, std::memory_order_release);
     if (status.ok() && left) status = failure(Code::kCancelled, "the client has left");
     if (!status.ok()) break;
     leg.out = true;
-    ++flight.out;
+    ++run.out;
     legs.push_back(&leg);
   }
-  if (!status.ok()) fail(flight, std::move(status));
+  if (!status.ok()) fail(run, std::move(status));
   return legs;
 }
 
 // Puts each leg into the Inbox of its node; it may be anywhere afterwards.
 void Pipeline::send(const std::vector<Leg*>& legs) {
   for (Leg* leg : legs) {
-    Flight& flight = *leg->flight;
+    PipelineRun& run = *leg->run;
     Status status = base::attempt("a queue", [&] { plan_.nodes[leg->node].served->inbox->put(leg); });
     if (status.ok()) continue;
-    fail(flight, std::move(status));
-    std::lock_guard lock(flight.mutex);  // it is not out; the calling thread still counts
+    fail(run, std::move(status));
+    std::lock_guard lock(run.mutex);  // it is not out; the calling thread still counts
     leg->out = false;
-    --flight.out;
+    --run.out;
   }
 }
 
@@ -194,36 +194,36 @@ void Pipeline::receive(msg::Mail&& mail) {
     leg.pieces = leg.pieces || std::holds_alternative<msg::Outputs>(mail.event.what);
     return;
   }
-  Flight& flight = *leg.flight;
-  go_on(flight, [&] { follow(flight, leg, std::move(mail.event)); });
-  land(flight);
+  PipelineRun& run = *leg.run;
+  go_on(run, [&] { follow(run, leg, std::move(mail.event)); });
+  land(run);
 }
 
-void Pipeline::follow(Flight& flight, Leg& leg, msg::Event&& event) {
-  Status status = flight.answered(leg, plan_.nodes[leg.node], std::move(event));
+void Pipeline::follow(PipelineRun& run, Leg& leg, msg::Event&& event) {
+  Status status = run.answered(leg, plan_.nodes[leg.node], std::move(event));
   if (!status.ok()) {
     status.text = "node '" + plan_.nodes[leg.node].name + "': " + status.text;
-    return fail(flight, std::move(status));
+    return fail(run, std::move(status));
   }
   std::vector<uint32_t> next;
   {
-    std::lock_guard lock(flight.mutex);
+    std::lock_guard lock(run.mutex);
     for (uint32_t n : order_.feeds[leg.node])
-      if (--flight.legs[n].waits == 0) next.push_back(n);
+      if (--run.legs[n].waits == 0) next.push_back(n);
   }
-  send(due(flight, next));
+  send(due(run, next));
 }
 
 // The other branches are of no use any more: what waits in a queue leaves it, what runs is waited for.
-void Pipeline::fail(Flight& flight, Status why) {
+void Pipeline::fail(PipelineRun& run, Status why) {
   std::vector<msg::Inbox*> told;
   {
-    std::lock_guard lock(flight.mutex);
-    if (!flight.failed.ok()) return;
-    flight.failed = std::move(why);
+    std::lock_guard lock(run.mutex);
+    if (!run.failed.ok()) return;
+    run.failed = std::move(why);
     (void)base::attempt("a pipeline", [&] {  // who is not told runs to its end
-      told.reserve(flight.legs.size());
-      for (Leg& leg : flight.legs)
+      told.reserve(run.legs.size());
+      for (Leg& leg : run.legs)
         if (leg.out && !leg.cancelled.exchange(true, std::memory_order_acq_rel))
           told.push_back(plan_.nodes[leg.node].served->inbox.get());
     });
@@ -231,27 +231,27 @@ void Pipeline::fail(Flight& flight, Status why) {
   for (auto* inbox : told) inbox->poke();
 }
 
-// The calling thread counts in the flight no longer. The last one answers the Call.
-void Pipeline::land(Flight& flight) {
+// The calling thread counts in the run no longer. The last one answers the Call.
+void Pipeline::land(PipelineRun& run) {
   {
-    std::lock_guard lock(flight.mutex);
-    if (--flight.out > 0) return;
+    std::lock_guard lock(run.mutex);
+    if (--run.out > 0) return;
   }
-  if (!flight.failed.ok()) return finish(flight, {msg::Failed{std::move(flight.failed)}});
+  if (!run.failed.ok()) return finish(run, {msg::Failed{std::move(run.failed)}});
   msg::Event event{msg::Failed{}};
-  if (Status status = base::attempt("a pipeline", [&] { event = {flight.results(plan_)}; }); !status.ok())
+  if (Status status = base::attempt("a pipeline", [&] { event = {run.results(plan_)}; }); !status.ok())
     event = {msg::Failed{std::move(status)}};
-  finish(flight, std::move(event));
+  finish(run, std::move(event));
 }
 
-void Pipeline::finish(Flight& flight, msg::Event&& event) {
-  msg::Call* parent = flight.parent;
-  flight.way.received = parent->times.received;
-  flight.way.queued = parent->times.queued;
-  flight.way.finished = lane_now();
-  parent->times = std::exchange(flight.way, {});
+void Pipeline::finish(PipelineRun& run, msg::Event&& event) {
+  msg::Call* parent = run.parent;
+  run.way.received = parent->times.received;
+  run.way.queued = parent->times.queued;
+  run.way.finished = lane_now();
+  parent->times = std::exchange(run.way, {});
   count(*parent, event);
-  close(flight);
+  close(run);
   std::vector<msg::Mail> one;
   until_done("a pipeline", [&] {
     one.reserve(1);
@@ -277,14 +277,14 @@ void Pipeline::count(const msg::Call& parent, const msg::Event& event) {
                                  std::memory_order_relaxed);
 }
 
-void Pipeline::close(Flight& flight) {
-  flight.slots.clear();
-  for (Leg& leg : flight.legs) leg.clear();
+void Pipeline::close(PipelineRun& run) {
+  run.slots.clear();
+  for (Leg& leg : run.legs) leg.clear();
   std::lock_guard lock(mutex_);
-  open_.back()->index = flight.index;
-  std::swap(open_[flight.index], open_.back());
+  open_.back()->index = run.index;
+  std::swap(open_[run.index], open_.back());
   open_.pop_back();
-  spare_.push_back(&flight);
+  spare_.push_back(&run);
   stats_.pending.store(int64_t(open_.size()), std::memory_order_relaxed);
 }
 

@@ -2,11 +2,11 @@
 // model's lane and batched there with whatever else that lane has; outputs feed inputs through slots. Nodes that do not
 // depend on each other run at the same time.
 //
-// A Call that comes in becomes a flight, with a Call of its own for each node. The step from one node to the next is
+// A Call that comes in becomes a run, with a Call of its own for each node. The step from one node to the next is
 // made on the thread that the answer comes on (a lane's, as a rule), so a pipeline adds no hops of its own; only the
 // last answer goes back to the Call's home.
 //
-// Deadline, priority, queue timeout, tenant, parameters and id go with the flight, but for `stream`, which models of
+// Deadline, priority, queue timeout, tenant, parameters and id go with the run, but for `stream`, which models of
 // text take: a node answers once, and one that does not all the same is UNIMPLEMENTED. When the Call is cancelled, the
 // nodes that have it are told. The first failure is the Call's, keeps its code and names its node: no other node
 // starts, those under way are cancelled, and the Call is answered when all of them are over.

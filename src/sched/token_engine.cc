@@ -5,7 +5,7 @@ namespace weir::sched {
 void TokenStep::clear() {
   rows.clear();
   ids.clear(), positions.clear(), slots.clear(), tables.clear();
-  patches.clear(), looks.clear(), readouts.clear(), pools.clear();
+  patches.clear(), logits_requests.clear(), readouts.clear(), pools.clear();
 }
 
 }  // namespace weir::sched

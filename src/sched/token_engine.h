@@ -36,7 +36,7 @@ struct TokenStep {
   std::vector<Row> rows;
   std::vector<uint32_t> ids, positions, slots;  // flat, in row order
   // An id with this bit stands for what a look of the step before has drawn; without the bit it is that look's index.
-  static constexpr uint32_t kDrawn = 1u << 31;
+  static constexpr uint32_t kSampled = 1u << 31;
   std::vector<uint32_t> tables;
 
   // Tokens whose embedding is an image's feature instead of their id's.
@@ -47,23 +47,23 @@ struct TokenStep {
   std::vector<Patch> patches;  // ascending by token
 
   // Logits that somebody wants: those that follow flat token `token`.
-  struct Look {
-    enum class Kind : uint8_t { kDraw, kScore } kind = Kind::kDraw;
+  struct LogitsRequest {
+    enum class Kind : uint8_t { kSample, kScore } kind = Kind::kSample;
     uint32_t token = 0;
     uint32_t row = 0;
-    const msg::Generation* wish = nullptr;  // sampling of kDraw
-    std::span<const uint32_t> sequence;     // all tokens up to `token`, for penalties; with it, but if it is kDrawn
+    const msg::Generation* wish = nullptr;  // sampling of kSample
+    std::span<const uint32_t> sequence;     // all tokens up to `token`, for penalties; with it, but if it is kSampled
     uint32_t prompt = 0;                    // of these, how many were not generated
     uint64_t draw = 0;                      // which random number of the sequence: its generated tokens so far
     uint64_t seed = 0;                      // the sequence's own; from Sampling::seed, or random
     bool hold_eos = false;                  // min_tokens is not reached: no end-of-sequence or stop id
     bool wants_logprob = false;
     uint32_t top = 0;                     // that many best logprobs
-    uint32_t id = 0;                      // kScore: whose logprob; kDraw: what the engine drew
+    uint32_t id = 0;                      // kScore: whose logprob; kSample: what the engine drew
     float logprob = 0;                    // filled by the engine
     std::vector<msg::TokenLogprob> best;  // filled by the engine, the best first
   };
-  std::vector<Look> looks;  // ascending by token
+  std::vector<LogitsRequest> logits_requests;  // ascending by token
 
   // Readouts: hidden state after each readout layer times each concept vector.
   struct Readout {
@@ -97,7 +97,7 @@ class TokenEngine {
   virtual base::Status step(TokenStep& step) = 0;
   // An engine that runs elsewhere takes the next step while one still runs: submit() queues it and returns, collect()
   // waits for the oldest one and fills it in, and is called for each that was submitted without a failure, also after
-  // that of another one. At most two are under way; only the second has ids with kDrawn. What a step lends (spans,
+  // that of another one. At most two are under way; only the second has ids with kSampled. What a step lends (spans,
   // wishes, features) is read in submit(). Where this is false only step() is called.
   virtual bool overlaps() const { return false; }
   virtual base::Status submit(TokenStep& next) { return step(next); }
@@ -105,11 +105,11 @@ class TokenEngine {
   // Copies the first `positions` positions of a block to another one; in the order of the steps.
   virtual void copy_block(uint32_t from, uint32_t to, uint32_t positions) = 0;
   // Errors: INVALID_ARGUMENT (cannot be decoded, too large), UNIMPLEMENTED (the model does not see).
-  virtual base::Result<ImageFeatures> see(const msg::Image& image) = 0;
-  // Where true, see_aside() is the same to the last bit on one other thread, also while step() runs; never while see()
-  // does. Elsewhere images are looked at between two steps, which holds up who runs.
+  virtual base::Result<ImageFeatures> encode_image(const msg::Image& image) = 0;
+  // Where true, encode_image_aside() is the same to the last bit on one other thread, also while step() runs; never
+  // while see() does. Elsewhere images are looked at between two steps, which holds up who runs.
   virtual bool sees_aside() const { return false; }
-  virtual base::Result<ImageFeatures> see_aside(const msg::Image& image) { return see(image); }
+  virtual base::Result<ImageFeatures> encode_image_aside(const msg::Image& image) { return encode_image(image); }
 };
 
 }  // namespace weir::sched

@@ -44,7 +44,7 @@ void TokenScheduler::finish(const base::Status& outcome, Time now) {
     s.planned = false;
     s.call->times.computed = now;
     if (outcome.ok())
-      hear(run, rows_.step.rows[i], at, now);
+      process_row(run, rows_.step.rows[i], at, now);
     else if (s.place != Place::kGone)  // a review and a feed are two rows of one sequence
       fail(s, outcome, now);
   }
@@ -54,11 +54,11 @@ void TokenScheduler::finish(const base::Status& outcome, Time now) {
   gauge();
 }
 
-void TokenScheduler::hear(const TokenRun& run, const TokenStep::Row& row, Cursor& at, Time now) {
+void TokenScheduler::process_row(const TokenRun& run, const TokenStep::Row& row, Cursor& at, Time now) {
   auto& s = *run.sequence;
-  TokenStep::Look* draw = nullptr;
+  TokenStep::LogitsRequest* draw = nullptr;
   const bool ended = s.ending != Finish::kNone;  // with a token that this feeds for its readout
-  hear_positions(run, row, at, draw);
+  process_positions(run, row, at, draw);
   if (run.kind == TokenRun::Kind::kReview) {
     s.reviews.take(run.count);
     s.reviewed += run.count;
@@ -69,21 +69,21 @@ void TokenScheduler::hear(const TokenRun& run, const TokenStep::Row& row, Cursor
     if (s.is(Aim::kEmbed)) hear_pool(s, at);
   }
   if (draw && !ended)
-    hear_draw(s, *draw, now);
+    process_sample(s, *draw, now);
   else if (complete(s))
-    conclude(s, now);
+    finish_sequence(s, now);
 }
 
 void TokenScheduler::pass_over(const TokenStep::Row& row, Cursor& at) const {
   const auto& step = rows_.step;
   const uint32_t end = row.first + row.count;
-  while (at.look < step.looks.size() && step.looks[at.look].token < end) ++at.look;
+  while (at.request < step.logits_requests.size() && step.logits_requests[at.request].token < end) ++at.request;
   while (at.readout < step.readouts.size() && step.readouts[at.readout].token < end) ++at.readout;
 }
 
 // In ascending order: what was asked for of each position that was fed, and what its logits say of the next one.
-void TokenScheduler::hear_positions(const TokenRun& run, const TokenStep::Row& row, Cursor& at,
-                                    TokenStep::Look*& draw) {
+void TokenScheduler::process_positions(const TokenRun& run, const TokenStep::Row& row, Cursor& at,
+                                       TokenStep::LogitsRequest*& draw) {
   auto& s = *run.sequence;
   auto& step = rows_.step;
   bool asked = !s.scores.empty() || !s.readouts.empty();
@@ -92,19 +92,19 @@ void TokenScheduler::hear_positions(const TokenRun& run, const TokenStep::Row& r
     std::vector<float>* readout = nullptr;
     if (at.readout < step.readouts.size() && step.readouts[at.readout].token == flat)
       readout = &step.readouts[at.readout++].values;
-    tell(s, position, readout);
-    if (at.look == step.looks.size() || step.looks[at.look].token != flat) continue;
-    auto& look = step.looks[at.look++];
-    if (look.kind == TokenStep::Look::Kind::kDraw)
-      draw = &look;
+    emit_prompt_token(s, position, readout);
+    if (at.request == step.logits_requests.size() || step.logits_requests[at.request].token != flat) continue;
+    auto& request = step.logits_requests[at.request++];
+    if (request.kind == TokenStep::LogitsRequest::Kind::kSample)
+      draw = &request;
     else
-      s.ahead = {position + 1, look.logprob, std::move(look.best)};
+      s.ahead = {position + 1, request.logprob, std::move(request.best)};
   }
 }
 
-void TokenScheduler::tell(Sequence& s, uint32_t position, std::vector<float>* readout) {
+void TokenScheduler::emit_prompt_token(Sequence& s, uint32_t position, std::vector<float>* readout) {
   bool newest = s.held && position + 1 == s.length();
-  if (!newest && !s.owes(position)) return;
+  if (!newest && !s.has_pending_details(position)) return;
   auto details = newest ? std::move(s.held) : std::make_unique<msg::TokenDetails>();
   if (readout) details->readout = std::move(*readout);
   if (!newest && s.scores.has(position) && s.ahead.position == position) {
@@ -112,10 +112,10 @@ void TokenScheduler::tell(Sequence& s, uint32_t position, std::vector<float>* re
     details->logprob = s.ahead.logprob;
     details->top = std::move(s.ahead.best);
   }
-  say(s, {s.tokens[position], position, position < s.prompt, std::move(details)});
+  emit_token(s, {s.tokens[position], position, position < s.prompt, std::move(details)});
 }
 
-void TokenScheduler::say(Sequence& s, msg::Token token) {
+void TokenScheduler::emit_token(Sequence& s, msg::Token token) {
   s.told = token.position + 1;
   s.call->credit.fetch_sub(1, std::memory_order_acq_rel);
   mail_.push_back({s.call, {std::move(token)}});
@@ -136,12 +136,12 @@ Finish TokenScheduler::reason_to_end(const Sequence& s, uint32_t id) const {
 
 // A readout at the new token's position is known when it is fed: the token is held back until then, and fed also if it
 // is the last one.
-void TokenScheduler::hear_draw(Sequence& s, TokenStep::Look& look, Time now) {
+void TokenScheduler::process_sample(Sequence& s, TokenStep::LogitsRequest& request, Time now) {
   uint32_t position = s.length();
-  if (look.id >= spec_.text->vocabulary)  // logits that are not numbers have no token
+  if (request.id >= spec_.text->vocabulary)  // logits that are not numbers have no token
     return fail(s, base::failure(Code::kInternal, "the model gave no token at position " + std::to_string(position)),
                 now);
-  s.tokens.push_back(look.id);
+  s.tokens.push_back(request.id);
   ++s.generated;
   tokens_.generated_total.add();
   if (s.first_token == kNever) {
@@ -151,17 +151,17 @@ void TokenScheduler::hear_draw(Sequence& s, TokenStep::Look& look, Time now) {
     tokens_.inter_token.record_ns(whole_ns(now - s.last_token));
   }
   s.last_token = now;
-  s.ending = reason_to_end(s, look.id);
+  s.ending = reason_to_end(s, request.id);
   bool waits = s.readouts.has(position);
   std::unique_ptr<msg::TokenDetails> details;
-  if (look.wants_logprob || waits) details = std::make_unique<msg::TokenDetails>();
-  if (look.wants_logprob)
-    details->has_logprob = true, details->logprob = look.logprob, details->top = std::move(look.best);
+  if (request.wants_logprob || waits) details = std::make_unique<msg::TokenDetails>();
+  if (request.wants_logprob)
+    details->has_logprob = true, details->logprob = request.logprob, details->top = std::move(request.best);
   if (waits)
     s.held = std::move(details);
   else
-    say(s, {look.id, position, false, std::move(details)});
-  if (complete(s)) conclude(s, now);
+    emit_token(s, {request.id, position, false, std::move(details)});
+  if (complete(s)) finish_sequence(s, now);
 }
 
 bool TokenScheduler::complete(const Sequence& s) const {
@@ -169,7 +169,7 @@ bool TokenScheduler::complete(const Sequence& s) const {
   return s.ending != Finish::kNone || (s.unfed() == 0 && !s.draws(limit_));
 }
 
-void TokenScheduler::conclude(Sequence& s, Time now) {
+void TokenScheduler::finish_sequence(Sequence& s, Time now) {
   auto* call = s.call;
   auto finish = s.ending == Finish::kNone ? Finish::kLength : s.ending;
   bool stopped = finish == Finish::kEos || finish == Finish::kStopId;

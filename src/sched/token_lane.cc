@@ -70,11 +70,11 @@ class TokenLane final : public TokenInbox {
   enum class State : uint8_t { kBusy, kStalled, kIdle };  // stalled: asleep though Calls are here
 
   enum class Found : uint8_t { kNothing, kStep };
-  struct Seen {
-    uint64_t glimpse;
+  struct EncodedImage {
+    uint64_t job;
     base::Result<ImageFeatures> features;
   };
-  using See = base::Result<ImageFeatures> (TokenEngine::*)(const msg::Image&);
+  using EncodeImage = base::Result<ImageFeatures> (TokenEngine::*)(const msg::Image&);
 
   std::unique_ptr<TokenScheduler> make_scheduler() const {
     return std::make_unique<TokenScheduler>(*engine_, room_, policy_, spec_, stats_, random_seed());
@@ -91,9 +91,9 @@ class TokenLane final : public TokenInbox {
   using Act = Status (TokenEngine::*)(TokenStep&);
   Status act(Act what, TokenStep& step);
   void finish(const Status& outcome);
-  Found look(Found stepped);
-  void look_aside(TokenScheduler::Glimpse glimpse);
-  base::Result<ImageFeatures> see(const msg::Image& image, See how);
+  Found encode_next_image(Found stepped);
+  void encode_image_aside(TokenScheduler::PendingImage pending);
+  base::Result<ImageFeatures> encode_image(const msg::Image& image, EncodeImage how);
   Status named(Status thrown) const;
   void post();
   void refuse(msg::Call* call, Status status);
@@ -113,19 +113,19 @@ class TokenLane final : public TokenInbox {
   std::vector<std::pair<base::SessionId, uint32_t>> cuts_;  // of refused Calls: session, length of its history
   State state_ = State::kBusy;
   bool poked_ = false, stopping_ = false;
-  std::optional<Seen> seen_;         // by the lookout
-  size_t waiting_ = 0, active_ = 0;  // in the scheduler, when it last looked at arrivals
-  TokenScheduler::Crowd crowd_;      // there, if its queue was full
+  std::optional<EncodedImage> encoded_;           // by the image worker
+  size_t waiting_ = 0, active_ = 0;               // in the scheduler, when it last looked at arrivals
+  TokenScheduler::LargestTenant largest_tenant_;  // there, if its queue was full
 
   std::unique_ptr<TokenScheduler> scheduler_;  // the thread's, as all below; null where there is no memory for one
   std::vector<msg::Call*> taken_;
   TokenMail mail_;
   std::vector<std::pair<base::SessionId, uint32_t>> taken_cuts_;
-  TokenStep* flying_ = nullptr;    // with the engine, while it is not read
-  bool looking_ = false;           // the lookout is
-  bool blind_ = false;             // and for a sequence that was lost with its scheduler
-  std::optional<Seen> sighted_;    // what it has seen, on its way to the scheduler
-  Workers lookout_{1, kGivesWay};  // looks at images while others run
+  TokenStep* flying_ = nullptr;              // with the engine, while it is not read
+  bool encoding_ = false;                    // the image worker is
+  bool blind_ = false;                       // and for a sequence that was lost with its scheduler
+  std::optional<EncodedImage> ready_image_;  // what it has seen, on its way to the scheduler
+  Workers image_worker_{1, kGivesWay};       // looks at images while others run
   std::thread thread_;
 };
 
@@ -155,9 +155,9 @@ bool TokenLane::has_room(const msg::Call& call) const {
   auto arrived = [&](uint64_t tenant) {
     return size_t(std::count_if(arrivals_.begin(), arrivals_.end(), [&](auto* c) { return c->tenant == tenant; }));
   };
-  auto crowd = crowd_;
-  if (crowd.calls == 0 && !arrivals_.empty()) crowd = {arrivals_.back()->tenant, arrived(arrivals_.back()->tenant)};
-  return call.tenant != crowd.tenant && arrived(call.tenant) + 1 < crowd.calls;
+  auto largest = largest_tenant_;
+  if (largest.calls == 0 && !arrivals_.empty()) largest = {arrivals_.back()->tenant, arrived(arrivals_.back()->tenant)};
+  return call.tenant != largest.tenant && arrived(call.tenant) + 1 < largest.calls;
 }
 
 void TokenLane::put(msg::Call* call) {
@@ -192,7 +192,7 @@ void TokenLane::poke() {
 bool TokenLane::gather(Found last) {
   std::unique_lock lock(mutex_);
   waiting_ = scheduler_ ? scheduler_->waiting() : 0, active_ = scheduler_ ? scheduler_->active() : 0;
-  while (last == Found::kNothing && arrivals_.empty() && !poked_ && !seen_ && !stopping_) {
+  while (last == Found::kNothing && arrivals_.empty() && !poked_ && !encoded_ && !stopping_) {
     state_ = !scheduler_ || scheduler_->empty() ? State::kIdle : State::kStalled;
     Time until = scheduler_ ? scheduler_->leaves_at() : base::kNever;
     if (until == base::kNever)
@@ -204,7 +204,7 @@ bool TokenLane::gather(Found last) {
   poked_ = false;
   taken_.swap(arrivals_);
   taken_cuts_.swap(cuts_);
-  sighted_ = std::exchange(seen_, {});
+  ready_image_ = std::exchange(encoded_, {});
   waiting_ += taken_.size();
   return !stopping_;
 }
@@ -223,16 +223,17 @@ void TokenLane::run() {
 
 TokenLane::Found TokenLane::turn() {
   take_in();
-  if (sighted_) {
-    looking_ = false;
-    if (!std::exchange(blind_, false)) scheduler_->saw(sighted_->glimpse, std::move(sighted_->features), lane_now());
-    sighted_.reset();
+  if (ready_image_) {
+    encoding_ = false;
+    if (!std::exchange(blind_, false))
+      scheduler_->on_image_encoded(ready_image_->job, std::move(ready_image_->features), lane_now());
+    ready_image_.reset();
   }
   auto* step = scheduler_->plan(lane_now());
   post();
   auto found = step ? Found::kStep : Found::kNothing;
   if (step) engine_->overlaps() ? run_steps(*step) : run_step(*step);
-  if (look(found) == Found::kStep) found = Found::kStep;
+  if (encode_next_image(found) == Found::kStep) found = Found::kStep;
   post();
   return found;
 }
@@ -249,9 +250,9 @@ void TokenLane::take_in() {
 
 void TokenLane::see_who_crowds() {
   bool full = scheduler_->waiting() + taken_.size() >= policy_.max_waiting;
-  auto crowd = full ? scheduler_->crowd() : TokenScheduler::Crowd();
+  auto largest = full ? scheduler_->largest_tenant() : TokenScheduler::LargestTenant();
   std::lock_guard lock(mutex_);
-  crowd_ = crowd;
+  largest_tenant_ = largest;
 }
 
 // Whatever state the scheduler is in: what it has said is handed over, all Calls that have not heard their last hear
@@ -266,9 +267,9 @@ void TokenLane::rescue(const Status& why) {
   taken_.clear();
   if (scheduler_) scheduler_->abandon();
   scheduler_.reset();
-  if (sighted_) looking_ = false;
-  sighted_.reset();
-  blind_ = looking_;
+  if (ready_image_) encoding_ = false;
+  ready_image_.reset();
+  blind_ = encoding_;
   post();
 }
 
@@ -312,35 +313,37 @@ Status TokenLane::named(Status thrown) const {
   return thrown;
 }
 
-// Images are looked at one at a time: while others run by the lookout, if the engine can; else here, between steps.
-TokenLane::Found TokenLane::look(Found stepped) {
-  if (looking_) return Found::kNothing;
-  auto glimpse = scheduler_->glimpse();
-  if (!glimpse) return Found::kNothing;
+// Images are looked at one at a time: while others run by the image worker, if the engine can; else here, between
+// steps.
+TokenLane::Found TokenLane::encode_next_image(Found stepped) {
+  if (encoding_) return Found::kNothing;
+  auto pending = scheduler_->next_image();
+  if (!pending) return Found::kNothing;
   if (stepped == Found::kStep && engine_->sees_aside()) {
-    look_aside(std::move(*glimpse));
+    encode_image_aside(std::move(*pending));
     return Found::kNothing;
   }
-  scheduler_->saw(glimpse->id, see(glimpse->image, &TokenEngine::see), lane_now());
+  scheduler_->on_image_encoded(pending->id, encode_image(pending->image, &TokenEngine::encode_image), lane_now());
   return Found::kStep;
 }
 
-void TokenLane::look_aside(TokenScheduler::Glimpse glimpse) {
-  lookout_.post([this, glimpse = std::move(glimpse)] {
+void TokenLane::encode_image_aside(TokenScheduler::PendingImage pending) {
+  image_worker_.post([this, pending = std::move(pending)] {
     base::Result<ImageFeatures> features = Status{Code::kResourceExhausted, {}, {}};  // for want of words
-    (void)base::attempt("a lookout", [&] { features = see(glimpse.image, &TokenEngine::see_aside); });
+    (void)base::attempt("an image worker",
+                        [&] { features = encode_image(pending.image, &TokenEngine::encode_image_aside); });
     bool asleep;
     {
       std::lock_guard lock(mutex_);
-      seen_ = Seen{glimpse.id, std::move(features)};
+      encoded_ = EncodedImage{pending.id, std::move(features)};
       asleep = std::exchange(state_, State::kBusy) != State::kBusy;
     }
     if (asleep) wake_.notify_one();
   });
-  looking_ = true;
+  encoding_ = true;
 }
 
-base::Result<ImageFeatures> TokenLane::see(const msg::Image& image, See how) {
+base::Result<ImageFeatures> TokenLane::encode_image(const msg::Image& image, EncodeImage how) {
   base::Result<ImageFeatures> features = ImageFeatures{};
   auto thrown = base::attempt(title_, [&] { features = ((*engine_).*how)(image); });
   if (!thrown.ok()) features = named(std::move(thrown));

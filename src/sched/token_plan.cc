@@ -57,7 +57,7 @@ void TokenScheduler::preempt(Sequence& s) {
   memory_.release(s);
   s.reviews = {}, s.ahead = {};
   s.pool.clear();
-  for (auto& sight : s.sights) sight.features = {}, sight.seen = sight.wanted = false, sight.glimpse = 0;
+  for (auto& state : s.image_states) state.features = {}, state.seen = state.wanted = false, state.job = 0;
   s.unseen = 0;
   s.place = Place::kEvicted;
   tokens_.preemptions.add();
@@ -138,7 +138,7 @@ uint32_t TokenScheduler::allowed(const Sequence& s, uint32_t from, uint32_t coun
   if (s.scores.empty() && s.readouts.empty()) return count;
   int32_t credit = s.call->credit.load(std::memory_order_acquire);
   for (uint32_t p = from; p < from + count; ++p)
-    if (s.owes(p) && --credit <= 0) return p + 1 - from;
+    if (s.has_pending_details(p) && --credit <= 0) return p + 1 - from;
   return count;
 }
 

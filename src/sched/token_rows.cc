@@ -30,26 +30,26 @@ void TokenRows::add(TokenRun run) {
   runs.push_back(run);
 }
 
-void TokenRows::add_ahead(TokenRun run, uint32_t look, Draws draws) {
+void TokenRows::add_ahead(TokenRun run, uint32_t request, Draws draws) {
   const auto& s = *run.sequence;
   TokenStep::Row row{uint32_t(step.ids.size()), 1, run.from + 1, 0, 0};
   add_table(run, row);
-  step.ids.push_back(TokenStep::kDrawn | look);
+  step.ids.push_back(TokenStep::kSampled | request);
   step.positions.push_back(run.from);
   step.slots.push_back(step.tables[row.table + run.from / block_size_] * block_size_ + run.from % block_size_);
   bool scored = s.scores.has(run.from + 1);
   if (draws == Draws::kYes)
-    step.looks.push_back({.kind = TokenStep::Look::Kind::kDraw,
-                          .token = row.first,
-                          .row = uint32_t(runs.size()),
-                          .wish = &s.wish,
-                          .sequence = s.tokens,
-                          .prompt = s.prompt,
-                          .draw = s.generated + 1,
-                          .seed = s.seed,
-                          .hold_eos = s.generated + 1 < s.wish.min_tokens,
-                          .wants_logprob = scored,
-                          .top = scored ? s.wish.top_logprobs : 0});
+    step.logits_requests.push_back({.kind = TokenStep::LogitsRequest::Kind::kSample,
+                                    .token = row.first,
+                                    .row = uint32_t(runs.size()),
+                                    .wish = &s.wish,
+                                    .sequence = s.tokens,
+                                    .prompt = s.prompt,
+                                    .draw = s.generated + 1,
+                                    .seed = s.seed,
+                                    .hold_eos = s.generated + 1 < s.wish.min_tokens,
+                                    .wants_logprob = scored,
+                                    .top = scored ? s.wish.top_logprobs : 0});
   if (s.readouts.has(run.from)) step.readouts.push_back({row.first, {}});
   step.rows.push_back(row);
   runs.push_back(run);
@@ -67,21 +67,21 @@ void TokenRows::add_table(const TokenRun& run, TokenStep::Row& row) {
 
 void TokenRows::add_patches(const TokenRun& run, uint32_t first) {
   uint32_t end = run.from + run.count;
-  for (auto& sight : run.sequence->sights_in(run.from, end)) {
-    uint32_t pads = sight.image->start + 1, pads_end = sight.image->end - 1;
-    size_t width = sight.features.rows.size() / sight.features.count;
+  for (auto& state : run.sequence->image_states_in(run.from, end)) {
+    uint32_t pads = state.image->start + 1, pads_end = state.image->end - 1;
+    size_t width = state.features.rows.size() / state.features.count;
     for (uint32_t p = std::max(pads, run.from); p < std::min(pads_end, end); ++p)
-      step.patches.push_back({first + p - run.from, sight.features.rows.data() + (p - pads) * width});
+      step.patches.push_back({first + p - run.from, state.features.rows.data() + (p - pads) * width});
   }
 }
 
-void TokenRows::look_at(const TokenRun& run, uint32_t position, TokenStep::Look look) {
+void TokenRows::request_logits(const TokenRun& run, uint32_t position, TokenStep::LogitsRequest request) {
   const auto& s = *run.sequence;
-  look.row = uint32_t(runs.size());
-  look.sequence = std::span(s.tokens).first(position);
-  look.prompt = std::min(s.prompt, position);
-  look.top = look.wants_logprob ? s.wish.top_logprobs : 0;
-  step.looks.push_back(std::move(look));
+  request.row = uint32_t(runs.size());
+  request.sequence = std::span(s.tokens).first(position);
+  request.prompt = std::min(s.prompt, position);
+  request.top = request.wants_logprob ? s.wish.top_logprobs : 0;
+  step.logits_requests.push_back(std::move(request));
 }
 
 // What follows a token of the prompt is scored where that was asked for, what follows the last token is drawn.
@@ -91,21 +91,21 @@ void TokenRows::add_looks(const TokenRun& run, uint32_t first) {
   for (auto range : s.scores.all()) {
     uint32_t begin = std::max({range.start, run.from + 1, s.told}), end = std::min({range.end, last + 1, s.prompt});
     for (uint32_t p = begin; p < end; ++p)
-      look_at(run, p,
-              {.kind = TokenStep::Look::Kind::kScore,
-               .token = first + (p - 1 - run.from),
-               .wants_logprob = true,
-               .id = s.tokens[p]});
+      request_logits(run, p,
+                     {.kind = TokenStep::LogitsRequest::Kind::kScore,
+                      .token = first + (p - 1 - run.from),
+                      .wants_logprob = true,
+                      .id = s.tokens[p]});
   }
   if (run.kind == TokenRun::Kind::kReview || last != s.length() || !s.draws(limit_)) return;
-  look_at(run, last,
-          {.kind = TokenStep::Look::Kind::kDraw,
-           .token = first + run.count - 1,
-           .wish = &s.wish,
-           .draw = s.generated,
-           .seed = s.seed,
-           .hold_eos = s.generated < s.wish.min_tokens,
-           .wants_logprob = s.scores.has(last)});
+  request_logits(run, last,
+                 {.kind = TokenStep::LogitsRequest::Kind::kSample,
+                  .token = first + run.count - 1,
+                  .wish = &s.wish,
+                  .draw = s.generated,
+                  .seed = s.seed,
+                  .hold_eos = s.generated < s.wish.min_tokens,
+                  .wants_logprob = s.scores.has(last)});
 }
 
 // Also of the newest token, whose readout is all that it still lacks to be told.

@@ -27,7 +27,7 @@ class TokenRows {
   // The same for one position whose token is not known yet: look `look` of the step before draws it. kNo: nothing is
   // drawn after it.
   enum class Draws : uint8_t { kNo, kYes };
-  void add_ahead(TokenRun run, uint32_t look, Draws draws);
+  void add_ahead(TokenRun run, uint32_t request, Draws draws);
 
   TokenStep step;
   std::vector<TokenRun> runs;
@@ -36,7 +36,7 @@ class TokenRows {
   void add_table(const TokenRun& run, TokenStep::Row& row);
   void add_patches(const TokenRun& run, uint32_t first);
   void add_looks(const TokenRun& run, uint32_t first);
-  void look_at(const TokenRun& run, uint32_t position, TokenStep::Look look);
+  void request_logits(const TokenRun& run, uint32_t position, TokenStep::LogitsRequest request);
   void add_readouts(const TokenRun& run, uint32_t first);
 
   const uint32_t block_size_, limit_;

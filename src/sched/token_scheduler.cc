@@ -76,9 +76,9 @@ void TokenScheduler::add(msg::Call* call, Time now) {
   gauge();
 }
 
-TokenScheduler::Crowd TokenScheduler::crowd() const {
+TokenScheduler::LargestTenant TokenScheduler::largest_tenant() const {
   std::unordered_map<uint64_t, size_t> calls;
-  Crowd most;
+  LargestTenant most;
   for (const auto& s : waiting_)
     if (size_t n = s->started ? 0 : ++calls[s->call->tenant]; n > most.calls) most = {s->call->tenant, n};
   return most;
@@ -88,7 +88,7 @@ TokenScheduler::Crowd TokenScheduler::crowd() const {
 void TokenScheduler::push_out(Time now) {
   size_t most = policy_.max_waiting + policy_.max_running - std::min<size_t>(active_.size(), policy_.max_running);
   for (size_t over = waiting_.size() - std::min(waiting_.size(), most); over > 0; --over) {
-    auto [tenant, calls] = crowd();
+    auto [tenant, calls] = largest_tenant();
     auto last = std::find_if(waiting_.rbegin(), waiting_.rend(),
                              [tenant = tenant](const auto& s) { return !s->started && s->call->tenant == tenant; });
     if (calls == 0 || last == waiting_.rend()) return;
@@ -122,7 +122,7 @@ Status TokenScheduler::leaving(const Sequence& s, Time now) const {
   return {};
 }
 
-// From the back: who gives up several calls is charged for none of them (TokenShare::left).
+// From the back: who gives up several calls is charged for none of them (FairShare::left).
 void TokenScheduler::sweep(Time now) {
   for (auto* line : {&waiting_, &active_})
     for (auto at = line->rbegin(); at != line->rend(); ++at) {
@@ -130,7 +130,7 @@ void TokenScheduler::sweep(Time now) {
       auto status = leaving(*s, now);
       if (status.ok()) continue;
       if (s->started && s->call->satisfied.load(std::memory_order_relaxed))
-        s->ending = msg::Finish::kStopId, conclude(*s, now);
+        s->ending = msg::Finish::kStopId, finish_sequence(*s, now);
       else
         fail(*s, std::move(status), now);
     }
@@ -237,50 +237,50 @@ void TokenScheduler::start(Sequence& s, Time now) {
     tokens_.prefix_hits.add(s.cached);
   }
   want_images(s);
-  if (complete(s)) conclude(s, now);
+  if (complete(s)) finish_sequence(s, now);
 }
 
 // Only those that are to be fed are looked at: what is stored was right when it was computed.
 void TokenScheduler::want_images(Sequence& s) {
-  if (s.sights.empty()) return;
+  if (s.image_states.empty()) return;
   auto want = [&](uint32_t from, uint32_t to) {
-    for (auto& sight : s.sights_in(from, to)) s.unseen += !sight.seen && !std::exchange(sight.wanted, true);
+    for (auto& state : s.image_states_in(from, to)) s.unseen += !state.seen && !std::exchange(state.wanted, true);
   };
   want(s.stored, s.length());
   for (auto range : s.reviews.all()) want(range.start, range.end);
 }
 
-std::optional<TokenScheduler::Glimpse> TokenScheduler::glimpse() {
+std::optional<TokenScheduler::PendingImage> TokenScheduler::next_image() {
   for (auto& s : active_) {
     if (s->place != Place::kActive || s->unseen == 0) continue;
-    for (auto& sight : s->sights)
-      if (sight.wanted && !sight.seen && sight.glimpse == 0) return Glimpse{sight.glimpse = ++glimpses_, *sight.image};
+    for (auto& state : s->image_states)
+      if (state.wanted && !state.seen && state.job == 0) return PendingImage{state.job = ++image_jobs_, *state.image};
   }
   return {};
 }
 
 // Nobody waits for what a sequence wanted that has left, or lost its blocks.
-void TokenScheduler::saw(uint64_t id, base::Result<ImageFeatures> features, Time now) {
+void TokenScheduler::on_image_encoded(uint64_t id, base::Result<ImageFeatures> features, Time now) {
   for (auto& s : active_)
-    for (auto& sight : s->sights) {
-      if (sight.glimpse != id || s->place != Place::kActive) continue;
-      if (auto status = take(*s, sight, std::move(features)); !status.ok()) fail(*s, std::move(status), now);
+    for (auto& state : s->image_states) {
+      if (state.job != id || s->place != Place::kActive) continue;
+      if (auto status = take(*s, state, std::move(features)); !status.ok()) fail(*s, std::move(status), now);
       drop_gone();
       return gauge();
     }
 }
 
-Status TokenScheduler::take(Sequence& s, Sequence::Sight& sight, base::Result<ImageFeatures> features) const {
+Status TokenScheduler::take(Sequence& s, Sequence::ImageState& state, base::Result<ImageFeatures> features) const {
   if (!features) return std::move(features).error();
-  const auto& image = *sight.image;
+  const auto& image = *state.image;
   uint32_t pads = image.end - image.start - 2;
   if (features->count != pads)
-    return base::invalid("image " + std::to_string(&sight - s.sights.data()) + " at positions [" +
+    return base::invalid("image " + std::to_string(&state - s.image_states.data()) + " at positions [" +
                          std::to_string(image.start) + ", " + std::to_string(image.end) + ") has " +
                          std::to_string(pads) + " pads; the model makes " + std::to_string(features->count) +
                          " features of it");
-  sight.features = std::move(*features);
-  sight.seen = true;
+  state.features = std::move(*features);
+  state.seen = true;
   --s.unseen;
   return {};
 }

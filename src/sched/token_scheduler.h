@@ -1,6 +1,6 @@
 // TokenScheduler: which sequences run in the next step. Pure: time is an argument; no thread, clock or lock.
 //
-// Calls wait by priority; at the same priority tenants take turns (token_share.h), and a tenant's own calls wait in the
+// Calls wait by priority; at the same priority tenants take turns (fair_share.h), and a tenant's own calls wait in the
 // order of their arrival. One is admitted when there are blocks for its whole prompt (what a session kept
 // or the prefix cache holds need not be there twice). A step holds one token of each running sequence, and in the rest
 // of its budget chunks of prompts, in the same order. When blocks run out, these go: cached ones, sessions that rest,
@@ -28,12 +28,12 @@
 #include "bus/stats.h"
 #include "msg/call.h"
 #include "msg/spec.h"
+#include "sched/fair_share.h"
 #include "sched/token_fit.h"
 #include "sched/token_lane.h"
 #include "sched/token_memory.h"
 #include "sched/token_rows.h"
 #include "sched/token_sequence.h"
-#include "sched/token_share.h"
 
 namespace weir::sched {
 
@@ -61,13 +61,13 @@ class TokenScheduler {
   void finish(const base::Status& outcome, base::Time now);
   // An image that somebody has to look at before its sequence can run, the first in order; each is given out once. A
   // copy, since its Call may leave meanwhile.
-  struct Glimpse {
+  struct PendingImage {
     uint64_t id;
     msg::Image image;
   };
-  std::optional<Glimpse> glimpse();
-  // What was seen. Not between plan() and finish(), as is glimpse().
-  void saw(uint64_t id, base::Result<ImageFeatures> features, base::Time now);
+  std::optional<PendingImage> next_image();
+  // What was seen. Not between plan() and finish(), as is next_image().
+  void on_image_encoded(uint64_t id, base::Result<ImageFeatures> features, base::Time now);
   // Answers everything that is here with a failure. Not between plan() and finish().
   void fail_all(const base::Status& status, base::Time now);
   // Forgets everything that is here, in whatever state an exception has left it: whoever calls this has answered for
@@ -83,11 +83,11 @@ class TokenScheduler {
   size_t active() const { return active_.size(); }
   // Who has most calls waiting that have not begun; for a full queue, from which the last of them goes when another
   // tenant's call comes.
-  struct Crowd {
+  struct LargestTenant {
     uint64_t tenant = 0;
     size_t calls = 0;
   };
-  Crowd crowd() const;
+  LargestTenant largest_tenant() const;
   const TokenMemory& memory() const { return memory_; }
 
  private:
@@ -114,7 +114,7 @@ class TokenScheduler {
   void give_back(Sequence& s);
   void start(Sequence& s, base::Time now);
   static void want_images(Sequence& s);
-  base::Status take(Sequence& s, Sequence::Sight& sight, base::Result<ImageFeatures> features) const;
+  base::Status take(Sequence& s, Sequence::ImageState& state, base::Result<ImageFeatures> features) const;
   size_t backlog() const;
   size_t running() const;  // admitted and not parked
   bool alone() const;      // nobody is admitted
@@ -134,27 +134,27 @@ class TokenScheduler {
   void review(Sequence& s, uint32_t& budget);
   uint32_t allowed(const Sequence& s, uint32_t from, uint32_t count) const;
 
-  // Running ahead (token_ahead.cc).
+  // Running ahead (token_run_ahead.cc).
   enum class Next : uint8_t { kGoesOn, kIsReadOut, kEnds, kWaits };
-  bool calm(base::Time now) const;
+  bool can_run_ahead(base::Time now) const;
   Next next_of(const TokenRun& run) const;
-  int64_t says(const TokenRun& run) const;
+  int64_t pending_events(const TokenRun& run) const;
   void advance();
 
   // What a step said (token_finish.cc).
   struct Cursor {
-    size_t look = 0, readout = 0, pool = 0;
+    size_t request = 0, readout = 0, pool = 0;
   };
-  void hear(const TokenRun& run, const TokenStep::Row& row, Cursor& at, base::Time now);
+  void process_row(const TokenRun& run, const TokenStep::Row& row, Cursor& at, base::Time now);
   void pass_over(const TokenStep::Row& row, Cursor& at) const;
-  void hear_positions(const TokenRun& run, const TokenStep::Row& row, Cursor& at, TokenStep::Look*& draw);
+  void process_positions(const TokenRun& run, const TokenStep::Row& row, Cursor& at, TokenStep::LogitsRequest*& draw);
   void hear_pool(Sequence& s, Cursor& at);
-  void hear_draw(Sequence& s, TokenStep::Look& look, base::Time now);
+  void process_sample(Sequence& s, TokenStep::LogitsRequest& request, base::Time now);
   msg::Finish reason_to_end(const Sequence& s, uint32_t id) const;
-  void tell(Sequence& s, uint32_t position, std::vector<float>* readout);
-  void say(Sequence& s, msg::Token token);
+  void emit_prompt_token(Sequence& s, uint32_t position, std::vector<float>* readout);
+  void emit_token(Sequence& s, msg::Token token);
   bool complete(const Sequence& s) const;
-  void conclude(Sequence& s, base::Time now);
+  void finish_sequence(Sequence& s, base::Time now);
   void fail(Sequence& s, base::Status status, base::Time now);
   void leave(Sequence& s);
   void count(const Sequence& s, base::Time now);
@@ -171,8 +171,8 @@ class TokenScheduler {
   TokenMemory memory_;
   TokenRows rows_, ahead_;
   std::mt19937_64 random_;
-  TokenShare share_;
-  uint64_t arrivals_ = 0, glimpses_ = 0;
+  FairShare share_;
+  uint64_t arrivals_ = 0, image_jobs_ = 0;
   base::Time planned_{}, planned_ahead_{};  // when the steps were laid out
   std::vector<uint32_t> draws_;             // per row of a step: the look that draws
   std::vector<Owned> waiting_, active_;     // each in order

@@ -9,8 +9,8 @@ using msg::PositionRange;
 Sequence::Sequence(msg::Call* c, uint32_t l, uint64_t a)
     : call(c), wish(*c->generation), level(l), arrival(a), prompt(uint32_t(wish.length())) {
   if (is(msg::Aim::kGenerate)) scores = Ranges(wish.logprobs), readouts = Ranges(wish.readouts);
-  for (const auto& image : wish.history_images) sights.push_back({&image, {}, {}});
-  for (const auto& image : wish.images) sights.push_back({&image, {}, {}});
+  for (const auto& image : wish.history_images) image_states.push_back({&image, {}, {}});
+  for (const auto& image : wish.images) image_states.push_back({&image, {}, {}});
 }
 
 void Sequence::write_tokens() {
@@ -36,22 +36,23 @@ void Sequence::find_reviews() {
 }
 
 // By its pads: what stands before and after them is in the token ids.
-std::span<Sequence::Sight> Sequence::sights_in(uint32_t from, uint32_t to) {
-  auto first = std::partition_point(sights.begin(), sights.end(), [&](auto& s) { return s.image->end - 1 <= from; });
-  auto last = std::partition_point(first, sights.end(), [&](auto& s) { return s.image->start + 1 < to; });
+std::span<Sequence::ImageState> Sequence::image_states_in(uint32_t from, uint32_t to) {
+  auto first =
+      std::partition_point(image_states.begin(), image_states.end(), [&](auto& s) { return s.image->end - 1 <= from; });
+  auto last = std::partition_point(first, image_states.end(), [&](auto& s) { return s.image->start + 1 < to; });
   return {first, last};
 }
 
 Digest Sequence::images_in(uint32_t from, uint32_t to, uint64_t key) {
   Digest all;
-  for (auto& sight : sights_in(from, to)) {
-    if (!sight.digest) {
-      auto data = digest_of(sight.image->data.span(), key);
-      auto mime = digest_of(std::as_bytes(std::span(sight.image->mime)), key);
+  for (auto& state : image_states_in(from, to)) {
+    if (!state.digest) {
+      auto data = digest_of(state.image->data.span(), key);
+      auto mime = digest_of(std::as_bytes(std::span(state.image->mime)), key);
       uint64_t both[] = {data.low, data.high, mime.low, mime.high};
-      sight.digest = digest_of(std::as_bytes(std::span(both)), key);
+      state.digest = digest_of(std::as_bytes(std::span(both)), key);
     }
-    uint64_t chain[] = {all.low, all.high, sight.digest->low, sight.digest->high, sight.image->start};
+    uint64_t chain[] = {all.low, all.high, state.digest->low, state.digest->high, state.image->start};
     all = digest_of(std::as_bytes(std::span(chain)), key);
   }
   return all;

@@ -25,13 +25,13 @@ namespace weir::sched {
 
 struct Sequence {
   // Of an image, what was worked out so far.
-  struct Sight {
+  struct ImageState {
     const msg::Image* image;
     std::optional<Digest> digest;  // of its data and type
     ImageFeatures features;        // while positions that need them are to be fed
     bool seen = false;             // features are there
     bool wanted = false;           // positions are to be fed that need them
-    uint64_t glimpse = 0;          // who is looking at it; 0: nobody
+    uint64_t job = 0;              // who is looking at it; 0: nobody
   };
 
   Sequence(msg::Call* call, uint32_t level, uint64_t arrival);
@@ -40,7 +40,7 @@ struct Sequence {
   const msg::Generation& wish;
   const uint32_t level;    // of priority; 0 is the most urgent
   const uint64_t arrival;  // the order of put()
-  uint64_t tag = 0;        // its place within a level (token_share.h); of equal ones the first to arrive is first
+  uint64_t tag = 0;        // its place within a level (fair_share.h); of equal ones the first to arrive is first
   uint64_t seed = 0;
   base::Time leaves = base::kNever;  // when its queue_timeout is over
   bool keeps = true;                 // its session wants it back
@@ -51,7 +51,7 @@ struct Sequence {
   std::vector<KvBlocks::Id> blocks;
   uint32_t stored = 0;
   uint32_t sealed = 0;  // blocks from the front that the prefix cache can find
-  std::vector<Sight> sights;
+  std::vector<ImageState> image_states;
   uint32_t unseen = 0;  // of them, wanted and not seen: it waits for these
   bool sealable = true;
 
@@ -95,7 +95,7 @@ struct Sequence {
     return is(msg::Aim::kGenerate) && generated < wish.max_tokens && length() < limit && ending == msg::Finish::kNone;
   }
   // Something is asked for at this position of the prompt, and has not been said.
-  bool owes(uint32_t position) const {
+  bool has_pending_details(uint32_t position) const {
     return position >= told && position < prompt && (scores.has(position) || readouts.has(position));
   }
   // Before the other one in every order here.
@@ -109,8 +109,8 @@ struct Sequence {
   void find_reviews();
   // The digest of the images whose pads reach into positions [from, to), and of where they begin; zero without.
   Digest images_in(uint32_t from, uint32_t to, uint64_t key);
-  // Images whose pads overlap [from, to): a range of `sights`.
-  std::span<Sight> sights_in(uint32_t from, uint32_t to);
+  // Images whose pads overlap [from, to): a range of `image_states`.
+  std::span<ImageState> image_states_in(uint32_t from, uint32_t to);
 };
 
 }  // namespace weir::sched

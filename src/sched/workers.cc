@@ -94,20 +94,20 @@ namespace {
 
 // Who waits is in `waiting_`, by the number of its turn at the workers; the turn of a Call that was answered early
 // finds none.
-class Errands final : public msg::Inbox {
+class OffloadInbox final : public msg::Inbox {
  public:
-  explicit Errands(const ErrandPolicy& policy) : bytes_(policy.max_bytes), workers_(policy.threads) {}
+  explicit OffloadInbox(const WorkerPoolPolicy& policy) : bytes_(policy.max_bytes), workers_(policy.threads) {}
 
   void put(msg::Call* call) override {
-    auto* errand = static_cast<bus::ErrandCall*>(call);
+    auto* task = static_cast<bus::OffloadCall*>(call);
     bool full;
     uint64_t number = 0;
     {
       std::lock_guard lock(mutex_);
-      full = !bytes_.add(errand->tenant, errand->bytes);
-      if (!full) waiting_.emplace(number = ++put_, errand);
+      full = !bytes_.add(task->tenant, task->bytes);
+      if (!full) waiting_.emplace(number = ++put_, task);
     }
-    if (!full) return queue(errand, number);
+    if (!full) return queue(task, number);
     call->home->post_here({call,
                            {msg::Failed{base::try_again(Code::kResourceExhausted,
                                                         "too many long requests are waiting to be read or tokenized; "
@@ -119,7 +119,7 @@ class Errands final : public msg::Inbox {
     {
       std::lock_guard lock(mutex_);
       std::erase_if(waiting_, [&](const auto& each) {
-        bus::ErrandCall* call = each.second;
+        bus::OffloadCall* call = each.second;
         if (!call->cancelled.load(std::memory_order_acquire)) return false;
         bytes_.remove(call->tenant, call->bytes);
         gone.push_back({call, {msg::Failed{base::failure(Code::kCancelled, "cancelled")}}});
@@ -131,7 +131,7 @@ class Errands final : public msg::Inbox {
 
  private:
   // What is thrown is the caller's, who has the Call then.
-  void queue(bus::ErrandCall* call, uint64_t number) {
+  void queue(bus::OffloadCall* call, uint64_t number) {
     try {
       workers_.post([this, number] { turn(number); }, {call->tenant, call->bytes});
     } catch (...) {
@@ -141,7 +141,7 @@ class Errands final : public msg::Inbox {
     }
   }
   void turn(uint64_t number) {
-    bus::ErrandCall* call;
+    bus::OffloadCall* call;
     {
       std::lock_guard lock(mutex_);
       auto at = waiting_.find(number);
@@ -153,12 +153,12 @@ class Errands final : public msg::Inbox {
     post({call, run(*call)});
   }
 
-  static msg::Event run(bus::ErrandCall& call) {
+  static msg::Event run(bus::OffloadCall& call) {
     if (call.cancelled.load(std::memory_order_acquire))
       return {msg::Failed{base::failure(Code::kCancelled, "cancelled")}};
-    auto status = base::attempt("an errand", [&] {
-      call.errand->watch(call.cancelled);
-      call.errand->run();
+    auto status = base::attempt("a task", [&] {
+      call.task->watch(call.cancelled);
+      call.task->run();
     });
     if (!status.ok()) return {msg::Failed{std::move(status)}};
     return {msg::Done{}};
@@ -167,7 +167,7 @@ class Errands final : public msg::Inbox {
   static void post(msg::Mail mail) {
     auto* home = mail.call->home;
     std::vector<msg::Mail> one;
-    until_done("an errand", [&] {
+    until_done("a task", [&] {
       one.reserve(1);
       if (one.empty()) one.push_back(std::move(mail));
       home->post(one);
@@ -175,7 +175,7 @@ class Errands final : public msg::Inbox {
   }
 
   std::mutex mutex_;
-  std::map<uint64_t, bus::ErrandCall*> waiting_;  // under mutex_, as what follows
+  std::map<uint64_t, bus::OffloadCall*> waiting_;  // under mutex_, as what follows
   uint64_t put_ = 0;
   WaitingBytes bytes_;  // of those who wait
   Workers workers_;     // after what they use
@@ -183,6 +183,8 @@ class Errands final : public msg::Inbox {
 
 }  // namespace
 
-std::unique_ptr<msg::Inbox> make_errands(const ErrandPolicy& policy) { return std::make_unique<Errands>(policy); }
+std::unique_ptr<msg::Inbox> make_worker_pool(const WorkerPoolPolicy& policy) {
+  return std::make_unique<OffloadInbox>(policy);
+}
 
 }  // namespace weir::sched

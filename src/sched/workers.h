@@ -1,7 +1,7 @@
-// Workers: a few threads for what would take too long where it came up; and the Inbox through which the shards' errands
-// (bus/errand.h) reach them.
+// Workers: a few threads for what would take too long where it came up; and the Inbox through which the shards' offload
+// tasks (bus/offload_task.h) reach them.
 //
-// Clients share them fairly (sched/token_share.h, counted in bytes): one client's work is done in the order in which it
+// Clients share them fairly (sched/fair_share.h, counted in bytes): one client's work is done in the order in which it
 // came, and the second long text of one stands behind the first ones of others.
 //
 // Threads start when there is work for them; where not even one is to be had, whoever posts does the work. Any thread
@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "bus/errand.h"
-#include "sched/token_share.h"
+#include "bus/offload_task.h"
+#include "sched/fair_share.h"
 
 namespace weir::sched {
 
@@ -52,7 +52,7 @@ class Workers {
   const int nice_;
   std::mutex mutex_;  // of all that follows
   std::condition_variable wake_;
-  TokenShare shares_;
+  FairShare shares_;
   struct Waiting {
     std::function<void()> work;
     uint64_t cost;
@@ -78,13 +78,13 @@ class WaitingBytes {
   std::unordered_map<uint64_t, size_t> tenants_;  // that have some
 };
 
-struct ErrandPolicy {
+struct WorkerPoolPolicy {
   unsigned threads = 1;
   size_t max_bytes = size_t(64) << 20;  // of text that waits (WaitingBytes); more is refused with RESOURCE_EXHAUSTED
 };
 
 // Takes ErrandCalls only; msg::Call::tenant is whose they are. A cancelled one that waits is answered at once, one that
-// runs as soon as it looks (Errand::cancelled()). All of them have come back before it goes.
-std::unique_ptr<msg::Inbox> make_errands(const ErrandPolicy& policy);
+// runs as soon as it looks (OffloadTask::cancelled()). All of them have come back before it goes.
+std::unique_ptr<msg::Inbox> make_worker_pool(const WorkerPoolPolicy& policy);
 
 }  // namespace weir::sched

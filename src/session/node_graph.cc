@@ -57,9 +57,9 @@ std::string named(std::string_view id) {
 }
 std::string placed(std::string_view id, int64_t seq) { return named(id) + ", fragment " + std::to_string(seq); }
 
-NodeGraph::NodeGraph(GraphLimits limits, Account* account, Slices* slices, const base::HashKey& key)
+NodeGraph::NodeGraph(GraphLimits limits, Reservation* account, Slices* slices, const base::HashKey& key)
     : limits_(limits),
-      account_(account),
+      reservation_(account),
       slices_(slices),
       visits_left_(limits.visits),
       by_name_(0, base::KeyedHash(key)) {}
@@ -105,8 +105,8 @@ Status NodeGraph::charge(uint64_t bytes) {
   if (!has_room_for(bytes))
     return failure(Code::kResourceExhausted,
                    "the session's content passes " + std::to_string(limits_.bytes) + " bytes");
-  if (account_)
-    if (Status s = account_->hold(bytes_ + bytes); !s.ok()) return s;
+  if (reservation_)
+    if (Status s = reservation_->hold(bytes_ + bytes); !s.ok()) return s;
   bytes_ += bytes;
   return {};
 }
@@ -125,7 +125,7 @@ Status NodeGraph::keep(uint64_t before, uint64_t now) {
 
 void NodeGraph::refund(uint64_t bytes) {
   bytes_ -= bytes;
-  if (account_) (void)account_->hold(bytes_);
+  if (reservation_) (void)reservation_->hold(bytes_);
 }
 
 base::Result<NodeGraph::Fate> NodeGraph::add(const Fragment& sent) {

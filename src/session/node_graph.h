@@ -39,7 +39,7 @@
 #include "base/bytes.h"
 #include "base/sip_hash.h"
 #include "base/status.h"
-#include "session/purse.h"
+#include "session/byte_quota.h"
 #include "session/slices.h"
 
 namespace weir::session {
@@ -98,7 +98,7 @@ class NodeGraph {
   class Charge;
   // `account` (null: none) holds what the graph does, `slices` (null: without limit) are the shard's; they outlive it.
   // `key` keys the table of names: a secret one where peers choose them.
-  explicit NodeGraph(GraphLimits limits, Account* account = nullptr, Slices* slices = nullptr,
+  explicit NodeGraph(GraphLimits limits, Reservation* account = nullptr, Slices* slices = nullptr,
                      const base::HashKey& key = {});
   ~NodeGraph();  // after its Cursors
   NodeGraph(const NodeGraph&) = delete;
@@ -173,7 +173,7 @@ class NodeGraph {
   void refund(uint64_t bytes);
 
   GraphLimits limits_;
-  Account* account_;
+  Reservation* reservation_;
   Slices* slices_;
   uint64_t bytes_ = 0;
   uint64_t climbed_ = 0;

@@ -61,7 +61,7 @@ std::optional<TokenTrie::Found> TokenTrie::next(std::string_view text, size_t fr
     for (size_t i = at; i < text.size() && (node = child(*node, uint8_t(text[i]))); ++i)
       if (node->token >= 0) best = node->token, end = i + 1;
     if (best < 0) continue;
-    const Entry& token = tokens_[size_t(best)];
+    const TrieToken& token = tokens_[size_t(best)];
     if (token.single_word && inside_word(text, at, end)) {
       at = end - 1;
       continue;

@@ -38,14 +38,14 @@ class TokenTrie {
     int32_t token = -1;
     std::vector<std::pair<uint8_t, uint32_t>> next;
   };
-  struct Entry {
+  struct TrieToken {
     uint32_t id;
     bool single_word, lstrip, rstrip;
   };
   const Node* child(const Node& node, uint8_t byte) const;
 
   std::vector<Node> nodes_{Node{}};
-  std::vector<Entry> tokens_;
+  std::vector<TrieToken> tokens_;
   bool begins_[256] = {};
 };
 

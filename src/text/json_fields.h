@@ -1,4 +1,4 @@
-// Fields: an object of a model's JSON file, read with its path for the error. The first fault stays and is what the
+// JsonFields: an object of a model's JSON file, read with its path for the error. The first fault stays and is what the
 // loader returns; after it every read gives its fallback, so a loader reads on and asks once.
 #pragma once
 
@@ -27,10 +27,10 @@ class Faults {
   base::Status status_;
 };
 
-class Fields {
+class JsonFields {
  public:
   // Anything but an object is a fault, and then has no fields.
-  Fields(JsonValue value, std::string path, Faults& faults) : path_(std::move(path)), faults_(&faults) {
+  JsonFields(JsonValue value, std::string path, Faults& faults) : path_(std::move(path)), faults_(&faults) {
     if (value.get(object_))
       fault(" is not an object");
     else
@@ -51,14 +51,14 @@ class Fields {
   std::optional<std::string_view> text(std::string_view key) const { return read<std::string_view>(key, "a string"); }
   bool flag(std::string_view key, bool fallback) const { return read<bool>(key, "a boolean").value_or(fallback); }
   std::optional<uint64_t> number(std::string_view key) const { return read<uint64_t>(key, "a whole number"); }
-  // Calls f(Fields) for each object of a list; an absent list is empty.
+  // Calls f(JsonFields) for each object of a list; an absent list is empty.
   template <class F>
   void each(std::string_view key, F&& f) const {
     auto list = read<simdjson::dom::array>(key, "a list");
     size_t i = 0;
     if (list)
       for (JsonValue value : *list)
-        f(Fields(value, path_ + "." + std::string(key) + "[" + std::to_string(i++) + "]", *faults_));
+        f(JsonFields(value, path_ + "." + std::string(key) + "[" + std::to_string(i++) + "]", *faults_));
   }
 
  private:

@@ -57,11 +57,11 @@ class Loader {
 
   void read_steps() {
     if (auto value = file_.find("normalizer"))
-      read_normalizer(Fields(*value, "normalizer", faults_), parts_.normalizer);
+      read_normalizer(JsonFields(*value, "normalizer", faults_), parts_.normalizer);
     if (auto value = file_.find("pre_tokenizer"))
-      byte_level_ = read_pre_tokenizer(Fields(*value, "pre_tokenizer", faults_), parts_.pre);
+      byte_level_ = read_pre_tokenizer(JsonFields(*value, "pre_tokenizer", faults_), parts_.pre);
     if (auto value = file_.find("decoder")) {
-      read_decoder(Fields(*value, "decoder", faults_), parts_.decoder);
+      read_decoder(JsonFields(*value, "decoder", faults_), parts_.decoder);
     } else {
       if (!byte_level_ && !word_piece_) faults_.add("decoder", " is missing");
       parts_.decoder.byte_level = byte_level_;
@@ -70,7 +70,7 @@ class Loader {
     if (word_piece_ && (byte_level_ || parts_.decoder.byte_level))
       faults_.add("model", " of WordPieces spells no bytes");
     if (auto value = file_.find("post_processor"))
-      read_post_processor(Fields(*value, "post_processor", faults_), parts_.prefix, parts_.suffix);
+      read_post_processor(JsonFields(*value, "post_processor", faults_), parts_.prefix, parts_.suffix);
   }
 
   void read_vocabulary() {
@@ -90,7 +90,7 @@ class Loader {
   }
 
   void read_added_tokens() {
-    file_.each("added_tokens", [&](const Fields& fields) {
+    file_.each("added_tokens", [&](const JsonFields& fields) {
       AddedToken token;
       auto content = fields.text("content");
       auto id = fields.number("id");
@@ -215,9 +215,9 @@ class Loader {
   }
 
   Faults faults_;
-  Fields file_;
+  JsonFields file_;
   TokenizerParts& parts_;
-  std::optional<Fields> model_;
+  std::optional<JsonFields> model_;
   std::vector<std::pair<std::string_view, uint32_t>> pieces_;
   std::vector<AddedToken> added_;
   std::string joined_;

@@ -16,17 +16,17 @@ constexpr size_t kMostSteps = 64;    // of one kind; each may call the next
 constexpr size_t kMostMarkers = 64;  // around a text
 constexpr size_t kLongestPrefix = 256;
 
-std::string_view type_of(const Fields& fields) {
+std::string_view type_of(const JsonFields& fields) {
   auto type = fields.text("type");
   if (!type) fields.fault(".type is missing");
   return type.value_or("");
 }
 
-void refuse(const Fields& fields, std::string_view type) {
+void refuse(const JsonFields& fields, std::string_view type) {
   fields.fault(": the type '" + std::string(type.substr(0, 100)) + "' is not supported");
 }
 
-Pattern compiled(const Fields& fields, std::string_view regex) {
+Pattern compiled(const JsonFields& fields, std::string_view regex) {
   auto pattern = Pattern::compile(regex);
   if (pattern) return std::move(*pattern);
   fields.fault(": " + pattern.error().text);
@@ -34,13 +34,13 @@ Pattern compiled(const Fields& fields, std::string_view regex) {
 }
 
 // {"String": "…"} or {"Regex": "…"}
-Pattern pattern_of(const Fields& fields) {
+Pattern pattern_of(const JsonFields& fields) {
   auto value = fields.find("pattern");
   if (!value) {
     fields.fault(".pattern is missing");
     return Pattern::literal("");
   }
-  Fields pattern(*value, fields.path() + ".pattern", fields.faults());
+  JsonFields pattern(*value, fields.path() + ".pattern", fields.faults());
   if (auto regex = pattern.text("Regex")) return compiled(pattern, *regex);
   auto text = pattern.text("String");
   if (!text) pattern.fault(" has neither String nor Regex");
@@ -48,7 +48,7 @@ Pattern pattern_of(const Fields& fields) {
 }
 
 // Accents go with the capitals unless the file says otherwise.
-BertStep bert_of(const Fields& fields) {
+BertStep bert_of(const JsonFields& fields) {
   BertStep step;
   step.clean = fields.flag("clean_text", true);
   step.ideographs = fields.flag("handle_chinese_chars", true);
@@ -57,7 +57,7 @@ BertStep bert_of(const Fields& fields) {
   return step;
 }
 
-void normalizer(const Fields& fields, Normalizer& out, int depth) {
+void normalizer(const JsonFields& fields, Normalizer& out, int depth) {
   static constexpr std::pair<std::string_view, UnicodeForm> kForms[] = {{"NFC", UnicodeForm::kNfc},
                                                                         {"NFD", UnicodeForm::kNfd},
                                                                         {"NFKC", UnicodeForm::kNfkc},
@@ -65,7 +65,7 @@ void normalizer(const Fields& fields, Normalizer& out, int depth) {
   std::string_view type = type_of(fields);
   if (out.size() == kMostSteps) return fields.fault(" is one step too many: 64 are supported");
   if (type == "Sequence" && depth < kDeepest)
-    return fields.each("normalizers", [&](const Fields& part) { normalizer(part, out, depth + 1); });
+    return fields.each("normalizers", [&](const JsonFields& part) { normalizer(part, out, depth + 1); });
   if (type == "Prepend") {
     auto text = fields.text("prepend");
     if (!text) fields.fault(".prepend is missing");
@@ -82,7 +82,7 @@ void normalizer(const Fields& fields, Normalizer& out, int depth) {
   refuse(fields, type);
 }
 
-SplitBehavior behavior_of(const Fields& fields, std::string_view name) {
+SplitBehavior behavior_of(const JsonFields& fields, std::string_view name) {
   static constexpr std::pair<std::string_view, SplitBehavior> kNames[] = {
       {"Isolated", SplitBehavior::kIsolated},
       {"Removed", SplitBehavior::kRemoved},
@@ -95,7 +95,7 @@ SplitBehavior behavior_of(const Fields& fields, std::string_view name) {
   return SplitBehavior::kIsolated;
 }
 
-MetaspaceStep metaspace_of(const Fields& fields) {
+MetaspaceStep metaspace_of(const JsonFields& fields) {
   using Prepend = MetaspaceStep::Prepend;
   MetaspaceStep step;
   step.replacement = fields.text("replacement").value_or(kMetaspace);
@@ -115,7 +115,7 @@ MetaspaceStep metaspace_of(const Fields& fields) {
 }
 
 // Adds the steps of one pre-tokenizer; ByteLevel must come last, as it changes what bytes are called.
-void pre_tokenizer(const Fields& fields, PreTokenizer& out, bool& byte_level, int depth) {
+void pre_tokenizer(const JsonFields& fields, PreTokenizer& out, bool& byte_level, int depth) {
   std::string_view type = type_of(fields);
   if (byte_level) return fields.fault(" follows ByteLevel, which is not supported");
   if (out.size() == kMostSteps) return fields.fault(" is one step too many: 64 are supported");
@@ -123,7 +123,7 @@ void pre_tokenizer(const Fields& fields, PreTokenizer& out, bool& byte_level, in
     out.add(SplitStep{compiled(fields, regex), behavior, invert});
   };
   if (type == "Sequence" && depth < kDeepest) {
-    fields.each("pretokenizers", [&](const Fields& part) { pre_tokenizer(part, out, byte_level, depth + 1); });
+    fields.each("pretokenizers", [&](const JsonFields& part) { pre_tokenizer(part, out, byte_level, depth + 1); });
   } else if (type == "Split") {
     auto behavior = behavior_of(fields, fields.text("behavior").value_or("Isolated"));
     out.add(SplitStep{pattern_of(fields), behavior, fields.flag("invert", false)});
@@ -150,7 +150,7 @@ void pre_tokenizer(const Fields& fields, PreTokenizer& out, bool& byte_level, in
   }
 }
 
-void strip_decoder(const Fields& fields, Decoder& out, bool fused) {
+void strip_decoder(const JsonFields& fields, Decoder& out, bool fused) {
   std::string_view content = fields.text("content").value_or(" ");
   uint64_t start = fields.number("start").value_or(0);
   if (fields.number("stop").value_or(0) != 0) fields.fault(".stop: only the beginning can be stripped");
@@ -163,17 +163,17 @@ void strip_decoder(const Fields& fields, Decoder& out, bool fused) {
   out.strip_start = uint32_t(start);
 }
 
-void read_word_piece_decoder(const Fields& fields, Decoder& out) {
+void read_word_piece_decoder(const JsonFields& fields, Decoder& out) {
   out.continuing = fields.text("prefix").value_or("##");
   out.cleanup = fields.flag("cleanup", true);
   if (out.continuing.empty()) fields.fault(".prefix is empty");
 }
 
-void decoder(const Fields& fields, Decoder& out, bool& fused, int depth) {
+void decoder(const JsonFields& fields, Decoder& out, bool& fused, int depth) {
   std::string_view type = type_of(fields);
   if (out.replace.size() == kMostSteps) return fields.fault(" is one step too many: 64 are supported");
   if (type == "Sequence" && depth < kDeepest) {
-    fields.each("decoders", [&](const Fields& part) { decoder(part, out, fused, depth + 1); });
+    fields.each("decoders", [&](const JsonFields& part) { decoder(part, out, fused, depth + 1); });
   } else if (type == "ByteLevel") {
     if (fused || out.byte_fallback || !out.replace.empty()) fields.fault(": ByteLevel is supported alone");
     out.byte_level = true;
@@ -201,7 +201,7 @@ void decoder(const Fields& fields, Decoder& out, bool& fused, int depth) {
 }
 
 // [token, id] of BertProcessing and RobertaProcessing.
-void marker(const Fields& fields, std::string_view key, std::vector<uint32_t>& out) {
+void marker(const JsonFields& fields, std::string_view key, std::vector<uint32_t>& out) {
   auto value = fields.find(key);
   simdjson::dom::array pair;
   uint64_t id = 0;
@@ -211,11 +211,11 @@ void marker(const Fields& fields, std::string_view key, std::vector<uint32_t>& o
 }
 
 // Ids of a SpecialToken of a template, by the table beside it.
-void special_token(const Fields& item, const Fields& table, std::vector<uint32_t>& out) {
+void special_token(const JsonFields& item, const JsonFields& table, std::vector<uint32_t>& out) {
   auto name = item.text("id");
   auto entry = name ? table.find(*name) : std::nullopt;
   if (!entry) return item.fault(" names no entry of special_tokens");
-  Fields token(*entry, table.path() + "." + std::string(name->substr(0, 100)), item.faults());
+  JsonFields token(*entry, table.path() + "." + std::string(name->substr(0, 100)), item.faults());
   auto ids = token.find("ids");
   simdjson::dom::array list;
   if (!ids || ids->get(list)) return token.fault(".ids is not a list");
@@ -226,17 +226,17 @@ void special_token(const Fields& item, const Fields& table, std::vector<uint32_t
   }
 }
 
-void template_processing(const Fields& fields, std::vector<uint32_t>& before, std::vector<uint32_t>& after) {
+void template_processing(const JsonFields& fields, std::vector<uint32_t>& before, std::vector<uint32_t>& after) {
   bool seen = false;
   auto special = fields.find("special_tokens");
-  fields.each("single", [&](const Fields& item) {
+  fields.each("single", [&](const JsonFields& item) {
     if (auto sequence = item.find("Sequence")) {
       if (seen) item.fault(" is a second Sequence");
       seen = true;
     } else if (auto token = item.find("SpecialToken")) {
       if (!special) return fields.fault(".special_tokens is missing");
-      Fields table(*special, fields.path() + ".special_tokens", fields.faults());
-      special_token(Fields(*token, item.path() + ".SpecialToken", item.faults()), table, seen ? after : before);
+      JsonFields table(*special, fields.path() + ".special_tokens", fields.faults());
+      special_token(JsonFields(*token, item.path() + ".SpecialToken", item.faults()), table, seen ? after : before);
     } else {
       item.fault(" is neither Sequence nor SpecialToken");
     }
@@ -244,11 +244,11 @@ void template_processing(const Fields& fields, std::vector<uint32_t>& before, st
   if (!seen) fields.fault(".single has no Sequence");
 }
 
-void post_processor(const Fields& fields, std::vector<uint32_t>& prefix, std::vector<uint32_t>& suffix, int depth) {
+void post_processor(const JsonFields& fields, std::vector<uint32_t>& prefix, std::vector<uint32_t>& suffix, int depth) {
   std::string_view type = type_of(fields);
   std::vector<uint32_t> before, after;
   if (type == "Sequence" && depth < kDeepest)
-    return fields.each("processors", [&](const Fields& part) { post_processor(part, prefix, suffix, depth + 1); });
+    return fields.each("processors", [&](const JsonFields& part) { post_processor(part, prefix, suffix, depth + 1); });
   if (type == "TemplateProcessing") {
     template_processing(fields, before, after);
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {
@@ -265,20 +265,20 @@ void post_processor(const Fields& fields, std::vector<uint32_t>& prefix, std::ve
 
 }  // namespace
 
-void read_normalizer(const Fields& fields, Normalizer& out) { normalizer(fields, out, 0); }
+void read_normalizer(const JsonFields& fields, Normalizer& out) { normalizer(fields, out, 0); }
 
-bool read_pre_tokenizer(const Fields& fields, PreTokenizer& out) {
+bool read_pre_tokenizer(const JsonFields& fields, PreTokenizer& out) {
   bool byte_level = false;
   pre_tokenizer(fields, out, byte_level, 0);
   return byte_level;
 }
 
-void read_decoder(const Fields& fields, Decoder& out) {
+void read_decoder(const JsonFields& fields, Decoder& out) {
   bool fused = false;
   decoder(fields, out, fused, 0);
 }
 
-void read_post_processor(const Fields& fields, std::vector<uint32_t>& prefix, std::vector<uint32_t>& suffix) {
+void read_post_processor(const JsonFields& fields, std::vector<uint32_t>& prefix, std::vector<uint32_t>& suffix) {
   post_processor(fields, prefix, suffix, 0);
 }
 

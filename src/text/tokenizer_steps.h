@@ -7,10 +7,10 @@
 
 namespace weir::text {
 
-void read_normalizer(const Fields& fields, Normalizer& out);
+void read_normalizer(const JsonFields& fields, Normalizer& out);
 // True when its last step is ByteLevel: the vocabulary spells bytes.
-bool read_pre_tokenizer(const Fields& fields, PreTokenizer& out);
-void read_decoder(const Fields& fields, Decoder& out);
-void read_post_processor(const Fields& fields, std::vector<uint32_t>& prefix, std::vector<uint32_t>& suffix);
+bool read_pre_tokenizer(const JsonFields& fields, PreTokenizer& out);
+void read_decoder(const JsonFields& fields, Decoder& out);
+void read_post_processor(const JsonFields& fields, std::vector<uint32_t>& prefix, std::vector<uint32_t>& suffix);
 
 }  // namespace weir::text

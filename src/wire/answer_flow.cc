@@ -38,7 +38,7 @@ bool SmallPieces::follow(base::MemoryLedger* memory) {
 }
 
 uint64_t held_for_answer(Exchange& exchange) {
-  auto* holds = dynamic_cast<const HoldsAnswer*>(exchange.reader());
+  auto* holds = dynamic_cast<const HoldsAnswer*>(exchange.listener());
   return exchange.content().size() + exchange.backlog() + (holds ? holds->held() : 0);
 }
 
@@ -69,7 +69,7 @@ base::Status PiecewiseAnswer::start(std::string_view content_type, Exchange::Com
   auto first = base::adopt(memory_of(exchange_), base::MemoryKind::kAnswers, std::move(text));
   if (!first) {
     source_.reset();
-    exchange_.ledger().reject = reason::kOverload;
+    exchange_.record().reject = reason::kOverload;
     return no_room_for_answer();
   }
   if (!more) {

@@ -1,8 +1,10 @@
-// What an Exchange and its Reader say of the memory that an answer holds, beside exchange.h: few services ask.
+// What an Exchange and its ExchangeListener say of the memory that an answer holds, beside exchange.h: few services
+// ask.
 //
 // An answer's memory is its backlog (what the socket has not taken), the request body that the Exchange keeps, and what
-// its Reader still makes it from. Pieces that lie outside of slabs are charged to the ledger of the codec's SlabSource;
-// where memory is scarce, the rate at which a peer must take its answer follows from the sum (drain_floor()).
+// its ExchangeListener still makes it from. Pieces that lie outside of slabs are charged to the ledger of the codec's
+// SlabSource; where memory is scarce, the rate at which a peer must take its answer follows from the sum
+// (drain_floor()).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +23,7 @@ class AnswerFlow {
  public:
   // Null: nobody counts.
   virtual base::MemoryLedger* memory() = 0;
-  // The Reader's on_drain() is called when the socket next takes something and the backlog is below
+  // The ExchangeListener's on_drain() is called when the socket next takes something and the backlog is below
   // Exchange::kLowWater, also if it has not been above it. For whoever makes an answer bit by bit.
   virtual void call_on_drain() = 0;
 
@@ -29,7 +31,7 @@ class AnswerFlow {
   ~AnswerFlow() = default;
 };
 
-// Implemented by Readers that hold memory for an answer beside its backlog.
+// Implemented by ExchangeListeners that hold memory for an answer beside its backlog.
 class HoldsAnswer {
  public:
   virtual uint64_t held() const = 0;  // bytes
@@ -108,7 +110,7 @@ class TextSource {
 
 // Writes a TextSource into an Exchange: what fits 1 MiB as one respond(), with a Content-Length; more in pieces, each
 // made when the peer has taken those before it. A slow reader holds little more than what the text is made from. The
-// Reader that owns it calls drained() from its on_drain(). One Exchange, one use.
+// ExchangeListener that owns it calls drained() from its on_drain(). One Exchange, one use.
 class PiecewiseAnswer final {
  public:
   explicit PiecewiseAnswer(Exchange& exchange) : exchange_(exchange) {}

@@ -67,8 +67,8 @@ class Codec {
 
   // Up to `out.size()` pieces of output, in order; returns how many it filled. Stable until consumed() or feed().
   virtual size_t pending(std::span<iovec> out) = 0;
-  // The socket took the first `n` bytes of what pending() showed. May let Readers know of room (on_drain) and of
-  // finished Exchanges (on_close).
+  // The socket took the first `n` bytes of what pending() showed. May let ExchangeListeners know of room (on_drain) and
+  // of finished Exchanges (on_close).
   virtual void consumed(size_t n) = 0;
 
   // False while the codec holds the peer back (no slab, too much pipelined, too much backlog): stop reading. To be

@@ -1,4 +1,4 @@
-#include "wire/errands.h"
+#include "wire/offload.h"
 
 #include <utility>
 
@@ -7,8 +7,8 @@
 namespace weir::wire {
 namespace {
 
-// In the place of the Reader to come.
-class Awaiting final : public Reader {
+// In the place of the ExchangeListener to come.
+class Awaiting final : public ExchangeListener {
  public:
   void on_close(Exchange&, bool) override { sent = nullptr; }
   std::unique_ptr<SentErrand> sent;
@@ -16,15 +16,15 @@ class Awaiting final : public Reader {
 
 }  // namespace
 
-void send_away(Errands& errands, std::unique_ptr<base::Errand> errand, size_t bytes, Errands::Part part,
-               Exchange& exchange, Errands::Done then) {
+void send_away(Offload& offload, std::unique_ptr<base::OffloadTask> task, size_t bytes, Offload::Part part,
+               Exchange& exchange, Offload::Done then) {
   auto reader = std::make_unique<Awaiting>();
   Awaiting& awaiting = *reader;
   exchange.attach(std::move(reader));
-  auto told = [&exchange, then](const base::Status& status, std::unique_ptr<base::Errand> done) {
+  auto told = [&exchange, then](const base::Status& status, std::unique_ptr<base::OffloadTask> done) {
     guarded(exchange, [&] { then(status, std::move(done)); });
   };
-  auto sent = errands.send(std::move(errand), bytes, part, exchange, std::move(told));
+  auto sent = offload.send(std::move(task), bytes, part, exchange, std::move(told));
   if (!sent) return then(sent.error(), nullptr);
   awaiting.sent = std::move(*sent);
 }

@@ -61,7 +61,7 @@ void Fields::clear() {
 }
 
 std::string_view Fields::find(std::string_view name) const {
-  for (const Entry& e : entries_) {
+  for (const FieldSpan& e : entries_) {
     if (e.name != name.size()) continue;
     const char* at = text_.data() + e.at;
     if (std::string_view(at, e.name) == name) return {at + e.name, e.value};
@@ -70,7 +70,7 @@ std::string_view Fields::find(std::string_view name) const {
 }
 
 Fields::View Fields::operator[](size_t i) const {
-  const Entry& e = entries_[i];
+  const FieldSpan& e = entries_[i];
   const char* at = text_.data() + e.at;
   return {{at, e.name}, {at + e.name, e.value}};
 }
@@ -122,8 +122,8 @@ void Exchange::respond(int status, std::string_view content_type, base::Bytes bo
 void Exchange::respond(Response response, base::Bytes body) {
   if (body.size() >= base::kLeastCharged && !base::charge(memory_of(*this), base::MemoryKind::kAnswers, body)) {
     body = {};
-    ledger_.reject = reason::kOverload;
-    ledger_.code = base::Code::kResourceExhausted;
+    record_.reject = reason::kOverload;
+    record_.code = base::Code::kResourceExhausted;
     return respond_error(*this, 503, "there is no memory for the answer; try again later");
   }
   if (!bodiless(response.status) && !response.fields.has("content-length")) {

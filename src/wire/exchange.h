@@ -1,9 +1,9 @@
 // Exchange: one HTTP request and its response, whatever the HTTP version. The waist of the wire side.
 //
 // A codec (H1, H2) makes an Exchange when a request head is complete and asks the Intake (the router) what to do with
-// it. The service that the router finds answers through the Exchange, at once or later, and hangs a Reader on it to
-// hear the rest: request body pieces, room for more response bytes, the end. Everything happens on the connection's
-// shard.
+// it. The service that the router finds answers through the Exchange, at once or later, and hangs an ExchangeListener
+// on it to hear the rest: request body pieces, room for more response bytes, the end. Everything happens on the
+// connection's shard.
 #pragma once
 
 #include <algorithm>
@@ -45,12 +45,12 @@ class Fields {
   size_t bytes() const { return text_.size() + 32 * entries_.size(); }
 
  private:
-  struct Entry {
+  struct FieldSpan {
     uint32_t at;
     uint32_t name, value;  // lengths; the value follows the name
   };
   std::string text_;
-  std::vector<Entry> entries_;
+  std::vector<FieldSpan> entries_;
 };
 
 // Where the other end of the connection itself is, whatever a proxy says of the client behind it.
@@ -94,7 +94,7 @@ struct Response {
 };
 
 // What is known about an Exchange for the access log and the metrics. Filled by whoever knows.
-struct Ledger {
+struct RequestRecord {
   std::string_view protocol = "http";  // "oip-rest", "oip-grpc", "health", …: a literal
   std::string_view route;              // the pattern that matched, a literal or owned by the router
   std::string model, version;          // the version that served
@@ -118,9 +118,9 @@ class Exchange;
 class TrustedProxies;
 
 // What a service hangs on an Exchange to hear the rest of it. Owned by the Exchange; destroyed after on_close().
-class Reader {
+class ExchangeListener {
  public:
-  virtual ~Reader() = default;
+  virtual ~ExchangeListener() = default;
   // BodyPlan::kStream only: a piece of the request body. The view dies with the call. Give the bytes back with
   // Exchange::consume() once there is room for more.
   virtual void on_data(Exchange&, std::span<const std::byte>) {}
@@ -135,7 +135,7 @@ class Reader {
 
 enum class BodyPlan : uint8_t {
   kWhole,   // gather the body (inflated if it was coded) into one slab, then Intake::whole()
-  kStream,  // hand pieces to the Reader as they come
+  kStream,  // hand pieces to the ExchangeListener as they come
   kIgnore,  // the response does not depend on it: discard
 };
 struct Plan {
@@ -155,19 +155,20 @@ class Exchange {
   const Request& request() const { return request_; }
   // The whole request body; BodyPlan::kWhole, from Intake::whole() on.
   const base::Bytes& content() const { return content_; }
-  Ledger& ledger() { return ledger_; }
-  const Ledger& ledger() const { return ledger_; }
-  void attach(std::unique_ptr<Reader> reader) { reader_ = std::move(reader); }
-  Reader* reader() { return reader_.get(); }
+  RequestRecord& record() { return record_; }
+  const RequestRecord& record() const { return record_; }
+  void attach(std::unique_ptr<ExchangeListener> listener) { listener_ = std::move(listener); }
+  ExchangeListener* listener() { return listener_.get(); }
   // Fields that go out with whatever head is sent: the request id, CORS. Set by the Intake; the codec writes them
   // behind the response's own and forgets them with the Exchange.
-  Fields& standing() { return standing_; }
-  const Fields& standing() const { return standing_; }
+  Fields& extra_fields() { return extra_fields_; }
+  const Fields& extra_fields() const { return extra_fields_; }
   // The Intake's own note on this Exchange (the Router's match); null again when closed() returns. Codecs leave it be.
   void* note = nullptr;
 
   // The response, in order: head once, body any number of times, end once. Calls after the peer has gone, or after
-  // end(), do nothing. HEAD requests and bodiless statuses drop the body. None of these calls back into the Reader.
+  // end(), do nothing. HEAD requests and bodiless statuses drop the body. None of these calls back into the
+  // ExchangeListener.
   virtual void head(Response response) = 0;
   virtual void body(base::Bytes piece) = 0;
   virtual void end(Fields trailers = {}) = 0;
@@ -194,9 +195,9 @@ class Exchange {
  protected:
   Request request_;
   base::Bytes content_;
-  Ledger ledger_;
-  std::unique_ptr<Reader> reader_;
-  Fields standing_;
+  RequestRecord record_;
+  std::unique_ptr<ExchangeListener> listener_;
+  Fields extra_fields_;
   bool at_once_ = false;  // the head that comes is respond()'s: the end follows without a pause
 
   // Codecs, once the head is there: makes request_.peer the client that a trusted proxy names. Null: none is trusted.
@@ -215,7 +216,7 @@ class Intake {
   virtual Plan begin(Exchange& exchange) = 0;
   // BodyPlan::kWhole: the body is complete; content() is set.
   virtual void whole(Exchange& exchange) = 0;
-  // Called once for every Exchange that begin() saw, after its Reader's on_close().
+  // Called once for every Exchange that begin() saw, after its ExchangeListener's on_close().
   virtual void closed(Exchange& exchange) = 0;
   // A request that never became an Exchange (bad framing, too many fields): for the counters and the access log.
   virtual void rejected(std::string_view reason, const PeerInfo& peer) = 0;

@@ -56,7 +56,7 @@ void H1::charge_input() {
   input_ = std::string();
   input_at_ = 0;
   if (closing_) return;
-  const Refusal refusal{503, reason::kOverload, kNoMemoryForHead};
+  const HeadError refusal{503, reason::kOverload, kNoMemoryForHead};
   if (current_ && current_->open()) return fail(*current_, refusal);
   if (reading_ == Reading::kHead && queue_.size() < env_.limits.pipelined) return refuse(refusal);
   close_after_queue();
@@ -115,7 +115,7 @@ size_t H1::step(std::string_view input) {
 
 size_t H1::step_head(std::string_view input) {
   if (head_since_ == base::kNever) head_since_ = wire_.now();
-  Refusal refusal;
+  HeadError refusal;
   size_t size = scan_.advance(input, env_.limits, &refusal);
   if (!refusal && size == 2 && ++blank_lines_ > kBlankLines) refusal = {400, reason::kParse, "malformed request line"};
   if (refusal) {
@@ -134,7 +134,7 @@ size_t H1::step_head(std::string_view input) {
 void H1::start_request(std::string_view bytes) {
   Head head;
   head_text_.clear();
-  if (Refusal refusal = inspect_head(bytes, env_.limits, &head, &head_text_)) return refuse(refusal);
+  if (HeadError refusal = inspect_head(bytes, env_.limits, &head, &head_text_)) return refuse(refusal);
   served_ = true;
   discarded_ = 0;
   H1Exchange& x = enqueue();
@@ -172,7 +172,7 @@ void H1::start_body(H1Exchange& x, const Head& head) {
     if (x.plan_.body == BodyPlan::kWhole) {
       auto coding = body_coding(x.request().fields.find("content-encoding"));
       if (!coding) {
-        x.standing().add("accept-encoding", "gzip, deflate");
+        x.extra_fields().add("accept-encoding", "gzip, deflate");
         return fail(x, {415, reason::kParse, "unknown Content-Encoding; gzip and deflate are supported"});
       }
       collector_.begin(env_.slabs,
@@ -207,11 +207,11 @@ size_t H1::step_body(std::string_view input) {
 size_t H1::step_raw(std::string_view input) {
   H1Exchange* x = current_;
   moved_ = wire_.now();
-  if (!x || !x->open() || !x->reader()) {
+  if (!x || !x->open() || !x->listener()) {
     discarded_ += input.size();
     return input.size();
   }
-  x->ledger().bytes_in += input.size();
+  x->record().bytes_in += input.size();
   x->unconsumed_ += input.size();
   tell_data(*x, std::as_bytes(std::span(input)));
   return input.size();
@@ -219,10 +219,10 @@ size_t H1::step_raw(std::string_view input) {
 
 void H1::on_body(std::span<const std::byte> piece) {
   H1Exchange* x = current_;
-  const bool wanted =
-      x && x->open() &&
-      (x->plan_.body == BodyPlan::kStream ? x->reader() != nullptr : !x->headed_ && x->plan_.body == BodyPlan::kWhole);
-  if (x) x->ledger().bytes_in += piece.size();
+  const bool wanted = x && x->open() &&
+                      (x->plan_.body == BodyPlan::kStream ? x->listener() != nullptr
+                                                          : !x->headed_ && x->plan_.body == BodyPlan::kWhole);
+  if (x) x->record().bytes_in += piece.size();
   if (!wanted) {
     discarded_ += piece.size();
   } else if (x->plan_.body == BodyPlan::kWhole) {
@@ -309,15 +309,15 @@ void H1::body_settled(BodyCollector::State state) {
 }
 
 // A request that never became one: answered in its place in the queue, and the connection's last.
-void H1::refuse(const Refusal& refusal) {
+void H1::refuse(const HeadError& refusal) {
   H1Exchange& x = enqueue();
   x.read_whole_ = true;
   fail(x, refusal);
 }
 
-void H1::fail(H1Exchange& x, const Refusal& refusal) {
+void H1::fail(H1Exchange& x, const HeadError& refusal) {
   if (x.begun_)
-    x.ledger().reject = refusal.reason;
+    x.record().reject = refusal.reason;
   else
     env_.intake.rejected(refusal.reason, peer_);
   stop_reading();
@@ -331,7 +331,7 @@ void H1::fail(H1Exchange& x, const Refusal& refusal) {
     respond_error(x, refusal.status, refusal.text);
 }
 
-void H1::fail_current(const Refusal& refusal) {
+void H1::fail_current(const HeadError& refusal) {
   H1Exchange* x = std::exchange(current_, nullptr);
   if (x && x->open()) return fail(*x, refusal);
   close_after_queue();

@@ -125,7 +125,7 @@ class H1 final : public Codec, H1Parser::Sink, BodyMemory::Body {
     kHead,
     kBody,
     kSlab,     // the body is in, but waits for a slab
-    kRaw,      // another protocol, after a 101: bytes go to the reader as they are
+    kRaw,      // another protocol, after a 101: bytes go to the listener as they are
     kNothing,  // no more requests: bytes are discarded
   };
 
@@ -142,9 +142,9 @@ class H1 final : public Codec, H1Parser::Sink, BodyMemory::Body {
   void start_body(H1Exchange& x, const Head& head);
   void request_read();
   void body_settled(BodyCollector::State state);
-  void refuse(const Refusal& refusal);
-  void fail(H1Exchange& x, const Refusal& refusal);
-  void fail_current(const Refusal& refusal);
+  void refuse(const HeadError& refusal);
+  void fail(H1Exchange& x, const HeadError& refusal);
+  void fail_current(const HeadError& refusal);
   void on_body(std::span<const std::byte> piece) override;
   void follow_body(BodyCollector::State state);
   void drop_body();
@@ -194,7 +194,7 @@ class H1 final : public Codec, H1Parser::Sink, BodyMemory::Body {
   size_t ended_ = 0;               // queue_[0, ended_) have ended; queue_[ended_] has the turn
   H1Exchange* current_ = nullptr;  // whose body is being read; null while a body is discarded
   Reading reading_ = Reading::kHead;
-  Refusal body_refusal_;                  // found while the parser was calling
+  HeadError body_refusal_;                // found while the parser was calling
   std::optional<BodyMemory::Loss> lost_;  // of the body's memory, since the last tick()
   uint64_t discarded_ = 0;
   uint32_t blank_lines_ = 0;

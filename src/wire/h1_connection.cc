@@ -64,8 +64,8 @@ void H1::close(std::unique_ptr<H1Exchange> x, bool complete) {
   x->gone_ = true;
   if (current_ == x.get()) current_ = nullptr;
   if (x->begun_) {
-    if (!complete && x->ledger().code == base::Code::kOk) x->ledger().code = base::Code::kCancelled;
-    tell_close(*x, x->reader(), complete);
+    if (!complete && x->record().code == base::Code::kOk) x->record().code = base::Code::kCancelled;
+    tell_close(*x, x->listener(), complete);
     env_.intake.closed(*x);
   }
   x->clear();
@@ -205,7 +205,7 @@ void H1::check_output(base::Time now) {
   if (output_.empty()) return output_watch_.stop();
   DrainFloor floor = drain_floor(env_.limits, held_for_answers(), env_.slabs);
   if (!output_watch_.too_slow(now, floor.rate, floor.grace)) return;
-  if (!queue_.empty()) queue_.front()->ledger().reject = reason::kSlowRead;
+  if (!queue_.empty()) queue_.front()->record().reject = reason::kSlowRead;
   output_.clear();
   close_now();
 }

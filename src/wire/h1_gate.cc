@@ -31,7 +31,7 @@ bool all_of_class(std::string_view text, uint8_t what) {
   return true;
 }
 
-Refusal bad(std::string_view reason, std::string_view text) { return {400, reason, text}; }
+HeadError bad(std::string_view reason, std::string_view text) { return {400, reason, text}; }
 
 // Whether a field's name, which is a token, is `word` (small letters and dashes) but for case. No two characters of a
 // token differ in that one bit alone, unless they are one letter.
@@ -48,7 +48,7 @@ bool underscored_framing(std::string_view name) {
   return same_text(name, "content_length") || same_text(name, "transfer_encoding");
 }
 
-Refusal read_version(std::string_view text, Head* out) {
+HeadError read_version(std::string_view text, Head* out) {
   if (text == "HTTP/1.1") {
     out->version = Version::kHttp11;
   } else if (text == "HTTP/1.0") {
@@ -68,7 +68,7 @@ class Inspection {
  public:
   Inspection(Head* out, HeadText* text) : out_(out), text_(text) {}
 
-  Refusal request_line(std::string_view line) {
+  HeadError request_line(std::string_view line) {
     keep(line);
     size_t first = line.find(' '), last = line.rfind(' ');
     if (first == std::string_view::npos || first == last) return bad(reason::kParse, "malformed request line");
@@ -82,7 +82,7 @@ class Inspection {
     return split_target();
   }
 
-  Refusal field_line(std::string_view line) {
+  HeadError field_line(std::string_view line) {
     if (line[0] == ' ' || line[0] == '\t') return bad(reason::kParse, "folded header lines are not allowed");
     size_t colon = 0;
     while (colon < line.size() && (kClass[uint8_t(line[colon])] & kToken)) ++colon;
@@ -94,7 +94,7 @@ class Inspection {
     return field(name, value, line);
   }
 
-  Refusal judge() {
+  HeadError judge() {
     text_->for_parser.append("\r\n");
     if (te_count_ > 0) {
       if (te_count_ > 1 || cl_count_ > 0 || out_->version == Version::kHttp10 || !out_->chunked) return refuse_te();
@@ -113,13 +113,13 @@ class Inspection {
  private:
   void keep(std::string_view line) { text_->for_parser.append(line).append("\r\n"); }
 
-  static Refusal bad_name(std::string_view line) {
+  static HeadError bad_name(std::string_view line) {
     bool colon = line.find(':') != std::string_view::npos;
     return bad(reason::kParse, colon ? "malformed header name" : "header line without a colon");
   }
 
   // RFC 9112 §3.2.
-  Refusal split_target() {
+  HeadError split_target() {
     std::string_view& target = out_->target;
     if (out_->method == "CONNECT") return {501, reason::kParse, "CONNECT is not supported"};
     if (target[0] == '/' || (target == "*" && out_->method == "OPTIONS")) return {};
@@ -133,7 +133,7 @@ class Inspection {
   }
 
   // Beast's parser looks into the fields whose lines are kept.
-  Refusal field(std::string_view name, std::string_view value, std::string_view line) {
+  HeadError field(std::string_view name, std::string_view value, std::string_view line) {
     switch (name.size()) {
       case 2:
         if (named(name, "te")) out_->te_trailers = out_->te_trailers || has_element(value, "trailers");
@@ -174,7 +174,7 @@ class Inspection {
       out_->keep_alive = true;
   }
 
-  Refusal expect(std::string_view value) {
+  HeadError expect(std::string_view value) {
     if (!same_text(value, "100-continue")) return {417, reason::kParse, "only Expect: 100-continue is supported"};
     out_->expect_continue = true;
     return {};
@@ -196,7 +196,7 @@ class Inspection {
 
   // 1*DIGIT, RFC 9110 §8.6: leading zeros are legal, and decimal for everybody. The parser gets the number without
   // them.
-  Refusal content_length(std::string_view value) {
+  HeadError content_length(std::string_view value) {
     if (++cl_count_ > 1) return bad(reason::kFramingCl, "more than one Content-Length header");
     while (value.size() > 1 && value[0] == '0') value.remove_prefix(1);
     if (value.empty() || value.size() > 18) return bad(reason::kFramingCl, "malformed Content-Length");
@@ -210,7 +210,7 @@ class Inspection {
     return {};
   }
 
-  Refusal refuse_te() const {
+  HeadError refuse_te() const {
     if (te_count_ == 1 && cl_count_ == 0 && te_unknown_ && out_->version == Version::kHttp11)
       return {501, reason::kFramingTe, "only Transfer-Encoding: chunked is supported"};
     return bad(reason::kFramingTe, "ambiguous Transfer-Encoding");
@@ -225,13 +225,13 @@ class Inspection {
 
 }  // namespace
 
-size_t HeadScan::advance(std::string_view all, const Limits& limits, Refusal* refusal) {
+size_t HeadScan::advance(std::string_view all, const Limits& limits, HeadError* refusal) {
   while (true) {
     const auto* lf = static_cast<const char*>(std::memchr(all.data() + searched_, '\n', all.size() - searched_));
     size_t end = lf ? size_t(lf - all.data()) : all.size();
     if (end >= limits.header_bytes) {
-      *refusal = lines_ == 0 ? Refusal{414, reason::kHeaderBytes, "request line too long"}
-                             : Refusal{431, reason::kHeaderBytes, "request head too large"};
+      *refusal = lines_ == 0 ? HeadError{414, reason::kHeaderBytes, "request line too long"}
+                             : HeadError{431, reason::kHeaderBytes, "request head too large"};
       return 0;
     }
     searched_ = all.size();
@@ -252,14 +252,14 @@ size_t HeadScan::advance(std::string_view all, const Limits& limits, Refusal* re
   }
 }
 
-Refusal inspect_head(std::string_view head, const Limits&, Head* out, HeadText* text) {
+HeadError inspect_head(std::string_view head, const Limits&, Head* out, HeadText* text) {
   Inspection inspection(out, text);
   bool first = true;
   while (head.size() > 2) {
     size_t lf = head.find('\n');  // HeadScan has seen that each follows a CR
     std::string_view line = head.substr(0, lf - 1);
     head.remove_prefix(lf + 1);
-    Refusal refusal = first ? inspection.request_line(line) : inspection.field_line(line);
+    HeadError refusal = first ? inspection.request_line(line) : inspection.field_line(line);
     if (refusal) return refusal;
     first = false;
   }

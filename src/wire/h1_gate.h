@@ -25,7 +25,7 @@
 namespace weir::wire {
 
 // Why a request cannot be taken: status and text for the client, `reason` for the metrics. Status 0: it can.
-struct Refusal {
+struct HeadError {
   int status = 0;
   std::string_view reason, text;  // literals
   explicit operator bool() const { return status != 0; }
@@ -36,7 +36,7 @@ class HeadScan {
  public:
   // `all` is everything of this head so far (a longer view of the same bytes each time). Returns the length of the
   // head, its empty line included, or 0: then either `*refusal` is set or more is needed.
-  size_t advance(std::string_view all, const Limits& limits, Refusal* refusal);
+  size_t advance(std::string_view all, const Limits& limits, HeadError* refusal);
   void restart() { *this = HeadScan(); }
 
  private:
@@ -69,6 +69,6 @@ struct HeadText {
 };
 
 // Looks at a complete head, as HeadScan found it. `text` is filled from empty, also where the head is refused.
-Refusal inspect_head(std::string_view head, const Limits& limits, Head* out, HeadText* text);
+HeadError inspect_head(std::string_view head, const Limits& limits, Head* out, HeadText* text);
 
 }  // namespace weir::wire

@@ -53,7 +53,7 @@ size_t H1Output::gather(std::span<iovec> out) const {
 void H1Output::consume(size_t n) {
   sent_ += n;
   while (n > 0) {
-    Piece& piece = pieces_[front_];
+    OutputPiece& piece = pieces_[front_];
     size_t taken = std::min(n, piece.size);
     piece.data += taken, piece.size -= taken, n -= taken;
     if (piece.size > 0) return;

@@ -31,14 +31,14 @@ class H1Output {
   uint64_t sent() const { return sent_; }
 
  private:
-  struct Piece {
+  struct OutputPiece {
     base::Bytes hold;  // keeps `data` alive
     const std::byte* data;
     size_t size;
   };
   void open_block(size_t least);
 
-  std::vector<Piece> pieces_;
+  std::vector<OutputPiece> pieces_;
   size_t front_ = 0;             // pieces_ before it are gone
   base::Slab* block_ = nullptr;  // the text block that is being filled; one reference
   size_t used_ = 0;              // of block_

@@ -64,7 +64,7 @@ void H1Exchange::start(const Head& head, Fields&& fields, const PeerInfo& peer) 
   keep_alive_ = head.keep_alive;
   await_100_ = head.expect_continue;
   te_trailers_ = head.te_trailers;
-  ledger_.began = h1_.wire_.now();
+  record_.began = h1_.wire_.now();
 }
 
 // Ready for another request; strings keep their memory.
@@ -77,13 +77,13 @@ void H1Exchange::clear() {
   request_.content_length = -1;
   forget_client();
   content_ = base::Bytes();
-  standing_.clear();
-  reader_.reset();
+  extra_fields_.clear();
+  listener_.reset();
   note = nullptr;
-  std::string id = std::move(ledger_.request_id);
+  std::string id = std::move(record_.request_id);
   id.clear();
-  ledger_ = Ledger();
-  ledger_.request_id = std::move(id);
+  record_ = RequestRecord();
+  record_.request_id = std::move(id);
   plan_ = Plan();
   upgraded_ = begun_ = turn_ = headed_ = ended_ = gone_ = cut_ = close_ = read_whole_ = await_100_ = te_trailers_ =
       above_ = false;
@@ -112,7 +112,7 @@ void H1Exchange::head(Response response) {
   if (!open() || headed_) return;
   headed_ = true;
   upgraded_ = response.status == 101;
-  ledger_.status = response.status;
+  record_.status = response.status;
   if (turn_)
     write_head(response);
   else
@@ -122,10 +122,10 @@ void H1Exchange::head(Response response) {
 void H1Exchange::body(base::Bytes piece) {
   if (!open() || !headed_ || piece.empty()) return;
   if (!charge_piece(h1_.memory_, piece, small_)) {
-    ledger_.reject = reason::kOverload;
+    record_.reject = reason::kOverload;
     return reset(Reset::kInternal);
   }
-  ledger_.bytes_out += piece.size();
+  record_.bytes_out += piece.size();
   if (turn_) {
     write_body(std::move(piece));
   } else {
@@ -210,7 +210,7 @@ void H1Exchange::write_head(const Response& response) {
   if (h1_.env_.date && status >= 200) text += h1_.env_.date->line();
   framing_ = Framing::kChunked;
   write_fields(response.fields, status, text);
-  write_fields(standing_, status, text);
+  write_fields(extra_fields_, status, text);
   write_framing(status, text);
   text += "\r\n";
   h1_.output_.append(text);

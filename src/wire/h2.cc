@@ -356,7 +356,7 @@ void H2::check_exchange(H2Exchange& x) {
   settle_lost(x);
   if (x.in.stalled) collected(x, x.collector.retry());
   auto slow = [&](std::string_view why) {
-    x.ledger().reject = why;
+    x.record().reject = why;
     x.out.ended = false;  // a response that does not get away is cut off
     x.reset(Reset::kCancel);
     guard_.glitch(now_);

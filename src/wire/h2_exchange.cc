@@ -32,7 +32,7 @@ void H2Exchange::head(Response response) {
   if (over || out.started || out.ended) return;
   out.started = true;
   out.response = std::move(response);
-  int status = ledger_.status = out.response.status;
+  int status = record_.status = out.response.status;
   out.bodiless = is_head() || bodiless(status);
   out.status = {char('0' + status / 100 % 10), char('0' + status / 10 % 10), char('0' + status % 10)};
   streams_->touch(*this);
@@ -41,13 +41,13 @@ void H2Exchange::head(Response response) {
 void H2Exchange::body(base::Bytes piece) {
   if (over || !out.started || out.ended || out.bodiless || piece.empty()) return;
   if (!charge_piece(memory(), piece, out.small)) {
-    ledger_.reject = reason::kOverload;
+    record_.reject = reason::kOverload;
     return reset(Reset::kInternal);
   }
   out.queued += piece.size();
   out.backlog += piece.size();
   if (out.backlog >= kLowWater) out.above = true;
-  ledger_.bytes_out += piece.size();
+  record_.bytes_out += piece.size();
   out.queue.push(std::move(piece));
   streams_->touch(*this);
 }
@@ -79,8 +79,8 @@ void H2Exchange::open(H2Streams& streams, int32_t stream, const PeerInfo& peer) 
   stream_ = stream;
   request_.version = Version::kHttp2;
   request_.peer = &peer;
-  ledger_.began = streams.now();
-  in.moved = ledger_.began;
+  record_.began = streams.now();
+  in.moved = record_.began;
   open_stream = true;
 }
 
@@ -94,9 +94,9 @@ void H2Exchange::recycle() {
   request_.content_length = -1;
   forget_client();
   content_ = {};
-  standing_.clear();
-  ledger_ = {};
-  reader_.reset();
+  extra_fields_.clear();
+  record_ = {};
+  listener_.reset();
   note = nullptr;
 
   std::string cookie = std::move(in.cookie), host = std::move(in.host);
@@ -120,8 +120,8 @@ uint64_t H2Exchange::kept() const {
 }
 
 void H2Exchange::close_reader() {
-  auto reader = std::move(reader_);
-  tell_close(*this, reader.get(), complete);
+  auto listener = std::move(listener_);
+  tell_close(*this, listener.get(), complete);
 }
 
 void H2Exchange::abandon_output() {

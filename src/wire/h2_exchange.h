@@ -44,7 +44,7 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
   size_t backlog() const override { return out.backlog; }
   void consume(size_t n) override;
   void expect(size_t n) override;
-  base::Time now() const override { return streams_ ? streams_->now() : ledger_.began; }
+  base::Time now() const override { return streams_ ? streams_->now() : record_.began; }
   base::Ticket ticket() override { return base::Ticket(*this); }
   // AnswerFlow
   base::MemoryLedger* memory() override { return streams_ ? streams_->memory() : nullptr; }
@@ -65,8 +65,8 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
   int32_t stream() const { return stream_; }
   Request& mutable_request() { return request_; }
   void set_content(base::Bytes content) { content_ = std::move(content); }
-  Fields& standing_fields() { return standing_; }
-  // Tells the Reader that it is over and destroys it.
+  Fields& add_extra_fields() { return extra_fields_; }
+  // Tells the ExchangeListener that it is over and destroys it.
   void close_reader();
   // Drops what has not been sent.
   void abandon_output();
@@ -112,7 +112,7 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
   bool begun = false;        // the Intake has seen it
   bool asked_reset = false;  // a reset that is not the peer's fault
   bool over = false;         // queued to be closed, or closed
-  bool closed = false;       // the Reader and the Intake have heard
+  bool closed = false;       // the ExchangeListener and the Intake have heard
   bool complete = false;
   bool touched = false;  // in the session's list
   uint32_t marks = 0;    // places in the output that refer to this

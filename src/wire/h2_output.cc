@@ -37,7 +37,7 @@ void H2Output::refer(base::Bytes piece) {
 size_t H2Output::gather(std::span<iovec> out) {
   size_t n = std::min(out.size(), pieces_.size());
   for (size_t i = 0; i < n; ++i) {
-    const Piece& p = pieces_[i];
+    const StreamPiece& p = pieces_[i];
     size_t skip = i == 0 ? front_at_ : 0;
     out[i] = {const_cast<std::byte*>(p.data) + skip, p.size - skip};
   }

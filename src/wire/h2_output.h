@@ -38,13 +38,13 @@ class H2Output {
  private:
   static constexpr size_t kBlock = 16 << 10;
 
-  struct Piece {
+  struct StreamPiece {
     const std::byte* data = nullptr;
     size_t size = 0;
     base::Bytes hold;  // keeps the memory alive
   };
 
-  Fifo<Piece> pieces_;
+  Fifo<StreamPiece> pieces_;
   size_t front_at_ = 0;          // bytes of the first piece that are gone
   base::Slab* block_ = nullptr;  // one reference is ours
   size_t block_used_ = 0;

@@ -139,10 +139,10 @@ int H2::on_frame(const nghttp2_frame& frame) {
       break;
     case NGHTTP2_RST_STREAM:
       if (H2Exchange* x = exchange_of(frame.hd.stream_id)) {
-        bool premature = !x->out.started && now_ - x->ledger().began < kYoung;
+        bool premature = !x->out.started && now_ - x->record().began < kYoung;
         guard_.stream_closed(premature ? Guard::Life::kPremature : Guard::Life::kUseful);
         // Sent, not just handed over: what is answered at once would make resets in the same read free.
-        if (x->out.finished || x->ledger().bytes_out > x->out.backlog) guard_.answered_was_reset();
+        if (x->out.finished || x->record().bytes_out > x->out.backlog) guard_.answered_was_reset();
         x->asked_reset = true;  // counted here, not again when the stream closes
       }
       break;
@@ -223,7 +223,7 @@ int H2::on_data(int32_t stream, std::span<const std::byte> piece) {
     nghttp2_session_consume(session_, stream, piece.size());
     return 0;
   }
-  x->ledger().bytes_in += piece.size();
+  x->record().bytes_in += piece.size();
   if (x->out.finished) {  // unread, and its own window is not opened again: check_unread()
     nghttp2_session_consume_connection(session_, piece.size());
     return 0;
@@ -234,7 +234,7 @@ int H2::on_data(int32_t stream, std::span<const std::byte> piece) {
   if (x->in.discard || x->over || x->out.ended) {
     consume(*x, piece.size());
   } else if (x->in.plan == BodyPlan::kStream) {
-    if (x->reader())
+    if (x->listener())
       tell_data(*x, piece);
     else
       consume(*x, piece.size());
@@ -297,15 +297,15 @@ void H2::drop_body(H2Exchange& x) {
 void H2::refuse(H2Exchange& x, int status, std::string_view reason, std::string_view text) {
   x.in.discard = true;
   drop_body(x);
-  x.ledger().reject = reason;
+  x.record().reject = reason;
   if (x.out.started) return x.reset(Reset::kCancel);
   bool ours = status == 431 || status == 413 || reason == reason::kOverload;
-  x.ledger().code = ours ? base::Code::kResourceExhausted : base::code_from_http(status);
-  if (status == 503) x.standing_fields().add("retry-after", "1");
+  x.record().code = ours ? base::Code::kResourceExhausted : base::code_from_http(status);
+  if (status == 503) x.add_extra_fields().add("retry-after", "1");
   if (!x.in.grpc) return x.respond(status, "application/json", base::Bytes::adopt(error_json(text)));
   Response response;
   response.fields.add("content-type", "application/grpc");
-  response.fields.add("grpc-status", std::to_string(int(x.ledger().code)));
+  response.fields.add("grpc-status", std::to_string(int(x.record().code)));
   response.fields.add("grpc-message", text);
   x.head(std::move(response));
   x.end({});

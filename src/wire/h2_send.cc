@@ -98,7 +98,7 @@ void H2::submit_head(H2Exchange& x) {
   // gRPC's clients do without: its bytes are saved.
   if (env_.date && !x.in.grpc) nva_.push_back(nv_of("date", env_.date->value()));
   add_fields(x.out.response.fields);
-  add_fields(x.standing());
+  add_fields(x.extra_fields());
   bool bare = x.out.ended && x.out.queued == 0 && x.out.trailers.size() == 0;
   if (!bare && (!x.out.ended || x.out.queued > kLargeFrame)) {
     nghttp2_extpri share{NGHTTP2_EXTPRI_DEFAULT_URGENCY, 1};  // takes turns with the others

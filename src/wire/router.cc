@@ -98,24 +98,24 @@ struct Router::Table {
 // The client's request id if it is harmless, else a new one; it goes back to the client and into the access log.
 void Router::Table::identify(Exchange& x) {
   const Fields& fields = x.request().fields;
-  Ledger& ledger = x.ledger();
-  if (ledger.began == base::kNever) ledger.began = x.now();
+  RequestRecord& record = x.record();
+  if (record.began == base::kNever) record.began = x.now();
   std::string_view id = fields.find("x-request-id");
   bool theirs = safe_id(id);
   if (theirs) {
-    ledger.request_id = id;
+    record.request_id = id;
   } else {
     std::array<char, 16> digits;
     uint64_t bits = env.random();
     for (char& c : digits) c = "0123456789abcdef"[bits & 15], bits >>= 4;
-    ledger.request_id.assign(digits.data(), digits.size());
+    record.request_id.assign(digits.data(), digits.size());
   }
   // A gRPC client that sent none has it with an error alone (rpc_call.h).
   if (theirs || !is_grpc_or_web(x.request().fields.find("content-type")))
-    x.standing().add("x-request-id", ledger.request_id);
+    x.extra_fields().add("x-request-id", record.request_id);
   if (auto trace = fields.find("traceparent"); safe_traceparent(trace)) {
-    ledger.traceparent = trace;
-    x.standing().add("traceparent", trace);
+    record.traceparent = trace;
+    x.extra_fields().add("traceparent", trace);
   }
 }
 
@@ -123,9 +123,9 @@ void Router::Table::identify(Exchange& x) {
 void Router::Table::allow_origin(Exchange& x, std::string_view origin) const {
   const auto& origins = cors().origins;
   bool any = std::find(origins.begin(), origins.end(), "*") != origins.end();
-  x.standing().add("access-control-allow-origin", any ? std::string_view("*") : origin);
-  x.standing().add("access-control-expose-headers", kExposed);
-  if (!any) x.standing().add("vary", "origin");
+  x.extra_fields().add("access-control-allow-origin", any ? std::string_view("*") : origin);
+  x.extra_fields().add("access-control-expose-headers", kExposed);
+  if (!any) x.extra_fields().add("vary", "origin");
 }
 
 void Router::Table::preflight(Exchange& x, const PathEntry& entry) const {
@@ -140,14 +140,14 @@ void Router::Table::preflight(Exchange& x, const PathEntry& entry) const {
       response.fields.add("access-control-allow-headers", wanted);
     response.fields.add("access-control-max-age", kMaxAge);
   }
-  x.ledger().route = entry.pattern;
+  x.record().route = entry.pattern;
   x.respond(std::move(response), {});
 }
 
 void Router::Table::refuse(Exchange& x, Response&& with, int status, std::string_view text) const {
-  x.ledger().code = base::code_from_http(status);
-  // A standing field is the one way to add to an answer that an ErrorForm words.
-  for (size_t i = 0; i < with.fields.size(); ++i) x.standing().add(with.fields[i].name, with.fields[i].value);
+  x.record().code = base::code_from_http(status);
+  // An extra field is the one way to add to an answer that an ErrorForm words.
+  for (size_t i = 0; i < with.fields.size(); ++i) x.extra_fields().add(with.fields[i].name, with.fields[i].value);
   std::string_view path = x.request().path();
   for (const auto& [prefix, form] : forms)
     if (path.starts_with(prefix)) return form(x, status, text);
@@ -157,7 +157,7 @@ void Router::Table::refuse(Exchange& x, Response&& with, int status, std::string
 Plan Router::Table::no_route(Exchange& x, std::unique_ptr<Match> match) {
   const Request& request = x.request();
   if (claims && claims(request)) {
-    x.ledger().protocol = fallback.protocol;
+    x.record().protocol = fallback.protocol;
     remember(x, fallback, std::move(match));
     return fallback.plan;
   }
@@ -168,7 +168,7 @@ Plan Router::Table::no_route(Exchange& x, std::unique_ptr<Match> match) {
   }
   std::string text = "no such path: " + std::string(path.substr(0, kMaxQuoted));
   if (std::string near = paths.nearest(path); !near.empty()) text += "; did you mean " + near + "?";
-  x.ledger().code = base::Code::kNotFound;
+  x.record().code = base::Code::kNotFound;
   refuse(x, {}, 404, text);
   return {BodyPlan::kIgnore};
 }
@@ -180,14 +180,14 @@ Plan Router::Table::no_method(Exchange& x, const PathEntry& entry) {
   }
   Response with;
   with.fields.add("allow", entry.allow + ", OPTIONS");
-  x.ledger().route = entry.pattern;
+  x.record().route = entry.pattern;
   refuse(x, std::move(with), 405, x.request().method + " is not for this path; it takes " + entry.allow);
   return {BodyPlan::kIgnore};
 }
 
 Plan Router::Table::deny(Exchange& x, const Route* route, const Denial& denial) const {
-  x.ledger().reject = denial.reason;
-  x.ledger().code = denial.status.code;
+  x.record().reject = denial.reason;
+  x.record().code = denial.status.code;
   if (!route || !route->service->refuse(x, denial.status)) {
     refuse(x, {}, base::http_status(denial.status.code), denial.status.text);
     return {BodyPlan::kIgnore};
@@ -232,13 +232,13 @@ Plan Router::begin(Exchange& exchange) {
   const PathEntry* entry = t.paths.find(request.path(), match->args);
   const Route* route = entry ? entry->find(request.method) : nullptr;
   if (route) {
-    exchange.ledger().protocol = route->protocol;
-    exchange.ledger().route = entry->pattern;
+    exchange.record().protocol = route->protocol;
+    exchange.record().route = entry->pattern;
   }
   Plan plan;
   if (auto denial = t.access.check(request, route ? route->permission : Permission::kRead)) {
     guarded(exchange, [&] { plan = t.deny(exchange, route, *denial); });
-    return exchange.reader() ? plan : Plan{BodyPlan::kIgnore};
+    return exchange.listener() ? plan : Plan{BodyPlan::kIgnore};
   }
   if (!entry) {
     plan = t.no_route(exchange, std::move(match));
@@ -269,7 +269,7 @@ void Router::rejected(std::string_view reason, const PeerInfo& peer) {
 }
 
 void respond_error(Exchange& exchange, int status, std::string_view text) {
-  if (exchange.ledger().code == base::Code::kOk) exchange.ledger().code = base::code_from_http(status);
+  if (exchange.record().code == base::Code::kOk) exchange.record().code = base::code_from_http(status);
   Response response;
   response.status = status;
   response.fields.add("content-type", "application/json");
@@ -278,7 +278,7 @@ void respond_error(Exchange& exchange, int status, std::string_view text) {
 }
 
 void respond_error(Exchange& exchange, const base::Status& status) {
-  exchange.ledger().code = status.code;
+  exchange.record().code = status.code;
   respond_error(exchange, base::http_status(status), status.text);
 }
 

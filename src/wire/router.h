@@ -31,11 +31,12 @@ class PathArgs {
 // Answers requests of one or more routes.
 class Service {
  public:
-  // kWhole: the request is complete. kStream and kIgnore: its head is; kStream: attach a Reader before returning.
+  // kWhole: the request is complete. kStream and kIgnore: its head is; kStream: attach an ExchangeListener before
+  // returning.
   virtual void serve(Exchange& exchange, const PathArgs& args) = 0;
   // Instead of serve(): the request may not come in, and `why` names the setting. Answers it in the protocol's own form
-  // from its head alone; a Reader is attached only if the answer needs one. False: nothing is answered, the Router
-  // words it (Router::error_form).
+  // from its head alone; an ExchangeListener is attached only if the answer needs one. False: nothing is answered, the
+  // Router words it (Router::error_form).
   virtual bool refuse(Exchange&, const base::Status& /*why*/) { return false; }
 
  protected:

@@ -14,30 +14,30 @@ namespace {
 
 using base::Code;
 
-enum class Form : uint8_t { kOther, kGrpc, kWeb, kWebText, kJson };
+enum class RpcForm : uint8_t { kOther, kGrpc, kWeb, kWebText, kJson };
 
 // "application/grpc; charset=utf-8" → kGrpc. A message format other than proto ("+json") is none of ours.
-Form form_of(const Request& request) {
+RpcForm form_of(const Request& request) {
   std::string_view type = request.fields.find("content-type");
-  if (type == "application/grpc") return Form::kGrpc;
+  if (type == "application/grpc") return RpcForm::kGrpc;
   type = trim(type.substr(0, type.find(';')));
-  if (same_text(type, "application/json") || same_text(type, "application/x-ndjson")) return Form::kJson;
+  if (same_text(type, "application/json") || same_text(type, "application/x-ndjson")) return RpcForm::kJson;
   constexpr std::string_view kProto = "+proto";
   if (type.size() > kProto.size() && same_text(type.substr(type.size() - kProto.size()), kProto))
     type.remove_suffix(kProto.size());
-  if (same_text(type, "application/grpc")) return Form::kGrpc;
-  if (same_text(type, "application/grpc-web")) return Form::kWeb;
-  if (same_text(type, "application/grpc-web-text")) return Form::kWebText;
-  return Form::kOther;
+  if (same_text(type, "application/grpc")) return RpcForm::kGrpc;
+  if (same_text(type, "application/grpc-web")) return RpcForm::kWeb;
+  if (same_text(type, "application/grpc-web-text")) return RpcForm::kWebText;
+  return RpcForm::kOther;
 }
 
 bool speaks_grpc(const Request& request) {
-  Form form = form_of(request);
-  return request.method == "POST" && form != Form::kOther && form != Form::kJson;
+  RpcForm form = form_of(request);
+  return request.method == "POST" && form != RpcForm::kOther && form != RpcForm::kJson;
 }
 
 void refuse_call(Exchange& exchange, int status, std::string_view text) {
-  if (!exchange.standing().has(kRequestId)) exchange.standing().add(kRequestId, exchange.ledger().request_id);
+  if (!exchange.extra_fields().has(kRequestId)) exchange.extra_fields().add(kRequestId, exchange.record().request_id);
   respond_error(exchange, status, text);
   exchange.attach(make_discard());
 }
@@ -45,17 +45,17 @@ void refuse_call(Exchange& exchange, int status, std::string_view text) {
 // Message sizes bound what a call may cost; how many messages a stream carries is its own business.
 constexpr Plan kStreamed{BodyPlan::kStream, std::numeric_limits<uint64_t>::max()};
 
-std::unique_ptr<RpcCall> make_call(Form form, const RpcRoute& route, const RpcHouse& house, Exchange& exchange) {
+std::unique_ptr<RpcCall> make_call(RpcForm form, const RpcRoute& route, const RpcState& state, Exchange& exchange) {
   switch (form) {
-    case Form::kGrpc: return make_grpc_call(route, house, exchange);
-    case Form::kWeb: return make_web_call(route, house, exchange, WebCoding::kBinary);
-    case Form::kWebText: return make_web_call(route, house, exchange, WebCoding::kText);
-    default: return make_json_call(route, house, exchange);
+    case RpcForm::kGrpc: return make_grpc_call(route, state, exchange);
+    case RpcForm::kWeb: return make_web_call(route, state, exchange, WebCoding::kBinary);
+    case RpcForm::kWebText: return make_web_call(route, state, exchange, WebCoding::kText);
+    default: return make_json_call(route, state, exchange);
   }
 }
 
-void serve_form(Form form, const RpcRoute& route, const RpcHouse& house, Exchange& exchange) {
-  auto call = make_call(form, route, house, exchange);
+void serve_form(RpcForm form, const RpcRoute& route, const RpcState& state, Exchange& exchange) {
+  auto call = make_call(form, route, state, exchange);
   RpcCall& begun = *call;
   exchange.attach(std::move(call));
   begun.begin();
@@ -64,24 +64,25 @@ void serve_form(Form form, const RpcRoute& route, const RpcHouse& house, Exchang
 // One method at its path.
 class MethodService final : public Service {
  public:
-  MethodService(RpcRoute route, const RpcHouse& house) : route_(std::move(route)), house_(house) {}
+  MethodService(RpcRoute route, const RpcState& state) : route_(std::move(route)), state_(state) {}
 
   void serve(Exchange& exchange, const PathArgs&) override {
-    Form form = form_here(exchange.request());
-    if (form == Form::kOther)
+    RpcForm form = form_here(exchange.request());
+    if (form == RpcForm::kOther)
       return refuse_call(exchange, 415,
                          "content-type must be application/grpc, application/grpc-web or application/json");
-    if (form == Form::kGrpc && exchange.request().version != Version::kHttp2)
+    if (form == RpcForm::kGrpc && exchange.request().version != Version::kHttp2)
       return refuse_call(exchange, 505,
                          "gRPC needs HTTP/2; over HTTP/1.1 use application/grpc-web or application/json");
-    serve_form(form, route_, house_, exchange);
+    serve_form(form, route_, state_, exchange);
   }
 
   // A call that has ended before it began, in the form in which it was made.
   bool refuse(Exchange& exchange, const base::Status& why) override {
-    Form form = form_here(exchange.request());
-    if (form == Form::kOther || (form == Form::kGrpc && exchange.request().version != Version::kHttp2)) return false;
-    auto call = make_call(form, route_, house_, exchange);
+    RpcForm form = form_here(exchange.request());
+    if (form == RpcForm::kOther || (form == RpcForm::kGrpc && exchange.request().version != Version::kHttp2))
+      return false;
+    auto call = make_call(form, route_, state_, exchange);
     RpcCall& refused = *call;
     exchange.attach(std::move(call));
     refused.finish(why);
@@ -89,13 +90,13 @@ class MethodService final : public Service {
   }
 
  private:
-  Form form_here(const Request& request) const {
-    Form form = form_of(request);
-    return form == Form::kJson && !house_.json ? Form::kOther : form;
+  RpcForm form_here(const Request& request) const {
+    RpcForm form = form_of(request);
+    return form == RpcForm::kJson && !state_.json ? RpcForm::kOther : form;
   }
 
   RpcRoute route_;
-  const RpcHouse& house_;
+  const RpcState& state_;
 };
 
 // Ends every call with UNIMPLEMENTED, naming what is not there.
@@ -121,7 +122,7 @@ class Nobody final : public RpcMethod {
 
 struct RpcServer::Parts {
   Router& router;
-  RpcHouse house;
+  RpcState state;
   std::vector<std::unique_ptr<MethodService>> methods;
   std::set<std::string, std::less<>> services;
   Nobody nobody{services};
@@ -129,28 +130,28 @@ struct RpcServer::Parts {
 };
 
 RpcServer::RpcServer(Router& router, base::Env& env, base::SlabSource& slabs, JsonForm* json, RpcOptions options)
-    : parts_(new Parts{router, RpcHouse{env, slabs, json, options, nullptr}, {}, {}}) {
+    : parts_(new Parts{router, RpcState{env, slabs, json, options, nullptr}, {}, {}}) {
   router.fallback(*this, speaks_grpc, "grpc", kStreamed);
 }
 
 RpcServer::~RpcServer() = default;
 
-void RpcServer::employ(Errands& errands) { parts_->house.errands = &errands; }
+void RpcServer::set_worker_pool(Offload& offload) { parts_->state.offload = &offload; }
 
 void RpcServer::add(RpcRoute route) {
   std::string path = "/" + route.service + "/" + route.method;
   std::string_view protocol = route.protocol;
   Permission permission = route.permission;
   parts_->services.insert(route.service);
-  parts_->methods.push_back(std::make_unique<MethodService>(std::move(route), parts_->house));
+  parts_->methods.push_back(std::make_unique<MethodService>(std::move(route), parts_->state));
   parts_->router.add({"POST", std::move(path), parts_->methods.back().get(), protocol, kStreamed, permission});
 }
 
 void RpcServer::serve(Exchange& exchange, const PathArgs&) {
-  Form form = form_of(exchange.request());
-  if (form == Form::kGrpc && exchange.request().version != Version::kHttp2)
+  RpcForm form = form_of(exchange.request());
+  if (form == RpcForm::kGrpc && exchange.request().version != Version::kHttp2)
     return refuse_call(exchange, 505, "gRPC needs HTTP/2; over HTTP/1.1 use application/grpc-web");
-  serve_form(form, parts_->unknown, parts_->house, exchange);
+  serve_form(form, parts_->unknown, parts_->state, exchange);
 }
 
 }  // namespace weir::wire

@@ -21,7 +21,7 @@
 namespace weir::wire {
 
 class BodyMemory;
-class Errands;
+class Offload;
 class Rpc;
 
 // JSON of so many bytes is worked on where it came in: half a millisecond at most where it is read directly, ten where
@@ -32,9 +32,9 @@ inline constexpr size_t kLongText = size_t(64) << 10, kLongMessage = size_t(32) 
 enum class MessageCompress : uint8_t { kAsConfigured, kNever };
 
 // What a streaming method hangs on its Rpc. Owned by the Rpc.
-class RpcReader {
+class RpcListener {
  public:
-  virtual ~RpcReader() = default;
+  virtual ~RpcListener() = default;
   virtual void on_message(Rpc& rpc, base::Bytes message) = 0;
   // Asked before each message: while true none is delivered, and flow control holds the peer.
   virtual bool full() const { return false; }
@@ -53,8 +53,8 @@ class Rpc {
   const Fields& metadata() { return exchange().request().fields; }
   // From grpc-timeout; kNever when the client set none.
   virtual base::Time deadline() const = 0;
-  void attach(std::unique_ptr<RpcReader> reader) { reader_ = std::move(reader); }
-  RpcReader* reader() { return reader_.get(); }
+  void attach(std::unique_ptr<RpcListener> listener) { listener_ = std::move(listener); }
+  RpcListener* listener() { return listener_.get(); }
 
   // Response metadata that goes out with the head; before the first send(). Names are lower-case; the value of a name
   // that ends in "-bin" is raw bytes (sent as base64), any other is visible ASCII.
@@ -76,7 +76,7 @@ class Rpc {
   virtual size_t backlog() { return exchange().backlog(); }
 
  protected:
-  std::unique_ptr<RpcReader> reader_;
+  std::unique_ptr<RpcListener> listener_;
 };
 
 enum class RpcKind : uint8_t { kUnary, kClientStream, kServerStream, kBidi };
@@ -97,7 +97,7 @@ class RpcMethod {
  public:
   // Unary and server-streaming: the one request message is complete (none or two have been refused already).
   virtual void call(Rpc&, base::Bytes /*message*/) {}
-  // Client-streaming and bidi: the head is there; attach a reader before returning.
+  // Client-streaming and bidi: the head is there; attach a listener before returning.
   virtual void open(Rpc&) {}
 
  protected:
@@ -143,13 +143,13 @@ struct RpcOptions {
 // Anything else is 415. Unknown methods of the services added, and gRPC requests to unknown services, are UNIMPLEMENTED
 // (a trailers-only response with HTTP 200).
 //
-// Deadlines (grpc-timeout) are enforced here: the peer gets DEADLINE_EXCEEDED, the RpcReader its on_close(). Of a unary
-// call only until its request is complete: the method passes Rpc::deadline() on to its Call, and the bus enforces it.
-// Backpressure, in every form: while no slab is to be had, or the peer lets Exchange::kHighWater of answers pile up,
-// request bytes are not consumed, so flow control holds the peer. Who waits for a slab in vain, or is silent while
+// Deadlines (grpc-timeout) are enforced here: the peer gets DEADLINE_EXCEEDED, the RpcListener its on_close(). Of a
+// unary call only until its request is complete: the method passes Rpc::deadline() on to its Call, and the bus enforces
+// it. Backpressure, in every form: while no slab is to be had, or the peer lets Exchange::kHighWater of answers pile
+// up, request bytes are not consumed, so flow control holds the peer. Who waits for a slab in vain, or is silent while
 // others wait, gets RESOURCE_EXHAUSTED (wire/body_memory.h). A call that has more messages than one turn of the loop
-// should be kept busy with goes on in the next; long JSON is read and written by workers (employ()). Compressed
-// messages and JSON become what they are in slabs, too. A JSON message that is longer than its text is
+// should be kept busy with goes on in the next; long JSON is read and written by workers (set_worker_pool()).
+// Compressed messages and JSON become what they are in slabs, too. A JSON message that is longer than its text is
 // RESOURCE_EXHAUSTED where there is no slab for it.
 class RpcServer final : public Service {
  public:
@@ -159,7 +159,7 @@ class RpcServer final : public Service {
   void add(RpcRoute route);
   // Who does what would take too long on the shard: JSON texts above kLongText, answers above kLongMessage. Before the
   // first Exchange; borrowed. Until then all is done on the shard.
-  void employ(Errands& errands);
+  void set_worker_pool(Offload& offload);
   // As the Router's fallback: gRPC to an unknown method.
   void serve(Exchange& exchange, const PathArgs& args) override;
 

@@ -1,7 +1,7 @@
 // RpcCall: what the forms of a remote call (gRPC, gRPC-Web, JSON) have in common: metadata, deadline, message counting,
 // the one status. Private to wire/rpc*.cc.
 //
-// One object per call is both the Exchange's Reader and the method's Rpc; the Exchange owns it.
+// One object per call is both the Exchange's ExchangeListener and the method's Rpc; the Exchange owns it.
 #pragma once
 
 #include <memory>
@@ -13,20 +13,20 @@
 #include "base/attempt.h"
 #include "base/memory_ledger.h"
 #include "wire/coding.h"
-#include "wire/errands.h"
 #include "wire/grpc_frames.h"
 #include "wire/guard.h"
+#include "wire/offload.h"
 #include "wire/rpc.h"
 
 namespace weir::wire {
 
 // What all calls of one RpcServer share.
-struct RpcHouse {
+struct RpcState {
   base::Env& env;
   base::SlabSource& slabs;
   JsonForm* json;  // null: no JSON form
   RpcOptions options;
-  Errands* errands = nullptr;  // null: all is done on the shard
+  Offload* offload = nullptr;  // null: all is done on the shard
 
   // What all calls of the shard have had done for them in the turn that began at `turn`.
   mutable base::Time turn = base::kNever;
@@ -40,9 +40,9 @@ inline constexpr size_t kWorkPerTurn = 32 << 10, kAllWorkPerTurn = 64 << 10, kWo
 // Bytes that come out of an Inflater in the time in which one byte of JSON is read.
 inline constexpr size_t kInflatedPerWork = kInflateSlice / kWorkPerTurn;
 
-class RpcCall : public Reader, public Rpc, BodyMemory::Body {
+class RpcCall : public ExchangeListener, public Rpc, BodyMemory::Body {
  public:
-  RpcCall(const RpcRoute& route, const RpcHouse& house, Exchange& exchange);
+  RpcCall(const RpcRoute& route, const RpcState& state, Exchange& exchange);
   ~RpcCall() override;
 
   // The head has been read: checks metadata, opens streaming methods. After this the call may be over already.
@@ -72,7 +72,7 @@ class RpcCall : public Reader, public Rpc, BodyMemory::Body {
   // The request, as the form decodes it: messages in order, then the half-close.
   void deliver(base::Bytes message);
   void half_close();
-  // Ends the call from our side; the method's reader hears of it.
+  // Ends the call from our side; the method's listener hears of it.
   void break_off(const base::Status& status);
   // So many bytes of the request have come, and the peer owes the rest of a message that it has begun, or does not.
   // What it owes must keep coming: a peer that drips is cut off.
@@ -113,7 +113,7 @@ class RpcCall : public Reader, public Rpc, BodyMemory::Body {
   bool one_response() const { return route_.kind == RpcKind::kUnary || route_.kind == RpcKind::kClientStream; }
 
   const RpcRoute& route_;
-  const RpcHouse& house_;
+  const RpcState& state_;
   Exchange& exchange_;
   Fields initial_, trailing_;
 
@@ -147,7 +147,7 @@ class RpcCall : public Reader, public Rpc, BodyMemory::Body {
 // A call whose messages are framed as gRPC frames them, in both directions: gRPC itself and gRPC-Web.
 class FramedCall : public RpcCall {
  public:
-  FramedCall(const RpcRoute& route, const RpcHouse& house, Exchange& exchange);
+  FramedCall(const RpcRoute& route, const RpcState& state, Exchange& exchange);
 
   using Rpc::send;
   void send(std::vector<base::Bytes> pieces) final;
@@ -204,12 +204,12 @@ void write_pieces(Exchange& exchange, GrpcFlag flag, std::span<base::Bytes> piec
 inline constexpr std::string_view kRequestId = "x-request-id";
 
 // Drops the rest of a request that has been answered.
-std::unique_ptr<Reader> make_discard();
+std::unique_ptr<ExchangeListener> make_discard();
 
-std::unique_ptr<RpcCall> make_grpc_call(const RpcRoute& route, const RpcHouse& house, Exchange& exchange);
+std::unique_ptr<RpcCall> make_grpc_call(const RpcRoute& route, const RpcState& state, Exchange& exchange);
 enum class WebCoding : uint8_t { kBinary, kText };
-std::unique_ptr<RpcCall> make_web_call(const RpcRoute& route, const RpcHouse& house, Exchange& exchange,
+std::unique_ptr<RpcCall> make_web_call(const RpcRoute& route, const RpcState& state, Exchange& exchange,
                                        WebCoding coding);
-std::unique_ptr<RpcCall> make_json_call(const RpcRoute& route, const RpcHouse& house, Exchange& exchange);
+std::unique_ptr<RpcCall> make_json_call(const RpcRoute& route, const RpcState& state, Exchange& exchange);
 
 }  // namespace weir::wire

@@ -28,22 +28,22 @@ constexpr size_t kWorkPerFrame = kWorkPerTurn / 1024;
 
 }  // namespace
 
-FramedCall::FramedCall(const RpcRoute& route, const RpcHouse& house, Exchange& exchange)
-    : RpcCall(route, house, exchange), deframer_(house.slabs, house.options.max_message, owner()) {}
+FramedCall::FramedCall(const RpcRoute& route, const RpcState& state, Exchange& exchange)
+    : RpcCall(route, state, exchange), deframer_(state.slabs, state.options.max_message, owner()) {}
 
 base::Status FramedCall::check_head() {
   if (std::string_view wanted = metadata().find("grpc-encoding"); wanted.data()) {
     auto known = coding_of(wanted);
     if (!known) {
-      exchange_.ledger().reject = reason::kGrpcEncoding;
+      exchange_.record().reject = reason::kGrpcEncoding;
       initial("grpc-accept-encoding", kAcceptEncoding);
       return base::failure(Code::kUnimplemented, "grpc-encoding '" + std::string(wanted) + "' is not supported");
     }
     in_ = *known;
   }
   std::string_view accepted = metadata().find("grpc-accept-encoding");
-  if (house_.options.compress == RpcCompress::kMirror && has_element(accepted, name(in_))) out_ = in_;
-  if (house_.options.compress == RpcCompress::kAccepted) out_ = choose_coding(accepted);
+  if (state_.options.compress == RpcCompress::kMirror && has_element(accepted, name(in_))) out_ = in_;
+  if (state_.options.compress == RpcCompress::kAccepted) out_ = choose_coding(accepted);
   return {};
 }
 
@@ -65,13 +65,13 @@ void FramedCall::on_data(Exchange&, std::span<const std::byte> bytes) {
 void FramedCall::hold(std::span<const std::byte> in) {
   if (in.empty() || finished()) return;
   if (held_charge_.bytes() == 0)
-    if (auto* ledger = base::ledger_of(house_.slabs)) held_charge_ = {*ledger, base::MemoryKind::kInput};
+    if (auto* ledger = base::ledger_of(state_.slabs)) held_charge_ = {*ledger, base::MemoryKind::kInput};
   if (!held_charge_.grow(2 * uint64_t(in.size()))) return no_memory("the request");
   held_.append(reinterpret_cast<const char*>(in.data()), in.size());
 }
 
 void FramedCall::no_memory(const char* what) {
-  exchange_.ledger().reject = reason::kOverload;
+  exchange_.record().reject = reason::kOverload;
   break_off(base::overloaded("there is no memory for " + std::string(what) + "; try again later"));
 }
 
@@ -113,7 +113,7 @@ void FramedCall::pump(std::span<const std::byte>& in) {
       case Deframer::Step::kMore: break;
       case Deframer::Step::kStarved: return starved(deframer_.wanted());
       case Deframer::Step::kFailed: {
-        exchange_.ledger().reject = reason::kGrpcLen;
+        exchange_.record().reject = reason::kGrpcLen;
         return break_off(deframer_.error());
       }
       case Deframer::Step::kMessage: {
@@ -138,10 +138,10 @@ void FramedCall::pump(std::span<const std::byte>& in) {
 
 // Inflates the waiting message, in slices, and delivers it. False when it has to wait on, or the call is over.
 bool FramedCall::accept_message() {
-  const InflateLimits limits{house_.options.max_message, house_.options.inflate_ratio};
+  const InflateLimits limits{state_.options.max_message, state_.options.inflate_ratio};
   if (!inflater_) inflater_.emplace(in_, coded_, limits);
   base::Bytes plain;
-  const Inflate outcome = inflater_->step(house_.slabs, &plain);
+  const Inflate outcome = inflater_->step(state_.slabs, &plain);
   if (outcome == Inflate::kNoRoom) return starved(coded_.size()), false;
   if (outcome == Inflate::kMore) return spend(kWorkPerTurn), go_on_next_turn(), false;
   spend(plain.size() % kInflateSlice / kInflatedPerWork);
@@ -153,7 +153,7 @@ bool FramedCall::accept_message() {
     return true;
   }
   if (outcome == Inflate::kNoMemory) return no_memory("the message"), false;
-  exchange_.ledger().reject = reason::kInflateBytes;
+  exchange_.record().reject = reason::kInflateBytes;
   if (outcome == Inflate::kTooBig)
     break_off(base::failure(Code::kResourceExhausted, "message inflates past the limit of " +
                                                           std::to_string(limits.bytes) + " bytes, or to more than " +
@@ -191,7 +191,7 @@ void FramedCall::settle() {
   let_in();
   if (!ended_ || std::exchange(closed_, true)) return;
   if (!deframer_.at_boundary() || transfer() != TransferState::kWhole) {
-    exchange_.ledger().reject = reason::kGrpcLen;
+    exchange_.record().reject = reason::kGrpcLen;
     return break_off(base::failure(Code::kInternal, "the request ends inside a message"));
   }
   half_close();
@@ -218,7 +218,7 @@ void FramedCall::send(std::vector<base::Bytes> pieces) {
   if (out_ != Coding::kIdentity && compress_ == MessageCompress::kAsConfigured) {
     size_t size = 0;
     for (const auto& p : pieces) size += p.size();
-    if (size >= house_.options.compress_from && size <= kMostCoded) {
+    if (size >= state_.options.compress_from && size <= kMostCoded) {
       if (base::Bytes packed = deflate(out_, pieces); packed.size() < size)
         return write_frame(GrpcFlag::kCompressed, {&packed, 1});
     }

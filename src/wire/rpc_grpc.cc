@@ -25,7 +25,7 @@ class GrpcCall final : public FramedCall {
     Response response = head();
     add_grpc_status(response.fields, status);
     for (size_t i = 0; i < trailing_.size(); ++i) response.fields.add(trailing_[i].name, trailing_[i].value);
-    add_request_id(response.fields, status, exchange_.standing());
+    add_request_id(response.fields, status, exchange_.extra_fields());
     exchange_.head(std::move(response));
     exchange_.end();
   }
@@ -33,8 +33,8 @@ class GrpcCall final : public FramedCall {
 
 }  // namespace
 
-std::unique_ptr<RpcCall> make_grpc_call(const RpcRoute& route, const RpcHouse& house, Exchange& exchange) {
-  return std::make_unique<GrpcCall>(route, house, exchange);
+std::unique_ptr<RpcCall> make_grpc_call(const RpcRoute& route, const RpcState& state, Exchange& exchange) {
+  return std::make_unique<GrpcCall>(route, state, exchange);
 }
 
 }  // namespace weir::wire

@@ -10,7 +10,7 @@
 // The text lies in a slab, and the message that is made of it takes its place there: so requests of this form are held
 // back by the same budget as all others, and no call waits for a second slab while it has one.
 //
-// Long texts and long answers are errands, one at a time each way: what comes behind one waits, so that the order
+// Long texts and long answers are offload tasks, one at a time each way: what comes behind one waits, so that the order
 // stays.
 #include <algorithm>
 #include <deque>
@@ -40,7 +40,7 @@ constexpr size_t kWorkPerAnswer = 64;  // what writing one costs beside its byte
 
 class JsonCall final : public RpcCall {
  public:
-  JsonCall(const RpcRoute& route, const RpcHouse& house, Exchange& exchange) : RpcCall(route, house, exchange) {}
+  JsonCall(const RpcRoute& route, const RpcState& state, Exchange& exchange) : RpcCall(route, state, exchange) {}
 
   using Rpc::send;
   void send(std::vector<base::Bytes> pieces) override;
@@ -103,20 +103,20 @@ base::Status JsonCall::check_head() {
   coding_ = *known;
   sse_ = metadata().find("accept").find("text/event-stream") != std::string_view::npos;
   int64_t length = exchange_.request().content_length;
-  if (length > int64_t(house_.options.max_message)) large_ = true;
+  if (length > int64_t(state_.options.max_message)) large_ = true;
   if (large_)
     return base::failure(Code::kResourceExhausted,
-                         "the body is over the limit of " + std::to_string(house_.options.max_message) + " bytes");
+                         "the body is over the limit of " + std::to_string(state_.options.max_message) + " bytes");
   collector_.begin(
-      house_.slabs,
-      {length, coding_, {house_.options.max_message, house_.options.inflate_ratio}, owner(), &house_.inflating});
+      state_.slabs,
+      {length, coding_, {state_.options.max_message, state_.options.inflate_ratio}, owner(), &state_.inflating});
   return {};
 }
 
 void JsonCall::on_data(Exchange&, std::span<const std::byte> bytes) {
   owed_ += bytes.size();
   if (finished()) return give_back();
-  house_.inflating.enter(house_.env.now());
+  state_.inflating.enter(state_.env.now());
   collected(collector_.put(bytes), bytes.size());
 }
 
@@ -129,7 +129,7 @@ void JsonCall::resume() {
   write_on();
   if (finished()) return;
   if (waited && took_all()) return on_drain(exchange_);
-  house_.inflating.enter(house_.env.now());
+  state_.inflating.enter(state_.env.now());
   if (collector_.state() == BodyCollector::State::kStalled)
     collected(collector_.retry(), 0);
   else
@@ -154,10 +154,10 @@ void JsonCall::collected(BodyCollector::State state, size_t came_now) {
     case State::kTooBig:
       if (coding_ != Coding::kIdentity) return too_large(reason::kInflateBytes, "the body inflates too far");
       return too_large(reason::kBodyBytes,
-                       "the body is over the limit of " + std::to_string(house_.options.max_message) + " bytes");
+                       "the body is over the limit of " + std::to_string(state_.options.max_message) + " bytes");
     case State::kNoMemory: return break_off(no_memory("the message"));
     case State::kCorrupt:
-      exchange_.ledger().reject = reason::kParse;
+      exchange_.record().reject = reason::kParse;
       return break_off(base::failure(Code::kInvalidArgument, "the body is not what its content-encoding says"));
     case State::kDone: break;
   }
@@ -173,7 +173,7 @@ void JsonCall::give_back() {
 
 void JsonCall::too_large(std::string_view why, std::string_view text) {
   large_ = true;
-  exchange_.ledger().reject = why;
+  exchange_.record().reject = why;
   break_off(base::failure(Code::kResourceExhausted, std::string(text)));
 }
 
@@ -207,35 +207,35 @@ std::string_view JsonCall::next_text() {
 bool JsonCall::room_for(size_t text, base::MemoryCharge& room) {
   constexpr uint64_t kHeld = 4;  // times the text
   if (text < kAsked) return true;
-  if (auto* ledger = base::ledger_of(house_.slabs)) room = {*ledger, base::MemoryKind::kDecoding};
+  if (auto* ledger = base::ledger_of(state_.slabs)) room = {*ledger, base::MemoryKind::kDecoding};
   return room.grow(kHeld * text);
 }
 
 base::Status JsonCall::no_memory(std::string_view what) {
-  exchange_.ledger().reject = reason::kOverload;
+  exchange_.record().reject = reason::kOverload;
   return base::overloaded("there is no memory for " + std::string(what) + "; try again later");
 }
 
 void JsonCall::feed_one(std::string_view json, base::Bytes place) {
   base::MemoryCharge room;
   if (!room_for(json.size(), room)) return break_off(no_memory("the message"));
-  if (json.size() <= kLongText || !house_.errands) {
+  if (json.size() <= kLongText || !state_.offload) {
     spend(json.size());
-    ReadText read(route_, house_, json, std::move(place));
+    ReadText read(route_, state_, json, std::move(place));
     read.run();
     return text_read(read);
   }
-  auto read = std::make_unique<ReadText>(route_, house_, json, std::move(place));
+  auto read = std::make_unique<ReadText>(route_, state_, json, std::move(place));
   read->room = std::move(room);
-  auto done = [this](const base::Status& status, std::unique_ptr<base::Errand> errand) {
+  auto done = [this](const base::Status& status, std::unique_ptr<base::OffloadTask> task) {
     reading_ = nullptr;
     guarded([&] {
       if (!status.ok()) return break_off(status);
-      text_read(static_cast<ReadText&>(*errand));
+      text_read(static_cast<ReadText&>(*task));
       resume();
     });
   };
-  auto sent = house_.errands->send(std::move(read), json.size(), Errands::Part::kRequest, exchange_, std::move(done));
+  auto sent = state_.offload->send(std::move(read), json.size(), Offload::Part::kRequest, exchange_, std::move(done));
   if (!sent) return break_off(sent.error());
   reading_ = std::move(*sent);
 }
@@ -243,7 +243,7 @@ void JsonCall::feed_one(std::string_view json, base::Bytes place) {
 void JsonCall::text_read(ReadText& read) {
   if (read.status.ok()) return deliver(std::move(read.message));
   large_ = read.too_large;
-  if (!read.reject.empty()) exchange_.ledger().reject = read.reject;
+  if (!read.reject.empty()) exchange_.record().reject = read.reject;
   break_off(read.status);
 }
 
@@ -288,24 +288,24 @@ bool JsonCall::write(std::vector<base::Bytes> pieces, size_t size) {
   base::MemoryCharge room;
   if (!room_for(size, room)) return answer_failed(no_memory("the answer")), false;
   spend(kWorkPerAnswer);
-  if (size <= kLongMessage || !house_.errands) {
+  if (size <= kLongMessage || !state_.offload) {
     spend(size);
-    WriteText write(route_, house_, std::move(pieces), framing());
+    WriteText write(route_, state_, std::move(pieces), framing());
     write.run();
     unwritten_bytes_ -= size;
     text_written(write);
     return write.status.ok();
   }
-  auto write = std::make_unique<WriteText>(route_, house_, std::move(pieces), framing());
+  auto write = std::make_unique<WriteText>(route_, state_, std::move(pieces), framing());
   write->room = std::move(room);
-  auto written = [this, size](const base::Status& status, std::unique_ptr<base::Errand> errand) {
+  auto written = [this, size](const base::Status& status, std::unique_ptr<base::OffloadTask> task) {
     writing_ = nullptr;
     unwritten_bytes_ -= size;
     if (!status.ok()) return answer_failed(status);
-    auto thrown = base::attempt("a method", [&] { answer_written(static_cast<WriteText&>(*errand)); });
+    auto thrown = base::attempt("a method", [&] { answer_written(static_cast<WriteText&>(*task)); });
     if (!thrown.ok()) answer_failed(thrown);
   };
-  auto sent = house_.errands->send(std::move(write), size, Errands::Part::kAnswer, exchange_, std::move(written));
+  auto sent = state_.offload->send(std::move(write), size, Offload::Part::kAnswer, exchange_, std::move(written));
   if (sent) writing_ = std::move(*sent);
   if (!sent) answer_failed(sent.error());
   return bool(sent);
@@ -337,14 +337,14 @@ void JsonCall::answer_failed(const base::Status& status) {
   unwritten_bytes_ = 0;
   if (!finished()) return break_off(status);
   last_.reset();
-  exchange_.ledger().code = status.code;
+  exchange_.record().code = status.code;
   write_last(status);
 }
 
 // {"code":…,"message":"…","details":[…]}: google.rpc.Status in JSON.
 std::string JsonCall::error_object(const base::Status& status) {
   if (!status.details.empty()) {
-    auto whole = house_.json->to_json("google.rpc.Status", status.details);
+    auto whole = state_.json->to_json("google.rpc.Status", status.details);
     if (whole.has_value()) return std::move(*whole);
   }
   std::string out = "{\"code\":" + std::to_string(int(status.code)) + ",\"message\":\"";
@@ -390,8 +390,8 @@ void JsonCall::write_last(const base::Status& status) {
 
 }  // namespace
 
-std::unique_ptr<RpcCall> make_json_call(const RpcRoute& route, const RpcHouse& house, Exchange& exchange) {
-  return std::make_unique<JsonCall>(route, house, exchange);
+std::unique_ptr<RpcCall> make_json_call(const RpcRoute& route, const RpcState& state, Exchange& exchange) {
+  return std::make_unique<JsonCall>(route, state, exchange);
 }
 
 }  // namespace weir::wire

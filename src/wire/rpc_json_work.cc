@@ -17,7 +17,7 @@ constexpr size_t kLittle = 4096;  // a message that is longer than its text, but
 // A worker's thread has no border above this.
 void ReadText::run() {
   auto thrown = base::attempt("reading a message", [this] {
-    auto binary = house_.json->to_binary(route_.request_type, text_);
+    auto binary = state_.json->to_binary(route_.request_type, text_);
     if (binary) return settle(std::move(*binary));
     status = binary.error(), reject = reason::kParse;
   });
@@ -31,11 +31,11 @@ void ReadText::settle(std::string binary) {
     message = place_.slice(0, size);
   } else if (size <= kLittle) {
     message = base::Bytes::adopt(std::move(binary));
-  } else if (size > house_.options.max_message) {
+  } else if (size > state_.options.max_message) {
     too_large = true, reject = reason::kBodyBytes;
     status = base::failure(base::Code::kResourceExhausted, "the message of this text is over the limit of " +
-                                                               std::to_string(house_.options.max_message) + " bytes");
-  } else if (base::Block block{house_.slabs.take(size)}) {  // numbers may be written shorter than they are
+                                                               std::to_string(state_.options.max_message) + " bytes");
+  } else if (base::Block block{state_.slabs.take(size)}) {  // numbers may be written shorter than they are
     block.append(binary.data(), size);
     message = block.freeze();
   } else {
@@ -65,7 +65,7 @@ void WriteText::work() {
     for (const auto& p : pieces_) joined += p.view();
     binary = joined;
   }
-  auto json = house_.json->to_json(route_.response_type, binary);
+  auto json = state_.json->to_json(route_.response_type, binary);
   if (json)
     text = framed(std::move(*json), framing_);
   else

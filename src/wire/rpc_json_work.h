@@ -1,4 +1,4 @@
-// What the JSON form of a call costs: a text becomes a message, a message becomes a text; here or as an errand. Private
+// What the JSON form of a call costs: a text becomes a message, a message becomes a text; here or as a task. Private
 // to wire/rpc_json.cc.
 #pragma once
 
@@ -7,19 +7,19 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/errand.h"
 #include "base/memory_ledger.h"
+#include "base/offload_task.h"
 #include "wire/rpc_call.h"
 
 namespace weir::wire {
 
 // The message of a text, in the place of the text: nobody else reads there, and the text is of no use any more. What is
 // longer than its text gets a slab, where there is one; a little is the heap's.
-class ReadText final : public base::Errand {
+class ReadText final : public base::OffloadTask {
  public:
   // `text` lies in `place`, or is constant.
-  ReadText(const RpcRoute& route, const RpcHouse& house, std::string_view text, base::Bytes place)
-      : route_(route), house_(house), text_(text), place_(std::move(place)) {}
+  ReadText(const RpcRoute& route, const RpcState& state, std::string_view text, base::Bytes place)
+      : route_(route), state_(state), text_(text), place_(std::move(place)) {}
   void run() override;
 
   // After run(). Why there is no message: with the reason for the ledger, where it is not that the text is wrong.
@@ -33,8 +33,8 @@ class ReadText final : public base::Errand {
  private:
   void settle(std::string binary);
 
-  const RpcRoute& route_;  // like the house it outlives every errand
-  const RpcHouse& house_;
+  const RpcRoute& route_;  // like the house it outlives every task
+  const RpcState& state_;
   const std::string_view text_;
   base::Bytes place_;
 };
@@ -44,10 +44,10 @@ enum class Framing : uint8_t { kBare, kLine, kSse };
 std::string framed(std::string json, Framing framing);
 
 // The text of an answer, framed.
-class WriteText final : public base::Errand {
+class WriteText final : public base::OffloadTask {
  public:
-  WriteText(const RpcRoute& route, const RpcHouse& house, std::vector<base::Bytes> pieces, Framing framing)
-      : route_(route), house_(house), pieces_(std::move(pieces)), framing_(framing) {}
+  WriteText(const RpcRoute& route, const RpcState& state, std::vector<base::Bytes> pieces, Framing framing)
+      : route_(route), state_(state), pieces_(std::move(pieces)), framing_(framing) {}
   void run() override;
 
   base::Status status;  // after run()
@@ -59,7 +59,7 @@ class WriteText final : public base::Errand {
   void work();
 
   const RpcRoute& route_;
-  const RpcHouse& house_;
+  const RpcState& state_;
   std::vector<base::Bytes> pieces_;
   const Framing framing_;
 };

@@ -56,8 +56,8 @@ class Base64Stream {
 
 class WebCall final : public FramedCall {
  public:
-  WebCall(const RpcRoute& route, const RpcHouse& house, Exchange& exchange, WebCoding coding)
-      : FramedCall(route, house, exchange), coding_(coding) {}
+  WebCall(const RpcRoute& route, const RpcState& state, Exchange& exchange, WebCoding coding)
+      : FramedCall(route, state, exchange), coding_(coding) {}
 
  private:
   std::string_view content_type() const override {
@@ -107,9 +107,9 @@ class WebCall final : public FramedCall {
 
 }  // namespace
 
-std::unique_ptr<RpcCall> make_web_call(const RpcRoute& route, const RpcHouse& house, Exchange& exchange,
+std::unique_ptr<RpcCall> make_web_call(const RpcRoute& route, const RpcState& state, Exchange& exchange,
                                        WebCoding coding) {
-  return std::make_unique<WebCall>(route, house, exchange, coding);
+  return std::make_unique<WebCall>(route, state, exchange, coding);
 }
 
 }  // namespace weir::wire

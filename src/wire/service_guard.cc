@@ -8,27 +8,27 @@ namespace weir::wire {
 // An answer that says so takes little; where there is no memory for that either, the end alone has to do.
 void end_thrown(Exchange& exchange, const base::Status& why) {
   const bool memory = why.code == base::Code::kResourceExhausted;
-  exchange.ledger().code = why.code;
-  if (memory) exchange.ledger().reject = reason::kOverload;
+  exchange.record().code = why.code;
+  if (memory) exchange.record().reject = reason::kOverload;
   auto answer = [&] { respond_error(exchange, memory ? 503 : 500, why.text); };
   if (exchange.responding() || !base::attempt("an answer", answer).ok()) exchange.reset(Reset::kInternal);
 }
 
 void tell_data(Exchange& exchange, std::span<const std::byte> piece) {
-  if (Reader* reader = exchange.reader()) guarded(exchange, [&] { reader->on_data(exchange, piece); });
+  if (ExchangeListener* listener = exchange.listener()) guarded(exchange, [&] { listener->on_data(exchange, piece); });
 }
 
 void tell_end(Exchange& exchange) {
-  if (Reader* reader = exchange.reader()) guarded(exchange, [&] { reader->on_end(exchange); });
+  if (ExchangeListener* listener = exchange.listener()) guarded(exchange, [&] { listener->on_end(exchange); });
 }
 
 void tell_drain(Exchange& exchange) {
-  if (Reader* reader = exchange.reader()) guarded(exchange, [&] { reader->on_drain(exchange); });
+  if (ExchangeListener* listener = exchange.listener()) guarded(exchange, [&] { listener->on_drain(exchange); });
 }
 
 // It is over already.
-void tell_close(Exchange& exchange, Reader* reader, bool complete) {
-  if (reader) (void)base::attempt("a service", [&] { reader->on_close(exchange, complete); });
+void tell_close(Exchange& exchange, ExchangeListener* listener, bool complete) {
+  if (listener) (void)base::attempt("a service", [&] { listener->on_close(exchange, complete); });
 }
 
 }  // namespace weir::wire

@@ -23,10 +23,10 @@ bool guarded(Exchange& exchange, Work&& work) {
   return status.ok();
 }
 
-// For codecs: the Exchange's Reader, if there is one, hears of it, guarded.
+// For codecs: the Exchange's ExchangeListener, if there is one, hears of it, guarded.
 void tell_data(Exchange& exchange, std::span<const std::byte> piece);
 void tell_end(Exchange& exchange);
 void tell_drain(Exchange& exchange);
-void tell_close(Exchange& exchange, Reader* reader, bool complete);
+void tell_close(Exchange& exchange, ExchangeListener* listener, bool complete);
 
 }  // namespace weir::wire

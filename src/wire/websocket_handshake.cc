@@ -38,8 +38,8 @@ std::string sha1(std::string text) {
 
 bool refuse_handshake(Exchange& exchange, int status, std::string_view text) {
   if (status == 426) {
-    exchange.standing().add("upgrade", "websocket");
-    exchange.standing().add("sec-websocket-version", "13");
+    exchange.extra_fields().add("upgrade", "websocket");
+    exchange.extra_fields().add("sec-websocket-version", "13");
   }
   respond_error(exchange, status, text);
   return false;

@@ -12,7 +12,7 @@ namespace weir::base {
 namespace {
 
 // What one line says, without its time.
-std::string logged(log::Format format, log::Level level, std::string_view event, log::Fields fields) {
+std::string logged(log::Format format, log::Level level, std::string_view event, log::LogFields fields) {
   log::set_format(format);
   testing::internal::CaptureStderr();
   log::write(level, event, fields);

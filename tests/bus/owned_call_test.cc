@@ -90,19 +90,19 @@ TEST(OwnedCall, OneThatIsRefusedMayBeLookedAtUntilItIsLeft) {
   EXPECT_FALSE(holder.owned.running());
 }
 
-struct Nothing final : Errand {
+struct Nothing final : OffloadTask {
   void run() override {}
 };
 
 TEST(OwnedCall, AnErrandIsOneToo) {
   Bench t;
   HeldInbox workers;
-  t.bus.employ(workers);
+  t.bus.set_worker_pool(workers);
   Holder holder(t.bus);
   ASSERT_TRUE(holder.owned.send(std::make_unique<Nothing>(), 1, t.served(), holder, {}, 0).ok());
   EXPECT_TRUE(holder.owned.running());
-  auto* errand = workers.held.at(0);
-  t.answer(errand, {msg::Done{}});
+  auto* task = workers.held.at(0);
+  t.answer(task, {msg::Done{}});
   t.bus.turn();
   EXPECT_TRUE(holder.over);
   EXPECT_TRUE(holder.submit(t.served()).ok()) << "and then the Call";

@@ -1,8 +1,8 @@
 // The other carriers: lines of JSON, WebSocket.
 #include "evergreen_bench.h"
-#include "support/fake_errands.h"
+#include "support/fake_offload.h"
 #include "wire/body_memory.h"
-#include "wire/errands.h"
+#include "wire/offload.h"
 
 namespace weir::evergreen {
 namespace {
@@ -91,16 +91,16 @@ std::string long_fragment(int seq, bool continued) {
 }
 
 TEST(Evergreen, ALongLineIsReadByAWorkerAndWhatIsBehindItWaits) {
-  support::FakeErrands errands;
-  Bench t({.errands = &errands});
+  support::FakeOffload offload;
+  Bench t({.offload = &offload});
   auto x = t.open_http("POST", {});
   const std::string lines = kEcho + "\n" + long_fragment(0, true) + "\n" + R"({"nodeFragments":[{"id":"in","seq":1}]})";
   t.rpc.data(*x, lines);
   t.rpc.end(*x);
-  EXPECT_EQ(errands.waiting(), 1u);
+  EXPECT_EQ(offload.waiting(), 1u);
   EXPECT_EQ(x->sent, "");
   EXPECT_LT(x->consumed, lines.size()) << "flow control holds the client";
-  errands.work();
+  offload.work();
   EXPECT_GT(x->sent.size(), wire::kLongBody);
   EXPECT_NE(x->sent.find("\"seq\":1"), std::string::npos);
   EXPECT_TRUE(x->ended);
@@ -108,19 +108,19 @@ TEST(Evergreen, ALongLineIsReadByAWorkerAndWhatIsBehindItWaits) {
 }
 
 TEST(Evergreen, ALongLineThatIsWrongOrRefusedEndsTheSession) {
-  support::FakeErrands errands;
-  Bench t({.errands = &errands});
+  support::FakeOffload offload;
+  Bench t({.offload = &offload});
   auto x = t.open_http("POST", {}), y = t.open_http("POST", {}), z = t.open_http("POST", {});
   t.rpc.data(*x, "\n[" + long_fragment(0, true) + "\n");
-  errands.work();
+  offload.work();
   EXPECT_NE(x->sent.find("\"message\":\"line 1: "), std::string::npos) << x->sent;
-  errands.refusal = base::try_again(base::Code::kResourceExhausted, "full");
+  offload.refusal = base::try_again(base::Code::kResourceExhausted, "full");
   t.rpc.data(*y, long_fragment(0, true) + "\n");
   EXPECT_NE(y->sent.find("RESOURCE_EXHAUSTED"), std::string::npos) << y->sent;
-  errands.refusal = {};
+  offload.refusal = {};
   t.rpc.data(*z, long_fragment(0, true) + "\n");
   z.reset();
-  EXPECT_EQ(errands.cancelled, 1u);
+  EXPECT_EQ(offload.cancelled, 1u);
 }
 
 // A text message in as many frames as it takes.
@@ -135,19 +135,19 @@ std::string long_frames(std::string_view text) {
 }
 
 TEST(Evergreen, ALongWebSocketMessageIsReadByAWorkerAndTheCloseBehindItWaits) {
-  support::FakeErrands errands;
-  Bench t({.errands = &errands});
+  support::FakeOffload offload;
+  Bench t({.offload = &offload});
   auto x = t.open_http("GET", kUpgrade);
   t.rpc.data(*x, frame(0x81, kEcho));
   t.rpc.data(*x, long_frames(long_fragment(0, false)) + frame(0x88, std::string("\x03\xe8", 2)));
-  EXPECT_EQ(errands.waiting(), 1u);
+  EXPECT_EQ(offload.waiting(), 1u);
   EXPECT_FALSE(x->ended);
-  errands.work();
+  offload.work();
   EXPECT_GT(x->sent.size(), wire::kLongBody);
   EXPECT_TRUE(x->ended);
   auto y = t.open_http("GET", kUpgrade);
   t.rpc.data(*y, long_frames("[" + long_fragment(0, false)));
-  errands.work();
+  offload.work();
   EXPECT_EQ(uint8_t(y->sent[y->sent.rfind(char(0x88)) + 2]) << 8 | uint8_t(y->sent[y->sent.rfind(char(0x88)) + 3]),
             1007);
 }
@@ -220,7 +220,7 @@ TEST(Evergreen, AWebSocketThatWaitsForMemoryInVainIsClosedAndMayTryAgain) {
   EXPECT_EQ(uint8_t(x->sent[at + 2]) << 8 | uint8_t(x->sent[at + 3]), 1013);
   EXPECT_NE(x->sent.find("limits.memory_wait"), std::string::npos);
   EXPECT_TRUE(x->ended);
-  EXPECT_EQ(x->ledger().code, base::Code::kResourceExhausted);
+  EXPECT_EQ(x->record().code, base::Code::kResourceExhausted);
   EXPECT_EQ(waiting.bodies.waiting(), 0u);
   EXPECT_FALSE(other->ended);
 }

@@ -121,7 +121,7 @@ TEST(Evergreen, APromptThatCannotFitIsRefusedBeforeItIsKept) {
 TEST(Evergreen, ALongTextIsTokenizedByWorkersWhileTheSessionGoesOn) {
   Bench t;
   support::HeldWorkers workers;
-  t.bus.employ(workers);
+  t.bus.set_worker_pool(workers);
   std::string text(9'000, 'x');
   auto x = t.open();
   t.send(*x,
@@ -166,7 +166,7 @@ TEST(Evergreen, AStopStringEndsTheAnswerAndTheCall) {
   t.turn();
   EXPECT_EQ(t.leaf(*x, "r"), "ab");
   EXPECT_TRUE(call->cancelled);
-  EXPECT_EQ(x->ledger().version, "1");
+  EXPECT_EQ(x->record().version, "1");
 }
 
 TEST(Evergreen, RolesAndEndsOfTurnsMakeTheConversation) {

@@ -212,7 +212,7 @@ TEST(Evergreen, ASlowReaderPausesGeneration) {
   t.turn();
   EXPECT_EQ(call->credit, credit + 1);
   x->fake_backlog = 0;
-  x->reader()->on_drain(*x);
+  x->listener()->on_drain(*x);
   EXPECT_EQ(call->credit, credit + 2);
 }
 
@@ -223,7 +223,7 @@ TEST(Evergreen, AReaderThatTakesNothingHoldsTheWriter) {
   t.send(*x, "actions { name: 'ECHO' inputs { name: 'x' id: 'in' } outputs { name: 'x' id: 'out' } }");
   EXPECT_EQ(x->consumed, 0u);
   x->fake_backlog = 0;
-  x->reader()->on_drain(*x);
+  x->listener()->on_drain(*x);
   t.rpc.advance(*x, 1s);
   EXPECT_GT(x->consumed, 0u);
 }

@@ -30,7 +30,7 @@ TEST(EvergreenThrow, APumpThatThrowsEndsItsSession) {
   x.fake_backlog = 0;
   rpc.env.advance(1s);
   EXPECT_TRUE(x.was_reset);
-  EXPECT_EQ(x.ledger().code, base::Code::kResourceExhausted);
+  EXPECT_EQ(x.record().code, base::Code::kResourceExhausted);
   x.close(false);
   rpc.router.closed(x);
   EXPECT_EQ(rpc.env.armed(), 0u);

@@ -36,7 +36,7 @@ void run(const Case& c) {
   EXPECT_EQ(x->response.fields.find("content-length"), std::to_string(x->sent.size()));
   std::string root = c.at("reply").find("\"server\"") == std::string::npos ? "InferResponse" : "MetadataResponse";
   EXPECT_EQ(std::to_string(x->response.status) + " " + bench.schema.text(root, x->sent), c.at("reply"));
-  EXPECT_EQ(x->ledger().code == Code::kOk, x->response.status == 200);
+  EXPECT_EQ(x->record().code == Code::kOk, x->response.status == 200);
 }
 
 TEST(GraphPipe, EveryCaseOfTheTranscript) {
@@ -261,10 +261,10 @@ TEST(GraphPipe, TheLedgerKnowsModelVersionAndTimes) {
       bench.schema.request(
           R"({"req_type":"InferRequest","req":{"input_tensors":[{"type":"Int32","shape":[1,2],"data":[1,0,0,0,2,0,0,0]}]}})"));
   EXPECT_EQ(x->response.status, 200);
-  EXPECT_EQ(x->ledger().model, "add");
-  EXPECT_EQ(x->ledger().version, "1");
-  EXPECT_EQ(x->ledger().queue, std::chrono::microseconds(10));
-  EXPECT_EQ(x->ledger().compute, std::chrono::microseconds(30));
+  EXPECT_EQ(x->record().model, "add");
+  EXPECT_EQ(x->record().version, "1");
+  EXPECT_EQ(x->record().queue, std::chrono::microseconds(10));
+  EXPECT_EQ(x->record().compute, std::chrono::microseconds(30));
 }
 
 TEST(GraphPipe, AnEngineThatBreaksItsWordIsAnInternalError) {
@@ -274,9 +274,9 @@ TEST(GraphPipe, AnEngineThatBreaksItsWordIsAnInternalError) {
   msg::Outputs lie;
   lie.tensors.push_back({"sum", DType::kInt32, {1, 2}, base::Bytes::copy_of("123")});
   bench.inbox("add").script = {{lie}};
-  EXPECT_EQ(bench.open("POST", "/graphpipe/add", body)->ledger().code, Code::kInternal);
+  EXPECT_EQ(bench.open("POST", "/graphpipe/add", body)->record().code, Code::kInternal);
   bench.inbox("add").script = {{msg::Done{}}};
-  EXPECT_EQ(bench.open("POST", "/graphpipe/add", body)->ledger().code, Code::kInternal);
+  EXPECT_EQ(bench.open("POST", "/graphpipe/add", body)->record().code, Code::kInternal);
 }
 
 // ---- Pages and settings

@@ -4,8 +4,8 @@
 #include "base/log.h"
 #include "graphpipe_bench.h"
 #include "marshal/tenant.h"
-#include "support/fake_errands.h"
-#include "wire/errands.h"
+#include "support/fake_offload.h"
+#include "wire/offload.h"
 
 namespace weir::graphpipe {
 namespace {
@@ -23,7 +23,7 @@ TEST(GraphPipeText, AnAnswerInPiecesIsRefusedAtTheFirst) {
   inbox.post(call, outputs("sum INT32 [1,2] [1,2]", false));
   bench.turn();
   EXPECT_EQ(x->response.status, 400);
-  EXPECT_EQ(x->ledger().code, base::Code::kUnimplemented);
+  EXPECT_EQ(x->record().code, base::Code::kUnimplemented);
   EXPECT_NE(x->sent.find("model 'add' answers in more than one piece, which GraphPipe cannot say"), std::string::npos);
   EXPECT_TRUE(call->cancelled);
   EXPECT_EQ(call->tenant, marshal::tenant_of(x->request())) << "so that clients take turns";
@@ -41,9 +41,9 @@ TEST(GraphPipeText, WhatAnEngineSaysIsTextWhateverItsBytesAre) {
 }
 
 TEST(GraphPipeText, LongRequestsAndLongStringsAreWorkersWork) {
-  support::FakeErrands errands;
+  support::FakeOffload offload;
   GraphPipeOptions options;
-  options.errands = &errands;
+  options.offload = &offload;
   Bench bench(options);
   const std::string word(wire::kLongBody, 'w');
   const std::string request = bench.schema.request(
@@ -52,24 +52,24 @@ TEST(GraphPipeText, LongRequestsAndLongStringsAreWorkersWork) {
       word + R"("]}]}})");
   auto& inbox = bench.inbox("any");
   auto x = bench.open("POST", "/graphpipe/any", request);
-  EXPECT_EQ(errands.waiting(), 1u);
+  EXPECT_EQ(offload.waiting(), 1u);
   EXPECT_TRUE(inbox.held.empty());
-  errands.work_one();
+  offload.work_one();
   ASSERT_EQ(inbox.held.size(), 1u);
   msg::Tensor echo = inbox.held[0]->inputs.at(0);
   EXPECT_EQ(echo.data.size(), 4 + word.size());
   inbox.finish(inbox.held[0], {msg::Outputs{{echo}, {}, true}});
   bench.turn();
   EXPECT_FALSE(x->ended) << "a worker writes it";
-  errands.work_one();
+  offload.work_one();
   EXPECT_EQ(x->response.status, 200);
   EXPECT_NE(bench.schema.text("InferResponse", x->sent).find(word), std::string::npos);
   auto bad = bench.open("POST", "/graphpipe/any", std::string(wire::kLongBody + 1, '\xff'));
-  errands.work();
+  offload.work();
   EXPECT_EQ(bad->response.status, 400);
   bench.open("POST", "/graphpipe/any", request).reset();
-  EXPECT_EQ(errands.cancelled, 1u);
-  errands.refusal = base::try_again(base::Code::kResourceExhausted, "full");
+  EXPECT_EQ(offload.cancelled, 1u);
+  offload.refusal = base::try_again(base::Code::kResourceExhausted, "full");
   EXPECT_EQ(bench.open("POST", "/graphpipe/any", request)->response.status, 400);
 }
 

@@ -21,12 +21,12 @@ const std::string kEnd = "--B b--\r\n";
 
 // "name=value name=value!", '!' where it is octets; or the error.
 std::string describe(std::string_view type, std::string_view body) {
-  auto form = Form::read(type, base::Bytes::copy_of(body));
+  auto form = FormData::read(type, base::Bytes::copy_of(body));
   if (!form) return form.error().text;
   std::string out;
   for (const auto& f : form->fields())
     out += (out.empty() ? "" : " ") + f.name + "=" + std::string(f.value.view()) +
-           (f.type == Form::Field::Type::kOctets ? "!" : "");
+           (f.type == FormData::Field::Type::kOctets ? "!" : "");
   return out;
 }
 
@@ -42,12 +42,12 @@ TEST(GrpsForm, PartsAreTheirOctets) {
                      part(named("f") + "; filename=\"x;y\"\r\nContent-Type: application/octet-stream",
                           std::string("\0\r\n\r\n\xff", 6)) +
                      part("content-type: text/plain\r\ncontent-disposition:form-data;name=t", "") + kEnd;
-  auto form = Form::read(kMultipart, base::Bytes::copy_of(body));
+  auto form = FormData::read(kMultipart, base::Bytes::copy_of(body));
   ASSERT_TRUE(form) << form.error().text;
   ASSERT_EQ(form->fields().size(), 3u);
   EXPECT_EQ(form->find("a")->value.view(), "1\r\n--B");
   EXPECT_EQ(form->find("f")->value.view(), std::string_view("\0\r\n\r\n\xff", 6));
-  EXPECT_EQ(form->find("f")->type, Form::Field::Type::kOctets);
+  EXPECT_EQ(form->find("f")->type, FormData::Field::Type::kOctets);
   EXPECT_EQ(form->find("t")->value.view(), "");
   EXPECT_EQ(form->find("none"), nullptr);
   EXPECT_EQ(describe(kMultipart, "to be ignored\r\n" + part(named("a\\\"b"), "1") + kEnd + "and this"), "a\"b=1");
@@ -57,7 +57,7 @@ TEST(GrpsForm, PartsAreTheirOctets) {
 
 TEST(GrpsForm, AFileIsNotCopied) {
   auto body = base::Bytes::copy_of(part(named("f"), std::string(100'000, 'x')) + kEnd);
-  auto form = Form::read(kMultipart, body);
+  auto form = FormData::read(kMultipart, body);
   ASSERT_TRUE(form);
   EXPECT_EQ(form->find("f")->value.slab(), body.slab());
 }
@@ -81,12 +81,12 @@ TEST(GrpsForm, WhatIsWrongIsSaid) {
 TEST(GrpsForm, ItsPartsAndTheirHeadsAreBounded) {
   std::string pairs, parts;
   for (int i = 0; i < 256; ++i) pairs += "a=1&", parts += part(named("a"), "1");
-  EXPECT_EQ(Form::read(kUrlencoded, base::Bytes::copy_of(pairs))->fields().size(), 256u);
-  EXPECT_EQ(Form::read(kMultipart, base::Bytes::copy_of(parts + kEnd))->fields().size(), 256u);
+  EXPECT_EQ(FormData::read(kUrlencoded, base::Bytes::copy_of(pairs))->fields().size(), 256u);
+  EXPECT_EQ(FormData::read(kMultipart, base::Bytes::copy_of(parts + kEnd))->fields().size(), 256u);
   EXPECT_EQ(describe(kUrlencoded, pairs + "a"), "the form has more than 256 fields");
   EXPECT_EQ(describe(kMultipart, parts + part(named("a"), "") + kEnd), "the form has more than 256 fields");
   std::string lines = named("a") + "\r\nX: ";
-  lines.append(Form::kMaxPartHead - lines.size(), 'x');
+  lines.append(FormData::kMaxPartHead - lines.size(), 'x');
   EXPECT_EQ(describe(kMultipart, part(lines, "1") + kEnd), "a=1");
   EXPECT_NE(describe(kMultipart, part(lines + "x", "1") + kEnd).find("8 KiB"), std::string::npos);
 }
@@ -134,7 +134,7 @@ TEST(GrpsForm, PiecesInAnyOrderAreAFormOrRefused) {
     std::string body = round % 2 ? "--B b\r\n" : "";
     for (size_t n = random() % 24; n > 0; --n) body += pieces[random() % std::size(pieces)];
     for (std::string_view type : {kMultipart, kUrlencoded}) {
-      auto form = Form::read(type, base::Bytes::copy_of(body));
+      auto form = FormData::read(type, base::Bytes::copy_of(body));
       size_t all = 0;
       if (form)
         for (const auto& f : form->fields()) all += f.name.size() + f.value.size();

@@ -236,7 +236,7 @@ TEST(GrpsPayload, AFailureOfTheEngineIsStamped) {
   question.set_str_data("x");
   auto x = bench.open_grpc("Predict", question.SerializeAsString());
   EXPECT_EQ(support::grpc_status(*x), 0);
-  EXPECT_EQ(x->ledger().code, base::Code::kResourceExhausted);
+  EXPECT_EQ(x->record().code, base::Code::kResourceExhausted);
   ASSERT_TRUE(reply.ParseFromString(support::grpc_frames(x->sent).at(0).payload));
   EXPECT_EQ(reply.status().ShortDebugString(), "code: 429 msg: \"queue is full\" status: FAILURE");
 }

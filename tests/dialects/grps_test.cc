@@ -2,8 +2,8 @@
 #include "dialects/grps/grps.h"
 
 #include "grps_messages.h"
-#include "support/fake_errands.h"
-#include "wire/errands.h"
+#include "support/fake_offload.h"
+#include "wire/offload.h"
 
 namespace weir::grps {
 namespace {
@@ -158,26 +158,26 @@ TEST(GrpsStream, AClientThatLeavesCancelsItsCall) {
 }
 
 TEST(GrpsRest, LongJsonIsReadAndWrittenByWorkers) {
-  support::FakeErrands errands;
+  support::FakeOffload offload;
   Options options;
-  options.errands = &errands;
+  options.offload = &offload;
   Bench bench(options);
   std::string numbers = "1";
   while (numbers.size() <= wire::kLongBody) numbers += ",1";
   auto x = bench.open_rest("POST", "/grps/v1/infer/predict?model=nobody", R"({"ndarray":[)" + numbers + "]}");
-  EXPECT_EQ(errands.waiting(), 1u);
+  EXPECT_EQ(offload.waiting(), 1u);
   EXPECT_FALSE(x->ended);
-  errands.work_one();
+  offload.work_one();
   EXPECT_EQ(x->response.status, 404) << "it has been read";
   auto bad = bench.open_rest("POST", "/grps/v1/infer/predict?model=nobody", R"({"ndarray":[)" + numbers);
-  errands.work();
+  offload.work();
   EXPECT_EQ(bad->response.status, 400);
-  errands.refusal = base::try_again(base::Code::kResourceExhausted, "full");
+  offload.refusal = base::try_again(base::Code::kResourceExhausted, "full");
   auto full = bench.open_rest("POST", "/grps/v1/infer/predict?model=nobody", R"({"ndarray":[)" + numbers + "]}");
   EXPECT_EQ(full->response.status, 429);
-  errands.refusal = {};
+  offload.refusal = {};
   bench.open_rest("POST", "/grps/v1/infer/predict?model=nobody", R"({"ndarray":[)" + numbers + "]}").reset();
-  EXPECT_EQ(errands.cancelled, 1u);
+  EXPECT_EQ(offload.cancelled, 1u);
 }
 
 }  // namespace

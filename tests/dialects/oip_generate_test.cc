@@ -243,7 +243,7 @@ TEST_F(Generate, ATextModelAnswersInferOnceAndIsRefusedWhereItStreams) {
 TEST_F(Generate, ALongPromptIsTokenizedByWorkers) {
   bench.models.add(support::text_spec("long", 100'000));
   support::HeldWorkers workers;
-  bench.bus.employ(workers);
+  bench.bus.set_worker_pool(workers);
   const std::string text(20'000, 'x');
   auto x = post("long/generate", {{"text_input", text}, {"exclude_input_in_output", false}});
   auto gone = post("long/generate_stream", {{"text_input", text}});

@@ -95,8 +95,8 @@ TEST(OipGrpc, RawInputsAliasTheMessageAndLargeOutputsAreNotCopied) {
   r.add_raw_input_contents(std::string(10000, 'x'));
   auto message = base::Bytes::adopt(r.SerializeAsString());
   msg::Call call;
-  Wishes wishes;
-  ASSERT_TRUE(read_infer(message, base::heap(), call, wishes).ok());
+  InferOptions options;
+  ASSERT_TRUE(read_infer(message, base::heap(), call, options).ok());
   EXPECT_EQ(call.inputs[0].data.slab(), message.slab());
   msg::Parameters none;
   auto pieces = write_infer({"any", "1", "", none, call.inputs}, Envelope::kBare);
@@ -117,8 +117,8 @@ TEST(OipGrpc, RawInputsAliasTheMessageAndLargeOutputsAreNotCopied) {
 TEST(OipGrpc, SmallMessagesCannotBecomeLargeOnes) {
   auto code = [](std::string_view message) {
     msg::Call call;
-    Wishes wishes;
-    return read_infer(base::Bytes::copy_of(message), base::heap(), call, wishes);
+    InferOptions options;
+    return read_infer(base::Bytes::copy_of(message), base::heap(), call, options);
   };
   std::string inputs, raws, unknown;
   for (int i = 0; i < 257; ++i)
@@ -158,8 +158,8 @@ TEST(OipGrpc, RandomRequestsAreReadAsLibprotobufReadsThem) {
     if (random() % 2) r.add_outputs()->set_name("y");
     std::string bytes = r.SerializeAsString();
     msg::Call call;
-    Wishes wishes;
-    auto status = read_infer(base::Bytes::copy_of(bytes), base::heap(), call, wishes);
+    InferOptions options;
+    auto status = read_infer(base::Bytes::copy_of(bytes), base::heap(), call, options);
     ASSERT_TRUE(status.ok()) << status.text;
     EXPECT_EQ(call.model, r.model_name());
     EXPECT_EQ(call.id, r.id());
@@ -174,7 +174,7 @@ TEST(OipGrpc, RandomRequestsAreReadAsLibprotobufReadsThem) {
       bad[random() % bad.size()] = char(random());
       if (random() % 3 == 0) bad.resize(random() % (bad.size() + 1));
       msg::Call ignored;
-      Wishes more;
+      InferOptions more;
       auto verdict = read_infer(base::Bytes::copy_of(bad), base::heap(), ignored, more);
       EXPECT_TRUE(verdict.ok() || verdict.code == Code::kInvalidArgument || verdict.code == Code::kUnimplemented);
     }

@@ -95,7 +95,7 @@ std::string long_json(size_t bytes) {
 constexpr std::string_view kBestOne = R"({"inputs":[],"outputs":[{"name":"p","parameters":{"classification":1}}]})";
 
 struct OipLong : testing::Test {
-  OipLong() { bench.bus.employ(workers); }
+  OipLong() { bench.bus.set_worker_pool(workers); }
   // What the workers have is done, and heard.
   void work() {
     while (!workers.held.empty()) workers.work(), bench.turn();

@@ -127,13 +127,13 @@ TEST(OipRest, TheLedgerKnowsModelCodeAndTimes) {
   OipBench bench;
   bench.inbox("any").script.push_back(outputs("o FP32 [1] [1]"));
   auto x = bench.open_rest("POST", "/v2/models/any/infer", R"({"inputs":[]})");
-  EXPECT_EQ(x->ledger().protocol, "oip-rest");
-  EXPECT_EQ(x->ledger().model, "any");
-  EXPECT_EQ(x->ledger().queue, std::chrono::microseconds(10));
-  EXPECT_EQ(x->ledger().compute, std::chrono::microseconds(30));
+  EXPECT_EQ(x->record().protocol, "oip-rest");
+  EXPECT_EQ(x->record().model, "any");
+  EXPECT_EQ(x->record().queue, std::chrono::microseconds(10));
+  EXPECT_EQ(x->record().compute, std::chrono::microseconds(30));
   auto unknown = bench.open_rest("POST", "/v2/models/nothing/infer", R"({"inputs":[]})");
-  EXPECT_EQ(unknown->ledger().model, "");  // never a client's word
-  EXPECT_EQ(unknown->ledger().code, Code::kNotFound);
+  EXPECT_EQ(unknown->record().model, "");  // never a client's word
+  EXPECT_EQ(unknown->record().code, Code::kNotFound);
 }
 
 TEST(OipRest, AStreamIsOneEventPerAnswer) {

@@ -141,7 +141,7 @@ TEST_F(OipStream, CreditComesBackOnlyWhenThePeerDrains) {
   answer("flow", 0, 3, false);
   EXPECT_EQ(call->credit.load(), 65);
   x_->fake_backlog = 0;
-  x_->reader()->on_drain(*x_);
+  x_->listener()->on_drain(*x_);
   EXPECT_EQ(call->credit.load(), 67);
 }
 

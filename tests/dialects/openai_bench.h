@@ -52,7 +52,7 @@ class OpenaiBench : public testing::Test {
     Opened x(new support::FakeExchange(std::move(method), std::move(target), body), {&router});
     for (const auto& [name, value] : headers) x->mutable_request().fields.add(name, value);
     x->time = env.now();
-    x->ledger().began = env.now();
+    x->record().began = env.now();
     if (router.begin(*x).body == wire::BodyPlan::kWhole) router.whole(*x);
     bus.turn();
     return x;
@@ -79,7 +79,7 @@ class OpenaiBench : public testing::Test {
     return parsed;
   }
   // The error's status, code and param.
-  static std::string refusal(const Opened& x) {
+  static std::string error(const Opened& x) {
     Json error = json(x)["error"];
     auto word = [](const Json& v) { return v.is_string() ? v.get<std::string>() : std::string("-"); };
     return std::to_string(x->response.status) + " " + word(error["type"]) + " " + word(error["code"]) + " " +

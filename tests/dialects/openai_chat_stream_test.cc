@@ -150,7 +150,7 @@ TEST_F(Chat, AFailureBeforeTheFirstTokenHasItsStatus) {
   auto x = chat({{"stream", true}});
   voice().fail(Code::kResourceExhausted, "the queue is full");
   turn();
-  EXPECT_EQ(refusal(x), "429 rate_limit_error rate_limit_exceeded -");
+  EXPECT_EQ(error(x), "429 rate_limit_error rate_limit_exceeded -");
   EXPECT_EQ(x->response.fields.find("retry-after"), "1");
   EXPECT_EQ(env.armed(), 0u);
 }
@@ -167,7 +167,7 @@ TEST_F(Chat, AFailureInMidStreamIsAnEvent) {
   EXPECT_EQ(all[2]["error"]["type"], "server_error");
   EXPECT_EQ(all[3], "[DONE]");
   EXPECT_TRUE(x->ended);
-  EXPECT_EQ(x->ledger().code, Code::kInternal);
+  EXPECT_EQ(x->record().code, Code::kInternal);
 }
 
 TEST_F(Chat, AClientThatLeavesCancels) {
@@ -191,7 +191,7 @@ TEST_F(Chat, ASlowReaderHoldsTheEngineBack) {
   turn();
   EXPECT_EQ(call()->credit.load(), credit) << "nothing was given back";
   x->fake_backlog = 0;
-  x->reader()->on_drain(*x);
+  x->listener()->on_drain(*x);
   EXPECT_EQ(call()->credit.load(), credit + 200);
   v.say(std::string(64, 'a'));
   turn();

@@ -27,14 +27,15 @@ TEST_F(Chat, WholeAnswerHasChoicesAndUsage) {
   EXPECT_EQ(answer["object"], "chat.completion");
   EXPECT_EQ(answer["choices"][0]["message"]["content"], "one");
   EXPECT_EQ(answer["choices"][0]["message"]["role"], "assistant");
+  EXPECT_EQ(answer["choices"][0]["message"].value("refusal", Json("absent")), Json());
   EXPECT_EQ(answer["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(answer["choices"][1]["message"]["content"], "two");
   EXPECT_EQ(answer["choices"][1]["finish_reason"], "length");
   EXPECT_EQ(answer["usage"]["prompt_tokens"], 18);
   EXPECT_EQ(answer["usage"]["completion_tokens"], 7);
   EXPECT_EQ(x->response.fields.find("content-type"), "application/json");
-  EXPECT_EQ(x->ledger().version, "1");
-  EXPECT_EQ(x->ledger().compute, std::chrono::microseconds(30)) << "they ran side by side";
+  EXPECT_EQ(x->record().version, "1");
+  EXPECT_EQ(x->record().compute, std::chrono::microseconds(30)) << "they ran side by side";
 }
 
 TEST_F(Chat, WithoutMaxTokensTheContextIsTheLimit) {
@@ -52,6 +53,7 @@ TEST_F(Chat, LogprobsHaveTextBytesAndAlternatives) {
   v.token('A', likely(-0.5F, {{'A', -0.5F}, {0xe2, -1.5F}}));
   v.done();
   turn();
+  EXPECT_EQ(json(x)["choices"][0]["logprobs"].value("refusal", Json("absent")), Json());
   EXPECT_EQ(json(x)["choices"][0]["logprobs"]["content"],
             Json::parse(R"([{"token":"A","logprob":-0.5,"bytes":[65],"top_logprobs":[)"
                         R"({"token":"A","logprob":-0.5,"bytes":[65]},{"token":"�","logprob":-1.5,"bytes":[226]}]}])"));
@@ -158,7 +160,7 @@ TEST_F(Chat, AnObjectWithVeryManyMembersIsRefused) {
   for (int i = 0; i < 600; ++i) crowd["k" + std::to_string(i)] = i;
   auto tool = [](Json parameters) { return Json::array({{{"type", "function"}, {"parameters", parameters}}}); };
   auto x = chat({{"tools", tool(crowd)}});
-  EXPECT_EQ(refusal(x), "400 invalid_request_error - tools");
+  EXPECT_EQ(error(x), "400 invalid_request_error - tools");
   crowd.erase("k1");
   for (int i = 2; i < 200; ++i) crowd.erase("k" + std::to_string(i));
   crowd["text"] = std::string(5000, ':') + "\\\"{";

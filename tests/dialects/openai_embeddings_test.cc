@@ -32,9 +32,9 @@ TEST_F(Openais, EmbeddingsAreListedInOrderAsFloatsOrBase64) {
   inbox().finish(call(), {vector(1, 2)});
   turn();
   EXPECT_EQ(json(y)["data"][0]["embedding"], "AACAPwAAAEA=");
-  EXPECT_EQ(refusal(embed({{"input", "a"}, {"dimensions", 3}})), "400 invalid_request_error - dimensions");
-  EXPECT_EQ(refusal(embed({{"input", ""}})), "400 invalid_request_error - input");
-  EXPECT_EQ(refusal(embed({{"input", std::string(201, 'a')}})),
+  EXPECT_EQ(error(embed({{"input", "a"}, {"dimensions", 3}})), "400 invalid_request_error - dimensions");
+  EXPECT_EQ(error(embed({{"input", ""}})), "400 invalid_request_error - input");
+  EXPECT_EQ(error(embed({{"input", std::string(201, 'a')}})),
             "400 invalid_request_error context_length_exceeded input");
 }
 
@@ -86,8 +86,8 @@ TEST_F(Encoders, EachTextIsARowOfIdsOfItsOwn) {
   EXPECT_EQ(all["data"][0]["embedding"], Json({1, 0, 0, 0}));
   EXPECT_EQ(all["data"][1]["embedding"], Json({0, 0, 0, 1}));
   EXPECT_EQ(all["usage"], Json::parse(R"({"prompt_tokens":3,"total_tokens":3})"));
-  EXPECT_EQ(x->ledger().version, "1");
-  EXPECT_EQ(x->ledger().compute, std::chrono::microseconds(30)) << "they ran side by side";
+  EXPECT_EQ(x->record().version, "1");
+  EXPECT_EQ(x->record().compute, std::chrono::microseconds(30)) << "they ran side by side";
   auto y = embed({{"input", Json::parse("[[1,2,3],[4]]")}, {"encoding_format", "base64"}, {"dimensions", 2}});
   encoder().finish(encoder().held[0], {vector({0.6f, 0, 0.8f, 0})});
   encoder().finish(encoder().held[0], {vector({0, 0.5f, 0, 0.1f})});
@@ -108,14 +108,13 @@ TEST_F(Encoders, ManyTextsWaitTogetherForBatches) {
 }
 
 TEST_F(Encoders, WhatDoesNotFitIsRefusedByName) {
-  EXPECT_EQ(refusal(embed({{"input", "a"}, {"dimensions", 5}})), "400 invalid_request_error - dimensions");
-  EXPECT_EQ(refusal(embed({{"input", ""}})), "400 invalid_request_error - input");
-  EXPECT_EQ(refusal(embed({{"input", Json::parse("[260]")}})), "400 invalid_request_error - input");
-  EXPECT_EQ(refusal(embed({{"input", std::string(201, 'a')}})),
+  EXPECT_EQ(error(embed({{"input", "a"}, {"dimensions", 5}})), "400 invalid_request_error - dimensions");
+  EXPECT_EQ(error(embed({{"input", ""}})), "400 invalid_request_error - input");
+  EXPECT_EQ(error(embed({{"input", Json::parse("[260]")}})), "400 invalid_request_error - input");
+  EXPECT_EQ(error(embed({{"input", std::string(201, 'a')}})),
             "400 invalid_request_error context_length_exceeded input");
-  EXPECT_EQ(
-      refusal(open("POST", "/v1/chat/completions", R"({"model":"e","messages":[{"role":"user","content":"hi"}]})")),
-      "400 invalid_request_error - model");
+  EXPECT_EQ(error(open("POST", "/v1/chat/completions", R"({"model":"e","messages":[{"role":"user","content":"hi"}]})")),
+            "400 invalid_request_error - model");
 }
 
 TEST_F(Encoders, TruncatedTextsKeepTheirBeginning) {
@@ -140,8 +139,8 @@ TEST_F(Encoders, WithoutATokenizerTakeIdsAlone) {
   spec.encoder = bare;
   models.add(spec);
   bus.publish(models.catalog);
-  EXPECT_EQ(refusal(embed({{"input", "a"}})), "400 invalid_request_error - input");
-  EXPECT_EQ(refusal(open("POST", "/tokenize", R"({"model":"e","prompt":"ab"})")), "400 invalid_request_error - model");
+  EXPECT_EQ(error(embed({{"input", "a"}})), "400 invalid_request_error - input");
+  EXPECT_EQ(error(open("POST", "/tokenize", R"({"model":"e","prompt":"ab"})")), "400 invalid_request_error - model");
   auto x = embed({{"input", Json::parse("[7]")}});
   EXPECT_EQ(encoder().seen.size(), 1u);
 }

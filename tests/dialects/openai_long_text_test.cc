@@ -1,7 +1,7 @@
 // Long texts, which workers make tokens of.
 #include "openai_bench.h"
 #include "support/cpu_time.h"
-#include "support/fake_errands.h"
+#include "support/fake_offload.h"
 #include "support/held_workers.h"
 
 namespace weir::openai {
@@ -13,7 +13,7 @@ class LongTexts : public OpenaiBench {
  protected:
   LongTexts() {
     models.add(support::text_spec("long", 100'000));
-    bus.employ(workers);
+    bus.set_worker_pool(workers);
   }
   Opened post(std::string path, Json body) {
     body["model"] = "long";
@@ -77,9 +77,9 @@ TEST_F(LongTexts, WhatIsWrongWithThemIsSaidAsAlways) {
   workers.held.push_back(last);
   workers.refuse(base::try_again(Code::kResourceExhausted, "too many"));
   turn();
-  EXPECT_EQ(refusal(x), "400 invalid_request_error - messages");
-  EXPECT_EQ(refusal(y), "400 invalid_request_error - input");
-  EXPECT_EQ(refusal(z), "400 invalid_request_error - tokens");
+  EXPECT_EQ(error(x), "400 invalid_request_error - messages");
+  EXPECT_EQ(error(y), "400 invalid_request_error - input");
+  EXPECT_EQ(error(z), "400 invalid_request_error - tokens");
   EXPECT_EQ(busy->response.status, 429);
 }
 
@@ -119,9 +119,9 @@ TEST_F(LongTexts, AModelIsThereUntilTheAnswerThoughItIsUnloadedMeanwhile) {
 
 class LongBodies : public LongTexts {
  protected:
-  LongBodies() { options.errands = &errands; }
+  LongBodies() { options.offload = &offload; }
 
-  support::FakeErrands errands;
+  support::FakeOffload offload;
   const std::string huge = std::string(wire::kLongBody + 1, 'x');
 };
 
@@ -130,9 +130,9 @@ TEST_F(LongBodies, AreReadByWorkersInEveryEndpoint) {
   auto embedding = post("/v1/embeddings", {{"input", huge}});
   auto tokenized = post("/tokenize", {{"prompt", huge}});
   auto detokenized = post("/detokenize", {{"tokens", std::vector<int>(huge.size() / 3, 121)}});
-  EXPECT_EQ(errands.waiting(), 4u);
+  EXPECT_EQ(offload.waiting(), 4u);
   EXPECT_TRUE(workers.held.empty());
-  errands.work();
+  offload.work();
   EXPECT_EQ(workers.held.size(), 4u) << "each is a text to tokenize now";
   workers.work();
   turn();
@@ -144,21 +144,21 @@ TEST_F(LongBodies, WhatIsWrongWithThemIsSaidAsAlways) {
   auto x = post("/v1/completions", {{"prompt", huge}, {"n", -1}});
   auto y = open("POST", "/v1/chat/completions", "{\"messages\":\"" + huge);
   auto z = post("/v1/completions", {{"prompt", huge}, {"model", "m"}, {"stream", 7}});
-  errands.work_one();
-  EXPECT_EQ(refusal(x), "400 invalid_request_error - n");
-  errands.work_one();
+  offload.work_one();
+  EXPECT_EQ(error(x), "400 invalid_request_error - n");
+  offload.work_one();
   EXPECT_EQ(y->response.status, 400);
-  errands.fail(base::try_again(Code::kUnavailable, "ends"));
+  offload.fail(base::try_again(Code::kUnavailable, "ends"));
   EXPECT_EQ(z->response.status, 503);
-  errands.refusal = base::try_again(Code::kResourceExhausted, "full");
+  offload.refusal = base::try_again(Code::kResourceExhausted, "full");
   EXPECT_EQ(post("/v1/completions", {{"prompt", huge}})->response.status, 429);
 }
 
 TEST_F(LongBodies, AClientThatLeavesTakesItsReadingAlong) {
   auto x = post("/v1/completions", {{"prompt", huge}});
   x.reset();
-  EXPECT_EQ(errands.cancelled, 1u);
-  EXPECT_EQ(errands.waiting(), 0u);
+  EXPECT_EQ(offload.cancelled, 1u);
+  EXPECT_EQ(offload.waiting(), 0u);
 }
 
 // --- short texts that are much work ----------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ TEST_F(LongTexts, ArgumentsThatAreMadeToBeSlowAreRefused) {
   ASSERT_EQ(workers.held.size(), 1u);
   EXPECT_LT(support::cpu_of([&] { workers.work(); }, 1), 2);
   turn();
-  EXPECT_EQ(refusal(x), "400 invalid_request_error - messages");
+  EXPECT_EQ(error(x), "400 invalid_request_error - messages");
   EXPECT_NE(x->sent.find("messages[0].tool_calls[0].function.arguments: "), std::string::npos) << x->sent;
 }
 

@@ -167,15 +167,15 @@ TEST_F(OpenaiRequests, MembersThatNeedOthers) {
 }
 
 TEST_F(OpenaiRequests, PromptsMustFit) {
-  EXPECT_EQ(refusal(complete({{"prompt", std::string(200, 'a')}})),
+  EXPECT_EQ(error(complete({{"prompt", std::string(200, 'a')}})),
             "400 invalid_request_error context_length_exceeded prompt");
-  EXPECT_EQ(refusal(complete({{"prompt", std::string(1 << 20, 'a')}})),
+  EXPECT_EQ(error(complete({{"prompt", std::string(1 << 20, 'a')}})),
             "400 invalid_request_error context_length_exceeded prompt");
-  EXPECT_EQ(refusal(complete({{"max_tokens", 199}})), "400 invalid_request_error context_length_exceeded max_tokens");
+  EXPECT_EQ(error(complete({{"max_tokens", 199}})), "400 invalid_request_error context_length_exceeded max_tokens");
   EXPECT_EQ(
-      refusal(chat({{"messages", Json::parse(R"([{"role":"user","content":")" + std::string(300, 'x') + R"("}])")}})),
+      error(chat({{"messages", Json::parse(R"([{"role":"user","content":")" + std::string(300, 'x') + R"("}])")}})),
       "400 invalid_request_error context_length_exceeded messages");
-  EXPECT_EQ(refusal(complete({{"prompt", ""}})), "400 invalid_request_error - prompt");
+  EXPECT_EQ(error(complete({{"prompt", ""}})), "400 invalid_request_error - prompt");
   EXPECT_EQ(completion("prompt", Json::array()), "prompt");
   EXPECT_EQ(completion("prompt", nullptr), "prompt");
   EXPECT_EQ(completion("prompt", {260}), "prompt");
@@ -223,8 +223,8 @@ TEST_F(OpenaiRequests, TemplateVariablesArePlainAndNotReserved) {
 }
 
 TEST_F(OpenaiRequests, ModelsAreNamed) {
-  EXPECT_EQ(refusal(complete({{"model", "nope"}})), "404 invalid_request_error model_not_found model");
-  EXPECT_EQ(refusal(complete({{"model", "t"}})), "400 invalid_request_error - model");
+  EXPECT_EQ(error(complete({{"model", "nope"}})), "404 invalid_request_error model_not_found model");
+  EXPECT_EQ(error(complete({{"model", "t"}})), "400 invalid_request_error - model");
   EXPECT_EQ(verdict("/v1/completions", {{"prompt", "a"}}), "ok") << "the only one of text";
   models.add(support::text_spec("other"));
   EXPECT_EQ(verdict("/v1/completions", {{"prompt", "a"}}), "model");

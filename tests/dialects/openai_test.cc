@@ -17,7 +17,7 @@ TEST_F(Openais, ModelsOfTextAreListed) {
     EXPECT_EQ(list["data"][0]["readouts"]["concepts"], Json({"joy", "fear"}));
   }
   EXPECT_EQ(json(open("GET", "/v1/models/m"))["object"], "model");
-  EXPECT_EQ(refusal(open("GET", "/v1/models/nope")), "404 invalid_request_error model_not_found model");
+  EXPECT_EQ(error(open("GET", "/v1/models/nope")), "404 invalid_request_error model_not_found model");
 }
 
 TEST_F(Openais, TokenizeAndBack) {
@@ -28,7 +28,7 @@ TEST_F(Openais, TokenizeAndBack) {
   EXPECT_EQ(json(y)["count"], 17);
   auto z = open("POST", "/detokenize", R"({"tokens":[104,195,169,256]})");
   EXPECT_EQ(json(z)["prompt"], "hé<|end|>");
-  EXPECT_EQ(refusal(open("POST", "/detokenize", R"({"tokens":[260]})")), "400 invalid_request_error - tokens");
+  EXPECT_EQ(error(open("POST", "/detokenize", R"({"tokens":[260]})")), "400 invalid_request_error - tokens");
 }
 
 TEST_F(Openais, SmallPages) {
@@ -44,7 +44,7 @@ TEST_F(Openais, SmallPages) {
 
 TEST_F(Openais, KeysAreAskedForAndKeepPrefixesApart) {
   options.api_keys = {"sk-one", "sk-two"};
-  EXPECT_EQ(refusal(open("GET", "/v1/models")), "401 invalid_request_error invalid_api_key -");
+  EXPECT_EQ(error(open("GET", "/v1/models")), "401 invalid_request_error invalid_api_key -");
   for (const char* bad :
        {"Bearer", "Bearer ", "Bearer sk-on", "Bearer sk-onee", "Bearer sk-twp", "sk-one", "Basic sk-one"})
     EXPECT_EQ(open("GET", "/v1/models", "", {{"authorization", bad}})->response.status, 401) << bad;

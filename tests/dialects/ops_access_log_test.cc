@@ -40,17 +40,17 @@ struct LogFile : testing::Test {
 TEST_F(LogFile, EachExchangeIsOneLineWithAllThatIsKnown) {
   {
     auto log = *AccessLog::open(path, metrics);
-    AccessLog::Pen pen(*log, env);
+    AccessLog::ShardLog shard_log(*log, env);
     FakeExchange x("POST", "/v2/models/m/infer");
-    auto& ledger = x.ledger();
+    auto& ledger = x.record();
     ledger.protocol = "oip-rest", ledger.route = "/v2/models/{model}/infer", ledger.model = "m", ledger.version = "3";
     ledger.request_id = "id-1", ledger.status = 200, ledger.bytes_in = 12, ledger.bytes_out = 34;
     ledger.traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     ledger.began = x.time - std::chrono::microseconds(812);
     ledger.queue = std::chrono::microseconds(101), ledger.compute = std::chrono::microseconds(511);
-    pen.finished(x);
-    pen.rejected(wire::reason::kFramingTe, *x.request().peer);
-    pen.flush();
+    shard_log.finished(x);
+    shard_log.rejected(wire::reason::kFramingTe, *x.request().peer);
+    shard_log.flush();
   }
   auto lines = lines_of(path);
   ASSERT_EQ(lines.size(), 2u);
@@ -68,11 +68,11 @@ TEST_F(LogFile, EachExchangeIsOneLineWithAllThatIsKnown) {
 TEST_F(LogFile, AClientCannotForgeALine) {
   {
     auto log = *AccessLog::open(path, metrics);
-    AccessLog::Pen pen(*log, env);
+    AccessLog::ShardLog shard_log(*log, env);
     FakeExchange x("GET\"}\n{\"forged\":\"1", "/");
-    x.ledger().request_id = std::string(1000, 'x') + "\x1b[31m\xe2\x80\xa8";
-    pen.finished(x);
-    pen.flush();
+    x.record().request_id = std::string(1000, 'x') + "\x1b[31m\xe2\x80\xa8";
+    shard_log.finished(x);
+    shard_log.flush();
   }
   auto lines = lines_of(path);
   ASSERT_EQ(lines.size(), 1u);
@@ -82,16 +82,16 @@ TEST_F(LogFile, AClientCannotForgeALine) {
 
 TEST_F(LogFile, ReopenFollowsARename) {
   auto log = *AccessLog::open(path, metrics);
-  AccessLog::Pen pen(*log, env);
+  AccessLog::ShardLog shard_log(*log, env);
   FakeExchange x("GET", "/");
-  pen.finished(x);
-  pen.flush();
+  shard_log.finished(x);
+  shard_log.flush();
   while (!std::filesystem::exists(path) || std::filesystem::file_size(path) == 0) std::this_thread::yield();
   std::filesystem::rename(path, path + ".1");
   log->reopen();
   while (!std::filesystem::exists(path)) std::this_thread::yield();
-  pen.finished(x);
-  pen.flush();
+  shard_log.finished(x);
+  shard_log.flush();
   log.reset();
   EXPECT_EQ(lines_of(path).size(), 1u);
   EXPECT_EQ(lines_of(path + ".1").size(), 1u);
@@ -102,11 +102,11 @@ TEST_F(LogFile, AFullDeviceLosesLinesHoldsNobodyUpAndIsSaidOnce) {
   testing::internal::CaptureStderr();
   {
     auto log = *AccessLog::open("/dev/full", metrics);
-    AccessLog::Pen pen(*log, env);
+    AccessLog::ShardLog shard_log(*log, env);
     FakeExchange x("GET", "/");
     for (int i = 0; i < 1000; ++i) {
-      pen.finished(x);
-      pen.flush();
+      shard_log.finished(x);
+      shard_log.flush();
     }
   }
   base::log::flush(std::chrono::seconds(10));
@@ -125,16 +125,16 @@ TEST_F(LogFile, WhenTheDiskHasRoomAgainTheLogAndTheFileSayWhatIsLost) {
   testing::internal::CaptureStderr();
   {
     auto log = *AccessLog::open(path, metrics);
-    AccessLog::Pen pen(*log, env);
+    AccessLog::ShardLog shard_log(*log, env);
     FakeExchange x("GET", "/");
-    for (int i = 0; i < 3; ++i) pen.finished(x);
-    pen.flush();
+    for (int i = 0; i < 3; ++i) shard_log.finished(x);
+    shard_log.flush();
     while (metrics.text().find("weir_access_log_dropped_total 3\n") == std::string::npos) std::this_thread::yield();
     std::filesystem::remove(path);
     log->reopen();
     while (!std::filesystem::exists(path)) std::this_thread::yield();
-    pen.finished(x);
-    pen.flush();
+    shard_log.finished(x);
+    shard_log.flush();
   }
   base::log::flush(std::chrono::seconds(10));
   std::string said = testing::internal::GetCapturedStderr();
@@ -159,14 +159,14 @@ TEST_F(LogFile, ALineThatIsCutShortSpoilsNoOther) {
   };
   {
     auto log = *AccessLog::open(path, metrics);
-    AccessLog::Pen pen(*log, env);
+    AccessLog::ShardLog shard_log(*log, env);
     FakeExchange x("GET", "/");
-    for (int i = 0; i < kLines; ++i) pen.finished(x);
-    pen.flush();
+    for (int i = 0; i < kLines; ++i) shard_log.finished(x);
+    shard_log.flush();
     while (metrics.text().find("weir_access_log_dropped_total 0\n") != std::string::npos) std::this_thread::yield();
     drain();
-    pen.finished(x);
-    pen.flush();
+    shard_log.finished(x);
+    shard_log.flush();
   }
   drain();
   ::close(reader);

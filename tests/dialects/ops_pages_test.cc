@@ -42,7 +42,7 @@ TEST_F(Site, LivenessHoldsWhileReadinessFalls) {
   EXPECT_EQ(get("/livez"), "200 {\"status\":\"alive\"}\n");
   FakeExchange x("GET", "/readyz");
   EXPECT_EQ(get(x), "503 {\"status\":\"not ready\",\"reason\":\"the server is shutting down\"}\n");
-  EXPECT_EQ(x.ledger().code, base::Code::kUnavailable);
+  EXPECT_EQ(x.record().code, base::Code::kUnavailable);
   EXPECT_TRUE(x.response.fields.has("retry-after"));
   why = "1 of 2 models is not ready: 'm': it says \"no\"";
   EXPECT_EQ(json::parse(get("/readyz").substr(4))["reason"], why);
@@ -181,21 +181,21 @@ TEST(TokenMetrics, ModelsOfTokensHaveFamiliesOfTheirOwnAndUnderVllmsNames) {
     EXPECT_NE(text.find("# TYPE vllm:" + std::string(family) + " "), std::string::npos) << family;
 }
 
-TEST(Tally, CountsByProtocolCodeAndModel) {
+TEST(RequestMetrics, CountsByProtocolCodeAndModel) {
   base::Metrics metrics;
-  Tally tally(metrics);
+  RequestMetrics request_metrics(metrics);
   FakeExchange x("POST", "/v2/models/m/infer");
-  x.ledger().protocol = "oip-rest";
-  x.ledger().model = "m";
-  x.ledger().bytes_in = 10;
-  x.ledger().began = x.time - std::chrono::milliseconds(3);
-  x.ledger().compute = std::chrono::milliseconds(1);
-  tally.finished(x);
-  x.ledger().compute = {};  // refused before it ran, or a look at the model's metadata
-  x.ledger().code = base::Code::kInvalidArgument;
-  x.ledger().reject = wire::reason::kShape;
-  tally.finished(x);
-  tally.rejected(wire::reason::kFramingTe, *x.request().peer);
+  x.record().protocol = "oip-rest";
+  x.record().model = "m";
+  x.record().bytes_in = 10;
+  x.record().began = x.time - std::chrono::milliseconds(3);
+  x.record().compute = std::chrono::milliseconds(1);
+  request_metrics.finished(x);
+  x.record().compute = {};  // refused before it ran, or a look at the model's metadata
+  x.record().code = base::Code::kInvalidArgument;
+  x.record().reject = wire::reason::kShape;
+  request_metrics.finished(x);
+  request_metrics.rejected(wire::reason::kFramingTe, *x.request().peer);
   std::string text = metrics.text();
   expect_prometheus(text);
   for (const char* line :

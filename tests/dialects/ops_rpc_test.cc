@@ -145,7 +145,7 @@ TEST_F(HealthTest, AWatcherThatDoesNotReadHearsTheLatestOnceItDoes) {
   health_.changed();
   EXPECT_EQ(told(*x), std::vector<int>{1});
   x->fake_backlog = 0;
-  x->reader()->on_drain(*x);
+  x->listener()->on_drain(*x);
   EXPECT_EQ(told(*x), (std::vector<int>{1, 2}));
 }
 

@@ -124,7 +124,7 @@ TEST(SalienceEnds, CreditComesBackAsThePeerReads) {
   x->fake_backlog = wire::Exchange::kHighWater + 1;
   for (uint32_t i = 0; i < 40; ++i) t.token(1, 33 + i);
   EXPECT_EQ(t.call().credit, 96);
-  x->reader()->on_drain(*x);
+  x->listener()->on_drain(*x);
   EXPECT_EQ(t.call().credit, 136);
   t.finish();
 }

@@ -1,4 +1,4 @@
-"""Readers of text that stop reading: the sequence waits with its keys and values, little is kept for them, others notice
+"""ExchangeListeners of text that stop reading: the sequence waits with its keys and values, little is kept for them, others notice
 nothing, and what they read in the end is whole. Those that never go on are ended."""
 
 import json
@@ -99,7 +99,7 @@ def completions(server, n):
 
 
 def generate_stream(server, n):
-    return Sse(server, '/v2/models/parrot/generate_stream', {'text_input': PROMPT, 'max_tokens': 8 * n, 'details': True})
+    return Sse(server, '/v2/models/echo/generate_stream', {'text_input': PROMPT, 'max_tokens': 8 * n, 'details': True})
 
 
 class Salience(Rpc):
@@ -125,7 +125,7 @@ def salience(server, n):
 
 def model_stream(server, n):
     def call(channel):
-        request = oip.ModelInferRequest(model_name='parrot')
+        request = oip.ModelInferRequest(model_name='echo')
         request.inputs.add(name='text_input', datatype='BYTES', shape=[1]).contents.bytes_contents.append(PROMPT.encode())
         request.inputs.add(name='stream', datatype='BOOL', shape=[1]).contents.bool_contents.append(True)
         request.parameters['max_tokens'].int64_param = 16 * n
@@ -157,8 +157,8 @@ class SlowText(harness.Case):
         cls.repository = harness.scratch() / 'slow_text'
         parameters = 'kv_cache: 64MiB, threads: 1, max_running: 16'
         write(cls.repository, 'tiny', FILES, parameters)
-        (cls.repository / 'parrot').mkdir()
-        (cls.repository / 'parrot/model.yaml').write_text('engine: parrot\nparameters: {kv_cache: 64MiB, max_length: 200000}\n')
+        (cls.repository / 'echo').mkdir()
+        (cls.repository / 'echo/model.yaml').write_text('engine: echo\nparameters: {kv_cache: 64MiB, max_length: 200000}\n')
         super().setUpClass()
 
     def gauge(self, pattern):

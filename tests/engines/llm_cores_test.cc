@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "engines/llm/options.h"
-#include "engines/llm/team.h"
+#include "engines/llm/thread_team.h"
 
 namespace weir::llm {
 namespace {
@@ -40,13 +40,13 @@ TEST(Cores, ATeamIsWhereItWasPut) {
   auto allowed = allowed_cores();
   ASSERT_FALSE(allowed.empty());
   const Cores last{allowed.back()};
-  Team team(2, last);
+  ThreadTeam team(2, last);
   std::atomic<int> elsewhere{0}, pieces{0};
-  auto look = [&](uint32_t, uint32_t, uint32_t thread) {
+  auto request = [&](uint32_t, uint32_t, uint32_t thread) {
     ++pieces;
     if (thread > 0) elsewhere += allowed_cores() != last;
   };
-  for (int i = 0; i < 50; ++i) team.run(16, 1, look);
+  for (int i = 0; i < 50; ++i) team.run(16, 1, request);
   EXPECT_EQ(pieces, 50 * 16);
   EXPECT_EQ(elsewhere, 0);
   EXPECT_EQ(allowed_cores(), allowed) << "the caller's business is its own until it joins";

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "engines/llm/cuda/kernels.h"
-#include "engines/llm/cuda/looks.h"
 #include "engines/llm/cuda/plan.h"
+#include "engines/llm/cuda/sampling_plan.h"
 
 namespace weir::llm::cuda {
 namespace {
@@ -126,7 +126,7 @@ TEST(LlmCudaPlan, RowsOfOneTokenComeFirstAndTheOthersAreCutIntoTiles) {
 // Of the rows above: the two singles, the last of three tokens, and of 70 one in the first tile.
 TEST(LlmCudaPlan, TheLastLayerGoesOnWithWhatSomebodyWants) {
   auto step = four_rows();
-  step.looks = {{.token = 3}};
+  step.logits_requests = {{.token = 3}};
   step.readouts = {{.token = 10, .values = {}}};
   StepPlan plan;
   Trim trim;
@@ -187,7 +187,7 @@ TEST(LlmCudaPlan, OnlyHeadsThatTheKernelsKnowRunOnCuda) {
   EXPECT_FALSE(has_attention(4, 0, 64));
 }
 
-using Look = sched::TokenStep::Look;
+using LogitsRequest = sched::TokenStep::LogitsRequest;
 
 TEST(LlmCudaPlan, LooksBecomeDrawsChangesAndLogprobs) {
   msg::Generation plain, changed;
@@ -195,14 +195,15 @@ TEST(LlmCudaPlan, LooksBecomeDrawsChangesAndLogprobs) {
   changed.sampling.logit_bias = {{7, 1.f}, {7, 2.f}, {99, 1.f}};
   changed.stop_ids = {3};
   Sizes sequence{5, 7, 8, 8};
-  std::vector<Look> looks(4);
-  looks[0] = {.kind = Look::Kind::kDraw, .wish = &plain, .draw = 6, .seed = 4};
-  looks[1] = {.kind = Look::Kind::kScore, .wants_logprob = true, .top = 3, .id = 12};
-  looks[2] = {.kind = Look::Kind::kDraw, .wish = &changed, .sequence = sequence, .prompt = 2, .hold_eos = true};
-  looks[3] = {.kind = Look::Kind::kDraw, .wish = &plain, .wants_logprob = true};
+  std::vector<LogitsRequest> logits_requests(4);
+  logits_requests[0] = {.kind = LogitsRequest::Kind::kSample, .wish = &plain, .draw = 6, .seed = 4};
+  logits_requests[1] = {.kind = LogitsRequest::Kind::kScore, .wants_logprob = true, .top = 3, .id = 12};
+  logits_requests[2] = {
+      .kind = LogitsRequest::Kind::kSample, .wish = &changed, .sequence = sequence, .prompt = 2, .hold_eos = true};
+  logits_requests[3] = {.kind = LogitsRequest::Kind::kSample, .wish = &plain, .wants_logprob = true};
   Sizes eos{1};
-  LookPlan plan(50, eos, 3);
-  for (int again = 0; again < 2; ++again) plan.plan(looks);
+  SamplingPlan plan(50, eos, 3);
+  for (int again = 0; again < 2; ++again) plan.plan(logits_requests);
   ASSERT_EQ(plan.groups.size(), 2u);
   EXPECT_TRUE(plan.scores);
   EXPECT_EQ(plan.most, 3u);
@@ -236,20 +237,20 @@ TEST(LlmCudaPlan, LooksBecomeDrawsChangesAndLogprobs) {
 TEST(LlmCudaPlan, APenaltyOfATokenThatIsNotKnownYetNamesTheLookThatDrewIt) {
   msg::Generation penalty, bias;
   penalty.sampling.presence_penalty = 1, bias.sampling.logit_bias = {{7, 1.f}};
-  constexpr uint32_t kDrawnId = sched::TokenStep::kDrawn;
-  Sizes sequence{5, 7}, fed{kDrawnId | 3, kDrawnId | 1, 8};
-  std::vector<Look> looks(3);
-  looks[0] = {.token = 0, .wish = &bias, .sequence = sequence, .prompt = 1};
-  looks[1] = {.token = 1, .wish = &penalty, .sequence = sequence, .prompt = 1};
-  looks[2] = {.token = 2, .wish = &penalty, .sequence = sequence, .prompt = 1};
-  LookPlan plan(50, {}, 8);
-  plan.plan(looks, fed);
+  constexpr uint32_t kSampledId = sched::TokenStep::kSampled;
+  Sizes sequence{5, 7}, fed{kSampledId | 3, kSampledId | 1, 8};
+  std::vector<LogitsRequest> logits_requests(3);
+  logits_requests[0] = {.token = 0, .wish = &bias, .sequence = sequence, .prompt = 1};
+  logits_requests[1] = {.token = 1, .wish = &penalty, .sequence = sequence, .prompt = 1};
+  logits_requests[2] = {.token = 2, .wish = &penalty, .sequence = sequence, .prompt = 1};
+  SamplingPlan plan(50, {}, 8);
+  plan.plan(logits_requests, fed);
   ASSERT_EQ(plan.adjusts.size(), 3u);
   EXPECT_EQ(plan.adjusts[0].last, kNoToken);
   EXPECT_EQ(plan.adjusts[1].last, 1u);
   EXPECT_EQ(plan.adjusts[2].last, kNoToken);
   EXPECT_TRUE(plan.follows);
-  plan.plan(std::span(looks).last(1), fed);
+  plan.plan(std::span(logits_requests).last(1), fed);
   EXPECT_FALSE(plan.follows);
 }
 

@@ -181,7 +181,7 @@ TEST(LlmCudaReference, SharesOfDrawsFollowTheWeights) {
 
 TEST(LlmCudaReference, AnIdMayStandForWhatWasDrawnAndFeaturesForTokens) {
   auto table = bf16({0, 1, 10, 11, 20, 21});
-  std::vector<uint32_t> ids{kDrawn | 1, 0}, drawn{7, 2}, tokens{1};
+  std::vector<uint32_t> ids{kSampled | 1, 0}, drawn{7, 2}, tokens{1};
   std::vector<float> stream(4), features{5, 6};
   reference::embed({stream.data(), table.data(), ids.data(), 2, 2, drawn.data()});
   EXPECT_EQ(stream, (std::vector<float>{20, 21, 0, 1}));

@@ -21,7 +21,7 @@ using cuda::DeviceTransformer;
 using Drive = device::FakeDevice::Drive;
 using Wanted = Stepper::Wanted;
 using DeviceStepper = BasicStepper<DeviceTransformer>;
-using Look = sched::TokenStep::Look;
+using LogitsRequest = sched::TokenStep::LogitsRequest;
 
 constexpr const char* kChat = WEIR_ROOT "/conf/models/chat/1";
 
@@ -205,25 +205,25 @@ Talk talk(Engine& engine, const std::vector<std::vector<uint32_t>>& prompts, uin
     for (uint32_t i = 0; i < all.size(); ++i) {
       auto& s = all[i];
       stepper.add(s, uint32_t(s.ids.size()) - s.stored, Wanted::kNone);
-      Look look;
-      look.token = uint32_t(stepper.step.ids.size()) - 1, look.row = i, look.wish = &wish;
-      look.sequence = s.ids, look.prompt = uint32_t(prompts[i].size()), look.draw = n, look.seed = 11 + i;
-      look.wants_logprob = true, look.top = 3;
-      stepper.step.looks.push_back(look);
-      if (n == 0) stepper.step.readouts.push_back({look.token, {}});
+      LogitsRequest request;
+      request.token = uint32_t(stepper.step.ids.size()) - 1, request.row = i, request.wish = &wish;
+      request.sequence = s.ids, request.prompt = uint32_t(prompts[i].size()), request.draw = n, request.seed = 11 + i;
+      request.wants_logprob = true, request.top = 3;
+      stepper.step.logits_requests.push_back(request);
+      if (n == 0) stepper.step.readouts.push_back({request.token, {}});
     }
     auto status = engine.step(stepper.step);
     EXPECT_TRUE(status.ok()) << status.text;
     if (!status.ok()) return out;
     for (uint32_t i = 0; i < all.size(); ++i) {
-      const auto& look = stepper.step.looks[i];
-      EXPECT_EQ(look.best.size(), 3u);
-      if (wish.sampling.temperature == 0 && look.best.size() == 3) {
-        EXPECT_EQ(look.best[0].id, look.id);
-        EXPECT_EQ(look.best[0].logprob, look.logprob);
+      const auto& request = stepper.step.logits_requests[i];
+      EXPECT_EQ(request.best.size(), 3u);
+      if (wish.sampling.temperature == 0 && request.best.size() == 3) {
+        EXPECT_EQ(request.best[0].id, request.id);
+        EXPECT_EQ(request.best[0].logprob, request.logprob);
       }
-      all[i].ids.push_back(look.id);
-      out.tokens[i].push_back(look.id);
+      all[i].ids.push_back(request.id);
+      out.tokens[i].push_back(request.id);
     }
     for (const auto& r : stepper.step.readouts) out.readouts.push_back(r.values);
     stepper.step.clear();
@@ -242,7 +242,7 @@ TEST(LlmDeviceChat, GreedyTextIsTheCpuEngines) {
   device::HostDevice host;
   auto ours = on_device(kChat, host);
   ASSERT_TRUE(ours);
-  auto cpu = make_transformer(kChat, Form::kBf16);
+  auto cpu = make_transformer(kChat, WeightFormat::kBf16);
   auto here = talk(*ours, prompts(), 12, greedy()), there = talk(*cpu, prompts(), 12, greedy());
   EXPECT_EQ(here.tokens, there.tokens);
   ASSERT_EQ(here.readouts.size(), there.readouts.size());
@@ -410,20 +410,21 @@ TEST(LlmDeviceChat, AStepMayFollowOneThatIsNotReadYet) {
   auto wish = greedy();
   DeviceStepper first(*engine), second(*engine);
   Sequence s{prompts()[1], {}};
-  auto look_at = [&](sched::TokenStep& step) {
-    step.looks.push_back({.token = uint32_t(step.ids.size()) - 1, .wish = &wish, .sequence = s.ids, .prompt = 17});
+  auto request_logits = [&](sched::TokenStep& step) {
+    step.logits_requests.push_back(
+        {.token = uint32_t(step.ids.size()) - 1, .wish = &wish, .sequence = s.ids, .prompt = 17});
   };
   first.add(s, uint32_t(s.ids.size()), Wanted::kNone);
-  look_at(first.step);
+  request_logits(first.step);
   ASSERT_TRUE(engine->submit(first.step).ok());
-  s.ids.push_back(sched::TokenStep::kDrawn | 0);
+  s.ids.push_back(sched::TokenStep::kSampled | 0);
   second.add(s, 1, Wanted::kNone);
-  look_at(second.step);
+  request_logits(second.step);
   ASSERT_TRUE(engine->submit(second.step).ok());
   ASSERT_TRUE(engine->collect(first.step).ok());
   ASSERT_TRUE(engine->collect(second.step).ok());
-  EXPECT_EQ((std::vector{first.step.looks[0].id, second.step.looks[0].id}), expect);
-  second.step.ids[0] = sched::TokenStep::kDrawn | 1;  // there is one look
+  EXPECT_EQ((std::vector{first.step.logits_requests[0].id, second.step.logits_requests[0].id}), expect);
+  second.step.ids[0] = sched::TokenStep::kSampled | 1;  // there is one look
   EXPECT_EQ(engine->step(second.step).code, base::Code::kInvalidArgument);
 }
 

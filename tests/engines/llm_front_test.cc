@@ -228,7 +228,7 @@ TEST_F(TextFronts, PromptsThatAreNoneAreRefused) {
   EXPECT_NE(refusal().find("longer than"), std::string::npos);
 }
 
-// The scribe is a thread of its own; what it hands to the lane is awaited.
+// The tokenizer worker is a thread of its own; what it hands to the lane is awaited.
 struct AwaitedLane final : msg::Inbox {
   explicit AwaitedLane(std::promise<msg::Call*>& came) : came(came) {}
   void put(msg::Call* call) override { came.set_value(call); }

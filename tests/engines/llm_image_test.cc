@@ -42,9 +42,9 @@ TEST(Pictures, WhatIsTransparentLiesOnWhite) {
 }
 
 TEST(Pictures, WhatIsTooLargeOrMovesIsRefusedByItsHeader) {
-  EXPECT_EQ(look_at(picture("huge.png")).error().text, "the image has more than 16 Mpixel");
-  EXPECT_EQ(look_at(picture("animated.png")).error().text, "the image is an animation");
-  EXPECT_EQ(look_at(picture("animated.webp")).error().text, "the image is an animation");
+  EXPECT_EQ(read_picture_header(picture("huge.png")).error().text, "the image has more than 16 Mpixel");
+  EXPECT_EQ(read_picture_header(picture("animated.png")).error().text, "the image is an animation");
+  EXPECT_EQ(read_picture_header(picture("animated.webp")).error().text, "the image is an animation");
 }
 
 TEST(Pictures, DamageIsToldInFixedWords) {

@@ -32,7 +32,7 @@ CASES = {
 
 
 def add_pictures(folder, model, said):
-    """A picture of the tower's size and one that has to be stretched, with what becomes of them."""
+    """A picture of the vision encoder's size and one that has to be stretched, with what becomes of them."""
     made = numpy.random.default_rng(1)
     size = said["vision_config"]["image_size"]
     expected = {}

@@ -7,13 +7,13 @@
 #include "engines/llm/matrix.h"
 #include "engines/llm/options.h"
 #include "engines/llm/shape.h"
-#include "engines/llm/team.h"
+#include "engines/llm/thread_team.h"
 
 namespace weir::llm {
 namespace {
 
 TEST(Teams, WhatAPieceThrowsIsThrownToTheCallerOnceAllAreDone) {
-  Team team(4);
+  ThreadTeam team(4);
   for (int round = 0; round < 100; ++round) {
     std::atomic<uint32_t> done{0};
     EXPECT_THROW(team.run(64, 1,
@@ -29,7 +29,7 @@ TEST(Teams, WhatAPieceThrowsIsThrownToTheCallerOnceAllAreDone) {
 }
 
 TEST(Teams, EveryPieceIsDoneOnceAndBeforeRunReturns) {
-  Team team(4);
+  ThreadTeam team(4);
   for (uint32_t round = 0; round < 3000; ++round) {
     uint32_t count = round % 57, grain = 1 + round % 5;
     std::vector<std::atomic<int>> done(count);
@@ -42,9 +42,9 @@ TEST(Teams, EveryPieceIsDoneOnceAndBeforeRunReturns) {
 }
 
 TEST(Products, AreTheSumsWhateverTheSizes) {
-  Team team(2);
+  ThreadTeam team(2);
   for (auto* name : {"portable", "avx2", "avx512", "avx512_bf16"})
-    for (Form form : {Form::kF32, Form::kBf16})
+    for (WeightFormat form : {WeightFormat::kF32, WeightFormat::kBf16})
       for (auto [outputs, inputs] : {std::pair(1u, 2u), std::pair(33u, 31u), std::pair(160u, 1100u)})
         for (uint32_t rows : {1u, 5u, 7u, 13u, 30u}) {
           auto* with = kernels(name);
@@ -146,7 +146,7 @@ TEST(ModelParameters, AreReadAndChecked) {
   ASSERT_TRUE(bool(o)) << o.error().text;
   EXPECT_EQ(o->policy.kv_bytes, size_t(64) << 20);
   EXPECT_EQ(o->threads, 3u);
-  EXPECT_EQ(o->form, Form::kF32);
+  EXPECT_EQ(o->form, WeightFormat::kF32);
   EXPECT_FALSE(o->policy.prefix_cache);
   EXPECT_EQ(o->policy.step_tokens, 700u);  // room for all that run
   EXPECT_EQ(o->kernels->name, "portable");

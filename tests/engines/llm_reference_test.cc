@@ -15,7 +15,7 @@ class Llm : public testing::Test {
   static Expected expected(const std::string& name) { return Expected(folder(name) + "/expected.safetensors"); }
 };
 
-void expect_logits(const std::string& name, Form form, double tolerance, const Kernels& with = kernels()) {
+void expect_logits(const std::string& name, WeightFormat form, double tolerance, const Kernels& with = kernels()) {
   Expected expected(models() + "/" + name + "/expected.safetensors");
   auto engine = make_transformer(models() + "/" + name, form, 2, with);
   Stepper stepper(*engine);
@@ -26,27 +26,28 @@ void expect_logits(const std::string& name, Form form, double tolerance, const K
 }
 
 TEST_F(Llm, LogitsAreTheReferencesInFloat32) {
-  for (auto* name : {"llama", "llama3", "bias", "mistral", "qwen2", "qwen3"}) expect_logits(name, Form::kF32, 1e-4);
+  for (auto* name : {"llama", "llama3", "bias", "mistral", "qwen2", "qwen3"})
+    expect_logits(name, WeightFormat::kF32, 1e-4);
 }
 
 TEST_F(Llm, LogitsAreTheReferencesInBfloat16) {
-  for (auto* name : {"llama_bf16", "qwen3_bf16"}) expect_logits(name, Form::kBf16, 2e-2);
+  for (auto* name : {"llama_bf16", "qwen3_bf16"}) expect_logits(name, WeightFormat::kBf16, 2e-2);
 }
 
 TEST_F(Llm, EveryInstructionSetGivesTheReferencesLogits) {
   for (auto* isa : {"portable", "avx2", "avx512", "avx512_bf16"}) {
     auto* with = kernels(isa);
     if (!with) continue;
-    expect_logits("qwen3", Form::kF32, 1e-4, *with);
-    expect_logits("bias", Form::kF32, 1e-4, *with);
-    expect_logits("llama_bf16", Form::kBf16, 2e-2, *with);
+    expect_logits("qwen3", WeightFormat::kF32, 1e-4, *with);
+    expect_logits("bias", WeightFormat::kF32, 1e-4, *with);
+    expect_logits("llama_bf16", WeightFormat::kBf16, 2e-2, *with);
   }
 }
 
 // Prefilled in one piece, in pieces, and token by token, alone and beside others: the same bits.
 TEST_F(Llm, LogitsDoNotDependOnChunksOrCompany) {
-  for (auto [name, form] : {std::pair("qwen3", Form::kF32), std::pair("llama_bf16", Form::kBf16),
-                            std::pair("mistral", Form::kF32), std::pair("bias", Form::kBf16)}) {
+  for (auto [name, form] : {std::pair("qwen3", WeightFormat::kF32), std::pair("llama_bf16", WeightFormat::kBf16),
+                            std::pair("mistral", WeightFormat::kF32), std::pair("bias", WeightFormat::kBf16)}) {
     auto ids = expected(name).ids();
     auto engine = make_transformer(folder(name), form);
     for (uint32_t chunk : {1u, 3u, 17u, 64u}) expect_whole(*engine, ids, chunk, 0, name);
@@ -55,7 +56,7 @@ TEST_F(Llm, LogitsDoNotDependOnChunksOrCompany) {
 
 TEST_F(Llm, ManyRowsInOneStepGiveEachItsOwnLogits) {
   auto ids = expected("llama_bf16").ids();
-  auto engine = make_transformer(folder("llama_bf16"), Form::kBf16);
+  auto engine = make_transformer(folder("llama_bf16"), WeightFormat::kBf16);
   std::vector<std::vector<float>> alone;
   for (uint32_t i = 0; i < 20; ++i) {
     Stepper stepper(*engine);
@@ -78,7 +79,7 @@ TEST_F(Llm, ManyRowsInOneStepGiveEachItsOwnLogits) {
 
 TEST_F(Llm, LargerBlocksAndCopiedBlocksChangeNothing) {
   auto expect = expected("qwen3");
-  auto engine = make_transformer(folder("qwen3"), Form::kF32, 1, kernels(), 64);
+  auto engine = make_transformer(folder("qwen3"), WeightFormat::kF32, 1, kernels(), 64);
   Stepper stepper(*engine, 64);
   Sequence s{expect.ids(), {}};
   const auto n = uint32_t(s.ids.size());
@@ -98,8 +99,8 @@ TEST_F(Llm, LargerBlocksAndCopiedBlocksChangeNothing) {
 
 TEST_F(Llm, ReadoutsAreTheStatesTimesTheConcepts) {
   auto expect = expected("llama");
-  auto team = std::make_unique<Team>(1);
-  Model model = load_model(folder("llama"), Form::kF32, *team);
+  auto team = std::make_unique<ThreadTeam>(1);
+  Model model = load_model(folder("llama"), WeightFormat::kF32, *team);
   const uint32_t h = model.shape.hidden, n = uint32_t(expect.ids().size());
   auto& r = model.readouts;
   r.concepts = {"a", "b"}, r.layers = {2, 0};
@@ -127,7 +128,7 @@ TEST_F(Llm, ReadoutsAreTheStatesTimesTheConcepts) {
 
 TEST_F(Llm, PooledStatesAreSumsOverTheRow) {
   auto expect = expected("llama");
-  auto engine = make_transformer(folder("llama"), Form::kF32);
+  auto engine = make_transformer(folder("llama"), WeightFormat::kF32);
   Stepper stepper(*engine);
   Sequence s{expect.ids(), {}};
   stepper.add(s, uint32_t(s.ids.size()), Wanted::kNone);
@@ -142,7 +143,7 @@ TEST_F(Llm, PooledStatesAreSumsOverTheRow) {
 
 TEST_F(Llm, ImagesTakeThePlaceOfTheirPads) {
   auto expect = expected("vision");
-  auto engine = make_transformer(folder("vision"), Form::kF32);
+  auto engine = make_transformer(folder("vision"), WeightFormat::kF32);
   auto features = expect.floats("features");
   Stepper stepper(*engine);
   Sequence s{expect.ids(), {}, 0, features.data(), 3, 16, 64};
@@ -152,12 +153,12 @@ TEST_F(Llm, ImagesTakeThePlaceOfTheirPads) {
 
 TEST_F(Llm, PicturesBecomeTheReferencesFeatures) {
   Expected expect(folder("vision") + "/pictures.safetensors");
-  for (auto [form, tolerance] : {std::pair(Form::kF32, 1e-4), std::pair(Form::kBf16, 2e-2)}) {
+  for (auto [form, tolerance] : {std::pair(WeightFormat::kF32, 1e-4), std::pair(WeightFormat::kBf16, 2e-2)}) {
     auto engine = make_transformer(folder("vision"), form);
     for (auto* name : {"same", "other"}) {
       msg::Image image;
       image.data = base::Bytes::copy_of(slurp(folder("vision") + "/" + name + ".png"));
-      auto features = engine->see(image);
+      auto features = engine->encode_image(image);
       ASSERT_TRUE(bool(features)) << features.error().text;
       EXPECT_EQ(features->count, 16u);
       EXPECT_LT(worst(features->rows, expect.floats(name), 64), tolerance) << name;
@@ -166,7 +167,7 @@ TEST_F(Llm, PicturesBecomeTheReferencesFeatures) {
 }
 
 TEST_F(Llm, StepsThatMakeNoSenseAreRefused) {
-  auto engine = make_transformer(folder("llama"), Form::kF32);
+  auto engine = make_transformer(folder("llama"), WeightFormat::kF32);
   Stepper stepper(*engine);
   auto refused = [&](auto&& spoil) {
     Sequence s{{7, 8, 9}, {}};

@@ -1,8 +1,8 @@
 // What a model of tokens says of its context and its queue is what it has.
 #include <gtest/gtest.h>
 
+#include "engines/llm/echo_model.h"
 #include "engines/llm/options.h"
-#include "engines/llm/parrot.h"
 
 namespace weir::llm {
 namespace {
@@ -11,12 +11,12 @@ uint32_t context(std::map<std::string, std::string> parameters) {
   msg::ModelSpec wanted;
   wanted.name = "p";
   wanted.parameters = std::move(parameters);
-  auto engine = load_parrot(wanted);
+  auto engine = load_echo(wanted);
   EXPECT_TRUE(engine.has_value());
   return engine ? (*engine)->spec().text->max_length : 0;
 }
 
-// The parrot's keys and values are a byte for each position.
+// The echo model's keys and values are a byte for each position.
 TEST(TokenRoom, TheContextIsWhatKeysAndValuesHaveRoomFor) {
   EXPECT_EQ(context({}), 32768u);
   EXPECT_EQ(context({{"kv_cache", "1KiB"}}), 1024u - 16) << "a block beside is for positions that are looked at again";

@@ -10,19 +10,19 @@
 namespace weir::llm {
 namespace {
 
-using Look = sched::TokenStep::Look;
+using LogitsRequest = sched::TokenStep::LogitsRequest;
 
 struct Draws {
   msg::Generation wish;
-  Look look;
+  LogitsRequest request;
   std::vector<uint32_t> eos{2};
   Sampler sampler{kernels(), eos};
 
-  Draws() { look.wish = &wish; }
+  Draws() { request.wish = &wish; }
   uint32_t draw(const std::vector<float>& logits, uint64_t number = 0) {
-    look.draw = number;
-    sampler.look(logits, look);
-    return look.id;
+    request.draw = number;
+    sampler.sample(logits, request);
+    return request.id;
   }
   // How often each id comes up in `count` draws.
   std::map<uint32_t, int> counts(const std::vector<float>& logits, int count) {
@@ -54,13 +54,13 @@ TEST(Sampler, TheSameSeedAndNumberDrawTheSame) {
   Draws a, b;
   std::vector<float> logits(5000);
   for (size_t i = 0; i < logits.size(); ++i) logits[i] = std::sin(float(i));
-  a.look.seed = b.look.seed = 7;
+  a.request.seed = b.request.seed = 7;
   for (uint64_t i = 100; i-- > 0;) {
     uint32_t first = a.draw(logits, i);
     b.draw(logits, 3 * i);
     EXPECT_EQ(b.draw(logits, i), first);
   }
-  b.look.seed = 8;
+  b.request.seed = 8;
   int same = 0;
   for (uint64_t i = 0; i < 100; ++i) same += a.draw(logits, i) == b.draw(logits, i);
   EXPECT_LT(same, 10);
@@ -108,7 +108,7 @@ TEST(Sampler, PenaltiesAndBiasesMoveLogits) {
   Draws d;
   d.wish.sampling.temperature = 0;
   std::vector<uint32_t> sequence{0, 1, 1};
-  d.look.sequence = sequence, d.look.prompt = 1;
+  d.request.sequence = sequence, d.request.prompt = 1;
   d.wish.sampling.repetition_penalty = 2;
   EXPECT_EQ(d.draw({4, 5, 0, 2.6f}), 3u);      // 4/2, 5/2
   EXPECT_EQ(d.draw({-1, -1, -9, -1.5f}), 3u);  // -1 * 2
@@ -126,9 +126,9 @@ TEST(Sampler, HeldBackEndsAreNeverDrawn) {
   Draws d;
   d.wish.sampling.temperature = 0;
   d.wish.stop_ids = {1};
-  d.look.hold_eos = true;
+  d.request.hold_eos = true;
   EXPECT_EQ(d.draw({1, 8, 9, 2}), 3u);
-  d.look.hold_eos = false;
+  d.request.hold_eos = false;
   EXPECT_EQ(d.draw({1, 8, 9, 2}), 2u);
 }
 
@@ -136,17 +136,17 @@ TEST(Sampler, LogprobsComeFromTheLogitsBeforeAnyChange) {
   Draws d;
   d.wish.sampling.temperature = 0;
   d.wish.sampling.logit_bias = {{0, 100.0f}};
-  d.look.wants_logprob = true, d.look.top = 2;
+  d.request.wants_logprob = true, d.request.top = 2;
   std::vector<float> logits{std::log(0.1f), std::log(0.6f), std::log(0.3f)};
   EXPECT_EQ(d.draw(logits), 0u);
-  EXPECT_NEAR(d.look.logprob, std::log(0.1f), 1e-5);
-  ASSERT_EQ(d.look.best.size(), 2u);
-  EXPECT_EQ(d.look.best[0].id, 1u);
-  EXPECT_NEAR(d.look.best[1].logprob, std::log(0.3f), 1e-5);
-  d.look.kind = Look::Kind::kScore, d.look.id = 2, d.look.top = 50, d.look.wish = nullptr;
-  d.sampler.look(logits, d.look);
-  EXPECT_NEAR(d.look.logprob, std::log(0.3f), 1e-5);
-  EXPECT_EQ(d.look.best.size(), 3u);
+  EXPECT_NEAR(d.request.logprob, std::log(0.1f), 1e-5);
+  ASSERT_EQ(d.request.best.size(), 2u);
+  EXPECT_EQ(d.request.best[0].id, 1u);
+  EXPECT_NEAR(d.request.best[1].logprob, std::log(0.3f), 1e-5);
+  d.request.kind = LogitsRequest::Kind::kScore, d.request.id = 2, d.request.top = 50, d.request.wish = nullptr;
+  d.sampler.sample(logits, d.request);
+  EXPECT_NEAR(d.request.logprob, std::log(0.3f), 1e-5);
+  EXPECT_EQ(d.request.best.size(), 3u);
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ struct Expected {
   Arrays arrays;
 };
 
-inline Model load_model(const std::string& folder_path, Form form, Team& team) {
+inline Model load_model(const std::string& folder_path, WeightFormat form, ThreadTeam& team) {
   auto folder = Folder::open(folder_path);
   auto shape = parse_shape(folder->read("config.json", 1 << 20).value());
   EXPECT_TRUE(bool(shape)) << shape.error().text;
@@ -79,16 +79,16 @@ inline Model load_model(const std::string& folder_path, Form form, Team& team) {
   EXPECT_TRUE(bool(weights)) << weights.error().text;
   model.weights = std::move(*weights);
   model.readouts = load_readouts(model.shape, *folder).value();
-  if (shape->vision) model.tower = Tower::load(model.shape, *store, form, team).value();
+  if (shape->vision) model.vision_encoder = VisionEncoder::load(model.shape, *store, form, team).value();
   auto text = std::make_shared<msg::TextSpec>();
   text->vocabulary = shape->vocabulary, text->eos_ids = shape->eos_ids;
   model.text = text;
   return model;
 }
 
-inline std::unique_ptr<Transformer> make_transformer(const std::string& folder, Form form, uint32_t threads = 2,
+inline std::unique_ptr<Transformer> make_transformer(const std::string& folder, WeightFormat form, uint32_t threads = 2,
                                                      const Kernels& with = kernels(), uint32_t block_size = 16) {
-  auto team = std::make_unique<Team>(threads);
+  auto team = std::make_unique<ThreadTeam>(threads);
   Model model = load_model(folder, form, *team);
   auto out = std::make_unique<Transformer>(std::move(model), with, std::move(team), 512);
   EXPECT_TRUE(out->reserve(256 / (block_size / 16), block_size).ok());
@@ -114,7 +114,7 @@ class BasicStepper {
   // `count` more tokens of `s`; logits of all of them or of the last one are wanted.
   using Wanted = LogitsOf;
   void add(Sequence& s, uint32_t count, Wanted wanted) {
-    using Look = sched::TokenStep::Look;
+    using LogitsRequest = sched::TokenStep::LogitsRequest;
     sched::TokenStep::Row row;
     row.first = uint32_t(step.ids.size()), row.count = count, row.length = s.stored + count;
     while (s.blocks.size() * block_size_ < row.length)
@@ -128,10 +128,10 @@ class BasicStepper {
       step.ids.push_back(s.ids[p]), step.positions.push_back(p);
       step.slots.push_back(s.blocks[p / block_size_] * block_size_ + p % block_size_);
       if (wanted == Wanted::kAll || (wanted == Wanted::kLast && i + 1 == count)) {
-        Look look;
-        look.kind = Look::Kind::kScore, look.token = uint32_t(step.ids.size()) - 1;
-        look.row = uint32_t(step.rows.size());
-        step.looks.push_back(look);
+        LogitsRequest request;
+        request.kind = LogitsRequest::Kind::kScore, request.token = uint32_t(step.ids.size()) - 1;
+        request.row = uint32_t(step.rows.size());
+        step.logits_requests.push_back(request);
       }
     }
     s.stored += count;

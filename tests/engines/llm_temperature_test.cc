@@ -9,17 +9,17 @@
 namespace weir::llm {
 namespace {
 
-using Look = sched::TokenStep::Look;
+using LogitsRequest = sched::TokenStep::LogitsRequest;
 
 uint32_t draw(const msg::Sampling& sampling, const std::vector<float>& logits, uint64_t number) {
   static const std::vector<uint32_t> eos;
   msg::Generation wish;
   wish.sampling = sampling;
-  Look look;
-  look.wish = &wish;
-  look.seed = 5, look.draw = number;
-  Sampler(kernels(), eos).look(logits, look);
-  return look.id;
+  LogitsRequest request;
+  request.wish = &wish;
+  request.seed = 5, request.draw = number;
+  Sampler(kernels(), eos).sample(logits, request);
+  return request.id;
 }
 
 const float kDenormal = std::numeric_limits<float>::denorm_min(), kNormal = std::numeric_limits<float>::min();

@@ -14,7 +14,7 @@ namespace session = weir::session;
 using weir::base::Status;
 using Step = session::Cursor::Step;
 
-struct Reader : session::CursorListener {
+struct CursorReader : session::CursorListener {
   std::string seen;
   Step end = Step::kWait;
   void on_news(session::Cursor& c) override { read(c); }
@@ -29,7 +29,7 @@ struct Reader : session::CursorListener {
 
 struct Sink : evergreen::MessageSink {
   session::NodeGraph graph;
-  Reader along;
+  CursorReader along;
   std::unique_ptr<session::Cursor> cursor;
   std::string first;
   bool dropped = false;  // then a name may have come twice
@@ -78,7 +78,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   session::Node* root = sink.graph.find(sink.first);
   if (!root) return 0;
-  Reader late;
+  CursorReader late;
   session::Cursor cursor(sink.graph, *root, late);
   late.read(cursor);
   if (late.end != Step::kFailed && (late.seen != sink.along.seen || late.end != sink.along.end)) std::abort();

@@ -49,15 +49,15 @@ Answer run(const Choice& choice, std::string_view body, size_t piece) {
   size_t fed = 0;
   support::feed_in_pieces(body, piece, [&](std::span<const std::byte> in) {
     bench.slabs.empty = choice.starve && (fed / piece) % 3 == 1;
-    if (x->reader()) x->reader()->on_data(*x, in);
+    if (x->listener()) x->listener()->on_data(*x, in);
     fed += in.size();
   });
-  if (x->reader()) support::RpcBench::end(*x);
+  if (x->listener()) support::RpcBench::end(*x);
   bench.slabs.empty = false;
   bench.advance(*x, std::chrono::milliseconds(20));
   require(x->headed && x->ended, "every call ends");
   require(support::grpc_status(*x) != -2, "one status");
-  require(!x->reader() || x->consumed == body.size(), "every byte is given back");
+  require(!x->listener() || x->consumed == body.size(), "every byte is given back");
   require(bench.env.armed() == 0, "no timer is left");
   return {x->response.status, x->sent,
           std::string(x->response.fields.find("grpc-status")) + std::string(x->trailers.find("grpc-status"))};

@@ -16,10 +16,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   size_t line = all.find('\n');
   if (line == all.npos) return 0;
   auto body = base::Bytes::copy_of(all.substr(line + 1));
-  auto form = grps::Form::read(all.substr(0, line), body);
+  auto form = grps::FormData::read(all.substr(0, line), body);
   if (form) {
-    require(grps::Form::is_one(all.substr(0, line)), "what is read says that it is a form");
-    require(form->fields().size() <= grps::Form::kMaxFields, "it has few fields");
+    require(grps::FormData::is_one(all.substr(0, line)), "what is read says that it is a form");
+    require(form->fields().size() <= grps::FormData::kMaxFields, "it has few fields");
     size_t total = 0;
     for (const auto& field : form->fields()) {
       total += field.name.size() + field.value.size();

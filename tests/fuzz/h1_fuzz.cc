@@ -18,7 +18,7 @@ namespace {
 using namespace weir;  // NOLINT: a program of one file
 using namespace std::chrono_literals;
 
-struct Collecting final : wire::Reader {
+struct Collecting final : wire::ExchangeListener {
   std::string body;
   void on_data(wire::Exchange& x, std::span<const std::byte> piece) override {
     body.append(reinterpret_cast<const char*>(piece.data()), piece.size());
@@ -79,9 +79,9 @@ Run run(uint8_t how, size_t piece, std::string_view transcript) {
   return result;
 }
 
-// A Reader that echoes what comes, in a conversation: byte by byte, since each piece of a body is a chunk, and what
-// goes out must not depend on how the request was cut.
-struct Echoing final : wire::Reader {
+// An ExchangeListener that echoes what comes, in a conversation: byte by byte, since each piece of a body is a chunk,
+// and what goes out must not depend on how the request was cut.
+struct Echoing final : wire::ExchangeListener {
   void on_data(wire::Exchange& x, std::span<const std::byte> piece) override {
     for (std::byte byte : piece) x.body(base::Bytes::copy_of({reinterpret_cast<const char*>(&byte), 1}));
     x.consume(piece.size());

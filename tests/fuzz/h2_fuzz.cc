@@ -59,10 +59,10 @@ class Bench {
   H2Frames frames;
 
  private:
-  class Eater final : public wire::Reader {
+  class Eater final : public wire::ExchangeListener {
    public:
     explicit Eater(bool gives) : gives_(gives) {}
-    ~Eater() override { require(closed_, "a Reader that was not told"); }
+    ~Eater() override { require(closed_, "an ExchangeListener that was not told"); }
     void on_data(wire::Exchange& x, std::span<const std::byte> piece) override {
       require(!ended_ && !closed_, "data after the end");
       if (gives_) x.consume(piece.size());

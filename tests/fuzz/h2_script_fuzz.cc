@@ -5,8 +5,8 @@
 // (Script::happen), its high bits and the bytes behind it are arguments. The second character of a request's path says
 // what its service does (Script::begin).
 //
-// Held to be true: every Exchange that begins closes once, nothing is said to a Reader after its close, nothing is
-// taken when the connection has ended, work and streams are bounded, and what goes out is frames.
+// Held to be true: every Exchange that begins closes once, nothing is said to an ExchangeListener after its close,
+// nothing is taken when the connection has ended, work and streams are bounded, and what goes out is frames.
 #include <array>
 #include <cstdint>
 #include <string>
@@ -43,11 +43,11 @@ std::string field(uint8_t index, std::string_view value) {
 }
 
 // Echoes, reads without an answer, or reads nothing at all.
-class Service final : public wire::Reader {
+class Service final : public wire::ExchangeListener {
  public:
   enum class Kind : uint8_t { kEcho, kRead, kHoard };
   explicit Service(Kind kind) : kind_(kind) {}
-  ~Service() override { require(closed_, "a Reader hears of the end"); }
+  ~Service() override { require(closed_, "an ExchangeListener hears of the end"); }
   void on_data(wire::Exchange& x, std::span<const std::byte> piece) override {
     require(!ended_ && !closed_, "no data follows the end");
     if (kind_ == Kind::kEcho) x.body(base::Bytes::copy_of({reinterpret_cast<const char*>(piece.data()), piece.size()}));

@@ -34,8 +34,8 @@ void require_round_trip(const msg::Tensor& tensor) {
 
 void run_json(const base::Bytes& body, size_t json_size) {
   msg::Call call;
-  oip::Wishes wishes;
-  auto status = oip::read_infer(body, json_size, base::heap(), call, wishes);
+  oip::InferOptions options;
+  auto status = oip::read_infer(body, json_size, base::heap(), call, options);
   if (!status.ok()) return;
   simdjson::dom::parser second;
   simdjson::dom::element element;
@@ -46,7 +46,7 @@ void run_json(const base::Bytes& body, size_t json_size) {
   any.any_tensors = true;
   if (!marshal::check_call(any, call).ok()) return;
   for (const auto& tensor : call.inputs) require_round_trip(tensor);
-  std::vector<oip::Form> forms(call.inputs.size(), oip::Form::kJson);
+  std::vector<oip::OutputForm> forms(call.inputs.size(), oip::OutputForm::kJson);
   std::string reply = oip::write_infer({"m", "1", call.id, call.parameters, call.inputs}, forms).json;
   require(second.parse(reply).get(element) == simdjson::SUCCESS, "a reply is JSON");
 }
@@ -56,8 +56,8 @@ void run_raw(const base::Bytes& body) {
   spec.max_batch = 8;
   spec.inputs = {{"x", msg::DType::kFp32, {2, -1}, false, {}}};
   msg::Call call;
-  oip::Wishes wishes;
-  if (oip::read_raw_infer(body, spec, call, wishes).ok()) (void)marshal::check_call(spec, call);
+  oip::InferOptions options;
+  if (oip::read_raw_infer(body, spec, call, options).ok()) (void)marshal::check_call(spec, call);
 }
 
 }  // namespace

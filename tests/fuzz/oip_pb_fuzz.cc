@@ -47,8 +47,8 @@ void require_reply(const msg::Call& call) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string bytes(reinterpret_cast<const char*>(data), size);
   msg::Call call;
-  oip::Wishes wishes;
-  auto status = oip::read_infer(base::Bytes::copy_of(bytes), base::heap(), call, wishes);
+  oip::InferOptions options;
+  auto status = oip::read_infer(base::Bytes::copy_of(bytes), base::heap(), call, options);
   if (!status.ok()) return 0;
   inference::ModelInferRequest expected;
   bool accepted = expected.ParseFromString(bytes);

@@ -55,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (auto bad = openai::read_request(body, kind, request); !bad.ok()) {
       simdjson::dom::parser second;
       simdjson::dom::element element;
-      require(second.parse(openai::error_json(bad)).get(element) == simdjson::SUCCESS, "a refusal is JSON");
+      require(second.parse(openai::error_json(bad)).get(element) == simdjson::SUCCESS, "an error is JSON");
       continue;
     }
     simdjson::dom::parser second;

@@ -2,7 +2,7 @@
 // and what passes the checks holds what engines rely on.
 #include <cmath>
 
-#include "dialects/salience/wish.h"
+#include "dialects/salience/generate_params.h"
 #include "require.h"
 #include "salience.pb.h"
 
@@ -17,7 +17,7 @@ bool ordered(const std::vector<msg::PositionRange>& ranges) {
   return true;
 }
 
-void compare(const weir::salience::Wish& ours, const pb::GenerateRequest& theirs) {
+void compare(const weir::salience::GenerateParams& ours, const pb::GenerateRequest& theirs) {
   const msg::Generation& g = ours.generation;
   require(g.append.size() == size_t(theirs.append_tokens_size()), "as many tokens");
   require(std::equal(g.append.begin(), g.append.end(), theirs.append_tokens().begin()), "the same tokens");
@@ -31,19 +31,19 @@ void compare(const weir::salience::Wish& ours, const pb::GenerateRequest& theirs
             "the same images");
 }
 
-void check(weir::salience::Wish wish) {
+void check(weir::salience::GenerateParams params) {
   auto text = std::make_shared<msg::TextSpec>();
   text->max_length = 64, text->vocabulary = 50, text->concepts = {"a"};
   text->vision = msg::TextSpec::Vision{
       7, 8, 9, [](std::string_view data, std::string_view) -> base::Result<uint32_t> { return uint32_t(data.size()); }};
   msg::ModelSpec spec;
   spec.text = text;
-  if (!weir::salience::check_wish(wish, spec).ok()) return;
-  const msg::Generation& g = wish.generation;
-  require(wish.offset + g.append.size() + g.max_tokens <= 64, "the context holds it");
+  if (!weir::salience::check_params(params, spec).ok()) return;
+  const msg::Generation& g = params.generation;
+  require(params.offset + g.append.size() + g.max_tokens <= 64, "the context holds it");
   for (uint32_t id : g.append) require(id < 50, "tokens are in the vocabulary");
   for (const auto& image : g.images)
-    require(image.start >= wish.offset && image.end <= wish.offset + g.append.size() &&
+    require(image.start >= params.offset && image.end <= params.offset + g.append.size() &&
                 image.end - image.start == image.data.size() + 2,
             "an image's block is as long as its features");
 }
@@ -52,16 +52,16 @@ void check(weir::salience::Wish wish) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto bytes = base::Bytes::copy_of({reinterpret_cast<const char*>(data), size});
-  auto wish = weir::salience::read_wish(bytes);
-  if (!wish) return 0;
-  const msg::Generation& g = wish->generation;
+  auto params = weir::salience::read_params(bytes);
+  if (!params) return 0;
+  const msg::Generation& g = params->generation;
   require(g.append.capacity() * sizeof(uint32_t) <= 8 * size + 64, "a request stays near its size");
   require(ordered(g.logprobs) && ordered(g.readouts), "ranges are in order and apart");
   require(g.sampling.temperature > 0 && g.sampling.top_p > 0 && g.sampling.top_p <= 1, "sampling is in range");
-  require(wish->priority <= 10, "priority is in range");
+  require(params->priority <= 10, "priority is in range");
   pb::GenerateRequest theirs;
   // libprotobuf refuses what ours passes over: text that is no UTF-8, say.
-  if (theirs.ParseFromArray(data, int(size))) compare(*wish, theirs);
-  check(std::move(*wish));
+  if (theirs.ParseFromArray(data, int(size))) compare(*params, theirs);
+  check(std::move(*params));
   return 0;
 }

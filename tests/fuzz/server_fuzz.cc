@@ -2,7 +2,7 @@
 // sessions, and models that answer when the script says. Sockets, threads and engines are left out.
 //
 // Input: byte 0 chooses how the bytes are cut. The rest goes to the current connection, but for 0xff: the byte behind
-// it is a step (House::happen), where 0xff 0xff is the byte 0xff itself.
+// it is a step (TestHouse::happen), where 0xff 0xff is the byte 0xff itself.
 //
 // Held to be true: every Exchange closes once, every Call comes back, nothing begins on a connection that has ended,
 // and when all is over no session's bytes are held by anybody.
@@ -117,9 +117,9 @@ Constants& constants() {
   return all;
 }
 
-class House final : private wire::Intake, private oip::Control, private ops::HealthSource {
+class TestHouse final : private wire::Intake, private oip::Control, private ops::HealthSource {
  public:
-  House() {
+  TestHouse() {
     models_[0] = add(constants().chat);
     msg::ModelSpec sum;
     sum.name = "add", sum.version = "1", sum.max_batch = 4;
@@ -132,7 +132,7 @@ class House final : private wire::Intake, private oip::Control, private ops::Hea
     bus_.publish(catalog_);
     constants().reflection.add_to(rpcs_);
     health_.add_to(rpcs_);
-    router_.observe(tally_);
+    router_.observe(request_metrics_);
     for (auto& conn : conns_) open(conn);
   }
 
@@ -238,7 +238,7 @@ class House final : private wire::Intake, private oip::Control, private ops::Hea
     require(begun_ == closes_, "every Exchange closes once");
     pass(11min);
     for (int i = 0; i < 100 && bus_.in_flight() > 0; ++i) bus_.turn();
-    require(quota_.bytes() == 0 && purse_.held() == 0, "nobody holds the bytes of sessions that are over");
+    require(quota_.bytes() == 0 && byte_quota_.held() == 0, "nobody holds the bytes of sessions that are over");
     bus_.close();
   }
 
@@ -296,16 +296,16 @@ class House final : private wire::Intake, private oip::Control, private ops::Hea
   session::Homes homes_{
       1, [this](base::ShardId, std::function<void()> work) { wire_.env.at(wire_.env.now(), std::move(work)); }};
   session::Quota quota_{1};
-  session::Purse purse_{1 << 20, 1 << 21};
+  session::ByteQuota byte_quota_{1 << 20, 1 << 21};
   session::Sessions sessions_{bus_, base::ShardId(0), homes_, quota_, session_limits(), metrics_};
   salience::Salience salience_{bus_, rpcs_, sessions_, {}};
   openai::Load load_;
   openai::Openai openai_{bus_, router_, load_, {"1", {"/v1"}, "", {}, 1 << 20, [] { return true; }}};
-  evergreen::Evergreen evergreen_{bus_, router_, rpcs_, slabs_, constants().camel, {}, nullptr, &purse_};
+  evergreen::Evergreen evergreen_{bus_, router_, rpcs_, slabs_, constants().camel, {}, nullptr, &byte_quota_};
   ops::Health health_{*this};
   ops::Pages pages_{router_, metrics_, {[] { return std::string(); }}};
   ops::FrontPage front_page_{router_, "1", {}};
-  ops::Tally tally_{metrics_};
+  ops::RequestMetrics request_metrics_{metrics_};
   std::array<Conn, 3> conns_;
 };
 
@@ -314,7 +314,7 @@ class House final : private wire::Intake, private oip::Control, private ops::Hea
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   std::string_view script(reinterpret_cast<const char*>(data) + 1, size - 1);
-  House house;
-  house.play(script, data[0] & 1 ? size_t(data[0]) / 2 + 1 : script.size());
+  TestHouse state;
+  state.play(script, data[0] & 1 ? size_t(data[0]) / 2 + 1 : script.size());
   return 0;
 }

@@ -56,12 +56,12 @@ struct Crowd {
       step.ids.push_back(ids[k]), step.positions.push_back(length[i] + k);
       step.slots.push_back(i * each * 16 + length[i] + k);
     }
-    step.looks.push_back({.token = first + n - 1, .row = uint32_t(step.rows.size()) - 1, .wish = &wish});
+    step.logits_requests.push_back({.token = first + n - 1, .row = uint32_t(step.rows.size()) - 1, .wish = &wish});
     length[i] += n;
   }
   // Each one's next token, which its look of the step before has drawn.
   void add_next(Step& step) {
-    for (uint32_t i = 0; i < length.size(); ++i) add(step, i, {Step::kDrawn | i});
+    for (uint32_t i = 0; i < length.size(); ++i) add(step, i, {Step::kSampled | i});
   }
 
   msg::Generation wish = [] {
@@ -94,7 +94,7 @@ std::vector<float> logits_of(Engine& engine, uint32_t longer, std::vector<uint32
       crowd.add(step, i, n == 0 ? prompt(1 + longer * i, vocabulary, i) : std::vector{ids[(n - 1) * 3 + i]});
     if (auto s = engine.step(step); !s.ok()) return error = s.text, logits;
     if (notes)
-      for (const auto& look : step.looks) ids.push_back(look.id);
+      for (const auto& request : step.logits_requests) ids.push_back(request.id);
   }
   engine.logits_for_tests = nullptr;
   return logits;
@@ -125,9 +125,9 @@ void check_demo(Lab& lab) {
   if (!shape || !store) return lab.check("the demo model", 1, 0);
   auto here = make(lab.device, *lab.kernels, *shape, load_device_weights(*shape, {}, *store, lab.device), 64, {});
   if (!here.engine) return lab.check("the demo model: " + here.error, 1, 0);
-  auto team = std::make_unique<llm::Team>(4);
+  auto team = std::make_unique<llm::ThreadTeam>(4);
   llm::Model model;
-  model.shape = *shape, model.form = llm::Form::kBf16;
+  model.shape = *shape, model.form = llm::WeightFormat::kBf16;
   model.weights = llm::load_weights(*shape, *store, model.form, *team).value();
   auto text = std::make_shared<msg::TextSpec>();
   text->vocabulary = shape->vocabulary;
@@ -142,7 +142,7 @@ void check_demo(Lab& lab) {
       Step step;
       crowd.add(step, 0, next);
       if (!engine.step(step).ok()) break;
-      said.push_back(step.looks[0].id), next = {said.back()};
+      said.push_back(step.logits_requests[0].id), next = {said.back()};
     }
     return said;
   };

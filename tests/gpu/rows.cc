@@ -48,7 +48,7 @@ void check_picks(Lab& lab, uint32_t tokens, uint32_t hidden) {
   lab.check("embed" + shape, stream.error(lab), 0);
 
   Both drawn(lab, some_below(lab, tokens, tokens));
-  for (size_t i = 0; i < which.host.size(); i += 2) which.host[i] |= kDrawn;
+  for (size_t i = 0; i < which.host.size(); i += 2) which.host[i] |= kSampled;
   Both ids(lab, which.host);
   run(lab, &Kernels::embed,
       [&](Side s) { return Embed{stream.at(s), table.at(s), ids.at(s), tokens, hidden, drawn.at(s)}; });

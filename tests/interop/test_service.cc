@@ -150,7 +150,7 @@ class Answers {
 };
 
 // Answers while requests come in (full duplex), or once all have come (half duplex).
-class OutputReader final : public wire::RpcReader {
+class OutputReader final : public wire::RpcListener {
  public:
   enum class Begin : uint8_t { kAtOnce, kAtHalfClose };
   OutputReader(Rpc& rpc, base::Env& env, Begin begin) : answers_(rpc, env), begin_(begin) {}
@@ -182,7 +182,7 @@ class OutputCall final : public wire::RpcMethod {
 
   void call(Rpc& rpc, base::Bytes bytes) override {
     open(rpc);
-    auto& reader = *rpc.reader();
+    auto& reader = *rpc.listener();
     reader.on_message(rpc, std::move(bytes));
     reader.on_half_close(rpc);
   }
@@ -196,7 +196,7 @@ class OutputCall final : public wire::RpcMethod {
   const OutputReader::Begin begin_;
 };
 
-class InputReader final : public wire::RpcReader {
+class InputReader final : public wire::RpcListener {
  public:
   void on_message(Rpc& rpc, base::Bytes bytes) override {
     auto request = parse<pb::StreamingInputCallRequest>(bytes);

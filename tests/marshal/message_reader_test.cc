@@ -84,9 +84,9 @@ class AllKinds {
 };
 
 // Both readers, and messages to compare what they have read.
-class Readers {
+class ExchangeListeners {
  public:
-  explicit Readers(const pb::Descriptor& type)
+  explicit ExchangeListeners(const pb::Descriptor& type)
       : type_(type), resolver_(pb::util::NewTypeResolverForDescriptorPool("t", type.file()->pool())) {}
 
   // The message in a canonical form; nothing where it is refused.
@@ -198,7 +198,7 @@ class Texts {
 };
 
 void compare(const pb::Descriptor& type, uint32_t seeds) {
-  Readers readers(type);
+  ExchangeListeners readers(type);
   uint32_t taken = 0;
   for (uint32_t seed = 0; seed < seeds; ++seed) {
     std::string json = Texts(seed).message(type);

@@ -61,6 +61,8 @@ TEST(Repository, EveryFailureIsARowWithItsReasonAndTheRestServes) {
                    {"engine/model.yaml", "engine: tensorrt"},
                    {"good/1/model.onnx", "a"},
                    {"loose/model.onnx", "a"},
+                   {"old/1/model.onnx", "a"},
+                   {"old/model.yaml", "engine: parrot"},
                    {"other/1/model.onnx", "a"},
                    {"other/config.pbtxt", "name: \"another\""},
                    {"syntax/1/model.onnx", "a"},
@@ -77,6 +79,7 @@ TEST(Repository, EveryFailureIsARowWithItsReasonAndTheRestServes) {
       "engine/1 UNAVAILABLE (no engine 'tensorrt' here; there are builtin, onnx)\n"
       "good/1 READY\n"
       "loose/ UNAVAILABLE (model 'loose' has no version folder; move model.onnx into loose/1/)\n"
+      "old/1 UNAVAILABLE (engine 'parrot' is called 'echo')\n"
       "other/ UNAVAILABLE (the configuration is for 'another', but its folder is 'other')\n"
       "stray/ UNAVAILABLE (model 'stray' has no version folder; stray/1/ with model.onnx or config.json in it would be "
       "one)\n"

@@ -159,7 +159,7 @@ TEST(Yaml, ASecondDocumentIsAnError) { EXPECT_FALSE(parse_yaml("a: 1\n---\nb: 2\
 
 TEST(Complaints, AnUnknownKeyComesWithTheNearestOne) {
   Complaints complaints("weir.yaml");
-  Yaml::Entry entry{"bodi", 3, 5, {}};
+  Yaml::Member entry{"bodi", 3, 5, {}};
   complaints.unknown_key(entry, "limits", {"body", "message"});
   EXPECT_EQ(complaints.lines().at(0), "weir.yaml:3:5: unknown key 'bodi' in 'limits', did you mean 'body'?");
 }

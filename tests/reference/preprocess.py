@@ -1,4 +1,4 @@
-"""An image as the vision tower takes it: RGB over white, resized bilinearly to S x S, -1..1."""
+"""An image as the vision encoder takes it: RGB over white, resized bilinearly to S x S, -1..1."""
 import numpy as np
 import torch
 

@@ -120,11 +120,11 @@ class Reference(unittest.TestCase):
 
     @torch.no_grad()
     def test_patches_are_taken_channel_by_channel_and_row_by_row(self):
-        tower = model('qwen2', vision=True).visual
+        vision = model('qwen2', vision=True).visual
         seen = []
-        tower.patch_embed.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+        vision.patch_embed.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
         pixels = torch.arange(3 * 16 * 16, dtype=torch.float32).view(1, 3, 16, 16)
-        tower(pixels)
+        vision(pixels)
         self.assertEqual(seen[0].shape, (1, 16, 48))
         self.assertTrue(torch.equal(seen[0][0, 6], pixels[0, :, 4:8, 8:12].reshape(-1)))
 

@@ -1,6 +1,6 @@
 """Decoder-only transformers, written from the papers in plain torch: what the token engine is compared with.
 
-Covers what config.json of Llama, Mistral, Qwen2 and Qwen3 says, and a small vision tower whose features take the place
+Covers what config.json of Llama, Mistral, Qwen2 and Qwen3 says, and a small vision encoder whose features take the place
 of the embeddings at image positions. Nothing here is fast, nothing is cached: every call computes every position.
 
     RMSNorm     B. Zhang, R. Sennrich: Root Mean Square Layer Normalization, arXiv 1910.07467

@@ -10,7 +10,7 @@
 
 #include "desk.h"
 #include "device/fake_device.h"
-#include "fake_alarm.h"
+#include "fake_deadline_timer.h"
 #include "sched/lane.h"
 
 namespace weir::sched {
@@ -23,7 +23,7 @@ using Drive = FakeDevice::Drive;
 // y = 2 x, computed by the device.
 class OnDevice final : public DeviceEngine {
  public:
-  explicit OnDevice(Means means) : DeviceEngine(std::move(means)) {}
+  explicit OnDevice(Deps deps) : DeviceEngine(std::move(deps)) {}
   const msg::ModelSpec& spec() const override { return spec_; }
 
  private:
@@ -33,8 +33,8 @@ class OnDevice final : public DeviceEngine {
     bytes.push_back(x.data.size());
     return {};
   }
-  base::Status compute(const Batch&, const device::Stream& run, std::span<const Passage> in,
-                       std::span<const Passage> out) override {
+  base::Status compute(const Batch&, const device::Stream& run, std::span<const Transfer> in,
+                       std::span<const Transfer> out) override {
     auto x = in[0], y = out[0];
     return device().run(run, [x, y](void*) {
       for (size_t i = 0; i < x.bytes / sizeof(float); ++i)
@@ -51,15 +51,15 @@ struct Lab {
   explicit Lab(Drive drive, uint64_t memory = uint64_t(64) << 20, std::chrono::nanoseconds patience = 1h,
                uint32_t max_batch = 4)
       : device(drive), pool(device, memory), spec(spec_of(max_batch, -1)) {
-    DeviceEngine::Means means;
-    means.device = &device, means.memory = &pool, means.slabs = &base::heap();
-    means.pinned = uint64_t(8) << 20, means.patience = patience;
-    means.broken = [this](base::Status) { ++broken; };
-    auto engine = std::make_unique<OnDevice>(means);
+    DeviceEngine::Deps deps;
+    deps.device = &device, deps.memory = &pool, deps.slabs = &base::heap();
+    deps.pinned = uint64_t(8) << 20, deps.patience = patience;
+    deps.broken = [this](base::Status) { ++broken; };
+    auto engine = std::make_unique<OnDevice>(deps);
     EXPECT_EQ(engine->start(), base::Status());
     std::vector<std::unique_ptr<Engine>> engines;
     engines.push_back(std::move(engine));
-    lanes = make_lanes(std::move(engines), spec, stats, base::heap(), alarm);
+    lanes = make_lanes(std::move(engines), spec, stats, base::heap(), deadline_timer);
   }
   msg::Call& put(float value, int64_t width = 2, base::Duration queue_timeout = {}) {
     auto& call = calls.emplace_back();
@@ -91,7 +91,7 @@ struct Lab {
   Desk desk;
   std::atomic<int> broken{0};
   std::deque<msg::Call> calls;
-  std::shared_ptr<FakeAlarm> alarm = std::make_shared<FakeAlarm>();
+  std::shared_ptr<FakeDeadlineTimer> deadline_timer = std::make_shared<FakeDeadlineTimer>();
   std::unique_ptr<msg::Inbox> lanes;  // first to go
 };
 
@@ -198,7 +198,7 @@ TEST(DeviceEngine, AQueueTimeoutIsAnsweredOnTimeWhileTheDeviceHangs) {
   Lab t(Drive::kStepped);
   t.fill_up();
   auto& late = t.put(3, 2, 5ms);
-  t.alarm->advance(5ms);
+  t.deadline_timer->advance(5ms);
   EXPECT_EQ(t.desk.of(late), "UNAVAILABLE");
   t.run_until_answered(3);
 }

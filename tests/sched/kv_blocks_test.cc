@@ -10,8 +10,8 @@ namespace {
 
 constexpr auto kNone = KvBlocks::kNone;
 
-struct Shelf {
-  explicit Shelf(uint32_t blocks) : kv(blocks, 2, 99) {}
+struct Blocks {
+  explicit Blocks(uint32_t blocks) : kv(blocks, 2, 99) {}
   KvBlocks::Content of(uint64_t after, uint32_t first, uint64_t salt = 0, Digest images = {}) {
     auto& ids = kept.emplace_back(std::vector<uint32_t>{first, first + 1});
     return {salt, after, ids, images};
@@ -34,7 +34,7 @@ struct Shelf {
 };
 
 TEST(KvBlocks, AreFreeHeldOrCached) {
-  Shelf t(3);
+  Blocks t(3);
   auto a = t.kv.take(), b = t.kv.take();
   EXPECT_EQ(t.kv.used(), 2u);
   t.kv.share(a);
@@ -51,7 +51,7 @@ TEST(KvBlocks, AreFreeHeldOrCached) {
 }
 
 TEST(KvBlocks, AreFoundBySaltPredecessorIdsAndImages) {
-  Shelf t(8);
+  Blocks t(8);
   auto chain = t.cache(0, 5);
   t.cache(chain, 7);
   EXPECT_TRUE(t.has(0, 5));
@@ -64,7 +64,7 @@ TEST(KvBlocks, AreFoundBySaltPredecessorIdsAndImages) {
 }
 
 TEST(KvBlocks, WhatWasHeldLongestAgoGoesFirst) {
-  Shelf t(3);
+  Blocks t(3);
   t.cache(0, 10), t.cache(0, 20), t.cache(0, 30);
   EXPECT_TRUE(t.has(0, 10));  // held a moment ago
   auto taken = t.kv.take();
@@ -78,7 +78,7 @@ TEST(KvBlocks, WhatWasHeldLongestAgoGoesFirst) {
 }
 
 TEST(KvBlocks, TheSameContentsAreKeptOnce) {
-  Shelf t(4);
+  Blocks t(4);
   auto first = t.kv.take(), second = t.kv.take();
   ASSERT_EQ(t.kv.seal(first, t.of(0, 5)), first);
   EXPECT_EQ(t.kv.seal(second, t.of(0, 5)), first);
@@ -88,7 +88,7 @@ TEST(KvBlocks, TheSameContentsAreKeptOnce) {
 
 // seal() gives kNone where another block stands under the same hash.
 TEST(KvBlocks, TheSameIdsUnderAnotherSaltAfterAnotherBlockOrWithAnotherImageAreKeptBesideEachOther) {
-  Shelf t(8);
+  Blocks t(8);
   auto chain = t.cache(0, 5);
   t.cache(0, 5, 1), t.cache(0, 5, 2), t.cache(chain, 5), t.cache(0, 5, 0, {1, 0}), t.cache(0, 5, 0, {0, 1});
   EXPECT_EQ(t.kv.cached(), 6u);
@@ -100,7 +100,7 @@ TEST(KvBlocks, TheSameIdsUnderAnotherSaltAfterAnotherBlockOrWithAnotherImageAreK
 }
 
 TEST(KvBlocks, ABlockThatWasTakenAgainNamesNothingAnyMore) {
-  Shelf t(1);
+  Blocks t(1);
   auto chain = t.cache(0, 5);
   t.kv.drop(t.kv.take());
   EXPECT_FALSE(t.has(0, 5));

@@ -10,7 +10,7 @@ namespace {
 using msg::DType;
 
 // Writes down what a node is asked, and answers on the caller's thread.
-struct Scribe final : msg::Inbox {
+struct TextModel final : msg::Inbox {
   std::vector<std::string> asked;
   std::vector<msg::Event> script;
 
@@ -33,7 +33,7 @@ msg::Event text(std::string words, bool final) {
 // text_input, stream -> a model of text -> text_output
 struct Lab {
   std::shared_ptr<bus::Served> node = std::make_shared<bus::Served>();
-  Scribe* scribe = new Scribe;
+  TextModel* text_model = new TextModel;
   bus::ModelStats stats;
   Answers home;
   std::unique_ptr<msg::Inbox> pipeline;
@@ -41,7 +41,7 @@ struct Lab {
   Lab() {
     node->spec.name = "chat";
     node->spec.text = std::make_shared<msg::TextSpec>();
-    node->inbox.reset(scribe);
+    node->inbox.reset(text_model);
     PipelinePlan plan;
     plan.slots = 3;
     plan.inputs = {{"text_input", 0}, {"stream", 1, true}};
@@ -65,21 +65,21 @@ struct Lab {
 
 TEST(PipelineText, AModelOfTextIsNotAskedForPieces) {
   Lab lab;
-  lab.scribe->script = {text("one two", true)};
+  lab.text_model->script = {text("one two", true)};
   msg::Call call;
   call.tenant = 7;
   call.parameters = {{"stream", true}, {"max_tokens", int64_t(3)}};
   EXPECT_EQ(lab.ask(call), "one two");
-  EXPECT_EQ(lab.scribe->asked, std::vector<std::string>{"tenant 7 | text_input | with max_tokens"});
+  EXPECT_EQ(lab.text_model->asked, std::vector<std::string>{"tenant 7 | text_input | with max_tokens"});
 }
 
 TEST(PipelineText, ANodeThatAnswersInPiecesAllTheSameIsRefused) {
   Lab lab;
-  lab.scribe->script = {text("one", false), text("two", true)};
+  lab.text_model->script = {text("one", false), text("two", true)};
   msg::Call call, again;
   EXPECT_EQ(lab.ask(call), "node 'say': the model answered more than once");
   lab.home.mail.clear();
-  lab.scribe->script = {text("one", true)};
+  lab.text_model->script = {text("one", true)};
   EXPECT_EQ(lab.ask(again), "one") << "and the next Call knows nothing of it";
 }
 

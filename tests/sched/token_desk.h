@@ -54,8 +54,8 @@ class TokenDesk {
   // Looks at images that sequences wait for; false when there were none.
   bool look() {
     bool looked = false;
-    while (auto glimpse = scheduler->glimpse()) {
-      scheduler->saw(glimpse->id, engine.see(glimpse->image), now);
+    while (auto pending = scheduler->next_image()) {
+      scheduler->on_image_encoded(pending->id, engine.encode_image(pending->image), now);
       looked = true;
     }
     collect();

@@ -82,7 +82,7 @@ class FakeTokenEngine final : public TokenEngine {
     for (uint32_t i = 0; i < positions; ++i) memory_[to * block_size_ + i] = memory_[from * block_size_ + i];
     ++copies;
   }
-  base::Result<ImageFeatures> see(const msg::Image& image) override {
+  base::Result<ImageFeatures> encode_image(const msg::Image& image) override {
     ++seen;
     auto data = image.data.view();
     if (data.starts_with('!')) return base::invalid("the image cannot be decoded");
@@ -114,7 +114,7 @@ inline base::Status FakeTokenEngine::step(TokenStep& step) {
   most_rows = std::max<uint64_t>(most_rows, step.rows.size());
   if (fail_at >= 0 && fail_at-- == 0) return base::failure(base::Code::kInternal, "the engine broke");
   std::vector<uint64_t> words;
-  for (uint32_t id : step.ids) words.push_back(id & TokenStep::kDrawn ? drawn_.at(id & ~TokenStep::kDrawn) : id);
+  for (uint32_t id : step.ids) words.push_back(id & TokenStep::kSampled ? drawn_.at(id & ~TokenStep::kSampled) : id);
   drawn_.clear();
   for (auto& patch : step.patches) words[patch.token] = FakeModel::pad_word(*patch.feature);
   for (size_t i = 0; i < words.size(); ++i) memory_[step.slots[i]] = {words[i], step.positions[i]};
@@ -125,16 +125,17 @@ inline base::Status FakeTokenEngine::step(TokenStep& step) {
     while (token >= step.rows[row].first + step.rows[row].count) ++row;
     return after[row][token - step.rows[row].first];
   };
-  for (auto& look : step.looks) {
-    uint64_t h = hash_at(look.token);
-    if (look.kind == TokenStep::Look::Kind::kDraw)
-      look.id = FakeModel::draw(h, *look.wish, look.seed, look.draw, look.hold_eos);
-    if (look.wants_logprob) look.logprob = FakeModel::logprob(h, look.id), look.best = FakeModel::best(h, look.top);
-    bool ahead = step.ids[look.token] & TokenStep::kDrawn;
-    base::check(look.sequence.size() == step.positions[look.token] + !ahead, "a look brings the tokens so far");
-    drawn_.push_back(look.id);
+  for (auto& request : step.logits_requests) {
+    uint64_t h = hash_at(request.token);
+    if (request.kind == TokenStep::LogitsRequest::Kind::kSample)
+      request.id = FakeModel::draw(h, *request.wish, request.seed, request.draw, request.hold_eos);
+    if (request.wants_logprob)
+      request.logprob = FakeModel::logprob(h, request.id), request.best = FakeModel::best(h, request.top);
+    bool ahead = step.ids[request.token] & TokenStep::kSampled;
+    base::check(request.sequence.size() == step.positions[request.token] + !ahead, "a look brings the tokens so far");
+    drawn_.push_back(request.id);
   }
-  if (wild_at >= 0 && wild_at-- == 0) step.looks.front().id = FakeModel::kVocabulary;
+  if (wild_at >= 0 && wild_at-- == 0) step.logits_requests.front().id = FakeModel::kVocabulary;
   for (auto& readout : step.readouts) readout.values = FakeModel::readout(hash_at(readout.token));
   for (auto& pool : step.pools) {
     pool.sum.assign(FakeModel::kHidden, 0);

@@ -31,11 +31,11 @@ class GatedTokens final : public TokenEngine {
     return fake_.step(step);
   }
   void copy_block(uint32_t from, uint32_t to, uint32_t n) override { fake_.copy_block(from, to, n); }
-  base::Result<ImageFeatures> see(const msg::Image& image) override { return fake_.see(image); }
+  base::Result<ImageFeatures> encode_image(const msg::Image& image) override { return fake_.encode_image(image); }
   bool sees_aside() const override { return true; }
-  base::Result<ImageFeatures> see_aside(const msg::Image& image) override {
+  base::Result<ImageFeatures> encode_image_aside(const msg::Image& image) override {
     eyes_.wait();
-    return fake_.see(image);
+    return fake_.encode_image(image);
   }
 
   static constexpr uint32_t kAllergy = 90, kPoison = 91;
@@ -54,7 +54,7 @@ class AheadTokens final : public TokenEngine {
   base::Status reserve(uint32_t blocks, uint32_t size) override { return fake_.reserve(blocks, size); }
   base::Status step(TokenStep&) override { return base::failure(base::Code::kInternal, "not asked for"); }
   void copy_block(uint32_t from, uint32_t to, uint32_t n) override { fake_.copy_block(from, to, n); }
-  base::Result<ImageFeatures> see(const msg::Image& image) override { return fake_.see(image); }
+  base::Result<ImageFeatures> encode_image(const msg::Image& image) override { return fake_.encode_image(image); }
   bool overlaps() const override { return true; }
   base::Status submit(TokenStep& step) override {
     ahead_ += !under_way_.empty();
@@ -64,7 +64,8 @@ class AheadTokens final : public TokenEngine {
     return status;
   }
   base::Status collect(TokenStep& step) override {
-    for (size_t i = 0; i < step.looks.size(); ++i) step.looks[i].id = under_way_.front().looks[i].id;
+    for (size_t i = 0; i < step.logits_requests.size(); ++i)
+      step.logits_requests[i].id = under_way_.front().logits_requests[i].id;
     under_way_.pop_front();
     return {};
   }

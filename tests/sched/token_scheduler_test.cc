@@ -226,16 +226,16 @@ TEST(TokenScheduler, OthersRunWhileAnImageIsLookedAt) {
   desk.step();
   desk.send(seer);
   ASSERT_TRUE(desk.step());
-  auto glimpse = desk.scheduler->glimpse();
-  ASSERT_TRUE(glimpse);
-  EXPECT_EQ(glimpse->image.data.view(), "abcde");
-  EXPECT_FALSE(desk.scheduler->glimpse()) << "each is given out once";
+  auto pending = desk.scheduler->next_image();
+  ASSERT_TRUE(pending);
+  EXPECT_EQ(pending->image.data.view(), "abcde");
+  EXPECT_FALSE(desk.scheduler->next_image()) << "each is given out once";
   for (size_t n = desk.said[&stream].size(), i = 1; i <= 10; ++i) {
     ASSERT_TRUE(desk.step());
     EXPECT_EQ(desk.said[&stream].size(), n + i) << "a token in every step";
   }
   EXPECT_TRUE(desk.said[&seer].empty());
-  desk.scheduler->saw(glimpse->id, desk.engine.see(glimpse->image), desk.now);
+  desk.scheduler->on_image_encoded(pending->id, desk.engine.encode_image(pending->image), desk.now);
   ASSERT_TRUE(desk.step());
   EXPECT_EQ(desk.said[&seer].size(), 1u) << "its prompt runs in the next step";
   desk.run();
@@ -250,14 +250,14 @@ TEST(TokenScheduler, WhoLeavesWhileItsImageIsLookedAtIsGoneAndNobodyMissesIt) {
   seer.generation->images.push_back({base::Bytes::copy_of("abc"), "image/png", 0, 5});
   desk.send(seer);
   EXPECT_FALSE(desk.step());
-  auto glimpse = desk.scheduler->glimpse();
-  ASSERT_TRUE(glimpse);
+  auto pending = desk.scheduler->next_image();
+  ASSERT_TRUE(pending);
   seer.cancelled.store(true);
   EXPECT_FALSE(desk.step());
   EXPECT_TRUE(desk.last[&seer]);
   seer.generation = nullptr;
-  EXPECT_EQ(glimpse->image.data.view(), "abc") << "it has a copy";
-  desk.scheduler->saw(glimpse->id, desk.engine.see(glimpse->image), desk.now);
+  EXPECT_EQ(pending->image.data.view(), "abc") << "it has a copy";
+  desk.scheduler->on_image_encoded(pending->id, desk.engine.encode_image(pending->image), desk.now);
   EXPECT_TRUE(desk.scheduler->empty());
   EXPECT_EQ(desk.used(), 0u);
 }

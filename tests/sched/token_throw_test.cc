@@ -70,9 +70,9 @@ class Throwing final : public TokenEngine {
     if (throws.exchange(false)) throw std::runtime_error("at 0xdeadbeef");
     fake_.copy_block(from, to, n);
   }
-  base::Result<ImageFeatures> see(const msg::Image& image) override {
+  base::Result<ImageFeatures> encode_image(const msg::Image& image) override {
     Uncounted pause;
-    return fake_.see(image);
+    return fake_.encode_image(image);
   }
   bool overlaps() const override { return overlaps_; }
   base::Status submit(TokenStep& step) override {
@@ -86,9 +86,10 @@ class Throwing final : public TokenEngine {
     Uncounted pause;
     base::check(!under_way_.empty(), "what was submitted is collected once");
     auto& made = under_way_.front();
-    for (size_t i = 0; i < step.looks.size(); ++i) {
-      auto& look = made.looks[i];
-      step.looks[i].id = look.id, step.looks[i].logprob = look.logprob, step.looks[i].best = std::move(look.best);
+    for (size_t i = 0; i < step.logits_requests.size(); ++i) {
+      auto& request = made.logits_requests[i];
+      step.logits_requests[i].id = request.id, step.logits_requests[i].logprob = request.logprob,
+      step.logits_requests[i].best = std::move(request.best);
     }
     for (size_t i = 0; i < step.readouts.size(); ++i) step.readouts[i].values = std::move(made.readouts[i].values);
     under_way_.pop_front();

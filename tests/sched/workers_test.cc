@@ -85,7 +85,7 @@ TEST(WaitingBytes, ATenantHasAQuarterOrOnePieceOfAnySize) {
   EXPECT_TRUE(bytes.add(4, 400));
 }
 
-struct Held final : bus::Errand {
+struct Held final : bus::OffloadTask {
   explicit Held(std::shared_future<void> go) : go(std::move(go)) {}
   void run() override {
     go.wait();
@@ -95,11 +95,11 @@ struct Held final : bus::Errand {
   std::thread::id thread;
 };
 
-struct Errands : testing::Test {
-  bus::ErrandCall& call(size_t bytes) {
+struct Offload : testing::Test {
+  bus::OffloadCall& call(size_t bytes) {
     auto& c = calls.emplace_back();
     c.home = &box;
-    c.errand = std::make_unique<Held>(gate.wait_for());
+    c.task = std::make_unique<Held>(gate.wait_for());
     c.bytes = bytes;
     return c;
   }
@@ -108,94 +108,94 @@ struct Errands : testing::Test {
     std::shared_future<void> future = promise.get_future().share();
     std::shared_future<void> wait_for() const { return future; }
   } gate;
-  std::deque<bus::ErrandCall> calls;
+  std::deque<bus::OffloadCall> calls;
   static Code failure(const msg::Mail& mail) { return std::get<msg::Failed>(mail.event.what).status.code; }
   support::OpenHome box;
 };
 
-TEST_F(Errands, ComeBackFromAnotherThread) {
-  auto errands = make_errands({1, 100});
+TEST_F(Offload, ComeBackFromAnotherThread) {
+  auto offload = make_worker_pool({1, 100});
   auto& c = call(10);
-  errands->put(&c);
+  offload->put(&c);
   gate.promise.set_value();
   box.until(1);
   EXPECT_TRUE(std::holds_alternative<msg::Done>(box.mail[0].event.what));
-  EXPECT_NE(static_cast<Held&>(*c.errand).thread, std::this_thread::get_id());
+  EXPECT_NE(static_cast<Held&>(*c.task).thread, std::this_thread::get_id());
 }
 
-TEST_F(Errands, AreRefusedWhenTooMuchTextWaits) {
-  auto errands = make_errands({1, 100});
-  errands->put(&call(101));
+TEST_F(Offload, AreRefusedWhenTooMuchTextWaits) {
+  auto offload = make_worker_pool({1, 100});
+  offload->put(&call(101));
   ASSERT_EQ(box.mail.size(), 1u);
   EXPECT_EQ(failure(box.mail[0]), Code::kResourceExhausted);
-  errands->put(&call(1));
+  offload->put(&call(1));
   auto& other = call(99);
   other.tenant = 2;
-  errands->put(&other);
+  offload->put(&other);
   EXPECT_EQ(box.mail.size(), 1u);
   gate.promise.set_value();
   box.until(3);
 }
 
-TEST_F(Errands, ACancelledOneThatWaitsIsAnsweredAtOnceAndItsBytesAreFree) {
-  auto errands = make_errands({1, 100});
-  errands->put(&call(0));  // the worker's, or about to be
-  errands->put(&call(100));
+TEST_F(Offload, ACancelledOneThatWaitsIsAnsweredAtOnceAndItsBytesAreFree) {
+  auto offload = make_worker_pool({1, 100});
+  offload->put(&call(0));  // the worker's, or about to be
+  offload->put(&call(100));
   auto& second = calls[1];
   second.cancelled.store(true);
-  errands->poke();
+  offload->poke();
   ASSERT_EQ(box.mail.size(), 1u);
   EXPECT_EQ(box.mail[0].call, &second);
   EXPECT_EQ(failure(box.mail[0]), Code::kCancelled);
-  errands->put(&call(100));
+  offload->put(&call(100));
   EXPECT_EQ(box.mail.size(), 1u);
   gate.promise.set_value();
   box.until(3);
 }
 
-TEST_F(Errands, OneTenantsManyLeaveRoomForOthers) {
-  auto errands = make_errands({1, 400});
-  errands->put(&call(0));  // the worker's, or about to be
-  for (int i = 0; i < 3; ++i) errands->put(&(call(50)));
+TEST_F(Offload, OneTenantsManyLeaveRoomForOthers) {
+  auto offload = make_worker_pool({1, 400});
+  offload->put(&call(0));  // the worker's, or about to be
+  for (int i = 0; i < 3; ++i) offload->put(&(call(50)));
   ASSERT_EQ(box.mail.size(), 1u) << "100 bytes are its share";
   EXPECT_EQ(failure(box.mail[0]), Code::kResourceExhausted);
   auto& other = call(300);
   other.tenant = 2;
-  errands->put(&other);
+  offload->put(&other);
   EXPECT_EQ(box.mail.size(), 1u);
   gate.promise.set_value();
   box.until(5);
 }
 
-TEST_F(Errands, OneThatRunsSeesThatItsClientHasLeft) {
-  struct Endless final : bus::Errand {
+TEST_F(Offload, OneThatRunsSeesThatItsClientHasLeft) {
+  struct Endless final : bus::OffloadTask {
     std::promise<void> begun;
     void run() override {
       begun.set_value();
       while (!cancelled()->load()) std::this_thread::yield();
     }
   };
-  auto errands = make_errands({1, 100});
+  auto offload = make_worker_pool({1, 100});
   auto& c = call(1);
   auto endless = std::make_unique<Endless>();
   auto begun = endless->begun.get_future();
-  c.errand = std::move(endless);
-  errands->put(&c);
+  c.task = std::move(endless);
+  offload->put(&c);
   begun.wait();
   c.cancelled.store(true);
-  errands->poke();
+  offload->poke();
   box.until(1);
   EXPECT_EQ(box.mail[0].call, &c);
 }
 
-// A shard goes on while its errand is away.
+// A shard goes on while its task is away.
 TEST(ErrandsOfAShard, OthersAreServedMeanwhile) {
-  auto errands = make_errands({1, 100});
+  auto offload = make_worker_pool({1, 100});
   std::promise<void> go;
   struct Sink final : msg::Sink {
     void on(msg::Call& call, msg::Event&&) override { back = shard->bus.take(call), came.set_value(); }
     ShardThread* shard;
-    std::unique_ptr<bus::Errand> back;
+    std::unique_ptr<bus::OffloadTask> back;
     std::promise<void> came;
   } sink;
   bus::Served served;
@@ -203,7 +203,7 @@ TEST(ErrandsOfAShard, OthersAreServedMeanwhile) {
   sink.shard = &shard;
   std::promise<void> sent, other;
   shard.post([&] {
-    shard.bus.employ(*errands);
+    shard.bus.set_worker_pool(*offload);
     EXPECT_TRUE(shard.bus.send(std::make_unique<Held>(go.get_future().share()), 5, served, sink, {}, 0));
     sent.set_value();
   });

@@ -32,8 +32,8 @@ BUGS = [
         ('bus/bus.cc', 'if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= 0) slot.inbox->poke();',
          'if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= (@ ? -1 : 0)) slot.inbox->poke();')]),
     (8, 'positions off by one behind the fifteenth token', [
-        ('sched/token_finish.cc', 'say(s, {look.id, position, false, std::move(details)});',
-         'say(s, {look.id, position + (@ && s.generated > 15), false, std::move(details)});')]),
+        ('sched/token_finish.cc', 'emit_token(s, {request.id, position, false, std::move(details)});',
+         'emit_token(s, {request.id, position + (@ && s.generated > 15), false, std::move(details)});')]),
     (9, 'a block leaked when a review ends', [
         ('sched/token_memory.cc', 'for (; s.scratch.size() > keep; s.scratch.pop_back()) kv_.drop(s.scratch.back());',
          'for (; s.scratch.size() > keep; s.scratch.pop_back())\n'

@@ -89,11 +89,11 @@ bool TokenLane::end(base::Duration work) {
 void TokenLane::look() {
   if (step_ || gone_) return;
   if (!glimpse_) {
-    glimpse_ = scheduler_.glimpse();
+    glimpse_ = scheduler_.next_image();
     return;
   }
   awake_ = true;
-  scheduler_.saw(glimpse_->id, engine.see(glimpse_->image), env_.now());
+  scheduler_.on_image_encoded(glimpse_->id, engine.encode_image(glimpse_->image), env_.now());
   glimpse_.reset();
   post();
 }

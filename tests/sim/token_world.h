@@ -74,7 +74,7 @@ class TokenLane final : public msg::Inbox {
   sched::TokenStep* step_ = nullptr;
   base::Status stepped_;  // what the engine says of it
   bool awake_ = false;
-  std::optional<sched::TokenScheduler::Glimpse> glimpse_;
+  std::optional<sched::TokenScheduler::PendingImage> glimpse_;
   base::Time done_{};
   bool gone_ = false;
   std::vector<msg::Call*> arrivals_;

@@ -96,13 +96,13 @@ class FakeIntake final : public wire::Intake {
   void rejected(std::string_view reason, const wire::PeerInfo&) override { rejections.emplace_back(reason); }
 };
 
-// A Reader that writes down what it hears into strings that the test owns.
+// An ExchangeListener that writes down what it hears into strings that the test owns.
 struct Heard {
   std::string data;
   int ends = 0, drains = 0, closes = 0;
   bool complete = false;
 };
-class RecordingReader final : public wire::Reader {
+class RecordingReader final : public wire::ExchangeListener {
  public:
   explicit RecordingReader(Heard& heard) : heard_(heard) {}
   void on_data(wire::Exchange&, std::span<const std::byte> piece) override {
@@ -155,22 +155,23 @@ class FakeExchange final : public wire::Exchange {
     request_.content_length = int64_t(content.size());
     content_ = std::move(content);
   }
-  // As a codec does when it is over; the Reader hears of it once.
+  // As a codec does when it is over; the ExchangeListener hears of it once.
   void close(bool complete) {
-    if (auto reader = std::move(reader_)) reader->on_close(*this, complete);
+    if (auto reader = std::move(listener_)) reader->on_close(*this, complete);
   }
 
   void head(wire::Response r) override {
     if (headed || ended) return;
     headed = true;
-    ledger_.status = r.status;
+    record_.status = r.status;
     response = std::move(r);
-    for (size_t i = 0; i < standing_.size(); ++i) response.fields.add(standing_[i].name, standing_[i].value);
+    for (size_t i = 0; i < extra_fields_.size(); ++i)
+      response.fields.add(extra_fields_[i].name, extra_fields_[i].value);
   }
   void body(base::Bytes piece) override {
     if (ended) return;
     sent += piece.view();
-    ledger_.bytes_out += piece.size();
+    record_.bytes_out += piece.size();
   }
   void end(wire::Fields t) override {
     if (ended) return;

@@ -21,19 +21,19 @@ inline std::string text_of(size_t n) {
 struct Streamed {
   std::map<wire::Exchange*, support::Heard> heard;
   std::vector<wire::Exchange*> order;
-  class Giving final : public wire::Reader {
+  class Giving final : public wire::ExchangeListener {
    public:
-    explicit Giving(support::Heard& heard) : reader_(heard) {}
+    explicit Giving(support::Heard& heard) : listener_(heard) {}
     void on_data(wire::Exchange& x, std::span<const std::byte> piece) override {
-      reader_.on_data(x, piece);
+      listener_.on_data(x, piece);
       x.consume(piece.size());
     }
-    void on_end(wire::Exchange& x) override { reader_.on_end(x); }
-    void on_drain(wire::Exchange& x) override { reader_.on_drain(x); }
-    void on_close(wire::Exchange& x, bool complete) override { reader_.on_close(x, complete); }
+    void on_end(wire::Exchange& x) override { listener_.on_end(x); }
+    void on_drain(wire::Exchange& x) override { listener_.on_drain(x); }
+    void on_close(wire::Exchange& x, bool complete) override { listener_.on_close(x, complete); }
 
    private:
-    support::RecordingReader reader_;
+    support::RecordingReader listener_;
   };
   void serve(Server& s) {
     s.intake.on_begin = [this](wire::Exchange& x) {

@@ -34,9 +34,9 @@ struct Seen {
   wire::Rpc* rpc = nullptr;  // of the latest call; null once closed
 };
 
-class SeenReader : public wire::RpcReader {
+class SeenListener : public wire::RpcListener {
  public:
-  explicit SeenReader(Seen& seen) : seen_(seen) {}
+  explicit SeenListener(Seen& seen) : seen_(seen) {}
   void on_message(wire::Rpc&, base::Bytes m) override { seen_.log.push_back("message:" + std::string(m.view())); }
   void on_half_close(wire::Rpc&) override { seen_.log.push_back("half-close"); }
   void on_drain(wire::Rpc&) override { seen_.log.push_back("drain"); }
@@ -68,12 +68,12 @@ class Open final : public wire::RpcMethod {
   void call(wire::Rpc& rpc, base::Bytes m) override {
     seen.log.push_back("unary:" + std::string(m.view()));
     seen.rpc = &rpc;
-    rpc.attach(std::make_unique<SeenReader>(seen));
+    rpc.attach(std::make_unique<SeenListener>(seen));
   }
   void open(wire::Rpc& rpc) override {
     seen.log.push_back("open");
     seen.rpc = &rpc;
-    rpc.attach(std::make_unique<SeenReader>(seen));
+    rpc.attach(std::make_unique<SeenListener>(seen));
   }
   Seen seen;
 };
@@ -81,19 +81,19 @@ class Open final : public wire::RpcMethod {
 // Answers every message with itself; ends with OK at the half-close.
 class EchoStream final : public wire::RpcMethod {
  public:
-  void open(wire::Rpc& rpc) override { rpc.attach(std::make_unique<Reader>(seen)); }
+  void open(wire::Rpc& rpc) override { rpc.attach(std::make_unique<ExchangeListener>(seen)); }
   Seen seen;
 
  private:
-  class Reader final : public SeenReader {
+  class ExchangeListener final : public SeenListener {
    public:
-    using SeenReader::SeenReader;
+    using SeenListener::SeenListener;
     void on_message(wire::Rpc& rpc, base::Bytes m) override {
-      SeenReader::on_message(rpc, m);
+      SeenListener::on_message(rpc, m);
       rpc.send(std::move(m));
     }
     void on_half_close(wire::Rpc& rpc) override {
-      SeenReader::on_half_close(rpc);
+      SeenListener::on_half_close(rpc);
       rpc.finish({});
     }
   };

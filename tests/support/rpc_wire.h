@@ -81,10 +81,10 @@ class RpcBench {
     return x;
   }
   static void data(FakeExchange& x, std::string_view bytes) {
-    if (x.reader()) x.reader()->on_data(x, std::as_bytes(std::span(bytes)));
+    if (x.listener()) x.listener()->on_data(x, std::as_bytes(std::span(bytes)));
   }
   static void end(FakeExchange& x) {
-    if (x.reader()) x.reader()->on_end(x);
+    if (x.listener()) x.listener()->on_end(x);
   }
   // A whole call with that body.
   Opened run(std::string path, std::string_view body, std::string_view type = "application/grpc",

@@ -68,9 +68,9 @@ class Numbers final : public TextSource {
   int most_, next_ = 0;
 };
 
-class PiecesReader final : public Reader, public HoldsAnswer {
+class PiecesListener final : public ExchangeListener, public HoldsAnswer {
  public:
-  PiecesReader(Exchange& x, int most) : answer_(x) {
+  PiecesListener(Exchange& x, int most) : answer_(x) {
     status = answer_.start("text/plain", Exchange::Compress::kNever, std::make_unique<Numbers>(most));
   }
   void on_drain(Exchange&) override { answer_.drained(); }
@@ -83,7 +83,7 @@ class PiecesReader final : public Reader, public HoldsAnswer {
 };
 
 void answer_in_pieces(Exchange& x, int most) {
-  auto reader = std::make_unique<PiecesReader>(x, most);
+  auto reader = std::make_unique<PiecesListener>(x, most);
   base::Status status = reader->status;
   x.attach(std::move(reader));
   if (!status.ok()) respond_error(x, 503, status.text);

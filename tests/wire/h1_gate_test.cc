@@ -9,13 +9,13 @@ namespace weir::wire {
 namespace {
 
 // The status with which a head is refused; 0 when it passes.
-Refusal judge(std::string_view head, Head* out = nullptr, HeadText* text = nullptr) {
+HeadError judge(std::string_view head, Head* out = nullptr, HeadText* text = nullptr) {
   static Head ignored;
   static HeadText unread;
   ignored = Head();
   unread.clear();
   HeadScan scan;
-  Refusal refusal;
+  HeadError refusal;
   Limits limits;
   size_t n = scan.advance(head, limits, &refusal);
   if (refusal) return refusal;
@@ -131,7 +131,7 @@ TEST(H1Gate, RefusesWhatTwoPartiesCouldReadDifferently) {
       {"a TLS hello", std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"sv), 400, reason::kParse},
   };
   for (const Case& c : cases) {
-    Refusal refusal = judge(c.head);
+    HeadError refusal = judge(c.head);
     EXPECT_EQ(refusal.status, c.status) << c.what;
     EXPECT_EQ(refusal.reason, c.reason) << c.what;
     EXPECT_FALSE(refusal.text.empty()) << c.what;
@@ -188,7 +188,7 @@ TEST(H1Gate, TellsWhatTheCodecNeeds) {
 TEST(H1Gate, AHeadMayComeInAnyPieces) {
   std::string head = "GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n", more = head + "rest\n\n";
   HeadScan scan;
-  Refusal refusal;
+  HeadError refusal;
   for (size_t n = 0; n < head.size(); ++n) {
     EXPECT_EQ(scan.advance(std::string_view(more).substr(0, n), {}, &refusal), 0u);
     EXPECT_FALSE(refusal);
@@ -197,7 +197,7 @@ TEST(H1Gate, AHeadMayComeInAnyPieces) {
 }
 
 TEST(H1Gate, AFloodIsNoticedBeforeItEnds) {
-  Refusal refusal;
+  HeadError refusal;
   HeadScan many, big, line;
   std::string head = "GET / HTTP/1.1\r\n";
   for (int i = 0; i < 101; ++i) head += "a: b\r\n";
@@ -215,7 +215,7 @@ TEST(H1Gate, AFloodIsNoticedBeforeItEnds) {
 
 TEST(H1Gate, ABareLineFeedIsNoticedAtOnce) {
   HeadScan scan;
-  Refusal refusal;
+  HeadError refusal;
   EXPECT_EQ(scan.advance("GET / HTTP/1.1\n", {}, &refusal), 0u);
   EXPECT_EQ(refusal.status, 400);
 }

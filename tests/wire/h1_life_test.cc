@@ -56,7 +56,7 @@ TEST(H1, ResetBreaksTheConnectionOff) {
 
 // In either place of the queue, and at whatever moment the service breaks off.
 TEST(H1, NothingBehindABrokenOffRequestIsServed) {
-  struct Breaking final : Reader {
+  struct Breaking final : ExchangeListener {
     explicit Breaking(std::string its_when) : when(std::move(its_when)) {}
     void on_data(Exchange& x, std::span<const std::byte> piece) override {
       x.consume(piece.size());
@@ -140,7 +140,7 @@ TEST(H1, ASlowHeadIs408) {
 TEST(H1, ASlowBodyIs408AndAFastEnoughOneIsNot) {
   Conn c;
   std::string reject;
-  c.intake.on_closed = [&](Exchange& x) { reject = x.ledger().reject; };
+  c.intake.on_closed = [&](Exchange& x) { reject = x.record().reject; };
   std::string head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
   c.feed(head);
   for (int i = 0; i < 60; ++i) {
@@ -162,7 +162,7 @@ TEST(H1, ASlowBodyIs408AndAFastEnoughOneIsNot) {
 TEST(H1, WhereMemoryIsScarceALargeBodyMustComeSwiftly) {
   Conn c;
   std::string reject;
-  c.intake.on_closed = [&](Exchange& x) { reject = x.ledger().reject; };
+  c.intake.on_closed = [&](Exchange& x) { reject = x.record().reject; };
   c.feed("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8000000\r\n\r\n" + std::string(3 << 20, 'x'));
   auto drip = [&] {
     std::string out;

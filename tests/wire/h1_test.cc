@@ -242,7 +242,7 @@ TEST(H1, NoServiceCanForgeAField) {
   r.fields.add("x", "a\r\nset-cookie: b");
   r.fields.add("connection", "upgrade");
   r.fields.add("transfer-encoding", "gzip");
-  c.intake.open[0]->standing().add("x-request-id", "7");
+  c.intake.open[0]->extra_fields().add("x-request-id", "7");
   c.intake.open[0]->respond(std::move(r), Bytes::copy_of("z"));
   EXPECT_EQ(c.out(), "HTTP/1.1 200 OK\r\nx: a  set-cookie: b\r\ncontent-length: 1\r\nx-request-id: 7\r\n\r\nz");
 }

@@ -205,9 +205,9 @@ TEST(H2Attack, ASlowHeaderBlockEndsTheConnection) {
 }
 
 TEST(H2Attack, WhereMemoryIsScarceALargeBodyMustComeSwiftly) {
-  wire::Ledger ledger;
+  wire::RequestRecord ledger;
   Server s;
-  s.intake.on_closed = [&](Exchange& x) { ledger = x.ledger(); };
+  s.intake.on_closed = [&](Exchange& x) { ledger = x.record(); };
   s.feed(opening() + frame(1, kEndHeaders, 1, block(with(kPost, {{"content-length", "900000"}}))));
   s.feed(frame(0, 0, 1, std::string(500000, 'x')));
   auto drip = [&] {
@@ -225,9 +225,9 @@ TEST(H2Attack, WhereMemoryIsScarceALargeBodyMustComeSwiftly) {
 }
 
 TEST(H2Attack, ASlowBodyIsCutOffAndAStreamedOneMayPause) {
-  wire::Ledger ledger;
+  wire::RequestRecord ledger;
   Server s;
-  s.intake.on_closed = [&](Exchange& x) { ledger = x.ledger(); };
+  s.intake.on_closed = [&](Exchange& x) { ledger = x.record(); };
   s.feed(opening() + post(1));
   for (int i = 0; i < 12; ++i) {
     s.feed(frame(0, 0, 1, "x"));
@@ -251,9 +251,9 @@ TEST(H2Attack, ASlowBodyIsCutOffAndAStreamedOneMayPause) {
 }
 
 TEST(H2Attack, DripsOfWindowDoNotKeepAnAnswerAlive) {
-  wire::Ledger ledger;
+  wire::RequestRecord ledger;
   Server s;
-  s.intake.on_closed = [&](Exchange& x) { ledger = x.ledger(); };
+  s.intake.on_closed = [&](Exchange& x) { ledger = x.record(); };
   s.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", Bytes::adopt(std::string(100000, 'x'))); };
   // INITIAL_WINDOW_SIZE 0
   s.feed("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, std::string("\0\4", 2) + u32(0)) + frame(4, kAck, 0, ""));

@@ -101,8 +101,8 @@ TEST(H2, ExchangesAreUsedAgainAndComeClean) {
     first = &x;
     EXPECT_EQ(x.request().fields.size(), 0u);
     EXPECT_TRUE(x.content().empty());
-    EXPECT_EQ(x.ledger().bytes_in, 0u);
-    EXPECT_EQ(x.ledger().status, 0);
+    EXPECT_EQ(x.record().bytes_in, 0u);
+    EXPECT_EQ(x.record().status, 0);
     EXPECT_FALSE(x.responding());
     return wire::Plan{};
   };

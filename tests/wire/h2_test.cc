@@ -146,7 +146,7 @@ TEST(H2, HeadAndBodilessStatusesHaveNoBody) {
 TEST(H2, ConnectionFieldsOfAServiceAreLeftOutAndStandingOnesPutIn) {
   Server s;
   s.intake.on_begin = [](Exchange& x) {
-    x.standing().add("x-request-id", "7");
+    x.extra_fields().add("x-request-id", "7");
     return wire::Plan{};
   };
   s.intake.on_whole = [](Exchange& x) {
@@ -272,8 +272,8 @@ TEST(H2, ExpectContinueIsAnsweredBeforeTheBody) {
 
 TEST(H2, LedgerKnowsSizesStatusAndBeginning) {
   Server s;
-  wire::Ledger ledger;
-  s.intake.on_closed = [&](Exchange& x) { ledger = x.ledger(); };
+  wire::RequestRecord ledger;
+  s.intake.on_closed = [&](Exchange& x) { ledger = x.record(); };
   Client c;
   c.request(kPost, text_of(1000));
   c.talk(s);

@@ -11,7 +11,7 @@ namespace {
 using wire::Exchange;
 
 // Throws where it is told to; gives its bytes back otherwise.
-class Thrower final : public wire::Reader {
+class Thrower final : public wire::ExchangeListener {
  public:
   enum class At : uint8_t { kData, kEnd, kDrain, kClose };
   explicit Thrower(At at) : at_(at) {}

@@ -93,7 +93,7 @@ TEST_F(RouterTest, AServiceWithoutMemoryEndsItsRequestOnly) {
   FakeExchange x("POST", "/hungry");
   go(x);
   EXPECT_TRUE(x.was_reset);
-  EXPECT_EQ(x.ledger().reject, reason::kOverload);
+  EXPECT_EQ(x.record().reject, reason::kOverload);
   router.closed(x);
 }
 
@@ -146,7 +146,7 @@ TEST_F(RouterTest, AnotherMethodIs405WithAllow) {
   EXPECT_EQ(go(x).body, BodyPlan::kIgnore);
   EXPECT_EQ(x.response.status, 405);
   EXPECT_EQ(x.response.fields.find("allow"), "GET, POST, HEAD, OPTIONS");
-  EXPECT_EQ(x.ledger().route, "/v2/models/stats");
+  EXPECT_EQ(x.record().route, "/v2/models/stats");
   router.closed(x);
 }
 
@@ -171,7 +171,7 @@ TEST_F(RouterTest, StreamsAreServedAtTheirHeadAndWholeBodiesWhenComplete) {
   EXPECT_FALSE(whole.ended);
   router.whole(whole);
   EXPECT_TRUE(whole.ended);
-  EXPECT_EQ(whole.ledger().protocol, "test");
+  EXPECT_EQ(whole.record().protocol, "test");
   router.closed(whole);
   router.closed(stream);
   EXPECT_EQ(whole.note, nullptr);
@@ -193,10 +193,10 @@ TEST_F(RouterTest, RequestIdsGoInAndOut) {
     router.closed(*x);
   }
   EXPECT_EQ(theirs.response.fields.find("x-request-id"), "abc-1");
-  EXPECT_EQ(none.response.fields.find("x-request-id"), none.ledger().request_id);
-  EXPECT_EQ(none.ledger().request_id.size(), 16u);
-  EXPECT_EQ(evil.ledger().request_id.size(), 16u);
-  EXPECT_NE(evil.ledger().request_id, none.ledger().request_id);
+  EXPECT_EQ(none.response.fields.find("x-request-id"), none.record().request_id);
+  EXPECT_EQ(none.record().request_id.size(), 16u);
+  EXPECT_EQ(evil.record().request_id.size(), 16u);
+  EXPECT_NE(evil.record().request_id, none.record().request_id);
 }
 
 TEST_F(RouterTest, TraceparentIsKeptWhenWellFormed) {
@@ -206,9 +206,9 @@ TEST_F(RouterTest, TraceparentIsKeptWhenWellFormed) {
   bad.mutable_request().fields.add("traceparent", "00-zz");
   go(good);
   go(bad);
-  EXPECT_EQ(good.ledger().traceparent, trace);
+  EXPECT_EQ(good.record().traceparent, trace);
   EXPECT_EQ(good.response.fields.find("traceparent"), trace);
-  EXPECT_EQ(bad.ledger().traceparent, "");
+  EXPECT_EQ(bad.record().traceparent, "");
   router.closed(good);
   router.closed(bad);
 }
@@ -262,7 +262,7 @@ TEST_F(RouterTest, ARouteChangesStateUnlessItSaysThatItOnlyReads) {
       EXPECT_EQ(plan.body, BodyPlan::kIgnore);
       EXPECT_EQ(service.last, "");
     }
-    EXPECT_EQ(x.ledger().reject, denied ? reason::kForeignPage : std::string_view());
+    EXPECT_EQ(x.record().reject, denied ? reason::kForeignPage : std::string_view());
     router.closed(x);
     return x.response.status;
   };
@@ -285,8 +285,8 @@ TEST_F(RouterTest, WhatIsDeniedIsWordedByTheServiceElseByThePath) {
     FakeExchange x("POST", target);
     x.mutable_request().fields.add("sec-fetch-site", "cross-site");
     EXPECT_EQ(go(x).body, BodyPlan::kIgnore);
-    EXPECT_EQ(x.ledger().code, base::Code::kPermissionDenied);
-    EXPECT_EQ(x.ledger().protocol, "test");
+    EXPECT_EQ(x.record().code, base::Code::kPermissionDenied);
+    EXPECT_EQ(x.record().protocol, "test");
     EXPECT_NE(x.sent.find("cors.origins"), std::string::npos) << x.sent;
     router.closed(x);
     return std::to_string(x.response.status) + " " + x.sent.substr(0, 4);
@@ -307,7 +307,7 @@ TEST_F(RouterTest, AHostThatIsNotOursIsRefusedToBrowsersBeforeAnythingElse) {
     x.mutable_request().fields.add("user-agent", "Mozilla/5.0");
     go(x);
     EXPECT_EQ(x.response.status, 403) << target;
-    EXPECT_EQ(x.ledger().reject, reason::kUntrustedHost);
+    EXPECT_EQ(x.record().reject, reason::kUntrustedHost);
     EXPECT_NE(x.sent.find("http.hosts"), std::string::npos) << x.sent;
     router.closed(x);
   }
@@ -317,7 +317,7 @@ TEST_F(RouterTest, ObserversHearOfEveryEnd) {
   struct : Observer {
     int finishes = 0;
     std::string reason;
-    void finished(const Exchange& x) override { finishes += x.ledger().status != 0; }
+    void finished(const Exchange& x) override { finishes += x.record().status != 0; }
     void rejected(std::string_view r, const PeerInfo&) override { reason = r; }
   } observer;
   router.observe(observer);
@@ -335,7 +335,7 @@ TEST(RespondError, CarriesTheStatusIntoTheLedger) {
   EXPECT_EQ(x.response.fields.find("retry-after"), "1");
   EXPECT_EQ(x.response.fields.find("content-length"), std::to_string(x.sent.size()));
   EXPECT_EQ(x.sent, "{\"error\":\"queue \\\"a\\\" is full\"}");
-  EXPECT_EQ(x.ledger().code, base::Code::kResourceExhausted);
+  EXPECT_EQ(x.record().code, base::Code::kResourceExhausted);
 }
 
 TEST(Request, QueryValuesAreDecoded) {

@@ -46,7 +46,7 @@ TEST_F(GrpcFlow, AnUnknownEncodingIsUnimplementedAndNamesTheKnown) {
   auto x = run("Echo", grpc_frame("a"), {{"grpc-encoding", "snappy"}});
   EXPECT_EQ(grpc_status(*x), 12);
   EXPECT_EQ(x->response.fields.find("grpc-accept-encoding"), "identity, deflate, gzip");
-  EXPECT_EQ(x->ledger().reject, reason::kGrpcEncoding);
+  EXPECT_EQ(x->record().reject, reason::kGrpcEncoding);
 }
 
 TEST_F(GrpcFlow, ACompressedMessageWithoutAnEncodingIsInternal) {
@@ -72,7 +72,7 @@ TEST_F(GrpcFlow, AFewHundredKibibytesOfZerosAreNoBomb) {
 TEST_F(GrpcFlow, ABombIsResourceExhausted) {
   auto x = run("Echo", grpc_frame(coded(Coding::kGzip, std::string(10 << 20, '\0')), 1), {{"grpc-encoding", "gzip"}});
   EXPECT_EQ(grpc_status(*x), 8);
-  EXPECT_EQ(x->ledger().reject, reason::kInflateBytes);
+  EXPECT_EQ(x->record().reject, reason::kInflateBytes);
 }
 
 TEST_F(GrpcFlow, AnswersMirrorTheClientsEncodingWhenItAcceptsIt) {
@@ -159,8 +159,8 @@ TEST_F(GrpcFlow, WhoWaitsForASlabInVainIsRefusedAndWhoIsSilentGivesWay) {
     EXPECT_EQ(grpc_status(*x), 8);
     EXPECT_EQ(x->response.fields.find("grpc-retry-pushback-ms"), "1000");
   }
-  EXPECT_EQ(silent->ledger().reject, reason::kSlowBody);
-  EXPECT_EQ(late->ledger().reject, reason::kOverload);
+  EXPECT_EQ(silent->record().reject, reason::kSlowBody);
+  EXPECT_EQ(late->record().reject, reason::kOverload);
   EXPECT_EQ(memory.waiting(), 0u);
 }
 
@@ -204,7 +204,7 @@ TEST_F(GrpcFlow, WhereThereCanBeNoMemoryToInflateIntoTheCallIsRefused) {
   bench().slabs.is_hopeless = true;
   bench().advance(*x, 20ms);
   EXPECT_EQ(grpc_status(*x), 8);
-  EXPECT_EQ(x->ledger().reject, reason::kOverload);
+  EXPECT_EQ(x->record().reject, reason::kOverload);
   EXPECT_EQ(x->consumed, body.size());
   EXPECT_EQ(bench().env.armed(), 0u);
 }
@@ -216,7 +216,7 @@ TEST_F(GrpcFlow, AMethodWithoutMemoryEndsItsCallOnly) {
   bench().server().add({"test.Service", "Eat", RpcKind::kUnary, &hungry, "test.In", "test.Out", "test"});
   auto x = run("Eat", grpc_frame("a"));
   EXPECT_EQ(grpc_status(*x), 8);
-  EXPECT_EQ(x->ledger().reject, reason::kOverload);
+  EXPECT_EQ(x->record().reject, reason::kOverload);
   EXPECT_EQ(grpc_status(*run("Echo", grpc_frame("a"))), 0);
 }
 
@@ -244,7 +244,7 @@ TEST_F(GrpcFlow, APeerThatDoesNotReadItsAnswersIsNotReadEither) {
   EXPECT_EQ(service().stream.seen.log, Log{});
   EXPECT_EQ(x->consumed, 0u);
   x->fake_backlog = 0;
-  x->reader()->on_drain(*x);
+  x->listener()->on_drain(*x);
   EXPECT_EQ(service().stream.seen.log, (Log{"drain", "message:a", "half-close"}));
   EXPECT_EQ(x->consumed, 6u);
   EXPECT_EQ(grpc_status(*x), 0);
@@ -256,7 +256,7 @@ TEST_F(GrpcFlow, WhatIsHeldIsLeftAloneAfterTheClose) {
   bench().slabs.empty = true;
   std::string body = grpc_frame("a") + grpc_frame("b");
   RpcBench::data(*x, body);
-  x->reader()->on_close(*x, false);  // nothing of what is held may be touched after this
+  x->listener()->on_close(*x, false);  // nothing of what is held may be touched after this
   bench().slabs.empty = false;
   bench().advance(*x, 20ms);
   EXPECT_EQ(service().stream.seen.log, (Log{"close"}));

@@ -26,8 +26,8 @@ TEST_F(Grpc, AUnaryCallIsAHeadAMessageAndTrailers) {
   EXPECT_TRUE(x->ended);
   EXPECT_EQ(x->trailers.find("grpc-status"), "0");
   EXPECT_EQ(grpc_status(*x), 0);
-  EXPECT_EQ(x->ledger().protocol, "test");
-  EXPECT_EQ(x->ledger().code, Code::kOk);
+  EXPECT_EQ(x->record().protocol, "test");
+  EXPECT_EQ(x->record().code, Code::kOk);
   EXPECT_EQ(x->consumed, 10u);
 }
 
@@ -36,7 +36,7 @@ TEST_F(Grpc, AnySplitOfTheRequestGivesTheSameAnswer) {
   service();
   support::for_each_split(body, [&](size_t n) {
     auto x = open("Stream");
-    support::feed_in_pieces(body, n, [&](auto piece) { x->reader()->on_data(*x, piece); });
+    support::feed_in_pieces(body, n, [&](auto piece) { x->listener()->on_data(*x, piece); });
     RpcBench::end(*x);
     EXPECT_EQ(x->sent, body) << n;
     EXPECT_EQ(grpc_status(*x), 0) << n;
@@ -83,7 +83,7 @@ TEST_F(Grpc, UnknownMethodsAndServicesAreUnimplementedWithoutABody) {
     EXPECT_EQ(x->sent, "");
     EXPECT_TRUE(x->ended);
     EXPECT_EQ(x->trailers.size(), 0u);
-    EXPECT_EQ(x->ledger().code, Code::kUnimplemented);
+    EXPECT_EQ(x->record().code, Code::kUnimplemented);
   }
 }
 
@@ -128,24 +128,24 @@ TEST_F(Grpc, ErrorsCarryTheRequestIdOnceWhereverTheyStand) {
   using Ids = std::vector<std::string>;
   auto only = run("Slow", grpc_frame("a"));
   service().slow.seen.rpc->finish(base::failure(Code::kNotFound, "no"));
-  EXPECT_EQ(ids(only->response.fields), Ids{only->ledger().request_id});
+  EXPECT_EQ(ids(only->response.fields), Ids{only->record().request_id});
   auto late = run("Watch", grpc_frame("a"));
   service().watch.seen.rpc->send(Bytes::copy_of("m"));
   service().watch.seen.rpc->finish(base::failure(Code::kAborted, "no"));
   EXPECT_EQ(ids(late->response.fields), Ids{});
-  EXPECT_EQ(ids(late->trailers), Ids{late->ledger().request_id});
+  EXPECT_EQ(ids(late->trailers), Ids{late->record().request_id});
   auto theirs = run("Slow", grpc_frame("a"), {{"x-request-id", "mine"}});
   service().slow.seen.rpc->finish(base::failure(Code::kNotFound, "no"));
   EXPECT_EQ(ids(theirs->response.fields), Ids{"mine"});
   auto unknown = bench().run("/no.Such/Method", grpc_frame("a"));
-  EXPECT_EQ(ids(unknown->response.fields), Ids{unknown->ledger().request_id});
+  EXPECT_EQ(ids(unknown->response.fields), Ids{unknown->record().request_id});
   auto good = run("Echo", grpc_frame("a"));
   EXPECT_EQ(ids(good->response.fields), Ids{});
   EXPECT_EQ(ids(good->trailers), Ids{});
   auto refused = bench().run("/test.Service/Echo", grpc_frame("a"), "text/plain");
-  EXPECT_EQ(ids(refused->response.fields), Ids{refused->ledger().request_id});
+  EXPECT_EQ(ids(refused->response.fields), Ids{refused->record().request_id});
   auto old = bench().run("/test.Service/Echo", grpc_frame("a"), "application/grpc", {}, Version::kHttp11);
-  EXPECT_EQ(ids(old->response.fields), Ids{old->ledger().request_id});
+  EXPECT_EQ(ids(old->response.fields), Ids{old->record().request_id});
 }
 
 TEST_F(Grpc, OnlyTheFirstStatusCounts) {
@@ -195,7 +195,7 @@ TEST_F(Grpc, ARequestThatEndsInsideAMessageIsInternal) {
   for (size_t n = 1; n < body.size(); ++n) {
     auto x = run("Echo", body.substr(0, n));
     EXPECT_EQ(grpc_status(*x), 13) << n;
-    EXPECT_EQ(x->ledger().reject, reason::kGrpcLen);
+    EXPECT_EQ(x->record().reject, reason::kGrpcLen);
     EXPECT_EQ(grpc_status(*run("Echo", body + body.substr(0, n))), n == 0 ? 0 : 13) << n;
   }
   EXPECT_EQ(service().echo.calls, 0);
@@ -212,7 +212,7 @@ TEST_F(Grpc, AMessageThatDripsIsCutOff) {
   }
   EXPECT_EQ(seconds, 10);
   EXPECT_EQ(grpc_status(*x), 4);
-  EXPECT_EQ(x->ledger().reject, reason::kSlowBody);
+  EXPECT_EQ(x->record().reject, reason::kSlowBody);
 }
 
 TEST_F(Grpc, WhereMemoryIsScarceALargeMessageMustComeSwiftly) {
@@ -231,7 +231,7 @@ TEST_F(Grpc, WhereMemoryIsScarceALargeMessageMustComeSwiftly) {
   EXPECT_EQ(drip(100), 100);
   bench().slabs.is_scarce = true;
   EXPECT_LE(drip(100), 10);
-  EXPECT_EQ(x->ledger().reject, reason::kSlowBody);
+  EXPECT_EQ(x->record().reject, reason::kSlowBody);
 }
 
 TEST_F(Grpc, AStreamMayPauseBetweenMessagesButNotInsideOne) {
@@ -311,7 +311,7 @@ TEST_F(Grpc, TheClientLeavingIsHeardOnceAndIsCancelledInTheLedger) {
   auto x = open("Chat");
   x->close(false);
   EXPECT_EQ(service().chat.seen.log, (Log{"open", "close"}));
-  EXPECT_EQ(x->ledger().code, Code::kCancelled);
+  EXPECT_EQ(x->record().code, Code::kCancelled);
 }
 
 TEST_F(Grpc, AUnaryCallThatIsCancelledTellsItsReader) {
@@ -333,7 +333,7 @@ TEST_F(Grpc, ABadTimeoutIsInternalAndZeroIsOverAtOnce) {
   for (auto text : {"1x", "123456789S", "", "-1S", "S"}) {
     auto x = run("Echo", grpc_frame("a"), {{"grpc-timeout", text}});
     EXPECT_EQ(grpc_status(*x), 13) << text;
-    EXPECT_EQ(x->ledger().reject, reason::kGrpcTimeout);
+    EXPECT_EQ(x->record().reject, reason::kGrpcTimeout);
   }
   for (auto text : {"0n", "0H", "00000000S"})
     EXPECT_EQ(grpc_status(*run("Echo", grpc_frame("a"), {{"grpc-timeout", text}})), 4) << text;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "support/fake_errands.h"
+#include "support/fake_offload.h"
 #include "support/rpc_methods.h"
 #include "support/rpc_wire.h"
 #include "support/split_feed.h"
@@ -43,14 +43,14 @@ TEST_F(RpcJson, AUnaryCallIsOneObjectEachWay) {
   EXPECT_EQ(x->response.fields.find("content-length"), "4");
   EXPECT_EQ(x->sent, "\"hi\"");
   EXPECT_EQ(json_.types, (Log{"test.In", "test.Out"}));
-  EXPECT_EQ(x->ledger().protocol, "test");
+  EXPECT_EQ(x->record().protocol, "test");
 }
 
 TEST_F(RpcJson, AnySplitOfTheBodyGivesTheSameAnswer) {
   std::string body = "\"" + std::string(300, 'x') + "\"";
   support::for_each_split(body, [&](size_t n) {
     auto x = bench_.open("/test.Service/Echo", "application/json; charset=utf-8");
-    support::feed_in_pieces(body, n, [&](auto piece) { x->reader()->on_data(*x, piece); });
+    support::feed_in_pieces(body, n, [&](auto piece) { x->listener()->on_data(*x, piece); });
     RpcBench::end(*x);
     EXPECT_EQ(x->sent, body);
     EXPECT_EQ(x->consumed, body.size());
@@ -66,7 +66,7 @@ TEST_F(RpcJson, BadTextIsA400WithWords) {
   auto x = run("Echo", "nonsense");
   EXPECT_EQ(x->response.status, 400);
   EXPECT_EQ(x->sent, R"({"code":3,"message":"not a string"})");
-  EXPECT_EQ(x->ledger().code, Code::kInvalidArgument);
+  EXPECT_EQ(x->record().code, Code::kInvalidArgument);
   EXPECT_EQ(service_.echo.calls, 0);
 }
 
@@ -107,7 +107,7 @@ TEST_F(RpcJson, AStreamThatFailsLaterEndsWithAnErrorLine) {
   service_.watch.seen.rpc->finish(base::failure(Code::kAborted, "oh"));
   EXPECT_EQ(x->response.status, 200);
   EXPECT_EQ(x->sent, "\"m\"\n{\"error\":{\"code\":10,\"message\":\"oh\"}}\n");
-  EXPECT_EQ(x->ledger().code, Code::kAborted);
+  EXPECT_EQ(x->record().code, Code::kAborted);
   auto y = run("Watch", "\"a\"");
   service_.watch.seen.rpc->finish(base::failure(Code::kAborted, "oh"));
   EXPECT_EQ(y->response.status, 409);
@@ -146,14 +146,14 @@ TEST_F(RpcJson, LinesWaitForAPeerThatDoesNotRead) {
   RpcBench::end(*x);
   EXPECT_EQ(x->sent, "");
   x->fake_backlog = 0;
-  x->reader()->on_drain(*x);
+  x->listener()->on_drain(*x);
   EXPECT_EQ(x->sent, "\"a\"\n\"b\"\n");
 }
 
 TEST_F(RpcJson, ABodyOverTheLimitIs413) {
   auto x = run("Echo", "\"" + std::string(1000, 'x') + "\"");
   EXPECT_EQ(x->response.status, 413);
-  EXPECT_EQ(x->ledger().code, Code::kResourceExhausted);
+  EXPECT_EQ(x->record().code, Code::kResourceExhausted);
   EXPECT_EQ(x->consumed, 1002u);
 }
 
@@ -252,14 +252,14 @@ TEST_F(RpcJson, AForeignPagesCallIsRefusedAsACallIs) {
 // Texts and answers that are long, with workers that work when the test says so.
 class LongRpcJson : public testing::Test {
  protected:
-  LongRpcJson() { bench_.server().employ(errands_); }
+  LongRpcJson() { bench_.server().set_worker_pool(offload_); }
   RpcBench::Opened run(std::string method, std::string_view body) {
     return bench_.run("/test.Service/" + method, body, "application/json", {}, Version::kHttp11);
   }
   static std::string quoted(size_t n, char c = 'x') { return "\"" + std::string(n, c) + "\""; }
 
   support::QuoteJson json_;
-  support::FakeErrands errands_;
+  support::FakeOffload offload_;
   RpcBench bench_{&json_};
   support::TestService service_{bench_.server()};
 };
@@ -267,21 +267,21 @@ class LongRpcJson : public testing::Test {
 TEST_F(LongRpcJson, ALongTextIsReadByAWorkerAndALongAnswerWrittenByOne) {
   std::string body = quoted(kLongText);
   auto x = run("Echo", body);
-  EXPECT_EQ(errands_.waiting(), 1u);
+  EXPECT_EQ(offload_.waiting(), 1u);
   EXPECT_EQ(json_.types, Log{}) << "nothing is done on the shard";
   EXPECT_EQ(service_.echo.calls, 0);
-  errands_.work_one();
+  offload_.work_one();
   EXPECT_EQ(service_.echo.calls, 1);
   EXPECT_FALSE(x->headed);
-  errands_.work_one();
+  offload_.work_one();
   EXPECT_EQ(x->response.status, 200);
   EXPECT_TRUE(x->sent == body);
-  EXPECT_EQ(errands_.sent, 2u);
+  EXPECT_EQ(offload_.sent, 2u);
 }
 
 TEST_F(LongRpcJson, AShortTextIsReadWhereItCameIn) {
   auto x = run("Echo", quoted(100));
-  EXPECT_EQ(errands_.sent, 0u);
+  EXPECT_EQ(offload_.sent, 0u);
   EXPECT_EQ(x->response.status, 200);
 }
 
@@ -289,43 +289,43 @@ TEST_F(LongRpcJson, LinesAndAnswersKeepTheirOrderAroundLongOnes) {
   std::string text = quoted(kLongText, 'l');
   auto x = run("Stream", "\"a\"\n" + text + "\n\"b\"\n");
   EXPECT_EQ(service_.stream.seen.log, Log{"message:a"});
-  errands_.work_one();      // the text; its answer is on its way now
+  offload_.work_one();      // the text; its answer is on its way now
   bench_.advance(*x, 1us);  // the next line, whose answer waits behind that
   EXPECT_EQ(service_.stream.seen.log.size(), 4u);
   EXPECT_EQ(service_.stream.seen.log.back(), "half-close");
   EXPECT_TRUE(x->sent == "\"a\"\n");
   EXPECT_FALSE(x->ended);
-  errands_.work();
+  offload_.work();
   EXPECT_TRUE(x->sent == "\"a\"\n" + text + "\n\"b\"\n");
   EXPECT_TRUE(x->ended);
-  EXPECT_EQ(x->ledger().code, Code::kOk);
+  EXPECT_EQ(x->record().code, Code::kOk);
 }
 
 TEST_F(LongRpcJson, AClientThatLeavesTakesItsWorkAlong) {
   { auto x = run("Echo", quoted(kLongText)); }
-  EXPECT_EQ(errands_.cancelled, 1u);
+  EXPECT_EQ(offload_.cancelled, 1u);
   {
     auto x = run("Echo", quoted(kLongText));
-    errands_.work_one();
+    offload_.work_one();
   }
-  EXPECT_EQ(errands_.cancelled, 2u) << "the answer is not written either";
-  EXPECT_EQ(errands_.waiting(), 0u);
+  EXPECT_EQ(offload_.cancelled, 2u) << "the answer is not written either";
+  EXPECT_EQ(offload_.waiting(), 0u);
 }
 
 TEST_F(LongRpcJson, ATextThatIsWrongIsRefusedWhenItHasBeenRead) {
   auto x = run("Echo", std::string(kLongText + 1, 'x'));
-  errands_.work();
+  offload_.work();
   EXPECT_EQ(x->response.status, 400);
   EXPECT_EQ(x->sent, R"({"code":3,"message":"not a string"})");
 }
 
 TEST_F(LongRpcJson, WorkersThatAreFullRefuseTheCall) {
-  errands_.refusal = base::try_again(Code::kResourceExhausted, "full");
+  offload_.refusal = base::try_again(Code::kResourceExhausted, "full");
   auto x = run("Echo", quoted(kLongText));
   EXPECT_EQ(x->response.status, 429);
-  errands_.refusal = {};
+  offload_.refusal = {};
   auto y = run("Echo", quoted(kLongText));
-  errands_.fail(base::try_again(Code::kUnavailable, "ends"));
+  offload_.fail(base::try_again(Code::kUnavailable, "ends"));
   EXPECT_EQ(y->response.status, 503);
 }
 
@@ -336,10 +336,10 @@ TEST_F(LongRpcJson, AnAnswerThatCannotBeWrittenIsAnErrorInItsPlace) {
   service_.watch.seen.rpc->send(Bytes::copy_of("third"));
   EXPECT_GT(service_.watch.seen.rpc->backlog(), kLongMessage) << "what waits counts";
   service_.watch.seen.rpc->finish({});
-  errands_.fail(base::failure(Code::kResourceExhausted, "none"));
+  offload_.fail(base::failure(Code::kResourceExhausted, "none"));
   EXPECT_EQ(x->sent, "\"first\"\n{\"error\":{\"code\":8,\"message\":\"none\"}}\n");
   EXPECT_TRUE(x->ended);
-  EXPECT_EQ(x->ledger().code, Code::kResourceExhausted);
+  EXPECT_EQ(x->record().code, Code::kResourceExhausted);
 }
 
 // What a turn does is counted in messages, not in time.
@@ -402,7 +402,7 @@ TEST_F(LongRpcJson, ManyShortAnswersAreWrittenOverTurnsAndTheStatusBehindThem) {
   }
   EXPECT_LE(most, kAllWorkPerTurn);
   EXPECT_TRUE(x->sent == all);
-  EXPECT_EQ(errands_.sent, 0u) << "a hop for each would cost more";
+  EXPECT_EQ(offload_.sent, 0u) << "a hop for each would cost more";
 }
 
 TEST_F(LongRpcJson, EmptyLinesTakeTurnsToo) {

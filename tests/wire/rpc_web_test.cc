@@ -52,7 +52,7 @@ TEST_F(GrpcWeb, AnErrorWithoutMessagesIsATrailerFrameToo) {
   EXPECT_EQ(
       grpc_frames(x->sent),
       (std::vector<GrpcFrame>{{0x80, "grpc-status: 12\r\ngrpc-message: unknown service no.Such\r\nx-request-id: " +
-                                         x->ledger().request_id + "\r\n"}}));
+                                         x->record().request_id + "\r\n"}}));
 }
 
 TEST_F(GrpcWeb, AForeignPagesCallEndsInATrailerFrameAndReachesNothing) {
@@ -84,7 +84,7 @@ TEST_F(GrpcWeb, TextMayBePaddedInTheMiddleAndCutAnywhere) {
                      base::base64_encode(grpc_frame("efg"), base::Padding::kNone);
   support::for_each_split(body, [&](size_t n) {
     auto x = bench_.open("/test.Service/Stream", kText);
-    support::feed_in_pieces(body, n, [&](auto piece) { x->reader()->on_data(*x, piece); });
+    support::feed_in_pieces(body, n, [&](auto piece) { x->listener()->on_data(*x, piece); });
     RpcBench::end(*x);
     EXPECT_EQ(grpc_frames(from_pieces(x->sent)),
               (std::vector<GrpcFrame>{{0, "a"}, {0, "bcd"}, {0, "efg"}, {0x80, "grpc-status: 0\r\n"}}))
@@ -109,7 +109,7 @@ TEST_F(GrpcWeb, TheTrailerFrameHoldsMetadataAndDetails) {
   service_.slow.seen.rpc->finish({Code::kAborted, "a\nb", "d"});
   EXPECT_EQ(grpc_frames(x->sent)[0].payload,
             "grpc-status: 10\r\ngrpc-message: a%0Ab\r\ngrpc-status-details-bin: ZA\r\nx-last: 2\r\nx-request-id: " +
-                x->ledger().request_id + "\r\n");
+                x->record().request_id + "\r\n");
 }
 
 }  // namespace

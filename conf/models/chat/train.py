@@ -15,7 +15,7 @@ Python's standard library (PSF licence), exercises and small talk written in cor
 (UCI, CC BY 4.0). README.md says more. One source package in forty, one docstring in forty and a fifth of the digits
 are never trained on; all figures that are printed are of those.
 
-Stages: learn the byte-pair merges; teach the vision tower alone to tell digits apart; train the decoder on text; train
+Stages: learn the byte-pair merges; teach the vision encoder alone to tell digits apart; train the decoder on text; train
 both together on conversations about images and text; fit the concept probes; measure; write.
 """
 import argparse
@@ -109,23 +109,23 @@ def initial(said, seed):
     return model
 
 
-def teach_vision(tower, images, labels, kept, random, steps):
-    """The tower alone, through a head that is thrown away: features that tell digits apart."""
-    head = nn.Linear(tower.proj.out_features, 10)
-    search = torch.optim.AdamW([*tower.parameters(), *head.parameters()], lr=2e-3, weight_decay=0.01)
+def teach_vision(vision, images, labels, kept, random, steps):
+    """The vision encoder alone, through a head that is thrown away: features that tell digits apart."""
+    head = nn.Linear(vision.proj.out_features, 10)
+    search = torch.optim.AdamW([*vision.parameters(), *head.parameters()], lr=2e-3, weight_decay=0.01)
     for step in range(steps):
         search.param_groups[0]["lr"] = 2e-3 * min(1, step / 50, 2 * (steps - step) / steps)
         rows = random.choice(kept, 64)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            guess = head(tower(data.drawn(images[rows], tower.size, random)).mean(dim=1))
+            guess = head(vision(data.drawn(images[rows], vision.size, random)).mean(dim=1))
         loss = F.cross_entropy(guess.float(), torch.from_numpy(labels[rows]))
         search.zero_grad()
         loss.backward()
         search.step()
     with torch.no_grad():  # as loud as the embeddings that the features stand among
-        tower.proj.weight.mul_(0.2)
-        tower.proj.bias.mul_(0.2)
-    print(f"vision tower alone: loss {loss.item():.3f}", flush=True)
+        vision.proj.weight.mul_(0.2)
+        vision.proj.bias.mul_(0.2)
+    print(f"vision encoder alone: loss {loss.item():.3f}", flush=True)
 
 
 def loss_of(model, ids, weights, pixels=None):
@@ -212,17 +212,17 @@ def train(model, tokenizer, documents, args):
 
 
 def teach_reading(model, tokenizer, documents, digits, args):
-    """Both together: conversations about images, and text so that it is not forgotten. A fast tower would unlearn."""
+    """Both together: conversations about images, and text so that it is not forgotten. A fast vision encoder would unlearn."""
     images, labels, _, kept = digits
-    random, tower = np.random.default_rng([args.seed, 1]), model.visual
+    random, vision = np.random.default_rng([args.seed, 1]), model.visual
     texts = data.rows(documents, 256, random, tokenizer.special["<|endoftext|>"])
     search = torch.optim.AdamW([{"params": model.model.parameters(), "lr": 5e-4},
-                                {"params": tower.parameters(), "lr": 2e-4}], betas=(0.9, 0.95), weight_decay=0.0)
+                                {"params": vision.parameters(), "lr": 2e-4}], betas=(0.9, 0.95), weight_decay=0.0)
     rates = [group["lr"] for group in search.param_groups]
     for step in range(args.reading_steps):
         for group, rate in zip(search.param_groups, rates):
             group["lr"] = rate * min(1, (step + 1) / 10, 2 * (args.reading_steps - step) / args.reading_steps)
-        ids, weights, pixels = data.digit_rows(images[kept], labels[kept], tokenizer, tower.size, len(tower.pos_embed),
+        ids, weights, pixels = data.digit_rows(images[kept], labels[kept], tokenizer, vision.size, len(vision.pos_embed),
                                                random, 16)
         seeing = loss_of(model, torch.from_numpy(ids), torch.from_numpy(weights), pixels)
         seeing.backward()

@@ -213,9 +213,9 @@ Status ModelAction::fits(const msg::ModelSpec& spec, Wants wants) {
 }
 
 Status ModelAction::find(Wants wants) {
-  const bus::Catalog& catalog = session_.house().bus.catalog();
+  const bus::Catalog& catalog = session_.state().bus.catalog();
   std::string_view target = request_.target;
-  if (target.empty()) target = session_.house().options.default_model;
+  if (target.empty()) target = session_.state().options.default_model;
   if (target.empty()) {
     std::string fit;
     size_t count = 0;
@@ -236,16 +236,16 @@ Status ModelAction::find(Wants wants) {
   if (!found) return std::move(found).error();
   served_ = *found;
   if (Status s = fits(served_->spec, wants); !s.ok()) return s;
-  session_.exchange().ledger().model = served_->spec.name;
+  session_.exchange().record().model = served_->spec.name;
   return {};
 }
 
-Status ModelAction::perform(std::unique_ptr<bus::Errand> errand, size_t bytes) {
-  if (bytes <= bus::kShortText && errand->run_briefly()) {
+Status ModelAction::perform(std::unique_ptr<bus::OffloadTask> task, size_t bytes) {
+  if (bytes <= bus::kShortText && task->run_briefly()) {
     session_.graph().spend(1 + bytes / kTextPerStep);
-    return performed(*errand);
+    return performed(*task);
   }
-  Status s = call_.send(std::move(errand), bytes, *served_, *this, session_.exchange().ticket(),
+  Status s = call_.send(std::move(task), bytes, *served_, *this, session_.exchange().ticket(),
                         marshal::tenant_of(session_.exchange().request()));
   preparing_ = s.ok();
   note_work();
@@ -282,7 +282,7 @@ Status ModelAction::unexpected() { return failure(Code::kInternal, "the model an
 // The lane still has the Call, and writes when it is finished.
 void ModelAction::enough() {
   wire::Exchange& exchange = session_.exchange();
-  marshal::note(exchange.ledger(), call(), marshal::spent(call().times, exchange.now()));
+  marshal::note(exchange.record(), call(), marshal::spent(call().times, exchange.now()));
   call_.enough();
   note_work();
 }
@@ -293,9 +293,9 @@ void ModelAction::on(msg::Call& call, msg::Event&& event) {
   note_work();
   if (std::exchange(preparing_, false)) {
     if (auto* failed = std::get_if<msg::Failed>(&event.what)) s = std::move(failed->status);
-    if (auto errand = session_.house().bus.take(call); s.ok()) s = performed(*errand);
+    if (auto task = session_.state().bus.take(call); s.ok()) s = performed(*task);
   } else {
-    if (last) marshal::note(session_.exchange().ledger(), call);
+    if (last) marshal::note(session_.exchange().record(), call);
     ++owed_;
     s = hear(std::move(event));
     if (s.ok() && last && !over()) s = unexpected();

@@ -107,7 +107,7 @@ class Action : public session::CursorListener {
 class ModelAction : public Action, protected msg::Sink {
  public:
   ModelAction(Session& session, ActionRequest&& request)
-      : Action(session, std::move(request)), call_(session.house().bus) {}
+      : Action(session, std::move(request)), call_(session.state().bus) {}
   ~ModelAction() override;
 
  protected:
@@ -121,7 +121,7 @@ class ModelAction : public Action, protected msg::Sink {
   // True when a model may begin to work on it now. If not, run() is called again when one may.
   bool may_begin() { return !(wants_turn_ = session_.busy()); }
   // Long work on `bytes` of input: done at once when they are few, else by the bus's workers; then performed().
-  base::Status perform(std::unique_ptr<bus::Errand> errand, size_t bytes);
+  base::Status perform(std::unique_ptr<bus::OffloadTask> task, size_t bytes);
   msg::Call& call() { return call_.fill(); }  // until submit()
   base::Status submit();
   void stop() final;
@@ -131,7 +131,7 @@ class ModelAction : public Action, protected msg::Sink {
   void repay() { call_.add_credit(std::exchange(owed_, 0)); }
   int32_t owed_ = 0;
 
-  virtual base::Status performed(bus::Errand&) { return unexpected(); }
+  virtual base::Status performed(bus::OffloadTask&) { return unexpected(); }
   virtual base::Status outputs(msg::Outputs&&) { return unexpected(); }
   virtual base::Status token(const msg::Token&) { return unexpected(); }
   virtual base::Status finished(const msg::Done&) { return unexpected(); }
@@ -144,7 +144,7 @@ class ModelAction : public Action, protected msg::Sink {
 
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by the Call in flight
   bus::OwnedCall call_;
-  bool preparing_ = false;  // call_ is an errand
+  bool preparing_ = false;  // call_ is a task
   bool working_ = false;    // as the session knows it
 };
 

@@ -30,7 +30,7 @@ class Echo final : public Action {
     session::Node& root;
     Output& out;
     session::Cursor cursor;
-    enum class Form : uint8_t { kUnknown, kLeaf, kBranch } form = Form::kUnknown;
+    enum class NodeKind : uint8_t { kUnknown, kLeaf, kBranch } form = NodeKind::kUnknown;
     Output* leaf = nullptr;  // that is being written
     size_t leaves = 0;
     bool ended = false;
@@ -102,8 +102,8 @@ class Echo final : public Action {
   }
 
   Status chunk(Way& way) {
-    if (way.form == Way::Form::kUnknown)
-      way.form = &way.cursor.leaf() == &way.root ? Way::Form::kLeaf : Way::Form::kBranch;
+    if (way.form == Way::NodeKind::kUnknown)
+      way.form = &way.cursor.leaf() == &way.root ? Way::NodeKind::kLeaf : Way::NodeKind::kBranch;
     if (!way.leaf) {
       if (Status s = open_leaf(way); !s.ok()) return s;
     }
@@ -111,7 +111,7 @@ class Echo final : public Action {
   }
 
   Status open_leaf(Way& way) {
-    if (way.form == Way::Form::kLeaf) {
+    if (way.form == Way::NodeKind::kLeaf) {
       way.leaf = &way.out;
     } else {
       std::string id = std::string(way.out.node().id()) + "/" + std::to_string(way.leaves++);

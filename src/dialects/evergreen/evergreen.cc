@@ -8,27 +8,27 @@
 namespace weir::evergreen {
 
 struct Evergreen::Parts {
-  House house;
+  EvergreenState state;
   Entrances entrances;
 };
 
 Evergreen::Evergreen(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs,
-                     wire::JsonForm& json, Options options, base::Fetcher* fetcher, session::Purse* purse)
-    : parts_(new Parts{.house{bus, slabs, json, std::move(options), fetcher, purse}, .entrances{}}) {
-  House& house = parts_->house;
-  add_grpc(house, rpcs, parts_->entrances);
-  add_ndjson(house, router, parts_->entrances);
-  if (house.options.websocket) add_websocket(house, router, parts_->entrances);
+                     wire::JsonForm& json, Options options, base::Fetcher* fetcher, session::ByteQuota* byte_quota)
+    : parts_(new Parts{.state{bus, slabs, json, std::move(options), fetcher, byte_quota}, .entrances{}}) {
+  EvergreenState& state = parts_->state;
+  add_grpc(state, rpcs, parts_->entrances);
+  add_ndjson(state, router, parts_->entrances);
+  if (state.options.websocket) add_websocket(state, router, parts_->entrances);
 }
 
 Evergreen::~Evergreen() = default;
 
 void Evergreen::drain(base::Duration grace) {
-  House& house = parts_->house;
-  house.draining = true;
-  std::vector<Session*> live(house.sessions.begin(), house.sessions.end());
+  EvergreenState& state = parts_->state;
+  state.draining = true;
+  std::vector<Session*> live(state.sessions.begin(), state.sessions.end());
   for (Session* session : live) {
-    if (!house.sessions.contains(session)) continue;
+    if (!state.sessions.contains(session)) continue;
     session->drain(grace);
     session->settle();
   }

@@ -10,7 +10,7 @@
 #include "base/fetcher.h"
 #include "bus/bus.h"
 #include "dialects/evergreen/options.h"
-#include "session/purse.h"
+#include "session/byte_quota.h"
 #include "wire/router.h"
 #include "wire/rpc.h"
 
@@ -21,9 +21,9 @@ class Evergreen {
   static constexpr std::string_view kService = "evergreen.v2.EvergreenService";
 
   // All borrowed; they outlive every Exchange of the router. `json` has lowerCamelCase names. `fetcher` and
-  // `purse` may be null.
+  // `byte_quota` may be null.
   Evergreen(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs, wire::JsonForm& json,
-            Options options, base::Fetcher* fetcher = nullptr, session::Purse* purse = nullptr);
+            Options options, base::Fetcher* fetcher = nullptr, session::ByteQuota* byte_quota = nullptr);
   ~Evergreen();
 
   // The server is going: Session::drain() for all that live, and for those that still come.

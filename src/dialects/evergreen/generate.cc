@@ -49,7 +49,7 @@ Status read_sampling(const v1::GenerateConfig& c, msg::Sampling& s) {
   return {};
 }
 
-class Prompting final : public bus::Errand {
+class Prompting final : public bus::OffloadTask {
  public:
   Prompting(std::shared_ptr<const msg::TextSpec> spec, std::vector<Turn> turns, Templating templating,
             Transcripts transcripts)
@@ -141,8 +141,8 @@ class Generate final : public ModelAction {
     return perform(std::make_unique<Prompting>(spec_, conversation_.take(), templating, session_.transcripts()), bytes);
   }
 
-  Status performed(bus::Errand& errand) override {
-    auto& prompt = static_cast<Prompting&>(errand).prompt;
+  Status performed(bus::OffloadTask& task) override {
+    auto& prompt = static_cast<Prompting&>(task).prompt;
     if (!prompt) return std::move(prompt).error();
     text_ = std::move(prompt->text);
     with_images_ = !prompt->images.empty();
@@ -291,7 +291,7 @@ class Generate final : public ModelAction {
   std::shared_ptr<const msg::TextSpec> spec_;
   Output* response_ = nullptr;
   std::optional<session::Cursor> cursor_;
-  Conversation conversation_{session_.house().options.unseen};
+  Conversation conversation_{session_.state().options.unseen};
   std::optional<text::Detokenizer> detokenizer_;
   text::StopStrings stops_;
   std::string text_, said_;    // of the prompt; of the answer, before stop strings

@@ -6,9 +6,9 @@
 namespace weir::evergreen {
 namespace {
 
-class GrpcSession final : public wire::RpcReader, Carrier {
+class GrpcSession final : public wire::RpcListener, Carrier {
  public:
-  GrpcSession(House& house, wire::Rpc& rpc) : rpc_(rpc), session_(house, rpc.exchange(), *this) {}
+  GrpcSession(EvergreenState& state, wire::Rpc& rpc) : rpc_(rpc), session_(state, rpc.exchange(), *this) {}
 
   void on_message(wire::Rpc&, base::Bytes message) override { session_.on_message(message); }
   bool full() const override { return session_.full(); }
@@ -26,17 +26,17 @@ class GrpcSession final : public wire::RpcReader, Carrier {
 
 class StartSession final : public wire::RpcMethod, public Entrance {
  public:
-  explicit StartSession(House& house) : house_(house) {}
-  void open(wire::Rpc& rpc) override { rpc.attach(std::make_unique<GrpcSession>(house_, rpc)); }
+  explicit StartSession(EvergreenState& state) : state_(state) {}
+  void open(wire::Rpc& rpc) override { rpc.attach(std::make_unique<GrpcSession>(state_, rpc)); }
 
  private:
-  House& house_;
+  EvergreenState& state_;
 };
 
 }  // namespace
 
-void add_grpc(House& house, wire::RpcServer& rpcs, Entrances& entrances) {
-  auto method = std::make_unique<StartSession>(house);
+void add_grpc(EvergreenState& state, wire::RpcServer& rpcs, Entrances& entrances) {
+  auto method = std::make_unique<StartSession>(state);
   // The descriptor by its generated class, so that the linker keeps it for JSON and reflection.
   const std::string type = ::evergreen::v2::SessionMessage::descriptor()->full_name();
   rpcs.add({std::string(Evergreen::kService), "StartSession", wire::RpcKind::kBidi, method.get(), type, type, kGrpc,

@@ -112,7 +112,7 @@ class Infer final : public ModelAction {
     if (chunks.size() == 1) return std::move(chunks[0]);
     size_t size = 0;
     for (const auto& c : chunks) size += c.size();
-    base::Block block(base::take_now(session_.house().slabs, std::max<size_t>(size, 1)));
+    base::Block block(base::take_now(session_.state().slabs, std::max<size_t>(size, 1)));
     for (const auto& c : chunks) block.append(c.data(), c.size());
     return block.freeze();
   }

@@ -107,7 +107,7 @@ class ListActions final : public ModelAction {
   }
 
   Status tell(Output& out, std::string list) {
-    auto json = session_.house().json.to_json(kList, list);
+    auto json = session_.state().json.to_json(kList, list);
     if (!json) return std::move(json).error();
     std::vector<Packed> packed{{std::string(kList), std::move(list)}};
     out.begin(std::string(kJsonType), {}, packed);

@@ -15,11 +15,11 @@ void ReadMessage::run() {
   if (!thrown.ok()) status = std::move(thrown);
 }
 
-base::Result<std::unique_ptr<wire::SentErrand>> read_elsewhere(House& house, wire::Exchange& exchange, base::Bytes text,
-                                                               wire::Errands::Done done) {
+base::Result<std::unique_ptr<wire::SentErrand>> read_elsewhere(EvergreenState& state, wire::Exchange& exchange,
+                                                               base::Bytes text, wire::Offload::Done done) {
   const size_t size = text.size();
-  return house.options.errands->send(std::make_unique<ReadMessage>(house.json, std::move(text)), size,
-                                     wire::Errands::Part::kRequest, exchange, std::move(done));
+  return state.options.offload->send(std::make_unique<ReadMessage>(state.json, std::move(text)), size,
+                                     wire::Offload::Part::kRequest, exchange, std::move(done));
 }
 
 }  // namespace weir::evergreen

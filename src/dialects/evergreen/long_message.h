@@ -4,13 +4,13 @@
 #include <memory>
 
 #include "base/bytes.h"
-#include "base/errand.h"
-#include "dialects/evergreen/house.h"
-#include "wire/errands.h"
+#include "base/offload_task.h"
+#include "dialects/evergreen/state.h"
+#include "wire/offload.h"
 
 namespace weir::evergreen {
 
-class ReadMessage final : public base::Errand {
+class ReadMessage final : public base::OffloadTask {
  public:
   ReadMessage(wire::JsonForm& json, base::Bytes text) : json_(json), text_(std::move(text)) {}
   void run() override;
@@ -23,10 +23,12 @@ class ReadMessage final : public base::Errand {
   const base::Bytes text_;
 };
 
-inline bool is_long(const House& house, size_t text) { return house.options.errands && text > wire::kLongBody; }
+inline bool is_long(const EvergreenState& state, size_t text) {
+  return state.options.offload && text > wire::kLongBody;
+}
 
-// Errors: those of wire::Errands; `done` is not called then.
-base::Result<std::unique_ptr<wire::SentErrand>> read_elsewhere(House& house, wire::Exchange& exchange, base::Bytes text,
-                                                               wire::Errands::Done done);
+// Errors: those of wire::Offload; `done` is not called then.
+base::Result<std::unique_ptr<wire::SentErrand>> read_elsewhere(EvergreenState& state, wire::Exchange& exchange,
+                                                               base::Bytes text, wire::Offload::Done done);
 
 }  // namespace weir::evergreen

@@ -12,15 +12,16 @@ namespace {
 using base::Status;
 using wire::Exchange;
 
-class LineSession final : public wire::Reader, Carrier {
+class LineSession final : public wire::ExchangeListener, Carrier {
  public:
-  LineSession(House& house, Exchange& exchange) : house_(house), exchange_(exchange), session_(house, exchange, *this) {
+  LineSession(EvergreenState& state, Exchange& exchange)
+      : state_(state), exchange_(exchange), session_(state, exchange, *this) {
     wire::Response response;
     response.fields.add("content-type", "application/x-ndjson");
     response.fields.add("cache-control", "no-cache");
     exchange.head(std::move(response));
   }
-  ~LineSession() override { house_.bus.env().cancel(timer_); }
+  ~LineSession() override { state_.bus.env().cancel(timer_); }
 
   void on_data(Exchange&, std::span<const std::byte> piece) override {
     if (session_.over()) return exchange_.consume(piece.size());
@@ -53,7 +54,7 @@ class LineSession final : public wire::Reader, Carrier {
       size_t end = held_.find('\n', std::max(at, searched_));
       if (end == held_.npos) {
         searched_ = held_.size();
-        if (held_.size() - at > house_.options.max_message) too_long();
+        if (held_.size() - at > state_.options.max_message) too_long();
         if (!ended_ || at >= held_.size()) break;
         end = held_.size();
       }
@@ -71,8 +72,8 @@ class LineSession final : public wire::Reader, Carrier {
   void take(std::string_view line) {
     if (line.find_first_not_of(" \t\r") == line.npos) return;
     ++number_;
-    if (is_long(house_, line.size())) return take_elsewhere(line);
-    auto message = house_.json.to_binary(kMessageType, line);
+    if (is_long(state_, line.size())) return take_elsewhere(line);
+    auto message = state_.json.to_binary(kMessageType, line);
     if (message) return session_.on_message(base::Bytes::adopt(std::move(*message)));
     refuse(std::move(message).error());
   }
@@ -85,14 +86,14 @@ class LineSession final : public wire::Reader, Carrier {
   }
 
   void take_elsewhere(std::string_view line) {
-    auto done = [this](const Status& status, std::unique_ptr<base::Errand> errand) {
+    auto done = [this](const Status& status, std::unique_ptr<base::OffloadTask> task) {
       reading_ = nullptr;
       wire::guarded(exchange_, [&] {
-        if (!session_.over()) took(status, static_cast<ReadMessage*>(errand.get()));
+        if (!session_.over()) took(status, static_cast<ReadMessage*>(task.get()));
         read_lines();
       });
     };
-    auto sent = read_elsewhere(house_, exchange_, base::Bytes::copy_of(line), std::move(done));
+    auto sent = read_elsewhere(state_, exchange_, base::Bytes::copy_of(line), std::move(done));
     if (sent) return void(reading_ = std::move(*sent));
     took(sent.error(), nullptr);
   }
@@ -107,13 +108,13 @@ class LineSession final : public wire::Reader, Carrier {
 
   void too_long() {
     session_.abort(base::failure(base::Code::kResourceExhausted,
-                                 "a line is longer than " + std::to_string(house_.options.max_message) + " bytes"));
+                                 "a line is longer than " + std::to_string(state_.options.max_message) + " bytes"));
     session_.settle();
   }
 
   void wait() {
     if (timer_ != base::TimerId::kNone) return;
-    base::Env& env = house_.bus.env();
+    base::Env& env = state_.bus.env();
     timer_ = env.at(env.now() + std::chrono::milliseconds(20), [this] {
       timer_ = base::TimerId::kNone;
       wire::guarded(exchange_, [this] { read_lines(); });
@@ -122,17 +123,17 @@ class LineSession final : public wire::Reader, Carrier {
 
   void send(const OutFragment& fragment) override {
     std::string line;
-    write_json(line, fragment, house_.json);
+    write_json(line, fragment, state_.json);
     line += '\n';
     exchange_.body(base::Bytes::adopt(std::move(line)));
   }
   void finish(const Status& status) override {
-    exchange_.ledger().code = status.code;
+    exchange_.record().code = status.code;
     if (!status.ok()) exchange_.body(base::Bytes::adopt(error_line(status) + "\n"));
     exchange_.end();
   }
 
-  House& house_;
+  EvergreenState& state_;
   Exchange& exchange_;
   std::string held_;     // lines that have not been read
   size_t searched_ = 0;  // bytes of it without a line's end
@@ -146,13 +147,13 @@ class LineSession final : public wire::Reader, Carrier {
 
 class Ndjson final : public wire::Service, public Entrance {
  public:
-  explicit Ndjson(House& house) : house_(house) {}
+  explicit Ndjson(EvergreenState& state) : state_(state) {}
   void serve(Exchange& exchange, const wire::PathArgs&) override {
-    exchange.attach(std::make_unique<LineSession>(house_, exchange));
+    exchange.attach(std::make_unique<LineSession>(state_, exchange));
   }
 
  private:
-  House& house_;
+  EvergreenState& state_;
 };
 
 }  // namespace
@@ -164,8 +165,8 @@ std::string error_line(const Status& status) {
   return out += "\"}}";
 }
 
-void add_ndjson(House& house, wire::Router& router, Entrances& entrances) {
-  auto service = std::make_unique<Ndjson>(house);
+void add_ndjson(EvergreenState& state, wire::Router& router, Entrances& entrances) {
+  auto service = std::make_unique<Ndjson>(state);
   router.add({"POST", kPath, service.get(), kNdjson, {wire::BodyPlan::kStream, UINT64_MAX}, wire::Permission::kInfer});
   entrances.push_back(std::move(service));
 }

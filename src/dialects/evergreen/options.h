@@ -10,7 +10,7 @@
 
 namespace weir::wire {
 class BodyMemory;
-class Errands;
+class Offload;
 }  // namespace weir::wire
 
 namespace weir::evergreen {
@@ -40,7 +40,7 @@ struct Options {
   base::Duration max_age = std::chrono::hours(24);
   base::Duration idle = std::chrono::minutes(10);  // without a message of either side, while nothing runs
   wire::BodyMemory* bodies = nullptr;              // who waits for slabs on this shard; null: nobody keeps order
-  wire::Errands* errands = nullptr;                // who reads long JSON; null: the shard
+  wire::Offload* offload = nullptr;                // who reads long JSON; null: the shard
 };
 
 }  // namespace weir::evergreen

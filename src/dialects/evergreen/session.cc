@@ -26,23 +26,23 @@ constexpr uint64_t kStepsPerAction = 16, kActionsPerStep = 16, kBytesPerStep = 1
 
 }  // namespace
 
-Session::Session(House& house, wire::Exchange& exchange, Carrier& carrier)
-    : house_(house),
+Session::Session(EvergreenState& state, wire::Exchange& exchange, Carrier& carrier)
+    : state_(state),
       exchange_(exchange),
       carrier_(carrier),
-      account_(house.purse, marshal::tenant_of(exchange.request())),
-      graph_(house.options.graph, &account_, &house.slices, base::HashKey::drawn(house.bus.env())),
-      born_(house.bus.env().now()),
+      reservation_(state.byte_quota, marshal::tenant_of(exchange.request())),
+      graph_(state.options.graph, &reservation_, &state.slices, base::HashKey::drawn(state.bus.env())),
+      born_(state.bus.env().now()),
       used_(born_) {
-  house_.sessions.insert(this);
+  state_.sessions.insert(this);
   set_alarm();
-  if (house_.draining) drain(base::Duration(0));
+  if (state_.draining) drain(base::Duration(0));
 }
 
 Session::~Session() {
-  house_.sessions.erase(this);
-  house_.slices.forget(*this);
-  base::Env& env = house_.bus.env();
+  state_.sessions.erase(this);
+  state_.slices.forget(*this);
+  base::Env& env = state_.bus.env();
   env.cancel(alarm_);
   env.cancel(grace_);
   for (auto& [node, ttl] : ttls_) env.cancel(ttl.timer);
@@ -51,8 +51,8 @@ Session::~Session() {
 
 // One timer for both ends, which looks again if the session has been used since it was set.
 void Session::set_alarm() {
-  base::Env& env = house_.bus.env();
-  alarm_ = env.at(std::min(born_ + house_.options.max_age, used_ + house_.options.idle), [this] {
+  base::Env& env = state_.bus.env();
+  alarm_ = env.at(std::min(born_ + state_.options.max_age, used_ + state_.options.idle), [this] {
     alarm_ = base::TimerId::kNone;
     wire::guarded(exchange_, [this] {
       look_at_clock();
@@ -62,12 +62,12 @@ void Session::set_alarm() {
 }
 
 void Session::look_at_clock() {
-  const base::Time now = house_.bus.env().now();
+  const base::Time now = state_.bus.env().now();
   std::string unused;
   if (!actions_.empty() && !stuck(unused)) used_ = now;  // a model is at work
-  if (now - born_ >= house_.options.max_age)
+  if (now - born_ >= state_.options.max_age)
     abort(failure(Code::kDeadlineExceeded, "the session has reached the age at which sessions end"));
-  else if (now - used_ >= house_.options.idle)
+  else if (now - used_ >= state_.options.idle)
     abort(failure(Code::kDeadlineExceeded, "the session has not been used for too long"));
   else
     set_alarm();
@@ -75,7 +75,7 @@ void Session::look_at_clock() {
 
 void Session::on_message(const base::Bytes& message) {
   if (over_) return;
-  used_ = house_.bus.env().now();
+  used_ = state_.bus.env().now();
   graph_.refill_visits();
   take(message, 0);
   settle();
@@ -147,7 +147,7 @@ bool Session::crowded() const { return room_may_come() && graph_.bytes() > graph
 
 void Session::drain(base::Duration grace) {
   if (over_ || std::exchange(draining_, true)) return;
-  base::Env& env = house_.bus.env();
+  base::Env& env = state_.bus.env();
   grace_ = env.at(env.now() + grace, [this] {
     grace_ = base::TimerId::kNone;
     waits_no_more_ = true;
@@ -191,7 +191,7 @@ Status Session::begin_load(session::Node& node, int64_t seq, std::string_view ur
   const std::string place = session::placed(node.id(), seq) + ": ";
   if (!on_growth()) return failure(Code::kResourceExhausted, place + "too much is being loaded at once");
   auto begun =
-      load({house_.bus.env(), house_.options.references, house_.fetcher, base::ledger_of(house_.slabs)}, uri, *this);
+      load({state_.bus.env(), state_.options.references, state_.fetcher, base::ledger_of(state_.slabs)}, uri, *this);
   if (!begun) {
     Status s = std::move(begun).error();
     s.text = place + s.text;
@@ -246,7 +246,7 @@ Status Session::emit(session::Node& node, OutFragment&& out) {
   if (Status s = graph_.append(node, std::move(f)); !s.ok()) return s;
   graph_.spend(1 + out.data.size() / kBytesPerStep);
   look_at_ttl(node);
-  used_ = house_.bus.env().now();
+  used_ = state_.bus.env().now();
   carrier_.send(out);
   return {};
 }
@@ -270,7 +270,7 @@ Action* Session::maker(const session::Node& node) {
 }
 
 void Session::set_ttl(std::string_view node, base::Duration ttl) {
-  base::Env& env = house_.bus.env();
+  base::Env& env = state_.bus.env();
   auto at = ttls_.find(node);
   if (at == ttls_.end()) at = ttls_.emplace(node, Ttl()).first;
   env.cancel(at->second.timer);
@@ -343,7 +343,7 @@ void Session::on_slice() {
 
 void Session::wait_for_slice() {
   const bool held = holds() && held_until_ == Until::kSlice;
-  if (graph_.paused() && (held || resume_ || graph_.undelivered())) house_.slices.wait(*this);
+  if (graph_.paused() && (held || resume_ || graph_.undelivered())) state_.slices.wait(*this);
 }
 
 void Session::end_if_nothing_runs() {
@@ -363,14 +363,14 @@ void Session::finish() {
   if (std::exchange(finished_, true)) return;
   actions_.clear();
   loads_.clear();
-  base::Env& env = house_.bus.env();
+  base::Env& env = state_.bus.env();
   for (auto& [node, ttl] : ttls_) env.cancel(ttl.timer);
   ttls_.clear();
   ttls_with_room_ = 0;
   env.cancel(std::exchange(alarm_, base::TimerId::kNone));
   env.cancel(std::exchange(grace_, base::TimerId::kNone));
   held_ = {};
-  house_.slices.forget(*this);
+  state_.slices.forget(*this);
   if (!left_) carrier_.finish(status_);
 }
 

@@ -1,8 +1,8 @@
 // Session: one Evergreen session, whatever carries it: the graph of nodes, the actions that run, and what they say.
 //
-// Owned by its carrier's Reader and used on its shard's thread. on_message(), on_end(), on_drain() and the Events of
-// models drive it; each of them ends in settle(), which is where actions that are over go and where the session's last
-// word is said. After finish() the carrier tells it nothing more and destroys it in its own time.
+// Owned by its carrier's ExchangeListener and used on its shard's thread. on_message(), on_end(), on_drain() and the
+// Events of models drive it; each of them ends in settle(), which is where actions that are over go and where the
+// session's last word is said. After finish() the carrier tells it nothing more and destroys it in its own time.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 
 #include "base/env.h"
 #include "base/status.h"
-#include "dialects/evergreen/house.h"
 #include "dialects/evergreen/message.h"
 #include "dialects/evergreen/reference.h"
+#include "dialects/evergreen/state.h"
 #include "msg/spec.h"
 #include "session/node_graph.h"
 #include "wire/exchange.h"
@@ -48,7 +48,7 @@ using Transcripts = std::deque<std::shared_ptr<const Transcript>>;  // workers r
 
 class Session final : MessageSink, Load::Listener, session::Slices::Waiter {
  public:
-  Session(House& house, wire::Exchange& exchange, Carrier& carrier);
+  Session(EvergreenState& state, wire::Exchange& exchange, Carrier& carrier);
   ~Session();
   Session(const Session&) = delete;
 
@@ -68,7 +68,7 @@ class Session final : MessageSink, Load::Listener, session::Slices::Waiter {
   bool draining() const { return draining_; }
 
   // The rest is for actions.
-  House& house() { return house_; }
+  EvergreenState& state() { return state_; }
   wire::Exchange& exchange() { return exchange_; }
   session::NodeGraph& graph() { return graph_; }
   // The next fragment of an action's node: into the graph and to the client.
@@ -82,7 +82,7 @@ class Session final : MessageSink, Load::Listener, session::Slices::Waiter {
   // that is destroyed by it.
   void settle();
   // Models work on as many actions as they may; the session runs its actions again when one of them has ended.
-  bool busy() const { return working_ >= house_.options.max_actions; }
+  bool busy() const { return working_ >= state_.options.max_actions; }
   void on_work_begun() { ++working_; }
   void on_work_ended();
   void on_action_over() { sweep_ = true; }
@@ -124,10 +124,10 @@ class Session final : MessageSink, Load::Listener, session::Slices::Waiter {
   void expire(const std::string& node);
   bool stuck(std::string& missing) const;
 
-  House& house_;
+  EvergreenState& state_;
   wire::Exchange& exchange_;
   Carrier& carrier_;
-  session::Account account_;
+  session::Reservation reservation_;
   session::NodeGraph graph_;
   std::vector<std::unique_ptr<Action>> actions_;  // in order of arrival
   std::vector<std::unique_ptr<Load>> loads_;

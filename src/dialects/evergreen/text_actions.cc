@@ -22,7 +22,7 @@ using base::invalid;
 using base::Status;
 using Step = session::Cursor::Step;
 
-class Tokenizing final : public bus::Errand {
+class Tokenizing final : public bus::OffloadTask {
  public:
   Tokenizing(std::shared_ptr<const msg::TextSpec> spec, std::string text)
       : spec_(std::move(spec)), text_(std::move(text)) {}
@@ -99,7 +99,7 @@ class TextAction : public ModelAction {
     size_t bytes = text_.size();
     return perform(std::make_unique<Tokenizing>(marshal::tokens_of(spec()), std::move(text_)), bytes);
   }
-  Status performed(bus::Errand& errand) override { return use(std::move(static_cast<Tokenizing&>(errand).ids)); }
+  Status performed(bus::OffloadTask& task) override { return use(std::move(static_cast<Tokenizing&>(task).ids)); }
 
   std::optional<session::Cursor> cursor_;
   std::string text_;

@@ -29,14 +29,14 @@ uint16_t close_code_of(Code code) {
   }
 }
 
-class SocketSession final : public wire::Reader, Carrier, WebSocket::Side, wire::BodyMemory::Body {
+class SocketSession final : public wire::ExchangeListener, Carrier, WebSocket::Side, wire::BodyMemory::Body {
  public:
-  SocketSession(House& house, Exchange& exchange)
-      : house_(house),
+  SocketSession(EvergreenState& state, Exchange& exchange)
+      : state_(state),
         exchange_(exchange),
-        socket_(*this, house.slabs, house.options.max_message, owner()),
-        session_(house, exchange, *this) {}
-  ~SocketSession() override { house_.bus.env().cancel(timer_); }
+        socket_(*this, state.slabs, state.options.max_message, owner()),
+        session_(state, exchange, *this) {}
+  ~SocketSession() override { state_.bus.env().cancel(timer_); }
 
   void on_data(Exchange&, std::span<const std::byte> piece) override {
     held_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
@@ -63,11 +63,11 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side, wire:
     socket_.keep_aside(held_.empty() ? 0 : held_.capacity());
     if (used > 0) exchange_.consume(used);
     if (waits_in_line() || held_.empty()) return;
-    pump_at(house_.bus.env().now() + std::chrono::milliseconds(20));
+    pump_at(state_.bus.env().now() + std::chrono::milliseconds(20));
   }
   void pump_at(base::Time when) {
     if (timer_ != base::TimerId::kNone) return;
-    timer_ = house_.bus.env().at(when, [this] {
+    timer_ = state_.bus.env().at(when, [this] {
       timer_ = base::TimerId::kNone;
       wire::guarded(exchange_, [this] { pump(); });
     });
@@ -75,7 +75,7 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side, wire:
 
   // A message that holds slabs may have to give way, one that has none stands in line.
   bool waits_in_line() {
-    wire::BodyMemory* bodies = house_.options.bodies;
+    wire::BodyMemory* bodies = state_.options.bodies;
     if (!bodies) return false;
     if (socket_.wanted() > 0) {
       bodies->wait(*this, owner().client, socket_.wanted());
@@ -89,12 +89,12 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side, wire:
   }
   wire::BodyOwner owner() const {
     const wire::PeerInfo* peer = exchange_.request().peer;
-    return {house_.options.bodies, peer ? peer->client.get() : nullptr};
+    return {state_.options.bodies, peer ? peer->client.get() : nullptr};
   }
   // wire::BodyMemory::Body
   void memory_came() override {
-    house_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone));
-    pump_at(house_.bus.env().now());
+    state_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone));
+    pump_at(state_.bus.env().now());
   }
   void memory_lost(wire::BodyMemory::Loss why) override {
     socket_.refuse_memory(why == wire::BodyMemory::Loss::kWaited ? wire::kNoMemoryInTime : wire::kMemoryGivenAway);
@@ -105,8 +105,8 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side, wire:
   void on_message(WebSocket::Kind kind, base::Bytes message) override {
     form_ = kind;
     if (kind == WebSocket::Kind::kBinary) return session_.on_message(message);
-    if (is_long(house_, message.size())) return take_elsewhere(std::move(message));
-    auto binary = house_.json.to_binary(kMessageType, message.view());
+    if (is_long(state_, message.size())) return take_elsewhere(std::move(message));
+    auto binary = state_.json.to_binary(kMessageType, message.view());
     if (binary) return session_.on_message(base::Bytes::adopt(std::move(*binary)));
     refuse(std::move(binary).error());
   }
@@ -118,14 +118,14 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side, wire:
     session_.settle();
   }
   void take_elsewhere(base::Bytes text) {
-    auto done = [this](const Status& status, std::unique_ptr<base::Errand> errand) {
+    auto done = [this](const Status& status, std::unique_ptr<base::OffloadTask> task) {
       reading_ = nullptr;
       wire::guarded(exchange_, [&] {
-        if (!session_.over()) took(status, static_cast<ReadMessage*>(errand.get()));
+        if (!session_.over()) took(status, static_cast<ReadMessage*>(task.get()));
         pump();
       });
     };
-    auto sent = read_elsewhere(house_, exchange_, std::move(text), std::move(done));
+    auto sent = read_elsewhere(state_, exchange_, std::move(text), std::move(done));
     if (sent) return void(reading_ = std::move(*sent));
     took(sent.error(), nullptr);
   }
@@ -141,7 +141,7 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side, wire:
     bool broken =
         code != wire::close_code::kNormal && code != wire::close_code::kNone && code != wire::close_code::kGoingAway;
     bool short_of_memory = code == wire::close_code::kTryAgain;
-    if (broken) exchange_.ledger().code = short_of_memory ? Code::kResourceExhausted : Code::kInvalidArgument;
+    if (broken) exchange_.record().code = short_of_memory ? Code::kResourceExhausted : Code::kInvalidArgument;
     session_.leave();
     exchange_.end();
   }
@@ -151,11 +151,11 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side, wire:
   void send(const OutFragment& fragment) override {
     if (form_ == WebSocket::Kind::kBinary) return socket_.send(form_, write_binary(fragment));
     std::string json;
-    write_json(json, fragment, house_.json);
+    write_json(json, fragment, state_.json);
     say(std::move(json));
   }
   void finish(const Status& status) override {
-    exchange_.ledger().code = status.code;
+    exchange_.record().code = status.code;
     if (!status.ok()) say(error_line(status));
     bool going = session_.draining() && status.code == Code::kUnavailable;
     uint16_t code = going ? wire::close_code::kGoingAway : close_code_of(status.code);
@@ -168,7 +168,7 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side, wire:
     socket_.send(WebSocket::Kind::kText, std::move(pieces));
   }
 
-  House& house_;
+  EvergreenState& state_;
   Exchange& exchange_;
   std::string held_;  // bytes that wait for room in the session
   WebSocket::Kind form_ = WebSocket::Kind::kText;
@@ -181,19 +181,19 @@ class SocketSession final : public wire::Reader, Carrier, WebSocket::Side, wire:
 
 class Socket final : public wire::Service, public Entrance {
  public:
-  explicit Socket(House& house) : house_(house) {}
+  explicit Socket(EvergreenState& state) : state_(state) {}
   void serve(Exchange& exchange, const wire::PathArgs&) override {
-    if (wire::accept_websocket(exchange)) exchange.attach(std::make_unique<SocketSession>(house_, exchange));
+    if (wire::accept_websocket(exchange)) exchange.attach(std::make_unique<SocketSession>(state_, exchange));
   }
 
  private:
-  House& house_;
+  EvergreenState& state_;
 };
 
 }  // namespace
 
-void add_websocket(House& house, wire::Router& router, Entrances& entrances) {
-  auto service = std::make_unique<Socket>(house);
+void add_websocket(EvergreenState& state, wire::Router& router, Entrances& entrances) {
+  auto service = std::make_unique<Socket>(state);
   router.add(
       {"GET", kPath, service.get(), kWebSocket, {wire::BodyPlan::kStream, UINT64_MAX}, wire::Permission::kInfer});
   entrances.push_back(std::move(service));

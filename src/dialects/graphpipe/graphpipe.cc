@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "dialects/graphpipe/house.h"
+#include "dialects/graphpipe/state.h"
 
 namespace weir::graphpipe {
 namespace {
@@ -13,25 +13,25 @@ void respond_refusal(wire::Exchange& exchange, int status, std::string_view text
   respond_failure(exchange, base::failure(base::code_from_http(status), std::string(text)));
 }
 
-using Serve = void (*)(House&, wire::Exchange&, const wire::PathArgs&);
+using Serve = void (*)(GraphPipeState&, wire::Exchange&, const wire::PathArgs&);
 
 class Endpoint final : public wire::Service {
  public:
-  Endpoint(House& house, Serve serve) : house_(house), serve_(serve) {}
-  void serve(wire::Exchange& exchange, const wire::PathArgs& args) override { serve_(house_, exchange, args); }
+  Endpoint(GraphPipeState& state, Serve serve) : state_(state), serve_(serve) {}
+  void serve(wire::Exchange& exchange, const wire::PathArgs& args) override { serve_(state_, exchange, args); }
   bool refuse(wire::Exchange& exchange, const base::Status& why) override {
     respond_refusal(exchange, base::http_status(why.code), why.text);
     return true;
   }
 
  private:
-  House& house_;
+  GraphPipeState& state_;
   Serve serve_;
 };
 
 }  // namespace
 
-base::Result<std::string> House::default_model() const {
+base::Result<std::string> GraphPipeState::default_model() const {
   const auto& models = bus.catalog().models;
   if (!options.default_model.empty()) return options.default_model;
   if (models.size() == 1) return models.begin()->first;
@@ -44,24 +44,24 @@ base::Result<std::string> House::default_model() const {
 }
 
 void respond_failure(wire::Exchange& exchange, const base::Status& status) {
-  exchange.ledger().code = status.code;
+  exchange.record().code = status.code;
   exchange.respond(400, kBinary, write_error(status));
 }
 
 struct GraphPipe::Parts {
-  House house;
-  Endpoint post{house, graphpipe::post};
-  Endpoint model{house, model_page};
-  Endpoint list{house, list_page};
-  Endpoint ready{house, is_ready};
-  Endpoint alive{house, is_alive};
+  GraphPipeState state;
+  Endpoint post{state, graphpipe::post};
+  Endpoint model{state, model_page};
+  Endpoint list{state, list_page};
+  Endpoint ready{state, is_ready};
+  Endpoint alive{state, is_alive};
 };
 
 GraphPipe::GraphPipe(bus::Bus& bus, wire::Router& router, base::SlabSource& slabs, GraphPipeOptions options)
-    : parts_(new Parts{House{bus, slabs, std::move(options)}}) {
+    : parts_(new Parts{GraphPipeState{bus, slabs, std::move(options)}}) {
   using wire::Permission;
   Parts& p = *parts_;
-  const GraphPipeOptions& o = p.house.options;
+  const GraphPipeOptions& o = p.state.options;
   wire::Plan whole{wire::BodyPlan::kWhole, o.max_body}, none{wire::BodyPlan::kIgnore};
   if (o.root_post == GraphPipeOptions::RootPost::kOn)
     router.add({"POST", "/", &p.post, kProtocol, whole, Permission::kInfer});

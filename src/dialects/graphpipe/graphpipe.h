@@ -20,7 +20,7 @@
 #include "wire/router.h"
 
 namespace weir::wire {
-class Errands;
+class Offload;
 }
 
 namespace weir::graphpipe {
@@ -34,7 +34,7 @@ struct GraphPipeOptions {
   RootPost root_post = RootPost::kOn;
   uint64_t max_body = 64 << 20;      // of one HTTP request; also what it may denote with shared offsets
   std::function<bool()> ready;       // called on this shard's thread
-  wire::Errands* errands = nullptr;  // who reads long requests and writes long strings; null: the shard
+  wire::Offload* offload = nullptr;  // who reads long requests and writes long strings; null: the shard
 };
 
 class GraphPipe {

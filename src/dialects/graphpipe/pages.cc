@@ -1,5 +1,5 @@
 // GET: what a person who meets the endpoint wants to know, as JSON or, where a browser asks, as a page.
-#include "dialects/graphpipe/house.h"
+#include "dialects/graphpipe/state.h"
 #include "marshal/json_tensor.h"
 
 namespace weir::graphpipe {
@@ -41,50 +41,50 @@ void respond(Exchange& exchange, std::string_view type, std::string text) {
 
 }  // namespace
 
-void model_page(House& house, Exchange& exchange, const wire::PathArgs& args) {
-  auto found = house.bus.catalog().find(args["model"], args["version"]);
+void model_page(GraphPipeState& state, Exchange& exchange, const wire::PathArgs& args) {
+  auto found = state.bus.catalog().find(args["model"], args["version"]);
   if (!found) return wire::respond_error(exchange, found.error());
   const msg::ModelSpec& spec = (*found)->spec;
-  exchange.ledger().model = spec.name;
-  std::string json = metadata_json(spec, house.server());
+  exchange.record().model = spec.name;
+  std::string json = metadata_json(spec, state.server());
   if (!is_browser(exchange)) return respond(exchange, kJson, std::move(json));
   respond(
       exchange, kHtml,
       page(spec.name,
            "<p>A model that speaks <a href=\"https://oracle.github.io/graphpipe/\">GraphPipe</a>. POST an "
            "InferRequest or a MetadataRequest to this address.</p>\n<pre>" +
-               escaped(json) + "</pre>\n<p><a href=\"" + escaped(house.options.prefix) + "\">all models</a></p>\n"));
+               escaped(json) + "</pre>\n<p><a href=\"" + escaped(state.options.prefix) + "\">all models</a></p>\n"));
 }
 
-void list_page(House& house, Exchange& exchange, const wire::PathArgs&) {
+void list_page(GraphPipeState& state, Exchange& exchange, const wire::PathArgs&) {
   std::string json = "{\n  \"server\": ", items;
-  marshal::write_string(json, house.options.server_name);
+  marshal::write_string(json, state.options.server_name);
   json += ",\n  \"version\": ";
-  marshal::write_string(json, house.options.server_version);
+  marshal::write_string(json, state.options.server_version);
   json += ",\n  \"models\": [";
   std::string_view gap = "\n    ";
-  for (const auto& [name, model] : house.bus.catalog().models) {  // names are letters, digits, '_', '.', '-'
-    std::string path = house.options.prefix + '/' + name;
+  for (const auto& [name, model] : state.bus.catalog().models) {  // names are letters, digits, '_', '.', '-'
+    std::string path = state.options.prefix + '/' + name;
     json += std::exchange(gap, ",\n    ");
     json += "{\"name\": \"" + name + "\", \"description\": ";
     marshal::write_string(json, describe(model.preferred->spec));
     json += ", \"uri\": \"" + path + "\"}";
     items += "<li><a href=\"" + path + "\">" + name + "</a>: " + escaped(describe(model.preferred->spec)) + "</li>\n";
   }
-  json += house.bus.catalog().models.empty() ? "]\n}\n" : "\n  ]\n}\n";
+  json += state.bus.catalog().models.empty() ? "]\n}\n" : "\n  ]\n}\n";
   if (!is_browser(exchange)) return respond(exchange, kJson, std::move(json));
-  respond(exchange, kHtml, page("GraphPipe on " + house.options.server_name, "<ul>\n" + items + "</ul>\n"));
+  respond(exchange, kHtml, page("GraphPipe on " + state.options.server_name, "<ul>\n" + items + "</ul>\n"));
 }
 
-void is_ready(House& house, Exchange& exchange, const wire::PathArgs& args) {
-  bool served = args["model"].empty() || house.bus.catalog().find(args["model"], args["version"]);
-  if (served && (!house.options.ready || house.options.ready()))
+void is_ready(GraphPipeState& state, Exchange& exchange, const wire::PathArgs& args) {
+  bool served = args["model"].empty() || state.bus.catalog().find(args["model"], args["version"]);
+  if (served && (!state.options.ready || state.options.ready()))
     return exchange.respond(200, "text/plain", base::Bytes::constant("ok\n"));
-  exchange.ledger().code = base::Code::kUnavailable;
+  exchange.record().code = base::Code::kUnavailable;
   exchange.respond(503, "text/plain", base::Bytes::constant("not ready\n"));
 }
 
-void is_alive(House&, Exchange& exchange, const wire::PathArgs&) {
+void is_alive(GraphPipeState&, Exchange& exchange, const wire::PathArgs&) {
   exchange.respond(200, "text/plain", base::Bytes::constant("ok\n"));
 }
 

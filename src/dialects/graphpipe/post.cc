@@ -3,13 +3,13 @@
 
 #include "base/attempt.h"
 #include "bus/owned_call.h"
-#include "dialects/graphpipe/house.h"
 #include "dialects/graphpipe/infer_request.h"
+#include "dialects/graphpipe/state.h"
 #include "dialects/graphpipe/verify.h"
 #include "marshal/check.h"
 #include "marshal/tenant.h"
 #include "marshal/times.h"
-#include "wire/errands.h"
+#include "wire/offload.h"
 
 namespace weir::graphpipe {
 namespace {
@@ -25,9 +25,9 @@ struct Address {
 };
 
 // The body is aligned to 4 bytes.
-class ReadBody final : public base::Errand {
+class ReadBody final : public base::OffloadTask {
  public:
-  ReadBody(base::Bytes from, const House& house) : body(std::move(from)), house_(house) {}
+  ReadBody(base::Bytes from, const GraphPipeState& state) : body(std::move(from)), state_(state) {}
   void run() override {
     Status thrown = base::attempt("reading a request", [this] { status = read(); });
     if (!thrown.ok()) status = std::move(thrown);
@@ -40,21 +40,21 @@ class ReadBody final : public base::Errand {
 
  private:
   Status read() {
-    auto verified = verify(body, house_.options.max_body);
+    auto verified = verify(body, state_.options.max_body);
     if (!verified) return verified.error();
     request = *verified;
     auto* infer = request->req() ? request->req_as_InferRequest() : nullptr;
     if (!infer) return {};
-    auto read = read_strings(*infer, house_.slabs);
+    auto read = read_strings(*infer, state_.slabs);
     if (!read) return read.error();
     strings = std::move(*read);
     return {};
   }
 
-  const House& house_;
+  const GraphPipeState& state_;
 };
 
-class WriteTensors final : public base::Errand {
+class WriteTensors final : public base::OffloadTask {
  public:
   WriteTensors(std::vector<msg::Tensor> tensors, std::vector<size_t> order)
       : tensors_(std::move(tensors)), order_(std::move(order)) {}
@@ -83,9 +83,9 @@ void respond_pieces(Exchange& exchange, base::Result<std::vector<base::Bytes>> p
 }
 
 // One Call on behalf of one request.
-class Inference final : public wire::Reader, public msg::Sink {
+class Inference final : public wire::ExchangeListener, public msg::Sink {
  public:
-  Inference(House& house, Exchange& exchange) : house_(house), exchange_(exchange), owned_(house.bus) {}
+  Inference(GraphPipeState& state, Exchange& exchange) : state_(state), exchange_(exchange), owned_(state.bus) {}
 
   // `read`: null where nothing has been read yet.
   void begin(const fb::InferRequest& request, const base::Bytes& body, const Address& address, const ReadBody* read) {
@@ -105,18 +105,18 @@ class Inference final : public wire::Reader, public msg::Sink {
     if (auto* config = request.config())
       if (auto s = read_config({config->c_str(), config->size()}, call); !s.ok()) return s;
     if (call.model.empty()) {
-      auto model = house_.default_model();
+      auto model = state_.default_model();
       if (!model) return model.error();
       call.model = std::move(*model);
     }
-    auto found = house_.bus.catalog().find(call.model, call.version);
+    auto found = state_.bus.catalog().find(call.model, call.version);
     if (!found) return found.error();
     served_ = *found;
     const msg::ModelSpec& spec = served_->spec;
-    exchange_.ledger().model = spec.name;
+    exchange_.record().model = spec.name;
     if (spec.decoupled) return too_often("may answer any number of times");
     const std::span<const base::Bytes> strings = read ? read->strings : std::span<const base::Bytes>();
-    if (auto s = read_tensors(request, body, spec, house_.slabs, call, strings); !s.ok()) return s;
+    if (auto s = read_tensors(request, body, spec, state_.slabs, call, strings); !s.ok()) return s;
     asked_ = std::exchange(call.outputs, {});
     for (const auto& name : asked_)
       if (std::find(call.outputs.begin(), call.outputs.end(), name) == call.outputs.end()) call.outputs.push_back(name);
@@ -152,7 +152,7 @@ class Inference final : public wire::Reader, public msg::Sink {
     if (outputs) status = outputs->final ? select(call, *outputs) : too_often("answers in more than one piece");
     if (!last && !outputs) return;
     owned_.leave();
-    marshal::note(exchange_.ledger(), call);
+    marshal::note(exchange_.record(), call);
     if (!status.ok()) return respond_failure(exchange_, status);
     answer(std::move(*outputs));
   }
@@ -177,18 +177,18 @@ class Inference final : public wire::Reader, public msg::Sink {
     size_t strings = 0;
     for (size_t i : order_)
       if (outputs.tensors[i].dtype == msg::DType::kBytes) strings += outputs.tensors[i].data.size();
-    if (strings <= wire::kLongBody || !house_.options.errands)
+    if (strings <= wire::kLongBody || !state_.options.offload)
       return respond_pieces(exchange_, write_tensors(outputs.tensors, order_));
-    auto then = [&exchange = exchange_](const Status& sent, std::unique_ptr<base::Errand> errand) {
+    auto then = [&exchange = exchange_](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
       if (!sent.ok()) return respond_failure(exchange, sent);
-      respond_pieces(exchange, std::move(static_cast<WriteTensors&>(*errand).pieces));
+      respond_pieces(exchange, std::move(static_cast<WriteTensors&>(*task).pieces));
     };
     auto write = std::make_unique<WriteTensors>(std::move(outputs.tensors), std::move(order_));
-    wire::send_away(*house_.options.errands, std::move(write), strings, wire::Errands::Part::kAnswer, exchange_,
+    wire::send_away(*state_.options.offload, std::move(write), strings, wire::Offload::Part::kAnswer, exchange_,
                     std::move(then));
   }
 
-  House& house_;
+  GraphPipeState& state_;
   Exchange& exchange_;
   bus::OwnedCall owned_;
   std::vector<std::string> asked_;  // outputs by name, as the request has them
@@ -196,17 +196,17 @@ class Inference final : public wire::Reader, public msg::Sink {
   bus::Served* served_ = nullptr;   // looked up in this turn, then kept alive by the Call in flight
 };
 
-void metadata(House& house, Exchange& exchange, const Address& address) {
+void metadata(GraphPipeState& state, Exchange& exchange, const Address& address) {
   std::string model = address.model;
   if (model.empty()) {
-    auto chosen = house.default_model();
+    auto chosen = state.default_model();
     if (!chosen) return respond_failure(exchange, chosen.error());
     model = std::move(*chosen);
   }
-  auto found = house.bus.catalog().find(model, address.version);
+  auto found = state.bus.catalog().find(model, address.version);
   if (!found) return respond_failure(exchange, found.error());
-  exchange.ledger().model = (*found)->spec.name;
-  exchange.respond(200, kBinary, write_metadata((*found)->spec, house.server()));
+  exchange.record().model = (*found)->spec.name;
+  exchange.respond(200, kBinary, write_metadata((*found)->spec, state.server()));
 }
 
 bool says_json(const Exchange& exchange) {
@@ -214,13 +214,13 @@ bool says_json(const Exchange& exchange) {
 }
 
 // `read`: where the strings have been read already.
-void go_on(House& house, Exchange& exchange, const Address& address, const fb::Request& request,
+void go_on(GraphPipeState& state, Exchange& exchange, const Address& address, const fb::Request& request,
            const base::Bytes& body, const ReadBody* read) {
-  if (request.req() && request.req_type() == fb::Req_MetadataRequest) return metadata(house, exchange, address);
+  if (request.req() && request.req_type() == fb::Req_MetadataRequest) return metadata(state, exchange, address);
   auto* infer = request.req() ? request.req_as_InferRequest() : nullptr;
   if (!infer)
     return respond_failure(exchange, base::invalid("the request is neither an InferRequest nor a MetadataRequest"));
-  auto reader = std::make_unique<Inference>(house, exchange);
+  auto reader = std::make_unique<Inference>(state, exchange);
   Inference& inference = *reader;
   exchange.attach(std::move(reader));
   inference.begin(*infer, body, address, read);
@@ -233,29 +233,29 @@ void refuse(Exchange& exchange, const Status& status) {
   respond_failure(exchange, status);
 }
 
-void read_elsewhere(House& house, Exchange& exchange, Address address, base::Bytes body) {
-  auto then = [&house, &exchange, address](const Status& sent, std::unique_ptr<base::Errand> errand) {
+void read_elsewhere(GraphPipeState& state, Exchange& exchange, Address address, base::Bytes body) {
+  auto then = [&state, &exchange, address](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
     if (!sent.ok()) return respond_failure(exchange, sent);
-    auto& read = static_cast<ReadBody&>(*errand);
+    auto& read = static_cast<ReadBody&>(*task);
     if (!read.status.ok()) return refuse(exchange, read.status);
-    go_on(house, exchange, address, *read.request, read.body, &read);
+    go_on(state, exchange, address, *read.request, read.body, &read);
   };
   const size_t size = body.size();
-  wire::send_away(*house.options.errands, std::make_unique<ReadBody>(std::move(body), house), size,
-                  wire::Errands::Part::kRequest, exchange, std::move(then));
+  wire::send_away(*state.options.offload, std::make_unique<ReadBody>(std::move(body), state), size,
+                  wire::Offload::Part::kRequest, exchange, std::move(then));
 }
 
 }  // namespace
 
-void post(House& house, Exchange& exchange, const wire::PathArgs& args) {
+void post(GraphPipeState& state, Exchange& exchange, const wire::PathArgs& args) {
   base::Bytes body = exchange.content();
   if (reinterpret_cast<uintptr_t>(body.data()) % 4 != 0) body = base::Bytes::copy_of(body.view());
   Address address{std::string(args["model"]), std::string(args["version"])};
-  if (house.options.errands && body.size() > wire::kLongBody)
-    return read_elsewhere(house, exchange, std::move(address), std::move(body));
-  auto request = verify(body, house.options.max_body);
+  if (state.options.offload && body.size() > wire::kLongBody)
+    return read_elsewhere(state, exchange, std::move(address), std::move(body));
+  auto request = verify(body, state.options.max_body);
   if (!request) return refuse(exchange, request.error());
-  go_on(house, exchange, address, **request, body, nullptr);
+  go_on(state, exchange, address, **request, body, nullptr);
 }
 
 }  // namespace weir::graphpipe

@@ -1,6 +1,6 @@
 // Health and metadata: the calls that are answered at once.
-#include "dialects/grps/house.h"
 #include "dialects/grps/mapping.h"
+#include "dialects/grps/state.h"
 #include "marshal/json_tensor.h"
 
 namespace weir::grps {
@@ -33,32 +33,32 @@ void set_text(Message& reply, std::string yaml) {
 
 }  // namespace
 
-Status House::readiness() const {
+Status GrpsState::readiness() const {
   if (!ready()) return base::failure(base::Code::kUnavailable, "the server is not ready");
   if (!presence.online.load()) return base::failure(base::Code::kUnavailable, "the server is offline");
   return {};
 }
 
-Status go_online(House& house, const Message&, Message&) {
-  house.presence.online.store(true);
+Status go_online(GrpsState& state, const Message&, Message&) {
+  state.presence.online.store(true);
   return {};
 }
 
-Status go_offline(House& house, const Message&, Message&) {
-  house.presence.online.store(false);
+Status go_offline(GrpsState& state, const Message&, Message&) {
+  state.presence.online.store(false);
   return {};
 }
 
-Status check_liveness(House&, const Message&, Message&) { return {}; }
+Status check_liveness(GrpsState&, const Message&, Message&) { return {}; }
 
-Status check_readiness(House& house, const Message&, Message&) { return house.readiness(); }
+Status check_readiness(GrpsState& state, const Message&, Message&) { return state.readiness(); }
 
-Status server_metadata(House& house, const Message&, Message& reply) {
+Status server_metadata(GrpsState& state, const Message&, Message& reply) {
   std::string out;
   line(out, "name", "weir");
-  line(out, "version", house.options.server_version);
-  if (!house.options.default_model.empty()) line(out, "default_model", house.options.default_model);
-  const auto& index = house.bus.catalog().index;
+  line(out, "version", state.options.server_version);
+  if (!state.options.default_model.empty()) line(out, "default_model", state.options.default_model);
+  const auto& index = state.bus.catalog().index;
   out += index.empty() ? "models: []\n" : "models:\n";
   for (const auto& row : index) {
     line(out, "- name", row.name);
@@ -70,9 +70,9 @@ Status server_metadata(House& house, const Message&, Message& reply) {
   return {};
 }
 
-Status model_metadata(House& house, const Message& request, Message& reply) {
+Status model_metadata(GrpsState& state, const Message& request, Message& reply) {
   std::string_view name = request.kind == Kind::kStr ? request.data.view() : std::string_view(request.model);
-  auto found = find_model(house.bus.catalog(), name, house.options.default_model);
+  auto found = find_model(state.bus.catalog(), name, state.options.default_model);
   if (!found) return found.error();
   const msg::ModelSpec& spec = (*found)->spec;
   std::string out;

@@ -17,15 +17,15 @@ using base::Status;
 using msg::Tensor;
 using wire::Exchange;
 
-class CustomInference final : public wire::Reader, public Inference {
+class CustomInference final : public wire::ExchangeListener, public Inference {
  public:
-  CustomInference(House& house, Exchange& exchange, const RouteSpec& spec)
-      : Inference(house, exchange), route_(spec), parts_(house, exchange) {}
+  CustomInference(GrpsState& state, Exchange& exchange, const RouteSpec& spec)
+      : Inference(state, exchange), route_(spec), parts_(state, exchange) {}
 
   void begin(const wire::PathArgs& args) {
     Status status = fill(args);
     if (status.ok()) status = start();
-    if (!status.ok()) leave(), respond_error(house_, exchange_, route_, status);
+    if (!status.ok()) leave(), respond_error(state_, exchange_, route_, status);
   }
   void on_drain(Exchange&) override { repay(); }
   void on_close(Exchange&, bool) override { leave(); }
@@ -37,7 +37,7 @@ class CustomInference final : public wire::Reader, public Inference {
     streaming_ = *streaming;
     std::string model = route_.model.empty() ? exchange_.request().query_value("model") : route_.model;
     Status status = find(model, streaming_ ? Answers::kMany : Answers::kOne);
-    RouteInputs inputs(exchange_, args, house_.slabs);
+    RouteInputs inputs(exchange_, args, state_.slabs);
     for (const auto& [input, source] : route_.inputs)
       if (status.ok()) status = inputs.fill(input, source, spec(), call());
     return status;
@@ -61,9 +61,9 @@ class CustomInference final : public wire::Reader, public Inference {
   }
 
   base::Bytes framed(const base::Bytes& part) const {
-    if (!route_.raw_output.empty() || house_.options.stream_format == StreamFormat::kGrps) return part;
+    if (!route_.raw_output.empty() || state_.options.stream_format == StreamFormat::kGrps) return part;
     std::string out;
-    if (house_.options.stream_format == StreamFormat::kSse)
+    if (state_.options.stream_format == StreamFormat::kSse)
       wire::append_sse(out, part.view());
     else
       out.append(part.view()) += '\n';
@@ -73,7 +73,7 @@ class CustomInference final : public wire::Reader, public Inference {
   void ended(Status status) override {
     if (streaming_ && (status.ok() || exchange_.responding())) return end_stream(status);
     if (status.ok() && !answer_) status = base::failure(base::Code::kInternal, "the model gave no answer");
-    if (!status.ok()) return respond_error(house_, exchange_, route_, status);
+    if (!status.ok()) return respond_error(state_, exchange_, route_, status);
     exchange_.respond(int(route_.status), content_type(route_), std::move(*answer_), Exchange::Compress::kIfAccepted);
   }
 
@@ -82,7 +82,7 @@ class CustomInference final : public wire::Reader, public Inference {
     parts_.open(route_.stream_content_type);
     if (status.ok() || route_.error_body.empty()) return parts_.end(status);
     parts_.raw(framed(base::Bytes::adopt(render_error(route_, status))));
-    exchange_.ledger().code = status.code;
+    exchange_.record().code = status.code;
     exchange_.end();
   }
 
@@ -95,21 +95,21 @@ class CustomInference final : public wire::Reader, public Inference {
 }  // namespace
 
 void CustomRoute::serve(Exchange& exchange, const wire::PathArgs& args) {
-  auto reader = std::make_unique<CustomInference>(house_, exchange, spec_);
+  auto reader = std::make_unique<CustomInference>(state_, exchange, spec_);
   CustomInference& inference = *reader;
   exchange.attach(std::move(reader));
   inference.begin(args);
 }
 
 bool CustomRoute::refuse(Exchange& exchange, const Status& why) {
-  respond_error(house_, exchange, spec_, why);
+  respond_error(state_, exchange, spec_, why);
   return true;
 }
 
-void add_custom_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<CustomRoute>>& services) {
-  for (const RouteSpec& spec : house.options.routes) {
-    auto* service = services.emplace_back(std::make_unique<CustomRoute>(house, spec)).get();
-    wire::Plan plan{spec.method == "GET" ? wire::BodyPlan::kIgnore : wire::BodyPlan::kWhole, house.options.max_body};
+void add_custom_routes(GrpsState& state, wire::Router& router, std::vector<std::unique_ptr<CustomRoute>>& services) {
+  for (const RouteSpec& spec : state.options.routes) {
+    auto* service = services.emplace_back(std::make_unique<CustomRoute>(state, spec)).get();
+    wire::Plan plan{spec.method == "GET" ? wire::BodyPlan::kIgnore : wire::BodyPlan::kWhole, state.options.max_body};
     router.add({spec.method, spec.path, service, kRest, plan, wire::Permission::kInfer});
   }
 }

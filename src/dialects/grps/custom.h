@@ -4,23 +4,23 @@
 #include <memory>
 #include <vector>
 
-#include "dialects/grps/house.h"
+#include "dialects/grps/state.h"
 #include "wire/router.h"
 
 namespace weir::grps {
 
 class CustomRoute final : public wire::Service {
  public:
-  CustomRoute(House& house, const RouteSpec& spec) : house_(house), spec_(spec) {}
+  CustomRoute(GrpsState& state, const RouteSpec& spec) : state_(state), spec_(spec) {}
   void serve(wire::Exchange& exchange, const wire::PathArgs& args) override;
   bool refuse(wire::Exchange& exchange, const base::Status& why) override;
 
  private:
-  House& house_;
+  GrpsState& state_;
   const RouteSpec& spec_;  // of house.options
 };
 
 // Registers those of house.options; `services` keeps what was registered.
-void add_custom_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<CustomRoute>>& services);
+void add_custom_routes(GrpsState& state, wire::Router& router, std::vector<std::unique_ptr<CustomRoute>>& services);
 
 }  // namespace weir::grps

@@ -79,13 +79,13 @@ std::string_view media_type(std::string_view content_type) {
 
 }  // namespace
 
-bool Form::is_one(std::string_view content_type) {
+bool FormData::is_one(std::string_view content_type) {
   std::string_view type = media_type(content_type);
   return same_text(type, kUrlencoded) || same_text(type, kMultipart);
 }
 
-base::Result<Form> Form::read(std::string_view content_type, const base::Bytes& body) {
-  Form form;
+base::Result<FormData> FormData::read(std::string_view content_type, const base::Bytes& body) {
+  FormData form;
   Status status;
   std::string_view type = media_type(content_type);
   if (same_text(type, kUrlencoded))
@@ -99,12 +99,12 @@ base::Result<Form> Form::read(std::string_view content_type, const base::Bytes& 
   return form;
 }
 
-const Form::Field* Form::find(std::string_view name) const {
+const FormData::Field* FormData::find(std::string_view name) const {
   auto at = std::find_if(fields_.begin(), fields_.end(), [&](const Field& f) { return f.name == name; });
   return at == fields_.end() ? nullptr : &*at;
 }
 
-Status Form::read_pairs(std::string_view body) {
+Status FormData::read_pairs(std::string_view body) {
   while (!body.empty()) {
     std::string_view pair = take_until(body, "&");
     if (pair.empty()) continue;
@@ -115,7 +115,7 @@ Status Form::read_pairs(std::string_view body) {
   return {};
 }
 
-Status Form::read_parts(std::string_view boundary, const base::Bytes& body) {
+Status FormData::read_parts(std::string_view boundary, const base::Bytes& body) {
   if (boundary.empty() || boundary.size() > kLongestBoundary)
     return invalid("multipart/form-data needs a boundary of 1 to 70 characters");
   std::string delimiter = "\r\n--" + std::string(boundary);
@@ -140,7 +140,7 @@ Status Form::read_parts(std::string_view boundary, const base::Bytes& body) {
   return {};
 }
 
-Status Form::read_part(std::string_view head, base::Bytes octets) {
+Status FormData::read_part(std::string_view head, base::Bytes octets) {
   Field field{{}, std::move(octets), Field::Type::kText};
   bool disposed = false;
   while (!head.empty()) {

@@ -1,4 +1,4 @@
-// Form: the fields of a request that a web page, or `curl -d k=v` and `curl -F k=@file`, sends.
+// FormData: the fields of a request that a web page, or `curl -d k=v` and `curl -F k=@file`, sends.
 //
 //   application/x-www-form-urlencoded   k=v&k=v, '+' a blank, %XX a byte; a '%' that begins no escape is itself
 //   multipart/form-data; boundary=B     RFC 7578:
@@ -18,7 +18,7 @@
 
 namespace weir::grps {
 
-class Form {
+class FormData {
  public:
   static constexpr size_t kMaxFields = 256, kMaxPartHead = 8 << 10;
 
@@ -32,7 +32,7 @@ class Form {
   // Whether a body of this Content-Type is a form.
   static bool is_one(std::string_view content_type);
   // Errors: INVALID_ARGUMENT, also for a Content-Type that is no form's.
-  static base::Result<Form> read(std::string_view content_type, const base::Bytes& body);
+  static base::Result<FormData> read(std::string_view content_type, const base::Bytes& body);
 
   // The first field of that name; null where there is none.
   const Field* find(std::string_view name) const;

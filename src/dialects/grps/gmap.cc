@@ -44,14 +44,14 @@ Status into(Map map, Tensor& t, base::SlabSource& slabs) { return marshal::cast(
 
 }  // namespace
 
-const AskedMaps::Entry* AskedMaps::find(std::string_view input) const {
-  auto at = std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.input == input; });
+const AskedMaps::AskedMap* AskedMaps::find(std::string_view input) const {
+  auto at = std::find_if(entries.begin(), entries.end(), [&](const AskedMap& e) { return e.input == input; });
   return at == entries.end() ? nullptr : &*at;
 }
 
 bool AskedMaps::prefers_bytes() const {
   auto in = [&](Map map) {
-    return std::any_of(entries.begin(), entries.end(), [&](const Entry& e) { return e.map == map; });
+    return std::any_of(entries.begin(), entries.end(), [&](const AskedMap& e) { return e.map == map; });
   };
   return in(Map::kBytes) && !in(Map::kText);
 }
@@ -78,7 +78,7 @@ AskedMaps name_inputs(Message& message, const msg::ModelSpec& spec) {
 Status sort_into_maps(const AskedMaps& asked, base::SlabSource& slabs, Message& message) {
   message.maps.clear();
   for (Tensor& t : message.tensors) {
-    const AskedMaps::Entry* entry = asked.find(t.name);
+    const AskedMaps::AskedMap* entry = asked.find(t.name);
     Map best = nearest(t.dtype);
     if (kin(best) == Kin::kBytes) {
       bool bytes =

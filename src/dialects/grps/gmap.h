@@ -15,13 +15,13 @@ namespace weir::grps {
 
 // Which entry each input was, so that an output of that name is answered under the same key in the same map.
 struct AskedMaps {
-  struct Entry {
+  struct AskedMap {
     std::string input, key;
     Map map;
   };
-  std::vector<Entry> entries;
+  std::vector<AskedMap> entries;
 
-  const Entry* find(std::string_view input) const;
+  const AskedMap* find(std::string_view input) const;
   // Where bytes go that nobody has asked for: into s_s where they are UTF-8, unless all bytes of the request came in
   // s_b.
   bool prefers_bytes() const;

@@ -14,7 +14,7 @@ using base::Status;
 void finish(wire::Rpc& rpc, const Status& status) {
   bool expired = status.code == base::Code::kDeadlineExceeded;
   rpc.finish(expired ? status : Status{});
-  rpc.exchange().ledger().code = status.code;
+  rpc.exchange().record().code = status.code;
 }
 void answer(wire::Rpc& rpc, const Status& status, const Message& reply = {}) {
   rpc.send(write_pb(status, reply));
@@ -24,25 +24,25 @@ void answer(wire::Rpc& rpc, const Status& status, const Message& reply = {}) {
 template <ControlCall call_it>
 class Control final : public Method {
  public:
-  explicit Control(House& house) : house_(house) {}
+  explicit Control(GrpsState& state) : state_(state) {}
   void call(wire::Rpc& rpc, base::Bytes bytes) override {
     Message request, reply;
-    Status status = read_pb(bytes, house_.slabs, request);
-    if (status.ok()) status = call_it(house_, request, reply);
+    Status status = read_pb(bytes, state_.slabs, request);
+    if (status.ok()) status = call_it(state_, request, reply);
     answer(rpc, status, reply);
   }
 
  private:
-  House& house_;
+  GrpsState& state_;
 };
 
-class RpcPrediction : public wire::RpcReader, public Prediction {
+class RpcPrediction : public wire::RpcListener, public Prediction {
  public:
-  RpcPrediction(House& house, wire::Rpc& rpc) : Prediction(house, rpc.exchange()), rpc_(rpc) {}
+  RpcPrediction(GrpsState& state, wire::Rpc& rpc) : Prediction(state, rpc.exchange()), rpc_(rpc) {}
 
   void begin(const base::Bytes& bytes, Answers answers) {
     Message message;
-    Status status = read_pb(bytes, house_.slabs, message);
+    Status status = read_pb(bytes, state_.slabs, message);
     if (status.ok()) {
       call().deadline = rpc_.deadline();
       status = ask(std::move(message), "", answers);
@@ -92,21 +92,21 @@ class Streamed final : public RpcPrediction {
 template <class T>
 class Predict final : public Method {
  public:
-  explicit Predict(House& house) : house_(house) {}
+  explicit Predict(GrpsState& state) : state_(state) {}
   void call(wire::Rpc& rpc, base::Bytes bytes) override {
-    auto reader = std::make_unique<T>(house_, rpc);
+    auto reader = std::make_unique<T>(state_, rpc);
     T& prediction = *reader;
     rpc.attach(std::move(reader));
     prediction.begin(bytes, T::kAnswers);
   }
 
  private:
-  House& house_;
+  GrpsState& state_;
 };
 
 }  // namespace
 
-void add_calls(House& house, wire::RpcServer& rpcs, std::vector<std::unique_ptr<Method>>& methods) {
+void add_calls(GrpsState& state, wire::RpcServer& rpcs, std::vector<std::unique_ptr<Method>>& methods) {
   // The descriptor by its generated class, so that the linker keeps it for JSON and reflection.
   const std::string type = ::grps::protos::v1::GrpsMessage::descriptor()->full_name();
   using wire::Permission;
@@ -115,14 +115,14 @@ void add_calls(House& house, wire::RpcServer& rpcs, std::vector<std::unique_ptr<
     rpcs.add({std::string(Grps::kService), name, kind, method.get(), type, type, kGrpc, permission});
     methods.push_back(std::move(method));
   };
-  add("Online", Permission::kAdmin, std::make_unique<Control<go_online>>(house));
-  add("Offline", Permission::kAdmin, std::make_unique<Control<go_offline>>(house));
-  add("CheckLiveness", Permission::kRead, std::make_unique<Control<check_liveness>>(house));
-  add("CheckReadiness", Permission::kRead, std::make_unique<Control<check_readiness>>(house));
-  add("ServerMetadata", Permission::kRead, std::make_unique<Control<server_metadata>>(house));
-  add("ModelMetadata", Permission::kRead, std::make_unique<Control<model_metadata>>(house));
-  add("Predict", Permission::kInfer, std::make_unique<Predict<Unary>>(house));
-  add("PredictStreaming", Permission::kInfer, std::make_unique<Predict<Streamed>>(house), wire::RpcKind::kServerStream);
+  add("Online", Permission::kAdmin, std::make_unique<Control<go_online>>(state));
+  add("Offline", Permission::kAdmin, std::make_unique<Control<go_offline>>(state));
+  add("CheckLiveness", Permission::kRead, std::make_unique<Control<check_liveness>>(state));
+  add("CheckReadiness", Permission::kRead, std::make_unique<Control<check_readiness>>(state));
+  add("ServerMetadata", Permission::kRead, std::make_unique<Control<server_metadata>>(state));
+  add("ModelMetadata", Permission::kRead, std::make_unique<Control<model_metadata>>(state));
+  add("Predict", Permission::kInfer, std::make_unique<Predict<Unary>>(state));
+  add("PredictStreaming", Permission::kInfer, std::make_unique<Predict<Streamed>>(state), wire::RpcKind::kServerStream);
 }
 
 }  // namespace weir::grps

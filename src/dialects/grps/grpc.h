@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "dialects/grps/house.h"
+#include "dialects/grps/state.h"
 #include "wire/rpc.h"
 
 namespace weir::grps {
@@ -17,6 +17,6 @@ class Method : public wire::RpcMethod {
 };
 
 // Registers them; `methods` keeps what was registered.
-void add_calls(House& house, wire::RpcServer& rpcs, std::vector<std::unique_ptr<Method>>& methods);
+void add_calls(GrpsState& state, wire::RpcServer& rpcs, std::vector<std::unique_ptr<Method>>& methods);
 
 }  // namespace weir::grps

@@ -4,20 +4,20 @@
 
 #include "dialects/grps/custom.h"
 #include "dialects/grps/grpc.h"
-#include "dialects/grps/house.h"
 #include "dialects/grps/rest.h"
+#include "dialects/grps/state.h"
 
 namespace weir::grps {
 
 struct Grps::Parts {
   // One shard's timer feeds the monitor of all.
   void tick() {
-    timer = house.bus.env().at(house.bus.env().now() + std::chrono::seconds(1), [this] { tick(); });
-    house.monitor.tick(house.bus.env().now());
+    timer = state.bus.env().at(state.bus.env().now() + std::chrono::seconds(1), [this] { tick(); });
+    state.monitor.tick(state.bus.env().now());
   }
-  ~Parts() { house.bus.env().cancel(timer); }
+  ~Parts() { state.bus.env().cancel(timer); }
 
-  House house;
+  GrpsState state;
   std::vector<std::unique_ptr<Endpoint>> services;
   std::vector<std::unique_ptr<Method>> methods;
   std::vector<std::unique_ptr<CustomRoute>> custom;
@@ -26,14 +26,14 @@ struct Grps::Parts {
 
 Grps::Grps(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs, Presence& presence,
            Monitor& monitor, std::function<bool()> ready, Options options)
-    : parts_(new Parts{House{bus, slabs, presence, monitor, std::move(ready), std::move(options)},
+    : parts_(new Parts{GrpsState{bus, slabs, presence, monitor, std::move(ready), std::move(options)},
                        {},
                        {},
                        {},
                        base::TimerId::kNone}) {
-  add_routes(parts_->house, router, parts_->services);
-  add_custom_routes(parts_->house, router, parts_->custom);
-  add_calls(parts_->house, rpcs, parts_->methods);
+  add_routes(parts_->state, router, parts_->services);
+  add_custom_routes(parts_->state, router, parts_->custom);
+  add_calls(parts_->state, rpcs, parts_->methods);
   if (monitor.claim()) parts_->tick();
 }
 

@@ -20,11 +20,11 @@ Status too_often(const msg::ModelSpec& spec, std::string_view what) {
 }  // namespace
 
 Status Inference::find(std::string_view model, Answers answers) {
-  auto found = find_model(house_.bus.catalog(), model, house_.options.default_model);
+  auto found = find_model(state_.bus.catalog(), model, state_.options.default_model);
   if (!found) return found.error();
   served_ = *found;
   answers_ = answers;
-  exchange_.ledger().model = served_->spec.name;
+  exchange_.record().model = served_->spec.name;
   if (answers == Answers::kOne && served_->spec.decoupled) return too_often(spec(), "may answer any number of times");
   call().model = served_->spec.name;
   call().version = served_->spec.version;
@@ -76,7 +76,7 @@ Status Inference::take(msg::Outputs& outputs) {
 }
 
 void Inference::close(const msg::Call& call, Status status) {
-  marshal::note(exchange_.ledger(), call);
+  marshal::note(exchange_.record(), call);
   ended(std::move(status));
 }
 
@@ -84,14 +84,14 @@ Status Prediction::ask(Message&& message, std::string_view model, Answers answer
   named_ = !message.model.empty();
   std::string named = message.model.empty() ? std::string(model) : std::move(message.model);
   Status status = find(named, answers);
-  if (status.ok()) status = place(std::move(message), spec(), house_.slabs, call(), asked_);
+  if (status.ok()) status = place(std::move(message), spec(), state_.slabs, call(), asked_);
   if (status.ok()) return start();
   leave();
   return status;
 }
 
 Status Prediction::answered(std::vector<msg::Tensor> outputs, More more) {
-  auto reply = gather(asked_, array, std::move(outputs), house_.slabs);
+  auto reply = gather(asked_, array, std::move(outputs), state_.slabs);
   if (!reply) return std::move(reply).error();
   if (named_) reply->model = spec().name + "-" + spec().version;
   replied(std::move(*reply), more);

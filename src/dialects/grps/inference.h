@@ -2,8 +2,8 @@
 #pragma once
 
 #include "bus/owned_call.h"
-#include "dialects/grps/house.h"
 #include "dialects/grps/mapping.h"
+#include "dialects/grps/state.h"
 #include "msg/call.h"
 #include "wire/exchange.h"
 
@@ -13,7 +13,7 @@ namespace weir::grps {
 // exactly one ended(), unless it leaves first. Destroying a started Inference leaves.
 class Inference : public msg::Sink {
  public:
-  Inference(House& house, wire::Exchange& exchange) : house_(house), exchange_(exchange), call_(house.bus) {}
+  Inference(GrpsState& state, wire::Exchange& exchange) : state_(state), exchange_(exchange), call_(state.bus) {}
   virtual ~Inference() = default;
 
   // How often the model may answer this request. Models that may answer any number of times want kMany; of those that
@@ -38,7 +38,7 @@ class Inference : public msg::Sink {
   // The last word: OK, or why there is no (further) answer. The Inference may be destroyed from here on.
   virtual void ended(base::Status status) = 0;
 
-  House& house_;
+  GrpsState& state_;
   wire::Exchange& exchange_;
 
  private:

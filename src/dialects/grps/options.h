@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace weir::wire {
-class Errands;
+class Offload;
 }
 
 namespace weir::grps {
@@ -60,7 +60,7 @@ struct Options {
   std::string default_model;  // "" = none, unless there is only one model
   std::vector<RouteSpec> routes;
   uint64_t max_body = 64 << 20;      // of one HTTP request
-  wire::Errands* errands = nullptr;  // who reads and writes long JSON; null: the shard
+  wire::Offload* offload = nullptr;  // who reads and writes long JSON; null: the shard
 };
 
 }  // namespace weir::grps

@@ -7,7 +7,7 @@
 #include "grps_monitor_page.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
-#include "wire/errands.h"
+#include "wire/offload.h"
 
 namespace weir::grps {
 namespace {
@@ -18,35 +18,35 @@ using wire::Exchange;
 // How a 404 or 405 below /grps/ is worded.
 void respond_stray(Exchange& exchange, int http, std::string_view text) {
   Status status = base::failure(base::code_from_http(http), std::string(text));
-  exchange.ledger().code = status.code;
+  exchange.record().code = status.code;
   exchange.respond(http, "application/json", base::Bytes::adopt(write_json(status, {})));
 }
 
 template <ControlCall call>
-void control(House& house, Exchange& exchange) {
+void control(GrpsState& state, Exchange& exchange) {
   Message request, reply;
   Status status;
   // A body that says nothing, or {}, or is not JSON at all, asks as much as none; only metadata reads it.
   if (call == model_metadata && !exchange.content().empty())
-    status = read_json(exchange.content().view(), house.slabs, request);
+    status = read_json(exchange.content().view(), state.slabs, request);
   if (request.model.empty()) request.model = exchange.request().query_value("model");
-  if (status.ok()) status = call(house, request, reply);
-  respond(house, exchange, status, reply);
+  if (status.ok()) status = call(state, request, reply);
+  respond(state, exchange, status, reply);
 }
 
-void monitor_series(House& house, Exchange& exchange) {
+void monitor_series(GrpsState& state, Exchange& exchange) {
   // As the reference server's page asks for it: "name=*fail_rate(%)", a '%' that begins no escape.
   std::string name = query_field(exchange.request().query(), "name");
-  auto series = house.monitor.series(name);
-  if (!series) return respond(house, exchange, base::failure(base::Code::kNotFound, "no series '" + name + "'"));
+  auto series = state.monitor.series(name);
+  if (!series) return respond(state, exchange, base::failure(base::Code::kNotFound, "no series '" + name + "'"));
   exchange.respond(200, "application/json", base::Bytes::adopt(std::move(*series)), Exchange::Compress::kIfAccepted);
 }
 
-void monitor_batches(House& house, Exchange& exchange) {
+void monitor_batches(GrpsState& state, Exchange& exchange) {
   const auto& request = exchange.request();
-  auto batches = batches_json(house.bus.catalog(), request.query_value("model"), request.query_value("version"),
-                              house.bus.env().now());
-  if (!batches) return respond(house, exchange, batches.error());
+  auto batches = batches_json(state.bus.catalog(), request.query_value("model"), request.query_value("version"),
+                              state.bus.env().now());
+  if (!batches) return respond(state, exchange, batches.error());
   exchange.respond(200, "application/json", base::Bytes::adopt(std::move(*batches)), Exchange::Compress::kIfAccepted);
 }
 
@@ -64,12 +64,12 @@ std::string html(std::string_view text) {
 }
 
 // Names and values of now: a page for a browser, JSON for everything else that asks for it.
-void monitor_metrics(House& house, Exchange& exchange) {
+void monitor_metrics(GrpsState& state, Exchange& exchange) {
   bool json = exchange.request().fields.find("accept").find("application/json") != std::string_view::npos;
   std::string out = json ? "{"
                          : "<!doctype html><meta charset=utf-8><title>weir: metrics</title>"
                            "<p><a href=\"/grps/v1/\">charts</a></p><table>\n";
-  for (const auto& [name, last] : house.monitor.rows()) {
+  for (const auto& [name, last] : state.monitor.rows()) {
     if (json) {
       if (out.size() > 1) out += ',';
       marshal::write_string(out, name);
@@ -87,7 +87,7 @@ void monitor_metrics(House& house, Exchange& exchange) {
 }
 
 // Charts of the series, drawn in the browser.
-void monitor_page(House&, Exchange& exchange) {
+void monitor_page(GrpsState&, Exchange& exchange) {
   wire::Response response;
   response.fields.add("content-type", "text/html; charset=utf-8");
   response.fields.add("content-security-policy",
@@ -117,7 +117,7 @@ constexpr uint64_t kControlBody = 64 << 10;
 // So many bytes of JSON, by most_json(), are written on the shard: 5 ms at most.
 constexpr uint64_t kLongAnswer = 512 << 10;
 
-class WriteJson final : public base::Errand {
+class WriteJson final : public base::OffloadTask {
  public:
   WriteJson(Exchange& exchange, const Status& status, Message reply)
       : room(exchange), status_(status), reply_(std::move(reply)) {}
@@ -134,43 +134,43 @@ class WriteJson final : public base::Errand {
   const Message reply_;
 };
 
-void write_elsewhere(const House& house, Exchange& exchange, const Status& status, Message&& reply) {
+void write_elsewhere(const GrpsState& state, Exchange& exchange, const Status& status, Message&& reply) {
   const uint64_t most = most_json(reply);
   auto write = std::make_unique<WriteJson>(exchange, status, std::move(reply));
-  if (!write->room.take(most)) return respond(house, exchange, wire::no_room_for_answer(), {});
-  auto then = [&house, &exchange, status](const Status& sent, std::unique_ptr<base::Errand> errand) {
-    if (!sent.ok()) return respond(house, exchange, sent, {});
-    auto& written = static_cast<WriteJson&>(*errand);
-    if (!written.failed.ok()) return respond(house, exchange, written.failed, {});
+  if (!write->room.take(most)) return respond(state, exchange, wire::no_room_for_answer(), {});
+  auto then = [&state, &exchange, status](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
+    if (!sent.ok()) return respond(state, exchange, sent, {});
+    auto& written = static_cast<WriteJson&>(*task);
+    if (!written.failed.ok()) return respond(state, exchange, written.failed, {});
     auto json = base::Bytes::adopt(std::move(written.json));
-    if (!written.room.settle(json)) return respond(house, exchange, wire::no_room_for_answer(), {});
-    respond(exchange, status, http_of(house, status), "application/json", std::move(json));
+    if (!written.room.settle(json)) return respond(state, exchange, wire::no_room_for_answer(), {});
+    respond(exchange, status, http_of(state, status), "application/json", std::move(json));
   };
-  wire::send_away(*house.options.errands, std::move(write), most, wire::Errands::Part::kAnswer, exchange,
+  wire::send_away(*state.options.offload, std::move(write), most, wire::Offload::Part::kAnswer, exchange,
                   std::move(then));
 }
 
 }  // namespace
 
-int http_of(const House& house, const Status& status) {
-  return house.options.http_status == HttpStatus::kReal ? code_of(status) : 200;
+int http_of(const GrpsState& state, const Status& status) {
+  return state.options.http_status == HttpStatus::kReal ? code_of(status) : 200;
 }
 
-void respond(const House& house, Exchange& exchange, const Status& status, Message reply) {
-  int http = http_of(house, status);
+void respond(const GrpsState& state, Exchange& exchange, const Status& status, Message reply) {
+  int http = http_of(state, status);
   if (status.ok() && reply.kind == Kind::kBin)
     return respond(exchange, status, http, "application/octet-stream", reply.data);
   const uint64_t most = most_json(reply);
-  if (most > kLongAnswer && house.options.errands) return write_elsewhere(house, exchange, status, std::move(reply));
+  if (most > kLongAnswer && state.options.offload) return write_elsewhere(state, exchange, status, std::move(reply));
   wire::AnswerRoom room(exchange);
-  if (!room.take(most)) return respond(house, exchange, wire::no_room_for_answer(), {});
+  if (!room.take(most)) return respond(state, exchange, wire::no_room_for_answer(), {});
   auto json = base::Bytes::adopt(write_json(status, reply));
-  if (!room.settle(json)) return respond(house, exchange, wire::no_room_for_answer(), {});
+  if (!room.settle(json)) return respond(state, exchange, wire::no_room_for_answer(), {});
   respond(exchange, status, http, "application/json", std::move(json));
 }
 
 void respond(Exchange& exchange, const Status& status, int http, std::string_view type, base::Bytes body) {
-  exchange.ledger().code = status.code;
+  exchange.record().code = status.code;
   if (http != 429 && http != 503) return exchange.respond(http, type, std::move(body), Exchange::Compress::kIfAccepted);
   wire::Response response;
   response.status = http;
@@ -179,18 +179,18 @@ void respond(Exchange& exchange, const Status& status, int http, std::string_vie
   exchange.respond(std::move(response), std::move(body));
 }
 
-void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services) {
+void add_routes(GrpsState& state, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services) {
   for (const Row& row : kControls) {
-    auto* service = services.emplace_back(std::make_unique<Endpoint>(house, row.serve)).get();
+    auto* service = services.emplace_back(std::make_unique<Endpoint>(state, row.serve)).get();
     router.add({"GET", row.path, service, kRest, {wire::BodyPlan::kIgnore}, row.permission});
     router.add({"POST", row.path, service, kRest, {wire::BodyPlan::kWhole, kControlBody}, row.permission});
   }
-  auto* service = services.emplace_back(std::make_unique<Endpoint>(house, predict)).get();
+  auto* service = services.emplace_back(std::make_unique<Endpoint>(state, predict)).get();
   router.add({"POST",
               "/grps/v1/infer/predict",
               service,
               kRest,
-              {wire::BodyPlan::kWhole, house.options.max_body},
+              {wire::BodyPlan::kWhole, state.options.max_body},
               Permission::kInfer});
   const Row pages[] = {{"/grps/v1/monitor/series", monitor_series},
                        {"/grps/v1/monitor/metrics", monitor_metrics},
@@ -199,7 +199,7 @@ void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<
                        {"/grps/v1", monitor_page},
                        {"/grps/v1/", monitor_page}};
   for (const Row& row : pages) {
-    auto* page = services.emplace_back(std::make_unique<Endpoint>(house, row.serve)).get();
+    auto* page = services.emplace_back(std::make_unique<Endpoint>(state, row.serve)).get();
     router.add({"GET", row.path, page, "grps-monitor", {wire::BodyPlan::kIgnore}, row.permission});
   }
   router.error_form("/grps/", respond_stray);

@@ -5,7 +5,7 @@
 #include "dialects/grps/inference.h"
 #include "dialects/grps/rest.h"
 #include "dialects/grps/stream.h"
-#include "wire/errands.h"
+#include "wire/offload.h"
 #include "wire/text.h"
 
 namespace weir::grps {
@@ -14,9 +14,9 @@ namespace {
 using base::Status;
 using wire::Exchange;
 
-Status read_body(House& house, const Exchange& exchange, Message& message) {
+Status read_body(GrpsState& state, const Exchange& exchange, Message& message) {
   switch (body_form(exchange.request())) {
-    case BodyForm::kJson: return read_json(exchange.content().view(), house.slabs, message);
+    case BodyForm::kJson: return read_json(exchange.content().view(), state.slabs, message);
     case BodyForm::kOctets:
       message.kind = Kind::kBin;
       message.data = exchange.content();
@@ -26,7 +26,7 @@ Status read_body(House& house, const Exchange& exchange, Message& message) {
   return base::invalid("Content type is not supported: application/json or application/octet-stream is expected");
 }
 
-class ReadJson final : public base::Errand {
+class ReadJson final : public base::OffloadTask {
  public:
   ReadJson(base::Bytes body, base::SlabSource& slabs) : body_(std::move(body)), slabs_(slabs) {}
   void run() override {
@@ -42,14 +42,14 @@ class ReadJson final : public base::Errand {
   base::SlabSource& slabs_;
 };
 
-class RestPredict final : public wire::Reader, public Prediction {
+class RestPredict final : public wire::ExchangeListener, public Prediction {
  public:
   using Prediction::Prediction;
   static constexpr Answers kAnswers = Answers::kOne;
 
   void begin(Status status, Message&& message, std::string_view model) {
     if (status.ok()) status = ask(std::move(message), model, kAnswers);
-    if (!status.ok()) respond(house_, exchange_, status);
+    if (!status.ok()) respond(state_, exchange_, status);
   }
   void on_close(Exchange&, bool) override { leave(); }
 
@@ -57,19 +57,19 @@ class RestPredict final : public wire::Reader, public Prediction {
   void replied(Message&& reply, More) override { reply_ = std::move(reply); }
   void ended(Status status) override {
     if (status.ok() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
-    respond(house_, exchange_, status, reply_ ? std::move(*reply_) : Message{});
+    respond(state_, exchange_, status, reply_ ? std::move(*reply_) : Message{});
   }
 
   std::optional<Message> reply_;
 };
 
-class RestStream final : public wire::Reader, public Prediction {
+class RestStream final : public wire::ExchangeListener, public Prediction {
  public:
-  RestStream(House& house, Exchange& exchange) : Prediction(house, exchange), parts_(house, exchange) {}
+  RestStream(GrpsState& state, Exchange& exchange) : Prediction(state, exchange), parts_(state, exchange) {}
 
   void begin(Status status, Message&& message, std::string_view model) {
     if (status.ok()) status = ask(std::move(message), model, Answers::kMany);
-    if (!status.ok()) respond(house_, exchange_, status);
+    if (!status.ok()) respond(state_, exchange_, status);
   }
   void on_drain(Exchange&) override { repay(); }
   void on_close(Exchange&, bool) override { leave(); }
@@ -80,7 +80,7 @@ class RestStream final : public wire::Reader, public Prediction {
     if (exchange_.backlog() <= Exchange::kHighWater) repay();
   }
   void ended(Status status) override {
-    if (!status.ok() && !exchange_.responding()) return respond(house_, exchange_, status);
+    if (!status.ok() && !exchange_.responding()) return respond(state_, exchange_, status);
     parts_.end(status);
   }
 
@@ -88,9 +88,9 @@ class RestStream final : public wire::Reader, public Prediction {
 };
 
 template <class T>
-void serve(House& house, Exchange& exchange, Status status, Message&& message, ArrayWish array,
+void serve(GrpsState& state, Exchange& exchange, Status status, Message&& message, ArrayWish array,
            std::string_view model) {
-  auto reader = std::make_unique<T>(house, exchange);
+  auto reader = std::make_unique<T>(state, exchange);
   T& request = *reader;
   request.array = array;
   exchange.attach(std::move(reader));
@@ -103,39 +103,39 @@ namespace {
 
 enum class Wish : uint8_t { kOne, kStream };
 
-void go_on(House& house, Exchange& exchange, Wish wish, Status status, Message&& message) {
+void go_on(GrpsState& state, Exchange& exchange, Wish wish, Status status, Message&& message) {
   const wire::Request& request = exchange.request();
   ArrayWish array = says_true(request.query_value("return-ndarray")) ? ArrayWish::kReturn : ArrayWish::kNo;
   if (status.ok() && wish == Wish::kStream && array == ArrayWish::kReturn)
     status = base::invalid("streaming and return-ndarray exclude each other");
   std::string model = request.query_value("model");
   if (wish == Wish::kStream)
-    serve<RestStream>(house, exchange, std::move(status), std::move(message), array, model);
+    serve<RestStream>(state, exchange, std::move(status), std::move(message), array, model);
   else
-    serve<RestPredict>(house, exchange, std::move(status), std::move(message), array, model);
+    serve<RestPredict>(state, exchange, std::move(status), std::move(message), array, model);
 }
 
-void read_elsewhere(House& house, Exchange& exchange, Wish wish) {
+void read_elsewhere(GrpsState& state, Exchange& exchange, Wish wish) {
   const base::Bytes& body = exchange.content();
-  auto then = [&house, &exchange, wish](const Status& sent, std::unique_ptr<base::Errand> errand) {
-    if (!sent.ok()) return go_on(house, exchange, wish, sent, {});
-    auto& read = static_cast<ReadJson&>(*errand);
-    go_on(house, exchange, wish, std::move(read.status), std::move(read.message));
+  auto then = [&state, &exchange, wish](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
+    if (!sent.ok()) return go_on(state, exchange, wish, sent, {});
+    auto& read = static_cast<ReadJson&>(*task);
+    go_on(state, exchange, wish, std::move(read.status), std::move(read.message));
   };
-  wire::send_away(*house.options.errands, std::make_unique<ReadJson>(body, house.slabs), body.size(),
-                  wire::Errands::Part::kRequest, exchange, std::move(then));
+  wire::send_away(*state.options.offload, std::make_unique<ReadJson>(body, state.slabs), body.size(),
+                  wire::Offload::Part::kRequest, exchange, std::move(then));
 }
 
 }  // namespace
 
-void predict(House& house, Exchange& exchange) {
-  auto streaming = wants_stream(house.options.streaming, exchange);
+void predict(GrpsState& state, Exchange& exchange) {
+  auto streaming = wants_stream(state.options.streaming, exchange);
   const Wish wish = streaming && *streaming ? Wish::kStream : Wish::kOne;
   const bool is_long = exchange.content().size() > wire::kLongBody && body_form(exchange.request()) == BodyForm::kJson;
-  if (streaming && is_long && house.options.errands) return read_elsewhere(house, exchange, wish);
+  if (streaming && is_long && state.options.offload) return read_elsewhere(state, exchange, wish);
   Message message;
-  Status status = streaming ? read_body(house, exchange, message) : streaming.error();
-  go_on(house, exchange, wish, std::move(status), std::move(message));
+  Status status = streaming ? read_body(state, exchange, message) : streaming.error();
+  go_on(state, exchange, wish, std::move(status), std::move(message));
 }
 
 }  // namespace weir::grps

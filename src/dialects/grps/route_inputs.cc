@@ -56,7 +56,7 @@ Status RouteInputs::fill(const std::string& input, std::string_view source, cons
   if (!from) return base::failure(base::Code::kInternal, "the route has no such source: " + std::string(source));
   auto value = find(*from);
   if (!value) return value.error();
-  if (value->form == Value::Form::kNothing) {
+  if (value->form == Value::BodyKind::kNothing) {
     if (declared && declared->optional) return {};
     return invalid("the request has no " + std::string(source) + ", for input '" + input + "'");
   }
@@ -68,14 +68,14 @@ Status RouteInputs::fill(const std::string& input, std::string_view source, cons
 base::Result<RouteInputs::Value> RouteInputs::find(const Source& source) {
   using enum Source::Place;
   auto word = [](std::string text) {
-    return text.empty() ? Value{} : Value{Value::Form::kWord, base::Bytes::adopt(std::move(text))};
+    return text.empty() ? Value{} : Value{Value::BodyKind::kWord, base::Bytes::adopt(std::move(text))};
   };
   const wire::Request& request = exchange_.request();
   switch (source.place) {
     case kQuery: return word(query_field(request.query(), source.key));
     case kPath: return word(std::string(args_[source.key]));
     case kForm: return find_field(source.key);
-    case kBody: return Value{Value::Form::kOctets, exchange_.content()};
+    case kBody: return Value{Value::BodyKind::kOctets, exchange_.content()};
     case kHeader: {
       std::string name(source.key);
       wire::make_lower(name.data(), name.size());
@@ -86,24 +86,24 @@ base::Result<RouteInputs::Value> RouteInputs::find(const Source& source) {
   auto found = find_value(exchange_.content().view(), source.key);
   if (!found) return found.error();
   if (found->empty() || *found == "null") return Value{};
-  return Value{Value::Form::kJson, exchange_.content().slice(*found)};
+  return Value{Value::BodyKind::kJson, exchange_.content().slice(*found)};
 }
 
 base::Result<RouteInputs::Value> RouteInputs::find_field(std::string_view name) {
   if (!form_) {
-    auto form = Form::read(exchange_.request().fields.find("content-type"), exchange_.content());
+    auto form = FormData::read(exchange_.request().fields.find("content-type"), exchange_.content());
     if (!form) return form.error();
     form_ = std::move(*form);
   }
-  const Form::Field* field = form_->find(name);
+  const FormData::Field* field = form_->find(name);
   if (!field) return Value{};
-  bool octets = field->type == Form::Field::Type::kOctets;
-  return Value{octets ? Value::Form::kOctets : Value::Form::kWord, field->value};
+  bool octets = field->type == FormData::Field::Type::kOctets;
+  return Value{octets ? Value::BodyKind::kOctets : Value::BodyKind::kWord, field->value};
 }
 
 Status RouteInputs::decode(std::string_view source, Value& value) const {
   std::string held;
-  if (value.form == Value::Form::kJson) {
+  if (value.form == Value::BodyKind::kJson) {
     marshal::JsonCursor json(value.bytes.view());
     if (json.peek() != marshal::JsonCursor::Kind::kString || !json.string(held))
       return invalid(std::string(source) + ": expected a string");
@@ -111,15 +111,15 @@ Status RouteInputs::decode(std::string_view source, Value& value) const {
   }
   auto decoded = base::base64_decode(without_data_url(value.bytes.view()));
   if (!decoded) return invalid(std::string(source) + " is not base64");
-  value = {Value::Form::kOctets, base::Bytes::adopt(*std::move(decoded))};
+  value = {Value::BodyKind::kOctets, base::Bytes::adopt(*std::move(decoded))};
   return {};
 }
 
 Status RouteInputs::place(const std::string& input, const Value& value, const msg::ModelSpec& spec, msg::Call& call) {
   const msg::TensorSpec* declared = spec.input(input);
-  bool octets = value.form == Value::Form::kOctets;
+  bool octets = value.form == Value::BodyKind::kOctets;
   if (octets && declared) return marshal::place_raw(value.bytes, spec, *declared, call);
-  bool text = octets || (value.form == Value::Form::kWord && (!declared || declared->dtype == DType::kBytes));
+  bool text = octets || (value.form == Value::BodyKind::kWord && (!declared || declared->dtype == DType::kBytes));
   if (!text) return place_json(input, value.bytes.view(), spec, call);
   std::string data;
   msg::append_string(data, value.bytes.view());

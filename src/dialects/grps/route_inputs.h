@@ -38,8 +38,8 @@ class RouteInputs {
 
  private:
   struct Value {
-    enum class Form : uint8_t { kNothing, kWord, kJson, kOctets };
-    Form form = Form::kNothing;
+    enum class BodyKind : uint8_t { kNothing, kWord, kJson, kOctets };
+    BodyKind form = BodyKind::kNothing;
     base::Bytes bytes{};
   };
   base::Result<Value> find(const Source& source);
@@ -51,7 +51,7 @@ class RouteInputs {
   const wire::Exchange& exchange_;
   const wire::PathArgs& args_;
   base::SlabSource& slabs_;
-  std::optional<Form> form_;
+  std::optional<FormData> form_;
 };
 
 }  // namespace weir::grps

@@ -45,7 +45,7 @@ base::Result<bool> wants_stream(std::string_view control, const wire::Exchange& 
 
 void PartWriter::open(std::string_view content_type) {
   if (exchange_.responding()) return;
-  const Options& options = house_.options;
+  const Options& options = state_.options;
   if (content_type.empty()) content_type = options.stream_content_type;
   if (content_type.empty()) content_type = stream_type(options.stream_format);
   wire::Response response;
@@ -58,7 +58,7 @@ void PartWriter::open(std::string_view content_type) {
 void PartWriter::part(const base::Status& status, const Message& message) {
   open();
   std::string out;
-  switch (house_.options.stream_format) {
+  switch (state_.options.stream_format) {
     case StreamFormat::kGrps:
       if (status.ok() && message.kind == Kind::kBin) return exchange_.body(message.data);
       out = write_json(status, message);
@@ -70,7 +70,7 @@ void PartWriter::part(const base::Status& status, const Message& message) {
 }
 
 void PartWriter::end(const base::Status& status) {
-  exchange_.ledger().code = status.code;
+  exchange_.record().code = status.code;
   open();
   if (!status.ok()) part(status, {});
   exchange_.end();

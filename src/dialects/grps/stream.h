@@ -1,7 +1,7 @@
 // Streamed HTTP answers: when there is one, and how its parts follow each other.
 #pragma once
 
-#include "dialects/grps/house.h"
+#include "dialects/grps/state.h"
 #include "wire/exchange.h"
 
 namespace weir::grps {
@@ -19,7 +19,7 @@ BodyForm body_form(const wire::Request& request);
 // parts are concatenated, else in JSON.
 class PartWriter {
  public:
-  PartWriter(const House& house, wire::Exchange& exchange) : house_(house), exchange_(exchange) {}
+  PartWriter(const GrpsState& state, wire::Exchange& exchange) : state_(state), exchange_(exchange) {}
 
   // `content_type`: of the head, where the configuration of a route has its own; "" = the dialect's.
   void open(std::string_view content_type = {});
@@ -30,7 +30,7 @@ class PartWriter {
   void end(const base::Status& status);
 
  private:
-  const House& house_;
+  const GrpsState& state_;
   wire::Exchange& exchange_;
 };
 

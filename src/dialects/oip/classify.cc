@@ -1,11 +1,11 @@
-// classify() of wishes.h.
+// classify() of infer_options.h.
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 
-#include "dialects/oip/wishes.h"
+#include "dialects/oip/infer_options.h"
 #include "marshal/half.h"
 
 namespace weir::oip {

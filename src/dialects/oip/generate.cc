@@ -6,22 +6,22 @@
 namespace weir::oip {
 namespace {
 
-void serve(House& house, wire::Exchange& exchange, const wire::PathArgs& args, Delivery delivery) {
-  auto found = house.bus.catalog().find(args["model"], args["version"]);
+void serve(OipState& state, wire::Exchange& exchange, const wire::PathArgs& args, Delivery delivery) {
+  auto found = state.bus.catalog().find(args["model"], args["version"]);
   if (!found) return respond_error(exchange, found.error());
   bus::Served& served = **found;
-  exchange.ledger().model = served.spec.name;
-  if (served.spec.text) return generate_text(house, exchange, served, delivery);
-  generate_tensors(house, exchange, args, delivery);
+  exchange.record().model = served.spec.name;
+  if (served.spec.text) return generate_text(state, exchange, served, delivery);
+  generate_tensors(state, exchange, args, delivery);
 }
 
 }  // namespace
 
-void generate(House& house, wire::Exchange& exchange, const wire::PathArgs& args) {
-  serve(house, exchange, args, Delivery::kWhole);
+void generate(OipState& state, wire::Exchange& exchange, const wire::PathArgs& args) {
+  serve(state, exchange, args, Delivery::kWhole);
 }
-void generate_stream(House& house, wire::Exchange& exchange, const wire::PathArgs& args) {
-  serve(house, exchange, args, Delivery::kStream);
+void generate_stream(OipState& state, wire::Exchange& exchange, const wire::PathArgs& args) {
+  serve(state, exchange, args, Delivery::kStream);
 }
 
 void open_stream(wire::Exchange& exchange) {

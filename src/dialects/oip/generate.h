@@ -18,22 +18,22 @@
 
 #include <string>
 
-#include "dialects/oip/house.h"
 #include "dialects/oip/inference.h"
+#include "dialects/oip/state.h"
 #include "marshal/text_fields.h"
 #include "wire/router.h"
 
 namespace weir::oip {
 
-void generate(House& house, wire::Exchange& exchange, const wire::PathArgs& args);
-void generate_stream(House& house, wire::Exchange& exchange, const wire::PathArgs& args);
+void generate(OipState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void generate_stream(OipState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
 enum class Delivery : uint8_t { kWhole, kStream };
 
 // generate_tensors.cc
-void generate_tensors(House& house, wire::Exchange& exchange, const wire::PathArgs& args, Delivery delivery);
+void generate_tensors(OipState& state, wire::Exchange& exchange, const wire::PathArgs& args, Delivery delivery);
 // generate_text.cc
-void generate_text(House& house, wire::Exchange& exchange, bus::Served& served, Delivery delivery);
+void generate_text(OipState& state, wire::Exchange& exchange, bus::Served& served, Delivery delivery);
 
 // generate.cc: what both have in common.
 void open_stream(wire::Exchange& exchange);

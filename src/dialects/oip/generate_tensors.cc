@@ -44,8 +44,8 @@ Status settle_shape(const msg::ModelSpec& spec, const msg::TensorSpec& input, ui
 
 class TensorRequest {
  public:
-  TensorRequest(base::SlabSource& slabs, const msg::ModelSpec& spec, msg::Call& call, Wishes& wishes)
-      : slabs_(slabs), spec_(spec), call_(call), wishes_(wishes) {}
+  TensorRequest(base::SlabSource& slabs, const msg::ModelSpec& spec, msg::Call& call, InferOptions& options)
+      : slabs_(slabs), spec_(spec), call_(call), options_(options) {}
 
   Status read(std::string_view body) {
     JsonCursor json(body);
@@ -73,7 +73,7 @@ class TensorRequest {
     if (Status bad = check_name(name, "a parameter's name"); !bad.ok()) return refuse(json, std::move(bad));
     msg::ParamValue value;
     if (!read_parameter(json, value)) return false;
-    Status status = apply(call_, wishes_, name, std::move(value));
+    Status status = apply(call_, options_, name, std::move(value));
     return status.ok() || refuse(json, std::move(status));
   }
 
@@ -94,7 +94,7 @@ class TensorRequest {
   base::SlabSource& slabs_;
   const msg::ModelSpec& spec_;
   msg::Call& call_;
-  Wishes& wishes_;
+  InferOptions& options_;
   Status status_;
 };
 
@@ -113,22 +113,22 @@ std::string write_reply(const InferReply& reply) {
   return out + "}";
 }
 
-JsonReply write_whole(const InferReply& reply, const std::vector<Form>&) {
+JsonReply write_whole(const InferReply& reply, const std::vector<OutputForm>&) {
   JsonReply whole;
   whole.json = write_reply(reply);
   return whole;
 }
 
-JsonReply write_streamed(const InferReply& reply, const std::vector<Form>&) {
+JsonReply write_streamed(const InferReply& reply, const std::vector<OutputForm>&) {
   JsonReply event;
   wire::append_sse(event.json, write_reply(reply));
   return event;
 }
 
-class TensorGenerate final : public wire::Reader, public Inference {
+class TensorGenerate final : public wire::ExchangeListener, public Inference {
  public:
-  TensorGenerate(House& house, Exchange& exchange, Delivery delivery)
-      : Inference(house, exchange, kRest), delivery_(delivery) {}
+  TensorGenerate(OipState& state, Exchange& exchange, Delivery delivery)
+      : Inference(state, exchange, kRest), delivery_(delivery) {}
 
   void begin(const wire::PathArgs& args) {
     call().model = args["model"];
@@ -137,12 +137,12 @@ class TensorGenerate final : public wire::Reader, public Inference {
     const base::Bytes& body = exchange_.content();
     Status status = find();
     if (status.ok() && body.size() > kLongRequest) {
-      auto read = [body, slabs = &house_.slabs, spec = &spec()](msg::Call& call, Wishes& wishes) {
-        return TensorRequest(*slabs, *spec, call, wishes).read(body.view());
+      auto read = [body, slabs = &state_.slabs, spec = &spec()](msg::Call& call, InferOptions& options) {
+        return TensorRequest(*slabs, *spec, call, options).read(body.view());
       };
       status = read_aside(body.size(), std::move(read));
     } else {
-      if (status.ok()) status = TensorRequest(house_.slabs, spec(), call(), wishes).read(body.view());
+      if (status.ok()) status = TensorRequest(state_.slabs, spec(), call(), options).read(body.view());
       if (status.ok()) status = start();
     }
     if (!status.ok()) respond_error(exchange_, status);
@@ -164,7 +164,7 @@ class TensorGenerate final : public wire::Reader, public Inference {
     if (!answer.empty()) take(std::move(answer.written.json));
   }
 
-  void answered(const InferReply& reply, const std::vector<Form>&, More) override {
+  void answered(const InferReply& reply, const std::vector<OutputForm>&, More) override {
     ++owed_;
     if (!reply.tensors.empty()) take(writer()(reply, {}).json);
   }
@@ -183,7 +183,7 @@ class TensorGenerate final : public wire::Reader, public Inference {
     if (status.ok() && !streams() && many_)
       status = base::failure(base::Code::kUnimplemented, "the model answered more than once: use generate_stream");
     if (status.ok() && !streams() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
-    exchange_.ledger().code = status.code;
+    exchange_.record().code = status.code;
     if (!status.ok() && !exchange_.responding()) return respond_error(exchange_, status);
     if (!streams()) return respond_inferred(exchange_, *std::move(reply_));
     if (!status.ok()) {
@@ -195,7 +195,7 @@ class TensorGenerate final : public wire::Reader, public Inference {
     exchange_.end();
   }
   void repay() {
-    if (int32_t owed = std::exchange(owed_, 0); owed > 0 && running()) house_.bus.add_credit(&call(), owed);
+    if (int32_t owed = std::exchange(owed_, 0); owed > 0 && running()) state_.bus.add_credit(&call(), owed);
   }
 
   Delivery delivery_;
@@ -206,8 +206,8 @@ class TensorGenerate final : public wire::Reader, public Inference {
 
 }  // namespace
 
-void generate_tensors(House& house, Exchange& exchange, const wire::PathArgs& args, Delivery delivery) {
-  auto reader = std::make_unique<TensorGenerate>(house, exchange, delivery);
+void generate_tensors(OipState& state, Exchange& exchange, const wire::PathArgs& args, Delivery delivery) {
+  auto reader = std::make_unique<TensorGenerate>(state, exchange, delivery);
   TensorGenerate& request = *reader;
   exchange.attach(std::move(reader));
   request.begin(args);

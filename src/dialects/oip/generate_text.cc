@@ -25,7 +25,7 @@ Tokens tokens(std::string_view text, const msg::TextSpec& spec, const text::Budg
   return text::encode_prompt(*spec.processor->tokenizer, text, text::AddSpecial::kYes, spec.max_length, budget);
 }
 
-class Tokenizing final : public bus::Errand {
+class Tokenizing final : public bus::OffloadTask {
  public:
   Tokenizing(std::string text, std::shared_ptr<const msg::TextSpec> spec)
       : text_(std::move(text)), spec_(std::move(spec)) {}
@@ -38,10 +38,10 @@ class Tokenizing final : public bus::Errand {
   const std::shared_ptr<const msg::TextSpec> spec_;
 };
 
-class TextGenerate final : public wire::Reader, public msg::Sink {
+class TextGenerate final : public wire::ExchangeListener, public msg::Sink {
  public:
-  TextGenerate(House& house, Exchange& exchange, TextRequest request, bus::Served& served, Delivery delivery)
-      : house_(house),
+  TextGenerate(OipState& state, Exchange& exchange, TextRequest request, bus::Served& served, Delivery delivery)
+      : state_(state),
         exchange_(exchange),
         request_(std::move(request)),
         spec_(served.spec.text),
@@ -56,8 +56,8 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
   Status start(bus::Served& served) {
     size_t bytes = request_.input.size();
     if (bytes <= bus::kShortText) return ask(served, tokens(request_.input, *spec_, text::kBrief));
-    auto errand = std::make_unique<Tokenizing>(request_.input, spec_);
-    auto sent = house_.bus.send(std::move(errand), bytes, served, *this, exchange_.ticket(),
+    auto task = std::make_unique<Tokenizing>(request_.input, spec_);
+    auto sent = state_.bus.send(std::move(task), bytes, served, *this, exchange_.ticket(),
                                 marshal::tenant_of(exchange_.request()));
     if (!sent) return std::move(sent).error();
     call_ = *sent, served_ = &served;
@@ -77,7 +77,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
       return bad.status;
     if (request_.details) generation->logprobs.push_back({uint32_t(generation->length()), UINT32_MAX});
     if (!request_.without_prompt) piece_ = request_.input;
-    msg::Call* call = house_.bus.make_call();
+    msg::Call* call = state_.bus.make_call();
     call->model = served.spec.name;
     call->version = served.spec.version;
     call->id = request_.id;
@@ -87,11 +87,11 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     if (streams()) call->credit.store(kTokenCredit, std::memory_order_relaxed);
     call->sink = this;
     call->ticket = exchange_.ticket();
-    Status status = house_.bus.submit(call, served);
+    Status status = state_.bus.submit(call, served);
     if (status.ok())
       call_ = call;
     else
-      house_.bus.discard(call);
+      state_.bus.discard(call);
     return status;
   }
 
@@ -106,7 +106,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     if (event.last()) call_ = nullptr;
     if (auto* served = std::exchange(served_, nullptr)) return tokenized(*served, call, event);
     if (auto* token = std::get_if<msg::Token>(&event.what)) return generated(call, *token);
-    marshal::note(exchange_.ledger(), call);
+    marshal::note(exchange_.record(), call);
     if (auto* done = std::get_if<msg::Done>(&event.what)) {
       text_.finish(piece_);
       bool eos = done->finish == msg::Finish::kEos, stop = done->finish == msg::Finish::kStopId;
@@ -118,8 +118,8 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
 
   void tokenized(bus::Served& served, msg::Call& call, const msg::Event& event) {
     if (auto* failed = std::get_if<msg::Failed>(&event.what)) return fail(failed->status);
-    auto errand = house_.bus.take(call);
-    if (Status bad = ask(served, std::move(static_cast<Tokenizing&>(*errand).ids)); !bad.ok()) fail(bad);
+    auto task = state_.bus.take(call);
+    if (Status bad = ask(served, std::move(static_cast<Tokenizing&>(*task).ids)); !bad.ok()) fail(bad);
   }
 
   void generated(const msg::Call& call, const msg::Token& token) {
@@ -128,9 +128,9 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
     auto state = text_.push(token.id, piece_);
     if (request_.details) detail(token);
     if (state == text::Completion::State::kStopped) {
-      house_.bus.enough(std::exchange(call_, nullptr));
+      state_.bus.enough(std::exchange(call_, nullptr));
       // The lane still has the Call, and writes when it is finished.
-      marshal::note(exchange_.ledger(), call, marshal::spent(call.times, exchange_.now()));
+      marshal::note(exchange_.record(), call, marshal::spent(call.times, exchange_.now()));
       return finish("stop_sequence");
     }
     if (streams() && (!piece_.empty() || !token_.empty())) send({});
@@ -177,7 +177,7 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
   void fail(const Status& status) {
     leave();
     if (!exchange_.responding()) return respond_error(exchange_, status);
-    exchange_.ledger().code = status.code;
+    exchange_.record().code = status.code;
     std::string error = "{\"error\":";
     marshal::write_string(error, status.text);
     send_event(exchange_, error + "}");
@@ -185,14 +185,14 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
   }
 
   void leave() {
-    if (auto* call = std::exchange(call_, nullptr)) house_.bus.abandon(call);
+    if (auto* call = std::exchange(call_, nullptr)) state_.bus.abandon(call);
   }
   void repay(int32_t least) {
     if (!call_ || owed_ < least || exchange_.backlog() >= Exchange::kLowWater) return;
-    house_.bus.add_credit(call_, std::exchange(owed_, 0));
+    state_.bus.add_credit(call_, std::exchange(owed_, 0));
   }
 
-  House& house_;
+  OipState& state_;
   Exchange& exchange_;
   TextRequest request_;
   std::shared_ptr<const msg::TextSpec> spec_;
@@ -207,14 +207,14 @@ class TextGenerate final : public wire::Reader, public msg::Sink {
 
 }  // namespace
 
-void generate_text(House& house, Exchange& exchange, bus::Served& served, Delivery delivery) {
+void generate_text(OipState& state, Exchange& exchange, bus::Served& served, Delivery delivery) {
   TextRequest request;
   if (Status bad = read_text_request(exchange.content().view(), request); !bad.ok())
     return respond_error(exchange, bad);
   if (Status bad = place_words(request, *served.spec.text); !bad.ok()) return respond_error(exchange, bad);
   if (request.stream && delivery == Delivery::kWhole)
     return respond_error(exchange, base::invalid("stream: use generate_stream"));
-  auto reader = std::make_unique<TextGenerate>(house, exchange, std::move(request), served, delivery);
+  auto reader = std::make_unique<TextGenerate>(state, exchange, std::move(request), served, delivery);
   TextGenerate& running = *reader;
   exchange.attach(std::move(reader));
   if (Status bad = running.start(served); !bad.ok()) respond_error(exchange, bad);

@@ -26,86 +26,86 @@ base::Bytes serialized(const google::protobuf::Message& message) {
 template <class Request, class Response>
 class Cold final : public ControlCall {
  public:
-  using Answer = Result<Response> (*)(House&, const Request&);
-  Cold(House& house, Answer answer) : house_(house), answer_(answer) {}
+  using Answer = Result<Response> (*)(OipState&, const Request&);
+  Cold(OipState& state, Answer answer) : state_(state), answer_(answer) {}
 
   void call(wire::Rpc& rpc, base::Bytes message) override {
     Request request;
     if (message.size() > kMaxCold) return rpc.finish(invalid("a request of this call has at most 64 KiB"));
     if (!request.ParseFromArray(message.data(), int(message.size())))
       return rpc.finish(invalid("malformed " + Request::descriptor()->name()));
-    auto response = answer_(house_, request);
+    auto response = answer_(state_, request);
     if (!response) return rpc.finish(response.error());
     rpc.send(serialized(*response));
     rpc.finish({});
   }
 
  private:
-  House& house_;
+  OipState& state_;
   Answer answer_;
 };
 
-Result<pb::ServerLiveResponse> server_live(House&, const pb::ServerLiveRequest&) {
+Result<pb::ServerLiveResponse> server_live(OipState&, const pb::ServerLiveRequest&) {
   pb::ServerLiveResponse out;
   out.set_live(true);
   return out;
 }
 
-Result<pb::ServerReadyResponse> server_ready(House& house, const pb::ServerReadyRequest&) {
+Result<pb::ServerReadyResponse> server_ready(OipState& state, const pb::ServerReadyRequest&) {
   pb::ServerReadyResponse out;
-  out.set_ready(house.control.why_not_ready().empty());
+  out.set_ready(state.control.why_not_ready().empty());
   return out;
 }
 
-Result<pb::ModelReadyResponse> model_ready(House& house, const pb::ModelReadyRequest& request) {
+Result<pb::ModelReadyResponse> model_ready(OipState& state, const pb::ModelReadyRequest& request) {
   pb::ModelReadyResponse out;
-  out.set_ready(house.control.accepting() && house.bus.catalog().find(request.name(), request.version()).has_value());
+  out.set_ready(state.control.accepting() && state.bus.catalog().find(request.name(), request.version()).has_value());
   return out;
 }
 
-Result<pb::ServerMetadataResponse> server_metadata(House& house, const pb::ServerMetadataRequest&) {
+Result<pb::ServerMetadataResponse> server_metadata(OipState& state, const pb::ServerMetadataRequest&) {
   pb::ServerMetadataResponse out;
-  out.set_name(house.options.server_name);
-  out.set_version(house.options.server_version);
+  out.set_name(state.options.server_name);
+  out.set_version(state.options.server_version);
   for (auto extension : extensions()) out.add_extensions(std::string(extension));
   return out;
 }
 
-Result<pb::ModelMetadataResponse> model_metadata(House& house, const pb::ModelMetadataRequest& request) {
-  auto found = house.bus.catalog().find(request.name(), request.version());
+Result<pb::ModelMetadataResponse> model_metadata(OipState& state, const pb::ModelMetadataRequest& request) {
+  auto found = state.bus.catalog().find(request.name(), request.version());
   if (!found) return std::move(found).error();
-  return metadata(house.bus.catalog(), **found);
+  return metadata(state.bus.catalog(), **found);
 }
 
-Result<pb::ModelConfigResponse> model_config(House& house, const pb::ModelConfigRequest& request) {
-  auto found = house.bus.catalog().find(request.name(), request.version());
+Result<pb::ModelConfigResponse> model_config(OipState& state, const pb::ModelConfigRequest& request) {
+  auto found = state.bus.catalog().find(request.name(), request.version());
   if (!found) return std::move(found).error();
   pb::ModelConfigResponse out;
   *out.mutable_config() = config(**found);
   return out;
 }
 
-Result<pb::ModelStatisticsResponse> model_statistics(House& house, const pb::ModelStatisticsRequest& request) {
-  return statistics(house.bus.catalog(), request.name(), request.version());
+Result<pb::ModelStatisticsResponse> model_statistics(OipState& state, const pb::ModelStatisticsRequest& request) {
+  return statistics(state.bus.catalog(), request.name(), request.version());
 }
 
-Result<pb::RepositoryIndexResponse> repository_index(House& house, const pb::RepositoryIndexRequest& request) {
-  return index(house.bus.catalog(), request.ready() ? Which::kReady : Which::kAll);
+Result<pb::RepositoryIndexResponse> repository_index(OipState& state, const pb::RepositoryIndexRequest& request) {
+  return index(state.bus.catalog(), request.ready() ? Which::kReady : Which::kAll);
 }
 
-Result<pb::TraceSettingResponse> trace_setting(House& house, const pb::TraceSettingRequest& request) {
+Result<pb::TraceSettingResponse> trace_setting(OipState& state, const pb::TraceSettingRequest& request) {
   if (!request.model_name().empty())
-    if (auto found = house.bus.catalog().find(request.model_name(), ""); !found) return std::move(found).error();
+    if (auto found = state.bus.catalog().find(request.model_name(), ""); !found) return std::move(found).error();
   Traces::Settings wanted;
   for (const auto& [key, value] : request.settings()) wanted[key].assign(value.value().begin(), value.value().end());
-  if (Status status = house.traces.change(request.model_name(), wanted); !status.ok()) return status;
+  if (Status status = state.traces.change(request.model_name(), wanted); !status.ok()) return status;
   pb::TraceSettingResponse out;
-  for (const auto& [key, values] : house.traces.settings(request.model_name()))
+  for (const auto& [key, values] : state.traces.settings(request.model_name()))
     for (const auto& value : values) (*out.mutable_settings())[key].add_value(value);
   return out;
 }
 
-Result<pb::LogSettingsResponse> log_setting(House&, const pb::LogSettingsRequest& request) {
+Result<pb::LogSettingsResponse> log_setting(OipState&, const pb::LogSettingsRequest& request) {
   msg::Parameters wanted;
   for (const auto& [key, value] : request.settings()) {
     if (value.has_bool_param())
@@ -127,30 +127,30 @@ Result<pb::LogSettingsResponse> log_setting(House&, const pb::LogSettingsRequest
 }
 
 template <class Request, class Response>
-Result<Response> no_shared_memory(House&, const Request&) {
+Result<Response> no_shared_memory(OipState&, const Request&) {
   return base::failure(Code::kUnimplemented, "shared memory is not offered");
 }
 
 // ---- Loads and unloads take a while.
 
-class RpcWaiter final : public wire::RpcReader {
+class RpcWaiter final : public wire::RpcListener {
  public:
-  RpcWaiter(House& house, uint64_t wait) : house_(house), wait_(wait) {}
+  RpcWaiter(OipState& state, uint64_t wait) : state_(state), wait_(wait) {}
   void on_message(wire::Rpc&, base::Bytes) override {}
-  void on_close(wire::Rpc&) override { house_.waiting.erase(wait_); }
+  void on_close(wire::Rpc&) override { state_.waiting.erase(wait_); }
 
  private:
-  House& house_;
+  OipState& state_;
   uint64_t wait_;
 };
 
-Control::Done wait_for(House& house, wire::Rpc& rpc) {
-  uint64_t wait = house.wait([&rpc](Status status) {
+Control::Done wait_for(OipState& state, wire::Rpc& rpc) {
+  uint64_t wait = state.wait([&rpc](Status status) {
     if (status.ok()) rpc.send(base::Bytes());
     rpc.finish(status);
   });
-  rpc.attach(std::make_unique<RpcWaiter>(house, wait));
-  return house.finisher(wait);
+  rpc.attach(std::make_unique<RpcWaiter>(state, wait));
+  return state.finisher(wait);
 }
 
 template <class Request>
@@ -166,7 +166,7 @@ Status parse_large(const base::Bytes& message, Request& request) {
 
 class Load final : public ControlCall {
  public:
-  explicit Load(House& house) : house_(house) {}
+  explicit Load(OipState& state) : state_(state) {}
   void call(wire::Rpc& rpc, base::Bytes message) override {
     pb::RepositoryModelLoadRequest request;
     if (Status status = parse_large(message, request); !status.ok()) return rpc.finish(status);
@@ -176,37 +176,37 @@ class Load final : public ControlCall {
         return rpc.finish(invalid("load parameter '" + key + "' takes a string or bytes"));
       parameters[key] = value.has_string_param() ? value.string_param() : value.bytes_param();
     }
-    house_.control.load(request.model_name(), std::move(parameters), wait_for(house_, rpc));
+    state_.control.load(request.model_name(), std::move(parameters), wait_for(state_, rpc));
   }
 
  private:
-  House& house_;
+  OipState& state_;
 };
 
 class Unload final : public ControlCall {
  public:
-  explicit Unload(House& house) : house_(house) {}
+  explicit Unload(OipState& state) : state_(state) {}
   void call(wire::Rpc& rpc, base::Bytes message) override {
     pb::RepositoryModelUnloadRequest request;
     if (Status status = parse_large(message, request); !status.ok()) return rpc.finish(status);
     auto at = request.parameters().find("unload_dependents");
     bool dependents = at != request.parameters().end() && at->second.bool_param();
-    house_.control.unload(request.model_name(), dependents ? Control::Dependents::kUnload : Control::Dependents::kKeep,
-                          wait_for(house_, rpc));
+    state_.control.unload(request.model_name(), dependents ? Control::Dependents::kUnload : Control::Dependents::kKeep,
+                          wait_for(state_, rpc));
   }
 
  private:
-  House& house_;
+  OipState& state_;
 };
 
 class Registrar {
  public:
-  Registrar(House& house, wire::RpcServer& rpcs, std::vector<std::unique_ptr<ControlCall>>& methods)
-      : house_(house), rpcs_(rpcs), methods_(methods) {}
+  Registrar(OipState& state, wire::RpcServer& rpcs, std::vector<std::unique_ptr<ControlCall>>& methods)
+      : state_(state), rpcs_(rpcs), methods_(methods) {}
 
   template <class Request, class Response>
-  void cold(const char* method, Permission permission, Result<Response> (*answer)(House&, const Request&)) {
-    add<Request, Response>(method, permission, std::make_unique<Cold<Request, Response>>(house_, answer));
+  void cold(const char* method, Permission permission, Result<Response> (*answer)(OipState&, const Request&)) {
+    add<Request, Response>(method, permission, std::make_unique<Cold<Request, Response>>(state_, answer));
   }
   template <class Request, class Response>
   void refused(const char* method, Permission permission) {
@@ -220,15 +220,15 @@ class Registrar {
   }
 
  private:
-  House& house_;
+  OipState& state_;
   wire::RpcServer& rpcs_;
   std::vector<std::unique_ptr<ControlCall>>& methods_;
 };
 
 }  // namespace
 
-void add_control_calls(House& house, wire::RpcServer& rpcs, std::vector<std::unique_ptr<ControlCall>>& methods) {
-  Registrar r(house, rpcs, methods);
+void add_control_calls(OipState& state, wire::RpcServer& rpcs, std::vector<std::unique_ptr<ControlCall>>& methods) {
+  Registrar r(state, rpcs, methods);
   r.cold("ServerLive", Permission::kRead, server_live);
   r.cold("ServerReady", Permission::kRead, server_ready);
   r.cold("ModelReady", Permission::kRead, model_ready);
@@ -238,9 +238,9 @@ void add_control_calls(House& house, wire::RpcServer& rpcs, std::vector<std::uni
   r.cold("ModelStatistics", Permission::kRead, model_statistics);
   r.cold("RepositoryIndex", Permission::kRead, repository_index);
   r.add<pb::RepositoryModelLoadRequest, pb::RepositoryModelLoadResponse>("RepositoryModelLoad", Permission::kAdmin,
-                                                                         std::make_unique<Load>(house));
+                                                                         std::make_unique<Load>(state));
   r.add<pb::RepositoryModelUnloadRequest, pb::RepositoryModelUnloadResponse>(
-      "RepositoryModelUnload", Permission::kAdmin, std::make_unique<Unload>(house));
+      "RepositoryModelUnload", Permission::kAdmin, std::make_unique<Unload>(state));
   r.cold("TraceSetting", Permission::kAdmin, trace_setting);
   r.cold("LogSettings", Permission::kAdmin, log_setting);
   r.refused<pb::SystemSharedMemoryStatusRequest, pb::SystemSharedMemoryStatusResponse>("SystemSharedMemoryStatus",

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "dialects/oip/house.h"
+#include "dialects/oip/state.h"
 #include "wire/rpc.h"
 
 namespace weir::oip {
@@ -17,6 +17,6 @@ class ControlCall : public wire::RpcMethod {
 };
 
 // Registers them; `methods` keeps what was registered.
-void add_control_calls(House& house, wire::RpcServer& rpcs, std::vector<std::unique_ptr<ControlCall>>& methods);
+void add_control_calls(OipState& state, wire::RpcServer& rpcs, std::vector<std::unique_ptr<ControlCall>>& methods);
 
 }  // namespace weir::oip

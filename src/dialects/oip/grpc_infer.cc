@@ -9,9 +9,9 @@ namespace {
 
 using base::Status;
 
-class UnaryInfer final : public wire::RpcReader, public Inference {
+class UnaryInfer final : public wire::RpcListener, public Inference {
  public:
-  UnaryInfer(House& house, wire::Rpc& rpc) : Inference(house, rpc.exchange(), kGrpc), rpc_(rpc) {}
+  UnaryInfer(OipState& state, wire::Rpc& rpc) : Inference(state, rpc.exchange(), kGrpc), rpc_(rpc) {}
 
   void begin(const base::Bytes& message) {
     call().deadline = rpc_.deadline();
@@ -19,7 +19,7 @@ class UnaryInfer final : public wire::RpcReader, public Inference {
       Status status = read_aside(message);
       if (!status.ok()) rpc_.finish(status);
     } else {
-      request_read(read_infer(message, house_.slabs, call(), wishes));
+      request_read(read_infer(message, state_.slabs, call(), options));
     }
   }
   void on_message(wire::Rpc&, base::Bytes) override {}
@@ -35,7 +35,7 @@ class UnaryInfer final : public wire::RpcReader, public Inference {
     if (status.ok()) status = start();
     if (!status.ok()) rpc_.finish(status);
   }
-  void answered(const InferReply& reply, const std::vector<Form>&, More) override {
+  void answered(const InferReply& reply, const std::vector<OutputForm>&, More) override {
     many_ = many_ || (!pieces_.empty() && !reply.tensors.empty());
     if (pieces_.empty()) pieces_ = write_infer(reply, Envelope::kBare);
   }
@@ -55,7 +55,7 @@ class UnaryInfer final : public wire::RpcReader, public Inference {
 }  // namespace
 
 void ModelInfer::call(wire::Rpc& rpc, base::Bytes message) {
-  auto reader = std::make_unique<UnaryInfer>(house_, rpc);
+  auto reader = std::make_unique<UnaryInfer>(state_, rpc);
   UnaryInfer& infer = *reader;
   rpc.attach(std::move(reader));
   infer.begin(message);

@@ -8,27 +8,27 @@
 // triton_enable_empty_final_response. After the client's half-close the stream ends when all Calls have.
 #pragma once
 
-#include "dialects/oip/house.h"
+#include "dialects/oip/state.h"
 #include "wire/rpc.h"
 
 namespace weir::oip {
 
 class ModelInfer final : public wire::RpcMethod {
  public:
-  explicit ModelInfer(House& house) : house_(house) {}
+  explicit ModelInfer(OipState& state) : state_(state) {}
   void call(wire::Rpc& rpc, base::Bytes message) override;
 
  private:
-  House& house_;
+  OipState& state_;
 };
 
 class ModelStreamInfer final : public wire::RpcMethod {
  public:
-  explicit ModelStreamInfer(House& house) : house_(house) {}
+  explicit ModelStreamInfer(OipState& state) : state_(state) {}
   void open(wire::Rpc& rpc) override;
 
  private:
-  House& house_;
+  OipState& state_;
 };
 
 }  // namespace weir::oip

@@ -20,8 +20,8 @@ class Stream;
 // One request of a stream.
 class StreamedInfer final : public Inference {
  public:
-  StreamedInfer(House& house, wire::Rpc& rpc, Stream& stream, uint32_t& pending)
-      : Inference(house, rpc.exchange(), kGrpc), stream_(stream), pending_(pending) {
+  StreamedInfer(OipState& state, wire::Rpc& rpc, Stream& stream, uint32_t& pending)
+      : Inference(state, rpc.exchange(), kGrpc), stream_(stream), pending_(pending) {
     ++pending_;
   }
   ~StreamedInfer() { --pending_; }
@@ -37,7 +37,7 @@ class StreamedInfer final : public Inference {
   std::string model, version, id;               // for error messages
 
  private:
-  void answered(const InferReply& reply, const std::vector<Form>& forms, More more) override;
+  void answered(const InferReply& reply, const std::vector<OutputForm>& forms, More more) override;
   void ended(Status status) override;
   void request_read(Status status) override;
   Status go_on(Status status);
@@ -47,30 +47,30 @@ class StreamedInfer final : public Inference {
   bool told_final_ = false;
 };
 
-class Stream final : public wire::RpcReader {
+class Stream final : public wire::RpcListener {
  public:
-  Stream(House& house, wire::Rpc& rpc, OnError on_error)
-      : house_(house),
+  Stream(OipState& state, wire::Rpc& rpc, OnError on_error)
+      : state_(state),
         rpc_(rpc),
         on_error_(on_error),
         peer_(rpc.exchange().request().peer),
-        conn_(house.streams[peer_]) {
+        conn_(state.streams[peer_]) {
     ++conn_.open;
   }
   ~Stream() override {
     requests_.clear();
-    if (--conn_.open == 0) house_.streams.erase(peer_);
+    if (--conn_.open == 0) state_.streams.erase(peer_);
   }
 
   void on_message(wire::Rpc&, base::Bytes message) override {
     if (closed_) return;
-    StreamedInfer& request = requests_.emplace_back(house_, rpc_, *this, conn_.pending);
+    StreamedInfer& request = requests_.emplace_back(state_, rpc_, *this, conn_.pending);
     Status status = request.begin(message, rpc_.deadline());
     if (!status.ok()) failed(request, status);
   }
   // A stream that has nothing under way may always ask for something: others of its connection do not starve it.
   bool full() const override {
-    return requests_.size() >= kMaxPending || (!requests_.empty() && conn_.pending >= house_.options.conn_calls);
+    return requests_.size() >= kMaxPending || (!requests_.empty() && conn_.pending >= state_.options.conn_calls);
   }
   void on_half_close(wire::Rpc&) override {
     half_closed_ = true;
@@ -112,7 +112,7 @@ class Stream final : public wire::RpcReader {
   void repay(StreamedInfer& request) {
     int32_t owed = std::exchange(request.owed, 0);
     if (owed > 0 && request.decoupled)
-      if (msg::Call* call = request.in_flight()) house_.bus.add_credit(call, owed);
+      if (msg::Call* call = request.in_flight()) state_.bus.add_credit(call, owed);
   }
 
   // Sends what has come to its turn, and ends the stream when nothing more can come.
@@ -138,18 +138,18 @@ class Stream final : public wire::RpcReader {
     rpc_.finish(status);
   }
 
-  House& house_;
+  OipState& state_;
   wire::Rpc& rpc_;
   OnError on_error_;
   const wire::PeerInfo* const peer_;
-  House::Streams& conn_;  // a map's elements stay where they are
+  OipState::Streams& conn_;  // a map's elements stay where they are
   bool half_closed_ = false, closed_ = false, settling_ = false;
   std::list<StreamedInfer> requests_;  // in order of arrival
 };
 
 Status StreamedInfer::begin(const base::Bytes& message, base::Time deadline) {
   call().deadline = deadline;
-  if (!takes_long(message.view())) return go_on(read_infer(message, house_.slabs, call(), wishes));
+  if (!takes_long(message.view())) return go_on(read_infer(message, state_.slabs, call(), options));
   Status status = read_aside(message);
   model = call().model, version = call().version;
   return status;
@@ -172,10 +172,10 @@ Status StreamedInfer::go_on(Status status) {
   return status;
 }
 
-void StreamedInfer::answered(const InferReply& reply, const std::vector<Form>&, More more) {
+void StreamedInfer::answered(const InferReply& reply, const std::vector<OutputForm>&, More more) {
   bool final = more == More::kNo;
   told_final_ = final;
-  if (final && decoupled && reply.tensors.empty() && !wishes.empty_final) return;
+  if (final && decoupled && reply.tensors.empty() && !options.empty_final) return;
   msg::Parameters parameters = reply.parameters;
   parameters.emplace_back("triton_final_response", final);
   stream_.send(*this,
@@ -184,7 +184,7 @@ void StreamedInfer::answered(const InferReply& reply, const std::vector<Form>&, 
 
 void StreamedInfer::ended(Status status) {
   if (!status.ok()) return stream_.failed(*this, status);
-  if (!told_final_ && wishes.empty_final) {
+  if (!told_final_ && options.empty_final) {
     msg::Parameters parameters{{"triton_final_response", true}};
     std::vector<msg::Tensor> none;
     stream_.send(*this, write_infer({model, version, id, parameters, none}, Envelope::kStream));
@@ -196,7 +196,7 @@ void StreamedInfer::ended(Status status) {
 
 void ModelStreamInfer::open(wire::Rpc& rpc) {
   bool end = rpc.metadata().find("triton_grpc_error") == "true";
-  rpc.attach(std::make_unique<Stream>(house_, rpc, end ? OnError::kEndStream : OnError::kMessage));
+  rpc.attach(std::make_unique<Stream>(state_, rpc, end ? OnError::kEndStream : OnError::kMessage));
 }
 
 }  // namespace weir::oip

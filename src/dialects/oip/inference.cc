@@ -12,10 +12,10 @@ namespace weir::oip {
 using base::Status;
 
 Status Inference::find() {
-  auto found = house_.bus.catalog().find(call().model, call().version);
+  auto found = state_.bus.catalog().find(call().model, call().version);
   if (!found) return std::move(found).error();
   served_ = *found;
-  exchange_.ledger().model = served_->spec.name;
+  exchange_.record().model = served_->spec.name;
   return {};
 }
 
@@ -28,7 +28,7 @@ Status Inference::start() {
     status = call_.submit(*served_, *this, exchange_.ticket());
   }
   if (status.ok()) return {};
-  if (served_) house_.traces.finished(call(), protocol_, status.code);
+  if (served_) state_.traces.finished(call(), protocol_, status.code);
   leave();
   return status;
 }
@@ -50,8 +50,8 @@ Status Inference::read_aside(const base::Bytes& message) {
   Status status = read_model(message.view(), call());
   if (status.ok()) status = find();
   if (!status.ok()) return status;
-  return read_aside(message.size(), [message, slabs = &house_.slabs](msg::Call& call, Wishes& wishes) {
-    return read_infer(message, *slabs, call, wishes);
+  return read_aside(message.size(), [message, slabs = &state_.slabs](msg::Call& call, InferOptions& options) {
+    return read_infer(message, *slabs, call, options);
   });
 }
 
@@ -69,16 +69,16 @@ void Inference::on(msg::Call& call, msg::Event&& event) {
 }
 
 Status Inference::answer(msg::Call& call, msg::Outputs& outputs, More more) {
-  Status status = select_outputs(served_->spec, call, wishes, outputs, forms_);
+  Status status = select_outputs(served_->spec, call, options, outputs, forms_);
   if (!status.ok()) return status;
-  const size_t work = work_on(wishes.outputs, outputs.tensors, forms_, writes());
+  const size_t work = work_on(options.outputs, outputs.tensors, forms_, writes());
   if (!work_.running() && work <= kLongAnswer) {
-    status = finish_outputs(served_->spec, wishes.outputs, outputs.tensors);
+    status = finish_outputs(served_->spec, options.outputs, outputs.tensors);
     if (status.ok()) answered({call.model, call.version, call.id, outputs.parameters, outputs.tensors}, forms_, more);
     return status;
   }
   auto& one = waiting_.emplace_back(
-      std::make_unique<WriteAnswer>(served_->spec, call, wishes, std::move(outputs), forms_, writer(), work));
+      std::make_unique<WriteAnswer>(served_->spec, call, options, std::move(outputs), forms_, writer(), work));
   one->last = more == More::kNo;
   return write_on();
 }
@@ -111,8 +111,8 @@ void Inference::deliver(WriteAnswer& answer) {
 }
 
 void Inference::close(const msg::Call& call, Status status) {
-  marshal::note(exchange_.ledger(), call);
-  house_.traces.finished(call, protocol_, status.code);
+  marshal::note(exchange_.record(), call);
+  state_.traces.finished(call, protocol_, status.code);
   if (work_.running())
     last_ = std::move(status);
   else
@@ -121,28 +121,28 @@ void Inference::close(const msg::Call& call, Status status) {
 
 void Inference::worked(msg::Call& call, msg::Event&& event) {
   work_.ended(event);
-  auto errand = house_.bus.take(call);
+  auto task = state_.bus.take(call);
   auto* failed = std::get_if<msg::Failed>(&event.what);
   Status status = failed ? std::move(failed->status) : Status();
   if (std::exchange(reading_, false))
-    request_worked(std::move(status), std::move(errand));
+    request_worked(std::move(status), std::move(task));
   else
-    wrote(std::move(status), std::move(errand));
+    wrote(std::move(status), std::move(task));
 }
 
-void Inference::request_worked(Status status, std::unique_ptr<bus::Errand> errand) {
+void Inference::request_worked(Status status, std::unique_ptr<bus::OffloadTask> task) {
   if (status.ok()) {
-    auto& read = static_cast<ReadRequest&>(*errand);
+    auto& read = static_cast<ReadRequest&>(*task);
     status = std::move(read.status);
-    read.hand_over(call(), wishes);
+    read.hand_over(call(), options);
   }
   request_read(std::move(status));
 }
 
 // A failure ends it all: what is behind it would not be in its place.
-void Inference::wrote(Status status, std::unique_ptr<bus::Errand> errand) {
+void Inference::wrote(Status status, std::unique_ptr<bus::OffloadTask> task) {
   if (status.ok()) {
-    auto& answer = static_cast<WriteAnswer&>(*errand);
+    auto& answer = static_cast<WriteAnswer&>(*task);
     status = std::move(answer.status);
     if (status.ok()) deliver(answer);
   }

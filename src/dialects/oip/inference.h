@@ -10,24 +10,24 @@
 #include <vector>
 
 #include "bus/owned_call.h"
-#include "dialects/oip/house.h"
+#include "dialects/oip/infer_options.h"
 #include "dialects/oip/long_work.h"
 #include "dialects/oip/reply.h"
-#include "dialects/oip/wishes.h"
+#include "dialects/oip/state.h"
 #include "msg/call.h"
 #include "wire/exchange.h"
 
 namespace weir::oip {
 
-// The owner fills call() and wishes, then start()s it once. It hears answered() any number of times and then exactly
+// The owner fills call() and options, then start()s it once. It hears answered() any number of times and then exactly
 // one ended(), unless it leaves first. Destroying a started Inference leaves.
 class Inference : public msg::Sink {
  public:
-  Inference(House& house, wire::Exchange& exchange, std::string_view protocol)
-      : house_(house), exchange_(exchange), protocol_(protocol), call_(house.bus), work_(house.bus), worked_(*this) {}
+  Inference(OipState& state, wire::Exchange& exchange, std::string_view protocol)
+      : state_(state), exchange_(exchange), protocol_(protocol), call_(state.bus), work_(state.bus), worked_(*this) {}
   virtual ~Inference() = default;
 
-  Wishes wishes;
+  InferOptions options;
 
   // The Call to fill, from the first call on until start().
   msg::Call& call() { return call_.fill(); }
@@ -44,7 +44,7 @@ class Inference : public msg::Sink {
  protected:
   enum class More : uint8_t { kYes, kNo };
   // One Outputs, cut down to what was asked for. kNo: ended() follows at once.
-  virtual void answered(const InferReply& reply, const std::vector<Form>& forms, More more) = 0;
+  virtual void answered(const InferReply& reply, const std::vector<OutputForm>& forms, More more) = 0;
   // The last word: OK, or why there is no (further) answer. The Inference may be destroyed from here on.
   virtual void ended(base::Status status) = 0;
 
@@ -53,7 +53,7 @@ class Inference : public msg::Sink {
   base::Status read_aside(size_t bytes, ReadRequest::Read read);
   // The same for a ModelInferRequest that takes long; finds the model.
   base::Status read_aside(const base::Bytes& message);
-  // call() and wishes are as `read` has left them; or why it has failed.
+  // call() and options are as `read` has left them; or why it has failed.
   virtual void request_read(base::Status) {}
 
   // Which outputs the form writes as text, and what writes a long answer, on a worker: then written() is called instead
@@ -62,11 +62,11 @@ class Inference : public msg::Sink {
   virtual WriteAnswer::Write writer() const { return nullptr; }
   virtual void written(WriteAnswer&, More) {}
 
-  House& house_;
+  OipState& state_;
   wire::Exchange& exchange_;
 
  private:
-  // Hears of errands.
+  // Hears of offload tasks.
   struct Worked final : msg::Sink {
     explicit Worked(Inference& i) : inference(i) {}
     void on(msg::Call& call, msg::Event&& event) override { inference.worked(call, std::move(event)); }
@@ -79,14 +79,14 @@ class Inference : public msg::Sink {
   void deliver(WriteAnswer& answer);
   void close(const msg::Call& call, base::Status status);
   void worked(msg::Call& call, msg::Event&& event);
-  void wrote(base::Status status, std::unique_ptr<bus::Errand> errand);
-  void request_worked(base::Status status, std::unique_ptr<bus::Errand> errand);
+  void wrote(base::Status status, std::unique_ptr<bus::OffloadTask> task);
+  void request_worked(base::Status status, std::unique_ptr<bus::OffloadTask> task);
 
   std::string_view protocol_;
   bus::OwnedCall call_;
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by a Call in flight
-  std::vector<Form> forms_;
-  bus::OwnedCall work_;  // an errand
+  std::vector<OutputForm> forms_;
+  bus::OwnedCall work_;  // a task
   Worked worked_;
   bool reading_ = false;                               // it reads the request
   std::vector<std::unique_ptr<WriteAnswer>> waiting_;  // answers behind a long one

@@ -15,8 +15,8 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "dialects/oip/infer_options.h"
 #include "dialects/oip/reply.h"
-#include "dialects/oip/wishes.h"
 #include "marshal/json_pieces.h"
 #include "msg/call.h"
 #include "msg/spec.h"
@@ -25,9 +25,10 @@ namespace weir::oip {
 
 // `json_size` is how much of `body` is JSON. Binary tensors alias the body. Errors: INVALID_ARGUMENT.
 base::Status read_infer(const base::Bytes& body, size_t json_size, base::SlabSource& slabs, msg::Call& call,
-                        Wishes& wishes);
+                        InferOptions& options);
 // The raw form: the whole body is one input. A dimension that is not declared is worked out from the size.
-base::Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call, Wishes& wishes);
+base::Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call,
+                            InferOptions& options);
 
 struct JsonReply {
   // A tensor whose text is made as it is sent, and the text before it.
@@ -42,7 +43,7 @@ struct JsonReply {
 // kPieces: tensors that make much text are left to be written later, unless there are binary outputs (whose readers
 // must know how long the JSON is).
 enum class LargeTensors : uint8_t { kInline, kPieces };
-JsonReply write_infer(const InferReply& reply, const std::vector<Form>& forms,
+JsonReply write_infer(const InferReply& reply, const std::vector<OutputForm>& forms,
                       LargeTensors large = LargeTensors::kInline);
 
 }  // namespace weir::oip

@@ -17,13 +17,14 @@ using marshal::JsonNumber;
 // One reading of one request. Functions answer false when something is wrong; status_ then says what, or the cursor.
 class JsonRequestReader {
  public:
-  JsonRequestReader(const base::Bytes& body, size_t json_size, base::SlabSource& slabs, msg::Call& call, Wishes& wishes)
+  JsonRequestReader(const base::Bytes& body, size_t json_size, base::SlabSource& slabs, msg::Call& call,
+                    InferOptions& options)
       : body_(body),
         json_(body.view().substr(0, json_size)),
         tail_(body.view().substr(json_size)),
         slabs_(slabs),
         call_(call),
-        wishes_(wishes) {}
+        options_(options) {}
 
   Status read() {
     bool has_inputs = false;
@@ -38,7 +39,7 @@ class JsonRequestReader {
       if (key == "id") return json_.string(call_.id);
       if (key == "parameters")
         return parameters([&](std::string_view name, msg::ParamValue value) {
-          return apply(call_, wishes_, name, std::move(value));
+          return apply(call_, options_, name, std::move(value));
         });
       return json_.skip();
     });
@@ -218,13 +219,13 @@ class JsonRequestReader {
   bool output() {
     if (call_.outputs.size() == kMaxOutputs) return refuse("more than 256 requested outputs");
     std::string& name = call_.outputs.emplace_back();
-    OutputWish& wish = wishes_.outputs.emplace_back();
+    OutputOptions& asked = options_.outputs.emplace_back();
     bool has_name = false;
     bool ok = json_.object([&](std::string_view key) {
       if (key == "name") return has_name = true, named(name, "an output's name");
       if (key == "parameters")
         return parameters([&](std::string_view parameter, const msg::ParamValue& value) {
-          return apply(name, wish, parameter, value);
+          return apply(name, asked, parameter, value);
         });
       return json_.skip();
     });
@@ -236,18 +237,19 @@ class JsonRequestReader {
   std::string_view tail_;
   base::SlabSource& slabs_;
   msg::Call& call_;
-  Wishes& wishes_;
+  InferOptions& options_;
   Status status_;
 };
 
 }  // namespace
 
-Status read_infer(const base::Bytes& body, size_t json_size, base::SlabSource& slabs, msg::Call& call, Wishes& wishes) {
-  return JsonRequestReader(body, json_size, slabs, call, wishes).read();
+Status read_infer(const base::Bytes& body, size_t json_size, base::SlabSource& slabs, msg::Call& call,
+                  InferOptions& options) {
+  return JsonRequestReader(body, json_size, slabs, call, options).read();
 }
 
-Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call, Wishes& wishes) {
-  wishes.form = Form::kBinary;
+Status read_raw_infer(const base::Bytes& body, const msg::ModelSpec& spec, msg::Call& call, InferOptions& options) {
+  options.form = OutputForm::kBinary;
   return marshal::place_raw(body, spec, call);
 }
 

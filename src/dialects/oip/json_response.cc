@@ -45,7 +45,7 @@ bool too_much(const JsonReply& reply, const msg::Tensor& tensor, LargeTensors la
   return tensor.data.size() > kMuchText || reply.json.size() > kEnoughText;
 }
 
-void write_output(JsonReply& reply, const msg::Tensor& tensor, Form form, LargeTensors large) {
+void write_output(JsonReply& reply, const msg::Tensor& tensor, OutputForm form, LargeTensors large) {
   std::string& out = reply.json;
   out += "{\"name\":";
   write_string(out, tensor.name);
@@ -53,7 +53,7 @@ void write_output(JsonReply& reply, const msg::Tensor& tensor, Form form, LargeT
   out += msg::name(tensor.dtype);
   out += "\",\"shape\":";
   out += tensor.shape.text();
-  if (form == Form::kBinary) {
+  if (form == OutputForm::kBinary) {
     out += ",\"parameters\":{\"binary_data_size\":";
     write_number(out, uint64_t(tensor.data.size()));
     out += "}}";
@@ -72,8 +72,8 @@ void write_output(JsonReply& reply, const msg::Tensor& tensor, Form form, LargeT
 
 }  // namespace
 
-JsonReply write_infer(const InferReply& reply, const std::vector<Form>& forms, LargeTensors large) {
-  if (std::find(forms.begin(), forms.end(), Form::kBinary) != forms.end()) large = LargeTensors::kInline;
+JsonReply write_infer(const InferReply& reply, const std::vector<OutputForm>& forms, LargeTensors large) {
+  if (std::find(forms.begin(), forms.end(), OutputForm::kBinary) != forms.end()) large = LargeTensors::kInline;
   JsonReply r;
   std::string& out = r.json;
   out.reserve(256);

@@ -10,11 +10,11 @@ using base::Status;
 
 // A worker's thread has no border above this and the next one.
 void ReadRequest::run() {
-  Status thrown = base::attempt("reading a request", [this] { status = read_(call_, wishes_); });
+  Status thrown = base::attempt("reading a request", [this] { status = read_(call_, options_); });
   if (!thrown.ok()) status = std::move(thrown);
 }
 
-void ReadRequest::hand_over(msg::Call& call, Wishes& wishes) {
+void ReadRequest::hand_over(msg::Call& call, InferOptions& options) {
   call.id = std::move(call_.id);
   call.inputs = std::move(call_.inputs);
   call.outputs = std::move(call_.outputs);
@@ -22,13 +22,13 @@ void ReadRequest::hand_over(msg::Call& call, Wishes& wishes) {
   call.priority = call_.priority;
   call.queue_timeout = call_.queue_timeout;
   call.session = call_.session;
-  wishes = std::move(wishes_);
+  options = std::move(options_);
 }
 
-WriteAnswer::WriteAnswer(const msg::ModelSpec& spec, const msg::Call& call, const Wishes& wishes,
-                         msg::Outputs&& outputs, std::vector<Form> forms, Write write, size_t bytes)
+WriteAnswer::WriteAnswer(const msg::ModelSpec& spec, const msg::Call& call, const InferOptions& options,
+                         msg::Outputs&& outputs, std::vector<OutputForm> forms, Write write, size_t bytes)
     : spec_(spec),
-      wishes_(wishes.outputs),
+      options_(options.outputs),
       model_(call.model),
       version_(call.version),
       id_(call.id),
@@ -43,7 +43,7 @@ void WriteAnswer::run() {
 }
 
 void WriteAnswer::work() {
-  status = finish_outputs(spec_, wishes_, outputs_.tensors);
+  status = finish_outputs(spec_, options_, outputs_.tensors);
   if (status.ok() && write_) written = write_(reply(), forms_);
 }
 

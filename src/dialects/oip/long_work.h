@@ -1,12 +1,12 @@
-// What is long about a request or its answer, as errands for the bus's workers: reading 40 MiB of JSON takes 0.4 s,
-// writing as much takes longer.
+// What is long about a request or its answer, as offload tasks for the bus's workers: reading 40 MiB of JSON takes 0.4
+// s, writing as much takes longer.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "bus/errand.h"
+#include "bus/offload_task.h"
 #include "dialects/oip/json_infer.h"
 
 namespace weir::oip {
@@ -18,36 +18,36 @@ inline constexpr size_t kLongAnswer = size_t(64) << 10;
 // What the workers' bound on waiting text is made for, tokenizing, is some sixteen times as slow.
 constexpr size_t weight(size_t bytes) { return bytes / 16; }
 
-class ReadRequest final : public bus::Errand {
+class ReadRequest final : public bus::OffloadTask {
  public:
-  // Fills the Call and the wishes. Touches nothing of the shard's.
-  using Read = std::function<base::Status(msg::Call&, Wishes&)>;
+  // Fills the Call and the options. Touches nothing of the shard's.
+  using Read = std::function<base::Status(msg::Call&, InferOptions&)>;
   explicit ReadRequest(Read read) : read_(std::move(read)) {}
   void run() override;
   // Moves what has been read.
-  void hand_over(msg::Call& call, Wishes& wishes);
+  void hand_over(msg::Call& call, InferOptions& options);
 
   base::Status status;  // after run()
 
  private:
   const Read read_;
   msg::Call call_;
-  Wishes wishes_;
+  InferOptions options_;
 };
 
-class WriteAnswer final : public bus::Errand {
+class WriteAnswer final : public bus::OffloadTask {
  public:
-  using Write = JsonReply (*)(const InferReply&, const std::vector<Form>&);
+  using Write = JsonReply (*)(const InferReply&, const std::vector<OutputForm>&);
   // `outputs` have been selected. `spec` is kept alive by who sends this. `write`: null where the shard writes.
   // `bytes`: of tensors that have to be worked on.
-  WriteAnswer(const msg::ModelSpec& spec, const msg::Call& call, const Wishes& wishes, msg::Outputs&& outputs,
-              std::vector<Form> forms, Write write, size_t bytes);
+  WriteAnswer(const msg::ModelSpec& spec, const msg::Call& call, const InferOptions& options, msg::Outputs&& outputs,
+              std::vector<OutputForm> forms, Write write, size_t bytes);
   size_t bytes() const { return bytes_; }
   bool is_long() const { return bytes_ > kLongAnswer; }
   // Classifies, checks, and writes.
   void run() override;
   InferReply reply() const { return {model_, version_, id_, outputs_.parameters, outputs_.tensors}; }
-  const std::vector<Form>& forms() const { return forms_; }
+  const std::vector<OutputForm>& forms() const { return forms_; }
   bool empty() const { return outputs_.tensors.empty(); }
 
   bool last = false;  // no other answer follows
@@ -59,10 +59,10 @@ class WriteAnswer final : public bus::Errand {
   void work();
 
   const msg::ModelSpec& spec_;
-  const std::vector<OutputWish> wishes_;
+  const std::vector<OutputOptions> options_;
   const std::string model_, version_, id_;
   msg::Outputs outputs_;
-  const std::vector<Form> forms_;
+  const std::vector<OutputForm> forms_;
   const Write write_;
   const size_t bytes_;
 };

@@ -4,8 +4,8 @@
 
 #include "dialects/oip/grpc_control.h"
 #include "dialects/oip/grpc_infer.h"
-#include "dialects/oip/house.h"
 #include "dialects/oip/rest.h"
+#include "dialects/oip/state.h"
 
 namespace weir::oip {
 
@@ -25,24 +25,24 @@ std::vector<std::string_view> extensions() {
 }
 
 struct Oip::Parts {
-  House house;
-  ModelInfer infer{house};
-  ModelStreamInfer stream{house};
+  OipState state;
+  ModelInfer infer{state};
+  ModelStreamInfer stream{state};
   std::vector<std::unique_ptr<ControlCall>> methods;
   std::vector<std::unique_ptr<Endpoint>> services;
 };
 
 Oip::Oip(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs, Control& control,
          Traces& traces, OipOptions options)
-    : parts_(new Parts{House{bus, slabs, control, traces, std::move(options), {}, {}, 0}}) {
+    : parts_(new Parts{OipState{bus, slabs, control, traces, std::move(options), {}, {}, 0}}) {
   Parts& p = *parts_;
   std::string service(kService);
   rpcs.add({service, "ModelInfer", wire::RpcKind::kUnary, &p.infer, "inference.ModelInferRequest",
             "inference.ModelInferResponse", kGrpc, wire::Permission::kInfer});
   rpcs.add({service, "ModelStreamInfer", wire::RpcKind::kBidi, &p.stream, "inference.ModelInferRequest",
             "inference.ModelStreamInferResponse", kGrpc, wire::Permission::kInfer});
-  add_control_calls(p.house, rpcs, p.methods);
-  add_routes(p.house, router, p.services);
+  add_control_calls(p.state, rpcs, p.methods);
+  add_routes(p.state, router, p.services);
 }
 
 Oip::~Oip() = default;

@@ -12,15 +12,15 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "dialects/oip/infer_options.h"
 #include "dialects/oip/reply.h"
-#include "dialects/oip/wishes.h"
 #include "msg/call.h"
 
 namespace weir::oip {
 
 // Fills the Call's model, version, id, inputs, outputs and parameters. Raw and packed FP32, FP64 data alias `message`;
 // other typed contents are converted into a slab, once. Errors: INVALID_ARGUMENT.
-base::Status read_infer(const base::Bytes& message, base::SlabSource& slabs, msg::Call& call, Wishes& wishes);
+base::Status read_infer(const base::Bytes& message, base::SlabSource& slabs, msg::Call& call, InferOptions& options);
 
 // Whether read_infer() has more than kLongRequest of typed contents before it; raw ones it only points at.
 bool takes_long(std::string_view message);

@@ -22,8 +22,8 @@ Status malformed(std::string_view what) { return invalid("malformed protobuf in 
 // One reading of one request.
 class PbRequestReader {
  public:
-  PbRequestReader(const base::Bytes& message, base::SlabSource& slabs, msg::Call& call, Wishes& wishes)
-      : message_(message), slabs_(slabs), call_(call), wishes_(wishes) {}
+  PbRequestReader(const base::Bytes& message, base::SlabSource& slabs, msg::Call& call, InferOptions& options)
+      : message_(message), slabs_(slabs), call_(call), options_(options) {}
 
   Status read() {
     PbReader r(message_.view());
@@ -44,7 +44,7 @@ class PbRequestReader {
       case 3: return text(r.bytes(), "id", call_.id);
       case 4:
         return parameter(r.bytes(), [&](std::string_view name, msg::ParamValue value) {
-          return apply(call_, wishes_, name, std::move(value));
+          return apply(call_, options_, name, std::move(value));
         });
       case 5: return input(r.bytes());
       case 6: return output(r.bytes());
@@ -167,7 +167,7 @@ class PbRequestReader {
   Status output(std::string_view bytes) {
     if (call_.outputs.size() == kMaxOutputs) return invalid("more than 256 requested outputs");
     std::string& name = call_.outputs.emplace_back();
-    OutputWish& wish = wishes_.outputs.emplace_back();
+    OutputOptions& asked = options_.outputs.emplace_back();
     Status status;
     PbReader r(bytes);
     while (status.ok() && r.next()) {
@@ -175,7 +175,7 @@ class PbRequestReader {
         status = named(name = r.bytes(), "an output's name");
       else if (r.is(2, PbType::kBytes))
         status = parameter(r.bytes(), [&](std::string_view key, const msg::ParamValue& value) {
-          return apply(name, wish, key, value);
+          return apply(name, asked, key, value);
         });
       else
         status = unknown(r);
@@ -210,7 +210,7 @@ class PbRequestReader {
   const base::Bytes& message_;
   base::SlabSource& slabs_;
   msg::Call& call_;
-  Wishes& wishes_;
+  InferOptions& options_;
   size_t raw_count_ = 0, unknown_ = 0, parameters_ = 0;
   std::vector<std::string_view> early_;  // raw contents that came before their inputs
   std::string typed_;                    // an input with typed contents
@@ -218,8 +218,8 @@ class PbRequestReader {
 
 }  // namespace
 
-Status read_infer(const base::Bytes& message, base::SlabSource& slabs, msg::Call& call, Wishes& wishes) {
-  return PbRequestReader(message, slabs, call, wishes).read();
+Status read_infer(const base::Bytes& message, base::SlabSource& slabs, msg::Call& call, InferOptions& options) {
+  return PbRequestReader(message, slabs, call, options).read();
 }
 
 bool takes_long(std::string_view message) {

@@ -21,19 +21,19 @@ void respond_message(Exchange& exchange, const google::protobuf::Message& messag
   respond_json(exchange, std::move(out));
 }
 
-bus::Served* find(House& house, Exchange& exchange, const PathArgs& args) {
-  auto found = house.bus.catalog().find(args["model"], args["version"]);
+bus::Served* find(OipState& state, Exchange& exchange, const PathArgs& args) {
+  auto found = state.bus.catalog().find(args["model"], args["version"]);
   if (!found) {
     respond_error(exchange, found.error());
     return nullptr;
   }
-  exchange.ledger().model = (*found)->spec.name;
+  exchange.record().model = (*found)->spec.name;
   return *found;
 }
 
 // `{"ready":false,"error":…}` under 400, as the protocol wants "not ready" told.
 void respond_not_ready(Exchange& exchange, std::string fields, std::string_view why) {
-  exchange.ledger().code = base::Code::kUnavailable;
+  exchange.record().code = base::Code::kUnavailable;
   std::string out = "{" + fields + "\"ready\":false,\"error\":";
   marshal::write_string(out, why);
   exchange.respond(400, "application/json", base::Bytes::adopt(out + "}"));
@@ -41,11 +41,11 @@ void respond_not_ready(Exchange& exchange, std::string fields, std::string_view 
 
 // ---- Health and metadata
 
-void server_metadata(House& house, Exchange& exchange, const PathArgs&) {
+void server_metadata(OipState& state, Exchange& exchange, const PathArgs&) {
   std::string out = "{\"name\":";
-  marshal::write_string(out, house.options.server_name);
+  marshal::write_string(out, state.options.server_name);
   out += ",\"version\":";
-  marshal::write_string(out, house.options.server_version);
+  marshal::write_string(out, state.options.server_version);
   out += ",\"extensions\":[";
   for (auto extension : extensions()) {
     if (out.back() != '[') out += ',';
@@ -54,43 +54,43 @@ void server_metadata(House& house, Exchange& exchange, const PathArgs&) {
   respond_json(exchange, out + "]}");
 }
 
-void live(House&, Exchange& exchange, const PathArgs&) { respond_json(exchange, "{\"live\":true}"); }
+void live(OipState&, Exchange& exchange, const PathArgs&) { respond_json(exchange, "{\"live\":true}"); }
 
-void ready(House& house, Exchange& exchange, const PathArgs&) {
-  std::string why = house.control.why_not_ready();
+void ready(OipState& state, Exchange& exchange, const PathArgs&) {
+  std::string why = state.control.why_not_ready();
   if (why.empty()) return respond_json(exchange, "{\"ready\":true}");
   respond_not_ready(exchange, "", why);
 }
 
-void model_ready(House& house, Exchange& exchange, const PathArgs& args) {
-  auto found = house.bus.catalog().find(args["model"], args["version"]);
+void model_ready(OipState& state, Exchange& exchange, const PathArgs& args) {
+  auto found = state.bus.catalog().find(args["model"], args["version"]);
   if (!found && found.error().code == base::Code::kNotFound) return respond_error(exchange, found.error());
   std::string name = "\"name\":";
   marshal::write_string(name, args["model"]);
   name += ",";
   if (!found) return respond_not_ready(exchange, name, found.error().text);
-  exchange.ledger().model = (*found)->spec.name;
-  if (!house.control.accepting()) return respond_not_ready(exchange, name, "the server is not ready");
+  exchange.record().model = (*found)->spec.name;
+  if (!state.control.accepting()) return respond_not_ready(exchange, name, "the server is not ready");
   respond_json(exchange, "{" + name + "\"ready\":true}");
 }
 
-void model_metadata(House& house, Exchange& exchange, const PathArgs& args) {
-  if (auto* served = find(house, exchange, args)) respond_message(exchange, metadata(house.bus.catalog(), *served));
+void model_metadata(OipState& state, Exchange& exchange, const PathArgs& args) {
+  if (auto* served = find(state, exchange, args)) respond_message(exchange, metadata(state.bus.catalog(), *served));
 }
 
-void model_config(House& house, Exchange& exchange, const PathArgs& args) {
-  if (auto* served = find(house, exchange, args)) respond_message(exchange, config(*served));
+void model_config(OipState& state, Exchange& exchange, const PathArgs& args) {
+  if (auto* served = find(state, exchange, args)) respond_message(exchange, config(*served));
 }
 
-void model_stats(House& house, Exchange& exchange, const PathArgs& args) {
-  auto stats = statistics(house.bus.catalog(), args["model"], args["version"]);
+void model_stats(OipState& state, Exchange& exchange, const PathArgs& args) {
+  auto stats = statistics(state.bus.catalog(), args["model"], args["version"]);
   if (!stats) return respond_error(exchange, stats.error());
   respond_message(exchange, *stats);
 }
 
-void model_list(House& house, Exchange& exchange, const PathArgs&) {
+void model_list(OipState& state, Exchange& exchange, const PathArgs&) {
   std::string out = "{\"models\":[";
-  for (const auto& [name, unused] : house.bus.catalog().models) {
+  for (const auto& [name, unused] : state.bus.catalog().models) {
     if (out.back() != '[') out += ',';
     marshal::write_string(out, name);
   }
@@ -99,7 +99,7 @@ void model_list(House& house, Exchange& exchange, const PathArgs&) {
 
 // ---- Repository
 
-void repository_index(House& house, Exchange& exchange, const PathArgs&) {
+void repository_index(OipState& state, Exchange& exchange, const PathArgs&) {
   auto body = read_flat(exchange.content().view());
   if (!body) return respond_error(exchange, body.error());
   Which which = Which::kAll;
@@ -108,7 +108,7 @@ void repository_index(House& house, Exchange& exchange, const PathArgs&) {
     if (!only) return respond_error(exchange, base::invalid("'ready' takes true or false"));
     if (*only) which = Which::kReady;
   }
-  auto rows = index(house.bus.catalog(), which);
+  auto rows = index(state.bus.catalog(), which);
   std::string out = "[";
   for (const auto& row : rows.models()) {
     if (out.back() != '[') out += ',';
@@ -117,23 +117,23 @@ void repository_index(House& house, Exchange& exchange, const PathArgs&) {
   respond_json(exchange, out + "]");
 }
 
-class RestWaiter final : public wire::Reader {
+class RestWaiter final : public wire::ExchangeListener {
  public:
-  RestWaiter(House& house, uint64_t wait) : house_(house), wait_(wait) {}
-  void on_close(Exchange&, bool) override { house_.waiting.erase(wait_); }
+  RestWaiter(OipState& state, uint64_t wait) : state_(state), wait_(wait) {}
+  void on_close(Exchange&, bool) override { state_.waiting.erase(wait_); }
 
  private:
-  House& house_;
+  OipState& state_;
   uint64_t wait_;
 };
 
-Control::Done wait_for(House& house, Exchange& exchange, std::string answer) {
-  uint64_t wait = house.wait([&exchange, answer = std::move(answer)](Status status) {
+Control::Done wait_for(OipState& state, Exchange& exchange, std::string answer) {
+  uint64_t wait = state.wait([&exchange, answer = std::move(answer)](Status status) {
     if (status.ok()) return respond_json(exchange, answer);
     respond_error(exchange, status);
   });
-  exchange.attach(std::make_unique<RestWaiter>(house, wait));
-  return house.finisher(wait);
+  exchange.attach(std::make_unique<RestWaiter>(state, wait));
+  return state.finisher(wait);
 }
 
 std::string done_json(std::string_view model, std::string_view what) {
@@ -142,7 +142,7 @@ std::string done_json(std::string_view model, std::string_view what) {
   return out + ",\"" + std::string(what) + "\":true}";
 }
 
-void load(House& house, Exchange& exchange, const PathArgs& args) {
+void load(OipState& state, Exchange& exchange, const PathArgs& args) {
   std::string model(args["model"]);
   auto body = read_parameters(exchange.content().view());
   Status status = check_model_name(model);
@@ -160,10 +160,10 @@ void load(House& house, Exchange& exchange, const PathArgs& args) {
     if (!bytes) return respond_error(exchange, base::invalid("load parameter '" + key + "' is not base64"));
     parameters[key] = *std::move(bytes);
   }
-  house.control.load(model, std::move(parameters), wait_for(house, exchange, done_json(model, "load")));
+  state.control.load(model, std::move(parameters), wait_for(state, exchange, done_json(model, "load")));
 }
 
-void unload(House& house, Exchange& exchange, const PathArgs& args) {
+void unload(OipState& state, Exchange& exchange, const PathArgs& args) {
   std::string model(args["model"]);
   auto body = read_parameters(exchange.content().view());
   Status status = check_model_name(model);
@@ -172,15 +172,15 @@ void unload(House& house, Exchange& exchange, const PathArgs& args) {
   auto* value = msg::find(*body, "unload_dependents");
   auto* dependents = value ? std::get_if<bool>(value) : nullptr;
   if (value && !dependents) return respond_error(exchange, base::invalid("'unload_dependents' takes true or false"));
-  house.control.unload(model, dependents && *dependents ? Control::Dependents::kUnload : Control::Dependents::kKeep,
-                       wait_for(house, exchange, done_json(model, "unload")));
+  state.control.unload(model, dependents && *dependents ? Control::Dependents::kUnload : Control::Dependents::kKeep,
+                       wait_for(state, exchange, done_json(model, "unload")));
 }
 
 // ---- Settings
 
-void respond_traces(House& house, Exchange& exchange, std::string_view model) {
+void respond_traces(OipState& state, Exchange& exchange, std::string_view model) {
   std::string out = "{";
-  for (const auto& [key, values] : house.traces.settings(model)) {
+  for (const auto& [key, values] : state.traces.settings(model)) {
     if (out.back() != '{') out += ',';
     marshal::write_string(out, key);
     out += key == "trace_level" ? ":[" : ":";
@@ -190,35 +190,35 @@ void respond_traces(House& house, Exchange& exchange, std::string_view model) {
   respond_json(exchange, out + "}");
 }
 
-void get_trace(House& house, Exchange& exchange, const PathArgs& args) {
+void get_trace(OipState& state, Exchange& exchange, const PathArgs& args) {
   std::string_view model = args["model"];
-  if (!model.empty() && !find(house, exchange, args)) return;
-  respond_traces(house, exchange, model);
+  if (!model.empty() && !find(state, exchange, args)) return;
+  respond_traces(state, exchange, model);
 }
 
-void set_trace(House& house, Exchange& exchange, const PathArgs& args) {
+void set_trace(OipState& state, Exchange& exchange, const PathArgs& args) {
   std::string_view model = args["model"];
-  if (!model.empty() && !find(house, exchange, args)) return;
+  if (!model.empty() && !find(state, exchange, args)) return;
   auto wanted = read_trace(exchange.content().view());
-  Status status = wanted ? house.traces.change(model, *wanted) : wanted.error();
+  Status status = wanted ? state.traces.change(model, *wanted) : wanted.error();
   if (!status.ok()) return respond_error(exchange, status);
-  respond_traces(house, exchange, model);
+  respond_traces(state, exchange, model);
 }
 
-void get_logging(House&, Exchange& exchange, const PathArgs&) {
+void get_logging(OipState&, Exchange& exchange, const PathArgs&) {
   std::string out;
   write_flat(out, log_settings());
   respond_json(exchange, std::move(out));
 }
 
-void set_logging(House& house, Exchange& exchange, const PathArgs& args) {
+void set_logging(OipState& state, Exchange& exchange, const PathArgs& args) {
   auto wanted = read_flat(exchange.content().view());
   Status status = wanted ? change_log(*wanted) : wanted.error();
   if (!status.ok()) return respond_error(exchange, status);
-  get_logging(house, exchange, args);
+  get_logging(state, exchange, args);
 }
 
-void no_shared_memory(House&, Exchange& exchange, const PathArgs&) {
+void no_shared_memory(OipState&, Exchange& exchange, const PathArgs&) {
   respond_error(exchange, base::failure(base::Code::kUnimplemented, "shared memory is not offered"));
 }
 
@@ -288,11 +288,11 @@ void respond_inferred(Exchange& exchange, std::string json) {
   exchange.respond(200, "application/json", base::Bytes::adopt(std::move(json)), Exchange::Compress::kIfAccepted);
 }
 
-void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services) {
+void add_routes(OipState& state, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services) {
   for (const Row& row : kRoutes) {
-    auto& service = services.emplace_back(std::make_unique<Endpoint>(house, row.serve));
+    auto& service = services.emplace_back(std::make_unique<Endpoint>(state, row.serve));
     bool get = std::string_view(row.method) == "GET";
-    wire::Plan plan{get ? wire::BodyPlan::kIgnore : wire::BodyPlan::kWhole, house.options.max_body};
+    wire::Plan plan{get ? wire::BodyPlan::kIgnore : wire::BodyPlan::kWhole, state.options.max_body};
     router.add({row.method, row.pattern, service.get(), kRest, plan, row.permission});
   }
 }

@@ -4,29 +4,29 @@
 #include <memory>
 #include <vector>
 
-#include "dialects/oip/house.h"
+#include "dialects/oip/state.h"
 #include "wire/router.h"
 
 namespace weir::oip {
 
-using Serve = void (*)(House&, wire::Exchange&, const wire::PathArgs&);
+using Serve = void (*)(OipState&, wire::Exchange&, const wire::PathArgs&);
 
 class Endpoint final : public wire::Service {
  public:
-  Endpoint(House& house, Serve serve) : house_(house), serve_(serve) {}
-  void serve(wire::Exchange& exchange, const wire::PathArgs& args) override { serve_(house_, exchange, args); }
+  Endpoint(OipState& state, Serve serve) : state_(state), serve_(serve) {}
+  void serve(wire::Exchange& exchange, const wire::PathArgs& args) override { serve_(state_, exchange, args); }
 
  private:
-  House& house_;
+  OipState& state_;
   Serve serve_;
 };
 
 // Registers all routes; `services` keeps what was registered.
-void add_routes(House& house, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services);
+void add_routes(OipState& state, wire::Router& router, std::vector<std::unique_ptr<Endpoint>>& services);
 
 // rest_infer.cc: POST …/infer and …/infer_stream (one SSE event per answer, for any model).
-void infer(House& house, wire::Exchange& exchange, const wire::PathArgs& args);
-void infer_stream(House& house, wire::Exchange& exchange, const wire::PathArgs& args);
+void infer(OipState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void infer_stream(OipState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
 // 200 with a JSON body and exactly `application/json`: clients compare the type. Never compressed: Triton's clients
 // send Accept-Encoding with every request, and inflate the answers of infer alone.

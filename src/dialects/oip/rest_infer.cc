@@ -46,9 +46,9 @@ class LargeAnswer final : public wire::TextSource {
 };
 
 // What unary and streamed requests have in common: the request.
-class RestInference : public wire::Reader, public Inference {
+class RestInference : public wire::ExchangeListener, public Inference {
  public:
-  RestInference(House& house, Exchange& exchange) : Inference(house, exchange, kRest) {}
+  RestInference(OipState& state, Exchange& exchange) : Inference(state, exchange, kRest) {}
 
   void begin(const wire::PathArgs& args) {
     call().model = args["model"];
@@ -73,14 +73,14 @@ class RestInference : public wire::Reader, public Inference {
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
     if (error != std::errc() || end != text.data() + text.size() || length > body.size())
       return base::invalid("Inference-Header-Content-Length takes a number of bytes within the body");
-    if (length == 0) return read_raw_infer(body, spec(), call(), wishes);
+    if (length == 0) return read_raw_infer(body, spec(), call(), options);
     return read_json(body, size_t(length));
   }
   Status read_json(const base::Bytes& body, size_t length) {
-    if (length <= kLongRequest) return read_infer(body, length, house_.slabs, call(), wishes);
+    if (length <= kLongRequest) return read_infer(body, length, state_.slabs, call(), options);
     aside_ = true;
-    return read_aside(length, [body, length, slabs = &house_.slabs](msg::Call& call, Wishes& wishes) {
-      return read_infer(body, length, *slabs, call, wishes);
+    return read_aside(length, [body, length, slabs = &state_.slabs](msg::Call& call, InferOptions& options) {
+      return read_infer(body, length, *slabs, call, options);
     });
   }
   void request_read(Status status) override {
@@ -91,7 +91,9 @@ class RestInference : public wire::Reader, public Inference {
   bool aside_ = false;  // a worker reads it
 };
 
-JsonReply write_at_once(const InferReply& reply, const std::vector<Form>& forms) { return write_infer(reply, forms); }
+JsonReply write_at_once(const InferReply& reply, const std::vector<OutputForm>& forms) {
+  return write_infer(reply, forms);
+}
 
 class RestInfer final : public RestInference, public wire::HoldsAnswer {
  public:
@@ -109,7 +111,7 @@ class RestInfer final : public RestInference, public wire::HoldsAnswer {
                                                          "' may answer any number of times: use infer_stream, or "
                                                          "ModelStreamInfer over gRPC");
   }
-  void answered(const InferReply& reply, const std::vector<Form>& forms, More) override {
+  void answered(const InferReply& reply, const std::vector<OutputForm>& forms, More) override {
     many_ = many_ || (reply_ && !reply.tensors.empty());
     if (!reply_) reply_ = write_infer(reply, forms, LargeTensors::kPieces);
   }
@@ -167,9 +169,9 @@ class RestInfer final : public RestInference, public wire::HoldsAnswer {
 };
 
 // One answer as one event, whatever form the outputs were asked for in.
-JsonReply write_event(const InferReply& reply, const std::vector<Form>&) {
+JsonReply write_event(const InferReply& reply, const std::vector<OutputForm>&) {
   JsonReply event;
-  std::string json = write_infer(reply, std::vector<Form>(reply.tensors.size(), Form::kJson)).json;
+  std::string json = write_infer(reply, std::vector<OutputForm>(reply.tensors.size(), OutputForm::kJson)).json;
   wire::append_sse(event.json, json);
   return event;
 }
@@ -185,19 +187,19 @@ class RestStream final : public RestInference {
     call().credit.store(kAnswerCredit, std::memory_order_relaxed);
     return {};
   }
-  void answered(const InferReply& reply, const std::vector<Form>&, More more) override {
-    if (more == More::kNo && reply.tensors.empty() && !wishes.empty_final) return went_out();
+  void answered(const InferReply& reply, const std::vector<OutputForm>&, More more) override {
+    if (more == More::kNo && reply.tensors.empty() && !options.empty_final) return went_out();
     send(write_event(reply, {}).json);
   }
   Writes writes() const override { return Writes::kJson; }
   WriteAnswer::Write writer() const override { return write_event; }
   void written(WriteAnswer& answer, More more) override {
-    if (more == More::kNo && answer.empty() && !wishes.empty_final) return went_out();
+    if (more == More::kNo && answer.empty() && !options.empty_final) return went_out();
     send(std::move(answer.written.json));
   }
   void ended(Status status) override {
     if (!status.ok() && !exchange_.responding()) return respond_error(exchange_, status);
-    exchange_.ledger().code = status.code;
+    exchange_.record().code = status.code;
     if (!status.ok()) {
       std::string error = "{\"error\":";
       marshal::write_string(error, status.text);
@@ -227,15 +229,15 @@ class RestStream final : public RestInference {
     if (exchange_.backlog() <= Exchange::kHighWater) repay();
   }
   void repay() {
-    if (int32_t owed = std::exchange(owed_, 0); owed > 0 && running()) house_.bus.add_credit(&call(), owed);
+    if (int32_t owed = std::exchange(owed_, 0); owed > 0 && running()) state_.bus.add_credit(&call(), owed);
   }
 
   int32_t owed_ = 0;
 };
 
 template <class T>
-void serve(House& house, Exchange& exchange, const wire::PathArgs& args) {
-  auto reader = std::make_unique<T>(house, exchange);
+void serve(OipState& state, Exchange& exchange, const wire::PathArgs& args) {
+  auto reader = std::make_unique<T>(state, exchange);
   T& request = *reader;
   exchange.attach(std::move(reader));
   request.begin(args);
@@ -243,10 +245,10 @@ void serve(House& house, Exchange& exchange, const wire::PathArgs& args) {
 
 }  // namespace
 
-void infer(House& house, Exchange& exchange, const wire::PathArgs& args) { serve<RestInfer>(house, exchange, args); }
+void infer(OipState& state, Exchange& exchange, const wire::PathArgs& args) { serve<RestInfer>(state, exchange, args); }
 
-void infer_stream(House& house, Exchange& exchange, const wire::PathArgs& args) {
-  serve<RestStream>(house, exchange, args);
+void infer_stream(OipState& state, Exchange& exchange, const wire::PathArgs& args) {
+  serve<RestStream>(state, exchange, args);
 }
 
 }  // namespace weir::oip

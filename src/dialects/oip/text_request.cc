@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "dialects/oip/wishes.h"
+#include "dialects/oip/infer_options.h"
 #include "text/completion.h"
 #include "text/processor.h"
 

@@ -61,46 +61,46 @@ void Choice::on(msg::Call& call, msg::Event&& event) {
     return answer_.closed(*this, call, marshal::spent(call));
   }
   if (auto* failed = std::get_if<msg::Failed>(&event.what)) return answer_.fail(failed->status);
-  leave(answer_.house_.bus);
+  leave(answer_.state_.bus);
   answer_.fail(base::failure(base::Code::kInternal, "the model answered with tensors"));
 }
 
 void Choice::prompted(const msg::Token& token) {
   if (!token.details) return;
   const Request& request = answer_.request_;
-  if (request.echo && request.logprobs) piece.add_logprob(answer_.form_, token.id, *token.details);
+  if (request.echo && request.logprobs) delta.add_logprob(answer_.form_, token.id, *token.details);
   if (request.prompt_logprobs) {
     if (!prompt_logprobs.empty()) prompt_logprobs += ',';
     write_prompt_logprob(prompt_logprobs, answer_.form_, token.id, *token.details);
   }
-  if (!token.details->readout.empty()) piece.add_readout(answer_.form_, token);
-  if (!request.stream || piece.weight() > kHeavy) answer_.grew(*this);
+  if (!token.details->readout.empty()) delta.add_readout(answer_.form_, token);
+  if (!request.stream || delta.weight() > kHeavy) answer_.grew(*this);
 }
 
 void Choice::generated(const msg::Call& call, const msg::Token& token) {
   const Request& request = answer_.request_;
   ++completion_tokens;
   cached_tokens = call.generation->cached_tokens;
-  if (request.token_ids) piece.ids.push_back(token.id);
-  auto state = text_.push(token.id, piece.text);
+  if (request.token_ids) delta.ids.push_back(token.id);
+  auto state = text_.push(token.id, delta.text);
   if (token.details) {
-    if (request.logprobs) piece.add_logprob(answer_.form_, token.id, *token.details);
-    if (!token.details->readout.empty()) piece.add_readout(answer_.form_, token);
+    if (request.logprobs) delta.add_logprob(answer_.form_, token.id, *token.details);
+    if (!token.details->readout.empty()) delta.add_readout(answer_.form_, token);
   }
   if (state == text::Completion::State::kStopped) return stopped(call);
-  if (!piece.empty()) answer_.grew(*this);
+  if (!delta.empty()) answer_.grew(*this);
 }
 
 // Nobody but this side knows of stop strings: the engine is told to stop.
 void Choice::stopped(const msg::Call& call) {
   end = {End::Why::kStop, json_string(*text_.stop_string())};
-  answer_.house_.bus.enough(std::exchange(call_, nullptr));
+  answer_.state_.bus.enough(std::exchange(call_, nullptr));
   // The lane still has the Call, and writes when it is finished.
   answer_.closed(*this, call, marshal::spent(call.times, answer_.exchange_.now()));
 }
 
 void Choice::done(const msg::Done& done) {
-  text_.finish(piece.text);
+  text_.finish(delta.text);
   cached_tokens = done.cached_tokens;
   completion_tokens = std::max(completion_tokens, done.completion_tokens);
   end.why =
@@ -111,27 +111,27 @@ void Choice::done(const msg::Done& done) {
 
 // ---- All of them
 
-Answer::Answer(House& house, wire::Exchange& exchange, Kind kind, Request request)
-    : house_(house), exchange_(exchange), kind_(kind), request_(std::move(request)) {}
+Answer::Answer(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request)
+    : state_(state), exchange_(exchange), kind_(kind), request_(std::move(request)) {}
 
 Answer::~Answer() { leave(); }
 
 void Answer::leave() {
-  for (Choice& choice : choices_) choice.leave(house_.bus);
-  if (std::exchange(counted_, false)) house_.load.running.fetch_sub(1, std::memory_order_relaxed);
+  for (Choice& choice : choices_) choice.leave(state_.bus);
+  if (std::exchange(counted_, false)) state_.load.running.fetch_sub(1, std::memory_order_relaxed);
 }
 
-Refusal Answer::start(bus::Served& served, std::vector<Sequence> prompts) {
+ApiError Answer::start(bus::Served& served, std::vector<Sequence> prompts) {
   spec_ = served.spec.text;
   model_ = served.spec.name;
   form_ = {spec_->processor->tokenizer.get(), kind_, request_.tokens_as_ids, spec_->readout_layers.size()};
-  house_.load.running.fetch_add(1, std::memory_order_relaxed);
+  state_.load.running.fetch_add(1, std::memory_order_relaxed);
   counted_ = true;
   uint32_t index = 0;
   for (Sequence& prompt : prompts)
     for (uint32_t i = 0; i < request_.n; ++i, ++index) {
       bool last = i + 1 == request_.n;
-      Refusal bad = submit(served, prompt, last ? std::move(prompt.ids) : prompt.ids, index);
+      ApiError bad = submit(served, prompt, last ? std::move(prompt.ids) : prompt.ids, index);
       if (bad.ok()) continue;
       leave();
       return bad;
@@ -139,29 +139,29 @@ Refusal Answer::start(bus::Served& served, std::vector<Sequence> prompts) {
   return {};
 }
 
-Refusal Answer::submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index) {
+ApiError Answer::submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index) {
   text::Completion text(*form_.tokenizer, text_options(request_, *spec_));
   text.after(ids);
   Choice& choice = choices_.emplace_back(*this, index, std::move(text));
   choice.prompt_tokens = uint32_t(ids.size());
-  choice.piece.text = prompt.echo;
+  choice.delta.text = prompt.echo;
   if (request_.token_ids) write_ids(choice.prompt_ids, ids);
   auto generation = std::make_unique<msg::Generation>();
   generation->append = std::move(ids);
   generation->images = prompt.images;
-  if (Refusal bad = fill(*spec_, *generation, index); !bad.ok()) return bad;
-  msg::Call* call = house_.bus.make_call();
+  if (ApiError bad = fill(*spec_, *generation, index); !bad.ok()) return bad;
+  msg::Call* call = state_.bus.make_call();
   call->model = served.spec.name;
   call->version = served.spec.version;
   call->id = request_.request_id;
   call->priority = request_.priority;
-  call->tenant = tenant(exchange_.request(), house_.keys);
+  call->tenant = tenant(exchange_.request(), state_.keys);
   call->generation = std::move(generation);
   if (request_.stream) call->credit.store(kCredit, std::memory_order_relaxed);
   call->sink = &choice;
   call->ticket = exchange_.ticket();
-  if (base::Status status = house_.bus.submit(call, served); !status.ok()) {
-    house_.bus.discard(call);
+  if (base::Status status = state_.bus.submit(call, served); !status.ok()) {
+    state_.bus.discard(call);
     return refuse(std::move(status));
   }
   choice.run(call);
@@ -169,7 +169,7 @@ Refusal Answer::submit(bus::Served& served, const Sequence& prompt, std::vector<
   return {};
 }
 
-Refusal Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const {
+ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const {
   auto named = [&](marshal::FieldError error) {
     if (error.param == "prompt") error.param = input_name(kind_);
     return refuse(std::move(error));
@@ -197,17 +197,17 @@ Refusal Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, uin
 }
 
 void Answer::closed(Choice& choice, const msg::Call& call, marshal::Spent spent) {
-  choice.leave(house_.bus);
+  choice.leave(state_.bus);
   ended(choice);
   if (--open_ > 0) return;
-  marshal::note(exchange_.ledger(), call, spent);
+  marshal::note(exchange_.record(), call, spent);
   leave();
   over();
 }
 
 // In bursts: giving credit may wake the engine.
 void Answer::repay(Choice& choice) {
-  if (choice.owed >= kCredit / 4 && exchange_.backlog() < wire::Exchange::kLowWater) choice.add_credit(house_.bus);
+  if (choice.owed >= kCredit / 4 && exchange_.backlog() < wire::Exchange::kLowWater) choice.add_credit(state_.bus);
 }
 
 void Answer::fail(const base::Status& status) {
@@ -227,13 +227,13 @@ Usage Answer::usage() const {
 void Answer::make_head(std::string_view object) {
   std::string id = request_.request_id;
   if (id.empty()) {
-    uint64_t random[2] = {house_.bus.env().random(), house_.bus.env().random()};
+    uint64_t random[2] = {state_.bus.env().random(), state_.bus.env().random()};
     id = base::hex({reinterpret_cast<const char*>(random), sizeof random}).substr(0, 24);
   }
   head_ = kind_ == Kind::kChat ? "\"id\":\"chatcmpl-" : "\"id\":\"cmpl-";
   head_ += id + "\",\"object\":\"";
   head_ += object;
-  auto seconds = std::chrono::duration_cast<std::chrono::seconds>(house_.bus.env().wall().time_since_epoch());
+  auto seconds = std::chrono::duration_cast<std::chrono::seconds>(state_.bus.env().wall().time_since_epoch());
   head_ += "\",\"created\":" + std::to_string(seconds.count()) + ",\"model\":";
   marshal::write_string(head_, model_);
 }

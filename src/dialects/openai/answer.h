@@ -1,6 +1,6 @@
 // Answer: one request for text under way: as many Calls as it has choices, and what becomes of their tokens.
 //
-// Owned by the Exchange as its Reader. Streamed and whole answers derive from it (streamed.cc, whole.cc).
+// Owned by the Exchange as its ExchangeListener. Streamed and whole answers derive from it (streamed.cc, whole.cc).
 #pragma once
 
 #include <deque>
@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "dialects/openai/house.h"
-#include "dialects/openai/piece.h"
+#include "dialects/openai/choice_delta.h"
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/request.h"
+#include "dialects/openai/state.h"
 #include "marshal/times.h"
 #include "msg/call.h"
 #include "text/completion.h"
@@ -33,7 +33,7 @@ class Choice final : public msg::Sink {
   void leave(bus::Bus& bus);
   void add_credit(bus::Bus& bus);
 
-  Piece piece;                  // since the last chunk, or altogether
+  ChoiceDelta delta;            // since the last chunk, or altogether
   std::string prompt_ids;       // JSON, until it has been told
   std::string prompt_logprobs;  // JSON elements
   uint32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
@@ -55,13 +55,13 @@ class Choice final : public msg::Sink {
   msg::Call* call_ = nullptr;
 };
 
-class Answer : public wire::Reader {
+class Answer : public wire::ExchangeListener {
  public:
-  Answer(House& house, wire::Exchange& exchange, Kind kind, Request request);
+  Answer(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request);
   ~Answer() override;
 
   // Sends a Call for every choice. On a refusal nothing is under way.
-  Refusal start(bus::Served& served, std::vector<Sequence> prompts);
+  ApiError start(bus::Served& served, std::vector<Sequence> prompts);
   void on_close(wire::Exchange&, bool) override { leave(); }
 
  protected:
@@ -83,7 +83,7 @@ class Answer : public wire::Reader {
   const std::string& head() const { return head_; }
   void make_head(std::string_view object);
 
-  House& house_;
+  OpenAiState& state_;
   wire::Exchange& exchange_;
   const Kind kind_;
   Request request_;
@@ -91,8 +91,8 @@ class Answer : public wire::Reader {
   TokenForm form_;
 
  private:
-  Refusal submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index);
-  Refusal fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const;
+  ApiError submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index);
+  ApiError fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const;
   void closed(Choice& choice, const msg::Call& call, marshal::Spent spent);
   void repay(Choice& choice);
 
@@ -102,7 +102,7 @@ class Answer : public wire::Reader {
   bool counted_ = false;
 };
 
-std::unique_ptr<Answer> streamed(House& house, wire::Exchange& exchange, Kind kind, Request request);
-std::unique_ptr<Answer> whole(House& house, wire::Exchange& exchange, Kind kind, Request request);
+std::unique_ptr<Answer> streamed(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request);
+std::unique_ptr<Answer> whole(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request);
 
 }  // namespace weir::openai

@@ -22,49 +22,49 @@ constexpr std::array<std::string_view, 11> kReserved{
 
 std::string place(size_t message) { return "messages[" + std::to_string(message) + "]"; }
 
-Refusal wrong(size_t message, std::string_view what) { return refuse("messages", place(message) + std::string(what)); }
+ApiError wrong(size_t message, std::string_view what) { return refuse("messages", place(message) + std::string(what)); }
 
 const std::string* text_of(const json& object, const char* key) {
   auto at = object.find(key);
   return at == object.end() ? nullptr : at->get_ptr<const json::string_t*>();
 }
 
-class Reader {
+class ConversationReader {
  public:
-  Reader(const msg::TextSpec& spec, Conversation& out) : spec_(spec), out_(out) {}
+  ConversationReader(const msg::TextSpec& spec, Conversation& out) : spec_(spec), out_(out) {}
 
-  Refusal read(json& messages) {
+  ApiError read(json& messages) {
     if (messages.empty()) return refuse("messages", "messages: the list is empty");
     if (messages.size() > kMaxMessages)
       return refuse("messages", "messages: at most " + std::to_string(kMaxMessages) + " of them");
     for (at_ = 0; at_ < messages.size(); ++at_)
-      if (Refusal bad = message(messages[at_]); !bad.ok()) return bad;
+      if (ApiError bad = message(messages[at_]); !bad.ok()) return bad;
     return {};
   }
 
  private:
   // Leaves role and content, and what else is not null (name, tool_calls, tool_call_id, …) for the template.
-  Refusal message(json& m) {
+  ApiError message(json& m) {
     if (!m.is_object()) return wrong(at_, ": expected an object");
     const std::string* role = text_of(m, "role");
     if (!role || role->empty() || role->size() > 64) return wrong(at_, ".role: expected a string");
     for (auto member = m.begin(); member != m.end();)
       member = member->is_null() && member.key() != "content" ? m.erase(member) : std::next(member);
     auto content = m.find("content");
-    if (content == m.end()) return m.contains("tool_calls") ? Refusal{} : wrong(at_, ".content: it is missing");
+    if (content == m.end()) return m.contains("tool_calls") ? ApiError{} : wrong(at_, ".content: it is missing");
     if (content->is_string() || (content->is_null() && *role == "assistant")) return {};
     if (content->is_array()) return parts(*content);
     return wrong(at_, ".content: expected a string or a list of parts");
   }
 
-  Refusal parts(json& content) {
+  ApiError parts(json& content) {
     if (content.size() > kMaxParts) return wrong(at_, ".content: at most " + std::to_string(kMaxParts) + " parts");
     for (json& p : content)
-      if (Refusal bad = part(p); !bad.ok()) return bad;
+      if (ApiError bad = part(p); !bad.ok()) return bad;
     return {};
   }
 
-  Refusal part(json& p) {
+  ApiError part(json& p) {
     if (p.is_string()) {
       p = json{{"type", "text"}, {"text", p.get<std::string>()}};
       return {};
@@ -80,13 +80,13 @@ class Reader {
     if (*type != "image_url")
       return wrong(at_, ".content: parts are of type text or image_url, not " +
                             json(type->substr(0, 32)).dump(-1, ' ', true, json::error_handler_t::replace));
-    Refusal bad = image(p);
+    ApiError bad = image(p);
     if (bad.ok()) p = json{{"type", "image"}};
     return bad;
   }
 
   // {"image_url": {"url": "data:image/png;base64,…"}}, or the URL itself.
-  Refusal image(const json& p) {
+  ApiError image(const json& p) {
     auto at = p.find("image_url");
     const std::string* url = at == p.end()     ? nullptr
                              : at->is_object() ? text_of(*at, "url")
@@ -117,7 +117,7 @@ bool plain(const json& value) {
   return value.is_boolean() || value.is_number() || value.is_null();
 }
 
-Refusal variables(const json& wanted, json& extra) {
+ApiError variables(const json& wanted, json& extra) {
   constexpr std::string_view kParam = "chat_template_kwargs";
   auto bad = [&](std::string text) { return refuse(kParam, std::string(kParam) + ": " + std::move(text)); };
   if (wanted.size() > kMaxVariables) return bad("at most " + std::to_string(kMaxVariables) + " of them");
@@ -130,9 +130,9 @@ Refusal variables(const json& wanted, json& extra) {
   return {};
 }
 
-Refusal extras(const Request& request, json& extra) {
+ApiError extras(const Request& request, json& extra) {
   if (!request.template_variables.empty())
-    if (Refusal bad = variables(json::parse(request.template_variables), extra); !bad.ok()) return bad;
+    if (ApiError bad = variables(json::parse(request.template_variables), extra); !bad.ok()) return bad;
   if (!request.reasoning_effort.empty()) extra["reasoning_effort"] = request.reasoning_effort;
   if (request.tools.empty() || !request.pass_tools) return {};
   json tools = json::parse(request.tools);
@@ -158,8 +158,8 @@ base::Result<std::string> render_messages(const text::Processor& processor, json
   return again ? again : text;
 }
 
-Refusal render_checked(const Request& request, const msg::TextSpec& spec, Conversation& out,
-                       const text::Budget& budget) {
+ApiError render_checked(const Request& request, const msg::TextSpec& spec, Conversation& out,
+                        const text::Budget& budget) {
   const text::Processor& processor = *spec.processor;
   if (!processor.chat) return refuse("model", "this model has no chat template: it is not made for chat");
   for (auto [name, text] : {std::pair{"messages", request.messages},
@@ -169,8 +169,8 @@ Refusal render_checked(const Request& request, const msg::TextSpec& spec, Conver
       return refuse(
           name, std::string(name) + ": an object with more than " + std::to_string(text::kMostMembers) + " members");
   json messages = json::parse(request.messages), extra = json::object();
-  if (Refusal bad = Reader(spec, out).read(messages); !bad.ok()) return bad;
-  if (Refusal bad = extras(request, extra); !bad.ok()) return bad;
+  if (ApiError bad = ConversationReader(spec, out).read(messages); !bad.ok()) return bad;
+  if (ApiError bad = extras(request, extra); !bad.ok()) return bad;
   text::ChatOptions options{request.add_generation_prompt, request.continue_final_message, {}, budget};
   if (spec.vision)
     for (uint32_t id : {spec.vision->start_id, spec.vision->pad_id, spec.vision->end_id})
@@ -186,7 +186,7 @@ Refusal render_checked(const Request& request, const msg::TextSpec& spec, Conver
 }  // namespace
 
 // The members have been checked to be JSON; the library still throws on what it cannot hold, like 1e999.
-Refusal render(const Request& request, const msg::TextSpec& spec, Conversation& out, const text::Budget& budget) {
+ApiError render(const Request& request, const msg::TextSpec& spec, Conversation& out, const text::Budget& budget) {
   try {
     return render_checked(request, spec, out, budget);
   } catch (const json::exception&) {

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "dialects/openai/choice_delta.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/keys.h"
-#include "dialects/openai/piece.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/task.h"
 #include "marshal/encoder.h"
@@ -41,15 +41,15 @@ class Input final : public msg::Sink {
   std::string json;  // what came of it
 };
 
-class Embeddings final : public wire::Reader {
+class Embeddings final : public wire::ExchangeListener {
  public:
-  Embeddings(House& house, Exchange& exchange, Request request)
-      : house_(house), exchange_(exchange), request_(std::move(request)) {
-    house_.load.running.fetch_add(1, std::memory_order_relaxed);
+  Embeddings(OpenAiState& state, Exchange& exchange, Request request)
+      : state_(state), exchange_(exchange), request_(std::move(request)) {
+    state_.load.running.fetch_add(1, std::memory_order_relaxed);
   }
   ~Embeddings() override {
     leave();
-    house_.load.running.fetch_sub(1, std::memory_order_relaxed);
+    state_.load.running.fetch_sub(1, std::memory_order_relaxed);
   }
   void on_close(Exchange&, bool) override { leave(); }
 
@@ -80,7 +80,7 @@ class Embeddings final : public wire::Reader {
       input.json += ']';
     }
     if (++done_ < inputs_.size()) return more();
-    marshal::note(exchange_.ledger(), call);
+    marshal::note(exchange_.record(), call);
     finish();
   }
   void fail(const base::Status& status) {
@@ -94,15 +94,15 @@ class Embeddings final : public wire::Reader {
     const size_t window = encodes() ? kEncoderWindow : kWindow;
     while (next_ < inputs_.size() && next_ - done_ < window) {
       Input& input = inputs_[next_++];
-      msg::Call* call = house_.bus.make_call();
+      msg::Call* call = state_.bus.make_call();
       call->model = model_;
       call->priority = request_.priority;
-      call->tenant = tenant(exchange_.request(), house_.keys);
+      call->tenant = tenant(exchange_.request(), state_.keys);
       encodes() ? ask_encoder(*call, input) : ask_generator(*call, input);
       call->sink = &input;
       call->ticket = exchange_.ticket();
-      if (base::Status status = house_.bus.submit(call); !status.ok()) {
-        house_.bus.discard(call);
+      if (base::Status status = state_.bus.submit(call); !status.ok()) {
+        state_.bus.discard(call);
         return fail(status);
       }
       input.call = call;
@@ -155,10 +155,10 @@ class Embeddings final : public wire::Reader {
 
   void leave() {
     for (Input& input : inputs_)
-      if (auto* call = std::exchange(input.call, nullptr)) house_.bus.abandon(call);
+      if (auto* call = std::exchange(input.call, nullptr)) state_.bus.abandon(call);
   }
 
-  House& house_;
+  OpenAiState& state_;
   Exchange& exchange_;
   Request request_;
   std::string model_, ids_name_;  // the input of an encoder; empty for models that make tokens
@@ -189,7 +189,7 @@ void cut_text(uint32_t most, const msg::TextSpec& spec, text::AddSpecial added, 
 }
 
 // What a generation would be checked for.
-Refusal check(const msg::TextSpec& spec, const std::vector<uint32_t>& ids) {
+ApiError check(const msg::TextSpec& spec, const std::vector<uint32_t>& ids) {
   if (ids.empty()) return refuse("input", "input: a text without tokens");
   for (uint32_t id : ids)
     if (id >= spec.vocabulary)
@@ -210,14 +210,14 @@ class EmbeddingsTask final : public PromptTask {
   }
 
   void made() override {
-    for (size_t i = 0; i < prompts_.size() && refusal.ok(); ++i) {
+    for (size_t i = 0; i < prompts_.size() && error.ok(); ++i) {
       const bool marked = !request_.prompts[i].tokens && request_.add_special.value_or(true);
       if (most_) cut_text(*most_, *spec_, marked ? text::AddSpecial::kYes : text::AddSpecial::kNo, prompts_[i].ids);
-      refusal = check(*spec_, prompts_[i].ids);
+      error = check(*spec_, prompts_[i].ids);
     }
   }
-  void then(House& house, Exchange& exchange, bus::Served& served) override {
-    auto reader = std::make_unique<Embeddings>(house, exchange, std::move(request_));
+  void then(OpenAiState& state, Exchange& exchange, bus::Served& served) override {
+    auto reader = std::make_unique<Embeddings>(state, exchange, std::move(request_));
     Embeddings& running = *reader;
     exchange.attach(std::move(reader));
     running.start(served, std::move(prompts_));
@@ -227,23 +227,23 @@ class EmbeddingsTask final : public PromptTask {
   std::optional<uint32_t> most_;  // an encoder's texts keep their marks
 };
 
-void embed(House& house, Exchange& exchange, Request&& request) {
-  auto [served, refusal] = find_model(house, exchange, request.model, Wants::kToTake);
-  if (!refusal.ok()) return respond(exchange, refusal);
+void embed(OpenAiState& state, Exchange& exchange, Request&& request) {
+  auto [served, error] = find_model(state, exchange, request.model, Wants::kToTake);
+  if (!error.ok()) return respond(exchange, error);
   const msg::TextSpec& spec = *tokens_of(served->spec);
   const bool encoder = !served->spec.text;
   if (request.dimensions &&
       (encoder ? *request.dimensions > spec.hidden_size : *request.dimensions != spec.hidden_size))
     return respond(exchange, refuse("dimensions", "dimensions: this model has " + std::to_string(spec.hidden_size)));
   auto task = std::make_unique<EmbeddingsTask>(std::move(request), exchange, *served);
-  perform(house, exchange, *served, std::move(task), exchange.content().size());
+  perform(state, exchange, *served, std::move(task), exchange.content().size());
 }
 
 }  // namespace
 
-void embeddings(House& house, Exchange& exchange, const wire::PathArgs&) {
+void embeddings(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
   read_body<Request>(
-      house, exchange,
+      state, exchange,
       [](std::string_view body, Request& request) { return read_request(body, Kind::kEmbedding, request); }, embed);
 }
 

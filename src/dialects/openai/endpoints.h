@@ -3,32 +3,32 @@
 
 #include <string_view>
 
-#include "dialects/openai/house.h"
+#include "dialects/openai/state.h"
 #include "wire/router.h"
 
 namespace weir::openai {
 
-using Serve = void (*)(House&, wire::Exchange&, const wire::PathArgs&);
+using Serve = void (*)(OpenAiState&, wire::Exchange&, const wire::PathArgs&);
 enum class Access : uint8_t { kKey, kOpen };  // whether a configured API key must be shown
 
 class Endpoint final : public wire::Service {
  public:
-  Endpoint(House& house, Serve serve, Access access) : house_(house), serve_(serve), access_(access) {}
+  Endpoint(OpenAiState& state, Serve serve, Access access) : state_(state), serve_(serve), access_(access) {}
   void serve(wire::Exchange& exchange, const wire::PathArgs& args) override;
   bool refuse(wire::Exchange& exchange, const base::Status& why) override;
 
  private:
-  House& house_;
+  OpenAiState& state_;
   Serve serve_;
   Access access_;
 };
 
-void chat_completions(House& house, wire::Exchange& exchange, const wire::PathArgs& args);
-void completions(House& house, wire::Exchange& exchange, const wire::PathArgs& args);
-void embeddings(House& house, wire::Exchange& exchange, const wire::PathArgs& args);  // embeddings.cc
-void tokenize(House& house, wire::Exchange& exchange, const wire::PathArgs& args);    // tokenize.cc
-void detokenize(House& house, wire::Exchange& exchange, const wire::PathArgs& args);
-void list_models(House& house, wire::Exchange& exchange, const wire::PathArgs& args);  // models.cc
-void show_model(House& house, wire::Exchange& exchange, const wire::PathArgs& args);
+void chat_completions(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void completions(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void embeddings(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // embeddings.cc
+void tokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);    // tokenize.cc
+void detokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
+void list_models(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // models.cc
+void show_model(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 
 }  // namespace weir::openai

@@ -6,11 +6,11 @@
 namespace weir::openai {
 namespace {
 
-void write_model(std::string& out, const House& house, const msg::ModelSpec& spec) {
+void write_model(std::string& out, const OpenAiState& state, const msg::ModelSpec& spec) {
   const msg::TextSpec& text = *tokens_of(spec);
   out += "{\"id\":";
   marshal::write_string(out, spec.name);
-  out += ",\"object\":\"model\",\"created\":" + std::to_string(house.created) + ",\"owned_by\":\"weir\",\"root\":";
+  out += ",\"object\":\"model\",\"created\":" + std::to_string(state.created) + ",\"owned_by\":\"weir\",\"root\":";
   marshal::write_string(out, spec.name);
   out += ",\"parent\":null,\"max_model_len\":" + std::to_string(text.max_length);
   out += ",\"embedding_size\":" + std::to_string(text.hidden_size);
@@ -32,21 +32,21 @@ void write_model(std::string& out, const House& house, const msg::ModelSpec& spe
 
 }  // namespace
 
-void list_models(House& house, wire::Exchange& exchange, const wire::PathArgs&) {
+void list_models(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
   std::string out = "{\"object\":\"list\",\"data\":[";
-  for (const auto& [name, model] : house.bus.catalog().models) {
+  for (const auto& [name, model] : state.bus.catalog().models) {
     if (!model.preferred || !tokens_of(model.preferred->spec)) continue;
     if (out.back() != '[') out += ',';
-    write_model(out, house, model.preferred->spec);
+    write_model(out, state, model.preferred->spec);
   }
   respond_json(exchange, out + "]}");
 }
 
-void show_model(House& house, wire::Exchange& exchange, const wire::PathArgs& args) {
-  auto [served, refusal] = find_model(house, exchange, std::string(args["model"]), Wants::kToTake);
-  if (!refusal.ok()) return respond(exchange, refusal);
+void show_model(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args) {
+  auto [served, error] = find_model(state, exchange, std::string(args["model"]), Wants::kToTake);
+  if (!error.ok()) return respond(exchange, error);
   std::string out;
-  write_model(out, house, served->spec);
+  write_model(out, state, served->spec);
   respond_json(exchange, std::move(out));
 }
 

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "dialects/openai/answer.h"
+#include "dialects/openai/api_error.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/keys.h"
 #include "dialects/openai/reading.h"
-#include "dialects/openai/refusal.h"
 #include "dialects/openai/task.h"
 #include "marshal/encoder.h"
 #include "marshal/json_tensor.h"
@@ -22,42 +22,42 @@ class AnswerTask final : public PromptTask {
  public:
   using PromptTask::PromptTask;
 
-  void then(House& house, Exchange& exchange, bus::Served& served) override {
+  void then(OpenAiState& state, Exchange& exchange, bus::Served& served) override {
     auto make = request_.stream ? streamed : whole;
-    auto answer = make(house, exchange, kind_, std::move(request_));
+    auto answer = make(state, exchange, kind_, std::move(request_));
     Answer& running = *answer;
     exchange.attach(std::move(answer));
-    if (Refusal bad = running.start(served, std::move(prompts_)); !bad.ok()) respond(exchange, bad);
+    if (ApiError bad = running.start(served, std::move(prompts_)); !bad.ok()) respond(exchange, bad);
   }
 };
 
-void answer(House& house, Exchange& exchange, Kind kind, Request&& request) {
-  auto [served, refusal] = find_model(house, exchange, request.model, Wants::kToMake);
-  if (!refusal.ok()) return respond(exchange, refusal);
+void answer(OpenAiState& state, Exchange& exchange, Kind kind, Request&& request) {
+  auto [served, error] = find_model(state, exchange, request.model, Wants::kToMake);
+  if (!error.ok()) return respond(exchange, error);
   auto task = std::make_unique<AnswerTask>(kind, std::move(request), exchange, *served);
-  perform(house, exchange, *served, std::move(task), exchange.content().size());
+  perform(state, exchange, *served, std::move(task), exchange.content().size());
 }
 
-void run(House& house, Exchange& exchange, Kind kind) {
+void run(OpenAiState& state, Exchange& exchange, Kind kind) {
   read_body<Request>(
-      house, exchange, [kind](std::string_view body, Request& request) { return read_request(body, kind, request); },
-      [kind](House& there, Exchange& x, Request&& request) { answer(there, x, kind, std::move(request)); });
+      state, exchange, [kind](std::string_view body, Request& request) { return read_request(body, kind, request); },
+      [kind](OpenAiState& there, Exchange& x, Request&& request) { answer(there, x, kind, std::move(request)); });
 }
 
-void health(House& house, Exchange& exchange, const PathArgs&) {
-  bool ready = !house.options.ready || house.options.ready();
-  if (!ready) exchange.ledger().code = base::Code::kUnavailable;
+void health(OpenAiState& state, Exchange& exchange, const PathArgs&) {
+  bool ready = !state.options.ready || state.options.ready();
+  if (!ready) exchange.record().code = base::Code::kUnavailable;
   exchange.respond(ready ? 200 : 503, "text/plain", {});
 }
 
-void version(House& house, Exchange& exchange, const PathArgs&) {
+void version(OpenAiState& state, Exchange& exchange, const PathArgs&) {
   std::string out = "{\"version\":";
-  marshal::write_string(out, house.options.server_version);
+  marshal::write_string(out, state.options.server_version);
   respond_json(exchange, out + "}");
 }
 
-void load(House& house, Exchange& exchange, const PathArgs&) {
-  auto running = house.load.running.load(std::memory_order_relaxed);
+void load(OpenAiState& state, Exchange& exchange, const PathArgs&) {
+  auto running = state.load.running.load(std::memory_order_relaxed);
   respond_json(exchange, "{\"server_load\":" + std::to_string(running) + "}");
 }
 
@@ -90,11 +90,11 @@ constexpr Row kAtRoot[] = {
 
 }  // namespace
 
-void chat_completions(House& house, Exchange& exchange, const PathArgs&) { run(house, exchange, Kind::kChat); }
-void completions(House& house, Exchange& exchange, const PathArgs&) { run(house, exchange, Kind::kCompletion); }
+void chat_completions(OpenAiState& state, Exchange& exchange, const PathArgs&) { run(state, exchange, Kind::kChat); }
+void completions(OpenAiState& state, Exchange& exchange, const PathArgs&) { run(state, exchange, Kind::kCompletion); }
 
 void Endpoint::serve(Exchange& exchange, const PathArgs& args) {
-  if (access_ == Access::kOpen || admits(house_.keys, exchange.request())) return serve_(house_, exchange, args);
+  if (access_ == Access::kOpen || admits(state_.keys, exchange.request())) return serve_(state_, exchange, args);
   respond(exchange,
           {base::failure(base::Code::kUnauthenticated, "no valid API key: send one as 'Authorization: Bearer <key>'"),
            {},
@@ -110,9 +110,9 @@ const msg::TextSpec* tokens_of(const msg::ModelSpec& spec, Wants wants) {
   return wants == Wants::kToMake ? spec.text.get() : marshal::tokens_of(spec).get();
 }
 
-Found find_model(House& house, Exchange& exchange, const std::string& name, Wants wants) {
-  const bus::Catalog& catalog = house.bus.catalog();
-  std::string wanted = name.empty() ? house.options.default_model : name;
+Found find_model(OpenAiState& state, Exchange& exchange, const std::string& name, Wants wants) {
+  const bus::Catalog& catalog = state.bus.catalog();
+  std::string wanted = name.empty() ? state.options.default_model : name;
   if (wanted.empty()) {
     for (const auto& [each, model] : catalog.models) {
       if (!model.preferred || !tokens_of(model.preferred->spec, wants)) continue;
@@ -128,41 +128,41 @@ Found find_model(House& house, Exchange& exchange, const std::string& name, Want
   if (!tokens_of(spec, wants))
     return {nullptr, refuse("model", "model '" + wanted + "' makes no text: ask it " +
                                          (spec.encoder ? "for embeddings" : "through the inference protocols"))};
-  exchange.ledger().model = (*found)->spec.name;
+  exchange.record().model = (*found)->spec.name;
   return {*found, {}};
 }
 
 void add_timing(const Exchange& exchange, wire::Fields& fields) {
-  auto took = std::chrono::duration_cast<std::chrono::milliseconds>(exchange.ledger().took(exchange.now()));
+  auto took = std::chrono::duration_cast<std::chrono::milliseconds>(exchange.record().took(exchange.now()));
   fields.add("openai-processing-ms", std::to_string(took.count()));
 }
 
 void respond_json(Exchange& exchange, std::string json) {
-  add_timing(exchange, exchange.standing());
+  add_timing(exchange, exchange.extra_fields());
   auto body = base::adopt(wire::memory_of(exchange), base::MemoryKind::kAnswers, std::move(json));
   if (!body) return respond(exchange, {wire::no_room_for_answer(), {}, {}});
   exchange.respond(200, "application/json", *std::move(body), Exchange::Compress::kIfAccepted);
 }
 
 struct Openai::Parts {
-  House house;
+  OpenAiState state;
   std::vector<std::unique_ptr<Endpoint>> services;
 
   void add(wire::Router& router, const std::string& prefix, const Row& row) {
-    auto& service = services.emplace_back(std::make_unique<Endpoint>(house, row.serve, row.access));
+    auto& service = services.emplace_back(std::make_unique<Endpoint>(state, row.serve, row.access));
     bool reads = std::string_view(row.method) == "POST" && row.access == Access::kKey;
-    wire::Plan plan{reads ? wire::BodyPlan::kWhole : wire::BodyPlan::kIgnore, house.options.max_body};
+    wire::Plan plan{reads ? wire::BodyPlan::kWhole : wire::BodyPlan::kIgnore, state.options.max_body};
     router.add({row.method, prefix + row.path, service.get(), kProtocol, plan, row.permission});
   }
 };
 
 Openai::Openai(bus::Bus& bus, wire::Router& router, Load& load, Options options)
-    : parts_(new Parts{House{bus, load, std::move(options), 0}, {}}) {
-  House& house = parts_->house;
-  house.keys = marshal::Secrets(std::exchange(house.options.api_keys, {}));
+    : parts_(new Parts{OpenAiState{bus, load, std::move(options), 0}, {}}) {
+  OpenAiState& state = parts_->state;
+  state.keys = marshal::Secrets(std::exchange(state.options.api_keys, {}));
   auto now = bus.env().wall().time_since_epoch();
-  house.created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
-  for (const std::string& prefix : house.options.prefixes) {
+  state.created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  for (const std::string& prefix : state.options.prefixes) {
     for (const Row& row : kUnderPrefix) parts_->add(router, prefix, row);
     router.error_form(prefix, respond_status);
   }

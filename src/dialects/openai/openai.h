@@ -17,7 +17,7 @@
 #include "wire/router.h"
 
 namespace weir::wire {
-class Errands;
+class Offload;
 }
 
 namespace weir::openai {
@@ -29,7 +29,7 @@ struct Options {
   std::vector<std::string> api_keys;  // empty: everybody may ask
   uint64_t max_body = 4 << 20;        // of one request
   std::function<bool()> ready;        // the server takes requests; what /health says
-  wire::Errands* errands = nullptr;   // who reads long bodies; null: the shard
+  wire::Offload* offload = nullptr;   // who reads long bodies; null: the shard
 };
 
 // Requests for text under way, on all shards.

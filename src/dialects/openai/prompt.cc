@@ -6,7 +6,7 @@
 namespace weir::openai {
 namespace {
 
-Refusal too_long(const msg::TextSpec& spec, std::string_view param, std::string what) {
+ApiError too_long(const msg::TextSpec& spec, std::string_view param, std::string what) {
   return {base::failure(base::Code::kOutOfRange, std::string(param) + ": " + std::move(what) +
                                                      " do not fit the model's context of " +
                                                      std::to_string(spec.max_length) + " tokens"),
@@ -14,15 +14,15 @@ Refusal too_long(const msg::TextSpec& spec, std::string_view param, std::string 
           {}};
 }
 
-Refusal features(const msg::TextSpec::Vision& vision, const msg::Image& image, size_t number, uint32_t& out) {
+ApiError features(const msg::TextSpec::Vision& vision, const msg::Image& image, size_t number, uint32_t& out) {
   auto count = vision.features(image.data.view(), image.mime);
-  if (count) return out = *count, Refusal{};
+  if (count) return out = *count, ApiError{};
   return {
       base::failure(count.error().code, "image " + std::to_string(number) + ": " + count.error().text), "messages", {}};
 }
 
 // Each start-pad-end of the template becomes start, as many pads as the image has features, end.
-Refusal place_images(const msg::TextSpec& spec, std::vector<uint32_t> ids, Sequence& out) {
+ApiError place_images(const msg::TextSpec& spec, std::vector<uint32_t> ids, Sequence& out) {
   const auto& vision = *spec.vision;
   size_t next = 0;
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -36,7 +36,7 @@ Refusal place_images(const msg::TextSpec& spec, std::vector<uint32_t> ids, Seque
     if (next == out.images.size()) return refuse("messages", "messages: text that stands for an image, without one");
     msg::Image& image = out.images[next++];
     uint32_t pads = 0;
-    if (Refusal bad = features(vision, image, next, pads); !bad.ok()) return bad;
+    if (ApiError bad = features(vision, image, next, pads); !bad.ok()) return bad;
     if (pads > spec.max_length || out.ids.size() > spec.max_length)
       return too_long(spec, "messages", "the image's " + std::to_string(pads) + " tokens");
     image.start = uint32_t(out.ids.size());
@@ -50,10 +50,10 @@ Refusal place_images(const msg::TextSpec& spec, std::vector<uint32_t> ids, Seque
   return refuse("messages", "messages: the model's template leaves an image out");
 }
 
-Refusal encode(std::string_view text, const msg::TextSpec& spec, text::AddSpecial add, std::string_view param,
-               std::vector<uint32_t>& out, const text::Budget& budget) {
+ApiError encode(std::string_view text, const msg::TextSpec& spec, text::AddSpecial add, std::string_view param,
+                std::vector<uint32_t>& out, const text::Budget& budget) {
   auto ids = text::encode_prompt(*spec.processor->tokenizer, text, add, spec.max_length, budget);
-  if (ids) return out = *std::move(ids), Refusal{};
+  if (ids) return out = *std::move(ids), ApiError{};
   base::Status status = std::move(ids).error();
   status.text = std::string(param) + ": " + status.text;
   return {std::move(status), std::string(param), {}};
@@ -66,17 +66,17 @@ void truncate(const Request& request, std::vector<uint32_t>& ids) {
 
 }  // namespace
 
-Refusal make_chat(const Request& request, const msg::TextSpec& spec, Sequence& out, const text::Budget& budget) {
+ApiError make_chat(const Request& request, const msg::TextSpec& spec, Sequence& out, const text::Budget& budget) {
   Conversation talk;
-  if (Refusal bad = render(request, spec, talk, budget); !bad.ok()) return bad;
+  if (ApiError bad = render(request, spec, talk, budget); !bad.ok()) return bad;
   auto add = request.add_special.value_or(false) ? text::AddSpecial::kYes : text::AddSpecial::kNo;
   std::vector<uint32_t> ids;
-  if (Refusal bad = encode(talk.text, spec, add, "messages", ids, budget); !bad.ok()) return bad;
+  if (ApiError bad = encode(talk.text, spec, add, "messages", ids, budget); !bad.ok()) return bad;
   out.images = std::move(talk.images);
   if (spec.vision) {
     if (request.truncate_prompt && !out.images.empty())
       return refuse("truncate_prompt_tokens", "truncate_prompt_tokens: not with images");
-    if (Refusal bad = place_images(spec, std::move(ids), out); !bad.ok()) return bad;
+    if (ApiError bad = place_images(spec, std::move(ids), out); !bad.ok()) return bad;
   } else {
     out.ids = std::move(ids);
   }
@@ -84,15 +84,15 @@ Refusal make_chat(const Request& request, const msg::TextSpec& spec, Sequence& o
   return {};
 }
 
-Refusal make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
-                    Sequence& out, const text::Budget& budget) {
+ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
+                     Sequence& out, const text::Budget& budget) {
   if (prompt.tokens) {
     out.ids = prompt.ids;
   } else if (!spec.processor) {
     return refuse(param, std::string(param) + ": this model has no tokenizer here; send token ids");
   } else {
     auto add = request.add_special.value_or(true) ? text::AddSpecial::kYes : text::AddSpecial::kNo;
-    if (Refusal bad = encode(prompt.text, spec, add, param, out.ids, budget); !bad.ok()) return bad;
+    if (ApiError bad = encode(prompt.text, spec, add, param, out.ids, budget); !bad.ok()) return bad;
   }
   bool cut = request.truncate_prompt && out.ids.size() > *request.truncate_prompt;
   truncate(request, out.ids);

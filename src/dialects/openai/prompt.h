@@ -22,10 +22,10 @@ struct Sequence {
 
 // The prompt of a chat, through the model's template. Errors: 400 naming the message or the member; ABORTED where the
 // budget is too small, CANCELLED.
-Refusal make_chat(const Request& request, const msg::TextSpec& spec, Sequence& out, const text::Budget& budget);
+ApiError make_chat(const Request& request, const msg::TextSpec& spec, Sequence& out, const text::Budget& budget);
 // Any other prompt; `param` is what the request calls it. Errors: 400; CANCELLED.
-Refusal make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
-                    Sequence& out, const text::Budget& budget);
+ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
+                     Sequence& out, const text::Budget& budget);
 
 // conversation.cc: the template's text, and the images in the order in which the text has them (their places are not
 // yet known).
@@ -33,6 +33,6 @@ struct Conversation {
   std::string text;
   std::vector<msg::Image> images;
 };
-Refusal render(const Request& request, const msg::TextSpec& spec, Conversation& out, const text::Budget& budget);
+ApiError render(const Request& request, const msg::TextSpec& spec, Conversation& out, const text::Budget& budget);
 
 }  // namespace weir::openai

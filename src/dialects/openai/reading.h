@@ -5,23 +5,23 @@
 #include <utility>
 
 #include "base/attempt.h"
-#include "dialects/openai/house.h"
-#include "dialects/openai/refusal.h"
-#include "wire/errands.h"
+#include "dialects/openai/api_error.h"
+#include "dialects/openai/state.h"
+#include "wire/offload.h"
 
 namespace weir::openai {
 
-// Request: what is read. Read: Refusal(std::string_view body, Request&), on any thread.
+// Request: what is read. Read: ApiError(std::string_view body, Request&), on any thread.
 template <class Request, class Read>
-class ReadBody final : public base::Errand {
+class ReadBody final : public base::OffloadTask {
  public:
   ReadBody(base::Bytes body, Read read) : body_(std::move(body)), read_(std::move(read)) {}
   void run() override {
-    auto thrown = base::attempt("reading a request", [this] { refusal = read_(body_.view(), request); });
-    if (!thrown.ok()) refusal = refuse(thrown);
+    auto thrown = base::attempt("reading a request", [this] { error = read_(body_.view(), request); });
+    if (!thrown.ok()) error = refuse(thrown);
   }
 
-  Refusal refusal;  // after run(), as the next
+  ApiError error;  // after run(), as the next
   Request request;
 
  private:
@@ -29,24 +29,24 @@ class ReadBody final : public base::Errand {
   const Read read_;
 };
 
-// Answers with the refusal, or goes on with Then: void(House&, Exchange&, Request&&), at once or in a later turn. Where
-// it is later, the Exchange has had another Reader meanwhile.
+// Answers with the refusal, or goes on with Then: void(OpenAiState&, Exchange&, Request&&), at once or in a later turn.
+// Where it is later, the Exchange has had another ExchangeListener meanwhile.
 template <class Request, class Read, class Then>
-void read_body(House& house, wire::Exchange& exchange, Read read, Then then) {
+void read_body(OpenAiState& state, wire::Exchange& exchange, Read read, Then then) {
   const base::Bytes& body = exchange.content();
-  if (!house.options.errands || body.size() <= wire::kLongBody) {
+  if (!state.options.offload || body.size() <= wire::kLongBody) {
     Request request;
-    if (Refusal bad = read(body.view(), request); !bad.ok()) return respond(exchange, bad);
-    return then(house, exchange, std::move(request));
+    if (ApiError bad = read(body.view(), request); !bad.ok()) return respond(exchange, bad);
+    return then(state, exchange, std::move(request));
   }
-  auto done = [&house, &exchange, then](const base::Status& status, std::unique_ptr<base::Errand> errand) {
+  auto done = [&state, &exchange, then](const base::Status& status, std::unique_ptr<base::OffloadTask> task) {
     if (!status.ok()) return respond(exchange, refuse(status));
-    auto& made = static_cast<ReadBody<Request, Read>&>(*errand);
-    if (!made.refusal.ok()) return respond(exchange, made.refusal);
-    then(house, exchange, std::move(made.request));
+    auto& made = static_cast<ReadBody<Request, Read>&>(*task);
+    if (!made.error.ok()) return respond(exchange, made.error);
+    then(state, exchange, std::move(made.request));
   };
-  wire::send_away(*house.options.errands, std::make_unique<ReadBody<Request, Read>>(body, std::move(read)), body.size(),
-                  wire::Errands::Part::kRequest, exchange, std::move(done));
+  wire::send_away(*state.options.offload, std::make_unique<ReadBody<Request, Read>>(body, std::move(read)), body.size(),
+                  wire::Offload::Part::kRequest, exchange, std::move(done));
 }
 
 }  // namespace weir::openai

@@ -16,7 +16,7 @@ class Members {
  public:
   Members(JsonCursor& json, Kind kind, Request& out) : json_(json), kind_(kind), out_(out) {}
 
-  Refusal read() {
+  ApiError read() {
     bool good = json_.object([&](std::string_view name) { return member(std::string(name)); }) && json_.finish();
     if (!good) return {fields_.error(), fields_.param(), {}};
     return settle();
@@ -231,7 +231,7 @@ class Members {
   }
 
   // What only the whole request can tell.
-  Refusal settle() {
+  ApiError settle() {
     if (max_completion_) out_.fields.max_tokens = max_completion_;
     if (chat_logprobs_) out_.logprobs = top_logprobs_.value_or(0);
     if (!chat_logprobs_ && top_logprobs_.value_or(0) > 0)
@@ -249,7 +249,7 @@ class Members {
     return settle_input();
   }
 
-  Refusal settle_input() {
+  ApiError settle_input() {
     std::string_view input = kind_ == Kind::kEmbedding ? "input" : "prompt";
     if (!chat() && out_.prompts.empty() && out_.messages.empty())
       return openai::refuse(input, std::string(input) + ": expected a string, a list of strings, or token ids");
@@ -271,12 +271,12 @@ class Members {
 
 }  // namespace
 
-Refusal read_request(std::string_view body, Kind kind, Request& request) {
+ApiError read_request(std::string_view body, Kind kind, Request& request) {
   JsonCursor json(body);
   return Members(json, kind, request).read();
 }
 
-Refusal read_detokenize(std::string_view body, Detokenize& request) {
+ApiError read_detokenize(std::string_view body, Detokenize& request) {
   JsonCursor json(body);
   FieldReader fields(json);
   bool said = false;

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "dialects/openai/refusal.h"
+#include "dialects/openai/api_error.h"
 #include "marshal/text_fields.h"
 #include "msg/generate.h"
 
@@ -61,14 +61,14 @@ struct Request {
 };
 
 // Errors: 400 naming the member.
-Refusal read_request(std::string_view body, Kind kind, Request& request);
+ApiError read_request(std::string_view body, Kind kind, Request& request);
 
 // /detokenize.
 struct Detokenize {
   std::string model;
   std::vector<uint32_t> tokens;
 };
-Refusal read_detokenize(std::string_view body, Detokenize& request);
+ApiError read_detokenize(std::string_view body, Detokenize& request);
 
 // members.cc: what becomes of a member that no reader here takes.
 enum class Fate : uint8_t { kPass, kNeutral, kRefuse };

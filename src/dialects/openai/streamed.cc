@@ -20,15 +20,15 @@ constexpr base::Duration kQuiet = 15s;  // without a frame for so long, a commen
 
 class Streamed final : public Answer {
  public:
-  Streamed(House& house, Exchange& exchange, Kind kind, Request request)
-      : Answer(house, exchange, kind, std::move(request)) {
-    last_ = house_.bus.env().now();
+  Streamed(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
+      : Answer(state, exchange, kind, std::move(request)) {
+    last_ = state_.bus.env().now();
     arm();
   }
   ~Streamed() override { disarm(); }
 
   void on_drain(Exchange&) override {
-    for (Choice& choice : choices_) choice.add_credit(house_.bus);
+    for (Choice& choice : choices_) choice.add_credit(state_.bus);
   }
   void on_close(Exchange&, bool) override {
     disarm();
@@ -51,7 +51,7 @@ class Streamed final : public Answer {
       disarm();
       return respond(exchange_, refuse(status));
     }
-    exchange_.ledger().code = status.code;
+    exchange_.record().code = status.code;
     send("data: " + error_json(refuse(status)) + "\n\n");
     finish();
   }
@@ -77,30 +77,30 @@ class Streamed final : public Answer {
   // Everything that is new of a choice, and its end.
   void tell(Choice& choice) {
     open();
-    const Piece& piece = choice.piece;
+    const ChoiceDelta& delta = choice.delta;
     std::string frame;
-    frame.reserve(2 * prefix_.size() + piece.weight() + piece.text.size() / 4 + 256);
+    frame.reserve(2 * prefix_.size() + delta.weight() + delta.text.size() / 4 + 256);
     if (!std::exchange(choice.begun, true) && kind_ == Kind::kChat) role(choice, frame);
     begin(choice, frame);
     if (kind_ == Kind::kCompletion) {
       frame += ",\"text\":";
-      marshal::write_string(frame, piece.text);
-    } else if (piece.empty() && choice.end.why != End::Why::kNone) {
+      marshal::write_string(frame, delta.text);
+    } else if (delta.empty() && choice.end.why != End::Why::kNone) {
       frame += ",\"delta\":{}";
     } else {
       frame += ",\"delta\":{\"content\":";
-      marshal::write_string(frame, piece.text);
+      marshal::write_string(frame, delta.text);
       frame += '}';
     }
     frame += ',';
-    piece.write_logprobs(frame, kind_);
+    delta.write_logprobs(frame, kind_);
     frame += ',';
     write_end(frame, choice.end);
     if (kind_ == Kind::kCompletion) tell_prompt(choice, frame);
-    piece.write_extras(frame);
+    delta.write_extras(frame);
     close(choice, frame);
     send(std::move(frame));
-    choice.piece.clear();
+    choice.delta.clear();
   }
 
   void begin(const Choice& choice, std::string& frame) const {
@@ -131,20 +131,20 @@ class Streamed final : public Answer {
   }
 
   void send(std::string frame) {
-    last_ = house_.bus.env().now();
+    last_ = state_.bus.env().now();
     exchange_.body(base::Bytes::adopt(std::move(frame)));
   }
 
   void arm() {
-    timer_ = house_.bus.env().at(last_ + kQuiet, [this] {
+    timer_ = state_.bus.env().at(last_ + kQuiet, [this] {
       timer_ = base::TimerId::kNone;
       wire::guarded(exchange_, [this] {
-        if (house_.bus.env().now() - last_ >= kQuiet) ping();
+        if (state_.bus.env().now() - last_ >= kQuiet) ping();
         arm();
       });
     });
   }
-  void disarm() { house_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone)); }
+  void disarm() { state_.bus.env().cancel(std::exchange(timer_, base::TimerId::kNone)); }
   void ping() {
     open();
     std::string comment;
@@ -159,8 +159,8 @@ class Streamed final : public Answer {
 
 }  // namespace
 
-std::unique_ptr<Answer> streamed(House& house, Exchange& exchange, Kind kind, Request request) {
-  return std::make_unique<Streamed>(house, exchange, kind, std::move(request));
+std::unique_ptr<Answer> streamed(OpenAiState& state, Exchange& exchange, Kind kind, Request request) {
+  return std::make_unique<Streamed>(state, exchange, kind, std::move(request));
 }
 
 }  // namespace weir::openai

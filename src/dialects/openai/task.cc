@@ -8,24 +8,24 @@
 namespace weir::openai {
 namespace {
 
-void go_on(House& house, wire::Exchange& exchange, bus::Served& served, Task& task) {
-  if (task.refusal.ok())
-    task.then(house, exchange, served);
+void go_on(OpenAiState& state, wire::Exchange& exchange, bus::Served& served, Task& task) {
+  if (task.error.ok())
+    task.then(state, exchange, served);
   else
-    respond(exchange, task.refusal);
+    respond(exchange, task.error);
 }
 
-// Waits for the workers, in the place of the Reader to come.
-class Waiting final : public wire::Reader, public msg::Sink {
+// Waits for the workers, in the place of the ExchangeListener to come.
+class Waiting final : public wire::ExchangeListener, public msg::Sink {
  public:
-  Waiting(House& house, wire::Exchange& exchange, bus::Served& served)
-      : house_(house), exchange_(exchange), served_(served) {}
+  Waiting(OpenAiState& state, wire::Exchange& exchange, bus::Served& served)
+      : state_(state), exchange_(exchange), served_(served) {}
   ~Waiting() override { leave(); }
   void on_close(wire::Exchange&, bool) override { leave(); }
 
   base::Status send(std::unique_ptr<Task> task, size_t bytes) {
-    auto sent = house_.bus.send(std::move(task), bytes, served_, *this, exchange_.ticket(),
-                                tenant(exchange_.request(), house_.keys));
+    auto sent = state_.bus.send(std::move(task), bytes, served_, *this, exchange_.ticket(),
+                                tenant(exchange_.request(), state_.keys));
     if (!sent) return std::move(sent).error();
     call_ = *sent;
     return {};
@@ -35,14 +35,14 @@ class Waiting final : public wire::Reader, public msg::Sink {
   void on(msg::Call& call, msg::Event&& event) override {
     call_ = nullptr;
     if (auto* failed = std::get_if<msg::Failed>(&event.what)) return respond(exchange_, refuse(failed->status));
-    auto errand = house_.bus.take(call);
-    go_on(house_, exchange_, served_, static_cast<Task&>(*errand));  // another Reader takes the place of this
+    auto task = state_.bus.take(call);
+    go_on(state_, exchange_, served_, static_cast<Task&>(*task));  // another ExchangeListener takes the place of this
   }
   void leave() {
-    if (auto* call = std::exchange(call_, nullptr)) house_.bus.abandon(call);
+    if (auto* call = std::exchange(call_, nullptr)) state_.bus.abandon(call);
   }
 
-  House& house_;
+  OpenAiState& state_;
   wire::Exchange& exchange_;
   bus::Served& served_;  // kept by the Call
   msg::Call* call_ = nullptr;
@@ -50,9 +50,10 @@ class Waiting final : public wire::Reader, public msg::Sink {
 
 }  // namespace
 
-void perform(House& house, wire::Exchange& exchange, bus::Served& served, std::unique_ptr<Task> task, size_t bytes) {
-  if (bytes <= bus::kShortText && task->run_briefly()) return go_on(house, exchange, served, *task);
-  auto reader = std::make_unique<Waiting>(house, exchange, served);
+void perform(OpenAiState& state, wire::Exchange& exchange, bus::Served& served, std::unique_ptr<Task> task,
+             size_t bytes) {
+  if (bytes <= bus::kShortText && task->run_briefly()) return go_on(state, exchange, served, *task);
+  auto reader = std::make_unique<Waiting>(state, exchange, served);
   Waiting& waiting = *reader;
   exchange.attach(std::move(reader));
   if (base::Status status = waiting.send(std::move(task), bytes); !status.ok()) respond(exchange, refuse(status));
@@ -65,29 +66,29 @@ PromptTask::PromptTask(Kind kind, Request request, const wire::Exchange& exchang
 
 void PromptTask::run() {
   make({.cancelled = cancelled()});
-  if (refusal.ok()) made();
+  if (error.ok()) made();
 }
 
 // A short request may still ask much of a model's template.
 bool PromptTask::run_briefly() {
   make(text::kBrief);
-  if (refusal.status.code == base::Code::kAborted) {
-    refusal = {};
+  if (error.status.code == base::Code::kAborted) {
+    error = {};
     prompts_.clear();
     return false;
   }
-  if (refusal.ok()) made();
+  if (error.ok()) made();
   return true;
 }
 
 void PromptTask::make(const text::Budget& budget) {
   if (!request_.messages.empty()) {
-    refusal = make_chat(request_, *spec_, prompts_.emplace_back(), budget);
+    error = make_chat(request_, *spec_, prompts_.emplace_back(), budget);
     return;
   }
   std::string_view param = kind_ == Kind::kEmbedding ? "input" : "prompt";
   for (const Prompt& prompt : request_.prompts)
-    if (refusal.ok()) refusal = make_prompt(prompt, request_, *spec_, param, prompts_.emplace_back(), budget);
+    if (error.ok()) error = make_prompt(prompt, request_, *spec_, param, prompts_.emplace_back(), budget);
 }
 
 }  // namespace weir::openai

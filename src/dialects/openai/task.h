@@ -1,28 +1,30 @@
 // Task: what a request costs before a model is asked, or instead of it: prompts become tokens, tokens become text.
-// Short ones are done at once; long ones by the bus's workers (bus/errand.h), so that nobody else on the shard waits.
+// Short ones are done at once; long ones by the bus's workers (bus/offload_task.h), so that nobody else on the shard
+// waits.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "bus/errand.h"
-#include "dialects/openai/house.h"
+#include "bus/offload_task.h"
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/request.h"
+#include "dialects/openai/state.h"
 
 namespace weir::openai {
 
-class Task : public bus::Errand {
+class Task : public bus::OffloadTask {
  public:
-  Refusal refusal;  // of run(); then() is not called after one
+  ApiError error;  // of run(); then() is not called after one
 
   // On the shard, when it has run. The version is still there.
-  virtual void then(House& house, wire::Exchange& exchange, bus::Served& served) = 0;
+  virtual void then(OpenAiState& state, wire::Exchange& exchange, bus::Served& served) = 0;
 };
 
 // Runs the task, here or elsewhere, then answers with its refusal or goes on with then(). `bytes`: of the text that it
-// works on. The Exchange's Reader may be another one from here on.
-void perform(House& house, wire::Exchange& exchange, bus::Served& served, std::unique_ptr<Task> task, size_t bytes);
+// works on. The Exchange's ExchangeListener may be another one from here on.
+void perform(OpenAiState& state, wire::Exchange& exchange, bus::Served& served, std::unique_ptr<Task> task,
+             size_t bytes);
 
 // tokens_of(), to be kept by a task.
 std::shared_ptr<const msg::TextSpec> held_tokens(const bus::Served& served);

@@ -1,8 +1,8 @@
 // POST /tokenize and /detokenize, as vLLM has them.
 #include <utility>
 
+#include "dialects/openai/choice_delta.h"
 #include "dialects/openai/endpoints.h"
-#include "dialects/openai/piece.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/task.h"
 #include "marshal/json_tensor.h"
@@ -11,7 +11,7 @@
 namespace weir::openai {
 namespace {
 
-Refusal no_tokenizer() { return refuse("model", "this model has no tokenizer here: it takes token ids"); }
+ApiError no_tokenizer() { return refuse("model", "this model has no tokenizer here: it takes token ids"); }
 
 class TokenizeTask final : public PromptTask {
  public:
@@ -26,7 +26,7 @@ class TokenizeTask final : public PromptTask {
     json_ += request_.token_strings ? strings(ids) : "null";
     json_ += '}';
   }
-  void then(House&, wire::Exchange& exchange, bus::Served&) override { respond_json(exchange, std::move(json_)); }
+  void then(OpenAiState&, wire::Exchange& exchange, bus::Served&) override { respond_json(exchange, std::move(json_)); }
 
  private:
   std::string strings(const std::vector<uint32_t>& ids) const {
@@ -49,15 +49,15 @@ class DetokenizeTask final : public Task {
   void run() override {
     for (uint32_t id : request_.tokens)
       if (id >= spec_->vocabulary) {
-        refusal = refuse("tokens", "tokens: token id " + std::to_string(id) + " is not below " +
-                                       std::to_string(spec_->vocabulary) + ", the size of the vocabulary");
+        error = refuse("tokens", "tokens: token id " + std::to_string(id) + " is not below " +
+                                     std::to_string(spec_->vocabulary) + ", the size of the vocabulary");
         return;
       }
     json_ = "{\"prompt\":";
     marshal::write_string(json_, spec_->processor->tokenizer->decode(request_.tokens, text::SkipSpecial::kNo));
     json_ += '}';
   }
-  void then(House&, wire::Exchange& exchange, bus::Served&) override { respond_json(exchange, std::move(json_)); }
+  void then(OpenAiState&, wire::Exchange& exchange, bus::Served&) override { respond_json(exchange, std::move(json_)); }
 
  private:
   const Detokenize request_;
@@ -65,33 +65,33 @@ class DetokenizeTask final : public Task {
   std::string json_;
 };
 
-void tokenize_text(House& house, wire::Exchange& exchange, Request&& request) {
-  auto [served, refusal] = find_model(house, exchange, request.model, Wants::kToTake);
-  if (!refusal.ok()) return respond(exchange, refusal);
+void tokenize_text(OpenAiState& state, wire::Exchange& exchange, Request&& request) {
+  auto [served, error] = find_model(state, exchange, request.model, Wants::kToTake);
+  if (!error.ok()) return respond(exchange, error);
   if (!tokens_of(served->spec)->processor) return respond(exchange, no_tokenizer());
   auto task = std::make_unique<TokenizeTask>(Kind::kTokenize, std::move(request), exchange, *served);
-  perform(house, exchange, *served, std::move(task), exchange.content().size());
+  perform(state, exchange, *served, std::move(task), exchange.content().size());
 }
 
-void join_tokens(House& house, wire::Exchange& exchange, Detokenize&& request) {
-  auto [served, refusal] = find_model(house, exchange, request.model, Wants::kToTake);
-  if (!refusal.ok()) return respond(exchange, refusal);
+void join_tokens(OpenAiState& state, wire::Exchange& exchange, Detokenize&& request) {
+  auto [served, error] = find_model(state, exchange, request.model, Wants::kToTake);
+  if (!error.ok()) return respond(exchange, error);
   if (!tokens_of(served->spec)->processor) return respond(exchange, no_tokenizer());
   auto task = std::make_unique<DetokenizeTask>(std::move(request), *served);
-  perform(house, exchange, *served, std::move(task), exchange.content().size());
+  perform(state, exchange, *served, std::move(task), exchange.content().size());
 }
 
 }  // namespace
 
-void tokenize(House& house, wire::Exchange& exchange, const wire::PathArgs&) {
+void tokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
   read_body<Request>(
-      house, exchange,
+      state, exchange,
       [](std::string_view body, Request& request) { return read_request(body, Kind::kTokenize, request); },
       tokenize_text);
 }
 
-void detokenize(House& house, wire::Exchange& exchange, const wire::PathArgs&) {
-  read_body<Detokenize>(house, exchange, read_detokenize, join_tokens);
+void detokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
+  read_body<Detokenize>(state, exchange, read_detokenize, join_tokens);
 }
 
 }  // namespace weir::openai

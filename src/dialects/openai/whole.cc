@@ -11,14 +11,14 @@ using wire::Exchange;
 
 class Whole final : public Answer {
  public:
-  Whole(House& house, Exchange& exchange, Kind kind, Request request)
-      : Answer(house, exchange, kind, std::move(request)),
+  Whole(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
+      : Answer(state, exchange, kind, std::move(request)),
         gathered_(wire::memory_of(exchange), base::MemoryKind::kAnswers) {}
 
  private:
   // What is gathered is charged while it grows, and once more for the answer that is made of it.
   void grew(Choice& choice) override {
-    const uint64_t holds = choice.piece.weight() + choice.prompt_logprobs.size();
+    const uint64_t holds = choice.delta.weight() + choice.prompt_logprobs.size();
     if (holds <= choice.charged) return;
     if (!gathered_.take(holds - choice.charged)) return fail(wire::no_room_for_answer());
     choice.charged = holds;
@@ -39,7 +39,7 @@ class Whole final : public Answer {
     // Of a chat, which has one prompt, these are told once.
     if (kind_ == Kind::kChat) write_prompt(choices_.front(), out);
     out += ",\"system_fingerprint\":";
-    marshal::write_string(out, "weir-" + house_.options.server_version);
+    marshal::write_string(out, "weir-" + state_.options.server_version);
     out += "}";
     gathered_.give(gathered_.used());
     respond_json(exchange_, std::move(out));
@@ -48,14 +48,14 @@ class Whole final : public Answer {
   void write(const Choice& choice, std::string& out) const {
     out += "{\"index\":" + std::to_string(choice.index());
     out += kind_ == Kind::kChat ? R"(,"message":{"role":"assistant","content":)" : ",\"text\":";
-    marshal::write_string(out, choice.piece.text);
+    marshal::write_string(out, choice.delta.text);
     if (kind_ == Kind::kChat) out += ",\"refusal\":null}";
     out += ',';
-    choice.piece.write_logprobs(out, kind_);
+    choice.delta.write_logprobs(out, kind_);
     out += ',';
     write_end(out, choice.end);
     if (kind_ == Kind::kCompletion) write_prompt(choice, out);
-    choice.piece.write_extras(out);
+    choice.delta.write_extras(out);
     out += '}';
   }
 
@@ -69,8 +69,8 @@ class Whole final : public Answer {
 
 }  // namespace
 
-std::unique_ptr<Answer> whole(House& house, Exchange& exchange, Kind kind, Request request) {
-  return std::make_unique<Whole>(house, exchange, kind, std::move(request));
+std::unique_ptr<Answer> whole(OpenAiState& state, Exchange& exchange, Kind kind, Request request) {
+  return std::make_unique<Whole>(state, exchange, kind, std::move(request));
 }
 
 }  // namespace weir::openai

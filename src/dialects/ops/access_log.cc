@@ -213,46 +213,46 @@ void AccessLog::reopen() {
   parts_->changed.notify_one();
 }
 
-void AccessLog::Pen::begin() {
+void AccessLog::ShardLog::begin() {
   lines_ += "{\"time\":\"";
   timestamp(lines_, env_.wall());
   lines_ += '"';
   ++count_;
 }
 
-void AccessLog::Pen::finished(const wire::Exchange& exchange) {
-  const wire::Ledger& ledger = exchange.ledger();
+void AccessLog::ShardLog::finished(const wire::Exchange& exchange) {
+  const wire::RequestRecord& record = exchange.record();
   begin();
-  text(lines_, "request_id", ledger.request_id);
+  text(lines_, "request_id", record.request_id);
   if (exchange.request().peer) text(lines_, "peer", exchange.request().peer->address);
-  text(lines_, "protocol", ledger.protocol);
+  text(lines_, "protocol", record.protocol);
   constexpr std::string_view kVersions[] = {"1.0", "1.1", "2"};
   text(lines_, "http", kVersions[size_t(exchange.request().version)]);
   text(lines_, "method", exchange.request().method);
-  text(lines_, "route", ledger.route);
-  text(lines_, "model", ledger.model);
-  text(lines_, "version", ledger.version);
-  number(lines_, "status", uint64_t(ledger.status));
-  text(lines_, "code", base::name(ledger.code));
-  text(lines_, "reason", ledger.reject);
-  number(lines_, "bytes_in", ledger.bytes_in);
-  number(lines_, "bytes_out", ledger.bytes_out);
-  if (ledger.began != base::kNever) seconds(lines_, "seconds", ledger.took(exchange.now()));
-  if (ledger.queue.count() > 0) seconds(lines_, "queue_seconds", ledger.queue);
-  if (ledger.compute.count() > 0) seconds(lines_, "compute_seconds", ledger.compute);
+  text(lines_, "route", record.route);
+  text(lines_, "model", record.model);
+  text(lines_, "version", record.version);
+  number(lines_, "status", uint64_t(record.status));
+  text(lines_, "code", base::name(record.code));
+  text(lines_, "reason", record.reject);
+  number(lines_, "bytes_in", record.bytes_in);
+  number(lines_, "bytes_out", record.bytes_out);
+  if (record.began != base::kNever) seconds(lines_, "seconds", record.took(exchange.now()));
+  if (record.queue.count() > 0) seconds(lines_, "queue_seconds", record.queue);
+  if (record.compute.count() > 0) seconds(lines_, "compute_seconds", record.compute);
   // W3C Trace Context: version-trace-parent-flags.
-  if (ledger.traceparent.size() >= 35) text(lines_, "trace_id", std::string_view(ledger.traceparent).substr(3, 32));
+  if (record.traceparent.size() >= 35) text(lines_, "trace_id", std::string_view(record.traceparent).substr(3, 32));
   lines_ += "}\n";
 }
 
-void AccessLog::Pen::rejected(std::string_view reason, const wire::PeerInfo& peer) {
+void AccessLog::ShardLog::rejected(std::string_view reason, const wire::PeerInfo& peer) {
   begin();
   text(lines_, "peer", peer.address);
   text(lines_, "reason", reason);
   lines_ += "}\n";
 }
 
-void AccessLog::Pen::flush() {
+void AccessLog::ShardLog::flush() {
   if (lines_.empty()) return;
   auto& parts = *log_.parts_;
   {

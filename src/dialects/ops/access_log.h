@@ -30,9 +30,9 @@ class AccessLog {
   void reopen();  // after the file was moved away; any thread
 
   // One shard's way in, on its thread.
-  class Pen final : public wire::Observer {
+  class ShardLog final : public wire::Observer {
    public:
-    Pen(AccessLog& log, base::Env& env) : log_(log), env_(env) {}
+    ShardLog(AccessLog& log, base::Env& env) : log_(log), env_(env) {}
     void finished(const wire::Exchange& exchange) override;
     void rejected(std::string_view reason, const wire::PeerInfo& peer) override;
     // At the end of each turn: hands over what this turn wrote.

@@ -96,7 +96,7 @@ class Watcher {
 
 using Watchers = std::list<Watcher>;
 
-class WatchReader final : public wire::RpcReader {
+class WatchReader final : public wire::RpcListener {
  public:
   WatchReader(Watchers& all, Watchers::iterator self) : all_(all), self_(self) {}
   void on_message(wire::Rpc&, Bytes) override {}

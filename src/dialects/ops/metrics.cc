@@ -16,7 +16,7 @@ uint64_t ns(base::Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0))
 
 }  // namespace
 
-struct Tally::Parts {
+struct RequestMetrics::Parts {
   struct Protocol {
     std::string_view name;  // a literal
     std::array<base::Counter*, kCodes> codes{};
@@ -74,28 +74,28 @@ struct Tally::Parts {
   std::unordered_map<std::string_view, base::Counter*> reasons;  // by literal
 };
 
-Tally::Tally(base::Metrics& metrics) : parts_(std::make_unique<Parts>(metrics)) {}
-Tally::~Tally() = default;
+RequestMetrics::RequestMetrics(base::Metrics& metrics) : parts_(std::make_unique<Parts>(metrics)) {}
+RequestMetrics::~RequestMetrics() = default;
 
-void Tally::finished(const wire::Exchange& exchange) {
-  const wire::Ledger& ledger = exchange.ledger();
-  auto& protocol = parts_->protocol(ledger.protocol);
-  parts_->code(protocol, ledger.code).add();
-  protocol.in->add(ledger.bytes_in);
-  protocol.out->add(ledger.bytes_out);
-  uint64_t took = ns(ledger.took(exchange.now()));
+void RequestMetrics::finished(const wire::Exchange& exchange) {
+  const wire::RequestRecord& record = exchange.record();
+  auto& protocol = parts_->protocol(record.protocol);
+  parts_->code(protocol, record.code).add();
+  protocol.in->add(record.bytes_in);
+  protocol.out->add(record.bytes_out);
+  uint64_t took = ns(record.took(exchange.now()));
   protocol.duration->record_ns(took);
-  if (!ledger.reject.empty() && exchange.request().peer) rejected(ledger.reject, *exchange.request().peer);
+  if (!record.reject.empty() && exchange.request().peer) rejected(record.reject, *exchange.request().peer);
   // Inferences only: a look at a model's metadata is no request of the model, a refusal has run nowhere.
-  if (ledger.model.empty() || (ledger.compute + ledger.queue).count() == 0) return;
-  auto& model = parts_->model(ledger.model);
+  if (record.model.empty() || (record.compute + record.queue).count() == 0) return;
+  auto& model = parts_->model(record.model);
   model.duration->record_ns(took);
-  if (ledger.code != base::Code::kOk) return;
-  model.queue->record_ns(ns(ledger.queue));
-  model.compute->record_ns(ns(ledger.compute));
+  if (record.code != base::Code::kOk) return;
+  model.queue->record_ns(ns(record.queue));
+  model.compute->record_ns(ns(record.compute));
 }
 
-void Tally::rejected(std::string_view reason, const wire::PeerInfo&) {
+void RequestMetrics::rejected(std::string_view reason, const wire::PeerInfo&) {
   auto*& cell = parts_->reasons[reason];
   if (!cell)
     cell = &parts_->metrics.counter("weir_rejects_total", "What was refused, by reason.",

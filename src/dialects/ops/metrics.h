@@ -1,6 +1,6 @@
-// The numbers of the server in Prometheus' words: Tally counts Exchanges as they finish, the appenders write families
-// whose values live elsewhere. Labels are protocol names, codes, reasons and model names of the catalog: never a
-// client's bytes.
+// The numbers of the server in Prometheus' words: RequestMetrics counts Exchanges as they finish, the appenders write
+// families whose values live elsewhere. Labels are protocol names, codes, reasons and model names of the catalog: never
+// a client's bytes.
 //
 //   weir_requests_total{protocol,code}              weir_request_duration_seconds{protocol}
 //   weir_request_bytes_total{protocol,direction}    weir_rejects_total{reason}
@@ -21,10 +21,10 @@
 namespace weir::ops {
 
 // One per shard, on its thread: every shard counts in cells of its own.
-class Tally final : public wire::Observer {
+class RequestMetrics final : public wire::Observer {
  public:
-  explicit Tally(base::Metrics& metrics);
-  ~Tally();
+  explicit RequestMetrics(base::Metrics& metrics);
+  ~RequestMetrics();
   void finished(const wire::Exchange& exchange) override;
   void rejected(std::string_view reason, const wire::PeerInfo& peer) override;
 

@@ -30,7 +30,7 @@ struct Pages::Parts {
   void ready(wire::Exchange& x) {
     std::string why = options.not_ready ? options.not_ready() : std::string();
     if (why.empty()) return x.respond(200, kJson, base::Bytes::constant("{\"status\":\"ready\"}\n"));
-    x.ledger().code = base::Code::kUnavailable;
+    x.record().code = base::Code::kUnavailable;
     wire::Response response;
     response.status = 503;
     response.fields.add("content-type", kJson);

@@ -92,12 +92,12 @@ Response answer(const pb::DescriptorPool& pool, const std::vector<std::string>& 
 class Reflection::Method final : public wire::RpcMethod {
  public:
   explicit Method(const std::vector<std::string>& services) : services_(services) {}
-  void open(wire::Rpc& rpc) override { rpc.attach(std::make_unique<Reader>(services_)); }
+  void open(wire::Rpc& rpc) override { rpc.attach(std::make_unique<ReflectionListener>(services_)); }
 
  private:
-  class Reader final : public wire::RpcReader {
+  class ReflectionListener final : public wire::RpcListener {
    public:
-    explicit Reader(const std::vector<std::string>& services) : services_(services) {}
+    explicit ReflectionListener(const std::vector<std::string>& services) : services_(services) {}
     void on_message(wire::Rpc& rpc, Bytes message) override {
       Request request;
       if (!request.ParseFromArray(message.data(), int(message.size())))

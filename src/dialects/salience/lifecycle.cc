@@ -17,25 +17,25 @@ using session::Tenant;
 constexpr size_t kMaxRequest = 64 << 10;  // these requests are a name each; more is no honest one
 
 // Waits for another shard's answer. A client that leaves meanwhile does not hear it.
-class Waiting final : public wire::RpcReader {
+class Waiting final : public wire::RpcListener {
  public:
-  Waiting(House& house, uint64_t number) : house_(house), number_(number) {}
+  Waiting(SalienceState& state, uint64_t number) : salience_(state), number_(number) {}
   void on_message(wire::Rpc&, Bytes) override {}
-  void on_close(wire::Rpc&) override { house_.waiting.erase(number_); }
+  void on_close(wire::Rpc&) override { salience_.waiting.erase(number_); }
 
  private:
-  House& house_;
+  SalienceState& salience_;
   uint64_t number_;
 };
 
-uint64_t wait(House& house, wire::Rpc& rpc) {
-  uint64_t number = ++house.last_waiting;
-  house.waiting.emplace(number, &rpc);
-  rpc.attach(std::make_unique<Waiting>(house, number));
+uint64_t wait(SalienceState& state, wire::Rpc& rpc) {
+  uint64_t number = ++state.last_waiting;
+  state.waiting.emplace(number, &rpc);
+  rpc.attach(std::make_unique<Waiting>(state, number));
   return number;
 }
-void answer(House& house, uint64_t number, const Status& status, std::string message = {}) {
-  auto node = house.waiting.extract(number);
+void answer(SalienceState& state, uint64_t number, const Status& status, std::string message = {}) {
+  auto node = state.waiting.extract(number);
   if (node.empty()) return;
   if (status.ok()) node.mapped()->send(Bytes::adopt(std::move(message)));
   node.mapped()->finish(status);
@@ -46,13 +46,13 @@ void answer_now(wire::Rpc& rpc, const google::protobuf::MessageLite& message) {
   rpc.finish({});
 }
 
-void open_session(House& house, wire::Rpc& rpc, Tenant tenant, const pb::OpenSessionRequest& request) {
-  auto served = house.text_model(request.model());
+void open_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::OpenSessionRequest& request) {
+  auto served = state.text_model(request.model());
   if (!served) return rpc.finish(served.error());
   const msg::ModelSpec& spec = (*served)->spec;
-  rpc.exchange().ledger().model = spec.name;
+  rpc.exchange().record().model = spec.name;
   const wire::PeerInfo* peer = rpc.exchange().request().peer;
-  auto id = house.sessions.open(tenant, {spec.name, spec.version, spec.text}, peer ? peer->client : base::ClientRef());
+  auto id = state.sessions.open(tenant, {spec.name, spec.version, spec.text}, peer ? peer->client : base::ClientRef());
   if (!id) return rpc.finish(id.error());
   pb::OpenSessionResponse response;
   response.set_session_id(session::text(*id));
@@ -60,43 +60,43 @@ void open_session(House& house, wire::Rpc& rpc, Tenant tenant, const pb::OpenSes
   answer_now(rpc, response);
 }
 
-void close_session(House& house, wire::Rpc& rpc, Tenant tenant, const pb::CloseSessionRequest& request) {
+void close_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::CloseSessionRequest& request) {
   auto id = session::parse_session_id(request.session_id());
   if (!id) return answer_now(rpc, pb::CloseSessionResponse());
-  house.sessions.close(tenant, *id, [&house, number = wait(house, rpc)] { answer(house, number, {}); });
+  state.sessions.close(tenant, *id, [&state, number = wait(state, rpc)] { answer(state, number, {}); });
 }
 
-void fork_session(House& house, wire::Rpc& rpc, Tenant tenant, const pb::ForkSessionRequest& request) {
+void fork_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::ForkSessionRequest& request) {
   auto id = session::parse_session_id(request.session_id());
   if (!id) return rpc.finish(session::no_such_session());
-  auto forked = [&house, number = wait(house, rpc)](base::Result<base::SessionId> made) {
-    if (!made) return answer(house, number, made.error());
+  auto forked = [&state, number = wait(state, rpc)](base::Result<base::SessionId> made) {
+    if (!made) return answer(state, number, made.error());
     pb::ForkSessionResponse response;
     response.set_session_id(session::text(*made));
-    answer(house, number, {}, response.SerializeAsString());
+    answer(state, number, {}, response.SerializeAsString());
   };
-  house.sessions.fork(tenant, *id, request.at_position(), forked);
+  state.sessions.fork(tenant, *id, request.at_position(), forked);
 }
 
-void dump_session(House& house, wire::Rpc& rpc, Tenant tenant, const pb::DumpSessionRequest& request) {
+void dump_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::DumpSessionRequest& request) {
   auto id = session::parse_session_id(request.session_id());
   if (!id) return rpc.finish(session::no_such_session());
-  auto dumped = [&house, number = wait(house, rpc)](base::Result<std::vector<uint32_t>> tokens) {
-    if (!tokens) return answer(house, number, tokens.error());
+  auto dumped = [&state, number = wait(state, rpc)](base::Result<std::vector<uint32_t>> tokens) {
+    if (!tokens) return answer(state, number, tokens.error());
     std::string packed, message;
     packed.reserve(tokens->size() * 3);
     for (uint32_t token : *tokens) marshal::put_varint(packed, token);
     marshal::put_text(message, 1, packed);
-    answer(house, number, {}, std::move(message));
+    answer(state, number, {}, std::move(message));
   };
-  house.sessions.dump(tenant, *id, dumped);
+  state.sessions.dump(tenant, *id, dumped);
 }
 
-void readout_manifest(House& house, wire::Rpc& rpc, Tenant, const pb::GetReadoutManifestRequest&) {
-  auto served = house.readout_model();
+void readout_manifest(SalienceState& state, wire::Rpc& rpc, Tenant, const pb::GetReadoutManifestRequest&) {
+  auto served = state.readout_model();
   if (!served) return rpc.finish(served.error());
   const msg::TextSpec& text = *(*served)->spec.text;
-  rpc.exchange().ledger().model = (*served)->spec.name;
+  rpc.exchange().record().model = (*served)->spec.name;
   pb::ReadoutManifest manifest;
   for (const auto& concept_name : text.concepts) manifest.add_concepts(concept_name);
   for (uint32_t layer : text.readout_layers) manifest.add_layers(layer);
@@ -108,30 +108,30 @@ void readout_manifest(House& house, wire::Rpc& rpc, Tenant, const pb::GetReadout
 template <class Request>
 class Unary final : public Method {
  public:
-  using Answer = void (*)(House&, wire::Rpc&, Tenant, const Request&);
-  Unary(House& house, Answer answer_it) : house_(house), answer_(answer_it) {}
+  using Answer = void (*)(SalienceState&, wire::Rpc&, Tenant, const Request&);
+  Unary(SalienceState& state, Answer answer_it) : salience_(state), answer_(answer_it) {}
 
   void call(wire::Rpc& rpc, Bytes message) override {
-    auto tenant = house_.tenant(rpc);
+    auto tenant = salience_.tenant(rpc);
     if (!tenant) return rpc.finish(tenant.error());
     Request request;
     if (message.size() > kMaxRequest || !request.ParseFromArray(message.data(), int(message.size())))
       return rpc.finish(base::invalid("the message is not a " + Request::descriptor()->name()));
-    answer_(house_, rpc, *tenant, request);
+    answer_(salience_, rpc, *tenant, request);
   }
 
  private:
-  House& house_;
+  SalienceState& salience_;
   Answer answer_;
 };
 
 }  // namespace
 
-void add_lifecycle(House& house, wire::RpcServer& rpcs, std::vector<std::unique_ptr<Method>>& methods) {
+void add_lifecycle(SalienceState& state, wire::RpcServer& rpcs, std::vector<std::unique_ptr<Method>>& methods) {
   using wire::Permission;
-  auto add = [&]<class Request>(const char* name, void (*answer_it)(House&, wire::Rpc&, Tenant, const Request&),
+  auto add = [&]<class Request>(const char* name, void (*answer_it)(SalienceState&, wire::Rpc&, Tenant, const Request&),
                                 const std::string& response, Permission permission = Permission::kInfer) {
-    methods.push_back(std::make_unique<Unary<Request>>(house, answer_it));
+    methods.push_back(std::make_unique<Unary<Request>>(state, answer_it));
     rpcs.add({std::string(Salience::kService), name, wire::RpcKind::kUnary, methods.back().get(),
               Request::descriptor()->full_name(), response, kProtocol, permission});
   };

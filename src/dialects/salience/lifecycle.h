@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "dialects/salience/house.h"
+#include "dialects/salience/state.h"
 
 namespace weir::salience {
 
@@ -14,6 +14,6 @@ class Method : public wire::RpcMethod {
 };
 
 // Registers them; `methods` keeps what was registered.
-void add_lifecycle(House& house, wire::RpcServer& rpcs, std::vector<std::unique_ptr<Method>>& methods);
+void add_lifecycle(SalienceState& state, wire::RpcServer& rpcs, std::vector<std::unique_ptr<Method>>& methods);
 
 }  // namespace weir::salience

@@ -1,7 +1,7 @@
 #include "dialects/salience/salience.h"
 
-#include "dialects/salience/house.h"
 #include "dialects/salience/lifecycle.h"
+#include "dialects/salience/state.h"
 #include "salience.pb.h"
 #include "status.pb.h"
 
@@ -10,17 +10,17 @@ namespace weir::salience {
 namespace pb = ::salience::v1;
 
 struct Salience::Parts {
-  House house;
+  SalienceState state;
   std::vector<std::unique_ptr<Method>> unary;
-  Generate generate{house};
+  Generate generate{state};
 };
 
 Salience::Salience(bus::Bus& bus, wire::RpcServer& rpcs, session::Sessions& sessions, Options options)
     : parts_(new Parts{{bus, sessions, std::move(options), {}, {}, 0}, {}}) {
-  parts_->house.secrets = marshal::Secrets(parts_->house.options.bearer_tokens);
+  parts_->state.secrets = marshal::Secrets(parts_->state.options.bearer_tokens);
   // Naming a message links its file into the pool: refusals have their details in JSON, too.
   (void)google::rpc::ErrorInfo::descriptor();
-  add_lifecycle(parts_->house, rpcs, parts_->unary);
+  add_lifecycle(parts_->state, rpcs, parts_->unary);
   rpcs.add({std::string(kService), "Generate", wire::RpcKind::kServerStream, &parts_->generate,
             pb::GenerateRequest::descriptor()->full_name(), pb::GenerateEvent::descriptor()->full_name(), kProtocol,
             wire::Permission::kInfer});

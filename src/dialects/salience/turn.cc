@@ -1,6 +1,6 @@
 #include "dialects/salience/turn.h"
 
-#include "dialects/salience/house.h"
+#include "dialects/salience/state.h"
 #include "marshal/tenant.h"
 #include "marshal/times.h"
 #include "msg/priority.h"
@@ -28,15 +28,15 @@ Status session_closed() {
 }  // namespace
 
 void Generate::call(wire::Rpc& rpc, base::Bytes message) {
-  auto tenant = house_.tenant(rpc);
+  auto tenant = salience_.tenant(rpc);
   if (!tenant) return rpc.finish(tenant.error());
-  auto wish = read_wish(message);
-  if (!wish) return rpc.finish(wish.error());
-  if (!wish->session) return rpc.finish(session::no_such_session());
+  auto params = read_params(message);
+  if (!params) return rpc.finish(params.error());
+  if (!params->session) return rpc.finish(session::no_such_session());
   auto listener = std::make_unique<Listener>();
   Listener& ear = *listener;
   rpc.attach(std::move(listener));
-  auto turn = house_.turns.emplace(house_.turns.end(), house_, rpc, ear, std::move(*wish));
+  auto turn = salience_.turns.emplace(salience_.turns.end(), salience_, rpc, ear, std::move(*params));
   ear.turn = &*turn;
   turn->begin(*tenant, turn);
 }
@@ -50,19 +50,19 @@ void Listener::on_close(wire::Rpc&) {
 
 void Turn::begin(session::Tenant tenant, std::list<Turn>::iterator self) {
   self_ = self;
-  house_.sessions.borrow(tenant, *wish_.session, wish_.append(), *this);
+  salience_.sessions.borrow(tenant, *params_.session, params_.append(), *this);
 }
 
 // An engine may be reading what the session has lent: it must let go first, so the Call is not abandoned.
 void Turn::left() {
   rpc_ = nullptr;
   listener_->turn = nullptr;
-  if (state_ == State::kRunning) house_.bus.cancel(call_);
+  if (state_ == State::kRunning) salience_.bus.cancel(call_);
 }
 
 void Turn::revoked() {
   closed_ = true;
-  if (state_ == State::kRunning) house_.bus.cancel(call_);
+  if (state_ == State::kRunning) salience_.bus.cancel(call_);
 }
 
 void Turn::granted(base::Result<session::Lease> lease) {
@@ -74,49 +74,49 @@ void Turn::granted(base::Result<session::Lease> lease) {
 
 Status Turn::start() {
   const session::SessionModel& model = lease_->model;
-  rpc_->exchange().ledger().model = model.name;
-  auto served = house_.bus.catalog().find(model.name, model.version);
+  rpc_->exchange().record().model = model.name;
+  auto served = salience_.bus.catalog().find(model.name, model.version);
   if (!served || !model.is((*served)->spec)) return model_gone(model);
-  if (Status status = check_wish(wish_, (*served)->spec); !status.ok()) return status;
-  if (!wish_.idle()) return submit(**served);
+  if (Status status = check_params(params_, (*served)->spec); !status.ok()) return status;
+  if (!params_.idle()) return submit(**served);
   give_back({Outcome::Kind::kAppended, {}, {}, {}});  // it may still have been a rewind
-  done(Reason::kLength, wish_.offset);
+  done(Reason::kLength, params_.offset);
   return {};
 }
 
 Status Turn::submit(bus::Served& served) {
-  call_ = house_.bus.make_call();
+  call_ = salience_.bus.make_call();
   call_->model = served.spec.name;
   call_->version = served.spec.version;
   call_->session = lease_->session;
-  call_->priority = wish_.level(msg::levels(served.spec).count);
+  call_->priority = params_.level(msg::levels(served.spec).count);
   const wire::Request& request = rpc_->exchange().request();
   call_->tenant =
-      marshal::tenant_of(request, house_.secrets.empty() ? std::string_view() : marshal::bearer_token(request));
+      marshal::tenant_of(request, salience_.secrets.empty() ? std::string_view() : marshal::bearer_token(request));
   call_->sink = this;
   call_->ticket = rpc_->exchange().ticket();
   call_->credit.store(kCredit, std::memory_order_relaxed);
   watch_for_stops(served.spec);
-  wish_.generation.history = lease_->tokens;
-  wish_.generation.history_images = lease_->images;
-  call_->generation = std::make_unique<msg::Generation>(std::move(wish_.generation));
+  params_.generation.history = lease_->tokens;
+  params_.generation.history_images = lease_->images;
+  call_->generation = std::make_unique<msg::Generation>(std::move(params_.generation));
   // No deadline: at that the Sink would hear its last before the engine has let go. wire::Rpc keeps the client's.
-  Status status = house_.bus.submit(call_, served);
+  Status status = salience_.bus.submit(call_, served);
   if (status.ok())
     state_ = State::kRunning;
   else
-    house_.bus.discard(call_);
+    salience_.bus.discard(call_);
   return status;
 }
 
 // The text begins where the generated tokens do: no stop string reaches back into the prompt.
 void Turn::watch_for_stops(const msg::ModelSpec& spec) {
-  if (wish_.stops.empty()) return;
+  if (params_.stops.empty()) return;
   spec_ = spec.text;
   text::Completion::Options options;
-  options.stop = std::move(wish_.stops);
+  options.stop = std::move(params_.stops);
   completion_.emplace(*spec_->processor->tokenizer, std::move(options));
-  completion_->after(wish_.generation.append.empty() ? lease_->tokens : std::span(wish_.generation.append));
+  completion_->after(params_.generation.append.empty() ? lease_->tokens : std::span(params_.generation.append));
 }
 
 void Turn::on(msg::Call& call, msg::Event&& event) {
@@ -131,13 +131,13 @@ void Turn::pass_on(const msg::Token& token) {
   rpc_->send(write_token(token));
   if (std::string unused; completion_ && !token.prefill)
     stopped_ = completion_->push(token.id, unused) == text::Completion::State::kStopped;
-  if (stopped_ && rpc_) return house_.bus.cancel(call_);
+  if (stopped_ && rpc_) return salience_.bus.cancel(call_);
   if (rpc_ && owed_ >= kCredit / 2 && rpc_->backlog() <= wire::Exchange::kHighWater) repay();
 }
 
 void Turn::repay() {
   if (state_ != State::kRunning) return;
-  if (int32_t owed = std::exchange(owed_, 0); owed > 0) house_.bus.add_credit(call_, owed);
+  if (int32_t owed = std::exchange(owed_, 0); owed > 0) salience_.bus.add_credit(call_, owed);
 }
 
 // The engine has let go: the session may have its tokens back, and then the client may hear of it.
@@ -151,7 +151,7 @@ void Turn::finished(msg::Call& call, msg::Event&& event) {
   // what a rewind has cut off.
   bool kept = whole || !generated_.empty();
   give_back(kept ? appended(*call.generation) : Outcome{Outcome::Kind::kAppended, {}, {}, {}});
-  if (rpc_) marshal::note(rpc_->exchange().ledger(), call);
+  if (rpc_) marshal::note(rpc_->exchange().record(), call);
   if (whole) return done(stopped_ ? Reason::kStopString : reason_of(done_event->finish), prompt_tokens);
   if (closed_) return end(session_closed());
   end(failed ? std::move(failed->status) : base::failure(Code::kInternal, "the model answered with something else"));
@@ -165,7 +165,7 @@ Outcome Turn::appended(msg::Generation& generation) const {
 }
 
 void Turn::give_back(Outcome&& outcome) {
-  house_.sessions.give_back(*lease_, std::move(outcome));
+  salience_.sessions.give_back(*lease_, std::move(outcome));
   lease_.reset();
 }
 
@@ -182,7 +182,7 @@ void Turn::end(const Status& status) {
     listener_->turn = nullptr;
     rpc_->finish(status);
   }
-  house_.turns.erase(self_);
+  salience_.turns.erase(self_);
 }
 
 }  // namespace weir::salience

@@ -1,5 +1,5 @@
 // Turn: one Generate. It borrows the session, submits the Call, passes its events on, and gives the session back with
-// what came of it. It lives in House::turns until then, also when its client has left.
+// what came of it. It lives in SalienceState::turns until then, also when its client has left.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "dialects/salience/generate_params.h"
 #include "dialects/salience/reply.h"
-#include "dialects/salience/wish.h"
 #include "msg/call.h"
 #include "session/sessions.h"
 #include "text/completion.h"
@@ -17,20 +17,20 @@
 
 namespace weir::salience {
 
-struct House;
+struct SalienceState;
 class Turn;
 
 class Generate final : public wire::RpcMethod {
  public:
-  explicit Generate(House& house) : house_(house) {}
+  explicit Generate(SalienceState& state) : salience_(state) {}
   void call(wire::Rpc& rpc, base::Bytes message) override;
 
  private:
-  House& house_;
+  SalienceState& salience_;
 };
 
 // The Turn's ear at the client.
-class Listener final : public wire::RpcReader {
+class Listener final : public wire::RpcListener {
  public:
   void on_message(wire::Rpc&, base::Bytes) override {}
   void on_drain(wire::Rpc&) override;
@@ -40,8 +40,8 @@ class Listener final : public wire::RpcReader {
 
 class Turn final : public session::Borrower, public msg::Sink {
  public:
-  Turn(House& house, wire::Rpc& rpc, Listener& listener, Wish&& wish)
-      : house_(house), rpc_(&rpc), listener_(&listener), wish_(std::move(wish)) {}
+  Turn(SalienceState& state, wire::Rpc& rpc, Listener& listener, GenerateParams&& params)
+      : salience_(state), rpc_(&rpc), listener_(&listener), params_(std::move(params)) {}
   Turn(const Turn&) = delete;
 
   // The Turn may be over, and gone, when this returns. The same holds for what follows.
@@ -69,10 +69,10 @@ class Turn final : public session::Borrower, public msg::Sink {
   void done(Reason reason, uint32_t prompt_tokens);
   void end(const base::Status& status);
 
-  House& house_;
+  SalienceState& salience_;
   wire::Rpc* rpc_;  // null once the client has left
   Listener* listener_;
-  Wish wish_;
+  GenerateParams params_;
   std::list<Turn>::iterator self_;
   State state_ = State::kAsking;
   bool closed_ = false;  // the session, under us

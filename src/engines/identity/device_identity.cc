@@ -21,26 +21,26 @@ constexpr uint32_t kMostInFlight = 8;
 class DeviceIdentity final : public sched::DeviceEngine {
  public:
   enum class Compute : uint8_t { kNone, kCopy };
-  DeviceIdentity(msg::ModelSpec spec, Compute compute, Means means)
-      : DeviceEngine(std::move(means)), spec_(std::move(spec)), compute_(compute) {}
+  DeviceIdentity(msg::ModelSpec spec, Compute compute, Deps deps)
+      : DeviceEngine(std::move(deps)), spec_(std::move(spec)), compute_(compute) {}
 
   const msg::ModelSpec& spec() const override { return spec_; }
 
  private:
-  struct Piece {
+  struct CopyRange {
     std::byte *from, *on, *to;
     size_t bytes;
   };
   bool in_place() const override { return compute_ == Compute::kNone; }
   Status plan(sched::Batch& batch, std::vector<size_t>& bytes) override;
-  Status compute(const sched::Batch& batch, const device::Stream& run, std::span<const Passage> in,
-                 std::span<const Passage> out) override;
-  Status queue(const sched::Batch& batch, Flight& flight) override;
-  Status burst(size_t first, size_t end, Flight& flight);
+  Status compute(const sched::Batch& batch, const device::Stream& run, std::span<const Transfer> in,
+                 std::span<const Transfer> out) override;
+  Status queue(const sched::Batch& batch, DeviceBatch& batch_in_flight) override;
+  Status burst(size_t first, size_t end, DeviceBatch& batch_in_flight);
 
   const msg::ModelSpec spec_;
   const Compute compute_;
-  std::vector<Piece> pieces_;
+  std::vector<CopyRange> pieces_;
   std::vector<Copy> copies_;
 };
 
@@ -50,8 +50,8 @@ Status DeviceIdentity::plan(sched::Batch& batch, std::vector<size_t>& bytes) {
   return {};
 }
 
-Status DeviceIdentity::compute(const sched::Batch&, const device::Stream& run, std::span<const Passage> in,
-                               std::span<const Passage> out) {
+Status DeviceIdentity::compute(const sched::Batch&, const device::Stream& run, std::span<const Transfer> in,
+                               std::span<const Transfer> out) {
   copies_.clear();
   for (size_t i = 0; i < in.size(); ++i)
     if (in[i].bytes > 0) copies_.push_back({out[i].device, in[i].device, in[i].bytes});
@@ -60,31 +60,31 @@ Status DeviceIdentity::compute(const sched::Batch&, const device::Stream& run, s
 
 // Without anything to compute: burst after burst, up, and down behind it, so that one large batch has both directions
 // busy, too.
-Status DeviceIdentity::queue(const sched::Batch& batch, Flight& flight) {
-  if (!in_place()) return DeviceEngine::queue(batch, flight);
+Status DeviceIdentity::queue(const sched::Batch& batch, DeviceBatch& batch_in_flight) {
+  if (!in_place()) return DeviceEngine::queue(batch, batch_in_flight);
   pieces_.clear();
-  for (size_t i = 0; i < flight.in.size(); ++i)
-    for (size_t at = 0; at < flight.in[i].bytes; at += kBurst)
-      pieces_.push_back({flight.in[i].host + at, flight.in[i].device + at, flight.out[i].host + at,
-                         std::min(kBurst, flight.in[i].bytes - at)});
+  for (size_t i = 0; i < batch_in_flight.in.size(); ++i)
+    for (size_t at = 0; at < batch_in_flight.in[i].bytes; at += kBurst)
+      pieces_.push_back({batch_in_flight.in[i].host + at, batch_in_flight.in[i].device + at,
+                         batch_in_flight.out[i].host + at, std::min(kBurst, batch_in_flight.in[i].bytes - at)});
   for (size_t first = 0; first < pieces_.size();) {
     size_t end = first, bytes = 0;
     while (end < pieces_.size() && (end == first || bytes + pieces_[end].bytes <= kBurst))
       bytes += pieces_[end++].bytes;
-    if (auto s = burst(first, end, flight); !s.ok()) return s;
+    if (auto s = burst(first, end, batch_in_flight); !s.ok()) return s;
     first = end;
   }
-  if (auto s = device().record(flight.arrived, up()); !s.ok()) return s;
-  return device().record(flight.computed, up());
+  if (auto s = device().record(batch_in_flight.arrived, up()); !s.ok()) return s;
+  return device().record(batch_in_flight.computed, up());
 }
 
 // An event is waited for as it stood, so one does for all bursts.
-Status DeviceIdentity::burst(size_t first, size_t end, Flight& flight) {
+Status DeviceIdentity::burst(size_t first, size_t end, DeviceBatch& batch_in_flight) {
   copies_.clear();
   for (size_t i = first; i < end; ++i) copies_.push_back({pieces_[i].on, pieces_[i].from, pieces_[i].bytes});
   if (auto s = device().copy(up(), Way::kToDevice, copies_); !s.ok()) return s;
-  if (auto s = device().record(flight.arrived, up()); !s.ok()) return s;
-  if (auto s = device().wait(down(), flight.arrived); !s.ok()) return s;
+  if (auto s = device().record(batch_in_flight.arrived, up()); !s.ok()) return s;
+  if (auto s = device().wait(down(), batch_in_flight.arrived); !s.ok()) return s;
   copies_.clear();
   for (size_t i = first; i < end; ++i) copies_.push_back({pieces_[i].to, pieces_[i].on, pieces_[i].bytes});
   return device().copy(down(), Way::kToHost, copies_);
@@ -105,7 +105,7 @@ Status wrong(const char* name, const std::string& value, const char* expected) {
 base::Result<std::unique_ptr<sched::Engine>> load_on_device(msg::ModelSpec spec, const std::string& name,
                                                             const Place& place) {
   if (!place.devices || !place.slabs) return base::failure(base::Code::kFailedPrecondition, "there are no devices");
-  sched::DeviceEngine::Means means;
+  sched::DeviceEngine::Deps deps;
   std::string pinned = word(spec, "pinned", "64MiB"), in_flight = word(spec, "in_flight", "2"),
               compute = word(spec, "compute", "none");
   auto size = base::parse_size(pinned);
@@ -116,12 +116,12 @@ base::Result<std::unique_ptr<sched::Engine>> load_on_device(msg::ModelSpec spec,
   auto device = place.devices->find(name);
   if (!device) return device.error();
   if (auto s = (*device)->restart(); !s.ok()) return s;
-  means.device = *device, means.memory = &place.devices->memory(**device), means.slabs = place.slabs;
-  means.pinned = *size, means.depth = uint32_t(*depth), means.broken = place.broken;
-  if (place.patience.count() > 0) means.patience = place.patience;
+  deps.device = *device, deps.memory = &place.devices->memory(**device), deps.slabs = place.slabs;
+  deps.pinned = *size, deps.depth = uint32_t(*depth), deps.broken = place.broken;
+  if (place.patience.count() > 0) deps.patience = place.patience;
   auto engine = std::make_unique<DeviceIdentity>(
       std::move(spec), compute == "copy" ? DeviceIdentity::Compute::kCopy : DeviceIdentity::Compute::kNone,
-      std::move(means));
+      std::move(deps));
   if (auto s = engine->start(); !s.ok()) return s;
   return std::unique_ptr<sched::Engine>(std::move(engine));
 }

@@ -15,13 +15,14 @@ constexpr uint32_t kFewBertRows = 8;            // rows of cheap work that one t
 constexpr uint64_t kBertAttentionPiece = 4096;  // positions looked at, below which a piece is not worth another thread
 
 size_t bert_floats(size_t n) { return n * sizeof(float); }
-size_t row_floats(uint32_t hidden) { return activation_stride(Form::kF32, hidden) / sizeof(float); }
+size_t row_floats(uint32_t hidden) { return activation_stride(WeightFormat::kF32, hidden) / sizeof(float); }
 uint32_t tiles_of(uint32_t tokens) { return (tokens + kTile - 1) / kTile; }
 
 }  // namespace
 
-base::Result<std::unique_ptr<Bert>> Bert::make(BertShape shape, BertWeights weights, Form form, const Kernels& kernels,
-                                               std::unique_ptr<Team> team, uint32_t max_length, uint32_t pack_tokens) {
+base::Result<std::unique_ptr<Bert>> Bert::make(BertShape shape, BertWeights weights, WeightFormat form,
+                                               const Kernels& kernels, std::unique_ptr<ThreadTeam> team,
+                                               uint32_t max_length, uint32_t pack_tokens) {
   EncoderLimits limits = limits_of(shape, max_length, pack_tokens);
   base::check(max_length <= shape.max_length(), "texts are no longer than the model's positions");
   std::unique_ptr<Bert> bert(new Bert(std::move(shape), std::move(weights), form, kernels, std::move(team), limits));
@@ -29,8 +30,8 @@ base::Result<std::unique_ptr<Bert>> Bert::make(BertShape shape, BertWeights weig
   return bert;
 }
 
-Bert::Bert(BertShape shape, BertWeights weights, Form form, const Kernels& kernels, std::unique_ptr<Team> team,
-           EncoderLimits limits)
+Bert::Bert(BertShape shape, BertWeights weights, WeightFormat form, const Kernels& kernels,
+           std::unique_ptr<ThreadTeam> team, EncoderLimits limits)
     : shape_(std::move(shape)),
       weights_(std::move(weights)),
       form_(form),
@@ -45,7 +46,7 @@ Bert::Bert(BertShape shape, BertWeights weights, Form form, const Kernels& kerne
 bool Bert::make_room() {
   const size_t rows = limits_.pack_tokens, hidden = shape_.hidden;
   x_ = Memory(bert_floats(rows * x_stride_));
-  narrow_ = Memory(form_ == Form::kF32 ? 64 : rows * activation_stride(form_, shape_.hidden));
+  narrow_ = Memory(form_ == WeightFormat::kF32 ? 64 : rows * activation_stride(form_, shape_.hidden));
   qkv_ = Memory(bert_floats(rows * 3 * hidden));
   mixed_ = Memory(rows * activation_stride(form_, shape_.hidden));
   inner_ = Memory(rows * activation_stride(form_, shape_.intermediate));
@@ -56,7 +57,7 @@ bool Bert::make_room() {
 }
 
 Activations Bert::activations() const {
-  if (form_ == Form::kF32) return {x_.data(), bert_floats(x_stride_)};
+  if (form_ == WeightFormat::kF32) return {x_.data(), bert_floats(x_stride_)};
   return {narrow_.data(), activation_stride(form_, shape_.hidden)};
 }
 
@@ -96,7 +97,7 @@ void Bert::look_up(const Pack& pack) {
     for (uint32_t t = from; t < to; ++t) {
       float* x = row(t);
       const size_t word = size_t(pack.ids[t]) * hidden;
-      if (form_ == Form::kF32)
+      if (form_ == WeightFormat::kF32)
         std::memcpy(x, weights_.words.as<float>() + word, bert_floats(hidden));
       else
         for (uint32_t d = 0; d < hidden; ++d) x[d] = from_bf16(weights_.words.as<uint16_t>()[word + d]);
@@ -117,9 +118,9 @@ void Bert::normalize(const LayerNorm& norm, uint32_t tokens) {
   team_->run(tokens, kFewBertRows, [&](uint32_t from, uint32_t to, uint32_t) {
     for (uint32_t t = from; t < to; ++t) {
       float* x = row(t);
-      kernels_.layer_norm[size_t(Form::kF32)](x, norm.weight.data(), norm.bias.data(), shape_.epsilon, shape_.hidden,
-                                              reinterpret_cast<std::byte*>(x));
-      if (form_ != Form::kF32) kernels_.convert[f_](x, shape_.hidden, narrow_.data() + t * stride);
+      kernels_.layer_norm[size_t(WeightFormat::kF32)](x, norm.weight.data(), norm.bias.data(), shape_.epsilon,
+                                                      shape_.hidden, reinterpret_cast<std::byte*>(x));
+      if (form_ != WeightFormat::kF32) kernels_.convert[f_](x, shape_.hidden, narrow_.data() + t * stride);
     }
   });
 }
@@ -167,7 +168,7 @@ void Bert::attend(const Pack& pack) {
   team_->run(uint32_t(pieces_.size()), grain, [&](uint32_t from, uint32_t to, uint32_t thread) {
     const uint32_t table = 0;
     for (uint32_t i = from; i < to; ++i) {
-      const Piece& piece = pieces_[i];
+      const Span& piece = pieces_[i];
       const Pack::Text& text = pack.texts[piece.text];
       const size_t token = text.first + piece.first;
       Attention a{};

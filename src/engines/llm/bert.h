@@ -28,13 +28,14 @@ struct BertWeights {
 };
 
 // Errors: INVALID_ARGUMENT naming the array, RESOURCE_EXHAUSTED.
-base::Result<BertWeights> load_bert_weights(const BertShape& shape, const Store& store, Form form, Team& team);
+base::Result<BertWeights> load_bert_weights(const BertShape& shape, const Store& store, WeightFormat form,
+                                            ThreadTeam& team);
 
 class Bert final : public Encoder {
  public:
   // `max_length` is at most the shape's. Errors: RESOURCE_EXHAUSTED.
-  static base::Result<std::unique_ptr<Bert>> make(BertShape shape, BertWeights weights, Form form,
-                                                  const Kernels& kernels, std::unique_ptr<Team> team,
+  static base::Result<std::unique_ptr<Bert>> make(BertShape shape, BertWeights weights, WeightFormat form,
+                                                  const Kernels& kernels, std::unique_ptr<ThreadTeam> team,
                                                   uint32_t max_length, uint32_t pack_tokens);
 
   const EncoderLimits& limits() const override { return limits_; }
@@ -43,11 +44,11 @@ class Bert final : public Encoder {
 
  private:
   // Queries of one text and one head that are attended to together.
-  struct Piece {
+  struct Span {
     uint32_t text, head, first, count;
   };
-  Bert(BertShape shape, BertWeights weights, Form form, const Kernels& kernels, std::unique_ptr<Team> team,
-       EncoderLimits limits);
+  Bert(BertShape shape, BertWeights weights, WeightFormat form, const Kernels& kernels,
+       std::unique_ptr<ThreadTeam> team, EncoderLimits limits);
 
   bool make_room();
   void plan(const Pack& pack);
@@ -62,17 +63,17 @@ class Bert final : public Encoder {
 
   const BertShape shape_;
   const BertWeights weights_;
-  const Form form_;
+  const WeightFormat form_;
   const size_t f_;  // index of the form in Kernels
   const Kernels& kernels_;
-  std::unique_ptr<Team> team_;
+  std::unique_ptr<ThreadTeam> team_;
   const EncoderLimits limits_;
   Multiplier multiply_;
   const uint32_t padded_;  // dimensions of a head, up to a multiple of 16
   const size_t x_stride_;  // floats
 
   // Of one pack.
-  std::vector<Piece> pieces_;
+  std::vector<Span> pieces_;
   std::vector<uint32_t> tiles_of_;  // per text: where its tiles begin
   uint32_t tiles_ = 0;              // of one head
   uint64_t attention_work_ = 0;     // positions looked at

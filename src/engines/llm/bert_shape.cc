@@ -29,14 +29,14 @@ const Family* family_of(std::string_view architecture) {
   return nullptr;
 }
 
-BertShape::Curve curve_of(Fields& f) {
+BertShape::Curve curve_of(ConfigFields& f) {
   std::string act = f.text_or("hidden_act", "gelu");
   if (act == "gelu_new" || act == "gelu_fast" || act == "gelu_pytorch_tanh") return BertShape::Curve::kGeluTanh;
   if (act != "gelu" && act != "gelu_python") f.fail("hidden_act", "is no kind of gelu", base::Code::kUnimplemented);
   return BertShape::Curve::kGelu;
 }
 
-void refuse_unsupported_bert(Fields& f) {
+void refuse_unsupported_bert(ConfigFields& f) {
   if (f.text_or("position_embedding_type", "absolute") != "absolute")
     f.fail("position_embedding_type", "is not absolute", base::Code::kUnimplemented);
   if (f.flag_or("is_decoder", false)) f.fail("is_decoder", "is not supported", base::Code::kUnimplemented);
@@ -63,7 +63,7 @@ base::Result<BertShape> parse_bert_shape(std::string_view config_json) {
   auto config = nlohmann::json::parse(config_json, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return base::invalid("config.json is not a JSON object");
   base::Status status;
-  Fields f(config, status, "config.json: ");
+  ConfigFields f(config, status, "config.json: ");
   const Family* family = nullptr;
   if (f.has("architectures") && f["architectures"].is_array() && f["architectures"].size() == 1 &&
       f["architectures"][0].is_string())

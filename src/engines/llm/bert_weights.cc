@@ -27,8 +27,8 @@ BertLayer read_layer(const BertShape& s, const std::string& prefix, const Store&
   return layer;
 }
 
-base::Result<Memory> read_words(const BertShape& s, const std::string& name, const Store& store, Form form,
-                                Team& team) {
+base::Result<Memory> read_words(const BertShape& s, const std::string& name, const Store& store, WeightFormat form,
+                                ThreadTeam& team) {
   auto array = store.find(name, {s.vocabulary, s.hidden});
   if (!array) return array.error();
   Memory words(size_t(s.vocabulary) * s.hidden * size_of(form));
@@ -38,7 +38,7 @@ base::Result<Memory> read_words(const BertShape& s, const std::string& name, con
     for (uint32_t id = from; id < to; ++id) {
       const size_t at = size_t(id) * s.hidden;
       read_floats(**array, at, s.hidden, row.data());
-      if (form == Form::kF32)
+      if (form == WeightFormat::kF32)
         std::memcpy(words.as<float>() + at, row.data(), row.size() * sizeof(float));
       else
         for (uint32_t d = 0; d < s.hidden; ++d) words.as<uint16_t>()[at + d] = to_bf16(row[d]);
@@ -49,7 +49,8 @@ base::Result<Memory> read_words(const BertShape& s, const std::string& name, con
 
 }  // namespace
 
-base::Result<BertWeights> load_bert_weights(const BertShape& s, const Store& store, Form form, Team& team) {
+base::Result<BertWeights> load_bert_weights(const BertShape& s, const Store& store, WeightFormat form,
+                                            ThreadTeam& team) {
   ParameterReader load(store, form, team);
   const std::string first = "embeddings.word_embeddings.weight";
   const std::string root = store.has(first) ? "" : s.outer, embeddings = root + "embeddings.";

@@ -26,7 +26,7 @@ base::Status read_pooling(const Folder& folder, const std::string& place, Encode
   json config = json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return base::invalid(place + "/config.json is not a JSON object");
   base::Status status;
-  Fields f(config, status, place + "/config.json: ");
+  ConfigFields f(config, status, place + "/config.json: ");
   for (const Way& way : kWays) {
     if (!f.flag_or(way.name, false)) continue;
     if (!way.pooling) f.fail(way.name, "is not supported", base::Code::kUnimplemented);
@@ -73,7 +73,7 @@ base::Result<EncoderFiles> read_encoder_files(const Folder& folder) {
   if (text->empty()) return out;
   json config = json::parse(*text, nullptr, /*allow_exceptions=*/false);
   base::Status status;
-  Fields f(config, status, "sentence_bert_config.json: ");
+  ConfigFields f(config, status, "sentence_bert_config.json: ");
   if (f.has("max_seq_length")) out.max_length = f.count("max_seq_length", 1, 1 << 24);
   if (!status.ok()) return status;
   return out;

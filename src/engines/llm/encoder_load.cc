@@ -46,7 +46,7 @@ struct EncoderLoading {
   const Place& place;
   EncoderFiles files;
   EncoderManners manners;
-  std::unique_ptr<Team> team;
+  std::unique_ptr<ThreadTeam> team;
 };
 
 base::Status read_manners(EncoderLoading& l) {
@@ -76,8 +76,8 @@ uint32_t length_of(const EncoderLoading& l, uint32_t most) {
   return std::min(l.files.max_length.value_or(most), most);
 }
 
-Form form_of(const EncoderLoading& l, const Store& store) {
-  return l.options.form.value_or(store.usual_form() == Stored::kF32 ? Form::kF32 : Form::kBf16);
+WeightFormat form_of(const EncoderLoading& l, const Store& store) {
+  return l.options.form.value_or(store.usual_form() == Stored::kF32 ? WeightFormat::kF32 : WeightFormat::kBf16);
 }
 
 // A device that was lost begins anew.
@@ -114,7 +114,7 @@ base::Result<std::unique_ptr<Encoder>> load_bert(EncoderLoading& l) {
       [&](const auto& on, const auto& kernels) { return cuda::DeviceBert::check(*shape, on, kernels); });
   if (!device) return device.error();
   if (*device) return load_on_device(l, *shape, *store, **device);
-  const Form form = form_of(l, *store);
+  const WeightFormat form = form_of(l, *store);
   auto weights = load_bert_weights(*shape, *store, form, *l.team);
   if (!weights) return weights.error();
   const uint32_t length = length_of(l, shape->max_length());
@@ -213,7 +213,7 @@ base::Result<std::unique_ptr<sched::Engine>> load_encoder(const msg::ModelSpec& 
   if (auto s = read_manners(l); !s.ok()) return s;
   auto processor = read_processor(l);
   if (!processor) return processor.error();
-  l.team = std::make_unique<Team>(options.threads, options.cores);
+  l.team = std::make_unique<ThreadTeam>(options.threads, options.cores);
   auto encoder = is_bert(architecture_of(config_json)) ? load_bert(l) : load_rotary(l);
   if (!encoder) return encoder.error();
   const EncoderLimits& limits = (*encoder)->limits();

@@ -1,4 +1,4 @@
-// Fields: typed, bounded reading of a JSON object; the first thing that is wrong is kept.
+// ConfigFields: typed, bounded reading of a JSON object; the first thing that is wrong is kept.
 #pragma once
 
 #include <cmath>
@@ -11,9 +11,9 @@
 
 namespace weir::llm {
 
-class Fields {
+class ConfigFields {
  public:
-  Fields(const nlohmann::json& object, base::Status& status, std::string place = {})
+  ConfigFields(const nlohmann::json& object, base::Status& status, std::string place = {})
       : object_(object), status_(status), place_(std::move(place)) {}
 
   bool has(const char* name) const { return object_.is_object() && object_.contains(name) && !object_[name].is_null(); }

@@ -7,7 +7,7 @@
 
 namespace weir::llm {
 
-base::Result<PictureHeader> look_at(std::string_view data) {
+base::Result<PictureHeader> read_picture_header(std::string_view data) {
   PictureHeader header;
   if (data.starts_with("\x89PNG\r\n\x1a\n"))
     header.kind = PictureHeader::Kind::kPng;
@@ -17,9 +17,9 @@ base::Result<PictureHeader> look_at(std::string_view data) {
     header.kind = PictureHeader::Kind::kWebp;
   else
     return base::invalid("the image is neither PNG nor JPEG nor WebP");
-  base::Status status = header.kind == PictureHeader::Kind::kPng    ? look_at_png(data, header)
-                        : header.kind == PictureHeader::Kind::kJpeg ? look_at_jpeg(data, header)
-                                                                    : look_at_webp(data, header);
+  base::Status status = header.kind == PictureHeader::Kind::kPng    ? read_png_header(data, header)
+                        : header.kind == PictureHeader::Kind::kJpeg ? read_jpeg_header(data, header)
+                                                                    : read_webp_header(data, header);
   if (!status.ok()) return status;
   if (header.width == 0 || header.height == 0) return base::invalid("the image is empty");
   if (uint64_t(header.width) * header.height > kMaxPixels) return base::invalid("the image has more than 16 Mpixel");
@@ -27,7 +27,7 @@ base::Result<PictureHeader> look_at(std::string_view data) {
 }
 
 base::Result<Picture> decode(std::string_view data) {
-  auto header = look_at(data);
+  auto header = read_picture_header(data);
   if (!header) return header.error();
   Picture picture{header->width, header->height, {}};
   picture.rgb.resize(size_t(header->width) * header->height * 3);

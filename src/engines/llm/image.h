@@ -24,7 +24,7 @@ struct Picture {
 };
 
 // The kind is found by the first bytes; `mime` is not needed. Errors: INVALID_ARGUMENT.
-base::Result<PictureHeader> look_at(std::string_view data);
+base::Result<PictureHeader> read_picture_header(std::string_view data);
 base::Result<Picture> decode(std::string_view data);
 
 // Stretched to size x size, bilinear between the nearest two pixels each way, half-pixel centres, edges repeated:

@@ -8,9 +8,9 @@
 namespace weir::llm {
 
 // Errors: INVALID_ARGUMENT, of fixed text.
-base::Status look_at_png(std::string_view data, PictureHeader& header);
-base::Status look_at_jpeg(std::string_view data, PictureHeader& header);
-base::Status look_at_webp(std::string_view data, PictureHeader& header);
+base::Status read_png_header(std::string_view data, PictureHeader& header);
+base::Status read_jpeg_header(std::string_view data, PictureHeader& header);
+base::Status read_webp_header(std::string_view data, PictureHeader& header);
 // False: damaged.
 bool decode_png(std::string_view data, Picture& picture);
 bool decode_jpeg(std::string_view data, Picture& picture);

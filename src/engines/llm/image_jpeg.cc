@@ -73,7 +73,7 @@ struct Decoder {
 
 }  // namespace
 
-base::Status look_at_jpeg(std::string_view data, PictureHeader& header) {
+base::Status read_jpeg_header(std::string_view data, PictureHeader& header) {
   Decoder decoder(data);
   if (!decoder.head()) return base::invalid("the image is damaged");
   header.width = decoder.info.image_width, header.height = decoder.info.image_height;

@@ -26,7 +26,7 @@ bool animated(std::string_view data) {
 
 }  // namespace
 
-base::Status look_at_png(std::string_view data, PictureHeader& header) {
+base::Status read_png_header(std::string_view data, PictureHeader& header) {
   if (data.size() < 33 || big_endian(data, 8) != 13 || data.substr(12, 4) != "IHDR")
     return base::invalid("the image is damaged");
   if (animated(data)) return base::invalid("the image is an animation");

@@ -7,7 +7,7 @@ namespace {
 const uint8_t* bytes(std::string_view data) { return reinterpret_cast<const uint8_t*>(data.data()); }
 }  // namespace
 
-base::Status look_at_webp(std::string_view data, PictureHeader& header) {
+base::Status read_webp_header(std::string_view data, PictureHeader& header) {
   WebPBitstreamFeatures features;
   if (WebPGetFeatures(bytes(data), data.size(), &features) != VP8_STATUS_OK)
     return base::invalid("the image is damaged");

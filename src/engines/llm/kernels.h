@@ -14,9 +14,9 @@
 
 namespace weir::llm {
 
-enum class Form : uint8_t { kF32, kBf16 };
-constexpr size_t size_of(Form form) { return form == Form::kF32 ? 4 : 2; }
-constexpr uint32_t steps_of(Form form, uint32_t n) { return form == Form::kF32 ? n : (n + 1) / 2; }
+enum class WeightFormat : uint8_t { kF32, kBf16 };
+constexpr size_t size_of(WeightFormat form) { return form == WeightFormat::kF32 ? 4 : 2; }
+constexpr uint32_t steps_of(WeightFormat form, uint32_t n) { return form == WeightFormat::kF32 ? n : (n + 1) / 2; }
 
 // c[r][16 p + j] = (or +=) the sum over k of a[r][k] * b[p][k][j].
 struct Product {
@@ -32,7 +32,7 @@ struct Product {
 // Keys and values of one head and 16 positions: a panel of keys (16 positions, depth = head_dim), then head_dim / 16
 // panels of values (16 dimensions, depth = 16 positions). head_dim is a multiple of 16 here (zeros fill it up).
 constexpr uint32_t kTile = 16;
-constexpr size_t tile_bytes(Form form, uint32_t head_dim) { return 2 * kTile * size_of(form) * head_dim; }
+constexpr size_t tile_bytes(WeightFormat form, uint32_t head_dim) { return 2 * kTile * size_of(form) * head_dim; }
 
 // Queries at consecutive positions of one sequence, all query heads that share one key head.
 struct Attention {
@@ -59,7 +59,7 @@ constexpr size_t attention_scratch(uint32_t head_dim) {
 
 struct Kernels {
   std::string_view name;  // "avx512_bf16"
-  // Indexed by Form.
+  // Indexed by WeightFormat.
   void (*product[2])(const Product&);
   void (*attend[2])(const Attention&);
   // out = x / rms(x) * weight; `out` is padded with zeros to a multiple of 16. It may be `x` itself where it has room.

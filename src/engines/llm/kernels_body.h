@@ -25,13 +25,13 @@ constexpr uint32_t kWideF32 = 2, kWideBf16 = 2, kNarrow = 1;
 constexpr uint32_t kAhead = 96;
 
 struct F32 {
-  static constexpr Form kForm = Form::kF32;
+  static constexpr WeightFormat kForm = WeightFormat::kF32;
   static constexpr uint32_t kWide = kWideF32;
   static V16 step(V16 acc, const std::byte* w, const std::byte* x) { return single_dot(acc, w, x); }
   static void put(std::byte* out, size_t i, V16 x) { store(reinterpret_cast<float*>(out) + i, x); }
 };
 struct Bf16 {
-  static constexpr Form kForm = Form::kBf16;
+  static constexpr WeightFormat kForm = WeightFormat::kBf16;
   static constexpr uint32_t kWide = kWideBf16;
   static V16 step(V16 acc, const std::byte* w, const std::byte* x) { return pair_dot(acc, w, x); }
   static void put(std::byte* out, size_t i, V16 x) { store_bf16(reinterpret_cast<uint16_t*>(out) + i, x); }

@@ -6,7 +6,7 @@
 
 namespace weir::llm {
 
-KvCache::KvCache(Form form, uint32_t layers, uint32_t heads, uint32_t head_dim)
+KvCache::KvCache(WeightFormat form, uint32_t layers, uint32_t heads, uint32_t head_dim)
     : form_(form),
       layers_(layers),
       heads_(heads),
@@ -41,10 +41,11 @@ void KvCache::write(uint32_t layer, uint32_t head, uint32_t slot, const float* k
   write_tile(form_, padded_, place, key, value, tile);
 }
 
-void write_tile(Form form, uint32_t head_dim, uint32_t place, const float* key, const float* value, std::byte* tile) {
+void write_tile(WeightFormat form, uint32_t head_dim, uint32_t place, const float* key, const float* value,
+                std::byte* tile) {
   const uint32_t at = place % kTile;
   std::byte* values = tile + tile_bytes(form, head_dim) / 2;
-  if (form == Form::kF32) {
+  if (form == WeightFormat::kF32) {
     auto* k = reinterpret_cast<float*>(tile) + at;
     for (uint32_t d = 0; d < head_dim; ++d) k[size_t(d) * kTile] = key[d];
     auto* v = reinterpret_cast<float*>(values);

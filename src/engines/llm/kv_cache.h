@@ -15,11 +15,12 @@ namespace weir::llm {
 // Keys and values of one position (`head_dim` floats each, a multiple of 16) into a tile; `place` counts modulo 16. In
 // ascending order: the first of two neighbours clears the second's value, which an earlier owner may have left
 // infinite.
-void write_tile(Form form, uint32_t head_dim, uint32_t place, const float* key, const float* value, std::byte* tile);
+void write_tile(WeightFormat form, uint32_t head_dim, uint32_t place, const float* key, const float* value,
+                std::byte* tile);
 
 class KvCache {
  public:
-  KvCache(Form form, uint32_t layers, uint32_t heads, uint32_t head_dim);
+  KvCache(WeightFormat form, uint32_t layers, uint32_t heads, uint32_t head_dim);
 
   // Bytes of `positions` positions, up to the next whole tile.
   size_t bytes(size_t positions) const;
@@ -41,7 +42,7 @@ class KvCache {
     return (size_t(layer) * heads_ + head) * (block_size_ / kTile) * tile_;
   }
 
-  Form form_;
+  WeightFormat form_;
   uint32_t layers_, heads_, padded_, blocks_ = 0, block_size_ = 0;
   size_t tile_, block_bytes_ = 0;
   Memory memory_;

@@ -8,8 +8,8 @@
 #include "engines/llm/encoder_load.h"
 #include "engines/llm/fields.h"
 #include "engines/llm/options.h"
-#include "engines/llm/team.h"
 #include "engines/llm/text_engine.h"
+#include "engines/llm/thread_team.h"
 #include "engines/llm/transformer.h"
 #include "text/processor.h"
 
@@ -48,7 +48,7 @@ base::Status read_defaults(Loading& l) {
   auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return base::invalid("generation_config.json is not a JSON object");
   base::Status status;
-  Fields f(json, status, "generation_config.json: ");
+  ConfigFields f(json, status, "generation_config.json: ");
   msg::Sampling& s = l.text->defaults;
   s.temperature = float(f.real_or("temperature", 0, 100, 1));
   s.top_p = float(f.real_or("top_p", 1e-9, 1, 1));
@@ -83,32 +83,34 @@ std::unique_ptr<sched::Engine> engine_of(const Loading& l, std::unique_ptr<sched
   return make_text_engine(std::move(spec), std::move(engine), l.options.policy);
 }
 
-base::Result<std::unique_ptr<Tower>> read_tower(Loading& l, const Store& store, Form form, Team& team) {
+base::Result<std::unique_ptr<VisionEncoder>> read_tower(Loading& l, const Store& store, WeightFormat form,
+                                                        ThreadTeam& team) {
   const auto& vision = *l.model.shape.vision;
-  auto tower = Tower::load(l.model.shape, store, form, team);
-  if (tower)
-    l.text->vision = msg::TextSpec::Vision{vision.start_id, vision.pad_id, vision.end_id, Tower::counter(vision)};
-  return tower;
+  auto vision_encoder = VisionEncoder::load(l.model.shape, store, form, team);
+  if (vision_encoder)
+    l.text->vision =
+        msg::TextSpec::Vision{vision.start_id, vision.pad_id, vision.end_id, VisionEncoder::counter(vision)};
+  return vision_encoder;
 }
 
-base::Status read_weights(Loading& l, Team& team) {
+base::Status read_weights(Loading& l, ThreadTeam& team) {
   auto store = Store::open(l.folder);
   if (!store) return store.error();
   Stored stored = store->usual_form();
   Model& model = l.model;
-  model.form = l.options.form.value_or(stored == Stored::kF32 ? Form::kF32 : Form::kBf16);
+  model.form = l.options.form.value_or(stored == Stored::kF32 ? WeightFormat::kF32 : WeightFormat::kBf16);
   auto weights = load_weights(model.shape, *store, model.form, team);
   if (!weights) return weights.error();
   model.weights = std::move(*weights);
   if (!model.shape.vision) return {};
-  auto tower = read_tower(l, *store, model.form, team);
-  if (!tower) return tower.error();
-  model.tower = std::move(*tower);
+  auto vision_encoder = read_tower(l, *store, model.form, team);
+  if (!vision_encoder) return vision_encoder.error();
+  model.vision_encoder = std::move(*vision_encoder);
   return {};
 }
 
 base::Result<std::unique_ptr<sched::Engine>> load_on_cpu(Loading& l) {
-  auto team = std::make_unique<Team>(l.options.threads, l.options.cores);
+  auto team = std::make_unique<ThreadTeam>(l.options.threads, l.options.cores);
   if (auto s = read_weights(l, *team); !s.ok()) return s;
   l.model.text = l.text;
   return engine_of(l, std::make_unique<Transformer>(std::move(l.model), *l.options.kernels, std::move(team),
@@ -132,10 +134,11 @@ base::Result<std::unique_ptr<sched::Engine>> load_on_device(Loading& l, device::
   if (!weights) return weights.error();
   model.weights = std::move(*weights);
   if (shape.vision) {
-    auto team = std::make_unique<Team>(l.options.threads, l.options.cores);
-    auto tower = read_tower(l, *store, Form::kBf16, *team);
-    if (!tower) return tower.error();
-    model.sight = std::make_unique<Sight>(shape, *l.options.kernels, std::move(team), std::move(*tower));
+    auto team = std::make_unique<ThreadTeam>(l.options.threads, l.options.cores);
+    auto vision_encoder = read_tower(l, *store, WeightFormat::kBf16, *team);
+    if (!vision_encoder) return vision_encoder.error();
+    model.sight =
+        std::make_unique<VisionWorker>(shape, *l.options.kernels, std::move(team), std::move(*vision_encoder));
   }
   auto& policy = l.options.policy;
   auto engine = cuda::DeviceTransformer::make(device, **kernels, std::move(model),

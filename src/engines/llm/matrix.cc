@@ -16,7 +16,7 @@ constexpr uint64_t kPieceNs = 4000;    // a piece that takes less is not worth a
 void put(Matrix& m, uint32_t output, const float* row) {
   std::byte* panel = m.data.data() + (output / 16) * m.panel_bytes();
   uint32_t lane = output % 16;
-  if (m.form == Form::kF32) {
+  if (m.form == WeightFormat::kF32) {
     auto* to = reinterpret_cast<float*>(panel) + lane;
     for (uint32_t i = 0; i < m.inputs; ++i) to[16 * size_t(i)] = row[i];
   } else {
@@ -40,7 +40,7 @@ void add_bias(const Matrix& w, uint32_t first, uint32_t n, float* to) {
 void Matrix::read_row(uint32_t output, float* out) const {
   const std::byte* panel = data.data() + (output / 16) * panel_bytes();
   uint32_t lane = output % 16;
-  if (form == Form::kF32) {
+  if (form == WeightFormat::kF32) {
     auto* from = reinterpret_cast<const float*>(panel) + lane;
     for (uint32_t i = 0; i < inputs; ++i) out[i] = from[16 * size_t(i)];
   } else {
@@ -49,7 +49,8 @@ void Matrix::read_row(uint32_t output, float* out) const {
   }
 }
 
-base::Result<Matrix> pack(Form form, uint32_t outputs, uint32_t inputs, std::span<const Source> sources, Team& team) {
+base::Result<Matrix> pack(WeightFormat form, uint32_t outputs, uint32_t inputs, std::span<const Source> sources,
+                          ThreadTeam& team) {
   Matrix m;
   m.form = form, m.outputs = outputs, m.inputs = inputs;
   m.panels = (outputs + 15) / 16, m.depth = steps_of(form, inputs);
@@ -68,7 +69,7 @@ base::Result<Matrix> pack(Form form, uint32_t outputs, uint32_t inputs, std::spa
   return m;
 }
 
-Multiplier::Multiplier(const Kernels& kernels, Team& team, uint32_t max_rows)
+Multiplier::Multiplier(const Kernels& kernels, ThreadTeam& team, uint32_t max_rows)
     : kernels_(kernels), team_(team), max_rows_(max_rows), scratch_(size_t(team.size()) * max_rows * kGroup * 16 * 4) {
   base::check(bool(scratch_), "memory for products");
 }

@@ -8,14 +8,14 @@
 #include "engines/llm/kernels.h"
 #include "engines/llm/memory.h"
 #include "engines/llm/safetensors.h"
-#include "engines/llm/team.h"
+#include "engines/llm/thread_team.h"
 
 namespace weir::llm {
 
 // [outputs][inputs], packed: panel after panel of 16 outputs (the last filled up with zeros), each `depth` steps of 64
 // bytes. With 2-byte numbers a step holds inputs 2k and 2k + 1 of each output side by side.
 struct Matrix {
-  Form form = Form::kF32;
+  WeightFormat form = WeightFormat::kF32;
   uint32_t outputs = 0, inputs = 0, panels = 0, depth = 0;
   Memory data;
   std::vector<float> bias;  // per output, panels * 16 of them; empty = none
@@ -35,14 +35,17 @@ struct Source {
 };
 
 // The sources are [rows][inputs] and do not overlap; shapes have been checked. Errors: RESOURCE_EXHAUSTED.
-base::Result<Matrix> pack(Form form, uint32_t outputs, uint32_t inputs, std::span<const Source> sources, Team& team);
+base::Result<Matrix> pack(WeightFormat form, uint32_t outputs, uint32_t inputs, std::span<const Source> sources,
+                          ThreadTeam& team);
 
 // Rows of activations in a matrix's form; strides are chosen so that a dozen rows do not share cache sets.
 struct Activations {
   const std::byte* data = nullptr;
   size_t stride = 0;  // bytes
 };
-constexpr size_t activation_stride(Form form, uint32_t n) { return (size_t(n) + 31) / 32 * 32 * size_of(form) + 64; }
+constexpr size_t activation_stride(WeightFormat form, uint32_t n) {
+  return (size_t(n) + 31) / 32 * 32 * size_of(form) + 64;
+}
 
 class Multiplier {
  public:
@@ -50,7 +53,7 @@ class Multiplier {
     kStore,  // out = x W^T + bias
     kAdd,    // out += x W^T + bias
   };
-  Multiplier(const Kernels& kernels, Team& team, uint32_t max_rows);
+  Multiplier(const Kernels& kernels, ThreadTeam& team, uint32_t max_rows);
 
   // `out` has `stride` floats per row.
   void run(Activations x, uint32_t rows, const Matrix& w, Into into, float* out, size_t stride);
@@ -65,7 +68,7 @@ class Multiplier {
   void over_groups(Activations x, uint32_t rows, const Matrix& w, F&& finish);
 
   const Kernels& kernels_;
-  Team& team_;
+  ThreadTeam& team_;
   uint32_t max_rows_;
   Memory scratch_;  // per thread: [max_rows][64]
 };

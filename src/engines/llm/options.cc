@@ -1,7 +1,7 @@
 #include "engines/llm/options.h"
 
 #include "base/units.h"
-#include "engines/llm/team.h"
+#include "engines/llm/thread_team.h"
 
 namespace weir::llm {
 namespace {
@@ -65,9 +65,9 @@ base::Result<Options> read_options(const std::map<std::string, std::string>& par
   }
   if (auto* text = p.find("dtype")) {
     if (*text == "float32")
-      o.form = Form::kF32;
+      o.form = WeightFormat::kF32;
     else if (*text == "bfloat16")
-      o.form = Form::kBf16;
+      o.form = WeightFormat::kBf16;
     else if (*text != "auto")
       p.fail("dtype", "auto, float32 or bfloat16 is expected");
   }

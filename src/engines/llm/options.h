@@ -21,7 +21,7 @@ struct Options {
   sched::TokenPolicy policy;
   uint32_t threads = 1;
   std::vector<int> cores;            // where they run; empty: anywhere
-  std::optional<Form> form;          // nothing: as the file is
+  std::optional<WeightFormat> form;  // nothing: as the file is
   std::string device = "auto";       // "auto", "cpu", or what device::Devices::find() knows
   std::optional<Graphs> graphs;      // nothing: at load on CUDA, at use on devices of the host
   std::optional<uint64_t> kv_cache;  // bytes, as asked for; policy.kv_bytes has them or the default

@@ -13,7 +13,7 @@ namespace weir::llm {
 
 class ParameterReader {
  public:
-  ParameterReader(const Store& store, Form form, Team& team) : store_(store), form_(form), team_(team) {}
+  ParameterReader(const Store& store, WeightFormat form, ThreadTeam& team) : store_(store), form_(form), team_(team) {}
 
   struct Part {
     std::string name;  // without ".weight"
@@ -66,8 +66,8 @@ class ParameterReader {
   }
 
   const Store& store_;
-  Form form_;
-  Team& team_;
+  WeightFormat form_;
+  ThreadTeam& team_;
   base::Status status_;
   uint64_t taken_ = 0;
 };

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kMaxFactor = 1e6;
 
-void llama3(Fields& f, uint32_t max_length, std::vector<double>& frequencies) {
+void llama3(ConfigFields& f, uint32_t max_length, std::vector<double>& frequencies) {
   double factor = f.real_or("factor", 1, kMaxFactor, 8);
   double low = f.real_or("low_freq_factor", 1e-3, kMaxFactor, 1),
          high = f.real_or("high_freq_factor", 1e-3, kMaxFactor, 4);
@@ -27,7 +27,7 @@ void llama3(Fields& f, uint32_t max_length, std::vector<double>& frequencies) {
 
 double magnitude(double factor, double weight) { return factor <= 1 ? 1 : 0.1 * weight * std::log(factor) + 1; }
 
-double yarn(Fields& f, uint32_t max_length, double theta, std::vector<double>& frequencies) {
+double yarn(ConfigFields& f, uint32_t max_length, double theta, std::vector<double>& frequencies) {
   const double dims = double(frequencies.size()) * 2;
   double factor = f.real_or("factor", 1, kMaxFactor, 1);
   double fast = f.real_or("beta_fast", 1e-3, kMaxFactor, 32), slow = f.real_or("beta_slow", 1e-3, kMaxFactor, 1);
@@ -52,11 +52,11 @@ double yarn(Fields& f, uint32_t max_length, double theta, std::vector<double>& f
 
 Rope make_rope(const nlohmann::json& config, uint32_t head_dim, uint32_t max_length, base::Status& status) {
   static const nlohmann::json kNone = nlohmann::json::object();
-  Fields outer(config, status);
+  ConfigFields outer(config, status);
   const bool newer = outer.has("rope_parameters");
   const char* name = newer ? "rope_parameters" : "rope_scaling";
   const nlohmann::json& inner = outer.has(name) ? config[name] : kNone;
-  Fields f(inner, status, std::string(name) + ".");
+  ConfigFields f(inner, status, std::string(name) + ".");
   if (!inner.is_object()) outer.fail(name, "is not an object");
   double theta = f.real_or("rope_theta", 1.0001, 1e12, outer.real_or("rope_theta", 1.0001, 1e12, 10000));
   std::vector<double> frequencies;

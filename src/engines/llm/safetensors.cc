@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kMaxHeader = 100'000'000;
 constexpr size_t kMaxRank = 8;
 
-struct Entry {
+struct TensorEntry {
   std::string name;
   Array array;
   std::string dtype;
@@ -38,7 +38,7 @@ std::optional<uint64_t> product(const std::vector<uint64_t>& shape) {
   return n;
 }
 
-bool read_entry(JsonReader& json, Entry& entry) {
+bool read_entry(JsonReader& json, TensorEntry& entry) {
   bool dtype = false, shape = false, offsets = false;
   return json.object([&](const std::string& key) {
     auto number = [&](uint64_t& to) { return json.number(to); };
@@ -58,7 +58,7 @@ bool read_entry(JsonReader& json, Entry& entry) {
          shape && offsets;
 }
 
-bool read_header(std::string_view text, std::vector<Entry>& entries) {
+bool read_header(std::string_view text, std::vector<TensorEntry>& entries) {
   JsonReader json(text);
   bool good = json.object([&](const std::string& name) {
     if (name == "__metadata__") {
@@ -71,7 +71,7 @@ bool read_header(std::string_view text, std::vector<Entry>& entries) {
   return good && json.at_end();
 }
 
-base::Status check(Entry& entry, std::span<const std::byte> data) {
+base::Status check(TensorEntry& entry, std::span<const std::byte> data) {
   auto wrong = [&](std::string_view what) {
     return base::invalid("safetensors: '" + entry.name.substr(0, 80) + "': " + std::string(what));
   };
@@ -101,22 +101,23 @@ base::Status parse_safetensors(std::span<const std::byte> file, Arrays& arrays) 
   if (length > kMaxHeader || length > file.size() - 8)
     return base::invalid("safetensors: the header's length is wrong");
   std::string_view header(reinterpret_cast<const char*>(file.data()) + 8, length);
-  std::vector<Entry> entries;
+  std::vector<TensorEntry> entries;
   if (header.empty() || header.front() != '{' || !read_header(header, entries))
     return base::invalid("safetensors: the header is not what the format says");
 
   auto data = file.subspan(8 + length);
   for (auto& entry : entries)
     if (auto s = check(entry, data); !s.ok()) return s;
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
   uint64_t at = 0;
   for (const auto& entry : entries) {
     if (entry.begin != at) return base::invalid("safetensors: the arrays overlap, or leave holes");
     at = entry.end;
   }
   if (at != data.size()) return base::invalid("safetensors: the file is longer than its arrays");
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+  std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
   for (size_t i = 0; i < entries.size(); ++i)
     if (arrays.contains(entries[i].name) || (i > 0 && entries[i].name == entries[i - 1].name))
       return base::invalid("safetensors: '" + entries[i].name.substr(0, 80) + "' is there twice");

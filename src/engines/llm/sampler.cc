@@ -28,19 +28,19 @@ double uniform(uint64_t seed, uint64_t number) {
   return double(x >> 11) * 0x1p-53;
 }
 
-void Sampler::look(std::span<const float> logits, sched::TokenStep::Look& look) {
-  const bool score = look.kind == sched::TokenStep::Look::Kind::kScore;
+void Sampler::sample(std::span<const float> logits, sched::TokenStep::LogitsRequest& request) {
+  const bool score = request.kind == sched::TokenStep::LogitsRequest::Kind::kScore;
   if (!score) {
-    auto changed = adjust(logits, look);
-    const auto& sampling = look.wish->sampling;
-    look.id = sampling.temperature <= 0 ? first_largest(changed, kernels_.maximum(changed.data(), changed.size()))
-                                        : draw(changed, sampling, uniform(look.seed, look.draw));
+    auto changed = adjust(logits, request);
+    const auto& sampling = request.wish->sampling;
+    request.id = sampling.temperature <= 0 ? first_largest(changed, kernels_.maximum(changed.data(), changed.size()))
+                                           : draw(changed, sampling, uniform(request.seed, request.draw));
   }
-  if (!score && !look.wants_logprob && look.top == 0) return;
+  if (!score && !request.wants_logprob && request.top == 0) return;
   float highest = kernels_.maximum(logits.data(), logits.size());
   float log_sum = highest + std::log(kernels_.sum_exp(logits.data(), logits.size(), highest));
-  look.logprob = look.id < logits.size() ? logits[look.id] - log_sum : kNever;
-  find_best(logits, look.top, log_sum, look.best);
+  request.logprob = request.id < logits.size() ? logits[request.id] - log_sum : kNever;
+  find_best(logits, request.top, log_sum, request.best);
 }
 
 // A heap of the best so far, the worst of them in front.
@@ -67,26 +67,26 @@ void Sampler::find_best(std::span<const float> logits, uint32_t count, float log
 }
 
 // The logits themselves when nothing changes them.
-std::span<const float> Sampler::adjust(std::span<const float> logits, const sched::TokenStep::Look& look) {
-  const msg::Sampling& s = look.wish->sampling;
+std::span<const float> Sampler::adjust(std::span<const float> logits, const sched::TokenStep::LogitsRequest& request) {
+  const msg::Sampling& s = request.wish->sampling;
   bool penalties = s.presence_penalty != 0 || s.frequency_penalty != 0 || s.repetition_penalty != 1;
-  bool hold = look.hold_eos && (!eos_ids_.empty() || !look.wish->stop_ids.empty());
+  bool hold = request.hold_eos && (!eos_ids_.empty() || !request.wish->stop_ids.empty());
   if (!penalties && !hold && s.logit_bias.empty()) return logits;
   changed_.assign(logits.begin(), logits.end());
   for (auto [id, bias] : s.logit_bias)
     if (id < changed_.size()) changed_[id] += bias;
-  if (penalties) penalize(look);
+  if (penalties) penalize(request);
   if (hold) {
     for (uint32_t id : eos_ids_)
       if (id < changed_.size()) changed_[id] = kNever;
-    for (uint32_t id : look.wish->stop_ids)
+    for (uint32_t id : request.wish->stop_ids)
       if (id < changed_.size()) changed_[id] = kNever;
   }
   return changed_;
 }
 
-void Sampler::penalize(const sched::TokenStep::Look& look) {
-  const msg::Sampling& s = look.wish->sampling;
+void Sampler::penalize(const sched::TokenStep::LogitsRequest& request) {
+  const msg::Sampling& s = request.wish->sampling;
   counts_.resize(std::max(counts_.size(), changed_.size()), 0);
   auto each = [&](std::span<const uint32_t> ids, auto&& f) {  // once per different id, with how often it is there
     for (uint32_t id : ids)
@@ -95,10 +95,10 @@ void Sampler::penalize(const sched::TokenStep::Look& look) {
       if (id < changed_.size() && counts_[id] > 0) f(changed_[id], float(std::exchange(counts_[id], 0)));
   };
   if (s.repetition_penalty != 1)
-    each(look.sequence,
+    each(request.sequence,
          [&](float& logit, float) { logit = logit > 0 ? logit / s.repetition_penalty : logit * s.repetition_penalty; });
   if (s.presence_penalty != 0 || s.frequency_penalty != 0)
-    each(look.sequence.subspan(std::min<size_t>(look.prompt, look.sequence.size())),
+    each(request.sequence.subspan(std::min<size_t>(request.prompt, request.sequence.size())),
          [&](float& logit, float count) { logit -= s.presence_penalty + s.frequency_penalty * count; });
 }
 

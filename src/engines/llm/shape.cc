@@ -15,7 +15,7 @@ constexpr uint32_t kMaxWidth = 1 << 17, kMaxVocabulary = 1 << 22, kMaxLayers = 1
 constexpr std::string_view kLlama = "LlamaForCausalLM", kMistral = "MistralForCausalLM", kQwen2 = "Qwen2ForCausalLM",
                            kQwen3 = "Qwen3ForCausalLM";
 
-std::string architecture(Fields& f, bool& encoder) {
+std::string architecture(ConfigFields& f, bool& encoder) {
   std::string found;
   if (f.has("architectures") && f["architectures"].is_array() && f["architectures"].size() == 1 &&
       f["architectures"][0].is_string())
@@ -31,9 +31,11 @@ std::string architecture(Fields& f, bool& encoder) {
 }
 
 // How encoders made of these families say that every position sees all others.
-bool sees_all(Fields& f) { return f.flag_or("use_bidirectional_attention", false) || !f.flag_or("is_causal", true); }
+bool sees_all(ConfigFields& f) {
+  return f.flag_or("use_bidirectional_attention", false) || !f.flag_or("is_causal", true);
+}
 
-void refuse_what_changes_answers(Fields& f) {
+void refuse_what_changes_answers(ConfigFields& f) {
   std::string act = f.text_or("hidden_act", "silu");
   if (act != "silu" && act != "swish") f.fail("hidden_act", "is not silu", base::Code::kUnimplemented);
   if (f.has("quantization_config")) f.fail("quantization_config", "is not supported", base::Code::kUnimplemented);
@@ -45,7 +47,7 @@ void refuse_what_changes_answers(Fields& f) {
 
 // Mistral slides in every layer when it has a window; Qwen from layer max_window_layers on, when it is told to; newer
 // files say it layer by layer.
-std::vector<uint32_t> windows(Fields& f, const Shape& shape) {
+std::vector<uint32_t> windows(ConfigFields& f, const Shape& shape) {
   std::vector<uint32_t> out(shape.layers, 0);
   uint32_t window = f.count_or("sliding_window", 1, kMaxLength, 0);
   if (window == 0) return out;
@@ -68,9 +70,9 @@ std::vector<uint32_t> windows(Fields& f, const Shape& shape) {
   return out;
 }
 
-std::optional<VisionShape> vision(Fields& f, base::Status& status) {
+std::optional<VisionShape> vision(ConfigFields& f, base::Status& status) {
   if (!f.has("vision_config")) return {};
-  Fields v(f["vision_config"], status, "vision_config.");
+  ConfigFields v(f["vision_config"], status, "vision_config.");
   VisionShape out;
   out.image_size = v.count("image_size", 1, 4096);
   out.patch_size = v.count("patch_size", 1, 4096);
@@ -87,7 +89,7 @@ std::optional<VisionShape> vision(Fields& f, base::Status& status) {
   return out;
 }
 
-void check(Fields& f, const Shape& s) {
+void check(ConfigFields& f, const Shape& s) {
   if (s.heads % s.kv_heads != 0) f.fail("num_key_value_heads", "does not divide num_attention_heads");
   if (s.heads / s.kv_heads > 24) f.fail("num_key_value_heads", "is more than 24 times below num_attention_heads");
   if (s.head_dim == 0) f.fail("num_attention_heads", "is more than hidden_size");
@@ -107,7 +109,7 @@ base::Result<Shape> parse_shape(std::string_view config_json) {
   json config = json::parse(config_json, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return base::invalid("config.json is not a JSON object");
   base::Status status;
-  Fields f(config, status, "config.json: ");
+  ConfigFields f(config, status, "config.json: ");
   Shape s;
   s.architecture = architecture(f, s.encoder);
   if (!status.ok()) return status;

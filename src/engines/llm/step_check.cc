@@ -26,7 +26,7 @@ base::Status check_step(const sched::TokenStep& step, const StepLimits& limits) 
   if (n > limits.tokens) return wrong("a step has too many tokens");
   if (step.positions.size() != n || step.slots.size() != n) return wrong("a step's arrays differ in length");
   for (uint32_t id : step.ids)
-    if (id & sched::TokenStep::kDrawn ? (id & ~sched::TokenStep::kDrawn) >= limits.drawn : id >= limits.vocabulary)
+    if (id & sched::TokenStep::kSampled ? (id & ~sched::TokenStep::kSampled) >= limits.drawn : id >= limits.vocabulary)
       return base::invalid("token id " + std::to_string(id) + " is not in the vocabulary");
   const uint64_t slots = uint64_t(limits.blocks) * limits.block_size;
   for (uint32_t slot : step.slots)

@@ -91,7 +91,7 @@ base::Result<Readouts> load_readouts(const Shape& shape, const Folder& folder) {
   if (text->empty()) return out;
   auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
   base::Status status;
-  Fields f(json, status, "readout.json: ");
+  ConfigFields f(json, status, "readout.json: ");
   out.layers = f.ids_or_none("layers", shape.layers - 1);
   out.dtype = f.text_or("dtype", "float32");
   if (f.has("concepts") && f["concepts"].is_array())

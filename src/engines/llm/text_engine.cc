@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "engines/llm/text_front.h"
 #include "engines/llm/text_request.h"
-#include "sched/token_spread.h"
+#include "sched/token_load_balancer.h"
 
 namespace weir::llm {
 namespace {

@@ -1,9 +1,9 @@
 // TextFront: the Inbox that makes a model of tokens look like a model of tensors: text_input in, text_output out.
 //
-// A Call that carries a Generation passes through untouched. One that does not is tokenized and becomes a flight with a
-// Call of its own, whose Tokens come back as Outputs: one at the end, or, when it asks for `stream`, one per piece of
-// text and a last one with the parameters finish_reason ("stop", "length"), prompt_tokens and completion_tokens. A
-// stop string ends the answer; the flight lands when the lane has noticed.
+// A Call that carries a Generation passes through untouched. One that does not is tokenized and becomes a text call
+// with a Call of its own, whose Tokens come back as Outputs: one at the end, or, when it asks for `stream`, one per
+// piece of text and a last one with the parameters finish_reason ("stop", "length"), prompt_tokens and
+// completion_tokens. A stop string ends the answer; the text call lands when the lane has noticed.
 #pragma once
 
 #include <memory>

@@ -46,9 +46,9 @@ std::optional<double> number(const ParamValue& value) {
 }
 
 // One parameter at a time; the first complaint stays.
-class Reader {
+class TextRequestReader {
  public:
-  explicit Reader(TextRequest& request) : request_(request) {}
+  explicit TextRequestReader(TextRequest& request) : request_(request) {}
 
   Status take(const std::string& name, const ParamValue& value) {
     msg::Generation& g = request_.generation;
@@ -166,7 +166,7 @@ Status one_flag(const msg::Tensor& tensor, bool& to) {
 }
 
 // Triton's vLLM back end takes its parameters as a JSON object in a tensor.
-Status take_json(const msg::Tensor& tensor, Reader& reader) {
+Status take_json(const msg::Tensor& tensor, TextRequestReader& reader) {
   auto text = one_string(tensor);
   if (!text) return text.error();
   if (text->empty()) return {};
@@ -207,7 +207,7 @@ base::Result<TextRequest> read_text_request(const msg::Call& call, const msg::Te
   TextRequest request;
   request.generation.sampling = text.defaults;
   request.generation.max_tokens = 20;
-  Reader reader(request);
+  TextRequestReader reader(request);
   auto* prompt = input(call, "text_input");
   if (!prompt) return bad("text_input", "is missing");
   auto read = one_string(*prompt);

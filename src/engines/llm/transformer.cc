@@ -12,19 +12,19 @@
 namespace weir::llm {
 namespace {
 
-constexpr uint32_t kLooks = 32;             // logits that are computed together
+constexpr uint32_t kLogitsRows = 32;        // logits that are computed together
 constexpr uint32_t kFewRows = 8;            // rows of cheap work that one thread does faster than two
 constexpr uint64_t kAttentionPiece = 4096;  // positions looked at, below which a piece is not worth another thread
 
 size_t floats(size_t n) { return n * sizeof(float); }
 
 uint32_t most_rows(const Shape& shape, uint32_t step_tokens) {
-  return std::max({step_tokens, kLooks, shape.vision ? shape.vision->patches() : 0});
+  return std::max({step_tokens, kLogitsRows, shape.vision ? shape.vision->patches() : 0});
 }
 
 }  // namespace
 
-Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Team> team, uint32_t step_tokens)
+Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<ThreadTeam> team, uint32_t step_tokens)
     : model_(std::move(model)),
       shape_(model_.shape),
       kernels_(kernels),
@@ -34,7 +34,7 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Te
       max_tokens_(step_tokens),
       f_(size_t(model_.form)),
       samplers_(team_->size(), Sampler(kernels_, model_.text->eos_ids)) {
-  const size_t rows = std::max(max_tokens_, kLooks);
+  const size_t rows = std::max(max_tokens_, kLogitsRows);
   const size_t qkv = size_t(shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim;
   hidden_ = Memory(floats(rows * shape_.hidden));
   normed_ = Memory(rows * activation_stride(model_.form, shape_.hidden));
@@ -44,7 +44,7 @@ Transformer::Transformer(Model model, const Kernels& kernels, std::unique_ptr<Te
   queries_ = Memory(rows * shape_.heads * kv_.padded_dim() * size_of(model_.form));
   turns_ = Memory(floats(rows * shape_.head_dim));
   scratch_ = Memory(floats(team_->size() * attention_scratch(kv_.padded_dim())));
-  logits_ = Memory(floats(shape_.encoder ? 1 : size_t(kLooks) * shape_.vocabulary));
+  logits_ = Memory(floats(shape_.encoder ? 1 : size_t(kLogitsRows) * shape_.vocabulary));
   if (shape_.vision) aside_ = std::make_unique<Aside>(kernels_, shape_.vision->patches());
   base::check(hidden_ && normed_ && mixed_ && gated_ && qkv_ && queries_ && turns_ && scratch_ && logits_,
               "memory for a step");
@@ -61,7 +61,7 @@ base::Status Transformer::step(Step& step) {
     read_out(step, i);
   }
   pool(step);
-  look(step);
+  sample(step);
   return {};
 }
 
@@ -120,7 +120,7 @@ void Transformer::keep_all(const Step& step) {
 // Most of a prompt is there for its keys and values only.
 void Transformer::keep_wanted(const Step& step) {
   kept_.assign(step.ids.size(), 0);
-  for (const auto& look : step.looks) kept_[look.token] = 1;
+  for (const auto& request : step.logits_requests) kept_[request.token] = 1;
   for (const auto& readout : step.readouts) kept_[readout.token] = 1;
   for (const auto& pool : step.pools) {
     const auto& row = step.rows[pool.row];
@@ -173,8 +173,8 @@ void Transformer::rotate(const float* x, const std::vector<float>& norm, uint32_
   const float* cosines = turns_.as<float>() + size_t(token) * shape_.head_dim;
   alignas(64) float normed[1024 + 16];
   if (!norm.empty()) {
-    kernels_.rms_norm[size_t(Form::kF32)](x, norm.data(), shape_.epsilon, shape_.head_dim,
-                                          reinterpret_cast<std::byte*>(normed));
+    kernels_.rms_norm[size_t(WeightFormat::kF32)](x, norm.data(), shape_.epsilon, shape_.head_dim,
+                                                  reinterpret_cast<std::byte*>(normed));
     x = normed;
   }
   for (uint32_t i = 0; i < half; ++i) {
@@ -210,7 +210,7 @@ void Transformer::attend(const Step& step, uint32_t layer) {
   const auto grain = uint32_t(kAttentionPiece * pieces_.size() / std::max<uint64_t>(attention_work_, 1)) + 1;
   team_->run(uint32_t(pieces_.size()), grain, [&](uint32_t from, uint32_t to, uint32_t thread) {
     for (uint32_t i = from; i < to; ++i) {
-      const Piece& piece = pieces_[i];
+      const Span& piece = pieces_[i];
       const auto& row = step.rows[piece.row];
       const uint32_t token = row.first + piece.first;
       Attention a{};
@@ -246,8 +246,8 @@ void Transformer::read_out(Step& step, uint32_t layer) {
 }
 
 void Transformer::last_state(uint32_t token, float* out) const {
-  kernels_.rms_norm[size_t(Form::kF32)](hidden_of(token), model_.weights.norm.data(), shape_.epsilon, shape_.hidden,
-                                        reinterpret_cast<std::byte*>(out));
+  kernels_.rms_norm[size_t(WeightFormat::kF32)](hidden_of(token), model_.weights.norm.data(), shape_.epsilon,
+                                                shape_.hidden, reinterpret_cast<std::byte*>(out));
 }
 
 void Transformer::pool(Step& step) {
@@ -262,31 +262,31 @@ void Transformer::pool(Step& step) {
   }
 }
 
-void Transformer::look(Step& step) {
+void Transformer::sample(Step& step) {
   const size_t stride = activation_stride(model_.form, shape_.hidden), vocabulary = shape_.vocabulary;
   float* logits = logits_.as<float>();
-  for (size_t first = 0; first < step.looks.size(); first += kLooks) {
-    const auto n = uint32_t(std::min<size_t>(kLooks, step.looks.size() - first));
+  for (size_t first = 0; first < step.logits_requests.size(); first += kLogitsRows) {
+    const auto n = uint32_t(std::min<size_t>(kLogitsRows, step.logits_requests.size() - first));
     for (uint32_t i = 0; i < n; ++i)
-      kernels_.rms_norm[f_](hidden_of(step.looks[first + i].token), model_.weights.norm.data(), shape_.epsilon,
-                            shape_.hidden, normed_.data() + i * stride);
+      kernels_.rms_norm[f_](hidden_of(step.logits_requests[first + i].token), model_.weights.norm.data(),
+                            shape_.epsilon, shape_.hidden, normed_.data() + i * stride);
     multiply_.run({normed_.data(), stride}, n, model_.weights.output(), Multiplier::Into::kStore, logits, vocabulary);
     if (logits_for_tests) logits_for_tests->insert(logits_for_tests->end(), logits, logits + n * vocabulary);
     team_->run(n, 1, [&](uint32_t from, uint32_t to, uint32_t thread) {
       for (uint32_t i = from; i < to; ++i)
-        samplers_[thread].look({logits + i * vocabulary, vocabulary}, step.looks[first + i]);
+        samplers_[thread].sample({logits + i * vocabulary, vocabulary}, step.logits_requests[first + i]);
     });
   }
 }
 
-base::Result<sched::ImageFeatures> Transformer::see(const msg::Image& image) {
-  if (!model_.tower) return base::failure(base::Code::kUnimplemented, "the model takes no images");
-  return model_.tower->see(image, multiply_, kernels_, *team_);
+base::Result<sched::ImageFeatures> Transformer::encode_image(const msg::Image& image) {
+  if (!model_.vision_encoder) return base::failure(base::Code::kUnimplemented, "the model takes no images");
+  return model_.vision_encoder->encode_image(image, multiply_, kernels_, *team_);
 }
 
-base::Result<sched::ImageFeatures> Transformer::see_aside(const msg::Image& image) {
-  if (!model_.tower) return base::failure(base::Code::kUnimplemented, "the model takes no images");
-  return model_.tower->see(image, aside_->multiply, kernels_, aside_->team);
+base::Result<sched::ImageFeatures> Transformer::encode_image_aside(const msg::Image& image) {
+  if (!model_.vision_encoder) return base::failure(base::Code::kUnimplemented, "the model takes no images");
+  return model_.vision_encoder->encode_image(image, aside_->multiply, kernels_, aside_->team);
 }
 
 }  // namespace weir::llm

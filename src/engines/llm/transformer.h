@@ -10,7 +10,7 @@
 #include "engines/llm/kv_cache.h"
 #include "engines/llm/matrix.h"
 #include "engines/llm/sampler.h"
-#include "engines/llm/tower.h"
+#include "engines/llm/vision_encoder.h"
 #include "engines/llm/weights.h"
 #include "sched/token_engine.h"
 
@@ -19,26 +19,26 @@ namespace weir::llm {
 // All that a folder holds, loaded.
 struct Model {
   Shape shape;
-  Form form = Form::kF32;
+  WeightFormat form = WeightFormat::kF32;
   Weights weights;
   Readouts readouts;
-  std::unique_ptr<Tower> tower;  // null: the model does not see
+  std::unique_ptr<VisionEncoder> vision_encoder;  // null: the model does not see
   std::shared_ptr<const msg::TextSpec> text;
 };
 
 class Transformer final : public sched::TokenEngine {
  public:
   // `step_tokens`: the most that one step has.
-  Transformer(Model model, const Kernels& kernels, std::unique_ptr<Team> team, uint32_t step_tokens);
+  Transformer(Model model, const Kernels& kernels, std::unique_ptr<ThreadTeam> team, uint32_t step_tokens);
 
   const msg::TextSpec& text() const override { return *model_.text; }
   size_t kv_bytes(size_t positions) const override { return kv_.bytes(positions); }
   base::Status reserve(uint32_t blocks, uint32_t block_size) override { return kv_.reserve(blocks, block_size); }
   base::Status step(sched::TokenStep& step) override;
   void copy_block(uint32_t from, uint32_t to, uint32_t positions) override { kv_.copy(from, to, positions); }
-  base::Result<sched::ImageFeatures> see(const msg::Image& image) override;
+  base::Result<sched::ImageFeatures> encode_image(const msg::Image& image) override;
   bool sees_aside() const override { return true; }
-  base::Result<sched::ImageFeatures> see_aside(const msg::Image& image) override;
+  base::Result<sched::ImageFeatures> encode_image_aside(const msg::Image& image) override;
 
   // A token's hidden state after the last step's last norm: hidden_size floats, zeros up to a multiple of 16.
   void last_state(uint32_t token, float* out) const;
@@ -50,7 +50,7 @@ class Transformer final : public sched::TokenEngine {
  private:
   using Step = sched::TokenStep;
   // Queries of one row and one key head that are attended to together: tokens [first, first + count) of the row.
-  struct Piece {
+  struct Span {
     uint32_t row, head, first, count;
   };
 
@@ -67,20 +67,20 @@ class Transformer final : public sched::TokenEngine {
   const float* hidden_of(uint32_t token) const { return hidden_.as<float>() + size_t(at_[token]) * shape_.hidden; }
   void norm(const float* weight, uint32_t rows, const float* from, std::byte* to);
   void read_out(Step& step, uint32_t layer);
-  void look(Step& step);
+  void sample(Step& step);
   uint32_t kept(uint32_t layer) const { return shape_.encoder ? 0 : layer; }  // where its keys and values are
   void pool(Step& step);
 
   Model model_;
   const Shape& shape_;
   const Kernels& kernels_;
-  std::unique_ptr<Team> team_;
+  std::unique_ptr<ThreadTeam> team_;
   bool joined_ = false;  // the thread that steps
   Multiplier multiply_;
   // One thread's work, beside the steps.
   struct Aside {
     Aside(const Kernels& kernels, uint32_t rows) : multiply(kernels, team, rows) {}
-    Team team{1};
+    ThreadTeam team{1};
     Multiplier multiply;
   };
   std::unique_ptr<Aside> aside_;  // null: the model does not see
@@ -93,7 +93,7 @@ class Transformer final : public sched::TokenEngine {
   std::vector<uint8_t> kept_;  // by flat token
   std::vector<uint32_t> at_;   // row of hidden_, by flat token that is kept
   uint32_t rows_ = 0;          // that are kept
-  std::vector<Piece> pieces_;
+  std::vector<Span> pieces_;
   uint64_t attention_work_ = 0;  // of the step, in positions looked at
 
   // Of one step. Strides: activation_stride() of their widths.
@@ -103,7 +103,7 @@ class Transformer final : public sched::TokenEngine {
   Memory queries_;                 // activations [key head][tokens][group][head_dim]
   Memory turns_;                   // floats [tokens][cosines, sines]
   Memory scratch_;                 // attention, per thread
-  Memory logits_;                  // floats [kLooks][vocabulary]
+  Memory logits_;                  // floats [kLogitsRows][vocabulary]
 };
 
 }  // namespace weir::llm

@@ -33,7 +33,7 @@ Layer load_layer(const Shape& s, const std::string& prefix, ParameterReader& loa
 
 std::string root_of(const Store& store) { return store.has("embed_tokens.weight") ? "" : "model."; }
 
-base::Result<Weights> load_weights(const Shape& shape, const Store& store, Form form, Team& team) {
+base::Result<Weights> load_weights(const Shape& shape, const Store& store, WeightFormat form, ThreadTeam& team) {
   ParameterReader load(store, form, team);
   Weights w;
   const std::string root = root_of(store);

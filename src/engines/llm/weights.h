@@ -54,7 +54,7 @@ class Store {
 // What names of a Llama-like model's arrays begin with. Encoders are often stored without the outer name.
 std::string root_of(const Store& store);
 
-base::Result<Weights> load_weights(const Shape& shape, const Store& store, Form form, Team& team);
+base::Result<Weights> load_weights(const Shape& shape, const Store& store, WeightFormat form, ThreadTeam& team);
 
 // From readout.safetensors and readout.json; no concepts when they are not there. Errors: INVALID_ARGUMENT.
 base::Result<Readouts> load_readouts(const Shape& shape, const Folder& folder);

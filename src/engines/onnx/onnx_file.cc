@@ -20,9 +20,9 @@ struct Field {
 };
 
 // One message's fields in turn.
-class Fields {
+class MessageFields {
  public:
-  explicit Fields(std::string_view message) : rest_(message) {}
+  explicit MessageFields(std::string_view message) : rest_(message) {}
 
   bool bad() const { return bad_; }
   // False at the end, and at the first byte that cannot be a field (then bad()).
@@ -91,7 +91,7 @@ class Walk {
   // Calls `visit` for each field that is a message or bytes, or a varint (then `bytes` is empty).
   template <class F>
   void each(std::string_view message, F&& visit) {
-    Fields fields(message);
+    MessageFields fields(message);
     Field field;
     while (status_.ok() && fields.next(field)) visit(field);
     if (fields.bad()) refuse("the model file is damaged or cut short: it is no valid ONNX file");

@@ -179,13 +179,13 @@ Value map(Evaluation& evaluation, const Value& v, Arguments& a) {
 }
 
 enum class Keep : uint8_t { kMatching, kOthers };
-enum class Look : uint8_t { kItem, kAttribute };
+enum class Selector : uint8_t { kItem, kAttribute };
 
 // select, reject, selectattr, rejectattr: [attribute,] [test, its arguments].
-Value chosen(Evaluation& evaluation, const Value& v, Arguments& a, Keep keep, Look look) {
-  size_t used = look == Look::kAttribute ? 1 : 0;
+Value chosen(Evaluation& evaluation, const Value& v, Arguments& a, Keep keep, Selector selector) {
+  size_t used = selector == Selector::kAttribute ? 1 : 0;
   Value path;
-  if (look == Look::kAttribute) path = a.need(0, "attribute");
+  if (selector == Selector::kAttribute) path = a.need(0, "attribute");
   TestFn test = nullptr;
   if (a.values.size() > used) {
     std::string name = a.values[used].to_text();
@@ -195,20 +195,20 @@ Value chosen(Evaluation& evaluation, const Value& v, Arguments& a, Keep keep, Lo
   Arguments rest = rest_of(a, used + 1);
   List out;
   for (const Value& item : elements(evaluation, v)) {
-    Value what = look == Look::kAttribute ? dotted(evaluation, item, path) : item;
+    Value what = selector == Selector::kAttribute ? dotted(evaluation, item, path) : item;
     bool yes = test ? evaluation.tested(test, what, rest) : what.truth();
     if (yes == (keep == Keep::kMatching)) out.push_back(item);
   }
   return evaluation.list(std::move(out));
 }
 
-Value select(Evaluation& e, const Value& v, Arguments& a) { return chosen(e, v, a, Keep::kMatching, Look::kItem); }
-Value reject(Evaluation& e, const Value& v, Arguments& a) { return chosen(e, v, a, Keep::kOthers, Look::kItem); }
+Value select(Evaluation& e, const Value& v, Arguments& a) { return chosen(e, v, a, Keep::kMatching, Selector::kItem); }
+Value reject(Evaluation& e, const Value& v, Arguments& a) { return chosen(e, v, a, Keep::kOthers, Selector::kItem); }
 Value selectattr(Evaluation& e, const Value& v, Arguments& a) {
-  return chosen(e, v, a, Keep::kMatching, Look::kAttribute);
+  return chosen(e, v, a, Keep::kMatching, Selector::kAttribute);
 }
 Value rejectattr(Evaluation& e, const Value& v, Arguments& a) {
-  return chosen(e, v, a, Keep::kOthers, Look::kAttribute);
+  return chosen(e, v, a, Keep::kOthers, Selector::kAttribute);
 }
 
 constexpr FilterEntry kListFilters[] = {

@@ -36,7 +36,7 @@ base::Result<device::Device*> choose_device(const Options& options, device::Devi
   constexpr device::Device* kCpu = nullptr;
   const std::string& name = options.device;
   if (name == "cpu") return kCpu;
-  const bool chosen = name != "auto", float32 = options.form == Form::kF32;
+  const bool chosen = name != "auto", float32 = options.form == WeightFormat::kF32;
   if (!chosen && (!devices || devices->cuda_count() == 0 || float32)) return kCpu;
   if (!devices) return base::failure(base::Code::kFailedPrecondition, "there are no devices");
   auto device = devices->find(chosen ? name : "cuda");

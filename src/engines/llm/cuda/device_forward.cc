@@ -171,31 +171,32 @@ Status DeviceTransformer::pool(const Step& step) {
 }
 
 // Of looks [first, first + count) into rows [0, count).
-Status DeviceTransformer::compute_logits(Range looks) {
+Status DeviceTransformer::compute_logits(Range logits_requests) {
   return each(
       [&] {
-        return launch(kernels_.gather, Gather{normed_, at_.which + looks.first, looked_, looks.count, shape_.hidden});
+        return launch(kernels_.gather, Gather{normed_, at_.which + logits_requests.first, gathered_,
+                                              logits_requests.count, shape_.hidden});
       },
       [&] {
-        return multiply(looked_, looks.count, model_.weights.head, nullptr, shape_.vocabulary, shape_.hidden, logits_,
-                        Matmul::Into::kF32);
+        return multiply(gathered_, logits_requests.count, model_.weights.head, nullptr, shape_.vocabulary,
+                        shape_.hidden, logits_, Matmul::Into::kF32);
       });
 }
 
 // `bucket`: the graph's, which has computed the logits; or 0.
-Status DeviceTransformer::look(const Flight& flight, uint32_t bucket) {
-  const LookPlan& looks = flight.looks;
-  if (looks.follows) {
+Status DeviceTransformer::sample(const StepInFlight& flight, uint32_t bucket) {
+  const SamplingPlan& logits_requests = flight.logits_requests;
+  if (logits_requests.follows) {
     Copy copy{before_, drawn_, drawn_count_ * sizeof(uint32_t)};
     if (auto s = device_.copy(stream_, Way::kOnDevice, {&copy, 1}); !s.ok()) return s;
   }
-  if (looks.scores) {  // after the embedding, which may have read what was there
-    Copy copy{drawn_, at_.look_ids, looks.ids.size() * sizeof(uint32_t)};
+  if (logits_requests.scores) {  // after the embedding, which may have read what was there
+    Copy copy{drawn_, at_.sampled_ids, logits_requests.ids.size() * sizeof(uint32_t)};
     if (auto s = device_.copy(stream_, Way::kOnDevice, {&copy, 1}); !s.ok()) return s;
   }
-  for (const auto& group : looks.groups) {
-    auto status = each([&] { return bucket > 0 ? Status() : compute_logits(group.looks); },
-                       [&] { return logits_for_tests ? show_logits(group.looks) : Status(); },
+  for (const auto& group : logits_requests.groups) {
+    auto status = each([&] { return bucket > 0 ? Status() : compute_logits(group.logits_requests); },
+                       [&] { return logits_for_tests ? show_logits(group.logits_requests) : Status(); },
                        [&] { return draw(group); }, [&] { return weigh(flight, group); });
     if (!status.ok()) return status;
   }
@@ -226,10 +227,10 @@ Status DeviceTransformer::draw(const LookGroup& group) {
 }
 
 // The logprobs of a group, of what was drawn and of what is scored.
-Status DeviceTransformer::weigh(const Flight& flight, const LookGroup& group) {
+Status DeviceTransformer::weigh(const StepInFlight& flight, const LookGroup& group) {
   const Range range = group.logprobs;
   if (range.count == 0) return {};
-  const size_t most = flight.looks.most;
+  const size_t most = flight.logits_requests.most;
   std::byte* out = results_.data();
   return launch(kernels_.logprobs,
                 Logprobs{logits_, at_.logprobs + range.first, drawn_,
@@ -239,27 +240,29 @@ Status DeviceTransformer::weigh(const Flight& flight, const LookGroup& group) {
                          shape_.vocabulary, uint32_t(most)});
 }
 
-DeviceTransformer::Answers DeviceTransformer::answers_of(const Step& step, const LookPlan& looks) const {
+DeviceTransformer::Answers DeviceTransformer::answers_of(const Step& step, const SamplingPlan& logits_requests) const {
   Answers a;
   auto room = [&](size_t count) { return std::exchange(a.bytes, a.bytes + aligned(count * sizeof(float))); };
-  a.logprobs = room(looks.logprobs.size());
-  a.best_ids = room(looks.logprobs.size() * looks.most), a.best = room(looks.logprobs.size() * looks.most);
+  a.logprobs = room(logits_requests.logprobs.size());
+  a.best_ids = room(logits_requests.logprobs.size() * logits_requests.most),
+  a.best = room(logits_requests.logprobs.size() * logits_requests.most);
   a.readouts = room(step.readouts.size() * model_.readouts.layers.size() * model_.readouts.concepts.size());
   a.pools = room(step.pools.size() * shape_.hidden);
-  a.ids = aligned(looks.ids.size() * sizeof(uint32_t));
+  a.ids = aligned(logits_requests.ids.size() * sizeof(uint32_t));
   return a;
 }
 
-Status DeviceTransformer::tell(const Flight& flight) {
-  Copy copies[] = {{flight.out.data(), drawn_, flight.looks.ids.size() * sizeof(uint32_t)},
+Status DeviceTransformer::tell(const StepInFlight& flight) {
+  Copy copies[] = {{flight.out.data(), drawn_, flight.logits_requests.ids.size() * sizeof(uint32_t)},
                    {flight.out.data() + flight.answers.ids, results_.data(), flight.answers.bytes}};
-  size_t first = flight.looks.ids.empty(), count = size_t(flight.answers.bytes > 0) + !flight.looks.ids.empty();
+  size_t first = flight.logits_requests.ids.empty(),
+         count = size_t(flight.answers.bytes > 0) + !flight.logits_requests.ids.empty();
   return device_.copy(stream_, Way::kToHost, std::span(copies).subspan(first, count));
 }
 
 // For tests: the device is waited for.
-Status DeviceTransformer::show_logits(Range looks) {
-  const size_t count = size_t(looks.count) * shape_.vocabulary;
+Status DeviceTransformer::show_logits(Range logits_requests) {
+  const size_t count = size_t(logits_requests.count) * shape_.vocabulary;
   if (auto s = fit(shown_, count * sizeof(float)); !s.ok()) return s;
   Copy copy{shown_.data(), logits_, count * sizeof(float)};
   auto status = each([&] { return device_.copy(stream_, Way::kToHost, {&copy, 1}); }, [&] { return drain(); });

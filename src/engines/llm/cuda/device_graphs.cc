@@ -57,7 +57,8 @@ Status DeviceTransformer::warm_prompt() {
   std::iota(step.positions.begin(), step.positions.end(), 0u);
   std::iota(step.tables.begin(), step.tables.end(), 0u);
   step.slots = step.positions;
-  step.looks.push_back({.token = count - 1, .wish = &wish, .sequence = step.ids, .wants_logprob = true, .top = 1});
+  step.logits_requests.push_back(
+      {.token = count - 1, .wish = &wish, .sequence = step.ids, .wants_logprob = true, .top = 1});
   return this->step(step);
 }
 
@@ -67,7 +68,7 @@ Status DeviceTransformer::warm_bucket(uint32_t bucket) {
   auto& flight = flights_[next_flight()];
   plan_step(kPlain, plan_), plan_trim(kPlain, plan_, trim_);
   pad(plan_, bucket), which_.assign(bucket, 0);
-  flight.looks.plan({});
+  flight.logits_requests.plan({});
   if (auto s = bring(kPlain, flight); !s.ok()) return s;
   const auto longest = uint32_t(std::min<uint64_t>(uint64_t(blocks_) * block_size_, model_.text->max_length));
   bool loaded = false;

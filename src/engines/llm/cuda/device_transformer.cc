@@ -62,8 +62,8 @@ DeviceTransformer::DeviceTransformer(device::Device& device, const Kernels& kern
       model_(std::move(model)),
       shape_(model_.shape),
       options_(std::move(options)),
-      looks_at_once_(std::clamp(options_.max_running, kLooksLeast, kLooksMost)),
-      buckets_(graph_buckets(std::min(options_.max_running, looks_at_once_))),
+      logits_at_once_(std::clamp(options_.max_running, kLooksLeast, kLooksMost)),
+      buckets_(graph_buckets(std::min(options_.max_running, logits_at_once_))),
       graphs_(device, stream_, options_.graphs) {}
 
 // What is queued still reads and writes what dies here. On a device at fault nothing is freed, nor waited for.
@@ -80,7 +80,7 @@ Status DeviceTransformer::start() {
   if (!event) return event.error();
   idle_ = std::move(*event);
   for (size_t i = 0; i < kFlights; ++i) {
-    flights_.emplace_back(LookPlan(shape_.vocabulary, model_.text->eos_ids, looks_at_once_));
+    flights_.emplace_back(SamplingPlan(shape_.vocabulary, model_.text->eos_ids, logits_at_once_));
     auto done = device_.event();
     if (!done) return done.error();
     flights_.back().done = std::move(*done);
@@ -110,8 +110,8 @@ Status DeviceTransformer::make_room() {
   // Also where the rows that go on are on their way to the front.
   const size_t at_gates = room(tokens * 2 * std::max(shape_.intermediate, shape_.hidden) * sizeof(Bf16));
   const size_t at_gated = room(tokens * shape_.intermediate * sizeof(Bf16));
-  const size_t at_looked = room(size_t(looks_at_once_) * shape_.hidden * sizeof(Bf16));
-  const size_t at_logits = room(looks_at_once_ * vocabulary * sizeof(float));
+  const size_t at_looked = room(size_t(logits_at_once_) * shape_.hidden * sizeof(Bf16));
+  const size_t at_logits = room(logits_at_once_ * vocabulary * sizeof(float));
   const size_t at_adjusted = room(kAdjustedAtOnce * vocabulary * sizeof(float));
   const size_t at_drawn = room(tokens * sizeof(uint32_t)), at_before = room(tokens * sizeof(uint32_t));
   const size_t at_workspace = room(kWorkspace);
@@ -122,7 +122,7 @@ Status DeviceTransformer::make_room() {
   auto halves = [&](size_t at) { return reinterpret_cast<Bf16*>(room_.data() + at); };
   stream_rows_ = floats(at_stream), logits_ = floats(at_logits), adjusted_ = floats(at_adjusted);
   normed_ = halves(at_normed), qkv_ = halves(at_qkv), queries_ = halves(at_queries), mixed_ = halves(at_mixed);
-  gates_ = halves(at_gates), gated_ = halves(at_gated), looked_ = halves(at_looked);
+  gates_ = halves(at_gates), gated_ = halves(at_gated), gathered_ = halves(at_looked);
   drawn_ = reinterpret_cast<uint32_t*>(room_.data() + at_drawn);
   before_ = reinterpret_cast<uint32_t*>(room_.data() + at_before);
   workspace_ = room_.data() + at_workspace;
@@ -165,9 +165,9 @@ void DeviceTransformer::copy_block(uint32_t from, uint32_t to, uint32_t position
   if (auto s = device_.copy(stream_, Way::kOnDevice, copies); !s.ok()) lost_copy_ = std::move(s);
 }
 
-base::Result<sched::ImageFeatures> DeviceTransformer::see(const msg::Image& image) {
+base::Result<sched::ImageFeatures> DeviceTransformer::encode_image(const msg::Image& image) {
   if (!model_.sight) return base::failure(base::Code::kUnimplemented, "the model takes no images");
-  return model_.sight->see(image);
+  return model_.sight->encode_image(image);
 }
 
 // --- steps -----------------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ Status DeviceTransformer::submit(Step& step) {
   auto& flight = flights_[next_flight()];
   auto status = queue(step, flight);
   if (status.ok()) status = device_.record(flight.done, stream_);
-  drawn_count_ = status.ok() ? uint32_t(step.looks.size()) : 0;
+  drawn_count_ = status.ok() ? uint32_t(step.logits_requests.size()) : 0;
   if (status.ok())
     ++under_way_;
   else
@@ -210,37 +210,37 @@ void DeviceTransformer::complain(const Status& status) {
 // The bucket of a step that a graph can do; 0 for others.
 uint32_t DeviceTransformer::bucket_of(const Step& step) const {
   bool plain = plan_.chunks.empty() && step.patches.empty() && step.readouts.empty() && step.pools.empty();
-  if (!plain || !graphs_.wanted() || step.looks.size() > plan_.singles) return 0;
+  if (!plain || !graphs_.wanted() || step.logits_requests.size() > plan_.singles) return 0;
   return bucket_for(buckets_, plan_.singles);
 }
 
-Status DeviceTransformer::queue(const Step& step, Flight& flight) {
+Status DeviceTransformer::queue(const Step& step, StepInFlight& flight) {
   if (!lost_copy_.ok()) return std::exchange(lost_copy_, Status());
   StepLimits limits{options_.step_tokens, shape_.vocabulary, blocks_, block_size_, drawn_count_};
   if (auto s = check_step(step, limits); !s.ok()) return s;
   plan_step(step, plan_);
   plan_trim(step, plan_, trim_);
-  flight.looks.plan(step.looks, step.ids);
+  flight.logits_requests.plan(step.logits_requests, step.ids);
   which_.clear();
-  for (const auto& look : step.looks) which_.push_back(trim_.row[plan_.place[look.token]]);
+  for (const auto& request : step.logits_requests) which_.push_back(trim_.row[plan_.place[request.token]]);
   const uint32_t bucket = bucket_of(step);
   if (bucket > 0) pad(plan_, bucket), which_.resize(bucket, 0);
   part_count_ = captured_parts(plan_.longest, model_.text->max_length);
   const auto singles = uint32_t(plan_.lengths.size());
   if (auto s = fit_parts(part_memory(singles, shape_.heads, shape_.head_dim, part_count_).bytes); !s.ok()) return s;
-  flight.answers = answers_of(step, flight.looks);
+  flight.answers = answers_of(step, flight.logits_requests);
   if (auto s = fit(results_, flight.answers.bytes); !s.ok()) return s;
   if (auto s = fit(flight.out, flight.answers.ids + flight.answers.bytes); !s.ok()) return s;
   if (auto s = bring(step, flight); !s.ok()) return s;
   auto s = bucket > 0 ? forward_as_graph(bucket) : forward(step);
-  if (s.ok()) s = look(flight, bucket);
+  if (s.ok()) s = sample(flight, bucket);
   return s.ok() ? tell(flight) : s;
 }
 
 // A graph has the addresses of what comes first, tables with it: these depend on the padded numbers of tokens, singles
 // and looks alone.
-void DeviceTransformer::lay_out(const Step& step, const Flight& flight) {
-  const LookPlan& looks = flight.looks;
+void DeviceTransformer::lay_out(const Step& step, const StepInFlight& flight) {
+  const SamplingPlan& logits_requests = flight.logits_requests;
   build_.clear();
   at_ = {};
   at_.ids = put(plan_.ids), at_.positions = put(plan_.positions), at_.slots = put(plan_.slots);
@@ -248,9 +248,10 @@ void DeviceTransformer::lay_out(const Step& step, const Flight& flight) {
   at_.tables = put(step.tables);
   at_.chunks = put(plan_.chunks), at_.tiles = at_.last_tiles = put(plan_.tiles);
   if (trim_.any) at_.last_tiles = put(trim_.tiles), at_.kept = put(trim_.kept);
-  if (looks.scores) at_.look_ids = put(looks.ids);
-  at_.wishes = put(looks.wishes), at_.from = put(looks.from), at_.to = put(looks.to);
-  at_.adjusts = put(looks.adjusts), at_.changes = put(looks.changes), at_.logprobs = put(looks.logprobs);
+  if (logits_requests.scores) at_.sampled_ids = put(logits_requests.ids);
+  at_.wishes = put(logits_requests.wishes), at_.from = put(logits_requests.from), at_.to = put(logits_requests.to);
+  at_.adjusts = put(logits_requests.adjusts), at_.changes = put(logits_requests.changes),
+  at_.logprobs = put(logits_requests.logprobs);
   auto places = [&](const auto& things) {
     places_.clear();
     for (const auto& thing : things) places_.push_back(plan_.place[thing.token]);
@@ -283,7 +284,7 @@ const T* DeviceTransformer::put(const T* data, size_t count) {
   return reinterpret_cast<const T*>(args_.data() + at);
 }
 
-Status DeviceTransformer::bring(const Step& step, Flight& flight) {
+Status DeviceTransformer::bring(const Step& step, StepInFlight& flight) {
   lay_out(step, flight);
   if (build_.size() > args_.size()) {  // addresses change
     if (auto s = fit_args(build_.size()); !s.ok()) return s;
@@ -337,20 +338,20 @@ Status DeviceTransformer::drain() {
 }
 
 // What came back, into the step.
-void DeviceTransformer::read(Step& step, const Flight& flight) const {
+void DeviceTransformer::read(Step& step, const StepInFlight& flight) const {
   const auto* ids = reinterpret_cast<const uint32_t*>(flight.out.data());
   const std::byte* out = flight.out.data() + flight.answers.ids;
   auto floats = [&](size_t at) { return reinterpret_cast<const float*>(out + at); };
-  for (size_t i = 0; i < step.looks.size(); ++i)
-    if (step.looks[i].kind == Step::Look::Kind::kDraw) step.looks[i].id = ids[i];
+  for (size_t i = 0; i < step.logits_requests.size(); ++i)
+    if (step.logits_requests[i].kind == Step::LogitsRequest::Kind::kSample) step.logits_requests[i].id = ids[i];
   const auto* best_ids = reinterpret_cast<const uint32_t*>(out + flight.answers.best_ids);
-  for (size_t i = 0; i < flight.looks.logprobs.size(); ++i) {
-    const auto& row = flight.looks.logprobs[i];
-    auto& look = step.looks[row.id];
-    look.logprob = floats(flight.answers.logprobs)[i];
-    look.best.clear();
-    for (size_t k = i * flight.looks.most; k < i * flight.looks.most + row.top; ++k)
-      if (best_ids[k] != kNoToken) look.best.push_back({best_ids[k], floats(flight.answers.best)[k]});
+  for (size_t i = 0; i < flight.logits_requests.logprobs.size(); ++i) {
+    const auto& row = flight.logits_requests.logprobs[i];
+    auto& request = step.logits_requests[row.id];
+    request.logprob = floats(flight.answers.logprobs)[i];
+    request.best.clear();
+    for (size_t k = i * flight.logits_requests.most; k < i * flight.logits_requests.most + row.top; ++k)
+      if (best_ids[k] != kNoToken) request.best.push_back({best_ids[k], floats(flight.answers.best)[k]});
   }
   const size_t values = model_.readouts.layers.size() * model_.readouts.concepts.size();
   for (size_t i = 0; i < step.readouts.size(); ++i) {

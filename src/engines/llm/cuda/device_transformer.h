@@ -4,7 +4,7 @@
 // A step goes to the device as one copy of its arguments, comes back as one copy of what was asked for, and nothing in
 // between waits for the host: logits stay where they are, tokens are drawn there, and submit() returns when all is
 // queued. What submit() queued, collect() waits for; the next step may be queued before that, with ids that the host
-// does not know yet (TokenStep::kDrawn).
+// does not know yet (TokenStep::kSampled).
 //
 // Steps of one token per row run as CUDA graphs (graph_set.h): one per batch bucket and parts of attention (plan.h).
 // They are captured in reserve(), the smallest first, as far as the time for that lasts.
@@ -21,9 +21,9 @@
 #include "device/device.h"
 #include "engines/llm/cuda/device_weights.h"
 #include "engines/llm/cuda/graph_set.h"
-#include "engines/llm/cuda/looks.h"
 #include "engines/llm/cuda/plan.h"
-#include "engines/llm/sight.h"
+#include "engines/llm/cuda/sampling_plan.h"
+#include "engines/llm/vision_worker.h"
 #include "sched/token_engine.h"
 
 namespace weir::llm::cuda {
@@ -33,7 +33,7 @@ struct DeviceModel {
   Shape shape;
   Readouts readouts;  // their vectors are in the weights
   DeviceWeights weights;
-  std::unique_ptr<Sight> sight;  // null: the model does not see
+  std::unique_ptr<VisionWorker> sight;  // null: the model does not see
   std::shared_ptr<const msg::TextSpec> text;
 };
 
@@ -59,8 +59,8 @@ class DeviceTransformer final : public sched::TokenEngine {
   base::Status reserve(uint32_t blocks, uint32_t block_size) override;
   base::Status step(sched::TokenStep& step) override;
   void copy_block(uint32_t from, uint32_t to, uint32_t positions) override;
-  base::Result<sched::ImageFeatures> see(const msg::Image& image) override;
-  bool sees_aside() const override { return true; }  // steps do not use the tower's threads
+  base::Result<sched::ImageFeatures> encode_image(const msg::Image& image) override;
+  bool sees_aside() const override { return true; }  // steps do not use the vision encoder's threads
 
   bool overlaps() const override { return true; }
   base::Status submit(sched::TokenStep& step) override;
@@ -83,24 +83,24 @@ class DeviceTransformer final : public sched::TokenEngine {
     const Chunk* chunks;
     const Tile *tiles, *last_tiles;  // of the last layer
     const float* features;
-    const uint32_t *patched, *read_out, *last_read_out, *look_ids, *from, *to, *kept;
+    const uint32_t *patched, *read_out, *last_read_out, *sampled_ids, *from, *to, *kept;
     const PoolRange* pools;
     const DrawRow* wishes;
     const AdjustRow* adjusts;
     const Change* changes;
     const LogprobRow* logprobs;
   };
-  // What comes back, as offsets in `results_` (and, after the ids, in a Flight's `out`).
+  // What comes back, as offsets in `results_` (and, after the ids, in a StepInFlight's `out`).
   struct Answers {
     size_t logprobs = 0, best_ids = 0, best = 0, readouts = 0, pools = 0, bytes = 0;
     size_t ids = 0;  // bytes of the ids, in `out`
   };
   // A step under way.
-  struct Flight {
-    explicit Flight(LookPlan plan) : looks(std::move(plan)) {}
+  struct StepInFlight {
+    explicit StepInFlight(SamplingPlan plan) : logits_requests(std::move(plan)) {}
     device::PinnedBlock in, out;
     device::Event done;
-    LookPlan looks;
+    SamplingPlan logits_requests;
     Answers answers;
   };
 
@@ -108,18 +108,18 @@ class DeviceTransformer final : public sched::TokenEngine {
   base::Status start();
   base::Status make_room();
   size_t next_flight() const { return (first_flight_ + under_way_) % kFlights; }
-  base::Status queue(const Step& step, Flight& flight);
+  base::Status queue(const Step& step, StepInFlight& flight);
   uint32_t bucket_of(const Step& step) const;
 
   // Arguments.
-  void lay_out(const Step& step, const Flight& flight);
+  void lay_out(const Step& step, const StepInFlight& flight);
   template <class T>
   const T* put(const T* data, size_t count);
   template <class T>
   const T* put(const std::vector<T>& all) {
     return put(all.data(), all.size());
   }
-  base::Status bring(const Step& step, Flight& flight);
+  base::Status bring(const Step& step, StepInFlight& flight);
 
   // Launches.
   template <class A>
@@ -133,13 +133,13 @@ class DeviceTransformer final : public sched::TokenEngine {
   base::Status drop_unwanted();
   base::Status read_out(const Step& step, uint32_t layer);
   base::Status pool(const Step& step);
-  base::Status compute_logits(Range looks);
-  base::Status look(const Flight& flight, uint32_t bucket);
+  base::Status compute_logits(Range logits_requests);
+  base::Status sample(const StepInFlight& flight, uint32_t bucket);
   base::Status draw(const LookGroup& group);
-  base::Status weigh(const Flight& flight, const LookGroup& group);
-  Answers answers_of(const Step& step, const LookPlan& looks) const;
-  base::Status tell(const Flight& flight);
-  base::Status show_logits(Range looks);
+  base::Status weigh(const StepInFlight& flight, const LookGroup& group);
+  Answers answers_of(const Step& step, const SamplingPlan& logits_requests) const;
+  base::Status tell(const StepInFlight& flight);
+  base::Status show_logits(Range logits_requests);
 
   // Graphs (device_graphs.cc).
   static uint64_t key_of(uint32_t bucket, uint32_t parts) { return uint64_t(bucket) << 32 | parts; }
@@ -155,7 +155,7 @@ class DeviceTransformer final : public sched::TokenEngine {
   base::Status fit(device::DeviceBuffer& buffer, size_t bytes);
   base::Status fit(device::PinnedBlock& block, size_t bytes);
   base::Status drain();
-  void read(Step& step, const Flight& flight) const;
+  void read(Step& step, const StepInFlight& flight) const;
   void complain(const base::Status& status);
 
   device::Device& device_;
@@ -164,7 +164,7 @@ class DeviceTransformer final : public sched::TokenEngine {
   DeviceModel model_;
   const Shape& shape_;
   DeviceOptions options_;
-  const uint32_t looks_at_once_;
+  const uint32_t logits_at_once_;
   const std::vector<uint32_t> buckets_;
   device::Stream stream_;
   device::Event idle_;
@@ -179,7 +179,7 @@ class DeviceTransformer final : public sched::TokenEngine {
   device::DeviceBuffer kv_;
   float *stream_rows_ = nullptr, *logits_ = nullptr, *adjusted_ = nullptr;
   Bf16 *normed_ = nullptr, *qkv_ = nullptr, *queries_ = nullptr, *mixed_ = nullptr, *gates_ = nullptr,
-       *gated_ = nullptr, *looked_ = nullptr;
+       *gated_ = nullptr, *gathered_ = nullptr;
   uint32_t* drawn_ = nullptr;   // ids of the last step's looks
   uint32_t* before_ = nullptr;  // those of the step before, for penalties, while drawn_ is written
   uint32_t drawn_count_ = 0;
@@ -197,7 +197,7 @@ class DeviceTransformer final : public sched::TokenEngine {
   uint32_t part_count_ = 1;
 
   GraphSet graphs_;  // by bucket and parts
-  std::vector<Flight> flights_;
+  std::vector<StepInFlight> flights_;
   size_t first_flight_ = 0, under_way_ = 0;
   device::PinnedBlock shown_;
 };

@@ -105,9 +105,9 @@ class Upload {
 };
 
 // The arrays of a Store, as the device wants them.
-class Reader {
+class WeightReader {
  public:
-  Reader(const Store& store, Upload& upload) : store_(store), upload_(upload) {}
+  WeightReader(const Store& store, Upload& upload) : store_(store), upload_(upload) {}
 
   const Bf16* vector(const std::string& name, uint32_t size) {
     auto* array = find(name, {size});
@@ -182,7 +182,7 @@ class Reader {
   Upload& upload_;
 };
 
-DeviceLayer read_layer(const Shape& s, const std::string& prefix, Reader& read) {
+DeviceLayer read_layer(const Shape& s, const std::string& prefix, WeightReader& read) {
   const uint32_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
   DeviceLayer l;
@@ -218,7 +218,7 @@ base::Result<DeviceWeights> finish(DeviceWeights w, Upload& upload) {
 base::Result<DeviceWeights> load_device_weights(const Shape& shape, const Readouts& readouts, const Store& store,
                                                 device::Device& device) {
   Upload upload(device);
-  Reader read(store, upload);
+  WeightReader read(store, upload);
   DeviceWeights w;
   const std::string root = root_of(store);
   w.embedding = read.matrix({{root + "embed_tokens", shape.vocabulary}}, shape.hidden);

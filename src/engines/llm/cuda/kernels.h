@@ -31,7 +31,7 @@ struct Launch {
 };
 
 // An id with this bit stands for drawn[id without it]: what a step before has drawn, before the host knows it.
-inline constexpr uint32_t kDrawn = 1u << 31;
+inline constexpr uint32_t kSampled = 1u << 31;
 
 // stream[t] = table[ids[t]], widened.
 struct Embed {
@@ -39,7 +39,7 @@ struct Embed {
   const Bf16* table;  // [vocabulary][hidden]
   const uint32_t* ids;
   uint32_t tokens, hidden;
-  const uint32_t* drawn = nullptr;  // null: no id has kDrawn
+  const uint32_t* drawn = nullptr;  // null: no id has kSampled
 };
 
 // stream[tokens[i]] = features[i], for what is no token (images).

@@ -120,7 +120,7 @@ void plan_trim(const sched::TokenStep& step, const StepPlan& plan, Trim& trim) {
   auto& row = trim.row;  // whether it goes on, at first
   row.assign(places, 0);
   std::fill_n(row.begin(), plan.singles, 1u);
-  for (const auto& look : step.looks) row[plan.place[look.token]] = 1;
+  for (const auto& request : step.logits_requests) row[plan.place[request.token]] = 1;
   for (const auto& readout : step.readouts) row[plan.place[readout.token]] = 1;
   for (const auto& pool : step.pools)
     if (const auto& summed = step.rows[pool.row]; summed.count > 0)

@@ -126,7 +126,7 @@ double uniform(uint64_t seed, uint64_t number) {
 
 void embed(const Embed& a) {
   for (size_t t = 0; t < a.tokens; ++t) {
-    uint32_t id = a.drawn && a.ids[t] & kDrawn ? a.drawn[a.ids[t] & ~kDrawn] : a.ids[t];
+    uint32_t id = a.drawn && a.ids[t] & kSampled ? a.drawn[a.ids[t] & ~kSampled] : a.ids[t];
     for (size_t i = 0; i < a.hidden; ++i) a.stream[t * a.hidden + i] = widen_bf16(a.table[size_t(id) * a.hidden + i]);
   }
 }

@@ -1,5 +1,5 @@
-// Kernels that go over rows once: embedding, norm, SwiGLU, gather, patches. A thread takes kPer neighbouring elements at
-// a time, 16 bytes where widths allow it; widths are even.
+// Kernels that go over rows once: embedding, norm, SwiGLU, gather, patches. A thread takes kPer neighbouring elements
+// at a time, 16 bytes where widths allow it; widths are even.
 #include "engines/llm/cuda/launch.cuh"
 
 namespace weir::llm::cuda {
@@ -21,7 +21,7 @@ __device__ void copy_row(To* to, const From* from, uint32_t width) {
 template <uint32_t kPer>
 __global__ void embed_kernel(Embed a) {
   uint32_t id = a.ids[blockIdx.x];
-  if (a.drawn && id & kDrawn) id = a.drawn[id & ~kDrawn];
+  if (a.drawn && id & kSampled) id = a.drawn[id & ~kSampled];
   copy_row<kPer>(a.stream + size_t(blockIdx.x) * a.hidden, a.table + size_t(id) * a.hidden, a.hidden);
 }
 

@@ -1,0 +1,160 @@
+// ShardServer: everything that answers requests on one shard: its bus, router, rpc server and dialects. A new protocol
+// is one member here and one line in the constructor.
+//
+// Made before its shard starts; from then on used on the shard's thread, but for what says otherwise. Destroyed after
+// the shard has been joined.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "app/config.h"
+#include "app/gpus.h"
+#include "app/shard_offload.h"
+#include "base/clients.h"
+#include "base/memory_ledger.h"
+#include "bus/bus.h"
+#include "device/pool.h"
+#include "dialects/evergreen/evergreen.h"
+#include "dialects/graphpipe/graphpipe.h"
+#include "dialects/grps/grps.h"
+#include "dialects/grps/monitor.h"
+#include "dialects/oip/oip.h"
+#include "dialects/oip/trace.h"
+#include "dialects/openai/openai.h"
+#include "dialects/ops/access_log.h"
+#include "dialects/ops/front_page.h"
+#include "dialects/ops/health.h"
+#include "dialects/ops/metrics.h"
+#include "dialects/ops/pages.h"
+#include "dialects/ops/reflection.h"
+#include "dialects/salience/salience.h"
+#include "marshal/proto_json.h"
+#include "models/repository.h"
+#include "net/fetch.h"
+#include "net/shard.h"
+#include "sched/workers.h"
+#include "session/sessions.h"
+#include "wire/body_memory.h"
+#include "wire/codec.h"
+#include "wire/date.h"
+#include "wire/forwarded.h"
+#include "wire/router.h"
+#include "wire/rpc.h"
+
+namespace weir::app {
+
+// The gRPC services that the configuration turns on, but for reflection.
+std::vector<std::string> services(const Config& config);
+
+// What all Fronts of a server share. Any thread.
+struct ServerState {
+  explicit ServerState(const Config& c)
+      : config(c),
+        gpus(c),
+        memory(gpus.budget(), gpus.budget() / kKeptForAnswers, c.overload),
+        pool(gpus.make_pool(memory)),
+        slabs(*pool),
+        json(size_t(c.limits.message)) {}
+
+  static constexpr uint64_t kKeptForAnswers = 16;  // the part of the memory that slabs do not get is one in so many
+
+  const Config& config;
+  base::Metrics metrics;
+  base::Clients clients;  // outlives the slabs that are charged to them
+  const wire::TrustedProxies proxies{base::NetworkList::parse(config.trusted_proxies).value(), config.client_field,
+                                     clients};
+  wire::BodyMemory::Need body_need;
+  Gpus gpus;
+  base::MemoryLedger memory;  // all that peers cause
+  const std::unique_ptr<device::SlabPool> pool;
+  device::SlabPool& slabs;  // of the pool
+  marshal::ProtoJson json;
+  marshal::ProtoJson camel_json{size_t(config.limits.message), marshal::ProtoJson::Names::kCamel};
+  oip::Traces traces;
+  grps::Presence presence;
+  grps::Monitor monitor{metrics, [this] {
+                          auto usage = grps::Monitor::own_usage();
+                          usage.gpus = gpus.latest();
+                          return usage;
+                        }};
+  ops::Reflection reflection{services(config)};
+  std::unique_ptr<ops::AccessLog> access_log;  // or null
+  models::Repository* repository = nullptr;    // set before any shard starts
+  const std::unique_ptr<msg::Inbox> offload =  // of all shards
+      sched::make_worker_pool({std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u)});
+  // Set before any ShardServer is made.
+  std::optional<session::Homes> homes;
+  std::optional<session::Quota> quota;
+  std::optional<session::ByteQuota> byte_quota;
+  salience::Options salience;
+  std::vector<std::string> api_keys;  // of the OpenAI endpoints
+
+  openai::Load text_load;
+
+  enum class Phase : uint8_t { kLoading, kServing, kDraining };
+  std::atomic<Phase> phase{Phase::kLoading};
+};
+
+class ShardServer final : public oip::Control, public ops::HealthSource {
+ public:
+  // `fetcher`: for references; null where they are off.
+  ShardServer(net::Shard& shard, ServerState& state, std::unique_ptr<net::WebFetcher> fetcher);
+
+  net::Shard& shard() { return shard_; }
+  bus::Bus& bus() { return bus_; }
+  std::vector<const wire::Route*> routes() const { return router_.routes(); }
+  wire::CodecEnv codec_env() {
+    return {router_, state_.slabs, state_.config.limits, &date_, &bodies_, &state_.proxies};
+  }
+
+  // Any thread; `done` is called on the shard's.
+  void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> done);
+  // Any thread: the server state's phase has moved.
+  void phase_changed();
+  // Any thread: whether requests are welcome may have changed otherwise.
+  void readiness_changed();
+
+  // oip::Control
+  bool accepting() const override;
+  std::string why_not_ready() const override;
+  void load(const std::string& model, LoadParameters parameters, Done done) override;
+  void unload(const std::string& model, Dependents dependents, Done done) override;
+  // ops::HealthSource
+  ops::Serving serving(std::string_view name) const override;
+  std::vector<std::string> names() const override;
+
+ private:
+  bool ready() const { return why_not_ready().empty(); }
+  void drain();
+
+  net::Shard& shard_;
+  ServerState& state_;
+  bus::Bus bus_;
+  ShardOffload offload_{bus_};
+  wire::BodyMemory bodies_;
+  wire::HttpDate date_{shard_.env()};
+  wire::Router router_;
+  wire::RpcServer rpcs_;
+  oip::Oip oip_;
+  std::optional<graphpipe::GraphPipe> graphpipe_;
+  std::optional<grps::Grps> grps_;
+  std::optional<session::Sessions> sessions_;
+  std::optional<salience::Salience> salience_;
+  std::optional<openai::Openai> openai_;
+  std::unique_ptr<net::WebFetcher> fetcher_;
+  std::optional<evergreen::Evergreen> evergreen_;
+  const std::vector<std::string>& services_;  // with reflection
+  ops::Health health_;
+  ops::Pages pages_;
+  ops::FrontPage front_page_;
+  ops::RequestMetrics request_metrics_;
+  std::optional<ops::AccessLog::ShardLog> shard_log_;
+};
+
+}  // namespace weir::app

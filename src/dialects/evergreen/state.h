@@ -1,0 +1,33 @@
+// EvergreenState: all parts of the dialect share it on one shard.
+#pragma once
+
+#include <string_view>
+#include <unordered_set>
+
+#include "base/bytes.h"
+#include "base/fetcher.h"
+#include "bus/bus.h"
+#include "dialects/evergreen/options.h"
+#include "session/slices.h"
+#include "wire/rpc.h"
+
+namespace weir::evergreen {
+
+inline constexpr std::string_view kGrpc = "evergreen-grpc", kWebSocket = "evergreen-ws", kNdjson = "evergreen-ndjson";
+inline constexpr std::string_view kMessageType = "evergreen.v2.SessionMessage";
+
+class Session;
+
+struct EvergreenState {
+  bus::Bus& bus;
+  base::SlabSource& slabs;
+  wire::JsonForm& json;
+  Options options;
+  base::Fetcher* fetcher = nullptr;          // for references; null: `http:` and `https:` are off
+  session::ByteQuota* byte_quota = nullptr;  // that sessions of all shards share; null: each has its own limit only
+  session::Slices slices{bus.env(), options.steps_per_turn};  // that sessions of this shard share
+  std::unordered_set<Session*> sessions = {};                 // that live
+  bool draining = false;
+};
+
+}  // namespace weir::evergreen

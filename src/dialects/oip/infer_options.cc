@@ -1,0 +1,180 @@
+#include "dialects/oip/infer_options.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <span>
+
+#include "base/sip_hash.h"
+
+#include "marshal/check.h"
+
+namespace weir::oip {
+namespace {
+
+using base::invalid;
+using base::Status;
+
+std::optional<uint64_t> whole(const msg::ParamValue& value) {
+  if (auto* u = std::get_if<uint64_t>(&value)) return *u;
+  if (auto* i = std::get_if<int64_t>(&value); i && *i >= 0) return uint64_t(*i);
+  return std::nullopt;
+}
+
+Status wrong(std::string_view name, std::string_view expected) {
+  return base::invalid_field("parameters[\"" + std::string(name) + "\"]",
+                             "parameter '" + std::string(name) + "': expected " + std::string(expected));
+}
+
+Status flag(std::string_view name, const msg::ParamValue& value, bool& out) {
+  auto* b = std::get_if<bool>(&value);
+  if (!b) return wrong(name, "true or false");
+  out = *b;
+  return {};
+}
+
+// The same text is the same id, and no client can make two of them collide; whoever keys a table by it adds the model.
+base::SessionId session_of(std::string_view text) {
+  auto hash = base::hash128(base::process_key(), std::as_bytes(std::span(text)));
+  return {hash.high, hash.low};
+}
+
+Status sequence(msg::Call& call, const msg::ParamValue& value) {
+  if (auto* text = std::get_if<std::string>(&value)) {
+    if (!text->empty()) call.session = session_of(*text);
+    return {};
+  }
+  if (auto* i = std::get_if<int64_t>(&value)) {
+    call.session = {0, uint64_t(*i)};
+    return {};
+  }
+  auto id = whole(value);
+  if (!id) return wrong("sequence_id", "a whole number or a string");
+  call.session = {0, *id};
+  return {};
+}
+
+}  // namespace
+
+Status check_name(std::string_view name, std::string_view what) {
+  if (name.size() <= kMaxName) return {};
+  return invalid(std::string(what) + " has at most " + std::to_string(kMaxName) + " bytes");
+}
+
+std::string unknown_datatype(std::string_view text) {
+  return text.size() <= 32 ? "unknown datatype '" + std::string(text) + "'" : "unknown datatype";
+}
+
+Status apply(msg::Call& call, InferOptions& options, std::string_view name, msg::ParamValue value) {
+  Status status;
+  bool ignored;
+  if (name == "binary_data_output") {
+    bool binary;
+    status = flag(name, value, binary);
+    if (status.ok()) options.form = binary ? OutputForm::kBinary : OutputForm::kJson;
+    return status;
+  }
+  if (name == "triton_enable_empty_final_response") return flag(name, value, options.empty_final);
+  if (name == "sequence_id") {
+    status = sequence(call, value);
+  } else if (name == "sequence_start" || name == "sequence_end") {
+    status = flag(name, value, ignored);
+  } else if (name == "priority") {
+    auto priority = whole(value);
+    if (!priority) return wrong(name, "a whole number, 0 or more");
+    call.priority = uint32_t(std::min<uint64_t>(*priority, std::numeric_limits<uint32_t>::max()));
+  } else if (name == "timeout") {
+    auto microseconds = whole(value);
+    constexpr uint64_t kLongest = uint64_t(365) * 24 * 3600 * 1'000'000;
+    if (!microseconds) return wrong(name, "microseconds as a whole number, 0 or more");
+    call.queue_timeout = std::chrono::microseconds(std::min(*microseconds, kLongest));
+  }
+  if (!status.ok()) return status;
+  if (call.parameters.size() == kMaxParameters)
+    return invalid("more than " + std::to_string(kMaxParameters) + " parameters");
+  for (auto& [key, old] : call.parameters) {
+    if (key != name) continue;
+    old = std::move(value);  // in a protobuf map the last one wins
+    return {};
+  }
+  call.parameters.emplace_back(std::string(name), std::move(value));
+  return {};
+}
+
+Status apply(std::string_view output, OutputOptions& asked, std::string_view name, const msg::ParamValue& value) {
+  std::string of = "output '" + std::string(output) + "': ";
+  if (name == "classification") {
+    auto k = whole(value);
+    if (!k || *k > kMaxClasses)
+      return invalid(of + "parameter 'classification' takes a whole number from 0 to " + std::to_string(kMaxClasses));
+    asked.classes = uint32_t(*k);
+  } else if (name == "binary_data") {
+    auto* binary = std::get_if<bool>(&value);
+    if (!binary) return invalid(of + "parameter 'binary_data' takes true or false");
+    asked.form = *binary ? OutputForm::kBinary : OutputForm::kJson;
+  } else if (name.starts_with("shared_memory_")) {
+    return base::failure(base::Code::kUnimplemented, of + "shared memory is not offered");
+  }
+  return {};
+}
+
+Status apply_input(std::string_view input, std::string_view name) {
+  if (!name.starts_with("shared_memory_")) return {};
+  return base::failure(base::Code::kUnimplemented, "input '" + std::string(input) + "': shared memory is not offered");
+}
+
+Status select_outputs(const msg::ModelSpec& spec, const msg::Call& call, const InferOptions& options,
+                      msg::Outputs& outputs, std::vector<OutputForm>& forms) {
+  if (call.outputs.empty()) {
+    forms.assign(outputs.tensors.size(), options.form);
+    return {};
+  }
+  std::vector<msg::Tensor> granted;
+  granted.reserve(call.outputs.size());
+  forms.clear();
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    const OutputOptions& asked = options.outputs[i];
+    auto same = [&](const msg::Tensor& t) { return t.name == call.outputs[i]; };
+    auto at = std::find_if(outputs.tensors.begin(), outputs.tensors.end(), same);
+    if (at == outputs.tensors.end()) {
+      auto code = spec.any_tensors ? base::Code::kInvalidArgument : base::Code::kInternal;
+      return base::failure(code, "model '" + spec.name + "' made no output '" + call.outputs[i] + "'");
+    }
+    granted.push_back(std::move(*at));
+    forms.push_back(asked.form == OutputForm::kUnsaid ? options.form : asked.form);
+  }
+  outputs.tensors = std::move(granted);
+  return {};
+}
+
+Status finish_outputs(const msg::ModelSpec& spec, const std::vector<OutputOptions>& options,
+                      std::vector<msg::Tensor>& tensors) {
+  static const std::vector<std::string> kNone;
+  for (size_t i = 0; i < options.size(); ++i) {
+    if (options[i].classes == 0) continue;
+    const msg::TensorSpec* declared = spec.output(tensors[i].name);
+    Status status = classify(tensors[i], options[i].classes, declared ? declared->labels : kNone,
+                             spec.max_batch > 0 ? Rows::kBatch : Rows::kOne);
+    if (!status.ok()) return status;
+  }
+  for (const auto& tensor : tensors)
+    if (Status status = marshal::check_data(tensor, "output"); !status.ok()) {
+      status.code = base::Code::kInternal;
+      return status;
+    }
+  return {};
+}
+
+size_t work_on(const std::vector<OutputOptions>& options, const std::vector<msg::Tensor>& tensors,
+               const std::vector<OutputForm>& forms, Writes writes) {
+  const bool beside =
+      writes == Writes::kJsonBesideBinary && std::find(forms.begin(), forms.end(), OutputForm::kBinary) != forms.end();
+  size_t bytes = 0;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (writes == Writes::kJson || (beside && forms[i] != OutputForm::kBinary) ||
+        (i < options.size() && options[i].classes > 0))
+      bytes += tensors[i].data.size();
+  return bytes;
+}
+
+}  // namespace weir::oip

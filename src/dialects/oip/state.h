@@ -1,0 +1,51 @@
+// What all parts of the dialect share on one shard.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "dialects/oip/oip.h"
+#include "dialects/oip/trace.h"
+
+namespace weir::oip {
+
+inline constexpr std::string_view kRest = "oip-rest", kGrpc = "oip-grpc";
+inline constexpr std::string_view kService = "inference.GRPCInferenceService";
+
+struct OipState {
+  bus::Bus& bus;
+  base::SlabSource& slabs;
+  Control& control;
+  Traces& traces;
+  OipOptions options;
+
+  // Connections that have open streams: how many, and the requests of them that have not been answered.
+  struct Streams {
+    uint32_t open = 0, pending = 0;
+  };
+  std::unordered_map<const wire::PeerInfo*, Streams> streams{};
+
+  // Loads and unloads that are under way, by number: who waits for them may leave before they are done.
+  std::unordered_map<uint64_t, Control::Done> waiting;
+  uint64_t last_wait = 0;
+
+  uint64_t wait(Control::Done done) {
+    waiting.emplace(++last_wait, std::move(done));
+    return last_wait;
+  }
+  // What to hand to Control for a wait().
+  Control::Done finisher(uint64_t wait) {
+    return [this, wait](base::Status status) {
+      auto node = waiting.extract(wait);
+      if (!node.empty()) node.mapped()(std::move(status));
+    };
+  }
+};
+
+// The extensions of the protocol that work here: what server metadata lists.
+std::vector<std::string_view> extensions();
+
+}  // namespace weir::oip

@@ -1,0 +1,35 @@
+// How this protocol says no: {"error":{"message","type","param","code"}} under the HTTP status of the reason.
+//
+//   400 invalid_request_error     401 … code invalid_api_key      404 … code model_not_found
+//   429 rate_limit_error, with Retry-After                        500, 503, 504 server_error
+// A prompt that does not fit the context is 400 with code context_length_exceeded.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "marshal/text_fields.h"
+#include "wire/exchange.h"
+
+namespace weir::openai {
+
+struct ApiError {
+  base::Status status;
+  std::string param;      // the member of the request that is at fault; empty = none in particular
+  std::string_view code;  // a literal; empty = what goes with the status, if anything
+
+  bool ok() const { return status.ok(); }
+};
+
+ApiError refuse(std::string_view param, std::string text);
+inline ApiError refuse(marshal::FieldError error) { return {std::move(error.status), std::string(error.param), {}}; }
+inline ApiError refuse(base::Status status) { return {std::move(status), {}, {}}; }
+
+std::string error_json(const ApiError& error);
+// The whole answer.
+void respond(wire::Exchange& exchange, const ApiError& error);
+// wire::Router::ErrorForm.
+void respond_status(wire::Exchange& exchange, int status, std::string_view text);
+
+}  // namespace weir::openai

@@ -1,0 +1,193 @@
+#include "dialects/openai/choice_delta.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/encoding.h"
+#include "marshal/json_cursor.h"
+#include "marshal/json_tensor.h"
+
+namespace weir::openai {
+namespace {
+
+constexpr float kLeast = -9999;  // stands for minus infinity, as vLLM has it
+
+void comma(std::string& list) {
+  if (!list.empty()) list += ',';
+}
+
+uint64_t characters(std::string_view text) {
+  return uint64_t(std::count_if(text.begin(), text.end(), [](char c) { return (uint8_t(c) & 0xc0) != 0x80; }));
+}
+
+void write_bytes(std::string& out, std::string_view bytes) {
+  out += '[';
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i > 0) out += ',';
+    out += std::to_string(uint8_t(bytes[i]));
+  }
+  out += ']';
+}
+
+// `"token":…,"logprob":…,"bytes":[…]`
+void write_token(std::string& out, const TokenForm& form, uint32_t id, float logprob) {
+  out += "\"token\":";
+  marshal::write_string(out, shown(form, id));
+  out += ",\"logprob\":";
+  write_logprob(out, logprob);
+  out += ",\"bytes\":";
+  write_bytes(out, form.tokenizer->bytes(id));
+}
+
+}  // namespace
+
+std::string shown(const TokenForm& form, uint32_t id) {
+  if (form.tokens_as_ids) return "token_id:" + std::to_string(id);
+  std::string_view bytes = form.tokenizer->bytes(id);
+  if (form.kind == Kind::kChat || marshal::valid_utf8(bytes)) return std::string(bytes);
+  std::string out = "bytes:";
+  for (char c : bytes) out += "\\x" + base::hex({&c, 1});
+  return out;
+}
+
+void write_logprob(std::string& out, float logprob) {
+  marshal::write_number(out, std::isnan(logprob) ? kLeast : std::max(logprob, kLeast));
+}
+
+void write_prompt_logprob(std::string& out, const TokenForm& form, uint32_t id, const msg::TokenDetails& details) {
+  if (!details.has_logprob) {
+    out += "null";
+    return;
+  }
+  bool own = false;
+  out += '{';
+  auto entry = [&](uint32_t token, float logprob, size_t rank) {
+    if (out.back() != '{') out += ',';
+    out += '"' + std::to_string(token) + "\":{\"logprob\":";
+    write_logprob(out, logprob);
+    if (rank > 0) out += ",\"rank\":" + std::to_string(rank);
+    out += ",\"decoded_token\":";
+    marshal::write_string(out, shown(form, token));
+    out += '}';
+  };
+  for (size_t i = 0; i < details.top.size(); ++i) {
+    own = own || details.top[i].id == id;
+    entry(details.top[i].id, details.top[i].logprob, i + 1);
+  }
+  if (!own) entry(id, details.logprob, 0);
+  out += '}';
+}
+
+void write_ids(std::string& out, const std::vector<uint32_t>& ids) {
+  out += '[';
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0) out += ',';
+    marshal::write_number(out, uint64_t(ids[i]));
+  }
+  out += ']';
+}
+
+void write_usage(std::string& out, const Usage& usage) {
+  out += "\"usage\":{\"prompt_tokens\":" + std::to_string(usage.prompt);
+  out += ",\"completion_tokens\":" + std::to_string(usage.completion);
+  out += ",\"total_tokens\":" + std::to_string(usage.prompt + usage.completion);
+  out += ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.cached) + "}}";
+}
+
+void write_end(std::string& out, const End& end) {
+  if (end.why == End::Why::kNone) {
+    out += "\"finish_reason\":null";
+    return;
+  }
+  out += end.why == End::Why::kStop ? "\"finish_reason\":\"stop\"" : "\"finish_reason\":\"length\"";
+  out += ",\"stop_reason\":";
+  out += end.stop_reason.empty() ? "null" : std::string_view(end.stop_reason);
+}
+
+void ChoiceDelta::add_logprob(const TokenForm& form, uint32_t id, const msg::TokenDetails& details) {
+  if (form.kind == Kind::kChat)
+    add_chat(form, id, details);
+  else
+    add_completion(form, id, details);
+}
+
+void ChoiceDelta::add_chat(const TokenForm& form, uint32_t id, const msg::TokenDetails& details) {
+  comma(tokens_);
+  tokens_ += '{';
+  write_token(tokens_, form, id, details.logprob);
+  tokens_ += ",\"top_logprobs\":[";
+  for (size_t i = 0; i < details.top.size(); ++i) {
+    tokens_ += i > 0 ? ",{" : "{";
+    write_token(tokens_, form, details.top[i].id, details.top[i].logprob);
+    tokens_ += '}';
+  }
+  tokens_ += "]}";
+}
+
+void ChoiceDelta::add_completion(const TokenForm& form, uint32_t id, const msg::TokenDetails& details) {
+  comma(tokens_), comma(values_), comma(tops_), comma(offsets_);
+  marshal::write_string(tokens_, shown(form, id));
+  marshal::write_number(offsets_, at_);
+  at_ += characters(form.tokenizer->bytes(id));
+  if (!details.has_logprob) {
+    values_ += "null";
+    tops_ += "null";
+    return;
+  }
+  write_logprob(values_, details.logprob);
+  tops_ += '{';
+  bool own = false;
+  auto entry = [&](uint32_t token, float logprob) {
+    if (tops_.back() != '{') tops_ += ',';
+    marshal::write_string(tops_, shown(form, token));
+    tops_ += ':';
+    write_logprob(tops_, logprob);
+    own = own || token == id;
+  };
+  for (const auto& top : details.top) entry(top.id, top.logprob);
+  if (!own) entry(id, details.logprob);
+  tops_ += '}';
+}
+
+void ChoiceDelta::add_readout(const TokenForm& form, const msg::Token& token) {
+  comma(readouts_);
+  readouts_ += "{\"position\":" + std::to_string(token.position) + ",\"token_id\":" + std::to_string(token.id);
+  readouts_ += ",\"values\":[";
+  const auto& values = token.details->readout;
+  size_t layers = std::max<size_t>(form.layers, 1), width = values.size() / layers;
+  for (size_t layer = 0; layer < layers; ++layer) {
+    readouts_ += layer > 0 ? ",[" : "[";
+    for (size_t i = 0; i < width; ++i) {
+      if (i > 0) readouts_ += ',';
+      marshal::write_number(readouts_, values[layer * width + i]);
+    }
+    readouts_ += ']';
+  }
+  readouts_ += "]}";
+}
+
+void ChoiceDelta::clear() {
+  text.clear(), ids.clear();
+  tokens_.clear(), values_.clear(), tops_.clear(), offsets_.clear(), readouts_.clear();
+}
+
+void ChoiceDelta::write_logprobs(std::string& out, Kind kind) const {
+  out += "\"logprobs\":";
+  if (tokens_.empty())
+    out += "null";
+  else if (kind == Kind::kChat)
+    out += "{\"content\":[" + tokens_ + "],\"refusal\":null}";
+  else
+    out += "{\"text_offset\":[" + offsets_ + "],\"token_logprobs\":[" + values_ + "],\"tokens\":[" + tokens_ +
+           "],\"top_logprobs\":[" + tops_ + "]}";
+}
+
+void ChoiceDelta::write_extras(std::string& out) const {
+  if (!ids.empty()) {
+    out += ",\"token_ids\":";
+    write_ids(out, ids);
+  }
+  if (!readouts_.empty()) out += ",\"readouts\":[" + readouts_ + "]";
+}
+
+}  // namespace weir::openai

@@ -1,0 +1,69 @@
+// What a step's looks become: draws, changed logits before them, logprobs. Pure; reused from step to step.
+//
+// Logits are there for some looks at a time (a group). Where penalties, biases or held ends change them, they
+// are changed in a copy, kAdjustedAtOnce rows at a time, since logprobs are of what the model said.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engines/llm/cuda/kernels.h"
+#include "sched/token_engine.h"
+
+namespace weir::llm::cuda {
+
+inline constexpr uint32_t kAdjustedAtOnce = 32;
+
+struct Range {
+  uint32_t first = 0, count = 0;
+};
+
+struct LookGroup {
+  Range logits_requests;        // of the step's
+  Range draws;                  // from the logits as they are
+  std::vector<Range> adjusts;   // each at most kAdjustedAtOnce; draw `first_adjusted` + i is from adjust i
+  uint32_t first_adjusted = 0;  // draws
+  Range logprobs;
+};
+
+class SamplingPlan {
+ public:
+  // `at_once`: looks of a group.
+  SamplingPlan(uint32_t vocabulary, std::span<const uint32_t> eos_ids, uint32_t at_once)
+      : vocabulary_(vocabulary), eos_ids_(eos_ids), at_once_(at_once), entry_(vocabulary, kNone) {}
+
+  // `fed`: the step's ids, where one of them may be kSampled.
+  void plan(std::span<const sched::TokenStep::LogitsRequest> logits_requests, std::span<const uint32_t> fed = {});
+
+  std::vector<LookGroup> groups;
+  std::vector<uint32_t> ids;  // per look: whose logprob is asked for; of a draw 0
+  std::vector<DrawRow> wishes;
+  std::vector<uint32_t> from, to;  // per draw
+  std::vector<AdjustRow> adjusts;
+  std::vector<Change> changes;
+  std::vector<LogprobRow> logprobs;
+  uint32_t most = 0;     // the largest `top`
+  bool scores = false;   // `ids` are needed on the device
+  bool follows = false;  // a change depends on what the step before has drawn
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  void clear();
+  void plan_group(std::span<const sched::TokenStep::LogitsRequest> logits_requests, std::span<const uint32_t> fed,
+                  Range range);
+  void add_draw(const sched::TokenStep::LogitsRequest& request, uint32_t from, uint32_t to);
+  void add_adjust(const sched::TokenStep::LogitsRequest& request, std::span<const uint32_t> fed, uint32_t row);
+  Change& change(uint32_t id);
+
+  const uint32_t vocabulary_;
+  const std::span<const uint32_t> eos_ids_;  // borrowed
+  const uint32_t at_once_;
+  std::vector<uint32_t> entry_;  // per id: its change of the present row
+};
+
+// Something changes this draw's logits.
+bool is_adjusted(const sched::TokenStep::LogitsRequest& request, std::span<const uint32_t> eos_ids);
+
+}  // namespace weir::llm::cuda

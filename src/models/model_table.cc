@@ -1,0 +1,349 @@
+#include "models/model_table.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/encoding.h"
+#include "base/log.h"
+
+namespace weir::models {
+namespace {
+
+using bus::ModelState;
+
+constexpr size_t kLongestReason = 1000;
+
+// What an engine says of a stranger's files, as every protocol can pass it on.
+base::Status presentable(base::Status status) {
+  status.text = base::presentable(status.text, kLongestReason);
+  return status;
+}
+
+std::string serving_on(const std::string& reason) {
+  return "the reload failed, what was loaded before serves on: " + reason;
+}
+
+}  // namespace
+
+void ModelTable::register_model(const std::string& model) {
+  auto [at, fresh] = models_.try_emplace(model);
+  if (fresh) at->second.state = ModelState::kUnloaded, at->second.reason = "not loaded";
+}
+
+void ModelTable::mark_loading(const std::string& name) {
+  auto& model = models_[name];
+  model.row = Row::kKeep;
+  if (model.versions.empty()) model.state = ModelState::kLoading, model.reason.clear();
+  for (auto& [version, slot] : model.versions)
+    if (!slot.served) slot.state = ModelState::kLoading, slot.reason.clear();
+}
+
+void ModelTable::fail(const std::string& name, const std::string& reason) {
+  auto& model = models_[name];
+  base::log::warning("model failed to load", {{"model", name}, {"reason", reason}});
+  model.state = ModelState::kUnavailable, model.reason = reason;
+  for (auto& [version, slot] : model.versions) {
+    slot.reason = slot.served ? serving_on(reason) : reason;
+    if (!slot.served) slot.state = ModelState::kUnavailable;
+  }
+}
+
+base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload> upload) {
+  models_[folder.name].row = Row::kKeep;  // it may have been on its way out
+  auto config = upload ? base::Result<ModelConfig>(upload->config()) : loader.configure(folder);
+  if (!config) {
+    auto why = presentable(config.error());
+    fail(folder.name, why.text);
+    return why;
+  }
+  auto& model = models_[folder.name];
+  // Another configuration means other versions, though no file has changed.
+  if (upload || model.upload)
+    for (auto& [version, slot] : model.versions) slot.fingerprint = 0;
+  auto status = load_versions(folder, *config, loader, model);
+  if (status.ok()) model.upload = std::move(upload);
+  return status;
+}
+
+base::Status ModelTable::load_versions(const ModelFolder& folder, const ModelConfig& config, const Loader& loader,
+                                       Model& model) {
+  auto versions = loader.versions(folder, config);
+  if (!versions) {
+    fail(folder.name, versions.error().text);
+    return versions.error();
+  }
+  base::Status first;
+  for (uint64_t v : *versions) {
+    auto status = load_version(folder, config, loader, v, model.versions[v]);
+    if (!status.ok() && first.ok()) first = std::move(status);
+  }
+  for (auto at = model.versions.begin(); at != model.versions.end();) {
+    bool named = std::binary_search(versions->begin(), versions->end(), at->first);
+    bool leaves = !named && (first.ok() || !at->second.served);
+    if (leaves) retire(folder.name, at->first, at->second);
+    at = leaves ? model.versions.erase(at) : std::next(at);
+  }
+  return first;
+}
+
+base::Status ModelTable::load_version(const ModelFolder& folder, const ModelConfig& config, const Loader& loader,
+                                      uint64_t version, Slot& slot) {
+  uint64_t fingerprint = folder.fingerprint(version);
+  if (slot.served && slot.fingerprint == fingerprint) {
+    slot.reason.clear();
+    return {};
+  }
+  auto began = std::chrono::steady_clock::now();
+  auto served = build(folder, config, loader, version, slot);
+  if (!served) {
+    auto why = presentable(served.error());
+    base::log::warning("model failed to load", {{"model", folder.name}, {"version", version}, {"reason", why.text}});
+    slot.reason = slot.served ? serving_on(why.text) : why.text;
+    if (!slot.served) slot.state = ModelState::kUnavailable;
+    return why;
+  }
+  retire(folder.name, version, slot);
+  slot = {ModelState::kReady, "", std::move(*served), slot.executions, fingerprint, std::move(slot.pipeline)};
+  std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  base::log::info("model loaded", {{"model", folder.name},
+                                   {"version", version},
+                                   {"engine", slot.served->spec.engine},
+                                   {"max_batch", slot.served->spec.max_batch},
+                                   {"seconds", took.count()}});
+  return {};
+}
+
+base::Result<std::shared_ptr<bus::Served>> ModelTable::build(const ModelFolder& folder, const ModelConfig& config,
+                                                             const Loader& loader, uint64_t version, Slot& slot) {
+  if (config.engine != kPipeline) {
+    auto served = loader.load(folder, config, version);
+    if (served) slot.pipeline.reset(), slot.executions = 1;
+    return served;
+  }
+  for (const auto& node : config.dag.nodes) {
+    std::set<std::string> seen;
+    if (node.model == folder.name || contains(node.model, folder.name, seen))
+      return base::invalid("node '" + node.name + "': the pipeline would be a part of itself");
+  }
+  auto pipeline = std::make_unique<Pipeline>(Pipeline{folder, config, {}});
+  auto served = build_pipeline(*pipeline, loader, version, slot);
+  if (auto nodes = nodes_of(*pipeline)) pipeline->nodes = std::move(*nodes);
+  slot.pipeline = std::move(pipeline);
+  return served;
+}
+
+base::Result<std::shared_ptr<bus::Served>> ModelTable::build_pipeline(const Pipeline& from, const Loader& loader,
+                                                                      uint64_t version, Slot& slot) {
+  auto executions = this->executions(from.config);
+  if (!executions) return executions.error();
+  auto served = loader.load_pipeline(from.folder, from.config, version,
+                                     [this](const auto& m, const auto& v) { return find(m, v); });
+  if (served) slot.executions = *executions;
+  return served;
+}
+
+// Each pipeline that runs another one twice doubles what one request costs, so it is the product that has a limit.
+base::Result<uint32_t> ModelTable::executions(const ModelConfig& config) const {
+  uint64_t sum = 1;
+  for (const auto& node : config.dag.nodes)
+    if (const Slot* slot = serving(node.model, node.version)) sum += slot->executions;
+  if (sum <= kMostExecutions) return uint32_t(sum);
+  return base::invalid("one request would execute " + std::to_string(sum) +
+                       " models and pipelines, those inside its nodes included: at most " +
+                       std::to_string(kMostExecutions) + " are possible");
+}
+
+const ModelTable::Slot* ModelTable::serving(const std::string& model, const std::string& version) const {
+  auto found = models_.find(model);
+  const Slot* newest = nullptr;
+  if (found != models_.end())
+    for (const auto& [number, slot] : found->second.versions)  // ascending
+      if (slot.served && (version.empty() || std::to_string(number) == version)) newest = &slot;
+  return newest;
+}
+
+// Of the models that serve now. The error is worth another try when the model will serve soon.
+base::Result<std::shared_ptr<bus::Served>> ModelTable::find(const std::string& name, const std::string& version) const {
+  auto found = models_.find(name);
+  std::shared_ptr<bus::Served> served;
+  std::string reason;
+  bool coming = false;
+  if (found != models_.end()) {
+    reason = found->second.reason;
+    coming = found->second.versions.empty() && bus::soon(found->second.state);
+    for (const auto& [number, slot] : found->second.versions) {  // ascending
+      if (!version.empty() && std::to_string(number) != version) continue;
+      if (slot.served) served = slot.served;
+      coming = coming || bus::soon(slot.state);
+      if (!slot.reason.empty()) reason = slot.reason;
+    }
+  }
+  if (served) return served;
+  std::string who = "model '" + name + "'" + (version.empty() ? "" : " version " + version);
+  if (found == models_.end()) return base::failure(base::Code::kNotFound, "there is no " + who);
+  std::string text = who + " is not loaded" + (reason.empty() ? "" : ": " + reason);
+  return coming ? base::try_again(base::Code::kUnavailable, text) : base::failure(base::Code::kUnavailable, text);
+}
+
+// Whether `node` is somewhere in the pipeline `model`.
+bool ModelTable::contains(const std::string& model, const std::string& node, std::set<std::string>& seen) const {
+  auto found = models_.find(model);
+  if (found == models_.end() || !seen.insert(model).second) return false;
+  for (const auto& [version, slot] : found->second.versions) {
+    if (!slot.pipeline) continue;
+    for (const auto& n : slot.pipeline->config.dag.nodes)
+      if (n.model == node || contains(n.model, node, seen)) return true;
+  }
+  return false;
+}
+
+std::set<std::string> ModelTable::nodes(const std::string& model) const {
+  std::set<std::string> out;
+  if (auto found = models_.find(model); found != models_.end())
+    for (const auto& [version, slot] : found->second.versions)
+      if (slot.pipeline)
+        for (const auto& node : slot.pipeline->config.dag.nodes) out.insert(node.model);
+  return out;
+}
+
+bool ModelTable::is_node(const std::string& model) const {
+  return std::any_of(models_.begin(), models_.end(), [&](const auto& m) { return nodes(m.first).contains(model); });
+}
+
+base::Result<std::vector<const bus::Served*>> ModelTable::nodes_of(const Pipeline& pipeline) const {
+  std::vector<const bus::Served*> nodes;
+  for (const auto& node : pipeline.config.dag.nodes) {
+    auto served = find(node.model, node.version);
+    if (!served) {
+      const auto& why = served.error();
+      std::string text = "node '" + node.name + "': " + why.text;
+      return base::worth_trying_again(why) ? base::try_again(why.code, text) : base::failure(why.code, text);
+    }
+    nodes.push_back(served->get());
+  }
+  return nodes;
+}
+
+// A pipeline may be a node of another: what one round rebuilds the next one passes on. No pipeline contains itself, so
+// there is an end.
+void ModelTable::relink(const Loader& loader) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (auto& [name, model] : models_)
+      for (auto& [version, slot] : model.versions)
+        if (slot.pipeline && relink(loader, name, version, slot)) changed = true;
+  }
+}
+
+// True when what is served has changed.
+bool ModelTable::relink(const Loader& loader, const std::string& name, uint64_t version, Slot& slot) {
+  auto nodes = nodes_of(*slot.pipeline);
+  if (!nodes) {
+    bool served = slot.served != nullptr;
+    if (served) base::log::warning("pipeline lost a node", {{"model", name}, {"reason", nodes.error().text}});
+    retire(name, version, slot);
+    slot.pipeline->nodes.clear();
+    slot.state = base::worth_trying_again(nodes.error()) ? ModelState::kReturning : ModelState::kUnavailable;
+    slot.reason = nodes.error().text;
+    return served;
+  }
+  if (*nodes == slot.pipeline->nodes) return false;  // built with these, or not possible with these
+  slot.pipeline->nodes = *nodes;
+  auto served = build_pipeline(*slot.pipeline, loader, version, slot);
+  if (!served) {
+    base::log::warning("pipeline cannot use its new nodes", {{"model", name}, {"reason", served.error().text}});
+    slot.reason = slot.served ? serving_on(served.error().text) : served.error().text;
+    if (!slot.served) slot.state = ModelState::kUnavailable;
+    return false;
+  }
+  retire(name, version, slot);
+  slot.served = std::move(*served);
+  slot.state = ModelState::kReady, slot.reason.clear();
+  base::log::info("pipeline linked", {{"model", name}, {"version", version}, {"nodes", nodes->size()}});
+  return true;
+}
+
+void ModelTable::retire(const std::string& model, uint64_t version, Slot& slot) {
+  if (slot.served) retired_.push_back({model, version, std::move(slot.served)});
+}
+
+bool ModelTable::mark_failed(const Loader::Broken& broken, Next next) {
+  auto found = models_.find(broken.model);
+  if (found == models_.end()) return false;
+  auto slot = found->second.versions.find(broken.version);
+  if (slot == found->second.versions.end() || !slot->second.served || slot->second.served != broken.served.lock())
+    return false;
+  base::log::error("model broke", {{"model", broken.model}, {"version", broken.version}, {"reason", broken.why.text}});
+  retire(broken.model, broken.version, slot->second);
+  bool anew = next == Next::kLoadAnew;
+  slot->second.state = anew ? ModelState::kReturning : ModelState::kUnavailable;
+  slot->second.reason = broken.why.text + (anew ? "; it is loaded anew" : "; whoever loaded it has to load it again");
+  return true;
+}
+
+void ModelTable::unload(const std::string& name, Row row) {
+  auto found = models_.find(name);
+  if (found == models_.end()) return;
+  auto& model = found->second;
+  model.row = row;
+  model.state = ModelState::kUnloaded, model.reason = "unloaded";
+  model.upload.reset();
+  bool served = false;
+  for (auto& [version, slot] : model.versions) {
+    slot.state = slot.served ? ModelState::kUnloading : ModelState::kUnloaded;
+    slot.reason = slot.served ? "" : "unloaded";
+    served = served || slot.served;
+    slot.pipeline.reset();
+    retire(name, version, slot);
+  }
+  if (served) base::log::info("model unloaded", {{"model", name}});
+  if (!served && row == Row::kDrop) models_.erase(found);
+}
+
+void ModelTable::destroyed(const std::string& name, uint64_t version) {
+  auto found = models_.find(name);
+  if (found == models_.end()) return;
+  auto& model = found->second;
+  if (auto slot = model.versions.find(version);
+      slot != model.versions.end() && slot->second.state == ModelState::kUnloading) {
+    slot->second.state = ModelState::kUnloaded;
+    slot->second.reason = "unloaded";
+  }
+  bool leaving = std::any_of(model.versions.begin(), model.versions.end(),
+                             [](const auto& s) { return s.second.state == ModelState::kUnloading; });
+  if (model.row == Row::kDrop && !leaving) models_.erase(found);
+}
+
+bool ModelTable::serves(const std::string& name) const {
+  auto found = models_.find(name);
+  return found != models_.end() && std::any_of(found->second.versions.begin(), found->second.versions.end(),
+                                               [](const auto& s) { return s.second.served != nullptr; });
+}
+
+bool ModelTable::uploaded(const std::string& name) const {
+  auto found = models_.find(name);
+  return found != models_.end() && found->second.upload;
+}
+
+std::vector<std::string> ModelTable::names() const {
+  std::vector<std::string> out;
+  for (const auto& [name, model] : models_) out.push_back(name);
+  return out;
+}
+
+std::shared_ptr<const bus::Catalog> ModelTable::catalog() const {
+  auto catalog = std::make_shared<bus::Catalog>();
+  for (const auto& [name, model] : models_) {
+    if (model.versions.empty()) catalog->index.push_back({name, "", model.state, model.reason});
+    for (const auto& [version, slot] : model.versions) {
+      catalog->index.push_back({name, std::to_string(version), slot.state, slot.reason});
+      if (!slot.served) continue;
+      auto& row = catalog->models[name];
+      row.versions[std::to_string(version)] = slot.served;
+      row.preferred = slot.served.get();  // versions ascend
+    }
+  }
+  return catalog;
+}
+
+}  // namespace weir::models

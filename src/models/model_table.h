@@ -1,0 +1,103 @@
+// ModelTable: every model that the repository knows, with its versions and their states; makes Catalogs of them.
+// Repository thread only.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/loader.h"
+#include "models/upload.h"
+
+namespace weir::models {
+
+// A version that was replaced or unloaded: to be destroyed when nobody can reach it and no Call is inside.
+struct Retired {
+  std::string model;
+  uint64_t version = 0;
+  std::shared_ptr<bus::Served> served;
+};
+
+class ModelTable {
+ public:
+  // The model is there, but not loaded.
+  void register_model(const std::string& model);
+  // Rows that serve nothing say LOADING from here to the end of load() or fail().
+  void mark_loading(const std::string& model);
+  // Builds the versions that are new or whose files changed, keeps the others as they are. What was serving goes on
+  // serving where the new does not load; versions that the policy no longer names leave when all others are up.
+  // Errors: the first failure.
+  base::Status load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload> upload);
+  void fail(const std::string& model, const std::string& reason);
+
+  // Takes what broke out of service; false when it has been replaced meanwhile. `next`: what the Repository does about
+  // it, which the row says.
+  enum class Next : bool { kNothing, kLoadAnew };
+  bool mark_failed(const Loader::Broken& broken, Next next);
+
+  enum class Row : bool { kKeep, kDrop };  // of the index, once it is unloaded
+  void unload(const std::string& model, Row row);
+  // Rebuilds the pipelines whose nodes have changed: a pipeline serves with the versions that it was built with until
+  // it can be built anew, and leaves when one of its nodes is gone.
+  void relink(const Loader& loader);
+  // A Retired has been destroyed.
+  void destroyed(const std::string& model, uint64_t version);
+
+  bool knows(const std::string& model) const { return models_.count(model) > 0; }
+  bool serves(const std::string& model) const;
+  bool uploaded(const std::string& model) const;
+  std::vector<std::string> names() const;
+  // The models that this one is a pipeline of.
+  std::set<std::string> nodes(const std::string& model) const;
+  // Of some pipeline, whether it serves or waits for its nodes.
+  bool is_node(const std::string& model) const;
+
+  std::shared_ptr<const bus::Catalog> catalog() const;
+  std::vector<Retired> take_retired() { return std::exchange(retired_, {}); }
+
+ private:
+  // What a pipeline is built from, also while it cannot be.
+  struct Pipeline {
+    ModelFolder folder;
+    ModelConfig config;
+    std::vector<const bus::Served*> nodes;  // those that it was built with last
+  };
+  struct Slot {
+    bus::ModelState state = bus::ModelState::kUnavailable;
+    std::string reason;
+    std::shared_ptr<bus::Served> served;
+    uint32_t executions = 1;  // of models and pipelines for one Call of `served`, itself included
+    uint64_t fingerprint = 0;
+    std::unique_ptr<Pipeline> pipeline;  // or null
+  };
+  struct Model {
+    std::map<uint64_t, Slot> versions;
+    // The row of a model without versions.
+    bus::ModelState state = bus::ModelState::kUnavailable;
+    std::string reason;
+    Row row = Row::kKeep;
+    std::unique_ptr<Upload> upload;
+  };
+
+  base::Status load_versions(const ModelFolder& folder, const ModelConfig& config, const Loader& loader, Model& model);
+  base::Status load_version(const ModelFolder& folder, const ModelConfig& config, const Loader& loader,
+                            uint64_t version, Slot& slot);
+  base::Result<std::shared_ptr<bus::Served>> build(const ModelFolder& folder, const ModelConfig& config,
+                                                   const Loader& loader, uint64_t version, Slot& slot);
+  base::Result<std::shared_ptr<bus::Served>> build_pipeline(const Pipeline& from, const Loader& loader,
+                                                            uint64_t version, Slot& slot);
+  base::Result<uint32_t> executions(const ModelConfig& config) const;
+  const Slot* serving(const std::string& model, const std::string& version) const;
+  base::Result<std::shared_ptr<bus::Served>> find(const std::string& model, const std::string& version) const;
+  bool contains(const std::string& model, const std::string& node, std::set<std::string>& seen) const;
+  base::Result<std::vector<const bus::Served*>> nodes_of(const Pipeline& pipeline) const;
+  bool relink(const Loader& loader, const std::string& model, uint64_t version, Slot& slot);
+  void retire(const std::string& model, uint64_t version, Slot& slot);
+
+  std::map<std::string, Model> models_;
+  std::vector<Retired> retired_;
+};
+
+}  // namespace weir::models

@@ -1,0 +1,30 @@
+// TaskQueue: the door to the repository's thread. Outlives the Repository in callbacks that others keep.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <utility>
+
+namespace weir::models {
+
+struct TaskQueue {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> tasks;  // under mutex, as all of this
+  uint64_t settled = 0;                     // the youngest Catalog that every shard has
+  bool stopping = false;
+
+  // Any thread. False when the repository ends: the task will not run.
+  bool post(std::function<void()> task) {
+    std::lock_guard lock(mutex);
+    if (stopping) return false;
+    tasks.push_back(std::move(task));
+    changed.notify_one();
+    return true;
+  }
+};
+
+}  // namespace weir::models

@@ -1,0 +1,60 @@
+// ConcurrencyLimiter: at most so many Calls inside at once, of one model or of all that share it; the others wait
+// outside. Models that share it take turns, and tenants of one model do (sched/fair_queue.h); a tenant's own Calls are
+// first come, first served. GRPS calls this max_concurrency.
+//
+// It stands between a Bus and the Inboxes behind it: it is the Home of the Calls inside, to see them leave, and hands
+// their Events on to the Home that they came with. A Call that has waited is lent on by the thread on which another one
+// left, a lane's as a rule, so waiting adds no hop.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "bus/stats.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+#include "sched/deadline_timer.h"
+
+namespace weir::sched {
+
+class ConcurrencyLimiter {
+ public:
+  explicit ConcurrencyLimiter(uint32_t most) : most_(most) {}  // at least 1
+  ConcurrencyLimiter(const ConcurrencyLimiter&) = delete;
+  ConcurrencyLimiter& operator=(const ConcurrencyLimiter&) = delete;
+
+  uint32_t inside() const;
+  size_t waiting() const;
+
+ private:
+  friend class LimitedInbox;
+  struct Turn {
+    class LimitedInbox* inbox;
+    msg::Call* call;
+  };
+  // kFull: as many Calls wait as may. When one of another tenant goes for this one's sake, it is left in `pushed_out`.
+  // kGone: the Call has been cancelled.
+  enum class Outcome : uint8_t { kInside, kWaits, kFull, kGone };
+  Outcome enter(LimitedInbox& inbox, msg::Call* call, msg::Call*& pushed_out);
+  void leave(size_t calls);
+  bool next(Turn& out);
+
+  const uint32_t most_;
+  mutable std::mutex mutex_;
+  uint32_t inside_ = 0;  // this and what follows: under mutex_
+  size_t waiting_ = 0;
+  std::deque<LimitedInbox*> turns_;  // each gate where Calls wait, once
+};
+
+// Puts `inner` behind `limiter`. At most spec.batching.max_queue Calls of it wait; more are refused with
+// RESOURCE_EXHAUSTED, and of one that is full a Call of the tenant that has most there makes room for those of others.
+// A Call that waits longer than its queue timeout fails with UNAVAILABLE, told by `deadline_timer` (null: one of its
+// own); a cancelled one leaves at once. Do not put an Inbox whose Calls need the same limiter again (a pipeline of
+// models behind it) in here. `spec` and `stats` outlive the Inbox.
+std::unique_ptr<msg::Inbox> behind(std::shared_ptr<ConcurrencyLimiter> limiter, std::unique_ptr<msg::Inbox> inner,
+                                   const msg::ModelSpec& spec, bus::ModelStats& stats,
+                                   std::shared_ptr<DeadlineTimer> deadline_timer = nullptr);
+
+}  // namespace weir::sched

@@ -1,0 +1,145 @@
+#include "sched/pipeline_run.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "sched/runner.h"
+
+namespace weir::sched {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Status;
+using msg::DType;
+
+constexpr std::string_view kStream = "stream";  // would have a model of text answer piece by piece
+
+msg::Tensor* named(std::vector<msg::Tensor>& tensors, std::string_view name) {
+  auto at = std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == name; });
+  return at == tensors.end() ? nullptr : &*at;
+}
+
+}  // namespace
+
+PipelineOrder::PipelineOrder(const PipelinePlan& plan)
+    : waits(plan.nodes.size(), 0), feeds(plan.nodes.size()), readers(plan.slots, 0) {
+  constexpr uint32_t kNobody = UINT32_MAX;
+  std::vector<uint32_t> maker(plan.slots, kNobody);
+  for (const auto& port : plan.outputs) ++readers[port.slot];
+  for (uint32_t n = 0; n < plan.nodes.size(); ++n) {
+    const auto& node = plan.nodes[n];
+    std::vector<uint32_t> before = node.after;
+    for (const auto& port : node.inputs) {
+      ++readers[port.slot];
+      if (maker[port.slot] != kNobody) before.push_back(maker[port.slot]);
+    }
+    std::sort(before.begin(), before.end());
+    before.erase(std::unique(before.begin(), before.end()), before.end());
+    base::check(before.empty() || before.back() < n, "a node stands behind those that it waits for");
+    for (uint32_t b : before) feeds[b].push_back(n);
+    waits[n] = uint32_t(before.size());
+    if (before.empty()) first.push_back(n);
+    for (const auto& port : node.outputs) maker[port.slot] = n;
+  }
+}
+
+void PipelineRun::begin(msg::Call& call, const PipelinePlan& plan, const PipelineOrder& order) {
+  parent = &call;
+  readers = order.readers;
+  out = 1;
+  failed = {};
+  for (uint32_t n = 0; n < legs.size(); ++n) {
+    PipelineLeg& leg = legs[n];
+    leg.run = this, leg.node = n, leg.waits = order.waits[n], leg.out = false;
+  }
+  slots.resize(plan.slots);
+  for (const auto& port : plan.inputs)
+    if (auto* tensor = named(call.inputs, port.tensor)) slots[port.slot] = *tensor;
+}
+
+Status PipelineRun::lend(PipelineLeg& leg, const PipelineNode& node) {
+  const msg::ModelSpec& spec = node.served->spec;
+  leg.clear();
+  leg.pieces = false;
+  describe(leg, spec);
+  for (const auto& port : node.inputs) {
+    msg::Tensor& slot = slots[port.slot];
+    bool last = --readers[port.slot] == 0;
+    if (spec.text && port.tensor == kStream) continue;
+    if (slot.dtype == DType::kInvalid) {
+      if (port.optional) continue;
+      return failure(Code::kInternal, "node '" + node.name + "': its input '" + port.tensor + "' is missing");
+    }
+    leg.inputs.push_back(last ? std::exchange(slot, {}) : slot);
+    leg.inputs.back().name = port.tensor;
+  }
+  if (!spec.any_tensors)
+    for (const auto& port : node.outputs) leg.outputs.push_back(port.tensor);
+  if (spec.max_batch > 0 && !leg.inputs.empty() && leg.inputs.front().shape.rank() > 0)
+    leg.rows = uint32_t(std::clamp<int64_t>(leg.inputs.front().shape[0], 1, UINT32_MAX));
+  return {};
+}
+
+// Copies all but the tensors of the Call.
+void PipelineRun::describe(PipelineLeg& leg, const msg::ModelSpec& spec) const {
+  leg.model = spec.name;
+  leg.version = spec.version;
+  leg.id = parent->id;
+  leg.parameters = parent->parameters;
+  if (spec.text) std::erase_if(leg.parameters, [](const auto& p) { return p.first == kStream; });
+  leg.priority = parent->priority;
+  leg.deadline = parent->deadline;
+  leg.queue_timeout = parent->queue_timeout;
+  leg.tenant = parent->tenant;
+  leg.cache_scope = parent->cache_scope;
+  leg.session = parent->session;
+  leg.times.received = parent->times.received;
+  leg.times.queued = lane_now();
+}
+
+Status PipelineRun::answered(PipelineLeg& leg, const PipelineNode& node, msg::Event&& event) {
+  std::lock_guard lock(mutex);
+  leg.out = false;
+  leg.inputs.clear();
+  note(leg.times);
+  Status status = failure(Code::kInternal, "the model gave no answer");
+  if (auto* failure = std::get_if<msg::Failed>(&event.what)) status = std::move(failure->status);
+  if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) status = keep(node, *outputs);
+  if (status.ok() && leg.pieces) status = failure(Code::kUnimplemented, "the model answered more than once");
+  return status;
+}
+
+Status PipelineRun::keep(const PipelineNode& node, msg::Outputs& outputs) {
+  for (const auto& port : node.outputs) {
+    auto* tensor = named(outputs.tensors, port.tensor);
+    if (!tensor)
+      return failure(Code::kInternal, "model '" + node.served->spec.name + "' made no output '" + port.tensor + "'");
+    slots[port.slot] = std::move(*tensor);
+  }
+  return {};
+}
+
+// The Call's own times: it has left the queue when the first node began, all that follows is computing.
+void PipelineRun::note(const msg::Timeline& times) {
+  way.started = std::min(way.started, times.started);
+  way.computing = std::min(way.computing, times.computing);
+  if (way.computed == base::kNever || (times.computed != base::kNever && times.computed > way.computed))
+    way.computed = times.computed;
+  way.batch_rows = times.batch_rows;
+}
+
+msg::Outputs PipelineRun::results(const PipelinePlan& plan) {
+  msg::Outputs made;
+  const auto& wanted = parent->outputs;
+  for (const auto& port : plan.outputs) {
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), port.tensor) == wanted.end()) continue;
+    made.tensors.push_back(slots[port.slot]);  // two outputs may be one tensor
+    made.tensors.back().name = port.tensor;
+  }
+  return made;
+}
+
+}  // namespace weir::sched

@@ -1,0 +1,45 @@
+#include "session/byte_quota.h"
+
+#include <string>
+
+#include "msg/tenant.h"
+
+namespace weir::session {
+
+using base::Code;
+
+base::Status ByteQuota::move(uint64_t tenant, uint64_t before, uint64_t now) {
+  std::lock_guard lock(mutex_);
+  uint64_t& has = tenants_[tenant];
+  uint64_t would = has - before + now, all = held_ - before + now;
+  if (now > before && would > per_tenant_)
+    return base::explained(
+        Code::kResourceExhausted,
+        "all your sessions would hold " + std::to_string(would) + " bytes (limit " + std::to_string(per_tenant_) + ")",
+        "SESSION_QUOTA");
+  if (now > before && !msg::speaks_for_many(tenant) && !share_.allows(has - before, now, held_ - before, total_))
+    return base::try_again(Code::kResourceExhausted,
+                           "most of the memory for sessions is in use, and yours hold your "
+                           "share of it (limits.client_share); try again later");
+  if (now > before && (all > total_ || !charge(now - before)))
+    return base::try_again(Code::kResourceExhausted, "the memory for sessions is spent; try again later");
+  if (ledger_ && now < before) ledger_->give(base::MemoryKind::kSessions, before - now);
+  has = would, held_ = all;
+  if (has == 0) tenants_.erase(tenant);
+  return {};
+}
+
+bool ByteQuota::charge(uint64_t bytes) { return !ledger_ || ledger_->take(base::MemoryKind::kSessions, bytes); }
+
+uint64_t ByteQuota::held() const {
+  std::lock_guard lock(mutex_);
+  return held_;
+}
+
+uint64_t ByteQuota::held(uint64_t tenant) const {
+  std::lock_guard lock(mutex_);
+  auto found = tenants_.find(tenant);
+  return found == tenants_.end() ? 0 : found->second;
+}
+
+}  // namespace weir::session

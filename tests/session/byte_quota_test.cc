@@ -1,0 +1,98 @@
+// What tenants hold together.
+#include "session/byte_quota.h"
+
+#include <gtest/gtest.h>
+
+#include "msg/tenant.h"
+#include "session/node_graph.h"
+
+namespace weir::session {
+namespace {
+
+using base::Code;
+
+TEST(ByteQuota, NoTenantTakesWhatIsMeantForAll) {
+  ByteQuota byte_quota(10'000, 15'000);
+  ASSERT_TRUE(byte_quota.move(1, 0, 10'000).ok());
+  auto refused = byte_quota.move(1, 0, 1);
+  EXPECT_EQ(refused.code, Code::kResourceExhausted);
+  EXPECT_EQ(refused.text, "all your sessions would hold 10001 bytes (limit 10000)");
+  EXPECT_TRUE(byte_quota.move(2, 0, 5000).ok());
+  EXPECT_EQ(byte_quota.move(2, 5000, 5001).text, "the memory for sessions is spent; try again later");
+  EXPECT_EQ(byte_quota.held(), 15'000u);
+  ASSERT_TRUE(byte_quota.move(1, 10'000, 9000).ok());
+  EXPECT_TRUE(byte_quota.move(2, 5000, 6000).ok());
+  EXPECT_EQ(byte_quota.held(1), 9000u);
+  ASSERT_TRUE(byte_quota.move(1, 9000, 0).ok());
+  ASSERT_TRUE(byte_quota.move(2, 6000, 0).ok());
+  EXPECT_EQ(byte_quota.held(), 0u);
+}
+
+TEST(ByteQuota, WhatIsHeldIsPartOfAllMemory) {
+  base::MemoryLedger ledger(20'000);
+  ByteQuota byte_quota(100'000, 100'000, &ledger);
+  ASSERT_TRUE(byte_quota.move(1, 0, 9000).ok());
+  EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 9000u);
+  EXPECT_EQ(byte_quota.move(1, 9000, 11'000).text, "the memory for sessions is spent; try again later")
+      << "half is too much";
+  EXPECT_EQ(byte_quota.held(), 9000u);
+  ASSERT_TRUE(ledger.take(base::MemoryKind::kSlabs, 10'500));
+  EXPECT_FALSE(byte_quota.move(2, 0, 600).ok()) << "others have the rest";
+  EXPECT_TRUE(byte_quota.move(1, 9000, 8000).ok());
+  EXPECT_TRUE(byte_quota.move(2, 0, 600).ok());
+  ASSERT_TRUE(byte_quota.move(1, 8000, 0).ok());
+  ASSERT_TRUE(byte_quota.move(2, 600, 0).ok());
+  EXPECT_EQ(ledger.held(base::MemoryKind::kSessions), 0u);
+}
+
+TEST(ByteQuota, OnceMostIsHeldOneTenantHasItsShare) {
+  ByteQuota byte_quota(10'000, 15'000);
+  byte_quota.set_share({.percent = 25});
+  ASSERT_TRUE(byte_quota.move(1, 0, 7000).ok()) << "while there is room";
+  auto refused = byte_quota.move(1, 7000, 8000);
+  EXPECT_EQ(refused.code, Code::kResourceExhausted);
+  EXPECT_NE(refused.text.find("limits.client_share"), std::string::npos);
+  EXPECT_TRUE(byte_quota.move(2, 0, 3000).ok());
+  EXPECT_FALSE(byte_quota.move(2, 3000, 4000).ok());
+  EXPECT_TRUE(byte_quota.move(1, 7000, 0).ok());
+  EXPECT_TRUE(byte_quota.move(2, 3000, 4000).ok());
+  const uint64_t many = msg::kManyClients | 1;
+  EXPECT_TRUE(byte_quota.move(many, 0, 9000).ok()) << "no share is one client's there";
+  EXPECT_FALSE(byte_quota.move(many, 9000, 11'001).ok()) << "but the whole is";
+}
+
+TEST(ByteQuota, WhoHoldsLessIsNeverRefused) {
+  ByteQuota byte_quota(100, 100);
+  ASSERT_TRUE(byte_quota.move(1, 0, 100).ok());
+  EXPECT_TRUE(byte_quota.move(1, 100, 99).ok());
+}
+
+TEST(ByteQuota, AGraphHoldsWhatItIsChargedAndGivesItBack) {
+  ByteQuota byte_quota(64 << 10, 1 << 20);
+  const Metadata text{"text/plain", "", "", ""};
+  auto add = [&](NodeGraph& graph, std::string_view node, size_t bytes) {
+    Fragment f;
+    f.node = node, f.has_chunk = true, f.metadata = &text;
+    f.data = base::Bytes::copy_of(std::string(bytes, 'x'));
+    auto fate = graph.add(f);
+    return fate ? base::Status() : fate.error();
+  };
+  {
+    Reservation mine(&byte_quota, 1), other(&byte_quota, 1), stranger(&byte_quota, 2);
+    NodeGraph a({}, &mine), b({}, &other), c({}, &stranger);
+    EXPECT_TRUE(add(a, "x", 40'000).ok());
+    EXPECT_GE(byte_quota.held(1), a.bytes());
+    EXPECT_LT(byte_quota.held(1), a.bytes() + 4096);
+    auto refused = add(b, "y", 40'000);
+    EXPECT_EQ(refused.code, Code::kResourceExhausted);
+    EXPECT_EQ(refused.text.substr(0, 46), "node 'y', fragment 0: all your sessions would ");
+    EXPECT_TRUE(add(c, "z", 40'000).ok()) << "another tenant";
+    ASSERT_TRUE(a.drop(*a.find("x"), NodeGraph::Reach::kNode).ok());
+    EXPECT_EQ(byte_quota.held(1), 4096u) << "the names that are left";
+    EXPECT_TRUE(add(b, "again", 40'000).ok());
+  }
+  EXPECT_EQ(byte_quota.held(), 0u);
+}
+
+}  // namespace
+}  // namespace weir::session
