@@ -93,7 +93,9 @@ class Walk {
   // Go's client writes the elements of a String tensor as vectors of bytes: no zero follows them, and nothing here
   // reads one.
   bool string(const flatbuffers::String* s) {
-    return !s || (verifier_.VerifyVector(s) && charge(sizeof(uoffset_t) + s->size()));
+    // Until it is verified it may lie anywhere: it is not converted as an object would be.
+    auto* bytes = reinterpret_cast<const flatbuffers::Vector<uint8_t>*>(s);
+    return !s || (verifier_.VerifyVector(bytes) && charge(sizeof(uoffset_t) + bytes->size()));
   }
 
   const uint8_t* begin_;
