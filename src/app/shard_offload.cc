@@ -12,10 +12,10 @@ namespace {
 // waiting bytes is made for; the bytes themselves are charged where they lie.
 constexpr size_t kLighter = 16;
 
-class OneErrand final : public wire::SentErrand, public msg::Sink {
+class OneTask final : public wire::SentTask, public msg::Sink {
  public:
-  OneErrand(bus::Bus& bus, wire::Offload::Done done) : bus_(bus), done_(std::move(done)) {}
-  ~OneErrand() override {
+  OneTask(bus::Bus& bus, wire::Offload::Done done) : bus_(bus), done_(std::move(done)) {}
+  ~OneTask() override {
     if (call_) bus_.abandon(call_);
   }
 
@@ -45,14 +45,13 @@ class OneErrand final : public wire::SentErrand, public msg::Sink {
 
 }  // namespace
 
-base::Result<std::unique_ptr<wire::SentErrand>> ShardOffload::send(std::unique_ptr<base::OffloadTask> task,
-                                                                   size_t bytes, Part part, wire::Exchange& exchange,
-                                                                   Done done) {
-  auto one = std::make_unique<OneErrand>(bus_, std::move(done));
+base::Result<std::unique_ptr<wire::SentTask>> ShardOffload::send(std::unique_ptr<base::OffloadTask> task, size_t bytes,
+                                                                 Part part, wire::Exchange& exchange, Done done) {
+  auto one = std::make_unique<OneTask>(bus_, std::move(done));
   const auto admission = part == Part::kAnswer ? bus::Admission::kGranted : bus::Admission::kAsked;
   auto status = one->send(std::move(task), bytes / kLighter, no_model_, exchange, admission);
   if (!status.ok()) return status;
-  return std::unique_ptr<wire::SentErrand>(std::move(one));
+  return std::unique_ptr<wire::SentTask>(std::move(one));
 }
 
 }  // namespace weir::app

@@ -10,8 +10,8 @@ class ShardOffload final : public wire::Offload {
  public:
   explicit ShardOffload(bus::Bus& bus) : bus_(bus) {}  // outlives this; its Calls have come back when this goes
 
-  base::Result<std::unique_ptr<wire::SentErrand>> send(std::unique_ptr<base::OffloadTask> task, size_t bytes, Part part,
-                                                       wire::Exchange& exchange, Done done) override;
+  base::Result<std::unique_ptr<wire::SentTask>> send(std::unique_ptr<base::OffloadTask> task, size_t bytes, Part part,
+                                                     wire::Exchange& exchange, Done done) override;
 
  private:
   bus::Bus& bus_;

@@ -12,7 +12,7 @@ namespace weir::base {
 
 class SteppedCharge {
  public:
-  // Whose share of the memory it is; outlives this. Null: nobody's.
+  // The client whose share of the memory it is; outlives this. Null: nobody's.
   struct Owner {
     Client* client = nullptr;
     ShareRule share{.percent = 100};
@@ -35,7 +35,7 @@ class SteppedCharge {
     used_ -= bytes;
     return false;
   }
-  // What is given back leaves the ledger late, so that request after request does not ask it each time.
+  // The ledger hears late of what is given back, so that request after request does not ask it each time.
   void give(uint64_t bytes) {
     used_ -= bytes;
     if (covered_ > kLeastCharged && used_ + 2 * kStep <= covered_) (void)follow();

@@ -63,7 +63,7 @@ class Bus {
   // The same for a Served that the dialect has already looked up in this turn (to check shapes against its spec).
   base::Status submit(msg::Call* call, Served& served);
 
-  // Who runs offload tasks; borrowed, and outlives every Call. Until this is called they are run at once, on the shard.
+  // `workers` run offload tasks; borrowed, they outlive every Call. Until this is called tasks run on the shard.
   void set_worker_pool(msg::Inbox& workers) { workers_ = &workers; }
   // Sends a task for a request to that model. It is a Call as any other: admission, abandon() and the mail are the
   // same, and the model version is there until the Sink has heard. The Sink hears one Done, and then take() gives it

@@ -18,7 +18,7 @@ class Publisher {
   Publisher(ModelTable& table, std::shared_ptr<TaskQueue> queue, Repository::Publish publish)
       : table_(table), queue_(std::move(queue)), publish_(std::move(publish)) {}
 
-  // What the table has now, to every shard.
+  // Gives what the table has now to every shard.
   void publish();
   // `done` is called once every shard has the Catalog that was published last; by tell(), or by end().
   void when_published(std::function<void()> done) { waiting_.push_back({published_, std::move(done)}); }

@@ -43,7 +43,7 @@ class Conn final : public Resident, private wire::Wire, private Socket::Owner {
   void resume();
   void drain(wire::Drain step);
   void close(ClosedBy by);
-  // Whose connection it is counted as; null: nobody's.
+  // The client whose connection it is counted as; null: nobody's.
   base::Client* client() const { return peer_.client.get(); }
   // A request is open, or a part of an answer is not in the socket yet.
   bool busy() const;

@@ -15,9 +15,9 @@ namespace weir::wire {
 
 // A task that has been sent. Destroyed early, it is cancelled: nobody is told, and a worker that has not begun does
 // not begin.
-class SentErrand {
+class SentTask {
  public:
-  virtual ~SentErrand() = default;
+  virtual ~SentTask() = default;
 };
 
 class Offload {
@@ -28,8 +28,8 @@ class Offload {
   // when the work is over. kAnswer: the request has been admitted, so that no limit refuses this. Errors:
   // RESOURCE_EXHAUSTED, UNAVAILABLE; then `done` is not called.
   enum class Part : uint8_t { kRequest, kAnswer };
-  virtual base::Result<std::unique_ptr<SentErrand>> send(std::unique_ptr<base::OffloadTask> task, size_t bytes,
-                                                         Part part, Exchange& exchange, Done done) = 0;
+  virtual base::Result<std::unique_ptr<SentTask>> send(std::unique_ptr<base::OffloadTask> task, size_t bytes, Part part,
+                                                       Exchange& exchange, Done done) = 0;
 
  protected:
   ~Offload() = default;

@@ -93,7 +93,7 @@ class JsonCall final : public RpcCall {
   std::deque<Unwritten> unwritten_;   // answers that wait for the one that is being written, or for the next turn
   size_t unwritten_bytes_ = 0;        // theirs and its
   std::optional<base::Status> last_;  // what the method ended with, while there are such
-  std::unique_ptr<SentErrand> reading_, writing_;
+  std::unique_ptr<SentTask> reading_, writing_;
 };
 
 base::Status JsonCall::check_head() {

@@ -15,12 +15,12 @@ class FakeOffload final : public wire::Offload {
   size_t cancelled = 0;  // by those who had sent them
   base::Status refusal;  // what send() says, unless it is OK
 
-  base::Result<std::unique_ptr<wire::SentErrand>> send(std::unique_ptr<base::OffloadTask> task, size_t, Part part,
-                                                       wire::Exchange&, Done done) override {
+  base::Result<std::unique_ptr<wire::SentTask>> send(std::unique_ptr<base::OffloadTask> task, size_t, Part part,
+                                                     wire::Exchange&, Done done) override {
     if (!refusal.ok() && part == Part::kRequest) return refusal;
     ++sent;
     auto at = waiting_.insert(waiting_.end(), Waiting{std::move(task), std::move(done)});
-    return std::unique_ptr<wire::SentErrand>(std::make_unique<Sent>(*this, at));
+    return std::unique_ptr<wire::SentTask>(std::make_unique<Sent>(*this, at));
   }
   size_t waiting() const { return waiting_.size(); }
   // The first of them. Those who are told may send more.
@@ -48,7 +48,7 @@ class FakeOffload final : public wire::Offload {
     Done told;
     Sent* handle = nullptr;
   };
-  struct Sent final : wire::SentErrand {
+  struct Sent final : wire::SentTask {
     Sent(FakeOffload& all, std::list<Waiting>::iterator at) : offload(all), place(at) { at->handle = this; }
     ~Sent() override {
       if (done) return;

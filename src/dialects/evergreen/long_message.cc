@@ -15,8 +15,8 @@ void ReadMessage::run() {
   if (!thrown.ok()) status = std::move(thrown);
 }
 
-base::Result<std::unique_ptr<wire::SentErrand>> read_elsewhere(EvergreenState& state, wire::Exchange& exchange,
-                                                               base::Bytes text, wire::Offload::Done done) {
+base::Result<std::unique_ptr<wire::SentTask>> read_elsewhere(EvergreenState& state, wire::Exchange& exchange,
+                                                             base::Bytes text, wire::Offload::Done done) {
   const size_t size = text.size();
   return state.options.offload->send(std::make_unique<ReadMessage>(state.json, std::move(text)), size,
                                      wire::Offload::Part::kRequest, exchange, std::move(done));

@@ -28,7 +28,7 @@ inline bool is_long(const EvergreenState& state, size_t text) {
 }
 
 // Errors: those of wire::Offload; `done` is not called then.
-base::Result<std::unique_ptr<wire::SentErrand>> read_elsewhere(EvergreenState& state, wire::Exchange& exchange,
-                                                               base::Bytes text, wire::Offload::Done done);
+base::Result<std::unique_ptr<wire::SentTask>> read_elsewhere(EvergreenState& state, wire::Exchange& exchange,
+                                                             base::Bytes text, wire::Offload::Done done);
 
 }  // namespace weir::evergreen

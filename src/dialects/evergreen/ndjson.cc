@@ -141,7 +141,7 @@ class LineSession final : public wire::ExchangeListener, Carrier {
   size_t number_ = 0;
   bool ended_ = false, told_end_ = false;
   base::TimerId timer_ = base::TimerId::kNone;
-  std::unique_ptr<wire::SentErrand> reading_;  // a long line; what comes behind it waits
+  std::unique_ptr<wire::SentTask> reading_;  // a long line; what comes behind it waits
   Session session_;
 };
 

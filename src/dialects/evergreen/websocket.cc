@@ -174,7 +174,7 @@ class SocketSession final : public wire::ExchangeListener, Carrier, WebSocket::S
   WebSocket::Kind form_ = WebSocket::Kind::kText;
   bool bad_message_ = false;
   base::TimerId timer_ = base::TimerId::kNone;
-  std::unique_ptr<wire::SentErrand> reading_;  // a long message; what comes behind it waits
+  std::unique_ptr<wire::SentTask> reading_;  // a long message; what comes behind it waits
   WebSocket socket_;
   Session session_;
 };

@@ -115,7 +115,7 @@ class RestInfer final : public RestInference, public wire::HoldsAnswer {
     many_ = many_ || (reply_ && !reply.tensors.empty());
     if (!reply_) reply_ = write_infer(reply, forms, LargeTensors::kPieces);
   }
-  // What is JSON alone is written in pieces.
+  // An answer that is JSON alone is written in pieces.
   Writes writes() const override { return Writes::kJsonBesideBinary; }
   WriteAnswer::Write writer() const override { return write_at_once; }
   void written(WriteAnswer& answer, More) override {

@@ -90,7 +90,7 @@ class DeviceTransformer final : public sched::TokenEngine {
     const Change* changes;
     const LogprobRow* logprobs;
   };
-  // What comes back, as offsets in `results_` (and, after the ids, in a StepInFlight's `out`).
+  // The results of a step, as offsets in `results_` (and, after the ids, in a StepInFlight's `out`).
   struct Answers {
     size_t logprobs = 0, best_ids = 0, best = 0, readouts = 0, pools = 0, bytes = 0;
     size_t ids = 0;  // bytes of the ids, in `out`

@@ -11,7 +11,7 @@ namespace {
 class Awaiting final : public ExchangeListener {
  public:
   void on_close(Exchange&, bool) override { sent = nullptr; }
-  std::unique_ptr<SentErrand> sent;
+  std::unique_ptr<SentTask> sent;
 };
 
 }  // namespace
