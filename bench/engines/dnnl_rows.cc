@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engines/llm/cpu/matrix.h"
 #include "engines/llm/half.h"
-#include "engines/llm/matrix.h"
 #include "oneapi/dnnl/dnnl.hpp"
 
 namespace {

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <ctime>
 
+#include "engines/llm/cpu/transformer.h"
 #include "engines/llm/half.h"
-#include "engines/llm/transformer.h"
 
 namespace {
 

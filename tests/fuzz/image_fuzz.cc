@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engines/llm/image.h"
+#include "engines/llm/vision/image.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace weir::llm;  // NOLINT: a program of one file

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engines/llm/bert_shape.h"
-#include "engines/llm/shape.h"
+#include "engines/llm/encoder/bert_shape.h"
+#include "engines/llm/load/shape.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (auto bert = weir::llm::parse_bert_shape({reinterpret_cast<const char*>(data), size})) {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "engines/llm/safetensors.h"
+#include "engines/llm/load/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace weir::llm;  // NOLINT: a program of one file

@@ -9,9 +9,9 @@
 #include <filesystem>
 
 #include "device/host_device.h"
+#include "engines/llm/cpu/transformer.h"
 #include "engines/llm/cuda/device_transformer.h"
 #include "engines/llm/cuda/reference.h"
-#include "engines/llm/transformer.h"
 
 namespace weir::gpu {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "engines/llm/shape.h"
+#include "engines/llm/load/shape.h"
 #include "lab.h"
 
 namespace weir::gpu {

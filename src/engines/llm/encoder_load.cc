@@ -4,14 +4,14 @@
 #include <utility>
 
 #include "base/units.h"
-#include "engines/llm/bert.h"
 #include "engines/llm/cuda/choice.h"
 #include "engines/llm/cuda/device_bert.h"
 #include "engines/llm/cuda/device_rotary.h"
-#include "engines/llm/encoder_engine.h"
-#include "engines/llm/encoder_files.h"
-#include "engines/llm/fields.h"
-#include "engines/llm/rotary_encoder.h"
+#include "engines/llm/encoder/bert.h"
+#include "engines/llm/encoder/encoder_engine.h"
+#include "engines/llm/encoder/encoder_files.h"
+#include "engines/llm/encoder/rotary_encoder.h"
+#include "engines/llm/load/fields.h"
 #include "text/processor.h"
 
 namespace weir::llm {

@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "engines/llm/files.h"
 #include "engines/llm/llm.h"
+#include "engines/llm/load/files.h"
 #include "engines/llm/options.h"
 #include "msg/spec.h"
 #include "sched/engine.h"

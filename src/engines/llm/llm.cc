@@ -3,14 +3,14 @@
 #include <utility>
 
 #include "base/log.h"
+#include "engines/llm/cpu/thread_team.h"
+#include "engines/llm/cpu/transformer.h"
 #include "engines/llm/cuda/choice.h"
 #include "engines/llm/cuda/device_transformer.h"
 #include "engines/llm/encoder_load.h"
-#include "engines/llm/fields.h"
+#include "engines/llm/load/fields.h"
 #include "engines/llm/options.h"
 #include "engines/llm/text_engine.h"
-#include "engines/llm/thread_team.h"
-#include "engines/llm/transformer.h"
 #include "text/processor.h"
 
 namespace weir::llm {

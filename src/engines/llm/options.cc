@@ -1,7 +1,7 @@
 #include "engines/llm/options.h"
 
 #include "base/units.h"
-#include "engines/llm/thread_team.h"
+#include "engines/llm/cpu/thread_team.h"
 
 namespace weir::llm {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engines/llm/kernels.h"
+#include "engines/llm/cpu/kernels.h"
 #include "sched/token_lane.h"
 
 namespace weir::llm {

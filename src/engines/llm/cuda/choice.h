@@ -7,8 +7,8 @@
 #include "base/status.h"
 #include "device/devices.h"
 #include "engines/llm/cuda/kernels.h"
+#include "engines/llm/load/shape.h"
 #include "engines/llm/options.h"
-#include "engines/llm/shape.h"
 
 namespace weir::llm::cuda {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "engines/llm/bert_shape.h"
 #include "engines/llm/cuda/device_encoder.h"
-#include "engines/llm/weights.h"
+#include "engines/llm/encoder/bert_shape.h"
+#include "engines/llm/load/store.h"
 
 namespace weir::llm::cuda {
 

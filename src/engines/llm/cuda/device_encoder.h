@@ -17,7 +17,7 @@
 #include "engines/llm/cuda/graph_set.h"
 #include "engines/llm/cuda/kernels.h"
 #include "engines/llm/cuda/plan.h"
-#include "engines/llm/encoder.h"
+#include "engines/llm/encoder/encoder.h"
 
 namespace weir::llm::cuda {
 

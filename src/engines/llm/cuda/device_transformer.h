@@ -23,7 +23,7 @@
 #include "engines/llm/cuda/graph_set.h"
 #include "engines/llm/cuda/plan.h"
 #include "engines/llm/cuda/sampling_plan.h"
-#include "engines/llm/vision_worker.h"
+#include "engines/llm/vision/vision_worker.h"
 #include "sched/token_engine.h"
 
 namespace weir::llm::cuda {

@@ -6,7 +6,7 @@
 
 #include "device/device.h"
 #include "engines/llm/cuda/kernels.h"
-#include "engines/llm/weights.h"
+#include "engines/llm/load/store.h"
 
 namespace weir::llm::cuda {
 

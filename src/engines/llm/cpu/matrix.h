@@ -1,0 +1,76 @@
+// Matrix: weights in the order in which the kernels read them, and products with it on all threads.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "engines/llm/cpu/kernels.h"
+#include "engines/llm/cpu/memory.h"
+#include "engines/llm/cpu/thread_team.h"
+#include "engines/llm/load/safetensors.h"
+
+namespace weir::llm {
+
+// [outputs][inputs], packed: panel after panel of 16 outputs (the last filled up with zeros), each `depth` steps of 64
+// bytes. With 2-byte numbers a step holds inputs 2k and 2k + 1 of each output side by side.
+struct Matrix {
+  WeightFormat form = WeightFormat::kF32;
+  uint32_t outputs = 0, inputs = 0, panels = 0, depth = 0;
+  Memory data;
+  std::vector<float> bias;  // per output, panels * 16 of them; empty = none
+
+  size_t panel_bytes() const { return size_t(depth) * 64; }
+  size_t bytes() const { return size_t(panels) * panel_bytes(); }
+  void read_row(uint32_t output, float* out) const;
+};
+
+// Where the outputs of one array go: array row r becomes output first + r, or, in pairs of panels, every other panel
+// beginning with panel `first` (the gates and the ups of an MLP lie side by side).
+enum class Lay : uint8_t { kInOrder, kEveryOtherPanel };
+struct Source {
+  const Array* array = nullptr;
+  uint32_t first = 0;
+  Lay lay = Lay::kInOrder;
+};
+
+// The sources are [rows][inputs] and do not overlap; shapes have been checked. Errors: RESOURCE_EXHAUSTED.
+base::Result<Matrix> pack(WeightFormat form, uint32_t outputs, uint32_t inputs, std::span<const Source> sources,
+                          ThreadTeam& team);
+
+// Rows of activations in a matrix's form; strides are chosen so that a dozen rows do not share cache sets.
+struct Activations {
+  const std::byte* data = nullptr;
+  size_t stride = 0;  // bytes
+};
+constexpr size_t activation_stride(WeightFormat form, uint32_t n) {
+  return (size_t(n) + 31) / 32 * 32 * size_of(form) + 64;
+}
+
+class Multiplier {
+ public:
+  enum class Into : uint8_t {
+    kStore,  // out = x W^T + bias
+    kAdd,    // out += x W^T + bias
+  };
+  Multiplier(const Kernels& kernels, ThreadTeam& team, uint32_t max_rows);
+
+  // `out` has `stride` floats per row.
+  void run(Activations x, uint32_t rows, const Matrix& w, Into into, float* out, size_t stride);
+  // silu(gate) * up, of a matrix whose panels are gates and ups in turn; `out` in the matrix's form.
+  void run_gated(Activations x, uint32_t rows, const Matrix& w, std::byte* out, size_t stride);
+  // curve(x W^T + bias), `curve` being a kernel for the matrix's form, which `out` is in.
+  using Curve = void (*)(const float* x, uint32_t n, std::byte* out);
+  void run_curved(Activations x, uint32_t rows, const Matrix& w, Curve curve, std::byte* out, size_t stride);
+
+ private:
+  template <class F>
+  void over_groups(Activations x, uint32_t rows, const Matrix& w, F&& finish);
+
+  const Kernels& kernels_;
+  ThreadTeam& team_;
+  uint32_t max_rows_;
+  Memory scratch_;  // per thread: [max_rows][64]
+};
+
+}  // namespace weir::llm

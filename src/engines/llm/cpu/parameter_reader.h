@@ -1,0 +1,75 @@
+// ParameterReader: takes arrays out of a Store and keeps the first complaint, so that the list of a model's parameters
+// reads as a list.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engines/llm/cpu/matrix.h"
+#include "engines/llm/cpu/weights.h"
+
+namespace weir::llm {
+
+class ParameterReader {
+ public:
+  ParameterReader(const Store& store, WeightFormat form, ThreadTeam& team) : store_(store), form_(form), team_(team) {}
+
+  struct Part {
+    std::string name;  // without ".weight"
+    uint32_t rows;
+    uint32_t first = 0;
+    Lay lay = Lay::kInOrder;
+  };
+  enum class Bias : uint8_t { kNo, kYes };
+
+  // An [outputs][inputs] matrix of the parts' rows.
+  Matrix matrix(uint32_t outputs, uint32_t inputs, std::initializer_list<Part> parts, Bias bias) {
+    std::vector<Source> sources;
+    for (const auto& part : parts) {
+      auto array = store_.find(part.name + ".weight", {part.rows, inputs});
+      if (!keep(array)) return {};
+      sources.push_back({*array, part.first, part.lay});
+    }
+    if (!fits(outputs, inputs)) return {};
+    auto packed = pack(form_, outputs, inputs, sources, team_);
+    if (!keep(packed)) return {};
+    if (bias == Bias::kYes) add_bias(*packed, parts);
+    return std::move(*packed);
+  }
+  std::vector<float> floats(const std::string& name, std::initializer_list<uint64_t> shape) {
+    auto out = store_.floats(name, shape);
+    return keep(out) ? std::move(*out) : std::vector<float>();
+  }
+  const base::Status& status() const { return status_; }
+
+ private:
+  template <class T>
+  bool keep(const base::Result<T>& result) {
+    if (!result && status_.ok()) status_ = result.error();
+    return bool(result);
+  }
+  // A file of holes is as large as it says without taking a disk; its weights would take the memory.
+  bool fits(uint32_t outputs, uint32_t inputs) {
+    taken_ += uint64_t(outputs) * inputs * size_of(form_);
+    return keep(taken_ < machine_memory() ? base::Result<bool>(true)
+                                          : base::failure(base::Code::kResourceExhausted,
+                                                          "the weights take more than this machine's memory"));
+  }
+  void add_bias(Matrix& matrix, std::initializer_list<Part> parts) {
+    matrix.bias.assign(size_t(matrix.panels) * 16, 0);
+    for (const auto& part : parts) {
+      auto bias = floats(part.name + ".bias", {part.rows});
+      for (uint32_t r = 0; r < bias.size(); ++r)
+        matrix.bias[part.lay == Lay::kInOrder ? part.first + r : (part.first + r / 16 * 2) * 16 + r % 16] = bias[r];
+    }
+  }
+
+  const Store& store_;
+  WeightFormat form_;
+  ThreadTeam& team_;
+  base::Status status_;
+  uint64_t taken_ = 0;
+};
+
+}  // namespace weir::llm

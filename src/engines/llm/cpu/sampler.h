@@ -1,0 +1,54 @@
+// Sampler: from logits to a token, and to logprobs. One per thread; it keeps its buffers.
+//
+// What is drawn depends on the logits, the wish, the seed and the number of the draw alone. The vocabulary is never
+// sorted: what top_k and top_p keep is selected, and only that is put in order.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engines/llm/cpu/kernels.h"
+#include "sched/token_engine.h"
+
+namespace weir::llm {
+
+class Sampler {
+ public:
+  Sampler(const Kernels& kernels, std::span<const uint32_t> eos_ids) : kernels_(kernels), eos_ids_(eos_ids) {}
+
+  // Fills the LogitsRequest: id (kSample), logprob and best where they are wanted.
+  void sample(std::span<const float> logits, sched::TokenStep::LogitsRequest& request);
+
+ private:
+  struct Candidate {
+    float logit;  // as it is, or below the highest one in units of the temperature
+    uint32_t id;
+  };
+  // Higher logits first, then lower ids.
+  static bool before(const Candidate& a, const Candidate& b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+  }
+
+  void find_best(std::span<const float> logits, uint32_t count, float log_sum, std::vector<msg::TokenLogprob>& best);
+  std::span<const float> adjust(std::span<const float> logits, const sched::TokenStep::LogitsRequest& request);
+  void penalize(const sched::TokenStep::LogitsRequest& request);
+  uint32_t draw(std::span<const float> logits, const msg::Sampling& sampling, double random);
+  uint32_t draw_from_all(std::span<const float> logits, const msg::Sampling& sampling, float highest, double random);
+  void gather(std::span<const float> logits, const msg::Sampling& sampling, float highest);
+  void keep_best(size_t count);
+  void keep_share(float top_p, double total);
+  uint32_t draw_candidate(double random);
+
+  const Kernels& kernels_;
+  std::span<const uint32_t> eos_ids_;  // borrowed
+  std::vector<float> changed_, weights_, sums_;
+  std::vector<uint32_t> counts_;  // per id; zero between calls
+  std::vector<Candidate> candidates_;
+};
+
+// Uniform in [0, 1): the `number`th of the generator `seed`. Any number at once, without those before.
+double uniform(uint64_t seed, uint64_t number);
+
+}  // namespace weir::llm

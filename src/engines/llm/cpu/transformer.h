@@ -1,0 +1,109 @@
+// Transformer: the forward pass on the CPU, as a TokenEngine.
+//
+// Every row of a step goes through the same additions in the same order whatever else is in the step, and attention
+// reads keys and values from the cache even for the tokens of the step itself. So a sequence's logits are the same to
+// the last bit alone, in a batch, in chunks, after a cached prefix and after a fork.
+#pragma once
+
+#include <memory>
+
+#include "engines/llm/cpu/kv_cache.h"
+#include "engines/llm/cpu/matrix.h"
+#include "engines/llm/cpu/sampler.h"
+#include "engines/llm/cpu/weights.h"
+#include "engines/llm/vision/vision_encoder.h"
+#include "sched/token_engine.h"
+
+namespace weir::llm {
+
+// All that a folder holds, loaded.
+struct Model {
+  Shape shape;
+  WeightFormat form = WeightFormat::kF32;
+  Weights weights;
+  Readouts readouts;
+  std::unique_ptr<VisionEncoder> vision_encoder;  // null: the model does not see
+  std::shared_ptr<const msg::TextSpec> text;
+};
+
+class Transformer final : public sched::TokenEngine {
+ public:
+  // `step_tokens`: the most that one step has.
+  Transformer(Model model, const Kernels& kernels, std::unique_ptr<ThreadTeam> team, uint32_t step_tokens);
+
+  const msg::TextSpec& text() const override { return *model_.text; }
+  size_t kv_bytes(size_t positions) const override { return kv_.bytes(positions); }
+  base::Status reserve(uint32_t blocks, uint32_t block_size) override { return kv_.reserve(blocks, block_size); }
+  base::Status step(sched::TokenStep& step) override;
+  void copy_block(uint32_t from, uint32_t to, uint32_t positions) override { kv_.copy(from, to, positions); }
+  base::Result<sched::ImageFeatures> encode_image(const msg::Image& image) override;
+  bool sees_aside() const override { return true; }
+  base::Result<sched::ImageFeatures> encode_image_aside(const msg::Image& image) override;
+
+  // A token's hidden state after the last step's last norm: hidden_size floats, zeros up to a multiple of 16.
+  void last_state(uint32_t token, float* out) const;
+  const Shape& shape() const { return shape_; }
+
+  // The logits of a look of the last step are not kept; tests read them here when they set it.
+  std::vector<float>* logits_for_tests = nullptr;
+
+ private:
+  using Step = sched::TokenStep;
+  // Queries of one row and one key head that are attended to together: tokens [first, first + count) of the row.
+  struct Span {
+    uint32_t row, head, first, count;
+  };
+
+  void embed(const Step& step);
+  void turn(const Step& step);  // sines and cosines of the step's positions
+  void plan_attention(const Step& step);
+  void plan_attention(const Step& step, uint32_t row, uint32_t head);
+  void keep_all(const Step& step);
+  void keep_wanted(const Step& step);
+  void run_layer(const Step& step, uint32_t index);
+  void place(const Step& step, uint32_t layer, uint32_t head);
+  void rotate(const float* x, const std::vector<float>& norm, uint32_t token, float* out) const;
+  void attend(const Step& step, uint32_t layer);
+  const float* hidden_of(uint32_t token) const { return hidden_.as<float>() + size_t(at_[token]) * shape_.hidden; }
+  void norm(const float* weight, uint32_t rows, const float* from, std::byte* to);
+  void read_out(Step& step, uint32_t layer);
+  void sample(Step& step);
+  uint32_t kept(uint32_t layer) const { return shape_.encoder ? 0 : layer; }  // where its keys and values are
+  void pool(Step& step);
+
+  Model model_;
+  const Shape& shape_;
+  const Kernels& kernels_;
+  std::unique_ptr<ThreadTeam> team_;
+  bool joined_ = false;  // the thread that steps
+  Multiplier multiply_;
+  // One thread's work, beside the steps.
+  struct Aside {
+    Aside(const Kernels& kernels, uint32_t rows) : multiply(kernels, team, rows) {}
+    ThreadTeam team{1};
+    Multiplier multiply;
+  };
+  std::unique_ptr<Aside> aside_;  // null: the model does not see
+  KvCache kv_;
+  const uint32_t max_tokens_;
+  const size_t f_;                 // index of the form in Kernels
+  std::vector<Sampler> samplers_;  // per thread
+  // Whose hidden state goes on: all tokens of the step, until the last layer has their keys and values; from there on
+  // those that somebody looks at. Theirs lie at the front of hidden_, in their order.
+  std::vector<uint8_t> kept_;  // by flat token
+  std::vector<uint32_t> at_;   // row of hidden_, by flat token that is kept
+  uint32_t rows_ = 0;          // that are kept
+  std::vector<Span> pieces_;
+  uint64_t attention_work_ = 0;  // of the step, in positions looked at
+
+  // Of one step. Strides: activation_stride() of their widths.
+  Memory hidden_;                  // floats [rows][hidden]: the residual stream
+  Memory normed_, mixed_, gated_;  // activations: [rows][hidden], [rows][heads * head_dim], [rows][intermediate]
+  Memory qkv_;                     // floats [tokens][q, k, v]
+  Memory queries_;                 // activations [key head][tokens][group][head_dim]
+  Memory turns_;                   // floats [tokens][cosines, sines]
+  Memory scratch_;                 // attention, per thread
+  Memory logits_;                  // floats [kLogitsRows][vocabulary]
+};
+
+}  // namespace weir::llm

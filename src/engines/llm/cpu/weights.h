@@ -1,0 +1,28 @@
+// Weights: a transformer's parameters, packed for this CPU.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engines/llm/cpu/matrix.h"
+#include "engines/llm/load/store.h"
+
+namespace weir::llm {
+
+struct Layer {
+  std::vector<float> input_norm, post_norm;
+  std::vector<float> q_norm, k_norm;  // per head; empty when the model has none
+  Matrix qkv, out, gate_up, down;     // q, k, v one after the other; gates and ups in turns of a panel
+};
+
+struct Weights {
+  Matrix embedding;  // also the output matrix when there is no `head`
+  Matrix head;       // outputs = 0 when the two are one
+  std::vector<Layer> layers;
+  std::vector<float> norm;
+  const Matrix& output() const { return head.outputs > 0 ? head : embedding; }
+};
+
+base::Result<Weights> load_weights(const Shape& shape, const Store& store, WeightFormat form, ThreadTeam& team);
+
+}  // namespace weir::llm

@@ -1,0 +1,88 @@
+// Bert: the forward pass of BERT's family on the CPU, as an Encoder.
+//
+// Every text's rows go through the same additions in the same order whatever else is in the pack (README.md).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engines/llm/cpu/matrix.h"
+#include "engines/llm/encoder/bert_shape.h"
+#include "engines/llm/encoder/encoder.h"
+#include "engines/llm/load/store.h"
+
+namespace weir::llm {
+
+struct LayerNorm {
+  std::vector<float> weight, bias;
+};
+struct BertLayer {
+  Matrix qkv, out, up, down;  // queries, keys, values one after the other
+  LayerNorm attention_norm, norm;
+};
+struct BertWeights {
+  Memory words;  // [vocabulary][hidden] in the model's form
+  std::vector<float> positions, types;
+  LayerNorm norm;
+  std::vector<BertLayer> layers;
+};
+
+// Errors: INVALID_ARGUMENT naming the array, RESOURCE_EXHAUSTED.
+base::Result<BertWeights> load_bert_weights(const BertShape& shape, const Store& store, WeightFormat form,
+                                            ThreadTeam& team);
+
+class Bert final : public Encoder {
+ public:
+  // `max_length` is at most the shape's. Errors: RESOURCE_EXHAUSTED.
+  static base::Result<std::unique_ptr<Bert>> make(BertShape shape, BertWeights weights, WeightFormat form,
+                                                  const Kernels& kernels, std::unique_ptr<ThreadTeam> team,
+                                                  uint32_t max_length, uint32_t pack_tokens);
+
+  const EncoderLimits& limits() const override { return limits_; }
+  base::Status run(const Pack& pack) override;
+  void state(uint32_t token, float* out) const override;
+
+ private:
+  // Queries of one text and one head that are attended to together.
+  struct Span {
+    uint32_t text, head, first, count;
+  };
+  Bert(BertShape shape, BertWeights weights, WeightFormat form, const Kernels& kernels,
+       std::unique_ptr<ThreadTeam> team, EncoderLimits limits);
+
+  bool make_room();
+  void plan(const Pack& pack);
+  void look_up(const Pack& pack);
+  void normalize(const LayerNorm& norm, uint32_t tokens);
+  void run_layer(const BertLayer& layer, const Pack& pack);
+  void place(const Pack& pack, uint32_t head);
+  void attend(const Pack& pack);
+  float* row(uint32_t token) { return x_.as<float>() + token * x_stride_; }
+  // What the next product reads: the residual stream itself, or its bfloat16 copy.
+  Activations activations() const;
+
+  const BertShape shape_;
+  const BertWeights weights_;
+  const WeightFormat form_;
+  const size_t f_;  // index of the form in Kernels
+  const Kernels& kernels_;
+  std::unique_ptr<ThreadTeam> team_;
+  const EncoderLimits limits_;
+  Multiplier multiply_;
+  const uint32_t padded_;  // dimensions of a head, up to a multiple of 16
+  const size_t x_stride_;  // floats
+
+  // Of one pack.
+  std::vector<Span> pieces_;
+  std::vector<uint32_t> tiles_of_;  // per text: where its tiles begin
+  uint32_t tiles_ = 0;              // of one head
+  uint64_t attention_work_ = 0;     // positions looked at
+  Memory x_, narrow_;               // [tokens][hidden]: the residual stream, and what products read of it
+  Memory qkv_;                      // floats [tokens][3 * hidden]
+  Memory mixed_, inner_;            // activations: [tokens][hidden], [tokens][intermediate]
+  Memory queries_;                  // activations [head][tokens][padded]
+  Memory kv_;                       // [head][tile]
+  Memory scratch_;                  // attention, per thread
+};
+
+}  // namespace weir::llm

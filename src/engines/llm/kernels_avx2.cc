@@ -1,8 +1,0 @@
-#include "engines/llm/kernels_body.h"
-
-namespace weir::llm {
-
-extern const Kernels kAvx2;
-const Kernels kAvx2 = make_table("avx2");
-
-}  // namespace weir::llm

@@ -1,8 +1,0 @@
-#include "engines/llm/kernels_body.h"
-
-namespace weir::llm {
-
-extern const Kernels kAvx512Bf16;
-const Kernels kAvx512Bf16 = make_table("avx512_bf16");
-
-}  // namespace weir::llm

@@ -1,0 +1,13 @@
+// The rotary frequencies of a model, from config.json's rope_theta and rope_scaling (or rope_parameters).
+#pragma once
+
+#include "engines/llm/load/fields.h"
+#include "engines/llm/load/shape.h"
+
+namespace weir::llm {
+
+// default, linear, llama3 (Llama 3.1), yarn (arXiv 2309.00071). "dynamic" changes with the length of the sequence, so
+// that keys could not be kept; it and "longrope" are refused. Complaints go to `status`.
+Rope make_rope(const nlohmann::json& config, uint32_t head_dim, uint32_t max_length, base::Status& status);
+
+}  // namespace weir::llm

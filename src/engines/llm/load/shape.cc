@@ -1,0 +1,145 @@
+#include "engines/llm/load/shape.h"
+
+#include <algorithm>
+
+#include "engines/llm/load/fields.h"
+#include "engines/llm/load/rope.h"
+
+namespace weir::llm {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint32_t kMaxWidth = 1 << 17, kMaxVocabulary = 1 << 22, kMaxLayers = 1024, kMaxLength = 1 << 24;
+
+constexpr std::string_view kLlama = "LlamaForCausalLM", kMistral = "MistralForCausalLM", kQwen2 = "Qwen2ForCausalLM",
+                           kQwen3 = "Qwen3ForCausalLM";
+
+std::string architecture(ConfigFields& f, bool& encoder) {
+  std::string found;
+  if (f.has("architectures") && f["architectures"].is_array() && f["architectures"].size() == 1 &&
+      f["architectures"][0].is_string())
+    found = f["architectures"][0].get<std::string>();
+  // The model without its output matrix is called LlamaModel.
+  if (found.ends_with("Model")) encoder = true, found = found.substr(0, found.size() - 5) + "ForCausalLM";
+  if (found != kLlama && found != kMistral && found != kQwen2 && found != kQwen3)
+    f.fail("architectures",
+           "has no architecture that is known here: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
+           "Qwen3ForCausalLM, BertModel, RobertaModel, XLMRobertaModel",
+           base::Code::kUnimplemented);
+  return found;
+}
+
+// How encoders made of these families say that every position sees all others.
+bool sees_all(ConfigFields& f) {
+  return f.flag_or("use_bidirectional_attention", false) || !f.flag_or("is_causal", true);
+}
+
+void refuse_what_changes_answers(ConfigFields& f) {
+  std::string act = f.text_or("hidden_act", "silu");
+  if (act != "silu" && act != "swish") f.fail("hidden_act", "is not silu", base::Code::kUnimplemented);
+  if (f.has("quantization_config")) f.fail("quantization_config", "is not supported", base::Code::kUnimplemented);
+  if (f.real_or("partial_rotary_factor", 0, 1, 1) != 1)
+    f.fail("partial_rotary_factor", "is not supported", base::Code::kUnimplemented);
+  if (f.has("num_experts") || f.has("num_local_experts"))
+    f.fail("num_experts", "is not supported", base::Code::kUnimplemented);
+}
+
+// Mistral slides in every layer when it has a window; Qwen from layer max_window_layers on, when it is told to; newer
+// files say it layer by layer.
+std::vector<uint32_t> windows(ConfigFields& f, const Shape& shape) {
+  std::vector<uint32_t> out(shape.layers, 0);
+  uint32_t window = f.count_or("sliding_window", 1, kMaxLength, 0);
+  if (window == 0) return out;
+  if (f.has("layer_types")) {
+    const auto& types = f["layer_types"];
+    if (!types.is_array() || types.size() != shape.layers) return f.fail("layer_types", "is not one per layer"), out;
+    for (uint32_t i = 0; i < shape.layers; ++i) {
+      if (types[i] == "sliding_attention")
+        out[i] = window;
+      else if (types[i] != "full_attention")
+        f.fail("layer_types", "has a type that is not known here", base::Code::kUnimplemented);
+    }
+    return out;
+  }
+  bool qwen = shape.architecture == kQwen2 || shape.architecture == kQwen3;
+  if (qwen && !f.flag_or("use_sliding_window", false)) return out;
+  if (!qwen && shape.architecture != kMistral) return out;
+  uint32_t first = qwen ? f.count_or("max_window_layers", 0, kMaxLayers, shape.layers) : 0;
+  for (uint32_t i = first; i < shape.layers; ++i) out[i] = window;
+  return out;
+}
+
+std::optional<VisionShape> vision(ConfigFields& f, base::Status& status) {
+  if (!f.has("vision_config")) return {};
+  ConfigFields v(f["vision_config"], status, "vision_config.");
+  VisionShape out;
+  out.image_size = v.count("image_size", 1, 4096);
+  out.patch_size = v.count("patch_size", 1, 4096);
+  out.hidden = v.count("hidden_size", 2, 1 << 14);
+  out.depth = v.count("depth", 0, 256);
+  out.heads = v.count("num_heads", 1, 1 << 10);
+  out.intermediate = v.count("intermediate_size", 1, 1 << 16);
+  out.start_id = f.count("vision_start_token_id", 0, kMaxVocabulary - 1);
+  out.pad_id = f.count("image_token_id", 0, kMaxVocabulary - 1);
+  out.end_id = f.count("vision_end_token_id", 0, kMaxVocabulary - 1);
+  if (out.image_size % out.patch_size != 0) v.fail("patch_size", "does not divide image_size");
+  if (out.hidden % (2 * out.heads) != 0) v.fail("num_heads", "does not divide hidden_size into even parts");
+  if (out.patches() > 1 << 16) v.fail("patch_size", "makes too many patches");
+  return out;
+}
+
+void check(ConfigFields& f, const Shape& s) {
+  if (s.heads % s.kv_heads != 0) f.fail("num_key_value_heads", "does not divide num_attention_heads");
+  if (s.heads / s.kv_heads > 24) f.fail("num_key_value_heads", "is more than 24 times below num_attention_heads");
+  if (s.head_dim == 0) f.fail("num_attention_heads", "is more than hidden_size");
+  if (s.head_dim % 2 != 0) f.fail("head_dim", "is odd");
+  if (uint64_t(s.heads) * s.head_dim > kMaxWidth) f.fail("head_dim", "is too large");
+  for (uint32_t id : s.eos_ids)
+    if (id >= s.vocabulary) f.fail("eos_token_id", "is not below vocab_size");
+  if (!s.causal && std::any_of(s.windows.begin(), s.windows.end(), [](uint32_t w) { return w > 0; }))
+    f.fail("sliding_window", "is not supported with attention in both directions", base::Code::kUnimplemented);
+  if (s.vision && std::max({s.vision->start_id, s.vision->pad_id, s.vision->end_id}) >= s.vocabulary)
+    f.fail("image_token_id", "is not below vocab_size");
+}
+
+}  // namespace
+
+base::Result<Shape> parse_shape(std::string_view config_json) {
+  json config = json::parse(config_json, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return base::invalid("config.json is not a JSON object");
+  base::Status status;
+  ConfigFields f(config, status, "config.json: ");
+  Shape s;
+  s.architecture = architecture(f, s.encoder);
+  if (!status.ok()) return status;
+  refuse_what_changes_answers(f);
+  s.vocabulary = f.count("vocab_size", 1, kMaxVocabulary);
+  s.hidden = f.count("hidden_size", 2, kMaxWidth);
+  s.layers = f.count("num_hidden_layers", 1, kMaxLayers);
+  s.heads = f.count("num_attention_heads", 1, 4096);
+  s.kv_heads = f.count_or("num_key_value_heads", 1, 4096, s.heads);
+  s.head_dim = f.count_or("head_dim", 2, 1024, s.hidden / s.heads);
+  s.intermediate = f.count("intermediate_size", 1, kMaxWidth * 4);
+  s.max_length = f.count_or("max_position_embeddings", 1, kMaxLength, 2048);
+  s.epsilon =
+      float(f.real_or("rms_norm_eps", 0, 1, s.architecture == kQwen2 || s.architecture == kQwen3 ? 1e-6 : 1e-5));
+  s.tied = f.flag_or("tie_word_embeddings", false);
+  s.qk_norm = s.architecture == kQwen3;
+  bool bias = f.flag_or("attention_bias", false);
+  s.qkv_bias = s.architecture == kQwen2 || bias;
+  s.out_bias = s.architecture != kQwen2 && bias;
+  s.mlp_bias = f.flag_or("mlp_bias", false);
+  s.eos_ids = f.ids_or_none("eos_token_id", kMaxVocabulary);
+  s.causal = !sees_all(f);
+  s.encoder = s.encoder || !s.causal;
+  if (!status.ok()) return status;
+  s.windows = windows(f, s);
+  s.vision = vision(f, status);
+  if (status.ok()) check(f, s);
+  if (status.ok()) s.rope = make_rope(config, s.head_dim, s.max_length, status);
+  if (!status.ok()) return status;
+  return s;
+}
+
+}  // namespace weir::llm

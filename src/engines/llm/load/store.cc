@@ -1,0 +1,122 @@
+#include "engines/llm/load/store.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "engines/llm/load/fields.h"
+
+namespace weir::llm {
+namespace {
+
+constexpr size_t kMaxIndex = 64 << 20, kMaxReadoutJson = 4 << 20, kMaxFiles = 1024;
+constexpr const char* kOne = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+std::string show(std::span<const uint64_t> shape) {
+  std::string out = "[";
+  for (uint64_t d : shape) out += (out.size() > 1 ? "," : "") + std::to_string(d);
+  return out + "]";
+}
+
+base::Result<std::set<std::string>> files_of(const std::string& index) {
+  auto json = nlohmann::json::parse(index, nullptr, /*allow_exceptions=*/false);
+  std::set<std::string> files;
+  if (json.is_object() && json.contains("weight_map") && json["weight_map"].is_object())
+    for (const auto& file : json["weight_map"])
+      if (file.is_string() && files.size() < kMaxFiles) files.insert(file.get<std::string>());
+  if (files.empty()) return base::invalid(std::string("'") + kIndex + "' names no files in weight_map");
+  return files;
+}
+
+}  // namespace
+
+uint64_t machine_memory() {
+  long pages = sysconf(_SC_PHYS_PAGES);
+  return pages > 0 ? uint64_t(pages) * uint64_t(sysconf(_SC_PAGESIZE)) : UINT64_MAX;
+}
+
+base::Status Store::add(const Folder& folder, const std::string& file) {
+  auto mapping = folder.map(file);
+  if (!mapping) return mapping.error();
+  if (auto s = parse_safetensors(mapping->bytes(), arrays_); !s.ok())
+    return base::failure(s.code, file + ": " + s.text);
+  files_.push_back(std::move(*mapping));
+  return {};
+}
+
+base::Result<Store> Store::open(const Folder& folder) {
+  Store store;
+  auto index = folder.read_if_there(kIndex, kMaxIndex);
+  if (!index) return index.error();
+  std::set<std::string> files{kOne};
+  if (!index->empty()) {
+    auto named = files_of(*index);
+    if (!named) return named.error();
+    files = std::move(*named);
+  }
+  for (const auto& file : files)
+    if (auto s = store.add(folder, file); !s.ok()) return s;
+  return store;
+}
+
+base::Result<const Array*> Store::find(const std::string& name, std::initializer_list<uint64_t> shape) const {
+  auto at = arrays_.find(name);
+  if (at == arrays_.end()) return base::invalid("the weights have no '" + name + "'");
+  const Array& array = at->second;
+  if (!std::equal(array.shape.begin(), array.shape.end(), shape.begin(), shape.end()))
+    return base::invalid("'" + name + "' has shape " + show(array.shape) + "; " +
+                         show(std::span(shape.begin(), shape.size())) + " is expected");
+  if (array.dtype == Stored::kOther) return base::invalid("'" + name + "' is not of type F32, F16 or BF16");
+  return &array;
+}
+
+base::Result<std::vector<float>> Store::floats(const std::string& name, std::initializer_list<uint64_t> shape) const {
+  auto array = find(name, shape);
+  if (!array) return array.error();
+  if ((*array)->elements() > machine_memory() / 2 / sizeof(float))
+    return base::failure(base::Code::kResourceExhausted,
+                         "'" + name + "' takes more than half of this machine's memory");
+  std::vector<float> out((*array)->elements());
+  read_floats(**array, 0, out.size(), out.data());
+  return out;
+}
+
+Stored Store::usual_form() const {
+  std::map<Stored, uint64_t> bytes;
+  for (const auto& [name, array] : arrays_) bytes[array.dtype] += array.data.size();
+  auto most = std::max_element(bytes.begin(), bytes.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  return most == bytes.end() ? Stored::kOther : most->first;
+}
+
+std::string root_of(const Store& store) { return store.has("embed_tokens.weight") ? "" : "model."; }
+
+base::Result<Readouts> load_readouts(const Shape& shape, const Folder& folder) {
+  Readouts out;
+  auto text = folder.read_if_there("readout.json", kMaxReadoutJson);
+  if (!text) return text.error();
+  if (text->empty()) return out;
+  auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  base::Status status;
+  ConfigFields f(json, status, "readout.json: ");
+  out.layers = f.ids_or_none("layers", shape.layers - 1);
+  out.dtype = f.text_or("dtype", "float32");
+  if (f.has("concepts") && f["concepts"].is_array())
+    for (const auto& name : f["concepts"])
+      if (name.is_string()) out.concepts.push_back(name.get<std::string>());
+  if (out.concepts.empty() || out.concepts.size() > 4096 || out.concepts.size() != f["concepts"].size())
+    f.fail("concepts", "is not a list of names");
+  if (out.layers.empty()) f.fail("layers", "is not a list of layers of the model");
+  if (out.dtype != "float32" && out.dtype != "bfloat16") f.fail("dtype", "is neither float32 nor bfloat16");
+  if (!status.ok()) return status;
+  Store store;
+  if (auto s = store.add(folder, "readout.safetensors"); !s.ok()) return s;
+  auto vectors = store.floats("readout", {out.layers.size(), out.concepts.size(), shape.hidden});
+  if (!vectors) return vectors.error();
+  out.vectors = std::move(*vectors);
+  return out;
+}
+
+}  // namespace weir::llm

@@ -1,0 +1,51 @@
+// Store: the arrays of a model's *.safetensors, by name and checked shape; and the concept vectors of readouts.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engines/llm/load/files.h"
+#include "engines/llm/load/safetensors.h"
+#include "engines/llm/load/shape.h"
+
+namespace weir::llm {
+
+// Bytes of memory that this machine has.
+uint64_t machine_memory();
+
+// What the folder's *.safetensors hold: the one file, or those that model.safetensors.index.json names.
+class Store {
+ public:
+  // Errors: INVALID_ARGUMENT, NOT_FOUND, naming the file.
+  static base::Result<Store> open(const Folder& folder);
+  // The array, if it has that shape. Errors: INVALID_ARGUMENT, naming it.
+  base::Result<const Array*> find(const std::string& name, std::initializer_list<uint64_t> shape) const;
+  base::Result<std::vector<float>> floats(const std::string& name, std::initializer_list<uint64_t> shape) const;
+  bool has(const std::string& name) const { return arrays_.contains(name); }
+  // How the greater part of the parameters is stored.
+  Stored usual_form() const;
+  base::Status add(const Folder& folder, const std::string& file);
+
+ private:
+  std::vector<Mapping> files_;
+  Arrays arrays_;
+};
+
+// What names of a Llama-like model's arrays begin with. Encoders are often stored without the outer name.
+std::string root_of(const Store& store);
+
+// Concept vectors that hidden states are held against.
+struct Readouts {
+  std::vector<std::string> concepts;
+  std::vector<uint32_t> layers;
+  std::vector<float> vectors;  // [layers][concepts][hidden]
+  std::string dtype;
+};
+
+// From readout.safetensors and readout.json; no concepts when they are not there. Errors: INVALID_ARGUMENT.
+base::Result<Readouts> load_readouts(const Shape& shape, const Folder& folder);
+
+}  // namespace weir::llm

@@ -1,0 +1,169 @@
+// The parts under the forward pass: threads, packed products, what config.json may say, parameters.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+
+#include "engines/llm/cpu/matrix.h"
+#include "engines/llm/cpu/thread_team.h"
+#include "engines/llm/load/shape.h"
+#include "engines/llm/options.h"
+
+namespace weir::llm {
+namespace {
+
+TEST(Teams, WhatAPieceThrowsIsThrownToTheCallerOnceAllAreDone) {
+  ThreadTeam team(4);
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<uint32_t> done{0};
+    EXPECT_THROW(team.run(64, 1,
+                          [&](uint32_t from, uint32_t, uint32_t) {
+                            ++done;
+                            if (from % 7 == 0) throw std::bad_alloc();
+                          }),
+                 std::bad_alloc);
+    EXPECT_EQ(done, 64u);
+    team.run(64, 1, [&](uint32_t, uint32_t, uint32_t) { ++done; });
+    EXPECT_EQ(done, 128u);
+  }
+}
+
+TEST(Teams, EveryPieceIsDoneOnceAndBeforeRunReturns) {
+  ThreadTeam team(4);
+  for (uint32_t round = 0; round < 3000; ++round) {
+    uint32_t count = round % 57, grain = 1 + round % 5;
+    std::vector<std::atomic<int>> done(count);
+    team.run(count, grain, [&](uint32_t from, uint32_t to, uint32_t thread) {
+      EXPECT_LT(thread, 4u);
+      for (uint32_t i = from; i < to; ++i) ++done[i];
+    });
+    for (auto& d : done) ASSERT_EQ(d.load(), 1);
+  }
+}
+
+TEST(Products, AreTheSumsWhateverTheSizes) {
+  ThreadTeam team(2);
+  for (auto* name : {"portable", "avx2", "avx512", "avx512_bf16"})
+    for (WeightFormat form : {WeightFormat::kF32, WeightFormat::kBf16})
+      for (auto [outputs, inputs] : {std::pair(1u, 2u), std::pair(33u, 31u), std::pair(160u, 1100u)})
+        for (uint32_t rows : {1u, 5u, 7u, 13u, 30u}) {
+          auto* with = kernels(name);
+          if (!with) continue;
+          std::vector<float> w(size_t(outputs) * inputs), x(size_t(rows) * inputs);
+          for (size_t i = 0; i < w.size(); ++i) w[i] = float(int(i * 37 % 17) - 8) / 8;  // exact in 16 bits
+          for (size_t i = 0; i < x.size(); ++i) x[i] = float(int(i * 53 % 13) - 6) / 4;
+          Array array{Stored::kF32, {outputs, inputs}, std::as_bytes(std::span(w))};
+          Source source{&array};
+          Matrix m = pack(form, outputs, inputs, {&source, 1}, team).value();
+          const size_t stride = activation_stride(form, inputs);
+          Memory acts(rows * stride);
+          for (uint32_t r = 0; r < rows; ++r)
+            with->convert[size_t(form)](x.data() + size_t(r) * inputs, inputs, acts.data() + r * stride);
+          std::vector<float> out(size_t(rows) * outputs, 1);
+          Multiplier multiply(*with, team, 32);
+          multiply.run({acts.data(), stride}, rows, m, Multiplier::Into::kAdd, out.data(), outputs);
+          for (uint32_t r = 0; r < rows; ++r)
+            for (uint32_t o = 0; o < outputs; ++o) {
+              double sum = 1;
+              for (uint32_t i = 0; i < inputs; ++i)
+                sum += double(x[size_t(r) * inputs + i]) * w[size_t(o) * inputs + i];
+              ASSERT_NEAR(out[size_t(r) * outputs + o], sum, 1e-3) << name << " " << outputs << "x" << inputs;
+            }
+        }
+}
+
+TEST(Curves, AreGeluAndItsApproximation) {
+  for (auto* name : {"portable", "avx2", "avx512", "avx512_bf16"}) {
+    auto* with = kernels(name);
+    if (!with) continue;
+    std::vector<float> x;
+    for (int i = 0; i < 4000; ++i) x.push_back(float(i - 2000) / 200);
+    x.insert(x.end(), {0.0f, -0.0f, 1e-6f, -40.0f, 40.0f, 1e30f, -1e30f});
+    std::vector<float> out((x.size() + 15) / 16 * 16);
+    auto differ = [&](auto* curve, auto&& right) {
+      curve(x.data(), uint32_t(x.size()), reinterpret_cast<std::byte*>(out.data()));
+      double worst = 0;
+      for (size_t i = 0; i < x.size(); ++i)
+        worst = std::max(worst, std::abs(out[i] - right(double(x[i]))) / std::max(1.0, std::abs(double(x[i]))));
+      return worst;
+    };
+    EXPECT_LT(differ(with->gelu[0], [](double v) { return v / 2 * std::erfc(-v / std::sqrt(2.0)); }), 1e-6) << name;
+    EXPECT_LT(differ(with->gelu_tanh[0],
+                     [](double v) { return v / 2 * (1 + std::tanh(0.7978845608 * (v + 0.044715 * v * v * v))); }),
+              1e-6)
+        << name;
+  }
+}
+
+std::string config(const std::string& more) {
+  return R"({"architectures":["LlamaForCausalLM"],"vocab_size":32,"hidden_size":16,"intermediate_size":32,
+             "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2)" +
+         more + "}";
+}
+
+TEST(Shapes, WhatIsMissingHasItsUsualValue) {
+  auto s = parse_shape(config(R"(,"eos_token_id":[1,2])"));
+  ASSERT_TRUE(bool(s)) << s.error().text;
+  EXPECT_EQ(s->head_dim, 4u);
+  EXPECT_FALSE(s->tied);
+  EXPECT_EQ(s->eos_ids, (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(s->windows, (std::vector<uint32_t>{0, 0}));
+}
+
+TEST(Shapes, WhatIsWrongIsNamed) {
+  for (auto [more, field] : std::initializer_list<std::pair<const char*, const char*>>{
+           {R"(,"vocab_size":0)", "vocab_size"},
+           {R"(,"vocab_size":-5)", "vocab_size"},
+           {R"(,"hidden_size":1e30)", "hidden_size"},
+           {R"(,"num_key_value_heads":3)", "num_key_value_heads"},
+           {R"(,"head_dim":7)", "head_dim"},
+           {R"(,"hidden_act":"relu")", "hidden_act"},
+           {R"(,"eos_token_id":32)", "eos_token_id"},
+           {R"(,"eos_token_id":"x")", "eos_token_id"},
+           {R"(,"quantization_config":{})", "quantization_config"},
+           {R"(,"partial_rotary_factor":0.5)", "partial_rotary_factor"},
+           {R"(,"rope_scaling":{"type":"dynamic","factor":2})", "rope_scaling.'rope_type"},
+           {R"(,"rope_scaling":3)", "rope_scaling"},
+           {R"(,"architectures":["GPT2LMHeadModel"])", "architectures"},
+           {R"(,"sliding_window":8,"layer_types":["x","y"])", "layer_types"},
+           {R"(,"vision_config":{"image_size":10,"patch_size":3})", "vision_config"}}) {
+    auto s = parse_shape(config(more));
+    ASSERT_FALSE(bool(s)) << more;
+    EXPECT_NE(s.error().text.find(field), std::string::npos) << s.error().text;
+  }
+  EXPECT_FALSE(bool(parse_shape("")));
+  EXPECT_FALSE(bool(parse_shape("[]")));
+}
+
+TEST(ModelParameters, AreReadAndChecked) {
+  auto o = read_options({{"kv_cache", "64MiB"},
+                         {"threads", "3"},
+                         {"dtype", "float32"},
+                         {"max_running", "700"},
+                         {"prefix_cache", "off"},
+                         {"kernels", "portable"},
+                         {"somebody_elses", "x"}});
+  ASSERT_TRUE(bool(o)) << o.error().text;
+  EXPECT_EQ(o->policy.kv_bytes, size_t(64) << 20);
+  EXPECT_EQ(o->threads, 3u);
+  EXPECT_EQ(o->form, WeightFormat::kF32);
+  EXPECT_FALSE(o->policy.prefix_cache);
+  EXPECT_EQ(o->policy.step_tokens, 700u);  // room for all that run
+  EXPECT_EQ(o->kernels->name, "portable");
+  for (auto [name, value] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"kv_cache", "lots"},
+                                                                  {"threads", "0"},
+                                                                  {"block_size", "24"},
+                                                                  {"dtype", "int8"},
+                                                                  {"prefix_cache", "maybe"},
+                                                                  {"kernels", "avx1024"},
+                                                                  {"max_running", "-1"},
+                                                                  {"step_tokens", "99999999999"}}) {
+    auto bad = read_options({{name, value}});
+    ASSERT_FALSE(bool(bad)) << name;
+    EXPECT_NE(bad.error().text.find(name), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace weir::llm

@@ -1,0 +1,60 @@
+#!/usr/bin/python3
+"""Writes the random models that transformer_test.cc and device_transformer_test.cc compare, one folder each: models.py OUT."""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "reference"))
+import numpy  # noqa: E402
+import torch  # noqa: E402
+from PIL import Image  # noqa: E402
+
+import preprocess  # noqa: E402
+import random_model  # noqa: E402
+import safetensors  # noqa: E402
+
+# name: family, dtype, positions, what config.json says beside the usual
+CASES = {
+    "llama": ("llama", "float32", 40, {}),
+    "llama3": ("llama", "float32", 200, {"tie_word_embeddings": True, "rope_scaling": {
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64}}),
+    "bias": ("llama", "float16", 40, {"attention_bias": True, "mlp_bias": True, "head_dim": 20, "hidden_size": 72,
+                                      "intermediate_size": 100, "vocab_size": 161,
+                                      "rope_scaling": {"type": "linear", "factor": 2.0}}),
+    "mistral": ("mistral", "float32", 220, {"sliding_window": 50, "num_key_value_heads": 1}),
+    "qwen2": ("qwen2", "float32", 150, {"use_sliding_window": True, "sliding_window": 33, "max_window_layers": 1}),
+    "qwen3": ("qwen3", "float32", 150, {"rope_scaling": {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}}),
+    "llama_bf16": ("llama", "bfloat16", 200, {"hidden_size": 128, "intermediate_size": 256, "num_key_value_heads": 4}),
+    "qwen3_bf16": ("qwen3", "bfloat16", 150, {"tie_word_embeddings": True}),
+    "vision": ("llama", "float32", 40, {}),
+}
+
+
+def add_pictures(folder, model, said):
+    """A picture of the vision encoder's size and one that has to be stretched, with what becomes of them."""
+    made = numpy.random.default_rng(1)
+    size = said["vision_config"]["image_size"]
+    expected = {}
+    for name, shape in {"same": (size, size, 3), "other": (23, 37, 3)}.items():
+        image = Image.fromarray(made.integers(0, 256, shape, dtype=numpy.uint8))
+        image.save(os.path.join(folder, name + ".png"))
+        pixels = torch.as_tensor(preprocess.pixels(image, size)).float().reshape(1, 3, size, size)
+        with torch.no_grad():
+            expected[name] = model.visual(pixels)[0]
+    safetensors.save(os.path.join(folder, "pictures.safetensors"), expected)
+
+
+def main():
+    torch.set_num_threads(1)
+    for name, (family, dtype, count, more) in CASES.items():
+        said = random_model.configuration(family, dtype, name == "vision")
+        said.update(more)
+        with torch.no_grad():
+            model = random_model.write(os.path.join(sys.argv[1], name), said, count)
+        if name == "vision":
+            add_pictures(os.path.join(sys.argv[1], name), model, said)
+
+
+if __name__ == "__main__":
+    main()
