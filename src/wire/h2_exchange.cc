@@ -103,7 +103,7 @@ void H2Exchange::recycle() {
   in = {};
   in.cookie = std::move(cookie), in.host = std::move(host);
   reuse(in.cookie), reuse(in.host);
-  collector.clear();
+  request_body.clear();
 
   Fifo<base::Bytes> queue = std::move(out.queue);
   queue.clear();

@@ -10,10 +10,10 @@
 
 #include "base/ticket.h"
 #include "wire/answer_flow.h"
-#include "wire/body.h"
 #include "wire/exchange.h"
 #include "wire/fifo.h"
 #include "wire/guard.h"
+#include "wire/request_body.h"
 
 namespace weir::wire {
 
@@ -26,7 +26,6 @@ class H2Streams {
   virtual void consume(H2Exchange& exchange, size_t n) = 0;
   virtual void expect(H2Exchange& exchange, size_t n) = 0;
   virtual void released(H2Exchange& exchange) = 0;  // the last Ticket came back
-  virtual void tick_soon() = 0;
   virtual base::Time now() const = 0;
   virtual base::MemoryLedger* memory() const = 0;  // or null
 
@@ -34,7 +33,7 @@ class H2Streams {
   ~H2Streams() = default;
 };
 
-class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticketed, public BodyMemory::Body {
+class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticketed {
  public:
   void head(Response response) override;
   void body(base::Bytes piece) override;
@@ -76,11 +75,10 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
     HeaderBudget budget;
     std::string cookie, host;  // crumbs joined; the Host field
     bool grpc = false, coded = false, expects_continue = false;
-    bool no_memory = false;                // for the head: it is not all there
-    bool ended = false;                    // END_STREAM has arrived
-    bool discard = false;                  // nobody wants the body (any more)
-    bool stalled = false;                  // the collector waits for a slab
-    std::optional<BodyMemory::Loss> lost;  // of the body's memory, since the last tick()
+    bool no_memory = false;  // for the head: it is not all there
+    bool ended = false;      // END_STREAM has arrived
+    bool discard = false;    // nobody wants the body (any more)
+    bool stalled = false;    // the collector waits for a slab
     BodyPlan plan = BodyPlan::kWhole;
     uint64_t limit = 0;
     size_t unconsumed = 0;  // flow control that the peer has not got back
@@ -88,7 +86,7 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
     RateFloor floor;
     base::Time moved = base::kNever;  // last byte of a body, either way
   } in;
-  BodyCollector collector;
+  RequestBody request_body;  // the request's, where the plan is to have it whole
 
   struct Out {
     Response response;
@@ -120,14 +118,6 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
   uint64_t charged = 0;  // bytes of the head, and of what was kept of heads before, in the session's heads_
 
  private:
-  // BodyMemory::Body
-  void memory_came() override { streams_->tick_soon(); }
-  void memory_lost(BodyMemory::Loss why) override {
-    in.lost = why;
-    streams_->tick_soon();
-  }
-  uint64_t memory_held() const override { return collector.reserved(); }
-
   H2Streams* streams_ = nullptr;
   int32_t stream_ = 0;
   size_t fields_kept_ = 0;  // the most bytes of fields that there have been

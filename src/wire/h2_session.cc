@@ -1,122 +1,257 @@
-// The library's session and its callbacks. Each callback finds its H2 and goes there.
 #include "wire/h2_session.h"
 
 #include <algorithm>
-#include <array>
-#include <exception>
-#include <new>
 #include <utility>
 
-#include "base/log.h"
-
 namespace weir::wire {
+namespace {
 
-// The library is C: nothing may be thrown through it. A lack of memory ends the connection, as what the library itself
-// lacks memory for does.
-struct H2Callbacks {
-  template <class Work>
-  static auto guarded(void* user, Work work) -> decltype(work(std::declval<H2&>())) {
-    try {
-      return work(self(user));
-    } catch (const std::bad_alloc&) {
-      self(user).condemn(reason::kOverload, H2Error::kInternal, "out of memory");
-      return NGHTTP2_ERR_CALLBACK_FAILURE;
-    } catch (const std::exception& e) {
-      base::log::error("a connection ends by an exception", {{"what", e.what()}});
-      self(user).condemn(reason::kOverload, H2Error::kInternal, "cannot go on");
-      return NGHTTP2_ERR_CALLBACK_FAILURE;
-    }
-  }
-  static H2& self(void* user) { return *static_cast<H2*>(user); }
-  static std::string_view text(const uint8_t* at, size_t n) { return {reinterpret_cast<const char*>(at), n}; }
-  static H2Exchange& exchange(nghttp2_data_source* source) { return *static_cast<H2Exchange*>(source->ptr); }
+constexpr size_t kPreface = 24;  // "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+constexpr base::Duration kLastFlush = std::chrono::seconds(1);
+constexpr base::Duration kH2ShortIdle = std::chrono::seconds(2);  // where memory is short
 
-  static int begin_headers(nghttp2_session*, const nghttp2_frame* frame, void* user) {
-    return guarded(user, [&](H2& h2) { return h2.on_begin_headers(*frame); });
-  }
-  static int header(nghttp2_session*, const nghttp2_frame*, const uint8_t* name, size_t name_size, const uint8_t* value,
-                    size_t value_size, uint8_t, void* user) {
-    return guarded(user, [&](H2& h2) { return h2.on_header(text(name, name_size), text(value, value_size)); });
-  }
-  static int frame_received(nghttp2_session*, const nghttp2_frame* frame, void* user) {
-    return guarded(user, [&](H2& h2) { return h2.on_frame(*frame); });
-  }
-  static int data(nghttp2_session*, uint8_t, int32_t stream, const uint8_t* at, size_t n, void* user) {
-    return guarded(user, [&](H2& h2) { return h2.on_data(stream, std::as_bytes(std::span(at, n))); });
-  }
-  static int stream_close(nghttp2_session*, int32_t stream, uint32_t, void* user) {
-    return guarded(user, [&](H2& h2) { return h2.on_stream_close(stream); });
-  }
-  static int invalid_frame(nghttp2_session*, const nghttp2_frame*, int lib_error, void* user) {
-    return guarded(user, [&](H2& h2) { return h2.on_invalid_frame(lib_error); });
-  }
-  static int frame_sent(nghttp2_session*, const nghttp2_frame* frame, void* user) {
-    return guarded(user, [&](H2& h2) { return h2.on_frame_sent(*frame); });
-  }
-  static int frame_not_sent(nghttp2_session*, const nghttp2_frame* frame, int, void* user) {
-    return guarded(user, [&](H2& h2) { return h2.on_frame_not_sent(*frame); });
-  }
-  static int send_data(nghttp2_session*, nghttp2_frame*, const uint8_t* head, size_t n, nghttp2_data_source* source,
-                       void* user) {
-    return guarded(user, [&](H2& h2) { return h2.send_body(exchange(source), head, n); });
-  }
-  static ssize_t frame_size(nghttp2_session*, uint8_t, int32_t stream, int32_t, int32_t, uint32_t max, void* user) {
-    return self(user).frame_size(stream, max);
-  }
+}  // namespace
 
-  static void set(nghttp2_session_callbacks* to) {
-    nghttp2_session_callbacks_set_on_begin_headers_callback(to, begin_headers);
-    nghttp2_session_callbacks_set_on_header_callback(to, header);
-    nghttp2_session_callbacks_set_on_frame_recv_callback(to, frame_received);
-    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(to, data);
-    nghttp2_session_callbacks_set_on_stream_close_callback(to, stream_close);
-    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(to, invalid_frame);
-    nghttp2_session_callbacks_set_on_frame_send_callback(to, frame_sent);
-    nghttp2_session_callbacks_set_on_frame_not_send_callback(to, frame_not_sent);
-    nghttp2_session_callbacks_set_send_data_callback(to, send_data);
-    nghttp2_session_callbacks_set_data_source_read_length_callback(to, frame_size);
-  }
-};
-
-void H2::start() {
-  nghttp2_session_callbacks* callbacks = nullptr;
-  nghttp2_option* options = nullptr;
-  if (nghttp2_session_callbacks_new(&callbacks) != 0 || nghttp2_option_new(&options) != 0) throw std::bad_alloc();
-  H2Callbacks::set(callbacks);
-  nghttp2_option_set_no_auto_window_update(options, 1);
-  nghttp2_option_set_no_closed_streams(options, 1);
-  nghttp2_option_set_max_outbound_ack(options, limits_.max_outbound_control);
-  int rv = nghttp2_session_server_new2(&session_, callbacks, this, options);
-  nghttp2_option_del(options);
-  nghttp2_session_callbacks_del(callbacks);
-  if (rv != 0) throw std::bad_alloc();
-
-  // What the RFC allows, whatever was configured: a SETTINGS frame that the library refuses would never be sent.
-  uint32_t window = std::clamp(limits_.stream_window, 1u, uint32_t(NGHTTP2_MAX_WINDOW_SIZE));
-  uint32_t max_frame = std::clamp(limits_.max_frame, 1u << 14, (1u << 24) - 1);
-  const std::array<nghttp2_settings_entry, 6> settings{{
-      {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, limits_.streams},
-      {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, window},
-      {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, max_frame},
-      {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, limits_.header_bytes},
-      {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
-      {NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1},
-  }};
-  nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), settings.size());
+H2Session::H2Session(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
+    : connection_(env, wire, peer),
+      streams_(connection_),
+      receiver_(connection_, streams_),
+      sender_(connection_, streams_),
+      parts_{connection_, receiver_, sender_},
+      walker_(kPreface),
+      opened_(connection_.now) {
+  connection_.session = open_h2_session(parts_);
   fit_window();
 }
 
-// What a connection may send ahead of us: less where memory is short, so that what comes is what is worked on.
-void H2::fit_window() {
-  constexpr auto kLeast = uint32_t(NGHTTP2_INITIAL_CONNECTION_WINDOW_SIZE), kMost = uint32_t(NGHTTP2_MAX_WINDOW_SIZE);
-  uint32_t window = overloaded(base::Overload::kShrink) ? kLeast : std::clamp(limits_.conn_window, kLeast, kMost);
-  if (window == std::exchange(window_, window)) return;
-  nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, int32_t(window));
-  if (inside_ == Inside::kNothing && nghttp2_session_want_write(session_)) wire_.output_ready();
+H2Session::~H2Session() { closed(); }
+
+void H2Session::feed(std::span<const std::byte> bytes) {
+  if (connection_.dead || eof_) return;
+  if (!stash_.empty()) {
+    stash_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return;
+  }
+  size_t used = digest(bytes);
+  if (used < bytes.size()) {
+    stash_.assign(reinterpret_cast<const char*>(bytes.data()) + used, bytes.size() - used);
+    connection_.wire.output_ready();
+  }
+  streams_.settle();
 }
 
-H2Exchange* H2::exchange_of(int32_t stream) const {
-  return static_cast<H2Exchange*>(nghttp2_session_get_stream_user_data(session_, stream));
+// One helping: as much as may start within one read. Returns what it used.
+size_t H2Session::digest(std::span<const std::byte> bytes) {
+  connection_.now = helped_ = connection_.wire.now();
+  connection_.inflating.enter(connection_.now);
+  size_t used = admit(bytes);
+  if (!connection_.guard.verdict()) receive(bytes.first(used));
+  if (connection_.guard.verdict()) die();
+  return connection_.dead ? bytes.size() : used;
+}
+
+size_t H2Session::admit(std::span<const std::byte> bytes) {
+  connection_.guard.new_read();
+  size_t at = 0;
+  bool found = false;
+  while (at < bytes.size()) {
+    at += walker_.walk(bytes.data() + at, bytes.size() - at, found);
+    if (!found) continue;
+    if (!connection_.guard.frame(walker_.head(), connection_.now)) break;
+    if (Verdict broken = rules_.check(walker_.head())) {
+      connection_.guard.condemn(broken);
+      break;
+    }
+    if (connection_.guard.enough()) break;
+  }
+  if (!walker_.inside())
+    inside_since_ = base::kNever;
+  else if (inside_since_ == base::kNever)
+    inside_since_ = connection_.now;
+  return at;
+}
+
+void H2Session::receive(std::span<const std::byte> bytes) {
+  connection_.in_library = true;
+  ssize_t n =
+      nghttp2_session_mem_recv(connection_.session, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  connection_.in_library = false;
+  if (n >= 0) return;
+  switch (n) {
+    case NGHTTP2_ERR_BAD_CLIENT_MAGIC:
+      return connection_.condemn(reason::kPreface, H2Error::kProtocol, "bad connection preface");
+    case NGHTTP2_ERR_FLOODED:
+      return connection_.condemn(reason::kH2Outbound, H2Error::kEnhanceYourCalm, "too many unread answers");
+    case NGHTTP2_ERR_TOO_MANY_CONTINUATIONS:
+      return connection_.condemn(reason::kH2Continuation, H2Error::kEnhanceYourCalm, "too many CONTINUATION frames");
+    default:  // keeps an earlier verdict, if a callback left one
+      return connection_.condemn(reason::kParse, H2Error::kInternal, "cannot go on");
+  }
+}
+
+// One helping in each turn of the loop, so that others have theirs. False: not in this turn.
+bool H2Session::digest_stash() {
+  if (helped_ == connection_.wire.now()) {
+    connection_.wire.tick_next_turn();
+    return false;
+  }
+  std::string rest = std::move(stash_);
+  stash_.clear();
+  size_t used = digest(std::as_bytes(std::span(rest)));
+  if (connection_.dead) return true;
+  rest.erase(0, used);
+  stash_ = std::move(rest);
+  if (!stash_.empty()) connection_.wire.output_ready();
+  return true;
+}
+
+// The verdict is carried out: GOAWAY, what is in the output already, the end. The library is not asked any more, so
+// that it may be in any state.
+void H2Session::die() {
+  if (connection_.dead) return;
+  connection_.dead = true;
+  dead_at_ = connection_.now;
+  stash_.clear();
+  streams_.close_unfinished();
+  if (connection_.rejected) return;  // the library's own GOAWAY is in the output
+  connection_.rejected = true;
+  const Verdict& v = connection_.guard.verdict();
+  connection_.env.intake.rejected(v.reason, connection_.peer);
+  sender_.send_goaway(v);
+}
+
+bool H2Session::finished() const {
+  if (connection_.dead) return true;
+  if (!stash_.empty() || streams_.has_touched()) return false;
+  return connection_.session_over() ||
+         (eof_ && streams_.serving() == 0 && !nghttp2_session_want_write(connection_.session));
+}
+
+// The peer's sending side is closed: what it has asked for completely is still answered.
+void H2Session::eof() {
+  if (connection_.dead) return;
+  connection_.now = connection_.wire.now();
+  eof_ = true;
+  for (; !stash_.empty() && !connection_.dead; digest_stash()) helped_ = base::kNever;
+  for (auto& x : streams_.live())
+    if (!x->in.ended && !x->out.finished) x->reset(Reset::kCancel);
+}
+
+void H2Session::closed() {
+  if (!connection_.session) return;
+  connection_.now = connection_.wire.now();
+  connection_.dead = true;
+  stash_.clear();
+  sender_.drop_output();
+  streams_.close_all();
+  nghttp2_session_del(std::exchange(connection_.session, nullptr));
+  streams_.release_all();
+}
+
+size_t H2Session::pending(std::span<iovec> out) {
+  H2Output& output = sender_.output();
+  if (!connection_.dead) {
+    sender_.fill();
+    while (output.empty() && !stash_.empty() && !connection_.dead && digest_stash())
+      if (!connection_.dead) sender_.fill();
+    if (connection_.guard.verdict()) die();
+    if (connection_.session_over()) streams_.close_unfinished();
+    if (output.empty()) streams_.settle();
+  }
+  return output.gather(out);
+}
+
+void H2Session::consumed(size_t n) {
+  connection_.now = connection_.wire.now();
+  sender_.consumed(n);
+  if (!connection_.dead && !stash_.empty()) digest_stash();
+  streams_.settle();
+  if (connection_.dead) return;
+  // The library may have more: what waited for room in the output, or answers to the stash.
+  if (streams_.has_touched() || nghttp2_session_want_write(connection_.session)) connection_.wire.output_ready();
+}
+
+void H2Session::drain(Drain step) {
+  if (connection_.dead) return;
+  if (step == Drain::kAnnounce)
+    nghttp2_submit_shutdown_notice(connection_.session);
+  else
+    nghttp2_submit_goaway(connection_.session, NGHTTP2_FLAG_NONE,
+                          nghttp2_session_get_last_proc_stream_id(connection_.session), NGHTTP2_NO_ERROR, nullptr, 0);
+  connection_.wire.output_ready();
+}
+
+void H2Session::tick(base::Time now) {
+  connection_.now = now;
+  connection_.inflating = {.turn = now};
+  helped_ = base::kNever;
+  if (connection_.dead) {
+    if (connection_.session && now - dead_at_ >= kLastFlush) sender_.drop_output();
+    return streams_.settle();
+  }
+  check_connection();
+  for (size_t i = 0; i < streams_.live().size(); ++i) {
+    H2Exchange& x = *streams_.live()[i];
+    sender_.check_unread(x);
+    if (!x.over && receiver_.check(x)) sender_.check(x);
+  }
+  if (connection_.guard.verdict()) {
+    die();
+    connection_.wire.output_ready();
+  }
+  streams_.settle();
+}
+
+void H2Session::check_connection() {
+  connection_.guard.check(connection_.now);
+  if (inside_since_ != base::kNever && connection_.now - inside_since_ >= connection_.limits.head)
+    connection_.condemn(reason::kSlowHeader, H2Error::kEnhanceYourCalm, "frame too slow");
+  if (connection_.memory) connection_.memory->look();
+  fit_window();
+  if (sender_.check_socket()) {
+    die();
+    sender_.drop_output();  // nobody reads the GOAWAY either
+  }
+  send_away();
+  check_idle();
+}
+
+// A connection without requests gives memory back, and ends after a while.
+void H2Session::check_idle() {
+  if (!streams_.live().empty() || connection_.dead) return;
+  streams_.drop_spares();
+  sender_.output().shrink();
+  base::Duration most = connection_.limits.idle;
+  if (connection_.overloaded(base::Overload::kClose)) most = std::min(most, kH2ShortIdle);
+  if (connection_.now - streams_.idle_since() < most) return;
+  nghttp2_session_terminate_session(connection_.session, NGHTTP2_NO_ERROR);
+  connection_.wire.output_ready();
+}
+
+// What a connection may send ahead of us: less where memory is short, so that what comes is what is worked on.
+void H2Session::fit_window() {
+  constexpr auto kLeast = uint32_t(NGHTTP2_INITIAL_CONNECTION_WINDOW_SIZE), kMost = uint32_t(NGHTTP2_MAX_WINDOW_SIZE);
+  uint32_t window = kLeast;
+  if (!connection_.overloaded(base::Overload::kShrink))
+    window = std::clamp(connection_.limits.conn_window, kLeast, kMost);
+  if (window == std::exchange(window_, window)) return;
+  nghttp2_session_set_local_window_size(connection_.session, NGHTTP2_FLAG_NONE, 0, int32_t(window));
+  connection_.flush_later();
+}
+
+// Where memory is short a busy connection is told to go, as it is in a drain, and ends with its last answer. A young
+// one stays: its client would come again at once.
+void H2Session::send_away() {
+  if (connection_.dead || away_ == Drain::kRefuse) return;
+  if (!away_ && (!connection_.overloaded(base::Overload::kClose) ||
+                 connection_.now - opened_ < connection_.limits.grace || streams_.live().empty()))
+    return;
+  away_ = away_ ? Drain::kRefuse : Drain::kAnnounce;
+  drain(*away_);
+}
+
+std::unique_ptr<Codec> make_h2(const CodecEnv& env, Wire& wire, const PeerInfo& peer) {
+  return std::make_unique<H2Session>(env, wire, peer);
 }
 
 }  // namespace weir::wire

@@ -1,0 +1,56 @@
+// H2Receiver: from the frames of one HTTP/2 connection to Exchanges: heads, bodies, flow control of what is received.
+//
+// The on_… functions are called by libnghttp2 inside H2Session's call of it; NGHTTP2_ERR_CALLBACK_FAILURE means that
+// there is a verdict with the Guard. Services may be called from here; what they answer is kept in their Exchange.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <nghttp2/nghttp2.h>
+
+#include "wire/h2_connection.h"
+#include "wire/h2_stream_table.h"
+
+namespace weir::wire {
+
+class H2Receiver {
+ public:
+  H2Receiver(H2Connection& connection, H2StreamTable& streams) : connection_(connection), streams_(streams) {}
+
+  int on_begin_headers(const nghttp2_frame& frame);
+  int on_header(std::string_view name, std::string_view value);
+  int on_frame(const nghttp2_frame& frame);
+  int on_data(int32_t stream, std::span<const std::byte> piece);
+  int on_stream_close(int32_t stream);
+  int on_invalid_frame(int lib_error);
+
+  // From tick(): bodies that wait for memory, have lost it, or come too slowly. False: the stream was reset.
+  bool check(H2Exchange& x);
+
+ private:
+  void pseudo_field(Request& request, std::string_view name, std::string_view value);
+  void field(H2Exchange& x, std::string_view name, std::string_view value);
+  void stream_was_reset(H2Exchange& x);
+  void begin_request(H2Exchange& x);
+  bool take_head(H2Exchange& x);
+  bool take_authority(H2Exchange& x);
+  void reject(H2Exchange& x, int status, std::string_view reason, std::string_view text);
+  void plan_body(H2Exchange& x, Plan plan);
+  bool collect_body(H2Exchange& x, uint64_t limit);
+  void send_continue(H2Exchange& x);
+  void request_end(H2Exchange& x);
+  void collected(H2Exchange& x, RequestBody::State state);
+  void settle_lost(H2Exchange& x);
+  void refuse(H2Exchange& x, int status, std::string_view reason, std::string_view text);
+
+  H2Connection& connection_;
+  H2StreamTable& streams_;
+  H2Exchange* heading_ = nullptr;  // whose fields are arriving
+  bool trailers_ = false;          // they are trailers
+  HeaderBudget nobodys_;           // fields of a stream that has no Exchange
+};
+
+}  // namespace weir::wire

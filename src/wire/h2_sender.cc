@@ -1,0 +1,313 @@
+#include "wire/h2_sender.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "wire/date.h"
+#include "wire/h2_callbacks.h"
+
+namespace weir::wire {
+namespace {
+
+constexpr size_t kOutputTarget = 256 << 10;  // gathered ahead of the socket; more waits in its streams, for fairness
+constexpr size_t kCopyBelow = 4096;          // smaller pieces are cheaper to copy than to point at
+constexpr size_t kFrame = 16 << 10, kLargeFrame = 64 << 10;
+constexpr base::Duration kUnread = std::chrono::seconds(1);
+constexpr size_t kSocketIsSlow = 64 << 10;  // unwritten output above which the socket, not a window, holds streams up
+
+uint32_t code_of(Reset why) {
+  switch (why) {
+    case Reset::kCancel: return NGHTTP2_CANCEL;
+    case Reset::kInternal: return NGHTTP2_INTERNAL_ERROR;
+    case Reset::kRefused: return NGHTTP2_REFUSED_STREAM;
+    case Reset::kNoError: return NGHTTP2_NO_ERROR;
+  }
+  return NGHTTP2_INTERNAL_ERROR;
+}
+
+// RFC 9113 §8.2.2: about the connection, so of no use in a stream.
+bool connection_specific(std::string_view name) {
+  switch (name.empty() ? 0 : name[0]) {
+    case 'c': return name == "connection";
+    case 'k': return name == "keep-alive";
+    case 'p': return name == "proxy-connection";
+    case 't': return name == "transfer-encoding";
+    case 'u': return name == "upgrade";
+  }
+  return false;
+}
+
+// Neither is copied by the library: both live in the Exchange until its stream is gone.
+nghttp2_nv nv_of(std::string_view name, std::string_view value) {
+  auto bytes = [](std::string_view text) { return reinterpret_cast<uint8_t*>(const_cast<char*>(text.data())); };
+  return {bytes(name), bytes(value), name.size(), value.size(),
+          NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+}
+
+}  // namespace
+
+void H2Sender::fill() {
+  connection_.in_library = true;
+  submit_touched();
+  // After its last GOAWAY the library would still give what it has queued.
+  while (output_.size() < kOutputTarget && !(goaway_sent_ && connection_.session_over())) {
+    const uint8_t* at = nullptr;
+    ssize_t n = nghttp2_session_mem_send(connection_.session, &at);
+    if (n > 0) output_.copy(at, size_t(n));
+    if (ending_) mark(*std::exchange(ending_, nullptr), 0, true);
+    if (n < 0) connection_.condemn(reason::kParse, H2Error::kInternal, "cannot send");
+    if (n <= 0) break;
+  }
+  connection_.in_library = false;
+}
+
+void H2Sender::submit_touched() {
+  auto& touched = streams_.touched();
+  for (size_t i = 0; i < touched.size(); ++i) {
+    H2Exchange& x = *touched[i];
+    x.touched = false;
+    if (!x.open_stream || x.over) {
+      streams_.sweep_later(x);
+    } else if (x.out.reset) {
+      x.asked_reset = true;
+      connection_.reset_stream(x.stream(), code_of(*x.out.reset));
+    } else if (x.out.started && !x.out.submitted) {
+      submit_head(x);
+    } else {
+      nghttp2_session_resume_data(connection_.session, x.stream());  // an error says that it had not been deferred
+    }
+  }
+  touched.clear();
+}
+
+void H2Sender::add_fields(const Fields& fields) {
+  for (size_t i = 0; i < fields.size(); ++i) {
+    auto [name, value] = fields[i];
+    if (!connection_specific(name)) nva_.push_back(nv_of(name, value));
+  }
+}
+
+void H2Sender::submit_head(H2Exchange& x) {
+  x.out.submitted = true;
+  nva_.clear();
+  nva_.push_back(nv_of(":status", {x.out.status.data(), x.out.status.size()}));
+  // gRPC's clients do without: its bytes are saved.
+  if (connection_.env.date && !x.in.grpc) nva_.push_back(nv_of("date", connection_.env.date->value()));
+  add_fields(x.out.response.fields);
+  add_fields(x.extra_fields());
+  bool bare = x.out.ended && x.out.queued == 0 && x.out.trailers.size() == 0;
+  if (!bare && (!x.out.ended || x.out.queued > kLargeFrame)) {
+    nghttp2_extpri share{NGHTTP2_EXTPRI_DEFAULT_URGENCY, 1};  // takes turns with the others
+    nghttp2_session_change_extpri_stream_priority(connection_.session, x.stream(), &share, 1);
+  }
+  nghttp2_data_provider body = body_provider(x);
+  nghttp2_submit_response(connection_.session, x.stream(), nva_.data(), nva_.size(), bare ? nullptr : &body);
+}
+
+ssize_t H2Sender::frame_size(int32_t stream, uint32_t max_frame) const {
+  const H2Exchange* x = connection_.exchange_of(stream);
+  size_t want = x && x->out.queued > kFrame ? std::min(x->out.queued, kLargeFrame) : kFrame;
+  return ssize_t(std::min<size_t>(want, max_frame));
+}
+
+ssize_t H2Sender::read_body(H2Exchange& x, size_t max, uint32_t& flags) {
+  size_t n = std::min(max, x.out.queued);
+  if (n == 0 && !x.out.ended) return NGHTTP2_ERR_DEFERRED;
+  flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+  if (!x.out.ended || n < x.out.queued) return ssize_t(n);
+  flags |= NGHTTP2_DATA_FLAG_EOF;
+  if (x.out.trailers.size() == 0) return ssize_t(n);
+  flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
+  nva_.clear();
+  add_fields(x.out.trailers);
+  nghttp2_submit_trailer(connection_.session, x.stream(), nva_.data(), nva_.size());
+  return ssize_t(n);
+}
+
+int H2Sender::send_body(H2Exchange& x, const uint8_t* head, size_t n) {
+  constexpr size_t kFrameHead = 9;
+  output_.copy(head, kFrameHead);
+  auto& out = x.out;
+  for (size_t left = n; left > 0;) {
+    base::Bytes& front = out.queue.front();
+    size_t part = std::min(left, front.size() - out.front_at);
+    if (part < kCopyBelow)
+      output_.copy(front.data() + out.front_at, part);
+    else
+      output_.refer(front.slice(out.front_at, part));
+    out.front_at += part;
+    left -= part;
+    if (out.front_at < front.size()) continue;
+    out.queue.pop();
+    out.front_at = 0;
+  }
+  out.queued -= n;
+  out.floor.add(n);
+  x.in.moved = connection_.now;
+  mark(x, n, false);
+  return output_.size() < kOutputTarget ? 0 : NGHTTP2_ERR_PAUSE;  // else the library goes on as long as there is DATA
+}
+
+int H2Sender::on_frame_sent(const nghttp2_frame& frame) {
+  const nghttp2_frame_hd& hd = frame.hd;
+  connection_.guard.sent({uint32_t(hd.length), H2Frame(hd.type), hd.flags, hd.stream_id, false});
+  switch (hd.type) {
+    case NGHTTP2_DATA:
+    case NGHTTP2_HEADERS:
+      if (hd.flags & NGHTTP2_FLAG_END_STREAM) end_stream_sent(hd);
+      break;
+    case NGHTTP2_RST_STREAM: reset_sent(hd.stream_id, frame.rst_stream.error_code); break;
+    case NGHTTP2_GOAWAY: goaway_sent(frame.goaway.error_code); break;
+  }
+  return 0;
+}
+
+void H2Sender::end_stream_sent(const nghttp2_frame_hd& head) {
+  H2Exchange* x = connection_.exchange_of(head.stream_id);
+  if (!x) return;
+  x->out.finished = true;
+  // DATA is in the output by now; of another frame the library has not yet given us the bytes.
+  if (head.type == NGHTTP2_DATA)
+    mark(*x, 0, true);
+  else
+    ending_ = x;
+  x->out.finished_at = connection_.now;
+  check_unread(*x);
+}
+
+void H2Sender::reset_sent(int32_t stream, uint32_t code) {
+  H2Exchange* x = connection_.exchange_of(stream);
+  if (x && x->asked_reset) return;
+  // The peer cannot know how much of its work still runs here, nor, before its ACK, how many streams it may open.
+  if (code == NGHTTP2_REFUSED_STREAM) return;
+  if (connection_.owed_resets > 0)
+    --connection_.owed_resets;  // counted when the frame that caused it came
+  else
+    connection_.guard.glitch(connection_.now);
+}
+
+void H2Sender::goaway_sent(uint32_t code) {
+  goaway_sent_ = true;
+  if (code == NGHTTP2_NO_ERROR || connection_.rejected) return;
+  connection_.rejected = true;  // the library's own verdict
+  connection_.env.intake.rejected(reason::kParse, connection_.peer);
+}
+
+// A head that cannot be sent (too large for the library) must not leave its stream hanging.
+int H2Sender::on_frame_not_sent(const nghttp2_frame& frame) {
+  H2Exchange* x = frame.hd.type == NGHTTP2_HEADERS ? connection_.exchange_of(frame.hd.stream_id) : nullptr;
+  if (!x || !x->open_stream || x->asked_reset) return 0;
+  x->asked_reset = true;
+  connection_.reset_stream(frame.hd.stream_id, NGHTTP2_INTERNAL_ERROR);
+  return 0;
+}
+
+void H2Sender::mark(H2Exchange& x, size_t bytes, bool end) {
+  if (!marks_.empty() && marks_.back().exchange == &x) {  // nothing of another stream lies between
+    Mark& last = marks_.back();
+    last.at = output_.put();
+    last.bytes += bytes;
+    last.end = end;
+    return;
+  }
+  ++x.marks;
+  marks_.push({output_.put(), &x, bytes, end});
+}
+
+// What the socket has taken, stream by stream.
+void H2Sender::pass_marks() {
+  while (!marks_.empty() && marks_.front().at <= output_.taken()) {
+    Mark mark = marks_.front();
+    marks_.pop();
+    --mark.exchange->marks;
+    if (!mark.exchange->over) pass_mark(mark);
+    if (mark.exchange->over) streams_.sweep_later(*mark.exchange);
+  }
+}
+
+void H2Sender::pass_mark(const Mark& mark) {
+  H2Exchange& x = *mark.exchange;
+  x.out.backlog -= mark.bytes;
+  x.out.small.fit(x.out.backlog);
+  if (mark.end) {
+    streams_.close(x, true);
+  } else if (x.out.above && x.out.backlog < Exchange::kLowWater) {
+    x.out.above = false;
+    streams_.notify_drain(x);
+  }
+}
+
+void H2Sender::consumed(size_t n) {
+  output_.consumed(n);
+  drain_floor_.add(n);
+  if (output_.empty()) {
+    connection_.guard.drained();
+  } else if (output_.taken() >= control_mark_) {  // the output of a long download is never empty
+    connection_.guard.passed();
+    control_mark_ = output_.put();
+  }
+  pass_marks();
+}
+
+void H2Sender::drop_output() {
+  output_.clear();
+  while (!marks_.empty()) {
+    H2Exchange& x = *marks_.front().exchange;
+    marks_.pop();
+    --x.marks;
+    streams_.close(x, false);
+    streams_.sweep_later(x);
+  }
+}
+
+// RFC 9113 §6.8: last stream id, error code, debug data. The library is not asked: it may be in any state.
+void H2Sender::send_goaway(const Verdict& verdict) {
+  uint32_t length = uint32_t(8 + verdict.text.size());
+  uint32_t last = uint32_t(nghttp2_session_get_last_proc_stream_id(connection_.session));
+  std::array<uint8_t, 17> goaway{uint8_t(length >> 16), uint8_t(length >> 8), uint8_t(length), NGHTTP2_GOAWAY};
+  for (int i = 0; i < 4; ++i) {
+    goaway[9 + i] = uint8_t(last >> (24 - 8 * i));
+    goaway[13 + i] = uint8_t(uint32_t(verdict.code) >> (24 - 8 * i));
+  }
+  output_.copy(goaway.data(), goaway.size());
+  output_.copy(verdict.text.data(), verdict.text.size());
+}
+
+// The answer is out, but the request has not ended. RFC 9113 §8.1 lets us say that the rest is not wanted, but some
+// clients (curl 7.88) then forget the answer too if they have not sent all of a body yet. So a small one may come: what
+// fits the stream's window, for a moment. A call of gRPC is over for its client only when the reset has come.
+void H2Sender::check_unread(H2Exchange& x) {
+  bool unread = x.open_stream && x.out.finished && !x.in.ended && !x.asked_reset;
+  if (!unread || (!x.in.grpc && connection_.now - x.out.finished_at < kUnread)) return;
+  x.asked_reset = true;
+  connection_.reset_stream(x.stream(), NGHTTP2_NO_ERROR);
+  connection_.wire.output_ready();
+}
+
+void H2Sender::check(H2Exchange& x) {
+  if (x.out.queued > 0 && x.out.submitted && output_.size() < kSocketIsSlow)
+    x.out.floor.start(connection_.now);
+  else
+    x.out.floor.stop();
+  DrainFloor floor = drain_floor(connection_.limits, held_for_answer(x), connection_.env.slabs);
+  if (x.out.floor.below(connection_.now, floor.rate, floor.grace)) streams_.cut_off(x, reason::kSlowRead);
+}
+
+// The socket answers for all that the streams hold.
+bool H2Sender::check_socket() {
+  if (output_.empty()) {
+    drain_floor_.stop();
+    return false;
+  }
+  drain_floor_.start(connection_.now);
+  uint64_t held = 0;
+  for (auto& x : streams_.live())
+    if (!x->over) held += held_for_answer(*x);
+  DrainFloor floor = drain_floor(connection_.limits, held, connection_.env.slabs);
+  if (!drain_floor_.below(connection_.now, floor.rate, floor.grace)) return false;
+  connection_.condemn(reason::kSlowRead, H2Error::kEnhanceYourCalm, "output not read");
+  return true;
+}
+
+}  // namespace weir::wire

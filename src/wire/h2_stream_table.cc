@@ -1,0 +1,167 @@
+#include "wire/h2_stream_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "wire/body_memory.h"
+#include "wire/service_guard.h"
+
+namespace weir::wire {
+namespace {
+
+constexpr uint64_t kTables = 2 * 4096;  // of HPACK, each way (RFC 7541 §4.2), as we announce them
+constexpr size_t kWorkPerStream = 2;    // live work : streams that may be open
+
+}  // namespace
+
+H2StreamTable::H2StreamTable(H2Connection& connection)
+    : connection_(connection),
+      heads_(connection.memory, base::MemoryKind::kInput, kTables,
+             owner_of_heads(connection.env.bodies, connection.peer.client.get())),
+      idle_since_(connection.now) {}
+
+void H2StreamTable::touch(H2Exchange& x) {
+  if (!x.touched) {
+    x.touched = true;
+    touched_.push_back(&x);
+  }
+  if (!connection_.in_library) connection_.wire.output_ready();
+}
+
+void H2StreamTable::consume(H2Exchange& x, size_t n) {
+  n = std::min(n, x.in.unconsumed);
+  if (n == 0 || !connection_.session) return;
+  x.in.unconsumed -= n;
+  nghttp2_session_consume(connection_.session, x.stream(), n);
+  connection_.flush_later();
+}
+
+// A tensor on a long way would else be held to one window per round trip. What has its memory is consumed as it comes,
+// so a wide window keeps nobody else from the connection's; that one bounds what a connection can make us keep.
+void H2StreamTable::expect(H2Exchange& x, size_t n) {
+  const Limits& limits = connection_.limits;
+  bool wide = n > limits.stream_window && !connection_.overloaded(base::Overload::kShrink);
+  if (!connection_.session || (!wide && !x.in.wide)) return;
+  x.in.wide = wide;
+  size_t window = wide ? std::min<size_t>(n, std::max(limits.conn_window, limits.stream_window)) : limits.stream_window;
+  window = std::min(window, size_t(NGHTTP2_MAX_WINDOW_SIZE));
+  nghttp2_session_set_local_window_size(connection_.session, NGHTTP2_FLAG_NONE, x.stream(), int32_t(window));
+  connection_.flush_later();
+}
+
+// Open streams are bounded by what we have announced, also before the peer has acknowledged it. Work that was reset but
+// still runs has room beside them, for the peer cannot know of it; that room bounds what rapid resets leave at work.
+bool H2StreamTable::full() {
+  const size_t streams = connection_.limits.streams;
+  if (live_.size() < streams) return false;
+  settle();  // the peer counts a stream as closed from its reset on, so it may reuse the place within one read
+  auto open = [](const auto& x) { return x->open_stream; };
+  auto working = [](const auto& x) { return !x->closed || x->tickets() > 0; };
+  return size_t(std::count_if(live_.begin(), live_.end(), open)) >= streams ||
+         size_t(std::count_if(live_.begin(), live_.end(), working)) >= streams * kWorkPerStream;
+}
+
+H2Exchange& H2StreamTable::open(int32_t stream) {
+  if (spare_.empty()) spare_.push_back(std::make_unique<H2Exchange>());
+  H2Exchange& x = *live_.emplace_back(std::move(spare_.back()));
+  spare_.pop_back();
+  x.index = live_.size() - 1;
+  ++serving_;
+  x.open(*this, stream, connection_.peer);
+  if (x.charged == 0) charge_head(x, H2Exchange::kOwnCost);
+  nghttp2_session_set_stream_user_data(connection_.session, stream, &x);
+  return x;
+}
+
+bool H2StreamTable::charge_head(H2Exchange& x, size_t bytes) {
+  if (x.in.no_memory) return false;
+  x.in.no_memory = !heads_.take(bytes);
+  if (!x.in.no_memory) x.charged += bytes;
+  return !x.in.no_memory;
+}
+
+void H2StreamTable::close(H2Exchange& x, bool complete) {
+  if (x.over) return;
+  x.over = true;
+  x.complete = complete;
+  x.request_body.clear();
+  x.abandon_output();
+  over_.push_back(&x);
+}
+
+void H2StreamTable::close_unfinished() {
+  for (auto& x : live_)
+    if (!x->out.finished) close(*x, false);
+}
+
+void H2StreamTable::close_all() {
+  for (auto& x : live_) {
+    x->open_stream = x->touched = false;
+    close(*x, false);
+    sweep_.push_back(x.get());
+  }
+  touched_.clear();
+  settle();
+}
+
+void H2StreamTable::cut_off(H2Exchange& x, std::string_view why) {
+  x.record().reject = why;
+  x.out.ended = false;  // a response that does not get away is cut off
+  x.reset(Reset::kCancel);
+  connection_.guard.glitch(connection_.now);
+}
+
+void H2StreamTable::settle() {
+  for (size_t i = 0; i < drained_.size(); ++i)
+    if (H2Exchange& x = *drained_[i]; !x.over) tell_drain(x);
+  drained_.clear();
+  for (size_t i = 0; i < over_.size(); ++i) {
+    H2Exchange& x = *over_[i];
+    x.close_reader();
+    if (x.begun) connection_.env.intake.closed(x);
+    x.closed = true;
+    --serving_;
+    sweep_.push_back(&x);
+  }
+  if (!over_.empty() && serving_ == 0) idle_since_ = connection_.now;
+  over_.clear();
+  sweep();
+}
+
+// Exchanges that nothing refers to any more go back to the spares.
+void H2StreamTable::sweep() {
+  for (size_t i = 0; i < sweep_.size(); ++i) {
+    H2Exchange* x = sweep_[i];
+    if (!x->closed || x->open_stream || x->marks > 0 || x->touched || x->tickets() > 0) continue;
+    x->recycle();  // also: not `closed`, so a second mention in this list is passed over
+    std::swap(live_[x->index], live_.back());
+    live_[x->index]->index = x->index;
+    keep_spare(std::move(live_.back()));
+    live_.pop_back();
+  }
+  sweep_.clear();
+}
+
+// With what it has grown to, if there is room for that.
+void H2StreamTable::keep_spare(std::unique_ptr<H2Exchange> x) {
+  const uint64_t kept = x->kept();
+  heads_.give(std::exchange(x->charged, 0));
+  if (connection_.overloaded(base::Overload::kShrink) || !heads_.take(kept)) return;
+  x->charged = kept;
+  spare_.push_back(std::move(x));
+}
+
+void H2StreamTable::drop_spares() {
+  for (auto& x : spare_) heads_.give(x->charged);
+  spare_.clear();
+  if (live_.empty()) heads_.rest();
+}
+
+void H2StreamTable::release_all() {
+  for (auto& x : live_)
+    if (x->tickets() > 0) x.release()->orphan();
+  live_.clear();
+  spare_.clear();
+}
+
+}  // namespace weir::wire
