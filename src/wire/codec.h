@@ -90,7 +90,7 @@ class Codec {
   virtual std::string_view protocol() const = 0;
 };
 
-// wire/h1.cc, wire/h2.cc, wire/sniff.cc. `wire` and `peer` belong to the connection.
+// wire/h1_session.cc, wire/h2_session.cc, wire/sniff.cc. `wire` and `peer` belong to the connection.
 std::unique_ptr<Codec> make_h1(const CodecEnv& env, Wire& wire, const PeerInfo& peer);
 std::unique_ptr<Codec> make_h2(const CodecEnv& env, Wire& wire, const PeerInfo& peer);
 // Decides by the first bytes between the two.

@@ -1,11 +1,15 @@
-// The writing half of HTTP/1: a response's head, its framing (RFC 9112 §6) and its turn in the pipeline.
+// A response's head, its framing (RFC 9112 §6) and its turn in the pipeline.
+#include "wire/h1_exchange.h"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <utility>
 
 #include "wire/date.h"
-#include "wire/h1.h"
+#include "wire/h1_connection.h"
+#include "wire/h1_queue.h"
+#include "wire/h1_reader.h"
 #include "wire/text.h"
 
 namespace weir::wire {
@@ -52,6 +56,8 @@ bool may_trail(std::string_view name) { return !of_connection(name) && name != "
 
 }  // namespace
 
+H1Exchange::H1Exchange(H1Queue& queue) : queue_(queue), connection_(queue.connection()) {}
+
 void H1Exchange::start(const Head& head, Fields&& fields, const PeerInfo& peer) {
   std::swap(request_.fields, fields);  // each keeps the other's memory in use
   request_.version = head.version;
@@ -64,7 +70,7 @@ void H1Exchange::start(const Head& head, Fields&& fields, const PeerInfo& peer) 
   keep_alive_ = head.keep_alive;
   await_100_ = head.expect_continue;
   te_trailers_ = head.te_trailers;
-  record_.began = h1_.wire_.now();
+  record_.began = connection_.wire.now();
 }
 
 // Ready for another request; strings keep their memory.
@@ -94,12 +100,12 @@ void H1Exchange::clear() {
   held_.reset();
 }
 
-base::Time H1Exchange::now() const { return h1_.wire_.now(); }
-base::MemoryLedger* H1Exchange::memory() { return h1_.memory_; }
+base::Time H1Exchange::now() const { return connection_.wire.now(); }
+base::MemoryLedger* H1Exchange::memory() { return connection_.memory; }
 
 size_t H1Exchange::backlog() const {
   size_t waiting = held_ ? held_->bytes : 0;
-  uint64_t sent = std::max(from_, h1_.output_.sent());
+  uint64_t sent = std::max(from_, connection_.output.sent());
   return waiting + (to_ > sent ? size_t(to_ - sent) : 0);
 }
 
@@ -121,7 +127,7 @@ void H1Exchange::head(Response response) {
 
 void H1Exchange::body(base::Bytes piece) {
   if (!open() || !headed_ || piece.empty()) return;
-  if (!charge_piece(h1_.memory_, piece, small_)) {
+  if (!charge_piece(connection_.memory, piece, small_)) {
     record_.reject = reason::kOverload;
     return reset(Reset::kInternal);
   }
@@ -143,28 +149,28 @@ void H1Exchange::end(Fields trailers) {
     return;
   }
   write_end(trailers);
-  h1_.pass_turn();
+  queue_.pass_turn();
 }
 
 void H1Exchange::reset(Reset) {
   if (!open()) return;
   ended_ = cut_ = close_ = true;
-  h1_.stop_reading();
-  to_ = std::max(to_, h1_.output_.total());
-  if (turn_) h1_.pass_turn();
-  h1_.announce();
+  connection_.last = true;
+  to_ = std::max(to_, connection_.output.total());
+  if (turn_) queue_.pass_turn();
+  connection_.announce();
 }
 
 void H1Exchange::consume(size_t n) {
-  bool held = h1_.held_back();
+  bool held = queue_.reader().held_back();
   unconsumed_ -= std::min<uint64_t>(n, unconsumed_);
-  if (held && !h1_.held_back()) h1_.announce();
+  if (held && !queue_.reader().held_back()) connection_.announce();
 }
 
 // What was answered while others had the turn goes out now.
 void H1Exchange::take_turn() {
   turn_ = true;
-  from_ = to_ = h1_.output_.total();
+  from_ = to_ = connection_.output.total();
   if (await_100_ && !headed_) write_continue();
   if (!held_) return;
   std::unique_ptr<Held> held = std::move(held_);
@@ -176,7 +182,7 @@ void H1Exchange::take_turn() {
 void H1Exchange::write_continue() {
   if (!begun_ || read_whole_ || plan_.body == BodyPlan::kIgnore) return;
   await_100_ = false;
-  h1_.output_.append("HTTP/1.1 100 Continue\r\n\r\n");
+  connection_.output.append("HTTP/1.1 100 Continue\r\n\r\n");
   wrote();
 }
 
@@ -187,18 +193,18 @@ bool H1Exchange::bodiless(int status) const {
 // Whether this response is the last of its connection, as far as can be told at its head.
 bool H1Exchange::closes_after() const {
   if (close_ || !keep_alive_ || framing_ == Framing::kUntilClose) return true;
-  if ((h1_.draining_ || h1_.overloaded(base::Overload::kClose)) && h1_.queue_.back().get() == this) return true;
+  if ((connection_.draining || connection_.overloaded(base::Overload::kClose)) && &queue_.back() == this) return true;
   if (read_whole_ || !begun_) return false;
   // A stream's answer may go on until all of its request is read, unless it is whole here and now.
   if (plan_.body == BodyPlan::kStream && !at_once_ && !ended_) return false;
   // The client may or may not send a body that it was not asked for.
-  return await_100_ || h1_.parser_.remaining() > kDiscardableUnread;
+  return await_100_ || queue_.reader().unread() > kDiscardableUnread;
 }
 
 void H1Exchange::write_head(const Response& response) {
   // A client that asked first sends its body only after a 100, also when the answer has already begun.
   if (await_100_ && response.status == 200) write_continue();
-  std::string& text = h1_.scratch_;
+  std::string& text = connection_.scratch;
   text.clear();
   int status = response.status;
   if (status == 200) {
@@ -207,13 +213,13 @@ void H1Exchange::write_head(const Response& response) {
     text.append("HTTP/1.1 ").append(Digits(uint64_t(std::clamp(status, 100, 999))));
     text.append(" ").append(reason_phrase(status)).append("\r\n");
   }
-  if (h1_.env_.date && status >= 200) text += h1_.env_.date->line();
+  if (connection_.env.date && status >= 200) text += connection_.env.date->line();
   framing_ = Framing::kChunked;
   write_fields(response.fields, status, text);
   write_fields(extra_fields_, status, text);
   write_framing(status, text);
   text += "\r\n";
-  h1_.output_.append(text);
+  connection_.output.append(text);
   wrote();
 }
 
@@ -237,7 +243,8 @@ void H1Exchange::write_framing(int status, std::string& text) {
     framing_ = Framing::kUntilClose;
     close_ = true;
     text += "connection: upgrade\r\nupgrade: websocket\r\n";
-    return h1_.stop_reading();
+    connection_.last = true;
+    return;
   }
   if (bodiless(status)) {
     framing_ = Framing::kNone;
@@ -250,14 +257,14 @@ void H1Exchange::write_framing(int status, std::string& text) {
   close_ = closes_after();
   if (close_) {
     text += "connection: close\r\n";
-    h1_.stop_reading();
+    connection_.last = true;
   } else if (request_.version == Version::kHttp10) {
     text += "connection: keep-alive\r\n";
   }
 }
 
 void H1Exchange::write_body(base::Bytes piece) {
-  H1Output& out = h1_.output_;
+  H1Output& out = connection_.output;
   switch (framing_) {
     case Framing::kNone: return;
     case Framing::kLength:
@@ -279,25 +286,25 @@ void H1Exchange::write_body(base::Bytes piece) {
 void H1Exchange::write_end(const Fields& trailers) {
   ended_ = true;
   if (framing_ == Framing::kChunked) {
-    std::string& text = h1_.scratch_;
+    std::string& text = connection_.scratch;
     text = "0\r\n";
     // RFC 9110 §6.5.1: only for who says that it keeps them.
     for (size_t i = 0; te_trailers_ && i < trailers.size(); ++i)
       if (may_trail(trailers[i].name)) append_field(text, trailers[i].name, trailers[i].value);
     text += "\r\n";
-    h1_.output_.append(text);
+    connection_.output.append(text);
   }
   // Less than was announced: only closing tells the client.
   if (framing_ == Framing::kLength && left_ > 0) cut_ = close_ = true;
-  if (!read_whole_ && begun_ && h1_.parser_.remaining() > kDiscardableUnread) close_ = true;
-  if (close_) h1_.stop_reading();
+  if (!read_whole_ && begun_ && queue_.reader().unread() > kDiscardableUnread) close_ = true;
+  if (close_) connection_.last = true;
   wrote();
 }
 
 void H1Exchange::wrote() {
-  to_ = h1_.output_.total();
-  h1_.moved_ = now();
-  h1_.announce();
+  to_ = connection_.output.total();
+  connection_.moved = now();
+  connection_.announce();
 }
 
 }  // namespace weir::wire

@@ -1,0 +1,49 @@
+#include "wire/h1_input.h"
+
+#include <utility>
+
+namespace weir::wire {
+namespace {
+
+constexpr size_t kKeptInput = 16 << 10;  // capacity that a quiet connection may keep
+
+}  // namespace
+
+void H1Input::used(std::string_view all, size_t n) {
+  if (!joined_) {
+    kept_.assign(all.substr(n));
+    at_ = 0;
+    return;
+  }
+  at_ += n;
+  if (waiting() == 0) {
+    drop();
+  } else if (at_ > kept_.size() / 2) {
+    // Seldom enough that moving the rest costs no more than having appended it.
+    kept_.erase(0, at_);
+    at_ = 0;
+  }
+}
+
+void H1Input::drop() {
+  if (kept_.capacity() > kKeptInput)
+    kept_ = std::string();
+  else
+    kept_.clear();
+  at_ = 0;
+}
+
+bool H1Input::charge(base::SteppedCharge& heads) {
+  const uint64_t held = kept_.capacity();
+  if (held < charged_) heads.give(std::exchange(charged_, held) - held);
+  if (held == charged_) return true;
+  if (heads.take(held - charged_)) {
+    charged_ = held;
+    return true;
+  }
+  heads.give(std::exchange(charged_, 0));
+  release();
+  return false;
+}
+
+}  // namespace weir::wire

@@ -1,0 +1,360 @@
+#include "wire/h1_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "wire/guard.h"
+#include "wire/router.h"
+#include "wire/service_guard.h"
+#include "wire/text.h"
+
+namespace weir::wire {
+namespace {
+
+constexpr uint64_t kDiscardable = 256 << 10;                      // of a body that nobody wants, to keep the connection
+constexpr uint32_t kBlankLines = 1;                               // before a request line, RFC 9112 §2.2
+constexpr uint64_t kDiscardAtEnd = 1 << 20;                       // of whatever comes after the last request
+constexpr base::Duration kH1ShortIdle = std::chrono::seconds(2);  // where memory is short
+
+constexpr HeadError kBodyTooLarge{413, reason::kBodyBytes, "the request body is larger than the limit"};
+constexpr HeadError kNothingCame{408, reason::kIdle, "nothing has come for too long"};
+
+}  // namespace
+
+bool RateWatch::too_slow(base::Time now, uint32_t rate, base::Duration period) {
+  if (since_ == base::kNever) since_ = now, bytes_ = 0;
+  base::Duration passed = now - since_;
+  if (passed < period) return false;
+  bool slow = bytes_ < uint64_t(rate) * uint64_t(std::chrono::duration_cast<std::chrono::seconds>(passed).count());
+  since_ = now, bytes_ = 0;
+  return slow;
+}
+
+H1Reader::H1Reader(H1Connection& connection, H1Queue& queue) : connection_(connection), queue_(queue), parser_(*this) {}
+
+void H1Reader::process(std::string_view fresh) {
+  std::string_view input = input_.join(fresh);
+  size_t used = 0;
+  while (used < input.size()) {
+    size_t n = step(input.substr(used));
+    if (n == 0) break;
+    used += n;
+  }
+  input_.used(input, used);
+  charge_input();
+}
+
+// A request whose bytes find no room ends, and the connection with it: what follows could not be told from the rest of
+// that request.
+void H1Reader::charge_input() {
+  if (input_.charge(connection_.heads) || connection_.closing) return;
+  const HeadError refusal{503, reason::kOverload, kNoMemoryForHead};
+  if (current_ && current_->open()) return fail(*current_, refusal);
+  if (reading_ == Reading::kHead && !queue_.full()) return refuse(refusal);
+  close_after_queue();
+}
+
+void H1Reader::release_input() {
+  head_text_ = {};
+  input_.release();
+  charge_input();
+}
+
+size_t H1Reader::step(std::string_view input) {
+  switch (reading_) {
+    case Reading::kHead:
+      if (connection_.last) reading_ = Reading::kNothing;
+      if (connection_.last) return step(input);
+      return !queue_.full() ? step_head(input) : 0;
+    case Reading::kBody:
+      if (current_ && body_.state() == RequestBody::State::kStalled) return 0;
+      return step_body(input);
+    case Reading::kSlab: return 0;
+    case Reading::kRaw: return step_raw(input);
+    case Reading::kNothing: break;
+  }
+  discarded_ += input.size();
+  return input.size();
+}
+
+size_t H1Reader::step_head(std::string_view input) {
+  if (head_since_ == base::kNever) head_since_ = connection_.wire.now();
+  HeadError refusal;
+  size_t size = scan_.advance(input, connection_.env.limits, &refusal);
+  if (!refusal && size == 2 && ++blank_lines_ > kBlankLines) refusal = {400, reason::kParse, "malformed request line"};
+  if (refusal) {
+    refuse(refusal);
+    return input.size();
+  }
+  if (size == 0) return 0;
+  scan_.restart();
+  if (size == 2) return size;
+  blank_lines_ = 0;
+  head_since_ = base::kNever;
+  start_request(input.substr(0, size));
+  return size;
+}
+
+void H1Reader::start_request(std::string_view bytes) {
+  Head head;
+  head_text_.clear();
+  if (HeadError refusal = inspect_head(bytes, connection_.env.limits, &head, &head_text_)) return refuse(refusal);
+  served_ = true;
+  discarded_ = 0;
+  H1Exchange& x = queue_.add();
+  x.start(head, std::move(head_text_.fields), connection_.peer);
+  x.name_client(connection_.env.proxies);
+  current_ = &x;
+  if (!connection_.heads.take(bytes.size())) return fail(x, {503, reason::kOverload, kNoMemoryForHead});
+  x.charged_ = bytes.size();
+  // The gate and the parser must have read the same; if ever not, the request is the kind that the gate is for.
+  bool same = parser_.head(head_text_.for_parser) && parser_.chunked() == head.chunked &&
+              (parser_.done() ? head.content_length <= 0 && !head.chunked
+                              : head.chunked || parser_.remaining() == uint64_t(head.content_length));
+  if (!same) return fail(x, {400, reason::kParse, "malformed request"});
+  if (!head.keep_alive) connection_.last = true;
+  start_body(x, head);
+}
+
+void H1Reader::start_body(H1Exchange& x, const Head& head) {
+  x.read_whole_ = parser_.done();
+  if (x.read_whole_) x.await_100_ = false;
+  x.begun_ = true;
+  reading_ = Reading::kBody;
+  body_watch_.stop();
+  body_.clear();
+  x.plan_ = connection_.env.intake.begin(x);
+  if (connection_.closing) return;  // answered already, and the connection ends with that: nothing behind it is read
+  if (x.upgraded_ && x.open()) {
+    reading_ = Reading::kRaw;
+    connection_.moved = connection_.wire.now();
+    return;
+  }
+  if (x.plan_.body != BodyPlan::kIgnore && x.open() && !x.headed_) {
+    if (!collect_body(x, head)) return;
+    if (x.await_100_ && x.turn_) x.write_continue();
+  }
+  if (parser_.done()) request_read();
+}
+
+// False: the request is refused.
+bool H1Reader::collect_body(H1Exchange& x, const Head& head) {
+  if (head.content_length > 0 && uint64_t(head.content_length) > x.plan_.limit) return fail(x, kBodyTooLarge), false;
+  if (x.plan_.body != BodyPlan::kWhole) return true;
+  auto coding = body_coding(x.request().fields.find("content-encoding"));
+  if (!coding) {
+    x.extra_fields().add("accept-encoding", "gzip, deflate");
+    fail(x, {415, reason::kParse, "unknown Content-Encoding; gzip and deflate are supported"});
+    return false;
+  }
+  const CodecEnv& env = connection_.env;
+  body_.begin(connection_.wire, env.slabs,
+              {head.content_length, *coding, InflateLimits{x.plan_.limit, env.limits.inflate_ratio},
+               BodyOwner{env.bodies, x.request().peer->client.get()}});
+  return true;
+}
+
+size_t H1Reader::step_body(std::string_view input) {
+  H1Parser::Fate fate;
+  size_t taken = parser_.body(std::as_bytes(std::span(input)), &fate);
+  body_watch_.count(taken);
+  if (taken > 0) connection_.moved = connection_.wire.now();
+  if (fate == H1Parser::Fate::kBad && !body_refusal_)
+    body_refusal_ = {400, reason::kFramingChunk, "malformed chunked body"};
+  if (body_refusal_) {
+    fail_current(std::exchange(body_refusal_, {}));
+    return input.size();
+  }
+  if (discarded_ > kDiscardable) {
+    close_after_queue();
+    return input.size();
+  }
+  if (fate == H1Parser::Fate::kDone) request_read();
+  return taken;
+}
+
+// What is read behind an upgrade goes on only as fast as it is dealt with.
+size_t H1Reader::step_raw(std::string_view input) {
+  H1Exchange* x = current_;
+  connection_.moved = connection_.wire.now();
+  if (!x || !x->open() || !x->listener()) {
+    discarded_ += input.size();
+    return input.size();
+  }
+  x->record().bytes_in += input.size();
+  x->unconsumed_ += input.size();
+  tell_data(*x, std::as_bytes(std::span(input)));
+  return input.size();
+}
+
+void H1Reader::on_body(std::span<const std::byte> piece) {
+  H1Exchange* x = current_;
+  const bool wanted = x && x->open() &&
+                      (x->plan_.body == BodyPlan::kStream ? x->listener() != nullptr
+                                                          : !x->headed_ && x->plan_.body == BodyPlan::kWhole);
+  if (x) x->record().bytes_in += piece.size();
+  if (!wanted) {
+    discarded_ += piece.size();
+  } else if (x->plan_.body == BodyPlan::kWhole) {
+    auto state = body_.put(piece);
+    if (state != RequestBody::State::kOpen && state != RequestBody::State::kStalled) body_settled(state);
+  } else if ((x->received_ += piece.size()) > x->plan_.limit) {
+    body_refusal_ = kBodyTooLarge;
+  } else {
+    x->unconsumed_ += piece.size();
+    tell_data(*x, piece);
+  }
+}
+
+void H1Reader::retry_body() {
+  // Others need the body's memory, or it has waited for some in vain.
+  if (auto why = body_.take_loss(); why && current_) {
+    if (*why == BodyMemory::Loss::kSilent)
+      fail_current({408, reason::kSlowBody, kMemoryGivenAway});
+    else
+      fail_current({503, reason::kOverload, kNoMemoryInTime});
+  }
+  if (!current_ || body_.state() != RequestBody::State::kStalled) return;
+  auto state = body_.retry();
+  if (state != RequestBody::State::kStalled) body_settled(state);
+  if (body_refusal_) fail_current(std::exchange(body_refusal_, {}));
+}
+
+// The request that was being read is complete.
+void H1Reader::request_read() {
+  if (connection_.closing) return;  // broken off while its last bytes were handed on: nothing is taken behind it
+  reading_ = Reading::kHead;
+  H1Exchange* x = std::exchange(current_, nullptr);
+  if (!x) return;
+  x->read_whole_ = true;
+  x->await_100_ = false;
+  if (!x->open()) return;
+  if (x->plan_.body == BodyPlan::kStream) {
+    tell_end(*x);
+  } else if (x->plan_.body == BodyPlan::kWhole && !x->headed_) {
+    current_ = x;
+    body_settled(body_.end());
+    if (body_refusal_) fail_current(std::exchange(body_refusal_, {}));
+  }
+}
+
+// Leaves body_refusal_ behind where something is wrong with the body.
+void H1Reader::body_settled(RequestBody::State state) {
+  switch (state) {
+    case RequestBody::State::kOpen: return;
+    case RequestBody::State::kStalled: reading_ = Reading::kSlab; return;
+    case RequestBody::State::kCorrupt:
+      body_refusal_ = {400, reason::kParse, "the request body is not in its Content-Encoding"};
+      return;
+    case RequestBody::State::kNoMemory:
+      body_refusal_ = {503, reason::kOverload, "there is no memory for the request body; try again later"};
+      return;
+    case RequestBody::State::kTooBig: {
+      bool coded = !current_->request().fields.find("content-encoding").empty();
+      body_refusal_ = {413, coded ? reason::kInflateBytes : reason::kBodyBytes, kBodyTooLarge.text};
+      return;
+    }
+    case RequestBody::State::kDone: break;
+  }
+  H1Exchange& x = *std::exchange(current_, nullptr);
+  reading_ = Reading::kHead;
+  x.content_ = body_.take();
+  connection_.env.intake.whole(x);
+}
+
+// A request that never became one: answered in its place in the queue, and the connection's last.
+void H1Reader::refuse(const HeadError& refusal) {
+  H1Exchange& x = queue_.add();
+  x.read_whole_ = true;
+  fail(x, refusal);
+}
+
+void H1Reader::fail(H1Exchange& x, const HeadError& refusal) {
+  if (x.begun_)
+    x.record().reject = refusal.reason;
+  else
+    connection_.env.intake.rejected(refusal.reason, connection_.peer);
+  connection_.last = true;
+  reading_ = Reading::kNothing;
+  current_ = nullptr;
+  body_.clear();
+  x.close_ = true;
+  if (x.headed_)
+    x.reset(Reset::kInternal);
+  else
+    respond_error(x, refusal.status, refusal.text);
+}
+
+void H1Reader::fail_current(const HeadError& refusal) {
+  H1Exchange* x = std::exchange(current_, nullptr);
+  if (x && x->open()) return fail(*x, refusal);
+  close_after_queue();
+}
+
+void H1Reader::close_after_queue() {
+  if (queue_.all_ended()) return close_now();
+  connection_.last = true;
+  reading_ = Reading::kNothing;
+  current_ = nullptr;
+  queue_.back().close_ = true;
+}
+
+void H1Reader::close_now() {
+  connection_.closing = connection_.last = true;
+  reading_ = Reading::kNothing;
+  current_ = nullptr;
+  body_.clear();
+}
+
+bool H1Reader::held_back() const {
+  const Limits& limits = connection_.env.limits;
+  switch (reading_) {
+    case Reading::kHead: return queue_.full() || connection_.output.size() > Exchange::kHighWater;
+    case Reading::kBody:
+      if (!current_) return false;
+      if (current_->plan_.body == BodyPlan::kStream) return current_->unconsumed_ >= limits.stream_window;
+      return body_.state() == RequestBody::State::kStalled;
+    case Reading::kSlab: return true;
+    case Reading::kRaw: return current_ && current_->unconsumed_ >= limits.stream_window;
+    case Reading::kNothing: return discarded_ > kDiscardAtEnd;
+  }
+  return false;
+}
+
+void H1Reader::check(base::Time now) {
+  const Limits& limits = connection_.env.limits;
+  switch (reading_) {
+    case Reading::kHead: {
+      if (head_since_ != base::kNever && now - head_since_ > limits.head)
+        return refuse({408, reason::kSlowHeader, "the request head took too long"});
+      base::Duration most = served_ ? limits.idle : limits.head;
+      if (connection_.overloaded(base::Overload::kClose)) most = std::min(most, kH1ShortIdle);
+      const bool idle = queue_.empty() && waiting() == 0 && connection_.output.empty();
+      if (idle && now - connection_.idle_since > most) close_now();
+      return;
+    }
+    case Reading::kRaw:
+      body_watch_.stop();
+      if (now - connection_.moved > limits.stream_idle) fail_current(kNothingCame);
+      return;
+    case Reading::kBody: return check_body(now);
+    case Reading::kSlab:
+    case Reading::kNothing: return;
+  }
+}
+
+void H1Reader::check_body(base::Time now) {
+  const Limits& limits = connection_.env.limits;
+  // A request that is being answered while it comes is a conversation, in which either side may be silent for long.
+  const bool conversation = current_ && current_->headed_ && current_->plan_.body == BodyPlan::kStream;
+  if (held_back() || conversation) {
+    body_watch_.stop();
+    if (!held_back() && now - connection_.moved > limits.stream_idle) fail_current(kNothingCame);
+    return;
+  }
+  uint32_t rate = floor_rate(limits.min_body_rate, body_.reserved(), connection_.env.slabs);
+  if (body_watch_.too_slow(now, rate, limits.grace))
+    fail_current({408, reason::kSlowBody, "the request body comes too slowly"});
+}
+
+}  // namespace weir::wire
