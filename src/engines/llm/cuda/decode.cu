@@ -6,7 +6,7 @@
 // make up a head are a team, and each team of the block takes every so many-th four positions by itself. Scores are in
 // units of log 2.
 //
-// nvcc 13.0 for sm_90a takes 64, 94, 150 and 250 registers for kGroup 1, 2, 4 and 8, and spills none: 8, 5, 3 and 2
+// nvcc 13.0 for sm_90a takes 63, 94, 150 and 250 registers for kGroup 1, 2, 4 and 8, and spills none: 8, 5, 3 and 2
 // blocks per multiprocessor, each with up to 16 KiB of keys and values on their way.
 #include "engines/llm/cuda/paged.cuh"
 
@@ -55,6 +55,85 @@ struct Running {
   }
 };
 
+// What each team of a block has come to, for all of them to read.
+template <uint32_t kStreams, uint32_t kGroup, uint32_t kDim>
+struct Teams {
+  float sums[kStreams][kGroup][kDim];
+  float highs[kStreams][kGroup], weights[kStreams][kGroup];
+
+  // `at`: the first dimension that the lane holds.
+  __device__ void put(const Running<kGroup>& mine, uint32_t stream, uint32_t at) {
+#pragma unroll
+    for (uint32_t g = 0; g < kGroup; ++g) {
+      if (at == 0) highs[stream][g] = mine.highest[g], weights[stream][g] = mine.weight[g];
+      store(&sums[stream][g][at], mine.sum[g]);
+    }
+  }
+  // The teams become one, in order; `head` is the first query head.
+  __device__ void merge(const DecodeAttention& a, size_t head, uint32_t group, uint32_t part) const {
+    for (uint32_t i = threadIdx.x; i < group * kDim; i += kThreads) {
+      uint32_t g = i / kDim, d = i % kDim;
+      float top = kNone, all = 0, total = 0;
+      for (uint32_t s = 0; s < kStreams; ++s) top = fmaxf(top, highs[s][g]);
+      for (uint32_t s = 0; s < kStreams; ++s) {
+        float factor = highs[s][g] == kNone ? 0.f : exp2f(highs[s][g] - top);
+        all += factor * sums[s][g][d];
+        total += factor * weights[s][g];
+      }
+      size_t to = (head + g) * a.parts + part;
+      a.part_out[to * kDim + d] = all;
+      if (d == 0) a.part_max[to] = top, a.part_sum[to] = total;
+    }
+  }
+};
+
+// The scores of the positions from `first` on; those outside of [from, end) get kNone. kLanes hold a head.
+template <uint32_t kLanes, uint32_t kGroup>
+__device__ void add_scores(float (&score)[kGroup][kAtOnce], const float (&q)[kGroup][kPer],
+                           const uint4 (&keys)[kAtOnce], uint32_t group, uint32_t first, uint32_t from, uint32_t end) {
+#pragma unroll
+  for (uint32_t p = 0; p < kAtOnce; ++p) {
+    float key[kPer];
+    widen(key, keys[p]);
+    bool seen = first + p >= from && first + p < end;
+#pragma unroll
+    for (uint32_t g = 0; g < kGroup; ++g) {
+      if (g >= group) continue;
+      float dot = 0;
+#pragma unroll
+      for (uint32_t i = 0; i < kPer; ++i) dot += q[g][i] * key[i];
+#pragma unroll
+      for (uint32_t step = kLanes / 2; step > 0; step /= 2) dot += __shfl_xor_sync(kAllLanes, dot, step);
+      score[g][p] = seen ? dot : kNone;
+    }
+  }
+}
+
+// The positions [from, end) of a row that a team takes: every so many-th kAtOnce of them from `base` on.
+template <uint32_t kDim, uint32_t kGroup>
+__device__ void take_positions(const DecodeAttention& a, Running<kGroup>& mine, const float (&q)[kGroup][kPer],
+                               uint32_t row, uint32_t base, uint32_t from, uint32_t end) {
+  constexpr uint32_t kLanes = kDim / kPer, kTeams = kWarp / kLanes, kStreams = kWarps * kTeams;
+  uint32_t lane = threadIdx.x % kWarp, team = lane / kLanes, group = a.heads / a.kv_heads;
+  Pages pages(a.tables + (a.starts ? a.starts[row] : size_t(row) * a.table_width), a.block_size);
+  size_t stride = size_t(a.kv_heads) * kDim, offset = size_t(blockIdx.y) * kDim + lane % kLanes * kPer;
+  for (; base < end; base += kStreams * kAtOnce) {
+    if (base + kTeams * kAtOnce <= from) continue;
+    uint32_t first = base + team * kAtOnce;
+    uint4 k[kAtOnce], v[kAtOnce];
+#pragma unroll
+    for (uint32_t p = 0; p < kAtOnce; ++p) {
+      // What is not seen is not read: its memory may hold anything. A neighbour is read instead, and ignored.
+      size_t slot = pages.slot(min(max(first + p, from), end - 1));
+      k[p] = *reinterpret_cast<const uint4*>(a.k_cache + slot * stride + offset);
+      v[p] = *reinterpret_cast<const uint4*>(a.v_cache + slot * stride + offset);
+    }
+    float score[kGroup][kAtOnce];
+    add_scores<kLanes>(score, q, k, group, first, from, end);
+    mine.add(score, v, group);
+  }
+}
+
 // kGroup: at least heads / kv_heads.
 template <uint32_t kDim, uint32_t kGroup>
 __global__ void __launch_bounds__(kThreads) part_kernel(DecodeAttention a) {
@@ -69,7 +148,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(DecodeAttention a) {
     if (threadIdx.x < group) a.part_max[(head + threadIdx.x) * a.parts + part] = kNone;
     return;
   }
-  uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, team = lane / kLanes, at = lane % kLanes * kPer;
+  uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, at = lane % kLanes * kPer;
 
   float q[kGroup][kPer];
   Running<kGroup> mine;
@@ -81,63 +160,12 @@ __global__ void __launch_bounds__(kThreads) part_kernel(DecodeAttention a) {
 #pragma unroll
     for (uint32_t i = 0; i < kPer; ++i) q[g][i] *= a.scale * kLog2E;
   }
+  take_positions<kDim>(a, mine, q, row, begin + warp * kTeams * kAtOnce, from, end);
 
-  Pages pages(a.tables + (a.starts ? a.starts[row] : size_t(row) * a.table_width), a.block_size);
-  size_t stride = size_t(a.kv_heads) * kDim, offset = size_t(kv_head) * kDim + at;
-  for (uint32_t base = begin + warp * kTeams * kAtOnce; base < end; base += kStreams * kAtOnce) {
-    if (base + kTeams * kAtOnce <= from) continue;
-    uint32_t first = base + team * kAtOnce;
-    uint4 k[kAtOnce], v[kAtOnce];
-#pragma unroll
-    for (uint32_t p = 0; p < kAtOnce; ++p) {
-      // What is not seen is not read: its memory may hold anything. A neighbour is read instead, and ignored.
-      size_t slot = pages.slot(min(max(first + p, from), end - 1));
-      k[p] = *reinterpret_cast<const uint4*>(a.k_cache + slot * stride + offset);
-      v[p] = *reinterpret_cast<const uint4*>(a.v_cache + slot * stride + offset);
-    }
-    float score[kGroup][kAtOnce];
-#pragma unroll
-    for (uint32_t p = 0; p < kAtOnce; ++p) {
-      float key[kPer];
-      widen(key, k[p]);
-      bool seen = first + p >= from && first + p < end;
-#pragma unroll
-      for (uint32_t g = 0; g < kGroup; ++g) {
-        if (g >= group) continue;
-        float dot = 0;
-#pragma unroll
-        for (uint32_t i = 0; i < kPer; ++i) dot += q[g][i] * key[i];
-#pragma unroll
-        for (uint32_t step = kLanes / 2; step > 0; step /= 2) dot += __shfl_xor_sync(kAllLanes, dot, step);
-        score[g][p] = seen ? dot : kNone;
-      }
-    }
-    mine.add(score, v, group);
-  }
-
-  // The teams become one, in order.
-  __shared__ __align__(16) float sums[kStreams][kGroup][kDim];
-  __shared__ float highs[kStreams][kGroup], weights[kStreams][kGroup];
-  uint32_t stream = warp * kTeams + team;
-#pragma unroll
-  for (uint32_t g = 0; g < kGroup; ++g) {
-    if (at == 0) highs[stream][g] = mine.highest[g], weights[stream][g] = mine.weight[g];
-    store(&sums[stream][g][at], mine.sum[g]);
-  }
+  __shared__ __align__(16) Teams<kStreams, kGroup, kDim> teams;
+  teams.put(mine, warp * kTeams + lane / kLanes, at);
   __syncthreads();
-  for (uint32_t i = threadIdx.x; i < group * kDim; i += kThreads) {
-    uint32_t g = i / kDim, d = i % kDim;
-    float top = kNone, all = 0, total = 0;
-    for (uint32_t s = 0; s < kStreams; ++s) top = fmaxf(top, highs[s][g]);
-    for (uint32_t s = 0; s < kStreams; ++s) {
-      float factor = highs[s][g] == kNone ? 0.f : exp2f(highs[s][g] - top);
-      all += factor * sums[s][g][d];
-      total += factor * weights[s][g];
-    }
-    size_t to = (head + g) * a.parts + part;
-    a.part_out[to * kDim + d] = all;
-    if (d == 0) a.part_max[to] = top, a.part_sum[to] = total;
-  }
+  teams.merge(a, head, group, part);
 }
 
 // One block per row and head, one thread per dimension.

@@ -33,25 +33,9 @@ __device__ void normalise(Head& x, const Bf16* weight, uint32_t dim, float epsil
   }
 }
 
-__global__ void __launch_bounds__(kThreads) rope_store_kernel(RopeStore a) {
-  __shared__ float sines[kMostDim / 2], cosines[kMostDim / 2];
-  uint32_t token = blockIdx.x, half = a.dim / 2, lane = threadIdx.x % kWarp;
-  auto position = float(a.positions[token]);
-  for (uint32_t i = threadIdx.x; i < half; i += kThreads) {
-    // The exact sincosf: positions reach tens of thousands of radians, where the fast one is of no use.
-    float sine, cosine;
-    sincosf(position * a.frequencies[i], &sine, &cosine);
-    sines[i] = sine * a.scale, cosines[i] = cosine * a.scale;
-  }
-  __syncthreads();
-
-  uint32_t head = blockIdx.y * kWarps + threadIdx.x / kWarp;
-  uint32_t all = a.heads + 2 * a.kv_heads, slot = a.slots[token];
-  bool query = head < a.heads, value = head >= a.heads + a.kv_heads;
-  if (head >= all || (!query && slot == kNoSlot)) return;
-  const Bf16* from = a.qkv + (size_t(token) * all + head) * a.dim;
-  const float* bias = a.bias ? a.bias + size_t(head) * a.dim : nullptr;
-  Head x = {};
+// A head's dimensions of one token from the products, with their bias.
+__device__ void load_head(Head& x, const Bf16* from, const float* bias, uint32_t half) {
+  uint32_t lane = threadIdx.x % kWarp;
 #pragma unroll
   for (uint32_t p = 0; p < kPairs; ++p) {
     uint32_t at = 2 * (p * kWarp + lane);
@@ -64,12 +48,12 @@ __global__ void __launch_bounds__(kThreads) rope_store_kernel(RopeStore a) {
     load(c, bias + at + half);
     for (uint32_t j = 0; j < 2; ++j) x.first[p][j] += b[j], x.second[p][j] += c[j];
   }
-  if (a.q_norm && !value) normalise(x, query ? a.q_norm : a.k_norm, a.dim, a.epsilon);
+}
 
-  size_t cached = size_t(slot) * a.kv_heads * a.dim;
-  Bf16* to = query   ? a.q + (size_t(token) * a.heads + head) * a.dim
-             : value ? a.v_cache + cached + size_t(head - a.heads - a.kv_heads) * a.dim
-                     : a.k_cache + cached + size_t(head - a.heads) * a.dim;
+// Turned by its position; a value is stored as it is.
+__device__ void store_turned(const Head& x, const float* sines, const float* cosines, bool value, Bf16* to,
+                             uint32_t half) {
+  uint32_t lane = threadIdx.x % kWarp;
 #pragma unroll
   for (uint32_t p = 0; p < kPairs; ++p) {
     uint32_t at = 2 * (p * kWarp + lane);
@@ -83,6 +67,33 @@ __global__ void __launch_bounds__(kThreads) rope_store_kernel(RopeStore a) {
     store(to + at, first);
     store(to + at + half, second);
   }
+}
+
+__global__ void __launch_bounds__(kThreads) rope_store_kernel(RopeStore a) {
+  __shared__ float sines[kMostDim / 2], cosines[kMostDim / 2];
+  uint32_t token = blockIdx.x, half = a.dim / 2;
+  auto position = float(a.positions[token]);
+  for (uint32_t i = threadIdx.x; i < half; i += kThreads) {
+    // The exact sincosf: positions reach tens of thousands of radians, where the fast one is of no use.
+    float sine, cosine;
+    sincosf(position * a.frequencies[i], &sine, &cosine);
+    sines[i] = sine * a.scale, cosines[i] = cosine * a.scale;
+  }
+  __syncthreads();
+
+  uint32_t head = blockIdx.y * kWarps + threadIdx.x / kWarp;
+  uint32_t all = a.heads + 2 * a.kv_heads, slot = a.slots[token];
+  bool query = head < a.heads, value = head >= a.heads + a.kv_heads;
+  if (head >= all || (!query && slot == kNoSlot)) return;
+  Head x = {};
+  load_head(x, a.qkv + (size_t(token) * all + head) * a.dim, a.bias ? a.bias + size_t(head) * a.dim : nullptr, half);
+  if (a.q_norm && !value) normalise(x, query ? a.q_norm : a.k_norm, a.dim, a.epsilon);
+
+  size_t cached = size_t(slot) * a.kv_heads * a.dim;
+  Bf16* to = query   ? a.q + (size_t(token) * a.heads + head) * a.dim
+             : value ? a.v_cache + cached + size_t(head - a.heads - a.kv_heads) * a.dim
+                     : a.k_cache + cached + size_t(head - a.heads) * a.dim;
+  store_turned(x, sines, cosines, value, to, half);
 }
 
 }  // namespace

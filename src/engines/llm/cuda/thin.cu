@@ -23,6 +23,25 @@ __device__ void put(const Matmul& a, uint32_t row, uint32_t output, float sum) {
   }
 }
 
+// The products of inputs [i, i + kPer) are added to the sums of all rows.
+template <uint32_t kRows, uint32_t kOutputs>
+__device__ void add_products(float (&sum)[kRows][kOutputs], const uint4 (&weights)[kOutputs], const Matmul& a,
+                             uint32_t i) {
+  float v[kOutputs][kPer];
+#pragma unroll
+  for (uint32_t o = 0; o < kOutputs; ++o) widen(v[o], weights[o]);
+#pragma unroll
+  for (uint32_t r = 0; r < kRows; ++r) {
+    if (r >= a.rows) break;
+    float x[kPer];
+    load(x, a.x + size_t(r) * a.inputs + i);
+#pragma unroll
+    for (uint32_t o = 0; o < kOutputs; ++o)
+#pragma unroll
+      for (uint32_t j = 0; j < kPer; ++j) sum[r][o] = fmaf(x[j], v[o][j], sum[r][o]);
+  }
+}
+
 // kRows: at least a.rows.
 template <uint32_t kRows, uint32_t kOutputs>
 __global__ void __launch_bounds__(kThreads) thin_kernel(Matmul a) {
@@ -45,21 +64,8 @@ __global__ void __launch_bounds__(kThreads) thin_kernel(Matmul a) {
           w[s][o] = __ldcs(reinterpret_cast<const uint4*>(weight[o] + base + s * kStep));  // read once
 #pragma unroll
     for (uint32_t s = 0; s < kAtOnce; ++s) {
-      uint32_t i = base + s * kStep;
-      if (i >= a.inputs) break;
-      float v[kOutputs][kPer];
-#pragma unroll
-      for (uint32_t o = 0; o < kOutputs; ++o) widen(v[o], w[s][o]);
-#pragma unroll
-      for (uint32_t r = 0; r < kRows; ++r) {
-        if (r >= a.rows) break;
-        float x[kPer];
-        load(x, a.x + size_t(r) * a.inputs + i);
-#pragma unroll
-        for (uint32_t o = 0; o < kOutputs; ++o)
-#pragma unroll
-          for (uint32_t j = 0; j < kPer; ++j) sum[r][o] = fmaf(x[j], v[o][j], sum[r][o]);
-      }
+      if (base + s * kStep >= a.inputs) break;
+      add_products(sum, w[s], a, base + s * kStep);
     }
   }
 #pragma unroll
