@@ -1,6 +1,6 @@
 """One-line mutations of the sources, and which of them a room's own tests notice.
 
-usage: mutate.py [room…] [--count N] [--seed S] [--jobs J]    rooms: wire marshal bus tokens session (default: all)
+usage: mutate.py [room…] [--count N] [--seed S] [--jobs J]    rooms: wire marshal bus generation session (default: all)
        mutate.py [room…] --list                               how many places there are, by operator
 
 A random sample, by seed, of every place where an operator applies:
@@ -35,7 +35,7 @@ ROOMS = {
     'wire': (['wire/*.cc'], {'wire_*': None}),
     'marshal': (['marshal/*.cc'], {'marshal*': None}),
     'bus': (['bus/*.cc'], {'bus': None, 'sim': FEW}),
-    'tokens': (['sched/token_*.cc', 'sched/kv_blocks.cc'], {'sched_token': None, 'sim_tokens': FEW}),
+    'generation': (['generation/*.cc'], {'generation': None, 'sim_tokens': FEW}),
     'session': (['session/*.cc'], {'session*': None}),
 }
 

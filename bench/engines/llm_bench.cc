@@ -91,10 +91,11 @@ struct Row {
   uint32_t sequence, from, count;
 };
 
-void fill(sched::TokenStep& step, std::initializer_list<Row> rows, const msg::Generation& wish, uint32_t blocks_each) {
+void fill(generation::TokenStep& step, std::initializer_list<Row> rows, const msg::Generation& wish,
+          uint32_t blocks_each) {
   step.clear();
   for (const auto& r : rows) {
-    sched::TokenStep::Row row;
+    generation::TokenStep::Row row;
     row.first = uint32_t(step.ids.size()), row.count = r.count, row.length = r.from + r.count;
     row.table = uint32_t(step.tables.size()), row.blocks = (row.length + 15) / 16;
     for (uint32_t b = 0; b < row.blocks; ++b) step.tables.push_back(r.sequence * blocks_each + b);
@@ -102,7 +103,7 @@ void fill(sched::TokenStep& step, std::initializer_list<Row> rows, const msg::Ge
       step.ids.push_back((p * 7919 + r.sequence) % 32000), step.positions.push_back(p);
       step.slots.push_back(r.sequence * blocks_each * 16 + p);
     }
-    sched::TokenStep::LogitsRequest request;
+    generation::TokenStep::LogitsRequest request;
     request.token = uint32_t(step.ids.size()) - 1, request.row = uint32_t(step.rows.size()), request.wish = &wish;
     step.logits_requests.push_back(request);
     step.rows.push_back(row);
@@ -126,7 +127,7 @@ int main(int argc, char** argv) {
   if (!engine.reserve(8 * blocks_each, 16).ok()) return 1;
   msg::Generation wish;
   wish.sampling.temperature = 0;
-  sched::TokenStep step;
+  generation::TokenStep step;
   auto best = [&](std::initializer_list<Row> rows, int rounds) {
     double least = 1e9;
     for (int i = 0; i < rounds; ++i) {

@@ -38,7 +38,7 @@
 #include "models/repository.h"
 #include "net/fetch.h"
 #include "net/shard.h"
-#include "sched/workers.h"
+#include "sched/worker_pool.h"
 #include "session/sessions.h"
 #include "wire/body_memory.h"
 #include "wire/codec.h"

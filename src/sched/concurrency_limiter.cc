@@ -9,10 +9,9 @@
 
 #include "base/attempt.h"
 #include "base/check.h"
+#include "base/until_done.h"
 #include "msg/priority.h"
 #include "sched/fair_queue.h"
-#include "sched/runner.h"
-#include "sched/until_done.h"
 
 namespace weir::sched {
 
@@ -278,7 +277,7 @@ void LimitedInbox::refuse(msg::Call* call, Status status) {
   auto waited = std::max<int64_t>((call->times.finished - call->times.queued).count(), 0);
   stats_.add_failure(status.code, uint64_t(waited));
   std::vector<msg::Mail> one;
-  until_done("a limiter", [&] {
+  base::until_done("a limiter", [&] {
     one.reserve(1);
     if (one.empty()) one.push_back({call, {msg::Failed{std::move(status)}}});
     call->home->post(one);

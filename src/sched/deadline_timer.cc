@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "base/check.h"
-#include "sched/runner.h"
+#include "base/clock.h"
 
 namespace weir::sched {
 
@@ -22,7 +22,7 @@ TimerThread::~TimerThread() {
   if (thread_.joinable()) thread_.join();
 }
 
-Time TimerThread::now() const { return lane_now(); }
+Time TimerThread::now() const { return base::steady_now(); }
 
 bool TimerThread::set(Listener& listener, Time when) {
   bool wake, rings;

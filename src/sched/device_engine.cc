@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "sched/runner.h"
+#include "base/clock.h"
 
 namespace weir::sched {
 namespace {
@@ -123,7 +123,7 @@ Status DeviceEngine::launch(Batch& batch) {
     batch_in_flight.held.clear();
     return give_up(batch, batch_in_flight, std::move(s));
   }
-  batch_in_flight.launched = lane_now();
+  batch_in_flight.launched = base::steady_now();
   auto status = all([&] { return queue(batch, batch_in_flight); },
                     [&] { return deps_.device->record(batch_in_flight.landed, down_); });
   if (status.ok()) return status;
@@ -139,7 +139,7 @@ base::Result<Engine::Landing> DeviceEngine::poll(Batch& batch) {
   for (; batch_in_flight.seen < 3; ++batch_in_flight.seen) {
     auto progress = device.progress(*events[batch_in_flight.seen]);
     Status status = progress ? Status() : progress.error();
-    auto now = lane_now();
+    auto now = base::steady_now();
     if (progress && *progress == Progress::kPending) {
       if (now - batch_in_flight.launched <= deps_.patience) return Landing::kUnderWay;
       status = device::give_up(device, deps_.patience);

@@ -11,13 +11,13 @@
 
 #include "base/attempt.h"
 #include "base/check.h"
+#include "base/until_done.h"
 #include "device/await.h"
 #include "sched/batcher.h"
 #include "sched/fit.h"
 #include "sched/in_flight_batches.h"
 #include "sched/response_order.h"
 #include "sched/runner.h"
-#include "sched/until_done.h"
 
 namespace weir::sched {
 namespace {
@@ -245,7 +245,7 @@ void Lanes::overlap(Engine& engine, uint32_t instance) {
 // now. Then what comes is left to lanes that have nothing to do at all.
 bool Lanes::take(Work& work, Wait wait) {
   bool some = false;
-  until_done("a lane", [&] { some = look(work, wait); });
+  base::until_done("a lane", [&] { some = look(work, wait); });
   return some;
 }
 

@@ -1,7 +1,6 @@
 #include "sched/pipeline.h"
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -9,9 +8,9 @@
 
 #include "base/attempt.h"
 #include "base/check.h"
+#include "base/clock.h"
+#include "base/until_done.h"
 #include "sched/pipeline_run.h"
-#include "sched/runner.h"
-#include "sched/until_done.h"
 
 namespace weir::sched {
 namespace {
@@ -95,7 +94,7 @@ void Pipeline::at_desk(F&& work) {
 }
 
 void Pipeline::put(msg::Call* call) {
-  call->times.queued = lane_now();
+  call->times.queued = base::steady_now();
   at_desk([&](Desk&) {
     PipelineRun& run = open(call);  // what it throws is the caller's: the Call is not here then
     go_on(run, [&] { send(due(run, order_.first)); });
@@ -248,12 +247,12 @@ void Pipeline::finish(PipelineRun& run, msg::Event&& event) {
   msg::Call* parent = run.parent;
   run.way.received = parent->times.received;
   run.way.queued = parent->times.queued;
-  run.way.finished = lane_now();
+  run.way.finished = base::steady_now();
   parent->times = std::exchange(run.way, {});
   count(*parent, event);
   close(run);
   std::vector<msg::Mail> one;
-  until_done("a pipeline", [&] {
+  base::until_done("a pipeline", [&] {
     one.reserve(1);
     if (one.empty()) one.push_back({parent, std::move(event)});
     parent->home->post(one);
@@ -267,14 +266,12 @@ void Pipeline::count(const msg::Call& parent, const msg::Event& event) {
   const msg::Timeline& t = parent.times;
   uint64_t total = ns(t.queued, t.finished);
   if (auto* failed = std::get_if<msg::Failed>(&event.what)) return stats_.add_failure(failed->status.code, total);
-  auto wall = std::chrono::system_clock::now().time_since_epoch();
   stats_.success.add(total);
   stats_.queue.add(ns(t.queued, t.started));
   stats_.compute_infer.add(ns(t.started, t.finished));
   stats_.inference_count.fetch_add(parent.rows, std::memory_order_relaxed);
   stats_.execution_count.fetch_add(1, std::memory_order_relaxed);
-  stats_.last_inference_ms.store(uint64_t(std::chrono::duration_cast<std::chrono::milliseconds>(wall).count()),
-                                 std::memory_order_relaxed);
+  stats_.last_inference_ms.store(base::unix_ms(), std::memory_order_relaxed);
 }
 
 void Pipeline::close(PipelineRun& run) {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "sched/runner.h"
+#include "base/clock.h"
 
 namespace weir::sched {
 namespace {
@@ -97,7 +97,7 @@ void PipelineRun::describe(PipelineLeg& leg, const msg::ModelSpec& spec) const {
   leg.cache_scope = parent->cache_scope;
   leg.session = parent->session;
   leg.times.received = parent->times.received;
-  leg.times.queued = lane_now();
+  leg.times.queued = base::steady_now();
 }
 
 Status PipelineRun::answered(PipelineLeg& leg, const PipelineNode& node, msg::Event&& event) {

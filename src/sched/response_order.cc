@@ -1,6 +1,6 @@
 #include "sched/response_order.h"
 
-#include "sched/until_done.h"
+#include "base/until_done.h"
 
 namespace weir::sched {
 
@@ -33,7 +33,7 @@ void ResponseOrder::send(std::unique_lock<std::mutex>& lock) {
     if (held_.front().over) held_.pop_front(), ++first_;
     lock.unlock();
     for (auto& [home, burst] : mails)
-      until_done("answers in their order", [home = home, &burst = burst] { home->post(burst); });
+      base::until_done("answers in their order", [home = home, &burst = burst] { home->post(burst); });
     lock.lock();
   }
   sending_ = false;

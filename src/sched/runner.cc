@@ -1,16 +1,13 @@
 #include "sched/runner.h"
 
-#include <time.h>
-
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <new>
 #include <variant>
 
 #include "base/attempt.h"
 #include "base/log.h"
-#include "sched/until_done.h"
+#include "base/until_done.h"
 
 namespace weir::sched {
 namespace {
@@ -24,18 +21,6 @@ using base::Status;
 using base::Time;
 
 uint64_t ns(Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); }
-
-}  // namespace
-
-uint64_t unix_ms() {
-  timespec now;
-  clock_gettime(CLOCK_REALTIME_COARSE, &now);
-  return uint64_t(now.tv_sec) * 1000 + uint64_t(now.tv_nsec) / 1'000'000;
-}
-
-Time lane_now() { return std::chrono::steady_clock::now(); }
-
-namespace {
 
 Status still_wanted(const msg::Call& call, Time now) {
   if (call.deadline <= now) return failure(Code::kDeadlineExceeded, "the deadline passed before the model ran");
@@ -61,7 +46,7 @@ void Runner::bordered(const std::vector<msg::Call*>& calls, Work&& work) {
   if (!status.ok()) {
     room_.events.clear();
     release();
-    while (answered_ < calls.size()) until_done("a lane", [&] { refuse(calls[answered_], status); });
+    while (answered_ < calls.size()) base::until_done("a lane", [&] { refuse(calls[answered_], status); });
   }
   owed_ = nullptr;
 }
@@ -256,7 +241,7 @@ void Runner::count(const Clock& clock, uint64_t calls, uint64_t rows, Duration q
   stats_.compute_output.add(calls * output, calls);
   stats_.inference_count.fetch_add(rows, std::memory_order_relaxed);
   stats_.execution_count.fetch_add(1, std::memory_order_relaxed);
-  stats_.last_inference_ms.store(unix_ms(), std::memory_order_relaxed);
+  stats_.last_inference_ms.store(base::unix_ms(), std::memory_order_relaxed);
   stats_.record_batch(batch_.rows, input, infer, output);
 }
 
@@ -274,7 +259,7 @@ void Runner::refuse(msg::Call* call, Status status) {
 
 void Runner::mail(msg::Call* call, msg::Event&& event) {
   auto& all = room_.outgoing;
-  until_done("a lane", [&] {
+  base::until_done("a lane", [&] {
     auto at = std::find_if(all.begin(), all.end(), [&](const auto& burst) { return burst.first == call->home; });
     if (at == all.end()) at = all.insert(all.end(), {call->home, {}});
     auto& burst = at->second;
@@ -295,17 +280,17 @@ void Runner::release() {
 // A home without mail may be gone: pipelines come and go with their models.
 void Runner::post() {
   if (room_.order) {
-    until_done("a lane", [this] { room_.order->post(room_.number, room_.outgoing); });
+    base::until_done("a lane", [this] { room_.order->post(room_.number, room_.outgoing); });
   } else {
     for (auto& [home, burst] : room_.outgoing)
-      if (!burst.empty()) until_done("a lane", [home = home, &burst = burst] { home->post(burst); });
+      if (!burst.empty()) base::until_done("a lane", [home = home, &burst = burst] { home->post(burst); });
   }
   if (room_.outgoing.size() > kHomesKept) room_.outgoing.clear();
 }
 
 void Runner::post_last() {
   post();
-  if (room_.order) until_done("a lane", [this] { room_.order->end(room_.number); });
+  if (room_.order) base::until_done("a lane", [this] { room_.order->end(room_.number); });
 }
 
 void Runner::post_here() {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "bus/stats.h"
 #include "msg/call.h"
 #include "msg/spec.h"
@@ -14,12 +15,6 @@
 
 namespace weir::sched {
 
-// The wall clock for statistics, to a few milliseconds: a fifth of the price of the exact time.
-uint64_t unix_ms();
-
-// The clock of lanes; the same one that production's Env reads.
-base::Time lane_now();
-
 class Runner {
  public:
   // Memory that one batch leaves to the next.
@@ -28,11 +23,11 @@ class Runner {
     std::vector<Split::Part> parts;
     ResponseOrder::Mails outgoing;
     std::vector<msg::Event> events;
-    std::vector<msg::Call*> under_way;  // of launch(), until land()
-    int32_t instance = -1;              // of the lane; -1: its batches are not kept in the timeline
-    base::Time (*now)() = lane_now;     // the simulator has a clock of its own
-    ResponseOrder* order = nullptr;     // where the answers of the batch wait for their turn; null: they do not
-    uint64_t number = 0;                // of the batch, there
+    std::vector<msg::Call*> under_way;       // of launch(), until land()
+    int32_t instance = -1;                   // of the lane; -1: its batches are not kept in the timeline
+    base::Time (*now)() = base::steady_now;  // the simulator has a clock of its own
+    ResponseOrder* order = nullptr;          // where the answers of the batch wait for their turn; null: they do not
+    uint64_t number = 0;                     // of the batch, there
   };
 
   // All outlive this; the Room is used by one Runner at a time.

@@ -4,14 +4,14 @@
 
 #include <random>
 
-#include "../sched/token_fake.h"
+#include "../generation/fake_engine.h"
+#include "generation/scheduler.h"
 #include "salience_bench.h"
-#include "sched/token_scheduler.h"
 
 namespace weir::salience {
 namespace {
 
-using sched::FakeModel;
+using generation::FakeModel;
 
 // A lane without a thread: the test steps it.
 class SteppedInbox final : public msg::Inbox {
@@ -20,13 +20,13 @@ class SteppedInbox final : public msg::Inbox {
       : spec_(spec), env_(env), engine_(spec) {
     stats.tokens = std::make_unique<bus::TokenStats>();
     (void)engine_.reserve(kRoom.blocks, kRoom.block_size);
-    sched::TokenPolicy policy;
+    generation::TokenPolicy policy;
     policy.block_size = kRoom.block_size;
     policy.step_tokens = 24;
-    scheduler_ = std::make_unique<sched::TokenScheduler>(engine_, kRoom, policy, spec, stats, 7);
+    scheduler_ = std::make_unique<generation::TokenScheduler>(engine_, kRoom, policy, spec, stats, 7);
   }
   void put(msg::Call* call) override {
-    auto status = sched::fits_tokens(*call, spec_, kRoom);
+    auto status = generation::fits_tokens(*call, spec_, kRoom);
     if (status.ok()) {
       scheduler_->add(call, env_.now());
     } else {
@@ -47,7 +47,7 @@ class SteppedInbox final : public msg::Inbox {
   size_t residents() const { return scheduler_->memory().residents(); }
 
  private:
-  static constexpr sched::TokenRoom kRoom{40, 8};
+  static constexpr generation::TokenRoom kRoom{40, 8};
 
   void post() {
     for (auto& mail : std::exchange(scheduler_->mail(), {})) {
@@ -58,15 +58,15 @@ class SteppedInbox final : public msg::Inbox {
 
   const msg::ModelSpec& spec_;
   const base::Env& env_;
-  sched::FakeTokenEngine engine_;
-  std::unique_ptr<sched::TokenScheduler> scheduler_;
+  generation::FakeTokenEngine engine_;
+  std::unique_ptr<generation::TokenScheduler> scheduler_;
 };
 
 class Play {
  public:
   explicit Play(uint64_t seed) : dice_(seed) {
     auto served = std::make_shared<bus::Served>();
-    served->spec = sched::token_spec(200);
+    served->spec = generation::token_spec(200);
     auto text = std::make_shared<msg::TextSpec>(*served->spec.text);
     text->vision.reset();
     text->concepts = {"a", "b", "c"};
@@ -188,7 +188,7 @@ class Play {
       sent.push_back(event.token().id());
     }
     std::vector<uint64_t> hashes{1};
-    for (uint32_t token : tokens) hashes.push_back(sched::mix(hashes.back(), token));
+    for (uint32_t token : tokens) hashes.push_back(generation::mix(hashes.back(), token));
     for (const auto& event : Bench::events(*run.x)) {
       if (!event.has_token() || event.token().readout().empty()) continue;
       ++checked_;

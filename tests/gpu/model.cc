@@ -19,7 +19,7 @@ namespace {
 using namespace llm::cuda;
 using llm::Shape;
 using Clock = std::chrono::steady_clock;
-using Step = sched::TokenStep;
+using Step = generation::TokenStep;
 
 constexpr const char* kChat = "conf/models/chat/1";  // from the repository's root
 constexpr double kLogits = 3e-2;                     // of the largest logit: some steps of bfloat16
@@ -134,7 +134,7 @@ void check_demo(Lab& lab) {
   model.text = text;
   llm::Transformer cpu(std::move(model), llm::kernels(), std::move(team), 512);
   (void)cpu.reserve(64, 16);
-  auto talk = [&](sched::TokenEngine& engine) {
+  auto talk = [&](generation::TokenEngine& engine) {
     std::vector<uint32_t> said;
     Crowd crowd(1, 16);
     auto next = prompt(24, 3000, 1);

@@ -36,6 +36,8 @@ class Layers(unittest.TestCase):
 
     def test_deterministic_rooms_take_an_env(self):
         self.assertIn('Env', self.found('bus/a.cc', 'auto t = std::chrono::steady_clock::now();\n')[0])
+        self.assertIn('Env', self.found('generation/scheduler.cc', 'auto t = base::steady_now();\n')[0])
+        self.assertEqual([], self.found('generation/lane.cc', 'auto t = base::steady_now();\n'))
 
 
 class Headers(unittest.TestCase):

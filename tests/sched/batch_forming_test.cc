@@ -374,8 +374,8 @@ TEST(BatchForming, SlowEnginesTakeAllThatHasWaited) {
     };
     for (int i = 0; i < b.instances; ++i) put(1), gate.until_waiting(i + 1);
     for (uint32_t i = 0; i < b.calls; ++i) put(b.rows);
-    auto waited = lane_now() + 5ms;  // longer than any delay above
-    while (lane_now() < waited) std::this_thread::yield();
+    auto waited = base::steady_now() + 5ms;  // longer than any delay above
+    while (base::steady_now() < waited) std::this_thread::yield();
     gate.open();
     desk.until(calls.size());
     lanes.reset();

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -11,41 +9,11 @@
 
 #include "calls.h"
 #include "sched/engine.h"
+#include "support/gate.h"
 
 namespace weir::sched {
 
-// Steps wait here until the test lets them through.
-class Gate {
- public:
-  void wait() {
-    std::unique_lock lock(mutex_);
-    ++waiting_;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return open_ || tickets_ > 0; });
-    if (!open_) --tickets_;
-    --waiting_;
-  }
-  void let(int n) {
-    std::lock_guard lock(mutex_);
-    tickets_ += n;
-    changed_.notify_all();
-  }
-  void open() {
-    std::lock_guard lock(mutex_);
-    open_ = true;
-    changed_.notify_all();
-  }
-  void until_waiting(int n) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return waiting_ >= n; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int waiting_ = 0, tickets_ = 0;
-  bool open_ = false;
-};
+using support::Gate;
 
 inline constexpr float kPoison = 666;    // fails the whole batch
 inline constexpr float kAllergic = 667;  // fails its own call, by Batch::failures

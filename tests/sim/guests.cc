@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-#include "../sched/token_fake.h"
+#include "../generation/fake_engine.h"
 #include "session/session_id.h"
 
 namespace weir::sim {
@@ -236,7 +236,8 @@ void Guests::Guest::granted(base::Result<session::Lease> result) {
 void Guests::Guest::submit() {
   auto& host = guests.host_;
   generation->history = lease->tokens, generation->history_images = lease->images;
-  expected = sched::Reference(*generation, *host.served.spec.text, host.room.positions(*host.served.spec.text)).says();
+  expected =
+      generation::Reference(*generation, *host.served.spec.text, host.room.positions(*host.served.spec.text)).says();
   call = door.bus.make_call();
   call->model = host.served.spec.name, call->session = lease->session, call->sink = this;
   call->credit.store(granted_credit);
@@ -263,7 +264,7 @@ void Guests::Guest::on(msg::Call& heard, msg::Event&& event) {
 
 void Guests::Guest::hear(const msg::Event& event) {
   auto& host = guests.host_;
-  auto text = sched::told(event);
+  auto text = generation::told(event);
   host.note("a guest hears " + text);
   if (at < expected.size() && text == expected[at] && !short_of_memory) return void(++at);
   auto* failed = std::get_if<msg::Failed>(&event.what);

@@ -17,7 +17,7 @@
 #include "base/fake_env.h"
 #include "base/metrics.h"
 #include "bus/bus.h"
-#include "sched/token_fit.h"
+#include "generation/fit.h"
 #include "session/sessions.h"
 
 namespace weir::sim {
@@ -28,7 +28,7 @@ class Guests {
   struct Host {
     base::FakeEnv& env;
     const bus::Served& served;
-    sched::TokenRoom room;
+    generation::TokenRoom room;
     std::vector<bus::Bus*> buses;
     std::function<uint32_t(uint32_t)> draw;
     std::function<void(std::string)> note, broken;

@@ -1,4 +1,4 @@
-"""Copies sources of bus and sched with bugs planted in them, each behind `sim::planted == <its number>`.
+"""Copies sources of bus, sched and generation with bugs planted in them, each behind `sim::planted == <its number>`.
 
 usage: plant.py SRC_DIR OUT_DIR        writes OUT_DIR/<room>_<file> for each of FILES, and planted_bugs.h, which names them
 
@@ -32,19 +32,19 @@ BUGS = [
         ('bus/bus.cc', 'if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= 0) slot.inbox->poke();',
          'if (slot.credit.fetch_add(events, std::memory_order_acq_rel) <= (@ ? -1 : 0)) slot.inbox->poke();')]),
     (8, 'positions off by one behind the fifteenth token', [
-        ('sched/token_finish.cc', 'emit_token(s, {request.id, position, false, std::move(details)});',
+        ('generation/step_results.cc', 'emit_token(s, {request.id, position, false, std::move(details)});',
          'emit_token(s, {request.id, position + (@ && s.generated > 15), false, std::move(details)});')]),
     (9, 'a block leaked when a review ends', [
-        ('sched/token_memory.cc', 'for (; s.scratch.size() > keep; s.scratch.pop_back()) kv_.drop(s.scratch.back());',
+        ('generation/kv_memory.cc', 'for (; s.scratch.size() > keep; s.scratch.pop_back()) kv_.drop(s.scratch.back());',
          'for (; s.scratch.size() > keep; s.scratch.pop_back())\n'
          '    if (!(@ && s.scratch.size() > 2)) kv_.drop(s.scratch.back());')]),
     (10, 'an answer posted to the wrong home shard', [
         ('sched/runner.cc', 'if (at == all.end()) at = all.insert(all.end(), {call->home, {}});',
          'if (at == all.end()) at = @ && all.size() > 1 ? all.begin() : all.insert(all.end(), {call->home, {}});')]),
     (11, 'a cached block that is found after it was given to somebody else', [
-        ('sched/kv_blocks.cc', '    uncache(id);\n    forget(id);\n', '    uncache(id);\n    if (!@) forget(id);\n')]),
+        ('generation/kv_blocks.cc', '    uncache(id);\n    forget(id);\n', '    uncache(id);\n    if (!@) forget(id);\n')]),
     (12, 'a running sequence goes on though its client has left', [
-        ('sched/token_scheduler.cc', '      auto status = leaving(*s, now);\n      if (status.ok()) continue;\n',
+        ('generation/scheduler.cc', '      auto status = leaving(*s, now);\n      if (status.ok()) continue;\n',
          '      auto status = leaving(*s, now);\n'
          '      if (status.ok() || (@ && s->generated > 8)) continue;\n')]),
     (13, 'rows of a neighbour: offsets drift by the rows before', [
@@ -58,20 +58,20 @@ BUGS = [
          '    return;\n'
          '  }\n')]),
     (15, 'a preempted sequence says again what it has said', [
-        ('sched/token_plan.cc', '  s.reviews = {}, s.ahead = {};\n',
+        ('generation/step_planner.cc', '  s.reviews = {}, s.ahead = {};\n',
          '  s.reviews = {}, s.ahead = {};\n  if (@) s.told = 0;\n')]),
     (16, 'a Call leaked when its client leaves before its answer', [
         ('bus/bus.cc', '  if (last) finish(slot);\n', '  if (last && !(@ && !slot.sink && slot.serial % 4 == 3)) finish(slot);\n')]),
     (17, 'a prefix found for another image', [
-        ('sched/kv_blocks.cc', 'scratch_[2] = content.images.low, scratch_[3] = content.images.high;',
+        ('generation/kv_blocks.cc', 'scratch_[2] = content.images.low, scratch_[3] = content.images.high;',
          'scratch_[2] = @ ? 0 : content.images.low, scratch_[3] = @ ? 0 : content.images.high;'),
-        ('sched/kv_blocks.cc', 'block.salt == content.salt && block.images == content.images &&',
+        ('generation/kv_blocks.cc', 'block.salt == content.salt && block.images == content.images &&',
          'block.salt == content.salt && (@ || block.images == content.images) &&')]),
     (18, 'credit ignored: a peer that reads slowly is sent everything', [
-        ('sched/token_finish.cc', 's.call->credit.fetch_sub(1, std::memory_order_acq_rel);',
+        ('generation/step_results.cc', 's.call->credit.fetch_sub(1, std::memory_order_acq_rel);',
          's.call->credit.fetch_sub(@ ? 0 : 1, std::memory_order_acq_rel);')]),
     (19, 'a block with two holders is freed by the first of them', [
-        ('sched/kv_blocks.cc', '  if (--block.holders > 0) return;\n',
+        ('generation/kv_blocks.cc', '  if (--block.holders > 0) return;\n',
          '  if (--block.holders > (@ && block.chain != 0 ? 1u : 0u)) return;\n')]),
     (20, 'mail left over from a long turn waits for the next wake', [
         ('bus/bus.cc', '  mailbox_.wake_again();\n', '  if (!@) mailbox_.wake_again();\n')]),

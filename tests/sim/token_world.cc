@@ -21,7 +21,7 @@ base::Duration us(uint32_t n) { return std::chrono::microseconds(n); }
 }  // namespace
 
 TokenLane::TokenLane(base::FakeEnv& env, const msg::ModelSpec& spec, bus::ModelStats& stats,
-                     const sched::TokenPolicy& policy, uint32_t blocks, uint64_t seed)
+                     const generation::TokenPolicy& policy, uint32_t blocks, uint64_t seed)
     : engine(spec),
       env_(env),
       spec_(spec),
@@ -40,7 +40,7 @@ void TokenLane::refuse(msg::Call* call, base::Status status) {
 void TokenLane::put(msg::Call* call) {
   on_put(call->home);
   if (gone_) return refuse(call, failure(Code::kUnavailable, "gone"));
-  if (auto status = sched::fits_tokens(*call, spec_, room_); !status.ok()) return refuse(call, std::move(status));
+  if (auto status = generation::fits_tokens(*call, spec_, room_); !status.ok()) return refuse(call, std::move(status));
   bool releases = call->generation->aim == msg::Aim::kRelease;
   if (!releases && arrivals_.size() + scheduler_.waiting() >= max_waiting_)
     return refuse(call, failure(Code::kResourceExhausted, "full"));
@@ -163,7 +163,7 @@ TokenWorld::TokenWorld(uint64_t seed) : random_(seed), env_(seed) {
   lost_wakes_ = draw(2) * draw(30), no_memory_ = draw(3) ? 0 : draw(10);
   for (uint16_t i = 0, n = uint16_t(1 + draw(4)); i < n; ++i) shards_.emplace_back(*this, i);
   served_ = std::make_shared<bus::Served>();
-  served_->spec = sched::token_spec(max_length_);
+  served_->spec = generation::token_spec(max_length_);
   served_->stats.tokens = std::make_unique<bus::TokenStats>();
   auto lane = std::make_unique<TokenLane>(env_, served_->spec, served_->stats, policy_, blocks_, seed);
   lane_ = lane.get();
@@ -193,7 +193,7 @@ void TokenWorld::broken(std::string what) {
 }
 
 void TokenWorld::hear(Client& client, msg::Call& call, const msg::Event& event) {
-  auto text = sched::told(event);
+  auto text = generation::told(event);
   note("client " + std::to_string(client.id) + " hears " + text);
   if (!client.live || &call != client.call) return broken("I1: somebody hears who does not listen");
   if (!client.short_of_memory && !std::holds_alternative<msg::Failed>(event.what) && draw(100) < no_memory_) {
@@ -287,9 +287,9 @@ void TokenWorld::send(Shard& shard) {
   if (draw(2)) call->credit = int32_t(draw(5));
   client.granted = call->credit;
   if (draw(100) < deadlines_) client.deadline = call->deadline = env_.now() + us(1 + draw(20'000));
-  sched::TokenRoom room{blocks_, policy_.block_size};
+  generation::TokenRoom room{blocks_, policy_.block_size};
   client.expected =
-      sched::Reference(*call->generation, *served_->spec.text, room.positions(*served_->spec.text)).says();
+      generation::Reference(*call->generation, *served_->spec.text, room.positions(*served_->spec.text)).says();
   client.live = true;
   auto status = shard.bus.submit(call);
   note("client " + std::to_string(client.id) + " on shard " + std::to_string(shard.id) + " " +

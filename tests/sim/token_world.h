@@ -22,18 +22,18 @@
 #include <string>
 #include <vector>
 
-#include "../sched/token_fake.h"
+#include "../generation/fake_engine.h"
 #include "base/fake_env.h"
 #include "bus/bus.h"
+#include "generation/scheduler.h"
 #include "guests.h"
-#include "sched/token_scheduler.h"
 
 namespace weir::sim {
 
 class TokenLane final : public msg::Inbox {
  public:
-  TokenLane(base::FakeEnv& env, const msg::ModelSpec& spec, bus::ModelStats& stats, const sched::TokenPolicy& policy,
-            uint32_t blocks, uint64_t seed);
+  TokenLane(base::FakeEnv& env, const msg::ModelSpec& spec, bus::ModelStats& stats,
+            const generation::TokenPolicy& policy, uint32_t blocks, uint64_t seed);
 
   void put(msg::Call* call) override;
   void poke() override { awake_ = true; }
@@ -59,7 +59,7 @@ class TokenLane final : public msg::Inbox {
   }
   uint32_t used() const { return scheduler_.memory().blocks().used(); }
 
-  sched::FakeTokenEngine engine;
+  generation::FakeTokenEngine engine;
 
  private:
   void take_arrivals();
@@ -68,13 +68,13 @@ class TokenLane final : public msg::Inbox {
 
   base::FakeEnv& env_;
   const msg::ModelSpec& spec_;
-  const sched::TokenRoom room_;
+  const generation::TokenRoom room_;
   const uint32_t max_waiting_;
-  sched::TokenScheduler scheduler_;
-  sched::TokenStep* step_ = nullptr;
+  generation::TokenScheduler scheduler_;
+  generation::TokenStep* step_ = nullptr;
   base::Status stepped_;  // what the engine says of it
   bool awake_ = false;
-  std::optional<sched::TokenScheduler::PendingImage> glimpse_;
+  std::optional<generation::TokenScheduler::PendingImage> glimpse_;
   base::Time done_{};
   bool gone_ = false;
   std::vector<msg::Call*> arrivals_;
@@ -118,7 +118,7 @@ class TokenWorld {
 
   std::mt19937_64 random_;
   base::FakeEnv env_;
-  sched::TokenPolicy policy_;
+  generation::TokenPolicy policy_;
   uint32_t blocks_, calls_, faults_, leaves_, deadlines_, max_length_;
   uint32_t lost_wakes_, no_memory_;  // of a hundred
   bool unloads_;

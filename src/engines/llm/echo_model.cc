@@ -44,7 +44,7 @@ std::string tokenizer_json() {
       .dump();
 }
 
-class EchoModel final : public sched::TokenEngine {
+class EchoModel final : public generation::TokenEngine {
  public:
   EchoModel(std::shared_ptr<const msg::TextSpec> text, std::chrono::microseconds step)
       : text_(std::move(text)), step_(step) {}
@@ -53,14 +53,14 @@ class EchoModel final : public sched::TokenEngine {
   size_t kv_bytes(size_t positions) const override { return positions; }
   base::Status reserve(uint32_t, uint32_t) override { return {}; }
   void copy_block(uint32_t, uint32_t, uint32_t) override {}
-  base::Result<sched::ImageFeatures> encode_image(const msg::Image&) override {
+  base::Result<generation::ImageFeatures> encode_image(const msg::Image&) override {
     return base::failure(base::Code::kUnimplemented, "the echo model does not see images");
   }
 
-  base::Status step(sched::TokenStep& step) override {
+  base::Status step(generation::TokenStep& step) override {
     if (step_.count() > 0) std::this_thread::sleep_for(step_);
     for (auto& request : step.logits_requests) {
-      if (request.kind == sched::TokenStep::LogitsRequest::Kind::kSample) request.id = next(request);
+      if (request.kind == generation::TokenStep::LogitsRequest::Kind::kSample) request.id = next(request);
       request.logprob = 0;
       request.best.clear();
       if (request.top > 0) request.best.push_back({request.id, 0});
@@ -76,7 +76,7 @@ class EchoModel final : public sched::TokenEngine {
 
  private:
   // Special tokens are not said back; a prompt of nothing else is answered with spaces.
-  static uint32_t next(const sched::TokenStep::LogitsRequest& request) {
+  static uint32_t next(const generation::TokenStep::LogitsRequest& request) {
     auto prompt = request.sequence.first(request.prompt);
     for (size_t i = 0; i < prompt.size(); ++i)
       if (uint32_t id = prompt[(request.draw + i) % prompt.size()]; id < kBytes) return id;

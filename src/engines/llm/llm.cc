@@ -76,7 +76,7 @@ base::Status read_text(Loading& l) {
   return {};
 }
 
-std::unique_ptr<sched::Engine> engine_of(const Loading& l, std::unique_ptr<sched::TokenEngine> engine) {
+std::unique_ptr<sched::Engine> engine_of(const Loading& l, std::unique_ptr<generation::TokenEngine> engine) {
   msg::ModelSpec spec = l.wanted;
   spec.engine = "llm";
   spec.text = l.text;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engines/llm/cpu/kernels.h"
-#include "sched/token_lane.h"
+#include "generation/lane.h"
 
 namespace weir::llm {
 
@@ -18,7 +18,7 @@ namespace weir::llm {
 enum class Graphs : uint8_t { kAtLoad, kAtUse, kNone };
 
 struct Options {
-  sched::TokenPolicy policy;
+  generation::TokenPolicy policy;
   uint32_t threads = 1;
   std::vector<int> cores;            // where they run; empty: anywhere
   std::optional<WeightFormat> form;  // nothing: as the file is

@@ -7,7 +7,8 @@ namespace {
 
 base::Status wrong(const char* what) { return base::failure(base::Code::kInternal, what); }
 
-base::Status check_row(const sched::TokenStep& step, const sched::TokenStep::Row& row, const StepLimits& limits) {
+base::Status check_row(const generation::TokenStep& step, const generation::TokenStep::Row& row,
+                       const StepLimits& limits) {
   bool inside =
       row.first + size_t(row.count) <= step.ids.size() && row.table + size_t(row.blocks) <= step.tables.size();
   if (!inside || uint64_t(row.blocks) * limits.block_size < row.length) return wrong("a step's row is not whole");
@@ -21,12 +22,13 @@ base::Status check_row(const sched::TokenStep& step, const sched::TokenStep::Row
 
 }  // namespace
 
-base::Status check_step(const sched::TokenStep& step, const StepLimits& limits) {
+base::Status check_step(const generation::TokenStep& step, const StepLimits& limits) {
   const size_t n = step.ids.size();
   if (n > limits.tokens) return wrong("a step has too many tokens");
   if (step.positions.size() != n || step.slots.size() != n) return wrong("a step's arrays differ in length");
   for (uint32_t id : step.ids)
-    if (id & sched::TokenStep::kSampled ? (id & ~sched::TokenStep::kSampled) >= limits.drawn : id >= limits.vocabulary)
+    if (id & generation::TokenStep::kSampled ? (id & ~generation::TokenStep::kSampled) >= limits.drawn
+                                             : id >= limits.vocabulary)
       return base::invalid("token id " + std::to_string(id) + " is not in the vocabulary");
   const uint64_t slots = uint64_t(limits.blocks) * limits.block_size;
   for (uint32_t slot : step.slots)

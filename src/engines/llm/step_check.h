@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "sched/token_engine.h"
+#include "generation/engine.h"
 
 namespace weir::llm {
 
@@ -16,6 +16,6 @@ struct StepLimits {
 
 // Errors: INVALID_ARGUMENT (a token id beyond the vocabulary), INTERNAL (arrays that do not fit each other or the
 // cache).
-base::Status check_step(const sched::TokenStep& step, const StepLimits& limits);
+base::Status check_step(const generation::TokenStep& step, const StepLimits& limits);
 
 }  // namespace weir::llm

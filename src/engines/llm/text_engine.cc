@@ -5,14 +5,15 @@
 #include "base/log.h"
 #include "engines/llm/text_front.h"
 #include "engines/llm/text_request.h"
-#include "sched/token_load_balancer.h"
+#include "generation/load_balancer.h"
 
 namespace weir::llm {
 namespace {
 
 class TextEngine final : public sched::Engine {
  public:
-  TextEngine(msg::ModelSpec spec, std::unique_ptr<sched::TokenEngine> engine, const sched::TokenPolicy& policy)
+  TextEngine(msg::ModelSpec spec, std::unique_ptr<generation::TokenEngine> engine,
+             const generation::TokenPolicy& policy)
       : spec_(std::move(spec)), engine_(std::move(engine)), policy_(policy) {}
 
   const msg::ModelSpec& spec() const override { return spec_; }
@@ -21,26 +22,26 @@ class TextEngine final : public sched::Engine {
   }
   std::unique_ptr<msg::Inbox> own_inbox(const msg::ModelSpec& spec, bus::ModelStats& stats, base::SlabSource&,
                                         std::vector<std::unique_ptr<sched::Engine>> others) override {
-    std::vector<std::unique_ptr<sched::TokenInbox>> lanes;
+    std::vector<std::unique_ptr<generation::TokenInbox>> lanes;
     lanes.push_back(make_lane(spec, stats));
     for (auto& other : others) lanes.push_back(static_cast<TextEngine&>(*other).make_lane(spec, stats));
-    return make_text_front(sched::make_token_spread(std::move(lanes)), spec, stats);
+    return make_text_front(generation::make_token_load_balancer(std::move(lanes)), spec, stats);
   }
 
  private:
-  std::unique_ptr<sched::TokenInbox> make_lane(const msg::ModelSpec& spec, bus::ModelStats& stats) {
-    return sched::make_token_lane(std::move(engine_), policy_, spec, stats);
+  std::unique_ptr<generation::TokenInbox> make_lane(const msg::ModelSpec& spec, bus::ModelStats& stats) {
+    return generation::make_token_lane(std::move(engine_), policy_, spec, stats);
   }
 
   const msg::ModelSpec spec_;
-  std::unique_ptr<sched::TokenEngine> engine_;
-  const sched::TokenPolicy policy_;
+  std::unique_ptr<generation::TokenEngine> engine_;
+  const generation::TokenPolicy policy_;
 };
 
 // What clients are told of the context is what one of them can have.
-std::shared_ptr<const msg::TextSpec> with_room(const msg::ModelSpec& spec, const sched::TokenEngine& engine,
-                                               const sched::TokenPolicy& policy) {
-  uint32_t longest = spec.text->max_length, room = sched::kv_positions(engine, policy, longest);
+std::shared_ptr<const msg::TextSpec> with_room(const msg::ModelSpec& spec, const generation::TokenEngine& engine,
+                                               const generation::TokenPolicy& policy) {
+  uint32_t longest = spec.text->max_length, room = generation::kv_positions(engine, policy, longest);
   if (room >= longest || room == 0) return spec.text;
   auto text = std::make_shared<msg::TextSpec>(*spec.text);
   text->max_length = room;
@@ -51,8 +52,8 @@ std::shared_ptr<const msg::TextSpec> with_room(const msg::ModelSpec& spec, const
 
 }  // namespace
 
-std::unique_ptr<sched::Engine> make_text_engine(msg::ModelSpec spec, std::unique_ptr<sched::TokenEngine> engine,
-                                                const sched::TokenPolicy& policy) {
+std::unique_ptr<sched::Engine> make_text_engine(msg::ModelSpec spec, std::unique_ptr<generation::TokenEngine> engine,
+                                                const generation::TokenPolicy& policy) {
   spec.text = with_room(spec, *engine, policy);
   if (spec.platform.empty()) spec.platform = "weir_" + spec.engine;
   spec.max_batch = 0;

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/workers.h"
 #include "engines/llm/text_request.h"
-#include "sched/workers.h"
+#include "sched/worker_pool.h"
 #include "text/processor.h"
 #include "text/stream.h"
 
@@ -78,7 +79,7 @@ class TextFront final : public msg::Inbox, private msg::Home {
   sched::WaitingBytes waiting_{kWaitingMost};    // of prompts for the tokenizer worker; under mutex_
   std::unique_ptr<msg::Inbox> lane_;
   // Tokenizes what is long, so that shards need not.
-  std::unique_ptr<sched::Workers> tokenizer_worker_ = std::make_unique<sched::Workers>(1);
+  std::unique_ptr<base::Workers> tokenizer_worker_ = std::make_unique<base::Workers>(1);
 };
 
 void TextFront::put(msg::Call* call) {
@@ -106,7 +107,7 @@ void TextFront::put(msg::Call* call) {
     open_.push_back(std::move(*text_call));
   }
   if (!is_long) return lane_->put(lent);
-  const sched::Workers::Share share{lent->tenant, bytes};
+  const base::Workers::Share share{lent->tenant, bytes};
   tokenizer_worker_->post(
       [this, lent, share] {
         begin(*lent);

@@ -115,8 +115,8 @@ class BasicStepper {
   // `count` more tokens of `s`; logits of all of them or of the last one are wanted.
   using Wanted = LogitsOf;
   void add(Sequence& s, uint32_t count, Wanted wanted) {
-    using LogitsRequest = sched::TokenStep::LogitsRequest;
-    sched::TokenStep::Row row;
+    using LogitsRequest = generation::TokenStep::LogitsRequest;
+    generation::TokenStep::Row row;
     row.first = uint32_t(step.ids.size()), row.count = count, row.length = s.stored + count;
     while (s.blocks.size() * block_size_ < row.length)
       s.blocks.push_back(next_block_ = (next_block_ + 7) % (256 / (block_size_ / 16)));
@@ -148,7 +148,7 @@ class BasicStepper {
     step.clear();
     return logits;
   }
-  sched::TokenStep step;
+  generation::TokenStep step;
 
  private:
   Engine& engine_;

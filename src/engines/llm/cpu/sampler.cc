@@ -28,8 +28,8 @@ double uniform(uint64_t seed, uint64_t number) {
   return double(x >> 11) * 0x1p-53;
 }
 
-void Sampler::sample(std::span<const float> logits, sched::TokenStep::LogitsRequest& request) {
-  const bool score = request.kind == sched::TokenStep::LogitsRequest::Kind::kScore;
+void Sampler::sample(std::span<const float> logits, generation::TokenStep::LogitsRequest& request) {
+  const bool score = request.kind == generation::TokenStep::LogitsRequest::Kind::kScore;
   if (!score) {
     auto changed = adjust(logits, request);
     const auto& sampling = request.wish->sampling;
@@ -67,7 +67,8 @@ void Sampler::find_best(std::span<const float> logits, uint32_t count, float log
 }
 
 // The logits themselves when nothing changes them.
-std::span<const float> Sampler::adjust(std::span<const float> logits, const sched::TokenStep::LogitsRequest& request) {
+std::span<const float> Sampler::adjust(std::span<const float> logits,
+                                       const generation::TokenStep::LogitsRequest& request) {
   const msg::Sampling& s = request.wish->sampling;
   bool penalties = s.presence_penalty != 0 || s.frequency_penalty != 0 || s.repetition_penalty != 1;
   bool hold = request.hold_eos && (!eos_ids_.empty() || !request.wish->stop_ids.empty());
@@ -85,7 +86,7 @@ std::span<const float> Sampler::adjust(std::span<const float> logits, const sche
   return changed_;
 }
 
-void Sampler::penalize(const sched::TokenStep::LogitsRequest& request) {
+void Sampler::penalize(const generation::TokenStep::LogitsRequest& request) {
   const msg::Sampling& s = request.wish->sampling;
   counts_.resize(std::max(counts_.size(), changed_.size()), 0);
   auto each = [&](std::span<const uint32_t> ids, auto&& f) {  // once per different id, with how often it is there

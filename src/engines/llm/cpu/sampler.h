@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engines/llm/cpu/kernels.h"
-#include "sched/token_engine.h"
+#include "generation/engine.h"
 
 namespace weir::llm {
 
@@ -19,7 +19,7 @@ class Sampler {
   Sampler(const Kernels& kernels, std::span<const uint32_t> eos_ids) : kernels_(kernels), eos_ids_(eos_ids) {}
 
   // Fills the LogitsRequest: id (kSample), logprob and best where they are wanted.
-  void sample(std::span<const float> logits, sched::TokenStep::LogitsRequest& request);
+  void sample(std::span<const float> logits, generation::TokenStep::LogitsRequest& request);
 
  private:
   struct Candidate {
@@ -32,8 +32,8 @@ class Sampler {
   }
 
   void find_best(std::span<const float> logits, uint32_t count, float log_sum, std::vector<msg::TokenLogprob>& best);
-  std::span<const float> adjust(std::span<const float> logits, const sched::TokenStep::LogitsRequest& request);
-  void penalize(const sched::TokenStep::LogitsRequest& request);
+  std::span<const float> adjust(std::span<const float> logits, const generation::TokenStep::LogitsRequest& request);
+  void penalize(const generation::TokenStep::LogitsRequest& request);
   uint32_t draw(std::span<const float> logits, const msg::Sampling& sampling, double random);
   uint32_t draw_from_all(std::span<const float> logits, const msg::Sampling& sampling, float highest, double random);
   void gather(std::span<const float> logits, const msg::Sampling& sampling, float highest);

@@ -279,12 +279,12 @@ void Transformer::sample(Step& step) {
   }
 }
 
-base::Result<sched::ImageFeatures> Transformer::encode_image(const msg::Image& image) {
+base::Result<generation::ImageFeatures> Transformer::encode_image(const msg::Image& image) {
   if (!model_.vision_encoder) return base::failure(base::Code::kUnimplemented, "the model takes no images");
   return model_.vision_encoder->encode_image(image, multiply_, kernels_, *team_);
 }
 
-base::Result<sched::ImageFeatures> Transformer::encode_image_aside(const msg::Image& image) {
+base::Result<generation::ImageFeatures> Transformer::encode_image_aside(const msg::Image& image) {
   if (!model_.vision_encoder) return base::failure(base::Code::kUnimplemented, "the model takes no images");
   return model_.vision_encoder->encode_image(image, aside_->multiply, kernels_, aside_->team);
 }

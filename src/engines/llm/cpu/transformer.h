@@ -12,7 +12,7 @@
 #include "engines/llm/cpu/sampler.h"
 #include "engines/llm/cpu/weights.h"
 #include "engines/llm/vision/vision_encoder.h"
-#include "sched/token_engine.h"
+#include "generation/engine.h"
 
 namespace weir::llm {
 
@@ -26,7 +26,7 @@ struct Model {
   std::shared_ptr<const msg::TextSpec> text;
 };
 
-class Transformer final : public sched::TokenEngine {
+class Transformer final : public generation::TokenEngine {
  public:
   // `step_tokens`: the most that one step has.
   Transformer(Model model, const Kernels& kernels, std::unique_ptr<ThreadTeam> team, uint32_t step_tokens);
@@ -34,11 +34,11 @@ class Transformer final : public sched::TokenEngine {
   const msg::TextSpec& text() const override { return *model_.text; }
   size_t kv_bytes(size_t positions) const override { return kv_.bytes(positions); }
   base::Status reserve(uint32_t blocks, uint32_t block_size) override { return kv_.reserve(blocks, block_size); }
-  base::Status step(sched::TokenStep& step) override;
+  base::Status step(generation::TokenStep& step) override;
   void copy_block(uint32_t from, uint32_t to, uint32_t positions) override { kv_.copy(from, to, positions); }
-  base::Result<sched::ImageFeatures> encode_image(const msg::Image& image) override;
+  base::Result<generation::ImageFeatures> encode_image(const msg::Image& image) override;
   bool sees_aside() const override { return true; }
-  base::Result<sched::ImageFeatures> encode_image_aside(const msg::Image& image) override;
+  base::Result<generation::ImageFeatures> encode_image_aside(const msg::Image& image) override;
 
   // A token's hidden state after the last step's last norm: hidden_size floats, zeros up to a multiple of 16.
   void last_state(uint32_t token, float* out) const;
@@ -48,7 +48,7 @@ class Transformer final : public sched::TokenEngine {
   std::vector<float>* logits_for_tests = nullptr;
 
  private:
-  using Step = sched::TokenStep;
+  using Step = generation::TokenStep;
   // Queries of one row and one key head that are attended to together: tokens [first, first + count) of the row.
   struct Span {
     uint32_t row, head, first, count;

@@ -165,7 +165,7 @@ void DeviceTransformer::copy_block(uint32_t from, uint32_t to, uint32_t position
   if (auto s = device_.copy(stream_, Way::kOnDevice, copies); !s.ok()) lost_copy_ = std::move(s);
 }
 
-base::Result<sched::ImageFeatures> DeviceTransformer::encode_image(const msg::Image& image) {
+base::Result<generation::ImageFeatures> DeviceTransformer::encode_image(const msg::Image& image) {
   if (!model_.sight) return base::failure(base::Code::kUnimplemented, "the model takes no images");
   return model_.sight->encode_image(image);
 }

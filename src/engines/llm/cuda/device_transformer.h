@@ -24,7 +24,7 @@
 #include "engines/llm/cuda/plan.h"
 #include "engines/llm/cuda/sampling_plan.h"
 #include "engines/llm/vision/vision_worker.h"
-#include "sched/token_engine.h"
+#include "generation/engine.h"
 
 namespace weir::llm::cuda {
 
@@ -45,7 +45,7 @@ struct DeviceOptions {
   std::chrono::nanoseconds graph_time = std::chrono::seconds(10);  // that kAtLoad may take
 };
 
-class DeviceTransformer final : public sched::TokenEngine {
+class DeviceTransformer final : public generation::TokenEngine {
  public:
   // `device` and `kernels` outlive it. Errors: as check(), RESOURCE_EXHAUSTED, UNAVAILABLE.
   static base::Result<std::unique_ptr<DeviceTransformer>> make(device::Device& device, const Kernels& kernels,
@@ -57,14 +57,14 @@ class DeviceTransformer final : public sched::TokenEngine {
   const msg::TextSpec& text() const override { return *model_.text; }
   size_t kv_bytes(size_t positions) const override;
   base::Status reserve(uint32_t blocks, uint32_t block_size) override;
-  base::Status step(sched::TokenStep& step) override;
+  base::Status step(generation::TokenStep& step) override;
   void copy_block(uint32_t from, uint32_t to, uint32_t positions) override;
-  base::Result<sched::ImageFeatures> encode_image(const msg::Image& image) override;
+  base::Result<generation::ImageFeatures> encode_image(const msg::Image& image) override;
   bool sees_aside() const override { return true; }  // steps do not use the vision encoder's threads
 
   bool overlaps() const override { return true; }
-  base::Status submit(sched::TokenStep& step) override;
-  base::Status collect(sched::TokenStep& step) override;
+  base::Status submit(generation::TokenStep& step) override;
+  base::Status collect(generation::TokenStep& step) override;
   static constexpr size_t kFlights = 2;
 
   // Bytes on the device that do not depend on keys and values.
@@ -76,7 +76,7 @@ class DeviceTransformer final : public sched::TokenEngine {
   std::vector<float>* logits_for_tests = nullptr;
 
  private:
-  using Step = sched::TokenStep;
+  using Step = generation::TokenStep;
   // Where a step's arguments lie on the device.
   struct Args {
     const uint32_t *ids, *positions, *slots, *lengths, *starts, *which, *tables;

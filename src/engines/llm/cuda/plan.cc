@@ -75,7 +75,7 @@ bool has_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim) {
 
 namespace {
 
-void add_tokens(const sched::TokenStep& step, const sched::TokenStep::Row& row, StepPlan& plan) {
+void add_tokens(const generation::TokenStep& step, const generation::TokenStep::Row& row, StepPlan& plan) {
   for (uint32_t i = row.first; i < row.first + row.count; ++i) {
     plan.place[i] = uint32_t(plan.ids.size());
     plan.ids.push_back(step.ids[i]);
@@ -92,7 +92,7 @@ void clear(StepPlan& plan) {
 
 }  // namespace
 
-void plan_step(const sched::TokenStep& step, StepPlan& plan) {
+void plan_step(const generation::TokenStep& step, StepPlan& plan) {
   clear(plan);
   plan.place.resize(step.ids.size());
   for (const auto& row : step.rows) {
@@ -114,7 +114,7 @@ void plan_step(const sched::TokenStep& step, StepPlan& plan) {
                    [&](const Tile& a, const Tile& b) { return end_of(a) > end_of(b); });
 }
 
-void plan_trim(const sched::TokenStep& step, const StepPlan& plan, Trim& trim) {
+void plan_trim(const generation::TokenStep& step, const StepPlan& plan, Trim& trim) {
   const auto places = uint32_t(plan.ids.size());
   trim.kept.clear(), trim.tiles.clear();
   auto& row = trim.row;  // whether it goes on, at first

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engines/llm/cuda/kernels.h"
-#include "sched/token_engine.h"
+#include "generation/engine.h"
 
 namespace weir::llm::cuda {
 
@@ -61,7 +61,7 @@ struct StepPlan {
   std::vector<Chunk> chunks;
   std::vector<Tile> tiles;  // long chunks' last tiles, which take the longest, first
 };
-void plan_step(const sched::TokenStep& step, StepPlan& plan);
+void plan_step(const generation::TokenStep& step, StepPlan& plan);
 // What goes on when the last layer has its keys and values: singles, and of chunks the tokens that somebody looks at,
 // reads out or sums. They take rows 0, 1, … in the order of their places.
 struct Trim {
@@ -70,7 +70,7 @@ struct Trim {
   std::vector<uint32_t> kept;  // per row: its place
   std::vector<Tile> tiles;     // those with a token that goes on, in the plan's order
 };
-void plan_trim(const sched::TokenStep& step, const StepPlan& plan, Trim& trim);
+void plan_trim(const generation::TokenStep& step, const StepPlan& plan, Trim& trim);
 // Idle rows up to `rows` singles: they write nothing, see nothing, and nobody looks at what becomes of them. The plan
 // has no chunks.
 void pad(StepPlan& plan, uint32_t rows);

@@ -5,7 +5,7 @@
 namespace weir::llm::cuda {
 namespace {
 
-using LogitsRequest = sched::TokenStep::LogitsRequest;
+using LogitsRequest = generation::TokenStep::LogitsRequest;
 
 bool has_penalties(const msg::Sampling& s) {
   return s.presence_penalty != 0 || s.frequency_penalty != 0 || s.repetition_penalty != 1;
@@ -103,7 +103,7 @@ void SamplingPlan::add_adjust(const LogitsRequest& request, std::span<const uint
   for (auto i = size_t(first); i < changes.size(); ++i) entry_[changes[i].id] = kNone;
   adjusts.push_back(
       {row, first, uint32_t(changes.size()) - first, s.presence_penalty, s.frequency_penalty, s.repetition_penalty});
-  constexpr uint32_t kSampledId = sched::TokenStep::kSampled;
+  constexpr uint32_t kSampledId = generation::TokenStep::kSampled;
   if (!has_penalties(s) || request.token >= fed.size() || !(fed[request.token] & kSampledId)) return;
   adjusts.back().last = fed[request.token] & ~kSampledId;
   follows = true;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engines/llm/cuda/kernels.h"
-#include "sched/token_engine.h"
+#include "generation/engine.h"
 
 namespace weir::llm::cuda {
 
@@ -34,7 +34,7 @@ class SamplingPlan {
       : vocabulary_(vocabulary), eos_ids_(eos_ids), at_once_(at_once), entry_(vocabulary, kNone) {}
 
   // `fed`: the step's ids, where one of them may be kSampled.
-  void plan(std::span<const sched::TokenStep::LogitsRequest> logits_requests, std::span<const uint32_t> fed = {});
+  void plan(std::span<const generation::TokenStep::LogitsRequest> logits_requests, std::span<const uint32_t> fed = {});
 
   std::vector<LookGroup> groups;
   std::vector<uint32_t> ids;  // per look: whose logprob is asked for; of a draw 0
@@ -51,10 +51,10 @@ class SamplingPlan {
   static constexpr uint32_t kNone = UINT32_MAX;
 
   void clear();
-  void plan_group(std::span<const sched::TokenStep::LogitsRequest> logits_requests, std::span<const uint32_t> fed,
+  void plan_group(std::span<const generation::TokenStep::LogitsRequest> logits_requests, std::span<const uint32_t> fed,
                   Range range);
-  void add_draw(const sched::TokenStep::LogitsRequest& request, uint32_t from, uint32_t to);
-  void add_adjust(const sched::TokenStep::LogitsRequest& request, std::span<const uint32_t> fed, uint32_t row);
+  void add_draw(const generation::TokenStep::LogitsRequest& request, uint32_t from, uint32_t to);
+  void add_adjust(const generation::TokenStep::LogitsRequest& request, std::span<const uint32_t> fed, uint32_t row);
   Change& change(uint32_t id);
 
   const uint32_t vocabulary_;
@@ -64,6 +64,6 @@ class SamplingPlan {
 };
 
 // Something changes this draw's logits.
-bool is_adjusted(const sched::TokenStep::LogitsRequest& request, std::span<const uint32_t> eos_ids);
+bool is_adjusted(const generation::TokenStep::LogitsRequest& request, std::span<const uint32_t> eos_ids);
 
 }  // namespace weir::llm::cuda

@@ -31,7 +31,7 @@ class RotaryEncoder final : public Encoder {
  private:
   std::unique_ptr<Transformer> transformer_;
   const EncoderLimits limits_;
-  sched::TokenStep step_;
+  generation::TokenStep step_;
 };
 
 }  // namespace

@@ -181,8 +181,8 @@ void VisionEncoder::Parts::run_block(const TowerBlock& b, Multiplier& multiply, 
   multiply.run({inner.data(), stride(shape.intermediate)}, n, b.fc2, Into::kAdd, x.as<float>(), shape.hidden);
 }
 
-base::Result<sched::ImageFeatures> VisionEncoder::encode_image(const msg::Image& image, Multiplier& multiply,
-                                                               const Kernels& kernels, ThreadTeam& team) {
+base::Result<generation::ImageFeatures> VisionEncoder::encode_image(const msg::Image& image, Multiplier& multiply,
+                                                                    const Kernels& kernels, ThreadTeam& team) {
   using Into = Multiplier::Into;
   auto picture = decode(image.data.view());
   if (!picture) return picture.error();
@@ -193,7 +193,7 @@ base::Result<sched::ImageFeatures> VisionEncoder::encode_image(const msg::Image&
   multiply.run({t.normed.data(), t.stride(t.patch_floats())}, n, t.embed, Into::kAdd, t.x.as<float>(), t.shape.hidden);
   for (const auto& block : t.blocks) t.run_block(block, multiply, kernels, team);
   t.normalize(t.norm, kernels, team);
-  sched::ImageFeatures out;
+  generation::ImageFeatures out;
   out.count = n;
   out.rows.resize(size_t(n) * t.project.outputs);
   multiply.run({t.normed.data(), t.stride(t.shape.hidden)}, n, t.project, Into::kStore, out.rows.data(),

@@ -11,7 +11,7 @@
 
 #include "engines/llm/cpu/matrix.h"
 #include "engines/llm/load/store.h"
-#include "sched/token_engine.h"
+#include "generation/engine.h"
 
 namespace weir::llm {
 
@@ -27,8 +27,8 @@ class VisionEncoder {
       const VisionShape& shape);
 
   // Errors: INVALID_ARGUMENT. Used by one thread at a time.
-  base::Result<sched::ImageFeatures> encode_image(const msg::Image& image, Multiplier& multiply, const Kernels& kernels,
-                                                  ThreadTeam& team);
+  base::Result<generation::ImageFeatures> encode_image(const msg::Image& image, Multiplier& multiply,
+                                                       const Kernels& kernels, ThreadTeam& team);
 
  private:
   struct Parts;

@@ -18,7 +18,7 @@ class VisionWorker {
         multiply_(kernels, *team_, shape.vision->patches()),
         vision_encoder_(std::move(vision_encoder)) {}
 
-  base::Result<sched::ImageFeatures> encode_image(const msg::Image& image) {
+  base::Result<generation::ImageFeatures> encode_image(const msg::Image& image) {
     return vision_encoder_->encode_image(image, multiply_, kernels_, *team_);
   }
 

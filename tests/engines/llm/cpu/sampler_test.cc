@@ -10,7 +10,7 @@
 namespace weir::llm {
 namespace {
 
-using LogitsRequest = sched::TokenStep::LogitsRequest;
+using LogitsRequest = generation::TokenStep::LogitsRequest;
 
 struct Draws {
   msg::Generation wish;

@@ -9,7 +9,7 @@
 namespace weir::llm {
 namespace {
 
-using LogitsRequest = sched::TokenStep::LogitsRequest;
+using LogitsRequest = generation::TokenStep::LogitsRequest;
 
 uint32_t draw(const msg::Sampling& sampling, const std::vector<float>& logits, uint64_t number) {
   static const std::vector<uint32_t> eos;

@@ -21,7 +21,7 @@ using cuda::DeviceTransformer;
 using Drive = device::FakeDevice::Drive;
 using Wanted = Stepper::Wanted;
 using DeviceStepper = BasicStepper<DeviceTransformer>;
-using LogitsRequest = sched::TokenStep::LogitsRequest;
+using LogitsRequest = generation::TokenStep::LogitsRequest;
 
 constexpr const char* kChat = WEIR_ROOT "/conf/models/chat/1";
 
@@ -410,21 +410,21 @@ TEST(LlmDeviceChat, AStepMayFollowOneThatIsNotReadYet) {
   auto wish = greedy();
   DeviceStepper first(*engine), second(*engine);
   Sequence s{prompts()[1], {}};
-  auto request_logits = [&](sched::TokenStep& step) {
+  auto request_logits = [&](generation::TokenStep& step) {
     step.logits_requests.push_back(
         {.token = uint32_t(step.ids.size()) - 1, .wish = &wish, .sequence = s.ids, .prompt = 17});
   };
   first.add(s, uint32_t(s.ids.size()), Wanted::kNone);
   request_logits(first.step);
   ASSERT_TRUE(engine->submit(first.step).ok());
-  s.ids.push_back(sched::TokenStep::kSampled | 0);
+  s.ids.push_back(generation::TokenStep::kSampled | 0);
   second.add(s, 1, Wanted::kNone);
   request_logits(second.step);
   ASSERT_TRUE(engine->submit(second.step).ok());
   ASSERT_TRUE(engine->collect(first.step).ok());
   ASSERT_TRUE(engine->collect(second.step).ok());
   EXPECT_EQ((std::vector{first.step.logits_requests[0].id, second.step.logits_requests[0].id}), expect);
-  second.step.ids[0] = sched::TokenStep::kSampled | 1;  // there is one look
+  second.step.ids[0] = generation::TokenStep::kSampled | 1;  // there is one look
   EXPECT_EQ(engine->step(second.step).code, base::Code::kInvalidArgument);
 }
 

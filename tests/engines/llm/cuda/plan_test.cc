@@ -88,8 +88,8 @@ TEST(LlmCudaPlan, PartMemoryHoldsAllThreeArraysApart) {
 }
 
 // Rows of 1, 3, 1 and 70 tokens.
-sched::TokenStep four_rows() {
-  sched::TokenStep step;
+generation::TokenStep four_rows() {
+  generation::TokenStep step;
   step.rows = {{0, 1, 5, 0, 2}, {1, 3, 9, 2, 3}, {4, 1, 2, 5, 1}, {5, 70, 90, 6, 23}};
   for (uint32_t i = 0; i < 75; ++i) {
     step.ids.push_back(100 + i), step.slots.push_back(1000 + i);
@@ -187,7 +187,7 @@ TEST(LlmCudaPlan, OnlyHeadsThatTheKernelsKnowRunOnCuda) {
   EXPECT_FALSE(has_attention(4, 0, 64));
 }
 
-using LogitsRequest = sched::TokenStep::LogitsRequest;
+using LogitsRequest = generation::TokenStep::LogitsRequest;
 
 TEST(LlmCudaPlan, LooksBecomeDrawsChangesAndLogprobs) {
   msg::Generation plain, changed;
@@ -237,7 +237,7 @@ TEST(LlmCudaPlan, LooksBecomeDrawsChangesAndLogprobs) {
 TEST(LlmCudaPlan, APenaltyOfATokenThatIsNotKnownYetNamesTheLookThatDrewIt) {
   msg::Generation penalty, bias;
   penalty.sampling.presence_penalty = 1, bias.sampling.logit_bias = {{7, 1.f}};
-  constexpr uint32_t kSampledId = sched::TokenStep::kSampled;
+  constexpr uint32_t kSampledId = generation::TokenStep::kSampled;
   Sizes sequence{5, 7}, fed{kSampledId | 3, kSampledId | 1, 8};
   std::vector<LogitsRequest> logits_requests(3);
   logits_requests[0] = {.token = 0, .wish = &bias, .sequence = sequence, .prompt = 1};

@@ -1,0 +1,107 @@
+#include "generation/fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace weir::generation {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::invalid;
+using base::Status;
+using msg::Generation;
+using msg::TextSpec;
+
+std::string number(size_t n) { return std::to_string(n); }
+std::string number(float x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", double(x));
+  return text;
+}
+
+Status length_fits(const Generation& wish, const TextSpec& text, TokenRoom room) {
+  size_t length = wish.length();
+  if (length == 0) return invalid("the sequence is empty: at least one token is needed");
+  if (length > text.max_length)
+    return failure(Code::kOutOfRange, "the sequence has " + number(length) +
+                                          " tokens, more than the model's context of " +
+                                          number(size_t(text.max_length)));
+  // Positions that are looked at again take a block beside the sequence.
+  size_t beside = wish.logprobs.empty() && wish.readouts.empty() ? 0 : 1;
+  size_t positions = (size_t(room.blocks) - std::min<size_t>(beside, room.blocks)) * room.block_size;
+  if (length > positions)
+    return failure(Code::kOutOfRange, "the sequence has " + number(length) +
+                                          " tokens, but the server keeps keys and values of at most " +
+                                          number(positions) + " for this model");
+  return {};
+}
+
+Status ids_fit(const Generation& wish, const TextSpec& text) {
+  for (size_t i = 0; i < wish.append.size(); ++i)
+    if (wish.append[i] >= text.vocabulary)
+      return invalid("token " + number(wish.history.size() + i) + " is id " + number(size_t(wish.append[i])) +
+                     "; ids are below " + number(size_t(text.vocabulary)));
+  for (auto [id, bias] : wish.sampling.logit_bias)
+    if (id >= text.vocabulary || std::isnan(bias))
+      return invalid("logit_bias of id " + number(size_t(id)) + " is not a number for an id below " +
+                     number(size_t(text.vocabulary)));
+  return {};
+}
+
+Status images_fit(const Generation& wish, const TextSpec& text) {
+  if (wish.images.empty()) return {};
+  if (!text.vision) return invalid("this model does not take images");
+  size_t before = wish.history.size();
+  for (size_t i = 0; i < wish.images.size(); ++i) {
+    const auto& image = wish.images[i];
+    if (image.start < before || image.end > wish.length() || image.end < image.start + 3)
+      return invalid("image " + number(i) + " has positions [" + number(size_t(image.start)) + ", " +
+                     number(size_t(image.end)) + "); they lie after " + number(before) + " and inside of " +
+                     number(wish.length()) + ", and hold at least one pad");
+    before = image.end;
+  }
+  return {};
+}
+
+Status in_range(const char* field, float value, float least, float most) {
+  if (value >= least && value <= most) return {};
+  return invalid(std::string(field) + " is " + number(value) + "; it lies in [" + number(least) + ", " + number(most) +
+                 "]");
+}
+
+// Dialects check these in their clients' words; this keeps an engine from what nobody has checked.
+Status sampling_fits(const msg::Sampling& s) {
+  constexpr float kLarge = 1e6f;
+  for (auto status :
+       {in_range("temperature", s.temperature, 0, kLarge), in_range("top_p", s.top_p, 0, 1),
+        in_range("min_p", s.min_p, 0, 1), in_range("presence_penalty", s.presence_penalty, -kLarge, kLarge),
+        in_range("frequency_penalty", s.frequency_penalty, -kLarge, kLarge),
+        in_range("repetition_penalty", s.repetition_penalty, 1e-6f, kLarge)})
+    if (!status.ok()) return status;
+  return {};
+}
+
+}  // namespace
+
+uint32_t TokenRoom::positions(const TextSpec& text) const {
+  return uint32_t(std::min<uint64_t>(text.max_length, uint64_t(blocks) * block_size));
+}
+
+Status fits_tokens(const msg::Call& call, const msg::ModelSpec& spec, TokenRoom room) {
+  if (!call.generation) return invalid("model '" + spec.name + "' makes tokens; it does not take tensors this way");
+  const auto& wish = *call.generation;
+  if (wish.aim == msg::Aim::kRelease) {
+    if (call.session) return {};
+    return invalid("there is no session to release");
+  }
+  if (wish.aim != msg::Aim::kGenerate && wish.aim != msg::Aim::kEmbed) return invalid("an unknown aim");
+  const auto& text = *spec.text;
+  if (auto status = length_fits(wish, text, room); !status.ok()) return status;
+  if (auto status = ids_fit(wish, text); !status.ok()) return status;
+  if (auto status = images_fit(wish, text); !status.ok()) return status;
+  return sampling_fits(wish.sampling);
+}
+
+}  // namespace weir::generation

@@ -1,0 +1,24 @@
+// Whether a Call is something that a model of tokens can run: looked at before it is queued, on its own shard.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+
+namespace weir::generation {
+
+// Positions that one sequence may have: what the model allows and what its keys and values have room for.
+struct TokenRoom {
+  uint32_t blocks = 0, block_size = 0;
+  uint32_t positions(const msg::TextSpec& text) const;
+};
+
+// INVALID_ARGUMENT (no generation, nothing to run, an id outside of the vocabulary, an image that does not lie in what
+// is appended, sampling out of range), OUT_OF_RANGE (longer than the context, or than all blocks together: no
+// other time would do).
+// Looks at what is new only, never at the history.
+base::Status fits_tokens(const msg::Call& call, const msg::ModelSpec& spec, TokenRoom room);
+
+}  // namespace weir::generation

@@ -1,0 +1,403 @@
+#include "generation/lane.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/attempt.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/workers.h"
+#include "generation/fit.h"
+#include "generation/outbox.h"
+#include "generation/scheduler.h"
+
+namespace weir::generation {
+namespace {
+
+using base::Code;
+using base::Status;
+using base::Time;
+
+constexpr uint64_t kPositionsMost = uint64_t(1) << 31;  // positions, so that slots fit their type
+
+constexpr int kGivesWay = 5;  // nice: less than a third of a core that a step wants, too
+
+uint64_t random_seed() {
+  std::random_device device;
+  return uint64_t(device()) << 32 | device();
+}
+
+// put() leaves arrivals under a lock and wakes the thread only when it sleeps; the scheduler is the thread's alone.
+class TokenLane final : public TokenInbox {
+ public:
+  TokenLane(std::unique_ptr<TokenEngine> engine, TokenRoom room, const TokenPolicy& policy, const msg::ModelSpec& spec,
+            bus::ModelStats& stats)
+      : engine_(std::move(engine)),
+        room_(room),
+        policy_(policy),
+        spec_(spec),
+        stats_(stats),
+        scheduler_(make_scheduler()),
+        thread_([this] { run(); }) {}
+
+  ~TokenLane() override {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+
+  void put(msg::Call* call) override;
+  void poke() override;
+  size_t load() override {
+    std::lock_guard lock(mutex_);
+    return arrivals_.size() + waiting_ + active_;
+  }
+
+ private:
+  enum class State : uint8_t { kBusy, kStalled, kIdle };  // stalled: asleep though Calls are here
+
+  enum class Found : uint8_t { kNothing, kStep };
+  struct EncodedImage {
+    uint64_t job;
+    base::Result<ImageFeatures> features;
+  };
+  using EncodeImage = base::Result<ImageFeatures> (TokenEngine::*)(const msg::Image&);
+
+  std::unique_ptr<TokenScheduler> make_scheduler() const {
+    return std::make_unique<TokenScheduler>(*engine_, room_, policy_, spec_, stats_, random_seed());
+  }
+  void run();
+  bool gather(Found last);
+  Found turn();
+  void take_in();
+  void see_who_crowds();
+  void rescue(const Status& why);
+  void run_step(TokenStep& step);
+  void run_steps(TokenStep& step);
+  bool disturbed();
+  using Act = Status (TokenEngine::*)(TokenStep&);
+  Status act(Act what, TokenStep& step);
+  void finish(const Status& outcome);
+  Found encode_next_image(Found stepped);
+  void encode_image_aside(TokenScheduler::PendingImage pending);
+  base::Result<ImageFeatures> encode_image(const msg::Image& image, EncodeImage how);
+  Status named(Status thrown) const;
+  void post();
+  void refuse(msg::Call* call, Status status);
+  void note_failure(msg::Call& call, Code code);
+  bool has_room(const msg::Call& call) const;
+
+  std::unique_ptr<TokenEngine> engine_;
+  const TokenRoom room_;
+  const TokenPolicy policy_;
+  const msg::ModelSpec& spec_;
+  bus::ModelStats& stats_;
+  const std::string title_ = "model '" + spec_.name + "'";
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<msg::Call*> arrivals_;                        // this and what follows: under mutex_
+  std::vector<std::pair<base::SessionId, uint32_t>> cuts_;  // of refused Calls: session, length of its history
+  State state_ = State::kBusy;
+  bool poked_ = false, stopping_ = false;
+  std::optional<EncodedImage> encoded_;           // by the image worker
+  size_t waiting_ = 0, active_ = 0;               // in the scheduler, when it last looked at arrivals
+  TokenScheduler::LargestTenant largest_tenant_;  // there, if its queue was full
+
+  std::unique_ptr<TokenScheduler> scheduler_;  // the thread's, as all below; null where there is no memory for one
+  std::vector<msg::Call*> taken_;
+  Outbox mail_;
+  std::vector<std::pair<base::SessionId, uint32_t>> taken_cuts_;
+  TokenStep* flying_ = nullptr;               // with the engine, while it is not read
+  bool encoding_ = false;                     // the image worker is
+  bool blind_ = false;                        // and for a sequence that was lost with its scheduler
+  std::optional<EncodedImage> ready_image_;   // what it has seen, on its way to the scheduler
+  base::Workers image_worker_{1, kGivesWay};  // looks at images while others run
+  std::thread thread_;
+};
+
+// Its session may go on from the history that it named, without the lane having seen it.
+void TokenLane::refuse(msg::Call* call, Status status) {
+  if (call->session && call->generation && call->generation->aim == msg::Aim::kGenerate) {
+    std::lock_guard lock(mutex_);
+    cuts_.push_back({call->session, uint32_t(call->generation->history.size())});
+  }
+  note_failure(*call, status.code);
+  call->home->post_here({call, {msg::Failed{std::move(status)}}});
+}
+
+void TokenLane::note_failure(msg::Call& call, Code code) {
+  call.times.finished = base::steady_now();
+  auto took = std::max<int64_t>((call.times.finished - call.times.queued).count(), 0);
+  stats_.add_failure(code, uint64_t(took));
+  stats_.tokens->end(bus::TokenStats::Reason::kError);
+}
+
+// Slots that stand empty are no queue. In a full queue there is room for who has fewer calls in it than another: the
+// scheduler pushes one of the other's out. Of such a rush no more than the queue again.
+bool TokenLane::has_room(const msg::Call& call) const {
+  size_t most = policy_.max_waiting + policy_.max_running - std::min<size_t>(active_, policy_.max_running);
+  if (arrivals_.size() + waiting_ < most) return true;
+  if (arrivals_.size() + waiting_ >= most + policy_.max_waiting) return false;
+  auto arrived = [&](uint64_t tenant) {
+    return size_t(std::count_if(arrivals_.begin(), arrivals_.end(), [&](auto* c) { return c->tenant == tenant; }));
+  };
+  auto largest = largest_tenant_;
+  if (largest.calls == 0 && !arrivals_.empty()) largest = {arrivals_.back()->tenant, arrived(arrivals_.back()->tenant)};
+  return call.tenant != largest.tenant && arrived(call.tenant) + 1 < largest.calls;
+}
+
+void TokenLane::put(msg::Call* call) {
+  call->times.queued = base::steady_now();
+  if (auto status = fits_tokens(*call, spec_, room_); !status.ok()) return refuse(call, std::move(status));
+  bool asleep = false, refused = false;
+  {
+    std::lock_guard lock(mutex_);
+    refused = call->generation->aim != msg::Aim::kRelease && !has_room(*call);
+    if (!refused) {
+      arrivals_.push_back(call);  // what it throws is the caller's: the Call is not here then
+      asleep = std::exchange(state_, State::kBusy) != State::kBusy;
+    }
+  }
+  if (asleep) wake_.notify_one();
+  if (refused) refuse(call, queue_full(spec_, policy_));
+}
+
+// A Call was cancelled or has credit: a lane that is stepping looks before its next step, one without Calls need not.
+void TokenLane::poke() {
+  bool asleep;
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ == State::kIdle) return;
+    poked_ = true;
+    asleep = std::exchange(state_, State::kBusy) == State::kStalled;
+  }
+  if (asleep) wake_.notify_one();
+}
+
+// Takes the arrivals; sleeps first when the last plan found nothing to run. False: the lane is to end.
+bool TokenLane::gather(Found last) {
+  std::unique_lock lock(mutex_);
+  waiting_ = scheduler_ ? scheduler_->waiting() : 0, active_ = scheduler_ ? scheduler_->active() : 0;
+  while (last == Found::kNothing && arrivals_.empty() && !poked_ && !encoded_ && !stopping_) {
+    state_ = !scheduler_ || scheduler_->empty() ? State::kIdle : State::kStalled;
+    Time until = scheduler_ ? scheduler_->leaves_at() : base::kNever;
+    if (until == base::kNever)
+      wake_.wait(lock);
+    else if (wake_.wait_until(lock, until) == std::cv_status::timeout)
+      break;
+  }
+  state_ = State::kBusy;
+  poked_ = false;
+  taken_.swap(arrivals_);
+  taken_cuts_.swap(cuts_);
+  ready_image_ = std::exchange(encoded_, {});
+  waiting_ += taken_.size();
+  return !stopping_;
+}
+
+// The border of the scheduler: what is thrown in a turn ends the sequences that are here, and neither the lane nor the
+// process.
+void TokenLane::run() {
+  pthread_setname_np(pthread_self(), "token lane");
+  for (Found found = Found::kNothing; gather(found);) {
+    found = Found::kNothing;
+    auto status = base::attempt("a token lane", [&] { found = turn(); });
+    if (!status.ok()) rescue(status);
+  }
+  rescue(Status{Code::kUnavailable, title_ + " is being unloaded", {}});
+}
+
+TokenLane::Found TokenLane::turn() {
+  take_in();
+  if (ready_image_) {
+    encoding_ = false;
+    if (!std::exchange(blind_, false))
+      scheduler_->on_image_encoded(ready_image_->job, std::move(ready_image_->features), base::steady_now());
+    ready_image_.reset();
+  }
+  auto* step = scheduler_->plan(base::steady_now());
+  post();
+  auto found = step ? Found::kStep : Found::kNothing;
+  if (step) engine_->overlaps() ? run_steps(*step) : run_step(*step);
+  if (encode_next_image(found) == Found::kStep) found = Found::kStep;
+  post();
+  return found;
+}
+
+void TokenLane::take_in() {
+  if (!scheduler_) scheduler_ = make_scheduler();
+  for (auto [session, length] : taken_cuts_) scheduler_->cut(session, length);
+  taken_cuts_.clear();
+  see_who_crowds();
+  mail_.arrive(taken_);
+  for (auto* call : taken_) scheduler_->add(call, base::steady_now());
+  taken_.clear();
+}
+
+void TokenLane::see_who_crowds() {
+  bool full = scheduler_->waiting() + taken_.size() >= policy_.max_waiting;
+  auto largest = full ? scheduler_->largest_tenant() : TokenScheduler::LargestTenant();
+  std::lock_guard lock(mutex_);
+  largest_tenant_ = largest;
+}
+
+// Whatever state the scheduler is in: what it has said is handed over, all Calls that have not heard their last hear
+// `why`, and another scheduler follows, without what this one kept for sessions and prefixes.
+void TokenLane::rescue(const Status& why) {
+  if (flying_) (void)base::attempt("an engine", [this] { (*engine_).collect(*std::exchange(flying_, nullptr)); });
+  post();
+  for (auto* call : mail_.present(taken_)) {
+    note_failure(*call, why.code);
+    mail_.fail(*call, why);
+  }
+  taken_.clear();
+  if (scheduler_) scheduler_->abandon();
+  scheduler_.reset();
+  if (ready_image_) encoding_ = false;
+  ready_image_.reset();
+  blind_ = encoding_;
+  post();
+}
+
+void TokenLane::run_step(TokenStep& step) { finish(act(&TokenEngine::step, step)); }
+
+// The next step is with the engine before this one is read, as long as nothing else comes up. `step` is the scheduler's
+// oldest, whichever that is.
+void TokenLane::run_steps(TokenStep& step) {
+  auto submitted = act(&TokenEngine::submit, step);
+  for (TokenStep* next = &step; next;) {
+    flying_ = submitted.ok() ? &step : nullptr;
+    next = submitted.ok() && !disturbed() ? scheduler_->plan_ahead(base::steady_now()) : nullptr;
+    auto follows = next ? act(&TokenEngine::submit, *next) : Status();
+    auto outcome = submitted.ok() ? act(&TokenEngine::collect, step) : submitted;
+    flying_ = next && follows.ok() ? next : nullptr;
+    finish(outcome);
+    submitted = std::move(follows);
+  }
+}
+
+bool TokenLane::disturbed() {
+  std::lock_guard lock(mutex_);
+  return stopping_ || !arrivals_.empty();
+}
+
+void TokenLane::finish(const Status& outcome) {
+  scheduler_->finish(outcome, base::steady_now());
+  stats_.last_inference_ms.store(base::unix_ms(), std::memory_order_relaxed);
+  post();
+}
+
+Status TokenLane::act(Act what, TokenStep& step) {
+  Status outcome;
+  auto thrown = base::attempt(title_, [&] { outcome = (*engine_.*what)(step); });
+  return thrown.ok() ? outcome : named(std::move(thrown));
+}
+
+// A library under the engine. Its words are in the log, not for clients.
+Status TokenLane::named(Status thrown) const {
+  if (thrown.code == Code::kInternal) thrown.text = title_ + " failed";
+  return thrown;
+}
+
+// Images are looked at one at a time: while others run by the image worker, if the engine can; else here, between
+// steps.
+TokenLane::Found TokenLane::encode_next_image(Found stepped) {
+  if (encoding_) return Found::kNothing;
+  auto pending = scheduler_->next_image();
+  if (!pending) return Found::kNothing;
+  if (stepped == Found::kStep && engine_->sees_aside()) {
+    encode_image_aside(std::move(*pending));
+    return Found::kNothing;
+  }
+  scheduler_->on_image_encoded(pending->id, encode_image(pending->image, &TokenEngine::encode_image),
+                               base::steady_now());
+  return Found::kStep;
+}
+
+void TokenLane::encode_image_aside(TokenScheduler::PendingImage pending) {
+  image_worker_.post([this, pending = std::move(pending)] {
+    base::Result<ImageFeatures> features = Status{Code::kResourceExhausted, {}, {}};  // for want of words
+    (void)base::attempt("an image worker",
+                        [&] { features = encode_image(pending.image, &TokenEngine::encode_image_aside); });
+    bool asleep;
+    {
+      std::lock_guard lock(mutex_);
+      encoded_ = EncodedImage{pending.id, std::move(features)};
+      asleep = std::exchange(state_, State::kBusy) != State::kBusy;
+    }
+    if (asleep) wake_.notify_one();
+  });
+  encoding_ = true;
+}
+
+base::Result<ImageFeatures> TokenLane::encode_image(const msg::Image& image, EncodeImage how) {
+  base::Result<ImageFeatures> features = ImageFeatures{};
+  auto thrown = base::attempt(title_, [&] { features = ((*engine_).*how)(image); });
+  if (!thrown.ok()) features = named(std::move(thrown));
+  return features;
+}
+
+void TokenLane::post() {
+  if (scheduler_) mail_.take(scheduler_->mail());
+  mail_.post();
+}
+
+}  // namespace
+
+namespace {
+
+TokenPolicy sane_lane_policy(TokenPolicy policy) {
+  policy.block_size = std::max(policy.block_size, 1u);
+  policy.step_tokens = std::max(policy.step_tokens, 1u);
+  policy.max_running = std::clamp(policy.max_running, 1u, policy.step_tokens);
+  return policy;
+}
+
+uint64_t bytes_per_block(const TokenEngine& engine, const TokenPolicy& policy) {
+  return std::max<uint64_t>(engine.kv_bytes(policy.block_size), 1);
+}
+
+}  // namespace
+
+// More blocks than running sequences can fill are of use to sessions and the prefix cache: many, not any number.
+uint32_t kv_blocks(const TokenEngine& engine, const TokenPolicy& asked, uint32_t max_length) {
+  TokenPolicy policy = sane_lane_policy(asked);
+  uint64_t useful = 16 * uint64_t(policy.max_running) * (max_length / policy.block_size + 1);
+  uint64_t held = policy.kv_bytes / bytes_per_block(engine, policy);
+  return uint32_t(std::min<uint64_t>({held, useful, kPositionsMost / policy.block_size}));
+}
+
+uint32_t kv_positions(const TokenEngine& engine, const TokenPolicy& asked, uint32_t max_length) {
+  TokenPolicy policy = sane_lane_policy(asked);
+  uint64_t blocks = kv_blocks(engine, policy, max_length);
+  return uint32_t(std::min<uint64_t>(max_length, (blocks - std::min<uint64_t>(blocks, 1)) * policy.block_size));
+}
+
+std::unique_ptr<TokenInbox> make_token_lane(std::unique_ptr<TokenEngine> engine, const TokenPolicy& asked,
+                                            const msg::ModelSpec& spec, bus::ModelStats& stats) {
+  base::check(spec.text != nullptr, "a model of tokens says what it is");
+  TokenPolicy policy = sane_lane_policy(asked);
+  uint32_t blocks = kv_blocks(*engine, policy, spec.text->max_length);
+  if (blocks < 2)
+    throw std::runtime_error("kv_bytes " + std::to_string(policy.kv_bytes) + " are less than two blocks of " +
+                             std::to_string(bytes_per_block(*engine, policy)) + " bytes");
+  if (auto status = engine->reserve(blocks, policy.block_size); !status.ok())
+    throw std::runtime_error("no room for keys and values: " + status.text);
+  if (!stats.tokens) stats.tokens = std::make_unique<bus::TokenStats>();
+  return std::make_unique<TokenLane>(std::move(engine), TokenRoom{blocks, policy.block_size}, policy, spec, stats);
+}
+
+}  // namespace weir::generation

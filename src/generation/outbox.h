@@ -1,0 +1,35 @@
+// Outbox: the Calls of a token lane that have not heard their last, and what is on its way to them. The lane's
+// thread.
+//
+// Nothing here fails for want of memory: an answer for which there is none waits until there is, and the lane with it,
+// since nobody else can give that answer.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "msg/call.h"
+
+namespace weir::generation {
+
+class Outbox {
+ public:
+  // These are here from now on. Throws std::bad_alloc, and then they are not.
+  void arrive(const std::vector<msg::Call*>& calls) { present_.insert(present_.end(), calls.begin(), calls.end()); }
+  // Takes all of `mail`, in order. A Call whose last Event it is has left.
+  void take(std::vector<msg::Mail>& mail);
+  // Those that are here, and those of `more` that are not, in their order; they are to hear fail().
+  std::vector<msg::Call*> present(const std::vector<msg::Call*>& more) const;
+  void fail(msg::Call& call, const base::Status& why);
+  // One burst per home shard. A home without mail may be gone: pipelines come and go with their models.
+  void post();
+
+ private:
+  void take(msg::Mail&& mail);
+
+  std::vector<msg::Call*> present_;
+  std::vector<std::pair<msg::Home*, std::vector<msg::Mail>>> outgoing_;
+};
+
+}  // namespace weir::generation

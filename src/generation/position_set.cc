@@ -1,0 +1,45 @@
+#include "generation/position_set.h"
+
+#include <algorithm>
+
+namespace weir::generation {
+
+using msg::PositionRange;
+
+PositionSet::PositionSet(std::span<const PositionRange> ranges) {
+  all_.reserve(ranges.size());
+  for (auto range : ranges)
+    if (range.start < range.end) all_.push_back(range);
+  std::sort(all_.begin(), all_.end(), [](auto a, auto b) { return a.start < b.start; });
+  size_t kept = 0;
+  for (auto range : all_)
+    if (kept > 0 && range.start <= all_[kept - 1].end)
+      all_[kept - 1].end = std::max(all_[kept - 1].end, range.end);
+    else
+      all_[kept++] = range;
+  all_.resize(kept);
+}
+
+void PositionSet::add(PositionRange range) {
+  all_.push_back(range);
+  *this = PositionSet(all_);
+}
+
+bool PositionSet::has(uint32_t position) const {
+  auto after = std::upper_bound(all_.begin(), all_.end(), position, [](uint32_t p, auto r) { return p < r.start; });
+  return after != all_.begin() && std::prev(after)->has(position);
+}
+
+void PositionSet::take(uint32_t count) {
+  auto& first = all_.front();
+  first.start += count;
+  if (first.start >= first.end) all_.erase(all_.begin());
+}
+
+uint64_t PositionSet::size() const {
+  uint64_t n = 0;
+  for (auto range : all_) n += range.end - range.start;
+  return n;
+}
+
+}  // namespace weir::generation

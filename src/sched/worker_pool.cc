@@ -1,0 +1,132 @@
+#include "sched/worker_pool.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/attempt.h"
+#include "base/until_done.h"
+#include "base/workers.h"
+#include "msg/tenant.h"
+
+namespace weir::sched {
+
+using base::Code;
+
+bool WaitingBytes::add(uint64_t tenant, size_t bytes) {
+  const size_t share = most_ / 4;
+  auto held = tenants_.find(tenant);
+  const size_t own = held == tenants_.end() ? 0 : held->second;
+  if (own > 0 && !msg::speaks_for_many(tenant) && bytes > share - std::min(own, share)) return false;
+  if (bytes > most_ - all_) return false;
+  all_ += bytes;
+  if (bytes > 0) tenants_[tenant] = own + bytes;
+  return true;
+}
+
+void WaitingBytes::remove(uint64_t tenant, size_t bytes) {
+  all_ -= bytes;
+  auto held = tenants_.find(tenant);
+  if (held != tenants_.end() && (held->second -= bytes) == 0) tenants_.erase(held);
+}
+
+namespace {
+
+// Who waits is in `waiting_`, by the number of its turn at the workers; the turn of a Call that was answered early
+// finds none.
+class OffloadInbox final : public msg::Inbox {
+ public:
+  explicit OffloadInbox(const WorkerPoolPolicy& policy) : bytes_(policy.max_bytes), workers_(policy.threads) {}
+
+  void put(msg::Call* call) override {
+    auto* task = static_cast<bus::OffloadCall*>(call);
+    bool full;
+    uint64_t number = 0;
+    {
+      std::lock_guard lock(mutex_);
+      full = !bytes_.add(task->tenant, task->bytes);
+      if (!full) waiting_.emplace(number = ++put_, task);
+    }
+    if (!full) return queue(task, number);
+    call->home->post_here({call,
+                           {msg::Failed{base::try_again(Code::kResourceExhausted,
+                                                        "too many long requests are waiting to be read or tokenized; "
+                                                        "try again later")}}});
+  }
+
+  void poke() override {
+    std::vector<msg::Mail> gone;
+    {
+      std::lock_guard lock(mutex_);
+      std::erase_if(waiting_, [&](const auto& each) {
+        bus::OffloadCall* call = each.second;
+        if (!call->cancelled.load(std::memory_order_acquire)) return false;
+        bytes_.remove(call->tenant, call->bytes);
+        gone.push_back({call, {msg::Failed{base::failure(Code::kCancelled, "cancelled")}}});
+        return true;
+      });
+    }
+    for (auto& mail : gone) post(std::move(mail));
+  }
+
+ private:
+  // What is thrown is the caller's, who has the Call then.
+  void queue(bus::OffloadCall* call, uint64_t number) {
+    try {
+      workers_.post([this, number] { turn(number); }, {call->tenant, call->bytes});
+    } catch (...) {
+      std::lock_guard lock(mutex_);
+      if (waiting_.erase(number) > 0) bytes_.remove(call->tenant, call->bytes);
+      throw;
+    }
+  }
+  void turn(uint64_t number) {
+    bus::OffloadCall* call;
+    {
+      std::lock_guard lock(mutex_);
+      auto at = waiting_.find(number);
+      if (at == waiting_.end()) return;
+      call = at->second;
+      waiting_.erase(at);
+      bytes_.remove(call->tenant, call->bytes);
+    }
+    post({call, run(*call)});
+  }
+
+  static msg::Event run(bus::OffloadCall& call) {
+    if (call.cancelled.load(std::memory_order_acquire))
+      return {msg::Failed{base::failure(Code::kCancelled, "cancelled")}};
+    auto status = base::attempt("a task", [&] {
+      call.task->watch(call.cancelled);
+      call.task->run();
+    });
+    if (!status.ok()) return {msg::Failed{std::move(status)}};
+    return {msg::Done{}};
+  }
+
+  static void post(msg::Mail mail) {
+    auto* home = mail.call->home;
+    std::vector<msg::Mail> one;
+    base::until_done("a task", [&] {
+      one.reserve(1);
+      if (one.empty()) one.push_back(std::move(mail));
+      home->post(one);
+    });
+  }
+
+  std::mutex mutex_;
+  std::map<uint64_t, bus::OffloadCall*> waiting_;  // under mutex_, as what follows
+  uint64_t put_ = 0;
+  WaitingBytes bytes_;     // of those who wait
+  base::Workers workers_;  // after what they use
+};
+
+}  // namespace
+
+std::unique_ptr<msg::Inbox> make_worker_pool(const WorkerPoolPolicy& policy) {
+  return std::make_unique<OffloadInbox>(policy);
+}
+
+}  // namespace weir::sched

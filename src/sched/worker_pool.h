@@ -1,0 +1,37 @@
+// The worker pool: the Inbox through which the shards' offload tasks (bus/offload_task.h) reach a few threads
+// (base/workers.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "bus/offload_task.h"
+
+namespace weir::sched {
+
+// Bytes that wait: of each tenant, and in all. Whoever uses it holds a lock.
+class WaitingBytes {
+ public:
+  explicit WaitingBytes(size_t most) : most_(most) {}
+  // False, and nothing changes, where they are too many: a tenant has a quarter, or one piece of work of any size.
+  bool add(uint64_t tenant, size_t bytes);
+  void remove(uint64_t tenant, size_t bytes);
+
+ private:
+  const size_t most_;
+  size_t all_ = 0;
+  std::unordered_map<uint64_t, size_t> tenants_;  // that have some
+};
+
+struct WorkerPoolPolicy {
+  unsigned threads = 1;
+  size_t max_bytes = size_t(64) << 20;  // of text that waits (WaitingBytes); more is refused with RESOURCE_EXHAUSTED
+};
+
+// Takes OffloadCalls only; msg::Call::tenant is whose they are. A cancelled one that waits is answered at once, one
+// that runs as soon as it looks (OffloadTask::cancelled()). All of them have come back before it goes.
+std::unique_ptr<msg::Inbox> make_worker_pool(const WorkerPoolPolicy& policy);
+
+}  // namespace weir::sched

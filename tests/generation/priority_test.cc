@@ -1,0 +1,50 @@
+// Priorities of models of tokens for which none are configured.
+#include <gtest/gtest.h>
+
+#include "msg/priority.h"
+#include "scheduler_harness.h"
+
+namespace weir::generation {
+namespace {
+
+TEST(TokenPriority, LevelsThatNobodyConfiguredAreThere) {
+  auto policy = small();
+  policy.max_running = 1;
+  SchedulerHarness desk(policy);
+  desk.spec.batching.priority_levels = desk.spec.batching.default_priority = 0;
+  auto& first = desk.call(numbers(4), 2);
+  auto& batch = desk.call(numbers(4, 9), 2);
+  auto& middle = desk.call(numbers(4, 9), 2);
+  auto& plain = desk.call(numbers(4, 13), 2);
+  auto& unknown = desk.call(numbers(4, 15), 2);
+  batch.priority = 11, middle.priority = 6, unknown.priority = 12;
+  desk.send(first);
+  desk.step();
+  for (auto* call : {&batch, &middle, &plain, &unknown}) desk.send(*call);
+  std::vector<const msg::Call*> order;
+  for (bool ran = true; ran;) {
+    ran = desk.step();
+    for (const auto* call : {&batch, &middle, &plain, &unknown})
+      if (desk.last[call] && std::find(order.begin(), order.end(), call) == order.end()) order.push_back(call);
+  }
+  EXPECT_EQ(order, (std::vector<const msg::Call*>{&plain, &unknown, &middle, &batch}))
+      << "who names no level, or none that there is, is as urgent as the most urgent";
+}
+
+TEST(TokenPriority, LevelsAreTheModelsWhereItHasSome) {
+  msg::ModelSpec spec = token_spec(100);
+  auto levels = [&](uint32_t count, uint32_t usual) {
+    spec.batching.priority_levels = count, spec.batching.default_priority = usual;
+    auto l = msg::levels(spec);
+    return std::pair(l.count, l.usual);
+  };
+  EXPECT_EQ(levels(0, 0), std::pair(11u, 1u));
+  EXPECT_EQ(levels(4, 3), std::pair(4u, 3u));
+  EXPECT_EQ(levels(4, 0), std::pair(4u, 2u));
+  EXPECT_EQ(levels(1, 0), std::pair(1u, 1u));
+  spec.text = nullptr;
+  EXPECT_EQ(levels(0, 0), std::pair(1u, 1u));
+}
+
+}  // namespace
+}  // namespace weir::generation

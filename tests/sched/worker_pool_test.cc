@@ -1,0 +1,169 @@
+#include "sched/worker_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "msg/tenant.h"
+#include "shard_thread.h"
+#include "support/open_home.h"
+
+namespace weir::sched {
+namespace {
+
+using base::Code;
+
+TEST(WaitingBytes, WhoSpeaksForManyMayHaveAllOfThem) {
+  WaitingBytes bytes(400);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(bytes.add(msg::kManyClients | 1, 100));
+  EXPECT_FALSE(bytes.add(msg::kManyClients | 1, 1));
+}
+
+TEST(WaitingBytes, ATenantHasAQuarterOrOnePieceOfAnySize) {
+  WaitingBytes bytes(400);
+  EXPECT_TRUE(bytes.add(1, 60));
+  EXPECT_TRUE(bytes.add(1, 40));
+  EXPECT_FALSE(bytes.add(1, 1)) << "101";
+  EXPECT_TRUE(bytes.add(2, 300)) << "its only one";
+  EXPECT_FALSE(bytes.add(3, 1)) << "401 in all";
+  EXPECT_FALSE(bytes.add(2, 1));
+  bytes.remove(1, 60);
+  EXPECT_TRUE(bytes.add(3, 60));
+  bytes.remove(2, 300);
+  bytes.remove(1, 40);
+  bytes.remove(3, 60);
+  EXPECT_TRUE(bytes.add(4, 400));
+}
+
+struct Held final : bus::OffloadTask {
+  explicit Held(std::shared_future<void> go) : go(std::move(go)) {}
+  void run() override {
+    go.wait();
+    thread = std::this_thread::get_id();
+  }
+  std::shared_future<void> go;
+  std::thread::id thread;
+};
+
+struct Offload : testing::Test {
+  bus::OffloadCall& call(size_t bytes) {
+    auto& c = calls.emplace_back();
+    c.home = &box;
+    c.task = std::make_unique<Held>(gate.wait_for());
+    c.bytes = bytes;
+    return c;
+  }
+  struct Gate {
+    std::promise<void> promise;
+    std::shared_future<void> future = promise.get_future().share();
+    std::shared_future<void> wait_for() const { return future; }
+  } gate;
+  std::deque<bus::OffloadCall> calls;
+  static Code failure(const msg::Mail& mail) { return std::get<msg::Failed>(mail.event.what).status.code; }
+  support::OpenHome box;
+};
+
+TEST_F(Offload, ComeBackFromAnotherThread) {
+  auto offload = make_worker_pool({1, 100});
+  auto& c = call(10);
+  offload->put(&c);
+  gate.promise.set_value();
+  box.until(1);
+  EXPECT_TRUE(std::holds_alternative<msg::Done>(box.mail[0].event.what));
+  EXPECT_NE(static_cast<Held&>(*c.task).thread, std::this_thread::get_id());
+}
+
+TEST_F(Offload, AreRefusedWhenTooMuchTextWaits) {
+  auto offload = make_worker_pool({1, 100});
+  offload->put(&call(101));
+  ASSERT_EQ(box.mail.size(), 1u);
+  EXPECT_EQ(failure(box.mail[0]), Code::kResourceExhausted);
+  offload->put(&call(1));
+  auto& other = call(99);
+  other.tenant = 2;
+  offload->put(&other);
+  EXPECT_EQ(box.mail.size(), 1u);
+  gate.promise.set_value();
+  box.until(3);
+}
+
+TEST_F(Offload, ACancelledOneThatWaitsIsAnsweredAtOnceAndItsBytesAreFree) {
+  auto offload = make_worker_pool({1, 100});
+  offload->put(&call(0));  // the worker's, or about to be
+  offload->put(&call(100));
+  auto& second = calls[1];
+  second.cancelled.store(true);
+  offload->poke();
+  ASSERT_EQ(box.mail.size(), 1u);
+  EXPECT_EQ(box.mail[0].call, &second);
+  EXPECT_EQ(failure(box.mail[0]), Code::kCancelled);
+  offload->put(&call(100));
+  EXPECT_EQ(box.mail.size(), 1u);
+  gate.promise.set_value();
+  box.until(3);
+}
+
+TEST_F(Offload, OneTenantsManyLeaveRoomForOthers) {
+  auto offload = make_worker_pool({1, 400});
+  offload->put(&call(0));  // the worker's, or about to be
+  for (int i = 0; i < 3; ++i) offload->put(&(call(50)));
+  ASSERT_EQ(box.mail.size(), 1u) << "100 bytes are its share";
+  EXPECT_EQ(failure(box.mail[0]), Code::kResourceExhausted);
+  auto& other = call(300);
+  other.tenant = 2;
+  offload->put(&other);
+  EXPECT_EQ(box.mail.size(), 1u);
+  gate.promise.set_value();
+  box.until(5);
+}
+
+TEST_F(Offload, OneThatRunsSeesThatItsClientHasLeft) {
+  struct Endless final : bus::OffloadTask {
+    std::promise<void> begun;
+    void run() override {
+      begun.set_value();
+      while (!cancelled()->load()) std::this_thread::yield();
+    }
+  };
+  auto offload = make_worker_pool({1, 100});
+  auto& c = call(1);
+  auto endless = std::make_unique<Endless>();
+  auto begun = endless->begun.get_future();
+  c.task = std::move(endless);
+  offload->put(&c);
+  begun.wait();
+  c.cancelled.store(true);
+  offload->poke();
+  box.until(1);
+  EXPECT_EQ(box.mail[0].call, &c);
+}
+
+// A shard goes on while its task is away.
+TEST(WorkerPool, OthersAreServedMeanwhile) {
+  auto offload = make_worker_pool({1, 100});
+  std::promise<void> go;
+  struct Sink final : msg::Sink {
+    void on(msg::Call& call, msg::Event&&) override { back = shard->bus.take(call), came.set_value(); }
+    ShardThread* shard;
+    std::unique_ptr<bus::OffloadTask> back;
+    std::promise<void> came;
+  } sink;
+  bus::Served served;
+  ShardThread shard(0);
+  sink.shard = &shard;
+  std::promise<void> sent, other;
+  shard.post([&] {
+    shard.bus.set_worker_pool(*offload);
+    EXPECT_TRUE(shard.bus.send(std::make_unique<Held>(go.get_future().share()), 5, served, sink, {}, 0));
+    sent.set_value();
+  });
+  sent.get_future().wait();
+  shard.post([&] { other.set_value(); });
+  other.get_future().wait();
+  go.set_value();
+  sink.came.get_future().wait();
+  EXPECT_TRUE(sink.back);
+}
+
+}  // namespace
+}  // namespace weir::sched
