@@ -23,7 +23,7 @@ base::Result<std::vector<uint32_t>> encode_prompt(const Tokenizer& tokenizer, st
 }
 
 Completion::Completion(const Tokenizer& tokenizer, Options options)
-    : detokenizer_(tokenizer, options.skip),
+    : decoder_(tokenizer, options.skip),
       stops_(options.stop.empty() ? StopStrings() : StopStrings(std::move(options.stop), options.keep)),
       end_ids_(std::move(options.end_ids)),
       keep_(options.keep),
@@ -32,7 +32,7 @@ Completion::Completion(const Tokenizer& tokenizer, Options options)
 // A few of the last ones do: a character has at most four bytes, each at least a token's.
 void Completion::after(std::span<const uint32_t> prompt) {
   constexpr size_t kEnough = 8;
-  for (uint32_t id : prompt.last(std::min(prompt.size(), kEnough))) detokenizer_.push(id, piece_);
+  for (uint32_t id : prompt.last(std::min(prompt.size(), kEnough))) decoder_.step(id, piece_);
   piece_.clear();
 }
 
@@ -43,7 +43,7 @@ Completion::State Completion::push(uint32_t id, std::string& out) {
   bool last = tokens_ > min_tokens_ && ends(id);
   if (last && keep_ == StopStrings::Keep::kNo) return State::kEnded;
   piece_.clear();
-  detokenizer_.push(id, piece_);
+  decoder_.step(id, piece_);
   State state = pass(out);
   return state == State::kGoing && last ? State::kEnded : state;
 }
@@ -61,7 +61,7 @@ Completion::State Completion::pass(std::string& out) {
 void Completion::finish(std::string& out) {
   if (stopped_) return;
   piece_.clear();
-  detokenizer_.finish(piece_);
+  decoder_.finish(piece_);
   if (pass(out) == State::kStopped) return;
   stops_.finish(out);
 }

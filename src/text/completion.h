@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "text/budget.h"
-#include "text/stream.h"
+#include "text/stop_strings.h"
 #include "text/tokenizer.h"
 
 namespace weir::text {
@@ -54,7 +54,7 @@ class Completion {
   bool ends(uint32_t id) const;
   State pass(std::string& out);
 
-  Detokenizer detokenizer_;
+  DecodeStream decoder_;
   StopStrings stops_;
   std::vector<uint32_t> end_ids_;
   StopStrings::Keep keep_;

@@ -170,6 +170,16 @@ base::Status cut_after_final_message(std::string& prompt, std::string_view conte
   return {};
 }
 
+base::Status status_of(jinja::Error error) {
+  switch (error.kind) {
+    case jinja::Error::Kind::kTemplate: return base::invalid(std::move(error.message));
+    case jinja::Error::Kind::kLimit: return base::failure(base::Code::kResourceExhausted, std::move(error.message));
+    case jinja::Error::Kind::kBudget: return base::failure(base::Code::kAborted, std::move(error.message));
+    case jinja::Error::Kind::kCancelled: return base::failure(base::Code::kCancelled, std::move(error.message));
+  }
+  return base::failure(base::Code::kInternal, std::move(error.message));
+}
+
 template <class Json>
 base::Result<std::string> render_any(const Processor& processor, const Json& messages, const Json& extra,
                                      const ChatOptions& options) {
@@ -189,15 +199,12 @@ base::Result<std::string> render_any(const Processor& processor, const Json& mes
     final_content = conversation.back()["content"].template get<std::string>();
   variables["messages"] = std::move(conversation);
   variables["add_generation_prompt"] = options.add_generation_prompt;
-  base::Result<std::string> prompt = [&] {
-    if constexpr (std::is_same_v<Json, nlohmann::json>)
-      return processor.chat->render(variables, options.budget);
-    else
-      return processor.chat->render_ordered(variables, options.budget);
-  }();
-  if (!prompt || !options.continue_final_message) return prompt;
-  if (auto status = cut_after_final_message(*prompt, final_content); !status.ok()) return status;
-  return prompt;
+  const auto& budget = options.budget;
+  auto prompt = processor.chat->render(variables, {budget.steps, budget.bytes, budget.cancelled});
+  if (!prompt) return status_of(std::move(prompt.error()));
+  if (options.continue_final_message)
+    if (auto status = cut_after_final_message(*prompt, final_content); !status.ok()) return status;
+  return *std::move(prompt);
 }
 
 }  // namespace
@@ -231,7 +238,7 @@ base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view t
                                                               std::string_view tokenizer_config,
                                                               std::string_view chat_template_jinja) {
   auto tokenizer = Tokenizer::parse(tokenizer_json);
-  if (!tokenizer) return tokenizer.error();
+  if (!tokenizer) return base::invalid(std::move(tokenizer.error().message));
   auto out = std::make_shared<Processor>();
   out->tokenizer = std::move(*tokenizer);
   std::string source(chat_template_jinja);
@@ -249,8 +256,8 @@ base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view t
     else
       return std::shared_ptr<const Processor>(std::move(out));
   }
-  auto chat = ChatTemplate::parse(source);
-  if (!chat) return base::failure(chat.error().code, std::string(file) + chat.error().text);
+  auto chat = jinja::Template::parse(source);
+  if (!chat) return base::invalid(std::string(file) + "the chat template, " + chat.error().message);
   out->chat = std::move(*chat);
   return std::shared_ptr<const Processor>(std::move(out));
 }

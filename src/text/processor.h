@@ -9,15 +9,16 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "text/chat_template.h"
+#include "jinja/template.h"
+#include "text/budget.h"
 #include "text/tokenizer.h"
 
 namespace weir::text {
 
 struct Processor {
-  std::shared_ptr<const Tokenizer> tokenizer;  // never null
-  std::shared_ptr<const ChatTemplate> chat;    // null: the model is not made for chat
-  std::string bos, eos, unk, pad;              // the special tokens' text; empty when there is none
+  std::shared_ptr<const Tokenizer> tokenizer;   // never null
+  std::shared_ptr<const jinja::Template> chat;  // null: the model is not made for chat
+  std::string bos, eos, unk, pad;               // the special tokens' text; empty when there is none
 };
 
 // From the files of a Hugging Face folder; empty text for files that are not there. `tokenizer_config` may hold the
@@ -30,7 +31,8 @@ base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view t
 // The prompt of a conversation: a list of {"role", "content"} as OpenAI's chat endpoint has it, and whatever else the
 // template knows (tools, …) in `extra`, an object. Content parts of type text are joined; a part of type image becomes
 // `image_text`. Arguments of tool calls that are JSON text become values, within kMostArguments. Errors:
-// INVALID_ARGUMENT in the words of the template (raise_exception) or naming what it cannot do.
+// INVALID_ARGUMENT in the words of the template (raise_exception) or naming what it cannot do; RESOURCE_EXHAUSTED for
+// more than any template may take; ABORTED for more than the budget allows; CANCELLED.
 //
 // Linear in the messages, the template aside: no object has more than kMostMembers members, since each member of
 // ordered JSON is looked for among those before it.
@@ -46,7 +48,7 @@ struct ChatOptions {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   std::string image_text;
-  Budget budget{};  // errors as ChatTemplate::render() has them
+  Budget budget{};
 };
 base::Result<std::string> render_chat(const Processor& processor, const nlohmann::json& messages,
                                       const nlohmann::json& extra, const ChatOptions& options);

@@ -1,50 +1,14 @@
-// Tokenizer: text <-> token ids, from a Hugging Face tokenizer.json (byte-level BPE and SentencePiece-style BPE with
-// byte fallback). Immutable; any thread.
+// The names of the library `tokenizers` that the callers of this room use.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "base/status.h"
+#include "tokenizers/decode_stream.h"
+#include "tokenizers/tokenizer.h"
 
 namespace weir::text {
 
-enum class AddSpecial : uint8_t { kNo, kYes };   // what the file's post-processor adds (<s>, …)
-enum class SkipSpecial : uint8_t { kNo, kYes };  // leave special tokens out of decoded text
-
-class Tokenizer {
- public:
-  // Errors: INVALID_ARGUMENT, naming the part of the file that is wrong or that is not supported.
-  static base::Result<std::shared_ptr<const Tokenizer>> parse(std::string_view tokenizer_json);
-  ~Tokenizer();
-
-  // Bytes that are no UTF-8 are taken as U+FFFD, as the reference implementation's callers do. Added tokens are
-  // recognised in the text. Linear in the length of the text. Once `cancelled` (or null) is true it ends soon, with a
-  // part of the ids.
-  std::vector<uint32_t> encode(std::string_view text, AddSpecial add,
-                               const std::atomic<bool>* cancelled = nullptr) const;
-  // Ids that the vocabulary does not have decode to nothing.
-  std::string decode(std::span<const uint32_t> ids, SkipSpecial skip) const;
-
-  uint32_t size() const;  // ids are below this, added tokens included
-  // As the vocabulary spells it ("Ġthe", "<0x0A>"); empty for ids that it does not have.
-  std::string_view piece(uint32_t id) const;
-  // The bytes that the token adds to a text ("Ġthe" -> " the"); may be a part of a UTF-8 sequence.
-  std::string_view bytes(uint32_t id) const;
-  std::optional<uint32_t> id(std::string_view piece) const;  // of a piece or an added token
-  bool special(uint32_t id) const;
-
- private:
-  struct Parts;
-  explicit Tokenizer(std::unique_ptr<Parts> parts);
-  friend class Detokenizer;
-  std::unique_ptr<const Parts> parts_;
-};
+using tokenizers::AddSpecial;
+using tokenizers::DecodeStream;
+using tokenizers::SkipSpecial;
+using tokenizers::Tokenizer;
 
 }  // namespace weir::text

@@ -9,7 +9,6 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
-#include "../text/tiny_tokenizers.h"
 #include "dialects/evergreen/evergreen.h"
 #include "evergreen.pb.h"
 #include "evergreen_config.pb.h"
@@ -17,6 +16,7 @@
 #include "support/rpc_wire.h"
 #include "support/scripted_models.h"
 #include "text/processor.h"
+#include "tiny_tokenizers.h"
 
 namespace weir::evergreen {
 
@@ -36,7 +36,7 @@ class TextInbox final : public msg::Inbox {
 };
 
 inline std::shared_ptr<const text::Tokenizer> bytes_tokenizer() {
-  static auto tokenizer = text::tokenizer_of(text::byte_level_file({"l l", "o w"}));
+  static auto tokenizer = tokenizers::tokenizer_of(tokenizers::byte_level_file({"l l", "o w"}));
   return tokenizer;
 }
 constexpr uint32_t kEnd = 258;  // <|end|>, behind 256 bytes and two merges
@@ -150,7 +150,7 @@ class Bench {
   void add_chat() {
     auto processor = std::make_shared<text::Processor>();
     processor->tokenizer = bytes_tokenizer();
-    auto chat_template = text::ChatTemplate::parse(
+    auto chat_template = jinja::Template::parse(
         "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}<|end|>{% endfor %}"
         "{% if add_generation_prompt %}[assistant]{% endif %}");
     EXPECT_TRUE(chat_template);

@@ -170,7 +170,7 @@ class SlowTemplates : public LongTexts {
     auto text = std::make_shared<msg::TextSpec>(*spec.text);
     auto processor = std::make_shared<text::Processor>(*text->processor);
     // As some models' templates do: for each message all others are looked at.
-    processor->chat = *text::ChatTemplate::parse(
+    processor->chat = *jinja::Template::parse(
         "{% for m in messages %}{% set n = namespace(c=0) %}{% for o in messages %}{% if o.role == m.role %}"
         "{% set n.c = n.c + 1 %}{% endif %}{% endfor %}{{ n.c }},{% endfor %}");
     text->processor = processor;

@@ -1,9 +1,9 @@
 // Stop strings: text that ends a Generate, found in tokens.
 #include <gtest/gtest.h>
 
-#include "../text/tiny_tokenizers.h"
 #include "salience_bench.h"
 #include "text/processor.h"
+#include "tiny_tokenizers.h"
 
 namespace weir::salience {
 namespace {
@@ -22,7 +22,7 @@ struct Spelling : Bench {
   static std::shared_ptr<msg::TextSpec> spec() {
     auto text = text_spec();
     auto processor = std::make_shared<text::Processor>();
-    processor->tokenizer = text::tokenizer_of(text::byte_level_file({"l l", "o w"}));
+    processor->tokenizer = tokenizers::tokenizer_of(tokenizers::byte_level_file({"l l", "o w"}));
     text->processor = processor;
     return text;
   }

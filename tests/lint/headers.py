@@ -1,4 +1,4 @@
-"""Each header of src/ stands alone: whoever includes it needs nothing else first.
+"""Each header of src/, or of a library of subprojects/, stands alone: whoever includes it needs nothing else first.
 
 The build has shown that of every header that a source file includes before anything else; the others are compiled here.
 """
@@ -12,7 +12,8 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else 'src')
 # What rooms that wrap a library need on the command line; generated headers are the build folder's.
-FLAGS = ['-std=c++20', '-fsyntax-only', '-Wall', '-Wextra', '-Wpedantic', '-Werror', '-x', 'c++', f'-I{ROOT}']
+FLAGS = ['-std=c++20', '-fsyntax-only', '-Wall', '-Wextra', '-Wpedantic', '-Werror', '-x', 'c++', f'-I{ROOT}', f'-I{ROOT}/include',
+         *(f'-I{folder}' for folder in ROOT.parent.glob('subprojects/*/include'))]
 GENERATED = [f'-isystem{folder}' for folder in sys.argv[2:]]
 
 

@@ -4,11 +4,12 @@ import pathlib
 import re
 import sys
 
-ROOMS = {  # room: the rooms it may see
+LIBRARIES = ['jinja', 'tokenizers']       # folders of subprojects/, which know nothing of this one
+ROOMS = {  # room: the rooms and libraries that it may see
     'base': '',
     'msg': 'base',
     'wire': 'base',
-    'text': 'base',
+    'text': 'base jinja tokenizers',
     'device': 'base',
     'bus': 'base msg',
     'net': 'base wire',
@@ -30,7 +31,7 @@ PINNED = [
     (r'nghttp2/', 'wire'),
     (r'(^|/)(cuda|cublas|nvml)', 'device engines/llm'),
     (r'\.pb\.h$|_generated\.h$|flatbuffers/', 'dialects models'),
-    (r'pcre2', 'text'),
+    (r'pcre2|unicode/', ''),
     (r'dnnl|^png\.h$|jpeglib|webp/', 'engines/llm'),
     (r'nlohmann/', 'app models dialects text engines/llm'),
     (r'simdjson', 'marshal dialects text'),
@@ -44,7 +45,7 @@ WORLD = re.compile(r'_clock::now|std::(thread|jthread|random_device|condition_va
 def acyclic():
     order = list(ROOMS)
     return [f'{room} sees {seen}, which is not of a lower rank' for room in order for seen in ROOMS[room].split()
-            if order.index(seen) >= order.index(room)]
+            if seen not in LIBRARIES and order.index(seen) >= order.index(room)]
 
 
 def includes(path):
@@ -58,7 +59,7 @@ def check_include(room, leaf, target):
     parts = target.split('/')
     seen = parts[0]
     allowed = ROOMS[room].split()
-    if len(parts) > 1 and seen in ROOMS:
+    if len(parts) > 1 and (seen in ROOMS or seen in LIBRARIES):
         if seen != room and seen not in allowed:
             yield f'{room} may not see {seen}'
         if seen == room and room in SEALED and len(parts) > 2 and '/'.join(parts[:2]) != leaf:
@@ -68,8 +69,21 @@ def check_include(room, leaf, target):
             yield f'{target} belongs in: {places}'
 
 
+def check_library(folder):
+    """A library includes its own headers and packaged ones, and does not name this project."""
+    strangers = [*ROOMS, *LIBRARIES]
+    for path in sorted(p for p in folder.rglob('*') if p.is_file() and p.suffix in {'.h', '.cc', '.build', '.txt', '.md', '.py'}):
+        if re.search(r'\bweir\b', path.read_text(errors='replace'), re.I):
+            yield f'{path}: names weir'
+        for number, target in includes(path) if path.suffix in {'.h', '.cc'} else ():
+            parts = target.split('/')
+            if len(parts) > 1 and parts[0] in strangers and parts[0] != folder.name:
+                yield f'{path}:{number}: {folder.name} may not see {parts[0]}'
+
+
 def check(root):
     bad = acyclic()
+    bad += [why for name in LIBRARIES for why in check_library(root.parent / 'subprojects' / name)]
     for path in sorted(root.rglob('*')):
         if path.suffix not in {'.h', '.cc', '.cu', '.cuh'}:
             continue

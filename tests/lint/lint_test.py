@@ -31,6 +31,17 @@ class Layers(unittest.TestCase):
     def test_leaves_are_strangers(self):
         self.assertIn('sibling', self.found('dialects/oip/a.h', '#include "dialects/ops/health.h"\n')[0])
 
+    def test_a_library_sees_no_room_and_does_not_name_this_project(self):
+        root = tree({'src/bus/a.cc': '', 'subprojects/jinja/src/a.cc': '#include "base/status.h"\n',
+                     'subprojects/jinja/README.md': 'As Weir has it.\n'})
+        found = layers.check(root / 'src')
+        self.assertIn('jinja may not see base', found[1])
+        self.assertIn('names weir', found[0])
+
+    def test_text_alone_sees_the_libraries(self):
+        self.assertEqual([], self.found('text/a.cc', '#include "jinja/template.h"\n'))
+        self.assertIn('may not see tokenizers', self.found('bus/a.cc', '#include "tokenizers/tokenizer.h"\n')[0])
+
     def test_heavy_headers_stay_in_their_rooms(self):
         self.assertIn('belongs in', self.found('bus/a.cc', '#include <boost/asio/post.hpp>\n')[0])
 

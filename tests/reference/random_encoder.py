@@ -125,8 +125,9 @@ def write(folder, said, pooling="mean", normalize=True, steps=True, names=lambda
 
 
 def add_tokenizer(folder):
-    """tokenizer.json of WordPieces that tests/text trains; the model's vocabulary must be as large."""
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "text"))
+    """tokenizer.json of WordPieces that the tests of subprojects/tokenizers train; the model's vocabulary must be as large."""
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    sys.path.insert(0, os.path.join(root, "subprojects", "tokenizers", "tests"))
     import train_tokenizers
     file = train_tokenizers.bert()
     save_json(file, folder, "tokenizer.json")

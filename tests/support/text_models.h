@@ -10,20 +10,21 @@
 
 #include "support/scripted_models.h"
 #include "text/processor.h"
-#include "text/tiny_tokenizers.h"
+#include "tiny_tokenizers.h"
 
 namespace weir::support {
 
 constexpr uint32_t kEnd = 256;
 
 inline std::shared_ptr<const text::Processor> byte_processor() {
-  text::Json file = text::byte_level_file({});
+  tokenizers::Json file = tokenizers::byte_level_file({});
   for (const char* mark : {"<|image|>", "<|pad|>", "<|/image|>"})
     file["added_tokens"].push_back(
         {{"id", 256 + file["added_tokens"].size()}, {"content", mark}, {"special", true}, {"normalized", false}});
-  text::Json config = {{"chat_template",
-                        "{% if tools %}tools={{ tools | length }}\n{% endif %}{% for m in messages %}{{ m.role }}:"
-                        "{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"}};
+  tokenizers::Json config = {
+      {"chat_template",
+       "{% if tools %}tools={{ tools | length }}\n{% endif %}{% for m in messages %}{{ m.role }}:"
+       "{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"}};
   auto processor = text::make_processor(file.dump(), config.dump(), "");
   EXPECT_TRUE(processor) << processor.error().text;
   return *processor;

@@ -5,6 +5,10 @@
 namespace weir::text {
 namespace {
 
+using tokenizers::byte_level_file;
+using tokenizers::sentencepiece_file;
+using tokenizers::tokenizer_of;
+
 using State = Completion::State;
 using Keep = StopStrings::Keep;
 

@@ -8,6 +8,9 @@
 namespace weir::text {
 namespace {
 
+using tokenizers::byte_level_file;
+using tokenizers::Json;
+
 std::string tokenizer_with(std::vector<std::string> specials) {
   Json file = byte_level_file({});
   uint32_t id = 300;

@@ -12,7 +12,7 @@
 #include "dialects/evergreen/prompt.h"
 #include "evergreen_config.pb.h"
 #include "text/processor.h"
-#include "text/stream.h"
+#include "text/stop_strings.h"
 
 namespace weir::evergreen {
 namespace {
@@ -182,7 +182,7 @@ class Generate final : public ModelAction {
     ids_.push_back(token.id);
     ++completion_tokens_;
     std::string piece, text;
-    detokenizer_->push(token.id, piece);
+    detokenizer_->step(token.id, piece);
     said_ += piece;
     bool stopped = stops_.push(piece, text);
     if (Status s = say(text, &token); !s.ok() || !stopped) return s;
@@ -292,7 +292,7 @@ class Generate final : public ModelAction {
   Output* response_ = nullptr;
   std::optional<session::Cursor> cursor_;
   Conversation conversation_{session_.state().options.unseen};
-  std::optional<text::Detokenizer> detokenizer_;
+  std::optional<text::DecodeStream> detokenizer_;
   text::StopStrings stops_;
   std::string text_, said_;    // of the prompt; of the answer, before stop strings
   std::vector<uint32_t> ids_;  // of both

@@ -12,7 +12,7 @@
 #include "engines/llm/text_request.h"
 #include "sched/worker_pool.h"
 #include "text/processor.h"
-#include "text/stream.h"
+#include "text/stop_strings.h"
 
 namespace weir::llm {
 namespace {
@@ -44,7 +44,7 @@ class TextFront final : public msg::Inbox, private msg::Home {
   struct TextCall : msg::Call {
     msg::Call* parent = nullptr;  // under mutex_
     size_t index = 0;             // in open_; under mutex_
-    text::Detokenizer decode;
+    text::DecodeStream decode;
     text::StopStrings stops;
     bool stream = false;
     std::string prompt;       // until it is tokens
@@ -206,7 +206,7 @@ void TextFront::hear(TextCall& text_call, const msg::Token& token, Bursts& out) 
   ++text_call.completion_tokens;
   text_call.prompt_tokens = uint32_t(text_call.generation->length());
   std::string piece;
-  text_call.decode.push(token.id, piece);
+  text_call.decode.step(token.id, piece);
   std::string& to = text_call.stream ? text_call.ready : text_call.text;
   if (text_call.stops.push(piece, to)) {
     text_call.satisfied.store(true, std::memory_order_relaxed);

@@ -1,0 +1,197 @@
+// Filters on text and single values; those on lists are in list_filters.cc.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "builtins.h"
+#include "evaluation.h"
+#include "filters.h"
+#include "value_json.h"
+
+namespace jinja {
+
+namespace {
+
+Value trim(Evaluation& evaluation, const Value& v, Arguments& a) {
+  std::string input = evaluation.text_of(v);
+  return evaluation.text(std::string(stripped(evaluation, input, Side::kBoth, a.get(0, "chars"))));
+}
+
+template <std::string (*kChange)(std::string_view)>
+Value changed(Evaluation& evaluation, const Value& v, Arguments&) {
+  return evaluation.text(kChange(evaluation.text_of(v)));
+}
+
+// Jinja's own title(): words begin behind blanks, dashes and opening brackets.
+std::string title(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = std::min(text.find_first_of("- \t\n\r\v\f({[<", at), text.size());
+    if (end > at) {
+      size_t size = std::min(end - at, slice_text(text.substr(at, end - at), 0, 1).size());
+      (out += upper(text.substr(at, size))) += lower(text.substr(at + size, end - at - size));
+    }
+    if (end < text.size()) out += text[end++];
+    at = end;
+  }
+  return out;
+}
+
+Value fallback(Evaluation&, const Value& v, Arguments& a) {
+  bool empty_too = a.get(1, "boolean", false).truth();
+  if (v.undefined() || (empty_too && !v.truth())) return a.get(0, "default_value", std::string());
+  return v;
+}
+
+Value text(Evaluation& evaluation, const Value& v, Arguments&) {
+  return v.text() ? v : evaluation.text(evaluation.text_of(v));
+}
+
+std::optional<double> parsed(std::string_view text) {
+  text = trimmed(text);
+  double out = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return out;
+}
+
+Value to_integer(Evaluation&, const Value& v, Arguments& a) {
+  Value fallback = a.get(0, "default", int64_t(0));
+  auto base = a.get(1, "base", int64_t(10)).to_int("the base");
+  auto of_real = [&](double d) { return std::isfinite(d) && std::fabs(d) < 9e18 ? Value(int64_t(d)) : fallback; };
+  if (v.integer() || v.boolean()) return v.to_int("");
+  if (v.real()) return of_real(v.to_real());
+  if (!v.text() || base < 2 || base > 36) return fallback;
+  std::string_view text = trimmed(v.str());
+  int64_t out = 0;
+  size_t sign = text.starts_with('+') ? 1 : 0;
+  auto [end, error] = std::from_chars(text.data() + sign, text.data() + text.size(), out, int(base));
+  if (error == std::errc() && end == text.data() + text.size() && text.size() > sign) return out;
+  auto real = parsed(text);
+  return real ? of_real(*real) : fallback;
+}
+
+Value to_float(Evaluation&, const Value& v, Arguments& a) {
+  if (v.number()) return v.to_real();
+  auto out = v.text() ? parsed(v.str()) : std::nullopt;
+  return out ? Value(*out) : a.get(0, "default", 0.0);
+}
+
+Value replace_filter(Evaluation& evaluation, const Value& v, Arguments& a) {
+  Value count = a.get(2, "count", None{});
+  std::string input = evaluation.text_of(v);
+  evaluation.spend_bytes(input.size());
+  return Value(replaced(evaluation, input, evaluation.text_of(a.need(0, "old")), evaluation.text_of(a.need(1, "new")),
+                        count.none() ? -1 : count.to_int("the count")));
+}
+
+Value escape(Evaluation& evaluation, const Value& v, Arguments&) {
+  std::string out;
+  for (char c : evaluation.text_of(v)) switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '\'': out += "&#39;"; break;
+      case '"': out += "&#34;"; break;
+      default: out += c;
+    }
+  return evaluation.text(std::move(out));
+}
+
+Value safe(Evaluation&, const Value& v, Arguments&) { return v; }
+
+// As chat templates have it: json.dumps, not Jinja's own for HTML.
+Value tojson(Evaluation& evaluation, const Value& v, Arguments& a) {
+  DumpOptions options;
+  options.ascii = a.get(0, "ensure_ascii", false).truth();
+  // By position the order is that of transformers: ensure_ascii, indent, separators, sort_keys.
+  Value indent = a.get(1, "indent", None{}), separators = a.get(2, "separators", None{});
+  if (indent.text())
+    options.indent_text = indent.str(), options.indent = 0;
+  else if (!indent.none())
+    options.indent = std::clamp<int64_t>(indent.to_int("the indent"), 0, 64);
+  if (!indent.none()) options.item_separator = ",";
+  if (separators.list() && separators.items().size() == 2) {
+    options.item_separator = evaluation.text_of(separators.items()[0]);
+    options.key_separator = evaluation.text_of(separators.items()[1]);
+  }
+  options.sort = a.get(3, "sort_keys", false).truth();
+  evaluation.pay_for(v);
+  options.most = Evaluation::kMaxBytes;
+  return evaluation.text(dump(v, options));
+}
+
+Value indent(Evaluation& evaluation, const Value& v, Arguments& a) {
+  Value width = a.get(0, "width", int64_t(4));
+  std::string pad =
+      width.text() ? width.str() : std::string(size_t(std::clamp<int64_t>(width.to_int("the width"), 0, 1024)), ' ');
+  bool first = a.get(1, "first", false).truth(), blank = a.get(2, "blank", false).truth();
+  std::string input = evaluation.text_of(v), out = first ? pad : "";
+  size_t line = 0;
+  for (std::string_view rest = input;; ++line) {
+    size_t end = std::min(rest.find('\n'), rest.size());
+    if (line > 0) {
+      out += '\n';
+      if (blank || end > 0) out += pad;
+    }
+    out += rest.substr(0, end);
+    if (out.size() > Evaluation::kMaxBytes) exceed_limit("the template makes too much text");
+    if (end == rest.size()) break;
+    rest.remove_prefix(end + 1);
+  }
+  return evaluation.text(std::move(out));
+}
+
+Value absolute(Evaluation&, const Value& v, Arguments&) {
+  if (v.real()) return std::fabs(v.to_real());
+  int64_t n = v.to_int("the number");
+  if (n == INT64_MIN) fail("the number is too large");
+  return n < 0 ? -n : n;
+}
+
+Value round(Evaluation&, const Value& v, Arguments& a) {
+  int64_t digits = std::clamp<int64_t>(a.get(0, "precision", int64_t(0)).to_int("the precision"), -300, 300);
+  std::string method = a.get(1, "method", std::string("common")).to_text();
+  double scale = std::pow(10.0, double(digits)), d = v.to_real();
+  if (method == "ceil") return std::ceil(d * scale) / scale;
+  if (method == "floor") return std::floor(d * scale) / scale;
+  if (method != "common") fail("round knows common, ceil and floor");
+  return std::nearbyint(d * scale) / scale;
+}
+
+Value attribute(Evaluation& evaluation, const Value& v, Arguments& a) {
+  return evaluation.attribute(v, a.need(0, "name").to_text());
+}
+
+constexpr FilterEntry kTextFilters[] = {
+    {"trim", trim},
+    {"upper", changed<upper>},
+    {"lower", changed<lower>},
+    {"capitalize", changed<capitalized>},
+    {"title", changed<title>},
+    {"default", fallback},
+    {"d", fallback},
+    {"string", text},
+    {"int", to_integer},
+    {"float", to_float},
+    {"replace", replace_filter},
+    {"escape", escape},
+    {"e", escape},
+    {"safe", safe},
+    {"tojson", tojson},
+    {"indent", indent},
+    {"abs", absolute},
+    {"round", round},
+    {"attr", attribute},
+};
+
+}  // namespace
+
+FilterFn find_filter(std::string_view name) {
+  for (const FilterEntry& entry : kTextFilters)
+    if (entry.name == name) return entry.filter;
+  return find_list_filter(name);
+}
+
+}  // namespace jinja

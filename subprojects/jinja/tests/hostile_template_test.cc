@@ -1,0 +1,166 @@
+// Templates that are made to hold a server up: each ends, soon, with a reason.
+#include <atomic>
+
+#include "cpu_time.h"
+#include "render.h"
+
+namespace jinja {
+namespace {
+
+// Twice the same list in a list, again and again: few objects, and more values than can be counted.
+const std::string kDoubled =
+    "{% set n = namespace(x=['a']) %}{% set m = namespace(x=['a']) %}"
+    "{% for i in range(150) %}{% set n.x = [n.x, n.x] %}{% set m.x = [m.x, m.x] %}{% endfor %}";
+const std::string kDoubledDicts =
+    "{% set n = namespace(x={'a': 1}) %}{% set m = namespace(x={'a': 1}) %}"
+    "{% for i in range(150) %}{% set n.x = {'k': n.x, 'l': n.x} %}{% set m.x = {'k': m.x, 'l': m.x} %}{% endfor %}";
+
+TEST(HostileTemplate, ContainersThatShareTheirPartsAreNotWrittenOut) {
+  for (const auto& begin : {kDoubled, kDoubledDicts})
+    for (const char* use :
+         {"{{ n.x }}", "{{ n.x | string }}", "{{ n.x ~ '' }}", "{{ n.x | tojson }}", "{{ n.x | tojson(indent=2) }}",
+          "{{ n.x | upper }}", "{{ n.x | trim }}", "{{ n.x | replace('a', 'b') }}", "{{ n.x | escape }}",
+          "{{ n.x | indent }}", "{{ [n.x] | join }}", "{{ [n.x] | map('string') | list }}",
+          "{{ raise_exception(n.x) }}", "{% set t %}{{ n.x }}{% endset %}"})
+      EXPECT_EQ(kind(begin + use), Kind::kLimit) << use;
+}
+
+TEST(HostileTemplate, ContainersThatShareTheirPartsAreNotCompared) {
+  for (const auto& begin : {kDoubled, kDoubledDicts})
+    for (const char* use : {"{{ n.x == m.x }}", "{{ n.x != m.x }}", "{{ n.x in [m.x] }}", "{{ n.x is eq(m.x) }}",
+                            "{{ n.x is in([m.x]) }}", "{{ [m.x].index(n.x) }}", "{{ [m.x].count(n.x) }}",
+                            "{{ [m.x] | select('eq', n.x) | list }}", "{{ [n.x, m.x] | unique | list }}"})
+      EXPECT_EQ(kind(begin + use), Kind::kLimit) << use;
+  EXPECT_EQ(kind(kDoubled + "{{ n.x < m.x }}"), Kind::kLimit);
+  EXPECT_EQ(kind(kDoubled + "{{ [n.x, m.x] | sort }}"), Kind::kLimit);
+  EXPECT_EQ(kind(kDoubled + "{{ [n.x, m.x] | max }}"), Kind::kLimit);
+  EXPECT_EQ(kind(kDoubled + "{{ n.x == n.x and (n.x | length) == 2 }}"), Kind::kLimit);
+  EXPECT_EQ(*render(kDoubled + "{{ n.x | length }}{{ n.x is defined }}{{ n.x is sequence }}"), "2TrueTrue");
+}
+
+TEST(HostileTemplate, OneStepOfALoopIsPaidForByWhatItLooksAt) {
+  const std::string begin = "{% set a = 'a' * 5000000 %}{% set b = 'a' * 4999999 ~ 'b' %}{% for i in range(99999) %}";
+  for (const char* step : {"{% if a == b %}{% endif %}",
+                           "{% if a < b %}{% endif %}",
+                           "{% if a in b %}{% endif %}",
+                           "{% if b in a %}{% endif %}",
+                           "{{ a.find('b') }}",
+                           "{{ a.count('b') }}",
+                           "{{ a | length }}",
+                           "{{ a[5:6] }}",
+                           "{{ a.isalpha() }}",
+                           "{{ a.startswith(b) }}",
+                           "{{ a is upper }}",
+                           "{{ a is eq(b) }}",
+                           "{{ a is in(b) }}",
+                           "{{ a.strip('x') }}",
+                           "{{ a | int }}",
+                           "{{ [b] | select('eq', a) | list }}",
+                           "{{ [a, b] | max | length }}",
+                           "{{ [a, b] | unique | list | length }}",
+                           "{{ [b].index(b) }}",
+                           "{{ a is sameas(b) }}"})
+    EXPECT_EQ(kind(begin + step + "{% endfor %}"), Kind::kLimit) << step;
+}
+
+TEST(HostileTemplate, LongNeedlesInLongTextsAreNotLookedFor) {
+  const std::string begin = "{% set a = 'a' * 5000000 %}{% set b = 'a' * 2500000 ~ 'b' %}";
+  for (const char* use : {"{{ b in a }}", "{{ a.find(b) }}", "{{ a.rfind(b) }}", "{{ a.split(b) }}",
+                          "{{ a.rsplit(b, 1) }}", "{{ a.replace(b, '') }}", "{{ a | replace(b, '') }}",
+                          "{{ a.count(b) }}", "{{ b is in(a) }}", "{{ a.strip(b) }}", "{{ a | trim(b) }}"})
+    EXPECT_EQ(kind(begin + use), Kind::kLimit) << use;
+}
+
+TEST(HostileTemplate, ManyNamesCostTheirLookUps) {
+  std::string source;
+  for (int i = 0; i < 40000; ++i) source += "{% set a" + std::to_string(i) + " = 1 %}";
+  EXPECT_EQ(kind(source + "{% for i in range(99999) %}{{ nobody }}{% endfor %}"), Kind::kLimit);
+  EXPECT_EQ(kind("{% set n = namespace(x={}) %}{% for i in range(99999) %}{% set n.x = dict(n.x, a=1) %}{% endfor %}"),
+            Kind::kLimit);
+}
+
+TEST(HostileTemplate, JsonIsNotBlownUpByWhatStandsBetweenItsValues) {
+  EXPECT_EQ(kind("{{ range(99999) | list | tojson(indent='x' * 1000000) }}"), Kind::kLimit);
+  EXPECT_EQ(kind("{{ range(99999) | list | tojson(separators=['x' * 1000000, ':']) }}"), Kind::kLimit);
+}
+
+TEST(HostileTemplate, WhatATemplateRaisesIsCutToALengthThatCanBeSent) {
+  auto out = render("{{ raise_exception('é' * 1000000) }}");
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error().kind, Kind::kTemplate);
+  EXPECT_EQ(out.error().message.size(), 1003u);
+  EXPECT_TRUE(out.error().message.ends_with("é..."));
+  EXPECT_LT(render("{{ " + std::string(500000, 'x') + ".y }}").error().message.size(), 1100u);
+  EXPECT_LT(render("{% " + std::string(500000, 'x') + " %}").error().message.size(), 1100u);
+}
+
+// What real templates do with real conversations stays far inside of the limits.
+TEST(HostileTemplate, ALongConversationIsRendered) {
+  Json messages = Json::array();
+  for (int i = 0; i < 1000; ++i)
+    messages.push_back({{"role", i % 2 ? "assistant" : "user"}, {"content", std::string(1000, 'a') + "</think>b "}});
+  auto out = render(R"({%- set ns = namespace(last=0) -%}
+    {%- for m in messages -%}
+      {%- if messages | selectattr('role', 'equalto', 'system') | list | length > 0 -%}x{%- endif -%}
+      {%- if m.role == 'user' and not (m.content.startswith('<tool>') and m.content.endswith('</tool>')) -%}
+        {%- set ns.last = loop.index0 -%}
+      {%- endif -%}
+      {%- if '</think>' in m.content -%}{{ m.content.split('</think>')[-1].strip('\n') | trim }}{%- endif -%}
+      {%- if m['content'] is string and m.content | length > 5 -%}.{%- endif -%}
+    {%- endfor -%})",
+                    {{"messages", messages}});
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->size(), 2000u);
+}
+
+// --- what a caller allows --------------------------------------------------------------------------------------------
+
+constexpr Budget kBrief{20'000, size_t(16) << 10, nullptr};  // a few milliseconds
+
+std::optional<Kind> within(const Budget& budget, std::string_view source) {
+  return kind_of(render(source, Json::object(), budget));
+}
+
+TEST(Budget, StepsAreCountedAndOneMoreIsTooMany) {
+  const std::string_view loop = "{% for i in range(100) %}{% set x = i %}{% endfor %}";
+  uint64_t needed = 1;
+  while (within({.steps = needed}, loop) == Kind::kBudget && needed < 10'000) ++needed;
+  EXPECT_GT(needed, 300u);
+  EXPECT_LT(needed, 3000u);
+  EXPECT_EQ(within({.steps = needed}, loop), kOk);
+  EXPECT_EQ(within({.steps = needed - 1}, loop), Kind::kBudget);
+}
+
+TEST(Budget, BytesAreCountedAndOneMoreIsTooMany) {
+  EXPECT_EQ(within({.bytes = 1000}, "{{ 'x' * 500 }}"), kOk) << "made, and written";
+  EXPECT_EQ(within({.bytes = 999}, "{{ 'x' * 500 }}"), Kind::kBudget);
+}
+
+TEST(Budget, WhatPassesTheBoundOfAllTemplatesIsNotWorthAnotherTry) {
+  EXPECT_EQ(within({}, "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"), Kind::kLimit);
+  EXPECT_EQ(within({.steps = 100}, "{% for i in range(99) %}{{ i }}{% endfor %}"), Kind::kBudget);
+}
+
+TEST(Budget, NobodyWaitsMeansTheEndSoon) {
+  std::atomic<bool> cancelled{true};
+  const std::string_view endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}";
+  EXPECT_EQ(within({.cancelled = &cancelled}, endless), Kind::kCancelled);
+  double took = cpu_of([&] { within({.cancelled = &cancelled}, endless); });
+  double whole = cpu_of([&] { within({}, endless); }, 1);
+  EXPECT_LT(took * 20, whole);
+}
+
+TEST(Budget, WhatIsBriefTakesMillisecondsWhateverTheTemplate) {
+  for (const char* source :
+       {"{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% for i in range(9999) %}{{ 'abc' | upper | lower | title | tojson }}{% endfor %}",
+        "{% set a = 'a' * 8000 %}{% for i in range(9999) %}{{ a is eq(a ~ 'b') }}{% endfor %}",
+        "{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set n.x = n.x + [i] %}{% endfor %}",
+        "{% for i in range(9999) %}{{ '%s' | replace('s', 'x') | indent }}{% endfor %}"}) {
+    EXPECT_EQ(within(kBrief, source), Kind::kBudget) << source;
+    EXPECT_LT(cpu_of([&] { within(kBrief, source); }), 0.020) << source;  // CPU time, in a debug build
+  }
+}
+
+}  // namespace
+}  // namespace jinja
