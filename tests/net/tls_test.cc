@@ -1,151 +1,18 @@
 #include "net/tls.h"
 
-#include <gtest/gtest.h>
-#include <openssl/err.h>
-#include <openssl/pem.h>
-#include <openssl/ssl.h>
-#include <openssl/x509v3.h>
-#include <unistd.h>
-
-#include <memory>
 #include <string>
 #include <thread>
 
-#include "lab.h"
+#include "tls_fixture.h"
 
 namespace weir::net {
 namespace {
 
 using lab::pattern;
-using lab::Peer;
-
-// A folder with a self-signed certificate and its key, made afresh.
-struct Papers {
-  explicit Papers(const char* name = "localhost") {
-    char text[] = "/tmp/weir-tls-XXXXXX";
-    folder = ::mkdtemp(text);
-    renew(name);
-  }
-  ~Papers() {
-    ::unlink(certificate().c_str());
-    ::unlink(key().c_str());
-    ::rmdir(folder.c_str());
-  }
-  void renew(const char* name) {
-    std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> pair(EVP_EC_gen("P-256"), EVP_PKEY_free);
-    std::unique_ptr<X509, decltype(&X509_free)> paper(X509_new(), X509_free);
-    X509_set_version(paper.get(), 2);
-    ASN1_INTEGER_set(X509_get_serialNumber(paper.get()), ++serial);
-    X509_gmtime_adj(X509_getm_notBefore(paper.get()), -60);
-    X509_gmtime_adj(X509_getm_notAfter(paper.get()), 3600);
-    X509_set_pubkey(paper.get(), pair.get());
-    auto* subject = X509_get_subject_name(paper.get());
-    X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(name), -1, -1, 0);
-    X509_set_issuer_name(paper.get(), subject);
-    X509_sign(paper.get(), pair.get(), EVP_sha256());
-    FILE* file = ::fopen(certificate().c_str(), "w");
-    PEM_write_X509(file, paper.get());
-    ::fclose(file);
-    file = ::fopen(key().c_str(), "w");
-    PEM_write_PrivateKey(file, pair.get(), nullptr, nullptr, 0, nullptr, nullptr);
-    ::fclose(file);
-  }
-  std::string certificate() const { return folder + "/cert.pem"; }
-  std::string key() const { return folder + "/key.pem"; }
-  TlsOptions options() const { return {certificate(), key(), {}, false}; }
-
-  std::string folder;
-  long serial = 0;
-};
-
-// A blocking TLS client on a Peer.
-class TlsPeer {
- public:
-  struct Wish {
-    std::string_view alpn = {};  // length-prefixed
-    int newest = TLS1_3_VERSION, oldest = 0;
-    const Papers* papers = nullptr;
-  };
-  TlsPeer(uint16_t port, const Wish& wish) : TlsPeer(Peer(port), wish) {}
-  TlsPeer(Peer peer, const Wish& wish) : peer_(std::move(peer)), context_(SSL_CTX_new(TLS_client_method())) {
-    SSL_CTX_set_max_proto_version(context_, wish.newest);
-    if (wish.oldest) SSL_CTX_set_min_proto_version(context_, wish.oldest);
-    SSL_CTX_set_security_level(context_, 0);
-    SSL_CTX_set_options(context_, SSL_OP_IGNORE_UNEXPECTED_EOF);
-    if (!wish.alpn.empty())
-      SSL_CTX_set_alpn_protos(context_, reinterpret_cast<const unsigned char*>(wish.alpn.data()),
-                              unsigned(wish.alpn.size()));
-    if (wish.papers) {
-      SSL_CTX_use_certificate_file(context_, wish.papers->certificate().c_str(), SSL_FILETYPE_PEM);
-      SSL_CTX_use_PrivateKey_file(context_, wish.papers->key().c_str(), SSL_FILETYPE_PEM);
-    }
-    ssl_ = SSL_new(context_);
-    SSL_set_fd(ssl_, peer_.fd());
-    ERR_clear_error();
-    connected_ = SSL_connect(ssl_) == 1;
-    reason_ = ERR_GET_REASON(ERR_peek_last_error());
-  }
-  ~TlsPeer() {
-    SSL_free(ssl_);
-    SSL_CTX_free(context_);
-  }
-  bool connected() const { return connected_; }
-  int reason() const { return reason_; }
-  SSL* ssl() { return ssl_; }
-  Peer& peer() { return peer_; }
-  std::string alpn() const {
-    const unsigned char* name;
-    unsigned size;
-    SSL_get0_alpn_selected(ssl_, &name, &size);
-    return {reinterpret_cast<const char*>(name), size};
-  }
-  long serial() const {
-    X509* paper = SSL_get1_peer_certificate(ssl_);
-    long serial = ASN1_INTEGER_get(X509_get0_serialNumber(paper));
-    X509_free(paper);
-    return serial;
-  }
-  bool send(std::string_view text) {
-    size_t n = 0;
-    for (; !text.empty(); text.remove_prefix(n))
-      if (SSL_write_ex(ssl_, text.data(), text.size(), &n) != 1) return false;
-    return true;
-  }
-  std::string read(size_t n) {
-    std::string out(n, '\0');
-    size_t have = 0, got = 0;
-    for (; have < n; have += got)
-      if (SSL_read_ex(ssl_, out.data() + have, n - have, &got) != 1) break;
-    out.resize(have);
-    return out;
-  }
-
- private:
-  Peer peer_;
-  SSL_CTX* context_;
-  SSL* ssl_;
-  bool connected_ = false;
-  int reason_ = 0;
-};
-
-struct Running : lab::Rig {
-  explicit Running(TlsOptions tls, int shards = 1) : Running(options(std::move(tls)), shards) {}
-  explicit Running(ServerOptions options, int shards = 1, wire::Limits limits = {})
-      : Rig(std::move(options), shards, limits) {
-    auto status = server->bind();
-    EXPECT_TRUE(status.ok()) << status.text;
-    server->start();
-  }
-  static ServerOptions options(TlsOptions tls) {
-    auto out = lab::loopback();
-    out.tls = std::move(tls);
-    return out;
-  }
-};
 
 TEST(Tls, AlpnChoosesTheCodec) {
-  Papers papers;
-  Running rig(papers.options());
+  CertificateFiles certificate;
+  Running rig(certificate.options());
   struct Case {
     std::string_view offer, chosen, greeting;
   };
@@ -164,8 +31,8 @@ TEST(Tls, AlpnChoosesTheCodec) {
 }
 
 TEST(Tls, AListOfUnknownProtocolsOnlyIsAFatalAlert) {
-  Papers papers;
-  Running rig(papers.options());
+  CertificateFiles certificate;
+  Running rig(certificate.options());
   TlsPeer peer(rig.port(), {.alpn = "\x03"
                                     "foo"});
   EXPECT_FALSE(peer.connected());
@@ -174,8 +41,8 @@ TEST(Tls, AListOfUnknownProtocolsOnlyIsAFatalAlert) {
 }
 
 TEST(Tls, OldVersionsAreRefused) {
-  Papers papers;
-  Running rig(papers.options());
+  CertificateFiles certificate;
+  Running rig(certificate.options());
   TlsPeer old(rig.port(), {.newest = TLS1_1_VERSION, .oldest = TLS1_VERSION});
   EXPECT_FALSE(old.connected());
   TlsPeer newer(rig.port(), {.newest = TLS1_2_VERSION});
@@ -183,8 +50,8 @@ TEST(Tls, OldVersionsAreRefused) {
 }
 
 TEST(Tls, RenegotiationIsRefused) {
-  Papers papers;
-  Running rig(papers.options());
+  CertificateFiles certificate;
+  Running rig(certificate.options());
   TlsPeer peer(rig.port(), {.newest = TLS1_2_VERSION});
   ASSERT_TRUE(peer.connected());
   ASSERT_EQ(SSL_renegotiate(peer.ssl()), 1);
@@ -192,8 +59,8 @@ TEST(Tls, RenegotiationIsRefused) {
 }
 
 TEST(Tls, AFloodOfKeyUpdatesEndsTheConnection) {
-  Papers papers;
-  Running rig(papers.options());
+  CertificateFiles certificate;
+  Running rig(certificate.options());
   TlsPeer peer(rig.port(), {});
   ASSERT_TRUE(peer.connected());
   ASSERT_TRUE(peer.send("x"));
@@ -204,8 +71,8 @@ TEST(Tls, AFloodOfKeyUpdatesEndsTheConnection) {
 }
 
 TEST(Tls, LargeTransfersArriveWhole) {
-  Papers papers;
-  Running rig(papers.options());
+  CertificateFiles certificate;
+  Running rig(certificate.options());
   TlsPeer peer(rig.port(), {});
   ASSERT_TRUE(peer.connected());
   ASSERT_TRUE(peer.send("!send 8388608\n"));
@@ -221,14 +88,14 @@ TEST(Tls, LargeTransfersArriveWhole) {
 struct Narrow {
   explicit Narrow(wire::Limits limits = {}) : rig(options(), 1, limits) {}
   ~Narrow() { ::unlink(path().c_str()); }
-  std::string path() const { return papers.folder + "/a.sock"; }
+  std::string path() const { return certificate.folder + "/a.sock"; }
   ServerOptions options() const {
     ServerOptions out;
     out.listen = {{"unix:" + path()}};
-    out.tls = papers.options();
+    out.tls = certificate.options();
     return out;
   }
-  Papers papers;
+  CertificateFiles certificate;
   Running rig;
 };
 
@@ -249,19 +116,19 @@ TEST(Tls, TheLastAnswerGoesOutWholeToAReaderThatPauses) {
 TEST(Tls, APeerThatDoesNotReadWhatIsSealedIsCutOff) {
   wire::Limits limits;
   limits.grace = std::chrono::milliseconds(1);
-  for (const char* wish : {"!last 250000\n", "!send 250000\n"}) {
+  for (const char* request : {"!last 250000\n", "!send 250000\n"}) {
     Narrow narrow(limits);
     TlsPeer peer(Peer(narrow.path()), {});
     ASSERT_TRUE(peer.connected());
-    ASSERT_TRUE(peer.send(wish));
-    EXPECT_TRUE(narrow.rig.lab.until([&] { return narrow.rig.server->connections() == 0; })) << wish;
-    EXPECT_EQ(narrow.rig.lab.rejects(), std::vector<std::string>{"slow_read"}) << wish;
+    ASSERT_TRUE(peer.send(request));
+    EXPECT_TRUE(narrow.rig.lab.until([&] { return narrow.rig.server->connections() == 0; })) << request;
+    EXPECT_EQ(narrow.rig.lab.rejects(), std::vector<std::string>{"slow_read"}) << request;
   }
 }
 
 TEST(Tls, TheLastAnswerIsFollowedByACloseNotify) {
-  Papers papers;
-  Running rig(papers.options());
+  CertificateFiles certificate;
+  Running rig(certificate.options());
   TlsPeer peer(rig.port(), {});
   ASSERT_TRUE(peer.send("!close\n"));
   EXPECT_EQ(peer.read(100), "sniff:bye\n");
@@ -269,8 +136,8 @@ TEST(Tls, TheLastAnswerIsFollowedByACloseNotify) {
 }
 
 TEST(Tls, APeersCloseNotifyIsAnEndOfStream) {
-  Papers papers;
-  Running rig(papers.options());
+  CertificateFiles certificate;
+  Running rig(certificate.options());
   TlsPeer peer(rig.port(), {});
   ASSERT_TRUE(peer.send("x"));
   ASSERT_EQ(peer.read(7), "sniff:x");
@@ -279,13 +146,13 @@ TEST(Tls, APeersCloseNotifyIsAnEndOfStream) {
 }
 
 TEST(Tls, SharesThePortWithCleartextUnlessItIsRequired) {
-  Papers papers;
-  Running both(papers.options());
+  CertificateFiles certificate;
+  Running both(certificate.options());
   Peer clear(both.port());
   ASSERT_TRUE(clear.send("x"));
   EXPECT_EQ(clear.read(7), "sniff:x");
 
-  auto only = papers.options();
+  auto only = certificate.options();
   only.required = true;
   Running strict(only);
   Peer refused(strict.port());
@@ -296,9 +163,9 @@ TEST(Tls, SharesThePortWithCleartextUnlessItIsRequired) {
 }
 
 TEST(Tls, AClientCaRefusesCleartext) {
-  Papers papers;
-  auto options = papers.options();
-  options.client_ca = papers.certificate();
+  CertificateFiles certificate;
+  auto options = certificate.options();
+  options.client_ca = certificate.certificate();
   Running rig(options);
   Peer refused(rig.port());
   ASSERT_TRUE(refused.send("x"));
@@ -313,8 +180,8 @@ TEST(Tls, ToAServerWithoutACertificateIsClosed) {
 }
 
 TEST(Tls, GarbageAfterTheFirstByteIsAnAlert) {
-  Papers papers;
-  Running rig(papers.options());
+  CertificateFiles certificate;
+  Running rig(certificate.options());
   Peer peer(rig.port());
   ASSERT_TRUE(peer.send(std::string_view("\x16\x03\x01\x00\x05hello", 10)));
   auto alert = peer.read_all();
@@ -324,8 +191,8 @@ TEST(Tls, GarbageAfterTheFirstByteIsAnAlert) {
 }
 
 TEST(Tls, AHandshakeCutOffAtAnyByteLeavesNothingBehind) {
-  Papers papers;
-  Running rig(papers.options());
+  CertificateFiles certificate;
+  Running rig(certificate.options());
   // A client hello as OpenSSL writes it.
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
   SSL* ssl = SSL_new(context);
@@ -346,12 +213,12 @@ TEST(Tls, AHandshakeCutOffAtAnyByteLeavesNothingBehind) {
 }
 
 TEST(Tls, AReloadServesTheNewCertificateAndKeepsConnections) {
-  Papers papers;
-  Running rig(papers.options(), 2);
+  CertificateFiles certificate;
+  Running rig(certificate.options(), 2);
   TlsPeer before(rig.port(), {});
   ASSERT_TRUE(before.connected());
   EXPECT_EQ(before.serial(), 1);
-  papers.renew("renewed");
+  certificate.renew("renewed");
   ASSERT_TRUE(rig.server->reload_tls().ok());
   EXPECT_TRUE(rig.lab.until([&] { return TlsPeer(rig.port(), {}).serial() == 2; }));
   ASSERT_TRUE(before.send("x"));
@@ -359,37 +226,37 @@ TEST(Tls, AReloadServesTheNewCertificateAndKeepsConnections) {
 }
 
 TEST(Tls, AReloadThatFailsKeepsTheOldCertificate) {
-  Papers papers;
-  Running rig(papers.options());
-  FILE* file = ::fopen(papers.certificate().c_str(), "w");
+  CertificateFiles certificate;
+  Running rig(certificate.options());
+  FILE* file = ::fopen(certificate.certificate().c_str(), "w");
   ::fputs("no certificate\n", file);
   ::fclose(file);
   auto status = rig.server->reload_tls();
   EXPECT_EQ(status.code, base::Code::kFailedPrecondition);
-  EXPECT_NE(status.text.find(papers.certificate()), std::string::npos) << status.text;
+  EXPECT_NE(status.text.find(certificate.certificate()), std::string::npos) << status.text;
   EXPECT_EQ(TlsPeer(rig.port(), {}).serial(), 1);
 }
 
 TEST(Tls, FilesThatAreMissingOrDoNotMatchAreNamed) {
-  Papers papers, others;
-  auto missing = papers.options();
+  CertificateFiles certificate, others;
+  auto missing = certificate.options();
   missing.key = "/nonexistent/key.pem";
   auto status = TlsContext::load(missing);
   ASSERT_FALSE(status);
   EXPECT_NE(status.error().text.find("/nonexistent/key.pem: No such file"), std::string::npos) << status.error().text;
-  auto mismatch = papers.options();
+  auto mismatch = certificate.options();
   mismatch.key = others.key();
   EXPECT_FALSE(TlsContext::load(mismatch));
 }
 
 TEST(Tls, WithAClientCaStrangersAreRefused) {
-  Papers server, friends("friend"), strangers("stranger");
+  CertificateFiles server, friends("friend"), strangers("stranger");
   auto options = server.options();
   options.client_ca = friends.certificate();
   Running rig(options);
   // In TLS 1.3 the client hears of it only after its handshake.
-  auto served = [&](const Papers* papers) {
-    TlsPeer peer(rig.port(), {.papers = papers});
+  auto served = [&](const CertificateFiles* certificate) {
+    TlsPeer peer(rig.port(), {.certificate = certificate});
     return peer.connected() && peer.send("x") && peer.read(7) == "sniff:x";
   };
   EXPECT_TRUE(served(&friends));

@@ -1,0 +1,206 @@
+// The demo model on a device: against the CPU engine, against itself in other company, as graphs and without; and on a
+// device that is late, full, broken or hangs.
+#include <chrono>
+#include <thread>
+
+#include "device/fake_device.h"
+#include "device/host_device.h"
+#include "device_support.h"
+
+namespace weir::llm {
+namespace {
+
+using Drive = device::FakeDevice::Drive;
+
+TEST(LlmDeviceChat, GreedyTextIsTheCpuEngines) {
+  device::HostDevice host;
+  auto ours = on_device(kChat, host);
+  ASSERT_TRUE(ours);
+  auto cpu = make_transformer(kChat, WeightFormat::kBf16);
+  auto here = talk(*ours, prompts(), 12, greedy()), there = talk(*cpu, prompts(), 12, greedy());
+  EXPECT_EQ(here.tokens, there.tokens);
+  ASSERT_EQ(here.readouts.size(), there.readouts.size());
+  ASSERT_FALSE(here.readouts[0].empty());
+  for (size_t i = 0; i < here.readouts.size(); ++i)
+    EXPECT_LT(worst(here.readouts[i], there.readouts[i], here.readouts[i].size()), 3e-2);
+  EXPECT_GT(ours->graphs(), 0u);  // the second decode step and those after it
+}
+
+// Seeded draws, with everything that changes logits: the same in a batch as alone, as graphs or not.
+TEST(LlmDeviceChat, DrawsAreTheSameAloneAsInABatch) {
+  device::HostDevice host;
+  auto engine = on_device(kChat, host);
+  ASSERT_TRUE(engine);
+  msg::Generation wish;
+  wish.sampling.temperature = 0.8f, wish.sampling.top_p = 0.95f, wish.sampling.top_k = 50;
+  wish.sampling.repetition_penalty = 1.2f, wish.sampling.presence_penalty = 0.3f;
+  wish.sampling.logit_bias = {{7, 3.f}};
+  auto together = talk(*engine, prompts(), 6, wish);
+  auto one = talk(*engine, {prompts()[0]}, 6, wish);
+  EXPECT_EQ(one.tokens[0], together.tokens[0]);
+}
+
+// Captured before the first step, for every bucket and number of parts; what is drawn is the same with and without.
+TEST(LlmDeviceChat, GraphsAreThereBeforeTheFirstStep) {
+  device::HostDevice host;
+  cuda::DeviceOptions options;
+  options.step_tokens = 64, options.max_running = 4;
+  std::vector<std::vector<uint32_t>> tokens;
+  for (auto graphs : {Graphs::kAtLoad, Graphs::kAtUse, Graphs::kNone}) {
+    options.graphs = graphs;
+    auto engine = on_device(kChat, host, options);
+    ASSERT_TRUE(engine);
+    const size_t at_load = engine->graphs();
+    EXPECT_EQ(at_load, graphs == Graphs::kAtLoad ? 9u : 0u);  // 1, 2, 4 rows; 1, 4, 8 parts
+    auto here = talk(*engine, prompts(), 4, greedy()).tokens;
+    if (tokens.empty()) tokens = here;
+    EXPECT_EQ(here, tokens);
+    EXPECT_EQ(engine->graphs(), graphs == Graphs::kAtUse ? 1u : at_load);
+    if (graphs == Graphs::kAtLoad) {  // what grows does not make them go
+      talk(*engine, std::vector(4, std::vector<uint32_t>(16, 5)), 2, greedy());
+      EXPECT_EQ(engine->graphs(), at_load);
+    }
+  }
+  options.graphs = Graphs::kAtLoad, options.graph_time = {};
+  auto late = on_device(kChat, host, options);
+  ASSERT_TRUE(late);
+  EXPECT_EQ(late->graphs(), 0u);
+  EXPECT_EQ(talk(*late, prompts(), 4, greedy()).tokens, tokens);
+}
+
+// A device that cannot capture.
+struct NoGraphs final : device::HostDevice {
+  enum class At { kBegin, kEnd };
+  explicit NoGraphs(At fails) : fails(fails) {}
+  base::Status do_capture(void* stream) override {
+    ++asked;
+    return fails == At::kEnd ? HostDevice::do_capture(stream) : base::failure(base::Code::kInternal, "no captures");
+  }
+  base::Result<void*> do_captured(void* stream) override {
+    auto graph = HostDevice::do_captured(stream);
+    do_free(device::Kind::kGraph, *graph);
+    return base::failure(base::Code::kInternal, "no graphs");
+  }
+  const At fails;
+  int asked = 0;
+};
+
+TEST(LlmDeviceChat, ADeviceThatCannotCaptureGoesWithoutGraphs) {
+  device::HostDevice host;
+  cuda::DeviceOptions options;
+  options.step_tokens = 64, options.max_running = 4;
+  auto expect = talk(*on_device(kChat, host, options), prompts(), 4, greedy()).tokens;
+  for (auto at : {NoGraphs::At::kBegin, NoGraphs::At::kEnd})
+    for (auto graphs : {Graphs::kAtLoad, Graphs::kAtUse}) {
+      NoGraphs without(at);
+      options.graphs = graphs;
+      auto engine = on_device(kChat, without, options);
+      ASSERT_TRUE(engine);
+      EXPECT_EQ(talk(*engine, prompts(), 4, greedy()).tokens, expect);
+      EXPECT_EQ(engine->graphs(), 0u);
+      EXPECT_EQ(without.asked, 1);  // and never again
+    }
+}
+
+// --- a device that is not at once ------------------------------------------------------------------------------------
+
+TEST(LlmDeviceChat, ALateDeviceDrawsTheSame) {
+  device::HostDevice host;
+  device::FakeDevice late(Drive::kThread, uint64_t(256) << 20);
+  auto expect = talk(*on_device(kChat, host), {prompts()[0]}, 4, greedy());
+  EXPECT_EQ(talk(*on_device(kChat, late), {prompts()[0]}, 4, greedy()).tokens, expect.tokens);
+  EXPECT_TRUE(late.fault().ok());
+}
+
+TEST(LlmDeviceChat, MemoryThatRunsOutRefusesTheModelOrTheStepAlone) {
+  device::FakeDevice fake(Drive::kThread, uint64_t(256) << 20);
+  for (uint32_t skip : {1u, 2u}) {
+    fake.run_out(skip);
+    EXPECT_EQ(try_device(kChat, fake).error().code, base::Code::kResourceExhausted);
+    fake.run_out(0);
+  }
+  auto engine = on_device(kChat, fake);
+  ASSERT_TRUE(engine);
+  fake.run_out(1);
+  DeviceStepper stepper(*engine);
+  Sequence s{std::vector<uint32_t>(400, 5), {}};  // more arguments than there is room for: the pools of 20 rows
+  std::vector<Sequence> all(20, Sequence{std::vector<uint32_t>(20, 5), {}});
+  for (auto& each : all) stepper.add(each, 20, Wanted::kNone);
+  for (uint32_t i = 0; i < 300; ++i) stepper.step.pools.push_back({i % 20, {}});
+  EXPECT_EQ(engine->step(stepper.step).code, base::Code::kResourceExhausted);
+  EXPECT_EQ(engine->step(stepper.step), base::Status());
+  EXPECT_TRUE(fake.fault().ok());
+}
+
+TEST(LlmDeviceChat, ABrokenDeviceFailsStepsAndIsToldOnce) {
+  device::FakeDevice fake(Drive::kThread, uint64_t(256) << 20);
+  std::vector<base::Status> told;
+  for (uint32_t after : {0u, 3u, 30u}) {
+    cuda::DeviceOptions options;
+    options.broken = [&](base::Status s) { told.push_back(std::move(s)); };
+    auto engine = on_device(kChat, fake, options);
+    ASSERT_TRUE(engine);
+    fake.break_after(after);
+    told.clear();
+    for (int i = 0; i < 3; ++i) {
+      DeviceStepper stepper(*engine);
+      Sequence s{prompts()[0], {}};
+      stepper.add(s, 9, Wanted::kNone);
+      EXPECT_EQ(engine->step(stepper.step).code, base::Code::kUnavailable);
+    }
+    ASSERT_EQ(told.size(), 1u) << after;
+    EXPECT_EQ(told[0].code, base::Code::kUnavailable);
+    ASSERT_TRUE(fake.restart().ok());
+    DeviceStepper stepper(*engine);  // of the life before
+    Sequence s{prompts()[0], {}};
+    stepper.add(s, 9, Wanted::kNone);
+    EXPECT_EQ(engine->step(stepper.step).code, base::Code::kUnavailable);
+  }
+}
+
+TEST(LlmDeviceChat, AHangFailsTheStepAndWhatIsUnderWayIsNotFreed) {
+  device::FakeDevice fake(Drive::kThread, uint64_t(256) << 20);
+  int told = 0;
+  cuda::DeviceOptions options;
+  options.broken = [&](base::Status) { ++told; };
+  options.patience = std::chrono::milliseconds(20);
+  auto engine = on_device(kChat, fake, options);
+  ASSERT_TRUE(engine);
+  fake.hang();
+  DeviceStepper stepper(*engine);
+  Sequence s{prompts()[0], {}};
+  stepper.add(s, 9, Wanted::kNone);
+  EXPECT_EQ(engine->step(stepper.step).code, base::Code::kUnavailable);
+  EXPECT_EQ(told, 1);
+  engine.reset();
+}
+
+// The second step feeds what the first draws, before anybody has read that.
+TEST(LlmDeviceChat, AStepMayFollowOneThatIsNotReadYet) {
+  device::FakeDevice late(Drive::kThread, uint64_t(256) << 20);
+  auto engine = on_device(kChat, late);
+  ASSERT_TRUE(engine);
+  auto expect = talk(*engine, {prompts()[1]}, 2, greedy()).tokens[0];
+  auto wish = greedy();
+  DeviceStepper first(*engine), second(*engine);
+  Sequence s{prompts()[1], {}};
+  auto request_logits = [&](generation::TokenStep& step) {
+    step.logits_requests.push_back(
+        {.token = uint32_t(step.ids.size()) - 1, .wish = &wish, .sequence = s.ids, .prompt = 17});
+  };
+  first.add(s, uint32_t(s.ids.size()), Wanted::kNone);
+  request_logits(first.step);
+  ASSERT_TRUE(engine->submit(first.step).ok());
+  s.ids.push_back(generation::TokenStep::kSampled | 0);
+  second.add(s, 1, Wanted::kNone);
+  request_logits(second.step);
+  ASSERT_TRUE(engine->submit(second.step).ok());
+  ASSERT_TRUE(engine->collect(first.step).ok());
+  ASSERT_TRUE(engine->collect(second.step).ok());
+  EXPECT_EQ((std::vector{first.step.logits_requests[0].id, second.step.logits_requests[0].id}), expect);
+  second.step.ids[0] = generation::TokenStep::kSampled | 1;  // there is one look
+  EXPECT_EQ(engine->step(second.step).code, base::Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace weir::llm

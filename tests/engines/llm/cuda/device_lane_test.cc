@@ -1,0 +1,117 @@
+// The demo model on a device, behind the token lane.
+#include <mutex>
+
+#include "device/devices.h"
+#include "device/fake_device.h"
+#include "device/host_device.h"
+#include "device_support.h"
+#include "engines/llm/llm.h"
+#include "support/open_home.h"
+
+namespace weir::llm {
+namespace {
+
+struct Heard {
+  std::vector<uint32_t> ids;
+  std::vector<float> readouts;
+};
+
+msg::Event ask(msg::Inbox& inbox, uint32_t tokens, Heard* heard = nullptr, const msg::Generation& wish = greedy()) {
+  support::OpenHome answers;
+  msg::Call call;
+  call.home = &answers;
+  call.credit = 1000;
+  call.generation = std::make_unique<msg::Generation>(wish);
+  call.generation->append = prompts()[0];
+  call.generation->max_tokens = tokens, call.generation->ignore_eos = true;
+  inbox.put(&call);
+  auto last = answers.until_last();
+  for (auto& mail : answers.mail) {
+    auto* token = std::get_if<msg::Token>(&mail.event.what);
+    if (!token || !heard) continue;
+    heard->ids.push_back(token->id);
+    if (!token->details) continue;
+    const auto& readout = token->details->readout;
+    heard->readouts.insert(heard->readouts.end(), readout.begin(), readout.end());
+  }
+  return last;
+}
+
+TEST(LlmDeviceLane, ABrokenDeviceFailsItsSequencesAndTheNextLoadRestartsIt) {
+  device::Devices devices({.cuda = device::DeviceOptions::Use::kOff, .module = ""});
+  auto& fake = static_cast<device::FakeDevice&>(**devices.find("fake"));
+  std::mutex mutex;
+  std::vector<base::Status> told;
+  msg::ModelSpec wanted;
+  wanted.name = "chat";
+  wanted.parameters = {{"device", "fake"}, {"kv_cache", "8MiB"}, {"threads", "1"}};
+  for (int life = 0; life < 2; ++life) {
+    auto engine = load(wanted, std::string(kChat) + "/config.json", {&devices, [&](base::Status s) {
+                                                                       std::lock_guard lock(mutex);
+                                                                       told.push_back(std::move(s));
+                                                                     }});
+    ASSERT_TRUE(bool(engine)) << engine.error().text;
+    msg::ModelSpec spec = (*engine)->spec();
+    EXPECT_EQ(spec.platform, "weir_llm");
+    bus::ModelStats stats;
+    auto inbox = (*engine)->own_inbox(spec, stats, base::heap());
+    Heard heard;  // each step is submitted before the last one is read
+    EXPECT_TRUE(std::holds_alternative<msg::Done>(ask(*inbox, 5, &heard).what));
+    device::HostDevice host;
+    EXPECT_EQ(heard.ids, talk(*on_device(kChat, host), {prompts()[0]}, 5, greedy()).tokens[0]);
+    fake.break_after(20);
+    auto event = ask(*inbox, 50);
+    auto* failed = std::get_if<msg::Failed>(&event.what);
+    ASSERT_TRUE(failed);
+    EXPECT_EQ(failed->status.code, base::Code::kUnavailable);
+    std::lock_guard lock(mutex);
+    EXPECT_EQ(told.size(), size_t(life) + 1);
+  }
+}
+
+// Steps run ahead of the tokens that they penalise, and of readouts that are still to come.
+TEST(LlmDeviceLane, PenaltiesAndReadoutsAreTheCpuEngines) {
+  device::Devices devices({.cuda = device::DeviceOptions::Use::kOff, .module = ""});
+  auto wish = greedy();
+  wish.sampling.repetition_penalty = 1.3f, wish.sampling.presence_penalty = 0.5f;
+  wish.sampling.frequency_penalty = 0.25f, wish.sampling.logit_bias = {{7, 3.f}};
+  wish.readouts = {{5, 12}, {15, 100}};
+  std::map<std::string, Heard> heard;
+  for (const std::string device : {"cpu", "host", "fake"}) {
+    msg::ModelSpec wanted;
+    wanted.parameters = {{"device", device}, {"dtype", "bfloat16"}, {"kv_cache", "8MiB"}, {"threads", "1"}};
+    auto engine = load(wanted, std::string(kChat) + "/config.json", {&devices, {}});
+    ASSERT_TRUE(bool(engine)) << engine.error().text;
+    msg::ModelSpec spec = (*engine)->spec();
+    bus::ModelStats stats;
+    auto inbox = (*engine)->own_inbox(spec, stats, base::heap());
+    EXPECT_TRUE(std::holds_alternative<msg::Done>(ask(*inbox, 16, &heard[device], wish).what));
+  }
+  const auto& cpu = heard["cpu"];
+  const size_t values = cpu.readouts.size() / (7 + 10);  // positions 5 to 11, 15 to 24
+  ASSERT_GT(values, 0u);
+  for (auto* device : {"host", "fake"}) {
+    EXPECT_EQ(heard[device].ids, cpu.ids) << device;
+    EXPECT_LT(worst(heard[device].readouts, cpu.readouts, values), 5e-2) << device;
+  }
+}
+
+TEST(LlmDeviceLane, WhatCannotRunOnADeviceSaysSo) {
+  device::Devices devices({.cuda = device::DeviceOptions::Use::kOff, .module = ""});
+  auto refused = [&](std::map<std::string, std::string> parameters, device::Devices* with) {
+    msg::ModelSpec wanted;
+    wanted.parameters = std::move(parameters);
+    auto engine = load(wanted, std::string(kChat) + "/config.json", {with, {}});
+    return engine ? base::Status() : engine.error();
+  };
+  EXPECT_EQ(refused({{"device", "cuda"}}, &devices).text, "no CUDA: it is switched off");
+  EXPECT_EQ(refused({{"device", "tpu"}}, &devices).code, base::Code::kInvalidArgument);
+  EXPECT_EQ(refused({{"device", "host"}}, nullptr).code, base::Code::kFailedPrecondition);
+  EXPECT_EQ(refused({{"device", "host"}, {"dtype", "float32"}}, &devices).code, base::Code::kInvalidArgument);
+  EXPECT_EQ(refused({{"device", "host"}, {"graphs", "never"}}, &devices).code, base::Code::kInvalidArgument);
+  EXPECT_EQ(refused({{"device", "auto"}}, &devices), base::Status());
+  EXPECT_EQ(refused({{"device", "cpu"}}, nullptr), base::Status());
+}
+
+}  // namespace
+}  // namespace weir::llm
