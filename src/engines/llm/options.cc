@@ -35,6 +35,56 @@ class ParameterTable {
   const std::map<std::string, std::string>& all_;
 };
 
+// What the lane goes by.
+void read_policy(ParameterTable& p, const msg::BatchPolicy& batching, Options& o) {
+  generation::TokenPolicy& policy = o.policy;
+  p.count("block_size", 16, 1024, policy.block_size);
+  if (policy.block_size % kTile != 0) p.fail("block_size", "a multiple of 16 is expected");
+  p.count("max_running", 1, 4096, policy.max_running);
+  p.count("step_tokens", 1, 1 << 16, policy.step_tokens);
+  // A step has room for every sequence that runs.
+  policy.step_tokens = std::max(policy.step_tokens, policy.max_running);
+  if (batching.max_queue > 0) policy.max_waiting = std::min(batching.max_queue, kMostWaiting);
+  if (batching.max_queue == 0) policy.max_waiting = kMostWaiting;
+  p.count("max_waiting", 1, kMostWaiting, policy.max_waiting);
+  if (auto* text = p.find("kv_cache")) {
+    auto bytes = base::parse_size(*text);
+    if (bytes && *bytes > 0)
+      policy.kv_bytes = *bytes, o.kv_cache = *bytes;
+    else
+      p.fail("kv_cache", "a size like 512MiB is expected");
+  }
+  if (auto* text = p.find("prefix_cache")) {
+    auto on = base::parse_switch(*text);
+    if (!on) p.fail("prefix_cache", "on or off is expected");
+    policy.prefix_cache = !on || *on;
+  }
+}
+
+void read_dtype(ParameterTable& p, Options& o) {
+  auto* text = p.find("dtype");
+  if (!text) return;
+  if (*text == "float32")
+    o.form = WeightFormat::kF32;
+  else if (*text == "bfloat16")
+    o.form = WeightFormat::kBf16;
+  else if (*text != "auto")
+    p.fail("dtype", "auto, float32 or bfloat16 is expected");
+}
+
+void read_graphs(ParameterTable& p, Options& o) {
+  auto* text = p.find("graphs");
+  if (!text) return;
+  if (*text == "load")
+    o.graphs = Graphs::kAtLoad;
+  else if (*text == "use")
+    o.graphs = Graphs::kAtUse;
+  else if (*text == "off")
+    o.graphs = Graphs::kNone;
+  else if (*text != "auto")
+    p.fail("graphs", "auto, load, use or off is expected");
+}
+
 }  // namespace
 
 base::Result<Options> read_options(const std::map<std::string, std::string>& parameters,
@@ -43,50 +93,14 @@ base::Result<Options> read_options(const std::map<std::string, std::string>& par
   ParameterTable p(parameters);
   o.threads = usual_threads();
   p.count("threads", 1, 1024, o.threads);
-  p.count("block_size", 16, 1024, o.policy.block_size);
-  if (o.policy.block_size % kTile != 0) p.fail("block_size", "a multiple of 16 is expected");
-  p.count("max_running", 1, 4096, o.policy.max_running);
-  p.count("step_tokens", 1, 1 << 16, o.policy.step_tokens);
-  if (batching.max_queue > 0) o.policy.max_waiting = std::min(batching.max_queue, kMostWaiting);
-  if (batching.max_queue == 0) o.policy.max_waiting = kMostWaiting;
-  p.count("max_waiting", 1, kMostWaiting, o.policy.max_waiting);
   p.count("max_length", 1, 1 << 24, o.max_length);
-  if (auto* text = p.find("kv_cache")) {
-    auto bytes = base::parse_size(*text);
-    if (bytes && *bytes > 0)
-      o.policy.kv_bytes = *bytes, o.kv_cache = *bytes;
-    else
-      p.fail("kv_cache", "a size like 512MiB is expected");
-  }
-  if (auto* text = p.find("prefix_cache")) {
-    auto on = base::parse_switch(*text);
-    if (!on) p.fail("prefix_cache", "on or off is expected");
-    o.policy.prefix_cache = !on || *on;
-  }
-  if (auto* text = p.find("dtype")) {
-    if (*text == "float32")
-      o.form = WeightFormat::kF32;
-    else if (*text == "bfloat16")
-      o.form = WeightFormat::kBf16;
-    else if (*text != "auto")
-      p.fail("dtype", "auto, float32 or bfloat16 is expected");
-  }
+  read_policy(p, batching, o);
+  read_dtype(p, o);
+  read_graphs(p, o);
   if (auto* text = p.find("device")) o.device = *text;
-  if (auto* text = p.find("graphs")) {
-    if (*text == "load")
-      o.graphs = Graphs::kAtLoad;
-    else if (*text == "use")
-      o.graphs = Graphs::kAtUse;
-    else if (*text == "off")
-      o.graphs = Graphs::kNone;
-    else if (*text != "auto")
-      p.fail("graphs", "auto, load, use or off is expected");
-  }
   auto* name = p.find("kernels");
   o.kernels = name && *name != "auto" ? kernels(*name) : &kernels();
   if (!o.kernels) p.fail("kernels", "auto, avx512_bf16, avx512, avx2 or portable, as this CPU has it, is expected");
-  // A step has room for every sequence that runs.
-  o.policy.step_tokens = std::max(o.policy.step_tokens, o.policy.max_running);
   if (!p.status.ok()) return p.status;
   return o;
 }
