@@ -8,6 +8,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import headers
 import layers
+import sizes
 
 
 def tree(files):
@@ -55,6 +56,59 @@ class Headers(unittest.TestCase):
     def test_the_first_include_of_a_source_file_is_shown_by_the_build(self):
         root = tree({'a.cc': '// words\n#include "a.h"\n#include "b.h"\n', 'c.cc': '#include <map>\n#include "c.h"\n'})
         self.assertEqual({root / 'a.h'}, headers.shown_by_the_build(root))
+
+
+class Sizes(unittest.TestCase):
+    def found(self, name, text, exceptions={}):
+        return sizes.check(tree({name: text}), exceptions)
+
+    def functions(self, text):
+        return [(name, lines) for name, _, lines in sizes.Scan(text).functions]
+
+    def test_a_file_a_function_and_a_class_that_are_too_large_are_faults(self):
+        self.assertIn('401 lines', self.found('src/a.cc', '//\n' * 401)[0])
+        self.assertIn('f() has 41 lines', self.found('src/a.cc', 'void f() {\n' + '  g();\n' * 39 + '}\n')[0])
+        self.assertEqual([], self.found('src/a.cc', 'void f() {\n' + '  g();\n' * 38 + '}\n'))
+        members = ''.join(f'  void f{i}();\n' for i in range(31))
+        self.assertIn('C has 31 member functions', self.found('src/a.h', 'class C {\n' + members + '};\n')[0])
+
+    def test_a_test_may_have_longer_functions(self):
+        self.assertEqual([], self.found('tests/a.cc', 'TEST(A, B) {\n' + '  g();\n' * 50 + '}\n'))
+
+    def test_an_exception_is_named_and_needed(self):
+        self.assertEqual([], self.found('src/a.cc', '//\n' * 401, {'a.cc': 'why'}))
+        self.assertIn('take it off', self.found('src/a.cc', '//\n', {'a.cc': 'why'})[0])
+
+    def test_namespaces_and_classes_are_no_functions(self):
+        text = 'namespace a::b {\nclass C final : public D<int(int)> {\n public:\n  int f() const { return 1; }\n};\n}\n'
+        self.assertEqual([('C::f', 1)], self.functions(text))
+
+    def test_braces_that_open_no_body_are_passed_over(self):
+        self.assertEqual([('C::C', 3)], self.functions('C::C(int a) : a_{a}, b_(f({1, 2})) {\n  g({3});\n}\n'))
+        self.assertEqual([('f', 1)], self.functions('std::function<void(int)> g{};\nint a[] = {1, 2};\nenum E { kA };\nvoid f() {}\n'))
+        self.assertEqual([('f', 1)], self.functions('const auto g = [](int) { return 1; };\nauto f(int a = h(1)) -> T { }\n'))
+
+    def test_text_and_comments_have_no_braces(self):
+        self.assertEqual([('f', 3)], self.functions('void f() {\n  g("{", \'{\', R"({)", 1\'000);  // {\n}\n'))
+        self.assertEqual([('f', 5)], self.functions('#if A\nvoid f() {\n#else\nint f() {\n#endif\n}\n'))
+
+    def test_members_are_functions_alone(self):
+        text = """class C {
+          using F = void (*)(int);
+          C(int a);
+          C(const C&) = delete;
+          ~C() = default;
+          friend void g(C&);
+          int (*pointer)(int) = nullptr;
+          std::function<void(int)> call;
+          [[nodiscard]] bool operator()(int) const;
+          operator bool() const { return true; }
+          alignas(64) int a = f(1);
+          template <class T>
+          T get(std::map<int, T> from = {});
+          struct Inner { void h(); };
+        };"""
+        self.assertEqual({'C': 4, 'C::Inner': 1}, {n: count for n, (_, count) in sizes.Scan(text).classes.items()})
 
 
 if __name__ == '__main__':
