@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bus/owned_call.h"
+#include "bus/call_handle.h"
 #include "dialects/evergreen/message.h"
 #include "dialects/evergreen/session.h"
 #include "msg/call.h"
@@ -143,7 +143,7 @@ class ModelAction : public Action, protected msg::Sink {
   static base::Status unexpected();
 
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by the Call in flight
-  bus::OwnedCall call_;
+  bus::CallHandle call_;
   bool preparing_ = false;  // call_ is a task
   bool working_ = false;    // as the session knows it
 };

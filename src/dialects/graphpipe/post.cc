@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/attempt.h"
-#include "bus/owned_call.h"
+#include "bus/call_handle.h"
 #include "dialects/graphpipe/infer_request.h"
 #include "dialects/graphpipe/state.h"
 #include "dialects/graphpipe/verify.h"
@@ -190,7 +190,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
 
   GraphPipeState& state_;
   Exchange& exchange_;
-  bus::OwnedCall owned_;
+  bus::CallHandle owned_;
   std::vector<std::string> asked_;  // outputs by name, as the request has them
   std::vector<size_t> order_;       // outputs of the model, as the answer has them
   bus::Served* served_ = nullptr;   // looked up in this turn, then kept alive by the Call in flight

@@ -1,7 +1,7 @@
 // Inference: one Call on behalf of one client's request, whichever its form.
 #pragma once
 
-#include "bus/owned_call.h"
+#include "bus/call_handle.h"
 #include "dialects/grps/mapping.h"
 #include "dialects/grps/state.h"
 #include "msg/call.h"
@@ -49,7 +49,7 @@ class Inference : public msg::Sink {
   base::Status take(msg::Outputs& outputs);
   void close(const msg::Call& call, base::Status status);
 
-  bus::OwnedCall call_;
+  bus::CallHandle call_;
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by the Call in flight
   Answers answers_ = Answers::kOne;
   int32_t owed_ = 0;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bus/owned_call.h"
+#include "bus/call_handle.h"
 #include "dialects/oip/infer_options.h"
 #include "dialects/oip/long_work.h"
 #include "dialects/oip/reply.h"
@@ -83,10 +83,10 @@ class Inference : public msg::Sink {
   void request_worked(base::Status status, std::unique_ptr<bus::OffloadTask> task);
 
   std::string_view protocol_;
-  bus::OwnedCall call_;
+  bus::CallHandle call_;
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by a Call in flight
   std::vector<OutputForm> forms_;
-  bus::OwnedCall work_;  // a task
+  bus::CallHandle work_;  // a task
   Worked worked_;
   bool reading_ = false;                               // it reads the request
   std::vector<std::unique_ptr<WriteAnswer>> waiting_;  // answers behind a long one

@@ -1,10 +1,10 @@
-#include "bus/owned_call.h"
+#include "bus/call_handle.h"
 
 #include <utility>
 
 namespace weir::bus {
 
-msg::Call& OwnedCall::fill() {
+msg::Call& CallHandle::fill() {
   if (state_ == State::kNone) {
     call_ = bus_.make_call();
     state_ = State::kFilling;
@@ -12,7 +12,7 @@ msg::Call& OwnedCall::fill() {
   return *call_;
 }
 
-base::Status OwnedCall::submit(Served& served, msg::Sink& sink, base::Ticket ticket) {
+base::Status CallHandle::submit(Served& served, msg::Sink& sink, base::Ticket ticket) {
   msg::Call& call = fill();
   call.sink = &sink;
   call.ticket = std::move(ticket);
@@ -21,7 +21,7 @@ base::Status OwnedCall::submit(Served& served, msg::Sink& sink, base::Ticket tic
   return status;
 }
 
-base::Status OwnedCall::send(std::unique_ptr<OffloadTask> task, size_t bytes, Served& served, msg::Sink& sink,
+base::Status CallHandle::send(std::unique_ptr<OffloadTask> task, size_t bytes, Served& served, msg::Sink& sink,
                              base::Ticket ticket, uint64_t tenant, Admission admission) {
   leave();
   auto sent = bus_.send(std::move(task), bytes, served, sink, std::move(ticket), tenant, admission);
@@ -31,25 +31,25 @@ base::Status OwnedCall::send(std::unique_ptr<OffloadTask> task, size_t bytes, Se
   return {};
 }
 
-bool OwnedCall::ended(const msg::Event& event) {
+bool CallHandle::ended(const msg::Event& event) {
   bool last = event.last();
   if (last) state_ = State::kNone;
   return last;
 }
 
-void OwnedCall::leave() {
+void CallHandle::leave() {
   State was = std::exchange(state_, State::kNone);
   if (was == State::kFilling) bus_.discard(call_);
   if (was == State::kRunning) bus_.abandon(call_);
 }
 
-void OwnedCall::enough() {
+void CallHandle::enough() {
   if (!running()) return leave();
   state_ = State::kNone;
   bus_.enough(call_);
 }
 
-void OwnedCall::add_credit(int32_t events) {
+void CallHandle::add_credit(int32_t events) {
   if (running() && events > 0) bus_.add_credit(call_, events);
 }
 

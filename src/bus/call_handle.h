@@ -1,4 +1,4 @@
-// OwnedCall: a dialect's hold on the Call that it makes for a request. Whatever becomes of the request, the Call is
+// CallHandle: a dialect's hold on the Call that it makes for a request. Whatever becomes of the request, the Call is
 // given back in the way that it can be: unsent, abandoned, or not at all, when its last Event has been heard. On the
 // shard.
 #pragma once
@@ -10,12 +10,12 @@
 
 namespace weir::bus {
 
-class OwnedCall {
+class CallHandle {
  public:
-  explicit OwnedCall(Bus& bus) : bus_(bus) {}
-  ~OwnedCall() { leave(); }
-  OwnedCall(const OwnedCall&) = delete;
-  OwnedCall& operator=(const OwnedCall&) = delete;
+  explicit CallHandle(Bus& bus) : bus_(bus) {}
+  ~CallHandle() { leave(); }
+  CallHandle(const CallHandle&) = delete;
+  CallHandle& operator=(const CallHandle&) = delete;
 
   // The Call to fill: made when it is first asked for, and not to be touched once it is submitted.
   msg::Call& fill();

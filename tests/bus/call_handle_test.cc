@@ -1,4 +1,4 @@
-#include "bus/owned_call.h"
+#include "bus/call_handle.h"
 
 #include "bus_fixture.h"
 
@@ -17,12 +17,12 @@ struct Holder final : msg::Sink {
     owned.fill().model = served.spec.name;
     return owned.submit(served, *this, {});
   }
-  OwnedCall owned;
+  CallHandle owned;
   int heard = 0;
   bool over = false;
 };
 
-TEST(OwnedCall, OneThatWasNeverSentIsGivenBack) {
+TEST(CallHandle, OneThatWasNeverSentIsGivenBack) {
   Bench t;
   const msg::Call* made = nullptr;
   {
@@ -35,7 +35,7 @@ TEST(OwnedCall, OneThatWasNeverSentIsGivenBack) {
   t.bus.discard(next);
 }
 
-TEST(OwnedCall, AfterItsLastEventThereIsNothingToLeave) {
+TEST(CallHandle, AfterItsLastEventThereIsNothingToLeave) {
   Bench t;
   Holder holder(t.bus);
   ASSERT_TRUE(holder.submit(t.served()).ok());
@@ -53,7 +53,7 @@ TEST(OwnedCall, AfterItsLastEventThereIsNothingToLeave) {
   EXPECT_EQ(t.served().stats.cancelled.load(), 0u);
 }
 
-TEST(OwnedCall, WhoLeavesAbandonsItAndHearsNoMore) {
+TEST(CallHandle, WhoLeavesAbandonsItAndHearsNoMore) {
   Bench t;
   Holder holder(t.bus);
   ASSERT_TRUE(holder.submit(t.served()).ok());
@@ -68,7 +68,7 @@ TEST(OwnedCall, WhoLeavesAbandonsItAndHearsNoMore) {
   EXPECT_EQ(t.bus.in_flight(), 0u);
 }
 
-TEST(OwnedCall, EnoughIsNoFailure) {
+TEST(CallHandle, EnoughIsNoFailure) {
   Bench t;
   Holder holder(t.bus);
   ASSERT_TRUE(holder.submit(t.served()).ok());
@@ -81,7 +81,7 @@ TEST(OwnedCall, EnoughIsNoFailure) {
   EXPECT_EQ(t.served().stats.cancelled.load(), 0u);
 }
 
-TEST(OwnedCall, OneThatIsRefusedMayBeLookedAtUntilItIsLeft) {
+TEST(CallHandle, OneThatIsRefusedMayBeLookedAtUntilItIsLeft) {
   Bench t;
   t.bus.close();
   Holder holder(t.bus);
@@ -94,7 +94,7 @@ struct Nothing final : OffloadTask {
   void run() override {}
 };
 
-TEST(OwnedCall, AnErrandIsOneToo) {
+TEST(CallHandle, AnErrandIsOneToo) {
   Bench t;
   HeldInbox workers;
   t.bus.set_worker_pool(workers);
