@@ -210,7 +210,7 @@ void Bus::abandon(msg::Call* call) {
   cancel(call);
 }
 
-void Bus::enough(msg::Call* call) {
+void Bus::finish(msg::Call* call) {
   Slot& slot = lent(call);
   slot.sink = nullptr;
   if (slot.cancelled.load(std::memory_order_relaxed)) return;
@@ -266,10 +266,10 @@ void Bus::deliver(msg::Mail& mail) {
   // Not before the last Event: until then the engine may read what the Sink has lent to the Call.
   if (slot.sink && !slot.thrown.ok() && last)
     (void)tell(*slot.sink, slot, [&] { return msg::Event{msg::Failed{std::move(slot.thrown)}}; });
-  if (last) finish(slot);
+  if (last) release(slot);
 }
 
-void Bus::finish(Slot& slot) {
+void Bus::release(Slot& slot) {
   auto& calls = slot.served->in_flight[size_t(shard_)].calls;
   auto n = calls.load(std::memory_order_relaxed);
   check(n > 0 && in_flight_ > 0, "a Call comes back once");

@@ -78,7 +78,7 @@ class Bus {
   // after the Sink has heard last(): the Call is no longer the dialect's then.
   void abandon(msg::Call* call);
   // The same for a Call whose answer is complete before the engine knows (a stop string): it ends as a success.
-  void enough(msg::Call* call);
+  void finish(msg::Call* call);
   // As abandon(), but the Sink still hears of it until last(): for whoever has lent memory to the Call (a session its
   // tokens) and must know when the engine has let go. Such a Call has no deadline of its own, since at that the Sink
   // hears its last, too.
@@ -109,7 +109,7 @@ class Bus {
   void count(uint64_t tenant);
   void deliver(msg::Mail& mail);
   void take_back(Slot& slot);
-  void finish(Slot& slot);
+  void release(Slot& slot);
   void recycle(Slot* slot);
   void arm(Slot& slot);
   void set_timer();

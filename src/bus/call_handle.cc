@@ -8,8 +8,14 @@ msg::Call& CallHandle::fill() {
   if (state_ == State::kNone) {
     call_ = bus_.make_call();
     state_ = State::kFilling;
+    owed_ = window_ = 0;
   }
   return *call_;
+}
+
+void CallHandle::grant(int32_t window) {
+  fill().credit.store(window, std::memory_order_relaxed);
+  window_ = window;
 }
 
 base::Status CallHandle::submit(Served& served, msg::Sink& sink, base::Ticket ticket) {
@@ -21,36 +27,32 @@ base::Status CallHandle::submit(Served& served, msg::Sink& sink, base::Ticket ti
   return status;
 }
 
-base::Status CallHandle::send(std::unique_ptr<OffloadTask> task, size_t bytes, Served& served, msg::Sink& sink,
-                             base::Ticket ticket, uint64_t tenant, Admission admission) {
-  leave();
-  auto sent = bus_.send(std::move(task), bytes, served, sink, std::move(ticket), tenant, admission);
-  if (!sent) return std::move(sent).error();
-  call_ = *sent;
-  state_ = State::kRunning;
-  return {};
-}
-
-bool CallHandle::ended(const msg::Event& event) {
+bool CallHandle::on_event(const msg::Event& event) {
   bool last = event.last();
   if (last) state_ = State::kNone;
   return last;
 }
 
-void CallHandle::leave() {
+void CallHandle::repay() {
+  if (running() && window_ > 0 && owed_ >= window_ / 4) bus_.add_credit(call_, std::exchange(owed_, 0));
+}
+
+void CallHandle::finish() {
+  if (!running()) return abandon();
+  state_ = State::kNone;
+  bus_.finish(call_);
+}
+
+void CallHandle::abandon() {
   State was = std::exchange(state_, State::kNone);
   if (was == State::kFilling) bus_.discard(call_);
   if (was == State::kRunning) bus_.abandon(call_);
 }
 
-void CallHandle::enough() {
-  if (!running()) return leave();
-  state_ = State::kNone;
-  bus_.enough(call_);
+void CallHandle::cancel() {
+  if (running()) bus_.cancel(call_);
 }
 
-void CallHandle::add_credit(int32_t events) {
-  if (running() && events > 0) bus_.add_credit(call_, events);
-}
+base::Status no_answer() { return base::failure(base::Code::kInternal, "the model gave no answer"); }
 
 }  // namespace weir::bus

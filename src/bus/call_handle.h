@@ -1,40 +1,50 @@
-// CallHandle: a dialect's hold on the Call that it makes for a request. Whatever becomes of the request, the Call is
-// given back in the way that it can be: unsent, abandoned, or not at all, when its last Event has been heard. On the
-// shard.
+// CallHandle owns the Call of a request from its making to its last Event.
+//
+// A Call ends when its last Event arrives, or before that in one of two ways: finish(), the client has what it wanted
+// and the engine stops without an error; abandon(), nobody waits for the answer. After either the Sink hears no more.
+//
+// Credit: the engine of a stream may be a window of Events ahead of the peer. The Sink owe()s each Event that it has
+// passed on, and repay()s while the peer has room. On the shard.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "bus/bus.h"
 
 namespace weir::bus {
 
+// Credit windows, in Events.
+inline constexpr int32_t kAnswerWindow = 64;  // answers, and tokens of which each is a message of its own
+inline constexpr int32_t kTokenWindow = 256;  // tokens that become text
+
 class CallHandle {
  public:
   explicit CallHandle(Bus& bus) : bus_(bus) {}
-  ~CallHandle() { leave(); }
+  ~CallHandle() { abandon(); }
   CallHandle(const CallHandle&) = delete;
   CallHandle& operator=(const CallHandle&) = delete;
 
-  // The Call to fill: made when it is first asked for, and not to be touched once it is submitted.
+  // The Call to fill: made by the first call, not to be changed after submit().
   msg::Call& fill();
-  // Lends it. Errors: those of Bus::submit(); then it is as it was, for whoever wants to look at it, until leave().
+  // Opens a credit window, before submit(). A Call without one may have any number of Events under way.
+  void grant(int32_t window);
+  // Lends the Call. Errors: those of Bus::submit(); then the Call can still be read, until abandon().
   base::Status submit(Served& served, msg::Sink& sink, base::Ticket ticket);
-  // Lends a task instead (Bus::send()); when it has ended there may be a Call.
-  base::Status send(std::unique_ptr<OffloadTask> task, size_t bytes, Served& served, msg::Sink& sink,
-                    base::Ticket ticket, uint64_t tenant, Admission admission = Admission::kAsked);
-  // To be told of every Event, first thing in Sink::on(): the last one makes the Call the Bus's again. Returns whether
-  // it was.
-  bool ended(const msg::Event& event);
-
-  // Nothing more is heard.
-  void leave();
-  // The same, because what has been heard is all that was wanted.
-  void enough();
-  // The peer has drained these; nothing, when nothing is under way.
-  void add_credit(int32_t events);
+  // Sink::on() calls this first, for every Event. Returns whether it was the last: then the Call is the Bus's again.
+  bool on_event(const msg::Event& event);
   bool running() const { return state_ == State::kRunning; }
+
+  // One more Event is on its way to the peer.
+  void owe() { ++owed_; }
+  // The peer has room: gives the engine credit for what is owed. Nothing happens before a quarter of the window is
+  // owed, since credit may wake the engine, nor when no Call runs.
+  void repay();
+
+  void finish();
+  void abandon();
+  // Asks the engine to stop; the Sink still hears of the Call until its last Event. For a Sink that has lent memory to
+  // the Call and must know when the engine has let go of it (Bus::cancel).
+  void cancel();
 
  private:
   enum class State : uint8_t { kNone, kFilling, kRunning };
@@ -42,6 +52,11 @@ class CallHandle {
   Bus& bus_;
   msg::Call* call_ = nullptr;
   State state_ = State::kNone;
+  int32_t owed_ = 0;
+  int32_t window_ = 0;  // 0: none
 };
+
+// INTERNAL: the model has ended a Call and given no answer to it.
+base::Status no_answer();
 
 }  // namespace weir::bus

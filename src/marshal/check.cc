@@ -205,6 +205,23 @@ Status check_data(const msg::Tensor& tensor, std::string_view what) {
   return {};
 }
 
+Status check_outputs(const std::vector<msg::Tensor>& tensors) {
+  for (const auto& tensor : tensors)
+    if (Status status = check_data(tensor, "output"); !status.ok()) {
+      status.code = base::Code::kInternal;
+      return status;
+    }
+  return {};
+}
+
+base::Result<size_t> find_output(const msg::ModelSpec& spec, const std::vector<msg::Tensor>& tensors,
+                                 std::string_view name) {
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].name == name) return i;
+  auto code = spec.any_tensors ? base::Code::kInvalidArgument : base::Code::kInternal;
+  return base::failure(code, "model '" + spec.name + "' made no output '" + std::string(name) + "'");
+}
+
 Status check_nesting(const msg::Tensor& tensor, std::string_view what) {
   if (tensor.shape.elements() != 0u || around(tensor.shape, Zeros::kStop) <= kEmptyArraysMost) return {};
   return invalid(quoted(what, tensor) + ": shape " + tensor.shape.text() + " has no elements, and would be more than " +

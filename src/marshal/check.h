@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "msg/call.h"
@@ -14,6 +16,14 @@ namespace weir::marshal {
 // to 2^26 at most: its bytes bound nothing, and whoever loops over a dimension, or reduces the empty one, would be at
 // the mercy of a number that somebody wrote. Error: INVALID_ARGUMENT naming `what` ("input") and tensor.
 base::Status check_data(const msg::Tensor& tensor, std::string_view what = "input");
+
+// check_data() for each tensor of a model's answer. Error: INTERNAL, since the engine is at fault.
+base::Status check_outputs(const std::vector<msg::Tensor>& tensors);
+
+// The index of the output of that name in a model's answer. Errors: INTERNAL where the model has not made it;
+// INVALID_ARGUMENT if the model takes any tensors, since then the client has chosen the name.
+base::Result<size_t> find_output(const msg::ModelSpec& spec, const std::vector<msg::Tensor>& tensors,
+                                 std::string_view name);
 
 // For writers of nested arrays: [65536,0] is that many pairs of brackets around nothing, and more of them are refused.
 // Error: INVALID_ARGUMENT naming `what` and tensor.

@@ -26,9 +26,11 @@ inline msg::Tensor ids_tensor(std::string name, std::span<const uint32_t> ids) {
   return {std::move(name), msg::DType::kInt64, {1, int64_t(ids.size())}, base::Bytes::copy_of(bytes)};
 }
 
-// True for the answer that an encoder owes for one text: FP32, hidden_size elements.
-inline bool is_embedding(const msg::Tensor& tensor, const msg::TextSpec& spec) {
-  return tensor.dtype == msg::DType::kFp32 && tensor.data.size() == size_t(spec.hidden_size) * sizeof(float);
+// Whether the first tensor of an answer is the embedding of one text: FP32, `width` elements. Error: INTERNAL.
+inline base::Status check_embedding(const std::vector<msg::Tensor>& answer, uint32_t width) {
+  const size_t bytes = size_t(width) * sizeof(float);
+  if (!answer.empty() && answer[0].dtype == msg::DType::kFp32 && answer[0].data.size() == bytes) return {};
+  return base::failure(base::Code::kInternal, "the model gave no embedding");
 }
 
 }  // namespace weir::marshal

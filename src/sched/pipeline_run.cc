@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "bus/call_handle.h"
 
 namespace weir::sched {
 namespace {
@@ -105,7 +106,7 @@ Status PipelineRun::answered(PipelineLeg& leg, const PipelineNode& node, msg::Ev
   leg.out = false;
   leg.inputs.clear();
   note(leg.times);
-  Status status = failure(Code::kInternal, "the model gave no answer");
+  Status status = bus::no_answer();
   if (auto* failure = std::get_if<msg::Failed>(&event.what)) status = std::move(failure->status);
   if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) status = keep(node, *outputs);
   if (status.ok() && leg.pieces) status = failure(Code::kUnimplemented, "the model answered more than once");

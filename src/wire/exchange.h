@@ -177,6 +177,8 @@ class Exchange {
   virtual bool responding() const = 0;  // head() has been called (a 100 is sent by the codec itself and does not count)
   // Response bytes accepted here that the socket has not taken yet.
   virtual size_t backlog() const = 0;
+  // The writer may go on at once. Otherwise ExchangeListener::on_drain() says when.
+  bool has_room() const { return backlog() < kLowWater; }
   // BodyPlan::kStream: `n` bytes of the request body have been dealt with; lets the peer send as many more.
   virtual void consume(size_t n) = 0;
   // BodyPlan::kStream: `n` more bytes of the request body have memory that waits for them, so the peer need not wait

@@ -74,6 +74,8 @@ class Rpc {
   // The last word. Later calls do nothing. Fills the Exchange's ledger.
   virtual void finish(const base::Status& status) = 0;
   virtual size_t backlog() { return exchange().backlog(); }
+  // As Exchange::has_room().
+  bool has_room() { return backlog() < Exchange::kLowWater; }
 
  protected:
   std::unique_ptr<RpcListener> listener_;

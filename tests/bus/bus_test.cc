@@ -262,7 +262,7 @@ TEST(BusDeathTest, ABusThatDiesBeforeItsCallsEndsTheProcess) {
 TEST(Bus, EnoughEndsACallWithoutAFailure) {
   Bench t;
   auto* call = t.sent("a");
-  t.bus.enough(call);
+  t.bus.finish(call);
   EXPECT_TRUE(call->cancelled.load());
   EXPECT_TRUE(call->satisfied.load());
   EXPECT_EQ(t.digits().pokes, 1);

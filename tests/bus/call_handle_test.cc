@@ -8,38 +8,38 @@ namespace {
 using base::Code;
 
 struct Holder final : msg::Sink {
-  explicit Holder(Bus& bus) : owned(bus) {}
+  explicit Holder(Bus& bus) : handle(bus) {}
   void on(msg::Call&, msg::Event&& event) override {
     ++heard;
-    over = owned.ended(event);
+    over = handle.on_event(event);
   }
   base::Status submit(Served& served) {
-    owned.fill().model = served.spec.name;
-    return owned.submit(served, *this, {});
+    handle.fill().model = served.spec.name;
+    return handle.submit(served, *this, {});
   }
-  CallHandle owned;
+  CallHandle handle;
   int heard = 0;
   bool over = false;
 };
 
-TEST(CallHandle, OneThatWasNeverSentIsGivenBack) {
+TEST(CallHandle, ACallThatWasNeverSentIsGivenBack) {
   Bench t;
   const msg::Call* made = nullptr;
   {
     Holder holder(t.bus);
-    made = &holder.owned.fill();
-    EXPECT_EQ(&holder.owned.fill(), made) << "still the same";
+    made = &holder.handle.fill();
+    EXPECT_EQ(&holder.handle.fill(), made) << "still the same";
   }
   auto* next = t.bus.make_call();
   EXPECT_EQ(next, made);
   t.bus.discard(next);
 }
 
-TEST(CallHandle, AfterItsLastEventThereIsNothingToLeave) {
+TEST(CallHandle, AfterItsLastEventThereIsNothingToAbandon) {
   Bench t;
   Holder holder(t.bus);
   ASSERT_TRUE(holder.submit(t.served()).ok());
-  EXPECT_TRUE(holder.owned.running());
+  EXPECT_TRUE(holder.handle.running());
   auto* call = t.digits().held.at(0);
   t.answer(call, {msg::Outputs{{}, {}, false}});
   t.bus.turn();
@@ -47,33 +47,32 @@ TEST(CallHandle, AfterItsLastEventThereIsNothingToLeave) {
   t.answer(call);
   t.bus.turn();
   EXPECT_TRUE(holder.over);
-  EXPECT_FALSE(holder.owned.running());
-  holder.owned.leave();
+  EXPECT_FALSE(holder.handle.running());
+  holder.handle.abandon();
   EXPECT_EQ(holder.heard, 2);
   EXPECT_EQ(t.served().stats.cancelled.load(), 0u);
 }
 
-TEST(CallHandle, WhoLeavesAbandonsItAndHearsNoMore) {
+TEST(CallHandle, AnAbandonedCallIsCancelledAndItsSinkHearsNoMore) {
   Bench t;
   Holder holder(t.bus);
   ASSERT_TRUE(holder.submit(t.served()).ok());
   auto* call = t.digits().held.at(0);
-  holder.owned.leave();
+  holder.handle.abandon();
   EXPECT_TRUE(call->cancelled);
-  holder.owned.leave();
-  holder.owned.add_credit(1);
+  holder.handle.abandon();
   t.answer(call);
   t.bus.turn();
   EXPECT_EQ(holder.heard, 0);
   EXPECT_EQ(t.bus.in_flight(), 0u);
 }
 
-TEST(CallHandle, EnoughIsNoFailure) {
+TEST(CallHandle, AFinishedCallIsNoFailure) {
   Bench t;
   Holder holder(t.bus);
   ASSERT_TRUE(holder.submit(t.served()).ok());
   auto* call = t.digits().held.at(0);
-  holder.owned.enough();
+  holder.handle.finish();
   EXPECT_TRUE(call->satisfied);
   EXPECT_TRUE(call->cancelled);
   t.answer(call, {msg::Failed{base::failure(Code::kCancelled, "cancelled")}});
@@ -81,33 +80,77 @@ TEST(CallHandle, EnoughIsNoFailure) {
   EXPECT_EQ(t.served().stats.cancelled.load(), 0u);
 }
 
-TEST(CallHandle, OneThatIsRefusedMayBeLookedAtUntilItIsLeft) {
+TEST(CallHandle, ARefusedCallCanBeReadUntilItIsAbandoned) {
   Bench t;
   t.bus.close();
   Holder holder(t.bus);
   EXPECT_EQ(holder.submit(t.served()).code, Code::kUnavailable);
-  EXPECT_EQ(holder.owned.fill().model, "digits");
-  EXPECT_FALSE(holder.owned.running());
+  EXPECT_EQ(holder.handle.fill().model, "digits");
+  EXPECT_FALSE(holder.handle.running());
 }
 
-struct Nothing final : OffloadTask {
-  void run() override {}
-};
-
-TEST(CallHandle, AnErrandIsOneToo) {
+TEST(CallHandle, ACancelledCallIsHeardUntilItsLastEvent) {
   Bench t;
-  HeldInbox workers;
-  t.bus.set_worker_pool(workers);
   Holder holder(t.bus);
-  ASSERT_TRUE(holder.owned.send(std::make_unique<Nothing>(), 1, t.served(), holder, {}, 0).ok());
-  EXPECT_TRUE(holder.owned.running());
-  auto* task = workers.held.at(0);
-  t.answer(task, {msg::Done{}});
+  holder.handle.cancel();
+  ASSERT_TRUE(holder.submit(t.served()).ok());
+  auto* call = t.digits().held.at(0);
+  holder.handle.cancel();
+  EXPECT_TRUE(call->cancelled);
+  EXPECT_TRUE(holder.handle.running());
+  t.answer(call, {msg::Failed{base::failure(Code::kCancelled, "cancelled")}});
   t.bus.turn();
   EXPECT_TRUE(holder.over);
-  EXPECT_TRUE(holder.submit(t.served()).ok()) << "and then the Call";
-  holder.owned.leave();
+  EXPECT_EQ(t.served().stats.cancelled.load(), 1u);
+}
+
+TEST(CallHandle, CreditIsRepaidInQuartersOfTheWindow) {
+  Bench t;
+  Holder holder(t.bus);
+  holder.handle.grant(8);
+  ASSERT_TRUE(holder.submit(t.served()).ok());
+  auto* call = t.digits().held.at(0);
+  EXPECT_EQ(call->credit, 8);
+  call->credit = 0;
+  holder.handle.owe();
+  holder.handle.repay();
+  EXPECT_EQ(call->credit, 0) << "one of eight";
+  holder.handle.owe();
+  holder.handle.repay();
+  EXPECT_EQ(call->credit, 2);
+  EXPECT_EQ(t.digits().pokes, 1) << "the engine had none left";
+  holder.handle.repay();
+  EXPECT_EQ(call->credit, 2) << "nothing is owed";
+  for (int i = 0; i < 6; ++i) holder.handle.owe();
+  EXPECT_EQ(call->credit, 2) << "the peer does not read";
+  holder.handle.repay();
+  EXPECT_EQ(call->credit, 8);
+  holder.handle.abandon();
+  holder.handle.owe();
+  holder.handle.owe();
+  holder.handle.repay();
+  EXPECT_EQ(call->credit, 8) << "and nothing when it is over";
+  t.answer(call);
+  t.bus.turn();
+}
+
+TEST(CallHandle, TheNextCallOwesNothing) {
+  Bench t;
+  Holder holder(t.bus);
+  holder.handle.grant(4);
+  ASSERT_TRUE(holder.submit(t.served()).ok());
   t.answer(t.digits().held.at(0));
+  t.bus.turn();
+  holder.handle.owe();
+  ASSERT_TRUE(holder.submit(t.served()).ok());
+  auto* call = t.digits().held.at(0);
+  const int32_t credit = call->credit;
+  EXPECT_GT(credit, 1 << 20) << "no window";
+  for (int i = 0; i < 4; ++i) holder.handle.owe();
+  holder.handle.repay();
+  EXPECT_EQ(call->credit, credit);
+  holder.handle.abandon();
+  t.answer(call);
   t.bus.turn();
 }
 

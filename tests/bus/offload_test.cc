@@ -1,4 +1,4 @@
-#include "bus/offload_task.h"
+#include "bus/offload_handle.h"
 
 #include "bus_fixture.h"
 
@@ -80,6 +80,68 @@ TEST(Bus, ErrandsAreAdmittedLikeCallsAndARefusalOfTheWorkersCounts) {
   t.bus.turn();
   EXPECT_EQ(failures, 1);
   EXPECT_EQ(t.served().stats.rejected.load(), 2u);
+}
+
+struct Ender final : OffloadListener {
+  explicit Ender(Bus& bus) : handle(bus, *this) {}
+  base::Status send(Served& served, int& ran) { return handle.send(std::make_unique<Sum>(ran), 1, served, {}, 0); }
+  void on_task(base::Status status, std::unique_ptr<OffloadTask> ended) override {
+    ++heard;
+    code = status.code;
+    task = std::move(ended);
+    EXPECT_FALSE(handle.running());
+  }
+  OffloadHandle handle;
+  int heard = 0;
+  Code code = Code::kOk;
+  std::unique_ptr<OffloadTask> task;
+};
+
+TEST(OffloadHandle, TheListenerHasTheTaskBackWhenItHasRun) {
+  Bench t;
+  Ender ender(t.bus);
+  int ran = 0;
+  ASSERT_TRUE(ender.send(t.served(), ran).ok());
+  EXPECT_TRUE(ender.handle.running());
+  EXPECT_EQ(ender.heard, 0);
+  t.bus.turn();
+  EXPECT_TRUE(ender.task);
+  EXPECT_EQ(ran, 1);
+  ASSERT_TRUE(ender.send(t.served(), ran).ok()) << "and may send the next";
+  t.bus.turn();
+  EXPECT_EQ(ender.heard, 2);
+}
+
+TEST(OffloadHandle, AFailureBringsNoTask) {
+  Bench t({1});
+  HeldInbox workers;
+  t.bus.set_worker_pool(workers);
+  Ender ender(t.bus), second(t.bus);
+  int ran = 0;
+  ASSERT_TRUE(ender.send(t.served(), ran).ok());
+  EXPECT_EQ(second.send(t.served(), ran).code, Code::kResourceExhausted);
+  EXPECT_FALSE(second.handle.running());
+  t.answer(workers.held.at(0), {msg::Failed{base::try_again(Code::kUnavailable, "full")}});
+  t.bus.turn();
+  EXPECT_EQ(ender.code, Code::kUnavailable);
+  EXPECT_FALSE(ender.task);
+  EXPECT_EQ(second.heard, 0);
+}
+
+TEST(OffloadHandle, AnAbandonedTaskIsNotHeard) {
+  Bench t;
+  HeldInbox workers;
+  t.bus.set_worker_pool(workers);
+  int ran = 0;
+  Ender ender(t.bus);
+  ASSERT_TRUE(ender.send(t.served(), ran).ok());
+  auto* call = workers.held.at(0);
+  ender.handle.abandon();
+  EXPECT_TRUE(call->cancelled);
+  t.answer(call, {msg::Done{}});
+  t.bus.turn();
+  EXPECT_EQ(ender.heard, 0);
+  EXPECT_EQ(t.bus.in_flight(), 0u);
 }
 
 }  // namespace

@@ -177,9 +177,10 @@ TEST(EvergreenSession, ATimeToLiveOfAnOutputThatIsBeingWrittenMakesNoRoom) {
   ASSERT_EQ(t.chat->held.size(), 1u);
   msg::Call* call = t.chat->held[0];
   const int32_t credit = call->credit;
-  t.chat->say(call, {msg::Token{'h', uint32_t(call->generation->length()), false, nullptr}});
+  const auto prompt = uint32_t(call->generation->length());
+  for (uint32_t i = 0; i < 16; ++i) t.chat->say(call, {msg::Token{'h', prompt + i, false, nullptr}});
   t.turn();
-  EXPECT_EQ(call->credit, credit + 1) << "the answer goes on";
+  EXPECT_EQ(call->credit, credit + 16) << "the answer goes on";
   t.rpc.advance(*x, 5s);
   EXPECT_EQ(t.status(*x), "open");
   t.send(*x, piece("b", 60'000));

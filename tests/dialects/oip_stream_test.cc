@@ -134,15 +134,14 @@ TEST_F(OipStream, CreditComesBackOnlyWhenThePeerDrains) {
   send(flow_request("f"));
   msg::Call* call = bench_.inbox("flow").held.at(0);
   EXPECT_EQ(call->credit.load(), 64);
-  answer("flow", 0, 1, false);
-  EXPECT_EQ(call->credit.load(), 65);
-  x_->fake_backlog = wire::Exchange::kHighWater + 1;
-  answer("flow", 0, 2, false);
-  answer("flow", 0, 3, false);
-  EXPECT_EQ(call->credit.load(), 65);
+  for (int i = 0; i < 16; ++i) answer("flow", 0, 1, false);
+  EXPECT_EQ(call->credit.load(), 80);
+  x_->fake_backlog = wire::Exchange::kLowWater;
+  for (int i = 0; i < 20; ++i) answer("flow", 0, 2, false);
+  EXPECT_EQ(call->credit.load(), 80);
   x_->fake_backlog = 0;
   x_->listener()->on_drain(*x_);
-  EXPECT_EQ(call->credit.load(), 67);
+  EXPECT_EQ(call->credit.load(), 100);
 }
 
 TEST_F(OipStream, AClientThatLeavesCancelsAllItsCalls) {

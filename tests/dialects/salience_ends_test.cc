@@ -117,15 +117,15 @@ TEST(SalienceEnds, CreditComesBackAsThePeerReads) {
   auto id = t.open();
   auto x = t.generate(Bench::request(id, 0, {1}, 99));
   EXPECT_EQ(t.call().credit, 64);
-  for (uint32_t i = 0; i < 31; ++i) t.token(1, 1 + i);
+  for (uint32_t i = 0; i < 15; ++i) t.token(1, 1 + i);
   EXPECT_EQ(t.call().credit, 64);
-  t.token(1, 32);
-  EXPECT_EQ(t.call().credit, 96);
-  x->fake_backlog = wire::Exchange::kHighWater + 1;
-  for (uint32_t i = 0; i < 40; ++i) t.token(1, 33 + i);
-  EXPECT_EQ(t.call().credit, 96);
+  t.token(1, 16);
+  EXPECT_EQ(t.call().credit, 80);
+  x->fake_backlog = wire::Exchange::kLowWater;
+  for (uint32_t i = 0; i < 40; ++i) t.token(1, 17 + i);
+  EXPECT_EQ(t.call().credit, 80);
   x->listener()->on_drain(*x);
-  EXPECT_EQ(t.call().credit, 136);
+  EXPECT_EQ(t.call().credit, 120);
   t.finish();
 }
 

@@ -245,9 +245,8 @@ Status ModelAction::perform(std::unique_ptr<bus::OffloadTask> task, size_t bytes
     session_.graph().spend(1 + bytes / kTextPerStep);
     return performed(*task);
   }
-  Status s = call_.send(std::move(task), bytes, *served_, *this, session_.exchange().ticket(),
+  Status s = task_.send(std::move(task), bytes, *served_, session_.exchange().ticket(),
                         marshal::tenant_of(session_.exchange().request()));
-  preparing_ = s.ok();
   note_work();
   return s;
 }
@@ -267,45 +266,51 @@ ModelAction::~ModelAction() {
 }
 
 void ModelAction::note_work() {
-  const bool worked = std::exchange(working_, call_.running());
+  const bool worked = std::exchange(working_, running());
   if (working_ == worked) return;
   working_ ? session_.on_work_begun() : session_.on_work_ended();
 }
 
 void ModelAction::stop() {
-  call_.leave();
+  call_.abandon();
+  task_.abandon();
   note_work();
 }
 
 Status ModelAction::unexpected() { return failure(Code::kInternal, "the model answered in another way than asked"); }
 
 // The lane still has the Call, and writes when it is finished.
-void ModelAction::enough() {
+void ModelAction::finish_call() {
   wire::Exchange& exchange = session_.exchange();
   marshal::note(exchange.record(), call(), marshal::spent(call().times, exchange.now()));
-  call_.enough();
+  call_.finish();
   note_work();
+}
+
+void ModelAction::on_task(Status status, std::unique_ptr<bus::OffloadTask> task) {
+  note_work();
+  if (status.ok()) status = performed(*task);
+  settle(std::move(status));
 }
 
 void ModelAction::on(msg::Call& call, msg::Event&& event) {
-  Status s;
-  bool last = call_.ended(event);
+  bool last = call_.on_event(event);
   note_work();
-  if (std::exchange(preparing_, false)) {
-    if (auto* failed = std::get_if<msg::Failed>(&event.what)) s = std::move(failed->status);
-    if (auto task = session_.state().bus.take(call); s.ok()) s = performed(*task);
-  } else {
-    if (last) marshal::note(session_.exchange().record(), call);
-    ++owed_;
-    s = hear(std::move(event));
-    if (s.ok() && last && !over()) s = unexpected();
-  }
-  if (!s.ok()) fail(std::move(s));
-  if (!over() && !session_.congested()) repay();
-  session_.settle();  // may destroy this
+  if (last) marshal::note(session_.exchange().record(), call);
+  call_.owe();
+  Status s = take(std::move(event));
+  if (s.ok() && last && !over()) s = unexpected();
+  if (s.ok() && !over()) repay();
+  settle(std::move(s));
 }
 
-Status ModelAction::hear(msg::Event&& event) {
+// May destroy this.
+void ModelAction::settle(Status status) {
+  if (!status.ok()) fail(std::move(status));
+  session_.settle();
+}
+
+Status ModelAction::take(msg::Event&& event) {
   if (auto* o = std::get_if<msg::Outputs>(&event.what)) return outputs(std::move(*o));
   if (auto* t = std::get_if<msg::Token>(&event.what)) return token(*t);
   if (auto* d = std::get_if<msg::Done>(&event.what)) return finished(*d);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bus/call_handle.h"
+#include "bus/offload_handle.h"
 #include "dialects/evergreen/message.h"
 #include "dialects/evergreen/session.h"
 #include "msg/call.h"
@@ -104,10 +105,10 @@ class Action : public session::CursorListener {
 };
 
 // An action on a model: one Call.
-class ModelAction : public Action, protected msg::Sink {
+class ModelAction : public Action, msg::Sink, bus::OffloadListener {
  public:
   ModelAction(Session& session, ActionRequest&& request)
-      : Action(session, std::move(request)), call_(session.state().bus) {}
+      : Action(session, std::move(request)), call_(session.state().bus), task_(session.state().bus, *this) {}
   ~ModelAction() override;
 
  protected:
@@ -125,11 +126,13 @@ class ModelAction : public Action, protected msg::Sink {
   msg::Call& call() { return call_.fill(); }  // until submit()
   base::Status submit();
   void stop() final;
-  void enough();  // stops what runs: all that was asked for is here
-  bool running() const { return call_.running(); }
-  // More Events may come: those that the client has taken.
-  void repay() { call_.add_credit(std::exchange(owed_, 0)); }
-  int32_t owed_ = 0;
+  void finish_call();  // all that was asked for is here
+  bool running() const { return call_.running() || task_.running(); }
+  // The engine waits for a slow client. Before submit().
+  void limit_tokens() { call_.grant(bus::kAnswerWindow); }
+  void repay() {
+    if (!session_.congested()) call_.repay();
+  }
 
   virtual base::Status performed(bus::OffloadTask&) { return unexpected(); }
   virtual base::Status outputs(msg::Outputs&&) { return unexpected(); }
@@ -138,14 +141,16 @@ class ModelAction : public Action, protected msg::Sink {
 
  private:
   void on(msg::Call& call, msg::Event&& event) final;
-  base::Status hear(msg::Event&& event);
+  void on_task(base::Status status, std::unique_ptr<bus::OffloadTask> task) final;
+  base::Status take(msg::Event&& event);
+  void settle(base::Status status);
   void note_work();
   static base::Status unexpected();
 
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by the Call in flight
   bus::CallHandle call_;
-  bool preparing_ = false;  // call_ is a task
-  bool working_ = false;    // as the session knows it
+  bus::OffloadHandle task_;
+  bool working_ = false;  // as the session knows it
 };
 
 // The action of that name. Errors: NOT_FOUND, naming what there is.

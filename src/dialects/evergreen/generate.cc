@@ -25,7 +25,6 @@ namespace v1 = ::weir::evergreen::v1;
 
 constexpr std::string_view kConfig = "weir.evergreen.v1.GenerateConfig";
 constexpr uint32_t kMaxTokens = 256, kMostTop = 20;
-constexpr int32_t kCredit = 64;
 
 Status out_of(std::string_view field, std::string_view range) {
   return invalid("GenerateConfig." + std::string(field) + " is to be " + std::string(range));
@@ -111,7 +110,7 @@ class Generate final : public ModelAction {
 
   Status go_on() override {
     if (running()) {
-      if (!session_.congested()) repay();
+      repay();
       return {};
     }
     for (;;) {
@@ -151,7 +150,7 @@ class Generate final : public ModelAction {
     auto generation = std::make_unique<msg::Generation>();
     if (Status s = fill(*generation, std::move(*prompt)); !s.ok()) return s;
     call().generation = std::move(generation);
-    call().credit.store(kCredit, std::memory_order_relaxed);
+    limit_tokens();
     detokenizer_.emplace(*spec_->processor->tokenizer, text::SkipSpecial::kYes);
     stops_ = text::StopStrings({config_.stop().begin(), config_.stop().end()}, text::StopStrings::Keep::kNo);
     if (response_) response_->begin(std::string(kPlainText), "assistant");
@@ -187,7 +186,7 @@ class Generate final : public ModelAction {
     bool stopped = stops_.push(piece, text);
     if (Status s = say(text, &token); !s.ok() || !stopped) return s;
     cached_tokens_ = call().generation->cached_tokens;
-    enough();
+    finish_call();
     cut_ = true;
     return finish("stop");
   }

@@ -135,13 +135,7 @@ class Infer final : public ModelAction {
   }
 
   Status outputs(msg::Outputs&& answer) override {
-    for (const auto& tensor : answer.tensors) {
-      Status s = marshal::check_data(tensor, "output");
-      if (!s.ok()) {
-        s.code = base::Code::kInternal;  // the engine's fault, not the client's
-        return s;
-      }
-    }
+    if (Status s = marshal::check_outputs(answer.tensors); !s.ok()) return s;
     size_t named = outputs_.size();  // send() may add to them
     for (size_t i = 0; i < named; ++i) {
       Status s = send(*outputs_[i], answer.tensors);
@@ -154,9 +148,8 @@ class Infer final : public ModelAction {
   Status send(Output& out, const std::vector<msg::Tensor>& tensors) {
     if (out.name == kStatus) return {};
     if (out.name == kAll) return send_all(out, tensors);
-    for (const auto& t : tensors)
-      if (t.name == out.name) return write(out, t);
-    return base::failure(base::Code::kInternal, "the model gave no output '" + out.name + "'");
+    auto at = marshal::find_output(spec(), tensors, out.name);
+    return at ? write(out, tensors[*at]) : std::move(at).error();
   }
 
   Status send_all(Output& out, const std::vector<msg::Tensor>& tensors) {

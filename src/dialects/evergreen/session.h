@@ -77,7 +77,7 @@ class Session final : MessageSink, Load::Listener, session::Slices::Waiter {
   base::Status break_off(session::Node& node, const base::Status& why);
   // The client has more on its way than it takes, or there is no room for more: no more output now; the session runs
   // its actions again.
-  bool congested() const { return exchange_.backlog() > wire::Exchange::kLowWater || crowded(); }
+  bool congested() const { return !exchange_.has_room() || crowded(); }
   // After anything that did not come through the four on_…(): last in the calling function, which may be an action's
   // that is destroyed by it.
   void settle();

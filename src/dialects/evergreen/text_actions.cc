@@ -143,8 +143,7 @@ class Embed final : public TextAction {
     call().generation->append = std::move(ids);
   }
   Status outputs(msg::Outputs&& got) override {
-    if (got.tensors.empty() || !marshal::is_embedding(got.tensors[0], *spec_))
-      return base::failure(base::Code::kInternal, "the model gave no embedding");
+    if (Status s = marshal::check_embedding(got.tensors, spec_->hidden_size); !s.ok()) return s;
     got.tensors[0].name = result();
     got.tensors[0].shape = {int64_t(spec_->hidden_size)};
     return answer(got.tensors[0]);

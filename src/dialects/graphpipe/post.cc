@@ -85,20 +85,20 @@ void respond_pieces(Exchange& exchange, base::Result<std::vector<base::Bytes>> p
 // One Call on behalf of one request.
 class Inference final : public wire::ExchangeListener, public msg::Sink {
  public:
-  Inference(GraphPipeState& state, Exchange& exchange) : state_(state), exchange_(exchange), owned_(state.bus) {}
+  Inference(GraphPipeState& state, Exchange& exchange) : state_(state), exchange_(exchange), call_(state.bus) {}
 
   // `read`: null where nothing has been read yet.
   void begin(const fb::InferRequest& request, const base::Bytes& body, const Address& address, const ReadBody* read) {
-    msg::Call& call = owned_.fill();
+    msg::Call& call = call_.fill();
     call.model = address.model;
     call.version = address.version;
     Status status = fill(request, body, read, call);
-    if (status.ok()) status = owned_.submit(*served_, *this, exchange_.ticket());
+    if (status.ok()) status = call_.submit(*served_, *this, exchange_.ticket());
     if (status.ok()) return;
-    owned_.leave();
+    call_.abandon();
     respond_failure(exchange_, status);
   }
-  void on_close(Exchange&, bool) override { owned_.leave(); }
+  void on_close(Exchange&, bool) override { call_.abandon(); }
 
  private:
   Status fill(const fb::InferRequest& request, const base::Bytes& body, const ReadBody* read, msg::Call& call) {
@@ -145,31 +145,27 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
   }
 
   void on(msg::Call& call, msg::Event&& event) override {
-    bool last = owned_.ended(event);
+    bool last = call_.on_event(event);
     auto* outputs = std::get_if<msg::Outputs>(&event.what);
-    auto* failed = std::get_if<msg::Failed>(&event.what);
-    Status status = failed ? std::move(failed->status) : failure(Code::kInternal, "the model gave no answer");
-    if (outputs) status = outputs->final ? select(call, *outputs) : too_often("answers in more than one piece");
     if (!last && !outputs) return;
-    owned_.leave();
+    auto* failed = std::get_if<msg::Failed>(&event.what);
+    Status status = failed ? std::move(failed->status) : bus::no_answer();
+    if (outputs) status = outputs->final ? select(*outputs) : too_often("answers in more than one piece");
+    call_.abandon();
     marshal::note(exchange_.record(), call);
     if (!status.ok()) return respond_failure(exchange_, status);
     answer(std::move(*outputs));
   }
 
-  // Which outputs were asked for, in the order asked for; all of them where none was.
-  Status select(const msg::Call& call, const msg::Outputs& outputs) {
+  // Fills in order_: the outputs that were asked for, in the order asked for; all of them where none was.
+  Status select(const msg::Outputs& outputs) {
     for (const auto& name : asked_) {
-      auto at = std::find_if(outputs.tensors.begin(), outputs.tensors.end(), [&](auto& t) { return t.name == name; });
-      if (at == outputs.tensors.end())
-        return failure(served_->spec.any_tensors ? Code::kInvalidArgument : Code::kInternal,
-                       "model '" + call.model + "' made no output '" + name + "'");
-      order_.push_back(size_t(at - outputs.tensors.begin()));
+      auto at = marshal::find_output(served_->spec, outputs.tensors, name);
+      if (!at) return std::move(at).error();
+      order_.push_back(*at);
     }
     for (size_t i = 0; asked_.empty() && i < outputs.tensors.size(); ++i) order_.push_back(i);
-    for (const auto& tensor : outputs.tensors)
-      if (auto s = marshal::check_data(tensor, "output"); !s.ok()) return failure(Code::kInternal, s.text);
-    return {};
+    return marshal::check_outputs(outputs.tensors);
   }
 
   // This may be destroyed by it.
@@ -190,7 +186,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
 
   GraphPipeState& state_;
   Exchange& exchange_;
-  bus::CallHandle owned_;
+  bus::CallHandle call_;
   std::vector<std::string> asked_;  // outputs by name, as the request has them
   std::vector<size_t> order_;       // outputs of the model, as the answer has them
   bus::Served* served_ = nullptr;   // looked up in this turn, then kept alive by the Call in flight

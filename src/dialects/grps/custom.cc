@@ -1,7 +1,5 @@
 #include "dialects/grps/custom.h"
 
-#include <optional>
-
 #include "dialects/grps/inference.h"
 #include "dialects/grps/rest.h"
 #include "dialects/grps/route_inputs.h"
@@ -27,7 +25,7 @@ class CustomInference final : public wire::ExchangeListener, public Inference {
     if (status.ok()) status = start();
     if (!status.ok()) leave(), respond_error(state_, exchange_, route_, status);
   }
-  void on_drain(Exchange&) override { repay(); }
+  void on_drain(Exchange&) override { drained(); }
   void on_close(Exchange&, bool) override { leave(); }
 
  private:
@@ -56,7 +54,6 @@ class CustomInference final : public wire::ExchangeListener, public Inference {
     }
     parts_.open(route_.stream_content_type);
     parts_.raw(framed(*body));
-    if (exchange_.backlog() <= Exchange::kHighWater) repay();
     return {};
   }
 
@@ -72,9 +69,8 @@ class CustomInference final : public wire::ExchangeListener, public Inference {
 
   void ended(Status status) override {
     if (streaming_ && (status.ok() || exchange_.responding())) return end_stream(status);
-    if (status.ok() && !answer_) status = base::failure(base::Code::kInternal, "the model gave no answer");
     if (!status.ok()) return respond_error(state_, exchange_, route_, status);
-    exchange_.respond(int(route_.status), content_type(route_), std::move(*answer_), Exchange::Compress::kIfAccepted);
+    exchange_.respond(int(route_.status), content_type(route_), std::move(answer_), Exchange::Compress::kIfAccepted);
   }
 
   // A failure is the last part, in the route's own words where it has some.
@@ -89,7 +85,7 @@ class CustomInference final : public wire::ExchangeListener, public Inference {
   const RouteSpec& route_;
   PartWriter parts_;
   bool streaming_ = false;
-  std::optional<base::Bytes> answer_;
+  base::Bytes answer_;  // where one is taken
 };
 
 }  // namespace

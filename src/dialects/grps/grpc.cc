@@ -1,7 +1,5 @@
 #include "dialects/grps/grpc.h"
 
-#include <optional>
-
 #include "dialects/grps/inference.h"
 #include "grps.pb.h"
 
@@ -63,12 +61,9 @@ class Unary final : public RpcPrediction {
 
  private:
   void replied(Message&& reply, More) override { reply_ = std::move(reply); }
-  void ended(Status status) override {
-    if (status.ok() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
-    answer(rpc_, status, status.ok() ? *reply_ : Message{});
-  }
+  void ended(Status status) override { answer(rpc_, status, reply_); }
 
-  std::optional<Message> reply_;
+  Message reply_;
 };
 
 class Streamed final : public RpcPrediction {
@@ -76,12 +71,12 @@ class Streamed final : public RpcPrediction {
   using RpcPrediction::RpcPrediction;
   static constexpr Answers kAnswers = Answers::kMany;
 
-  void on_drain(wire::Rpc&) override { repay(); }
+  void on_drain(wire::Rpc&) override { drained(); }
 
  private:
+  bool has_room() override { return rpc_.has_room(); }
   void replied(Message&& reply, More more) override {
     if (more == More::kYes || !reply.tensors.empty() || !reply.data.empty()) rpc_.send(write_pb({}, reply));
-    if (rpc_.backlog() <= wire::Exchange::kHighWater) repay();
   }
   void ended(Status status) override {
     if (!status.ok()) return answer(rpc_, status);

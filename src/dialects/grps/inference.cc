@@ -29,7 +29,7 @@ Status Inference::find(std::string_view model, Answers answers) {
   call().model = served_->spec.name;
   call().version = served_->spec.version;
   call().tenant = marshal::tenant_of(exchange_.request());
-  if (answers == Answers::kMany) call().credit.store(kCredit, std::memory_order_relaxed);
+  if (answers == Answers::kMany) call_.grant(bus::kAnswerWindow);
   return {};
 }
 
@@ -49,10 +49,8 @@ void Inference::ask_for_pieces() {
   call().parameters.emplace_back("stream", true);
 }
 
-void Inference::repay() { call_.add_credit(std::exchange(owed_, 0)); }
-
 void Inference::on(msg::Call& call, msg::Event&& event) {
-  bool last = call_.ended(event);
+  bool last = call_.on_event(event);
   if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) {
     Status status = take(*outputs);
     if (!status.ok() && !last) leave();
@@ -66,17 +64,18 @@ void Inference::on(msg::Call& call, msg::Event&& event) {
 
 Status Inference::take(msg::Outputs& outputs) {
   if (answers_ == Answers::kOne && !outputs.final) return too_often(spec(), "answers in more than one piece");
-  for (const auto& tensor : outputs.tensors)
-    if (Status status = marshal::check_data(tensor, "output"); !status.ok()) {
-      status.code = base::Code::kInternal;  // the engine's fault, not the client's
-      return status;
-    }
-  ++owed_;
-  return answered(std::move(outputs.tensors), outputs.final ? More::kNo : More::kYes);
+  Status status = marshal::check_outputs(outputs.tensors);
+  if (status.ok()) status = answered(std::move(outputs.tensors), outputs.final ? More::kNo : More::kYes);
+  answered_ = true;
+  if (answers_ == Answers::kOne || !status.ok()) return status;
+  call_.owe();
+  if (has_room()) call_.repay();
+  return status;
 }
 
 void Inference::close(const msg::Call& call, Status status) {
   marshal::note(exchange_.record(), call);
+  if (status.ok() && answers_ == Answers::kOne && !answered_) status = bus::no_answer();
   ended(std::move(status));
 }
 

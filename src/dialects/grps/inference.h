@@ -27,23 +27,22 @@ class Inference : public msg::Sink {
   // unless the request has its own `stream`. On failure the Call is gone, and nothing more is heard.
   base::Status start();
   // The client has gone: nothing more is heard.
-  void leave() { call_.leave(); }
-  // Answers that the client has taken: the model may make as many more.
-  void repay();
+  void leave() { call_.abandon(); }
+  // The client has read what was waiting for it.
+  void drained() { call_.repay(); }
 
  protected:
   enum class More : uint8_t { kYes, kNo };
   // One answer of the model, its tensors checked; of kOne it is the only one. A Status that is not OK ends it.
   virtual base::Status answered(std::vector<msg::Tensor> outputs, More more) = 0;
-  // The last word: OK, or why there is no (further) answer. The Inference may be destroyed from here on.
+  // OK, of kOne after the answer; or why there is no (further) answer. The Inference may be destroyed from here on.
   virtual void ended(base::Status status) = 0;
+  virtual bool has_room() { return exchange_.has_room(); }
 
   GrpsState& state_;
   wire::Exchange& exchange_;
 
  private:
-  static constexpr int32_t kCredit = 64;  // answers of one Call that may be on their way at once
-
   void on(msg::Call& call, msg::Event&& event) final;
   void ask_for_pieces();
   base::Status take(msg::Outputs& outputs);
@@ -52,7 +51,7 @@ class Inference : public msg::Sink {
   bus::CallHandle call_;
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by the Call in flight
   Answers answers_ = Answers::kOne;
-  int32_t owed_ = 0;
+  bool answered_ = false;
 };
 
 // An Inference whose question and answers are GrpsMessages.

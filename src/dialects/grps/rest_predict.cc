@@ -1,6 +1,4 @@
 // POST /grps/v1/infer/predict: one answer, or with streaming=true one part per answer.
-#include <optional>
-
 #include "base/attempt.h"
 #include "dialects/grps/inference.h"
 #include "dialects/grps/rest.h"
@@ -55,12 +53,9 @@ class RestPredict final : public wire::ExchangeListener, public Prediction {
 
  private:
   void replied(Message&& reply, More) override { reply_ = std::move(reply); }
-  void ended(Status status) override {
-    if (status.ok() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
-    respond(state_, exchange_, status, reply_ ? std::move(*reply_) : Message{});
-  }
+  void ended(Status status) override { respond(state_, exchange_, status, std::move(reply_)); }
 
-  std::optional<Message> reply_;
+  Message reply_;
 };
 
 class RestStream final : public wire::ExchangeListener, public Prediction {
@@ -71,13 +66,12 @@ class RestStream final : public wire::ExchangeListener, public Prediction {
     if (status.ok()) status = ask(std::move(message), model, Answers::kMany);
     if (!status.ok()) respond(state_, exchange_, status);
   }
-  void on_drain(Exchange&) override { repay(); }
+  void on_drain(Exchange&) override { drained(); }
   void on_close(Exchange&, bool) override { leave(); }
 
  private:
   void replied(Message&& reply, More more) override {
     if (more == More::kYes || !reply.tensors.empty() || !reply.data.empty()) parts_.part({}, reply);
-    if (exchange_.backlog() <= Exchange::kHighWater) repay();
   }
   void ended(Status status) override {
     if (!status.ok() && !exchange_.responding()) return respond(state_, exchange_, status);

@@ -1,6 +1,4 @@
 // generate.h for models of tensors.
-#include <optional>
-
 #include "dialects/oip/generate.h"
 #include "dialects/oip/inference.h"
 #include "dialects/oip/rest.h"
@@ -13,8 +11,6 @@ namespace {
 using base::Status;
 using marshal::JsonCursor;
 using wire::Exchange;
-
-constexpr int32_t kTensorCredit = 64;  // answers of one streamed Call that may be on their way at once
 
 // Consumes a value and counts what is in it that is no list.
 bool count(JsonCursor& json, uint64_t& elements) {
@@ -128,12 +124,12 @@ JsonReply write_streamed(const InferReply& reply, const std::vector<OutputForm>&
 class TensorGenerate final : public wire::ExchangeListener, public Inference {
  public:
   TensorGenerate(OipState& state, Exchange& exchange, Delivery delivery)
-      : Inference(state, exchange, kRest), delivery_(delivery) {}
+      : Inference(state, exchange, kRest, delivery == Delivery::kStream ? "" : "generate_stream") {}
 
   void begin(const wire::PathArgs& args) {
     call().model = args["model"];
     call().version = args["version"];
-    if (delivery_ == Delivery::kStream) call().credit.store(kTensorCredit, std::memory_order_relaxed);
+    if (streams()) limit_answers();
     const base::Bytes& body = exchange_.content();
     Status status = find();
     if (status.ok() && body.size() > kLongRequest) {
@@ -148,11 +144,9 @@ class TensorGenerate final : public wire::ExchangeListener, public Inference {
     if (!status.ok()) respond_error(exchange_, status);
   }
   void on_close(Exchange&, bool) override { leave(); }
-  void on_drain(Exchange&) override { repay(); }
+  void on_drain(Exchange&) override { drained(); }
 
  private:
-  bool streams() const { return delivery_ == Delivery::kStream; }
-
   void request_read(Status status) override {
     if (status.ok()) status = start();
     if (!status.ok()) respond_error(exchange_, status);
@@ -160,32 +154,24 @@ class TensorGenerate final : public wire::ExchangeListener, public Inference {
   Writes writes() const override { return Writes::kJson; }
   WriteAnswer::Write writer() const override { return streams() ? write_streamed : write_whole; }
   void written(WriteAnswer& answer, More) override {
-    ++owed_;
-    if (!answer.empty()) take(std::move(answer.written.json));
+    if (!streams() || !answer.empty()) take(std::move(answer.written.json));
   }
-
   void answered(const InferReply& reply, const std::vector<OutputForm>&, More) override {
-    ++owed_;
-    if (!reply.tensors.empty()) take(writer()(reply, {}).json);
+    if (!streams() || !reply.tensors.empty()) take(writer()(reply, {}).json);
   }
   // The text of an answer, as writer() makes it.
   void take(std::string text) {
-    if (streams()) {
-      open_stream(exchange_);
-      exchange_.body(base::Bytes::adopt(std::move(text)));
-      if (exchange_.backlog() < Exchange::kLowWater) repay();
-    } else {
-      many_ = many_ || reply_.has_value();
+    if (!streams()) {
       reply_ = std::move(text);
+      return;
     }
+    open_stream(exchange_);
+    exchange_.body(base::Bytes::adopt(std::move(text)));
   }
   void ended(Status status) override {
-    if (status.ok() && !streams() && many_)
-      status = base::failure(base::Code::kUnimplemented, "the model answered more than once: use generate_stream");
-    if (status.ok() && !streams() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
     exchange_.record().code = status.code;
     if (!status.ok() && !exchange_.responding()) return respond_error(exchange_, status);
-    if (!streams()) return respond_inferred(exchange_, *std::move(reply_));
+    if (!streams()) return respond_inferred(exchange_, std::move(reply_));
     if (!status.ok()) {
       std::string error = "{\"error\":";
       marshal::write_string(error, status.text);
@@ -194,14 +180,8 @@ class TensorGenerate final : public wire::ExchangeListener, public Inference {
     open_stream(exchange_);
     exchange_.end();
   }
-  void repay() {
-    if (int32_t owed = std::exchange(owed_, 0); owed > 0 && running()) state_.bus.add_credit(&call(), owed);
-  }
 
-  Delivery delivery_;
-  std::optional<std::string> reply_;
-  bool many_ = false;
-  int32_t owed_ = 0;
+  std::string reply_;  // where one answer is taken
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 // generate.h for models of text: one Call that makes tokens, its text as it comes.
 #include <algorithm>
 
+#include "bus/call_handle.h"
+#include "bus/offload_handle.h"
 #include "dialects/oip/generate.h"
 #include "dialects/oip/rest.h"
 #include "dialects/oip/text_request.h"
@@ -16,8 +18,7 @@ namespace {
 using base::Status;
 using wire::Exchange;
 
-constexpr int32_t kTokenCredit = 256;  // tokens that may be on their way to a slow reader
-constexpr uint32_t kUsual = 20;        // max_tokens of a request that does not say
+constexpr uint32_t kUsual = 20;  // max_tokens of a request that does not say
 
 using Tokens = base::Result<std::vector<uint32_t>>;
 
@@ -38,36 +39,33 @@ class Tokenizing final : public bus::OffloadTask {
   const std::shared_ptr<const msg::TextSpec> spec_;
 };
 
-class TextGenerate final : public wire::ExchangeListener, public msg::Sink {
+class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::OffloadListener {
  public:
   TextGenerate(OipState& state, Exchange& exchange, TextRequest request, bus::Served& served, Delivery delivery)
-      : state_(state),
-        exchange_(exchange),
+      : exchange_(exchange),
         request_(std::move(request)),
+        served_(served),
         spec_(served.spec.text),
         delivery_(delivery),
         head_(reply_head(request_.id, served.spec.name, served.spec.version)),
-        text_(*spec_->processor->tokenizer, text_options()) {}
-  ~TextGenerate() override { leave(); }
+        text_(*spec_->processor->tokenizer, text_options()),
+        call_(state.bus),
+        tokenizing_(state.bus, *this) {}
   void on_close(Exchange&, bool) override { leave(); }
-  void on_drain(Exchange&) override { repay(1); }
+  void on_drain(Exchange&) override { call_.repay(); }
 
   // A long prompt becomes tokens at the bus's workers.
-  Status start(bus::Served& served) {
+  Status start() {
     size_t bytes = request_.input.size();
-    if (bytes <= bus::kShortText) return ask(served, tokens(request_.input, *spec_, text::kBrief));
-    auto task = std::make_unique<Tokenizing>(request_.input, spec_);
-    auto sent = state_.bus.send(std::move(task), bytes, served, *this, exchange_.ticket(),
-                                marshal::tenant_of(exchange_.request()));
-    if (!sent) return std::move(sent).error();
-    call_ = *sent, served_ = &served;
-    return {};
+    if (bytes <= bus::kShortText) return ask(tokens(request_.input, *spec_, text::kBrief));
+    return tokenizing_.send(std::make_unique<Tokenizing>(request_.input, spec_), bytes, served_, exchange_.ticket(),
+                            marshal::tenant_of(exchange_.request()));
   }
 
  private:
   bool streams() const { return delivery_ == Delivery::kStream; }
 
-  Status ask(bus::Served& served, Tokens ids) {
+  Status ask(Tokens ids) {
     if (!ids) return std::move(ids).error();
     auto generation = std::make_unique<msg::Generation>();
     generation->append = *std::move(ids);
@@ -77,22 +75,15 @@ class TextGenerate final : public wire::ExchangeListener, public msg::Sink {
       return bad.status;
     if (request_.details) generation->logprobs.push_back({uint32_t(generation->length()), UINT32_MAX});
     if (!request_.without_prompt) piece_ = request_.input;
-    msg::Call* call = state_.bus.make_call();
-    call->model = served.spec.name;
-    call->version = served.spec.version;
-    call->id = request_.id;
-    call->priority = request_.priority;
-    call->tenant = marshal::tenant_of(exchange_.request());
-    call->generation = std::move(generation);
-    if (streams()) call->credit.store(kTokenCredit, std::memory_order_relaxed);
-    call->sink = this;
-    call->ticket = exchange_.ticket();
-    Status status = state_.bus.submit(call, served);
-    if (status.ok())
-      call_ = call;
-    else
-      state_.bus.discard(call);
-    return status;
+    msg::Call& call = call_.fill();
+    call.model = served_.spec.name;
+    call.version = served_.spec.version;
+    call.id = request_.id;
+    call.priority = request_.priority;
+    call.tenant = marshal::tenant_of(exchange_.request());
+    call.generation = std::move(generation);
+    if (streams()) call_.grant(bus::kTokenWindow);
+    return call_.submit(served_, *this, exchange_.ticket());
   }
 
   text::Completion::Options text_options() const {
@@ -103,8 +94,7 @@ class TextGenerate final : public wire::ExchangeListener, public msg::Sink {
   }
 
   void on(msg::Call& call, msg::Event&& event) override {
-    if (event.last()) call_ = nullptr;
-    if (auto* served = std::exchange(served_, nullptr)) return tokenized(*served, call, event);
+    call_.on_event(event);
     if (auto* token = std::get_if<msg::Token>(&event.what)) return generated(call, *token);
     marshal::note(exchange_.record(), call);
     if (auto* done = std::get_if<msg::Done>(&event.what)) {
@@ -116,25 +106,24 @@ class TextGenerate final : public wire::ExchangeListener, public msg::Sink {
     fail(base::failure(base::Code::kInternal, "the model answered with tensors"));
   }
 
-  void tokenized(bus::Served& served, msg::Call& call, const msg::Event& event) {
-    if (auto* failed = std::get_if<msg::Failed>(&event.what)) return fail(failed->status);
-    auto task = state_.bus.take(call);
-    if (Status bad = ask(served, std::move(static_cast<Tokenizing&>(*task).ids)); !bad.ok()) fail(bad);
+  void on_task(Status status, std::unique_ptr<bus::OffloadTask> task) override {
+    if (status.ok()) status = ask(std::move(static_cast<Tokenizing&>(*task).ids));
+    if (!status.ok()) fail(status);
   }
 
   void generated(const msg::Call& call, const msg::Token& token) {
-    ++owed_;
+    call_.owe();
     if (token.prefill) return;
     auto state = text_.push(token.id, piece_);
     if (request_.details) detail(token);
     if (state == text::Completion::State::kStopped) {
-      state_.bus.enough(std::exchange(call_, nullptr));
+      call_.finish();
       // The lane still has the Call, and writes when it is finished.
       marshal::note(exchange_.record(), call, marshal::spent(call.times, exchange_.now()));
       return finish("stop_sequence");
     }
     if (streams() && (!piece_.empty() || !token_.empty())) send({});
-    repay(kTokenCredit / 4);
+    if (exchange_.has_room()) call_.repay();
   }
 
   void detail(const msg::Token& token) {
@@ -168,7 +157,6 @@ class TextGenerate final : public wire::ExchangeListener, public msg::Sink {
   }
 
   void finish(std::string_view reason) {
-    leave();
     if (!streams() || request_.details || !piece_.empty()) send(reason);
     if (!streams()) return;
     open_stream(exchange_);
@@ -185,24 +173,20 @@ class TextGenerate final : public wire::ExchangeListener, public msg::Sink {
   }
 
   void leave() {
-    if (auto* call = std::exchange(call_, nullptr)) state_.bus.abandon(call);
-  }
-  void repay(int32_t least) {
-    if (!call_ || owed_ < least || exchange_.backlog() >= Exchange::kLowWater) return;
-    state_.bus.add_credit(call_, std::exchange(owed_, 0));
+    call_.abandon();
+    tokenizing_.abandon();
   }
 
-  OipState& state_;
   Exchange& exchange_;
   TextRequest request_;
+  bus::Served& served_;  // looked up in this turn, or kept alive by the task and the Call
   std::shared_ptr<const msg::TextSpec> spec_;
   Delivery delivery_;
   std::string head_;
   text::Completion text_;
   std::string piece_, token_;  // text and token details that have not been sent
-  msg::Call* call_ = nullptr;
-  bus::Served* served_ = nullptr;  // while the prompt becomes tokens; kept by that Call
-  int32_t owed_ = 0;
+  bus::CallHandle call_;
+  bus::OffloadHandle tokenizing_;
 };
 
 }  // namespace
@@ -217,7 +201,7 @@ void generate_text(OipState& state, Exchange& exchange, bus::Served& served, Del
   auto reader = std::make_unique<TextGenerate>(state, exchange, std::move(request), served, delivery);
   TextGenerate& running = *reader;
   exchange.attach(std::move(reader));
-  if (Status bad = running.start(served); !bad.ok()) respond_error(exchange, bad);
+  if (Status bad = running.start(); !bad.ok()) respond_error(exchange, bad);
 }
 
 }  // namespace weir::oip

@@ -11,7 +11,8 @@ using base::Status;
 
 class UnaryInfer final : public wire::RpcListener, public Inference {
  public:
-  UnaryInfer(OipState& state, wire::Rpc& rpc) : Inference(state, rpc.exchange(), kGrpc), rpc_(rpc) {}
+  UnaryInfer(OipState& state, wire::Rpc& rpc)
+      : Inference(state, rpc.exchange(), kGrpc, "ModelStreamInfer"), rpc_(rpc) {}
 
   void begin(const base::Bytes& message) {
     call().deadline = rpc_.deadline();
@@ -36,20 +37,15 @@ class UnaryInfer final : public wire::RpcListener, public Inference {
     if (!status.ok()) rpc_.finish(status);
   }
   void answered(const InferReply& reply, const std::vector<OutputForm>&, More) override {
-    many_ = many_ || (!pieces_.empty() && !reply.tensors.empty());
-    if (pieces_.empty()) pieces_ = write_infer(reply, Envelope::kBare);
+    pieces_ = write_infer(reply, Envelope::kBare);
   }
   void ended(Status status) override {
-    if (status.ok() && many_)
-      status = base::failure(base::Code::kUnimplemented, "the model answered more than once: use ModelStreamInfer");
-    if (status.ok() && pieces_.empty()) status = base::failure(base::Code::kInternal, "the model gave no answer");
     if (status.ok()) rpc_.send(std::move(pieces_));
     rpc_.finish(status);
   }
 
   wire::Rpc& rpc_;
   std::vector<base::Bytes> pieces_;
-  bool many_ = false;
 };
 
 }  // namespace

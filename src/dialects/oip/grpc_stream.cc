@@ -10,8 +10,7 @@ namespace {
 
 using base::Status;
 
-constexpr size_t kMaxPending = 256;    // requests of one stream that have not been answered; more wait on the wire
-constexpr int32_t kStreamCredit = 64;  // answers of one decoupled Call that may be on their way at once
+constexpr size_t kMaxPending = 256;  // requests of one stream that have not been answered; more wait on the wire
 
 enum class OnError : uint8_t { kMessage, kEndStream };
 
@@ -21,27 +20,27 @@ class Stream;
 class StreamedInfer final : public Inference {
  public:
   StreamedInfer(OipState& state, wire::Rpc& rpc, Stream& stream, uint32_t& pending)
-      : Inference(state, rpc.exchange(), kGrpc), stream_(stream), pending_(pending) {
+      : Inference(state, rpc.exchange(), kGrpc, {}), rpc_(rpc), stream_(stream), pending_(pending) {
     ++pending_;
   }
   ~StreamedInfer() { --pending_; }
 
   // Reads and starts it. The Status has become an error message if it is not OK.
   Status begin(const base::Bytes& message, base::Time deadline);
-  msg::Call* in_flight() { return running() ? &call() : nullptr; }
 
   bool decoupled = false;  // answers need not wait for their turn
   bool over = false;
   std::vector<std::vector<base::Bytes>> ready;  // answers that wait for their turn
-  int32_t owed = 0;                             // credit to give back when the peer has drained
   std::string model, version, id;               // for error messages
 
  private:
   void answered(const InferReply& reply, const std::vector<OutputForm>& forms, More more) override;
   void ended(Status status) override;
   void request_read(Status status) override;
+  bool has_room() override { return rpc_.has_room(); }
   Status go_on(Status status);
 
+  wire::Rpc& rpc_;
   Stream& stream_;
   uint32_t& pending_;  // of the connection
   bool told_final_ = false;
@@ -77,7 +76,7 @@ class Stream final : public wire::RpcListener {
     settle();
   }
   void on_drain(wire::Rpc&) override {
-    for (auto& request : requests_) repay(request);
+    for (auto& request : requests_) request.drained();
   }
   void on_close(wire::Rpc&) override {
     closed_ = true;
@@ -90,8 +89,6 @@ class Stream final : public wire::RpcListener {
       rpc_.send(std::move(pieces));
     else
       request.ready.push_back(std::move(pieces));
-    ++request.owed;
-    if (rpc_.backlog() <= wire::Exchange::kHighWater) repay(request);
   }
   // The request is over, with this failure.
   void failed(StreamedInfer& request, const Status& status) {
@@ -109,12 +106,6 @@ class Stream final : public wire::RpcListener {
   }
 
  private:
-  void repay(StreamedInfer& request) {
-    int32_t owed = std::exchange(request.owed, 0);
-    if (owed > 0 && request.decoupled)
-      if (msg::Call* call = request.in_flight()) state_.bus.add_credit(call, owed);
-  }
-
   // Sends what has come to its turn, and ends the stream when nothing more can come.
   void settle() {
     if (settling_ || closed_) return;
@@ -165,7 +156,7 @@ Status StreamedInfer::go_on(Status status) {
   if (status.ok()) status = find();
   if (status.ok()) {
     decoupled = spec().decoupled || spec().text;  // text may be streamed
-    if (decoupled) call().credit.store(kStreamCredit, std::memory_order_relaxed);
+    if (decoupled) limit_answers();
     version = spec().version;
     status = start();
   }

@@ -134,13 +134,9 @@ Status select_outputs(const msg::ModelSpec& spec, const msg::Call& call, const I
   forms.clear();
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     const OutputOptions& asked = options.outputs[i];
-    auto same = [&](const msg::Tensor& t) { return t.name == call.outputs[i]; };
-    auto at = std::find_if(outputs.tensors.begin(), outputs.tensors.end(), same);
-    if (at == outputs.tensors.end()) {
-      auto code = spec.any_tensors ? base::Code::kInvalidArgument : base::Code::kInternal;
-      return base::failure(code, "model '" + spec.name + "' made no output '" + call.outputs[i] + "'");
-    }
-    granted.push_back(std::move(*at));
+    auto at = marshal::find_output(spec, outputs.tensors, call.outputs[i]);
+    if (!at) return std::move(at).error();
+    granted.push_back(std::move(outputs.tensors[*at]));
     forms.push_back(asked.form == OutputForm::kUnsaid ? options.form : asked.form);
   }
   outputs.tensors = std::move(granted);
@@ -157,12 +153,7 @@ Status finish_outputs(const msg::ModelSpec& spec, const std::vector<OutputOption
                              spec.max_batch > 0 ? Rows::kBatch : Rows::kOne);
     if (!status.ok()) return status;
   }
-  for (const auto& tensor : tensors)
-    if (Status status = marshal::check_data(tensor, "output"); !status.ok()) {
-      status.code = base::Code::kInternal;
-      return status;
-    }
-  return {};
+  return marshal::check_outputs(tensors);
 }
 
 size_t work_on(const std::vector<OutputOptions>& options, const std::vector<msg::Tensor>& tensors,

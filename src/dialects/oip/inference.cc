@@ -34,16 +34,16 @@ Status Inference::start() {
 }
 
 void Inference::leave() {
-  call_.leave();
-  work_.leave();
+  call_.abandon();
+  work_.abandon();
   waiting_.clear();
   last_.reset();
 }
 
 Status Inference::read_aside(size_t bytes, ReadRequest::Read read) {
   reading_ = true;
-  return work_.send(std::make_unique<ReadRequest>(std::move(read)), weight(bytes), *served_, worked_,
-                    exchange_.ticket(), marshal::tenant_of(exchange_.request()));
+  return work_.send(std::make_unique<ReadRequest>(std::move(read)), weight(bytes), *served_, exchange_.ticket(),
+                    marshal::tenant_of(exchange_.request()));
 }
 
 Status Inference::read_aside(const base::Bytes& message) {
@@ -56,10 +56,10 @@ Status Inference::read_aside(const base::Bytes& message) {
 }
 
 void Inference::on(msg::Call& call, msg::Event&& event) {
-  bool last = call_.ended(event);
+  bool last = call_.on_event(event);
   if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) {
     Status status = answer(call, *outputs, last ? More::kNo : More::kYes);
-    if (!status.ok() && !last) call_.leave();
+    if (!status.ok() && !last) call_.abandon();
     if (last || !status.ok()) close(call, std::move(status));
   } else if (auto* failed = std::get_if<msg::Failed>(&event.what)) {
     close(call, std::move(failed->status));
@@ -74,7 +74,7 @@ Status Inference::answer(msg::Call& call, msg::Outputs& outputs, More more) {
   const size_t work = work_on(options.outputs, outputs.tensors, forms_, writes());
   if (!work_.running() && work <= kLongAnswer) {
     status = finish_outputs(served_->spec, options.outputs, outputs.tensors);
-    if (status.ok()) answered({call.model, call.version, call.id, outputs.parameters, outputs.tensors}, forms_, more);
+    if (status.ok()) deliver({call.model, call.version, call.id, outputs.parameters, outputs.tensors}, forms_, more);
     return status;
   }
   auto& one = waiting_.emplace_back(
@@ -90,9 +90,9 @@ Status Inference::write_on() {
     waiting_.erase(waiting_.begin());
     if (next->is_long()) {
       const size_t bytes = weight(next->bytes());
-      Status sent = work_.send(std::move(next), bytes, *served_, worked_, exchange_.ticket(),
-                               marshal::tenant_of(exchange_.request()), bus::Admission::kGranted);
-      if (!sent.ok()) return sent;
+      Status status = work_.send(std::move(next), bytes, *served_, exchange_.ticket(),
+                                 marshal::tenant_of(exchange_.request()), bus::Admission::kGranted);
+      if (!status.ok()) return status;
     } else {
       next->run();
       if (!next->status.ok()) return next->status;
@@ -102,12 +102,33 @@ Status Inference::write_on() {
   return {};
 }
 
+// A request for one answer takes the first. Of a decoupled model an answer without tensors is only the end.
+bool Inference::takes(const std::vector<msg::Tensor>& tensors) {
+  if (streams()) return true;
+  if (answered_) {
+    answered_again_ = answered_again_ || !tensors.empty();
+    return false;
+  }
+  answered_ = !tensors.empty() || !spec().decoupled;
+  return answered_;
+}
+
+void Inference::deliver(const InferReply& reply, const std::vector<OutputForm>& forms, More more) {
+  if (takes(reply.tensors)) answered(reply, forms, more);
+  sent();
+}
+
 void Inference::deliver(WriteAnswer& answer) {
   const More more = answer.last ? More::kNo : More::kYes;
-  if (writer())
-    written(answer, more);
-  else
-    answered(answer.reply(), answer.forms(), more);
+  if (!writer()) return deliver(answer.reply(), answer.forms(), more);
+  if (takes(answer.reply().tensors)) written(answer, more);
+  sent();
+}
+
+void Inference::sent() {
+  if (!streams()) return;
+  call_.owe();
+  if (has_room()) call_.repay();
 }
 
 void Inference::close(const msg::Call& call, Status status) {
@@ -116,14 +137,18 @@ void Inference::close(const msg::Call& call, Status status) {
   if (work_.running())
     last_ = std::move(status);
   else
-    ended(std::move(status));
+    end(std::move(status));
 }
 
-void Inference::worked(msg::Call& call, msg::Event&& event) {
-  work_.ended(event);
-  auto task = state_.bus.take(call);
-  auto* failed = std::get_if<msg::Failed>(&event.what);
-  Status status = failed ? std::move(failed->status) : Status();
+void Inference::end(Status status) {
+  if (status.ok() && answered_again_)
+    status = base::failure(base::Code::kUnimplemented,
+                           "the model answered more than once: use " + std::string(streamed_by_));
+  if (status.ok() && !streams() && !answered_) status = bus::no_answer();
+  ended(std::move(status));
+}
+
+void Inference::on_task(Status status, std::unique_ptr<bus::OffloadTask> task) {
   if (std::exchange(reading_, false))
     request_worked(std::move(status), std::move(task));
   else
@@ -149,11 +174,11 @@ void Inference::wrote(Status status, std::unique_ptr<bus::OffloadTask> task) {
   if (status.ok()) status = write_on();
   if (!status.ok()) {
     leave();
-    return ended(std::move(status));
+    return end(std::move(status));
   }
   if (work_.running() || !last_) return;
   Status last = *std::exchange(last_, std::nullopt);
-  ended(std::move(last));
+  end(std::move(last));
 }
 
 }  // namespace weir::oip

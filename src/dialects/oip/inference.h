@@ -1,7 +1,7 @@
-// Inference: one Call on behalf of one client's request, whichever its form.
+// Inference: one Call on behalf of one client's request, in any of its forms.
 //
-// What is long about reading the request or writing an answer is done by the bus's workers (long_work.h); answers keep
-// their order, and the last word comes behind them.
+// Long requests are read, and long answers written, by the bus's workers (long_work.h). Answers keep their order, and
+// the end of the request comes behind them.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bus/call_handle.h"
+#include "bus/offload_handle.h"
 #include "dialects/oip/infer_options.h"
 #include "dialects/oip/long_work.h"
 #include "dialects/oip/reply.h"
@@ -21,10 +22,17 @@ namespace weir::oip {
 
 // The owner fills call() and options, then start()s it once. It hears answered() any number of times and then exactly
 // one ended(), unless it leaves first. Destroying a started Inference leaves.
-class Inference : public msg::Sink {
+class Inference : public msg::Sink, bus::OffloadListener {
  public:
-  Inference(OipState& state, wire::Exchange& exchange, std::string_view protocol)
-      : state_(state), exchange_(exchange), protocol_(protocol), call_(state.bus), work_(state.bus), worked_(*this) {}
+  // `streamed_by`: the request takes one answer; where the model makes more, the error says that they take this call
+  // ("infer_stream"). Empty: the request takes any number of answers.
+  Inference(OipState& state, wire::Exchange& exchange, std::string_view protocol, std::string_view streamed_by)
+      : state_(state),
+        exchange_(exchange),
+        protocol_(protocol),
+        streamed_by_(streamed_by),
+        call_(state.bus),
+        work_(state.bus, *this) {}
   virtual ~Inference() = default;
 
   InferOptions options;
@@ -39,10 +47,16 @@ class Inference : public msg::Sink {
   base::Status start();
   // The client has gone: nothing more is heard.
   void leave();
-  bool running() const { return call_.running(); }
+  // The client has read what was waiting for it.
+  void drained() { call_.repay(); }
 
  protected:
   enum class More : uint8_t { kYes, kNo };
+  bool streams() const { return streamed_by_.empty(); }
+  // Before start(): answers wait for a slow reader at the engine (CallHandle::grant).
+  void limit_answers() { call_.grant(bus::kAnswerWindow); }
+  virtual bool has_room() { return exchange_.has_room(); }
+
   // One Outputs, cut down to what was asked for. kNo: ended() follows at once.
   virtual void answered(const InferReply& reply, const std::vector<OutputForm>& forms, More more) = 0;
   // The last word: OK, or why there is no (further) answer. The Inference may be destroyed from here on.
@@ -66,31 +80,28 @@ class Inference : public msg::Sink {
   wire::Exchange& exchange_;
 
  private:
-  // Hears of offload tasks.
-  struct Worked final : msg::Sink {
-    explicit Worked(Inference& i) : inference(i) {}
-    void on(msg::Call& call, msg::Event&& event) override { inference.worked(call, std::move(event)); }
-    Inference& inference;
-  };
-
   void on(msg::Call& call, msg::Event&& event) final;
+  void on_task(base::Status status, std::unique_ptr<bus::OffloadTask> task) final;
   base::Status answer(msg::Call& call, msg::Outputs& outputs, More more);
   base::Status write_on();
+  bool takes(const std::vector<msg::Tensor>& tensors);
+  void deliver(const InferReply& reply, const std::vector<OutputForm>& forms, More more);
   void deliver(WriteAnswer& answer);
+  void sent();
   void close(const msg::Call& call, base::Status status);
-  void worked(msg::Call& call, msg::Event&& event);
+  void end(base::Status status);
   void wrote(base::Status status, std::unique_ptr<bus::OffloadTask> task);
   void request_worked(base::Status status, std::unique_ptr<bus::OffloadTask> task);
 
-  std::string_view protocol_;
+  const std::string_view protocol_, streamed_by_;
   bus::CallHandle call_;
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by a Call in flight
   std::vector<OutputForm> forms_;
-  bus::CallHandle work_;  // a task
-  Worked worked_;
-  bool reading_ = false;                               // it reads the request
+  bus::OffloadHandle work_;
+  bool reading_ = false;                               // work_ reads the request
+  bool answered_ = false, answered_again_ = false;     // where one answer is taken
   std::vector<std::unique_ptr<WriteAnswer>> waiting_;  // answers behind a long one
-  std::optional<base::Status> last_;                   // the last word, behind those
+  std::optional<base::Status> last_;                   // the outcome, behind those
 };
 
 }  // namespace weir::oip

@@ -17,7 +17,6 @@ using base::Status;
 using wire::Exchange;
 
 constexpr std::string_view kHeaderLength = "inference-header-content-length";
-constexpr int32_t kAnswerCredit = 64;  // answers of one streamed Call that may be on their way at once
 
 // A JSON answer with tensors that are written while the client reads it.
 class LargeAnswer final : public wire::TextSource {
@@ -48,7 +47,8 @@ class LargeAnswer final : public wire::TextSource {
 // What unary and streamed requests have in common: the request.
 class RestInference : public wire::ExchangeListener, public Inference {
  public:
-  RestInference(OipState& state, Exchange& exchange) : Inference(state, exchange, kRest) {}
+  RestInference(OipState& state, Exchange& exchange, std::string_view streamed_by)
+      : Inference(state, exchange, kRest, streamed_by) {}
 
   void begin(const wire::PathArgs& args) {
     call().model = args["model"];
@@ -97,7 +97,7 @@ JsonReply write_at_once(const InferReply& reply, const std::vector<OutputForm>& 
 
 class RestInfer final : public RestInference, public wire::HoldsAnswer {
  public:
-  using RestInference::RestInference;
+  RestInfer(OipState& state, Exchange& exchange) : RestInference(state, exchange, "infer_stream") {}
 
   void on_drain(Exchange&) override {
     if (answer_) answer_->drained();
@@ -112,20 +112,13 @@ class RestInfer final : public RestInference, public wire::HoldsAnswer {
                                                          "ModelStreamInfer over gRPC");
   }
   void answered(const InferReply& reply, const std::vector<OutputForm>& forms, More) override {
-    many_ = many_ || (reply_ && !reply.tensors.empty());
-    if (!reply_) reply_ = write_infer(reply, forms, LargeTensors::kPieces);
+    reply_ = write_infer(reply, forms, LargeTensors::kPieces);
   }
   // An answer that is JSON alone is written in pieces.
   Writes writes() const override { return Writes::kJsonBesideBinary; }
   WriteAnswer::Write writer() const override { return write_at_once; }
-  void written(WriteAnswer& answer, More) override {
-    many_ = many_ || (reply_ && !answer.empty());
-    if (!reply_) reply_ = std::move(answer.written);
-  }
+  void written(WriteAnswer& answer, More) override { reply_ = std::move(answer.written); }
   void ended(Status status) override {
-    if (status.ok() && many_)
-      status = base::failure(base::Code::kUnimplemented, "the model answered more than once: use infer_stream");
-    if (status.ok() && !reply_) status = base::failure(base::Code::kInternal, "the model gave no answer");
     if (!status.ok()) return respond_error(exchange_, status);
     if (!reply_->large.empty()) return respond_large();
     if (reply_->blobs.empty()) return respond_inferred(exchange_, std::move(reply_->json));
@@ -165,7 +158,6 @@ class RestInfer final : public RestInference, public wire::HoldsAnswer {
 
   std::optional<JsonReply> reply_;
   std::optional<wire::PiecewiseAnswer> answer_;
-  bool many_ = false;
 };
 
 // One answer as one event, whatever form the outputs were asked for in.
@@ -178,23 +170,23 @@ JsonReply write_event(const InferReply& reply, const std::vector<OutputForm>&) {
 
 class RestStream final : public RestInference {
  public:
-  using RestInference::RestInference;
+  RestStream(OipState& state, Exchange& exchange) : RestInference(state, exchange, {}) {}
 
-  void on_drain(Exchange&) override { repay(); }
+  void on_drain(Exchange&) override { drained(); }
 
  private:
   Status check_model() override {
-    call().credit.store(kAnswerCredit, std::memory_order_relaxed);
+    limit_answers();
     return {};
   }
   void answered(const InferReply& reply, const std::vector<OutputForm>&, More more) override {
-    if (more == More::kNo && reply.tensors.empty() && !options.empty_final) return went_out();
+    if (more == More::kNo && reply.tensors.empty() && !options.empty_final) return;
     send(write_event(reply, {}).json);
   }
   Writes writes() const override { return Writes::kJson; }
   WriteAnswer::Write writer() const override { return write_event; }
   void written(WriteAnswer& answer, More more) override {
-    if (more == More::kNo && answer.empty() && !options.empty_final) return went_out();
+    if (more == More::kNo && answer.empty() && !options.empty_final) return;
     send(std::move(answer.written.json));
   }
   void ended(Status status) override {
@@ -222,17 +214,7 @@ class RestStream final : public RestInference {
   void send(std::string event) {
     open();
     exchange_.body(base::Bytes::adopt(std::move(event)));
-    went_out();
   }
-  void went_out() {
-    ++owed_;
-    if (exchange_.backlog() <= Exchange::kHighWater) repay();
-  }
-  void repay() {
-    if (int32_t owed = std::exchange(owed_, 0); owed > 0 && running()) state_.bus.add_credit(&call(), owed);
-  }
-
-  int32_t owed_ = 0;
 };
 
 template <class T>

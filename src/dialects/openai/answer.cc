@@ -10,7 +10,6 @@
 namespace weir::openai {
 namespace {
 
-constexpr int32_t kCredit = 256;             // tokens of one choice that may be on their way to a slow reader
 constexpr size_t kHeavy = size_t(64) << 10;  // what a stream has to say of a prompt goes out in chunks of this size
 constexpr uint32_t kEver = std::numeric_limits<uint32_t>::max();
 constexpr uint32_t kUsual = 16;  // max_tokens of a completion that does not say
@@ -38,30 +37,25 @@ std::string json_string(std::string_view text) {
 
 // ---- One choice
 
-void Choice::leave(bus::Bus& bus) {
-  if (auto* call = std::exchange(call_, nullptr)) bus.abandon(call);
-}
+Choice::Choice(Answer& answer, uint32_t index, text::Completion text)
+    : call(answer.state_.bus), answer_(answer), index_(index), text_(std::move(text)) {}
 
-void Choice::add_credit(bus::Bus& bus) {
-  if (int32_t n = std::exchange(owed, 0); n > 0 && call_) bus.add_credit(call_, n);
-}
-
-void Choice::on(msg::Call& call, msg::Event&& event) {
-  if (event.last()) call_ = nullptr;  // the Call is the bus's again
+void Choice::on(msg::Call& from, msg::Event&& event) {
+  call.on_event(event);
   if (auto* token = std::get_if<msg::Token>(&event.what)) {
-    ++owed;
+    call.owe();
     if (token->prefill)
       prompted(*token);
     else
-      generated(call, *token);
-    return answer_.repay(*this);
+      generated(from, *token);
+    if (answer_.exchange_.has_room()) call.repay();
+    return;
   }
   if (auto* end_of_it = std::get_if<msg::Done>(&event.what)) {
     done(*end_of_it);
-    return answer_.closed(*this, call, marshal::spent(call));
+    return answer_.closed(*this, from, marshal::spent(from));
   }
   if (auto* failed = std::get_if<msg::Failed>(&event.what)) return answer_.fail(failed->status);
-  leave(answer_.state_.bus);
   answer_.fail(base::failure(base::Code::kInternal, "the model answered with tensors"));
 }
 
@@ -77,26 +71,26 @@ void Choice::prompted(const msg::Token& token) {
   if (!request.stream || delta.weight() > kHeavy) answer_.grew(*this);
 }
 
-void Choice::generated(const msg::Call& call, const msg::Token& token) {
+void Choice::generated(const msg::Call& from, const msg::Token& token) {
   const Request& request = answer_.request_;
   ++completion_tokens;
-  cached_tokens = call.generation->cached_tokens;
+  cached_tokens = from.generation->cached_tokens;
   if (request.token_ids) delta.ids.push_back(token.id);
   auto state = text_.push(token.id, delta.text);
   if (token.details) {
     if (request.logprobs) delta.add_logprob(answer_.form_, token.id, *token.details);
     if (!token.details->readout.empty()) delta.add_readout(answer_.form_, token);
   }
-  if (state == text::Completion::State::kStopped) return stopped(call);
+  if (state == text::Completion::State::kStopped) return stopped(from);
   if (!delta.empty()) answer_.grew(*this);
 }
 
 // Nobody but this side knows of stop strings: the engine is told to stop.
-void Choice::stopped(const msg::Call& call) {
+void Choice::stopped(const msg::Call& from) {
   end = {End::Why::kStop, json_string(*text_.stop_string())};
-  answer_.state_.bus.enough(std::exchange(call_, nullptr));
+  call.finish();
   // The lane still has the Call, and writes when it is finished.
-  answer_.closed(*this, call, marshal::spent(call.times, answer_.exchange_.now()));
+  answer_.closed(*this, from, marshal::spent(from.times, answer_.exchange_.now()));
 }
 
 void Choice::done(const msg::Done& done) {
@@ -117,7 +111,7 @@ Answer::Answer(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request 
 Answer::~Answer() { leave(); }
 
 void Answer::leave() {
-  for (Choice& choice : choices_) choice.leave(state_.bus);
+  for (Choice& choice : choices_) choice.call.abandon();
   if (std::exchange(counted_, false)) state_.load.running.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -150,21 +144,16 @@ ApiError Answer::submit(bus::Served& served, const Sequence& prompt, std::vector
   generation->append = std::move(ids);
   generation->images = prompt.images;
   if (ApiError bad = fill(*spec_, *generation, index); !bad.ok()) return bad;
-  msg::Call* call = state_.bus.make_call();
-  call->model = served.spec.name;
-  call->version = served.spec.version;
-  call->id = request_.request_id;
-  call->priority = request_.priority;
-  call->tenant = tenant(exchange_.request(), state_.keys);
-  call->generation = std::move(generation);
-  if (request_.stream) call->credit.store(kCredit, std::memory_order_relaxed);
-  call->sink = &choice;
-  call->ticket = exchange_.ticket();
-  if (base::Status status = state_.bus.submit(call, served); !status.ok()) {
-    state_.bus.discard(call);
+  msg::Call& call = choice.call.fill();
+  call.model = served.spec.name;
+  call.version = served.spec.version;
+  call.id = request_.request_id;
+  call.priority = request_.priority;
+  call.tenant = tenant(exchange_.request(), state_.keys);
+  call.generation = std::move(generation);
+  if (request_.stream) choice.call.grant(bus::kTokenWindow);
+  if (base::Status status = choice.call.submit(served, choice, exchange_.ticket()); !status.ok())
     return refuse(std::move(status));
-  }
-  choice.run(call);
   ++open_;
   return {};
 }
@@ -197,17 +186,11 @@ ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, ui
 }
 
 void Answer::closed(Choice& choice, const msg::Call& call, marshal::Spent spent) {
-  choice.leave(state_.bus);
   ended(choice);
   if (--open_ > 0) return;
   marshal::note(exchange_.record(), call, spent);
   leave();
   over();
-}
-
-// In bursts: giving credit may wake the engine.
-void Answer::repay(Choice& choice) {
-  if (choice.owed >= kCredit / 4 && exchange_.backlog() < wire::Exchange::kLowWater) choice.add_credit(state_.bus);
 }
 
 void Answer::fail(const base::Status& status) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bus/call_handle.h"
 #include "dialects/openai/choice_delta.h"
 #include "dialects/openai/prompt.h"
 #include "dialects/openai/request.h"
@@ -21,18 +22,14 @@ namespace weir::openai {
 
 class Answer;
 
-// One of them: a Call's Sink.
+// One choice of an Answer: the Sink of its Call.
 class Choice final : public msg::Sink {
  public:
-  Choice(Answer& answer, uint32_t index, text::Completion text)
-      : answer_(answer), index_(index), text_(std::move(text)) {}
+  Choice(Answer& answer, uint32_t index, text::Completion text);
 
   uint32_t index() const { return index_; }
-  bool running() const { return call_ != nullptr; }
-  void run(msg::Call* call) { call_ = call; }
-  void leave(bus::Bus& bus);
-  void add_credit(bus::Bus& bus);
 
+  bus::CallHandle call;
   ChoiceDelta delta;            // since the last chunk, or altogether
   std::string prompt_ids;       // JSON, until it has been told
   std::string prompt_logprobs;  // JSON elements
@@ -40,19 +37,17 @@ class Choice final : public msg::Sink {
   End end;
   bool begun = false;    // its first chunk is out
   uint64_t charged = 0;  // bytes of what it holds, in a whole answer's charge
-  int32_t owed = 0;      // Events that the engine has not been given credit for again
 
  private:
-  void on(msg::Call& call, msg::Event&& event) override;
-  void generated(const msg::Call& call, const msg::Token& token);
+  void on(msg::Call& from, msg::Event&& event) override;
+  void generated(const msg::Call& from, const msg::Token& token);
   void prompted(const msg::Token& token);
-  void stopped(const msg::Call& call);
+  void stopped(const msg::Call& from);
   void done(const msg::Done& done);
 
   Answer& answer_;
   uint32_t index_;
   text::Completion text_;
-  msg::Call* call_ = nullptr;
 };
 
 class Answer : public wire::ExchangeListener {
@@ -94,7 +89,6 @@ class Answer : public wire::ExchangeListener {
   ApiError submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index);
   ApiError fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const;
   void closed(Choice& choice, const msg::Call& call, marshal::Spent spent);
-  void repay(Choice& choice);
 
   std::shared_ptr<const msg::TextSpec> spec_;
   std::string model_, head_;

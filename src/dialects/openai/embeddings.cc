@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "bus/call_handle.h"
 #include "dialects/openai/choice_delta.h"
 #include "dialects/openai/endpoints.h"
 #include "dialects/openai/keys.h"
@@ -32,13 +33,13 @@ class Embeddings;
 
 class Input final : public msg::Sink {
  public:
-  Input(Embeddings& owner, std::vector<uint32_t> ids) : owner(owner), ids(std::move(ids)) {}
-  void on(msg::Call& call, msg::Event&& event) override;
+  Input(Embeddings& owner, bus::Bus& bus, std::vector<uint32_t> ids) : owner(owner), ids(std::move(ids)), call(bus) {}
+  void on(msg::Call& answered, msg::Event&& event) override;
 
   Embeddings& owner;
   std::vector<uint32_t> ids;  // until they are sent
-  msg::Call* call = nullptr;
-  std::string json;  // what came of it
+  bus::CallHandle call;
+  std::string json;  // the embedding
 };
 
 class Embeddings final : public wire::ExchangeListener {
@@ -60,16 +61,14 @@ class Embeddings final : public wire::ExchangeListener {
     if (!served.spec.text) ids_name_ = served.spec.inputs.at(0).name;
     for (Sequence& input : inputs) {
       tokens_ += input.ids.size();
-      inputs_.emplace_back(*this, std::move(input.ids));
+      inputs_.emplace_back(*this, state_.bus, std::move(input.ids));
     }
     more();
   }
 
   void answered(Input& input, const msg::Call& call, const msg::Outputs& outputs) {
-    if (outputs.tensors.empty()) return fail(base::failure(base::Code::kInternal, "the model gave no embedding"));
+    if (auto bad = marshal::check_embedding(outputs.tensors, width_); !bad.ok()) return fail(bad);
     const msg::Tensor& tensor = outputs.tensors.front();
-    if (tensor.dtype != msg::DType::kFp32 || tensor.data.size() != size_t(width_) * 4)
-      return fail(base::failure(base::Code::kInternal, "the model gave no embedding"));
     std::string storage;
     std::string_view floats = shortened(tensor.data.view(), storage);
     if (request_.base64) {
@@ -93,19 +92,16 @@ class Embeddings final : public wire::ExchangeListener {
   void more() {
     const size_t window = encodes() ? kEncoderWindow : kWindow;
     while (next_ < inputs_.size() && next_ - done_ < window) {
+      auto found = state_.bus.catalog().find(model_, "");
+      if (!found) return fail(found.error());
       Input& input = inputs_[next_++];
-      msg::Call* call = state_.bus.make_call();
-      call->model = model_;
-      call->priority = request_.priority;
-      call->tenant = tenant(exchange_.request(), state_.keys);
-      encodes() ? ask_encoder(*call, input) : ask_generator(*call, input);
-      call->sink = &input;
-      call->ticket = exchange_.ticket();
-      if (base::Status status = state_.bus.submit(call); !status.ok()) {
-        state_.bus.discard(call);
-        return fail(status);
-      }
-      input.call = call;
+      msg::Call& call = input.call.fill();
+      call.model = model_;
+      call.priority = request_.priority;
+      call.tenant = tenant(exchange_.request(), state_.keys);
+      encodes() ? ask_encoder(call, input) : ask_generator(call, input);
+      base::Status status = input.call.submit(**found, input, exchange_.ticket());
+      if (!status.ok()) return fail(status);
     }
   }
 
@@ -154,8 +150,7 @@ class Embeddings final : public wire::ExchangeListener {
   }
 
   void leave() {
-    for (Input& input : inputs_)
-      if (auto* call = std::exchange(input.call, nullptr)) state_.bus.abandon(call);
+    for (Input& input : inputs_) input.call.abandon();
   }
 
   OpenAiState& state_;
@@ -170,11 +165,11 @@ class Embeddings final : public wire::ExchangeListener {
 };
 
 void Input::on(msg::Call& answered, msg::Event&& event) {
-  if (event.last()) call = nullptr;
+  call.on_event(event);
   if (auto* failed = std::get_if<msg::Failed>(&event.what)) return owner.fail(failed->status);
-  if (auto* outputs = std::get_if<msg::Outputs>(&event.what); outputs && outputs->final)
-    return owner.answered(*this, answered, *outputs);
-  owner.fail(base::failure(base::Code::kInternal, "the model gave no embedding"));
+  auto* outputs = std::get_if<msg::Outputs>(&event.what);
+  static const msg::Outputs kNone;
+  owner.answered(*this, answered, outputs && outputs->final ? *outputs : kNone);
 }
 
 // At most so many ids: of a text its beginning, with what the tokenizer puts around it; of ids the first.

@@ -28,7 +28,7 @@ class Streamed final : public Answer {
   ~Streamed() override { disarm(); }
 
   void on_drain(Exchange&) override {
-    for (Choice& choice : choices_) choice.add_credit(state_.bus);
+    for (Choice& choice : choices_) choice.call.repay();
   }
   void on_close(Exchange&, bool) override {
     disarm();

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "bus/offload_handle.h"
 #include "dialects/openai/keys.h"
 #include "marshal/encoder.h"
 
@@ -15,37 +16,27 @@ void go_on(OpenAiState& state, wire::Exchange& exchange, bus::Served& served, Ta
     respond(exchange, task.error);
 }
 
-// Waits for the workers, in the place of the ExchangeListener to come.
-class Waiting final : public wire::ExchangeListener, public msg::Sink {
+// Waits for the workers, until the next ExchangeListener takes its place.
+class Waiting final : public wire::ExchangeListener, bus::OffloadListener {
  public:
   Waiting(OpenAiState& state, wire::Exchange& exchange, bus::Served& served)
-      : state_(state), exchange_(exchange), served_(served) {}
-  ~Waiting() override { leave(); }
-  void on_close(wire::Exchange&, bool) override { leave(); }
+      : state_(state), exchange_(exchange), served_(served), sent_(state.bus, *this) {}
+  void on_close(wire::Exchange&, bool) override { sent_.abandon(); }
 
   base::Status send(std::unique_ptr<Task> task, size_t bytes) {
-    auto sent = state_.bus.send(std::move(task), bytes, served_, *this, exchange_.ticket(),
-                                tenant(exchange_.request(), state_.keys));
-    if (!sent) return std::move(sent).error();
-    call_ = *sent;
-    return {};
+    return sent_.send(std::move(task), bytes, served_, exchange_.ticket(), tenant(exchange_.request(), state_.keys));
   }
 
  private:
-  void on(msg::Call& call, msg::Event&& event) override {
-    call_ = nullptr;
-    if (auto* failed = std::get_if<msg::Failed>(&event.what)) return respond(exchange_, refuse(failed->status));
-    auto task = state_.bus.take(call);
-    go_on(state_, exchange_, served_, static_cast<Task&>(*task));  // another ExchangeListener takes the place of this
-  }
-  void leave() {
-    if (auto* call = std::exchange(call_, nullptr)) state_.bus.abandon(call);
+  void on_task(base::Status status, std::unique_ptr<bus::OffloadTask> task) override {
+    if (!status.ok()) return respond(exchange_, refuse(std::move(status)));
+    go_on(state_, exchange_, served_, static_cast<Task&>(*task));  // may destroy this
   }
 
   OpenAiState& state_;
   wire::Exchange& exchange_;
-  bus::Served& served_;  // kept by the Call
-  msg::Call* call_ = nullptr;
+  bus::Served& served_;  // the task keeps it alive
+  bus::OffloadHandle sent_;
 };
 
 }  // namespace

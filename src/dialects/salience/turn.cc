@@ -13,8 +13,6 @@ using base::Code;
 using base::Status;
 using session::Outcome;
 
-constexpr int32_t kCredit = 64;  // tokens of one Generate that may be on their way at once
-
 Status model_gone(const session::SessionModel& model) {
   return base::explained(Code::kFailedPrecondition,
                          "model '" + model.name + "' version " + model.version +
@@ -48,6 +46,9 @@ void Listener::on_close(wire::Rpc&) {
   if (turn) turn->left();
 }
 
+Turn::Turn(SalienceState& state, wire::Rpc& rpc, Listener& listener, GenerateParams&& params)
+    : salience_(state), rpc_(&rpc), listener_(&listener), params_(std::move(params)), call_(state.bus) {}
+
 void Turn::begin(session::Tenant tenant, std::list<Turn>::iterator self) {
   self_ = self;
   salience_.sessions.borrow(tenant, *params_.session, params_.append(), *this);
@@ -57,12 +58,12 @@ void Turn::begin(session::Tenant tenant, std::list<Turn>::iterator self) {
 void Turn::left() {
   rpc_ = nullptr;
   listener_->turn = nullptr;
-  if (state_ == State::kRunning) salience_.bus.cancel(call_);
+  call_.cancel();
 }
 
 void Turn::revoked() {
   closed_ = true;
-  if (state_ == State::kRunning) salience_.bus.cancel(call_);
+  call_.cancel();
 }
 
 void Turn::granted(base::Result<session::Lease> lease) {
@@ -85,28 +86,21 @@ Status Turn::start() {
 }
 
 Status Turn::submit(bus::Served& served) {
-  call_ = salience_.bus.make_call();
-  call_->model = served.spec.name;
-  call_->version = served.spec.version;
-  call_->session = lease_->session;
-  call_->priority = params_.level(msg::levels(served.spec).count);
+  msg::Call& call = call_.fill();
+  call.model = served.spec.name;
+  call.version = served.spec.version;
+  call.session = lease_->session;
+  call.priority = params_.level(msg::levels(served.spec).count);
   const wire::Request& request = rpc_->exchange().request();
-  call_->tenant =
+  call.tenant =
       marshal::tenant_of(request, salience_.secrets.empty() ? std::string_view() : marshal::bearer_token(request));
-  call_->sink = this;
-  call_->ticket = rpc_->exchange().ticket();
-  call_->credit.store(kCredit, std::memory_order_relaxed);
+  call_.grant(bus::kAnswerWindow);
   watch_for_stops(served.spec);
   params_.generation.history = lease_->tokens;
   params_.generation.history_images = lease_->images;
-  call_->generation = std::make_unique<msg::Generation>(std::move(params_.generation));
+  call.generation = std::make_unique<msg::Generation>(std::move(params_.generation));
   // No deadline: at that the Sink would hear its last before the engine has let go. wire::Rpc keeps the client's.
-  Status status = salience_.bus.submit(call_, served);
-  if (status.ok())
-    state_ = State::kRunning;
-  else
-    salience_.bus.discard(call_);
-  return status;
+  return call_.submit(served, *this, rpc_->exchange().ticket());
 }
 
 // The text begins where the generated tokens do: no stop string reaches back into the prompt.
@@ -120,29 +114,23 @@ void Turn::watch_for_stops(const msg::ModelSpec& spec) {
 }
 
 void Turn::on(msg::Call& call, msg::Event&& event) {
-  if (event.last()) return finished(call, std::move(event));
+  if (call_.on_event(event)) return finished(call, std::move(event));
   if (auto* token = std::get_if<msg::Token>(&event.what)) pass_on(*token);
 }
 
 void Turn::pass_on(const msg::Token& token) {
   if (!rpc_ || closed_ || stopped_) return;
   if (!token.prefill) generated_.push_back(token.id);
-  ++owed_;
+  call_.owe();
   rpc_->send(write_token(token));
   if (std::string unused; completion_ && !token.prefill)
     stopped_ = completion_->push(token.id, unused) == text::Completion::State::kStopped;
-  if (stopped_ && rpc_) return salience_.bus.cancel(call_);
-  if (rpc_ && owed_ >= kCredit / 2 && rpc_->backlog() <= wire::Exchange::kHighWater) repay();
-}
-
-void Turn::repay() {
-  if (state_ != State::kRunning) return;
-  if (int32_t owed = std::exchange(owed_, 0); owed > 0) salience_.bus.add_credit(call_, owed);
+  if (stopped_ && rpc_) return call_.cancel();
+  if (rpc_ && rpc_->has_room()) call_.repay();
 }
 
 // The engine has let go: the session may have its tokens back, and then the client may hear of it.
 void Turn::finished(msg::Call& call, msg::Event&& event) {
-  state_ = State::kOver;
   auto prompt_tokens = uint32_t(call.generation->length());
   auto* failed = std::get_if<msg::Failed>(&event.what);
   auto* done_event = std::get_if<msg::Done>(&event.what);
@@ -176,7 +164,6 @@ void Turn::done(Reason reason, uint32_t prompt_tokens) {
 
 // The last word; this is gone afterwards.
 void Turn::end(const Status& status) {
-  state_ = State::kOver;
   if (lease_) give_back({});
   if (rpc_) {
     listener_->turn = nullptr;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "bus/call_handle.h"
 #include "dialects/salience/generate_params.h"
 #include "dialects/salience/reply.h"
 #include "msg/call.h"
@@ -40,14 +41,13 @@ class Listener final : public wire::RpcListener {
 
 class Turn final : public session::Borrower, public msg::Sink {
  public:
-  Turn(SalienceState& state, wire::Rpc& rpc, Listener& listener, GenerateParams&& params)
-      : salience_(state), rpc_(&rpc), listener_(&listener), params_(std::move(params)) {}
+  Turn(SalienceState& state, wire::Rpc& rpc, Listener& listener, GenerateParams&& params);
   Turn(const Turn&) = delete;
 
   // The Turn may be over, and gone, when this returns. The same holds for what follows.
   void begin(session::Tenant tenant, std::list<Turn>::iterator self);
   void left();  // the client has
-  void drained() { repay(); }
+  void drained() { call_.repay(); }
 
   // session::Borrower
   void granted(base::Result<session::Lease> lease) override;
@@ -56,13 +56,10 @@ class Turn final : public session::Borrower, public msg::Sink {
   void on(msg::Call& call, msg::Event&& event) override;
 
  private:
-  enum class State : uint8_t { kAsking, kRunning, kOver };
-
   base::Status start();
   base::Status submit(bus::Served& served);
   void watch_for_stops(const msg::ModelSpec& spec);
   void pass_on(const msg::Token& token);
-  void repay();
   void give_back(session::Outcome&& outcome);
   session::Outcome appended(msg::Generation& generation) const;
   void finished(msg::Call& call, msg::Event&& event);
@@ -74,15 +71,13 @@ class Turn final : public session::Borrower, public msg::Sink {
   Listener* listener_;
   GenerateParams params_;
   std::list<Turn>::iterator self_;
-  State state_ = State::kAsking;
   bool closed_ = false;  // the session, under us
   std::optional<session::Lease> lease_;
-  msg::Call* call_ = nullptr;                   // while running
+  bus::CallHandle call_;
   std::vector<uint32_t> generated_;             // and passed on
   std::shared_ptr<const msg::TextSpec> spec_;   // whose tokenizer completion_ reads by
   std::optional<text::Completion> completion_;  // where there are stop strings
   bool stopped_ = false;                        // by one of them
-  int32_t owed_ = 0;                            // credit to give back to the Call
 };
 
 }  // namespace weir::salience
