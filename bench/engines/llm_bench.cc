@@ -91,7 +91,7 @@ struct Row {
   uint32_t sequence, from, count;
 };
 
-void fill(generation::TokenStep& step, std::initializer_list<Row> rows, const msg::Generation& wish,
+void fill(generation::TokenStep& step, std::initializer_list<Row> rows, const msg::Generation& params,
           uint32_t blocks_each) {
   step.clear();
   for (const auto& r : rows) {
@@ -104,7 +104,7 @@ void fill(generation::TokenStep& step, std::initializer_list<Row> rows, const ms
       step.slots.push_back(r.sequence * blocks_each * 16 + p);
     }
     generation::TokenStep::LogitsRequest request;
-    request.token = uint32_t(step.ids.size()) - 1, request.row = uint32_t(step.rows.size()), request.wish = &wish;
+    request.token = uint32_t(step.ids.size()) - 1, request.row = uint32_t(step.rows.size()), request.params = &params;
     step.logits_requests.push_back(request);
     step.rows.push_back(row);
   }
@@ -125,13 +125,13 @@ int main(int argc, char** argv) {
   const uint32_t blocks_each = 64;
   Transformer engine(std::move(model), *with, std::move(team), 512);
   if (!engine.reserve(8 * blocks_each, 16).ok()) return 1;
-  msg::Generation wish;
-  wish.sampling.temperature = 0;
+  msg::Generation params;
+  params.sampling.temperature = 0;
   generation::TokenStep step;
   auto best = [&](std::initializer_list<Row> rows, int rounds) {
     double least = 1e9;
     for (int i = 0; i < rounds; ++i) {
-      fill(step, rows, wish, blocks_each);
+      fill(step, rows, params, blocks_each);
       double start = seconds();
       if (!engine.step(step).ok()) std::abort();
       least = std::min(least, seconds() - start);

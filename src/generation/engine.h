@@ -1,6 +1,6 @@
 // TokenEngine: the forward pass of a model that makes tokens, one step of many sequences at a time.
 //
-// Who runs when, where keys and values live, and what may be shared is the scheduler's business (generation/lane.h).
+// The scheduler (generation/scheduler.h) decides which sequences run, where keys and values live, and what is shared.
 // The engine sees one flat list of tokens per step, with a position and a slot each, and block tables: the form in
 // which a device takes them. Keys and values live in blocks of block_size() positions; block b holds slots [b *
 // block_size, (b + 1) * block_size).
@@ -17,7 +17,7 @@
 
 namespace weir::generation {
 
-// What an image becomes: `count` rows of hidden_size floats, one per pad position.
+// An encoded image: `count` rows of hidden_size floats, one per pad position.
 struct ImageFeatures {
   uint32_t count = 0;
   std::vector<float> rows;
@@ -35,7 +35,8 @@ struct TokenStep {
   };
   std::vector<Row> rows;
   std::vector<uint32_t> ids, positions, slots;  // flat, in row order
-  // An id with this bit stands for what a look of the step before has drawn; without the bit it is that look's index.
+  // An id with this bit stands for a token that the step before has drawn; without the bit it is the index of its
+  // logits request there.
   static constexpr uint32_t kSampled = 1u << 31;
   std::vector<uint32_t> tables;
 
@@ -46,17 +47,17 @@ struct TokenStep {
   };
   std::vector<Patch> patches;  // ascending by token
 
-  // Logits that somebody wants: those that follow flat token `token`.
+  // Logits that are asked for: those that follow flat token `token`.
   struct LogitsRequest {
     enum class Kind : uint8_t { kSample, kScore } kind = Kind::kSample;
     uint32_t token = 0;
     uint32_t row = 0;
-    const msg::Generation* wish = nullptr;  // sampling of kSample
-    std::span<const uint32_t> sequence;     // all tokens up to `token`, for penalties; with it, but if it is kSampled
-    uint32_t prompt = 0;                    // of these, how many were not generated
-    uint64_t draw = 0;                      // which random number of the sequence: its generated tokens so far
-    uint64_t seed = 0;                      // the sequence's own; from Sampling::seed, or random
-    bool hold_eos = false;                  // min_tokens is not reached: no end-of-sequence or stop id
+    const msg::Generation* params = nullptr;  // for sampling; of kSample
+    std::span<const uint32_t> sequence;       // all tokens up to `token`, for penalties; with it, but if it is kSampled
+    uint32_t prompt = 0;                      // of these, how many were not generated
+    uint64_t draw = 0;                        // which random number of the sequence: its generated tokens so far
+    uint64_t seed = 0;                        // the sequence's own; from Sampling::seed, or random
+    bool hold_eos = false;                    // min_tokens is not reached: no end-of-sequence or stop id
     bool wants_logprob = false;
     uint32_t top = 0;                     // that many best logprobs
     uint32_t id = 0;                      // kScore: whose logprob; kSample: what the engine drew
@@ -98,17 +99,18 @@ class TokenEngine {
   // An engine that runs elsewhere takes the next step while one still runs: submit() queues it and returns, collect()
   // waits for the oldest one and fills it in, and is called for each that was submitted without a failure, also after
   // that of another one. At most two are under way; only the second has ids with kSampled. What a step lends (spans,
-  // wishes, features) is read in submit(). Where this is false only step() is called.
+  // params, features) is read in submit(). Where this is false only step() is called.
   virtual bool overlaps() const { return false; }
   virtual base::Status submit(TokenStep& next) { return step(next); }
   virtual base::Status collect(TokenStep& /*oldest*/) { return {}; }
   // Copies the first `positions` positions of a block to another one; in the order of the steps.
   virtual void copy_block(uint32_t from, uint32_t to, uint32_t positions) = 0;
-  // Errors: INVALID_ARGUMENT (cannot be decoded, too large), UNIMPLEMENTED (the model does not see).
+  // Errors: INVALID_ARGUMENT (cannot be decoded, too large), UNIMPLEMENTED (the model takes no images).
   virtual base::Result<ImageFeatures> encode_image(const msg::Image& image) = 0;
-  // Where true, encode_image_aside() is the same to the last bit on one other thread, also while step() runs; never
-  // while see() does. Elsewhere images are looked at between two steps, which holds up who runs.
-  virtual bool sees_aside() const { return false; }
+  // Where true, encode_image_aside() may be called on one other thread while step() runs, never while encode_image()
+  // does, and its result is the same to the last bit. Elsewhere images are encoded between two steps, which holds up
+  // the sequences that run.
+  virtual bool encodes_aside() const { return false; }
   virtual base::Result<ImageFeatures> encode_image_aside(const msg::Image& image) { return encode_image(image); }
 };
 

@@ -21,15 +21,15 @@ std::string number(float x) {
   return text;
 }
 
-Status length_fits(const Generation& wish, const TextSpec& text, TokenRoom room) {
-  size_t length = wish.length();
+Status length_fits(const Generation& params, const TextSpec& text, TokenRoom room) {
+  size_t length = params.length();
   if (length == 0) return invalid("the sequence is empty: at least one token is needed");
   if (length > text.max_length)
     return failure(Code::kOutOfRange, "the sequence has " + number(length) +
                                           " tokens, more than the model's context of " +
                                           number(size_t(text.max_length)));
   // Positions that are looked at again take a block beside the sequence.
-  size_t beside = wish.logprobs.empty() && wish.readouts.empty() ? 0 : 1;
+  size_t beside = params.logprobs.empty() && params.readouts.empty() ? 0 : 1;
   size_t positions = (size_t(room.blocks) - std::min<size_t>(beside, room.blocks)) * room.block_size;
   if (length > positions)
     return failure(Code::kOutOfRange, "the sequence has " + number(length) +
@@ -38,28 +38,28 @@ Status length_fits(const Generation& wish, const TextSpec& text, TokenRoom room)
   return {};
 }
 
-Status ids_fit(const Generation& wish, const TextSpec& text) {
-  for (size_t i = 0; i < wish.append.size(); ++i)
-    if (wish.append[i] >= text.vocabulary)
-      return invalid("token " + number(wish.history.size() + i) + " is id " + number(size_t(wish.append[i])) +
+Status ids_fit(const Generation& params, const TextSpec& text) {
+  for (size_t i = 0; i < params.append.size(); ++i)
+    if (params.append[i] >= text.vocabulary)
+      return invalid("token " + number(params.history.size() + i) + " is id " + number(size_t(params.append[i])) +
                      "; ids are below " + number(size_t(text.vocabulary)));
-  for (auto [id, bias] : wish.sampling.logit_bias)
+  for (auto [id, bias] : params.sampling.logit_bias)
     if (id >= text.vocabulary || std::isnan(bias))
       return invalid("logit_bias of id " + number(size_t(id)) + " is not a number for an id below " +
                      number(size_t(text.vocabulary)));
   return {};
 }
 
-Status images_fit(const Generation& wish, const TextSpec& text) {
-  if (wish.images.empty()) return {};
+Status images_fit(const Generation& params, const TextSpec& text) {
+  if (params.images.empty()) return {};
   if (!text.vision) return invalid("this model does not take images");
-  size_t before = wish.history.size();
-  for (size_t i = 0; i < wish.images.size(); ++i) {
-    const auto& image = wish.images[i];
-    if (image.start < before || image.end > wish.length() || image.end < image.start + 3)
+  size_t before = params.history.size();
+  for (size_t i = 0; i < params.images.size(); ++i) {
+    const auto& image = params.images[i];
+    if (image.start < before || image.end > params.length() || image.end < image.start + 3)
       return invalid("image " + number(i) + " has positions [" + number(size_t(image.start)) + ", " +
                      number(size_t(image.end)) + "); they lie after " + number(before) + " and inside of " +
-                     number(wish.length()) + ", and hold at least one pad");
+                     number(params.length()) + ", and hold at least one pad");
     before = image.end;
   }
   return {};
@@ -91,17 +91,17 @@ uint32_t TokenRoom::positions(const TextSpec& text) const {
 
 Status fits_tokens(const msg::Call& call, const msg::ModelSpec& spec, TokenRoom room) {
   if (!call.generation) return invalid("model '" + spec.name + "' makes tokens; it does not take tensors this way");
-  const auto& wish = *call.generation;
-  if (wish.aim == msg::Aim::kRelease) {
+  const auto& params = *call.generation;
+  if (params.aim == msg::Aim::kRelease) {
     if (call.session) return {};
     return invalid("there is no session to release");
   }
-  if (wish.aim != msg::Aim::kGenerate && wish.aim != msg::Aim::kEmbed) return invalid("an unknown aim");
+  if (params.aim != msg::Aim::kGenerate && params.aim != msg::Aim::kEmbed) return invalid("an unknown aim");
   const auto& text = *spec.text;
-  if (auto status = length_fits(wish, text, room); !status.ok()) return status;
-  if (auto status = ids_fit(wish, text); !status.ok()) return status;
-  if (auto status = images_fit(wish, text); !status.ok()) return status;
-  return sampling_fits(wish.sampling);
+  if (auto status = length_fits(params, text, room); !status.ok()) return status;
+  if (auto status = ids_fit(params, text); !status.ok()) return status;
+  if (auto status = images_fit(params, text); !status.ok()) return status;
+  return sampling_fits(params.sampling);
 }
 
 }  // namespace weir::generation

@@ -16,9 +16,8 @@ struct TokenRoom {
 };
 
 // INVALID_ARGUMENT (no generation, nothing to run, an id outside of the vocabulary, an image that does not lie in what
-// is appended, sampling out of range), OUT_OF_RANGE (longer than the context, or than all blocks together: no
-// other time would do).
-// Looks at what is new only, never at the history.
+// is appended, sampling out of range), OUT_OF_RANGE (longer than the context, or than all blocks together: no other
+// time would do). Looks at what is new only, never at the history.
 base::Status fits_tokens(const msg::Call& call, const msg::ModelSpec& spec, TokenRoom room);
 
 }  // namespace weir::generation

@@ -47,7 +47,7 @@ bool KvMemory::take_resident(Sequence& s) {
   auto found = by_session_.find(s.call->session);
   if (found == by_session_.end()) return false;
   auto& resident = *found->second;
-  auto history = s.wish.history;
+  auto history = s.params.history;
   size_t same = std::min(history.size(), resident.tokens.size()), compared = std::min(same, kCompared);
   bool ours = s.tokens.empty() && resident.salt == s.salt() &&
               std::equal(history.begin() + ptrdiff_t(same - compared), history.begin() + ptrdiff_t(same),

@@ -32,8 +32,8 @@ class KvMemory {
   const KvBlocks& blocks() const { return kv_; }
   size_t residents() const { return by_session_.size(); }
 
-  // Writes the sequence's tokens and gives it the blocks that are there already, up to `most` positions: its
-  // session's, or those of cached prefixes. It then holds blocks for exactly its stored positions.
+  // Writes the sequence's tokens and gives it the blocks that are there already, up to `most` positions: its session's,
+  // or those of cached prefixes. It then holds blocks for exactly its stored positions.
   void attach(Sequence& sequence, uint32_t most);
   // Blocks that it takes to write all of its positions from `stored` on; one more for reviews.
   uint32_t lacking(const Sequence& sequence) const;

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/workers.h"
 #include "generation/fit.h"
+#include "generation/kv_budget.h"
 #include "generation/outbox.h"
 #include "generation/scheduler.h"
 
@@ -27,16 +28,14 @@ using base::Code;
 using base::Status;
 using base::Time;
 
-constexpr uint64_t kPositionsMost = uint64_t(1) << 31;  // positions, so that slots fit their type
-
-constexpr int kGivesWay = 5;  // nice: less than a third of a core that a step wants, too
+constexpr int kImageWorkerNice = 5;  // leaves it less than a third of a core that a step wants, too
 
 uint64_t random_seed() {
   std::random_device device;
   return uint64_t(device()) << 32 | device();
 }
 
-// put() leaves arrivals under a lock and wakes the thread only when it sleeps; the scheduler is the thread's alone.
+// put() leaves arrivals under a lock and wakes the thread only if it sleeps; the scheduler belongs to the thread alone.
 class TokenLane final : public TokenInbox {
  public:
   TokenLane(std::unique_ptr<TokenEngine> engine, TokenRoom room, const TokenPolicy& policy, const msg::ModelSpec& spec,
@@ -66,7 +65,7 @@ class TokenLane final : public TokenInbox {
   }
 
  private:
-  enum class State : uint8_t { kBusy, kStalled, kIdle };  // stalled: asleep though Calls are here
+  enum class State : uint8_t { kBusy, kStalled, kIdle };  // kStalled: asleep though Calls are here
 
   enum class Found : uint8_t { kNothing, kStep };
   struct EncodedImage {
@@ -82,7 +81,7 @@ class TokenLane final : public TokenInbox {
   bool gather(Found last);
   Found turn();
   void take_in();
-  void see_who_crowds();
+  void note_largest_tenant();
   void rescue(const Status& why);
   void run_step(TokenStep& step);
   void run_steps(TokenStep& step);
@@ -113,22 +112,22 @@ class TokenLane final : public TokenInbox {
   State state_ = State::kBusy;
   bool poked_ = false, stopping_ = false;
   std::optional<EncodedImage> encoded_;           // by the image worker
-  size_t waiting_ = 0, active_ = 0;               // in the scheduler, when it last looked at arrivals
-  TokenScheduler::LargestTenant largest_tenant_;  // there, if its queue was full
+  size_t waiting_ = 0, active_ = 0;               // in the scheduler, when arrivals were last taken
+  AdmissionQueue::LargestTenant largest_tenant_;  // there, if its queue was full
 
   std::unique_ptr<TokenScheduler> scheduler_;  // the thread's, as all below; null where there is no memory for one
   std::vector<msg::Call*> taken_;
   Outbox mail_;
   std::vector<std::pair<base::SessionId, uint32_t>> taken_cuts_;
-  TokenStep* flying_ = nullptr;               // with the engine, while it is not read
-  bool encoding_ = false;                     // the image worker is
-  bool blind_ = false;                        // and for a sequence that was lost with its scheduler
-  std::optional<EncodedImage> ready_image_;   // what it has seen, on its way to the scheduler
-  base::Workers image_worker_{1, kGivesWay};  // looks at images while others run
+  TokenStep* uncollected_ = nullptr;                 // was submitted to the engine, and is not collected yet
+  bool encoding_ = false;                            // the image worker has an image
+  bool stale_image_ = false;                         // it belongs to a sequence that was lost with its scheduler
+  std::optional<EncodedImage> ready_image_;          // on its way to the scheduler
+  base::Workers image_worker_{1, kImageWorkerNice};  // encodes images while steps run
   std::thread thread_;
 };
 
-// Its session may go on from the history that it named, without the lane having seen it.
+// The Call's session may go on from the history that it named, which the scheduler has to know.
 void TokenLane::refuse(msg::Call* call, Status status) {
   if (call->session && call->generation && call->generation->aim == msg::Aim::kGenerate) {
     std::lock_guard lock(mutex_);
@@ -145,10 +144,10 @@ void TokenLane::note_failure(msg::Call& call, Code code) {
   stats_.tokens->end(bus::TokenStats::Reason::kError);
 }
 
-// Slots that stand empty are no queue. In a full queue there is room for who has fewer calls in it than another: the
-// scheduler pushes one of the other's out. Of such a rush no more than the queue again.
+// In a full queue there is room for a tenant that has fewer calls in it than another: the scheduler drops one of the
+// other's (AdmissionQueue::surplus). No more than the queue's length again may arrive in this way before it does.
 bool TokenLane::has_room(const msg::Call& call) const {
-  size_t most = policy_.max_waiting + policy_.max_running - std::min<size_t>(active_, policy_.max_running);
+  size_t most = policy_.waiting_limit(active_);
   if (arrivals_.size() + waiting_ < most) return true;
   if (arrivals_.size() + waiting_ >= most + policy_.max_waiting) return false;
   auto arrived = [&](uint64_t tenant) {
@@ -175,7 +174,8 @@ void TokenLane::put(msg::Call* call) {
   if (refused) refuse(call, queue_full(spec_, policy_));
 }
 
-// A Call was cancelled or has credit: a lane that is stepping looks before its next step, one without Calls need not.
+// A Call was cancelled or has credit. A lane that is stepping looks at its Calls before its next step; one without
+// Calls does not wake up.
 void TokenLane::poke() {
   bool asleep;
   {
@@ -190,10 +190,10 @@ void TokenLane::poke() {
 // Takes the arrivals; sleeps first when the last plan found nothing to run. False: the lane is to end.
 bool TokenLane::gather(Found last) {
   std::unique_lock lock(mutex_);
-  waiting_ = scheduler_ ? scheduler_->waiting() : 0, active_ = scheduler_ ? scheduler_->active() : 0;
+  waiting_ = scheduler_ ? scheduler_->queue().size() : 0, active_ = scheduler_ ? scheduler_->active() : 0;
   while (last == Found::kNothing && arrivals_.empty() && !poked_ && !encoded_ && !stopping_) {
     state_ = !scheduler_ || scheduler_->empty() ? State::kIdle : State::kStalled;
-    Time until = scheduler_ ? scheduler_->leaves_at() : base::kNever;
+    Time until = scheduler_ ? scheduler_->queue().leaves_at() : base::kNever;
     if (until == base::kNever)
       wake_.wait(lock);
     else if (wake_.wait_until(lock, until) == std::cv_status::timeout)
@@ -208,8 +208,7 @@ bool TokenLane::gather(Found last) {
   return !stopping_;
 }
 
-// The border of the scheduler: what is thrown in a turn ends the sequences that are here, and neither the lane nor the
-// process.
+// An exception that is thrown in a turn ends the sequences that are here, and neither the lane nor the process.
 void TokenLane::run() {
   pthread_setname_np(pthread_self(), "token lane");
   for (Found found = Found::kNothing; gather(found);) {
@@ -224,7 +223,7 @@ TokenLane::Found TokenLane::turn() {
   take_in();
   if (ready_image_) {
     encoding_ = false;
-    if (!std::exchange(blind_, false))
+    if (!std::exchange(stale_image_, false))
       scheduler_->on_image_encoded(ready_image_->job, std::move(ready_image_->features), base::steady_now());
     ready_image_.reset();
   }
@@ -241,23 +240,24 @@ void TokenLane::take_in() {
   if (!scheduler_) scheduler_ = make_scheduler();
   for (auto [session, length] : taken_cuts_) scheduler_->cut(session, length);
   taken_cuts_.clear();
-  see_who_crowds();
+  note_largest_tenant();
   mail_.arrive(taken_);
   for (auto* call : taken_) scheduler_->add(call, base::steady_now());
   taken_.clear();
 }
 
-void TokenLane::see_who_crowds() {
-  bool full = scheduler_->waiting() + taken_.size() >= policy_.max_waiting;
-  auto largest = full ? scheduler_->largest_tenant() : TokenScheduler::LargestTenant();
+void TokenLane::note_largest_tenant() {
+  bool full = scheduler_->queue().size() + taken_.size() >= policy_.max_waiting;
+  auto largest = full ? scheduler_->queue().largest_tenant() : AdmissionQueue::LargestTenant();
   std::lock_guard lock(mutex_);
   largest_tenant_ = largest;
 }
 
-// Whatever state the scheduler is in: what it has said is handed over, all Calls that have not heard their last hear
-// `why`, and another scheduler follows, without what this one kept for sessions and prefixes.
+// The scheduler may be in any state. Its events are handed over, all Calls without their last Event fail with `why`,
+// and another scheduler follows, without the sessions and prefixes that this one kept.
 void TokenLane::rescue(const Status& why) {
-  if (flying_) (void)base::attempt("an engine", [this] { (*engine_).collect(*std::exchange(flying_, nullptr)); });
+  if (uncollected_)
+    (void)base::attempt("an engine", [this] { (*engine_).collect(*std::exchange(uncollected_, nullptr)); });
   post();
   for (auto* call : mail_.present(taken_)) {
     note_failure(*call, why.code);
@@ -268,7 +268,7 @@ void TokenLane::rescue(const Status& why) {
   scheduler_.reset();
   if (ready_image_) encoding_ = false;
   ready_image_.reset();
-  blind_ = encoding_;
+  stale_image_ = encoding_;
   post();
 }
 
@@ -279,11 +279,11 @@ void TokenLane::run_step(TokenStep& step) { finish(act(&TokenEngine::step, step)
 void TokenLane::run_steps(TokenStep& step) {
   auto submitted = act(&TokenEngine::submit, step);
   for (TokenStep* next = &step; next;) {
-    flying_ = submitted.ok() ? &step : nullptr;
+    uncollected_ = submitted.ok() ? &step : nullptr;
     next = submitted.ok() && !disturbed() ? scheduler_->plan_ahead(base::steady_now()) : nullptr;
     auto follows = next ? act(&TokenEngine::submit, *next) : Status();
     auto outcome = submitted.ok() ? act(&TokenEngine::collect, step) : submitted;
-    flying_ = next && follows.ok() ? next : nullptr;
+    uncollected_ = next && follows.ok() ? next : nullptr;
     finish(outcome);
     submitted = std::move(follows);
   }
@@ -306,19 +306,18 @@ Status TokenLane::act(Act what, TokenStep& step) {
   return thrown.ok() ? outcome : named(std::move(thrown));
 }
 
-// A library under the engine. Its words are in the log, not for clients.
+// Of an exception that a library under the engine has thrown: its words are in the log, and not for clients.
 Status TokenLane::named(Status thrown) const {
   if (thrown.code == Code::kInternal) thrown.text = title_ + " failed";
   return thrown;
 }
 
-// Images are looked at one at a time: while others run by the image worker, if the engine can; else here, between
-// steps.
+// Images are encoded one at a time: by the image worker while steps run, if the engine can; else here, between steps.
 TokenLane::Found TokenLane::encode_next_image(Found stepped) {
   if (encoding_) return Found::kNothing;
   auto pending = scheduler_->next_image();
   if (!pending) return Found::kNothing;
-  if (stepped == Found::kStep && engine_->sees_aside()) {
+  if (stepped == Found::kStep && engine_->encodes_aside()) {
     encode_image_aside(std::move(*pending));
     return Found::kNothing;
   }
@@ -357,39 +356,10 @@ void TokenLane::post() {
 
 }  // namespace
 
-namespace {
-
-TokenPolicy sane_lane_policy(TokenPolicy policy) {
-  policy.block_size = std::max(policy.block_size, 1u);
-  policy.step_tokens = std::max(policy.step_tokens, 1u);
-  policy.max_running = std::clamp(policy.max_running, 1u, policy.step_tokens);
-  return policy;
-}
-
-uint64_t bytes_per_block(const TokenEngine& engine, const TokenPolicy& policy) {
-  return std::max<uint64_t>(engine.kv_bytes(policy.block_size), 1);
-}
-
-}  // namespace
-
-// More blocks than running sequences can fill are of use to sessions and the prefix cache: many, not any number.
-uint32_t kv_blocks(const TokenEngine& engine, const TokenPolicy& asked, uint32_t max_length) {
-  TokenPolicy policy = sane_lane_policy(asked);
-  uint64_t useful = 16 * uint64_t(policy.max_running) * (max_length / policy.block_size + 1);
-  uint64_t held = policy.kv_bytes / bytes_per_block(engine, policy);
-  return uint32_t(std::min<uint64_t>({held, useful, kPositionsMost / policy.block_size}));
-}
-
-uint32_t kv_positions(const TokenEngine& engine, const TokenPolicy& asked, uint32_t max_length) {
-  TokenPolicy policy = sane_lane_policy(asked);
-  uint64_t blocks = kv_blocks(engine, policy, max_length);
-  return uint32_t(std::min<uint64_t>(max_length, (blocks - std::min<uint64_t>(blocks, 1)) * policy.block_size));
-}
-
-std::unique_ptr<TokenInbox> make_token_lane(std::unique_ptr<TokenEngine> engine, const TokenPolicy& asked,
+std::unique_ptr<TokenInbox> make_token_lane(std::unique_ptr<TokenEngine> engine, const TokenPolicy& configured,
                                             const msg::ModelSpec& spec, bus::ModelStats& stats) {
   base::check(spec.text != nullptr, "a model of tokens says what it is");
-  TokenPolicy policy = sane_lane_policy(asked);
+  TokenPolicy policy = configured.clamped();
   uint32_t blocks = kv_blocks(*engine, policy, spec.text->max_length);
   if (blocks < 2)
     throw std::runtime_error("kv_bytes " + std::to_string(policy.kv_bytes) + " are less than two blocks of " +

@@ -1,5 +1,4 @@
-// Outbox: the Calls of a token lane that have not heard their last, and what is on its way to them. The lane's
-// thread.
+// Outbox: the Calls of a token lane that have not heard their last, and what is on its way to them. The lane's thread.
 //
 // Nothing here fails for want of memory: an answer for which there is none waits until there is, and the lane with it,
 // since nobody else can give that answer.

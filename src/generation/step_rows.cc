@@ -23,7 +23,7 @@ void StepRows::add(TokenRun run) {
   }
   step.rows.push_back(row);
   add_patches(run, first);
-  add_looks(run, first);
+  add_logits_requests(run, first);
   add_readouts(run, first);
   if (s.is(msg::Aim::kEmbed)) step.pools.push_back({uint32_t(runs.size()), {}});
   s.planned = true;
@@ -42,14 +42,14 @@ void StepRows::add_ahead(TokenRun run, uint32_t request, Draws draws) {
     step.logits_requests.push_back({.kind = TokenStep::LogitsRequest::Kind::kSample,
                                     .token = row.first,
                                     .row = uint32_t(runs.size()),
-                                    .wish = &s.wish,
+                                    .params = &s.params,
                                     .sequence = s.tokens,
                                     .prompt = s.prompt,
                                     .draw = s.generated + 1,
                                     .seed = s.seed,
-                                    .hold_eos = s.generated + 1 < s.wish.min_tokens,
+                                    .hold_eos = s.generated + 1 < s.params.min_tokens,
                                     .wants_logprob = scored,
-                                    .top = scored ? s.wish.top_logprobs : 0});
+                                    .top = scored ? s.params.top_logprobs : 0});
   if (s.readouts.has(run.from)) step.readouts.push_back({row.first, {}});
   step.rows.push_back(row);
   runs.push_back(run);
@@ -80,16 +80,16 @@ void StepRows::request_logits(const TokenRun& run, uint32_t position, TokenStep:
   request.row = uint32_t(runs.size());
   request.sequence = std::span(s.tokens).first(position);
   request.prompt = std::min(s.prompt, position);
-  request.top = request.wants_logprob ? s.wish.top_logprobs : 0;
+  request.top = request.wants_logprob ? s.params.top_logprobs : 0;
   step.logits_requests.push_back(std::move(request));
 }
 
-// What follows a token of the prompt is scored where that was asked for, what follows the last token is drawn.
-void StepRows::add_looks(const TokenRun& run, uint32_t first) {
+// The token after each of the prompt is scored where that was asked for; the token after the last one is drawn.
+void StepRows::add_logits_requests(const TokenRun& run, uint32_t first) {
   const auto& s = *run.sequence;
   uint32_t last = run.from + run.count;
   for (auto range : s.scores.all()) {
-    uint32_t begin = std::max({range.start, run.from + 1, s.told}), end = std::min({range.end, last + 1, s.prompt});
+    uint32_t begin = std::max({range.start, run.from + 1, s.emitted}), end = std::min({range.end, last + 1, s.prompt});
     for (uint32_t p = begin; p < end; ++p)
       request_logits(run, p,
                      {.kind = TokenStep::LogitsRequest::Kind::kScore,
@@ -101,18 +101,18 @@ void StepRows::add_looks(const TokenRun& run, uint32_t first) {
   request_logits(run, last,
                  {.kind = TokenStep::LogitsRequest::Kind::kSample,
                   .token = first + run.count - 1,
-                  .wish = &s.wish,
+                  .params = &s.params,
                   .draw = s.generated,
                   .seed = s.seed,
-                  .hold_eos = s.generated < s.wish.min_tokens,
+                  .hold_eos = s.generated < s.params.min_tokens,
                   .wants_logprob = s.scores.has(last)});
 }
 
-// Also of the newest token, whose readout is all that it still lacks to be told.
+// Also of the newest token, which waits for nothing but its readout.
 void StepRows::add_readouts(const TokenRun& run, uint32_t first) {
   const auto& s = *run.sequence;
   for (auto range : s.readouts.all()) {
-    uint32_t begin = std::max({range.start, run.from, s.told}), end = std::min(range.end, run.from + run.count);
+    uint32_t begin = std::max({range.start, run.from, s.emitted}), end = std::min(range.end, run.from + run.count);
     for (uint32_t p = begin; p < end; ++p) step.readouts.push_back({first + p - run.from, {}});
   }
 }

@@ -24,8 +24,8 @@ class StepRows {
   void clear();
   // The sequence has blocks for these positions. Borrowed until clear().
   void add(TokenRun run);
-  // The same for one position whose token is not known yet: look `look` of the step before draws it. kNo: nothing is
-  // drawn after it.
+  // The same for one position whose token is not known yet: logits request `request` of the step before draws it. kNo:
+  // nothing is drawn after it.
   enum class Draws : uint8_t { kNo, kYes };
   void add_ahead(TokenRun run, uint32_t request, Draws draws);
 
@@ -35,7 +35,7 @@ class StepRows {
  private:
   void add_table(const TokenRun& run, TokenStep::Row& row);
   void add_patches(const TokenRun& run, uint32_t first);
-  void add_looks(const TokenRun& run, uint32_t first);
+  void add_logits_requests(const TokenRun& run, uint32_t first);
   void request_logits(const TokenRun& run, uint32_t position, TokenStep::LogitsRequest request);
   void add_readouts(const TokenRun& run, uint32_t first);
 

@@ -18,7 +18,7 @@ TEST(TokenAdmission, OneBlockForEachRunningSequenceIsLeftFree) {
     ASSERT_EQ(desk.used(), 1u);
     desk.send(comes);
     desk.step();
-    EXPECT_EQ(desk.scheduler->waiting(), 1u - spare) << "with " << spare << " blocks to spare";
+    EXPECT_EQ(desk.scheduler->queue().size(), 1u - spare) << "with " << spare << " blocks to spare";
     desk.run();
     EXPECT_EQ(preemptions(desk), 0u);
     EXPECT_EQ(desk.said[&runs], desk.expected(runs));

@@ -25,11 +25,11 @@ inline uint64_t mix(uint64_t h, uint64_t word) {
 struct FakeModel {
   static constexpr uint32_t kVocabulary = 97, kEos = 3, kHidden = 4, kReadouts = 3;
 
-  static uint32_t draw(uint64_t h, const msg::Generation& wish, uint64_t seed, uint64_t index, bool hold) {
-    uint64_t luck = wish.sampling.temperature == 0 ? h : mix(h, mix(seed, index));
+  static uint32_t draw(uint64_t h, const msg::Generation& params, uint64_t seed, uint64_t index, bool hold) {
+    uint64_t luck = params.sampling.temperature == 0 ? h : mix(h, mix(seed, index));
     for (;; ++luck) {
       auto id = uint32_t(mix(luck, 7) % kVocabulary);
-      bool stops = id == kEos || std::find(wish.stop_ids.begin(), wish.stop_ids.end(), id) != wish.stop_ids.end();
+      bool stops = id == kEos || std::find(params.stop_ids.begin(), params.stop_ids.end(), id) != params.stop_ids.end();
       if (!hold || !stops) return id;
     }
   }
@@ -83,7 +83,7 @@ class FakeTokenEngine final : public TokenEngine {
     ++copies;
   }
   base::Result<ImageFeatures> encode_image(const msg::Image& image) override {
-    ++seen;
+    ++images_encoded;
     auto data = image.data.view();
     if (data.starts_with('!')) return base::invalid("the image cannot be decoded");
     ImageFeatures out{uint32_t(data.size()), {}};
@@ -94,7 +94,7 @@ class FakeTokenEngine final : public TokenEngine {
 
   int fail_at = -1;  // fails this step, counted from now
   int wild_at = -1;  // the first look of this step has an id that is none
-  uint64_t steps = 0, fed = 0, copies = 0, seen = 0, most_rows = 0;
+  uint64_t steps = 0, fed = 0, copies = 0, images_encoded = 0, most_rows = 0;
 
  private:
   struct Cell {
@@ -128,7 +128,7 @@ inline base::Status FakeTokenEngine::step(TokenStep& step) {
   for (auto& request : step.logits_requests) {
     uint64_t h = hash_at(request.token);
     if (request.kind == TokenStep::LogitsRequest::Kind::kSample)
-      request.id = FakeModel::draw(h, *request.wish, request.seed, request.draw, request.hold_eos);
+      request.id = FakeModel::draw(h, *request.params, request.seed, request.draw, request.hold_eos);
     if (request.wants_logprob)
       request.logprob = FakeModel::logprob(h, request.id), request.best = FakeModel::best(h, request.top);
     bool ahead = step.ids[request.token] & TokenStep::kSampled;
@@ -187,15 +187,15 @@ inline std::string told(const msg::Event& event) {
 
 class Reference {
  public:
-  Reference(const msg::Generation& wish, const msg::TextSpec& text, uint32_t limit) : wish_(wish), limit_(limit) {
-    tokens_.assign(wish.history.begin(), wish.history.end());
-    tokens_.insert(tokens_.end(), wish.append.begin(), wish.append.end());
+  Reference(const msg::Generation& params, const msg::TextSpec& text, uint32_t limit) : params_(params), limit_(limit) {
+    tokens_.assign(params.history.begin(), params.history.end());
+    tokens_.insert(tokens_.end(), params.append.begin(), params.append.end());
     for (auto token : tokens_) words_.push_back(token);
-    for (auto images : {wish.history_images, std::span<const msg::Image>(wish.images)})
+    for (auto images : {params.history_images, std::span<const msg::Image>(params.images)})
       for (auto& image : images)
         for (uint32_t p = image.start + 1; p < image.end - 1; ++p)
           words_[p] = FakeModel::pad_word(FakeModel::feature(image.data.view(), p - image.start - 1));
-    ignore_eos_ = wish.ignore_eos;
+    ignore_eos_ = params.ignore_eos;
     (void)text;
   }
 
@@ -215,19 +215,19 @@ class Reference {
     return false;
   }
   void say(std::vector<std::string>& out, uint32_t p, bool prefill) {
-    bool score = in(wish_.logprobs, p), readout = in(wish_.readouts, p);
+    bool score = in(params_.logprobs, p), readout = in(params_.readouts, p);
     if (prefill && !score && !readout) return;
     auto details = std::make_shared<msg::TokenDetails>();
     if (score && p > 0) {
       details->has_logprob = true;
       details->logprob = FakeModel::logprob(hash(p), tokens_[p]);
-      details->top = FakeModel::best(hash(p), wish_.top_logprobs);
+      details->top = FakeModel::best(hash(p), params_.top_logprobs);
     }
     if (readout) details->readout = FakeModel::readout(hash(p + 1));
     out.push_back(told(msg::Token{tokens_[p], p, prefill, score || readout ? details : nullptr}));
   }
 
-  const msg::Generation& wish_;
+  const msg::Generation& params_;
   uint32_t limit_;
   bool ignore_eos_;
   std::vector<uint32_t> tokens_;
@@ -237,7 +237,7 @@ class Reference {
 inline std::vector<std::string> Reference::says(uint64_t seed) {
   std::vector<std::string> out;
   auto prompt = uint32_t(tokens_.size());
-  if (wish_.aim == msg::Aim::kEmbed) {
+  if (params_.aim == msg::Aim::kEmbed) {
     std::string text = "outputs";
     for (uint32_t i = 0; i < FakeModel::kHidden; ++i) {
       double sum = 0;
@@ -250,16 +250,16 @@ inline std::vector<std::string> Reference::says(uint64_t seed) {
   uint32_t made = 0, stop = 0;
   auto finish = msg::Finish::kNone;
   while (finish == msg::Finish::kNone) {
-    if (made == wish_.max_tokens || tokens_.size() >= limit_) {
+    if (made == params_.max_tokens || tokens_.size() >= limit_) {
       finish = msg::Finish::kLength;
       break;
     }
-    auto id =
-        FakeModel::draw(hash(tokens_.size()), wish_, wish_.sampling.seed.value_or(seed), made, made < wish_.min_tokens);
+    auto id = FakeModel::draw(hash(tokens_.size()), params_, params_.sampling.seed.value_or(seed), made,
+                              made < params_.min_tokens);
     tokens_.push_back(id), words_.push_back(id);
     ++made;
     say(out, uint32_t(tokens_.size() - 1), false);
-    bool among = std::find(wish_.stop_ids.begin(), wish_.stop_ids.end(), id) != wish_.stop_ids.end();
+    bool among = std::find(params_.stop_ids.begin(), params_.stop_ids.end(), id) != params_.stop_ids.end();
     if (id == FakeModel::kEos && !ignore_eos_)
       finish = msg::Finish::kEos, stop = id;
     else if (among)

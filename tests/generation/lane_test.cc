@@ -24,7 +24,8 @@ using testing::HasSubstr;
 // The fake engine behind a gate.
 class GatedTokens final : public TokenEngine {
  public:
-  GatedTokens(const msg::ModelSpec& spec, Gate& gate, Gate& eyes) : fake_(spec), gate_(gate), eyes_(eyes) {}
+  GatedTokens(const msg::ModelSpec& spec, Gate& gate, Gate& encoder_gate)
+      : fake_(spec), gate_(gate), encoder_gate_(encoder_gate) {}
   const msg::TextSpec& text() const override { return fake_.text(); }
   size_t kv_bytes(size_t positions) const override { return fake_.kv_bytes(positions); }
   base::Status reserve(uint32_t blocks, uint32_t size) override { return fake_.reserve(blocks, size); }
@@ -37,9 +38,9 @@ class GatedTokens final : public TokenEngine {
   }
   void copy_block(uint32_t from, uint32_t to, uint32_t n) override { fake_.copy_block(from, to, n); }
   base::Result<ImageFeatures> encode_image(const msg::Image& image) override { return fake_.encode_image(image); }
-  bool sees_aside() const override { return true; }
+  bool encodes_aside() const override { return true; }
   base::Result<ImageFeatures> encode_image_aside(const msg::Image& image) override {
-    eyes_.wait();
+    encoder_gate_.wait();
     return fake_.encode_image(image);
   }
 
@@ -47,7 +48,7 @@ class GatedTokens final : public TokenEngine {
 
  private:
   FakeTokenEngine fake_;
-  Gate &gate_, &eyes_;
+  Gate &gate_, &encoder_gate_;
 };
 
 // Does what is submitted at once, and keeps what came of it until it is collected.
@@ -83,11 +84,11 @@ class AheadTokens final : public TokenEngine {
 
 struct Lab {
   explicit Lab(TokenPolicy p = policy()) : spec(token_spec()) {
-    lane = make_token_lane(std::make_unique<GatedTokens>(spec, gate, eyes), p, spec, stats);
+    lane = make_token_lane(std::make_unique<GatedTokens>(spec, gate, encoder_gate), p, spec, stats);
   }
   ~Lab() {
     gate.open();
-    eyes.open();
+    encoder_gate.open();
     lane.reset();
   }
   static TokenPolicy policy() {
@@ -124,7 +125,7 @@ struct Lab {
 
   msg::ModelSpec spec;
   bus::ModelStats stats;
-  Gate gate, eyes;
+  Gate gate, encoder_gate;
   Desk desk{[](const msg::Mail& mail) { return told(mail.event); }};
   std::deque<msg::Call> calls;
   std::unique_ptr<msg::Inbox> lane;
@@ -243,7 +244,7 @@ TEST(TokenLane, AStreamGoesOnWhileTheLookoutLooks) {
   t.lane->poke();
   EXPECT_EQ(t.desk.until_last(stream), t.expected(stream));
   EXPECT_EQ(t.desk.until_last(busy), t.expected(busy));
-  t.eyes.open();
+  t.encoder_gate.open();
   EXPECT_EQ(t.desk.until_last(seer), t.expected(seer));
 }
 

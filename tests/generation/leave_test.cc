@@ -114,7 +114,7 @@ TEST(TokenScheduler, WhatWaitsTooLongLeaves) {
   late.deadline = desk.now + 5ms;
   bored.queue_timeout = 3ms;
   desk.send(late), desk.send(bored);
-  EXPECT_EQ(desk.scheduler->leaves_at(), desk.now + 3ms);
+  EXPECT_EQ(desk.scheduler->queue().leaves_at(), desk.now + 3ms);
   desk.run();
   EXPECT_THAT(desk.said[&late].back(), HasSubstr("DEADLINE_EXCEEDED"));
   EXPECT_THAT(desk.said[&bored].back(), HasSubstr("UNAVAILABLE"));

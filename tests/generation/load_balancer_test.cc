@@ -10,20 +10,20 @@ namespace weir::generation {
 namespace {
 
 struct FakeLane final : TokenInbox {
-  struct EncodedImage {
+  struct Recorded {
     std::vector<msg::Call*> calls;
     int pokes = 0;
     size_t load = 0;
   };
-  explicit FakeLane(EncodedImage& its) : seen(its) {}
-  void put(msg::Call* call) override { seen.calls.push_back(call), ++seen.load; }
-  void poke() override { ++seen.pokes; }
-  size_t load() override { return seen.load; }
-  EncodedImage& seen;
+  explicit FakeLane(Recorded& r) : recorded(r) {}
+  void put(msg::Call* call) override { recorded.calls.push_back(call), ++recorded.load; }
+  void poke() override { ++recorded.pokes; }
+  size_t load() override { return recorded.load; }
+  Recorded& recorded;
 };
 
 struct Spread {
-  FakeLane::EncodedImage lanes[3];
+  FakeLane::Recorded lanes[3];
   std::unique_ptr<msg::Inbox> inbox;
   std::vector<std::unique_ptr<msg::Call>> calls;
 

@@ -85,14 +85,14 @@ class Workload {
     for (uint32_t i = 0; i < count; ++i) tokens.push_back(draw(12) ? (kind * 31 + i) % 97 : draw(97));
   }
   // Images inside of what was appended.
-  void place_images(msg::Generation& wish) {
-    auto from = uint32_t(wish.history.size()), end = uint32_t(wish.length());
+  void place_images(msg::Generation& params) {
+    auto from = uint32_t(params.history.size()), end = uint32_t(params.length());
     while (images_ && draw(2) && from + 3 < end) {
       uint32_t start = from + draw(end - from - 2), size = 1 + draw(end - start - 2);
       std::string data = "image " + std::to_string(draw(3)) + std::string(40, '.');
       data.resize(size);
       if (data[0] == '!') break;
-      wish.images.push_back({base::Bytes::copy_of(data), "image/png", start, start + size + 2});
+      params.images.push_back({base::Bytes::copy_of(data), "image/png", start, start + size + 2});
       from = start + size + 2;
     }
   }
@@ -125,32 +125,32 @@ class Workload {
     ++sent_;
     auto& live = *live_.emplace_back(std::make_unique<Live>());
     auto& call = *(live.call = &desk_.call({}, draw(14)));
-    auto& wish = *call.generation;
+    auto& params = *call.generation;
     if (auto* session = pick_session()) {
       live.session = session;
       session->busy = true;
       if (draw(3) == 0) cut(*session);
       live.history = session->tokens, live.images = session->images;
-      wish.history = live.history, wish.history_images = live.images;
+      params.history = live.history, params.history_images = live.images;
       call.session = session->id;
-      append(wish.append, draw(10) + session->tokens.empty());
+      append(params.append, draw(10) + session->tokens.empty());
     } else {
-      append(wish.append, 1 + draw(40));
-      if (draw(12) == 0) wish.aim = msg::Aim::kEmbed;
+      append(params.append, 1 + draw(40));
+      if (draw(12) == 0) params.aim = msg::Aim::kEmbed;
     }
-    place_images(wish);
-    wish.ignore_eos = draw(2);
-    wish.min_tokens = draw(4);
-    if (draw(3) == 0) wish.stop_ids = {draw(97), draw(97), draw(97), draw(97), draw(97), draw(97)};
-    wish.sampling.temperature = float(draw(2));
-    wish.sampling.seed = draw(5);
-    wish.logprobs = draw_ranges(uint32_t(wish.length())), wish.readouts = draw_ranges(uint32_t(wish.length()));
-    wish.top_logprobs = draw(3);
-    wish.cache_salt = draw(8) == 0;
+    place_images(params);
+    params.ignore_eos = draw(2);
+    params.min_tokens = draw(4);
+    if (draw(3) == 0) params.stop_ids = {draw(97), draw(97), draw(97), draw(97), draw(97), draw(97)};
+    params.sampling.temperature = float(draw(2));
+    params.sampling.seed = draw(5);
+    params.logprobs = draw_ranges(uint32_t(params.length())), params.readouts = draw_ranges(uint32_t(params.length()));
+    params.top_logprobs = draw(3);
+    params.cache_salt = draw(8) == 0;
     call.priority = draw(4);
     if (draw(3) == 0) call.credit = int32_t(draw(4));
-    Reference reference(wish, *desk_.spec.text, desk_.room.positions(*desk_.spec.text));
-    if (wish.length() > 0) live.expected = reference.says();
+    Reference reference(params, *desk_.spec.text, desk_.room.positions(*desk_.spec.text));
+    if (params.length() > 0) live.expected = reference.says();
     live.tokens = reference.tokens();
     if (!desk_.send(call)) settle(live), live.call = nullptr;
     std::erase_if(live_, [](auto& l) { return !l->call; });
@@ -188,15 +188,15 @@ class Workload {
     free_.push_back(&session);
     bool good = !desk_.said[live.call].empty() && desk_.said[live.call].back().starts_with("done");
     if (!good && draw(2)) return;
-    const auto& wish = *live.call->generation;
+    const auto& params = *live.call->generation;
     if (good) {
       session.tokens = live.tokens;
     } else {
       session.tokens = live.history;
-      session.tokens.insert(session.tokens.end(), wish.append.begin(), wish.append.end());
+      session.tokens.insert(session.tokens.end(), params.append.begin(), params.append.end());
     }
     if (session.tokens.size() > 60) session.tokens.resize(0), session.images.clear();
-    for (auto& image : wish.images)
+    for (auto& image : params.images)
       if (image.end <= session.tokens.size()) session.images.push_back(image);
   }
 

@@ -54,22 +54,22 @@ class SchedulerHarness {
     collect();
     return true;
   }
-  // Looks at images that sequences wait for; false when there were none.
-  bool look() {
-    bool looked = false;
+  // Encodes the images that sequences wait for; false when there were none.
+  bool encode_images() {
+    bool encoded = false;
     while (auto pending = scheduler->next_image()) {
       scheduler->on_image_encoded(pending->id, engine.encode_image(pending->image), now);
-      looked = true;
+      encoded = true;
     }
     collect();
-    return looked;
+    return encoded;
   }
-  enum class Eyes : uint8_t { kOpen, kShut } eyes = Eyes::kOpen;
+  enum class Images : uint8_t { kEncoded, kByHand } images = Images::kEncoded;
   // One step; false when nothing ran.
   bool step() {
-    if (eyes == Eyes::kOpen) look();
+    if (images == Images::kEncoded) encode_images();
     auto* step = scheduler->plan(now);
-    if (!step && eyes == Eyes::kOpen && look()) step = scheduler->plan(now);
+    if (!step && images == Images::kEncoded && encode_images()) step = scheduler->plan(now);
     collect();
     if (!step) return false;
     auto status = engine.step(*step);

@@ -218,7 +218,7 @@ TEST(TokenScheduler, AFullContextEndsASequence) {
 
 TEST(TokenScheduler, OthersRunWhileAnImageIsLookedAt) {
   SchedulerHarness desk;
-  desk.eyes = SchedulerHarness::Eyes::kShut;
+  desk.images = SchedulerHarness::Images::kByHand;
   auto& stream = desk.call({1, 2, 3}, 40);
   auto& seer = desk.call({1, 2, 3, 4, 5, 6, 7, 8, 9}, 3);
   seer.generation->images.push_back({base::Bytes::copy_of("abcde"), "image/png", 1, 8});
@@ -245,7 +245,7 @@ TEST(TokenScheduler, OthersRunWhileAnImageIsLookedAt) {
 
 TEST(TokenScheduler, WhoLeavesWhileItsImageIsLookedAtIsGoneAndNobodyMissesIt) {
   SchedulerHarness desk;
-  desk.eyes = SchedulerHarness::Eyes::kShut;
+  desk.images = SchedulerHarness::Images::kByHand;
   auto& seer = desk.call({1, 2, 3, 4, 5}, 3);
   seer.generation->images.push_back({base::Bytes::copy_of("abc"), "image/png", 0, 5});
   desk.send(seer);

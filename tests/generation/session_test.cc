@@ -130,7 +130,7 @@ TEST(TokenSession, ASessionsImagesAreLookedAtAgainOnlyWhereTheyAreComputedAgain)
   desk.send(first);
   desk.run();
   auto history = desk.sequence(first);
-  auto seen = desk.engine.seen;
+  auto images_encoded = desk.engine.images_encoded;
   auto again = [&](std::vector<msg::PositionRange> readouts) {
     auto& call = desk.call(numbers(2), 2);
     call.session = {1, 1};
@@ -142,9 +142,9 @@ TEST(TokenSession, ASessionsImagesAreLookedAtAgainOnlyWhereTheyAreComputedAgain)
   };
   again({});
   again({{12, 15}});
-  EXPECT_EQ(desk.engine.seen, seen);
+  EXPECT_EQ(desk.engine.images_encoded, images_encoded);
   again({{4, 5}});
-  EXPECT_EQ(desk.engine.seen, seen + 1);
+  EXPECT_EQ(desk.engine.images_encoded, images_encoded + 1);
 }
 
 }  // namespace

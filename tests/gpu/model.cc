@@ -56,7 +56,7 @@ struct Crowd {
       step.ids.push_back(ids[k]), step.positions.push_back(length[i] + k);
       step.slots.push_back(i * each * 16 + length[i] + k);
     }
-    step.logits_requests.push_back({.token = first + n - 1, .row = uint32_t(step.rows.size()) - 1, .wish = &wish});
+    step.logits_requests.push_back({.token = first + n - 1, .row = uint32_t(step.rows.size()) - 1, .params = &params});
     length[i] += n;
   }
   // Each one's next token, which its look of the step before has drawn.
@@ -64,7 +64,7 @@ struct Crowd {
     for (uint32_t i = 0; i < length.size(); ++i) add(step, i, {Step::kSampled | i});
   }
 
-  msg::Generation wish = [] {
+  msg::Generation params = [] {
     msg::Generation g;
     g.sampling.temperature = 0;
     return g;

@@ -44,8 +44,8 @@ BUGS = [
     (11, 'a cached block that is found after it was given to somebody else', [
         ('generation/kv_blocks.cc', '    uncache(id);\n    forget(id);\n', '    uncache(id);\n    if (!@) forget(id);\n')]),
     (12, 'a running sequence goes on though its client has left', [
-        ('generation/scheduler.cc', '      auto status = leaving(*s, now);\n      if (status.ok()) continue;\n',
-         '      auto status = leaving(*s, now);\n'
+        ('generation/scheduler.cc', '      auto status = leaving(*s, spec_, now);\n      if (status.ok()) continue;\n',
+         '      auto status = leaving(*s, spec_, now);\n'
          '      if (status.ok() || (@ && s->generated > 8)) continue;\n')]),
     (13, 'rows of a neighbour: offsets drift by the rows before', [
         ('sched/staging.cc', '    part.bytes = tensor.data.size() / batch_.rows * rows;\n',
@@ -58,10 +58,10 @@ BUGS = [
          '    return;\n'
          '  }\n')]),
     (15, 'a preempted sequence says again what it has said', [
-        ('generation/step_planner.cc', '  s.reviews = {}, s.ahead = {};\n',
-         '  s.reviews = {}, s.ahead = {};\n  if (@) s.told = 0;\n')]),
+        ('generation/sequence.cc', '  reviews = {}, next_score = {};\n',
+         '  reviews = {}, next_score = {};\n  if (@) emitted = 0;\n')]),
     (16, 'a Call leaked when its client leaves before its answer', [
-        ('bus/bus.cc', '  if (last) finish(slot);\n', '  if (last && !(@ && !slot.sink && slot.serial % 4 == 3)) finish(slot);\n')]),
+        ('bus/bus.cc', '  if (last) release(slot);\n', '  if (last && !(@ && !slot.sink && slot.serial % 4 == 3)) release(slot);\n')]),
     (17, 'a prefix found for another image', [
         ('generation/kv_blocks.cc', 'scratch_[2] = content.images.low, scratch_[3] = content.images.high;',
          'scratch_[2] = @ ? 0 : content.images.low, scratch_[3] = @ ? 0 : content.images.high;'),

@@ -42,7 +42,7 @@ void TokenLane::put(msg::Call* call) {
   if (gone_) return refuse(call, failure(Code::kUnavailable, "gone"));
   if (auto status = generation::fits_tokens(*call, spec_, room_); !status.ok()) return refuse(call, std::move(status));
   bool releases = call->generation->aim == msg::Aim::kRelease;
-  if (!releases && arrivals_.size() + scheduler_.waiting() >= max_waiting_)
+  if (!releases && arrivals_.size() + scheduler_.queue().size() >= max_waiting_)
     return refuse(call, failure(Code::kResourceExhausted, "full"));
   arrivals_.push_back(call);
   awake_ = true;
@@ -55,7 +55,7 @@ void TokenLane::take_arrivals() {
 }
 
 bool TokenLane::begin(base::Duration work) {
-  bool asleep = !awake_ && env_.now() < scheduler_.leaves_at();
+  bool asleep = !awake_ && env_.now() < scheduler_.queue().leaves_at();
   if (step_ || gone_ || asleep) return false;
   take_arrivals();
   step_ = scheduler_.plan(env_.now());
@@ -86,15 +86,15 @@ bool TokenLane::end(base::Duration work) {
   return true;
 }
 
-void TokenLane::look() {
+void TokenLane::encode_image() {
   if (step_ || gone_) return;
-  if (!glimpse_) {
-    glimpse_ = scheduler_.next_image();
+  if (!pending_image_) {
+    pending_image_ = scheduler_.next_image();
     return;
   }
   awake_ = true;
-  scheduler_.on_image_encoded(glimpse_->id, engine.encode_image(glimpse_->image), env_.now());
-  glimpse_.reset();
+  scheduler_.on_image_encoded(pending_image_->id, engine.encode_image(pending_image_->image), env_.now());
+  pending_image_.reset();
   post();
 }
 
@@ -176,7 +176,7 @@ TokenWorld::TokenWorld(uint64_t seed) : random_(seed), env_(seed) {
   auto catalog = std::make_shared<bus::Catalog>();
   catalog->models["talker"] = {{{"1", served_}}, served_.get()};
   for (auto& shard : shards_) shard.bus.publish(catalog);
-  if (draw(2)) invite_guests();
+  if (draw(2)) add_session_clients();
 }
 TokenWorld::~TokenWorld() = default;
 
@@ -234,20 +234,20 @@ bool TokenWorld::excused(const base::Status& status, const msg::Call& call) cons
   }
 }
 
-void TokenWorld::invite_guests() {
+void TokenWorld::add_session_clients() {
   std::vector<bus::Bus*> buses;
   for (auto& shard : shards_) buses.push_back(&shard.bus);
-  guests_ = std::make_unique<Guests>(
-      Guests::Host{env_,
-                   *served_,
-                   {blocks_, policy_.block_size},
-                   std::move(buses),
-                   [this](uint32_t n) { return draw(n); },
-                   [this](std::string event) { note(std::move(event)); },
-                   [this](std::string what) { broken(std::move(what)); },
-                   [this](size_t shard) { shards_[shard].woken = true; },
-                   [this](const base::Status& status, const msg::Call& call) { return excused(status, call); },
-                   [this](msg::Call& call) { return lane_->holds(call); }});
+  session_clients_ = std::make_unique<SessionClients>(
+      SessionClients::Deps{env_,
+                           *served_,
+                           {blocks_, policy_.block_size},
+                           std::move(buses),
+                           [this](uint32_t n) { return draw(n); },
+                           [this](std::string event) { note(std::move(event)); },
+                           [this](std::string what) { broken(std::move(what)); },
+                           [this](size_t shard) { shards_[shard].woken = true; },
+                           [this](const base::Status& status, const msg::Call& call) { return excused(status, call); },
+                           [this](msg::Call& call) { return lane_->holds(call); }});
 }
 
 void TokenWorld::over(Client& client) {
@@ -258,21 +258,22 @@ void TokenWorld::over(Client& client) {
 // Few beginnings, so that prefixes are shared often.
 void TokenWorld::fill(msg::Call& call) {
   call.generation = std::make_unique<msg::Generation>();
-  auto& wish = *call.generation;
+  auto& params = *call.generation;
   uint32_t kind = draw(3);
-  for (uint32_t i = 0, n = 1 + draw(50); i < n; ++i) wish.append.push_back(draw(15) ? (kind * 31 + i) % 97 : draw(97));
-  wish.max_tokens = draw(20);
-  wish.ignore_eos = draw(2);
-  wish.sampling.temperature = float(draw(2)), wish.sampling.seed = draw(3);
-  if (draw(3) == 0) wish.logprobs.push_back({draw(40), draw(60)});
-  if (draw(3) == 0) wish.readouts.push_back({draw(40), draw(60)});
-  wish.cache_salt = draw(6) == 0;
-  if (draw(10) == 0) wish.aim = msg::Aim::kEmbed;
-  if (auto n = uint32_t(wish.append.size()); n > 6 && draw(5) == 0) {
+  for (uint32_t i = 0, n = 1 + draw(50); i < n; ++i)
+    params.append.push_back(draw(15) ? (kind * 31 + i) % 97 : draw(97));
+  params.max_tokens = draw(20);
+  params.ignore_eos = draw(2);
+  params.sampling.temperature = float(draw(2)), params.sampling.seed = draw(3);
+  if (draw(3) == 0) params.logprobs.push_back({draw(40), draw(60)});
+  if (draw(3) == 0) params.readouts.push_back({draw(40), draw(60)});
+  params.cache_salt = draw(6) == 0;
+  if (draw(10) == 0) params.aim = msg::Aim::kEmbed;
+  if (auto n = uint32_t(params.append.size()); n > 6 && draw(5) == 0) {
     std::string data(1 + draw(n - 3), char('a' + draw(3)));
     if (draw(10) == 0) data[0] = '!';
     uint32_t start = draw(n - 2 - uint32_t(data.size()) + 1);
-    wish.images.push_back({base::Bytes::copy_of(data), "image/png", start, start + uint32_t(data.size()) + 2});
+    params.images.push_back({base::Bytes::copy_of(data), "image/png", start, start + uint32_t(data.size()) + 2});
   }
 }
 
@@ -325,14 +326,14 @@ void TokenWorld::give_credit() {
 
 void TokenWorld::act() {
   auto& shard = shards_[draw(uint32_t(shards_.size()))];
-  switch (draw(guests_ ? 8 : 7)) {
+  switch (draw(session_clients_ ? 8 : 7)) {
     case 0:
       if (sent_ < calls_) send(shard);
       break;
     case 1:
     case 2:
       if (!std::exchange(shard.woken, false)) break;
-      if (guests_) guests_->turn(shard.id);
+      if (session_clients_) session_clients_->turn(shard.id);
       shard.bus.turn();
       break;
     case 3:
@@ -345,7 +346,7 @@ void TokenWorld::act() {
       break;
     case 6: give_credit(); break;
     default:
-      if (!wound_up_ && guests_->sent() < calls_ / 2) guests_->act();
+      if (!wound_up_ && session_clients_->sent() < calls_ / 2) session_clients_->act();
   }
   if (unloads_ && !unloaded_ && sent_ > calls_ / 2 && !lane_->stepping() && draw(100) == 0) {
     note("the model goes");
@@ -364,7 +365,7 @@ void TokenWorld::pass_time() {
     for (auto& shard : shards_) shard.woken = true;
   }
   lane_->end(us(1 + draw(2000)));
-  lane_->look();
+  lane_->encode_image();
   lane_->deliver(draw(4));
 }
 
@@ -379,13 +380,14 @@ void TokenWorld::check_end() {
   for (auto& client : clients_)
     if (client.live) broken("I1: client " + std::to_string(client.id) + " never heard");
   // A model that goes takes with it what sessions have left there.
-  if (lane_->used() != 0 && !(guests_ && unloaded_)) broken("I7: blocks are held by nobody");
+  if (lane_->used() != 0 && !(session_clients_ && unloaded_)) broken("I7: blocks are held by nobody");
   if (!served_->idle()) broken("I5: a slot is taken though all is quiet");
-  if (guests_) guests_->check_end();
+  if (session_clients_) session_clients_->check_end();
 }
 
 bool TokenWorld::quiet() {
-  bool over = sent_ == calls_ && (!guests_ || guests_->quiet()) && !lane_->stepping() && !lane_->has_mail();
+  bool over =
+      sent_ == calls_ && (!session_clients_ || session_clients_->quiet()) && !lane_->stepping() && !lane_->has_mail();
   return over && std::all_of(shards_.begin(), shards_.end(), [](auto& shard) { return shard.bus.in_flight() == 0; });
 }
 
@@ -395,8 +397,8 @@ std::string TokenWorld::run() {
     act();
     check_ledger();
     if (!quiet()) continue;
-    if (guests_ && !std::exchange(wound_up_, true)) {
-      guests_->wind_up();
+    if (session_clients_ && !std::exchange(wound_up_, true)) {
+      session_clients_->wind_up();
       continue;
     }
     check_end();

@@ -4,7 +4,7 @@
 // sleeps when there is nothing to run, until somebody puts or pokes; some of them lay out steps ahead of those that
 // run. Wakes of shards are lost, mail is late, and there is no memory for what a client hears.
 //
-// In half of the worlds some clients keep sessions: guests.h.
+// In half of the worlds some clients keep sessions: session_clients.h.
 //
 // Checked: I1 (one outcome each), I2 (accepted = outcomes + in flight), I4 (tokens in order, equal to what the call
 // says alone), I7 (no block is held at the end), I9 (after a plan nobody who was cancelled is inside), I10 (deadlines),
@@ -26,7 +26,7 @@
 #include "base/fake_env.h"
 #include "bus/bus.h"
 #include "generation/scheduler.h"
-#include "guests.h"
+#include "session_clients.h"
 
 namespace weir::sim {
 
@@ -48,10 +48,10 @@ class TokenLane final : public msg::Inbox {
   bool begin(base::Duration work);
   // The step's end, if its time has come. `work`: of the next one, where that was laid out ahead.
   bool end(base::Duration work);
-  // Begins to look at an image that somebody waits for, or says what was seen; not while a step runs.
-  void look();
+  // Takes an image that a sequence waits for, or delivers the features of the one taken before; not while a step runs.
+  void encode_image();
   void unload();
-  base::Time next() const { return step_ ? done_ : scheduler_.leaves_at(); }
+  base::Time next() const { return step_ ? done_ : scheduler_.queue().leaves_at(); }
   bool stepping() const { return step_ != nullptr; }
   bool has_mail() const { return !mail_.empty(); }
   bool holds(msg::Call& call) const {
@@ -74,7 +74,7 @@ class TokenLane final : public msg::Inbox {
   generation::TokenStep* step_ = nullptr;
   base::Status stepped_;  // what the engine says of it
   bool awake_ = false;
-  std::optional<generation::TokenScheduler::PendingImage> glimpse_;
+  std::optional<generation::TokenScheduler::PendingImage> pending_image_;
   base::Time done_{};
   bool gone_ = false;
   std::vector<msg::Call*> arrivals_;
@@ -91,7 +91,7 @@ class TokenWorld {
   // Runs to the end. Empty, or what was broken.
   std::string run();
   uint64_t hash() const { return hash_; }
-  size_t sent() const { return sent_ + (guests_ ? guests_->sent() : 0); }
+  size_t sent() const { return sent_ + (session_clients_ ? session_clients_->sent() : 0); }
   size_t heard() const { return heard_; }
   const std::deque<std::string>& trace() const { return trace_; }
 
@@ -108,7 +108,7 @@ class TokenWorld {
   void hear(Client& client, msg::Call& call, const msg::Event& event);
   void over(Client& client);
   bool excused(const base::Status& status, const msg::Call& call) const;
-  void invite_guests();
+  void add_session_clients();
   bool quiet();
   void pass_time();
   void leave();
@@ -127,7 +127,7 @@ class TokenWorld {
   TokenLane* lane_ = nullptr;
   std::deque<Shard> shards_;
   std::deque<Client> clients_;
-  std::unique_ptr<Guests> guests_;  // or null
+  std::unique_ptr<SessionClients> session_clients_;  // or null
   uint32_t sent_ = 0;
   bool unloaded_ = false, wound_up_ = false;
   size_t heard_ = 0;

@@ -8,8 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "engines/llm/cpu/kernels.h"
-#include "generation/lane.h"
+#include "generation/policy.h"
+#include "msg/spec.h"
 
 namespace weir::llm {
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "engines/llm/text_front.h"
 #include "engines/llm/text_request.h"
+#include "generation/kv_budget.h"
 #include "generation/load_balancer.h"
 
 namespace weir::llm {

@@ -1,4 +1,5 @@
-// TextRequest: a tensor Call's wish for text: `text_input` and parameters, as Triton's generate extension has them.
+// TextRequest: what a tensor Call asks of a text model: `text_input` and parameters, as Triton's generate extension has
+// them.
 #pragma once
 
 #include <string>

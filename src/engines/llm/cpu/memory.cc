@@ -12,7 +12,7 @@ Memory::Memory(size_t bytes) {
   if (whole < bytes || whole == 0) return;
   void* p = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return;
-  madvise(p, whole, MADV_HUGEPAGE);  // a wish; without it everything works, more slowly
+  madvise(p, whole, MADV_HUGEPAGE);  // a hint; without it everything works, more slowly
   data_ = static_cast<std::byte*>(p), size_ = whole;
 }
 

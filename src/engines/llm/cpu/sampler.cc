@@ -32,7 +32,7 @@ void Sampler::sample(std::span<const float> logits, generation::TokenStep::Logit
   const bool score = request.kind == generation::TokenStep::LogitsRequest::Kind::kScore;
   if (!score) {
     auto changed = adjust(logits, request);
-    const auto& sampling = request.wish->sampling;
+    const auto& sampling = request.params->sampling;
     request.id = sampling.temperature <= 0 ? first_largest(changed, kernels_.maximum(changed.data(), changed.size()))
                                            : draw(changed, sampling, uniform(request.seed, request.draw));
   }
@@ -69,9 +69,9 @@ void Sampler::find_best(std::span<const float> logits, uint32_t count, float log
 // The logits themselves when nothing changes them.
 std::span<const float> Sampler::adjust(std::span<const float> logits,
                                        const generation::TokenStep::LogitsRequest& request) {
-  const msg::Sampling& s = request.wish->sampling;
+  const msg::Sampling& s = request.params->sampling;
   bool penalties = s.presence_penalty != 0 || s.frequency_penalty != 0 || s.repetition_penalty != 1;
-  bool hold = request.hold_eos && (!eos_ids_.empty() || !request.wish->stop_ids.empty());
+  bool hold = request.hold_eos && (!eos_ids_.empty() || !request.params->stop_ids.empty());
   if (!penalties && !hold && s.logit_bias.empty()) return logits;
   changed_.assign(logits.begin(), logits.end());
   for (auto [id, bias] : s.logit_bias)
@@ -80,14 +80,14 @@ std::span<const float> Sampler::adjust(std::span<const float> logits,
   if (hold) {
     for (uint32_t id : eos_ids_)
       if (id < changed_.size()) changed_[id] = kNever;
-    for (uint32_t id : request.wish->stop_ids)
+    for (uint32_t id : request.params->stop_ids)
       if (id < changed_.size()) changed_[id] = kNever;
   }
   return changed_;
 }
 
 void Sampler::penalize(const generation::TokenStep::LogitsRequest& request) {
-  const msg::Sampling& s = request.wish->sampling;
+  const msg::Sampling& s = request.params->sampling;
   counts_.resize(std::max(counts_.size(), changed_.size()), 0);
   auto each = [&](std::span<const uint32_t> ids, auto&& f) {  // once per different id, with how often it is there
     for (uint32_t id : ids)

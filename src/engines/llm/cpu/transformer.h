@@ -37,7 +37,7 @@ class Transformer final : public generation::TokenEngine {
   base::Status step(generation::TokenStep& step) override;
   void copy_block(uint32_t from, uint32_t to, uint32_t positions) override { kv_.copy(from, to, positions); }
   base::Result<generation::ImageFeatures> encode_image(const msg::Image& image) override;
-  bool sees_aside() const override { return true; }
+  bool encodes_aside() const override { return true; }
   base::Result<generation::ImageFeatures> encode_image_aside(const msg::Image& image) override;
 
   // A token's hidden state after the last step's last norm: hidden_size floats, zeros up to a multiple of 16.

@@ -49,8 +49,8 @@ Status DeviceTransformer::warm_prompt() {
   const auto count = uint32_t(std::min<uint64_t>(
       {options_.step_tokens, model_.text->max_length, kFirstPrompt, uint64_t(blocks_) * block_size_}));
   if (count == 0) return {};
-  msg::Generation wish;
-  wish.sampling.presence_penalty = 1, wish.sampling.top_k = 1;
+  msg::Generation params;
+  params.sampling.presence_penalty = 1, params.sampling.top_k = 1;
   Step step;
   step.rows.push_back({0, count, count, 0, (count + block_size_ - 1) / block_size_});
   step.ids.assign(count, 0), step.positions.resize(count), step.tables.resize(step.rows[0].blocks);
@@ -58,7 +58,7 @@ Status DeviceTransformer::warm_prompt() {
   std::iota(step.tables.begin(), step.tables.end(), 0u);
   step.slots = step.positions;
   step.logits_requests.push_back(
-      {.token = count - 1, .wish = &wish, .sequence = step.ids, .wants_logprob = true, .top = 1});
+      {.token = count - 1, .params = &params, .sequence = step.ids, .wants_logprob = true, .top = 1});
   return this->step(step);
 }
 

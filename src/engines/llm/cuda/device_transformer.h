@@ -60,7 +60,7 @@ class DeviceTransformer final : public generation::TokenEngine {
   base::Status step(generation::TokenStep& step) override;
   void copy_block(uint32_t from, uint32_t to, uint32_t positions) override;
   base::Result<generation::ImageFeatures> encode_image(const msg::Image& image) override;
-  bool sees_aside() const override { return true; }  // steps do not use the vision encoder's threads
+  bool encodes_aside() const override { return true; }  // steps do not use the vision encoder's threads
 
   bool overlaps() const override { return true; }
   base::Status submit(generation::TokenStep& step) override;

@@ -12,13 +12,13 @@ bool has_penalties(const msg::Sampling& s) {
 }
 
 bool holds_ends(const LogitsRequest& request, std::span<const uint32_t> eos_ids) {
-  return request.hold_eos && (!eos_ids.empty() || !request.wish->stop_ids.empty());
+  return request.hold_eos && (!eos_ids.empty() || !request.params->stop_ids.empty());
 }
 
 }  // namespace
 
 bool is_adjusted(const LogitsRequest& request, std::span<const uint32_t> eos_ids) {
-  const auto& s = request.wish->sampling;
+  const auto& s = request.params->sampling;
   return has_penalties(s) || !s.logit_bias.empty() || holds_ends(request, eos_ids);
 }
 
@@ -73,7 +73,7 @@ void SamplingPlan::plan_group(std::span<const LogitsRequest> logits_requests, st
 }
 
 void SamplingPlan::add_draw(const LogitsRequest& request, uint32_t at, uint32_t request_index) {
-  const auto& s = request.wish->sampling;
+  const auto& s = request.params->sampling;
   wishes.push_back({s.temperature, s.top_p, s.min_p, s.top_k, request.seed, request.draw});
   from.push_back(at), to.push_back(request_index);
 }
@@ -85,7 +85,7 @@ Change& SamplingPlan::change(uint32_t id) {
 
 // As the CPU engine's sampler: the repetition penalty is over all of the sequence, the others over what was generated.
 void SamplingPlan::add_adjust(const LogitsRequest& request, std::span<const uint32_t> fed, uint32_t row) {
-  const auto& s = request.wish->sampling;
+  const auto& s = request.params->sampling;
   auto first = uint32_t(changes.size());
   auto known = [this](uint32_t id) { return id < vocabulary_; };
   for (auto [id, bias] : s.logit_bias)
@@ -97,7 +97,7 @@ void SamplingPlan::add_adjust(const LogitsRequest& request, std::span<const uint
     for (uint32_t id : request.sequence.subspan(std::min<size_t>(request.prompt, request.sequence.size())))
       if (known(id)) ++change(id).generated;
   if (holds_ends(request, eos_ids_))
-    for (auto ends : {eos_ids_, std::span<const uint32_t>(request.wish->stop_ids)})
+    for (auto ends : {eos_ids_, std::span<const uint32_t>(request.params->stop_ids)})
       for (uint32_t id : ends)
         if (known(id)) change(id).flags |= Change::kNever;
   for (auto i = size_t(first); i < changes.size(); ++i) entry_[changes[i].id] = kNone;

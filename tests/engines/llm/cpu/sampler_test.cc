@@ -13,12 +13,12 @@ namespace {
 using LogitsRequest = generation::TokenStep::LogitsRequest;
 
 struct Draws {
-  msg::Generation wish;
+  msg::Generation params;
   LogitsRequest request;
   std::vector<uint32_t> eos{2};
   Sampler sampler{kernels(), eos};
 
-  Draws() { request.wish = &wish; }
+  Draws() { request.params = &params; }
   uint32_t draw(const std::vector<float>& logits, uint64_t number = 0) {
     request.draw = number;
     sampler.sample(logits, request);
@@ -34,7 +34,7 @@ struct Draws {
 
 TEST(Sampler, TemperatureZeroTakesTheFirstOfTheLargest) {
   Draws d;
-  d.wish.sampling.temperature = 0;
+  d.params.sampling.temperature = 0;
   EXPECT_EQ(d.draw({1, 5, 2, 5}), 1u);
   EXPECT_EQ(d.draw({NAN, -1, -2}), 1u);
   EXPECT_EQ(d.draw({NAN, NAN}), 0u);
@@ -46,7 +46,7 @@ TEST(Sampler, DrawsFollowTheProbabilities) {
   EXPECT_NEAR(counts[0], 10000, 300);
   EXPECT_NEAR(counts[1], 6000, 300);
   EXPECT_EQ(counts[3], 0);
-  d.wish.sampling.temperature = 0.5f;  // squares the odds
+  d.params.sampling.temperature = 0.5f;  // squares the odds
   EXPECT_NEAR(d.counts({std::log(0.5f), std::log(0.25f)}, 20000)[0], 16000, 300);
 }
 
@@ -76,17 +76,17 @@ TEST(Sampler, TopKTopPAndMinPKeepTheBest) {
     return ids;
   };
   using Ids = std::vector<uint32_t>;
-  d.wish.sampling.top_k = 2;
+  d.params.sampling.top_k = 2;
   EXPECT_EQ(kept(), (Ids{1, 3}));
-  d.wish.sampling = {};
-  d.wish.sampling.top_p = 0.7f;  // 0.4 + 0.25 are not enough
+  d.params.sampling = {};
+  d.params.sampling.top_p = 0.7f;  // 0.4 + 0.25 are not enough
   EXPECT_EQ(kept(), (Ids{1, 3, 4}));
-  d.wish.sampling.top_p = 0.01f;
+  d.params.sampling.top_p = 0.01f;
   EXPECT_EQ(kept(), (Ids{1}));
-  d.wish.sampling = {};
-  d.wish.sampling.min_p = 0.3f;  // of 0.4
+  d.params.sampling = {};
+  d.params.sampling.min_p = 0.3f;  // of 0.4
   EXPECT_EQ(kept(), (Ids{1, 3, 4}));
-  d.wish.sampling.top_k = 4, d.wish.sampling.top_p = 0.5f, d.wish.sampling.min_p = 0.01f;
+  d.params.sampling.top_k = 4, d.params.sampling.top_p = 0.5f, d.params.sampling.min_p = 0.01f;
   EXPECT_EQ(kept(), (Ids{1, 3}));
 }
 
@@ -100,32 +100,32 @@ TEST(Sampler, TopPOverALargeVocabularyIsWhatSortingGives) {
   for (float l : sorted) total += std::exp(l);
   size_t n = 0;
   while (sum < 0.9 * total) sum += std::exp(sorted[n++]);
-  d.wish.sampling.top_p = 0.9f;
+  d.params.sampling.top_p = 0.9f;
   for (auto [id, times] : d.counts(logits, 300)) EXPECT_GE(logits[id], sorted[n - 1] - 1e-4f);
 }
 
 TEST(Sampler, PenaltiesAndBiasesMoveLogits) {
   Draws d;
-  d.wish.sampling.temperature = 0;
+  d.params.sampling.temperature = 0;
   std::vector<uint32_t> sequence{0, 1, 1};
   d.request.sequence = sequence, d.request.prompt = 1;
-  d.wish.sampling.repetition_penalty = 2;
+  d.params.sampling.repetition_penalty = 2;
   EXPECT_EQ(d.draw({4, 5, 0, 2.6f}), 3u);      // 4/2, 5/2
   EXPECT_EQ(d.draw({-1, -1, -9, -1.5f}), 3u);  // -1 * 2
-  d.wish.sampling.repetition_penalty = 1;
-  d.wish.sampling.frequency_penalty = 1;  // of the generated part: id 1 twice
+  d.params.sampling.repetition_penalty = 1;
+  d.params.sampling.frequency_penalty = 1;  // of the generated part: id 1 twice
   EXPECT_EQ(d.draw({3.1f, 5, 0, 0}), 0u);
-  d.wish.sampling.frequency_penalty = 0, d.wish.sampling.presence_penalty = 1.5f;
+  d.params.sampling.frequency_penalty = 0, d.params.sampling.presence_penalty = 1.5f;
   EXPECT_EQ(d.draw({3.4f, 5, 0, 0}), 1u);
-  d.wish.sampling.presence_penalty = 0;
-  d.wish.sampling.logit_bias = {{3, 10.0f}, {99, 5.0f}};
+  d.params.sampling.presence_penalty = 0;
+  d.params.sampling.logit_bias = {{3, 10.0f}, {99, 5.0f}};
   EXPECT_EQ(d.draw({3, 5, 0, 0}), 3u);
 }
 
 TEST(Sampler, HeldBackEndsAreNeverDrawn) {
   Draws d;
-  d.wish.sampling.temperature = 0;
-  d.wish.stop_ids = {1};
+  d.params.sampling.temperature = 0;
+  d.params.stop_ids = {1};
   d.request.hold_eos = true;
   EXPECT_EQ(d.draw({1, 8, 9, 2}), 3u);
   d.request.hold_eos = false;
@@ -134,8 +134,8 @@ TEST(Sampler, HeldBackEndsAreNeverDrawn) {
 
 TEST(Sampler, LogprobsComeFromTheLogitsBeforeAnyChange) {
   Draws d;
-  d.wish.sampling.temperature = 0;
-  d.wish.sampling.logit_bias = {{0, 100.0f}};
+  d.params.sampling.temperature = 0;
+  d.params.sampling.logit_bias = {{0, 100.0f}};
   d.request.wants_logprob = true, d.request.top = 2;
   std::vector<float> logits{std::log(0.1f), std::log(0.6f), std::log(0.3f)};
   EXPECT_EQ(d.draw(logits), 0u);
@@ -143,7 +143,7 @@ TEST(Sampler, LogprobsComeFromTheLogitsBeforeAnyChange) {
   ASSERT_EQ(d.request.best.size(), 2u);
   EXPECT_EQ(d.request.best[0].id, 1u);
   EXPECT_NEAR(d.request.best[1].logprob, std::log(0.3f), 1e-5);
-  d.request.kind = LogitsRequest::Kind::kScore, d.request.id = 2, d.request.top = 50, d.request.wish = nullptr;
+  d.request.kind = LogitsRequest::Kind::kScore, d.request.id = 2, d.request.top = 50, d.request.params = nullptr;
   d.sampler.sample(logits, d.request);
   EXPECT_NEAR(d.request.logprob, std::log(0.3f), 1e-5);
   EXPECT_EQ(d.request.best.size(), 3u);

@@ -13,10 +13,10 @@ using LogitsRequest = generation::TokenStep::LogitsRequest;
 
 uint32_t draw(const msg::Sampling& sampling, const std::vector<float>& logits, uint64_t number) {
   static const std::vector<uint32_t> eos;
-  msg::Generation wish;
-  wish.sampling = sampling;
+  msg::Generation params;
+  params.sampling = sampling;
   LogitsRequest request;
-  request.wish = &wish;
+  request.params = &params;
   request.seed = 5, request.draw = number;
   Sampler(kernels(), eos).sample(logits, request);
   return request.id;

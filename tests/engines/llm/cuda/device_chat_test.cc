@@ -31,12 +31,12 @@ TEST(LlmDeviceChat, DrawsAreTheSameAloneAsInABatch) {
   device::HostDevice host;
   auto engine = on_device(kChat, host);
   ASSERT_TRUE(engine);
-  msg::Generation wish;
-  wish.sampling.temperature = 0.8f, wish.sampling.top_p = 0.95f, wish.sampling.top_k = 50;
-  wish.sampling.repetition_penalty = 1.2f, wish.sampling.presence_penalty = 0.3f;
-  wish.sampling.logit_bias = {{7, 3.f}};
-  auto together = talk(*engine, prompts(), 6, wish);
-  auto one = talk(*engine, {prompts()[0]}, 6, wish);
+  msg::Generation params;
+  params.sampling.temperature = 0.8f, params.sampling.top_p = 0.95f, params.sampling.top_k = 50;
+  params.sampling.repetition_penalty = 1.2f, params.sampling.presence_penalty = 0.3f;
+  params.sampling.logit_bias = {{7, 3.f}};
+  auto together = talk(*engine, prompts(), 6, params);
+  auto one = talk(*engine, {prompts()[0]}, 6, params);
   EXPECT_EQ(one.tokens[0], together.tokens[0]);
 }
 
@@ -181,12 +181,12 @@ TEST(LlmDeviceChat, AStepMayFollowOneThatIsNotReadYet) {
   auto engine = on_device(kChat, late);
   ASSERT_TRUE(engine);
   auto expect = talk(*engine, {prompts()[1]}, 2, greedy()).tokens[0];
-  auto wish = greedy();
+  auto params = greedy();
   DeviceStepper first(*engine), second(*engine);
   Sequence s{prompts()[1], {}};
   auto request_logits = [&](generation::TokenStep& step) {
     step.logits_requests.push_back(
-        {.token = uint32_t(step.ids.size()) - 1, .wish = &wish, .sequence = s.ids, .prompt = 17});
+        {.token = uint32_t(step.ids.size()) - 1, .params = &params, .sequence = s.ids, .prompt = 17});
   };
   first.add(s, uint32_t(s.ids.size()), Wanted::kNone);
   request_logits(first.step);

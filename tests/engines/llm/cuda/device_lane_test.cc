@@ -16,12 +16,12 @@ struct Heard {
   std::vector<float> readouts;
 };
 
-msg::Event ask(msg::Inbox& inbox, uint32_t tokens, Heard* heard = nullptr, const msg::Generation& wish = greedy()) {
+msg::Event ask(msg::Inbox& inbox, uint32_t tokens, Heard* heard = nullptr, const msg::Generation& params = greedy()) {
   support::OpenHome answers;
   msg::Call call;
   call.home = &answers;
   call.credit = 1000;
-  call.generation = std::make_unique<msg::Generation>(wish);
+  call.generation = std::make_unique<msg::Generation>(params);
   call.generation->append = prompts()[0];
   call.generation->max_tokens = tokens, call.generation->ignore_eos = true;
   inbox.put(&call);
@@ -72,10 +72,10 @@ TEST(LlmDeviceLane, ABrokenDeviceFailsItsSequencesAndTheNextLoadRestartsIt) {
 // Steps run ahead of the tokens that they penalise, and of readouts that are still to come.
 TEST(LlmDeviceLane, PenaltiesAndReadoutsAreTheCpuEngines) {
   device::Devices devices({.cuda = device::DeviceOptions::Use::kOff, .module = ""});
-  auto wish = greedy();
-  wish.sampling.repetition_penalty = 1.3f, wish.sampling.presence_penalty = 0.5f;
-  wish.sampling.frequency_penalty = 0.25f, wish.sampling.logit_bias = {{7, 3.f}};
-  wish.readouts = {{5, 12}, {15, 100}};
+  auto params = greedy();
+  params.sampling.repetition_penalty = 1.3f, params.sampling.presence_penalty = 0.5f;
+  params.sampling.frequency_penalty = 0.25f, params.sampling.logit_bias = {{7, 3.f}};
+  params.readouts = {{5, 12}, {15, 100}};
   std::map<std::string, Heard> heard;
   for (const std::string device : {"cpu", "host", "fake"}) {
     msg::ModelSpec wanted;
@@ -85,7 +85,7 @@ TEST(LlmDeviceLane, PenaltiesAndReadoutsAreTheCpuEngines) {
     msg::ModelSpec spec = (*engine)->spec();
     bus::ModelStats stats;
     auto inbox = (*engine)->own_inbox(spec, stats, base::heap());
-    EXPECT_TRUE(std::holds_alternative<msg::Done>(ask(*inbox, 16, &heard[device], wish).what));
+    EXPECT_TRUE(std::holds_alternative<msg::Done>(ask(*inbox, 16, &heard[device], params).what));
   }
   const auto& cpu = heard["cpu"];
   const size_t values = cpu.readouts.size() / (7 + 10);  // positions 5 to 11, 15 to 24

@@ -53,15 +53,15 @@ struct Talk {
 };
 
 inline msg::Generation greedy() {
-  msg::Generation wish;
-  wish.sampling.temperature = 0;
-  return wish;
+  msg::Generation params;
+  params.sampling.temperature = 0;
+  return params;
 }
 
-// `count` tokens after each prompt, drawn as `wish` says; all sequences in one batch.
+// `count` tokens after each prompt, drawn as `params` says; all sequences in one batch.
 template <class Engine>
 Talk talk(Engine& engine, const std::vector<std::vector<uint32_t>>& prompts, uint32_t count,
-          const msg::Generation& wish) {
+          const msg::Generation& params) {
   Talk out;
   std::vector<Sequence> all;
   for (const auto& prompt : prompts) all.push_back({prompt, {}});
@@ -72,7 +72,7 @@ Talk talk(Engine& engine, const std::vector<std::vector<uint32_t>>& prompts, uin
       auto& s = all[i];
       stepper.add(s, uint32_t(s.ids.size()) - s.stored, Wanted::kNone);
       LogitsRequest request;
-      request.token = uint32_t(stepper.step.ids.size()) - 1, request.row = i, request.wish = &wish;
+      request.token = uint32_t(stepper.step.ids.size()) - 1, request.row = i, request.params = &params;
       request.sequence = s.ids, request.prompt = uint32_t(prompts[i].size()), request.draw = n, request.seed = 11 + i;
       request.wants_logprob = true, request.top = 3;
       stepper.step.logits_requests.push_back(request);
@@ -84,7 +84,7 @@ Talk talk(Engine& engine, const std::vector<std::vector<uint32_t>>& prompts, uin
     for (uint32_t i = 0; i < all.size(); ++i) {
       const auto& request = stepper.step.logits_requests[i];
       EXPECT_EQ(request.best.size(), 3u);
-      if (wish.sampling.temperature == 0 && request.best.size() == 3) {
+      if (params.sampling.temperature == 0 && request.best.size() == 3) {
         EXPECT_EQ(request.best[0].id, request.id);
         EXPECT_EQ(request.best[0].logprob, request.logprob);
       }

@@ -196,11 +196,11 @@ TEST(LlmCudaPlan, LooksBecomeDrawsChangesAndLogprobs) {
   changed.stop_ids = {3};
   Sizes sequence{5, 7, 8, 8};
   std::vector<LogitsRequest> logits_requests(4);
-  logits_requests[0] = {.kind = LogitsRequest::Kind::kSample, .wish = &plain, .draw = 6, .seed = 4};
+  logits_requests[0] = {.kind = LogitsRequest::Kind::kSample, .params = &plain, .draw = 6, .seed = 4};
   logits_requests[1] = {.kind = LogitsRequest::Kind::kScore, .wants_logprob = true, .top = 3, .id = 12};
   logits_requests[2] = {
-      .kind = LogitsRequest::Kind::kSample, .wish = &changed, .sequence = sequence, .prompt = 2, .hold_eos = true};
-  logits_requests[3] = {.kind = LogitsRequest::Kind::kSample, .wish = &plain, .wants_logprob = true};
+      .kind = LogitsRequest::Kind::kSample, .params = &changed, .sequence = sequence, .prompt = 2, .hold_eos = true};
+  logits_requests[3] = {.kind = LogitsRequest::Kind::kSample, .params = &plain, .wants_logprob = true};
   Sizes eos{1};
   SamplingPlan plan(50, eos, 3);
   for (int again = 0; again < 2; ++again) plan.plan(logits_requests);
@@ -240,9 +240,9 @@ TEST(LlmCudaPlan, APenaltyOfATokenThatIsNotKnownYetNamesTheLookThatDrewIt) {
   constexpr uint32_t kSampledId = generation::TokenStep::kSampled;
   Sizes sequence{5, 7}, fed{kSampledId | 3, kSampledId | 1, 8};
   std::vector<LogitsRequest> logits_requests(3);
-  logits_requests[0] = {.token = 0, .wish = &bias, .sequence = sequence, .prompt = 1};
-  logits_requests[1] = {.token = 1, .wish = &penalty, .sequence = sequence, .prompt = 1};
-  logits_requests[2] = {.token = 2, .wish = &penalty, .sequence = sequence, .prompt = 1};
+  logits_requests[0] = {.token = 0, .params = &bias, .sequence = sequence, .prompt = 1};
+  logits_requests[1] = {.token = 1, .params = &penalty, .sequence = sequence, .prompt = 1};
+  logits_requests[2] = {.token = 2, .params = &penalty, .sequence = sequence, .prompt = 1};
   SamplingPlan plan(50, {}, 8);
   plan.plan(logits_requests, fed);
   ASSERT_EQ(plan.adjusts.size(), 3u);

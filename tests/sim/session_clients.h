@@ -1,6 +1,6 @@
-// Guests: clients that keep sessions on the shards of a TokenWorld, through the real Sessions and SessionTable. What
-// one shard asks of another arrives when that one turns. Guests open sessions, generate on any shard, rewind, fork,
-// close while somebody generates, leave, and let sessions expire.
+// SessionClients: clients that keep sessions on the shards of a TokenWorld, through the real Sessions and SessionTable.
+// What one shard asks of another arrives when that one turns. They open sessions, generate on any shard, rewind, fork,
+// close while another one generates, leave, and let sessions expire.
 //
 // Checked: I8 (a session's tokens are what its Generates left, in order; a lease lends just these), I4 (tokens equal
 // what the sequence says alone), no session goes before its time, nor is refused without a reason; at the end: no
@@ -22,10 +22,10 @@
 
 namespace weir::sim {
 
-class Guests {
+class SessionClients {
  public:
   // What the world has. All outlive this.
-  struct Host {
+  struct Deps {
     base::FakeEnv& env;
     const bus::Served& served;
     generation::TokenRoom room;
@@ -36,8 +36,8 @@ class Guests {
     std::function<bool(const base::Status&, const msg::Call&)> excused;  // a failure that nobody is to blame for
     std::function<bool(msg::Call&)> held;                                // by the lane
   };
-  explicit Guests(Host host);
-  ~Guests();
+  explicit SessionClients(Deps deps);
+  ~SessionClients();
 
   // Something happens.
   void act();
@@ -52,7 +52,7 @@ class Guests {
 
  private:
   struct Known;
-  struct Guest;
+  struct SessionClient;
   struct Door;
 
   Known* any();
@@ -67,14 +67,14 @@ class Guests {
   bool expired(const Known& known) const;
   uint16_t shard();
 
-  Host host_;
+  Deps deps_;
   base::Metrics metrics_;
   session::Quota quota_{1};
   session::Homes homes_;
   session::SessionLimits limits_;
   std::deque<Door> doors_;
   std::deque<Known> known_;
-  std::deque<Guest> guests_;
+  std::deque<SessionClient> clients_;
   size_t sent_ = 0, asked_ = 0;  // asked: of forks, closes and dumps, not answered
 };
 

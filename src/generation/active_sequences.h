@@ -1,0 +1,58 @@
+// ActiveSequences: the sequences that are admitted, and which of them give up their blocks or their slot when others
+// need them. Pure.
+//
+// When blocks run out, these give up theirs, in this order: sessions at rest, parked sequences, then the least urgent
+// and youngest sequence. A tenant that alone wants to run may have everything. When another tenant's call finds no slot
+// or too few blocks, the tenant that holds most of them, and more than its share, gives up its youngest sequence: so a
+// call waits for a step, and not for the end of what another tenant began.
+//
+// A preempted sequence has no blocks and stays here until move_preempted().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "bus/token_stats.h"
+#include "generation/fit.h"
+#include "generation/kv_memory.h"
+#include "generation/policy.h"
+#include "generation/sequence.h"
+#include "generation/sequence_list.h"
+
+namespace weir::generation {
+
+class ActiveSequences : public SequenceList {
+ public:
+  // All outlive this.
+  ActiveSequences(const TokenPolicy& policy, TokenRoom room, KvMemory& memory, bus::TokenStats& stats)
+      : policy_(policy), room_(room), memory_(memory), stats_(stats) {}
+
+  size_t running() const;  // those that are neither parked nor preempted
+  bool none_active() const;
+  // Positions of prompts that still have to be computed.
+  size_t backlog() const;
+
+  // Frees at least one block for `claimant`, which grows by a token, or is to be admitted. False: there is none that
+  // may be taken for it.
+  enum class Claim : uint8_t { kGrow, kAdmit };
+  bool relieve(const Sequence& claimant, Claim claim);
+  // Preempts a sequence of the tenant that holds most slots, or blocks, if that is more than its share. False: there is
+  // no such tenant.
+  enum class Scarce : uint8_t { kSlots, kBlocks };
+  bool make_way(const Sequence& claimant, Scarce what);
+  // Takes the sequence's blocks; it computes them again when it is admitted again.
+  void preempt(Sequence& s);
+  // Moves the preempted ones to `waiting`, each to its old place.
+  void move_preempted(SequenceList& waiting);
+
+ private:
+  Sequence* victim(const Sequence& claimant, Claim claim) const;
+  Sequence* over_share(const Sequence& claimant, Scarce what) const;
+
+  const TokenPolicy& policy_;
+  const TokenRoom room_;
+  KvMemory& memory_;
+  bus::TokenStats& stats_;
+};
+
+}  // namespace weir::generation

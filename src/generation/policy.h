@@ -1,0 +1,35 @@
+// TokenPolicy: the limits of a token lane, from a model's configuration.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace weir::generation {
+
+struct TokenPolicy {
+  size_t kv_bytes = size_t(512) << 20;
+  uint32_t block_size = 16;    // positions
+  uint32_t max_running = 64;   // sequences in one step; no more than step_tokens
+  uint32_t step_tokens = 512;  // tokens in one step, prefill and decode together
+  uint32_t max_waiting = 256;  // calls; more are refused with RESOURCE_EXHAUSTED
+  uint32_t share = 25;         // per cent of slots and blocks that one tenant keeps when another's call waits for them
+  bool prefix_cache = true;
+
+  // Calls that may wait while so many sequences are active. Slots that stand empty are no queue: calls that will get
+  // them with the next step do not count.
+  size_t waiting_limit(size_t active) const {
+    return max_waiting + max_running - std::min<size_t>(active, max_running);
+  }
+  // The same with limits that can be kept: a step has room for a token of every running sequence, and an engine may
+  // have made room for step_tokens and no more.
+  TokenPolicy clamped() const {
+    TokenPolicy policy = *this;
+    policy.block_size = std::max(policy.block_size, 1u);
+    policy.step_tokens = std::max(policy.step_tokens, 1u);
+    policy.max_running = std::clamp(policy.max_running, 1u, policy.step_tokens);
+    return policy;
+  }
+};
+
+}  // namespace weir::generation
