@@ -1,47 +1,52 @@
 #include "marshal/field_reader.h"
 
+#include <cmath>
 #include <limits>
 
 #include "marshal/json_tensor.h"
 
 namespace weir::marshal {
-namespace {
-
-constexpr size_t kMaxQuoted = 40;
-
 std::string number_text(double value) {
   std::string out;
-  if (value == double(int64_t(value)))
+  if (value >= -0x1p63 && value < 0x1p63 && value == double(int64_t(value)))
     write_number(out, int64_t(value));
-  else
+  else if (std::isfinite(value))
     write_number(out, value);
+  else
+    out = std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
   return out;
 }
 
-}  // namespace
+std::string range_text(double least, double most) {
+  return ">= " + number_text(least) + " and <= " + number_text(most);
+}
 
 bool FieldReader::none() {
   null_ = json_.peek() == JsonCursor::Kind::kNull;
   return null_ && json_.null();
 }
 
-bool FieldReader::refuse(std::string_view name, std::string_view why) {
-  if (why_.empty() && json_.ok()) param_ = name, why_ = param_ + ": " + std::string(why);
+bool FieldReader::fail(std::string_view name, std::string text) {
+  if (why_.empty() && json_.ok()) param_ = name, why_ = std::move(text);
   return json_.fail(why_);
 }
 
+bool FieldReader::refuse(std::string_view name, std::string_view why) {
+  return fail(name, std::string(name) + ": " + std::string(why));
+}
+
 bool FieldReader::unexpected(std::string_view name, std::string_view what) {
-  std::string why = "expected " + std::string(what);
+  std::string text = std::string(name) + " must be " + std::string(what);
   size_t at = json_.at();
   switch (json_.peek()) {
-    case JsonCursor::Kind::kObject: why += ", got an object"; break;
-    case JsonCursor::Kind::kArray: why += ", got a list"; break;
-    case JsonCursor::Kind::kString: why += ", got a string"; break;
+    case JsonCursor::Kind::kObject: text += ", not an object"; break;
+    case JsonCursor::Kind::kArray: text += ", not a list"; break;
+    case JsonCursor::Kind::kString: text += ", not a string"; break;
     default:
-      if (json_.skip() && json_.since(at).size() <= kMaxQuoted) why += ", got " + std::string(json_.since(at));
+      if (json_.skip() && json_.since(at).size() <= kMaxQuoted) text += ", not " + std::string(json_.since(at));
   }
   if (!json_.ok()) param_ = name;  // not JSON at all
-  return refuse(name, why);
+  return fail(name, std::move(text));
 }
 
 base::Status FieldReader::error() const { return why_.empty() ? json_.error() : base::invalid(why_); }
@@ -58,7 +63,7 @@ bool FieldReader::read_whole(std::string_view name, int64_t least, int64_t most,
   JsonNumber number;
   if (json_.at_number() && json_.number(number) && number.to(out) && out >= least && out <= most) return true;
   if (json_.ok()) json_.rewind(at);
-  return unexpected(name, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+  return unexpected(name, "a whole number >= " + std::to_string(least) + " and <= " + std::to_string(most));
 }
 
 bool FieldReader::real(std::string_view name, double least, double most, std::optional<float>& out) {
@@ -71,7 +76,7 @@ bool FieldReader::real(std::string_view name, double least, double most, std::op
     return true;
   }
   if (json_.ok()) json_.rewind(at);
-  return unexpected(name, "a number from " + number_text(least) + " to " + number_text(most));
+  return unexpected(name, range_text(least, most));
 }
 
 bool FieldReader::text(std::string_view name, size_t most, std::string& out) {

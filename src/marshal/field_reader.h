@@ -5,7 +5,7 @@
 //     if (name == "top_p") return fields.real(name, 0, 1, top_p);
 //     …
 //   });
-//   if (!ok) return fields.error();   // "top_p: expected a number from 0 to 1, got 1.5"
+//   if (!ok) return fields.error();   // "top_p must be >= 0 and <= 1, not 1.5"
 //
 // Each call consumes one value. null stands for a member that is not there: `out` stays as it is.
 #pragma once
@@ -22,6 +22,13 @@
 #include "marshal/json_cursor.h"
 
 namespace weir::marshal {
+
+inline constexpr size_t kMaxQuoted = 40;  // bytes of a value that an error repeats
+
+// ">= 0 and <= 100"
+std::string range_text(double least, double most);
+// A number as an error repeats it, also one that JSON does not have.
+std::string number_text(double value);
 
 class FieldReader {
  public:
@@ -48,10 +55,12 @@ class FieldReader {
   // Consumes null if that comes next; else nothing.
   bool none();
 
-  // Always false; the first refusal stays.
+  // Always false; the first refusal stays. "<name>: <why>".
   bool refuse(std::string_view name, std::string_view why);
-  // As refuse(), "expected <what>" and the number or word that comes next.
+  // The same: "<name> must be <what>, not " and the number or word that comes next.
   bool unexpected(std::string_view name, std::string_view what);
+  // The same, with a text that has the name in it.
+  bool fail(std::string_view name, std::string text);
 
   // Which member was refused; empty where the document itself is at fault.
   const std::string& param() const { return param_; }

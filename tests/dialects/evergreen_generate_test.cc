@@ -1,9 +1,8 @@
 // GENERATE: prompts, configuration, conversations, details of tokens.
 #include <cstdlib>
-#include <functional>
-#include <limits>
 
 #include "evergreen_bench.h"
+#include "support/generation_cases.h"
 #include "support/held_workers.h"
 
 namespace weir::evergreen {
@@ -47,58 +46,46 @@ TEST(Evergreen, ConfigurationReachesTheModelAndIsChecked) {
 
   auto y = t.open();
   m = t.parse(generate("p", "r"));
-  c.set_top_p(0);
+  c.set_top_p(1.5f);
   add_config(m, c);
   t.send(*y, m);
-  EXPECT_EQ(t.status(*y), "INVALID_ARGUMENT: action GENERATE: GenerateConfig.top_p is to be above 0 and at most 1");
+  EXPECT_EQ(t.status(*y), "INVALID_ARGUMENT: action GENERATE: GenerateConfig.top_p must be >= 0 and <= 1, not 1.5");
   EXPECT_EQ(t.status(*x), "open") << "another session";
 }
 
 TEST(Evergreen, NumbersAtTheirEdgesAreTakenOrNamed) {
   Bench t;
-  struct Edge {
-    std::string_view field;
-    std::function<void(v1::GenerateConfig&)> set;
-    bool good = false;
-  };
-  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  std::vector<Edge> edges;
-  auto real = [&](std::string_view field, void (v1::GenerateConfig::*set)(float), std::vector<float> good,
-                  std::vector<float> bad) {
-    for (float v : good) edges.push_back({field, [=](auto& c) { (c.*set)(v); }, true});
-    for (float v : {inf, -inf, nan}) bad.push_back(v);
-    for (float v : bad) edges.push_back({field, [=](auto& c) { (c.*set)(v); }});
-  };
-  auto whole = [&](std::string_view field, void (v1::GenerateConfig::*set)(uint32_t), std::vector<uint32_t> good,
-                   std::vector<uint32_t> bad) {
-    for (uint32_t v : good) edges.push_back({field, [=](auto& c) { (c.*set)(v); }, true});
-    for (uint32_t v : bad) edges.push_back({field, [=](auto& c) { (c.*set)(v); }});
-  };
   using C = v1::GenerateConfig;
-  real("temperature", &C::set_temperature, {0, 100}, {-1e-6f, 100.1f, -0x1p31f, 0x1p63f});
-  real("top_p", &C::set_top_p, {1e-9f, 1}, {0, -1, 1.1f, 0x1p31f});
-  real("min_p", &C::set_min_p, {0, 1}, {-0.1f, 1.1f, 0x1p63f});
-  real("presence_penalty", &C::set_presence_penalty, {-2, 2}, {-2.1f, 2.1f, 0x1p31f});
-  real("frequency_penalty", &C::set_frequency_penalty, {-2, 2}, {-2.1f, 2.1f, 0x1p31f});
-  real("repetition_penalty", &C::set_repetition_penalty, {1e-3f, 100}, {0, -1, 101, 0x1p63f});
+  std::vector<support::GenerationCase> edges;
+  auto whole = [&](const char* field, void (C::*set)(uint32_t), std::vector<uint32_t> good, std::vector<uint32_t> bad) {
+    auto add = [&](uint32_t v, bool fine) {
+      C c;
+      (c.*set)(v);
+      edges.push_back({field, c.SerializeAsString(), fine});
+    };
+    for (uint32_t v : good) add(v, true);
+    for (uint32_t v : bad) add(v, false);
+  };
+  for (auto& c : support::pb_cases(marshal::Protocol::kEvergreen))  // how many tokens fit depends on the prompt
+    if (c.name != "max_tokens" && c.name != "min_tokens") edges.push_back(std::move(c));
   whole("max_tokens", &C::set_max_tokens, {0, 1, 990}, {1001, 1u << 31, UINT32_MAX});
   whole("min_tokens", &C::set_min_tokens, {0, 256}, {257, 1u << 31, UINT32_MAX});
-  whole("top_k", &C::set_top_k, {0, 1, 1u << 31, UINT32_MAX}, {});
   whole("top_logprobs", &C::set_top_logprobs, {0, 20}, {21, 1u << 31, UINT32_MAX});
-  for (const Edge& edge : edges) {
+  for (const auto& edge : edges) {
     auto x = t.open();
     auto m = t.parse(generate("p", "r") + text_leaf("p", "hello"));
     C c;
     c.set_raw(true);
-    edge.set(c);
-    add_config(m, c);
+    auto& any = *m.mutable_actions(0)->add_configs();
+    any.PackFrom(c);
+    *any.mutable_value() += edge.value;
+    c.MergeFromString(edge.value);  // to be shown
     t.send(*x, m);
     if (edge.good) {
       EXPECT_EQ(t.status(*x), "open") << c.ShortDebugString();
       t.answer("ok");
     } else {
-      EXPECT_NE(t.status(*x).find("INVALID_ARGUMENT: action GENERATE: GenerateConfig." + std::string(edge.field)),
-                std::string::npos)
+      EXPECT_NE(t.status(*x).find("INVALID_ARGUMENT: action GENERATE: GenerateConfig." + edge.name), std::string::npos)
           << c.ShortDebugString() << t.status(*x);
       EXPECT_TRUE(t.chat->held.empty());
     }

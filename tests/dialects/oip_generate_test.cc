@@ -3,7 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "dialects/oip/text_request.h"
 #include "oip_bench.h"
+#include "support/generation_cases.h"
 #include "support/held_workers.h"
 #include "support/text_models.h"
 
@@ -201,20 +203,44 @@ TEST_F(Generate, BadTextRequestsNameTheMember) {
   EXPECT_EQ(error({{"prompt", "x"}}), "prompt: no such parameter");
   EXPECT_EQ(error(Json::object()), "text_input: it is missing");
   EXPECT_EQ(error({{"text_input", "x"}, {"stream", true}}), "stream: use generate_stream");
-  EXPECT_EQ(error({{"text_input", "x"}, {"temperature", 3}}), "temperature: expected a number from 0 to 2, got 3");
-  EXPECT_EQ(error({{"text_input", 1}}), "text_input: expected a string, got 1");
+  EXPECT_EQ(error({{"text_input", "x"}, {"temperature", 101}}), "temperature must be >= 0 and <= 100, not 101");
+  EXPECT_EQ(error({{"text_input", 1}}), "text_input must be a string, not 1");
   EXPECT_EQ(error({{"text_input", "x"}, {"bad_words", "yes"}}),
             "bad_words: 'yes' is 4 tokens of this model; words of one token can be kept out");
   EXPECT_EQ(error({{"text_input", "x"}, {"end_id", 260}}),
             "end_id: token id 260 is not below 260, the size of the vocabulary");
-  EXPECT_EQ(error({{"text_input", "x"}, {"stop_words", 1}}),
-            "stop_words: expected a string or a list of strings, got 1");
+  EXPECT_EQ(error({{"text_input", "x"}, {"stop_words", 1}}), "stop_words must be a string or a list of strings, not 1");
   EXPECT_NE(error({{"text_input", "x"}, {"stop_words", std::vector<std::string>(17, "a")}}).find("at most 16"),
             std::string::npos);
-  EXPECT_NE(error({{"text_input", "x"}, {"pad_id", "a"}}).find("pad_id: expected a whole number"), std::string::npos);
+  EXPECT_NE(error({{"text_input", "x"}, {"pad_id", "a"}}).find("pad_id must be a whole number"), std::string::npos);
   EXPECT_NE(error({{"text_input", std::string(201, 'x')}}).find("context"), std::string::npos);
   EXPECT_EQ(post("nope/generate", {{"text_input", "x"}})->response.status, 404);
   EXPECT_EQ(post("m/generate", {{"text_input", "x"}, {"bad_words", ""}})->headed, false) << "empty members ask nothing";
+}
+
+TEST(GenerateText, EveryGenerationParameterIsTakenInItsRangeAndRefusedByName) {
+  for (const auto& c : support::json_cases(marshal::Protocol::kTriton)) {
+    const std::string member = "\"" + c.name + "\":" + c.value;
+    for (const std::string& body :
+         {R"({"text_input":"x",)" + member + "}", R"({"text_input":"x","parameters":{)" + member + "}}",
+          R"({"text_input":"x","sampling_parameters":)" + Json("{" + member + "}").dump() + "}"}) {
+      TextRequest request;
+      const base::Status status = read_text_request(body, request);
+      EXPECT_EQ(status.ok(), c.good) << body << ": " << status.text;
+      EXPECT_TRUE(c.good || status.text.starts_with(c.name)) << body << ": " << status.text;
+    }
+  }
+}
+
+TEST(GenerateText, NumbersMayBeStrings) {
+  TextRequest request;
+  const std::string words = R"({"temperature":"0.25","top_k":"3","ignore_eos":"true","seed":"7"})";
+  ASSERT_TRUE(
+      read_text_request(R"({"text_input":"x","sampling_parameters":)" + Json(words).dump() + "}", request).ok());
+  EXPECT_EQ(request.params.temperature, 0.25F);
+  EXPECT_EQ(request.params.top_k, 3);
+  EXPECT_EQ(request.params.seed, 7u);
+  EXPECT_TRUE(request.params.ignore_eos);
 }
 
 TEST_F(Generate, AClientThatLeavesCancels) {

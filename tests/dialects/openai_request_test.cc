@@ -1,6 +1,8 @@
 // Requests that are refused, and why: each numeric member at its edges, members that are not offered, prompts that do
 // not fit.
+#include "dialects/openai/request.h"
 #include "openai_bench.h"
+#include "support/generation_cases.h"
 
 namespace weir::openai {
 namespace {
@@ -43,7 +45,7 @@ TEST_F(OpenaiRequests, WholeNumbersAtTheirEdges) {
   constexpr int64_t kMost = 2147483647;
   for (const Edge& e : {Edge{"n", 1, 16}, Edge{"logprobs", 0, 20}, Edge{"prompt_logprobs", 0, 20},
                         Edge{"truncate_prompt_tokens", 1, kMost}, Edge{"priority", 0, 4294967295},
-                        Edge{"top_k", -1, kMost}, Edge{"max_tokens", 0, 198}, Edge{"min_tokens", 0, 16}}) {
+                        Edge{"top_k", -1, 4294967295}, Edge{"max_tokens", 0, 198}, Edge{"min_tokens", 0, 16}}) {
     EXPECT_EQ(completion(e.name, e.least), "ok") << e.name;
     EXPECT_EQ(completion(e.name, e.most), "ok") << e.name;
     EXPECT_EQ(completion(e.name, nullptr), "ok") << e.name;
@@ -64,7 +66,7 @@ TEST_F(OpenaiRequests, RealNumbersAtTheirEdges) {
   };
   for (const Edge& e :
        {Edge{"temperature", 0, 2}, Edge{"top_p", 0, 1}, Edge{"min_p", 0, 1}, Edge{"presence_penalty", -2, 2},
-        Edge{"frequency_penalty", -2, 2}, Edge{"repetition_penalty", 0.01, 100}}) {
+        Edge{"frequency_penalty", -2, 2}, Edge{"repetition_penalty", 0.001, 100}}) {
     EXPECT_EQ(completion(e.name, e.least), "ok") << e.name;
     EXPECT_EQ(completion(e.name, e.most), "ok") << e.name;
     EXPECT_EQ(completion(e.name, nullptr), "ok") << e.name;
@@ -72,6 +74,23 @@ TEST_F(OpenaiRequests, RealNumbersAtTheirEdges) {
                             Json(1e300), Json(-1e300), Json("0.5"), Json(false)})
       EXPECT_EQ(completion(e.name, bad), e.name) << bad;
   }
+}
+
+TEST(OpenaiRequest, EveryGenerationParameterIsTakenInItsRangeAndRefusedByName) {
+  for (const auto& c : support::json_cases(marshal::Protocol::kOpenAi)) {
+    Request request;
+    const std::string body = R"({"prompt":"x",")" + c.name + "\":" + c.value + "}";
+    const ApiError error = read_request(body, Kind::kCompletion, request);
+    EXPECT_EQ(error.ok(), c.good) << c.name << " " << c.value << ": " << error.status.text;
+    EXPECT_TRUE(c.good || error.param == c.name) << c.value;
+    EXPECT_TRUE(c.good || error.status.text.starts_with(c.name)) << error.status.text;
+  }
+}
+
+TEST_F(OpenaiRequests, ATemperatureAboveOpenAisRangeHasItsErrorForm) {
+  auto x = complete({{"temperature", 2.1}});
+  EXPECT_EQ(error(x), "400 invalid_request_error - temperature");
+  EXPECT_EQ(message(complete({{"temperature", 2.1}})), "temperature must be >= 0 and <= 2, not 2.1");
 }
 
 TEST_F(OpenaiRequests, SeedsHave64Bits) {
@@ -153,7 +172,7 @@ TEST_F(OpenaiRequests, MembersThatNeedOthers) {
   EXPECT_EQ(chat_with("top_logprobs", 3), "top_logprobs");
   EXPECT_EQ(chat_with("top_logprobs", 0), "ok");
   EXPECT_EQ(chat_with("top_logprobs", 21), "top_logprobs");
-  EXPECT_EQ(chat_with("max_completion_tokens", 0), "max_tokens");
+  EXPECT_EQ(chat_with("max_completion_tokens", 0), "max_completion_tokens");
   EXPECT_EQ(chat_with("echo", true), "echo");
   EXPECT_EQ(verdict("/v1/completions", {{"prompt", "a"}, {"stream", true}, {"prompt_logprobs", 1}}), "prompt_logprobs");
   EXPECT_EQ(verdict("/v1/completions", {{"prompt", std::vector<std::string>(9, "a")}, {"n", 16}}), "n");

@@ -3,7 +3,9 @@
 
 #include <cmath>
 
+#include "dialects/salience/generate_params.h"
 #include "salience_bench.h"
+#include "support/generation_cases.h"
 
 namespace weir::salience {
 namespace {
@@ -160,16 +162,16 @@ TEST(Salience, BadFieldsAreNamedWithValueAndRange) {
     return refusal.text;
   };
   auto range = [](pb::PositionRange* r, uint32_t start, uint32_t end) { r->set_start(start), r->set_end(end); };
-  EXPECT_EQ(with([](auto& r) { r.set_temperature(-1); }), "temperature is -1; expected 0.0 to 100");
-  EXPECT_EQ(with([](auto& r) { r.set_temperature(NAN); }), "temperature is nan; expected 0.0 to 100");
-  EXPECT_EQ(with([](auto& r) { r.set_temperature(INFINITY); }), "temperature is inf; expected 0.0 to 100");
-  EXPECT_EQ(with([](auto& r) { r.set_top_p(1.5f); }), "top_p is 1.5; expected 0.0 to 1.0");
-  EXPECT_EQ(with([](auto& r) { r.set_top_p(-0.5f); }), "top_p is -0.5; expected 0.0 to 1.0");
-  EXPECT_EQ(with([](auto& r) { r.set_priority(-1); }), "priority is -1; expected 0 (interactive) to 10 (batch)");
-  EXPECT_EQ(with([](auto& r) { r.set_priority(11); }), "priority is 11; expected 0 (interactive) to 10 (batch)");
+  EXPECT_EQ(with([](auto& r) { r.set_temperature(-1); }), "temperature must be >= 0 and <= 100, not -1");
+  EXPECT_EQ(with([](auto& r) { r.set_temperature(NAN); }), "temperature must be >= 0 and <= 100, not nan");
+  EXPECT_EQ(with([](auto& r) { r.set_temperature(INFINITY); }), "temperature must be >= 0 and <= 100, not inf");
+  EXPECT_EQ(with([](auto& r) { r.set_top_p(1.5f); }), "top_p must be >= 0 and <= 1, not 1.5");
+  EXPECT_EQ(with([](auto& r) { r.set_top_p(-0.5f); }), "top_p must be >= 0 and <= 1, not -0.5");
+  EXPECT_EQ(with([](auto& r) { r.set_priority(-1); }), "priority must be 0 (interactive) to 10 (batch), not -1");
+  EXPECT_EQ(with([](auto& r) { r.set_priority(11); }), "priority must be 0 (interactive) to 10 (batch), not 11");
   EXPECT_EQ(with([](auto& r) { r.set_priority(INT32_MIN); }),
-            "priority is -2147483648; expected 0 (interactive) to 10 (batch)");
-  EXPECT_EQ(with([](auto& r) { r.set_logprob_top_k(129); }), "logprob_top_k is 129; expected at most 128");
+            "priority must be 0 (interactive) to 10 (batch), not -2147483648");
+  EXPECT_EQ(with([](auto& r) { r.set_logprob_top_k(129); }), "logprob_top_k must be <= 128, not 129");
   EXPECT_EQ(with([](auto& r) { r.set_append_tokens(1, 1000); }),
             "append_tokens[1] is 1000; the model's tokens are below 1000");
   EXPECT_EQ(with([](auto& r) { r.add_stop_token_ids(UINT32_MAX); }),
@@ -177,21 +179,29 @@ TEST(Salience, BadFieldsAreNamedWithValueAndRange) {
   EXPECT_EQ(with([](auto& r) {
               for (int i = 0; i < 65; ++i) r.add_stop_token_ids(1);
             }),
-            "stop_token_ids has more than 64 entries");
+            "stop_token_ids must have at most 64 entries");
   EXPECT_EQ(with([&](auto& r) { range(r.add_logprobs_ranges(), 3, 2); }),
-            "logprobs_ranges[0] is [3, 2); expected start <= end");
+            "logprobs_ranges[0] must have start <= end, not [3, 2)");
   EXPECT_EQ(with([&](auto& r) {
               range(r.add_readout_ranges(), 1, 2);
               range(r.add_readout_ranges(), 5, 2);
             }),
-            "readout_ranges[1] is [5, 2); expected start <= end");
+            "readout_ranges[1] must have start <= end, not [5, 2)");
   EXPECT_EQ(with([&](auto& r) {
               for (int i = 0; i < 1025; ++i) range(r.add_readout_ranges(), 1, 2);
             }),
-            "readout_ranges has more than 1024 entries");
+            "readout_ranges must have at most 1024 entries");
   EXPECT_EQ(with([&](auto& r) { r.clear_append_tokens(); }),
             "append_tokens is empty, and so is the session: there is nothing to go on from");
   EXPECT_EQ(t.dump(id), Ids{});
+}
+
+TEST(Salience, EveryGenerationParameterIsTakenInItsRangeAndRefusedByName) {
+  for (const auto& c : support::pb_cases(marshal::Protocol::kSalience)) {
+    auto params = read_params(base::Bytes::copy_of(c.value));
+    EXPECT_EQ(bool(params), c.good) << c.name;
+    EXPECT_TRUE(params || params.error().text.starts_with(c.name)) << c.name;
+  }
 }
 
 TEST(Salience, NumbersBeyondTheirTypeAreNotCut) {
@@ -200,11 +210,11 @@ TEST(Salience, NumbersBeyondTheirTypeAreNotCut) {
   std::string message = "\x0a\x20" + id;
   auto x = t.shards[0]->wire.run("/salience.v1.Salience/Generate",
                                  support::grpc_frame(message + std::string("\x12\x06\x01\x80\x80\x80\x80\x10", 8)));
-  EXPECT_EQ(support::grpc_message(*x), "append_tokens[1] is 4294967296; expected at most 4294967295");
+  EXPECT_EQ(support::grpc_message(*x), "append_tokens[1] must be <= 4294967295, not 4294967296");
   auto y = t.shards[0]->wire.run(
       "/salience.v1.Salience/Generate",
       support::grpc_frame(message + std::string("\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11)));
-  EXPECT_EQ(support::grpc_message(*y), "offset is 18446744073709551615; expected at most 4294967295");
+  EXPECT_EQ(support::grpc_message(*y), "offset must be <= 4294967295, not 18446744073709551615");
 }
 
 TEST(Salience, UnknownForeignAndMalformedIdsReadTheSame) {

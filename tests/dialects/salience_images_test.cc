@@ -79,7 +79,7 @@ TEST(SalienceImages, BlocksThatAreNotWhatTheyShouldBeAreRefused) {
   EXPECT_EQ(refused(kBlock, {{1, 7}, {1, 7}}),
             "images[1]: its block [1, 7) must lie within what is appended, behind the block before it: [7, 8)");
   EXPECT_EQ(refused(kBlock, {{1, 4294967295u}}).substr(0, 39), "images[0]: its block [1, 4294967295) mu");
-  EXPECT_EQ(refused(kBlock, std::vector<Picture>(1025, Picture{1, 7})), "images has more than 1024 entries");
+  EXPECT_EQ(refused(kBlock, std::vector<Picture>(1025, Picture{1, 7})), "images must have at most 1024 entries");
   t.grow(id, 0, {1, 2, 3});
   EXPECT_EQ(t.refused(with_images(id, 3, kBlock, {{1, 7}})).code, number(Code::kInvalidArgument));  // in the history
   EXPECT_EQ(t.dump(id), (Ids{1, 2, 3}));

@@ -81,11 +81,11 @@ TEST(SalienceStop, WithoutItTheGenerationEndsAsEver) {
 TEST(SalienceStop, StopStringsAreBounded) {
   Spelling t;
   auto id = t.open("bytes");
-  EXPECT_EQ(t.refused(Spelling::asked(id, {""})).text, "stop_strings[0] is 0 bytes long; expected 1 to 256");
+  EXPECT_EQ(t.refused(Spelling::asked(id, {""})).text, "stop_strings[0] must have 1 to 256 bytes, not 0");
   EXPECT_EQ(t.refused(Spelling::asked(id, {"a", std::string(257, 'x')})).text,
-            "stop_strings[1] is 257 bytes long; expected 1 to 256");
+            "stop_strings[1] must have 1 to 256 bytes, not 257");
   EXPECT_EQ(t.refused(Spelling::asked(id, std::vector<std::string>(17, "x"))).text,
-            "stop_strings has more than 16 entries");
+            "stop_strings must have at most 16 entries");
 }
 
 }  // namespace

@@ -13,12 +13,12 @@ using namespace weir;  // NOLINT: a program of one file
 using openai::Kind;
 
 void check(const openai::Request& request) {
-  const auto& fields = request.fields;
+  const auto& params = request.params;
   require(request.n >= 1 && request.n <= openai::kMaxN, "n is in range");
   require(request.prompts.size() * request.n <= openai::kMaxInputs, "choices are bounded");
-  require(!fields.temperature || (*fields.temperature >= 0 && *fields.temperature <= 2), "temperature is in range");
-  require(!fields.top_p || (*fields.top_p >= 0 && *fields.top_p <= 1), "top_p is in range");
-  require(fields.stop.size() <= 16, "stop strings are bounded");
+  require(!params.temperature || (*params.temperature >= 0 && *params.temperature <= 2), "temperature is in range");
+  require(!params.top_p || (*params.top_p >= 0 && *params.top_p <= 1), "top_p is in range");
+  require(params.stop.size() <= 16, "stop strings are bounded");
   require(!request.logprobs || *request.logprobs <= openai::kMaxLogprobs, "logprobs are bounded");
   for (const auto& range : request.readout_ranges) require(range.start < range.end, "ranges have a length");
 }
@@ -36,8 +36,8 @@ void place(const openai::Request& request, const msg::TextSpec& spec, Kind kind)
       require(image.start < image.end && image.end <= sequence.ids.size(), "an image lies in its prompt");
     msg::Generation generation;
     generation.append = std::move(sequence.ids);
-    if (!marshal::place(request.fields, spec, generation).status.ok()) return;
-    if (!marshal::place_length(request.fields, spec, kind == Kind::kChat ? 1u << 31 : 16, generation).status.ok())
+    if (!marshal::apply(request.params, spec, generation).status.ok()) return;
+    if (!marshal::apply_length(request.params, spec, kind == Kind::kChat ? 1u << 31 : 16, generation).status.ok())
       return;
     require(generation.length() + generation.max_tokens <= spec.max_length, "it fits the context");
     require(generation.min_tokens <= generation.max_tokens, "min_tokens is not above max_tokens");

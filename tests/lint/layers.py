@@ -18,7 +18,7 @@ ROOMS = {  # room: the rooms and libraries that it may see
     'sched': 'base msg bus device',
     'generation': 'base msg bus device',
     'dialects': 'base msg wire text marshal bus session',
-    'engines': 'base msg text device sched generation',
+    'engines': 'base msg text device sched generation marshal',
     'models': 'base msg bus device session sched generation engines',
     'app': 'base msg wire text device bus net marshal session sched generation dialects engines models',
 }

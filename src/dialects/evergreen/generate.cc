@@ -5,12 +5,12 @@
 //            usage: JSON, and weir.evergreen.v1.Usage in the metadata
 //   config   weir.evergreen.v1.GenerateConfig (proto/evergreen_config.proto)
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "dialects/evergreen/action.h"
 #include "dialects/evergreen/prompt.h"
 #include "evergreen_config.pb.h"
+#include "marshal/generation_params.h"
 #include "text/processor.h"
 #include "text/stop_strings.h"
 
@@ -26,25 +26,15 @@ namespace v1 = ::weir::evergreen::v1;
 constexpr std::string_view kConfig = "weir.evergreen.v1.GenerateConfig";
 constexpr uint32_t kMaxTokens = 256, kMostTop = 20;
 
-Status out_of(std::string_view field, std::string_view range) {
-  return invalid("GenerateConfig." + std::string(field) + " is to be " + std::string(range));
-}
+// `why` begins with the field's name.
+Status bad_config(std::string_view why) { return invalid("GenerateConfig." + std::string(why)); }
 
-Status read_sampling(const v1::GenerateConfig& c, msg::Sampling& s) {
-  if (c.has_temperature()) s.temperature = c.temperature();
-  if (c.has_top_p()) s.top_p = c.top_p();
-  if (c.has_top_k()) s.top_k = c.top_k();
-  if (c.has_min_p()) s.min_p = c.min_p();
-  if (c.has_presence_penalty()) s.presence_penalty = c.presence_penalty();
-  if (c.has_frequency_penalty()) s.frequency_penalty = c.frequency_penalty();
-  if (c.has_repetition_penalty()) s.repetition_penalty = c.repetition_penalty();
-  if (c.has_seed()) s.seed = c.seed();
-  if (!(s.temperature >= 0 && s.temperature <= 100)) return out_of("temperature", "from 0 to 100");
-  if (!(s.top_p > 0 && s.top_p <= 1)) return out_of("top_p", "above 0 and at most 1");
-  if (!(s.min_p >= 0 && s.min_p <= 1)) return out_of("min_p", "from 0 to 1");
-  if (!(std::abs(s.presence_penalty) <= 2)) return out_of("presence_penalty", "from -2 to 2");
-  if (!(std::abs(s.frequency_penalty) <= 2)) return out_of("frequency_penalty", "from -2 to 2");
-  if (!(s.repetition_penalty > 0 && s.repetition_penalty <= 100)) return out_of("repetition_penalty", "above 0");
+Status read_config(std::string_view message, marshal::GenerationParams& out) {
+  constexpr auto kEvergreen = marshal::Protocol::kEvergreen;
+  for (marshal::PbReader reader(message); reader.next();)
+    if (const auto* row = marshal::find_param(kEvergreen, reader.field()))
+      if (Status s = marshal::read_param(reader, kEvergreen, *row, out); !s.ok()) return bad_config(s.text);
+  if (out.max_tokens == 0u) out.max_tokens.reset();
   return {};
 }
 
@@ -83,11 +73,11 @@ class Generate final : public ModelAction {
 
  private:
   Status begin() override {
-    if (const Packed* packed = config(kConfig); packed && !config_.ParseFromString(packed->value))
-      return invalid("malformed " + std::string(kConfig));
+    const Packed* packed = config(kConfig);
+    if (packed && !config_.ParseFromString(packed->value)) return invalid("malformed " + std::string(kConfig));
     if (Status s = find(Wants::kText); !s.ok()) return s;
     spec_ = spec().text;
-    if (Status s = check_config(); !s.ok()) return s;
+    if (Status s = check_config(packed ? packed->value : std::string_view()); !s.ok()) return s;
     auto prompt = input({"prompt", "text"});
     if (!prompt) return std::move(prompt).error();
     response_ = output({"response", "text"});
@@ -95,17 +85,15 @@ class Generate final : public ModelAction {
     return {};
   }
 
-  Status check_config() {
-    constexpr int kStops = 16;
-    if (config_.stop_size() > kStops) return out_of("stop", "at most 16 texts");
-    for (const auto& stop : config_.stop())
-      if (stop.empty()) return out_of("stop", "no empty text");
-    if (config_.top_logprobs() > kMostTop) return out_of("top_logprobs", "at most 20");
+  Status check_config(std::string_view message) {
+    if (Status s = read_config(message, params_); !s.ok()) return s;
+    if (config_.top_logprobs() > kMostTop)
+      return bad_config("top_logprobs must be <= " + std::to_string(kMostTop) + ", not " +
+                        std::to_string(config_.top_logprobs()));
     if (config_.readouts() && spec_->concepts.empty())
       return invalid("model '" + spec().name + "' has no concept readouts");
     detailed_ = config_.logprobs() || config_.top_logprobs() > 0 || config_.readouts();
-    msg::Sampling unused;
-    return read_sampling(config_, unused);
+    return {};
   }
 
   Status go_on() override {
@@ -152,28 +140,22 @@ class Generate final : public ModelAction {
     call().generation = std::move(generation);
     limit_tokens();
     detokenizer_.emplace(*spec_->processor->tokenizer, text::SkipSpecial::kYes);
-    stops_ = text::StopStrings({config_.stop().begin(), config_.stop().end()}, text::StopStrings::Keep::kNo);
+    stops_ = text::StopStrings(params_.stop, text::StopStrings::Keep::kNo);
     if (response_) response_->begin(std::string(kPlainText), "assistant");
     return submit();
   }
 
   Status fill(msg::Generation& g, Prompt&& prompt) {
-    uint32_t room = spec_->max_length - prompt_tokens_;
-    if (config_.max_tokens() > room)
-      return invalid("GenerateConfig.max_tokens is " + std::to_string(config_.max_tokens()) + ", but the prompt has " +
-                     std::to_string(prompt_tokens_) + " tokens of the context's " + std::to_string(spec_->max_length));
     g.append = std::move(prompt.ids);
     g.images = std::move(prompt.images);
-    g.max_tokens = config_.max_tokens() ? config_.max_tokens() : std::min(kMaxTokens, room);
-    g.min_tokens = config_.min_tokens();
-    if (g.min_tokens > g.max_tokens) return out_of("min_tokens", "at most max_tokens");
-    g.ignore_eos = config_.ignore_eos();
-    g.sampling = spec_->defaults;
+    auto bad = marshal::apply(params_, *spec_, g);
+    if (bad.status.ok()) bad = marshal::apply_length(params_, *spec_, kMaxTokens, g);
+    if (!bad.status.ok()) return bad.param == "prompt" ? bad.status : bad_config(bad.status.text);
     const msg::PositionRange answer{prompt_tokens_, UINT32_MAX};
     if (config_.logprobs() || config_.top_logprobs() > 0) g.logprobs.push_back(answer);
     g.top_logprobs = config_.top_logprobs();
     if (config_.readouts()) g.readouts.push_back(answer);
-    return read_sampling(config_, g.sampling);
+    return {};
   }
 
   Status token(const msg::Token& token) override {
@@ -287,6 +269,7 @@ class Generate final : public ModelAction {
   }
 
   v1::GenerateConfig config_;
+  marshal::GenerationParams params_;  // of the config
   std::shared_ptr<const msg::TextSpec> spec_;
   Output* response_ = nullptr;
   std::optional<session::Cursor> cursor_;

@@ -6,10 +6,10 @@
 // name, a single element as a plain value.
 //
 // A model of text takes
-//   text_input (string), parameters {max_tokens = 20, temperature, top_p, stop, …, details} – the members of
-//   marshal/text_fields.h, also beside text_input –, sampling_parameters (the same as JSON in a string), stop_words and
-//   bad_words (a string or a list; bad words are single tokens), end_id (the token that ends the text in place of the
-//   model's own; -1: nothing does), pad_id (read and not used: nothing is padded here),
+//   text_input (string), parameters {max_tokens = 20, temperature, top_p, stop, …, details} – those of
+//   marshal/generation_params.h, also beside text_input –, sampling_parameters (the same as JSON in a string),
+//   bad_words (a string or a list of words that are single tokens), end_id (the token that ends the text in place of
+//   the model's own; -1: nothing does), pad_id (read and not used: nothing is padded here),
 //   exclude_input_in_output (false: the answer begins with the prompt), id
 // and answers {["id",]"model_name","model_version","text_output"[,"details":{"finish_reason":"length"|"eos_token"|
 // "stop_sequence","logprobs":[{"id","text","logprob","special"}]}]}; streamed, each event has what is new, details of
@@ -20,7 +20,6 @@
 
 #include "dialects/oip/inference.h"
 #include "dialects/oip/state.h"
-#include "marshal/text_fields.h"
 #include "wire/router.h"
 
 namespace weir::oip {

@@ -70,8 +70,8 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     auto generation = std::make_unique<msg::Generation>();
     generation->append = *std::move(ids);
     text_.after(generation->append);
-    if (auto bad = marshal::place(request_.fields, *spec_, *generation); !bad.status.ok()) return bad.status;
-    if (auto bad = marshal::place_length(request_.fields, *spec_, kUsual, *generation); !bad.status.ok())
+    if (auto bad = marshal::apply(request_.params, *spec_, *generation); !bad.status.ok()) return bad.status;
+    if (auto bad = marshal::apply_length(request_.params, *spec_, kUsual, *generation); !bad.status.ok())
       return bad.status;
     if (request_.details) generation->logprobs.push_back({uint32_t(generation->length()), UINT32_MAX});
     if (!request_.without_prompt) piece_ = request_.input;
@@ -88,9 +88,9 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
 
   text::Completion::Options text_options() const {
     using Keep = text::StopStrings::Keep;
-    return {request_.fields.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo, request_.fields.stop,
-            request_.fields.include_stop ? Keep::kYes : Keep::kNo, marshal::end_ids(request_.fields, *spec_),
-            request_.fields.min_tokens.value_or(0)};
+    return {request_.params.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo, request_.params.stop,
+            request_.params.include_stop ? Keep::kYes : Keep::kNo, marshal::end_ids(request_.params, *spec_),
+            request_.params.min_tokens.value_or(0)};
   }
 
   void on(msg::Call& call, msg::Event&& event) override {

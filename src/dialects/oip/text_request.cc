@@ -60,14 +60,12 @@ class TextMembers {
   }
 
   bool parameter(const std::string& name) {
-    bool ok = true;
-    if (name == "max_new_tokens")
-      return fields_.whole(name, 0, std::numeric_limits<int32_t>::max(), out_.fields.max_tokens);
-    if (marshal::read_text_field(fields_, name, out_.fields, ok)) return ok;
+    constexpr auto kTriton = marshal::Protocol::kTriton;
+    if (const auto* row = marshal::find_param(kTriton, name))
+      return marshal::read_param(fields_, kTriton, *row, name, out_.params);
     if (name == "details") return fields_.flag(name, out_.details);
     if (name == "stream") return fields_.flag(name, out_.stream);
     if (name == "exclude_input_in_output") return fields_.flag(name, out_.without_prompt);
-    if (name == "stop_words") return words(name, out_.stop_words);
     if (name == "bad_words") return words(name, out_.bad_words);
     if (name == "end_id") return fields_.whole(name, -1, kLargestId, out_.end_id);
     if (name == "pad_id") return fields_.whole(name, -1, kLargestId, pad_id_);
@@ -116,12 +114,12 @@ void keep_out(uint32_t id, std::vector<std::pair<uint32_t, float>>& bias) {
 }
 
 // As it stands at the beginning of a text, and after a space.
-Status place_bad_word(const std::string& word, const msg::TextSpec& spec, marshal::TextFields& fields) {
+Status place_bad_word(const std::string& word, const msg::TextSpec& spec, marshal::GenerationParams& params) {
   size_t placed = 0, tokens = 0;
   for (const std::string& form : {word, ' ' + word}) {
     auto ids = text::encode_prompt(*spec.processor->tokenizer, form, text::AddSpecial::kNo, spec.max_length);
     if (!ids) return std::move(ids).error();
-    if (ids->size() == 1) keep_out(ids->front(), fields.logit_bias), ++placed;
+    if (ids->size() == 1) keep_out(ids->front(), params.logit_bias), ++placed;
     tokens = std::max(tokens, ids->size());
   }
   if (placed > 0) return {};
@@ -129,13 +127,13 @@ Status place_bad_word(const std::string& word, const msg::TextSpec& spec, marsha
                        " tokens of this model; words of one token can be kept out");
 }
 
-Status place_end(int64_t id, const msg::TextSpec& spec, marshal::TextFields& fields) {
+Status place_end(int64_t id, const msg::TextSpec& spec, marshal::GenerationParams& params) {
   if (id >= int64_t(spec.vocabulary))
     return base::invalid("end_id: token id " + std::to_string(id) + " is not below " + std::to_string(spec.vocabulary) +
                          ", the size of the vocabulary");
   if (std::find(spec.eos_ids.begin(), spec.eos_ids.end(), id) != spec.eos_ids.end()) return {};
-  fields.ignore_eos = true;
-  if (id >= 0) fields.stop_ids.push_back(uint32_t(id));
+  params.ignore_eos = true;
+  if (id >= 0) params.stop_ids.push_back(uint32_t(id));
   return {};
 }
 
@@ -147,11 +145,9 @@ Status read_text_request(std::string_view body, TextRequest& out) {
 }
 
 Status place_words(TextRequest& request, const msg::TextSpec& spec) {
-  auto& stop = request.fields.stop;
-  stop.insert(stop.end(), request.stop_words.begin(), request.stop_words.end());
   for (const auto& word : request.bad_words)
-    if (Status bad = place_bad_word(word, spec, request.fields); !bad.ok()) return bad;
-  return request.end_id ? place_end(*request.end_id, spec, request.fields) : Status{};
+    if (Status bad = place_bad_word(word, spec, request.params); !bad.ok()) return bad;
+  return request.end_id ? place_end(*request.end_id, spec, request.params) : Status{};
 }
 
 }  // namespace weir::oip

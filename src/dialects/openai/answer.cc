@@ -17,11 +17,11 @@ constexpr uint32_t kUsual = 16;  // max_tokens of a completion that does not say
 text::Completion::Options text_options(const Request& request, const msg::TextSpec& spec) {
   using Keep = text::StopStrings::Keep;
   text::Completion::Options options;
-  options.skip = request.fields.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo;
-  options.stop = request.fields.stop;
-  options.keep = request.fields.include_stop ? Keep::kYes : Keep::kNo;
-  options.end_ids = marshal::end_ids(request.fields, spec);
-  options.min_tokens = request.fields.min_tokens.value_or(0);
+  options.skip = request.params.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo;
+  options.stop = request.params.stop;
+  options.keep = request.params.include_stop ? Keep::kYes : Keep::kNo;
+  options.end_ids = marshal::end_ids(request.params, spec);
+  options.min_tokens = request.params.min_tokens.value_or(0);
   return options;
 }
 
@@ -159,13 +159,13 @@ ApiError Answer::submit(bus::Served& served, const Sequence& prompt, std::vector
 }
 
 ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, uint32_t index) const {
-  auto named = [&](marshal::FieldError error) {
+  auto named = [&](marshal::ParamError error) {
     if (error.param == "prompt") error.param = input_name(kind_);
     return refuse(std::move(error));
   };
-  if (auto bad = marshal::place(request_.fields, spec, generation); !bad.status.ok()) return named(std::move(bad));
+  if (auto bad = marshal::apply(request_.params, spec, generation); !bad.status.ok()) return named(std::move(bad));
   uint32_t usual = kind_ == Kind::kChat ? kEver : kUsual;
-  if (auto bad = marshal::place_length(request_.fields, spec, usual, generation); !bad.status.ok())
+  if (auto bad = marshal::apply_length(request_.params, spec, usual, generation); !bad.status.ok())
     return named(std::move(bad));
   // Choices of one prompt differ, and the first is what a request for one alone would get.
   if (generation.sampling.seed) *generation.sampling.seed += index % request_.n;

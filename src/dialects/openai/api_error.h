@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "marshal/text_fields.h"
+#include "marshal/generation_params.h"
 #include "wire/exchange.h"
 
 namespace weir::openai {
@@ -23,7 +23,7 @@ struct ApiError {
 };
 
 ApiError refuse(std::string_view param, std::string text);
-inline ApiError refuse(marshal::FieldError error) { return {std::move(error.status), std::string(error.param), {}}; }
+inline ApiError refuse(marshal::ParamError error) { return {std::move(error.status), std::string(error.param), {}}; }
 inline ApiError refuse(base::Status status) { return {std::move(status), {}, {}}; }
 
 std::string error_json(const ApiError& error);

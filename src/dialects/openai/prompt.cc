@@ -97,7 +97,7 @@ ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::Te
   bool cut = request.truncate_prompt && out.ids.size() > *request.truncate_prompt;
   truncate(request, out.ids);
   if (!request.echo) return {};
-  auto skip = request.fields.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo;
+  auto skip = request.params.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo;
   out.echo = cut || prompt.tokens ? spec.processor->tokenizer->decode(out.ids, skip) : prompt.text;
   return {};
 }

@@ -8,6 +8,7 @@ namespace {
 using marshal::FieldReader;
 using marshal::JsonCursor;
 
+constexpr auto kParams = marshal::Protocol::kOpenAi;
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 constexpr size_t kMaxName = 256, kMaxText = size_t(1) << 30;
 
@@ -31,7 +32,8 @@ class Members {
     if (name == "model") return fields_.text(name, kMaxName, out_.model);
     if (read_prompt(name, ok) || read_prompt_option(name, ok)) return ok;
     if (makes_text() && (read_common(name, ok) || read_logprobs(name, ok))) return ok;
-    if (makes_text() && marshal::read_text_field(fields_, name, out_.fields, ok)) return ok;
+    if (const auto* row = makes_text() ? marshal::find_param(kParams, name) : nullptr)
+      return marshal::read_param(fields_, kParams, *row, name, out_.params);
     if (kind_ == Kind::kEmbedding && read_embedding(name, ok)) return ok;
     if (kind_ == Kind::kTokenize && name == "return_token_strs") return fields_.flag(name, out_.token_strings);
     return other(name);
@@ -134,7 +136,7 @@ class Members {
     else if (name == "stream_options")
       ok = stream_options(name);
     else if (name == "max_completion_tokens" && chat())
-      ok = fields_.whole(name, 0, kMost, max_completion_);
+      ok = marshal::read_param(fields_, kParams, *marshal::find_param(kParams, "max_tokens"), name, newer_);
     else if (name == "echo")
       ok = fields_.flag(name, out_.echo);
     else if (name == "return_token_ids")
@@ -232,7 +234,8 @@ class Members {
 
   // What only the whole request can tell.
   ApiError settle() {
-    if (max_completion_) out_.fields.max_tokens = max_completion_;
+    if (newer_.max_tokens)
+      out_.params.max_tokens = newer_.max_tokens, out_.params.max_tokens_name = "max_completion_tokens";
     if (chat_logprobs_) out_.logprobs = top_logprobs_.value_or(0);
     if (!chat_logprobs_ && top_logprobs_.value_or(0) > 0)
       return openai::refuse("top_logprobs", "top_logprobs: needs logprobs: true");
@@ -243,16 +246,16 @@ class Members {
     if (out_.stream && out_.prompt_logprobs)
       return openai::refuse("prompt_logprobs", "prompt_logprobs: not in a stream; completions have echo with logprobs");
     if (chat() && out_.echo) return openai::refuse("echo", "echo: not in a chat; use completions");
-    if (chat() && out_.fields.max_tokens == 0u)
-      return openai::refuse("max_tokens", "max_tokens: expected a whole number from 1 to 2147483647, got 0");
-    if (chat() && out_.messages.empty()) return openai::refuse("messages", "messages: expected a list of messages");
+    if (const std::string name(out_.params.max_tokens_name); chat() && out_.params.max_tokens == 0u)
+      return openai::refuse(name, name + " must be >= 1, not 0");
+    if (chat() && out_.messages.empty()) return openai::refuse("messages", "messages must be a list of messages");
     return settle_input();
   }
 
   ApiError settle_input() {
     std::string_view input = kind_ == Kind::kEmbedding ? "input" : "prompt";
     if (!chat() && out_.prompts.empty() && out_.messages.empty())
-      return openai::refuse(input, std::string(input) + ": expected a string, a list of strings, or token ids");
+      return openai::refuse(input, std::string(input) + " must be a string, a list of strings, or token ids");
     if (kind_ == Kind::kTokenize && out_.prompts.size() + size_t(!out_.messages.empty()) != 1)
       return openai::refuse("prompt", "takes one prompt, or messages");
     if (makes_text() && out_.prompts.size() * out_.n > kMaxChoices)
@@ -264,7 +267,8 @@ class Members {
   FieldReader fields_{json_};
   Kind kind_;
   Request& out_;
-  std::optional<uint32_t> max_completion_, top_logprobs_;
+  marshal::GenerationParams newer_;  // max_completion_tokens, which counts for more than max_tokens
+  std::optional<uint32_t> top_logprobs_;
   std::optional<bool> generation_prompt_;
   bool chat_logprobs_ = false, stream_options_ = false;
 };
@@ -286,7 +290,7 @@ ApiError read_detokenize(std::string_view body, Detokenize& request) {
     return fields.refuse(std::string(name.substr(0, 64)), "no such parameter");
   }) && json.finish();
   if (!good) return {fields.error(), fields.param(), {}};
-  if (!said) return refuse("tokens", "tokens: expected a list of token ids");
+  if (!said) return refuse("tokens", "tokens must be a list of token ids");
   return {};
 }
 

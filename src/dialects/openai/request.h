@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "dialects/openai/api_error.h"
-#include "marshal/text_fields.h"
+#include "marshal/generation_params.h"
 #include "msg/generate.h"
 
 namespace weir::openai {
@@ -41,7 +41,7 @@ struct Request {
   bool pass_tools = true;
   bool add_generation_prompt = true, continue_final_message = false;
 
-  marshal::TextFields fields;
+  marshal::GenerationParams params;
   uint32_t n = 1;
   bool stream = false, include_usage = false, continuous_usage = false;
   bool echo = false;

@@ -13,11 +13,9 @@
 
 namespace weir::salience {
 
-inline constexpr uint32_t kMaxRanges = 1024, kMaxStopIds = 64, kMaxTopLogprobs = 128;
-inline constexpr uint32_t kMaxImages = 1024;  // each is looked at on the shard; how many fit is their bytes' to say
-inline constexpr uint32_t kMaxStops = 16, kMaxStopBytes = 256;
+inline constexpr uint32_t kMaxRanges = 1024, kMaxTopLogprobs = 128;
+inline constexpr uint32_t kMaxImages = 1024;     // each is looked at on the shard; how many fit is their bytes' to say
 inline constexpr uint32_t kMaxAppend = 1 << 24;  // tokens in one request
-inline constexpr float kMaxTemperature = 100;
 inline constexpr int32_t kMaxPriority = 10;
 
 struct GenerateParams {

@@ -1,10 +1,9 @@
 // read_params() of generate_params.h. Fields and numbers: GenerateRequest in proto/salience.proto.
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 #include "dialects/salience/generate_params.h"
-#include "marshal/json_cursor.h"
+#include "marshal/generation_params.h"
 #include "marshal/pb_wire.h"
 #include "session/session_id.h"
 #include "wire/text.h"
@@ -17,74 +16,33 @@ using base::Status;
 using marshal::PbReader;
 using marshal::PbType;
 
+// Those that are not in marshal/generation_params.h.
 enum Field : uint32_t {
   kSessionId = 1,
-  kAppendTokens,
-  kOffset,
-  kTruncating,
-  kMaxTokens,
-  kLogprobsRanges,
-  kLogprobTopK,
-  kReadoutRanges,
-  kTemperature,
-  kTopP,
-  kTopK,
-  kStopTokenIds,
-  kPriority,
-  kImages,
-  kStopStrings = 1000,
+  kAppendTokens = 2,
+  kOffset = 3,
+  kTruncating = 4,
+  kLogprobsRanges = 6,
+  kLogprobTopK = 7,
+  kReadoutRanges = 8,
+  kPriority = 13,
+  kImages = 14,
 };
 
 Status malformed() { return invalid("the message is not a GenerateRequest"); }
 
 Status out_of_range(const std::string& field, const std::string& value, const std::string& expected) {
-  return invalid(field + " is " + value + "; expected " + expected);
-}
-
-std::string show(float value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", double(value));
-  return text;
+  return invalid(field + " must be " + expected + ", not " + value);
 }
 
 Status number(const std::string& field, uint64_t value, uint32_t& out) {
-  if (value > UINT32_MAX) return out_of_range(field, std::to_string(value), "at most 4294967295");
+  if (value > UINT32_MAX) return out_of_range(field, std::to_string(value), "<= 4294967295");
   out = uint32_t(value);
   return {};
 }
 
-float real(const PbReader& field) {
-  auto bits = uint32_t(field.number());
-  float out;
-  std::memcpy(&out, &bits, sizeof out);
-  return out;
-}
-
 Status too_many(const std::string& field, uint64_t limit) {
-  return invalid(field + " has more than " + std::to_string(limit) + " entries");
-}
-
-// A repeated uint32, packed or one by one.
-Status numbers(const char* name, const PbReader& field, size_t limit, std::vector<uint32_t>& out) {
-  auto add = [&](uint64_t value) -> Status {
-    if (out.size() == limit) return too_many(name, limit);
-    if (value <= UINT32_MAX) return out.push_back(uint32_t(value)), Status{};
-    return out_of_range(std::string(name) + "[" + std::to_string(out.size()) + "]", std::to_string(value),
-                        "at most 4294967295");
-  };
-  if (field.type() == PbType::kVarint) return add(field.number());
-  if (field.type() != PbType::kBytes) return malformed();
-  std::string_view packed = field.bytes();
-  auto ends = [](char c) { return !(uint8_t(c) & 0x80); };
-  size_t count = size_t(std::count_if(packed.begin(), packed.end(), ends));
-  if (out.size() + count > limit) return too_many(name, limit);
-  if (out.capacity() < out.size() + count) out.reserve(std::max(out.size() + count, 2 * out.capacity()));
-  while (!packed.empty()) {
-    uint64_t value;
-    if (!marshal::take_varint(packed, value)) return malformed();
-    if (Status status = add(value); !status.ok()) return status;
-  }
-  return {};
+  return invalid(field + " must have at most " + std::to_string(limit) + " entries");
 }
 
 Status range(const char* name, std::string_view message, std::vector<msg::PositionRange>& out) {
@@ -100,7 +58,8 @@ Status range(const char* name, std::string_view message, std::vector<msg::Positi
   }
   if (!reader.ok()) return malformed();
   if (r.start <= r.end) return {};
-  return out_of_range(path, "[" + std::to_string(r.start) + ", " + std::to_string(r.end) + ")", "start <= end");
+  return invalid(path + " must have start <= end, not [" + std::to_string(r.start) + ", " + std::to_string(r.end) +
+                 ")");
 }
 
 // "image/jpg" is no registered type, but what many clients send. Which format it is, the bytes say.
@@ -108,16 +67,6 @@ bool known_type(std::string_view mime) {
   mime = wire::trim(mime.substr(0, mime.find(';')));
   constexpr std::array<std::string_view, 4> kTypes{"image/png", "image/jpeg", "image/jpg", "image/webp"};
   return std::any_of(kTypes.begin(), kTypes.end(), [&](auto type) { return wire::same_text(mime, type); });
-}
-
-Status stop(std::string_view text, std::vector<std::string>& out) {
-  if (out.size() == kMaxStops) return too_many("stop_strings", kMaxStops);
-  std::string path = "stop_strings[" + std::to_string(out.size()) + "]";
-  if (text.empty() || text.size() > kMaxStopBytes)
-    return out_of_range(path, std::to_string(text.size()) + " bytes long", "1 to " + std::to_string(kMaxStopBytes));
-  if (!marshal::valid_utf8(text)) return invalid(path + " is not UTF-8");
-  out.emplace_back(text);
-  return {};
 }
 
 Status image(std::string_view message, const base::Bytes& whole, std::vector<msg::Image>& out) {
@@ -152,21 +101,9 @@ void merge(std::vector<msg::PositionRange>& ranges) {
   ranges.resize(n);
 }
 
-Status sampling(msg::Sampling& s) {
-  if (!(s.temperature >= 0 && s.temperature <= kMaxTemperature))
-    return out_of_range("temperature", show(s.temperature), "0.0 to " + show(kMaxTemperature));
-  if (!(s.top_p >= 0 && s.top_p <= 1)) return out_of_range("top_p", show(s.top_p), "0.0 to 1.0");
-  if (s.temperature == 0) s.temperature = 1;
-  if (s.top_p == 0) s.top_p = 1;
-  return {};
-}
-
 class ParamsReader {
  public:
-  explicit ParamsReader(const base::Bytes& message) : message_(message) {
-    params_.generation.max_tokens = 0;
-    params_.generation.sampling.temperature = params_.generation.sampling.top_p = 0;
-  }
+  explicit ParamsReader(const base::Bytes& message) : message_(message) {}
 
   base::Result<GenerateParams> read() {
     PbReader reader(message_.view());
@@ -174,10 +111,9 @@ class ParamsReader {
       if (Status status = field(reader); !status.ok()) return status;
     if (!reader.ok()) return malformed();
     msg::Generation& g = params_.generation;
-    if (Status status = sampling(g.sampling); !status.ok()) return status;
+    generation_params();
     if (g.top_logprobs > kMaxTopLogprobs)
-      return out_of_range("logprob_top_k", std::to_string(g.top_logprobs),
-                          "at most " + std::to_string(kMaxTopLogprobs));
+      return out_of_range("logprob_top_k", std::to_string(g.top_logprobs), "<= " + std::to_string(kMaxTopLogprobs));
     if (priority_ < 0 || priority_ > kMaxPriority)
       return out_of_range("priority", std::to_string(priority_),
                           "0 (interactive) to " + std::to_string(kMaxPriority) + " (batch)");
@@ -193,43 +129,48 @@ class ParamsReader {
     switch (f.type()) {
       case PbType::kVarint: return varint(f);
       case PbType::kBytes: return bytes(f);
-      case PbType::kFixed32:
-        if (f.field() == kTemperature) params_.generation.sampling.temperature = real(f);
-        if (f.field() == kTopP) params_.generation.sampling.top_p = real(f);
-        return {};
-      default: return {};
+      default: return generation_param(f);
     }
+  }
+  Status generation_param(const PbReader& f) {
+    constexpr auto kSalience = marshal::Protocol::kSalience;
+    const auto* row = marshal::find_param(kSalience, f.field());
+    return row ? marshal::read_param(f, kSalience, *row, given_) : Status();
+  }
+  // What is not given is 0 in this protocol, and 0 stands for 1.
+  void generation_params() {
+    given_.max_tokens = given_.max_tokens.value_or(0);
+    if (given_.temperature == 0) given_.temperature = 1;
+    if (given_.top_p == 0) given_.top_p = 1;
+    marshal::apply(given_, params_.generation);
+    params_.stops = std::move(given_.stop);
   }
   Status varint(const PbReader& f) {
     msg::Generation& g = params_.generation;
     switch (f.field()) {
-      case kAppendTokens: return numbers("append_tokens", f, kMaxAppend, g.append);
+      case kAppendTokens: return marshal::read_ids(f, "append_tokens", kMaxAppend, g.append);
       case kOffset: return number("offset", f.number(), params_.offset);
       case kTruncating: return params_.rewind = session::Append::Rewind(f.number() != 0), Status{};
-      case kMaxTokens: return number("max_tokens", f.number(), g.max_tokens);
       case kLogprobTopK: return number("logprob_top_k", f.number(), g.top_logprobs);
-      case kTopK: return number("top_k", f.number(), g.sampling.top_k);
-      case kStopTokenIds: return numbers("stop_token_ids", f, kMaxStopIds, g.stop_ids);
       case kPriority: return priority_ = int64_t(f.number()), Status{};
-      default: return {};
+      default: return generation_param(f);
     }
   }
   Status bytes(const PbReader& f) {
     msg::Generation& g = params_.generation;
     switch (f.field()) {
       case kSessionId: return params_.session = session::parse_session_id(f.bytes()), Status{};
-      case kAppendTokens: return numbers("append_tokens", f, kMaxAppend, g.append);
+      case kAppendTokens: return marshal::read_ids(f, "append_tokens", kMaxAppend, g.append);
       case kLogprobsRanges: return range("logprobs_ranges", f.bytes(), g.logprobs);
       case kReadoutRanges: return range("readout_ranges", f.bytes(), g.readouts);
-      case kStopTokenIds: return numbers("stop_token_ids", f, kMaxStopIds, g.stop_ids);
       case kImages: return image(f.bytes(), message_, g.images);
-      case kStopStrings: return stop(f.bytes(), params_.stops);
-      default: return {};
+      default: return generation_param(f);
     }
   }
 
   const base::Bytes& message_;
   GenerateParams params_;
+  marshal::GenerationParams given_;
   int64_t priority_ = 0;
 };
 

@@ -1,5 +1,6 @@
 #include "engines/llm/llm.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -8,9 +9,9 @@
 #include "engines/llm/cuda/choice.h"
 #include "engines/llm/cuda/device_transformer.h"
 #include "engines/llm/encoder_load.h"
-#include "engines/llm/load/fields.h"
 #include "engines/llm/options.h"
 #include "engines/llm/text_engine.h"
+#include "marshal/generation_params.h"
 #include "text/processor.h"
 
 namespace weir::llm {
@@ -41,23 +42,40 @@ base::Status read_processor(Loading& l) {
   return {};
 }
 
+// One id, or a list of them.
+bool read_ends(marshal::FieldReader& fields, uint32_t vocabulary, std::vector<uint32_t>& out) {
+  constexpr size_t kMaxEnds = 1024;
+  const std::string_view name = "eos_token_id";
+  if (fields.none()) return true;
+  if (!fields.json().at_number()) {
+    if (!fields.ids(name, kMaxEnds, out)) return false;
+    auto bad = std::find_if(out.begin(), out.end(), [=](uint32_t id) { return id >= vocabulary; });
+    return bad == out.end() || fields.fail(name, "eos_token_id must be ids below " + std::to_string(vocabulary));
+  }
+  return fields.whole(name, 0, int64_t(vocabulary) - 1, out.emplace_back());
+}
+
 base::Status read_defaults(Loading& l) {
   auto text = l.folder.read_if_there("generation_config.json", kMaxConfig);
   if (!text) return text.error();
   if (text->empty()) return {};
-  auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return base::invalid("generation_config.json is not a JSON object");
-  base::Status status;
-  ConfigFields f(json, status, "generation_config.json: ");
-  msg::Sampling& s = l.text->defaults;
-  s.temperature = float(f.real_or("temperature", 0, 100, 1));
-  s.top_p = float(f.real_or("top_p", 1e-9, 1, 1));
-  s.min_p = float(f.real_or("min_p", 0, 1, 0));
-  s.top_k = f.count_or("top_k", 0, 1u << 30, 0);
-  s.repetition_penalty = float(f.real_or("repetition_penalty", 1e-3, 100, 1));
-  auto ids = f.ids_or_none("eos_token_id", l.model.shape.vocabulary - 1);
-  if (!ids.empty()) l.text->eos_ids = std::move(ids);
-  return status;
+  constexpr auto kFile = marshal::Protocol::kModelFile;
+  marshal::JsonCursor json(*text);
+  marshal::FieldReader fields(json);
+  marshal::GenerationParams params;
+  std::vector<uint32_t> ends;
+  bool good = json.object([&](std::string_view key) {
+    const std::string name(key);
+    if (name == "eos_token_id") return read_ends(fields, l.model.shape.vocabulary, ends);
+    const auto* row = marshal::find_param(kFile, name);
+    return row ? marshal::read_param(fields, kFile, *row, name, params) : json.skip();
+  }) && json.finish();
+  if (!good) return base::invalid("generation_config.json: " + fields.error().text);
+  msg::Generation generation;
+  marshal::apply(params, generation);
+  l.text->defaults = std::move(generation.sampling);
+  if (!ends.empty()) l.text->eos_ids = std::move(ends);
+  return {};
 }
 
 base::Status read_text(Loading& l) {

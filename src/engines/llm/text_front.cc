@@ -52,8 +52,9 @@ class TextFront final : public msg::Inbox, private msg::Home {
     uint32_t prompt_tokens = 0, completion_tokens = 0;
 
     TextCall(const text::Tokenizer& tokenizer, TextRequest& request)
-        : decode(tokenizer, text::SkipSpecial::kYes),
-          stops(std::move(request.stops), text::StopStrings::Keep::kNo),
+        : decode(tokenizer, request.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo),
+          stops(std::move(request.stops),
+                request.include_stop ? text::StopStrings::Keep::kYes : text::StopStrings::Keep::kNo),
           stream(request.stream) {}
   };
   using Bursts = std::vector<std::pair<msg::Home*, std::vector<msg::Mail>>>;
@@ -138,15 +139,15 @@ base::Status TextFront::tokenize(TextCall& text_call) const {
     return base::try_again(base::Code::kResourceExhausted, "out of memory; try again later");
   }
   text_call.prompt = {};
-  return ids.empty() ? base::invalid("'text_input' is empty") : base::Status();
+  return ids.empty() ? base::invalid("text_input is empty") : base::Status();
 }
 
 base::Result<std::unique_ptr<TextFront::TextCall>> TextFront::open(msg::Call& call) {
   auto request = read_text_request(call, *spec_.text);
   if (!request) return request.error();
   if (request->prompt.size() > size_t(spec_.text->max_length) * kBytesPerPosition)
-    return base::invalid("'text_input' is longer than the model's context of " +
-                         std::to_string(spec_.text->max_length) + " tokens");
+    return base::invalid("text_input is longer than the model's context of " + std::to_string(spec_.text->max_length) +
+                         " tokens");
   auto text_call = std::make_unique<TextCall>(*spec_.text->processor->tokenizer, *request);
   text_call->generation = std::make_unique<msg::Generation>(std::move(request->generation));
   if (request->with_prompt) text_call->text = request->prompt;

@@ -1,5 +1,6 @@
 // The text front over a lane that the test plays: what goes down, what comes up.
 #include "engines/llm/text_front.h"
+#include "engines/llm/text_request.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "support/generation_cases.h"
 #include "text/processor.h"
 
 namespace weir::llm {
@@ -191,13 +193,13 @@ TEST_F(TextFronts, CallsWithAGenerationPassThrough) {
 TEST_F(TextFronts, BadParametersAreNamed) {
   call.inputs.push_back(strings("text_input", "a"));
   using P = msg::ParamValue;
-  for (auto& [name, value] : std::vector<std::pair<std::string, P>>{{"max_tokens", int64_t(0)},
+  for (auto& [name, value] : std::vector<std::pair<std::string, P>>{{"max_tokens", int64_t(-2)},
                                                                     {"max_tokens", int64_t(-1)},
                                                                     {"max_tokens", P(uint64_t(1) << 63)},
                                                                     {"max_tokens", 1.5},
                                                                     {"temperature", -0.1},
                                                                     {"temperature", double(NAN)},
-                                                                    {"top_p", 0.0},
+                                                                    {"top_p", -0.5},
                                                                     {"top_p", 1.1},
                                                                     {"top_k", int64_t(-2)},
                                                                     {"min_p", 2.0},
@@ -208,21 +210,58 @@ TEST_F(TextFronts, BadParametersAreNamed) {
                                                                     {"repetition_penalty", 0.0},
                                                                     {"seed", 0.5},
                                                                     {"n", int64_t(2)},
-                                                                    {"logit_bias", std::string("{\"1\":2}")}}) {
+                                                                    {"logit_bias", std::string("{\"1\":200}")}}) {
     call.parameters = {{name, value}};
     home.mail.clear();
     front->put(&call);
-    EXPECT_TRUE(refusal().starts_with("'" + name + "'")) << name << ": " << refusal();
+    EXPECT_TRUE(refusal().starts_with(name)) << name << ": " << refusal();
   }
   EXPECT_TRUE(lane.calls.empty());
 }
 
+// As a parameter of a tensor request: a number, true, false, or text; a list is JSON in text.
+msg::ParamValue parameter(const std::string& json) {
+  if (json == "true" || json == "false") return json == "true";
+  if (json.starts_with('"')) return json.substr(1, json.size() - 2);
+  if (json.starts_with('[') || json.starts_with('{')) return json;
+  marshal::JsonCursor cursor(json);
+  marshal::JsonNumber number;
+  int64_t i = 0;
+  uint64_t u = 0;
+  double d = 0;
+  EXPECT_TRUE(cursor.number(number) && number.to(d)) << json;
+  if (number.to(i)) return i;
+  if (number.to(u)) return u;
+  return d;
+}
+
+TEST_F(TextFronts, EveryGenerationParameterIsTakenInItsRangeAndRefusedByName) {
+  msg::TextSpec text = *spec.text;
+  text.vocabulary = UINT32_MAX;
+  auto check = [&](const support::GenerationCase& c) {
+    auto request = read_text_request(call, text);
+    EXPECT_EQ(bool(request), c.good) << c.name << " " << c.value;
+    EXPECT_TRUE(request || request.error().text.starts_with(c.name)) << c.name << c.value;
+  };
+  for (const auto& c : support::json_cases(marshal::Protocol::kTriton)) {
+    const std::string most = R"({"max_tokens":4294967295,")";
+    call.inputs = {strings("text_input", "x"), strings("sampling_parameters", most + c.name + "\":" + c.value + "}")};
+    call.parameters.clear();
+    check(c);
+    const bool text_of_its_own = c.name.starts_with("stop") && c.value == "{}" && c.name != "stop_token_ids";
+    if (text_of_its_own) continue;  // as a parameter, it is that stop string
+    call.inputs = {strings("text_input", "x")};
+    call.parameters = {{"max_tokens", int64_t(UINT32_MAX)}, {c.name, parameter(c.value)}};
+    check(c);
+  }
+}
+
 TEST_F(TextFronts, PromptsThatAreNoneAreRefused) {
   front->put(&call);
-  EXPECT_EQ(refusal(), "'text_input' is missing");
+  EXPECT_EQ(refusal(), "text_input is missing");
   call.inputs = {strings("text_input", "")};
   front->put(&call);
-  EXPECT_EQ(refusal(), "'text_input' is empty");
+  EXPECT_EQ(refusal(), "text_input is empty");
   call.inputs = {strings("text_input", std::string(100 * 256 + 1, 'a'))};
   front->put(&call);
   EXPECT_NE(refusal().find("longer than"), std::string::npos);
@@ -255,12 +294,12 @@ TEST_F(TextFronts, ParametersOfAnyShapeAreHarmless) {
     return refusal();
   };
   auto deep = [](size_t n) { return "{\"x\":" + std::string(n - 1, '[') + std::string(n - 1, ']') + "}"; };
-  const std::string limit = "'sampling_parameters' is longer than 131072 bytes, or nested deeper than 100 levels";
-  EXPECT_EQ(refused(deep(101)), limit);
-  EXPECT_EQ(refused(deep(60'000)), limit);
-  EXPECT_EQ(refused(deep(500'000)), limit);
-  EXPECT_EQ(refused("{\"stop\":" + std::string(50'000, '[') + std::string(50'000, ']') + "}"), limit);
-  EXPECT_EQ(refused("{" + std::string((128 << 10) - 1, ' ') + "}"), limit);
+  for (size_t levels : {101, 60'000})
+    EXPECT_TRUE(refused(deep(levels)).starts_with("sampling_parameters must be")) << levels;
+  EXPECT_EQ(refused("{\"stop\":" + std::string(50'000, '[') + std::string(50'000, ']') + "}"),
+            "stop must be a string or a list of strings, not a list");
+  for (const std::string& longer : {deep(500'000), "{" + std::string((128 << 10) - 1, ' ') + "}"})
+    EXPECT_EQ(refused(longer), "sampling_parameters must have at most 131072 bytes");
   EXPECT_EQ(lane.calls.size(), 0u);
   home.mail.clear();
   EXPECT_EQ(refused(deep(100)), "");
