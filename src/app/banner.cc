@@ -9,14 +9,13 @@
 namespace weir::app {
 namespace {
 
-std::string_view what_is_guarded(Guards guards) {
-  switch (guards) {
-    case Guards::kNone: return "there is no authentication";
-    case Guards::kOpenai: return "keys guard the OpenAI endpoints; nothing guards the rest";
-    case Guards::kSalience: return "tokens guard Salience; nothing guards the rest";
-    case Guards::kBoth: break;
-  }
-  return "keys guard the OpenAI endpoints, and tokens guard Salience; nothing guards the rest";
+// Says which endpoints ask for a secret, and that the others do not.
+std::string what_is_guarded(const Config& config) {
+  std::string text;
+  for (const auto& served : config.dialects)
+    if (std::string guards = served.on ? served.dialect->guards() : ""; !guards.empty())
+      text += (text.empty() ? "" : ", and ") + guards;
+  return text.empty() ? "there is no authentication" : text + "; nothing guards the rest";
 }
 
 bool is_unix(const std::string& address) { return address.starts_with("unix:"); }
@@ -25,12 +24,12 @@ std::string url(const Config& config, const std::string& address) {
   return (is_unix(address) ? "" : config.tls.certificate.empty() ? "http://" : "https://") + address;
 }
 
-std::string open_addresses(const Config& config, Guards guards) {
+std::string open_addresses(const Config& config) {
   std::string text;
   if (!config.tls.client_ca.empty()) return text;
   for (const auto& address : config.listen)
     if (address.starts_with("0.0.0.0") || address.starts_with("[::]"))
-      text.append("note: " + address + " is open to the network, and ").append(what_is_guarded(guards)) += '\n';
+      text.append("note: " + address + " is open to the network, and ").append(what_is_guarded(config)) += '\n';
   return text;
 }
 
@@ -50,7 +49,7 @@ std::string model_table(const bus::Catalog& catalog) {
   return out.empty() ? "  (no models)\n" : out;
 }
 
-std::string banner(const Config& config, const Bound& bound, const bus::Catalog& catalog, Guards guards) {
+std::string banner(const Config& config, const Bound& bound, const bus::Catalog& catalog) {
   std::string text = "weir " + std::string(kVersion) + " is listening on";
   for (const auto& address : bound.inference) text += ' ' + url(config, address);
   text += "  (REST and gRPC on the same port)\n";
@@ -64,7 +63,7 @@ std::string banner(const Config& config, const Bound& bound, const bus::Catalog&
   if (first != bound.inference.end())
     text += "try: curl -s " + url(config, *first) +
             (catalog.models.empty() ? std::string("/v2") : "/v2/models/" + catalog.models.begin()->first) + '\n';
-  return text + open_addresses(config, guards);
+  return text + open_addresses(config);
 }
 
 }  // namespace weir::app

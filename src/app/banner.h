@@ -20,15 +20,8 @@ struct Bound {
   std::vector<std::string> inference;
   std::vector<std::string> admin;  // empty: admin methods are served at the others
 };
-enum class Guards : uint8_t {
-  kNone = 0,
-  kOpenai = 1,
-  kSalience = 2,
-  kBoth = 3
-};  // which endpoints ask for a key or token
-
 // The text that a server prints when it is ready: addresses, models, a first command, and a note for every address that
 // is open to the network.
-std::string banner(const Config& config, const Bound& bound, const bus::Catalog& catalog, Guards guards);
+std::string banner(const Config& config, const Bound& bound, const bus::Catalog& catalog);
 
 }  // namespace weir::app

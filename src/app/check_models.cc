@@ -13,7 +13,6 @@
 #include "app/serve.h"
 #include "base/log.h"
 #include "device/pool.h"
-#include "dialects/grps/grps.h"
 
 namespace weir::app {
 
@@ -40,9 +39,9 @@ Exit check_models(const Config& config) {
   std::printf("devices:\n%s", device_table(devices).c_str());
   std::printf("models:\n%s", model_table(*latest).c_str());
   bool bad = !status.ok();
-  for (const auto& wrong : config.grps_on ? grps::check_routes(config.grps, *latest) : std::vector<std::string>()) {
-    say("weir: " + wrong);
-    bad = true;
+  for (const auto& served : config.dialects) {
+    if (!served.on) continue;
+    for (const auto& wrong : served.dialect->missing(*latest)) say("weir: " + wrong), bad = true;
   }
   for (const auto& row : latest->index) bad = bad || row.state != bus::ModelState::kReady;
   latest.reset();

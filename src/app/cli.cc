@@ -19,6 +19,8 @@
 namespace weir::app {
 namespace {
 
+using base::Setting;
+
 constexpr const char* kFooter =
     "Every setting is also a key of the file and a variable: --max-body is limits.body and WEIR_LIMITS_BODY.\n"
     "`weir help config` prints them all.";
@@ -35,16 +37,18 @@ struct Words {
 
 // One flag per row of the table; the rare ones stay out of --help.
 void add_settings(CLI::App& command, Words& words) {
-  for (const auto& setting : settings()) {
-    std::string key(setting.key);
+  Config defaults;
+  for (const auto& setting : settings(defaults)) {
+    if (setting.form == Setting::ValueKind::kTree) continue;
+    const std::string& key = setting.key;
     CLI::Option* option = nullptr;
     if (setting.form == Setting::ValueKind::kFlag) {
-      option = command.add_flag(setting.flag_name(), words.switches[key], std::string(setting.help));
+      option = command.add_flag(setting.flag_name(), words.switches[key], setting.help);
     } else {
       option = command.add_option_function<std::vector<std::string>>(
           setting.flag_name(), [&words, key](const std::vector<std::string>& v) { words.flags[key] = v; },
-          std::string(setting.help));
-      option->type_name(std::string(setting.unit));
+          setting.help);
+      option->type_name(setting.unit);
       option->expected(1)->take_all()->allow_extra_args(false);
       if (setting.form == Setting::ValueKind::kOne) option->take_last();
     }

@@ -7,15 +7,15 @@
 #include <fstream>
 #include <sstream>
 
-#include "app/routes.h"
 #include "app/settings.h"
 #include "models/yaml.h"
 
 namespace weir::app {
 namespace {
 
-using models::Complaints;
-using models::Yaml;
+using base::Complaints;
+using base::Setting;
+using base::Yaml;
 
 // "limits" of "limits.body" below "".
 std::string_view next_part(std::string_view key, std::string_view prefix) {
@@ -26,7 +26,8 @@ std::string_view next_part(std::string_view key, std::string_view prefix) {
 class FileReading {
  public:
   FileReading(const std::string& file, Config& config)
-      : file_(std::filesystem::path(file).filename().string()),
+      : settings_(settings(config)),
+        file_(std::filesystem::path(file).filename().string()),
         folder_(std::filesystem::path(file).parent_path()),
         complaints_(file),
         config_(config) {}
@@ -42,13 +43,9 @@ class FileReading {
     if (node.kind != Yaml::Kind::kMap) return complaints_.at(node, "expected a map of keys and values");
     for (const auto& entry : node.entries) {
       std::string key = prefix + entry.key;
-      if (key == "grps.routes") {
-        read_routes(entry.value, complaints_, config_.grps.routes);
-        continue;
-      }
       bool branch = false;
       const Setting* leaf = nullptr;
-      for (const auto& s : settings()) {
+      for (const auto& s : settings_) {
         if (s.key == key) leaf = &s;
         branch = branch || s.key.starts_with(key + ".");
       }
@@ -63,7 +60,7 @@ class FileReading {
 
   void unknown(const Yaml::Member& entry, const std::string& prefix) {
     std::vector<std::string_view> known;
-    for (const auto& s : settings())
+    for (const auto& s : settings_)
       if (s.key.starts_with(prefix))
         if (auto part = next_part(s.key, prefix); known.empty() || known.back() != part) known.push_back(part);
     complaints_.unknown_key(entry, prefix.empty() ? "" : prefix.substr(0, prefix.size() - 1), known);
@@ -71,6 +68,7 @@ class FileReading {
 
   void value(const Setting& setting, const Yaml::Member& entry) {
     const Yaml& node = entry.value;
+    if (setting.form == Setting::ValueKind::kTree) return setting.read(node, complaints_);
     if (node.kind == Yaml::Kind::kNull) return;  // "key:" and nothing else: the default
     Setting::Values values;
     if (node.kind == Yaml::Kind::kScalar) values.push_back(node.scalar);
@@ -82,10 +80,10 @@ class FileReading {
       return complaints_.at(node, setting.form == Setting::ValueKind::kList ? "expected a list" : "expected one value");
     if (setting.path)
       for (auto& v : values) v = beside_file(v);
-    if (auto s = setting.set(config_, values); !s.ok())
-      complaints_.at(node, std::string(setting.key) + ": " + s.text);
+    if (auto s = setting.set(values); !s.ok())
+      complaints_.at(node, setting.key + ": " + s.text);
     else
-      config_.origins[std::string(setting.key)] = file_ + ':' + std::to_string(entry.line);
+      config_.origins[setting.key] = file_ + ':' + std::to_string(entry.line);
   }
 
   std::string beside_file(const std::string& path) const {
@@ -93,6 +91,7 @@ class FileReading {
     return (folder_ / path).lexically_normal().string();
   }
 
+  const std::vector<Setting> settings_;
   std::string file_;
   std::filesystem::path folder_;
   Complaints complaints_;
@@ -132,18 +131,6 @@ void cross_check(const Config& config, std::string& wrong) {
     add_line(wrong, "models.startup (--load) needs models.control: explicit; everything is loaded otherwise");
 }
 
-std::string yaml_scalar(const std::string& value) {
-  bool plain = !value.empty() && value != "-";
-  for (char c : value) plain = plain && (std::isalnum(static_cast<unsigned char>(c)) || std::strchr("._/-+", c));
-  if (plain) return value;
-  std::string out = "\"";
-  for (char c : value) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
-
 }  // namespace
 
 Config::Config() { models.batching.dynamic = true; }
@@ -164,17 +151,18 @@ base::Result<Config> resolve(const Sources& sources) {
       return base::failure(base::Code::kNotFound, "configuration file '" + sources.file + "' cannot be read");
     if (auto s = read_file_text(text.str(), sources.file, config); !s.ok()) wrong = s.text;
   }
-  for (const auto& setting : settings()) {
+  for (const auto& setting : settings(config)) {
+    if (setting.form == Setting::ValueKind::kTree) continue;
     std::string name = setting.environment_name();
     const char* value = sources.environment ? sources.environment(name.c_str()) : nullptr;
     if (value && *value) {
       auto values = setting.form == Setting::ValueKind::kList ? split(value) : Setting::Values{value};
-      if (auto s = setting.set(config, values); !s.ok()) add_line(wrong, name + ": " + s.text);
-      config.origins[std::string(setting.key)] = name;
+      if (auto s = setting.set(values); !s.ok()) add_line(wrong, name + ": " + s.text);
+      config.origins[setting.key] = name;
     }
     if (auto flag = sources.flags.find(setting.key); flag != sources.flags.end()) {
-      if (auto s = setting.set(config, flag->second); !s.ok()) add_line(wrong, setting.flag_name() + ": " + s.text);
-      config.origins[std::string(setting.key)] = "flag";
+      if (auto s = setting.set(flag->second); !s.ok()) add_line(wrong, setting.flag_name() + ": " + s.text);
+      config.origins[setting.key] = "flag";
     }
   }
   if (wrong.empty()) cross_check(config, wrong);
@@ -182,57 +170,34 @@ base::Result<Config> resolve(const Sources& sources) {
   return config;
 }
 
-// Routes are maps in a list, which no setting is: they are shown where the section of their key ends.
-constexpr std::string_view kBeforeRoutes = "grps.stream_content_type";
-
-std::string show_routes(const std::vector<grps::RouteSpec>& routes) {
-  std::string out;
-  auto line = [&](std::string_view key, std::string_view value) {
-    if (!value.empty()) out += "      " + std::string(key) + ": " + yaml_scalar(std::string(value)) + '\n';
-  };
-  auto pairs = [&](std::string_view key, const grps::RouteSpec::Pairs& pairs) {
-    if (pairs.empty()) return;
-    out += "      " + std::string(key) + ":\n";
-    for (const auto& [name, value] : pairs) out += "        " + yaml_scalar(name) + ": " + yaml_scalar(value) + '\n';
-  };
-  for (const auto& route : routes) {
-    out += (out.empty() ? "  routes:\n" : "") + std::string("    - path: ") + yaml_scalar(route.path) + '\n';
-    line("method", route.method), line("model", route.model);
-    pairs("inputs", route.inputs), pairs("outputs", route.outputs);
-    line("raw_output", route.raw_output), line("status", std::to_string(route.status));
-    line("content_type", route.content_type), line("streaming", route.streaming);
-    line("stream_content_type", route.stream_content_type);
-    if (route.error_status > 0) line("error_status", std::to_string(route.error_status));
-    line("error_body", route.error_body), line("error_content_type", route.error_content_type);
-  }
-  return out;
-}
-
 std::string show(const Config& config) {
   std::string out;
-  std::vector<std::string_view> open;  // sections that are open
-  for (const auto& setting : settings()) {
-    std::vector<std::string_view> parts;
+  std::vector<std::string> open;                                       // sections that are open
+  for (const auto& setting : settings(const_cast<Config&>(config))) {  // which are only shown
+    if (setting.form == Setting::ValueKind::kTree) {
+      out += setting.show();
+      continue;
+    }
+    std::vector<std::string> parts;
     std::string_view rest = setting.key;
     for (size_t dot; (dot = rest.find('.')) != std::string_view::npos; rest.remove_prefix(dot + 1))
-      parts.push_back(rest.substr(0, dot));
+      parts.emplace_back(rest.substr(0, dot));
     size_t same = 0;
     while (same < std::min(open.size(), parts.size()) && open[same] == parts[same]) ++same;
-    for (size_t i = same; i < parts.size(); ++i) out += std::string(2 * i, ' ') + std::string(parts[i]) + ":\n";
+    for (size_t i = same; i < parts.size(); ++i) out += std::string(2 * i, ' ') + parts[i] + ":\n";
     open = parts;
     std::string line = std::string(2 * parts.size(), ' ') + std::string(rest) + ": ";
-    auto values = setting.get(config);
+    auto values = setting.get();
     if (setting.form == Setting::ValueKind::kList) {
       line += '[';
-      for (size_t i = 0; i < values.size(); ++i) line += (i ? ", " : "") + yaml_scalar(values[i]);
+      for (size_t i = 0; i < values.size(); ++i) line += (i ? ", " : "") + base::yaml_scalar(values[i]);
       line += ']';
     } else {
-      line += yaml_scalar(values.at(0));
+      line += base::yaml_scalar(values.at(0));
     }
     auto origin = config.origins.find(setting.key);
     if (origin != config.origins.end()) line += "  # " + origin->second;
     out += line + '\n';
-    if (setting.key == kBeforeRoutes) out += show_routes(config.grps.routes);
   }
   return out;
 }

@@ -1,11 +1,12 @@
 // Config: everything that can be set, and where it came from: flag > WEIR_… environment > file > default.
 //
-// One table (app/settings.h) drives the key in the file, the variable's name, the flag and the help text. A mistake in
-// the file is an error with file:line:column; all mistakes are told at once.
+// One table (app/settings.h, with the rows of every dialect) drives the key in the file, the variable's name, the flag
+// and the help text. A mistake in the file is an error with file:line:column; all mistakes are told at once.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,13 +15,10 @@
 #include "base/overload.h"
 #include "bus/readiness.h"
 #include "device/devices.h"
-#include "dialects/evergreen/options.h"
-#include "dialects/grps/options.h"
+#include "dialects/dialect.h"
 #include "models/repository.h"
 #include "msg/call.h"
-#include "net/reach.h"
 #include "net/server.h"
-#include "session/session_table.h"
 #include "wire/forwarded.h"
 #include "wire/limits.h"
 
@@ -33,28 +31,14 @@ struct OnnxConfig {
   bool memory_arena = true;
 };
 
-struct GraphPipeConfig {
+// A protocol, and whether it is served.
+struct ServedDialect {
+  std::unique_ptr<dialects::Dialect> dialect;
   bool on = true;
-  std::string prefix = "/graphpipe";
-  bool root_post = true;      // POST / as well
-  std::string default_model;  // empty: the only one, when there is but one
 };
 
-struct OpenaiConfig {
-  bool on = true;
-  std::vector<std::string> prefixes{"/v1", "/openai/v1", "/v3"};
-  std::string default_model;          // empty: the only model of text, when there is but one
-  std::vector<std::string> api_keys;  // empty, and no file: everybody may ask
-  std::string api_keys_file;          // one per line
-  uint64_t max_body = 4 << 20;
-};
-
-struct SalienceConfig {
-  bool on = true;
-  std::string default_model;
-  std::string bearer_token;
-  std::string bearer_token_file;  // one per line
-};
+// Every protocol that weir speaks. A new one is one line in app/dialects.cc.
+std::vector<ServedDialect> all_dialects();
 
 struct Config {
   std::vector<std::string> listen{"127.0.0.1:8080"};
@@ -67,17 +51,8 @@ struct Config {
   models::RepositoryOptions models;
   bus::ReadinessRule readiness = bus::ReadinessRule::kStrict;
   OnnxConfig onnx;
-  GraphPipeConfig graphpipe;
-  bool grps_on = true;
-  grps::Options grps;  // server_version and max_body come from elsewhere
-
-  OpenaiConfig openai;
-  SalienceConfig salience;
-  session::SessionLimits sessions;
+  std::vector<ServedDialect> dialects = all_dialects();  // in the order of their settings; each holds its own
   msg::Anonymous anonymous = msg::Anonymous::kPerAddress;
-  bool evergreen_on = true;
-  evergreen::Options evergreen;
-  net::FetchRules fetch;  // of references
 
   wire::Limits limits;
   uint32_t connections = 10000;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "app/banner.h"
 #include "app/serve.h"
 #include "app/shard_server.h"
 
@@ -31,12 +32,15 @@ void print_table(const std::vector<const wire::Route*>& routes) {
 
 Exit list_routes(const Config& config, RouteList form) {
   ServerState state(config);
-  state.quota.emplace(state.salience.tenants());
-  state.byte_quota.emplace(config.evergreen.tenant_bytes, config.evergreen.total_bytes);
-  state.homes.emplace(1, [](base::ShardId, const std::function<void()>&) {});
   net::Shard shard(base::ShardId(0), net::Pin::kNo);
-  ShardServer front(shard, state, nullptr);
-  auto routes = front.routes();
+  ShardServer server(shard, state);
+  auto status = open_dialects(state, 1, [](base::ShardId, const std::function<void()>&) {});
+  if (status.ok()) status = server.mount_dialects();
+  if (!status.ok()) {
+    say("weir: " + status.text);
+    return Exit::kUsage;
+  }
+  auto routes = server.routes();
   std::sort(routes.begin(), routes.end(), [](const auto* a, const auto* b) {
     return std::tie(a->pattern, a->method) < std::tie(b->pattern, b->method);
   });

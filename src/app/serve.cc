@@ -20,7 +20,6 @@
 #include "app/memory.h"
 #include "app/reserve.h"
 #include "app/roots.h"
-#include "app/secrets.h"
 #include "app/server_options.h"
 #include "app/shard_server.h"
 #include "app/shortage.h"
@@ -98,26 +97,17 @@ base::Status Serving::open() {
   }
   uint32_t count = shards_of(config_);
   net::Pin pin = pinned_shards(config_) > 0 ? net::Pin::kYes : net::Pin::kNo;
-  auto tokens = bearer_tokens(config_.salience);
-  if (!tokens) return tokens.error();
-  state_.salience = {config_.salience.default_model, std::move(*tokens), config_.anonymous};
-  auto keys = api_keys(config_.openai);
-  if (!keys) return keys.error();
-  state_.api_keys = std::move(*keys);
-  state_.quota.emplace(state_.salience.tenants(), &state_.memory);
-  state_.byte_quota.emplace(config_.evergreen.tenant_bytes, config_.evergreen.total_bytes, &state_.memory);
-  state_.byte_quota->set_share({config_.limits.client_share, 0});
-  state_.homes.emplace(count, [this](base::ShardId shard, std::function<void()> work) {
+  auto post = [this](base::ShardId shard, std::function<void()> work) {
     shards_[size_t(shard)]->post(std::move(work));
-  });
+  };
+  if (auto s = open_dialects(state_, count, std::move(post)); !s.ok()) return s;
   std::vector<net::Shard*> shards;
   std::vector<wire::CodecEnv> envs;
   for (uint32_t i = 0; i < count; ++i) {
     shards.push_back(shards_.emplace_back(std::make_unique<net::Shard>(base::ShardId(i), pin)).get());
     shards.back()->spin(config_.spin);
-    auto fetcher = make_fetcher(*shards.back(), config_);
-    if (!fetcher) return fetcher.error();
-    shard_servers_.push_back(std::make_unique<ShardServer>(*shards.back(), state_, std::move(*fetcher)));
+    shard_servers_.push_back(std::make_unique<ShardServer>(*shards.back(), state_));
+    if (auto s = shard_servers_.back()->mount_dialects(); !s.ok()) return s;
     envs.push_back(shard_servers_.back()->codec_env());
   }
   state_.memory.on_step([this](base::Overload step) { on_overload(step); });
@@ -254,9 +244,7 @@ void Serving::greet() const {
   const bool apart = !config_.admin_listen.empty();
   Bound bound{server_->bound(apart ? AdminMethods::kElsewhere : AdminMethods::kServed), {}};
   if (apart) bound.admin = server_->bound(AdminMethods::kServed);
-  const auto guards = Guards((state_.api_keys.empty() ? 0 : int(Guards::kOpenai)) |
-                             (state_.salience.bearer_tokens.empty() ? 0 : int(Guards::kSalience)));
-  std::fputs(banner(config_, bound, *catalog(), guards).c_str(), stderr);
+  std::fputs(banner(config_, bound, *catalog()).c_str(), stderr);
 }
 
 // Nothing new comes in, then the last Calls come back, then everything may go.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 #include <thread>
-#include <utility>
 
 namespace weir::app {
 
@@ -29,14 +28,6 @@ net::ServerOptions server_options(const Config& config) {
   options.drain_delay = config.drain_delay;
   options.drain_timeout = config.drain_timeout;
   return options;
-}
-
-base::Result<std::unique_ptr<net::WebFetcher>> make_fetcher(net::Shard& shard, const Config& config) {
-  std::unique_ptr<net::WebFetcher> none;
-  if (!config.evergreen_on || config.fetch.schemes.empty()) return none;
-  auto made = net::WebFetcher::make(shard, config.fetch, config.evergreen.references.max_bytes);
-  if (made) return made;
-  return base::failure(made.error().code, "evergreen.references: " + made.error().text);
 }
 
 }  // namespace weir::app

@@ -6,9 +6,7 @@
 
 #include "app/config.h"
 #include "base/status.h"
-#include "net/fetch.h"
 #include "net/server.h"
-#include "net/shard.h"
 
 namespace weir::app {
 
@@ -20,9 +18,5 @@ uint32_t pinned_shards(const Config& config);
 
 // Certificates are not read yet. The networks of config.proxy_protocol were checked when they were set.
 net::ServerOptions server_options(const Config& config);
-
-// The fetcher of Evergreen's references for one shard; null where the configuration allows none. Errors name
-// evergreen.references.
-base::Result<std::unique_ptr<net::WebFetcher>> make_fetcher(net::Shard& shard, const Config& config);
 
 }  // namespace weir::app

@@ -4,84 +4,79 @@
 namespace weir::app {
 namespace {
 
-void add_repository(std::vector<Setting>& rows) {
+void add_repository(std::vector<Setting>& rows, Config& c) {
   using models::Control;
-  Setting roots = list("models.repository", "DIR", "folder with models (or several)", AT(models.roots));
+  Setting roots = list("models.repository", "DIR", "folder with models (or several)", c.models.roots);
   roots.path = true;
   rows.push_back(named(std::move(roots), "--models"));
   rows.push_back(
-      named(choice<>("models.control", "how models come and go: none, poll, explicit", AT(models.control),
-                     std::vector<std::pair<std::string, Control>>{
-                         {"none", Control::kNone}, {"poll", Control::kPoll}, {"explicit", Control::kExplicit}}),
+      named(choice<Control>("models.control", "how models come and go: none, poll, explicit", c.models.control,
+                            {{"none", Control::kNone}, {"poll", Control::kPoll}, {"explicit", Control::kExplicit}}),
             "--control"));
-  rows.push_back(duration("models.poll_interval", "how often poll looks", AT(models.poll_interval),
-                          std::chrono::milliseconds(10)));
-  rows.push_back(named(
-      list("models.startup", "NAME", "explicit: models to load at start, * = all; repeatable", AT(models.startup)),
-      "--load"));
-  using Missing = models::DeviceSupply::Missing;
   rows.push_back(
-      choice<>("models.missing_devices", "instances for devices that are not there: error, or on the cpu",
-               AT(models.devices.missing),
-               std::vector<std::pair<std::string, Missing>>{{"error", Missing::kError}, {"cpu", Missing::kCpu}}));
-  rows.push_back(named(flag("models.strict", "a model that fails at start ends the server (exit 4)", AT(models.strict)),
+      duration("models.poll_interval", "how often poll looks", c.models.poll_interval, std::chrono::milliseconds(10)));
+  rows.push_back(
+      named(list("models.startup", "NAME", "explicit: models to load at start, * = all; repeatable", c.models.startup),
+            "--load"));
+  using Missing = models::DeviceSupply::Missing;
+  rows.push_back(choice<Missing>("models.missing_devices",
+                                 "instances for devices that are not there: error, or on the cpu",
+                                 c.models.devices.missing, {{"error", Missing::kError}, {"cpu", Missing::kCpu}}));
+  rows.push_back(named(flag("models.strict", "a model that fails at start ends the server (exit 4)", c.models.strict),
                        "--strict"));
   using Rule = bus::ReadinessRule;
   rows.push_back(
-      named(choice<>("models.readiness", "when the server is ready: strict (all models are), any (one is), process",
-                     AT(readiness),
-                     std::vector<std::pair<std::string, Rule>>{
-                         {"strict", Rule::kStrict}, {"any", Rule::kAny}, {"process", Rule::kProcess}}),
+      named(choice<Rule>("models.readiness", "when the server is ready: strict (all models are), any (one is), process",
+                         c.readiness, {{"strict", Rule::kStrict}, {"any", Rule::kAny}, {"process", Rule::kProcess}}),
             "--readiness"));
   rows.push_back(flag("models.allow_config_override", "load requests may bring a configuration and files",
-                      AT(models.allow_config_override)));
+                      c.models.allow_config_override));
   rows.push_back(count("models.max_concurrency", "calls inside the engines at once, of all models; 0 = any number",
-                       AT(models.max_concurrency)));
-  rows.push_back(count("models.max_batch", "for models that can be batched and do not say how far",
-                       AT(models.max_batch), 1, 65536));
-  rows.push_back(flag("models.batching.dynamic", "calls share batches", AT(models.batching.dynamic)));
-  rows.push_back(duration("models.batching.max_delay", "how long a call waits for company while the engine is idle",
-                          AT(models.batching.max_delay)));
-  rows.push_back(count("models.batching.priority_levels", "0 = priorities are ignored",
-                       AT(models.batching.priority_levels), 0, 1000));
-  rows.push_back(count("models.batching.max_queue", "calls that wait for one model, at each priority; 0 = any number",
-                       AT(models.batching.max_queue)));
-  rows.push_back(duration("models.batching.queue_timeout", "longest wait; 0 = as long as the client waits",
-                          AT(models.batching.queue_timeout)));
-}
-
-void add_engines(std::vector<Setting>& rows) {
+                       c.models.max_concurrency));
   rows.push_back(
-      named(path("engines.onnx.library", "ONNX Runtime's libonnxruntime.so", AT(onnx.library)), "--onnx-library"));
-  rows.push_back(named(count("engines.onnx.intra_op_threads", "threads of one model instance; 0 = one per core",
-                             AT(onnx.intra_op_threads), 0, 1024),
-                       "--onnx-threads"));
-  rows.push_back(count("engines.onnx.inter_op_threads", "operators side by side", AT(onnx.inter_op_threads), 0, 1024));
-  rows.push_back(choice<>("engines.onnx.graph_optimization", "disable, basic, extended, all",
-                          AT(onnx.graph_optimization),
-                          std::vector<std::pair<std::string, std::string>>{
-                              {"disable", "disable"}, {"basic", "basic"}, {"extended", "extended"}, {"all", "all"}}));
-  rows.push_back(flag("engines.onnx.memory_arena", "keep freed memory for the next step", AT(onnx.memory_arena)));
+      count("models.max_batch", "for models that can be batched and do not say how far", c.models.max_batch, 1, 65536));
+  rows.push_back(flag("models.batching.dynamic", "calls share batches", c.models.batching.dynamic));
+  rows.push_back(duration("models.batching.max_delay", "how long a call waits for company while the engine is idle",
+                          c.models.batching.max_delay));
+  rows.push_back(count("models.batching.priority_levels", "0 = priorities are ignored",
+                       c.models.batching.priority_levels, 0, 1000));
+  rows.push_back(count("models.batching.max_queue", "calls that wait for one model, at each priority; 0 = any number",
+                       c.models.batching.max_queue));
+  rows.push_back(duration("models.batching.queue_timeout", "longest wait; 0 = as long as the client waits",
+                          c.models.batching.queue_timeout));
 }
 
-void add_devices(std::vector<Setting>& rows) {
+void add_engines(std::vector<Setting>& rows, Config& c) {
+  rows.push_back(
+      named(path("engines.onnx.library", "ONNX Runtime's libonnxruntime.so", c.onnx.library), "--onnx-library"));
+  rows.push_back(named(count("engines.onnx.intra_op_threads", "threads of one model instance; 0 = one per core",
+                             c.onnx.intra_op_threads, 0, 1024),
+                       "--onnx-threads"));
+  rows.push_back(count("engines.onnx.inter_op_threads", "operators side by side", c.onnx.inter_op_threads, 0, 1024));
+  rows.push_back(
+      choice<std::string>("engines.onnx.graph_optimization", "disable, basic, extended, all", c.onnx.graph_optimization,
+                          {{"disable", "disable"}, {"basic", "basic"}, {"extended", "extended"}, {"all", "all"}}));
+  rows.push_back(flag("engines.onnx.memory_arena", "keep freed memory for the next step", c.onnx.memory_arena));
+}
+
+void add_devices(std::vector<Setting>& rows, Config& c) {
   using Use = device::DeviceOptions::Use;
   constexpr uint64_t kG = 1 << 30;
-  rows.push_back(choice<>("device.cuda", "auto (where there is a GPU), off", AT(device.cuda),
-                          std::vector<std::pair<std::string, Use>>{{"auto", Use::kAuto}, {"off", Use::kOff}}));
-  rows.push_back(path("device.module", "libweir_cuda.so; empty = beside weir", AT(device.module)));
+  rows.push_back(choice<Use>("device.cuda", "auto (where there is a GPU), off", c.device.cuda,
+                             {{"auto", Use::kAuto}, {"off", Use::kOff}}));
+  rows.push_back(path("device.module", "libweir_cuda.so; empty = beside weir", c.device.module));
   rows.push_back(size("device.pinned_pool", "with CUDA: takes the place of limits.slab_budget, pinned; 0 = not pinned",
-                      AT(pinned_pool), 0, 1024 * kG));
+                      c.pinned_pool, 0, 1024 * kG));
   rows.push_back(size("device.batch_memory", "device memory of batches under way, per GPU; more wait",
-                      AT(device.batch_memory), uint64_t(1) << 20, 1024 * kG));
+                      c.device.batch_memory, uint64_t(1) << 20, 1024 * kG));
 }
 
 }  // namespace
 
-void add_models(std::vector<Setting>& rows) {
-  add_repository(rows);
-  add_engines(rows);
-  add_devices(rows);
+void add_models(std::vector<Setting>& rows, Config& c) {
+  add_repository(rows, c);
+  add_engines(rows, c);
+  add_devices(rows, c);
 }
 
 }  // namespace weir::app

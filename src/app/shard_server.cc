@@ -3,56 +3,13 @@
 #include <algorithm>
 
 #include "app/version.h"
+#include "net/fetch.h"
 
 namespace weir::app {
 namespace {
 
 constexpr std::string_view kModelPrefix = "model:";
 constexpr uint64_t kLeastCalls = 16;  // in flight, that every client may have on a shard
-
-oip::OipOptions oip_options(const Config& config) {
-  oip::OipOptions options;
-  options.server_version = kVersion;
-  options.max_body = config.limits.body;
-  options.conn_calls = config.conn_calls;
-  return options;
-}
-
-graphpipe::GraphPipeOptions graphpipe_options(const Config& config, std::function<bool()> ready,
-                                              wire::Offload& offload) {
-  using RootPost = graphpipe::GraphPipeOptions::RootPost;
-  const GraphPipeConfig& c = config.graphpipe;
-  return {"weir",
-          std::string(kVersion),
-          c.prefix,
-          c.default_model,
-          c.root_post ? RootPost::kOn : RootPost::kOff,
-          config.limits.body,
-          std::move(ready),
-          &offload};
-}
-
-grps::Options grps_options(const Config& config, wire::Offload& offload) {
-  grps::Options options = config.grps;
-  options.server_version = kVersion;
-  options.max_body = config.limits.body;
-  options.offload = &offload;
-  return options;
-}
-
-openai::Options openai_options(const ServerState& state, std::function<bool()> ready, wire::Offload& offload) {
-  const OpenaiConfig& c = state.config.openai;
-  return {std::string(kVersion), c.prefixes, c.default_model, state.api_keys, c.max_body, std::move(ready), &offload};
-}
-
-// A session that ends by itself can say so; one that the wire ends cannot.
-evergreen::Options evergreen_options(const Config& config, wire::BodyMemory& bodies, wire::Offload& offload) {
-  evergreen::Options options = config.evergreen;
-  options.idle = std::min(options.idle, config.limits.stream_idle / 10 * 9);
-  options.bodies = &bodies;
-  options.offload = &offload;
-  return options;
-}
 
 base::ShareRule share_of(const Config& config, uint64_t least) { return {config.limits.client_share, least}; }
 
@@ -68,12 +25,6 @@ bus::BusLimits bus_limits(ServerState& state) {
   return {state.config.in_flight, &state.memory, share_of(state.config, kLeastCalls), state.config.anonymous};
 }
 
-session::SessionLimits session_limits(const Config& config) {
-  session::SessionLimits limits = config.sessions;
-  limits.share.percent = config.limits.client_share;
-  return limits;
-}
-
 wire::RpcOptions rpc_options(const Config& config, wire::BodyMemory& bodies) {
   wire::RpcOptions options;
   options.max_message = config.limits.message;
@@ -83,12 +34,12 @@ wire::RpcOptions rpc_options(const Config& config, wire::BodyMemory& bodies) {
   return options;
 }
 
-// The pages and documents that the configuration turns on.
-std::vector<ops::FrontPageLink> front_page_links(const Config& config) {
-  std::vector<ops::FrontPageLink> links{{"models", "/v2/models", "The models that are served"},
-                                        {"server", "/v2", "The server's name, version and extensions"}};
-  if (config.openai.on) links.push_back({"openai", "/v1/models", "The models of text, as OpenAI's clients list them"});
-  if (config.grps_on) links.push_back({"monitor", "/grps/v1/", "Charts: requests, latency, memory, batches"});
+// The pages and documents of the dialects that are on, and everybody's.
+std::vector<dialects::FrontPageLink> front_page_links(const Config& config) {
+  std::vector<dialects::FrontPageLink> links;
+  for (const auto& served : config.dialects)
+    if (served.on)
+      for (const auto& link : served.dialect->links()) links.push_back(link);
   links.insert(links.end(),
                {{"metrics", "/metrics", "Counters and histograms for Prometheus"},
                 {"health", "/v2/health/ready", "Whether requests are welcome, by the Open Inference Protocol"},
@@ -98,18 +49,41 @@ std::vector<ops::FrontPageLink> front_page_links(const Config& config) {
   return links;
 }
 
+// Null where the rules name no scheme.
+base::Result<std::unique_ptr<wire::Fetcher>> make_fetcher(net::Shard& shard, const wire::FetchRules& rules,
+                                                          uint64_t max_bytes) {
+  std::unique_ptr<wire::Fetcher> fetcher;
+  if (rules.schemes.empty()) return fetcher;
+  auto made = net::WebFetcher::make(shard, rules, max_bytes);
+  if (!made) return made.error();
+  fetcher = std::move(*made);
+  return fetcher;
+}
+
 }  // namespace
 
 std::vector<std::string> services(const Config& config) {
-  std::vector<std::string> out{"inference.GRPCInferenceService", std::string(ops::Health::kService)};
-  if (config.grps_on) out.emplace_back(grps::Grps::kService);
-  if (config.salience.on) out.emplace_back(salience::Salience::kService);
-  if (config.evergreen_on) out.emplace_back(evergreen::Evergreen::kService);
+  std::vector<std::string> out{std::string(ops::Health::kService)};
+  for (const auto& served : config.dialects)
+    if (served.on)
+      for (auto name : served.dialect->services()) out.emplace_back(name);
   return out;
 }
 
+base::Status open_dialects(ServerState& state, uint32_t shards,
+                           std::function<void(base::ShardId, std::function<void()>)> post) {
+  const Config& config = state.config;
+  const dialects::ServerServices services{kVersion,         config.limits,   config.conn_calls,
+                                          config.anonymous, state.metrics,   state.memory,
+                                          shards,           std::move(post), [&state] { return state.gpus.latest(); }};
+  for (const auto& served : config.dialects)
+    if (served.on)
+      if (auto s = served.dialect->open(services); !s.ok()) return s;
+  return {};
+}
+
 // An empty post makes the loop turn, and each turn delivers the bus's mail.
-ShardServer::ShardServer(net::Shard& shard, ServerState& state, std::unique_ptr<net::WebFetcher> fetcher)
+ShardServer::ShardServer(net::Shard& shard, ServerState& state)
     : shard_(shard),
       state_(state),
       bus_(
@@ -117,8 +91,6 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state, std::unique_ptr<
       bodies_(shard.env(), state.body_need, body_rules(state)),
       router_(shard.env(), wire::Cors{state.config.cors_origins}, wire::TrustedHosts{state.config.http_hosts}),
       rpcs_(router_, shard.env(), state.slabs, &state.json, rpc_options(state.config, bodies_)),
-      oip_(bus_, router_, rpcs_, state.slabs, *this, state.traces, oip_options(state.config)),
-      fetcher_(std::move(fetcher)),
       services_(state.reflection.services()),
       health_(*this),
       pages_(router_, state.metrics, {[this] { return why_not_ready(); }}),
@@ -126,25 +98,6 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state, std::unique_ptr<
       request_metrics_(state.metrics) {
   bus_.set_worker_pool(*state.offload);
   rpcs_.set_worker_pool(offload_);
-  if (state.config.graphpipe.on)
-    graphpipe_.emplace(bus_, router_, state.slabs,
-                       graphpipe_options(
-                           state.config, [this] { return ready(); }, offload_));
-  if (state.config.grps_on)
-    grps_.emplace(
-        bus_, router_, rpcs_, state.slabs, state.presence, state.monitor, [this] { return ready(); },
-        grps_options(state.config, offload_));
-  if (state.config.salience.on) {
-    sessions_.emplace(bus_, shard.id(), *state.homes, *state.quota, session_limits(state.config), state.metrics);
-    salience_.emplace(bus_, rpcs_, *sessions_, state.salience);
-  }
-  if (state.config.openai.on)
-    openai_.emplace(bus_, router_, state.text_load,
-                    openai_options(
-                        state, [this] { return ready(); }, offload_));
-  if (state.config.evergreen_on)
-    evergreen_.emplace(bus_, router_, rpcs_, state.slabs, state.camel_json,
-                       evergreen_options(state.config, bodies_, offload_), fetcher_.get(), &*state.byte_quota);
   health_.add_to(rpcs_);
   state.reflection.add_to(rpcs_);
   router_.observe(request_metrics_);
@@ -153,6 +106,27 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state, std::unique_ptr<
     bus_.turn(long_enough);
     if (shard_log_) shard_log_->flush();
   });
+}
+
+base::Status ShardServer::mount_dialects() {
+  const dialects::ShardServices services{
+      shard_.id(),
+      shard_.env(),
+      bus_,
+      router_,
+      rpcs_,
+      state_.slabs,
+      bodies_,
+      offload_,
+      *this,
+      [this](const wire::FetchRules& rules, uint64_t max_bytes) { return make_fetcher(shard_, rules, max_bytes); }};
+  for (const auto& served : state_.config.dialects) {
+    if (!served.on) continue;
+    auto mounted = served.dialect->mount(services);
+    if (!mounted) return mounted.error();
+    dialects_.push_back(std::move(*mounted));
+  }
+  return {};
 }
 
 void ShardServer::publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> done) {
@@ -177,10 +151,11 @@ void ShardServer::readiness_changed() {
 // Streams that could go on for ever are told when the Server announces the end: at the end of drain_delay.
 void ShardServer::drain() {
   health_.drain();
-  if (!evergreen_) return;
   base::Env& env = shard_.env();
   const base::Duration grace = std::min<base::Duration>(std::chrono::seconds(5), state_.config.drain_timeout / 2);
-  env.at(env.now() + state_.config.drain_delay, [this, grace] { evergreen_->drain(grace); });
+  env.at(env.now() + state_.config.drain_delay, [this, grace] {
+    for (auto& dialect : dialects_) dialect->drain(grace);
+  });
 }
 
 void ShardServer::load(const std::string& model, LoadParameters parameters, Done done) {

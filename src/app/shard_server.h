@@ -1,5 +1,5 @@
-// ShardServer: everything that answers requests on one shard: its bus, router, rpc server and dialects. A new protocol
-// is one member here and one line in the constructor.
+// ShardServer: everything that answers requests on one shard: its bus, router, rpc server and the dialects of the
+// configuration (app/dialects.cc).
 //
 // Made before its shard starts; from then on used on the shard's thread, but for what says otherwise. Destroyed after
 // the shard has been joined.
@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,26 +21,17 @@
 #include "base/memory_ledger.h"
 #include "bus/bus.h"
 #include "device/pool.h"
-#include "dialects/evergreen/evergreen.h"
-#include "dialects/graphpipe/graphpipe.h"
-#include "dialects/grps/grps.h"
-#include "dialects/grps/monitor.h"
-#include "dialects/oip/oip.h"
-#include "dialects/oip/trace.h"
-#include "dialects/openai/openai.h"
+#include "dialects/dialect.h"
 #include "dialects/ops/access_log.h"
 #include "dialects/ops/front_page.h"
 #include "dialects/ops/health.h"
 #include "dialects/ops/metrics.h"
 #include "dialects/ops/pages.h"
 #include "dialects/ops/reflection.h"
-#include "dialects/salience/salience.h"
 #include "marshal/proto_json.h"
 #include "models/repository.h"
-#include "net/fetch.h"
 #include "net/shard.h"
 #include "sched/worker_pool.h"
-#include "session/sessions.h"
 #include "wire/body_memory.h"
 #include "wire/codec.h"
 #include "wire/date.h"
@@ -49,10 +41,10 @@
 
 namespace weir::app {
 
-// The gRPC services that the configuration turns on, but for reflection.
+// The gRPC services of the dialects that are on, and of health, but not reflection's.
 std::vector<std::string> services(const Config& config);
 
-// What all Fronts of a server share. Any thread.
+// What all ShardServers of a server share. Any thread.
 struct ServerState {
   explicit ServerState(const Config& c)
       : config(c),
@@ -75,36 +67,26 @@ struct ServerState {
   const std::unique_ptr<device::SlabPool> pool;
   device::SlabPool& slabs;  // of the pool
   marshal::ProtoJson json;
-  marshal::ProtoJson camel_json{size_t(config.limits.message), marshal::ProtoJson::Names::kCamel};
-  oip::Traces traces;
-  grps::Presence presence;
-  grps::Monitor monitor{metrics, [this] {
-                          auto usage = grps::Monitor::own_usage();
-                          usage.gpus = gpus.latest();
-                          return usage;
-                        }};
   ops::Reflection reflection{services(config)};
   std::unique_ptr<ops::AccessLog> access_log;  // or null
   models::Repository* repository = nullptr;    // set before any shard starts
   const std::unique_ptr<msg::Inbox> offload =  // of all shards
       sched::make_worker_pool({std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u)});
-  // Set before any ShardServer is made.
-  std::optional<session::Homes> homes;
-  std::optional<session::Quota> quota;
-  std::optional<session::ByteQuota> byte_quota;
-  salience::Options salience;
-  std::vector<std::string> api_keys;  // of the OpenAI endpoints
-
-  openai::Load text_load;
-
   enum class Phase : uint8_t { kLoading, kServing, kDraining };
   std::atomic<Phase> phase{Phase::kLoading};
 };
 
-class ShardServer final : public oip::Control, public ops::HealthSource {
+// Opens the dialects that are on, for `shards` shards; `post` runs work on one of them. Once, before any is mounted.
+// Errors: INVALID_ARGUMENT names the setting.
+base::Status open_dialects(ServerState& state, uint32_t shards,
+                           std::function<void(base::ShardId, std::function<void()>)> post);
+
+class ShardServer final : public dialects::ServerControl, public ops::HealthSource {
  public:
-  // `fetcher`: for references; null where they are off.
-  ShardServer(net::Shard& shard, ServerState& state, std::unique_ptr<net::WebFetcher> fetcher);
+  ShardServer(net::Shard& shard, ServerState& state);
+  // Adds the dialects that are on. Once, after open_dialects(). Errors: INVALID_ARGUMENT, FAILED_PRECONDITION: they
+  // name the setting.
+  base::Status mount_dialects();
 
   net::Shard& shard() { return shard_; }
   bus::Bus& bus() { return bus_; }
@@ -120,7 +102,7 @@ class ShardServer final : public oip::Control, public ops::HealthSource {
   // Any thread: whether requests are welcome may have changed otherwise.
   void readiness_changed();
 
-  // oip::Control
+  // dialects::ServerControl
   bool accepting() const override;
   std::string why_not_ready() const override;
   void load(const std::string& model, LoadParameters parameters, Done done) override;
@@ -130,7 +112,6 @@ class ShardServer final : public oip::Control, public ops::HealthSource {
   std::vector<std::string> names() const override;
 
  private:
-  bool ready() const { return why_not_ready().empty(); }
   void drain();
 
   net::Shard& shard_;
@@ -141,14 +122,7 @@ class ShardServer final : public oip::Control, public ops::HealthSource {
   wire::HttpDate date_{shard_.env()};
   wire::Router router_;
   wire::RpcServer rpcs_;
-  oip::Oip oip_;
-  std::optional<graphpipe::GraphPipe> graphpipe_;
-  std::optional<grps::Grps> grps_;
-  std::optional<session::Sessions> sessions_;
-  std::optional<salience::Salience> salience_;
-  std::optional<openai::Openai> openai_;
-  std::unique_ptr<net::WebFetcher> fetcher_;
-  std::optional<evergreen::Evergreen> evergreen_;
+  std::vector<std::unique_ptr<dialects::Mounted>> dialects_;
   const std::vector<std::string>& services_;  // with reflection
   ops::Health health_;
   ops::Pages pages_;

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "wire/exchange.h"
 
 namespace weir::marshal {
@@ -31,6 +32,12 @@ class Secrets {
 
   std::vector<Digest> digests_;
 };
+
+// `secrets`, those of the setting `key`, and the lines of the file `path`, which the setting `key`_file names ("" =
+// none). Errors: INVALID_ARGUMENT for a file that cannot be read or holds none, and for a secret that cannot be sent in
+// a header field. At start-up alone: it reads a file.
+base::Result<std::vector<std::string>> read_secrets(const std::string& key, std::vector<std::string> secrets,
+                                                    const std::string& path);
 
 // The token of `Authorization: Bearer <token>`, the scheme in any case; empty without one.
 std::string_view bearer_token(const wire::Request& request);

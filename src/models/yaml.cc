@@ -6,14 +6,8 @@
 #include <sstream>
 #include <unordered_set>
 
-#include "base/encoding.h"
-
 namespace weir::models {
 namespace {
-
-std::string place(std::string_view file, uint32_t line, uint32_t column) {
-  return std::string(file) + ':' + std::to_string(line) + ':' + std::to_string(column) + ": ";
-}
 
 // Ends the parse where the document is refused; caught in parse_yaml().
 struct YamlError {
@@ -137,50 +131,16 @@ base::Result<Yaml> parse(std::string_view text, std::string_view file) {
 
 }  // namespace
 
-const Yaml* Yaml::find(std::string_view key) const {
-  for (const auto& e : entries)
-    if (e.key == key) return &e.value;
-  return nullptr;
-}
-
-void Complaints::at(uint32_t line, uint32_t column, std::string_view text) {
-  if (lines_.size() < kMaxComplaints)
-    lines_.push_back(place(file_, line, column) + std::string(text));
-  else if (lines_.size() == kMaxComplaints)
-    lines_.push_back(file_ + ": there is more that is wrong");
-}
-
-void Complaints::unknown_key(const Yaml::Member& entry, std::string_view where,
-                             const std::vector<std::string_view>& known) {
-  if (lines_.size() >= kMaxComplaints) return at(entry.line, entry.column, "");
-  std::string text = "unknown key '" + std::string(base::cut_text(entry.key, kMaxShownKey)) + "'";
-  if (!where.empty()) text += " in '" + std::string(where) + "'";
-  if (auto near = base::near_miss(entry.key, known); !near.empty()) {
-    text += ", did you mean '" + std::string(near) + "'?";
-  } else {
-    text += "; known are";
-    for (size_t i = 0; i < known.size(); ++i) text += (i ? ", " : " ") + std::string(known[i]);
-  }
-  at(entry.line, entry.column, text);
-}
-
-base::Status Complaints::status() const {
-  if (none()) return {};
-  std::string text;
-  for (const auto& line : lines_) text += (text.empty() ? "" : "\n") + line;
-  return base::invalid(std::move(text));
-}
-
 base::Result<Yaml> parse_yaml(std::string_view text, std::string_view file) {
   if (text.size() > kMaxYamlBytes) return base::invalid(std::string(file) + ": longer than 1 MiB");
   try {
     return parse(text, file);
   } catch (const YamlError& refusal) {
     const YAML::Mark& mark = refusal.mark;
-    return base::invalid(place(file, uint32_t(mark.line + 1), uint32_t(mark.column + 1)) + refusal.text);
+    return base::invalid(base::place_in_file(file, uint32_t(mark.line + 1), uint32_t(mark.column + 1)) + refusal.text);
   } catch (const YAML::Exception& e) {
     if (e.mark.is_null()) return base::invalid(std::string(file) + ": " + e.msg);
-    return base::invalid(place(file, uint32_t(e.mark.line + 1), uint32_t(e.mark.column + 1)) + e.msg);
+    return base::invalid(base::place_in_file(file, uint32_t(e.mark.line + 1), uint32_t(e.mark.column + 1)) + e.msg);
   }
 }
 

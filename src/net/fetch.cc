@@ -69,7 +69,7 @@ namespace {
 // One fetch, from its place in the line to its last word; then the shard keeps it until its socket is at rest.
 class Fetching final : public Resident, private Socket::Owner {
  public:
-  Fetching(WebFetcher::Parts& home, Url url, base::Fetcher::Taker& taker)
+  Fetching(WebFetcher::Parts& home, Url url, wire::Fetcher::Taker& taker)
       : home_(home),
         url_(std::move(url)),
         taker_(&taker),
@@ -79,7 +79,7 @@ class Fetching final : public Resident, private Socket::Owner {
   ~Fetching() override { shard_.cancel(timer_); }
 
   // What the client holds.
-  struct Handle final : base::Fetcher::Fetch {
+  struct Handle final : wire::Fetcher::Fetch {
     explicit Handle(Fetching& its) : fetching(&its) { its.handle_ = this; }
     ~Handle() override {
       if (!fetching) return;
@@ -129,7 +129,7 @@ class Fetching final : public Resident, private Socket::Owner {
 
   WebFetcher::Parts& home_;
   const Url url_;
-  base::Fetcher::Taker* taker_;
+  wire::Fetcher::Taker* taker_;
   Shard::Parts& shard_;  // which may live longer than home_
   Reply reply_;
   Handle* handle_ = nullptr;
@@ -319,8 +319,8 @@ void WebFetcher::Parts::over(Fetching& fetching) {
   begin_next();
 }
 
-base::Result<std::unique_ptr<WebFetcher>> WebFetcher::make(Shard& shard, const FetchRules& rules, uint64_t max_bytes,
-                                                           std::unique_ptr<Names> names) {
+base::Result<std::unique_ptr<WebFetcher>> WebFetcher::make(Shard& shard, const wire::FetchRules& rules,
+                                                           uint64_t max_bytes, std::unique_ptr<Names> names) {
   auto reach = Reach::make(rules);
   if (!reach) return std::move(reach).error();
   auto parts = std::make_unique<Parts>(shard, std::move(*reach), max_bytes);
@@ -335,7 +335,7 @@ base::Result<std::unique_ptr<WebFetcher>> WebFetcher::make(Shard& shard, const F
 WebFetcher::WebFetcher(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 WebFetcher::~WebFetcher() = default;
 
-base::Result<std::unique_ptr<base::Fetcher::Fetch>> WebFetcher::fetch(std::string_view uri, Taker& taker) {
+base::Result<std::unique_ptr<wire::Fetcher::Fetch>> WebFetcher::fetch(std::string_view uri, Taker& taker) {
   auto url = parse_url(uri);
   if (!url) return std::move(url).error();
   if (Status s = parts_->reach.check(*url); !s.ok()) return s;

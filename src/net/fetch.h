@@ -9,20 +9,20 @@
 #include <memory>
 #include <string_view>
 
-#include "base/fetcher.h"
 #include "net/names.h"
 #include "net/reach.h"
 #include "net/shard.h"
+#include "wire/fetcher.h"
 
 namespace weir::net {
 
-class WebFetcher final : public base::Fetcher {
+class WebFetcher final : public wire::Fetcher {
  public:
   static constexpr size_t kAtOnce = 32;
 
   // `names`: null for the system's resolver. Errors: the rules' own, and
   // FAILED_PRECONDITION for a ca_file that cannot be used.
-  static base::Result<std::unique_ptr<WebFetcher>> make(Shard& shard, const FetchRules& rules, uint64_t max_bytes,
+  static base::Result<std::unique_ptr<WebFetcher>> make(Shard& shard, const wire::FetchRules& rules, uint64_t max_bytes,
                                                         std::unique_ptr<Names> names = nullptr);
   ~WebFetcher();  // its fetches have ended
 

@@ -74,7 +74,7 @@ std::vector<base::Network> Reach::not_public() {
   return out;
 }
 
-base::Result<Reach> Reach::make(const FetchRules& rules) {
+base::Result<Reach> Reach::make(const wire::FetchRules& rules) {
   Reach out;
   out.denied_ = not_public();
   for (const auto& scheme : rules.schemes) {

@@ -11,27 +11,18 @@
 #include <string_view>
 #include <vector>
 
-#include "base/env.h"
 #include "base/network.h"
 #include "base/status.h"
 #include "net/address.h"
 #include "net/url.h"
+#include "wire/fetcher.h"
 
 namespace weir::net {
-
-struct FetchRules {
-  std::vector<std::string> schemes;  // "http", "https"; none: nothing is fetched
-  // "example.com", "*.example.com" (names below it), "*" (any), each with ":port" or for the scheme's own port only.
-  std::vector<std::string> hosts;
-  std::vector<std::string> networks;  // that may be reached although they are not public: "10.1.0.0/16", "fd00::1"
-  std::string ca_file;                // whom to believe about https; empty: whom the system believes
-  base::Duration timeout = std::chrono::seconds(10);  // of one fetch, from its turn to its end
-};
 
 class Reach {
  public:
   // Errors: INVALID_ARGUMENT, naming the entry.
-  static base::Result<Reach> make(const FetchRules& rules);
+  static base::Result<Reach> make(const wire::FetchRules& rules);
 
   // Errors: PERMISSION_DENIED.
   base::Status check(const Url& url) const;

@@ -51,7 +51,7 @@ class Bench {
   TextInbox* chat = nullptr;
   std::unique_ptr<Evergreen> evergreen;
 
-  explicit Bench(Options options = {}, base::Fetcher* fetcher = nullptr) {
+  explicit Bench(Options options = {}, wire::Fetcher* fetcher = nullptr) {
     evergreen =
         std::make_unique<Evergreen>(bus, rpc.router, rpc.server(), rpc.slabs, json, std::move(options), fetcher);
     msg::ModelSpec add;

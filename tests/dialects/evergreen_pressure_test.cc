@@ -147,7 +147,7 @@ TEST(EvergreenPressure, WhatActionsHaveReadWhileTheyWaitCountsToo) {
 }
 
 // Brings nothing until it is told to.
-struct SlowWeb final : base::Fetcher {
+struct SlowWeb final : wire::Fetcher {
   struct Fetching final : Fetch {
     SlowWeb& web;
     Taker& taker;

@@ -86,7 +86,7 @@ std::string reference(const std::string& node, const std::string& uri) {
 }
 
 // Brings what the test says, when it says so.
-struct FakeWeb final : base::Fetcher {
+struct FakeWeb final : wire::Fetcher {
   struct Fetching final : Fetch {
     FakeWeb& web;
     std::string uri;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fake_env.h"
+#include "dialects/dialect.h"
 #include "dialects/oip/oip.h"
 #include "dialects/oip/trace.h"
 #include "support/fake_wire.h"
@@ -19,7 +20,7 @@ namespace weir::oip {
 
 using support::outputs;
 
-class FakeControl final : public Control {
+class FakeControl final : public dialects::ServerControl {
  public:
   bool is_accepting = true;
   std::string not_ready;

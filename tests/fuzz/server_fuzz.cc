@@ -19,6 +19,7 @@
 
 #include "base/fake_env.h"
 #include "bus/bus.h"
+#include "dialects/dialect.h"
 #include "dialects/evergreen/evergreen.h"
 #include "dialects/graphpipe/graphpipe.h"
 #include "dialects/grps/grps.h"
@@ -117,7 +118,7 @@ Constants& constants() {
   return all;
 }
 
-class TestHouse final : private wire::Intake, private oip::Control, private ops::HealthSource {
+class TestHouse final : private wire::Intake, private dialects::ServerControl, private ops::HealthSource {
  public:
   TestHouse() {
     models_[0] = add(constants().chat);
@@ -260,7 +261,7 @@ class TestHouse final : private wire::Intake, private oip::Control, private ops:
   }
   void rejected(std::string_view reason, const wire::PeerInfo& peer) override { router_.rejected(reason, peer); }
 
-  // oip::Control: a model is loaded when the loop turns
+  // dialects::ServerControl: a model is loaded when the loop turns
   bool accepting() const override { return true; }
   std::string why_not_ready() const override { return ""; }
   void load(const std::string&, LoadParameters, Done done) override {

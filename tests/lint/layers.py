@@ -36,6 +36,8 @@ PINNED = [
     (r'nlohmann/', 'app models dialects text engines/llm'),
     (r'simdjson', 'marshal dialects text'),
 ]
+# The one file of app/ that names protocols, a line for each; ops is no protocol.
+DIALECTS = 'app/dialects.cc'
 # Rooms that the simulator runs: no clock, thread or entropy of their own.
 DETERMINISTIC = ['bus', 'session', 'sched/batcher', 'sched/fair_queue', 'generation']
 THREADED = ['generation/lane']  # files of these rooms that own a thread, and hand the others the time
@@ -81,6 +83,13 @@ def check_library(folder):
                 yield f'{path}:{number}: {folder.name} may not see {parts[0]}'
 
 
+def check_dialects(path, room, target):
+    """What app/ needs of a protocol is its line in DIALECTS."""
+    parts = target.split('/')
+    if room == 'app' and parts[0] == 'dialects' and len(parts) > 2 and parts[1] != 'ops' and path != DIALECTS:
+        yield f'only {DIALECTS} names a protocol'
+
+
 def check(root):
     bad = acyclic()
     bad += [why for name in LIBRARIES for why in check_library(root.parent / 'subprojects' / name)]
@@ -92,9 +101,11 @@ def check(root):
         if room not in ROOMS:
             bad.append(f'{path}: no such room')
             continue
-        bad += [f'{path}:{number}: {why}' for number, target in includes(path) for why in check_include(room, leaf, target)]
-        name = str(path.relative_to(root))
-        if name.startswith(tuple(DETERMINISTIC)) and not name.startswith(tuple(THREADED)):
+        relative = str(path.relative_to(root))
+        for number, target in includes(path):
+            faults = [*check_include(room, leaf, target), *check_dialects(relative, room, target)]
+            bad += [f'{path}:{number}: {why}' for why in faults]
+        if relative.startswith(tuple(DETERMINISTIC)) and not relative.startswith(tuple(THREADED)):
             bad += [f'{path}:{number}: takes an Env instead' for number, line in enumerate(path.read_text().splitlines(), 1)
                     if WORLD.search(line.split('//')[0])]
     return bad

@@ -43,6 +43,11 @@ class Layers(unittest.TestCase):
         self.assertEqual([], self.found('text/a.cc', '#include "jinja/template.h"\n'))
         self.assertIn('may not see tokenizers', self.found('bus/a.cc', '#include "tokenizers/tokenizer.h"\n')[0])
 
+    def test_app_names_a_protocol_in_one_file(self):
+        text = '#include "dialects/oip/oip.h"\n'
+        self.assertIn('only app/dialects.cc', self.found('app/serve.cc', text)[0])
+        self.assertEqual([], self.found('app/dialects.cc', text))
+
     def test_heavy_headers_stay_in_their_rooms(self):
         self.assertIn('belongs in', self.found('bus/a.cc', '#include <boost/asio/post.hpp>\n')[0])
 

@@ -44,7 +44,8 @@ class Script final : public Names {
 
 // A fetcher on a shard of its own.
 struct Client {
-  explicit Client(FetchRules rules, uint64_t most = 1 << 20, std::vector<std::vector<std::string>> answers = {{}}) {
+  explicit Client(wire::FetchRules rules, uint64_t most = 1 << 20,
+                  std::vector<std::vector<std::string>> answers = {{}}) {
     auto made = WebFetcher::make(shard, rules, most, std::make_unique<Script>(shard, std::move(answers), asked));
     EXPECT_TRUE(made) << made.error().text;
     fetcher = std::move(*made);
@@ -55,14 +56,14 @@ struct Client {
     shard.join();
   }
 
-  struct Taker final : base::Fetcher::Taker {
+  struct Taker final : wire::Fetcher::Taker {
     bool on_growth(uint64_t held) override { return grown = held, held <= room; }
     void on_fetched(base::Result<base::Bytes> bytes) override {
       fetch.reset();  // from inside
       done.set_value(std::move(bytes));
     }
     uint64_t grown = 0, room = UINT64_MAX;
-    std::unique_ptr<base::Fetcher::Fetch> fetch;
+    std::unique_ptr<wire::Fetcher::Fetch> fetch;
     std::promise<base::Result<base::Bytes>> done;
   };
   // The bytes, or "CODE: text".
@@ -92,8 +93,8 @@ struct Client {
   std::unique_ptr<WebFetcher> fetcher;
 };
 
-FetchRules loopback_rules(std::vector<std::string> hosts) {
-  FetchRules rules;
+wire::FetchRules loopback_rules(std::vector<std::string> hosts) {
+  wire::FetchRules rules;
   rules.schemes = {"http", "https"};
   rules.hosts = std::move(hosts);
   rules.networks = {"127.0.0.1"};
@@ -121,7 +122,7 @@ TEST(WebFetcher, BringsWhatTheServerHas) {
 
 TEST(WebFetcher, ANameThatLeadsInsideIsRefusedAndOneThatIsNotThereHasTheSameText) {
   Canned rig(kHello);
-  FetchRules rules = loopback_rules({rig.at("a.example")});
+  wire::FetchRules rules = loopback_rules({rig.at("a.example")});
   rules.networks = {};
   const std::string url = "http://" + rig.at("a.example") + "/", text = "UNAVAILABLE: its host has no public address";
   for (std::vector<std::string> found : {std::vector<std::string>{"127.0.0.1"},
@@ -148,7 +149,7 @@ TEST(WebFetcher, ANameIsLookedUpOnceSoThatChangingItLeadsNowhere) {
 
 TEST(WebFetcher, TheNextAddressIsTriedWhereNobodyAnswers) {
   Canned rig(kHello);
-  FetchRules rules = loopback_rules({rig.at("a.example")});
+  wire::FetchRules rules = loopback_rules({rig.at("a.example")});
   rules.networks = {"127.0.0.0/8"};
   Client client(rules, 1 << 20, {{"127.0.0.3", "127.0.0.1"}});
   EXPECT_EQ(client.get("http://" + rig.at("a.example") + "/"), "hello");
@@ -193,7 +194,7 @@ struct Silent {
 
 TEST(WebFetcher, ASilentServerIsGivenUp) {
   Silent server;
-  FetchRules rules = loopback_rules({server.at});
+  wire::FetchRules rules = loopback_rules({server.at});
   rules.timeout = std::chrono::milliseconds(20);
   Client client(rules);
   EXPECT_EQ(client.get("http://" + server.at + "/"), "DEADLINE_EXCEEDED: it has not come in time");
@@ -291,7 +292,7 @@ struct Papers {
 TEST(WebFetcher, HttpsIsBelievedOnlyForTheNameAndFromAnAuthorityThatIsKnown) {
   Papers papers;
   Canned rig(kHello, papers.options());
-  FetchRules rules = loopback_rules({rig.at("127.0.0.1"), rig.at("a.example"), rig.at("b.example")});
+  wire::FetchRules rules = loopback_rules({rig.at("127.0.0.1"), rig.at("a.example"), rig.at("b.example")});
   {
     Client stranger(rules, 1 << 20, {{"127.0.0.1"}});
     EXPECT_EQ(stranger.get("https://" + rig.at("a.example") + "/").substr(0, 40),
@@ -306,7 +307,7 @@ TEST(WebFetcher, HttpsIsBelievedOnlyForTheNameAndFromAnAuthorityThatIsKnown) {
 
 TEST(WebFetcher, AServerThatSpeaksNoTlsIsNotTaken) {
   Canned rig(kHello);
-  FetchRules rules = loopback_rules({rig.at("127.0.0.1")});
+  wire::FetchRules rules = loopback_rules({rig.at("127.0.0.1")});
   rules.timeout = std::chrono::seconds(5);
   Client client(rules);
   EXPECT_EQ(client.get("https://" + rig.at("127.0.0.1") + "/").substr(0, 12), "UNAVAILABLE:");
@@ -314,7 +315,7 @@ TEST(WebFetcher, AServerThatSpeaksNoTlsIsNotTaken) {
 
 TEST(WebFetcher, AFileOfAuthoritiesThatIsNoneIsAnErrorAtTheStart) {
   Shard shard{base::ShardId{7}, Pin::kNo};
-  FetchRules rules;
+  wire::FetchRules rules;
   rules.ca_file = "/nowhere";
   EXPECT_EQ(WebFetcher::make(shard, rules, 1).error().code, Code::kFailedPrecondition);
 }

@@ -80,7 +80,7 @@ TEST(Url, WhatTwoParsersCouldReadInTwoWaysIsRefused) {
 // --- hosts and addresses ---------------------------------------------------------------------------------------------
 
 TEST(Reach, SchemesAreOffUntilTheyAreNamedAndHostsUntilTheyAreListed) {
-  FetchRules rules;
+  wire::FetchRules rules;
   EXPECT_TRUE(Reach::make(rules)->off());
   rules.schemes = {"https"};
   auto nothing = Reach::make(rules);
@@ -107,10 +107,11 @@ TEST(Reach, SchemesAreOffUntilTheyAreNamedAndHostsUntilTheyAreListed) {
 }
 
 TEST(Reach, RulesThatMeanNothingAreRefused) {
-  for (FetchRules rules :
-       {FetchRules{.schemes = {"ftp"}}, FetchRules{.hosts = {"a b"}}, FetchRules{.hosts = {"*x.example"}},
-        FetchRules{.hosts = {"http://a.example"}}, FetchRules{.networks = {"10.0.0.0/33"}},
-        FetchRules{.networks = {"host"}}, FetchRules{.networks = {"10.0.0.0/8x"}}})
+  for (wire::FetchRules rules :
+       {wire::FetchRules{.schemes = {"ftp"}}, wire::FetchRules{.hosts = {"a b"}},
+        wire::FetchRules{.hosts = {"*x.example"}}, wire::FetchRules{.hosts = {"http://a.example"}},
+        wire::FetchRules{.networks = {"10.0.0.0/33"}}, wire::FetchRules{.networks = {"host"}},
+        wire::FetchRules{.networks = {"10.0.0.0/8x"}}})
     EXPECT_FALSE(Reach::make(rules));
 }
 
@@ -120,7 +121,7 @@ Endpoint at(const char* address) {
 }
 
 TEST(Reach, OnlyPublicAddressesAndThoseThatAreGranted) {
-  FetchRules rules;
+  wire::FetchRules rules;
   rules.networks = {"10.1.0.0/16", "fd00:1::5"};
   auto reach = Reach::make(rules);
   ASSERT_TRUE(reach);

@@ -13,7 +13,7 @@ struct Evergreen::Parts {
 };
 
 Evergreen::Evergreen(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs,
-                     wire::JsonForm& json, Options options, base::Fetcher* fetcher, session::ByteQuota* byte_quota)
+                     wire::JsonForm& json, Options options, wire::Fetcher* fetcher, session::ByteQuota* byte_quota)
     : parts_(new Parts{.state{bus, slabs, json, std::move(options), fetcher, byte_quota}, .entrances{}}) {
   EvergreenState& state = parts_->state;
   add_grpc(state, rpcs, parts_->entrances);

@@ -7,12 +7,16 @@
 #include <string_view>
 
 #include "base/bytes.h"
-#include "base/fetcher.h"
 #include "bus/bus.h"
 #include "dialects/evergreen/options.h"
 #include "session/byte_quota.h"
+#include "wire/fetcher.h"
 #include "wire/router.h"
 #include "wire/rpc.h"
+
+namespace weir::dialects {
+class Dialect;
+}
 
 namespace weir::evergreen {
 
@@ -23,7 +27,7 @@ class Evergreen {
   // All borrowed; they outlive every Exchange of the router. `json` has lowerCamelCase names. `fetcher` and
   // `byte_quota` may be null.
   Evergreen(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs, wire::JsonForm& json,
-            Options options, base::Fetcher* fetcher = nullptr, session::ByteQuota* byte_quota = nullptr);
+            Options options, wire::Fetcher* fetcher = nullptr, session::ByteQuota* byte_quota = nullptr);
   ~Evergreen();
 
   // The server is going: Session::drain() for all that live, and for those that still come.
@@ -33,5 +37,8 @@ class Evergreen {
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };
+
+// The protocol with its settings at their defaults.
+std::unique_ptr<dialects::Dialect> make_dialect();
 
 }  // namespace weir::evergreen

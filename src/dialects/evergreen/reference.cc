@@ -131,11 +131,11 @@ class FileLoad final : public Load {
 };
 
 // A reference that the Fetcher brings.
-class WebLoad final : public Load, base::Fetcher::Taker {
+class WebLoad final : public Load, wire::Fetcher::Taker {
  public:
   WebLoad(base::MemoryLedger* ledger, std::string its_name, Listener& listener)
       : charge_(charge_of(ledger)), name_(std::move(its_name)), listener_(listener) {}
-  base::Status begin(base::Fetcher& fetcher, std::string_view uri) {
+  base::Status begin(wire::Fetcher& fetcher, std::string_view uri) {
     auto begun = fetcher.fetch(uri, *this);
     if (!begun) return named(begun.error());
     fetch_ = std::move(*begun);
@@ -162,7 +162,7 @@ class WebLoad final : public Load, base::Fetcher::Taker {
   std::string name_;
   Listener& listener_;
   uint64_t held_ = 0;
-  std::unique_ptr<base::Fetcher::Fetch> fetch_;
+  std::unique_ptr<wire::Fetcher::Fetch> fetch_;
 };
 
 base::Result<std::unique_ptr<Load>> load_file(const Library& library, std::string_view uri, std::string_view rest,

@@ -12,10 +12,10 @@
 
 #include "base/bytes.h"
 #include "base/env.h"
-#include "base/fetcher.h"
 #include "base/memory_ledger.h"
 #include "base/status.h"
 #include "dialects/evergreen/options.h"
+#include "wire/fetcher.h"
 
 namespace weir::evergreen {
 
@@ -45,7 +45,7 @@ class Load {
 struct Library {
   base::Env& env;
   const References& references;
-  base::Fetcher* fetcher;
+  wire::Fetcher* fetcher;
   base::MemoryLedger* ledger = nullptr;  // what is being loaded is charged to it; null: to nobody
 };
 

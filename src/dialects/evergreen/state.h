@@ -5,10 +5,10 @@
 #include <unordered_set>
 
 #include "base/bytes.h"
-#include "base/fetcher.h"
 #include "bus/bus.h"
 #include "dialects/evergreen/options.h"
 #include "session/slices.h"
+#include "wire/fetcher.h"
 #include "wire/rpc.h"
 
 namespace weir::evergreen {
@@ -23,7 +23,7 @@ struct EvergreenState {
   base::SlabSource& slabs;
   wire::JsonForm& json;
   Options options;
-  base::Fetcher* fetcher = nullptr;          // for references; null: `http:` and `https:` are off
+  wire::Fetcher* fetcher = nullptr;          // for references; null: `http:` and `https:` are off
   session::ByteQuota* byte_quota = nullptr;  // that sessions of all shards share; null: each has its own limit only
   session::Slices slices{bus.env(), options.steps_per_turn};  // that sessions of this shard share
   std::unordered_set<Session*> sessions = {};                 // that live

@@ -23,6 +23,10 @@ namespace weir::wire {
 class Offload;
 }
 
+namespace weir::dialects {
+class Dialect;
+}
+
 namespace weir::graphpipe {
 
 struct GraphPipeOptions {
@@ -47,5 +51,8 @@ class GraphPipe {
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };
+
+// The protocol with its settings at their defaults.
+std::unique_ptr<dialects::Dialect> make_dialect();
 
 }  // namespace weir::graphpipe

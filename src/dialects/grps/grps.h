@@ -13,6 +13,10 @@
 #include "wire/router.h"
 #include "wire/rpc.h"
 
+namespace weir::dialects {
+class Dialect;
+}
+
 namespace weir::grps {
 
 // Online and Offline: what a client has told the server about taking part. One for all shards; any thread.
@@ -40,5 +44,8 @@ class Grps {
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };
+
+// The protocol with its settings at their defaults.
+std::unique_ptr<dialects::Dialect> make_dialect();
 
 }  // namespace weir::grps

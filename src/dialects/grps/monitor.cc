@@ -10,7 +10,7 @@
 namespace weir::grps {
 namespace {
 
-using Rule = base::Series::Rule;
+using Rule = Series::Rule;
 
 constexpr std::string_view kCdf = "latency_cdf(ms)";
 
@@ -24,7 +24,7 @@ bool counts(std::string_view protocol) {
   return protocol != "http" && protocol != "health" && protocol != "metrics" && protocol != "grps-monitor";
 }
 
-double number_of(const base::RecentQuantiles::Buckets& buckets) {
+double number_of(const RecentQuantiles::Buckets& buckets) {
   double n = 0;
   for (uint64_t b : buckets) n += double(b);
   return n;
@@ -141,7 +141,7 @@ std::optional<std::string> Monitor::series(std::string_view name) const {
   auto found = tracks_.find(name.substr(0, name.size() - kCdf.size()));
   if (found == tracks_.end()) return std::nullopt;
   out = R"({"label":"cdf","data":[)";
-  const base::RecentQuantiles& recent = found->second.recent;
+  const RecentQuantiles& recent = found->second.recent;
   for (size_t percent = 10; percent <= 90; percent += 10) point(out, percent, recent.at(double(percent) / 100) * 1e3);
   for (size_t percent = 91; percent <= 99; ++percent) point(out, percent, recent.at(double(percent) / 100) * 1e3);
   point(out, 100, recent.at(0.999) * 1e3);

@@ -19,7 +19,7 @@
 #include "base/env.h"
 #include "base/gpu.h"
 #include "base/metrics.h"
-#include "base/series.h"
+#include "dialects/grps/series.h"
 
 namespace weir::grps {
 
@@ -55,13 +55,13 @@ class Monitor {
   // Requests of everything, or of one model.
   struct Flow {
     double requests = 0, failed = 0, sum_ns = 0;
-    base::RecentQuantiles::Buckets buckets{};
+    RecentQuantiles::Buckets buckets{};
   };
   struct Track {
     Flow last;
-    base::RecentQuantiles recent;
+    RecentQuantiles recent;
   };
-  void push(const std::string& name, base::Series::Rule rule, double value);
+  void push(const std::string& name, Series::Rule rule, double value);
   void follow(const std::string& prefix, const Flow& now, double seconds);
   void read(std::map<std::string, Flow, std::less<>>& flows) const;
 
@@ -71,7 +71,7 @@ class Monitor {
   bool claimed_ = false;
   base::Time ticked_ = base::kNever;
   Usage used_;
-  std::map<std::string, base::Series, std::less<>> series_;
+  std::map<std::string, Series, std::less<>> series_;
   std::map<std::string, Track, std::less<>> tracks_;  // by prefix: "*", "digits_"
 };
 

@@ -144,7 +144,7 @@ class RpcWaiter final : public wire::RpcListener {
   uint64_t wait_;
 };
 
-Control::Done wait_for(OipState& state, wire::Rpc& rpc) {
+ServerControl::Done wait_for(OipState& state, wire::Rpc& rpc) {
   uint64_t wait = state.wait([&rpc](Status status) {
     if (status.ok()) rpc.send(base::Bytes());
     rpc.finish(status);
@@ -170,7 +170,7 @@ class Load final : public ControlCall {
   void call(wire::Rpc& rpc, base::Bytes message) override {
     pb::RepositoryModelLoadRequest request;
     if (Status status = parse_large(message, request); !status.ok()) return rpc.finish(status);
-    Control::LoadParameters parameters;
+    ServerControl::LoadParameters parameters;
     for (const auto& [key, value] : request.parameters()) {
       if (!value.has_string_param() && !value.has_bytes_param())
         return rpc.finish(invalid("load parameter '" + key + "' takes a string or bytes"));
@@ -191,7 +191,8 @@ class Unload final : public ControlCall {
     if (Status status = parse_large(message, request); !status.ok()) return rpc.finish(status);
     auto at = request.parameters().find("unload_dependents");
     bool dependents = at != request.parameters().end() && at->second.bool_param();
-    state_.control.unload(request.model_name(), dependents ? Control::Dependents::kUnload : Control::Dependents::kKeep,
+    state_.control.unload(request.model_name(),
+                          dependents ? ServerControl::Dependents::kUnload : ServerControl::Dependents::kKeep,
                           wait_for(state_, rpc));
   }
 
@@ -214,8 +215,8 @@ class Registrar {
   }
   template <class Request, class Response>
   void add(const char* method, Permission permission, std::unique_ptr<ControlCall> target) {
-    rpcs_.add({std::string(kService), method, wire::RpcKind::kUnary, target.get(), Request::descriptor()->full_name(),
-               Response::descriptor()->full_name(), kGrpc, permission});
+    rpcs_.add({std::string(Oip::kService), method, wire::RpcKind::kUnary, target.get(),
+               Request::descriptor()->full_name(), Response::descriptor()->full_name(), kGrpc, permission});
     methods_.push_back(std::move(target));
   }
 

@@ -32,11 +32,11 @@ struct Oip::Parts {
   std::vector<std::unique_ptr<Endpoint>> services;
 };
 
-Oip::Oip(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs, Control& control,
-         Traces& traces, OipOptions options)
+Oip::Oip(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs,
+         dialects::ServerControl& control, Traces& traces, OipOptions options)
     : parts_(new Parts{OipState{bus, slabs, control, traces, std::move(options), {}, {}, 0}}) {
   Parts& p = *parts_;
-  std::string service(kService);
+  std::string service(Oip::kService);
   rpcs.add({service, "ModelInfer", wire::RpcKind::kUnary, &p.infer, "inference.ModelInferRequest",
             "inference.ModelInferResponse", kGrpc, wire::Permission::kInfer});
   rpcs.add({service, "ModelStreamInfer", wire::RpcKind::kBidi, &p.stream, "inference.ModelInferRequest",

@@ -127,7 +127,7 @@ class RestWaiter final : public wire::ExchangeListener {
   uint64_t wait_;
 };
 
-Control::Done wait_for(OipState& state, Exchange& exchange, std::string answer) {
+ServerControl::Done wait_for(OipState& state, Exchange& exchange, std::string answer) {
   uint64_t wait = state.wait([&exchange, answer = std::move(answer)](Status status) {
     if (status.ok()) return respond_json(exchange, answer);
     respond_error(exchange, status);
@@ -148,7 +148,7 @@ void load(OipState& state, Exchange& exchange, const PathArgs& args) {
   Status status = check_model_name(model);
   if (status.ok() && !body) status = body.error();
   if (!status.ok()) return respond_error(exchange, status);
-  Control::LoadParameters parameters;
+  ServerControl::LoadParameters parameters;
   for (auto& [key, value] : *body) {
     auto* text = std::get_if<std::string>(&value);
     if (!text) return respond_error(exchange, base::invalid("load parameter '" + key + "' takes a string"));
@@ -172,8 +172,9 @@ void unload(OipState& state, Exchange& exchange, const PathArgs& args) {
   auto* value = msg::find(*body, "unload_dependents");
   auto* dependents = value ? std::get_if<bool>(value) : nullptr;
   if (value && !dependents) return respond_error(exchange, base::invalid("'unload_dependents' takes true or false"));
-  state.control.unload(model, dependents && *dependents ? Control::Dependents::kUnload : Control::Dependents::kKeep,
-                       wait_for(state, exchange, done_json(model, "unload")));
+  state.control.unload(
+      model, dependents && *dependents ? ServerControl::Dependents::kUnload : ServerControl::Dependents::kKeep,
+      wait_for(state, exchange, done_json(model, "unload")));
 }
 
 // ---- Settings

@@ -7,18 +7,20 @@
 #include <unordered_map>
 #include <vector>
 
+#include "dialects/dialect.h"
 #include "dialects/oip/oip.h"
 #include "dialects/oip/trace.h"
 
 namespace weir::oip {
 
+using dialects::ServerControl;
+
 inline constexpr std::string_view kRest = "oip-rest", kGrpc = "oip-grpc";
-inline constexpr std::string_view kService = "inference.GRPCInferenceService";
 
 struct OipState {
   bus::Bus& bus;
   base::SlabSource& slabs;
-  Control& control;
+  ServerControl& control;
   Traces& traces;
   OipOptions options;
 
@@ -29,15 +31,15 @@ struct OipState {
   std::unordered_map<const wire::PeerInfo*, Streams> streams{};
 
   // Loads and unloads that are under way, by number: who waits for them may leave before they are done.
-  std::unordered_map<uint64_t, Control::Done> waiting;
+  std::unordered_map<uint64_t, ServerControl::Done> waiting;
   uint64_t last_wait = 0;
 
-  uint64_t wait(Control::Done done) {
+  uint64_t wait(ServerControl::Done done) {
     waiting.emplace(++last_wait, std::move(done));
     return last_wait;
   }
-  // What to hand to Control for a wait().
-  Control::Done finisher(uint64_t wait) {
+  // What to hand to ServerControl for a wait().
+  ServerControl::Done finisher(uint64_t wait) {
     return [this, wait](base::Status status) {
       auto node = waiting.extract(wait);
       if (!node.empty()) node.mapped()(std::move(status));

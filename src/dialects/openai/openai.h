@@ -20,6 +20,10 @@ namespace weir::wire {
 class Offload;
 }
 
+namespace weir::dialects {
+class Dialect;
+}
+
 namespace weir::openai {
 
 struct Options {
@@ -47,5 +51,8 @@ class Openai {
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };
+
+// The protocol with its settings at their defaults.
+std::unique_ptr<dialects::Dialect> make_dialect();
 
 }  // namespace weir::openai

@@ -6,15 +6,12 @@
 #include <span>
 #include <string_view>
 
+#include "dialects/dialect.h"
 #include "wire/router.h"
 
 namespace weir::ops {
 
-struct FrontPageLink {
-  std::string_view key;   // its name in the JSON's `links`
-  std::string_view path;  // of this server
-  std::string_view text;  // what a person finds there
-};
+using dialects::FrontPageLink;
 
 class FrontPage {
  public:

@@ -11,6 +11,10 @@
 #include "session/sessions.h"
 #include "wire/rpc.h"
 
+namespace weir::dialects {
+class Dialect;
+}
+
 namespace weir::salience {
 
 struct Options {
@@ -35,5 +39,8 @@ class Salience {
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };
+
+// The protocol with its settings at their defaults.
+std::unique_ptr<dialects::Dialect> make_dialect();
 
 }  // namespace weir::salience

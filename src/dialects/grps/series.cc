@@ -1,9 +1,9 @@
-#include "base/series.h"
+#include "dialects/grps/series.h"
 
 #include <algorithm>
 #include <numeric>
 
-namespace weir::base {
+namespace weir::grps {
 
 template <size_t N>
 double Series::roll(const std::array<double, N>& cells) const {
@@ -47,7 +47,7 @@ void RecentQuantiles::push(const Buckets& totals) {
 uint64_t RecentQuantiles::count() const { return std::accumulate(sum_.begin(), sum_.end(), uint64_t(0)); }
 
 double RecentQuantiles::bound(size_t bucket) {
-  return Histogram::bound(Histogram::Scale::kSeconds, std::min(bucket, Histogram::kBuckets - 1));
+  return base::Histogram::bound(base::Histogram::Scale::kSeconds, std::min(bucket, base::Histogram::kBuckets - 1));
 }
 
 double RecentQuantiles::at(double q) const {
@@ -78,4 +78,4 @@ double RecentQuantiles::fastest() const {
   return 0;
 }
 
-}  // namespace weir::base
+}  // namespace weir::grps

@@ -4,15 +4,30 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
+#include "base/env.h"
 #include "base/status.h"
 
-namespace weir::base {
+namespace weir::wire {
+
+// What may be fetched on behalf of clients.
+struct FetchRules {
+  std::vector<std::string> schemes;  // "http", "https"; none: nothing is fetched
+  // "example.com", "*.example.com" (names below it), "*" (any), each with ":port" or for the scheme's own port only.
+  std::vector<std::string> hosts;
+  std::vector<std::string> networks;  // that may be reached although they are not public: "10.1.0.0/16", "fd00::1"
+  std::string ca_file;                // whom to believe about https; empty: whom the system believes
+  base::Duration timeout = std::chrono::seconds(10);  // of one fetch, from its turn to its end
+};
 
 class Fetcher {
  public:
+  virtual ~Fetcher() = default;
+
   // Who wants the bytes; outlives its Fetch.
   class Taker {
    public:
@@ -20,7 +35,7 @@ class Fetcher {
     virtual bool on_growth(uint64_t held) = 0;
     // Once, unless the Fetch is destroyed before; it may be destroyed from inside. Errors are texts for the client:
     // they name no address. Codes: PERMISSION_DENIED, NOT_FOUND, RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED, UNAVAILABLE.
-    virtual void on_fetched(Result<Bytes> bytes) = 0;
+    virtual void on_fetched(base::Result<base::Bytes> bytes) = 0;
 
    protected:
     ~Taker() = default;
@@ -33,10 +48,7 @@ class Fetcher {
 
   // Calls the taker later, never from inside. Errors: INVALID_ARGUMENT (no URI that could be fetched),
   // PERMISSION_DENIED (its scheme is off, its host or port not allowed).
-  virtual Result<std::unique_ptr<Fetch>> fetch(std::string_view uri, Taker& taker) = 0;
-
- protected:
-  ~Fetcher() = default;
+  virtual base::Result<std::unique_ptr<Fetch>> fetch(std::string_view uri, Taker& taker) = 0;
 };
 
-}  // namespace weir::base
+}  // namespace weir::wire

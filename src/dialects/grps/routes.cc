@@ -1,15 +1,15 @@
-#include "app/routes.h"
+#include "dialects/grps/routes.h"
 
 #include <algorithm>
 #include <set>
 
 #include "base/units.h"
 
-namespace weir::app {
+namespace weir::grps {
 namespace {
 
-using models::Complaints;
-using models::Yaml;
+using base::Complaints;
+using base::Yaml;
 
 bool scalar(const Yaml& node, Complaints& complaints, std::string& out) {
   if (node.kind == Yaml::Kind::kScalar) return out = node.scalar, true;
@@ -17,7 +17,7 @@ bool scalar(const Yaml& node, Complaints& complaints, std::string& out) {
   return false;
 }
 
-void pairs(const Yaml& node, Complaints& complaints, grps::RouteSpec::Pairs& out) {
+void pairs(const Yaml& node, Complaints& complaints, RouteSpec::Pairs& out) {
   if (node.kind == Yaml::Kind::kNull) return;
   if (node.kind != Yaml::Kind::kMap) return complaints.at(node, "expected a map of keys and values");
   for (const auto& entry : node.entries) {
@@ -34,7 +34,7 @@ void http_status(std::string_view key, const Yaml& node, Complaints& complaints,
   if (status) out = uint32_t(*status);
 }
 
-void read_route(const Yaml& node, Complaints& complaints, grps::RouteSpec& route) {
+void read_route(const Yaml& node, Complaints& complaints, RouteSpec& route) {
   if (node.kind != Yaml::Kind::kMap) return complaints.at(node, "expected a map of keys and values");
   const std::vector<std::pair<std::string_view, std::string*>> texts{
       {"path", &route.path},
@@ -61,7 +61,7 @@ void read_route(const Yaml& node, Complaints& complaints, grps::RouteSpec& route
                              {"path", "method", "model", "inputs", "outputs", "raw_output", "status", "content_type",
                               "streaming", "stream_content_type", "error_status", "error_body", "error_content_type"});
   }
-  if (std::string wrong = grps::check(route); !wrong.empty()) complaints.at(node, wrong);
+  if (std::string wrong = check(route); !wrong.empty()) complaints.at(node, wrong);
 }
 
 // Two paths of one shape match the same requests, whatever their places are called.
@@ -76,7 +76,7 @@ std::string shape_of(std::string_view path) {
 
 }  // namespace
 
-void read_routes(const Yaml& node, Complaints& complaints, std::vector<grps::RouteSpec>& routes) {
+void read_routes(const Yaml& node, Complaints& complaints, std::vector<RouteSpec>& routes) {
   if (node.kind == Yaml::Kind::kNull) return;
   if (node.kind != Yaml::Kind::kList) return complaints.at(node, "grps.routes: expected a list of routes");
   routes.clear();
@@ -89,4 +89,28 @@ void read_routes(const Yaml& node, Complaints& complaints, std::vector<grps::Rou
   }
 }
 
-}  // namespace weir::app
+std::string show_routes(const std::vector<RouteSpec>& routes) {
+  std::string out;
+  auto line = [&](std::string_view key, std::string_view value) {
+    if (!value.empty()) out += "      " + std::string(key) + ": " + base::yaml_scalar(std::string(value)) + '\n';
+  };
+  auto pairs = [&](std::string_view key, const RouteSpec::Pairs& pairs) {
+    if (pairs.empty()) return;
+    out += "      " + std::string(key) + ":\n";
+    for (const auto& [name, value] : pairs)
+      out += "        " + base::yaml_scalar(name) + ": " + base::yaml_scalar(value) + '\n';
+  };
+  for (const auto& route : routes) {
+    out += (out.empty() ? "  routes:\n" : "") + std::string("    - path: ") + base::yaml_scalar(route.path) + '\n';
+    line("method", route.method), line("model", route.model);
+    pairs("inputs", route.inputs), pairs("outputs", route.outputs);
+    line("raw_output", route.raw_output), line("status", std::to_string(route.status));
+    line("content_type", route.content_type), line("streaming", route.streaming);
+    line("stream_content_type", route.stream_content_type);
+    if (route.error_status > 0) line("error_status", std::to_string(route.error_status));
+    line("error_body", route.error_body), line("error_content_type", route.error_content_type);
+  }
+  return out;
+}
+
+}  // namespace weir::grps

@@ -1,8 +1,8 @@
-#include "base/series.h"
+#include "dialects/grps/series.h"
 
 #include <gtest/gtest.h>
 
-namespace weir::base {
+namespace weir::grps {
 namespace {
 
 TEST(Series, SecondsRollUpByTheRule) {
@@ -27,7 +27,7 @@ TEST(Series, SecondsRollUpByTheRule) {
 }
 
 TEST(RecentQuantiles, CoverTheLastMinuteOnly) {
-  Histogram h(Histogram::Scale::kSeconds);
+  base::Histogram h(base::Histogram::Scale::kSeconds);
   RecentQuantiles q;
   auto push = [&] {
     RecentQuantiles::Buckets b{};
@@ -50,4 +50,4 @@ TEST(RecentQuantiles, CoverTheLastMinuteOnly) {
 }
 
 }  // namespace
-}  // namespace weir::base
+}  // namespace weir::grps

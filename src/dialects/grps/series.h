@@ -11,7 +11,7 @@
 
 #include "base/metrics.h"
 
-namespace weir::base {
+namespace weir::grps {
 
 class Series {
  public:
@@ -57,7 +57,7 @@ class Series {
 // The distribution of a Histogram of durations over the last minute.
 class RecentQuantiles {
  public:
-  static constexpr size_t kCells = Histogram::kBuckets + 1;
+  static constexpr size_t kCells = base::Histogram::kBuckets + 1;
   using Buckets = std::array<uint64_t, kCells>;
 
   // The Histogram's counts since the process began, once a second.
@@ -76,4 +76,4 @@ class RecentQuantiles {
   size_t at_ = 0;
 };
 
-}  // namespace weir::base
+}  // namespace weir::grps

@@ -1,0 +1,20 @@
+// The protocols: each is a folder below dialects/ and one line here.
+#include "app/config.h"
+#include "dialects/evergreen/evergreen.h"
+#include "dialects/graphpipe/graphpipe.h"
+#include "dialects/grps/grps.h"
+#include "dialects/oip/oip.h"
+#include "dialects/openai/openai.h"
+#include "dialects/salience/salience.h"
+
+namespace weir::app {
+
+std::vector<ServedDialect> all_dialects() {
+  std::vector<ServedDialect> all;
+  for (auto make : {oip::make_dialect, graphpipe::make_dialect, grps::make_dialect, openai::make_dialect,
+                    salience::make_dialect, evergreen::make_dialect})
+    all.push_back({make()});
+  return all;
+}
+
+}  // namespace weir::app

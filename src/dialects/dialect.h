@@ -1,0 +1,126 @@
+// Dialect: a protocol as the server sees it. The folder of a protocol makes one (make_dialect() in its header), and one
+// line in app/dialects.cc adds it to the server: its settings, its gRPC services for reflection, its links on the front
+// page, its routes on every shard.
+//
+//   make_dialect() -> add_settings() -> the configuration is read -> open() once -> mount() once per shard, before the
+//   shards start -> … -> Mounted::drain() when the server ends -> the Mounted go, then the Dialect
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clients.h"
+#include "base/env.h"
+#include "base/gpu.h"
+#include "base/ids.h"
+#include "base/memory_ledger.h"
+#include "base/metrics.h"
+#include "base/setting.h"
+#include "base/status.h"
+#include "bus/bus.h"
+#include "msg/call.h"
+#include "wire/body_memory.h"
+#include "wire/fetcher.h"
+#include "wire/limits.h"
+#include "wire/offload.h"
+#include "wire/router.h"
+#include "wire/rpc.h"
+
+namespace weir::dialects {
+
+// What a protocol asks of the server as a whole. Called on the shard's thread.
+class ServerControl {
+ public:
+  using Done = std::function<void(base::Status)>;
+  using LoadParameters = std::map<std::string, std::string>;  // "config", "file:1/model.onnx" -> raw bytes
+
+  // The server takes requests: it has started, and is not draining.
+  virtual bool accepting() const = 0;
+  // Says why the server is not ready, in words for a person; empty when it is.
+  virtual std::string why_not_ready() const = 0;
+  // `done` is called once, later, on this shard's thread, and not after the Mounted is gone.
+  virtual void load(const std::string& model, LoadParameters parameters, Done done) = 0;
+  enum class Dependents : uint8_t { kKeep, kUnload };
+  virtual void unload(const std::string& model, Dependents dependents, Done done) = 0;
+
+  bool ready() const { return why_not_ready().empty(); }
+
+ protected:
+  ~ServerControl() = default;
+};
+
+// What a Dialect may use for all shards. The references outlive it; any thread.
+struct ServerServices {
+  std::string_view version;  // of weir
+  const wire::Limits& limits;
+  uint32_t conn_calls;       // limits.conn_calls
+  msg::Anonymous anonymous;  // how clients without a secret are told apart
+  base::Metrics& metrics;
+  base::MemoryLedger& memory;  // all that peers cause
+  uint32_t shards;
+  std::function<void(base::ShardId, std::function<void()>)> post;  // runs work on a shard's thread, in order
+  std::function<std::vector<base::Gpu>()> gpus;                    // as they were last seen
+};
+
+// What a Dialect may use on one shard, on its thread. The references outlive the Mounted.
+struct ShardServices {
+  base::ShardId id;
+  base::Env& env;
+  bus::Bus& bus;
+  wire::Router& router;
+  wire::RpcServer& rpcs;
+  base::SlabSource& slabs;
+  wire::BodyMemory& bodies;
+  wire::Offload& offload;  // for work that is too long for the shard
+  ServerControl& control;
+  // Makes a Fetcher; null where the rules name no scheme. Errors: what is wrong with the rules.
+  std::function<base::Result<std::unique_ptr<wire::Fetcher>>(const wire::FetchRules&, uint64_t max_bytes)> make_fetcher;
+};
+
+// A protocol on one shard, on its thread; destroyed after the shard has been joined.
+class Mounted {
+ public:
+  virtual ~Mounted() = default;
+  // The server is going: streams that could go on for ever end within `grace`.
+  virtual void drain(base::Duration /*grace*/) {}
+};
+
+// A link on the server's front page. The texts are literals.
+struct FrontPageLink {
+  std::string_view key;   // its name in the JSON's `links`
+  std::string_view path;  // of this server
+  std::string_view text;  // what a person finds there
+};
+
+class Dialect {
+ public:
+  enum class Switch : uint8_t { kAlwaysOn, kSetting };  // kSetting: "protocols.<name>" turns it off
+
+  virtual ~Dialect() = default;
+
+  virtual std::string_view name() const = 0;   // of its settings: "grps"
+  virtual std::string_view title() const = 0;  // for a person: "GRPS"
+  virtual Switch switched() const { return Switch::kSetting; }
+  // Rows that borrow this.
+  virtual void add_settings(std::vector<base::Setting>& /*rows*/) {}
+  // Full names of its gRPC services, "grps.protos.v1.GrpsService".
+  virtual std::vector<std::string_view> services() const { return {}; }
+  virtual std::vector<FrontPageLink> links() const { return {}; }
+
+  // Once, when all settings have their values; `services` outlives this. Errors: INVALID_ARGUMENT names the setting.
+  virtual base::Status open(const ServerServices& services) = 0;
+  // Adds its routes to the shard's router. Errors: as of open().
+  virtual base::Result<std::unique_ptr<Mounted>> mount(const ShardServices& shard) = 0;
+  // After open(). Says which endpoints ask for a secret, "keys guard the OpenAI endpoints"; empty where none does.
+  virtual std::string guards() const { return {}; }
+  // What its settings name and `catalog` does not have, a line for each.
+  virtual std::vector<std::string> missing(const bus::Catalog& /*catalog*/) const { return {}; }
+};
+
+}  // namespace weir::dialects

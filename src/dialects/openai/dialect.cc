@@ -1,0 +1,73 @@
+#include "dialects/dialect.h"
+
+#include "dialects/openai/openai.h"
+#include "marshal/secrets.h"
+
+namespace weir::openai {
+namespace {
+
+namespace setting = base::setting;
+
+struct MountedOpenai final : dialects::Mounted {
+  MountedOpenai(const dialects::ShardServices& shard, Load& load, Options options)
+      : openai(shard.bus, shard.router, load, std::move(options)) {}
+
+  Openai openai;
+};
+
+class OpenaiDialect final : public dialects::Dialect {
+ public:
+  std::string_view name() const override { return "openai"; }
+  std::string_view title() const override { return "the OpenAI API"; }
+  void add_settings(std::vector<base::Setting>& rows) override;
+  std::vector<dialects::FrontPageLink> links() const override {
+    return {{"openai", "/v1/models", "The models of text, as OpenAI's clients list them"}};
+  }
+
+  base::Status open(const dialects::ServerServices& services) override {
+    options_.server_version = services.version;
+    auto keys = marshal::read_secrets("openai.api_keys", keys_, keys_file_);
+    if (!keys) return keys.error();
+    options_.api_keys = std::move(*keys);
+    return {};
+  }
+  base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
+    Options options = options_;
+    options.ready = [&control = shard.control] { return control.ready(); };
+    options.offload = &shard.offload;
+    return std::make_unique<MountedOpenai>(shard, load_, std::move(options));
+  }
+  std::string guards() const override { return options_.api_keys.empty() ? "" : "keys guard the OpenAI endpoints"; }
+
+ private:
+  Options options_;
+  std::vector<std::string> keys_;  // as they are set
+  std::string keys_file_;          // one per line
+  Load load_;                      // of all shards
+};
+
+void OpenaiDialect::add_settings(std::vector<base::Setting>& rows) {
+  auto check = [](const setting::Values& values) -> base::Status {
+    for (const auto& v : values)
+      if (v.size() < 2 || v[0] != '/' || v.back() == '/' || v.find_first_of("{}?# ") != v.npos)
+        return base::invalid("expected paths like /v1, got '" + v + "'");
+    return {};
+  };
+  rows.push_back(
+      setting::checked(setting::list("openai.prefixes", "PATH", "where the endpoints are", options_.prefixes), check));
+  rows.push_back(
+      setting::text("openai.default_model", "NAME", "for requests that name no model", options_.default_model));
+  base::Setting keys = setting::list("openai.api_keys", "SECRET", "clients must show one of them", keys_);
+  keys.get = [this] {
+    return keys_.empty() ? setting::Values{} : setting::Values{"(" + std::to_string(keys_.size()) + " secrets)"};
+  };
+  rows.push_back(std::move(keys));
+  rows.push_back(setting::path("openai.api_keys_file", "more of them, one per line", keys_file_));
+  rows.push_back(setting::size("openai.max_body", "largest request", options_.max_body, 1 << 10, uint64_t(1) << 30));
+}
+
+}  // namespace
+
+std::unique_ptr<dialects::Dialect> make_dialect() { return std::make_unique<OpenaiDialect>(); }
+
+}  // namespace weir::openai

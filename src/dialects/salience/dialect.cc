@@ -1,0 +1,89 @@
+#include "dialects/dialect.h"
+
+#include <optional>
+
+#include "dialects/salience/salience.h"
+#include "marshal/secrets.h"
+
+namespace weir::salience {
+namespace {
+
+namespace setting = base::setting;
+
+struct MountedSalience final : dialects::Mounted {
+  MountedSalience(const dialects::ShardServices& shard, session::Homes& homes, session::Quota& quota,
+                  const session::SessionLimits& limits, base::Metrics& metrics, Options options)
+      : sessions(shard.bus, shard.id, homes, quota, limits, metrics),
+        salience(shard.bus, shard.rpcs, sessions, std::move(options)) {}
+
+  session::Sessions sessions;
+  Salience salience;
+};
+
+class SalienceDialect final : public dialects::Dialect {
+ public:
+  std::string_view name() const override { return "salience"; }
+  std::string_view title() const override { return "Salience"; }
+  void add_settings(std::vector<base::Setting>& rows) override;
+  std::vector<std::string_view> services() const override { return {Salience::kService}; }
+  base::Status open(const dialects::ServerServices& services) override;
+  base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
+    return std::make_unique<MountedSalience>(shard, *homes_, *quota_, limits_, *metrics_, options_);
+  }
+  std::string guards() const override { return options_.bearer_tokens.empty() ? "" : "tokens guard Salience"; }
+
+ private:
+  void add_session_settings(std::vector<base::Setting>& rows);
+
+  Options options_;
+  session::SessionLimits limits_;
+  std::string token_, tokens_file_;  // as they are set
+  std::optional<session::Homes> homes_;
+  std::optional<session::Quota> quota_;
+  base::Metrics* metrics_ = nullptr;
+};
+
+void SalienceDialect::add_settings(std::vector<base::Setting>& rows) {
+  rows.push_back(
+      setting::text("salience.default_model", "NAME", "for sessions that name no model", options_.default_model));
+  rows.push_back(setting::secret(setting::text("salience.bearer_token", "SECRET", "that clients must show", token_)));
+  rows.push_back(
+      setting::path("salience.bearer_token_file", "several, one per line; each is a tenant of its own", tokens_file_));
+  add_session_settings(rows);
+}
+
+void SalienceDialect::add_session_settings(std::vector<base::Setting>& rows) {
+  using std::chrono::milliseconds;
+  rows.push_back(
+      setting::duration("sessions.idle", "how long a session lives without use", limits_.idle, milliseconds(1)));
+  rows.push_back(setting::duration("sessions.lifetime", "and how long at most", limits_.lifetime, milliseconds(1)));
+  rows.push_back(setting::count("sessions.per_tenant", "sessions of one tenant", limits_.per_tenant, 1));
+  rows.push_back(setting::count("sessions.depth", "forks of forks", limits_.depth, 0, 1000000));
+  rows.push_back(setting::count("sessions.children", "forks of one session that live", limits_.children, 0));
+  rows.push_back(
+      setting::size("sessions.bytes", "tokens and images of one session", limits_.bytes, 1 << 10, uint64_t(1) << 40));
+  rows.push_back(setting::size("sessions.tenant_bytes", "and of all sessions of one tenant, where there are several",
+                               limits_.tenant_bytes, 1 << 10, uint64_t(1) << 44));
+  rows.push_back(
+      setting::size("sessions.total_bytes", "and of all sessions", limits_.total_bytes, 1 << 20, uint64_t(1) << 44));
+}
+
+base::Status SalienceDialect::open(const dialects::ServerServices& services) {
+  std::vector<std::string> tokens;
+  if (!token_.empty()) tokens.push_back(token_);
+  auto all = marshal::read_secrets("salience.bearer_token", std::move(tokens), tokens_file_);
+  if (!all) return all.error();
+  options_.bearer_tokens = std::move(*all);
+  options_.anonymous = services.anonymous;
+  limits_.share.percent = services.limits.client_share;
+  quota_.emplace(options_.tenants(), &services.memory);
+  homes_.emplace(services.shards, services.post);
+  metrics_ = &services.metrics;
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<dialects::Dialect> make_dialect() { return std::make_unique<SalienceDialect>(); }
+
+}  // namespace weir::salience
