@@ -18,6 +18,7 @@
 
 #include "base/attempt.h"
 
+#include "wire/accept.h"
 #include "wire/answer_flow.h"
 #include "wire/body.h"
 #include "wire/coding.h"
@@ -101,7 +102,7 @@ base::Status JsonCall::check_head() {
   auto known = coding_of(coding);
   if (!known) return base::failure(Code::kInvalidArgument, "content-encoding '" + std::string(coding) + "' is unknown");
   coding_ = *known;
-  sse_ = metadata().find("accept").find("text/event-stream") != std::string_view::npos;
+  sse_ = accepts(metadata().find("accept"), kSseName);
   int64_t length = exchange_.request().content_length;
   if (length > int64_t(state_.options.max_message)) large_ = true;
   if (large_)

@@ -7,6 +7,7 @@
 
 namespace weir::wire {
 
+inline constexpr std::string_view kSseName = "text/event-stream";  // in Accept
 inline constexpr std::string_view kSseType = "text/event-stream; charset=utf-8";
 
 // Appends one event. `data` may hold line breaks (CR, LF, CRLF): each line becomes a `data:` line of its own, so that

@@ -75,11 +75,11 @@ TEST(GrpsCustom, StreamingIsSwitchedOnByANamedKey) {
     auto r = route("/flow", "flow", {{"n", "body:/n"}});
     r.streaming = c.streaming;
     r.stream_content_type = "application/x-parts";
-    auto options = with(r);
-    options.stream_format = StreamFormat::kNdjson;
-    Bench bench(options);
+    Bench bench(with(r));
     bench.models["flow"].script = {outputs("o INT32 [1] [1]", false), outputs("o INT32 [1] [2]", false), {msg::Done{}}};
-    auto a = bench.rest("POST", "/flow" + c.query, c.body, c.headers);
+    Bench::Headers headers = c.headers;
+    headers.emplace_back("accept", "application/x-ndjson");
+    auto a = bench.rest("POST", "/flow" + c.query, c.body, headers);
     EXPECT_EQ(a.body, "{\"o\":1}\n{\"o\":2}\n") << c.streaming;
     EXPECT_EQ(a.type, "application/x-parts");
     EXPECT_EQ(bench.rest("POST", "/flow", R"({"n":1})").status, 501);

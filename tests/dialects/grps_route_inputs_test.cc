@@ -124,12 +124,10 @@ TEST(GrpsRoute, AStreamEndsWithTheErrorInTheSameWords) {
   auto r = route("/own", "flow", {{"n", "body:/n"}});
   r.streaming = "query_param:s";
   r.error_body = "failed: {message}";
-  auto options = with(r);
-  options.stream_format = StreamFormat::kNdjson;
-  Bench bench(options);
+  Bench bench(with(r));
   bench.models["flow"].script = {outputs("o INT32 [1] [1]", false),
                                  {msg::Failed{base::failure(base::Code::kInternal, "it broke")}}};
-  auto a = bench.rest("POST", "/own?s=true", R"({"n":1})");
+  auto a = bench.rest("POST", "/own?s=true", R"({"n":1})", {{"accept", "application/x-ndjson"}});
   EXPECT_EQ(a.status, 200);
   EXPECT_EQ(a.body, "{\"o\":1}\nfailed: it broke\n");
 }

@@ -105,24 +105,21 @@ TEST(GrpsStream, PartsAreConcatenatedAsTheReferenceServerDoes) {
   EXPECT_EQ(bench.predict(body, "?model=flow").status, 501);
 }
 
-TEST(GrpsStream, LinesAndEventsWhereTheConfigurationSaysSo) {
-  for (auto [format, type, first] :
-       {std::tuple{StreamFormat::kNdjson, "application/x-ndjson", "{\"status\""},
-        std::tuple{StreamFormat::kSse, "text/event-stream; charset=utf-8", "data: {\"status\""}}) {
-    Options options;
-    options.stream_format = format;
-    Bench bench(options);
+TEST(GrpsStream, LinesAndEventsWhereTheClientAcceptsThem) {
+  for (auto [accept, type, first] :
+       {std::tuple{"application/json, application/x-ndjson", "application/x-ndjson", "{\"status\""},
+        std::tuple{"text/event-stream", "text/event-stream; charset=utf-8", "data: {\"status\""}}) {
+    Bench bench;
     bench.models["my-text"].script.push_back(outputs("t BYTES [1] [\"a\"]"));
-    auto a = bench.predict(R"({"str_data":"x"})", "?model=my-text&streaming=true");
+    auto a = bench.predict(R"({"str_data":"x"})", "?model=my-text&streaming=true", {{"accept", accept}});
     EXPECT_EQ(a.type, type);
     EXPECT_TRUE(a.body.starts_with(first)) << a.body;
-    EXPECT_EQ(std::count(a.body.begin(), a.body.end(), '\n'), format == StreamFormat::kSse ? 2 : 1);
+    EXPECT_EQ(std::count(a.body.begin(), a.body.end(), '\n'), a.type.starts_with("text/") ? 2 : 1);
   }
-  Options options;
-  options.stream_content_type = "text/plain";
-  Bench bench(options);
-  auto a = bench.predict("raw", "?model=any&streaming=true", {{"content-type", "application/octet-stream"}});
-  EXPECT_EQ(a.type, "text/plain");
+  Bench bench;
+  auto a = bench.predict("raw", "?model=any&streaming=true",
+                         {{"content-type", "application/octet-stream"}, {"accept", "text/event-stream;q=0, */*"}});
+  EXPECT_EQ(a.type, "application/octet-stream");
   EXPECT_EQ(a.body, "raw");
 }
 

@@ -68,16 +68,6 @@ TEST_F(Site, ABrowserGetsThePageWithTheSameLinks) {
   EXPECT_EQ(page.find("<!--"), page.npos) << "every mark is filled in";
 }
 
-TEST_F(Site, OnlyWhoAsksForHtmlGetsIt) {
-  EXPECT_TRUE(prefers_html("text/html"));
-  EXPECT_TRUE(prefers_html("application/json;q=0.1, Text/HTML;q=0.9"));
-  EXPECT_FALSE(prefers_html(""));
-  EXPECT_FALSE(prefers_html("*/*"));
-  EXPECT_FALSE(prefers_html("application/json"));
-  EXPECT_FALSE(prefers_html("text/html;q=0"));
-  EXPECT_FALSE(prefers_html("text/html;q=0.000"));
-}
-
 TEST_F(Site, TheIconAndTheManualAreThere) {
   EXPECT_TRUE(get("/favicon.ico").starts_with("200 <svg"));
   EXPECT_TRUE(get("/favicon.svg").starts_with("200 <svg"));

@@ -12,7 +12,6 @@ CONFIG = """
 models:
   repository: {models}
 grps:
-  stream_format: ndjson
   routes:
   - path: /classify/{{lang}}
     model: digits
@@ -84,7 +83,7 @@ class Routes(harness.Case):
     def test_streaming_is_switched_on_by_the_request(self):
         whole = curl(self.url('/say?word=a'), '-H', 'x-who: b')
         self.assertIn('content-length', whole.headers)
-        streamed = curl(self.url('/say?word=a&stream=true'), '-H', 'x-who: b')
+        streamed = curl(self.url('/say?word=a&stream=true'), '-H', 'x-who: b', '-H', 'accept: application/x-ndjson')
         self.assertEqual('chunked', streamed.headers['transfer-encoding'])
         self.assertEqual('application/x-ndjson', streamed.headers['content-type'])
         self.assertEqual([whole.json()], [json.loads(line) for line in streamed.body.splitlines()])

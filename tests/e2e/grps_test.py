@@ -174,13 +174,13 @@ class Grps(harness.GrpcCase):
 
 
 class Settings(harness.Case):
-    serve = ('--grps-http-status', 'body-only', '--grps-default-model', 'identity', '--grps-stream-format', 'ndjson')
+    serve = ('--grps-http-status', 'body-only', '--grps-default-model', 'identity')
 
     def test_they_take_effect(self):
         url = self.server.url('/grps/v1/infer/predict')
         answer = curl(url + '?model=nothing', *JSON, data='{"str_data":"x"}')
         self.assertEqual((200, 404), (answer.status, answer.json()['status']['code']))
-        answer = curl(url + '?streaming=true', *JSON, data='{"str_data":"x"}')
+        answer = curl(url + '?streaming=true', *JSON, '-H', 'accept: application/x-ndjson', data='{"str_data":"x"}')
         self.assertEqual('application/x-ndjson', answer.headers['content-type'])
         self.assertEqual(['x'], [json.loads(line)['str_data'] for line in answer.body.splitlines()])
 

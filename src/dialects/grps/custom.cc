@@ -18,7 +18,7 @@ using wire::Exchange;
 class CustomInference final : public wire::ExchangeListener, public Inference {
  public:
   CustomInference(GrpsState& state, Exchange& exchange, const RouteSpec& spec)
-      : Inference(state, exchange), route_(spec), parts_(state, exchange) {}
+      : Inference(state, exchange), route_(spec), parts_(exchange) {}
 
   void begin(const wire::PathArgs& args) {
     Status status = fill(args);
@@ -58,9 +58,9 @@ class CustomInference final : public wire::ExchangeListener, public Inference {
   }
 
   base::Bytes framed(const base::Bytes& part) const {
-    if (!route_.raw_output.empty() || state_.options.stream_format == StreamFormat::kGrps) return part;
+    if (!route_.raw_output.empty() || parts_.format() == StreamFormat::kGrps) return part;
     std::string out;
-    if (state_.options.stream_format == StreamFormat::kSse)
+    if (parts_.format() == StreamFormat::kSse)
       wire::append_sse(out, part.view());
     else
       out.append(part.view()) += '\n';

@@ -60,9 +60,6 @@ void GrpsDialect::add_settings(std::vector<base::Setting>& rows) {
       setting::text("grps.default_model", "NAME", "for requests that name no model", options_.default_model));
   rows.push_back(setting::choice<HttpStatus>("grps.http_status", "real, body-only", options_.http_status,
                                              {{"real", HttpStatus::kReal}, {"body-only", HttpStatus::kBodyOnly}}));
-  rows.push_back(setting::choice<StreamFormat>(
-      "grps.stream_format", "grps, ndjson, sse", options_.stream_format,
-      {{"grps", StreamFormat::kGrps}, {"ndjson", StreamFormat::kNdjson}, {"sse", StreamFormat::kSse}}));
   auto check = [](const setting::Values& values) -> base::Status {
     for (const auto& v : values)
       if (std::string wrong = check_streaming(v); !wrong.empty()) return base::invalid(wrong + ", got '" + v + "'");
@@ -71,8 +68,6 @@ void GrpsDialect::add_settings(std::vector<base::Setting>& rows) {
   rows.push_back(setting::checked(setting::text("grps.streaming", "query_param:KEY, header_param:KEY, body_param:KEY",
                                                 "what switches streaming on in infer/predict", options_.streaming),
                                   check));
-  rows.push_back(setting::text("grps.stream_content_type", "TYPE", "of streamed answers; empty = the format's own",
-                               options_.stream_content_type));
   base::Setting routes;
   routes.key = "grps.routes", routes.help = "HTTP routes of the user's own";
   routes.form = base::Setting::ValueKind::kTree;

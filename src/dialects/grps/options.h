@@ -16,9 +16,6 @@ namespace weir::grps {
 // Whether HTTP answers carry the outcome in their status line, or are always 200 as the reference server's (the
 // payload's status says what happened in both cases).
 enum class HttpStatus : uint8_t { kReal, kBodyOnly };
-// How the parts of a streamed HTTP answer follow each other: one after the other as the reference server writes them,
-// one per line, or as Server-Sent Events.
-enum class StreamFormat : uint8_t { kGrps, kNdjson, kSse };
 
 // A route of the configuration's own: how a request of any shape becomes inputs, and outputs become a response.
 struct RouteSpec {
@@ -37,7 +34,7 @@ struct RouteSpec {
   uint32_t status = 200;
   std::string content_type;         // "" = application/json, or application/octet-stream for raw_output
   std::string streaming;            // as Options::streaming; "" = nothing
-  std::string stream_content_type;  // "" = Options::stream_content_type
+  std::string stream_content_type;  // "" = what belongs to the StreamFormat that the client accepts
   uint32_t error_status = 0;        // of every error; 0 = what belongs to it
   // The body of an error, with {message}, {code} (HTTP's number) and {name} (INVALID_ARGUMENT) filled in as the type
   // wants them escaped; "" = as the built-in endpoints answer.
@@ -52,8 +49,6 @@ std::string check_streaming(std::string_view control);
 struct Options {
   std::string server_version;
   HttpStatus http_status = HttpStatus::kReal;
-  StreamFormat stream_format = StreamFormat::kGrps;
-  std::string stream_content_type;  // "" = what belongs to the format
   // Switches streaming on where it says true: "query_param:k", "header_param:x-k", or "body_param:k", a member of
   // a JSON body ("body_param:/a/k" inside another); "" = nothing does.
   std::string streaming = "query_param:streaming";

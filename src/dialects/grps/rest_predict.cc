@@ -60,7 +60,7 @@ class RestPredict final : public wire::ExchangeListener, public Prediction {
 
 class RestStream final : public wire::ExchangeListener, public Prediction {
  public:
-  RestStream(GrpsState& state, Exchange& exchange) : Prediction(state, exchange), parts_(state, exchange) {}
+  RestStream(GrpsState& state, Exchange& exchange) : Prediction(state, exchange), parts_(exchange) {}
 
   void begin(Status status, Message&& message, std::string_view model) {
     if (status.ok()) status = ask(std::move(message), model, Answers::kMany);

@@ -2,14 +2,17 @@
 
 #include "dialects/grps/form.h"
 #include "dialects/grps/pointer.h"
+#include "wire/accept.h"
 #include "wire/sse.h"
 #include "wire/text.h"
 
 namespace weir::grps {
 namespace {
 
+constexpr std::string_view kNdjsonType = "application/x-ndjson";
+
 std::string_view stream_type(StreamFormat format) {
-  if (format == StreamFormat::kNdjson) return "application/x-ndjson";
+  if (format == StreamFormat::kNdjson) return kNdjsonType;
   return format == StreamFormat::kSse ? wire::kSseType : "application/octet-stream";
 }
 
@@ -43,11 +46,15 @@ base::Result<bool> wants_stream(std::string_view control, const wire::Exchange& 
   return says_true(*found);
 }
 
+StreamFormat stream_format(const wire::Request& request) {
+  const std::string_view accept = request.fields.find("accept");
+  if (wire::accepts(accept, wire::kSseName)) return StreamFormat::kSse;
+  return wire::accepts(accept, kNdjsonType) ? StreamFormat::kNdjson : StreamFormat::kGrps;
+}
+
 void PartWriter::open(std::string_view content_type) {
   if (exchange_.responding()) return;
-  const Options& options = state_.options;
-  if (content_type.empty()) content_type = options.stream_content_type;
-  if (content_type.empty()) content_type = stream_type(options.stream_format);
+  if (content_type.empty()) content_type = stream_type(format_);
   wire::Response response;
   response.fields.add("content-type", content_type);
   response.fields.add("cache-control", "no-cache");
@@ -58,7 +65,7 @@ void PartWriter::open(std::string_view content_type) {
 void PartWriter::part(const base::Status& status, const Message& message) {
   open();
   std::string out;
-  switch (state_.options.stream_format) {
+  switch (format_) {
     case StreamFormat::kGrps:
       if (status.ok() && message.kind == Kind::kBin) return exchange_.body(message.data);
       out = write_json(status, message);

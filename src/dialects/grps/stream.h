@@ -15,14 +15,22 @@ bool says_true(std::string_view value);
 enum class BodyForm : uint8_t { kJson, kOctets, kOther };
 BodyForm body_form(const wire::Request& request);
 
-// Sends the head when the first part comes; parts as the configuration says. A bin_data part goes out as it is where
+// How the parts of a streamed HTTP answer follow each other: one after the other as the reference server writes them,
+// one per line, or as Server-Sent Events.
+enum class StreamFormat : uint8_t { kGrps, kNdjson, kSse };
+// The one that the request accepts by its name, text/event-stream or application/x-ndjson; kGrps where it names
+// neither.
+StreamFormat stream_format(const wire::Request& request);
+
+// Sends the head when the first part comes; parts as the client accepts them. A bin_data part goes out as it is where
 // parts are concatenated, else in JSON.
 class PartWriter {
  public:
-  PartWriter(const GrpsState& state, wire::Exchange& exchange) : state_(state), exchange_(exchange) {}
+  explicit PartWriter(wire::Exchange& exchange) : exchange_(exchange), format_(stream_format(exchange.request())) {}
 
   // `content_type`: of the head, where the configuration of a route has its own; "" = the dialect's.
   void open(std::string_view content_type = {});
+  StreamFormat format() const { return format_; }
   void part(const base::Status& status, const Message& message);
   // A part that has its form already.
   void raw(base::Bytes bytes) { exchange_.body(std::move(bytes)); }
@@ -30,8 +38,8 @@ class PartWriter {
   void end(const base::Status& status);
 
  private:
-  const GrpsState& state_;
   wire::Exchange& exchange_;
+  const StreamFormat format_;
 };
 
 }  // namespace weir::grps

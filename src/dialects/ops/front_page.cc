@@ -7,7 +7,7 @@
 #include "docs_page.h"
 #include "favicon.h"
 #include "front_page_html.h"
-#include "wire/text.h"
+#include "wire/accept.h"
 
 namespace weir::ops {
 namespace {
@@ -70,23 +70,12 @@ void respond_page(wire::Exchange& exchange, std::string_view type, base::Bytes b
 
 }  // namespace
 
-bool prefers_html(std::string_view accept) {
-  bool html = false;
-  wire::for_each_element(accept, [&](std::string_view element) {
-    size_t end = element.find(';');
-    if (!wire::same_text(wire::trim(element.substr(0, end)), "text/html")) return;
-    std::string_view rest = end == element.npos ? std::string_view() : wire::trim(element.substr(end + 1));
-    html = !(rest.starts_with("q=0") && rest.find_first_not_of("0.", 2) == rest.npos);
-  });
-  return html;
-}
-
 struct FrontPage::Parts {
   Parts(std::string_view version, std::span<const FrontPageLink> links)
       : json(base::Bytes::copy_of(json_page(version, links))), html(html_page(version, links)) {}
 
   void front(wire::Exchange& x) {
-    if (!prefers_html(x.request().fields.find("accept"))) return respond_page(x, "application/json", json);
+    if (!wire::accepts(x.request().fields.find("accept"), "text/html")) return respond_page(x, "application/json", json);
     std::string page = html;
     fill(page, "<!--origin-->", html_authority(x.request().authority));
     respond_page(x, "text/html; charset=utf-8", base::Bytes::adopt(std::move(page)));

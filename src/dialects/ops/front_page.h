@@ -24,8 +24,4 @@ class FrontPage {
   std::unique_ptr<Parts> parts_;
 };
 
-// Whether `accept` prefers text/html to application/json (RFC 9110 §12.5.1): it names text/html or text/* with a weight
-// above 0 that is not below JSON's. "*/*" alone, which curl and SDKs send, is JSON.
-bool prefers_html(std::string_view accept);
-
 }  // namespace weir::ops
