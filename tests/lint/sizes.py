@@ -17,7 +17,6 @@ TABLE = 'a table, one line or two for each row'
 EXCEPTIONS = {
     # Tables.
     'settings_models.cc:add_repository': TABLE,
-    'settings_protocols.cc:add_evergreen': TABLE,
     'text.cc:reason_phrase': TABLE,
     'batch_forming_test.cc': 'one table of cases, which the rules of Triton are held against side by side',
     'h1_gate_test.cc:TEST': TABLE,
@@ -43,7 +42,6 @@ EXCEPTIONS = {
     'ping_pong.cc:main': 'a bench that reads its arguments, runs and prints',
     'rpc_call.h:RpcCall': 'the work of a turn and the pace of the request are the parts to take out',
     'rpc_json.cc:JsonCall': 'the writing of answers is the part to take out',
-    'serve.cc:Serving::open': 'the making of shards is the part to take out',
     'session.h:Session': 'loads, times to live and actions of a session are the parts to take out',
     'token_world.cc': 'the checks of the world are the part to take out',
 }

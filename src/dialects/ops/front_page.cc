@@ -75,7 +75,8 @@ struct FrontPage::Parts {
       : json(base::Bytes::copy_of(json_page(version, links))), html(html_page(version, links)) {}
 
   void front(wire::Exchange& x) {
-    if (!wire::accepts(x.request().fields.find("accept"), "text/html")) return respond_page(x, "application/json", json);
+    if (!wire::accepts(x.request().fields.find("accept"), "text/html"))
+      return respond_page(x, "application/json", json);
     std::string page = html;
     fill(page, "<!--origin-->", html_authority(x.request().authority));
     respond_page(x, "text/html; charset=utf-8", base::Bytes::adopt(std::move(page)));
