@@ -135,12 +135,12 @@ void bench_draws(Lab& lab, uint32_t rows, uint32_t vocabulary) {
        best_ids = lab.room(rows * 80);
   struct Kind {
     const char* name;
-    DrawRow wish;
+    DrawRow params;
   };
   for (const Kind& kind : {Kind{"greedy", {0, 1, 0, 0, 1, 1}}, Kind{"of all", {1, 1, 0, 0, 1, 1}},
                            Kind{"top-p", {1, 0.9f, 0, 0, 1, 1}}, Kind{"top-k top-p", {1, 0.9f, 0, 50, 1, 1}}}) {
-    auto wishes = lab.put(std::vector<DrawRow>(rows, kind.wish));
-    Draw a{Lab::in<float>(logits), Lab::in<DrawRow>(wishes), Lab::in<uint32_t>(ids), nullptr, rows, vocabulary};
+    auto params = lab.put(std::vector<DrawRow>(rows, kind.params));
+    Draw a{Lab::in<float>(logits), Lab::in<DrawRow>(params), Lab::in<uint32_t>(ids), nullptr, rows, vocabulary};
     double s = lab.time([&] { lab.kernels->draw(lab.launch, a); });
     lab.bench(std::string("draw ") + kind.name + " b" + std::to_string(rows), s * 1e6, "us");
   }

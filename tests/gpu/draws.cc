@@ -28,11 +28,11 @@ void check_draw(Lab& lab, uint32_t rows, uint32_t vocabulary) {
     kind_of_row.push_back(kinds[i % kinds.size()]);
     kind_of_row.back().seed = lab.random(), kind_of_row.back().number = i;
   }
-  Both wishes(lab, kind_of_row);
+  Both params(lab, kind_of_row);
   Both<uint32_t> ids(lab, rows);
   Both<float> logprobs(lab, rows);
   run(lab, &Kernels::draw,
-      [&](Side s) { return Draw{logits.at(s), wishes.at(s), ids.at(s), logprobs.at(s), rows, vocabulary}; });
+      [&](Side s) { return Draw{logits.at(s), params.at(s), ids.at(s), logprobs.at(s), rows, vocabulary}; });
   auto got = ids.get(lab);
   auto got_logprobs = logprobs.get(lab);
   // exp() of host and device differ in the last bit, so a draw at an edge may fall to a neighbour: rarely.
@@ -71,11 +71,11 @@ void check_adjust(Lab& lab, uint32_t vocabulary) {
   });
   lab.check("adjust of " + std::to_string(vocabulary), adjusted.error(lab), 1e-6);
 
-  Both wishes(lab, std::vector<DrawRow>(4, {0, 1, 0, 0, 1, 1}));
+  Both params(lab, std::vector<DrawRow>(4, {0, 1, 0, 0, 1, 1}));
   Both from(lab, std::vector<uint32_t>{1, kAdjusted | 2, 2, kAdjusted}), to(lab, std::vector<uint32_t>{3, 0, 5, 1});
   Both ids(lab, std::vector<uint32_t>(6));
   run(lab, &Kernels::draw, [&](Side s) {
-    Draw a{logits.at(s), wishes.at(s), ids.at(s), nullptr, 4, vocabulary};
+    Draw a{logits.at(s), params.at(s), ids.at(s), nullptr, 4, vocabulary};
     a.from = from.at(s), a.to = to.at(s), a.adjusted = adjusted.at(s);
     return a;
   });

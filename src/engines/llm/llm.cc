@@ -101,8 +101,8 @@ std::unique_ptr<sched::Engine> engine_of(const Loading& l, std::unique_ptr<gener
   return make_text_engine(std::move(spec), std::move(engine), l.options.policy);
 }
 
-base::Result<std::unique_ptr<VisionEncoder>> read_tower(Loading& l, const Store& store, WeightFormat form,
-                                                        ThreadTeam& team) {
+base::Result<std::unique_ptr<VisionEncoder>> read_vision_encoder(Loading& l, const Store& store, WeightFormat form,
+                                                                 ThreadTeam& team) {
   const auto& vision = *l.model.shape.vision;
   auto vision_encoder = VisionEncoder::load(l.model.shape, store, form, team);
   if (vision_encoder)
@@ -121,7 +121,7 @@ base::Status read_weights(Loading& l, ThreadTeam& team) {
   if (!weights) return weights.error();
   model.weights = std::move(*weights);
   if (!model.shape.vision) return {};
-  auto vision_encoder = read_tower(l, *store, model.form, team);
+  auto vision_encoder = read_vision_encoder(l, *store, model.form, team);
   if (!vision_encoder) return vision_encoder.error();
   model.vision_encoder = std::move(*vision_encoder);
   return {};
@@ -153,9 +153,9 @@ base::Result<std::unique_ptr<sched::Engine>> load_on_device(Loading& l, device::
   model.weights = std::move(*weights);
   if (shape.vision) {
     auto team = std::make_unique<ThreadTeam>(l.options.threads, l.options.cores);
-    auto vision_encoder = read_tower(l, *store, WeightFormat::kBf16, *team);
+    auto vision_encoder = read_vision_encoder(l, *store, WeightFormat::kBf16, *team);
     if (!vision_encoder) return vision_encoder.error();
-    model.sight =
+    model.vision =
         std::make_unique<VisionWorker>(shape, *l.options.kernels, std::move(team), std::move(*vision_encoder));
   }
   auto& policy = l.options.policy;

@@ -138,7 +138,7 @@ class BasicStepper {
     s.stored += count;
     step.rows.push_back(row);
   }
-  // The logits of all looks.
+  // The logits of all requests.
   std::vector<float> run() {
     std::vector<float> logits;
     engine_.logits_for_tests = &logits;

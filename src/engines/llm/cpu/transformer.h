@@ -44,7 +44,7 @@ class Transformer final : public generation::TokenEngine {
   void last_state(uint32_t token, float* out) const;
   const Shape& shape() const { return shape_; }
 
-  // The logits of a look of the last step are not kept; tests read them here when they set it.
+  // The logits of a step's requests, where a test sets it.
   std::vector<float>* logits_for_tests = nullptr;
 
  private:
@@ -89,7 +89,7 @@ class Transformer final : public generation::TokenEngine {
   const size_t f_;                 // index of the form in Kernels
   std::vector<Sampler> samplers_;  // per thread
   // Whose hidden state goes on: all tokens of the step, until the last layer has their keys and values; from there on
-  // those that somebody looks at. Theirs lie at the front of hidden_, in their order.
+  // those whose logits, readouts or sums are wanted. Theirs lie at the front of hidden_, in their order.
   std::vector<uint8_t> kept_;  // by flat token
   std::vector<uint32_t> at_;   // row of hidden_, by flat token that is kept
   uint32_t rows_ = 0;          // that are kept

@@ -139,12 +139,12 @@ Library::Key Library::key_of(const Matmul& a, uint32_t rows) const {
 
 // Sums over parts of the inputs may be made apart and added in order, never by atomic additions into the result.
 bool Library::choose(const Setup& setup, const Key& key, cublasLtMatmulAlgo_t& out) {
-  cublasLtMatmulPreference_t wish = nullptr;
-  if (!setup.good || lt_.MatmulPreferenceCreate(&wish) != CUBLAS_STATUS_SUCCESS) return false;
+  cublasLtMatmulPreference_t preference = nullptr;
+  if (!setup.good || lt_.MatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS) return false;
   uint64_t bytes = kWorkspace;
   uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, alignment = std::get<5>(key);
   auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-    return lt_.MatmulPreferenceSetAttribute(wish, attribute, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
+    return lt_.MatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
   };
   bool good =
       set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, bytes) && set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
@@ -154,10 +154,10 @@ bool Library::choose(const Setup& setup, const Key& key, cublasLtMatmulAlgo_t& o
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
   good = good &&
-         lt_.MatmulAlgoGetHeuristic(handle_, setup.product, setup.weight, setup.x, setup.out, setup.out, wish, 1,
+         lt_.MatmulAlgoGetHeuristic(handle_, setup.product, setup.weight, setup.x, setup.out, setup.out, preference, 1,
                                     &found, &count) == CUBLAS_STATUS_SUCCESS &&
          count == 1 && found.state == CUBLAS_STATUS_SUCCESS;
-  lt_.MatmulPreferenceDestroy(wish);
+  lt_.MatmulPreferenceDestroy(preference);
   out = found.algo;
   return good;
 }

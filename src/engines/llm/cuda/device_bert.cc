@@ -44,15 +44,15 @@ Status DeviceBert::forward(const Args& args) {
   EmbedText embed{rows_,           weights_.words, weights_.types,
                   weights_.places, args.ids,       weights_.types ? args.kinds : nullptr,
                   args.positions,  args.tokens,    shape_.hidden};
-  auto status =
-      each([&] { return launch(kernels_.embed_text, embed); }, [&] { return norm(weights_.norm, args.tokens); });
+  auto status = each([&] { return queue_.launch(queue_.kernels().embed_text, embed); },
+                     [&] { return norm(weights_.norm, args.tokens); });
   for (size_t i = 0; i < weights_.layers.size() && status.ok(); ++i) status = run_layer(weights_.layers[i], args);
   return status;
 }
 
 Status DeviceBert::norm(const DeviceNorm& norm, uint32_t tokens) {
-  return launch(kernels_.layer_norm,
-                LayerNorm{rows_, norm.weight, norm.bias, narrow_, tokens, shape_.hidden, shape_.epsilon});
+  return queue_.launch(queue_.kernels().layer_norm,
+                       LayerNorm{rows_, norm.weight, norm.bias, narrow_, tokens, shape_.hidden, shape_.epsilon});
 }
 
 Status DeviceBert::run_layer(const DeviceBertLayer& layer, const Args& args) {
@@ -68,15 +68,16 @@ Status DeviceBert::run_layer(const DeviceBertLayer& layer, const Args& args) {
                   dim,           1,
                   layer.qkv_bias};
   Gelu curve{inner_, layer.up_bias, tokens, wide, shape_.curve == BertShape::Curve::kGelu ? Gelu::kExact : Gelu::kTanh};
-  return each([&] { return multiply(narrow_, tokens, layer.qkv, nullptr, 3 * heads, hidden, qkv_, Into::kBf16); },
-              [&] { return launch(kernels_.rope_store, store); },
-              [&] { return attend(args, PrefillAttention::kWholeChunk, 0, 1 / std::sqrt(float(shape_.head_dim()))); },
-              [&] { return multiply(mixed_, tokens, layer.out, layer.out_bias, hidden, heads, rows_, Into::kAddF32); },
-              [&] { return norm(layer.attention_norm, tokens); },
-              [&] { return multiply(narrow_, tokens, layer.up, nullptr, wide, hidden, inner_, Into::kBf16); },
-              [&] { return launch(kernels_.gelu, curve); },
-              [&] { return multiply(inner_, tokens, layer.down, layer.down_bias, hidden, wide, rows_, Into::kAddF32); },
-              [&] { return norm(layer.norm, tokens); });
+  return each(
+      [&] { return queue_.multiply(narrow_, tokens, layer.qkv, nullptr, 3 * heads, hidden, qkv_, Into::kBf16); },
+      [&] { return queue_.launch(queue_.kernels().rope_store, store); },
+      [&] { return attend(args, PrefillAttention::kWholeChunk, 0, 1 / std::sqrt(float(shape_.head_dim()))); },
+      [&] { return queue_.multiply(mixed_, tokens, layer.out, layer.out_bias, hidden, heads, rows_, Into::kAddF32); },
+      [&] { return norm(layer.attention_norm, tokens); },
+      [&] { return queue_.multiply(narrow_, tokens, layer.up, nullptr, wide, hidden, inner_, Into::kBf16); },
+      [&] { return queue_.launch(queue_.kernels().gelu, curve); },
+      [&] { return queue_.multiply(inner_, tokens, layer.down, layer.down_bias, hidden, wide, rows_, Into::kAddF32); },
+      [&] { return norm(layer.norm, tokens); });
 }
 
 }  // namespace weir::llm::cuda

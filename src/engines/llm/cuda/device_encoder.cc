@@ -31,29 +31,18 @@ Status keep(base::Result<T> made, T& to) {
 
 DeviceEncoder::DeviceEncoder(device::Device& device, const Kernels& kernels, EncoderLimits limits, Widths widths,
                              DeviceEncoderOptions options)
-    : kernels_(kernels),
+    : queue_(device, kernels),
       limits_(limits),
       widths_(widths),
-      device_(device),
-      epoch_(device.epoch()),
       options_(std::move(options)),
-      graphs_(device, stream_, options_.graphs) {}
+      graphs_(device, queue_.stream(), options_.graphs) {}
 
-// Nothing is queued any more, unless the device is at fault: then nothing is freed, nor waited for.
-DeviceEncoder::~DeviceEncoder() {
-  const bool usable = device_.fault().ok() && device_.epoch() == epoch_;
-  if (usable && stream_ && drain().ok() && matmuls_) kernels_.matmul_close(matmuls_);
-}
+DeviceEncoder::~DeviceEncoder() { queue_.close(); }
 
 Status DeviceEncoder::start() {
-  return each([&] { return keep(device_.stream(), stream_); }, [&] { return keep(device_.event(), done_); },
-              [&] { return make_room(); }, [&] { return upload_constants(); },
-              [&] {
-                return device_.run(stream_, [this, index = device_.info().index](void*) {
-                  return kernels_.matmul_open(index, workspace_, &matmuls_);
-                });
-              },
-              [&] { return drain(); }, [&] { return options_.graphs == Graphs::kAtLoad ? warm() : Status(); });
+  return each([&] { return queue_.open(device::Device::Priority::kNormal); }, [&] { return make_room(); },
+              [&] { return upload_constants(); }, [&] { return queue_.open_products(workspace_); },
+              [&] { return options_.graphs == Graphs::kAtLoad ? warm() : Status(); });
 }
 
 // Of idle tokens alone; one run of each number of tokens loads what it takes.
@@ -63,12 +52,12 @@ Status DeviceEncoder::warm() {
   for (auto bucket : pack_buckets(limits_.pack_tokens)) {
     if (!graphs_.wanted() || std::chrono::steady_clock::now() >= until) break;
     const Args args = write({}, bucket);
-    auto queue = [&] { return forward(args); };
+    auto launch = [&] { return forward(args); };
     auto status = each([&] { return send(); },
-                       [&] { return std::exchange(loaded, bucket.tokens) != bucket.tokens ? queue() : Status(); },
-                       [&] { return graphs_.make(bucket.key(), queue); }, [&] { return drain(); });
+                       [&] { return std::exchange(loaded, bucket.tokens) != bucket.tokens ? launch() : Status(); },
+                       [&] { return graphs_.make(bucket.key(), launch); }, [&] { return queue_.drain(); });
     if (status.ok()) continue;
-    (void)drain();  // of what it will not outlive
+    (void)queue_.drain();  // of what it will not outlive
     return status;
   }
   return {};
@@ -86,9 +75,10 @@ Status DeviceEncoder::make_room() {
   const size_t workspace = std::exchange(bytes, bytes + kWorkspace);
   // ids, kinds, positions, slots; chunks and tiles of texts, which have a token at least.
   const size_t args = tokens * (4 * sizeof(uint32_t) + sizeof(Chunk) + sizeof(Tile)) + 7 * kAlign;
-  if (auto s = each([&] { return keep(device_.buffer(bytes), room_); },
-                    [&] { return keep(device_.buffer(args), args_); }, [&] { return keep(device_.pin(args), in_); },
-                    [&] { return keep(device_.pin(tokens * hidden * sizeof(float)), out_); });
+  if (auto s = each([&] { return keep(queue_.device().buffer(bytes), room_); },
+                    [&] { return keep(queue_.device().buffer(args), args_); },
+                    [&] { return keep(queue_.device().pin(args), in_); },
+                    [&] { return keep(queue_.device().pin(tokens * hidden * sizeof(float)), out_); });
       !s.ok())
     return s;
   auto halves = [&](size_t at) { return reinterpret_cast<Bf16*>(room_.data() + at); };
@@ -104,18 +94,12 @@ Status DeviceEncoder::upload_constants() {
   std::iota(words.begin(), words.begin() + ptrdiff_t(blocks), 0u);
   const size_t bytes = words.size() * sizeof(uint32_t);
   base::check(bytes <= in_.size(), "arguments take more than constants");
-  if (auto s = keep(device_.buffer(bytes), constants_); !s.ok()) return s;
+  if (auto s = keep(queue_.device().buffer(bytes), constants_); !s.ok()) return s;
   std::memcpy(in_.data(), words.data(), bytes);
-  Copy copy{constants_.data(), in_.data(), bytes};
-  if (auto s = device_.copy(stream_, Way::kToDevice, {&copy, 1}); !s.ok()) return s;
+  if (auto s = queue_.copy(Way::kToDevice, Copy{constants_.data(), in_.data(), bytes}); !s.ok()) return s;
   table_ = reinterpret_cast<const uint32_t*>(constants_.data());
   zeros_ = table_ + blocks;
-  return drain();
-}
-
-Status DeviceEncoder::drain() {
-  auto status = device_.record(done_, stream_);
-  return status.ok() ? device::await(device_, done_) : status;
+  return queue_.drain();
 }
 
 Status DeviceEncoder::run(const Pack& pack) {
@@ -123,8 +107,8 @@ Status DeviceEncoder::run(const Pack& pack) {
   if (n > limits_.pack_tokens || pack.positions.size() != n || (!pack.types.empty() && pack.types.size() != n))
     return base::failure(base::Code::kInternal, "a pack's arrays are too long, or differ");
   auto status = queue(pack);
-  if (auto drained = drain(); status.ok()) status = std::move(drained);
-  if (!status.ok() && !device_.fault().ok() && options_.broken) std::exchange(options_.broken, nullptr)(status);
+  if (auto drained = queue_.drain(); status.ok()) status = std::move(drained);
+  if (!status.ok() && !queue_.device().fault().ok() && options_.broken) std::exchange(options_.broken, nullptr)(status);
   return status;
 }
 
@@ -176,10 +160,7 @@ DeviceEncoder::Args DeviceEncoder::write(const Pack& pack, PackBucket bucket) {
   return args;
 }
 
-Status DeviceEncoder::send() {
-  Copy in{args_.data(), in_.data(), args_bytes_};
-  return device_.copy(stream_, Way::kToDevice, {&in, 1});
-}
+Status DeviceEncoder::send() { return queue_.copy(Way::kToDevice, Copy{args_.data(), in_.data(), args_bytes_}); }
 
 Status DeviceEncoder::queue(const Pack& pack) {
   const Args args = write(pack);
@@ -187,24 +168,14 @@ Status DeviceEncoder::queue(const Pack& pack) {
   auto all = [&] { return forward(args); };
   return each([&] { return send(); },
               [&] { return args.bucket.tokens > 0 ? graphs_.run(args.bucket.key(), all) : all(); },
-              [&] {
-                return device_.copy(stream_, Way::kToHost, {&out, 1});
-              });
-}
-
-Status DeviceEncoder::multiply(const Bf16* x, uint32_t rows, const Bf16* weight, const float* bias, uint32_t outputs,
-                               uint32_t inputs, void* out, Matmul::Into into) {
-  Matmul a{x, weight, bias, out, rows, outputs, inputs, into};
-  return device_.run(stream_, [this, a, index = device_.info().index](void* stream) {
-    return kernels_.matmul({index, stream}, matmuls_, a);
-  });
+              [&] { return queue_.copy(Way::kToHost, out); });
 }
 
 Status DeviceEncoder::attend(const Args& args, Sees sees, uint32_t window, float scale) {
   PrefillAttention a{queries_,    keys_,  values_,         table_,        args.chunks,
                      args.tiles,  mixed_, args.tile_count, widths_.heads, widths_.kv_heads,
                      widths_.dim, kBlock, window,          scale,         sees};
-  return launch(kernels_.prefill_attention, a);
+  return queue_.launch(queue_.kernels().prefill_attention, a);
 }
 
 }  // namespace weir::llm::cuda

@@ -12,10 +12,9 @@
 #include <chrono>
 #include <functional>
 
-#include "device/await.h"
 #include "device/device.h"
 #include "engines/llm/cuda/graph_set.h"
-#include "engines/llm/cuda/kernels.h"
+#include "engines/llm/cuda/kernel_queue.h"
 #include "engines/llm/cuda/plan.h"
 #include "engines/llm/encoder/encoder.h"
 
@@ -60,18 +59,10 @@ class DeviceEncoder : public Encoder {
   // Queues all from the embedding to the states, which `rows_` has at the end.
   virtual base::Status forward(const Args& args) = 0;
 
-  template <class A>
-  base::Status launch(Code (*kernel)(const Launch&, const A&), const A& a) {
-    return device_.run(stream_, [kernel, a, index = device_.info().index](void* stream) {
-      return kernel({index, stream}, a);
-    });
-  }
-  base::Status multiply(const Bf16* x, uint32_t rows, const Bf16* weight, const float* bias, uint32_t outputs,
-                        uint32_t inputs, void* out, Matmul::Into into);
   // queries_ over keys_ and values_ into mixed_.
   base::Status attend(const Args& args, Sees sees, uint32_t window, float scale);
 
-  const Kernels& kernels_;
+  KernelQueue queue_;
   const EncoderLimits limits_;
   const Widths widths_;
   float* rows_ = nullptr;                                         // [tokens][hidden]: the residual stream
@@ -87,14 +78,8 @@ class DeviceEncoder : public Encoder {
   base::Status warm();
   base::Status send();
   base::Status queue(const Pack& pack);
-  base::Status drain();
 
-  device::Device& device_;
-  const uint32_t epoch_;
   DeviceEncoderOptions options_;
-  device::Stream stream_;
-  device::Event done_;
-  Matmuls* matmuls_ = nullptr;
   device::DeviceBuffer room_, args_, constants_;
   device::PinnedBlock in_, out_;
   size_t args_bytes_ = 0;  // of the pack

@@ -37,14 +37,15 @@ DeviceRotary::DeviceRotary(device::Device& device, const Kernels& kernels, Shape
       weights_(std::move(weights)) {}
 
 Status DeviceRotary::forward(const Args& args) {
-  auto status = launch(kernels_.embed, Embed{rows_, weights_.embedding, args.ids, args.tokens, shape_.hidden});
+  auto status =
+      queue_.launch(queue_.kernels().embed, Embed{rows_, weights_.embedding, args.ids, args.tokens, shape_.hidden});
   for (uint32_t i = 0; i < shape_.layers && status.ok(); ++i) status = run_layer(i, args);
   return status.ok() ? norm(weights_.norm, args.tokens, rows_) : status;
 }
 
 Status DeviceRotary::norm(const Bf16* weight, uint32_t tokens, float* exact) {
-  return launch(kernels_.add_norm,
-                AddNorm{rows_, nullptr, weight, narrow_, tokens, shape_.hidden, shape_.epsilon, exact});
+  return queue_.launch(queue_.kernels().add_norm,
+                       AddNorm{rows_, nullptr, weight, narrow_, tokens, shape_.hidden, shape_.epsilon, exact});
 }
 
 Status DeviceRotary::run_layer(uint32_t index, const Args& args) {
@@ -58,16 +59,16 @@ Status DeviceRotary::run_layer(uint32_t index, const Args& args) {
   const auto sees = shape_.causal ? PrefillAttention::kUpToItself : PrefillAttention::kWholeChunk;
   return each(
       [&] { return norm(layer.input_norm, tokens); },
-      [&] { return multiply(narrow_, tokens, layer.qkv, nullptr, q + 2 * kv, hidden, qkv_, Into::kBf16); },
-      [&] { return launch(kernels_.rope_store, rope); },
+      [&] { return queue_.multiply(narrow_, tokens, layer.qkv, nullptr, q + 2 * kv, hidden, qkv_, Into::kBf16); },
+      [&] { return queue_.launch(queue_.kernels().rope_store, rope); },
       [&] { return attend(args, sees, shape_.windows[index], 1 / std::sqrt(float(shape_.head_dim))); },
-      [&] { return multiply(mixed_, tokens, layer.out, layer.out_bias, hidden, q, rows_, Into::kAddF32); },
+      [&] { return queue_.multiply(mixed_, tokens, layer.out, layer.out_bias, hidden, q, rows_, Into::kAddF32); },
       [&] { return norm(layer.post_norm, tokens); },
-      [&] { return multiply(narrow_, tokens, layer.gate_up, nullptr, 2 * wide, hidden, inner_, Into::kBf16); },
+      [&] { return queue_.multiply(narrow_, tokens, layer.gate_up, nullptr, 2 * wide, hidden, inner_, Into::kBf16); },
       [&] {
-        return launch(kernels_.swiglu, SwiGlu{inner_, gated_, tokens, wide, layer.gate_up_bias});
+        return queue_.launch(queue_.kernels().swiglu, SwiGlu{inner_, gated_, tokens, wide, layer.gate_up_bias});
       },
-      [&] { return multiply(gated_, tokens, layer.down, layer.down_bias, hidden, wide, rows_, Into::kAddF32); });
+      [&] { return queue_.multiply(gated_, tokens, layer.down, layer.down_bias, hidden, wide, rows_, Into::kAddF32); });
 }
 
 }  // namespace weir::llm::cuda

@@ -1,14 +1,12 @@
 #include "engines/llm/cuda/device_transformer.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "engines/llm/cuda/choice.h"
+#include "engines/llm/cuda/launches.h"
 #include "engines/llm/step_check.h"
 
 namespace weir::llm::cuda {
@@ -18,11 +16,10 @@ using base::Status;
 using device::Copy;
 using device::Way;
 
-constexpr size_t kArgAlign = 16;
-constexpr uint32_t kLooksLeast = 32, kLooksMost = 256;  // whose logits are there at once
-constexpr uint32_t kVocabularyEnd = 1u << 20;           // of the kernels
+constexpr uint32_t kLogitsLeast = 32, kLogitsMost = 256;  // rows of logits that are there at once
+constexpr uint32_t kVocabularyEnd = 1u << 20;             // of the kernels
 constexpr size_t kFirstBuffer = size_t(256) << 10;
-constexpr size_t kArgsOfToken = 256;  // bytes: all that lay_out() has of a token that is looked at
+constexpr size_t kArgumentsOfToken = 256;  // bytes: all that StepArguments has of a token whose logits are wanted
 constexpr size_t kUsualArguments = size_t(64) << 20;
 
 Status check_shape(const Shape& s, const device::Device& device) {
@@ -37,6 +34,20 @@ Status check_kernels(const Kernels& k) {
       k.logprobs && k.read_out && k.pool)
     return {};
   return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so lacks kernels of this build");
+}
+
+// What steps bring but for the very largest, which make the buffer grow.
+size_t usual_arguments(const Shape& shape, const DeviceOptions& options, uint32_t blocks_per_row) {
+  const size_t tokens = std::max(options.step_tokens, options.max_running), rows = size_t(2) * options.max_running;
+  const size_t tables = rows * blocks_per_row * sizeof(uint32_t);
+  const size_t features = shape.vision ? tokens * shape.hidden * sizeof(float) : 0;
+  return std::min(tokens * kArgumentsOfToken + tables + features + kFirstBuffer, kUsualArguments);
+}
+
+// Rows of one token and nothing else: what a graph can do.
+bool is_decode(const generation::TokenStep& step, const StepPlan& plan) {
+  return plan.chunks.empty() && step.patches.empty() && step.readouts.empty() && step.pools.empty() &&
+         step.logits_requests.size() <= plan.singles;
 }
 
 }  // namespace
@@ -56,118 +67,51 @@ base::Result<std::unique_ptr<DeviceTransformer>> DeviceTransformer::make(device:
 
 DeviceTransformer::DeviceTransformer(device::Device& device, const Kernels& kernels, DeviceModel model,
                                      DeviceOptions options)
-    : device_(device),
-      epoch_(device.epoch()),
-      kernels_(kernels),
-      model_(std::move(model)),
+    : model_(std::move(model)),
       shape_(model_.shape),
       options_(std::move(options)),
-      logits_at_once_(std::clamp(options_.max_running, kLooksLeast, kLooksMost)),
+      logits_at_once_(std::clamp(options_.max_running, kLogitsLeast, kLogitsMost)),
       buckets_(graph_buckets(std::min(options_.max_running, logits_at_once_))),
-      graphs_(device, stream_, options_.graphs) {}
+      queue_(device, kernels, options_.patience),
+      cache_(shape_),
+      graphs_(device, queue_.stream(), options_.graphs),
+      forward_(queue_, shape_, model_.weights, model_.readouts, activations_, cache_),
+      sampler_(queue_, shape_, activations_),
+      arguments_(shape_.hidden, [this] { graphs_.clear(), forward_.free_outgrown(); }) {}
 
-// What is queued still reads and writes what dies here. On a device at fault nothing is freed, nor waited for.
-DeviceTransformer::~DeviceTransformer() {
-  bool usable = device_.fault().ok() && device_.epoch() == epoch_;
-  if (usable && stream_ && drain().ok() && matmuls_) kernels_.matmul_close(matmuls_);
-}
+DeviceTransformer::~DeviceTransformer() { queue_.close(); }
 
 Status DeviceTransformer::start() {
-  auto stream = device_.stream(device::Device::Priority::kUrgent);
-  if (!stream) return stream.error();
-  stream_ = std::move(*stream);
-  auto event = device_.event();
-  if (!event) return event.error();
-  idle_ = std::move(*event);
-  for (size_t i = 0; i < kFlights; ++i) {
-    flights_.emplace_back(SamplingPlan(shape_.vocabulary, model_.text->eos_ids, logits_at_once_));
-    auto done = device_.event();
+  if (auto s = queue_.open(device::Device::Priority::kUrgent); !s.ok()) return s;
+  for (size_t i = 0; i < kStepsInFlight; ++i) {
+    in_flight_.emplace_back(SamplingPlan(shape_.vocabulary, model_.text->eos_ids, logits_at_once_));
+    auto done = queue_.device().event();
     if (!done) return done.error();
-    flights_.back().done = std::move(*done);
+    in_flight_.back().done = std::move(*done);
   }
-  if (auto s = make_room(); !s.ok()) return s;
-  for (auto* buffer : {&args_, &parts_, &results_})
-    if (auto s = fit(*buffer, kFirstBuffer); !s.ok()) return s;
-  auto said = std::make_shared<Code>(0);
-  auto opened = device_.run(stream_, [this, said, index = device_.info().index](void*) {
-    return *said = kernels_.matmul_open(index, workspace_, &matmuls_);
-  });
-  if (opened.ok()) opened = drain();
-  if (*said != Code(kNoLibrary)) return opened;
-  return base::failure(base::Code::kFailedPrecondition,
-                       "libcublasLt.so is not there, or of another version than this build's");
-}
-
-Status DeviceTransformer::make_room() {
-  const size_t tokens = std::max({options_.step_tokens, options_.max_running, 1u}), vocabulary = shape_.vocabulary;
-  const size_t q = size_t(shape_.heads) * shape_.head_dim, kv = size_t(shape_.kv_heads) * shape_.head_dim;
-  size_t bytes = 0;
-  auto room = [&](size_t n) { return std::exchange(bytes, bytes + aligned(n)); };
-  const size_t at_stream = room(tokens * shape_.hidden * sizeof(float));
-  const size_t at_normed = room(tokens * shape_.hidden * sizeof(Bf16));
-  const size_t at_qkv = room(tokens * (q + 2 * kv) * sizeof(Bf16));
-  const size_t at_queries = room(tokens * q * sizeof(Bf16)), at_mixed = room(tokens * q * sizeof(Bf16));
-  // Also where the rows that go on are on their way to the front.
-  const size_t at_gates = room(tokens * 2 * std::max(shape_.intermediate, shape_.hidden) * sizeof(Bf16));
-  const size_t at_gated = room(tokens * shape_.intermediate * sizeof(Bf16));
-  const size_t at_looked = room(size_t(logits_at_once_) * shape_.hidden * sizeof(Bf16));
-  const size_t at_logits = room(logits_at_once_ * vocabulary * sizeof(float));
-  const size_t at_adjusted = room(kAdjustedAtOnce * vocabulary * sizeof(float));
-  const size_t at_drawn = room(tokens * sizeof(uint32_t)), at_before = room(tokens * sizeof(uint32_t));
-  const size_t at_workspace = room(kWorkspace);
-  auto buffer = device_.buffer(bytes);
-  if (!buffer) return buffer.error();
-  room_ = std::move(*buffer), room_bytes_ = bytes;
-  auto floats = [&](size_t at) { return reinterpret_cast<float*>(room_.data() + at); };
-  auto halves = [&](size_t at) { return reinterpret_cast<Bf16*>(room_.data() + at); };
-  stream_rows_ = floats(at_stream), logits_ = floats(at_logits), adjusted_ = floats(at_adjusted);
-  normed_ = halves(at_normed), qkv_ = halves(at_qkv), queries_ = halves(at_queries), mixed_ = halves(at_mixed);
-  gates_ = halves(at_gates), gated_ = halves(at_gated), gathered_ = halves(at_looked);
-  drawn_ = reinterpret_cast<uint32_t*>(room_.data() + at_drawn);
-  before_ = reinterpret_cast<uint32_t*>(room_.data() + at_before);
-  workspace_ = room_.data() + at_workspace;
-  return {};
-}
-
-size_t DeviceTransformer::kv_bytes(size_t positions) const {
-  return positions * shape_.layers * 2 * shape_.kv_heads * shape_.head_dim * sizeof(Bf16);
+  const size_t tokens = std::max({options_.step_tokens, options_.max_running, 1u});
+  return each([&] { return activations_.allocate(queue_.device(), shape_, tokens, logits_at_once_); },
+              [&] { return arguments_.fit(queue_, kFirstBuffer); }, [&] { return forward_.fit_parts(1, 1); },
+              [&] { return queue_.fit(results_, kFirstBuffer); },
+              [&] { return queue_.open_products(activations_.workspace); });
 }
 
 Status DeviceTransformer::reserve(uint32_t blocks, uint32_t block_size) {
-  const uint64_t slots = uint64_t(blocks) * block_size;
-  if (slots >= kNoSlot) return base::invalid("too many blocks of keys and values");
-  auto buffer = device_.buffer(kv_bytes(slots));
-  if (!buffer)
-    return base::failure(buffer.error().code,
-                         std::to_string(kv_bytes(slots)) + " bytes of kv_cache: " + buffer.error().text);
-  kv_ = std::move(*buffer);
-  blocks_ = blocks, block_size_ = block_size;
-  if (auto s = fit_args(usual_arguments()); !s.ok()) return s;
-  return options_.graphs == Graphs::kAtLoad ? warm() : Status();
+  return each([&] { return cache_.reserve(queue_.device(), blocks, block_size); },
+              [&] {
+                return arguments_.fit(queue_,
+                                      usual_arguments(shape_, options_, model_.text->max_length / block_size + 1));
+              },
+              [&] { return options_.graphs == Graphs::kAtLoad ? warm() : Status(); });
 }
 
-// What steps bring but for the very largest, which make the buffer grow.
-size_t DeviceTransformer::usual_arguments() const {
-  const size_t tokens = std::max(options_.step_tokens, options_.max_running), rows = size_t(2) * options_.max_running;
-  const size_t tables = rows * (model_.text->max_length / block_size_ + 1) * sizeof(uint32_t);
-  const size_t features = shape_.vision ? tokens * shape_.hidden * sizeof(float) : 0;
-  return std::min(tokens * kArgsOfToken + tables + features + kFirstBuffer, kUsualArguments);
-}
-
-// Keys and values of a layer: [slots][kv_heads][dim] each, keys first.
 void DeviceTransformer::copy_block(uint32_t from, uint32_t to, uint32_t positions) {
-  const size_t slot = size_t(shape_.kv_heads) * shape_.head_dim * sizeof(Bf16), block = block_size_ * slot;
-  std::vector<Copy> copies;
-  for (size_t i = 0; i < size_t(2) * shape_.layers; ++i) {
-    std::byte* base = kv_.data() + i * blocks_ * block;
-    copies.push_back({base + to * block, base + from * block, positions * slot});
-  }
-  if (auto s = device_.copy(stream_, Way::kOnDevice, copies); !s.ok()) lost_copy_ = std::move(s);
+  if (auto s = cache_.copy_block(queue_, from, to, positions); !s.ok()) lost_copy_ = std::move(s);
 }
 
 base::Result<generation::ImageFeatures> DeviceTransformer::encode_image(const msg::Image& image) {
-  if (!model_.sight) return base::failure(base::Code::kUnimplemented, "the model takes no images");
-  return model_.sight->encode_image(image);
+  if (!model_.vision) return base::failure(base::Code::kUnimplemented, "the model takes no images");
+  return model_.vision->encode_image(image);
 }
 
 // --- steps -----------------------------------------------------------------------------------------------------------
@@ -178,190 +122,75 @@ Status DeviceTransformer::step(Step& step) {
 }
 
 Status DeviceTransformer::submit(Step& step) {
-  base::check(under_way_ < kFlights, "a step is submitted when there is room for one");
-  auto& flight = flights_[next_flight()];
-  auto status = queue(step, flight);
-  if (status.ok()) status = device_.record(flight.done, stream_);
-  drawn_count_ = status.ok() ? uint32_t(step.logits_requests.size()) : 0;
+  base::check(submitted_ < kStepsInFlight, "a step is submitted when there is room for one");
+  StepInFlight& next = next_step();
+  auto status = queue(step, next);
+  if (status.ok()) status = queue_.record(next.done);
+  sampled_ = status.ok() ? uint32_t(step.logits_requests.size()) : 0;
   if (status.ok())
-    ++under_way_;
+    ++submitted_;
   else
-    complain(status);
+    report(status);
   return status;
 }
 
 Status DeviceTransformer::collect(Step& step) {
-  base::check(under_way_ > 0, "a step is collected that was submitted");
-  auto& flight = flights_[first_flight_];
-  auto status = device::await(device_, flight.done, options_.patience);
-  first_flight_ = (first_flight_ + 1) % kFlights, --under_way_;
+  base::check(submitted_ > 0, "a step is collected that was submitted");
+  const StepInFlight& oldest = in_flight_[first_];
+  auto status = queue_.await(oldest.done);
+  first_ = (first_ + 1) % kStepsInFlight, --submitted_;
   if (status.ok())
-    read(step, flight);
+    read_results(oldest, shape_, model_.readouts, step);
   else
-    complain(status);
+    report(status);
   return status;
 }
 
-void DeviceTransformer::complain(const Status& status) {
-  bool lost = !device_.fault().ok() || device_.epoch() != epoch_;
-  if (lost && options_.broken) std::exchange(options_.broken, nullptr)(status);
+void DeviceTransformer::report(const Status& status) {
+  if (queue_.lost() && options_.broken) std::exchange(options_.broken, nullptr)(status);
 }
 
-// The bucket of a step that a graph can do; 0 for others.
-uint32_t DeviceTransformer::bucket_of(const Step& step) const {
-  bool plain = plan_.chunks.empty() && step.patches.empty() && step.readouts.empty() && step.pools.empty();
-  if (!plain || !graphs_.wanted() || step.logits_requests.size() > plan_.singles) return 0;
-  return bucket_for(buckets_, plan_.singles);
+// Returns the bucket of the graph that does it; 0: none does.
+uint32_t DeviceTransformer::lay_out(const Step& step) {
+  plan_step(step, layout_.plan);
+  plan_trim(step, layout_.plan, layout_.trim);
+  layout_.which.clear();
+  for (const auto& request : step.logits_requests)
+    layout_.which.push_back(layout_.trim.row[layout_.plan.place[request.token]]);
+  const bool as_graph = graphs_.wanted() && is_decode(step, layout_.plan);
+  const uint32_t bucket = as_graph ? bucket_for(buckets_, layout_.plan.singles) : 0;
+  if (bucket > 0) pad(layout_.plan, bucket), layout_.which.resize(bucket, 0);
+  layout_.parts = captured_parts(layout_.plan.longest, model_.text->max_length);
+  return bucket;
 }
 
-Status DeviceTransformer::queue(const Step& step, StepInFlight& flight) {
+QueuedStep DeviceTransformer::queued(const Step& step) {
+  return {step, layout_, arguments_.at(), next_step().results, results_.data()};
+}
+
+Status DeviceTransformer::queue(const Step& step, StepInFlight& next) {
   if (!lost_copy_.ok()) return std::exchange(lost_copy_, Status());
-  StepLimits limits{options_.step_tokens, shape_.vocabulary, blocks_, block_size_, drawn_count_};
+  StepLimits limits{options_.step_tokens, shape_.vocabulary, cache_.blocks(), cache_.block_size(), sampled_};
   if (auto s = check_step(step, limits); !s.ok()) return s;
-  plan_step(step, plan_);
-  plan_trim(step, plan_, trim_);
-  flight.logits_requests.plan(step.logits_requests, step.ids);
-  which_.clear();
-  for (const auto& request : step.logits_requests) which_.push_back(trim_.row[plan_.place[request.token]]);
-  const uint32_t bucket = bucket_of(step);
-  if (bucket > 0) pad(plan_, bucket), which_.resize(bucket, 0);
-  part_count_ = captured_parts(plan_.longest, model_.text->max_length);
-  const auto singles = uint32_t(plan_.lengths.size());
-  if (auto s = fit_parts(part_memory(singles, shape_.heads, shape_.head_dim, part_count_).bytes); !s.ok()) return s;
-  flight.answers = answers_of(step, flight.logits_requests);
-  if (auto s = fit(results_, flight.answers.bytes); !s.ok()) return s;
-  if (auto s = fit(flight.out, flight.answers.ids + flight.answers.bytes); !s.ok()) return s;
-  if (auto s = bring(step, flight); !s.ok()) return s;
-  auto s = bucket > 0 ? forward_as_graph(bucket) : forward(step);
-  if (s.ok()) s = sample(flight, bucket);
-  return s.ok() ? tell(flight) : s;
+  const uint32_t bucket = lay_out(step);
+  next.sampling.plan(step.logits_requests, step.ids);
+  next.results = lay_out_results(step, next.sampling, shape_, model_.readouts);
+  sampler_.logits_for_tests = logits_for_tests;
+  return each([&] { return forward_.fit_parts(uint32_t(layout_.plan.lengths.size()), layout_.parts); },
+              [&] { return queue_.fit(results_, next.results.bytes); },
+              [&] { return queue_.fit(next.out, next.results.ids + next.results.bytes); },
+              [&] { return arguments_.upload(queue_, step, layout_, next.sampling, next.in); },
+              [&] { return bucket > 0 ? decode(bucket) : forward_.run(queued(step)); },
+              [&] { return sampler_.run(queued(step), next.sampling, sampled_, bucket > 0 ? nullptr : &forward_); },
+              [&] { return download(next); });
 }
 
-// A graph has the addresses of what comes first, tables with it: these depend on the padded numbers of tokens, singles
-// and looks alone.
-void DeviceTransformer::lay_out(const Step& step, const StepInFlight& flight) {
-  const SamplingPlan& logits_requests = flight.logits_requests;
-  build_.clear();
-  at_ = {};
-  at_.ids = put(plan_.ids), at_.positions = put(plan_.positions), at_.slots = put(plan_.slots);
-  at_.lengths = put(plan_.lengths), at_.starts = put(plan_.starts), at_.which = put(which_);
-  at_.tables = put(step.tables);
-  at_.chunks = put(plan_.chunks), at_.tiles = at_.last_tiles = put(plan_.tiles);
-  if (trim_.any) at_.last_tiles = put(trim_.tiles), at_.kept = put(trim_.kept);
-  if (logits_requests.scores) at_.sampled_ids = put(logits_requests.ids);
-  at_.wishes = put(logits_requests.wishes), at_.from = put(logits_requests.from), at_.to = put(logits_requests.to);
-  at_.adjusts = put(logits_requests.adjusts), at_.changes = put(logits_requests.changes),
-  at_.logprobs = put(logits_requests.logprobs);
-  auto places = [&](const auto& things) {
-    places_.clear();
-    for (const auto& thing : things) places_.push_back(plan_.place[thing.token]);
-    return put(places_);
-  };
-  at_.patched = places(step.patches), at_.read_out = at_.last_read_out = places(step.readouts);
-  if (trim_.any) {
-    for (auto& place : places_) place = trim_.row[place];
-    at_.last_read_out = put(places_);
-  }
-  pools_.clear();
-  for (const auto& pool : step.pools) {
-    const auto& row = step.rows[pool.row];
-    pools_.push_back({row.count > 0 ? trim_.row[plan_.place[row.first]] : 0, row.count});
-  }
-  at_.pools = put(pools_);
-  build_.resize(aligned(build_.size(), kArgAlign));
-  at_.features = reinterpret_cast<const float*>(args_.data() + build_.size());
-  for (const auto& patch : step.patches) {
-    const auto* from = reinterpret_cast<const std::byte*>(patch.feature);
-    build_.insert(build_.end(), from, from + shape_.hidden * sizeof(float));
-  }
-}
-
-template <class T>
-const T* DeviceTransformer::put(const T* data, size_t count) {
-  size_t at = aligned(build_.size(), kArgAlign);
-  build_.resize(at + count * sizeof(T));
-  if (count > 0) std::memcpy(build_.data() + at, data, count * sizeof(T));
-  return reinterpret_cast<const T*>(args_.data() + at);
-}
-
-Status DeviceTransformer::bring(const Step& step, StepInFlight& flight) {
-  lay_out(step, flight);
-  if (build_.size() > args_.size()) {  // addresses change
-    if (auto s = fit_args(build_.size()); !s.ok()) return s;
-    lay_out(step, flight);
-  }
-  if (auto s = fit(flight.in, build_.size()); !s.ok()) return s;
-  std::memcpy(flight.in.data(), build_.data(), build_.size());
-  Copy copy{args_.data(), flight.in.data(), build_.size()};
-  return device_.copy(stream_, Way::kToDevice, {&copy, 1});
-}
-
-// Arguments lie at addresses that graphs have: the stream is empty when they change, and the graphs are gone.
-Status DeviceTransformer::fit_args(size_t bytes) {
-  if (bytes <= args_.size()) return {};
-  if (auto s = drain(); !s.ok()) return s;
-  graphs_.clear(), outgrown_.clear();
-  return fit(args_, bytes);
-}
-
-// Nothing outlives a step there: graphs go on with what they know.
-Status DeviceTransformer::fit_parts(size_t bytes) {
-  if (bytes <= parts_.size()) return {};
-  auto larger = device_.buffer(std::bit_ceil(bytes));
-  if (!larger) return larger.error();
-  outgrown_.push_back(std::move(parts_));
-  parts_ = std::move(*larger);
-  return {};
-}
-
-Status DeviceTransformer::fit(device::DeviceBuffer& buffer, size_t bytes) {
-  if (bytes <= buffer.size()) return {};
-  if (auto s = drain(); !s.ok()) return s;
-  buffer = device::DeviceBuffer();
-  auto larger = device_.buffer(std::bit_ceil(bytes));
-  if (!larger) return larger.error();
-  buffer = std::move(*larger);
-  return {};
-}
-
-Status DeviceTransformer::fit(device::PinnedBlock& block, size_t bytes) {
-  if (bytes <= block.size()) return {};
-  auto larger = device_.pin(std::bit_ceil(bytes));
-  if (!larger) return larger.error();
-  block = std::move(*larger);
-  return {};
-}
-
-Status DeviceTransformer::drain() {
-  if (auto s = device_.record(idle_, stream_); !s.ok()) return s;
-  return device::await(device_, idle_, options_.patience);
-}
-
-// What came back, into the step.
-void DeviceTransformer::read(Step& step, const StepInFlight& flight) const {
-  const auto* ids = reinterpret_cast<const uint32_t*>(flight.out.data());
-  const std::byte* out = flight.out.data() + flight.answers.ids;
-  auto floats = [&](size_t at) { return reinterpret_cast<const float*>(out + at); };
-  for (size_t i = 0; i < step.logits_requests.size(); ++i)
-    if (step.logits_requests[i].kind == Step::LogitsRequest::Kind::kSample) step.logits_requests[i].id = ids[i];
-  const auto* best_ids = reinterpret_cast<const uint32_t*>(out + flight.answers.best_ids);
-  for (size_t i = 0; i < flight.logits_requests.logprobs.size(); ++i) {
-    const auto& row = flight.logits_requests.logprobs[i];
-    auto& request = step.logits_requests[row.id];
-    request.logprob = floats(flight.answers.logprobs)[i];
-    request.best.clear();
-    for (size_t k = i * flight.logits_requests.most; k < i * flight.logits_requests.most + row.top; ++k)
-      if (best_ids[k] != kNoToken) request.best.push_back({best_ids[k], floats(flight.answers.best)[k]});
-  }
-  const size_t values = model_.readouts.layers.size() * model_.readouts.concepts.size();
-  for (size_t i = 0; i < step.readouts.size(); ++i) {
-    const float* from = floats(flight.answers.readouts) + i * values;
-    step.readouts[i].values.assign(from, from + values);
-  }
-  for (size_t i = 0; i < step.pools.size(); ++i) {
-    const float* from = floats(flight.answers.pools) + i * shape_.hidden;
-    step.pools[i].sum.assign(from, from + shape_.hidden);
-  }
+Status DeviceTransformer::download(StepInFlight& step) {
+  const bool no_ids = step.sampling.ids.empty();
+  Copy copies[] = {{step.out.data(), activations_.sampled, step.sampling.ids.size() * sizeof(uint32_t)},
+                   {step.out.data() + step.results.ids, results_.data(), step.results.bytes}};
+  const size_t count = size_t(step.results.bytes > 0) + !no_ids;
+  return queue_.copy(Way::kToHost, std::span(copies).subspan(no_ids, count));
 }
 
 }  // namespace weir::llm::cuda

@@ -100,21 +100,21 @@ __global__ void __launch_bounds__(kSelectThreads, 1) draw_kernel(Draw a) {
   uint32_t from = a.from ? a.from[blockIdx.x] : blockIdx.x, to = a.to ? a.to[blockIdx.x] : blockIdx.x;
   const float* row = a.from && from & kAdjusted ? a.adjusted + size_t(from & ~kAdjusted) * a.vocabulary
                                                 : a.logits + size_t(from) * a.vocabulary;
-  DrawRow wish = a.wishes[blockIdx.x];
+  DrawRow params = a.params[blockIdx.x];
   Logits logits{row, a.vocabulary, 0};
   Best best = find_best(logits);
   logits.highest = row[best.id];
   uint32_t id = best.id;
-  if (wish.temperature > 0) {
-    Choice choice{logits, wish.temperature, {}, -INFINITY};
-    if (wish.top_k > 0 && wish.top_k < a.vocabulary)
-      choice.kept = keep_share(logits, choice.kept, wish.top_k, [](float) { return Mass(1); });
-    if (wish.top_p < 1) {  // of the weight that is left
-      auto share = Mass(double(wish.top_p) * double(kept_weight(choice)));
+  if (params.temperature > 0) {
+    Choice choice{logits, params.temperature, {}, -INFINITY};
+    if (params.top_k > 0 && params.top_k < a.vocabulary)
+      choice.kept = keep_share(logits, choice.kept, params.top_k, [](float) { return Mass(1); });
+    if (params.top_p < 1) {  // of the weight that is left
+      auto share = Mass(double(params.top_p) * double(kept_weight(choice)));
       choice.kept = keep_share(logits, choice.kept, max(share, Mass(1)), [&](float l) { return choice.weight(l); });
     }
-    if (wish.min_p > 0) choice.least = logits.highest + wish.temperature * logf(wish.min_p);
-    id = draw_one(choice, uniform(wish.seed, wish.number), best.id);
+    if (params.min_p > 0) choice.least = logits.highest + params.temperature * logf(params.min_p);
+    id = draw_one(choice, uniform(params.seed, params.number), best.id);
   }
   if (a.logprobs) {
     float sum = 0;

@@ -199,7 +199,7 @@ struct Adjust {
 // One token per row, the likelier and then the lower id first; and its logprob before temperature.
 struct Draw {
   const float* logits;  // [rows][vocabulary], finite or -inf
-  const DrawRow* wishes;
+  const DrawRow* params;
   uint32_t* ids;              // [rows]; may be mapped host memory
   float* logprobs;            // [rows] or null
   uint32_t rows, vocabulary;  // vocabulary < 2^20

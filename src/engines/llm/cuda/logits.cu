@@ -75,20 +75,20 @@ __device__ void collect(const Logits& logits, Kept kept, List& list) {
 
 __global__ void __launch_bounds__(kSelectThreads, 1) logprobs_kernel(Logprobs a) {
   __shared__ List list;
-  LogprobRow wish = a.rows[blockIdx.x];
-  Logits logits{a.logits + size_t(wish.row) * a.vocabulary, a.vocabulary, 0};
+  LogprobRow wanted = a.rows[blockIdx.x];
+  Logits logits{a.logits + size_t(wanted.row) * a.vocabulary, a.vocabulary, 0};
   Best best = find_best(logits);
   logits.highest = value_of(best.order);
   float sum = 0;
   logits.for_each([&](float logit, uint32_t) { sum += expf(logit - logits.highest); });
   float log_sum = logf(block_sum(sum));
   if (threadIdx.x == 0) {
-    uint32_t id = a.ids[wish.id];
+    uint32_t id = a.ids[wanted.id];
     a.logprobs[blockIdx.x] = id < a.vocabulary ? logits.at[id] - logits.highest - log_sum : -INFINITY;
     list.count = 0;
   }
   __syncthreads();
-  uint32_t top = min(wish.top, a.most);
+  uint32_t top = min(wanted.top, a.most);
   if (top > 0) {
     Kept numbers{1, UINT32_MAX};  // NaN is 0
     collect(logits, keep_share(logits, numbers, top, [](float) { return Mass(1); }), list);

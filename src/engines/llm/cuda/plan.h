@@ -62,8 +62,8 @@ struct StepPlan {
   std::vector<Tile> tiles;  // long chunks' last tiles, which take the longest, first
 };
 void plan_step(const generation::TokenStep& step, StepPlan& plan);
-// What goes on when the last layer has its keys and values: singles, and of chunks the tokens that somebody looks at,
-// reads out or sums. They take rows 0, 1, … in the order of their places.
+// What goes on when the last layer has its keys and values: singles, and of chunks the tokens whose logits,
+// readouts or sums are wanted. They take rows 0, 1, … in the order of their places.
 struct Trim {
   bool any = false;            // somebody does not go on; else rows are places, and `kept` and `tiles` are empty
   std::vector<uint32_t> row;   // per place
@@ -71,8 +71,8 @@ struct Trim {
   std::vector<Tile> tiles;     // those with a token that goes on, in the plan's order
 };
 void plan_trim(const generation::TokenStep& step, const StepPlan& plan, Trim& trim);
-// Idle rows up to `rows` singles: they write nothing, see nothing, and nobody looks at what becomes of them. The plan
-// has no chunks.
+// Idle rows up to `rows` singles: they write nothing, see nothing, and nothing uses their results. The plan has no
+// chunks.
 void pad(StepPlan& plan, uint32_t rows);
 
 }  // namespace weir::llm::cuda

@@ -83,33 +83,33 @@ uint32_t order_of(float value) {
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-uint32_t draw_row(const float* logits, uint32_t size, const DrawRow& wish) {
+uint32_t draw_row(const float* logits, uint32_t size, const DrawRow& params) {
   std::vector<uint32_t> ids(size);
   std::iota(ids.begin(), ids.end(), 0u);
   auto before = [&](uint32_t a, uint32_t b) {
     return order_of(logits[a]) != order_of(logits[b]) ? order_of(logits[a]) > order_of(logits[b]) : a < b;
   };
-  if (wish.temperature <= 0) return *std::min_element(ids.begin(), ids.end(), before);
+  if (params.temperature <= 0) return *std::min_element(ids.begin(), ids.end(), before);
   std::sort(ids.begin(), ids.end(), before);
   float highest = logits[ids[0]];
-  auto weight = [&](uint32_t id) { return uint64_t(std::exp((logits[id] - highest) / wish.temperature) * kOne); };
-  if (wish.top_k > 0 && wish.top_k < size) ids.resize(wish.top_k);
+  auto weight = [&](uint32_t id) { return uint64_t(std::exp((logits[id] - highest) / params.temperature) * kOne); };
+  if (params.top_k > 0 && params.top_k < size) ids.resize(params.top_k);
   uint64_t total = 0;
   for (auto id : ids) total += weight(id);
-  if (wish.top_p < 1) {
-    auto share = std::max<uint64_t>(uint64_t(double(wish.top_p) * double(total)), 1);
+  if (params.top_p < 1) {
+    auto share = std::max<uint64_t>(uint64_t(double(params.top_p) * double(total)), 1);
     uint64_t sum = 0;
     size_t kept = 0;
     while (kept < ids.size() && sum < share) sum += weight(ids[kept++]);
     ids.resize(kept);
   }
-  if (wish.min_p > 0)
-    std::erase_if(ids, [&](uint32_t id) { return logits[id] < highest + wish.temperature * std::log(wish.min_p); });
+  if (params.min_p > 0)
+    std::erase_if(ids, [&](uint32_t id) { return logits[id] < highest + params.temperature * std::log(params.min_p); });
   std::vector<uint32_t> order = ids;
   std::sort(order.begin(), order.end());
   total = 0;
   for (auto id : order) total += weight(id);
-  auto target = uint64_t(uniform(wish.seed, wish.number) * double(total));
+  auto target = uint64_t(uniform(params.seed, params.number) * double(total));
   if (target >= total && total > 0) target = total - 1;
   uint64_t sum = 0;
   for (auto id : order)
@@ -334,7 +334,7 @@ void draw(const Draw& a) {
     size_t to = a.to ? a.to[i] : i;
     const float* logits = from & kAdjusted ? a.adjusted + size_t(from & ~kAdjusted) * a.vocabulary
                                            : a.logits + size_t(from) * a.vocabulary;
-    a.ids[to] = draw_row(logits, a.vocabulary, a.wishes[i]);
+    a.ids[to] = draw_row(logits, a.vocabulary, a.params[i]);
     if (a.logprobs) a.logprobs[to] = float(logits[a.ids[to]] - log_sum(logits, a.vocabulary));
   }
 }

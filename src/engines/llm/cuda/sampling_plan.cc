@@ -23,7 +23,7 @@ bool is_adjusted(const LogitsRequest& request, std::span<const uint32_t> eos_ids
 }
 
 void SamplingPlan::clear() {
-  groups.clear(), ids.clear(), wishes.clear(), from.clear(), to.clear();
+  groups.clear(), ids.clear(), draws.clear(), from.clear(), to.clear();
   adjusts.clear(), changes.clear(), logprobs.clear();
   most = 0, scores = follows = false;
 }
@@ -42,20 +42,20 @@ void SamplingPlan::plan(std::span<const LogitsRequest> logits_requests, std::spa
 
 void SamplingPlan::plan_group(std::span<const LogitsRequest> logits_requests, std::span<const uint32_t> fed,
                               Range range) {
-  LookGroup group;
-  group.logits_requests = range;
-  auto draws = [&](auto&& each) {
+  LogitsGroup group;
+  group.requests = range;
+  auto for_draws = [&](auto&& each) {
     for (uint32_t i = 0; i < range.count; ++i)
       if (const auto& request = logits_requests[range.first + i]; request.kind == LogitsRequest::Kind::kSample)
         each(request, i);
   };
-  group.draws.first = uint32_t(wishes.size());
-  draws([&](const LogitsRequest& request, uint32_t i) {
+  group.draws.first = uint32_t(draws.size());
+  for_draws([&](const LogitsRequest& request, uint32_t i) {
     if (!is_adjusted(request, eos_ids_)) add_draw(request, i, range.first + i);
   });
-  group.draws.count = uint32_t(wishes.size()) - group.draws.first;
-  group.first_adjusted = uint32_t(wishes.size());
-  draws([&](const LogitsRequest& request, uint32_t i) {
+  group.draws.count = uint32_t(draws.size()) - group.draws.first;
+  group.first_adjusted = uint32_t(draws.size());
+  for_draws([&](const LogitsRequest& request, uint32_t i) {
     if (!is_adjusted(request, eos_ids_)) return;
     if (group.adjusts.empty() || group.adjusts.back().count == kAdjustedAtOnce)
       group.adjusts.push_back({uint32_t(adjusts.size()), 0});
@@ -74,7 +74,7 @@ void SamplingPlan::plan_group(std::span<const LogitsRequest> logits_requests, st
 
 void SamplingPlan::add_draw(const LogitsRequest& request, uint32_t at, uint32_t request_index) {
   const auto& s = request.params->sampling;
-  wishes.push_back({s.temperature, s.top_p, s.min_p, s.top_k, request.seed, request.draw});
+  draws.push_back({s.temperature, s.top_p, s.min_p, s.top_k, request.seed, request.draw});
   from.push_back(at), to.push_back(request_index);
 }
 

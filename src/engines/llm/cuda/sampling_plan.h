@@ -1,6 +1,7 @@
-// What a step's looks become: draws, changed logits before them, logprobs. Pure; reused from step to step.
+// SamplingPlan: what a step's logits requests become: draws, changed logits before them, logprobs. Pure; reused from
+// step to step.
 //
-// Logits are there for some looks at a time (a group). Where penalties, biases or held ends change them, they
+// Logits are there for some requests at a time (a group). Where penalties, biases or held ends change them, they
 // are changed in a copy, kAdjustedAtOnce rows at a time, since logprobs are of what the model said.
 #pragma once
 
@@ -19,8 +20,8 @@ struct Range {
   uint32_t first = 0, count = 0;
 };
 
-struct LookGroup {
-  Range logits_requests;        // of the step's
+struct LogitsGroup {
+  Range requests;               // of the step's
   Range draws;                  // from the logits as they are
   std::vector<Range> adjusts;   // each at most kAdjustedAtOnce; draw `first_adjusted` + i is from adjust i
   uint32_t first_adjusted = 0;  // draws
@@ -29,16 +30,16 @@ struct LookGroup {
 
 class SamplingPlan {
  public:
-  // `at_once`: looks of a group.
+  // `at_once`: requests of a group.
   SamplingPlan(uint32_t vocabulary, std::span<const uint32_t> eos_ids, uint32_t at_once)
       : vocabulary_(vocabulary), eos_ids_(eos_ids), at_once_(at_once), entry_(vocabulary, kNone) {}
 
   // `fed`: the step's ids, where one of them may be kSampled.
   void plan(std::span<const generation::TokenStep::LogitsRequest> logits_requests, std::span<const uint32_t> fed = {});
 
-  std::vector<LookGroup> groups;
-  std::vector<uint32_t> ids;  // per look: whose logprob is asked for; of a draw 0
-  std::vector<DrawRow> wishes;
+  std::vector<LogitsGroup> groups;
+  std::vector<uint32_t> ids;  // per request: whose logprob is asked for; of a draw 0
+  std::vector<DrawRow> draws;
   std::vector<uint32_t> from, to;  // per draw
   std::vector<AdjustRow> adjusts;
   std::vector<Change> changes;

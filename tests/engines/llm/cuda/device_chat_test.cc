@@ -198,7 +198,7 @@ TEST(LlmDeviceChat, AStepMayFollowOneThatIsNotReadYet) {
   ASSERT_TRUE(engine->collect(first.step).ok());
   ASSERT_TRUE(engine->collect(second.step).ok());
   EXPECT_EQ((std::vector{first.step.logits_requests[0].id, second.step.logits_requests[0].id}), expect);
-  second.step.ids[0] = generation::TokenStep::kSampled | 1;  // there is one look
+  second.step.ids[0] = generation::TokenStep::kSampled | 1;  // one id was sampled
   EXPECT_EQ(engine->step(second.step).code, base::Code::kInvalidArgument);
 }
 

@@ -53,8 +53,8 @@ const cuda::Kernels& noting_kernels() {
   return table;
 }
 
-// The last layer of a prompt is for its keys and values but where somebody looks: what these see is the same.
-TEST_F(LlmDevice, WhatNobodyLooksAtIsLeftOutOfTheLastLayer) {
+// The last layer of a prompt goes on for tokens whose logits are wanted: these get the same.
+TEST_F(LlmDevice, TokensWhoseLogitsNobodyWantsAreLeftOutOfTheLastLayer) {
   for (auto* name : {"qwen3", "mistral"}) {
     device::HostDevice host;
     auto ids = expected(name).ids();

@@ -189,7 +189,7 @@ TEST(LlmCudaPlan, OnlyHeadsThatTheKernelsKnowRunOnCuda) {
 
 using LogitsRequest = generation::TokenStep::LogitsRequest;
 
-TEST(LlmCudaPlan, LooksBecomeDrawsChangesAndLogprobs) {
+TEST(LlmCudaPlan, LogitsRequestsBecomeDrawsChangesAndLogprobs) {
   msg::Generation plain, changed;
   changed.sampling.repetition_penalty = 2, changed.sampling.frequency_penalty = 0.5f;
   changed.sampling.logit_bias = {{7, 1.f}, {7, 2.f}, {99, 1.f}};
@@ -214,8 +214,8 @@ TEST(LlmCudaPlan, LooksBecomeDrawsChangesAndLogprobs) {
   EXPECT_EQ(first.first_adjusted, 1u);
   EXPECT_EQ(plan.from, (Sizes{0, kAdjusted | 0, 0}));
   EXPECT_EQ(plan.to, (Sizes{0, 2, 3}));
-  EXPECT_EQ(plan.wishes[0].number, 6u);
-  EXPECT_EQ(plan.wishes[0].seed, 4u);
+  EXPECT_EQ(plan.draws[0].number, 6u);
+  EXPECT_EQ(plan.draws[0].seed, 4u);
   ASSERT_EQ(plan.adjusts.size(), 1u);
   EXPECT_EQ(plan.adjusts[0].row, 2u);
   std::map<uint32_t, Change> changes;
@@ -234,7 +234,7 @@ TEST(LlmCudaPlan, LooksBecomeDrawsChangesAndLogprobs) {
   EXPECT_EQ(plan.logprobs[1].id, 3u);
 }
 
-TEST(LlmCudaPlan, APenaltyOfATokenThatIsNotKnownYetNamesTheLookThatDrewIt) {
+TEST(LlmCudaPlan, APenaltyOfATokenThatIsNotKnownYetNamesTheRequestThatDrewIt) {
   msg::Generation penalty, bias;
   penalty.sampling.presence_penalty = 1, bias.sampling.logit_bias = {{7, 1.f}};
   constexpr uint32_t kSampledId = generation::TokenStep::kSampled;

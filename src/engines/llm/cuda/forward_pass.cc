@@ -1,0 +1,182 @@
+#include "engines/llm/cuda/forward_pass.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+#include "engines/llm/cuda/launches.h"
+
+namespace weir::llm::cuda {
+
+using base::Status;
+using device::Copy;
+using device::Way;
+using Into = Matmul::Into;
+
+namespace {
+
+constexpr size_t kLeastParts = size_t(256) << 10;
+
+}  // namespace
+
+// Nothing outlives a step there: graphs go on with what they know.
+Status ForwardPass::fit_parts(uint32_t rows, uint32_t parts) {
+  const size_t bytes = part_memory(rows, shape_.heads, shape_.head_dim, parts).bytes;
+  if (bytes <= parts_.size()) return {};
+  auto larger = queue_.device().buffer(std::bit_ceil(std::max(bytes, kLeastParts)));
+  if (!larger) return larger.error();
+  outgrown_.push_back(std::move(parts_));
+  parts_ = std::move(*larger);
+  return {};
+}
+
+Status ForwardPass::run(const QueuedStep& queued) {
+  const auto& step = queued.step;
+  const auto tokens = rows_ = uint32_t(queued.layout.plan.ids.size());
+  auto status = queue_.launch(queue_.kernels().embed, Embed{memory_.residual, weights_.embedding, queued.at.ids, tokens,
+                                                            shape_.hidden, memory_.sampled});
+  if (status.ok() && !step.patches.empty())
+    status = queue_.launch(queue_.kernels().patch, Patch{memory_.residual, queued.at.features, queued.at.patched,
+                                                         uint32_t(step.patches.size()), shape_.hidden});
+  for (uint32_t i = 0; i < shape_.layers && status.ok(); ++i) status = run_layer(queued, i);
+  return each([&] { return status; }, [&] { return norm(weights_.norm); }, [&] { return pool(queued); });
+}
+
+Status ForwardPass::norm(const Bf16* weight) {
+  return queue_.launch(queue_.kernels().add_norm, AddNorm{memory_.residual, nullptr, weight, memory_.normed, rows_,
+                                                          shape_.hidden, shape_.epsilon});
+}
+
+// Most of a prompt is there for its keys and values only: the rest of the last layer is for what somebody wants. The
+// queries are not needed any more, nor the gates yet.
+Status ForwardPass::drop_unwanted(const QueuedStep& queued) {
+  rows_ = uint32_t(queued.layout.trim.kept.size());
+  if (rows_ == 0) return {};
+  const uint32_t q = shape_.heads * shape_.head_dim, wide = 2 * shape_.hidden;
+  auto gather = [&](const Bf16* from, Bf16* to, uint32_t width) {
+    return queue_.launch(queue_.kernels().gather, Gather{from, queued.at.kept, to, rows_, width});
+  };
+  const Copy back[] = {{memory_.mixed, memory_.queries, size_t(rows_) * q * sizeof(Bf16)},
+                       {memory_.residual, memory_.gates, size_t(rows_) * wide * sizeof(Bf16)}};
+  return each([&] { return gather(memory_.mixed, memory_.queries, q); },
+              [&] { return gather(reinterpret_cast<const Bf16*>(memory_.residual), memory_.gates, wide); },
+              [&] { return queue_.copy(Way::kOnDevice, back); });
+}
+
+Status ForwardPass::run_layer(const QueuedStep& queued, uint32_t index) {
+  const DeviceLayer& layer = weights_.layers[index];
+  auto status = each([&] { return run_attention(queued, index); },
+                     [&] { return trims(queued, index) ? drop_unwanted(queued) : Status(); });
+  if (!status.ok() || rows_ == 0) return status;
+  return each(
+      [&] {
+        return queue_.multiply(memory_.mixed, rows_, layer.out, layer.out_bias, shape_.hidden,
+                               shape_.heads * shape_.head_dim, memory_.residual, Into::kAddF32);
+      },
+      [&] { return run_mlp(layer); }, [&] { return read_out(queued, index); });
+}
+
+Status ForwardPass::run_attention(const QueuedStep& queued, uint32_t index) {
+  const DeviceLayer& layer = weights_.layers[index];
+  const uint32_t q = shape_.heads * shape_.head_dim, kv = shape_.kv_heads * shape_.head_dim;
+  RopeStore rope = rope_of(shape_, weights_, layer);
+  rope.qkv = memory_.qkv, rope.positions = queued.at.positions, rope.slots = queued.at.slots, rope.tokens = rows_;
+  rope.q = memory_.queries, rope.k_cache = cache_.keys(index), rope.v_cache = cache_.values(index);
+  return each([&] { return norm(layer.input_norm); },
+              [&] {
+                return queue_.multiply(memory_.normed, rows_, layer.qkv, nullptr, q + 2 * kv, shape_.hidden,
+                                       memory_.qkv, Into::kBf16);
+              },
+              [&] { return queue_.launch(queue_.kernels().rope_store, rope); },
+              [&] { return decode_attention(queued, index); }, [&] { return prefill_attention(queued, index); });
+}
+
+Status ForwardPass::run_mlp(const DeviceLayer& layer) {
+  const uint32_t hidden = shape_.hidden, inner = shape_.intermediate;
+  return each([&] { return norm(layer.post_norm); },
+              [&] {
+                return queue_.multiply(memory_.normed, rows_, layer.gate_up, nullptr, 2 * inner, hidden, memory_.gates,
+                                       Into::kBf16);
+              },
+              [&] {
+                return queue_.launch(queue_.kernels().swiglu,
+                                     SwiGlu{memory_.gates, memory_.gated, rows_, inner, layer.gate_up_bias});
+              },
+              [&] {
+                return queue_.multiply(memory_.gated, rows_, layer.down, layer.down_bias, hidden, inner,
+                                       memory_.residual, Into::kAddF32);
+              });
+}
+
+float ForwardPass::scale() const { return 1 / std::sqrt(float(shape_.head_dim)); }
+
+// Of rows of one token.
+Status ForwardPass::decode_attention(const QueuedStep& queued, uint32_t layer) {
+  const auto rows = uint32_t(queued.layout.plan.lengths.size());
+  if (rows == 0) return {};
+  const auto memory = part_memory(rows, shape_.heads, shape_.head_dim, queued.layout.parts);
+  auto at = [&](size_t offset) { return reinterpret_cast<float*>(parts_.data() + offset); };
+  DecodeAttention a{};
+  a.q = memory_.queries, a.k_cache = cache_.keys(layer), a.v_cache = cache_.values(layer);
+  a.tables = queued.at.tables, a.lengths = queued.at.lengths, a.starts = queued.at.starts;
+  a.part_out = at(memory.out), a.part_max = at(memory.max), a.part_sum = at(memory.sum), a.out = memory_.mixed;
+  a.rows = rows, a.heads = shape_.heads, a.kv_heads = shape_.kv_heads, a.dim = shape_.head_dim;
+  a.block_size = cache_.block_size(), a.parts = queued.layout.parts;
+  a.window = shape_.windows[layer], a.scale = scale();
+  return queue_.launch(queue_.kernels().decode_attention, a);
+}
+
+// Of all other rows.
+Status ForwardPass::prefill_attention(const QueuedStep& queued, uint32_t layer) {
+  const bool last = trims(queued, layer);
+  const auto& tiles = last ? queued.layout.trim.tiles : queued.layout.plan.tiles;
+  if (tiles.empty()) return {};
+  PrefillAttention a{};
+  a.q = memory_.queries, a.k_cache = cache_.keys(layer), a.v_cache = cache_.values(layer);
+  a.tables = queued.at.tables, a.chunks = queued.at.chunks;
+  a.tiles = last ? queued.at.last_tiles : queued.at.tiles, a.out = memory_.mixed;
+  a.count = uint32_t(tiles.size()), a.heads = shape_.heads, a.kv_heads = shape_.kv_heads;
+  a.dim = shape_.head_dim, a.block_size = cache_.block_size(), a.window = shape_.windows[layer], a.scale = scale();
+  return queue_.launch(queue_.kernels().prefill_attention, a);
+}
+
+Status ForwardPass::read_out(const QueuedStep& queued, uint32_t layer) {
+  if (queued.step.readouts.empty()) return {};
+  const auto concepts = uint32_t(readouts_.concepts.size()), count = uint32_t(queued.step.readouts.size());
+  auto* out = reinterpret_cast<float*>(queued.out + queued.results.readouts);
+  for (size_t l = 0; l < readouts_.layers.size(); ++l) {
+    if (readouts_.layers[l] != layer) continue;
+    ReadOut a{memory_.residual,
+              layer + 1 == shape_.layers ? queued.at.last_read_out : queued.at.read_out,
+              weights_.readouts + l * concepts * shape_.hidden,
+              out + l * concepts,
+              count,
+              concepts,
+              shape_.hidden,
+              uint32_t(readouts_.layers.size()) * concepts};
+    if (auto s = queue_.launch(queue_.kernels().read_out, a); !s.ok()) return s;
+  }
+  return {};
+}
+
+Status ForwardPass::pool(const QueuedStep& queued) {
+  if (queued.step.pools.empty()) return {};
+  auto* out = reinterpret_cast<float*>(queued.out + queued.results.pools);
+  return queue_.launch(queue_.kernels().pool,
+                       Pool{memory_.normed, queued.at.pools, out, uint32_t(queued.step.pools.size()), shape_.hidden});
+}
+
+Status ForwardPass::compute_logits(const QueuedStep& queued, Range requests) {
+  return each(
+      [&] {
+        return queue_.launch(queue_.kernels().gather, Gather{memory_.normed, queued.at.which + requests.first,
+                                                             memory_.gathered, requests.count, shape_.hidden});
+      },
+      [&] {
+        return queue_.multiply(memory_.gathered, requests.count, weights_.head, nullptr, shape_.vocabulary,
+                               shape_.hidden, memory_.logits, Into::kF32);
+      });
+}
+
+}  // namespace weir::llm::cuda

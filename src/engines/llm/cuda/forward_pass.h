@@ -1,0 +1,69 @@
+// ForwardPass: what is launched for a step, from the embedding to logits, readouts and pools.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engines/llm/cuda/activations.h"
+#include "engines/llm/cuda/device_kv_cache.h"
+#include "engines/llm/cuda/device_weights.h"
+#include "engines/llm/cuda/kernel_queue.h"
+#include "engines/llm/cuda/step_arguments.h"
+#include "engines/llm/cuda/step_results.h"
+
+namespace weir::llm::cuda {
+
+// A step whose arguments are on their way to the device. All borrowed.
+struct QueuedStep {
+  const generation::TokenStep& step;
+  const StepLayout& layout;
+  const StepArguments::Addresses& at;
+  const ResultLayout& results;
+  std::byte* out;  // the results on the device
+};
+
+class ForwardPass {
+ public:
+  // All outlive it.
+  ForwardPass(KernelQueue& queue, const Shape& shape, const DeviceWeights& weights, const Readouts& readouts,
+              const Activations& activations, const DeviceKvCache& cache)
+      : queue_(queue), shape_(shape), weights_(weights), readouts_(readouts), memory_(activations), cache_(cache) {}
+
+  // Memory for decode attention of so many rows in so many parts.
+  base::Status fit_parts(uint32_t rows, uint32_t parts);
+  // Nothing is queued, and no graph is left that writes to memory which fit_parts() has replaced.
+  void free_outgrown() { outgrown_.clear(); }
+
+  // All layers and the last norm. Afterwards compute_logits().
+  base::Status run(const QueuedStep& queued);
+  // Of the logits requests [first, first + count) into rows [0, count) of the activations' logits.
+  base::Status compute_logits(const QueuedStep& queued, Range requests);
+
+ private:
+  base::Status run_layer(const QueuedStep& queued, uint32_t index);
+  base::Status run_attention(const QueuedStep& queued, uint32_t index);
+  base::Status decode_attention(const QueuedStep& queued, uint32_t layer);
+  base::Status prefill_attention(const QueuedStep& queued, uint32_t layer);
+  base::Status run_mlp(const DeviceLayer& layer);
+  base::Status norm(const Bf16* weight);
+  base::Status drop_unwanted(const QueuedStep& queued);
+  base::Status read_out(const QueuedStep& queued, uint32_t layer);
+  base::Status pool(const QueuedStep& queued);
+  // Whether rows that nobody wants are dropped in that layer.
+  bool trims(const QueuedStep& queued, uint32_t layer) const {
+    return queued.layout.trim.any && layer + 1 == shape_.layers;
+  }
+  float scale() const;
+
+  KernelQueue& queue_;
+  const Shape& shape_;
+  const DeviceWeights& weights_;
+  const Readouts& readouts_;
+  const Activations& memory_;
+  const DeviceKvCache& cache_;
+  device::DeviceBuffer parts_;
+  std::vector<device::DeviceBuffer> outgrown_;  // of parts_, which graphs still write to
+  uint32_t rows_ = 0;  // that go on: all tokens, and from the last layer's attention on those of the trim
+};
+
+}  // namespace weir::llm::cuda

@@ -1,0 +1,68 @@
+// KernelQueue: a stream of a device with what is queued on it: kernels, products of matrices, copies; and waiting for
+// them. Used by one thread at a time.
+//
+// On a device at fault nothing is waited for: what is under way may still write to its memory.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+
+#include "device/await.h"
+#include "device/device.h"
+#include "engines/llm/cuda/kernels.h"
+
+namespace weir::llm::cuda {
+
+class KernelQueue {
+ public:
+  // `device` and `kernels` outlive it. `patience`: how long the device may take before it counts as hung.
+  KernelQueue(device::Device& device, const Kernels& kernels, std::chrono::nanoseconds patience = device::kPatience);
+  KernelQueue(const KernelQueue&) = delete;
+
+  base::Status open(device::Device::Priority priority);
+  // Of matrices; `workspace` has kWorkspace bytes on the device. Errors: also FAILED_PRECONDITION (no such library).
+  base::Status open_products(std::byte* workspace);
+  // Waits for what is queued, before the memory that it writes to is freed.
+  void close();
+
+  template <class A>
+  base::Status launch(Code (*kernel)(const Launch&, const A&), const A& a) {
+    return device_.run(stream_, [kernel, a, index = index_](void* stream) { return kernel({index, stream}, a); });
+  }
+  // out = x * weight^T + bias: x [rows][inputs], weight [outputs][inputs].
+  base::Status multiply(const Bf16* x, uint32_t rows, const Bf16* weight, const float* bias, uint32_t outputs,
+                        uint32_t inputs, void* out, Matmul::Into into);
+  base::Status copy(device::Way way, std::span<const device::Copy> copies) {
+    return device_.copy(stream_, way, copies);
+  }
+  base::Status copy(device::Way way, const device::Copy& one) { return copy(way, {&one, 1}); }
+
+  base::Status record(device::Event& event) { return device_.record(event, stream_); }
+  base::Status await(const device::Event& event) { return device::await(device_, event, patience_); }
+  // All that is queued is done.
+  base::Status drain();
+
+  // Room for so many bytes, up to the next power of two, without what was there. The buffer's drains the queue.
+  base::Status fit(device::DeviceBuffer& buffer, size_t bytes);
+  base::Status fit(device::PinnedBlock& block, size_t bytes);
+
+  // The device is at fault, or was restarted since.
+  bool lost() const { return !device_.fault().ok() || device_.epoch() != epoch_; }
+  device::Device& device() { return device_; }
+  const device::Stream& stream() const { return stream_; }
+  const Kernels& kernels() const { return kernels_; }
+
+ private:
+  device::Device& device_;
+  const Kernels& kernels_;
+  const std::chrono::nanoseconds patience_;
+  const uint32_t epoch_;
+  const int index_;  // of the device
+  device::Stream stream_;
+  device::Event idle_;
+  Matmuls* matmuls_ = nullptr;
+};
+
+}  // namespace weir::llm::cuda
