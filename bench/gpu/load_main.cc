@@ -58,29 +58,29 @@ class Arguments {
   std::map<std::string, std::string> all_;
 };
 
-Wish read_wish(const std::string& kind, Arguments& words) {
-  Wish wish;
+RequestSpec read_spec(const std::string& kind, Arguments& words) {
+  RequestSpec spec;
   if (kind == "grpc")
-    wish.kind = Wish::Kind::kGrpc;
+    spec.kind = RequestSpec::Kind::kGrpc;
   else if (kind == "tensors")
-    wish.kind = Wish::Kind::kTensors;
+    spec.kind = RequestSpec::Kind::kTensors;
   else if (kind == "encode")
-    wish.kind = Wish::Kind::kEncode;
+    spec.kind = RequestSpec::Kind::kEncode;
   else if (kind != "sse")
     fail("no such kind of load: " + kind);
-  wish.model = words.text("model");
-  wish.prompt = uint32_t(words.number("prompt", 1)), wish.tokens = uint32_t(words.number("tokens", 1));
-  wish.vocabulary = uint32_t(words.number("vocabulary", 256));
-  wish.rows = uint32_t(words.number("rows", 1)), wish.row_bytes = uint64_t(words.number("row_bytes", 4));
-  if (wish.vocabulary < 4) fail("a vocabulary of 4 at least is expected");
-  return wish;
+  spec.model = words.text("model");
+  spec.prompt = uint32_t(words.number("prompt", 1)), spec.tokens = uint32_t(words.number("tokens", 1));
+  spec.vocabulary = uint32_t(words.number("vocabulary", 256));
+  spec.rows = uint32_t(words.number("rows", 1)), spec.row_bytes = uint64_t(words.number("row_bytes", 4));
+  if (spec.vocabulary < 4) fail("a vocabulary of 4 at least is expected");
+  return spec;
 }
 
 // Its share, of so many.
 uint64_t share(uint64_t all, uint32_t index, uint32_t of) { return all / of + (index < all % of); }
 
-Tally run_all(const Wish& wish, const Plan& plan, uint32_t threads) {
-  std::vector<Tally> tallies(threads);
+LoadResults run_all(const RequestSpec& spec, const Plan& plan, uint32_t threads) {
+  std::vector<LoadResults> of_threads(threads);
   std::vector<std::thread> all;
   std::barrier ready(threads);
   for (uint32_t i = 0; i < threads; ++i)
@@ -89,12 +89,12 @@ Tally run_all(const Wish& wish, const Plan& plan, uint32_t threads) {
       own.connections = uint32_t(share(plan.connections, i, threads));
       own.requests = share(plan.requests, i, threads);
       own.rate = plan.rate / threads, own.seed = plan.seed * 1000 + i;
-      Work work(wish, own.seed);
-      tallies[i] = run(own, work, [&] { ready.arrive_and_wait(); });
+      Work work(spec, own.seed);
+      of_threads[i] = run(own, work, [&] { ready.arrive_and_wait(); });
     });
   for (auto& thread : all) thread.join();
-  Tally out;
-  for (auto& tally : tallies) out.add(std::move(tally));
+  LoadResults out;
+  for (auto& results : of_threads) out.add(std::move(results));
   return out;
 }
 
@@ -116,7 +116,7 @@ double cpu_seconds() {
 }
 
 int load(const std::string& kind, Arguments& words) {
-  Wish wish = read_wish(kind, words);
+  RequestSpec spec = read_spec(kind, words);
   Plan plan;
   plan.port = uint16_t(words.number("port", 8080));
   plan.connections = uint32_t(words.number("connections", 1)), plan.streams = uint32_t(words.number("streams", 1));
@@ -125,20 +125,20 @@ int load(const std::string& kind, Arguments& words) {
   plan.seed = uint32_t(words.number("seed", 1));
   auto threads = uint32_t(words.number("threads", 1));
   words.done();
-  if (plan.streams > 1 && wish.kind != Wish::Kind::kGrpc) fail("streams are gRPC's");
+  if (plan.streams > 1 && spec.kind != RequestSpec::Kind::kGrpc) fail("streams are gRPC's");
   if (threads == 0 || plan.connections < threads || plan.streams == 0) fail("a connection per thread is the least");
-  Tally tally = run_all(wish, plan, threads);
-  double seconds = std::max(tally.seconds(), 1e-9);
+  LoadResults results = run_all(spec, plan, threads);
+  double seconds = std::max(results.seconds(), 1e-9);
   std::printf("{\"requests\":%llu,\"failed\":%llu,\"cut\":%s,\"seconds\":%.6g,\"requests_per_s\":%.6g",
-              static_cast<unsigned long long>(tally.done), static_cast<unsigned long long>(tally.failed),
-              tally.cut ? "true" : "false", seconds, double(tally.done) / seconds);
+              static_cast<unsigned long long>(results.done), static_cast<unsigned long long>(results.failed),
+              results.cut ? "true" : "false", seconds, double(results.done) / seconds);
   std::printf(",\"tokens\":%llu,\"tokens_per_s\":%.6g,\"bytes_per_s\":%.6g,\"client_cpu\":%.3g",
-              static_cast<unsigned long long>(tally.tokens), double(tally.tokens) / seconds,
-              double(tally.done) * double(wish.rows) * double(wish.row_bytes) / seconds,
+              static_cast<unsigned long long>(results.tokens), double(results.tokens) / seconds,
+              double(results.done) * double(spec.rows) * double(spec.row_bytes) / seconds,
               cpu_seconds() / seconds / threads);
-  print("ttft_ms", tally.first), print("itl_ms", tally.gaps), print("latency_ms", tally.whole);
+  print("ttft_ms", results.first), print("itl_ms", results.gaps), print("latency_ms", results.whole);
   std::printf("}\n");
-  return tally.done > 0 ? 0 : 1;
+  return results.done > 0 ? 0 : 1;
 }
 
 int bare(Arguments& words) {

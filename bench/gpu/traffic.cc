@@ -24,15 +24,15 @@ class Traffic final : private Hearer {
   Traffic(const Plan& plan, Work& work)
       : plan_(plan), work_(work), random_(plan.seed), wait_(plan.rate > 0 ? plan.rate : 1) {
     for (uint32_t i = 0; i < plan.connections; ++i) {
-      conns_.push_back(work.wish().kind == Wish::Kind::kGrpc ? make_grpc(plan.port, *this, kStream)
-                                                             : make_h1(plan.port, *this));
+      conns_.push_back(work.spec().kind == RequestSpec::Kind::kGrpc ? make_grpc(plan.port, *this, kStream)
+                                                                    : make_h1(plan.port, *this));
       watch(conns_.back()->fd(), EPOLLIN | EPOLLOUT | EPOLLET, i);
     }
     if (plan.rate > 0) watch(timer_, EPOLLIN, kTimer);
   }
   ~Traffic() { ::close(timer_), ::close(poll_); }
 
-  Tally run();
+  LoadResults run();
 
  private:
   struct Job {
@@ -68,7 +68,7 @@ class Traffic final : private Hearer {
   std::deque<Clock::time_point> due_;  // requests for which no connection was free
   uint64_t begun_ = 0;                 // or due
   Clock::time_point now_, next_;       // next_: when the next request is due
-  Tally tally_;
+  LoadResults results_;
 };
 
 // A monotonic clock's, so that its time is the timer's.
@@ -95,7 +95,7 @@ bool Traffic::send(Clock::time_point due) {
   spare_.pop_back();
   jobs_[job] = {due, due, conn, {}};
   auto request = work_.next();
-  tally_.bytes += request.head.size() + request.body.size();
+  results_.bytes += request.head.size() + request.body.size();
   conns_[conn]->send(job, std::move(request));
   return true;
 }
@@ -117,26 +117,26 @@ void Traffic::arrive() {
 
 void Traffic::on_body(uint32_t index, std::string_view piece) {
   Job& job = jobs_[index];
-  uint32_t before = job.reply.tokens(), fresh = job.reply.take(work_.wish(), piece);
+  uint32_t before = job.reply.tokens(), fresh = job.reply.take(work_.spec(), piece);
   if (fresh == 0) return;
   if (before == 0)
-    tally_.first.push_back(milliseconds(now_ - job.due));
+    results_.first.push_back(milliseconds(now_ - job.due));
   else
-    tally_.gaps.push_back(milliseconds(now_ - job.last));
-  tally_.gaps.insert(tally_.gaps.end(), fresh - 1, 0.0);  // in one read with the one before
+    results_.gaps.push_back(milliseconds(now_ - job.last));
+  results_.gaps.insert(results_.gaps.end(), fresh - 1, 0.0);  // in one read with the one before
   job.last = now_;
-  tally_.tokens += fresh;
+  results_.tokens += fresh;
 }
 
 void Traffic::on_end(uint32_t index, End end) {
   Job& job = jobs_[index];
-  const Wish& wish = work_.wish();
-  bool whole = !wish.streams_tokens() || job.reply.tokens() == wish.tokens;
+  const RequestSpec& spec = work_.spec();
+  bool whole = !spec.streams_tokens() || job.reply.tokens() == spec.tokens;
   if (end == End::kGood && whole && !job.reply.refused())
-    ++tally_.done;
+    ++results_.done;
   else
     complain(job);
-  tally_.whole.push_back(milliseconds(now_ - job.due));
+  results_.whole.push_back(milliseconds(now_ - job.due));
   free_.push_back(job.conn);
   spare_.push_back(index);
   if (plan_.rate == 0)
@@ -146,7 +146,7 @@ void Traffic::on_end(uint32_t index, End end) {
 }
 
 void Traffic::complain(const Job& job) {
-  if (tally_.failed++ == 0)
+  if (results_.failed++ == 0)
     std::fprintf(stderr, "gpu_load: an answer of %u tokens and %llu bytes is not what was asked for: %s\n",
                  job.reply.tokens(), static_cast<unsigned long long>(job.reply.bytes()), job.reply.begin().c_str());
 }
@@ -169,34 +169,34 @@ void Traffic::turn() {
   }
 }
 
-Tally Traffic::run() {
+LoadResults Traffic::run() {
   for (uint32_t s = 0; s < plan_.streams; ++s)
     for (uint32_t i = 0; i < conns_.size(); ++i) free_.push_back(uint32_t(conns_.size()) - 1 - i);
-  now_ = next_ = tally_.began = Clock::now();
+  now_ = next_ = results_.began = Clock::now();
   const auto limit = now_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(plan_.limit));
   if (plan_.rate > 0)
     arrive();
   else
     fill();
-  while (tally_.done + tally_.failed < plan_.requests && !tally_.cut) {
+  while (results_.done + results_.failed < plan_.requests && !results_.cut) {
     turn();
-    tally_.cut = now_ >= limit;
+    results_.cut = now_ >= limit;
   }
-  tally_.ended = now_;
-  return std::move(tally_);
+  results_.ended = now_;
+  return std::move(results_);
 }
 
 }  // namespace
 
-void Tally::add(Tally&& other) {
-  for (auto list : {&Tally::first, &Tally::gaps, &Tally::whole})
+void LoadResults::add(LoadResults&& other) {
+  for (auto list : {&LoadResults::first, &LoadResults::gaps, &LoadResults::whole})
     (this->*list).insert((this->*list).end(), (other.*list).begin(), (other.*list).end());
   done += other.done, failed += other.failed, tokens += other.tokens, bytes += other.bytes;
   cut = cut || other.cut;
   began = std::min(began, other.began), ended = std::max(ended, other.ended);
 }
 
-Tally run(const Plan& plan, Work& work, const std::function<void()>& start) {
+LoadResults run(const Plan& plan, Work& work, const std::function<void()>& start) {
   Traffic traffic(plan, work);
   start();
   return traffic.run();

@@ -21,17 +21,17 @@ struct Plan {
 
 // Times in milliseconds. Of requests at random times they count from when the request was due, not from when a
 // connection was free for it.
-struct Tally {
+struct LoadResults {
   std::vector<double> first, gaps, whole;                // to the first token, between tokens, to the end
   uint64_t done = 0, failed = 0, tokens = 0, bytes = 0;  // bytes: sent
   bool cut = false;                                      // by the limit
   Clock::time_point began = Clock::time_point::max(), ended = Clock::time_point::min();
 
   double seconds() const { return std::chrono::duration<double>(ended - began).count(); }
-  void add(Tally&& other);
+  void add(LoadResults&& other);
 };
 
 // Runs it on this thread. `start` is called when all connections stand: it returns when the load may begin.
-Tally run(const Plan& plan, Work& work, const std::function<void()>& start);
+LoadResults run(const Plan& plan, Work& work, const std::function<void()>& start);
 
 }  // namespace weir::load

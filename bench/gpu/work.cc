@@ -38,69 +38,69 @@ std::string binary_output(const char* name) {
 
 }  // namespace
 
-Work::Work(Wish wish, uint32_t seed) : wish_(std::move(wish)), random_(seed) {
-  if (wish_.kind != Wish::Kind::kTensors) return;
-  body_.resize(wish_.rows * wish_.row_bytes + wish_.rows * sizeof(float));
+Work::Work(RequestSpec spec, uint32_t seed) : spec_(std::move(spec)), random_(seed) {
+  if (spec_.kind != RequestSpec::Kind::kTensors) return;
+  body_.resize(spec_.rows * spec_.row_bytes + spec_.rows * sizeof(float));
   for (size_t i = 0; i < body_.size(); ++i) body_[i] = char(i * 7 >> 3);
   tensors_ = tensors_head();
 }
 
 Request Work::next() {
-  switch (wish_.kind) {
-    case Wish::Kind::kSse: return {sse(), {}};
-    case Wish::Kind::kGrpc: return {grpc(), {}};
-    case Wish::Kind::kEncode: return {encode(), {}};
-    case Wish::Kind::kTensors: break;
+  switch (spec_.kind) {
+    case RequestSpec::Kind::kSse: return {sse(), {}};
+    case RequestSpec::Kind::kGrpc: return {grpc(), {}};
+    case RequestSpec::Kind::kEncode: return {encode(), {}};
+    case RequestSpec::Kind::kTensors: break;
   }
   return {tensors_, {body_.data(), body_.size()}};
 }
 
 std::string Work::sse() {
-  std::string json = "{\"model\":\"" + wish_.model + "\",\"prompt\":[";
-  for (uint32_t i = 0; i < wish_.prompt; ++i) {
+  std::string json = "{\"model\":\"" + spec_.model + "\",\"prompt\":[";
+  for (uint32_t i = 0; i < spec_.prompt; ++i) {
     if (i > 0) json += ',';
-    json += std::to_string(kFirstId + random_() % (wish_.vocabulary - kFirstId));
+    json += std::to_string(kFirstId + random_() % (spec_.vocabulary - kFirstId));
   }
   json +=
-      "],\"max_tokens\":" + std::to_string(wish_.tokens) + ",\"stream\":true,\"ignore_eos\":true,\"temperature\":0}";
+      "],\"max_tokens\":" + std::to_string(spec_.tokens) + ",\"stream\":true,\"ignore_eos\":true,\"temperature\":0}";
   return post("/v1/completions", "content-type: application/json\r\n", json.size()) + json;
 }
 
 std::string Work::grpc() {
-  std::string text(wish_.prompt, 'a');
+  std::string text(spec_.prompt, 'a');
   for (char& c : text) c = char('a' + random_() % 26);
   std::string tensor = field(1, "text_input") + field(2, "BYTES") + field(3, varint(1));
-  std::string out = field(1, wish_.model) + parameter("max_tokens", "\x10" + varint(wish_.tokens));
+  std::string out = field(1, spec_.model) + parameter("max_tokens", "\x10" + varint(spec_.tokens));
   out += parameter("stream", "\x08\x01") + parameter("ignore_eos", "\x08\x01");
   out += parameter("temperature", std::string("\x21\0\0\0\0\0\0\0\0", 9));  // a double
   return out + field(5, tensor) + field(7, u32_le(uint32_t(text.size())) + text);
 }
 
 std::string Work::tensors_head() {
-  const uint64_t rows = wish_.rows, bytes = rows * wish_.row_bytes;
-  std::string json = "{\"inputs\":[" + binary_input("image", "FP32", rows, wish_.row_bytes / 4, bytes) + "," +
+  const uint64_t rows = spec_.rows, bytes = rows * spec_.row_bytes;
+  std::string json = "{\"inputs\":[" + binary_input("image", "FP32", rows, spec_.row_bytes / 4, bytes) + "," +
                      binary_input("row", "FP32", rows, 1, rows * sizeof(float)) + binary_output("row");
-  return post("/v2/models/" + wish_.model + "/infer",
+  return post("/v2/models/" + spec_.model + "/infer",
               "inference-header-content-length: " + std::to_string(json.size()) + "\r\n", json.size() + body_.size()) +
          json;
 }
 
 std::string Work::encode() {
   std::string ids;
-  for (uint32_t i = 0; i < wish_.prompt; ++i) ids += u32_le(kFirstId + random_() % (wish_.vocabulary - kFirstId));
-  std::string json = "{\"inputs\":[" + binary_input("input_ids", "INT32", 1, wish_.prompt, ids.size()) +
+  for (uint32_t i = 0; i < spec_.prompt; ++i) ids += u32_le(kFirstId + random_() % (spec_.vocabulary - kFirstId));
+  std::string json = "{\"inputs\":[" + binary_input("input_ids", "INT32", 1, spec_.prompt, ids.size()) +
                      binary_output("sentence_embedding");
-  return post("/v2/models/" + wish_.model + "/infer",
+  return post("/v2/models/" + spec_.model + "/infer",
               "inference-header-content-length: " + std::to_string(json.size()) + "\r\n", json.size() + ids.size()) +
          json + ids;
 }
 
-uint32_t Reply::take(const Wish& wish, std::string_view piece) {
+uint32_t Reply::take(const RequestSpec& spec, std::string_view piece) {
   bytes_ += piece.size();
   if (begin_.size() < kShown) begin_ += piece.substr(0, kShown - begin_.size());
-  if (!wish.streams_tokens()) return 0;
+  if (!spec.streams_tokens()) return 0;
   rest_ += piece;
-  uint32_t fresh = std::min(wish.kind == Wish::Kind::kSse ? events() : messages(), wish.tokens - tokens_);
+  uint32_t fresh = std::min(spec.kind == RequestSpec::Kind::kSse ? events() : messages(), spec.tokens - tokens_);
   tokens_ += fresh;
   return fresh;
 }

@@ -10,7 +10,7 @@
 
 namespace weir::load {
 
-struct Wish {
+struct RequestSpec {
   enum class Kind : uint8_t {
     kSse,      // POST /v1/completions, a prompt of token ids, streamed
     kGrpc,     // ModelStreamInfer of a text that is as many tokens as it has letters, streamed
@@ -28,9 +28,9 @@ struct Wish {
 // Makes requests, no two with the same prompt. One thread's.
 class Work {
  public:
-  Work(Wish wish, uint32_t seed);
+  Work(RequestSpec spec, uint32_t seed);
 
-  const Wish& wish() const { return wish_; }
+  const RequestSpec& spec() const { return spec_; }
   Request next();
 
  private:
@@ -39,7 +39,7 @@ class Work {
   std::string tensors_head();
   std::string encode();
 
-  const Wish wish_;
+  const RequestSpec spec_;
   std::mt19937 random_;
   std::string tensors_;     // the head of every request of tensors
   std::vector<char> body_;  // and what stands behind it
@@ -49,7 +49,7 @@ class Work {
 class Reply {
  public:
   // How many tokens a piece of the body completes. What comes after the last one that was asked for counts for nothing.
-  uint32_t take(const Wish& wish, std::string_view piece);
+  uint32_t take(const RequestSpec& spec, std::string_view piece);
   uint32_t tokens() const { return tokens_; }
   uint64_t bytes() const { return bytes_; }
   // The answer says itself that it is none.

@@ -8,14 +8,14 @@
 namespace weir::load {
 namespace {
 
-Wish wish(Wish::Kind kind, uint32_t tokens) {
-  Wish w;
+RequestSpec spec_of(RequestSpec::Kind kind, uint32_t tokens) {
+  RequestSpec w;
   w.kind = kind, w.model = "m", w.prompt = 2, w.tokens = tokens, w.vocabulary = 10;
   return w;
 }
 
 // The tokens of an answer that comes in pieces of `size` bytes.
-Reply heard(const Wish& w, const std::string& all, size_t size) {
+Reply reply_to(const RequestSpec& w, const std::string& all, size_t size) {
   Reply reply;
   for (size_t at = 0; at < all.size(); at += size) reply.take(w, std::string_view(all).substr(at, size));
   return reply;
@@ -27,10 +27,10 @@ std::string event(const char* text) {
 std::string message(const std::string& inside) { return std::string("\0\0\0\0", 4) + char(inside.size()) + inside; }
 
 TEST(Load, EventsAreTokensHoweverTheyAreCut) {
-  auto w = wish(Wish::Kind::kSse, 3);
+  auto w = spec_of(RequestSpec::Kind::kSse, 3);
   std::string all = event("a") + ": a comment\n\n" + event("b") + event("c") + event("") + "data: [DONE]\n\n";
   for (size_t size = 1; size <= all.size(); ++size) {
-    Reply reply = heard(w, all, size);
+    Reply reply = reply_to(w, all, size);
     EXPECT_EQ(reply.tokens(), 3u) << size;  // the last event is the end, not a token
     EXPECT_FALSE(reply.refused());
     EXPECT_EQ(reply.bytes(), all.size());
@@ -38,30 +38,31 @@ TEST(Load, EventsAreTokensHoweverTheyAreCut) {
 }
 
 TEST(Load, EventsThatAreMissingAreNotMadeUp) {
-  EXPECT_EQ(heard(wish(Wish::Kind::kSse, 9), event("a") + event("") + "data: [DONE]\n\n", 5).tokens(), 2u);
+  EXPECT_EQ(reply_to(spec_of(RequestSpec::Kind::kSse, 9), event("a") + event("") + "data: [DONE]\n\n", 5).tokens(), 2u);
 }
 
 TEST(Load, AnErrorInAStreamOfEventsIsARefusal) {
-  auto w = wish(Wish::Kind::kSse, 3);
-  EXPECT_TRUE(heard(w, event("a") + "data: {\"error\":{\"message\":\"no\"}}\n\n", 4).refused());
+  auto w = spec_of(RequestSpec::Kind::kSse, 3);
+  EXPECT_TRUE(reply_to(w, event("a") + "data: {\"error\":{\"message\":\"no\"}}\n\n", 4).refused());
 }
 
 TEST(Load, MessagesAreTokensHoweverTheyAreCut) {
-  auto w = wish(Wish::Kind::kGrpc, 2);
+  auto w = spec_of(RequestSpec::Kind::kGrpc, 2);
   std::string all = message("\x12\x02xx") + message("\x12\x01y") + message("\x12\x00");
   for (size_t size = 1; size <= all.size(); ++size) {
-    EXPECT_EQ(heard(w, all, size).tokens(), 2u) << size;
-    EXPECT_FALSE(heard(w, all, size).refused());
+    EXPECT_EQ(reply_to(w, all, size).tokens(), 2u) << size;
+    EXPECT_FALSE(reply_to(w, all, size).refused());
   }
 }
 
 TEST(Load, AMessageWithAnErrorIsARefusal) {
-  EXPECT_TRUE(heard(wish(Wish::Kind::kGrpc, 2), message("\x12\x02xx") + message("\x0a\x02no"), 3).refused());
+  EXPECT_TRUE(
+      reply_to(spec_of(RequestSpec::Kind::kGrpc, 2), message("\x12\x02xx") + message("\x0a\x02no"), 3).refused());
 }
 
 TEST(Load, NoTwoPromptsAreTheSame) {
-  for (auto kind : {Wish::Kind::kSse, Wish::Kind::kGrpc, Wish::Kind::kEncode}) {
-    auto w = wish(kind, 1);
+  for (auto kind : {RequestSpec::Kind::kSse, RequestSpec::Kind::kGrpc, RequestSpec::Kind::kEncode}) {
+    auto w = spec_of(kind, 1);
     w.prompt = 64, w.vocabulary = 1000;
     Work work(w, 1);
     EXPECT_NE(work.next().head, work.next().head);
@@ -69,7 +70,7 @@ TEST(Load, NoTwoPromptsAreTheSame) {
 }
 
 TEST(Load, TensorsShareOneBodyAsLongAsTheirHeadSays) {
-  auto w = wish(Wish::Kind::kTensors, 0);
+  auto w = spec_of(RequestSpec::Kind::kTensors, 0);
   w.rows = 4, w.row_bytes = 32;
   Work work(w, 1);
   Request one = work.next(), other = work.next();
