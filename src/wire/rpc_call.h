@@ -12,10 +12,11 @@
 
 #include "base/attempt.h"
 #include "base/memory_ledger.h"
+#include "wire/call_turns.h"
 #include "wire/coding.h"
 #include "wire/grpc_frames.h"
-#include "wire/guard.h"
 #include "wire/offload.h"
+#include "wire/request_pace.h"
 #include "wire/rpc.h"
 
 namespace weir::wire {
@@ -28,19 +29,11 @@ struct RpcState {
   RpcOptions options;
   Offload* offload = nullptr;  // null: all is done on the shard
 
-  // What all calls of the shard have had done for them in the turn that began at `turn`.
-  mutable base::Time turn = base::kNever;
-  mutable size_t work = 0;
+  mutable ShardTurn turn{};
   mutable InflateShare inflating{};
 };
 
-// How much is done for one call, and for all of a shard, in one turn of the loop: in bytes of JSON, which the library
-// reads at 5 MB/s. A message in that form counts as kWorkPerMessage of them for what is done about it behind this.
-inline constexpr size_t kWorkPerTurn = 32 << 10, kAllWorkPerTurn = 64 << 10, kWorkPerMessage = 512;
-// Bytes that come out of an Inflater in the time in which one byte of JSON is read.
-inline constexpr size_t kInflatedPerWork = kInflateSlice / kWorkPerTurn;
-
-class RpcCall : public ExchangeListener, public Rpc, BodyMemory::Body {
+class RpcCall : public ExchangeListener, public Rpc, RequestPace::Owner {
  public:
   RpcCall(const RpcRoute& route, const RpcState& state, Exchange& exchange);
   ~RpcCall() override;
@@ -64,8 +57,6 @@ class RpcCall : public ExchangeListener, public Rpc, BodyMemory::Body {
   virtual void write_end(const base::Status& status) = 0;
   // Form-specific: goes on with request bytes that were held back.
   virtual void resume() {}
-  // Form-specific: memory that is held for request bytes, come or not.
-  virtual uint64_t reserved() const { return 0; }
   // Form-specific: the call is over; lets go of what is held of the request. May come from inside deliver().
   virtual void drop_request() {}
 
@@ -74,26 +65,11 @@ class RpcCall : public ExchangeListener, public Rpc, BodyMemory::Body {
   void half_close();
   // Ends the call from our side; the method's listener hears of it.
   void break_off(const base::Status& status);
-  // So many bytes of the request have come, and the peer owes the rest of a message that it has begun, or does not.
-  // What it owes must keep coming: a peer that drips is cut off.
-  enum class Owes : uint8_t { kNothing, kRest };
-  void came(size_t bytes, Owes owes);
-  // Asks for a resume() shortly, because the method takes no message now.
-  void retry_soon();
-  // Asks for one when there may be a slab of `bytes`, which was not to be had; ends the call where there is none in
-  // time. fed() says that there was one.
-  void starved(uint64_t bytes);
-  void fed() { starved_ = false; }
-  BodyOwner owner() const;
-  // Asks for a resume() in the next turn of the loop, because others are to have theirs.
-  void go_on_next_turn();
-  // The call has cost so much of this turn.
-  void spend(size_t work);
-  // The call, or all calls together, have had their part of this turn: nothing more is done now, and resume() comes in
-  // the next one.
-  bool spent();
-  // The same without a resume().
-  bool turn_is_full();
+  // A slab of `bytes` was not to be had: resume() comes when there may be one; the call ends where there is none in
+  // time.
+  void starved(uint64_t bytes) {
+    if (!pace_.starved(bytes, deadline_)) turns_.resume_soon();
+  }
 
   // Into the fields that carry an error's status: the id that the access log has the call by. `with` is what else the
   // client gets in the same block: the id is not written twice.
@@ -115,33 +91,24 @@ class RpcCall : public ExchangeListener, public Rpc, BodyMemory::Body {
   const RpcRoute& route_;
   const RpcState& state_;
   Exchange& exchange_;
+  CallTurns turns_;  // resume()
+  RequestPace pace_;
   Fields initial_, trailing_;
 
  private:
   base::Status read_timeout();
-  void drop_timers();
+  void drop_deadline();
   void tell_close();
   void threw(const base::Status& status);
-  void watch_rate();
-  void retry_at(base::Time when);
-  void enter_turn();
-  void follow_memory(Owes owes);
 
-  // BodyMemory::Body
-  void memory_came() override;
-  void memory_lost(BodyMemory::Loss why) override;
-  uint64_t memory_held() const override { return reserved(); }
+  // RequestPace::Owner
+  void memory_came() override { turns_.resume_now(); }
+  void give_up(std::string_view reject, const base::Status& why) override;
 
   base::Time deadline_ = base::kNever;
   base::TimerId deadline_timer_ = base::TimerId::kNone;
-  base::TimerId retry_timer_ = base::TimerId::kNone;
-  base::TimerId rate_timer_ = base::TimerId::kNone;
-  RateFloor floor_;
-  base::Time turn_ = base::kNever;  // to which work_ belongs
-  size_t work_ = 0;
   base::Bytes request_;  // of unary and server-streaming methods, until the half-close
   bool has_request_ = false, finished_ = false, told_close_ = false;
-  bool starved_ = false;  // waits for a slab
 };
 
 // A call whose messages are framed as gRPC frames them, in both directions: gRPC itself and gRPC-Web.
@@ -177,7 +144,7 @@ class FramedCall : public RpcCall {
 
  private:
   void pump(std::span<const std::byte>& in);
-  Owes owes() const;
+  RequestPace::Owes owes() const;
   bool accept_message();
   void settle();
   void let_in();

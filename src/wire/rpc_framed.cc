@@ -29,7 +29,7 @@ constexpr size_t kWorkPerFrame = kWorkPerTurn / 1024;
 }  // namespace
 
 FramedCall::FramedCall(const RpcRoute& route, const RpcState& state, Exchange& exchange)
-    : RpcCall(route, state, exchange), deframer_(state.slabs, state.options.max_message, owner()) {}
+    : RpcCall(route, state, exchange), deframer_(state.slabs, state.options.max_message, pace_.owner()) {}
 
 base::Status FramedCall::check_head() {
   if (std::string_view wanted = metadata().find("grpc-encoding"); wanted.data()) {
@@ -57,7 +57,7 @@ void FramedCall::on_data(Exchange&, std::span<const std::byte> bytes) {
     if (held_.empty()) pump(in);
     hold(in);
   }
-  came(bytes.size(), owes());
+  pace_.came(bytes.size(), owes());
   settle();
 }
 
@@ -76,14 +76,14 @@ void FramedCall::no_memory(const char* what) {
 }
 
 // While something waits for us, the peer need not hurry.
-RpcCall::Owes FramedCall::owes() const {
-  bool rest = !ended_ && held_.empty() && coded_.empty() && !deframer_.at_boundary();
-  return rest ? Owes::kRest : Owes::kNothing;
+RequestPace::Owes FramedCall::owes() const {
+  bool rest = !finished() && !ended_ && held_.empty() && coded_.empty() && !deframer_.at_boundary();
+  return rest ? RequestPace::Owes::kRest : RequestPace::Owes::kNothing;
 }
 
 void FramedCall::on_end(Exchange&) {
   ended_ = true;
-  came(0, Owes::kNothing);
+  pace_.came(0, RequestPace::Owes::kNothing);
   settle();
 }
 
@@ -95,15 +95,15 @@ void FramedCall::resume() {
     pump(in);
     if (!finished()) held_ = taken.substr(taken.size() - in.size());
     if (held_.empty()) held_charge_.clear();
-    came(0, owes());
+    pace_.came(0, owes());
   }
   settle();
 }
 
 // Delivers messages until `in` is used up, or something makes it wait.
 void FramedCall::pump(std::span<const std::byte>& in) {
-  fed();
-  while (!finished() && !congested() && !spent()) {
+  pace_.fed();
+  while (!finished() && !congested() && !turns_.spent()) {
     if (!coded_.empty()) {
       if (!accept_message()) return;
       continue;
@@ -117,7 +117,7 @@ void FramedCall::pump(std::span<const std::byte>& in) {
         return break_off(deframer_.error());
       }
       case Deframer::Step::kMessage: {
-        spend(kWorkPerFrame);
+        turns_.spend(kWorkPerFrame);
         bool compressed = deframer_.compressed();
         base::Bytes message = deframer_.take();
         if (!compressed) {
@@ -143,8 +143,8 @@ bool FramedCall::accept_message() {
   base::Bytes plain;
   const Inflate outcome = inflater_->step(state_.slabs, &plain);
   if (outcome == Inflate::kNoRoom) return starved(coded_.size()), false;
-  if (outcome == Inflate::kMore) return spend(kWorkPerTurn), go_on_next_turn(), false;
-  spend(plain.size() % kInflateSlice / kInflatedPerWork);
+  if (outcome == Inflate::kMore) return turns_.spend(kWorkPerTurn), turns_.resume_next_turn(), false;
+  turns_.spend(plain.size() % kInflateSlice / kInflatedPerWork);
   inflater_.reset();
   coded_ = {};
   if (outcome == Inflate::kDone) {

@@ -39,6 +39,17 @@ constexpr size_t kAsked = 64 << 10;    // a text from which on there must be roo
 constexpr size_t kBlankLine = 16;      // what reading one costs, in bytes of JSON
 constexpr size_t kWorkPerAnswer = 64;  // what writing one costs beside its bytes
 
+// {"code":…,"message":"…","details":[…]}: google.rpc.Status in JSON.
+std::string error_object(JsonForm& json, const base::Status& status) {
+  if (!status.details.empty()) {
+    auto whole = json.to_json("google.rpc.Status", status.details);
+    if (whole.has_value()) return std::move(*whole);
+  }
+  std::string out = "{\"code\":" + std::to_string(int(status.code)) + ",\"message\":\"";
+  append_json_text(out, status.text);
+  return out += "\"}";
+}
+
 class JsonCall final : public RpcCall {
  public:
   JsonCall(const RpcRoute& route, const RpcState& state, Exchange& exchange) : RpcCall(route, state, exchange) {}
@@ -76,7 +87,6 @@ class JsonCall final : public RpcCall {
   void open_stream();
   Framing framing() const { return one_response() ? Framing::kBare : sse_ ? Framing::kSse : Framing::kLine; }
   void respond_error(const base::Status& status);
-  std::string error_object(const base::Status& status);
   void copy_metadata(Response& response);
 
   BodyCollector collector_;
@@ -110,7 +120,7 @@ base::Status JsonCall::check_head() {
                          "the body is over the limit of " + std::to_string(state_.options.max_message) + " bytes");
   collector_.begin(
       state_.slabs,
-      {length, coding_, {state_.options.max_message, state_.options.inflate_ratio}, owner(), &state_.inflating});
+      {length, coding_, {state_.options.max_message, state_.options.inflate_ratio}, pace_.owner(), &state_.inflating});
   return {};
 }
 
@@ -147,11 +157,11 @@ void JsonCall::drop_request() {
 // Without a slab nothing is given back, so that flow control holds the peer.
 void JsonCall::collected(BodyCollector::State state, size_t came_now) {
   using State = BodyCollector::State;
-  if (state != State::kStalled || collector_.paused()) fed();
-  came(came_now, state == State::kOpen ? Owes::kRest : Owes::kNothing);
+  if (state != State::kStalled || collector_.paused()) pace_.fed();
+  pace_.came(came_now, state == State::kOpen && !finished() ? RequestPace::Owes::kRest : RequestPace::Owes::kNothing);
   switch (state) {
     case State::kOpen: return give_back();
-    case State::kStalled: return collector_.paused() ? go_on_next_turn() : starved(collector_.wanted());
+    case State::kStalled: return collector_.paused() ? turns_.resume_next_turn() : starved(collector_.wanted());
     case State::kTooBig:
       if (coding_ != Coding::kIdentity) return too_large(reason::kInflateBytes, "the body inflates too far");
       return too_large(reason::kBodyBytes,
@@ -181,10 +191,10 @@ void JsonCall::too_large(std::string_view why, std::string_view text) {
 void JsonCall::feed() {
   base::Bytes text = text_;  // delivering may drop text_
   while (whole_ && !reading_ && at_ < text.size()) {
-    if (congested() || spent()) return;
+    if (congested() || turns_.spent()) return;
     std::string_view json = next_text();
     const bool blank = trim(json).empty();
-    spend(blank ? kBlankLine + json.size() : kWorkPerMessage);
+    turns_.spend(blank ? kBlankLine + json.size() : kWorkPerMessage);
     // An empty body is an empty message: curl -X POST needs no -d '{}'.
     if (!blank || one_request()) feed_one(blank ? "{}" : json, text.slice(json));
   }
@@ -221,7 +231,7 @@ void JsonCall::feed_one(std::string_view json, base::Bytes place) {
   base::MemoryCharge room;
   if (!room_for(json.size(), room)) return break_off(no_memory("the message"));
   if (json.size() <= kLongText || !state_.offload) {
-    spend(json.size());
+    turns_.spend(json.size());
     ReadText read(route_, state_, json, std::move(place));
     read.run();
     return text_read(read);
@@ -266,7 +276,7 @@ void JsonCall::send(std::vector<base::Bytes> pieces) {
   size_t size = 0;
   for (const auto& p : pieces) size += p.size();
   unwritten_bytes_ += size;
-  if (!writing_ && unwritten_.empty() && !spent()) return void(write(std::move(pieces), size));
+  if (!writing_ && unwritten_.empty() && !turns_.spent()) return void(write(std::move(pieces), size));
   unwritten_.push_back({std::move(pieces), size});
 }
 
@@ -274,7 +284,7 @@ void JsonCall::send(std::vector<base::Bytes> pieces) {
 // is known.
 void JsonCall::write_on() {
   auto thrown = base::attempt("a method", [this] {
-    while (!writing_ && !unwritten_.empty() && !spent()) {
+    while (!writing_ && !unwritten_.empty() && !turns_.spent()) {
       Unwritten next = std::move(unwritten_.front());
       unwritten_.pop_front();
       if (!write(std::move(next.pieces), next.size)) return;
@@ -288,9 +298,9 @@ void JsonCall::write_on() {
 bool JsonCall::write(std::vector<base::Bytes> pieces, size_t size) {
   base::MemoryCharge room;
   if (!room_for(size, room)) return answer_failed(no_memory("the answer")), false;
-  spend(kWorkPerAnswer);
+  turns_.spend(kWorkPerAnswer);
   if (size <= kLongMessage || !state_.offload) {
-    spend(size);
+    turns_.spend(size);
     WriteText write(route_, state_, std::move(pieces), framing());
     write.run();
     unwritten_bytes_ -= size;
@@ -342,17 +352,6 @@ void JsonCall::answer_failed(const base::Status& status) {
   write_last(status);
 }
 
-// {"code":…,"message":"…","details":[…]}: google.rpc.Status in JSON.
-std::string JsonCall::error_object(const base::Status& status) {
-  if (!status.details.empty()) {
-    auto whole = state_.json->to_json("google.rpc.Status", status.details);
-    if (whole.has_value()) return std::move(*whole);
-  }
-  std::string out = "{\"code\":" + std::to_string(int(status.code)) + ",\"message\":\"";
-  append_json_text(out, status.text);
-  return out += "\"}";
-}
-
 void JsonCall::respond_error(const base::Status& status) {
   Response response;
   response.status = large_ ? kTooLarge : base::http_status(status);
@@ -360,19 +359,19 @@ void JsonCall::respond_error(const base::Status& status) {
   copy_metadata(response);
   bool again = response.status == 429 || response.status == 503;
   if (again && !response.fields.has("retry-after")) response.fields.add("retry-after", "1");
-  exchange_.respond(std::move(response), base::Bytes::adopt(error_object(status)));
+  exchange_.respond(std::move(response), base::Bytes::adopt(error_object(*state_.json, status)));
 }
 
 void JsonCall::write_end(const base::Status& status) {
   if (!writing_ && unwritten_.empty()) return write_last(status);
   last_ = status;
-  if (!writing_) go_on_next_turn();  // the timer for that has gone with the others
+  if (!writing_) turns_.resume_next_turn();  // the timer for that has gone with the others
 }
 
 void JsonCall::write_last(const base::Status& status) {
   if (exchange_.responding()) {
     if (!status.ok()) {
-      std::string line = "{\"error\":" + error_object(status) + "}";
+      std::string line = "{\"error\":" + error_object(*state_.json, status) + "}";
       exchange_.body(base::Bytes::adopt(framed(std::move(line), framing())));
     }
     return exchange_.end();

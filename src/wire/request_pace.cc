@@ -1,0 +1,61 @@
+#include "wire/request_pace.h"
+
+#include <string>
+#include <utility>
+
+#include "wire/limits.h"
+
+namespace weir::wire {
+
+void RequestPace::came(size_t bytes, Owes owes) {
+  follow_memory(owes);
+  if (rules_.min_body_rate == 0) return;
+  floor_.add(bytes);
+  if (owes == Owes::kNothing) return floor_.stop();
+  floor_.start(env_.now());
+  watch();
+}
+
+// One timer while anything is owed; it is not moved for every message.
+void RequestPace::watch() {
+  if (timer_ != base::TimerId::kNone) return;
+  timer_ = env_.at(env_.now() + rules_.grace, [this] {
+    timer_ = base::TimerId::kNone;
+    if (!floor_.running()) return;
+    uint32_t rate = floor_rate(rules_.min_body_rate, owner_.reserved(), slabs_);
+    if (!floor_.below(env_.now(), rate, rules_.grace)) return watch();
+    owner_.give_up(reason::kSlowBody,
+                   base::failure(base::Code::kDeadlineExceeded, "the request message comes too slowly"));
+  });
+}
+
+// A message that holds slabs may have to give way, one that has none stands in line.
+void RequestPace::follow_memory(Owes owes) {
+  BodyMemory* memory = rules_.owner.bodies;
+  if (!memory || starved_) return;
+  if (owes == Owes::kRest && owner_.reserved() > 0)
+    memory->moved(*this, rules_.owner.client);
+  else
+    memory->leave(*this);
+}
+
+bool RequestPace::starved(uint64_t bytes, base::Time deadline) {
+  starved_ = true;
+  if (!rules_.owner.bodies) return false;
+  rules_.owner.bodies->wait(*this, rules_.owner.client, bytes, deadline);
+  return true;
+}
+
+void RequestPace::memory_lost(BodyMemory::Loss why) {
+  bool silent = why == BodyMemory::Loss::kSilent;
+  owner_.give_up(
+      silent ? reason::kSlowBody : reason::kOverload,
+      base::try_again(base::Code::kResourceExhausted, std::string(silent ? kMemoryGivenAway : kNoMemoryInTime)));
+}
+
+void RequestPace::stop() {
+  if (timer_ != base::TimerId::kNone) env_.cancel(std::exchange(timer_, base::TimerId::kNone));
+  if (rules_.owner.bodies) rules_.owner.bodies->leave(*this);
+}
+
+}  // namespace weir::wire
