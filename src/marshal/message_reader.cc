@@ -10,6 +10,7 @@
 
 #include "base/encoding.h"
 #include "marshal/json_cursor.h"
+#include "marshal/message_output.h"
 #include "marshal/pb_wire.h"
 
 namespace weir::marshal {
@@ -23,22 +24,6 @@ constexpr size_t kQuoted = 64;        // bytes of a peer's text that an error re
 constexpr size_t kMaxKeys = 1 << 16;  // of a map: each is remembered, and takes several times its text
 
 bool has_own_form(const pb::Descriptor& type) { return type.file()->package() == "google.protobuf"; }
-
-PbType wire_type(FieldDescriptor::Type type) {
-  switch (type) {
-    case FieldDescriptor::TYPE_DOUBLE:
-    case FieldDescriptor::TYPE_FIXED64:
-    case FieldDescriptor::TYPE_SFIXED64: return PbType::kFixed64;
-    case FieldDescriptor::TYPE_FLOAT:
-    case FieldDescriptor::TYPE_FIXED32:
-    case FieldDescriptor::TYPE_SFIXED32: return PbType::kFixed32;
-    case FieldDescriptor::TYPE_STRING:
-    case FieldDescriptor::TYPE_BYTES:
-    case FieldDescriptor::TYPE_MESSAGE: return PbType::kBytes;
-    case FieldDescriptor::TYPE_GROUP: return PbType::kGroup;
-    default: return PbType::kVarint;
-  }
-}
 
 bool packs(FieldDescriptor::Type type) { return wire_type(type) != PbType::kBytes; }
 
@@ -56,8 +41,6 @@ bool ends_clean(std::string_view text, std::string_view decoded) {
          text.substr(text.size() / 4 * 4);
 }
 
-uint64_t zigzag(int64_t value) { return uint64_t(value) << 1 ^ uint64_t(value >> 63); }
-
 // Members answer whether all is well; if not, the cursor has the reason, or one of the two flags is up.
 class MessageReader {
  public:
@@ -68,7 +51,7 @@ class MessageReader {
     if (foreign_) return std::nullopt;
     if (too_long_) return base::failure(base::Code::kResourceExhausted, "the message is too long");
     if (!ok) return placed(json_.error());
-    return std::move(out_);
+    return std::move(out_.text);
   }
 
  private:
@@ -114,7 +97,7 @@ class MessageReader {
     return json_.refuse();
   }
   bool fits() {
-    if (out_.size() <= max_) return true;
+    if (out_.text.size() <= max_) return true;
     too_long_ = true;
     return json_.refuse();
   }
@@ -150,12 +133,12 @@ class MessageReader {
     bool ok;
     size_t index = 0;
     if (packs(field.type())) {
-      const size_t at = open(field);
+      const size_t at = out_.open(field.number());
       ok = json_.array([&] {
         bool good = json_.at_number() ? number(field) : null_or(&MessageReader::number, field);
         return good ? (++index, true) : failed_at(index);
       });
-      close(at);
+      out_.close(at);
     } else {
       ok = json_.array([&] { return null_or(&MessageReader::one, field) ? (++index, true) : failed_at(index); });
     }
@@ -177,9 +160,9 @@ class MessageReader {
     bool ok = json_.object([&](std::string_view key) {
       if (keys.size() == kMaxKeys) return json_.fail("more than " + std::to_string(kMaxKeys) + " keys in a map");
       if (!keys.emplace(key).second) return json_.fail("a second value for the key of a map");
-      const size_t at = open(field);
+      const size_t at = out_.open(field.number());
       bool good = map_key(key_field, key) && null_or(&MessageReader::one, value_field);
-      close(at);
+      out_.close(at);
       if (!good) return failed_in("['" + base::presentable(key, kQuoted) + "']");
       return fits();
     });
@@ -189,13 +172,13 @@ class MessageReader {
 
   bool map_key(const FieldDescriptor& field, std::string_view key) {
     if (field.type() == FieldDescriptor::TYPE_STRING) {
-      put_bytes(out_, 1, key);
+      put_bytes(out_.text, 1, key);
       return true;
     }
-    put_tag(out_, 1, wire_type(field.type()));
+    put_tag(out_.text, 1, wire_type(field.type()));
     if (field.type() != FieldDescriptor::TYPE_BOOL) return digits(field, key);
     if (key != "true" && key != "false") return misfit(field);
-    put_varint(out_, key == "true");
+    put_varint(out_.text, key == "true");
     return true;
   }
 
@@ -206,20 +189,20 @@ class MessageReader {
       case FieldDescriptor::TYPE_MESSAGE: {
         if (has_own_form(*field.message_type())) return foreign();
         if (json_.peek() != Kind::kObject) return misfit(field);
-        const size_t at = open(field);
+        const size_t at = out_.open(field.number());
         bool ok = message(*field.message_type());
-        close(at);
+        out_.close(at);
         return ok && fits();
       }
       case FieldDescriptor::TYPE_STRING: {
         std::string_view text;
         if (json_.peek() != Kind::kString) return misfit(field);
         if (!json_.string(text)) return false;
-        put_bytes(out_, number_of, text);
+        put_bytes(out_.text, number_of, text);
         return fits();
       }
       case FieldDescriptor::TYPE_BYTES: return bytes(field);
-      default: put_tag(out_, number_of, wire_type(field.type())); return number(field);
+      default: put_tag(out_.text, number_of, wire_type(field.type())); return number(field);
     }
   }
 
@@ -236,7 +219,7 @@ class MessageReader {
     }
     auto decoded = base::base64_decode(text);
     if (!decoded || !ends_clean(text, *decoded)) return json_.fail("'" + field.name() + "' is not base64");
-    put_bytes(out_, uint32_t(field.number()), *decoded);
+    put_bytes(out_.text, uint32_t(field.number()), *decoded);
     return fits();
   }
 
@@ -263,7 +246,7 @@ class MessageReader {
     } else if (!json_.boolean(flag)) {
       return false;
     }
-    out_ += char(flag);
+    out_.text += char(flag);
     return fits();
   }
 
@@ -271,7 +254,7 @@ class MessageReader {
   bool real(const FieldDescriptor& field) {
     T value;
     if (!json_.plain(value) && !any_real(field, value)) return false;
-    out_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    out_.text.append(reinterpret_cast<const char*>(&value), sizeof value);
     return fits();
   }
 
@@ -308,7 +291,8 @@ class MessageReader {
       uint64_t u = 0;
       if (!json_.number(number)) return false;
       const bool is_signed = number.to(i), is_unsigned = number.to(u);
-      return put_integer(field, is_signed ? &i : nullptr, is_unsigned ? &u : nullptr) || misfit(field);
+      return out_.put_integer(field.type(), is_signed ? &i : nullptr, is_unsigned ? &u : nullptr) ? fits()
+                                                                                                  : misfit(field);
     }
     std::string_view text;
     if (json_.peek() != Kind::kString) return misfit(field);
@@ -319,37 +303,8 @@ class MessageReader {
     int64_t i = 0;
     uint64_t u = 0;
     const bool is_signed = whole_text(text, i), is_unsigned = whole_text(text, u);
-    return put_integer(field, is_signed ? &i : nullptr, is_unsigned ? &u : nullptr) || misfit(field);
-  }
-
-  // The value as either type, null where it does not fit. False where it is not of the field's type.
-  bool put_integer(const FieldDescriptor& field, const int64_t* i, const uint64_t* u) {
-    constexpr int64_t kLeast = std::numeric_limits<int32_t>::min(), kMost = std::numeric_limits<int32_t>::max();
-    const bool narrow = i && *i >= kLeast && *i <= kMost;
-    const bool narrow_unsigned = u && *u <= std::numeric_limits<uint32_t>::max();
-    switch (field.type()) {
-      case FieldDescriptor::TYPE_INT32: return narrow && varint(uint64_t(*i));
-      case FieldDescriptor::TYPE_INT64: return i && varint(uint64_t(*i));
-      case FieldDescriptor::TYPE_UINT32: return narrow_unsigned && varint(*u);
-      case FieldDescriptor::TYPE_UINT64: return u && varint(*u);
-      case FieldDescriptor::TYPE_SINT32: return narrow && varint(zigzag(*i));
-      case FieldDescriptor::TYPE_SINT64: return i && varint(zigzag(*i));
-      case FieldDescriptor::TYPE_FIXED32: return narrow_unsigned && fixed(uint32_t(*u));
-      case FieldDescriptor::TYPE_SFIXED32: return narrow && fixed(int32_t(*i));
-      case FieldDescriptor::TYPE_FIXED64: return u && fixed(*u);
-      case FieldDescriptor::TYPE_SFIXED64: return i && fixed(*i);
-      default: return false;
-    }
-  }
-
-  bool varint(uint64_t value) {
-    put_varint(out_, value);
-    return fits();
-  }
-  template <class T>
-  bool fixed(T value) {
-    out_.append(reinterpret_cast<const char*>(&value), sizeof value);
-    return fits();
+    return out_.put_integer(field.type(), is_signed ? &i : nullptr, is_unsigned ? &u : nullptr) ? fits()
+                                                                                                : misfit(field);
   }
 
   bool enumerator(const FieldDescriptor& field) {
@@ -361,37 +316,21 @@ class MessageReader {
       if (!number.to(value) || value < std::numeric_limits<int32_t>::min() ||
           value > std::numeric_limits<int32_t>::max())
         return misfit(field);
-      return varint(uint64_t(value));
+      put_varint(out_.text, uint64_t(value));
+      return fits();
     }
     std::string_view text;
     if (json_.peek() != Kind::kString) return misfit(field);
     if (!json_.string(text)) return false;
     const auto* named = field.enum_type()->FindValueByName(std::string(text));
     if (!named) return json_.fail("'" + base::presentable(text, kQuoted) + "' is no " + field.enum_type()->full_name());
-    return varint(uint64_t(int64_t(named->number())));
-  }
-
-  // A field with a length: its tag, and where what it holds begins.
-  size_t open(const FieldDescriptor& field) {
-    put_tag(out_, uint32_t(field.number()), PbType::kBytes);
-    out_ += '\0';
-    return out_.size();
-  }
-  // Puts the length in front of what has come since; most fit the byte that is there.
-  void close(size_t at) {
-    const size_t size = out_.size() - at;
-    if (size < 0x80) {
-      out_[at - 1] = char(size);
-      return;
-    }
-    std::string length;
-    put_varint(length, size);
-    out_.replace(at - 1, 1, length);
+    put_varint(out_.text, uint64_t(int64_t(named->number())));
+    return fits();
   }
 
   JsonCursor json_;
   const size_t max_;
-  std::string out_;
+  MessageOutput out_;
   std::string path_;  // of the value that was refused
   int depth_ = 0;
   bool foreign_ = false, too_long_ = false;
