@@ -138,9 +138,9 @@ TEST(LlmCudaReference, AttentionStaysWithinTheValuesAndAWindowForgetsTheBeginnin
   EXPECT_EQ(none.out, std::vector<Bf16>(256, 0));
 }
 
-uint32_t draw(const std::vector<float>& logits, DrawRow wish, float* logprob = nullptr) {
+uint32_t draw(const std::vector<float>& logits, DrawRow params, float* logprob = nullptr) {
   uint32_t id = 0;
-  reference::draw({logits.data(), &wish, &id, logprob, 1, uint32_t(logits.size())});
+  reference::draw({logits.data(), &params, &id, logprob, 1, uint32_t(logits.size())});
   return id;
 }
 
@@ -152,11 +152,11 @@ TEST(LlmCudaReference, GreedyTakesTheFirstOfTheLikeliest) {
 
 TEST(LlmCudaReference, OnlyWhatIsKeptIsDrawn) {
   std::vector<float> logits{0, 5, 4, 4, 4.5f, -INFINITY, 1};
-  auto drawn = [&](DrawRow wish) {
+  auto drawn = [&](DrawRow params) {
     std::map<uint32_t, int> counts;
     for (uint64_t n = 0; n < 2000; ++n) {
-      wish.seed = 99, wish.number = n;
-      ++counts[draw(logits, wish)];
+      params.seed = 99, params.number = n;
+      ++counts[draw(logits, params)];
     }
     std::vector<uint32_t> ids;
     for (auto [id, n] : counts) ids.push_back(id);
