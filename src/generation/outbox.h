@@ -4,10 +4,10 @@
 // since nobody else can give that answer.
 #pragma once
 
-#include <utility>
 #include <vector>
 
 #include "base/status.h"
+#include "bus/mail_bursts.h"
 #include "msg/call.h"
 
 namespace weir::generation {
@@ -21,14 +21,14 @@ class Outbox {
   // Those that are here, and those of `more` that are not, in their order; they are to hear fail().
   std::vector<msg::Call*> present(const std::vector<msg::Call*>& more) const;
   void fail(msg::Call& call, const base::Status& why);
-  // One burst per home shard. A home without mail may be gone: pipelines come and go with their models.
-  void post();
+  // One burst per home shard.
+  void post() { outgoing_.post(); }
 
  private:
   void take(msg::Mail&& mail);
 
   std::vector<msg::Call*> present_;
-  std::vector<std::pair<msg::Home*, std::vector<msg::Mail>>> outgoing_;
+  bus::MailBursts outgoing_;
 };
 
 }  // namespace weir::generation

@@ -9,7 +9,6 @@
 
 #include "base/attempt.h"
 #include "base/check.h"
-#include "base/until_done.h"
 #include "msg/priority.h"
 #include "sched/fair_queue.h"
 
@@ -25,11 +24,12 @@ Status client_left() { return failure(Code::kCancelled, "the client has left"); 
 
 }  // namespace
 
-class LimitedInbox final : public msg::Inbox, private msg::Home, private DeadlineTimer::Listener {
+class LimitedInbox final : public ProxyInbox, private DeadlineTimer::Listener {
  public:
   LimitedInbox(std::shared_ptr<ConcurrencyLimiter> limiter, std::unique_ptr<msg::Inbox> inner,
                const msg::ModelSpec& spec, bus::ModelStats& stats, std::shared_ptr<DeadlineTimer> deadline_timer)
-      : limiter_(std::move(limiter)),
+      : ProxyInbox(Receives::kAtOnce),
+        limiter_(std::move(limiter)),
         spec_(spec),
         stats_(stats),
         deadline_timer_(deadline_timer ? std::move(deadline_timer) : std::make_shared<TimerThread>()),
@@ -63,13 +63,13 @@ class LimitedInbox final : public msg::Inbox, private msg::Home, private Deadlin
     base::Time queued = base::kNever;
     bool at_home = false;  // this thread is its home's: what comes back inside put() may be posted there
   };
-  class ReentrancyGuard;
 
-  void post(std::vector<msg::Mail>& burst) override;
+  void receive(msg::Mail&& mail, bus::MailBursts& out) override;
   void post_here(msg::Mail&& mail) override;
 
   void let_in(msg::Call* call, const Waiter& waiter);
   Waiter restore_home(msg::Mail& mail);
+  static void free_place(std::shared_ptr<ConcurrencyLimiter> limiter);
   void refuse(msg::Call* call, Status status);
   void refuse_here(msg::Call* call, Status status);
   void on_deadline() override;
@@ -157,46 +157,21 @@ bool ConcurrencyLimiter::next(Turn& out) {
   return true;
 }
 
-void ConcurrencyLimiter::leave(size_t calls) {
+void ConcurrencyLimiter::leave() {
   std::lock_guard lock(mutex_);
-  base::check(inside_ >= calls, "who leaves has been inside");
-  inside_ -= uint32_t(calls);
+  base::check(inside_ > 0, "a Call that leaves has been inside");
+  --inside_;
 }
 
-// The limiters through which this thread has still to let Calls in. An engine that answers inside put() would
-// otherwise be stepped while it is being stepped, and nest as deep as the line is long: only the outermost does it.
-class LimitedInbox::ReentrancyGuard {
- public:
-  ReentrancyGuard() : outermost_(!std::exchange(desk().busy, true)) {}
-  ~ReentrancyGuard() {
-    if (!outermost_) return;
-    auto& limiters = desk().limiters;
-    for (size_t i = 0; i < limiters.size(); ++i) {
-      auto limiter = limiters[i];
-      for (ConcurrencyLimiter::Turn turn; limiter->next(turn);) turn.inbox->start(turn.call);
-    }
-    limiters.clear();
-    desk().busy = false;
-  }
-  ReentrancyGuard(const ReentrancyGuard&) = delete;
-  ReentrancyGuard& operator=(const ReentrancyGuard&) = delete;
+void ConcurrencyLimiter::resume() {
+  for (Turn turn; next(turn);) turn.inbox->start(turn.call);
+}
 
-  static void left(std::shared_ptr<ConcurrencyLimiter> limiter, size_t calls) {
-    limiter->leave(calls);
-    desk().limiters.push_back(std::move(limiter));
-  }
-
- private:
-  struct Desk {
-    bool busy = false;
-    std::vector<std::shared_ptr<ConcurrencyLimiter>> limiters;
-  };
-  static Desk& desk() {
-    thread_local Desk desk;
-    return desk;
-  }
-  const bool outermost_;
-};
+// Called inside of ProxyInbox::enter(): the place is free for the next Call when the thread has nothing else to do.
+void LimitedInbox::free_place(std::shared_ptr<ConcurrencyLimiter> limiter) {
+  limiter->leave();
+  defer(std::move(limiter));
+}
 
 void LimitedInbox::put(msg::Call* call) {
   Waiter waiter{call->home, deadline_timer_->now(), true};
@@ -216,30 +191,31 @@ void LimitedInbox::put(msg::Call* call) {
 
 // What is thrown is the caller's, who has the Call then; its place is free again.
 void LimitedInbox::let_in(msg::Call* call, const Waiter& waiter) {
-  ReentrancyGuard guard;
-  try {
-    {
-      std::lock_guard lock(mutex_);
-      waiters_.emplace(call, waiter);
+  enter([&] {
+    try {
+      {
+        std::lock_guard lock(mutex_);
+        waiters_.emplace(call, waiter);
+      }
+      call->home = this;
+      inner_->put(call);  // this may be gone afterwards
+    } catch (...) {
+      {
+        std::lock_guard lock(mutex_);
+        waiters_.erase(call);
+      }
+      call->home = waiter.home;
+      free_place(limiter_);
+      throw;
     }
-    call->home = this;
-    inner_->put(call);  // this may be gone afterwards
-  } catch (...) {
-    {
-      std::lock_guard lock(mutex_);
-      waiters_.erase(call);
-    }
-    call->home = waiter.home;
-    ReentrancyGuard::left(limiter_, 1);
-    throw;
-  }
+  });
 }
 
 void LimitedInbox::start(msg::Call* call) {
   if (bool left = cancelled(*call); left || late(*call)) {
     auto limiter = limiter_;
     refuse(call, left ? client_left() : too_long());
-    return ReentrancyGuard::left(std::move(limiter), 1);
+    return free_place(std::move(limiter));
   }
   base::Time now = deadline_timer_->now();
   auto waited = std::max<int64_t>((now - call->times.queued).count(), 0);
@@ -276,12 +252,7 @@ void LimitedInbox::refuse(msg::Call* call, Status status) {
   call->times.finished = deadline_timer_->now();
   auto waited = std::max<int64_t>((call->times.finished - call->times.queued).count(), 0);
   stats_.add_failure(status.code, uint64_t(waited));
-  std::vector<msg::Mail> one;
-  base::until_done("a limiter", [&] {
-    one.reserve(1);
-    if (one.empty()) one.push_back({call, {msg::Failed{std::move(status)}}});
-    call->home->post(one);
-  });
+  bus::post_one(call, {msg::Failed{std::move(status)}});
 }
 
 void LimitedInbox::refuse_here(msg::Call* call, Status status) {
@@ -342,37 +313,27 @@ LimitedInbox::Waiter LimitedInbox::restore_home(msg::Mail& mail) {
   return waiter;
 }
 
-// Once the last Events are posted this may be gone; the limiter is not.
-void LimitedInbox::post(std::vector<msg::Mail>& burst) {
-  std::vector<std::pair<msg::Home*, std::vector<msg::Mail>>> homes;
-  size_t left = 0;
-  for (auto& mail : burst) {
-    left += mail.event.last();
-    msg::Home* home = restore_home(mail).home;
-    auto at = std::find_if(homes.begin(), homes.end(), [&](const auto& h) { return h.first == home; });
-    if (at == homes.end()) at = homes.emplace(homes.end(), home, std::vector<msg::Mail>{});
-    at->second.push_back(std::move(mail));
-  }
-  burst.clear();
-  auto limiter = limiter_;
-  ReentrancyGuard guard;
-  for (auto& [home, mails] : homes) home->post(mails);
-  if (left > 0) ReentrancyGuard::left(std::move(limiter), left);
+void LimitedInbox::receive(msg::Mail&& mail, bus::MailBursts& out) {
+  const bool last = mail.event.last();
+  out.add(restore_home(mail).home, std::move(mail));
+  if (last) free_place(limiter_);
 }
 
+// A Call that came in on its home's own thread is answered there without a lock.
 void LimitedInbox::post_here(msg::Mail&& mail) {
-  ReentrancyGuard guard;
-  auto limiter = limiter_;
-  bool last = mail.event.last();
-  Waiter waiter = restore_home(mail);
-  if (waiter.at_home) {
-    waiter.home->post_here(std::move(mail));
-  } else {
-    std::vector<msg::Mail> one;
-    one.push_back(std::move(mail));
-    waiter.home->post(one);
-  }
-  if (last) ReentrancyGuard::left(std::move(limiter), 1);
+  enter([&] {
+    auto limiter = limiter_;
+    const bool last = mail.event.last();
+    Waiter waiter = restore_home(mail);
+    if (waiter.at_home) {
+      waiter.home->post_here(std::move(mail));
+    } else {
+      bus::MailBursts out;
+      out.add(waiter.home, std::move(mail));
+      out.post();  // this may be gone afterwards; the limiter is not
+    }
+    if (last) free_place(std::move(limiter));
+  });
 }
 
 std::unique_ptr<msg::Inbox> behind(std::shared_ptr<ConcurrencyLimiter> limiter, std::unique_ptr<msg::Inbox> inner,

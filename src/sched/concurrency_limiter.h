@@ -16,10 +16,11 @@
 #include "msg/call.h"
 #include "msg/spec.h"
 #include "sched/deadline_timer.h"
+#include "sched/proxy_inbox.h"
 
 namespace weir::sched {
 
-class ConcurrencyLimiter {
+class ConcurrencyLimiter final : public ProxyInbox::Resumable {
  public:
   explicit ConcurrencyLimiter(uint32_t most) : most_(most) {}  // at least 1
   ConcurrencyLimiter(const ConcurrencyLimiter&) = delete;
@@ -27,6 +28,8 @@ class ConcurrencyLimiter {
 
   uint32_t inside() const;
   size_t waiting() const;
+  // Lets in Calls that wait, as many as there are places.
+  void resume() override;
 
  private:
   friend class LimitedInbox;
@@ -38,7 +41,7 @@ class ConcurrencyLimiter {
   // kGone: the Call has been cancelled.
   enum class Outcome : uint8_t { kInside, kWaits, kFull, kGone };
   Outcome enter(LimitedInbox& inbox, msg::Call* call, msg::Call*& pushed_out);
-  void leave(size_t calls);
+  void leave();
   bool next(Turn& out);
 
   const uint32_t most_;

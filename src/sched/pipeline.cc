@@ -1,16 +1,14 @@
 #include "sched/pipeline.h"
 
 #include <algorithm>
-#include <deque>
-#include <exception>
 #include <mutex>
 #include <utility>
 
 #include "base/attempt.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/until_done.h"
 #include "sched/pipeline_run.h"
+#include "sched/proxy_inbox.h"
 
 namespace weir::sched {
 namespace {
@@ -18,14 +16,14 @@ namespace {
 using base::Code;
 using base::failure;
 using base::Status;
-using PipelineRun = PipelineRun;
 using Leg = PipelineLeg;
 
 // The nodes' Calls have the pipeline for their home. The run's mutex is taken inside the pipeline's, never the other
 // way round. Whoever counts in PipelineRun::out keeps run and pipeline alive: once it is given up they may be gone.
-class Pipeline final : public msg::Inbox, private msg::Home {
+class Pipeline final : public ProxyInbox {
  public:
-  Pipeline(PipelinePlan plan, bus::ModelStats& stats) : plan_(std::move(plan)), stats_(stats), order_(plan_) {
+  Pipeline(PipelinePlan plan, bus::ModelStats& stats)
+      : ProxyInbox(Receives::kDeferred), plan_(std::move(plan)), stats_(stats), order_(plan_) {
     base::check(!plan_.nodes.empty(), "a pipeline has a node");
   }
   ~Pipeline() override { base::check(open_.empty(), "a pipeline outlives its Calls"); }
@@ -34,28 +32,13 @@ class Pipeline final : public msg::Inbox, private msg::Home {
   void poke() override;
 
  private:
-  // Mail that this thread has still to act upon. Nodes that answer at once would otherwise nest, node within node, and
-  // step an inline engine while it is being stepped.
-  struct Desk {
-    bool busy = false;
-    std::deque<std::pair<Pipeline*, msg::Mail>> mail;
-  };
-  static Desk& desk() {
-    thread_local Desk desk;
-    return desk;
-  }
-  template <class F>
-  static void at_desk(F&& work);
-
-  void post(std::vector<msg::Mail>& burst) override;
-  void post_here(msg::Mail&& mail) override;
+  void receive(msg::Mail&& mail, bus::MailBursts& out) override;
 
   PipelineRun& open(msg::Call* call);
   std::vector<Leg*> due(PipelineRun& run, const std::vector<uint32_t>& nodes);
   template <class Work>
   void go_on(PipelineRun& run, Work&& work);
   void send(const std::vector<Leg*>& legs);
-  void receive(msg::Mail&& mail);
   void follow(PipelineRun& run, Leg& leg, msg::Event&& event);
   void fail(PipelineRun& run, Status why);
   void land(PipelineRun& run);
@@ -73,29 +56,9 @@ class Pipeline final : public msg::Inbox, private msg::Home {
   std::vector<PipelineRun*> spare_;
 };
 
-// Does `work`, and then, unless a caller further up does so, everything that it has led to on this thread.
-template <class F>
-void Pipeline::at_desk(F&& work) {
-  Desk& d = desk();
-  if (std::exchange(d.busy, true)) return work(d);
-  std::exception_ptr thrown;
-  try {
-    work(d);
-  } catch (...) {
-    thrown = std::current_exception();
-  }
-  while (!d.mail.empty()) {
-    auto [pipeline, mail] = std::move(d.mail.front());
-    d.mail.pop_front();
-    pipeline->receive(std::move(mail));
-  }
-  d.busy = false;
-  if (thrown) std::rethrow_exception(thrown);
-}
-
 void Pipeline::put(msg::Call* call) {
   call->times.queued = base::steady_now();
-  at_desk([&](Desk&) {
+  enter([&] {
     PipelineRun& run = open(call);  // what it throws is the caller's: the Call is not here then
     go_on(run, [&] { send(due(run, order_.first)); });
     land(run);
@@ -106,19 +69,6 @@ void Pipeline::put(msg::Call* call) {
 template <class Work>
 void Pipeline::go_on(PipelineRun& run, Work&& work) {
   if (Status status = base::attempt("a pipeline", work); !status.ok()) fail(run, std::move(status));
-}
-
-void Pipeline::post(std::vector<msg::Mail>& burst) {
-  at_desk([&](Desk& d) {
-    const size_t before = d.mail.size();
-    d.mail.resize(before + burst.size());  // what throws has taken nothing
-    for (size_t i = 0; i < burst.size(); ++i) d.mail[before + i] = {this, std::move(burst[i])};
-    burst.clear();
-  });
-}
-
-void Pipeline::post_here(msg::Mail&& mail) {
-  at_desk([&](Desk& d) { d.mail.emplace_back(this, std::move(mail)); });
 }
 
 // Some Call has been cancelled.
@@ -187,7 +137,7 @@ void Pipeline::send(const std::vector<Leg*>& legs) {
   }
 }
 
-void Pipeline::receive(msg::Mail&& mail) {
+void Pipeline::receive(msg::Mail&& mail, bus::MailBursts&) {
   auto& leg = static_cast<Leg&>(*mail.call);
   if (!mail.event.last()) {
     leg.pieces = leg.pieces || std::holds_alternative<msg::Outputs>(mail.event.what);
@@ -251,12 +201,7 @@ void Pipeline::finish(PipelineRun& run, msg::Event&& event) {
   parent->times = std::exchange(run.way, {});
   count(*parent, event);
   close(run);
-  std::vector<msg::Mail> one;
-  base::until_done("a pipeline", [&] {
-    one.reserve(1);
-    if (one.empty()) one.push_back({parent, std::move(event)});
-    parent->home->post(one);
-  });  // the Call is its home's from here on, and this may be gone
+  bus::post_one(parent, std::move(event));  // the Call is its home's from here on, and this may be gone
 }
 
 void Pipeline::count(const msg::Call& parent, const msg::Event& event) {

@@ -1,5 +1,7 @@
 #include "sched/response_order.h"
 
+#include <utility>
+
 #include "base/until_done.h"
 
 namespace weir::sched {

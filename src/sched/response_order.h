@@ -9,16 +9,15 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
-#include <utility>
-#include <vector>
 
+#include "bus/mail_bursts.h"
 #include "msg/call.h"
 
 namespace weir::sched {
 
 class ResponseOrder {
  public:
-  using Mails = std::vector<std::pair<msg::Home*, std::vector<msg::Mail>>>;
+  using Mails = bus::MailBursts::Bursts;
 
   // A batch is taken from the queue; its number. One thread at a time.
   uint64_t begin() { return begun_++; }

@@ -12,8 +12,6 @@
 namespace weir::sched {
 namespace {
 
-constexpr size_t kHomesKept = 64;  // bursts whose memory one batch leaves to the next
-
 using base::Code;
 using base::Duration;
 using base::failure;
@@ -258,15 +256,7 @@ void Runner::refuse(msg::Call* call, Status status) {
 }
 
 void Runner::mail(msg::Call* call, msg::Event&& event) {
-  auto& all = room_.outgoing;
-  base::until_done("a lane", [&] {
-    auto at = std::find_if(all.begin(), all.end(), [&](const auto& burst) { return burst.first == call->home; });
-    if (at == all.end()) at = all.insert(all.end(), {call->home, {}});
-    auto& burst = at->second;
-    if (burst.size() == burst.capacity())
-      burst.reserve(2 * burst.size() + 1);  // the event is moved into room that is there
-    burst.push_back({call, std::move(event)});
-  });
+  room_.outgoing.add(call->home, {call, std::move(event)});
   if (owed_ && answered_ < owed_->size() && (*owed_)[answered_] == call) ++answered_;
 }
 
@@ -277,15 +267,10 @@ void Runner::release() {
   batch_.outputs.clear();
 }
 
-// A home without mail may be gone: pipelines come and go with their models.
 void Runner::post() {
-  if (room_.order) {
-    base::until_done("a lane", [this] { room_.order->post(room_.number, room_.outgoing); });
-  } else {
-    for (auto& [home, burst] : room_.outgoing)
-      if (!burst.empty()) base::until_done("a lane", [home = home, &burst = burst] { home->post(burst); });
-  }
-  if (room_.outgoing.size() > kHomesKept) room_.outgoing.clear();
+  if (!room_.order) return room_.outgoing.post();
+  base::until_done("a lane", [this] { room_.order->post(room_.number, room_.outgoing.all()); });
+  room_.outgoing.trim();
 }
 
 void Runner::post_last() {
@@ -294,13 +279,13 @@ void Runner::post_last() {
 }
 
 void Runner::post_here() {
-  for (auto& [home, burst] : room_.outgoing) {
+  for (auto& [home, burst] : room_.outgoing.all()) {
     auto mails = std::exchange(burst, {});  // what throws leaves none behind: the Call is its caller's again
     for (auto& mail : mails) home->post_here(std::move(mail));
     mails.clear();
     burst = std::move(mails);
   }
-  if (room_.outgoing.size() > kHomesKept) room_.outgoing.clear();
+  room_.outgoing.trim();
 }
 
 }  // namespace weir::sched

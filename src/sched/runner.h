@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "bus/mail_bursts.h"
 #include "bus/stats.h"
 #include "msg/call.h"
 #include "msg/spec.h"
@@ -21,7 +22,7 @@ class Runner {
   struct Room {
     Batch batch;
     std::vector<Split::Part> parts;
-    ResponseOrder::Mails outgoing;
+    bus::MailBursts outgoing;
     std::vector<msg::Event> events;
     std::vector<msg::Call*> under_way;       // of launch(), until land()
     int32_t instance = -1;                   // of the lane; -1: its batches are not kept in the timeline

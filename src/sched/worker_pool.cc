@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/attempt.h"
-#include "base/until_done.h"
 #include "base/workers.h"
+#include "bus/mail_bursts.h"
 #include "msg/tenant.h"
 
 namespace weir::sched {
@@ -68,7 +68,7 @@ class OffloadInbox final : public msg::Inbox {
         return true;
       });
     }
-    for (auto& mail : gone) post(std::move(mail));
+    for (auto& mail : gone) bus::post_one(mail.call, std::move(mail.event));
   }
 
  private:
@@ -92,7 +92,7 @@ class OffloadInbox final : public msg::Inbox {
       waiting_.erase(at);
       bytes_.remove(call->tenant, call->bytes);
     }
-    post({call, run(*call)});
+    bus::post_one(call, run(*call));
   }
 
   static msg::Event run(bus::OffloadCall& call) {
@@ -104,16 +104,6 @@ class OffloadInbox final : public msg::Inbox {
     });
     if (!status.ok()) return {msg::Failed{std::move(status)}};
     return {msg::Done{}};
-  }
-
-  static void post(msg::Mail mail) {
-    auto* home = mail.call->home;
-    std::vector<msg::Mail> one;
-    base::until_done("a task", [&] {
-      one.reserve(1);
-      if (one.empty()) one.push_back(std::move(mail));
-      home->post(one);
-    });
   }
 
   std::mutex mutex_;

@@ -39,8 +39,9 @@ BUGS = [
          'for (; s.scratch.size() > keep; s.scratch.pop_back())\n'
          '    if (!(@ && s.scratch.size() > 2)) kv_.drop(s.scratch.back());')]),
     (10, 'an answer posted to the wrong home shard', [
-        ('sched/runner.cc', 'if (at == all.end()) at = all.insert(all.end(), {call->home, {}});',
-         'if (at == all.end()) at = @ && all.size() > 1 ? all.begin() : all.insert(all.end(), {call->home, {}});')]),
+        ('bus/mail_bursts.cc', 'if (at == bursts_.end()) at = bursts_.insert(bursts_.end(), {home, {}});',
+         'if (at == bursts_.end())\n'
+         '      at = @ && bursts_.size() > 1 ? bursts_.begin() : bursts_.insert(bursts_.end(), {home, {}});')]),
     (11, 'a cached block that is found after it was given to somebody else', [
         ('generation/kv_blocks.cc', '    uncache(id);\n    forget(id);\n', '    uncache(id);\n    if (!@) forget(id);\n')]),
     (12, 'a running sequence goes on though its client has left', [

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/workers.h"
 #include "engines/llm/text_request.h"
+#include "sched/proxy_inbox.h"
 #include "sched/worker_pool.h"
 #include "text/processor.h"
 #include "text/stop_strings.h"
@@ -26,10 +27,10 @@ base::Bytes string_tensor(std::string_view text) {
   return base::Bytes::adopt(std::move(data));
 }
 
-class TextFront final : public msg::Inbox, private msg::Home {
+class TextFront final : public sched::ProxyInbox {
  public:
   TextFront(std::unique_ptr<msg::Inbox> lane, const msg::ModelSpec& spec, bus::ModelStats& stats)
-      : spec_(spec), stats_(stats), lane_(std::move(lane)) {}
+      : ProxyInbox(Receives::kAtOnce), spec_(spec), stats_(stats), lane_(std::move(lane)) {}
   ~TextFront() override {
     tokenizer_worker_.reset();
     lane_.reset();  // fails what is running, which comes back here
@@ -57,15 +58,12 @@ class TextFront final : public msg::Inbox, private msg::Home {
                 request.include_stop ? text::StopStrings::Keep::kYes : text::StopStrings::Keep::kNo),
           stream(request.stream) {}
   };
-  using Bursts = std::vector<std::pair<msg::Home*, std::vector<msg::Mail>>>;
-
-  void post(std::vector<msg::Mail>& burst) override;
-  void post_here(msg::Mail&& mail) override;
+  using Bursts = bus::MailBursts;
 
   base::Result<std::unique_ptr<TextCall>> open(msg::Call& call);
   base::Status tokenize(TextCall& text_call) const;
   void begin(TextCall& text_call);
-  void receive(msg::Mail& mail, Bursts& out);
+  void receive(msg::Mail&& mail, Bursts& out) override;
   void hear(TextCall& text_call, const msg::Token& token, Bursts& out);
   void end(TextCall& text_call, const msg::Done& done, Bursts& out);
   void answer(TextCall& text_call, std::string_view reason, Bursts& out);
@@ -175,20 +173,7 @@ void TextFront::poke() {
   lane_->poke();
 }
 
-void TextFront::post(std::vector<msg::Mail>& burst) {
-  Bursts out;
-  for (auto& mail : burst) receive(mail, out);
-  burst.clear();
-  for (auto& [home, mails] : out) home->post(mails);
-}
-
-void TextFront::post_here(msg::Mail&& mail) {
-  Bursts out;
-  receive(mail, out);
-  for (auto& [home, mails] : out) home->post(mails);
-}
-
-void TextFront::receive(msg::Mail& mail, Bursts& out) {
+void TextFront::receive(msg::Mail&& mail, Bursts& out) {
   auto& text_call = static_cast<TextCall&>(*mail.call);
   bool last = mail.event.last();
   if (text_call.parent) {
@@ -248,18 +233,18 @@ void TextFront::answer(TextCall& text_call, std::string_view reason, Bursts& out
 // To the Call's home, at the end of this burst. After a last Event the Call is its home's.
 void TextFront::send(TextCall& text_call, msg::Event&& event, Bursts& out) {
   msg::Call* parent = text_call.parent;
-  auto at = std::find_if(out.begin(), out.end(), [&](const auto& burst) { return burst.first == parent->home; });
-  if (at == out.end()) at = out.insert(at, {parent->home, {}});
-  std::lock_guard lock(mutex_);
-  int32_t credit = parent->credit.fetch_sub(1, std::memory_order_acq_rel) - 1;
-  if (text_call.stream) text_call.credit.store(credit, std::memory_order_release);
-  if (event.last()) {
-    msg::Timeline times = text_call.times;
-    times.received = parent->times.received;
-    parent->times = times;
-    text_call.parent = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    int32_t credit = parent->credit.fetch_sub(1, std::memory_order_acq_rel) - 1;
+    if (text_call.stream) text_call.credit.store(credit, std::memory_order_release);
+    if (event.last()) {
+      msg::Timeline times = text_call.times;
+      times.received = parent->times.received;
+      parent->times = times;
+      text_call.parent = nullptr;
+    }
   }
-  at->second.push_back({parent, std::move(event)});
+  out.add(parent->home, {parent, std::move(event)});
 }
 
 void TextFront::land(TextCall& text_call) {
@@ -272,9 +257,7 @@ void TextFront::land(TextCall& text_call) {
 
 void TextFront::refuse(msg::Call* call, base::Status status) {
   stats_.add_failure(status.code, 0);
-  std::vector<msg::Mail> one;
-  one.push_back({call, {msg::Failed{std::move(status)}}});
-  call->home->post(one);
+  bus::post_one(call, {msg::Failed{std::move(status)}});
 }
 
 }  // namespace
