@@ -1,4 +1,4 @@
-// Whether a Call is something that a model of tokens can run: looked at before it is queued, on its own shard.
+// Whether a model of tokens can run a Call: checked before it is queued, on the thread that puts it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct TokenRoom {
 
 // INVALID_ARGUMENT (no generation, nothing to run, an id outside of the vocabulary, an image that does not lie in what
 // is appended, sampling out of range), OUT_OF_RANGE (longer than the context, or than all blocks together: no other
-// time would do). Looks at what is new only, never at the history.
+// time would do). Checks what is new, and never the history.
 base::Status fits_tokens(const msg::Call& call, const msg::ModelSpec& spec, TokenRoom room);
 
 }  // namespace weir::generation

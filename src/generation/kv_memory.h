@@ -3,7 +3,7 @@
 //
 // A session's sequence stays resident after its Call: its blocks stay held until the session's next Call takes them, it
 // is released, or blocks are needed and it is the one that was used longest ago. That its tokens are still the
-// session's is known by length (a history only grows at its end or is cut by a Call, and every Call is seen here) and
+// session's is known by length (a history only grows at its end or is cut by a Call, and every Call passes here) and
 // made sure of by comparing the last ones.
 //
 // Pure, and stepped by one thread; copies inside of blocks are the engine's.

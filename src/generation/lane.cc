@@ -358,7 +358,7 @@ void TokenLane::post() {
 
 std::unique_ptr<TokenInbox> make_token_lane(std::unique_ptr<TokenEngine> engine, const TokenPolicy& configured,
                                             const msg::ModelSpec& spec, bus::ModelStats& stats) {
-  base::check(spec.text != nullptr, "a model of tokens says what it is");
+  base::check(spec.text != nullptr, "a model of tokens has a TextSpec");
   TokenPolicy policy = configured.clamped();
   uint32_t blocks = kv_blocks(*engine, policy, spec.text->max_length);
   if (blocks < 2)

@@ -11,9 +11,9 @@
 namespace weir::generation {
 namespace {
 
-constexpr size_t kBeginning = 64;  // tokens that say which lane may have them cached
+constexpr size_t kBeginning = 64;  // tokens by which a lane is chosen: it may have them cached
 
-// FNV-1a, by tokens. It chooses a lane and keys no table: whoever makes texts that collide waits for himself.
+// FNV-1a, by tokens. It chooses a lane and keys no table: a client that makes texts collide waits for its own requests.
 uint64_t beginning(const msg::Call& call) {
   const msg::Generation& g = *call.generation;
   uint64_t hash = 0xcbf29ce484222325 ^ g.cache_salt ^ std::rotl(call.cache_scope, 32);

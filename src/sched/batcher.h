@@ -18,7 +18,7 @@
 // newest call of the tenant that has most there makes room; a tenant that has as many as any is refused itself.
 //
 // Calls leave before they cost anything: cancelled, past their deadline (DEADLINE_EXCEEDED), or rejected. They are
-// noticed when next(), leave() or a full queue looks at them.
+// noticed by next(), leave(), or a full queue.
 #pragma once
 
 #include <cstdint>

@@ -47,9 +47,9 @@ class LimitedInbox final : public ProxyInbox, private DeadlineTimer::Listener {
   // A Call whose turn has come, on whatever thread.
   void start(msg::Call* call);
 
-  // The Calls that wait here. Under the limiter's mutex; each leaves what it says to size().
+  // The Calls that wait here. Under the limiter's mutex, as is all down to push_out().
   size_t size() const { return order_.size(); }
-  // From then on the Call may be answered, and this be told to go, before put() is through.
+  // From then on the Call may be answered, and this be destroyed, before put() is through.
   void join(msg::Call* call);
   msg::Call* first();
   // One that is to make room for a Call of `tenant`; null when the line has room, or that Call is the one to go.
@@ -129,7 +129,7 @@ size_t ConcurrencyLimiter::waiting() const {
   return waiting_;
 }
 
-// A Call that was cancelled on its way here is not found by the poke() that told so: it must not begin to wait.
+// The poke() for a Call that was cancelled on its way here has not found it: the Call must not begin to wait.
 ConcurrencyLimiter::Outcome ConcurrencyLimiter::enter(LimitedInbox& inbox, msg::Call* call, msg::Call*& pushed_out) {
   std::lock_guard lock(mutex_);
   if (inside_ < most_ && waiting_ == 0) return ++inside_, Outcome::kInside;

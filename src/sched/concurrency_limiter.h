@@ -53,7 +53,7 @@ class ConcurrencyLimiter final : public ProxyInbox::Resumable {
 
 // Puts `inner` behind `limiter`. At most spec.batching.max_queue Calls of it wait; more are refused with
 // RESOURCE_EXHAUSTED, and of one that is full a Call of the tenant that has most there makes room for those of others.
-// A Call that waits longer than its queue timeout fails with UNAVAILABLE, told by `deadline_timer` (null: one of its
+// A Call that waits longer than its queue timeout fails with UNAVAILABLE, timed by `deadline_timer` (null: one of its
 // own); a cancelled one leaves at once. Do not put an Inbox whose Calls need the same limiter again (a pipeline of
 // models behind it) in here. `spec` and `stats` outlive the Inbox.
 std::unique_ptr<msg::Inbox> behind(std::shared_ptr<ConcurrencyLimiter> limiter, std::unique_ptr<msg::Inbox> inner,

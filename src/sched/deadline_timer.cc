@@ -38,7 +38,7 @@ bool TimerThread::set(Listener& listener, Time when) {
   return rings;
 }
 
-// With the mutex. Without a thread nothing rings: those who wait are looked at when their lane is free, and the next
+// With the mutex. Without a thread nothing rings: calls that wait are checked when their lane is free, and the next
 // listener that is set tries again.
 bool TimerThread::start() {
   if (thread_.joinable()) return true;

@@ -1,5 +1,5 @@
 // DeadlineTimer: rings when a time has come. For queues whose calls leave at their time also when every engine is busy,
-// and nobody else would look. The clock of lanes, too, so that a test can have both in its hand.
+// and no thread would notice. It is the clock of lanes, too, so that a test controls both.
 #pragma once
 
 #include <condition_variable>
@@ -46,7 +46,7 @@ class TimerThread final : public DeadlineTimer {
   std::mutex mutex_;  // over all that follows
   std::condition_variable changed_;
   std::map<Listener*, base::Time> due_;
-  base::Time asleep_until_ = base::Time::min();  // min: it is awake and looks anyway
+  base::Time asleep_until_ = base::Time::min();  // min: it is awake and checks anyway
   Listener* firing_ = nullptr;
   bool ending_ = false;
   std::thread thread_;

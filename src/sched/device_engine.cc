@@ -117,7 +117,7 @@ Status DeviceEngine::queue(const Batch& batch, DeviceBatch& batch_in_flight) {
 
 Status DeviceEngine::launch(Batch& batch) {
   auto& batch_in_flight = flights_[batch.slot];
-  batch_in_flight.seen = 0;
+  batch_in_flight.reached = 0;
   if (auto s = lay_out(batch, batch_in_flight); !s.ok()) {
     // Nothing is queued: what was taken is free again.
     batch_in_flight.held.clear();
@@ -136,8 +136,8 @@ base::Result<Engine::Landing> DeviceEngine::poll(Batch& batch) {
   auto& device = *deps_.device;
   const device::Event* events[] = {&batch_in_flight.arrived, &batch_in_flight.computed, &batch_in_flight.landed};
   base::Time* marks[] = {&batch.marks.arrived, &batch.marks.computed, &batch.marks.landed};
-  for (; batch_in_flight.seen < 3; ++batch_in_flight.seen) {
-    auto progress = device.progress(*events[batch_in_flight.seen]);
+  for (; batch_in_flight.reached < 3; ++batch_in_flight.reached) {
+    auto progress = device.progress(*events[batch_in_flight.reached]);
     Status status = progress ? Status() : progress.error();
     auto now = base::steady_now();
     if (progress && *progress == Progress::kPending) {
@@ -148,7 +148,7 @@ base::Result<Engine::Landing> DeviceEngine::poll(Batch& batch) {
       settle(batch_in_flight);
       return give_up(batch, batch_in_flight, std::move(status));
     }
-    *marks[batch_in_flight.seen] = now;
+    *marks[batch_in_flight.reached] = now;
   }
   batch_in_flight.held.clear();
   batch_in_flight.memory = {};
@@ -164,7 +164,7 @@ Status DeviceEngine::step(Batch& batch) {
   }
 }
 
-// After a failure in the middle: what was queued before it may still run. Where nobody can say when that ends, the
+// After a failure in the middle: what was queued before it may still run. Where it is not known when that ends, the
 // device keeps the memory.
 void DeviceEngine::settle(DeviceBatch& batch_in_flight) {
   auto& device = *deps_.device;

@@ -6,7 +6,7 @@
 // copied first, and when the server's pool is not pinned for this device the engine has one of its own.
 //
 // Faults. What is under way on a device at fault fails with UNAVAILABLE, its host memory is kept out of use until the
-// restart, and `broken` is told once. A device that does not get on for `patience` has hung.
+// restart, and `broken` is called once. A device that does not get on for `patience` has hung.
 #pragma once
 
 #include <chrono>
@@ -64,7 +64,7 @@ class DeviceEngine : public Engine {
     device::BufferPool::Part memory;
     std::vector<base::Bytes> held;  // what the device reads and writes
     base::Time launched{};
-    int seen = 0;  // of the three events
+    int reached = 0;  // of the three events
   };
 
   // Names, types and shapes of batch.outputs, and the bytes of each. The inputs are there.

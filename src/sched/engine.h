@@ -31,7 +31,7 @@ struct Batch {
   std::vector<msg::Tensor> outputs;    // filled by the engine, in the order of the spec, batch dimension first
   std::vector<base::Status> failures;  // empty, or one per call: rows that failed alone
 
-  // Of engines that work beside their lane: which of the depth() batches this is, and when it was seen to be so far.
+  // Of engines that work beside their lane: which of the depth() batches this is, and when it was found to be so far.
   uint32_t slot = 0;
   struct Marks {
     base::Time arrived = base::kNever;   // the inputs are on the device
@@ -44,7 +44,7 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  // What the model file says of itself: tensors, max_batch, platform. The repository's configuration is laid over it.
+  // The spec as the model file has it: tensors, max_batch, platform. The repository's configuration is laid over it.
   virtual const msg::ModelSpec& spec() const = 0;
 
   // Runs one batch to its end. A failed Status fails every call of the batch; the lane then runs them one by one, so

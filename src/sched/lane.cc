@@ -24,11 +24,11 @@ namespace {
 
 using base::Time;
 
-// Calls that were cancelled while all engines work leave this much later: a lane may look before, and many at once
+// Calls that were cancelled while all engines work leave this much later: a lane may notice before, and many at once
 // are one ring.
 constexpr base::Duration kSoon = std::chrono::milliseconds(1);
 
-// One thread per engine; one queue for all. A lane that has finished looks at the queue again before it sleeps, and
+// One thread per engine; one queue for all. A lane that has finished reads the queue again before it sleeps, and
 // put() makes a system call only when some lane sleeps that has to wake for it.
 class Lanes final : public msg::Inbox, private DeadlineTimer::Listener {
  public:
@@ -73,7 +73,7 @@ class Lanes final : public msg::Inbox, private DeadlineTimer::Listener {
     std::vector<Dropped> dropped;
   };
   bool take(Work& work, Wait wait = Wait::kForWork);
-  bool look(Work& work, Wait wait);
+  bool try_take(Work& work, Wait wait);
   void park(std::unique_lock<std::mutex>& lock, Time until);
   bool announce(const msg::Call& call, Time now);
   bool rouse(Time now);
@@ -156,8 +156,8 @@ bool Lanes::announce(const msg::Call& call, Time now) {
   return wake;
 }
 
-// A call has been cancelled: a lane that sleeps while calls wait looks at once; where none does, the deadline timer
-// will.
+// A call has been cancelled: a lane that sleeps while calls wait is woken; where none sleeps, the deadline timer
+// rings.
 void Lanes::poke() {
   {
     std::lock_guard lock(mutex_);
@@ -181,7 +181,7 @@ void Lanes::set_timer(Time when) {
   if (deadline_timer_->set(*this, when)) rings_at_ = when;
 }
 
-// Calls that may have to leave while nobody is free to look. A lane that sleeps looks in time by itself.
+// Calls may have to leave while no lane is free to notice. A lane that sleeps wakes in time by itself.
 void Lanes::watch() {
   if (parked_ == 0) set_timer(batcher_.leaves_at());
 }
@@ -225,8 +225,8 @@ void Lanes::run(Engine& engine, uint32_t instance) {
   }
 }
 
-// Of an engine that works beside this thread: batches are prepared while others are under way. Between two looks at
-// the engine nobody wakes this lane for an arrival: it looks at the queue as often.
+// Of an engine that works beside this thread: batches are prepared while others are under way. Between two polls of
+// the engine nothing wakes this lane for an arrival: it reads the queue as often.
 void Lanes::overlap(Engine& engine, uint32_t instance) {
   InFlightBatches in_flight(engine, instance, spec_, stats_, slabs_, order_.get());
   device::PollBackoff backoff;
@@ -245,11 +245,11 @@ void Lanes::overlap(Engine& engine, uint32_t instance) {
 // now. Then what comes is left to lanes that have nothing to do at all.
 bool Lanes::take(Work& work, Wait wait) {
   bool some = false;
-  base::until_done("a lane", [&] { some = look(work, wait); });
+  base::until_done("a lane", [&] { some = try_take(work, wait); });
   return some;
 }
 
-bool Lanes::look(Work& work, Wait wait) {
+bool Lanes::try_take(Work& work, Wait wait) {
   std::unique_lock lock(mutex_);
   work.batch.clear();
   if (wait == Wait::kNot && parked_ > 0) return false;

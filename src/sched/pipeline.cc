@@ -73,7 +73,7 @@ void Pipeline::go_on(PipelineRun& run, Work&& work) {
 
 // Some Call has been cancelled.
 void Pipeline::poke() {
-  std::vector<msg::Inbox*> told;
+  std::vector<msg::Inbox*> inboxes;
   {
     std::lock_guard lock(mutex_);
     for (PipelineRun* run : open_) {
@@ -81,10 +81,10 @@ void Pipeline::poke() {
       std::lock_guard inner(run->mutex);
       for (Leg& leg : run->legs)
         if (leg.out && !leg.cancelled.exchange(true, std::memory_order_acq_rel))
-          told.push_back(plan_.nodes[leg.node].served->inbox.get());
+          inboxes.push_back(plan_.nodes[leg.node].served->inbox.get());
     }
   }
-  for (auto* inbox : told) inbox->poke();
+  for (auto* inbox : inboxes) inbox->poke();
 }
 
 // A run in which the calling thread counts.
@@ -165,19 +165,19 @@ void Pipeline::follow(PipelineRun& run, Leg& leg, msg::Event&& event) {
 
 // The other branches are of no use any more: what waits in a queue leaves it, what runs is waited for.
 void Pipeline::fail(PipelineRun& run, Status why) {
-  std::vector<msg::Inbox*> told;
+  std::vector<msg::Inbox*> inboxes;
   {
     std::lock_guard lock(run.mutex);
     if (!run.failed.ok()) return;
     run.failed = std::move(why);
-    (void)base::attempt("a pipeline", [&] {  // who is not told runs to its end
-      told.reserve(run.legs.size());
+    (void)base::attempt("a pipeline", [&] {  // a node that is not poked runs to its end
+      inboxes.reserve(run.legs.size());
       for (Leg& leg : run.legs)
         if (leg.out && !leg.cancelled.exchange(true, std::memory_order_acq_rel))
-          told.push_back(plan_.nodes[leg.node].served->inbox.get());
+          inboxes.push_back(plan_.nodes[leg.node].served->inbox.get());
     });
   }
-  for (auto* inbox : told) inbox->poke();
+  for (auto* inbox : inboxes) inbox->poke();
 }
 
 // The calling thread counts in the run no longer. The last one answers the Call.

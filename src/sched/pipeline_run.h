@@ -1,5 +1,6 @@
 // PipelineRun: one Call on its way through a pipeline, with a Call of its own (a leg) for each node, and the tensors
-// between them. The pipeline (sched/pipeline.cc) says when which leg goes; this fills legs and keeps what they bring.
+// between them. The pipeline (sched/pipeline.cc) decides when which leg goes; this fills legs and keeps what they
+// bring.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // ProxyInbox: an Inbox in front of others, and the Home of the Calls that it puts into them. Their Events come back
-// here, and the derived class says what becomes of them: that is its rule. A concurrency limiter hands a Call on and
+// here, and the derived class decides what becomes of them: that is its rule. A concurrency limiter hands a Call on and
 // restores its home; pipelines and text adapters put Calls of their own, and answer the Call that they were given.
 //
 // Proxies stand behind each other, and an engine may answer inside put(). So that no engine is stepped while it is

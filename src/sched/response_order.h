@@ -1,8 +1,8 @@
 // ResponseOrder: answers leave in the order in which the queue gave their calls out, whichever engine is done first:
-// Triton's preserve_ordering. What a batch has to say is held until all batches before it have said everything, so a
+// Triton's preserve_ordering. The answers of a batch are held until all batches before it have given theirs, so a
 // slow batch holds up the fast ones behind it.
 //
-// Calls of one tenant leave the queue in the order in which they came, so each connection hears its answers in the
+// Calls of one tenant leave the queue in the order in which they came, so each connection gets its answers in the
 // order of its requests. Calls that are refused in the queue are answered at once.
 #pragma once
 
@@ -21,10 +21,10 @@ class ResponseOrder {
 
   // A batch is taken from the queue; its number. One thread at a time.
   uint64_t begin() { return begun_++; }
-  // What a batch has to say; leaves `mails` without any, but with its homes. Any thread, without a lock that a Home
+  // Answers of a batch; leaves `mails` without any, but with its homes. Any thread, without a lock that a Home
   // takes.
   void post(uint64_t batch, Mails& mails);
-  // The batch has said everything.
+  // The batch has given all of its answers.
   void end(uint64_t batch);
 
  private:

@@ -260,7 +260,7 @@ void Runner::mail(msg::Call* call, msg::Event&& event) {
   if (owed_ && answered_ < owed_->size() && (*owed_)[answered_] == call) ++answered_;
 }
 
-// What the engine was given and gave goes before the answers do, so that memory is back when clients hear of it.
+// Inputs and outputs are freed before the answers leave, so that memory is back when clients receive them.
 void Runner::release() {
   batch_.calls.clear();
   for (auto& tensor : batch_.inputs) tensor.data = {};

@@ -119,7 +119,7 @@ bool Split::bytes_add_up(const msg::Tensor& tensor) const {
   auto elements = tensor.shape.elements();
   if (!elements) return false;
   if (tensor.dtype == msg::DType::kBytes) {
-    if (alone_) return true;  // nobody else's rows are behind; whoever reads the strings sees where they end
+    if (alone_) return true;  // no other rows are behind; the reader of the strings finds where they end
     uint64_t n = 0;
     return msg::for_each_string(tensor.data.view(), [&](std::string_view) { ++n; }) && n == *elements;
   }
@@ -132,7 +132,7 @@ Status Split::missing(std::string_view name) const {
                        "model '" + spec_.name + "' gave no output '" + std::string(name) + "'");
 }
 
-// Moves an output's Part on to the next `rows` rows. They are there: check() has seen the whole.
+// Moves an output's Part on to the next `rows` rows. They are there: check() has covered the whole.
 void Split::cut(size_t output, uint64_t rows) {
   const auto& tensor = batch_.outputs[output];
   auto& part = parts_[output];

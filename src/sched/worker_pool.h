@@ -31,7 +31,7 @@ struct WorkerPoolPolicy {
 };
 
 // Takes OffloadCalls only; msg::Call::tenant is whose they are. A cancelled one that waits is answered at once, one
-// that runs as soon as it looks (OffloadTask::cancelled()). All of them have come back before it goes.
+// that runs as soon as it checks OffloadTask::cancelled(). All of them have come back before it is destroyed.
 std::unique_ptr<msg::Inbox> make_worker_pool(const WorkerPoolPolicy& policy);
 
 }  // namespace weir::sched
