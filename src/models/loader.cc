@@ -202,55 +202,78 @@ void Loader::limit(bus::Served& served, const ModelConfig& config) const {
   served.inbox = sched::behind(std::move(limiter), std::move(served.inbox), served.spec, served.stats, deadline_timer_);
 }
 
-base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folder, const ModelConfig& config,
-                                                        uint64_t version) const {
+base::Result<Loader::Plan> Loader::plan(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const {
   auto source = locate(folder, config, version);
   if (!source) return source.error();
   if (auto s = check_parameters(config, source->engine); !s.ok()) return s;
-  msg::ModelSpec wanted = config.wanted(folder.name, version);
-  wanted.engine = source->engine;
   auto places = config.places(source->engine, options_.devices);
   if (!places) return places.error();
-  wanted.instances = uint32_t(places->size());
-  wanted.configured.devices = *places;
+  Plan plan{folder, config, version, std::move(*source), config.wanted(folder.name, version), std::move(*places)};
+  plan.wanted.engine = plan.source.engine;
+  plan.wanted.instances = uint32_t(plan.places.size());
+  plan.wanted.configured.devices = plan.places;
   const auto& choosy = options_.devices.engines;
-  if (std::find(choosy.begin(), choosy.end(), source->engine) == choosy.end())
-    wanted.configured.devices.assign(places->size(), "cpu");
+  if (std::find(choosy.begin(), choosy.end(), plan.source.engine) == choosy.end())
+    plan.wanted.configured.devices.assign(plan.places.size(), "cpu");
+  return plan;
+}
+
+// One engine for each instance; one in all where calls run on their shard.
+base::Result<Loader::Engines> Loader::make_engines(const Plan& plan,
+                                                   const std::function<void(base::Status)>& broken) const {
+  Engines engines;
+  const auto& make = engines_.at(plan.source.engine);
+  for (uint32_t i = 0; i < plan.places.size(); ++i) {
+    auto of_instance = on_device(plan.wanted, plan.places[i]);
+    auto engine = make(LoadArgs{of_instance, plan.source.file, i, slabs_, broken});
+    if (!engine) return base::failure(engine.error().code, without_root(engine.error().text, plan.folder));
+    engines.push_back(std::move(*engine));
+    if (engines.front()->spec().text)
+      if (auto s = one_on_each(plan.places); !s.ok()) return s;
+    if (engines.back()->is_inline()) break;
+  }
+  return engines;
+}
+
+void Loader::make_inbox(bus::Served& served, Engines engines, const ModelConfig& config) const {
+  Engines others;
+  if (served.spec.text)
+    for (; engines.size() > 1; engines.pop_back()) others.push_back(std::move(engines.back()));
+  if (auto inbox = engines.front()->own_inbox(served.spec, served.stats, slabs_, std::move(others)))
+    served.inbox = std::move(inbox);
+  else if (engines.front()->is_inline())
+    served.inbox = sched::make_inline(std::move(engines.front()), served.spec, served.stats);
+  else
+    served.inbox = sched::make_lanes(std::move(engines), served.spec, served.stats, slabs_, deadline_timer_);
+  if (limiter_)
+    served.inbox = sched::behind(limiter_, std::move(served.inbox), served.spec, served.stats, deadline_timer_);
+  limit(served, config);
+}
+
+base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const {
+  auto served = std::make_shared<bus::Served>();
+  auto broken = [tell = on_broken_, model = plan.folder.name, version = plan.version,
+                 weak = std::weak_ptr(served)](base::Status why) {
+    if (tell) tell({model, version, weak, std::move(why)});
+  };
+  auto engines = make_engines(plan, broken);
+  if (!engines) return engines.error();
+  auto spec = merge(plan.wanted, plan.config, engines->front()->spec(), options_.max_batch);
+  if (!spec) return spec.error();
+  if (!plan.wanted.parameters.count("device")) spec->parameters.erase("device");  // each instance has its own
+  if (auto s = add_labels(plan.folder, plan.config, *spec); !s.ok()) return s;
+  narrow(*spec, *engines);
+  served->spec = std::move(*spec);
+  make_inbox(*served, std::move(*engines), plan.config);
+  return served;
+}
+
+base::Result<std::shared_ptr<bus::Served>> Loader::load(const ModelFolder& folder, const ModelConfig& config,
+                                                        uint64_t version) const {
+  auto planned = plan(folder, config, version);
+  if (!planned) return planned.error();
   try {
-    auto served = std::make_shared<bus::Served>();
-    auto broken = [tell = on_broken_, model = folder.name, version, weak = std::weak_ptr(served)](base::Status why) {
-      if (tell) tell({model, version, weak, std::move(why)});
-    };
-    std::vector<std::unique_ptr<sched::Engine>> engines;
-    const auto& make = engines_.at(source->engine);
-    for (uint32_t i = 0; i < places->size(); ++i) {
-      auto of_instance = on_device(wanted, (*places)[i]);
-      auto engine = make(LoadArgs{of_instance, source->file, i, slabs_, broken});
-      if (!engine) return base::failure(engine.error().code, without_root(engine.error().text, folder));
-      engines.push_back(std::move(*engine));
-      if (engines.front()->spec().text)
-        if (auto s = one_on_each(*places); !s.ok()) return s;
-      if (engines.back()->is_inline()) break;
-    }
-    auto spec = merge(wanted, config, engines.front()->spec(), options_.max_batch);
-    if (!spec) return spec.error();
-    if (!wanted.parameters.count("device")) spec->parameters.erase("device");  // each instance has its own
-    if (auto s = add_labels(folder, config, *spec); !s.ok()) return s;
-    narrow(*spec, engines);
-    served->spec = std::move(*spec);
-    std::vector<std::unique_ptr<sched::Engine>> others;
-    if (served->spec.text)
-      for (; engines.size() > 1; engines.pop_back()) others.push_back(std::move(engines.back()));
-    if (auto inbox = engines.front()->own_inbox(served->spec, served->stats, slabs_, std::move(others)))
-      served->inbox = std::move(inbox);
-    else if (engines.front()->is_inline())
-      served->inbox = sched::make_inline(std::move(engines.front()), served->spec, served->stats);
-    else
-      served->inbox = sched::make_lanes(std::move(engines), served->spec, served->stats, slabs_, deadline_timer_);
-    if (limiter_)
-      served->inbox = sched::behind(limiter_, std::move(served->inbox), served->spec, served->stats, deadline_timer_);
-    limit(*served, config);
-    return served;
+    return load(*planned);
   } catch (const std::bad_alloc&) {
     return base::failure(base::Code::kResourceExhausted, "there is not enough memory to load it");
   } catch (const std::system_error& e) {

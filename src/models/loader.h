@@ -49,11 +49,25 @@ class Loader {
                                                            uint64_t version, const FindServed& find) const;
 
  private:
-  void limit(bus::Served& served, const ModelConfig& config) const;
+  using Engines = std::vector<std::unique_ptr<sched::Engine>>;
   base::Status check_parameters(const ModelConfig& config, const std::string& engine) const;
   struct Source {
     std::string engine, file;
   };
+  // What is loaded, before anything is made of it.
+  struct Plan {
+    const ModelFolder& folder;
+    const ModelConfig& config;
+    uint64_t version;
+    Source source;
+    msg::ModelSpec wanted;            // what the engines are asked for
+    std::vector<std::string> places;  // of the instances: names of devices
+  };
+  base::Result<Plan> plan(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const;
+  base::Result<std::shared_ptr<bus::Served>> load(const Plan& plan) const;
+  base::Result<Engines> make_engines(const Plan& plan, const std::function<void(base::Status)>& broken) const;
+  void make_inbox(bus::Served& served, Engines engines, const ModelConfig& config) const;
+  void limit(bus::Served& served, const ModelConfig& config) const;
   base::Result<Source> locate(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const;
   base::Status add_labels(const ModelFolder& folder, const ModelConfig& config, msg::ModelSpec& spec) const;
 
