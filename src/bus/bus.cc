@@ -105,7 +105,7 @@ void Bus::recycle(Slot* slot) {
 
 Bus::Slot& Bus::lent(msg::Call* call) {
   auto* slot = static_cast<Slot*>(call);
-  check(slot->state == Slot::State::kLent && slot->owner == this, "Events and wishes name a Call lent by this Bus");
+  check(slot->state == Slot::State::kLent && slot->owner == this, "Events and cancels name a Call lent by this Bus");
   return *slot;
 }
 
