@@ -1,6 +1,7 @@
 // Floats as the shortest decimal text that reads back as the same float, nearest to it among those that are as short:
-// what std::to_chars gives, about three times as fast for binary32, which most tensors are. Always with a point or an
-// exponent ("1.0", "1e+30"), so that a reader with types keeps them floats.
+// what std::to_chars gives, in a fifth of its time for numbers of few decimals. Always with a point or an exponent
+// ("1.0", "1e+30"), so that a reader with types keeps them floats. The digits of binary32 are Dragonbox's (J. Jeon,
+// libdragonbox), the place of the point is decided here.
 #pragma once
 
 #include <cstdint>

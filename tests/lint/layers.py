@@ -35,6 +35,7 @@ PINNED = [
     (r'dnnl|^png\.h$|jpeglib|webp/', 'engines/llm'),
     (r'nlohmann/', 'app models dialects text engines/llm'),
     (r'simdjson', 'marshal dialects text'),
+    (r'dragonbox', 'marshal'),
 ]
 # The one file of app/ that names protocols, a line for each; ops is no protocol.
 DIALECTS = 'app/dialects.cc'
