@@ -42,8 +42,9 @@ class Batcher {
  public:
   explicit Batcher(const msg::ModelSpec& spec);  // outlives this
 
-  // Queues a call that fits() its model. RESOURCE_EXHAUSTED when max_queue calls wait at its level, after those that
-  // may leave have left into `dropped`; then nothing is kept of it. A call that makes room for it goes there, too.
+  // Queues a call whose tensors and rows fit its model. RESOURCE_EXHAUSTED when max_queue calls wait at its level,
+  // after those that may leave have left into `dropped`; then nothing is kept of it. A call that makes room for it goes
+  // there, too.
   base::Status add(msg::Call* call, base::Time now, std::vector<Dropped>& dropped);
 
   // For an engine that is idle: the calls of the batch that closes now into `batch` (emptied first), in order; none if

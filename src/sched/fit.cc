@@ -50,26 +50,16 @@ Status data_fits(const msg::Tensor& tensor, const msg::ModelSpec& spec) {
                  std::to_string(bytes) + " for shape " + tensor.shape.text());
 }
 
-Status input_fits(const msg::Call& call, size_t at, const msg::ModelSpec& spec) {
-  const auto& tensor = call.inputs[at];
-  for (size_t i = 0; i < at; ++i)
-    if (call.inputs[i].name == tensor.name) return invalid(input_text(tensor, spec) + " is given twice");
-  const auto* wanted = spec.input(tensor.name);
-  if (!wanted) return invalid("model '" + spec.name + "' has no input '" + tensor.name + "'");
-  if (!wanted->takes(tensor.dtype))
+Status input_fits(const msg::Call& call, const msg::Tensor& tensor, const msg::TensorSpec& wanted,
+                  const msg::ModelSpec& spec) {
+  if (!wanted.takes(tensor.dtype))
     return invalid(input_text(tensor, spec) + " has datatype " + std::string(msg::name(tensor.dtype)) + ", expected " +
-                   std::string(msg::name(wanted->dtype)));
-  if (!shape_fits(tensor, *wanted, spec)) return wrong_shape(tensor, *wanted, spec);
+                   std::string(msg::name(wanted.dtype)));
+  if (!shape_fits(tensor, wanted, spec)) return wrong_shape(tensor, wanted, spec);
   if (spec.max_batch > 0 && tensor.shape[0] != int64_t(call.rows))
     return invalid(input_text(tensor, spec) + " has " + std::to_string(tensor.shape[0]) +
                    " rows, the request's others have " + std::to_string(call.rows));
   return data_fits(tensor, spec);
-}
-
-Status rows_fit(const msg::Call& call, const msg::ModelSpec& spec) {
-  if (spec.max_batch == 0 || (call.rows > 0 && call.rows <= spec.max_batch)) return {};
-  return invalid("the request has a batch of " + std::to_string(call.rows) + "; model '" + spec.name + "' takes 1 to " +
-                 std::to_string(spec.max_batch));
 }
 
 // FNV-1a over 64-bit words: the key only sorts calls apart, same_rows() decides.
@@ -84,7 +74,7 @@ void mix_row(uint64_t& key, const msg::Tensor& tensor) {
 // Whether each tensor of a call to a model that takes any tensors has the call's rows, so that other calls' rows may
 // lie beside them.
 bool has_rows(const msg::Call& call, const msg::ModelSpec& spec) {
-  if (call.inputs.empty() || !rows_fit(call, spec).ok()) return false;
+  if (call.inputs.empty() || call.rows == 0 || call.rows > spec.max_batch) return false;
   return std::all_of(call.inputs.begin(), call.inputs.end(), [&](const msg::Tensor& tensor) {
     return tensor.shape.rank() > 0 && tensor.shape[0] == int64_t(call.rows) && data_fits(tensor, spec).ok();
   });
@@ -118,16 +108,18 @@ const msg::Tensor* input_of(const msg::Call& call, const msg::ModelSpec& spec, s
   return nullptr;
 }
 
-Status fits(const msg::Call& call, const msg::ModelSpec& spec) {
-  if (spec.any_tensors) return {};
-  if (auto status = rows_fit(call, spec); !status.ok()) return status;
-  for (size_t i = 0; i < call.inputs.size(); ++i)
-    if (auto status = input_fits(call, i, spec); !status.ok()) return status;
+Status rows_fit(const msg::Call& call, const msg::ModelSpec& spec) {
+  if (call.generation) return invalid("model '" + spec.name + "' takes tensors; it does not make tokens");
+  if (spec.any_tensors || spec.max_batch == 0 || (call.rows > 0 && call.rows <= spec.max_batch)) return {};
+  return invalid("the request has a batch of " + std::to_string(call.rows) + "; model '" + spec.name + "' takes 1 to " +
+                 std::to_string(spec.max_batch));
+}
+
+Status tensors_fit(const msg::Call& call, const msg::ModelSpec& spec) {
+  if (auto status = rows_fit(call, spec); !status.ok() || spec.any_tensors) return status;
   for (size_t i = 0; i < spec.inputs.size(); ++i)
-    if (!spec.inputs[i].optional && !input_of(call, spec, i))
-      return invalid("input '" + spec.inputs[i].name + "' of model '" + spec.name + "' is missing");
-  for (const auto& name : call.outputs)
-    if (!spec.output(name)) return invalid("model '" + spec.name + "' has no output '" + name + "'");
+    if (const auto* tensor = input_of(call, spec, i))
+      if (auto status = input_fits(call, *tensor, spec.inputs[i], spec); !status.ok()) return status;
   return {};
 }
 

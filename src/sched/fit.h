@@ -1,4 +1,4 @@
-// Fit: whether a call fits its model, and which calls fit together. Pure; any thread.
+// Fit: whether a call may run in a batch of its model, and which calls may run together. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,14 @@ bool shares_batches(const msg::ModelSpec& spec);
 // The call's tensor for input `i` of the spec, or null when it brings none (an optional input).
 const msg::Tensor* input_of(const msg::Call& call, const msg::ModelSpec& spec, size_t i);
 
-// INVALID_ARGUMENT, naming the tensor and what was expected: unknown, doubled or missing inputs, wrong datatype, shape
-// or number of bytes, unknown outputs, more rows than max_batch. Dialects check the same and more, earlier; this is
-// what makes it safe to lay rows of different clients side by side. Models that take any tensors are not checked.
-base::Status fits(const msg::Call& call, const msg::ModelSpec& spec);
+// The batch's rule for a call alone: it brings tensors of 1 to max_batch rows. Its tensors are right already: dialects
+// have held them against the spec (marshal::check_call), pipelines by tensors_fit(). Error: INVALID_ARGUMENT.
+base::Status rows_fit(const msg::Call& call, const msg::ModelSpec& spec);
+
+// For a call whose inputs other models have made: each has the datatype, shape, rows and bytes that this one declares,
+// which is what makes it safe to lay rows of different clients side by side; and rows_fit(). Models that take any
+// tensors are not checked. Error: INVALID_ARGUMENT naming the tensor and what was expected.
+base::Status tensors_fit(const msg::Call& call, const msg::ModelSpec& spec);
 
 // Calls with different keys cannot share a batch; with equal keys ask same_rows(). kAlone: the call shares with nobody,
 // because its model does not, or because it gave a model that takes any tensors one without the batch's rows.

@@ -17,7 +17,7 @@ class InlineInbox final : public msg::Inbox {
   void put(msg::Call* call) override {
     thread_local Runner::Room room;
     Runner runner(*engine_, spec_, stats_, base::heap(), room);
-    if (auto status = fits(*call, spec_); !status.ok())
+    if (auto status = rows_fit(*call, spec_); !status.ok())
       runner.refuse(call, std::move(status));
     else
       runner.run_at_once(call);

@@ -125,7 +125,7 @@ void refuse_here(msg::Call* call, base::Status status, bus::ModelStats& stats, T
 void Lanes::put(msg::Call* call) {
   Time now = deadline_timer_->now();
   call->times.queued = now;
-  if (auto status = fits(*call, spec_); !status.ok()) return refuse_here(call, std::move(status), stats_, now);
+  if (auto status = rows_fit(*call, spec_); !status.ok()) return refuse_here(call, std::move(status), stats_, now);
   std::vector<Dropped> dropped;
   base::Status status;
   bool wake;

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "bus/call_handle.h"
+#include "sched/fit.h"
 
 namespace weir::sched {
 namespace {
@@ -81,7 +82,10 @@ Status PipelineRun::lend(PipelineLeg& leg, const PipelineNode& node) {
     for (const auto& port : node.outputs) leg.outputs.push_back(port.tensor);
   if (spec.max_batch > 0 && !leg.inputs.empty() && leg.inputs.front().shape.rank() > 0)
     leg.rows = uint32_t(std::clamp<int64_t>(leg.inputs.front().shape[0], 1, UINT32_MAX));
-  return {};
+  if (spec.text) return {};  // it reads its inputs itself, whatever their shapes
+  Status status = tensors_fit(leg, spec);
+  if (!status.ok()) status.text = "node '" + node.name + "': " + status.text;
+  return status;
 }
 
 // Copies all but the tensors of the Call.

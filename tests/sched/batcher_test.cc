@@ -108,10 +108,10 @@ TEST(Batcher, RowsOfTwoTypesStayApart) {
   msg::Call a, b;
   fill(a, 1), fill(b, 1);
   b.inputs[0].dtype = msg::DType::kInt32;
-  EXPECT_TRUE(fits(b, spec).ok());
+  EXPECT_TRUE(tensors_fit(b, spec).ok());
   EXPECT_FALSE(same_rows(a, b, spec));
   b.inputs[0].dtype = msg::DType::kUint32;
-  EXPECT_FALSE(fits(b, spec).ok());
+  EXPECT_FALSE(tensors_fit(b, spec).ok());
 }
 
 TEST(Batcher, InputsInAnotherOrderAreTheSameInputs) {

@@ -81,7 +81,7 @@ void Lane::put(msg::Call* call) {
   if (fresh) ways_.emplace_back(*call->home);
   call->home = &ways_[at->second];
   std::vector<sched::Dropped> dropped;
-  auto status = sched::fits(*call, spec_);
+  auto status = sched::tensors_fit(*call, spec_);
   if (status.ok()) status = batcher_.add(call, env_.now(), dropped);
   if (!status.ok()) call->home->post_here({call, {msg::Failed{std::move(status)}}});
   refuse(dropped);

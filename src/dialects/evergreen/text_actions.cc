@@ -132,7 +132,8 @@ class Embed final : public TextAction {
       return invalid("the text has " + std::to_string(ids.size()) + " tokens; the model's context has " +
                      std::to_string(spec_->max_length));
     spec().text ? ask_generator(std::move(ids)) : ask_encoder(ids);
-    return submit();
+    Status s = spec().text ? Status() : marshal::check_call(spec(), call());
+    return s.ok() ? submit() : s;
   }
   void ask_encoder(std::span<const uint32_t> ids) {
     call().inputs.push_back(marshal::ids_tensor(spec().inputs.at(0).name, ids));

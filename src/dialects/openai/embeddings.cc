@@ -17,6 +17,7 @@
 #include "dialects/openai/keys.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/task.h"
+#include "marshal/check.h"
 #include "marshal/encoder.h"
 #include "marshal/json_tensor.h"
 #include "marshal/times.h"
@@ -100,7 +101,8 @@ class Embeddings final : public wire::ExchangeListener {
       call.priority = request_.priority;
       call.tenant = tenant(exchange_.request(), state_.keys);
       encodes() ? ask_encoder(call, input) : ask_generator(call, input);
-      base::Status status = input.call.submit(**found, input, exchange_.ticket());
+      base::Status status = encodes() ? marshal::check_call((*found)->spec, call) : base::Status();
+      if (status.ok()) status = input.call.submit(**found, input, exchange_.ticket());
       if (!status.ok()) return fail(status);
     }
   }
