@@ -15,11 +15,6 @@ using msg::Generation;
 using msg::TextSpec;
 
 std::string number(size_t n) { return std::to_string(n); }
-std::string number(float x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", double(x));
-  return text;
-}
 
 Status length_fits(const Generation& params, const TextSpec& text, TokenRoom room) {
   size_t length = params.length();
@@ -65,24 +60,6 @@ Status images_fit(const Generation& params, const TextSpec& text) {
   return {};
 }
 
-Status in_range(const char* field, float value, float least, float most) {
-  if (value >= least && value <= most) return {};
-  return invalid(std::string(field) + " is " + number(value) + "; it lies in [" + number(least) + ", " + number(most) +
-                 "]");
-}
-
-// Dialects check these in their clients' words; this keeps an engine from what nobody has checked.
-Status sampling_fits(const msg::Sampling& s) {
-  constexpr float kLarge = 1e6f;
-  for (auto status :
-       {in_range("temperature", s.temperature, 0, kLarge), in_range("top_p", s.top_p, 0, 1),
-        in_range("min_p", s.min_p, 0, 1), in_range("presence_penalty", s.presence_penalty, -kLarge, kLarge),
-        in_range("frequency_penalty", s.frequency_penalty, -kLarge, kLarge),
-        in_range("repetition_penalty", s.repetition_penalty, 1e-6f, kLarge)})
-    if (!status.ok()) return status;
-  return {};
-}
-
 }  // namespace
 
 uint32_t TokenRoom::positions(const TextSpec& text) const {
@@ -100,8 +77,7 @@ Status fits_tokens(const msg::Call& call, const msg::ModelSpec& spec, TokenRoom 
   const auto& text = *spec.text;
   if (auto status = length_fits(params, text, room); !status.ok()) return status;
   if (auto status = ids_fit(params, text); !status.ok()) return status;
-  if (auto status = images_fit(params, text); !status.ok()) return status;
-  return sampling_fits(params.sampling);
+  return images_fit(params, text);
 }
 
 }  // namespace weir::generation

@@ -58,7 +58,7 @@ class Inference : public msg::Sink {
 class Prediction : public Inference {
  public:
   using Inference::Inference;
-  ArrayWish array = ArrayWish::kNo;
+  ArrayForm array = ArrayForm::kNo;
 
   // The message as the question; `model` where the message names none.
   base::Status ask(Message&& message, std::string_view model, Answers answers);

@@ -212,11 +212,11 @@ Status place_scalar(Tensor value, const msg::ModelSpec& spec, base::SlabSource& 
   return {};
 }
 
-base::Result<Message> gather(const Asked& asked, ArrayWish wish, std::vector<Tensor> outputs, base::SlabSource& slabs) {
+base::Result<Message> gather(const Asked& asked, ArrayForm form, std::vector<Tensor> outputs, base::SlabSource& slabs) {
   Message message;
   message.tensors = std::move(outputs);
   auto& tensors = message.tensors;
-  if (wish == ArrayWish::kReturn) return as_array(std::move(message));
+  if (form == ArrayForm::kReturn) return as_array(std::move(message));
   bool one_string = tensors.size() == 1 && tensors[0].dtype == DType::kBytes && one_element(tensors[0]);
   if (asked.kind == Kind::kStr && one_string) {
     message.kind = utf8(tensors[0]) ? Kind::kStr : Kind::kBin;

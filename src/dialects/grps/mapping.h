@@ -32,8 +32,8 @@ base::Status place(Message&& message, const msg::ModelSpec& spec, base::SlabSour
 base::Status place_scalar(msg::Tensor value, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call);
 
 // The answer of a model as the kind of payload that was asked with; gtensors where it does not fit in that kind.
-enum class ArrayWish : uint8_t { kNo, kReturn };  // return-ndarray=true: one numeric output, or INVALID_ARGUMENT
-base::Result<Message> gather(const Asked& asked, ArrayWish wish, std::vector<msg::Tensor> outputs,
+enum class ArrayForm : uint8_t { kNo, kReturn };  // return-ndarray=true: one numeric output, or INVALID_ARGUMENT
+base::Result<Message> gather(const Asked& asked, ArrayForm form, std::vector<msg::Tensor> outputs,
                              base::SlabSource& slabs);
 
 }  // namespace weir::grps

@@ -82,7 +82,7 @@ class RestStream final : public wire::ExchangeListener, public Prediction {
 };
 
 template <class T>
-void serve(GrpsState& state, Exchange& exchange, Status status, Message&& message, ArrayWish array,
+void serve(GrpsState& state, Exchange& exchange, Status status, Message&& message, ArrayForm array,
            std::string_view model) {
   auto reader = std::make_unique<T>(state, exchange);
   T& request = *reader;
@@ -95,26 +95,26 @@ void serve(GrpsState& state, Exchange& exchange, Status status, Message&& messag
 
 namespace {
 
-enum class Wish : uint8_t { kOne, kStream };
+enum class Delivery : uint8_t { kOne, kStream };
 
-void go_on(GrpsState& state, Exchange& exchange, Wish wish, Status status, Message&& message) {
+void go_on(GrpsState& state, Exchange& exchange, Delivery delivery, Status status, Message&& message) {
   const wire::Request& request = exchange.request();
-  ArrayWish array = says_true(request.query_value("return-ndarray")) ? ArrayWish::kReturn : ArrayWish::kNo;
-  if (status.ok() && wish == Wish::kStream && array == ArrayWish::kReturn)
+  ArrayForm array = says_true(request.query_value("return-ndarray")) ? ArrayForm::kReturn : ArrayForm::kNo;
+  if (status.ok() && delivery == Delivery::kStream && array == ArrayForm::kReturn)
     status = base::invalid("streaming and return-ndarray exclude each other");
   std::string model = request.query_value("model");
-  if (wish == Wish::kStream)
+  if (delivery == Delivery::kStream)
     serve<RestStream>(state, exchange, std::move(status), std::move(message), array, model);
   else
     serve<RestPredict>(state, exchange, std::move(status), std::move(message), array, model);
 }
 
-void read_elsewhere(GrpsState& state, Exchange& exchange, Wish wish) {
+void read_elsewhere(GrpsState& state, Exchange& exchange, Delivery delivery) {
   const base::Bytes& body = exchange.content();
-  auto then = [&state, &exchange, wish](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
-    if (!sent.ok()) return go_on(state, exchange, wish, sent, {});
+  auto then = [&state, &exchange, delivery](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
+    if (!sent.ok()) return go_on(state, exchange, delivery, sent, {});
     auto& read = static_cast<ReadJson&>(*task);
-    go_on(state, exchange, wish, std::move(read.status), std::move(read.message));
+    go_on(state, exchange, delivery, std::move(read.status), std::move(read.message));
   };
   wire::send_away(*state.options.offload, std::make_unique<ReadJson>(body, state.slabs), body.size(),
                   wire::Offload::Part::kRequest, exchange, std::move(then));
@@ -124,12 +124,12 @@ void read_elsewhere(GrpsState& state, Exchange& exchange, Wish wish) {
 
 void predict(GrpsState& state, Exchange& exchange) {
   auto streaming = wants_stream(state.options.streaming, exchange);
-  const Wish wish = streaming && *streaming ? Wish::kStream : Wish::kOne;
+  const Delivery delivery = streaming && *streaming ? Delivery::kStream : Delivery::kOne;
   const bool is_long = exchange.content().size() > wire::kLongBody && body_form(exchange.request()) == BodyForm::kJson;
-  if (streaming && is_long && state.options.offload) return read_elsewhere(state, exchange, wish);
+  if (streaming && is_long && state.options.offload) return read_elsewhere(state, exchange, delivery);
   Message message;
   Status status = streaming ? read_body(state, exchange, message) : streaming.error();
-  go_on(state, exchange, wish, std::move(status), std::move(message));
+  go_on(state, exchange, delivery, std::move(status), std::move(message));
 }
 
 }  // namespace weir::grps
