@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "base/memory_ledger.h"
-#include "marshal/half.h"
+#include "msg/half.h"
 
 namespace weir::marshal {
 namespace {
@@ -45,8 +45,8 @@ Cell take(DType dtype, const char* p) {
     case DType::kInt16: return signed_cell(load<int16_t>(p));
     case DType::kInt32: return signed_cell(load<int32_t>(p));
     case DType::kInt64: return signed_cell(load<int64_t>(p));
-    case DType::kFp16: return real_cell(fp16_to_float(load<uint16_t>(p)));
-    case DType::kBf16: return real_cell(bf16_to_float(load<uint16_t>(p)));
+    case DType::kFp16: return real_cell(msg::fp16_to_float(load<uint16_t>(p)));
+    case DType::kBf16: return real_cell(msg::bf16_to_float(load<uint16_t>(p)));
     case DType::kFp32: return real_cell(load<float>(p));
     default: return real_cell(load<double>(p));
   }
@@ -86,11 +86,11 @@ bool put(DType dtype, char* p, const Cell& c) {
     case DType::kInt32: return put_integer<int32_t>(p, c);
     case DType::kInt64: return put_integer<int64_t>(p, c);
     case DType::kFp16: {
-      uint16_t bits = fp16_from(float(d));
+      uint16_t bits = msg::fp16_from(float(d));
       return stays_finite((bits & 0x7fff) == 0x7c00) && store(p, bits);
     }
     case DType::kBf16: {
-      uint16_t bits = bf16_from(float(d));
+      uint16_t bits = msg::bf16_from(float(d));
       return stays_finite((bits & 0x7fff) == 0x7f80) && store(p, bits);
     }
     case DType::kFp32: {

@@ -9,8 +9,8 @@
 
 #include "base/encoding.h"
 #include "base/memory_ledger.h"
-#include "marshal/half.h"
 #include "marshal/string_block.h"
+#include "msg/half.h"
 
 namespace weir::marshal {
 namespace {
@@ -117,9 +117,9 @@ bool misfit(TensorReader& reader, DType dtype, std::string_view text) {
 template <class T>
 T from_double(double value) {
   if constexpr (std::is_same_v<T, Fp16>)
-    return {fp16_from(float(value))};
+    return {msg::fp16_from(float(value))};
   else if constexpr (std::is_same_v<T, Bf16>)
-    return {bf16_from(float(value))};
+    return {msg::bf16_from(float(value))};
   else
     return T(value);
 }
@@ -168,9 +168,9 @@ template <class T>
     float value;
     if (!number.to(value)) return misfit(reader, dtype, number.text);
     if constexpr (std::is_same_v<T, Fp16>)
-      to.bits = fp16_from(value);
+      to.bits = msg::fp16_from(value);
     else
-      to.bits = bf16_from(value);
+      to.bits = msg::bf16_from(value);
     uint16_t infinity = std::is_same_v<T, Fp16> ? 0x7c00 : 0x7f80;
     if ((to.bits & 0x7fff) == infinity) return misfit(reader, dtype, number.text);
   } else {

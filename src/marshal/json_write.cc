@@ -6,9 +6,9 @@
 
 #include "base/encoding.h"
 #include "marshal/float_text.h"
-#include "marshal/half.h"
 #include "marshal/json_pieces.h"
 #include "marshal/json_tensor.h"
+#include "msg/half.h"
 
 namespace weir::marshal {
 namespace {
@@ -212,9 +212,9 @@ void write_elements(std::string& out, DType dtype, std::string_view data, const 
     case DType::kInt32: return write_cells<int32_t>(out, data, by);
     case DType::kInt64: return quoted ? write_quoted<int64_t>(out, data, by) : write_cells<int64_t>(out, data, by);
     case DType::kFp16:
-      return write_cells<uint16_t>(out, data, by, [](Elements& to, uint16_t v) { to.number(fp16_to_float(v)); });
+      return write_cells<uint16_t>(out, data, by, [](Elements& to, uint16_t v) { to.number(msg::fp16_to_float(v)); });
     case DType::kBf16:
-      return write_cells<uint16_t>(out, data, by, [](Elements& to, uint16_t v) { to.number(bf16_to_float(v)); });
+      return write_cells<uint16_t>(out, data, by, [](Elements& to, uint16_t v) { to.number(msg::bf16_to_float(v)); });
     case DType::kFp32: return write_cells<float>(out, data, by);
     case DType::kFp64: return write_cells<double>(out, data, by);
     case DType::kBytes: return write_strings(out, data, by, style.text);

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "base/memory_ledger.h"
-#include "marshal/half.h"
 #include "marshal/string_block.h"
+#include "msg/half.h"
 
 namespace weir::marshal {
 namespace {
@@ -100,8 +100,8 @@ class CellReader {
       case DType::kUint8: return narrow<uint8_t>(uint32_t(bits));
       case DType::kUint16: return narrow<uint16_t>(uint32_t(bits));
       case DType::kUint32: return put(uint32_t(bits));
-      case DType::kFp16: return put(fp16_from(std::bit_cast<float>(uint32_t(bits))));
-      case DType::kBf16: return put(bf16_from(std::bit_cast<float>(uint32_t(bits))));
+      case DType::kFp16: return put(msg::fp16_from(std::bit_cast<float>(uint32_t(bits))));
+      case DType::kBf16: return put(msg::bf16_from(std::bit_cast<float>(uint32_t(bits))));
       case DType::kFp32: return put(uint32_t(bits));
       default: return put(bits);  // the 64-bit types
     }
@@ -202,8 +202,8 @@ void put_cells(std::string& out, uint32_t field, const msg::Tensor& tensor) {
     case DType::kInt32: return put_varints<int32_t>(out, data);
     case DType::kUint64: return put_varints<uint64_t>(out, data);
     case DType::kInt64: return put_varints<int64_t>(out, data);
-    case DType::kFp16: return put_halves(out, data, fp16_to_float);
-    case DType::kBf16: return put_halves(out, data, bf16_to_float);
+    case DType::kFp16: return put_halves(out, data, msg::fp16_to_float);
+    case DType::kBf16: return put_halves(out, data, msg::bf16_to_float);
     default: put_varint(out, data.size()), out += data;
   }
 }

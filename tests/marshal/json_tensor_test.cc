@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "marshal/half.h"
+#include "msg/half.h"
 
 namespace weir::marshal {
 namespace {
@@ -138,16 +138,16 @@ TEST(JsonTensor, StringsAreEscapedAndMended) {
 
 TEST(Half, EveryPatternComesBack) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
-    float f = fp16_to_float(uint16_t(bits)), b = bf16_to_float(uint16_t(bits));
-    EXPECT_TRUE(std::isnan(f) ? std::isnan(fp16_to_float(fp16_from(f))) : fp16_from(f) == bits) << bits;
-    EXPECT_TRUE(std::isnan(b) ? std::isnan(bf16_to_float(bf16_from(b))) : bf16_from(b) == bits) << bits;
+    float f = msg::fp16_to_float(uint16_t(bits)), b = msg::bf16_to_float(uint16_t(bits));
+    EXPECT_TRUE(std::isnan(f) ? std::isnan(msg::fp16_to_float(msg::fp16_from(f))) : msg::fp16_from(f) == bits) << bits;
+    EXPECT_TRUE(std::isnan(b) ? std::isnan(msg::bf16_to_float(msg::bf16_from(b))) : msg::bf16_from(b) == bits) << bits;
   }
-  EXPECT_EQ(fp16_from(65519.0f), 0x7bff);
-  EXPECT_EQ(fp16_from(65520.0f), 0x7c00);
-  EXPECT_EQ(fp16_from(2.9802322e-8f), 0);  // half of the least subnormal: to even
-  EXPECT_EQ(fp16_from(2.9802326e-8f), 1);
-  EXPECT_EQ(fp16_from(1.0f + 1.0f / 2048), 0x3c00);
-  EXPECT_EQ(fp16_from(1.0f + 3.0f / 2048), 0x3c02);
+  EXPECT_EQ(msg::fp16_from(65519.0f), 0x7bff);
+  EXPECT_EQ(msg::fp16_from(65520.0f), 0x7c00);
+  EXPECT_EQ(msg::fp16_from(2.9802322e-8f), 0);  // half of the least subnormal: to even
+  EXPECT_EQ(msg::fp16_from(2.9802326e-8f), 1);
+  EXPECT_EQ(msg::fp16_from(1.0f + 1.0f / 2048), 0x3c00);
+  EXPECT_EQ(msg::fp16_from(1.0f + 3.0f / 2048), 0x3c02);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "dialects/oip/infer_options.h"
-#include "marshal/half.h"
+#include "msg/half.h"
 
 namespace weir::oip {
 namespace {
@@ -56,8 +56,8 @@ template <class Number>
 double plain(Number number) {
   return double(number);
 }
-double from_fp16(uint16_t bits) { return marshal::fp16_to_float(bits); }
-double from_bf16(uint16_t bits) { return marshal::bf16_to_float(bits); }
+double from_fp16(uint16_t bits) { return msg::fp16_to_float(bits); }
+double from_bf16(uint16_t bits) { return msg::bf16_to_float(bits); }
 
 void select(DType dtype, std::string_view row, std::vector<Scored>& best) {
   switch (dtype) {

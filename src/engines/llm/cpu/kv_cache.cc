@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "engines/llm/half.h"
+#include "msg/half.h"
 
 namespace weir::llm {
 
@@ -53,11 +53,11 @@ void write_tile(WeightFormat form, uint32_t head_dim, uint32_t place, const floa
     return;
   }
   auto* k = reinterpret_cast<uint16_t*>(tile) + 2 * at;
-  for (uint32_t d = 0; d < head_dim; ++d) k[size_t(d / 2) * 2 * kTile + d % 2] = to_bf16(key[d]);
+  for (uint32_t d = 0; d < head_dim; ++d) k[size_t(d / 2) * 2 * kTile + d % 2] = msg::bf16_from(key[d]);
   auto* v = reinterpret_cast<uint16_t*>(values) + (at / 2) * 32 + at % 2;
   for (uint32_t d = 0; d < head_dim; ++d) {
     uint16_t* to = v + size_t(d / 16) * 16 * kTile + (d % 16) * 2;
-    to[0] = to_bf16(value[d]);
+    to[0] = msg::bf16_from(value[d]);
     if (at % 2 == 0) to[1] = 0;
   }
 }

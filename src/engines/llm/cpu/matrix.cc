@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "engines/llm/half.h"
+#include "msg/half.h"
 
 namespace weir::llm {
 namespace {
@@ -21,7 +21,7 @@ void put(Matrix& m, uint32_t output, const float* row) {
     for (uint32_t i = 0; i < m.inputs; ++i) to[16 * size_t(i)] = row[i];
   } else {
     auto* to = reinterpret_cast<uint16_t*>(panel) + 2 * lane;
-    for (uint32_t i = 0; i < m.inputs; ++i) to[32 * size_t(i / 2) + i % 2] = to_bf16(row[i]);
+    for (uint32_t i = 0; i < m.inputs; ++i) to[32 * size_t(i / 2) + i % 2] = msg::bf16_from(row[i]);
   }
 }
 
@@ -45,7 +45,7 @@ void Matrix::read_row(uint32_t output, float* out) const {
     for (uint32_t i = 0; i < inputs; ++i) out[i] = from[16 * size_t(i)];
   } else {
     auto* from = reinterpret_cast<const uint16_t*>(panel) + 2 * lane;
-    for (uint32_t i = 0; i < inputs; ++i) out[i] = from_bf16(from[32 * size_t(i / 2) + i % 2]);
+    for (uint32_t i = 0; i < inputs; ++i) out[i] = msg::bf16_to_float(from[32 * size_t(i / 2) + i % 2]);
   }
 }
 

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "engines/llm/half.h"
 #include "engines/llm/step_check.h"
+#include "msg/half.h"
 
 namespace weir::llm {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "engines/llm/cpu/kv_cache.h"
-#include "engines/llm/half.h"
+#include "msg/half.h"
 
 namespace weir::llm {
 namespace {
@@ -100,7 +100,7 @@ void Bert::look_up(const Pack& pack) {
       if (form_ == WeightFormat::kF32)
         std::memcpy(x, weights_.words.as<float>() + word, bert_floats(hidden));
       else
-        for (uint32_t d = 0; d < hidden; ++d) x[d] = from_bf16(weights_.words.as<uint16_t>()[word + d]);
+        for (uint32_t d = 0; d < hidden; ++d) x[d] = msg::bf16_to_float(weights_.words.as<uint16_t>()[word + d]);
       if (!weights_.types.empty()) {
         const float* type = weights_.types.data() + (pack.types.empty() ? 0 : size_t(pack.types[t]) * hidden);
         for (uint32_t d = 0; d < hidden; ++d) x[d] += type[d];

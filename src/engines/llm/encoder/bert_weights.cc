@@ -2,7 +2,7 @@
 
 #include "engines/llm/cpu/parameter_reader.h"
 #include "engines/llm/encoder/bert.h"
-#include "engines/llm/half.h"
+#include "msg/half.h"
 
 namespace weir::llm {
 namespace {
@@ -41,7 +41,7 @@ base::Result<Memory> read_words(const BertShape& s, const std::string& name, con
       if (form == WeightFormat::kF32)
         std::memcpy(words.as<float>() + at, row.data(), row.size() * sizeof(float));
       else
-        for (uint32_t d = 0; d < s.hidden; ++d) words.as<uint16_t>()[at + d] = to_bf16(row[d]);
+        for (uint32_t d = 0; d < s.hidden; ++d) words.as<uint16_t>()[at + d] = msg::bf16_from(row[d]);
     }
   });
   return words;

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <optional>
 
-#include "engines/llm/half.h"
 #include "engines/llm/load/json_reader.h"
+#include "msg/half.h"
 
 namespace weir::llm {
 namespace {
@@ -135,7 +135,7 @@ void read_floats(const Array& array, uint64_t from, uint64_t n, float* out) {
   for (uint64_t i = 0; i < n; ++i) {
     uint16_t half;  // arrays need not be aligned
     std::memcpy(&half, data + (from + i) * 2, 2);
-    out[i] = array.dtype == Stored::kBf16 ? from_bf16(half) : from_f16(half);
+    out[i] = array.dtype == Stored::kBf16 ? msg::bf16_to_float(half) : msg::fp16_to_float(half);
   }
 }
 

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engines/llm/half.h"
 #include "engines/llm/load/files.h"
+#include "msg/half.h"
 #include "support/cpu_time.h"
 
 namespace weir::llm {
@@ -131,13 +131,13 @@ TEST(Safetensors, NamesAreUniqueAcrossFiles) {
 }
 
 TEST(HalfFloats, AreWhatTheirBitsSay) {
-  EXPECT_EQ(from_f16(0x0001), 0x1p-24f);
-  EXPECT_EQ(from_f16(0x83ff), -0x1.ff8p-15f);
-  EXPECT_EQ(from_f16(0x7bff), 65504.0f);
-  EXPECT_TRUE(from_f16(0x7c01) != from_f16(0x7c01));
-  EXPECT_EQ(to_bf16(1.00390625f), 0x3f80);  // a tie goes to the even one
-  EXPECT_EQ(to_bf16(1.01171875f), 0x3f82);
-  EXPECT_TRUE(from_bf16(to_bf16(NAN)) != from_bf16(to_bf16(NAN)));
+  EXPECT_EQ(msg::fp16_to_float(0x0001), 0x1p-24f);
+  EXPECT_EQ(msg::fp16_to_float(0x83ff), -0x1.ff8p-15f);
+  EXPECT_EQ(msg::fp16_to_float(0x7bff), 65504.0f);
+  EXPECT_TRUE(msg::fp16_to_float(0x7c01) != msg::fp16_to_float(0x7c01));
+  EXPECT_EQ(msg::bf16_from(1.00390625f), 0x3f80);  // a tie goes to the even one
+  EXPECT_EQ(msg::bf16_from(1.01171875f), 0x3f82);
+  EXPECT_TRUE(msg::bf16_to_float(msg::bf16_from(NAN)) != msg::bf16_to_float(msg::bf16_from(NAN)));
 }
 
 TEST(ModelFiles, LinksAndPathsAndFoldersAreRefused) {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace weir::marshal {
+namespace weir::msg {
 
 inline uint16_t bf16_from(float value) {
   auto bits = std::bit_cast<uint32_t>(value);
@@ -41,10 +41,10 @@ inline float fp16_to_float(uint16_t bits) {
   uint32_t sign = uint32_t(bits & 0x8000) << 16, exponent = (bits >> 10) & 0x1f, mantissa = bits & 0x3ff;
   if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000 | (mantissa << 13));
   if (exponent == 0) {
-    float magnitude = std::ldexp(float(mantissa), -24);
+    float magnitude = float(mantissa) * 0x1p-24F;
     return sign ? -magnitude : magnitude;
   }
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
 }
 
-}  // namespace weir::marshal
+}  // namespace weir::msg
