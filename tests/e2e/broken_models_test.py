@@ -99,7 +99,10 @@ BROKEN = {
     'negative_shape': (first(shape=[-1, 16]), 'header is not what the format says'),
     'wrong_shape': ({'model.safetensors': weights({**SHAPES, 'model.norm.weight': [HIDDEN + 1]})}, r'shape \[17\]; \[16\] is expected'),
     'missing_array': (without('model.norm.weight'), "no 'model.norm.weight'"),
-    'name_that_is_no_utf8': ({'model.safetensors': packed(b'{"\xff\xfe\x7f":{"dtype":"X","shape":[],"data_offsets":[0,0]}}')}, r"'\?\?\?'"),
+    'name_that_is_no_utf8': ({'model.safetensors': packed(b'{"\xff\xfe\x7f":{"dtype":"X","shape":[],"data_offsets":[0,0]}}')},
+                             'the header is not what the format says'),
+    'name_that_is_unprintable': ({'model.safetensors': packed(b'{"\x7f\x7f\x7f":{"dtype":"X","shape":[],"data_offsets":[0,0]}}')},
+                                 r"'\?\?\?'"),
     'name_cut_in_a_character': ({'model.safetensors': packed(
         ('{"a' + '\u00e9' * 60 + '":{"dtype":"X","shape":[],"data_offsets":[0,0]}}').encode())}, 'unknown dtype'),
     'no_weights': ({'model.safetensors': None}, "no file 'model.safetensors'"),
@@ -270,7 +273,7 @@ class BrokenModels(harness.Case):
             rows = {m.name: m.reason for m in stub.RepositoryIndex(oip.RepositoryIndexRequest()).models}
             self.assertEqual({name: row.get('reason', '') for name, row in self.index.items()}, rows)
             with self.assertRaises(grpc.RpcError) as caught:
-                stub.RepositoryModelLoad(oip.RepositoryModelLoadRequest(model_name='name_that_is_no_utf8'), timeout=harness.PATIENCE)
+                stub.RepositoryModelLoad(oip.RepositoryModelLoadRequest(model_name='name_that_is_unprintable'), timeout=harness.PATIENCE)
             self.assertIn("'???'", caught.exception.details())
 
     def test_what_they_do_at_a_request_is_bounded(self):

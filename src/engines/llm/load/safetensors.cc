@@ -4,7 +4,7 @@
 #include <cstring>
 #include <optional>
 
-#include "engines/llm/load/json_reader.h"
+#include "marshal/json_cursor.h"
 #include "msg/half.h"
 
 namespace weir::llm {
@@ -38,10 +38,16 @@ std::optional<uint64_t> product(const std::vector<uint64_t>& shape) {
   return n;
 }
 
-bool read_entry(JsonReader& json, TensorEntry& entry) {
+// Digits alone: no sign, fraction or exponent.
+bool read_whole(marshal::JsonCursor& json, uint64_t& out) {
+  marshal::JsonNumber number;
+  return json.number(number) && number.integral && !number.negative && number.to(out);
+}
+
+bool read_entry(marshal::JsonCursor& json, TensorEntry& entry) {
   bool dtype = false, shape = false, offsets = false;
-  return json.object([&](const std::string& key) {
-    auto number = [&](uint64_t& to) { return json.number(to); };
+  return json.object([&](std::string_view key) {
+    auto number = [&](uint64_t& to) { return read_whole(json, to); };
     if (key == "dtype" && !dtype) return dtype = true, json.string(entry.dtype);
     if (key == "shape" && !shape) {
       shape = true;
@@ -59,16 +65,15 @@ bool read_entry(JsonReader& json, TensorEntry& entry) {
 }
 
 bool read_header(std::string_view text, std::vector<TensorEntry>& entries) {
-  JsonReader json(text);
-  bool good = json.object([&](const std::string& name) {
+  marshal::JsonCursor json(text);
+  return json.object([&](std::string_view name) {
     if (name == "__metadata__") {
-      std::string value;
-      return json.object([&](const std::string&) { return json.string(value); });
+      std::string_view value;
+      return json.object([&](std::string_view) { return json.string(value); });
     }
     entries.emplace_back().name = name;
     return read_entry(json, entries.back());
-  });
-  return good && json.at_end();
+  }) && json.finish();
 }
 
 base::Status check(TensorEntry& entry, std::span<const std::byte> data) {
