@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/fnv.h"
 #include "base/sip_hash.h"
 
 namespace weir::generation {
@@ -13,14 +14,15 @@ namespace {
 
 constexpr size_t kBeginning = 64;  // tokens by which a lane is chosen: it may have them cached
 
-// FNV-1a, by tokens. It chooses a lane and keys no table: a client that makes texts collide waits for its own requests.
+// It chooses a lane and keys no table: a client that makes texts collide waits for its own requests.
 uint64_t beginning(const msg::Call& call) {
   const msg::Generation& g = *call.generation;
-  uint64_t hash = 0xcbf29ce484222325 ^ g.cache_salt ^ std::rotl(call.cache_scope, 32);
+  base::Fnv hash;
+  hash.add(g.cache_salt ^ std::rotl(call.cache_scope, 32));
   size_t left = kBeginning;
   for (auto ids : {g.history, std::span<const uint32_t>(g.append)})
-    for (size_t i = 0; i < ids.size() && left > 0; ++i, --left) hash = (hash ^ ids[i]) * 0x100000001b3;
-  return hash ^ hash >> 32;
+    for (size_t i = 0; i < ids.size() && left > 0; ++i, --left) hash.add(ids[i]);
+  return hash.value() ^ hash.value() >> 32;
 }
 
 class TokenLoadBalancer final : public msg::Inbox {

@@ -14,6 +14,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/fnv.h"
+
 namespace weir::models {
 namespace {
 
@@ -111,12 +113,6 @@ void walk(const std::string& folder, const std::string& prefix, int depth, Stamp
   });
 }
 
-// FNV-1a; nobody attacks a fingerprint of files that he may write anyway.
-void mix(uint64_t& hash, const void* data, size_t n) {
-  for (size_t i = 0; i < n; ++i) hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 1099511628211u;
-}
-void mix(uint64_t& hash, uint64_t value) { mix(hash, &value, sizeof value); }
-
 bool is_folder(const std::string& path) {
   struct stat st {};
   return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
@@ -187,12 +183,12 @@ bool good_relative_path(std::string_view path) {
 }
 
 uint64_t fingerprint(const Stamps& stamps) {
-  uint64_t hash = 14695981039346656037u;
+  base::Fnv hash;  // nobody attacks a fingerprint of files that he may write anyway
   for (const auto& s : stamps) {
-    mix(hash, s.path.data(), s.path.size() + 1);
-    mix(hash, uint64_t(s.mtime_ns)), mix(hash, s.size), mix(hash, s.inode);
+    hash.add_bytes({s.path.data(), s.path.size() + 1});
+    hash.add(uint64_t(s.mtime_ns)), hash.add(s.size), hash.add(s.inode);
   }
-  return hash;
+  return hash.value();
 }
 
 bool ModelFolder::has(std::string_view shared_file) const {
@@ -200,15 +196,17 @@ bool ModelFolder::has(std::string_view shared_file) const {
 }
 
 uint64_t ModelFolder::fingerprint() const {
-  uint64_t hash = models::fingerprint(shared);
-  for (const auto& [number, stamps] : versions) mix(hash, number), mix(hash, models::fingerprint(stamps));
-  return hash;
+  base::Fnv hash;
+  hash.add(models::fingerprint(shared));
+  for (const auto& [number, stamps] : versions) hash.add(number), hash.add(models::fingerprint(stamps));
+  return hash.value();
 }
 
 uint64_t ModelFolder::fingerprint(uint64_t v) const {
-  uint64_t hash = models::fingerprint(shared);
-  if (auto found = versions.find(v); found != versions.end()) mix(hash, models::fingerprint(found->second));
-  return hash;
+  base::Fnv hash;
+  hash.add(models::fingerprint(shared));
+  if (auto found = versions.find(v); found != versions.end()) hash.add(models::fingerprint(found->second));
+  return hash.value();
 }
 
 std::string ModelFolder::relative(uint64_t v, std::string_view file) const {

@@ -4,6 +4,8 @@
 #include <functional>
 #include <string>
 
+#include "base/fnv.h"
+
 namespace weir::sched {
 namespace {
 
@@ -62,13 +64,10 @@ Status input_fits(const msg::Call& call, const msg::Tensor& tensor, const msg::T
   return data_fits(tensor, spec);
 }
 
-// FNV-1a over 64-bit words: the key only sorts calls apart, same_rows() decides.
-constexpr uint64_t kSeed = 0xcbf29ce484222325;
-void mix(uint64_t& key, uint64_t word) { key = (key ^ word) * 0x100000001b3; }
-
-void mix_row(uint64_t& key, const msg::Tensor& tensor) {
-  mix(key, uint64_t(tensor.dtype));
-  for (int64_t d : tensor.shape.dims().subspan(1)) mix(key, uint64_t(d));
+// The key only sorts calls apart; same_rows() decides.
+void add_row(base::Fnv& key, const msg::Tensor& tensor) {
+  key.add(uint64_t(tensor.dtype));
+  for (int64_t d : tensor.shape.dims().subspan(1)) key.add(uint64_t(d));
 }
 
 // Whether each tensor of a call to a model that takes any tensors has the call's rows, so that other calls' rows may
@@ -82,13 +81,13 @@ bool has_rows(const msg::Call& call, const msg::ModelSpec& spec) {
 
 uint64_t any_row_key(const msg::Call& call, const msg::ModelSpec& spec) {
   if (!has_rows(call, spec)) return kAlone;
-  uint64_t key = kSeed;
+  base::Fnv key;
   for (const auto& tensor : call.inputs) {
-    mix(key, std::hash<std::string_view>()(tensor.name));
-    mix(key, tensor.shape.rank());
-    mix_row(key, tensor);
+    key.add(std::hash<std::string_view>()(tensor.name));
+    key.add(tensor.shape.rank());
+    add_row(key, tensor);
   }
-  return key;
+  return key.value();
 }
 
 bool same_row(const msg::Tensor& a, const msg::Tensor& b) {
@@ -125,15 +124,15 @@ Status tensors_fit(const msg::Call& call, const msg::ModelSpec& spec) {
 
 uint64_t row_key(const msg::Call& call, const msg::ModelSpec& spec) {
   if (!shares_batches(spec)) return kAlone;
-  if (spec.ragged) return kSeed;
+  if (spec.ragged) return base::Fnv().value();
   if (spec.any_tensors) return any_row_key(call, spec);
-  uint64_t key = kSeed;
+  base::Fnv key;
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
     const auto* tensor = input_of(call, spec, i);
-    mix(key, tensor ? tensor->shape.rank() : ~uint64_t(0));
-    if (tensor) mix_row(key, *tensor);
+    key.add(tensor ? tensor->shape.rank() : ~uint64_t(0));
+    if (tensor) add_row(key, *tensor);
   }
-  return key;
+  return key.value();
 }
 
 bool same_rows(const msg::Call& a, const msg::Call& b, const msg::ModelSpec& spec) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "wire/guard.h"
 #include "wire/router.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
@@ -20,15 +19,6 @@ constexpr HeadError kBodyTooLarge{413, reason::kBodyBytes, "the request body is 
 constexpr HeadError kNothingCame{408, reason::kIdle, "nothing has come for too long"};
 
 }  // namespace
-
-bool RateWatch::too_slow(base::Time now, uint32_t rate, base::Duration period) {
-  if (since_ == base::kNever) since_ = now, bytes_ = 0;
-  base::Duration passed = now - since_;
-  if (passed < period) return false;
-  bool slow = bytes_ < uint64_t(rate) * uint64_t(std::chrono::duration_cast<std::chrono::seconds>(passed).count());
-  since_ = now, bytes_ = 0;
-  return slow;
-}
 
 H1Reader::H1Reader(H1Connection& connection, H1Queue& queue) : connection_(connection), queue_(queue), parser_(*this) {}
 
@@ -121,7 +111,7 @@ void H1Reader::start_body(H1Exchange& x, const Head& head) {
   if (x.read_whole_) x.await_100_ = false;
   x.begun_ = true;
   reading_ = Reading::kBody;
-  body_watch_.stop();
+  body_floor_.stop();
   body_.clear();
   x.plan_ = connection_.env.intake.begin(x);
   if (connection_.closing) return;  // answered already, and the connection ends with that: nothing behind it is read
@@ -157,7 +147,7 @@ bool H1Reader::collect_body(H1Exchange& x, const Head& head) {
 size_t H1Reader::step_body(std::string_view input) {
   H1Parser::Fate fate;
   size_t taken = parser_.body(std::as_bytes(std::span(input)), &fate);
-  body_watch_.count(taken);
+  body_floor_.add(taken);
   if (taken > 0) connection_.moved = connection_.wire.now();
   if (fate == H1Parser::Fate::kBad && !body_refusal_)
     body_refusal_ = {400, reason::kFramingChunk, "malformed chunked body"};
@@ -334,7 +324,7 @@ void H1Reader::check(base::Time now) {
       return;
     }
     case Reading::kRaw:
-      body_watch_.stop();
+      body_floor_.stop();
       if (now - connection_.moved > limits.stream_idle) fail_current(kNothingCame);
       return;
     case Reading::kBody: return check_body(now);
@@ -348,12 +338,13 @@ void H1Reader::check_body(base::Time now) {
   // A request that is being answered while it comes is a conversation, in which either side may be silent for long.
   const bool conversation = current_ && current_->headed_ && current_->plan_.body == BodyPlan::kStream;
   if (held_back() || conversation) {
-    body_watch_.stop();
+    body_floor_.stop();
     if (!held_back() && now - connection_.moved > limits.stream_idle) fail_current(kNothingCame);
     return;
   }
   uint32_t rate = floor_rate(limits.min_body_rate, body_.reserved(), connection_.env.slabs);
-  if (body_watch_.too_slow(now, rate, limits.grace))
+  body_floor_.start(now);
+  if (body_floor_.below(now, rate, limits.grace))
     fail_current({408, reason::kSlowBody, "the request body comes too slowly"});
 }
 

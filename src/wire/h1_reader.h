@@ -7,6 +7,7 @@
 
 #include <string_view>
 
+#include "wire/guard.h"
 #include "wire/h1_connection.h"
 #include "wire/h1_gate.h"
 #include "wire/h1_input.h"
@@ -15,19 +16,6 @@
 #include "wire/request_body.h"
 
 namespace weir::wire {
-
-// Has a peer moved `rate` bytes per second in each stretch of `period`? Between restart() and stop().
-class RateWatch {
- public:
-  void stop() { since_ = base::kNever; }
-  void count(uint64_t n) { bytes_ += n; }
-  // Starts the watch if it is stopped.
-  bool too_slow(base::Time now, uint32_t rate, base::Duration period);
-
- private:
-  base::Time since_ = base::kNever;
-  uint64_t bytes_ = 0;
-};
 
 class H1Reader final : H1Parser::Sink {
  public:
@@ -106,7 +94,7 @@ class H1Reader final : H1Parser::Sink {
   uint32_t blank_lines_ = 0;
   bool served_ = false;  // there has been a request
   base::Time head_since_ = base::kNever;
-  RateWatch body_watch_;
+  RateFloor body_floor_;
 };
 
 }  // namespace weir::wire

@@ -47,8 +47,8 @@ void H1Session::consumed(size_t n) {
   connection_.busy = true;
   uint64_t before = connection_.output.total();
   connection_.output.consume(n);
-  output_watch_.count(n);
-  if (connection_.output.empty()) output_watch_.stop();
+  output_floor_.add(n);
+  if (connection_.output.empty()) output_floor_.stop();
   queue_.output_taken();
   if (reader_.waiting() > 0) reader_.process({});
   connection_.busy = false;
@@ -88,9 +88,10 @@ void H1Session::check_idle(base::Time now) {
 // A peer that does not take its answers is cut off, whatever it was sent.
 void H1Session::check_output(base::Time now) {
   if (connection_.memory) connection_.memory->look();
-  if (connection_.output.empty()) return output_watch_.stop();
+  if (connection_.output.empty()) return output_floor_.stop();
   DrainFloor floor = drain_floor(connection_.env.limits, queue_.held_for_answers(), connection_.env.slabs);
-  if (!output_watch_.too_slow(now, floor.rate, floor.grace)) return;
+  output_floor_.start(now);
+  if (!output_floor_.below(now, floor.rate, floor.grace)) return;
   if (!queue_.empty()) queue_.front().record().reject = reason::kSlowRead;
   connection_.output.clear();
   reader_.close_now();

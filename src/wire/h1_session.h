@@ -42,7 +42,7 @@ class H1Session final : public Codec {
   H1Connection connection_;
   H1Reader reader_;
   H1Queue queue_;
-  RateWatch output_watch_;
+  RateFloor output_floor_;
 };
 
 }  // namespace weir::wire
