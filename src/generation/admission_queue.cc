@@ -25,10 +25,7 @@ void AdmissionQueue::add(msg::Call* call, Time now) {
   auto s = std::make_unique<Sequence>(call, msg::level_of(spec_, call->priority) - 1, ++arrivals_);
   uint64_t drawn = random_();
   s->seed = s->params.sampling.seed.value_or(drawn);
-  const auto& policy = msg::queue_policy(spec_, s->level + 1);
-  auto timeout = policy.timeout_of(call->queue_timeout);
-  bool rejects = policy.timeout_action == msg::QueuePolicy::TimeoutAction::kReject;
-  if (rejects && timeout.count() > 0 && timeout < base::kNever - now) s->queue_deadline = now + timeout;
+  s->queue_deadline = msg::leaves_at(msg::queue_policy(spec_, s->level + 1), call->queue_timeout, now);
   s->tag = share_.came(s->level, call->tenant, s->work());
   insert(std::move(s));
 }

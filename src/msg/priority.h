@@ -32,4 +32,16 @@ inline const QueuePolicy& queue_policy(const ModelSpec& spec, uint32_t level) {
   return own == spec.batching.levels.end() ? spec.batching : own->second;
 }
 
+// When a call that came at `now` and asks for a queue_timeout of `asked` (0: for none) has waited for as long as it
+// may; kNever without a limit.
+inline base::Time times_out_at(const QueuePolicy& policy, base::Duration asked, base::Time now) {
+  const base::Duration longest = policy.timeout_of(asked);
+  return longest.count() <= 0 || longest >= base::kNever - now ? base::kNever : now + longest;
+}
+
+// When such a call leaves the queue: never where it is only put behind the others.
+inline base::Time leaves_at(const QueuePolicy& policy, base::Duration asked, base::Time now) {
+  return policy.timeout_action == QueuePolicy::TimeoutAction::kReject ? times_out_at(policy, asked, now) : base::kNever;
+}
+
 }  // namespace weir::msg

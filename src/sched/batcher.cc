@@ -58,8 +58,7 @@ Status Batcher::add(msg::Call* call, Time now, std::vector<Dropped>& dropped) {
   const auto& policy = level.policy;
   if (policy.max_queue > 0 && level.queue.size() >= policy.max_queue)
     if (auto status = make_room(level, call->tenant, now, dropped); !status.ok()) return status;
-  auto timeout = policy.timeout_of(call->queue_timeout);
-  Time times_out = timeout.count() > 0 ? later(now, timeout) : base::kNever;
+  Time times_out = msg::times_out_at(policy, call->queue_timeout, now);
   Time leaves = level.delays() ? call->deadline : std::min(times_out, call->deadline);
   Time half = leaves == base::kNever ? base::kNever : now + (leaves - now) / 2;
   // A new slot is the first that is free, so it is found room for before anything changes: this may throw.

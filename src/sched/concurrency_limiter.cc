@@ -226,10 +226,7 @@ void LimitedInbox::start(msg::Call* call) {
 
 base::Time LimitedInbox::leaves_at(const msg::Call& call) const {
   const auto& policy = msg::queue_policy(spec_, msg::level_of(spec_, call.priority));
-  auto longest = policy.timeout_of(call.queue_timeout);
-  if (policy.timeout_action == msg::QueuePolicy::TimeoutAction::kDelay) return base::kNever;
-  if (longest.count() <= 0 || longest >= base::kNever - call.times.queued) return base::kNever;
-  return call.times.queued + longest;
+  return msg::leaves_at(policy, call.queue_timeout, call.times.queued);
 }
 
 Status LimitedInbox::too_long() const {
