@@ -15,9 +15,9 @@ struct TokenRoom {
   uint32_t positions(const msg::TextSpec& text) const;
 };
 
-// Checks what only the model and its memory can tell; ranges of sampling are the dialects' (GenerationParams). It checks
-// what is new, and never the history. Errors: INVALID_ARGUMENT (no generation, nothing to run, an id outside of the
-// vocabulary, an image that does not lie in what is appended), OUT_OF_RANGE (longer than the context, or than all
+// Checks what only the model and its memory can tell; ranges of sampling are the dialects' (GenerationParams). It
+// checks what is new, and never the history. Errors: INVALID_ARGUMENT (no generation, nothing to run, an id outside of
+// the vocabulary, an image that does not lie in what is appended), OUT_OF_RANGE (longer than the context, or than all
 // blocks together: no other time would do).
 base::Status fits_tokens(const msg::Call& call, const msg::ModelSpec& spec, TokenRoom room);
 
