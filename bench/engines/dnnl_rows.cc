@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engines/llm/cpu/matrix.h"
-#include "engines/llm/half.h"
+#include "msg/half.h"
 #include "oneapi/dnnl/dnnl.hpp"
 
 namespace {
@@ -72,8 +72,8 @@ int main() {
   Matrix m = pack(WeightFormat::kBf16, kOutputs, kInputs, {&source, 1}, team).value();
   Multiplier multiply(kernels(), team, 512);
   std::vector<uint16_t> x(size_t(512) * kInputs), w(weights.size());
-  for (auto& v : x) v = to_bf16(next());
-  for (size_t i = 0; i < w.size(); ++i) w[i] = to_bf16(weights[i]);
+  for (auto& v : x) v = weir::msg::bf16_from(next());
+  for (size_t i = 0; i < w.size(); ++i) w[i] = weir::msg::bf16_from(weights[i]);
   const size_t stride = activation_stride(WeightFormat::kBf16, kInputs);
   Memory acts(512 * stride);
   for (uint32_t r = 0; r < 512; ++r) std::memcpy(acts.data() + r * stride, x.data() + size_t(r) * kInputs, kInputs * 2);

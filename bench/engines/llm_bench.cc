@@ -12,7 +12,7 @@
 #include <ctime>
 
 #include "engines/llm/cpu/transformer.h"
-#include "engines/llm/half.h"
+#include "msg/half.h"
 
 namespace {
 
@@ -37,7 +37,7 @@ Matrix random_matrix(WeightFormat form, uint32_t outputs, uint32_t inputs) {
   if (form == WeightFormat::kF32)
     for (size_t i = 0; i < m.bytes() / 4; ++i) m.data.as<float>()[i] = next();
   else
-    for (size_t i = 0; i < m.bytes() / 2; ++i) m.data.as<uint16_t>()[i] = to_bf16(next());
+    for (size_t i = 0; i < m.bytes() / 2; ++i) m.data.as<uint16_t>()[i] = msg::bf16_from(next());
   return m;
 }
 
