@@ -19,7 +19,7 @@ class RequestBody final : BodyMemory::Body {
   // Starts a body; also after an earlier one. `wire` is asked for a tick() when there is memory to retry() with, and
   // when the memory is lost.
   void begin(Wire& wire, base::SlabSource& slabs, const BodyCollector::Shape& shape) {
-    clear();
+    leave();
     wire_ = &wire;
     owner_ = shape.owner;
     collector_.begin(slabs, shape);
@@ -38,11 +38,14 @@ class RequestBody final : BodyMemory::Body {
   // Lets go of all memory, and waits for none.
   void clear() {
     collector_.clear();
-    lost_.reset();
-    if (owner_.bodies) owner_.bodies->leave(*this);
+    leave();
   }
 
  private:
+  void leave() {
+    lost_.reset();
+    if (owner_.bodies) owner_.bodies->leave(*this);
+  }
   State follow(State state);
 
   // BodyMemory::Body
