@@ -11,8 +11,8 @@
 #include "dialects/evergreen/prompt.h"
 #include "evergreen_config.pb.h"
 #include "marshal/generation_params.h"
+#include "text/completion.h"
 #include "text/processor.h"
-#include "text/stop_strings.h"
 
 namespace weir::evergreen {
 namespace {
@@ -139,8 +139,9 @@ class Generate final : public ModelAction {
     if (Status s = fill(*generation, std::move(*prompt)); !s.ok()) return s;
     call().generation = std::move(generation);
     limit_tokens();
-    detokenizer_.emplace(*spec_->processor->tokenizer, text::SkipSpecial::kYes);
-    stops_ = text::StopStrings(params_.stop, text::StopStrings::Keep::kNo);
+    text::Completion::Options options;
+    options.stop = params_.stop;
+    completion_.emplace(*spec_->processor->tokenizer, std::move(options));
     if (response_) response_->begin(std::string(kPlainText), "assistant");
     return submit();
   }
@@ -162,10 +163,9 @@ class Generate final : public ModelAction {
     if (token.prefill) return {};
     ids_.push_back(token.id);
     ++completion_tokens_;
-    std::string piece, text;
-    detokenizer_->step(token.id, piece);
-    said_ += piece;
-    bool stopped = stops_.push(piece, text);
+    std::string text;
+    bool stopped = completion_->push(token.id, text) == text::Completion::State::kStopped;
+    said_ += text;
     if (Status s = say(text, &token); !s.ok() || !stopped) return s;
     cached_tokens_ = call().generation->cached_tokens;
     finish_call();
@@ -179,13 +179,10 @@ class Generate final : public ModelAction {
     completion_tokens_ = d.completion_tokens;
     bool by_id = d.finish == msg::Finish::kEos || d.finish == msg::Finish::kStopId;
     if (by_id && ids_.size() > prompt_tokens_ && ids_.back() == d.stop_id) ids_.pop_back();  // no part of the text
-    std::string piece, text;
-    detokenizer_->finish(piece);
-    said_ += piece;
-    if (stops_.push(piece, text))
-      cut_ = true;
-    else
-      stops_.finish(text);
+    std::string text;
+    completion_->finish(text);
+    said_ += text;
+    cut_ = completion_->stop_string() != nullptr;
     if (Status s = say(text, nullptr); !s.ok()) return s;
     return finish(d.finish == msg::Finish::kLength && !cut_ ? "length" : "stop");
   }
@@ -262,9 +259,8 @@ class Generate final : public ModelAction {
   // For the next question: the text so far and the very tokens that it was, unless part of them is not in the text.
   void remember() {
     if (with_images_ || cut_) return;
-    const text::Tokenizer& tokenizer = *spec_->processor->tokenizer;
     for (size_t i = prompt_tokens_; i < ids_.size(); ++i)
-      if (tokenizer.special(ids_[i])) return;
+      if (spec_->processor->tokenizer->special(ids_[i])) return;
     session_.remember({spec_, text_ + said_, std::move(ids_)});
   }
 
@@ -274,9 +270,8 @@ class Generate final : public ModelAction {
   Output* response_ = nullptr;
   std::optional<session::Cursor> cursor_;
   Conversation conversation_{session_.state().options.unseen};
-  std::optional<text::DecodeStream> detokenizer_;
-  text::StopStrings stops_;
-  std::string text_, said_;    // of the prompt; of the answer, before stop strings
+  std::optional<text::Completion> completion_;
+  std::string text_, said_;    // of the prompt; of the answer
   std::vector<uint32_t> ids_;  // of both
   uint32_t prompt_tokens_ = 0, cached_tokens_ = 0, completion_tokens_ = 0;
   size_t leaves_ = 0;

@@ -12,8 +12,8 @@
 #include "engines/llm/text_request.h"
 #include "sched/proxy_inbox.h"
 #include "sched/worker_pool.h"
+#include "text/completion.h"
 #include "text/processor.h"
-#include "text/stop_strings.h"
 
 namespace weir::llm {
 namespace {
@@ -25,6 +25,14 @@ base::Bytes string_tensor(std::string_view text) {
   std::string data;
   msg::append_string(data, text);
   return base::Bytes::adopt(std::move(data));
+}
+
+text::Completion::Options options_of(TextRequest& request) {
+  text::Completion::Options options;
+  options.skip = request.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo;
+  options.stop = std::move(request.stops);
+  options.keep = request.include_stop ? text::StopStrings::Keep::kYes : text::StopStrings::Keep::kNo;
+  return options;
 }
 
 class TextFront final : public sched::ProxyInbox {
@@ -45,18 +53,14 @@ class TextFront final : public sched::ProxyInbox {
   struct TextCall : msg::Call {
     msg::Call* parent = nullptr;  // under mutex_
     size_t index = 0;             // in open_; under mutex_
-    text::DecodeStream decode;
-    text::StopStrings stops;
+    text::Completion completion;
     bool stream = false;
     std::string prompt;       // until it is tokens
     std::string ready, text;  // ready: a piece that has not been sent
     uint32_t prompt_tokens = 0, completion_tokens = 0;
 
     TextCall(const text::Tokenizer& tokenizer, TextRequest& request)
-        : decode(tokenizer, request.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo),
-          stops(std::move(request.stops),
-                request.include_stop ? text::StopStrings::Keep::kYes : text::StopStrings::Keep::kNo),
-          stream(request.stream) {}
+        : completion(tokenizer, options_of(request)), stream(request.stream) {}
   };
   using Bursts = bus::MailBursts;
 
@@ -189,12 +193,11 @@ void TextFront::receive(msg::Mail&& mail, Bursts& out) {
 
 void TextFront::hear(TextCall& text_call, const msg::Token& token, Bursts& out) {
   if (token.prefill) return;
-  ++text_call.completion_tokens;
   text_call.prompt_tokens = uint32_t(text_call.generation->length());
-  std::string piece;
-  text_call.decode.step(token.id, piece);
   std::string& to = text_call.stream ? text_call.ready : text_call.text;
-  if (text_call.stops.push(piece, to)) {
+  auto state = text_call.completion.push(token.id, to);
+  text_call.completion_tokens = text_call.completion.tokens();
+  if (state == text::Completion::State::kStopped) {
     text_call.satisfied.store(true, std::memory_order_relaxed);
     text_call.cancelled.store(true, std::memory_order_release);  // the lane looks before its next step
     return answer(text_call, "stop", out);
@@ -211,11 +214,8 @@ void TextFront::hear(TextCall& text_call, const msg::Token& token, Bursts& out) 
 }
 
 void TextFront::end(TextCall& text_call, const msg::Done& done, Bursts& out) {
-  std::string piece;
-  std::string& to = text_call.stream ? text_call.ready : text_call.text;
-  text_call.decode.finish(piece);
-  bool stopped = text_call.stops.push(piece, to);
-  if (!stopped) text_call.stops.finish(to);
+  text_call.completion.finish(text_call.stream ? text_call.ready : text_call.text);
+  const bool stopped = text_call.completion.stop_string() != nullptr;
   text_call.prompt_tokens = done.prompt_tokens, text_call.completion_tokens = done.completion_tokens;
   answer(text_call, done.finish == msg::Finish::kLength && !stopped ? "length" : "stop", out);
 }
