@@ -15,11 +15,9 @@
 #include "msg/generate.h"
 #include "msg/tensor.h"
 
-namespace weir::text {
-struct Processor;
-}
-
 namespace weir::msg {
+
+class TextCodec;
 
 struct TensorSpec {
   std::string name;
@@ -67,8 +65,8 @@ struct TextSpec {
   uint32_t hidden_size = 0;
   bool normalized = false;  // of an encoder: its embeddings have length 1
   std::vector<uint32_t> eos_ids;
-  Sampling defaults;                                 // of generation_config.json
-  std::shared_ptr<const text::Processor> processor;  // tokenizer and chat template; null only for encoders of ids
+  Sampling defaults;                       // of generation_config.json
+  std::shared_ptr<const TextCodec> codec;  // tokenizer and chat template; null only for encoders of ids
 
   // Concept readouts; empty when the model has none.
   std::vector<std::string> concepts;

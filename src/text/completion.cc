@@ -10,20 +10,21 @@ constexpr size_t kMaxBytesPerToken = 128;
 
 }  // namespace
 
-base::Result<std::vector<uint32_t>> encode_prompt(const Tokenizer& tokenizer, std::string_view text, AddSpecial add,
-                                                  uint32_t max_tokens, const Budget& budget) {
+base::Result<std::vector<uint32_t>> encode_prompt(const msg::TextCodec& codec, std::string_view text,
+                                                  msg::AddSpecial add, uint32_t max_tokens,
+                                                  const msg::TextBudget& budget) {
   if (text.size() / kMaxBytesPerToken > max_tokens)
     return base::failure(base::Code::kOutOfRange, std::to_string(text.size()) +
                                                       " bytes do not fit the model's context of " +
                                                       std::to_string(max_tokens) + " tokens");
   if (text.size() > budget.bytes) return base::failure(base::Code::kAborted, "the text is longer");
-  auto ids = tokenizer.encode(text, add, budget.cancelled);
+  auto ids = codec.encode(text, add, budget.cancelled);
   if (budget.stopped()) return base::failure(base::Code::kCancelled, "cancelled");
   return ids;
 }
 
-Completion::Completion(const Tokenizer& tokenizer, Options options)
-    : decoder_(tokenizer, options.skip),
+Completion::Completion(const msg::TextCodec& codec, Options options)
+    : decoder_(codec.decoder(options.skip)),
       stops_(options.stop.empty() ? StopStrings() : StopStrings(std::move(options.stop), options.keep)),
       end_ids_(std::move(options.end_ids)),
       keep_(options.keep),
@@ -32,7 +33,7 @@ Completion::Completion(const Tokenizer& tokenizer, Options options)
 // A few of the last ones do: a character has at most four bytes, each at least a token's.
 void Completion::after(std::span<const uint32_t> prompt) {
   constexpr size_t kEnough = 8;
-  for (uint32_t id : prompt.last(std::min(prompt.size(), kEnough))) decoder_.step(id, piece_);
+  for (uint32_t id : prompt.last(std::min(prompt.size(), kEnough))) decoder_->step(id, piece_);
   piece_.clear();
 }
 
@@ -43,7 +44,7 @@ Completion::State Completion::push(uint32_t id, std::string& out) {
   bool last = tokens_ > min_tokens_ && ends(id);
   if (last && keep_ == StopStrings::Keep::kNo) return State::kEnded;
   piece_.clear();
-  decoder_.step(id, piece_);
+  decoder_->step(id, piece_);
   State state = pass(out);
   return state == State::kGoing && last ? State::kEnded : state;
 }
@@ -61,7 +62,7 @@ Completion::State Completion::pass(std::string& out) {
 void Completion::finish(std::string& out) {
   if (stopped_) return;
   piece_.clear();
-  decoder_.finish(piece_);
+  decoder_->finish(piece_);
   if (pass(out) == State::kStopped) return;
   stops_.finish(out);
 }

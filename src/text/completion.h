@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,29 +10,29 @@
 #include <vector>
 
 #include "base/status.h"
-#include "text/budget.h"
+#include "msg/text_codec.h"
 #include "text/stop_strings.h"
-#include "text/tokenizer.h"
 
 namespace weir::text {
 
 // The ids of a prompt for a context of `max_tokens`. Bounded by bytes before a byte is looked at: OUT_OF_RANGE for text
 // that no such context can hold; ABORTED for text longer than the budget's bytes, CANCELLED. How many ids there are is
 // for the caller to check. Any thread.
-base::Result<std::vector<uint32_t>> encode_prompt(const Tokenizer& tokenizer, std::string_view text, AddSpecial add,
-                                                  uint32_t max_tokens, const Budget& budget = {});
+base::Result<std::vector<uint32_t>> encode_prompt(const msg::TextCodec& codec, std::string_view text,
+                                                  msg::AddSpecial add, uint32_t max_tokens,
+                                                  const msg::TextBudget& budget = {});
 
 // The text of one sequence as its tokens come. One thread.
 class Completion {
  public:
   struct Options {
-    SkipSpecial skip = SkipSpecial::kYes;
+    msg::SkipSpecial skip = msg::SkipSpecial::kYes;
     std::vector<std::string> stop;
     StopStrings::Keep keep = StopStrings::Keep::kNo;  // whether what ended it, string or token, is part of the text
     std::vector<uint32_t> end_ids;                    // tokens that end it
     uint32_t min_tokens = 0;                          // before these no stop string counts
   };
-  Completion(const Tokenizer& tokenizer, Options options);  // the tokenizer is borrowed
+  Completion(const msg::TextCodec& codec, Options options);  // the codec is borrowed
 
   // What it continues: the first token may begin with a space only where there was text before it.
   void after(std::span<const uint32_t> prompt);
@@ -54,7 +55,7 @@ class Completion {
   bool ends(uint32_t id) const;
   State pass(std::string& out);
 
-  DecodeStream decoder_;
+  std::unique_ptr<msg::TokenDecoder> decoder_;
   StopStrings stops_;
   std::vector<uint32_t> end_ids_;
   StopStrings::Keep keep_;

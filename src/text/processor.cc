@@ -5,10 +5,13 @@
 #include <vector>
 
 #include "text/fallback_templates.h"
+#include "tokenizers/decode_stream.h"
 
 namespace weir::text {
 
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 std::string place(size_t message, std::string_view field) {
   return "messages[" + std::to_string(message) + "]" + std::string(field);
@@ -39,7 +42,7 @@ base::Result<std::string> template_of(const nlohmann::json& config) {
 }
 
 // Without a tokenizer_config.json the markers are known by the names that models give them.
-void guess_tokens(const Tokenizer& tokenizer, Processor& out) {
+void guess_tokens(const tokenizers::Tokenizer& tokenizer, Processor& out) {
   auto first = [&](std::string& token, auto... names) {
     auto take = [&](std::string_view name) {
       auto id = tokenizer.id(name);
@@ -66,21 +69,20 @@ base::Status read_config(std::string_view text, Processor& out, std::string& sou
   return {};
 }
 
-template <class Json>
-base::Status join_parts(Json& message, size_t number, const ChatOptions& options) {
+base::Status join_parts(Json& message, size_t number, const msg::ChatOptions& options) {
   std::string text;
   const Json parts = std::move(message["content"]);
   for (size_t i = 0; i < parts.size(); ++i) {
     const Json& part = parts[i];
     std::string at = place(number, ".content[" + std::to_string(i) + "]");
     std::string type = part.is_object() && part.contains("type") && part["type"].is_string()
-                           ? part["type"].template get<std::string>()
+                           ? part["type"].get<std::string>()
                            : std::string();
     const char* field = type == "refusal" ? "refusal" : "text";
     if (type == "text" || type == "refusal" || type == "input_text" || type == "output_text") {
       if (!part.contains(field) || !part[field].is_string())
         return base::invalid(at + "." + field + " is not a string");
-      text += part[field].template get_ref<const std::string&>();
+      text += part[field].get_ref<const std::string&>();
     } else if (type == "image" || type == "image_url" || type == "input_image") {
       if (options.image_text.empty()) return base::invalid(at + " is an image, which this model does not take");
       text += options.image_text;
@@ -112,7 +114,6 @@ base::Status check_arguments(const std::string& text, std::string_view at) {
 }
 
 // Clients send the arguments of a tool call as JSON text; templates take them as a value.
-template <class Json>
 base::Status parse_arguments(Json& message, size_t number) {
   auto calls = message.find("tool_calls");
   if (calls == message.end() || !calls->is_array()) return {};
@@ -121,7 +122,7 @@ base::Status parse_arguments(Json& message, size_t number) {
     if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
     auto arguments = call["function"].find("arguments");
     if (arguments == call["function"].end() || !arguments->is_string()) continue;
-    const auto& text = arguments->template get_ref<const std::string&>();
+    const auto& text = arguments->get_ref<const std::string&>();
     if (!trimmed(text, false).starts_with('{')) continue;  // no object: it stays a text
     if (auto s = check_arguments(text, place(number, ".tool_calls[" + std::to_string(i) + "]")); !s.ok()) return s;
     auto parsed = Json::parse(text, nullptr, false);
@@ -130,8 +131,7 @@ base::Status parse_arguments(Json& message, size_t number) {
   return {};
 }
 
-template <class Json>
-base::Status prepare(Json& out, const ChatOptions& options) {
+base::Status prepare(Json& out, const msg::ChatOptions& options) {
   if (!out.is_array() || out.empty()) return base::invalid("messages is not a list of messages");
   for (size_t i = 0; i < out.size(); ++i) {
     Json& message = out[i];
@@ -180,31 +180,19 @@ base::Status status_of(jinja::Error error) {
   return base::failure(base::Code::kInternal, std::move(error.message));
 }
 
-template <class Json>
-base::Result<std::string> render_any(const Processor& processor, const Json& messages, const Json& extra,
-                                     const ChatOptions& options) {
-  if (!processor.chat) return base::failure(base::Code::kInvalidArgument, "the model has no chat template");
-  if (options.add_generation_prompt && options.continue_final_message)
-    return base::invalid("add_generation_prompt and continue_final_message exclude each other");
-  Json conversation = messages;
-  if (auto status = prepare(conversation, options); !status.ok()) return status;
-  // What templates ask for with `is none` is there, as it is where they were written.
-  Json variables = {{"tools", nullptr}, {"documents", nullptr}};
-  for (auto [name, token] : {std::pair{"bos_token", &processor.bos}, std::pair{"eos_token", &processor.eos},
-                             std::pair{"unk_token", &processor.unk}, std::pair{"pad_token", &processor.pad}})
-    if (!token->empty()) variables[name] = *token;
-  if (extra.is_object()) variables.update(extra);
-  std::string final_content;
-  if (options.continue_final_message && conversation.back()["content"].is_string())
-    final_content = conversation.back()["content"].template get<std::string>();
-  variables["messages"] = std::move(conversation);
-  variables["add_generation_prompt"] = options.add_generation_prompt;
-  const auto& budget = options.budget;
-  auto prompt = processor.chat->render(variables, {budget.steps, budget.bytes, budget.cancelled});
-  if (!prompt) return status_of(std::move(prompt.error()));
-  if (options.continue_final_message)
-    if (auto status = cut_after_final_message(*prompt, final_content); !status.ok()) return status;
-  return *std::move(prompt);
+// DecodeStream of the library.
+class Decoder final : public msg::TokenDecoder {
+ public:
+  Decoder(const tokenizers::Tokenizer& tokenizer, tokenizers::SkipSpecial skip) : stream_(tokenizer, skip) {}
+  void step(uint32_t id, std::string& out) override { stream_.step(id, out); }
+  void finish(std::string& out) override { stream_.finish(out); }
+
+ private:
+  tokenizers::DecodeStream stream_;
+};
+
+tokenizers::SkipSpecial skip_of(msg::SkipSpecial skip) {
+  return skip == msg::SkipSpecial::kYes ? tokenizers::SkipSpecial::kYes : tokenizers::SkipSpecial::kNo;
 }
 
 }  // namespace
@@ -237,7 +225,7 @@ bool crowded(std::string_view text, size_t most_members, size_t deepest) {
 base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view tokenizer_json,
                                                               std::string_view tokenizer_config,
                                                               std::string_view chat_template_jinja) {
-  auto tokenizer = Tokenizer::parse(tokenizer_json);
+  auto tokenizer = tokenizers::Tokenizer::parse(tokenizer_json);
   if (!tokenizer) return base::invalid(std::move(tokenizer.error().message));
   auto out = std::make_shared<Processor>();
   out->tokenizer = std::move(*tokenizer);
@@ -262,14 +250,44 @@ base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view t
   return std::shared_ptr<const Processor>(std::move(out));
 }
 
-base::Result<std::string> render_chat(const Processor& processor, const nlohmann::json& messages,
-                                      const nlohmann::json& extra, const ChatOptions& options) {
-  return render_any(processor, messages, extra, options);
+std::vector<uint32_t> Processor::encode(std::string_view text, msg::AddSpecial add,
+                                        const std::atomic<bool>* cancelled) const {
+  auto markers = add == msg::AddSpecial::kYes ? tokenizers::AddSpecial::kYes : tokenizers::AddSpecial::kNo;
+  return tokenizer->encode(text, markers, cancelled);
 }
 
-base::Result<std::string> render_chat_ordered(const Processor& processor, const nlohmann::ordered_json& messages,
-                                              const nlohmann::ordered_json& extra, const ChatOptions& options) {
-  return render_any(processor, messages, extra, options);
+std::string Processor::decode(std::span<const uint32_t> ids, msg::SkipSpecial skip) const {
+  return tokenizer->decode(ids, skip_of(skip));
+}
+
+std::unique_ptr<msg::TokenDecoder> Processor::decoder(msg::SkipSpecial skip) const {
+  return std::make_unique<Decoder>(*tokenizer, skip_of(skip));
+}
+
+base::Result<std::string> Processor::render_chat(const Json& messages, const Json& extra,
+                                                 const msg::ChatOptions& options) const {
+  if (!chat) return base::failure(base::Code::kInvalidArgument, "the model has no chat template");
+  if (options.add_generation_prompt && options.continue_final_message)
+    return base::invalid("add_generation_prompt and continue_final_message exclude each other");
+  Json conversation = messages;
+  if (auto status = prepare(conversation, options); !status.ok()) return status;
+  // What templates ask for with `is none` is there, as it is where they were written.
+  Json variables = {{"tools", nullptr}, {"documents", nullptr}};
+  for (auto [name, token] : {std::pair{"bos_token", &bos}, std::pair{"eos_token", &eos}, std::pair{"unk_token", &unk},
+                             std::pair{"pad_token", &pad}})
+    if (!token->empty()) variables[name] = *token;
+  if (extra.is_object()) variables.update(extra);
+  std::string final_content;
+  if (options.continue_final_message && conversation.back()["content"].is_string())
+    final_content = conversation.back()["content"].get<std::string>();
+  variables["messages"] = std::move(conversation);
+  variables["add_generation_prompt"] = options.add_generation_prompt;
+  const msg::TextBudget& budget = options.budget;
+  auto prompt = chat->render(variables, {budget.steps, budget.bytes, budget.cancelled});
+  if (!prompt) return status_of(std::move(prompt.error()));
+  if (options.continue_final_message)
+    if (auto status = cut_after_final_message(*prompt, final_content); !status.ok()) return status;
+  return *std::move(prompt);
 }
 
 }  // namespace weir::text

@@ -35,7 +35,7 @@ class TextInbox final : public msg::Inbox {
   }
 };
 
-inline std::shared_ptr<const text::Tokenizer> bytes_tokenizer() {
+inline std::shared_ptr<const tokenizers::Tokenizer> bytes_tokenizer() {
   static auto tokenizer = tokenizers::tokenizer_of(tokenizers::byte_level_file({"l l", "o w"}));
   return tokenizer;
 }
@@ -143,7 +143,7 @@ class Bench {
   }
   std::string prompt() const {
     if (chat->held.size() != 1) return "(no call)";
-    return bytes_tokenizer()->decode(chat->held[0]->generation->append, text::SkipSpecial::kNo);
+    return bytes_tokenizer()->decode(chat->held[0]->generation->append, tokenizers::SkipSpecial::kNo);
   }
 
  private:
@@ -162,7 +162,7 @@ class Bench {
     text->eos_ids = {kEnd};
     text->concepts = {"digit"};
     text->readout_layers = {1};
-    text->processor = processor;
+    text->codec = processor;
     msg::ModelSpec spec;
     spec.name = "chat", spec.version = "1";
     spec.text = text;

@@ -60,7 +60,7 @@ TEST(EvergreenEmbed, WhatAnEncoderCannotTakeIsRefusedByName) {
             "INVALID_ARGUMENT: action EMBED: names no target_spec, and there are 2 models that fit");
   auto bare = support::encoder_spec("e");
   auto ids_only = std::make_shared<msg::TextSpec>(*bare.encoder);
-  ids_only->processor = nullptr;
+  ids_only->codec = nullptr;
   bare.encoder = ids_only;
   EXPECT_EQ(refusal(embed, "a", bare), "INVALID_ARGUMENT: action EMBED: model 'e' takes no text: it has no tokenizer");
 }

@@ -135,7 +135,7 @@ TEST_F(Encoders, AreListedAndTokenizeTheirTexts) {
 TEST_F(Encoders, WithoutATokenizerTakeIdsAlone) {
   auto spec = support::encoder_spec("e");
   auto bare = std::make_shared<msg::TextSpec>(*spec.encoder);
-  bare->processor = nullptr;
+  bare->codec = nullptr;
   spec.encoder = bare;
   models.add(spec);
   bus.publish(models.catalog);

@@ -168,12 +168,12 @@ class SlowTemplates : public LongTexts {
   SlowTemplates() {
     auto spec = support::text_spec("slow", 100'000);
     auto text = std::make_shared<msg::TextSpec>(*spec.text);
-    auto processor = std::make_shared<text::Processor>(*text->processor);
+    auto processor = std::make_shared<text::Processor>(*support::byte_processor());
     // As some models' templates do: for each message all others are looked at.
     processor->chat = *jinja::Template::parse(
         "{% for m in messages %}{% set n = namespace(c=0) %}{% for o in messages %}{% if o.role == m.role %}"
         "{% set n.c = n.c + 1 %}{% endif %}{% endfor %}{{ n.c }},{% endfor %}");
-    text->processor = processor;
+    text->codec = processor;
     spec.text = text;
     models.add(spec);
     bus.publish(models.catalog);

@@ -23,7 +23,7 @@ struct Spelling : Bench {
     auto text = text_spec();
     auto processor = std::make_shared<text::Processor>();
     processor->tokenizer = tokenizers::tokenizer_of(tokenizers::byte_level_file({"l l", "o w"}));
-    text->processor = processor;
+    text->codec = processor;
     return text;
   }
   static pb::GenerateRequest asked(const std::string& id, std::vector<std::string> stops) {

@@ -9,7 +9,7 @@ ROOMS = {  # room: the rooms and libraries that it may see
     'base': '',
     'msg': 'base',
     'wire': 'base',
-    'text': 'base jinja tokenizers',
+    'text': 'base msg jinja tokenizers',
     'device': 'base',
     'bus': 'base msg',
     'net': 'base wire',
@@ -33,7 +33,8 @@ PINNED = [
     (r'\.pb\.h$|_generated\.h$|flatbuffers/', 'dialects models'),
     (r'pcre2|unicode/', ''),
     (r'dnnl|^png\.h$|jpeglib|webp/', 'engines/llm'),
-    (r'nlohmann/', 'app models dialects text engines/llm'),
+    (r'nlohmann/json_fwd', 'app models dialects text engines/llm msg'),  # msg/text_codec.h, which few include
+    (r'nlohmann/json\.hpp', 'app models dialects text engines/llm'),
     (r'simdjson', 'marshal dialects text'),
     (r'dragonbox', 'marshal'),
 ]

@@ -36,7 +36,7 @@ inline msg::ModelSpec text_spec(std::string name, uint32_t max_length = 200) {
   text->vocabulary = 260;
   text->hidden_size = 2;
   text->eos_ids = {kEnd};
-  text->processor = byte_processor();
+  text->codec = byte_processor();
   text->concepts = {"joy", "fear"};
   text->readout_layers = {1, 3};
   text->readout_dtype = "float32";
@@ -62,7 +62,7 @@ inline msg::ModelSpec encoder_spec(std::string name, uint32_t max_length = 200) 
   encoder->vocabulary = 260;
   encoder->hidden_size = 4;
   encoder->normalized = true;
-  encoder->processor = byte_processor();
+  encoder->codec = byte_processor();
   msg::ModelSpec spec;
   spec.name = std::move(name);
   spec.version = "1";

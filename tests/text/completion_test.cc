@@ -1,5 +1,6 @@
 #include "text/completion.h"
 
+#include "text/processor.h"
 #include "tiny_tokenizers.h"
 
 namespace weir::text {
@@ -7,7 +8,13 @@ namespace {
 
 using tokenizers::byte_level_file;
 using tokenizers::sentencepiece_file;
-using tokenizers::tokenizer_of;
+
+// A Processor without a chat template.
+std::shared_ptr<const Processor> processor_of(const tokenizers::Json& file) {
+  auto out = std::make_shared<Processor>();
+  out->tokenizer = tokenizers::tokenizer_of(file);
+  return out;
+}
 
 using State = Completion::State;
 using Keep = StopStrings::Keep;
@@ -21,8 +28,8 @@ std::string say(Completion& completion, std::string_view bytes) {
 }
 
 TEST(Completion, AStopStringEndsItAcrossTokens) {
-  auto tokenizer = tokenizer_of(byte_level_file({}));
-  Completion completion(*tokenizer, {SkipSpecial::kYes, {"cd"}, Keep::kNo, {}, 0});
+  auto processor = processor_of(byte_level_file({}));
+  Completion completion(*processor, {msg::SkipSpecial::kYes, {"cd"}, Keep::kNo, {}, 0});
   EXPECT_EQ(say(completion, "abcdef"), "ab|");
   ASSERT_NE(completion.stop_string(), nullptr);
   EXPECT_EQ(*completion.stop_string(), "cd");
@@ -30,22 +37,22 @@ TEST(Completion, AStopStringEndsItAcrossTokens) {
 }
 
 TEST(Completion, WhatMightHaveBeenAStopStringIsTextAfterAll) {
-  auto tokenizer = tokenizer_of(byte_level_file({}));
-  Completion completion(*tokenizer, {SkipSpecial::kYes, {"cd"}, Keep::kNo, {}, 0});
+  auto processor = processor_of(byte_level_file({}));
+  Completion completion(*processor, {msg::SkipSpecial::kYes, {"cd"}, Keep::kNo, {}, 0});
   EXPECT_EQ(say(completion, "abc"), "abc");
   EXPECT_EQ(completion.stop_string(), nullptr);
 }
 
 TEST(Completion, StopStringsCountOnlyAfterTheLeastNumberOfTokens) {
-  auto tokenizer = tokenizer_of(byte_level_file({}));
-  Completion completion(*tokenizer, {SkipSpecial::kYes, {"a"}, Keep::kNo, {}, 2});
+  auto processor = processor_of(byte_level_file({}));
+  Completion completion(*processor, {msg::SkipSpecial::kYes, {"a"}, Keep::kNo, {}, 2});
   EXPECT_EQ(say(completion, "aaba"), "aab|");
 }
 
 TEST(Completion, AnEndTokenHasTextOnlyWhereItIsKept) {
-  auto tokenizer = tokenizer_of(byte_level_file({}));
+  auto processor = processor_of(byte_level_file({}));
   for (Keep keep : {Keep::kNo, Keep::kYes}) {
-    Completion completion(*tokenizer, {SkipSpecial::kNo, {}, keep, {256}, 0});
+    Completion completion(*processor, {msg::SkipSpecial::kNo, {}, keep, {256}, 0});
     std::string out;
     EXPECT_EQ(completion.push('a', out), State::kGoing);
     EXPECT_EQ(completion.push(256, out), State::kEnded);
@@ -54,19 +61,19 @@ TEST(Completion, AnEndTokenHasTextOnlyWhereItIsKept) {
 }
 
 TEST(Completion, AnIncompleteCharacterAtTheEndIsTheReplacementCharacter) {
-  auto tokenizer = tokenizer_of(byte_level_file({}));
-  Completion completion(*tokenizer, {});
+  auto processor = processor_of(byte_level_file({}));
+  Completion completion(*processor, {});
   EXPECT_EQ(say(completion, "a\xe2\x82"), "a\xef\xbf\xbd");
 }
 
 TEST(Completion, TheFirstSpaceStaysWhereTextWentBefore) {
-  auto tokenizer = tokenizer_of(sentencepiece_file({"▁", "a", "b"}, {"▁ a", "▁ b"}));
-  uint32_t a = *tokenizer->id("▁a"), b = *tokenizer->id("▁b");
+  auto processor = processor_of(sentencepiece_file({"▁", "a", "b"}, {"▁ a", "▁ b"}));
+  uint32_t a = *processor->tokenizer->id("▁a"), b = *processor->tokenizer->id("▁b");
   std::string alone, behind;
-  Completion first(*tokenizer, {});
+  Completion first(*processor, {});
   first.push(b, alone);
   EXPECT_EQ(alone, "b");
-  Completion next(*tokenizer, {});
+  Completion next(*processor, {});
   std::vector<uint32_t> prompt{1, a};
   next.after(prompt);
   next.push(b, behind);
@@ -74,11 +81,11 @@ TEST(Completion, TheFirstSpaceStaysWhereTextWentBefore) {
 }
 
 TEST(Completion, TextThatNoContextCanHoldIsRefusedUnread) {
-  auto tokenizer = tokenizer_of(byte_level_file({}));
-  auto ids = encode_prompt(*tokenizer, std::string(1 << 20, 'a'), AddSpecial::kNo, 100);
+  auto processor = processor_of(byte_level_file({}));
+  auto ids = encode_prompt(*processor, std::string(1 << 20, 'a'), msg::AddSpecial::kNo, 100);
   ASSERT_FALSE(ids);
   EXPECT_EQ(ids.error().code, base::Code::kOutOfRange);
-  EXPECT_EQ(encode_prompt(*tokenizer, "ab", AddSpecial::kNo, 100)->size(), 2u);
+  EXPECT_EQ(encode_prompt(*processor, "ab", msg::AddSpecial::kNo, 100)->size(), 2u);
 }
 
 }  // namespace

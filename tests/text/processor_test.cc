@@ -8,11 +8,10 @@
 namespace weir::text {
 namespace {
 
-using tokenizers::byte_level_file;
-using tokenizers::Json;
+using Json = nlohmann::ordered_json;
 
 std::string tokenizer_with(std::vector<std::string> specials) {
-  Json file = byte_level_file({});
+  tokenizers::Json file = tokenizers::byte_level_file({});
   uint32_t id = 300;
   for (const auto& content : specials)
     file["added_tokens"].push_back({{"id", id++}, {"content", content}, {"special", true}});
@@ -27,8 +26,8 @@ std::shared_ptr<const Processor> processor(std::vector<std::string> specials, st
 }
 
 std::string chat(const Processor& p, const Json& messages, const Json& extra = Json::object(),
-                 const ChatOptions& options = {}) {
-  auto out = render_chat(p, messages, extra, options);
+                 const msg::ChatOptions& options = {}) {
+  auto out = p.render_chat(messages, extra, options);
   return out ? *out : "fault: " + out.error().text;
 }
 
@@ -76,7 +75,7 @@ TEST(Processor, PartsOfContentAreJoinedAndImagesBecomeTheirText) {
   auto p = processor({"<|im_start|>"}, "", "{{ messages[0].content }}");
   Json messages = Json::parse(R"([{"role": "user", "content": [{"type": "text", "text": "a "},
     {"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": " b"}]}])");
-  ChatOptions options;
+  msg::ChatOptions options;
   EXPECT_EQ(chat(*p, messages), "fault: messages[0].content[1] is an image, which this model does not take");
   options.image_text = "<img>";
   EXPECT_EQ(chat(*p, messages, Json::object(), options), "a <img> b");
@@ -105,15 +104,15 @@ TEST(Processor, ArgumentsOfToolCallsAreValues) {
 
 TEST(Processor, ToolsKeepTheOrderOfTheirKeys) {
   auto p = processor({}, "", "{{ tools[0] | tojson }}");
-  auto extra = nlohmann::ordered_json::parse(R"({"tools": [{"type": "function", "b": 1, "a": 2}]})");
-  auto out = render_chat_ordered(*p, nlohmann::ordered_json(kHello), extra, {});
+  auto extra = Json::parse(R"({"tools": [{"type": "function", "b": 1, "a": 2}]})");
+  auto out = p->render_chat(kHello, extra, {});
   EXPECT_EQ(*out, R"({"type": "function", "b": 1, "a": 2})");
 }
 
 TEST(Processor, TheFinalMessageIsContinued) {
   auto p = processor({"<|im_start|>"});
   Json messages = Json::parse(R"([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Once upon "}])");
-  ChatOptions options{.add_generation_prompt = false, .continue_final_message = true, .image_text = {}};
+  msg::ChatOptions options{.add_generation_prompt = false, .continue_final_message = true, .image_text = {}};
   EXPECT_EQ(chat(*p, messages, Json::object(), options),
             "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nOnce upon ");
   options.add_generation_prompt = true;
@@ -127,11 +126,9 @@ TEST(Processor, ExtraVariablesReachTheTemplateButNotTheMessages) {
 
 // --- arguments of tool calls -----------------------------------------------------------------------------------------
 
-using Ordered = nlohmann::ordered_json;
-
-Ordered calling(const std::string& arguments) {
-  Ordered call = {{"type", "function"}, {"function", {{"name", "f"}, {"arguments", arguments}}}};
-  return Ordered::array({{{"role", "assistant"}, {"content", nullptr}, {"tool_calls", Ordered::array({call})}}});
+Json calling(const std::string& arguments) {
+  Json call = {{"type", "function"}, {"function", {{"name", "f"}, {"arguments", arguments}}}};
+  return Json::array({{{"role", "assistant"}, {"content", nullptr}, {"tool_calls", Json::array({call})}}});
 }
 std::string keys(size_t n) {
   std::string out = "{";
@@ -147,7 +144,7 @@ std::string objects(size_t members) {
 const char* const kShow = "{{ messages[0].tool_calls[0].function.arguments | length }}";
 
 std::string shown(const Processor& p, const std::string& arguments) {
-  auto out = render_chat_ordered(p, calling(arguments), Ordered::object(), {});
+  auto out = p.render_chat(calling(arguments), Json::object(), {});
   return out ? *out : out.error().text;
 }
 
@@ -177,7 +174,7 @@ TEST(ToolArguments, TakeTimeInProportion) {
                     +[](size_t n) { return "{" + std::string(10 * n, '"') + "}"; }}) {
     auto once = [&](size_t n) {
       auto messages = calling(make(n));
-      return support::cpu_of([&] { (void)render_chat_ordered(*p, messages, Ordered::object(), {}); });
+      return support::cpu_of([&] { (void)p->render_chat(messages, Json::object(), {}); });
     };
     double grew = 1e9;
     for (int i = 0; i < 8 && grew > 2.5; ++i) grew = std::min(grew, once(40'000) / once(20'000));
@@ -190,9 +187,9 @@ TEST(Processor, TheFinalMessageIsFoundInTimeThatIsLinear) {
   auto work = [&](size_t n) {
     Json messages = Json::array({{{"role", "user"}, {"content", std::string(n, 'a')}},
                                  {{"role", "assistant"}, {"content", std::string(n / 2, 'a') + "b"}}});
-    ChatOptions options;
+    msg::ChatOptions options;
     options.add_generation_prompt = false, options.continue_final_message = true;
-    EXPECT_FALSE(render_chat(*p, messages, Json::object(), options));
+    EXPECT_FALSE(p->render_chat(messages, Json::object(), options));
   };
   EXPECT_LE(support::growth(200'000, work), 2.5);
 }

@@ -208,7 +208,7 @@ void Action::fail(Status why) {
 Status ModelAction::fits(const msg::ModelSpec& spec, Wants wants) {
   if (wants == Wants::kAny || spec.text) return {};
   if (wants == Wants::kText) return invalid("model '" + spec.name + "' makes no tokens");
-  if (spec.encoder && spec.encoder->processor) return {};
+  if (spec.encoder && spec.encoder->codec) return {};
   return invalid("model '" + spec.name + "' takes no text" + (spec.encoder ? ": it has no tokenizer" : ""));
 }
 

@@ -12,7 +12,6 @@
 #include "evergreen_config.pb.h"
 #include "marshal/generation_params.h"
 #include "text/completion.h"
-#include "text/processor.h"
 
 namespace weir::evergreen {
 namespace {
@@ -48,7 +47,7 @@ class Prompting final : public bus::OffloadTask {
         transcripts_(std::move(transcripts)) {}
   void run() override { prompt = make_prompt(spec_, turns_, templating_, transcripts_, {.cancelled = cancelled()}); }
   bool run_briefly() override {
-    prompt = make_prompt(spec_, turns_, templating_, transcripts_, text::kBrief);
+    prompt = make_prompt(spec_, turns_, templating_, transcripts_, msg::kBriefText);
     return prompt || prompt.error().code != base::Code::kAborted;
   }
 
@@ -141,7 +140,7 @@ class Generate final : public ModelAction {
     limit_tokens();
     text::Completion::Options options;
     options.stop = params_.stop;
-    completion_.emplace(*spec_->processor->tokenizer, std::move(options));
+    completion_.emplace(*spec_->codec, std::move(options));
     if (response_) response_->begin(std::string(kPlainText), "assistant");
     return submit();
   }
@@ -216,7 +215,7 @@ class Generate final : public ModelAction {
     for (const auto& t : d.top) {
       auto& alternative = *out.add_top();
       alternative.set_id(t.id);
-      alternative.set_text(spec_->processor->tokenizer->decode({&t.id, 1}, text::SkipSpecial::kNo));
+      alternative.set_text(spec_->codec->decode({&t.id, 1}, msg::SkipSpecial::kNo));
       alternative.set_logprob(t.logprob);
     }
     size_t i = 0;
@@ -260,7 +259,7 @@ class Generate final : public ModelAction {
   void remember() {
     if (with_images_ || cut_) return;
     for (size_t i = prompt_tokens_; i < ids_.size(); ++i)
-      if (spec_->processor->tokenizer->special(ids_[i])) return;
+      if (spec_->codec->special(ids_[i])) return;
     session_.remember({spec_, text_ + said_, std::move(ids_)});
   }
 

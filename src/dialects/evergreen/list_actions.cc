@@ -60,7 +60,7 @@ bool takes(const msg::ModelSpec& model, Works works) {
   switch (works) {
     case Works::kAtOnce: return true;
     case Works::kText: return model.text != nullptr;
-    case Works::kTokens: return model.text || (model.encoder && model.encoder->processor);
+    case Works::kTokens: return model.text || (model.encoder && model.encoder->codec);
     case Works::kTensors: break;
   }
   return !model.text;

@@ -7,7 +7,6 @@
 
 #include "dialects/evergreen/tensor_chunk.h"
 #include "marshal/json_cursor.h"
-#include "text/processor.h"
 #include "wire/text.h"
 
 namespace weir::evergreen {
@@ -15,6 +14,7 @@ namespace {
 
 using base::invalid;
 using base::Status;
+using Json = nlohmann::ordered_json;
 
 // Stands for an image in the template's output. Noncharacters: no client's text keeps one (see plain()).
 constexpr std::string_view kImageMark = "\xEF\xBF\xBE\xEF\xBF\xBF";
@@ -46,22 +46,22 @@ std::string role_of(std::string_view role) {
 
 std::string where(const session::Node& leaf) { return "node '" + std::string(leaf.id()) + "': "; }
 
-nlohmann::json messages_of(const std::vector<Turn>& turns) {
-  auto messages = nlohmann::json::array();
+// Keys in alphabetical order, which templates that write JSON show.
+Json messages_of(const std::vector<Turn>& turns) {
+  auto messages = Json::array();
   for (const Turn& turn : turns) {
-    nlohmann::json content;
+    Json content;
     bool images = std::any_of(turn.parts.begin(), turn.parts.end(), [](const auto& p) { return !p.image.empty(); });
     if (!images) {
       std::string text;
       for (const auto& p : turn.parts) text += p.text;
       content = std::move(text);
     } else {
-      content = nlohmann::json::array();
+      content = Json::array();
       for (const auto& p : turn.parts)
-        content.push_back(p.image.empty() ? nlohmann::json{{"type", "text"}, {"text", p.text}}
-                                          : nlohmann::json{{"type", "image"}});
+        content.push_back(p.image.empty() ? Json{{"text", p.text}, {"type", "text"}} : Json{{"type", "image"}});
     }
-    messages.push_back({{"role", turn.role}, {"content", std::move(content)}});
+    messages.push_back({{"content", std::move(content)}, {"role", turn.role}});
   }
   return messages;
 }
@@ -74,28 +74,28 @@ std::string raw_text(const std::vector<Turn>& turns) {
 }
 
 // The tokens of text that may begin as something that was said before.
-void encode(const std::shared_ptr<const msg::TextSpec>& spec, std::string_view text, text::AddSpecial add,
-            const Transcripts& transcripts, const text::Budget& budget, std::vector<uint32_t>& ids) {
+void encode(const std::shared_ptr<const msg::TextSpec>& spec, std::string_view text, msg::AddSpecial add,
+            const Transcripts& transcripts, const msg::TextBudget& budget, std::vector<uint32_t>& ids) {
   const Transcript* best = nullptr;
   for (const auto& t : transcripts)
     if (t->model == spec && text.starts_with(t->text) && (!best || t->text.size() > best->text.size())) best = t.get();
   if (best) {
     ids = best->ids;
     text.remove_prefix(best->text.size());
-    add = text::AddSpecial::kNo;
+    add = msg::AddSpecial::kNo;
   }
   if (text.empty()) return;
-  auto rest = spec->processor->tokenizer->encode(text, add, budget.cancelled);
+  auto rest = spec->codec->encode(text, add, budget.cancelled);
   ids.insert(ids.end(), rest.begin(), rest.end());
 }
 
-Status place_images(const msg::TextSpec& spec, const std::vector<Turn>& turns, text::AddSpecial add,
-                    const text::Budget& budget, Prompt& prompt) {
+Status place_images(const msg::TextSpec& spec, const std::vector<Turn>& turns, msg::AddSpecial add,
+                    const msg::TextBudget& budget, Prompt& prompt) {
   std::string_view rest = prompt.text;
   auto append = [&](std::string_view text) {
-    auto ids = spec.processor->tokenizer->encode(text, add, budget.cancelled);
+    auto ids = spec.codec->encode(text, add, budget.cancelled);
     prompt.ids.insert(prompt.ids.end(), ids.begin(), ids.end());
-    add = text::AddSpecial::kNo;
+    add = msg::AddSpecial::kNo;
   };
   for (const Turn& turn : turns) {
     for (const auto& part : turn.parts) {
@@ -222,17 +222,17 @@ uint64_t Conversation::size() const {
 }
 
 base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spec, const std::vector<Turn>& turns,
-                                 Templating templating, const Transcripts& transcripts, const text::Budget& budget) {
+                                 Templating templating, const Transcripts& transcripts, const msg::TextBudget& budget) {
   Prompt prompt;
-  auto add = text::AddSpecial::kYes;
-  if (templating == Templating::kChat && spec->processor->chat) {
-    text::ChatOptions options;
+  auto add = msg::AddSpecial::kYes;
+  if (templating == Templating::kChat && spec->codec->has_chat_template()) {
+    msg::ChatOptions options;
     options.image_text = kImageMark;
     options.budget = budget;
-    auto text = text::render_chat(*spec->processor, messages_of(turns), nlohmann::json::object(), options);
+    auto text = spec->codec->render_chat(messages_of(turns), Json::object(), options);
     if (!text) return std::move(text).error();
     prompt.text = std::move(*text);
-    add = text::AddSpecial::kNo;  // the template has put them in
+    add = msg::AddSpecial::kNo;  // the template has put them in
   } else {
     prompt.text = raw_text(turns);
   }

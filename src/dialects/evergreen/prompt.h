@@ -12,8 +12,8 @@
 #include "dialects/evergreen/session.h"
 #include "msg/generate.h"
 #include "msg/spec.h"
+#include "msg/text_codec.h"
 #include "session/node_graph.h"
-#include "text/budget.h"
 
 namespace weir::evergreen {
 
@@ -91,6 +91,6 @@ enum class Templating : uint8_t { kChat, kRaw };
 // Errors: INVALID_ARGUMENT (the template's own words, an image that cannot be read, a prompt that fills the context);
 // ABORTED where the budget is too small, CANCELLED.
 base::Result<Prompt> make_prompt(const std::shared_ptr<const msg::TextSpec>& spec, const std::vector<Turn>& turns,
-                                 Templating templating, const Transcripts& transcripts, const text::Budget& budget);
+                                 Templating templating, const Transcripts& transcripts, const msg::TextBudget& budget);
 
 }  // namespace weir::evergreen

@@ -12,7 +12,7 @@
 #include "marshal/check.h"
 #include "marshal/encoder.h"
 #include "marshal/json_cursor.h"
-#include "text/processor.h"
+#include "msg/text_codec.h"
 #include "wire/text.h"
 
 namespace weir::evergreen {
@@ -26,7 +26,7 @@ class Tokenizing final : public bus::OffloadTask {
  public:
   Tokenizing(std::shared_ptr<const msg::TextSpec> spec, std::string text)
       : spec_(std::move(spec)), text_(std::move(text)) {}
-  void run() override { ids = spec_->processor->tokenizer->encode(text_, text::AddSpecial::kYes, cancelled()); }
+  void run() override { ids = spec_->codec->encode(text_, msg::AddSpecial::kYes, cancelled()); }
 
   std::vector<uint32_t> ids;
 

@@ -10,7 +10,6 @@
 #include "marshal/tenant.h"
 #include "marshal/times.h"
 #include "text/completion.h"
-#include "text/processor.h"
 
 namespace weir::oip {
 namespace {
@@ -22,8 +21,8 @@ constexpr uint32_t kUsual = 20;  // max_tokens of a request that does not say
 
 using Tokens = base::Result<std::vector<uint32_t>>;
 
-Tokens tokens(std::string_view text, const msg::TextSpec& spec, const text::Budget& budget) {
-  return text::encode_prompt(*spec.processor->tokenizer, text, text::AddSpecial::kYes, spec.max_length, budget);
+Tokens tokens(std::string_view text, const msg::TextSpec& spec, const msg::TextBudget& budget) {
+  return text::encode_prompt(*spec.codec, text, msg::AddSpecial::kYes, spec.max_length, budget);
 }
 
 class Tokenizing final : public bus::OffloadTask {
@@ -48,7 +47,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
         spec_(served.spec.text),
         delivery_(delivery),
         head_(reply_head(request_.id, served.spec.name, served.spec.version)),
-        text_(*spec_->processor->tokenizer, text_options()),
+        text_(*spec_->codec, text_options()),
         call_(state.bus),
         tokenizing_(state.bus, *this) {}
   void on_close(Exchange&, bool) override { leave(); }
@@ -57,7 +56,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   // A long prompt becomes tokens at the bus's workers.
   Status start() {
     size_t bytes = request_.input.size();
-    if (bytes <= bus::kShortText) return ask(tokens(request_.input, *spec_, text::kBrief));
+    if (bytes <= bus::kShortText) return ask(tokens(request_.input, *spec_, msg::kBriefText));
     return tokenizing_.send(std::make_unique<Tokenizing>(request_.input, spec_), bytes, served_, exchange_.ticket(),
                             marshal::tenant_of(exchange_.request()));
   }
@@ -88,7 +87,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
 
   text::Completion::Options text_options() const {
     using Keep = text::StopStrings::Keep;
-    return {request_.params.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo, request_.params.stop,
+    return {request_.params.skip_special ? msg::SkipSpecial::kYes : msg::SkipSpecial::kNo, request_.params.stop,
             request_.params.include_stop ? Keep::kYes : Keep::kNo, marshal::end_ids(request_.params, *spec_),
             request_.params.min_tokens.value_or(0)};
   }
@@ -127,7 +126,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   }
 
   void detail(const msg::Token& token) {
-    const auto& tokenizer = *spec_->processor->tokenizer;
+    const auto& tokenizer = *spec_->codec;
     if (!streams() && !token_.empty()) token_ += ',';
     token_ += "{\"id\":" + std::to_string(token.id) + ",\"text\":";
     marshal::write_string(token_, tokenizer.bytes(token.id));

@@ -5,7 +5,6 @@
 
 #include "dialects/oip/infer_options.h"
 #include "text/completion.h"
-#include "text/processor.h"
 
 namespace weir::oip {
 namespace {
@@ -117,7 +116,7 @@ void keep_out(uint32_t id, std::vector<std::pair<uint32_t, float>>& bias) {
 Status place_bad_word(const std::string& word, const msg::TextSpec& spec, marshal::GenerationParams& params) {
   size_t placed = 0, tokens = 0;
   for (const std::string& form : {word, ' ' + word}) {
-    auto ids = text::encode_prompt(*spec.processor->tokenizer, form, text::AddSpecial::kNo, spec.max_length);
+    auto ids = text::encode_prompt(*spec.codec, form, msg::AddSpecial::kNo, spec.max_length);
     if (!ids) return std::move(ids).error();
     if (ids->size() == 1) keep_out(ids->front(), params.logit_bias), ++placed;
     tokens = std::max(tokens, ids->size());

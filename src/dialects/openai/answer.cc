@@ -5,7 +5,7 @@
 #include "base/encoding.h"
 #include "dialects/openai/keys.h"
 #include "marshal/json_tensor.h"
-#include "text/processor.h"
+#include "msg/text_codec.h"
 
 namespace weir::openai {
 namespace {
@@ -17,7 +17,7 @@ constexpr uint32_t kUsual = 16;  // max_tokens of a completion that does not say
 text::Completion::Options text_options(const Request& request, const msg::TextSpec& spec) {
   using Keep = text::StopStrings::Keep;
   text::Completion::Options options;
-  options.skip = request.params.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo;
+  options.skip = request.params.skip_special ? msg::SkipSpecial::kYes : msg::SkipSpecial::kNo;
   options.stop = request.params.stop;
   options.keep = request.params.include_stop ? Keep::kYes : Keep::kNo;
   options.end_ids = marshal::end_ids(request.params, spec);
@@ -118,7 +118,7 @@ void Answer::leave() {
 ApiError Answer::start(bus::Served& served, std::vector<Sequence> prompts) {
   spec_ = served.spec.text;
   model_ = served.spec.name;
-  form_ = {spec_->processor->tokenizer.get(), kind_, request_.tokens_as_ids, spec_->readout_layers.size()};
+  form_ = {spec_->codec.get(), kind_, request_.tokens_as_ids, spec_->readout_layers.size()};
   state_.load.running.fetch_add(1, std::memory_order_relaxed);
   counted_ = true;
   uint32_t index = 0;
@@ -134,7 +134,7 @@ ApiError Answer::start(bus::Served& served, std::vector<Sequence> prompts) {
 }
 
 ApiError Answer::submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index) {
-  text::Completion text(*form_.tokenizer, text_options(request_, *spec_));
+  text::Completion text(*form_.codec, text_options(request_, *spec_));
   text.after(ids);
   Choice& choice = choices_.emplace_back(*this, index, std::move(text));
   choice.prompt_tokens = uint32_t(ids.size());

@@ -36,14 +36,14 @@ void write_token(std::string& out, const TokenForm& form, uint32_t id, float log
   out += ",\"logprob\":";
   write_logprob(out, logprob);
   out += ",\"bytes\":";
-  write_bytes(out, form.tokenizer->bytes(id));
+  write_bytes(out, form.codec->bytes(id));
 }
 
 }  // namespace
 
 std::string shown(const TokenForm& form, uint32_t id) {
   if (form.tokens_as_ids) return "token_id:" + std::to_string(id);
-  std::string_view bytes = form.tokenizer->bytes(id);
+  std::string_view bytes = form.codec->bytes(id);
   if (form.kind == Kind::kChat || marshal::valid_utf8(bytes)) return std::string(bytes);
   std::string out = "bytes:";
   for (char c : bytes) out += "\\x" + base::hex({&c, 1});
@@ -128,7 +128,7 @@ void ChoiceDelta::add_completion(const TokenForm& form, uint32_t id, const msg::
   comma(tokens_), comma(values_), comma(tops_), comma(offsets_);
   marshal::write_string(tokens_, shown(form, id));
   marshal::write_number(offsets_, at_);
-  at_ += characters(form.tokenizer->bytes(id));
+  at_ += characters(form.codec->bytes(id));
   if (!details.has_logprob) {
     values_ += "null";
     tops_ += "null";

@@ -15,13 +15,13 @@
 
 #include "dialects/openai/request.h"
 #include "msg/call.h"
-#include "text/tokenizer.h"
+#include "msg/text_codec.h"
 
 namespace weir::openai {
 
 // How tokens are shown; the same for all choices of a request.
 struct TokenForm {
-  const text::Tokenizer* tokenizer = nullptr;
+  const msg::TextCodec* codec = nullptr;
   Kind kind = Kind::kChat;
   bool tokens_as_ids = false;
   size_t layers = 1;  // rows of a readout

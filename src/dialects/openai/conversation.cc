@@ -145,23 +145,23 @@ ApiError extras(const Request& request, json& extra) {
 
 // An assistant's message that only calls tools has no content. Templates see null there, and some tell by it what such
 // a message is; others fail on it, and get an empty text instead.
-base::Result<std::string> render_messages(const text::Processor& processor, json& messages, const json& extra,
-                                          const text::ChatOptions& options) {
-  auto text = text::render_chat_ordered(processor, messages, extra, options);
+base::Result<std::string> render_messages(const msg::TextCodec& codec, json& messages, const json& extra,
+                                          const msg::ChatOptions& options) {
+  auto text = codec.render_chat(messages, extra, options);
   if (text || text.error().code != base::Code::kInvalidArgument) return text;
   bool filled = false;
   for (json& m : messages)
     if (auto content = m.find("content"); content != m.end() ? content->is_null() : m.contains("tool_calls"))
       m["content"] = "", filled = true;
   if (!filled) return text;
-  auto again = text::render_chat_ordered(processor, messages, extra, options);
+  auto again = codec.render_chat(messages, extra, options);
   return again ? again : text;
 }
 
 ApiError render_checked(const Request& request, const msg::TextSpec& spec, Conversation& out,
-                        const text::Budget& budget) {
-  const text::Processor& processor = *spec.processor;
-  if (!processor.chat) return refuse("model", "this model has no chat template: it is not made for chat");
+                        const msg::TextBudget& budget) {
+  if (!spec.codec->has_chat_template())
+    return refuse("model", "this model has no chat template: it is not made for chat");
   for (auto [name, text] : {std::pair{"messages", request.messages},
                             {"tools", request.tools},
                             {"chat_template_kwargs", request.template_variables}})
@@ -171,11 +171,11 @@ ApiError render_checked(const Request& request, const msg::TextSpec& spec, Conve
   json messages = json::parse(request.messages), extra = json::object();
   if (ApiError bad = ConversationReader(spec, out).read(messages); !bad.ok()) return bad;
   if (ApiError bad = extras(request, extra); !bad.ok()) return bad;
-  text::ChatOptions options{request.add_generation_prompt, request.continue_final_message, {}, budget};
+  msg::ChatOptions options{request.add_generation_prompt, request.continue_final_message, {}, budget};
   if (spec.vision)
     for (uint32_t id : {spec.vision->start_id, spec.vision->pad_id, spec.vision->end_id})
-      options.image_text += processor.tokenizer->piece(id);
-  auto text = render_messages(processor, messages, extra, options);
+      options.image_text += spec.codec->piece(id);
+  auto text = render_messages(*spec.codec, messages, extra, options);
   if (!text && (text.error().code == base::Code::kAborted || text.error().code == base::Code::kCancelled))
     return {text.error(), "messages", {}};
   if (!text) return refuse("messages", "messages: " + text.error().text);
@@ -186,7 +186,7 @@ ApiError render_checked(const Request& request, const msg::TextSpec& spec, Conve
 }  // namespace
 
 // The members have been checked to be JSON; the library still throws on what it cannot hold, like 1e999.
-ApiError render(const Request& request, const msg::TextSpec& spec, Conversation& out, const text::Budget& budget) {
+ApiError render(const Request& request, const msg::TextSpec& spec, Conversation& out, const msg::TextBudget& budget) {
   try {
     return render_checked(request, spec, out, budget);
   } catch (const json::exception&) {

@@ -21,7 +21,7 @@
 #include "marshal/encoder.h"
 #include "marshal/json_tensor.h"
 #include "marshal/times.h"
-#include "text/processor.h"
+#include "msg/text_codec.h"
 
 namespace weir::openai {
 namespace {
@@ -175,10 +175,10 @@ void Input::on(msg::Call& answered, msg::Event&& event) {
 }
 
 // At most so many ids: of a text its beginning, with what the tokenizer puts around it; of ids the first.
-void cut_text(uint32_t most, const msg::TextSpec& spec, text::AddSpecial added, std::vector<uint32_t>& ids) {
+void cut_text(uint32_t most, const msg::TextSpec& spec, msg::AddSpecial added, std::vector<uint32_t>& ids) {
   if (ids.size() <= most) return;
   std::vector<uint32_t> marks;
-  if (added == text::AddSpecial::kYes) marks = spec.processor->tokenizer->encode("", text::AddSpecial::kYes);
+  if (added == msg::AddSpecial::kYes) marks = spec.codec->encode("", msg::AddSpecial::kYes);
   auto front = size_t(std::mismatch(marks.begin(), marks.end(), ids.begin(), ids.end()).first - marks.begin());
   const size_t behind = std::min<size_t>(marks.size() - front, most);
   std::copy(ids.end() - ptrdiff_t(behind), ids.end(), ids.begin() + ptrdiff_t(most - behind));
@@ -209,7 +209,7 @@ class EmbeddingsTask final : public PromptTask {
   void made() override {
     for (size_t i = 0; i < prompts_.size() && error.ok(); ++i) {
       const bool marked = !request_.prompts[i].tokens && request_.add_special.value_or(true);
-      if (most_) cut_text(*most_, *spec_, marked ? text::AddSpecial::kYes : text::AddSpecial::kNo, prompts_[i].ids);
+      if (most_) cut_text(*most_, *spec_, marked ? msg::AddSpecial::kYes : msg::AddSpecial::kNo, prompts_[i].ids);
       error = check(*spec_, prompts_[i].ids);
     }
   }

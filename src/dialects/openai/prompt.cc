@@ -1,7 +1,6 @@
 #include "dialects/openai/prompt.h"
 
 #include "text/completion.h"
-#include "text/processor.h"
 
 namespace weir::openai {
 namespace {
@@ -50,9 +49,9 @@ ApiError place_images(const msg::TextSpec& spec, std::vector<uint32_t> ids, Sequ
   return refuse("messages", "messages: the model's template leaves an image out");
 }
 
-ApiError encode(std::string_view text, const msg::TextSpec& spec, text::AddSpecial add, std::string_view param,
-                std::vector<uint32_t>& out, const text::Budget& budget) {
-  auto ids = text::encode_prompt(*spec.processor->tokenizer, text, add, spec.max_length, budget);
+ApiError encode(std::string_view text, const msg::TextSpec& spec, msg::AddSpecial add, std::string_view param,
+                std::vector<uint32_t>& out, const msg::TextBudget& budget) {
+  auto ids = text::encode_prompt(*spec.codec, text, add, spec.max_length, budget);
   if (ids) return out = *std::move(ids), ApiError{};
   base::Status status = std::move(ids).error();
   status.text = std::string(param) + ": " + status.text;
@@ -66,10 +65,10 @@ void truncate(const Request& request, std::vector<uint32_t>& ids) {
 
 }  // namespace
 
-ApiError make_chat(const Request& request, const msg::TextSpec& spec, Sequence& out, const text::Budget& budget) {
+ApiError make_chat(const Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget) {
   Conversation talk;
   if (ApiError bad = render(request, spec, talk, budget); !bad.ok()) return bad;
-  auto add = request.add_special.value_or(false) ? text::AddSpecial::kYes : text::AddSpecial::kNo;
+  auto add = request.add_special.value_or(false) ? msg::AddSpecial::kYes : msg::AddSpecial::kNo;
   std::vector<uint32_t> ids;
   if (ApiError bad = encode(talk.text, spec, add, "messages", ids, budget); !bad.ok()) return bad;
   out.images = std::move(talk.images);
@@ -85,20 +84,20 @@ ApiError make_chat(const Request& request, const msg::TextSpec& spec, Sequence& 
 }
 
 ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
-                     Sequence& out, const text::Budget& budget) {
+                     Sequence& out, const msg::TextBudget& budget) {
   if (prompt.tokens) {
     out.ids = prompt.ids;
-  } else if (!spec.processor) {
+  } else if (!spec.codec) {
     return refuse(param, std::string(param) + ": this model has no tokenizer here; send token ids");
   } else {
-    auto add = request.add_special.value_or(true) ? text::AddSpecial::kYes : text::AddSpecial::kNo;
+    auto add = request.add_special.value_or(true) ? msg::AddSpecial::kYes : msg::AddSpecial::kNo;
     if (ApiError bad = encode(prompt.text, spec, add, param, out.ids, budget); !bad.ok()) return bad;
   }
   bool cut = request.truncate_prompt && out.ids.size() > *request.truncate_prompt;
   truncate(request, out.ids);
   if (!request.echo) return {};
-  auto skip = request.params.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo;
-  out.echo = cut || prompt.tokens ? spec.processor->tokenizer->decode(out.ids, skip) : prompt.text;
+  auto skip = request.params.skip_special ? msg::SkipSpecial::kYes : msg::SkipSpecial::kNo;
+  out.echo = cut || prompt.tokens ? spec.codec->decode(out.ids, skip) : prompt.text;
   return {};
 }
 

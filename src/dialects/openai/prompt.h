@@ -8,8 +8,7 @@
 #include "dialects/openai/request.h"
 #include "msg/generate.h"
 #include "msg/spec.h"
-#include "text/budget.h"
-#include "text/tokenizer.h"
+#include "msg/text_codec.h"
 
 namespace weir::openai {
 
@@ -22,10 +21,10 @@ struct Sequence {
 
 // The prompt of a chat, through the model's template. Errors: 400 naming the message or the member; ABORTED where the
 // budget is too small, CANCELLED.
-ApiError make_chat(const Request& request, const msg::TextSpec& spec, Sequence& out, const text::Budget& budget);
+ApiError make_chat(const Request& request, const msg::TextSpec& spec, Sequence& out, const msg::TextBudget& budget);
 // Any other prompt; `param` is what the request calls it. Errors: 400; CANCELLED.
 ApiError make_prompt(const Prompt& prompt, const Request& request, const msg::TextSpec& spec, std::string_view param,
-                     Sequence& out, const text::Budget& budget);
+                     Sequence& out, const msg::TextBudget& budget);
 
 // conversation.cc: the template's text, and the images in the order in which the text has them (their places are not
 // yet known).
@@ -33,6 +32,6 @@ struct Conversation {
   std::string text;
   std::vector<msg::Image> images;
 };
-ApiError render(const Request& request, const msg::TextSpec& spec, Conversation& out, const text::Budget& budget);
+ApiError render(const Request& request, const msg::TextSpec& spec, Conversation& out, const msg::TextBudget& budget);
 
 }  // namespace weir::openai

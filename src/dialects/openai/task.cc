@@ -62,7 +62,7 @@ void PromptTask::run() {
 
 // A short request may still ask much of a model's template.
 bool PromptTask::run_briefly() {
-  make(text::kBrief);
+  make(msg::kBriefText);
   if (error.status.code == base::Code::kAborted) {
     error = {};
     prompts_.clear();
@@ -72,7 +72,7 @@ bool PromptTask::run_briefly() {
   return true;
 }
 
-void PromptTask::make(const text::Budget& budget) {
+void PromptTask::make(const msg::TextBudget& budget) {
   if (!request_.messages.empty()) {
     error = make_chat(request_, *spec_, prompts_.emplace_back(), budget);
     return;

@@ -47,7 +47,7 @@ class PromptTask : public Task {
   std::vector<Sequence> prompts_;
 
  private:
-  void make(const text::Budget& budget);
+  void make(const msg::TextBudget& budget);
 };
 
 }  // namespace weir::openai

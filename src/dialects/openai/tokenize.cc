@@ -6,7 +6,7 @@
 #include "dialects/openai/reading.h"
 #include "dialects/openai/task.h"
 #include "marshal/json_tensor.h"
-#include "text/processor.h"
+#include "msg/text_codec.h"
 
 namespace weir::openai {
 namespace {
@@ -33,7 +33,7 @@ class TokenizeTask final : public PromptTask {
     std::string out = "[";
     for (uint32_t id : ids) {
       if (out.size() > 1) out += ',';
-      marshal::write_string(out, spec_->processor->tokenizer->piece(id));
+      marshal::write_string(out, spec_->codec->piece(id));
     }
     return out + "]";
   }
@@ -54,7 +54,7 @@ class DetokenizeTask final : public Task {
         return;
       }
     json_ = "{\"prompt\":";
-    marshal::write_string(json_, spec_->processor->tokenizer->decode(request_.tokens, text::SkipSpecial::kNo));
+    marshal::write_string(json_, spec_->codec->decode(request_.tokens, msg::SkipSpecial::kNo));
     json_ += '}';
   }
   void then(OpenAiState&, wire::Exchange& exchange, bus::Served&) override { respond_json(exchange, std::move(json_)); }
@@ -68,7 +68,7 @@ class DetokenizeTask final : public Task {
 void tokenize_text(OpenAiState& state, wire::Exchange& exchange, Request&& request) {
   auto [served, error] = find_model(state, exchange, request.model, Wants::kToTake);
   if (!error.ok()) return respond(exchange, error);
-  if (!tokens_of(served->spec)->processor) return respond(exchange, no_tokenizer());
+  if (!tokens_of(served->spec)->codec) return respond(exchange, no_tokenizer());
   auto task = std::make_unique<TokenizeTask>(Kind::kTokenize, std::move(request), exchange, *served);
   perform(state, exchange, *served, std::move(task), exchange.content().size());
 }
@@ -76,7 +76,7 @@ void tokenize_text(OpenAiState& state, wire::Exchange& exchange, Request&& reque
 void join_tokens(OpenAiState& state, wire::Exchange& exchange, Detokenize&& request) {
   auto [served, error] = find_model(state, exchange, request.model, Wants::kToTake);
   if (!error.ok()) return respond(exchange, error);
-  if (!tokens_of(served->spec)->processor) return respond(exchange, no_tokenizer());
+  if (!tokens_of(served->spec)->codec) return respond(exchange, no_tokenizer());
   auto task = std::make_unique<DetokenizeTask>(std::move(request), *served);
   perform(state, exchange, *served, std::move(task), exchange.content().size());
 }

@@ -127,7 +127,7 @@ Status check_params(GenerateParams& params, const msg::ModelSpec& spec) {
   if (status.ok()) status = check_ids("stop_token_ids", params.generation.stop_ids, text.vocabulary);
   if (status.ok() && !params.generation.readouts.empty() && text.concepts.empty())
     status = base::failure(Code::kFailedPrecondition, "model '" + spec.name + "' has no concept readouts");
-  if (status.ok() && !params.stops.empty() && !text.processor)
+  if (status.ok() && !params.stops.empty() && !text.codec)
     status =
         base::failure(Code::kFailedPrecondition, "model '" + spec.name + "' has no tokenizer to find stop_strings");
   if (status.ok()) status = check_images(params, spec);

@@ -4,7 +4,7 @@
 #include "marshal/tenant.h"
 #include "marshal/times.h"
 #include "msg/priority.h"
-#include "text/processor.h"
+#include "msg/text_codec.h"
 
 namespace weir::salience {
 namespace {
@@ -109,7 +109,7 @@ void Turn::watch_for_stops(const msg::ModelSpec& spec) {
   spec_ = spec.text;
   text::Completion::Options options;
   options.stop = std::move(params_.stops);
-  completion_.emplace(*spec_->processor->tokenizer, std::move(options));
+  completion_.emplace(*spec_->codec, std::move(options));
   completion_->after(params_.generation.append.empty() ? lease_->tokens : std::span(params_.generation.append));
 }
 

@@ -104,7 +104,7 @@ base::Result<std::unique_ptr<sched::Engine>> load_echo(const msg::ModelSpec& wan
   text->eos_ids = {kBytes, kBytes + 2};
   auto processor = text::make_processor(tokenizer_json(), R"({"eos_token":"<|im_end|>"})", "");
   if (!processor) return processor.error();
-  text->processor = std::move(*processor);
+  text->codec = std::move(*processor);
   msg::ModelSpec spec = wanted;
   spec.engine = "echo";
   spec.text = text;

@@ -220,7 +220,7 @@ base::Result<std::unique_ptr<sched::Engine>> load_encoder(const msg::ModelSpec& 
   auto text = std::make_shared<msg::TextSpec>();
   text->max_length = limits.max_length, text->vocabulary = limits.vocabulary, text->hidden_size = limits.hidden;
   text->normalized = l.manners.scale == Scale::kLengthOne;
-  text->processor = std::move(*processor);
+  text->codec = std::move(*processor);
   msg::ModelSpec spec = wanted;
   spec.engine = "llm";
   if (spec.platform.empty()) spec.platform = "weir_llm";

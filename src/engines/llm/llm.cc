@@ -26,6 +26,7 @@ struct Loading {
   Folder folder;
   Model model;
   std::shared_ptr<msg::TextSpec> text = std::make_shared<msg::TextSpec>();
+  std::optional<uint32_t> eos;  // the tokenizer's, for models that name none
 };
 
 base::Status read_processor(Loading& l) {
@@ -38,7 +39,8 @@ base::Status read_processor(Loading& l) {
   }
   auto processor = text::make_processor(files[0], files[1], files[2]);
   if (!processor) return processor.error();
-  l.text->processor = std::move(*processor);
+  l.eos = (*processor)->tokenizer->id((*processor)->eos);
+  l.text->codec = *std::move(processor);
   return {};
 }
 
@@ -85,9 +87,7 @@ base::Status read_text(Loading& l) {
   text.vocabulary = shape.vocabulary, text.hidden_size = shape.hidden, text.eos_ids = shape.eos_ids;
   text.max_length = l.options.max_length > 0 ? std::min(l.options.max_length, shape.max_length) : shape.max_length;
   if (auto s = read_defaults(l); !s.ok()) return s;
-  const auto& processor = *text.processor;
-  if (text.eos_ids.empty())
-    if (auto id = processor.tokenizer->id(processor.eos); id && *id < shape.vocabulary) text.eos_ids.push_back(*id);
+  if (text.eos_ids.empty() && l.eos && *l.eos < shape.vocabulary) text.eos_ids.push_back(*l.eos);
   text.concepts = l.model.readouts.concepts;
   text.readout_layers = l.model.readouts.layers;
   text.readout_dtype = l.model.readouts.dtype;

@@ -13,7 +13,6 @@
 #include "sched/proxy_inbox.h"
 #include "sched/worker_pool.h"
 #include "text/completion.h"
-#include "text/processor.h"
 
 namespace weir::llm {
 namespace {
@@ -29,7 +28,7 @@ base::Bytes string_tensor(std::string_view text) {
 
 text::Completion::Options options_of(TextRequest& request) {
   text::Completion::Options options;
-  options.skip = request.skip_special ? text::SkipSpecial::kYes : text::SkipSpecial::kNo;
+  options.skip = request.skip_special ? msg::SkipSpecial::kYes : msg::SkipSpecial::kNo;
   options.stop = std::move(request.stops);
   options.keep = request.include_stop ? text::StopStrings::Keep::kYes : text::StopStrings::Keep::kNo;
   return options;
@@ -59,8 +58,8 @@ class TextFront final : public sched::ProxyInbox {
     std::string ready, text;  // ready: a piece that has not been sent
     uint32_t prompt_tokens = 0, completion_tokens = 0;
 
-    TextCall(const text::Tokenizer& tokenizer, TextRequest& request)
-        : completion(tokenizer, options_of(request)), stream(request.stream) {}
+    TextCall(const msg::TextCodec& codec, TextRequest& request)
+        : completion(codec, options_of(request)), stream(request.stream) {}
   };
   using Bursts = bus::MailBursts;
 
@@ -136,7 +135,7 @@ void TextFront::begin(TextCall& text_call) {
 base::Status TextFront::tokenize(TextCall& text_call) const {
   auto& ids = text_call.generation->append;
   try {
-    ids = spec_.text->processor->tokenizer->encode(text_call.prompt, text::AddSpecial::kYes, &text_call.cancelled);
+    ids = spec_.text->codec->encode(text_call.prompt, msg::AddSpecial::kYes, &text_call.cancelled);
   } catch (const std::bad_alloc&) {
     return base::try_again(base::Code::kResourceExhausted, "out of memory; try again later");
   }
@@ -150,7 +149,7 @@ base::Result<std::unique_ptr<TextFront::TextCall>> TextFront::open(msg::Call& ca
   if (request->prompt.size() > size_t(spec_.text->max_length) * kBytesPerPosition)
     return base::invalid("text_input is longer than the model's context of " + std::to_string(spec_.text->max_length) +
                          " tokens");
-  auto text_call = std::make_unique<TextCall>(*spec_.text->processor->tokenizer, *request);
+  auto text_call = std::make_unique<TextCall>(*spec_.text->codec, *request);
   text_call->generation = std::make_unique<msg::Generation>(std::move(request->generation));
   if (request->with_prompt) text_call->text = request->prompt;
   text_call->prompt = std::move(request->prompt);

@@ -55,7 +55,7 @@ class TextFronts : public testing::Test {
     auto text = std::make_shared<msg::TextSpec>();
     auto processor = text::make_processor(tokenizer_json(), "", "");
     ASSERT_TRUE(bool(processor)) << processor.error().text;
-    text->processor = *processor;
+    text->codec = *processor;
     text->vocabulary = 27, text->max_length = 100, text->eos_ids = {26};
     text->defaults.temperature = 0.25f;
     spec.text = text;

@@ -273,7 +273,7 @@ TEST_F(Encoders, TheSpecSaysWhatTheModelIs) {
   EXPECT_EQ(spec.encoder->max_length, 300u);
   EXPECT_EQ(spec.encoder->hidden_size, 64u);
   EXPECT_TRUE(spec.encoder->normalized);
-  EXPECT_FALSE(spec.encoder->processor) << "no tokenizer.json: ids only";
+  EXPECT_FALSE(spec.encoder->codec) << "no tokenizer.json: ids only";
   ASSERT_EQ(spec.inputs.size(), 3u);
   EXPECT_TRUE(spec.inputs[0].takes(msg::DType::kInt32));
   EXPECT_TRUE(spec.inputs[1].optional);

@@ -1,0 +1,81 @@
+// TextCodec: what a dialect may ask of a model of text: text <-> token ids, and the prompt of a conversation. The room
+// `text` implements it from the files of a model's folder. Immutable; any thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace weir::msg {
+
+enum class AddSpecial : uint8_t { kNo, kYes };   // what the model puts around a text (<s>, …)
+enum class SkipSpecial : uint8_t { kNo, kYes };  // leave special tokens out of decoded text
+
+// What a caller allows for one piece of work on text, where that is less than the limits that hold for all of them: a
+// shard works on a text only as far as its connections may wait, and a worker stops when the client has left.
+struct TextBudget {
+  uint64_t steps = UINT64_MAX;                   // of a chat template; about 100 ns each
+  size_t bytes = SIZE_MAX;                       // of text that is made
+  const std::atomic<bool>* cancelled = nullptr;  // borrowed; true: nobody waits for the result any more
+
+  bool stopped() const { return cancelled && cancelled->load(std::memory_order_relaxed); }
+};
+
+// For a shard: a few milliseconds at most.
+inline constexpr TextBudget kBriefText{20'000, size_t(16) << 10, nullptr};
+
+struct ChatOptions {
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;
+  std::string image_text;  // stands for an image; empty: the model takes none
+  TextBudget budget{};
+};
+
+// Ids -> text as the ids come. One text; one thread. It may not outlive its TextCodec.
+class TokenDecoder {
+ public:
+  virtual ~TokenDecoder() = default;
+  // Appends the text that this token makes certain to `out`: whole UTF-8 sequences.
+  virtual void step(uint32_t id, std::string& out) = 0;
+  // The tokens are over: appends the bytes that were held back; an incomplete sequence becomes U+FFFD.
+  virtual void finish(std::string& out) = 0;
+};
+
+class TextCodec {
+ public:
+  virtual ~TextCodec() = default;
+
+  // Bytes that are not UTF-8 count as U+FFFD. Linear in the text. Once `cancelled` (or null) is true it ends soon, with
+  // a part of the ids.
+  virtual std::vector<uint32_t> encode(std::string_view text, AddSpecial add,
+                                       const std::atomic<bool>* cancelled = nullptr) const = 0;
+  // Ids that the vocabulary does not have decode to nothing.
+  virtual std::string decode(std::span<const uint32_t> ids, SkipSpecial skip) const = 0;
+  virtual std::unique_ptr<TokenDecoder> decoder(SkipSpecial skip) const = 0;
+
+  // The token as the vocabulary spells it, the bytes that it adds to a text, and whether it is a special token.
+  virtual std::string_view piece(uint32_t id) const = 0;
+  virtual std::string_view bytes(uint32_t id) const = 0;
+  virtual bool special(uint32_t id) const = 0;
+
+  // Whether the model is made for chat.
+  virtual bool has_chat_template() const = 0;
+  // The prompt of a conversation: a list of {"role", "content"} as OpenAI's chat endpoint has it, and whatever else the
+  // template knows (tools, …) in `extra`, an object; the template sees both with their keys in order. Content parts of
+  // type text are joined; a part of type image becomes `image_text`. Arguments of tool calls that are JSON text become
+  // values. Errors: INVALID_ARGUMENT in the words of the template or naming the message; RESOURCE_EXHAUSTED for more
+  // than any template may take; ABORTED for more than the budget allows; CANCELLED.
+  virtual base::Result<std::string> render_chat(const nlohmann::ordered_json& messages,
+                                                const nlohmann::ordered_json& extra,
+                                                const ChatOptions& options) const = 0;
+};
+
+}  // namespace weir::msg
