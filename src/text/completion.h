@@ -34,7 +34,7 @@ class Completion {
   };
   Completion(const msg::TextCodec& codec, Options options);  // the codec is borrowed
 
-  // What it continues: the first token may begin with a space only where there was text before it.
+  // Sets the prompt that it continues: the first token may begin with a space only behind other text.
   void after(std::span<const uint32_t> prompt);
 
   enum class State : uint8_t {
@@ -48,7 +48,7 @@ class Completion {
   void finish(std::string& out);
 
   uint32_t tokens() const { return tokens_; }
-  // Of kStopped; else null.
+  // The stop string that ended it; null unless a push() or finish() found one.
   const std::string* stop_string() const { return stopped_ ? &stops_.which() : nullptr; }
 
  private:

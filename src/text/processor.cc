@@ -150,7 +150,7 @@ base::Status prepare(Json& out, const msg::ChatOptions& options) {
   return {};
 }
 
-// Where `word` stands last. std::string::rfind() takes the product of both lengths for texts that repeat themselves;
+// The last place of `word`. std::string::rfind() takes the product of both lengths for texts that repeat themselves;
 // memmem(3) is linear.
 size_t last_of(std::string_view text, std::string_view word) {
   std::string backwards(text.rbegin(), text.rend()), wanted(word.rbegin(), word.rend());
@@ -271,7 +271,7 @@ base::Result<std::string> Processor::render_chat(const Json& messages, const Jso
     return base::invalid("add_generation_prompt and continue_final_message exclude each other");
   Json conversation = messages;
   if (auto status = prepare(conversation, options); !status.ok()) return status;
-  // What templates ask for with `is none` is there, as it is where they were written.
+  // Templates test these with `is none`, so they are defined.
   Json variables = {{"tools", nullptr}, {"documents", nullptr}};
   for (auto [name, token] : {std::pair{"bos_token", &bos}, std::pair{"eos_token", &eos}, std::pair{"unk_token", &unk},
                              std::pair{"pad_token", &pad}})

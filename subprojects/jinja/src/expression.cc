@@ -231,7 +231,7 @@ Arguments Evaluation::arguments(const Expr& expr, const Scope& scope) {
 }
 
 Value Evaluation::filter(const Expr& expr, const Scope& scope, const Value* input) {
-  // Of a filter block the innermost filter of the chain gets the text.
+  // In a filter block the innermost filter of the chain gets the text.
   Value piped;
   if (!expr.args[0])
     piped = *input;

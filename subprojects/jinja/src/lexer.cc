@@ -115,7 +115,7 @@ class Lexer {
   size_t after_blanks(size_t from) const {
     return from + leading_blanks(std::string_view(source_).substr(std::min(from, source_.size())));
   }
-  // Where %} or -%} stands behind blanks and a word; npos when something else does.
+  // The place of %} or -%} behind blanks and a word; npos when something else stands there.
   size_t end_after_word(size_t from, std::string_view word) const {
     from = after_blanks(from);
     if (source_.compare(from, word.size(), word) != 0) return source_.npos;

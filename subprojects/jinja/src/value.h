@@ -85,8 +85,8 @@ class Value {
   // Null when there is no such key.
   const Value* find(std::string_view key) const;
   uint32_t depth() const;  // lists and dicts inside each other
-  // What looking at all of it costs, at least 1: values count by where they stand, so that a list of twice the same
-  // list weighs twice as much. Saturates at kMaxWeight.
+  // The cost of reading all of it, at least 1: a value counts in every place where it stands, so that a list of twice
+  // the same list weighs twice as much. Saturates at kMaxWeight.
   uint64_t weight() const;
   static constexpr uint64_t kMaxWeight = uint64_t(1) << 50;
   static constexpr uint64_t kPerUnit = 16;  // bytes of text

@@ -13,7 +13,7 @@ bool word_character(char32_t c) {
   return c == '_' || u_isUAlphabetic(code) || u_isdigit(code) || (U_GET_GC_MASK(code) & (U_GC_M_MASK | U_GC_PC_MASK));
 }
 
-// Where the character that ends at `end` begins.
+// The first byte of the character that ends at `end`.
 size_t before(std::string_view text, size_t end) {
   do --end;
   while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80);

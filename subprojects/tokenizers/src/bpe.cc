@@ -37,7 +37,7 @@ void Bpe::add_merge(uint32_t left, uint32_t right, uint32_t result, std::string_
 void Bpe::finish() {
   if (merges_.empty()) merges_.assign(16, {});
   bool characters = options_.alphabet == BpeAlphabet::kCharacters;
-  // Where ▁ is no piece of its own it may be unknown, and unknown characters may fuse across it.
+  // If ▁ is no piece of its own, it may be unknown, and unknown characters may fuse across it.
   if (!characters || !words_.find(kMetaspace)) spaces_begin_words_ = false;
   for (int b = 0; b < (characters ? 0x80 : 0x100); ++b) {
     char c = char(b);

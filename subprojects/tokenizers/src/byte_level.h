@@ -1,5 +1,5 @@
-// How byte-level BPE spells bytes: each byte is one character, printable Latin-1 as itself, the others from U+0100 on
-// (0x20 -> "Ġ"). The table is that of GPT-2's encoder and of every byte-level tokenizer.json since.
+// The spelling of bytes in byte-level BPE: each byte is one character, printable Latin-1 as itself, the others from
+// U+0100 on (0x20 -> "Ġ"). The table is that of GPT-2's encoder and of every byte-level tokenizer.json since.
 #pragma once
 
 #include <optional>

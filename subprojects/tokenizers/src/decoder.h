@@ -23,7 +23,7 @@ struct Decoder {
 
   // The bytes of a piece; perhaps a part of a UTF-8 sequence.
   std::string bytes(std::string_view piece, Pattern::FailureBudget& failures) const;
-  // Of WordPiece: those of the first piece of a text.
+  // The bytes of the first piece of a text, which differ with WordPiece.
   std::string first(std::string_view piece) const;
 };
 

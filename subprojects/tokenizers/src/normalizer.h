@@ -27,7 +27,7 @@ using NormalizerStep = std::variant<Prepend, Replace, UnicodeForm, BertNormalize
 // Every match of the pattern replaced, from left to right while the result has at most `most` bytes.
 std::string replace_all(std::string_view text, const Replace& step, size_t most, Pattern::FailureBudget& failures);
 
-// What a text of that many bytes may become: Unicode's own forms stay below 16 times.
+// The most bytes that a text of so many bytes may become; Unicode's own forms stay below 16 times.
 constexpr size_t max_normalized(size_t bytes) { return 16 * bytes + 4096; }
 
 class Normalizer {

@@ -1,8 +1,8 @@
 // Pattern: a regular expression of a tokenizer.json, which are written for Oniguruma, compiled by PCRE2 with UTF and
 // UCP (and its JIT where the machine has one); or a plain string to look for. Immutable; any thread.
 //
-// What the two libraries read differently is translated (\s is White_Space; ^ and $ are line borders) or refused (class
-// intersections, \h). https://github.com/kkos/oniguruma/blob/master/doc/RE, pcre2pattern(3).
+// Syntax that the two libraries read differently is translated (\s is White_Space; ^ and $ are line borders) or refused
+// (class intersections, \h). https://github.com/kkos/oniguruma/blob/master/doc/RE, pcre2pattern(3).
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ struct Utf8Step {
   uint8_t size;  // bytes, at least 1
 };
 
-// What stands at the start of `text`, which is not empty.
+// Reads the first sequence of `text`, which is not empty.
 Utf8Step utf8_step(std::string_view text);
 // The code point of a whole sequence of `size` bytes.
 char32_t utf8_code(std::string_view sequence);
@@ -28,7 +28,7 @@ void utf8_append(std::string& out, char32_t code);
 bool utf8_valid(std::string_view text);
 // Appends `text`; every maximal ill-formed subpart becomes U+FFFD.
 void utf8_append_lossy(std::string& out, std::string_view text);
-// How many bytes at the end of `text` are the start of a sequence that more bytes could complete: 0..3.
+// The number of bytes at the end of `text` that more bytes could complete to a sequence: 0..3.
 size_t utf8_cut_tail(std::string_view text);
 
 bool is_ascii(std::string_view text);
