@@ -1,6 +1,6 @@
 """One-line mutations of the sources, and which of them a room's own tests notice.
 
-usage: mutate.py [room…] [--count N] [--seed S] [--jobs J]    rooms: wire marshal bus generation session (default: all)
+usage: mutate.py [room…] [--count N] [--seed S] [--jobs J]    rooms: the keys of ROOMS (default: all)
        mutate.py [room…] --list                               how many places there are, by operator
 
 A random sample, by seed, of every place where an operator applies:
@@ -29,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 HOME = (ROOT / '.cache/mutate').resolve()  # .cache may be a link
 TREE, BUILD = HOME / 'tree', HOME / 'build'
 
-# Sources, and meson's names of the test programs; the simulator's worlds are given few requests.
+# Sources, in src/ unless they are a library's, and meson's names of the test programs; the simulator's worlds are given few requests.
 FEW = ['--requests', '20000']
 ROOMS = {
     'wire': (['wire/*.cc'], {'wire_*': None}),
@@ -37,6 +37,8 @@ ROOMS = {
     'bus': (['bus/*.cc'], {'bus': None, 'sim': FEW}),
     'generation': (['generation/*.cc'], {'generation': None, 'sim_tokens': FEW}),
     'session': (['session/*.cc'], {'session*': None}),
+    'jinja': (['subprojects/jinja/src/*.cc'], {'jinja': None}),
+    'tokenizers': (['subprojects/tokenizers/src/*.cc'], {'tokenizers': None}),
 }
 
 # (file, line without its indent, what it became): why nobody can notice.
@@ -103,7 +105,7 @@ def mutants_of_line(line):
 def mutants(room, root):
     """(file, line number, operator, mutated line) of a room, in order; of the tree that is built, which may be older."""
     for pattern in ROOMS[room][0]:
-        for path in sorted((root / 'src').glob(pattern)):
+        for path in sorted((root if pattern.startswith('subprojects/') else root / 'src').glob(pattern)):
             # A statement that goes on in the next line is not dropped, nor is what belongs to the line before.
             lines = path.read_text().splitlines()
             for number, line in enumerate(lines):
