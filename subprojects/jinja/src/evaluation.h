@@ -92,6 +92,7 @@ class Evaluation {
   Value dict(const Expr& expr, const Scope& scope);
   Value slice(const Expr& expr, const Scope& scope);
   Value binary(Op op, const Value& left, const Value& right);
+  Value repeat(const Value& value, int64_t times);  // of a str or list
   Arguments arguments(const Expr& expr, const Scope& scope);
 
   const ParsedTemplate& template_;

@@ -289,6 +289,23 @@ Value Evaluation::concat(const Expr& expr, const Scope& scope) {
   return Value(std::move(out));
 }
 
+Value Evaluation::repeat(const Value& value, int64_t times) {
+  auto size = uint64_t(value.text() ? value.str().size() : value.items().size());
+  if (size > 0 && uint64_t(times) > kMaxBytes / size) exceed_limit("the template makes too much text");
+  value.text() ? spend_bytes(size * uint64_t(times)) : spend(size * uint64_t(times));
+  if (value.text()) {
+    std::string out;
+    out.reserve(size * size_t(times));
+    if (size > 0)
+      while (times-- > 0) out += value.str();
+    return Value(std::move(out));
+  }
+  List out;
+  if (size > 0)
+    while (times-- > 0) out.insert(out.end(), value.items().begin(), value.items().end());
+  return Value::list(std::move(out));
+}
+
 Value Evaluation::binary(Op op, const Value& left, const Value& right) {
   if (op >= Op::kEq && op <= Op::kGe) pay_for(left, right);
   switch (op) {
@@ -320,23 +337,8 @@ Value Evaluation::binary(Op op, const Value& left, const Value& right) {
     out.insert(out.end(), right.items().begin(), right.items().end());
     return list(std::move(out));
   }
-  if (op == Op::kMul && (left.text() || left.list()) && (right.integer() || right.boolean())) {
-    int64_t times = std::max<int64_t>(0, right.to_int(""));
-    auto size = uint64_t(left.text() ? left.str().size() : left.items().size());
-    if (size > 0 && uint64_t(times) > kMaxBytes / size) exceed_limit("the template makes too much text");
-    left.text() ? spend_bytes(size * uint64_t(times)) : spend(size * uint64_t(times));
-    if (left.text()) {
-      std::string out;
-      out.reserve(size * size_t(times));
-      if (size > 0)
-        while (times-- > 0) out += left.str();
-      return Value(std::move(out));
-    }
-    List out;
-    if (size > 0)
-      while (times-- > 0) out.insert(out.end(), left.items().begin(), left.items().end());
-    return Value::list(std::move(out));
-  }
+  if (op == Op::kMul && (left.text() || left.list()) && (right.integer() || right.boolean()))
+    return repeat(left, std::max<int64_t>(0, right.to_int("")));
   if (op == Op::kMul && right.text() && left.integer()) return binary(op, right, left);
   fail("the operator does not work on " + kinds(left, right));
 }
