@@ -1,7 +1,10 @@
-// A long SessionMessage in JSON becomes a protobuf message on a worker.
+// JsonInput reads the SessionMessages that a client sends as JSON and hands them to the session, in their order. A long
+// one becomes a protobuf message on a worker.
 #pragma once
 
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "base/offload_task.h"
@@ -10,25 +13,43 @@
 
 namespace weir::evergreen {
 
-class ReadMessage final : public base::OffloadTask {
+class JsonInput {
  public:
-  ReadMessage(wire::JsonForm& json, base::Bytes text) : json_(json), text_(std::move(text)) {}
-  void run() override;
+  class Listener {
+   public:
+    // The message that was read last is not a SessionMessage. Returns how the error begins: "line 7: ".
+    virtual std::string on_bad_message() = 0;
+    // A long message has been read: the next one may come.
+    virtual void on_read() = 0;
 
-  base::Status status;  // after run(), as the next
-  base::Bytes message;
+   protected:
+    ~Listener() = default;
+  };
+
+  // All borrowed.
+  JsonInput(EvergreenState& state, wire::Exchange& exchange, Session& session, Listener& listener)
+      : state_(state), exchange_(exchange), session_(session), listener_(listener) {}
+
+  // One message. Not while busy().
+  void read(std::string_view text);
+  void read(base::Bytes text);  // a long one is not copied
+  bool busy() const { return sent_ != nullptr; }
+  // The carrier has gone: the session and the listener hear no more.
+  void stop() { sent_ = nullptr; }
 
  private:
-  wire::JsonForm& json_;
-  const base::Bytes text_;
+  bool is_long(size_t bytes) const { return state_.options.offload && bytes > wire::kLongBody; }
+  void read_here(std::string_view text);
+  void send(base::Bytes text);
+  void on_task(const base::Status& status, base::OffloadTask* task);
+  void refuse(const base::Status& status);
+  void abort(base::Status status);
+
+  EvergreenState& state_;
+  wire::Exchange& exchange_;
+  Session& session_;
+  Listener& listener_;
+  std::unique_ptr<wire::SentTask> sent_;
 };
-
-inline bool is_long(const EvergreenState& state, size_t text) {
-  return state.options.offload && text > wire::kLongBody;
-}
-
-// Errors: those of wire::Offload; `done` is not called then.
-base::Result<std::unique_ptr<wire::SentTask>> read_elsewhere(EvergreenState& state, wire::Exchange& exchange,
-                                                             base::Bytes text, wire::Offload::Done done);
 
 }  // namespace weir::evergreen

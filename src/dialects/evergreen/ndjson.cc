@@ -12,10 +12,10 @@ namespace {
 using base::Status;
 using wire::Exchange;
 
-class LineSession final : public wire::ExchangeListener, Carrier {
+class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Listener {
  public:
   LineSession(EvergreenState& state, Exchange& exchange)
-      : state_(state), exchange_(exchange), session_(state, exchange, *this) {
+      : state_(state), exchange_(exchange), session_(state, exchange, *this), input_(state, exchange, session_, *this) {
     wire::Response response;
     response.fields.add("content-type", "application/x-ndjson");
     response.fields.add("cache-control", "no-cache");
@@ -38,7 +38,7 @@ class LineSession final : public wire::ExchangeListener, Carrier {
     read_lines();
   }
   void on_close(Exchange&, bool) override {
-    reading_ = nullptr;
+    input_.stop();
     session_.leave();
   }
 
@@ -46,7 +46,7 @@ class LineSession final : public wire::ExchangeListener, Carrier {
   // Lines are taken as fast as the session wants them, and one at a time; meanwhile flow control holds the client.
   void read_lines() {
     size_t at = 0;
-    while (!session_.over() && !reading_) {
+    while (!session_.over() && !input_.busy()) {
       if (session_.full()) {
         wait();
         break;
@@ -64,7 +64,7 @@ class LineSession final : public wire::ExchangeListener, Carrier {
     if (session_.over()) at = held_.size();
     held_.erase(0, at);
     searched_ = searched_ > at ? searched_ - at : 0;
-    if (reading_) return;
+    if (input_.busy()) return;
     if (held_.empty() || !session_.full()) exchange_.consume(std::exchange(owed_, 0));
     if (ended_ && held_.empty() && !std::exchange(told_end_, true)) session_.on_end();
   }
@@ -72,39 +72,12 @@ class LineSession final : public wire::ExchangeListener, Carrier {
   void take(std::string_view line) {
     if (line.find_first_not_of(" \t\r") == line.npos) return;
     ++number_;
-    if (is_long(state_, line.size())) return take_elsewhere(line);
-    auto message = state_.json.to_binary(kMessageType, line);
-    if (message) return session_.on_message(base::Bytes::adopt(std::move(*message)));
-    refuse(std::move(message).error());
+    input_.read(line);
   }
 
-  void refuse(const Status& status) {
-    std::string why = status.text;
-    why.resize(std::min(why.find('\n'), why.size()));  // behind it the library shows the place
-    session_.abort(base::invalid("line " + std::to_string(number_) + ": " + why));
-    session_.settle();
-  }
-
-  void take_elsewhere(std::string_view line) {
-    auto done = [this](const Status& status, std::unique_ptr<base::OffloadTask> task) {
-      reading_ = nullptr;
-      wire::guarded(exchange_, [&] {
-        if (!session_.over()) took(status, static_cast<ReadMessage*>(task.get()));
-        read_lines();
-      });
-    };
-    auto sent = read_elsewhere(state_, exchange_, base::Bytes::copy_of(line), std::move(done));
-    if (sent) return void(reading_ = std::move(*sent));
-    took(sent.error(), nullptr);
-  }
-
-  // `read`: null where no worker has read it, and `status` says why.
-  void took(const Status& status, ReadMessage* read) {
-    if (read && read->status.ok()) return session_.on_message(std::move(read->message));
-    if (read) return refuse(read->status);
-    session_.abort(status);
-    session_.settle();
-  }
+  // JsonInput::Listener
+  std::string on_bad_message() override { return "line " + std::to_string(number_) + ": "; }
+  void on_read() override { read_lines(); }
 
   void too_long() {
     session_.abort(base::failure(base::Code::kResourceExhausted,
@@ -141,8 +114,8 @@ class LineSession final : public wire::ExchangeListener, Carrier {
   size_t number_ = 0;
   bool ended_ = false, told_end_ = false;
   base::TimerId timer_ = base::TimerId::kNone;
-  std::unique_ptr<wire::SentTask> reading_;  // a long line; what comes behind it waits
   Session session_;
+  JsonInput input_;
 };
 
 class Ndjson final : public wire::Service, public Entrance {

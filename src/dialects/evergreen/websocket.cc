@@ -29,13 +29,18 @@ uint16_t close_code_of(Code code) {
   }
 }
 
-class SocketSession final : public wire::ExchangeListener, Carrier, WebSocket::Side, wire::BodyMemory::Body {
+class SocketSession final : public wire::ExchangeListener,
+                            Carrier,
+                            JsonInput::Listener,
+                            WebSocket::Side,
+                            wire::BodyMemory::Body {
  public:
   SocketSession(EvergreenState& state, Exchange& exchange)
       : state_(state),
         exchange_(exchange),
         socket_(*this, state.slabs, state.options.max_message, owner()),
-        session_(state, exchange, *this) {}
+        session_(state, exchange, *this),
+        input_(state, exchange, session_, *this) {}
   ~SocketSession() override { state_.bus.env().cancel(timer_); }
 
   void on_data(Exchange&, std::span<const std::byte> piece) override {
@@ -51,7 +56,7 @@ class SocketSession final : public wire::ExchangeListener, Carrier, WebSocket::S
     pump();
   }
   void on_close(Exchange&, bool) override {
-    reading_ = nullptr;
+    input_.stop();
     session_.leave();
   }
 
@@ -105,38 +110,15 @@ class SocketSession final : public wire::ExchangeListener, Carrier, WebSocket::S
   void on_message(WebSocket::Kind kind, base::Bytes message) override {
     form_ = kind;
     if (kind == WebSocket::Kind::kBinary) return session_.on_message(message);
-    if (is_long(state_, message.size())) return take_elsewhere(std::move(message));
-    auto binary = state_.json.to_binary(kMessageType, message.view());
-    if (binary) return session_.on_message(base::Bytes::adopt(std::move(*binary)));
-    refuse(std::move(binary).error());
+    input_.read(std::move(message));
   }
-  void refuse(const Status& status) {
+  // JsonInput::Listener
+  std::string on_bad_message() override {
     bad_message_ = true;
-    std::string why = status.text;
-    why.resize(std::min(why.find('\n'), why.size()));  // behind it the library shows the place
-    session_.abort(base::invalid("the message is not JSON: " + why));
-    session_.settle();
+    return "the message is not JSON: ";
   }
-  void take_elsewhere(base::Bytes text) {
-    auto done = [this](const Status& status, std::unique_ptr<base::OffloadTask> task) {
-      reading_ = nullptr;
-      wire::guarded(exchange_, [&] {
-        if (!session_.over()) took(status, static_cast<ReadMessage*>(task.get()));
-        pump();
-      });
-    };
-    auto sent = read_elsewhere(state_, exchange_, std::move(text), std::move(done));
-    if (sent) return void(reading_ = std::move(*sent));
-    took(sent.error(), nullptr);
-  }
-  // `read`: null where no worker has read it, and `status` says why.
-  void took(const Status& status, ReadMessage* read) {
-    if (read && read->status.ok()) return session_.on_message(std::move(read->message));
-    if (read) return refuse(read->status);
-    session_.abort(status);
-    session_.settle();
-  }
-  bool full() const override { return reading_ || session_.full(); }
+  void on_read() override { pump(); }
+  bool full() const override { return input_.busy() || session_.full(); }
   void on_closing(uint16_t code) override {
     bool broken =
         code != wire::close_code::kNormal && code != wire::close_code::kNone && code != wire::close_code::kGoingAway;
@@ -174,9 +156,9 @@ class SocketSession final : public wire::ExchangeListener, Carrier, WebSocket::S
   WebSocket::Kind form_ = WebSocket::Kind::kText;
   bool bad_message_ = false;
   base::TimerId timer_ = base::TimerId::kNone;
-  std::unique_ptr<wire::SentTask> reading_;  // a long message; what comes behind it waits
   WebSocket socket_;
   Session session_;
+  JsonInput input_;
 };
 
 class Socket final : public wire::Service, public Entrance {
