@@ -59,6 +59,9 @@ class FileReading {
   }
 
   void unknown(const Yaml::Member& entry, const std::string& prefix) {
+    for (const auto& [key, by] : replaced_settings())
+      if (key == prefix + entry.key)
+        return complaints_.at(entry.line, entry.column, std::string(key) + " is now " + std::string(by));
     std::vector<std::string_view> known;
     for (const auto& s : settings_)
       if (s.key.starts_with(prefix))
@@ -109,6 +112,17 @@ Setting::Values split(std::string_view text) {
 }
 
 void add_line(std::string& text, const std::string& line) { text += (text.empty() ? "" : "\n") + line; }
+
+// Variables of settings that the file refuses as well.
+void refuse_replaced(const Sources& sources, std::string& wrong) {
+  for (const auto& [key, by] : replaced_settings()) {
+    Setting replaced;
+    replaced.key = key;
+    std::string name = replaced.environment_name();
+    const char* value = sources.environment ? sources.environment(name.c_str()) : nullptr;
+    if (value && *value) add_line(wrong, name + ": " + std::string(key) + " is now " + std::string(by));
+  }
+}
 
 // Rules between settings.
 void cross_check(const Config& config, std::string& wrong) {
@@ -165,6 +179,7 @@ base::Result<Config> resolve(const Sources& sources) {
       config.origins[setting.key] = "flag";
     }
   }
+  refuse_replaced(sources, wrong);
   if (wrong.empty()) cross_check(config, wrong);
   if (!wrong.empty()) return base::invalid(std::move(wrong));
   return config;

@@ -9,6 +9,9 @@ void add_repository(std::vector<Setting>& rows, Config& c) {
   Setting roots = list("models.repository", "DIR", "folder with models (or several)", c.models.roots);
   roots.path = true;
   rows.push_back(named(std::move(roots), "--models"));
+  rows.push_back(base::setting::text("models.default", "NAME",
+                                     "for requests that name no model, where it has what they need",
+                                     c.models.default_model));
   rows.push_back(
       named(choice<Control>("models.control", "how models come and go: none, poll, explicit", c.models.control,
                             {{"none", Control::kNone}, {"poll", Control::kPoll}, {"explicit", Control::kExplicit}}),

@@ -55,7 +55,33 @@ base::Status no_version(const Catalog& catalog, std::string_view model, std::str
   return failure(Code::kNotFound, std::move(text));
 }
 
+// "model 'add' makes no tokens"; of an encoder also what to ask of it.
+base::Status lacks(const msg::ModelSpec& spec, Needs needs) {
+  constexpr std::array<std::string_view, 5> kLack{"", " makes no tokens", " gives no embeddings", " takes no text",
+                                                  " has no concept readouts"};
+  std::string text = "model " + in_quotes(spec.name) + std::string(kLack.at(size_t(needs)));
+  if (spec.encoder) text += needs == Needs::kText ? ": it has no tokenizer" : ": it gives embeddings";
+  return base::invalid(std::move(text));
+}
+
+std::string_view those_with(Needs needs) {
+  constexpr std::array<std::string_view, 5> kThose{"model", "model that makes tokens", "model that gives embeddings",
+                                                   "model that takes text", "model that has concept readouts"};
+  return kThose.at(size_t(needs));
+}
+
 }  // namespace
+
+bool has(const msg::ModelSpec& spec, Needs needs) {
+  switch (needs) {
+    case Needs::kAnything: return true;
+    case Needs::kTokens: return spec.text != nullptr;
+    case Needs::kEmbeddings: return spec.text || spec.encoder;
+    case Needs::kText: return spec.text || (spec.encoder && spec.encoder->codec);
+    case Needs::kReadouts: return spec.text && !spec.text->concepts.empty();
+  }
+  return false;
+}
 
 bool Served::idle() const {
   return std::all_of(in_flight.begin(), in_flight.end(),
@@ -77,6 +103,34 @@ base::Result<Served*> Catalog::find(std::string_view model, std::string_view ver
   auto at = found->second.versions.find(version);
   if (at == found->second.versions.end()) return no_version(*this, model, version, found->second);
   return at->second.get();
+}
+
+base::Result<Served*> Catalog::resolve(std::string_view model, std::string_view version, Needs needs) const {
+  if (model.empty()) return resolve_unnamed(version, needs);
+  auto found = find(model, version);
+  if (found && !has((*found)->spec, needs)) return lacks((*found)->spec, needs);
+  return found;
+}
+
+base::Result<Served*> Catalog::resolve_unnamed(std::string_view version, Needs needs) const {
+  if (!default_model.empty()) {
+    auto found = find(default_model, version);
+    if (!found || has((*found)->spec, needs)) return found;
+  }
+  constexpr size_t kShown = 16;
+  std::string only, all;
+  size_t count = 0;
+  for (const auto& [name, model] : models) {
+    if (!model.preferred || !has(model.preferred->spec, needs)) continue;
+    if (++count <= kShown) all += (count > 1 ? ", " : "") + name;
+    only = name;
+  }
+  if (count == 1) return find(only, version);
+  if (count == 0)
+    return failure(Code::kNotFound, "no model is named, and no " + std::string(those_with(needs)) + " is served");
+  if (count > kShown) all += ", …";
+  return base::invalid("no model is named, and there is more than one " + std::string(those_with(needs)) +
+                       ": name one of " + all + ", or set models.default");
 }
 
 }  // namespace weir::bus

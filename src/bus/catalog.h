@@ -62,6 +62,16 @@ struct IndexRow {
   std::string reason;  // why it is not ready, in words for a person
 };
 
+// What a request needs of the model that it is for.
+enum class Needs : uint8_t {
+  kAnything,
+  kTokens,      // it makes tokens
+  kEmbeddings,  // it gives embeddings of tokens: models that make tokens do, and encoders
+  kText,        // the same, and it has a tokenizer
+  kReadouts,    // it makes tokens, and readouts of concepts
+};
+bool has(const msg::ModelSpec& spec, Needs needs);
+
 class Catalog {
  public:
   struct Model {
@@ -73,9 +83,17 @@ class Catalog {
   // miss), UNAVAILABLE (known to the repository, but not ready; says why, and is worth another try when it will be
   // ready soon).
   base::Result<Served*> find(std::string_view model, std::string_view version) const;
+  // The model that a request is for. For one that names none ("") that is `default_model`, if it has what is needed;
+  // else the only model that has. Errors: those of find(); INVALID_ARGUMENT where the model that is named lacks what is
+  // needed, or none is named and several have it; NOT_FOUND where none is named and none has it.
+  base::Result<Served*> resolve(std::string_view model, std::string_view version, Needs needs = Needs::kAnything) const;
 
   std::map<std::string, Model, std::less<>> models;
   std::vector<IndexRow> index;  // every model of the repository, sorted by name and version
+  std::string default_model;    // the setting models.default; may be empty
+
+ private:
+  base::Result<Served*> resolve_unnamed(std::string_view version, Needs needs) const;
 };
 
 }  // namespace weir::bus

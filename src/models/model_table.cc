@@ -331,8 +331,9 @@ std::vector<std::string> ModelTable::names() const {
   return out;
 }
 
-std::shared_ptr<const bus::Catalog> ModelTable::catalog() const {
+std::shared_ptr<const bus::Catalog> ModelTable::catalog(const std::string& default_model) const {
   auto catalog = std::make_shared<bus::Catalog>();
+  catalog->default_model = default_model;
   for (const auto& [name, model] : models_) {
     if (model.versions.empty()) catalog->index.push_back({name, "", model.state, model.reason});
     for (const auto& [version, slot] : model.versions) {

@@ -54,7 +54,7 @@ class ModelTable {
   // Of some pipeline, whether it serves or waits for its nodes.
   bool is_node(const std::string& model) const;
 
-  std::shared_ptr<const bus::Catalog> catalog() const;
+  std::shared_ptr<const bus::Catalog> catalog(const std::string& default_model) const;
   std::vector<Retired> take_retired() { return std::exchange(retired_, {}); }
 
  private:

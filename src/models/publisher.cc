@@ -12,7 +12,7 @@ uint64_t Publisher::settled() const {
 void Publisher::publish() {
   uint64_t epoch = ++published_;
   for (auto& retired : table_.take_retired()) leaving_.push_back({epoch, std::move(retired)});
-  publish_(table_.catalog(), [queue = queue_, epoch] {
+  publish_(table_.catalog(default_model_), [queue = queue_, epoch] {
     std::lock_guard lock(queue->mutex);
     queue->settled = std::max(queue->settled, epoch);
     queue->changed.notify_one();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "models/model_table.h"
@@ -15,8 +16,11 @@ namespace weir::models {
 
 class Publisher {
  public:
-  Publisher(ModelTable& table, std::shared_ptr<TaskQueue> queue, Repository::Publish publish)
-      : table_(table), queue_(std::move(queue)), publish_(std::move(publish)) {}
+  Publisher(ModelTable& table, std::shared_ptr<TaskQueue> queue, std::string default_model, Repository::Publish publish)
+      : table_(table),
+        queue_(std::move(queue)),
+        default_model_(std::move(default_model)),
+        publish_(std::move(publish)) {}
 
   // Gives what the table has now to every shard.
   void publish();
@@ -48,6 +52,7 @@ class Publisher {
 
   ModelTable& table_;
   const std::shared_ptr<TaskQueue> queue_;
+  const std::string default_model_;
   const Repository::Publish publish_;
   uint64_t published_ = 0;
   std::vector<Waiting> waiting_;

@@ -33,7 +33,10 @@ struct Repository::Parts {
   using Folders = std::map<std::string, ModelFolder>;
 
   Parts(RepositoryOptions o, std::map<std::string, EngineMaker> e, base::SlabSource& s, Publish p)
-      : options(std::move(o)), engines(std::move(e)), slabs(s), publisher(table, queue, std::move(p)) {}
+      : options(std::move(o)),
+        engines(std::move(e)),
+        slabs(s),
+        publisher(table, queue, options.default_model, std::move(p)) {}
 
   void run();
   void publish();

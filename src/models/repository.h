@@ -39,6 +39,7 @@ struct RepositoryOptions {
   Control control = Control::kNone;
   base::Duration poll_interval = std::chrono::seconds(5);
   std::vector<std::string> startup;    // explicit: models to load at start ("*" = all)
+  std::string default_model;           // Catalog::default_model
   bool allow_config_override = false;  // `config` and `file:` parameters of a load request
   msg::BatchPolicy batching;           // defaults for models that say nothing
   uint32_t max_batch = 32;             // for models that can be batched and do not say how far

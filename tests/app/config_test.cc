@@ -58,6 +58,20 @@ TEST(Config, UnknownKeysAreErrorsWithPlaceAndNearMiss) {
             "/etc/weir/weir.yaml:3:5: unknown key 'max_dely' in 'models.batching', did you mean 'max_delay'?");
 }
 
+TEST(Config, AKeyThatWasReplacedNamesTheSettingInItsPlace) {
+  for (std::string section : {"graphpipe", "grps", "openai", "salience", "evergreen"})
+    EXPECT_EQ(from_text(section + ":\n  default_model: chat\n").error().text,
+              "/etc/weir/weir.yaml:2:3: " + section + ".default_model is now models.default");
+  auto config = from_text("models:\n  default: chat\n");
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->models.default_model, "chat");
+  Sources sources;
+  sources.environment = [](const char* name) -> const char* {
+    return std::string_view(name) == "WEIR_OPENAI_DEFAULT_MODEL" ? "chat" : nullptr;
+  };
+  EXPECT_EQ(resolve(sources).error().text, "WEIR_OPENAI_DEFAULT_MODEL: openai.default_model is now models.default");
+}
+
 TEST(Config, EveryMistakeIsToldAtOnce) {
   auto config = from_text(
       "shards: many\nlimits: {body: 64 MiB, streams: 0}\ntls: 3\nmodels: {control: pol}\nlog: {level: [info]}\n");

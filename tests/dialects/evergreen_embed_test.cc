@@ -53,11 +53,13 @@ TEST(EvergreenEmbed, WhatAnEncoderCannotTakeIsRefusedByName) {
   EXPECT_EQ(refusal(embed, std::string(201, 'a')),
             "INVALID_ARGUMENT: action EMBED: the text has 201 tokens; the model's context has 200");
   EXPECT_EQ(refusal(EncoderBench::ask("GENERATE", "response", "e"), "a"),
-            "INVALID_ARGUMENT: action GENERATE: model 'e' makes no tokens");
+            "INVALID_ARGUMENT: action GENERATE: model 'e' makes no tokens: it gives embeddings");
   EXPECT_EQ(refusal(EncoderBench::ask("EMBED", "embedding", "add"), "a"),
             "INVALID_ARGUMENT: action EMBED: model 'add' takes no text");
-  EXPECT_EQ(refusal(EncoderBench::ask("EMBED", "embedding", ""), "a"),
-            "INVALID_ARGUMENT: action EMBED: names no target_spec, and there are 2 models that fit");
+  EXPECT_EQ(
+      refusal(EncoderBench::ask("EMBED", "embedding", ""), "a"),
+      "INVALID_ARGUMENT: action EMBED: no model is named, and there is more than one model that takes text: name one "
+      "of chat, e, or set models.default");
   auto bare = support::encoder_spec("e");
   auto ids_only = std::make_shared<msg::TextSpec>(*bare.encoder);
   ids_only->codec = nullptr;

@@ -319,8 +319,8 @@ TEST(GraphPipePages, TheRootCanBeLeftToOthersAndTheDefaultModelSet) {
   GraphPipeOptions options;
   options.root_post = GraphPipeOptions::RootPost::kOff;
   options.prefix = "/gp";
-  options.default_model = "any";
   Bench bench(options);
+  bench.models.catalog->default_model = "any";
   auto body = bench.schema.request(R"({"req_type":"InferRequest","req":{"input_tensors":[]}})");
   EXPECT_EQ(bench.open("POST", "/", body)->response.status, 404);
   auto x = bench.open("POST", "/gp", body);

@@ -9,7 +9,7 @@ namespace {
 
 // What find_model() says of a name.
 std::string says(const Bench& bench, std::string_view name) {
-  auto found = find_model(bench.bus.catalog(), name, "");
+  auto found = find_model(bench.bus.catalog(), name);
   return found ? (*found)->spec.name + "/" + (*found)->spec.version : found.error().text;
 }
 

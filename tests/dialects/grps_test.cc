@@ -85,9 +85,8 @@ TEST(GrpsModel, ThePayloadWinsOverTheQueryAndNamesMayHaveDashes) {
 }
 
 TEST(GrpsModel, TheDefaultServesThoseWhoNameNone) {
-  Options options;
-  options.default_model = "any";
-  Bench bench(options);
+  Bench bench;
+  bench.models.catalog->default_model = "any";
   EXPECT_EQ(bench.predict(R"({"str_data":"hello"})").body, std::string(kOk) + ",\n \"str_data\": \"hello\"\n}\n");
 }
 

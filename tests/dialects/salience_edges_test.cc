@@ -69,9 +69,10 @@ TEST(SalienceEdges, TheManifestIsOfTheModelThatHasReadouts) {
   t.publish();
   auto several = ask();
   EXPECT_EQ(several.status, number(Code::kFailedPrecondition));
-  EXPECT_EQ(several.text,
-            "several models make tokens, and this request cannot name one: the manifest is that of the server's "
-            "salience.default_model, which is not set");
+  EXPECT_EQ(
+      several.text,
+      "no model is named, and there is more than one model that has concept readouts: name one of chat, second, or "
+      "set models.default");
   t.catalog->models.clear();
   t.publish();
   EXPECT_EQ(ask().status, number(Code::kNotFound));

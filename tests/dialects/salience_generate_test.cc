@@ -218,7 +218,7 @@ TEST(Salience, NumbersBeyondTheirTypeAreNotCut) {
 }
 
 TEST(Salience, UnknownForeignAndMalformedIdsReadTheSame) {
-  Bench t({"", {"alpha", "beta"}});
+  Bench t({{"alpha", "beta"}});
   Bench::Headers alpha{{"authorization", "Bearer alpha"}}, beta{{"authorization", "bearer beta"}};
   auto id = t.ask<pb::OpenSessionResponse>("OpenSession", pb::OpenSessionRequest(), 0, alpha).response.session_id();
   ASSERT_EQ(id.size(), 32u);
@@ -262,7 +262,7 @@ TEST(Salience, WithoutSecretsASessionIsItsAddresss) {
 }
 
 TEST(Salience, ASecretIsWantedWhereThereIsOne) {
-  Bench t({"", {"alpha"}});
+  Bench t({{"alpha"}});
   for (const Bench::Headers& headers : {Bench::Headers{},
                                         {{"authorization", ""}},
                                         {{"authorization", "alpha"}},

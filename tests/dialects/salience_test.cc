@@ -25,17 +25,20 @@ TEST(Salience, OpenSessionChecksTheModel) {
   EXPECT_EQ(open("chatt").status, number(Code::kNotFound));
   auto tensors = open("tensors");
   EXPECT_EQ(tensors.status, number(Code::kFailedPrecondition));
-  EXPECT_EQ(tensors.text, "model 'tensors' does not make tokens");
+  EXPECT_EQ(tensors.text, "model 'tensors' makes no tokens");
   t.add("second", text_spec());
   t.publish();
-  EXPECT_EQ(open("").text, "several models make tokens: name one of chat, second");
+  EXPECT_EQ(open("").text,
+            "no model is named, and there is more than one model that makes tokens: name one of chat, second, or set "
+            "models.default");
   t.catalog->models.clear();
   t.publish();
   EXPECT_EQ(open("").status, number(Code::kNotFound));
 }
 
 TEST(Salience, TheDefaultModelIsASetting) {
-  Bench t({"second", {}});
+  Bench t;
+  t.catalog->default_model = "second";
   auto other = text_spec();
   other->concepts = {"other"};
   t.add("second", other);

@@ -186,7 +186,7 @@ class Encoder(harness.GrpcCase):
     def test_what_it_cannot_do_is_said(self):
         code, text = self.refusal('/v1/chat/completions', model='enc', messages=[{'role': 'user', 'content': 'hi'}])
         self.assertEqual(400, code)
-        self.assertIn('ask it for embeddings', text)
+        self.assertIn('it gives embeddings', text)
         code, text = self.refusal('/v1/embeddings', model='enc', input='a ' * 400)
         self.assertEqual((400, 'context_length_exceeded'), (code, json.loads(text)['error']['code']))
         cut, usage = self.openai(['a ' * 400], truncate_prompt_tokens=10)

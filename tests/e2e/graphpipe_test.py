@@ -113,7 +113,7 @@ def error_of(body):
 
 
 class GraphPipe(harness.Case):
-    serve = ('--max-body', '128MiB', '--graphpipe-default-model', 'digits')
+    serve = ('--max-body', '128MiB', '--models-default', 'digits')
 
     def post(self, path, body, *args):
         return curl(self.server.url(path), '-H', 'Content-Type:', '-H', 'Expect:', *args, data=body)
@@ -301,7 +301,7 @@ class Settings(harness.Case):
     def test_without_a_default_model_the_error_says_how_to_name_one(self):
         code, text = error_of(curl(self.server.url('/models/flat'), data=metadata_request()).body)
         self.assertEqual(3, code)
-        self.assertIn('/models/flat/<model>', text)
+        self.assertIn('models.default', text)
         self.assertIn('digits', text)
 
     def test_it_works_over_a_unix_socket(self):

@@ -174,7 +174,7 @@ class Grps(harness.GrpcCase):
 
 
 class Settings(harness.Case):
-    serve = ('--grps-http-status', 'body-only', '--grps-default-model', 'identity')
+    serve = ('--grps-http-status', 'body-only', '--models-default', 'identity')
 
     def test_they_take_effect(self):
         url = self.server.url('/grps/v1/infer/predict')
@@ -186,7 +186,7 @@ class Settings(harness.Case):
 
 
 class StreamingByTheBody(harness.Case):
-    serve = ('--grps-streaming', 'body_param:stream', '--grps-default-model', 'identity')
+    serve = ('--grps-streaming', 'body_param:stream', '--models-default', 'identity')
 
     def test_a_member_of_the_body_switches_it_on(self):
         url = self.server.url('/grps/v1/infer/predict')

@@ -205,37 +205,20 @@ void Action::fail(Status why) {
 
 // --- on a model ------------------------------------------------------------------------------------------------------
 
-Status ModelAction::fits(const msg::ModelSpec& spec, Wants wants) {
-  if (wants == Wants::kAny || spec.text) return {};
-  if (wants == Wants::kText) return invalid("model '" + spec.name + "' makes no tokens");
-  if (spec.encoder && spec.encoder->codec) return {};
-  return invalid("model '" + spec.name + "' takes no text" + (spec.encoder ? ": it has no tokenizer" : ""));
-}
-
-Status ModelAction::find(Wants wants) {
+Status ModelAction::find(bus::Needs needs) {
   const bus::Catalog& catalog = session_.state().bus.catalog();
-  std::string_view target = request_.target;
-  if (target.empty()) target = session_.state().options.default_model;
-  if (target.empty()) {
-    std::string fit;
-    size_t count = 0;
-    for (const auto& [name, model] : catalog.models)
-      if (model.preferred && fits(model.preferred->spec, wants).ok()) fit = name, ++count;
-    if (count != 1) return invalid("names no target_spec, and there are " + std::to_string(count) + " models that fit");
-    request_.target = fit;
-    target = request_.target;
-  }
+  std::string_view target = request_.target, version;
   if (target.starts_with("models/")) target.remove_prefix(7);
-  auto found = catalog.find(target, "");
   size_t slash = target.rfind('/');
-  if (!found && slash != target.npos) {  // name/version, name/versions/3
-    std::string_view model = target.substr(0, slash), version = target.substr(slash + 1);
-    if (model.ends_with("/versions")) model.remove_suffix(9);
-    if (auto versioned = catalog.find(model, version)) found = versioned;
+  if (slash != target.npos && !catalog.models.contains(target)) {  // name/version, name/versions/3
+    version = target.substr(slash + 1);
+    target = target.substr(0, slash);
+    if (target.ends_with("/versions")) target.remove_suffix(9);
   }
+  auto found = catalog.resolve(target, version, needs);
   if (!found) return std::move(found).error();
   served_ = *found;
-  if (Status s = fits(served_->spec, wants); !s.ok()) return s;
+  if (request_.target.empty()) request_.target = served_->spec.name;
   session_.exchange().record().model = served_->spec.name;
   return {};
 }

@@ -112,12 +112,9 @@ class ModelAction : public Action, msg::Sink, bus::OffloadListener {
   ~ModelAction() override;
 
  protected:
-  // A model of any kind; one that makes tokens; one that takes text, encoders with a tokenizer among them.
-  enum class Wants : uint8_t { kAny, kText, kTokens };
-  // Looks the target up, for this turn of the loop. Errors: NOT_FOUND, UNAVAILABLE, INVALID_ARGUMENT (no target and no
-  // default; not a model of that kind).
-  base::Status find(Wants wants);
-  static base::Status fits(const msg::ModelSpec& spec, Wants wants);
+  // Looks the target up, for this turn of the loop. An action without a target keeps the model that it has found first.
+  // Errors: those of Catalog::resolve().
+  base::Status find(bus::Needs needs);
   const msg::ModelSpec& spec() const { return served_->spec; }
   // True when a model may begin to work on it now. If not, run() is called again when one may.
   bool may_begin() { return !(wants_turn_ = session_.busy()); }

@@ -74,7 +74,7 @@ class Generate final : public ModelAction {
   Status begin() override {
     const Packed* packed = config(kConfig);
     if (packed && !config_.ParseFromString(packed->value)) return invalid("malformed " + std::string(kConfig));
-    if (Status s = find(Wants::kText); !s.ok()) return s;
+    if (Status s = find(bus::Needs::kTokens); !s.ok()) return s;
     spec_ = spec().text;
     if (Status s = check_config(packed ? packed->value : std::string_view()); !s.ok()) return s;
     auto prompt = input({"prompt", "text"});
@@ -120,7 +120,7 @@ class Generate final : public ModelAction {
 
   Status ask() {
     cursor_.reset();
-    if (Status s = find(Wants::kText); !s.ok()) return s;  // it may have been reloaded meanwhile
+    if (Status s = find(bus::Needs::kTokens); !s.ok()) return s;  // it may have been reloaded meanwhile
     spec_ = spec().text;
     auto templating = config_.raw() ? Templating::kRaw : Templating::kChat;
     const uint64_t bytes = conversation_.work();

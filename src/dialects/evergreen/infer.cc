@@ -45,7 +45,7 @@ class Infer final : public ModelAction {
   };
 
   Status begin() override {
-    if (Status s = find(Wants::kAny); !s.ok()) return s;
+    if (Status s = find(bus::Needs::kAnything); !s.ok()) return s;
     if (spec().text) return base::invalid("model '" + spec().name + "' makes tokens: use GENERATE");
     for (const auto& o : outputs_) {
       bool known = o->name == kAll || o->name == kStatus || spec().any_tensors || spec().output(o->name);
@@ -118,7 +118,7 @@ class Infer final : public ModelAction {
   }
 
   Status ask() {
-    if (Status s = find(Wants::kAny); !s.ok()) return s;  // it may have been reloaded meanwhile
+    if (Status s = find(bus::Needs::kAnything); !s.ok()) return s;  // it may have been reloaded meanwhile
     if (spec().decoupled)
       return base::failure(base::Code::kUnimplemented, "model '" + spec().name + "' may answer any number of times");
     for (Leaf& leaf : leaves_) {

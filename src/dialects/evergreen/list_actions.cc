@@ -95,7 +95,7 @@ class ListActions final : public ModelAction {
   Status begin() override {
     const msg::ModelSpec* model = nullptr;
     if (!request_.target.empty()) {
-      if (Status s = find(Wants::kAny); !s.ok()) return s;
+      if (Status s = find(bus::Needs::kAnything); !s.ok()) return s;
       model = &spec();
     }
     Output* out = output({"actions"});

@@ -23,7 +23,6 @@ struct References {
 
 struct Options {
   bool websocket = true;
-  std::string default_model;  // for actions without a target; "" = the only one that fits
   // GENERATE does this with content that the model cannot see (a video for a model of text).
   enum class Unseen : uint8_t {
     kReject,

@@ -61,7 +61,7 @@ class TextAction : public ModelAction {
 
  private:
   Status begin() override {
-    if (Status s = find(Wants::kTokens); !s.ok()) return s;
+    if (Status s = find(bus::Needs::kText); !s.ok()) return s;
     most_ = most_text(*marshal::tokens_of(spec()));
     auto text = input({"prompt", "text"});
     if (!text) return std::move(text).error();
@@ -94,7 +94,7 @@ class TextAction : public ModelAction {
 
   Status encode() {
     cursor_.reset();
-    if (Status s = find(Wants::kTokens); !s.ok()) return s;
+    if (Status s = find(bus::Needs::kText); !s.ok()) return s;
     if (!marshal::valid_utf8(text_)) return invalid("the text is not UTF-8");
     size_t bytes = text_.size();
     return perform(std::make_unique<Tokenizing>(marshal::tokens_of(spec()), std::move(text_)), bytes);

@@ -29,8 +29,6 @@ class GraphPipeDialect final : public dialects::Dialect {
     rows.push_back(setting::checked(
         setting::text("graphpipe.prefix", "PATH", "models are at PATH/<model>", options_.prefix), check));
     rows.push_back(setting::flag("graphpipe.root_post", "POST / is GraphPipe, too", root_post_));
-    rows.push_back(
-        setting::text("graphpipe.default_model", "NAME", "for requests that name no model", options_.default_model));
   }
 
   base::Status open(const dialects::ServerServices& services) override {

@@ -1,7 +1,5 @@
 #include "dialects/graphpipe/graphpipe.h"
 
-#include <vector>
-
 #include "dialects/graphpipe/state.h"
 
 namespace weir::graphpipe {
@@ -30,18 +28,6 @@ class Endpoint final : public wire::Service {
 };
 
 }  // namespace
-
-base::Result<std::string> GraphPipeState::default_model() const {
-  const auto& models = bus.catalog().models;
-  if (!options.default_model.empty()) return options.default_model;
-  if (models.size() == 1) return models.begin()->first;
-  std::string text =
-      "no model is named: POST to " + options.prefix + "/<model>, put {\"model\": \"…\"} into config, or ";
-  text += "set graphpipe.default_model; there are";
-  size_t shown = 0;
-  for (const auto& [name, model] : models) text += ++shown > 16 ? "" : (shown > 1 ? ", " : " ") + name;
-  return base::invalid(text + (models.empty() ? " none" : shown > 16 ? ", …" : ""));
-}
 
 void respond_failure(wire::Exchange& exchange, const base::Status& status) {
   exchange.record().code = status.code;

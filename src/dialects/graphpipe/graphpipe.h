@@ -33,7 +33,6 @@ struct GraphPipeOptions {
   std::string server_name = "weir";
   std::string server_version;
   std::string prefix = "/graphpipe";  // starts with a slash and does not end with one
-  std::string default_model;          // empty: the only one, when there is but one
   enum class RootPost : uint8_t { kOff, kOn };
   RootPost root_post = RootPost::kOn;
   uint64_t max_body = 64 << 20;      // of one HTTP request; also what it may denote with shared offsets

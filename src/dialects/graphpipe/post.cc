@@ -104,15 +104,11 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
   Status fill(const fb::InferRequest& request, const base::Bytes& body, const ReadBody* read, msg::Call& call) {
     if (auto* config = request.config())
       if (auto s = read_config({config->c_str(), config->size()}, call); !s.ok()) return s;
-    if (call.model.empty()) {
-      auto model = state_.default_model();
-      if (!model) return model.error();
-      call.model = std::move(*model);
-    }
-    auto found = state_.bus.catalog().find(call.model, call.version);
+    auto found = state_.bus.catalog().resolve(call.model, call.version);
     if (!found) return found.error();
     served_ = *found;
     const msg::ModelSpec& spec = served_->spec;
+    call.model = spec.name;
     exchange_.record().model = spec.name;
     if (spec.decoupled) return too_often("may answer any number of times");
     const std::span<const base::Bytes> strings = read ? read->strings : std::span<const base::Bytes>();
@@ -193,13 +189,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
 };
 
 void metadata(GraphPipeState& state, Exchange& exchange, const Address& address) {
-  std::string model = address.model;
-  if (model.empty()) {
-    auto chosen = state.default_model();
-    if (!chosen) return respond_failure(exchange, chosen.error());
-    model = std::move(*chosen);
-  }
-  auto found = state.bus.catalog().find(model, address.version);
+  auto found = state.bus.catalog().resolve(address.model, address.version);
   if (!found) return respond_failure(exchange, found.error());
   exchange.record().model = (*found)->spec.name;
   exchange.respond(200, kBinary, write_metadata((*found)->spec, state.server()));

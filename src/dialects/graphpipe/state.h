@@ -15,8 +15,6 @@ struct GraphPipeState {
   GraphPipeOptions options;
 
   ServerName server() const { return {options.server_name, options.server_version}; }
-  // For a request that names no model. Errors: INVALID_ARGUMENT, saying how to name one.
-  base::Result<std::string> default_model() const;
 };
 
 // 400 with an InferResponse; the Status also goes into the ledger.

@@ -29,9 +29,9 @@ void check_tensor(const std::string& name, std::string_view what, const Tensors&
 std::vector<std::string> check_routes(const Options& options, const bus::Catalog& catalog) {
   std::vector<std::string> wrong;
   for (const RouteSpec& route : options.routes) {
-    if (route.model.empty() && options.default_model.empty()) continue;  // the request says
+    if (route.model.empty() && catalog.default_model.empty()) continue;  // the request names it
     std::string place = "grps.routes: " + route.method + ' ' + route.path + ": ";
-    auto served = find_model(catalog, route.model, options.default_model);
+    auto served = find_model(catalog, route.model);
     if (!served) {
       wrong.push_back(place + served.error().text);
       continue;

@@ -57,8 +57,9 @@ Status server_metadata(GrpsState& state, const Message&, Message& reply) {
   std::string out;
   line(out, "name", "weir");
   line(out, "version", state.options.server_version);
-  if (!state.options.default_model.empty()) line(out, "default_model", state.options.default_model);
-  const auto& index = state.bus.catalog().index;
+  const bus::Catalog& catalog = state.bus.catalog();
+  if (!catalog.default_model.empty()) line(out, "default_model", catalog.default_model);
+  const auto& index = catalog.index;
   out += index.empty() ? "models: []\n" : "models:\n";
   for (const auto& row : index) {
     line(out, "- name", row.name);
@@ -72,7 +73,7 @@ Status server_metadata(GrpsState& state, const Message&, Message& reply) {
 
 Status model_metadata(GrpsState& state, const Message& request, Message& reply) {
   std::string_view name = request.kind == Kind::kStr ? request.data.view() : std::string_view(request.model);
-  auto found = find_model(state.bus.catalog(), name, state.options.default_model);
+  auto found = find_model(state.bus.catalog(), name);
   if (!found) return found.error();
   const msg::ModelSpec& spec = (*found)->spec;
   std::string out;

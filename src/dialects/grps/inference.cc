@@ -20,7 +20,7 @@ Status too_often(const msg::ModelSpec& spec, std::string_view what) {
 }  // namespace
 
 Status Inference::find(std::string_view model, Answers answers) {
-  auto found = find_model(state_.bus.catalog(), model, state_.options.default_model);
+  auto found = find_model(state_.bus.catalog(), model);
   if (!found) return found.error();
   served_ = *found;
   answers_ = answers;

@@ -159,18 +159,12 @@ base::Result<Message> as_tensors(Message message, base::SlabSource& slabs) {
 
 }  // namespace
 
-base::Result<bus::Served*> find_model(const bus::Catalog& catalog, std::string_view name,
-                                      std::string_view default_model) {
-  if (name.empty()) name = default_model;
-  if (name.empty()) {
-    if (catalog.models.size() == 1) return catalog.models.begin()->second.preferred;
-    return invalid("no model is named, and the server has no default_model: name one as \"name\" or \"name-version\"");
-  }
+base::Result<bus::Served*> find_model(const bus::Catalog& catalog, std::string_view name) {
   if (name.size() > kMaxModel)
     return invalid("a model is named by at most " + std::to_string(kMaxModel) + " bytes, not " +
                    std::to_string(name.size()));
   size_t dash = name.rfind('-');
-  if (dash == name.npos || catalog.models.contains(name)) return catalog.find(name, "");
+  if (dash == name.npos || catalog.models.contains(name)) return catalog.resolve(name, "");
   std::string_view base = name.substr(0, dash), version = name.substr(dash + 1), least = version;
   while (least.ends_with(".0")) least.remove_suffix(2);
   if (auto model = catalog.models.find(base); model != catalog.models.end())

@@ -11,10 +11,8 @@
 namespace weir::grps {
 
 // The model that a request means by `name`: itself, or "name-version", the version after the last dash ("2", or "2.0.0"
-// for "2"). "" is `default_model`, or else the only model that there is. Errors: as Catalog::find(), and
-// INVALID_ARGUMENT where nothing is named and nothing is the default, or where the name has more than 256 bytes.
-base::Result<bus::Served*> find_model(const bus::Catalog& catalog, std::string_view name,
-                                      std::string_view default_model);
+// for "2"). Errors: those of Catalog::resolve(), and INVALID_ARGUMENT where the name has more than 256 bytes.
+base::Result<bus::Served*> find_model(const bus::Catalog& catalog, std::string_view name);
 
 // How the request was put, which is how its answers are.
 struct Asked {

@@ -52,7 +52,6 @@ struct Options {
   // Switches streaming on where it says true: "query_param:k", "header_param:x-k", or "body_param:k", a member of
   // a JSON body ("body_param:/a/k" inside another); "" = nothing does.
   std::string streaming = "query_param:streaming";
-  std::string default_model;  // "" = none, unless there is only one model
   std::vector<RouteSpec> routes;
   uint64_t max_body = 64 << 20;      // of one HTTP request
   wire::Offload* offload = nullptr;  // who reads and writes long JSON; null: the shard

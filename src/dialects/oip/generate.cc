@@ -7,7 +7,7 @@ namespace weir::oip {
 namespace {
 
 void serve(OipState& state, wire::Exchange& exchange, const wire::PathArgs& args, Delivery delivery) {
-  auto found = state.bus.catalog().find(args["model"], args["version"]);
+  auto found = state.bus.catalog().resolve(args["model"], args["version"]);
   if (!found) return respond_error(exchange, found.error());
   bus::Served& served = **found;
   exchange.record().model = served.spec.name;

@@ -12,9 +12,10 @@ namespace weir::oip {
 using base::Status;
 
 Status Inference::find() {
-  auto found = state_.bus.catalog().find(call().model, call().version);
+  auto found = state_.bus.catalog().resolve(call().model, call().version);
   if (!found) return std::move(found).error();
   served_ = *found;
+  if (call().model.empty()) call().model = served_->spec.name;
   exchange_.record().model = served_->spec.name;
   return {};
 }

@@ -55,8 +55,6 @@ void OpenaiDialect::add_settings(std::vector<base::Setting>& rows) {
   };
   rows.push_back(
       setting::checked(setting::list("openai.prefixes", "PATH", "where the endpoints are", options_.prefixes), check));
-  rows.push_back(
-      setting::text("openai.default_model", "NAME", "for requests that name no model", options_.default_model));
   base::Setting keys = setting::list("openai.api_keys", "SECRET", "clients must show one of them", keys_);
   keys.get = [this] {
     return keys_.empty() ? setting::Values{} : setting::Values{"(" + std::to_string(keys_.size()) + " secrets)"};

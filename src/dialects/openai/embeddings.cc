@@ -93,7 +93,7 @@ class Embeddings final : public wire::ExchangeListener {
   void more() {
     const size_t window = encodes() ? kEncoderWindow : kWindow;
     while (next_ < inputs_.size() && next_ - done_ < window) {
-      auto found = state_.bus.catalog().find(model_, "");
+      auto found = state_.bus.catalog().resolve(model_, "", bus::Needs::kEmbeddings);
       if (!found) return fail(found.error());
       Input& input = inputs_[next_++];
       msg::Call& call = input.call.fill();
@@ -225,7 +225,7 @@ class EmbeddingsTask final : public PromptTask {
 };
 
 void embed(OpenAiState& state, Exchange& exchange, Request&& request) {
-  auto [served, error] = find_model(state, exchange, request.model, Wants::kToTake);
+  auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kEmbeddings);
   if (!error.ok()) return respond(exchange, error);
   const msg::TextSpec& spec = *tokens_of(served->spec);
   const bool encoder = !served->spec.text;

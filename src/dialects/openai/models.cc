@@ -43,7 +43,7 @@ void list_models(OpenAiState& state, wire::Exchange& exchange, const wire::PathA
 }
 
 void show_model(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args) {
-  auto [served, error] = find_model(state, exchange, std::string(args["model"]), Wants::kToTake);
+  auto [served, error] = find_model(state, exchange, args["model"], bus::Needs::kEmbeddings);
   if (!error.ok()) return respond(exchange, error);
   std::string out;
   write_model(out, state, served->spec);

@@ -32,7 +32,7 @@ class AnswerTask final : public PromptTask {
 };
 
 void answer(OpenAiState& state, Exchange& exchange, Kind kind, Request&& request) {
-  auto [served, error] = find_model(state, exchange, request.model, Wants::kToMake);
+  auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kTokens);
   if (!error.ok()) return respond(exchange, error);
   auto task = std::make_unique<AnswerTask>(kind, std::move(request), exchange, *served);
   perform(state, exchange, *served, std::move(task), exchange.content().size());
@@ -106,28 +106,11 @@ bool Endpoint::refuse(Exchange& exchange, const base::Status& why) {
   return true;
 }
 
-const msg::TextSpec* tokens_of(const msg::ModelSpec& spec, Wants wants) {
-  return wants == Wants::kToMake ? spec.text.get() : marshal::tokens_of(spec).get();
-}
+const msg::TextSpec* tokens_of(const msg::ModelSpec& spec) { return marshal::tokens_of(spec).get(); }
 
-Found find_model(OpenAiState& state, Exchange& exchange, const std::string& name, Wants wants) {
-  const bus::Catalog& catalog = state.bus.catalog();
-  std::string wanted = name.empty() ? state.options.default_model : name;
-  if (wanted.empty()) {
-    for (const auto& [each, model] : catalog.models) {
-      if (!model.preferred || !tokens_of(model.preferred->spec, wants)) continue;
-      if (!wanted.empty()) return {nullptr, refuse("model", "model: name one; there are several")};
-      wanted = each;
-    }
-    if (wanted.empty())
-      return {nullptr, {base::failure(base::Code::kNotFound, "no model of text is served"), "model", {}}};
-  }
-  auto found = catalog.find(wanted, "");
+Found find_model(OpenAiState& state, Exchange& exchange, std::string_view name, bus::Needs needs) {
+  auto found = state.bus.catalog().resolve(name, "", needs);
   if (!found) return {nullptr, {std::move(found).error(), "model", {}}};
-  const msg::ModelSpec& spec = (*found)->spec;
-  if (!tokens_of(spec, wants))
-    return {nullptr, refuse("model", "model '" + wanted + "' makes no text: ask it " +
-                                         (spec.encoder ? "for embeddings" : "through the inference protocols"))};
   exchange.record().model = (*found)->spec.name;
   return {*found, {}};
 }

@@ -29,7 +29,6 @@ namespace weir::openai {
 struct Options {
   std::string server_version;
   std::vector<std::string> prefixes{"/v1", "/openai/v1", "/v3"};
-  std::string default_model;          // for requests that name none; "" = the only text model, where there is but one
   std::vector<std::string> api_keys;  // empty: everybody may ask
   uint64_t max_body = 4 << 20;        // of one request
   std::function<bool()> ready;        // the server takes requests; what /health says

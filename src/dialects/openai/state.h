@@ -22,18 +22,14 @@ struct OpenAiState {
   marshal::Secrets keys{};  // those of the options
 };
 
-// What a request wants of a model: that it makes tokens, or that it takes them: encoders do as well.
-enum class Wants : uint8_t { kToMake, kToTake };
-
-// The model that a request names ("" = the default). Notes it in the ledger. Errors: 404 model_not_found, 400 for
-// models of which that cannot be had.
+// bus::Catalog::resolve(); its errors are those of the parameter "model". Notes the model in the exchange's record.
 struct Found {
   bus::Served* served = nullptr;  // for this turn of the loop
   ApiError error;
 };
-Found find_model(OpenAiState& state, wire::Exchange& exchange, const std::string& name, Wants wants);
+Found find_model(OpenAiState& state, wire::Exchange& exchange, std::string_view name, bus::Needs needs);
 // What a model says of its tokens; null for models of tensors alone.
-const msg::TextSpec* tokens_of(const msg::ModelSpec& spec, Wants wants = Wants::kToTake);
+const msg::TextSpec* tokens_of(const msg::ModelSpec& spec);
 
 // 200 with a JSON body, and how long it took.
 void respond_json(wire::Exchange& exchange, std::string json);

@@ -11,8 +11,6 @@
 namespace weir::openai {
 namespace {
 
-ApiError no_tokenizer() { return refuse("model", "this model has no tokenizer here: it takes token ids"); }
-
 class TokenizeTask final : public PromptTask {
  public:
   using PromptTask::PromptTask;
@@ -66,17 +64,15 @@ class DetokenizeTask final : public Task {
 };
 
 void tokenize_text(OpenAiState& state, wire::Exchange& exchange, Request&& request) {
-  auto [served, error] = find_model(state, exchange, request.model, Wants::kToTake);
+  auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kText);
   if (!error.ok()) return respond(exchange, error);
-  if (!tokens_of(served->spec)->codec) return respond(exchange, no_tokenizer());
   auto task = std::make_unique<TokenizeTask>(Kind::kTokenize, std::move(request), exchange, *served);
   perform(state, exchange, *served, std::move(task), exchange.content().size());
 }
 
 void join_tokens(OpenAiState& state, wire::Exchange& exchange, Detokenize&& request) {
-  auto [served, error] = find_model(state, exchange, request.model, Wants::kToTake);
+  auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kText);
   if (!error.ok()) return respond(exchange, error);
-  if (!tokens_of(served->spec)->codec) return respond(exchange, no_tokenizer());
   auto task = std::make_unique<DetokenizeTask>(std::move(request), *served);
   perform(state, exchange, *served, std::move(task), exchange.content().size());
 }

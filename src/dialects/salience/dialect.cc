@@ -44,8 +44,6 @@ class SalienceDialect final : public dialects::Dialect {
 };
 
 void SalienceDialect::add_settings(std::vector<base::Setting>& rows) {
-  rows.push_back(
-      setting::text("salience.default_model", "NAME", "for sessions that name no model", options_.default_model));
   rows.push_back(setting::secret(setting::text("salience.bearer_token", "SECRET", "that clients must show", token_)));
   rows.push_back(
       setting::path("salience.bearer_token_file", "several, one per line; each is a tenant of its own", tokens_file_));

@@ -46,8 +46,15 @@ void answer_now(wire::Rpc& rpc, const google::protobuf::MessageLite& message) {
   rpc.finish({});
 }
 
+// proto/salience.proto has one code for a model that lacks something, and for several where none is named.
+base::Result<bus::Served*> resolve(const SalienceState& state, std::string_view name, bus::Needs needs) {
+  auto found = state.bus.catalog().resolve(name, "", needs);
+  if (found || found.error().code != base::Code::kInvalidArgument) return found;
+  return base::failure(base::Code::kFailedPrecondition, found.error().text);
+}
+
 void open_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::OpenSessionRequest& request) {
-  auto served = state.text_model(request.model());
+  auto served = resolve(state, request.model(), bus::Needs::kTokens);
   if (!served) return rpc.finish(served.error());
   const msg::ModelSpec& spec = (*served)->spec;
   rpc.exchange().record().model = spec.name;
@@ -92,8 +99,11 @@ void dump_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb:
   state.sessions.dump(tenant, *id, dumped);
 }
 
+// The request cannot name a model: it is the one of sessions that name none; if there is none, the only one that has
+// readouts.
 void readout_manifest(SalienceState& state, wire::Rpc& rpc, Tenant, const pb::GetReadoutManifestRequest&) {
-  auto served = state.readout_model();
+  auto served = resolve(state, "", bus::Needs::kTokens);
+  if (!served) served = resolve(state, "", bus::Needs::kReadouts);
   if (!served) return rpc.finish(served.error());
   const msg::TextSpec& text = *(*served)->spec.text;
   rpc.exchange().record().model = (*served)->spec.name;

@@ -18,7 +18,6 @@ class Dialect;
 namespace weir::salience {
 
 struct Options {
-  std::string default_model;  // "" = the only model that makes tokens, where there is but one
   // Secrets of which a client must show one as `authorization: Bearer …`; each is a tenant of its own. None: everybody
   // may come, as one tenant, whose sessions `anonymous` divides.
   std::vector<std::string> bearer_tokens;

@@ -28,11 +28,6 @@ struct SalienceState {
 
   // Who calls. Errors: UNAUTHENTICATED.
   base::Result<session::Tenant> tenant(wire::Rpc& rpc) const;
-  // A model that makes tokens; the default one for "". Errors: NOT_FOUND, UNAVAILABLE, FAILED_PRECONDITION.
-  base::Result<bus::Served*> text_model(std::string_view name) const;
-  // The model whose manifest a client gets, who cannot name one: the default one; else the only one that makes tokens;
-  // else the only one of them that has readouts. Errors: as above.
-  base::Result<bus::Served*> readout_model() const;
 };
 
 }  // namespace weir::salience

@@ -1,0 +1,120 @@
+// Catalog::resolve(): which model a request is for.
+#include "bus/catalog.h"
+
+#include <gtest/gtest.h>
+
+namespace weir::bus {
+namespace {
+
+using base::Code;
+
+class Models {
+ public:
+  enum class Kind : uint8_t { kTensors, kTokens, kReadouts, kEncoder, kEncoderOfIds };
+
+  void add(std::string name, Kind kind, std::string version = "1") {
+    auto served = std::make_shared<Served>();
+    served->spec.name = name, served->spec.version = version;
+    auto text = std::make_shared<msg::TextSpec>();
+    if (kind == Kind::kReadouts) text->concepts = {"joy"};
+    if (kind != Kind::kEncoderOfIds) text->codec = codec();
+    if (kind == Kind::kTokens || kind == Kind::kReadouts) served->spec.text = text;
+    if (kind == Kind::kEncoder || kind == Kind::kEncoderOfIds) served->spec.encoder = text;
+    auto& model = catalog.models[name];
+    model.preferred = served.get();
+    model.versions[version] = served;
+    catalog.index.push_back({std::move(name), std::move(version), ModelState::kReady, ""});
+  }
+  // "chat/1", or the code and the text of the error.
+  std::string resolved(std::string_view name, Needs needs = Needs::kAnything, std::string_view version = "") const {
+    auto found = catalog.resolve(name, version, needs);
+    if (found) return (*found)->spec.name + "/" + (*found)->spec.version;
+    return std::string(base::name(found.error().code)) + ": " + found.error().text;
+  }
+
+  Catalog catalog;
+
+ private:
+  // One that is there, and never looked into.
+  static std::shared_ptr<const msg::TextCodec> codec() {
+    static const int kAny = 0;
+    return {std::shared_ptr<void>(), reinterpret_cast<const msg::TextCodec*>(&kAny)};
+  }
+};
+
+using Kind = Models::Kind;
+
+TEST(CatalogResolve, ANameMeansThatModelAndItsVersion) {
+  Models m;
+  m.add("add", Kind::kTensors, "1");
+  m.add("add", Kind::kTensors, "2");
+  m.catalog.default_model = "other";
+  EXPECT_EQ(m.resolved("add"), "add/2");
+  EXPECT_EQ(m.resolved("add", Needs::kAnything, "1"), "add/1");
+  EXPECT_EQ(m.resolved("add", Needs::kAnything, "3"), "NOT_FOUND: model 'add' has no version '3'; it serves 1, 2");
+  EXPECT_EQ(m.resolved("ad"), "NOT_FOUND: Request for unknown model 'ad': did you mean 'add'?");
+}
+
+TEST(CatalogResolve, AModelThatLacksWhatIsNeededIsRefusedByWhatItLacks) {
+  Models m;
+  m.add("add", Kind::kTensors);
+  m.add("chat", Kind::kTokens);
+  m.add("e", Kind::kEncoder);
+  m.add("ids", Kind::kEncoderOfIds);
+  const std::vector<std::tuple<std::string, Needs, std::string>> table{
+      {"add", Needs::kTokens, "INVALID_ARGUMENT: model 'add' makes no tokens"},
+      {"add", Needs::kEmbeddings, "INVALID_ARGUMENT: model 'add' gives no embeddings"},
+      {"add", Needs::kText, "INVALID_ARGUMENT: model 'add' takes no text"},
+      {"add", Needs::kReadouts, "INVALID_ARGUMENT: model 'add' has no concept readouts"},
+      {"chat", Needs::kTokens, "chat/1"},
+      {"chat", Needs::kEmbeddings, "chat/1"},
+      {"chat", Needs::kText, "chat/1"},
+      {"chat", Needs::kReadouts, "INVALID_ARGUMENT: model 'chat' has no concept readouts"},
+      {"e", Needs::kTokens, "INVALID_ARGUMENT: model 'e' makes no tokens: it gives embeddings"},
+      {"e", Needs::kEmbeddings, "e/1"},
+      {"e", Needs::kText, "e/1"},
+      {"ids", Needs::kEmbeddings, "ids/1"},
+      {"ids", Needs::kText, "INVALID_ARGUMENT: model 'ids' takes no text: it has no tokenizer"},
+  };
+  for (const auto& [name, needs, verdict] : table) EXPECT_EQ(m.resolved(name, needs), verdict) << name;
+}
+
+TEST(CatalogResolve, WithoutANameItIsTheOnlyModelThatHasWhatIsNeeded) {
+  Models m;
+  EXPECT_EQ(m.resolved(""), "NOT_FOUND: no model is named, and no model is served");
+  m.add("add", Kind::kTensors);
+  EXPECT_EQ(m.resolved(""), "add/1");
+  EXPECT_EQ(m.resolved("", Needs::kTokens), "NOT_FOUND: no model is named, and no model that makes tokens is served");
+  m.add("chat", Kind::kReadouts);
+  EXPECT_EQ(m.resolved("", Needs::kTokens), "chat/1");
+  EXPECT_EQ(m.resolved("", Needs::kReadouts), "chat/1");
+  EXPECT_EQ(m.resolved(""),
+            "INVALID_ARGUMENT: no model is named, and there is more than one model: name one of add, chat, or set "
+            "models.default");
+  m.add("talk", Kind::kTokens);
+  EXPECT_EQ(m.resolved("", Needs::kReadouts), "chat/1");
+  EXPECT_EQ(m.resolved("", Needs::kText),
+            "INVALID_ARGUMENT: no model is named, and there is more than one model that takes text: name one of chat, "
+            "talk, or set models.default");
+}
+
+TEST(CatalogResolve, TheDefaultComesFirstIfItHasWhatIsNeeded) {
+  Models m;
+  m.add("add", Kind::kTensors);
+  m.add("chat", Kind::kTokens);
+  m.add("digits", Kind::kTensors);
+  m.catalog.default_model = "digits";
+  EXPECT_EQ(m.resolved(""), "digits/1");
+  EXPECT_EQ(m.resolved("", Needs::kTokens), "chat/1");
+  m.catalog.default_model = "gone";
+  EXPECT_EQ(m.resolved("", Needs::kTokens).substr(0, 9), "NOT_FOUND") << "no other takes its place";
+}
+
+TEST(CatalogResolve, OfManyModelsSixteenAreNamed) {
+  Models m;
+  for (char c = 'a'; c < 'a' + 17; ++c) m.add(std::string(1, c), Kind::kTensors);
+  EXPECT_NE(m.resolved("").find("o, p, …, or set models.default"), std::string::npos) << m.resolved("");
+}
+
+}  // namespace
+}  // namespace weir::bus
