@@ -1,4 +1,4 @@
-// What Engine::step costs over the same run of ONNX Runtime in a bare loop, on the demo model `digits`.
+// Measures what Engine::step costs over the same run of ONNX Runtime in a bare loop, on the demo model `digits`.
 //
 //   WEIR_ONNXRUNTIME=… build/bench/engines/onnx_step_bench conf/models/digits/1/model.onnx
 //

@@ -1,4 +1,4 @@
-// What the token scheduler costs beside the engine: an engine that does nothing, sequences that only decode.
+// Measures what the token scheduler costs beside the engine: an engine that does nothing, sequences that only decode.
 //
 //   token_bench [steps]
 //
@@ -26,7 +26,7 @@ using namespace weir;
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-// Of this thread: other processes do not count.
+// CPU time of this thread: other processes do not count.
 double thread_seconds() {
   timespec now;
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -17,8 +17,8 @@ using Clock = std::chrono::steady_clock;
 
 [[noreturn]] void fail(const std::string& what);
 
-// What is sent: `head` with what belongs to this request alone, then `body`, which others share and which outlives it.
-// For HTTP/1.1 the head is the request's as it goes out; for gRPC it is the message.
+// The bytes of a request: `head` with what belongs to this request alone, then `body`, which others share and which
+// outlives it. For HTTP/1.1 the head is the request's as it goes out; for gRPC it is the message.
 struct Request {
   std::string head;
   std::string_view body;

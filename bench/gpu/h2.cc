@@ -50,7 +50,7 @@ class Grpc final : public Conn {
   }
 
  private:
-  // What the connection's window has room for; the streams' are larger than any message here.
+  // Bytes that the connection's window has room for; the streams' are larger than any message here.
   void pump() {
     for (; !waiting_.empty() && int64_t(waiting_.front().second.size()) <= window_; waiting_.pop_front()) {
       auto& [stream, message] = waiting_.front();

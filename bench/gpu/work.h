@@ -1,4 +1,4 @@
-// What a load asks for, and what it makes of the answers.
+// The requests of a load, and the checks of their answers.
 #pragma once
 
 #include <cstdint>

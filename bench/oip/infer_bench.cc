@@ -1,4 +1,4 @@
-// What the dialect's own part of an infer request costs: reading it into a Call, checking it, writing the answer;
+// Measures what the dialect adds to an infer request: reading it into a Call, checking it, writing the answer;
 // beside libprotobuf and simdjson's DOM doing as much of the same.
 //
 //   infer_bench [rounds]

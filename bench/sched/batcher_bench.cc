@@ -1,4 +1,4 @@
-// What the Batcher costs per call: add() and next(), without threads.
+// Measures what the Batcher costs per call: add() and next(), without threads.
 //
 //   batcher_bench [rounds [case, 0 to 4]]
 //

@@ -1,4 +1,5 @@
-// What the way through bus, lane and mailbox costs per call, without a network and with an engine that does nothing.
+// Measures what the way through bus, lane and mailbox costs per call, without a network and with an engine that does
+// nothing.
 //
 //   lane_bench [seconds per case]
 //

@@ -1,4 +1,5 @@
-// What the HTTP/2 codec costs per request beside libnghttp2 alone: one recorded client, replayed to both in memory.
+// Measures what the HTTP/2 codec costs per request beside libnghttp2 alone: one recorded client, replayed to both in
+// memory.
 //
 //   h2_bench [requests per turn] [body bytes]
 //
@@ -171,7 +172,7 @@ class Bare {
   std::string out_;
 };
 
-// What a client says, turn by turn, when it is answered by the codec.
+// The client's bytes, turn by turn, when the codec answers it.
 std::vector<std::string> record(int per_turn, size_t bytes) {
   nghttp2_session_callbacks* cb = nullptr;
   nghttp2_session_callbacks_new(&cb);

@@ -25,7 +25,7 @@ constexpr const char* kFooter =
     "Every setting is also a key of the file and a variable: --max-body is limits.body and WEIR_LIMITS_BODY.\n"
     "`weir help config` prints them all.";
 
-// What the subcommands' options are stored in.
+// The values of the subcommands' options.
 struct Words {
   std::string target, config, model, topic, timeout = "30s";
   std::map<std::string, std::vector<std::string>, std::less<>> flags;

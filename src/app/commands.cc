@@ -67,8 +67,8 @@ std::vector<int64_t> nested_dims(const json& value) {
   return dims;
 }
 
-// What was given, made to fit what the model wants: a flat list takes the wanted shape if that leaves one free
-// dimension at most, and a missing batch dimension is added.
+// Fits the shape that was given to the one that the model wants: a flat list takes the wanted shape if that leaves one
+// free dimension at most, and a missing batch dimension is added.
 std::vector<int64_t> fit(std::vector<int64_t> given, const std::vector<int64_t>& wanted) {
   if (given.size() == wanted.size()) return given;
   int64_t elements = 1, known = 1;

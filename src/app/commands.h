@@ -20,7 +20,7 @@ struct Remote {
 Exit list_models(const Remote& remote);
 Exit load_model(const Remote& remote, const std::string& model);
 Exit unload_model(const Remote& remote, const std::string& model);
-// Of the whole server when `model` is empty. 0 or 1, as container health checks want it.
+// Asks whether `model` is ready, or the server when it is empty. Exits with 0 or 1, as container health checks want it.
 Exit ask_ready(const Remote& remote, const std::string& model);
 // `inputs` are name=value: [1,2,3] or [[1,2],[3,4]] as JSON, @file.npy, zeros, or a bare word for BYTES. Types and
 // shapes come from the model's metadata; a missing batch dimension is added.

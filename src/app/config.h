@@ -80,7 +80,7 @@ struct Config {
   Config();
 };
 
-// What came on the command line, by key ("limits.body"), and how the environment is read.
+// The values from the command line, by key ("limits.body"), and how the environment is read.
 struct Sources {
   std::string file;  // path of the configuration; empty = none
   std::map<std::string, std::vector<std::string>, std::less<>> flags;

@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
   // Microsoft's builds of ONNX Runtime start threads that report to their servers before their API can forbid it; they
   // look at this variable first. setenv() is not safe beside other threads, so it is called before there are any.
   ::setenv("ORT_DISABLE_TELEMETRY", "1", 1);
-  // What a client gets wrong is answered to the client; libprotobuf would also print it to standard error.
+  // A client's mistake is answered to the client; libprotobuf would also print it to standard error.
   google::protobuf::SetLogHandler(nullptr);
   return weir::app::run(argc, argv);
 }

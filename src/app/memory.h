@@ -1,4 +1,4 @@
-// What the operator sees of the memory ledger: metric families and lines of the log. Any thread.
+// The memory ledger as the operator sees it: metric families and lines of the log. Any thread.
 #pragma once
 
 #include <string>

@@ -21,7 +21,7 @@ msg::DType dtype_of(std::string_view descr) {
   return D::kInvalid;
 }
 
-// What follows 'key': in the header, up to its end as the caller cuts it.
+// Returns the text that follows 'key': in the header, up to its end as the caller cuts it.
 std::string_view value_of(std::string_view header, std::string_view key) {
   size_t at = header.find("'" + std::string(key) + "'");
   if (at == std::string_view::npos) return {};

@@ -11,8 +11,8 @@
 
 namespace {
 
-// What is small is what keeps the process going: a wake-up, an answer, a line of the log. It may use up the reserve;
-// what is large is a client's, and is refused.
+// A small allocation keeps the process going: a wake-up, an answer, a line of the log. It may use up the reserve;
+// a large one is made for a client, and is refused.
 constexpr std::size_t kSmallAllocation = 64 << 10;
 
 template <class Take>

@@ -5,7 +5,7 @@
 
 namespace weir::app {
 
-// What a process says when it ends.
+// The exit code of the process.
 enum class Exit : int { kOk = 0, kFailed = 1, kUsage = 2, kBind = 3, kModels = 4 };
 
 // Serves until SIGTERM or SIGINT, then drains. Problems are told on standard error.

@@ -1,4 +1,4 @@
-// What the files that build the table of settings share. For them alone.
+// Declarations that the files of the table of settings share. For them alone.
 #pragma once
 
 #include <vector>

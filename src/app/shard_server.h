@@ -44,7 +44,7 @@ namespace weir::app {
 // The gRPC services of the dialects that are on, and of health, but not reflection's.
 std::vector<std::string> services(const Config& config);
 
-// What all ShardServers of a server share. Any thread.
+// The state that all ShardServers of a server share. Any thread.
 struct ServerState {
   explicit ServerState(const Config& c)
       : config(c),

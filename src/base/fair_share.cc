@@ -23,7 +23,7 @@ void FairShare::left(uint32_t level, uint64_t tenant, uint64_t tag, uint64_t wor
   if (at != ends_.end() && at->second == tag + work) at->second = tag;
 }
 
-// Who has nothing to wait for is like one that never came.
+// A tenant that waits for nothing is treated like one that never came.
 void FairShare::prune() {
   std::erase_if(ends_, [this](const auto& each) { return each.second <= now_[each.first.first]; });
   prune_at_ = std::max<size_t>(64, 2 * ends_.size());

@@ -7,7 +7,7 @@
 
 namespace weir::base {
 
-// What a GPU does not tell (a laptop's has no power meter) is empty.
+// A figure that the GPU does not report (a laptop's has no power meter) is empty.
 struct Gpu {
   uint32_t index = 0;  // as the driver counts
   std::string uuid;    // "GPU-…"

@@ -175,7 +175,7 @@ class MemoryShare {
   uint64_t used_ = 0, borrowed_ = 0;
 };
 
-// Of heap_slab() or Bytes::adopt(): memory that no pool has charged. Null, of constants, is not.
+// Whether heap_slab() or Bytes::adopt() made the slab, so that no pool has charged it. Null, of constants, is none.
 bool on_heap(const Slab* slab);
 
 // A SlabSource that charges a ledger.

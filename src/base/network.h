@@ -48,8 +48,8 @@ class NetworkList {
 // any other text.
 std::optional<IpAddress> ip_of(std::string_view peer);
 
-// What is taken for one client: an IPv4 address, or the /64 network of an IPv6 address, since its owner has all of
-// them: "192.0.2.1", "2001:db8:0:1::/64". Of a peer without an address ("unix") the peer itself.
+// Returns the network that counts as one client: an IPv4 address, or the /64 network of an IPv6 address, since its
+// owner has all of them: "192.0.2.1", "2001:db8:0:1::/64". For a peer without an address ("unix"): the peer itself.
 std::string client_name(std::string_view peer);
 
 }  // namespace weir::base

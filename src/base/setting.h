@@ -37,8 +37,8 @@ struct Setting {
   // Errors: INVALID_ARGUMENT "expected a size …".
   std::function<Status(const Values&)> set;
   std::function<Values()> get;
-  // Of kTree, in place of set and get: reads what stands below the key, and shows it as lines of YAML that are indented
-  // below the key ("" where there is nothing to show).
+  // Set for kTree, in place of set and get: reads what stands below the key, and shows it as lines of YAML that are
+  // indented below the key ("" where there is nothing to show).
   std::function<void(const Yaml&, Complaints&)> read;
   std::function<std::string()> show;
 

@@ -1,9 +1,10 @@
 // SlabParts: what a SlabSource with a budget offers besides whole slabs, so that memory goes to bytes that have come
 // and not to lengths that somebody has announced.
 //
-// Who needs a large slab for what a peer still has to send takes a small part first, and the whole once the part is
-// full. Whoever holds a part and waits for more could wait for others who do the same; so parts together never take
-// more than a share of the budget, and the rest is always there for somebody to become whole, and to come to an end.
+// A body that needs a large slab, and whose peer still has to send it, takes a small part first, and the whole once the
+// part is full. Whoever holds a part and waits for more could wait for others who do the same; so parts together never
+// take more than a share of the budget, and the rest is always there for somebody to become whole, and to come to an
+// end.
 //
 // How much a body of announced length gets, by what has come of it:
 //
@@ -12,9 +13,9 @@
 //   memory is scarce     twice what has come, or its length where that is up to 4 times as much
 //   from 2 MiB on        its length, unless memory is scarce
 //
-// What has come is copied when it grows: each byte once more at most, since the last copy is of less than half of the
-// body and each before it of half as much or less. Of a large body no more than 2.3 MiB are copied while memory is not
-// scarce.
+// The bytes that have come are copied when the slab grows: each byte once more at most, since the last copy is of less
+// than half of the body and each before it of half as much or less. Of a large body no more than 2.3 MiB are copied
+// while memory is not scarce.
 #pragma once
 
 #include <algorithm>

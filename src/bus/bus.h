@@ -25,7 +25,7 @@ class MemoryLedger;
 
 namespace weir::bus {
 
-// What a Bus admits. Per shard.
+// The limits of a Bus. Per shard.
 struct BusLimits {
   uint32_t max_in_flight = 1024;         // Calls lent out at once; more are refused with RESOURCE_EXHAUSTED
   base::MemoryLedger* memory = nullptr;  // from base::Overload::kRefuse on no Call is lent: base::overloaded()

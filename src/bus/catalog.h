@@ -62,7 +62,7 @@ struct IndexRow {
   std::string reason;  // why it is not ready, in words for a person
 };
 
-// What a request needs of the model that it is for.
+// The need of a request: what the model must be able to do.
 enum class Needs : uint8_t {
   kAnything,
   kTokens,      // it makes tokens

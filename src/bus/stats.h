@@ -45,7 +45,7 @@ struct ModelStats {
   uint64_t waiting() const {
     return uint64_t(std::max<int64_t>(pending.load(), 0) + std::max<int64_t>(held.load(), 0));
   }
-  // Of models that make tokens; made by their lane before anybody reads, null for others.
+  // Set for models that make tokens; made by their lane before anybody reads, null for others.
   std::unique_ptr<TokenStats> tokens;
   // The last batches of models with lanes, and where each instance runs ("cpu", "cuda:1"): set before anybody reads.
   BatchRing timeline;

@@ -1,4 +1,4 @@
-// What is copied between host and device. Standard library only: .cu files see this too.
+// A copy between host and device. Standard library only: .cu files see this too.
 #pragma once
 
 #include <cstddef>

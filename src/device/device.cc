@@ -12,7 +12,7 @@ PinnedBlock::~PinnedBlock() {
   if (device_) device_->unpin(data_, size_);
 }
 
-// What was kept goes with this, when there is nobody left who could unpin its block.
+// The blocks that were kept are freed with this: there is nobody left who could unpin them.
 Device::~Device() { faulty_.store(true); }
 
 Status Device::fault() const {
@@ -188,7 +188,7 @@ Status Device::restart() {
   return {};
 }
 
-// What is left on a device at fault goes with its restart; to free it one by one could block for ever.
+// Memory on a failed device is freed by its restart; to free it one by one could block for ever.
 void Device::free(Kind kind, const Handle& handle) {
   std::shared_lock lock(gate_);
   if (usable(handle.epoch).ok()) do_free(kind, handle.raw);

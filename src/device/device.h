@@ -32,7 +32,7 @@ namespace weir::device {
 
 class Device;
 
-// What a device made, and in which life of it.
+// A thing that a device made, and in which life of the device.
 struct Handle {
   void* raw = nullptr;
   uint32_t epoch = 0;
@@ -55,7 +55,7 @@ class Owned {
 
   explicit operator bool() const { return device_ != nullptr; }
   const Handle& handle() const { return handle_; }
-  // Of a buffer: an address on the device, 256-byte aligned, and its bytes.
+  // Only of a buffer: its address on the device, 256-byte aligned, and its size in bytes.
   std::byte* data() const requires(kind == Kind::kBuffer) { return static_cast<std::byte*>(handle_.raw); }
   size_t size() const requires(kind == Kind::kBuffer) { return size_; }
 
@@ -139,14 +139,14 @@ class Device {
   // In the order of the stream. The host's side is pinned, and stays untouched until an Event after it is done.
   base::Status copy(const Stream& stream, Way way, std::span<const Copy> copies);
   base::Status record(const Event& event, const Stream& stream);
-  // What is queued on `stream` from now on waits for what `event` recorded last.
+  // Work queued on `stream` from now on waits for the work that `event` recorded last.
   base::Status wait(const Stream& stream, const Event& event);
   base::Result<Progress> progress(const Event& event);
   base::Status then(const Stream& stream, Done& done);
   // Work in the order of the stream. Errors of work that a host version does later make it break.
   base::Status run(const Stream& stream, Work work);
 
-  // What run() and copy() on the device queue between the two becomes a graph instead of being done. One stream at a
+  // The work that run() and copy() queue between the two becomes a graph instead of being done. One stream at a
   // time on a thread; captured() also ends a capture in which something failed. Memory that a graph names outlives it.
   base::Status capture(const Stream& stream);
   base::Result<Graph> captured(const Stream& stream);

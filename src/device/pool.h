@@ -1,8 +1,9 @@
 // SlabPool: slabs from one budget, in size classes, recycled. Their memory comes from the system, or from one
 // block that was pinned once (device/slab_memory.h): then a request body is received where a device can copy it from.
 //
-// What it takes from there it charges to a ledger (base/memory_ledger.h), whose slab limit is its budget: so slabs and
-// all else that peers cause have one total. Idle slabs are charged, too, and given up when anything else lacks room.
+// The pool charges the memory that it takes to a ledger (base/memory_ledger.h), whose slab limit is its budget: so
+// slabs and all else that peers cause have one total. Idle slabs are charged, too, and given up when anything else
+// lacks room.
 //
 // Data is 64-byte aligned (2 MiB for slabs of 2 MiB and more, which ask for huge pages). When the budget is spent
 // take() returns null: codecs then stop reading from their peers until something comes back; nothing fails. It also

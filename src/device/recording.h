@@ -1,5 +1,5 @@
-// What a stream of a host version records between capture() and captured(): the operations of a graph, done again in
-// their order at every launch.
+// The work that a stream of a host version records between capture() and captured(): the operations of a graph, done
+// again in their order at every launch.
 #pragma once
 
 #include <cstring>

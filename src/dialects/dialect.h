@@ -34,7 +34,7 @@
 
 namespace weir::dialects {
 
-// What a protocol asks of the server as a whole. Called on the shard's thread.
+// The server as a whole, as protocols see it. Called on the shard's thread.
 class ServerControl {
  public:
   using Done = std::function<void(base::Status)>;
@@ -55,7 +55,7 @@ class ServerControl {
   ~ServerControl() = default;
 };
 
-// What a Dialect may use for all shards. The references outlive it; any thread.
+// The services for a Dialect on all shards. The references outlive it; any thread.
 struct ServerServices {
   std::string_view version;  // of weir
   const wire::Limits& limits;
@@ -68,7 +68,7 @@ struct ServerServices {
   std::function<std::vector<base::Gpu>()> gpus;                    // as they were last seen
 };
 
-// What a Dialect may use on one shard, on its thread. The references outlive the Mounted.
+// The services for a Dialect on one shard, on its thread. The references outlive the Mounted.
 struct ShardServices {
   base::ShardId id;
   base::Env& env;
@@ -119,7 +119,7 @@ class Dialect {
   virtual base::Result<std::unique_ptr<Mounted>> mount(const ShardServices& shard) = 0;
   // After open(). Says which endpoints ask for a secret, "keys guard the OpenAI endpoints"; empty where none does.
   virtual std::string guards() const { return {}; }
-  // What its settings name and `catalog` does not have, a line for each.
+  // Names what its settings ask for and `catalog` does not have, a line for each.
   virtual std::vector<std::string> missing(const bus::Catalog& /*catalog*/) const { return {}; }
 };
 

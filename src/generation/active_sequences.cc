@@ -32,7 +32,7 @@ bool ActiveSequences::relieve(const Sequence& claimant, Claim claim) {
   return s != nullptr;
 }
 
-// Of parked sequences and of those that may be preempted, the last in order; parked ones first.
+// Returns the last in order of the parked sequences and those that may be preempted; parked ones come first.
 Sequence* ActiveSequences::victim(const Sequence& claimant, Claim claim) const {
   Sequence *parked = nullptr, *last = nullptr;
   for (const auto& s : all_) {

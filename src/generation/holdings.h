@@ -13,7 +13,7 @@ class TenantHoldings {
  public:
   // A tenant's share is `percent` of `total`, and at least 1. From 100 on nobody has to give anything up.
   TenantHoldings(uint64_t total, uint32_t percent);
-  // What a tenant that speaks for many clients (msg/tenant.h) holds is not counted: none of it is one client's.
+  // The holdings of a tenant that speaks for many clients (msg/tenant.h) are not counted: they are no single client's.
   void add(uint64_t tenant, uint64_t amount);
   // The tenant that holds most, and more than its share, when `claimant` asks for `more`. Null when there is none, or
   // when the claimant would then have more than its share itself.

@@ -29,7 +29,7 @@ class KvBlocks {
   using Id = uint32_t;
   static constexpr Id kNone = ~Id(0);
 
-  // What one whole block holds, and after what.
+  // The tokens of one whole block, and the block before it.
   struct Content {
     uint64_t salt = 0;
     uint64_t after = 0;             // chain() of the block before; 0 = the beginning of a sequence

@@ -306,7 +306,7 @@ Status TokenLane::act(Act what, TokenStep& step) {
   return thrown.ok() ? outcome : named(std::move(thrown));
 }
 
-// Of an exception that a library under the engine has thrown: its words are in the log, and not for clients.
+// The text for an exception that a library under the engine has thrown: its words are in the log, and not for clients.
 Status TokenLane::named(Status thrown) const {
   if (thrown.code == Code::kInternal) thrown.text = title_ + " failed";
   return thrown;

@@ -1,4 +1,4 @@
-// What a token scheduler counts: of each sequence and step, and as its part of the model's gauges.
+// The statistics of a token scheduler: of each sequence and step, and as its part of the model's gauges.
 #pragma once
 
 #include <algorithm>

@@ -84,7 +84,7 @@ struct Sequence {
   // Sequences with different salts never share blocks.
   uint64_t salt() const { return params.cache_salt ^ std::rotl(call->cache_scope, 32); }
   bool is(msg::Aim aim) const { return params.aim == aim; }
-  // What it may cost, in tokens.
+  // The most that it may cost, in tokens.
   uint64_t work() const { return uint64_t(prompt) + std::min(params.max_tokens, 256u); }
   uint32_t length() const { return tokens.empty() ? prompt : uint32_t(tokens.size()); }
   uint32_t unfed() const { return length() - stored; }
@@ -106,7 +106,7 @@ struct Sequence {
 
   // Fills `tokens` after what a session has left in it.
   void write_tokens();
-  // What must be fed again when [0, stored) is there already.
+  // Finds the positions that must be fed again when [0, stored) is there already.
   void find_reviews();
   // Counts the images that it has to have encoded before it can run. Only those at positions that are to be fed: what
   // is stored was right when it was computed.

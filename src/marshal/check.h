@@ -1,4 +1,4 @@
-// What every dialect checks before a Call goes down: the tensors against their own bytes, and against the model.
+// The checks of every dialect before a Call goes down: the tensors against their own bytes, and against the model.
 #pragma once
 
 #include <string>

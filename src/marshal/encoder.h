@@ -1,4 +1,4 @@
-// What dialects share of models that take token ids: those of text, and encoders (msg::ModelSpec::encoder).
+// Helpers for models that take token ids: those of text, and encoders (msg::ModelSpec::encoder).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace weir::marshal {
 
-// Of a model of text or of an encoder; null for all others.
+// The description of a model of text or of an encoder; null for all others.
 inline const std::shared_ptr<const msg::TextSpec>& tokens_of(const msg::ModelSpec& spec) {
   return spec.text ? spec.text : spec.encoder;
 }

@@ -71,7 +71,7 @@ bool small_whole(T value) {
   return std::abs(value) < T(1 << 24) && value == std::trunc(value);
 }
 
-// What has at most two digits before the point and four behind it, as much of what people write has. Six digits are
+// A number with at most two digits before the point and four behind it, as people often write. Six digits are
 // what any float keeps (FLT_DIG): where such a decimal reads back as the float, none but this one so short does, so it
 // is the shortest. Rounding twice on the way back is harmless: n · 10^-4 is never nearer than 2^-39 of itself to the
 // middle of two floats. Null where `value`, which is not negative, has no such text.

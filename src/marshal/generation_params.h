@@ -130,7 +130,7 @@ struct ParamError {
   std::string_view param;  // a literal
 };
 
-// What the request says over what `generation` has: sampling, stop_ids, ignore_eos, min_tokens, max_tokens.
+// Lays the request's values over those of `generation`: sampling, stop_ids, ignore_eos, min_tokens, max_tokens.
 void apply(const GenerationParams& params, msg::Generation& generation);
 // The same over the model's defaults. Errors: INVALID_ARGUMENT where an id is not in the vocabulary.
 ParamError apply(const GenerationParams& params, const msg::TextSpec& spec, msg::Generation& generation);

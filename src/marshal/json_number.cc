@@ -72,8 +72,8 @@ bool round_again(double value, double& out) {
   return true;
 }
 
-// What plain() promises: digits up to kMostWhole before the point and eight behind it are exact in a double. Null where
-// it is anything else, also close to the end of the text.
+// The promise of plain(): digits up to kMostWhole before the point and eight behind it are exact in a double. Null
+// where it is anything else, also close to the end of the text.
 constexpr ptrdiff_t kMostWhole = 7, kPlainRoom = 1 + kMostWhole + 1 + 8 + 1;
 
 template <class T>
@@ -159,7 +159,7 @@ void settle(std::string_view text, int64_t places, int64_t exponent, JsonNumber&
   out.exponent = int32_t(std::clamp<int64_t>(exponent, -2'000'000'000, 2'000'000'000));
 }
 
-// What follows an 'e'. Null where that is no exponent.
+// Reads the exponent behind an 'e'. Null where that is no exponent.
 const char* read_exponent(const char* p, const char* end, int64_t& out) {
   bool minus = p < end && *p == '-';
   if (p < end && (*p == '-' || *p == '+')) ++p;
@@ -179,7 +179,7 @@ bool JsonNumber::to(double& out) const {
   return true;
 }
 
-// What is exact is from 1e-22 to 1e38, so always a normal float.
+// Exact values are from 1e-22 to 1e38, so always normal floats.
 bool JsonNumber::to(float& out) const {
   return (exact(*this) && round_again(exact_value(*this), out)) || slow(*this, out);
 }

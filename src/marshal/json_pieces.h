@@ -38,7 +38,7 @@ class DataPieces {
 // need half of it.
 uint64_t most_text(const msg::Tensor& tensor);
 
-// What write_string() appends between the quotes. `text` may be a part of a string, cut between characters.
+// Appends what write_string() puts between the quotes. `text` may be a part of a string, cut between characters.
 void write_text_of_string(std::string& out, std::string_view text);
 
 }  // namespace weir::marshal

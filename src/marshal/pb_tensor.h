@@ -16,7 +16,7 @@
 
 namespace weir::marshal {
 
-// What a lone (unpacked) element of the type is on the wire.
+// The wire type of a lone (unpacked) element of the type.
 PbType cell_type(msg::DType dtype);
 
 // All occurrences of `field` in `fields` become tensor.data; name, dtype and shape are set already, other fields are

@@ -31,7 +31,7 @@ class PbReader {
   // The value, by type(). Fixed values are little-endian bits; a group has none.
   uint64_t number() const { return number_; }
   std::string_view bytes() const { return bytes_; }
-  // Of the whole field as encoded, tag included.
+  // The size of the whole field as encoded, tag included.
   size_t encoded_size() const { return size_t(p_ - start_); }
 
  private:

@@ -1,4 +1,4 @@
-// What a Call says to the access log and the metrics: how long it waited, how long it ran, which version it was.
+// A Call's times for the access log and the metrics: how long it waited, how long it ran, which version it was.
 #pragma once
 
 #include "msg/call.h"

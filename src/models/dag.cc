@@ -231,7 +231,7 @@ class Linking {
     last_.clear();
     for (auto& output : *all) {
       std::string tensor = mapped(node.outputs, output.name);
-      // Of models that take any tensors only identity is known, and what it returns under a name is what it was given.
+      // Among models that take any tensors only identity is known: it returns under a name what it was given.
       if (output.dtype == DType::kInvalid && spec.engine == "identity")
         if (auto at = wires_.find(mapped(node.inputs, output.name)); at != wires_.end()) {
           output.dtype = at->second.spec.dtype;

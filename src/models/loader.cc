@@ -41,7 +41,7 @@ std::string without_root(std::string text, const ModelFolder& folder) {
   return text;
 }
 
-// What an instance is told of its place.
+// The specification of an instance that is placed on `place`.
 msg::ModelSpec on_device(msg::ModelSpec wanted, const std::string& place) {
   if (place == "cpu") wanted.parameters.erase("device");
   if (!place.empty() && place != "cpu") wanted.parameters["device"] = place;
@@ -56,7 +56,7 @@ base::Status one_on_each(std::vector<std::string> places) {
                        ": a model of tokens has one on each device, which batches, and shares its keys and values");
 }
 
-// What is said of a model of tokens holds on each of its devices.
+// A model of tokens has the shortest context that one of its instances has.
 void narrow(msg::ModelSpec& spec, const std::vector<std::unique_ptr<sched::Engine>>& engines) {
   for (const auto& engine : engines)
     if (auto& text = engine->spec().text; text && spec.text && text->max_length < spec.text->max_length)

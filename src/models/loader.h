@@ -54,7 +54,7 @@ class Loader {
   struct Source {
     std::string engine, file;
   };
-  // What is loaded, before anything is made of it.
+  // A version to load, before anything is made of it.
   struct Plan {
     const ModelFolder& folder;
     const ModelConfig& config;

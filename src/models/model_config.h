@@ -1,10 +1,10 @@
 // ModelConfig: what the configuration of one model says, whichever form it was written in: Triton's config.pbtxt
 // (protobuf text format), its JSON form in a load request, or our model.yaml (models/model_yaml.h).
 //
-// Of Triton's fields, name, platform/backend, version_policy, max_batch_size, input, output, instance_group,
-// default_model_filename, dynamic_batching, ensemble_scheduling (platform "ensemble"), parameters (max_concurrency
-// among them), label_filename and model_transaction_policy are honoured. sequence_batching, reshape, ragged and
-// batch_input/batch_output would change answers and are refused; the rest (warm-up, caches, metrics) changes
+// These fields of Triton are honoured: name, platform/backend, version_policy, max_batch_size, input, output,
+// instance_group, default_model_filename, dynamic_batching, ensemble_scheduling (platform "ensemble"), parameters
+// (max_concurrency among them), label_filename and model_transaction_policy. sequence_batching, reshape,
+// ragged and batch_input/batch_output would change answers and are refused; the rest (warm-up, caches, metrics) changes
 // nothing here and is noted for the log.
 #pragma once
 
@@ -63,7 +63,7 @@ struct ModelConfig {
   std::map<std::string, std::string> parameter_lines;  // of a model.yaml: where each of them stands, "m/model.yaml:7:3"
   std::vector<std::string> notes;                      // fields that were read and change nothing
 
-  // Who runs where; `engine` is the one that it was resolved to. Errors: as place().
+  // The instances and their devices; `engine` is the one that it was resolved to. Errors: as place().
   base::Result<std::vector<std::string>> places(const std::string& engine, const DeviceSupply& supply) const;
 
   // For the engine: what is wanted, with empty fields for it to derive.

@@ -13,7 +13,7 @@ using bus::ModelState;
 
 constexpr size_t kLongestReason = 1000;
 
-// What an engine says of a stranger's files, as every protocol can pass it on.
+// An engine's error about a model's files, as every protocol can pass it on.
 base::Status presentable(base::Status status) {
   status.text = base::presentable(status.text, kLongestReason);
   return status;
@@ -162,7 +162,7 @@ const ModelTable::Slot* ModelTable::serving(const std::string& model, const std:
   return newest;
 }
 
-// Of the models that serve now. The error is worth another try when the model will serve soon.
+// Looks among the models that serve now. The error is worth another try when the model will serve soon.
 base::Result<std::shared_ptr<bus::Served>> ModelTable::find(const std::string& name, const std::string& version) const {
   auto found = models_.find(name);
   std::shared_ptr<bus::Served> served;

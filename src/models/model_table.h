@@ -51,14 +51,14 @@ class ModelTable {
   std::vector<std::string> names() const;
   // The models that this one is a pipeline of.
   std::set<std::string> nodes(const std::string& model) const;
-  // Of some pipeline, whether it serves or waits for its nodes.
+  // Whether some pipeline has it as a node, whether that serves or waits for its nodes.
   bool is_node(const std::string& model) const;
 
   std::shared_ptr<const bus::Catalog> catalog(const std::string& default_model) const;
   std::vector<Retired> take_retired() { return std::exchange(retired_, {}); }
 
  private:
-  // What a pipeline is built from, also while it cannot be.
+  // A pipeline that is wanted, also while it cannot be built.
   struct Pipeline {
     ModelFolder folder;
     ModelConfig config;

@@ -28,7 +28,7 @@ struct DeviceSupply {
   enum class Missing : uint8_t { kError, kCpu } missing = Missing::kError;
 };
 
-// Of each instance: a device, "cpu", or "" for the engine to choose. Errors: FAILED_PRECONDITION.
+// Returns for each instance: a device, "cpu", or "" for the engine to choose. Errors: FAILED_PRECONDITION.
 base::Result<std::vector<std::string>> place(const std::vector<InstanceGroup>& groups, const std::string& engine,
                                              const DeviceSupply& supply);
 

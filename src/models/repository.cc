@@ -64,7 +64,7 @@ struct Repository::Parts {
   const std::shared_ptr<TaskQueue> queue = std::make_shared<TaskQueue>();
   std::thread thread;
 
-  // Of the thread.
+  // Used by the thread alone.
   Loader loader{options, engines, slabs, [this, queue = queue](Loader::Broken broken) {
                   queue->post([this, broken = std::move(broken)] { this->broke(broken); });
                 }};
@@ -179,7 +179,7 @@ base::Status Repository::Parts::load_all() {
   return options.strict ? first : base::Status{};
 }
 
-// What is wanted, and the nodes of wanted pipelines, which are wanted thereby; each pipeline behind its nodes.
+// The models that are wanted, and the nodes of wanted pipelines; each pipeline behind its nodes.
 std::vector<std::string> Repository::Parts::nodes_first(const Folders& folders) {
   std::vector<std::string> order;
   std::set<std::string> seen;

@@ -21,7 +21,7 @@ namespace weir::models {
 
 enum class Control : uint8_t { kNone, kPoll, kExplicit };
 
-// What an engine's maker gets to load one instance of a model version.
+// The arguments with which an engine's maker loads one instance of a model version.
 struct LoadArgs {
   const msg::ModelSpec& wanted;  // from the configuration; empty fields are for the engine to derive
   std::string file;              // path of the model file, or of the version's folder; empty for built-in engines

@@ -30,8 +30,9 @@ using ParamValue = std::variant<bool, int64_t, uint64_t, double, std::string>;
 using Parameters = std::vector<std::pair<std::string, ParamValue>>;
 const ParamValue* find(const Parameters& parameters, std::string_view name);
 
-// What an engine says. Outputs: the answer, or one of several of a decoupled model. Token: one position of a sequence,
-// generated or (where a range asked for it) of the prompt, in ascending order. Done: a sequence has ended.
+// The kinds of Events, which an engine answers with. Outputs: the answer, or one of several of a decoupled model.
+// Token: one position of a sequence, generated or (where a range asked for it) of the prompt, in ascending order. Done:
+// a sequence has ended.
 struct Outputs {
   std::vector<Tensor> tensors;
   Parameters parameters;
@@ -114,13 +115,14 @@ struct Timeline {
 // On whose behalf Calls come: keyed hashes, even of a secret that the client has shown, odd of the address of one that
 // has shown none. 0: nobody in particular.
 constexpr bool is_anonymous(uint64_t tenant) { return (tenant & 1) != 0; }
-// Who shares sessions and cached prefixes, of clients that have shown no secret.
+// Which clients share sessions and cached prefixes when they have shown no secret.
 enum class Anonymous : uint8_t {
   kPerAddress,  // those of one address
   kShared,      // all of them
 };
 
-// What a dialect fills in. Copyable only where a test wants it; never copied on the path.
+// One inference in flight: the fields that a dialect fills in. Copyable only for tests; never copied on the
+// path.
 struct Call {
   std::string model;
   std::string version;  // "" = the server chooses

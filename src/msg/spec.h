@@ -58,7 +58,7 @@ struct BatchPolicy : QueuePolicy {
   std::map<uint32_t, QueuePolicy> levels;  // by priority
 };
 
-// What a model that makes tokens, or embeddings of them, says of itself.
+// The description of a model that makes tokens, or embeddings of them.
 struct TextSpec {
   uint32_t max_length = 0;  // positions of one sequence, prompt and completion together
   uint32_t vocabulary = 0;  // ids are below it
@@ -101,7 +101,7 @@ struct PipelineStep {
   std::map<std::string, std::string> inputs, outputs;
 };
 
-// What the configuration says that nothing but OIP's ModelConfig asks for.
+// Fields of the configuration that nothing but OIP's ModelConfig reports.
 struct AsConfigured {
   VersionPolicy versions;
   std::string file;                     // in the version's folder; empty = the engine's usual one

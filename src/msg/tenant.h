@@ -1,4 +1,4 @@
-// What a tenant's number (msg::Call::tenant) says beside who it is.
+// The flags in a tenant's number (msg::Call::tenant).
 #pragma once
 
 #include <cstdint>

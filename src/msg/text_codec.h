@@ -19,7 +19,7 @@ namespace weir::msg {
 enum class AddSpecial : uint8_t { kNo, kYes };   // what the model puts around a text (<s>, …)
 enum class SkipSpecial : uint8_t { kNo, kYes };  // leave special tokens out of decoded text
 
-// What a caller allows for one piece of work on text, where that is less than the limits that hold for all of them: a
+// A caller's limits for one piece of work on text, where they are lower than the limits of all: a
 // shard works on a text only as far as its connections may wait, and a worker stops when the client has left.
 struct TextBudget {
   uint64_t steps = UINT64_MAX;                   // of a chat template; about 100 ns each

@@ -28,8 +28,8 @@ struct Endpoint {
   std::string text() const;
 };
 
-// What the text names; a host name may name several. Blocks on the name service. Errors: INVALID_ARGUMENT for a text of
-// another form, UNAVAILABLE for a name that is not known.
+// Returns the endpoints that the text names; a host name may name several. Blocks on the name service. Errors:
+// INVALID_ARGUMENT for a text of another form, UNAVAILABLE for a name that is not known.
 base::Result<std::vector<Endpoint>> resolve(std::string_view text);
 
 enum class Sharing : bool {
@@ -41,7 +41,7 @@ enum class Sharing : bool {
 // decimal. A socket file that nobody listens at any more is replaced; a file of another kind is never touched.
 base::Result<Fd> listen_at(const Endpoint& endpoint, Sharing sharing);
 
-// What a bound socket got: the port behind port 0.
+// Returns the address that a bound socket has got, with its port where 0 was asked for.
 Endpoint local_endpoint(const Fd& fd);
 
 }  // namespace weir::net

@@ -241,7 +241,7 @@ Conn::Written Conn::write_plain() {
     if (moved.n != 0) codec_->consumed(moved.n);
     if (!sent(moved, offered)) return Written::kNotYet;
     budget -= offered;
-    // What consumed() has brought forth since marks this connection for the next round.
+    // Output that consumed() has caused since then marks this connection for the next round.
     if (whole && budget != 0) return marked_ ? Written::kNotYet : Written::kAll;
   }
   mark_for_next_turn();

@@ -24,7 +24,7 @@ namespace weir::net {
 
 class Conns;
 
-// Who ended a connection, for the metrics.
+// The side that ended a connection, for the metrics.
 enum class ClosedBy : uint8_t { kPeer, kServer, kIdle, kDrain, kError };
 
 class Conn final : public Resident, private wire::Wire, private Socket::Owner {

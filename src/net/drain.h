@@ -19,7 +19,7 @@ class Drain {
  public:
   static constexpr base::Duration kCrossing = std::chrono::milliseconds(100);
 
-  // What the Server can do for it. Each step reaches all shards, some later than others.
+  // The Server carries out these steps. Each one reaches all shards, some later than others.
   struct Steps {
     std::function<void()> announce, refuse;
     // Closes what is left; calls back on the first shard's thread with the number of connections that were busy.

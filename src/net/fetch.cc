@@ -78,7 +78,7 @@ class Fetching final : public Resident, private Socket::Owner {
         serial(++home.serial) {}
   ~Fetching() override { shard_.cancel(timer_); }
 
-  // What the client holds.
+  // The client's handle of a fetch: destroying it ends the fetch.
   struct Handle final : wire::Fetcher::Fetch {
     explicit Handle(Fetching& its) : fetching(&its) { its.handle_ = this; }
     ~Handle() override {

@@ -68,7 +68,7 @@ Listener::Burst Listener::accept_burst() {
     if (out_of_descriptors(errno)) {
       return turn_one_away() ? Burst::kStarved : Burst::kEmptied;
     }
-    // What else accept(2) reports is of the connection that did not come to be (ECONNABORTED, EPROTO, …).
+    // Other errors of accept(2) belong to the connection that did not come to be (ECONNABORTED, EPROTO, …).
   }
   return Burst::kMore;
 }

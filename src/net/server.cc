@@ -65,7 +65,7 @@ struct Server::Parts {
   Parts(std::vector<Shard*> on, std::vector<wire::CodecEnv> envs, ServerOptions o, base::Metrics& m);
   ~Parts();
 
-  // What one shard has of the server; touched on its thread.
+  // One shard's part of the server; touched on its thread.
   struct Share {
     Shard& shard;
     Conns conns;
@@ -138,7 +138,7 @@ Server::Parts::~Parts() {
       close_listeners(*share);
       share->conns.close_all(ClosedBy::kServer);
     });
-  // What the shards have posted to each other meanwhile names this object: it comes before this.
+  // Work that the shards have posted to each other meanwhile names this object: it runs before this.
   for (auto& share : shares) share->shard.parts().run_and_wait([&] { share->conns.close_all(ClosedBy::kServer); });
   unbind();
 }

@@ -144,7 +144,7 @@ void Shard::Parts::run() {
   watch.leave();
 }
 
-// What was posted before the end is run; nothing is accepted from then on.
+// Work that was posted before the end is run; nothing is accepted from then on.
 bool Shard::Parts::finish() {
   {
     std::lock_guard lock(posted_mutex);

@@ -29,7 +29,7 @@ class Resident {
   virtual ~Resident() = default;
   // Writes what there is, once. Called once per mark().
   virtual void flush() = 0;
-  // Of one that retire() was called for, at the end of the turn: lets go of everything that is not its own.
+  // Called at the end of the turn for one that retire() was called for: it lets go of everything that is not its own.
   virtual void release() = 0;
   // No operation of the loop refers to it any more: it may be freed.
   virtual bool at_rest() const = 0;

@@ -29,7 +29,7 @@ class Socket final : private Readiness::Watcher {
    protected:
     ~Owner() = default;
   };
-  // What a transfer came to: `n` bytes, or why not.
+  // The result of a transfer: `n` bytes, or why not.
   enum class Fate : uint8_t { kSome, kNone, kEof, kError };
   struct Moved {
     Fate fate;
@@ -70,7 +70,7 @@ class Socket final : private Readiness::Watcher {
   Owner& owner_;
   bool reading_ = false, writing_ = false, erring_ = false;
   bool filled_ = false;  // once: its readiness for writing is watched since
-  // What the kernel has told of the socket.
+  // The state that the kernel has reported.
   bool readable_ = false;
   bool broken_ = false;
   bool ragged_ = false;  // the peer's FIN, or urgent data, which cuts reads short: only an empty read says all is read

@@ -62,7 +62,7 @@ class TurnWatch {
   void arrive();
   void leave();
 
-  // Whose call_me() the begin of a turn hears; null: nobody's. Any thread; the shard may run.
+  // The watch whose call_me() is called when a turn begins; null: none. Any thread; the shard may run.
   void set_watchdog(Watchdog* dog);
   // Any thread: the watchdog sleeps, and is to be woken by the begin of the next turn.
   void call_me() { wanted_.store(true, std::memory_order_relaxed); }

@@ -28,7 +28,7 @@ using std::chrono_literals::operator""ms;
 constexpr int kSignal = SIGURG;  // ignored where nobody handles it, and nobody here uses out-of-band data
 constexpr base::Duration kAnswer = 100ms;
 
-// What the handler and the watchdog share. One capture at a time.
+// State that the signal handler and the watchdog share. One capture at a time.
 struct Capture {
   enum Stage : int { kIdle, kAsked, kWriting, kDone };
   std::atomic<int> stage{kIdle};

@@ -40,7 +40,7 @@ class Watchdog {
   // Any thread.
   void wake();
 
-  // What production reports to: one warning in the log.
+  // The report of production: one warning in the log.
   static void log(const Stack& stack);
 
  private:

@@ -15,7 +15,7 @@ using base::failure;
 using base::Status;
 using base::Time;
 
-// Of a full batch one tenant's share per turn. The finer, the sooner a newcomer's turn; the coarser, the more calls of
+// One tenant's part of a full batch per turn. The finer, the sooner a newcomer's turn; the coarser, the more calls of
 // one tenant, which rather have the same shape, lie side by side.
 constexpr uint32_t kTurns = 8;
 

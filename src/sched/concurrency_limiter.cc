@@ -57,7 +57,7 @@ class LimitedInbox final : public ProxyInbox, private DeadlineTimer::Listener {
   msg::Call* push_out(uint64_t tenant);
 
  private:
-  // What a Call was before it came in.
+  // The home of a Call that waits, and when it came.
   struct Waiter {
     msg::Home* home = nullptr;
     base::Time queued = base::kNever;
@@ -189,7 +189,7 @@ void LimitedInbox::put(msg::Call* call) {
   }
 }
 
-// What is thrown is the caller's, who has the Call then; its place is free again.
+// On an exception the caller has the Call, and its place is free again.
 void LimitedInbox::let_in(msg::Call* call, const Waiter& waiter) {
   enter([&] {
     try {

@@ -31,7 +31,7 @@ struct Batch {
   std::vector<msg::Tensor> outputs;    // filled by the engine, in the order of the spec, batch dimension first
   std::vector<base::Status> failures;  // empty, or one per call: rows that failed alone
 
-  // Of engines that work beside their lane: which of the depth() batches this is, and when it was found to be so far.
+  // For engines that work beside their lane: which of the depth() batches this is, and when it was found to be so far.
   uint32_t slot = 0;
   struct Marks {
     base::Time arrived = base::kNever;   // the inputs are on the device
@@ -58,7 +58,8 @@ class Engine {
   // Queues all that the batch needs and returns. While it is under way nothing of it is touched but its marks and
   // outputs, by poll(). RESOURCE_EXHAUSTED: nothing is queued; it may go once others have landed. Lane thread.
   virtual base::Status launch(Batch& /*batch*/) { return base::failure(base::Code::kUnimplemented, "no launch"); }
-  // Of the batch launched first among those under way. kLanded or a Status: the batch is over. Never waits.
+  // Asks for the batch that was launched first among those under way. kLanded or a Status: the batch is over. Never
+  // waits.
   enum class Landing : uint8_t { kUnderWay, kLanded };
   virtual base::Result<Landing> poll(Batch& /*batch*/) { return Landing::kLanded; }
   // Where batches are gathered; null: wherever the lane likes. For memory that a device copies from.

@@ -156,7 +156,7 @@ uint32_t FairQueue::tenant(uint64_t id) {
   return latest_;
 }
 
-// Who has nothing here, and has had no more than others, is like one that never came.
+// A tenant that has nothing here, and has had no more than others, is treated like one that never came.
 void FairQueue::prune() {
   size_t kept = 0;
   for (auto& tenant : tenants_) {

@@ -66,7 +66,7 @@ class Lanes final : public msg::Inbox, private DeadlineTimer::Listener {
   void run(Engine& engine, uint32_t instance);
   void overlap(Engine& engine, uint32_t instance);
   enum class Wait : uint8_t { kForWork, kNot };
-  // What a lane has to do: calls that run together, and calls that leave.
+  // The work of a lane: calls that run together, and calls that leave.
   struct Work {
     std::vector<msg::Call*> batch;
     uint64_t number = 0;  // of the batch, where answers have an order
@@ -225,8 +225,8 @@ void Lanes::run(Engine& engine, uint32_t instance) {
   }
 }
 
-// Of an engine that works beside this thread: batches are prepared while others are under way. Between two polls of
-// the engine nothing wakes this lane for an arrival: it reads the queue as often.
+// The loop of an engine that works beside this thread: batches are prepared while others are under way. Between two
+// polls of the engine nothing wakes this lane for an arrival: it reads the queue as often.
 void Lanes::overlap(Engine& engine, uint32_t instance) {
   InFlightBatches in_flight(engine, instance, spec_, stats_, slabs_, order_.get());
   device::PollBackoff backoff;

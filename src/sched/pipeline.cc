@@ -65,7 +65,7 @@ void Pipeline::put(msg::Call* call) {
   });
 }
 
-// What is thrown on the way fails the run.
+// An exception on the way fails the run.
 template <class Work>
 void Pipeline::go_on(PipelineRun& run, Work&& work) {
   if (Status status = base::attempt("a pipeline", work); !status.ok()) fail(run, std::move(status));

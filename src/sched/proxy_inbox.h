@@ -24,7 +24,7 @@ namespace weir::sched {
 
 class ProxyInbox : public msg::Inbox, protected msg::Home {
  public:
-  // What goes on once Calls have left a proxy.
+  // A part that goes on once Calls have left a proxy.
   class Resumable {
    public:
     virtual void resume() = 0;

@@ -161,7 +161,7 @@ Status Runner::unstaged() const {
   return base::failure(Code::kResourceExhausted, "no memory to gather a batch of model '" + spec_.name + "'");
 }
 
-// What the allocator and the libraries under an engine throw ends here: the requests end, not the process.
+// Exceptions of the allocator and of the libraries under an engine end here: the requests end, not the process.
 template <class Run>
 Status Runner::guarded(Run&& run) {
   try {
@@ -185,7 +185,7 @@ Status Runner::step(Clock& clock) {
   return status;
 }
 
-// What each call of the batch is answered lies in room_.events afterwards: of all of them, or of none.
+// The answers of the batch's calls lie in room_.events afterwards: of all of them, or of none.
 Status Runner::part() {
   Split split(batch_, spec_, room_.parts);
   if (!split.status().ok() && batch_.calls.size() > 1) return split.status();

@@ -40,7 +40,7 @@ class Runner {
         room_(room),
         batch_(room.batch) {}
 
-  // What is thrown ends here: by the engine, of whatever type, as a failure of its batch, or of the calls of it that
+  // Exceptions end here: by the engine, of whatever type, as a failure of its batch, or of the calls of it that
   // fail alone; by the lane's own bookkeeping, as a failure of the calls that have not been answered. Answers wait for
   // the memory that they need to leave: none is lost.
   //

@@ -34,8 +34,8 @@ void WaitingBytes::remove(uint64_t tenant, size_t bytes) {
 
 namespace {
 
-// Who waits is in `waiting_`, by the number of its turn at the workers; the turn of a Call that was answered early
-// finds none.
+// Waiting Calls are in `waiting_`, by the number of their turn at the workers; the turn of a Call that was answered
+// early finds none.
 class OffloadInbox final : public msg::Inbox {
  public:
   explicit OffloadInbox(const WorkerPoolPolicy& policy) : bytes_(policy.max_bytes), workers_(policy.threads) {}
@@ -72,7 +72,7 @@ class OffloadInbox final : public msg::Inbox {
   }
 
  private:
-  // What is thrown is the caller's, who has the Call then.
+  // On an exception the caller has the Call.
   void queue(bus::OffloadCall* call, uint64_t number) {
     try {
       workers_.post([this, number] { turn(number); }, {call->tenant, call->bytes});

@@ -14,11 +14,11 @@ namespace weir::session {
 
 class ByteQuota {
  public:
-  // What is held is charged to `ledger`, too; null: to nobody.
+  // The bytes are charged to `ledger`, too; null: to nobody.
   ByteQuota(uint64_t per_tenant, uint64_t total, base::MemoryLedger* ledger = nullptr)
       : per_tenant_(per_tenant), total_(total), ledger_(ledger) {}
 
-  // Of one tenant, once more than half of all is held. Before anybody moves anything.
+  // Sets the share of one tenant once more than half of all is held. Before the first reservation.
   void set_share(base::ShareRule share) { share_ = share; }
   // A session that held `before` bytes holds `now`. Errors, and nothing changes: RESOURCE_EXHAUSTED, when more is more
   // than there is.

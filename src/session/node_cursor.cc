@@ -11,7 +11,7 @@ using base::failure;
 using base::Status;
 
 constexpr uint64_t kMost = uint64_t(1) << 63;
-// What one measuring may look at, and how much of that is a step of Slices.
+// How many nodes one measuring may look at, and how many of them are a step of Slices.
 constexpr uint64_t kMostMeasured = 64 << 10, kMeasuredPerStep = 32;
 constexpr uint64_t kBytesPerStep = 1024;
 
@@ -79,7 +79,7 @@ void NodeGraph::refill_visits() { visits_left_ += std::min(limits_.visits_per_me
 Cursor::Cursor(NodeGraph& graph, Node& root, CursorListener& listener) : graph_(graph), listener_(listener) {
   enter(root);
   if (!visit(1, 1)) return;  // nothing is measured any more
-  // Of a large graph it is found out on the way.
+  // For a large graph it is found out on the way.
   const bool known = graph.measure(root, kMostMeasured);
   const FlatSize& size = root.size_;
   if (known && (size.visits > graph.limits_.flattened || size.bytes > graph.limits_.flattened_bytes))

@@ -37,7 +37,7 @@ struct SessionLimits {
   // most.
   uint64_t tenant_bytes = uint64_t(512) << 20;
   uint64_t total_bytes = uint64_t(1) << 30;
-  // Of one client, once more than half of the sessions, or of the bytes, are in use.
+  // The share of one client, once more than half of the sessions, or of the bytes, are in use.
   base::ShareRule share{.least = 16};
   base::Duration idle = std::chrono::minutes(30);
   base::Duration lifetime = std::chrono::hours(24);
@@ -52,7 +52,7 @@ struct SessionModel {
   bool is(const msg::ModelSpec& spec) const { return spec.text && text.lock() == spec.text; }
 };
 
-// What a Generate wants to append, and where.
+// The tokens that a Generate wants to append, and where.
 struct Append {
   enum class Rewind : bool { kNo, kYes };
   uint32_t offset = 0;  // the length that the client believes in; with kYes it may be less than the session has
@@ -60,7 +60,7 @@ struct Append {
   size_t tokens = 0, image_bytes = 0;
 };
 
-// What is lent. The spans are good until settle().
+// The tokens of a session, lent. The spans are valid until settle().
 struct Lease {
   base::SessionId session;
   base::ShardId home{};
@@ -70,9 +70,9 @@ struct Lease {
   std::span<const msg::Image> images;  // those in them
 };
 
-// What a Generate leaves: nothing (the session is as it was; only if no engine has had the lease, since what an engine
-// keeps must begin like the session), or this behind the lease's tokens. The images' data is kept as it is: a slice of
-// a request's slab would keep all of that.
+// The result of a Generate: nothing (the session is as it was; only if no engine has had the lease, since what an
+// engine keeps must begin like the session), or this behind the lease's tokens. The images' data is kept as it is: a
+// slice of a request's slab would keep all of that.
 struct Outcome {
   enum class Kind : uint8_t { kUnchanged, kAppended } kind = Kind::kUnchanged;
   std::vector<uint32_t> appended;
@@ -80,7 +80,7 @@ struct Outcome {
   std::vector<uint32_t> generated;
 };
 
-// What everybody hears who asks for a session that is not there, has gone, or is another tenant's.
+// The error for a session that is not there, has gone, or is another tenant's.
 base::Status no_such_session();
 
 class SessionTable {

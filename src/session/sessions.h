@@ -44,7 +44,7 @@ class Homes {
   Post post_;
 };
 
-// Who runs a Generate. Lives until it has given the lease back, or has heard that there is none.
+// The owner of a running Generate. It lives until it has given the lease back, or has been told that there is none.
 class Borrower {
  public:
   // Once, from inside borrow() or later.

@@ -12,7 +12,7 @@ namespace weir::session {
 
 struct Tenant {
   uint32_t number = 0;  // below Quota::tenants()
-  // Of a tenant of many clients: a number of the client's own. What one of them keeps does not exist for the others.
+  // For a tenant of many clients: a number of the client's own. The sessions of one do not exist for the others.
   uint64_t client = 0;
 
   friend bool operator==(const Tenant&, const Tenant&) = default;

@@ -1,4 +1,4 @@
-// What a client accepts (RFC 9110 §12.5.1).
+// Reads the Accept field (RFC 9110 §12.5.1).
 #pragma once
 
 #include <string_view>

@@ -21,7 +21,7 @@
 
 namespace weir::wire {
 
-// What a route asks of who calls it. The default of a route is the strictest.
+// The permission that a route asks of its caller. The default of a route is the strictest.
 enum class Permission : uint8_t {
   kRead,   // changes nothing and runs no model
   kInfer,  // runs a model, or opens, changes or ends a session of the caller's

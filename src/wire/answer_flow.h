@@ -1,5 +1,5 @@
-// What an Exchange and its ExchangeListener say of the memory that an answer holds, beside exchange.h: few services
-// ask.
+// How an Exchange and its ExchangeListener account for the memory of an answer. Apart from exchange.h, since few
+// services ask.
 //
 // An answer's memory is its backlog (what the socket has not taken), the request body that the Exchange keeps, and what
 // its ExchangeListener still makes it from. Pieces that lie outside of slabs are charged to the ledger of the codec's
@@ -43,7 +43,7 @@ class HoldsAnswer {
 // Null where the Exchange is not a codec's (a test's), or nobody counts. Costs a dynamic_cast.
 base::MemoryLedger* memory_of(Exchange& exchange);
 
-// What the pieces of an answer that are too small to be charged by themselves hold together, in steps of 64 KiB: a
+// Charges the pieces of an answer that are too small to be charged one by one, in steps of 64 KiB: a
 // stream of events that nobody reads. The first step is free.
 class SmallPieces {
  public:

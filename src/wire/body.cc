@@ -74,7 +74,7 @@ BodyCollector::State BodyCollector::retry() {
 
 base::Bytes BodyCollector::take() { return block_.freeze(); }
 
-// What is left of `piece` when there is no slab is kept aside.
+// The rest of `piece` is kept aside when there is no slab.
 BodyCollector::State BodyCollector::advance(std::span<const std::byte> piece) {
   State did = inflater_ ? inflate(piece) : copy(piece);
   return did == State::kStalled ? keep(piece) : did;

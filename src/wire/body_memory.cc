@@ -83,7 +83,7 @@ bool BodyMemory::may_take(const base::Client* client, uint64_t bytes, const base
   return !over_share(client, bytes) || !base::scarce(slabs);
 }
 
-// What one that is called takes, or does not, changes what its client holds; the order of this round stays.
+// The one that is called may take memory, which changes what its client holds; the order of this round stays.
 void BodyMemory::came() {
   if (waiting_.empty() || !round_.empty()) return;
   std::vector<std::pair<uint64_t, Body*>> line;

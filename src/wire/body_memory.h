@@ -37,7 +37,7 @@ class BodyMemory {
     base::ShareRule share;
     uint64_t budget = 0;  // of which the share is; 0: there are no shares
   };
-  // What the shards know of each other. Any thread.
+  // The need that shards tell each other. Any thread.
   struct Need {
     std::atomic<uint64_t> bytes{0};  // that are waited for
   };
@@ -114,13 +114,13 @@ class BodyMemory {
   base::TimerId timer_ = base::TimerId::kNone;
 };
 
-// Whose heads a connection charges.
+// The client to which a connection charges its heads.
 inline base::SteppedCharge::Owner owner_of_heads(const BodyMemory* bodies, base::Client* client) {
   if (!bodies) return {};
   return {client, bodies->rules().share};
 }
 
-// What clients are told.
+// The texts of errors that clients read.
 inline constexpr std::string_view kNoMemoryInTime =
     "no memory came free for the request in time (limits.memory_wait); try again later";
 inline constexpr std::string_view kNoMemoryForHead =

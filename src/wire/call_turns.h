@@ -16,7 +16,7 @@ inline constexpr size_t kWorkPerTurn = 32 << 10, kAllWorkPerTurn = 64 << 10, kWo
 // Bytes that come out of an Inflater in the time in which one byte of JSON is read.
 inline constexpr size_t kInflatedPerWork = kInflateSlice / kWorkPerTurn;
 
-// What all calls of a shard have had done for them in the turn that began at `turn`.
+// The work done for all calls of a shard in the turn that began at `turn`.
 struct ShardTurn {
   base::Time turn = base::kNever;
   size_t work = 0;

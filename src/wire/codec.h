@@ -18,7 +18,7 @@
 
 namespace weir::wire {
 
-// What a codec needs from its connection.
+// The services that a codec needs from its connection.
 class Wire {
  public:
   // There may be output now, though nobody is feeding: flush at the end of this turn.
@@ -43,7 +43,7 @@ struct CodecEnv {
   const Limits& limits;
   // The codecs put it into every response but gRPC's, so services do not. Null: a server without a clock.
   HttpDate* date = nullptr;
-  // Who waits for slabs, on this shard. Null: bodies wait without an end, in no order, and nobody gives way.
+  // The queue for slabs of this shard. Null: bodies wait without an end, in no order, and nobody gives way.
   BodyMemory* bodies = nullptr;
   // Null: nobody is trusted to speak for others.
   const TrustedProxies* proxies = nullptr;

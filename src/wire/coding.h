@@ -65,7 +65,7 @@ class Inflater {
   std::unique_ptr<Stream> stream_;
 };
 
-// What is inflated in one turn of a loop: 1 to 4 ms.
+// How many bytes are inflated in one turn of a loop: 1 to 4 ms.
 inline constexpr size_t kInflateSlice = size_t(1) << 20;
 
 // A slice that several bodies share, because one read may bring parts of many.

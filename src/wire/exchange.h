@@ -58,7 +58,7 @@ enum class Network : uint8_t { kOther, kLoopback };
 // Whether the listener that took the connection serves methods of Permission::kAdmin.
 enum class AdminMethods : uint8_t { kServed, kElsewhere };
 
-// Who is at the other end; the same for all Exchanges of a connection, unless a trusted proxy names their clients.
+// The peer of a connection; the same for all Exchanges of a connection, unless a trusted proxy names their clients.
 struct PeerInfo {
   std::string address;  // "127.0.0.1:5000", "[::1]:5000", "unix"; without a port where a proxy has told none
   Security security = Security::kCleartext;
@@ -93,7 +93,7 @@ struct Response {
   Fields fields;  // content-length is added by the Exchange where it is known
 };
 
-// What is known about an Exchange for the access log and the metrics. Filled by whoever knows.
+// A record of an Exchange for the access log and the metrics. Each layer fills in what it knows.
 struct RequestRecord {
   std::string_view protocol = "http";  // "oip-rest", "oip-grpc", "health", …: a literal
   std::string_view route;              // the pattern that matched, a literal or owned by the router
@@ -117,7 +117,8 @@ struct RequestRecord {
 class Exchange;
 class TrustedProxies;
 
-// What a service hangs on an Exchange to hear the rest of it. Owned by the Exchange; destroyed after on_close().
+// A service attaches one to an Exchange to be told of the rest of it. Owned by the Exchange; destroyed after
+// on_close().
 class ExchangeListener {
  public:
   virtual ~ExchangeListener() = default;
@@ -210,7 +211,7 @@ class Exchange {
   std::unique_ptr<PeerInfo> forwarded_;  // request_.peer, where a proxy has named it
 };
 
-// What a codec asks of the rest of the house. wire::Router is the one in production.
+// The layer above a codec. wire::Router is the one in production.
 class Intake {
  public:
   // The head is complete. Returns how the body is to be read. May answer at once (404, 405, 401; always with kIgnore):

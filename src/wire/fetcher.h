@@ -14,7 +14,7 @@
 
 namespace weir::wire {
 
-// What may be fetched on behalf of clients.
+// The rules of what may be fetched on behalf of clients.
 struct FetchRules {
   std::vector<std::string> schemes;  // "http", "https"; none: nothing is fetched
   // "example.com", "*.example.com" (names below it), "*" (any), each with ":port" or for the scheme's own port only.
@@ -28,7 +28,7 @@ class Fetcher {
  public:
   virtual ~Fetcher() = default;
 
-  // Who wants the bytes; outlives its Fetch.
+  // The receiver of the bytes; it outlives its Fetch.
   class Taker {
    public:
     // So many bytes are held for it now. False: too many, and the fetch ends with RESOURCE_EXHAUSTED.

@@ -32,7 +32,7 @@ class TrustedProxies {
   bool trusts(std::string_view peer) const { return trusted_.has_peer(peer); }
   // The entry of the table for a peer of that address.
   base::ClientRef client(std::string_view peer) const;
-  // Whom the fields name. Null: nobody, or not by an address; then the peer speaks for itself.
+  // Returns the client that the fields name. Null: none, or not by an address; then the peer is the client.
   std::unique_ptr<PeerInfo> named(const Fields& fields, const PeerInfo& peer) const;
 
  private:

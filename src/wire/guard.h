@@ -113,10 +113,10 @@ class RateFloor {
   uint64_t moved_ = 0;
 };
 
-// What a body must bring a second: `least`, or, where memory is scarce, enough to fill in a minute the `reserved` bytes
-// that are held for it. So memory is not to be had for the asking: who holds 64 MiB while others wait has to send them
-// at a megabyte a second. Where there is memory for all, slow links have all the time that `least` gives them. 0 stays
-// 0: no floor.
+// The rate, in bytes per second, that a body must keep: `least`, or, where memory is scarce, enough to fill in a minute
+// the `reserved` bytes that are held for it. So memory is not to be had for the asking: who holds 64 MiB while others
+// wait has to send them at a megabyte a second. Where there is memory for all, slow links have all the time that
+// `least` gives them. 0 stays 0: no floor.
 uint32_t floor_rate(uint32_t least, uint64_t reserved, const base::SlabSource& slabs);
 
 // Field count and bytes of one header block.

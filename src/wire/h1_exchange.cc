@@ -167,7 +167,7 @@ void H1Exchange::consume(size_t n) {
   if (held && !queue_.reader().held_back()) connection_.announce();
 }
 
-// What was answered while others had the turn goes out now.
+// Responses that were made while other requests had the turn go out now.
 void H1Exchange::take_turn() {
   turn_ = true;
   from_ = to_ = connection_.output.total();

@@ -12,7 +12,7 @@ constexpr size_t kLongestMethod = 32;
 
 enum : uint8_t { kToken = 1, kTarget = 2, kValue = 4 };
 
-// What each byte may be part of.
+// The character classes that each byte belongs to.
 constexpr std::array<uint8_t, 256> kClass = [] {
   std::array<uint8_t, 256> table{};
   for (int c = 0; c < 256; ++c) {

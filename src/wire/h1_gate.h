@@ -45,7 +45,7 @@ class HeadScan {
   uint32_t lines_ = 0;
 };
 
-// What the gate has learnt. The views lie in the head.
+// The gate's findings. The views point into the head.
 struct Head {
   std::string_view method;
   std::string_view target;  // origin form, "*", or for an absolute form what follows its authority (may lack the '/')
@@ -58,7 +58,7 @@ struct Head {
   bool te_trailers = false;
 };
 
-// What is copied out of a head, into memory that the next head uses again.
+// Copies out of a head, in memory that the next head uses again.
 struct HeadText {
   Fields fields;
   // The head for the parser: the request line and those fields that a parser acts on, as they came. It finds the

@@ -163,7 +163,7 @@ size_t H1Reader::step_body(std::string_view input) {
   return taken;
 }
 
-// What is read behind an upgrade goes on only as fast as it is dealt with.
+// Input behind an upgrade is passed on only as fast as it is consumed.
 size_t H1Reader::step_raw(std::string_view input) {
   H1Exchange* x = current_;
   connection_.moved = connection_.wire.now();

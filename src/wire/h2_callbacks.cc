@@ -85,7 +85,8 @@ void set_callbacks(nghttp2_session_callbacks* to) {
   nghttp2_session_callbacks_set_data_source_read_length_callback(to, frame_size);
 }
 
-// What the RFC allows, whatever was configured: a SETTINGS frame that the library refuses would never be sent.
+// Clamps to what the RFC allows, whatever was configured: a SETTINGS frame that the library refuses would never be
+// sent.
 void submit_settings(nghttp2_session* session, const Limits& limits) {
   uint32_t window = std::clamp(limits.stream_window, 1u, uint32_t(NGHTTP2_MAX_WINDOW_SIZE));
   uint32_t max_frame = std::clamp(limits.max_frame, 1u << 14, (1u << 24) - 1);

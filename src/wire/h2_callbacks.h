@@ -11,7 +11,7 @@ class H2Exchange;
 class H2Receiver;
 class H2Sender;
 
-// Whom the callbacks call. An exception ends the connection with a verdict: the library is C.
+// The receiver of the library's callbacks. An exception ends the connection with a verdict: the library is C.
 struct H2Parts {
   H2Connection& connection;
   H2Receiver& receiver;

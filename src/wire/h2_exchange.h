@@ -19,7 +19,7 @@ namespace weir::wire {
 
 class H2Exchange;
 
-// What Exchanges ask of their connection.
+// The services that Exchanges ask of their connection.
 class H2Streams {
  public:
   virtual void touch(H2Exchange& exchange) = 0;  // it has something to say: look at `out`

@@ -215,7 +215,7 @@ void H2Sender::mark(H2Exchange& x, size_t bytes, bool end) {
   marks_.push({output_.put(), &x, bytes, end});
 }
 
-// What the socket has taken, stream by stream.
+// Credits the bytes that the socket has taken, stream by stream.
 void H2Sender::pass_marks() {
   while (!marks_.empty() && marks_.front().at <= output_.taken()) {
     Mark mark = marks_.front();

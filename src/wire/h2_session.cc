@@ -228,7 +228,7 @@ void H2Session::check_idle() {
   connection_.wire.output_ready();
 }
 
-// What a connection may send ahead of us: less where memory is short, so that what comes is what is worked on.
+// The window of a connection: smaller where memory is short, so that input does not arrive faster than it is processed.
 void H2Session::fit_window() {
   constexpr auto kLeast = uint32_t(NGHTTP2_INITIAL_CONNECTION_WINDOW_SIZE), kMost = uint32_t(NGHTTP2_MAX_WINDOW_SIZE);
   uint32_t window = kLeast;

@@ -35,7 +35,7 @@ class H2StreamTable final : public H2Streams {
   bool charge_head(H2Exchange& x, size_t bytes);
 
   void close(H2Exchange& x, bool complete);
-  // What can no longer complete ends; a response that is whole in the output may still go out.
+  // Streams that can no longer complete end; a response that is whole in the output may still go out.
   void close_unfinished();
   // The socket is gone: everything ends.
   void close_all();

@@ -14,7 +14,7 @@ namespace weir::wire {
 
 class RequestPace final : BodyMemory::Body {
  public:
-  // Who takes the request in.
+  // The receiver of the request.
   class Owner {
    public:
     // Memory that is held for request bytes, come or not.

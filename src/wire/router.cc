@@ -23,7 +23,7 @@ constexpr std::string_view kExposed =
     "grpc-status, grpc-message, grpc-status-details-bin, grpc-retry-pushback-ms, inference-header-content-length, "
     "x-request-id";
 
-// What the Router remembers of an Exchange from begin() to closed(); Exchange::note points to it.
+// The Router's record of an Exchange from begin() to closed(); Exchange::note points to it.
 struct Match {
   const Route* route = nullptr;
   PathArgs args;

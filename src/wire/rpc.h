@@ -31,7 +31,7 @@ inline constexpr size_t kLongText = size_t(64) << 10, kLongMessage = size_t(32) 
 // Whether a message may be compressed, within RpcOptions::compress.
 enum class MessageCompress : uint8_t { kAsConfigured, kNever };
 
-// What a streaming method hangs on its Rpc. Owned by the Rpc.
+// A streaming method attaches one to its Rpc. Owned by the Rpc.
 class RpcListener {
  public:
   virtual ~RpcListener() = default;
@@ -132,7 +132,7 @@ struct RpcOptions {
   // messages a stream may pause.
   uint32_t min_body_rate = 0;
   base::Duration grace = std::chrono::seconds(10);
-  // Who waits for slabs, on this shard. Null: messages wait without an end, in no order, and nobody gives way.
+  // The queue for slabs of this shard. Null: messages wait without an end, in no order, and nobody gives way.
   BodyMemory* bodies = nullptr;
 };
 
@@ -159,8 +159,8 @@ class RpcServer final : public Service {
   RpcServer(Router& router, base::Env& env, base::SlabSource& slabs, JsonForm* json, RpcOptions options = {});
   ~RpcServer();
   void add(RpcRoute route);
-  // Who does what would take too long on the shard: JSON texts above kLongText, answers above kLongMessage. Before the
-  // first Exchange; borrowed. Until then all is done on the shard.
+  // The workers for what would take too long on the shard: JSON texts above kLongText, answers above kLongMessage.
+  // Before the first Exchange; borrowed. Until then all is done on the shard.
   void set_worker_pool(Offload& offload);
   // As the Router's fallback: gRPC to an unknown method.
   void serve(Exchange& exchange, const PathArgs& args) override;

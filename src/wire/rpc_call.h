@@ -21,7 +21,7 @@
 
 namespace weir::wire {
 
-// What all calls of one RpcServer share.
+// The state that all calls of one RpcServer share.
 struct RpcState {
   base::Env& env;
   base::SlabSource& slabs;
@@ -75,7 +75,7 @@ class RpcCall : public ExchangeListener, public Rpc, RequestPace::Owner {
   // client gets in the same block: the id is not written twice.
   void add_request_id(Fields& to, const base::Status& status, const Fields& with = {}) const;
 
-  // What a method throws, for want of memory or otherwise, ends its call, and not the connection with all others.
+  // An exception of a method, for want of memory or otherwise, ends its call, and not the connection with all others.
   template <class Work>
   void guarded(Work work) {
     if (auto status = base::attempt("a method", work); !status.ok()) threw(status);
@@ -133,7 +133,7 @@ class FramedCall : public RpcCall {
   // coding breaks.
   virtual std::span<const std::byte> decode(std::span<const std::byte> bytes, std::string& scratch);
   enum class TransferState : uint8_t { kWhole, kCut, kBroken };
-  // What has been decoded so far may end here, may not, or can never go on.
+  // The input decoded so far may end here, must go on, or can never go on.
   virtual TransferState transfer() const { return TransferState::kWhole; }
   virtual std::string_view content_type() const = 0;
   virtual void write_frame(GrpcFlag flag, std::span<base::Bytes> pieces) = 0;

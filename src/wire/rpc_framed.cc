@@ -20,10 +20,10 @@ constexpr std::string_view kAcceptEncoding = "identity, deflate, gzip";
 // Pieces smaller than this are cheaper to copy than to send as a piece of their own.
 constexpr size_t kJoinBelow = 4096;
 
-// What fits into the window that every stream has need not be told.
+// A message that fits into the window that every stream has needs no announcement.
 constexpr uint64_t kWorthTelling = 1 << 20;
 
-// What a message costs that need not be read as JSON: a thousand of them are a call's part of a turn.
+// The cost of a message that need not be read as JSON: a thousand of them are a call's part of a turn.
 constexpr size_t kWorkPerFrame = kWorkPerTurn / 1024;
 
 }  // namespace

@@ -213,7 +213,7 @@ std::string_view JsonCall::next_text() {
   return json;
 }
 
-// What a transcoder has in hand beside its text: a copy of it, and the other form while that grows. Little is not asked
+// The memory of a transcoder beside its text: a copy of it, and the other form while that grows. Little is not asked
 // for.
 bool JsonCall::room_for(size_t text, base::MemoryCharge& room) {
   constexpr uint64_t kHeld = 4;  // times the text

@@ -1,4 +1,4 @@
-// What the JSON form of a call costs: a text becomes a message, a message becomes a text; here or as a task. Private
+// The work of a call's JSON form: a text becomes a message, a message becomes a text; here or as a task. Private
 // to wire/rpc_json.cc.
 #pragma once
 

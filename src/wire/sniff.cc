@@ -18,7 +18,7 @@ void Sniff::feed(std::span<const std::byte> bytes) {
   seen_ += n;
 }
 
-// What has been seen so far is the begin of the preface, so that it need not have been kept.
+// The bytes seen so far are the beginning of the preface, so they need not be kept.
 void Sniff::choose(Make make, std::span<const std::byte> rest) {
   next_ = make(env_, wire_, peer_);
   if (seen_ > 0) next_->feed(std::as_bytes(std::span(kH2Preface.substr(0, seen_))));

@@ -171,7 +171,7 @@ bool WebSocket::check_frame() {
   return true;
 }
 
-// What of the message is in message_ still goes there with the next piece. Where waiting for a slab would be in vain
+// The rest of the message goes into message_ with the next piece. Where waiting for a slab would be in vain
 // the WebSocket ends.
 bool WebSocket::starved(size_t n) {
   if (!large_ || is_control(opcode_)) return false;

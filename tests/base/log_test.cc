@@ -11,7 +11,7 @@
 namespace weir::base {
 namespace {
 
-// What one line says, without its time.
+// Returns the text of one line, without its time.
 std::string logged(log::Format format, log::Level level, std::string_view event, log::LogFields fields) {
   log::set_format(format);
   testing::internal::CaptureStderr();

@@ -36,7 +36,7 @@ TEST(Workers, AsManyThreadsWorkAsThereMayBe) {
   EXPECT_EQ(inside.load(), 2);
 }
 
-// What a worker did while the test kept it from beginning, by its first letters.
+// The events at a worker that the test kept from beginning, by their first letters.
 std::string order_of(std::vector<std::pair<std::string, Workers::Share>> posts) {
   std::string done;
   std::promise<void> go;

@@ -59,7 +59,7 @@ TEST(Bus, ASinkWithoutMemoryForItsAnswerHearsThatTheCallHasFailed) {
   EXPECT_EQ(t.bus.in_flight(), 0u);
 }
 
-// Who has lent memory to the Call takes it back at the last Event.
+// The lender of a Call's memory takes it back at the last Event.
 TEST(Bus, ASinkWithoutMemoryHearsNothingBeforeTheEngineHasLetGo) {
   Bench t;
   auto* call = t.sent("a");

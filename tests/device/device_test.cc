@@ -1,4 +1,4 @@
-// What every kind of device promises, on the host and on the fake; and how the fake fails.
+// The promises of every kind of device, on the host and on the fake; and how the fake fails.
 #include "device/device.h"
 
 #include <gtest/gtest.h>

@@ -94,7 +94,7 @@ TEST(SlabPool, PartsLeaveMostOfTheBudgetToWhatBecomesWhole) {
   base::Block alone(small.take_part(6 * kMiB));
   EXPECT_TRUE(bool(alone));
   EXPECT_EQ(small.take_part(1), nullptr);
-  // What was a part once is none when it is taken as a whole.
+  // A slab that was a part once is none when it is taken as a whole.
   whole = pool.take(2 * kMiB);
   EXPECT_EQ(whole->capacity, 2 * kMiB);
   for (auto*& part : parts) part = pool.take_part(2 * kMiB);

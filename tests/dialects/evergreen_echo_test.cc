@@ -1,4 +1,4 @@
-// What ECHO gives back of what the client said of its content.
+// The metadata that ECHO gives back with the client's content.
 #include "dialects/evergreen/message.h"
 #include "evergreen_bench.h"
 

@@ -1,4 +1,4 @@
-// What a session costs the server beside what it is charged for: nothing.
+// A session costs the server nothing beside what it is charged for.
 #include "evergreen_bench.h"
 #include "marshal/pb_wire.h"
 

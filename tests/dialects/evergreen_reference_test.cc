@@ -155,7 +155,7 @@ TEST(EvergreenReferences, WhatIsOnItsWayCountsAsContent) {
   EXPECT_EQ(t.status(*x).substr(0, 18), "RESOURCE_EXHAUSTED");
 }
 
-// Who hears of loads, and holds the last one.
+// A taker that counts loads, and holds the last one.
 struct Ear final : Load::Listener {
   bool on_growth() override { return true; }
   void on_loaded(Load&, base::Result<base::Bytes> data) override {

@@ -1,4 +1,4 @@
-// What a session takes in, how long it lives, and how it ends: room, time, and the server's own end.
+// The limits of a session: room, time, and the server's own end.
 #include <google/protobuf/util/json_util.h>
 
 #include "evergreen_bench.h"

@@ -1,4 +1,4 @@
-// What is thrown while a session goes on by a timer ends that session.
+// An exception while a session goes on by a timer ends that session.
 #include <new>
 
 #include "evergreen_bench.h"

@@ -1,4 +1,4 @@
-// What answers say beside their data.
+// The fields of answers beside their data.
 #include "grps_messages.h"
 #include "marshal/tenant.h"
 

@@ -7,7 +7,7 @@
 namespace weir::grps {
 namespace {
 
-// What find_model() says of a name.
+// Returns the result of find_model() for a name, in words.
 std::string says(const Bench& bench, std::string_view name) {
   auto found = find_model(bench.bus.catalog(), name);
   return found ? (*found)->spec.name + "/" + (*found)->spec.version : found.error().text;

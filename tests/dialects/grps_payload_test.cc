@@ -1,4 +1,4 @@
-// What GrpsMessages carry: every kind of payload both ways, and the protobuf that is read and written by hand.
+// The payloads of GrpsMessages: every kind of payload both ways, and the protobuf that is read and written by hand.
 #include "dialects/grps/message.h"
 #include "grps_messages.h"
 #include "marshal/pb_wire.h"

@@ -96,7 +96,7 @@ constexpr std::string_view kBestOne = R"({"inputs":[],"outputs":[{"name":"p","pa
 
 struct OipLong : testing::Test {
   OipLong() { bench.bus.set_worker_pool(workers); }
-  // What the workers have is done, and heard.
+  // Runs the tasks of the workers, and delivers their results.
   void work() {
     while (!workers.held.empty()) workers.work(), bench.turn();
   }

@@ -1,4 +1,4 @@
-// What a whole answer gathers is charged while it grows: log-probabilities are many times the text.
+// A whole answer is charged while it grows: log-probabilities are many times the text.
 #include "openai_bench.h"
 #include "support/counted_slabs.h"
 #include "wire/codec.h"

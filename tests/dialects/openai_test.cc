@@ -1,4 +1,4 @@
-// What is neither chat nor completions nor embeddings: lists, tokens, small pages, keys, a bus that is full.
+// Everything but chat, completions and embeddings: lists, tokens, small pages, keys, a bus that is full.
 #include "openai_bench.h"
 
 namespace weir::openai {

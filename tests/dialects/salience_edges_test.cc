@@ -1,4 +1,4 @@
-// What the contract leaves between its lines: priorities of models with other levels, ranges without positions, a
+// Cases that the contract leaves open: priorities of models with other levels, ranges without positions, a
 // manifest of one of several models.
 #include <gtest/gtest.h>
 

@@ -41,10 +41,10 @@ grps:
 """
 EVIL = 'https://evil.example'
 CHROME = 'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36'
-# What a browser says of a request that a page of another origin makes: fetch, a form; an image; a page of the same site.
+# The fields of a request that a page of another origin makes: fetch, a form; an image; a page of the same site.
 FOREIGN = ({'Origin': EVIL}, {'Origin': EVIL, 'Sec-Fetch-Site': 'cross-site'}, {'Origin': 'null'}, {'Sec-Fetch-Site': 'cross-site'},
            {'Sec-Fetch-Site': 'same-site', 'User-Agent': CHROME}, {'Referer': EVIL + '/page', 'User-Agent': CHROME})
-# What only reads, and may be asked for by any page. A route that is new here was declared so on purpose.
+# Routes that only read, and may be called by any page. A route that is new here was declared so on purpose.
 READS = {
     'GET /', 'GET /control/is_alive', 'GET /control/is_ready', 'GET /docs', 'GET /favicon.ico', 'GET /favicon.svg',
     'GET /graphpipe', 'GET /graphpipe/control/is_alive', 'GET /graphpipe/control/is_ready', 'GET /graphpipe/{model}',

@@ -9,7 +9,7 @@ import sys
 import harness
 from harness import curl
 
-# What the library alone does when its environment is made: it is asked by its C API, of which 16 is the version and
+# Makes the library's environment, and nothing else: it is asked by its C API, of which 16 is the version and
 # CreateEnv(level, name, &env) the entry with index 3.
 ALONE = """
 import ctypes, os, sys

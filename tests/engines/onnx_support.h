@@ -1,4 +1,4 @@
-// What the tests of the ONNX engine share: the library's place, the models' folder, tensors in and out.
+// Helpers for tests of the ONNX engine: the library's place, the models' folder, tensors in and out.
 #pragma once
 
 #include <gtest/gtest.h>

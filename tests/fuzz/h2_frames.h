@@ -1,4 +1,4 @@
-// What fuzz targets hold to be true of the bytes that HTTP/2 sends.
+// Invariants of the bytes that HTTP/2 sends, for fuzz targets.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What fuzz targets hold to be true.
+// require(): an invariant of a fuzz target.
 #pragma once
 
 #include <cstdio>

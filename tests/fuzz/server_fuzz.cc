@@ -104,7 +104,7 @@ class Model final : public msg::Inbox {
   std::vector<Running> calls_;
 };
 
-// What lives as long as the process: it is made of constants, and is slow to make.
+// Objects that live as long as the process: they are made of constants, and are slow to make.
 struct Constants {
   msg::ModelSpec chat = support::text_spec("chat");
   marshal::ProtoJson json{1 << 20};

@@ -1,4 +1,4 @@
-// Who is let in beside those that run, and what holds up the others.
+// Admission: which sequences are let in beside those that run, and what holds up the others.
 #include <gtest/gtest.h>
 
 #include "scheduler_harness.h"

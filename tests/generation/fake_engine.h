@@ -21,7 +21,7 @@ inline uint64_t mix(uint64_t h, uint64_t word) {
   return (h ^ (h >> 29)) * 0xbf58476d1ce4e5b9;
 }
 
-// What the fake model says after a sequence whose hash is `h`.
+// The fake model's next token after a sequence whose hash is `h`.
 struct FakeModel {
   static constexpr uint32_t kVocabulary = 97, kEos = 3, kHidden = 4, kReadouts = 3;
 
@@ -199,7 +199,7 @@ class Reference {
     (void)text;
   }
 
-  // What it says, whatever else runs; `tokens` is the sequence at its end.
+  // The tokens that it makes, whatever else runs; `tokens` is the sequence at its end.
   std::vector<std::string> says(uint64_t seed = 0);
   std::vector<uint32_t> tokens() const { return tokens_; }
 

@@ -1,4 +1,4 @@
-// Who waits, who goes first, and how sequences end that do not come to their end: without credit, without blocks,
+// Waiting, order, and how sequences end that do not come to their end: without credit, without blocks,
 // cancelled, too late, failed, refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

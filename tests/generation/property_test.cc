@@ -26,7 +26,7 @@ class Workload {
     };
   }
 
-  // What went wrong first; empty when nothing did.
+  // The first fault; empty where there is none.
   std::string run() {
     constexpr int kMost = 20'000;
     uint32_t calls = 20 + draw(30);
@@ -57,7 +57,7 @@ class Workload {
     std::vector<std::string> expected;
     std::vector<uint32_t> tokens;  // at its end
     Session* session = nullptr;
-    // What is lent to the Call.
+    // The memory that is lent to the Call.
     std::vector<uint32_t> history;
     std::vector<msg::Image> images;
     size_t heard = 0;
@@ -180,7 +180,7 @@ class Workload {
     wrong_ = "said '" + what + "' instead of '" +
              (live.heard < live.expected.size() ? live.expected[live.heard] : "nothing") + "'";
   }
-  // What a session's history is afterwards; of a failed Call it may keep any part that was lent.
+  // Checks a session's history afterwards; of a failed Call it may keep any part that was lent.
   void settle(Live& live) {
     if (!live.session) return;
     auto& session = *live.session;

@@ -101,7 +101,7 @@ class SchedulerHarness {
     scheduler->mail().clear();
   }
   uint32_t used() const { return scheduler->memory().blocks().used(); }
-  // Of a greedy Call without history: all of its tokens at its end.
+  // For a greedy Call without history: all of its tokens at its end.
   std::vector<uint32_t> sequence(const msg::Call& c) const {
     Reference reference(*c.generation, *spec.text, room.positions(*spec.text));
     reference.says();

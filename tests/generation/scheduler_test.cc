@@ -1,4 +1,4 @@
-// What is laid out in steps, what of it is computed anew, and what is said of it.
+// The layout of steps, what is computed anew, and the events.
 #include "generation/scheduler.h"
 
 #include <gmock/gmock.h>

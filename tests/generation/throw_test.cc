@@ -1,4 +1,4 @@
-// What is thrown inside a token lane ends sequences, never the lane. This program has an operator new that can be told
+// An exception inside a token lane ends sequences, never the lane. This program has an operator new that can be told
 // which allocation of the lane's thread fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,8 @@ namespace {
 using sched::Desk;
 using testing::HasSubstr;
 
-// What the engine and the Calls' home allocate is not the lane's; from the engine's first step on the thread is known.
+// Allocations of the engine and of the Calls' home are not the lane's; from the engine's first step on the thread is
+// known.
 class Uncounted {
  public:
   Uncounted() { counted = false; }

@@ -14,7 +14,7 @@ struct Model {
 };
 constexpr uint32_t kBlock = 16;
 
-// What is measured; in a rehearsal the same names with next to no work.
+// The measurements; in a rehearsal the same names with next to no work.
 struct Sizes {
   std::vector<Model> models{{"1B", 2048, 32, 8, 64, 8192}, {"8B", 4096, 32, 8, 128, 14336}};
   uint32_t vocabulary = 128256, length = 2048, square = 8192;

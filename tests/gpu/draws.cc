@@ -1,4 +1,4 @@
-// What is drawn and told of logits.
+// Draws and log-probabilities, from logits.
 #include "both.h"
 
 namespace weir::gpu {
@@ -58,7 +58,7 @@ void check_adjust(Lab& lab, uint32_t vocabulary) {
   }
   auto half = uint32_t(each.size() / 2), rest = uint32_t(each.size()) - half;
   Both changes(lab, each);
-  // What a step before has drawn: a token that the changes name, one that they do not, none.
+  // The token that a step before has drawn: a token that the changes name, one that they do not, none.
   Both drawn(lab, std::vector<uint32_t>{each[half - 1].id, vocabulary - 2, UINT32_MAX});
   Both rows(lab, std::vector<AdjustRow>{{2, 0, half, 0.5f, 0.25f, 1.3f, 0},
                                         {0, half, rest, 0, 0, 1},

@@ -1,5 +1,5 @@
-// What checks and benches of kernels share: the device, buffers with contents, waiting, the list of results. The device
-// is a real GPU, or the emulator's.
+// Helpers for checks and benches of kernels: the device, buffers with contents, waiting, the list of results. The
+// device is a real GPU, or the emulator's.
 #pragma once
 
 #include <chrono>

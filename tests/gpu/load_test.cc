@@ -1,4 +1,4 @@
-// What the load client makes of answers: its counts are the figures.
+// The load client's reading of answers: its counts are the figures.
 #include <gtest/gtest.h>
 
 #include <string>

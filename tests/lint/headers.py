@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else 'src')
-# What rooms that wrap a library need on the command line; generated headers are the build folder's.
+# Flags for rooms that wrap a library; generated headers are the build folder's.
 FLAGS = ['-std=c++20', '-fsyntax-only', '-Wall', '-Wextra', '-Wpedantic', '-Werror', '-x', 'c++', f'-I{ROOT}', f'-I{ROOT}/include',
          *(f'-I{folder}' for folder in ROOT.parent.glob('subprojects/*/include'))]
 GENERATED = [f'-isystem{folder}' for folder in sys.argv[2:]]

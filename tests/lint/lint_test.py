@@ -8,6 +8,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import headers
 import layers
+import prose
 import sizes
 
 
@@ -55,6 +56,12 @@ class Layers(unittest.TestCase):
         self.assertIn('Env', self.found('bus/a.cc', 'auto t = std::chrono::steady_clock::now();\n')[0])
         self.assertIn('Env', self.found('generation/scheduler.cc', 'auto t = base::steady_now();\n')[0])
         self.assertEqual([], self.found('generation/lane.cc', 'auto t = base::steady_now();\n'))
+
+
+class Prose(unittest.TestCase):
+    def test_a_comment_opens_with_its_subject(self):
+        root = tree({'src/bus/a.h': '// What a Bus admits.\nint a;\n// The limits.\n// Of all shards together.\n'})
+        self.assertEqual(['src/bus/a.h:1: a comment opens with a bare What'], prose.check(root))
 
 
 class Headers(unittest.TestCase):

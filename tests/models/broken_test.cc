@@ -1,4 +1,4 @@
-// What becomes of a model whose engine cannot go on.
+// A model whose engine cannot go on is loaded again, or fails.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -36,7 +36,7 @@ class Repo : public AnyRepo {
       : AnyRepo(disk, {{"onnx", make}}, options_of(control)) {
     EXPECT_TRUE(repository->start().ok());
   }
-  // What clients see of it.
+  // The pipeline as clients see it.
   std::string tensors(const std::string& model) {
     auto now = this->now();
     auto served = now->find(model, "");

@@ -32,7 +32,7 @@
 
 namespace weir::net::lab {
 
-// What the codecs of a server report; also what they find behind CodecEnv::intake.
+// The reports of a server's codecs; also their CodecEnv::intake.
 class Lab final : public wire::Intake {
  public:
   wire::Plan begin(wire::Exchange&) override { return {}; }

@@ -1,4 +1,4 @@
-// What a client's URL may reach: how it is read, which hosts, which addresses, and what is taken for an answer.
+// Reach of a client's URL: how it is read, which hosts, which addresses, and what is taken for an answer.
 #include "net/reach.h"
 
 #include <gtest/gtest.h>

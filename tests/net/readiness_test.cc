@@ -25,7 +25,7 @@ struct Uploader final : Readiness::Watcher {
 };
 
 struct Loop {
-  // What the shard does in a turn that is full after a few reads.
+  // The shard's work in a turn that is full after a few reads.
   void turn() {
     io.restart();
     io.poll();

@@ -1,4 +1,4 @@
-// What the tests of TLS share: a certificate, a client that blocks, a running server.
+// Helpers for tests of TLS: a certificate, a client that blocks, a running server.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -44,7 +44,7 @@ struct Policy {
   }
 };
 
-// What happens, in order:
+// The events of a case, in order:
 //   a      a call named a arrives with one row; a3: three rows; a!1: of priority 1; a~5: for 5 ms at most;
 //          a/7: rows of another shape; a@20: its deadline is in 20 ms; a=2: of tenant 2
 //   +10    10 ms pass

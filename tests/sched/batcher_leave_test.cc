@@ -1,4 +1,4 @@
-// Who leaves the queue before it runs, and when: cancelled Calls, deadlines, timeouts, full queues.
+// Calls that leave the queue before they run: cancelled Calls, deadlines, timeouts, full queues.
 #include "line.h"
 
 namespace weir::sched {

@@ -1,4 +1,4 @@
-// Who runs together, and when.
+// Which calls run together, and when.
 #include "sched/batcher.h"
 
 #include "line.h"

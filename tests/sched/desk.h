@@ -53,7 +53,7 @@ class Desk final : public msg::Home {
     changed_.wait(lock, [&] { return heard_[&call].said.size() >= events; });
   }
 
-  // What came last for this Call; "nothing" before anything has.
+  // The last Event for this Call; "nothing" before there is one.
   std::string of(const msg::Call& call) {
     std::lock_guard lock(mutex_);
     auto found = heard_.find(&call);

@@ -1,4 +1,4 @@
-// Whose turn it is among tenants.
+// The order of turns among tenants.
 #include "sched/fair_queue.h"
 
 #include <gtest/gtest.h>
@@ -162,7 +162,7 @@ TEST(FairQueue, TenantsThatAreGoneAreForgotten) {
   EXPECT_LE(most, 64u);
 }
 
-// What the queue promises, said naively: on time before delayed, then by round, then as they joined the line.
+// The queue's promise in a naive form: on time before delayed, then by round, then as they joined the line.
 struct Naive {
   struct Call {
     size_t number;

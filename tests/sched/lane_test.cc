@@ -49,7 +49,7 @@ struct Lab {
     return call;
   }
 
-  // What becomes of a good Call and of one of this value, which share a batch.
+  // The results of a good Call and of one of this value, which share a batch.
   std::string together(float bad, uint32_t rows = 1) {
     hold();
     auto &good = put(5), &other = put(bad, rows);
@@ -289,7 +289,7 @@ TEST(Lane, TheDestructorRunsWhatIsQueued) {
   }
 }
 
-// What one client of the storm below sent, and what it heard.
+// The requests and answers of one client of the storm below.
 struct Client final : msg::Sink {
   void on(msg::Call&, msg::Event&& event) override {
     heard += event.last();

@@ -1,4 +1,4 @@
-// What is thrown inside a tensor lane, by an engine or by the lane's own bookkeeping, ends the calls that it concerns
+// An exception inside a tensor lane, by an engine or by the lane's own bookkeeping, ends the calls that it concerns
 // and never the lane. This program has an operator new that can be told which allocation of the lane's thread fails.
 #include <gtest/gtest.h>
 

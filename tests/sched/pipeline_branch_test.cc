@@ -156,7 +156,7 @@ TEST(PipelineBranches, WhenOneFailsWhatWaitsInTheOtherLeavesItsQueue) {
   EXPECT_EQ(lab.served->stats.pending, 0);
 }
 
-// What an engine has begun it ends: until then the Call's tensors are in use. The second Call's answer from 'left'
+// An engine ends what it has begun: until then the Call's tensors are in use. The second Call's answer from 'left'
 // comes to the shard behind the failure of the first: 'behind' has run, so the failure has been taken in.
 TEST(PipelineBranches, WhenOneFailsTheCallIsAnsweredAfterWhatRuns) {
   Gate first, second;

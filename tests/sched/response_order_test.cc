@@ -118,7 +118,7 @@ struct InOrder final : msg::Home {
   std::string said;
 };
 
-// Of two engines one is held up; the other goes on, and is ahead.
+// One of two engines is held up; the other goes on, and is ahead.
 std::string two_engines(bool preserve) {
   Gate slow, fast;
   InOrder home;

@@ -1,4 +1,4 @@
-// What tenants hold together.
+// The quota of all tenants together.
 #include "session/byte_quota.h"
 
 #include <gtest/gtest.h>

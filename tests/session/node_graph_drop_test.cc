@@ -1,4 +1,4 @@
-// What dropping nodes costs: in proportion to the edges that go, whatever else there is.
+// The cost of dropping nodes: in proportion to the edges that go, whatever else there is.
 #include <algorithm>
 #include <optional>
 #include <random>

@@ -17,7 +17,7 @@ using Step = Cursor::Step;
 
 inline const Metadata kText{"text/plain", "", "", ""};
 
-// What a test sends, with storage of its own.
+// A fragment that a test sends, with storage of its own.
 struct Sent {
   std::string node;
   int64_t seq = 0;

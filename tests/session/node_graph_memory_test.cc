@@ -1,4 +1,4 @@
-// What a NodeGraph keeps alive: no more than what it has charged for.
+// A NodeGraph keeps no more memory alive than it has charged for.
 #include <string>
 
 #include <gtest/gtest.h>

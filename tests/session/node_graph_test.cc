@@ -1,4 +1,4 @@
-// What fragments make of a graph, what is refused, and what things cost.
+// Fragments and their graph: what is refused, and what things cost.
 #include "session/node_graph.h"
 
 #include <algorithm>

@@ -45,7 +45,7 @@ std::shared_ptr<bus::Catalog> catalog() {
   return out;
 }
 
-// What happens to a Borrower, in words.
+// The events at a Borrower, in words.
 struct Told final : Borrower {
   std::optional<base::Result<Lease>> answer;
   bool ended = false;

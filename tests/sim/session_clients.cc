@@ -26,7 +26,7 @@ session::SessionLimits few() {
 
 }  // namespace
 
-// What clients know of a session.
+// A session as clients know it.
 struct SessionClients::Known {
   base::SessionId id;
   std::vector<uint32_t> tokens;
@@ -153,7 +153,7 @@ void SessionClients::open() {
   known_.push_back({.id = *id, .created = deps_.env.now(), .used = deps_.env.now()});
 }
 
-// What a fork has is what the session had before it, whoever generates meanwhile.
+// A fork has what the session had before it, whoever generates meanwhile.
 void SessionClients::fork(Known& known) {
   auto at = uint32_t(known.tokens.empty() ? 0 : deps_.draw(uint32_t(known.tokens.size()) + 1));
   ++asked_;
@@ -167,7 +167,7 @@ void SessionClients::fork(Known& known) {
   });
 }
 
-// Who asks a session's home from another shard asks after what has been given back before.
+// A request from another shard to a session's home comes after what has been given back before.
 SessionClients::Door& SessionClients::far_from(const Known& known) {
   size_t n = doors_.size(), home = size_t(session::home_of(known.id, n));
   return doors_[n == 1 ? 0 : (home + 1 + deps_.draw(uint32_t(n - 1))) % n];

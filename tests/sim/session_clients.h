@@ -1,6 +1,6 @@
 // SessionClients: clients that keep sessions on the shards of a TokenWorld, through the real Sessions and SessionTable.
-// What one shard asks of another arrives when that one turns. They open sessions, generate on any shard, rewind, fork,
-// close while another one generates, leave, and let sessions expire.
+// A request from one shard to another arrives when that one turns. They open sessions, generate on any shard, rewind,
+// fork, close while another one generates, leave, and let sessions expire.
 //
 // Checked: I8 (a session's tokens are what its Generates left, in order; a lease lends just these), I4 (tokens equal
 // what the sequence says alone), no session goes before its time, nor is refused without a reason; at the end: no
@@ -24,7 +24,7 @@ namespace weir::sim {
 
 class SessionClients {
  public:
-  // What the world has. All outlive this.
+  // The parts of the world. All outlive this.
   struct Deps {
     base::FakeEnv& env;
     const bus::Served& served;
@@ -41,7 +41,7 @@ class SessionClients {
 
   // Something happens.
   void act();
-  // What others have asked of this shard.
+  // The requests of others to this shard.
   void turn(size_t shard);
   size_t sent() const { return sent_; }
   // Nobody is under way.

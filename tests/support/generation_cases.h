@@ -15,9 +15,9 @@ struct GenerationCase {
   bool good = false;
 };
 
-// Of a member of a JSON object.
+// The cases of a member of a JSON object.
 std::vector<GenerationCase> json_cases(marshal::Protocol protocol);
-// Of a field of a message. One of another wire type is good: it is passed over.
+// The cases of a field of a message. One of another wire type is good: it is passed over.
 std::vector<GenerationCase> pb_cases(marshal::Protocol protocol);
 
 }  // namespace weir::support

@@ -95,7 +95,7 @@ struct Server {
   explicit Server(wire::Limits l = {}) : limits(l) { restart(); }
   void restart() { codec = wire::make_h2({intake, slabs, limits}, wire, peer); }
   void feed(std::string_view bytes) { support::feed(*codec, bytes); }
-  // What the socket would get: the whole of what is pending, in bites if `bite` is not 0.
+  // The bytes that the socket would get: the whole of what is pending, in bites if `bite` is not 0.
   std::string take(size_t bite = 0) { return support::take_output(*codec, bite); }
   // One write: what one gather shows.
   std::string write_once() {
@@ -106,7 +106,7 @@ struct Server {
     codec->consumed(shown.size());
     return shown;
   }
-  // What the codec has left for another turn of the loop.
+  // The input that the codec has left for another turn of the loop.
   void next_turn() {
     if (std::exchange(wire.tick_wanted, false)) codec->tick(wire.env.now());
   }

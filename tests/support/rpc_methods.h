@@ -28,7 +28,7 @@ class QuoteJson final : public wire::JsonForm {
   std::vector<std::string> types;
 };
 
-// What the methods below have seen, in order: "unary:x", "message:x", "half-close", "drain", "close".
+// The events at the methods below, in order: "unary:x", "message:x", "half-close", "drain", "close".
 struct Seen {
   std::vector<std::string> log;
   wire::Rpc* rpc = nullptr;  // of the latest call; null once closed

@@ -116,7 +116,7 @@ class ScriptedModels {
     served->spec = std::move(spec);
     return scripted;
   }
-  // What the model has been asked; nothing for one that is not there.
+  // The requests to the model; nothing for one that is not there.
   std::vector<std::string> seen(const std::string& model) const {
     auto at = inboxes_.find(model);
     return at == inboxes_.end() ? std::vector<std::string>() : at->second->seen;

@@ -84,7 +84,7 @@ inline std::string prompt_of(const msg::Call& call) {
   return out;
 }
 
-// What the model says to a Call. `at` is the number of the next generated token.
+// The model's answer to a Call. `at` is the number of the next generated token.
 template <class Inbox>
 class Voice {
  public:

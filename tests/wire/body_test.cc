@@ -103,7 +103,7 @@ TEST(Body, NoByteIsCopiedMoreThanOnceOnItsWayToTheLastSlab) {
     }
 }
 
-// What holds memory and waits for more is a part, and there are so many parts and no more; so what comes behind them
+// A body that holds memory and waits for more has a part, and the number of parts is bounded; so what comes behind them
 // gets all that it can need.
 TEST(Body, OfUnknownLengthTakesTheMostWhereThereAreNoMoreParts) {
   struct Few final : base::SlabSource, base::SlabParts {

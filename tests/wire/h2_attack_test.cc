@@ -1,4 +1,4 @@
-// What hostile peers send, and the fate that each of them gets: reliability is tested here row by row.
+// Attacks of hostile peers, and the fate of each: reliability is tested here row by row.
 #include <functional>
 #include <random>
 
@@ -110,7 +110,7 @@ TEST(H2Attack, EachEndsInItsGoawayAndIsCountedOnce) {
     ASSERT_EQ(s.intake.rejections.size(), 1u) << a.name;
     EXPECT_EQ(s.intake.rejections[0], a.reason) << a.name;
     EXPECT_EQ(s.intake.begun, s.intake.closes) << a.name;
-    // What comes afterwards is nothing.
+    // Nothing comes afterwards.
     s.feed(a.nth(round));
     EXPECT_EQ(s.take(), "") << a.name;
   }

@@ -132,7 +132,7 @@ TEST(H2, AStreamsWindowOpensAsFarAsItsBodyHasMemory) {
   EXPECT_LE(opened(s.take(), 1), 80'000u);
   s.feed(data);
   EXPECT_GE(opened(s.take(), 1), 610'000u - 100'000u);
-  // Of what has a part only, nothing more than usual.
+  // A body that has a part only is sent no more than usual.
   data[8] = 3;
   s.feed(frame(1, kEndHeaders, 3, block(with(kPost, {{"content-length", "9000000"}}))) + data);
   EXPECT_EQ(opened(s.take(), 3), 0u);

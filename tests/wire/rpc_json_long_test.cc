@@ -111,7 +111,7 @@ TEST_F(LongRpcJson, AnAnswerThatCannotBeWrittenIsAnErrorInItsPlace) {
   EXPECT_EQ(x->record().code, Code::kResourceExhausted);
 }
 
-// What a turn does is counted in messages, not in time.
+// The work of a turn is counted in messages, not in time.
 TEST_F(LongRpcJson, ManyLinesAreSpreadOverTurns) {
   std::string body;
   for (int i = 0; i < 2000; ++i) body += "{}\n";

@@ -33,7 +33,7 @@ class Document:
         self.text, self.last = text, last
         self.labels = np.array(labels, dtype=object)[span]
         self.roles = np.array(roles, dtype=object)[span]
-        # What the user says is not the model's to learn by heart; what stands for an image is nothing to foresee.
+        # The user's words are no target of training, and the placeholders of an image are not either.
         self.weights = np.where((self.roles == "assistant") | (self.roles == "text"), 1.0, 0.2).astype(np.float32)
         self.weights[self.labels == "digit"] = 4.0  # the one word that the image decides
         self.weights[self.ids == tokenizer.special[PAD]] = 0

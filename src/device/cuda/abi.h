@@ -52,7 +52,7 @@ struct Api {
   Code (*then)(int32_t device, void* stream, void (*done)(void*), void* with);
   Code (*reset)(int32_t device);
 
-  // What the calling thread queues on the stream from now on becomes a graph. capture_end ends that also where
+  // All that the calling thread queues on the stream from now on becomes a graph. capture_end ends that also where
   // something failed meanwhile, and then says what.
   Code (*capture_begin)(int32_t device, void* stream);
   Code (*capture_end)(int32_t device, void* stream, void** graph);

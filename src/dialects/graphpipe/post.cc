@@ -128,7 +128,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
                    "model '" + served_->spec.name + "' " + std::string(what) + ", which GraphPipe cannot say");
   }
 
-  // What could not be sent need not be computed.
+  // Outputs that could not be sent need not be computed.
   static Status check_types(const msg::ModelSpec& spec, const msg::Call& call) {
     for (const auto& output : spec.outputs) {
       bool asked = call.outputs.empty() ||

@@ -1,4 +1,4 @@
-// What all parts of the dialect share on one shard.
+// The state that all parts of the dialect share on one shard.
 #pragma once
 
 #include "dialects/graphpipe/graphpipe.h"

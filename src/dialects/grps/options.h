@@ -1,4 +1,4 @@
-// What can be set about the protocol.
+// The settings of the protocol.
 #pragma once
 
 #include <cstdint>

@@ -53,7 +53,7 @@ class PbMessageReader {
     }
   }
 
-  // Of a oneof the last counts; parts of the same one add up.
+  // The last member of a oneof counts; parts of the same one add up.
   void begin(Kind kind) {
     if (message_.kind != kind) message_.tensors.clear(), message_.maps.clear(), message_.data = {};
     message_.kind = kind;

@@ -42,7 +42,7 @@ class Pieces {
   std::vector<base::Bytes> pieces_;
 };
 
-// What an engine has said need not be UTF-8, but clients drop a message with a string that is not.
+// An engine's text need not be UTF-8, but clients drop a message with a string that is not.
 std::string text_of(const base::Status& status) {
   if (status.ok()) return "OK";
   if (status.text.empty()) return std::string(base::name(status.code));

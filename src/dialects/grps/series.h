@@ -1,4 +1,4 @@
-// What a number was over the last minute, hour, day and month: one value per second goes in, four rings keep it.
+// A number over the last minute, hour, day and month: one value per second goes in, four rings keep it.
 //
 // 60 seconds make a minute, 60 minutes an hour, 24 hours a day, by the Series' rule; 30 days are kept. Pure: whoever
 // has a clock pushes once a second.
@@ -65,7 +65,8 @@ class RecentQuantiles {
   uint64_t count() const;
   // Seconds that the fraction `q` of them did not exceed, to the precision of the buckets; 0 when there were none.
   double at(double q) const;
-  // Of the last second: its mean is the caller's to know; the bounds of its slowest and fastest bucket, 0 when none.
+  // Describes the last second: its mean is the caller's to know; the bounds of its slowest and fastest bucket, 0 when
+  // none.
   double slowest() const;
   double fastest() const;
 

@@ -1,4 +1,4 @@
-// What all parts of the dialect share on one shard.
+// The state that all parts of the dialect share on one shard.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ struct GrpsState {
   base::Status readiness() const;
 };
 
-// What control calls answer, whatever carries them (control.cc).
+// The answers of control calls, over HTTP and gRPC alike (control.cc).
 base::Status check_readiness(GrpsState& state, const Message& request, Message& reply);
 base::Status go_online(GrpsState& state, const Message& request, Message& reply);
 base::Status go_offline(GrpsState& state, const Message& request, Message& reply);

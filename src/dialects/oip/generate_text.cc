@@ -136,7 +136,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     token_ += tokenizer.special(token.id) ? ",\"special\":true}" : ",\"special\":false}";
   }
 
-  // What is new, or all.
+  // Sends the new text, or all of it.
   void send(std::string_view finish_reason) {
     std::string out = head_ + ",\"text_output\":";
     marshal::write_string(out, piece_);

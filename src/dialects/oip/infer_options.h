@@ -1,4 +1,4 @@
-// What a request says beside its tensors: parameters that steer the Call, and how its outputs are to come back. The
+// The part of a request beside its tensors: parameters that steer the Call, and how its outputs are to come back. The
 // same rules for JSON and protobuf.
 //
 //   sequence_id (int64 or string), sequence_start, sequence_end   Call::session, and kept as parameters

@@ -1,4 +1,4 @@
-// What is long about a request or its answer, as offload tasks for the bus's workers: reading 40 MiB of JSON takes 0.4
+// Long work of a request or its answer, as offload tasks for the bus's workers: reading 40 MiB of JSON takes 0.4
 // s, writing as much takes longer.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace weir::oip {
 inline constexpr size_t kLongRequest = size_t(1) << 20;
 // So many bytes of tensors are classified or become JSON where they came in: 2 to 5 ms.
 inline constexpr size_t kLongAnswer = size_t(64) << 10;
-// What the workers' bound on waiting text is made for, tokenizing, is some sixteen times as slow.
+// Tokenizing, for which the workers' bound on waiting text is made, is some sixteen times as slow.
 constexpr size_t weight(size_t bytes) { return bytes / 16; }
 
 class ReadRequest final : public bus::OffloadTask {

@@ -1,4 +1,4 @@
-// What an infer response says, before it has a form.
+// An infer response before it has a form.
 #pragma once
 
 #include <string_view>

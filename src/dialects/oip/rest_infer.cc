@@ -44,7 +44,7 @@ class LargeAnswer final : public wire::TextSource {
   size_t next_ = 0;
 };
 
-// What unary and streamed requests have in common: the request.
+// The part that unary and streamed requests have in common: the request.
 class RestInference : public wire::ExchangeListener, public Inference {
  public:
   RestInference(OipState& state, Exchange& exchange, std::string_view streamed_by)

@@ -1,4 +1,4 @@
-// What all parts of the dialect share on one shard.
+// The state that all parts of the dialect share on one shard.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct OipState {
     waiting.emplace(++last_wait, std::move(done));
     return last_wait;
   }
-  // What to hand to ServerControl for a wait().
+  // Returns the function that ServerControl calls to end a wait().
   ServerControl::Done finisher(uint64_t wait) {
     return [this, wait](base::Status status) {
       auto node = waiting.extract(wait);

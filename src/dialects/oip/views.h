@@ -12,7 +12,8 @@ namespace weir::oip {
 
 inference::ModelMetadataResponse metadata(const bus::Catalog& catalog, const bus::Served& served);
 inference::ModelConfig config(const bus::Served& served);
-// Of one version, of all versions of a model ("" as version), or of everything ("" as model). Errors: as find().
+// The statistics of one version, of all versions of a model ("" as version), or of all models ("" as model). Errors: as
+// find().
 base::Result<inference::ModelStatisticsResponse> statistics(const bus::Catalog& catalog, std::string_view model,
                                                             std::string_view version);
 enum class Which : uint8_t { kAll, kReady };

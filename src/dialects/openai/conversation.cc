@@ -15,7 +15,7 @@ using json = nlohmann::ordered_json;  // tools reach the model as the client wro
 
 constexpr size_t kMaxMessages = 4096, kMaxParts = 256, kMaxImages = 64;
 constexpr size_t kMaxVariables = 32, kMaxVariable = 256;
-// What the template gets from us, or from the model.
+// The variables that weir or the model sets; a request may not.
 constexpr std::array<std::string_view, 11> kReserved{
     "messages",  "tools",     "documents", "chat_template", "add_generation_prompt", "continue_final_message",
     "bos_token", "eos_token", "unk_token", "pad_token",     "raise_exception"};

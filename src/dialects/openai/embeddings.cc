@@ -185,7 +185,7 @@ void cut_text(uint32_t most, const msg::TextSpec& spec, msg::AddSpecial added, s
   ids.resize(most);
 }
 
-// What a generation would be checked for.
+// The same checks as for a generation.
 ApiError check(const msg::TextSpec& spec, const std::vector<uint32_t>& ids) {
   if (ids.empty()) return refuse("input", "input: a text without tokens");
   for (uint32_t id : ids)

@@ -1,4 +1,4 @@
-// Who may ask: bearer keys from the configuration.
+// Bearer keys from the configuration, which decide who may ask.
 #pragma once
 
 #include <cstdint>

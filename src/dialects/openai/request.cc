@@ -232,7 +232,7 @@ class Members {
     return fields_.refuse(std::string_view(name).substr(0, 64), why);
   }
 
-  // What only the whole request can tell.
+  // Rules between members, which need the whole request.
   ApiError settle() {
     if (newer_.max_tokens)
       out_.params.max_tokens = newer_.max_tokens, out_.params.max_tokens_name = "max_completion_tokens";

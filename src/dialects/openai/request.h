@@ -35,7 +35,7 @@ struct Prompt {
 struct Request {
   std::string model;
   std::vector<Prompt> prompts;  // of all but chats
-  // Of chats: JSON, inside the body, which must outlive this. Empty where the member is not there.
+  // Members of chats: JSON, inside the body, which must outlive this. Empty where the member is not there.
   std::string_view messages, tools, template_variables;
   std::string reasoning_effort;
   bool pass_tools = true;

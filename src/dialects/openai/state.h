@@ -1,4 +1,4 @@
-// What all parts of the dialect share on one shard.
+// The state that all parts of the dialect share on one shard.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ struct Found {
   ApiError error;
 };
 Found find_model(OpenAiState& state, wire::Exchange& exchange, std::string_view name, bus::Needs needs);
-// What a model says of its tokens; null for models of tensors alone.
+// A model's description of its tokens; null for models of tensors alone.
 const msg::TextSpec* tokens_of(const msg::ModelSpec& spec);
 
 // 200 with a JSON body, and how long it took.

@@ -16,7 +16,7 @@ class Whole final : public Answer {
         gathered_(wire::memory_of(exchange), base::MemoryKind::kAnswers) {}
 
  private:
-  // What is gathered is charged while it grows, and once more for the answer that is made of it.
+  // The gathered text is charged while it grows, and once more for the answer that is made of it.
   void grew(Choice& choice) override {
     const uint64_t holds = choice.delta.weight() + choice.prompt_logprobs.size();
     if (holds <= choice.charged) return;
@@ -36,7 +36,7 @@ class Whole final : public Answer {
     }
     out += "],";
     write_usage(out, usage());
-    // Of a chat, which has one prompt, these are told once.
+    // A chat has one prompt, which is written once for all choices.
     if (kind_ == Kind::kChat) write_prompt(choices_.front(), out);
     out += ",\"system_fingerprint\":";
     marshal::write_string(out, "weir-" + state_.options.server_version);

@@ -1,4 +1,4 @@
-// What GPUs, pinned memory and copies to devices look like in /metrics.
+// GPUs, pinned memory and copies to devices in /metrics.
 //
 //   weir_gpu_utilization_ratio, weir_gpu_memory_utilization_ratio, weir_gpu_memory_{used,total}_bytes,
 //   weir_gpu_power_watts, weir_gpu_power_limit_watts, weir_gpu_energy_joules_total {gpu,uuid,name}

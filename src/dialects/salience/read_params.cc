@@ -88,7 +88,8 @@ Status image(std::string_view message, const base::Bytes& whole, std::vector<msg
   return {};
 }
 
-// So that whoever walks along positions needs no search. A range that holds no position asks for nothing.
+// Sorts and joins the ranges, so a walk along positions needs no search. A range that holds no position asks for
+// nothing.
 void merge(std::vector<msg::PositionRange>& ranges) {
   std::erase_if(ranges, [](auto r) { return r.start == r.end; });
   std::sort(ranges.begin(), ranges.end(), [](auto a, auto b) { return a.start < b.start; });
@@ -137,7 +138,7 @@ class ParamsReader {
     const auto* row = marshal::find_param(kSalience, f.field());
     return row ? marshal::read_param(f, kSalience, *row, given_) : Status();
   }
-  // What is not given is 0 in this protocol, and 0 stands for 1.
+  // A field that is not given is 0 in this protocol, and 0 stands for 1.
   void generation_params() {
     given_.max_tokens = given_.max_tokens.value_or(0);
     if (given_.temperature == 0) given_.temperature = 1;

@@ -1,4 +1,4 @@
-// What all parts of the dialect share on one shard.
+// The state that all parts of the dialect share on one shard.
 #pragma once
 
 #include <list>
@@ -26,7 +26,7 @@ struct SalienceState {
   uint64_t last_waiting = 0;
   marshal::Secrets secrets{};  // options.bearer_tokens
 
-  // Who calls. Errors: UNAUTHENTICATED.
+  // Returns the caller's tenant. Errors: UNAUTHENTICATED.
   base::Result<session::Tenant> tenant(wire::Rpc& rpc) const;
 };
 

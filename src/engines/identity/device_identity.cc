@@ -90,7 +90,7 @@ Status DeviceIdentity::burst(size_t first, size_t end, DeviceBatch& batch_in_fli
   return device().copy(down(), Way::kToHost, copies_);
 }
 
-// What a parameter says; `otherwise` when it is not there.
+// Returns a parameter's value; `otherwise` when it is not there.
 std::string word(const msg::ModelSpec& spec, const char* name, std::string otherwise) {
   auto p = spec.parameters.find(name);
   return p == spec.parameters.end() ? std::move(otherwise) : p->second;

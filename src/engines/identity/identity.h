@@ -24,8 +24,8 @@ namespace weir::identity {
 
 inline constexpr std::string_view kParameters[] = {"compute", "delay_us", "device", "in_flight", "pinned"};
 
-// What `device` needs; null without devices. All outlive the engine. `broken` is called once, from the lane, when the
-// engine cannot go on.
+// The services that `device` needs; null without devices. All outlive the engine. `broken` is called once, from the
+// lane, when the engine cannot go on.
 struct Place {
   device::Devices* devices = nullptr;
   base::SlabSource* slabs = nullptr;

@@ -1,7 +1,7 @@
 // EchoModel: a model of tokens without a model. It says the prompt back, byte by byte, again and again, until
 // max_tokens.
 //
-// What remains is the path of a token to its client, which is what it is for: measuring that path, as identity does for
+// Only the path of a token to its client remains, and the engine is for measuring that path, as identity does for
 // tensors, and testing clients where no weights are at hand. Its vocabulary is the 256 bytes and chatml's special
 // tokens; every token has probability 1; embeddings are the share of each byte in the text.
 //

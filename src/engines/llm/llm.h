@@ -26,8 +26,8 @@ class Devices;
 
 namespace weir::llm {
 
-// What `device` needs; null without devices, which outlive the engine. `broken` is called once, from the lane, when the
-// device is lost and the engine cannot go on.
+// The services that `device` needs; null without devices, which outlive the engine. `broken` is called once, from the
+// lane, when the device is lost and the engine cannot go on.
 struct Place {
   device::Devices* devices = nullptr;
   std::function<void(base::Status)> broken{};

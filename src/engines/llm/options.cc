@@ -35,7 +35,7 @@ class ParameterTable {
   const std::map<std::string, std::string>& all_;
 };
 
-// What the lane goes by.
+// The options of the lane.
 void read_policy(ParameterTable& p, const msg::BatchPolicy& batching, Options& o) {
   generation::TokenPolicy& policy = o.policy;
   p.count("block_size", 16, 1024, policy.block_size);

@@ -39,7 +39,7 @@ class TextEngine final : public sched::Engine {
   const generation::TokenPolicy policy_;
 };
 
-// What clients are told of the context is what one of them can have.
+// The context that clients are told is the one that a single client can have.
 std::shared_ptr<const msg::TextSpec> with_room(const msg::ModelSpec& spec, const generation::TokenEngine& engine,
                                                const generation::TokenPolicy& policy) {
   uint32_t longest = spec.text->max_length, room = generation::kv_positions(engine, policy, longest);

@@ -108,7 +108,7 @@ class OnnxEngine final : public sched::Engine {
     for (size_t i = 0; i < spec_.outputs.size(); ++i) outputs_.push_back({i, kUnknown, {nullptr, nullptr}});
   }
 
-  // What stands first in the outputs' shapes. That is the batch's rows, save where the configuration serves a model
+  // The first dimension of the outputs' shapes. It is the batch's rows, save where the configuration serves a model
   // whole that the file would allow to batch: then one call brings any first dimension.
   int64_t leading_size(const sched::Batch& batch) const {
     for (const Tensor& input : batch.inputs)

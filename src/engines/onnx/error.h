@@ -1,4 +1,4 @@
-// What ONNX Runtime says when it refuses, as a Status that may be shown to a client.
+// An error of ONNX Runtime as a Status that may be shown to a client.
 #pragma once
 
 #include <string>

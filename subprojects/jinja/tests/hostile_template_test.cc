@@ -94,7 +94,7 @@ TEST(HostileTemplate, WhatATemplateRaisesIsCutToALengthThatCanBeSent) {
   EXPECT_LT(render("{% " + std::string(500000, 'x') + " %}").error().message.size(), 1100u);
 }
 
-// What real templates do with real conversations stays far inside of the limits.
+// Real templates and real conversations stay far inside of the limits.
 TEST(HostileTemplate, ALongConversationIsRendered) {
   Json messages = Json::array();
   for (int i = 0; i < 1000; ++i)

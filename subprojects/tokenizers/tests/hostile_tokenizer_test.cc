@@ -173,7 +173,7 @@ TEST(HostileTexts, ThatNobodyWaitsForAreLeftSoon) {
   const std::string text = repeated("ab ", 500'000);
   EXPECT_LT(tokenizer->encode(text, AddSpecial::kNo, &cancelled).size() * 100,
             tokenizer->encode(text, AddSpecial::kNo).size());
-  // Of one long word the letters are there, but not all are merged.
+  // A long word keeps its letters, but not all of them are merged.
   const std::string word = repeated("a", 2'000'000);
   EXPECT_GT(tokenizer->encode(word, AddSpecial::kNo, &cancelled).size(), word.size() / 2);
   EXPECT_EQ(tokenizer->encode(word, AddSpecial::kNo).size(), word.size() / 4);

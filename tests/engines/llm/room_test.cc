@@ -1,4 +1,4 @@
-// What a model of tokens says of its context and its queue is what it has.
+// A model of tokens reports the context and the queue that it has.
 #include <gtest/gtest.h>
 
 #include "engines/llm/echo_model.h"

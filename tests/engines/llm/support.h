@@ -1,4 +1,4 @@
-// What the tests of the llm engine share: random models with a reference's numbers, and sequences that are stepped by
+// Helpers for tests of the llm engine: random models with a reference's numbers, and sequences that are stepped by
 // hand through a Transformer.
 #pragma once
 
@@ -46,7 +46,7 @@ inline const std::string& models() {
   return made.path;
 }
 
-// What the reference says of a model.
+// The reference's numbers for a model.
 struct Expected {
   explicit Expected(const std::string& path) : file(slurp(path)) {
     auto status = parse_safetensors(std::as_bytes(std::span(file)), arrays);

@@ -10,7 +10,7 @@ extern "C" const Kernels* weir_cuda_llm(uint32_t abi);
 
 namespace weir::gpu {
 
-// What main() is to return.
+// The exit code for main().
 template <class... Checks>
 int run_emulated(Checks... checks) {
   EmulatedDevice device;

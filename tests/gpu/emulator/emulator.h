@@ -40,7 +40,7 @@ int32_t launch(const Shape& shape, size_t shared_limit, const std::function<void
 // Why the last launch failed; empty when it did not.
 const std::string& failure();
 
-// What device code is made of. `line` and `file` are those of the source.
+// The parts of device code. `line` and `file` are those of the source.
 struct Where {
   const char* file;
   uint32_t line;

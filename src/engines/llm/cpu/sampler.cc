@@ -103,8 +103,8 @@ void Sampler::penalize(const generation::TokenStep::LogitsRequest& request) {
          [&](float& logit, float count) { logit -= s.presence_penalty + s.frequency_penalty * count; });
 }
 
-// What is above the temperature is how far a logit lies below the highest: that is 0 for the highest, however small the
-// temperature is, and no quotient overflows upwards.
+// The numerator above the temperature is how far a logit lies below the highest: it is 0 for the highest, however small
+// the temperature is, and no quotient overflows upwards.
 uint32_t Sampler::draw(std::span<const float> logits, const msg::Sampling& s, double random) {
   float highest = kernels_.maximum(logits.data(), logits.size());
   if (!(highest > kNever) || !(highest < INFINITY)) return first_largest(logits, highest);

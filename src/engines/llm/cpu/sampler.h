@@ -1,7 +1,7 @@
 // Sampler: from logits to a token, and to logprobs. One per thread; it keeps its buffers.
 //
-// What is drawn depends on the logits, the sampling parameters, the seed and the number of the draw alone. The
-// vocabulary is never sorted: what top_k and top_p keep is selected, and only that is put in order.
+// The token that is drawn depends on the logits, the sampling parameters, the seed and the number of the draw alone.
+// The vocabulary is never sorted: what top_k and top_p keep is selected, and only that is put in order.
 #pragma once
 
 #include <cstdint>

@@ -88,15 +88,15 @@ class Transformer final : public generation::TokenEngine {
   const uint32_t max_tokens_;
   const size_t f_;                 // index of the form in Kernels
   std::vector<Sampler> samplers_;  // per thread
-  // Whose hidden state goes on: all tokens of the step, until the last layer has their keys and values; from there on
-  // those whose logits, readouts or sums are wanted. Theirs lie at the front of hidden_, in their order.
+  // The tokens whose hidden state goes on: all tokens of the step, until the last layer has their keys and values; from
+  // there on those whose logits, readouts or sums are wanted. Theirs lie at the front of hidden_, in their order.
   std::vector<uint8_t> kept_;  // by flat token
   std::vector<uint32_t> at_;   // row of hidden_, by flat token that is kept
   uint32_t rows_ = 0;          // that are kept
   std::vector<Span> pieces_;
   uint64_t attention_work_ = 0;  // of the step, in positions looked at
 
-  // Of one step. Strides: activation_stride() of their widths.
+  // Arrays of one step. Strides: activation_stride() of their widths.
   Memory hidden_;                  // floats [rows][hidden]: the residual stream
   Memory normed_, mixed_, gated_;  // activations: [rows][hidden], [rows][heads * head_dim], [rows][intermediate]
   Memory qkv_;                     // floats [tokens][q, k, v]

@@ -17,7 +17,7 @@ constexpr uint32_t kWarps = 4, kThreads = kWarps * kWarp;
 constexpr uint32_t kPer = 8;
 constexpr uint32_t kAtOnce = 4;  // positions whose keys and values are on their way together
 
-// What a team knows of its positions, for each query head.
+// A team's partial result over its positions, for each query head.
 template <uint32_t kGroup>
 struct Running {
   float sum[kGroup][kPer] = {}, highest[kGroup], weight[kGroup] = {};
@@ -55,7 +55,7 @@ struct Running {
   }
 };
 
-// What each team of a block has come to, for all of them to read.
+// The partial result of each team of a block, for all of them to read.
 template <uint32_t kStreams, uint32_t kGroup, uint32_t kDim>
 struct Teams {
   float sums[kStreams][kGroup][kDim];
@@ -123,7 +123,8 @@ __device__ void take_positions(const DecodeAttention& a, Running<kGroup>& mine, 
     uint4 k[kAtOnce], v[kAtOnce];
 #pragma unroll
     for (uint32_t p = 0; p < kAtOnce; ++p) {
-      // What is not seen is not read: its memory may hold anything. A neighbour is read instead, and ignored.
+      // Positions that are not attended to are not read: their memory may hold anything. A neighbour is read instead,
+      // and ignored.
       size_t slot = pages.slot(min(max(first + p, from), end - 1));
       k[p] = *reinterpret_cast<const uint4*>(a.k_cache + slot * stride + offset);
       v[p] = *reinterpret_cast<const uint4*>(a.v_cache + slot * stride + offset);

@@ -75,7 +75,7 @@ class BertUpload {
     }
     layer.qkv = send(weight), layer.qkv_bias = send(bias);
   }
-  // What mixes the heads, with zeros where they have them.
+  // The projection that mixes the heads, with zeros where they have them.
   const Bf16* mix(const std::string& name, uint32_t dim) {
     const uint32_t hidden = shape_.hidden, own = shape_.head_dim();
     auto w = narrowed(floats(name, {hidden, hidden}));

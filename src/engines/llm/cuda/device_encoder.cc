@@ -45,7 +45,7 @@ Status DeviceEncoder::start() {
               [&] { return options_.graphs == Graphs::kAtLoad ? warm() : Status(); });
 }
 
-// Of idle tokens alone; one run of each number of tokens loads what it takes.
+// A step of idle tokens alone; one run of each number of tokens loads what it takes.
 Status DeviceEncoder::warm() {
   const auto until = std::chrono::steady_clock::now() + options_.graph_time;
   uint32_t loaded = 0;
@@ -123,7 +123,7 @@ DeviceEncoder::Args DeviceEncoder::write(const Pack& pack) {
                graphs_.wanted() ? pack_bucket(uint32_t(pack.ids.size()), tiles, limits_.pack_tokens) : PackBucket());
 }
 
-// What a graph knows of a bucket is where arrays begin: chunks, of which there may be any number, come last. Idle
+// A graph of a bucket fixes where arrays begin: chunks, of which there may be any number, come last. Idle
 // tokens have no slots, idle tiles a chunk of none.
 DeviceEncoder::Args DeviceEncoder::write(const Pack& pack, PackBucket bucket) {
   std::vector<uint32_t> slots;

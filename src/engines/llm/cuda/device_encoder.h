@@ -36,8 +36,8 @@ class DeviceEncoder : public Encoder {
   size_t graphs() const { return graphs_.size(); }
 
  protected:
-  // Of a model: heads of queries, of keys and values, and their dimensions; elements of a token inside of a layer's
-  // second half, before and after the activation (gated 0: in place).
+  // The model's shape: heads of queries, of keys and values, and their dimensions; elements of a token inside of a
+  // layer's second half, before and after the activation (gated 0: in place).
   struct Widths {
     uint32_t heads = 0, kv_heads = 0, dim = 0, inner = 0, gated = 0;
   };

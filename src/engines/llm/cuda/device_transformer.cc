@@ -36,7 +36,7 @@ Status check_kernels(const Kernels& k) {
   return base::failure(base::Code::kFailedPrecondition, "libweir_cuda.so lacks kernels of this build");
 }
 
-// What steps bring but for the very largest, which make the buffer grow.
+// The size of most steps' arguments; the very largest steps make the buffer grow.
 size_t usual_arguments(const Shape& shape, const DeviceOptions& options, uint32_t blocks_per_row) {
   const size_t tokens = std::max(options.step_tokens, options.max_running), rows = size_t(2) * options.max_running;
   const size_t tables = rows * blocks_per_row * sizeof(uint32_t);

@@ -111,7 +111,7 @@ class DeviceTransformer final : public generation::TokenEngine {
   DeviceSampler sampler_;
   base::Status lost_copy_;  // of copy_block(): the next step fails with it
 
-  // Of the step that is being queued.
+  // The step that is being queued.
   StepLayout layout_;
   StepArguments arguments_;
   device::DeviceBuffer results_;

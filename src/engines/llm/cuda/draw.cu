@@ -18,7 +18,7 @@ __device__ double uniform(uint64_t seed, uint64_t number) {
   return double(x >> 11) * 0x1p-53;
 }
 
-// What may be drawn, and with what weight.
+// The tokens that may be drawn, with their weights.
 struct Choice {
   Logits logits;
   float temperature;

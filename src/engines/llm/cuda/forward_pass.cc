@@ -111,7 +111,7 @@ Status ForwardPass::run_mlp(const DeviceLayer& layer) {
 
 float ForwardPass::scale() const { return 1 / std::sqrt(float(shape_.head_dim)); }
 
-// Of rows of one token.
+// Attention of rows of one token.
 Status ForwardPass::decode_attention(const QueuedStep& queued, uint32_t layer) {
   const auto rows = uint32_t(queued.layout.plan.lengths.size());
   if (rows == 0) return {};
@@ -127,7 +127,7 @@ Status ForwardPass::decode_attention(const QueuedStep& queued, uint32_t layer) {
   return queue_.launch(queue_.kernels().decode_attention, a);
 }
 
-// Of all other rows.
+// Attention of all other rows.
 Status ForwardPass::prefill_attention(const QueuedStep& queued, uint32_t layer) {
   const bool last = trims(queued, layer);
   const auto& tiles = last ? queued.layout.trim.tiles : queued.layout.plan.tiles;

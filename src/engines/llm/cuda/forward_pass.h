@@ -36,7 +36,7 @@ class ForwardPass {
 
   // All layers and the last norm. Afterwards compute_logits().
   base::Status run(const QueuedStep& queued);
-  // Of the logits requests [first, first + count) into rows [0, count) of the activations' logits.
+  // Computes the logits requests [first, first + count) into rows [0, count) of the activations' logits.
   base::Status compute_logits(const QueuedStep& queued, Range requests);
 
  private:

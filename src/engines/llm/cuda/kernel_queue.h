@@ -22,7 +22,8 @@ class KernelQueue {
   KernelQueue(const KernelQueue&) = delete;
 
   base::Status open(device::Device::Priority priority);
-  // Of matrices; `workspace` has kWorkspace bytes on the device. Errors: also FAILED_PRECONDITION (no such library).
+  // Opens the library for products of matrices; `workspace` has kWorkspace bytes on the device. Errors: also
+  // FAILED_PRECONDITION (no such library).
   base::Status open_products(std::byte* workspace);
   // Waits for what is queued, before the memory that it writes to is freed.
   void close();

@@ -138,7 +138,7 @@ struct PrefillAttention {
 
 // out = x weight^T (+ bias) (+ out). Sums are in float32.
 //
-// What is promised: the same shape (rows, outputs, inputs, into) gives every row the same result whatever the other
+// The promise: the same shape (rows, outputs, inputs, into) gives every row the same result whatever the other
 // rows hold, on the same device and library, for the life of the handle: the algorithm is chosen once per shape, and no
 // sum is taken by atomic additions. Not promised by the library, though mostly so: that a row has the same last bits
 // with another number of rows. On the host a row's result is the same with any number of rows.
@@ -155,7 +155,7 @@ struct Matmul {
   uint32_t rows, outputs, inputs;
   Into into;
 };
-// What matmul needs on a device: the library's handle, its workspace, and the algorithms chosen so far. Owned by who
+// The state of matmul on a device: the library's handle, its workspace, and the algorithms chosen so far. Owned by who
 // opened it; used by one thread and one stream at a time, also for as long as graphs that captured it are launched.
 struct Matmuls;
 inline constexpr size_t kWorkspace = size_t(32) << 20;  // bytes

@@ -1,4 +1,4 @@
-// What the kernels share: widening, reductions over a block, launching on a device.
+// Helpers of all kernels: widening, reductions over a block, launching on a device.
 //
 // Kernel sources are read by nvcc and, for the tests, by a C++ compiler with stand-ins for CUDA's two headers
 // (tests/gpu/emulator): what only nvcc understands is in this file and in mma.cuh.

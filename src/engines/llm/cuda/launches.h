@@ -1,4 +1,4 @@
-// What those who launch a layer's kernels one after the other share.
+// The parts that all launchers of a layer's kernels share.
 #pragma once
 
 #include "base/status.h"
@@ -15,7 +15,7 @@ base::Status each(Steps&&... steps) {
   return status;
 }
 
-// What of it the model says; tokens, queries, keys and values are the step's.
+// The dimensions that the model fixes; tokens, queries, keys and values are the step's.
 inline RopeStore rope_of(const Shape& shape, const DeviceWeights& weights, const DeviceLayer& layer) {
   RopeStore rope{};
   rope.frequencies = weights.frequencies;

@@ -53,7 +53,7 @@ struct List {
   }
 };
 
-// Of tokens that are equal, the first by id: so each warp goes over its part of the row in order.
+// Among equal tokens the first by id wins: so each warp goes over its part of the row in order.
 __device__ void collect(const Logits& logits, Kept kept, List& list) {
   uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   uint32_t each = (logits.size + kSelectWarps - 1) / kSelectWarps;

@@ -1,4 +1,4 @@
-// What stands behind the table's matmul: a kernel of our own for few rows, cuBLASLt for more.
+// The implementation of the table's matmul: a kernel of our own for few rows, cuBLASLt for more.
 //
 // cuBLASLt is opened with dlopen when the first model needs it: the module then loads, and does all else, on machines
 // that have a driver but no toolkit, and nobody pays for half a gigabyte of library without a language model.

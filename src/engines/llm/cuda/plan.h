@@ -1,4 +1,4 @@
-// What is decided on the host before anything is launched: pure functions of shapes.
+// Decisions on the host before anything is launched: pure functions of shapes.
 #pragma once
 
 #include <cstddef>
@@ -62,7 +62,7 @@ struct StepPlan {
   std::vector<Tile> tiles;  // long chunks' last tiles, which take the longest, first
 };
 void plan_step(const generation::TokenStep& step, StepPlan& plan);
-// What goes on when the last layer has its keys and values: singles, and of chunks the tokens whose logits,
+// The tokens that go on when the last layer has its keys and values: singles, and of chunks the tokens whose logits,
 // readouts or sums are wanted. They take rows 0, 1, … in the order of their places.
 struct Trim {
   bool any = false;            // somebody does not go on; else rows are places, and `kept` and `tiles` are empty

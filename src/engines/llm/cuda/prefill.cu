@@ -8,9 +8,9 @@
 // Shared memory: rows of kDim, whose pieces of 16 bytes change places by row, so that eight rows of one column lie in
 // different banks.
 //
-// nvcc 13.0 for sm_90a takes 128, 194 and 232 registers for kDim 64, 128 and 256, and spills none; with 40, 80 and 96 KiB
-// of shared memory that is 4, 2 and 2 blocks per multiprocessor of an H100. Left to itself it takes 130 for the first,
-// which is a block less.
+// nvcc 13.0 for sm_90a takes 128, 194 and 232 registers for kDim 64, 128 and 256, and spills none; with 40, 80 and 96
+// KiB of shared memory that is 4, 2 and 2 blocks per multiprocessor of an H100. Left to itself it takes 130 for the
+// first, which is a block less.
 #include "engines/llm/cuda/mma.cuh"
 #include "engines/llm/cuda/paged.cuh"
 
@@ -37,7 +37,7 @@ __device__ uint32_t at(uint32_t row, uint32_t chunk) {
   return row * kDim + (chunk ^ (row & 7)) * 8;
 }
 
-// What all threads of a block know.
+// State that all threads of a block share.
 struct Work {
   Chunk chunk;
   uint32_t queries;    // of this tile

@@ -1,4 +1,4 @@
-// What the kernels of kernels.h compute, on the host, as plainly as can be: the tests of the kernels compare with
+// The computations of kernels.h on the host, as plainly as can be: the tests of the kernels compare with
 // these, and these are tested by hand-made tables. The structs are the same, with host pointers. Sums are in double.
 #pragma once
 

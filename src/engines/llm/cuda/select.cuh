@@ -82,7 +82,7 @@ __device__ inline Mass warp_total(Mass value) {
   for (uint32_t step = kWarp / 2; step > 0; step /= 2) value += __shfl_xor_sync(kAllLanes, value, step);
   return value;
 }
-// Of a lane's value the sum of those of the lanes before it, and its own.
+// Returns the inclusive prefix sum of the lanes' values.
 __device__ inline Mass warp_upto(Mass value) {
   uint32_t lane = threadIdx.x % kWarp;
   for (uint32_t step = 1; step < kWarp; step *= 2) {
@@ -91,7 +91,7 @@ __device__ inline Mass warp_upto(Mass value) {
   }
   return value;
 }
-// Of every warp's value the sum of those before it; the sum of all into `total`.
+// Returns the exclusive prefix sum of the warps' values; the sum of all goes into `total`.
 __device__ inline Mass before_me(Mass value, Mass& total) {
   __shared__ Mass values[kSelectWarps];
   uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;

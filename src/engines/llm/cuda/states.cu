@@ -1,4 +1,4 @@
-// What is told of hidden states: readouts and sums.
+// Results made of hidden states: readouts and sums.
 #include "engines/llm/cuda/launch.cuh"
 
 namespace weir::llm::cuda {

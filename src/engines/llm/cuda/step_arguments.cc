@@ -50,7 +50,7 @@ void StepArguments::lay_out_sampling(const SamplingPlan& sampling) {
   at_.adjusts = put(sampling.adjusts), at_.changes = put(sampling.changes), at_.logprobs = put(sampling.logprobs);
 }
 
-// Of single tokens: patches, readouts, pools.
+// Lays out what belongs to single tokens: patches, readouts, pools.
 void StepArguments::lay_out_tokens(const generation::TokenStep& step, const StepLayout& layout) {
   const StepPlan& plan = layout.plan;
   const Trim& trim = layout.trim;

@@ -27,7 +27,7 @@ struct StepInFlight {
   ResultLayout results;
 };
 
-// What came back, into the step.
+// Copies the results of the device into the step.
 void read_results(const StepInFlight& from, const Shape& shape, const Readouts& readouts, generation::TokenStep& step);
 
 }  // namespace weir::llm::cuda

@@ -58,7 +58,7 @@ class Bert final : public Encoder {
   void place(const Pack& pack, uint32_t head);
   void attend(const Pack& pack);
   float* row(uint32_t token) { return x_.as<float>() + token * x_stride_; }
-  // What the next product reads: the residual stream itself, or its bfloat16 copy.
+  // The input of the next product: the residual stream itself, or its bfloat16 copy.
   Activations activations() const;
 
   const BertShape shape_;
@@ -72,7 +72,7 @@ class Bert final : public Encoder {
   const uint32_t padded_;  // dimensions of a head, up to a multiple of 16
   const size_t x_stride_;  // floats
 
-  // Of one pack.
+  // Arrays of one pack.
   std::vector<Span> pieces_;
   std::vector<uint32_t> tiles_of_;  // per text: where its tiles begin
   uint32_t tiles_ = 0;              // of one head

@@ -26,7 +26,7 @@ struct Pack {
 // Which position a token has: its place in the row that a client sent, or among the row's tokens that are not masked.
 enum class Places : uint8_t { kInRow, kAmongTokens };
 
-// What an Encoder takes.
+// The limits of an Encoder.
 struct EncoderLimits {
   uint32_t vocabulary = 0, types = 0;  // ids and types are below these; types 0: it knows none
   uint32_t hidden = 0;
@@ -45,7 +45,8 @@ class Encoder {
   virtual const EncoderLimits& limits() const = 0;
   // Ids, types and lengths are within the limits. Errors: INTERNAL.
   virtual base::Status run(const Pack& pack) = 0;
-  // Of a token of the last pack, after the last layer's norm: `hidden` floats; room for a multiple of 16 is written to.
+  // Writes the state of a token of the last pack, after the last layer's norm: `hidden` floats; room for a multiple of
+  // 16 is written to.
   virtual void state(uint32_t token, float* out) const = 0;
 };
 

@@ -54,7 +54,7 @@ class EncoderEngine final : public sched::Engine {
   const EncoderLimits& limits_;
   const EncoderManners manners_;
 
-  // Of one step.
+  // Arrays of one step.
   Pack pack_;
   uint32_t taken_ = 0;                  // of limits_.pack_tokens
   std::vector<float*> to_;              // per text of the pack

@@ -1,4 +1,4 @@
-// What a folder of sentence-transformers says beside the model: how states become an embedding.
+// The files of a sentence-transformers folder beside the model: how states become an embedding.
 //
 //   modules.json               the steps: Transformer, Pooling, perhaps Normalize, each with the folder of its settings
 //   1_Pooling/config.json      pooling_mode_mean_tokens, pooling_mode_cls_token, pooling_mode_lasttoken

@@ -16,7 +16,7 @@ namespace weir::llm {
 // Bytes of memory that this machine has.
 uint64_t machine_memory();
 
-// What the folder's *.safetensors hold: the one file, or those that model.safetensors.index.json names.
+// The arrays of the folder's *.safetensors: the one file, or those that model.safetensors.index.json names.
 class Store {
  public:
   // Errors: INVALID_ARGUMENT, NOT_FOUND, naming the file.
@@ -34,7 +34,7 @@ class Store {
   Arrays arrays_;
 };
 
-// What names of a Llama-like model's arrays begin with. Encoders are often stored without the outer name.
+// The prefix of the names of a Llama-like model's arrays. Encoders are often stored without the outer name.
 std::string root_of(const Store& store);
 
 // Concept vectors that hidden states are held against.

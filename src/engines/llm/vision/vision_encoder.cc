@@ -29,7 +29,7 @@ struct VisionEncoder::Parts {
   std::vector<float> positions;
   std::vector<TowerBlock> blocks;
   Norm norm;
-  // Of one picture.
+  // Arrays of one picture.
   Memory x, normed, mixed, wide, inner, qkv, queries, tiles, scratch;
 
   uint32_t dim() const { return shape.hidden / shape.heads; }

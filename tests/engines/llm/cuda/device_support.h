@@ -1,4 +1,4 @@
-// What the tests of the transformer on a device share: loading it, and sequences that are drawn together.
+// Helpers for tests of the transformer on a device: loading it, and sequences that are drawn together.
 #pragma once
 
 #include <memory>

@@ -123,7 +123,7 @@ TEST(LlmCudaPlan, RowsOfOneTokenComeFirstAndTheOthersAreCutIntoTiles) {
   EXPECT_EQ(plan.tiles[2].chunk, 0u);
 }
 
-// Of the rows above: the two singles, the last of three tokens, and of 70 one in the first tile.
+// The rows of the step above: the two singles, the last of three tokens, and of 70 one in the first tile.
 TEST(LlmCudaPlan, TheLastLayerGoesOnWithWhatSomebodyWants) {
   auto step = four_rows();
   step.logits_requests = {{.token = 3}};
