@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 
 from peer import Raw
 from registry import attack
@@ -89,3 +90,21 @@ def evergreen_fragments(target):
     messages = [{'nodeFragments': [{'id': 'a', 'seq': seq, 'continued': True, 'chunkFragment': {'data': ''}} for seq in range(n, n + 2000)]}
                 for n in range(1, target.size(400000, 60000), 2000)]
     return sessions(target, messages)
+
+
+@attack(seconds=20, quick=4, quick_env=(('WEIR_LIMITS_SLAB_BUDGET', '256MiB'),))
+def ndjson_endless_lines(target):
+    """Sessions whose first line of JSON does not end: 15 MiB of it on each of 400 connections."""
+    size = 15 << 20
+    head = HEAD.replace(b'Transfer-Encoding: chunked', b'Content-Length: %d' % size)
+    left = {}
+    for _ in range(target.size(400, 50)):
+        raw = Raw(target, wait=2)
+        raw.send(head)
+        left[raw] = size
+    octets = b'x' * (1 << 18)
+    while not target.over():
+        for raw in [r for r in left if r.alive and left[r] > 1]:
+            left[raw] -= raw.offer(octets[:left[raw] - 1]) or 0  # the last byte never comes
+        time.sleep(0.001)
+    return f'{sum(raw.still_open() for raw in left)} sessions hold a line'

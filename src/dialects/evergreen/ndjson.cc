@@ -1,8 +1,10 @@
 #include <algorithm>
 
+#include "base/stepped_charge.h"
 #include "dialects/evergreen/carriers.h"
 #include "dialects/evergreen/long_message.h"
 #include "dialects/evergreen/session.h"
+#include "wire/body_memory.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
 
@@ -11,6 +13,8 @@ namespace {
 
 using base::Status;
 using wire::Exchange;
+
+constexpr size_t kKeptRoom = 64 << 10;  // the room for lines that stays when there are none
 
 class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Listener {
  public:
@@ -26,6 +30,7 @@ class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Lis
   void on_data(Exchange&, std::span<const std::byte> piece) override {
     if (session_.over()) return exchange_.consume(piece.size());
     owed_ += piece.size();
+    if (!make_room(piece.size())) return no_memory();
     held_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
     read_lines();
   }
@@ -63,6 +68,10 @@ class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Lis
     }
     if (session_.over()) at = held_.size();
     held_.erase(0, at);
+    if (held_.empty() && held_.capacity() > kKeptRoom) {
+      held_ = std::string();
+      charge_.give(charge_.used());
+    }
     searched_ = searched_ > at ? searched_ - at : 0;
     if (input_.busy()) return;
     if (held_.empty() || !session_.full()) exchange_.consume(std::exchange(owed_, 0));
@@ -78,6 +87,28 @@ class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Lis
   // JsonInput::Listener
   std::string on_bad_message() override { return "line " + std::to_string(number_) + ": "; }
   void on_read() override { read_lines(); }
+
+  base::SteppedCharge::Owner owner() const {
+    const wire::PeerInfo* peer = exchange_.request().peer;
+    return wire::owner_of_heads(state_.options.bodies, peer ? peer->client.get() : nullptr);
+  }
+
+  // The text grows by doubling, and is charged to the client before it does.
+  bool make_room(size_t more) {
+    const size_t room = held_.capacity(), need = held_.size() + more;
+    if (need <= room) return true;
+    const size_t grown = std::max(need, 2 * room);
+    if (!charge_.take(grown - room)) return false;
+    held_.reserve(grown);
+    return true;
+  }
+
+  void no_memory() {
+    session_.abort(base::failure(base::Code::kResourceExhausted,
+                                 "there is no memory for the line (limits.slab_budget, limits.client_share)"));
+    session_.settle();
+    exchange_.consume(std::exchange(owed_, 0));
+  }
 
   void too_long() {
     session_.abort(base::failure(base::Code::kResourceExhausted,
@@ -108,7 +139,8 @@ class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Lis
 
   EvergreenState& state_;
   Exchange& exchange_;
-  std::string held_;     // lines that have not been read
+  std::string held_;  // lines that have not been read
+  base::SteppedCharge charge_{base::ledger_of(state_.slabs), base::MemoryKind::kInput, 0, owner()};  // for held_
   size_t searched_ = 0;  // bytes of it without a line's end
   size_t owed_ = 0;      // bytes that the client has not got back
   size_t number_ = 0;
