@@ -289,8 +289,7 @@ class TestHouse final : private wire::Intake, private dialects::ServerControl, p
   wire::RpcServer rpcs_{router_, wire_.env, slabs_, &constants().json};
   oip::Traces traces_;
   oip::Oip oip_{bus_, router_, rpcs_, slabs_, *this, traces_, {}};
-  graphpipe::GraphPipe graphpipe_{
-      bus_, router_, slabs_, {"weir", "1", "/graphpipe", "", {}, 1 << 20, [] { return true; }}};
+  graphpipe::GraphPipe graphpipe_{bus_, router_, slabs_, {"weir", "1", "/graphpipe", {}, 1 << 20, [] { return true; }}};
   grps::Presence presence_;
   grps::Monitor monitor_{metrics_, [] { return grps::Monitor::Usage{0, 1 << 20, 1 << 28, {}}; }};
   grps::Grps grps_{bus_, router_, rpcs_, slabs_, presence_, monitor_, [] { return true; }, {}};
@@ -301,7 +300,7 @@ class TestHouse final : private wire::Intake, private dialects::ServerControl, p
   session::Sessions sessions_{bus_, base::ShardId(0), homes_, quota_, session_limits(), metrics_};
   salience::Salience salience_{bus_, rpcs_, sessions_, {}};
   openai::Load load_;
-  openai::Openai openai_{bus_, router_, load_, {"1", {"/v1"}, "", {}, 1 << 20, [] { return true; }}};
+  openai::Openai openai_{bus_, router_, load_, {"1", {"/v1"}, {}, 1 << 20, [] { return true; }}};
   evergreen::Evergreen evergreen_{bus_, router_, rpcs_, slabs_, constants().camel, {}, nullptr, &byte_quota_};
   ops::Health health_{*this};
   ops::Pages pages_{router_, metrics_, {[] { return std::string(); }}};
