@@ -55,7 +55,8 @@ class ServerControl {
   ~ServerControl() = default;
 };
 
-// The services for a Dialect on all shards. The references outlive it; any thread.
+// The services for a Dialect on all shards. Its references are good until the Mounted have gone, not longer; any
+// thread.
 struct ServerServices {
   std::string_view version;  // of weir
   const wire::Limits& limits;
@@ -113,7 +114,8 @@ class Dialect {
   virtual std::vector<std::string_view> services() const { return {}; }
   virtual std::vector<FrontPageLink> links() const { return {}; }
 
-  // Once, when all settings have their values; `services` outlives this. Errors: INVALID_ARGUMENT names the setting.
+  // Once, when all settings have their values; `services` is gone afterwards: copy from it. Errors: INVALID_ARGUMENT
+  // names the setting.
   virtual base::Status open(const ServerServices& services) = 0;
   // Adds its routes to the shard's router. Errors: as of open().
   virtual base::Result<std::unique_ptr<Mounted>> mount(const ShardServices& shard) = 0;

@@ -70,7 +70,7 @@ struct Sequence {
   msg::Finish ending = msg::Finish::kNone;          // ends with this once `held_details` is emitted
   std::vector<double> pool;                         // sums for an embedding
 
-  // Where it is; kPreempted is on its way back to the queue, kGone was answered.
+  // The state of the sequence; kPreempted is on its way back to the queue, kGone was answered.
   enum class Place : uint8_t { kWaiting, kActive, kPreempted, kGone } place = Place::kWaiting;
   bool planned = false;        // has a row in the step that is being laid out
   uint32_t blocks_lacked = 0;  // when it was last not admitted

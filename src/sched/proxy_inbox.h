@@ -43,7 +43,7 @@ class ProxyInbox : public msg::Inbox, protected msg::Home {
   virtual void receive(msg::Mail&& mail, bus::MailBursts& out) = 0;
 
   // Runs `work`, which may put Calls, and then what has been deferred, unless a proxy further up the stack does that.
-  // What `work` throws comes out afterwards.
+  // An exception of `work` is thrown on afterwards.
   template <class Work>
   static void enter(Work&& work);
   // Inside of enter(): resumes that later.

@@ -28,7 +28,7 @@ class H1Queue {
   void output_taken();
   // No answer is owed any more to those behind the first `n`.
   void close_from(size_t first);
-  // Nobody reads their rest: exchanges that have not ended are over, those on their way stay.
+  // The peer reads no more: exchanges that have not ended are closed, responses that are being sent stay.
   void close_unanswered() { close_from(ended_); }
 
   bool empty() const { return queue_.empty(); }

@@ -33,7 +33,7 @@ class H2Sender {
   void fill();
   // The socket has taken the first `n` bytes of the output.
   void consumed(size_t n);
-  // Nobody takes the output: what was in it has failed.
+  // The peer takes no more output: the responses in it have failed.
   void drop_output();
   void send_goaway(const Verdict& verdict);
   H2Output& output() { return output_; }

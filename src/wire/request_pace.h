@@ -38,7 +38,7 @@ class RequestPace final : BodyMemory::Body {
   ~RequestPace() { stop(); }
 
   // So many bytes of the request have come, and the peer owes the rest of a message that it has begun, or does not.
-  // What it owes must keep coming: a peer that drips is cut off.
+  // The rest of the body must keep coming: a peer that is too slow is cut off.
   enum class Owes : uint8_t { kNothing, kRest };
   void came(size_t bytes, Owes owes);
   // A slab of `bytes` was not to be had: memory_came() when there may be one. False: nobody keeps order, so the owner
