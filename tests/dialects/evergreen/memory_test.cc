@@ -1,0 +1,123 @@
+// A session costs the server nothing beside what it is charged for.
+#include "bench.h"
+#include "marshal/pb_wire.h"
+
+namespace weir::evergreen {
+namespace {
+
+TEST(EvergreenMemory, UnknownFieldsAreBounded) {
+  auto status = [](const std::string& message) {
+    Bench t;
+    auto x = t.open();
+    t.rpc.data(*x, support::grpc_frame(message));
+    t.turn();
+    return t.status(*x);
+  };
+  auto field = [](int number, const std::string& value) {
+    std::string out;
+    marshal::put_bytes(out, uint32_t(number), value);
+    return out;
+  };
+  const std::string much = field(15, std::string(66'000, 'z')),
+                    refusal = "INVALID_ARGUMENT: more than 64 KiB of unknown fields in SessionMessage";
+  EXPECT_EQ(status(field(15, std::string(60'000, 'z'))), "open");
+  EXPECT_EQ(status(much), refusal);
+  EXPECT_EQ(status(field(1, field(1, "a") + much)), refusal) << "NodeFragment";
+  EXPECT_EQ(status(field(1, field(1, "a") + field(5, much))), refusal) << "Chunk";
+  EXPECT_EQ(status(field(2, field(2, "ECHO") + much)), refusal) << "Action";
+  EXPECT_EQ(status(field(2, field(2, "ECHO") + field(3, much))), refusal) << "NamedParameter";
+  EXPECT_EQ(status(field(2, field(2, "ECHO") + field(5, much))), refusal) << "Any";
+  EXPECT_EQ(status(field(2, field(2, "ECHO") + field(6, much))), refusal) << "TargetSpec";
+}
+
+// --- what is charged, and how long -----------------------------------------------------------------------------------
+
+Options of_bytes(uint64_t bytes) {
+  Options options;
+  options.graph.bytes = bytes;
+  return options;
+}
+std::string leaf_of(const std::string& id, const std::string& mimetype, size_t bytes) {
+  return "node_fragments { id: '" + id + "' chunk_fragment { metadata { mimetype: '" + mimetype + "' } data: '" +
+         std::string(bytes, 'x') + "' } }";
+}
+std::string tensor(const std::string& id) {
+  return leaf_of(id, "application/x-weir-tensor; dtype=UINT8; shape=50000", 50'000);
+}
+std::string infer(const std::string& a, const std::string& out) {
+  return "actions { name: 'INFER' target_spec { id: 'add' } inputs { name: 'a' id: '" + a +
+         "' } inputs { name: 'b' id: 'never' } outputs { name: 'y' id: '" + out + "' } }";
+}
+std::string control(const std::string& action, const std::string& input, const std::string& id) {
+  return "actions { name: '" + action + "' inputs { name: '" + input + "' id: '" + id + "' } }";
+}
+
+TEST(EvergreenMemory, BytesOfADroppedNodeCountWhileAnActionHoldsThem) {
+  Bench t(of_bytes(200'000));
+  auto x = t.open();
+  int rounds = 0;
+  for (; rounds < 100 && t.status(*x) == "open"; ++rounds) {
+    std::string node = "l" + std::to_string(rounds);
+    t.send(*x, tensor(node));
+    t.send(*x, infer(node, "y" + std::to_string(rounds)));
+    t.send(*x, control("DROP", "node", node));
+  }
+  EXPECT_EQ(t.status(*x).substr(0, 18), "RESOURCE_EXHAUSTED");
+  EXPECT_LE(rounds, 4) << "three of them are 150,000 bytes";
+}
+
+TEST(EvergreenMemory, BytesOfADroppedNodeCountNoMoreWhenItsActionIsOver) {
+  Bench t(of_bytes(200'000));
+  auto x = t.open();
+  for (int i = 0; i < 20; ++i) {
+    std::string node = "l" + std::to_string(i), out = "y" + std::to_string(i);
+    t.send(*x, tensor(node));
+    t.send(*x, infer(node, out));
+    t.send(*x, control("DROP", "node", node));
+    t.send(*x, control("CANCEL", "output", out));
+    ASSERT_EQ(t.status(*x), "open") << i;
+  }
+}
+
+TEST(EvergreenMemory, ATensorAndTheActionThatReadsItAreChargedOnce) {
+  Bench t(of_bytes(80'000));
+  auto x = t.open();
+  t.send(*x, tensor("l"));
+  t.send(*x, infer("l", "y"));
+  EXPECT_EQ(t.status(*x), "open");
+}
+
+TEST(EvergreenMemory, AnImageOfADroppedNodeCountsWhileItsPromptWaits) {
+  Bench t(of_bytes(200'000));
+  auto& served = *t.catalog->models["chat"].versions["1"];
+  auto seeing = std::make_shared<msg::TextSpec>(*served.spec.text);
+  seeing->vision.emplace();
+  served.spec.text = seeing;
+  auto x = t.open();
+  int rounds = 0;
+  for (; rounds < 100 && t.status(*x) == "open"; ++rounds) {
+    std::string n = std::to_string(rounds);
+    t.send(*x, leaf_of("i" + n, "image/png", 50'000) + "node_fragments { id: 'p" + n + "' child_ids: 'i" + n +
+                   "' child_ids: 'never' }");
+    t.send(*x, generate("p" + n, "r" + n));
+    t.send(*x, control("DROP", "node", "i" + n));
+  }
+  EXPECT_EQ(t.status(*x).substr(0, 18), "RESOURCE_EXHAUSTED");
+  EXPECT_LE(rounds, 4);
+}
+
+TEST(EvergreenMemory, ActionsThatAreOverCountNoMoreWithinTheirOwnMessage) {
+  Bench t(of_bytes(100'000));
+  auto x = t.open();
+  std::string done, failed;
+  for (int i = 0; i < 100; ++i) done += "actions { name: 'LIST_ACTIONS' }";
+  for (int i = 0; i < 20; ++i)
+    failed += "actions { name: 'LIST_ACTIONS' target_spec { id: 'none' } outputs { name: 'status' id: 's" +
+              std::to_string(i) + "' } }";
+  t.send(*x, done + failed);
+  EXPECT_EQ(t.status(*x), "open");
+  EXPECT_NE(t.leaf(*x, "s19").find("\"code\":5"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace weir::evergreen

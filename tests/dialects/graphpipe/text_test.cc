@@ -1,0 +1,77 @@
+// Models of text by way of GraphPipe.
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "bench.h"
+#include "marshal/tenant.h"
+#include "support/fake_offload.h"
+#include "wire/offload.h"
+
+namespace weir::graphpipe {
+namespace {
+
+constexpr const char* kRequest =
+    R"({"req_type":"InferRequest","req":{"config":"{\"stream\":true}","input_tensors":[{"type":"Int32","shape":[1,2],)"
+    R"("data":[1,0,0,0,2,0,0,0]}]}})";
+
+TEST(GraphPipeText, AnAnswerInPiecesIsRefusedAtTheFirst) {
+  Bench bench;
+  auto x = bench.open("POST", "/graphpipe/add", bench.schema.request(kRequest));
+  auto& inbox = bench.inbox("add");
+  ASSERT_EQ(inbox.held.size(), 1u);
+  msg::Call* call = inbox.held[0];
+  inbox.post(call, outputs("sum INT32 [1,2] [1,2]", false));
+  bench.turn();
+  EXPECT_EQ(x->response.status, 400);
+  EXPECT_EQ(x->record().code, base::Code::kUnimplemented);
+  EXPECT_NE(x->sent.find("model 'add' answers in more than one piece, which GraphPipe cannot say"), std::string::npos);
+  EXPECT_TRUE(call->cancelled);
+  EXPECT_EQ(call->tenant, marshal::tenant_of(x->request())) << "so that clients take turns";
+  inbox.finish(call, {msg::Done{}});
+  bench.turn();
+  EXPECT_EQ(bench.bus.in_flight(), 0u);
+}
+
+TEST(GraphPipeText, WhatAnEngineSaysIsTextWhateverItsBytesAre) {
+  Bench bench;
+  bench.inbox("add").script = {{msg::Failed{base::failure(base::Code::kInternal, "bad name: \xff\xfe")}}};
+  auto x = bench.open("POST", "/graphpipe/add", bench.schema.request(kRequest));
+  EXPECT_EQ(x->sent.find("\xff\xfe"), std::string::npos);
+  EXPECT_NE(x->sent.find("bad name: "), std::string::npos);
+}
+
+TEST(GraphPipeText, LongRequestsAndLongStringsAreWorkersWork) {
+  support::FakeOffload offload;
+  GraphPipeOptions options;
+  options.offload = &offload;
+  Bench bench(options);
+  const std::string word(wire::kLongBody, 'w');
+  const std::string request = bench.schema.request(
+      R"({"req_type":"InferRequest","req":{"input_names":["name"],"input_tensors":[{"type":"String","shape":[1],)"
+      R"("string_val":[")" +
+      word + R"("]}]}})");
+  auto& inbox = bench.inbox("any");
+  auto x = bench.open("POST", "/graphpipe/any", request);
+  EXPECT_EQ(offload.waiting(), 1u);
+  EXPECT_TRUE(inbox.held.empty());
+  offload.work_one();
+  ASSERT_EQ(inbox.held.size(), 1u);
+  msg::Tensor echo = inbox.held[0]->inputs.at(0);
+  EXPECT_EQ(echo.data.size(), 4 + word.size());
+  inbox.finish(inbox.held[0], {msg::Outputs{{echo}, {}, true}});
+  bench.turn();
+  EXPECT_FALSE(x->ended) << "a worker writes it";
+  offload.work_one();
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_NE(bench.schema.text("InferResponse", x->sent).find(word), std::string::npos);
+  auto bad = bench.open("POST", "/graphpipe/any", std::string(wire::kLongBody + 1, '\xff'));
+  offload.work();
+  EXPECT_EQ(bad->response.status, 400);
+  bench.open("POST", "/graphpipe/any", request).reset();
+  EXPECT_EQ(offload.cancelled, 1u);
+  offload.refusal = base::try_again(base::Code::kResourceExhausted, "full");
+  EXPECT_EQ(bench.open("POST", "/graphpipe/any", request)->response.status, 400);
+}
+
+}  // namespace
+}  // namespace weir::graphpipe

@@ -1,0 +1,296 @@
+// Requests and answers that are too long for a shard, and what bounds a classification.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <random>
+
+#include "dialects/oip/long_work.h"
+#include "requests.h"
+#include "support/held_workers.h"
+
+namespace weir::oip {
+namespace {
+
+using base::Code;
+
+// ---- Classification
+
+msg::Tensor floats_of(const std::vector<float>& values, msg::Shape shape) {
+  std::string_view bytes(reinterpret_cast<const char*>(values.data()), values.size() * 4);
+  return {"p", msg::DType::kFp32, shape, base::Bytes::copy_of(bytes)};
+}
+std::vector<std::string> lines(const msg::Tensor& tensor) {
+  std::vector<std::string> out;
+  EXPECT_TRUE(msg::for_each_string(tensor.data.view(), [&](std::string_view line) { out.emplace_back(line); }));
+  return out;
+}
+
+// The whole row sorted, and printf's digits.
+std::vector<std::string> sorted_lines(const std::vector<float>& row, size_t k) {
+  std::vector<size_t> order(row.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    if (std::isnan(row[a]) || std::isnan(row[b])) return !std::isnan(row[a]) && std::isnan(row[b]);
+    return row[a] > row[b];
+  });
+  std::vector<std::string> out;
+  for (size_t i = 0; i < std::min(k, row.size()); ++i) {
+    char text[400];
+    std::snprintf(text, sizeof text, "%f:%zu", double(row[order[i]]), order[i]);
+    out.emplace_back(text);
+  }
+  return out;
+}
+
+TEST(OipClassify, SelectsWhatSortingTheWholeRowWould) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<float> row(1 + random() % 200);
+    for (float& f : row) f = float(int(random() % 40) - 20) / 4;
+    if (round % 3 == 0) row[random() % row.size()] = std::nanf("");
+    if (round % 5 == 0) row[random() % row.size()] = -INFINITY;
+    if (round % 7 == 0) row[random() % row.size()] = 3.4e38f;
+    const uint32_t k = 1 + uint32_t(random() % 50);
+    msg::Tensor tensor = floats_of(row, {int64_t(row.size())});
+    ASSERT_TRUE(classify(tensor, k, {}, Rows::kOne).ok());
+    ASSERT_EQ(lines(tensor), sorted_lines(row, k)) << round;
+    ASSERT_EQ(tensor.shape[0], int64_t(std::min<size_t>(k, row.size())));
+  }
+}
+
+TEST(OipClassify, AThousandClassesMayBeAskedForAndNoMore) {
+  OipBench bench;
+  auto ask = [&](std::string k) {
+    return bench.rest("POST", "/v2/models/any/infer",
+                      R"({"inputs":[],"outputs":[{"name":"p","parameters":{"classification":)" + k + "}}]}");
+  };
+  bench.inbox("any").script.push_back(outputs("p FP32 [3] [1,3,2]"));
+  EXPECT_NE(ask("1000").body.find(R"("data":["3.000000:1","2.000000:2","1.000000:0"])"), std::string::npos);
+  auto refused = ask("1001");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("a whole number from 0 to 1000"), std::string::npos) << refused.body;
+}
+
+TEST(OipClassify, TheLinesOfAllRowsHaveABound) {
+  auto rows = [](size_t n) {
+    msg::Tensor tensor{"p", msg::DType::kUint8, {int64_t(n), 1}, base::Bytes::adopt(std::string(n, '\1'))};
+    return classify(tensor, 1, {}, Rows::kBatch);
+  };
+  EXPECT_TRUE(rows(kMaxClassLines).ok());
+  auto status = rows(kMaxClassLines + 1);
+  EXPECT_EQ(status.code, Code::kInvalidArgument);
+  EXPECT_NE(status.text.find("100000 lines"), std::string::npos) << status.text;
+}
+
+// ---- Long requests and answers
+
+std::string long_json(size_t bytes) {
+  std::string data = "1";
+  while (data.size() < bytes) data += ",1";
+  return R"({"id":"7","inputs":[{"name":"x","shape":[)" + std::to_string((data.size() + 1) / 2) +
+         R"(],"datatype":"UINT8","data":[)" + data + "]}]}";
+}
+
+constexpr std::string_view kBestOne = R"({"inputs":[],"outputs":[{"name":"p","parameters":{"classification":1}}]})";
+
+struct OipLong : testing::Test {
+  OipLong() { bench.bus.set_worker_pool(workers); }
+  // Runs the tasks of the workers, and delivers their results.
+  void work() {
+    while (!workers.held.empty()) workers.work(), bench.turn();
+  }
+  support::RpcBench::Opened post(std::string_view body, const OipBench::Headers& headers = {},
+                                 std::string path = "/v2/models/any/infer") {
+    return bench.open_rest("POST", std::move(path), body, headers);
+  }
+  msg::Event answer(size_t n, bool final = true) {
+    msg::Outputs big;
+    big.tensors.push_back({"p", msg::DType::kUint8, {int64_t(n)}, base::Bytes::adopt(std::string(n, '\7'))});
+    big.final = final;
+    return {std::move(big)};
+  }
+  static std::string sevens(size_t n) {
+    std::string out = "7";
+    for (size_t i = 1; i < n; ++i) out += ",7";
+    return out;
+  }
+
+  support::HeldWorkers workers;
+  OipBench bench;
+};
+
+TEST_F(OipLong, ALongRequestIsReadByAWorker) {
+  bench.inbox("any").script.push_back(outputs("p FP32 [1] [1]"));
+  auto x = post(long_json(kLongRequest));
+  ASSERT_EQ(workers.held.size(), 1u);
+  EXPECT_TRUE(bench.inbox("any").seen.empty());
+  EXPECT_FALSE(x->headed);
+  work();
+  ASSERT_EQ(bench.inbox("any").seen.size(), 1u);
+  EXPECT_TRUE(bench.inbox("any").seen[0].starts_with("any/1 rows=1 id=7 | x UINT8 ["));
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_NE(x->sent.find(R"("id":"7")"), std::string::npos);
+}
+
+TEST_F(OipLong, AShortRequestAndAShortAnswerNeedNoWorker) {
+  bench.inbox("any").script.push_back(answer(1000));
+  EXPECT_EQ(post(R"({"inputs":[]})")->response.status, 200);
+  EXPECT_TRUE(workers.held.empty());
+}
+
+TEST_F(OipLong, ALongRequestThatIsWrongIsRefusedWhenItHasBeenRead) {
+  std::string body = long_json(kLongRequest);
+  body.back() = ']';
+  auto x = post(body);
+  work();
+  EXPECT_EQ(x->response.status, 400);
+  EXPECT_NE(x->sent.find("JSON: "), std::string::npos);
+  EXPECT_TRUE(bench.inbox("any").seen.empty());
+}
+
+TEST_F(OipLong, WorkersThatAreFullRefuse) {
+  auto x = post(long_json(kLongRequest));
+  workers.refuse(base::try_again(Code::kResourceExhausted, "full"));
+  bench.turn();
+  EXPECT_EQ(x->response.status, 429);
+}
+
+TEST_F(OipLong, AClientThatLeavesTakesItsWorkAlong) {
+  post(long_json(kLongRequest)).reset();
+  ASSERT_EQ(workers.held.size(), 1u);
+  EXPECT_TRUE(workers.held[0]->cancelled.load());
+  work();
+  EXPECT_TRUE(bench.inbox("any").seen.empty());
+  bench.inbox("any").script.push_back(answer(kLongAnswer + 1));
+  post(kBestOne).reset();
+  EXPECT_TRUE(workers.held.at(0)->cancelled.load());
+  work();
+  EXPECT_EQ(bench.bus.in_flight(), 0u);
+}
+
+TEST_F(OipLong, LongJsonBesideBinaryOutputsIsWrittenByAWorker) {
+  auto both = answer(kLongAnswer + 1);
+  auto& tensors = std::get<msg::Outputs>(both.what).tensors;
+  tensors.push_back({"q", msg::DType::kUint8, {3}, base::Bytes::copy_of("abc")});
+  bench.inbox("any").script.push_back(both);
+  auto x = post(R"({"inputs":[],"outputs":[{"name":"p"},{"name":"q","parameters":{"binary_data":true}}]})");
+  ASSERT_EQ(workers.held.size(), 1u);
+  EXPECT_FALSE(x->headed);
+  work();
+  EXPECT_EQ(x->response.status, 200);
+  EXPECT_NE(x->sent.find("\"data\":[" + sevens(kLongAnswer + 1) + "]}"), std::string::npos);
+  EXPECT_TRUE(x->sent.ends_with("]}abc"));
+}
+
+TEST_F(OipLong, LongJsonAloneNeedsNoWorkerForItIsWrittenInPieces) {
+  bench.inbox("any").script.push_back(answer(kLongAnswer + 1));
+  EXPECT_EQ(post(R"({"inputs":[]})")->response.status, 200);
+  EXPECT_TRUE(workers.held.empty());
+}
+
+TEST_F(OipLong, BinaryOutputsNeedNoWorkerHoweverLong) {
+  bench.inbox("any").script.push_back(answer(1 << 20));
+  EXPECT_EQ(post(R"({"parameters":{"binary_data_output":true},"inputs":[]})")->response.status, 200);
+  EXPECT_TRUE(workers.held.empty());
+}
+
+TEST_F(OipLong, ALongClassificationIsDoneByAWorkerInBothProtocols) {
+  bench.inbox("any").script.push_back(answer(kLongAnswer + 1));
+  auto x = post(R"({"inputs":[],"outputs":[{"name":"p","parameters":{"classification":1,"binary_data":true}}]})");
+  ASSERT_EQ(workers.held.size(), 1u);
+  work();
+  EXPECT_TRUE(x->sent.ends_with("7.000000:0"));
+  inference::ModelInferRequest request;
+  request.set_model_name("any");
+  auto& output = *request.add_outputs();
+  output.set_name("p");
+  (*output.mutable_parameters())["classification"].set_int64_param(1);
+  auto y = bench.open_grpc("ModelInfer");
+  bench.wire.data(*y, support::grpc_frame(request.SerializeAsString()));
+  bench.wire.end(*y);
+  bench.turn();
+  ASSERT_EQ(workers.held.size(), 1u);
+  work();
+  inference::ModelInferResponse response;
+  ASSERT_TRUE(response.ParseFromString(support::grpc_frames(y->sent).at(0).payload));
+  EXPECT_TRUE(response.raw_output_contents(0).ends_with("7.000000:0"));
+}
+
+std::string typed_request(std::string model, size_t elements, std::string id = "") {
+  inference::ModelInferRequest request;
+  request.set_model_name(std::move(model)), request.set_id(std::move(id));
+  auto& in = *request.add_inputs();
+  in.set_name("x"), in.set_datatype("INT8"), in.add_shape(int64_t(elements));
+  for (size_t i = 0; i < elements; ++i) in.mutable_contents()->add_int_contents(1);
+  return request.SerializeAsString();
+}
+
+TEST_F(OipLong, LongTypedContentsAreConvertedByAWorker) {
+  bench.inbox("any").script.push_back(outputs("p FP32 [1] [1]"));
+  auto call = [&](const std::string& message) {
+    auto y = bench.open_grpc("ModelInfer");
+    bench.wire.data(*y, support::grpc_frame(message));
+    bench.wire.end(*y);
+    bench.turn();
+    return y;
+  };
+  EXPECT_EQ(support::grpc_status(*call(typed_request("any", 1000))), 0);
+  EXPECT_TRUE(workers.held.empty());
+  auto y = call(typed_request("any", kLongRequest));
+  ASSERT_EQ(workers.held.size(), 1u);
+  work();
+  EXPECT_EQ(support::grpc_status(*y), 0);
+  EXPECT_EQ(bench.inbox("any").seen.size(), 2u);
+  EXPECT_EQ(support::grpc_status(*call(typed_request("nobody", kLongRequest))), 5);
+  auto wrong = call(typed_request("any", kLongRequest) + "\x2a\x02\x08\x01");  // an input without a type
+  work();
+  EXPECT_EQ(support::grpc_status(*wrong), 3);
+}
+
+TEST_F(OipLong, AStreamsAnswersKeepTheirOrderAroundALongRequest) {
+  bench.inbox("any").script.push_back(outputs("p FP32 [1] [1]"));
+  auto y = bench.open_grpc("ModelStreamInfer");
+  bench.wire.data(*y, support::grpc_frame(typed_request("any", kLongRequest, "long")));
+  bench.wire.data(*y, support::grpc_frame(typed_request("any", 1, "short")));
+  bench.wire.end(*y);
+  bench.turn();
+  EXPECT_TRUE(y->sent.empty());
+  work();
+  auto frames = support::grpc_frames(y->sent);
+  ASSERT_EQ(frames.size(), 2u);
+  EXPECT_NE(frames[0].payload.find("long"), std::string::npos);
+  EXPECT_NE(frames[1].payload.find("short"), std::string::npos);
+  EXPECT_EQ(support::grpc_status(*y), 0);
+}
+
+TEST_F(OipLong, EventsKeepTheirOrderAroundALongOne) {
+  auto& script = bench.inbox("flow").script;
+  script.push_back(outputs("o INT32 [1] [1]", false));
+  script.push_back(answer(kLongAnswer + 1, false));
+  script.push_back(outputs("o INT32 [1] [3]", false));
+  script.push_back({msg::Failed{base::failure(Code::kAborted, "oh")}});
+  auto x = post(R"({"inputs":[{"name":"n","shape":[1],"datatype":"INT32","data":[1]}]})", {},
+                "/v2/models/flow/infer_stream");
+  ASSERT_EQ(workers.held.size(), 1u);
+  EXPECT_NE(x->sent.find("\"data\":[1]"), std::string::npos);
+  EXPECT_EQ(x->sent.find("\"data\":[3]"), std::string::npos);
+  EXPECT_FALSE(x->ended);
+  work();
+  size_t first = x->sent.find("\"data\":[1]"), second = x->sent.find("\"data\":[7,7"),
+         third = x->sent.find("\"data\":[3]"), last = x->sent.find("\"error\":\"oh\"");
+  EXPECT_TRUE(first < second && second < third && third < last && last != std::string::npos);
+  EXPECT_TRUE(x->ended);
+}
+
+TEST_F(OipLong, AnAnswerIsWrittenHoweverManyRequestsAreInFlight) {
+  bench.inbox("any").script.push_back(answer(kLongAnswer + 1));
+  std::vector<support::RpcBench::Opened> all;
+  for (int i = 0; i < 1100; ++i) all.push_back(post(kBestOne));
+  EXPECT_EQ(all.back()->response.status, 429) << "1,024 wait for the workers";
+  work();
+  EXPECT_EQ(all.front()->response.status, 200);
+}
+
+}  // namespace
+}  // namespace weir::oip

@@ -1,0 +1,172 @@
+// Chat as one answer, and what its members ask of the engine.
+#include "bench.h"
+
+#include <limits>
+
+namespace weir::openai {
+namespace {
+
+using Chat = OpenaiBench;
+
+TEST_F(Chat, WholeAnswerHasChoicesAndUsage) {
+  auto x = chat({{"max_completion_tokens", 5}, {"seed", 7}, {"n", 2}, {"temperature", 0.5}});
+  EXPECT_EQ(call(0)->generation->max_tokens, 5u);
+  EXPECT_EQ(call(0)->generation->sampling.temperature, 0.5F);
+  EXPECT_EQ(call(0)->generation->sampling.seed, 7u);
+  EXPECT_EQ(call(1)->generation->sampling.seed, 8u);
+  voice(1).say("two");
+  voice(0).say("one");
+  auto first = voice(0), second = voice(1);
+  second.done();
+  turn();
+  EXPECT_FALSE(x->ended);
+  first.end();
+  turn();
+  ASSERT_TRUE(x->ended);
+  Json answer = json(x);
+  EXPECT_EQ(answer["object"], "chat.completion");
+  EXPECT_EQ(answer["choices"][0]["message"]["content"], "one");
+  EXPECT_EQ(answer["choices"][0]["message"]["role"], "assistant");
+  EXPECT_EQ(answer["choices"][0]["message"].value("refusal", Json("absent")), Json());
+  EXPECT_EQ(answer["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(answer["choices"][1]["message"]["content"], "two");
+  EXPECT_EQ(answer["choices"][1]["finish_reason"], "length");
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 18);
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 7);
+  EXPECT_EQ(x->response.fields.find("content-type"), "application/json");
+  EXPECT_EQ(x->record().version, "1");
+  EXPECT_EQ(x->record().compute, std::chrono::microseconds(30)) << "they ran side by side";
+}
+
+TEST_F(Chat, WithoutMaxTokensTheContextIsTheLimit) {
+  auto x = chat({});
+  EXPECT_EQ(call()->generation->max_tokens, 200u - 18);
+}
+
+TEST_F(Chat, LogprobsHaveTextBytesAndAlternatives) {
+  auto x = chat({{"logprobs", true}, {"top_logprobs", 2}});
+  const auto& g = *call()->generation;
+  EXPECT_EQ(g.top_logprobs, 2u);
+  ASSERT_EQ(g.logprobs.size(), 1u);
+  EXPECT_EQ(g.logprobs[0].start, 18u);
+  auto v = voice();
+  v.token('A', likely(-0.5F, {{'A', -0.5F}, {0xe2, -1.5F}}));
+  v.done();
+  turn();
+  EXPECT_EQ(json(x)["choices"][0]["logprobs"].value("refusal", Json("absent")), Json());
+  EXPECT_EQ(json(x)["choices"][0]["logprobs"]["content"],
+            Json::parse(R"([{"token":"A","logprob":-0.5,"bytes":[65],"top_logprobs":[)"
+                        R"({"token":"A","logprob":-0.5,"bytes":[65]},{"token":"�","logprob":-1.5,"bytes":[226]}]}])"));
+}
+
+TEST_F(Chat, LogprobsRideInTheChunkOfTheirToken) {
+  auto x = chat({{"logprobs", true}, {"stream", true}});
+  auto v = voice();
+  v.token(0xe2, likely(-1));
+  v.token(0x82, likely(-2));
+  v.token(0xac, likely(-std::numeric_limits<float>::infinity()));
+  v.done();
+  turn();
+  auto all = events(x);
+  ASSERT_EQ(all.size(), 6u) << x->sent;
+  EXPECT_EQ(all[1]["choices"][0]["delta"]["content"], "");
+  EXPECT_EQ(all[1]["choices"][0]["logprobs"]["content"][0]["bytes"], Json({226}));
+  EXPECT_EQ(all[3]["choices"][0]["delta"]["content"], "€");
+  EXPECT_EQ(all[3]["choices"][0]["logprobs"]["content"][0]["logprob"], -9999.0);
+}
+
+TEST_F(Chat, ReadoutsRideInTheChunk) {
+  auto x = chat({{"stream", true}, {"readouts", true}});
+  ASSERT_EQ(call()->generation->readouts.size(), 1u);
+  EXPECT_EQ(call()->generation->readouts[0].start, 18u);
+  auto details = std::make_shared<msg::TokenDetails>();
+  details->readout = {1, 2, 3, 4};
+  auto v = voice();
+  v.token('A', details);
+  v.done();
+  turn();
+  EXPECT_EQ(events(x)[1]["choices"][0]["readouts"],
+            Json::parse(R"([{"position":18,"token_id":65,"values":[[1.0,2.0],[3.0,4.0]]}])"));
+}
+
+TEST_F(Chat, ReadoutsOfPromptPositionsComeWithTheFirstChunk) {
+  auto x = chat({{"readouts", Json::parse("[[0,2]]")}});
+  auto v = voice();
+  msg::TokenDetails details;
+  details.readout = {1, 2, 3, 4};
+  v.prompt(0, details);
+  v.prompt(1, details);
+  v.say("a");
+  v.done();
+  turn();
+  Json readouts = json(x)["choices"][0]["readouts"];
+  ASSERT_EQ(readouts.size(), 2u);
+  EXPECT_EQ(readouts[1]["position"], 1);
+}
+
+TEST_F(Chat, ManyPromptEventsDoNotRunOutOfCredit) {
+  auto x = chat({{"stream", true}, {"readouts", Json::parse("[[0,18]]")}});
+  auto v = voice();
+  int32_t credit = call()->credit.load();
+  msg::TokenDetails details;
+  details.readout = {1, 2, 3, 4};
+  for (int i = 0; i < 300; ++i) v.prompt(uint32_t(i % 18), details);
+  turn();
+  EXPECT_GE(call()->credit.load(), credit + 256);
+}
+
+TEST_F(Chat, TokenIdsAreReturnedWhenAskedFor) {
+  auto x = chat({{"stream", true}, {"return_token_ids", true}});
+  auto v = voice();
+  v.say("a");
+  v.end();
+  turn();
+  auto all = events(x);
+  EXPECT_EQ(all[0]["choices"][0]["prompt_token_ids"].size(), 18u);
+  EXPECT_EQ(all[1]["choices"][0]["token_ids"], Json({97}));
+  EXPECT_EQ(all[2]["choices"][0]["token_ids"], Json({256}));
+}
+
+TEST_F(Chat, PartsAreJoinedAndNullMembersAreNotThere) {
+  auto x = chat({{"messages", Json::parse(R"([{"role":"user","name":null,"content":[{"type":"text","text":"a"},
+                                             {"type":"text","text":"b"}]}])")}});
+  EXPECT_EQ(support::prompt_of(*call()).substr(0, 5), "user:") << x->sent;
+  EXPECT_NE(support::prompt_of(*call()).find("ab"), std::string::npos);
+}
+
+TEST_F(Chat, ImagesTakeTheirPlaceInThePrompt) {
+  auto x = chat({{"messages", Json::parse(R"([{"role":"user","content":[{"type":"text","text":"x"},
+      {"type":"image_url","image_url":{"url":"data:image/png;base64,YWJj"}}]}])")}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_NE(support::prompt_of(*call()).find("<257><258><258><258><259>"), std::string::npos)
+      << support::prompt_of(*call());
+  const auto& images = call()->generation->images;
+  ASSERT_EQ(images.size(), 1u);
+  EXPECT_EQ(images[0].data.view(), "abc");
+  EXPECT_EQ(images[0].end - images[0].start, 5u);
+  EXPECT_EQ(call()->generation->append[images[0].start], 257u);
+}
+
+TEST_F(Chat, ToolsReachTheTemplateUnlessNoneMayBeCalled) {
+  Json tools = Json::parse(R"([{"type":"function","function":{"name":"f"}}])");
+  auto x = chat({{"tools", tools}, {"tool_choice", "auto"}});
+  EXPECT_EQ(support::prompt_of(*call()).substr(0, 8), "tools=1\n");
+  auto y = chat({{"tools", tools}, {"tool_choice", "none"}});
+  EXPECT_EQ(support::prompt_of(*call(1)).substr(0, 5), "user:");
+}
+
+TEST_F(Chat, AnObjectWithVeryManyMembersIsRefused) {
+  Json crowd;
+  for (int i = 0; i < 600; ++i) crowd["k" + std::to_string(i)] = i;
+  auto tool = [](Json parameters) { return Json::array({{{"type", "function"}, {"parameters", parameters}}}); };
+  auto x = chat({{"tools", tool(crowd)}});
+  EXPECT_EQ(error(x), "400 invalid_request_error - tools");
+  crowd.erase("k1");
+  for (int i = 2; i < 200; ++i) crowd.erase("k" + std::to_string(i));
+  crowd["text"] = std::string(5000, ':') + "\\\"{";
+  auto y = chat({{"tools", tool(crowd)}});
+  EXPECT_FALSE(y->headed) << y->sent;
+}
+
+}  // namespace
+}  // namespace weir::openai

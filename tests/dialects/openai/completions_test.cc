@@ -1,0 +1,125 @@
+#include "bench.h"
+
+namespace weir::openai {
+namespace {
+
+using Completions = OpenaiBench;
+
+TEST_F(Completions, TextLogprobsHaveOffsetsAndTheFirstOfAnEchoHasNone) {
+  auto x = complete({{"echo", true}, {"logprobs", 1}, {"max_tokens", 1}, {"prompt", "aé"}});
+  EXPECT_EQ(call()->generation->logprobs[0].start, 0u);
+  auto v = voice();
+  v.prompt(0, {});
+  v.prompt(1, *likely(-1));
+  v.prompt(2, *likely(-2));
+  v.token('b', likely(-3, {{'c', -0.5F}}));
+  v.done();
+  turn();
+  Json choice = json(x)["choices"][0];
+  EXPECT_EQ(choice["text"], "aéb");
+  EXPECT_EQ(choice["logprobs"]["tokens"], Json({"a", "bytes:\\xc3", "bytes:\\xa9", "b"}));
+  EXPECT_EQ(choice["logprobs"]["text_offset"], Json({0, 1, 2, 2}));
+  EXPECT_EQ(choice["logprobs"]["token_logprobs"], Json::parse("[null,-1.0,-2.0,-3.0]"));
+  EXPECT_EQ(choice["logprobs"]["top_logprobs"][3], Json::parse(R"({"b":-3.0,"c":-0.5})"));
+}
+
+TEST_F(Completions, EchoWithoutTokensScoresThePrompt) {
+  auto x = complete({{"echo", true}, {"logprobs", 0}, {"max_tokens", 0}});
+  EXPECT_EQ(call()->generation->max_tokens, 0u);
+  auto v = voice();
+  v.prompt(0, {});
+  v.prompt(1, *likely(-1.25F));
+  v.done();
+  turn();
+  Json answer = json(x);
+  EXPECT_EQ(answer["choices"][0]["text"], "ab");
+  EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(answer["choices"][0]["logprobs"]["token_logprobs"], Json::parse("[null,-1.25]"));
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 0);
+}
+
+TEST_F(Completions, IndexIsPromptTimesNPlusChoice) {
+  auto x = complete({{"prompt", {"a", "b"}}, {"n", 2}, {"max_tokens", 1}});
+  ASSERT_EQ(inbox().held.size(), 4u);
+  EXPECT_EQ(support::prompt_of(*call(1)), "a");
+  EXPECT_EQ(support::prompt_of(*call(2)), "b");
+  for (int i = 0; i < 4; ++i) voice(size_t(i)).say(std::to_string(i));
+  while (!inbox().held.empty()) voice().done();
+  turn();
+  Json answer = json(x);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(answer["choices"][size_t(i)]["text"], std::to_string(i));
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 2);
+}
+
+TEST_F(Completions, PromptsMayBeTokenIds) {
+  auto x = complete({{"prompt", Json::parse("[[97,98],[99]]")}, {"echo", true}, {"return_token_ids", true}});
+  EXPECT_EQ(support::prompt_of(*call(0)), "ab");
+  voice(0).done();
+  voice(0).done();
+  turn();
+  Json answer = json(x);
+  EXPECT_EQ(answer["choices"][0]["text"], "ab");
+  EXPECT_EQ(answer["choices"][1]["prompt_token_ids"], Json({99}));
+}
+
+TEST_F(Completions, PromptLogprobsAreVllms) {
+  auto x = complete({{"prompt_logprobs", 1}, {"max_tokens", 1}});
+  auto v = voice();
+  v.prompt(0, {});
+  v.prompt(1, *likely(-2, {{'z', -1}}));
+  v.say("c");
+  v.done();
+  turn();
+  Json choice = json(x)["choices"][0];
+  EXPECT_TRUE(choice["prompt_logprobs"][0].is_null());
+  EXPECT_EQ(choice["prompt_logprobs"][1],
+            Json::parse(
+                R"({"122":{"logprob":-1.0,"rank":1,"decoded_token":"z"},"98":{"logprob":-2.0,"decoded_token":"b"}})"));
+  EXPECT_TRUE(choice["logprobs"].is_null());
+}
+
+TEST_F(Completions, StreamBeginsWithTheEchoAndEndsWithTheReason) {
+  auto x = complete({{"stream", true}, {"echo", true}});
+  EXPECT_EQ(call()->generation->max_tokens, 16u);
+  auto v = voice();
+  v.say("cd");
+  v.done();
+  turn();
+  auto all = events(x);
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(all[0]["object"], "text_completion");
+  EXPECT_EQ(all[0]["choices"][0]["text"], "abc");
+  EXPECT_EQ(all[2]["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(text(all), "abcd");
+}
+
+TEST_F(Completions, OnlyTheLastTokensOfATruncatedPromptAreKept) {
+  auto x = complete({{"prompt", "abcdef"}, {"truncate_prompt_tokens", 2}});
+  EXPECT_EQ(support::prompt_of(*call()), "ef");
+}
+
+TEST_F(Completions, SamplingReachesTheEngine) {
+  auto x = complete(Json::parse(R"({"top_k":5,"top_p":0.5,"min_p":0.1,"presence_penalty":1,"frequency_penalty":-1,
+      "repetition_penalty":1.5,"logit_bias":{"97":-100},"min_tokens":2,"ignore_eos":true,"seed":-1,"priority":3,
+      "cache_salt":"s","request_id":"r-1","user":"u","metadata":{"a":1},"best_of":1,"suffix":null,"stream":null})"));
+  const auto& g = *call()->generation;
+  EXPECT_EQ(g.sampling.top_k, 5u);
+  EXPECT_EQ(g.sampling.top_p, 0.5F);
+  EXPECT_EQ(g.sampling.min_p, 0.1F);
+  EXPECT_EQ(g.sampling.presence_penalty, 1);
+  EXPECT_EQ(g.sampling.frequency_penalty, -1);
+  EXPECT_EQ(g.sampling.repetition_penalty, 1.5F);
+  ASSERT_EQ(g.sampling.logit_bias.size(), 1u);
+  EXPECT_EQ(g.sampling.logit_bias[0].second, -100);
+  EXPECT_EQ(g.min_tokens, 2u);
+  EXPECT_TRUE(g.ignore_eos);
+  EXPECT_EQ(g.sampling.seed, ~uint64_t(0));
+  EXPECT_EQ(call()->priority, 3u);
+  EXPECT_NE(g.cache_salt, 0u);
+  voice().done();
+  turn();
+  EXPECT_EQ(json(x)["id"], "cmpl-r-1");
+}
+
+}  // namespace
+}  // namespace weir::openai

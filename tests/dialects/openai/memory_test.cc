@@ -1,0 +1,81 @@
+// A whole answer is charged while it grows: log-probabilities are many times the text.
+#include "bench.h"
+#include "support/counted_slabs.h"
+#include "wire/codec.h"
+
+namespace weir::openai {
+namespace {
+
+using base::MemoryKind;
+
+class OpenaiMemory : public OpenaiBench {
+ protected:
+  // One client over HTTP/1.
+  struct Client {
+    Client(wire::Router& router, base::SlabSource& slabs) : env{router, slabs, limits} {}
+    void ask(std::string_view body) {
+      support::feed(*h1,
+                    "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+                    "Content-Length: " +
+                        std::to_string(body.size()) + "\r\n\r\n" + std::string(body));
+    }
+    std::string answer() { return support::take_output(*h1); }
+    support::FakeWire wire;
+    wire::Limits limits;
+    wire::PeerInfo peer{"127.0.0.1:5000", wire::Security::kCleartext};
+    wire::CodecEnv env;
+    std::unique_ptr<wire::Codec> h1 = wire::make_h1(env, wire, peer);
+  };
+  OpenaiMemory() { openai = std::make_unique<Openai>(bus, router, load, options); }
+  // A token with its 20 best, from the model to the first choice.
+  void say(int tokens) {
+    std::vector<msg::TokenLogprob> top;
+    for (uint32_t id = 0; id < 20; ++id) top.push_back({'a' + id, -float(id)});
+    Voice model = voice();
+    for (int i = 0; i < tokens; ++i) model.token('A', likely(-1, top));
+    turn();
+  }
+
+  static constexpr const char* kAsk =
+      R"({"model":"m","messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":20})";
+  support::CountedSlabs slabs{1 << 20};
+};
+
+TEST_F(OpenaiMemory, LogProbabilitiesAreChargedUntilTheAnswerIsOut) {
+  Client c(router, slabs);
+  c.ask(kAsk);
+  turn();
+  say(50);
+  EXPECT_GE(slabs.memory.held(MemoryKind::kAnswers), 40'000u);
+  voice().end();
+  turn();
+  EXPECT_EQ(c.answer().substr(0, 15), "HTTP/1.1 200 OK");
+  EXPECT_EQ(slabs.memory.held(), 0u);
+  c.h1->closed();
+}
+
+TEST_F(OpenaiMemory, WithoutRoomTheAnswerIs503AndTheModelIsToldToStop) {
+  Client c(router, slabs);
+  c.ask(kAsk);
+  turn();
+  slabs.memory.add(MemoryKind::kSlabs, (1 << 20) - 40'000);
+  say(50);
+  EXPECT_TRUE(call()->cancelled.load());
+  std::string out = c.answer();
+  EXPECT_EQ(out.substr(0, 12), "HTTP/1.1 503");
+  EXPECT_NE(out.find("there is no memory for the answer"), out.npos);
+  EXPECT_EQ(slabs.memory.held(), (1u << 20) - 40'000);
+  c.h1->closed();
+}
+
+TEST_F(OpenaiMemory, WhoLeavesGivesItBack) {
+  Client c(router, slabs);
+  c.ask(kAsk);
+  turn();
+  say(50);
+  c.h1->closed();
+  EXPECT_EQ(slabs.memory.held(), 0u);
+}
+
+}  // namespace
+}  // namespace weir::openai

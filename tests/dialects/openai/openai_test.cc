@@ -1,0 +1,88 @@
+// Everything but chat, completions and embeddings: lists, tokens, small pages, keys, a bus that is full.
+#include "bench.h"
+
+namespace weir::openai {
+namespace {
+
+using Openais = OpenaiBench;
+
+TEST_F(Openais, ModelsOfTextAreListed) {
+  for (const char* prefix : {"/v1", "/openai/v1", "/v3"}) {
+    auto x = open("GET", std::string(prefix) + "/models");
+    Json list = json(x);
+    EXPECT_EQ(list["object"], "list");
+    ASSERT_EQ(list["data"].size(), 1u);
+    EXPECT_EQ(list["data"][0]["id"], "m");
+    EXPECT_EQ(list["data"][0]["max_model_len"], 200);
+    EXPECT_EQ(list["data"][0]["readouts"]["concepts"], Json({"joy", "fear"}));
+  }
+  EXPECT_EQ(json(open("GET", "/v1/models/m"))["object"], "model");
+  EXPECT_EQ(error(open("GET", "/v1/models/nope")), "404 invalid_request_error model_not_found model");
+}
+
+TEST_F(Openais, TokenizeAndBack) {
+  auto x = open("POST", "/tokenize", R"({"prompt":"hé","return_token_strs":true})");
+  EXPECT_EQ(json(x),
+            Json::parse(R"({"count":3,"max_model_len":200,"tokens":[104,195,169],"token_strs":["h","Ã","©"]})"));
+  auto y = open("POST", "/tokenize", R"({"model":"m","messages":[{"role":"user","content":"x"}]})");
+  EXPECT_EQ(json(y)["count"], 17);
+  auto z = open("POST", "/detokenize", R"({"tokens":[104,195,169,256]})");
+  EXPECT_EQ(json(z)["prompt"], "hé<|end|>");
+  EXPECT_EQ(error(open("POST", "/detokenize", R"({"tokens":[260]})")), "400 invalid_request_error - tokens");
+}
+
+TEST_F(Openais, SmallPages) {
+  bool ready = true;
+  options.ready = [&] { return ready; };
+  EXPECT_EQ(open("GET", "/health")->response.status, 200);
+  EXPECT_EQ(open("GET", "/ping")->response.status, 200);
+  EXPECT_EQ(open("GET", "/version")->sent, R"({"version":"1.2.3"})");
+  EXPECT_EQ(open("GET", "/load")->sent, R"({"server_load":0})");
+  ready = false;
+  EXPECT_EQ(open("GET", "/health")->response.status, 503);
+}
+
+TEST_F(Openais, KeysAreAskedForAndKeepPrefixesApart) {
+  options.api_keys = {"sk-one", "sk-two"};
+  EXPECT_EQ(error(open("GET", "/v1/models")), "401 invalid_request_error invalid_api_key -");
+  for (const char* bad :
+       {"Bearer", "Bearer ", "Bearer sk-on", "Bearer sk-onee", "Bearer sk-twp", "sk-one", "Basic sk-one"})
+    EXPECT_EQ(open("GET", "/v1/models", "", {{"authorization", bad}})->response.status, 401) << bad;
+  EXPECT_EQ(open("POST", "/tokenize", "{}")->response.status, 401);
+  EXPECT_EQ(open("GET", "/health")->response.status, 200);
+  std::vector<uint64_t> scopes;
+  for (const char* good : {"Bearer sk-one", "bearer sk-two"}) {
+    auto x = open("POST", "/v1/completions", R"({"prompt":"a"})", {{"authorization", good}});
+    ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+    scopes.push_back(call()->cache_scope);
+    voice().done();
+    turn();
+  }
+  EXPECT_NE(scopes[0], scopes[1]);
+}
+
+TEST_F(Openais, AnUnknownPathUnderAPrefixIsRefusedInTheSameForm) {
+  EXPECT_EQ(open("GET", "/v1/nope")->response.status, 404);
+  EXPECT_EQ(json(open("GET", "/v1/nope"))["error"]["type"], "invalid_request_error");
+  EXPECT_EQ(open("GET", "/v1/completions")->response.status, 405);
+}
+
+TEST_F(Openais, ABusThatIsFullSays429AndTakesBackWhatItHad) {
+  bus::Bus small(
+      env, base::ShardId{0}, [] {}, bus::BusLimits{1});
+  small.publish(models.catalog);
+  wire::Router other(env);
+  Openai crowded(small, other, load, options);
+  support::FakeExchange x("POST", "/v1/completions", R"({"model":"m","prompt":"a","n":2})");
+  other.begin(x);
+  other.whole(x);
+  EXPECT_EQ(x.response.status, 429) << x.sent;
+  EXPECT_TRUE(call()->cancelled.load());
+  x.close(true);
+  other.closed(x);
+  models.finish_all();
+  small.turn();
+}
+
+}  // namespace
+}  // namespace weir::openai

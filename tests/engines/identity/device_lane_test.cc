@@ -1,0 +1,79 @@
+// A lane that drives a device: batches of many calls while the fake works on its own thread, runs out of memory,
+// breaks.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <vector>
+
+#include "../../sched/desk.h"
+#include "device/devices.h"
+#include "device/fake_device.h"
+#include "device/pool.h"
+#include "engines/identity/identity.h"
+#include "sched/lane.h"
+
+namespace weir::identity {
+namespace {
+
+// Whether a Call got its own bytes back, or the code of its failure.
+std::string words(const msg::Mail& mail) {
+  if (auto* failed = std::get_if<msg::Failed>(&mail.event.what)) return std::string(base::name(failed->status.code));
+  auto& out = std::get<msg::Outputs>(mail.event.what).tensors.at(0);
+  return out.data.view() == mail.call->inputs.at(0).data.view() ? "ok" : "wrong";
+}
+
+class DeviceLane : public ::testing::Test {
+ protected:
+  DeviceLane() {
+    spec.name = "echo", spec.parameters["device"] = "fake";
+    std::vector<std::unique_ptr<sched::Engine>> engines;
+    for (int i = 0; i < 2; ++i)
+      engines.push_back(load(spec, {&devices, &slabs, [this](base::Status) { ++broken; }}).value());
+    spec = engines[0]->spec();
+    spec.batching.max_queue = 0;
+    lanes = sched::make_lanes(std::move(engines), spec, stats, slabs);
+  }
+  void put(size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i) {
+      auto& call = calls[i];
+      call.home = &desk, call.rows = 1;
+      call.inputs = {
+          {"x", msg::DType::kUint8, {int64_t(100 + i)}, base::Bytes::copy_of(std::string(100 + i, char(i)))}};
+      lanes->put(&call);
+    }
+  }
+  device::FakeDevice& fake() { return static_cast<device::FakeDevice&>(**devices.find("fake")); }
+
+  device::Devices devices{{.cuda = device::DeviceOptions::Use::kOff, .module = ""}};
+  device::SlabPool slabs{uint64_t(64) << 20};
+  std::atomic<int> broken{0};
+  msg::ModelSpec spec;
+  bus::ModelStats stats;
+  sched::Desk desk{words};
+  std::vector<msg::Call> calls = std::vector<msg::Call>(400);
+  std::unique_ptr<msg::Inbox> lanes;  // first to go
+};
+
+TEST_F(DeviceLane, EveryCallGetsItsOwnBytesBack) {
+  put(0, 400);
+  desk.until(400);
+  EXPECT_EQ(desk.all(), (std::map<std::string, int>{{"ok", 400}}));
+  EXPECT_EQ(broken, 0);
+}
+
+TEST_F(DeviceLane, ABrokenDeviceAnswersEveryCallAndTellsOncePerEngine) {
+  put(0, 100);
+  fake().break_after(37);
+  put(100, 400);
+  desk.until(400);
+  auto heard = desk.all();
+  EXPECT_EQ(heard["ok"] + heard["UNAVAILABLE"], 400);
+  EXPECT_GT(heard["UNAVAILABLE"], 0);
+  lanes.reset();
+  EXPECT_GE(broken, 1);
+  EXPECT_LE(broken, 2);
+}
+
+}  // namespace
+}  // namespace weir::identity
