@@ -1,13 +1,17 @@
-"""Runs the tests of a build folder and ends with `N passed, N failed`.
+"""Runs the tests that meson knows of a build folder, and ends with `N passed, N failed`.
 
-usage: run.py BUILD_DIR [--quick] [--list-targets] [word…]     words select tests whose name contains one of them
-       --quick          only the gtest programs, which need no server, no other language and no package beside gtest's
+usage: run.py BUILD_DIR [--quick] [--suite NAME] [--list-targets] [word…]
+       word             only tests whose name contains one of the words
+       --suite NAME     only those of a suite: unit, e2e, lint or sim (README.md); several times for several suites
+       --quick          the same as --suite unit
        --list-targets   prints what ninja has to build for them, and runs nothing
 
-Three kinds are run and counted case by case: the gtest programs and the plain test programs that meson knows
-(meson introspect), and the end-to-end scripts tests/e2e/*_test.py, which speak to the real binary.
+As many tests run at once as there are cores (or JOBS); those that meson must not run in parallel run alone, at the end.
+Cases are counted one by one where a program tells them: gtest's, and scripts that print `N passed, N failed`.
 """
 
+import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -16,38 +20,62 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ET
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+SUITES = ('unit', 'e2e', 'lint', 'sim')
 LIMIT_S = 600  # one program
 
 
-class Tally:
+class Totals:
     def __init__(self):
         self.passed, self.failed, self.skipped, self.broken = 0, 0, 0, []
 
-    def add(self, name, passed, failed, skipped=0):
+    def add(self, name, passed, failed, skipped):
         self.passed, self.failed, self.skipped = self.passed + passed, self.failed + failed, self.skipped + skipped
         if failed:
             self.broken.append(name)
 
-
-def run(cmd, env, cwd):
-    """Exit code and output. A program that takes too long is killed with all that it has started."""
-    program = subprocess.Popen(cmd, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-    try:
-        out, _ = program.communicate(timeout=LIMIT_S)
-        return program.returncode, out.decode(errors='replace')
-    except subprocess.TimeoutExpired:
-        os.killpg(program.pid, signal.SIGKILL)
-        return 124, program.communicate()[0].decode(errors='replace') + f'\n(stopped after {LIMIT_S} s)'
+    def __str__(self):
+        return f'{self.passed} passed, {self.failed} failed' + (f', {self.skipped} skipped' if self.skipped else '')
 
 
-def gtest(test, env, tally):
-    """One gtest program; its own XML says how many cases it has."""
+class Programs:
+    """Runs programs, each in a process group of its own. Any thread."""
+
+    def __init__(self):
+        self.lock, self.running, self.stopped = threading.Lock(), set(), False
+
+    def run(self, cmd, env, cwd):
+        """Exit code and output. A program that takes too long is killed with all that it has started."""
+        with self.lock:
+            if self.stopped:
+                return 130, ''
+            program = subprocess.Popen(cmd, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+            self.running.add(program)
+        try:
+            out, _ = program.communicate(timeout=LIMIT_S)
+            return program.returncode, out.decode(errors='replace')
+        except subprocess.TimeoutExpired:
+            os.killpg(program.pid, signal.SIGKILL)
+            return 124, program.communicate()[0].decode(errors='replace') + f'\n(stopped after {LIMIT_S} s)'
+        finally:
+            with self.lock:
+                self.running.discard(program)
+
+    def stop(self):
+        with self.lock:
+            self.stopped = True
+            for program in self.running:
+                os.killpg(program.pid, signal.SIGKILL)
+
+
+def gtest(programs, test, env, cwd):
+    """(passed, failed, skipped, output) of a gtest program; its own XML says how many cases it has."""
     with tempfile.NamedTemporaryFile(suffix='.xml') as report:
-        code, out = run(test['cmd'] + [f'--gtest_output=xml:{report.name}', '--gtest_brief=1'], env, test['workdir'] or ROOT)
+        code, out = programs.run(test['cmd'] + [f'--gtest_output=xml:{report.name}', '--gtest_brief=1'], env, cwd)
         try:
             suite = ET.parse(report.name).getroot()
             total, bad = int(suite.get('tests')), int(suite.get('failures')) + int(suite.get('errors'))
@@ -56,21 +84,17 @@ def gtest(test, env, tally):
             total, bad, skipped = 1, 1, 0
     if code and not bad:
         bad = 1
-    tally.add(test['name'], max(total - bad - skipped, 0), bad, skipped)
-    return bad, out
+    return max(total - bad - skipped, 0), bad, skipped, out
 
 
-def plain(test, env, tally):
-    """Any other program: its exit code, or the counts it prints as `N passed, N failed`."""
-    code, out = run(test['cmd'], env, test['workdir'] or ROOT)
+def plain(programs, test, env, cwd):
+    """The same of any other program: its exit code, or the counts it prints as `N passed, N failed`."""
+    code, out = programs.run(test['cmd'], env, cwd)
     counts = re.findall(r'^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$', out, re.M)
-    if counts:
-        good, bad, skipped = (int(n or 0) for n in counts[-1])
-        bad = bad or (1 if code else 0)
-    else:
-        good, bad, skipped = (0, 1, 0) if code else (1, 0, 0)
-    tally.add(test['name'], good, bad, skipped)
-    return bad, out
+    if not counts:
+        return (0, 1, 0, out) if code else (1, 0, 0, out)
+    good, bad, skipped = (int(n or 0) for n in counts[-1])
+    return good, bad or (1 if code else 0), skipped, out
 
 
 def targets(build, tests):
@@ -80,40 +104,71 @@ def targets(build, tests):
     return sorted(str(name.relative_to(build)) for name in wanted if name.is_relative_to(build))
 
 
-def main(build, words):
-    build = pathlib.Path(build).resolve()
-    options, words = {w for w in words if w.startswith('--')}, [w for w in words if not w.startswith('--')]
-    if unknown := options - {'--quick', '--list-targets'}:
-        print(f'unknown option {sorted(unknown)[0]}: --quick, --list-targets')
-        return 2
+def chosen(build, words, suites):
+    """Meson's tests, those of high priority first."""
     listed = json.loads(subprocess.check_output(['meson', 'introspect', '--tests', str(build)]))
-    for test in listed:
-        test['kind'] = gtest if test.get('protocol') == 'gtest' else plain
-    for script in sorted((ROOT / 'tests/e2e').glob('*_test.py')):
-        listed.append({'name': f'e2e/{script.stem[:-5]}', 'cmd': [sys.executable, str(script)], 'env': {},
-                       'workdir': str(ROOT), 'kind': plain})
-    if '--quick' in options:
-        listed = [t for t in listed if t['kind'] is gtest]
+    if suites:
+        listed = [t for t in listed if any(suite.partition(':')[2] in suites for suite in t['suite'])]
     listed = [t for t in listed if not words or any(w in t['name'] for w in words)]
-    if '--list-targets' in options:
-        print(*targets(build, listed), sep='\n')
-        return 0
-    tally = Tally()
-    for test in listed:
-        env = {**os.environ, **test['env'], 'WEIR_BUILD': str(build), 'WEIR_ROOT': str(ROOT)}
+    return sorted(listed, key=lambda t: -t.get('priority', 0))
+
+
+class Run:
+    def __init__(self, build):
+        self.build, self.totals, self.programs, self.lock = build, Totals(), Programs(), threading.Lock()
+
+    def one(self, test):
+        env = {**os.environ, **test['env'], 'WEIR_BUILD': str(self.build), 'WEIR_ROOT': str(ROOT)}
         begun = time.monotonic()
-        bad, out = test['kind'](test, env, tally)
-        print(f"{'FAILED' if bad else 'ok':6} {test['name']}  {time.monotonic() - begun:.1f} s", flush=True)
-        if bad:
-            print(out[-20000:], flush=True)
-    if tally.broken:
-        print('failed: ' + ' '.join(tally.broken))
-    if not listed:
+        kind = gtest if test.get('protocol') == 'gtest' else plain
+        passed, failed, skipped, out = kind(self.programs, test, env, test['workdir'] or ROOT)
+        if self.programs.stopped:
+            return
+        with self.lock:
+            self.totals.add(test['name'], passed, failed, skipped)
+            print(f"{'FAILED' if failed else 'ok':6} {test['name']}  {time.monotonic() - begun:.1f} s", flush=True)
+            if failed:
+                print(out[-20000:], flush=True)
+
+    def all(self, tests, at_once):
+        together = [t for t in tests if t.get('is_parallel', True)]
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            try:
+                for done in [pool.submit(self.one, test) for test in together]:
+                    done.result()
+            except KeyboardInterrupt:
+                self.programs.stop()
+                raise
+        for test in tests:
+            if test not in together:
+                self.one(test)
+
+
+def main():
+    parser = argparse.ArgumentParser(add_help=False, usage=__doc__)
+    parser.add_argument('build', type=lambda folder: pathlib.Path(folder).resolve())
+    parser.add_argument('words', nargs='*')
+    parser.add_argument('--suite', action='append', default=[], choices=SUITES)
+    parser.add_argument('--quick', action='append_const', dest='suite', const='unit')
+    parser.add_argument('--list-targets', action='store_true')
+    args = parser.parse_intermixed_args()
+    tests = chosen(args.build, args.words, args.suite)
+    if args.list_targets:
+        print(*targets(args.build, tests), sep='\n')
+        return 0
+    if not tests:
         print('no test has such a name')
         return 1
-    print(f'{tally.passed} passed, {tally.failed} failed' + (f', {tally.skipped} skipped' if tally.skipped else ''))
-    return 1 if tally.failed else 0
+    run = Run(args.build)
+    try:
+        run.all(tests, int(os.environ.get('JOBS') or os.cpu_count()))
+    except KeyboardInterrupt:
+        return 130
+    if run.totals.broken:
+        print('failed: ' + ' '.join(run.totals.broken))
+    print(run.totals)
+    return 1 if run.totals.failed else 0
 
 
 if __name__ == '__main__':
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.exit(main())

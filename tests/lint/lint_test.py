@@ -10,6 +10,7 @@ import headers
 import layers
 import prose
 import sizes
+import suites
 
 
 def tree(files):
@@ -62,6 +63,20 @@ class Prose(unittest.TestCase):
     def test_a_comment_opens_with_its_subject(self):
         root = tree({'src/bus/a.h': '// What a Bus admits.\nint a;\n// The limits.\n// Of all shards together.\n'})
         self.assertEqual(['src/bus/a.h:1: a comment opens with a bare What'], prose.check(root))
+
+
+class Suites(unittest.TestCase):
+    def test_a_test_declares_one_suite_of_those_that_there_are(self):
+        tests = [{'name': name, 'suite': declared} for name, declared in
+                 (('a', ['weir:unit']), ('b', ['weir']), ('c', ['weir:slow']), ('d', ['weir:unit', 'weir:e2e']))]
+        self.assertEqual(['b', 'c', 'd'], [found[0] for found in suites.suites(tests)])
+
+    def test_a_test_that_no_target_compiles_and_nothing_runs_is_a_fault(self):
+        root = tree({'tests/bus/a_test.cc': '', 'tests/bus/b_test.cc': '', 'tests/e2e/c_test.py': '', 'tests/e2e/d_test.py': ''})
+        targets = [{'target_sources': [{'sources': [str(root / 'tests/bus/a_test.cc')]}, {'linker': ['ld']}]}]
+        tests = [{'cmd': ['python3', '../tests/e2e/c_test.py']}]
+        self.assertEqual(['tests/bus/b_test.cc', 'tests/e2e/d_test.py'],
+                         [found.partition(':')[0] for found in suites.left_out(root, root / 'build', tests, targets)])
 
 
 class Headers(unittest.TestCase):

@@ -11,7 +11,7 @@ SRC = str(ROOT / 'src')
 if __name__ == '__main__':
     codes = [subprocess.call([sys.executable, str(HERE / script), *args]) for script, args in [
         ('layers.py', [SRC]), ('format.py', [str(ROOT)]),
-        ('sizes.py', [str(ROOT)]),
+        ('sizes.py', [str(ROOT)]), ('prose.py', [str(ROOT)]),
         ('headers.py', [SRC, str(ROOT / 'build-test' / 'proto')]),
         *(('headers.py', [str(ROOT / 'subprojects' / library)]) for library in ('jinja', 'tokenizers'))]]
     sys.exit(any(codes))

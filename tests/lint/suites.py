@@ -1,0 +1,46 @@
+"""Every test is in a suite and in the build: no source or script that is named as a test lies there without being run.
+
+usage: suites.py BUILD_DIR
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SUITES = {'unit', 'e2e', 'lint', 'sim'}
+
+
+def introspect(build, what):
+    return json.loads(subprocess.check_output(['meson', 'introspect', '--' + what, build]))
+
+
+def suites(tests):
+    """Each test has one suite; meson writes "project:suite", and "project" where none is declared."""
+    for test in tests:
+        named = [suite.partition(':')[2] for suite in test['suite']]
+        if len(named) != 1 or named[0] not in SUITES:
+            yield f"{test['name']}: declare one suite of {', '.join(sorted(SUITES))} in its meson.build"
+
+
+def left_out(root, build, tests, targets):
+    """Files of tests that no target compiles and no test runs."""
+    used = {source for target in targets for group in target['target_sources'] for source in group.get('sources', [])}
+    used |= {os.path.normpath(os.path.join(build, word)) for test in tests for word in test['cmd']}
+    for folder in ('tests', 'subprojects'):
+        for path in sorted([*(root / folder).rglob('*_test.cc'), *(root / folder).rglob('*_test.py')]):
+            if str(path) not in used:
+                yield f'{path.relative_to(root)}: is in no meson.build, so that it never runs'
+
+
+def check(root, build):
+    tests = introspect(build, 'tests')
+    return [*suites(tests), *left_out(root, build, tests, introspect(build, 'targets'))]
+
+
+if __name__ == '__main__':
+    found = check(ROOT, sys.argv[1])
+    print('\n'.join(found) or 'suites: ok')
+    sys.exit(bool(found))
