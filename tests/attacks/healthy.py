@@ -1,7 +1,8 @@
 """The healthy client: a process of its own that asks for little, at a steady pace, and counts what it was denied.
 
-usage: healthy.py PORT PATIENCE_S [probe…]      reads phases' names from its input, one a line; at its end prints JSON:
-                                                {phase: {kind: {asked, served, p50_ms, p99_ms, errors}}}
+usage: healthy.py PORT PATIENCE_S [probe…]      prints "warm" when each kind has had an answer; then reads phases' names
+                                                from its input, one a line; at its end prints JSON:
+                                                {phase: {kind: {asked, served, times_ms, errors}}}
 
 Each kind of request has a thread and a schedule. Latency is counted from the moment that the schedule has for a request,
 not from when it could be sent: a server that holds one request holds those that would have come behind it. A request
@@ -138,7 +139,7 @@ class Kind(threading.Thread):
 
     def __init__(self, client, make, port, patience):
         super().__init__(daemon=True)
-        self.client, self.patience = client, patience
+        self.client, self.patience, self.warm = client, patience, threading.Event()
         self.work, self.period = make(port, patience), 1 / make.per_second
         self.counts = {}
 
@@ -152,6 +153,7 @@ class Kind(threading.Thread):
                 count.denied('not even sent in time: the one before was not answered')
             else:
                 self.once(count, due)
+            self.warm.set()
             due += self.period
 
     def once(self, count, due):
@@ -179,6 +181,9 @@ class Client:
     def run(self):
         for kind in self.kinds.values():
             kind.start()
+        for kind in self.kinds.values():
+            kind.warm.wait()
+        print('warm', flush=True)
         for line in sys.stdin:
             self.phases.append((time.monotonic(), line.strip()))
         self.ended = True

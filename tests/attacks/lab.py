@@ -141,6 +141,10 @@ class Healthy:
         command = [sys.executable, str(HERE / 'healthy.py'), str(server.port), str(patience), *probes]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
+    def wait_until_warm(self):
+        """Its imports are done, and its first connections are made."""
+        self.process.stdout.readline()
+
     def phase(self, name):
         self.process.stdin.write(name + '\n')
         self.process.stdin.flush()
@@ -153,13 +157,13 @@ class Healthy:
 class Attacker:
     def __init__(self, server, name, seconds, form):
         command = [sys.executable, str(HERE / 'run.py'), '--strike', name, str(server.port), str(server.process.pid), str(seconds), form]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.patience = seconds + 120 * SCALE
 
-    def wait(self):
-        """What it did: {'did', 'broke'}."""
+    def strike(self):
+        """Begins, and says what it did: {'did', 'broke'}. Until then it has done no more than its imports."""
         try:
-            out, _ = self.process.communicate(timeout=self.patience)
+            out, _ = self.process.communicate('go\n', timeout=self.patience)
             return json.loads(out.strip().splitlines()[-1])
         except subprocess.TimeoutExpired:
             self.process.kill()
@@ -205,8 +209,9 @@ def once(attack, form):
 def _measure(out, server, heap, attack, form):
     process = Process(server.process.pid)
     healthy = None if attack.ends_server else Healthy(server, PATIENCE[form] * SCALE, attack.probes)
+    attacker = Attacker(server, attack.name, attack.seconds if form == 'full' else attack.quick, form)
     if healthy:
-        time.sleep(1)  # its imports, and its first connections
+        healthy.wait_until_warm()
         healthy.phase('unloaded')
         time.sleep(UNLOADED_S[form])
     before = metrics(server)
@@ -218,8 +223,7 @@ def _measure(out, server, heap, attack, form):
     cpu = process.cpu()
     if healthy:
         healthy.phase('attack')
-    seconds = attack.seconds if form == 'full' else attack.quick
-    told = Attacker(server, attack.name, seconds, form).wait()
+    told = attacker.strike()
     out.did, out.faults = told['did'], [f'possible: {what}' for what in told['broke']]
     if healthy:
         healthy.phase('after')

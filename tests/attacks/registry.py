@@ -70,8 +70,10 @@ class Target:
 
 
 def strike(name, port, pid, seconds, quick):
-    """Runs one attack in this process; the last line of output is what it did, as JSON."""
+    """Runs one attack in this process, once its input has a line; the last line of output is what it did, as JSON."""
+    attack = attacks()[name]
+    sys.stdin.readline()
     target = Target(port, pid, seconds, quick)
-    did = attacks()[name].run(target)
+    did = attack.run(target)
     json.dump({'did': str(did or ''), 'broke': target.found[:5]}, sys.stdout)
     print(flush=True)
