@@ -205,6 +205,7 @@ void H1Reader::retry_body() {
       fail_current({503, reason::kOverload, kNoMemoryInTime});
   }
   if (!current_ || body_.state() != RequestBody::State::kStalled) return;
+  if (current_->headed_) return forget(*current_);  // answered before its body had a place
   auto state = body_.retry();
   if (state != RequestBody::State::kStalled) body_settled(state);
   if (body_refusal_) fail_current(std::exchange(body_refusal_, {}));
@@ -226,6 +227,13 @@ void H1Reader::request_read() {
     body_settled(body_.end());
     if (body_refusal_) fail_current(std::exchange(body_refusal_, {}));
   }
+}
+
+void H1Reader::forget(const H1Exchange& x) {
+  if (current_ != &x) return;
+  current_ = nullptr;
+  body_.clear();
+  if (reading_ == Reading::kSlab) reading_ = Reading::kHead;  // the body is in already
 }
 
 // Leaves body_refusal_ behind where something is wrong with the body.

@@ -50,10 +50,8 @@ class H1Reader final : H1Parser::Sink {
   void refuse_new_requests() {
     if (reading_ == Reading::kHead && waiting() == 0) close_after_queue();
   }
-  // The Exchange is over: the rest of its request is discarded.
-  void forget(const H1Exchange& x) {
-    if (current_ == &x) current_ = nullptr;
-  }
+  // Nobody wants the Exchange's request any more: its memory goes back, and what is still to come is discarded.
+  void forget(const H1Exchange& x);
 
  private:
   enum class Reading : uint8_t {

@@ -281,10 +281,18 @@ void H2Receiver::settle_lost(H2Exchange& x) {
   refuse(x, 503, reason::kOverload, kNoMemoryInTime);
 }
 
+void H2Receiver::retry_body(H2Exchange& x) {
+  if (!x.out.started) return collected(x, x.request_body.retry());
+  x.in.discard = true;  // answered before its body had a place
+  x.in.stalled = false;
+  x.request_body.clear();
+  streams_.consume(x, x.in.unconsumed);
+}
+
 bool H2Receiver::check(H2Exchange& x) {
   const Limits& limits = connection_.limits;
   settle_lost(x);
-  if (x.in.stalled) collected(x, x.request_body.retry());
+  if (x.in.stalled) retry_body(x);
   uint32_t rate = floor_rate(limits.min_body_rate, x.request_body.reserved(), connection_.env.slabs);
   if (x.in.floor.below(connection_.now, rate, limits.grace)) {
     streams_.cut_off(x, reason::kSlowBody);

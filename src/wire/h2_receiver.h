@@ -44,6 +44,7 @@ class H2Receiver {
   void request_end(H2Exchange& x);
   void collected(H2Exchange& x, RequestBody::State state);
   void settle_lost(H2Exchange& x);
+  void retry_body(H2Exchange& x);
   void refuse(H2Exchange& x, int status, std::string_view reason, std::string_view text);
 
   H2Connection& connection_;

@@ -252,61 +252,6 @@ TEST(H1, WithoutASlabThePeerWaits) {
   EXPECT_EQ(c.intake.seen[2].body, "abcdef");
 }
 
-// A connection whose bodies stand in line with others.
-struct Shared : Conn {
-  BodyMemory::Need need;
-  BodyMemory memory{wire.env, need, {}};
-  Shared() {
-    env.bodies = &memory;
-    h1 = make_h1(env, wire, peer);
-  }
-  ~Shared() { h1.reset(); }
-};
-
-TEST(H1, WhoWaitsForASlabInVainIsToldToTryAgain) {
-  Shared c;
-  c.slabs.empty = true;
-  c.feed(post("hello"));
-  EXPECT_EQ(c.memory.waiting(), 1u);
-  c.wait(2s);
-  std::string answer = c.out();
-  EXPECT_EQ(answer.substr(0, 12), "HTTP/1.1 503");
-  EXPECT_NE(answer.find("retry-after: 1"), std::string::npos);
-  EXPECT_NE(answer.find("limits.memory_wait"), std::string::npos);
-  EXPECT_TRUE(c.h1->finished());
-  EXPECT_EQ(c.memory.waiting(), 0u);
-  EXPECT_EQ(c.intake.closes, 1u);
-}
-
-TEST(H1, ABodyThatWaitsGoesOnWhenMemoryComes) {
-  Shared c;
-  c.slabs.empty = true;
-  c.feed(post("hello"));
-  c.slabs.empty = false;
-  int asked = c.wire.output_calls;
-  c.memory.came();
-  EXPECT_GT(c.wire.output_calls, asked) << "it asks for its tick";
-  c.h1->tick(c.wire.now());
-  EXPECT_EQ(c.out(), kOk);
-  EXPECT_EQ(c.memory.waiting(), 0u);
-}
-
-TEST(H1, ASilentBodyGivesWayToWhoWaits) {
-  Shared c;
-  struct Other final : BodyMemory::Body {
-    void memory_came() override {}
-    void memory_lost(BodyMemory::Loss) override {}
-    uint64_t memory_held() const override { return 0; }
-  } other;
-  c.feed("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nab");
-  c.wait(5s);
-  EXPECT_EQ(c.out(), "");
-  c.memory.wait(other, nullptr, 10);
-  c.wait(1s);
-  EXPECT_EQ(c.out().substr(0, 12), "HTTP/1.1 408");
-  c.memory.leave(other);
-}
-
 TEST(H1, StreamedBodiesReachTheReaderAndHoldThePeerBack) {
   Conn c;
   c.limits.stream_window = 1000;

@@ -247,6 +247,29 @@ TEST(H2, WhoWaitsForASlabInVainIsRefusedAndWhoIsSilentGivesWay) {
   s.codec.reset();
 }
 
+TEST(H2, AnAnswerWhileTheBodyWaitsForMemoryEndsTheWait) {
+  Server s;
+  wire::BodyMemory::Need need;
+  wire::BodyMemory memory(s.wire.env, need, {});
+  s.codec =
+      wire::make_h2({.intake = s.intake, .slabs = s.slabs, .limits = s.limits, .bodies = &memory}, s.wire, s.peer);
+  Client c;
+  c.talk(s);
+  s.slabs.empty = true;
+  int32_t id = c.request(kPost, "hello");
+  c.talk(s);
+  EXPECT_EQ(memory.waiting(), 1u);
+  s.intake.open.front()->head({});
+  s.slabs.empty = false;
+  s.codec->tick(s.wire.env.now());
+  EXPECT_EQ(memory.waiting(), 0u);
+  s.intake.open.front()->end();
+  c.talk(s);
+  EXPECT_EQ(c[id].status(), "200");
+  EXPECT_EQ(s.intake.wholes, 0u) << "nothing is handed on that is answered already";
+  s.codec.reset();
+}
+
 TEST(H2, ALongCodedBodyIsInflatedOverTurns) {
   wire::Limits limits;
   limits.inflate_ratio = 10'000;
