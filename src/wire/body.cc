@@ -12,6 +12,7 @@ namespace {
 constexpr uint64_t kFirst = 16 << 10;          // slab for a body of unknown length
 constexpr uint64_t kInflaterBytes = 48 << 10;  // zlib.h: a window of 32 KiB, and about 7 KiB
 constexpr uint64_t kFew = 1 << 20;  // a body of unknown length that has come to this may have the most at once
+constexpr size_t kMovedPerInflated = kMovedSlice / kInflateSlice;  // bytes of a move that count as one inflated
 
 }  // namespace
 
@@ -32,7 +33,7 @@ void BodyCollector::begin(base::SlabSource& slabs, const Shape& shape) {
 }
 
 void BodyCollector::clear() {
-  block_ = base::Block();
+  block_.clear();
   inflater_.reset();
   inflater_charge_.clear();
   if (aside_.capacity() > 4096)
@@ -76,7 +77,8 @@ base::Bytes BodyCollector::take() { return block_.freeze(); }
 
 // The rest of `piece` is kept aside when there is no slab.
 BodyCollector::State BodyCollector::advance(std::span<const std::byte> piece) {
-  State did = inflater_ ? inflate(piece) : copy(piece);
+  State did = block_.moving() ? move() : State::kOpen;
+  if (did == State::kOpen) did = inflater_ ? inflate(piece) : copy(piece);
   return did == State::kStalled ? keep(piece) : did;
 }
 
@@ -104,10 +106,10 @@ BodyCollector::State BodyCollector::inflate(std::span<const std::byte>& piece) {
   size_t& slice = shape_.share ? shape_.share->left : slice_;
   while (true) {
     std::span<std::byte> room;
-    if (block_) room = {block_.data() + block_.size(), std::min(block_.room(), slice)};
+    if (block_) room = {block_.end(), std::min(block_.room(), slice)};
     size_t before = room.size();
     Inflate did = inflater_->step(piece, room);
-    block_.resize(block_.size() + before - room.size());
+    block_.filled(before - room.size());
     slice -= before - room.size();
     if (did == Inflate::kMore) return State::kOpen;
     if (did == Inflate::kCorrupt) return State::kCorrupt;
@@ -119,12 +121,33 @@ BodyCollector::State BodyCollector::inflate(std::span<const std::byte>& piece) {
 
 // To at least `to` bytes. kOpen, or why not.
 BodyCollector::State BodyCollector::grow(uint64_t to) {
+  State widened = widen(to);
+  return widened == State::kOpen ? move() : widened;
+}
+
+// Takes the slab to move into.
+BodyCollector::State BodyCollector::widen(uint64_t to) {
   base::Slab* slab = more(to);
   if (!slab) return base::wait_in_vain(*slabs_, size_t(wanted_)) ? State::kNoMemory : State::kStalled;
-  base::Block bigger(slab);
-  if (block_) bigger.append(block_.data(), block_.size());
-  block_ = std::move(bigger);
+  block_.widen(slab);
   return State::kOpen;
+}
+
+BodyCollector::State BodyCollector::make_room(size_t n) {
+  if (n <= block_.room()) return State::kOpen;
+  State widened = widen(uint64_t(block_.size()) + n);
+  if (widened == State::kOpen) block_.move(block_.size());
+  return widened;
+}
+
+// Moves as much as this turn has time for. kOpen: all is in the larger slab.
+BodyCollector::State BodyCollector::move() {
+  size_t most = kMovedSlice;
+  if (shape_.share) most = std::min(most, shape_.share->left * kMovedPerInflated);
+  const size_t moved = block_.move(most);
+  if (shape_.share) shape_.share->left -= moved / kMovedPerInflated;
+  paused_ = block_.moving();
+  return paused_ ? State::kStalled : State::kOpen;
 }
 
 // A body of declared length grows by what has come of it (base/slab_parts.h), in parts until it has its final size. Of

@@ -4,9 +4,9 @@
 // where the length is not known (chunked, coded) it grows by doubling. It takes every
 // piece that it is given: when the SlabSource has no room it keeps the piece aside and says kStalled; the codec then
 // holds its peer back (so that little is kept aside), waits in line (wire/body_memory.h) and calls retry(). It says the
-// same when it has inflated kInflateSlice since the last retry(); then it is paused(), waits in no line, and retry()
-// must come in the next turn of the loop. What is kept aside is charged to the ledger of the SlabSource; where that has
-// no room either, the body is refused at once (kNoMemory).
+// same when it has inflated kInflateSlice since the last retry(), or has more than kMovedSlice to move into a larger
+// slab; then it is paused(), waits in no line, and retry() must come in the next turn of the loop. What is kept aside
+// is charged to the ledger of the SlabSource; where that has no room either, the body is refused at once (kNoMemory).
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@
 #include "base/memory_ledger.h"
 #include "wire/body_memory.h"
 #include "wire/coding.h"
+#include "wire/growing_block.h"
 
 namespace weir::wire {
 
@@ -44,8 +45,8 @@ class BodyCollector {
   void begin(base::SlabSource& slabs, const Shape& shape);
   State put(std::span<const std::byte> piece);
   // For those who can leave a piece with their peer: so that put() of `n` bytes, uncoded, will not stall. kOpen: it
-  // will not; else kStalled or kNoMemory, which is said here and not kept.
-  State make_room(size_t n) { return n <= block_.room() ? State::kOpen : grow(uint64_t(block_.size()) + n); }
+  // will not; else kStalled or kNoMemory, which is said here and not kept. What has come is moved at once.
+  State make_room(size_t n);
   // There are no more pieces. kDone, unless something is wrong or stalled: then retry() becomes kDone.
   State end();
   State retry();
@@ -53,7 +54,7 @@ class BodyCollector {
   // It is stalled only because others are to have their turn.
   bool paused() const { return state_ == State::kStalled && paused_; }
   // Memory that is held for it.
-  uint64_t reserved() const { return block_.capacity(); }
+  uint64_t reserved() const { return block_.held(); }
   // In kStalled, or when make_room() has said so: the slab that was not to be had, in bytes.
   uint64_t wanted() const { return wanted_; }
   // Bytes still to come for which there is memory, where that is all that will come; else 0.
@@ -68,6 +69,8 @@ class BodyCollector {
   State copy(std::span<const std::byte>& piece);
   State inflate(std::span<const std::byte>& piece);
   State grow(uint64_t to);
+  State widen(uint64_t to);
+  State move();
   base::Slab* more(uint64_t to);
   State settle();
   State keep(std::span<const std::byte> piece);
@@ -78,7 +81,7 @@ class BodyCollector {
   bool ended_ = false;
   bool paused_ = false;
   size_t slice_ = kInflateSlice;  // what may still be inflated before the next retry(), where nothing is shared
-  base::Block block_;
+  GrowingBlock block_;
   std::optional<Inflater> inflater_;
   base::MemoryCharge inflater_charge_;
   std::string aside_;  // pieces that wait for a slab

@@ -197,16 +197,20 @@ Inflate WholeInflater::step(base::SlabSource& slabs, base::Bytes* out) {
   constexpr size_t kInput = kInflateSlice / 4;  // what shrinks to nothing takes its time, too
   if (!inflater_) inflater_.emplace(coding_, limits_), in_ = coded_.span();
   for (size_t work = kInflateSlice;;) {
-    if (block_.room() == 0)
-      if (Inflate grown = grow(slabs); grown != Inflate::kMore) return grown;
+    if (block_.room() == 0 && !block_.moving())
+      if (Inflate widened = widen(slabs); widened != Inflate::kMore) return widened;
+    if (block_.moving()) {
+      work -= std::min(work, block_.move(kMovedSlice) / (kMovedSlice / kInflateSlice));
+      if (block_.moving() || work == 0) return Inflate::kMore;
+    }
     const auto offered = in_.first(std::min(in_.size(), kInput));
     auto in = offered;
     const size_t before = std::min(block_.room(), work);
-    std::span<std::byte> room(block_.data() + block_.size(), before);
+    std::span<std::byte> room(block_.end(), before);
     Inflate did = inflater_->step(in, room);
     const size_t used = offered.size() - in.size(), wrote = before - room.size();
     in_ = in_.subspan(used);
-    block_.resize(block_.size() + wrote);
+    block_.filled(wrote);
     if (did == Inflate::kCorrupt || did == Inflate::kTooBig) return did;
     if (did == Inflate::kMore && in_.empty()) {
       if (!inflater_->complete()) return Inflate::kCorrupt;
@@ -218,20 +222,19 @@ Inflate WholeInflater::step(base::SlabSource& slabs, base::Bytes* out) {
   }
 }
 
-// One byte more than the limit at the most, so that exactly the limit fits and more is noticed. kMore: it has grown.
-Inflate WholeInflater::grow(base::SlabSource& slabs) {
+// One byte more than the limit at the most, so that exactly the limit fits and more is noticed. kMore: it has a larger
+// slab to move into.
+Inflate WholeInflater::widen(base::SlabSource& slabs) {
   const uint64_t most = std::max<uint64_t>(limits_.bytes + 1, 4096);
   const uint64_t first = std::clamp<uint64_t>(uint64_t(coded_.size()) * 4, 4096, most);
   const uint64_t want = block_ ? uint64_t(block_.capacity()) * 2 : first;
   base::Slab* slab = slabs.take(size_t(want));
   if (!slab) {
-    block_ = {};
+    block_.clear();
     inflater_.reset();
     return base::wait_in_vain(slabs, size_t(want)) ? Inflate::kNoMemory : Inflate::kNoRoom;
   }
-  base::Block bigger(slab);
-  if (block_) bigger.append(block_.data(), block_.size());
-  block_ = std::move(bigger);
+  block_.widen(slab);
   return Inflate::kMore;
 }
 

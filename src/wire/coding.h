@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/env.h"
+#include "wire/growing_block.h"
 
 namespace weir::wire {
 
@@ -83,19 +84,19 @@ class WholeInflater {
  public:
   WholeInflater(Coding coding, base::Bytes coded, InflateLimits limits)
       : coding_(coding), coded_(std::move(coded)), limits_(limits) {}
-  // kMore: go on in another turn. kDone: `*out` is set. At kNoRoom it has let go of its slab, so that no two wait for
-  // each other's, and begins anew with the next call.
+  // kMore: go on in another turn, having inflated kInflateSlice or moved kMovedSlice. kDone: `*out` is set. At kNoRoom
+  // it has let go of its slab, so that no two wait for each other's, and begins anew with the next call.
   Inflate step(base::SlabSource& slabs, base::Bytes* out);
 
  private:
-  Inflate grow(base::SlabSource& slabs);
+  Inflate widen(base::SlabSource& slabs);
 
   const Coding coding_;
   const base::Bytes coded_;
   const InflateLimits limits_;
   std::optional<Inflater> inflater_;
   std::span<const std::byte> in_;  // what is left of it
-  base::Block block_;
+  GrowingBlock block_;
 };
 
 // A whole coded message into one slab, at once. kDone: `*out` is set; else kCorrupt, kTooBig, kNoRoom or kNoMemory.

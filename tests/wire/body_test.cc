@@ -137,6 +137,48 @@ TEST(Body, OfUnknownLengthGrowsByDoubling) {
   EXPECT_EQ(slabs.taken, 4u);
 }
 
+// Copying 16 MiB into memory that nobody has touched takes a turn of the loop by itself.
+TEST(Body, ALargeBodyMovesOverSeveralTurns) {
+  for (bool shared : {false, true}) {
+    FakeSlabs slabs;
+    InflateShare share;
+    BodyCollector body;
+    std::string text = text_of(40 << 20);
+    body.begin(slabs, {.limits = {64 << 20, 100}, .share = shared ? &share : nullptr});
+    int turns = 0;
+    support::feed_in_pieces(text, 1 << 20, [&](auto piece) {
+      share.enter(base::Time(std::chrono::seconds(++turns)));
+      body.put(piece);
+      for (int more = 0; body.paused(); ++more) {
+        ASSERT_LT(more, 5);
+        share.enter(base::Time(std::chrono::seconds(++turns)));
+        body.retry();
+      }
+    });
+    EXPECT_EQ(body.end(), State::kDone);
+    EXPECT_EQ(turns, 40 + 1 + 3) << "16 MiB move in two turns, 32 MiB in four";
+    EXPECT_TRUE(body.take().view() == text);
+  }
+}
+
+TEST(Body, MovesShareWhatATurnHasTimeFor) {
+  FakeSlabs slabs;
+  InflateShare share;
+  BodyCollector a, b;
+  std::string text = text_of(8 << 20);
+  for (BodyCollector* body : {&a, &b}) {
+    body->begin(slabs, {.limits = {64 << 20, 100}, .share = &share});
+    share.enter(base::Time(std::chrono::seconds(body == &a ? 1 : 2)));
+    EXPECT_EQ(put(*body, text), State::kOpen);
+  }
+  share.enter(base::Time(std::chrono::seconds(3)));
+  EXPECT_EQ(put(a, "x"), State::kOpen);
+  EXPECT_EQ(put(b, "x"), State::kStalled) << "a has moved all that one turn has time for";
+  EXPECT_TRUE(b.paused());
+  share.enter(base::Time(std::chrono::seconds(4)));
+  EXPECT_EQ(b.retry(), State::kOpen);
+}
+
 TEST(Body, CodedBodiesAreInflatedHoweverTheyCome) {
   std::string text = text_of(60000), coded = gzip(text);
   support::for_each_split(coded, [&](size_t size) {
