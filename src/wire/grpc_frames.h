@@ -23,7 +23,7 @@ namespace weir::wire {
 
 inline constexpr size_t kGrpcPrefix = 5;
 
-enum class GrpcFlag : uint8_t { kPlain = 0, kCompressed = 1, kWebTrailers = 0x80 };
+enum class GrpcFlag : uint8_t { kPlain = 0, kCompressed = 1, kConnectEnd = 2, kWebTrailers = 0x80 };
 
 std::array<std::byte, kGrpcPrefix> grpc_prefix(GrpcFlag flag, uint32_t length);
 

@@ -14,14 +14,33 @@ namespace {
 
 using base::Code;
 
-enum class RpcForm : uint8_t { kOther, kGrpc, kWeb, kWebText, kJson };
+enum class RpcForm : uint8_t {
+  kOther,
+  kGrpc,
+  kWeb,
+  kWebText,
+  kJson,
+  kConnectProto,  // unary
+  kConnectJson,
+  kConnectStreamProto,
+  kConnectStreamJson,
+};
 
-// "application/grpc; charset=utf-8" → kGrpc. A message format other than proto ("+json") is none of ours.
+constexpr std::string_view kAcceptedTypes =
+    "application/grpc, application/grpc-web, application/grpc-web-text, application/proto, application/json, "
+    "application/x-ndjson, application/connect+proto, application/connect+json";
+
+// "application/grpc; charset=utf-8" → kGrpc. A message format of gRPC other than proto ("+json") is none of ours.
 RpcForm form_of(const Request& request) {
   std::string_view type = request.fields.find("content-type");
   if (type == "application/grpc") return RpcForm::kGrpc;
   type = trim(type.substr(0, type.find(';')));
-  if (same_text(type, "application/json") || same_text(type, "application/x-ndjson")) return RpcForm::kJson;
+  if (same_text(type, "application/json"))
+    return request.fields.has("connect-protocol-version") ? RpcForm::kConnectJson : RpcForm::kJson;
+  if (same_text(type, "application/x-ndjson")) return RpcForm::kJson;
+  if (same_text(type, "application/proto")) return RpcForm::kConnectProto;
+  if (same_text(type, "application/connect+proto")) return RpcForm::kConnectStreamProto;
+  if (same_text(type, "application/connect+json")) return RpcForm::kConnectStreamJson;
   constexpr std::string_view kProto = "+proto";
   if (type.size() > kProto.size() && same_text(type.substr(type.size() - kProto.size()), kProto))
     type.remove_suffix(kProto.size());
@@ -33,7 +52,11 @@ RpcForm form_of(const Request& request) {
 
 bool speaks_grpc(const Request& request) {
   RpcForm form = form_of(request);
-  return request.method == "POST" && form != RpcForm::kOther && form != RpcForm::kJson;
+  return request.method == "POST" && (form == RpcForm::kGrpc || form == RpcForm::kWeb || form == RpcForm::kWebText);
+}
+
+bool is_json(RpcForm form) {
+  return form == RpcForm::kJson || form == RpcForm::kConnectJson || form == RpcForm::kConnectStreamJson;
 }
 
 void refuse_call(Exchange& exchange, int status, std::string_view text) {
@@ -50,6 +73,10 @@ std::unique_ptr<RpcCall> make_call(RpcForm form, const RpcRoute& route, const Rp
     case RpcForm::kGrpc: return make_grpc_call(route, state, exchange);
     case RpcForm::kWeb: return make_web_call(route, state, exchange, WebCoding::kBinary);
     case RpcForm::kWebText: return make_web_call(route, state, exchange, WebCoding::kText);
+    case RpcForm::kConnectProto: return make_connect_unary(route, state, exchange, ConnectCodec::kProto);
+    case RpcForm::kConnectJson: return make_connect_unary(route, state, exchange, ConnectCodec::kJson);
+    case RpcForm::kConnectStreamProto: return make_connect_stream(route, state, exchange, ConnectCodec::kProto);
+    case RpcForm::kConnectStreamJson: return make_connect_stream(route, state, exchange, ConnectCodec::kJson);
     default: return make_json_call(route, state, exchange);
   }
 }
@@ -67,10 +94,14 @@ class MethodService final : public Service {
   MethodService(RpcRoute route, const RpcState& state) : route_(std::move(route)), state_(state) {}
 
   void serve(Exchange& exchange, const PathArgs&) override {
+    if (is_get(exchange)) return serve_connect_get(route_, state_, exchange);
     RpcForm form = form_here(exchange.request());
-    if (form == RpcForm::kOther)
+    if (form == RpcForm::kOther) {
+      exchange.extra_fields().add("accept-post", kAcceptedTypes);
       return refuse_call(exchange, 415,
-                         "content-type must be application/grpc, application/grpc-web or application/json");
+                         "content-type must be application/grpc, application/grpc-web, application/json, or of "
+                         "Connect: application/proto of unary methods, application/connect+proto of streams");
+    }
     if (form == RpcForm::kGrpc && exchange.request().version != Version::kHttp2)
       return refuse_call(exchange, 505,
                          "gRPC needs HTTP/2; over HTTP/1.1 use application/grpc-web or application/json");
@@ -79,6 +110,7 @@ class MethodService final : public Service {
 
   // A call that has ended before it began, in the form in which it was made.
   bool refuse(Exchange& exchange, const base::Status& why) override {
+    if (is_get(exchange)) return refuse_connect_get(route_, state_, exchange, why), true;
     RpcForm form = form_here(exchange.request());
     if (form == RpcForm::kOther || (form == RpcForm::kGrpc && exchange.request().version != Version::kHttp2))
       return false;
@@ -90,9 +122,17 @@ class MethodService final : public Service {
   }
 
  private:
+  static bool is_get(const Exchange& exchange) { return exchange.request().method != "POST"; }
+
+  // Connect has one type for unary methods and another for streams.
   RpcForm form_here(const Request& request) const {
     RpcForm form = form_of(request);
-    return form == RpcForm::kJson && !state_.json ? RpcForm::kOther : form;
+    if (is_json(form) && !state_.json) return RpcForm::kOther;
+    const bool unary = route_.kind == RpcKind::kUnary;
+    if (form == RpcForm::kConnectJson && !unary) return RpcForm::kJson;
+    if (form == RpcForm::kConnectProto && !unary) return RpcForm::kOther;
+    const bool stream = form == RpcForm::kConnectStreamProto || form == RpcForm::kConnectStreamJson;
+    return stream && unary ? RpcForm::kOther : form;
   }
 
   RpcRoute route_;
@@ -142,9 +182,12 @@ void RpcServer::add(RpcRoute route) {
   std::string path = "/" + route.service + "/" + route.method;
   std::string_view protocol = route.protocol;
   Permission permission = route.permission;
+  const bool safe = route.kind == RpcKind::kUnary && permission == Permission::kRead;
   parts_->services.insert(route.service);
   parts_->methods.push_back(std::make_unique<MethodService>(std::move(route), parts_->state));
-  parts_->router.add({"POST", std::move(path), parts_->methods.back().get(), protocol, kStreamed, permission});
+  Service* service = parts_->methods.back().get();
+  if (safe) parts_->router.add({"GET", path, service, protocol, Plan{BodyPlan::kWhole, 0}, permission});
+  parts_->router.add({"POST", std::move(path), service, protocol, kStreamed, permission});
 }
 
 void RpcServer::serve(Exchange& exchange, const PathArgs&) {

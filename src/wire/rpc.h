@@ -1,6 +1,6 @@
-// Rpc: one remote procedure call of a protobuf service, server side, whatever carried it: gRPC over HTTP/2, gRPC-Web
-// over either version, or plain JSON over either version. Wire form: gRPC over HTTP/2 (grpc/doc/PROTOCOL-HTTP2.md) and
-// gRPC-Web (grpc/doc/PROTOCOL-WEB.md).
+// Rpc: one remote procedure call of a protobuf service, server side, whatever carried it: gRPC over HTTP/2, and over
+// either version of HTTP gRPC-Web, Connect, or plain JSON. Wire form: gRPC over HTTP/2 (grpc/doc/PROTOCOL-HTTP2.md),
+// gRPC-Web (grpc/doc/PROTOCOL-WEB.md) and Connect (connectrpc.com/docs/protocol).
 //
 // A method sees messages as serialized protobuf in one contiguous slab each, aligned as received (of lines of JSON: any
 // way), with compression and framing taken off; what it sends goes the same way back.
@@ -142,8 +142,11 @@ struct RpcOptions {
 //   application/json, application/x-ndjson  when there is a JsonForm: unary → one JSON object; streams → NDJSON lines,
 //                                      or SSE when `accept` names text/event-stream; requests of client streams are
 //                                      NDJSON lines, handed on when the body is complete
-// Anything else is 415. Unknown methods of the services added, and gRPC requests to unknown services, are UNIMPLEMENTED
-// (a trailers-only response with HTTP 200).
+//   application/proto, application/json with connect-protocol-version   Connect's unary calls
+//   application/connect+proto, +json     Connect's streams
+// and GET /<service>/<method>?connect=v1&… of unary methods that only read. Anything else is 415. Unknown methods of
+// the services added, and gRPC requests to unknown services, are UNIMPLEMENTED (a trailers-only response with HTTP
+// 200).
 //
 // Deadlines (grpc-timeout) are enforced here: the peer gets DEADLINE_EXCEEDED, the RpcListener its on_close(). Of a
 // unary call only until its request is complete: the method passes Rpc::deadline() on to its Call, and the bus enforces

@@ -29,6 +29,11 @@ class Discard final : public ExchangeListener {
 
 std::unique_ptr<ExchangeListener> make_discard() { return std::make_unique<Discard>(); }
 
+void add_request_id(const Exchange& exchange, Fields& to, const base::Status& status, const Fields& with) {
+  std::string_view id = exchange.record().request_id;
+  if (!status.ok() && !id.empty() && !to.has(kRequestId) && !with.has(kRequestId)) to.add(kRequestId, id);
+}
+
 RpcCall::RpcCall(const RpcRoute& route, const RpcState& state, Exchange& exchange)
     : route_(route),
       state_(state),
@@ -57,13 +62,16 @@ void RpcCall::begin() {
   if (!one_request()) route_.target->open(*this);
 }
 
+RpcCall::TimeoutField RpcCall::timeout_field() const { return {"grpc-timeout", parse_grpc_timeout, Code::kInternal}; }
+
 base::Status RpcCall::read_timeout() {
-  std::string_view text = metadata().find("grpc-timeout");
+  const TimeoutField field = timeout_field();
+  std::string_view text = metadata().find(field.name);
   if (!text.data()) return {};
-  auto timeout = parse_grpc_timeout(text);
+  auto timeout = field.parse(text);
   if (!timeout) {
     exchange_.record().reject = reason::kGrpcTimeout;
-    return base::failure(Code::kInternal, "malformed grpc-timeout");
+    return base::failure(field.malformed, "malformed " + std::string(field.name));
   }
   if (timeout->count() == 0) return base::failure(Code::kDeadlineExceeded, "the deadline had passed on arrival");
   deadline_ = deadline_after(exchange_.now(), *timeout);
@@ -88,11 +96,6 @@ void RpcCall::finish(const base::Status& status) {
 void RpcCall::break_off(const base::Status& status) {
   finish(status);
   tell_close();
-}
-
-void RpcCall::add_request_id(Fields& to, const base::Status& status, const Fields& with) const {
-  std::string_view id = exchange_.record().request_id;
-  if (!status.ok() && !id.empty() && !to.has(kRequestId) && !with.has(kRequestId)) to.add(kRequestId, id);
 }
 
 void RpcCall::tell_close() {

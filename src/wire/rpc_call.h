@@ -1,5 +1,5 @@
-// RpcCall: what the forms of a remote call (gRPC, gRPC-Web, JSON) have in common: metadata, deadline, message counting,
-// the one status. Private to wire/rpc*.cc.
+// RpcCall: what the forms of a remote call (gRPC, gRPC-Web, Connect, JSON) have in common: metadata, deadline, message
+// counting, the one status. Private to wire/rpc*.cc.
 //
 // One object per call is both the Exchange's ExchangeListener and the method's Rpc; the Exchange owns it.
 #pragma once
@@ -51,6 +51,13 @@ class RpcCall : public ExchangeListener, public Rpc, RequestPace::Owner {
   void on_close(Exchange&, bool complete) final;
 
  protected:
+  // Form-specific: the field with the client's timeout, how it reads, and what a malformed one is.
+  struct TimeoutField {
+    std::string_view name;
+    std::optional<base::Duration> (*parse)(std::string_view);
+    base::Code malformed;
+  };
+  virtual TimeoutField timeout_field() const;
   // Form-specific: what else the head must fulfil; OK, or the status to end with.
   virtual base::Status check_head() { return {}; }
   // Form-specific: the last bytes of the response. Called once.
@@ -70,10 +77,6 @@ class RpcCall : public ExchangeListener, public Rpc, RequestPace::Owner {
   void starved(uint64_t bytes) {
     if (!pace_.starved(bytes, deadline_)) turns_.resume_soon();
   }
-
-  // Into the fields that carry an error's status: the id that the access log has the call by. `with` is what else the
-  // client gets in the same block: the id is not written twice.
-  void add_request_id(Fields& to, const base::Status& status, const Fields& with = {}) const;
 
   // An exception of a method, for want of memory or otherwise, ends its call, and not the connection with all others.
   template <class Work>
@@ -111,23 +114,33 @@ class RpcCall : public ExchangeListener, public Rpc, RequestPace::Owner {
   bool has_request_ = false, finished_ = false, told_close_ = false;
 };
 
-// A call whose messages are framed as gRPC frames them, in both directions: gRPC itself and gRPC-Web.
+// A call whose messages are framed as gRPC frames them, in both directions: gRPC itself, gRPC-Web, and streams of
+// Connect.
 class FramedCall : public RpcCall {
  public:
   FramedCall(const RpcRoute& route, const RpcState& state, Exchange& exchange);
 
   using Rpc::send;
-  void send(std::vector<base::Bytes> pieces) final;
+  void send(std::vector<base::Bytes> pieces) override;
   void compress(MessageCompress from_here_on) final { compress_ = from_here_on; }
   bool came_compressed() const final { return came_compressed_; }
   void on_data(Exchange&, std::span<const std::byte> bytes) final;
   void on_end(Exchange&) final;
 
  protected:
-  base::Status check_head() final;
-  void resume() final;
+  base::Status check_head() override;
+  void resume() override;
   uint64_t reserved() const final { return deframer_.reserved(); }
-  void drop_request() final;
+  void drop_request() override;
+
+  // The fields that name the coding of messages, and those that the sender of the field takes.
+  struct CodingFields {
+    std::string_view coding, accepted;
+  };
+  virtual CodingFields coding_fields() const { return {"grpc-encoding", "grpc-accept-encoding"}; }
+  // A message, with framing and compression taken off. While reading() the next one is not wanted: resume() follows.
+  virtual void read_message(base::Bytes message) { deliver(std::move(message)); }
+  virtual bool reading() const { return false; }
 
   // Takes transfer coding off (gRPC-Web's base64): returns the frame bytes, in `scratch` or in place, up to where the
   // coding breaks.
@@ -141,6 +154,8 @@ class FramedCall : public RpcCall {
   // The response head with all that goes into every one of this call.
   Response head() const;
   void send_head();
+  // One message of the answer, also of a call whose method has said its last word. Errors: RESOURCE_EXHAUSTED.
+  base::Status send_message(std::vector<base::Bytes> pieces);
 
  private:
   void pump(std::span<const std::byte>& in);
@@ -149,7 +164,7 @@ class FramedCall : public RpcCall {
   void settle();
   void let_in();
   void hold(std::span<const std::byte> in);
-  void no_memory(const char* what);
+  base::Status no_memory(const char* what);
 
   Deframer deframer_;
   std::string held_;  // frame bytes that wait for a slab or for congestion to pass
@@ -169,6 +184,9 @@ class FramedCall : public RpcCall {
 void write_pieces(Exchange& exchange, GrpcFlag flag, std::span<base::Bytes> pieces);
 
 inline constexpr std::string_view kRequestId = "x-request-id";
+// Into the fields that carry an error's status: the id that the access log has the call by. `with` is what else the
+// client gets in the same block: the id is not written twice.
+void add_request_id(const Exchange& exchange, Fields& to, const base::Status& status, const Fields& with = {});
 
 // Drops the rest of a request that has been answered.
 std::unique_ptr<ExchangeListener> make_discard();
@@ -178,5 +196,14 @@ enum class WebCoding : uint8_t { kBinary, kText };
 std::unique_ptr<RpcCall> make_web_call(const RpcRoute& route, const RpcState& state, Exchange& exchange,
                                        WebCoding coding);
 std::unique_ptr<RpcCall> make_json_call(const RpcRoute& route, const RpcState& state, Exchange& exchange);
+// Connect's messages are protobuf or its JSON.
+enum class ConnectCodec : uint8_t { kProto, kJson };
+std::unique_ptr<RpcCall> make_connect_unary(const RpcRoute& route, const RpcState& state, Exchange& exchange,
+                                            ConnectCodec codec);
+std::unique_ptr<RpcCall> make_connect_stream(const RpcRoute& route, const RpcState& state, Exchange& exchange,
+                                             ConnectCodec codec);
+// A unary call whose message is in the query of a GET; it is attached to the Exchange, and begun or refused.
+void serve_connect_get(const RpcRoute& route, const RpcState& state, Exchange& exchange);
+void refuse_connect_get(const RpcRoute& route, const RpcState& state, Exchange& exchange, const base::Status& why);
 
 }  // namespace weir::wire

@@ -15,7 +15,7 @@ std::span<const std::byte> span_of(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-constexpr std::string_view kAcceptEncoding = "identity, deflate, gzip";
+constexpr std::string_view kAcceptedCodings = "identity, deflate, gzip";
 
 // Pieces smaller than this are cheaper to copy than to send as a piece of their own.
 constexpr size_t kJoinBelow = 4096;
@@ -32,16 +32,18 @@ FramedCall::FramedCall(const RpcRoute& route, const RpcState& state, Exchange& e
     : RpcCall(route, state, exchange), deframer_(state.slabs, state.options.max_message, pace_.owner()) {}
 
 base::Status FramedCall::check_head() {
-  if (std::string_view wanted = metadata().find("grpc-encoding"); wanted.data()) {
+  const CodingFields fields = coding_fields();
+  if (std::string_view wanted = metadata().find(fields.coding); wanted.data()) {
     auto known = coding_of(wanted);
     if (!known) {
       exchange_.record().reject = reason::kGrpcEncoding;
-      initial("grpc-accept-encoding", kAcceptEncoding);
-      return base::failure(Code::kUnimplemented, "grpc-encoding '" + std::string(wanted) + "' is not supported");
+      initial(fields.accepted, kAcceptedCodings);
+      return base::failure(Code::kUnimplemented, std::string(fields.coding) + " '" + std::string(wanted) +
+                                                     "' is not supported; supported: " + std::string(kAcceptedCodings));
     }
     in_ = *known;
   }
-  std::string_view accepted = metadata().find("grpc-accept-encoding");
+  std::string_view accepted = metadata().find(fields.accepted);
   if (state_.options.compress == RpcCompress::kMirror && has_element(accepted, name(in_))) out_ = in_;
   if (state_.options.compress == RpcCompress::kAccepted) out_ = choose_coding(accepted);
   return {};
@@ -66,13 +68,13 @@ void FramedCall::hold(std::span<const std::byte> in) {
   if (in.empty() || finished()) return;
   if (held_charge_.bytes() == 0)
     if (auto* ledger = base::ledger_of(state_.slabs)) held_charge_ = {*ledger, base::MemoryKind::kInput};
-  if (!held_charge_.grow(2 * uint64_t(in.size()))) return no_memory("the request");
+  if (!held_charge_.grow(2 * uint64_t(in.size()))) return break_off(no_memory("the request"));
   held_.append(reinterpret_cast<const char*>(in.data()), in.size());
 }
 
-void FramedCall::no_memory(const char* what) {
+base::Status FramedCall::no_memory(const char* what) {
   exchange_.record().reject = reason::kOverload;
-  break_off(base::overloaded("there is no memory for " + std::string(what) + "; try again later"));
+  return base::overloaded("there is no memory for " + std::string(what) + "; try again later");
 }
 
 // While something waits for us, the peer need not hurry.
@@ -103,7 +105,7 @@ void FramedCall::resume() {
 // Delivers messages until `in` is used up, or something makes it wait.
 void FramedCall::pump(std::span<const std::byte>& in) {
   pace_.fed();
-  while (!finished() && !congested() && !turns_.spent()) {
+  while (!finished() && !reading() && !congested() && !turns_.spent()) {
     if (!coded_.empty()) {
       if (!accept_message()) return;
       continue;
@@ -122,7 +124,7 @@ void FramedCall::pump(std::span<const std::byte>& in) {
         base::Bytes message = deframer_.take();
         if (!compressed) {
           came_compressed_ = false;
-          deliver(std::move(message));
+          read_message(std::move(message));
         } else if (in_ == Coding::kIdentity) {
           // grpc/doc/compression.md: the flag without an encoding is INTERNAL.
           return break_off(base::failure(Code::kInternal, "compressed message without a grpc-encoding"));
@@ -149,10 +151,10 @@ bool FramedCall::accept_message() {
   coded_ = {};
   if (outcome == Inflate::kDone) {
     came_compressed_ = true;
-    deliver(std::move(plain));
+    read_message(std::move(plain));
     return true;
   }
-  if (outcome == Inflate::kNoMemory) return no_memory("the message"), false;
+  if (outcome == Inflate::kNoMemory) return break_off(no_memory("the message")), false;
   exchange_.record().reject = reason::kInflateBytes;
   if (outcome == Inflate::kTooBig)
     break_off(base::failure(Code::kResourceExhausted, "message inflates past the limit of " +
@@ -184,7 +186,7 @@ void FramedCall::drop_request() {
 // Gives back what has been dealt with, and passes the half-close on once nothing is waiting before it.
 void FramedCall::settle() {
   if (finished()) return drop_request();
-  if (!held_.empty() || !coded_.empty()) return;
+  if (!held_.empty() || !coded_.empty() || reading()) return;
   if (transfer() == TransferState::kBroken)
     return break_off(base::failure(Code::kInternal, "the body is not valid base64"));
   if (owed_ > 0) exchange_.consume(std::exchange(owed_, 0));
@@ -200,7 +202,7 @@ void FramedCall::settle() {
 Response FramedCall::head() const {
   Response response;
   response.fields.add("content-type", content_type());
-  if (out_ != Coding::kIdentity) response.fields.add("grpc-encoding", name(out_));
+  if (out_ != Coding::kIdentity) response.fields.add(coding_fields().coding, name(out_));
   for (size_t i = 0; i < initial_.size(); ++i) response.fields.add(initial_[i].name, initial_[i].value);
   return response;
 }
@@ -211,6 +213,10 @@ void FramedCall::send_head() {
 
 void FramedCall::send(std::vector<base::Bytes> pieces) {
   if (finished()) return;
+  if (auto status = send_message(std::move(pieces)); !status.ok()) break_off(status);
+}
+
+base::Status FramedCall::send_message(std::vector<base::Bytes> pieces) {
   for (auto& piece : pieces)
     if (piece.size() >= base::kLeastCharged && !base::charge(memory_of(exchange_), base::MemoryKind::kAnswers, piece))
       return no_memory("the answer");
@@ -220,10 +226,11 @@ void FramedCall::send(std::vector<base::Bytes> pieces) {
     for (const auto& p : pieces) size += p.size();
     if (size >= state_.options.compress_from && size <= kMostCoded) {
       if (base::Bytes packed = deflate(out_, pieces); packed.size() < size)
-        return write_frame(GrpcFlag::kCompressed, {&packed, 1});
+        return write_frame(GrpcFlag::kCompressed, {&packed, 1}), base::Status();
     }
   }
   write_frame(GrpcFlag::kPlain, pieces);
+  return {};
 }
 
 void write_pieces(Exchange& exchange, GrpcFlag flag, std::span<base::Bytes> pieces) {

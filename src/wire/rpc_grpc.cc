@@ -19,13 +19,13 @@ class GrpcCall final : public FramedCall {
       Fields trailers;
       add_grpc_status(trailers, status);
       for (size_t i = 0; i < trailing_.size(); ++i) trailers.add(trailing_[i].name, trailing_[i].value);
-      add_request_id(trailers, status);
+      add_request_id(exchange_, trailers, status);
       return exchange_.end(std::move(trailers));
     }
     Response response = head();
     add_grpc_status(response.fields, status);
     for (size_t i = 0; i < trailing_.size(); ++i) response.fields.add(trailing_[i].name, trailing_[i].value);
-    add_request_id(response.fields, status, exchange_.extra_fields());
+    add_request_id(exchange_, response.fields, status, exchange_.extra_fields());
     exchange_.head(std::move(response));
     exchange_.end();
   }

@@ -12,19 +12,13 @@
 //
 // Long texts and long answers are offload tasks, one at a time each way: what comes behind one waits, so that the order
 // stays.
-#include <algorithm>
-#include <deque>
-#include <optional>
+#include "wire/rpc_json_call.h"
 
-#include "base/attempt.h"
+#include <utility>
 
 #include "wire/accept.h"
 #include "wire/answer_flow.h"
-#include "wire/body.h"
-#include "wire/coding.h"
-#include "wire/grpc_status.h"
 #include "wire/limits.h"
-#include "wire/rpc_json_work.h"
 #include "wire/sse.h"
 #include "wire/text.h"
 
@@ -35,12 +29,11 @@ using base::Code;
 
 constexpr std::string_view kJson = "application/json", kNdjson = "application/x-ndjson";
 constexpr int kTooLarge = 413;
-constexpr size_t kAsked = 64 << 10;    // a text from which on there must be room for what it becomes
-constexpr size_t kBlankLine = 16;      // what reading one costs, in bytes of JSON
-constexpr size_t kWorkPerAnswer = 64;  // what writing one costs beside its bytes
+constexpr size_t kBlankLine = 16;  // what reading one costs, in bytes of JSON
 
-// {"code":…,"message":"…","details":[…]}: google.rpc.Status in JSON.
-std::string error_object(JsonForm& json, const base::Status& status) {
+}  // namespace
+
+std::string status_json(JsonForm& json, const base::Status& status) {
   if (!status.details.empty()) {
     auto whole = json.to_json("google.rpc.Status", status.details);
     if (whole.has_value()) return std::move(*whole);
@@ -49,63 +42,6 @@ std::string error_object(JsonForm& json, const base::Status& status) {
   append_json_text(out, status.text);
   return out += "\"}";
 }
-
-class JsonCall final : public RpcCall {
- public:
-  JsonCall(const RpcRoute& route, const RpcState& state, Exchange& exchange) : RpcCall(route, state, exchange) {}
-
-  using Rpc::send;
-  void send(std::vector<base::Bytes> pieces) override;
-  // With the answers that have no text yet.
-  size_t backlog() override { return exchange_.backlog() + unwritten_bytes_; }
-  void on_data(Exchange&, std::span<const std::byte> bytes) override;
-  void on_end(Exchange&) override;
-
- private:
-  base::Status check_head() override;
-  void write_end(const base::Status& status) override;
-  void resume() override;
-  uint64_t reserved() const override { return collector_.reserved(); }
-  void drop_request() override;
-
-  void collected(BodyCollector::State state, size_t came_now);
-  void give_back();
-  void feed();
-  std::string_view next_text();
-  void feed_one(std::string_view json, base::Bytes place);
-  bool room_for(size_t text, base::MemoryCharge& room);
-  base::Status no_memory(std::string_view what);
-  void text_read(ReadText& read);
-  void write_on();
-  bool took_all() { return unwritten_bytes_ == 0 && exchange_.backlog() <= Exchange::kHighWater; }
-  bool write(std::vector<base::Bytes> pieces, size_t size);
-  void answer_written(WriteText& written);
-  void text_written(WriteText& written);
-  void answer_failed(const base::Status& status);
-  void write_last(const base::Status& status);
-  void too_large(std::string_view why, std::string_view text);
-  void open_stream();
-  Framing framing() const { return one_response() ? Framing::kBare : sse_ ? Framing::kSse : Framing::kLine; }
-  void respond_error(const base::Status& status);
-  void copy_metadata(Response& response);
-
-  BodyCollector collector_;
-  size_t owed_ = 0;     // request bytes not yet given back with consume()
-  base::Bytes text_;    // the request, once it is whole
-  size_t at_ = 0;       // where the next line begins
-  bool whole_ = false;  // text_ is there, and something of it waits
-  bool sse_ = false, large_ = false;
-  Coding coding_ = Coding::kIdentity;
-  base::Bytes answer_;  // of one-response methods
-  struct Unwritten {
-    std::vector<base::Bytes> pieces;
-    size_t size;
-  };
-  std::deque<Unwritten> unwritten_;   // answers that wait for the one that is being written, or for the next turn
-  size_t unwritten_bytes_ = 0;        // theirs and its
-  std::optional<base::Status> last_;  // what the method ended with, while there are such
-  std::unique_ptr<SentTask> reading_, writing_;
-};
 
 base::Status JsonCall::check_head() {
   std::string_view coding = metadata().find("content-encoding");
@@ -136,8 +72,8 @@ void JsonCall::on_end(Exchange&) {
 }
 
 void JsonCall::resume() {
-  const bool waited = !unwritten_.empty();
-  write_on();
+  const bool waited = transcoder_.waiting();
+  transcoder_.write_on();
   if (finished()) return;
   if (waited && took_all()) return on_drain(exchange_);
   state_.inflating.enter(state_.env.now());
@@ -149,7 +85,7 @@ void JsonCall::resume() {
 
 void JsonCall::drop_request() {
   collector_.clear();
-  reading_ = nullptr;
+  transcoder_.drop_reading();
   text_ = {}, at_ = 0, whole_ = false;
   give_back();
 }
@@ -166,7 +102,9 @@ void JsonCall::collected(BodyCollector::State state, size_t came_now) {
       if (coding_ != Coding::kIdentity) return too_large(reason::kInflateBytes, "the body inflates too far");
       return too_large(reason::kBodyBytes,
                        "the body is over the limit of " + std::to_string(state_.options.max_message) + " bytes");
-    case State::kNoMemory: return break_off(no_memory("the message"));
+    case State::kNoMemory:
+      exchange_.record().reject = reason::kOverload;
+      return break_off(base::overloaded("there is no memory for the message; try again later"));
     case State::kCorrupt:
       exchange_.record().reject = reason::kParse;
       return break_off(base::failure(Code::kInvalidArgument, "the body is not what its content-encoding says"));
@@ -190,16 +128,16 @@ void JsonCall::too_large(std::string_view why, std::string_view text) {
 
 void JsonCall::feed() {
   base::Bytes text = text_;  // delivering may drop text_
-  while (whole_ && !reading_ && at_ < text.size()) {
+  while (whole_ && !transcoder_.reading() && at_ < text.size()) {
     if (congested() || turns_.spent()) return;
     std::string_view json = next_text();
     const bool blank = trim(json).empty();
     turns_.spend(blank ? kBlankLine + json.size() : kWorkPerMessage);
     // An empty body is an empty message: curl -X POST needs no -d '{}'.
-    if (!blank || one_request()) feed_one(blank ? "{}" : json, text.slice(json));
+    if (!blank || one_request()) read_message(blank ? "{}" : json, text.slice(json));
   }
-  if (!whole_ || reading_ || at_ < text.size()) return;
-  if (text.empty() && one_request()) feed_one("{}", {});
+  if (!whole_ || transcoder_.reading() || at_ < text.size()) return;
+  if (text.empty() && one_request()) read_message("{}", {});
   whole_ = false;
   text_ = {};
   half_close();
@@ -213,52 +151,13 @@ std::string_view JsonCall::next_text() {
   return json;
 }
 
-// The memory of a transcoder beside its text: a copy of it, and the other form while that grows. Little is not asked
-// for.
-bool JsonCall::room_for(size_t text, base::MemoryCharge& room) {
-  constexpr uint64_t kHeld = 4;  // times the text
-  if (text < kAsked) return true;
-  if (auto* ledger = base::ledger_of(state_.slabs)) room = {*ledger, base::MemoryKind::kDecoding};
-  return room.grow(kHeld * text);
+void JsonCall::message_refused(const base::Status& why, std::string_view reject, Size size) {
+  large_ = size == Size::kTooLarge;
+  if (!reject.empty()) exchange_.record().reject = reject;
+  break_off(why);
 }
 
-base::Status JsonCall::no_memory(std::string_view what) {
-  exchange_.record().reject = reason::kOverload;
-  return base::overloaded("there is no memory for " + std::string(what) + "; try again later");
-}
-
-void JsonCall::feed_one(std::string_view json, base::Bytes place) {
-  base::MemoryCharge room;
-  if (!room_for(json.size(), room)) return break_off(no_memory("the message"));
-  if (json.size() <= kLongText || !state_.offload) {
-    turns_.spend(json.size());
-    ReadText read(route_, state_, json, std::move(place));
-    read.run();
-    return text_read(read);
-  }
-  auto read = std::make_unique<ReadText>(route_, state_, json, std::move(place));
-  read->room = std::move(room);
-  auto done = [this](const base::Status& status, std::unique_ptr<base::OffloadTask> task) {
-    reading_ = nullptr;
-    guarded([&] {
-      if (!status.ok()) return break_off(status);
-      text_read(static_cast<ReadText&>(*task));
-      resume();
-    });
-  };
-  auto sent = state_.offload->send(std::move(read), json.size(), Offload::Part::kRequest, exchange_, std::move(done));
-  if (!sent) return break_off(sent.error());
-  reading_ = std::move(*sent);
-}
-
-void JsonCall::text_read(ReadText& read) {
-  if (read.status.ok()) return deliver(std::move(read.message));
-  large_ = read.too_large;
-  if (!read.reject.empty()) exchange_.record().reject = read.reject;
-  break_off(read.status);
-}
-
-void JsonCall::copy_metadata(Response& response) {
+void JsonCall::add_initial(Response& response) const {
   for (size_t i = 0; i < initial_.size(); ++i) response.fields.add(initial_[i].name, initial_[i].value);
 }
 
@@ -267,128 +166,73 @@ void JsonCall::open_stream() {
   Response response;
   response.fields.add("content-type", sse_ ? kSseType : kNdjson);
   response.fields.add("cache-control", "no-cache");
-  copy_metadata(response);
+  add_initial(response);
   exchange_.head(std::move(response));
 }
 
 void JsonCall::send(std::vector<base::Bytes> pieces) {
-  if (finished()) return;
-  size_t size = 0;
-  for (const auto& p : pieces) size += p.size();
-  unwritten_bytes_ += size;
-  if (!writing_ && unwritten_.empty() && !turns_.spent()) return void(write(std::move(pieces), size));
-  unwritten_.push_back({std::move(pieces), size});
+  if (!finished()) transcoder_.write(std::move(pieces), framing());
 }
 
-// Answers become text in their order, as many as a turn has time for; behind the last of them goes the status, once it
-// is known.
-void JsonCall::write_on() {
-  auto thrown = base::attempt("a method", [this] {
-    while (!writing_ && !unwritten_.empty() && !turns_.spent()) {
-      Unwritten next = std::move(unwritten_.front());
-      unwritten_.pop_front();
-      if (!write(std::move(next.pieces), next.size)) return;
-    }
-    if (!writing_ && unwritten_.empty() && last_) write_last(*std::exchange(last_, std::nullopt));
-  });
-  if (!thrown.ok()) answer_failed(thrown);
-}
-
-// False when the call is over.
-bool JsonCall::write(std::vector<base::Bytes> pieces, size_t size) {
-  base::MemoryCharge room;
-  if (!room_for(size, room)) return answer_failed(no_memory("the answer")), false;
-  turns_.spend(kWorkPerAnswer);
-  if (size <= kLongMessage || !state_.offload) {
-    turns_.spend(size);
-    WriteText write(route_, state_, std::move(pieces), framing());
-    write.run();
-    unwritten_bytes_ -= size;
-    text_written(write);
-    return write.status.ok();
-  }
-  auto write = std::make_unique<WriteText>(route_, state_, std::move(pieces), framing());
-  write->room = std::move(room);
-  auto written = [this, size](const base::Status& status, std::unique_ptr<base::OffloadTask> task) {
-    writing_ = nullptr;
-    unwritten_bytes_ -= size;
-    if (!status.ok()) return answer_failed(status);
-    auto thrown = base::attempt("a method", [&] { answer_written(static_cast<WriteText&>(*task)); });
-    if (!thrown.ok()) answer_failed(thrown);
-  };
-  auto sent = state_.offload->send(std::move(write), size, Offload::Part::kAnswer, exchange_, std::move(written));
-  if (sent) writing_ = std::move(*sent);
-  if (!sent) answer_failed(sent.error());
-  return bool(sent);
-}
-
-void JsonCall::answer_written(WriteText& written) {
-  text_written(written);
-  if (!written.status.ok()) return;
-  write_on();
-  if (took_all()) on_drain(exchange_);
-}
-
-void JsonCall::text_written(WriteText& written) {
-  if (!written.status.ok()) return answer_failed(written.status);
-  written.room.clear();
+base::Status JsonCall::put_answer(std::string text) {
   if (one_response()) {
-    auto answer = base::adopt(memory_of(exchange_), base::MemoryKind::kAnswers, std::move(written.text));
-    if (!answer) return answer_failed(written.status = no_memory("the answer"));
+    auto answer = base::adopt(memory_of(exchange_), base::MemoryKind::kAnswers, std::move(text));
+    if (!answer) {
+      exchange_.record().reject = reason::kOverload;
+      return base::overloaded("there is no memory for the answer; try again later");
+    }
     answer_ = *std::move(answer);
-    return;
+    return {};
   }
   open_stream();
-  exchange_.body(base::Bytes::adopt(std::move(written.text)));
+  exchange_.body(base::Bytes::adopt(std::move(text)));
+  return {};
 }
 
 // The method may have said its last word already.
-void JsonCall::answer_failed(const base::Status& status) {
-  unwritten_.clear();
-  unwritten_bytes_ = 0;
-  if (!finished()) return break_off(status);
-  last_.reset();
-  exchange_.record().code = status.code;
-  write_last(status);
+void JsonCall::answers_failed(const base::Status& why) {
+  if (!finished()) return break_off(why);
+  exchange_.record().code = why.code;
+  put_status(why);
 }
 
-void JsonCall::respond_error(const base::Status& status) {
+Response JsonCall::error_head(const base::Status& status) const {
   Response response;
   response.status = large_ ? kTooLarge : base::http_status(status);
   response.fields.add("content-type", kJson);
-  copy_metadata(response);
+  add_initial(response);
   bool again = response.status == 429 || response.status == 503;
   if (again && !response.fields.has("retry-after")) response.fields.add("retry-after", "1");
-  exchange_.respond(std::move(response), base::Bytes::adopt(error_object(*state_.json, status)));
+  return response;
 }
 
-void JsonCall::write_end(const base::Status& status) {
-  if (!writing_ && unwritten_.empty()) return write_last(status);
-  last_ = status;
-  if (!writing_) turns_.resume_next_turn();  // the timer for that has gone with the others
+void JsonCall::write_error(const base::Status& status) {
+  exchange_.respond(error_head(status), base::Bytes::adopt(status_json(*state_.json, status)));
 }
 
-void JsonCall::write_last(const base::Status& status) {
+void JsonCall::put_status(const base::Status& status) {
   if (exchange_.responding()) {
     if (!status.ok()) {
-      std::string line = "{\"error\":" + error_object(*state_.json, status) + "}";
+      std::string line = "{\"error\":" + status_json(*state_.json, status) + "}";
       exchange_.body(base::Bytes::adopt(framed(std::move(line), framing())));
     }
     return exchange_.end();
   }
-  if (!status.ok()) return respond_error(status);
+  if (!status.ok()) return write_error(status);
   if (!one_response()) {
     open_stream();
     return exchange_.end();
   }
-  if (answer_.empty()) return respond_error(base::failure(Code::kInternal, "the method gave no answer"));
-  Response response;
-  response.fields.add("content-type", kJson);
-  copy_metadata(response);
-  exchange_.respond(std::move(response), std::move(answer_));
+  write_answer(std::move(answer_));
 }
 
-}  // namespace
+void JsonCall::write_answer(base::Bytes answer) {
+  if (answer.empty()) return write_error(base::failure(Code::kInternal, "the method gave no answer"));
+  Response response;
+  response.fields.add("content-type", kJson);
+  add_initial(response);
+  exchange_.respond(std::move(response), std::move(answer));
+}
 
 std::unique_ptr<RpcCall> make_json_call(const RpcRoute& route, const RpcState& state, Exchange& exchange) {
   return std::make_unique<JsonCall>(route, state, exchange);

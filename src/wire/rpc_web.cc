@@ -91,7 +91,7 @@ class WebCall final : public FramedCall {
     Fields trailers;
     add_grpc_status(trailers, status);
     for (size_t i = 0; i < trailing_.size(); ++i) trailers.add(trailing_[i].name, trailing_[i].value);
-    add_request_id(trailers, status);
+    add_request_id(exchange_, trailers, status);
     std::string block;
     for (size_t i = 0; i < trailers.size(); ++i)
       block.append(trailers[i].name).append(": ").append(trailers[i].value).append("\r\n");

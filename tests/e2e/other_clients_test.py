@@ -1,4 +1,4 @@
-"""Clients in other languages against the same port: @grpc/grpc-js, libgrpc++ with generated stubs, nghttp."""
+"""Clients in other languages against the same port: @grpc/grpc-js, Connect-ES, libgrpc++ with generated stubs, nghttp."""
 
 import os
 import re
@@ -21,6 +21,13 @@ class Others(harness.Case):
         modules = harness.ROOT / '.cache/npm/node_modules'
         self.counted(['node', str(harness.ROOT / 'tests/e2e/grpc_js_client.js'), str(harness.ROOT / 'proto'), self.server.address],
                      {'NODE_PATH': str(modules)})
+
+    def test_connect_in_its_three_protocols(self):
+        descriptors = os.path.join(harness.scratch(), 'inference.binpb')
+        subprocess.run(['protoc', f'-I{harness.ROOT}/proto', '--include_imports', f'--descriptor_set_out={descriptors}', 'inference.proto'],
+                       check=True, timeout=20)
+        self.counted(['node', str(harness.ROOT / 'tests/e2e/connect_client.js'), descriptors, self.server.address],
+                     {'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')})
 
     def test_grpcpp(self):
         # In a build under ThreadSanitizer the client is, too, but libgrpc++ is not: what it would say is not ours.

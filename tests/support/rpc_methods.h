@@ -119,6 +119,8 @@ struct TestService {
       server.add({"test.Service", name, kind, &m, "test.In", "test.Out", "test"});
     };
     add("Echo", wire::RpcKind::kUnary, echo);
+    server.add(
+        {"test.Service", "Read", wire::RpcKind::kUnary, &echo, "test.In", "test.Out", "test", wire::Permission::kRead});
     add("Slow", wire::RpcKind::kUnary, slow);
     add("Watch", wire::RpcKind::kServerStream, watch);
     add("Spell", wire::RpcKind::kServerStream, spell);
