@@ -191,7 +191,7 @@ class Room:
     def __init__(self, name, jobs):
         self.name, self.jobs = name, jobs
         self.tests = tests_of(name)
-        self.tally, self.survivors = collections.defaultdict(collections.Counter), []
+        self.counts, self.survivors = collections.defaultdict(collections.Counter), []
         built, out = build(self.tests, jobs)
         if not built:
             sys.exit(f'mutate: {name} does not build without mutation\n{out[-3000:]}')
@@ -222,7 +222,7 @@ class Room:
             path.write_text(text)
         if not built:
             return False
-        self.tally[operator]['killed' if killer else 'survived'] += 1
+        self.counts[operator]['killed' if killer else 'survived'] += 1
         if not killer:
             self.survivors.append((file, number, old.strip(), new.strip()))
         print(f'{self.name} {file}:{number} {operator}: ' + (f'killed by {killer}' if killer else 'SURVIVED') +
@@ -267,10 +267,10 @@ def main():
             counted += room.judge(*place)
     print(f'\n{"room":24} {"mutants":>8} {"killed":>8}')
     for room in rooms:
-        print(row(room.name, room.tally.values()))
-        for operator, counter in sorted(room.tally.items()):
+        print(row(room.name, room.counts.values()))
+        for operator, counter in sorted(room.counts.items()):
             print(row('  ' + operator, [counter]))
-    print(row('all', [c for room in rooms for c in room.tally.values()]))
+    print(row('all', [c for room in rooms for c in room.counts.values()]))
     return 0
 
 

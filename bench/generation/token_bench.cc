@@ -54,8 +54,8 @@ struct Sinkhole final : msg::Home {
   void post_here(msg::Mail&&) override {}
 };
 
-struct Desk {
-  Desk(uint32_t max_length, uint32_t blocks, uint32_t running)
+struct SchedulerBench {
+  SchedulerBench(uint32_t max_length, uint32_t blocks, uint32_t running)
       : spec(spec_of(max_length)), engine(*spec.text), room{blocks, 16} {
     policy.max_running = running, policy.step_tokens = 1 << 20, policy.block_size = 16;
     stats.tokens = std::make_unique<bus::TokenStats>();
@@ -89,27 +89,27 @@ struct Desk {
 };
 
 void scheduler_case(uint32_t sequences, uint32_t context, int steps) {
-  Desk desk(context + uint32_t(steps) + 100, (context + uint32_t(steps) + 100) / 16 * sequences + sequences * 2,
-            sequences);
-  for (uint32_t i = 0; i < sequences; ++i) desk.scheduler->add(&desk.call(context, 1 << 30), Clock::now());
-  for (int i = 0; i < 20; ++i) desk.step();
+  SchedulerBench bench(context + uint32_t(steps) + 100,
+                       (context + uint32_t(steps) + 100) / 16 * sequences + sequences * 2, sequences);
+  for (uint32_t i = 0; i < sequences; ++i) bench.scheduler->add(&bench.call(context, 1 << 30), Clock::now());
+  for (int i = 0; i < 20; ++i) bench.step();
   double begin = thread_seconds();
-  for (int i = 0; i < steps; ++i) desk.step();
+  for (int i = 0; i < steps; ++i) bench.step();
   std::printf("scheduler  %4u sequences of %6u tokens: %7.2f us a step\n", sequences, context,
               (thread_seconds() - begin) / steps * 1e6);
-  desk.scheduler->fail_all(base::failure(base::Code::kCancelled, ""), Clock::now());
+  bench.scheduler->fail_all(base::failure(base::Code::kCancelled, ""), Clock::now());
 }
 
 void session_case(uint32_t length) {
-  Desk desk(length + 1000, length / 16 + 200, 8);
+  SchedulerBench bench(length + 1000, length / 16 + 200, 8);
   std::vector<uint32_t> history;
   auto turn = [&](uint32_t append) {
-    auto& c = desk.call(append, 0);
+    auto& c = bench.call(append, 0);
     c.session = {1, 1};
     c.generation->history = history;
     double begin = thread_seconds();
-    desk.scheduler->add(&c, Clock::now());
-    while (desk.step()) {
+    bench.scheduler->add(&c, Clock::now());
+    while (bench.step()) {
     }
     double took = thread_seconds() - begin;
     history.insert(history.end(), c.generation->append.begin(), c.generation->append.end());

@@ -45,8 +45,8 @@ class TokenStream final : public grpc::ServerBidiReactor<ModelInferRequest, Mode
 
   void OnReadDone(bool ok) override {
     if (!ok) return Finish(grpc::Status::OK);
-    auto wish = request_.parameters().find("max_tokens");
-    left_ = wish == request_.parameters().end() ? 20 : wish->second.int64_param();
+    auto found = request_.parameters().find("max_tokens");
+    left_ = found == request_.parameters().end() ? 20 : found->second.int64_param();
     next();
   }
   void OnWriteDone(bool ok) override {

@@ -17,16 +17,16 @@ int main(int argc, char** argv) {
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (::bind(listener, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0 || ::listen(listener, 64) != 0) return 1;
   int events = ::epoll_create1(0);
-  epoll_event wish{}, got{};
-  wish.events = EPOLLIN, wish.data.fd = listener;
-  ::epoll_ctl(events, EPOLL_CTL_ADD, listener, &wish);
+  epoll_event interest{}, got{};
+  interest.events = EPOLLIN, interest.data.fd = listener;
+  ::epoll_ctl(events, EPOLL_CTL_ADD, listener, &interest);
   char buffer[65536];
   while (::epoll_wait(events, &got, 1, -1) >= 0) {
     int fd = got.data.fd;
     if (fd == listener) {
-      wish.data.fd = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK);
-      ::setsockopt(wish.data.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-      ::epoll_ctl(events, EPOLL_CTL_ADD, wish.data.fd, &wish);
+      interest.data.fd = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK);
+      ::setsockopt(interest.data.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+      ::epoll_ctl(events, EPOLL_CTL_ADD, interest.data.fd, &interest);
       continue;
     }
     ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);

@@ -35,7 +35,7 @@ std::string open_addresses(const Config& config) {
 
 }  // namespace
 
-void say(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
+void print_error(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
 
 std::string model_table(const bus::Catalog& catalog) {
   size_t wide = 5;

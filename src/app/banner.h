@@ -10,7 +10,7 @@
 namespace weir::app {
 
 // One line to standard error.
-void say(const std::string& line);
+void print_error(const std::string& line);
 
 // One line per model and version: its name, its state, and the reason where it is not ready.
 std::string model_table(const bus::Catalog& catalog);

@@ -21,7 +21,7 @@ Exit check_models(const Config& config) {
   base::log::enable(base::log::Level::kInfo, false);
   base::log::enable(base::log::Level::kWarning, false);
   if (auto s = check_roots(config); !s.ok()) {
-    say("weir: " + s.text);
+    print_error("weir: " + s.text);
     return Exit::kUsage;
   }
   device::Devices devices(config.device);
@@ -41,7 +41,7 @@ Exit check_models(const Config& config) {
   bool bad = !status.ok();
   for (const auto& served : config.dialects) {
     if (!served.on) continue;
-    for (const auto& wrong : served.dialect->missing(*latest)) say("weir: " + wrong), bad = true;
+    for (const auto& wrong : served.dialect->missing(*latest)) print_error("weir: " + wrong), bad = true;
   }
   for (const auto& row : latest->index) bad = bad || row.state != bus::ModelState::kReady;
   latest.reset();

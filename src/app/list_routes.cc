@@ -37,7 +37,7 @@ Exit list_routes(const Config& config, RouteList form) {
   auto status = open_dialects(state, 1, [](base::ShardId, const std::function<void()>&) {});
   if (status.ok()) status = server.mount_dialects();
   if (!status.ok()) {
-    say("weir: " + status.text);
+    print_error("weir: " + status.text);
     return Exit::kUsage;
   }
   auto routes = server.routes();

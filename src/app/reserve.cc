@@ -43,16 +43,16 @@ bool use_reserve() {
 }
 
 // Set for the next look before anything else is allocated: a timer that throws is not fired again.
-void ReserveWatch::look(base::Env& env) {
+void ReserveWatch::check(base::Env& env) {
   bool there = keep_reserve();
-  env.at(env.now() + std::chrono::seconds(1), [this, &env] { look(env); });
+  env.at(env.now() + std::chrono::seconds(1), [this, &env] { check(env); });
   try {
-    say(there);
+    report(there);
   } catch (const std::bad_alloc&) {  // the next look says it
   }
 }
 
-void ReserveWatch::say(bool there) {
+void ReserveWatch::report(bool there) {
   if (!there && !short_)
     base::log::warning("memory is short: requests that need much are refused",
                        {{"limit", "address space (ulimit -v)"}});

@@ -15,10 +15,10 @@ bool use_reserve();
 // Takes the reserve, and again once a second; says when it cannot be had, and when it is back. One shard's.
 class ReserveWatch {
  public:
-  void look(base::Env& env);
+  void check(base::Env& env);
 
  private:
-  void say(bool there);
+  void report(bool there);
 
   bool short_ = false;
 };

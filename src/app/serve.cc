@@ -43,10 +43,10 @@ class Serving {
  private:
   using Phase = ServerState::Phase;
 
-  // Rung by whichever thread frees a slab, also when the server is gone.
-  struct Bell {
+  // The server, for threads that free a slab; they may do so when it is gone.
+  struct ServerRef {
     std::mutex mutex;
-    net::Server* server = nullptr;  // under mutex
+    net::Server* server = nullptr;  // under mutex; null when it is gone
   };
 
   base::Status open();
@@ -68,7 +68,7 @@ class Serving {
   mutable std::mutex mutex_;
   std::shared_ptr<const bus::Catalog> latest_;  // under mutex_
   models::Repository repository_;
-  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  const std::shared_ptr<ServerRef> server_ref_ = std::make_shared<ServerRef>();
   std::optional<net::Server> server_;
   std::optional<net::Signals> signals_;
   bool started_ = false;  // the shards run
@@ -113,12 +113,12 @@ base::Status Serving::open() {
   state_.memory.on_step([this](base::Overload step) { on_overload(step); });
   server_.emplace(shards, envs, server_options(config_), state_.metrics);
   {
-    std::lock_guard lock(bell_->mutex);
-    bell_->server = &*server_;
+    std::lock_guard lock(server_ref_->mutex);
+    server_ref_->server = &*server_;
   }
-  state_.slabs.on_room([bell = bell_] {
-    std::lock_guard lock(bell->mutex);
-    if (bell->server) bell->server->resume_reading();
+  state_.slabs.on_room([ref = server_ref_] {
+    std::lock_guard lock(ref->mutex);
+    if (ref->server) ref->server->resume_reading();
   });
   return server_->bind();
 }
@@ -126,7 +126,7 @@ base::Status Serving::open() {
 // kOk: it serves.
 Exit Serving::start() {
   if (auto s = open(); !s.ok()) {
-    say("weir: " + s.text);
+    print_error("weir: " + s.text);
     bool settings = s.code == base::Code::kInvalidArgument || s.code == base::Code::kFailedPrecondition;
     return settings ? Exit::kUsage : Exit::kBind;  // certificates are settings, too
   }
@@ -135,13 +135,13 @@ Exit Serving::start() {
   signals_.emplace(*shards_[0], [this](int signal) { on_signal(signal); });
   server_->start();
   if (auto s = repository_.start(); !s.ok()) {
-    say("weir: " + s.text);
+    print_error("weir: " + s.text);
     return Exit::kModels;
   }
   enter(Phase::kServing);
   if (!keep_reserve()) throw std::bad_alloc();  // it would serve, and have no memory to end with
   greet();
-  if (space_is_limited()) shards_[0]->post([this] { reserve_watch_.look(shards_[0]->env()); });
+  if (space_is_limited()) shards_[0]->post([this] { reserve_watch_.check(shards_[0]->env()); });
   return Exit::kOk;
 }
 
@@ -150,7 +150,7 @@ Exit Serving::run() {
     if (auto exit = start(); exit != Exit::kOk) return exit;
   } catch (const std::exception& e) {  // some threads run, others do not: there is no orderly end
     base::log::flush(kLastLines);
-    say(shortage(e));
+    print_error(shortage(e));
     std::_Exit(int(Exit::kFailed));
   }
   if (!wait_for_drain()) base::log::warning("requests were cut off at the end of shutdown.drain_timeout");
@@ -167,7 +167,7 @@ bool Serving::wait_for_drain() {
     if (state_.phase.load() != Phase::kDraining) continue;
     if (!end) end = now + config_.drain_delay + config_.drain_timeout + kLastCalls;
     if (now < *end) continue;
-    say("weir: the drain did not end in its time: ended without it");
+    print_error("weir: the drain did not end in its time: ended without it");
     std::_Exit(int(Exit::kFailed));
   }
   return drained.get();
@@ -251,8 +251,8 @@ void Serving::greet() const {
 Serving::~Serving() {
   repository_.stop();
   {
-    std::lock_guard lock(bell_->mutex);
-    bell_->server = nullptr;
+    std::lock_guard lock(server_ref_->mutex);
+    server_ref_->server = nullptr;
   }
   server_.reset();
   if (started_) finish_calls(shard_servers_);
@@ -268,17 +268,17 @@ Serving::~Serving() {
 Exit serve(const Config& config) {
   set_up_logs(config);
   if (auto s = check_roots(config); !s.ok()) {
-    say("weir: " + s.text);
+    print_error("weir: " + s.text);
     return Exit::kUsage;
   }
   std::optional<Serving> serving;
   try {
     serving.emplace(config);
   } catch (const std::system_error& e) {
-    say(shortage(e));
+    print_error(shortage(e));
     return Exit::kFailed;
   } catch (const std::runtime_error& e) {
-    say(std::string("weir: ") + e.what());
+    print_error(std::string("weir: ") + e.what());
     return Exit::kUsage;
   }
   return serving->run();

@@ -1,5 +1,5 @@
-// check(): an invariant of the house that no input can break. When it is broken all the same, the process ends with a
-// line that says which one and where; going on would hand one client's answer to another.
+// check(): an invariant of the program that no input can break. When it is broken all the same, the process ends with
+// a line that says which one and where; going on would hand one client's answer to another.
 #pragma once
 
 #include <cstdio>

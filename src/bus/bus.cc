@@ -25,7 +25,7 @@ base::Status too_late() { return failure(Code::kDeadlineExceeded, "the deadline 
 // A Sink that throws, for want of memory or otherwise, hears no more until the Call's last Event, in place of which it
 // is told that the Call has failed, which takes little (if not even that, its client waits until it gives up).
 template <class Make>
-base::Status tell(msg::Sink& sink, msg::Call& call, Make make) {
+base::Status call_sink(msg::Sink& sink, msg::Call& call, Make make) {
   return base::attempt("an answer", [&] { sink.on(call, make()); });
 }
 
@@ -260,12 +260,12 @@ void Bus::deliver(msg::Mail& mail) {
       else if (slot.task)  // workers serve all models
         stats.rejected.fetch_add(1, std::memory_order_relaxed);
     }
-    slot.thrown = tell(*slot.sink, slot, [&] { return std::move(mail.event); });
+    slot.thrown = call_sink(*slot.sink, slot, [&] { return std::move(mail.event); });
     if (!slot.thrown.ok() && !last) cancel(&slot);
   }
   // Not before the last Event: until then the engine may read what the Sink has lent to the Call.
   if (slot.sink && !slot.thrown.ok() && last)
-    (void)tell(*slot.sink, slot, [&] { return msg::Event{msg::Failed{std::move(slot.thrown)}}; });
+    (void)call_sink(*slot.sink, slot, [&] { return msg::Event{msg::Failed{std::move(slot.thrown)}}; });
   if (last) release(slot);
 }
 
@@ -313,7 +313,7 @@ void Bus::expire() {
     slot->cancelled.store(true, std::memory_order_release);
     slot->served->stats.expired.fetch_add(1, std::memory_order_relaxed);
     slot->inbox->poke();
-    (void)tell(*sink, *slot, [] { return msg::Event{msg::Failed{too_late()}}; });
+    (void)call_sink(*sink, *slot, [] { return msg::Event{msg::Failed{too_late()}}; });
   }
   set_timer();
 }

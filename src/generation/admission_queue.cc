@@ -23,8 +23,8 @@ Status queue_full(const msg::ModelSpec& spec, const TokenPolicy& policy) {
 // A priority that the model does not have means the default one, as in Triton.
 void AdmissionQueue::add(msg::Call* call, Time now) {
   auto s = std::make_unique<Sequence>(call, msg::level_of(spec_, call->priority) - 1, ++arrivals_);
-  uint64_t drawn = random_();
-  s->seed = s->params.sampling.seed.value_or(drawn);
+  uint64_t random_seed = random_();
+  s->seed = s->params.sampling.seed.value_or(random_seed);
   s->queue_deadline = msg::leaves_at(msg::queue_policy(spec_, s->level + 1), call->queue_timeout, now);
   s->tag = share_.came(s->level, call->tenant, s->work());
   insert(std::move(s));

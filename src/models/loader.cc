@@ -252,9 +252,9 @@ void Loader::make_inbox(bus::Served& served, Engines engines, const ModelConfig&
 
 base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const {
   auto served = std::make_shared<bus::Served>();
-  auto broken = [tell = on_broken_, model = plan.folder.name, version = plan.version,
+  auto broken = [report = on_broken_, model = plan.folder.name, version = plan.version,
                  weak = std::weak_ptr(served)](base::Status why) {
-    if (tell) tell({model, version, weak, std::move(why)});
+    if (report) report({model, version, weak, std::move(why)});
   };
   auto engines = make_engines(plan, broken);
   if (!engines) return engines.error();

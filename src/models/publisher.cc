@@ -19,7 +19,7 @@ void Publisher::publish() {
   });
 }
 
-void Publisher::tell() {
+void Publisher::notify_settled() {
   uint64_t now = settled();
   while (!waiting_.empty() && waiting_.front().epoch <= now) {
     auto done = std::move(waiting_.front().done);

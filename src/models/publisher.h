@@ -27,7 +27,7 @@ class Publisher {
   // `done` is called once every shard has the Catalog that was published last; by tell(), or by end().
   void when_published(std::function<void()> done) { waiting_.push_back({published_, std::move(done)}); }
   // Tells those whose Catalog has got to every shard.
-  void tell();
+  void notify_settled();
   void end();
   // Destroys what was replaced, once no Catalog names it and no Call is inside. True when there was something: the
   // table has changed.

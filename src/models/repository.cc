@@ -94,7 +94,7 @@ void Repository::Parts::run() {
       if (queue->stopping && tasks.empty()) break;
     }
     for (auto& task : tasks) task();
-    publisher.tell();
+    publisher.notify_settled();
     if (publisher.destroy_retired()) publish();
     revive();
     if (Clock::now() >= next_poll) rescan(Watch::Settle::kYes), next_poll = Clock::now() + options.poll_interval;

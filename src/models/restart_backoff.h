@@ -24,11 +24,11 @@ class RestartBackoff {
   std::vector<std::string> due(Clock::time_point now);
 
  private:
-  struct Revival {
+  struct Restart {
     Clock::time_point broke{}, at = Clock::time_point::max();  // max: nothing to do
     Clock::duration wait{0};
   };
-  std::map<std::string, Revival> models_;
+  std::map<std::string, Restart> models_;
 };
 
 }  // namespace weir::models

@@ -12,13 +12,13 @@
 namespace weir::net {
 
 // Shared by the threads, which may be the last to leave.
-struct SystemNames::Desk : std::enable_shared_from_this<Desk> {
+struct SystemNames::Resolver : std::enable_shared_from_this<Resolver> {
   struct Question {
     std::string host;
     Then then;
   };
 
-  Desk(Shard& its_shard, Ask its_ask) : shard(its_shard), ask(std::move(its_ask)) {}
+  Resolver(Shard& its_shard, Ask its_ask) : shard(its_shard), ask(std::move(its_ask)) {}
 
   void begin();
   void run();
@@ -33,7 +33,7 @@ struct SystemNames::Desk : std::enable_shared_from_this<Desk> {
 };
 
 // With the mutex.
-void SystemNames::Desk::begin() {
+void SystemNames::Resolver::begin() {
   if (threads == kAtOnce) return;
   try {
     std::thread([self = shared_from_this()] { self->run(); }).detach();
@@ -44,7 +44,7 @@ void SystemNames::Desk::begin() {
   }
 }
 
-void SystemNames::Desk::run() {
+void SystemNames::Resolver::run() {
   std::unique_lock lock(mutex);
   while (open && !waiting.empty()) {
     Question question = std::move(waiting.front());
@@ -58,7 +58,7 @@ void SystemNames::Desk::run() {
 }
 
 // With the mutex.
-void SystemNames::Desk::answer(Then then, std::vector<Endpoint> found) {
+void SystemNames::Resolver::answer(Then then, std::vector<Endpoint> found) {
   shard.post([self = shared_from_this(), then = std::move(then), found = std::move(found)]() mutable {
     {
       std::lock_guard lock(self->mutex);
@@ -68,18 +68,18 @@ void SystemNames::Desk::answer(Then then, std::vector<Endpoint> found) {
   });
 }
 
-SystemNames::SystemNames(Shard& shard, Ask ask) : desk_(std::make_shared<Desk>(shard, std::move(ask))) {}
+SystemNames::SystemNames(Shard& shard, Ask ask) : resolver_(std::make_shared<Resolver>(shard, std::move(ask))) {}
 
 SystemNames::~SystemNames() {
-  std::lock_guard lock(desk_->mutex);
-  desk_->open = false;
-  desk_->waiting.clear();
+  std::lock_guard lock(resolver_->mutex);
+  resolver_->open = false;
+  resolver_->waiting.clear();
 }
 
 void SystemNames::look_up(const std::string& host, Then then) {
-  std::lock_guard lock(desk_->mutex);
-  desk_->waiting.push_back({host, std::move(then)});
-  desk_->begin();
+  std::lock_guard lock(resolver_->mutex);
+  resolver_->waiting.push_back({host, std::move(then)});
+  resolver_->begin();
 }
 
 std::vector<Endpoint> SystemNames::ask_system(const std::string& host) {

@@ -34,8 +34,8 @@ class SystemNames final : public Names {
   void look_up(const std::string& host, Then then) override;
 
  private:
-  struct Desk;
-  std::shared_ptr<Desk> desk_;
+  struct Resolver;
+  std::shared_ptr<Resolver> resolver_;
 };
 
 }  // namespace weir::net

@@ -84,8 +84,8 @@ Watchdog::Watchdog(std::vector<TurnWatch*> shards, base::Duration every, Report 
       every_(every),
       report_(std::move(report)),
       has_signal_(!taken.exchange(true)),
-      bell_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  if (!bell_) throw std::system_error(errno, std::generic_category(), "eventfd");
+      wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (!wake_) throw std::system_error(errno, std::generic_category(), "eventfd");
   if (has_signal_) warm_backtrace(), handle(on_signal);
   for (auto* shard : shards_) shard->set_watchdog(this);
   thread_ = std::thread([this] { run(); });
@@ -103,15 +103,15 @@ Watchdog::~Watchdog() {
 
 void Watchdog::wake() {
   uint64_t one = 1;
-  (void)!::write(bell_.get(), &one, sizeof one);
+  (void)!::write(wake_.get(), &one, sizeof one);
 }
 
 bool Watchdog::woken_within(base::Duration time) {
-  pollfd poll{bell_.get(), POLLIN, 0};
+  pollfd poll{wake_.get(), POLLIN, 0};
   int ms =
       time == base::Duration::max() ? -1 : int(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
-  uint64_t rung = 0;
-  return ::poll(&poll, 1, ms) > 0 && ::read(bell_.get(), &rung, sizeof rung) > 0;
+  uint64_t count = 0;
+  return ::poll(&poll, 1, ms) > 0 && ::read(wake_.get(), &count, sizeof count) > 0;
 }
 
 void Watchdog::run() {
@@ -119,7 +119,7 @@ void Watchdog::run() {
   busy_at_ = clock_now();
   while (!stopping_) {
     auto now = clock_now();
-    if (look(now)) busy_at_ = now;
+    if (check_turns(now)) busy_at_ = now;
     rest(now);
   }
 }
@@ -127,13 +127,13 @@ void Watchdog::run() {
 // A shard stores that it turns, and then looks whether it is to call, without a fence between the two. Should it and
 // call_me() miss each other, the look before the sleep without end comes later than any store can, and sees it.
 void Watchdog::rest(base::Time now) {
-  auto calm = now - busy_at_;
+  auto idle = now - busy_at_;
   bool woken = false;
-  if (calm < kCalm) {
+  if (idle < kIdleTime) {
     woken = woken_within(kLook);
-  } else if (calm < 2 * kCalm) {
+  } else if (idle < 2 * kIdleTime) {
     for (auto* shard : shards_) shard->call_me();
-    woken = woken_within(kCalm);
+    woken = woken_within(kIdleTime);
   } else {
     woken = woken_within(base::Duration::max());
   }
@@ -141,7 +141,7 @@ void Watchdog::rest(base::Time now) {
 }
 
 // Whether any shard turns.
-bool Watchdog::look(base::Time now) {
+bool Watchdog::check_turns(base::Time now) {
   bool busy = false;
   for (size_t i = 0; i < shards_.size(); ++i) {
     int64_t began = shards_[i]->turn_began();

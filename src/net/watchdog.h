@@ -1,10 +1,10 @@
 // Watchdog: looks at shards from outside, and takes the stack of one whose turn lasts too long, while it lasts.
 //
-// A thread that looks every kLook while any shard turns its loop; when none has for kCalm it sleeps until one does. A
-// turn that is seen twice at least TurnWatch::kSlow after its begin is slow: its thread is sent SIGURG, whose handler
-// writes the return addresses down (backtrace(), which allocates nothing once it has been called), and this thread
-// makes words of them. One stack in `every`; slow turns are counted by TurnWatch, not here. One Watchdog at a time has
-// the signal; another takes no stacks.
+// A thread that checks every kLook while any shard turns its loop; when none has for kIdleTime it sleeps until one
+// does. A turn that is seen twice at least TurnWatch::kSlow after its begin is slow: its thread is sent SIGURG, whose
+// handler writes the return addresses down (backtrace(), which allocates nothing once it has been called), and this
+// thread makes words of them. One stack in `every`; slow turns are counted by TurnWatch, not here. One Watchdog at a
+// time has the signal; another takes no stacks.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace weir::net {
 class Watchdog {
  public:
   static constexpr base::Duration kLook = std::chrono::milliseconds(10);
-  static constexpr base::Duration kCalm = std::chrono::seconds(1);
+  static constexpr base::Duration kIdleTime = std::chrono::seconds(1);
 
   struct Stack {
     size_t shard = 0;  // its place in `shards`
@@ -45,7 +45,7 @@ class Watchdog {
 
  private:
   void run();
-  bool look(base::Time now);
+  bool check_turns(base::Time now);
   void rest(base::Time now);
   bool woken_within(base::Duration time);
   void take(size_t shard, base::Time now, base::Duration so_far);
@@ -56,7 +56,7 @@ class Watchdog {
   bool has_signal_ = false;
   base::Time next_{};     // no stack is taken before
   base::Time busy_at_{};  // when a shard was last seen to turn
-  const Fd bell_;         // an eventfd: a shard that rings it waits for nobody
+  const Fd wake_;         // an eventfd: a shard that writes to it waits for nobody
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

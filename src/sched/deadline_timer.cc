@@ -25,21 +25,21 @@ TimerThread::~TimerThread() {
 Time TimerThread::now() const { return base::steady_now(); }
 
 bool TimerThread::set(Listener& listener, Time when) {
-  bool wake, rings;
+  bool wake, started;
   {
     std::lock_guard lock(mutex_);
     Time& due = due_.try_emplace(&listener, when).first->second;
-    due = thread_.joinable() ? when : std::min(due, when);  // what could not be set before is still to ring
+    due = thread_.joinable() ? when : std::min(due, when);  // what could not be set before is still due
     wake = when < asleep_until_;
     if (wake) asleep_until_ = Time::min();
-    rings = start();
+    started = start();
   }
   if (wake) changed_.notify_all();
-  return rings;
+  return started;
 }
 
-// With the mutex. Without a thread nothing rings: calls that wait are checked when their lane is free, and the next
-// listener that is set tries again.
+// With the mutex. Without a thread no listener is called: calls that wait are checked when their lane is free, and the
+// next listener that is set tries again.
 bool TimerThread::start() {
   if (thread_.joinable()) return true;
   try {
@@ -54,7 +54,7 @@ void TimerThread::remove(Listener& listener) {
   std::unique_lock lock(mutex_);
   due_.erase(&listener);
   changed_.wait(lock, [&] { return firing_ != &listener; });
-  due_.erase(&listener);  // it may have been set again while it rang
+  due_.erase(&listener);  // it may have been set again while it was called
 }
 
 void TimerThread::run() {

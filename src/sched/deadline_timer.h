@@ -1,5 +1,5 @@
-// DeadlineTimer: rings when a time has come. For queues whose calls leave at their time also when every engine is busy,
-// and no thread would notice. It is the clock of lanes, too, so that a test controls both.
+// DeadlineTimer: calls its listeners when a time has come. Queues use it, so that a call leaves at its time also when
+// every engine is busy and no thread would notice. It is the clock of lanes, too, so that a test controls both.
 #pragma once
 
 #include <condition_variable>
@@ -24,10 +24,11 @@ class DeadlineTimer {
 
   virtual ~DeadlineTimer() = default;
   virtual base::Time now() const = 0;
-  // Rings `listener` once, soon after `when`, in place of whatever was set before. Any thread, also with a lock held
-  // that on_deadline() takes. False: nothing can ring now; whoever sets a listener next, to whatever time, tries again.
+  // Calls `listener` once, soon after `when`; this replaces the time that was set before. Any thread, also with a lock
+  // held that on_deadline() takes. False: there is no thread to call it; the next set(), of any listener, tries again.
   virtual bool set(Listener& listener, base::Time when) = 0;
-  // The listener is not rung any more, also not at this moment. Not with a lock held that on_deadline() takes.
+  // The listener is not called any more, and is not being called when this returns. Must not be called with a lock
+  // held that on_deadline() takes.
   virtual void remove(Listener& listener) = 0;
 };
 

@@ -36,7 +36,7 @@ Status all(Step&&... steps) {
 }  // namespace
 
 DeviceEngine::DeviceEngine(Deps deps)
-    : deps_(std::move(deps)), epoch_(deps_.device->epoch()), flights_(std::max<uint32_t>(deps_.depth, 1)) {}
+    : deps_(std::move(deps)), epoch_(deps_.device->epoch()), batches_(std::max<uint32_t>(deps_.depth, 1)) {}
 
 Status DeviceEngine::start() {
   auto& device = *deps_.device;
@@ -50,7 +50,7 @@ Status DeviceEngine::start() {
   }
   auto status = all([&] { return take(device.stream(), up_); }, [&] { return take(device.stream(), run_); },
                     [&] { return take(device.stream(), down_); });
-  for (auto& f : flights_)
+  for (auto& f : batches_)
     if (status.ok())
       status = all([&] { return take(device.event(), f.arrived); }, [&] { return take(device.event(), f.computed); },
                    [&] { return take(device.event(), f.landed); });
@@ -116,7 +116,7 @@ Status DeviceEngine::queue(const Batch& batch, DeviceBatch& batch_in_flight) {
 }
 
 Status DeviceEngine::launch(Batch& batch) {
-  auto& batch_in_flight = flights_[batch.slot];
+  auto& batch_in_flight = batches_[batch.slot];
   batch_in_flight.reached = 0;
   if (auto s = lay_out(batch, batch_in_flight); !s.ok()) {
     // Nothing is queued: what was taken is free again.
@@ -132,7 +132,7 @@ Status DeviceEngine::launch(Batch& batch) {
 }
 
 base::Result<Engine::Landing> DeviceEngine::poll(Batch& batch) {
-  auto& batch_in_flight = flights_[batch.slot];
+  auto& batch_in_flight = batches_[batch.slot];
   auto& device = *deps_.device;
   const device::Event* events[] = {&batch_in_flight.arrived, &batch_in_flight.computed, &batch_in_flight.landed};
   base::Time* marks[] = {&batch.marks.arrived, &batch.marks.computed, &batch.marks.landed};

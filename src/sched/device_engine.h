@@ -93,7 +93,7 @@ class DeviceEngine : public Engine {
   const uint32_t epoch_;
   std::unique_ptr<device::SlabPool> own_;  // or null
   device::Stream up_, run_, down_;
-  std::vector<DeviceBatch> flights_;
+  std::vector<DeviceBatch> batches_;
   std::vector<size_t> sizes_;
 };
 

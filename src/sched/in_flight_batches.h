@@ -24,7 +24,7 @@ class InFlightBatches {
 
   bool empty() const { return under_way_ == 0; }
   // Whether the next batch may be launched.
-  bool has_room() const { return under_way_ < flights_.size() && waiting_.empty(); }
+  bool has_room() const { return under_way_ < batches_.size() && waiting_.empty(); }
 
   // `number`: of the batch, where answers have an order.
   void launch(const std::vector<msg::Call*>& calls, uint64_t number = 0);
@@ -39,7 +39,7 @@ class InFlightBatches {
     Runner runner;
   };
 
-  std::vector<std::unique_ptr<LaunchedBatch>> flights_;  // a ring
+  std::vector<std::unique_ptr<LaunchedBatch>> batches_;  // a ring
   size_t first_ = 0, under_way_ = 0;
   std::vector<msg::Call*> waiting_;
   uint64_t waiting_number_ = 0;

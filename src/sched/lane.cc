@@ -25,7 +25,7 @@ namespace {
 using base::Time;
 
 // Calls that were cancelled while all engines work leave this much later: a lane may notice before, and many at once
-// are one ring.
+// share one timer.
 constexpr base::Duration kSoon = std::chrono::milliseconds(1);
 
 // One thread per engine; one queue for all. A lane that has finished reads the queue again before it sleeps, and
@@ -156,8 +156,8 @@ bool Lanes::announce(const msg::Call& call, Time now) {
   return wake;
 }
 
-// A call has been cancelled: a lane that sleeps while calls wait is woken; where none sleeps, the deadline timer
-// rings.
+// A call has been cancelled. A lane that sleeps while calls wait is woken; where none sleeps, the deadline timer calls
+// on_deadline().
 void Lanes::poke() {
   {
     std::lock_guard lock(mutex_);

@@ -33,7 +33,7 @@ class ReadText final : public base::OffloadTask {
  private:
   void settle(std::string binary);
 
-  const RpcRoute& route_;  // like the house it outlives every task
+  const RpcRoute& route_;  // outlives every task, as state_ does
   const RpcState& state_;
   const std::string_view text_;
   base::Bytes place_;

@@ -20,7 +20,7 @@ TEST(Attempt, ALackOfMemoryIsWorthTryingAgain) {
   EXPECT_TRUE(worth_trying_again(status));
 }
 
-TEST(Attempt, AnythingElseIsInternalAndItsWordsStayInTheHouse) {
+TEST(Attempt, AnythingElseIsInternalAndItsTextIsNotPassedOn) {
   auto status = attempt("a test", [] { throw std::runtime_error("at 0xdeadbeef"); });
   EXPECT_EQ(status, failure(Code::kInternal, "internal error"));
   EXPECT_EQ(attempt("a test", [] { throw 7; }), status);

@@ -25,7 +25,7 @@ struct Keeper final : msg::Sink {
   std::unique_ptr<OffloadTask> task;
 };
 
-TEST(Bus, AnErrandIsRunAtOnceWhereThereAreNoWorkersAndComesBackInATurn) {
+TEST(Bus, AnOffloadTaskIsRunAtOnceWhereThereAreNoWorkersAndComesBackInATurn) {
   Bench t;
   Keeper keeper(t.bus);
   int ran = 0;
@@ -40,7 +40,7 @@ TEST(Bus, AnErrandIsRunAtOnceWhereThereAreNoWorkersAndComesBackInATurn) {
   EXPECT_EQ(t.bus.in_flight(), 0u);
 }
 
-TEST(Bus, AnErrandIsTheWorkersUntilTheyPostAndMayBeAbandoned) {
+TEST(Bus, AnOffloadTaskIsTheWorkersUntilTheyPostAndMayBeAbandoned) {
   Bench t;
   HeldInbox workers;
   t.bus.set_worker_pool(workers);
@@ -63,7 +63,7 @@ TEST(Bus, AnErrandIsTheWorkersUntilTheyPostAndMayBeAbandoned) {
   EXPECT_EQ(t.served().stats.cancelled.load(), 1u);
 }
 
-TEST(Bus, ErrandsAreAdmittedLikeCallsAndARefusalOfTheWorkersCounts) {
+TEST(Bus, OffloadTasksAreAdmittedLikeCallsAndARefusalOfTheWorkersCounts) {
   Bench t({1});
   HeldInbox workers;
   t.bus.set_worker_pool(workers);

@@ -15,10 +15,10 @@ using base::Code;
 
 constexpr const char* kPresent = "libc.so.6";  // stands for libcuda.so.1
 
-// Says to the fake module what to do, until the end of the test.
-struct Says {
-  explicit Says(const char* word) { ::setenv("WEIR_FAKE_CUDA", word, 1); }
-  ~Says() { ::unsetenv("WEIR_FAKE_CUDA"); }
+// Tells the fake module how to behave, until the end of the test.
+struct FakeModuleMode {
+  explicit FakeModuleMode(const char* word) { ::setenv("WEIR_FAKE_CUDA", word, 1); }
+  ~FakeModuleMode() { ::unsetenv("WEIR_FAKE_CUDA"); }
 };
 
 TEST(CudaModule, WithoutADriverItSaysWhichLibraryIsMissing) {
@@ -33,11 +33,11 @@ TEST(CudaModule, SaysWhatElseIsMissing) {
             std::string::npos);
   EXPECT_NE(open_cuda({WEIR_OTHER_LIBRARY}, kPresent).error().text.find("another build"), std::string::npos);
   {
-    Says old("old");
+    FakeModuleMode old("old");
     EXPECT_EQ(open_cuda({WEIR_FAKE_MODULE}, kPresent).error().text,
               "no CUDA: the driver knows CUDA 12.8, 13.0 is needed");
   }
-  Says none("none");
+  FakeModuleMode none("none");
   EXPECT_EQ(open_cuda({WEIR_FAKE_MODULE}, kPresent).error().text, "no CUDA: an error");
 }
 
@@ -94,7 +94,7 @@ TEST_F(FakeCuda, AStickyErrorIsAFaultThatAResetMends) {
   auto stream = device_->stream();
   auto event = device_->event();
   {
-    Says sticky("sticky");
+    FakeModuleMode sticky("sticky");
     auto status = device_->record(*event, *stream);
     EXPECT_EQ(status.code, Code::kUnavailable);
     EXPECT_EQ(status.text, "cuda:1: an illegal memory access was encountered");
@@ -108,7 +108,7 @@ TEST_F(FakeCuda, AStickyErrorIsAFaultThatAResetMends) {
 TEST_F(FakeCuda, AResetThatFailsIsForGood) {
   auto stream = device_->stream();
   auto event = device_->event();
-  Says sticky("sticky");
+  FakeModuleMode sticky("sticky");
   EXPECT_FALSE(device_->record(*event, *stream).ok());
   EXPECT_NE(device_->restart().text.find("restart of the server"), std::string::npos);
 }

@@ -43,10 +43,10 @@ class Client:
         self.session = session or stub.OpenSession(pb.OpenSessionRequest(model='chat')).session_id
         self.tokens = list(tokens)
 
-    def generate(self, append=(), max_tokens=0, offset=None, top_k=1, **wish):
+    def generate(self, append=(), max_tokens=0, offset=None, top_k=1, **params):
         offset = len(self.tokens) if offset is None else offset
         request = pb.GenerateRequest(session_id=self.session, append_tokens=append, offset=offset, max_tokens=max_tokens,
-                                     truncating=offset < len(self.tokens), top_k=top_k, **wish)
+                                     truncating=offset < len(self.tokens), top_k=top_k, **params)
         *tokens, last = [getattr(e, e.WhichOneof('event')) for e in self.stub.Generate(request, timeout=harness.PATIENCE)]
         made = [t.id for t in tokens if not t.is_prefill]
         self.tokens = self.tokens[:offset] + list(append) + made

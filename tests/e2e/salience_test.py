@@ -259,12 +259,12 @@ class Salience(harness.Case):
     # --- bad input
     def test_numbers_out_of_range_are_named(self):
         session = self.stub.OpenSession(pb.OpenSessionRequest()).session_id
-        for word, wish in (('temperature', {'temperature': float('nan')}), ('temperature', {'temperature': -1}),
+        for word, params in (('temperature', {'temperature': float('nan')}), ('temperature', {'temperature': -1}),
                            ('top_p', {'top_p': 1.01}), ('priority', {'priority': 11}), ('priority', {'priority': -2**31}),
                            ('logprob_top_k', {'logprob_top_k': 2**32 - 1}), ('append_tokens', {'append_tokens': [2**31]}),
                            ('stop_token_ids', {'stop_token_ids': [2**32 - 1]}),
                            ('readout_ranges', {'readout_ranges': [pb.PositionRange(start=3, end=2)]})):
-            request = pb.GenerateRequest(**{'session_id': session, 'append_tokens': [1], 'max_tokens': 1, **wish})
+            request = pb.GenerateRequest(**{'session_id': session, 'append_tokens': [1], 'max_tokens': 1, **params})
             error = self.fails(grpc.StatusCode.INVALID_ARGUMENT, lambda r: list(self.stub.Generate(r)), request)
             self.assertTrue(error.details().startswith(word), error.details())
         full = pb.GenerateRequest(session_id=session, append_tokens=[1] * 2049)

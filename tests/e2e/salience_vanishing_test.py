@@ -29,9 +29,9 @@ class Vanishing(unittest.TestCase):
         for i in range(self.ROUNDS):
             opener.request('POST', '/salience.v1.Salience/OpenSession', '{}', {'content-type': 'application/json'})
             session = json.loads(opener.getresponse().read())['session_id']
-            wish = pb.GenerateRequest(session_id=session, append_tokens=[dice.randrange(3000) for _ in range(dice.randrange(1, 60))],
+            request = pb.GenerateRequest(session_id=session, append_tokens=[dice.randrange(3000) for _ in range(dice.randrange(1, 60))],
                                       max_tokens=300, temperature=1.5)
-            data = self.h2(wish) if i % 3 else self.h1(wish)
+            data = self.h2(request) if i % 3 else self.h1(request)
             sock = socket.create_connection(('127.0.0.1', server.port), timeout=harness.PATIENCE)
             try:
                 if dice.random() < 0.4:
@@ -71,8 +71,8 @@ class Vanishing(unittest.TestCase):
         return False
 
     @staticmethod
-    def h2(wish):
-        message = wish.SerializeToString()
+    def h2(request):
+        message = request.SerializeToString()
         head = Encoder().encode([(':method', 'POST'), (':scheme', 'http'), (':path', '/salience.v1.Salience/Generate'),
                                  (':authority', 'localhost'), ('content-type', 'application/grpc'), ('te', 'trailers')])
         return (b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + SettingsFrame(0).serialize() + SettingsFrame(0, flags=['ACK']).serialize()
@@ -80,9 +80,9 @@ class Vanishing(unittest.TestCase):
                 + DataFrame(1, data=b'\0' + struct.pack('>I', len(message)) + message, flags=['END_STREAM']).serialize())
 
     @staticmethod
-    def h1(wish):
-        body = json.dumps({'session_id': wish.session_id, 'append_tokens': list(wish.append_tokens), 'max_tokens': wish.max_tokens,
-                           'temperature': wish.temperature}).encode()
+    def h1(request):
+        body = json.dumps({'session_id': request.session_id, 'append_tokens': list(request.append_tokens), 'max_tokens': request.max_tokens,
+                           'temperature': request.temperature}).encode()
         return (b'POST /salience.v1.Salience/Generate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n'
                 b'connection: close\r\ncontent-length: %d\r\n\r\n' % len(body)) + body
 

@@ -105,9 +105,9 @@ def generate_stream(server, n):
 class Salience(Rpc):
     def __init__(self, server, n):
         def call(channel):
-            wish = pb.GenerateRequest(session_id=self.session, append_tokens=PROMPT.encode(), max_tokens=n, top_k=1)
-            wish.readout_ranges.add(start=0, end=CONTEXT)
-            return rpc.SalienceStub(channel).Generate(wish)
+            request = pb.GenerateRequest(session_id=self.session, append_tokens=PROMPT.encode(), max_tokens=n, top_k=1)
+            request.readout_ranges.add(start=0, end=CONTEXT)
+            return rpc.SalienceStub(channel).Generate(request)
         self.lasting = grpc.insecure_channel(server.address, [('grpc.use_local_subchannel_pool', 1)])
         self.stub = rpc.SalienceStub(self.lasting)
         self.session = self.stub.OpenSession(pb.OpenSessionRequest(model='tiny'), timeout=harness.PATIENCE).session_id
@@ -139,8 +139,8 @@ def model_stream(server, n):
 
 def evergreen(server, n):
     def call(channel):
-        wish = cfg.GenerateConfig(max_tokens=n // 5, seed=3, raw=True, ignore_eos=True, readouts=True)
-        asked = [leaf('p', PROMPT), action('GENERATE', {'prompt': 'p'}, {'response': 'r'}, 'tiny', wish)]
+        request = cfg.GenerateConfig(max_tokens=n // 5, seed=3, raw=True, ignore_eos=True, readouts=True)
+        asked = [leaf('p', PROMPT), action('GENERATE', {'prompt': 'p'}, {'response': 'r'}, 'tiny', request)]
         return ev_grpc.EvergreenServiceStub(channel).StartSession(iter(asked))
     return Rpc(server, call, lambda m: ''.join(f.chunk_fragment.data.decode() for f in m.node_fragments))
 

@@ -125,7 +125,7 @@ class TextHostile(harness.Case):
                  'images': '[{"bytes":"eA==","mime":"image/png","pad_range_start":0,"pad_range_end":%s}]'}
         url = '/salience.v1.Salience/'
         session = json.loads(self.post(url + 'OpenSession', b'{}')[1])['session_id']
-        wish = {'session_id': session, 'append_tokens': [1], 'max_tokens': 1}
+        request = {'session_id': session, 'append_tokens': [1], 'max_tokens': 1}
         beyond = [-1, 2**32, 2**63, 2**64, 0.5, 1e300, '1e999', 'NaN', '"NaN"', '"Infinity"', '"1e999"']
         for name, more in {**whole, **real, **{n: [] for n in lists}}.items():
             for value in [*more, *beyond]:
@@ -133,7 +133,7 @@ class TextHostile(harness.Case):
                     continue
                 word = value if isinstance(value, str) else repr(value)
                 with self.subTest(f'{name} {value}'):
-                    status, answer = self.post(url + 'Generate', body(wish, name, lists.get(name, '%s') % word))
+                    status, answer = self.post(url + 'Generate', body(request, name, lists.get(name, '%s') % word))
                     self.assertEqual(400, status, answer)
                     camel = re.sub('_(.)', lambda m: m[1].upper(), name)
                     self.assertTrue(name in answer or camel in answer or '^' in answer, answer)
@@ -148,7 +148,7 @@ class TextHostile(harness.Case):
         with grpc.insecure_channel(self.server.address) as channel:
             stub = rpc.SalienceStub(channel)
             session = stub.OpenSession(pb.OpenSessionRequest()).session_id
-            wish = pb.GenerateRequest(session_id=session, append_tokens=[1], max_tokens=1).SerializeToString()
+            request = pb.GenerateRequest(session_id=session, append_tokens=[1], max_tokens=1).SerializeToString()
             generate = channel.unary_stream('/salience.v1.Salience/Generate', lambda b: b, pb.GenerateEvent.FromString)
             for value in (2**32, 2**32 + 1, 2**63, 2**64 - 1):
                 for name, field in {'append_tokens': bytes([2 << 3]) + varint(value), 'offset': bytes([3 << 3]) + varint(value),
@@ -160,13 +160,13 @@ class TextHostile(harness.Case):
                                     'images': proto_field(14, proto_field(1, b'x') + proto_field(2, b'image/png') + bytes([4 << 3]) + varint(value))}.items():
                     with self.subTest(f'{name} {value}'):
                         with self.assertRaises(grpc.RpcError) as caught:
-                            list(generate(wish + field, timeout=harness.PATIENCE))
+                            list(generate(request + field, timeout=harness.PATIENCE))
                         self.assertEqual(grpc.StatusCode.INVALID_ARGUMENT, caught.exception.code())
                         self.assertIn(name, caught.exception.details())
             for bits in (0x7fc00000, 0x7f800000, 0xff800000, 0xffc00001, 0x80000001, 0x42c80001):  # NaNs, infinities, beyond either end
                 for name, key in {'temperature': 0x4d, 'top_p': 0x55}.items():
                     with self.assertRaises(grpc.RpcError) as caught:
-                        list(generate(wish + bytes([key]) + struct.pack('<I', bits), timeout=harness.PATIENCE))
+                        list(generate(request + bytes([key]) + struct.pack('<I', bits), timeout=harness.PATIENCE))
                     self.assertIn(name, caught.exception.details())
             self.assertEqual([], list(stub.DumpSession(pb.DumpSessionRequest(session_id=session)).tokens))
             stub.CloseSession(pb.CloseSessionRequest(session_id=session))

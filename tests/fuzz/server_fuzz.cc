@@ -2,7 +2,7 @@
 // sessions, and models that answer when the script says. Sockets, threads and engines are left out.
 //
 // Input: byte 0 chooses how the bytes are cut. The rest goes to the current connection, but for 0xff: the byte behind
-// it is a step (TestHouse::happen), where 0xff 0xff is the byte 0xff itself.
+// it is a step (FuzzedServer::happen), where 0xff 0xff is the byte 0xff itself.
 //
 // Held to be true: every Exchange closes once, every Call comes back, nothing begins on a connection that has ended,
 // and when all is over no session's bytes are held by anybody.
@@ -85,14 +85,14 @@ class Model final : public msg::Inbox {
     if (call.cancelled) return {msg::Failed{base::failure(base::Code::kCancelled, "cancelled")}};
     if (how == Answer::kFail) return {msg::Failed{base::failure(base::Code::kInternal, "the engine broke")}};
     if (!call.generation) return {msg::Outputs{call.inputs, {}, true}};
-    const auto& wish = *call.generation;
-    if (wish.aim == msg::Aim::kEmbed) {
+    const auto& wanted = *call.generation;
+    if (wanted.aim == msg::Aim::kEmbed) {
       std::array<float, 2> values{1, 2};
       auto bytes = base::Bytes::copy_of({reinterpret_cast<const char*>(values.data()), sizeof values});
       return {msg::Outputs{{{"embedding", msg::DType::kFp32, {1, 2}, bytes}}, {}, true}};
     }
-    auto prompt = uint32_t(wish.length());
-    bool ends = how == Answer::kLast || said >= wish.max_tokens || call.credit <= 0;
+    auto prompt = uint32_t(wanted.length());
+    bool ends = how == Answer::kLast || said >= wanted.max_tokens || call.credit <= 0;
     if (ends) return {msg::Done{prompt, 0, said, msg::Finish::kLength, 0}};
     call.credit.fetch_sub(1);
     constexpr std::string_view kText = "Hi \xe2\x82\xac!\n{\"a\":";
@@ -118,9 +118,9 @@ Constants& constants() {
   return all;
 }
 
-class TestHouse final : private wire::Intake, private dialects::ServerControl, private ops::HealthSource {
+class FuzzedServer final : private wire::Intake, private dialects::ServerControl, private ops::HealthSource {
  public:
-  TestHouse() {
+  FuzzedServer() {
     models_[0] = add(constants().chat);
     msg::ModelSpec sum;
     sum.name = "add", sum.version = "1", sum.max_batch = 4;
@@ -314,7 +314,7 @@ class TestHouse final : private wire::Intake, private dialects::ServerControl, p
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   std::string_view script(reinterpret_cast<const char*>(data) + 1, size - 1);
-  TestHouse state;
+  FuzzedServer state;
   state.play(script, data[0] & 1 ? size_t(data[0]) / 2 + 1 : script.size());
   return 0;
 }

@@ -6,23 +6,23 @@
 namespace weir::generation {
 namespace {
 
-uint64_t preemptions(const SchedulerHarness& desk) { return desk.stats.tokens->preemptions.value(); }
+uint64_t preemptions(const SchedulerHarness& harness) { return harness.stats.tokens->preemptions.value(); }
 
 TEST(TokenAdmission, OneBlockForEachRunningSequenceIsLeftFree) {
   for (uint32_t spare : {0, 1}) {
-    SchedulerHarness desk(small(4, 32), 6 + spare);
-    auto& runs = desk.call(numbers(4), 5);        // one block, then another and a third
-    auto& comes = desk.call(numbers(20, 30), 1);  // five blocks
-    desk.send(runs);
-    desk.step();
-    ASSERT_EQ(desk.used(), 1u);
-    desk.send(comes);
-    desk.step();
-    EXPECT_EQ(desk.scheduler->queue().size(), 1u - spare) << "with " << spare << " blocks to spare";
-    desk.run();
-    EXPECT_EQ(preemptions(desk), 0u);
-    EXPECT_EQ(desk.said[&runs], desk.expected(runs));
-    EXPECT_EQ(desk.said[&comes], desk.expected(comes));
+    SchedulerHarness harness(small(4, 32), 6 + spare);
+    auto& runs = harness.call(numbers(4), 5);        // one block, then another and a third
+    auto& comes = harness.call(numbers(20, 30), 1);  // five blocks
+    harness.send(runs);
+    harness.step();
+    ASSERT_EQ(harness.used(), 1u);
+    harness.send(comes);
+    harness.step();
+    EXPECT_EQ(harness.scheduler->queue().size(), 1u - spare) << "with " << spare << " blocks to spare";
+    harness.run();
+    EXPECT_EQ(preemptions(harness), 0u);
+    EXPECT_EQ(harness.said[&runs], harness.expected(runs));
+    EXPECT_EQ(harness.said[&comes], harness.expected(comes));
   }
 }
 
@@ -33,39 +33,39 @@ TEST(TokenAdmission, NobodyIsLetInWhilePromptsFillTheSteps) {
     size_t full_steps;
   };
   for (auto [prompt, full_steps] : {Case{31, 1}, Case{32, 2}, Case{40, 2}}) {
-    SchedulerHarness desk(small());
-    auto& first = desk.call(numbers(prompt), 3);
-    auto& second = desk.call(numbers(20, 50), 3);
-    desk.send(first), desk.send(second);
+    SchedulerHarness harness(small());
+    auto& first = harness.call(numbers(prompt), 3);
+    auto& second = harness.call(numbers(20, 50), 3);
+    harness.send(first), harness.send(second);
     for (size_t i = 0; i < full_steps; ++i) {
-      ASSERT_TRUE(desk.step());
-      EXPECT_EQ(desk.scheduler->active(), 1u) << prompt << " tokens, step " << i;
+      ASSERT_TRUE(harness.step());
+      EXPECT_EQ(harness.scheduler->active(), 1u) << prompt << " tokens, step " << i;
     }
-    ASSERT_TRUE(desk.step());
-    EXPECT_EQ(desk.scheduler->active(), 2u) << prompt << " tokens";
-    desk.run();
-    EXPECT_EQ(desk.said[&first], desk.expected(first));
-    EXPECT_EQ(desk.said[&second], desk.expected(second));
+    ASSERT_TRUE(harness.step());
+    EXPECT_EQ(harness.scheduler->active(), 2u) << prompt << " tokens";
+    harness.run();
+    EXPECT_EQ(harness.said[&first], harness.expected(first));
+    EXPECT_EQ(harness.said[&second], harness.expected(second));
   }
 }
 
 TEST(TokenAdmission, PositionsThatAreFedAgainFillTheStepsToo) {
-  SchedulerHarness desk(small());
-  auto& warm = desk.call(numbers(40), 1);
-  desk.send(warm);
-  desk.run();
-  auto& scored = desk.call(numbers(40), 1);
+  SchedulerHarness harness(small());
+  auto& warm = harness.call(numbers(40), 1);
+  harness.send(warm);
+  harness.run();
+  auto& scored = harness.call(numbers(40), 1);
   scored.generation->logprobs = {{0, 100}};
-  auto& other = desk.call(numbers(20, 50), 1);
-  desk.send(scored), desk.send(other);
+  auto& other = harness.call(numbers(20, 50), 1);
+  harness.send(scored), harness.send(other);
   for (size_t i = 0; i < 2; ++i) {
-    ASSERT_TRUE(desk.step());
-    EXPECT_EQ(desk.scheduler->active(), 1u) << "step " << i;
+    ASSERT_TRUE(harness.step());
+    EXPECT_EQ(harness.scheduler->active(), 1u) << "step " << i;
   }
-  EXPECT_GE(desk.engine.fed, 40u + 32u) << "the prompt is fed again";
-  desk.run();
-  EXPECT_EQ(desk.said[&scored], desk.expected(scored));
-  EXPECT_EQ(desk.said[&other], desk.expected(other));
+  EXPECT_GE(harness.engine.fed, 40u + 32u) << "the prompt is fed again";
+  harness.run();
+  EXPECT_EQ(harness.said[&scored], harness.expected(scored));
+  EXPECT_EQ(harness.said[&other], harness.expected(other));
 }
 
 }  // namespace

@@ -11,18 +11,18 @@ namespace weir::generation {
 namespace {
 
 // Calls of one tenant, greedy, of the same size.
-std::vector<msg::Call*> crowd(SchedulerHarness& desk, uint64_t tenant, size_t n) {
+std::vector<msg::Call*> crowd(SchedulerHarness& harness, uint64_t tenant, size_t n) {
   std::vector<msg::Call*> out;
   for (size_t i = 0; i < n; ++i) {
-    auto& call = desk.call({uint32_t(i % 50), 2, 3}, 2);
+    auto& call = harness.call({uint32_t(i % 50), 2, 3}, 2);
     call.tenant = tenant;
-    desk.send(call);
+    harness.send(call);
     out.push_back(&call);
   }
   return out;
 }
-size_t ended(SchedulerHarness& desk, const std::vector<msg::Call*>& calls) {
-  return size_t(std::count_if(calls.begin(), calls.end(), [&](auto* call) { return desk.last[call]; }));
+size_t ended(SchedulerHarness& harness, const std::vector<msg::Call*>& calls) {
+  return size_t(std::count_if(calls.begin(), calls.end(), [&](auto* call) { return harness.last[call]; }));
 }
 TokenPolicy one_by_one() {
   TokenPolicy policy;
@@ -31,55 +31,55 @@ TokenPolicy one_by_one() {
 }
 
 TEST(TokenScheduler, AThousandCallsOfOneTenantDoNotStandBeforeTheFirstOfAnother) {
-  SchedulerHarness desk(one_by_one());
-  auto many = crowd(desk, 1, 1000);
-  desk.step();
-  auto few = crowd(desk, 2, 3);
-  while (ended(desk, few) < 1) ASSERT_TRUE(desk.step());
-  EXPECT_LE(ended(desk, many), 2u);
-  while (ended(desk, few) < 3) ASSERT_TRUE(desk.step());
-  EXPECT_LE(ended(desk, many), 4u);
-  EXPECT_GE(ended(desk, many), 2u) << "they take turns";
+  SchedulerHarness harness(one_by_one());
+  auto many = crowd(harness, 1, 1000);
+  harness.step();
+  auto few = crowd(harness, 2, 3);
+  while (ended(harness, few) < 1) ASSERT_TRUE(harness.step());
+  EXPECT_LE(ended(harness, many), 2u);
+  while (ended(harness, few) < 3) ASSERT_TRUE(harness.step());
+  EXPECT_LE(ended(harness, many), 4u);
+  EXPECT_GE(ended(harness, many), 2u) << "they take turns";
 }
 
 TEST(TokenScheduler, ANewcomerDoesNotMakeUpForTheTimeInWhichItWasAway) {
-  SchedulerHarness desk(one_by_one());
-  auto first = crowd(desk, 1, 100), second = crowd(desk, 2, 100);
-  while (ended(desk, first) < 30) ASSERT_TRUE(desk.step());
-  auto newcomer = crowd(desk, 3, 100);
-  size_t first_before = ended(desk, first), second_before = ended(desk, second);
-  while (ended(desk, newcomer) < 10) ASSERT_TRUE(desk.step());
-  EXPECT_NEAR(double(ended(desk, first) - first_before), 10, 2);
-  EXPECT_NEAR(double(ended(desk, second) - second_before), 10, 2);
+  SchedulerHarness harness(one_by_one());
+  auto first = crowd(harness, 1, 100), second = crowd(harness, 2, 100);
+  while (ended(harness, first) < 30) ASSERT_TRUE(harness.step());
+  auto newcomer = crowd(harness, 3, 100);
+  size_t first_before = ended(harness, first), second_before = ended(harness, second);
+  while (ended(harness, newcomer) < 10) ASSERT_TRUE(harness.step());
+  EXPECT_NEAR(double(ended(harness, first) - first_before), 10, 2);
+  EXPECT_NEAR(double(ended(harness, second) - second_before), 10, 2);
 }
 
 TEST(TokenScheduler, EndlesslyManyNewTenantsDoNotKeepAnOldOneWaiting) {
-  SchedulerHarness desk(one_by_one());
-  auto old = crowd(desk, 1, 10);
+  SchedulerHarness harness(one_by_one());
+  auto old = crowd(harness, 1, 10);
   uint64_t tenant = 2;
   size_t others = 0;
   std::vector<msg::Call*> waiting;
-  while (ended(desk, old) < 10) {
-    while (waiting.size() < 3) waiting.push_back(crowd(desk, tenant++, 1).front());
-    ASSERT_TRUE(desk.step());
-    others += std::erase_if(waiting, [&](auto* call) { return desk.last[call]; });
-    ASSERT_LE(others, 100u) << "after " << ended(desk, old) << " of the old one's";
+  while (ended(harness, old) < 10) {
+    while (waiting.size() < 3) waiting.push_back(crowd(harness, tenant++, 1).front());
+    ASSERT_TRUE(harness.step());
+    others += std::erase_if(waiting, [&](auto* call) { return harness.last[call]; });
+    ASSERT_LE(others, 100u) << "after " << ended(harness, old) << " of the old one's";
   }
 }
 
 TEST(TokenScheduler, AFullQueueGivesUpTheLastOfWhoHasMostInIt) {
   auto policy = one_by_one();
   policy.max_waiting = 4;
-  SchedulerHarness desk(policy);
-  auto many = crowd(desk, 1, 5);
-  desk.step();
-  auto few = crowd(desk, 2, 1);
-  desk.step();
-  EXPECT_TRUE(desk.last[many[4]]);
-  EXPECT_EQ(desk.said[many[4]].at(0).substr(0, 18), "RESOURCE_EXHAUSTED");
-  desk.run();
-  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(desk.said[many[i]], desk.expected(*many[i]));
-  EXPECT_EQ(desk.said[few[0]], desk.expected(*few[0]));
+  SchedulerHarness harness(policy);
+  auto many = crowd(harness, 1, 5);
+  harness.step();
+  auto few = crowd(harness, 2, 1);
+  harness.step();
+  EXPECT_TRUE(harness.last[many[4]]);
+  EXPECT_EQ(harness.said[many[4]].at(0).substr(0, 18), "RESOURCE_EXHAUSTED");
+  harness.run();
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(harness.said[many[i]], harness.expected(*many[i]));
+  EXPECT_EQ(harness.said[few[0]], harness.expected(*few[0]));
 }
 
 TokenPolicy eight() {
@@ -87,50 +87,50 @@ TokenPolicy eight() {
   policy.max_running = 8, policy.max_waiting = 2000;
   return policy;
 }
-std::vector<msg::Call*> long_ones(SchedulerHarness& desk, uint64_t tenant, size_t n, uint32_t tokens = 40) {
+std::vector<msg::Call*> long_ones(SchedulerHarness& harness, uint64_t tenant, size_t n, uint32_t tokens = 40) {
   std::vector<msg::Call*> out;
   for (size_t i = 0; i < n; ++i) {
-    auto& call = desk.call({uint32_t(tenant), uint32_t(i % 50), 3}, tokens);
+    auto& call = harness.call({uint32_t(tenant), uint32_t(i % 50), 3}, tokens);
     call.tenant = tenant;
-    desk.send(call);
+    harness.send(call);
     out.push_back(&call);
   }
   return out;
 }
 
 TEST(TokenScheduler, ACallWaitsForAStepAndNotForTheEndOfWhatAnotherTenantBegan) {
-  SchedulerHarness desk(eight(), 256);
-  auto many = long_ones(desk, 1, 30);
-  desk.step();
-  EXPECT_EQ(desk.scheduler->active(), 8u);
-  auto few = long_ones(desk, 2, 3, 4);
-  for (int i = 0; i < 5; ++i) desk.step();
-  EXPECT_EQ(ended(desk, {few[0], few[1]}), 2u) << "a quarter of the slots is two";
-  EXPECT_EQ(ended(desk, many), 0u);
-  desk.run();
-  for (auto* call : many) EXPECT_EQ(desk.said[call], desk.expected(*call)) << "what gave way says the same, once";
-  for (auto* call : few) EXPECT_EQ(desk.said[call], desk.expected(*call));
-  EXPECT_EQ(desk.used(), 0u);
+  SchedulerHarness harness(eight(), 256);
+  auto many = long_ones(harness, 1, 30);
+  harness.step();
+  EXPECT_EQ(harness.scheduler->active(), 8u);
+  auto few = long_ones(harness, 2, 3, 4);
+  for (int i = 0; i < 5; ++i) harness.step();
+  EXPECT_EQ(ended(harness, {few[0], few[1]}), 2u) << "a quarter of the slots is two";
+  EXPECT_EQ(ended(harness, many), 0u);
+  harness.run();
+  for (auto* call : many) EXPECT_EQ(harness.said[call], harness.expected(*call)) << "what gave way says the same, once";
+  for (auto* call : few) EXPECT_EQ(harness.said[call], harness.expected(*call));
+  EXPECT_EQ(harness.used(), 0u);
 }
 
 TEST(TokenScheduler, ATenantAloneHasAllSlotsAndNobodyGivesWayToIt) {
-  SchedulerHarness desk(eight(), 256);
-  auto many = long_ones(desk, 1, 30);
-  desk.run();
-  EXPECT_EQ(desk.stats.tokens->preemptions.value(), 0u);
-  EXPECT_EQ(ended(desk, many), 30u);
+  SchedulerHarness harness(eight(), 256);
+  auto many = long_ones(harness, 1, 30);
+  harness.run();
+  EXPECT_EQ(harness.stats.tokens->preemptions.value(), 0u);
+  EXPECT_EQ(ended(harness, many), 30u);
 }
 
 TEST(TokenScheduler, BlocksBeyondAShareAreGivenUpToo) {
-  SchedulerHarness desk(eight(), 32);
-  auto many = long_ones(desk, 1, 4, 100);  // of 7 blocks each at their end
-  for (int i = 0; i < 70; ++i) desk.step();
-  EXPECT_EQ(ended(desk, many), 0u);
-  auto few = long_ones(desk, 2, 1, 4);
-  for (int i = 0; i < 6; ++i) desk.step();
-  EXPECT_EQ(ended(desk, few), 1u);
-  desk.run();
-  for (auto* call : many) EXPECT_EQ(desk.said[call], desk.expected(*call));
+  SchedulerHarness harness(eight(), 32);
+  auto many = long_ones(harness, 1, 4, 100);  // of 7 blocks each at their end
+  for (int i = 0; i < 70; ++i) harness.step();
+  EXPECT_EQ(ended(harness, many), 0u);
+  auto few = long_ones(harness, 2, 1, 4);
+  for (int i = 0; i < 6; ++i) harness.step();
+  EXPECT_EQ(ended(harness, few), 1u);
+  harness.run();
+  for (auto* call : many) EXPECT_EQ(harness.said[call], harness.expected(*call));
 }
 
 TEST(TenantHoldings, WhoHasMostGivesWayIfThatIsMoreThanAShare) {

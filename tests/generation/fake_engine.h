@@ -106,7 +106,7 @@ class FakeTokenEngine final : public TokenEngine {
   const msg::ModelSpec& spec_;
   uint32_t block_size_ = 0;
   std::vector<Cell> memory_;
-  std::vector<uint32_t> drawn_;  // by the last step
+  std::vector<uint32_t> sampled_;  // by the last step
 };
 
 inline base::Status FakeTokenEngine::step(TokenStep& step) {
@@ -114,8 +114,8 @@ inline base::Status FakeTokenEngine::step(TokenStep& step) {
   most_rows = std::max<uint64_t>(most_rows, step.rows.size());
   if (fail_at >= 0 && fail_at-- == 0) return base::failure(base::Code::kInternal, "the engine broke");
   std::vector<uint64_t> words;
-  for (uint32_t id : step.ids) words.push_back(id & TokenStep::kSampled ? drawn_.at(id & ~TokenStep::kSampled) : id);
-  drawn_.clear();
+  for (uint32_t id : step.ids) words.push_back(id & TokenStep::kSampled ? sampled_.at(id & ~TokenStep::kSampled) : id);
+  sampled_.clear();
   for (auto& patch : step.patches) words[patch.token] = FakeModel::pad_word(*patch.feature);
   for (size_t i = 0; i < words.size(); ++i) memory_[step.slots[i]] = {words[i], step.positions[i]};
   std::vector<std::vector<uint64_t>> after;  // by row: the hash after each of its tokens
@@ -133,7 +133,7 @@ inline base::Status FakeTokenEngine::step(TokenStep& step) {
       request.logprob = FakeModel::logprob(h, request.id), request.best = FakeModel::best(h, request.top);
     bool ahead = step.ids[request.token] & TokenStep::kSampled;
     base::check(request.sequence.size() == step.positions[request.token] + !ahead, "a look brings the tokens so far");
-    drawn_.push_back(request.id);
+    sampled_.push_back(request.id);
   }
   if (wild_at >= 0 && wild_at-- == 0) step.logits_requests.front().id = FakeModel::kVocabulary;
   for (auto& readout : step.readouts) readout.values = FakeModel::readout(hash_at(readout.token));

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <random>
 
-#include "../sched/desk.h"
+#include "../sched/event_recorder.h"
 #include "../sched/shard_thread.h"
 #include "fake_engine.h"
 #include "support/gate.h"
@@ -15,7 +15,7 @@ namespace weir::generation {
 namespace {
 
 using namespace std::chrono_literals;
-using sched::Desk;
+using sched::EventRecorder;
 using sched::expect_ascending;
 using sched::ShardThread;
 using support::Gate;
@@ -98,7 +98,7 @@ struct Lab {
   }
   msg::Call& make(uint32_t first, uint32_t max_tokens, uint32_t length = 3) {
     auto& call = calls.emplace_back();
-    call.home = &desk;
+    call.home = &recorder;
     call.generation = std::make_unique<msg::Generation>();
     for (uint32_t i = 0; i < length; ++i) call.generation->append.push_back((first + i) % FakeModel::kVocabulary);
     call.generation->max_tokens = max_tokens;
@@ -116,7 +116,7 @@ struct Lab {
     auto& call = make(first, max_tokens, length);
     call.credit = events;
     lane->put(&call);
-    desk.until_said(call, size_t(events));
+    recorder.until_said(call, size_t(events));
     return call;
   }
   std::vector<std::string> expected(const msg::Call& call) {
@@ -126,7 +126,7 @@ struct Lab {
   msg::ModelSpec spec;
   bus::ModelStats stats;
   Gate gate, encoder_gate;
-  Desk desk{[](const msg::Mail& mail) { return told(mail.event); }};
+  EventRecorder recorder{[](const msg::Mail& mail) { return told(mail.event); }};
   std::deque<msg::Call> calls;
   std::unique_ptr<msg::Inbox> lane;
 };
@@ -135,7 +135,7 @@ TEST(TokenLane, ACallIsAnsweredAndTimed) {
   Lab t;
   t.gate.open();
   auto& call = t.put(5, 6);
-  EXPECT_EQ(t.desk.until_last(call), t.expected(call));
+  EXPECT_EQ(t.recorder.until_last(call), t.expected(call));
   expect_ascending(call.times);
   EXPECT_EQ(t.stats.inference_count, 1u);
   EXPECT_EQ(t.stats.execution_count, 6u);
@@ -151,20 +151,20 @@ TEST(TokenLane, AStepsEventsArePostedTogether) {
   auto& first = t.put(6, 4);
   auto& second = t.put(7, 4);
   t.gate.open();
-  t.desk.until_last(holder), t.desk.until_last(first), t.desk.until_last(second);
-  EXPECT_EQ(t.desk.bursts(), 5);
+  t.recorder.until_last(holder), t.recorder.until_last(first), t.recorder.until_last(second);
+  EXPECT_EQ(t.recorder.bursts(), 5);
 }
 
 TEST(TokenLane, ACancelledCallLeavesBeforeTheNextStep) {
   Lab t;
   auto& call = t.put(5, 100);
   t.gate.let(2);
-  t.desk.until_said(call, 2);
+  t.recorder.until_said(call, 2);
   t.gate.until_waiting(1);
   call.cancelled = true;
   t.lane->poke();
   t.gate.let(1);
-  auto said = t.desk.until_last(call);
+  auto said = t.recorder.until_last(call);
   EXPECT_EQ(said.size(), 4u);
   EXPECT_EQ(said.back(), "CANCELLED: cancelled");
 }
@@ -175,7 +175,7 @@ TEST(TokenLane, AParkedCallIsCancelledByAPoke) {
   auto& call = t.parked(5, 100, 2);
   call.cancelled = true;
   t.lane->poke();
-  EXPECT_EQ(t.desk.until_last(call).back(), "CANCELLED: cancelled");
+  EXPECT_EQ(t.recorder.until_last(call).back(), "CANCELLED: cancelled");
 }
 
 TEST(TokenLane, CreditWakesAParkedCall) {
@@ -183,18 +183,18 @@ TEST(TokenLane, CreditWakesAParkedCall) {
   t.gate.open();
   auto& call = t.parked(5, 10, 2);
   if (call.credit.fetch_add(100) <= 0) t.lane->poke();
-  EXPECT_EQ(t.desk.until_last(call), t.expected(call));
+  EXPECT_EQ(t.recorder.until_last(call), t.expected(call));
 }
 
 TEST(TokenLane, AFailedStepOrLackOfMemoryEndsItsCallsAndTheLaneLives) {
   Lab t;
   t.gate.open();
   auto& poisoned = t.put(GatedTokens::kPoison, 3);
-  EXPECT_EQ(t.desk.until_last(poisoned).back(), "INTERNAL: poisoned");
+  EXPECT_EQ(t.recorder.until_last(poisoned).back(), "INTERNAL: poisoned");
   auto& allergic = t.put(GatedTokens::kAllergy, 3);
-  EXPECT_THAT(t.desk.until_last(allergic).back(), HasSubstr("RESOURCE_EXHAUSTED"));
+  EXPECT_THAT(t.recorder.until_last(allergic).back(), HasSubstr("RESOURCE_EXHAUSTED"));
   auto& good = t.put(5, 3);
-  EXPECT_EQ(t.desk.until_last(good), t.expected(good));
+  EXPECT_EQ(t.recorder.until_last(good), t.expected(good));
   EXPECT_EQ(t.stats.errors, 1u);
 }
 
@@ -204,9 +204,10 @@ TEST(TokenLane, AFullQueueRefusesOnTheShard) {
   t.gate.until_waiting(1);
   std::vector<msg::Call*> calls;
   for (uint32_t i = 0; i < 7; ++i) calls.push_back(&t.put(6 + i, 1));  // three slots, three places
-  EXPECT_THAT(t.desk.until_last(*calls.back()).back(), HasSubstr("RESOURCE_EXHAUSTED: the queue of model 'talker' is"));
+  EXPECT_THAT(t.recorder.until_last(*calls.back()).back(),
+              HasSubstr("RESOURCE_EXHAUSTED: the queue of model 'talker' is"));
   t.gate.open();
-  for (uint32_t i = 0; i < 6; ++i) EXPECT_EQ(t.desk.until_last(*calls[i]), t.expected(*calls[i]));
+  for (uint32_t i = 0; i < 6; ++i) EXPECT_EQ(t.recorder.until_last(*calls[i]), t.expected(*calls[i]));
 }
 
 TEST(TokenLane, AFullQueueHasRoomForWhoHasFewerInIt) {
@@ -221,39 +222,39 @@ TEST(TokenLane, AFullQueueHasRoomForWhoHasFewerInIt) {
   many.push_back(put(5, 1));
   t.gate.until_waiting(1);
   for (uint32_t i = 1; i < 8; ++i) many.push_back(put(5 + i, 1));
-  EXPECT_THAT(t.desk.until_last(*many[7]).back(), HasSubstr("RESOURCE_EXHAUSTED")) << "refused on the shard";
+  EXPECT_THAT(t.recorder.until_last(*many[7]).back(), HasSubstr("RESOURCE_EXHAUSTED")) << "refused on the shard";
   auto* other = put(20, 2);
-  EXPECT_EQ(t.desk.said(*other), 0u);
+  EXPECT_EQ(t.recorder.said(*other), 0u);
   t.gate.open();
-  EXPECT_EQ(t.desk.until_last(*other), t.expected(*other));
-  for (uint32_t i = 0; i < 7; ++i) EXPECT_EQ(t.desk.until_last(*many[i]), t.expected(*many[i]));
+  EXPECT_EQ(t.recorder.until_last(*other), t.expected(*other));
+  for (uint32_t i = 0; i < 7; ++i) EXPECT_EQ(t.recorder.until_last(*many[i]), t.expected(*many[i]));
 }
 
-TEST(TokenLane, AStreamGoesOnWhileTheLookoutLooks) {
+TEST(TokenLane, AStreamGoesOnWhileAnImageIsEncoded) {
   Lab t;
   t.gate.open();
   auto& stream = t.parked(5, 30, 1);
   auto& busy = t.make(7, 200);
   busy.credit = 1 << 20;
-  auto& seer = t.make(6, 3, 8);
-  seer.generation->images.push_back({base::Bytes::copy_of("abcd"), "image/png", 1, 7});
+  auto& with_image = t.make(6, 3, 8);
+  with_image.generation->images.push_back({base::Bytes::copy_of("abcd"), "image/png", 1, 7});
   t.lane->put(&busy);
-  t.desk.until_said(busy, 1);
-  t.lane->put(&seer);
+  t.recorder.until_said(busy, 1);
+  t.lane->put(&with_image);
   stream.credit += 100;
   t.lane->poke();
-  EXPECT_EQ(t.desk.until_last(stream), t.expected(stream));
-  EXPECT_EQ(t.desk.until_last(busy), t.expected(busy));
+  EXPECT_EQ(t.recorder.until_last(stream), t.expected(stream));
+  EXPECT_EQ(t.recorder.until_last(busy), t.expected(busy));
   t.encoder_gate.open();
-  EXPECT_EQ(t.desk.until_last(seer), t.expected(seer));
+  EXPECT_EQ(t.recorder.until_last(with_image), t.expected(with_image));
 }
 
 TEST(TokenLane, ACallOfTensorsIsRefused) {
   Lab t;
   auto& call = t.calls.emplace_back();
-  call.home = &t.desk;
+  call.home = &t.recorder;
   t.lane->put(&call);
-  EXPECT_THAT(t.desk.until_last(call).back(), HasSubstr("INVALID_ARGUMENT"));
+  EXPECT_THAT(t.recorder.until_last(call).back(), HasSubstr("INVALID_ARGUMENT"));
 }
 
 TEST(TokenLane, AWaitingCallLeavesAtItsTimeThoughNothingElseHappens) {
@@ -265,12 +266,12 @@ TEST(TokenLane, AWaitingCallLeavesAtItsTimeThoughNothingElseHappens) {
   parked.credit = 1;
   parked.priority = 1;
   t.lane->put(&parked);
-  t.desk.until_said(parked, 1);
+  t.recorder.until_said(parked, 1);
   auto& unread = t.make(6, 3);
   unread.credit = 0;
   unread.queue_timeout = 2ms;
   t.lane->put(&unread);
-  EXPECT_THAT(t.desk.until_last(unread).back(), HasSubstr("UNAVAILABLE: the request waited too long"));
+  EXPECT_THAT(t.recorder.until_last(unread).back(), HasSubstr("UNAVAILABLE: the request waited too long"));
 }
 
 TEST(TokenLane, AnEngineThatOverlapsIsGivenTheNextStepBeforeTheLastOneIsRead) {
@@ -281,7 +282,7 @@ TEST(TokenLane, AnEngineThatOverlapsIsGivenTheNextStepBeforeTheLastOneIsRead) {
   t.lane = make_token_lane(std::make_unique<AheadTokens>(t.spec, ahead), Lab::policy(), t.spec, t.stats);
   std::vector<msg::Call*> calls;
   for (uint32_t i = 0; i < 4; ++i) calls.push_back(&t.put(5 + i, 6 + 5 * i));
-  for (auto* call : calls) EXPECT_EQ(t.desk.until_last(*call), t.expected(*call));
+  for (auto* call : calls) EXPECT_EQ(t.recorder.until_last(*call), t.expected(*call));
   EXPECT_GT(ahead, 5);
   EXPECT_EQ(t.stats.tokens->blocks_used.value(), 0);
 }
@@ -294,8 +295,8 @@ TEST(TokenLane, TheDestructorFailsWhatRuns) {
   waiting.credit = 0;
   t.lane->put(&waiting);
   t.lane.reset();
-  EXPECT_THAT(t.desk.until_last(running).back(), HasSubstr("UNAVAILABLE: model 'talker' is being unloaded"));
-  EXPECT_THAT(t.desk.until_last(waiting).back(), HasSubstr("UNAVAILABLE"));
+  EXPECT_THAT(t.recorder.until_last(running).back(), HasSubstr("UNAVAILABLE: model 'talker' is being unloaded"));
+  EXPECT_THAT(t.recorder.until_last(waiting).back(), HasSubstr("UNAVAILABLE"));
 }
 
 TEST(TokenLane, NoRoomForKeysAndValuesFailsTheLoading) {

@@ -11,150 +11,150 @@ namespace {
 using testing::HasSubstr;
 
 TEST(TokenScheduler, WhoLosesItsBlocksComputesThemAgainAndSaysNothingTwice) {
-  SchedulerHarness desk(small(), 10);
+  SchedulerHarness harness(small(), 10);
   std::vector<msg::Call*> calls;
-  for (uint32_t i = 0; i < 4; ++i) calls.push_back(&desk.call(numbers(6, 20 * i), 20));
+  for (uint32_t i = 0; i < 4; ++i) calls.push_back(&harness.call(numbers(6, 20 * i), 20));
   for (auto* call : calls) {
     call->generation->logprobs = {{2, 12}};
     call->generation->readouts = {{8, 11}};
-    desk.send(*call);
+    harness.send(*call);
   }
-  desk.run();
-  for (auto* call : calls) EXPECT_EQ(desk.said[call], desk.expected(*call));
-  EXPECT_GT(desk.stats.tokens->preemptions.value(), 0u);
-  EXPECT_EQ(desk.used(), 0u);
+  harness.run();
+  for (auto* call : calls) EXPECT_EQ(harness.said[call], harness.expected(*call));
+  EXPECT_GT(harness.stats.tokens->preemptions.value(), 0u);
+  EXPECT_EQ(harness.used(), 0u);
 }
 
 TEST(TokenScheduler, WithoutCreditASequenceIsLeftOutAndGoesOnLater) {
-  SchedulerHarness desk(small());
-  auto& slow = desk.call(numbers(6), 10);
-  auto& fast = desk.call(numbers(6, 30), 10);
+  SchedulerHarness harness(small());
+  auto& slow = harness.call(numbers(6), 10);
+  auto& fast = harness.call(numbers(6, 30), 10);
   slow.credit = 3;
-  desk.send(slow), desk.send(fast);
-  desk.run();
-  EXPECT_EQ(desk.said[&slow].size(), 3u);
-  EXPECT_EQ(desk.said[&fast], desk.expected(fast));
-  EXPECT_GT(desk.used(), 0u);
+  harness.send(slow), harness.send(fast);
+  harness.run();
+  EXPECT_EQ(harness.said[&slow].size(), 3u);
+  EXPECT_EQ(harness.said[&fast], harness.expected(fast));
+  EXPECT_GT(harness.used(), 0u);
   slow.credit.fetch_add(100);
-  desk.run();
-  EXPECT_EQ(desk.said[&slow], desk.expected(slow));
+  harness.run();
+  EXPECT_EQ(harness.said[&slow], harness.expected(slow));
 }
 
 TEST(TokenScheduler, AParkedSequenceGivesItsBlocksToThoseThatRun) {
-  SchedulerHarness desk(small(), 8);
-  auto& slow = desk.call(numbers(12), 10);
+  SchedulerHarness harness(small(), 8);
+  auto& slow = harness.call(numbers(12), 10);
   slow.priority = 1;
   slow.credit = 2;
-  desk.send(slow);
-  desk.run();
-  auto& other = desk.call(numbers(20, 40), 10);
-  desk.send(other);
-  desk.run();
-  EXPECT_EQ(desk.said[&other], desk.expected(other));
+  harness.send(slow);
+  harness.run();
+  auto& other = harness.call(numbers(20, 40), 10);
+  harness.send(other);
+  harness.run();
+  EXPECT_EQ(harness.said[&other], harness.expected(other));
   slow.credit.fetch_add(100);
-  desk.run();
-  EXPECT_EQ(desk.said[&slow], desk.expected(slow));
+  harness.run();
+  EXPECT_EQ(harness.said[&slow], harness.expected(slow));
 }
 
 TEST(TokenScheduler, TheMoreUrgentGoFirst) {
   auto policy = small();
   policy.max_running = 1;
-  SchedulerHarness desk(policy);
-  auto& first = desk.call(numbers(4), 2);
-  auto& late = desk.call(numbers(4, 9), 2);
-  auto& urgent = desk.call(numbers(4, 13), 2);
+  SchedulerHarness harness(policy);
+  auto& first = harness.call(numbers(4), 2);
+  auto& late = harness.call(numbers(4, 9), 2);
+  auto& urgent = harness.call(numbers(4, 13), 2);
   late.priority = 3, urgent.priority = 1;
-  desk.send(first);
-  desk.step();
-  desk.send(late), desk.send(urgent);
-  while (!desk.last[&urgent]) ASSERT_TRUE(desk.step());
-  EXPECT_TRUE(desk.said[&late].empty());
-  desk.run();
-  EXPECT_TRUE(desk.last[&late]);
+  harness.send(first);
+  harness.step();
+  harness.send(late), harness.send(urgent);
+  while (!harness.last[&urgent]) ASSERT_TRUE(harness.step());
+  EXPECT_TRUE(harness.said[&late].empty());
+  harness.run();
+  EXPECT_TRUE(harness.last[&late]);
 }
 
 TEST(TokenScheduler, ACancelledSequenceIsGoneBeforeTheNextStep) {
-  SchedulerHarness desk(small());
-  auto& call = desk.call(numbers(6), 100);
-  auto& waiting = desk.call(numbers(6), 100);
-  desk.send(call);
-  desk.step();
-  desk.send(waiting);
+  SchedulerHarness harness(small());
+  auto& call = harness.call(numbers(6), 100);
+  auto& waiting = harness.call(numbers(6), 100);
+  harness.send(call);
+  harness.step();
+  harness.send(waiting);
   call.cancelled = waiting.cancelled = true;
-  EXPECT_FALSE(desk.step());
-  EXPECT_EQ(desk.said[&call].back(), "CANCELLED: cancelled");
-  EXPECT_EQ(desk.said[&waiting].back(), "CANCELLED: cancelled");
-  EXPECT_EQ(desk.used(), 0u);
+  EXPECT_FALSE(harness.step());
+  EXPECT_EQ(harness.said[&call].back(), "CANCELLED: cancelled");
+  EXPECT_EQ(harness.said[&waiting].back(), "CANCELLED: cancelled");
+  EXPECT_EQ(harness.used(), 0u);
 }
 
 TEST(TokenScheduler, WhoHasEnoughEndsAsASuccess) {
-  SchedulerHarness desk;
-  auto& call = desk.call({1, 2, 3}, 100);
-  desk.send(call);
-  for (int i = 0; i < 3; ++i) desk.step();
+  SchedulerHarness harness;
+  auto& call = harness.call({1, 2, 3}, 100);
+  harness.send(call);
+  for (int i = 0; i < 3; ++i) harness.step();
   call.satisfied.store(true);
   call.cancelled.store(true);
-  EXPECT_FALSE(desk.step());
-  EXPECT_TRUE(desk.last[&call]);
-  EXPECT_EQ(desk.dones[&call].completion_tokens, 3u);
-  EXPECT_EQ(desk.used(), 0u);
-  EXPECT_EQ(desk.stats.success.count.load(), 1u);
-  EXPECT_EQ(desk.stats.fail.count.load(), 0u);
+  EXPECT_FALSE(harness.step());
+  EXPECT_TRUE(harness.last[&call]);
+  EXPECT_EQ(harness.dones[&call].completion_tokens, 3u);
+  EXPECT_EQ(harness.used(), 0u);
+  EXPECT_EQ(harness.stats.success.count.load(), 1u);
+  EXPECT_EQ(harness.stats.fail.count.load(), 0u);
 }
 
 TEST(TokenScheduler, WhatWaitsTooLongLeaves) {
   auto policy = small();
   policy.max_running = 1;
-  SchedulerHarness desk(policy);
-  auto& first = desk.call(numbers(4), 50);
-  auto& late = desk.call(numbers(4), 2);
-  auto& bored = desk.call(numbers(4), 2);
-  desk.send(first);
-  desk.step();
-  late.deadline = desk.now + 5ms;
+  SchedulerHarness harness(policy);
+  auto& first = harness.call(numbers(4), 50);
+  auto& late = harness.call(numbers(4), 2);
+  auto& bored = harness.call(numbers(4), 2);
+  harness.send(first);
+  harness.step();
+  late.deadline = harness.now + 5ms;
   bored.queue_timeout = 3ms;
-  desk.send(late), desk.send(bored);
-  EXPECT_EQ(desk.scheduler->queue().leaves_at(), desk.now + 3ms);
-  desk.run();
-  EXPECT_THAT(desk.said[&late].back(), HasSubstr("DEADLINE_EXCEEDED"));
-  EXPECT_THAT(desk.said[&bored].back(), HasSubstr("UNAVAILABLE"));
-  EXPECT_TRUE(desk.last[&first]);
+  harness.send(late), harness.send(bored);
+  EXPECT_EQ(harness.scheduler->queue().leaves_at(), harness.now + 3ms);
+  harness.run();
+  EXPECT_THAT(harness.said[&late].back(), HasSubstr("DEADLINE_EXCEEDED"));
+  EXPECT_THAT(harness.said[&bored].back(), HasSubstr("UNAVAILABLE"));
+  EXPECT_TRUE(harness.last[&first]);
 }
 
 TEST(TokenScheduler, AFailedStepFailsItsSequencesAndOnlyThem) {
-  SchedulerHarness desk(small());
-  auto& first = desk.call(numbers(6), 10);
-  desk.send(first);
-  desk.step();
-  desk.engine.fail_at = 0;
-  desk.step();
-  EXPECT_THAT(desk.said[&first].back(), HasSubstr("INTERNAL: the engine broke"));
-  auto& second = desk.call(numbers(6), 10);
-  desk.send(second);
-  desk.run();
-  EXPECT_EQ(desk.said[&second], desk.expected(second));
-  EXPECT_EQ(desk.used(), 0u);
+  SchedulerHarness harness(small());
+  auto& first = harness.call(numbers(6), 10);
+  harness.send(first);
+  harness.step();
+  harness.engine.fail_at = 0;
+  harness.step();
+  EXPECT_THAT(harness.said[&first].back(), HasSubstr("INTERNAL: the engine broke"));
+  auto& second = harness.call(numbers(6), 10);
+  harness.send(second);
+  harness.run();
+  EXPECT_EQ(harness.said[&second], harness.expected(second));
+  EXPECT_EQ(harness.used(), 0u);
 }
 
 TEST(TokenScheduler, ASequenceWithoutATokenFailsAlone) {
-  SchedulerHarness desk(small());
-  auto& first = desk.call(numbers(6), 10);
-  auto& second = desk.call(numbers(6, 30), 10);
-  desk.send(first), desk.send(second);
-  desk.engine.wild_at = 1;
-  desk.run();
-  EXPECT_EQ(desk.said[&first].back(), "INTERNAL: the model gave no token at position 7");
-  EXPECT_EQ(desk.said[&second], desk.expected(second));
-  EXPECT_EQ(desk.used(), 0u);
+  SchedulerHarness harness(small());
+  auto& first = harness.call(numbers(6), 10);
+  auto& second = harness.call(numbers(6, 30), 10);
+  harness.send(first), harness.send(second);
+  harness.engine.wild_at = 1;
+  harness.run();
+  EXPECT_EQ(harness.said[&first].back(), "INTERNAL: the model gave no token at position 7");
+  EXPECT_EQ(harness.said[&second], harness.expected(second));
+  EXPECT_EQ(harness.used(), 0u);
 }
 
 TEST(TokenScheduler, WhatDoesNotFitIsRefusedWithWhatWasExpected) {
-  SchedulerHarness desk(small(), 4);
+  SchedulerHarness harness(small(), 4);
   auto refused = [&](auto change, const char* text) {
-    auto& call = desk.call(numbers(4));
+    auto& call = harness.call(numbers(4));
     change(call);
-    EXPECT_FALSE(desk.send(call));
-    EXPECT_THAT(desk.said[&call].at(0), HasSubstr(text));
+    EXPECT_FALSE(harness.send(call));
+    EXPECT_THAT(harness.said[&call].at(0), HasSubstr(text));
   };
   refused([](auto& c) { c.generation->append = {5, 97}; }, "INVALID_ARGUMENT: token 1 is id 97; ids are below 97");
   refused([](auto& c) { c.generation->append.clear(); }, "the sequence is empty");

@@ -10,22 +10,22 @@ namespace {
 TEST(TokenPriority, LevelsThatNobodyConfiguredAreThere) {
   auto policy = small();
   policy.max_running = 1;
-  SchedulerHarness desk(policy);
-  desk.spec.batching.priority_levels = desk.spec.batching.default_priority = 0;
-  auto& first = desk.call(numbers(4), 2);
-  auto& batch = desk.call(numbers(4, 9), 2);
-  auto& middle = desk.call(numbers(4, 9), 2);
-  auto& plain = desk.call(numbers(4, 13), 2);
-  auto& unknown = desk.call(numbers(4, 15), 2);
+  SchedulerHarness harness(policy);
+  harness.spec.batching.priority_levels = harness.spec.batching.default_priority = 0;
+  auto& first = harness.call(numbers(4), 2);
+  auto& batch = harness.call(numbers(4, 9), 2);
+  auto& middle = harness.call(numbers(4, 9), 2);
+  auto& plain = harness.call(numbers(4, 13), 2);
+  auto& unknown = harness.call(numbers(4, 15), 2);
   batch.priority = 11, middle.priority = 6, unknown.priority = 12;
-  desk.send(first);
-  desk.step();
-  for (auto* call : {&batch, &middle, &plain, &unknown}) desk.send(*call);
+  harness.send(first);
+  harness.step();
+  for (auto* call : {&batch, &middle, &plain, &unknown}) harness.send(*call);
   std::vector<const msg::Call*> order;
   for (bool ran = true; ran;) {
-    ran = desk.step();
+    ran = harness.step();
     for (const auto* call : {&batch, &middle, &plain, &unknown})
-      if (desk.last[call] && std::find(order.begin(), order.end(), call) == order.end()) order.push_back(call);
+      if (harness.last[call] && std::find(order.begin(), order.end(), call) == order.end()) order.push_back(call);
   }
   EXPECT_EQ(order, (std::vector<const msg::Call*>{&plain, &unknown, &middle, &batch}))
       << "who names no level, or none that there is, is as urgent as the most urgent";

@@ -30,7 +30,7 @@ class SchedulerHarness {
     collect();
   }
 
-  // A Call with these tokens, greedy, to be filled further and then sent. It is alive as long as the desk.
+  // A Call with these tokens, greedy, to be filled further and then sent. It is alive as long as the harness.
   msg::Call& call(std::vector<uint32_t> tokens, uint32_t max_tokens = 8) {
     auto& c = calls_.emplace_back();
     c.home = &answers;

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "../sched/desk.h"
+#include "../sched/event_recorder.h"
 #include "../sched/failing_new.h"
 #include "fake_engine.h"
 #include "generation/lane.h"
@@ -20,7 +20,7 @@
 namespace weir::generation {
 namespace {
 
-using sched::Desk;
+using sched::EventRecorder;
 using testing::HasSubstr;
 
 // Allocations of the engine and of the Calls' home are not the lane's; from the engine's first step on the thread is
@@ -33,15 +33,15 @@ class Uncounted {
 
 class Home final : public msg::Home {
  public:
-  explicit Home(Desk& desk) : desk_(desk) {}
+  explicit Home(EventRecorder& recorder) : recorder_(recorder) {}
   void post(std::vector<msg::Mail>& burst) override {
     Uncounted pause;
-    desk_.post(burst);
+    recorder_.post(burst);
   }
-  void post_here(msg::Mail&& mail) override { desk_.post_here(std::move(mail)); }
+  void post_here(msg::Mail&& mail) override { recorder_.post_here(std::move(mail)); }
 
  private:
-  Desk& desk_;
+  EventRecorder& recorder_;
 };
 
 // The fake engine, which marks its thread as the lane's, and throws from inside the scheduler when it is told to.
@@ -127,14 +127,15 @@ struct Lab {
 
   msg::ModelSpec spec = token_spec();
   bus::ModelStats stats;
-  Desk desk{[](const msg::Mail& mail) { return told(mail.event); }};
-  Home home{desk};
+  EventRecorder recorder{[](const msg::Mail& mail) { return told(mail.event); }};
+  Home home{recorder};
   std::deque<msg::Call> calls;
   Throwing* engine = nullptr;
   std::unique_ptr<msg::Inbox> lane;
 };
 
-// Every allocation in turn. Each Call hears its last once (Desk sees to that), and what it heard before is right.
+// Every allocation in turn. Each Call hears its last once (EventRecorder sees to that), and what it heard before is
+// right.
 TEST(TokenThrow, WhicheverAllocationFailsEveryCallIsAnsweredAndTheLaneGoesOn) {
   for (bool overlaps : {false, true}) {
     bool failed = true;
@@ -142,11 +143,11 @@ TEST(TokenThrow, WhicheverAllocationFailsEveryCallIsAnsweredAndTheLaneGoesOn) {
       Lab t(overlaps);
       auto& first = t.make(1, 1, 3);
       t.lane->put(&first);
-      t.desk.until_last(first);
+      t.recorder.until_last(first);
       left = nth;
       auto storm = t.storm();
       for (auto* call : storm) {
-        auto said = t.desk.until_last(*call), right = t.expected(*call);
+        auto said = t.recorder.until_last(*call), right = t.expected(*call);
         if (said == right) continue;
         EXPECT_THAT(said.back(), HasSubstr("RESOURCE_EXHAUSTED")) << "allocation " << nth;
         said.pop_back();
@@ -156,7 +157,7 @@ TEST(TokenThrow, WhicheverAllocationFailsEveryCallIsAnsweredAndTheLaneGoesOn) {
       failed = left.exchange(-1) < 0;
       auto& after = t.make(0, 4, 30);
       t.lane->put(&after);
-      EXPECT_EQ(t.desk.until_last(after), t.expected(after)) << "allocation " << nth;
+      EXPECT_EQ(t.recorder.until_last(after), t.expected(after)) << "allocation " << nth;
       t.lane.reset();
       EXPECT_EQ(t.stats.tokens->waiting.value() + t.stats.tokens->running.value(), 0);
       EXPECT_EQ(t.stats.tokens->blocks_used.value(), 0) << "allocation " << nth;
@@ -169,16 +170,16 @@ TEST(TokenThrow, AnotherExceptionIsInternalToThoseThatAreThere) {
   Lab t(false);
   auto& shared = t.make(0, 5, 22);
   t.lane->put(&shared);
-  t.desk.until_last(shared);
+  t.recorder.until_last(shared);
   t.engine->throws = true;
   auto& reviewed = t.make(0, 5, 22);  // its prompt is cached, and is computed again for its readouts
   reviewed.generation->readouts = {{1, 100}};
   t.lane->put(&reviewed);
-  EXPECT_EQ(t.desk.until_last(reviewed).back(), "INTERNAL: internal error");
+  EXPECT_EQ(t.recorder.until_last(reviewed).back(), "INTERNAL: internal error");
   EXPECT_FALSE(t.engine->throws);
   auto& after = t.make(0, 5, 22);
   t.lane->put(&after);
-  EXPECT_EQ(t.desk.until_last(after), t.expected(after));
+  EXPECT_EQ(t.recorder.until_last(after), t.expected(after));
 }
 
 }  // namespace

@@ -58,8 +58,8 @@ void check_adjust(Lab& lab, uint32_t vocabulary) {
   }
   auto half = uint32_t(each.size() / 2), rest = uint32_t(each.size()) - half;
   Both changes(lab, each);
-  // The token that a step before has drawn: a token that the changes name, one that they do not, none.
-  Both drawn(lab, std::vector<uint32_t>{each[half - 1].id, vocabulary - 2, UINT32_MAX});
+  // The token that a step before has sampled: a token that the changes name, one that they do not, none.
+  Both sampled(lab, std::vector<uint32_t>{each[half - 1].id, vocabulary - 2, UINT32_MAX});
   Both rows(lab, std::vector<AdjustRow>{{2, 0, half, 0.5f, 0.25f, 1.3f, 0},
                                         {0, half, rest, 0, 0, 1},
                                         {0, 0, 0, 1, 1, 2, 1},
@@ -67,7 +67,7 @@ void check_adjust(Lab& lab, uint32_t vocabulary) {
   const auto count = uint32_t(rows.host.size());
   Both<float> adjusted(lab, size_t(count) * vocabulary);
   run(lab, &Kernels::adjust, [&](Side s) {
-    return Adjust{logits.at(s), rows.at(s), changes.at(s), adjusted.at(s), count, vocabulary, drawn.at(s)};
+    return Adjust{logits.at(s), rows.at(s), changes.at(s), adjusted.at(s), count, vocabulary, sampled.at(s)};
   });
   lab.check("adjust of " + std::to_string(vocabulary), adjusted.error(lab), 1e-6);
 

@@ -79,7 +79,7 @@ void check_both_ways(Lab& lab, const std::vector<uint32_t>& lengths, uint32_t he
                        kBlock,
                        0,
                        1 / std::sqrt(float(dim))};
-    a.sees = PrefillAttention::kWholeChunk;
+    a.mask = PrefillAttention::kBidirectional;
     return a;
   });
   lab.check("attention in both directions, " + std::to_string(heads) + "x" + std::to_string(dim), out.error(lab),

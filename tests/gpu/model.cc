@@ -44,8 +44,8 @@ Made make(device::Device& device, const Kernels& kernels, const Shape& shape, ba
 }
 
 // Sequences that are stepped together; sequence i has blocks of its own.
-struct Crowd {
-  Crowd(uint32_t count, uint32_t blocks_each) : length(count, 0), each(blocks_each) {}
+struct Sequences {
+  Sequences(uint32_t count, uint32_t blocks_each) : length(count, 0), each(blocks_each) {}
 
   // A row for sequence `i`: `ids` at its end, and a greedy draw after them.
   void add(Step& step, uint32_t i, const std::vector<uint32_t>& ids) {
@@ -86,12 +86,12 @@ std::vector<float> logits_of(Engine& engine, uint32_t longer, std::vector<uint32
   const uint32_t vocabulary = engine.text().vocabulary;
   std::vector<float> logits;
   engine.logits_for_tests = &logits;
-  Crowd crowd(3, 16);
+  Sequences sequences(3, 16);
   const bool notes = ids.empty();
   for (uint32_t n = 0; n < 5; ++n) {
     Step step;
     for (uint32_t i = 0; i < 3; ++i)
-      crowd.add(step, i, n == 0 ? prompt(1 + longer * i, vocabulary, i) : std::vector{ids[(n - 1) * 3 + i]});
+      sequences.add(step, i, n == 0 ? prompt(1 + longer * i, vocabulary, i) : std::vector{ids[(n - 1) * 3 + i]});
     if (auto s = engine.step(step); !s.ok()) return error = s.text, logits;
     if (notes)
       for (const auto& request : step.logits_requests) ids.push_back(request.id);
@@ -136,11 +136,11 @@ void check_demo(Lab& lab) {
   (void)cpu.reserve(64, 16);
   auto talk = [&](generation::TokenEngine& engine) {
     std::vector<uint32_t> said;
-    Crowd crowd(1, 16);
+    Sequences sequences(1, 16);
     auto next = prompt(24, 3000, 1);
     for (int n = 0; n < 48; ++n) {
       Step step;
-      crowd.add(step, 0, next);
+      sequences.add(step, 0, next);
       if (!engine.step(step).ok()) break;
       said.push_back(step.logits_requests[0].id), next = {said.back()};
     }
@@ -167,14 +167,14 @@ Length length_of(const Lab& lab) { return lab.scale == Lab::Scale::kTiny ? Lengt
 
 // Decode steps of a whole batch: each read before the next is submitted, and each submitted before the last is read.
 Pace pace(DeviceTransformer& engine, uint32_t rows, const Length& length, uint32_t vocabulary, std::string& error) {
-  Crowd crowd(rows, (length.context + 2 * uint32_t(length.warm + length.steps) + 16) / 16);
+  Sequences sequences(rows, (length.context + 2 * uint32_t(length.warm + length.steps) + 16) / 16);
   auto run = [&](Step& step) {
     if (auto s = engine.step(step); !s.ok() && error.empty()) error = s.text;
   };
   for (uint32_t done = 0; done < length.context;) {  // prompts, in steps that fit
     uint32_t n = std::min(length.context - done, std::max(1u, 2048 / rows));
     Step step;
-    for (uint32_t i = 0; i < rows; ++i) crowd.add(step, i, prompt(n, vocabulary, i));
+    for (uint32_t i = 0; i < rows; ++i) sequences.add(step, i, prompt(n, vocabulary, i));
     run(step);
     done += n;
   }
@@ -183,7 +183,7 @@ Pace pace(DeviceTransformer& engine, uint32_t rows, const Length& length, uint32
   auto timed = [&](auto&& steps) {
     for (int n = 0; n < length.warm; ++n) {
       Step step;
-      crowd.add_next(step);
+      sequences.add_next(step);
       run(step);
     }
     auto began = Clock::now();
@@ -193,7 +193,7 @@ Pace pace(DeviceTransformer& engine, uint32_t rows, const Length& length, uint32
   out.alone = timed([&] {
     for (int n = 0; n < length.steps && error.empty(); ++n) {
       Step step;
-      crowd.add_next(step);
+      sequences.add_next(step);
       run(step);
     }
   });
@@ -204,7 +204,7 @@ Pace pace(DeviceTransformer& engine, uint32_t rows, const Length& length, uint32
       if (n < length.steps) {
         auto& step = steps[n % 2];
         step.clear();
-        crowd.add_next(step);
+        sequences.add_next(step);
         if (auto s = engine.submit(step); !s.ok()) error = s.text;
       }
       auto queued = Clock::now();
@@ -241,9 +241,9 @@ void bench_shape(Lab& lab, const std::string& name, const Shape& shape, double p
   }
   double best = 1e9;
   for (int n = 0; n < length.prompts && error.empty(); ++n) {  // the first warms up
-    Crowd crowd(1, length.prompt / 16 + 1);
+    Sequences sequences(1, length.prompt / 16 + 1);
     Step step;
-    crowd.add(step, 0, prompt(length.prompt, shape.vocabulary, uint32_t(n)));
+    sequences.add(step, 0, prompt(length.prompt, shape.vocabulary, uint32_t(n)));
     auto began = Clock::now();
     if (auto s = engine.step(step); !s.ok()) error = s.text;
     best = std::min(best, std::chrono::duration<double>(Clock::now() - began).count());

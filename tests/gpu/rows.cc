@@ -47,12 +47,12 @@ void check_picks(Lab& lab, uint32_t tokens, uint32_t hidden) {
   run(lab, &Kernels::embed, [&](Side s) { return Embed{stream.at(s), table.at(s), which.at(s), tokens, hidden}; });
   lab.check("embed" + shape, stream.error(lab), 0);
 
-  Both drawn(lab, some_below(lab, tokens, tokens));
+  Both sampled(lab, some_below(lab, tokens, tokens));
   for (size_t i = 0; i < which.host.size(); i += 2) which.host[i] |= kSampled;
   Both ids(lab, which.host);
   run(lab, &Kernels::embed,
-      [&](Side s) { return Embed{stream.at(s), table.at(s), ids.at(s), tokens, hidden, drawn.at(s)}; });
-  lab.check("embed, of tokens drawn" + shape, stream.error(lab), 0);
+      [&](Side s) { return Embed{stream.at(s), table.at(s), ids.at(s), tokens, hidden, sampled.at(s)}; });
+  lab.check("embed, of tokens sampled" + shape, stream.error(lab), 0);
 
   Both features(lab, some_floats(lab, size_t(2) * hidden));
   Both places(lab, std::vector<uint32_t>{tokens - 1, 0});

@@ -54,7 +54,7 @@ TEST(Watchdog, TheStackOfASlowTurnIsTakenWhileItLasts) {
 TEST(Watchdog, OneThatHasSleptIsWokenByTheNextTurn) {
   Bench t(base::Duration(0));
   t.shard.parts().run_and_wait([] {});
-  for (auto end = std::chrono::steady_clock::now() + 3 * Watchdog::kCalm; std::chrono::steady_clock::now() < end;)
+  for (auto end = std::chrono::steady_clock::now() + 3 * Watchdog::kIdleTime; std::chrono::steady_clock::now() < end;)
     std::this_thread::yield();  // nothing tells from outside that it sleeps
   t.slow_turn_until(1);
   EXPECT_GE(t.reported, 1);

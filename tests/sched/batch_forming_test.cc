@@ -6,7 +6,7 @@
 #include <map>
 #include <sstream>
 
-#include "desk.h"
+#include "event_recorder.h"
 #include "engines.h"
 #include "line.h"
 #include "sched/lane.h"
@@ -359,7 +359,7 @@ TEST(BatchForming, SlowEnginesTakeAllThatHasWaited) {
   for (const auto& b : kBusy) {
     SCOPED_TRACE(b.rule);
     Gate gate;
-    Desk desk;
+    EventRecorder recorder;
     bus::ModelStats stats;
     auto spec = b.policy.spec();
     std::vector<std::unique_ptr<Engine>> engines;
@@ -369,7 +369,7 @@ TEST(BatchForming, SlowEnginesTakeAllThatHasWaited) {
     auto put = [&](uint32_t rows) {
       auto& call = calls.emplace_back();
       fill(call, rows, 1);
-      call.home = &desk;
+      call.home = &recorder;
       lanes->put(&call);
     };
     for (int i = 0; i < b.instances; ++i) put(1), gate.until_waiting(i + 1);
@@ -377,7 +377,7 @@ TEST(BatchForming, SlowEnginesTakeAllThatHasWaited) {
     auto waited = base::steady_now() + 5ms;  // longer than any delay above
     while (base::steady_now() < waited) std::this_thread::yield();
     gate.open();
-    desk.until(calls.size());
+    recorder.until(calls.size());
     lanes.reset();
     EXPECT_EQ(stats.execution_count, uint64_t(b.instances) + b.executions);
     EXPECT_EQ(stats.inference_count, uint64_t(b.instances) + b.calls * b.rows);
@@ -416,7 +416,7 @@ std::string echoed(const msg::Mail& mail) {
 
 TEST(BatchForming, ModelsThatTakeAnyTensorsShareBatchesOfCallsWithTheSameOnes) {
   Gate gate;
-  Desk desk(echoed);
+  EventRecorder recorder(echoed);
   bus::ModelStats stats;
   auto spec = spec_of(16);
   spec.any_tensors = true, spec.inputs.clear(), spec.outputs.clear();
@@ -426,7 +426,7 @@ TEST(BatchForming, ModelsThatTakeAnyTensorsShareBatchesOfCallsWithTheSameOnes) {
   auto lanes = make_lanes(std::move(engines), spec, stats, base::heap());
   auto put = [&](uint32_t rows, std::vector<msg::Tensor> inputs) -> msg::Call& {
     auto& call = calls.emplace_back();
-    call.rows = rows, call.inputs = std::move(inputs), call.home = &desk;
+    call.rows = rows, call.inputs = std::move(inputs), call.home = &recorder;
     lanes->put(&call);
     return call;
   };
@@ -439,12 +439,12 @@ TEST(BatchForming, ModelsThatTakeAnyTensorsShareBatchesOfCallsWithTheSameOnes) {
   auto& no_rows = put(1, {floats("y", {3}, {5, 6, 7})});
   auto& no_rows_too = put(1, {floats("y", {3}, {5, 6, 7})});
   gate.open();
-  desk.until(calls.size());
-  EXPECT_EQ(desk.of(a), "x[1,1]=1 s[1]=one ");
-  EXPECT_EQ(desk.of(b), "s[2]=two three ");
-  EXPECT_EQ(desk.of(other_name), "y[1,1]=4 ");
-  EXPECT_EQ(desk.of(no_rows), "y[3]=5 6 7 ");
-  EXPECT_EQ(desk.of(no_rows_too), "y[3]=5 6 7 ");
+  recorder.until(calls.size());
+  EXPECT_EQ(recorder.of(a), "x[1,1]=1 s[1]=one ");
+  EXPECT_EQ(recorder.of(b), "s[2]=two three ");
+  EXPECT_EQ(recorder.of(other_name), "y[1,1]=4 ");
+  EXPECT_EQ(recorder.of(no_rows), "y[3]=5 6 7 ");
+  EXPECT_EQ(recorder.of(no_rows_too), "y[3]=5 6 7 ");
   lanes.reset();
   EXPECT_EQ(stats.execution_count, 5u);
   EXPECT_EQ(stats.inference_count, 7u);

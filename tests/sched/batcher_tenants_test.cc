@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint64_t kGreedy = 100;
 
-struct Crowd : Line {
+struct TenantLine : Line {
   using Line::Line;
   msg::Call& from(uint64_t tenant, uint32_t rows = 1) {
     auto& call = calls.emplace_back();
@@ -31,7 +31,7 @@ struct Crowd : Line {
 
 TEST(BatcherTenants, AFullQueueOfOneDelaysAnothersFirstRequestByNoMoreThanTheNextBatch) {
   for (uint32_t max_batch : {1u, 4u, 16u, 64u}) {
-    Crowd t(spec_of(max_batch));
+    TenantLine t(spec_of(max_batch));
     while (t.status.ok()) t.from(kGreedy);
     EXPECT_EQ(t.batcher.size(), 256u);
     t.next();
@@ -41,7 +41,7 @@ TEST(BatcherTenants, AFullQueueOfOneDelaysAnothersFirstRequestByNoMoreThanTheNex
 
 // Each light tenant has one request at a time; the greedy one has the queue full whenever it can.
 TEST(BatcherTenants, NineLightOnesBesideAGreedyOne) {
-  Crowd t(spec_of(8));
+  TenantLine t(spec_of(8));
   std::vector<size_t> served(10), waited(10);
   std::vector<msg::Call*> batch;
   auto flood = [&] {
@@ -72,7 +72,7 @@ TEST(BatcherTenants, NineLightOnesBesideAGreedyOne) {
 TEST(BatcherTenants, RequestsPushedOutAreTheNewestOfTheOneThatHasMost) {
   auto spec = spec_of(1);
   spec.batching.max_queue = 10;
-  Crowd t(spec);
+  TenantLine t(spec);
   std::vector<msg::Call*> greedy;
   for (int i = 0; i < 10; ++i) greedy.push_back(&t.from(kGreedy));
   for (uint64_t light = 1; light <= 5; ++light) {
@@ -91,7 +91,7 @@ TEST(BatcherTenants, RequestsPushedOutAreTheNewestOfTheOneThatHasMost) {
 TEST(BatcherTenants, AsManyTenantsAsRequests) {
   auto spec = spec_of(4);
   spec.batching.max_queue = 64;
-  Crowd t(spec);
+  TenantLine t(spec);
   std::vector<msg::Call*> batch;
   for (uint64_t tenant = 0; tenant < 20'000; ++tenant) {
     bool room = t.batcher.size() < 64;

@@ -205,7 +205,7 @@ TEST(ConcurrencyLimiter, MayGoAsSoonAsEveryCallIsAnswered) {
     door.held->answer(0);
     door.inbox.reset();
     other.join();
-    ASSERT_EQ(door.deadline_timer->due(), 0u) << "a listener that is gone would ring, in round " << i;
+    ASSERT_EQ(door.deadline_timer->due(), 0u) << "a listener that is gone would be called, in round " << i;
   }
 }
 

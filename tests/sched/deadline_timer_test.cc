@@ -5,8 +5,8 @@
 #include <deque>
 
 #include "calls.h"
-#include "desk.h"
 #include "engines.h"
+#include "event_recorder.h"
 #include "fake_deadline_timer.h"
 #include "sched/concurrency_limiter.h"
 #include "sched/lane.h"
@@ -14,7 +14,7 @@
 namespace weir::sched {
 namespace {
 
-struct Rung final : DeadlineTimer::Listener {
+struct CountingListener final : DeadlineTimer::Listener {
   void on_deadline() override {
     std::lock_guard lock(mutex);
     ++times;
@@ -29,8 +29,8 @@ struct Rung final : DeadlineTimer::Listener {
   int times = 0;
 };
 
-TEST(TimerThread, RingsEachBellOnceAtItsTime) {
-  Rung a, b;
+TEST(TimerThread, CallsEachListenerOnceAtItsTime) {
+  CountingListener a, b;
   TimerThread clock;
   auto start = clock.now();
   clock.set(b, start + 2ms);
@@ -45,8 +45,8 @@ TEST(TimerThread, RingsEachBellOnceAtItsTime) {
   EXPECT_EQ(b.times, 1);
 }
 
-TEST(TimerThread, ABellThatWasRemovedIsNotRung) {
-  Rung gone, stays;
+TEST(TimerThread, AListenerThatWasRemovedIsNotCalled) {
+  CountingListener gone, stays;
   TimerThread clock;
   auto start = clock.now();
   clock.set(gone, start + 1ms);
@@ -73,7 +73,7 @@ struct Busy {
   msg::Call& put(base::Duration queue_timeout = {}, base::Duration deadline = {}) {
     auto& call = calls.emplace_back();
     fill(call, 1, 5);
-    call.home = &desk, call.queue_timeout = queue_timeout;
+    call.home = &recorder, call.queue_timeout = queue_timeout;
     if (deadline.count() > 0) call.deadline = deadline_timer->now() + deadline;
     lanes->put(&call);
     return call;
@@ -81,54 +81,54 @@ struct Busy {
   msg::ModelSpec spec;
   bus::ModelStats stats;
   Gate gate;
-  Desk desk;
+  EventRecorder recorder;
   std::deque<msg::Call> calls;
   std::shared_ptr<FakeDeadlineTimer> deadline_timer = std::make_shared<FakeDeadlineTimer>();
   std::unique_ptr<msg::Inbox> lanes;
 };
 
-TEST(LaneAlarm, AQueueTimeoutIsAnsweredOnTimeWhileTheEngineIsBusy) {
+TEST(LaneTimer, AQueueTimeoutIsAnsweredOnTimeWhileTheEngineIsBusy) {
   Busy t;
   auto &soon = t.put(5ms), &later = t.put(9ms), &patient = t.put();
   t.deadline_timer->advance(4ms);
-  EXPECT_EQ(t.desk.of(soon), "nothing");
+  EXPECT_EQ(t.recorder.of(soon), "nothing");
   t.deadline_timer->advance(1ms);
-  EXPECT_EQ(t.desk.of(soon), "UNAVAILABLE");
-  EXPECT_EQ(t.desk.of(later), "nothing");
+  EXPECT_EQ(t.recorder.of(soon), "UNAVAILABLE");
+  EXPECT_EQ(t.recorder.of(later), "nothing");
   t.deadline_timer->advance(4ms);
-  EXPECT_EQ(t.desk.of(later), "UNAVAILABLE");
-  EXPECT_EQ(t.desk.of(patient), "nothing");
+  EXPECT_EQ(t.recorder.of(later), "UNAVAILABLE");
+  EXPECT_EQ(t.recorder.of(patient), "nothing");
   EXPECT_EQ(t.stats.pending, 1);
   EXPECT_EQ(t.stats.rejected, 2u);
 }
 
-TEST(LaneAlarm, ACallThatComesLaterMayLeaveEarlier) {
+TEST(LaneTimer, ACallThatComesLaterMayLeaveEarlier) {
   Busy t;
   auto& later = t.put(9ms);
   auto& soon = t.put(2ms);
   t.deadline_timer->advance(2ms);
-  EXPECT_EQ(t.desk.of(soon), "UNAVAILABLE");
-  EXPECT_EQ(t.desk.of(later), "nothing");
+  EXPECT_EQ(t.recorder.of(soon), "UNAVAILABLE");
+  EXPECT_EQ(t.recorder.of(later), "nothing");
 }
 
-TEST(LaneAlarm, ADeadlineFreesItsCallWhileTheEngineIsBusy) {
+TEST(LaneTimer, ADeadlineFreesItsCallWhileTheEngineIsBusy) {
   Busy t;
   auto& call = t.put({}, 3ms);
   t.deadline_timer->advance(3ms);
-  EXPECT_EQ(t.desk.of(call), "DEADLINE_EXCEEDED");
+  EXPECT_EQ(t.recorder.of(call), "DEADLINE_EXCEEDED");
 }
 
-TEST(LaneAlarm, ACancelledCallLeavesWhileTheEngineIsBusy) {
+TEST(LaneTimer, ACancelledCallLeavesWhileTheEngineIsBusy) {
   Busy t;
   auto &gone = t.put(), &stays = t.put();
   gone.cancelled = true;
   t.lanes->poke();
   t.deadline_timer->advance(1ms);
-  EXPECT_EQ(t.desk.of(gone), "CANCELLED");
-  EXPECT_EQ(t.desk.of(stays), "nothing");
+  EXPECT_EQ(t.recorder.of(gone), "CANCELLED");
+  EXPECT_EQ(t.recorder.of(stays), "nothing");
 }
 
-TEST(LaneAlarm, ManyCallsWithOneTimeoutSetTheAlarmOnce) {
+TEST(LaneTimer, ManyCallsWithOneTimeoutSetTheTimerOnce) {
   auto spec = spec_of(8);
   spec.batching.queue_timeout = 10s;
   spec.batching.max_queue = 0;
@@ -141,18 +141,18 @@ TEST(LaneAlarm, ManyCallsWithOneTimeoutSetTheAlarmOnce) {
   EXPECT_LE(t.deadline_timer->sets() - before, 1);
 }
 
-TEST(LaneAlarm, ABellThatCouldNotBeSetIsSetWithTheNextCall) {
+TEST(LaneTimer, ATimerThatCouldNotBeSetIsSetWithTheNextCall) {
   Busy t;
   t.deadline_timer->shatter();
   auto& soon = t.put(5ms);
   t.deadline_timer->mend();
   auto& later = t.put(9ms);
   t.deadline_timer->advance(5ms);
-  EXPECT_EQ(t.desk.of(soon), "UNAVAILABLE");
-  EXPECT_EQ(t.desk.of(later), "nothing");
+  EXPECT_EQ(t.recorder.of(soon), "UNAVAILABLE");
+  EXPECT_EQ(t.recorder.of(later), "nothing");
 }
 
-TEST(LaneAlarm, CallsWithoutATimeNeverSetIt) {
+TEST(LaneTimer, CallsWithoutATimeNeverSetIt) {
   Busy t;
   for (int i = 0; i < 10; ++i) t.put();
   EXPECT_EQ(t.deadline_timer->sets(), 0);
@@ -172,7 +172,7 @@ struct Queue {
     inbox = behind(limiter, std::move(inner), spec, stats, deadline_timer);
   }
   void put(msg::Call& call) {
-    call.home = &desk, call.times.queued = deadline_timer->now();
+    call.home = &recorder, call.times.queued = deadline_timer->now();
     inbox->put(&call);
     deadline_timer->advance(4ms);
   }
@@ -183,7 +183,7 @@ struct Queue {
   }
   msg::ModelSpec spec = spec_of(8);
   bus::ModelStats stats;
-  Desk desk{[](const msg::Mail& mail) { return text_of(mail.event); }};
+  EventRecorder recorder{[](const msg::Mail& mail) { return text_of(mail.event); }};
   std::shared_ptr<FakeDeadlineTimer> deadline_timer = std::make_shared<FakeDeadlineTimer>();
   std::shared_ptr<ConcurrencyLimiter> limiter = std::make_shared<ConcurrencyLimiter>(1);
   Held* held = nullptr;
@@ -191,7 +191,7 @@ struct Queue {
   msg::Call calls[3];
 };
 
-TEST(TurnstileAlarm, ABellThatCouldNotBeSetIsSetWithTheNextCall) {
+TEST(LimiterTimer, ATimerThatCouldNotBeSetIsSetWithTheNextCall) {
   Queue q;
   q.put(q.calls[0]);
   q.deadline_timer->shatter();
@@ -199,26 +199,26 @@ TEST(TurnstileAlarm, ABellThatCouldNotBeSetIsSetWithTheNextCall) {
   q.deadline_timer->mend();
   q.put(q.calls[2]);
   q.deadline_timer->advance(6ms);
-  EXPECT_EQ(q.desk.of(q.calls[1]), "UNAVAILABLE");
-  EXPECT_EQ(q.desk.of(q.calls[2]), "UNAVAILABLE");
+  EXPECT_EQ(q.recorder.of(q.calls[1]), "UNAVAILABLE");
+  EXPECT_EQ(q.recorder.of(q.calls[2]), "UNAVAILABLE");
   q.leave();
 }
 
-TEST(TurnstileAlarm, AQueueTimeoutIsAnsweredOnTimeThoughNobodyLeaves) {
+TEST(LimiterTimer, AQueueTimeoutIsAnsweredOnTimeThoughNobodyLeaves) {
   Queue q;
   auto& calls = q.calls;
-  auto& desk = q.desk;
+  auto& recorder = q.recorder;
   for (auto& call : calls) q.put(call);
   EXPECT_EQ(q.limiter->waiting(), 2u);
   q.deadline_timer->advance(2ms);
-  EXPECT_EQ(desk.of(calls[1]), "UNAVAILABLE");
-  EXPECT_EQ(desk.of(calls[2]), "nothing");
+  EXPECT_EQ(recorder.of(calls[1]), "UNAVAILABLE");
+  EXPECT_EQ(recorder.of(calls[2]), "nothing");
   q.deadline_timer->advance(4ms);
-  EXPECT_EQ(desk.of(calls[2]), "UNAVAILABLE");
+  EXPECT_EQ(recorder.of(calls[2]), "UNAVAILABLE");
   EXPECT_EQ(q.limiter->waiting(), 0u);
   EXPECT_EQ(q.stats.waiting(), 0u);
   q.leave();
-  EXPECT_EQ(desk.of(calls[0]), "ok");
+  EXPECT_EQ(recorder.of(calls[0]), "ok");
 }
 
 }  // namespace

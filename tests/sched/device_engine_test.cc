@@ -8,8 +8,8 @@
 #include <map>
 #include <thread>
 
-#include "desk.h"
 #include "device/fake_device.h"
+#include "event_recorder.h"
 #include "fake_deadline_timer.h"
 #include "sched/lane.h"
 
@@ -64,7 +64,7 @@ struct Lab {
   msg::Call& put(float value, int64_t width = 2, base::Duration queue_timeout = {}) {
     auto& call = calls.emplace_back();
     fill(call, 1, value, width);
-    call.home = &desk, call.queue_timeout = queue_timeout;
+    call.home = &recorder, call.queue_timeout = queue_timeout;
     lanes->put(&call);
     return call;
   }
@@ -80,7 +80,7 @@ struct Lab {
     until_queued(2 * kOperations);
   }
   void run_until_answered(size_t n) {
-    while (desk.ended() < n)
+    while (recorder.ended() < n)
       if (!device.step()) std::this_thread::yield();
   }
 
@@ -88,7 +88,7 @@ struct Lab {
   device::BufferPool pool;
   msg::ModelSpec spec;
   bus::ModelStats stats;
-  Desk desk;
+  EventRecorder recorder;
   std::atomic<int> broken{0};
   std::deque<msg::Call> calls;
   std::shared_ptr<FakeDeadlineTimer> deadline_timer = std::make_shared<FakeDeadlineTimer>();
@@ -100,9 +100,9 @@ TEST(DeviceEngine, TheNextBatchIsPreparedWhileOneIsUnderWayAndTheOneAfterItWaits
   t.fill_up();
   t.put(3), t.put(4);
   EXPECT_EQ(t.stats.pending, 2);
-  EXPECT_EQ(t.desk.of(t.calls[0]), "nothing");
+  EXPECT_EQ(t.recorder.of(t.calls[0]), "nothing");
   t.run_until_answered(4);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(t.desk.of(t.calls[size_t(i)]), std::to_string(2 * (i + 1)) + "x1");
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(t.recorder.of(t.calls[size_t(i)]), std::to_string(2 * (i + 1)) + "x1");
   EXPECT_EQ(t.stats.execution_count, 3u) << "those that waited ran together";
   EXPECT_EQ(t.pool.used(), 0u);
   EXPECT_EQ(t.device.used(), device::BufferPool::kChunk) << "one allocation for all of them";
@@ -111,7 +111,7 @@ TEST(DeviceEngine, TheNextBatchIsPreparedWhileOneIsUnderWayAndTheOneAfterItWaits
 TEST(DeviceEngine, AnswersComeInTheOrderOfTheBatchesWithTimesThatAscend) {
   Lab t(Drive::kThread);
   for (int i = 0; i < 50; ++i) t.put(float(i));
-  t.desk.until(50);
+  t.recorder.until(50);
   base::Time last{};
   for (auto& call : t.calls) {
     expect_ascending(call.times);
@@ -146,8 +146,8 @@ TEST(DeviceEngine, WithoutMemoryABatchWaitsForTheOneBeforeIt) {
   t.until_queued(kOperations);
   t.put(2, kWidth);
   t.run_until_answered(2);
-  EXPECT_EQ(t.desk.of(t.calls[0]), "2x1");
-  EXPECT_EQ(t.desk.of(t.calls[1]), "4x1");
+  EXPECT_EQ(t.recorder.of(t.calls[0]), "2x1");
+  EXPECT_EQ(t.recorder.of(t.calls[1]), "4x1");
   EXPECT_EQ(t.broken, 0);
 }
 
@@ -159,13 +159,13 @@ TEST(DeviceEngine, ABatchThatIsTooLargeRunsCallByCallAndACallThatIsFailsAlone) {
   t.put(2, kWidth), t.put(3, kWidth);
   auto& huge = t.put(4, 2 * kWidth);
   t.run_until_answered(4);
-  EXPECT_EQ(t.desk.of(t.calls[1]), "4x1");
-  EXPECT_EQ(t.desk.of(t.calls[2]), "6x1");
-  EXPECT_EQ(t.desk.of(huge), "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(t.recorder.of(t.calls[1]), "4x1");
+  EXPECT_EQ(t.recorder.of(t.calls[2]), "6x1");
+  EXPECT_EQ(t.recorder.of(huge), "RESOURCE_EXHAUSTED");
   EXPECT_EQ(t.broken, 0);
   auto& small = t.put(5);
   t.run_until_answered(5);
-  EXPECT_EQ(t.desk.of(small), "10x1");
+  EXPECT_EQ(t.recorder.of(small), "10x1");
 }
 
 TEST(DeviceEngine, AFaultFailsWhatIsUnderWayAndWhatComesAfterAndIsToldOnce) {
@@ -174,10 +174,10 @@ TEST(DeviceEngine, AFaultFailsWhatIsUnderWayAndWhatComesAfterAndIsToldOnce) {
   t.until_queued(kOperations);
   t.put(2), t.put(3);
   t.device.fail(base::failure(Code::kUnavailable, "lost"), device::Device::Cure::kRestart);
-  t.desk.until(3);
+  t.recorder.until(3);
   t.put(4);
-  t.desk.until(4);
-  EXPECT_EQ(t.desk.all(), (std::map<std::string, int>{{"UNAVAILABLE", 4}}));
+  t.recorder.until(4);
+  EXPECT_EQ(t.recorder.all(), (std::map<std::string, int>{{"UNAVAILABLE", 4}}));
   EXPECT_EQ(t.broken, 1);
   t.lanes.reset();
   EXPECT_TRUE(t.device.restart().ok());
@@ -188,8 +188,8 @@ TEST(DeviceEngine, ADeviceThatHangsIsFoundOutAndNothingWaitsForItAnyMore) {
   Lab t(Drive::kThread, uint64_t(64) << 20, 2ms);
   t.device.hang();
   for (int i = 0; i < 6; ++i) t.put(float(i));
-  t.desk.until(6);
-  EXPECT_EQ(t.desk.all(), (std::map<std::string, int>{{"UNAVAILABLE", 6}}));
+  t.recorder.until(6);
+  EXPECT_EQ(t.recorder.all(), (std::map<std::string, int>{{"UNAVAILABLE", 6}}));
   EXPECT_EQ(t.broken, 1);
   EXPECT_NE(t.device.fault().text.find("hangs"), std::string::npos);
 }
@@ -199,7 +199,7 @@ TEST(DeviceEngine, AQueueTimeoutIsAnsweredOnTimeWhileTheDeviceHangs) {
   t.fill_up();
   auto& late = t.put(3, 2, 5ms);
   t.deadline_timer->advance(5ms);
-  EXPECT_EQ(t.desk.of(late), "UNAVAILABLE");
+  EXPECT_EQ(t.recorder.of(late), "UNAVAILABLE");
   t.run_until_answered(3);
 }
 
@@ -210,9 +210,9 @@ TEST(DeviceEngine, WhereverItBreaksEveryCallIsAnsweredOnce) {
     for (int i = 0; i < 10; ++i) t.put(float(i));
     t.device.break_after(after);
     for (int i = 10; i < 30; ++i) t.put(float(i));
-    t.desk.until(30);
+    t.recorder.until(30);
     for (int i = 0; i < 30; ++i) {
-      auto text = t.desk.of(t.calls[size_t(i)]);
+      auto text = t.recorder.of(t.calls[size_t(i)]);
       EXPECT_TRUE(text == "UNAVAILABLE" || text == std::to_string(2 * i) + "x1")
           << text << " for " << i << " after " << after;
     }
@@ -225,10 +225,10 @@ TEST(DeviceEngine, MemoryThatRunsOutNowAndThenCostsNoAnswer) {
   Lab t(Drive::kThread, uint64_t(64) << 20, 1h, 8);
   t.device.run_out(2);
   for (int i = 0; i < 200; ++i) t.put(float(i), 2 + i % 3 * 1000);
-  t.desk.until(200);
+  t.recorder.until(200);
   int failed = 0;
   for (int i = 0; i < 200; ++i) {
-    auto text = t.desk.of(t.calls[size_t(i)]);
+    auto text = t.recorder.of(t.calls[size_t(i)]);
     failed += text == "RESOURCE_EXHAUSTED";
     EXPECT_TRUE(text == "RESOURCE_EXHAUSTED" || text == std::to_string(2 * i) + "x1") << text;
   }

@@ -1,4 +1,4 @@
-// An DeadlineTimer in the test's hand: time passes when the test says so, and listeners ring on its thread.
+// A DeadlineTimer that the test drives: time passes when the test says so, and listeners are called on its thread.
 #pragma once
 
 #include <map>

@@ -6,9 +6,9 @@
 #include <random>
 
 #include "calls.h"
-#include "desk.h"
 #include "device/pool.h"
 #include "engines.h"
+#include "event_recorder.h"
 #include "shard_thread.h"
 
 namespace weir::sched {
@@ -31,13 +31,13 @@ struct Lab {
     gate.open();
     lanes.reset();
   }
-  msg::Call& made(float value, uint32_t rows = 1, Desk* home = nullptr) {
+  msg::Call& made(float value, uint32_t rows = 1, EventRecorder* home = nullptr) {
     auto& call = calls.emplace_back();
     fill(call, rows, value);
-    call.home = home ? home : &desk;
+    call.home = home ? home : &recorder;
     return call;
   }
-  msg::Call& put(float value, uint32_t rows = 1, Desk* home = nullptr) {
+  msg::Call& put(float value, uint32_t rows = 1, EventRecorder* home = nullptr) {
     auto& call = made(value, rows, home);
     lanes->put(&call);
     return call;
@@ -54,14 +54,14 @@ struct Lab {
     hold();
     auto &good = put(5), &other = put(bad, rows);
     gate.open();
-    desk.until(3);
-    return desk.of(good) + " " + desk.of(other);
+    recorder.until(3);
+    return recorder.of(good) + " " + recorder.of(other);
   }
 
   msg::ModelSpec spec;
   bus::ModelStats stats;
   Gate gate;
-  Desk desk;
+  EventRecorder recorder;
   std::deque<msg::Call> calls;
   std::unique_ptr<msg::Inbox> lanes;
 };
@@ -70,8 +70,8 @@ TEST(Lane, OneCallIsAnsweredAndTimed) {
   Lab t;
   t.gate.open();
   auto& call = t.put(21, 3);
-  t.desk.until(1);
-  EXPECT_EQ(t.desk.of(call), "42x3");
+  t.recorder.until(1);
+  EXPECT_EQ(t.recorder.of(call), "42x3");
   expect_ascending(call.times);
   EXPECT_EQ(call.times.batch_rows, 3u);
   EXPECT_EQ(t.stats.inference_count, 3u);
@@ -87,9 +87,9 @@ TEST(Lane, CallsThatArriveWhileTheEngineWorksRunTogether) {
   for (int i = 2; i <= 6; ++i) others.push_back(&t.put(float(i)));
   EXPECT_EQ(t.stats.pending, 5);
   t.gate.let(2);
-  t.desk.until(6);
-  EXPECT_EQ(t.desk.of(first), "2x1");
-  for (int i = 2; i <= 6; ++i) EXPECT_EQ(t.desk.of(*others[size_t(i - 2)]), std::to_string(2 * i) + "x1");
+  t.recorder.until(6);
+  EXPECT_EQ(t.recorder.of(first), "2x1");
+  for (int i = 2; i <= 6; ++i) EXPECT_EQ(t.recorder.of(*others[size_t(i - 2)]), std::to_string(2 * i) + "x1");
   EXPECT_EQ(t.stats.execution_count, 2u);
   EXPECT_EQ(t.stats.inference_count, 6u);
   EXPECT_EQ(t.stats.queue.count, 6u);
@@ -99,12 +99,12 @@ TEST(Lane, CallsThatArriveWhileTheEngineWorksRunTogether) {
 
 TEST(Lane, ABatchIsPostedOncePerHomeShard) {
   Lab t;
-  Desk other;
+  EventRecorder other;
   t.hold();
-  for (int i = 0; i < 3; ++i) t.put(5, 1, &t.desk), t.put(7, 1, &other);
+  for (int i = 0; i < 3; ++i) t.put(5, 1, &t.recorder), t.put(7, 1, &other);
   t.gate.open();
-  t.desk.until(4), other.until(3);
-  EXPECT_EQ(t.desk.bursts(), 2);
+  t.recorder.until(4), other.until(3);
+  EXPECT_EQ(t.recorder.bursts(), 2);
   EXPECT_EQ(other.bursts(), 1);
 }
 
@@ -115,10 +115,10 @@ TEST(Lane, ABadRowFailsAloneWhenItFailsTheBatch) {
   auto& bad = t.put(kPoison);
   auto& also_good = t.put(7);
   t.gate.open();
-  t.desk.until(4);
-  EXPECT_EQ(t.desk.of(good), "10x2");
-  EXPECT_EQ(t.desk.of(bad), "INVALID_ARGUMENT");
-  EXPECT_EQ(t.desk.of(also_good), "14x1");
+  t.recorder.until(4);
+  EXPECT_EQ(t.recorder.of(good), "10x2");
+  EXPECT_EQ(t.recorder.of(bad), "INVALID_ARGUMENT");
+  EXPECT_EQ(t.recorder.of(also_good), "14x1");
   EXPECT_EQ(t.stats.success.count, 3u);
   EXPECT_EQ(t.stats.fail.count, 1u);
   EXPECT_EQ(t.stats.execution_count, 3u) << "the one that failed does not count";
@@ -141,14 +141,14 @@ TEST(Lane, ACallCancelledInABatchThatFailsIsNotRunAgain) {
   t.hold();
   auto &bad = t.put(kPoison), &gone = t.put(5), &stays = t.put(7);
   t.gate.let(1);
-  t.desk.until(1);
+  t.recorder.until(1);
   t.gate.until_waiting(1);
   gone.cancelled = true;
   t.gate.open();
-  t.desk.until(4);
-  EXPECT_EQ(t.desk.of(bad), "INVALID_ARGUMENT");
-  EXPECT_EQ(t.desk.of(gone), "CANCELLED");
-  EXPECT_EQ(t.desk.of(stays), "14x1");
+  t.recorder.until(4);
+  EXPECT_EQ(t.recorder.of(bad), "INVALID_ARGUMENT");
+  EXPECT_EQ(t.recorder.of(gone), "CANCELLED");
+  EXPECT_EQ(t.recorder.of(stays), "14x1");
 }
 
 TEST(Lane, LackOfMemoryInTheEngineEndsTheRequestOnly) {
@@ -156,9 +156,9 @@ TEST(Lane, LackOfMemoryInTheEngineEndsTheRequestOnly) {
   t.gate.open();
   auto& bad = t.put(kHungry);
   auto& good = t.put(5);
-  t.desk.until(2);
-  EXPECT_EQ(t.desk.of(bad), "RESOURCE_EXHAUSTED");
-  EXPECT_EQ(t.desk.of(good), "10x1");
+  t.recorder.until(2);
+  EXPECT_EQ(t.recorder.of(bad), "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(t.recorder.of(good), "10x1");
 }
 
 TEST(Lane, WhatALibraryThrowsEndsTheRequestOnly) {
@@ -166,9 +166,9 @@ TEST(Lane, WhatALibraryThrowsEndsTheRequestOnly) {
   t.gate.open();
   auto& bad = t.put(kBroken);
   auto& good = t.put(5);
-  t.desk.until(2);
-  EXPECT_EQ(t.desk.of(bad), "INTERNAL");
-  EXPECT_EQ(t.desk.of(good), "10x1");
+  t.recorder.until(2);
+  EXPECT_EQ(t.recorder.of(bad), "INTERNAL");
+  EXPECT_EQ(t.recorder.of(good), "10x1");
 }
 
 // The slabs into which calls are laid together are an allocation, too.
@@ -180,9 +180,9 @@ TEST(Lane, LackOfMemoryWhileABatchIsGatheredEndsNobodysRequest) {
   t.hold();
   auto &a = t.put(5), &b = t.put(6);
   t.gate.open();
-  t.desk.until(3);
-  EXPECT_EQ(t.desk.of(a), "10x1");
-  EXPECT_EQ(t.desk.of(b), "12x1");
+  t.recorder.until(3);
+  EXPECT_EQ(t.recorder.of(a), "10x1");
+  EXPECT_EQ(t.recorder.of(b), "12x1");
 }
 
 TEST(Lane, WithoutStagingMemoryCallsRunOneByOne) {
@@ -195,7 +195,7 @@ TEST(Lane, WithoutStagingMemoryCallsRunOneByOne) {
 TEST(Lane, CallsThatDoNotFitAreRefusedOnTheirShard) {
   Lab t;
   auto& call = t.put(5, 9);
-  EXPECT_EQ(t.desk.of(call), "INVALID_ARGUMENT");
+  EXPECT_EQ(t.recorder.of(call), "INVALID_ARGUMENT");
   EXPECT_EQ(t.stats.fail.count, 1u);
 }
 
@@ -206,7 +206,7 @@ TEST(Lane, AFullQueueRefusesOnTheShard) {
   t.hold();
   t.put(2), t.put(3);
   auto& call = t.put(4);
-  EXPECT_EQ(t.desk.of(call), "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(t.recorder.of(call), "RESOURCE_EXHAUSTED");
   EXPECT_EQ(t.stats.rejected, 1u);
 }
 
@@ -217,9 +217,9 @@ TEST(Lane, CancelledCallsInTheQueueAreNeverComputed) {
   gone.cancelled = true;
   t.lanes->poke();
   t.gate.open();
-  t.desk.until(3);
-  EXPECT_EQ(t.desk.of(gone), "CANCELLED");
-  EXPECT_EQ(t.desk.of(stays), "12x1");
+  t.recorder.until(3);
+  EXPECT_EQ(t.recorder.of(gone), "CANCELLED");
+  EXPECT_EQ(t.recorder.of(stays), "12x1");
   EXPECT_EQ(t.stats.inference_count, 2u);
 }
 
@@ -228,8 +228,8 @@ TEST(Lane, ACallThatWasCancelledBeforeItCameLeavesAnIdleLane) {
   auto& call = t.made(5);
   call.cancelled = true;
   t.lanes->put(&call);
-  t.desk.until(1);
-  EXPECT_EQ(t.desk.of(call), "CANCELLED");
+  t.recorder.until(1);
+  EXPECT_EQ(t.recorder.of(call), "CANCELLED");
   EXPECT_EQ(t.stats.inference_count, 0u);
 }
 
@@ -240,8 +240,8 @@ TEST(Lane, ACancelledCallLeavesWhileTheIdleEngineWaitsForCompany) {
   auto& call = t.put(5);
   call.cancelled = true;
   t.lanes->poke();
-  t.desk.until(1);
-  EXPECT_EQ(t.desk.of(call), "CANCELLED");
+  t.recorder.until(1);
+  EXPECT_EQ(t.recorder.of(call), "CANCELLED");
 }
 
 TEST(Lane, AFullBatchWakesALaneThatWaitsForCompany) {
@@ -250,7 +250,7 @@ TEST(Lane, AFullBatchWakesALaneThatWaitsForCompany) {
   Lab t(spec);
   t.gate.open();
   for (int i = 0; i < 30; ++i) t.put(float(i));
-  t.desk.until(30);
+  t.recorder.until(30);
   EXPECT_EQ(t.stats.execution_count, 10u);
 }
 
@@ -261,7 +261,7 @@ TEST(Lane, ALoneCallRunsAfterTheDelay) {
   t.gate.open();
   for (size_t i = 1; i <= 5; ++i) {
     auto& call = t.put(5);
-    t.desk.until(i);
+    t.recorder.until(i);
     EXPECT_GE(call.times.started - call.times.queued, 1ms);
   }
 }
@@ -271,20 +271,20 @@ TEST(Lane, InstancesWorkAtTheSameTime) {
   for (int i = 0; i < 3; ++i) t.put(float(i));
   t.gate.until_waiting(3);
   t.gate.open();
-  t.desk.until(3);
+  t.recorder.until(3);
   EXPECT_EQ(t.stats.execution_count, 3u);
 }
 
 TEST(Lane, TheDestructorRunsWhatIsQueued) {
   auto spec = spec_of(4);
   spec.batching.max_delay = 1h;
-  Desk desk;
+  EventRecorder recorder;
   {
     Lab t(spec);
     t.gate.open();
-    for (int i = 0; i < 6; ++i) t.put(float(i), 1, &desk);
+    for (int i = 0; i < 6; ++i) t.put(float(i), 1, &recorder);
     t.lanes.reset();
-    EXPECT_EQ(desk.ended(), 6u);
+    EXPECT_EQ(recorder.ended(), 6u);
     EXPECT_EQ(t.stats.inference_count, 6u);
   }
 }

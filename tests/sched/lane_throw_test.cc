@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "desk.h"
+#include "event_recorder.h"
 #include "failing_new.h"
 #include "sched/lane.h"
 
@@ -30,17 +30,17 @@ class Uncounted {
 
 class Home final : public msg::Home {
  public:
-  explicit Home(Desk& desk) : desk_(desk) {}
+  explicit Home(EventRecorder& recorder) : recorder_(recorder) {}
   void post(std::vector<msg::Mail>& burst) override {
     Uncounted pause;
     if (fails.fetch_sub(1) > 0) throw std::bad_alloc();
-    desk_.post(burst);
+    recorder_.post(burst);
   }
-  void post_here(msg::Mail&& mail) override { desk_.post_here(std::move(mail)); }
+  void post_here(msg::Mail&& mail) override { recorder_.post_here(std::move(mail)); }
   std::atomic<int> fails{0};  // times that a post finds no memory
 
  private:
-  Desk& desk_;
+  EventRecorder& recorder_;
 };
 
 enum class Throws : uint8_t { kNothing, kNoMemory, kError, kNumber };
@@ -119,14 +119,14 @@ struct Lab {
   }
   std::string said(float value) {
     auto& call = put(value);
-    return desk.until_last(call).back();
+    return recorder.until_last(call).back();
   }
 
   std::atomic<bool> at_poll{false};
   msg::ModelSpec spec = spec_of(8);
   bus::ModelStats stats;
-  Desk desk;
-  Home home{desk};
+  EventRecorder recorder;
+  Home home{recorder};
   std::deque<msg::Call> calls;
   std::unique_ptr<msg::Inbox> lanes;
 };
@@ -140,8 +140,8 @@ TEST(LaneThrow, WhateverAnEngineThrowsEndsTheCallThatItThrowsForAndNoOther) {
         const std::string failed = what == Throws::kNoMemory ? "RESOURCE_EXHAUSTED" : "INTERNAL";
         std::vector<msg::Call*> good, bad;
         for (int i = 0; i < 40; ++i) (i % 5 == 3 ? bad : good).push_back(&t.put(i % 5 == 3 ? kBadRow : 5));
-        for (auto* call : good) EXPECT_EQ(t.desk.until_last(*call).back(), "10x1");
-        for (auto* call : bad) EXPECT_EQ(t.desk.until_last(*call).back(), failed);
+        for (auto* call : good) EXPECT_EQ(t.recorder.until_last(*call).back(), "10x1");
+        for (auto* call : bad) EXPECT_EQ(t.recorder.until_last(*call).back(), failed);
         EXPECT_EQ(t.said(4), "8x1");
       }
 }
@@ -158,7 +158,7 @@ TEST(LaneThrow, WhicheverAllocationFailsEveryCallIsAnsweredAndTheLaneGoesOn) {
         std::vector<msg::Call*> all;
         for (int i = 0; i < 12; ++i) all.push_back(&t.put(float(i)));
         for (int i = 0; i < 12; ++i) {
-          auto word = t.desk.until_last(*all[size_t(i)]).back();
+          auto word = t.recorder.until_last(*all[size_t(i)]).back();
           if (word == std::to_string(2 * i) + "x1") continue;
           EXPECT_EQ(word, "RESOURCE_EXHAUSTED") << "allocation " << nth;
         }

@@ -11,8 +11,8 @@
 #include <thread>
 #include <utility>
 
-#include "desk.h"
 #include "engines.h"
+#include "event_recorder.h"
 #include "sched/lane.h"
 
 namespace weir::sched {

@@ -57,7 +57,7 @@ struct SessionClients::SessionClient final : session::Borrower, msg::Sink {
   }
   void on(msg::Call& heard, msg::Event&& event) override;
   void submit();
-  void hear(const msg::Event& event);
+  void process_event(const msg::Event& event);
   void finish(msg::Call& heard, const msg::Event& event);
   void give_back(Outcome outcome);
   void cancel() {
@@ -256,13 +256,13 @@ void SessionClients::SessionClient::on(msg::Call& heard, msg::Event&& event) {
     short_of_memory = true;
     throw std::bad_alloc();
   }
-  hear(event);
+  process_event(event);
   if (event.last()) return finish(heard, event);
   if (auto* token = std::get_if<msg::Token>(&event.what); token && !token->prefill) generated.push_back(token->id);
   door.bus.add_credit(call, 1);
 }
 
-void SessionClients::SessionClient::hear(const msg::Event& event) {
+void SessionClients::SessionClient::process_event(const msg::Event& event) {
   auto& deps = owner.deps_;
   auto text = generation::told(event);
   deps.note("a client hears " + text);

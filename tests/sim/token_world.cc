@@ -130,7 +130,7 @@ bool TokenLane::deliver(size_t most) {
 
 struct TokenWorld::Client final : msg::Sink {
   Client(TokenWorld& w, size_t n) : world(w), id(n) {}
-  void on(msg::Call& call, msg::Event&& event) override { world.hear(*this, call, event); }
+  void on(msg::Call& call, msg::Event&& event) override { world.process_event(*this, call, event); }
 
   TokenWorld& world;
   size_t id;
@@ -192,7 +192,7 @@ void TokenWorld::broken(std::string what) {
   if (broken_.empty()) broken_ = std::move(what);
 }
 
-void TokenWorld::hear(Client& client, msg::Call& call, const msg::Event& event) {
+void TokenWorld::process_event(Client& client, msg::Call& call, const msg::Event& event) {
   auto text = generation::told(event);
   note("client " + std::to_string(client.id) + " hears " + text);
   if (!client.live || &call != client.call) return broken("I1: somebody hears who does not listen");

@@ -105,7 +105,7 @@ class TokenWorld {
   void act();
   void send(Shard& shard);
   void fill(msg::Call& call);
-  void hear(Client& client, msg::Call& call, const msg::Event& event);
+  void process_event(Client& client, msg::Call& call, const msg::Event& event);
   void over(Client& client);
   bool excused(const base::Status& status, const msg::Call& call) const;
   void add_session_clients();

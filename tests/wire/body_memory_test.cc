@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using Loss = BodyMemory::Loss;
 
-struct TestHouse {
+struct MemoryFixture {
   base::FakeEnv env;
   BodyMemory::Need need;
   base::Clients clients;
@@ -31,21 +31,21 @@ struct TestHouse {
 };
 
 struct Upload final : BodyMemory::Body {
-  Upload(TestHouse& h, std::string n, uint64_t holds = 10) : state(h), name(std::move(n)), held(holds) {}
+  Upload(MemoryFixture& h, std::string n, uint64_t holds = 10) : state(h), name(std::move(n)), held(holds) {}
   void memory_came() override {
     state.log += name + "? ";
     if (takes) state.memory.leave(*this);
   }
   void memory_lost(Loss why) override { state.log += name + (why == Loss::kWaited ? " late " : " silent "); }
   uint64_t memory_held() const override { return held; }
-  TestHouse& state;
+  MemoryFixture& state;
   std::string name;
   uint64_t held;
   bool takes = false;
 };
 
 TEST(BodyMemory, WhoWaitsIsRefusedAfterASecond) {
-  TestHouse h;
+  MemoryFixture h;
   Upload a(h, "a");
   h.memory.wait(a, nullptr, 100);
   EXPECT_EQ(h.need.bytes, 100u);
@@ -60,7 +60,7 @@ TEST(BodyMemory, WhoWaitsIsRefusedAfterASecond) {
 }
 
 TEST(BodyMemory, NobodyWaitsPastTheDeadline) {
-  TestHouse h;
+  MemoryFixture h;
   Upload a(h, "a");
   h.memory.wait(a, nullptr, 100, h.env.now() + 250ms);
   h.env.advance(400ms);
@@ -68,7 +68,7 @@ TEST(BodyMemory, NobodyWaitsPastTheDeadline) {
 }
 
 TEST(BodyMemory, WhatComesFreeIsOfferedToWhoHoldsLeastAndThenToTheFirst) {
-  TestHouse h;
+  MemoryFixture h;
   auto much = h.client("much", 500), little = h.client("little", 5);
   Upload a(h, "a"), b(h, "b"), c(h, "c"), d(h, "d");
   h.memory.wait(a, much.get(), 1);
@@ -83,7 +83,7 @@ TEST(BodyMemory, WhatComesFreeIsOfferedToWhoHoldsLeastAndThenToTheFirst) {
 }
 
 TEST(BodyMemory, ANewcomerDoesNotGoBeforeOneWhoseClientHoldsLess) {
-  TestHouse h;
+  MemoryFixture h;
   auto much = h.client("much", 200), little = h.client("little", 5);
   Upload a(h, "a");
   BodyOwner rich{&h.memory, much.get()}, poor{&h.memory, little.get()};
@@ -97,7 +97,7 @@ TEST(BodyMemory, ANewcomerDoesNotGoBeforeOneWhoseClientHoldsLess) {
 }
 
 TEST(BodyMemory, WhereMemoryIsScarceAClientHasItsShare) {
-  TestHouse h;
+  MemoryFixture h;
   auto client = h.client("c", 240);
   BodyOwner owner{&h.memory, client.get()};
   auto takes = [&](uint64_t n) { return bool(base::Block(owner.take(h.slabs, n, BodyOwner::Size::kPart))); };
@@ -114,7 +114,7 @@ TEST(BodyMemory, WhereMemoryIsScarceAClientHasItsShare) {
 }
 
 TEST(BodyMemory, TheLongestSilentGivesWayAndNoMoreThanAreNeeded) {
-  TestHouse h;
+  MemoryFixture h;
   Upload a(h, "a"), b(h, "b"), c(h, "c"), w(h, "w");
   h.memory.moved(a, nullptr);
   h.env.advance(10ms);
@@ -134,7 +134,7 @@ TEST(BodyMemory, TheLongestSilentGivesWayAndNoMoreThanAreNeeded) {
 }
 
 TEST(BodyMemory, ShortPausesAreNoSilence) {
-  TestHouse h;
+  MemoryFixture h;
   Upload a(h, "a"), w(h, "w");
   w.takes = false;
   h.memory.wait(w, nullptr, 10);
@@ -146,7 +146,7 @@ TEST(BodyMemory, ShortPausesAreNoSilence) {
 }
 
 TEST(BodyMemory, WhoWaitsOnAnotherShardIsHeardOf) {
-  TestHouse h;
+  MemoryFixture h;
   BodyMemory other(h.env, h.need, {});
   Upload a(h, "a"), w(h, "w");
   other.moved(a, nullptr);
@@ -157,13 +157,13 @@ TEST(BodyMemory, WhoWaitsOnAnotherShardIsHeardOf) {
 }
 
 TEST(BodyMemory, WhoLeavesWhileOthersAreCalledIsNotCalled) {
-  TestHouse h;
+  MemoryFixture h;
   struct Rude final : BodyMemory::Body {
-    Rude(TestHouse& h, std::unique_ptr<Upload>& v) : state(h), victim(v) {}
+    Rude(MemoryFixture& h, std::unique_ptr<Upload>& v) : state(h), victim(v) {}
     void memory_came() override { victim.reset(); }
     void memory_lost(Loss) override {}
     uint64_t memory_held() const override { return 0; }
-    TestHouse& state;
+    MemoryFixture& state;
     std::unique_ptr<Upload>& victim;
   };
   auto victim = std::make_unique<Upload>(h, "victim");

@@ -17,10 +17,10 @@ class CustomRoute final : public wire::Service {
 
  private:
   GrpsState& state_;
-  const RouteSpec& spec_;  // of house.options
+  const RouteSpec& spec_;  // of state.options
 };
 
-// Registers those of house.options; `services` keeps what was registered.
+// Registers those of state.options; `services` keeps what was registered.
 void add_custom_routes(GrpsState& state, wire::Router& router, std::vector<std::unique_ptr<CustomRoute>>& services);
 
 }  // namespace weir::grps

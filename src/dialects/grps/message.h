@@ -1,4 +1,4 @@
-// GrpsMessage in the house's terms: what every request and every answer of the protocol carries, as JSON or protobuf
+// GrpsMessage in weir's terms: what every request and every answer of the protocol carries, as JSON or protobuf
 // (proto/grps.proto). Read and written by hand: no message objects, large float tensors are not copied.
 //
 //   JSON   {"model":…, "str_data":… | "bin_data":base64 | "gtensors":{"tensors":[…]} | "ndarray":[[…]] | "gmap":{…}}

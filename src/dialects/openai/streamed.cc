@@ -37,8 +37,8 @@ class Streamed final : public Answer {
   }
 
  private:
-  void grew(Choice& choice) override { tell(choice); }
-  void ended(Choice& choice) override { tell(choice); }
+  void grew(Choice& choice) override { send_delta(choice); }
+  void ended(Choice& choice) override { send_delta(choice); }
   void over() override {
     if (request_.include_usage) {
       std::string frame = prefix_ + "],";
@@ -76,7 +76,7 @@ class Streamed final : public Answer {
   }
 
   // Everything that is new of a choice, and its end.
-  void tell(Choice& choice) {
+  void send_delta(Choice& choice) {
     open();
     const ChoiceDelta& delta = choice.delta;
     std::string frame;

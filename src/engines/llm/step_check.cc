@@ -27,7 +27,7 @@ base::Status check_step(const generation::TokenStep& step, const StepLimits& lim
   if (n > limits.tokens) return wrong("a step has too many tokens");
   if (step.positions.size() != n || step.slots.size() != n) return wrong("a step's arrays differ in length");
   for (uint32_t id : step.ids)
-    if (id & generation::TokenStep::kSampled ? (id & ~generation::TokenStep::kSampled) >= limits.drawn
+    if (id & generation::TokenStep::kSampled ? (id & ~generation::TokenStep::kSampled) >= limits.sampled
                                              : id >= limits.vocabulary)
       return base::invalid("token id " + std::to_string(id) + " is not in the vocabulary");
   const uint64_t slots = uint64_t(limits.blocks) * limits.block_size;

@@ -67,7 +67,7 @@ class TextFront final : public sched::ProxyInbox {
   base::Status tokenize(TextCall& text_call) const;
   void begin(TextCall& text_call);
   void receive(msg::Mail&& mail, Bursts& out) override;
-  void hear(TextCall& text_call, const msg::Token& token, Bursts& out);
+  void process_token(TextCall& text_call, const msg::Token& token, Bursts& out);
   void end(TextCall& text_call, const msg::Done& done, Bursts& out);
   void answer(TextCall& text_call, std::string_view reason, Bursts& out);
   void send(TextCall& text_call, msg::Event&& event, Bursts& out);
@@ -181,7 +181,7 @@ void TextFront::receive(msg::Mail&& mail, Bursts& out) {
   bool last = mail.event.last();
   if (text_call.parent) {
     if (auto* token = std::get_if<msg::Token>(&mail.event.what))
-      hear(text_call, *token, out);
+      process_token(text_call, *token, out);
     else if (auto* done = std::get_if<msg::Done>(&mail.event.what))
       end(text_call, *done, out);
     else
@@ -190,7 +190,7 @@ void TextFront::receive(msg::Mail&& mail, Bursts& out) {
   if (last) land(text_call);
 }
 
-void TextFront::hear(TextCall& text_call, const msg::Token& token, Bursts& out) {
+void TextFront::process_token(TextCall& text_call, const msg::Token& token, Bursts& out) {
   if (token.prefill) return;
   text_call.prompt_tokens = uint32_t(text_call.generation->length());
   std::string& to = text_call.stream ? text_call.ready : text_call.text;

@@ -174,14 +174,14 @@ class Bench {
     finish();
   }
   // A Generate that is refused: its status, text and the reason and metadata of its details.
-  struct Refusal {
+  struct RefusedRequest {
     int code;
     std::string text, reason;
     std::map<std::string, std::string> metadata;
   };
-  Refusal refused(const pb::GenerateRequest& r, size_t shard = 0) {
+  RefusedRequest refused(const pb::GenerateRequest& r, size_t shard = 0) {
     auto x = generate(r, shard);
-    Refusal out{support::grpc_status(*x), support::grpc_message(*x), {}, {}};
+    RefusedRequest out{support::grpc_status(*x), support::grpc_message(*x), {}, {}};
     auto& fields = x->response.fields.has("grpc-status") ? x->response.fields : x->trailers;
     google::rpc::Status status;
     google::rpc::ErrorInfo info;

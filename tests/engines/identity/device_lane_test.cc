@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "../../sched/desk.h"
+#include "../../sched/event_recorder.h"
 #include "device/devices.h"
 #include "device/fake_device.h"
 #include "device/pool.h"
@@ -37,7 +37,7 @@ class DeviceLane : public ::testing::Test {
   void put(size_t from, size_t to) {
     for (size_t i = from; i < to; ++i) {
       auto& call = calls[i];
-      call.home = &desk, call.rows = 1;
+      call.home = &recorder, call.rows = 1;
       call.inputs = {
           {"x", msg::DType::kUint8, {int64_t(100 + i)}, base::Bytes::copy_of(std::string(100 + i, char(i)))}};
       lanes->put(&call);
@@ -50,15 +50,15 @@ class DeviceLane : public ::testing::Test {
   std::atomic<int> broken{0};
   msg::ModelSpec spec;
   bus::ModelStats stats;
-  sched::Desk desk{words};
+  sched::EventRecorder recorder{words};
   std::vector<msg::Call> calls = std::vector<msg::Call>(400);
   std::unique_ptr<msg::Inbox> lanes;  // first to go
 };
 
 TEST_F(DeviceLane, EveryCallGetsItsOwnBytesBack) {
   put(0, 400);
-  desk.until(400);
-  EXPECT_EQ(desk.all(), (std::map<std::string, int>{{"ok", 400}}));
+  recorder.until(400);
+  EXPECT_EQ(recorder.all(), (std::map<std::string, int>{{"ok", 400}}));
   EXPECT_EQ(broken, 0);
 }
 
@@ -66,8 +66,8 @@ TEST_F(DeviceLane, ABrokenDeviceAnswersEveryCallAndTellsOncePerEngine) {
   put(0, 100);
   fake().break_after(37);
   put(100, 400);
-  desk.until(400);
-  auto heard = desk.all();
+  recorder.until(400);
+  auto heard = recorder.all();
   EXPECT_EQ(heard["ok"] + heard["UNAVAILABLE"], 400);
   EXPECT_GT(heard["UNAVAILABLE"], 0);
   lanes.reset();

@@ -144,7 +144,7 @@ TEST_F(TextFronts, StreamsComePieceByPiece) {
   EXPECT_EQ(heard(), (std::vector<std::string>{"h", "i", "j", "|length"}));
 }
 
-TEST_F(TextFronts, AStopStringEndsTheAnswerAndTheFlightLater) {
+TEST_F(TextFronts, AStopStringEndsTheAnswerAtOnceAndTheTokenCallLater) {
   stream();
   call.parameters = {{"stop", std::string(R"(["xy","q"])")}};
   auto& inner = ask("a");
@@ -173,7 +173,7 @@ TEST_F(TextFronts, CreditOfAStreamIsItsCallsCredit) {
   tell(inner, "", true);
 }
 
-TEST_F(TextFronts, ACancelledCallsFlightIsCancelled) {
+TEST_F(TextFronts, ACancelledCallCancelsItsTokenCall) {
   auto& inner = ask("a");
   call.cancelled = true;
   front->poke();

@@ -1,5 +1,5 @@
 // The kernels, written once over simd.inc. Included by one source file per instruction set, which names the table; see
-// kernels.h for what they promise. No other header of the house here: an inline function compiled for a CPU that is
+// kernels.h for what they promise. No other header of weir here: an inline function compiled for a CPU that is
 // not there must not be the one that the linker keeps.
 #include <cmath>
 #include <cstddef>

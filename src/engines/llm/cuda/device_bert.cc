@@ -71,7 +71,7 @@ Status DeviceBert::run_layer(const DeviceBertLayer& layer, const Args& args) {
   return each(
       [&] { return queue_.multiply(narrow_, tokens, layer.qkv, nullptr, 3 * heads, hidden, qkv_, Into::kBf16); },
       [&] { return queue_.launch(queue_.kernels().rope_store, store); },
-      [&] { return attend(args, PrefillAttention::kWholeChunk, 0, 1 / std::sqrt(float(shape_.head_dim()))); },
+      [&] { return attend(args, PrefillAttention::kBidirectional, 0, 1 / std::sqrt(float(shape_.head_dim()))); },
       [&] { return queue_.multiply(mixed_, tokens, layer.out, layer.out_bias, hidden, heads, rows_, Into::kAddF32); },
       [&] { return norm(layer.attention_norm, tokens); },
       [&] { return queue_.multiply(narrow_, tokens, layer.up, nullptr, wide, hidden, inner_, Into::kBf16); },

@@ -171,10 +171,10 @@ Status DeviceEncoder::queue(const Pack& pack) {
               [&] { return queue_.copy(Way::kToHost, out); });
 }
 
-Status DeviceEncoder::attend(const Args& args, Sees sees, uint32_t window, float scale) {
+Status DeviceEncoder::attend(const Args& args, Mask mask, uint32_t window, float scale) {
   PrefillAttention a{queries_,    keys_,  values_,         table_,        args.chunks,
                      args.tiles,  mixed_, args.tile_count, widths_.heads, widths_.kv_heads,
-                     widths_.dim, kBlock, window,          scale,         sees};
+                     widths_.dim, kBlock, window,          scale,         mask};
   return queue_.launch(queue_.kernels().prefill_attention, a);
 }
 

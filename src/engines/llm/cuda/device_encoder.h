@@ -49,7 +49,7 @@ class DeviceEncoder : public Encoder {
     uint32_t tokens = 0, tile_count = 0;  // with the idle ones
     PackBucket bucket{};                  // that it was filled up to
   };
-  using Sees = decltype(PrefillAttention::sees);
+  using Mask = decltype(PrefillAttention::mask);
 
   // `device` and `kernels` outlive it.
   DeviceEncoder(device::Device& device, const Kernels& kernels, EncoderLimits limits, Widths widths,
@@ -60,7 +60,7 @@ class DeviceEncoder : public Encoder {
   virtual base::Status forward(const Args& args) = 0;
 
   // queries_ over keys_ and values_ into mixed_.
-  base::Status attend(const Args& args, Sees sees, uint32_t window, float scale);
+  base::Status attend(const Args& args, Mask mask, uint32_t window, float scale);
 
   KernelQueue queue_;
   const EncoderLimits limits_;

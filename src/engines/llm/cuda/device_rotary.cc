@@ -56,12 +56,12 @@ Status DeviceRotary::run_layer(uint32_t index, const Args& args) {
   RopeStore rope = rope_of(shape_, weights_, layer);
   rope.qkv = qkv_, rope.positions = args.positions, rope.slots = args.slots, rope.tokens = tokens;
   rope.q = queries_, rope.k_cache = keys_, rope.v_cache = values_;
-  const auto sees = shape_.causal ? PrefillAttention::kUpToItself : PrefillAttention::kWholeChunk;
+  const auto mask = shape_.causal ? PrefillAttention::kCausal : PrefillAttention::kBidirectional;
   return each(
       [&] { return norm(layer.input_norm, tokens); },
       [&] { return queue_.multiply(narrow_, tokens, layer.qkv, nullptr, q + 2 * kv, hidden, qkv_, Into::kBf16); },
       [&] { return queue_.launch(queue_.kernels().rope_store, rope); },
-      [&] { return attend(args, sees, shape_.windows[index], 1 / std::sqrt(float(shape_.head_dim))); },
+      [&] { return attend(args, mask, shape_.windows[index], 1 / std::sqrt(float(shape_.head_dim))); },
       [&] { return queue_.multiply(mixed_, tokens, layer.out, layer.out_bias, hidden, q, rows_, Into::kAddF32); },
       [&] { return norm(layer.post_norm, tokens); },
       [&] { return queue_.multiply(narrow_, tokens, layer.gate_up, nullptr, 2 * wide, hidden, inner_, Into::kBf16); },

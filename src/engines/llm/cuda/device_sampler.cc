@@ -56,7 +56,7 @@ Status DeviceSampler::draw(const QueuedStep& queued, const LogitsGroup& group) {
   return status;
 }
 
-// Queues the log-probabilities of drawn tokens and of scored ones.
+// Queues the log-probabilities of sampled tokens and of scored ones.
 Status DeviceSampler::take_logprobs(const QueuedStep& queued, const LogitsGroup& group, size_t most) {
   const Range range = group.logprobs;
   if (range.count == 0) return {};

@@ -2,7 +2,7 @@
 // devices with those of reference.h, so that all of this but the kernels is tested everywhere.
 //
 // A step goes to the device as one copy of its arguments, comes back as one copy of what was asked for, and nothing in
-// between waits for the host: logits stay where they are, tokens are drawn there, and submit() returns when all is
+// between waits for the host: logits stay where they are, tokens are sampled there, and submit() returns when all is
 // queued. collect() waits for what submit() has queued; the next step may be queued before that, with ids that the host
 // does not know yet (TokenStep::kSampled).
 //

@@ -18,7 +18,7 @@ __device__ double uniform(uint64_t seed, uint64_t number) {
   return double(x >> 11) * 0x1p-53;
 }
 
-// The tokens that may be drawn, with their weights.
+// The tokens that may be sampled, with their weights.
 struct Choice {
   Logits logits;
   float temperature;
@@ -30,7 +30,7 @@ struct Choice {
   }
 };
 
-// Ids [from, to) that hold the drawn one.
+// Ids [from, to) that hold the sampled one.
 struct Range {
   uint32_t from, to;
   Mass equal_before;  // ids before `from` that are equal to the last one kept
@@ -66,7 +66,7 @@ __device__ Mass kept_weight(const Choice& choice) {
 // Narrows down where the weight `random` of all lies, until a warp sees all ids that are left at once.
 __device__ uint32_t draw_one(const Choice& choice, double random, uint32_t likeliest) {
   __shared__ Range shared_range;
-  __shared__ uint32_t drawn;
+  __shared__ uint32_t sampled;
   Range range{0, choice.logits.size, 0, 0};
   Mass target = 0;
   for (bool first = true; first || range.to - range.from > kWarp; first = false) {
@@ -90,10 +90,10 @@ __device__ uint32_t draw_one(const Choice& choice, double random, uint32_t likel
     Mass rank = range.equal_before + Mass(__popc(equals & ((1u << threadIdx.x) - 1)));
     bool in = id < range.to && (order > choice.kept.order || (order == choice.kept.order && rank < choice.kept.equal));
     Mass weight = in ? choice.weight(logit) : 0, upto = range.below + warp_upto(weight);
-    if (target < upto && target >= upto - weight) drawn = id;
+    if (target < upto && target >= upto - weight) sampled = id;
   }
   __syncthreads();
-  return drawn;
+  return sampled;
 }
 
 __global__ void __launch_bounds__(kSelectThreads, 1) draw_kernel(Draw a) {

@@ -30,7 +30,7 @@ struct Launch {
   void* stream = nullptr;
 };
 
-// An id with this bit stands for drawn[id without it]: what a step before has drawn, before the host knows it.
+// An id with this bit stands for sampled[id without it]: what a step before has sampled, before the host knows it.
 inline constexpr uint32_t kSampled = 1u << 31;
 
 // stream[t] = table[ids[t]], widened.
@@ -39,7 +39,7 @@ struct Embed {
   const Bf16* table;  // [vocabulary][hidden]
   const uint32_t* ids;
   uint32_t tokens, hidden;
-  const uint32_t* drawn = nullptr;  // null: no id has kSampled
+  const uint32_t* sampled = nullptr;  // null: no id has kSampled
 };
 
 // stream[tokens[i]] = features[i], for what is no token (images).
@@ -133,7 +133,7 @@ struct PrefillAttention {
   uint32_t block_size;
   uint32_t window;  // a token sees only the last so many positions up to its own; 0 = all
   float scale;      // of q·k
-  enum Sees : uint32_t { kUpToItself, kWholeChunk } sees = kUpToItself;  // kWholeChunk: window is 0
+  enum Mask : uint32_t { kCausal, kBidirectional } mask = kCausal;  // kBidirectional: window is 0
 };
 
 // out = x weight^T (+ bias) (+ out). Sums are in float32.
@@ -172,7 +172,7 @@ inline constexpr uint32_t kNoToken = UINT32_MAX;
 
 // Logits that are changed before a draw, in this order: bias; repetition penalty of a token that was there; presence
 // and frequency penalties of one that was generated; -inf for one that must not come. The token that a step before has
-// drawn was generated once more than the changes say, also where they do not name it.
+// sampled was generated once more than the changes say, also where they do not name it.
 struct Change {
   uint32_t id;
   uint32_t generated;  // how often it was
@@ -184,7 +184,7 @@ struct AdjustRow {
   uint32_t row;                           // of logits
   uint32_t first, count;                  // of changes; every id once
   float presence, frequency, repetition;  // 0, 0, 1: nothing. x > 0 ? x / repetition : x * repetition
-  uint32_t last = kNoToken;               // index in `drawn` of that token; kNoToken: the changes have all
+  uint32_t last = kNoToken;               // index in `sampled` of that token; kNoToken: the changes have all
 };
 // adjusted[i] = logits[rows[i].row], changed.
 struct Adjust {
@@ -193,7 +193,7 @@ struct Adjust {
   const Change* changes;
   float* adjusted;  // [count][vocabulary]
   uint32_t count, vocabulary;
-  const uint32_t* drawn = nullptr;  // null: no row has `last`
+  const uint32_t* sampled = nullptr;  // null: no row has `last`
 };
 
 // One token per row, the likelier and then the lower id first; and its logprob before temperature.

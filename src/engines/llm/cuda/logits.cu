@@ -17,7 +17,7 @@ __device__ float changed(float logit, const Change& change, const AdjustRow& row
 __global__ void __launch_bounds__(kThreads) adjust_kernel(Adjust a) {
   __shared__ uint32_t named;  // the last token is in the changes
   AdjustRow row = a.rows[blockIdx.x];
-  uint32_t last = row.last == kNoToken ? kNoToken : a.drawn[row.last];
+  uint32_t last = row.last == kNoToken ? kNoToken : a.sampled[row.last];
   if (threadIdx.x == 0) named = 0;
   const float* from = a.logits + size_t(row.row) * a.vocabulary;
   float* to = a.adjusted + size_t(blockIdx.x) * a.vocabulary;

@@ -53,7 +53,7 @@ struct Work {
     first = chunk.first + tile.query, position = chunk.begin + tile.query;
     end = position + queries;
     from = a.window && position + 1 > a.window ? position + 1 - a.window : 0;
-    whole = a.sees == PrefillAttention::kWholeChunk;
+    whole = a.mask == PrefillAttention::kBidirectional;
     if (whole) end = chunk.begin + chunk.count;
   }
 };
@@ -256,7 +256,7 @@ Code start(const Launch& launch, const PrefillAttention& a) {
 }  // namespace
 
 Code prefill_attention(const Launch& launch, const PrefillAttention& a) {
-  if (a.sees == PrefillAttention::kWholeChunk && a.window > 0) return kBadShape;
+  if (a.mask == PrefillAttention::kBidirectional && a.window > 0) return kBadShape;
   if (a.kv_heads == 0 || a.heads == 0 || a.heads % a.kv_heads || a.block_size == 0 || a.count > 65535) return kBadShape;
   if (a.count == 0) return 0;
   return a.dim == 64    ? start<64>(launch, a)

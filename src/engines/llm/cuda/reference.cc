@@ -126,7 +126,7 @@ double uniform(uint64_t seed, uint64_t number) {
 
 void embed(const Embed& a) {
   for (size_t t = 0; t < a.tokens; ++t) {
-    uint32_t id = a.drawn && a.ids[t] & kSampled ? a.drawn[a.ids[t] & ~kSampled] : a.ids[t];
+    uint32_t id = a.sampled && a.ids[t] & kSampled ? a.sampled[a.ids[t] & ~kSampled] : a.ids[t];
     for (size_t i = 0; i < a.hidden; ++i) a.stream[t * a.hidden + i] = widen_bf16(a.table[size_t(id) * a.hidden + i]);
   }
 }
@@ -195,7 +195,8 @@ void prefill_attention(const PrefillAttention& a) {
     for (uint32_t at = a.tiles[i].query; at < std::min(a.tiles[i].query + kQueryTile, chunk.count); ++at)
       for (uint32_t head = 0; head < a.heads; ++head)
         attend(a, chunk.first + at, head,
-               chunk.begin + (a.sees == PrefillAttention::kWholeChunk ? chunk.count : at + 1), a.tables + chunk.table);
+               chunk.begin + (a.mask == PrefillAttention::kBidirectional ? chunk.count : at + 1),
+               a.tables + chunk.table);
   }
 }
 
@@ -262,7 +263,7 @@ void adjust(const Adjust& a) {
     float* x = a.adjusted + i * a.vocabulary;
     std::memcpy(x, a.logits + size_t(row.row) * a.vocabulary, a.vocabulary * sizeof(float));
     std::vector<Change> changes(a.changes + row.first, a.changes + row.first + row.count);
-    if (uint32_t last = row.last == kNoToken ? kNoToken : a.drawn[row.last]; last < a.vocabulary) {
+    if (uint32_t last = row.last == kNoToken ? kNoToken : a.sampled[row.last]; last < a.vocabulary) {
       auto named = std::find_if(changes.begin(), changes.end(), [&](const Change& c) { return c.id == last; });
       if (named == changes.end()) named = changes.insert(named, {last, 0, 0, 0});
       ++named->generated, named->flags |= Change::kWasThere;

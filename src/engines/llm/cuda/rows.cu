@@ -21,7 +21,7 @@ __device__ void copy_row(To* to, const From* from, uint32_t width) {
 template <uint32_t kPer>
 __global__ void embed_kernel(Embed a) {
   uint32_t id = a.ids[blockIdx.x];
-  if (a.drawn && id & kSampled) id = a.drawn[id & ~kSampled];
+  if (a.sampled && id & kSampled) id = a.sampled[id & ~kSampled];
   copy_row<kPer>(a.stream + size_t(blockIdx.x) * a.hidden, a.table + size_t(id) * a.hidden, a.hidden);
 }
 

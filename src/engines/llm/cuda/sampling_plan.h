@@ -46,7 +46,7 @@ class SamplingPlan {
   std::vector<LogprobRow> logprobs;
   uint32_t most = 0;     // the largest `top`
   bool scores = false;   // `ids` are needed on the device
-  bool follows = false;  // a change depends on what the step before has drawn
+  bool follows = false;  // a change depends on what the step before has sampled
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;

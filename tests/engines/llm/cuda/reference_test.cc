@@ -152,7 +152,7 @@ TEST(LlmCudaReference, GreedyTakesTheFirstOfTheLikeliest) {
 
 TEST(LlmCudaReference, OnlyWhatIsKeptIsDrawn) {
   std::vector<float> logits{0, 5, 4, 4, 4.5f, -INFINITY, 1};
-  auto drawn = [&](DrawRow params) {
+  auto sampled = [&](DrawRow params) {
     std::map<uint32_t, int> counts;
     for (uint64_t n = 0; n < 2000; ++n) {
       params.seed = 99, params.number = n;
@@ -163,11 +163,11 @@ TEST(LlmCudaReference, OnlyWhatIsKeptIsDrawn) {
     return ids;
   };
   using Ids = std::vector<uint32_t>;
-  EXPECT_EQ(drawn({1, 1, 0, 0, 0, 0}), (Ids{0, 1, 2, 3, 4, 6}));
-  EXPECT_EQ(drawn({1, 1, 0, 3, 0, 0}), (Ids{1, 2, 4}));  // of equals the first
-  EXPECT_EQ(drawn({1, 0.5f, 0, 0, 0, 0}), (Ids{1, 4}));
-  EXPECT_EQ(drawn({1, 1, 0.3f, 0, 0, 0}), (Ids{1, 2, 3, 4}));
-  EXPECT_EQ(drawn({1, 0.0f, 0, 0, 0, 0}), (Ids{1}));
+  EXPECT_EQ(sampled({1, 1, 0, 0, 0, 0}), (Ids{0, 1, 2, 3, 4, 6}));
+  EXPECT_EQ(sampled({1, 1, 0, 3, 0, 0}), (Ids{1, 2, 4}));  // of equals the first
+  EXPECT_EQ(sampled({1, 0.5f, 0, 0, 0, 0}), (Ids{1, 4}));
+  EXPECT_EQ(sampled({1, 1, 0.3f, 0, 0, 0}), (Ids{1, 2, 3, 4}));
+  EXPECT_EQ(sampled({1, 0.0f, 0, 0, 0, 0}), (Ids{1}));
 }
 
 TEST(LlmCudaReference, SharesOfDrawsFollowTheWeights) {
@@ -181,9 +181,9 @@ TEST(LlmCudaReference, SharesOfDrawsFollowTheWeights) {
 
 TEST(LlmCudaReference, AnIdMayStandForWhatWasDrawnAndFeaturesForTokens) {
   auto table = bf16({0, 1, 10, 11, 20, 21});
-  std::vector<uint32_t> ids{kSampled | 1, 0}, drawn{7, 2}, tokens{1};
+  std::vector<uint32_t> ids{kSampled | 1, 0}, sampled{7, 2}, tokens{1};
   std::vector<float> stream(4), features{5, 6};
-  reference::embed({stream.data(), table.data(), ids.data(), 2, 2, drawn.data()});
+  reference::embed({stream.data(), table.data(), ids.data(), 2, 2, sampled.data()});
   EXPECT_EQ(stream, (std::vector<float>{20, 21, 0, 1}));
   reference::patch({stream.data(), features.data(), tokens.data(), 1, 2});
   EXPECT_EQ(stream, (std::vector<float>{20, 21, 5, 6}));
@@ -255,18 +255,18 @@ TEST(LlmCudaReference, LogitsAreChangedInACopyAndLogprobsAreOfTheModels) {
   reference::adjust({logits.data(), rows.data(), changes.data(), adjusted.data(), 1, 4});
   EXPECT_EQ(adjusted, (std::vector<float>{5, -4, 1.5f, -INFINITY}));
   // The same where the last token is not in the changes yet: one that they name once less, or not at all.
-  const std::vector<uint32_t> drawn{9, 2, 1};
+  const std::vector<uint32_t> sampled{9, 2, 1};
   for (uint32_t last : {1u, 2u}) {
     auto known = changes;
     std::erase_if(known, [&](const Change& c) { return last == 2 && c.id == 1; });
-    for (auto& c : known) c.generated -= c.id == drawn[last];
+    for (auto& c : known) c.generated -= c.id == sampled[last];
     std::vector<AdjustRow> follows{{1, 0, uint32_t(known.size()), 0.5f, 0.25f, 2, last}};
-    reference::adjust({logits.data(), follows.data(), known.data(), adjusted.data(), 1, 4, drawn.data()});
-    EXPECT_EQ(adjusted[drawn[last]], last == 1 ? 1.5f : -4.75f) << last;
+    reference::adjust({logits.data(), follows.data(), known.data(), adjusted.data(), 1, 4, sampled.data()});
+    EXPECT_EQ(adjusted[sampled[last]], last == 1 ? 1.5f : -4.75f) << last;
   }
-  std::vector<DrawRow> wishes{{0, 1, 0, 0, 1, 1}, {0, 1, 0, 0, 1, 1}};
+  std::vector<DrawRow> draws{{0, 1, 0, 0, 1, 1}, {0, 1, 0, 0, 1, 1}};
   std::vector<uint32_t> ids(4, 9), from{1, kAdjusted | 0}, to{3, 1};
-  reference::draw({logits.data(), wishes.data(), ids.data(), nullptr, 2, 4, from.data(), to.data(), adjusted.data()});
+  reference::draw({logits.data(), draws.data(), ids.data(), nullptr, 2, 4, from.data(), to.data(), adjusted.data()});
   EXPECT_EQ(ids, (std::vector<uint32_t>{9, 0, 9, 2}));
   std::vector<LogprobRow> asked{{1, 3, 2}, {0, 0, 0}};
   std::vector<float> logprobs(2), best(4);

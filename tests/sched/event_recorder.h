@@ -21,10 +21,10 @@ inline std::string value_of(const msg::Mail& mail) {
   return std::to_string(int(floats_of(y).at(0))) + "x" + std::to_string(y.shape[0]);
 }
 
-class Desk final : public msg::Home {
+class EventRecorder final : public msg::Home {
  public:
   using Words = std::string (*)(const msg::Mail&);
-  explicit Desk(Words words = value_of) : words_(words) {}
+  explicit EventRecorder(Words words = value_of) : words_(words) {}
 
   void post(std::vector<msg::Mail>& burst) override {
     std::lock_guard lock(mutex_);
