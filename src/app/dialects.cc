@@ -1,4 +1,5 @@
-// The protocols: each is a folder below dialects/ and one line here.
+// The protocols of weir: each is a folder below dialects/ and one line here. It is compiled into the program, not into
+// the library of this room, so that a program of the tests can bring another list (tests/interop).
 #include "app/config.h"
 #include "dialects/evergreen/evergreen.h"
 #include "dialects/graphpipe/graphpipe.h"

@@ -28,8 +28,13 @@ class Rpc;
 // the library has to (marshal/proto_json.h). Messages become JSON by the library alone.
 inline constexpr size_t kLongText = size_t(64) << 10, kLongMessage = size_t(32) << 10;
 
-// Whether a message may be compressed, within RpcOptions::compress.
-enum class MessageCompress : uint8_t { kAsConfigured, kNever };
+// How messages to the client are compressed: those of gRPC, gRPC-Web and Connect's streams, and only with a coding that
+// the client says it accepts.
+enum class MessageCompress : uint8_t {
+  kNever,
+  kMirror,    // those of a kilobyte and more, with the encoding that the client itself uses for this call
+  kAccepted,  // all that become smaller, with the best encoding that the client accepts
+};
 
 // A streaming method attaches one to its Rpc. Owned by the Rpc.
 class RpcListener {
@@ -60,7 +65,8 @@ class Rpc {
   // that ends in "-bin" is raw bytes (sent as base64), any other is visible ASCII.
   virtual void initial(std::string_view name, std::string_view value) = 0;
   virtual void trailing(std::string_view name, std::string_view value) = 0;
-  // Holds for all messages sent from here on.
+  // Holds for all messages sent from here on; at first kMirror. The response's head names the encoding: kAccepted
+  // chooses it until the head is sent, and later uses the one that was chosen, if any.
   virtual void compress(MessageCompress) {}
   // Whether the request message that on_message() or call() has been given came compressed.
   virtual bool came_compressed() const { return false; }
@@ -116,18 +122,9 @@ struct RpcRoute {
   Permission permission = Permission::kAdmin;
 };
 
-// When messages to the client are compressed (gRPC and gRPC-Web; only ever with what grpc-accept-encoding allows).
-enum class RpcCompress : uint8_t {
-  kNever,
-  kMirror,  // with the encoding that the client itself uses for this call
-  kAccepted,
-};
-
 struct RpcOptions {
   uint64_t max_message = 64 << 20;  // one message, also after inflating
   uint32_t inflate_ratio = 100;     // inflated : coded, past the first 512 KiB
-  RpcCompress compress = RpcCompress::kMirror;
-  uint32_t compress_from = 1024;  // smaller messages go out as they are, flag 0
   // Bytes a second that a peer brings of a message once it has begun one; enforced after `grace`. 0: no floor. Between
   // messages a stream may pause.
   uint32_t min_body_rate = 0;

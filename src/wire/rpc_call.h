@@ -122,7 +122,7 @@ class FramedCall : public RpcCall {
 
   using Rpc::send;
   void send(std::vector<base::Bytes> pieces) override;
-  void compress(MessageCompress from_here_on) final { compress_ = from_here_on; }
+  void compress(MessageCompress from_here_on) final;
   bool came_compressed() const final { return came_compressed_; }
   void on_data(Exchange&, std::span<const std::byte> bytes) final;
   void on_end(Exchange&) final;
@@ -176,7 +176,7 @@ class FramedCall : public RpcCall {
   bool ended_ = false;                     // the request is complete
   bool closed_ = false;                    // and the method has heard of it
   Coding in_ = Coding::kIdentity, out_ = Coding::kIdentity;
-  MessageCompress compress_ = MessageCompress::kAsConfigured;
+  MessageCompress compress_ = MessageCompress::kMirror;
   bool came_compressed_ = false;  // the latest message that was delivered
 };
 

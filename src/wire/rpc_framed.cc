@@ -17,6 +17,9 @@ std::span<const std::byte> span_of(std::string_view text) {
 
 constexpr std::string_view kAcceptedCodings = "identity, deflate, gzip";
 
+// A smaller message that mirrors its client's encoding goes out as it is, with flag 0.
+constexpr size_t kWorthCompressing = 1024;
+
 // Pieces smaller than this are cheaper to copy than to send as a piece of their own.
 constexpr size_t kJoinBelow = 4096;
 
@@ -43,10 +46,14 @@ base::Status FramedCall::check_head() {
     }
     in_ = *known;
   }
-  std::string_view accepted = metadata().find(fields.accepted);
-  if (state_.options.compress == RpcCompress::kMirror && has_element(accepted, name(in_))) out_ = in_;
-  if (state_.options.compress == RpcCompress::kAccepted) out_ = choose_coding(accepted);
+  if (has_element(metadata().find(fields.accepted), name(in_))) out_ = in_;
   return {};
+}
+
+void FramedCall::compress(MessageCompress from_here_on) {
+  compress_ = from_here_on;
+  if (compress_ == MessageCompress::kAccepted && !exchange_.responding())
+    out_ = choose_coding(metadata().find(coding_fields().accepted));
 }
 
 std::span<const std::byte> FramedCall::decode(std::span<const std::byte> bytes, std::string&) { return bytes; }
@@ -221,10 +228,11 @@ base::Status FramedCall::send_message(std::vector<base::Bytes> pieces) {
     if (piece.size() >= base::kLeastCharged && !base::charge(memory_of(exchange_), base::MemoryKind::kAnswers, piece))
       return no_memory("the answer");
   send_head();
-  if (out_ != Coding::kIdentity && compress_ == MessageCompress::kAsConfigured) {
+  if (out_ != Coding::kIdentity && compress_ != MessageCompress::kNever) {
     size_t size = 0;
     for (const auto& p : pieces) size += p.size();
-    if (size >= state_.options.compress_from && size <= kMostCoded) {
+    size_t least = compress_ == MessageCompress::kMirror ? kWorthCompressing : 0;
+    if (size >= least && size <= kMostCoded) {
       if (base::Bytes packed = deflate(out_, pieces); packed.size() < size)
         return write_frame(GrpcFlag::kCompressed, {&packed, 1}), base::Status();
     }

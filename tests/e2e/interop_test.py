@@ -1,11 +1,10 @@
-"""gRPC's interoperability cases against weir's gRPC layer (tests/interop/): by the official Ruby client of Debian's ruby-grpc,
+"""gRPC's interoperability cases against weir with one more protocol (tests/interop/): by the official Ruby client of Debian's ruby-grpc,
 unchanged, and by our own clients over grpcio and grpc-js; in cleartext and over TLS. What those clients do not show, the
 compression of single messages, is looked at in the octets."""
 
 import gzip
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -27,33 +26,21 @@ RUBY_CASES = ['empty_unary', 'large_unary', 'client_compressed_unary', 'client_s
 LIGHT = ['--concurrent=200', '--soak_iterations=5'] if harness.SANITIZED else []
 
 
-class InteropServer:
-    def __init__(self):
-        self.cert, key = harness.scratch() / 'interop.pem', harness.scratch() / 'interop.key'
-        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2',
-                        '-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost,IP:127.0.0.1', '-keyout', key,
-                        '-out', self.cert], check=True, stderr=subprocess.DEVNULL)
-        self.log = open(harness.scratch() / 'interop.log', 'w+b')
-        self.process = subprocess.Popen([SERVER, '--cert', self.cert, '--key', key], stdout=subprocess.PIPE, stderr=self.log)
-        self.port = int(re.search(rb':(\d+)', self.process.stdout.readline())[1])
-
-    def stop(self):
-        self.process.terminate()
-        code = self.process.wait(harness.PATIENCE)
-        self.process.stdout.close()
-        self.log.close()
-        return code
-
-
 @unittest.skipUnless(SERVER.exists(), "not built: Debian's grpc-proto was missing when the build was configured")
 class Interop(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = InteropServer()
+        cls.cert, key = harness.scratch() / 'interop.pem', harness.scratch() / 'interop.key'
+        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2',
+                        '-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost,IP:127.0.0.1', '-keyout', key,
+                        '-out', cls.cert], check=True, stderr=subprocess.DEVNULL)
+        cls.models = harness.scratch() / 'no-models'
+        cls.models.mkdir()
+        cls.server = harness.Server('--shards', 2, '--tls-cert', cls.cert, '--tls-key', key, program=SERVER, repository=cls.models)
 
     @classmethod
     def tearDownClass(cls):
-        assert cls.server.stop() == 0
+        assert cls.server.stop() == 0, cls.server.output()[-5000:]
 
     def run_client(self, command, env=None):
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, env={**os.environ, **(env or {})})
@@ -61,12 +48,9 @@ class Interop(unittest.TestCase):
 
     def runs_all(self, command, env=None, tls=False):
         flags = ['--server_host=localhost', f'--server_port={self.server.port}', '--test_case=all', *LIGHT]
-        flags += ['--use_tls=true', f'--ca_file={self.server.cert}'] if tls else []
+        flags += ['--use_tls=true', f'--ca_file={self.cert}'] if tls else []
         code, out = self.run_client([*command, *flags], env)
-        self.assertEqual((0, f'{ALL} passed, 0 failed'), (code, out.strip().splitlines()[-1]), out + self.rejects())
-
-    def rejects(self):
-        return pathlib.Path(self.server.log.name).read_text()
+        self.assertEqual((0, f'{ALL} passed, 0 failed'), (code, out.strip().splitlines()[-1]), out + self.server.output()[-5000:])
 
     # --- our own clients, every case
     def test_grpcio(self):
@@ -92,9 +76,22 @@ class Interop(unittest.TestCase):
             self.skipTest('ruby-grpc is missing')
         command = ['ruby', str(RUBY[-1]), '--server_host', 'localhost', '--server_port', str(self.server.port), '--test_case', name,
                    '--use_tls', 'true' if tls else 'false', '--use_test_ca', 'false']
-        code, out = self.run_client(command, {'GRPC_DEFAULT_SSL_ROOTS_FILE_PATH': str(self.server.cert)})
-        self.assertEqual(0, code, out + self.rejects())
+        code, out = self.run_client(command, {'GRPC_DEFAULT_SSL_ROOTS_FILE_PATH': str(self.cert)})
+        self.assertEqual(0, code, out + self.server.output()[-5000:])
         self.assertIn(f'OK: {name}', out)
+
+    # --- a protocol like the others: JSON, the lists of routes and settings
+    def test_it_speaks_json_too(self):
+        answer = harness.curl(self.server.url('/grpc.testing.TestService/UnaryCall'), '-H', 'content-type: application/json',
+                              data='{"responseSize": 3}')
+        self.assertEqual((200, {'payload': {'body': 'AAAA'}}), (answer.status, answer.json()))
+
+    def test_routes_and_settings_list_it(self):
+        code, routes = self.run_client([str(SERVER), 'routes', str(self.models)])
+        self.assertEqual(0, code, routes)
+        self.assertRegex(routes, r'infer .*/grpc\.testing\.TestService/UnaryCall')
+        code, off = self.run_client([str(SERVER), 'routes', str(self.models), '--protocols-interop=false'])
+        self.assertNotIn('grpc.testing', off)
 
     # --- messages, octet by octet
     def call(self, method, *messages, encoding=None):
@@ -125,9 +122,9 @@ class Interop(unittest.TestCase):
 
     def test_a_unary_answer_is_compressed_as_asked(self):
         # SimpleRequest: response_size=2, response_compressed=6{value=1}
-        for wish, compressed in ((b'', 0), (pb(6, pb(1, 0)), 0), (pb(6, pb(1, 1)), 1)):
-            status, _, [(flag, _)] = self.call('UnaryCall', (0, pb(2, 314159) + wish))
-            self.assertEqual((0, compressed), (status, flag), wish)
+        for field, compressed in ((b'', 0), (pb(6, pb(1, 0)), 0), (pb(6, pb(1, 1)), 1)):
+            status, _, [(flag, _)] = self.call('UnaryCall', (0, pb(2, 314159) + field))
+            self.assertEqual((0, compressed), (status, flag), field)
 
     def test_one_plain_message_may_be_in_a_compressed_stream(self):
         # StreamingInputCallRequest: payload=1{body=2}, expect_compressed=2{value=1}

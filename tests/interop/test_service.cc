@@ -47,8 +47,10 @@ Status status_of(const pb::EchoStatus& wanted) {
   return base::failure(code, wanted.message());
 }
 
-// A call that is to show how metadata travels names it so.
-void echo_metadata(Rpc& rpc) {
+// Begins each call. The head names an encoding, for the messages that the client will want compressed; metadata by
+// these names is sent back.
+void begin(Rpc& rpc) {
+  rpc.compress(MessageCompress::kAccepted);
   constexpr std::string_view kInitial = "x-grpc-test-echo-initial", kTrailing = "x-grpc-test-echo-trailing-bin";
   if (auto value = rpc.metadata().find(kInitial); value.data()) rpc.initial(kInitial, value);
   if (auto value = wire::metadata_bin(rpc.metadata(), kTrailing)) rpc.trailing(kTrailing, *value);
@@ -56,14 +58,14 @@ void echo_metadata(Rpc& rpc) {
 
 template <class Message>
 void send(Rpc& rpc, const Message& message, const pb::BoolValue* compressed) {
-  rpc.compress(compressed && compressed->value() ? MessageCompress::kAsConfigured : MessageCompress::kNever);
+  rpc.compress(compressed && compressed->value() ? MessageCompress::kAccepted : MessageCompress::kNever);
   rpc.send(base::Bytes::adopt(message.SerializeAsString()));
 }
 
 class EmptyCall final : public wire::RpcMethod {
  public:
   void call(Rpc& rpc, base::Bytes) override {
-    echo_metadata(rpc);
+    begin(rpc);
     rpc.send(base::Bytes());
     rpc.finish({});
   }
@@ -75,7 +77,7 @@ class UnaryCall final : public wire::RpcMethod {
   explicit UnaryCall(Cache cache) : cache_(cache) {}
 
   void call(Rpc& rpc, base::Bytes bytes) override {
-    echo_metadata(rpc);
+    begin(rpc);
     if (cache_ == Cache::kAllowed) rpc.initial("cache-control", "max-age=60, public");
     auto request = parse<pb::SimpleRequest>(bytes);
     rpc.finish(request ? answer(rpc, *request) : request.error());
@@ -187,7 +189,7 @@ class OutputCall final : public wire::RpcMethod {
     reader.on_half_close(rpc);
   }
   void open(Rpc& rpc) override {
-    echo_metadata(rpc);
+    begin(rpc);
     rpc.attach(std::make_unique<OutputReader>(rpc, env_, begin_));
   }
 
@@ -220,7 +222,7 @@ class InputReader final : public wire::RpcListener {
 class InputCall final : public wire::RpcMethod {
  public:
   void open(Rpc& rpc) override {
-    echo_metadata(rpc);
+    begin(rpc);
     rpc.attach(std::make_unique<InputReader>());
   }
 };
@@ -242,7 +244,8 @@ struct TestService::Parts {
 TestService::TestService(wire::RpcServer& rpcs, base::Env& env) : parts_(std::make_unique<Parts>(env)) {
   auto add = [&](const char* method, wire::RpcKind kind, wire::RpcMethod& target, const char* in, const char* out) {
     const std::string package = "grpc.testing.";
-    rpcs.add({std::string(kService), method, kind, &target, package + in, package + out, "interop"});
+    rpcs.add({std::string(kService), method, kind, &target, package + in, package + out, "interop",
+              wire::Permission::kInfer});
   };
   using wire::RpcKind;
   const char *output = "StreamingOutputCallRequest", *outputs = "StreamingOutputCallResponse";
@@ -257,12 +260,5 @@ TestService::TestService(wire::RpcServer& rpcs, base::Env& env) : parts_(std::ma
 }
 
 TestService::~TestService() = default;
-
-wire::RpcOptions TestService::options() {
-  wire::RpcOptions options;
-  options.compress = wire::RpcCompress::kAccepted;
-  options.compress_from = 1;
-  return options;
-}
 
 }  // namespace weir::interop

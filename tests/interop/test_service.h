@@ -1,7 +1,5 @@
 // TestService: grpc.testing.TestService, the service that gRPC's interoperability clients call (grpc's
 // doc/interop-test-descriptions.md says what they expect), on weir's own gRPC layer. One per shard, on its thread.
-//
-// It is written as a dialect is: what it adds to weir is this folder and one line where it is made.
 #pragma once
 
 #include <memory>
@@ -16,12 +14,9 @@ class TestService {
  public:
   static constexpr std::string_view kService = "grpc.testing.TestService";
 
-  // Borrowed; both outlive every Exchange. `rpcs` has RpcOptions of options().
+  // Borrowed; both outlive every Exchange.
   TestService(wire::RpcServer& rpcs, base::Env& env);
   ~TestService();
-
-  // Answers may be compressed as soon as the client accepts it; they are where it asks for it.
-  static wire::RpcOptions options();
 
  private:
   struct Parts;

@@ -87,22 +87,38 @@ TEST_F(GrpcFlow, AnswersMirrorTheClientsEncodingWhenItAcceptsIt) {
   EXPECT_EQ(frames[1], (GrpcFrame{0, "small"}));
 }
 
-TEST_F(GrpcFlow, AnswersAreCompressedForAnyWhoAcceptsWhenAsked) {
-  options_.compress = RpcCompress::kAccepted;
-  std::string text(5000, 'a');
-  auto x = run("Echo", grpc_frame(text), {{"grpc-accept-encoding", "identity, deflate"}});
+TEST_F(GrpcFlow, AMethodMayCompressForAnyWhoAcceptsIt) {
+  std::string text(500, 'a');
+  auto send = [&](auto& x) {
+    service().chat.seen.rpc->compress(MessageCompress::kAccepted);
+    service().chat.seen.rpc->send(base::Bytes::copy_of(text));
+    return grpc_frames(x.sent).at(0);
+  };
+  auto x = open("Chat", {{"grpc-accept-encoding", "identity, deflate"}});
+  EXPECT_EQ(inflated(Coding::kDeflate, send(*x).payload), text);
   EXPECT_EQ(x->response.fields.find("grpc-encoding"), "deflate");
-  ASSERT_EQ(grpc_frames(x->sent).size(), 1u);
-  EXPECT_EQ(inflated(Coding::kDeflate, grpc_frames(x->sent)[0].payload), text);
-  EXPECT_FALSE(run("Echo", grpc_frame(text))->response.fields.has("grpc-encoding"));
+  auto plain = open("Chat");
+  EXPECT_EQ(send(*plain), (GrpcFrame{0, text}));
+  EXPECT_FALSE(plain->response.fields.has("grpc-encoding"));
 }
 
-TEST_F(GrpcFlow, AMethodMayKeepMessagesPlainOneByOne) {
-  options_.compress = RpcCompress::kAccepted;
+TEST_F(GrpcFlow, AnEncodingIsNotChosenAfterTheHead) {
   auto x = open("Chat", {{"grpc-accept-encoding", "gzip"}});
   Rpc& rpc = *service().chat.seen.rpc;
   std::string text(2000, 'b');
-  for (MessageCompress how : {MessageCompress::kNever, MessageCompress::kAsConfigured, MessageCompress::kNever}) {
+  rpc.send(base::Bytes::copy_of(text));
+  rpc.compress(MessageCompress::kAccepted);
+  rpc.send(base::Bytes::copy_of(text));
+  EXPECT_FALSE(x->response.fields.has("grpc-encoding"));
+  EXPECT_EQ(grpc_frames(x->sent).at(1), (GrpcFrame{0, text}));
+}
+
+TEST_F(GrpcFlow, AMethodMayKeepMessagesPlainOneByOne) {
+  auto x = open("Chat", {{"grpc-accept-encoding", "gzip"}});
+  Rpc& rpc = *service().chat.seen.rpc;
+  rpc.compress(MessageCompress::kAccepted);
+  std::string text(2000, 'b');
+  for (MessageCompress how : {MessageCompress::kNever, MessageCompress::kAccepted, MessageCompress::kNever}) {
     rpc.compress(how);
     rpc.send(base::Bytes::copy_of(text));
   }
