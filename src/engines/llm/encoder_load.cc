@@ -87,7 +87,7 @@ base::Result<const cuda::Kernels*> start(const EncoderLoading& l, device::Device
 }
 
 cuda::DeviceEncoderOptions options_on(const EncoderLoading& l, const device::Device& device) {
-  return {.broken = l.place.broken, .graphs = cuda::graphs_on(l.options, device)};
+  return {.broken = l.place.broken, .graphs = l.options.graphs, .capture_time = cuda::capture_time(device) / 2};
 }
 
 base::Result<std::unique_ptr<Encoder>> load_on_device(EncoderLoading& l, const BertShape& shape, const Store& store,

@@ -163,7 +163,8 @@ base::Result<std::unique_ptr<sched::Engine>> load_on_device(Loading& l, device::
                                               {.step_tokens = policy.step_tokens,
                                                .max_running = policy.max_running,
                                                .broken = place.broken,
-                                               .graphs = cuda::graphs_on(l.options, device)});
+                                               .graphs = l.options.graphs,
+                                               .capture_time = cuda::capture_time(device)});
   if (!engine) return engine.error();
   auto share = uint64_t(kShareOfMemory * double(device.info().memory)), taken = (*engine)->fixed_bytes();
   if (!l.options.kv_cache && device.info().index >= 0 && share > taken + policy.kv_bytes)

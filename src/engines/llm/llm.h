@@ -7,9 +7,9 @@
 // max_length (the model's, and never more than one sequence can have in kv_cache), kernels (the best that the CPU
 // runs), device (auto, cpu, cuda, cuda:N, host; auto is the first CUDA device where there is one that knows the model's
 // shape and can load it, and dtype is not float32, and the CPU else; host runs the device's engine without one, slowly,
-// for tests), graphs (auto, load, use, off: when decode steps and small packs of encoders become CUDA graphs; auto is
-// load on CUDA, for at most ten seconds, and use elsewhere). Devices compute in bfloat16. On CUDA kv_cache is by
-// default what 85% of the device's memory leave beside the weights.
+// for tests), graphs (on; off: decode steps and small packs of encoders do not become CUDA graphs; they are captured
+// while the model loads, for at most ten seconds, and the rest when it is wanted for the second time). Devices compute
+// in bfloat16. On CUDA kv_cache is by default what 85% of the device's memory leave beside the weights.
 #pragma once
 
 #include <functional>

@@ -75,14 +75,9 @@ void read_dtype(ParameterTable& p, Options& o) {
 void read_graphs(ParameterTable& p, Options& o) {
   auto* text = p.find("graphs");
   if (!text) return;
-  if (*text == "load")
-    o.graphs = Graphs::kAtLoad;
-  else if (*text == "use")
-    o.graphs = Graphs::kAtUse;
-  else if (*text == "off")
-    o.graphs = Graphs::kNone;
-  else if (*text != "auto")
-    p.fail("graphs", "auto, load, use or off is expected");
+  auto on = base::parse_switch(*text);
+  if (!on) return p.fail("graphs", "on or off is expected");
+  o.graphs = *on ? Graphs::kOn : Graphs::kOff;
 }
 
 }  // namespace

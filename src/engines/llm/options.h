@@ -15,9 +15,8 @@
 
 namespace weir::llm {
 
-// When what is done again and again becomes graphs of a device: before the first step, or each when it is wanted for
-// the second time.
-enum class Graphs : uint8_t { kAtLoad, kAtUse, kNone };
+// Whether the operations that a device is given again and again become graphs (CUDA graphs), which are queued at once.
+enum class Graphs : uint8_t { kOn, kOff };
 
 struct Options {
   generation::TokenPolicy policy;
@@ -25,7 +24,7 @@ struct Options {
   std::vector<int> cores;            // where they run; empty: anywhere
   std::optional<WeightFormat> form;  // nothing: as the file is
   std::string device = "auto";       // "auto", "cpu", or what device::Devices::find() knows
-  std::optional<Graphs> graphs;      // nothing: at load on CUDA, at use on devices of the host
+  Graphs graphs = Graphs::kOn;
   std::optional<uint64_t> kv_cache;  // bytes, as asked for; policy.kv_bytes has them or the default
   uint32_t max_length = 0;           // 0: the model's
   const Kernels* kernels = nullptr;

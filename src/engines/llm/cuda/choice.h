@@ -1,6 +1,7 @@
 // Which device a model runs on, and with which kernels.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 
@@ -15,8 +16,8 @@ namespace weir::llm::cuda {
 // The module's table for a CUDA device, reference.h's for one of the host. Errors: FAILED_PRECONDITION.
 base::Result<const Kernels*> open_kernels(const device::Device& device, const device::Devices& devices);
 
-// As Options::graphs says, or what is usual on such a device.
-Graphs graphs_on(const Options& options, const device::Device& device);
+// How long a model may capture graphs while it loads. None on a device of the host: a capture there saves no time.
+std::chrono::nanoseconds capture_time(const device::Device& device);
 
 // Whether the kernels know the heads and widths of a Llama-like model; those on the host know all. Errors:
 // UNIMPLEMENTED.

@@ -42,12 +42,13 @@ DeviceEncoder::~DeviceEncoder() { queue_.close(); }
 Status DeviceEncoder::start() {
   return each([&] { return queue_.open(device::Device::Priority::kNormal); }, [&] { return make_room(); },
               [&] { return upload_constants(); }, [&] { return queue_.open_products(workspace_); },
-              [&] { return options_.graphs == Graphs::kAtLoad ? warm() : Status(); });
+              [&] { return warm(); });
 }
 
 // A step of idle tokens alone; one run of each number of tokens loads what it takes.
 Status DeviceEncoder::warm() {
-  const auto until = std::chrono::steady_clock::now() + options_.graph_time;
+  if (!graphs_.wanted() || options_.capture_time.count() == 0) return {};
+  const auto until = std::chrono::steady_clock::now() + options_.capture_time;
   uint32_t loaded = 0;
   for (auto bucket : pack_buckets(limits_.pack_tokens)) {
     if (!graphs_.wanted() || std::chrono::steady_clock::now() >= until) break;

@@ -22,8 +22,8 @@ namespace weir::llm::cuda {
 
 struct DeviceEncoderOptions {
   std::function<void(base::Status)> broken{};
-  Graphs graphs = Graphs::kAtUse;
-  std::chrono::nanoseconds graph_time = std::chrono::seconds(5);  // that kAtLoad may take
+  Graphs graphs = Graphs::kOn;
+  std::chrono::nanoseconds capture_time{0};  // for graphs before the first pack; 0: each when it is wanted again
 };
 
 class DeviceEncoder : public Encoder {

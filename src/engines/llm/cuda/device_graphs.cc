@@ -40,7 +40,8 @@ Status DeviceTransformer::decode_once(uint32_t bucket) {
 // Nothing is in the cache yet. The smallest buckets come first: they are what most steps are. What does not fit is left
 // until it is wanted.
 Status DeviceTransformer::warm() {
-  const auto until = Clock::now() + options_.graph_time;
+  if (!graphs_.wanted() || options_.capture_time.count() == 0) return {};
+  const auto until = Clock::now() + options_.capture_time;
   if (auto s = warm_prompt(); !s.ok()) return s;
   for (uint32_t bucket : buckets_) {
     if (!graphs_.wanted() || Clock::now() >= until) break;

@@ -102,7 +102,7 @@ Status DeviceTransformer::reserve(uint32_t blocks, uint32_t block_size) {
                 return arguments_.fit(queue_,
                                       usual_arguments(shape_, options_, model_.text->max_length / block_size + 1));
               },
-              [&] { return options_.graphs == Graphs::kAtLoad ? warm() : Status(); });
+              [&] { return warm(); });
 }
 
 void DeviceTransformer::copy_block(uint32_t from, uint32_t to, uint32_t positions) {

@@ -44,8 +44,8 @@ struct DeviceOptions {
   uint32_t step_tokens = 512, max_running = 64;
   std::function<void(base::Status)> broken{};  // lane thread
   std::chrono::nanoseconds patience = device::kPatience;
-  Graphs graphs = Graphs::kAtUse;
-  std::chrono::nanoseconds graph_time = std::chrono::seconds(10);  // that kAtLoad may take
+  Graphs graphs = Graphs::kOn;
+  std::chrono::nanoseconds capture_time{0};  // for graphs before the first step; 0: each when it is wanted again
 };
 
 class DeviceTransformer final : public generation::TokenEngine {

@@ -18,8 +18,8 @@ class GraphSet {
   using Queue = std::function<base::Status()>;
 
   // Both outlive this.
-  GraphSet(device::Device& device, const device::Stream& stream, Graphs when)
-      : device_(device), stream_(stream), wanted_(when != Graphs::kNone) {}
+  GraphSet(device::Device& device, const device::Stream& stream, Graphs graphs)
+      : device_(device), stream_(stream), wanted_(graphs == Graphs::kOn) {}
 
   bool wanted() const { return wanted_; }
   size_t size() const { return graphs_.size(); }

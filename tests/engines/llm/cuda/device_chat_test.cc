@@ -10,6 +10,7 @@
 namespace weir::llm {
 namespace {
 
+using namespace std::chrono_literals;
 using Drive = device::FakeDevice::Drive;
 
 TEST(LlmDeviceChat, GreedyTextIsTheCpuEngines) {
@@ -46,22 +47,24 @@ TEST(LlmDeviceChat, GraphsAreThereBeforeTheFirstStep) {
   cuda::DeviceOptions options;
   options.step_tokens = 64, options.max_running = 4;
   std::vector<std::vector<uint32_t>> tokens;
-  for (auto graphs : {Graphs::kAtLoad, Graphs::kAtUse, Graphs::kNone}) {
-    options.graphs = graphs;
+  enum class When { kAtLoad, kAtUse, kNever };
+  for (auto when : {When::kAtLoad, When::kAtUse, When::kNever}) {
+    options.graphs = when == When::kNever ? Graphs::kOff : Graphs::kOn;
+    options.capture_time = when == When::kAtUse ? 0s : 1h;
     auto engine = on_device(kChat, host, options);
     ASSERT_TRUE(engine);
     const size_t at_load = engine->graphs();
-    EXPECT_EQ(at_load, graphs == Graphs::kAtLoad ? 9u : 0u);  // 1, 2, 4 rows; 1, 4, 8 parts
+    EXPECT_EQ(at_load, when == When::kAtLoad ? 9u : 0u);  // 1, 2, 4 rows; 1, 4, 8 parts
     auto here = talk(*engine, prompts(), 4, greedy()).tokens;
     if (tokens.empty()) tokens = here;
     EXPECT_EQ(here, tokens);
-    EXPECT_EQ(engine->graphs(), graphs == Graphs::kAtUse ? 1u : at_load);
-    if (graphs == Graphs::kAtLoad) {  // what grows does not make them go
+    EXPECT_EQ(engine->graphs(), when == When::kAtUse ? 1u : at_load);
+    if (when == When::kAtLoad) {  // what grows does not make them go
       talk(*engine, std::vector(4, std::vector<uint32_t>(16, 5)), 2, greedy());
       EXPECT_EQ(engine->graphs(), at_load);
     }
   }
-  options.graphs = Graphs::kAtLoad, options.graph_time = {};
+  options.graphs = Graphs::kOn, options.capture_time = 1ns;
   auto late = on_device(kChat, host, options);
   ASSERT_TRUE(late);
   EXPECT_EQ(late->graphs(), 0u);
@@ -91,9 +94,9 @@ TEST(LlmDeviceChat, ADeviceThatCannotCaptureGoesWithoutGraphs) {
   options.step_tokens = 64, options.max_running = 4;
   auto expect = talk(*on_device(kChat, host, options), prompts(), 4, greedy()).tokens;
   for (auto at : {NoGraphs::At::kBegin, NoGraphs::At::kEnd})
-    for (auto graphs : {Graphs::kAtLoad, Graphs::kAtUse}) {
+    for (auto capture_time : {0s, 10s}) {
       NoGraphs without(at);
-      options.graphs = graphs;
+      options.capture_time = capture_time;
       auto engine = on_device(kChat, without, options);
       ASSERT_TRUE(engine);
       EXPECT_EQ(talk(*engine, prompts(), 4, greedy()).tokens, expect);

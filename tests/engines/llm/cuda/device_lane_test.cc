@@ -108,7 +108,7 @@ TEST(LlmDeviceLane, WhatCannotRunOnADeviceSaysSo) {
   EXPECT_EQ(refused({{"device", "tpu"}}, &devices).code, base::Code::kInvalidArgument);
   EXPECT_EQ(refused({{"device", "host"}}, nullptr).code, base::Code::kFailedPrecondition);
   EXPECT_EQ(refused({{"device", "host"}, {"dtype", "float32"}}, &devices).code, base::Code::kInvalidArgument);
-  EXPECT_EQ(refused({{"device", "host"}, {"graphs", "never"}}, &devices).code, base::Code::kInvalidArgument);
+  EXPECT_EQ(refused({{"device", "host"}, {"graphs", "load"}}, &devices).code, base::Code::kInvalidArgument);
   EXPECT_EQ(refused({{"device", "auto"}}, &devices), base::Status());
   EXPECT_EQ(refused({{"device", "cpu"}}, nullptr), base::Status());
 }
