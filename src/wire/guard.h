@@ -180,7 +180,6 @@ class Guard {
   // The read has begun more requests than one may; the one too many counts for the next.
   bool enough() const { return requests_ > limits_.requests_per_read; }
   void new_read() { requests_ = enough() ? 1 : 0; }
-  int32_t last_stream() const { return ids_.last(); }
 
  private:
   bool fail(std::string_view reason, std::string_view text, H2Error code = H2Error::kEnhanceYourCalm);

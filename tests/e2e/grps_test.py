@@ -174,12 +174,12 @@ class Grps(harness.GrpcCase):
 
 
 class Settings(harness.Case):
-    serve = ('--grps-http-status', 'body-only', '--models-default', 'identity')
+    serve = ('--models-default', 'identity')
 
-    def test_they_take_effect(self):
+    def test_the_default_model_answers_where_none_is_named(self):
         url = self.server.url('/grps/v1/infer/predict')
         answer = curl(url + '?model=nothing', *JSON, data='{"str_data":"x"}')
-        self.assertEqual((200, 404), (answer.status, answer.json()['status']['code']))
+        self.assertEqual((404, 404), (answer.status, answer.json()['status']['code']))
         answer = curl(url + '?streaming=true', *JSON, '-H', 'accept: application/x-ndjson', data='{"str_data":"x"}')
         self.assertEqual('application/x-ndjson', answer.headers['content-type'])
         self.assertEqual(['x'], [json.loads(line)['str_data'] for line in answer.body.splitlines()])

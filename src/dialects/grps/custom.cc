@@ -23,7 +23,7 @@ class CustomInference final : public wire::ExchangeListener, public Inference {
   void begin(const wire::PathArgs& args) {
     Status status = fill(args);
     if (status.ok()) status = start();
-    if (!status.ok()) leave(), respond_error(state_, exchange_, route_, status);
+    if (!status.ok()) leave(), respond_error(exchange_, route_, status);
   }
   void on_drain(Exchange&) override { drained(); }
   void on_close(Exchange&, bool) override { leave(); }
@@ -69,7 +69,7 @@ class CustomInference final : public wire::ExchangeListener, public Inference {
 
   void ended(Status status) override {
     if (streaming_ && (status.ok() || exchange_.responding())) return end_stream(status);
-    if (!status.ok()) return respond_error(state_, exchange_, route_, status);
+    if (!status.ok()) return respond_error(exchange_, route_, status);
     exchange_.respond(int(route_.status), content_type(route_), std::move(answer_), Exchange::Compress::kIfAccepted);
   }
 
@@ -98,7 +98,7 @@ void CustomRoute::serve(Exchange& exchange, const wire::PathArgs& args) {
 }
 
 bool CustomRoute::refuse(Exchange& exchange, const Status& why) {
-  respond_error(state_, exchange, spec_, why);
+  respond_error(exchange, spec_, why);
   return true;
 }
 

@@ -56,8 +56,6 @@ class GrpsDialect final : public dialects::Dialect {
 };
 
 void GrpsDialect::add_settings(std::vector<base::Setting>& rows) {
-  rows.push_back(setting::choice<HttpStatus>("grps.http_status", "real, body-only", options_.http_status,
-                                             {{"real", HttpStatus::kReal}, {"body-only", HttpStatus::kBodyOnly}}));
   auto check = [](const setting::Values& values) -> base::Status {
     for (const auto& v : values)
       if (std::string wrong = check_streaming(v); !wrong.empty()) return base::invalid(wrong + ", got '" + v + "'");

@@ -13,10 +13,6 @@ class Offload;
 
 namespace weir::grps {
 
-// Whether HTTP answers carry the outcome in their status line, or are always 200 as the reference server's (the
-// payload's status says what happened in both cases).
-enum class HttpStatus : uint8_t { kReal, kBodyOnly };
-
 // A route of the configuration's own: how a request of any shape becomes inputs, and outputs become a response.
 struct RouteSpec {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
@@ -48,7 +44,6 @@ std::string check_streaming(std::string_view control);
 
 struct Options {
   std::string server_version;
-  HttpStatus http_status = HttpStatus::kReal;
   // Switches streaming on where it says true: "query_param:k", "header_param:x-k", or "body_param:k", a member of
   // a JSON body ("body_param:/a/k" inside another); "" = nothing does.
   std::string streaming = "query_param:streaming";

@@ -144,7 +144,7 @@ void write_elsewhere(const GrpsState& state, Exchange& exchange, const Status& s
     if (!written.failed.ok()) return respond(state, exchange, written.failed, {});
     auto json = base::Bytes::adopt(std::move(written.json));
     if (!written.room.settle(json)) return respond(state, exchange, wire::no_room_for_answer(), {});
-    respond(exchange, status, http_of(state, status), "application/json", std::move(json));
+    respond(exchange, status, code_of(status), "application/json", std::move(json));
   };
   wire::send_away(*state.options.offload, std::move(write), most, wire::Offload::Part::kAnswer, exchange,
                   std::move(then));
@@ -152,12 +152,8 @@ void write_elsewhere(const GrpsState& state, Exchange& exchange, const Status& s
 
 }  // namespace
 
-int http_of(const GrpsState& state, const Status& status) {
-  return state.options.http_status == HttpStatus::kReal ? code_of(status) : 200;
-}
-
 void respond(const GrpsState& state, Exchange& exchange, const Status& status, Message reply) {
-  int http = http_of(state, status);
+  int http = code_of(status);
   if (status.ok() && reply.kind == Kind::kBin)
     return respond(exchange, status, http, "application/octet-stream", reply.data);
   const uint64_t most = most_json(reply);

@@ -27,8 +27,6 @@ void add_routes(GrpsState& state, wire::Router& router, std::vector<std::unique_
 // POST …/infer/predict (rest_predict.cc).
 void predict(GrpsState& state, wire::Exchange& exchange);
 
-// HTTP's number for an outcome, as the configuration has it.
-int http_of(const GrpsState& state, const base::Status& status);
 // One answer: bin_data as octets, everything else as stamped JSON; with Retry-After where it is 429 or 503. Fills the
 // ledger.
 // JSON that is long is written by a worker: the Exchange's ExchangeListener is destroyed then.

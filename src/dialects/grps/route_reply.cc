@@ -176,8 +176,8 @@ std::string render_error(const RouteSpec& route, const Status& status) {
   return out;
 }
 
-void respond_error(const GrpsState& state, wire::Exchange& exchange, const RouteSpec& route, const Status& status) {
-  int http = route.error_status > 0 ? int(route.error_status) : http_of(state, status);
+void respond_error(wire::Exchange& exchange, const RouteSpec& route, const Status& status) {
+  int http = route.error_status > 0 ? int(route.error_status) : code_of(status);
   std::string body = route.error_body.empty() ? write_json(status, {}) : render_error(route, status);
   respond(exchange, status, http, error_type(route), base::Bytes::adopt(std::move(body)));
 }

@@ -23,7 +23,6 @@ std::string_view content_type(const RouteSpec& route);
 // The body of an error where the route has its own (RouteSpec::error_body).
 std::string render_error(const RouteSpec& route, const base::Status& status);
 // The whole answer to a request that has failed. Fills the ledger.
-void respond_error(const GrpsState& state, wire::Exchange& exchange, const RouteSpec& route,
-                   const base::Status& status);
+void respond_error(wire::Exchange& exchange, const RouteSpec& route, const base::Status& status);
 
 }  // namespace weir::grps

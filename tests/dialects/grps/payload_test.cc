@@ -217,12 +217,10 @@ TEST(GrpsPayload, WhatIsWrongIsSaid) {
   EXPECT_TRUE(bench.models["add"].seen.empty());
 }
 
-TEST(GrpsPayload, BodyOnlyStatusKeepsHttpAt200) {
-  Options options;
-  options.http_status = HttpStatus::kBodyOnly;
-  Bench bench(options);
+TEST(GrpsPayload, AnErrorHasTheSameCodeInItsStatusLineAndItsBody) {
+  Bench bench;
   auto a = bench.predict(R"({"str_data":"x"})", "?model=nothing");
-  EXPECT_EQ(a.status, 200);
+  EXPECT_EQ(a.status, 404);
   EXPECT_EQ(parse(a.body).status().code(), 404);
 }
 
