@@ -18,7 +18,6 @@ EXCEPTIONS = {
     # Tables.
     'settings_models.cc:add_repository': TABLE,
     'text.cc:reason_phrase': TABLE,
-    'batch_forming_test.cc': 'one table of cases, which the rules of Triton are held against side by side',
     'h1_gate_test.cc:TEST': TABLE,
     'hostile_tokenizer_test.cc:TEST': TABLE,
     'json_cursor_test.cc:TEST': TABLE,
@@ -35,7 +34,6 @@ EXCEPTIONS = {
     'node_graph.h:NodeGraph': 'charges for memory are the part to take out',
     'ping_pong.cc:main': 'a bench that reads its arguments, runs and prints',
     'session.h:Session': 'loads, times to live and actions of a session are the parts to take out',
-    'token_world.cc': 'the checks of the world are the part to take out',
 }
 
 # Comments, raw strings, strings, characters, numbers (with their separators), names, scope and arrow, any other sign.

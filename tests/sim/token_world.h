@@ -1,87 +1,27 @@
-// TokenWorld: N virtual shards with the real Bus and Mailbox, a token lane without a thread around the real
-// TokenScheduler, and clients that give credit as they please, leave, or have deadlines, in one thread from one seed.
-// A step takes time, in which calls arrive and leave, credit comes and deadlines pass. As the real lane does, this one
-// sleeps when there is nothing to run, until somebody puts or pokes; some of them lay out steps ahead of those that
-// run. Wakes of shards are lost, mail is late, and there is no memory for what a client hears.
+// TokenWorld: N virtual shards with the real Bus and Mailbox, a token lane without a thread (token_lane.h), and clients
+// that give credit as they please, leave, or have deadlines, in one thread from one seed. A step takes time, in which
+// calls arrive and leave, credit comes and deadlines pass. Some lanes lay out steps ahead of those that run. Wakes of
+// shards are lost, mail is late, and memory runs out where a client takes an event.
 //
 // In half of the worlds some clients keep sessions: session_clients.h.
 //
 // Checked: I1 (one outcome each), I2 (accepted = outcomes + in flight), I4 (tokens in order, equal to what the call
-// says alone), I7 (no block is held at the end), I9 (after a plan nobody who was cancelled is inside), I10 (deadlines),
-// I12 (no more tokens than credit, a step's worth aside), I18 (unloading answers everybody), I20 (faults reach nobody
-// else).
+// says alone), I7 (no block is held at the end), I10 (deadlines), I12 (no more tokens than credit, a step's worth
+// aside), I20 (faults reach nobody else), and the lane's own.
 #pragma once
 
-#include <algorithm>
 #include <deque>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "../generation/fake_engine.h"
 #include "base/fake_env.h"
 #include "bus/bus.h"
-#include "generation/scheduler.h"
 #include "session_clients.h"
+#include "token_lane.h"
 
 namespace weir::sim {
-
-class TokenLane final : public msg::Inbox {
- public:
-  TokenLane(base::FakeEnv& env, const msg::ModelSpec& spec, bus::ModelStats& stats,
-            const generation::TokenPolicy& policy, uint32_t blocks, uint64_t seed);
-
-  void put(msg::Call* call) override;
-  void poke() override { awake_ = true; }
-  enum class Ahead : uint8_t { kNo, kYes } ahead = Ahead::kNo;
-  // From now on mail arrives only by deliver().
-  bool holds_mail = false;
-  // Told of every Call that comes, and of the home that it has.
-  std::function<void(msg::Home*)> on_put = [](msg::Home*) {};
-  // Some of the mail that waits reaches its mailbox, in its order; false when there was none.
-  bool deliver(size_t most);
-  // Lays out a step that ends after `work`; false when one runs already, or nothing can.
-  bool begin(base::Duration work);
-  // The step's end, if its time has come. `work`: of the next one, where that was laid out ahead.
-  bool end(base::Duration work);
-  // Takes an image that a sequence waits for, or delivers the features of the one taken before; not while a step runs.
-  void encode_image();
-  void unload();
-  base::Time next() const { return step_ ? done_ : scheduler_.queue().leaves_at(); }
-  bool stepping() const { return step_ != nullptr; }
-  bool has_mail() const { return !mail_.empty(); }
-  bool holds(msg::Call& call) const {
-    return inside_.count(&call) > 0 || std::find(arrivals_.begin(), arrivals_.end(), &call) != arrivals_.end();
-  }
-  uint32_t used() const { return scheduler_.memory().blocks().used(); }
-
-  generation::FakeTokenEngine engine;
-
- private:
-  void take_arrivals();
-  void post();
-  void refuse(msg::Call* call, base::Status status);
-
-  base::FakeEnv& env_;
-  const msg::ModelSpec& spec_;
-  const generation::TokenRoom room_;
-  const uint32_t max_waiting_;
-  generation::TokenScheduler scheduler_;
-  generation::TokenStep* step_ = nullptr;
-  base::Status stepped_;  // what the engine says of it
-  bool awake_ = false;
-  std::optional<generation::TokenScheduler::PendingImage> pending_image_;
-  base::Time done_{};
-  bool gone_ = false;
-  std::vector<msg::Call*> arrivals_;
-  std::vector<std::pair<base::SessionId, uint32_t>> cuts_;  // of refused Calls, as the real lane's
-  std::set<msg::Call*> inside_;
-  std::deque<msg::Mail> mail_;  // on its way
-};
 
 class TokenWorld {
  public:
