@@ -1,6 +1,6 @@
-// SteppedCharge: a charge that follows a count of small pieces (request heads, details of tokens): counting is an
-// addition, the ledger is asked once per 16 KiB. The first 4 KiB (kLeastCharged) are free, so that an ordinary request,
-// or a probe of the server's health, needs no room. Any one thread at a time.
+// SteppedCharge: charges the memory ledger for many small pieces (request heads, details of tokens). The charge grows
+// in steps of 16 KiB, so that most pieces cost an addition and do not ask the ledger. The first 4 KiB (kLeastCharged)
+// are free: an ordinary request, or a probe of the server's health, needs no room. Any one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace weir::base {
 
 class SteppedCharge {
  public:
-  // The client whose share of the memory it is; outlives this. Null: nobody's.
+  // The client whose share of the memory is used; it outlives this. Null: no share is used.
   struct Owner {
     Client* client = nullptr;
     ShareRule share{.percent = 100};
@@ -35,13 +35,14 @@ class SteppedCharge {
     used_ -= bytes;
     return false;
   }
-  // The ledger hears late of what is given back, so that request after request does not ask it each time.
+  // Counts `bytes` less. The charge shrinks when two steps of it are unused, so that a connection that takes and gives
+  // for request after request does not ask the ledger each time.
   void give(uint64_t bytes) {
     used_ -= bytes;
     if (covered_ > kLeastCharged && used_ + 2 * kStep <= covered_) (void)follow();
   }
-  // Gives back what is left of the last steps, too.
-  void rest() {
+  // Shrinks the charge to the steps that are used.
+  void trim() {
     if (covered_ > kLeastCharged) (void)follow();
   }
   uint64_t used() const { return used_; }
@@ -49,6 +50,7 @@ class SteppedCharge {
  private:
   static constexpr uint64_t kStep = 16 << 10;
 
+  // Makes the charge as large as the count needs. False: there is no room, and the charge stays as it was.
   bool follow() {
     const bool free = used_ <= kLeastCharged;
     const uint64_t steps = free ? kLeastCharged : (used_ + kStep - 1) / kStep * kStep;

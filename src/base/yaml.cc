@@ -21,7 +21,7 @@ void Complaints::at(uint32_t line, uint32_t column, std::string_view text) {
   if (lines_.size() < kMaxComplaints)
     lines_.push_back(place_in_file(file_, line, column) + std::string(text));
   else if (lines_.size() == kMaxComplaints)
-    lines_.push_back(file_ + ": there is more that is wrong");
+    lines_.push_back(file_ + ": more mistakes follow, which are not shown");
 }
 
 void Complaints::unknown_key(const Yaml::Member& entry, std::string_view where,

@@ -82,7 +82,7 @@ void H1Session::check_idle(base::Time now) {
   queue_.drop_spares();
   connection_.scratch = std::string();
   reader_.release_input();
-  connection_.heads.rest();
+  connection_.heads.trim();
 }
 
 // A peer that does not take its answers is cut off, whatever it was sent.

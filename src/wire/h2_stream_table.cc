@@ -154,7 +154,7 @@ void H2StreamTable::keep_spare(std::unique_ptr<H2Exchange> x) {
 void H2StreamTable::drop_spares() {
   for (auto& x : spare_) heads_.give(x->charged);
   spare_.clear();
-  if (live_.empty()) heads_.rest();
+  if (live_.empty()) heads_.trim();
 }
 
 void H2StreamTable::release_all() {

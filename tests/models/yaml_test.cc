@@ -152,7 +152,7 @@ TEST(Complaints, OfVeryManyTheFirstAreTold) {
   Complaints complaints("f");
   for (uint32_t i = 0; i < 100'000; ++i) complaints.unknown_key({"key", i, 1, {}}, "", {"other"});
   ASSERT_EQ(complaints.lines().size(), Complaints::kMaxComplaints + 1);
-  EXPECT_EQ(complaints.lines().back(), "f: there is more that is wrong");
+  EXPECT_EQ(complaints.lines().back(), "f: more mistakes follow, which are not shown");
 }
 
 TEST(Yaml, ASecondDocumentIsAnError) { EXPECT_FALSE(parse_yaml("a: 1\n---\nb: 2\n", "f")); }
