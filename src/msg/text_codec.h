@@ -16,11 +16,11 @@
 
 namespace weir::msg {
 
-enum class AddSpecial : uint8_t { kNo, kYes };   // what the model puts around a text (<s>, …)
+enum class AddSpecial : uint8_t { kNo, kYes };   // add the tokens that the model wants around a text (<s>, …)
 enum class SkipSpecial : uint8_t { kNo, kYes };  // leave special tokens out of decoded text
 
-// A caller's limits for one piece of work on text, where they are lower than the limits of all: a
-// shard works on a text only as far as its connections may wait, and a worker stops when the client has left.
+// A caller's own limits for one piece of work on text. A shard works on a text only for as long as its connections may
+// wait, and a worker stops when the client has left.
 struct TextBudget {
   uint64_t steps = UINT64_MAX;                   // of a chat template; about 100 ns each
   size_t bytes = SIZE_MAX;                       // of text that is made
@@ -29,7 +29,7 @@ struct TextBudget {
   bool stopped() const { return cancelled && cancelled->load(std::memory_order_relaxed); }
 };
 
-// For a shard: a few milliseconds at most.
+// The budget of a shard: a few milliseconds at most.
 inline constexpr TextBudget kBriefText{20'000, size_t(16) << 10, nullptr};
 
 struct ChatOptions {
@@ -39,7 +39,7 @@ struct ChatOptions {
   TextBudget budget{};
 };
 
-// Ids -> text as the ids come. One text; one thread. It may not outlive its TextCodec.
+// Turns the ids of one text into text as they come. One thread. Its TextCodec outlives it.
 class TokenDecoder {
  public:
   virtual ~TokenDecoder() = default;
@@ -66,7 +66,7 @@ class TextCodec {
   virtual std::string_view bytes(uint32_t id) const = 0;
   virtual bool special(uint32_t id) const = 0;
 
-  // Whether the model is made for chat.
+  // Whether render_chat() has a template to render.
   virtual bool has_chat_template() const = 0;
   // The prompt of a conversation: a list of {"role", "content"} as OpenAI's chat endpoint has it, and whatever else the
   // template knows (tools, …) in `extra`, an object; the template sees both with their keys in order. Content parts of

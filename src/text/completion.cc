@@ -5,7 +5,8 @@
 namespace weir::text {
 namespace {
 
-// No tokenizer in use has many tokens that are longer, and text made of those alone is no prompt.
+// Few tokens of any tokenizer are longer. A text that is larger than this times the limit cannot fit, and is refused
+// without being encoded.
 constexpr size_t kMaxBytesPerToken = 128;
 
 }  // namespace
@@ -30,7 +31,7 @@ Completion::Completion(const msg::TextCodec& codec, Options options)
       keep_(options.keep),
       min_tokens_(options.min_tokens) {}
 
-// A few of the last ones do: a character has at most four bytes, each at least a token's.
+// The decoder needs the last tokens of the prompt only: a character has at most four bytes, and a token at least one.
 void Completion::after(std::span<const uint32_t> prompt) {
   constexpr size_t kEnough = 8;
   for (uint32_t id : prompt.last(std::min(prompt.size(), kEnough))) decoder_->step(id, piece_);

@@ -41,7 +41,7 @@ base::Result<std::string> template_of(const nlohmann::json& config) {
   return base::invalid("tokenizer_config.json: chat_template is neither a text nor a list with a default");
 }
 
-// Without a tokenizer_config.json the markers are known by the names that models give them.
+// Without a tokenizer_config.json the special tokens are found by the names that models usually give them.
 void guess_tokens(const tokenizers::Tokenizer& tokenizer, Processor& out) {
   auto first = [&](std::string& token, auto... names) {
     auto take = [&](std::string_view name) {
@@ -132,7 +132,7 @@ base::Status parse_arguments(Json& message, size_t number) {
 }
 
 base::Status prepare(Json& out, const msg::ChatOptions& options) {
-  if (!out.is_array() || out.empty()) return base::invalid("messages is not a list of messages");
+  if (!out.is_array() || out.empty()) return base::invalid("messages: expected a list with at least one message");
   for (size_t i = 0; i < out.size(); ++i) {
     Json& message = out[i];
     if (!message.is_object()) return base::invalid(place(i, " is not an object"));
@@ -150,8 +150,8 @@ base::Status prepare(Json& out, const msg::ChatOptions& options) {
   return {};
 }
 
-// The last place of `word`. std::string::rfind() takes the product of both lengths for texts that repeat themselves;
-// memmem(3) is linear.
+// Where `word` occurs last in `text`; npos: nowhere. std::string::rfind() takes the product of both lengths for texts
+// that repeat themselves; memmem(3) is linear.
 size_t last_of(std::string_view text, std::string_view word) {
   std::string backwards(text.rbegin(), text.rend()), wanted(word.rbegin(), word.rend());
   const void* found = memmem(backwards.data(), backwards.size(), wanted.data(), wanted.size());
@@ -159,7 +159,7 @@ size_t last_of(std::string_view text, std::string_view word) {
   return text.size() - word.size() - size_t(static_cast<const char*>(found) - backwards.data());
 }
 
-// The prompt ends where the last message's text ends: the model goes on with it.
+// Cuts what the template puts behind the last message, so that the model continues that message.
 base::Status cut_after_final_message(std::string& prompt, std::string_view content) {
   std::string_view inner = trimmed(content, true), tail = trimmed(content, false);
   size_t at = inner.empty() ? prompt.npos : last_of(prompt, inner);
@@ -180,7 +180,7 @@ base::Status status_of(jinja::Error error) {
   return base::failure(base::Code::kInternal, std::move(error.message));
 }
 
-// DecodeStream of the library.
+// The tokenizers library's DecodeStream as a TokenDecoder.
 class Decoder final : public msg::TokenDecoder {
  public:
   Decoder(const tokenizers::Tokenizer& tokenizer, tokenizers::SkipSpecial skip) : stream_(tokenizer, skip) {}

@@ -9,7 +9,8 @@ StopStrings::StopStrings(std::vector<std::string> stops, Keep keep) : keep_(keep
   std::erase_if(stops, [](const std::string& stop) { return stop.empty(); });
   stops_ = std::move(stops);
   for (const std::string& stop : stops_) {
-    // The failure function of Knuth, Morris and Pratt: how much still matches after a mismatch behind i bytes.
+    // The failure function of Knuth, Morris and Pratt: back[i] bytes still match when i bytes matched and the next
+    // does not.
     Progress progress{std::vector<uint32_t>(stop.size() + 1), 0};
     for (size_t i = 1, k = 0; i < stop.size(); ++i) {
       while (k > 0 && stop[i] != stop[k]) k = progress.back[k];
@@ -31,7 +32,7 @@ bool StopStrings::advance(char c) {
     if (stop[k] == c) ++k;
     progress.matched = k;
     if (k < stop.size() || (complete && stop.size() <= stops_[which_].size())) continue;
-    complete = true;  // of those that end here, the one that began first
+    complete = true;  // of several that end here the longest, which began first
     which_ = s;
   }
   return complete;

@@ -83,7 +83,7 @@ TEST(Processor, PartsOfContentAreJoinedAndImagesBecomeTheirText) {
 
 TEST(Processor, MessagesThatAreWrongAreNamed) {
   auto p = processor({"<|im_start|>"});
-  EXPECT_EQ(chat(*p, Json::array()), "fault: messages is not a list of messages");
+  EXPECT_EQ(chat(*p, Json::array()), "fault: messages: expected a list with at least one message");
   EXPECT_EQ(chat(*p, Json::parse("[1]")), "fault: messages[0] is not an object");
   EXPECT_EQ(chat(*p, Json::parse(R"([{"content": "x"}])")), "fault: messages[0].role is not a string");
   EXPECT_EQ(chat(*p, Json::parse(R"([{"role": "user", "content": 1}])")),
