@@ -1,4 +1,5 @@
-// H1Output: what a connection has to write, as few pieces: small ones are copied together, large ones keep their slab.
+// H1Output: the bytes that a connection has to write, in few pieces: small pieces are copied into one block, large ones
+// stay in their slabs.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,11 @@ class H1Output {
   void append(std::string_view text);
   void append(base::Bytes bytes);
 
-  // Memory shown by gather() stays where it is until consume() has passed it, whatever is appended.
+  // The memory that gather() returns stays valid until consume() has passed it, whatever is appended meanwhile.
   size_t gather(std::span<iovec> out) const;
   void consume(size_t n);
   void clear();
-  // Gives back the memory that is kept for reuse; when empty.
+  // Frees the memory that is kept for reuse. Only when empty().
   void trim();
 
   bool empty() const { return total_ == sent_; }

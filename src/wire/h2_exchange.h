@@ -1,6 +1,6 @@
-// H2Exchange: the Exchange of one HTTP/2 stream. The half that services see only takes notes (what to send, what was
-// dealt with); the session turns them into frames when output is gathered, so that all that one turn says goes out
-// together. Kept and used again by its connection, with the memory of its strings.
+// H2Exchange: the Exchange of one HTTP/2 stream. The functions that services call only record what is to be sent and
+// what was consumed. The session makes frames of it when it gathers output, so that the answers of one turn go out in
+// one write. A connection keeps its H2Exchanges, with the memory of their strings, for later streams.
 #pragma once
 
 #include <array>
@@ -19,10 +19,10 @@ namespace weir::wire {
 
 class H2Exchange;
 
-// The services that Exchanges ask of their connection.
+// The functions of the connection that its Exchanges call.
 class H2Streams {
  public:
-  virtual void touch(H2Exchange& exchange) = 0;  // it has something to say: look at `out`
+  virtual void touch(H2Exchange& exchange) = 0;  // `out` has something to send
   virtual void consume(H2Exchange& exchange, size_t n) = 0;
   virtual void expect(H2Exchange& exchange, size_t n) = 0;
   virtual void released(H2Exchange& exchange) = 0;  // the last Ticket came back
@@ -49,14 +49,14 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
   base::MemoryLedger* memory() override { return streams_ ? streams_->memory() : nullptr; }
   void call_on_drain() override { out.above = true; }
 
-  // The rest is the session's.
+  // The session calls all that follows.
   void open(H2Streams& streams, int32_t stream, const PeerInfo& peer);
   // Forgets the request and the response; keeps capacities, but not large ones.
   void recycle();
-  // Bytes that it holds without a request: its own, the library's of a stream, and those capacities.
+  // Bytes that it holds between two requests: its own size, nghttp2's state of a stream, and the capacities kept.
   uint64_t kept() const;
   static const uint64_t kOwnCost;
-  // The connection is gone, but Tickets are not back: the last one deletes this.
+  // The connection is gone while Tickets are out: the last one to come back deletes this.
   void orphan() { streams_ = nullptr; }
   void ticket_back() override;
   using Exchange::name_client;
@@ -65,7 +65,7 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
   Request& mutable_request() { return request_; }
   void set_content(base::Bytes content) { content_ = std::move(content); }
   Fields& add_extra_fields() { return extra_fields_; }
-  // Tells the ExchangeListener that it is over and destroys it.
+  // Tells the ExchangeListener that the exchange is over, and destroys it.
   void close_reader();
   // Drops what has not been sent.
   void abandon_output();
@@ -75,16 +75,16 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
     HeaderBudget budget;
     std::string cookie, host;  // crumbs joined; the Host field
     bool grpc = false, coded = false, expects_continue = false;
-    bool no_memory = false;  // for the head: it is not all there
+    bool no_memory = false;  // the head is not complete: there was no memory for it
     bool ended = false;      // END_STREAM has arrived
-    bool discard = false;    // nobody wants the body (any more)
-    bool stalled = false;    // the collector waits for a slab
+    bool discard = false;    // nobody reads the body (any more): it is dropped
+    bool stalled = false;    // request_body waits for a slab
     BodyPlan plan = BodyPlan::kWhole;
     uint64_t limit = 0;
-    size_t unconsumed = 0;  // flow control that the peer has not got back
+    size_t unconsumed = 0;  // received bytes for which the peer has had no WINDOW_UPDATE
     bool wide = false;      // its window is wider than usual
     RateFloor floor;
-    base::Time moved = base::kNever;  // last byte of a body, either way
+    base::Time moved = base::kNever;  // when the last byte of a body came or went
   } in;
   RequestBody request_body;  // the request's, where the plan is to have it whole
 
@@ -97,30 +97,30 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
     size_t queued = 0;    // bytes in the queue
     size_t backlog = 0;   // the same and those that the socket has not taken
     bool started = false, ended = false, bodiless = false;
-    bool submitted = false;                 // the head is with the library
+    bool submitted = false;                 // nghttp2 has the head
     bool finished = false;                  // END_STREAM is in the output
-    base::Time finished_at = base::kNever;  // and when it came there, if before the request's end
+    base::Time finished_at = base::kNever;  // since when, if the request has not ended
     bool above = false;                     // the backlog has been above the low-water mark
     SmallPieces small;
     std::optional<Reset> reset;
     RateFloor floor;
   } out;
 
-  bool open_stream = false;  // the library still has the stream
+  bool open_stream = false;  // nghttp2 still has the stream
   bool begun = false;        // the Intake has seen it
-  bool asked_reset = false;  // a reset that is not the peer's fault
+  bool asked_reset = false;  // the service asked for the reset: it does not count against the peer
   bool over = false;         // queued to be closed, or closed
-  bool closed = false;       // the ExchangeListener and the Intake have heard
+  bool closed = false;       // the ExchangeListener and the Intake have been told
   bool complete = false;
   bool touched = false;  // in the session's list
-  uint32_t marks = 0;    // places in the output that refer to this
+  uint32_t marks = 0;    // positions in the connection's output that refer to this
   size_t index = 0;      // in the session's list of live ones
-  uint64_t charged = 0;  // bytes of the head, and of what was kept of heads before, in the session's heads_
+  uint64_t charged = 0;  // to the session's heads_: bytes of this head, and capacities kept of earlier ones
 
  private:
   H2Streams* streams_ = nullptr;
   int32_t stream_ = 0;
-  size_t fields_kept_ = 0;  // the most bytes of fields that there have been
+  size_t fields_kept_ = 0;  // the most bytes that the fields of any of its requests had
 };
 
 }  // namespace weir::wire

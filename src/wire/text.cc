@@ -24,6 +24,7 @@ size_t utf8_length(std::string_view s) {
   return 0;
 }
 
+// Characters of an authority without user information (RFC 3986, section 3.2).
 constexpr std::array<bool, 256> kOfAuthority = [] {
   std::array<bool, 256> table{};
   for (char c : std::string_view("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~%!$&'()*+;=:[]"))
