@@ -1,4 +1,4 @@
-// Devices: what this machine has. Made once at start, before anything that uses it; outlives the slab pool, too.
+// Devices: the devices of this machine. Made once at start; outlives all that uses them, the slab pool included.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ namespace weir::device {
 struct DeviceOptions {
   enum class Use : uint8_t { kAuto, kOff } cuda = Use::kAuto;
   std::string module;                         // path of libweir_cuda.so; empty = looked for
-  uint64_t batch_memory = uint64_t(2) << 30;  // per device, of batches that are under way
+  uint64_t batch_memory = uint64_t(2) << 30;  // per device, for the batches that run there
 };
 
 class Devices {
@@ -32,16 +32,17 @@ class Devices {
   size_t cuda_count() const { return cuda_.size(); }
   Device& cuda(size_t index) { return *cuda_[index]; }
 
-  // "cuda" (the first), "cuda:1", "host", "fake" and "fake:1" (tests; made when first asked for). Any thread. Errors:
-  // FAILED_PRECONDITION where there is no CUDA, NOT_FOUND for a number beyond, INVALID_ARGUMENT for another word.
+  // `id`: "cuda" (the first), "cuda:1", "host"; for tests "fake" and "fake:1", which are made when first asked for. Any
+  // thread. Errors: FAILED_PRECONDITION where there is no CUDA, NOT_FOUND for a number that no device has,
+  // INVALID_ARGUMENT for any other word.
   base::Result<Device*> find(std::string_view id);
 
-  // The memory of `device`, one of these, for its batches: of all engines together. Any thread.
+  // The pool from which all engines on `device` (one of these) take the memory of their batches. Any thread.
   BufferPool& memory(Device& device);
 
-  // Memory for a SlabPool of `bytes`: pinned for cuda:0, the system's where there is none. Other devices know what they
-  // have pinned themselves: their engines have pools of their own. Errors:
-  // RESOURCE_EXHAUSTED when it cannot be pinned: never pageable memory instead.
+  // Memory for a SlabPool of `bytes`: pinned for cuda:0 where there is CUDA, the system's otherwise. To another device
+  // that memory is not pinned, so engines there have pinned pools of their own. Errors: RESOURCE_EXHAUSTED when it
+  // cannot be pinned; pageable memory does not take its place.
   base::Result<std::unique_ptr<SlabMemory>> slab_memory(uint64_t bytes);
 
  private:
@@ -54,7 +55,7 @@ class Devices {
   const uint64_t batch_memory_;
   std::mutex mutex_;
   std::map<size_t, std::unique_ptr<Device>> fakes_;        // under mutex_
-  std::map<Device*, std::unique_ptr<BufferPool>> memory_;  // under mutex_; goes before the devices
+  std::map<Device*, std::unique_ptr<BufferPool>> memory_;  // under mutex_; destroyed before the devices
 };
 
 }  // namespace weir::device

@@ -1,5 +1,5 @@
-// The work that a stream of a host version records between capture() and captured(): the operations of a graph, done
-// again in their order at every launch.
+// Recording: a graph of a device that is not CUDA. It has the operations that a stream was given between capture() and
+// captured(), and does them again, in their order, at every launch.
 #pragma once
 
 #include <cstring>
@@ -14,11 +14,11 @@ namespace weir::device {
 struct Recording {
   struct Op {
     std::vector<Copy> copies;
-    std::function<int32_t(void* stream)> work;  // or none
+    std::function<int32_t(void* stream)> work;  // after the copies; may be empty
   };
   std::vector<Op> ops;
 
-  // The code of the work that failed, or 0.
+  // Returns the code of the work that failed, or 0.
   static int32_t run(const Op& op) {
     for (const auto& c : op.copies)
       if (c.bytes > 0) std::memcpy(c.to, c.from, c.bytes);
