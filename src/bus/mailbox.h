@@ -1,4 +1,4 @@
-// Mailbox: many lanes in, one shard out. Wakes the shard once per idle-to-busy edge.
+// Mailbox: lanes post mail to it, one shard drains it. The shard is woken once each time that an empty box gets mail.
 //
 // It may be destroyed, on its shard or after it, once every Call has come back: its destructor waits for lanes that are
 // still inside wake(). What wake() uses must live until then.
@@ -30,14 +30,14 @@ class Mailbox final : public msg::Home {
   // there was none.
   bool drain(std::vector<msg::Mail>& out);
 
-  // Home shard: asks for another turn; wake_again() only if mail is waiting.
+  // Home shard: both ask for another turn, wake_again() only if mail waits.
   void wake() { wake_(); }
   void wake_again();
 
  private:
   std::function<void()> wake_;
   std::atomic<int> waking_{0};       // posters inside wake_(); raised under mutex_
-  std::atomic<bool> filled_{false};  // says whether queue_ is worth its lock; written under mutex_
+  std::atomic<bool> filled_{false};  // queue_ may have mail: an empty one is not locked. Written under mutex_
   std::mutex mutex_;
   std::vector<msg::Mail> queue_;  // under mutex_
   std::vector<msg::Mail> here_;   // home shard only

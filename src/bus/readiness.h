@@ -1,4 +1,4 @@
-// Whether a server is ready, by the models that it serves.
+// Decides from the models that are served whether the server is ready.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ enum class ReadinessRule : uint8_t {
   kProcess,  // the server takes requests, whatever its models do
 };
 
-// Empty when the models of `catalog` are ready by `rule`; else what is missing, in words for a person: how many models,
-// the first ten by name, each with its reason, cut to 200 bytes. Models that nobody has asked for, and those that were
-// unloaded on request, count for nothing.
+// Returns an empty text when the models of `catalog` are ready by `rule`. Otherwise it says, for a person, how many
+// models are missing, and names the first ten, each with its reason, which is cut to 200 bytes. Models that nobody has
+// asked for, and those that were unloaded on request, do not count.
 std::string why_not_ready(const Catalog& catalog, ReadinessRule rule);
 
 }  // namespace weir::bus

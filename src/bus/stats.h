@@ -1,5 +1,5 @@
-// ModelStats: what the Open Inference Protocol's statistics, the metrics page and the console read. Written by the lane
-// (per batch) and by shards (rejections); read by anyone at any time. Durations in nanoseconds.
+// ModelStats: the counters of one model, which the Open Inference Protocol's statistics, /metrics and the console show.
+// Written by its lanes (per batch) and by shards (refused calls); read from any thread. Durations are in nanoseconds.
 #pragma once
 
 #include <algorithm>
@@ -37,21 +37,21 @@ struct ModelStats {
   std::atomic<uint64_t> execution_count{0};    // batches that ran
   std::atomic<uint64_t> last_inference_ms{0};  // Unix time
   DurationStat success, fail, queue, compute_input, compute_infer, compute_output;
-  // Outcomes beside success; each call has one. `fail` has all that were lent, whatever their outcome.
+  // How calls ended that did not succeed, one of these each. `fail` counts those of them that a lane had been given.
   std::atomic<uint64_t> errors{0}, rejected{0}, cancelled{0}, expired{0};
-  std::atomic<int64_t> pending{0};  // queued now, where their batches are made
-  std::atomic<int64_t> held{0};     // waiting outside, for max_concurrency
-  // All that wait now.
+  std::atomic<int64_t> pending{0};  // calls in the lane's queue now
+  std::atomic<int64_t> held{0};     // calls that wait before it, because of max_concurrency
+  // All calls that wait now.
   uint64_t waiting() const {
     return uint64_t(std::max<int64_t>(pending.load(), 0) + std::max<int64_t>(held.load(), 0));
   }
-  // Set for models that make tokens; made by their lane before anybody reads, null for others.
+  // The lane of a model that generates tokens makes it before anybody reads. Null for other models.
   std::unique_ptr<TokenStats> tokens;
   // The last batches of models with lanes, and where each instance runs ("cpu", "cuda:1"): set before anybody reads.
   BatchRing timeline;
   std::vector<std::string> places;
 
-  // A lent call that failed. The bus counts `cancelled` and `expired` itself: it may know before the lane does.
+  // Counts a call that failed in a lane. The bus counts `cancelled` and `expired`: it may know before the lane does.
   void add_failure(base::Code code, uint64_t duration_ns);
   void record_batch(uint32_t rows, uint64_t input_ns, uint64_t infer_ns, uint64_t output_ns);
   std::map<uint32_t, BatchStat> batches() const;  // by rows
