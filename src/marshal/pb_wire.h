@@ -1,9 +1,10 @@
-// The protobuf wire format by hand, without a copy: a reader over one message, and a writer into a string.
+// The protobuf wire format, read and written without message objects: a reader whose values point into the message, and
+// functions that append to a string.
 //
 //   message := (tag value)*      tag := varint(field << 3 | type)
 //   type 0: varint   1: 8 bytes   2: varint length, bytes   3, 4: group (deprecated)   5: 4 bytes
-// Reference: protobuf.dev/programming-guides/encoding. The reader allocates nothing and believes no length that the
-// message does not hold.
+// Reference: protobuf.dev/programming-guides/encoding. The reader allocates nothing. A length that is larger than the
+// rest of the message is an error.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ class PbReader {
   PbReader() = default;
   explicit PbReader(std::string_view message) : p_(message.data()), end_(p_ + message.size()) {}
 
-  // Moves to the next field, over the value of this one. False at the end, and when the bytes are malformed: ok()
-  // tells.
+  // Moves to the next field. False at the end of the message, where ok() is true, and at malformed bytes, where it is
+  // false.
   bool next();
   bool ok() const { return ok_; }
 
@@ -53,7 +54,7 @@ class PbReader {
   std::string_view bytes_;
 };
 
-// One varint off the front of a packed field; false at a malformed one.
+// Takes one varint off the front of a packed field. False when it is malformed.
 bool take_varint(std::string_view& packed, uint64_t& out);
 
 inline size_t varint_size(uint64_t v) {

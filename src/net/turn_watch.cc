@@ -46,7 +46,7 @@ void TurnWatch::begin(base::Time now) {
 
 void TurnWatch::call() {
   std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return;  // the watchdog has it, or is being set; there are other turns
+  if (!lock) return;  // the watchdog reads it, or is being set: a later turn will do
   wanted_.store(false, std::memory_order_relaxed);
   if (dog_) dog_->wake();
 }
@@ -104,7 +104,7 @@ bool TurnWatch::signal(int number) {
   return tid_ != 0 && turn_began() != 0 && ::syscall(SYS_tgkill, ::getpid(), tid_, number) == 0;
 }
 
-// Seconds, which a base::Gauge does not have.
+// Written by hand: a base::Gauge holds whole numbers, and these are seconds.
 void TurnWatch::append(std::string& out, const AllTotals& turns) {
   constexpr const char* kLongest = "weir_shard_longest_turn_seconds";
   constexpr const char* kSlow = "weir_shard_slow_turns_total";
