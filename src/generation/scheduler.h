@@ -1,10 +1,10 @@
 // TokenScheduler: runs the sequences of one engine, step by step. Pure: time is an argument; no thread, clock or lock.
 //
-// It ties together AdmissionQueue (the Calls that wait), ActiveSequences (those that run, and which of them give way),
-// StepPlanner (the rows of the next step) and StepResults (events, and ends of sequences). Here is what concerns all of
-// them: who leaves before the next step because it was cancelled or is late, sessions, and images.
+// Its parts are AdmissionQueue (Calls that wait), ActiveSequences (those that run, and which of them give way),
+// StepPlanner (the rows of the next step) and StepResults (events, and ends of sequences). It does itself what concerns
+// all of them: it drops Calls that were cancelled or are late before a step, and keeps track of sessions and images.
 //
-// Draws are functions of the sequence's seed and the number of its tokens, so nothing here changes what is drawn.
+// A sampled token depends on the logits, on the sequence's seed and on the number of its tokens, and on nothing here.
 //
 //   add() … plan() → the engine steps → finish() …, taking mail() after each.
 #pragma once
@@ -33,38 +33,40 @@ namespace weir::generation {
 class TokenScheduler {
  public:
   // The engine has reserved room.blocks blocks of room.block_size positions. All outlive this; stats.tokens is there.
-  // `seed`: of the seeds of sequences that bring none, and of the hashes of contents.
+  // From `seed` come the seeds of sequences that bring none, and the key of the hashes of the prefix cache.
   TokenScheduler(TokenEngine& engine, TokenRoom room, const TokenPolicy& policy, const msg::ModelSpec& spec,
                  bus::ModelStats& stats, uint64_t seed);
-  ~TokenScheduler();  // everything has been answered
+  ~TokenScheduler();  // every Call has been answered by then
   TokenScheduler(const TokenScheduler&) = delete;
   TokenScheduler& operator=(const TokenScheduler&) = delete;
 
   // Queues a Call that fits_tokens().
   void add(msg::Call* call, base::Time now);
-  // A Call of this session was refused outside: its history may be `length` positions from now on.
+  // A Call of this session was refused before it came here. Its client then counts on a history of `length` positions:
+  // what is stored behind them is dropped.
   void cut(base::SessionId session, uint32_t length) { memory_.cut(session, length); }
-  // The next step, to be run and then finished; null when nothing can run now.
+  // Returns the next step, to be run and then given to finish(); null when nothing can run now.
   TokenStep* plan(base::Time now);
-  // While that step still runs: another one behind it, of the same sequences as far as they go on whatever is drawn.
-  // Null when something else comes first, or no sequence goes on. finish() is then of the older one, and the newer one
-  // stands where plan()'s stood: it may have rows of sequences that have ended since, whose results are dropped.
+  // Returns, while that step runs, a second one behind it: of those of its sequences that continue whichever token is
+  // sampled. Null when something else has to be done first, or no sequence continues. The next finish() is of the older
+  // step; then the newer one takes its place. It may have rows of sequences that have ended since; their results are
+  // dropped.
   TokenStep* plan_ahead(base::Time now);
   // The step has been run. A failure fails its sequences, and only these.
   void finish(const base::Status& outcome, base::Time now);
-  // The first image in order that has to be encoded before its sequence can run. Each is given out once, as a copy,
-  // since its Call may leave meanwhile.
+  // An image that has to be encoded before its sequence can run. It is a copy, since its Call may leave meanwhile.
   struct PendingImage {
     uint64_t id;
     msg::Image image;
   };
+  // Returns the first of them, each once. Not between plan() and finish(); nor is on_image_encoded(), which takes the
+  // features.
   std::optional<PendingImage> next_image();
-  // Its features. Not between plan() and finish(), as is next_image().
   void on_image_encoded(uint64_t id, base::Result<ImageFeatures> features, base::Time now);
   // Answers everything that is here with a failure. Not between plan() and finish().
   void fail_all(const base::Status& status, base::Time now);
-  // Forgets everything that is here, in whatever state an exception has left it: the caller has answered all Calls.
-  // Then it is only destroyed.
+  // After an exception, when the caller has answered all Calls: forgets everything, whatever state it is in. After it
+  // only the destructor may be called.
   void abandon();
 
   // Events to be posted, in order; the caller takes them out. A Call whose last Event is here is not touched any more.

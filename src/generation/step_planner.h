@@ -1,8 +1,9 @@
-// StepPlanner: which rows the next step has. Pure: time is an argument.
+// StepPlanner: chooses the rows of the next step. Pure: time is an argument.
 //
-// A step holds one token of each running sequence, and in what is left of its token budget chunks of prompts, in the
-// same order. A sequence is left out while its peer has no credit. What was asked for at positions that are stored
-// already comes first: it is computed again in a row of its own (a review).
+// A step has one token of each running sequence. What is left of its token budget goes to chunks of prompts, in the
+// same order of sequences. A sequence without credit is left out. Readouts and scores that were asked for at positions
+// whose keys and values are stored already come first: those positions are computed again in a row of their own (a
+// review).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace weir::generation {
 
 class StepPlanner {
  public:
-  // `limit`: positions at which a sequence is full. All outlive this.
+  // `limit`: the most positions of one sequence. All outlive this.
   StepPlanner(TokenEngine& engine, const TokenPolicy& policy, TokenRoom room, uint32_t limit, KvMemory& memory,
               ActiveSequences& active)
       : engine_(engine),
@@ -31,13 +32,13 @@ class StepPlanner {
         rows_(room.block_size, limit),
         ahead_(room.block_size, limit, memory) {}
 
-  // Begins another step: rows() is empty then.
+  // Begins a step: empties rows().
   void begin(base::Time now);
-  // Lays it out; null when no sequence can run.
+  // Fills rows() and returns the step; null when no sequence can run.
   TokenStep* plan();
-  // The step behind it, while it runs: see RunAheadPlanner::plan().
+  // Returns the step that follows the running one: see RunAheadPlanner::plan().
   TokenStep* plan_ahead(base::Time now) { return ahead_.plan(rows_, now); }
-  // The step that runs, the older one of two, and when it was laid out.
+  // The step that runs, the older one of two, and the time at which it was planned.
   StepRows& rows() { return rows_; }
   base::Time planned() const { return planned_; }
   // Sequences with Place::kGone are about to be freed.

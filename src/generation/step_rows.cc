@@ -84,7 +84,8 @@ void StepRows::request_logits(const TokenRun& run, uint32_t position, TokenStep:
   step.logits_requests.push_back(std::move(request));
 }
 
-// The token after each of the prompt is scored where that was asked for; the token after the last one is drawn.
+// Requests the log-probabilities of the prompt's tokens where the client asked for them, and the sampling of the token
+// that follows the last one.
 void StepRows::add_logits_requests(const TokenRun& run, uint32_t first) {
   const auto& s = *run.sequence;
   uint32_t last = run.from + run.count;
@@ -108,7 +109,7 @@ void StepRows::add_logits_requests(const TokenRun& run, uint32_t first) {
                   .wants_logprob = s.scores.has(last)});
 }
 
-// Also of the newest token, which waits for nothing but its readout.
+// The newest token is among them: it was sampled in an earlier step, and is fed for its readout.
 void StepRows::add_readouts(const TokenRun& run, uint32_t first) {
   const auto& s = *run.sequence;
   for (auto range : s.readouts.all()) {

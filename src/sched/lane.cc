@@ -24,12 +24,12 @@ namespace {
 
 using base::Time;
 
-// Calls that were cancelled while all engines work leave this much later: a lane may notice before, and many at once
-// share one timer.
+// A call that is cancelled while all engines work leaves so much later, unless a lane notices before. One timer then
+// serves all that were cancelled meanwhile.
 constexpr base::Duration kSoon = std::chrono::milliseconds(1);
 
-// One thread per engine; one queue for all. A lane that has finished reads the queue again before it sleeps, and
-// put() makes a system call only when some lane sleeps that has to wake for it.
+// The lanes of a model: a thread per engine, and one queue for all of them. A lane reads the queue again before it
+// sleeps, so put() makes a system call only when a sleeping lane has to be woken.
 class Lanes final : public msg::Inbox, private DeadlineTimer::Listener {
  public:
   Lanes(std::vector<std::unique_ptr<Engine>> engines, const msg::ModelSpec& spec, bus::ModelStats& stats,
@@ -66,7 +66,7 @@ class Lanes final : public msg::Inbox, private DeadlineTimer::Listener {
   void run(Engine& engine, uint32_t instance);
   void overlap(Engine& engine, uint32_t instance);
   enum class Wait : uint8_t { kForWork, kNot };
-  // The work of a lane: calls that run together, and calls that leave.
+  // The next work of a lane: calls that run as one batch, and calls that leave the queue without having run.
   struct Work {
     std::vector<msg::Call*> batch;
     uint64_t number = 0;  // of the batch, where answers have an order
@@ -91,20 +91,20 @@ class Lanes final : public msg::Inbox, private DeadlineTimer::Listener {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  // Inside put(), about to notify: a call that a pipeline puts here from another lane may be over before that is done,
-  // and this with it. Raised under mutex_.
+  // How many threads are in put() between unlocking and notifying. The call that one of them has put may be answered,
+  // and this be destroyed, before it notifies; the destructor waits for them. Raised under mutex_.
   std::atomic<uint32_t> waking_{0};
   Batcher batcher_;               // this and what follows: under mutex_
-  bool rousing_ = false;          // a sleeping lane has been notified and is not back yet
+  bool rousing_ = false;          // a sleeping lane has been notified and has not woken yet
   uint32_t parked_ = 0;           // lanes asleep
   Time watching_ = base::kNever;  // when the first of them wakes by itself
-  Time rings_at_ = base::kNever;  // what the deadline timer is set to
+  Time timer_at_ = base::kNever;  // the time to which the deadline timer is set
   bool stopping_ = false;
 
   std::vector<std::thread> threads_;
 };
 
-// Queued calls are finished first.
+// Ends the threads, after all calls that are queued have run.
 void Lanes::join() {
   {
     std::lock_guard lock(mutex_);
@@ -144,11 +144,12 @@ void Lanes::put(msg::Call* call) {
   answer_dropped(dropped);
 }
 
-// Whether the caller has to notify a sleeping lane of the call. A lane that is called in vain goes to sleep again.
+// Under the mutex, for a call that was queued. True: the caller has to notify a sleeping lane, which sleeps again if it
+// finds nothing to do.
 bool Lanes::announce(const msg::Call& call, Time now) {
   bool wake = parked_ > 0;
   (void)base::attempt("a queue", [&] {
-    // Cancelled on its way here: poke() found an empty queue, and a call that only leaves wakes no lane.
+    // It was cancelled on its way here: poke() found an empty queue then, and a call that only leaves wakes no lane.
     if (call.cancelled.load(std::memory_order_acquire)) set_timer(now + kSoon);
     wake = rouse(now);
     watch();
@@ -168,8 +169,8 @@ void Lanes::poke() {
   wake_.notify_one();
 }
 
-// True, when the caller has to notify a sleeping lane: there is work before one wakes by itself. While one is on its
-// way no other is called: it calls the next when it leaves work behind.
+// True: the caller has to notify a sleeping lane, because there is work before the first of them wakes by itself. While
+// one is waking up no other is notified: it notifies the next one if it leaves work in the queue.
 bool Lanes::rouse(Time now) {
   if (parked_ == 0 || rousing_ || batcher_.ready_at(now) >= watching_) return false;
   rousing_ = true;
@@ -177,11 +178,11 @@ bool Lanes::rouse(Time now) {
 }
 
 void Lanes::set_timer(Time when) {
-  if (when >= rings_at_) return;
-  if (deadline_timer_->set(*this, when)) rings_at_ = when;
+  if (when >= timer_at_) return;
+  if (deadline_timer_->set(*this, when)) timer_at_ = when;
 }
 
-// Calls may have to leave while no lane is free to notice. A lane that sleeps wakes in time by itself.
+// Sets the timer for calls that have to leave while all lanes work. A lane that sleeps wakes in time by itself.
 void Lanes::watch() {
   if (parked_ == 0) set_timer(batcher_.leaves_at());
 }
@@ -191,7 +192,7 @@ void Lanes::on_deadline() {
   std::vector<Dropped> dropped;
   {
     std::lock_guard lock(mutex_);
-    rings_at_ = base::kNever;
+    timer_at_ = base::kNever;
     batcher_.leave(deadline_timer_->now(), dropped);
     stats_.pending.store(int64_t(batcher_.size()), std::memory_order_relaxed);
     watch();
@@ -225,8 +226,8 @@ void Lanes::run(Engine& engine, uint32_t instance) {
   }
 }
 
-// The loop of an engine that works beside this thread: batches are prepared while others are under way. Between two
-// polls of the engine nothing wakes this lane for an arrival: it reads the queue as often.
+// The loop of an engine that runs beside this thread: a batch is prepared while others run. The lane does not sleep on
+// the queue while a batch is in flight; it polls the engine, and reads the queue after each poll.
 void Lanes::overlap(Engine& engine, uint32_t instance) {
   InFlightBatches in_flight(engine, instance, spec_, stats_, slabs_, order_.get());
   device::PollBackoff backoff;
@@ -241,8 +242,8 @@ void Lanes::overlap(Engine& engine, uint32_t instance) {
   }
 }
 
-// The next batch, or calls that leave the queue. False when there is nothing more to do, ever; or, without waiting,
-// now. Then what comes is left to lanes that have nothing to do at all.
+// Waits for a batch, or for calls that leave the queue. False: the lane ends. With Wait::kNot it does not wait; false
+// then means that there is nothing now, or that an idle lane will take it.
 bool Lanes::take(Work& work, Wait wait) {
   bool some = false;
   base::until_done("a lane", [&] { some = try_take(work, wait); });

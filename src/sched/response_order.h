@@ -1,9 +1,9 @@
-// ResponseOrder: answers leave in the order in which the queue gave their calls out, whichever engine is done first:
-// Triton's preserve_ordering. The answers of a batch are held until all batches before it have given theirs, so a
-// slow batch holds up the fast ones behind it.
+// ResponseOrder: posts answers in the order in which batches were taken from the queue, whichever engine is done first
+// (Triton's preserve_ordering). The answers of a batch are held until all earlier batches have given theirs, so a slow
+// batch delays the fast ones behind it.
 //
 // Calls of one tenant leave the queue in the order in which they came, so each connection gets its answers in the
-// order of its requests. Calls that are refused in the queue are answered at once.
+// order of its requests. A call that is refused before it is in a batch is answered at once.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ class ResponseOrder {
  public:
   using Mails = bus::MailBursts::Bursts;
 
-  // A batch is taken from the queue; its number. One thread at a time.
+  // Returns the number of a batch that is being taken from the queue. One thread at a time.
   uint64_t begin() { return begun_++; }
-  // Answers of a batch; leaves `mails` without any, but with its homes. Any thread, without a lock that a Home
-  // takes.
+  // Posts answers of a batch now or when it is its turn. Empties `mails`, but leaves the homes in it. Any thread; not
+  // with a lock that a Home takes.
   void post(uint64_t batch, Mails& mails);
   // The batch has given all of its answers.
   void end(uint64_t batch);
@@ -39,7 +39,7 @@ class ResponseOrder {
   std::mutex mutex_;  // over all that follows
   uint64_t first_ = 0;
   std::deque<Held> held_;  // of batches first_, first_ + 1, …
-  bool sending_ = false;   // some thread is: it sends also what comes meanwhile
+  bool sending_ = false;   // a thread is sending: it also sends what others add meanwhile
 };
 
 }  // namespace weir::sched

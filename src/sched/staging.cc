@@ -32,12 +32,12 @@ void stage_one(Batch& batch, const msg::ModelSpec& spec) {
   }
 }
 
-// Input `i` of a batch: as the spec counts them or, of a model that takes any tensors, as its calls do.
+// Returns input `i` of a call: the spec's input `i`, or the call's own where the model takes any tensors.
 const msg::Tensor* input_at(const msg::Call& call, const msg::ModelSpec& spec, size_t i) {
   return spec.any_tensors ? &call.inputs[i] : input_of(call, spec, i);
 }
 
-// Rows of one input, side by side.
+// Copies the rows of input `i` of all calls into one slab. False: there is no slab.
 bool gather(Batch& batch, const msg::ModelSpec& spec, size_t i, base::SlabSource& slabs) {
   auto& to = batch.inputs[i];
   const auto* first = input_at(*batch.calls.front(), spec, i);
@@ -119,7 +119,7 @@ bool Split::bytes_add_up(const msg::Tensor& tensor) const {
   auto elements = tensor.shape.elements();
   if (!elements) return false;
   if (tensor.dtype == msg::DType::kBytes) {
-    if (alone_) return true;  // no other rows are behind; the reader of the strings finds where they end
+    if (alone_) return true;  // no other call's rows follow, and whoever reads the strings checks their lengths
     uint64_t n = 0;
     return msg::for_each_string(tensor.data.view(), [&](std::string_view) { ++n; }) && n == *elements;
   }
@@ -132,7 +132,7 @@ Status Split::missing(std::string_view name) const {
                        "model '" + spec_.name + "' gave no output '" + std::string(name) + "'");
 }
 
-// Moves an output's Part on to the next `rows` rows. They are there: check() has covered the whole.
+// Moves an output's Part to the next `rows` rows. They exist: check() has compared the whole tensor with the batch.
 void Split::cut(size_t output, uint64_t rows) {
   const auto& tensor = batch_.outputs[output];
   auto& part = parts_[output];
@@ -158,7 +158,7 @@ void Split::cut(size_t output, uint64_t rows) {
 Status Split::next(std::vector<msg::Tensor>& outputs) {
   const auto& call = *batch_.calls[call_++];
   if (!status_.ok()) return status_;
-  // Every output is cut, also those that this call does not want: the next call's rows begin behind them.
+  // Every output is cut, also those that this call does not ask for: the next call's rows begin behind its own.
   for (size_t i = 0; i < batch_.outputs.size(); ++i)
     if (given(i)) cut(i, call.rows);
   if (!batch_.failures.empty() && !batch_.failures[call_ - 1].ok()) return std::move(batch_.failures[call_ - 1]);
