@@ -1,4 +1,4 @@
-// The model repositories that the configuration names, looked at before anything starts.
+// Checks the model repositories that the configuration names, before anything starts.
 #pragma once
 
 #include "app/config.h"

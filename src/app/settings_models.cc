@@ -1,4 +1,4 @@
-// The repository of models, their engines, the devices.
+// The settings of the model repository, of the engines, and of the devices.
 #include "app/setting_rows.h"
 
 namespace weir::app {
@@ -16,14 +16,14 @@ void add_repository(std::vector<Setting>& rows, Config& c) {
       named(choice<Control>("models.control", "how models come and go: none, poll, explicit", c.models.control,
                             {{"none", Control::kNone}, {"poll", Control::kPoll}, {"explicit", Control::kExplicit}}),
             "--control"));
-  rows.push_back(
-      duration("models.poll_interval", "how often poll looks", c.models.poll_interval, std::chrono::milliseconds(10)));
-  rows.push_back(
-      named(list("models.startup", "NAME", "explicit: models to load at start, * = all; repeatable", c.models.startup),
-            "--load"));
+  rows.push_back(duration("models.poll_interval", "how often the repository is read with control: poll",
+                          c.models.poll_interval, std::chrono::milliseconds(10)));
+  rows.push_back(named(
+      list("models.startup", "NAME", "with control: explicit, models to load at start; * = all", c.models.startup),
+      "--load"));
   using Missing = models::DeviceSupply::Missing;
   rows.push_back(choice<Missing>("models.missing_devices",
-                                 "instances for devices that are not there: error, or on the cpu",
+                                 "what becomes of instances whose GPU is not there: error, cpu",
                                  c.models.devices.missing, {{"error", Missing::kError}, {"cpu", Missing::kCpu}}));
   rows.push_back(named(flag("models.strict", "a model that fails at start ends the server (exit 4)", c.models.strict),
                        "--strict"));
@@ -36,10 +36,11 @@ void add_repository(std::vector<Setting>& rows, Config& c) {
                       c.models.allow_config_override));
   rows.push_back(count("models.max_concurrency", "calls inside the engines at once, of all models; 0 = any number",
                        c.models.max_concurrency));
-  rows.push_back(
-      count("models.max_batch", "for models that can be batched and do not say how far", c.models.max_batch, 1, 65536));
-  rows.push_back(flag("models.batching.dynamic", "calls share batches", c.models.batching.dynamic));
-  rows.push_back(duration("models.batching.max_delay", "how long a call waits for company while the engine is idle",
+  rows.push_back(count("models.max_batch", "largest batch of models that can be batched and name no size",
+                       c.models.max_batch, 1, 65536));
+  rows.push_back(flag("models.batching.dynamic", "calls may share a batch", c.models.batching.dynamic));
+  rows.push_back(duration("models.batching.max_delay",
+                          "longest wait of a call for others to share its batch, with an idle engine",
                           c.models.batching.max_delay));
   rows.push_back(count("models.batching.priority_levels", "0 = priorities are ignored",
                        c.models.batching.priority_levels, 0, 1000));
@@ -55,7 +56,8 @@ void add_engines(std::vector<Setting>& rows, Config& c) {
   rows.push_back(named(count("engines.onnx.intra_op_threads", "threads of one model instance; 0 = one per core",
                              c.onnx.intra_op_threads, 0, 1024),
                        "--onnx-threads"));
-  rows.push_back(count("engines.onnx.inter_op_threads", "operators side by side", c.onnx.inter_op_threads, 0, 1024));
+  rows.push_back(count("engines.onnx.inter_op_threads", "threads for operators that run in parallel",
+                       c.onnx.inter_op_threads, 0, 1024));
   rows.push_back(
       choice<std::string>("engines.onnx.graph_optimization", "disable, basic, extended, all", c.onnx.graph_optimization,
                           {{"disable", "disable"}, {"basic", "basic"}, {"extended", "extended"}, {"all", "all"}}));
@@ -68,9 +70,9 @@ void add_devices(std::vector<Setting>& rows, Config& c) {
   rows.push_back(choice<Use>("device.cuda", "auto (where there is a GPU), off", c.device.cuda,
                              {{"auto", Use::kAuto}, {"off", Use::kOff}}));
   rows.push_back(path("device.module", "libweir_cuda.so; empty = beside weir", c.device.module));
-  rows.push_back(size("device.pinned_pool", "with CUDA: takes the place of limits.slab_budget, pinned; 0 = not pinned",
+  rows.push_back(size("device.pinned_pool", "with CUDA: pinned memory, in place of limits.slab_budget; 0 = not pinned",
                       c.pinned_pool, 0, 1024 * kG));
-  rows.push_back(size("device.batch_memory", "device memory of batches under way, per GPU; more wait",
+  rows.push_back(size("device.batch_memory", "device memory for batches, per GPU; batches beyond it wait",
                       c.device.batch_memory, uint64_t(1) << 20, 1024 * kG));
 }
 

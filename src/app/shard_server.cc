@@ -9,7 +9,7 @@ namespace weir::app {
 namespace {
 
 constexpr std::string_view kModelPrefix = "model:";
-constexpr uint64_t kLeastCalls = 16;  // in flight, that every client may have on a shard
+constexpr uint64_t kLeastCalls = 16;  // every client may have so many calls in flight on a shard
 
 base::ShareRule share_of(const Config& config, uint64_t least) { return {config.limits.client_share, least}; }
 
@@ -34,7 +34,7 @@ wire::RpcOptions rpc_options(const Config& config, wire::BodyMemory& bodies) {
   return options;
 }
 
-// The pages and documents of the dialects that are on, and everybody's.
+// The links of the dialects that are on, and those of the server itself.
 std::vector<dialects::FrontPageLink> front_page_links(const Config& config) {
   std::vector<dialects::FrontPageLink> links;
   for (const auto& served : config.dialects)
@@ -148,7 +148,7 @@ void ShardServer::readiness_changed() {
   shard_.post([this] { health_.changed(); });
 }
 
-// Streams that could go on for ever are told when the Server announces the end: at the end of drain_delay.
+// Dialects end their endless streams when the Server stops taking connections: at the end of drain_delay.
 void ShardServer::drain() {
   health_.drain();
   base::Env& env = shard_.env();
@@ -172,7 +172,7 @@ void ShardServer::unload(const std::string& model, Dependents dependents, Done d
                             });
 }
 
-// While other models load a model can be asked already, unless readiness waits for all of them.
+// With readiness `any` a model takes requests while others still load.
 bool ShardServer::accepting() const {
   const auto phase = state_.phase.load();
   if (state_.config.readiness == bus::ReadinessRule::kAny) return phase != ServerState::Phase::kDraining;

@@ -1,9 +1,10 @@
-// Placement: on which device each instance of a model runs. Pure.
+// Placement: chooses the device on which each instance of a model runs. Pure.
 //
-// As in Triton, `count` is per device. KIND_GPU (in model.yaml: `devices`) means just these devices, or every GPU where
-// none is named; it is an error where there is no such GPU, or the engine computes on the CPU alone, unless the server
-// is told to make do with the CPU (models.missing_devices: cpu). KIND_AUTO means the GPUs where they all are there and
-// the engine can use them, and the CPU otherwise. KIND_MODEL, and a model without groups, leave it to the engine.
+// As in Triton, `count` is per device. KIND_GPU (in model.yaml: `devices`) means the devices that are named, or every
+// GPU where none is named. Where such a GPU is missing, or the engine computes on the CPU only, that is an error; with
+// models.missing_devices: cpu the instance runs on the CPU instead. KIND_AUTO means the GPUs if all of them are there
+// and the engine can use them, and the CPU otherwise. KIND_MODEL, and a model without groups, leave the choice to the
+// engine.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,10 @@ struct InstanceGroup {
   std::vector<std::string> devices;  // "cuda:1", "host"; empty = every GPU
 };
 
+// The devices of this machine, and the engines that can use them.
 struct DeviceSupply {
   uint32_t gpus = 0;
-  // Engines that compute on a device: they find its name in parameter `device`.
+  // Engines that compute on a device; the parameter `device` names it to them.
   std::vector<std::string> engines;
   enum class Missing : uint8_t { kError, kCpu } missing = Missing::kError;
 };

@@ -1,5 +1,5 @@
-// Upload: a model that came with a load request instead of lying in the repository. Its files are put into a private
-// folder that is removed with this object.
+// Upload: a model that came with a load request, and is not in the repository. Its files are written to a private
+// folder, which is removed with this object.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace weir::models {
 
 class Upload {
  public:
-  // Splits "config" and "file:<version>/<path>" parameters; writes the files. Errors: INVALID_ARGUMENT for an unknown
-  // parameter, a bad path, or files without a config.
+  // Reads the parameters "config" and "file:<version>/<path>", and writes the files. Errors: INVALID_ARGUMENT for an
+  // unknown parameter, a bad path, or files without a config.
   static base::Result<std::unique_ptr<Upload>> make(std::string_view model, const LoadParameters& parameters,
                                                     const msg::BatchPolicy& defaults);
   ~Upload();

@@ -9,14 +9,14 @@
 namespace weir::models {
 namespace {
 
-// Ends the parse where the document is refused; caught in parse_yaml().
+// Thrown to end the parse where the document is refused; caught in parse_yaml().
 struct YamlError {
   YAML::Mark mark;
   std::string text;
 };
 
-// Takes the parser's events, so that no graph of shared nodes is ever built: yaml-cpp's own nodes form a cycle for
-// `&a {b: *a}`. Every event is bounded in depth and number, and costs constant time.
+// Builds the tree from the parser's events, because yaml-cpp's own nodes may be shared, and form a cycle for `&a {b:
+// *a}`. The depth and the number of events are bounded, and each takes constant time.
 class TreeBuilder final : public YAML::EventHandler {
  public:
   explicit TreeBuilder(Complaints& complaints) : complaints_(complaints) {}
@@ -50,7 +50,7 @@ class TreeBuilder final : public YAML::EventHandler {
     Yaml node;
     Yaml::Member entry;  // of a map: the key that waits for its value
     bool keyed = false;
-    bool skipped = false;  // the key is no text: its value is dropped
+    bool skipped = false;  // the key is a list or a map: its value is dropped
     std::unordered_set<std::string> keys{};
   };
 
