@@ -15,7 +15,7 @@ using base::Status;
 using device::Copy;
 using device::Way;
 
-constexpr size_t kBurst = size_t(4) << 20;  // bytes that go up before the first of them come down
+constexpr size_t kBurst = size_t(4) << 20;  // bytes that are copied to the device before the first are copied back
 constexpr uint32_t kMostInFlight = 8;
 
 class DeviceIdentity final : public sched::DeviceEngine {
@@ -58,8 +58,8 @@ Status DeviceIdentity::compute(const sched::Batch&, const device::Stream& run, s
   return device().copy(run, Way::kOnDevice, copies_);
 }
 
-// Without anything to compute: burst after burst, up, and down behind it, so that one large batch has both directions
-// busy, too.
+// Where nothing is computed, the batch is copied in bursts, each back as soon as it is on the device, so that even one
+// large batch uses both directions of the bus at once.
 Status DeviceIdentity::queue(const sched::Batch& batch, DeviceBatch& batch_in_flight) {
   if (!in_place()) return DeviceEngine::queue(batch, batch_in_flight);
   pieces_.clear();
@@ -78,7 +78,7 @@ Status DeviceIdentity::queue(const sched::Batch& batch, DeviceBatch& batch_in_fl
   return device().record(batch_in_flight.computed, up());
 }
 
-// An event is waited for as it stood, so one does for all bursts.
+// wait() refers to the event as it was last recorded, so one event serves all bursts.
 Status DeviceIdentity::burst(size_t first, size_t end, DeviceBatch& batch_in_flight) {
   copies_.clear();
   for (size_t i = first; i < end; ++i) copies_.push_back({pieces_[i].on, pieces_[i].from, pieces_[i].bytes});

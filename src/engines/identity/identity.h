@@ -1,8 +1,8 @@
 // The identity engine: returns every input as an output of the same name, type, shape and bytes.
 //
-// It takes any tensors and copies nothing, so it measures the path around it. Without a delay it is inline: stepped on
-// the Call's own shard, from any number of shards at once (it has no state). With the parameter `delay_us` it runs in
-// a lane and sleeps that long per step, as a model that computes for that long would. With the parameter `device`
+// It takes any tensors and copies nothing, so it measures what the server costs beside the model. Without a delay it is
+// inline: shards run it themselves, several at once, since it has no state. With the parameter `delay_us` it runs in a
+// lane and sleeps so long in each step, in place of a model that computes for so long. With the parameter `device`
 // (cuda, cuda:1, host) every byte goes to that device and back, which measures that path (device_identity.h).
 #pragma once
 
@@ -24,8 +24,8 @@ namespace weir::identity {
 
 inline constexpr std::string_view kParameters[] = {"compute", "delay_us", "device", "in_flight", "pinned"};
 
-// The services that `device` needs; null without devices. All outlive the engine. `broken` is called once, from the
-// lane, when the engine cannot go on.
+// The parts that the parameter `device` needs; null on a server without devices. All outlive the engine. `broken` is
+// called once, from the lane, when the engine cannot go on.
 struct Place {
   device::Devices* devices = nullptr;
   base::SlabSource* slabs = nullptr;

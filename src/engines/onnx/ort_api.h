@@ -2,8 +2,8 @@
 //
 // The library exports one symbol, OrtGetApiBase. It leads to OrtApi, a table of function pointers to which releases
 // only ever append (https://onnxruntime.ai/docs/api/c/struct_ort_api.html, in the order of onnxruntime_c_api.h), so a
-// function is known by its slot. read() picks the slots that weir needs; self_test.h calls them once at start, so that
-// a table that differs is a message and not a wrong answer.
+// function is known by its slot. read() picks the slots that weir needs. self_test.h calls them once at start: a table
+// that differs is found there, and does not give wrong answers later.
 //
 // Every call that returns an OrtStatus* returns null for success; error.h turns the others into a base::Status.
 #pragma once
@@ -120,7 +120,7 @@ struct Api {
 
 Api read(const void* const* table);
 
-// An object of the library, given back when this goes.
+// Owns an object of the library, and releases it.
 template <class T>
 using Owned = std::unique_ptr<T, void (*)(T*)>;
 

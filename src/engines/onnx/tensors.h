@@ -1,4 +1,4 @@
-// Tensors across the border: ours (slabs) and ONNX Runtime's (OrtValues), without a copy where that is possible.
+// Converts between our tensors (in slabs) and ONNX Runtime's (OrtValues), without a copy where that is possible.
 #pragma once
 
 #include <optional>

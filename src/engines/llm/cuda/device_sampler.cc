@@ -25,7 +25,7 @@ Status DeviceSampler::prepare(const QueuedStep& queued, const SamplingPlan& plan
     if (!s.ok()) return s;
   }
   if (!plan.scores) return {};
-  // After the embedding, which may have read what was there.
+  // Queued behind the embedding, which may still read the ids that are overwritten.
   return queue_.copy(Way::kOnDevice, Copy{memory_.sampled, queued.at.sampled_ids, plan.ids.size() * sizeof(uint32_t)});
 }
 

@@ -1,7 +1,7 @@
-// KernelQueue: a stream of a device with what is queued on it: kernels, products of matrices, copies; and waiting for
-// them. Used by one thread at a time.
+// KernelQueue: a stream of a device. Kernels, matrix products and copies are queued on it, and waited for. Used by one
+// thread at a time.
 //
-// On a device at fault nothing is waited for: what is under way may still write to its memory.
+// Nothing is waited for on a device that has a fault; its work may still write to its memory.
 #pragma once
 
 #include <chrono>
@@ -42,14 +42,15 @@ class KernelQueue {
 
   base::Status record(device::Event& event) { return device_.record(event, stream_); }
   base::Status await(const device::Event& event) { return device::await(device_, event, patience_); }
-  // All that is queued is done.
+  // Waits until all that is queued is done.
   base::Status drain();
 
-  // Room for so many bytes, up to the next power of two, without what was there. The buffer's drains the queue.
+  // Grows it to at least so many bytes, a power of two; what was in it is lost. A buffer that grows drains the queue
+  // first.
   base::Status fit(device::DeviceBuffer& buffer, size_t bytes);
   base::Status fit(device::PinnedBlock& block, size_t bytes);
 
-  // The device is at fault, or was restarted since.
+  // The device has a fault, or was restarted since this was made.
   bool lost() const { return !device_.fault().ok() || device_.epoch() != epoch_; }
   device::Device& device() { return device_; }
   const device::Stream& stream() const { return stream_; }

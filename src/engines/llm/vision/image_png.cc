@@ -12,7 +12,8 @@ uint32_t big_endian(std::string_view data, size_t at) {
   return uint32_t(p[0]) << 24 | uint32_t(p[1]) << 16 | uint32_t(p[2]) << 8 | p[3];
 }
 
-// Chunks: length, type, data, checksum. An animation says so (acTL) before its first pixels.
+// A PNG is a list of chunks: length, type, data, checksum. An animation has an acTL chunk before its first pixels
+// (IDAT).
 bool animated(std::string_view data) {
   for (size_t at = 8; at + 12 <= data.size();) {
     uint32_t length = big_endian(data, at);
