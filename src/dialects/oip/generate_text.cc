@@ -10,6 +10,7 @@
 #include "marshal/tenant.h"
 #include "marshal/times.h"
 #include "text/completion.h"
+#include "wire/offload.h"
 
 namespace weir::oip {
 namespace {
@@ -38,6 +39,32 @@ class Tokenizing final : public bus::OffloadTask {
   const std::shared_ptr<const msg::TextSpec> spec_;
 };
 
+Status read_request(std::string_view body, const msg::TextSpec& spec, Delivery delivery, TextRequest& out) {
+  if (Status bad = read_text_request(body, out); !bad.ok()) return bad;
+  if (out.stream && delivery == Delivery::kWhole) return base::invalid("stream: use generate_stream");
+  return place_words(out, spec);
+}
+
+// A long body becomes a request and its prompt tokens.
+class ReadLong final : public bus::OffloadTask {
+ public:
+  ReadLong(base::Bytes body, std::shared_ptr<const msg::TextSpec> spec, Delivery delivery)
+      : body_(std::move(body)), spec_(std::move(spec)), delivery_(delivery) {}
+  void run() override {
+    status = read_request(body_.view(), *spec_, delivery_, request);
+    if (status.ok()) ids = tokens(request.input, *spec_, {.cancelled = cancelled()});
+  }
+
+  Status status;  // after run(), as the others
+  TextRequest request;
+  Tokens ids{std::vector<uint32_t>()};
+
+ private:
+  const base::Bytes body_;
+  const std::shared_ptr<const msg::TextSpec> spec_;
+  const Delivery delivery_;
+};
+
 class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::OffloadListener {
  public:
   TextGenerate(OipState& state, Exchange& exchange, TextRequest request, bus::Served& served, Delivery delivery)
@@ -53,6 +80,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   void on_close(Exchange&, bool) override { leave(); }
   void on_drain(Exchange&) override { call_.repay(); }
 
+  Status start(Tokens ids) { return ask(std::move(ids)); }
   // A long prompt becomes tokens at the bus's workers.
   Status start() {
     size_t bytes = request_.input.size();
@@ -188,19 +216,64 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   bus::OffloadHandle tokenizing_;
 };
 
+// Until a long body is read.
+class LongRequest final : public wire::ExchangeListener, bus::OffloadListener {
+ public:
+  LongRequest(OipState& state, Exchange& exchange, bus::Served& served, Delivery delivery)
+      : state_(state), exchange_(exchange), served_(served), delivery_(delivery), reading_(state.bus, *this) {}
+  void on_close(Exchange&, bool) override { reading_.abandon(); }
+
+  Status start() {
+    const base::Bytes& body = exchange_.content();
+    return reading_.send(std::make_unique<ReadLong>(body, served_.spec.text, delivery_), body.size(), served_,
+                         exchange_.ticket(), marshal::tenant_of(exchange_.request()));
+  }
+
+ private:
+  void on_task(Status status, std::unique_ptr<bus::OffloadTask> task) override;
+
+  OipState& state_;
+  Exchange& exchange_;
+  bus::Served& served_;  // kept alive by the task
+  const Delivery delivery_;
+  bus::OffloadHandle reading_;
+};
+
+// `start` begins it.
+template <class Start>
+void run(OipState& state, Exchange& exchange, TextRequest request, bus::Served& served, Delivery delivery,
+         Start start) {
+  auto generate = std::make_unique<TextGenerate>(state, exchange, std::move(request), served, delivery);
+  TextGenerate& running = *generate;
+  exchange.attach(std::move(generate));
+  if (Status bad = start(running); !bad.ok()) respond_error(exchange, bad);
+}
+
+void LongRequest::on_task(Status status, std::unique_ptr<bus::OffloadTask> task) {
+  Exchange& exchange = exchange_;
+  if (!status.ok()) return respond_error(exchange, status);
+  auto& read = static_cast<ReadLong&>(*task);
+  if (!read.status.ok()) return respond_error(exchange, read.status);
+  // The next ExchangeListener takes the place of this one.
+  run(state_, exchange, std::move(read.request), served_, delivery_,
+      [&read](TextGenerate& generate) { return generate.start(std::move(read.ids)); });
+}
+
 }  // namespace
 
 void generate_text(OipState& state, Exchange& exchange, bus::Served& served, Delivery delivery) {
+  const base::Bytes& body = exchange.content();
+  if (body.size() > wire::kLongBody) {
+    auto reading = std::make_unique<LongRequest>(state, exchange, served, delivery);
+    LongRequest& begun = *reading;
+    exchange.attach(std::move(reading));
+    if (Status bad = begun.start(); !bad.ok()) respond_error(exchange, bad);
+    return;
+  }
   TextRequest request;
-  if (Status bad = read_text_request(exchange.content().view(), request); !bad.ok())
+  if (Status bad = read_request(body.view(), *served.spec.text, delivery, request); !bad.ok())
     return respond_error(exchange, bad);
-  if (Status bad = place_words(request, *served.spec.text); !bad.ok()) return respond_error(exchange, bad);
-  if (request.stream && delivery == Delivery::kWhole)
-    return respond_error(exchange, base::invalid("stream: use generate_stream"));
-  auto reader = std::make_unique<TextGenerate>(state, exchange, std::move(request), served, delivery);
-  TextGenerate& running = *reader;
-  exchange.attach(std::move(reader));
-  if (Status bad = running.start(); !bad.ok()) respond_error(exchange, bad);
+  run(state, exchange, std::move(request), served, delivery, [](TextGenerate& generate) { return generate.start(); });
 }
 
 }  // namespace weir::oip
