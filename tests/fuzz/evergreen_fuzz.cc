@@ -3,22 +3,23 @@
 #include <cstdlib>
 #include <string>
 
+#include "dialects/evergreen/graph/node_graph.h"
 #include "dialects/evergreen/message.h"
 #include "dialects/evergreen/tensor_chunk.h"
-#include "session/node_graph.h"
 
 namespace {
 
 namespace evergreen = weir::evergreen;
-namespace session = weir::session;
+using evergreen::Cursor;
+using evergreen::NodeGraph;
 using weir::base::Status;
-using Step = session::Cursor::Step;
+using Step = Cursor::Step;
 
-struct CursorReader : session::CursorListener {
+struct CursorReader : evergreen::CursorListener {
   std::string seen;
   Step end = Step::kWait;
-  void on_news(session::Cursor& c) override { read(c); }
-  void read(session::Cursor& c) {
+  void on_news(Cursor& c) override { read(c); }
+  void read(Cursor& c) {
     for (;;) switch (end = c.next()) {
         case Step::kChunk: seen += c.data().view(); break;
         case Step::kLeafEnd: break;
@@ -28,24 +29,24 @@ struct CursorReader : session::CursorListener {
 };
 
 struct Sink : evergreen::MessageSink {
-  session::NodeGraph graph;
+  NodeGraph graph;
   CursorReader along;
-  std::unique_ptr<session::Cursor> cursor;
+  std::unique_ptr<Cursor> cursor;
   std::string first;
   bool dropped = false;  // then a name may have come twice
 
-  explicit Sink(session::GraphLimits limits) : graph(limits) {}
+  explicit Sink(evergreen::GraphLimits limits) : graph(limits) {}
   ~Sink() { cursor.reset(); }
 
-  Status on_fragment(session::Fragment& f, std::string_view) override {
+  Status on_fragment(evergreen::Fragment& f, std::string_view) override {
     auto fate = graph.add(f);
     if (!fate) return fate.error();
-    if (f.by_reference && *fate == session::NodeGraph::Fate::kTaken)
+    if (f.by_reference && *fate == NodeGraph::Fate::kTaken)
       if (Status s = graph.loaded(*graph.find(f.node), f.seq, weir::base::Bytes::copy_of("ref")); !s.ok()) return s;
     if (f.metadata) (void)evergreen::read_tensor_mimetype(f.metadata->mimetype);
     if (!cursor) {
       first = f.node;
-      cursor = std::make_unique<session::Cursor>(graph, **graph.node(first), along);
+      cursor = std::make_unique<Cursor>(graph, **graph.node(first), along);
       along.read(*cursor);
     }
     graph.deliver();
@@ -55,7 +56,7 @@ struct Sink : evergreen::MessageSink {
   Status on_action(evergreen::ActionRequest&& action) override {
     dropped = true;
     for (const auto& in : action.inputs)
-      if (session::Node* node = graph.find(in.id)) (void)graph.drop(*node, session::NodeGraph::Reach::kWithChildren);
+      if (evergreen::Node* node = graph.find(in.id)) (void)graph.drop(*node, NodeGraph::Reach::kWithChildren);
     graph.deliver();
     return {};
   }
@@ -64,7 +65,7 @@ struct Sink : evergreen::MessageSink {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  session::GraphLimits limits;
+  evergreen::GraphLimits limits;
   limits.nodes = 64;
   limits.depth = 8;
   limits.ahead = 8;
@@ -76,10 +77,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!evergreen::read_message(message, at, sink).ok() || !sink.cursor || sink.along.end == Step::kFailed ||
       sink.dropped)
     return 0;
-  session::Node* root = sink.graph.find(sink.first);
+  evergreen::Node* root = sink.graph.find(sink.first);
   if (!root) return 0;
   CursorReader late;
-  session::Cursor cursor(sink.graph, *root, late);
+  Cursor cursor(sink.graph, *root, late);
   late.read(cursor);
   if (late.end != Step::kFailed && (late.seen != sink.along.seen || late.end != sink.along.end)) std::abort();
   return 0;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "msg/tenant.h"
-#include "session/node_graph.h"
 
 namespace weir::session {
 namespace {
@@ -65,33 +64,6 @@ TEST(ByteQuota, WhoHoldsLessIsNeverRefused) {
   ByteQuota byte_quota(100, 100);
   ASSERT_TRUE(byte_quota.move(1, 0, 100).ok());
   EXPECT_TRUE(byte_quota.move(1, 100, 99).ok());
-}
-
-TEST(ByteQuota, AGraphHoldsWhatItIsChargedAndGivesItBack) {
-  ByteQuota byte_quota(64 << 10, 1 << 20);
-  const Metadata text{"text/plain", "", "", ""};
-  auto add = [&](NodeGraph& graph, std::string_view node, size_t bytes) {
-    Fragment f;
-    f.node = node, f.has_chunk = true, f.metadata = &text;
-    f.data = base::Bytes::copy_of(std::string(bytes, 'x'));
-    auto fate = graph.add(f);
-    return fate ? base::Status() : fate.error();
-  };
-  {
-    Reservation mine(&byte_quota, 1), other(&byte_quota, 1), stranger(&byte_quota, 2);
-    NodeGraph a({}, &mine), b({}, &other), c({}, &stranger);
-    EXPECT_TRUE(add(a, "x", 40'000).ok());
-    EXPECT_GE(byte_quota.held(1), a.bytes());
-    EXPECT_LT(byte_quota.held(1), a.bytes() + 4096);
-    auto refused = add(b, "y", 40'000);
-    EXPECT_EQ(refused.code, Code::kResourceExhausted);
-    EXPECT_EQ(refused.text.substr(0, 46), "node 'y', fragment 0: all your sessions would ");
-    EXPECT_TRUE(add(c, "z", 40'000).ok()) << "another tenant";
-    ASSERT_TRUE(a.drop(*a.find("x"), NodeGraph::Reach::kNode).ok());
-    EXPECT_EQ(byte_quota.held(1), 4096u) << "the names that are left";
-    EXPECT_TRUE(add(b, "again", 40'000).ok());
-  }
-  EXPECT_EQ(byte_quota.held(), 0u);
 }
 
 }  // namespace

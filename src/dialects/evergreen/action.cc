@@ -21,7 +21,7 @@ using base::Status;
 
 namespace v1 = ::weir::evergreen::v1;
 
-constexpr size_t kTextPerStep = 8;  // bytes that become tokens in one step of session::Slices
+constexpr size_t kTextPerStep = 8;  // bytes that become tokens in one step of TurnBudget
 
 bool among(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::any_of(names.begin(), names.end(), [&](auto n) { return n == name; });
@@ -91,12 +91,12 @@ void Action::release() {
   (void)session_.graph().keep(std::exchange(kept_, 0), 0);
 }
 
-void Action::keep_charged(session::Hold hold) {
+void Action::keep_charged(Hold hold) {
   if (hold) holds_.push_back(std::move(hold));
 }
 
 Status Action::keep() {
-  uint64_t now = size_of(request_) + held() + holds_.capacity() * sizeof(session::Hold);
+  uint64_t now = size_of(request_) + held() + holds_.capacity() * sizeof(Hold);
   Status s = session_.graph().keep(kept_, now);
   if (s.ok()) kept_ = now;
   return s;
@@ -135,11 +135,11 @@ void Action::cancel() {
   if (!over_) fail(failure(Code::kCancelled, "cancelled by the client"));
 }
 
-bool Action::makes(const session::Node& node) const {
+bool Action::makes(const Node& node) const {
   return std::any_of(outputs_.begin(), outputs_.end(), [&](const auto& o) { return &o->node() == &node; });
 }
 
-base::Result<session::Node*> Action::input(std::initializer_list<std::string_view> names) {
+base::Result<Node*> Action::input(std::initializer_list<std::string_view> names) {
   const NamedNode* found = nullptr;
   for (const NamedNode& in : request_.inputs) {
     if (!among(in.name, names)) continue;

@@ -24,27 +24,26 @@ inline constexpr std::string_view kPlainText = "text/plain", kJsonType = "applic
 // A node that an action makes.
 class Output {
  public:
-  Output(Session& session, std::string name, session::Node& node)
-      : name(std::move(name)), session_(session), node_(node) {}
+  Output(Session& session, std::string name, Node& node) : name(std::move(name)), session_(session), node_(node) {}
 
   std::string name;
   // How its leaf begins: metadata goes out with the first fragment.
-  void begin(session::Metadata metadata) { metadata_ = std::move(metadata); }
+  void begin(Metadata metadata) { metadata_ = std::move(metadata); }
   void begin(std::string mimetype, std::string role = {}, const std::vector<Packed>& experimental = {});
   enum class More : uint8_t { kYes, kNo };
   base::Status write(base::Bytes data, More more);
   base::Status child(std::string id, More more);
   base::Status end();  // an empty final fragment
-  session::Node& node() { return node_; }
-  const session::Node& node() const { return node_; }
+  Node& node() { return node_; }
+  const Node& node() const { return node_; }
 
  private:
   Session& session_;
-  session::Node& node_;
-  session::Metadata metadata_;
+  Node& node_;
+  Metadata metadata_;
 };
 
-class Action : public session::CursorListener {
+class Action : public CursorListener {
  public:
   Action(Session& session, ActionRequest&& request) : session_(session), request_(std::move(request)) {}
   virtual ~Action();
@@ -63,8 +62,8 @@ class Action : public session::CursorListener {
   bool over() const { return over_; }
   // Runs, but only because of something that has to come from outside: fills in what.
   virtual bool waits(std::string& missing) const = 0;
-  bool makes(const session::Node& node) const;
-  void on_news(session::Cursor&) final { run(); }
+  bool makes(const Node& node) const;
+  void on_news(Cursor&) final { run(); }
   // Has its inputs, and has found the models busy.
   bool wants_turn() const { return wants_turn_ && !over_; }
 
@@ -76,10 +75,10 @@ class Action : public session::CursorListener {
   // The memory of what it has read and keeps until it has everything.
   virtual uint64_t held() const { return 0; }
   // It keeps bytes of a node that may be dropped: they stay charged until it is over.
-  void keep_charged(session::Hold hold);
+  void keep_charged(Hold hold);
 
   // The input of one of those names, which must be there once. Errors: INVALID_ARGUMENT.
-  base::Result<session::Node*> input(std::initializer_list<std::string_view> names);
+  base::Result<Node*> input(std::initializer_list<std::string_view> names);
   Output* output(std::initializer_list<std::string_view> names);  // null: not asked for
   const Packed* config(std::string_view type) const;
   std::string title() const { return "action " + request_.name; }
@@ -99,7 +98,7 @@ class Action : public session::CursorListener {
   base::Status report(const base::Status& status);
 
   Output* status_ = nullptr;
-  std::vector<session::Hold> holds_;
+  std::vector<Hold> holds_;
   uint64_t kept_ = 0;  // of the session's content
   bool over_ = false;
 };

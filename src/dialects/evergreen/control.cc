@@ -32,9 +32,9 @@ class Drop final : public Instant {
 
  private:
   Status begin() override {
-    using Reach = session::NodeGraph::Reach;
+    using Reach = NodeGraph::Reach;
     for (const NamedNode& in : request_.inputs) {
-      session::Node* node = session_.graph().find(in.id);
+      Node* node = session_.graph().find(in.id);
       if (!node) return base::failure(base::Code::kNotFound, "there is no node '" + in.id + "'");
       Status s = session_.graph().drop(*node, in.name == "tree" ? Reach::kWithChildren : Reach::kNode);
       if (!s.ok()) return s;
@@ -68,7 +68,7 @@ class Cancel final : public Instant {
  private:
   Status begin() override {
     for (const NamedNode& in : request_.inputs) {
-      session::Node* node = session_.graph().find(in.id);
+      Node* node = session_.graph().find(in.id);
       if (!node || !node->claimed())
         return base::failure(base::Code::kNotFound, "no action makes the node '" + in.id + "'");
       // One that is over needs no cancelling: the client may not have heard yet.

@@ -11,7 +11,7 @@ namespace weir::evergreen {
 namespace {
 
 using base::Status;
-using Step = session::Cursor::Step;
+using Step = Cursor::Step;
 
 class Echo final : public Action {
  public:
@@ -25,11 +25,11 @@ class Echo final : public Action {
 
  private:
   struct Way {
-    Way(session::NodeGraph& graph, session::Node& from, Output& to, session::CursorListener& listener)
+    Way(NodeGraph& graph, Node& from, Output& to, CursorListener& listener)
         : root(from), out(to), cursor(graph, from, listener) {}
-    session::Node& root;
+    Node& root;
     Output& out;
-    session::Cursor cursor;
+    Cursor cursor;
     enum class NodeKind : uint8_t { kUnknown, kLeaf, kBranch } form = NodeKind::kUnknown;
     Output* leaf = nullptr;  // that is being written
     size_t leaves = 0;

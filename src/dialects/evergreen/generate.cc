@@ -18,7 +18,7 @@ namespace {
 
 using base::invalid;
 using base::Status;
-using Step = session::Cursor::Step;
+using Step = Cursor::Step;
 
 namespace v1 = ::weir::evergreen::v1;
 
@@ -267,7 +267,7 @@ class Generate final : public ModelAction {
   marshal::GenerationParams params_;  // of the config
   std::shared_ptr<const msg::TextSpec> spec_;
   Output* response_ = nullptr;
-  std::optional<session::Cursor> cursor_;
+  std::optional<Cursor> cursor_;
   Conversation conversation_{session_.state().options.unseen};
   std::optional<text::Completion> completion_;
   std::string text_, said_;    // of the prompt; of the answer

@@ -14,7 +14,7 @@ namespace weir::evergreen {
 namespace {
 
 using base::Status;
-using Step = session::Cursor::Step;
+using Step = Cursor::Step;
 
 constexpr std::string_view kAll = "outputs";
 constexpr size_t kTensors = 256;
@@ -31,12 +31,12 @@ class Infer final : public ModelAction {
 
  private:
   struct In {
-    In(session::NodeGraph& graph, session::Node& node, session::CursorListener& listener, std::string name)
+    In(NodeGraph& graph, Node& node, CursorListener& listener, std::string name)
         : name(std::move(name)), cursor(graph, node, listener) {}
     std::string name;
-    session::Cursor cursor;
+    Cursor cursor;
     std::vector<base::Bytes> chunks;  // of the leaf that is being read; in the node's memory
-    const session::Node* leaf = nullptr;
+    const Node* leaf = nullptr;
     bool ended = false;
   };
   struct Leaf {

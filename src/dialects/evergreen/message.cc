@@ -50,7 +50,7 @@ Status read_any(std::string_view bytes, Unknown& unknown, Packed& any) {
   return r.ok() ? Status{} : malformed("google.protobuf.Any");
 }
 
-Status read_metadata(std::string_view bytes, Unknown& unknown, session::Metadata& m) {
+Status read_metadata(std::string_view bytes, Unknown& unknown, Metadata& m) {
   m.mimetype.clear(), m.role.clear(), m.file_name.clear(), m.other.clear();
   PbReader r(bytes);
   while (r.next()) {
@@ -74,12 +74,12 @@ Status read_metadata(std::string_view bytes, Unknown& unknown, session::Metadata
 
 // Each fragment uses the storage of the one before.
 struct Scratch {
-  session::Metadata metadata;
+  Metadata metadata;
   std::vector<std::string_view> children;
   Unknown unknown;
 };
 
-Status read_chunk(const base::Bytes& message, std::string_view bytes, Scratch& scratch, session::Fragment& f,
+Status read_chunk(const base::Bytes& message, std::string_view bytes, Scratch& scratch, Fragment& f,
                   std::string_view& reference) {
   PbReader r(bytes);
   while (r.next()) {
@@ -104,7 +104,7 @@ Status read_chunk(const base::Bytes& message, std::string_view bytes, Scratch& s
 }
 
 Status read_fragment(const base::Bytes& message, std::string_view bytes, Scratch& scratch, MessageSink& sink) {
-  session::Fragment f;
+  Fragment f;
   std::string_view reference;
   scratch.children.clear();
   PbReader r(bytes);
@@ -188,7 +188,7 @@ Status read_action(std::string_view bytes, Unknown& unknown, MessageSink& sink) 
   return sink.on_action(std::move(action));
 }
 
-void put_metadata(std::string& chunk, const session::Metadata& metadata) {
+void put_metadata(std::string& chunk, const Metadata& metadata) {
   std::string m;
   marshal::put_text(m, 1, metadata.mimetype);
   marshal::put_text(m, 2, metadata.role);
@@ -218,7 +218,7 @@ bool json_any(std::string& out, std::string_view bytes, wire::JsonForm& json) {
   return true;
 }
 
-void json_metadata(std::string& out, const session::Metadata& m, wire::JsonForm& json) {
+void json_metadata(std::string& out, const Metadata& m, wire::JsonForm& json) {
   auto named_text = [&](const char* name, const std::string& text) {
     if (text.empty()) return;
     out += name;

@@ -12,7 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "session/node_graph.h"
+#include "dialects/evergreen/graph/node_graph.h"
 
 namespace weir::wire {
 class JsonForm;
@@ -38,7 +38,7 @@ struct ActionRequest {
 class MessageSink {
  public:
   // `reference`: the chunk's URI, if it has one. A failure ends the reading.
-  virtual base::Status on_fragment(session::Fragment& fragment, std::string_view reference) = 0;
+  virtual base::Status on_fragment(Fragment& fragment, std::string_view reference) = 0;
   virtual base::Status on_action(ActionRequest&& action) = 0;
   // Asked after each of them: true means that it was not taken, and the reading stops before it.
   virtual bool holds() const { return false; }
@@ -51,7 +51,7 @@ class MessageSink {
 // Errors: INVALID_ARGUMENT (not this protobuf message, text that is no UTF-8), and what the sink says.
 base::Status read_message(const base::Bytes& message, size_t& at, MessageSink& sink);
 
-// Appends an experimental part to what `other` of a session::Metadata holds.
+// Appends an experimental part to what `other` of a Metadata holds.
 void put_any(std::string& other, const Packed& part);
 
 // A fragment on its way to the client.
@@ -62,7 +62,7 @@ struct OutFragment {
   std::vector<std::string> children;
   bool has_chunk = false;
   bool has_metadata = false;
-  session::Metadata metadata;
+  Metadata metadata;
   base::Bytes data;
 };
 

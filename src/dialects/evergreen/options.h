@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/env.h"
-#include "session/node_graph.h"
+#include "dialects/evergreen/graph/node_graph.h"
 
 namespace weir::wire {
 class BodyMemory;
@@ -30,8 +30,8 @@ struct Options {
   };
   Unseen unseen = Unseen::kReject;
   References references;
-  session::GraphLimits graph;
-  uint64_t steps_per_turn = 4096;               // session::Slices of a shard: a few milliseconds
+  GraphLimits graph;
+  uint64_t steps_per_turn = 4096;               // TurnBudget of a shard: a few milliseconds
   uint64_t tenant_bytes = uint64_t(512) << 20;  // content of all sessions of one host's clients
   uint64_t total_bytes = uint64_t(1) << 30;     // and of all
   uint32_t max_actions = 64;                    // of one session that models work on at once

@@ -44,7 +44,7 @@ std::string role_of(std::string_view role) {
   return plain;
 }
 
-std::string where(const session::Node& leaf) { return "node '" + std::string(leaf.id()) + "': "; }
+std::string where(const Node& leaf) { return "node '" + std::string(leaf.id()) + "': "; }
 
 // Keys in alphabetical order, which templates that write JSON show.
 Json messages_of(const std::vector<Turn>& turns) {
@@ -126,8 +126,8 @@ Turn& Conversation::turn() {
   return turns_.back();
 }
 
-Status Conversation::open(const session::Node& leaf, const msg::TextSpec& spec) {
-  const session::Metadata& m = *leaf.metadata();
+Status Conversation::open(const Node& leaf, const msg::TextSpec& spec) {
+  const Metadata& m = *leaf.metadata();
   leaf_ = &leaf;
   mimetype_ = m.mimetype;
   constexpr size_t kLongestRole = 64;
@@ -160,7 +160,7 @@ uint64_t most_text(const msg::TextSpec& spec) {
   return spec.max_length * kBytesPerToken + kSlack;
 }
 
-Status Conversation::chunk(const session::Node& leaf, const base::Bytes& data, const msg::TextSpec& spec) {
+Status Conversation::chunk(const Node& leaf, const base::Bytes& data, const msg::TextSpec& spec) {
   if (leaf_ != &leaf || kind_ == Kind::kNone)
     if (Status s = open(leaf, spec); !s.ok()) return s;
   if (kind_ == Kind::kImage) return image(leaf, data);
@@ -181,7 +181,7 @@ Status Conversation::chunk(const session::Node& leaf, const base::Bytes& data, c
   return {};
 }
 
-Status Conversation::image(const session::Node& leaf, const base::Bytes& data) {
+Status Conversation::image(const Node& leaf, const base::Bytes& data) {
   constexpr uint64_t kMostImages = 16 << 20;
   if ((image_bytes_ += data.size()) > kMostImages)
     return invalid(where(leaf) + "the images of a prompt have at most " + std::to_string(kMostImages) + " bytes");

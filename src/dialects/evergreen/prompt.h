@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "base/status.h"
+#include "dialects/evergreen/graph/node_graph.h"
 #include "dialects/evergreen/options.h"
 #include "dialects/evergreen/session.h"
 #include "msg/generate.h"
 #include "msg/spec.h"
 #include "msg/text_codec.h"
-#include "session/node_graph.h"
 
 namespace weir::evergreen {
 
@@ -38,7 +38,7 @@ class Conversation {
 
   // Take what Cursor::next() gave: a chunk, the end of its leaf. Errors: INVALID_ARGUMENT (a role, content that the
   // model cannot see), naming the node.
-  base::Status chunk(const session::Node& leaf, const base::Bytes& data, const msg::TextSpec& spec);
+  base::Status chunk(const Node& leaf, const base::Bytes& data, const msg::TextSpec& spec);
   void leaf_end();
   const std::vector<Turn>& turns() const { return turns_; }
   std::vector<Turn> take() {
@@ -57,14 +57,14 @@ class Conversation {
 
  private:
   enum class Kind : uint8_t { kNone, kText, kImage, kEndOfTurn, kUnseen };
-  base::Status open(const session::Node& leaf, const msg::TextSpec& spec);
-  base::Status image(const session::Node& leaf, const base::Bytes& data);
+  base::Status open(const Node& leaf, const msg::TextSpec& spec);
+  base::Status image(const Node& leaf, const base::Bytes& data);
   void add(Turn::Part part);
   Turn& turn();
 
   Options::Unseen unseen_;
   std::vector<Turn> turns_;
-  const session::Node* leaf_ = nullptr;
+  const Node* leaf_ = nullptr;
   Kind kind_ = Kind::kNone;
   std::string role_, mimetype_;
   base::Bytes image_;   // as far as its chunks have come, if that is one

@@ -21,8 +21,8 @@ constexpr size_t kTranscripts = 8, kTranscriptBytes = 1 << 20;
 // References that are loaded at once: above the first no more messages are read, above the second no more fragments.
 constexpr size_t kLoads = 16, kMostLoads = 256;
 constexpr base::Duration kAskAgain = std::chrono::seconds(1);
-// In steps of session::Slices: what an action costs beside what it visits, and what is looked at in one step.
-constexpr uint64_t kStepsPerAction = 16, kActionsPerStep = 16, kBytesPerStep = 1024;
+// In steps of the TurnBudget: what an action costs beside what it visits, and what is looked at in one step.
+constexpr uint64_t kStepsPerAction = 16, kActionsPerStep = 16;
 
 }  // namespace
 
@@ -31,7 +31,7 @@ Session::Session(EvergreenState& state, wire::Exchange& exchange, Carrier& carri
       exchange_(exchange),
       carrier_(carrier),
       reservation_(state.byte_quota, marshal::tenant_of(exchange.request())),
-      graph_(state.options.graph, &reservation_, &state.slices, base::HashKey::drawn(state.bus.env())),
+      graph_(state.options.graph, &reservation_, &state.turn_budget, base::HashKey::drawn(state.bus.env())),
       born_(state.bus.env().now()),
       used_(born_) {
   state_.sessions.insert(this);
@@ -41,7 +41,7 @@ Session::Session(EvergreenState& state, wire::Exchange& exchange, Carrier& carri
 
 Session::~Session() {
   state_.sessions.erase(this);
-  state_.slices.forget(*this);
+  state_.turn_budget.forget(*this);
   base::Env& env = state_.bus.env();
   env.cancel(alarm_);
   env.cancel(grace_);
@@ -100,9 +100,9 @@ Status Session::hold(Until until) {
 bool Session::held_back() const {
   switch (held_until_) {
     case Until::kRoom: return graph_.bytes() >= held_size_ && room_may_come();
-    case Until::kTurn: return busy() && !draining_;
+    case Until::kModel: return busy() && !draining_;
     case Until::kLoads: return loads_.size() >= kLoads;
-    case Until::kSlice: return graph_.paused();
+    case Until::kNextTurn: return graph_.paused();
   }
   return false;
 }
@@ -167,16 +167,16 @@ void Session::leave() {
   settle();
 }
 
-Status Session::on_fragment(session::Fragment& f, std::string_view reference) {
+Status Session::on_fragment(Fragment& f, std::string_view reference) {
   if (over_) return status_;
-  if (graph_.paused()) return hold(Until::kSlice);
+  if (graph_.paused()) return hold(Until::kNextTurn);
   graph_.spend(1 + f.children.size());
   // Nodes stay as long as the session, unless some have a time to live: then it is worth waiting for room.
   if (room_may_come() && !graph_.fits(f)) return hold(Until::kRoom);
   if (f.by_reference && loads_.size() >= kMostLoads) return hold(Until::kLoads);
   auto fate = graph_.add(f);
   if (!fate) return fate.error();
-  if (*fate == session::NodeGraph::Fate::kDuplicate || !f.by_reference) return {};
+  if (*fate == NodeGraph::Fate::kDuplicate || !f.by_reference) return {};
   return begin_load(*graph_.find(f.node), f.seq, reference);
 }
 
@@ -187,8 +187,8 @@ bool Session::on_growth() {
   return on_the_way <= graph_.limits().bytes - std::min(graph_.bytes(), graph_.limits().bytes);
 }
 
-Status Session::begin_load(session::Node& node, int64_t seq, std::string_view uri) {
-  const std::string place = session::placed(node.id(), seq) + ": ";
+Status Session::begin_load(Node& node, int64_t seq, std::string_view uri) {
+  const std::string place = describe_fragment(node.id(), seq) + ": ";
   if (!on_growth()) return failure(Code::kResourceExhausted, place + "too much is being loaded at once");
   auto begun =
       load({state_.bus.env(), state_.options.references, state_.fetcher, base::ledger_of(state_.slabs)}, uri, *this);
@@ -209,9 +209,8 @@ void Session::on_loaded(Load& load, base::Result<base::Bytes> data) {
 
 void Session::take(Load& load, base::Result<base::Bytes> data) {
   Status s = data ? Status{} : data.error();
-  if (!s.ok()) s.text = session::placed(load.node, load.seq) + ": " + s.text;
-  if (session::Node* node = graph_.find(load.node); node && s.ok())
-    s = graph_.loaded(*node, load.seq, std::move(*data));
+  if (!s.ok()) s.text = describe_fragment(load.node, load.seq) + ": " + s.text;
+  if (Node* node = graph_.find(load.node); node && s.ok()) s = graph_.loaded(*node, load.seq, std::move(*data));
   std::erase_if(loads_, [&](const auto& l) { return l.get() == &load; });
   if (!s.ok()) abort(std::move(s));
   settle();
@@ -220,12 +219,12 @@ void Session::take(Load& load, base::Result<base::Bytes> data) {
 Status Session::on_action(ActionRequest&& request) {
   if (over_) return status_;
   if (draining_) return {};  // the session's last word will say why
-  if (graph_.paused()) return hold(Until::kSlice);
+  if (graph_.paused()) return hold(Until::kNextTurn);
   graph_.spend(kStepsPerAction);
   // Those that models work on end by themselves, so they are worth waiting for. Actions that wait for their inputs are
   // not: what they wait for may be behind this one. Their number is bounded by the bytes that they count as.
   const Schema* schema = find_schema(request.name);
-  if (busy() && schema && schema->works != Schema::Works::kAtOnce) return hold(Until::kTurn);
+  if (busy() && schema && schema->works != Schema::Works::kAtOnce) return hold(Until::kModel);
   if (room_may_come() && !graph_.has_room_for(Action::size_of(request))) return hold(Until::kRoom);
   auto action = make_action(*this, std::move(request));
   if (!action) return action.error();
@@ -235,9 +234,9 @@ Status Session::on_action(ActionRequest&& request) {
   return over_ ? status_ : Status{};
 }
 
-Status Session::emit(session::Node& node, OutFragment&& out) {
+Status Session::emit(Node& node, OutFragment&& out) {
   std::vector<std::string_view> children(out.children.begin(), out.children.end());
-  session::Fragment f;
+  Fragment f;
   f.continued = out.continued;
   f.children = children;
   f.has_chunk = out.has_chunk;
@@ -251,7 +250,7 @@ Status Session::emit(session::Node& node, OutFragment&& out) {
   return {};
 }
 
-Status Session::break_off(session::Node& node, const Status& why) {
+Status Session::break_off(Node& node, const Status& why) {
   OutFragment end;
   end.node = node.id();
   end.seq = node.next();
@@ -262,7 +261,7 @@ Status Session::break_off(session::Node& node, const Status& why) {
   return {};
 }
 
-Action* Session::maker(const session::Node& node) {
+Action* Session::maker(const Node& node) {
   graph_.spend(1 + actions_.size() / kActionsPerStep);
   for (const auto& action : actions_)
     if (!action->over() && action->makes(node)) return action.get();
@@ -276,10 +275,10 @@ void Session::set_ttl(std::string_view node, base::Duration ttl) {
   env.cancel(at->second.timer);
   at->second.timer =
       env.at(env.now() + ttl, [this, name = at->first] { wire::guarded(exchange_, [&] { expire(name); }); });
-  if (const session::Node* known = graph_.find(node)) look_at_ttl(*known);
+  if (const Node* known = graph_.find(node)) look_at_ttl(*known);
 }
 
-void Session::look_at_ttl(const session::Node& node) {
+void Session::look_at_ttl(const Node& node) {
   auto at = ttls_.find(node.id());
   if (at == ttls_.end()) return;
   const size_t before = ttls_with_room_;
@@ -294,8 +293,8 @@ void Session::expire(const std::string& name) {
   auto at = ttls_.find(id);
   ttls_with_room_ -= at->second.makes_room;
   ttls_.erase(at);
-  session::Node* node = graph_.find(id);
-  if (node && !graph_.drop(*node, session::NodeGraph::Reach::kWithChildren).ok())
+  Node* node = graph_.find(id);
+  if (node && !graph_.drop(*node, NodeGraph::Reach::kWithChildren).ok())
     set_ttl(id, kAskAgain);
   else
     resume_ = true;
@@ -334,16 +333,16 @@ void Session::settle() {
   }
   end_if_nothing_runs();
   settling_ = false;
-  over_ ? finish() : wait_for_slice();
+  over_ ? finish() : wait_for_turn();
 }
 
-void Session::on_slice() {
+void Session::on_turn() {
   wire::guarded(exchange_, [this] { settle(); });
 }
 
-void Session::wait_for_slice() {
-  const bool held = holds() && held_until_ == Until::kSlice;
-  if (graph_.paused() && (held || resume_ || graph_.undelivered())) state_.slices.wait(*this);
+void Session::wait_for_turn() {
+  const bool held = holds() && held_until_ == Until::kNextTurn;
+  if (graph_.paused() && (held || resume_ || graph_.undelivered())) state_.turn_budget.wait(*this);
 }
 
 void Session::end_if_nothing_runs() {
@@ -370,7 +369,7 @@ void Session::finish() {
   env.cancel(std::exchange(alarm_, base::TimerId::kNone));
   env.cancel(std::exchange(grace_, base::TimerId::kNone));
   held_ = {};
-  state_.slices.forget(*this);
+  state_.turn_budget.forget(*this);
   if (!left_) carrier_.finish(status_);
 }
 

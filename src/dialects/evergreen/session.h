@@ -15,11 +15,11 @@
 
 #include "base/env.h"
 #include "base/status.h"
+#include "dialects/evergreen/graph/node_graph.h"
 #include "dialects/evergreen/message.h"
 #include "dialects/evergreen/reference.h"
 #include "dialects/evergreen/state.h"
 #include "msg/spec.h"
-#include "session/node_graph.h"
 #include "wire/exchange.h"
 
 namespace weir::evergreen {
@@ -46,7 +46,7 @@ struct Transcript {
 };
 using Transcripts = std::deque<std::shared_ptr<const Transcript>>;  // workers read them while the session goes on
 
-class Session final : MessageSink, Load::Listener, session::Slices::Waiter {
+class Session final : MessageSink, Load::Listener, TurnBudget::Waiter {
  public:
   Session(EvergreenState& state, wire::Exchange& exchange, Carrier& carrier);
   ~Session();
@@ -70,11 +70,11 @@ class Session final : MessageSink, Load::Listener, session::Slices::Waiter {
   // The rest is for actions.
   EvergreenState& state() { return state_; }
   wire::Exchange& exchange() { return exchange_; }
-  session::NodeGraph& graph() { return graph_; }
+  NodeGraph& graph() { return graph_; }
   // The next fragment of an action's node: into the graph and to the client.
-  base::Status emit(session::Node& node, OutFragment&& fragment);
+  base::Status emit(Node& node, OutFragment&& fragment);
   // No more comes of an open node: the client sees it end, readers here hear `why`.
-  base::Status break_off(session::Node& node, const base::Status& why);
+  base::Status break_off(Node& node, const base::Status& why);
   // The client has more on its way than it takes, or there is no room for more: no more output now; the session runs
   // its actions again.
   bool congested() const { return !exchange_.has_room() || crowded(); }
@@ -87,30 +87,30 @@ class Session final : MessageSink, Load::Listener, session::Slices::Waiter {
   void on_work_ended();
   void on_action_over() { sweep_ = true; }
   // Counts the time to live of that node anew: the node may have become an open one, or has ended.
-  void look_at_ttl(const session::Node& node);
+  void look_at_ttl(const Node& node);
   // The running action whose output that is, or null.
-  Action* maker(const session::Node& node);
+  Action* maker(const Node& node);
   void set_ttl(std::string_view node, base::Duration ttl);
   void remember(Transcript transcript);
   const Transcripts& transcripts() const { return transcripts_; }
 
  private:
-  base::Status on_fragment(session::Fragment& fragment, std::string_view reference) override;
+  base::Status on_fragment(Fragment& fragment, std::string_view reference) override;
   base::Status on_action(ActionRequest&& request) override;
   bool holds() const override { return !held_.empty(); }
   struct Ttl {
     base::TimerId timer = base::TimerId::kNone;
     bool makes_room = false;  // an open node stays when its time is over
   };
-  base::Status begin_load(session::Node& node, int64_t seq, std::string_view uri);
+  base::Status begin_load(Node& node, int64_t seq, std::string_view uri);
   bool on_growth() override;
-  void on_slice() override;
+  void on_turn() override;
   void on_loaded(Load& load, base::Result<base::Bytes> data) override;
   void take(const base::Bytes& message, size_t at);
   void take(Load& load, base::Result<base::Bytes> data);
   bool go_on();
   bool room_may_come() const { return ttls_with_room_ > 0; }
-  enum class Until : uint8_t { kRoom, kTurn, kLoads, kSlice };
+  enum class Until : uint8_t { kRoom, kModel, kLoads, kNextTurn };
   base::Status hold(Until until);
   bool held_back() const;
   bool crowded() const;
@@ -118,7 +118,7 @@ class Session final : MessageSink, Load::Listener, session::Slices::Waiter {
   void look_at_clock();
   void work();
   void begin_next();
-  void wait_for_slice();
+  void wait_for_turn();
   void end_if_nothing_runs();
   void finish();
   void expire(const std::string& node);
@@ -128,7 +128,7 @@ class Session final : MessageSink, Load::Listener, session::Slices::Waiter {
   wire::Exchange& exchange_;
   Carrier& carrier_;
   session::Reservation reservation_;
-  session::NodeGraph graph_;
+  NodeGraph graph_;
   std::vector<std::unique_ptr<Action>> actions_;  // in order of arrival
   std::vector<std::unique_ptr<Load>> loads_;
   Transcripts transcripts_;

@@ -6,8 +6,8 @@
 
 #include "base/bytes.h"
 #include "bus/bus.h"
+#include "dialects/evergreen/graph/turn_budget.h"
 #include "dialects/evergreen/options.h"
-#include "session/slices.h"
 #include "wire/fetcher.h"
 #include "wire/rpc.h"
 
@@ -25,7 +25,7 @@ struct EvergreenState {
   Options options;
   wire::Fetcher* fetcher = nullptr;          // for references; null: `http:` and `https:` are off
   session::ByteQuota* byte_quota = nullptr;  // that sessions of all shards share; null: each has its own limit only
-  session::Slices slices{bus.env(), options.steps_per_turn};  // that sessions of this shard share
+  TurnBudget turn_budget{bus.env(), options.steps_per_turn};  // that sessions of this shard share
   std::unordered_set<Session*> sessions = {};                 // that live
   bool draining = false;
 };

@@ -20,7 +20,7 @@ namespace {
 
 using base::invalid;
 using base::Status;
-using Step = session::Cursor::Step;
+using Step = Cursor::Step;
 
 class Tokenizing final : public bus::OffloadTask {
  public:
@@ -76,7 +76,7 @@ class TextAction : public ModelAction {
         case Step::kFailed: return cursor_->status();
         case Step::kLeafEnd: break;
         case Step::kChunk: {
-          const session::Node& leaf = cursor_->leaf();
+          const Node& leaf = cursor_->leaf();
           std::string_view type = base_type(leaf.metadata()->mimetype);
           if (!is_text(type) && !cursor_->data().empty())
             return invalid("node '" + std::string(leaf.id()) + "': takes text, not '" + std::string(type) + "'");
@@ -101,7 +101,7 @@ class TextAction : public ModelAction {
   }
   Status performed(bus::OffloadTask& task) override { return use(std::move(static_cast<Tokenizing&>(task).ids)); }
 
-  std::optional<session::Cursor> cursor_;
+  std::optional<Cursor> cursor_;
   std::string text_;
   uint64_t most_ = 0;
 };

@@ -1,4 +1,4 @@
-#include "session/node_graph.h"
+#include "dialects/evergreen/graph/node_graph.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/encoding.h"
 
-namespace weir::session {
+namespace weir::evergreen {
 namespace {
 
 using base::Code;
@@ -15,12 +15,12 @@ using base::Status;
 
 // The charge for things beside their bytes: empty ones are not free.
 constexpr uint64_t kNodeCost = 512, kFragmentCost = 96, kEdgeCost = 48, kSlabCost = 64;
-constexpr uint64_t kEdgesPerStep = 32;  // that are followed in one step of Slices
+constexpr uint64_t kEdgesPerStep = 32;  // that are followed in one step of TurnBudget
 constexpr size_t kLongestId = 1024;
 constexpr size_t kShownId = 80;
 
 Status broken(std::string_view id, int64_t seq, std::string_view rule) {
-  return base::invalid(placed(id, seq) + ": " + std::string(rule));
+  return base::invalid(describe_fragment(id, seq) + ": " + std::string(rule));
 }
 
 // The charge for a fragment, its metadata aside.
@@ -52,15 +52,18 @@ void each_child(const auto& parts, Each each) {
 
 }  // namespace
 
-std::string named(std::string_view id) {
+std::string describe_node(std::string_view id) {
   return "node '" + std::string(base::cut_text(id, kShownId)) + (id.size() <= kShownId ? "'" : "…'");
 }
-std::string placed(std::string_view id, int64_t seq) { return named(id) + ", fragment " + std::to_string(seq); }
+std::string describe_fragment(std::string_view id, int64_t seq) {
+  return describe_node(id) + ", fragment " + std::to_string(seq);
+}
 
-NodeGraph::NodeGraph(GraphLimits limits, Reservation* account, Slices* slices, const base::HashKey& key)
+NodeGraph::NodeGraph(GraphLimits limits, session::Reservation* account, TurnBudget* turn_budget,
+                     const base::HashKey& key)
     : limits_(limits),
       reservation_(account),
-      slices_(slices),
+      turn_budget_(turn_budget),
       visits_left_(limits.visits),
       by_name_(0, base::KeyedHash(key)) {}
 
@@ -78,10 +81,10 @@ base::Result<Node*> NodeGraph::node(std::string_view id) {
   if (Node* known = find(id)) return known;
   if (id.empty()) return base::invalid("a node id must not be empty");
   if (id.size() > kLongestId)
-    return base::invalid(named(id) + ": a node id has at most " + std::to_string(kLongestId) + " bytes");
+    return base::invalid(describe_node(id) + ": a node id has at most " + std::to_string(kLongestId) + " bytes");
   if (by_name_.size() >= limits_.nodes)
     return failure(Code::kResourceExhausted,
-                   named(id) + ": a session has at most " + std::to_string(limits_.nodes) + " nodes");
+                   describe_node(id) + ": a session has at most " + std::to_string(limits_.nodes) + " nodes");
   auto made = std::make_unique<Node>();
   made->id_ = id;
   Node* raw = made.get();
@@ -95,7 +98,7 @@ base::Result<Node*> NodeGraph::claim(std::string_view id) {
   if (!found) return found;
   Node& n = **found;
   if (n.claimed_ || n.touched() || n.dropped_)
-    return failure(Code::kAlreadyExists, named(id) + ": the id of an output must be new");
+    return failure(Code::kAlreadyExists, describe_node(id) + ": the id of an output must be new");
   n.claimed_ = true;
   ++n.pins_;  // until it is complete or has failed
   return found;
@@ -113,7 +116,7 @@ Status NodeGraph::charge(uint64_t bytes) {
 
 Status NodeGraph::charge(uint64_t bytes, const Node& node, int64_t seq) {
   Status s = charge(bytes);
-  if (!s.ok()) s.text = placed(node.id_, seq) + ": " + s.text;
+  if (!s.ok()) s.text = describe_fragment(node.id_, seq) + ": " + s.text;
   return s;
 }
 
@@ -173,8 +176,9 @@ Status NodeGraph::check(const Node& n, const Fragment& f) const {
   if (f.metadata && n.metadata_ && !(*f.metadata == *n.metadata_))
     return broken(n.id_, f.seq, "its metadata contradicts that of the node's other chunks");
   if (f.seq > int64_t(n.parts_.size()) && n.ahead_.size() >= limits_.ahead)
-    return failure(Code::kResourceExhausted, placed(n.id_, f.seq) + ": more than " + std::to_string(limits_.ahead) +
-                                                 " fragments wait for fragment " + std::to_string(n.parts_.size()));
+    return failure(Code::kResourceExhausted, describe_fragment(n.id_, f.seq) + ": more than " +
+                                                 std::to_string(limits_.ahead) + " fragments wait for fragment " +
+                                                 std::to_string(n.parts_.size()));
   return {};
 }
 
@@ -201,7 +205,7 @@ Status NodeGraph::take(Node& n, const Fragment& f) {
     auto child = node(id);
     if (!child) {
       Status s = std::move(child).error();
-      s.text = placed(n.id_, f.seq) + ": child: " + s.text;
+      s.text = describe_fragment(n.id_, f.seq) + ": child: " + s.text;
       return s;
     }
     if (*child == &n) return broken(n.id_, f.seq, "child '" + std::string(id) + "' would make the node contain itself");
@@ -244,7 +248,8 @@ void NodeGraph::deliver() {
 Status NodeGraph::raise(Node& parent, Node& child, int64_t seq) {
   auto cycle = [&] { return broken(parent.id_, seq, "child '" + child.id_ + "' would make the node contain itself"); };
   auto refused = [&](std::string why) {
-    return reaches(child, parent) ? cycle() : failure(Code::kResourceExhausted, placed(parent.id_, seq) + why);
+    return reaches(child, parent) ? cycle()
+                                  : failure(Code::kResourceExhausted, describe_fragment(parent.id_, seq) + why);
   };
   parent.height_ = child.height_ + 1;
   work_.assign(1, &parent);
@@ -339,7 +344,7 @@ void NodeGraph::forget(Node& n) {
 
 Status NodeGraph::drop(Node& root, Reach reach) {
   if (root.open())
-    return failure(Code::kFailedPrecondition, named(root.id_) + " is the output of an action that still runs");
+    return failure(Code::kFailedPrecondition, describe_node(root.id_) + " is the output of an action that still runs");
   std::vector<Node*> drops{&root}, orphans;
   for (size_t i = 0; i < drops.size(); ++i) {
     Node& n = *drops[i];
@@ -347,7 +352,7 @@ Status NodeGraph::drop(Node& root, Reach reach) {
     n.dropped_ = true;
     orphans.clear();
     unlink(n, orphans);
-    n.failed_ = failure(Code::kNotFound, named(n.id_) + " has been dropped");
+    n.failed_ = failure(Code::kNotFound, describe_node(n.id_) + " has been dropped");
     wake(n);
     // Nodes that are only names, or that were dropped before, go with their last parent whatever the reach.
     for (Node* child : orphans) {
@@ -361,4 +366,4 @@ Status NodeGraph::drop(Node& root, Reach reach) {
   return {};
 }
 
-}  // namespace weir::session
+}  // namespace weir::evergreen

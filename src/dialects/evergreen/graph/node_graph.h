@@ -19,7 +19,7 @@
 // Dropping is linear in the edges of what is dropped.
 //
 // Time: what Cursors visit is limited for the session (GraphLimits::visits), and for one turn of the shard's loop by
-// its Slices: where they are spent a Cursor says kWait and goes on with deliver() in a later turn.
+// its TurnBudget: where they are spent a Cursor says kWait and goes on with deliver() in a later turn.
 //
 // Memory: what is kept of a fragment is charged. Data stays where it is if it is most of its slab, else it is copied,
 // so that no fragment keeps a message alive that was charged to nobody.
@@ -40,9 +40,9 @@
 #include "base/sip_hash.h"
 #include "base/status.h"
 #include "session/byte_quota.h"
-#include "session/slices.h"
+#include "session/turn_budget.h"
 
-namespace weir::session {
+namespace weir::evergreen {
 
 struct GraphLimits {
   uint32_t nodes = 10'000;
@@ -59,8 +59,8 @@ struct GraphLimits {
 };
 
 // "node 'x'", and "node 'x', fragment 3"; long names are cut.
-std::string named(std::string_view node);
-std::string placed(std::string_view node, int64_t seq);
+std::string describe_node(std::string_view node);
+std::string describe_fragment(std::string_view node, int64_t seq);
 
 // The part of a leaf's fragments that must agree; it comes with the first chunk.
 struct Metadata {
@@ -96,9 +96,9 @@ using Hold = std::shared_ptr<const void>;
 class NodeGraph {
  public:
   class Charge;
-  // `account` (null: none) holds what the graph does, `slices` (null: without limit) are the shard's; they outlive it.
-  // `key` keys the table of names: a secret one where peers choose them.
-  explicit NodeGraph(GraphLimits limits, Reservation* account = nullptr, Slices* slices = nullptr,
+  // `account` (null: none) holds what the graph does, `turn_budget` (null: without limit) are the shard's; they outlive
+  // it. `key` keys the table of names: a secret one where peers choose them.
+  explicit NodeGraph(GraphLimits limits, session::Reservation* account = nullptr, TurnBudget* turn_budget = nullptr,
                      const base::HashKey& key = {});
   ~NodeGraph();  // after its Cursors
   NodeGraph(const NodeGraph&) = delete;
@@ -145,12 +145,12 @@ class NodeGraph {
   void deliver();
   // Some Cursors have not been told yet.
   bool undelivered() const { return !woken_.empty(); }
-  // Work that others do with the nodes, in steps of Slices.
+  // Work that others do with the nodes, in steps of TurnBudget.
   void spend(uint64_t steps) {
-    if (slices_) slices_->spend(steps);
+    if (turn_budget_) turn_budget_->spend(steps);
   }
   // No more work in this turn.
-  bool paused() const { return slices_ && slices_->spent(); }
+  bool paused() const { return turn_budget_ && turn_budget_->spent(); }
 
   uint64_t bytes() const { return bytes_; }
   size_t nodes() const { return by_name_.size(); }
@@ -173,8 +173,8 @@ class NodeGraph {
   void refund(uint64_t bytes);
 
   GraphLimits limits_;
-  Reservation* reservation_;
-  Slices* slices_;
+  session::Reservation* reservation_;
+  TurnBudget* turn_budget_;
   uint64_t bytes_ = 0;
   uint64_t climbed_ = 0;
   uint64_t visits_left_;
@@ -305,4 +305,4 @@ class Cursor {
   base::Status status_;
 };
 
-}  // namespace weir::session
+}  // namespace weir::evergreen

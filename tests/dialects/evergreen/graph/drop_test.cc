@@ -4,10 +4,10 @@
 #include <random>
 
 #include "base/fake_env.h"
-#include "node_graph_fixture.h"
+#include "fixture.h"
 #include "support/cpu_time.h"
 
-namespace weir::session {
+namespace weir::evergreen {
 namespace {
 
 // n parents, each with `edges` edges to one child, and a root above them.
@@ -29,14 +29,14 @@ TEST(NodeGraph, DroppingIsLinearInTheEdgesThatGo) {
     double cpu = 0;
     auto steps_of = [&](size_t n) {
       base::FakeEnv env;
-      Slices slices(env, UINT64_MAX);
-      std::optional<Graph> g(std::in_place, limits, nullptr, &slices);
+      TurnBudget turn_budget(env, UINT64_MAX);
+      std::optional<Graph> g(std::in_place, limits, nullptr, &turn_budget);
       parents_of_one(*g, n, edges);
-      const uint64_t before = slices.total();
+      const uint64_t before = turn_budget.total();
       cpu = support::cpu_of([&] { ASSERT_TRUE(g->drop(*g->find("root"), NodeGraph::Reach::kWithChildren).ok()); }, 1);
       EXPECT_EQ(g->nodes(), 0u);
       EXPECT_EQ(g->bytes(), 0u);
-      return double(slices.total() - before);
+      return double(turn_budget.total() - before);
     };
     EXPECT_NEAR(steps_of(8000) / steps_of(2000), 4, 0.1) << edges;
     steps_of(9000);
@@ -46,13 +46,13 @@ TEST(NodeGraph, DroppingIsLinearInTheEdgesThatGo) {
 
 TEST(NodeGraph, DroppingEachParentAloneCostsItsOwnEdges) {
   base::FakeEnv env;
-  Slices slices(env, UINT64_MAX);
+  TurnBudget turn_budget(env, UINT64_MAX);
   GraphLimits limits;
-  Graph g(limits, nullptr, &slices);
+  Graph g(limits, nullptr, &turn_budget);
   parents_of_one(g, 2000, 64);
-  const uint64_t before = slices.total();
+  const uint64_t before = turn_budget.total();
   for (size_t i = 0; i < 2000; ++i) ASSERT_TRUE(g.drop(*g.find("p" + std::to_string(i)), NodeGraph::Reach::kNode).ok());
-  EXPECT_EQ(slices.total() - before, 2000u * 3) << "64 edges are two steps, and one for the fragment";
+  EXPECT_EQ(turn_budget.total() - before, 2000u * 3) << "64 edges are two steps, and one for the fragment";
 }
 
 TEST(NodeGraph, EdgesAreKnownAtBothEndsWhateverTheOrderInWhichTheyGo) {
@@ -84,4 +84,4 @@ TEST(NodeGraph, EdgesAreKnownAtBothEndsWhateverTheOrderInWhichTheyGo) {
 }
 
 }  // namespace
-}  // namespace weir::session
+}  // namespace weir::evergreen

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "session/node_graph.h"
+#include "dialects/evergreen/graph/node_graph.h"
 
-namespace weir::session {
+namespace weir::evergreen {
 namespace {
 
 using base::Code;
@@ -11,9 +11,8 @@ using base::failure;
 using base::Status;
 
 constexpr uint64_t kMost = uint64_t(1) << 63;
-// How many nodes one measuring may look at, and how many of them are a step of Slices.
+// How many nodes one measuring may look at, and how many of them are a step of TurnBudget.
 constexpr uint64_t kMostMeasured = 64 << 10, kMeasuredPerStep = 32;
-constexpr uint64_t kBytesPerStep = 1024;
 
 uint64_t sum(uint64_t a, uint64_t b) { return a >= kMost - std::min(b, kMost) ? kMost : a + b; }
 
@@ -83,7 +82,7 @@ Cursor::Cursor(NodeGraph& graph, Node& root, CursorListener& listener) : graph_(
   const bool known = graph.measure(root, kMostMeasured);
   const FlatSize& size = root.size_;
   if (known && (size.visits > graph.limits_.flattened || size.bytes > graph.limits_.flattened_bytes))
-    status_ = failure(Code::kResourceExhausted, named(root.id_) + " is too large when flattened");
+    status_ = failure(Code::kResourceExhausted, describe_node(root.id_) + " is too large when flattened");
   else
     (void)visit(graph.measured_, (graph.measured_ + kMeasuredPerStep - 1) / kMeasuredPerStep);
 }
@@ -147,7 +146,7 @@ bool Cursor::visit(uint64_t visits, uint64_t steps) {
     return true;
   }
   graph_.visits_left_ = 0;
-  status_ = failure(Code::kResourceExhausted, named(path_.front().node->id_) +
+  status_ = failure(Code::kResourceExhausted, describe_node(path_.front().node->id_) +
                                                   ": the session's actions visit too many fragments (each message " +
                                                   "allows for " + std::to_string(graph_.limits_.visits_per_message) +
                                                   "); send fewer actions at once, or fewer and larger fragments");
@@ -183,7 +182,8 @@ Cursor::Step Cursor::next() {
     if (part.pending) return wait(n);
     if (!visit(1, 1 + part.data.size() / kBytesPerStep)) return Step::kFailed;
     if (spent(1, part.data.size()))
-      return fail(failure(Code::kResourceExhausted, named(path_.front().node->id_) + " is too large when flattened"));
+      return fail(
+          failure(Code::kResourceExhausted, describe_node(path_.front().node->id_) + " is too large when flattened"));
     if (part.chunk) {
       ++at.part;
       leaf_ = &n;
@@ -202,7 +202,7 @@ Cursor::Step Cursor::next() {
 }
 
 std::string Cursor::missing() const {
-  return missing_ ? placed(missing_->id_, int64_t(missing_->parts_.size())) : std::string();
+  return missing_ ? describe_fragment(missing_->id_, int64_t(missing_->parts_.size())) : std::string();
 }
 
-}  // namespace weir::session
+}  // namespace weir::evergreen

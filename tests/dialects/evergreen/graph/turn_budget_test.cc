@@ -1,55 +1,55 @@
-#include "session/slices.h"
+#include "dialects/evergreen/graph/turn_budget.h"
 
 #include "base/fake_env.h"
-#include "node_graph_fixture.h"
+#include "fixture.h"
 
-namespace weir::session {
+namespace weir::evergreen {
 namespace {
 
-struct Waiter final : Slices::Waiter {
-  Waiter(Slices& slices, std::string& log, char name, uint64_t work)
-      : slices_(slices), log_(log), name_(name), left_(work) {}
+struct Waiter final : TurnBudget::Waiter {
+  Waiter(TurnBudget& turn_budget, std::string& log, char name, uint64_t work)
+      : turn_budget_(turn_budget), log_(log), name_(name), left_(work) {}
   // One step at a time, as long as the turn's steps last.
-  void on_slice() override {
+  void on_turn() override {
     log_ += name_;
-    while (left_ > 0 && !slices_.spent()) --left_, slices_.spend(1);
-    if (left_ > 0) slices_.wait(*this);
+    while (left_ > 0 && !turn_budget_.spent()) --left_, turn_budget_.spend(1);
+    if (left_ > 0) turn_budget_.wait(*this);
   }
 
  private:
-  Slices& slices_;
+  TurnBudget& turn_budget_;
   std::string& log_;
   char name_;
   uint64_t left_;
 };
 
-TEST(Slices, WhoWaitsGoesOnInALaterTurnAndEachInItsOrder) {
+TEST(TurnBudget, WhoWaitsGoesOnInALaterTurnAndEachInItsOrder) {
   base::FakeEnv env;
-  Slices slices(env, 10);
+  TurnBudget turn_budget(env, 10);
   std::string log;
-  Waiter a(slices, log, 'a', 25), b(slices, log, 'b', 5), c(slices, log, 'c', 5);
-  slices.spend(100);
-  EXPECT_TRUE(slices.spent());
-  slices.wait(a), slices.wait(b), slices.wait(c), slices.wait(b);
+  Waiter a(turn_budget, log, 'a', 25), b(turn_budget, log, 'b', 5), c(turn_budget, log, 'c', 5);
+  turn_budget.spend(100);
+  EXPECT_TRUE(turn_budget.spent());
+  turn_budget.wait(a), turn_budget.wait(b), turn_budget.wait(c), turn_budget.wait(b);
   EXPECT_EQ(log, "") << "never from inside";
   env.advance(base::Duration(0));
   EXPECT_EQ(log, "abcaa");
   EXPECT_EQ(env.armed(), 0u);
 }
 
-TEST(Slices, WhoIsForgottenIsNotCalled) {
+TEST(TurnBudget, WhoIsForgottenIsNotCalled) {
   base::FakeEnv env;
-  Slices slices(env, 10);
+  TurnBudget turn_budget(env, 10);
   std::string log;
-  Waiter a(slices, log, 'a', 1), b(slices, log, 'b', 1);
-  slices.spend(10);
-  slices.wait(a), slices.wait(b);
-  slices.forget(a);
+  Waiter a(turn_budget, log, 'a', 1), b(turn_budget, log, 'b', 1);
+  turn_budget.spend(10);
+  turn_budget.wait(a), turn_budget.wait(b);
+  turn_budget.forget(a);
   env.advance(base::Duration(0));
   EXPECT_EQ(log, "b");
-  slices.spend(10);
-  slices.wait(a);
-  slices.forget(a);
+  turn_budget.spend(10);
+  turn_budget.wait(a);
+  turn_budget.forget(a);
   EXPECT_EQ(env.armed(), 0u);
 }
 
@@ -64,10 +64,10 @@ void diamond(Graph& g, int levels) {
   ASSERT_EQ(g.refused(leaf(std::to_string(levels), "x")), "");
 }
 
-TEST(NodeGraphSlices, ACursorGoesOnWhereTheTurnEnded) {
+TEST(NodeGraphTurns, ACursorGoesOnWhereTheTurnEnded) {
   base::FakeEnv env;
-  Slices slices(env, 100);
-  Graph g({}, nullptr, &slices);
+  TurnBudget turn_budget(env, 100);
+  Graph g({}, nullptr, &turn_budget);
   diamond(g, 8);
   Listener l;
   std::string out;
@@ -75,9 +75,9 @@ TEST(NodeGraphSlices, ACursorGoesOnWhereTheTurnEnded) {
   Cursor c(g, *g.find("0"), l);
   l.then = [&] { out += drain(c, end); };
   out += drain(c, end);
-  struct Turn final : Slices::Waiter {
+  struct Turn final : TurnBudget::Waiter {
     explicit Turn(Graph& graph) : graph(graph) {}
-    void on_slice() override { graph.deliver(); }
+    void on_turn() override { graph.deliver(); }
     Graph& graph;
   } turn(g);
   int turns = 1;
@@ -85,10 +85,10 @@ TEST(NodeGraphSlices, ACursorGoesOnWhereTheTurnEnded) {
     ASSERT_TRUE(g.undelivered());
     EXPECT_TRUE(g.paused());
     EXPECT_EQ(c.missing(), "");
-    uint64_t before = slices.total();
-    slices.wait(turn);
+    uint64_t before = turn_budget.total();
+    turn_budget.wait(turn);
     env.advance(base::Duration(0));
-    EXPECT_LE(slices.total() - before, 100u);
+    EXPECT_LE(turn_budget.total() - before, 100u);
   }
   EXPECT_EQ(end, Step::kEnd);
   EXPECT_EQ(out, std::string(256, 'x'));
@@ -96,24 +96,24 @@ TEST(NodeGraphSlices, ACursorGoesOnWhereTheTurnEnded) {
   EXPECT_FALSE(g.undelivered());
 }
 
-TEST(NodeGraphSlices, LargeChunksAreMoreStepsThanSmallOnes) {
+TEST(NodeGraphTurns, LargeChunksAreMoreStepsThanSmallOnes) {
   base::FakeEnv env;
-  Slices slices(env, UINT64_MAX);
-  Graph g({}, nullptr, &slices);
+  TurnBudget turn_budget(env, UINT64_MAX);
+  Graph g({}, nullptr, &turn_budget);
   ASSERT_EQ(g.refused(leaf("small", "x")), "");
   ASSERT_EQ(g.refused(leaf("large", std::string(64 << 10, 'x'))), "");
   auto steps = [&](const char* id) {
-    uint64_t before = slices.total();
+    uint64_t before = turn_budget.total();
     (void)flat(g, id);
-    return slices.total() - before;
+    return turn_budget.total() - before;
   };
   EXPECT_EQ(steps("large"), steps("small") + 64);
 }
 
-TEST(NodeGraphSlices, ACursorThatGoesWhileItWaitsIsNotCalled) {
+TEST(NodeGraphTurns, ACursorThatGoesWhileItWaitsIsNotCalled) {
   base::FakeEnv env;
-  Slices slices(env, 10);
-  Graph g({}, nullptr, &slices);
+  TurnBudget turn_budget(env, 10);
+  Graph g({}, nullptr, &turn_budget);
   diamond(g, 8);
   Listener l;
   {
@@ -127,4 +127,4 @@ TEST(NodeGraphSlices, ACursorThatGoesWhileItWaitsIsNotCalled) {
 }
 
 }  // namespace
-}  // namespace weir::session
+}  // namespace weir::evergreen

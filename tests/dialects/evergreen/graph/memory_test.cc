@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "session/node_graph.h"
+#include "dialects/evergreen/graph/node_graph.h"
 
-namespace weir::session {
+namespace weir::evergreen {
 namespace {
 
 const Metadata kText{"text/plain", "", "", ""};
@@ -119,5 +119,32 @@ TEST(NodeGraphMemory, AReaderThatLetsGoFirstChangesNothing) {
   EXPECT_EQ(g.bytes(), 0u);
 }
 
+TEST(NodeGraphMemory, AGraphHoldsWhatItIsChargedAndGivesItBack) {
+  session::ByteQuota byte_quota(64 << 10, 1 << 20);
+  const Metadata text{"text/plain", "", "", ""};
+  auto add = [&](NodeGraph& graph, std::string_view node, size_t bytes) {
+    Fragment f;
+    f.node = node, f.has_chunk = true, f.metadata = &text;
+    f.data = base::Bytes::copy_of(std::string(bytes, 'x'));
+    auto fate = graph.add(f);
+    return fate ? base::Status() : fate.error();
+  };
+  {
+    session::Reservation mine(&byte_quota, 1), other(&byte_quota, 1), stranger(&byte_quota, 2);
+    NodeGraph a({}, &mine), b({}, &other), c({}, &stranger);
+    EXPECT_TRUE(add(a, "x", 40'000).ok());
+    EXPECT_GE(byte_quota.held(1), a.bytes());
+    EXPECT_LT(byte_quota.held(1), a.bytes() + 4096);
+    auto refused = add(b, "y", 40'000);
+    EXPECT_EQ(refused.code, base::Code::kResourceExhausted);
+    EXPECT_EQ(refused.text.substr(0, 46), "node 'y', fragment 0: all your sessions would ");
+    EXPECT_TRUE(add(c, "z", 40'000).ok()) << "another tenant";
+    ASSERT_TRUE(a.drop(*a.find("x"), NodeGraph::Reach::kNode).ok());
+    EXPECT_EQ(byte_quota.held(1), 4096u) << "the names that are left";
+    EXPECT_TRUE(add(b, "again", 40'000).ok());
+  }
+  EXPECT_EQ(byte_quota.held(), 0u);
+}
+
 }  // namespace
-}  // namespace weir::session
+}  // namespace weir::evergreen

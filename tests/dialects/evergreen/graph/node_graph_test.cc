@@ -1,12 +1,12 @@
 // Fragments and their graph: what is refused, and what things cost.
-#include "session/node_graph.h"
+#include "dialects/evergreen/graph/node_graph.h"
 
 #include <algorithm>
 #include <random>
 
-#include "node_graph_fixture.h"
+#include "fixture.h"
 
-namespace weir::session {
+namespace weir::evergreen {
 namespace {
 
 using base::Code;
@@ -335,4 +335,4 @@ TEST(NodeGraph, LimitsNameWhatPassedThem) {
 }
 
 }  // namespace
-}  // namespace weir::session
+}  // namespace weir::evergreen

@@ -1,7 +1,7 @@
 // Cursors that read along, outputs, references, and what dropping gives back.
-#include "node_graph_fixture.h"
+#include "fixture.h"
 
-namespace weir::session {
+namespace weir::evergreen {
 namespace {
 
 using base::Code;
@@ -171,4 +171,4 @@ TEST(NodeGraph, FragmentsWithNothingInThemAreVisitedToo) {
 }
 
 }  // namespace
-}  // namespace weir::session
+}  // namespace weir::evergreen

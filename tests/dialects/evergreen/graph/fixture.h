@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "session/node_graph.h"
+#include "dialects/evergreen/graph/node_graph.h"
 
-namespace weir::session {
+namespace weir::evergreen {
 
 using Step = Cursor::Step;
 
@@ -77,4 +77,4 @@ inline std::string flat(Graph& g, std::string_view id) {
   return end == Step::kEnd ? out : end == Step::kWait ? out + "…" : "failed: " + c.status().text;
 }
 
-}  // namespace weir::session
+}  // namespace weir::evergreen

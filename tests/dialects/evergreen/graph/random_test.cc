@@ -4,9 +4,9 @@
 #include <random>
 #include <set>
 
-#include "node_graph_fixture.h"
+#include "fixture.h"
 
-namespace weir::session {
+namespace weir::evergreen {
 namespace {
 
 // A random acyclic graph, cut into fragments, sent shuffled and partly twice: flattened, it is what a plain recursion
@@ -81,4 +81,4 @@ TEST(NodeGraph, RandomEdgesAreRefusedExactlyWhenTheyCloseACycle) {
 }
 
 }  // namespace
-}  // namespace weir::session
+}  // namespace weir::evergreen

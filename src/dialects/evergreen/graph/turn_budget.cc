@@ -1,21 +1,21 @@
-#include "session/slices.h"
+#include "dialects/evergreen/graph/turn_budget.h"
 
 #include <utility>
 
-namespace weir::session {
+namespace weir::evergreen {
 
-void Slices::wait(Waiter& waiter) {
+void TurnBudget::wait(Waiter& waiter) {
   if (std::exchange(waiter.waits_, true)) return;
   waiter.place_ = waiting_.insert(waiting_.end(), &waiter);
   arm();
 }
 
-void Slices::forget(Waiter& waiter) {
+void TurnBudget::forget(Waiter& waiter) {
   if (std::exchange(waiter.waits_, false)) waiting_.erase(waiter.place_);
   if (waiting_.empty()) env_.cancel(std::exchange(timer_, base::TimerId::kNone));
 }
 
-void Slices::arm() {
+void TurnBudget::arm() {
   if (timer_ != base::TimerId::kNone || waiting_.empty()) return;
   timer_ = env_.at(env_.now(), [this] {
     timer_ = base::TimerId::kNone;
@@ -23,15 +23,15 @@ void Slices::arm() {
   });
 }
 
-void Slices::begin_turn() {
+void TurnBudget::begin_turn() {
   left_ = per_turn_;
   while (!waiting_.empty() && !spent()) {
     Waiter& next = *waiting_.front();
     waiting_.pop_front();
     next.waits_ = false;
-    next.on_slice();
+    next.on_turn();
   }
   arm();
 }
 
-}  // namespace weir::session
+}  // namespace weir::evergreen
