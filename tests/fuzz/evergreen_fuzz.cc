@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "dialects/evergreen/graph/node_graph.h"
+#include "dialects/evergreen/graph/cursor.h"
 #include "dialects/evergreen/message.h"
 #include "dialects/evergreen/tensor_chunk.h"
 
@@ -50,7 +50,7 @@ struct Sink : evergreen::MessageSink {
       along.read(*cursor);
     }
     graph.deliver();
-    if (graph.bytes() > graph.limits().bytes) std::abort();
+    if (graph.memory().used() > graph.memory().limit()) std::abort();
     return {};
   }
   Status on_action(evergreen::ActionRequest&& action) override {

@@ -21,7 +21,7 @@ using base::Status;
 
 namespace v1 = ::weir::evergreen::v1;
 
-constexpr size_t kTextPerStep = 8;  // bytes that become tokens in one step of TurnBudget
+constexpr size_t kTextPerStep = 8;  // bytes that become tokens in one step of the TurnBudget
 
 bool among(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::any_of(names.begin(), names.end(), [&](auto n) { return n == name; });
@@ -47,33 +47,55 @@ void Output::begin(std::string mimetype, std::string role, const std::vector<Pac
   for (const Packed& part : experimental) put_any(metadata_.other, part);
 }
 
-Status Output::write(base::Bytes data, More more) {
+OutFragment Output::next(More more) const {
   OutFragment f;
   f.node = node_.id();
   f.seq = node_.next();
   f.continued = more == More::kYes;
+  return f;
+}
+
+Status Output::write(base::Bytes data, More more) {
+  OutFragment f = next(more);
   f.has_chunk = true;
   f.has_metadata = f.seq == 0;
   if (f.has_metadata) f.metadata = std::move(metadata_);
   f.data = std::move(data);
-  return session_.emit(node_, std::move(f));
+  return send(std::move(f));
 }
 
 Status Output::child(std::string id, More more) {
-  OutFragment f;
-  f.node = node_.id();
-  f.seq = node_.next();
-  f.continued = more == More::kYes;
+  OutFragment f = next(more);
   f.children.push_back(std::move(id));
-  return session_.emit(node_, std::move(f));
+  return send(std::move(f));
 }
 
 Status Output::end() {
   if (node_.metadata()) return write({}, More::kNo);  // a leaf ends with an empty chunk
-  OutFragment f;
-  f.node = node_.id();
-  f.seq = node_.next();
-  return session_.emit(node_, std::move(f));
+  return send(next(More::kNo));
+}
+
+Status Output::send(OutFragment&& out) {
+  std::vector<std::string_view> children(out.children.begin(), out.children.end());
+  Fragment f;
+  f.continued = out.continued;
+  f.children = children;
+  f.has_chunk = out.has_chunk;
+  f.metadata = out.has_metadata ? &out.metadata : nullptr;
+  f.data = out.data;
+  if (Status s = session_.graph().append(node_, std::move(f)); !s.ok()) return s;
+  session_.state().turn_budget.spend(1 + out.data.size() / kBytesPerStep);
+  session_.ttls().look_at(node_);
+  session_.send(out);
+  return {};
+}
+
+void Output::break_off(const Status& why) {
+  OutFragment end = next(More::kNo);
+  end.has_chunk = node_.metadata() != nullptr;
+  session_.send(end);
+  session_.graph().fail(node_, failure(Code::kFailedPrecondition, describe_node(node_.id()) + ": " + why.text));
+  session_.ttls().look_at(node_);
 }
 
 // It charges more than the memory: an action that waits also takes time whenever what it waits for grows.
@@ -88,7 +110,7 @@ Action::~Action() { release(); }
 
 void Action::release() {
   holds_.clear();
-  (void)session_.graph().keep(std::exchange(kept_, 0), 0);
+  (void)session_.graph().memory().resize(std::exchange(kept_, 0), 0);
 }
 
 void Action::keep_charged(Hold hold) {
@@ -97,7 +119,7 @@ void Action::keep_charged(Hold hold) {
 
 Status Action::keep() {
   uint64_t now = size_of(request_) + held() + holds_.capacity() * sizeof(Hold);
-  Status s = session_.graph().keep(kept_, now);
+  Status s = session_.graph().memory().resize(kept_, now);
   if (s.ok()) kept_ = now;
   return s;
 }
@@ -117,7 +139,7 @@ Status Action::claim() {
       if (o->name == named.name) return invalid("output '" + named.name + "' is named twice");
     auto node = session_.graph().claim(named.id);
     if (!node) return std::move(node).error();
-    session_.look_at_ttl(**node);
+    session_.ttls().look_at(**node);
     outputs_.push_back(std::make_unique<Output>(session_, named.name, **node));
     if (named.name == kStatus) status_ = outputs_.back().get();
   }
@@ -177,7 +199,7 @@ Status Action::report(const Status& status) {
 void Action::done() {
   over_ = true;
   release();
-  session_.on_action_over();
+  session_.actions().on_action_over();
   Status s;
   if (status_) s = report({});
   if (!s.ok()) session_.abort(std::move(s));
@@ -187,7 +209,7 @@ void Action::fail(Status why) {
   stop();
   over_ = true;
   release();
-  session_.on_action_over();
+  session_.actions().on_action_over();
   why.text = title() + ": " + why.text;
   bool asked = why.code == Code::kCancelled;  // CANCEL: what has come so far stands
   if (!status_ && !asked) return session_.abort(std::move(why));
@@ -197,7 +219,7 @@ void Action::fail(Status why) {
     if (asked)
       s = o->end();
     else
-      s = session_.break_off(o->node(), why);
+      o->break_off(why);
   }
   if (s.ok() && status_) s = report(why);
   if (!s.ok()) session_.abort(std::move(s));
@@ -225,7 +247,7 @@ Status ModelAction::find(bus::Needs needs) {
 
 Status ModelAction::perform(std::unique_ptr<bus::OffloadTask> task, size_t bytes) {
   if (bytes <= bus::kShortText && task->run_briefly()) {
-    session_.graph().spend(1 + bytes / kTextPerStep);
+    session_.state().turn_budget.spend(1 + bytes / kTextPerStep);
     return performed(*task);
   }
   Status s = task_.send(std::move(task), bytes, *served_, session_.exchange().ticket(),
@@ -245,13 +267,13 @@ Status ModelAction::submit() {
 }
 
 ModelAction::~ModelAction() {
-  if (working_) session_.on_work_ended();
+  if (working_) session_.actions().on_work_ended();
 }
 
 void ModelAction::note_work() {
   const bool worked = std::exchange(working_, running());
   if (working_ == worked) return;
-  working_ ? session_.on_work_begun() : session_.on_work_ended();
+  working_ ? session_.actions().on_work_begun() : session_.actions().on_work_ended();
 }
 
 void ModelAction::stop() {

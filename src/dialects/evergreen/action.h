@@ -13,6 +13,7 @@
 
 #include "bus/call_handle.h"
 #include "bus/offload_handle.h"
+#include "dialects/evergreen/graph/cursor.h"
 #include "dialects/evergreen/message.h"
 #include "dialects/evergreen/session.h"
 #include "msg/call.h"
@@ -31,13 +32,19 @@ class Output {
   void begin(Metadata metadata) { metadata_ = std::move(metadata); }
   void begin(std::string mimetype, std::string role = {}, const std::vector<Packed>& experimental = {});
   enum class More : uint8_t { kYes, kNo };
+  // The next fragment: into the graph and to the client. Errors: those of NodeGraph::append().
   base::Status write(base::Bytes data, More more);
   base::Status child(std::string id, More more);
   base::Status end();  // an empty final fragment
+  // No more comes of it: the client sees it end, readers here hear `why`.
+  void break_off(const base::Status& why);
   Node& node() { return node_; }
   const Node& node() const { return node_; }
 
  private:
+  OutFragment next(More more) const;
+  base::Status send(OutFragment&& fragment);
+
   Session& session_;
   Node& node_;
   Metadata metadata_;
@@ -116,7 +123,7 @@ class ModelAction : public Action, msg::Sink, bus::OffloadListener {
   base::Status find(bus::Needs needs);
   const msg::ModelSpec& spec() const { return served_->spec; }
   // True when a model may begin to work on it now. If not, run() is called again when one may.
-  bool may_begin() { return !(wants_turn_ = session_.busy()); }
+  bool may_begin() { return !(wants_turn_ = session_.actions().busy()); }
   // Long work on `bytes` of input: done at once when they are few, else by the bus's workers; then performed().
   base::Status perform(std::unique_ptr<bus::OffloadTask> task, size_t bytes);
   msg::Call& call() { return call_.fill(); }  // until submit()

@@ -55,7 +55,7 @@ class SetTtl final : public Instant {
     for (const NamedNode& in : request_.inputs) {
       if (!session_.graph().find(in.id))
         return base::failure(base::Code::kNotFound, "there is no node '" + in.id + "'");
-      session_.set_ttl(in.id, std::chrono::milliseconds(ttl.milliseconds()));
+      session_.ttls().set(in.id, std::chrono::milliseconds(ttl.milliseconds()));
     }
     return {};
   }
@@ -72,7 +72,7 @@ class Cancel final : public Instant {
       if (!node || !node->claimed())
         return base::failure(base::Code::kNotFound, "no action makes the node '" + in.id + "'");
       // One that is over needs no cancelling: the client may not have heard yet.
-      if (Action* action = session_.maker(*node)) action->cancel();
+      if (Action* action = session_.actions().maker(*node)) action->cancel();
     }
     return {};
   }

@@ -260,7 +260,7 @@ class Generate final : public ModelAction {
     if (with_images_ || cut_) return;
     for (size_t i = prompt_tokens_; i < ids_.size(); ++i)
       if (spec_->codec->special(ids_[i])) return;
-    session_.remember({spec_, text_ + said_, std::move(ids_)});
+    evergreen::remember(session_.transcripts(), {spec_, text_ + said_, std::move(ids_)});
   }
 
   v1::GenerateConfig config_;

@@ -12,7 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "dialects/evergreen/graph/node_graph.h"
+#include "dialects/evergreen/graph/node.h"
 
 namespace weir::wire {
 class JsonForm;

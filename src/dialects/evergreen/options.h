@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/env.h"
-#include "dialects/evergreen/graph/node_graph.h"
+#include "dialects/evergreen/graph/node.h"
 
 namespace weir::wire {
 class BodyMemory;

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "dialects/evergreen/graph/node_graph.h"
+#include "dialects/evergreen/graph/node.h"
 #include "dialects/evergreen/options.h"
-#include "dialects/evergreen/session.h"
+#include "dialects/evergreen/transcripts.h"
 #include "msg/generate.h"
 #include "msg/spec.h"
 #include "msg/text_codec.h"

@@ -1,7 +1,6 @@
-#include <algorithm>
-#include <utility>
+#include "dialects/evergreen/graph/cursor.h"
 
-#include "dialects/evergreen/graph/node_graph.h"
+#include <utility>
 
 namespace weir::evergreen {
 namespace {
@@ -10,81 +9,18 @@ using base::Code;
 using base::failure;
 using base::Status;
 
-constexpr uint64_t kMost = uint64_t(1) << 63;
-// How many nodes one measuring may look at, and how many of them are a step of TurnBudget.
+// How many nodes one measuring may look at, and how many of them are a step of the TurnBudget.
 constexpr uint64_t kMostMeasured = 64 << 10, kMeasuredPerStep = 32;
 
-uint64_t sum(uint64_t a, uint64_t b) { return a >= kMost - std::min(b, kMost) ? kMost : a + b; }
-
 }  // namespace
-
-// Refunds the bytes when the last of the node and those who hold them has let go.
-class NodeGraph::Charge {
- public:
-  Charge(NodeGraph& graph, uint64_t bytes) : graph_(graph), bytes_(bytes) {}
-  ~Charge() { graph_.refund(bytes_); }
-  Charge(const Charge&) = delete;
-
- private:
-  NodeGraph& graph_;
-  const uint64_t bytes_;
-};
-
-FlatSize NodeGraph::measure(Node& root) {
-  measure(root, UINT64_MAX);
-  return root.size_;
-}
-
-// False, and nothing is known, where it would take more steps than that.
-bool NodeGraph::measure(Node& root, uint64_t most) {
-  ++epoch_;
-  measured_ = 0;
-  // Post-order without recursion: a node is left once all its children carry this epoch's sum.
-  std::vector<std::pair<Node*, bool>> todo{{&root, false}};
-  while (!todo.empty()) {
-    auto [n, below_done] = todo.back();
-    if (n->mark_ == epoch_) {
-      todo.pop_back();
-      continue;
-    }
-    if (!below_done) {
-      todo.back().second = true;
-      measured_ += 1 + n->parts_.size();
-      for (const auto& part : n->parts_) {
-        if ((measured_ += part.children.size()) > most) return false;
-        for (const Node::Edge& edge : part.children)
-          if (edge.child->mark_ != epoch_) todo.emplace_back(edge.child, false);
-      }
-      continue;
-    }
-    todo.pop_back();
-    FlatSize size{1, 0};
-    for (const auto& part : n->parts_) {
-      size.visits = sum(size.visits, part.chunk);
-      size.bytes = sum(size.bytes, part.data.size());
-      for (const Node::Edge& edge : part.children) {
-        size.visits = sum(size.visits, edge.child->size_.visits);
-        size.bytes = sum(size.bytes, edge.child->size_.bytes);
-      }
-    }
-    n->size_ = size;
-    n->mark_ = epoch_;
-  }
-  return true;
-}
-
-void NodeGraph::refill_visits() { visits_left_ += std::min(limits_.visits_per_message, limits_.visits - visits_left_); }
 
 Cursor::Cursor(NodeGraph& graph, Node& root, CursorListener& listener) : graph_(graph), listener_(listener) {
   enter(root);
   if (!visit(1, 1)) return;  // nothing is measured any more
   // For a large graph it is found out on the way.
-  const bool known = graph.measure(root, kMostMeasured);
-  const FlatSize& size = root.size_;
-  if (known && (size.visits > graph.limits_.flattened || size.bytes > graph.limits_.flattened_bytes))
-    status_ = failure(Code::kResourceExhausted, describe_node(root.id_) + " is too large when flattened");
-  else
-    (void)visit(graph.measured_, (graph.measured_ + kMeasuredPerStep - 1) / kMeasuredPerStep);
+  const auto size = graph.flatten_budget_.measure(root, kMostMeasured);
+  const uint64_t steps = graph.flatten_budget_.measured();
+  if (!size || !exceeds_limits(*size)) (void)visit(steps, (steps + kMeasuredPerStep - 1) / kMeasuredPerStep);
 }
 
 Cursor::~Cursor() {
@@ -132,20 +68,18 @@ Cursor::Step Cursor::fail(Status why) {
   return Step::kFailed;
 }
 
-bool Cursor::spent(uint64_t visits, uint64_t bytes) {
-  visits_ += visits;
-  bytes_ += bytes;
-  return visits_ > graph_.limits_.flattened || bytes_ > graph_.limits_.flattened_bytes;
+// Fails where it does.
+bool Cursor::exceeds_limits(const FlatSize& size) {
+  if (size.visits <= graph_.limits_.flattened && size.bytes <= graph_.limits_.flattened_bytes) return false;
+  (void)fail(
+      failure(Code::kResourceExhausted, describe_node(path_.front().node->id_) + " is too large when flattened"));
+  return true;
 }
 
 // The work of all Cursors together: any number may read one node, and each is woken whenever it grows.
 bool Cursor::visit(uint64_t visits, uint64_t steps) {
   graph_.spend(steps);
-  if (visits <= graph_.visits_left_) {
-    graph_.visits_left_ -= visits;
-    return true;
-  }
-  graph_.visits_left_ = 0;
+  if (graph_.flatten_budget_.take(visits)) return true;
   status_ = failure(Code::kResourceExhausted, describe_node(path_.front().node->id_) +
                                                   ": the session's actions visit too many fragments (each message " +
                                                   "allows for " + std::to_string(graph_.limits_.visits_per_message) +
@@ -157,7 +91,7 @@ Hold Cursor::hold() {
   const Place& at = path_.back();
   Node::Part& part = at.node->parts_[at.part - 1];
   if (!part.charge && !part.data.empty()) {
-    part.charge = std::make_shared<const NodeGraph::Charge>(graph_, part.data.size());
+    part.charge = graph_.memory_.share(part.data.size());
     part.cost -= part.data.size();
   }
   return part.charge;
@@ -181,9 +115,9 @@ Cursor::Step Cursor::next() {
     Node::Part& part = n.parts_[at.part];
     if (part.pending) return wait(n);
     if (!visit(1, 1 + part.data.size() / kBytesPerStep)) return Step::kFailed;
-    if (spent(1, part.data.size()))
-      return fail(
-          failure(Code::kResourceExhausted, describe_node(path_.front().node->id_) + " is too large when flattened"));
+    visited_.visits += 1;
+    visited_.bytes += part.data.size();
+    if (exceeds_limits(visited_)) return Step::kFailed;
     if (part.chunk) {
       ++at.part;
       leaf_ = &n;

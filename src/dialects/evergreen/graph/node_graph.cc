@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/encoding.h"
+#include "dialects/evergreen/graph/cursor.h"
 
 namespace weir::evergreen {
 namespace {
@@ -15,9 +15,7 @@ using base::Status;
 
 // The charge for things beside their bytes: empty ones are not free.
 constexpr uint64_t kNodeCost = 512, kFragmentCost = 96, kEdgeCost = 48, kSlabCost = 64;
-constexpr uint64_t kEdgesPerStep = 32;  // that are followed in one step of TurnBudget
 constexpr size_t kLongestId = 1024;
-constexpr size_t kShownId = 80;
 
 Status broken(std::string_view id, int64_t seq, std::string_view rule) {
   return base::invalid(describe_fragment(id, seq) + ": " + std::string(rule));
@@ -32,7 +30,7 @@ uint64_t cost_of(const Metadata& m) {
 }
 
 // The data is charged, so the slab behind it may be little more: a slice of a large one is copied.
-base::Bytes own(base::Bytes data) {
+base::Bytes compact(base::Bytes data) {
   constexpr size_t kSlack = 256;
   if (!data.slab() || data.slab()->capacity <= 2 * data.size() + kSlack) return data;
   return base::Bytes::copy_of(data.view());
@@ -44,27 +42,15 @@ bool says_nothing(const Fragment& f) {
   return !f.metadata || f.metadata->mimetype.empty() || f.metadata->mimetype == "application/octet-stream";
 }
 
-template <class Each>
-void each_child(const auto& parts, Each each) {
-  for (const auto& part : parts)
-    for (auto& edge : part.children) each(*edge.child);
-}
-
 }  // namespace
 
-std::string describe_node(std::string_view id) {
-  return "node '" + std::string(base::cut_text(id, kShownId)) + (id.size() <= kShownId ? "'" : "…'");
-}
-std::string describe_fragment(std::string_view id, int64_t seq) {
-  return describe_node(id) + ", fragment " + std::to_string(seq);
-}
-
-NodeGraph::NodeGraph(GraphLimits limits, session::Reservation* account, TurnBudget* turn_budget,
+NodeGraph::NodeGraph(GraphLimits limits, session::Reservation* reservation, TurnBudget* turn_budget,
                      const base::HashKey& key)
     : limits_(limits),
-      reservation_(account),
+      memory_(limits.bytes, reservation),
       turn_budget_(turn_budget),
-      visits_left_(limits.visits),
+      flatten_budget_(limits_),
+      heights_(limits_, turn_budget),
       by_name_(0, base::KeyedHash(key)) {}
 
 NodeGraph::~NodeGraph() {
@@ -104,31 +90,10 @@ base::Result<Node*> NodeGraph::claim(std::string_view id) {
   return found;
 }
 
-Status NodeGraph::charge(uint64_t bytes) {
-  if (!has_room_for(bytes))
-    return failure(Code::kResourceExhausted,
-                   "the session's content passes " + std::to_string(limits_.bytes) + " bytes");
-  if (reservation_)
-    if (Status s = reservation_->hold(bytes_ + bytes); !s.ok()) return s;
-  bytes_ += bytes;
-  return {};
-}
-
 Status NodeGraph::charge(uint64_t bytes, const Node& node, int64_t seq) {
-  Status s = charge(bytes);
+  Status s = memory_.take(bytes);
   if (!s.ok()) s.text = describe_fragment(node.id_, seq) + ": " + s.text;
   return s;
-}
-
-Status NodeGraph::keep(uint64_t before, uint64_t now) {
-  if (now > before) return charge(now - before);
-  refund(before - now);
-  return {};
-}
-
-void NodeGraph::refund(uint64_t bytes) {
-  bytes_ -= bytes;
-  if (reservation_) (void)reservation_->hold(bytes_);
 }
 
 base::Result<NodeGraph::Fate> NodeGraph::add(const Fragment& sent) {
@@ -151,7 +116,7 @@ bool NodeGraph::fits(const Fragment& f) const {
   auto count = [&](std::string_view id) { cost += by_name_.contains(id) ? 0 : kNodeCost + id.size(); };
   count(f.node);
   for (std::string_view id : f.children) count(id);
-  return has_room_for(cost);
+  return memory_.has_room_for(cost);
 }
 
 Status NodeGraph::append(Node& node, Fragment f) {
@@ -196,11 +161,17 @@ Status NodeGraph::take(Node& n, const Fragment& f) {
   n.highest_ = std::max(n.highest_, f.seq);
   part.chunk = f.has_chunk;
   part.described = f.metadata != nullptr;
-  part.data = own(f.data);
+  part.data = compact(f.data);
   part.pending = f.by_reference;
   n.pending_ += f.by_reference;
-  part.children.reserve(f.children.size());
   Node::Part& kept = n.ahead_.emplace(f.seq, std::move(part)).first->second;
+  Status s = link(n, kept, f);
+  return s.ok() ? extend(n) : s;
+}
+
+// The edges stay where they are as long as the part.
+Status NodeGraph::link(Node& n, Node::Part& part, const Fragment& f) {
+  part.children.reserve(f.children.size());
   for (std::string_view id : f.children) {
     auto child = node(id);
     if (!child) {
@@ -208,13 +179,11 @@ Status NodeGraph::take(Node& n, const Fragment& f) {
       s.text = describe_fragment(n.id_, f.seq) + ": child: " + s.text;
       return s;
     }
-    if (*child == &n) return broken(n.id_, f.seq, "child '" + std::string(id) + "' would make the node contain itself");
-    Node::Edge& edge = kept.children.emplace_back(Node::Edge{*child, (*child)->parents_.size()});
+    Node::Edge& edge = part.children.emplace_back(Node::Edge{*child, (*child)->parents_.size()});
     (*child)->parents_.push_back({&n, &edge});
-    if (n.height_ <= (*child)->height_)
-      if (Status s = raise(n, **child, f.seq); !s.ok()) return s;
+    if (Status s = heights_.add_edge(n, **child, f.seq); !s.ok()) return s;
   }
-  return extend(n);
+  return {};
 }
 
 Status NodeGraph::extend(Node& n) {
@@ -244,52 +213,6 @@ void NodeGraph::deliver() {
   }
 }
 
-// parent -> child is there. It closes a cycle where raising the parent comes back to the child.
-Status NodeGraph::raise(Node& parent, Node& child, int64_t seq) {
-  auto cycle = [&] { return broken(parent.id_, seq, "child '" + child.id_ + "' would make the node contain itself"); };
-  auto refused = [&](std::string why) {
-    return reaches(child, parent) ? cycle()
-                                  : failure(Code::kResourceExhausted, describe_fragment(parent.id_, seq) + why);
-  };
-  parent.height_ = child.height_ + 1;
-  work_.assign(1, &parent);
-  while (!work_.empty()) {
-    Node& n = *work_.back();
-    work_.pop_back();
-    if (n.height_ > limits_.depth)
-      return refused(": nodes nest deeper than " + std::to_string(limits_.depth) + " levels");
-    climbed_ += n.parents_.size();
-    spend(1 + n.parents_.size() / kEdgesPerStep);
-    if (climbed_ > limits_.climbs) return refused(": the session's nodes come in an order that costs too much");
-    for (const Node::Parent& parent_of_n : n.parents_) {
-      Node* above = parent_of_n.node;
-      if (above == &child) return cycle();
-      if (above->height_ > n.height_) continue;
-      above->height_ = n.height_ + 1;
-      work_.push_back(above);
-    }
-  }
-  return {};
-}
-
-bool NodeGraph::reaches(Node& from, const Node& to) {
-  ++epoch_;
-  work_.assign(1, &from);
-  from.mark_ = epoch_;
-  while (!work_.empty()) {
-    Node& n = *work_.back();
-    work_.pop_back();
-    if (&n == &to) return true;
-    auto visit = [&](Node& below) {
-      if (std::exchange(below.mark_, epoch_) != epoch_) work_.push_back(&below);
-    };
-    each_child(n.parts_, visit);
-    for (auto& [s, part] : n.ahead_)
-      for (const Node::Edge& edge : part.children) visit(*edge.child);
-  }
-  return false;
-}
-
 void NodeGraph::fail(Node& n, Status why) {
   if (!n.open()) return;
   n.failed_ = std::move(why);
@@ -306,7 +229,7 @@ Status NodeGraph::loaded(Node& n, int64_t seq, base::Bytes data) {
   if (!part || !part->pending) return {};  // dropped meanwhile
   if (Status s = charge(data.size() + kSlabCost, n, seq); !s.ok()) return s;
   part->cost += data.size() + kSlabCost;
-  part->data = own(std::move(data));
+  part->data = compact(std::move(data));
   part->pending = false;
   --n.pending_;
   wake(n);
@@ -316,7 +239,7 @@ Status NodeGraph::loaded(Node& n, int64_t seq, base::Bytes data) {
 // Takes the content away; children that lose their last parent are listed.
 void NodeGraph::unlink(Node& n, std::vector<Node*>& orphans) {
   auto release = [&](Node::Part& part) {
-    refund(part.cost);
+    memory_.give(part.cost);
     spend(1 + part.children.size() / kEdgesPerStep);
     for (const Node::Edge& edge : part.children) {
       auto& parents = edge.child->parents_;
@@ -338,7 +261,7 @@ void NodeGraph::unlink(Node& n, std::vector<Node*>& orphans) {
 
 void NodeGraph::forget(Node& n) {
   if (!n.dropped_ || n.pins_ > 0 || !n.parents_.empty() || !n.waiting_.empty()) return;
-  refund(kNodeCost + n.id_.size());
+  memory_.give(kNodeCost + n.id_.size());
   by_name_.erase(by_name_.find(n.id_));
 }
 

@@ -13,7 +13,7 @@
 
 namespace weir::evergreen {
 
-inline constexpr uint64_t kBytesPerStep = 1024;
+inline constexpr uint64_t kBytesPerStep = 1024, kEdgesPerStep = 32;
 
 class TurnBudget {
  public:

@@ -90,7 +90,7 @@ TEST(NodeGraph, DroppingGivesBackWhatWasCharged) {
   EXPECT_NE(g.refused(leaf("b", "again")).find("has been dropped"), std::string::npos);
   EXPECT_TRUE(g.drop(*g.find("q"), NodeGraph::Reach::kNode).ok());
   EXPECT_EQ(g.nodes(), 0u);
-  EXPECT_EQ(g.bytes(), 0u);
+  EXPECT_EQ(g.memory().used(), 0u);
 }
 
 TEST(NodeGraph, DroppingWhatIsBeingReadFailsTheReader) {
@@ -108,7 +108,7 @@ TEST(NodeGraph, DroppingWhatIsBeingReadFailsTheReader) {
     EXPECT_EQ(c.next(), Step::kFailed);
   }
   EXPECT_EQ(g.nodes(), 0u);
-  EXPECT_EQ(g.bytes(), 0u);
+  EXPECT_EQ(g.memory().used(), 0u);
   Node& out = **g.claim("out");
   EXPECT_EQ(g.drop(out, NodeGraph::Reach::kNode).code, Code::kFailedPrecondition);
   g.fail(out, base::invalid("over"));
@@ -148,10 +148,10 @@ TEST(NodeGraph, AMessageBringsVisitsUpToTheLimit) {
   Graph g{visiting(2 * kFlattening, 30)};
   send_ten(g);
   for (int i = 0; i < 1000; ++i) {
-    g.refill_visits();
+    g.flatten_budget().refill();
     ASSERT_EQ(flat(g, "a"), "xxxxxxxxxx") << "one in each message, for as long as the session lives";
   }
-  for (int i = 0; i < 1000; ++i) g.refill_visits();
+  for (int i = 0; i < 1000; ++i) g.flatten_budget().refill();
   EXPECT_EQ(flat(g, "a"), "xxxxxxxxxx");
   EXPECT_EQ(flat(g, "a"), "xxxxxxxxxx");
   EXPECT_EQ(flat(g, "a"), kTooMany);

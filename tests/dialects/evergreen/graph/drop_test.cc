@@ -35,7 +35,7 @@ TEST(NodeGraph, DroppingIsLinearInTheEdgesThatGo) {
       const uint64_t before = turn_budget.total();
       cpu = support::cpu_of([&] { ASSERT_TRUE(g->drop(*g->find("root"), NodeGraph::Reach::kWithChildren).ok()); }, 1);
       EXPECT_EQ(g->nodes(), 0u);
-      EXPECT_EQ(g->bytes(), 0u);
+      EXPECT_EQ(g->memory().used(), 0u);
       return double(turn_budget.total() - before);
     };
     EXPECT_NEAR(steps_of(8000) / steps_of(2000), 4, 0.1) << edges;
@@ -79,7 +79,7 @@ TEST(NodeGraph, EdgesAreKnownAtBothEndsWhateverTheOrderInWhichTheyGo) {
         ASSERT_TRUE(g.drop(*node, NodeGraph::Reach::kNode).ok());
       }
     EXPECT_EQ(g.nodes(), 0u);
-    EXPECT_EQ(g.bytes(), 0u);
+    EXPECT_EQ(g.memory().used(), 0u);
   }
 }
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "dialects/evergreen/graph/node_graph.h"
+#include "dialects/evergreen/graph/cursor.h"
 
 namespace weir::evergreen {
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dialects/evergreen/graph/node_graph.h"
+#include "dialects/evergreen/graph/cursor.h"
 
 namespace weir::evergreen {
 namespace {
@@ -45,8 +45,8 @@ TEST(NodeGraphMemory, ASmallPartOfALargeMessageKeepsNothingElseAlive) {
   ASSERT_TRUE(g.add(leaf("a", message.whole.slice(100, 1))).has_value());
   message.whole = {};
   EXPECT_TRUE(message.gone);
-  EXPECT_LT(g.bytes(), 4096u);
-  EXPECT_EQ(g.measure(*g.find("a")).bytes, 1u);
+  EXPECT_LT(g.memory().used(), 4096u);
+  EXPECT_EQ(g.flatten_budget().measure(*g.find("a"))->bytes, 1u);
 }
 
 TEST(NodeGraphMemory, WhatIsMostOfItsMessageStaysWhereItIs) {
@@ -87,36 +87,36 @@ struct Deaf final : CursorListener {
 TEST(NodeGraphMemory, BytesThatAReaderHoldsStayChargedWhenTheirNodeIsDropped) {
   NodeGraph g{{}};
   ASSERT_TRUE(g.add(leaf("a", base::Bytes::copy_of(std::string(50'000, 'x')))).has_value());
-  const uint64_t before = g.bytes();
+  const uint64_t before = g.memory().used();
   Deaf deaf;
   Cursor c(g, *g.find("a"), deaf);
   ASSERT_EQ(c.next(), Cursor::Step::kChunk);
   Hold first = c.hold(), second = c.hold();
-  EXPECT_EQ(g.bytes(), before) << "held once and for all";
+  EXPECT_EQ(g.memory().used(), before) << "held once and for all";
   EXPECT_EQ(c.next(), Cursor::Step::kLeafEnd);
   EXPECT_EQ(c.next(), Cursor::Step::kEnd);
   ASSERT_TRUE(g.drop(*g.find("a"), NodeGraph::Reach::kNode).ok());
   EXPECT_EQ(g.nodes(), 0u);
-  EXPECT_EQ(g.bytes(), 50'000u);
+  EXPECT_EQ(g.memory().used(), 50'000u);
   first.reset();
-  EXPECT_EQ(g.bytes(), 50'000u);
+  EXPECT_EQ(g.memory().used(), 50'000u);
   second.reset();
-  EXPECT_EQ(g.bytes(), 0u);
+  EXPECT_EQ(g.memory().used(), 0u);
 }
 
 TEST(NodeGraphMemory, AReaderThatLetsGoFirstChangesNothing) {
   NodeGraph g{{}};
   ASSERT_TRUE(g.add(leaf("a", base::Bytes::copy_of("text"))).has_value());
-  const uint64_t before = g.bytes();
+  const uint64_t before = g.memory().used();
   Deaf deaf;
   {
     Cursor c(g, *g.find("a"), deaf);
     ASSERT_EQ(c.next(), Cursor::Step::kChunk);
     EXPECT_NE(c.hold(), nullptr);
   }
-  EXPECT_EQ(g.bytes(), before);
+  EXPECT_EQ(g.memory().used(), before);
   ASSERT_TRUE(g.drop(*g.find("a"), NodeGraph::Reach::kNode).ok());
-  EXPECT_EQ(g.bytes(), 0u);
+  EXPECT_EQ(g.memory().used(), 0u);
 }
 
 TEST(NodeGraphMemory, AGraphHoldsWhatItIsChargedAndGivesItBack) {
@@ -133,8 +133,8 @@ TEST(NodeGraphMemory, AGraphHoldsWhatItIsChargedAndGivesItBack) {
     session::Reservation mine(&byte_quota, 1), other(&byte_quota, 1), stranger(&byte_quota, 2);
     NodeGraph a({}, &mine), b({}, &other), c({}, &stranger);
     EXPECT_TRUE(add(a, "x", 40'000).ok());
-    EXPECT_GE(byte_quota.held(1), a.bytes());
-    EXPECT_LT(byte_quota.held(1), a.bytes() + 4096);
+    EXPECT_GE(byte_quota.held(1), a.memory().used());
+    EXPECT_LT(byte_quota.held(1), a.memory().used() + 4096);
     auto refused = add(b, "y", 40'000);
     EXPECT_EQ(refused.code, base::Code::kResourceExhausted);
     EXPECT_EQ(refused.text.substr(0, 46), "node 'y', fragment 0: all your sessions would ");

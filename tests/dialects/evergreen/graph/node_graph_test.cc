@@ -34,7 +34,7 @@ TEST(NodeGraph, ChildrenMayComeBeforeOrAfterTheirParentAndBelongToMany) {
   EXPECT_EQ(g.refused(branch("p", {"x"}, 0, true)), "");
   EXPECT_EQ(g.refused(branch("q", {"x", "x"})), "");
   EXPECT_EQ(flat(g, "p"), "XXXX");
-  EXPECT_EQ(g.measure(*g.find("p")).bytes, 4u);
+  EXPECT_EQ(g.flatten_budget().measure(*g.find("p"))->bytes, 4u);
 }
 
 TEST(NodeGraph, OfEqualNumbersTheFirstCountsWhateverTheOthersSay) {
@@ -294,7 +294,7 @@ TEST(NodeGraph, ADiamondOf2To40IsMeasuredAndRefusedWithoutWalkingIt) {
     EXPECT_EQ(g.refused(branch(std::to_string(i), {below, below})), "");
   }
   EXPECT_EQ(g.refused(leaf("40", "x")), "");
-  EXPECT_EQ(g.measure(*g.find("0")).bytes, uint64_t(1) << 40);
+  EXPECT_EQ(g.flatten_budget().measure(*g.find("0"))->bytes, uint64_t(1) << 40);
   EXPECT_NE(flat(g, "0").find("too large when flattened"), std::string::npos);
 }
 

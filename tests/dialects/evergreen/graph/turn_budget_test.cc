@@ -83,7 +83,7 @@ TEST(NodeGraphTurns, ACursorGoesOnWhereTheTurnEnded) {
   int turns = 1;
   for (; end == Step::kWait; ++turns) {
     ASSERT_TRUE(g.undelivered());
-    EXPECT_TRUE(g.paused());
+    EXPECT_TRUE(turn_budget.spent());
     EXPECT_EQ(c.missing(), "");
     uint64_t before = turn_budget.total();
     turn_budget.wait(turn);

@@ -1,0 +1,63 @@
+#include "dialects/evergreen/graph/node_heights.h"
+
+#include <unordered_set>
+
+namespace weir::evergreen {
+
+using base::Code;
+using base::failure;
+using base::Status;
+
+Status NodeHeights::add_edge(Node& parent, Node& child, int64_t seq) {
+  if (parent.height_ > child.height_) return {};
+  Status s = raise(parent, child);
+  if (s.ok()) return s;
+  const std::string place = describe_fragment(parent.id_, seq) + ": ";
+  if (reaches(child, parent))
+    return base::invalid(place + "child '" + child.id_ + "' would make the node contain itself");
+  s.text = place + s.text;
+  return s;
+}
+
+// Fails also where it comes back to the child: the edge closes a cycle.
+Status NodeHeights::raise(Node& parent, Node& child) {
+  parent.height_ = child.height_ + 1;
+  work_.assign(1, &parent);
+  while (!work_.empty()) {
+    Node& n = *work_.back();
+    work_.pop_back();
+    if (n.height_ > limits_.depth)
+      return failure(Code::kResourceExhausted, "nodes nest deeper than " + std::to_string(limits_.depth) + " levels");
+    climbed_ += n.parents_.size();
+    if (turn_budget_) turn_budget_->spend(1 + n.parents_.size() / kEdgesPerStep);
+    if (climbed_ > limits_.climbs)
+      return failure(Code::kResourceExhausted, "the session's nodes come in an order that costs too much");
+    for (const Node::Parent& parent_of_n : n.parents_) {
+      Node* above = parent_of_n.node;
+      if (above == &child) return base::invalid("a cycle");
+      if (above->height_ > n.height_) continue;
+      above->height_ = n.height_ + 1;
+      work_.push_back(above);
+    }
+  }
+  return {};
+}
+
+bool NodeHeights::reaches(Node& from, const Node& to) {
+  std::unordered_set<const Node*> seen{&from};
+  std::vector<Node*> work{&from};
+  auto follow = [&](const Node::Part& part) {
+    for (const Node::Edge& edge : part.children)
+      if (seen.insert(edge.child).second) work.push_back(edge.child);
+  };
+  while (!work.empty()) {
+    Node& n = *work.back();
+    work.pop_back();
+    if (&n == &to) return true;
+    for (const auto& part : n.parts_) follow(part);
+    for (const auto& [seq, part] : n.ahead_) follow(part);
+  }
+  return false;
+}
+
+}  // namespace weir::evergreen

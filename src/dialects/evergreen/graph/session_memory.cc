@@ -1,0 +1,40 @@
+#include "dialects/evergreen/graph/session_memory.h"
+
+#include <string>
+
+namespace weir::evergreen {
+
+base::Status SessionMemory::take(uint64_t bytes) {
+  if (!has_room_for(bytes))
+    return base::failure(base::Code::kResourceExhausted,
+                         "the session's content passes " + std::to_string(limit_) + " bytes");
+  if (reservation_)
+    if (base::Status s = reservation_->hold(used_ + bytes); !s.ok()) return s;
+  used_ += bytes;
+  return {};
+}
+
+void SessionMemory::give(uint64_t bytes) {
+  used_ -= bytes;
+  if (reservation_) (void)reservation_->hold(used_);
+}
+
+base::Status SessionMemory::resize(uint64_t before, uint64_t now) {
+  if (now > before) return take(now - before);
+  give(before - now);
+  return {};
+}
+
+Hold SessionMemory::share(uint64_t bytes) {
+  struct Shared {
+    Shared(SessionMemory& from, uint64_t size) : memory(from), bytes(size) {}
+    ~Shared() { memory.give(bytes); }
+    Shared(const Shared&) = delete;
+
+    SessionMemory& memory;
+    const uint64_t bytes;
+  };
+  return std::make_shared<const Shared>(*this, bytes);
+}
+
+}  // namespace weir::evergreen

@@ -1,0 +1,52 @@
+#include "dialects/evergreen/node_ttls.h"
+
+#include "dialects/evergreen/session.h"
+#include "wire/service_guard.h"
+
+namespace weir::evergreen {
+namespace {
+
+constexpr base::Duration kAskAgain = std::chrono::seconds(1);
+
+}  // namespace
+
+void NodeTtls::set(std::string_view node, base::Duration ttl) {
+  base::Env& env = session_.state().bus.env();
+  auto at = ttls_.find(node);
+  if (at == ttls_.end()) at = ttls_.emplace(node, Ttl()).first;
+  env.cancel(at->second.timer);
+  at->second.timer =
+      env.at(env.now() + ttl, [this, name = at->first] { wire::guarded(session_.exchange(), [&] { expire(name); }); });
+  if (const Node* known = session_.graph().find(node)) look_at(*known);
+}
+
+void NodeTtls::look_at(const Node& node) {
+  auto at = ttls_.find(node.id());
+  if (at == ttls_.end()) return;
+  const size_t before = make_room_;
+  make_room_ -= at->second.makes_room;
+  at->second.makes_room = !node.open();
+  make_room_ += at->second.makes_room;
+  if (before > 0 && make_room_ == 0) session_.actions().resume();  // what waited for room waits in vain
+}
+
+void NodeTtls::expire(const std::string& name) {
+  const std::string id = name;  // the timer's own string goes with its entry
+  auto at = ttls_.find(id);
+  make_room_ -= at->second.makes_room;
+  ttls_.erase(at);
+  Node* node = session_.graph().find(id);
+  if (node && !session_.graph().drop(*node, NodeGraph::Reach::kWithChildren).ok())
+    set(id, kAskAgain);
+  else
+    session_.actions().resume();
+  session_.settle();
+}
+
+void NodeTtls::clear() {
+  for (auto& [node, ttl] : ttls_) session_.state().bus.env().cancel(ttl.timer);
+  ttls_.clear();
+  make_room_ = 0;
+}
+
+}  // namespace weir::evergreen

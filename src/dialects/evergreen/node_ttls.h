@@ -1,0 +1,42 @@
+// NodeTtls: nodes of a session that go by themselves, with their children, when their time to live is over.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/env.h"
+#include "dialects/evergreen/graph/node.h"
+
+namespace weir::evergreen {
+
+class Session;
+
+class NodeTtls {
+ public:
+  explicit NodeTtls(Session& session) : session_(session) {}
+  ~NodeTtls() { clear(); }
+  NodeTtls(const NodeTtls&) = delete;
+
+  // Counted from now; a second time to live of a node replaces the first.
+  void set(std::string_view node, base::Duration ttl);
+  // The node may have become an open one (one that an action writes), or has ended: open nodes stay when their time is
+  // over.
+  void look_at(const Node& node);
+  // True when a node is going to make room: it is worth waiting for.
+  bool make_room() const { return make_room_ > 0; }
+  void clear();
+
+ private:
+  struct Ttl {
+    base::TimerId timer = base::TimerId::kNone;
+    bool makes_room = false;
+  };
+  void expire(const std::string& node);
+
+  Session& session_;
+  std::map<std::string, Ttl, std::less<>> ttls_;
+  size_t make_room_ = 0;  // of them
+};
+
+}  // namespace weir::evergreen

@@ -1,0 +1,51 @@
+#include "dialects/evergreen/pending_loads.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dialects/evergreen/session.h"
+#include "wire/service_guard.h"
+
+namespace weir::evergreen {
+
+using base::Status;
+
+Status PendingLoads::begin(const Node& node, int64_t seq, std::string_view uri) {
+  const std::string place = describe_fragment(node.id(), seq) + ": ";
+  if (!on_growth()) return base::failure(base::Code::kResourceExhausted, place + "too much is being loaded at once");
+  EvergreenState& state = session_.state();
+  auto begun =
+      load({state.bus.env(), state.options.references, state.fetcher, base::ledger_of(state.slabs)}, uri, *this);
+  if (!begun) {
+    Status s = std::move(begun).error();
+    s.text = place + s.text;
+    return s;
+  }
+  (*begun)->node = node.id();
+  (*begun)->seq = seq;
+  loads_.push_back(std::move(*begun));
+  return {};
+}
+
+// Whether all will have room: found out when they have come it would be too late, the memory and the files are taken.
+bool PendingLoads::on_growth() {
+  uint64_t on_the_way = 0;
+  for (const auto& l : loads_) on_the_way += l->size();
+  return session_.graph().memory().has_room_for(on_the_way);
+}
+
+void PendingLoads::on_loaded(Load& load, base::Result<base::Bytes> data) {
+  wire::guarded(session_.exchange(), [&] { take(load, std::move(data)); });
+}
+
+void PendingLoads::take(Load& load, base::Result<base::Bytes> data) {
+  Status s = data ? Status{} : data.error();
+  if (!s.ok()) s.text = describe_fragment(load.node, load.seq) + ": " + s.text;
+  if (Node* node = session_.graph().find(load.node); node && s.ok())
+    s = session_.graph().loaded(*node, load.seq, std::move(*data));
+  std::erase_if(loads_, [&](const auto& l) { return l.get() == &load; });
+  if (!s.ok()) session_.abort(std::move(s));
+  session_.settle();
+}
+
+}  // namespace weir::evergreen

@@ -1,0 +1,56 @@
+#include "dialects/evergreen/session_clock.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dialects/evergreen/session.h"
+#include "wire/service_guard.h"
+
+namespace weir::evergreen {
+
+SessionClock::SessionClock(Session& session)
+    : session_(session), env_(session.state().bus.env()), born_(env_.now()), used_(born_) {
+  set_alarm();
+}
+
+void SessionClock::touch() { used_ = env_.now(); }
+
+void SessionClock::stop() {
+  env_.cancel(std::exchange(alarm_, base::TimerId::kNone));
+  env_.cancel(std::exchange(grace_, base::TimerId::kNone));
+}
+
+// One timer for both ends, which looks again if the session has been used since it was set.
+void SessionClock::set_alarm() {
+  const Options& options = session_.state().options;
+  alarm_ = env_.at(std::min(born_ + options.max_age, used_ + options.idle), [this] {
+    alarm_ = base::TimerId::kNone;
+    wire::guarded(session_.exchange(), [this] {
+      look();
+      session_.settle();
+    });
+  });
+}
+
+void SessionClock::look() {
+  const Options& options = session_.state().options;
+  std::string unused;
+  if (!session_.actions().empty() && !session_.stuck(unused)) touch();  // a model is at work
+  auto expire = [this](const char* why) { session_.abort(base::failure(base::Code::kDeadlineExceeded, why)); };
+  if (env_.now() - born_ >= options.max_age)
+    expire("the session has reached the age at which sessions end");
+  else if (env_.now() - used_ >= options.idle)
+    expire("the session has not been used for too long");
+  else
+    set_alarm();
+}
+
+void SessionClock::begin_grace(base::Duration grace) {
+  grace_ = env_.at(env_.now() + grace, [this] {
+    grace_ = base::TimerId::kNone;
+    grace_over_ = true;
+    wire::guarded(session_.exchange(), [this] { session_.settle(); });
+  });
+}
+
+}  // namespace weir::evergreen

@@ -1,0 +1,37 @@
+// SessionClock: when a session ends by itself: at Options::max_age, or after Options::idle without a message of either
+// side while no model is at work. It also counts the time that a session in drain waits for its client.
+#pragma once
+
+#include "base/env.h"
+
+namespace weir::evergreen {
+
+class Session;
+
+class SessionClock {
+ public:
+  // The session's state() is there already. It outlives this.
+  explicit SessionClock(Session& session);
+  ~SessionClock() { stop(); }
+  SessionClock(const SessionClock&) = delete;
+
+  // A message of either side.
+  void touch();
+  // The session settles when the time is over.
+  void begin_grace(base::Duration grace);
+  bool grace_over() const { return grace_over_; }
+  void stop();
+
+ private:
+  void set_alarm();
+  void look();
+
+  Session& session_;
+  base::Env& env_;
+  const base::Time born_;
+  base::Time used_;
+  base::TimerId alarm_ = base::TimerId::kNone, grace_ = base::TimerId::kNone;
+  bool grace_over_ = false;
+};
+
+}  // namespace weir::evergreen

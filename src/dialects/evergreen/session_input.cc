@@ -1,0 +1,82 @@
+#include "dialects/evergreen/session_input.h"
+
+#include <utility>
+
+#include "dialects/evergreen/action.h"
+#include "dialects/evergreen/schema.h"
+#include "dialects/evergreen/session.h"
+
+namespace weir::evergreen {
+
+using base::Status;
+
+void SessionInput::read(const base::Bytes& message) { read_from(message, 0); }
+
+void SessionInput::read_from(const base::Bytes& message, size_t at) {
+  reading_ = &message;
+  Status s = read_message(message, at, *this);
+  reading_ = nullptr;
+  at_ = at;
+  if (!s.ok()) session_.abort(std::move(s));
+}
+
+Status SessionInput::hold(Until until) {
+  held_ = *reading_;
+  until_ = until;
+  used_ = session_.graph().memory().used();
+  return {};
+}
+
+bool SessionInput::held_back() const {
+  switch (until_) {
+    case Until::kRoom: return session_.graph().memory().used() >= used_ && session_.ttls().make_room();
+    case Until::kModel: return session_.actions().busy() && !session_.draining();
+    case Until::kLoads: return loads_.many();
+    case Until::kNextTurn: return session_.state().turn_budget.spent();
+  }
+  return false;
+}
+
+bool SessionInput::go_on() {
+  if (!holds() || held_back()) return false;
+  base::Bytes message = std::exchange(held_, {});
+  read_from(message, at_);
+  return true;
+}
+
+Status SessionInput::on_fragment(Fragment& f, std::string_view reference) {
+  if (session_.over()) return base::failure(base::Code::kCancelled, "the session is over");
+  TurnBudget& turn_budget = session_.state().turn_budget;
+  NodeGraph& graph = session_.graph();
+  if (turn_budget.spent()) return hold(Until::kNextTurn);
+  turn_budget.spend(1 + f.children.size());
+  // Nodes stay as long as the session, unless some have a time to live: then it is worth waiting for room.
+  if (session_.ttls().make_room() && !graph.fits(f)) return hold(Until::kRoom);
+  if (f.by_reference && loads_.full()) return hold(Until::kLoads);
+  auto fate = graph.add(f);
+  if (!fate) return fate.error();
+  if (*fate == NodeGraph::Fate::kDuplicate || !f.by_reference) return {};
+  return loads_.begin(*graph.find(f.node), f.seq, reference);
+}
+
+Status SessionInput::on_action(ActionRequest&& request) {
+  constexpr uint64_t kStepsPerAction = 16;  // beside what it visits
+  if (session_.over()) return base::failure(base::Code::kCancelled, "the session is over");
+  if (session_.draining()) return {};  // the session's end will say why
+  TurnBudget& turn_budget = session_.state().turn_budget;
+  if (turn_budget.spent()) return hold(Until::kNextTurn);
+  turn_budget.spend(kStepsPerAction);
+  // Those that models work on end by themselves, so they are worth waiting for. Actions that wait for their inputs are
+  // not: what they wait for may be behind this one. Their number is bounded by the bytes that they count as.
+  const Schema* schema = find_schema(request.name);
+  RunningActions& actions = session_.actions();
+  if (actions.busy() && schema && schema->works != Schema::Works::kAtOnce) return hold(Until::kModel);
+  if (session_.ttls().make_room() && !session_.graph().memory().has_room_for(Action::size_of(request)))
+    return hold(Until::kRoom);
+  auto action = make_action(session_, std::move(request));
+  if (!action) return action.error();
+  actions.begin(std::move(*action));
+  return {};
+}
+
+}  // namespace weir::evergreen
