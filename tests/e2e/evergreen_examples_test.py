@@ -32,7 +32,7 @@ class Examples(unittest.TestCase):
         (root / 'path/to/file').mkdir(parents=True, exist_ok=True)
         (root / 'path/to/file/part1').write_bytes(bytes(1000))
         (root / 'path/to/file/part2').write_bytes(bytes(234))
-        cls.server = harness.Server('--evergreen-references-file-roots', root, '--evergreen-unseen-content', 'describe')
+        cls.server = harness.Server('--evergreen-references-file-roots', root)
         models = harness.curl(cls.server.url('/v2/repository/index'), '-X', 'POST').json()
         cls.chat = any(m['name'] == 'chat' and m['state'] == 'READY' for m in models)
 

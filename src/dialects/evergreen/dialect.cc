@@ -43,10 +43,7 @@ class EvergreenDialect final : public dialects::Dialect {
 };
 
 void EvergreenDialect::add_settings(std::vector<base::Setting>& rows) {
-  using Unseen = Options::Unseen;
   rows.push_back(setting::flag("evergreen.websocket", "sessions over WebSocket, too", options_.websocket));
-  rows.push_back(setting::choice<Unseen>("evergreen.unseen_content", "reject, describe", options_.unseen,
-                                         {{"reject", Unseen::kReject}, {"describe", Unseen::kDescribe}}));
   add_reference_settings(rows);
   add_session_settings(rows);
 }

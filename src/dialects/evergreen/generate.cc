@@ -109,7 +109,7 @@ class Generate final : public ModelAction {
           s = conversation_.chunk(cursor_->leaf(), cursor_->data(), *spec_);
           if (conversation_.in_place()) keep_charged(cursor_->hold());
           break;
-        case Step::kLeafEnd: conversation_.leaf_end(); break;
+        case Step::kLeafEnd: s = conversation_.leaf_end(*spec_); break;
         case Step::kEnd: return may_begin() ? ask() : Status{};
       }
       if (!s.ok()) return s;
@@ -268,7 +268,7 @@ class Generate final : public ModelAction {
   std::shared_ptr<const msg::TextSpec> spec_;
   Output* response_ = nullptr;
   std::optional<Cursor> cursor_;
-  Conversation conversation_{session_.state().options.unseen};
+  Conversation conversation_;
   std::optional<text::Completion> completion_;
   std::string text_, said_;    // of the prompt; of the answer
   std::vector<uint32_t> ids_;  // of both

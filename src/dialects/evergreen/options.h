@@ -23,12 +23,6 @@ struct References {
 
 struct Options {
   bool websocket = true;
-  // GENERATE does this with content that the model cannot see (a video for a model of text).
-  enum class Unseen : uint8_t {
-    kReject,
-    kDescribe,  // it becomes a line of text: "[video/mp4, 1234 bytes]"
-  };
-  Unseen unseen = Unseen::kReject;
   References references;
   GraphLimits graph;
   uint64_t steps_per_turn = 4096;               // TurnBudget of a shard: a few milliseconds

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/encoding.h"
 #include "dialects/evergreen/tensor_chunk.h"
 #include "marshal/json_cursor.h"
 #include "wire/text.h"
@@ -163,28 +164,28 @@ uint64_t most_text(const msg::TextSpec& spec) {
 Status Conversation::chunk(const Node& leaf, const base::Bytes& data, const msg::TextSpec& spec) {
   if (leaf_ != &leaf || kind_ == Kind::kNone)
     if (Status s = open(leaf, spec); !s.ok()) return s;
-  if (kind_ == Kind::kImage) return image(leaf, data);
-  if (kind_ == Kind::kUnseen && !data.empty()) {
-    if (unseen_ == Options::Unseen::kReject)
-      return invalid(where(leaf) + "the model takes no content of type '" + mimetype_.substr(0, 80) + "'");
-    unseen_bytes_ += data.size();
-  }
-  if (kind_ != Kind::kText) return {};
-  if ((text_bytes_ += data.size()) > most_text(spec))
-    return invalid(where(leaf) + "the prompt is too long for the model");
+  if (kind_ == Kind::kImage) return image(data);
+  if (kind_ == Kind::kText) return text(data.view(), spec);
+  if (kind_ == Kind::kUnseen) unseen_bytes_ += data.size();
+  return {};
+}
+
+Status Conversation::text(std::string_view more, const msg::TextSpec& spec) {
+  if ((text_bytes_ += more.size()) > most_text(spec))
+    return invalid(where(*leaf_) + "the prompt is too long for the model");
   Turn& t = turn();
   if (t.parts.empty() || !t.parts.back().image.empty()) {
     t.parts.emplace_back();
     ++parts_;
   }
-  append_plain(t.parts.back().text, data.view());
+  append_plain(t.parts.back().text, more);
   return {};
 }
 
-Status Conversation::image(const Node& leaf, const base::Bytes& data) {
+Status Conversation::image(const base::Bytes& data) {
   constexpr uint64_t kMostImages = 16 << 20;
   if ((image_bytes_ += data.size()) > kMostImages)
-    return invalid(where(leaf) + "the images of a prompt have at most " + std::to_string(kMostImages) + " bytes");
+    return invalid(where(*leaf_) + "the images of a prompt have at most " + std::to_string(kMostImages) + " bytes");
   if (data.empty()) return {};
   if (image_.empty() && joined_.empty()) {
     image_ = data;
@@ -200,19 +201,22 @@ Status Conversation::image(const Node& leaf, const base::Bytes& data) {
   return {};
 }
 
-void Conversation::leaf_end() {
+Status Conversation::leaf_end(const msg::TextSpec& spec) {
+  constexpr size_t kShown = 80;
+  Status s;
   if (kind_ == Kind::kEndOfTurn) ended_ = true;
   if (!joined_.empty()) image_ = base::Bytes::adopt(std::exchange(joined_, {}));
-  if (!image_.empty()) add({mimetype_, std::exchange(image_, {})});
-  if (unseen_bytes_ > 0) add({"[" + mimetype_ + ", " + std::to_string(unseen_bytes_) + " bytes]", {}});
+  if (!image_.empty()) {
+    turn().parts.push_back({mimetype_, std::exchange(image_, {})});
+    ++parts_;
+  }
+  if (unseen_bytes_ > 0)
+    s = text("[" + std::string(base::cut_text(mimetype_, kShown)) + ", " + std::to_string(unseen_bytes_) + " bytes]",
+             spec);
   kind_ = Kind::kNone;
   leaf_ = nullptr;
   unseen_bytes_ = 0;
-}
-
-void Conversation::add(Turn::Part part) {
-  turn().parts.push_back(std::move(part));
-  ++parts_;
+  return s;
 }
 
 uint64_t Conversation::size() const {

@@ -9,7 +9,6 @@
 
 #include "base/status.h"
 #include "dialects/evergreen/graph/node.h"
-#include "dialects/evergreen/options.h"
 #include "dialects/evergreen/transcripts.h"
 #include "msg/generate.h"
 #include "msg/spec.h"
@@ -27,19 +26,17 @@ struct Turn {
 };
 
 // Reads a node as a conversation. Leaves of the types of is_text() are text; image/* an image for models that see them;
-// `application/x-protobuf; type=EndOfTurn` ends a turn; a leaf of another type is nothing when it has no bytes. A turn
-// also ends where the role changes: ChunkMetadata.role, "user" where there is none. A role is any text, and the model's
-// chat template says what it does with it. The usual ones have lower case there, and "model" is another word for
-// "assistant". Text and images are limited by what a context can hold, so that many actions on one large node do not
-// multiply it.
+// `application/x-protobuf; type=EndOfTurn` ends a turn. A leaf that the model cannot see becomes a line of text,
+// "[video/mp4, 1234 bytes]", and nothing when it has no bytes. A turn also ends where the role changes:
+// ChunkMetadata.role, "user" where there is none. A role is any text, and the model's chat template says what it does
+// with it. The usual ones have lower case there, and "model" is another word for "assistant". Text and images are
+// limited by what a context can hold, so that many actions on one large node do not multiply it.
 class Conversation {
  public:
-  explicit Conversation(Options::Unseen unseen) : unseen_(unseen) {}
-
-  // Take what Cursor::next() gave: a chunk, the end of its leaf. Errors: INVALID_ARGUMENT (a role, content that the
-  // model cannot see), naming the node.
+  // Take what Cursor::next() gave: a chunk, the end of its leaf. Errors: INVALID_ARGUMENT (a role, more than the model
+  // can take), naming the node.
   base::Status chunk(const Node& leaf, const base::Bytes& data, const msg::TextSpec& spec);
-  void leaf_end();
+  base::Status leaf_end(const msg::TextSpec& spec);
   const std::vector<Turn>& turns() const { return turns_; }
   std::vector<Turn> take() {
     joined_bytes_ = 0;
@@ -58,11 +55,10 @@ class Conversation {
  private:
   enum class Kind : uint8_t { kNone, kText, kImage, kEndOfTurn, kUnseen };
   base::Status open(const Node& leaf, const msg::TextSpec& spec);
-  base::Status image(const Node& leaf, const base::Bytes& data);
-  void add(Turn::Part part);
+  base::Status image(const base::Bytes& data);
+  base::Status text(std::string_view more, const msg::TextSpec& spec);
   Turn& turn();
 
-  Options::Unseen unseen_;
   std::vector<Turn> turns_;
   const Node* leaf_ = nullptr;
   Kind kind_ = Kind::kNone;
