@@ -79,11 +79,12 @@ std::string percent_encode(std::string_view text) {
 std::string base64_encode(std::string_view bytes, Padding padding) {
   std::string out;
   out.reserve((bytes.size() + 2) / 3 * 4);
+  out.resize(bytes.size() / 3 * 4);
   size_t i = 0;
   auto at = [&](size_t k) { return uint32_t(uint8_t(bytes[k])); };
-  for (; i + 3 <= bytes.size(); i += 3) {
+  for (char* to = out.data(); i + 3 <= bytes.size(); i += 3, to += 4) {
     uint32_t v = at(i) << 16 | at(i + 1) << 8 | at(i + 2);
-    out += kBase64[v >> 18], out += kBase64[v >> 12 & 63], out += kBase64[v >> 6 & 63], out += kBase64[v & 63];
+    to[0] = kBase64[v >> 18], to[1] = kBase64[v >> 12 & 63], to[2] = kBase64[v >> 6 & 63], to[3] = kBase64[v & 63];
   }
   size_t left = bytes.size() - i;
   if (left == 0) return out;

@@ -10,6 +10,7 @@ namespace weir::wire {
 namespace {
 
 enum : uint8_t { kContinuation = 0, kTextFrame = 1, kBinaryFrame = 2, kClose = 8, kPing = 9, kPong = 10 };
+constexpr uint8_t kFinal = 0x80;  // FIN
 constexpr size_t kMostControl = 125;
 constexpr uint64_t kSmall = 16 << 10;  // longer messages lie in slabs
 
@@ -212,9 +213,8 @@ void WebSocket::end_frame() {
   control_.clear();
   if (opcode_ == kPing && !closed_) {
     std::vector<base::Bytes> pieces;
-    size_t size = payload.size();
     pieces.push_back(base::Bytes::adopt(std::move(payload)));
-    write_frame(kPong, size, std::move(pieces));
+    write_frame(uint8_t(kFinal | kPong), std::move(pieces));
   } else if (opcode_ == kClose) {
     control_ = std::move(payload);
     on_close_frame();
@@ -260,8 +260,11 @@ void WebSocket::fail(uint16_t code, std::string_view why) {
   side_.on_closing(code);
 }
 
-void WebSocket::write_frame(uint8_t opcode, size_t size, std::vector<base::Bytes> pieces) {
-  std::string head{char(0x80 | opcode)};
+// `first`: the first byte of the frame.
+void WebSocket::write_frame(uint8_t first, std::vector<base::Bytes> pieces) {
+  size_t size = 0;
+  for (const auto& p : pieces) size += p.size();
+  std::string head{char(first)};
   int wide = size < 126 ? 0 : size <= 0xffff ? 2 : 8;
   head += char(wide == 0 ? size : wide == 2 ? 126 : 127);
   for (int i = wide; i-- > 0;) head += char(uint64_t(size) >> (8 * i));
@@ -274,11 +277,11 @@ void WebSocket::write_frame(uint8_t opcode, size_t size, std::vector<base::Bytes
   for (auto& p : pieces) side_.write(std::move(p));
 }
 
-void WebSocket::send(Kind kind, std::vector<base::Bytes> pieces) {
+void WebSocket::send(Kind kind, std::vector<base::Bytes> pieces, More more) {
   if (closed_) return;
-  size_t size = 0;
-  for (const auto& p : pieces) size += p.size();
-  write_frame(kind == Kind::kText ? kTextFrame : kBinaryFrame, size, std::move(pieces));
+  const bool goes_on = std::exchange(sending_, more == More::kYes);
+  const uint8_t opcode = goes_on ? kContinuation : kind == Kind::kText ? kTextFrame : kBinaryFrame;
+  write_frame(uint8_t(more == More::kYes ? opcode : kFinal | opcode), std::move(pieces));
 }
 
 void WebSocket::close(uint16_t code, std::string_view reason) {
@@ -286,9 +289,8 @@ void WebSocket::close(uint16_t code, std::string_view reason) {
   std::string payload{char(code >> 8), char(code & 0xff)};
   payload += base::cut_text(reason, kMostControl - 2);
   std::vector<base::Bytes> pieces;
-  size_t size = payload.size();
   pieces.push_back(base::Bytes::adopt(std::move(payload)));
-  write_frame(kClose, size, std::move(pieces));
+  write_frame(uint8_t(kFinal | kClose), std::move(pieces));
 }
 
 }  // namespace weir::wire

@@ -69,8 +69,9 @@ class WebSocket {
   size_t feed(std::span<const std::byte> bytes);
   // The caller keeps so many bytes that feed() has not taken: charged with the rest. No room: closes with 1013.
   void keep_aside(uint64_t bytes);
-  // One message. Nothing goes out after close().
-  void send(Kind kind, std::vector<base::Bytes> pieces);
+  // A message, or a part of one: a frame of it, which others follow (RFC 6455 §5.4). Nothing goes out after close().
+  enum class More : uint8_t { kNo, kYes };
+  void send(Kind kind, std::vector<base::Bytes> pieces, More more = More::kNo);
   // The reason is cut to what fits, at a character's border.
   void close(uint16_t code, std::string_view reason);
   bool closed() const { return closed_; }
@@ -93,7 +94,7 @@ class WebSocket {
   void end_frame();
   void end_message();
   void on_close_frame();
-  void write_frame(uint8_t opcode, size_t size, std::vector<base::Bytes> pieces);
+  void write_frame(uint8_t first, std::vector<base::Bytes> pieces);
   void fail(uint16_t code, std::string_view why);
 
   Side& side_;
@@ -118,6 +119,7 @@ class WebSocket {
   base::MemoryCharge charge_;  // for message_ and what is aside
   uint64_t aside_ = 0;
   Utf8Check utf8_;
+  bool sending_ = false;  // a part of a message has gone out, and not its last one
   bool closed_ = false;
 };
 

@@ -150,13 +150,20 @@ class WebSocketSession:
         return part
 
     def frame(self):
+        """A control frame, or a whole message, however many frames it has come in."""
         first, size = self.take(2)
         assert first & 0x70 == 0 and size & 0x80 == 0
         if size == 126:
             size, = struct.unpack('>H', self.take(2))
         elif size == 127:
             size, = struct.unpack('>Q', self.take(8))
-        return first & 15, self.take(size)
+        opcode, payload = first & 15, self.take(size)
+        if opcode == 0:
+            opcode, payload = self.begun[0], self.begun[1] + payload
+        if first & 0x80:
+            return opcode, payload
+        self.begun = opcode, payload
+        return self.frame()
 
     def send(self, message):
         if self.binary:

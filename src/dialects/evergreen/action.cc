@@ -21,7 +21,8 @@ using base::Status;
 
 namespace v1 = ::weir::evergreen::v1;
 
-constexpr size_t kTextPerStep = 8;  // bytes that become tokens in one step of the TurnBudget
+constexpr size_t kExperimentalPerStep = 8;  // bytes of experimental parts that become JSON in one step
+constexpr size_t kTextPerStep = 8;          // bytes that become tokens in one step of the TurnBudget
 
 bool among(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::any_of(names.begin(), names.end(), [&](auto n) { return n == name; });
@@ -84,7 +85,8 @@ Status Output::send(OutFragment&& out) {
   f.metadata = out.has_metadata ? &out.metadata : nullptr;
   f.data = out.data;
   if (Status s = session_.graph().append(node_, std::move(f)); !s.ok()) return s;
-  session_.state().turn_budget.spend(1 + out.data.size() / kBytesPerStep);
+  session_.state().turn_budget.spend(1 + out.data.size() / kBytesPerStep +
+                                     out.metadata.other.size() / kExperimentalPerStep);
   session_.ttls().look_at(node_);
   session_.send(out);
   return {};

@@ -31,7 +31,7 @@ class Output {
   // How its leaf begins: metadata goes out with the first fragment.
   void begin(Metadata metadata) { metadata_ = std::move(metadata); }
   void begin(std::string mimetype, std::string role = {}, const std::vector<Packed>& experimental = {});
-  enum class More : uint8_t { kYes, kNo };
+  using More = evergreen::More;
   // The next fragment: into the graph and to the client. Errors: those of NodeGraph::append().
   base::Status write(base::Bytes data, More more);
   base::Status child(std::string id, More more);

@@ -18,6 +18,7 @@ class GrpcSession final : public wire::RpcListener, Carrier {
 
  private:
   void send(const OutFragment& fragment) override { rpc_.send(write_binary(fragment)); }
+  bool has_room() const override { return rpc_.exchange().has_room(); }
   void finish(const base::Status& status) override { rpc_.finish(status); }
 
   wire::Rpc& rpc_;

@@ -51,6 +51,8 @@ Status read_any(std::string_view bytes, Unknown& unknown, Packed& any) {
 }
 
 Status read_metadata(std::string_view bytes, Unknown& unknown, Metadata& m) {
+  constexpr size_t kMost = 64 << 10;  // written as JSON, experimental parts take their time
+  if (bytes.size() > kMost) return base::invalid("ChunkMetadata has at most " + std::to_string(kMost) + " bytes");
   m.mimetype.clear(), m.role.clear(), m.file_name.clear(), m.other.clear();
   PbReader r(bytes);
   while (r.next()) {
@@ -311,7 +313,7 @@ std::vector<base::Bytes> write_binary(const OutFragment& f) {
   return pieces;
 }
 
-void write_json(std::string& out, const OutFragment& f, wire::JsonForm& json) {
+void write_json_head(std::string& out, const OutFragment& f, wire::JsonForm& json) {
   out += "{\"nodeFragments\":[{\"id\":";
   json_text(out, f.node);
   if (f.seq > 0) out += ",\"seq\":" + std::to_string(f.seq);
@@ -332,9 +334,10 @@ void write_json(std::string& out, const OutFragment& f, wire::JsonForm& json) {
       json_metadata(out, f.metadata, json);
       out += ',';
     }
-    out += "\"data\":\"" + base::base64_encode(f.data.view()) + "\"}";
+    out += "\"data\":\"";
   }
-  out += "}]}";
 }
+
+std::string_view json_tail(const OutFragment& f) { return f.has_chunk ? "\"}}]}" : "}]}"; }
 
 }  // namespace weir::evergreen

@@ -54,6 +54,9 @@ base::Status read_message(const base::Bytes& message, size_t& at, MessageSink& s
 // Appends an experimental part to what `other` of a Metadata holds.
 void put_any(std::string& other, const Packed& part);
 
+// Whether more of the same follows.
+enum class More : uint8_t { kYes, kNo };
+
 // A fragment on its way to the client.
 struct OutFragment {
   std::string_view node;
@@ -68,8 +71,9 @@ struct OutFragment {
 
 // A SessionMessage of one fragment: a head, and the data where there is any.
 std::vector<base::Bytes> write_binary(const OutFragment& fragment);
-// The same as proto3 JSON with lowerCamelCase names, appended to `out`. Experimental parts of types that are not known
-// here have no such form and are left out.
-void write_json(std::string& out, const OutFragment& fragment, wire::JsonForm& json);
+// The same as proto3 JSON with lowerCamelCase names: the head, appended to `out`, the data in base64, the tail.
+// Experimental parts of types that are not known here have no such form and are left out.
+void write_json_head(std::string& out, const OutFragment& fragment, wire::JsonForm& json);
+std::string_view json_tail(const OutFragment& fragment);
 
 }  // namespace weir::evergreen

@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <optional>
 
 #include "base/stepped_charge.h"
 #include "dialects/evergreen/carriers.h"
-#include "dialects/evergreen/long_message.h"
+#include "dialects/evergreen/json_input.h"
+#include "dialects/evergreen/json_output.h"
 #include "dialects/evergreen/session.h"
+#include "wire/answer_flow.h"
 #include "wire/body_memory.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
@@ -16,10 +19,18 @@ using wire::Exchange;
 
 constexpr size_t kKeptRoom = 64 << 10;  // the room for lines that stays when there are none
 
-class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Listener {
+class LineSession final : public wire::ExchangeListener,
+                          public wire::HoldsAnswer,
+                          Carrier,
+                          JsonInput::Listener,
+                          JsonOutput::Listener {
  public:
   LineSession(EvergreenState& state, Exchange& exchange)
-      : state_(state), exchange_(exchange), session_(state, exchange, *this), input_(state, exchange, session_, *this) {
+      : state_(state),
+        exchange_(exchange),
+        output_(state, exchange, *this),
+        session_(state, exchange, *this),
+        input_(state, exchange, session_, *this) {
     wire::Response response;
     response.fields.add("content-type", "application/x-ndjson");
     response.fields.add("cache-control", "no-cache");
@@ -39,13 +50,15 @@ class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Lis
     read_lines();
   }
   void on_drain(Exchange&) override {
-    session_.on_drain();
-    read_lines();
+    output_.write_on();
+    if (!output_.busy()) on_written();
   }
   void on_close(Exchange&, bool) override {
     input_.stop();
+    output_.stop();
     session_.leave();
   }
+  uint64_t held() const override { return output_.held(); }
 
  private:
   // Lines are taken as fast as the session wants them, and one at a time; meanwhile flow control holds the client.
@@ -125,13 +138,23 @@ class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Lis
     });
   }
 
-  void send(const OutFragment& fragment) override {
-    std::string line;
-    write_json(line, fragment, state_.json);
-    line += '\n';
-    exchange_.body(base::Bytes::adopt(std::move(line)));
+  // JsonOutput::Listener
+  void on_text(std::string text, More more) override {
+    if (more == More::kNo) text += '\n';
+    exchange_.body(base::Bytes::adopt(std::move(text)));
   }
+  void on_written() override {
+    if (end_) return finish(*end_);
+    session_.on_drain();
+    read_lines();
+  }
+
+  // Carrier
+  void send(const OutFragment& fragment) override { output_.send(fragment); }
+  bool has_room() const override { return exchange_.has_room() && !output_.busy(); }
   void finish(const Status& status) override {
+    end_ = status;
+    if (output_.busy()) return;
     exchange_.record().code = status.code;
     if (!status.ok()) exchange_.body(base::Bytes::adopt(error_line(status) + "\n"));
     exchange_.end();
@@ -146,6 +169,8 @@ class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Lis
   size_t number_ = 0;
   bool ended_ = false, told_end_ = false;
   base::TimerId timer_ = base::TimerId::kNone;
+  std::optional<Status> end_;  // of the session, behind what is still written
+  JsonOutput output_;
   Session session_;
   JsonInput input_;
 };

@@ -76,7 +76,7 @@ void Session::send(const OutFragment& fragment) {
 // Outputs get the last of the room, so that answers go on a while when questions are held.
 bool Session::congested() const {
   const SessionMemory& memory = graph_.memory();
-  return !exchange_.has_room() || (ttls_.make_room() && memory.used() > memory.limit() / 16 * 15);
+  return !carrier_.has_room() || (ttls_.make_room() && memory.used() > memory.limit() / 16 * 15);
 }
 
 bool Session::stuck(std::string& missing) const {

@@ -28,6 +28,8 @@ namespace weir::evergreen {
 class Carrier {
  public:
   virtual void send(const OutFragment& fragment) = 0;
+  // The client takes what is sent; if not, Session::on_drain() follows.
+  virtual bool has_room() const = 0;
   // The session is over. Nothing is sent any more.
   virtual void finish(const base::Status& status) = 0;
 

@@ -1,11 +1,14 @@
 #include "wire/websocket.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "dialects/evergreen/carriers.h"
-#include "dialects/evergreen/long_message.h"
+#include "dialects/evergreen/json_input.h"
+#include "dialects/evergreen/json_output.h"
 #include "dialects/evergreen/session.h"
+#include "wire/answer_flow.h"
 #include "wire/service_guard.h"
 
 namespace weir::evergreen {
@@ -30,8 +33,10 @@ uint16_t close_code_of(Code code) {
 }
 
 class SocketSession final : public wire::ExchangeListener,
+                            public wire::HoldsAnswer,
                             Carrier,
                             JsonInput::Listener,
+                            JsonOutput::Listener,
                             WebSocket::Side,
                             wire::BodyMemory::Body {
  public:
@@ -39,6 +44,7 @@ class SocketSession final : public wire::ExchangeListener,
       : state_(state),
         exchange_(exchange),
         socket_(*this, state.slabs, state.options.max_message, owner()),
+        output_(state, exchange, *this),
         session_(state, exchange, *this),
         input_(state, exchange, session_, *this) {}
   ~SocketSession() override { state_.bus.env().cancel(timer_); }
@@ -52,13 +58,15 @@ class SocketSession final : public wire::ExchangeListener,
     exchange_.end();
   }
   void on_drain(Exchange&) override {
-    session_.on_drain();
-    pump();
+    output_.write_on();
+    if (!output_.busy()) on_written();
   }
   void on_close(Exchange&, bool) override {
     input_.stop();
+    output_.stop();
     session_.leave();
   }
+  uint64_t held() const override { return output_.held(); }
 
  private:
   void pump() {
@@ -124,6 +132,7 @@ class SocketSession final : public wire::ExchangeListener,
         code != wire::close_code::kNormal && code != wire::close_code::kNone && code != wire::close_code::kGoingAway;
     bool short_of_memory = code == wire::close_code::kTryAgain;
     if (broken) exchange_.record().code = short_of_memory ? Code::kResourceExhausted : Code::kInvalidArgument;
+    output_.stop();
     session_.leave();
     exchange_.end();
   }
@@ -131,23 +140,32 @@ class SocketSession final : public wire::ExchangeListener,
 
   // Carrier
   void send(const OutFragment& fragment) override {
-    if (form_ == WebSocket::Kind::kBinary) return socket_.send(form_, write_binary(fragment));
-    std::string json;
-    write_json(json, fragment, state_.json);
-    say(std::move(json));
+    // JSON that is still written goes first, and no other form comes in between.
+    if (form_ == WebSocket::Kind::kBinary && !output_.busy()) return socket_.send(form_, write_binary(fragment));
+    output_.send(fragment);
   }
+  bool has_room() const override { return exchange_.has_room() && !output_.busy(); }
   void finish(const Status& status) override {
+    end_ = status;
+    if (output_.busy()) return;
     exchange_.record().code = status.code;
-    if (!status.ok()) say(error_line(status));
+    if (!status.ok()) on_text(error_line(status), More::kNo);
     bool going = session_.draining() && status.code == Code::kUnavailable;
     uint16_t code = going ? wire::close_code::kGoingAway : close_code_of(status.code);
     socket_.close(bad_message_ ? wire::close_code::kNotUtf8 : code, status.text);
     exchange_.end();
   }
-  void say(std::string json) {
+  // JsonOutput::Listener
+  void on_text(std::string text, More more) override {
     std::vector<base::Bytes> pieces;
-    pieces.push_back(base::Bytes::adopt(std::move(json)));
-    socket_.send(WebSocket::Kind::kText, std::move(pieces));
+    pieces.push_back(base::Bytes::adopt(std::move(text)));
+    socket_.send(WebSocket::Kind::kText, std::move(pieces),
+                 more == More::kYes ? WebSocket::More::kYes : WebSocket::More::kNo);
+  }
+  void on_written() override {
+    if (end_) return finish(*end_);
+    session_.on_drain();
+    pump();
   }
 
   EvergreenState& state_;
@@ -156,7 +174,9 @@ class SocketSession final : public wire::ExchangeListener,
   WebSocket::Kind form_ = WebSocket::Kind::kText;
   bool bad_message_ = false;
   base::TimerId timer_ = base::TimerId::kNone;
+  std::optional<Status> end_;  // of the session, behind what is still written
   WebSocket socket_;
+  JsonOutput output_;
   Session session_;
   JsonInput input_;
 };

@@ -59,7 +59,8 @@ TEST(EvergreenEcho, InJsonWhatIsKnownHereComesBack) {
   put_any(f.metadata.other, {"weir.evergreen.v1.Usage", usage.SerializeAsString()});
   put_any(f.metadata.other, {"google.protobuf.Timestamp", rest.capture_time().SerializeAsString()});
   std::string json;
-  write_json(json, f, t.json);
+  write_json_head(json, f, t.json);
+  json += json_tail(f);
   EXPECT_EQ(json,
             "{\"nodeFragments\":[{\"id\":\"out\",\"chunkFragment\":{\"metadata\":{\"mimetype\":\"image/png\","
             "\"role\":\"tool\",\"originalFileName\":\"a \\\"b\\\".png\",\"captureTime\":\"2023-11-14T22:13:20Z\","

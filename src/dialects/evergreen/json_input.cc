@@ -1,4 +1,4 @@
-#include "dialects/evergreen/long_message.h"
+#include "dialects/evergreen/json_input.h"
 
 #include <algorithm>
 #include <utility>
