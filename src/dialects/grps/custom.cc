@@ -1,11 +1,16 @@
 #include "dialects/grps/custom.h"
 
+#include <algorithm>
+#include <optional>
+
+#include "base/attempt.h"
 #include "dialects/grps/inference.h"
+#include "dialects/grps/long_body.h"
 #include "dialects/grps/rest.h"
 #include "dialects/grps/route_inputs.h"
 #include "dialects/grps/route_reply.h"
 #include "dialects/grps/stream.h"
-#include "wire/answer_flow.h"
+#include "wire/offload.h"
 #include "wire/sse.h"
 
 namespace weir::grps {
@@ -15,86 +20,188 @@ using base::Status;
 using msg::Tensor;
 using wire::Exchange;
 
-class CustomInference final : public wire::ExchangeListener, public Inference {
- public:
-  CustomInference(GrpsState& state, Exchange& exchange, const RouteSpec& spec)
-      : Inference(state, exchange), route_(spec), parts_(exchange) {}
+// A request as its route reads it.
+struct RouteRequest {
+  Delivery delivery = Delivery::kOne;
+  std::vector<Tensor> inputs;
+};
 
-  void begin(const wire::PathArgs& args) {
-    Status status = fill(args);
-    if (status.ok()) status = start();
-    if (!status.ok()) leave(), respond_error(exchange_, route_, status);
+std::string model_of(const RouteSpec& route, const Exchange& exchange) {
+  return route.model.empty() ? exchange.request().query_value("model") : route.model;
+}
+
+class ReadRoute final : public base::OffloadTask {
+ public:
+  ReadRoute(const RouteSpec& route, const Exchange& exchange, const wire::PathArgs& args, const msg::ModelSpec& spec,
+            base::SlabSource& slabs)
+      : route_(route),
+        request_(exchange.request()),
+        body_(exchange.content()),
+        args_(args),
+        spec_(spec),
+        slabs_(slabs) {}
+  void run() override {
+    Status thrown = base::attempt("reading a request", [this] { status = read(); });
+    if (!thrown.ok()) status = std::move(thrown);
   }
-  void on_drain(Exchange&) override { drained(); }
-  void on_close(Exchange&, bool) override { leave(); }
+
+  Status status;  // after run(), as the next
+  RouteRequest asked;
 
  private:
-  Status fill(const wire::PathArgs& args) {
-    auto streaming = wants_stream(route_.streaming, exchange_);
-    if (!streaming) return streaming.error();
-    streaming_ = *streaming;
-    std::string model = route_.model.empty() ? exchange_.request().query_value("model") : route_.model;
-    Status status = find(model, streaming_ ? Answers::kMany : Answers::kOne);
-    RouteInputs inputs(exchange_, args, state_.slabs);
+  Status read() {
+    auto delivery = read_delivery(route_.streaming, request_, body_.view());
+    if (!delivery) return delivery.error();
+    asked.delivery = *delivery;
+    RouteInputs inputs(request_, body_, args_, slabs_);
+    msg::Call call;
     for (const auto& [input, source] : route_.inputs)
-      if (status.ok()) status = inputs.fill(input, source, spec(), call());
-    return status;
-  }
-
-  Status answered(std::vector<Tensor> outputs, More more) override {
-    if (streaming_ && more == More::kNo && outputs.empty()) return {};
-    wire::AnswerRoom room(exchange_);
-    if (!room.take(most_rendered(route_, outputs))) return wire::no_room_for_answer();
-    auto body = render(route_, outputs);
-    if (!body) return body.error();
-    if (!room.settle(*body)) return wire::no_room_for_answer();
-    if (!streaming_) {
-      answer_ = std::move(*body);
-      return {};
-    }
-    parts_.open(route_.stream_content_type);
-    parts_.raw(framed(*body));
+      if (Status s = inputs.fill(input, source, spec_, call); !s.ok()) return s;
+    asked.inputs = std::move(call.inputs);
     return {};
   }
 
-  base::Bytes framed(const base::Bytes& part) const {
-    if (!route_.raw_output.empty() || parts_.format() == StreamFormat::kGrps) return part;
-    std::string out;
-    if (parts_.format() == StreamFormat::kSse)
-      wire::append_sse(out, part.view());
-    else
-      out.append(part.view()) += '\n';
-    return base::Bytes::adopt(std::move(out));
+  const RouteSpec& route_;
+  const wire::Request request_;
+  const base::Bytes body_;
+  const wire::PathArgs args_;
+  const msg::ModelSpec spec_;  // the model may be unloaded meanwhile
+  base::SlabSource& slabs_;
+};
+
+base::Bytes framed(const RouteSpec& route, StreamFormat format, const base::Bytes& part) {
+  if (!route.raw_output.empty() || format == StreamFormat::kGrps) return part;
+  std::string out;
+  if (format == StreamFormat::kSse)
+    wire::append_sse(out, part.view());
+  else
+    out.append(part.view()) += '\n';
+  return base::Bytes::adopt(std::move(out));
+}
+
+class CustomInference final : public wire::ExchangeListener, public Inference, PartWriter::Listener {
+ public:
+  CustomInference(GrpsState& state, Exchange& exchange, const RouteSpec& spec)
+      : Inference(state, exchange), route_(spec), parts_(state, exchange, *this, spec.stream_content_type) {}
+
+  void begin(const wire::PathArgs& args) {
+    auto delivery = read_delivery(route_.streaming, exchange_.request(), exchange_.content().view());
+    Status status = delivery ? find(*delivery) : delivery.error();
+    RouteInputs inputs(exchange_.request(), exchange_.content(), args, state_.slabs);
+    for (const auto& [input, source] : route_.inputs)
+      if (status.ok()) status = inputs.fill(input, source, spec(), call());
+    submit(std::move(status));
+  }
+  // With what a worker has read.
+  void begin(Status status, RouteRequest&& asked) {
+    if (status.ok()) status = find(asked.delivery);
+    if (status.ok()) call().inputs = std::move(asked.inputs);
+    submit(std::move(status));
+  }
+  void on_drain(Exchange&) override {
+    if (has_room()) drained();
+  }
+  void on_close(Exchange&, bool) override {
+    parts_.stop();
+    leave();
+  }
+
+ private:
+  Status find(Delivery delivery) {
+    streaming_ = delivery == Delivery::kStream;
+    return Inference::find(model_of(route_, exchange_), streaming_ ? Answers::kMany : Answers::kOne);
+  }
+  void submit(Status status) {
+    if (status.ok()) status = start();
+    if (!status.ok()) leave(), respond_error(exchange_, route_, status);
+  }
+
+  bool has_room() override { return exchange_.has_room() && !parts_.busy(); }
+  Status answered(std::vector<Tensor> outputs, More more) override {
+    if (!streaming_) {
+      outputs_ = std::move(outputs);
+      return {};
+    }
+    if (more == More::kNo && outputs.empty()) return {};
+    const uint64_t most = most_rendered(route_, outputs);
+    return parts_.add(
+        most, [&route = route_, format = parts_.format(), outputs = std::move(outputs)]() -> base::Result<base::Bytes> {
+          auto body = render(route, outputs);
+          if (!body) return body.error();
+          return framed(route, format, *body);
+        });
   }
 
   void ended(Status status) override {
-    if (streaming_ && (status.ok() || exchange_.responding())) return end_stream(status);
-    if (!status.ok()) return respond_error(exchange_, route_, status);
-    exchange_.respond(int(route_.status), content_type(route_), std::move(answer_), Exchange::Compress::kIfAccepted);
+    end_ = std::move(status);
+    if (!parts_.busy()) end();
+  }
+  void on_parts_written() override { end_ ? end() : on_drain(exchange_); }
+  void on_part_failed(Status status) override {
+    leave();
+    ended(std::move(status));
   }
 
+  void end() {
+    if (streaming_ && (end_->ok() || exchange_.responding())) return end_stream(*end_);
+    end_->ok() ? respond() : respond_error(exchange_, route_, *end_);
+  }
   // A failure is the last part, in the route's own words where it has some.
   void end_stream(const Status& status) {
-    parts_.open(route_.stream_content_type);
     if (status.ok() || route_.error_body.empty()) return parts_.end(status);
-    parts_.raw(framed(base::Bytes::adopt(render_error(route_, status))));
-    exchange_.record().code = status.code;
-    exchange_.end();
+    parts_.end(status, framed(route_, parts_.format(), base::Bytes::adopt(render_error(route_, status))));
+  }
+  // This may be destroyed by it.
+  void respond() {
+    auto send = [&exchange = exchange_, &route = route_](base::Result<base::Bytes> body) {
+      if (!body) return respond_error(exchange, route, body.error());
+      exchange.respond(int(route.status), content_type(route), *std::move(body), Exchange::Compress::kIfAccepted);
+    };
+    const uint64_t most = most_rendered(route_, outputs_);
+    auto make = [&route = route_, outputs = std::move(outputs_)] { return render(route, outputs); };
+    if (!is_long(state_, most)) return send(write_body(exchange_, most, make));
+    write_elsewhere(state_, exchange_, most, std::move(make), std::move(send));
   }
 
   const RouteSpec& route_;
   PartWriter parts_;
   bool streaming_ = false;
-  base::Bytes answer_;  // where one is taken
+  std::vector<Tensor> outputs_;  // where one answer is taken
+  std::optional<Status> end_;    // behind the parts that are still written
 };
+
+CustomInference& attach_inference(GrpsState& state, Exchange& exchange, const RouteSpec& route) {
+  auto listener = std::make_unique<CustomInference>(state, exchange, route);
+  CustomInference& inference = *listener;
+  exchange.attach(std::move(listener));
+  return inference;
+}
+
+bool is_long_request(const GrpsState& state, const Exchange& exchange, const RouteSpec& route) {
+  if (exchange.content().size() <= wire::kLongBody || !state.options.offload) return false;
+  return route.streaming.starts_with("body_param:") ||
+         std::any_of(route.inputs.begin(), route.inputs.end(), [](const auto& in) { return reads_body(in.second); });
+}
+
+void read_elsewhere(GrpsState& state, Exchange& exchange, const RouteSpec& route, const wire::PathArgs& args) {
+  auto found = find_model(state.bus.catalog(), model_of(route, exchange));
+  if (!found) return respond_error(exchange, route, found.error());
+  auto then = [&state, &exchange, &route](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
+    CustomInference& inference = attach_inference(state, exchange, route);
+    if (!sent.ok()) return inference.begin(sent, {});
+    auto& read = static_cast<ReadRoute&>(*task);
+    inference.begin(std::move(read.status), std::move(read.asked));
+  };
+  auto read = std::make_unique<ReadRoute>(route, exchange, args, (*found)->spec, state.slabs);
+  wire::send_away(*state.options.offload, std::move(read), exchange.content().size(), wire::Offload::Part::kRequest,
+                  exchange, std::move(then));
+}
 
 }  // namespace
 
 void CustomRoute::serve(Exchange& exchange, const wire::PathArgs& args) {
-  auto reader = std::make_unique<CustomInference>(state_, exchange, spec_);
-  CustomInference& inference = *reader;
-  exchange.attach(std::move(reader));
-  inference.begin(args);
+  if (is_long_request(state_, exchange, spec_)) return read_elsewhere(state_, exchange, spec_, args);
+  attach_inference(state_, exchange, spec_).begin(args);
 }
 
 bool CustomRoute::refuse(Exchange& exchange, const Status& why) {

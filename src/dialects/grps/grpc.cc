@@ -60,7 +60,10 @@ class Unary final : public RpcPrediction {
   static constexpr Answers kAnswers = Answers::kOne;
 
  private:
-  void replied(Message&& reply, More) override { reply_ = std::move(reply); }
+  Status replied(Message&& reply, More) override {
+    reply_ = std::move(reply);
+    return {};
+  }
   void ended(Status status) override { answer(rpc_, status, reply_); }
 
   Message reply_;
@@ -75,8 +78,9 @@ class Streamed final : public RpcPrediction {
 
  private:
   bool has_room() override { return rpc_.has_room(); }
-  void replied(Message&& reply, More more) override {
+  Status replied(Message&& reply, More more) override {
     if (more == More::kYes || !reply.tensors.empty() || !reply.data.empty()) rpc_.send(write_pb({}, reply));
+    return {};
   }
   void ended(Status status) override {
     if (!status.ok()) return answer(rpc_, status);

@@ -93,8 +93,7 @@ Status Prediction::answered(std::vector<msg::Tensor> outputs, More more) {
   auto reply = gather(asked_, array, std::move(outputs), state_.slabs);
   if (!reply) return std::move(reply).error();
   if (named_) reply->model = spec().name + "-" + spec().version;
-  replied(std::move(*reply), more);
-  return {};
+  return replied(std::move(*reply), more);
 }
 
 }  // namespace weir::grps

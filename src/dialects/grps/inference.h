@@ -64,7 +64,8 @@ class Prediction : public Inference {
   base::Status ask(Message&& message, std::string_view model, Answers answers);
 
  protected:
-  virtual void replied(Message&& reply, More more) = 0;
+  // A Status that is not OK ends it.
+  virtual base::Status replied(Message&& reply, More more) = 0;
 
  private:
   base::Status answered(std::vector<msg::Tensor> outputs, More more) final;

@@ -1,13 +1,11 @@
 #include "dialects/grps/rest.h"
 
-#include "base/attempt.h"
 #include "base/encoding.h"
 #include "dialects/grps/batches.h"
 #include "dialects/grps/form.h"
+#include "dialects/grps/long_body.h"
 #include "grps_monitor_page.h"
 #include "marshal/json_tensor.h"
-#include "wire/answer_flow.h"
-#include "wire/offload.h"
 
 namespace weir::grps {
 namespace {
@@ -114,55 +112,22 @@ constexpr Row kControls[] = {
 };
 constexpr uint64_t kControlBody = 64 << 10;
 
-// So many bytes of JSON, by most_json(), are written on the shard: 5 ms at most.
-constexpr uint64_t kLongAnswer = 512 << 10;
-
-class WriteJson final : public base::OffloadTask {
- public:
-  WriteJson(Exchange& exchange, const Status& status, Message reply)
-      : room(exchange), status_(status), reply_(std::move(reply)) {}
-  void run() override {
-    failed = base::attempt("writing an answer", [this] { json = write_json(status_, reply_); });
-  }
-
-  wire::AnswerRoom room;
-  Status failed;  // after run(), as the next
-  std::string json;
-
- private:
-  const Status status_;
-  const Message reply_;
-};
-
-void write_elsewhere(const GrpsState& state, Exchange& exchange, const Status& status, Message&& reply) {
-  const uint64_t most = most_json(reply);
-  auto write = std::make_unique<WriteJson>(exchange, status, std::move(reply));
-  if (!write->room.take(most)) return respond(state, exchange, wire::no_room_for_answer(), {});
-  auto then = [&state, &exchange, status](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
-    if (!sent.ok()) return respond(state, exchange, sent, {});
-    auto& written = static_cast<WriteJson&>(*task);
-    if (!written.failed.ok()) return respond(state, exchange, written.failed, {});
-    auto json = base::Bytes::adopt(std::move(written.json));
-    if (!written.room.settle(json)) return respond(state, exchange, wire::no_room_for_answer(), {});
-    respond(exchange, status, code_of(status), "application/json", std::move(json));
-  };
-  wire::send_away(*state.options.offload, std::move(write), most, wire::Offload::Part::kAnswer, exchange,
-                  std::move(then));
-}
-
 }  // namespace
 
 void respond(const GrpsState& state, Exchange& exchange, const Status& status, Message reply) {
   int http = code_of(status);
   if (status.ok() && reply.kind == Kind::kBin)
     return respond(exchange, status, http, "application/octet-stream", reply.data);
+  auto send = [&exchange, status](base::Result<base::Bytes> json) {
+    const Status outcome = json ? status : json.error();
+    if (!json) json = base::Bytes::adopt(write_json(outcome, {}));
+    respond(exchange, outcome, code_of(outcome), "application/json", *std::move(json));
+  };
   const uint64_t most = most_json(reply);
-  if (most > kLongAnswer && state.options.offload) return write_elsewhere(state, exchange, status, std::move(reply));
-  wire::AnswerRoom room(exchange);
-  if (!room.take(most)) return respond(state, exchange, wire::no_room_for_answer(), {});
-  auto json = base::Bytes::adopt(write_json(status, reply));
-  if (!room.settle(json)) return respond(state, exchange, wire::no_room_for_answer(), {});
-  respond(exchange, status, http, "application/json", std::move(json));
+  if (!is_long(state, most))
+    return send(write_body(exchange, most, [&] { return base::Bytes::adopt(write_json(status, reply)); }));
+  auto make = [status, reply = std::move(reply)] { return base::Bytes::adopt(write_json(status, reply)); };
+  write_elsewhere(state, exchange, most, std::move(make), std::move(send));
 }
 
 void respond(Exchange& exchange, const Status& status, int http, std::string_view type, base::Bytes body) {

@@ -1,4 +1,6 @@
 // POST /grps/v1/infer/predict: one answer, or with streaming=true one part per answer.
+#include <optional>
+
 #include "base/attempt.h"
 #include "dialects/grps/inference.h"
 #include "dialects/grps/rest.h"
@@ -12,32 +14,41 @@ namespace {
 using base::Status;
 using wire::Exchange;
 
-Status read_body(GrpsState& state, const Exchange& exchange, Message& message) {
-  switch (body_form(exchange.request())) {
-    case BodyForm::kJson: return read_json(exchange.content().view(), state.slabs, message);
+Status read_body(std::string_view control, const wire::Request& request, const base::Bytes& body,
+                 base::SlabSource& slabs, Delivery& delivery, Message& message) {
+  auto asked = read_delivery(control, request, body.view());
+  if (!asked) return asked.error();
+  delivery = *asked;
+  switch (body_form(request)) {
+    case BodyForm::kJson: return read_json(body.view(), slabs, message);
     case BodyForm::kOctets:
       message.kind = Kind::kBin;
-      message.data = exchange.content();
+      message.data = body;
       return {};
     case BodyForm::kOther: break;
   }
   return base::invalid("Content type is not supported: application/json or application/octet-stream is expected");
 }
 
-class ReadJson final : public base::OffloadTask {
+class ReadRequest final : public base::OffloadTask {
  public:
-  ReadJson(base::Bytes body, base::SlabSource& slabs) : body_(std::move(body)), slabs_(slabs) {}
+  ReadRequest(const GrpsState& state, const Exchange& exchange)
+      : state_(state), request_(exchange.request()), body_(exchange.content()) {}
   void run() override {
-    auto thrown = base::attempt("reading a request", [this] { status = read_json(body_.view(), slabs_, message); });
+    auto thrown = base::attempt("reading a request", [this] {
+      status = read_body(state_.options.streaming, request_, body_, state_.slabs, delivery, message);
+    });
     if (!thrown.ok()) status = std::move(thrown);
   }
 
   Status status;  // after run(), as the next
+  Delivery delivery = Delivery::kOne;
   Message message;
 
  private:
+  const GrpsState& state_;
+  const wire::Request request_;
   const base::Bytes body_;
-  base::SlabSource& slabs_;
 };
 
 class RestPredict final : public wire::ExchangeListener, public Prediction {
@@ -52,33 +63,53 @@ class RestPredict final : public wire::ExchangeListener, public Prediction {
   void on_close(Exchange&, bool) override { leave(); }
 
  private:
-  void replied(Message&& reply, More) override { reply_ = std::move(reply); }
+  Status replied(Message&& reply, More) override {
+    reply_ = std::move(reply);
+    return {};
+  }
   void ended(Status status) override { respond(state_, exchange_, status, std::move(reply_)); }
 
   Message reply_;
 };
 
-class RestStream final : public wire::ExchangeListener, public Prediction {
+class RestStream final : public wire::ExchangeListener, public Prediction, PartWriter::Listener {
  public:
-  RestStream(GrpsState& state, Exchange& exchange) : Prediction(state, exchange), parts_(exchange) {}
+  RestStream(GrpsState& state, Exchange& exchange) : Prediction(state, exchange), parts_(state, exchange, *this) {}
 
   void begin(Status status, Message&& message, std::string_view model) {
     if (status.ok()) status = ask(std::move(message), model, Answers::kMany);
     if (!status.ok()) respond(state_, exchange_, status);
   }
-  void on_drain(Exchange&) override { drained(); }
-  void on_close(Exchange&, bool) override { leave(); }
+  void on_drain(Exchange&) override {
+    if (has_room()) drained();
+  }
+  void on_close(Exchange&, bool) override {
+    parts_.stop();
+    leave();
+  }
 
  private:
-  void replied(Message&& reply, More more) override {
-    if (more == More::kYes || !reply.tensors.empty() || !reply.data.empty()) parts_.part({}, reply);
+  bool has_room() override { return exchange_.has_room() && !parts_.busy(); }
+  Status replied(Message&& reply, More more) override {
+    if (more == More::kNo && reply.tensors.empty() && reply.data.empty()) return {};
+    return parts_.add(std::move(reply));
   }
   void ended(Status status) override {
-    if (!status.ok() && !exchange_.responding()) return respond(state_, exchange_, status);
-    parts_.end(status);
+    end_ = std::move(status);
+    if (!parts_.busy()) end();
+  }
+  void end() {
+    if (!end_->ok() && !exchange_.responding()) return respond(state_, exchange_, *end_);
+    parts_.end(*end_);
+  }
+  void on_parts_written() override { end_ ? end() : on_drain(exchange_); }
+  void on_part_failed(Status status) override {
+    leave();
+    ended(std::move(status));
   }
 
   PartWriter parts_;
+  std::optional<Status> end_;  // behind the parts that are still written
 };
 
 template <class T>
@@ -90,12 +121,6 @@ void serve(GrpsState& state, Exchange& exchange, Status status, Message&& messag
   exchange.attach(std::move(reader));
   request.begin(std::move(status), std::move(message), model);
 }
-
-}  // namespace
-
-namespace {
-
-enum class Delivery : uint8_t { kOne, kStream };
 
 void go_on(GrpsState& state, Exchange& exchange, Delivery delivery, Status status, Message&& message) {
   const wire::Request& request = exchange.request();
@@ -109,26 +134,25 @@ void go_on(GrpsState& state, Exchange& exchange, Delivery delivery, Status statu
     serve<RestPredict>(state, exchange, std::move(status), std::move(message), array, model);
 }
 
-void read_elsewhere(GrpsState& state, Exchange& exchange, Delivery delivery) {
-  const base::Bytes& body = exchange.content();
-  auto then = [&state, &exchange, delivery](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
-    if (!sent.ok()) return go_on(state, exchange, delivery, sent, {});
-    auto& read = static_cast<ReadJson&>(*task);
-    go_on(state, exchange, delivery, std::move(read.status), std::move(read.message));
+void read_elsewhere(GrpsState& state, Exchange& exchange) {
+  auto then = [&state, &exchange](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
+    if (!sent.ok()) return go_on(state, exchange, Delivery::kOne, sent, {});
+    auto& read = static_cast<ReadRequest&>(*task);
+    go_on(state, exchange, read.delivery, std::move(read.status), std::move(read.message));
   };
-  wire::send_away(*state.options.offload, std::make_unique<ReadJson>(body, state.slabs), body.size(),
+  wire::send_away(*state.options.offload, std::make_unique<ReadRequest>(state, exchange), exchange.content().size(),
                   wire::Offload::Part::kRequest, exchange, std::move(then));
 }
 
 }  // namespace
 
 void predict(GrpsState& state, Exchange& exchange) {
-  auto streaming = wants_stream(state.options.streaming, exchange);
-  const Delivery delivery = streaming && *streaming ? Delivery::kStream : Delivery::kOne;
-  const bool is_long = exchange.content().size() > wire::kLongBody && body_form(exchange.request()) == BodyForm::kJson;
-  if (streaming && is_long && state.options.offload) return read_elsewhere(state, exchange, delivery);
+  const base::Bytes& body = exchange.content();
+  const bool is_long = body.size() > wire::kLongBody && body_form(exchange.request()) == BodyForm::kJson;
+  if (is_long && state.options.offload) return read_elsewhere(state, exchange);
   Message message;
-  Status status = streaming ? read_body(state, exchange, message) : streaming.error();
+  Delivery delivery = Delivery::kOne;
+  Status status = read_body(state.options.streaming, exchange.request(), body, state.slabs, delivery, message);
   go_on(state, exchange, delivery, std::move(status), std::move(message));
 }
 

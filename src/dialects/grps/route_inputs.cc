@@ -48,6 +48,13 @@ std::optional<Source> read_source(std::string_view text) {
   return std::nullopt;
 }
 
+bool reads_body(std::string_view source) {
+  auto from = read_source(source);
+  if (!from) return false;
+  return from->place == Source::Place::kPointer || from->place == Source::Place::kForm ||
+         (from->place == Source::Place::kBody && from->coding == Source::Coding::kBase64);
+}
+
 Status RouteInputs::fill(const std::string& input, std::string_view source, const msg::ModelSpec& spec,
                          msg::Call& call) {
   const msg::TensorSpec* declared = spec.input(input);
@@ -70,28 +77,27 @@ base::Result<RouteInputs::Value> RouteInputs::find(const Source& source) {
   auto word = [](std::string text) {
     return text.empty() ? Value{} : Value{Value::BodyKind::kWord, base::Bytes::adopt(std::move(text))};
   };
-  const wire::Request& request = exchange_.request();
   switch (source.place) {
-    case kQuery: return word(query_field(request.query(), source.key));
+    case kQuery: return word(query_field(request_.query(), source.key));
     case kPath: return word(std::string(args_[source.key]));
     case kForm: return find_field(source.key);
-    case kBody: return Value{Value::BodyKind::kOctets, exchange_.content()};
+    case kBody: return Value{Value::BodyKind::kOctets, body_};
     case kHeader: {
       std::string name(source.key);
       wire::make_lower(name.data(), name.size());
-      return word(std::string(request.fields.find(name)));
+      return word(std::string(request_.fields.find(name)));
     }
     case kPointer: break;
   }
-  auto found = find_value(exchange_.content().view(), source.key);
+  auto found = find_value(body_.view(), source.key);
   if (!found) return found.error();
   if (found->empty() || *found == "null") return Value{};
-  return Value{Value::BodyKind::kJson, exchange_.content().slice(*found)};
+  return Value{Value::BodyKind::kJson, body_.slice(*found)};
 }
 
 base::Result<RouteInputs::Value> RouteInputs::find_field(std::string_view name) {
   if (!form_) {
-    auto form = FormData::read(exchange_.request().fields.find("content-type"), exchange_.content());
+    auto form = FormData::read(request_.fields.find("content-type"), body_);
     if (!form) return form.error();
     form_ = std::move(*form);
   }

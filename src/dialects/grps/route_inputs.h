@@ -24,11 +24,15 @@ struct Source {
 // Nothing for a text that is no source.
 std::optional<Source> read_source(std::string_view text);
 
-// One request's; the form is read at the first field that is asked for.
+// True for a source that is found by reading the body.
+bool reads_body(std::string_view source);
+
+// One request's; the form is read at the first field that is asked for. Any thread.
 class RouteInputs {
  public:
-  RouteInputs(const wire::Exchange& exchange, const wire::PathArgs& args, base::SlabSource& slabs)
-      : exchange_(exchange), args_(args), slabs_(slabs) {}
+  RouteInputs(const wire::Request& request, const base::Bytes& body, const wire::PathArgs& args,
+              base::SlabSource& slabs)
+      : request_(request), body_(body), args_(args), slabs_(slabs) {}
 
   // Puts what is at `source` into the Call as `input`: a word or an element of BYTES as it is; a number, an array of
   // them, or either of them in strings, cast to the declared type; octets (the body, base64, a part of a form that is
@@ -48,7 +52,8 @@ class RouteInputs {
   base::Status place(const std::string& input, const Value& value, const msg::ModelSpec& spec, msg::Call& call);
   base::Status place_json(const std::string& input, std::string_view json, const msg::ModelSpec& spec, msg::Call& call);
 
-  const wire::Exchange& exchange_;
+  const wire::Request& request_;
+  const base::Bytes& body_;
   const wire::PathArgs& args_;
   base::SlabSource& slabs_;
   std::optional<FormData> form_;

@@ -1,14 +1,22 @@
 // Streamed HTTP answers: when there is one, and how its parts follow each other.
 #pragma once
 
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "dialects/grps/long_body.h"
 #include "dialects/grps/state.h"
 #include "wire/exchange.h"
+#include "wire/offload.h"
 
 namespace weir::grps {
 
-// Whether the request asks for a stream in the way that `control` says (Options::streaming). A body that is no JSON, by
-// its Content-Type, asks for none. Errors: INVALID_ARGUMENT for JSON that cannot be read.
-base::Result<bool> wants_stream(std::string_view control, const wire::Exchange& exchange);
+// Whether a request wants one answer or a stream of them.
+enum class Delivery : uint8_t { kOne, kStream };
+// Reads that where `control` says (Options::streaming). A body that is no JSON, by its Content-Type,
+// asks for no stream. Any thread. Errors: INVALID_ARGUMENT for JSON that cannot be read.
+base::Result<Delivery> read_delivery(std::string_view control, const wire::Request& request, std::string_view body);
 // Whether a value of the query, of a header or of JSON says yes.
 bool says_true(std::string_view value);
 // The body's form, by its Content-Type.
@@ -22,24 +30,65 @@ enum class StreamFormat : uint8_t { kGrps, kNdjson, kSse };
 // neither.
 StreamFormat stream_format(const wire::Request& request);
 
-// Sends the head when the first part comes; parts as the client accepts them. A bin_data part goes out as it is where
-// parts are concatenated, else in JSON.
+// The parts of a streamed HTTP answer, in their order; the head goes out with the first. A part that is long is written
+// by a worker, and the next ones wait for it.
 class PartWriter {
  public:
-  explicit PartWriter(wire::Exchange& exchange) : exchange_(exchange), format_(stream_format(exchange.request())) {}
+  class Listener {
+   public:
+    // The parts that waited for a worker have gone out.
+    virtual void on_parts_written() = 0;
+    // A part cannot be written, and the later ones are dropped. Not called from add().
+    virtual void on_part_failed(base::Status status) = 0;
 
-  // `content_type`: of the head, where the configuration of a route has its own; "" = the dialect's.
-  void open(std::string_view content_type = {});
+   protected:
+    ~Listener() = default;
+  };
+
+  // `content_type`: of the head, where the configuration of a route has its own; "" = the format's. All borrowed.
+  PartWriter(const GrpsState& state, wire::Exchange& exchange, Listener& listener, std::string_view content_type = {})
+      : state_(state),
+        exchange_(exchange),
+        listener_(listener),
+        content_type_(content_type),
+        format_(stream_format(exchange.request())) {}
+
   StreamFormat format() const { return format_; }
-  void part(const base::Status& status, const Message& message);
-  // A part that has its form already.
-  void raw(base::Bytes bytes) { exchange_.body(std::move(bytes)); }
-  // The last part is the failure, if it is one.
+  // A part that `make` writes, of `most` bytes at most. Errors: what `make` says, and where there is no room for it.
+  template <class Make>
+  base::Status add(uint64_t most, Make&& make) {
+    if (busy() || is_long(state_, most)) return enqueue(most, std::forward<Make>(make));
+    auto part = write_body(exchange_, most, make);
+    return part ? send(*std::move(part)) : part.error();
+  }
+  // An answer. A bin_data part goes out as it is where parts are concatenated, else in JSON.
+  base::Status add(Message message);
+  bool busy() const { return !waiting_.empty(); }
+  // The end, for who has added all parts: not while busy(). The last part is the failure, if it is one.
   void end(const base::Status& status);
+  // The same for a failure that has its form already.
+  void end(const base::Status& status, base::Bytes failure);
+  // The client has gone.
+  void stop();
 
  private:
+  struct Part {
+    uint64_t most;
+    MakeBody make;
+  };
+  void open();
+  base::Status enqueue(uint64_t most, MakeBody make);
+  base::Status send(base::Bytes part);
+  base::Status write_first();
+  void on_task(const base::Status& status, base::OffloadTask* task);
+
+  const GrpsState& state_;
   wire::Exchange& exchange_;
+  Listener& listener_;
+  const std::string_view content_type_;
   const StreamFormat format_;
+  std::deque<Part> waiting_;  // a worker has the first
+  std::unique_ptr<wire::SentTask> sent_;
 };
 
 }  // namespace weir::grps

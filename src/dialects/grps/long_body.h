@@ -1,0 +1,50 @@
+// Bodies of answers: written on the shard where they are short, and by a worker where they are long.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "base/offload_task.h"
+#include "dialects/grps/state.h"
+#include "wire/answer_flow.h"
+#include "wire/exchange.h"
+
+namespace weir::grps {
+
+using MakeBody = std::function<base::Result<base::Bytes>()>;
+
+// True for a body of `most` bytes at most that takes more than 5 ms.
+inline bool is_long(const GrpsState& state, uint64_t most) { return most > (512 << 10) && state.options.offload; }
+
+// A body that a worker writes, and the room for it meanwhile.
+class WriteBody final : public base::OffloadTask {
+ public:
+  WriteBody(wire::Exchange& exchange, MakeBody make) : room_(exchange), make_(std::move(make)) {}
+  // Before run(). False: there is no room for so many bytes.
+  bool reserve(uint64_t most) { return room_.take(most); }
+  void run() override;
+  // After run(), on the shard, as long as the Exchange is there. Errors: what `make` says, no_room_for_answer().
+  base::Result<base::Bytes> body();
+
+ private:
+  wire::AnswerRoom room_;
+  const MakeBody make_;
+  base::Result<base::Bytes> body_ = base::Bytes();
+};
+
+// Writes a body on the shard.
+template <class Make>
+base::Result<base::Bytes> write_body(wire::Exchange& exchange, uint64_t most, Make&& make) {
+  wire::AnswerRoom room(exchange);
+  if (!room.take(most)) return wire::no_room_for_answer();
+  base::Result<base::Bytes> body = make();
+  if (body && !room.settle(*body)) return wire::no_room_for_answer();
+  return body;
+}
+
+// The same by a worker; `then` hears of it, on the shard. The Exchange's ExchangeListener is destroyed.
+void write_elsewhere(const GrpsState& state, wire::Exchange& exchange, uint64_t most, MakeBody make,
+                     std::function<void(base::Result<base::Bytes>)> then);
+
+}  // namespace weir::grps
