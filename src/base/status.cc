@@ -88,13 +88,31 @@ Status detailed(Code code, std::string text, std::string_view type, std::string_
 
 }  // namespace
 
+constexpr std::string_view kRetryInfo = "google.rpc.RetryInfo";
+
 // RetryInfo{retry_delay=1: Duration{seconds=1}}
-Status try_again(Code code, std::string text) {
-  return detailed(code, std::move(text), "RetryInfo", std::string_view("\x0a\x02\x08\x01", 4));
+Status try_again(Code code, std::string text, std::chrono::seconds after) {
+  std::string delay(1, char(1 << 3));
+  put_length(delay, size_t(after.count()));
+  return detailed(code, std::move(text), "RetryInfo", field(1, delay));
 }
 
 bool worth_trying_again(const Status& status) {
-  return !status.details.empty() && status.details.find("google.rpc.RetryInfo") != std::string::npos;
+  return !status.details.empty() && status.details.find(kRetryInfo) != std::string::npos;
+}
+
+// Behind the type's name come the value's tag and length, then the delay's, then the tag of its seconds.
+std::chrono::seconds retry_after(const Status& status) {
+  constexpr size_t kTagsAndLengths = 5;
+  size_t at = status.details.find(kRetryInfo);
+  if (at == status.details.npos) return std::chrono::seconds(1);
+  int64_t seconds = 0;
+  int shift = 0;
+  for (at += kRetryInfo.size() + kTagsAndLengths; at < status.details.size() && shift < 35; ++at, shift += 7) {
+    seconds |= int64_t(status.details[at] & 0x7f) << shift;
+    if ((status.details[at] & 0x80) == 0) break;
+  }
+  return std::chrono::seconds(seconds > 0 ? seconds : 1);
 }
 
 // BadRequest{field_violations=1: FieldViolation{field=1, description=2}}

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <boost/system/result.hpp>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -54,11 +55,13 @@ struct Status {
 };
 
 inline Status failure(Code code, std::string text) { return Status{code, std::move(text), {}}; }
-// "Not now, but soon": the details carry a google.rpc.RetryInfo of a second, which gRPC clients with a retry policy
-// and proxies look for; in HTTP the same is said by Retry-After. `code`: RESOURCE_EXHAUSTED or UNAVAILABLE.
-Status try_again(Code code, std::string text);
+// "Not now, but soon": the details carry a google.rpc.RetryInfo, which gRPC clients with a retry policy and proxies
+// look for; in HTTP the same is said by Retry-After. `code`: RESOURCE_EXHAUSTED or UNAVAILABLE. `after`: 1 s or more.
+Status try_again(Code code, std::string text, std::chrono::seconds after = std::chrono::seconds(1));
 // Made by try_again().
 bool worth_trying_again(const Status& status);
+// When to try again; 1 s for what try_again() has not made.
+std::chrono::seconds retry_after(const Status& status);
 // INVALID_ARGUMENT of one field of the request: the details carry a google.rpc.BadRequest that names it as a path
 // ("inputs[1].shape") and says the same text.
 Status invalid_field(std::string_view field, std::string text);

@@ -135,6 +135,8 @@ std::optional<Denial> check_page(const Request& request, const BrowserMarks& mar
 
 std::string_view name(Permission permission) {
   switch (permission) {
+    case Permission::kHealth: return "health";
+    case Permission::kMetrics: return "metrics";
     case Permission::kRead: return "read";
     case Permission::kInfer: return "infer";
     default: return "admin";
@@ -172,14 +174,14 @@ bool is_own_origin(std::string_view origin, const Request& request) {
 std::optional<Denial> AccessRules::check(const Request& request, Permission permission) const {
   bool loopback = request.peer && request.peer->network == Network::kLoopback;
   bool trusted_only = loopback || !hosts_.names.empty();
-  if (permission != Permission::kRead || trusted_only) {
+  if (!only_reads(permission) || trusted_only) {
     BrowserMarks marks = marks_of(request.fields);
     if (marks.browser()) {
       bool named = (loopback && is_loopback_name(request.authority)) || hosts_.lists(request.authority);
       if (trusted_only && !named)
         return denied(reason::kUntrustedHost, "browsers may not ask for host " + in_quotes(request.authority) +
                                                   " here: list it in http.hosts if it is this server's");
-      if (permission != Permission::kRead)
+      if (!only_reads(permission))
         if (auto denial = check_page(request, marks, cors_, permission)) return denial;
     }
   }

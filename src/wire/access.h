@@ -23,11 +23,15 @@ namespace weir::wire {
 
 // The permission that a route asks of its caller. The default of a route is the strictest.
 enum class Permission : uint8_t {
-  kRead,   // changes nothing and runs no model
-  kInfer,  // runs a model, or opens, changes or ends a session of the caller's
-  kAdmin,  // changes what is served, or the settings of the server
+  kHealth,   // says whether the server is well, and nothing else
+  kMetrics,  // reads metrics
+  kRead,     // reads anything else: models, settings
+  kInfer,    // runs a model, or opens, changes or ends a session of the caller's
+  kAdmin,    // changes what is served, or the settings of the server
 };
-std::string_view name(Permission permission);  // "read", "infer", "admin"
+std::string_view name(Permission permission);  // "health", "metrics", "read", "infer", "admin"
+// Whether what it allows changes nothing and runs no model.
+constexpr bool only_reads(Permission permission) { return permission <= Permission::kRead; }
 
 struct Cors {
   std::vector<std::string> origins;  // "*" or exact origins; empty = CORS is off

@@ -19,6 +19,7 @@
 #include "base/env.h"
 #include "base/status.h"
 #include "base/ticket.h"
+#include "wire/identity.h"
 
 namespace weir::wire {
 
@@ -66,6 +67,9 @@ struct PeerInfo {
   bool proxy = false;        // trusted to say for whom it asks (http.trusted_proxies)
   Network network = Network::kOther;
   AdminMethods admin = AdminMethods::kServed;
+  // The names in the peer's certificate that the TLS library has verified, "DNS:a.example", "URI:spiffe://…",
+  // "email:…", "CN:…", in the certificate's order. Null: it has shown none.
+  std::shared_ptr<const std::vector<std::string>> certificate_names{};
 
   // The host, as tenants are told apart by it: the client's name, or the address without its port.
   std::string_view host() const {
@@ -81,6 +85,7 @@ struct Request {
   Fields fields;
   int64_t content_length = -1;  // -1 when not declared
   const PeerInfo* peer = nullptr;
+  const Identity* identity = nullptr;  // who asks; null where nobody is asked. From Intake::begin() to closed()
 
   std::string_view path() const;   // target up to '?', still percent-encoded
   std::string_view query() const;  // after '?', still encoded; empty when none
@@ -164,6 +169,11 @@ class Exchange {
   // behind the response's own and forgets them with the Exchange.
   Fields& extra_fields() { return extra_fields_; }
   const Fields& extra_fields() const { return extra_fields_; }
+  // Says who asks: set by the Intake, and let go by it in closed().
+  void set_caller(Caller caller) {
+    caller_ = std::move(caller);
+    request_.identity = caller_.identity();
+  }
   // The Intake's own note on this Exchange (the Router's match); null again when closed() returns. Codecs leave it be.
   void* note = nullptr;
 
@@ -208,6 +218,7 @@ class Exchange {
   void forget_client() { forwarded_.reset(); }
 
  private:
+  Caller caller_;
   std::unique_ptr<PeerInfo> forwarded_;  // request_.peer, where a proxy has named it
 };
 

@@ -53,7 +53,8 @@ void add_grpc_status(Fields& fields, const base::Status& status) {
   }
   if (!status.details.empty() && status.details.size() <= kMaxGrpcDetails)
     fields.add("grpc-status-details-bin", base::base64_encode(status.details, base::Padding::kNone));
-  if (base::worth_trying_again(status)) fields.add("grpc-retry-pushback-ms", "1000");
+  if (base::worth_trying_again(status))
+    fields.add("grpc-retry-pushback-ms", std::to_string(base::retry_after(status).count() * 1000));
 }
 
 void add_metadata(Fields& fields, std::string_view name, std::string_view value) {

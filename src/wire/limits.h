@@ -61,7 +61,7 @@ inline constexpr std::string_view kFramingTe = "framing_te", kFramingCl = "frami
                                   kShape = "shape", kParam = "param", kModelName = "model_name", kAuth = "auth",
                                   kForeignPage = "foreign_page", kUntrustedHost = "untrusted_host",
                                   kAdminListener = "admin_listener", kOverload = "overload", kDrain = "drain",
-                                  kEngine = "engine", kProxy = "proxy", kShare = "client_share";
+                                  kEngine = "engine", kProxy = "proxy", kShare = "client_share", kUsage = "usage";
 }  // namespace reason
 
 }  // namespace weir::wire

@@ -7,6 +7,7 @@
 
 #include "base/encoding.h"
 #include "base/overload.h"
+#include "wire/authenticator.h"
 #include "wire/grpc_status.h"
 #include "wire/limits.h"
 #include "wire/path_table.h"
@@ -90,9 +91,10 @@ struct Router::Table {
   void allow_origin(Exchange& x, std::string_view origin) const;
   void preflight(Exchange& x, const PathEntry& entry) const;
   void refuse(Exchange& x, Response&& with, int status, std::string_view text) const;
-  Plan no_route(Exchange& x, std::unique_ptr<Match> match);
+  Plan no_route(Exchange& x);
   Plan no_method(Exchange& x, const PathEntry& entry);
   Plan deny(Exchange& x, const Route* route, const Denial& denial) const;
+  std::optional<Denial> let_in(Exchange& x, const Route* route, Authenticator& authenticator) const;
 };
 
 // The client's request id if it is harmless, else a new one; it goes back to the client and into the access log.
@@ -154,13 +156,8 @@ void Router::Table::refuse(Exchange& x, Response&& with, int status, std::string
   respond_error(x, status, text);
 }
 
-Plan Router::Table::no_route(Exchange& x, std::unique_ptr<Match> match) {
+Plan Router::Table::no_route(Exchange& x) {
   const Request& request = x.request();
-  if (claims && claims(request)) {
-    x.record().protocol = fallback.protocol;
-    remember(x, fallback, std::move(match));
-    return fallback.plan;
-  }
   std::string_view path = request.path();
   if (request.method == "OPTIONS" && path == "*") {
     x.respond(Response{204, {}}, {});
@@ -193,6 +190,22 @@ Plan Router::Table::deny(Exchange& x, const Route* route, const Denial& denial) 
     return {BodyPlan::kIgnore};
   }
   return route->plan;
+}
+
+// Fields go with the refusal in HTTP: the scheme to show a key in (RFC 9110 §11.6.1), when to come again (§10.2.3).
+std::optional<Denial> Router::Table::let_in(Exchange& x, const Route* route, Authenticator& authenticator) const {
+  const Permission permission = route ? route->permission : Permission::kRead;
+  auto caller = authenticator.admit(x.request(), permission, route ? route->protocol : std::string_view());
+  if (caller) {
+    x.set_caller(std::move(*caller));
+    return {};
+  }
+  const base::Status& why = caller.error();
+  if (why.code == base::Code::kUnauthenticated) x.extra_fields().add("www-authenticate", "Bearer");
+  if (base::worth_trying_again(why))
+    x.extra_fields().add("retry-after", std::to_string(base::retry_after(why).count()));
+  const bool limits = why.code == base::Code::kResourceExhausted;
+  return Denial{why, limits ? reason::kUsage : reason::kAuth};
 }
 
 Router::Router(base::Env& env, Cors cors, TrustedHosts hosts)
@@ -235,16 +248,21 @@ Plan Router::begin(Exchange& exchange) {
     exchange.record().protocol = route->protocol;
     exchange.record().route = entry->pattern;
   }
+  if (!entry && t.claims && t.claims(request)) route = &t.fallback;
   Plan plan;
-  if (auto denial = t.access.check(request, route ? route->permission : Permission::kRead)) {
+  auto denial = t.access.check(request, route ? route->permission : Permission::kRead);
+  if (!denial && authenticator_ && (route || request.method != "OPTIONS"))
+    denial = t.let_in(exchange, route, *authenticator_);
+  if (denial) {
     guarded(exchange, [&] { plan = t.deny(exchange, route, *denial); });
     return exchange.listener() ? plan : Plan{BodyPlan::kIgnore};
   }
-  if (!entry) {
-    plan = t.no_route(exchange, std::move(match));
-  } else if (route) {
+  if (route) {
+    if (!entry) exchange.record().protocol = route->protocol;
     t.remember(exchange, *route, std::move(match));
     plan = route->plan;
+  } else if (!entry) {
+    plan = t.no_route(exchange);
   } else {
     plan = t.no_method(exchange, *entry);
   }
@@ -261,6 +279,9 @@ void Router::whole(Exchange& exchange) {
 
 void Router::closed(Exchange& exchange) {
   for (Observer* o : observers_) o->finished(exchange);
+  if (const Identity* who = exchange.request().identity; who && who->limiter)
+    who->limiter->charge_bytes(exchange.now(), exchange.record().bytes_in + exchange.record().bytes_out);
+  exchange.set_caller({});
   table_->forget(exchange);
 }
 
@@ -268,12 +289,16 @@ void Router::rejected(std::string_view reason, const PeerInfo& peer) {
   for (Observer* o : observers_) o->rejected(reason, peer);
 }
 
+bool wants_retry_after(const Exchange& exchange, int status) {
+  return (status == 429 || status == 503) && !exchange.extra_fields().has("retry-after");
+}
+
 void respond_error(Exchange& exchange, int status, std::string_view text) {
   if (exchange.record().code == base::Code::kOk) exchange.record().code = base::code_from_http(status);
   Response response;
   response.status = status;
   response.fields.add("content-type", "application/json");
-  if (status == 429 || status == 503) response.fields.add("retry-after", "1");
+  if (wants_retry_after(exchange, status)) response.fields.add("retry-after", "1");
   exchange.respond(std::move(response), base::Bytes::adopt(error_json(text)));
 }
 

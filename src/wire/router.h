@@ -2,8 +2,8 @@
 //
 // Exact paths are one hash look-up; patterns ("/v2/models/{model}/infer") are matched by segment, each segment
 // percent-decoded on its own. An unknown path is a 404 that names the nearest known one; a known path with another
-// method is a 405 with Allow. What wire/access.h denies never reaches a service. The Router also takes in and gives out
-// request ids (`x-request-id`) and answers CORS preflights.
+// method is a 405 with Allow. What wire/access.h or the Authenticator denies never reaches a service. The Router also
+// takes in and gives out request ids (`x-request-id`) and answers CORS preflights.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,8 @@
 #include "wire/exchange.h"
 
 namespace weir::wire {
+
+class Authenticator;
 
 // Values of a pattern's {names}, decoded, in the pattern's order.
 class PathArgs {
@@ -72,6 +74,9 @@ class Router final : public Intake {
   // All routes that were added, in no particular order. A method that was added again is the later one.
   std::vector<const Route*> routes() const;
   void observe(Observer& observer) { observers_.push_back(&observer); }
+  // Every request but a preflight is asked who it is, also one that no route is for. Borrowed; before the first
+  // Exchange. Without one nobody is asked.
+  void authenticate(Authenticator& authenticator) { authenticator_ = &authenticator; }
   // How a 404 or 405 under a path prefix is worded; the default is `{"error":"…"}`. The longest prefix wins.
   using ErrorForm = void (*)(Exchange&, int status, std::string_view text);
   void error_form(std::string prefix, ErrorForm form);
@@ -89,8 +94,11 @@ class Router final : public Intake {
   struct Table;
   std::unique_ptr<Table> table_;
   std::vector<Observer*> observers_;
+  Authenticator* authenticator_ = nullptr;
 };
 
+// Whether an answer of that status must say when to come again, and nothing else has said so.
+bool wants_retry_after(const Exchange& exchange, int status);
 // `{"error":"<text>"}` as application/json: how the Open Inference Protocol and the router say no.
 void respond_error(Exchange& exchange, int status, std::string_view text);
 // The same from a Status, which also goes into the ledger.

@@ -88,6 +88,18 @@ void serve_form(RpcForm form, const RpcRoute& route, const RpcState& state, Exch
   begun.begin();
 }
 
+// A call that has ended before it began, in the form in which it was made. False: there is no such form here.
+bool refuse_form(RpcForm form, const RpcRoute& route, const RpcState& state, Exchange& exchange,
+                 const base::Status& why) {
+  if (form == RpcForm::kOther || (form == RpcForm::kGrpc && exchange.request().version != Version::kHttp2))
+    return false;
+  auto call = make_call(form, route, state, exchange);
+  RpcCall& refused = *call;
+  exchange.attach(std::move(call));
+  refused.finish(why);
+  return true;
+}
+
 // One method at its path.
 class MethodService final : public Service {
  public:
@@ -108,17 +120,9 @@ class MethodService final : public Service {
     serve_form(form, route_, state_, exchange);
   }
 
-  // A call that has ended before it began, in the form in which it was made.
   bool refuse(Exchange& exchange, const base::Status& why) override {
     if (is_get(exchange)) return refuse_connect_get(route_, state_, exchange, why), true;
-    RpcForm form = form_here(exchange.request());
-    if (form == RpcForm::kOther || (form == RpcForm::kGrpc && exchange.request().version != Version::kHttp2))
-      return false;
-    auto call = make_call(form, route_, state_, exchange);
-    RpcCall& refused = *call;
-    exchange.attach(std::move(call));
-    refused.finish(why);
-    return true;
+    return refuse_form(form_here(exchange.request()), route_, state_, exchange, why);
   }
 
  private:
@@ -195,6 +199,10 @@ void RpcServer::serve(Exchange& exchange, const PathArgs&) {
   if (form == RpcForm::kGrpc && exchange.request().version != Version::kHttp2)
     return refuse_call(exchange, 505, "gRPC needs HTTP/2; over HTTP/1.1 use application/grpc-web");
   serve_form(form, parts_->unknown, parts_->state, exchange);
+}
+
+bool RpcServer::refuse(Exchange& exchange, const base::Status& why) {
+  return refuse_form(form_of(exchange.request()), parts_->unknown, parts_->state, exchange, why);
 }
 
 }  // namespace weir::wire

@@ -164,6 +164,7 @@ class RpcServer final : public Service {
   void set_worker_pool(Offload& offload);
   // As the Router's fallback: gRPC to an unknown method.
   void serve(Exchange& exchange, const PathArgs& args) override;
+  bool refuse(Exchange& exchange, const base::Status& why) override;
 
  private:
   struct Parts;

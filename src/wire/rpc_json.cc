@@ -201,8 +201,8 @@ Response JsonCall::error_head(const base::Status& status) const {
   response.status = large_ ? kTooLarge : base::http_status(status);
   response.fields.add("content-type", kJson);
   add_initial(response);
-  bool again = response.status == 429 || response.status == 503;
-  if (again && !response.fields.has("retry-after")) response.fields.add("retry-after", "1");
+  if (wants_retry_after(exchange_, response.status) && !response.fields.has("retry-after"))
+    response.fields.add("retry-after", std::to_string(base::retry_after(status).count()));
   return response;
 }
 

@@ -3,9 +3,9 @@
 //
 //   frame = FIN RSV3 opcode4 | MASK length7 [ length16 | length64 ] mask-key4 payload       RFC 6455 §5.2
 //
-// Extensions and subprotocols are not negotiated. What a peer does against the protocol closes the connection with the
-// code that the RFC names: 1002, 1007 (text that is no UTF-8), 1009 (too large). Where there can be no memory for a
-// message: 1013 (try again later).
+// Extensions are not negotiated; of subprotocols "weir" is chosen where a client offers it. What a peer does against
+// the protocol closes the connection with the code that the RFC names: 1002, 1007 (text that is no UTF-8), 1009 (too
+// large). Where there can be no memory for a message: 1013 (try again later).
 #pragma once
 
 #include <array>

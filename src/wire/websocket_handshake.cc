@@ -45,6 +45,13 @@ bool refuse_handshake(Exchange& exchange, int status, std::string_view text) {
   return false;
 }
 
+// "weir" alone is chosen of what a client offers: beside it a browser may show its key (auth/credentials.h), and a
+// browser breaks off where nothing of its offer is chosen.
+void choose_subprotocol(const Request& request, Response& response) {
+  constexpr std::string_view kField = "sec-websocket-protocol", kOurs = "weir";
+  if (has_element(request.fields.find(kField), kOurs)) response.fields.add(kField, kOurs);
+}
+
 }  // namespace
 
 bool wants_websocket(const Request& request) { return has_element(request.fields.find("upgrade"), "websocket"); }
@@ -57,6 +64,7 @@ bool accept_websocket(Exchange& exchange) {
   if (request.fields.find("sec-websocket-version") != "13")
     return refuse_handshake(exchange, 426, "only version 13 of the WebSocket protocol is supported");
   Response response;
+  choose_subprotocol(request, response);
   if (request.version == Version::kHttp2) {
     exchange.head(std::move(response));
     return true;

@@ -14,13 +14,14 @@ ROOMS = {  # room: the rooms and libraries that it may see
     'bus': 'base msg',
     'net': 'base wire',
     'marshal': 'base msg wire',
+    'auth': 'base wire marshal',
     'session': 'base msg bus',
     'sched': 'base msg bus device',
     'generation': 'base msg bus device',
     'dialects': 'base msg wire text marshal bus session',
     'engines': 'base msg text device sched generation marshal',
     'models': 'base msg bus device session sched generation engines',
-    'app': 'base msg wire text device bus net marshal session sched generation dialects engines models',
+    'app': 'base msg wire text device bus net marshal auth session sched generation dialects engines models',
 }
 SEALED = {'dialects', 'engines'}          # their folders are strangers to each other
 
@@ -92,6 +93,15 @@ def check_dialects(path, room, target):
         yield f'only {DIALECTS} names a protocol'
 
 
+def check_catalog(room, path):
+    """Requests see the models of their key: a dialect names whose request it is."""
+    if room != 'dialects' or 'ops' in path.parts:
+        return
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if re.search(r'bus\w*(\.|->)(catalog|snapshot)\(\)', line.split('//')[0]):
+            yield number, 'takes the models of the caller: bus.catalog(marshal::models_of(request))'
+
+
 def check(root):
     bad = acyclic()
     bad += [why for name in LIBRARIES for why in check_library(root.parent / 'subprojects' / name)]
@@ -107,6 +117,7 @@ def check(root):
         for number, target in includes(path):
             faults = [*check_include(room, leaf, target), *check_dialects(relative, room, target)]
             bad += [f'{path}:{number}: {why}' for why in faults]
+        bad += [f'{path}:{number}: {why}' for number, why in check_catalog(room, path)]
         if relative.startswith(tuple(DETERMINISTIC)) and not relative.startswith(tuple(THREADED)):
             bad += [f'{path}:{number}: takes an Env instead' for number, line in enumerate(path.read_text().splitlines(), 1)
                     if WORLD.search(line.split('//')[0])]

@@ -2,6 +2,7 @@
 
 #include "base/overload.h"
 #include "marshal/json_tensor.h"
+#include "wire/router.h"
 
 namespace weir::openai {
 namespace {
@@ -19,6 +20,7 @@ std::string_view code_of(const ApiError& error) {
     case Code::kOutOfRange: return "context_length_exceeded";
     case Code::kResourceExhausted: return "rate_limit_exceeded";
     case Code::kNotFound: return "model_not_found";
+    case Code::kUnauthenticated: return "invalid_api_key";
     default: return {};
   }
 }
@@ -46,8 +48,7 @@ void send(wire::Exchange& exchange, int status, std::string json) {
   wire::Response response;
   response.status = status;
   response.fields.add("content-type", "application/json");
-  if (status == 429 || status == 503) response.fields.add("retry-after", "1");
-  if (status == 401) response.fields.add("www-authenticate", "Bearer");
+  if (wire::wants_retry_after(exchange, status)) response.fields.add("retry-after", "1");
   exchange.respond(std::move(response), base::Bytes::adopt(std::move(json)));
 }
 

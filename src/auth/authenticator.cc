@@ -1,0 +1,146 @@
+#include "auth/authenticator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "auth/credentials.h"
+#include "base/log.h"
+
+namespace weir::auth {
+namespace {
+
+using base::Code;
+using base::failure;
+using wire::Permission;
+using wire::Role;
+using wire::Roles;
+
+constexpr base::Duration kLogEvery = std::chrono::seconds(10);
+
+bool allows(Roles roles, Permission permission) {
+  switch (permission) {
+    case Permission::kHealth: return roles.has(Role::kHealth);
+    case Permission::kMetrics: return roles.has(Role::kMetrics) || roles.has(Role::kAdmin);
+    case Permission::kRead: return roles.has(Role::kInfer) || roles.has(Role::kAdmin);
+    case Permission::kInfer: return roles.has(Role::kInfer);
+    case Permission::kAdmin: return roles.has(Role::kAdmin);
+  }
+  return false;
+}
+
+// "the role infer or admin".
+std::string_view role_for(Permission permission) {
+  switch (permission) {
+    case Permission::kHealth: return "health";
+    case Permission::kMetrics: return "metrics or admin";
+    case Permission::kRead: return "infer or admin";
+    case Permission::kInfer: return "infer";
+    default: return "admin";
+  }
+}
+
+// The first part of a JSON Web Token is a JSON object, '{"', in base64url.
+bool is_json_web_token(std::string_view secret) {
+  return secret.starts_with("eyJ") && std::count(secret.begin(), secret.end(), '.') == 2;
+}
+
+IdentityRef anonymous_identity(Roles roles) {
+  auto out = std::make_shared<wire::Identity>();
+  out->name = "anonymous";
+  out->roles = roles;
+  return out;
+}
+
+base::Status no_key() {
+  return failure(Code::kUnauthenticated,
+                 "this needs a key: send one as 'authorization: Bearer <key>' (auth.keys_file, auth.anonymous)");
+}
+
+// Beyond loopback nobody may change a server that has no keys.
+base::Status admin_is_closed() {
+  return failure(Code::kPermissionDenied,
+                 "admin methods need a key where the server can be reached from other machines: set auth.keys_file, or "
+                 "auth.admin: open");
+}
+
+}  // namespace
+
+Authenticator::Authenticator(base::Env& env, Sources sources, Roles anonymous)
+    : env_(env),
+      sources_(sources),
+      anonymous_(anonymous_identity(anonymous)),
+      table_(std::make_shared<const KeyTable>()) {}
+
+// The version is read before the table, so that a table that comes in between is taken the next time.
+const KeyTable& Authenticator::table() {
+  if (!sources_.keys) return *table_;
+  if (const uint64_t version = sources_.keys->version(); version != version_) {
+    version_ = version;
+    table_ = sources_.keys->table();
+  }
+  return *table_;
+}
+
+base::Result<IdentityRef> Authenticator::by_secret(std::string_view secret, const wire::Request& request) {
+  if (const IdentityRef* known = table().find(digest_of(secret))) {
+    if (env_.wall() < (*known)->expires) return *known;
+    return failure(Code::kUnauthenticated, "the key '" + (*known)->name + "' has expired");
+  }
+  if (sources_.tokens && is_json_web_token(secret)) {
+    const wire::PeerInfo* peer = request.peer;
+    return sources_.tokens->verify(secret, peer ? peer->host() : std::string_view(), env_.now(), env_.wall());
+  }
+  log_unknown(request);
+  return failure(Code::kUnauthenticated, "the key is not known here");
+}
+
+// A null Identity: nothing is shown that anybody could check.
+base::Result<IdentityRef> Authenticator::identify(const wire::Request& request) {
+  if (takes_secrets()) {
+    auto shown = credentials_of(request);
+    if (!shown) return shown.error();
+    if (shown->shown) return by_secret(shown->secret(), request);
+  }
+  const wire::PeerInfo* peer = request.peer;
+  if (sources_.certificates && peer && peer->certificate_names)
+    return sources_.certificates->identity_of(*peer->certificate_names);
+  return IdentityRef();
+}
+
+base::Result<wire::Caller> Authenticator::admit(const wire::Request& request, Permission permission,
+                                                std::string_view protocol) {
+  auto caller = admit_known(request, permission, protocol);
+  if (caller && caller->identity()) return caller;
+  const bool open = allows(anonymous_->roles, permission);
+  if (open && (caller || permission == Permission::kHealth)) return wire::Caller::enter(anonymous_, env_.now());
+  if (!caller) return caller;
+  return takes_secrets() || sources_.certificates ? no_key() : admin_is_closed();
+}
+
+// A Caller without an Identity: it shows nothing.
+base::Result<wire::Caller> Authenticator::admit_known(const wire::Request& request, Permission permission,
+                                                      std::string_view protocol) {
+  auto found = identify(request);
+  if (!found) return found.error();
+  if (!*found) return wire::Caller();
+  const wire::Identity& who = **found;
+  if (!who.protocol.empty() && who.protocol != protocol)
+    return failure(Code::kPermissionDenied,
+                   "the key '" + who.name + "' is for the routes of " + who.protocol + " alone");
+  if (!allows(who.roles, permission))
+    return failure(Code::kPermissionDenied,
+                   "the key '" + who.name + "' has not the role that this needs: " + std::string(role_for(permission)));
+  return wire::Caller::enter(*std::move(found), env_.now());
+}
+
+// One line for any number of them; of the keys nothing is said.
+void Authenticator::log_unknown(const wire::Request& request) {
+  ++unknown_;
+  if (env_.now() < log_next_) return;
+  log_next_ = env_.now() + kLogEvery;
+  base::log::warning("requests with keys that are not known were refused",
+                     {{"count", std::exchange(unknown_, uint64_t(0))},
+                      {"latest_from", request.peer ? request.peer->address : std::string()}});
+}
+
+}  // namespace weir::auth

@@ -1,0 +1,77 @@
+// Authenticator: says who asks, by keys, tokens and certificates, and whether that has the role for a route. One per
+// shard, on its thread; the Keys behind it are all shards'.
+//
+// Roles and the permissions of routes (wire/access.h):
+//   health    → health         metrics → metrics, admin       read → infer, admin       infer → infer       admin →
+//   admin
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "auth/grant.h"
+#include "auth/keys.h"
+#include "base/env.h"
+#include "wire/authenticator.h"
+
+namespace weir::auth {
+
+// Tokens that are signed, and so need not be listed: JSON Web Tokens. One per shard, on its thread.
+class TokenVerifier {
+ public:
+  // `client`: PeerInfo::host(). Errors: UNAUTHENTICATED, RESOURCE_EXHAUSTED, UNAVAILABLE; the text goes to the client.
+  virtual base::Result<IdentityRef> verify(std::string_view token, std::string_view client, base::Time now,
+                                           base::WallTime wall) = 0;
+
+ protected:
+  ~TokenVerifier() = default;
+};
+
+// Says whom the certificates of peers stand for. One per shard, on its thread.
+class CertificateIdentities {
+ public:
+  // `names`: PeerInfo::certificate_names. Null: these names stand for nobody in particular.
+  virtual IdentityRef identity_of(const std::vector<std::string>& names) = 0;
+
+ protected:
+  ~CertificateIdentities() = default;
+};
+
+class Authenticator final : public wire::Authenticator {
+ public:
+  struct Sources {
+    const Keys* keys = nullptr;
+    TokenVerifier* tokens = nullptr;
+    CertificateIdentities* certificates = nullptr;
+  };
+  // `anonymous`: what those may do who show nothing. Where no source takes secrets, those that are shown are ignored:
+  // many clients send one that means nothing.
+  Authenticator(base::Env& env, Sources sources, wire::Roles anonymous);
+
+  // Where there are a certificate and a key, the key counts: it is what the request itself says. Where everybody may
+  // ask for health, a wrong key does no harm there.
+  base::Result<wire::Caller> admit(const wire::Request& request, wire::Permission permission,
+                                   std::string_view protocol) override;
+
+ private:
+  base::Result<wire::Caller> admit_known(const wire::Request& request, wire::Permission permission,
+                                         std::string_view protocol);
+  base::Result<IdentityRef> identify(const wire::Request& request);
+  base::Result<IdentityRef> by_secret(std::string_view secret, const wire::Request& request);
+  const KeyTable& table();
+  bool takes_secrets() const { return sources_.keys || sources_.tokens; }
+  void log_unknown(const wire::Request& request);
+
+  base::Env& env_;
+  const Sources sources_;
+  const IdentityRef anonymous_;
+  std::shared_ptr<const KeyTable> table_;
+  uint64_t version_ = 0;  // of table_
+  // Wrong keys are logged as a count, once in a while.
+  uint64_t unknown_ = 0;
+  base::Time log_next_ = base::Time::min();
+};
+
+}  // namespace weir::auth

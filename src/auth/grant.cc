@@ -1,0 +1,58 @@
+#include "auth/grant.h"
+
+#include <utility>
+
+#include "base/sip_hash.h"
+
+namespace weir::auth {
+namespace {
+
+constexpr std::pair<std::string_view, wire::Role> kRoles[] = {{"infer", wire::Role::kInfer},
+                                                              {"admin", wire::Role::kAdmin},
+                                                              {"metrics", wire::Role::kMetrics},
+                                                              {"health", wire::Role::kHealth}};
+
+}  // namespace
+
+std::optional<wire::Role> parse_role(std::string_view word) {
+  for (const auto& [name, role] : kRoles)
+    if (name == word) return role;
+  return std::nullopt;
+}
+
+std::string show_roles(wire::Roles roles) {
+  std::string out;
+  for (const auto& [name, role] : kRoles)
+    if (roles.has(role)) (out += out.empty() ? "" : ", ") += name;
+  return out.empty() ? "none" : out;
+}
+
+std::shared_ptr<base::UsageLimiter> Limiters::of(const std::string& name, const base::UsageLimits& limits) {
+  if (limits.none()) return nullptr;
+  std::lock_guard lock(mutex_);
+  if (all_.size() >= kMost) std::erase_if(all_, [](const auto& each) { return each.second.use_count() == 1; });
+  auto& limiter = all_[name];
+  if (!limiter || limiter->limits() != limits) limiter = std::make_shared<base::UsageLimiter>(name, limits);
+  return limiter;
+}
+
+uint64_t tenant_number(std::string_view tenant) {
+  const uint64_t hash = base::hash64(base::process_key(), tenant) & ~uint64_t(1);
+  return hash != 0 ? hash : 2;
+}
+
+std::shared_ptr<wire::Identity> make_identity(const Grant& grant, Limiters& limiters) {
+  auto out = std::make_shared<wire::Identity>();
+  out->name = grant.name;
+  out->tenant = grant.tenant.empty() ? grant.name : grant.tenant;
+  out->tenant_number = tenant_number(out->tenant);
+  out->roles = grant.roles;
+  out->roles.add(wire::Role::kHealth);
+  if (grant.models) out->models = std::make_shared<const base::ModelScope>(*grant.models);
+  out->limiter = limiters.of(grant.name, grant.limits);
+  out->expires = grant.expires;
+  out->protocol = grant.protocol;
+  return out;
+}
+
+}  // namespace weir::auth

@@ -1,0 +1,83 @@
+// Identity: who asks, and what that may do. Made by an Authenticator (wire/authenticator.h) before a request is routed;
+// dialects read the tenant and the models from it, and nothing else.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/env.h"
+#include "base/model_scope.h"
+#include "base/status.h"
+#include "base/usage_limiter.h"
+
+namespace weir::wire {
+
+enum class Role : uint8_t {
+  kHealth = 1,   // whether the server and its models are well
+  kInfer = 2,    // sees and runs models, and has sessions
+  kAdmin = 4,    // changes what is served, and the settings of the server; sees models
+  kMetrics = 8,  // reads metrics
+};
+
+class Roles {
+ public:
+  constexpr Roles() = default;
+  constexpr Roles(std::initializer_list<Role> roles) {
+    for (Role role : roles) bits_ |= uint8_t(role);
+  }
+  constexpr bool has(Role role) const { return (bits_ & uint8_t(role)) != 0; }
+  constexpr void add(Role role) { bits_ |= uint8_t(role); }
+  constexpr void remove(Role role) { bits_ &= uint8_t(~uint8_t(role)); }
+  constexpr bool none() const { return bits_ == 0; }
+  friend constexpr bool operator==(Roles, Roles) = default;
+
+ private:
+  uint8_t bits_ = 0;
+};
+
+// Immutable but for `revoked`; any thread. Of one key or token; of all who have shown none.
+struct Identity {
+  std::string name;    // of the key or the certificate, for logs and errors: never a secret
+  std::string tenant;  // whose it is: sessions, caches, queues and quotas are apart by this
+  // A number of the tenant, even and keyed (msg::Call::tenant). 0: nobody in particular, told apart by the address.
+  uint64_t tenant_number = 0;
+  Roles roles;
+  std::string protocol;                            // whose routes it is for, "openai"; empty: all
+  std::shared_ptr<const base::ModelScope> models;  // null: all
+  std::shared_ptr<base::UsageLimiter> limiter;     // null: no limits
+  base::WallTime expires = base::WallTime::max();  // from then on it is nobody's
+  mutable std::atomic<bool> revoked{false};        // what it was made from is gone: for requests that go on
+};
+
+// The hold of one request on its Identity, and its place among those that it may have at once.
+class Caller {
+ public:
+  Caller() = default;
+  // Errors: RESOURCE_EXHAUSTED of the limits.
+  static base::Result<Caller> enter(std::shared_ptr<const Identity> identity, base::Time now);
+  Caller(Caller&&) = default;
+  Caller& operator=(Caller&& o) noexcept {
+    std::swap(identity_, o.identity_);
+    return *this;
+  }
+  ~Caller() {
+    if (identity_ && identity_->limiter) identity_->limiter->leave();
+  }
+
+  const Identity* identity() const { return identity_.get(); }
+
+ private:
+  explicit Caller(std::shared_ptr<const Identity> identity) : identity_(std::move(identity)) {}
+
+  std::shared_ptr<const Identity> identity_;
+};
+
+// A further request within one that was let in: a message of a stream, an action of a session. Errors: those of the
+// limits; UNAUTHENTICATED where the key has expired or was taken away since. Null: nobody is asked who it is.
+base::Status admit_another(const Identity* identity, base::Time now, base::WallTime wall);
+
+}  // namespace weir::wire

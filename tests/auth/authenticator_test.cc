@@ -1,0 +1,215 @@
+#include "auth/authenticator.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "base/fake_env.h"
+
+namespace weir::auth {
+namespace {
+
+using base::Code;
+using std::chrono::seconds;
+using wire::Permission;
+using wire::Role;
+using wire::Roles;
+
+constexpr Permission kAll[] = {Permission::kHealth, Permission::kMetrics, Permission::kRead, Permission::kInfer,
+                               Permission::kAdmin};
+
+class AuthenticatorTest : public testing::Test {
+ protected:
+  Key& add(const std::string& name, Roles roles) {
+    Key key;
+    key.grant.name = name;
+    key.grant.roles = roles;
+    key.digest = digest_of("secret-of-" + name);
+    all.push_back(key);
+    return all.back();
+  }
+  Authenticator& use() {
+    keys.use(all);
+    return authenticator.emplace(env, Authenticator::Sources{&keys, nullptr, nullptr}, anonymous);
+  }
+  base::Result<wire::Caller> admit(const std::string& secret, Permission permission,
+                                   std::string_view protocol = "oip") {
+    wire::Request request;
+    request.peer = &peer;
+    if (!secret.empty()) request.fields.add("authorization", "Bearer " + secret);
+    return authenticator->admit(request, permission, protocol);
+  }
+  Code code(const std::string& secret, Permission permission, std::string_view protocol = "oip") {
+    auto caller = admit(secret, permission, protocol);
+    return caller ? Code::kOk : caller.error().code;
+  }
+
+  base::FakeEnv env;
+  wire::PeerInfo peer{"192.0.2.1:5000", wire::Security::kCleartext};
+  Keys keys;
+  std::vector<Key> all;
+  Roles anonymous{Role::kHealth};
+  std::optional<Authenticator> authenticator;
+};
+
+TEST_F(AuthenticatorTest, RolesOpenTheRoutesThatTheyAreFor) {
+  add("infer", {Role::kInfer}), add("admin", {Role::kAdmin}), add("metrics", {Role::kMetrics}), add("none", {});
+  use();
+  auto row = [&](const std::string& name) {
+    std::string out;
+    for (auto permission : kAll) out += code("secret-of-" + name, permission) == Code::kOk ? '+' : '-';
+    return out;  // health, metrics, read, infer, admin
+  };
+  EXPECT_EQ(row("infer"), "+-++-");
+  EXPECT_EQ(row("admin"), "+++-+");
+  EXPECT_EQ(row("metrics"), "++---");
+  EXPECT_EQ(row("none"), "+----");
+  EXPECT_EQ(code("secret-of-infer", Permission::kAdmin), Code::kPermissionDenied);
+}
+
+TEST_F(AuthenticatorTest, WhoShowsNothingOrAWrongKeyIsNobody) {
+  add("a", {Role::kInfer, Role::kAdmin, Role::kMetrics});
+  use();
+  for (auto permission : kAll) {
+    const Code wanted = permission == Permission::kHealth ? Code::kOk : Code::kUnauthenticated;
+    EXPECT_EQ(code("", permission), wanted);
+    EXPECT_EQ(code("wrong", permission), wanted);
+    EXPECT_EQ(code("secret-of-", permission), wanted);
+    EXPECT_EQ(code("secret-of-aa", permission), wanted);
+    EXPECT_EQ(code("secret-of-a", permission), Code::kOk);
+  }
+  EXPECT_EQ(admit("wrong-key-42", Permission::kInfer).error().text.find("42"), std::string::npos);
+}
+
+TEST_F(AuthenticatorTest, HealthMayBeClosed) {
+  add("a", {Role::kInfer});
+  anonymous = {};
+  use();
+  EXPECT_EQ(code("", Permission::kHealth), Code::kUnauthenticated);
+  EXPECT_EQ(code("wrong", Permission::kHealth), Code::kUnauthenticated);
+  EXPECT_EQ(code("secret-of-a", Permission::kHealth), Code::kOk);
+}
+
+TEST_F(AuthenticatorTest, AWrongKeyIsNoAnonymousClient) {
+  add("a", {Role::kInfer});
+  anonymous = {Role::kHealth, Role::kInfer};
+  use();
+  EXPECT_EQ(code("", Permission::kInfer), Code::kOk);
+  EXPECT_EQ(code("wrong", Permission::kInfer), Code::kUnauthenticated);
+}
+
+TEST_F(AuthenticatorTest, AKeyExpires) {
+  add("a", {Role::kInfer}).grant.expires = env.wall() + seconds(10);
+  use();
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kOk);
+  env.advance(seconds(9));
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kOk);
+  env.advance(seconds(1));
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kUnauthenticated);
+}
+
+TEST_F(AuthenticatorTest, AKeyOfOneProtocolOpensNoOther) {
+  add("a", {Role::kInfer, Role::kMetrics}).grant.protocol = "openai";
+  use();
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer, "openai"), Code::kOk);
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer, "oip"), Code::kPermissionDenied);
+  EXPECT_EQ(code("secret-of-a", Permission::kRead, ""), Code::kPermissionDenied) << "a path that there is not";
+}
+
+TEST_F(AuthenticatorTest, ARevokedKeyStopsAtOnceAlsoInWhatGoesOn) {
+  add("a", {Role::kInfer}), add("b", {Role::kInfer});
+  use();
+  auto a = admit("secret-of-a", Permission::kInfer), b = admit("secret-of-b", Permission::kInfer);
+  ASSERT_TRUE(a && b);
+  EXPECT_TRUE(wire::admit_another(a->identity(), env.now(), env.wall()).ok());
+  all.erase(all.begin());
+  keys.use(all);
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kUnauthenticated);
+  EXPECT_EQ(code("secret-of-b", Permission::kInfer), Code::kOk);
+  EXPECT_EQ(wire::admit_another(a->identity(), env.now(), env.wall()).code, Code::kUnauthenticated);
+  EXPECT_TRUE(wire::admit_another(b->identity(), env.now(), env.wall()).ok());
+}
+
+TEST_F(AuthenticatorTest, TheRateIsABucketThatFillsAgain) {
+  add("a", {Role::kInfer}).grant.limits.requests_per_second = 2;
+  use();
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kOk);
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kOk);
+  auto third = admit("secret-of-a", Permission::kInfer);
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().code, Code::kResourceExhausted);
+  EXPECT_TRUE(base::worth_trying_again(third.error()));
+  env.advance(std::chrono::milliseconds(500));
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kOk);
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kResourceExhausted);
+}
+
+TEST_F(AuthenticatorTest, PlacesComeBackWithTheCaller) {
+  add("a", {Role::kInfer}).grant.limits.concurrent = 2;
+  use();
+  auto one = admit("secret-of-a", Permission::kInfer);
+  {
+    auto two = admit("secret-of-a", Permission::kInfer);
+    ASSERT_TRUE(one && two);
+    EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kResourceExhausted);
+    EXPECT_EQ(code("secret-of-a", Permission::kAdmin), Code::kPermissionDenied) << "takes no place";
+  }
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kOk);
+}
+
+TEST_F(AuthenticatorTest, TokensAreOwedUntilTheBucketHasFilled) {
+  add("a", {Role::kInfer}).grant.limits.tokens_per_minute = 60;
+  use();
+  auto caller = admit("secret-of-a", Permission::kInfer);
+  ASSERT_TRUE(caller);
+  caller->identity()->limiter->charge_tokens(env.now(), 90);
+  auto refused = admit("secret-of-a", Permission::kInfer);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(base::retry_after(refused.error()), seconds(31)) << "30 owed, and one to begin with";
+  env.advance(seconds(30));
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kResourceExhausted);
+  env.advance(seconds(1));
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kOk);
+}
+
+TEST_F(AuthenticatorTest, AReloadForgivesNothing) {
+  add("a", {Role::kInfer}).grant.limits.requests_per_second = 0.01;
+  use();
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kOk);
+  keys.use(all);
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kResourceExhausted);
+  all[0].grant.limits.requests_per_second = 1000;
+  keys.use(all);
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kOk);
+}
+
+TEST_F(AuthenticatorTest, KeysOfOneTenantAreOneTenant) {
+  add("a", {Role::kInfer}).grant.tenant = "t";
+  add("b", {Role::kInfer}).grant.tenant = "t";
+  add("c", {Role::kInfer});
+  use();
+  auto tenant = [&](const char* secret) { return admit(secret, Permission::kInfer)->identity()->tenant_number; };
+  EXPECT_EQ(tenant("secret-of-a"), tenant("secret-of-b"));
+  EXPECT_NE(tenant("secret-of-a"), tenant("secret-of-c"));
+  EXPECT_EQ(tenant("secret-of-a") % 2, 0u) << "msg::is_anonymous()";
+}
+
+TEST_F(AuthenticatorTest, WithoutKeysWhatIsShownMeansNothing) {
+  anonymous = {Role::kHealth, Role::kInfer, Role::kMetrics};
+  authenticator.emplace(env, Authenticator::Sources{}, anonymous);
+  EXPECT_EQ(code("anything", Permission::kInfer), Code::kOk);
+  EXPECT_EQ(code("", Permission::kAdmin), Code::kPermissionDenied);
+  EXPECT_NE(admit("", Permission::kAdmin).error().text.find("auth.admin"), std::string::npos);
+}
+
+// Bounded work and memory are seen from outside (tests/e2e/auth_test.py); here, that nothing of the keys is kept.
+TEST_F(AuthenticatorTest, AHundredThousandWrongKeysChangeNothing) {
+  add("a", {Role::kInfer});
+  use();
+  for (int i = 0; i < 100'000; ++i)
+    ASSERT_EQ(code("wrong" + std::to_string(i), Permission::kInfer), Code::kUnauthenticated);
+  EXPECT_EQ(code("secret-of-a", Permission::kInfer), Code::kOk);
+}
+
+}  // namespace
+}  // namespace weir::auth
