@@ -9,31 +9,32 @@
 namespace weir::app {
 namespace {
 
-// Says which endpoints ask for a secret, and that the others do not.
-std::string what_is_guarded(const Config& config) {
-  std::string text;
-  for (const auto& served : config.dialects)
-    if (std::string guards = served.on ? served.dialect->guards() : ""; !guards.empty())
-      text += (text.empty() ? "" : ", and ") + guards;
-  return text.empty() ? "there is no authentication" : text + "; nothing guards the rest";
-}
-
 bool is_unix(const std::string& address) { return address.starts_with("unix:"); }
 
 std::string url(const Config& config, const std::string& address) {
   return (is_unix(address) ? "" : config.tls.certificate.empty() ? "http://" : "https://") + address;
 }
 
-std::string open_addresses(const Config& config) {
-  std::string text;
-  if (!config.tls.client_ca.empty()) return text;
-  for (const auto& address : config.listen)
-    if (address.starts_with("0.0.0.0") || address.starts_with("[::]"))
-      text.append("note: " + address + " is open to the network, and ").append(what_is_guarded(config)) += '\n';
-  return text;
-}
-
 }  // namespace
+
+std::string what_is_open(const Config& config, const AccessControl& access) {
+  using wire::Role;
+  const auto addresses = reachable_addresses(config);
+  const wire::Roles roles = access.anonymous();
+  std::string may;
+  auto add = [&](Role role, const char* what) {
+    if (roles.has(role)) may += (may.empty() ? "" : ", ") + std::string(what);
+  };
+  add(Role::kInfer, "see and run models");
+  add(Role::kMetrics, "read metrics");
+  add(Role::kAdmin, "load and unload models and change settings");
+  if (addresses.empty() || may.empty() || !config.tls.client_ca.empty()) return {};
+  std::string text = "whoever reaches";
+  for (const auto& address : addresses) text += (&address == &addresses.front() ? " " : ", ") + address;
+  text += " may " + may + " without a key";
+  if (!roles.has(Role::kAdmin)) text += "; admin methods are refused (auth.admin)";
+  return text + ". Set auth.keys_file and auth.anonymous, or listen on loopback";
+}
 
 void print_error(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
 
@@ -49,7 +50,7 @@ std::string model_table(const bus::Catalog& catalog) {
   return out.empty() ? "  (no models)\n" : out;
 }
 
-std::string banner(const Config& config, const Bound& bound, const bus::Catalog& catalog) {
+std::string banner(const Config& config, const Bound& bound, const bus::Catalog& catalog, const AccessControl& access) {
   std::string text = "weir " + std::string(kVersion) + " is listening on";
   for (const auto& address : bound.inference) text += ' ' + url(config, address);
   text += "  (REST and gRPC on the same port)\n";
@@ -63,7 +64,8 @@ std::string banner(const Config& config, const Bound& bound, const bus::Catalog&
   if (first != bound.inference.end())
     text += "try: curl -s " + url(config, *first) +
             (catalog.models.empty() ? std::string("/v2") : "/v2/models/" + catalog.models.begin()->first) + '\n';
-  return text + open_addresses(config);
+  if (auto open = what_is_open(config, access); !open.empty()) text += "warning: " + open + '\n';
+  return text;
 }
 
 }  // namespace weir::app

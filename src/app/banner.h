@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "app/access_control.h"
 #include "app/config.h"
 #include "bus/catalog.h"
 
@@ -20,8 +21,10 @@ struct Bound {
   std::vector<std::string> inference;
   std::vector<std::string> admin;  // empty: admin methods are served at the others
 };
-// The text that a server prints when it is ready: addresses, models, a first command, and a note for every address that
-// is open to the network.
-std::string banner(const Config& config, const Bound& bound, const bus::Catalog& catalog);
+// Says what others may do without a key where they can reach an address of the configuration. Empty where they cannot,
+// where they may ask for health alone, and where they must show a certificate.
+std::string what_is_open(const Config& config, const AccessControl& access);
+// The text that a server prints when it is ready: addresses, models, a first command, and a warning of what is open.
+std::string banner(const Config& config, const Bound& bound, const bus::Catalog& catalog, const AccessControl& access);
 
 }  // namespace weir::app

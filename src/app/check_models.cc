@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/access_control.h"
 #include "app/banner.h"
 #include "app/engines.h"
 #include "app/gpus.h"
@@ -22,6 +23,10 @@ Exit check_models(const Config& config) {
   base::log::enable(base::log::Level::kWarning, false);
   if (auto s = check_roots(config); !s.ok()) {
     print_error("weir: " + s.text);
+    return Exit::kUsage;
+  }
+  if (auto s = AccessControl(config).open(); !s.ok()) {
+    say("weir: " + s.text);
     return Exit::kUsage;
   }
   device::Devices devices(config.device);

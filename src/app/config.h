@@ -40,6 +40,13 @@ struct ServedDialect {
 // Every protocol that weir speaks. A new one is one line in app/dialects.cc.
 std::vector<ServedDialect> all_dialects();
 
+// The settings of src/auth/: who may do what.
+struct AuthConfig {
+  std::string keys_file;
+  std::vector<std::string> anonymous{"auto"};  // roles, or "auto" or "none" alone
+  enum class Admin : uint8_t { kGuarded, kOpen } admin = Admin::kGuarded;
+};
+
 struct Config {
   std::vector<std::string> listen{"127.0.0.1:8080"};
   std::vector<std::string> admin_listen;  // not empty: admin methods are served there and nowhere else
@@ -47,6 +54,7 @@ struct Config {
   bool pin = true;
   base::Duration spin{0};  // of a shard, before it sleeps
   net::TlsOptions tls;
+  AuthConfig auth;
 
   models::RepositoryOptions models;
   bus::ReadinessRule readiness = bus::ReadinessRule::kStrict;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <tuple>
 
 #include "app/banner.h"
@@ -33,14 +34,14 @@ void print_table(const std::vector<const wire::Route*>& routes) {
 Exit list_routes(const Config& config, RouteList form) {
   ServerState state(config);
   net::Shard shard(base::ShardId(0), net::Pin::kNo);
-  ShardServer server(shard, state);
   auto status = open_dialects(state, 1, [](base::ShardId, const std::function<void()>&) {});
-  if (status.ok()) status = server.mount_dialects();
+  std::optional<ShardServer> server;
+  if (status.ok()) status = server.emplace(shard, state).mount_dialects();
   if (!status.ok()) {
     print_error("weir: " + status.text);
     return Exit::kUsage;
   }
-  auto routes = server.routes();
+  auto routes = server->routes();
   std::sort(routes.begin(), routes.end(), [](const auto* a, const auto* b) {
     return std::tie(a->pattern, a->method) < std::tie(b->pattern, b->method);
   });

@@ -132,6 +132,7 @@ Exit Serving::start() {
   }
   for (auto& shard : shards_) shard->start();
   started_ = true;
+  state_.access.start();
   signals_.emplace(*shards_[0], [this](int signal) { on_signal(signal); });
   server_->start();
   if (auto s = repository_.start(); !s.ok()) {
@@ -223,6 +224,7 @@ void Serving::on_signal(int signal) {
   if (signal == SIGHUP) {
     if (auto s = server_->reload_tls(); !s.ok())
       base::log::error("certificates stay as they are", {{"reason", s.text}});
+    state_.access.reload();
     repository_.rescan([] { base::log::info("reloaded"); });
   } else if (signal == SIGUSR1) {
     if (state_.access_log) state_.access_log->reopen();
@@ -244,7 +246,9 @@ void Serving::greet() const {
   const bool apart = !config_.admin_listen.empty();
   Bound bound{server_->bound(apart ? AdminMethods::kElsewhere : AdminMethods::kServed), {}};
   if (apart) bound.admin = server_->bound(AdminMethods::kServed);
-  std::fputs(banner(config_, bound, *catalog()).c_str(), stderr);
+  std::fputs(banner(config_, bound, *catalog(), state_.access).c_str(), stderr);
+  if (auto open = what_is_open(config_, state_.access); !open.empty())
+    base::log::warning("other machines may be able to reach the server", {{"open", open}});
 }
 
 // Nothing new comes in, then the last Calls come back, then everything may go.

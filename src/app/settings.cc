@@ -170,6 +170,7 @@ std::span<const ReplacedSetting> replaced_settings() {
 std::vector<Setting> settings(Config& config) {
   std::vector<Setting> rows;
   add_server(rows, config);
+  add_auth(rows, config);
   add_models(rows, config);
   add_limits(rows, config);
   add_overload(rows, config);

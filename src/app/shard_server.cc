@@ -73,6 +73,7 @@ std::vector<std::string> services(const Config& config) {
 base::Status open_dialects(ServerState& state, uint32_t shards,
                            std::function<void(base::ShardId, std::function<void()>)> post) {
   const Config& config = state.config;
+  if (auto s = state.access.open(); !s.ok()) return s;
   const dialects::ServerServices services{kVersion,         config.limits,   config.conn_calls,
                                           config.anonymous, state.metrics,   state.memory,
                                           shards,           std::move(post), [&state] { return state.gpus.latest(); }};
@@ -90,12 +91,14 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state)
           shard.env(), shard.id(), [&shard] { shard.post([] {}); }, bus_limits(state)),
       bodies_(shard.env(), state.body_need, body_rules(state)),
       router_(shard.env(), wire::Cors{state.config.cors_origins}, wire::TrustedHosts{state.config.http_hosts}),
+      authenticator_(state.access.make_authenticator(shard.env())),
       rpcs_(router_, shard.env(), state.slabs, &state.json, rpc_options(state.config, bodies_)),
       services_(state.reflection.services()),
       health_(*this),
       pages_(router_, state.metrics, {[this] { return why_not_ready(); }}),
       front_page_(router_, kVersion, front_page_links(state.config)),
       request_metrics_(state.metrics) {
+  if (authenticator_) router_.authenticate(*authenticator_);
   bus_.set_worker_pool(*state.offload);
   rpcs_.set_worker_pool(offload_);
   health_.add_to(rpcs_);

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "app/access_control.h"
 #include "app/config.h"
 #include "app/gpus.h"
 #include "app/shard_offload.h"
@@ -57,6 +58,7 @@ struct ServerState {
   static constexpr uint64_t kKeptForAnswers = 16;  // the part of the memory that slabs do not get is one in so many
 
   const Config& config;
+  AccessControl access{config};
   base::Metrics metrics;
   base::Clients clients;  // outlives the slabs that are charged to them
   const wire::TrustedProxies proxies{base::NetworkList::parse(config.trusted_proxies).value(), config.client_field,
@@ -76,8 +78,8 @@ struct ServerState {
   std::atomic<Phase> phase{Phase::kLoading};
 };
 
-// Opens the dialects that are on, for `shards` shards; `post` runs work on one of them. Once, before any is mounted.
-// Errors: INVALID_ARGUMENT names the setting.
+// Opens the dialects that are on, for `shards` shards, and reads the keys; `post` runs work on one of them. Once,
+// before any ShardServer is made. Errors: INVALID_ARGUMENT names the setting.
 base::Status open_dialects(ServerState& state, uint32_t shards,
                            std::function<void(base::ShardId, std::function<void()>)> post);
 
@@ -121,6 +123,7 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   wire::BodyMemory bodies_;
   wire::HttpDate date_{shard_.env()};
   wire::Router router_;
+  const std::unique_ptr<auth::Authenticator> authenticator_;  // or null
   wire::RpcServer rpcs_;
   std::vector<std::unique_ptr<dialects::Mounted>> dialects_;
   const std::vector<std::string>& services_;  // with reflection

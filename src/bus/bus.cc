@@ -19,6 +19,7 @@ constexpr size_t kTensorsKept = 16;   // an idle Call with room for more gives t
 constexpr int kPasses = 8;            // rounds of mail per turn, so that inline engines cannot starve the sockets
 constexpr size_t kStaleAllowed = 64;  // stale Dues beyond the number of live ones
 constexpr size_t kIdleTenants = 64;   // tenants without Calls that are remembered
+constexpr size_t kMostViews = 64;     // of the catalog; one more, and all are made anew as they are asked for
 
 base::Status too_late() { return failure(Code::kDeadlineExceeded, "the deadline has passed"); }
 
@@ -49,6 +50,7 @@ struct Bus::Slot : OffloadCall {
   bool timed = false;                                                         // a Due that is not stale names this
   base::Status thrown;                                                        // by the Sink, at an Event
   uint64_t serial = 0;
+  uint64_t generated = 0;    // tokens that the Call's limiter has been charged for
   Served* served = nullptr;  // while lent, as the next
   msg::Inbox* inbox = nullptr;
   const Bus* owner = nullptr;  // for good; `home` is whoever stands between the engine and the Mailbox
@@ -70,7 +72,19 @@ Bus::~Bus() {
   env_.cancel(timer_);
 }
 
-void Bus::publish(std::shared_ptr<const Catalog> catalog) { catalog_ = std::move(catalog); }
+// Views hold models that may have to go.
+void Bus::publish(std::shared_ptr<const Catalog> catalog) {
+  catalog_ = std::move(catalog);
+  views_.clear();
+}
+
+const Catalog& Bus::catalog(const base::ModelScope* scope) {
+  if (!scope) return *catalog_;
+  if (auto view = views_.find(scope->text()); view != views_.end()) return *view->second;
+  if (views_.size() >= kMostViews) views_.clear();
+  auto made = std::make_unique<const Catalog>(catalog_->visible_to(*scope));
+  return *views_.emplace(scope->text(), std::move(made)).first->second;
+}
 
 void Bus::close() { closed_ = true; }
 
@@ -96,6 +110,7 @@ void Bus::recycle(Slot* slot) {
   ++slot->serial;
   slot->state = Slot::State::kSpare;
   slot->thrown = {};
+  slot->generated = 0;
   slot->served = nullptr, slot->inbox = nullptr;
   slot->task.reset();
   slot->clear();
@@ -183,6 +198,7 @@ base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission 
   auto& calls = served.in_flight[size_t(shard_)].calls;
   calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   ++in_flight_;
+  if (slot.limiter && slot.generation) slot.limiter->charge_tokens(env_.now(), slot.generation->append.size());
   auto status = base::attempt("a queue", [&] {
     if (slot.deadline != base::kNever) arm(slot);
     inbox.put(&slot);
@@ -249,9 +265,21 @@ void Bus::turn(const std::function<bool()>& long_enough) {
   mailbox_.wake_again();
 }
 
+// Token by token, so that who hangs up before the end has paid for what was made.
+void Bus::charge_tokens(Slot& slot, const msg::Event& event) const {
+  uint64_t more = 0;
+  if (auto* token = std::get_if<msg::Token>(&event.what))
+    more = token->prefill ? 0 : 1;
+  else if (auto* done = std::get_if<msg::Done>(&event.what))
+    more = done->completion_tokens - std::min<uint64_t>(slot.generated, done->completion_tokens);
+  slot.generated += more;
+  slot.limiter->charge_tokens(env_.now(), more);
+}
+
 void Bus::deliver(msg::Mail& mail) {
   Slot& slot = lent(mail.call);
   bool last = mail.event.last();
+  if (slot.limiter) charge_tokens(slot, mail.event);
   if (slot.sink && slot.thrown.ok()) {
     if (auto* failed = std::get_if<msg::Failed>(&mail.event.what)) {
       auto& stats = slot.served->stats;

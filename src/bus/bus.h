@@ -46,6 +46,9 @@ class Bus {
   base::Env& env() { return env_; }
   Mailbox& mailbox() { return mailbox_; }
   const Catalog& catalog() const { return *catalog_; }
+  // The part of it that a caller of that scope sees, for this turn; null: all. Requests look models up here and nowhere
+  // else.
+  const Catalog& catalog(const base::ModelScope* scope);
   std::shared_ptr<const Catalog> snapshot() const { return catalog_; }
   // Takes effect at once; Calls in flight keep the version they have.
   void publish(std::shared_ptr<const Catalog> catalog);
@@ -108,6 +111,7 @@ class Bus {
   uint32_t held_by(uint64_t tenant) const;
   void count(uint64_t tenant);
   void deliver(msg::Mail& mail);
+  void charge_tokens(Slot& slot, const msg::Event& event) const;
   void take_back(Slot& slot);
   void release(Slot& slot);
   void recycle(Slot* slot);
@@ -123,6 +127,7 @@ class Bus {
   std::unique_ptr<msg::Inbox> at_once_;  // workers where there are none
   msg::Inbox* workers_;
   std::shared_ptr<const Catalog> catalog_;
+  std::unordered_map<std::string, std::unique_ptr<const Catalog>> views_;  // of catalog_, by the text of their scopes
   uint32_t in_flight_ = 0;
   std::unordered_map<uint64_t, uint32_t> tenants_;  // Calls lent out, by tenant; some that have none now
   bool closed_ = false;

@@ -96,7 +96,20 @@ std::string_view name(ModelState state) {
 
 bool soon(ModelState state) { return state == ModelState::kLoading || state == ModelState::kReturning; }
 
+Catalog Catalog::visible_to(const base::ModelScope& visible) const {
+  Catalog out;
+  for (const auto& [name, model] : models)
+    if (visible.allows(name)) out.models.emplace(name, model);
+  for (const auto& row : index)
+    if (visible.allows(row.name)) out.index.push_back(row);
+  if (visible.allows(default_model)) out.default_model = default_model;
+  out.scope = visible;
+  return out;
+}
+
 base::Result<Served*> Catalog::find(std::string_view model, std::string_view version) const {
+  if (scope && !scope->allows(model))
+    return failure(Code::kPermissionDenied, "this key may not use model " + in_quotes(model));
   auto found = models.find(model);
   if (found == models.end()) return no_model(*this, model, version);
   if (version.empty() && found->second.preferred) return found->second.preferred;

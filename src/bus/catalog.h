@@ -10,11 +10,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/model_scope.h"
 #include "base/status.h"
 #include "bus/stats.h"
 #include "msg/call.h"
@@ -79,18 +81,23 @@ class Catalog {
     Served* preferred = nullptr;  // for calls that name no version: the highest number
   };
 
-  // The version asked for, or the preferred one for "". Errors: NOT_FOUND (unknown model or version; names a near
-  // miss), UNAVAILABLE (known to the repository, but not ready; says why, and is worth another try when it will be
-  // ready soon).
+  // The version asked for, or the preferred one for "". Errors: PERMISSION_DENIED where `scope` has no such name,
+  // whether there is such a model or not; NOT_FOUND (unknown model or version; names a near miss), UNAVAILABLE (known
+  // to the repository, but not ready; says why, and is worth another try when it will be ready soon).
   base::Result<Served*> find(std::string_view model, std::string_view version) const;
   // The model that a request is for. For one that names none ("") that is `default_model`, if it has what is needed;
   // else the only model that has. Errors: those of find(); INVALID_ARGUMENT where the model that is named lacks what is
   // needed, or none is named and several have it; NOT_FOUND where none is named and none has it.
   base::Result<Served*> resolve(std::string_view model, std::string_view version, Needs needs = Needs::kAnything) const;
 
+  // The part of it that a caller of that scope sees: the one place where the models of a key are enforced, and what all
+  // lists of models are made of.
+  Catalog visible_to(const base::ModelScope& visible) const;
+
   std::map<std::string, Model, std::less<>> models;
-  std::vector<IndexRow> index;  // every model of the repository, sorted by name and version
-  std::string default_model;    // the setting models.default; may be empty
+  std::vector<IndexRow> index;            // every model of the repository, sorted by name and version
+  std::string default_model;              // the setting models.default; may be empty
+  std::optional<base::ModelScope> scope;  // whose part this is; nothing: all is here
 
  private:
   base::Result<Served*> resolve_unnamed(std::string_view version, Needs needs) const;

@@ -92,6 +92,13 @@ class Mounted {
   virtual void drain(base::Duration /*grace*/) {}
 };
 
+// Keys for the routes of one protocol alone, each a tenant of its own. auth.keys_file has keys for all.
+struct OwnKeys {
+  std::string_view setting;   // that names them, a literal
+  std::string_view protocol;  // of the routes (wire::Route::protocol), a literal
+  std::vector<std::string> secrets;
+};
+
 // A link on the server's front page. The texts are literals.
 struct FrontPageLink {
   std::string_view key;   // its name in the JSON's `links`
@@ -119,8 +126,9 @@ class Dialect {
   virtual base::Status open(const ServerServices& services) = 0;
   // Adds its routes to the shard's router. Errors: as of open().
   virtual base::Result<std::unique_ptr<Mounted>> mount(const ShardServices& shard) = 0;
-  // After open(). Says which endpoints ask for a secret, "keys guard the OpenAI endpoints"; empty where none does.
-  virtual std::string guards() const { return {}; }
+  // The keys that its own settings name. At start, and again when the server reads its files anew; not on a shard.
+  // Errors: INVALID_ARGUMENT names the setting.
+  virtual base::Result<OwnKeys> own_keys() const { return OwnKeys(); }
   // Names what its settings ask for and `catalog` does not have, a line for each.
   virtual std::vector<std::string> missing(const bus::Catalog& /*catalog*/) const { return {}; }
 };

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/sip_hash.h"
+#include "msg/call.h"
 #include "msg/tenant.h"
 #include "wire/exchange.h"
 
@@ -22,17 +23,24 @@ inline bool asks_for_many(const wire::Request& request) {
   return peer && (peer->client ? !peer->client->limited() : peer->address == "unix");
 }
 
-// A number of whoever has shown the same secret, where a dialect has checked one; else of whoever comes from the same
-// host. Keyed, so that nobody can come as another; even and odd as msg::is_anonymous() says, and marked
-// where it stands for many clients (msg/tenant.h). Never 0. Of this process:
-// the next one has other numbers.
-inline uint64_t tenant_of(const wire::Request& request, std::string_view secret = {}) {
-  if (secret.empty()) {
-    const uint64_t hash = base::hash64(base::process_key(), client_of(request)) | 1;
-    return asks_for_many(request) ? hash | msg::kManyClients : hash & ~msg::kManyClients;
-  }
-  uint64_t hash = base::hash64(base::process_key(), secret) & ~uint64_t(1);
-  return hash != 0 ? hash : 2;
+// The number of the tenant whose key the request has shown; else of whoever comes from the same host. Keyed, so that
+// nobody can come as another; even and odd as msg::is_anonymous() says, and marked where it stands for many clients
+// (msg/tenant.h). Never 0. Of this process: the next one has other numbers.
+inline uint64_t tenant_of(const wire::Request& request) {
+  if (request.identity && request.identity->tenant_number != 0) return request.identity->tenant_number;
+  const uint64_t hash = base::hash64(base::process_key(), client_of(request)) | 1;
+  return asks_for_many(request) ? hash | msg::kManyClients : hash & ~msg::kManyClients;
+}
+
+// The models that the request may see and use, for bus::Bus::catalog(); null: all.
+inline const base::ModelScope* models_of(const wire::Request& request) {
+  return request.identity ? request.identity->models.get() : nullptr;
+}
+
+// A Call comes on behalf of the request's tenant, and is charged to its limits.
+inline void set_caller(msg::Call& call, const wire::Request& request) {
+  call.tenant = tenant_of(request);
+  if (request.identity) call.limiter = request.identity->limiter;
 }
 
 }  // namespace weir::marshal

@@ -16,6 +16,7 @@ void Call::clear() {
   queue_timeout = {};
   tenant = 0;
   cache_scope = 0;
+  limiter = nullptr;
   session = {};
   generation = nullptr;
   sink = nullptr;

@@ -19,6 +19,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/ticket.h"
+#include "base/usage_limiter.h"
 #include "msg/generate.h"
 #include "msg/tensor.h"
 
@@ -130,14 +131,15 @@ struct Call {
   std::vector<Tensor> inputs;
   std::vector<std::string> outputs;  // names asked for; empty = all
   Parameters parameters;
-  uint32_t priority = 0;                   // 0 = the model's default; 1 is the most urgent
-  base::Time deadline = base::kNever;      // past this nobody wants the answer
-  base::Duration queue_timeout{0};         // longest stay in the queue; 0 = the model's default
-  uint64_t tenant = 0;                     // see above: among equals, tenants take turns
-  uint64_t cache_scope = 0;                // Calls of different ones never share cached prefixes; the bus sets it
-  base::SessionId session;                 // whose keys and values the engine keeps between Calls
-  std::unique_ptr<Generation> generation;  // of a Call for a model that makes tokens; null for tensors
-  Sink* sink = nullptr;                    // null once the client has left; home shard only
+  uint32_t priority = 0;                        // 0 = the model's default; 1 is the most urgent
+  base::Time deadline = base::kNever;           // past this nobody wants the answer
+  base::Duration queue_timeout{0};              // longest stay in the queue; 0 = the model's default
+  uint64_t tenant = 0;                          // see above: among equals, tenants take turns
+  uint64_t cache_scope = 0;                     // Calls of different ones never share cached prefixes; the bus sets it
+  std::shared_ptr<base::UsageLimiter> limiter;  // charged for its tokens; null: there are no limits
+  base::SessionId session;                      // whose keys and values the engine keeps between Calls
+  std::unique_ptr<Generation> generation;       // of a Call for a model that makes tokens; null for tensors
+  Sink* sink = nullptr;                         // null once the client has left; home shard only
   base::Ticket ticket;  // of the connection that asked: given back when the Call is over, also after the client left
 
   // The bus's and the Inbox's.

@@ -1,9 +1,11 @@
-// Tenant: on whose behalf a session is kept. The tenants are known at start (one per configured secret, or one for
-// all); a Quota counts what each of them has, and all together, over all shards.
+// Tenant: on whose behalf a session is kept. Number 0 is all who have shown no key; tenants with keys get numbers as
+// they come. A Quota counts what each of them has, and all together, over all shards.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "base/memory_ledger.h"
@@ -21,11 +23,20 @@ struct Tenant {
 // Any thread.
 class Quota {
  public:
-  // The bytes are charged to `ledger`, too; null: to nobody.
-  explicit Quota(size_t tenants, base::MemoryLedger* ledger = nullptr)
-      : ledger_(ledger), taken_(tenants), held_(tenants) {}
+  // `tenants` have their numbers; `more` may get one by number_of(). The bytes are charged to `ledger`, too; null: to
+  // nobody.
+  explicit Quota(size_t tenants, base::MemoryLedger* ledger = nullptr, size_t more = 0)
+      : ledger_(ledger), tenants_(tenants), taken_(tenants + more), held_(tenants + more) {}
 
-  size_t tenants() const { return taken_.size(); }
+  size_t tenants() const { return tenants_.load(std::memory_order_relaxed); }
+  // The number of whoever is known by `key`: the same from then on. Where all numbers are given away, tenants share
+  // them, and with them their quotas; their sessions stay apart by Tenant::client.
+  uint32_t number_of(uint64_t key) {
+    std::lock_guard lock(mutex_);
+    if (auto known = numbers_.find(key); known != numbers_.end()) return known->second;
+    if (tenants() == taken_.size()) return uint32_t(key % taken_.size());
+    return numbers_[key] = uint32_t(tenants_.fetch_add(1, std::memory_order_relaxed));
+  }
   // One more, if that makes no more than `limit`.
   bool take(Tenant tenant, uint32_t limit) {
     auto& n = taken_[tenant.number];
@@ -54,6 +65,9 @@ class Quota {
 
  private:
   base::MemoryLedger* const ledger_;
+  std::mutex mutex_;
+  std::unordered_map<uint64_t, uint32_t> numbers_;  // under mutex_
+  std::atomic<size_t> tenants_;
   std::vector<std::atomic<uint32_t>> taken_;
   std::vector<std::atomic<uint64_t>> held_;
   std::atomic<uint64_t> bytes_{0};

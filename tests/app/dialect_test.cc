@@ -40,7 +40,9 @@ class Throwaway final : public dialects::Dialect {
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
     return std::make_unique<OnShard>(shard, *this);
   }
-  std::string guards() const override { return "nothing guards it"; }
+  base::Result<dialects::OwnKeys> own_keys() const override {
+    return dialects::OwnKeys{"throwaway.keys", "throwaway", keys_};
+  }
 
  private:
   struct OnShard final : dialects::Mounted, wire::Service {
@@ -57,6 +59,7 @@ class Throwaway final : public dialects::Dialect {
 
   Seen& seen_;
   std::string greeting_ = "hello";
+  std::vector<std::string> keys_;
 };
 
 struct Server {

@@ -230,7 +230,9 @@ void Action::fail(Status why) {
 // --- on a model ------------------------------------------------------------------------------------------------------
 
 Status ModelAction::find(bus::Needs needs) {
-  const bus::Catalog& catalog = session_.state().bus.catalog();
+  if (!std::exchange(admitted_, true))
+    if (Status s = session_.admit_action(); !s.ok()) return s;
+  const bus::Catalog& catalog = session_.state().bus.catalog(marshal::models_of(session_.exchange().request()));
   std::string_view target = request_.target, version;
   if (target.starts_with("models/")) target.remove_prefix(7);
   size_t slash = target.rfind('/');
@@ -261,7 +263,7 @@ Status ModelAction::perform(std::unique_ptr<bus::OffloadTask> task, size_t bytes
 Status ModelAction::submit() {
   call().model = served_->spec.name;
   call().version = served_->spec.version;
-  call().tenant = marshal::tenant_of(session_.exchange().request());
+  marshal::set_caller(call(), session_.exchange().request());
   Status s = call_.submit(*served_, *this, session_.exchange().ticket());
   note_work();
   if (!s.ok()) stop();

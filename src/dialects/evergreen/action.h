@@ -154,6 +154,7 @@ class ModelAction : public Action, msg::Sink, bus::OffloadListener {
   bus::CallHandle call_;
   bus::OffloadHandle task_;
   bool working_ = false;  // as the session knows it
+  bool admitted_ = false;
 };
 
 // The action of that name. Errors: NOT_FOUND, naming what there is.

@@ -79,6 +79,12 @@ bool Session::congested() const {
   return !carrier_.has_room() || (ttls_.make_room() && memory.used() > memory.limit() / 16 * 15);
 }
 
+Status Session::admit_action() {
+  if (!std::exchange(admitted_, true)) return {};
+  base::Env& env = state_.bus.env();
+  return wire::admit_another(exchange_.request().identity, env.now(), env.wall());
+}
+
 bool Session::stuck(std::string& missing) const {
   return loads_.empty() && !congested() && !graph_.undelivered() && actions_.all_wait(missing);
 }

@@ -67,6 +67,9 @@ class Session final : TurnBudget::Waiter {
   bool congested() const;
   // Nothing can go on because of what the client has not sent: fills in what.
   bool stuck(std::string& missing) const;
+  // An action on a model is a request of its own, save the first: with that the session was let in. Errors: those of
+  // wire::admit_another().
+  base::Status admit_action();
 
   EvergreenState& state() { return state_; }
   wire::Exchange& exchange() { return exchange_; }
@@ -93,6 +96,7 @@ class Session final : TurnBudget::Waiter {
   bool ended_ = false;  // the client says no more
   bool over_ = false, finished_ = false, settling_ = false, left_ = false, draining_ = false;
   base::Status status_;
+  bool admitted_ = false;  // an action, with the session
   SessionClock clock_;
 };
 

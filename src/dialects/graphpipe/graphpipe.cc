@@ -18,7 +18,11 @@ class Endpoint final : public wire::Service {
   Endpoint(GraphPipeState& state, Serve serve) : state_(state), serve_(serve) {}
   void serve(wire::Exchange& exchange, const wire::PathArgs& args) override { serve_(state_, exchange, args); }
   bool refuse(wire::Exchange& exchange, const base::Status& why) override {
-    respond_refusal(exchange, base::http_status(why.code), why.text);
+    exchange.record().code = why.code;
+    if (exchange.request().method != "POST")
+      wire::respond_error(exchange, why);
+    else
+      exchange.respond(base::http_status(why), kBinary, write_error(why));
     return true;
   }
 
@@ -52,8 +56,8 @@ GraphPipe::GraphPipe(bus::Bus& bus, wire::Router& router, base::SlabSource& slab
   if (o.root_post == GraphPipeOptions::RootPost::kOn)
     router.add({"POST", "/", &p.post, kProtocol, whole, Permission::kInfer});
   auto control = [&](const std::string& prefix) {
-    router.add({"GET", prefix + "/control/is_ready", &p.ready, "health", none, Permission::kRead});
-    router.add({"GET", prefix + "/control/is_alive", &p.alive, "health", none, Permission::kRead});
+    router.add({"GET", prefix + "/control/is_ready", &p.ready, "health", none, Permission::kHealth});
+    router.add({"GET", prefix + "/control/is_alive", &p.alive, "health", none, Permission::kHealth});
   };
   control("");
   for (std::string_view tail : {"", "/{model}", "/{model}/versions/{version}"}) {

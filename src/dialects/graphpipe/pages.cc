@@ -1,6 +1,7 @@
 // GET: what a person who meets the endpoint wants to know, as JSON or, where a browser asks, as a page.
 #include "dialects/graphpipe/state.h"
 #include "marshal/json_tensor.h"
+#include "marshal/tenant.h"
 
 namespace weir::graphpipe {
 namespace {
@@ -42,7 +43,7 @@ void respond(Exchange& exchange, std::string_view type, std::string text) {
 }  // namespace
 
 void model_page(GraphPipeState& state, Exchange& exchange, const wire::PathArgs& args) {
-  auto found = state.bus.catalog().find(args["model"], args["version"]);
+  auto found = state.bus.catalog(marshal::models_of(exchange.request())).find(args["model"], args["version"]);
   if (!found) return wire::respond_error(exchange, found.error());
   const msg::ModelSpec& spec = (*found)->spec;
   exchange.record().model = spec.name;
@@ -63,7 +64,8 @@ void list_page(GraphPipeState& state, Exchange& exchange, const wire::PathArgs&)
   marshal::write_string(json, state.options.server_version);
   json += ",\n  \"models\": [";
   std::string_view gap = "\n    ";
-  for (const auto& [name, model] : state.bus.catalog().models) {  // names are letters, digits, '_', '.', '-'
+  for (const auto& [name, model] :
+       state.bus.catalog(marshal::models_of(exchange.request())).models) {  // names are letters, digits, '_', '.', '-'
     std::string path = state.options.prefix + '/' + name;
     json += std::exchange(gap, ",\n    ");
     json += "{\"name\": \"" + name + "\", \"description\": ";
@@ -71,13 +73,14 @@ void list_page(GraphPipeState& state, Exchange& exchange, const wire::PathArgs&)
     json += ", \"uri\": \"" + path + "\"}";
     items += "<li><a href=\"" + path + "\">" + name + "</a>: " + escaped(describe(model.preferred->spec)) + "</li>\n";
   }
-  json += state.bus.catalog().models.empty() ? "]\n}\n" : "\n  ]\n}\n";
+  json += state.bus.catalog(marshal::models_of(exchange.request())).models.empty() ? "]\n}\n" : "\n  ]\n}\n";
   if (!is_browser(exchange)) return respond(exchange, kJson, std::move(json));
   respond(exchange, kHtml, page("GraphPipe on " + state.options.server_name, "<ul>\n" + items + "</ul>\n"));
 }
 
 void is_ready(GraphPipeState& state, Exchange& exchange, const wire::PathArgs& args) {
-  bool served = args["model"].empty() || state.bus.catalog().find(args["model"], args["version"]);
+  bool served = args["model"].empty() ||
+                state.bus.catalog(marshal::models_of(exchange.request())).find(args["model"], args["version"]);
   if (served && (!state.options.ready || state.options.ready()))
     return exchange.respond(200, "text/plain", base::Bytes::constant("ok\n"));
   exchange.record().code = base::Code::kUnavailable;

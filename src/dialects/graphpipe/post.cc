@@ -104,7 +104,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
   Status fill(const fb::InferRequest& request, const base::Bytes& body, const ReadBody* read, msg::Call& call) {
     if (auto* config = request.config())
       if (auto s = read_config({config->c_str(), config->size()}, call); !s.ok()) return s;
-    auto found = state_.bus.catalog().resolve(call.model, call.version);
+    auto found = state_.bus.catalog(marshal::models_of(exchange_.request())).resolve(call.model, call.version);
     if (!found) return found.error();
     served_ = *found;
     const msg::ModelSpec& spec = served_->spec;
@@ -119,7 +119,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
     if (auto s = check_types(spec, call); !s.ok()) return s;
     if (auto s = marshal::check_call(spec, call); !s.ok()) return s;
     call.version = spec.version;
-    call.tenant = marshal::tenant_of(exchange_.request());
+    marshal::set_caller(call, exchange_.request());
     return {};
   }
 
@@ -189,7 +189,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
 };
 
 void metadata(GraphPipeState& state, Exchange& exchange, const Address& address) {
-  auto found = state.bus.catalog().resolve(address.model, address.version);
+  auto found = state.bus.catalog(marshal::models_of(exchange.request())).resolve(address.model, address.version);
   if (!found) return respond_failure(exchange, found.error());
   exchange.record().model = (*found)->spec.name;
   exchange.respond(200, kBinary, write_metadata((*found)->spec, state.server()));

@@ -39,25 +39,24 @@ Status GrpsState::readiness() const {
   return {};
 }
 
-Status go_online(GrpsState& state, const Message&, Message&) {
+Status go_online(GrpsState& state, const bus::Catalog&, const Message&, Message&) {
   state.presence.online.store(true);
   return {};
 }
 
-Status go_offline(GrpsState& state, const Message&, Message&) {
+Status go_offline(GrpsState& state, const bus::Catalog&, const Message&, Message&) {
   state.presence.online.store(false);
   return {};
 }
 
-Status check_liveness(GrpsState&, const Message&, Message&) { return {}; }
+Status check_liveness(GrpsState&, const bus::Catalog&, const Message&, Message&) { return {}; }
 
-Status check_readiness(GrpsState& state, const Message&, Message&) { return state.readiness(); }
+Status check_readiness(GrpsState& state, const bus::Catalog&, const Message&, Message&) { return state.readiness(); }
 
-Status server_metadata(GrpsState& state, const Message&, Message& reply) {
+Status server_metadata(GrpsState& state, const bus::Catalog& catalog, const Message&, Message& reply) {
   std::string out;
   line(out, "name", "weir");
   line(out, "version", state.options.server_version);
-  const bus::Catalog& catalog = state.bus.catalog();
   if (!catalog.default_model.empty()) line(out, "default_model", catalog.default_model);
   const auto& index = catalog.index;
   out += index.empty() ? "models: []\n" : "models:\n";
@@ -71,9 +70,9 @@ Status server_metadata(GrpsState& state, const Message&, Message& reply) {
   return {};
 }
 
-Status model_metadata(GrpsState& state, const Message& request, Message& reply) {
+Status model_metadata(GrpsState&, const bus::Catalog& catalog, const Message& request, Message& reply) {
   std::string_view name = request.kind == Kind::kStr ? request.data.view() : std::string_view(request.model);
-  auto found = find_model(state.bus.catalog(), name);
+  auto found = find_model(catalog, name);
   if (!found) return found.error();
   const msg::ModelSpec& spec = (*found)->spec;
   std::string out;

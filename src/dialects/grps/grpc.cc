@@ -2,6 +2,7 @@
 
 #include "dialects/grps/inference.h"
 #include "grps.pb.h"
+#include "marshal/tenant.h"
 
 namespace weir::grps {
 namespace {
@@ -26,7 +27,8 @@ class Control final : public Method {
   void call(wire::Rpc& rpc, base::Bytes bytes) override {
     Message request, reply;
     Status status = read_pb(bytes, state_.slabs, request);
-    if (status.ok()) status = call_it(state_, request, reply);
+    const auto& catalog = state_.bus.catalog(marshal::models_of(rpc.exchange().request()));
+    if (status.ok()) status = call_it(state_, catalog, request, reply);
     answer(rpc, status, reply);
   }
 
@@ -116,8 +118,8 @@ void add_calls(GrpsState& state, wire::RpcServer& rpcs, std::vector<std::unique_
   };
   add("Online", Permission::kAdmin, std::make_unique<Control<go_online>>(state));
   add("Offline", Permission::kAdmin, std::make_unique<Control<go_offline>>(state));
-  add("CheckLiveness", Permission::kRead, std::make_unique<Control<check_liveness>>(state));
-  add("CheckReadiness", Permission::kRead, std::make_unique<Control<check_readiness>>(state));
+  add("CheckLiveness", Permission::kHealth, std::make_unique<Control<check_liveness>>(state));
+  add("CheckReadiness", Permission::kHealth, std::make_unique<Control<check_readiness>>(state));
   add("ServerMetadata", Permission::kRead, std::make_unique<Control<server_metadata>>(state));
   add("ModelMetadata", Permission::kRead, std::make_unique<Control<model_metadata>>(state));
   add("Predict", Permission::kInfer, std::make_unique<Predict<Unary>>(state));

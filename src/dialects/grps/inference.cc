@@ -20,7 +20,7 @@ Status too_often(const msg::ModelSpec& spec, std::string_view what) {
 }  // namespace
 
 Status Inference::find(std::string_view model, Answers answers) {
-  auto found = find_model(state_.bus.catalog(), model);
+  auto found = find_model(state_.bus.catalog(marshal::models_of(exchange_.request())), model);
   if (!found) return found.error();
   served_ = *found;
   answers_ = answers;
@@ -28,7 +28,7 @@ Status Inference::find(std::string_view model, Answers answers) {
   if (answers == Answers::kOne && served_->spec.decoupled) return too_often(spec(), "may answer any number of times");
   call().model = served_->spec.name;
   call().version = served_->spec.version;
-  call().tenant = marshal::tenant_of(exchange_.request());
+  marshal::set_caller(call(), exchange_.request());
   if (answers == Answers::kMany) call_.grant(bus::kAnswerWindow);
   return {};
 }

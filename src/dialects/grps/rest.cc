@@ -6,6 +6,7 @@
 #include "dialects/grps/long_body.h"
 #include "grps_monitor_page.h"
 #include "marshal/json_tensor.h"
+#include "marshal/tenant.h"
 
 namespace weir::grps {
 namespace {
@@ -28,7 +29,8 @@ void control(GrpsState& state, Exchange& exchange) {
   if (call == model_metadata && !exchange.content().empty())
     status = read_json(exchange.content().view(), state.slabs, request);
   if (request.model.empty()) request.model = exchange.request().query_value("model");
-  if (status.ok()) status = call(state, request, reply);
+  const auto& catalog = state.bus.catalog(marshal::models_of(exchange.request()));
+  if (status.ok()) status = call(state, catalog, request, reply);
   respond(state, exchange, status, reply);
 }
 
@@ -42,8 +44,8 @@ void monitor_series(GrpsState& state, Exchange& exchange) {
 
 void monitor_batches(GrpsState& state, Exchange& exchange) {
   const auto& request = exchange.request();
-  auto batches = batches_json(state.bus.catalog(), request.query_value("model"), request.query_value("version"),
-                              state.bus.env().now());
+  auto batches = batches_json(state.bus.catalog(marshal::models_of(exchange.request())), request.query_value("model"),
+                              request.query_value("version"), state.bus.env().now());
   if (!batches) return respond(state, exchange, batches.error());
   exchange.respond(200, "application/json", base::Bytes::adopt(std::move(*batches)), Exchange::Compress::kIfAccepted);
 }
@@ -105,8 +107,8 @@ struct Row {
 constexpr Row kControls[] = {
     {"/grps/v1/health/online", control<go_online>, Permission::kAdmin},
     {"/grps/v1/health/offline", control<go_offline>, Permission::kAdmin},
-    {"/grps/v1/health/live", control<check_liveness>},
-    {"/grps/v1/health/ready", control<check_readiness>},
+    {"/grps/v1/health/live", control<check_liveness>, Permission::kHealth},
+    {"/grps/v1/health/ready", control<check_readiness>, Permission::kHealth},
     {"/grps/v1/metadata/server", control<server_metadata>},
     {"/grps/v1/metadata/model", control<model_metadata>},
 };
@@ -136,7 +138,7 @@ void respond(Exchange& exchange, const Status& status, int http, std::string_vie
   wire::Response response;
   response.status = http;
   response.fields.add("content-type", type);
-  response.fields.add("retry-after", "1");
+  if (wire::wants_retry_after(exchange, http)) response.fields.add("retry-after", "1");
   exchange.respond(std::move(response), std::move(body));
 }
 
@@ -153,12 +155,12 @@ void add_routes(GrpsState& state, wire::Router& router, std::vector<std::unique_
               kRest,
               {wire::BodyPlan::kWhole, state.options.max_body},
               Permission::kInfer});
-  const Row pages[] = {{"/grps/v1/monitor/series", monitor_series},
-                       {"/grps/v1/monitor/metrics", monitor_metrics},
-                       {"/grps/v1/monitor/batches", monitor_batches},
-                       {"/grps/v1/monitor", monitor_page},
-                       {"/grps/v1", monitor_page},
-                       {"/grps/v1/", monitor_page}};
+  const Row pages[] = {{"/grps/v1/monitor/series", monitor_series, Permission::kMetrics},
+                       {"/grps/v1/monitor/metrics", monitor_metrics, Permission::kMetrics},
+                       {"/grps/v1/monitor/batches", monitor_batches, Permission::kMetrics},
+                       {"/grps/v1/monitor", monitor_page, Permission::kMetrics},
+                       {"/grps/v1", monitor_page, Permission::kMetrics},
+                       {"/grps/v1/", monitor_page, Permission::kMetrics}};
   for (const Row& row : pages) {
     auto* page = services.emplace_back(std::make_unique<Endpoint>(state, row.serve)).get();
     router.add({"GET", row.path, page, "grps-monitor", {wire::BodyPlan::kIgnore}, row.permission});

@@ -25,12 +25,12 @@ struct GrpsState {
 };
 
 // The answers of control calls, over HTTP and gRPC alike (control.cc).
-base::Status check_readiness(GrpsState& state, const Message& request, Message& reply);
-base::Status go_online(GrpsState& state, const Message& request, Message& reply);
-base::Status go_offline(GrpsState& state, const Message& request, Message& reply);
-base::Status check_liveness(GrpsState& state, const Message& request, Message& reply);
-base::Status server_metadata(GrpsState& state, const Message& request, Message& reply);
-base::Status model_metadata(GrpsState& state, const Message& request, Message& reply);
-using ControlCall = base::Status (*)(GrpsState&, const Message&, Message&);
+base::Status check_readiness(GrpsState& state, const bus::Catalog& catalog, const Message& request, Message& reply);
+base::Status go_online(GrpsState& state, const bus::Catalog& catalog, const Message& request, Message& reply);
+base::Status go_offline(GrpsState& state, const bus::Catalog& catalog, const Message& request, Message& reply);
+base::Status check_liveness(GrpsState& state, const bus::Catalog& catalog, const Message& request, Message& reply);
+base::Status server_metadata(GrpsState& state, const bus::Catalog& catalog, const Message& request, Message& reply);
+base::Status model_metadata(GrpsState& state, const bus::Catalog& catalog, const Message& request, Message& reply);
+using ControlCall = base::Status (*)(GrpsState&, const bus::Catalog&, const Message&, Message&);
 
 }  // namespace weir::grps

@@ -1,13 +1,14 @@
 #include "dialects/oip/generate.h"
 
 #include "marshal/json_tensor.h"
+#include "marshal/tenant.h"
 #include "wire/sse.h"
 
 namespace weir::oip {
 namespace {
 
 void serve(OipState& state, wire::Exchange& exchange, const wire::PathArgs& args, Delivery delivery) {
-  auto found = state.bus.catalog().resolve(args["model"], args["version"]);
+  auto found = state.bus.catalog(marshal::models_of(exchange.request())).resolve(args["model"], args["version"]);
   if (!found) return respond_error(exchange, found.error());
   bus::Served& served = **found;
   exchange.record().model = served.spec.name;

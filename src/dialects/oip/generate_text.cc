@@ -107,7 +107,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     call.version = served_.spec.version;
     call.id = request_.id;
     call.priority = request_.priority;
-    call.tenant = marshal::tenant_of(exchange_.request());
+    marshal::set_caller(call, exchange_.request());
     call.generation = std::move(generation);
     if (streams()) call_.grant(bus::kTokenWindow);
     return call_.submit(served_, *this, exchange_.ticket());

@@ -4,6 +4,7 @@
 #include "dialects/oip/views.h"
 #include "inference.pb.h"
 #include "marshal/pb_wire.h"
+#include "marshal/tenant.h"
 
 namespace weir::oip {
 namespace {
@@ -26,7 +27,7 @@ base::Bytes serialized(const google::protobuf::Message& message) {
 template <class Request, class Response>
 class Cold final : public ControlCall {
  public:
-  using Answer = Result<Response> (*)(OipState&, const Request&);
+  using Answer = Result<Response> (*)(OipState&, const bus::Catalog&, const Request&);
   Cold(OipState& state, Answer answer) : state_(state), answer_(answer) {}
 
   void call(wire::Rpc& rpc, base::Bytes message) override {
@@ -34,7 +35,7 @@ class Cold final : public ControlCall {
     if (message.size() > kMaxCold) return rpc.finish(invalid("a request of this call has at most 64 KiB"));
     if (!request.ParseFromArray(message.data(), int(message.size())))
       return rpc.finish(invalid("malformed " + Request::descriptor()->name()));
-    auto response = answer_(state_, request);
+    auto response = answer_(state_, state_.bus.catalog(marshal::models_of(rpc.exchange().request())), request);
     if (!response) return rpc.finish(response.error());
     rpc.send(serialized(*response));
     rpc.finish({});
@@ -45,25 +46,27 @@ class Cold final : public ControlCall {
   Answer answer_;
 };
 
-Result<pb::ServerLiveResponse> server_live(OipState&, const pb::ServerLiveRequest&) {
+Result<pb::ServerLiveResponse> server_live(OipState&, const bus::Catalog&, const pb::ServerLiveRequest&) {
   pb::ServerLiveResponse out;
   out.set_live(true);
   return out;
 }
 
-Result<pb::ServerReadyResponse> server_ready(OipState& state, const pb::ServerReadyRequest&) {
+Result<pb::ServerReadyResponse> server_ready(OipState& state, const bus::Catalog&, const pb::ServerReadyRequest&) {
   pb::ServerReadyResponse out;
   out.set_ready(state.control.why_not_ready().empty());
   return out;
 }
 
-Result<pb::ModelReadyResponse> model_ready(OipState& state, const pb::ModelReadyRequest& request) {
+Result<pb::ModelReadyResponse> model_ready(OipState& state, const bus::Catalog& catalog,
+                                           const pb::ModelReadyRequest& request) {
   pb::ModelReadyResponse out;
-  out.set_ready(state.control.accepting() && state.bus.catalog().find(request.name(), request.version()).has_value());
+  out.set_ready(state.control.accepting() && catalog.find(request.name(), request.version()).has_value());
   return out;
 }
 
-Result<pb::ServerMetadataResponse> server_metadata(OipState& state, const pb::ServerMetadataRequest&) {
+Result<pb::ServerMetadataResponse> server_metadata(OipState& state, const bus::Catalog&,
+                                                   const pb::ServerMetadataRequest&) {
   pb::ServerMetadataResponse out;
   out.set_name(state.options.server_name);
   out.set_version(state.options.server_version);
@@ -71,31 +74,36 @@ Result<pb::ServerMetadataResponse> server_metadata(OipState& state, const pb::Se
   return out;
 }
 
-Result<pb::ModelMetadataResponse> model_metadata(OipState& state, const pb::ModelMetadataRequest& request) {
-  auto found = state.bus.catalog().find(request.name(), request.version());
+Result<pb::ModelMetadataResponse> model_metadata(OipState&, const bus::Catalog& catalog,
+                                                 const pb::ModelMetadataRequest& request) {
+  auto found = catalog.find(request.name(), request.version());
   if (!found) return std::move(found).error();
-  return metadata(state.bus.catalog(), **found);
+  return metadata(catalog, **found);
 }
 
-Result<pb::ModelConfigResponse> model_config(OipState& state, const pb::ModelConfigRequest& request) {
-  auto found = state.bus.catalog().find(request.name(), request.version());
+Result<pb::ModelConfigResponse> model_config(OipState&, const bus::Catalog& catalog,
+                                             const pb::ModelConfigRequest& request) {
+  auto found = catalog.find(request.name(), request.version());
   if (!found) return std::move(found).error();
   pb::ModelConfigResponse out;
   *out.mutable_config() = config(**found);
   return out;
 }
 
-Result<pb::ModelStatisticsResponse> model_statistics(OipState& state, const pb::ModelStatisticsRequest& request) {
-  return statistics(state.bus.catalog(), request.name(), request.version());
+Result<pb::ModelStatisticsResponse> model_statistics(OipState&, const bus::Catalog& catalog,
+                                                     const pb::ModelStatisticsRequest& request) {
+  return statistics(catalog, request.name(), request.version());
 }
 
-Result<pb::RepositoryIndexResponse> repository_index(OipState& state, const pb::RepositoryIndexRequest& request) {
-  return index(state.bus.catalog(), request.ready() ? Which::kReady : Which::kAll);
+Result<pb::RepositoryIndexResponse> repository_index(OipState&, const bus::Catalog& catalog,
+                                                     const pb::RepositoryIndexRequest& request) {
+  return index(catalog, request.ready() ? Which::kReady : Which::kAll);
 }
 
-Result<pb::TraceSettingResponse> trace_setting(OipState& state, const pb::TraceSettingRequest& request) {
+Result<pb::TraceSettingResponse> trace_setting(OipState& state, const bus::Catalog& catalog,
+                                               const pb::TraceSettingRequest& request) {
   if (!request.model_name().empty())
-    if (auto found = state.bus.catalog().find(request.model_name(), ""); !found) return std::move(found).error();
+    if (auto found = catalog.find(request.model_name(), ""); !found) return std::move(found).error();
   Traces::Settings wanted;
   for (const auto& [key, value] : request.settings()) wanted[key].assign(value.value().begin(), value.value().end());
   if (Status status = state.traces.change(request.model_name(), wanted); !status.ok()) return status;
@@ -105,7 +113,7 @@ Result<pb::TraceSettingResponse> trace_setting(OipState& state, const pb::TraceS
   return out;
 }
 
-Result<pb::LogSettingsResponse> log_setting(OipState&, const pb::LogSettingsRequest& request) {
+Result<pb::LogSettingsResponse> log_setting(OipState&, const bus::Catalog&, const pb::LogSettingsRequest& request) {
   msg::Parameters wanted;
   for (const auto& [key, value] : request.settings()) {
     if (value.has_bool_param())
@@ -127,7 +135,7 @@ Result<pb::LogSettingsResponse> log_setting(OipState&, const pb::LogSettingsRequ
 }
 
 template <class Request, class Response>
-Result<Response> no_shared_memory(OipState&, const Request&) {
+Result<Response> no_shared_memory(OipState&, const bus::Catalog&, const Request&) {
   return base::failure(Code::kUnimplemented, "shared memory is not offered");
 }
 
@@ -169,7 +177,9 @@ class Load final : public ControlCall {
   explicit Load(OipState& state) : state_(state) {}
   void call(wire::Rpc& rpc, base::Bytes message) override {
     pb::RepositoryModelLoadRequest request;
-    if (Status status = parse_large(message, request); !status.ok()) return rpc.finish(status);
+    Status status = parse_large(message, request);
+    if (status.ok()) status = check_scope(rpc.exchange().request(), request.model_name());
+    if (!status.ok()) return rpc.finish(status);
     ServerControl::LoadParameters parameters;
     for (const auto& [key, value] : request.parameters()) {
       if (!value.has_string_param() && !value.has_bytes_param())
@@ -188,7 +198,9 @@ class Unload final : public ControlCall {
   explicit Unload(OipState& state) : state_(state) {}
   void call(wire::Rpc& rpc, base::Bytes message) override {
     pb::RepositoryModelUnloadRequest request;
-    if (Status status = parse_large(message, request); !status.ok()) return rpc.finish(status);
+    Status status = parse_large(message, request);
+    if (status.ok()) status = check_scope(rpc.exchange().request(), request.model_name());
+    if (!status.ok()) return rpc.finish(status);
     auto at = request.parameters().find("unload_dependents");
     bool dependents = at != request.parameters().end() && at->second.bool_param();
     state_.control.unload(request.model_name(),
@@ -206,7 +218,8 @@ class Registrar {
       : state_(state), rpcs_(rpcs), methods_(methods) {}
 
   template <class Request, class Response>
-  void cold(const char* method, Permission permission, Result<Response> (*answer)(OipState&, const Request&)) {
+  void cold(const char* method, Permission permission,
+            Result<Response> (*answer)(OipState&, const bus::Catalog&, const Request&)) {
     add<Request, Response>(method, permission, std::make_unique<Cold<Request, Response>>(state_, answer));
   }
   template <class Request, class Response>
@@ -230,8 +243,8 @@ class Registrar {
 
 void add_control_calls(OipState& state, wire::RpcServer& rpcs, std::vector<std::unique_ptr<ControlCall>>& methods) {
   Registrar r(state, rpcs, methods);
-  r.cold("ServerLive", Permission::kRead, server_live);
-  r.cold("ServerReady", Permission::kRead, server_ready);
+  r.cold("ServerLive", Permission::kHealth, server_live);
+  r.cold("ServerReady", Permission::kHealth, server_ready);
   r.cold("ModelReady", Permission::kRead, model_ready);
   r.cold("ServerMetadata", Permission::kRead, server_metadata);
   r.cold("ModelMetadata", Permission::kRead, model_metadata);

@@ -64,7 +64,8 @@ class Stream final : public wire::RpcListener {
   void on_message(wire::Rpc&, base::Bytes message) override {
     if (closed_) return;
     StreamedInfer& request = requests_.emplace_back(state_, rpc_, *this, conn_.pending);
-    Status status = request.begin(message, rpc_.deadline());
+    Status status = admit();
+    if (status.ok()) status = request.begin(message, rpc_.deadline());
     if (!status.ok()) failed(request, status);
   }
   // A stream that has nothing under way may always ask for something: others of its connection do not starve it.
@@ -106,6 +107,12 @@ class Stream final : public wire::RpcListener {
   }
 
  private:
+  // The stream was let in with its first message; each further one is a request of its own.
+  Status admit() {
+    if (std::exchange(first_, false)) return {};
+    base::Env& env = state_.bus.env();
+    return wire::admit_another(rpc_.exchange().request().identity, env.now(), env.wall());
+  }
   // Sends what has come to its turn, and ends the stream when nothing more can come.
   void settle() {
     if (settling_ || closed_) return;
@@ -134,7 +141,7 @@ class Stream final : public wire::RpcListener {
   OnError on_error_;
   const wire::PeerInfo* const peer_;
   OipState::Streams& conn_;  // a map's elements stay where they are
-  bool half_closed_ = false, closed_ = false, settling_ = false;
+  bool half_closed_ = false, closed_ = false, settling_ = false, first_ = true;
   std::list<StreamedInfer> requests_;  // in order of arrival
 };
 

@@ -12,7 +12,7 @@ namespace weir::oip {
 using base::Status;
 
 Status Inference::find() {
-  auto found = state_.bus.catalog().resolve(call().model, call().version);
+  auto found = state_.bus.catalog(marshal::models_of(exchange_.request())).resolve(call().model, call().version);
   if (!found) return std::move(found).error();
   served_ = *found;
   if (call().model.empty()) call().model = served_->spec.name;
@@ -25,7 +25,7 @@ Status Inference::start() {
   if (status.ok()) status = marshal::check_call(served_->spec, call());
   if (status.ok()) {
     call().version = served_->spec.version;
-    call().tenant = marshal::tenant_of(exchange_.request());
+    marshal::set_caller(call(), exchange_.request());
     status = call_.submit(*served_, *this, exchange_.ticket());
   }
   if (status.ok()) return {};

@@ -6,6 +6,7 @@
 #include "dialects/oip/settings.h"
 #include "dialects/oip/views.h"
 #include "marshal/json_tensor.h"
+#include "marshal/tenant.h"
 
 namespace weir::oip {
 namespace {
@@ -22,7 +23,7 @@ void respond_message(Exchange& exchange, const google::protobuf::Message& messag
 }
 
 bus::Served* find(OipState& state, Exchange& exchange, const PathArgs& args) {
-  auto found = state.bus.catalog().find(args["model"], args["version"]);
+  auto found = state.bus.catalog(marshal::models_of(exchange.request())).find(args["model"], args["version"]);
   if (!found) {
     respond_error(exchange, found.error());
     return nullptr;
@@ -63,7 +64,7 @@ void ready(OipState& state, Exchange& exchange, const PathArgs&) {
 }
 
 void model_ready(OipState& state, Exchange& exchange, const PathArgs& args) {
-  auto found = state.bus.catalog().find(args["model"], args["version"]);
+  auto found = state.bus.catalog(marshal::models_of(exchange.request())).find(args["model"], args["version"]);
   if (!found && found.error().code == base::Code::kNotFound) return respond_error(exchange, found.error());
   std::string name = "\"name\":";
   marshal::write_string(name, args["model"]);
@@ -75,7 +76,8 @@ void model_ready(OipState& state, Exchange& exchange, const PathArgs& args) {
 }
 
 void model_metadata(OipState& state, Exchange& exchange, const PathArgs& args) {
-  if (auto* served = find(state, exchange, args)) respond_message(exchange, metadata(state.bus.catalog(), *served));
+  if (auto* served = find(state, exchange, args))
+    respond_message(exchange, metadata(state.bus.catalog(marshal::models_of(exchange.request())), *served));
 }
 
 void model_config(OipState& state, Exchange& exchange, const PathArgs& args) {
@@ -83,14 +85,14 @@ void model_config(OipState& state, Exchange& exchange, const PathArgs& args) {
 }
 
 void model_stats(OipState& state, Exchange& exchange, const PathArgs& args) {
-  auto stats = statistics(state.bus.catalog(), args["model"], args["version"]);
+  auto stats = statistics(state.bus.catalog(marshal::models_of(exchange.request())), args["model"], args["version"]);
   if (!stats) return respond_error(exchange, stats.error());
   respond_message(exchange, *stats);
 }
 
 void model_list(OipState& state, Exchange& exchange, const PathArgs&) {
   std::string out = "{\"models\":[";
-  for (const auto& [name, unused] : state.bus.catalog().models) {
+  for (const auto& [name, unused] : state.bus.catalog(marshal::models_of(exchange.request())).models) {
     if (out.back() != '[') out += ',';
     marshal::write_string(out, name);
   }
@@ -108,7 +110,7 @@ void repository_index(OipState& state, Exchange& exchange, const PathArgs&) {
     if (!only) return respond_error(exchange, base::invalid("'ready' takes true or false"));
     if (*only) which = Which::kReady;
   }
-  auto rows = index(state.bus.catalog(), which);
+  auto rows = index(state.bus.catalog(marshal::models_of(exchange.request())), which);
   std::string out = "[";
   for (const auto& row : rows.models()) {
     if (out.back() != '[') out += ',';
@@ -146,6 +148,7 @@ void load(OipState& state, Exchange& exchange, const PathArgs& args) {
   std::string model(args["model"]);
   auto body = read_parameters(exchange.content().view());
   Status status = check_model_name(model);
+  if (status.ok()) status = check_scope(exchange.request(), model);
   if (status.ok() && !body) status = body.error();
   if (!status.ok()) return respond_error(exchange, status);
   ServerControl::LoadParameters parameters;
@@ -167,6 +170,7 @@ void unload(OipState& state, Exchange& exchange, const PathArgs& args) {
   std::string model(args["model"]);
   auto body = read_parameters(exchange.content().view());
   Status status = check_model_name(model);
+  if (status.ok()) status = check_scope(exchange.request(), model);
   if (status.ok() && !body) status = body.error();
   if (!status.ok()) return respond_error(exchange, status);
   auto* value = msg::find(*body, "unload_dependents");
@@ -235,8 +239,8 @@ struct Row {
 constexpr Row kRoutes[] = {
     {"GET", "/v2", server_metadata, Permission::kRead},
     {"GET", "/v2/", server_metadata, Permission::kRead},
-    {"GET", "/v2/health/live", live, Permission::kRead},
-    {"GET", "/v2/health/ready", ready, Permission::kRead},
+    {"GET", "/v2/health/live", live, Permission::kHealth},
+    {"GET", "/v2/health/ready", ready, Permission::kHealth},
     {"GET", "/v2/models", model_list, Permission::kRead},
     {"GET", "/v2/models/stats", model_stats, Permission::kRead},
     {"GET", "/v2/models/{model}", model_metadata, Permission::kRead},

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "marshal/json_tensor.h"
+#include "marshal/tenant.h"
 
 namespace weir::oip {
 namespace {
@@ -172,6 +173,12 @@ Status check_model_name(std::string_view name) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
   bool ok = !name.empty() && name.size() <= 128 && name.find_first_not_of(kLetters) == name.npos && name[0] != '.';
   return ok ? Status{} : invalid("a model name has 1 to 128 letters, digits, '_', '-' and '.', and begins with no '.'");
+}
+
+Status check_scope(const wire::Request& request, std::string_view model) {
+  const base::ModelScope* scope = marshal::models_of(request);
+  if (!scope || scope->allows(model)) return {};
+  return base::failure(base::Code::kPermissionDenied, "this key may not change model '" + std::string(model) + "'");
 }
 
 }  // namespace weir::oip

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "dialects/oip/trace.h"
 #include "msg/call.h"
+#include "wire/exchange.h"
 
 namespace weir::oip {
 
@@ -30,5 +31,7 @@ void write_flat(std::string& out, const msg::Parameters& values);
 
 // A model that a client asks to load or unload: letters, digits, '_', '.', '-', at most 128, not starting with a dot.
 base::Status check_model_name(std::string_view name);
+// Whether the caller may load and unload it. Errors: PERMISSION_DENIED.
+base::Status check_scope(const wire::Request& request, std::string_view model);
 
 }  // namespace weir::oip

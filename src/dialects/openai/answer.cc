@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "base/encoding.h"
-#include "dialects/openai/keys.h"
 #include "marshal/json_tensor.h"
+#include "marshal/tenant.h"
 #include "msg/text_codec.h"
 
 namespace weir::openai {
@@ -149,7 +149,7 @@ ApiError Answer::submit(bus::Served& served, const Sequence& prompt, std::vector
   call.version = served.spec.version;
   call.id = request_.request_id;
   call.priority = request_.priority;
-  call.tenant = tenant(exchange_.request(), state_.keys);
+  marshal::set_caller(call, exchange_.request());
   call.generation = std::move(generation);
   if (request_.stream) choice.call.grant(bus::kTokenWindow);
   if (base::Status status = choice.call.submit(served, choice, exchange_.ticket()); !status.ok())

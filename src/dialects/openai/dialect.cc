@@ -26,9 +26,6 @@ class OpenaiDialect final : public dialects::Dialect {
 
   base::Status open(const dialects::ServerServices& services) override {
     options_.server_version = services.version;
-    auto keys = marshal::read_secrets("openai.api_keys", keys_, keys_file_);
-    if (!keys) return keys.error();
-    options_.api_keys = std::move(*keys);
     return {};
   }
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
@@ -37,7 +34,12 @@ class OpenaiDialect final : public dialects::Dialect {
     options.offload = &shard.offload;
     return std::make_unique<MountedOpenai>(shard, load_, std::move(options));
   }
-  std::string guards() const override { return options_.api_keys.empty() ? "" : "keys guard the OpenAI endpoints"; }
+  base::Result<dialects::OwnKeys> own_keys() const override {
+    constexpr std::string_view kSetting = "openai.api_keys";
+    auto keys = marshal::read_secrets(std::string(kSetting), keys_, keys_file_);
+    if (!keys) return keys.error();
+    return dialects::OwnKeys{kSetting, "openai", std::move(*keys)};
+  }
 
  private:
   Options options_;
@@ -55,7 +57,7 @@ void OpenaiDialect::add_settings(std::vector<base::Setting>& rows) {
   };
   rows.push_back(
       setting::checked(setting::list("openai.prefixes", "PATH", "where the endpoints are", options_.prefixes), check));
-  base::Setting keys = setting::list("openai.api_keys", "SECRET", "clients must show one of them", keys_);
+  base::Setting keys = setting::list("openai.api_keys", "SECRET", "keys for this protocol alone", keys_);
   keys.get = [this] {
     return keys_.empty() ? setting::Values{} : setting::Values{"(" + std::to_string(keys_.size()) + " secrets)"};
   };

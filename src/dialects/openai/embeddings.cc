@@ -14,12 +14,12 @@
 #include "bus/call_handle.h"
 #include "dialects/openai/choice_delta.h"
 #include "dialects/openai/endpoints.h"
-#include "dialects/openai/keys.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/task.h"
 #include "marshal/check.h"
 #include "marshal/encoder.h"
 #include "marshal/json_tensor.h"
+#include "marshal/tenant.h"
 #include "marshal/times.h"
 #include "msg/text_codec.h"
 
@@ -93,13 +93,14 @@ class Embeddings final : public wire::ExchangeListener {
   void more() {
     const size_t window = encodes() ? kEncoderWindow : kWindow;
     while (next_ < inputs_.size() && next_ - done_ < window) {
-      auto found = state_.bus.catalog().resolve(model_, "", bus::Needs::kEmbeddings);
+      auto found =
+          state_.bus.catalog(marshal::models_of(exchange_.request())).resolve(model_, "", bus::Needs::kEmbeddings);
       if (!found) return fail(found.error());
       Input& input = inputs_[next_++];
       msg::Call& call = input.call.fill();
       call.model = model_;
       call.priority = request_.priority;
-      call.tenant = tenant(exchange_.request(), state_.keys);
+      marshal::set_caller(call, exchange_.request());
       encodes() ? ask_encoder(call, input) : ask_generator(call, input);
       base::Status status = encodes() ? marshal::check_call((*found)->spec, call) : base::Status();
       if (status.ok()) status = input.call.submit(**found, input, exchange_.ticket());
@@ -110,6 +111,7 @@ class Embeddings final : public wire::ExchangeListener {
   bool encodes() const { return !ids_name_.empty(); }
 
   void ask_encoder(msg::Call& call, Input& input) const {
+    if (call.limiter) call.limiter->charge_tokens(exchange_.now(), input.ids.size());
     call.inputs.push_back(marshal::ids_tensor(ids_name_, input.ids));
     input.ids = {};
   }

@@ -9,18 +9,16 @@
 namespace weir::openai {
 
 using Serve = void (*)(OpenAiState&, wire::Exchange&, const wire::PathArgs&);
-enum class Access : uint8_t { kKey, kOpen };  // whether a configured API key must be shown
 
 class Endpoint final : public wire::Service {
  public:
-  Endpoint(OpenAiState& state, Serve serve, Access access) : state_(state), serve_(serve), access_(access) {}
+  Endpoint(OpenAiState& state, Serve serve) : state_(state), serve_(serve) {}
   void serve(wire::Exchange& exchange, const wire::PathArgs& args) override;
   bool refuse(wire::Exchange& exchange, const base::Status& why) override;
 
  private:
   OpenAiState& state_;
   Serve serve_;
-  Access access_;
 };
 
 void chat_completions(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);

@@ -2,6 +2,7 @@
 // (max_model_len) and what a model can tell of itself here (readouts, images).
 #include "dialects/openai/endpoints.h"
 #include "marshal/json_tensor.h"
+#include "marshal/tenant.h"
 
 namespace weir::openai {
 namespace {
@@ -34,7 +35,7 @@ void write_model(std::string& out, const OpenAiState& state, const msg::ModelSpe
 
 void list_models(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs&) {
   std::string out = "{\"object\":\"list\",\"data\":[";
-  for (const auto& [name, model] : state.bus.catalog().models) {
+  for (const auto& [name, model] : state.bus.catalog(marshal::models_of(exchange.request())).models) {
     if (!model.preferred || !tokens_of(model.preferred->spec)) continue;
     if (out.back() != '[') out += ',';
     write_model(out, state, model.preferred->spec);

@@ -2,14 +2,15 @@
 
 #include <utility>
 
+#include "base/sip_hash.h"
 #include "dialects/openai/answer.h"
 #include "dialects/openai/api_error.h"
 #include "dialects/openai/endpoints.h"
-#include "dialects/openai/keys.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/task.h"
 #include "marshal/encoder.h"
 #include "marshal/json_tensor.h"
+#include "marshal/tenant.h"
 #include "wire/answer_flow.h"
 
 namespace weir::openai {
@@ -68,7 +69,6 @@ struct Row {
   const char* path;
   Serve serve;
   Permission permission;
-  Access access = Access::kKey;
 };
 
 constexpr Row kUnderPrefix[] = {
@@ -79,13 +79,10 @@ constexpr Row kUnderPrefix[] = {
     {"GET", "/models/{model}", show_model, Permission::kRead},
 };
 constexpr Row kAtRoot[] = {
-    {"POST", "/tokenize", tokenize, Permission::kInfer},
-    {"POST", "/detokenize", detokenize, Permission::kInfer},
-    {"GET", "/load", load, Permission::kRead},
-    {"GET", "/version", version, Permission::kRead, Access::kOpen},
-    {"GET", "/health", health, Permission::kRead, Access::kOpen},
-    {"GET", "/ping", health, Permission::kRead, Access::kOpen},
-    {"POST", "/ping", health, Permission::kRead, Access::kOpen},
+    {"POST", "/tokenize", tokenize, Permission::kInfer}, {"POST", "/detokenize", detokenize, Permission::kInfer},
+    {"GET", "/load", load, Permission::kMetrics},        {"GET", "/version", version, Permission::kHealth},
+    {"GET", "/health", health, Permission::kHealth},     {"GET", "/ping", health, Permission::kHealth},
+    {"POST", "/ping", health, Permission::kHealth},
 };
 
 }  // namespace
@@ -93,13 +90,7 @@ constexpr Row kAtRoot[] = {
 void chat_completions(OpenAiState& state, Exchange& exchange, const PathArgs&) { run(state, exchange, Kind::kChat); }
 void completions(OpenAiState& state, Exchange& exchange, const PathArgs&) { run(state, exchange, Kind::kCompletion); }
 
-void Endpoint::serve(Exchange& exchange, const PathArgs& args) {
-  if (access_ == Access::kOpen || admits(state_.keys, exchange.request())) return serve_(state_, exchange, args);
-  respond(exchange,
-          {base::failure(base::Code::kUnauthenticated, "no valid API key: send one as 'Authorization: Bearer <key>'"),
-           {},
-           "invalid_api_key"});
-}
+void Endpoint::serve(Exchange& exchange, const PathArgs& args) { serve_(state_, exchange, args); }
 
 bool Endpoint::refuse(Exchange& exchange, const base::Status& why) {
   respond(exchange, openai::refuse(why));
@@ -109,11 +100,13 @@ bool Endpoint::refuse(Exchange& exchange, const base::Status& why) {
 const msg::TextSpec* tokens_of(const msg::ModelSpec& spec) { return marshal::tokens_of(spec).get(); }
 
 Found find_model(OpenAiState& state, Exchange& exchange, std::string_view name, bus::Needs needs) {
-  auto found = state.bus.catalog().resolve(name, "", needs);
+  auto found = state.bus.catalog(marshal::models_of(exchange.request())).resolve(name, "", needs);
   if (!found) return {nullptr, {std::move(found).error(), "model", {}}};
   exchange.record().model = (*found)->spec.name;
   return {*found, {}};
 }
+
+uint64_t cache_salt(std::string_view salt) { return salt.empty() ? 0 : base::hash64(base::process_key(), salt) | 1; }
 
 void add_timing(const Exchange& exchange, wire::Fields& fields) {
   auto took = std::chrono::duration_cast<std::chrono::milliseconds>(exchange.record().took(exchange.now()));
@@ -132,8 +125,8 @@ struct Openai::Parts {
   std::vector<std::unique_ptr<Endpoint>> services;
 
   void add(wire::Router& router, const std::string& prefix, const Row& row) {
-    auto& service = services.emplace_back(std::make_unique<Endpoint>(state, row.serve, row.access));
-    bool reads = std::string_view(row.method) == "POST" && row.access == Access::kKey;
+    auto& service = services.emplace_back(std::make_unique<Endpoint>(state, row.serve));
+    bool reads = std::string_view(row.method) == "POST" && row.permission != Permission::kHealth;
     wire::Plan plan{reads ? wire::BodyPlan::kWhole : wire::BodyPlan::kIgnore, state.options.max_body};
     router.add({row.method, prefix + row.path, service.get(), kProtocol, plan, row.permission});
   }
@@ -142,7 +135,6 @@ struct Openai::Parts {
 Openai::Openai(bus::Bus& bus, wire::Router& router, Load& load, Options options)
     : parts_(new Parts{OpenAiState{bus, load, std::move(options), 0}, {}}) {
   OpenAiState& state = parts_->state;
-  state.keys = marshal::Secrets(std::exchange(state.options.api_keys, {}));
   auto now = bus.env().wall().time_since_epoch();
   state.created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   for (const std::string& prefix : state.options.prefixes) {

@@ -29,10 +29,9 @@ namespace weir::openai {
 struct Options {
   std::string server_version;
   std::vector<std::string> prefixes{"/v1", "/openai/v1", "/v3"};
-  std::vector<std::string> api_keys;  // empty: everybody may ask
-  uint64_t max_body = 4 << 20;        // of one request
-  std::function<bool()> ready;        // the server takes requests; what /health says
-  wire::Offload* offload = nullptr;   // who reads long bodies; null: the shard
+  uint64_t max_body = 4 << 20;       // of one request
+  std::function<bool()> ready;       // the server takes requests; what /health says
+  wire::Offload* offload = nullptr;  // who reads long bodies; null: the shard
 };
 
 // Requests for text under way, on all shards.

@@ -7,7 +7,6 @@
 #include "bus/bus.h"
 #include "dialects/openai/api_error.h"
 #include "dialects/openai/openai.h"
-#include "marshal/secrets.h"
 #include "wire/exchange.h"
 
 namespace weir::openai {
@@ -18,8 +17,7 @@ struct OpenAiState {
   bus::Bus& bus;
   Load& load;
   Options options;
-  int64_t created = 0;      // Unix seconds: when this server came up
-  marshal::Secrets keys{};  // those of the options
+  int64_t created = 0;  // Unix seconds: when this server came up
 };
 
 // bus::Catalog::resolve(); its errors are those of the parameter "model". Notes the model in the exchange's record.
@@ -30,6 +28,9 @@ struct Found {
 Found find_model(OpenAiState& state, wire::Exchange& exchange, std::string_view name, bus::Needs needs);
 // A model's description of its tokens; null for models of tensors alone.
 const msg::TextSpec* tokens_of(const msg::ModelSpec& spec);
+
+// Which prompts of one tenant may share cached beginnings: those of the same `salt` text. 0 without one.
+uint64_t cache_salt(std::string_view salt);
 
 // 200 with a JSON body, and how long it took.
 void respond_json(wire::Exchange& exchange, std::string json);

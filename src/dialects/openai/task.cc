@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "bus/offload_handle.h"
-#include "dialects/openai/keys.h"
 #include "marshal/encoder.h"
+#include "marshal/tenant.h"
 
 namespace weir::openai {
 namespace {
@@ -24,7 +24,7 @@ class Waiting final : public wire::ExchangeListener, bus::OffloadListener {
   void on_close(wire::Exchange&, bool) override { sent_.abandon(); }
 
   base::Status send(std::unique_ptr<Task> task, size_t bytes) {
-    return sent_.send(std::move(task), bytes, served_, exchange_.ticket(), tenant(exchange_.request(), state_.keys));
+    return sent_.send(std::move(task), bytes, served_, exchange_.ticket(), marshal::tenant_of(exchange_.request()));
   }
 
  private:

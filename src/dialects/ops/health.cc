@@ -34,6 +34,20 @@ class Answers {
   bool draining_ = false;
 };
 
+// Whether the caller may hear of models of that name; of the server itself and its services everybody may.
+bool may_hear_of(wire::Rpc& rpc, std::string_view name) {
+  constexpr std::string_view kModel = "model:";
+  const wire::Identity* who = rpc.exchange().request().identity;
+  if (!who || !name.starts_with(kModel) || !who->models) return true;
+  return who->models->allows(name.substr(kModel.size()));
+}
+// All names of models are for those who may see models, and not for every probe.
+bool may_list(wire::Rpc& rpc, std::string_view name) {
+  const wire::Identity* who = rpc.exchange().request().identity;
+  const bool sees = !who || who->roles.has(wire::Role::kInfer) || who->roles.has(wire::Role::kAdmin);
+  return may_hear_of(rpc, name) && (sees || !name.starts_with("model:"));
+}
+
 // Ends the call when the message is none.
 bool parse(wire::Rpc& rpc, const Bytes& message, health_v1::HealthCheckRequest& request) {
   if (request.ParseFromArray(message.data(), int(message.size()))) return true;
@@ -48,7 +62,8 @@ class Check final : public wire::RpcMethod {
     health_v1::HealthCheckRequest request;
     if (!parse(rpc, message, request)) return;
     Serving now = answers_.serving(request.service());
-    if (now == Serving::kServiceUnknown) return rpc.finish(base::failure(Code::kNotFound, "unknown service"));
+    if (now == Serving::kServiceUnknown || !may_hear_of(rpc, request.service()))
+      return rpc.finish(base::failure(Code::kNotFound, "unknown service"));
     rpc.send(Bytes::adopt(response_of(now).SerializeAsString()));
     rpc.finish({});
   }
@@ -63,6 +78,7 @@ class List final : public wire::RpcMethod {
   void call(wire::Rpc& rpc, Bytes) override {
     health_v1::HealthListResponse response;
     std::vector<std::string> names = answers_.names();
+    std::erase_if(names, [&](const std::string& name) { return !may_list(rpc, name); });
     if (names.size() > Health::kMaxListed)
       return rpc.finish(base::failure(Code::kResourceExhausted, "too many names to list; use Check"));
     for (const std::string& name : names) (*response.mutable_statuses())[name] = response_of(answers_.serving(name));
@@ -81,7 +97,7 @@ class Watcher {
       : rpc_(rpc), name_(std::move(name)), answers_(answers) {}
   // Tells the peer what is new. One that does not read hears only the latest, once it reads again.
   void refresh() {
-    Serving now = answers_.serving(name_);
+    Serving now = may_hear_of(rpc_, name_) ? answers_.serving(name_) : Serving::kServiceUnknown;
     if (now == told_ || rpc_.backlog() > wire::Exchange::kHighWater) return;
     told_ = now;
     rpc_.send(Bytes::adopt(response_of(now).SerializeAsString()));
@@ -141,7 +157,7 @@ Health::~Health() = default;
 void Health::add_to(wire::RpcServer& server) {
   auto route = [&](std::string method, wire::RpcKind kind, wire::RpcMethod& target, std::string in, std::string out) {
     server.add({std::string(kService), std::move(method), kind, &target, "grpc.health.v1." + in,
-                "grpc.health.v1." + out, "health", wire::Permission::kRead});
+                "grpc.health.v1." + out, "health", wire::Permission::kHealth});
   };
   route("Check", wire::RpcKind::kUnary, parts_->check, "HealthCheckRequest", "HealthCheckResponse");
   route("List", wire::RpcKind::kUnary, parts_->list, "HealthListRequest", "HealthListResponse");

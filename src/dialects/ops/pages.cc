@@ -69,9 +69,9 @@ struct Pages::Parts {
 Pages::Pages(wire::Router& router, const base::Metrics& metrics, PageOptions options)
     : parts_(std::make_unique<Parts>(metrics, std::move(options))) {
   constexpr wire::Plan kNoBody{wire::BodyPlan::kIgnore};
-  router.add({"GET", "/livez", &parts_->livez, "health", kNoBody, wire::Permission::kRead});
-  router.add({"GET", "/readyz", &parts_->readyz, "health", kNoBody, wire::Permission::kRead});
-  router.add({"GET", "/metrics", &parts_->page, "metrics", kNoBody, wire::Permission::kRead});
+  router.add({"GET", "/livez", &parts_->livez, "health", kNoBody, wire::Permission::kHealth});
+  router.add({"GET", "/readyz", &parts_->readyz, "health", kNoBody, wire::Permission::kHealth});
+  router.add({"GET", "/metrics", &parts_->page, "metrics", kNoBody, wire::Permission::kMetrics});
 }
 
 Pages::~Pages() = default;

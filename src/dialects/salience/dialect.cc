@@ -4,11 +4,14 @@
 
 #include "dialects/salience/salience.h"
 #include "marshal/secrets.h"
+#include "session/sessions.h"
 
 namespace weir::salience {
 namespace {
 
 namespace setting = base::setting;
+
+constexpr size_t kTenantsWithKeys = 4096;  // that have quotas of their own
 
 struct MountedSalience final : dialects::Mounted {
   MountedSalience(const dialects::ShardServices& shard, session::Homes& homes, session::Quota& quota,
@@ -30,7 +33,7 @@ class SalienceDialect final : public dialects::Dialect {
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
     return std::make_unique<MountedSalience>(shard, *homes_, *quota_, limits_, *metrics_, options_);
   }
-  std::string guards() const override { return options_.bearer_tokens.empty() ? "" : "tokens guard Salience"; }
+  base::Result<dialects::OwnKeys> own_keys() const override;
 
  private:
   void add_session_settings(std::vector<base::Setting>& rows);
@@ -44,9 +47,9 @@ class SalienceDialect final : public dialects::Dialect {
 };
 
 void SalienceDialect::add_settings(std::vector<base::Setting>& rows) {
-  rows.push_back(setting::secret(setting::text("salience.bearer_token", "SECRET", "that clients must show", token_)));
   rows.push_back(
-      setting::path("salience.bearer_token_file", "several, one per line; each is a tenant of its own", tokens_file_));
+      setting::secret(setting::text("salience.bearer_token", "SECRET", "a key for this protocol alone", token_)));
+  rows.push_back(setting::path("salience.bearer_token_file", "several, one per line; each is a tenant", tokens_file_));
   add_session_settings(rows);
 }
 
@@ -66,15 +69,20 @@ void SalienceDialect::add_session_settings(std::vector<base::Setting>& rows) {
       setting::size("sessions.total_bytes", "and of all sessions", limits_.total_bytes, 1 << 20, uint64_t(1) << 44));
 }
 
-base::Status SalienceDialect::open(const dialects::ServerServices& services) {
+base::Result<dialects::OwnKeys> SalienceDialect::own_keys() const {
+  constexpr std::string_view kSetting = "salience.bearer_token";
   std::vector<std::string> tokens;
   if (!token_.empty()) tokens.push_back(token_);
-  auto all = marshal::read_secrets("salience.bearer_token", std::move(tokens), tokens_file_);
+  auto all = marshal::read_secrets(std::string(kSetting), std::move(tokens), tokens_file_);
   if (!all) return all.error();
-  options_.bearer_tokens = std::move(*all);
+  return dialects::OwnKeys{kSetting, "salience", std::move(*all)};
+}
+
+base::Status SalienceDialect::open(const dialects::ServerServices& services) {
   options_.anonymous = services.anonymous;
   limits_.share.percent = services.limits.client_share;
-  quota_.emplace(options_.tenants(), &services.memory);
+  quota_.emplace(1, &services.memory, kTenantsWithKeys);
+  options_.quota = &*quota_;
   homes_.emplace(services.shards, services.post);
   metrics_ = &services.metrics;
   return {};

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "marshal/pb_wire.h"
+#include "marshal/tenant.h"
 #include "salience.pb.h"
 #include "session/session_id.h"
 
@@ -47,14 +48,14 @@ void answer_now(wire::Rpc& rpc, const google::protobuf::MessageLite& message) {
 }
 
 // proto/salience.proto has one code for a model that lacks something, and for several where none is named.
-base::Result<bus::Served*> resolve(const SalienceState& state, std::string_view name, bus::Needs needs) {
-  auto found = state.bus.catalog().resolve(name, "", needs);
+base::Result<bus::Served*> resolve(SalienceState& state, wire::Rpc& rpc, std::string_view name, bus::Needs needs) {
+  auto found = state.bus.catalog(marshal::models_of(rpc.exchange().request())).resolve(name, "", needs);
   if (found || found.error().code != base::Code::kInvalidArgument) return found;
   return base::failure(base::Code::kFailedPrecondition, found.error().text);
 }
 
 void open_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb::OpenSessionRequest& request) {
-  auto served = resolve(state, request.model(), bus::Needs::kTokens);
+  auto served = resolve(state, rpc, request.model(), bus::Needs::kTokens);
   if (!served) return rpc.finish(served.error());
   const msg::ModelSpec& spec = (*served)->spec;
   rpc.exchange().record().model = spec.name;
@@ -102,8 +103,8 @@ void dump_session(SalienceState& state, wire::Rpc& rpc, Tenant tenant, const pb:
 // The request cannot name a model: it is the one of sessions that name none; if there is none, the only one that has
 // readouts.
 void readout_manifest(SalienceState& state, wire::Rpc& rpc, Tenant, const pb::GetReadoutManifestRequest&) {
-  auto served = resolve(state, "", bus::Needs::kTokens);
-  if (!served) served = resolve(state, "", bus::Needs::kReadouts);
+  auto served = resolve(state, rpc, "", bus::Needs::kTokens);
+  if (!served) served = resolve(state, rpc, "", bus::Needs::kReadouts);
   if (!served) return rpc.finish(served.error());
   const msg::TextSpec& text = *(*served)->spec.text;
   rpc.exchange().record().model = (*served)->spec.name;
@@ -122,12 +123,10 @@ class Unary final : public Method {
   Unary(SalienceState& state, Answer answer_it) : salience_(state), answer_(answer_it) {}
 
   void call(wire::Rpc& rpc, Bytes message) override {
-    auto tenant = salience_.tenant(rpc);
-    if (!tenant) return rpc.finish(tenant.error());
     Request request;
     if (message.size() > kMaxRequest || !request.ParseFromArray(message.data(), int(message.size())))
       return rpc.finish(base::invalid("the message is not a " + Request::descriptor()->name()));
-    answer_(salience_, rpc, *tenant, request);
+    answer_(salience_, rpc, salience_.tenant(rpc), request);
   }
 
  private:

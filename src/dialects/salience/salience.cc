@@ -17,7 +17,6 @@ struct Salience::Parts {
 
 Salience::Salience(bus::Bus& bus, wire::RpcServer& rpcs, session::Sessions& sessions, Options options)
     : parts_(new Parts{{bus, sessions, std::move(options), {}, {}, 0}, {}}) {
-  parts_->state.secrets = marshal::Secrets(parts_->state.options.bearer_tokens);
   // Naming a message links its file into the pool: refusals have their details in JSON, too.
   (void)google::rpc::ErrorInfo::descriptor();
   add_lifecycle(parts_->state, rpcs, parts_->unary);

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "bus/bus.h"
 #include "session/sessions.h"
@@ -18,19 +17,16 @@ class Dialect;
 namespace weir::salience {
 
 struct Options {
-  // Secrets of which a client must show one as `authorization: Bearer …`; each is a tenant of its own. None: everybody
-  // may come, as one tenant, whose sessions `anonymous` divides.
-  std::vector<std::string> bearer_tokens;
+  // Those who have shown no key are one tenant, whose sessions this divides.
   msg::Anonymous anonymous = msg::Anonymous::kPerAddress;
-
-  size_t tenants() const { return bearer_tokens.empty() ? 1 : bearer_tokens.size(); }
+  session::Quota* quota = nullptr;  // the one behind `sessions`, borrowed: it numbers tenants with keys
 };
 
 class Salience {
  public:
   static constexpr std::string_view kService = "salience.v1.Salience";
 
-  // All borrowed; they outlive every Exchange. The Quota behind `sessions` knows options.tenants().
+  // All borrowed; they outlive every Exchange.
   Salience(bus::Bus& bus, wire::RpcServer& rpcs, session::Sessions& sessions, Options options);
   ~Salience();
 

@@ -8,7 +8,6 @@
 #include "bus/bus.h"
 #include "dialects/salience/salience.h"
 #include "dialects/salience/turn.h"
-#include "marshal/secrets.h"
 #include "session/sessions.h"
 #include "wire/rpc.h"
 
@@ -24,10 +23,8 @@ struct SalienceState {
   // Calls that wait for an answer of another shard, by number; a client that leaves takes its own away.
   std::unordered_map<uint64_t, wire::Rpc*> waiting;
   uint64_t last_waiting = 0;
-  marshal::Secrets secrets{};  // options.bearer_tokens
 
-  // Returns the caller's tenant. Errors: UNAUTHENTICATED.
-  base::Result<session::Tenant> tenant(wire::Rpc& rpc) const;
+  session::Tenant tenant(wire::Rpc& rpc) const;  // the caller's
 };
 
 }  // namespace weir::salience

@@ -26,8 +26,6 @@ Status session_closed() {
 }  // namespace
 
 void Generate::call(wire::Rpc& rpc, base::Bytes message) {
-  auto tenant = salience_.tenant(rpc);
-  if (!tenant) return rpc.finish(tenant.error());
   auto params = read_params(message);
   if (!params) return rpc.finish(params.error());
   if (!params->session) return rpc.finish(session::no_such_session());
@@ -36,7 +34,7 @@ void Generate::call(wire::Rpc& rpc, base::Bytes message) {
   rpc.attach(std::move(listener));
   auto turn = salience_.turns.emplace(salience_.turns.end(), salience_, rpc, ear, std::move(*params));
   ear.turn = &*turn;
-  turn->begin(*tenant, turn);
+  turn->begin(salience_.tenant(rpc), turn);
 }
 
 void Listener::on_drain(wire::Rpc&) {
@@ -76,7 +74,7 @@ void Turn::granted(base::Result<session::Lease> lease) {
 Status Turn::start() {
   const session::SessionModel& model = lease_->model;
   rpc_->exchange().record().model = model.name;
-  auto served = salience_.bus.catalog().find(model.name, model.version);
+  auto served = salience_.bus.catalog(marshal::models_of(rpc_->exchange().request())).find(model.name, model.version);
   if (!served || !model.is((*served)->spec)) return model_gone(model);
   if (Status status = check_params(params_, (*served)->spec); !status.ok()) return status;
   if (!params_.idle()) return submit(**served);
@@ -91,9 +89,7 @@ Status Turn::submit(bus::Served& served) {
   call.version = served.spec.version;
   call.session = lease_->session;
   call.priority = params_.level(msg::levels(served.spec).count);
-  const wire::Request& request = rpc_->exchange().request();
-  call.tenant =
-      marshal::tenant_of(request, salience_.secrets.empty() ? std::string_view() : marshal::bearer_token(request));
+  marshal::set_caller(call, rpc_->exchange().request());
   call_.grant(bus::kAnswerWindow);
   watch_for_stops(served.spec);
   params_.generation.history = lease_->tokens;

@@ -1,4 +1,5 @@
 // Everything but chat, completions and embeddings: lists, tokens, small pages, keys, a bus that is full.
+#include "auth/authenticator.h"
 #include "bench.h"
 
 namespace weir::openai {
@@ -43,7 +44,19 @@ TEST_F(Openais, SmallPages) {
 }
 
 TEST_F(Openais, KeysAreAskedForAndKeepPrefixesApart) {
-  options.api_keys = {"sk-one", "sk-two"};
+  auth::Keys keys;
+  std::vector<auth::Key> listed;
+  for (const char* secret : {"sk-one", "sk-two"}) {
+    auth::Key key;
+    key.grant.name = key.grant.protocol = "openai";
+    key.grant.tenant = secret;
+    key.grant.roles = {wire::Role::kInfer};
+    key.digest = auth::digest_of(secret);
+    listed.push_back(key);
+  }
+  keys.use(listed);
+  auth::Authenticator authenticator(env, {&keys, nullptr, nullptr}, {wire::Role::kHealth});
+  router.authenticate(authenticator);
   EXPECT_EQ(error(open("GET", "/v1/models")), "401 invalid_request_error invalid_api_key -");
   for (const char* bad :
        {"Bearer", "Bearer ", "Bearer sk-on", "Bearer sk-onee", "Bearer sk-twp", "sk-one", "Basic sk-one"})

@@ -1,0 +1,151 @@
+#include "app/access_control.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "auth/key_file.h"
+#include "base/log.h"
+#include "models/yaml.h"
+#include "wire/access.h"
+
+namespace weir::app {
+namespace {
+
+using wire::Role;
+using wire::Roles;
+
+constexpr auto kLookEvery = std::chrono::seconds(1);
+constexpr Roles kEverything{Role::kHealth, Role::kMetrics, Role::kInfer, Role::kAdmin};
+
+base::Result<std::vector<auth::Key>> read_key_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  if (!in || !(text << in.rdbuf())) return base::invalid("auth.keys_file: '" + path + "' cannot be read, or is empty");
+  auto tree = models::parse_yaml(text.str(), path);
+  if (!tree) return tree.error();
+  return auth::read_keys(*tree, path);
+}
+
+// Each secret is a tenant of its own. It reads metrics, too: some protocols have theirs among their routes.
+void add_own_keys(const dialects::OwnKeys& own, std::vector<auth::Key>& keys) {
+  size_t number = 0;
+  for (const auto& secret : own.secrets) {
+    auth::Key key;
+    key.grant.name = std::string(own.setting) + "[" + std::to_string(number++) + "]";
+    key.grant.roles = {Role::kInfer, Role::kMetrics};
+    key.grant.protocol = own.protocol;
+    key.digest = auth::digest_of(secret);
+    keys.push_back(std::move(key));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> reachable_addresses(const Config& config) {
+  std::vector<std::string> out;
+  for (const auto* list : {&config.listen, &config.admin_listen})
+    for (const auto& address : *list)
+      if (!address.starts_with("unix:") && !wire::is_loopback_name(address)) out.push_back(address);
+  return out;
+}
+
+AccessControl::~AccessControl() {
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+base::Result<std::vector<auth::Key>> AccessControl::read() const {
+  std::vector<auth::Key> keys;
+  if (!config_.auth.keys_file.empty()) {
+    auto listed = read_key_file(config_.auth.keys_file);
+    if (!listed) return listed;
+    keys = std::move(*listed);
+  }
+  for (const auto& served : config_.dialects) {
+    if (!served.on) continue;
+    auto own = served.dialect->own_keys();
+    if (!own) return own.error();
+    add_own_keys(*own, keys);
+  }
+  return keys;
+}
+
+// Whoever has shown a certificate of tls.client_ca is known.
+Roles AccessControl::decide() const {
+  const auto& words = config_.auth.anonymous;
+  Roles roles;
+  for (const auto& word : words)
+    if (auto role = auth::parse_role(word)) roles.add(*role);
+  if (words != std::vector<std::string>{"auto"}) return roles;
+  if (has_keys_) return {Role::kHealth};
+  Roles all = kEverything;
+  const bool reachable = config_.tls.client_ca.empty() && !reachable_addresses(config_).empty();
+  if (reachable && config_.auth.admin == AuthConfig::Admin::kGuarded) all.remove(Role::kAdmin);
+  return all;
+}
+
+base::Status AccessControl::open() {
+  read_at_ = file_time();
+  auto keys = read();
+  if (!keys) return keys.error();
+  has_keys_ = !config_.auth.keys_file.empty() || !keys->empty();
+  anonymous_ = decide();
+  keys_.use(*keys);
+  return {};
+}
+
+std::unique_ptr<auth::Authenticator> AccessControl::make_authenticator(base::Env& env) const {
+  if (!has_keys_ && anonymous_ == kEverything) return nullptr;
+  auth::Authenticator::Sources sources;
+  if (has_keys_) sources.keys = &keys_;
+  return std::make_unique<auth::Authenticator>(env, sources, anonymous_);
+}
+
+void AccessControl::start() {
+  if (has_keys_) thread_ = std::thread([this] { watch(); });
+}
+
+void AccessControl::reload() {
+  {
+    std::lock_guard lock(mutex_);
+    asked_ = true;
+  }
+  changed_.notify_all();
+}
+
+AccessControl::FileTime AccessControl::file_time() const {
+  struct stat info {};
+  if (config_.auth.keys_file.empty() || ::stat(config_.auth.keys_file.c_str(), &info) != 0) return {};
+  return {int64_t(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec,
+          uint64_t(info.st_size) ^ uint64_t(info.st_ino) << 32};
+}
+
+void AccessControl::watch() {
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    changed_.wait_for(lock, kLookEvery, [this] { return ending_ || asked_; });
+    if (ending_) return;
+    const bool asked = std::exchange(asked_, false);
+    lock.unlock();
+    if (asked || file_time() != read_at_) read_again();
+    lock.lock();
+  }
+}
+
+// The time is taken before the file is read: what changes meanwhile is read the next time.
+void AccessControl::read_again() {
+  read_at_ = file_time();
+  auto keys = read();
+  if (!keys) return base::log::error("the keys stay as they are", {{"reason", keys.error().text}});
+  keys_.use(*keys);
+  base::log::info("keys were read", {{"keys", uint64_t(keys->size())}});
+}
+
+}  // namespace weir::app

@@ -1,0 +1,586 @@
+"""Who may do what: every route and every method of every protocol, as `weir routes` names them, asked with no key, a wrong
+one, one that has expired, one without the role, one for other models and one that is over its limit. A new route or
+method is in here by itself, in every form that it has (REST, gRPC, gRPC-Web, JSON, WebSocket)."""
+
+import base64
+import hashlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+import grpc
+
+import harness
+
+ROLES = {'infer', 'admin', 'metrics'}
+# The roles of which one opens routes of a permission; health is open to everybody.
+OPENS = {'health': set(), 'metrics': {'metrics', 'admin'}, 'read': {'infer', 'admin'}, 'infer': {'infer'}, 'admin': {'admin'}}
+MODEL = 'chat'  # stands for {model} in paths, and is in the bodies below
+
+# How a request names MODEL, for routes whose path does not: JSON, from which the RPC forms are made as well.
+CHAT = {'model': MODEL, 'messages': [{'role': 'user', 'content': 'hi'}]}
+BODIES = {
+    '/v1/chat/completions': CHAT, '/v1/completions': {'model': MODEL, 'prompt': 'a'},
+    '/v1/embeddings': {'model': MODEL, 'input': 'a'}, '/tokenize': {'model': MODEL, 'prompt': 'a'},
+    '/detokenize': {'model': MODEL, 'tokens': [1]},
+    '/inference.GRPCInferenceService/ModelInfer': {'model_name': MODEL},
+    '/inference.GRPCInferenceService/ModelMetadata': {'name': MODEL},
+    '/inference.GRPCInferenceService/ModelConfig': {'name': MODEL},
+    '/inference.GRPCInferenceService/ModelStatistics': {'name': MODEL},
+    '/inference.GRPCInferenceService/TraceSetting': {'model_name': MODEL},
+    '/inference.GRPCInferenceService/RepositoryModelLoad': {'model_name': MODEL},
+    '/inference.GRPCInferenceService/RepositoryModelUnload': {'model_name': MODEL},
+    '/salience.v1.Salience/OpenSession': {'model': MODEL},
+}
+for version in ('', '/versions/{version}'):
+    BODIES.update({f'/v2/models/{{model}}{version}/{what}': {'inputs': []} for what in ('infer', 'infer_stream')})
+for prefix in ('/openai/v1', '/v3'):
+    BODIES.update({path.replace('/v1', prefix, 1): body for path, body in list(BODIES.items()) if path.startswith('/v1/')})
+# Paths that name no model, or whose protocol says it in the answer's body and not by its status (tested by themselves
+# below).
+NO_MODEL = {
+    '/', '/docs', '/favicon.ico', '/favicon.svg', '/livez', '/readyz', '/metrics', '/v2', '/v2/', '/v2/models',
+    '/v2/models/stats', '/v2/repository/index', '/v2/repository/{repository}/index', '/v2/trace/setting', '/v2/logging',
+    '/inference.GRPCInferenceService/ModelReady', '/inference.GRPCInferenceService/ModelStreamInfer',
+    '/inference.GRPCInferenceService/RepositoryIndex', '/inference.GRPCInferenceService/ServerMetadata',
+    '/inference.GRPCInferenceService/LogSettings', '/load', '/version', '/evergreen/v2/session',
+    '/evergreen.v2.EvergreenService/StartSession',
+    *(f'/salience.v1.Salience/{m}' for m in ('CloseSession', 'ForkSession', 'DumpSession', 'Generate', 'GetReadoutManifest')),
+}
+
+
+def no_model(path):
+    """Whole families beside NO_MODEL: shared memory, reflection, what GRPS says in its messages, lists."""
+    return path in NO_MODEL or 'sharedmemory' in path.lower() or '.reflection.' in path or path.startswith('/grps') \
+        or 'GrpsService' in path or path.rstrip('/').endswith('/models') or path in ('/graphpipe',)
+
+
+def digest(secret):
+    return 'sha256:' + hashlib.sha256(secret.encode()).hexdigest()
+
+
+def key_file(keys):
+    lines = ['keys:']
+    for name, more in keys.items():
+        lines.append(f'  - {{name: {name}, hash: "{digest("secret-" + name)}"{more}}}')
+    if not keys:
+        lines = ['keys: []']
+    return '\n'.join(lines) + '\n'
+
+
+def routes(*flags):
+    done = subprocess.run([harness.WEIR, 'routes', '--json', *map(str, flags), harness.MODELS], stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
+
+
+def filled(pattern):
+    return pattern.replace('{model}', MODEL).replace('{version}', '1').replace('{repository}', 'models').replace('{region}', 'r')
+
+
+def is_rpc(route):
+    return route['method'] == 'POST' and '.' in route['path'].split('/')[1]
+
+
+class Keys(harness.Case):
+    """A server with a key of every kind."""
+
+    keys = {
+        'all': ', roles: [infer, admin, metrics]',
+        'infer': ', roles: [infer]', 'admin': ', roles: [admin]', 'metrics': ', roles: [metrics]',
+        'none': ', roles: []',
+        'other': ', roles: [infer, admin, metrics], models: ["nothing*"]',
+        'expired': ', roles: [infer, admin, metrics], expires: 2020-01-01T00:00:00Z',
+        'busy': ', roles: [infer, admin, metrics], limits: {requests_per_second: 0.0001}',
+        'tenant_a': ', roles: [infer]', 'tenant_b': ', roles: [infer]',
+        'tokens': ', roles: [infer], limits: {tokens_per_minute: 30}',
+        'narrow': ', roles: [infer], limits: {concurrent: 1}',
+        'some': ', roles: [infer], models: ["simple*"]',
+        'stream': ', roles: [infer], limits: {requests_per_second: 0.01}',
+    }
+
+    @classmethod
+    def setUpClass(cls):
+        cls.file = harness.scratch() / f'{cls.__name__}.yaml'
+        cls.file.write_text(key_file(cls.keys))
+        cls.serve = ('--auth-keys-file', cls.file, '--access-log', cls.file.with_suffix('.log'))
+        super().setUpClass()
+
+    def ask(self, method, path, key=None, body=None, headers=()):
+        """One request over HTTP/1.1 as it is, without a client's normalization."""
+        connection = http.client.HTTPConnection('127.0.0.1', self.server.port, timeout=harness.PATIENCE)
+        try:
+            connection.putrequest(method, path, skip_accept_encoding=True)
+            if key is not None:
+                connection.putheader('Authorization', f'Bearer secret-{key}')
+            for name, value in headers:
+                connection.putheader(name, value)
+            if body is not None:
+                connection.putheader('Content-Length', str(len(body)))
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            said = b'' if path.endswith('/Watch') and answer.status == 200 else answer.read()  # that one goes on for ever
+            return harness.Answer(answer.status, {n.lower(): v for n, v in answer.getheaders()}, said)
+        finally:
+            connection.close()
+
+    def rest(self, route, key):
+        path = filled(route['path'])
+        body = json.dumps(BODIES.get(route['path'], {})).encode() if route['method'] == 'POST' else None
+        return self.ask(route['method'], path, key, body, [('Content-Type', 'application/json')] if body else ())
+
+    def grpc_web(self, route, key):
+        """(grpc-status, headers)"""
+        answer = self.ask('POST', route['path'], key, b'\0\0\0\0\0', [('Content-Type', 'application/grpc-web+proto')])
+        trailers = answer.body[answer.body.rindex(b'grpc-status'):] if b'grpc-status' in answer.body else b''
+        status = trailers.split(b':')[1].split(b'\r\n')[0].strip() if trailers else b'-1'
+        return int(status), answer
+
+    def grpc(self, path, key, message=b''):
+        metadata = [('authorization', f'Bearer secret-{key}')] if key else []
+        with grpc.insecure_channel(self.server.address) as channel:
+            same = lambda x: x  # noqa: E731
+            call = channel.stream_stream(path, same, same)(iter([message]), metadata=metadata, timeout=harness.PATIENCE)
+            try:
+                list(call)
+                return grpc.StatusCode.OK, call
+            except grpc.RpcError as error:
+                return error.code(), call
+
+
+# The three refusals, as HTTP status and gRPC status.
+UNKNOWN, DENIED, LIMITED = (401, 16), (403, 7), (429, 8)
+
+
+class Matrix(Keys):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.all = [r for r in routes() if r['method'] in ('GET', 'POST')]
+
+    @staticmethod
+    def names_model(route):
+        return '{model}' in route['path'] and not no_model(route['path']) or route['path'] in BODIES
+
+    def kinds(self, route):
+        """(key, what it must be told) for every kind of key."""
+        health = route['permission'] == 'health'
+        yield None, None if health else UNKNOWN
+        yield 'wrong', None if health else UNKNOWN
+        yield 'expired', None if health else UNKNOWN
+        yield 'none', None if health else DENIED
+        for role in ('infer', 'admin', 'metrics'):
+            if not health and role not in OPENS[route['permission']]:
+                yield role, DENIED
+        if not health and self.names_model(route) and route['protocol'] != 'graphpipe':
+            yield 'other', DENIED
+        yield 'busy', None if health else LIMITED
+
+    def setUp(self):
+        self.ask('GET', '/v2', 'busy')  # from here on it is over its limit
+
+    def check(self, route, form, key, told, wanted, answer=None):
+        place = f"{form} {route['method']} {route['path']} with key {key}: {answer.body[:200] if answer else ''}"
+        if wanted is None:
+            self.assertNotIn(told, UNKNOWN + DENIED + LIMITED, place)
+        else:
+            self.assertEqual(wanted[0] if form in ('rest', 'json') else wanted[1], told, place)
+
+    def test_the_table_is_whole(self):
+        self.assertGreater(len(self.all), 100)
+        self.assertEqual(set(OPENS), {r['permission'] for r in self.all})
+        for route in self.all:
+            if route['permission'] in ('read', 'infer'):
+                self.assertTrue(self.names_model(route) or no_model(route['path']), f"say in BODIES how {route['path']} names its model, or in NO_MODEL that it does not")
+
+    def test_rest_and_json(self):
+        for route in self.all:
+            for key, wanted in self.kinds(route):
+                answer = self.rest(route, key)
+                self.check(route, 'json' if is_rpc(route) else 'rest', key, answer.status, wanted, answer)
+                if wanted:
+                    self.check_form(route, wanted, answer)
+
+    def check_form(self, route, wanted, answer):
+        """The error in the protocol's own words."""
+        place = f"{route['method']} {route['path']}: {answer.headers} {answer.body[:200]}"
+        if wanted == UNKNOWN:
+            self.assertEqual('Bearer', answer.headers.get('www-authenticate'), place)
+        if wanted == LIMITED:
+            self.assertGreater(int(answer.headers['retry-after']), 1, place)
+        self.assertNotIn(b'secret-', answer.body, place)
+        if route['protocol'] == 'graphpipe' and route['method'] == 'POST':
+            return self.assertEqual('application/octet-stream', answer.headers['content-type'], place)
+        said = json.loads(answer.body)
+        if is_rpc(route):
+            self.assertEqual(wanted[1], said['code'], place)
+        elif route['protocol'] == 'openai':
+            self.assertIn('message', said['error'], place)
+            if wanted == UNKNOWN:
+                self.assertEqual('invalid_api_key', said['error']['code'], place)
+            if wanted == LIMITED:
+                self.assertEqual('rate_limit_error', said['error']['type'], place)
+        elif route['path'].startswith('/grps/'):
+            self.assertIn('status', said, place)
+        else:
+            self.assertIsInstance(said['error'], str, place)
+
+    def test_grpc(self):
+        for route in filter(is_rpc, self.all):
+            for key, wanted in self.kinds(route):
+                if key == 'other' or wanted is None:
+                    continue  # the message is empty
+                code, call = self.grpc(route['path'], key)
+                self.check(route, 'grpc', key, code.value[0], wanted)
+                if wanted == LIMITED:
+                    pushback = dict(call.trailing_metadata()).get('grpc-retry-pushback-ms')
+                    self.assertGreater(int(pushback), 1000, route['path'])
+
+    def test_grpc_web(self):
+        for route in filter(is_rpc, self.all):
+            for key, wanted in self.kinds(route):
+                if key == 'other' or wanted is None:
+                    continue
+                told, answer = self.grpc_web(route, key)
+                self.check(route, 'grpc-web', key, told, wanted, answer)
+
+    def test_graphpipe_names_the_model(self):
+        import graphpipe_test
+        request = graphpipe_test.metadata_request()
+        for path in ('/graphpipe/digits', '/graphpipe/digits/versions/1'):
+            answer = self.ask('POST', path, 'other', request)
+            self.assertEqual(403, self.ask('GET', path, 'other').status)
+            self.assertIn(b'may not use model', answer.body)
+            self.assertEqual(200, self.ask('POST', path, 'infer', request).status)
+
+    def test_grpc_names_the_model(self):
+        pb, rpc = harness.stubs()('inference')
+        with grpc.insecure_channel(self.server.address) as channel:
+            stub = rpc.GRPCInferenceServiceStub(channel)
+            metadata = [('x-api-key', 'secret-other')]
+            for call, request in ((stub.ModelInfer, pb.ModelInferRequest(model_name=MODEL)),
+                                  (stub.ModelMetadata, pb.ModelMetadataRequest(name=MODEL)),
+                                  (stub.ModelConfig, pb.ModelConfigRequest(name='no-such-model')),
+                                  (stub.RepositoryModelUnload, pb.RepositoryModelUnloadRequest(model_name=MODEL))):
+                with self.assertRaises(grpc.RpcError) as raised:
+                    call(request, metadata=metadata)
+                self.assertEqual(grpc.StatusCode.PERMISSION_DENIED, raised.exception.code(), request)
+            self.assertFalse(stub.ModelReady(pb.ModelReadyRequest(name=MODEL), metadata=metadata).ready)
+
+    def test_websocket(self):
+        upgrade = [('Connection', 'Upgrade'), ('Upgrade', 'websocket'), ('Sec-WebSocket-Version', '13'),
+                   ('Sec-WebSocket-Key', base64.b64encode(bytes(16)).decode())]
+        path = '/evergreen/v2/session'
+        for key, wanted in self.kinds(next(r for r in self.all if r['path'] == path and r['method'] == 'GET')):
+            if wanted:
+                self.assertEqual(wanted[0], self.ask('GET', path, key, headers=upgrade).status, key)
+        for offered in ('weir, weir.key.' + base64.urlsafe_b64encode(b'secret-infer').decode().rstrip('='), None):
+            with socket.create_connection(('127.0.0.1', self.server.port), timeout=harness.PATIENCE) as connection:
+                head = f'GET {path} HTTP/1.1\r\nHost: localhost\r\n' + ''.join(f'{n}: {v}\r\n' for n, v in upgrade)
+                head += f'Sec-WebSocket-Protocol: {offered}\r\n' if offered else 'Authorization: Bearer secret-infer\r\n'
+                connection.sendall(head.encode() + b'\r\n')
+                answer = connection.recv(65536).decode()
+                self.assertTrue(answer.startswith('HTTP/1.1 101'), answer)
+                self.assertEqual(bool(offered), 'sec-websocket-protocol: weir\r\n' in answer.lower(), answer)
+
+    def test_the_right_role_gets_in(self):
+        for route in self.all:
+            if route['permission'] in ('admin', 'health'):
+                continue
+            for role in OPENS[route['permission']]:
+                answer = self.rest(route, role)
+                self.assertNotIn(answer.status, (401, 403, 429), f'{role} {route}: {answer.body[:200]}')
+
+    def test_admin(self):
+        for path in ('/v2/repository/models/simple/unload', '/v2/repository/models/simple/load'):
+            self.assertEqual(403, self.ask('POST', path, 'infer', b'').status)
+            self.assertEqual(403, self.ask('POST', path, 'other', b'').status)
+            self.assertEqual(200, self.ask('POST', path, 'admin', b'').status)
+
+    def test_unknown_paths_and_methods_are_not_told_apart_without_a_key(self):
+        for method, path in (('GET', '/nothing'), ('POST', '/v1/nothing'), ('DELETE', '/v2/models/chat'), ('GET', '/grps/v1/x'),
+                             ('POST', '/no.such.Service/Method')):
+            self.assertEqual(401, self.ask(method, path).status, path)
+            self.assertIn(self.ask(method, path, 'all').status, (404, 405), path)
+        self.assertEqual(grpc.StatusCode.UNAUTHENTICATED, self.grpc('/no.such.Service/Method', None)[0])
+        self.assertEqual(grpc.StatusCode.UNIMPLEMENTED, self.grpc('/no.such.Service/Method', 'all')[0])
+
+
+class Models(Keys):
+    def names(self, path, key, pick):
+        return set(pick(json.loads(self.ask('GET', path, key).body)))
+
+    def test_lists_show_what_the_key_may_see(self):
+        simple = {'simple', 'simple_identity', 'simple_int8', 'simple_string'}
+        self.assertEqual(simple, self.names('/v2/models', 'some', lambda j: j['models']))
+        self.assertLess(simple, self.names('/v2/models', 'all', lambda j: j['models']))
+        self.assertEqual(set(), self.names('/v1/models', 'some', lambda j: (m['id'] for m in j['data'])))
+        self.assertEqual(simple, self.names('/graphpipe', 'some', lambda j: (m['name'] for m in j['models'])))
+        index = json.loads(self.ask('POST', '/v2/repository/index', 'some', b'').body)
+        self.assertEqual(simple, {m['name'] for m in index})
+        metadata = self.ask('GET', '/grps/v1/metadata/server', 'some').body
+        self.assertIn(b'simple_int8', metadata)
+        self.assertNotIn(b'digits', metadata)
+        stats = json.loads(self.ask('GET', '/v2/models/stats', 'some').body)
+        self.assertEqual(simple, {m['name'] for m in stats['model_stats']})
+
+    def test_a_name_that_there_is_not_is_refused_as_one_that_there_is(self):
+        there, missing = (self.ask('GET', f'/v2/models/{name}', 'some') for name in ('digits', 'digitz'))
+        self.assertEqual((403, 403), (there.status, missing.status))
+        self.assertEqual(there.body.replace(b'digits', b'digitz'), missing.body)
+        self.assertEqual(404, self.ask('GET', '/v2/models/simple_nothing', 'some').status)
+        self.assertNotIn(b'digits', self.ask('GET', '/v2/models/simple_digits', 'some').body)
+
+    def test_health_lists_no_models_to_strangers(self):
+        health = json.loads(self.ask('POST', '/grpc.health.v1.Health/List', None, b'{}', [('Content-Type', 'application/json')]).body)
+        self.assertFalse([n for n in health['statuses'] if n.startswith('model:')])
+        health = json.loads(self.ask('POST', '/grpc.health.v1.Health/List', 'some', b'{}', [('Content-Type', 'application/json')]).body)
+        self.assertIn('model:simple', health['statuses'])
+        self.assertNotIn('model:digits', health['statuses'])
+
+    def test_evergreen_and_grps_refuse_the_model(self):
+        body = json.dumps({'actions': [{'name': 'GENERATE', 'target': 'models/chat'}]}).encode()
+        answer = self.ask('POST', '/evergreen/v2/session', 'some', body)
+        self.assertIn(b'PERMISSION_DENIED', answer.body)
+        body = json.dumps({'str_data': 'hi', 'model': 'chat'}).encode()
+        answer = self.ask('POST', '/grps/v1/infer/predict?model=chat', 'some', body, [('Content-Type', 'application/json')])
+        self.assertIn(b'may not use model', answer.body)
+
+
+class Tenants(Keys):
+    def salience(self, method, body, key):
+        return self.ask('POST', f'/salience.v1.Salience/{method}', key, json.dumps(body).encode(), [('Content-Type', 'application/json')])
+
+    def test_sessions_of_one_tenant_are_not_there_for_another(self):
+        session = json.loads(self.salience('OpenSession', {'model': 'chat'}, 'tenant_a').body)['sessionId']
+        self.assertEqual(200, self.salience('DumpSession', {'sessionId': session}, 'tenant_a').status)
+        self.assertEqual(404, self.salience('DumpSession', {'sessionId': session}, 'tenant_b').status)
+        self.assertEqual(404, self.salience('ForkSession', {'sessionId': session}, 'tenant_b').status)
+        self.salience('CloseSession', {'sessionId': session}, 'tenant_b')
+        self.assertEqual(200, self.salience('DumpSession', {'sessionId': session}, 'tenant_a').status)
+
+    def test_prefixes_of_one_tenant_are_no_cache_for_another(self):
+        body = json.dumps({'model': 'chat', 'prompt': 'once upon a time there was a tenant that had a long prompt ' * 3,
+                           'max_tokens': 1}).encode()
+
+        def cached(key):
+            answer = json.loads(self.ask('POST', '/v1/completions', key, body).body)
+            return answer['usage'].get('prompt_tokens_details', {}).get('cached_tokens', 0)
+        self.assertEqual(0, cached('tenant_a'))
+        self.assertGreater(cached('tenant_a'), 0)
+        self.assertEqual(0, cached('tenant_b'))
+
+
+class Limits(Keys):
+    def chat(self, key, tokens=4):
+        body = json.dumps({**CHAT, 'max_tokens': tokens}).encode()
+        return self.ask('POST', '/v1/chat/completions', key, body)
+
+    def test_tokens_of_prompts_and_answers_are_counted(self):
+        statuses = [self.chat('tokens', 16).status for _ in range(8)]
+        self.assertEqual(200, statuses[0])
+        self.assertEqual(429, statuses[-1])
+        refused = self.chat('tokens')
+        self.assertIn(b'tokens_per_minute', refused.body)
+        self.assertGreaterEqual(int(refused.headers['retry-after']), 1)
+
+    def test_a_place_is_given_back(self):
+        with socket.create_connection(('127.0.0.1', self.server.port), timeout=harness.PATIENCE) as held:
+            held.sendall(b'POST /v2/models/simple/infer HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret-narrow\r\n'
+                         b'Content-Length: 2\r\nExpect: 100-continue\r\n\r\n')
+            self.assertIn(b'100 Continue', held.recv(1024))  # it has been let in
+            refused = self.ask('GET', '/v2', 'narrow')
+            self.assertEqual(429, refused.status)
+            self.assertIn(b'concurrent', refused.body)
+            held.sendall(b'{}')
+            self.assertIn(b'HTTP/1.1 400', held.recv(65536))
+        self.assertEqual(200, self.ask('GET', '/v2', 'narrow').status)
+
+    def test_messages_of_a_stream_are_requests(self):
+        pb, rpc = harness.stubs()('inference')
+        with grpc.insecure_channel(self.server.address) as channel:
+            requests = [pb.ModelInferRequest(model_name='nothing') for _ in range(3)]
+            answers = list(rpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(
+                iter(requests), metadata=[('api-key', 'secret-stream')]))
+        self.assertEqual(3, len(answers))
+        self.assertNotIn('requests_per_second', answers[0].error_message)
+        for answer in answers[1:]:
+            self.assertIn('requests_per_second', answer.error_message)
+
+
+class Reload(Keys):
+    def wait(self, key, status):
+        end = time.monotonic() + harness.PATIENCE
+        while self.ask('GET', '/v2', key).status != status:
+            self.assertLess(time.monotonic(), end, f'key {key} is never {status}')
+            time.sleep(0.05)
+
+    def replace(self, text):
+        new = self.file.with_suffix('.new')
+        new.write_text(text)
+        os.replace(new, self.file)
+
+    def test_a_file_that_changes_is_read_again(self):
+        self.assertEqual(401, self.ask('GET', '/v2', 'fresh').status)
+        self.replace(key_file({**self.keys, 'fresh': ''}))
+        self.wait('fresh', 200)
+        self.replace(key_file(self.keys))
+        self.server.process.send_signal(signal.SIGHUP)
+        self.wait('fresh', 401)
+
+    def test_a_file_with_a_mistake_changes_nothing(self):
+        self.replace('keys:\n  - {nam: x}\n')
+        self.server.process.send_signal(signal.SIGHUP)
+        end = time.monotonic() + harness.PATIENCE
+        while 'the keys stay as they are' not in self.server.output():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+        self.assertRegex(self.server.output(), r'Reload\.yaml:2:6: unknown key')
+        self.assertEqual(200, self.ask('GET', '/v2', 'infer').status)
+        self.replace(key_file(self.keys))
+        self.server.process.send_signal(signal.SIGHUP)
+
+
+class Attacks(Keys):
+    def test_paths_that_are_written_in_other_ways_open_nothing(self):
+        for path in ('/%76%32', '/v2/%6dodels', '//v2', '/v2//models', '/v2/./models', '/v2/x/../models', '/V2/models',
+                     '/v2/models;a=b', '/v2/models;..', '/livez/../v2/models', '/livez%2f..%2fv2/models', '/v2/health/..;/models',
+                     '/v2/health/live/..%2f..%2fmodels', '/v2/models%00', '/livez/', '/livez%2f', '/health/../v1/models',
+                     'http://localhost/v2/models', '/livez?/../v2/models', '/v2/models/chat%2fready', '/metrics/', '/%6detrics'):
+            with self.subTest(path):
+                answer = self.ask('GET', path)
+                self.assertTrue(answer.status in (400, 401) or b'alive' in answer.body, answer.body[:200])
+        for path in ('/v2/repository/models/simple/%75nload', '/v2/repository/models/%2e%2e/unload', '//v2/repository/models/simple/unload'):
+            self.assertEqual(401, self.ask('POST', path, None, b'').status, path)
+            self.assertNotEqual(200, self.ask('POST', path, 'infer', b'').status, path)
+
+    def test_a_trailer_is_no_key(self):
+        body = b'2\r\n{}\r\n0\r\nAuthorization: Bearer secret-all\r\nx-api-key: secret-all\r\n\r\n'
+        with socket.create_connection(('127.0.0.1', self.server.port), timeout=harness.PATIENCE) as connection:
+            connection.sendall(b'POST /v2/models/simple/infer HTTP/1.1\r\nHost: localhost\r\nTrailer: Authorization\r\n'
+                               b'Transfer-Encoding: chunked\r\n\r\n' + body)
+            self.assertIn(b' 401 ', connection.recv(65536).split(b'\r\n')[0])
+
+    def test_two_fields_are_refused(self):
+        for headers in ([('Authorization', 'Bearer secret-all'), ('Authorization', 'Bearer secret-all')],
+                        [('Authorization', 'Bearer wrong'), ('X-Api-Key', 'secret-all')],
+                        [('X-Api-Key', 'secret-all'), ('Api-Key', 'secret-infer')],
+                        [('Authorization', 'Bearer secret-all, Bearer secret-all')],
+                        [('Authorization', 'secret-all')], [('Authorization', 'Basic secret-all')],
+                        [('Authorization', 'Bearer Bearer secret-all')], [('Cookie', 'authorization=Bearer secret-all')]):
+            with self.subTest(headers):
+                self.assertEqual(401, self.ask('GET', '/v2', None, None, headers).status)
+        for headers in ([('AUTHORIZATION', 'bearer secret-all')], [('x-api-key', 'secret-all')], [('api-key', ' secret-all ')]):
+            self.assertEqual(200, self.ask('GET', '/v2', None, None, headers).status, headers)
+
+    def test_a_query_is_no_key(self):
+        for query in ('key=secret-all', 'api_key=secret-all', 'access_token=secret-all', 'authorization=Bearer%20secret-all'):
+            self.assertEqual(401, self.ask('GET', f'/v2?{query}').status, query)
+
+    def test_an_endless_key_is_refused(self):
+        for size in (15 << 10, 1 << 20):
+            with socket.create_connection(('127.0.0.1', self.server.port), timeout=harness.PATIENCE) as connection:
+                try:
+                    connection.sendall(b'GET /v2 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ' + b'a' * size + b'\r\n\r\n')
+                    status = connection.recv(65536).split(b' ')[1]
+                except (ConnectionError, IndexError):
+                    status = b'431'  # closed while it was sent
+                self.assertIn(status, (b'401', b'431'))
+        self.assertEqual(200, self.ask('GET', '/v2', 'all').status)
+
+    def test_many_wrong_keys_cost_little(self):
+        many, pipelined = (20_000 if harness.SANITIZED else 100_000), 100
+        self.ask('GET', '/v2', 'all')
+        before = self.server.rss()
+        with socket.create_connection(('127.0.0.1', self.server.port), timeout=harness.PATIENCE) as connection:
+            answers = connection.makefile('rb')
+            for batch in range(0, many, pipelined):
+                connection.sendall(b''.join(b'GET /v2 HTTP/1.1\r\nHost: localhost\r\nx-api-key: wrong%d\r\n\r\n' % (batch + i)
+                                            for i in range(pipelined)))
+                for _ in range(pipelined):
+                    self.assertIn(b' 401 ', answers.readline())
+                    length = 0
+                    while (line := answers.readline()) != b'\r\n':
+                        if line.lower().startswith(b'content-length:'):
+                            length = int(line.split(b':')[1])
+                    answers.read(length)
+        self.assertLess(self.server.rss() - before, 16 << 20)
+        lines = [line for line in self.server.output().splitlines() if 'keys that are not known' in line]
+        self.assertTrue(1 <= len(lines) <= 30, len(lines))
+        self.assertEqual(200, self.ask('GET', '/v2', 'all').status)
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        said = cls.server.output() + cls.file.with_suffix('.log').read_text()
+        assert 'secret-' not in said and 'wrong42' not in said, 'keys are in the logs'
+
+
+class Settings(unittest.TestCase):
+    def serve(self, *flags, listen=('127.0.0.1:0',), models=harness.MODELS / 'simple', **more):
+        server = harness.Server(*flags, listen=listen, repository=harness.MODELS, **more)
+        self.addCleanup(server.stop)
+        return server
+
+    def get(self, server, path, *args):
+        return harness.curl(server.url(path), *args).status
+
+    def post(self, server, path, *args):
+        return harness.curl(server.url(path), '-X', 'POST', *args).status
+
+    def test_without_keys_everything_is_open_on_loopback(self):
+        server = self.serve()
+        self.assertEqual(200, self.get(server, '/v2', '-H', 'Authorization: Bearer whatever'))
+        self.assertEqual(200, self.post(server, '/v2/repository/models/simple/load'))
+        self.assertNotIn('warning', server.output())
+
+    def test_beyond_loopback_the_server_warns_and_refuses_admin_methods(self):
+        server = self.serve(listen=('127.0.0.1:0', '0.0.0.0:0'))
+        said = server.output()
+        self.assertIn('warning: whoever reaches 0.0.0.0:0 may see and run models, read metrics without a key', said)
+        self.assertIn('auth.admin', said)
+        self.assertEqual(200, self.get(server, '/v2'))
+        for path in ('/v2/repository/models/simple/load', '/v2/logging', '/grps/v1/health/offline'):
+            self.assertEqual(403, self.post(server, path), path)
+        self.assertEqual(403, self.get(server, '/grps/v1/health/offline'))
+
+    def test_admin_may_be_opened(self):
+        server = self.serve('--auth-admin', 'open', listen=('127.0.0.1:0', '0.0.0.0:0'))
+        self.assertIn('load and unload models', server.output())
+        self.assertEqual(200, self.post(server, '/v2/repository/models/simple/load'))
+
+    def test_anonymous_clients_may_do_what_the_setting_says(self):
+        keys = harness.scratch() / 'settings.yaml'
+        keys.write_text(key_file({'a': ''}))
+        server = self.serve('--auth-keys-file', keys, '--auth-anonymous', 'health', '--auth-anonymous', 'metrics')
+        self.assertEqual([200, 200, 401], [self.get(server, p) for p in ('/livez', '/metrics', '/v2')])
+        closed = self.serve('--auth-keys-file', keys, '--auth-anonymous', 'none')
+        self.assertEqual([401, 401, 401], [self.get(closed, p) for p in ('/livez', '/metrics', '/v2')])
+
+    def test_keys_of_one_protocol_open_its_routes_alone_and_close_the_others(self):
+        server = self.serve('--openai-api-keys', 'sk-one', '--salience-bearer-token', 'tok')
+        one, tok = ('-H', 'Authorization: Bearer sk-one'), ('-H', 'Authorization: Bearer tok')
+        self.assertEqual([200, 401, 403], [self.get(server, '/v1/models', *a) for a in (one, (), tok)])
+        self.assertEqual([403, 401, 403], [self.get(server, '/v2/models', *a) for a in (one, (), tok)])
+        self.assertEqual(401, self.post(server, '/v2/models/chat/generate', '-d', '{"text_input": "a"}'))
+        manifest = '/salience.v1.Salience/GetReadoutManifest', '-H', 'Content-Type: application/json', '-d', '{}'
+        self.assertEqual([200, 401, 403], [self.post(server, *manifest, *a) for a in (tok, (), one)])
+        self.assertEqual(200, self.get(server, '/livez'))
+
+    def test_a_bad_file_of_keys_stops_the_start(self):
+        bad = harness.scratch() / 'bad.yaml'
+        bad.write_text('keys:\n  - {name: a, hash: secret-in-clear}\n')
+        for command in ('serve', 'check'):
+            done = subprocess.run([harness.WEIR, command, '--auth-keys-file', bad, harness.MODELS], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, timeout=harness.PATIENCE)
+            self.assertEqual(2, done.returncode, command)
+            self.assertIn(b'bad.yaml:2:', done.stdout)
+            self.assertNotIn(b'secret-in-clear', done.stdout)
+
+
+if __name__ == '__main__':
+    harness.main()
