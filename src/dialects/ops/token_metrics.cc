@@ -143,7 +143,7 @@ constexpr Spread kVllmSpreads[] = {
     {"vllm:iteration_tokens_total", "Histogram of number of tokens per engine_step.", &TokenStats::iteration_tokens},
 };
 
-void head(std::string& out, std::string_view name, std::string_view type, std::string_view help) {
+void token_head(std::string& out, std::string_view name, std::string_view type, std::string_view help) {
   ((((out += "# HELP ") += name) += ' ') += help) += '\n';
   ((((out += "# TYPE ") += name) += ' ') += type) += '\n';
 }
@@ -157,7 +157,7 @@ void line(std::string& out, std::string_view name, std::string_view suffix, std:
 template <size_t N>
 void append(std::string& out, const std::vector<TokenRow>& all, const Plain (&families)[N]) {
   for (const auto& family : families) {
-    if (!family.type.empty()) head(out, family.name, family.type, family.help);
+    if (!family.type.empty()) token_head(out, family.name, family.type, family.help);
     for (const auto& row : all) line(out, family.name, "", row.labels, family.label, family.value(*row.stats));
   }
 }
@@ -178,7 +178,7 @@ void append_histogram(std::string& out, std::string_view name, std::string_view 
 template <size_t N>
 void append(std::string& out, const std::vector<TokenRow>& all, const Spread (&families)[N]) {
   for (const auto& family : families) {
-    head(out, family.name, "histogram", family.help);
+    token_head(out, family.name, "histogram", family.help);
     for (const auto& row : all) append_histogram(out, family.name, row.labels, row.stats->*family.histogram);
   }
 }
@@ -186,7 +186,7 @@ void append(std::string& out, const std::vector<TokenRow>& all, const Spread (&f
 // A Call is one sequence, however many its client asked for.
 void append_params_n(std::string& out, const std::vector<TokenRow>& all) {
   constexpr std::string_view kName = "vllm:request_params_n";
-  head(out, kName, "histogram", "Histogram of the n request parameter.");
+  token_head(out, kName, "histogram", "Histogram of the n request parameter.");
   for (const auto& row : all) {
     uint64_t requests = 0;
     for (size_t i = 0; i <= Histogram::kBuckets; ++i) requests += row.stats->max_tokens.bucket(i);
