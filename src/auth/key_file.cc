@@ -206,6 +206,10 @@ class KeyReading {
 
 }  // namespace
 
+base::Result<std::vector<Key>> read_keys(const base::Yaml& root, std::string_view file) {
+  return KeyReading(file).read(root);
+}
+
 std::optional<Digest> parse_digest(std::string_view text) {
   Digest out;
   if (!text.starts_with(kDigestPrefix)) return std::nullopt;
