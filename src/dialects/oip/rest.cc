@@ -65,7 +65,7 @@ void ready(OipState& state, Exchange& exchange, const PathArgs&) {
 
 void model_ready(OipState& state, Exchange& exchange, const PathArgs& args) {
   auto found = state.bus.catalog(marshal::models_of(exchange.request())).find(args["model"], args["version"]);
-  if (!found && found.error().code == base::Code::kNotFound) return respond_error(exchange, found.error());
+  if (!found && found.error().code != base::Code::kUnavailable) return respond_error(exchange, found.error());
   std::string name = "\"name\":";
   marshal::write_string(name, args["model"]);
   name += ",";
