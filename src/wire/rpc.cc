@@ -186,7 +186,7 @@ void RpcServer::add(RpcRoute route) {
   std::string path = "/" + route.service + "/" + route.method;
   std::string_view protocol = route.protocol;
   Permission permission = route.permission;
-  const bool safe = route.kind == RpcKind::kUnary && permission == Permission::kRead;
+  const bool safe = route.kind == RpcKind::kUnary && only_reads(permission);
   parts_->services.insert(route.service);
   parts_->methods.push_back(std::make_unique<MethodService>(std::move(route), parts_->state));
   Service* service = parts_->methods.back().get();

@@ -113,6 +113,54 @@ TEST(Bus, EventsThatAreNotTheLastKeepTheCall) {
   EXPECT_EQ(t.bus.in_flight(), 0u);
 }
 
+TEST(Bus, TokensAreChargedAsTheyComeAlsoOfACallThatIsAbandoned) {
+  Bench t;
+  auto limiter = std::make_shared<base::UsageLimiter>("k", base::UsageLimits{0, 0, 600, 0});
+  auto send = [&](const char* id) {
+    auto* call = t.call(id);
+    call->limiter = limiter;
+    call->generation = std::make_unique<msg::Generation>();
+    call->generation->append.resize(598);
+    EXPECT_TRUE(t.bus.submit(call).ok());
+    return call;
+  };
+  auto* call = send("a");
+  EXPECT_TRUE(limiter->again(t.env.now()).ok()) << "two are left";
+  t.answer(call, {msg::Token{.prefill = true}});
+  t.answer(call, {msg::Token{}});
+  t.bus.turn();
+  EXPECT_TRUE(limiter->again(t.env.now()).ok());
+  t.bus.abandon(call);
+  t.answer(call, {msg::Token{}});
+  t.answer(call, {msg::Failed{}});
+  t.bus.turn();
+  EXPECT_FALSE(limiter->again(t.env.now()).ok());
+  t.env.advance(60s);
+  auto* other = send("b");
+  t.answer(other, {msg::Token{}});
+  t.answer(other, {msg::Done{.completion_tokens = 1}});
+  t.bus.turn();
+  EXPECT_TRUE(limiter->again(t.env.now()).ok()) << "the last Event counts what was not counted before";
+  auto* blank = t.bus.make_call();
+  EXPECT_EQ(blank->limiter, nullptr);
+  t.bus.discard(blank);
+}
+
+TEST(Bus, AViewOfTheCatalogIsKeptUntilTheNextOne) {
+  Bench t;
+  const base::ModelScope scope({"dig*"});
+  const Catalog& view = t.bus.catalog(&scope);
+  EXPECT_EQ(view.models.size(), 1u);
+  EXPECT_EQ(&t.bus.catalog(&scope), &view);
+  EXPECT_EQ(&t.bus.catalog(nullptr), &t.bus.catalog());
+  t.bus.publish(std::make_shared<Catalog>());
+  EXPECT_EQ(t.bus.catalog(&scope).models.size(), 0u);
+  for (int i = 0; i < 1000; ++i) {
+    const base::ModelScope other({"m" + std::to_string(i)});
+    EXPECT_EQ(t.bus.catalog(&other).models.size(), 0u);
+  }
+}
+
 TEST(Bus, AFinishedCallIsUsedAgainAndIsBlank) {
   Bench t;
   auto* call = t.sent("a", 1s);

@@ -116,5 +116,23 @@ TEST(CatalogResolve, OfManyModelsSixteenAreNamed) {
   EXPECT_NE(m.resolved("").find("o, p, …, or set models.default"), std::string::npos) << m.resolved("");
 }
 
+TEST(CatalogScope, WhoMayUseSomeModelsSeesThoseAlone) {
+  Models m;
+  m.add("chat", Kind::kTokens), m.add("chat-small", Kind::kTokens), m.add("embed", Kind::kEncoder);
+  m.catalog.default_model = "embed";
+  const Catalog all = m.catalog;
+  m.catalog = all.visible_to(base::ModelScope({"chat*"}));
+  EXPECT_EQ(m.catalog.models.size(), 2u);
+  EXPECT_EQ(m.catalog.index.size(), 2u);
+  EXPECT_EQ(m.resolved("chat"), "chat/1");
+  EXPECT_EQ(m.resolved("embed"), "PERMISSION_DENIED: this key may not use model 'embed'");
+  EXPECT_EQ(m.resolved("embod"), "PERMISSION_DENIED: this key may not use model 'embod'")
+      << "whether there is one or not";
+  EXPECT_EQ(m.resolved("chat-smal"), "NOT_FOUND: Request for unknown model 'chat-smal': did you mean 'chat-small'?");
+  EXPECT_EQ(m.resolved("", Needs::kEmbeddings).substr(0, 16), "INVALID_ARGUMENT") << "the default is not there";
+  m.catalog = all.visible_to(base::ModelScope({}));
+  EXPECT_EQ(m.resolved("").substr(0, 9), "NOT_FOUND");
+}
+
 }  // namespace
 }  // namespace weir::bus

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 import unittest
+import urllib.parse
 
 import grpc
 
@@ -82,8 +83,12 @@ def filled(pattern):
     return pattern.replace('{model}', MODEL).replace('{version}', '1').replace('{repository}', 'models').replace('{region}', 'r')
 
 
+def of_rpc(route):
+    return '.' in route['path'].split('/')[1]
+
+
 def is_rpc(route):
-    return route['method'] == 'POST' and '.' in route['path'].split('/')[1]
+    return route['method'] == 'POST' and of_rpc(route)
 
 
 class Keys(harness.Case):
@@ -130,6 +135,9 @@ class Keys(harness.Case):
 
     def rest(self, route, key):
         path = filled(route['path'])
+        if route['method'] == 'GET' and of_rpc(route):  # Connect's form of a method that only reads
+            message = urllib.parse.quote(json.dumps(BODIES.get(route['path'], {})))
+            path += f'?connect=v1&encoding=json&message={message}'
         body = json.dumps(BODIES.get(route['path'], {})).encode() if route['method'] == 'POST' else None
         return self.ask(route['method'], path, key, body, [('Content-Type', 'application/json')] if body else ())
 
@@ -154,6 +162,7 @@ class Keys(harness.Case):
 
 # The three refusals, as HTTP status and gRPC status.
 UNKNOWN, DENIED, LIMITED = (401, 16), (403, 7), (429, 8)
+CONNECT = {UNKNOWN: 'unauthenticated', DENIED: 'permission_denied', LIMITED: 'resource_exhausted'}
 
 
 class Matrix(Keys):
@@ -218,6 +227,8 @@ class Matrix(Keys):
         said = json.loads(answer.body)
         if is_rpc(route):
             self.assertEqual(wanted[1], said['code'], place)
+        elif of_rpc(route):
+            self.assertEqual(CONNECT[wanted], said['code'], place)
         elif route['protocol'] == 'openai':
             self.assertIn('message', said['error'], place)
             if wanted == UNKNOWN:
@@ -247,6 +258,20 @@ class Matrix(Keys):
                     continue
                 told, answer = self.grpc_web(route, key)
                 self.check(route, 'grpc-web', key, told, wanted, answer)
+
+    def test_connect(self):
+        for route in filter(is_rpc, self.all):
+            for key, wanted in self.kinds(route):
+                if key == 'other' or wanted is None:
+                    continue
+                answer = self.ask('POST', route['path'], key, b'{}', [('Content-Type', 'application/json'), ('Connect-Protocol-Version', '1')])
+                self.check(route, 'json', key, answer.status, wanted, answer)
+                self.assertIn(json.loads(answer.body)['code'], (CONNECT[wanted], wanted[1]), route)  # streams are plain JSON
+                stream = self.ask('POST', route['path'], key, b'\0\0\0\0\0', [('Content-Type', 'application/connect+proto')])
+                if stream.status == 200:  # the last message of a stream says it
+                    self.assertIn(f'"{CONNECT[wanted]}"'.encode(), stream.body, route)
+                else:
+                    self.assertEqual(wanted[0], stream.status, route)
 
     def test_graphpipe_names_the_model(self):
         import graphpipe_test
