@@ -26,7 +26,7 @@ Exit check_models(const Config& config) {
     return Exit::kUsage;
   }
   if (auto s = AccessControl(config).open(); !s.ok()) {
-    say("weir: " + s.text);
+    print_error("weir: " + s.text);
     return Exit::kUsage;
   }
   device::Devices devices(config.device);
