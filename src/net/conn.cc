@@ -162,6 +162,7 @@ bool Conn::serve_tls() {
     refuse(tls_->alpn_refused() ? wire::reason::kAlpn : wire::reason::kTls);
     return false;
   }
+  peer_.certificate_names = tls_->peer_names();
   auto protocol = tls_->alpn();
   if (protocol == "h2")
     serve(wire::make_h2(home_.codecs_, *this, peer_));

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "net/certificate_names.h"
+
 namespace weir::net {
 namespace {
 
@@ -210,6 +212,8 @@ std::string_view TlsSession::alpn() const {
   SSL_get0_alpn_selected(ssl_, &name, &size);
   return {reinterpret_cast<const char*>(name), size};
 }
+
+std::shared_ptr<const std::vector<std::string>> TlsSession::peer_names() const { return certificate_names(ssl_); }
 
 bool TlsSession::write(const void* data, size_t n) {
   size_t written = 0;

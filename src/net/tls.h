@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/env.h"
 #include "base/status.h"
@@ -57,6 +58,8 @@ class TlsSession {
   State state() const { return state_; }
   // "h2", "http/1.1" or nothing; from kOpen on.
   std::string_view alpn() const;
+  // The names in the peer's certificate (net/certificate_names.h); from kOpen on.
+  std::shared_ptr<const std::vector<std::string>> peer_names() const;
   // Why it failed, in OpenSSL's words.
   const std::string& error() const { return error_; }
   // The peer offered protocols, and none of ours.

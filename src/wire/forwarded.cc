@@ -67,6 +67,7 @@ std::unique_ptr<PeerInfo> TrustedProxies::named(const Fields& fields, const Peer
   out->address = peer_text(node);
   out->client = client(out->address);
   out->proxy = false;
+  out->certificate_names.reset();  // the proxy's, which its clients have not shown
   return out;
 }
 
