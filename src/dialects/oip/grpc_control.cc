@@ -1,5 +1,6 @@
 #include "dialects/oip/grpc_control.h"
 
+#include "base/encoding.h"
 #include "dialects/oip/settings.h"
 #include "dialects/oip/views.h"
 #include "inference.pb.h"
@@ -17,6 +18,7 @@ using base::Status;
 using wire::Permission;
 
 constexpr size_t kMaxCold = 64 << 10;  // a small message cannot become a large one in memory
+constexpr size_t kMostRecorded = 256;  // bytes of a model's name, for the logs
 constexpr size_t kMaxFields = 1024;    // top-level fields of a load, whose values may be large
 
 base::Bytes serialized(const google::protobuf::Message& message) {
@@ -178,6 +180,7 @@ class Load final : public ControlCall {
   void call(wire::Rpc& rpc, base::Bytes message) override {
     pb::RepositoryModelLoadRequest request;
     Status status = parse_large(message, request);
+    rpc.exchange().record().model = base::cut_text(request.model_name(), kMostRecorded);
     if (status.ok()) status = check_scope(rpc.exchange().request(), request.model_name());
     if (!status.ok()) return rpc.finish(status);
     ServerControl::LoadParameters parameters;
@@ -199,6 +202,7 @@ class Unload final : public ControlCall {
   void call(wire::Rpc& rpc, base::Bytes message) override {
     pb::RepositoryModelUnloadRequest request;
     Status status = parse_large(message, request);
+    rpc.exchange().record().model = base::cut_text(request.model_name(), kMostRecorded);
     if (status.ok()) status = check_scope(rpc.exchange().request(), request.model_name());
     if (!status.ok()) return rpc.finish(status);
     auto at = request.parameters().find("unload_dependents");

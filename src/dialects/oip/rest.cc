@@ -146,6 +146,7 @@ std::string done_json(std::string_view model, std::string_view what) {
 
 void load(OipState& state, Exchange& exchange, const PathArgs& args) {
   std::string model(args["model"]);
+  exchange.record().model = model;
   auto body = read_parameters(exchange.content().view());
   Status status = check_model_name(model);
   if (status.ok()) status = check_scope(exchange.request(), model);
@@ -168,6 +169,7 @@ void load(OipState& state, Exchange& exchange, const PathArgs& args) {
 
 void unload(OipState& state, Exchange& exchange, const PathArgs& args) {
   std::string model(args["model"]);
+  exchange.record().model = model;
   auto body = read_parameters(exchange.content().view());
   Status status = check_model_name(model);
   if (status.ok()) status = check_scope(exchange.request(), model);

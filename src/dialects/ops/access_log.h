@@ -4,30 +4,26 @@
 //    "method":"POST","route":"/v2/models/{model}/infer","model":"digits","status":200,"code":"OK","bytes_in":12,
 //    "bytes_out":34,"seconds":0.000812,"queue_seconds":0.000101,"compute_seconds":0.000511,"trace_id":"…"}
 //
-// Lines are made on the shards and written by one thread; a shard waits for nothing but a brief lock per turn. When the
-// writer cannot keep up or cannot write (a full disk, a stopped reader), lines are dropped and counted, and a line
-// before the next one that is written says how many ("dropped"). The server's log says when it cannot write, and why,
-// and when it can again.
+// Lines are made on the shards and go to a LineFile at the end of each turn.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/env.h"
 #include "base/metrics.h"
 #include "base/status.h"
+#include "dialects/ops/line_file.h"
 #include "wire/router.h"
 
 namespace weir::ops {
 
 class AccessLog {
  public:
-  static constexpr size_t kMostWaiting = 4 << 20;  // bytes between shards and the writer
-
   // `where`: "-" for standard output, or a file to append to. Errors: the file cannot be opened.
   static base::Result<std::unique_ptr<AccessLog>> open(const std::string& where, base::Metrics& metrics);
-  ~AccessLog();   // writes what is waiting
-  void reopen();  // after the file was moved away; any thread
+  void reopen() { file_->reopen(); }  // after the file was moved away; any thread
 
   // One shard's way in, on its thread.
   class ShardLog final : public wire::Observer {
@@ -39,7 +35,6 @@ class AccessLog {
     void flush();
 
    private:
-    void begin();
     AccessLog& log_;
     base::Env& env_;
     std::string lines_;
@@ -47,9 +42,9 @@ class AccessLog {
   };
 
  private:
-  AccessLog();
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  explicit AccessLog(std::unique_ptr<LineFile> file) : file_(std::move(file)) {}
+
+  std::unique_ptr<LineFile> file_;
 };
 
 }  // namespace weir::ops

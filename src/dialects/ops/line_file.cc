@@ -1,0 +1,185 @@
+#include "dialects/ops/line_file.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+
+namespace weir::ops {
+namespace {
+
+// A pipe whose reader has stopped must not hold up the writer for ever: it is asked for room before each piece that a
+// pipe takes whole, and after a second of no room the rest is given up. Returns the bytes that are written; where they
+// are not all, errno says why.
+size_t write_all(int fd, std::string_view data) {
+  constexpr size_t kPiece = PIPE_BUF;
+  size_t done = 0;
+  while (done < data.size()) {
+    pollfd room{fd, POLLOUT, 0};
+    int ready = ::poll(&room, 1, 1000);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) errno = ETIMEDOUT;
+    if (ready <= 0) return done;
+    ssize_t n = ::write(fd, data.data() + done, std::min(data.size() - done, kPiece));
+    if (n < 0 && errno != EINTR) return done;
+    if (n > 0) done += size_t(n);
+  }
+  return done;
+}
+
+std::string_view reason(int error) { return error == ETIMEDOUT ? "nobody reads it" : std::strerror(error); }
+
+}  // namespace
+
+struct LineFile::Parts {
+  Names names;
+  std::string where;
+  unsigned mode = 0;
+  int fd = -1;  // the writer's
+  base::Counter* dropped_counter = nullptr;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string waiting;   // under mutex, as the rest
+  uint64_t dropped = 0;  // since the last line that was written
+  bool reopen = false, stopping = false;
+  std::thread writer;
+
+  // The writer's: what the file, and what the server's log has still to be told.
+  uint64_t unsaid = 0;  // lines lost since the last one that was written
+  bool torn = false;    // the file does not end with a whole line
+  bool failing = false;
+  uint64_t failed = 0;  // lines lost since it fails
+
+  int open_file() const {
+    if (where == "-") return ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    return ::open(where.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, mode);
+  }
+  void run();
+  void lose(uint64_t lines);
+  void write(std::string& lines);
+  void cannot_write(int error, uint64_t lines);
+  void can_write();
+  void look_again();
+};
+
+void LineFile::Parts::run() {
+  std::string lines;
+  for (;;) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return stopping || reopen || !waiting.empty(); });
+    lines.swap(waiting);
+    lose(std::exchange(dropped, 0));
+    bool again = std::exchange(reopen, false), last = stopping;
+    lock.unlock();
+    if (!lines.empty()) write(lines);
+    if (again) look_again();
+    if (!last) continue;
+    if (failing)
+      base::log::error(std::string(names.log) + " ends with lines lost", {{"file", where}, {"lines", failed}});
+    return;
+  }
+}
+
+void LineFile::Parts::lose(uint64_t lines) {
+  unsaid += lines;
+  if (failing) failed += lines;
+}
+
+// A line that was cut short is ended first, so that no other one is lost with it.
+void LineFile::Parts::write(std::string& lines) {
+  std::string text = torn ? "\n" : "";
+  if (unsaid > 0) text += "{\"dropped\":" + std::to_string(unsaid) + "}\n";
+  size_t note = text.size();
+  text += lines;
+  size_t done = write_all(fd, text);
+  int error = errno;
+  if (done >= note) unsaid = 0;
+  if (done > 0) torn = text[done - 1] != '\n';
+  auto rest = std::string_view(text).substr(std::max(done, note));
+  lines.clear();
+  if (done == text.size()) return can_write();
+  cannot_write(error, uint64_t(std::count(rest.begin(), rest.end(), '\n')));
+}
+
+// The server's log hears of it once, and once more when it is over.
+void LineFile::Parts::cannot_write(int error, uint64_t lines) {
+  if (!failing)
+    base::log::error(std::string(names.log) + " cannot be written; lines are dropped until it can",
+                     {{"file", where}, {"reason", reason(error)}, {"lines", lines}});
+  failing = true;
+  lose(lines);
+  dropped_counter->add(lines);
+}
+
+void LineFile::Parts::can_write() {
+  if (failing)
+    base::log::warning(std::string(names.log) + " is written again", {{"file", where}, {"lost_lines", failed}});
+  failing = false, failed = 0;
+}
+
+void LineFile::Parts::look_again() {
+  int fresh = open_file();
+  if (fresh < 0) {
+    base::log::error(std::string(names.log) + " cannot be reopened",
+                     {{"file", where}, {"reason", std::strerror(errno)}});
+    return;
+  }
+  ::close(std::exchange(fd, fresh));
+}
+
+LineFile::LineFile() : parts_(std::make_unique<Parts>()) {}
+
+base::Result<std::unique_ptr<LineFile>> LineFile::open(const Names& names, const std::string& where, unsigned mode,
+                                                       base::Metrics& metrics) {
+  std::unique_ptr<LineFile> file(new LineFile);
+  auto& parts = *file->parts_;
+  parts.names = names, parts.where = where, parts.mode = mode;
+  parts.fd = parts.open_file();
+  if (parts.fd < 0)
+    return base::invalid(std::string(names.setting) + ": '" + where + "' cannot be opened: " + std::strerror(errno));
+  parts.dropped_counter = &metrics.counter(names.counter, "Lines that were lost.");
+  parts.writer = std::thread([p = &parts] { p->run(); });
+  return file;
+}
+
+LineFile::~LineFile() {
+  if (parts_->writer.joinable()) {
+    {
+      std::lock_guard lock(parts_->mutex);
+      parts_->stopping = true;
+      parts_->changed.notify_one();
+    }
+    parts_->writer.join();
+  }
+  if (parts_->fd >= 0) ::close(parts_->fd);
+}
+
+void LineFile::reopen() {
+  std::lock_guard lock(parts_->mutex);
+  parts_->reopen = true;
+  parts_->changed.notify_one();
+}
+
+void LineFile::put(std::string_view lines, uint64_t count) {
+  std::lock_guard lock(parts_->mutex);
+  if (parts_->waiting.size() + lines.size() > kMostWaiting) {
+    parts_->dropped += count;
+    parts_->dropped_counter->add(count);
+    return;
+  }
+  if (parts_->waiting.empty()) parts_->changed.notify_one();
+  parts_->waiting += lines;
+}
+
+}  // namespace weir::ops

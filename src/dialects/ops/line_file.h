@@ -1,0 +1,40 @@
+// LineFile: lines of JSON on their way to a file, written by one thread, so that a shard waits for nothing but a brief
+// lock. When the writer cannot keep up or cannot write (a full disk, a stopped reader), lines are dropped and counted,
+// and a line before the next one that is written says how many ({"dropped":3}). The server's log says when it cannot
+// write, and why, and when it can again.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/metrics.h"
+#include "base/status.h"
+
+namespace weir::ops {
+
+class LineFile {
+ public:
+  static constexpr size_t kMostWaiting = 4 << 20;  // bytes that wait for the writer
+
+  struct Names {
+    const char* log;      // for people: "the access log"
+    const char* setting;  // "access_log"
+    const char* counter;  // of lines that were lost: "weir_access_log_dropped_total"
+  };
+  // `where`: "-" for standard output, or a file to append to, made with `mode`. Errors: the file cannot be opened.
+  static base::Result<std::unique_ptr<LineFile>> open(const Names& names, const std::string& where, unsigned mode,
+                                                      base::Metrics& metrics);
+  ~LineFile();    // writes what is waiting
+  void reopen();  // after the file was moved away; any thread
+  // `count` whole lines. Any thread.
+  void put(std::string_view lines, uint64_t count);
+
+ private:
+  LineFile();
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace weir::ops
