@@ -9,6 +9,8 @@
 #include "auth/key_file.h"
 #include "base/log.h"
 #include "models/yaml.h"
+#include "net/tls.h"
+#include "net/url.h"
 #include "wire/access.h"
 
 namespace weir::app {
@@ -84,15 +86,34 @@ Roles AccessControl::decide() const {
   for (const auto& word : words)
     if (auto role = auth::parse_role(word)) roles.add(*role);
   if (words != std::vector<std::string>{"auto"}) return roles;
-  if (has_keys_) return {Role::kHealth};
+  if (has_keys_ || config_.auth.jwt.on() || !config_.auth.certificates.empty()) return {Role::kHealth};
   Roles all = kEverything;
   const bool reachable = config_.tls.client_ca.empty() && !reachable_addresses(config_).empty();
   if (reachable && config_.auth.admin == AuthConfig::Admin::kGuarded) all.remove(Role::kAdmin);
   return all;
 }
 
+base::Status AccessControl::open_tokens() {
+  const auth::JwtSettings& jwt = config_.auth.jwt;
+  if (!config_.auth.certificates.empty() && config_.tls.client_ca.empty())
+    return base::invalid("auth.certificates: expected tls.client_ca, which the certificates of clients are signed by");
+  if (auto s = auth::check_jwt_settings(jwt); !s.ok()) return s;
+  if (!jwt.keys_url.empty()) {
+    if (auto url = net::parse_url(jwt.keys_url); !url) return base::invalid("auth.jwt.keys_url: " + url.error().text);
+    auto tls = net::TlsContext::for_client(jwt.ca_file);
+    return tls ? base::Status() : base::invalid("auth.jwt.ca_file: " + tls.error().text);
+  }
+  if (jwt.keys_file.empty()) return {};
+  tokens_read_at_ = file_time(jwt.keys_file);
+  auto keys = auth::read_jwt_keys(jwt.keys_file);
+  if (!keys) return keys.error();
+  token_keys_.use(std::move(*keys));
+  return {};
+}
+
 base::Status AccessControl::open() {
-  read_at_ = file_time();
+  if (auto s = open_tokens(); !s.ok()) return s;
+  read_at_ = file_time(config_.auth.keys_file);
   auto keys = read();
   if (!keys) return keys.error();
   has_keys_ = !config_.auth.keys_file.empty() || !keys->empty();
@@ -101,15 +122,15 @@ base::Status AccessControl::open() {
   return {};
 }
 
-std::unique_ptr<auth::Authenticator> AccessControl::make_authenticator(base::Env& env) const {
-  if (!has_keys_ && anonymous_ == kEverything) return nullptr;
-  auth::Authenticator::Sources sources;
+std::unique_ptr<auth::Authenticator> AccessControl::make_authenticator(base::Env& env,
+                                                                       auth::Authenticator::Sources sources) const {
+  if (!has_keys_ && !sources.tokens && !sources.certificates && anonymous_ == kEverything) return nullptr;
   if (has_keys_) sources.keys = &keys_;
   return std::make_unique<auth::Authenticator>(env, sources, anonymous_);
 }
 
 void AccessControl::start() {
-  if (has_keys_) thread_ = std::thread([this] { watch(); });
+  if (has_keys_ || config_.auth.jwt.on()) thread_ = std::thread([this] { watch(); });
 }
 
 void AccessControl::reload() {
@@ -120,9 +141,9 @@ void AccessControl::reload() {
   changed_.notify_all();
 }
 
-AccessControl::FileTime AccessControl::file_time() const {
+AccessControl::FileTime AccessControl::file_time(const std::string& file) {
   struct stat info {};
-  if (config_.auth.keys_file.empty() || ::stat(config_.auth.keys_file.c_str(), &info) != 0) return {};
+  if (file.empty() || ::stat(file.c_str(), &info) != 0) return {};
   return {int64_t(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec,
           uint64_t(info.st_size) ^ uint64_t(info.st_ino) << 32};
 }
@@ -133,19 +154,33 @@ void AccessControl::watch() {
     changed_.wait_for(lock, kLookEvery, [this] { return ending_ || asked_; });
     if (ending_) return;
     const bool asked = std::exchange(asked_, false);
+    if (asked && on_reload_) on_reload_();
     lock.unlock();
-    if (asked || file_time() != read_at_) read_again();
+    if (asked || file_time(config_.auth.keys_file) != read_at_) read_again();
+    if (asked || file_time(config_.auth.jwt.keys_file) != tokens_read_at_) read_tokens_again();
     lock.lock();
   }
 }
 
 // The time is taken before the file is read: what changes meanwhile is read the next time.
 void AccessControl::read_again() {
-  read_at_ = file_time();
+  read_at_ = file_time(config_.auth.keys_file);
   auto keys = read();
+  tell(config_.auth.keys_file, keys ? base::Status() : keys.error());
   if (!keys) return base::log::error("the keys stay as they are", {{"reason", keys.error().text}});
   keys_.use(*keys);
   base::log::info("keys were read", {{"keys", uint64_t(keys->size())}});
+}
+
+void AccessControl::read_tokens_again() {
+  const std::string& file = config_.auth.jwt.keys_file;
+  if (file.empty()) return;
+  tokens_read_at_ = file_time(file);
+  auto keys = auth::read_jwt_keys(file);
+  tell(file, keys ? base::Status() : keys.error());
+  if (!keys) return base::log::error("the keys of tokens stay as they are", {{"reason", keys.error().text}});
+  base::log::info("keys of tokens were read", {{"keys", uint64_t((*keys)->keys().size())}});
+  token_keys_.use(std::move(*keys));
 }
 
 }  // namespace weir::app

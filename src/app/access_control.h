@@ -1,10 +1,12 @@
 // AccessControl: the keys of the configuration, kept up to date, and what clients without one may do.
 //
-// open() at start; then start() begins a thread that looks at auth.keys_file every second, and at all files of keys
-// when reload() asks for it. A file that cannot be read or has a mistake in it changes nothing, and is logged.
+// open() at start; then start() begins a thread that looks at auth.keys_file and auth.jwt.keys_file every second, and
+// at all files of keys when reload() asks for it. A file that cannot be read or has a mistake in it changes nothing,
+// and is logged.
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +16,7 @@
 #include "app/config.h"
 #include "auth/authenticator.h"
 #include "auth/keys.h"
+#include "auth/token_keys.h"
 
 namespace weir::app {
 
@@ -29,8 +32,21 @@ class AccessControl {
   // Reads the keys, and decides what the others may do. Once, before the next three. Errors: INVALID_ARGUMENT with
   // file:line:column.
   base::Status open();
-  // Null where everybody may do everything: then nobody is asked. Borrows this.
-  std::unique_ptr<auth::Authenticator> make_authenticator(base::Env& env) const;
+  // Null where everybody may do everything: then nobody is asked. Borrows this, and the sources of one shard; their
+  // keys are this one's.
+  std::unique_ptr<auth::Authenticator> make_authenticator(base::Env& env, auth::Authenticator::Sources sources) const;
+  // The keys that tokens are signed with: those of auth.jwt.keys_file, or what a shard loads (app/shard_access.h).
+  auth::TokenKeys& token_keys() { return token_keys_; }
+  // `again` is called for every reload(), on the thread; null: nothing is. Once this returns, the one from before is
+  // not called any more. Any thread.
+  void on_reload(std::function<void()> again) {
+    std::lock_guard lock(mutex_);
+    on_reload_ = std::move(again);
+  }
+  // `heard` is called on the thread with every file of keys that was read again, and how that went. Before start().
+  using Heard = std::function<void(const std::string& file, const base::Status& outcome)>;
+  void on_read(Heard heard) { heard_ = std::move(heard); }
+  const AuthConfig& config() const { return config_.auth; }
   wire::Roles anonymous() const { return anonymous_; }
   bool has_keys() const { return has_keys_; }
 
@@ -41,21 +57,29 @@ class AccessControl {
  private:
   using FileTime = std::pair<int64_t, uint64_t>;  // when it changed, in nanoseconds, and its size
 
+  base::Status open_tokens();
   base::Result<std::vector<auth::Key>> read() const;
-  FileTime file_time() const;
+  static FileTime file_time(const std::string& file);
   wire::Roles decide() const;
   void watch();
   void read_again();
+  void read_tokens_again();
+  void tell(const std::string& file, const base::Status& outcome) const {
+    if (heard_) heard_(file, outcome);
+  }
 
   const Config& config_;
   auth::Keys keys_;
   bool has_keys_ = false;  // some setting names keys
   wire::Roles anonymous_{wire::Role::kHealth, wire::Role::kMetrics, wire::Role::kInfer, wire::Role::kAdmin};
-  FileTime read_at_{};  // of the file that was read last; the thread's
+  FileTime read_at_{}, tokens_read_at_{};  // of the files that were read last; the thread's
+  auth::TokenKeys token_keys_;
+  Heard heard_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false, asked_ = false;  // under mutex_
+  std::function<void()> on_reload_;      // under mutex_
   std::thread thread_;
 };
 

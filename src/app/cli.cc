@@ -9,6 +9,7 @@
 
 #include "app/commands.h"
 #include "app/gpus.h"
+#include "app/key_commands.h"
 #include "app/serve.h"
 #include "app/settings.h"
 #include "app/shortage.h"
@@ -32,6 +33,7 @@ struct Words {
   std::map<std::string, std::string> switches;  // empty = not given
   std::vector<std::string> inputs;
   Remote remote;
+  KeyWords keys;
   bool json = false;
 };
 
@@ -167,6 +169,19 @@ struct Line {
     sub->callback([this, then = std::move(then)] { exit = then(words); });
     return *sub;
   }
+  // A command whose file of keys is its option's, or the configuration's.
+  void key_command(CLI::App& group, const char* name, const char* help, Exit (*then)(const KeyWords&)) {
+    CLI::App* sub = group.add_subcommand(name, help);
+    sub->add_option("--keys-file", words.keys.file, "file of keys; without it, the configuration's")->type_name("FILE");
+    sub->add_option("--config", words.config, "configuration file")->type_name("FILE");
+    sub->callback([this, then] {
+      auto config = words.keys.file.empty() ? configuration(words) : base::Result<Config>(Config());
+      if (!config) return void(exit = usage(config.error().text));
+      if (words.keys.file.empty()) words.keys.file = config->auth.keys_file;
+      if (words.json) words.keys.output = Output::kJson;
+      exit = then(words.keys);
+    });
+  }
   // A command that talks to a server.
   CLI::App& remote(const char* name, const char* help, Then then) {
     return command(name, help, [then = std::move(then)](Words& w) {
@@ -199,6 +214,24 @@ void add_server_commands(Line& line) {
   auto& help = line.command("help", "Print the configuration file with every key and its default", run_help);
   help.add_option("topic", line.words.topic, "config")->type_name("TOPIC");
   line.command("version", "Print the version", run_version).add_flag("--json", line.words.json, "as JSON");
+}
+
+void add_key_commands(Line& line) {
+  KeyWords& words = line.words.keys;
+  CLI::App& group = *line.app.add_subcommand("key", "Make, list and revoke API keys");
+  group.require_subcommand(1);
+  line.key_command(group, "new", "Print a new key, once, and add its hash to the file of keys", new_key);
+  line.key_command(group, "list", "List the keys of the file", list_keys);
+  line.key_command(group, "revoke", "Take a key out of the file", revoke_key);
+  CLI::App& fresh = *group.get_subcommand("new");
+  for (auto* sub : {&fresh, group.get_subcommand("revoke")})
+    sub->add_option("name", words.name, "the key's name")->required()->type_name("NAME");
+  fresh.add_option("--roles", words.roles, "infer, admin, metrics; infer, unless it is given")->delimiter(',');
+  fresh.add_option("--models", words.models, "patterns of models; all, unless it is given")->delimiter(',');
+  fresh.add_option("--tenant", words.tenant, "whose it is; the name, unless it is given")->type_name("NAME");
+  fresh.add_option("--expires", words.expires, "90d, 12h, or 2027-01-31T00:00:00Z; never, unless it is given")
+      ->type_name("TIME");
+  group.get_subcommand("list")->add_flag("--json", line.words.json, "as JSON");
 }
 
 void add_client_commands(Line& line) {
@@ -237,6 +270,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "weir " + std::string(kVersion));
   Line line{app, words, exit};
   add_server_commands(line);
+  add_key_commands(line);
   add_client_commands(line);
   try {
     app.parse(argc, argv);

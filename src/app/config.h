@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "auth/certificate_rules.h"
+#include "auth/jwt_settings.h"
 #include "base/log.h"
 #include "base/overload.h"
 #include "bus/readiness.h"
@@ -45,6 +47,8 @@ struct AuthConfig {
   std::string keys_file;
   std::vector<std::string> anonymous{"auto"};  // roles, or "auto" or "none" alone
   enum class Admin : uint8_t { kGuarded, kOpen } admin = Admin::kGuarded;
+  auth::JwtSettings jwt;
+  auth::CertificateRules certificates;
 };
 
 struct Config {
@@ -78,6 +82,7 @@ struct Config {
   std::vector<std::string> metrics_compat;  // "triton", "vllm"
   base::log::Level log_level = base::log::Level::kInfo;
   base::log::Format log_format = base::log::Format::kText;
+  std::string audit_log;           // off, empty (the server's log), - (standard output), or a file
   std::string access_log = "off";  // off, - (standard output), or a file
   base::Duration drain_delay{0};
   base::Duration drain_timeout = std::chrono::seconds(30);

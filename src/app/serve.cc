@@ -50,6 +50,7 @@ class Serving {
   };
 
   base::Status open();
+  base::Status open_audit_log();
   Exit start();
   void publish(std::shared_ptr<const bus::Catalog> catalog, std::function<void()> settled);
   std::shared_ptr<const bus::Catalog> catalog() const;
@@ -88,6 +89,17 @@ Serving::Serving(const Config& config)
   state_.metrics.collect([this](std::string& out) { write_families(out); });
 }
 
+base::Status Serving::open_audit_log() {
+  if (config_.audit_log == "off") return {};
+  auto log = ops::AuditLog::open(config_.audit_log, state_.metrics);
+  if (!log) return log.error();
+  state_.audit_log = std::move(*log);
+  state_.access.on_read([&audit = *state_.audit_log](const std::string& file, const base::Status& outcome) {
+    audit.note(std::chrono::system_clock::now(), "keys were read", file, outcome);
+  });
+  return {};
+}
+
 // Shards, their shard servers and the listeners, in that order.
 base::Status Serving::open() {
   if (config_.access_log != "off") {
@@ -95,6 +107,7 @@ base::Status Serving::open() {
     if (!log) return log.error();
     state_.access_log = std::move(*log);
   }
+  if (auto s = open_audit_log(); !s.ok()) return s;
   uint32_t count = shards_of(config_);
   net::Pin pin = pinned_shards(config_) > 0 ? net::Pin::kYes : net::Pin::kNo;
   auto post = [this](base::ShardId shard, std::function<void()> work) {
@@ -228,6 +241,7 @@ void Serving::on_signal(int signal) {
     repository_.rescan([] { base::log::info("reloaded"); });
   } else if (signal == SIGUSR1) {
     if (state_.access_log) state_.access_log->reopen();
+    if (state_.audit_log) state_.audit_log->reopen();
   } else {
     // Whoever asks twice does not want to wait.
     if (state_.phase.load() == Phase::kDraining) std::_Exit(128 + signal);

@@ -149,6 +149,11 @@ void add_operations(std::vector<Setting>& rows, Config& c) {
                                         {"off", Level::kOff}})));
   rows.push_back(in_help(
       choice<Format>("log.format", "text or json", c.log_format, {{"text", Format::kText}, {"json", Format::kJson}})));
+  Setting audit =
+      path("audit_log", "off, - (standard output) or a file; one JSON line per admin request; empty: the server's log",
+           c.audit_log);
+  audit.unit = "WHERE";
+  rows.push_back(std::move(audit));
   Setting access = path("access_log", "off, - (standard output) or a file; one JSON line per request", c.access_log);
   access.unit = "WHERE";
   rows.push_back(in_help(std::move(access)));

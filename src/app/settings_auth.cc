@@ -33,6 +33,8 @@ void add_auth(std::vector<Setting>& rows, Config& c) {
                                "guarded, open: whether clients without a key may load models and change settings where "
                                "other machines can reach the server and there are no keys",
                                c.auth.admin, {{"guarded", Admin::kGuarded}, {"open", Admin::kOpen}}));
+  rows.push_back(auth::certificates_setting(c.auth.certificates));
+  auth::add_jwt_settings(rows, c.auth.jwt);
 }
 
 }  // namespace weir::app

@@ -91,14 +91,14 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state)
           shard.env(), shard.id(), [&shard] { shard.post([] {}); }, bus_limits(state)),
       bodies_(shard.env(), state.body_need, body_rules(state)),
       router_(shard.env(), wire::Cors{state.config.cors_origins}, wire::TrustedHosts{state.config.http_hosts}),
-      authenticator_(state.access.make_authenticator(shard.env())),
+      access_(shard, state.access),
       rpcs_(router_, shard.env(), state.slabs, &state.json, rpc_options(state.config, bodies_)),
       services_(state.reflection.services()),
       health_(*this),
       pages_(router_, state.metrics, {[this] { return why_not_ready(); }}),
       front_page_(router_, kVersion, front_page_links(state.config)),
       request_metrics_(state.metrics) {
-  if (authenticator_) router_.authenticate(*authenticator_);
+  if (auto* authenticator = access_.authenticator()) router_.authenticate(*authenticator);
   bus_.set_worker_pool(*state.offload);
   rpcs_.set_worker_pool(offload_);
   health_.add_to(rpcs_);
@@ -129,6 +129,7 @@ base::Status ShardServer::mount_dialects() {
     if (!mounted) return mounted.error();
     dialects_.push_back(std::move(*mounted));
   }
+  if (state_.audit_log) router_.observe(shard_audit_.emplace(*state_.audit_log, shard_.env(), router_));
   return {};
 }
 

@@ -17,6 +17,7 @@
 #include "app/access_control.h"
 #include "app/config.h"
 #include "app/gpus.h"
+#include "app/shard_access.h"
 #include "app/shard_offload.h"
 #include "base/clients.h"
 #include "base/memory_ledger.h"
@@ -24,6 +25,7 @@
 #include "device/pool.h"
 #include "dialects/dialect.h"
 #include "dialects/ops/access_log.h"
+#include "dialects/ops/audit_log.h"
 #include "dialects/ops/front_page.h"
 #include "dialects/ops/health.h"
 #include "dialects/ops/metrics.h"
@@ -71,6 +73,7 @@ struct ServerState {
   marshal::ProtoJson json;
   ops::Reflection reflection{services(config)};
   std::unique_ptr<ops::AccessLog> access_log;  // or null
+  std::unique_ptr<ops::AuditLog> audit_log;    // or null
   models::Repository* repository = nullptr;    // set before any shard starts
   const std::unique_ptr<msg::Inbox> offload =  // of all shards
       sched::make_worker_pool({std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u)});
@@ -123,7 +126,7 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   wire::BodyMemory bodies_;
   wire::HttpDate date_{shard_.env()};
   wire::Router router_;
-  const std::unique_ptr<auth::Authenticator> authenticator_;  // or null
+  ShardAccess access_;
   wire::RpcServer rpcs_;
   std::vector<std::unique_ptr<dialects::Mounted>> dialects_;
   const std::vector<std::string>& services_;  // with reflection
@@ -132,6 +135,7 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   ops::FrontPage front_page_;
   ops::RequestMetrics request_metrics_;
   std::optional<ops::AccessLog::ShardLog> shard_log_;
+  std::optional<ops::AuditLog::ShardLog> shard_audit_;
 };
 
 }  // namespace weir::app
