@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "base/ticket.h"
 #include "wire/identity.h"
+#include "wire/trace.h"
 
 namespace weir::wire {
 
@@ -104,7 +105,8 @@ struct RequestRecord {
   std::string_view route;              // the pattern that matched, a literal or owned by the router
   std::string model, version;          // the version that served
   std::string request_id;
-  std::string traceparent;
+  std::string traceparent;               // W3C Trace Context, as it is handed on; empty: there is none
+  std::unique_ptr<Trace> trace;          // of a request that is traced
   base::Code code = base::Code::kOk;     // the outcome in gRPC's terms
   int status = 0;                        // HTTP status sent; 0 when none was
   std::string_view reject;               // reason of the closed enum in wire/limits.h, or empty
@@ -116,6 +118,11 @@ struct RequestRecord {
   // for itself counts as well.
   base::Duration took(base::Time now) const {
     return std::max(began == base::kNever ? base::Duration{0} : now - began, queue + compute);
+  }
+  // The request ends with `status`.
+  void set_outcome(const base::Status& status) {
+    code = status.code;
+    if (trace && !status.ok()) trace->error = status.text;
   }
 };
 

@@ -13,6 +13,8 @@
 #include "wire/path_table.h"
 #include "wire/service_guard.h"
 #include "wire/text.h"
+#include "wire/trace_context.h"
+#include "wire/tracer.h"
 
 namespace weir::wire {
 namespace {
@@ -37,18 +39,6 @@ bool safe_id(std::string_view id) {
   });
 }
 
-// W3C Trace Context §3.2: version-trace-parent-flags; other versions may be longer.
-bool safe_traceparent(std::string_view t) {
-  if (t.size() != 55 || t.substr(0, 2) == "ff") return false;
-  for (size_t i = 0; i < t.size(); ++i) {
-    bool dash = i == 2 || i == 35 || i == 52;
-    bool hex = (t[i] >= '0' && t[i] <= '9') || (t[i] >= 'a' && t[i] <= 'f');
-    if (dash ? t[i] != '-' : !hex) return false;
-  }
-  return t.substr(3, 32).find_first_not_of('0') != std::string_view::npos &&
-         t.substr(36, 16).find_first_not_of('0') != std::string_view::npos;
-}
-
 }  // namespace
 
 std::string_view PathArgs::operator[](std::string_view name) const {
@@ -60,6 +50,7 @@ std::string_view PathArgs::operator[](std::string_view name) const {
 struct Router::Table {
   base::Env& env;
   AccessRules access;
+  Tracer* tracer = nullptr;  // or null
   PathTable paths;
   std::vector<std::pair<std::string, ErrorForm>> forms;  // longest prefix first
   Claims claims = nullptr;
@@ -115,9 +106,10 @@ void Router::Table::identify(Exchange& x) {
   // A gRPC client that sent none has it with an error alone (rpc_call.h).
   if (theirs || !is_grpc_or_web(x.request().fields.find("content-type")))
     x.extra_fields().add("x-request-id", record.request_id);
-  if (auto trace = fields.find("traceparent"); safe_traceparent(trace)) {
-    record.traceparent = trace;
-    x.extra_fields().add("traceparent", trace);
+  if (tracer) return tracer->begin(x);
+  if (auto sender = context_of(fields)) {
+    record.traceparent = sender->traceparent();
+    x.extra_fields().add("traceparent", record.traceparent);
   }
 }
 
@@ -212,6 +204,8 @@ Router::Router(base::Env& env, Cors cors, TrustedHosts hosts)
     : table_(std::make_unique<Table>(env, std::move(cors), std::move(hosts))) {}
 Router::~Router() = default;
 
+void Router::trace(Tracer& tracer) { table_->tracer = &tracer; }
+
 void Router::add(Route route) { table_->paths.add(std::move(route)); }
 
 std::vector<const Route*> Router::routes() const {
@@ -274,6 +268,7 @@ Plan Router::begin(Exchange& exchange) {
 void Router::whole(Exchange& exchange) {
   auto* match = static_cast<Match*>(exchange.note);
   assert(match && "whole() without a begin() that asked for it");
+  if (auto& trace = exchange.record().trace) trace->whole = exchange.now();
   guarded(exchange, [match, &exchange] { match->route->service->serve(exchange, match->args); });
 }
 
@@ -294,7 +289,9 @@ bool wants_retry_after(const Exchange& exchange, int status) {
 }
 
 void respond_error(Exchange& exchange, int status, std::string_view text) {
-  if (exchange.record().code == base::Code::kOk) exchange.record().code = base::code_from_http(status);
+  RequestRecord& record = exchange.record();
+  if (record.code == base::Code::kOk) record.code = base::code_from_http(status);
+  if (record.trace && record.trace->error.empty()) record.trace->error = text;
   Response response;
   response.status = status;
   response.fields.add("content-type", "application/json");

@@ -18,6 +18,7 @@
 namespace weir::wire {
 
 class Authenticator;
+class Tracer;
 
 // Values of a pattern's {names}, decoded, in the pattern's order.
 class PathArgs {
@@ -73,6 +74,8 @@ class Router final : public Intake {
   void add(Route route);
   // All routes that were added, in no particular order. A method that was added again is the later one.
   std::vector<const Route*> routes() const;
+  // From now on requests may be traced; borrowed, outlives this.
+  void trace(Tracer& tracer);
   void observe(Observer& observer) { observers_.push_back(&observer); }
   // Every request but a preflight is asked who it is, also one that no route is for. Borrowed; before the first
   // Exchange. Without one nobody is asked.

@@ -88,7 +88,7 @@ void RpcCall::finish(const base::Status& status) {
   drop_deadline();
   turns_.cancel();
   pace_.stop();
-  exchange_.record().code = status.code;
+  exchange_.record().set_outcome(status);
   write_end(status);
   drop_request();
 }

@@ -192,7 +192,7 @@ base::Status JsonCall::put_answer(std::string text) {
 // The method may have said its last word already.
 void JsonCall::answers_failed(const base::Status& why) {
   if (!finished()) return break_off(why);
-  exchange_.record().code = why.code;
+  exchange_.record().set_outcome(why);
   put_status(why);
 }
 

@@ -207,7 +207,7 @@ TEST(H2Attack, ASlowHeaderBlockEndsTheConnection) {
 TEST(H2Attack, WhereMemoryIsScarceALargeBodyMustComeSwiftly) {
   wire::RequestRecord ledger;
   Server s;
-  s.intake.on_closed = [&](Exchange& x) { ledger = x.record(); };
+  s.intake.on_closed = [&](Exchange& x) { ledger = std::move(x.record()); };
   s.feed(opening() + frame(1, kEndHeaders, 1, block(with(kPost, {{"content-length", "900000"}}))));
   s.feed(frame(0, 0, 1, std::string(500000, 'x')));
   auto drip = [&] {
@@ -227,7 +227,7 @@ TEST(H2Attack, WhereMemoryIsScarceALargeBodyMustComeSwiftly) {
 TEST(H2Attack, ASlowBodyIsCutOffAndAStreamedOneMayPause) {
   wire::RequestRecord ledger;
   Server s;
-  s.intake.on_closed = [&](Exchange& x) { ledger = x.record(); };
+  s.intake.on_closed = [&](Exchange& x) { ledger = std::move(x.record()); };
   s.feed(opening() + post(1));
   for (int i = 0; i < 12; ++i) {
     s.feed(frame(0, 0, 1, "x"));
@@ -253,7 +253,7 @@ TEST(H2Attack, ASlowBodyIsCutOffAndAStreamedOneMayPause) {
 TEST(H2Attack, DripsOfWindowDoNotKeepAnAnswerAlive) {
   wire::RequestRecord ledger;
   Server s;
-  s.intake.on_closed = [&](Exchange& x) { ledger = x.record(); };
+  s.intake.on_closed = [&](Exchange& x) { ledger = std::move(x.record()); };
   s.intake.on_whole = [](Exchange& x) { x.respond(200, "a/b", Bytes::adopt(std::string(100000, 'x'))); };
   // INITIAL_WINDOW_SIZE 0
   s.feed("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, std::string("\0\4", 2) + u32(0)) + frame(4, kAck, 0, ""));

@@ -273,7 +273,7 @@ TEST(H2, ExpectContinueIsAnsweredBeforeTheBody) {
 TEST(H2, LedgerKnowsSizesStatusAndBeginning) {
   Server s;
   wire::RequestRecord ledger;
-  s.intake.on_closed = [&](Exchange& x) { ledger = x.record(); };
+  s.intake.on_closed = [&](Exchange& x) { ledger = std::move(x.record()); };
   Client c;
   c.request(kPost, text_of(1000));
   c.talk(s);

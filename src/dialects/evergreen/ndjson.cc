@@ -155,7 +155,7 @@ class LineSession final : public wire::ExchangeListener,
   void finish(const Status& status) override {
     end_ = status;
     if (output_.busy()) return;
-    exchange_.record().code = status.code;
+    exchange_.record().set_outcome(status);
     if (!status.ok()) exchange_.body(base::Bytes::adopt(error_line(status) + "\n"));
     exchange_.end();
   }

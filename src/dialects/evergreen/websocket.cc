@@ -148,7 +148,7 @@ class SocketSession final : public wire::ExchangeListener,
   void finish(const Status& status) override {
     end_ = status;
     if (output_.busy()) return;
-    exchange_.record().code = status.code;
+    exchange_.record().set_outcome(status);
     if (!status.ok()) on_text(error_line(status), More::kNo);
     bool going = session_.draining() && status.code == Code::kUnavailable;
     uint16_t code = going ? wire::close_code::kGoingAway : close_code_of(status.code);

@@ -34,7 +34,7 @@ class Endpoint final : public wire::Service {
 }  // namespace
 
 void respond_failure(wire::Exchange& exchange, const base::Status& status) {
-  exchange.record().code = status.code;
+  exchange.record().set_outcome(status);
   exchange.respond(400, kBinary, write_error(status));
 }
 

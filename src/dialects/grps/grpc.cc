@@ -13,7 +13,7 @@ using base::Status;
 void finish(wire::Rpc& rpc, const Status& status) {
   bool expired = status.code == base::Code::kDeadlineExceeded;
   rpc.finish(expired ? status : Status{});
-  rpc.exchange().record().code = status.code;
+  rpc.exchange().record().set_outcome(status);
 }
 void answer(wire::Rpc& rpc, const Status& status, const Message& reply = {}) {
   rpc.send(write_pb(status, reply));

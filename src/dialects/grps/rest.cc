@@ -17,7 +17,7 @@ using wire::Exchange;
 // How a 404 or 405 below /grps/ is worded.
 void respond_stray(Exchange& exchange, int http, std::string_view text) {
   Status status = base::failure(base::code_from_http(http), std::string(text));
-  exchange.record().code = status.code;
+  exchange.record().set_outcome(status);
   exchange.respond(http, "application/json", base::Bytes::adopt(write_json(status, {})));
 }
 
@@ -133,7 +133,7 @@ void respond(const GrpsState& state, Exchange& exchange, const Status& status, M
 }
 
 void respond(Exchange& exchange, const Status& status, int http, std::string_view type, base::Bytes body) {
-  exchange.record().code = status.code;
+  exchange.record().set_outcome(status);
   if (http != 429 && http != 503) return exchange.respond(http, type, std::move(body), Exchange::Compress::kIfAccepted);
   wire::Response response;
   response.status = http;

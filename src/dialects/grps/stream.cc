@@ -123,7 +123,7 @@ void PartWriter::end(const base::Status& status) {
 }
 
 void PartWriter::end(const base::Status& status, base::Bytes failure) {
-  exchange_.record().code = status.code;
+  exchange_.record().set_outcome(status);
   open();
   if (!failure.empty()) exchange_.body(std::move(failure));
   exchange_.end();

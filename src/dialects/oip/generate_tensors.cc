@@ -169,7 +169,7 @@ class TensorGenerate final : public wire::ExchangeListener, public Inference {
     exchange_.body(base::Bytes::adopt(std::move(text)));
   }
   void ended(Status status) override {
-    exchange_.record().code = status.code;
+    exchange_.record().set_outcome(status);
     if (!status.ok() && !exchange_.responding()) return respond_error(exchange_, status);
     if (!streams()) return respond_inferred(exchange_, std::move(reply_));
     if (!status.ok()) {

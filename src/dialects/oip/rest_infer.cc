@@ -191,7 +191,7 @@ class RestStream final : public RestInference {
   }
   void ended(Status status) override {
     if (!status.ok() && !exchange_.responding()) return respond_error(exchange_, status);
-    exchange_.record().code = status.code;
+    exchange_.record().set_outcome(status);
     if (!status.ok()) {
       std::string error = "{\"error\":";
       marshal::write_string(error, status.text);

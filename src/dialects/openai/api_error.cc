@@ -67,7 +67,7 @@ std::string error_json(const ApiError& error) {
 }
 
 void respond(wire::Exchange& exchange, const ApiError& error) {
-  exchange.record().code = error.status.code;
+  exchange.record().set_outcome(error.status);
   send(exchange, base::http_status(error.status), error_json(error));
 }
 

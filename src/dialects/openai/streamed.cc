@@ -52,7 +52,7 @@ class Streamed final : public Answer {
       disarm();
       return respond(exchange_, refuse(status));
     }
-    exchange_.record().code = status.code;
+    exchange_.record().set_outcome(status);
     send("data: " + error_json(refuse(status)) + "\n\n");
     finish();
   }
