@@ -27,7 +27,21 @@ base::Status CallHandle::submit(Served& served, msg::Sink& sink, base::Ticket ti
   return status;
 }
 
+void CallHandle::follow(const msg::Event& event) {
+  msg::Progress& progress = call_->progress;
+  if (auto* token = std::get_if<msg::Token>(&event.what)) {
+    progress.generated_tokens += !token->prefill;
+  } else if (auto* done = std::get_if<msg::Done>(&event.what)) {
+    progress.prompt_tokens = done->prompt_tokens, progress.cached_tokens = done->cached_tokens;
+    progress.generated_tokens = done->completion_tokens;
+    progress.finish = done->finish;
+  } else if (auto* failed = std::get_if<msg::Failed>(&event.what)) {
+    progress.code = failed->status.code;
+  }
+}
+
 bool CallHandle::on_event(const msg::Event& event) {
+  follow(event);
   bool last = event.last();
   if (last) state_ = State::kNone;
   return last;

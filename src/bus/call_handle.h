@@ -30,7 +30,8 @@ class CallHandle {
   void grant(int32_t window);
   // Lends the Call. Errors: those of Bus::submit(); then the Call can still be read, until abandon().
   base::Status submit(Served& served, msg::Sink& sink, base::Ticket ticket);
-  // Sink::on() calls this first, for every Event. Returns whether it was the last: then the Call is the Bus's again.
+  // Sink::on() calls this first, for every Event: keeps Call::progress. Returns whether it was the last: then the Call
+  // is the Bus's again.
   bool on_event(const msg::Event& event);
   bool running() const { return state_ == State::kRunning; }
 
@@ -48,6 +49,7 @@ class CallHandle {
 
  private:
   enum class State : uint8_t { kNone, kFilling, kRunning };
+  void follow(const msg::Event& event);
 
   Bus& bus_;
   msg::Call* call_ = nullptr;

@@ -130,7 +130,7 @@ Finish StepResults::reason_to_end(const Sequence& s, uint32_t id) const {
 void StepResults::time_token(Sequence& s, Time now) {
   tokens_.generated_total.add();
   if (s.first_token == kNever) {
-    s.first_token = now;
+    s.first_token = s.call->times.first_token = now;
     tokens_.time_to_first_token.record_ns(whole_ns(now - s.call->times.queued));
   } else {
     tokens_.inter_token.record_ns(whole_ns(now - s.last_token));

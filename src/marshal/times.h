@@ -1,4 +1,5 @@
-// A Call's times for the access log and the metrics: how long it waited, how long it ran, which version it was.
+// A Call's times for the access log, the metrics and the trace: how long it waited, how long it ran, which version it
+// was.
 #pragma once
 
 #include "msg/call.h"
@@ -22,6 +23,18 @@ inline Spent spent(const msg::Timeline& t, base::Time finished) {
 // still has it and writes its times, so nothing is said of them.
 inline Spent spent(const msg::Call& call) { return call.sink ? spent(call.times, call.times.finished) : Spent{}; }
 
+// The spans of a Call of a request that is traced: the way to its queue (of the request's first Call), queue, stage,
+// compute. Nothing where `finished` is kNever.
+void add_call_spans(wire::Trace& trace, const msg::Call& call, base::Time finished);
+// The same where the request is traced, for a Call that note() is not called for.
+inline void trace(wire::RequestRecord& record, const msg::Call& call, base::Time finished) {
+  if (record.trace) add_call_spans(*record.trace, call, finished);
+}
+// At the Call's last Event.
+inline void trace(wire::RequestRecord& record, const msg::Call& call) {
+  if (record.trace && call.sink) add_call_spans(*record.trace, call, call.times.finished);
+}
+
 // Adds it to what the Calls before took, since a stream makes one after the other. Of Calls side by side that make one
 // answer only the last to end is noted: their times would add up to more than the request took.
 inline void note(wire::RequestRecord& record, const msg::Call& call, Spent spent) {
@@ -30,6 +43,14 @@ inline void note(wire::RequestRecord& record, const msg::Call& call, Spent spent
   record.version = call.version;
 }
 // At a Call's last Event.
-inline void note(wire::RequestRecord& record, const msg::Call& call) { note(record, call, spent(call)); }
+inline void note(wire::RequestRecord& record, const msg::Call& call) {
+  note(record, call, spent(call));
+  trace(record, call);
+}
+// For a Call that its Inbox still has, after its first Event.
+inline void note(wire::RequestRecord& record, const msg::Call& call, base::Time now) {
+  note(record, call, spent(call.times, now));
+  trace(record, call, now);
+}
 
 }  // namespace weir::marshal

@@ -291,7 +291,7 @@ Status ModelAction::unexpected() { return failure(Code::kInternal, "the model an
 // The lane still has the Call, and writes when it is finished.
 void ModelAction::finish_call() {
   wire::Exchange& exchange = session_.exchange();
-  marshal::note(exchange.record(), call(), marshal::spent(call().times, exchange.now()));
+  marshal::note(exchange.record(), call(), exchange.now());
   call_.finish();
   note_work();
 }

@@ -146,7 +146,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     if (state == text::Completion::State::kStopped) {
       call_.finish();
       // The lane still has the Call, and writes when it is finished.
-      marshal::note(exchange_.record(), call, marshal::spent(call.times, exchange_.now()));
+      marshal::note(exchange_.record(), call, exchange_.now());
       return finish("stop_sequence");
     }
     if (streams() && (!piece_.empty() || !token_.empty())) send({});
@@ -192,7 +192,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   void fail(const Status& status) {
     leave();
     if (!exchange_.responding()) return respond_error(exchange_, status);
-    exchange_.record().code = status.code;
+    exchange_.record().set_outcome(status);
     std::string error = "{\"error\":";
     marshal::write_string(error, status.text);
     send_event(exchange_, error + "}");

@@ -53,8 +53,10 @@ void Choice::on(msg::Call& from, msg::Event&& event) {
   }
   if (auto* end_of_it = std::get_if<msg::Done>(&event.what)) {
     done(*end_of_it);
+    marshal::trace(answer_.exchange_.record(), from);
     return answer_.closed(*this, from, marshal::spent(from));
   }
+  marshal::trace(answer_.exchange_.record(), from);
   if (auto* failed = std::get_if<msg::Failed>(&event.what)) return answer_.fail(failed->status);
   answer_.fail(base::failure(base::Code::kInternal, "the model answered with tensors"));
 }
@@ -90,7 +92,9 @@ void Choice::stopped(const msg::Call& from) {
   end = {End::Why::kStop, json_string(*text_.stop_string())};
   call.finish();
   // The lane still has the Call, and writes when it is finished.
-  answer_.closed(*this, from, marshal::spent(from.times, answer_.exchange_.now()));
+  const base::Time now = answer_.exchange_.now();
+  marshal::trace(answer_.exchange_.record(), from, now);
+  answer_.closed(*this, from, marshal::spent(from.times, now));
 }
 
 void Choice::done(const msg::Done& done) {
@@ -188,7 +192,13 @@ ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, ui
 void Answer::closed(Choice& choice, const msg::Call& call, marshal::Spent spent) {
   ended(choice);
   if (--open_ > 0) return;
-  marshal::note(exchange_.record(), call, spent);
+  wire::RequestRecord& record = exchange_.record();
+  marshal::note(record, call, spent);
+  if (record.trace) {  // what the answer says: choices of one prompt count it once
+    const Usage all = usage();
+    record.trace->input_tokens = all.prompt, record.trace->cached_tokens = all.cached;
+    record.trace->output_tokens = all.completion;
+  }
   leave();
   over();
 }

@@ -79,7 +79,10 @@ class Embeddings final : public wire::ExchangeListener {
       marshal::write_elements(input.json, tensor.dtype, floats, {});
       input.json += ']';
     }
-    if (++done_ < inputs_.size()) return more();
+    if (++done_ < inputs_.size()) {
+      marshal::trace(exchange_.record(), call);
+      return more();
+    }
     marshal::note(exchange_.record(), call);
     finish();
   }

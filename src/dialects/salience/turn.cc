@@ -134,8 +134,8 @@ void Turn::finished(msg::Call& call, msg::Event&& event) {
   // Whatever the engine keeps for the session begins with lease and append, so that is what the session may keep; not
   // what a rewind has cut off.
   bool kept = whole || !generated_.empty();
-  give_back(kept ? appended(*call.generation) : Outcome{Outcome::Kind::kAppended, {}, {}, {}});
   if (rpc_) marshal::note(rpc_->exchange().record(), call);
+  give_back(kept ? appended(*call.generation) : Outcome{Outcome::Kind::kAppended, {}, {}, {}});
   if (whole) return done(stopped_ ? Reason::kStopString : reason_of(done_event->finish), prompt_tokens);
   if (closed_) return end(session_closed());
   end(failed ? std::move(failed->status) : base::failure(Code::kInternal, "the model answered with something else"));
