@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/open_metrics.h"
+
 namespace weir::base {
 namespace {
 
@@ -52,12 +54,29 @@ std::string render(const Metrics::Labels& labels, std::string_view extra = {}) {
   return out + "}";
 }
 
+size_t bucket_of(uint64_t ns) {
+  size_t at = kFirstBound[size_t(std::bit_width(ns))];
+  while (at < kBoundsNs.size() && kBoundsNs[at] < ns) ++at;
+  return at;
+}
+
 }  // namespace
 
+void Histogram::set_exemplar(Exemplar exemplar) {
+  const size_t at = bucket_of(exemplar.ns);
+  std::lock_guard lock(exemplars_mutex_);
+  if (!exemplars_) exemplars_ = std::make_unique<std::array<Exemplar, kBuckets + 1>>();
+  (*exemplars_)[at] = std::move(exemplar);
+}
+
+std::optional<Histogram::Exemplar> Histogram::exemplar(size_t i) const {
+  std::lock_guard lock(exemplars_mutex_);
+  if (!exemplars_ || (*exemplars_)[i].trace_id.empty()) return {};
+  return (*exemplars_)[i];
+}
+
 void Histogram::record_ns(uint64_t ns) {
-  size_t at = kFirstBound[size_t(std::bit_width(ns))];
-  while (at < kBuckets && kBoundsNs[at] < ns) ++at;
-  counts_[at].fetch_add(1, std::memory_order_relaxed);
+  counts_[bucket_of(ns)].fetch_add(1, std::memory_order_relaxed);
   sum_.fetch_add(ns, std::memory_order_relaxed);
 }
 
@@ -118,14 +137,30 @@ void Metrics::collect(std::function<void(std::string&)> collector) {
 
 namespace {
 
+// ` # {trace_id="…"} <value> <Unix time>`: the latest one of the cells; nothing where none has one.
+std::string show_exemplar(const std::deque<std::unique_ptr<Histogram>>& cells, size_t bucket) {
+  std::optional<Histogram::Exemplar> latest;
+  for (const auto& c : cells)
+    if (auto one = c->exemplar(bucket); one && (!latest || one->at > latest->at)) latest = std::move(one);
+  if (!latest) return {};
+  char at[32];
+  auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(latest->at.time_since_epoch()).count();
+  auto n =
+      std::snprintf(at, sizeof at, "%lld.%03lld", static_cast<long long>(ms / 1000), static_cast<long long>(ms % 1000));
+  return " # {trace_id=\"" + latest->trace_id + "\"} " + number(double(latest->ns) * 1e-9) + ' ' +
+         std::string(at, size_t(n));
+}
+
 void append_histogram(std::string& out, const std::string& name, const Metrics::Labels& labels,
-                      const std::deque<std::unique_ptr<Histogram>>& cells) {
+                      const std::deque<std::unique_ptr<Histogram>>& cells, Metrics::Form form) {
   auto scale = cells.front()->scale();
   uint64_t total = 0, sum = 0;
   for (size_t i = 0; i <= Histogram::kBuckets; ++i) {
     for (const auto& c : cells) total += c->bucket(i);
     std::string bound = i == Histogram::kBuckets ? "+Inf" : number(Histogram::bound(scale, i));
-    out += name + "_bucket" + render(labels, "le=\"" + bound + "\"") + ' ' + std::to_string(total) + '\n';
+    out += name + "_bucket" + render(labels, "le=\"" + bound + "\"") + ' ' + std::to_string(total);
+    if (form == Metrics::Form::kOpenMetrics) out += show_exemplar(cells, i);
+    out += '\n';
   }
   for (const auto& c : cells) sum += c->sum();
   out += name + "_sum" + render(labels) + ' ' +
@@ -150,7 +185,7 @@ void Metrics::each(const std::function<void(const Reading&)>& reader) const {
     }
 }
 
-std::string Metrics::text() const {
+std::string Metrics::text(Form form) const {
   std::string out;
   std::vector<std::function<void(std::string&)>> collectors;
   {
@@ -159,7 +194,7 @@ std::string Metrics::text() const {
       out += "# HELP " + name + ' ' + family.help + "\n# TYPE " + name + ' ' + family.type + '\n';
       for (const auto& [labels, s] : family.series) {
         if (!s.histograms.empty()) {
-          append_histogram(out, name, labels, s.histograms);
+          append_histogram(out, name, labels, s.histograms, form);
           continue;
         }
         int64_t value = 0;
@@ -171,7 +206,7 @@ std::string Metrics::text() const {
     collectors = collectors_;
   }
   for (const auto& c : collectors) c(out);
-  return out;
+  return form == Form::kOpenMetrics ? open_metrics(out) : out;
 }
 
 std::string escape_label(std::string_view value) {

@@ -1,4 +1,4 @@
-// Counters, gauges and histograms, and their Prometheus text form.
+// Counters, gauges and histograms, and their text in Prometheus' and OpenMetrics' forms.
 //
 // A series is a name and its labels. Every writer thread asks for its own cell of the series, so that counting is one
 // uncontended relaxed add; cells are summed when somebody reads. Asking takes a lock: do it once and keep the pointer.
@@ -11,11 +11,15 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/env.h"
 
 namespace weir::base {
 
@@ -48,6 +52,17 @@ class Histogram {
   void record_ns(uint64_t ns);
   void record_size(uint64_t n);
 
+  // A traced request among those that were recorded, to be shown with its bucket until the next one.
+  struct Exemplar {
+    std::string trace_id;  // in hex
+    uint64_t ns = 0;       // as it was recorded
+    WallTime at{};
+  };
+  // Takes a lock, which nobody but a scrape holds: for the requests that are traced.
+  void set_exemplar(Exemplar exemplar);
+  // The one of bucket i; nothing where it has none.
+  std::optional<Exemplar> exemplar(size_t i) const;
+
   Scale scale() const { return scale_; }
   uint64_t bucket(size_t i) const { return counts_[i].load(std::memory_order_relaxed); }  // the last one is +Inf
   uint64_t sum() const { return sum_.load(std::memory_order_relaxed); }                   // ns, or the sum of sizes
@@ -58,6 +73,8 @@ class Histogram {
   Scale scale_;
   std::array<std::atomic<uint64_t>, kBuckets + 1> counts_{};
   std::atomic<uint64_t> sum_{0};
+  mutable std::mutex exemplars_mutex_;
+  std::unique_ptr<std::array<Exemplar, kBuckets + 1>> exemplars_;  // under the mutex; made for the first one
 };
 
 class Metrics {
@@ -82,8 +99,10 @@ class Metrics {
   };
   void each(const std::function<void(const Reading&)>& reader) const;
 
-  // The whole registry as Prometheus text, version 0.0.4. Any thread.
-  std::string text() const;
+  // The whole registry as Prometheus text, version 0.0.4, or as OpenMetrics text, version 1.0, which alone has
+  // exemplars. Any thread.
+  enum class Form : uint8_t { kPrometheus, kOpenMetrics };
+  std::string text(Form form = Form::kPrometheus) const;
 
  private:
   struct Series;

@@ -5,6 +5,8 @@
 #include <functional>
 #include <unordered_map>
 
+#include "base/encoding.h"
+
 namespace weir::ops {
 namespace {
 
@@ -13,6 +15,13 @@ using base::Histogram;
 constexpr size_t kCodes = 17;
 
 uint64_t ns(base::Duration d) { return uint64_t(std::max<int64_t>(d.count(), 0)); }
+
+// The request is the latest traced one that took about as long.
+void exemplify(Histogram& histogram, uint64_t ns, const wire::RequestRecord& record, base::Time at) {
+  const wire::Trace& trace = *record.trace;
+  histogram.set_exemplar({base::hex({reinterpret_cast<const char*>(trace.id.data()), trace.id.size()}), ns,
+                          base::WallTime(at.time_since_epoch() + base::Duration(trace.to_unix_ns))});
+}
 
 }  // namespace
 
@@ -84,15 +93,22 @@ void RequestMetrics::finished(const wire::Exchange& exchange) {
   protocol.in->add(record.bytes_in);
   protocol.out->add(record.bytes_out);
   uint64_t took = ns(record.took(exchange.now()));
+  const base::Time at = exchange.now();
   protocol.duration->record_ns(took);
+  const bool traced = record.trace != nullptr;
+  if (traced) exemplify(*protocol.duration, took, record, at);
   if (!record.reject.empty() && exchange.request().peer) rejected(record.reject, *exchange.request().peer);
   // Inferences only: a look at a model's metadata is no request of the model, a refusal has run nowhere.
   if (record.model.empty() || (record.compute + record.queue).count() == 0) return;
   auto& model = parts_->model(record.model);
   model.duration->record_ns(took);
+  if (traced) exemplify(*model.duration, took, record, at);
   if (record.code != base::Code::kOk) return;
   model.queue->record_ns(ns(record.queue));
   model.compute->record_ns(ns(record.compute));
+  if (!traced) return;
+  exemplify(*model.queue, ns(record.queue), record, at);
+  exemplify(*model.compute, ns(record.compute), record, at);
 }
 
 void RequestMetrics::rejected(std::string_view reason, const wire::PeerInfo&) {

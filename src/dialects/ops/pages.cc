@@ -4,12 +4,26 @@
 
 #include "marshal/json_tensor.h"
 #include "wire/coding.h"
+#include "wire/text.h"
 
 namespace weir::ops {
 namespace {
 
 constexpr std::string_view kJson = "application/json";
 constexpr std::string_view kPrometheus = "text/plain; version=0.0.4; charset=utf-8";
+constexpr std::string_view kOpenMetrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+using Form = base::Metrics::Form;
+
+// Prometheus names what it wants in the order of its liking, and takes either: whoever names OpenMetrics gets it.
+Form form_for(std::string_view accept) {
+  Form form = Form::kPrometheus;
+  wire::for_each_element(accept, [&](std::string_view element) {
+    auto type = wire::trim(element.substr(0, element.find(';')));
+    if (wire::same_text(type, "application/openmetrics-text")) form = Form::kOpenMetrics;
+  });
+  return form;
+}
 
 // A page is a function of nothing.
 class Page final : public wire::Service {
@@ -43,15 +57,18 @@ struct Pages::Parts {
   // Making it costs most of a millisecond, and coding it another: whoever asks in the same turn of the loop gets the
   // same page.
   void scrape(wire::Exchange& x) {
-    if (made_at != x.now()) made_at = x.now(), made = {base::Bytes::adopt(metrics.text())};
+    if (made_at != x.now()) made_at = x.now(), pages = {};
+    const Form form = form_for(x.request().fields.find("accept"));
+    auto& made = pages[size_t(form)];
+    if (made[0].empty()) made[0] = base::Bytes::adopt(metrics.text(form));
     const base::Bytes& plain = made[0];
     const auto coding = wire::choose_coding(x.request().fields.find("accept-encoding"));
     const bool coded = coding != wire::Coding::kIdentity && wire::worth_coding(plain.size());
     base::Bytes& page = made[coded ? size_t(coding) : 0];
     if (page.empty()) page = wire::deflate(coding, {&plain, 1});
     wire::Response response;
-    response.fields.add("content-type", kPrometheus);
-    response.fields.add("vary", "accept-encoding");
+    response.fields.add("content-type", form == Form::kOpenMetrics ? kOpenMetrics : kPrometheus);
+    response.fields.add("vary", "accept, accept-encoding");
     if (coded) response.fields.add("content-encoding", wire::name(coding));
     x.respond(std::move(response), page);
   }
@@ -59,7 +76,7 @@ struct Pages::Parts {
   PageOptions options;
   const base::Metrics& metrics;
   base::Time made_at = base::kNever;
-  std::array<base::Bytes, 3> made;  // by coding
+  std::array<std::array<base::Bytes, 3>, 2> pages;  // by form and coding
 
   Page livez{[](auto& x) { x.respond(200, kJson, base::Bytes::constant("{\"status\":\"alive\"}\n")); }};
   Page readyz{[this](auto& x) { ready(x); }};
