@@ -1,16 +1,9 @@
 #include "net/client.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <system_error>
 
-#include "net/address.h"
-#include "net/fd.h"
 #include "wire/text.h"
 
 namespace weir::net {
@@ -21,94 +14,14 @@ using base::failure;
 using base::Result;
 using base::Status;
 
-// A connected socket with a deadline, and the bytes that have been read from it.
-class Line {
- public:
-  Line(Fd fd, base::Time deadline) : fd_(std::move(fd)), deadline_(deadline) {}
-
-  static Result<Line> connect(const std::string& address, base::Time deadline);
-  Status send(std::string_view text);
-  // Reads until `input` has more. False at the end of the stream.
-  Result<bool> more();
-
-  std::string input;
-
- private:
-  Status wait(short what);
-
-  Fd fd_;
-  base::Time deadline_;
-};
-
-Status Line::wait(short what) {
-  for (;;) {
-    auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - std::chrono::steady_clock::now()).count();
-    pollfd one{fd_.get(), what, 0};
-    int n = left > 0 ? ::poll(&one, 1, int(std::min<int64_t>(left, 1 << 30))) : 0;
-    if (n > 0) return {};
-    if (n == 0 && left <= 0) return failure(Code::kDeadlineExceeded, "no answer in time");
-  }
-}
-
-Result<Line> Line::connect(const std::string& address, base::Time deadline) {
-  auto found = resolve(address);
-  if (!found) return found.error();
-  Status last = failure(Code::kUnavailable, "cannot connect to " + address);
-  for (const auto& endpoint : *found) {
-    Line line(Fd(::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), deadline);
-    int error = 0;
-    if (::connect(line.fd_.get(), reinterpret_cast<const sockaddr*>(&endpoint.storage), endpoint.size) != 0)
-      error = errno;
-    if (error == EINPROGRESS) {
-      if (auto status = line.wait(POLLOUT); !status.ok()) return status;
-      socklen_t size = sizeof error;
-      ::getsockopt(line.fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    }
-    if (error == 0) return line;
-    last.text = "cannot connect to " + endpoint.text() + ": " + std::generic_category().message(error);
-  }
-  return last;
-}
-
-Status Line::send(std::string_view text) {
-  while (!text.empty()) {
-    ssize_t n = ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL);
-    if (n >= 0) {
-      text.remove_prefix(size_t(n));
-    } else if (errno == EAGAIN) {
-      if (auto status = wait(POLLOUT); !status.ok()) return status;
-    } else if (errno == EPIPE || errno == ECONNRESET) {
-      return {};  // the answer may be there already: an error, before the whole request was sent
-    } else if (errno != EINTR) {
-      return failure(Code::kUnavailable, "the connection broke: " + std::generic_category().message(errno));
-    }
-  }
-  return {};
-}
-
-Result<bool> Line::more() {
-  if (input.size() > Client::kLargestReply) return failure(Code::kResourceExhausted, "the answer is too large");
-  for (;;) {
-    char piece[64 << 10];
-    ssize_t n = ::recv(fd_.get(), piece, sizeof piece, 0);
-    if (n >= 0) {
-      input.append(piece, size_t(n));
-      return n > 0;
-    }
-    if (errno == EAGAIN) {
-      if (auto status = wait(POLLIN); !status.ok()) return status;
-    } else if (errno != EINTR) {
-      return failure(Code::kUnavailable, "the connection broke: " + std::generic_category().message(errno));
-    }
-  }
-}
+constexpr uint64_t kOverhead = 8;  // heads, chunks and trailers may be so many times the body
 
 Status not_http(const char* what) {
   return failure(Code::kInternal, std::string("the answer is not HTTP/1.1: ") + what);
 }
 
 // Takes all up to and with `end` off the input.
-Result<std::string> take_until(Line& line, std::string_view end) {
+Result<std::string> take_until(BlockingStream& line, std::string_view end) {
   size_t at;
   while ((at = line.input.find(end)) == std::string::npos) {
     auto got = line.more();
@@ -120,8 +33,8 @@ Result<std::string> take_until(Line& line, std::string_view end) {
   return out;
 }
 
-Result<std::string> take(Line& line, size_t n) {
-  if (n > Client::kLargestReply) return failure(Code::kResourceExhausted, "the answer is too large");
+Result<std::string> take(BlockingStream& line, size_t n, uint64_t most) {
+  if (n > most) return failure(Code::kResourceExhausted, "the answer is too large");
   while (line.input.size() < n) {
     auto got = line.more();
     if (!got) return got.error();
@@ -149,7 +62,7 @@ Result<Client::Reply> parse_head(std::string_view head) {
   return reply;
 }
 
-Result<std::string> chunked_body(Line& line) {
+Result<std::string> chunked_body(BlockingStream& line, uint64_t most) {
   std::string body;
   for (;;) {
     auto size_line = take_until(line, "\r\n");
@@ -158,11 +71,11 @@ Result<std::string> chunked_body(Line& line) {
     auto [end, error] = std::from_chars(size_line->data(), size_line->data() + size_line->size(), size, 16);
     if (error != std::errc()) return not_http("a chunk's size");
     if (size == 0) break;
-    if (body.size() + size > Client::kLargestReply) return failure(Code::kResourceExhausted, "the answer is too large");
-    auto piece = take(line, size);
+    if (size > most || body.size() + size > most) return failure(Code::kResourceExhausted, "the answer is too large");
+    auto piece = take(line, size, most);
     if (!piece) return piece.error();
     body += *piece;
-    if (auto newline = take(line, 2); !newline) return newline.error();
+    if (auto newline = take(line, 2, most); !newline) return newline.error();
   }
   for (;;) {  // trailers, then an empty line
     auto trailer = take_until(line, "\r\n");
@@ -171,14 +84,15 @@ Result<std::string> chunked_body(Line& line) {
   }
 }
 
-Result<std::string> read_body(Line& line, const Client::Reply& reply, std::string_view method) {
+Result<std::string> read_body(BlockingStream& line, const Client::Reply& reply, std::string_view method,
+                              uint64_t most) {
   if (method == "HEAD" || reply.status == 204 || reply.status == 304) return std::string();
-  if (wire::lowered(reply.find("transfer-encoding")) == "chunked") return chunked_body(line);
+  if (wire::lowered(reply.find("transfer-encoding")) == "chunked") return chunked_body(line, most);
   if (auto text = reply.find("content-length"); !text.empty()) {
     size_t n = 0;
     auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
     if (error != std::errc()) return not_http("its content-length");
-    return take(line, n);
+    return take(line, n, most);
   }
   for (;;) {
     auto got = line.more();
@@ -194,32 +108,43 @@ std::string_view Client::Reply::find(std::string_view name) const {
   return at == fields.end() ? std::string_view() : at->second;
 }
 
-Client::Client(std::string_view address, base::Duration timeout) : timeout_(timeout) {
+Client::Client(std::string_view address, base::Duration timeout) : Client(address, Options{.timeout = timeout}) {}
+
+Client::Client(std::string_view address, Options options) : options_(std::move(options)) {
   if (address.starts_with("http://")) address.remove_prefix(7);
   if (!address.starts_with("unix:") && address.ends_with('/')) address.remove_suffix(1);
   address_ = address;
 }
 
-Result<Client::Reply> Client::request(std::string_view method, std::string_view target, const HeaderList& fields,
-                                      std::string_view body) const {
-  auto line = Line::connect(address_, std::chrono::steady_clock::now() + timeout_);
-  if (!line) return line.error();
+std::string Client::head_of(std::string_view method, std::string_view target, const HeaderList& fields,
+                            std::string_view body) const {
   std::string text = std::string(method) + ' ' + std::string(target) +
                      " HTTP/1.1\r\nHost: " + (address_.starts_with("unix:") ? std::string("localhost") : address_) +
                      "\r\nConnection: close\r\n";
   for (const auto& [name, value] : fields) text += name + ": " + value + "\r\n";
   if (!body.empty() || method == "POST" || method == "PUT")
     text += "Content-Length: " + std::to_string(body.size()) + "\r\n";
-  text += "\r\n";
-  text += body;
-  if (auto status = line->send(text); !status.ok()) return status;
+  return text += "\r\n";
+}
+
+Result<Client::Reply> Client::request(std::string_view method, std::string_view target, const HeaderList& fields,
+                                      std::string_view body) const {
+  BlockingStream::Options way;
+  way.deadline = std::chrono::steady_clock::now() + options_.timeout;
+  way.most = kOverhead * options_.largest_reply;
+  way.tls = options_.tls, way.host = options_.tls_host;
+  way.interrupt = options_.interrupt;
+  auto stream = BlockingStream::connect(address_, std::move(way));
+  if (!stream) return stream.error();
+  std::string text = head_of(method, target, fields, body);
+  if (auto status = stream->send(text += body); !status.ok()) return status;
   for (;;) {
-    auto head = take_until(*line, "\r\n\r\n");
+    auto head = take_until(*stream, "\r\n\r\n");
     if (!head) return head.error();
     auto reply = parse_head(*head);
     if (!reply) return reply.error();
     if (reply->status < 200 && reply->status != 101) continue;
-    auto content = read_body(*line, *reply, method);
+    auto content = read_body(*stream, *reply, method, options_.largest_reply);
     if (!content) return content.error();
     reply->body = std::move(*content);
     return reply;

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "lab.h"
+#include "tls_fixture.h"
 
 namespace weir::net {
 namespace {
@@ -83,6 +86,51 @@ TEST(Client, ASilentServerIsADeadlineExceeded) {
   ASSERT_TRUE(rig.server->bind().ok());  // listens, but is never started
   Client client(rig.server->bound()[0], std::chrono::milliseconds(50));
   EXPECT_EQ(client.request("GET", "/").error().code, base::Code::kDeadlineExceeded);
+}
+
+TEST(Client, AnAnswerThatIsLargerThanWantedIsRefusedWhateverItsFraming) {
+  const std::string body(3000, 'x');
+  for (const std::string& head : {std::string("Content-Length: 3000\r\n\r\n"),
+                                  std::string("Transfer-Encoding: chunked\r\n\r\nbb8\r\n"), std::string("\r\n")}) {
+    Canned rig("HTTP/1.1 200 OK\r\n" + head + body);
+    Client client(rig.server->bound()[0], Client::Options{.timeout = std::chrono::seconds(20), .largest_reply = 300});
+    EXPECT_EQ(client.request("GET", "/").error().code, base::Code::kResourceExhausted) << head;
+  }
+}
+
+TEST(Client, AnInterruptEndsARequestAndAllThatFollow) {
+  lab::Rig rig(lab::loopback());
+  ASSERT_TRUE(rig.server->bind().ok());  // listens, but is never started
+  Interrupt interrupt;
+  Client client(rig.server->bound()[0],
+                Client::Options{.timeout = std::chrono::hours(1), .tls = nullptr, .interrupt = &interrupt});
+  std::thread other([&] { interrupt.raise(); });
+  EXPECT_EQ(client.request("GET", "/").error().code, base::Code::kCancelled);
+  other.join();
+  EXPECT_EQ(client.request("GET", "/").error().code, base::Code::kCancelled);
+}
+
+TEST(Client, SpeaksTlsToWhoCanProveItsName) {
+  CertificateFiles files;
+  ServerOptions options = lab::loopback();
+  options.tls = files.options();
+  lab::Rig rig(options);
+  rig.lab.canned = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + std::string(100000, 'y');
+  ASSERT_TRUE(rig.server->bind().ok());
+  rig.server->start();
+  auto ask = [&](const std::string& ca_file, const std::string& host) {
+    Client::Options how{.timeout = std::chrono::seconds(20)};
+    how.tls = *TlsContext::for_client(ca_file), how.tls_host = host;
+    return Client(rig.server->bound()[0], how).request("POST", "/", {}, std::string(100000, 'x'));
+  };
+  auto reply = ask(files.certificate(), "localhost");
+  ASSERT_TRUE(reply) << reply.error().text;
+  EXPECT_EQ(reply->body, std::string(100000, 'y'));
+  for (const auto& wrong : {ask("", "localhost"), ask(files.certificate(), "other.example")}) {
+    ASSERT_FALSE(wrong);
+    EXPECT_EQ(wrong.error().code, base::Code::kUnavailable);
+    EXPECT_TRUE(wrong.error().text.starts_with("TLS failed: ")) << wrong.error().text;
+  }
 }
 
 TEST(Client, SpeaksOverAUnixSocket) {
