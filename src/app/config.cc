@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "app/otel_variables.h"
 #include "app/settings.h"
 #include "models/yaml.h"
 
@@ -165,7 +166,10 @@ base::Result<Config> resolve(const Sources& sources) {
       return base::failure(base::Code::kNotFound, "configuration file '" + sources.file + "' cannot be read");
     if (auto s = read_file_text(text.str(), sources.file, config); !s.ok()) wrong = s.text;
   }
-  for (const auto& setting : settings(config)) {
+  const std::vector<Setting> rows = settings(config);
+  if (sources.environment)
+    for (const auto& s : read_otel_variables(rows, sources.environment, config)) add_line(wrong, s.text);
+  for (const auto& setting : rows) {
     if (setting.form == Setting::ValueKind::kTree) continue;
     std::string name = setting.environment_name();
     const char* value = sources.environment ? sources.environment(name.c_str()) : nullptr;

@@ -1,4 +1,5 @@
-// Config: everything that can be set, and where it came from: flag > WEIR_… environment > file > default.
+// Config: everything that can be set, and where it came from: flag > WEIR_… environment > OpenTelemetry's variables
+// (app/otel_variables.h) > file > default.
 //
 // One table (app/settings.h, with the rows of every dialect) drives the key in the file, the variable's name, the flag
 // and the help text. A mistake in the file is an error with file:line:column; all mistakes are told at once.
@@ -13,6 +14,7 @@
 
 #include "auth/certificate_rules.h"
 #include "auth/jwt_settings.h"
+#include "app/tracing.h"
 #include "base/log.h"
 #include "base/overload.h"
 #include "bus/readiness.h"
@@ -83,6 +85,7 @@ struct Config {
   base::log::Level log_level = base::log::Level::kInfo;
   base::log::Format log_format = base::log::Format::kText;
   std::string audit_log;           // off, empty (the server's log), - (standard output), or a file
+  TracingConfig tracing;
   std::string access_log = "off";  // off, - (standard output), or a file
   base::Duration drain_delay{0};
   base::Duration drain_timeout = std::chrono::seconds(30);

@@ -31,6 +31,7 @@ namespace weir::app {
 namespace {
 
 constexpr auto kLastLines = std::chrono::seconds(1);  // for the log to be written
+constexpr auto kLastSpans = std::chrono::seconds(1);  // for spans to be exported, also at the end of the drain
 constexpr auto kDrainWatch = std::chrono::milliseconds(500);
 
 // The server as one object, so that its parts end in the right order.
@@ -59,6 +60,7 @@ class Serving {
   void enter(Phase phase);
   void on_overload(base::Overload step);
   void greet() const;
+  base::Duration rest_of_drain() const;
   void write_families(std::string& out);
 
   const Config& config_;
@@ -74,6 +76,7 @@ class Serving {
   std::optional<net::Signals> signals_;
   bool started_ = false;  // the shards run
   ReserveWatch reserve_watch_;
+  base::Time drain_ends_{};  // written on the first shard, read when it has ended
   std::promise<bool> drained_;
 };
 
@@ -108,6 +111,9 @@ base::Status Serving::open() {
     state_.access_log = std::move(*log);
   }
   if (auto s = open_audit_log(); !s.ok()) return s;
+  auto tracing = Tracing::open(config_.tracing, state_.metrics);
+  if (!tracing) return tracing.error();
+  state_.tracing = std::move(*tracing);
   uint32_t count = shards_of(config_);
   net::Pin pin = pinned_shards(config_) > 0 ? net::Pin::kYes : net::Pin::kNo;
   auto post = [this](base::ShardId shard, std::function<void()> work) {
@@ -248,6 +254,7 @@ void Serving::on_signal(int signal) {
     bool loading = state_.phase.load() == Phase::kLoading;
     base::log::info("shutting down", {{"signal", signal == SIGINT ? "SIGINT" : "SIGTERM"}});
     enter(Phase::kDraining);
+    drain_ends_ = std::chrono::steady_clock::now() + config_.drain_delay + config_.drain_timeout;
     server_->drain([this, loading](bool clean) {
       if (loading) std::_Exit(int(Exit::kOk));  // the main thread is busy with a model that nobody will call
       drained_.set_value(clean);
@@ -265,6 +272,12 @@ void Serving::greet() const {
     base::log::warning("other machines may be able to reach the server", {{"open", open}});
 }
 
+// For the last spans: what is left of the drain's time, but no longer than one request to the collector may take.
+base::Duration Serving::rest_of_drain() const {
+  const base::Duration left = drain_ends_ - std::chrono::steady_clock::now();
+  return std::clamp<base::Duration>(left, kLastSpans, std::max<base::Duration>(config_.tracing.timeout, kLastSpans));
+}
+
 // Nothing new comes in, then the last Calls come back, then everything may go.
 Serving::~Serving() {
   repository_.stop();
@@ -276,6 +289,7 @@ Serving::~Serving() {
   if (started_) finish_calls(shard_servers_);
   for (auto& shard : shards_) shard->stop();
   for (auto& shard : shards_) shard->join();
+  if (state_.tracing) state_.tracing->stop(rest_of_drain());
   signals_.reset();
   shard_servers_.clear();
   shards_.clear();

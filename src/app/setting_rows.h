@@ -18,6 +18,10 @@ void add_auth(std::vector<Setting>& rows, Config& c);        // auth
 void add_models(std::vector<Setting>& rows, Config& c);      // models, engines, device
 void add_limits(std::vector<Setting>& rows, Config& c);      // limits
 void add_overload(std::vector<Setting>& rows, Config& c);    // overload
+void add_tracing(std::vector<Setting>& rows, Config& c);     // tracing
 void add_operations(std::vector<Setting>& rows, Config& c);  // cors, metrics, log, access_log, shutdown
+
+// 0 to 1. Errors: INVALID_ARGUMENT.
+base::Result<double> parse_ratio(std::string_view text);
 
 }  // namespace weir::app

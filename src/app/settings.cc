@@ -181,6 +181,7 @@ std::vector<Setting> settings(Config& config) {
   add_overload(rows, config);
   add_dialects(rows, config);
   add_operations(rows, config);
+  add_tracing(rows, config);
   // Sections stand together, in the order of their first rows.
   auto section = [](const Setting& row) { return row.key.substr(0, row.key.find('.')); };
   std::map<std::string, size_t> order;

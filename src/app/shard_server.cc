@@ -105,9 +105,16 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state)
   state.reflection.add_to(rpcs_);
   router_.observe(request_metrics_);
   if (state.access_log) router_.observe(shard_log_.emplace(*state.access_log, shard.env()));
+  if (state_.tracing) {
+    const TracingConfig& tracing = state_.tracing->config();
+    spans_.emplace(state_.tracing->exporter(), shard.env(), tracing.baggage);
+    router_.observe(*spans_);
+    router_.trace(tracer_.emplace(shard.env(), tracing.rules, *spans_));
+  }
   shard.at_turn_end([this, long_enough = std::function<bool()>([&shard] { return shard.turn_is_long(); })] {
     bus_.turn(long_enough);
     if (shard_log_) shard_log_->flush();
+    if (spans_) spans_->flush();
   });
 }
 

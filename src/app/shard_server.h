@@ -19,6 +19,7 @@
 #include "app/gpus.h"
 #include "app/shard_access.h"
 #include "app/shard_offload.h"
+#include "app/tracing.h"
 #include "base/clients.h"
 #include "base/memory_ledger.h"
 #include "bus/bus.h"
@@ -31,6 +32,7 @@
 #include "dialects/ops/metrics.h"
 #include "dialects/ops/pages.h"
 #include "dialects/ops/reflection.h"
+#include "dialects/ops/request_spans.h"
 #include "marshal/proto_json.h"
 #include "models/repository.h"
 #include "net/shard.h"
@@ -41,6 +43,7 @@
 #include "wire/forwarded.h"
 #include "wire/router.h"
 #include "wire/rpc.h"
+#include "wire/tracer.h"
 
 namespace weir::app {
 
@@ -74,6 +77,7 @@ struct ServerState {
   ops::Reflection reflection{services(config)};
   std::unique_ptr<ops::AccessLog> access_log;  // or null
   std::unique_ptr<ops::AuditLog> audit_log;    // or null
+  std::unique_ptr<Tracing> tracing;            // or null
   models::Repository* repository = nullptr;    // set before any shard starts
   const std::unique_ptr<msg::Inbox> offload =  // of all shards
       sched::make_worker_pool({std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u)});
@@ -136,6 +140,8 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   ops::RequestMetrics request_metrics_;
   std::optional<ops::AccessLog::ShardLog> shard_log_;
   std::optional<ops::AuditLog::ShardLog> shard_audit_;
+  std::optional<ops::RequestSpans> spans_;
+  std::optional<wire::Tracer> tracer_;
 };
 
 }  // namespace weir::app

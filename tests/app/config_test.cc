@@ -49,6 +49,71 @@ TEST(Config, TheFileSetsWhatItNames) {
   EXPECT_EQ(config->origins.at("limits.body"), "weir.yaml:8");
 }
 
+base::Result<Config> from_environment(std::map<std::string, std::string> variables) {
+  Sources sources;
+  sources.environment = [&](const char* name) -> const char* {
+    auto at = variables.find(name);
+    return at == variables.end() ? nullptr : at->second.c_str();
+  };
+  return resolve(sources);
+}
+
+TEST(Config, OpenTelemetrysVariablesSetTracing) {
+  auto config = from_environment({{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/"},
+                                  {"OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20b, x=1"},
+                                  {"OTEL_EXPORTER_OTLP_TIMEOUT", "1500"},
+                                  {"OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"},
+                                  {"OTEL_SERVICE_NAME", "gate"},
+                                  {"OTEL_RESOURCE_ATTRIBUTES", "a.b=c,d=%2C"},
+                                  {"OTEL_TRACES_SAMPLER", "parentbased_traceidratio"},
+                                  {"OTEL_TRACES_SAMPLER_ARG", "0.25"}});
+  ASSERT_TRUE(config) << config.error().text;
+  const TracingConfig& t = config->tracing;
+  EXPECT_EQ(t.otlp, "http://collector:4318/v1/traces");
+  EXPECT_EQ(t.headers, (std::vector<std::string>{"api-key=a b", "x=1"}));
+  EXPECT_EQ(t.timeout, 1500ms);
+  EXPECT_EQ(t.compression, TracingConfig::Compression::kGzip);
+  EXPECT_EQ(t.service_name, "gate");
+  EXPECT_EQ(t.resource, (std::vector<std::string>{"a.b=c", "d=,"}));
+  EXPECT_EQ(t.rules.ratio, 0.25);
+  EXPECT_EQ(t.rules.parent, wire::TraceRules::Parent::kRespect);
+  EXPECT_EQ(config->origins.at("tracing.otlp"), "OTEL_EXPORTER_OTLP_ENDPOINT");
+}
+
+TEST(Config, WeirsOwnVariablesAndThoseForTracesAloneWin) {
+  auto config = from_environment({{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4318"},
+                                  {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://traces:4318/in"},
+                                  {"OTEL_SERVICE_NAME", "theirs"},
+                                  {"WEIR_TRACING_SERVICE_NAME", "ours"},
+                                  {"OTEL_TRACES_SAMPLER", "always_on"}});
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->tracing.otlp, "https://traces:4318/in");
+  EXPECT_EQ(config->tracing.service_name, "ours");
+  EXPECT_EQ(config->tracing.rules.parent, wire::TraceRules::Parent::kSample);
+  EXPECT_EQ(config->tracing.rules.ratio, 1);
+}
+
+TEST(Config, TracesAreOffWhereOpenTelemetryIs) {
+  for (auto [name, value] : {std::pair("OTEL_TRACES_EXPORTER", "none"), {"OTEL_SDK_DISABLED", "TRUE"}}) {
+    auto config = from_environment({{name, value}, {"OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318"}});
+    ASSERT_TRUE(config);
+    EXPECT_EQ(config->tracing.otlp, "") << name;
+  }
+}
+
+TEST(Config, OpenTelemetrysVariablesAreCheckedLikeAllOthers) {
+  for (auto [name, value] : {std::pair("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"),
+                             {"OTEL_EXPORTER_OTLP_HEADERS", "nothing"},
+                             {"OTEL_EXPORTER_OTLP_HEADERS", "a=%0d%0ab"},
+                             {"OTEL_TRACES_SAMPLER", "jaeger_remote"},
+                             {"OTEL_EXPORTER_OTLP_TIMEOUT", "soon"},
+                             {"OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"}}) {
+    auto config = from_environment({{name, value}});
+    ASSERT_FALSE(config) << name;
+    EXPECT_TRUE(config.error().text.starts_with(std::string(name) + ": ")) << config.error().text;
+  }
+}
+
 TEST(Config, UnknownKeysAreErrorsWithPlaceAndNearMiss) {
   EXPECT_EQ(from_text("limits:\n  bodi: 1\n").error().text,
             "/etc/weir/weir.yaml:2:3: unknown key 'bodi' in 'limits', did you mean 'body'?");

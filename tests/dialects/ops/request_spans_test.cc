@@ -1,0 +1,373 @@
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "base/encoding.h"
+#include "dialects/ops/otlp.h"
+#include "dialects/ops/request_spans.h"
+#include "marshal/json_cursor.h"
+#include "marshal/pb_wire.h"
+#include "marshal/times.h"
+#include "support/fake_wire.h"
+
+namespace weir::ops {
+namespace {
+
+using marshal::PbReader;
+using marshal::PbType;
+using std::chrono::microseconds;
+using support::FakeExchange;
+
+// A span as a collector reads it.
+struct Read {
+  std::string trace, id, parent, state, name, message;
+  uint64_t kind = 0, start = 0, end = 0, status = 0, flags = 0;
+  std::map<std::string, std::string> attributes;  // numbers in decimal
+  std::string linked;
+};
+
+std::string value_text(std::string_view any) {
+  PbReader value(any);
+  EXPECT_TRUE(value.next());
+  switch (value.field()) {
+    case 1: EXPECT_TRUE(marshal::valid_utf8(value.bytes())); return std::string(value.bytes());
+    case 2: return value.number() ? "true" : "false";
+    case 3: return std::to_string(int64_t(value.number()));
+    case 4: return std::to_string(std::bit_cast<double>(value.number()));
+    case 5: {
+      PbReader array(value.bytes());
+      EXPECT_TRUE(array.next());
+      return "[" + value_text(array.bytes()) + "]";
+    }
+    default: return "?";
+  }
+}
+
+std::pair<std::string, std::string> key_value(std::string_view message) {
+  std::pair<std::string, std::string> out;
+  PbReader r(message);
+  while (r.next()) r.field() == 1 ? void(out.first = r.bytes()) : void(out.second = value_text(r.bytes()));
+  EXPECT_TRUE(r.ok());
+  return out;
+}
+
+Read read_span(std::string_view message) {
+  Read out;
+  PbReader r(message);
+  while (r.next()) switch (r.field()) {
+      case 1: out.trace = base::hex(r.bytes()); break;
+      case 2: out.id = base::hex(r.bytes()); break;
+      case 3: out.state = r.bytes(); break;
+      case 4: out.parent = base::hex(r.bytes()); break;
+      case 5: out.name = r.bytes(); break;
+      case 6: out.kind = r.number(); break;
+      case 7: out.start = r.number(); break;
+      case 8: out.end = r.number(); break;
+      case 9: out.attributes.insert(key_value(r.bytes())); break;
+      case 13: {
+        PbReader link(r.bytes());
+        while (link.next())
+          if (link.is(1, PbType::kBytes)) out.linked = base::hex(link.bytes());
+        break;
+      }
+      case 15: {
+        PbReader status(r.bytes());
+        while (status.next())
+          status.field() == 2 ? void(out.message = status.bytes()) : void(out.status = status.number());
+        break;
+      }
+      case 16: out.flags = r.number(); break;
+      default: ADD_FAILURE() << "field " << r.field();
+    }
+  EXPECT_TRUE(r.ok());
+  return out;
+}
+
+struct Spans : testing::Test {
+  base::FakeEnv env;
+  base::Metrics metrics;
+  std::mutex mutex;
+  std::string posted;
+  std::vector<std::string> baggage{"user.id"};
+  SpanExporter exporter{[this](std::string spans) {
+                          std::lock_guard lock(mutex);
+                          posted += spans;
+                          return SpanExporter::Reply{};
+                        },
+                        {},
+                        metrics};
+  RequestSpans spans{exporter, env, baggage};
+  static constexpr base::Time kBegan{std::chrono::seconds(1000)};
+
+  ~Spans() override {
+    exporter.stop(std::chrono::seconds(20), [] {});
+  }
+
+  wire::Trace& traced(FakeExchange& x) {
+    auto& record = x.record();
+    record.trace = std::make_unique<wire::Trace>();
+    record.trace->id.fill(0xab), record.trace->span.fill(0xcd);
+    record.trace->flags = 1, record.trace->sink = &spans;
+    record.trace->began = record.began = kBegan;
+    record.trace->to_unix_ns = int64_t(1'700'000'000) * 1'000'000'000 - kBegan.time_since_epoch().count();
+    x.time = kBegan;
+    return *record.trace;
+  }
+  // Ends the exchange; returns its spans by name, the request's own as "".
+  std::map<std::string, Read> finish(FakeExchange& x) {
+    spans.finished(x);
+    spans.flush();
+    exporter.stop(std::chrono::seconds(20), [] {});
+    std::map<std::string, Read> out;
+    PbReader r(posted);
+    while (r.next()) {
+      EXPECT_TRUE(r.is(2, PbType::kBytes));
+      Read span = read_span(r.bytes());
+      EXPECT_EQ(span.trace, "abababababababababababababababab");
+      EXPECT_LE(span.start, span.end);
+      out[span.kind == uint64_t(SpanKind::kServer) ? "" : span.name] = span;
+    }
+    EXPECT_TRUE(r.ok());
+    return out;
+  }
+};
+
+// A Call that has run.
+void run(msg::Call& call, base::Time queued) {
+  call.model = "m", call.version = "3", call.tenant = 0x1234;
+  call.times.queued = call.times.received = queued;
+  call.times.started = queued + microseconds(100), call.times.computing = queued + microseconds(110);
+  call.times.computed = queued + microseconds(300), call.times.finished = queued + microseconds(310);
+  call.times.batch_rows = 4;
+}
+
+struct WholeRequest : Spans {
+  FakeExchange x{"POST", "/v2/models/m/infer?secret=1"};
+  struct Ear final : msg::Sink {
+    void on(msg::Call&, msg::Event&&) override {}
+  } ear;
+
+  WholeRequest() {
+    auto& trace = traced(x);
+    trace.parent.fill(0xef), trace.state = "a=1";
+    auto& record = x.record();
+    record.protocol = "oip-rest", record.route = "/v2/models/{model}/infer", record.model = "m", record.version = "3";
+    record.status = 200, record.bytes_in = 12, record.bytes_out = 34, record.request_id = "id-1";
+    x.mutable_request().authority = "[::1]:8080";
+    x.mutable_request().fields.add("user-agent", "curl/8");
+    x.mutable_request().fields.add("baggage", "user.id=al%20ice,other=1");
+    x.mutable_request().fields.add("authorization", "Bearer secret");
+    trace.whole = kBegan + microseconds(20);
+    msg::Call call;
+    run(call, kBegan + microseconds(50));
+    call.sink = &ear;
+    marshal::note(record, call);
+    x.time = kBegan + microseconds(500);
+  }
+};
+
+TEST_F(WholeRequest, ItsSpanSaysWhatIsKnownAndNoSecret) {
+  const Read request = finish(x).at("");
+  EXPECT_EQ(request.name, "POST /v2/models/{model}/infer");
+  EXPECT_EQ(request.parent, "efefefefefefefef");
+  EXPECT_EQ(request.id, "cdcdcdcdcdcdcdcd");
+  EXPECT_EQ(request.state, "a=1");
+  EXPECT_EQ(request.flags, 0x301u);
+  EXPECT_EQ(request.start, 1'700'000'000'000'000'000u);
+  EXPECT_EQ(request.end, 1'700'000'000'000'500'000u);
+  const std::map<std::string, std::string> want{{"http.request.method", "POST"},
+                                                {"http.route", "/v2/models/{model}/infer"},
+                                                {"url.path", "/v2/models/m/infer"},
+                                                {"url.scheme", "http"},
+                                                {"http.response.status_code", "200"},
+                                                {"network.protocol.name", "http"},
+                                                {"network.protocol.version", "1.1"},
+                                                {"user_agent.original", "curl/8"},
+                                                {"server.address", "::1"},
+                                                {"server.port", "8080"},
+                                                {"client.address", "127.0.0.1"},
+                                                {"weir.protocol", "oip-rest"},
+                                                {"weir.request_id", "id-1"},
+                                                {"weir.model.name", "m"},
+                                                {"weir.model.version", "3"},
+                                                {"http.request.body.size", "12"},
+                                                {"http.response.body.size", "34"},
+                                                {"baggage.user.id", "al ice"}};
+  EXPECT_EQ(request.attributes, want);
+}
+
+TEST_F(WholeRequest, ItsPartsNestAndFollowEachOther) {
+  auto all = finish(x);
+  const Read& request = all.at("");
+  uint64_t at = request.start;
+  for (auto [name, micros] : {std::pair("receive", 20u),
+                              {"decode", 30u},
+                              {"queue", 100u},
+                              {"stage", 10u},
+                              {"compute", 200u},
+                              {"send", 140u}}) {
+    ASSERT_TRUE(all.contains(name)) << name;
+    const Read& child = all.at(name);
+    EXPECT_EQ(child.parent, request.id);
+    EXPECT_EQ(child.flags, 0x101u);
+    EXPECT_EQ(child.start, at) << name;
+    EXPECT_EQ(child.end - child.start, micros * 1000) << name;
+    at = child.end;
+  }
+  EXPECT_EQ(at, request.end);
+  EXPECT_EQ(all.at("compute").attributes.at("weir.batch.rows"), "4");
+  EXPECT_EQ(all.at("compute").attributes.at("weir.tenant"), "0000000000001234");
+  EXPECT_EQ(all.size(), 7u);
+}
+
+TEST_F(Spans, WhatALaneHasMeasuredWithinATurnOfTheShardStillNests) {
+  FakeExchange x("POST", "/");
+  traced(x);
+  msg::Call call;
+  run(call, kBegan);
+  marshal::trace(x.record(), call, call.times.finished);
+  auto all = finish(x);  // the shard's clock has not moved
+  EXPECT_EQ(all.at("").end, all.at("compute").end);
+  EXPECT_EQ(all.at("send").start, all.at("send").end);
+}
+
+TEST_F(Spans, TokensAreCountedAndTheFirstIsTimed) {
+  FakeExchange x("POST", "/v1/chat/completions");
+  traced(x);
+  x.record().route = "/v1/chat/completions", x.record().model = "chat", x.record().status = 200;
+  msg::Call call;
+  run(call, kBegan);
+  call.generation = std::make_unique<msg::Generation>();
+  call.times.first_token = kBegan + microseconds(250);
+  call.progress = {7, 2, 5, msg::Finish::kLength, base::Code::kOk};
+  marshal::trace(x.record(), call, call.times.finished);
+  auto all = finish(x);
+  for (const Read& span : {all.at(""), all.at("compute")}) {
+    EXPECT_EQ(span.attributes.at("gen_ai.usage.input_tokens"), "7");
+    EXPECT_EQ(span.attributes.at("gen_ai.usage.output_tokens"), "5");
+    EXPECT_EQ(span.attributes.at("gen_ai.usage.cache_read.input_tokens"), "2");
+    EXPECT_EQ(span.attributes.at("gen_ai.server.time_to_first_token"), "0.000250");
+  }
+  EXPECT_EQ(all.at("").attributes.at("gen_ai.operation.name"), "chat");
+  EXPECT_EQ(all.at("").attributes.at("gen_ai.request.model"), "chat");
+  EXPECT_EQ(all.at("").attributes.at("gen_ai.response.finish_reasons"), "[length]");
+}
+
+TEST_F(Spans, AGrpcErrorOfTheServerHasItsCodeAndItsWords) {
+  FakeExchange x("POST", "/inference.GRPCInferenceService/ModelInfer");
+  traced(x);
+  x.mutable_request().fields.add("content-type", "application/grpc");
+  x.mutable_request().version = wire::Version::kHttp2;
+  x.record().route = "/inference.GRPCInferenceService/ModelInfer", x.record().status = 200;
+  x.record().set_outcome(base::failure(base::Code::kInternal, "the model gave no answer"));
+  auto all = finish(x);
+  const Read& request = all.at("");
+  EXPECT_EQ(request.name, "inference.GRPCInferenceService/ModelInfer");
+  EXPECT_EQ(request.attributes.at("rpc.system"), "grpc");
+  EXPECT_EQ(request.attributes.at("rpc.service"), "inference.GRPCInferenceService");
+  EXPECT_EQ(request.attributes.at("rpc.method"), "ModelInfer");
+  EXPECT_EQ(request.attributes.at("rpc.grpc.status_code"), "13");
+  EXPECT_EQ(request.attributes.at("error.type"), "INTERNAL");
+  EXPECT_EQ(request.status, 2u);
+  EXPECT_EQ(request.message, "the model gave no answer");
+  EXPECT_EQ(request.parent, "");
+}
+
+TEST_F(Spans, AClientsMistakeIsNoErrorOfTheServer) {
+  FakeExchange x("POST", "/v2/models/n/infer");
+  traced(x);
+  x.record().status = 404;
+  x.record().set_outcome(base::failure(base::Code::kNotFound, "unknown model 'n'"));
+  auto all = finish(x);
+  EXPECT_EQ(all.at("").status, 0u);
+  EXPECT_EQ(all.at("").attributes.at("error.type"), "NOT_FOUND");
+  EXPECT_EQ(all.at("").name, "POST");
+}
+
+TEST_F(Spans, ACallThatHasFailedInTheQueueEndsThere) {
+  FakeExchange x("POST", "/");
+  traced(x);
+  msg::Call call;
+  run(call, kBegan);
+  call.times.started = call.times.computing = call.times.computed = base::kNever;
+  call.progress.code = base::Code::kResourceExhausted;
+  marshal::trace(x.record(), call, call.times.finished);
+  auto all = finish(x);
+  EXPECT_EQ(all.at("queue").attributes.at("error.type"), "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(all.at("queue").status, 2u);
+  EXPECT_FALSE(all.contains("compute"));
+}
+
+TEST_F(Spans, AStrangersTraceIsALink) {
+  FakeExchange x("POST", "/");
+  traced(x).linked_trace.fill(0x11);
+  EXPECT_EQ(finish(x).at("").linked, std::string(32, '1'));
+}
+
+// A collector refuses a whole request for one string that is not UTF-8.
+TEST_F(Spans, WhatAClientSendsStaysShortAndUtf8) {
+  FakeExchange x("BR\xffW", "/\xff\xfe" + std::string(5000, 'x'));
+  traced(x);
+  x.mutable_request().fields.add("user-agent", std::string(255, 'a') + "\xc3\xa4" + std::string(1000, 'b'));
+  x.mutable_request().fields.add("baggage", "user.id=%ff%00%fe");
+  x.mutable_request().authority = "h\x80:99999";
+  x.record().model = "\xed\xa0\x80";
+  auto all = finish(x);  // which checks each text
+  for (const auto& [key, value] : all.at("").attributes) EXPECT_LE(value.size(), 300u) << key;
+  EXPECT_EQ(all.at("").name, "HTTP");
+  EXPECT_EQ(all.at("").attributes.at("http.request.method"), "_OTHER");
+  EXPECT_EQ(all.at("").attributes.at("user_agent.original"), std::string(255, 'a'));
+  EXPECT_FALSE(all.at("").attributes.contains("server.port"));
+}
+
+TEST_F(Spans, ARequestThatIsNotTracedLeavesNothing) {
+  FakeExchange x("GET", "/livez");
+  EXPECT_TRUE(finish(x).empty());
+}
+
+TEST(Otlp, ARequestHoldsTheResourceTheScopeAndTheSpans) {
+  std::string spans;
+  SpanWriter writer(spans);
+  writer.head("n", SpanKind::kServer, 1, 2);
+  writer.finish();
+  std::string request = export_request({{"service.name", "s"}}, "1.2", spans);
+  PbReader r(request);
+  ASSERT_TRUE(r.next());
+  ASSERT_TRUE(r.is(1, PbType::kBytes));
+  EXPECT_EQ(r.encoded_size(), request.size());
+  PbReader resource_spans(r.bytes());
+  ASSERT_TRUE(resource_spans.next());
+  PbReader resource(resource_spans.bytes());
+  ASSERT_TRUE(resource.next());
+  EXPECT_EQ(key_value(resource.bytes()), (std::pair<std::string, std::string>("service.name", "s")));
+  ASSERT_TRUE(resource_spans.next());
+  PbReader scope_spans(resource_spans.bytes());
+  ASSERT_TRUE(scope_spans.next());
+  PbReader scope(scope_spans.bytes());
+  ASSERT_TRUE(scope.next());
+  EXPECT_EQ(scope.bytes(), "weir");
+  ASSERT_TRUE(scope.next());
+  EXPECT_EQ(scope.bytes(), "1.2");
+  ASSERT_TRUE(scope_spans.next());
+  EXPECT_EQ(read_span(scope_spans.bytes()).name, "n");
+  EXPECT_FALSE(scope_spans.next() || resource_spans.next() || r.next());
+}
+
+TEST(Otlp, APartialSuccessIsReadAndRubbishSaysNothing) {
+  std::string partial, response;
+  marshal::put_tag(partial, 1, PbType::kVarint);
+  marshal::put_varint(partial, 3);
+  marshal::put_bytes(partial, 2, "quota\xff");
+  marshal::put_bytes(response, 1, partial);
+  EXPECT_EQ(read_export_response(response).rejected, 3u);
+  EXPECT_EQ(read_export_response(response).why, "quota?");
+  EXPECT_EQ(read_export_response({}).rejected, 0u);
+  for (size_t n = 1; n < response.size(); ++n) EXPECT_EQ(read_export_response(response.substr(0, n)).rejected, 0u) << n;
+  EXPECT_EQ(read_export_response("<html>").rejected, 0u);
+}
+
+}  // namespace
+}  // namespace weir::ops
