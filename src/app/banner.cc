@@ -50,6 +50,13 @@ std::string model_table(const bus::Catalog& catalog) {
   return out.empty() ? "  (no models)\n" : out;
 }
 
+std::string ready_models(const bus::Catalog& catalog) {
+  const auto& rows = catalog.index;
+  const auto ready =
+      std::count_if(rows.begin(), rows.end(), [](const auto& row) { return row.state == bus::ModelState::kReady; });
+  return std::to_string(ready) + " of " + std::to_string(rows.size()) + " models are ready";
+}
+
 std::string banner(const Config& config, const Bound& bound, const bus::Catalog& catalog, const AccessControl& access) {
   std::string text = "weir " + std::string(kVersion) + " is listening on";
   for (const auto& address : bound.inference) text += ' ' + url(config, address);

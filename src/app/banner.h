@@ -16,6 +16,9 @@ void print_error(const std::string& line);
 // One line per model and version: its name, its state, and the reason where it is not ready.
 std::string model_table(const bus::Catalog& catalog);
 
+// "6 of 7 models are ready": versions count, as in the table.
+std::string ready_models(const bus::Catalog& catalog);
+
 // The addresses that are bound, with their ports.
 struct Bound {
   std::vector<std::string> inference;

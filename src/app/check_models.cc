@@ -14,21 +14,18 @@
 #include "app/serve.h"
 #include "base/log.h"
 #include "device/pool.h"
+#include "net/tls.h"
 
 namespace weir::app {
+namespace {
+
+base::Status check_certificates(const net::TlsOptions& tls) {
+  if (tls.certificate.empty()) return {};
+  auto context = net::TlsContext::load(tls);
+  return context ? base::Status() : context.error();
+}
 
 Exit check_models(const Config& config) {
-  set_up_logs(config);
-  base::log::enable(base::log::Level::kInfo, false);
-  base::log::enable(base::log::Level::kWarning, false);
-  if (auto s = check_roots(config); !s.ok()) {
-    print_error("weir: " + s.text);
-    return Exit::kUsage;
-  }
-  if (auto s = AccessControl(config).open(); !s.ok()) {
-    print_error("weir: " + s.text);
-    return Exit::kUsage;
-  }
   device::Devices devices(config.device);
   device::SlabPool slabs(config.slab_budget);
   onnx::Runtime onnx(onnx_options(config));
@@ -51,6 +48,22 @@ Exit check_models(const Config& config) {
   for (const auto& row : latest->index) bad = bad || row.state != bus::ModelState::kReady;
   latest.reset();
   return bad ? Exit::kUsage : Exit::kOk;
+}
+
+}  // namespace
+
+Exit check(const Config& config, CheckDepth depth) {
+  set_up_logs(config);
+  base::log::enable(base::log::Level::kInfo, false);
+  base::log::enable(base::log::Level::kWarning, false);
+  auto status = check_roots(config);
+  if (status.ok()) status = check_certificates(config.tls);
+  if (status.ok()) status = AccessControl(config).open();
+  if (!status.ok()) {
+    print_error("weir: " + status.text);
+    return Exit::kUsage;
+  }
+  return depth == CheckDepth::kModels ? check_models(config) : Exit::kOk;
 }
 
 }  // namespace weir::app

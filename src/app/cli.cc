@@ -34,7 +34,7 @@ struct Words {
   std::vector<std::string> inputs;
   Remote remote;
   KeyWords keys;
-  bool json = false;
+  bool json = false, settings_only = false;
 };
 
 // One flag per row of the table; the rare ones stay out of --help.
@@ -112,7 +112,7 @@ Exit run_check(const Words& words) {
   if (!config) return usage(config.error().text);
   std::fputs(show(*config).c_str(), stdout);
   std::fflush(stdout);
-  return check_models(*config);
+  return check(*config, words.settings_only ? CheckDepth::kSettings : CheckDepth::kModels);
 }
 
 Exit run_routes(const Words& words) {
@@ -201,9 +201,10 @@ void add_server_commands(Line& line) {
   auto& routes = line.command("routes", "List the routes that are served, and which of them read, infer or administer",
                               run_routes);
   routes.add_flag("--json", line.words.json, "as JSON");
+  auto& check = line.command("check", "Check a configuration and its models, show what is in force", run_check);
+  check.add_flag("--no-load", line.words.settings_only, "check settings, certificates and folders; load no model");
   CLI::App* subs[] = {&line.command("serve", "Serve a folder of models, or what a configuration file says", run_serve),
-                      &line.command("check", "Check a configuration and its models, show what is in force", run_check),
-                      &routes};
+                      &check, &routes};
   for (auto* sub : subs) {
     sub->add_option("target", line.words.target, "model repository, an .onnx model, or a .yaml configuration")
         ->type_name("DIR|FILE");

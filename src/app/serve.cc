@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -21,9 +22,11 @@
 #include "app/reserve.h"
 #include "app/roots.h"
 #include "app/server_options.h"
+#include "app/service_notifier.h"
 #include "app/shard_server.h"
 #include "app/shortage.h"
 #include "app/version.h"
+#include "app/watchdog_ping.h"
 #include "net/server.h"
 #include "net/signals.h"
 
@@ -61,9 +64,11 @@ class Serving {
   void on_overload(base::Overload step);
   void greet() const;
   base::Duration rest_of_drain() const;
+  void ping_watchdog();
   void write_families(std::string& out);
 
   const Config& config_;
+  const ServiceNotifier service_{std::getenv("NOTIFY_SOCKET")};
   ServerState state_;
   onnx::Runtime onnx_;
   std::vector<std::unique_ptr<net::Shard>> shards_;
@@ -77,6 +82,7 @@ class Serving {
   bool started_ = false;  // the shards run
   ReserveWatch reserve_watch_;
   base::Time drain_ends_{};  // written on the first shard, read when it has ended
+  std::optional<WatchdogPing> watchdog_ping_;
   std::promise<bool> drained_;
 };
 
@@ -139,7 +145,10 @@ base::Status Serving::open() {
     std::lock_guard lock(ref->mutex);
     if (ref->server) ref->server->resume_reading();
   });
-  return server_->bind();
+  server_->inherit(net::InheritedSockets::from_environment());
+  auto bound = server_->bind();
+  if (bound.ok() && service_.on()) service_.keep(server_->share_sockets());
+  return bound;
 }
 
 // kOk: it serves.
@@ -153,14 +162,21 @@ Exit Serving::start() {
   started_ = true;
   state_.access.start();
   signals_.emplace(*shards_[0], [this](int signal) { on_signal(signal); });
-  server_->start();
+  // Sockets that the service manager kept may have clients waiting, who were served by the process before this one:
+  // they wait until there are models again, instead of being told that there are none.
+  const bool takes_over = std::getenv("LISTEN_FDS") != nullptr;
+  if (!takes_over) server_->start();
+  service_.status("models are loading");
+  ping_watchdog();
   if (auto s = repository_.start(); !s.ok()) {
     print_error("weir: " + s.text);
     return Exit::kModels;
   }
+  if (takes_over) server_->start();
   enter(Phase::kServing);
   if (!keep_reserve()) throw std::bad_alloc();  // it would serve, and have no memory to end with
   greet();
+  service_.ready(ready_models(*catalog()));
   if (space_is_limited()) shards_[0]->post([this] { reserve_watch_.check(shards_[0]->env()); });
   return Exit::kOk;
 }
@@ -211,6 +227,7 @@ void Serving::publish(std::shared_ptr<const bus::Catalog> catalog, std::function
     std::lock_guard lock(mutex_);
     latest_ = catalog;
   }
+  if (state_.phase.load() == Phase::kServing) service_.status(ready_models(*catalog));
   if (shard_servers_.empty()) return settled();
   auto left = std::make_shared<std::atomic<size_t>>(shard_servers_.size());
   for (auto& server : shard_servers_)
@@ -226,6 +243,8 @@ std::shared_ptr<const bus::Catalog> Serving::catalog() const {
 
 void Serving::write_families(std::string& out) {
   auto now = catalog();
+  out += "# HELP weir_ready 1 while requests are welcome, as /readyz says.\n# TYPE weir_ready gauge\nweir_ready ";
+  out += why_not_ready(state_, *now).empty() ? "1\n" : "0\n";
   ops::append_models(out, *now);
   ops::append_tokens(out, *now);
   const auto& compat = config_.metrics_compat;
@@ -241,10 +260,14 @@ void Serving::write_families(std::string& out) {
 // On the first shard.
 void Serving::on_signal(int signal) {
   if (signal == SIGHUP) {
+    service_.reloading();
     if (auto s = server_->reload_tls(); !s.ok())
       base::log::error("certificates stay as they are", {{"reason", s.text}});
     state_.access.reload();
-    repository_.rescan([] { base::log::info("reloaded"); });
+    repository_.rescan([this] {
+      base::log::info("reloaded");
+      service_.ready(ready_models(*catalog()));
+    });
   } else if (signal == SIGUSR1) {
     if (state_.access_log) state_.access_log->reopen();
     if (state_.audit_log) state_.audit_log->reopen();
@@ -253,6 +276,7 @@ void Serving::on_signal(int signal) {
     if (state_.phase.load() == Phase::kDraining) std::_Exit(128 + signal);
     bool loading = state_.phase.load() == Phase::kLoading;
     base::log::info("shutting down", {{"signal", signal == SIGINT ? "SIGINT" : "SIGTERM"}});
+    service_.stopping("waiting for open requests");
     enter(Phase::kDraining);
     drain_ends_ = std::chrono::steady_clock::now() + config_.drain_delay + config_.drain_timeout;
     server_->drain([this, loading](bool clean) {
@@ -276,6 +300,16 @@ void Serving::greet() const {
 base::Duration Serving::rest_of_drain() const {
   const base::Duration left = drain_ends_ - std::chrono::steady_clock::now();
   return std::clamp<base::Duration>(left, kLastSpans, std::max<base::Duration>(config_.tracing.timeout, kLastSpans));
+}
+
+void Serving::ping_watchdog() {
+  const auto period = watchdog_period(std::getenv("WATCHDOG_USEC"), std::getenv("WATCHDOG_PID"));
+  if (!service_.on() || period <= base::Duration(0)) return;
+  std::vector<WatchdogPing::Post> posts;
+  for (auto& shard : shards_)
+    posts.push_back([to = shard.get()](std::function<void()> work) { to->post(std::move(work)); });
+  watchdog_ping_.emplace(shards_[0]->env(), std::move(posts), period, [this] { service_.alive(); });
+  shards_[0]->post([this] { watchdog_ping_->start(); });
 }
 
 // Nothing new comes in, then the last Calls come back, then everything may go.

@@ -11,8 +11,10 @@ enum class Exit : int { kOk = 0, kFailed = 1, kUsage = 2, kBind = 3, kModels = 4
 // Serves until SIGTERM or SIGINT, then drains. Problems are told on standard error.
 Exit serve(const Config& config);
 
-// Loads the models of the configuration without serving them and prints what became of them: `weir check`.
-Exit check_models(const Config& config);
+// Reads certificates, then loads the models of the configuration without serving them and prints what became of them:
+// `weir check`. kSettings looks at their folders and loads none: beside a server that has them in memory already.
+enum class CheckDepth : uint8_t { kModels, kSettings };
+Exit check(const Config& config, CheckDepth depth);
 
 // Prints the routes of the protocols that the configuration turns on, with what each asks of its caller (read, infer or
 // admin: wire/access.h); serves nothing: `weir routes`.

@@ -83,6 +83,16 @@ base::Status open_dialects(ServerState& state, uint32_t shards,
   return {};
 }
 
+std::string why_not_ready(ServerState& state, const bus::Catalog& catalog) {
+  const auto phase = state.phase.load();
+  const auto rule = state.config.readiness;
+  if (phase == ServerState::Phase::kDraining) return "the server is shutting down";
+  if (state.memory.look() >= base::Overload::kRefuse)
+    return state.memory.shortage() + ", and requests are refused (overload.refuse)";
+  if (phase == ServerState::Phase::kLoading && rule != bus::ReadinessRule::kAny) return "models are loading";
+  return bus::why_not_ready(catalog, rule);
+}
+
 // An empty post makes the loop turn, and each turn delivers the bus's mail.
 ShardServer::ShardServer(net::Shard& shard, ServerState& state)
     : shard_(shard),
@@ -190,15 +200,7 @@ bool ShardServer::accepting() const {
   return phase == ServerState::Phase::kServing;
 }
 
-std::string ShardServer::why_not_ready() const {
-  const auto phase = state_.phase.load();
-  const auto rule = state_.config.readiness;
-  if (phase == ServerState::Phase::kDraining) return "the server is shutting down";
-  if (state_.memory.look() >= base::Overload::kRefuse)
-    return state_.memory.shortage() + ", and requests are refused (overload.refuse)";
-  if (phase == ServerState::Phase::kLoading && rule != bus::ReadinessRule::kAny) return "models are loading";
-  return bus::why_not_ready(bus_.catalog(), rule);
-}
+std::string ShardServer::why_not_ready() const { return app::why_not_ready(state_, bus_.catalog()); }
 
 ops::Serving ShardServer::serving(std::string_view name) const {
   auto as = [](bool ready) { return ready ? ops::Serving::kServing : ops::Serving::kNotServing; };

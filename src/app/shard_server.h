@@ -85,6 +85,9 @@ struct ServerState {
   std::atomic<Phase> phase{Phase::kLoading};
 };
 
+// Says why requests are not welcome, as /readyz does; empty: they are. Any thread.
+std::string why_not_ready(ServerState& state, const bus::Catalog& catalog);
+
 // Opens the dialects that are on, for `shards` shards, and reads the keys; `post` runs work on one of them. Once,
 // before any ShardServer is made. Errors: INVALID_ARGUMENT names the setting.
 base::Status open_dialects(ServerState& state, uint32_t shards,

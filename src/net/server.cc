@@ -1,5 +1,6 @@
 #include "net/server.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -59,6 +60,16 @@ size_t within_descriptors(size_t wanted) {
   return size_t(limit.rlim_cur / 2);
 }
 
+// A socket for one more shard. One that was inherited may keep its port to itself (without SO_REUSEPORT, or of another
+// user): then the shards accept from the same one.
+base::Result<Fd> listen_beside(const Endpoint& endpoint, const Fd* inherited) {
+  auto fd = listen_at(endpoint, Sharing::kPerShard);
+  if (fd || !inherited) return fd;
+  Fd copy(::fcntl(inherited->get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy) return fd;
+  return copy;
+}
+
 }  // namespace
 
 struct Server::Parts {
@@ -93,8 +104,9 @@ struct Server::Parts {
   std::vector<std::unique_ptr<Share>> shares;
   ServerOptions options;
   base::Metrics& metrics;
+  base::Gauge* expiry = nullptr;  // from the first certificate on
   ConnectionLimit connection_limit;
-  std::vector<Endpoint> wanted;
+  InheritedSockets inherited;
   std::vector<Waiting> waiting;  // bound, until start()
   std::vector<Bound> bound;
   std::vector<SocketFile> files;
@@ -161,6 +173,7 @@ base::Status Server::Parts::bind() {
     }
     if (good == 0) return first;
   }
+  inherited.end_rest();
   return {};
 }
 
@@ -170,22 +183,29 @@ base::Status Server::Parts::bind(const Endpoint& endpoint, wire::AdminMethods ad
 
 // Sharing a port among shards would also share it with another weir: so first see that nobody is there.
 base::Status Server::Parts::bind_tcp(Endpoint endpoint, wire::AdminMethods admin) {
-  if (endpoint.port() != 0)
+  auto sockets = inherited.take(endpoint);
+  if (sockets.empty() && endpoint.port() != 0)
     if (auto probe = listen_at(endpoint, Sharing::kAlone); !probe) return probe.error();
-  for (size_t i = 0; i < shares.size(); ++i) {
-    auto fd = listen_at(endpoint, Sharing::kPerShard);
+  const size_t given = sockets.size();
+  while (sockets.size() < shares.size()) {
+    auto fd = listen_beside(endpoint, given ? &sockets[sockets.size() % given] : nullptr);
     if (!fd) return fd.error();
     endpoint.set_port(local_endpoint(*fd).port());
-    waiting.push_back({std::move(*fd), i, Transport::kTcp, admin});
+    sockets.push_back(std::move(*fd));
   }
+  for (size_t i = 0; i < sockets.size(); ++i)
+    waiting.push_back({std::move(sockets[i]), i % shares.size(), Transport::kTcp, admin});
   bound.push_back({endpoint.text(), admin});
   return {};
 }
 
 base::Status Server::Parts::bind_unix(const Endpoint& endpoint, wire::AdminMethods admin) {
-  auto fd = listen_at(endpoint, Sharing::kAlone);
-  if (!fd) return fd.error();
+  auto given = inherited.take(endpoint);
   struct stat info {};
+  // Without its file nobody finds a socket.
+  const bool there = !given.empty() && ::lstat(endpoint.path().c_str(), &info) == 0;
+  auto fd = there ? base::Result<Fd>(std::move(given.front())) : listen_at(endpoint, Sharing::kAlone);
+  if (!fd) return fd.error();
   if (::lstat(endpoint.path().c_str(), &info) == 0) files.push_back({endpoint.path(), info.st_dev, info.st_ino});
   waiting.push_back({std::move(*fd), 0, Transport::kUnix, admin});
   bound.push_back({endpoint.text(), admin});
@@ -198,6 +218,10 @@ base::Status Server::Parts::load_tls() {
     auto loaded = TlsContext::load(options.tls);
     if (!loaded) return loaded.error();
     context = *loaded;
+    if (!expiry)
+      expiry = &metrics.gauge("weir_tls_certificate_expiry_timestamp_seconds",
+                              "Unix time at which tls.certificate expires.");
+    expiry->set(context->expires());
   }
   auto cleartext = options.tls.refuses_cleartext() ? Conns::Cleartext::kRefused : Conns::Cleartext::kServed;
   everywhere([context, cleartext](Share& share) { share.conns.use(context, cleartext); });
@@ -318,6 +342,15 @@ std::vector<std::string> Server::bound(wire::AdminMethods admin) const {
   std::vector<std::string> out;
   for (const auto& one : parts_->bound)
     if (one.admin == admin) out.push_back(one.text);
+  return out;
+}
+
+void Server::inherit(InheritedSockets sockets) { parts_->inherited = std::move(sockets); }
+
+std::vector<int> Server::share_sockets() {
+  parts_->files.clear();
+  std::vector<int> out;
+  for (const auto& one : parts_->waiting) out.push_back(one.fd.get());
   return out;
 }
 

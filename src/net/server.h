@@ -10,6 +10,7 @@
 #include "base/metrics.h"
 #include "base/network.h"
 #include "base/status.h"
+#include "net/inherited.h"
 #include "net/shard.h"
 #include "wire/codec.h"
 
@@ -45,11 +46,16 @@ class Server {
   Server(std::vector<Shard*> shards, std::vector<wire::CodecEnv> envs, ServerOptions options, base::Metrics& metrics);
   ~Server();
 
+  // Sockets that listen already are used for the addresses that they are at, instead of new ones. Before bind().
+  void inherit(InheritedSockets sockets);
   // Binds and listens. Errors: the address and the reason, for a person; nothing is left bound.
   base::Status bind();
   // The addresses as bound ("127.0.0.1:41234" for port 0), after bind(), in the order of `listen`.
   std::vector<std::string> bound() const;
   std::vector<std::string> bound(wire::AdminMethods admin) const;  // those of them that do this
+  // The listening sockets, between bind() and start(), for a service manager that keeps them for the next process. The
+  // files of unix sockets then stay when this process ends.
+  std::vector<int> share_sockets();
   void start();
 
   // Reads certificate and key again; connections that are up keep theirs. On failure the old ones stay in use.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 #include "net/certificate_names.h"
@@ -91,6 +92,13 @@ base::Result<std::shared_ptr<const TlsContext>> TlsContext::for_client(const std
                       : SSL_CTX_load_verify_file(context.get(), ca_file.c_str()) != 1)
     return file_failure("certificates of authorities in", ca_file);
   return std::make_shared<const TlsContext>(context.release());
+}
+
+int64_t TlsContext::expires() const {
+  const X509* certificate = SSL_CTX_get0_certificate(context_);
+  std::tm end{};
+  if (!certificate || ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) != 1) return 0;
+  return ::timegm(&end);
 }
 
 TlsContext::~TlsContext() { SSL_CTX_free(context_); }

@@ -34,6 +34,8 @@ class TlsContext {
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   SSL_CTX* get() const { return context_; }
+  // Unix time at which our certificate, the first of its chain, expires; 0 when there is none.
+  int64_t expires() const;
 
  private:
   SSL_CTX* context_;

@@ -75,7 +75,7 @@ class Lanes final : public msg::Inbox, private DeadlineTimer::Listener {
   bool take(Work& work, Wait wait = Wait::kForWork);
   bool try_take(Work& work, Wait wait);
   void park(std::unique_lock<std::mutex>& lock, Time until);
-  bool announce(const msg::Call& call, Time now);
+  bool needs_wake(const msg::Call& call, Time now);
   bool rouse(Time now);
   void on_deadline() override;
   void set_timer(Time when);
@@ -133,7 +133,7 @@ void Lanes::put(msg::Call* call) {
     std::lock_guard lock(mutex_);
     status = batcher_.add(call, now, dropped);  // what it throws is the caller's: the call is not here then
     stats_.pending.store(int64_t(batcher_.size()), std::memory_order_relaxed);
-    wake = status.ok() && announce(*call, now);
+    wake = status.ok() && needs_wake(*call, now);
     if (wake) waking_.fetch_add(1, std::memory_order_relaxed);
   }
   if (wake) {
@@ -146,7 +146,7 @@ void Lanes::put(msg::Call* call) {
 
 // Under the mutex, for a call that was queued. True: the caller has to notify a sleeping lane, which sleeps again if it
 // finds nothing to do.
-bool Lanes::announce(const msg::Call& call, Time now) {
+bool Lanes::needs_wake(const msg::Call& call, Time now) {
   bool wake = parked_ > 0;
   (void)base::attempt("a queue", [&] {
     // It was cancelled on its way here: poke() found an empty queue then, and a call that only leaves wakes no lane.

@@ -18,7 +18,7 @@ import lab  # noqa: E402
 from gates import OPEN  # noqa: E402
 from registry import attacks  # noqa: E402
 
-AT_ONCE = min(6, 2 * (os.cpu_count() or 1))
+AT_ONCE = min(6, 3 * (os.cpu_count() or 1))
 
 
 def test_of(attack):

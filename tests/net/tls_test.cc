@@ -225,6 +225,16 @@ TEST(Tls, AReloadServesTheNewCertificateAndKeepsConnections) {
   EXPECT_EQ(before.read(7), "sniff:x");
 }
 
+TEST(Tls, TheTimeAtWhichTheCertificateExpiresIsAMetricThatFollowsReloads) {
+  CertificateFiles files;
+  Running rig(files.options());
+  auto expires = [&] { return std::to_string((*TlsContext::load(files.options()))->expires()); };
+  EXPECT_EQ(rig.metric("weir_tls_certificate_expiry_timestamp_seconds"), expires());
+  files.renew("localhost");
+  ASSERT_TRUE(rig.server->reload_tls().ok());
+  EXPECT_EQ(rig.metric("weir_tls_certificate_expiry_timestamp_seconds"), expires());
+}
+
 TEST(Tls, AReloadThatFailsKeepsTheOldCertificate) {
   CertificateFiles certificate;
   Running rig(certificate.options());

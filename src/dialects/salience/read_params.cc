@@ -185,8 +185,8 @@ session::Append GenerateParams::append() const {
 
 bool GenerateParams::idle() const {
   const msg::Generation& g = generation;
-  bool looks = !g.logprobs.empty() || !g.readouts.empty();
-  return g.max_tokens == 0 && g.append.empty() && (!looks || offset == 0);
+  bool wants_readouts = !g.logprobs.empty() || !g.readouts.empty();
+  return g.max_tokens == 0 && g.append.empty() && (!wants_readouts || offset == 0);
 }
 
 base::Result<GenerateParams> read_params(const base::Bytes& message) { return ParamsReader(message).read(); }

@@ -93,6 +93,8 @@ std::vector<std::string> library_places(const std::string& configured) {
       add_npm(places, folder / ".cache" / "npm");
     }
   }
+  if (!error)
+    places.push_back(executable.parent_path().parent_path() / "lib" / "weir" / kFile);  // as packages install it
   for (const char* folder : {"/usr/local/lib", "/usr/lib"}) places.push_back(fs::path(folder) / kFile);
   places.push_back(kFile);
   return places;

@@ -1,0 +1,141 @@
+"""conf/container/Containerfile without a registry: its last stage, step by step, in a bare Debian in a folder.
+
+`docker.io/library/debian:bookworm-slim` is a minimal bookworm here, COPY --from=build brings the package that `./dev package`
+has made, RUN lines are run as they are written, and ENTRYPOINT and CMD are started as the USER, with the ENV, until the
+HEALTHCHECK is content. The first stage's RUN lines are `./dev package` on a bare Debian.
+
+usage: container.py DEB [--keep]
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(ROOT / 'tests/fresh'), str(ROOT / 'tests/e2e')]
+import run as fresh  # noqa: E402  (tests/fresh/run.py)
+
+KNOWN = {'FROM', 'RUN', 'COPY', 'WORKDIR', 'ENV', 'EXPOSE', 'USER', 'HEALTHCHECK', 'STOPSIGNAL', 'ENTRYPOINT', 'CMD'}
+PATIENCE_S = 60
+
+
+def stages(text):
+    """[(name, image, [(word, rest)])] of a Containerfile."""
+    out = []
+    for line in re.sub(r'\\\n', ' ', text).splitlines():
+        if not line.strip() or line.startswith('#'):
+            continue
+        word, rest = line.split(None, 1)
+        if word not in KNOWN:
+            raise fresh.Trouble(f'Containerfile: {word} is not known')
+        if word == 'FROM':
+            image, _, name = rest.partition(' AS ')
+            out.append((name, image, []))
+        else:
+            out[-1][2].append((word, rest))
+    return out
+
+
+class Container:
+    def __init__(self, folder, deb):
+        self.folder, self.deb, self.machine = folder, deb, fresh.Machine(folder, None)
+        self.env, self.user, self.process = {}, 'root', None
+        self.last = {}  # word -> its last argument
+
+    def build(self):
+        (first, second) = stages((ROOT / 'conf/container/Containerfile').read_text())
+        if first[0] != 'build' or not any('./dev package' in rest for _, rest in first[2]):
+            raise fresh.Trouble('the first stage does not make the package')
+        for word, rest in second[2]:
+            self.last[word] = rest
+            if word == 'RUN':
+                self.machine.run('root', rest)
+            elif word == 'COPY':
+                source, target = re.fullmatch(r'--from=build (\S+) (\S+)', rest).groups()
+                if not self.deb.match(pathlib.Path(source).name):
+                    raise fresh.Trouble(f'{source} does not match {self.deb.name}')
+                shutil.copy(self.deb, self.folder / target.lstrip('/'))
+            elif word == 'ENV':
+                self.env.update([rest.split('=', 1)])
+            elif word == 'USER':
+                self.user = rest
+
+    def command(self, argv, env):
+        assignments = ' '.join(f'{k}={shlex.quote(v)}' for k, v in env.items())
+        return self.machine.command(self.user, f'{assignments} exec {shlex.join(argv)}')
+
+    def serve(self):
+        port = fresh.free_port()
+        env = {**self.env, 'WEIR_LISTEN': self.env['WEIR_LISTEN'].replace('8080', str(port))}
+        argv = json.loads(self.last['ENTRYPOINT']) + json.loads(self.last['CMD'])
+        log = open(self.folder.parent / 'container.log', 'wb')
+        self.process = subprocess.Popen(self.command(argv, env), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        health = json.loads(re.search(r'CMD (\[.*\])', self.last['HEALTHCHECK'])[1])
+        health = [word.replace('8080', str(port)) for word in health]
+        end, code = time.monotonic() + PATIENCE_S, None
+        while code != 0:
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise fresh.Trouble((self.folder.parent / 'container.log').read_text(errors='replace')[-4000:])
+            code = subprocess.run(self.command(health, {}), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+        self.pid = self.weir()
+        owner = os.stat(f'/proc/{self.pid}').st_uid
+        if owner != int(self.user.split(':')[0]):
+            raise fresh.Trouble(f'it runs as {owner}')
+
+    def weir(self):
+        """The server, process 1 of the container: its id on this machine."""
+        pending = [self.process.pid]
+        while pending:
+            pid = pending.pop()
+            if pathlib.Path(f'/proc/{pid}/comm').read_text().strip() == 'weir':
+                return pid
+            for task in pathlib.Path(f'/proc/{pid}/task').iterdir():
+                pending += map(int, (task / 'children').read_text().split())
+        raise fresh.Trouble('no process of that name')
+
+    def stop(self):
+        os.kill(self.pid, getattr(signal, self.last['STOPSIGNAL']))
+        code = self.process.wait(PATIENCE_S)
+        if code:
+            raise fresh.Trouble(f'after {self.last["STOPSIGNAL"]} the exit code is {code}')
+
+    def end(self):
+        if self.process and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+def main():
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument('deb', type=pathlib.Path)
+    words.add_argument('--keep', action='store_true')
+    args = words.parse_args()
+    if os.geteuid():
+        sys.exit('container: needs root, for chroot and mounts')
+    folder = ROOT / '.cache/package/container'
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    container, report = Container(folder, args.deb.resolve()), fresh.Report()
+    try:
+        report.step('the image of Debian', lambda: container.machine.make('bookworm')) and \
+            report.step('the last stage of the Containerfile', container.build) and \
+            report.step('ENTRYPOINT until HEALTHCHECK is content', container.serve) and \
+            report.step('STOPSIGNAL', container.stop)
+    finally:
+        container.end()
+    if not args.keep and folder.exists():
+        report.step('clean up', container.machine.remove)
+    report.print()
+    sys.exit(1 if report.failed else 0)
+
+
+if __name__ == '__main__':
+    main()
