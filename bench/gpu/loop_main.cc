@@ -45,8 +45,10 @@ int main(int argc, char** argv) {
   msg::ModelSpec wanted;
   wanted.name = "encoder";
   wanted.parameters = {{"device", argv[5]}, {"tokenizer", "off"}};
-  auto engine = llm::load(wanted, std::string(argv[1]) + "/config.json", {&devices});
-  if (!engine) fail(engine.error().text);
+  auto loaded = llm::load(wanted, std::string(argv[1]) + "/config.json", {&devices});
+  if (!loaded) fail(loaded.error().text);
+  auto* engine = std::get_if<std::unique_ptr<sched::Engine>>(&*loaded);
+  if (!engine) fail("the model is no encoder");
   std::mt19937 random(1);
   std::vector<std::unique_ptr<msg::Call>> calls;
   sched::Batch batch;

@@ -105,7 +105,7 @@ void run(const char* what, Where where, uint32_t in_flight, double seconds) {
     call->model = "mirror", call->sink = &client;
     auto& x = call->inputs.emplace_back();
     x.name = "x", x.dtype = msg::DType::kFp32, x.shape = {1, 16}, x.data = row;
-    if (!bus.submit(call).ok()) std::abort();
+    if (!bus.submit(call, *served).ok()) std::abort();
   };
   double cpu = cpu_seconds();
   auto start = Clock::now();

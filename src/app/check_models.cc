@@ -41,10 +41,8 @@ Exit check_models(const Config& config) {
   std::printf("devices:\n%s", device_table(devices).c_str());
   std::printf("models:\n%s", model_table(*latest).c_str());
   bool bad = !status.ok();
-  for (const auto& served : config.dialects) {
-    if (!served.on) continue;
-    for (const auto& wrong : served.dialect->missing(*latest)) print_error("weir: " + wrong), bad = true;
-  }
+  for (const auto* dialect : config.served())
+    for (const auto& wrong : dialect->missing(*latest)) print_error("weir: " + wrong), bad = true;
   for (const auto& row : latest->index) bad = bad || row.state != bus::ModelState::kReady;
   latest.reset();
   return bad ? Exit::kUsage : Exit::kOk;

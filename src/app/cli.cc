@@ -41,7 +41,7 @@ struct Words {
 void add_settings(CLI::App& command, Words& words) {
   Config defaults;
   for (const auto& setting : settings(defaults)) {
-    if (setting.form == Setting::ValueKind::kTree) continue;
+    if (setting.form == Setting::ValueKind::kTree || setting.form == Setting::ValueKind::kReplaced) continue;
     const std::string& key = setting.key;
     CLI::Option* option = nullptr;
     if (setting.form == Setting::ValueKind::kFlag) {
@@ -227,8 +227,12 @@ void add_key_commands(Line& line) {
   CLI::App& fresh = *group.get_subcommand("new");
   for (auto* sub : {&fresh, group.get_subcommand("revoke")})
     sub->add_option("name", words.name, "the key's name")->required()->type_name("NAME");
-  fresh.add_option("--roles", words.roles, "infer, admin, metrics; infer, unless it is given")->delimiter(',');
-  fresh.add_option("--models", words.models, "patterns of models; all, unless it is given")->delimiter(',');
+  fresh.add_option("--roles", words.roles, "infer, admin, metrics; infer, unless it is given")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  fresh.add_option("--models", words.models, "patterns of models; all, unless it is given")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   fresh.add_option("--tenant", words.tenant, "whose it is; the name, unless it is given")->type_name("NAME");
   fresh.add_option("--expires", words.expires, "90d, 12h, or 2027-01-31T00:00:00Z; never, unless it is given")
       ->type_name("TIME");

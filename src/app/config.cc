@@ -60,9 +60,6 @@ class FileReading {
   }
 
   void unknown(const Yaml::Member& entry, const std::string& prefix) {
-    for (const auto& [key, by] : replaced_settings())
-      if (key == prefix + entry.key)
-        return complaints_.at(entry.line, entry.column, std::string(key) + " is now " + std::string(by));
     std::vector<std::string_view> known;
     for (const auto& s : settings_)
       if (s.key.starts_with(prefix))
@@ -73,6 +70,8 @@ class FileReading {
   void value(const Setting& setting, const Yaml::Member& entry) {
     const Yaml& node = entry.value;
     if (setting.form == Setting::ValueKind::kTree) return setting.read(node, complaints_);
+    if (setting.form == Setting::ValueKind::kReplaced)
+      return complaints_.at(entry.line, entry.column, setting.key + ' ' + setting.help);
     if (node.kind == Yaml::Kind::kNull) return;  // "key:" and nothing else: the default
     Setting::Values values;
     if (node.kind == Yaml::Kind::kScalar) values.push_back(node.scalar);
@@ -114,17 +113,6 @@ Setting::Values split(std::string_view text) {
 
 void add_line(std::string& text, const std::string& line) { text += (text.empty() ? "" : "\n") + line; }
 
-// Variables of settings that the file refuses as well.
-void refuse_replaced(const Sources& sources, std::string& wrong) {
-  for (const auto& [key, by] : replaced_settings()) {
-    Setting replaced;
-    replaced.key = key;
-    std::string name = replaced.environment_name();
-    const char* value = sources.environment ? sources.environment(name.c_str()) : nullptr;
-    if (value && *value) add_line(wrong, name + ": " + std::string(key) + " is now " + std::string(by));
-  }
-}
-
 // Rules between settings.
 void cross_check(const Config& config, std::string& wrong) {
   if (config.tls.certificate.empty() != config.tls.key.empty())
@@ -149,6 +137,13 @@ void cross_check(const Config& config, std::string& wrong) {
 }  // namespace
 
 Config::Config() { models.batching.dynamic = true; }
+
+std::vector<dialects::Dialect*> Config::served() const {
+  std::vector<dialects::Dialect*> out;
+  for (const auto& each : dialects)
+    if (each.on) out.push_back(each.dialect.get());
+  return out;
+}
 
 base::Status read_file_text(std::string_view text, const std::string& file, Config& config) {
   auto tree = models::parse_yaml(text, file);
@@ -183,7 +178,6 @@ base::Result<Config> resolve(const Sources& sources) {
       config.origins[setting.key] = "flag";
     }
   }
-  refuse_replaced(sources, wrong);
   if (wrong.empty()) cross_check(config, wrong);
   if (!wrong.empty()) return base::invalid(std::move(wrong));
   return config;
@@ -193,6 +187,7 @@ std::string show(const Config& config) {
   std::string out;
   std::vector<std::string> open;                                       // sections that are open
   for (const auto& setting : settings(const_cast<Config&>(config))) {  // which are only shown
+    if (setting.form == Setting::ValueKind::kReplaced) continue;
     if (setting.form == Setting::ValueKind::kTree) {
       out += setting.show();
       continue;

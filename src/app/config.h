@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "app/tracing.h"
 #include "auth/certificate_rules.h"
 #include "auth/jwt_settings.h"
-#include "app/tracing.h"
 #include "base/log.h"
 #include "base/overload.h"
 #include "bus/readiness.h"
@@ -84,11 +84,14 @@ struct Config {
   std::vector<std::string> metrics_compat;  // "triton", "vllm"
   base::log::Level log_level = base::log::Level::kInfo;
   base::log::Format log_format = base::log::Format::kText;
-  std::string audit_log;           // off, empty (the server's log), - (standard output), or a file
+  std::string audit_log;  // off, empty (the server's log), - (standard output), or a file
   TracingConfig tracing;
   std::string access_log = "off";  // off, - (standard output), or a file
   base::Duration drain_delay{0};
   base::Duration drain_timeout = std::chrono::seconds(30);
+
+  // The dialects that are on, in their order.
+  std::vector<dialects::Dialect*> served() const;
 
   // Where each key's value came from: "flag", "WEIR_LISTEN", "weir.yaml:3"; keys with their default are not here.
   std::map<std::string, std::string, std::less<>> origins;

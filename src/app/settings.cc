@@ -163,15 +163,6 @@ void add_operations(std::vector<Setting>& rows, Config& c) {
       named(duration("shutdown.drain_timeout", "longest wait for open requests", c.drain_timeout), "--drain-timeout"));
 }
 
-std::span<const ReplacedSetting> replaced_settings() {
-  static constexpr ReplacedSetting kReplaced[] = {
-      {"graphpipe.default_model", "models.default"}, {"grps.default_model", "models.default"},
-      {"openai.default_model", "models.default"},    {"salience.default_model", "models.default"},
-      {"evergreen.default_model", "models.default"},
-  };
-  return kReplaced;
-}
-
 std::vector<Setting> settings(Config& config) {
   std::vector<Setting> rows;
   add_server(rows, config);

@@ -37,9 +37,8 @@ wire::RpcOptions rpc_options(const Config& config, wire::BodyMemory& bodies) {
 // The links of the dialects that are on, and those of the server itself.
 std::vector<dialects::FrontPageLink> front_page_links(const Config& config) {
   std::vector<dialects::FrontPageLink> links;
-  for (const auto& served : config.dialects)
-    if (served.on)
-      for (const auto& link : served.dialect->links()) links.push_back(link);
+  for (const auto* dialect : config.served())
+    for (const auto& link : dialect->links()) links.push_back(link);
   links.insert(links.end(),
                {{"metrics", "/metrics", "Counters and histograms for Prometheus"},
                 {"health", "/v2/health/ready", "Whether requests are welcome, by the Open Inference Protocol"},
@@ -64,9 +63,8 @@ base::Result<std::unique_ptr<wire::Fetcher>> make_fetcher(net::Shard& shard, con
 
 std::vector<std::string> services(const Config& config) {
   std::vector<std::string> out{std::string(ops::Health::kService)};
-  for (const auto& served : config.dialects)
-    if (served.on)
-      for (auto name : served.dialect->services()) out.emplace_back(name);
+  for (const auto* dialect : config.served())
+    for (auto name : dialect->services()) out.emplace_back(name);
   return out;
 }
 
@@ -77,9 +75,8 @@ base::Status open_dialects(ServerState& state, uint32_t shards,
   const dialects::ServerServices services{kVersion,         config.limits,   config.conn_calls,
                                           config.anonymous, state.metrics,   state.memory,
                                           shards,           std::move(post), [&state] { return state.gpus.latest(); }};
-  for (const auto& served : config.dialects)
-    if (served.on)
-      if (auto s = served.dialect->open(services); !s.ok()) return s;
+  for (auto* dialect : config.served())
+    if (auto s = dialect->open(services); !s.ok()) return s;
   return {};
 }
 
@@ -140,9 +137,8 @@ base::Status ShardServer::mount_dialects() {
       offload_,
       *this,
       [this](const wire::FetchRules& rules, uint64_t max_bytes) { return make_fetcher(shard_, rules, max_bytes); }};
-  for (const auto& served : state_.config.dialects) {
-    if (!served.on) continue;
-    auto mounted = served.dialect->mount(services);
+  for (auto* dialect : state_.config.served()) {
+    auto mounted = dialect->mount(services);
     if (!mounted) return mounted.error();
     dialects_.push_back(std::move(*mounted));
   }

@@ -33,9 +33,16 @@ inline void drop(Slab* slab) {
   if (slab->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) slab->release(slab);
 }
 
-// Where slabs come from. Any thread.
+class Client;
+class MemoryLedger;
+
+// Where slabs come from. What a source with a budget offers beside take() has the meaning that it has without one by
+// default. Any thread.
 class SlabSource {
  public:
+  // A body that has come so far takes the rest of its slab at once, unless memory is scarce (wire/body_growth.h).
+  static constexpr uint64_t kPlenty = uint64_t(2) << 20;
+
   // A slab of at least `bytes` with one reference, or null when the source is at its limit: the caller then stops
   // reading from its peer (flow control) and tries again when room is back; it fails the request only if that is
   // hopeless().
@@ -43,6 +50,17 @@ class SlabSource {
   // Asked after take() or take_part() of so many bytes was null. True: waiting would be in vain, because all that is
   // out would not be enough if it came back. Who would wait refuses then, and the client tries again later.
   virtual bool hopeless(size_t) const { return false; }
+  // A slab of at least `bytes` for the part of a body whose rest is still to come; null when the share for parts is
+  // spent. Whoever holds a part and waits for more could wait for others who do the same: parts together never take
+  // more than a share of the budget (one that is alone may be larger), and the rest is always there for somebody to
+  // become whole, and to come to an end.
+  virtual Slab* take_part(size_t bytes) { return take(bytes); }
+  // So much is out that who holds memory for a slow peer keeps others waiting.
+  virtual bool scarce() const { return false; }
+  // Charges the memory of `slab` to `client` until it comes back. It is a slab of this source that nobody shares yet.
+  virtual void charge(Slab* /*slab*/, Client& /*client*/) {}
+  // The ledger that this source charges (base/memory_ledger.h), or null.
+  virtual MemoryLedger* ledger() { return nullptr; }
 
  protected:
   ~SlabSource() = default;

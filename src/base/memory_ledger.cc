@@ -137,14 +137,9 @@ void MemoryShare::give_back() {
   borrowed_ = keep;
 }
 
-MemoryLedger* ledger_of(SlabSource& slabs) {
-  auto* charged = dynamic_cast<Ledgered*>(&slabs);
-  return charged ? &charged->ledger() : nullptr;
-}
-
 bool wait_in_vain(SlabSource& slabs, size_t bytes) {
   if (slabs.hopeless(bytes)) return true;
-  MemoryLedger* ledger = ledger_of(slabs);
+  MemoryLedger* ledger = slabs.ledger();
   return ledger && ledger->look() >= Overload::kRefuse;
 }
 
@@ -164,7 +159,7 @@ std::optional<Bytes> adopt(MemoryLedger* ledger, MemoryKind kind, std::string te
 
 Slab* take_now(SlabSource& slabs, size_t bytes) {
   if (Slab* slab = slabs.take(bytes)) return slab;
-  MemoryLedger* ledger = ledger_of(slabs);
+  MemoryLedger* ledger = slabs.ledger();
   if (!ledger) return heap_slab(bytes);
   MemoryCharge charge(*ledger, MemoryKind::kDecoding);
   if (!charge.grow(bytes)) throw std::bad_alloc();

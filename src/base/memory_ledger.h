@@ -178,17 +178,6 @@ class MemoryShare {
 // Whether heap_slab() or Bytes::adopt() made the slab, so that no pool has charged it. Null, of constants, is none.
 bool on_heap(const Slab* slab);
 
-// A SlabSource that charges a ledger.
-class Ledgered {
- public:
-  virtual MemoryLedger& ledger() = 0;
-
- protected:
-  ~Ledgered() = default;
-};
-// The ledger that a source charges, or null. Costs a dynamic_cast: ask once, or where something has gone wrong.
-MemoryLedger* ledger_of(SlabSource& slabs);
-
 // Whether waiting for a slab of so many bytes, for which `slabs` had none, would be in vain: hopeless(), or work is
 // refused for want of memory, and what has come of it had better go.
 bool wait_in_vain(SlabSource& slabs, size_t bytes);

@@ -60,6 +60,24 @@ Setting list(std::string_view key, std::string_view unit, std::string_view help,
   return s;
 }
 
+Setting path_prefix(Setting s, std::string_view example) {
+  return checked(std::move(s), [example = std::string(example)](const Values& values) -> Status {
+    for (const auto& v : values)
+      if (v.size() < 2 || v[0] != '/' || v.back() == '/' || v.find_first_of("{}?# ") != v.npos)
+        return invalid("expected a path like " + example + ", got '" + v + "'");
+    return {};
+  });
+}
+
+Setting replaced(std::string_view key, std::string_view by) {
+  Setting s;
+  s.key = key;
+  s.form = Setting::ValueKind::kReplaced;
+  s.help = "is now " + std::string(by);
+  s.set = [text = s.key + ' ' + s.help](const Values&) { return invalid(text); };
+  return s;
+}
+
 Setting checked(Setting s, std::function<Status(const Values&)> check) {
   s.set = [store = s.set, check = std::move(check)](const Values& values) -> Status {
     if (auto wrong = check(values); !wrong.ok()) return wrong;
@@ -80,7 +98,10 @@ Setting in_help(Setting s) {
 }
 
 Setting secret(Setting s) {
-  s.get = [get = s.get] { return get() == Values{""} ? Values{""} : Values{"(a secret)"}; };
+  s.get = [get = s.get] {
+    Values values = get();
+    return values.empty() || values == Values{""} ? values : Values{"(a secret)"};
+  };
   return s;
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,8 +23,8 @@ namespace weir::base {
 
 struct Setting {
   // kFlag: a switch that needs no value on the command line. kTree: a part of the file with keys of its own, which has
-  // neither a flag nor a variable.
-  enum class ValueKind : uint8_t { kOne, kList, kFlag, kTree };
+  // neither a flag nor a variable. kReplaced: a key of the past, which can only be refused.
+  enum class ValueKind : uint8_t { kOne, kList, kFlag, kTree, kReplaced };
   enum class Shown : uint8_t { kInHelp, kInFileOnly };  // every setting has a flag; the rare ones are not in --help
   using Values = std::vector<std::string>;
 
@@ -74,6 +75,10 @@ Setting flag(std::string_view key, std::string_view help, bool& place);
 // Times are given with their unit: 5ms, 2s.
 Setting duration(std::string_view key, std::string_view help, Duration& place, Duration least = Duration(0));
 Setting list(std::string_view key, std::string_view unit, std::string_view help, Values& place);
+// The row, whose values are where endpoints are: paths of one segment or more, like `example`, without a / at the end.
+Setting path_prefix(Setting s, std::string_view example);
+// A key that is now called `by`: where it is set, that is an error.
+Setting replaced(std::string_view key, std::string_view by);
 
 template <class T>
 Setting count(std::string_view key, std::string_view help, T& place, uint64_t least = 0, uint64_t most = UINT32_MAX) {
@@ -98,17 +103,18 @@ Setting size(std::string_view key, std::string_view help, T& place, uint64_t lea
 
 // One of a few words; `place` holds an enumerator or the word itself.
 template <class T>
-Setting choice(std::string_view key, std::string_view help, T& place, std::vector<std::pair<std::string, T>> words) {
+Setting choice(std::string_view key, std::string_view help, T& place, std::vector<std::pair<std::string, T>> table) {
+  auto words = std::make_shared<const std::vector<std::pair<std::string, T>>>(std::move(table));
   auto parse = [words](const std::string& v) -> Result<T> {
     std::string all;
-    for (const auto& [word, value] : words) {
+    for (const auto& [word, value] : *words) {
       if (word == v) return value;
       all += (all.empty() ? "" : ", ") + word;
     }
     return invalid("expected one of " + all + ", got '" + v + "'");
   };
   auto show = [words](const T& v) {
-    for (const auto& [word, value] : words)
+    for (const auto& [word, value] : *words)
       if (value == v) return word;
     return std::string();
   };

@@ -154,12 +154,6 @@ void Bus::count(uint64_t tenant) {
   ++tenants_[tenant];
 }
 
-base::Status Bus::submit(msg::Call* call) {
-  auto found = catalog_->find(call->model, call->version);
-  if (!found) return std::move(found).error();
-  return submit(call, **found);
-}
-
 base::Status Bus::submit(msg::Call* call, Served& served) {
   bool shared = limits_.anonymous == msg::Anonymous::kShared && msg::is_anonymous(call->tenant);
   call->cache_scope = shared ? 0 : call->tenant;

@@ -57,13 +57,11 @@ class Bus {
   msg::Call* make_call();
   void discard(msg::Call* call);
 
-  // Looks the model up, checks deadline and admission, and lends the Call to the model's Inbox. On failure the Call is
-  // given back to the caller untouched (for discard()), and the Status says why: NOT_FOUND, UNAVAILABLE,
-  // RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED. On success the Call is the Bus's; the Sink hears of it exactly until last().
-  // Its version is the one that was chosen.
+  // Checks deadline and admission, and lends the Call to the Inbox of `served`, which the caller has found in the
+  // Catalog in this turn. On failure the Call is given back to the caller untouched (for discard()), and the Status
+  // says why: UNAVAILABLE, RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED. On success the Call is the Bus's; the Sink hears of
+  // it exactly until last(). Its version is that of `served`.
   // At its deadline the Sink gets Failed(DEADLINE_EXCEEDED), even if the engine still works on it.
-  base::Status submit(msg::Call* call);
-  // The same for a Served that the dialect has already looked up in this turn (to check shapes against its spec).
   base::Status submit(msg::Call* call, Served& served);
 
   // `workers` run offload tasks; borrowed, they outlive every Call. Until this is called tasks run on the shard.

@@ -38,10 +38,7 @@ base::Result<BufferPool::Part> BufferPool::take(size_t bytes) {
     at = chunk->arena.take(size, kAlign, end_for(size));
   }
   used_ += size;
-  Part part;
-  part.pool_ = this, part.chunk_ = chunk, part.data_ = chunk->buffer.data() + *at;
-  part.size_ = bytes, part.epoch_ = epoch_;
-  return part;
+  return Part(*this, *chunk, chunk->buffer.data() + *at, bytes, epoch_);
 }
 
 // A chunk that holds `bytes`: of the usual size where there is room for that, else as small as it can be.
@@ -73,11 +70,12 @@ bool BufferPool::drop_idle() {
          }) > 0;
 }
 
-void BufferPool::give(Part& part) {
+// The chunk is there in its epoch alone.
+void BufferPool::give(Chunk& chunk, const std::byte* data, size_t bytes, uint32_t epoch) {
   std::lock_guard lock(mutex_);
-  if (part.epoch_ != epoch_) return;
-  uint64_t size = padded(part.size_);
-  part.chunk_->arena.give(uint64_t(part.data_ - part.chunk_->buffer.data()), size);
+  if (epoch != epoch_) return;
+  uint64_t size = padded(bytes);
+  chunk.arena.give(uint64_t(data - chunk.buffer.data()), size);
   used_ -= size;
 }
 

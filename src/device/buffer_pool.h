@@ -42,20 +42,22 @@ class BufferPool {
   class Part {
    public:
     Part() = default;
+    // From take() alone, which knows a Chunk.
+    Part(BufferPool& pool, Chunk& chunk, std::byte* data, size_t size, uint32_t epoch)
+        : pool_(&pool), chunk_(&chunk), data_(data), size_(size), epoch_(epoch) {}
     Part(Part&& o) noexcept { swap(o); }
     Part& operator=(Part&& o) noexcept {
       swap(o);
       return *this;
     }
     ~Part() {
-      if (pool_) pool_->give(*this);
+      if (pool_) pool_->give(*chunk_, data_, size_, epoch_);
     }
     explicit operator bool() const { return pool_ != nullptr; }
     std::byte* data() const { return data_; }
     size_t size() const { return size_; }  // as asked for
 
    private:
-    friend class BufferPool;
     void swap(Part& o) {
       std::swap(pool_, o.pool_), std::swap(chunk_, o.chunk_), std::swap(data_, o.data_);
       std::swap(size_, o.size_), std::swap(epoch_, o.epoch_);
@@ -76,7 +78,7 @@ class BufferPool {
   uint64_t held() const;  // taken from the device
 
  private:
-  void give(Part& part);
+  void give(Chunk& chunk, const std::byte* data, size_t size, uint32_t epoch);
   Chunk* grow(uint64_t bytes, base::Status& why);
   bool drop_idle();  // whether there were any
 

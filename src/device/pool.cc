@@ -52,7 +52,7 @@ struct SlabPool::Parts {
         ledger(charged),
         memory(std::move(from)),
         budget(charged.slab_limit()),
-        parts_limit(std::max<uint64_t>(budget / 4, base::SlabParts::kPlenty)),
+        parts_limit(std::max<uint64_t>(budget / 4, base::SlabSource::kPlenty)),
         idle_limit(std::max<uint64_t>(std::min(budget / 2, kMostIdle) / kStripes, kHugePage)) {
     ledger.keep_idle({[this] { return idle(); }, [this] { trim(); }});
   }
@@ -247,7 +247,7 @@ bool SlabPool::scarce() const {
          parts_->parts.load(std::memory_order_relaxed) > parts_->parts_limit / 2;
 }
 
-base::MemoryLedger& SlabPool::ledger() { return parts_->ledger; }
+base::MemoryLedger* SlabPool::ledger() { return &parts_->ledger; }
 uint64_t SlabPool::budget() const { return parts_->budget; }
 uint64_t SlabPool::used() const { return parts_->used.load(std::memory_order_relaxed); }
 

@@ -10,9 +10,8 @@
 // does where the system has less memory than the budget says; once all that is out would not be enough, hopeless() says
 // so. A slab larger than the whole budget never comes, so body limits must stay below it.
 // Any thread; a slab may be dropped on another thread than it was taken on, and goes back to the list that it came
-// from. A bounded number of idle slabs is kept for reuse, the rest goes back to the operating system. Parts
-// (base/slab_parts.h) take a quarter of the budget at most, or are alone; memory is scarce when half of it is out, or
-// half of what parts may have.
+// from. A bounded number of idle slabs is kept for reuse, the rest goes back to the operating system. Parts take a
+// quarter of the budget at most, or are alone; memory is scarce when half of it is out, or half of what parts may have.
 #pragma once
 
 #include <cstddef>
@@ -22,12 +21,11 @@
 
 #include "base/bytes.h"
 #include "base/memory_ledger.h"
-#include "base/slab_parts.h"
 #include "device/slab_memory.h"
 
 namespace weir::device {
 
-class SlabPool final : public base::SlabSource, public base::SlabParts, public base::Ledgered {
+class SlabPool final : public base::SlabSource {
  public:
   // With a ledger of its own.
   explicit SlabPool(uint64_t budget_bytes);
@@ -45,8 +43,8 @@ class SlabPool final : public base::SlabSource, public base::SlabParts, public b
   // Asks the system once more, and not by what it said to take(): memory may have come since.
   bool hopeless(size_t bytes) const override;
   bool scarce() const override;
-  base::MemoryLedger& ledger() override;
   void charge(base::Slab* slab, base::Client& client) override;
+  base::MemoryLedger* ledger() override;
 
   uint64_t budget() const;
   uint64_t used() const;  // bytes handed out now, as charged: capacity, not what was asked for

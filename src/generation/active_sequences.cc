@@ -21,7 +21,7 @@ bool ActiveSequences::none_active() const {
 size_t ActiveSequences::backlog() const {
   size_t positions = 0;
   for (const auto& s : all_)
-    if (!s->parked() && s->images_missing == 0) positions += s->unfed() + s->reviews.size();
+    if (!s->parked() && s->images_missing == 0) positions += s->unfed() + s->recomputes.size();
   return positions;
 }
 

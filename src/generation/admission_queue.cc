@@ -88,7 +88,7 @@ bool AdmissionQueue::take_blocks(Sequence& s, ActiveSequences& active) {
   uint32_t before = memory_.blocks().available();
   bool feeds_last = s.draws(limit_) || s.held_details || s.is(msg::Aim::kEmbed);
   memory_.attach(s, s.length() - (feeds_last ? 1 : 0));
-  s.find_reviews();
+  s.find_recomputes();
   uint32_t found = before - std::min(before, memory_.blocks().available());
   if (!make_room(s, active)) {
     s.blocks_lacked = memory_.lacking(s) + found;
@@ -105,15 +105,15 @@ bool AdmissionQueue::make_room(Sequence& s, ActiveSequences& active) {
   while (blocks.available() < memory_.lacking(s))
     if (!active.relieve(s, ActiveSequences::Claim::kAdmit)) {
       if (!active.none_active()) return false;
-      // Alone with all blocks: what it found costs more than it saves (a copy, a block for reviews).
+      // Alone with all blocks: what it found costs more than it saves (a copy, a block for recomputation).
       memory_.release(s);
-      s.reviews = {};
+      s.recomputes = {};
     }
   return blocks.available() >= memory_.lacking(s) + active.running();
 }
 
 void AdmissionQueue::give_back(Sequence& s) {
-  s.reviews = {};
+  s.recomputes = {};
   if (s.resides() && !s.started && s.keeps_session)
     memory_.keep(s);
   else

@@ -23,7 +23,7 @@ Status length_fits(const Generation& params, const TextSpec& text, TokenRoom roo
     return failure(Code::kOutOfRange, "the sequence has " + number(length) +
                                           " tokens, more than the model's context of " +
                                           number(size_t(text.max_length)));
-  // Positions that are reviewed take a block beside the sequence.
+  // Positions that are recomputed take a block beside the sequence.
   size_t beside = params.logprobs.empty() && params.readouts.empty() ? 0 : 1;
   size_t positions = (size_t(room.blocks) - std::min<size_t>(beside, room.blocks)) * room.block_size;
   if (length > positions)

@@ -76,7 +76,7 @@ void KvMemory::find_prefix(Sequence& s, uint32_t most) {
 uint32_t KvMemory::lacking(const Sequence& s) const {
   auto fresh = kv_.needed(s.length()) - uint32_t(s.blocks.size());
   bool copies = s.stored % kv_.block_size() != 0 && !kv_.writable(s.blocks.back());
-  return fresh + copies + !s.reviews.empty();
+  return fresh + copies + !s.recomputes.empty();
 }
 
 void KvMemory::fill(Sequence& s) {
@@ -85,7 +85,7 @@ void KvMemory::fill(Sequence& s) {
     s.blocks.push_back(kv_.take());
     check(s.blocks.back() != KvBlocks::kNone, "a sequence is filled when there are blocks for it");
   }
-  if (!s.reviews.empty()) widen_scratch(s, 1);
+  if (!s.recomputes.empty()) widen_scratch(s, 1);
 }
 
 // A block that others read, or may find, is not written: the sequence goes on in a copy.

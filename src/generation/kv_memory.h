@@ -35,7 +35,7 @@ class KvMemory {
   // Writes the sequence's tokens and gives it the blocks that are there already, up to `most` positions: its session's,
   // or those of cached prefixes. It then holds blocks for exactly its stored positions.
   void attach(Sequence& sequence, uint32_t most);
-  // Blocks that it takes to write all of its positions from `stored` on; one more for reviews.
+  // Blocks that it takes to write all of its positions from `stored` on; one more for recomputation.
   uint32_t lacking(const Sequence& sequence) const;
   // Takes them: that many are available.
   void fill(Sequence& sequence);
@@ -43,7 +43,7 @@ class KvMemory {
   bool grow(Sequence& sequence);
   // The same for `positions` positions.
   bool reach(Sequence& sequence, uint32_t positions);
-  // Up to `most` blocks more for reviews; those that can be had without taking from anybody.
+  // Up to `most` blocks more for recomputation; those that can be had without taking from anybody.
   void widen_scratch(Sequence& sequence, uint32_t most);
   void drop_scratch(Sequence& sequence, size_t keep = 0);
   // Lets whole stored blocks be found by others.

@@ -6,23 +6,13 @@ namespace weir::generation {
 
 using msg::PositionRange;
 
-PositionSet::PositionSet(std::span<const PositionRange> ranges) {
-  all_.reserve(ranges.size());
-  for (auto range : ranges)
-    if (range.start < range.end) all_.push_back(range);
-  std::sort(all_.begin(), all_.end(), [](auto a, auto b) { return a.start < b.start; });
-  size_t kept = 0;
-  for (auto range : all_)
-    if (kept > 0 && range.start <= all_[kept - 1].end)
-      all_[kept - 1].end = std::max(all_[kept - 1].end, range.end);
-    else
-      all_[kept++] = range;
-  all_.resize(kept);
+PositionSet::PositionSet(std::span<const PositionRange> ranges) : all_(ranges.begin(), ranges.end()) {
+  msg::merge(all_);
 }
 
 void PositionSet::add(PositionRange range) {
   all_.push_back(range);
-  *this = PositionSet(all_);
+  msg::merge(all_);
 }
 
 bool PositionSet::has(uint32_t position) const {

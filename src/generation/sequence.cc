@@ -25,7 +25,7 @@ void Sequence::write_tokens() {
 
 // A logprob of position p needs p - 1 fed; whatever is emitted of p waits until p is fed. Generated tokens were emitted
 // when they were drawn.
-void Sequence::find_reviews() {
+void Sequence::find_recomputes() {
   std::vector<PositionRange> again;
   uint32_t end = std::min(stored, prompt);
   for (auto range : scores.all()) {
@@ -34,7 +34,7 @@ void Sequence::find_reviews() {
     again.push_back({first > 0 ? first - 1 : 0, std::min(range.end, end)});
   }
   for (auto range : readouts.all()) again.push_back({std::max(range.start, emitted), std::min(range.end, end)});
-  reviews = PositionSet(again);
+  recomputes = PositionSet(again);
 }
 
 // By its pads: what stands before and after them is in the token ids.
@@ -52,7 +52,7 @@ void Sequence::request_images() {
       images_missing += !state.encoded && !std::exchange(state.needed, true);
   };
   request(stored, length());
-  for (auto range : reviews.all()) request(range.start, range.end);
+  for (auto range : recomputes.all()) request(range.start, range.end);
 }
 
 base::Status Sequence::take_features(ImageState& state, base::Result<ImageFeatures> features) {
@@ -71,7 +71,7 @@ base::Status Sequence::take_features(ImageState& state, base::Result<ImageFeatur
 }
 
 void Sequence::forget_computed() {
-  reviews = {}, next_score = {};
+  recomputes = {}, next_score = {};
   pool.clear();
   for (auto& state : image_states) state.features = {}, state.encoded = state.needed = false, state.job = 0;
   images_missing = 0;

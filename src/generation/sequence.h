@@ -3,7 +3,7 @@
 //
 // Positions [0, stored) have keys and values. Feeding a position means running it through the model: that stores it,
 // and its logits say something of the position after it. What was asked for at positions that are stored already
-// (cached, or kept by a session) is found by feeding them again beside the sequence: `reviews`.
+// (cached, or kept by a session) is found by feeding them again beside the sequence: `recomputes`.
 #pragma once
 
 #include <algorithm>
@@ -57,8 +57,8 @@ struct Sequence {
   bool sealable = true;         // until a block of it could not be sealed
 
   PositionSet scores, readouts;       // positions whose logprobs and readouts are asked for
-  PositionSet reviews;                // positions to be fed again
-  std::vector<KvBlocks::Id> scratch;  // where reviews store
+  PositionSet recomputes;             // positions to be fed again
+  std::vector<KvBlocks::Id> scratch;  // where recomputed positions are stored
   uint32_t emitted = 0;               // what was asked for at positions below has been emitted
   // The score of the position after the last one that was fed: known before that position is fed itself.
   struct NextScore {
@@ -77,9 +77,9 @@ struct Sequence {
 
   // When things happened.
   base::Time first_token = base::kNever, last_token = base::kNever;
-  uint32_t cached = 0;    // positions that were there when it was first admitted
-  uint32_t reviewed = 0;  // those of them that were fed again
-  bool started = false;   // was admitted before
+  uint32_t cached = 0;      // positions that were there when it was first admitted
+  uint32_t recomputed = 0;  // those of them that were fed again
+  bool started = false;     // was admitted before
 
   // Sequences with different salts never share blocks.
   uint64_t salt() const { return params.cache_salt ^ std::rotl(call->cache_scope, 32); }
@@ -107,7 +107,7 @@ struct Sequence {
   // Fills `tokens` after what a session has left in it.
   void write_tokens();
   // Finds the positions that must be fed again when [0, stored) is there already.
-  void find_reviews();
+  void find_recomputes();
   // Counts the images that it has to have encoded before it can run. Only those at positions that are to be fed: what
   // is stored was right when it was computed.
   void request_images();

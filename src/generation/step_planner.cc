@@ -42,7 +42,7 @@ TokenStep* StepPlanner::plan() {
 void StepPlanner::plan_decodes(uint32_t& budget) {
   for (auto& s : active_) {
     if (budget == 0) return;
-    if (!runs(*s) || s->unfed() != 1 || !s->reviews.empty()) continue;
+    if (!runs(*s) || s->unfed() != 1 || !s->recomputes.empty()) continue;
     bool room = memory_.grow(*s);
     while (!room && active_.relieve(*s, ActiveSequences::Claim::kGrow)) room = memory_.grow(*s);
     if (!room) {
@@ -58,25 +58,25 @@ void StepPlanner::plan_decodes(uint32_t& budget) {
 void StepPlanner::plan_prefills(uint32_t& budget) {
   for (auto& s : active_) {
     if (budget == 0) return;
-    if (!runs(*s) || (s->unfed() == 1 && s->reviews.empty())) continue;
-    uint64_t reviews = s->reviews.size(), left = budget;
-    if (reviews > 0) review(*s, budget);
+    if (!runs(*s) || (s->unfed() == 1 && s->recomputes.empty())) continue;
+    uint64_t recomputes = s->recomputes.size(), left = budget;
+    if (recomputes > 0) recompute(*s, budget);
     uint32_t count = std::min(s->unfed(), budget);
-    if (reviews > left - budget || count == 0) continue;  // what was asked for earlier comes first
+    if (recomputes > left - budget || count == 0) continue;  // what was asked for earlier comes first
     count = allowed(*s, s->stored, count);
     rows_.add({TokenRun::Kind::kFeed, s.get(), s->stored, count});
     budget -= count;
   }
 }
 
-void StepPlanner::review(Sequence& s, uint32_t& budget) {
-  auto range = s.reviews.front();
+void StepPlanner::recompute(Sequence& s, uint32_t& budget) {
+  auto range = s.recomputes.front();
   uint32_t inside = range.start % block_size_;
   uint32_t count = allowed(s, range.start, std::min(range.end - range.start, budget));
   memory_.widen_scratch(s, (inside + count + block_size_ - 1) / block_size_);
   count = std::min(count, uint32_t(s.scratch.size()) * block_size_ - inside);
   if (inside > 0) engine_.copy_block(s.blocks[range.start / block_size_], s.scratch[0], inside);
-  rows_.add({TokenRun::Kind::kReview, &s, range.start, count});
+  rows_.add({TokenRun::Kind::kRecompute, &s, range.start, count});
   budget -= count;
 }
 

@@ -2,8 +2,7 @@
 //
 // A step has one token of each running sequence. What is left of its token budget goes to chunks of prompts, in the
 // same order of sequences. A sequence without credit is left out. Readouts and scores that were asked for at positions
-// whose keys and values are stored already come first: those positions are computed again in a row of their own (a
-// review).
+// whose keys and values are stored already come first: those positions are computed again in a row of their own.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +48,7 @@ class StepPlanner {
  private:
   void plan_decodes(uint32_t& budget);
   void plan_prefills(uint32_t& budget);
-  void review(Sequence& s, uint32_t& budget);
+  void recompute(Sequence& s, uint32_t& budget);
 
   TokenEngine& engine_;
   const TokenPolicy& policy_;

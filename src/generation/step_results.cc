@@ -47,7 +47,7 @@ void StepResults::process(StepRows& rows, const base::Status& outcome, Time now)
     s.call->times.computed = now;
     if (outcome.ok())
       process_row(run, rows.step.rows[i], at, now);
-    else if (s.place != Place::kGone)  // a review and a feed are two rows of one sequence
+    else if (s.place != Place::kGone)  // recomputation and a feed are two rows of one sequence
       fail(s, outcome, now);
   }
 }
@@ -56,10 +56,10 @@ void StepResults::process_row(const TokenRun& run, const TokenStep::Row& row, Cu
   auto& s = *run.sequence;
   const bool ended = s.ending != Finish::kNone;  // with a token that this feeds for its readout
   auto* sample = process_positions(run, row, at);
-  if (run.kind == TokenRun::Kind::kReview) {
-    s.reviews.take(run.count);
-    s.reviewed += run.count;
-    memory_.drop_scratch(s, s.reviews.empty() ? 0 : 1);
+  if (run.kind == TokenRun::Kind::kRecompute) {
+    s.recomputes.take(run.count);
+    s.recomputed += run.count;
+    memory_.drop_scratch(s, s.recomputes.empty() ? 0 : 1);
   } else {
     s.stored += run.count;
     memory_.seal(s);
@@ -162,7 +162,7 @@ void StepResults::process_sample(Sequence& s, LogitsRequest& request, Time now) 
 }
 
 bool StepResults::complete(const Sequence& s) const {
-  if (!s.reviews.empty() || s.held_details) return false;
+  if (!s.recomputes.empty() || s.held_details) return false;
   return s.ending != Finish::kNone || (s.unfed() == 0 && !s.draws(limit_));
 }
 
@@ -170,7 +170,7 @@ void StepResults::finish_sequence(Sequence& s, Time now) {
   auto* call = s.call;
   auto finish = s.ending == Finish::kNone ? Finish::kLength : s.ending;
   bool stopped = finish == Finish::kEos || finish == Finish::kStopId;
-  msg::Event event{msg::Done{s.prompt, s.cached - std::min(s.cached, s.reviewed), s.generated, finish,
+  msg::Event event{msg::Done{s.prompt, s.cached - std::min(s.cached, s.recomputed), s.generated, finish,
                              stopped ? s.tokens.back() : 0}};
   if (s.is(Aim::kEmbed)) {
     msg::Outputs outputs;

@@ -98,7 +98,7 @@ void StepRows::add_logits_requests(const TokenRun& run, uint32_t first) {
                       .wants_logprob = true,
                       .id = s.tokens[p]});
   }
-  if (run.kind == TokenRun::Kind::kReview || last != s.length() || !s.draws(limit_)) return;
+  if (run.kind == TokenRun::Kind::kRecompute || last != s.length() || !s.draws(limit_)) return;
   request_logits(run, last,
                  {.kind = TokenStep::LogitsRequest::Kind::kSample,
                   .token = first + run.count - 1,

@@ -11,7 +11,7 @@ namespace weir::generation {
 
 // Positions [from, from + count) of a sequence, in the row of the same index.
 struct TokenRun {
-  enum class Kind : uint8_t { kFeed, kReview } kind;  // a review stores into the sequence's scratch blocks
+  enum class Kind : uint8_t { kFeed, kRecompute } kind;  // kRecompute stores into the sequence's scratch blocks
   Sequence* sequence;
   uint32_t from, count;
 };

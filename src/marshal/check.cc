@@ -218,8 +218,7 @@ base::Result<size_t> find_output(const msg::ModelSpec& spec, const std::vector<m
                                  std::string_view name) {
   for (size_t i = 0; i < tensors.size(); ++i)
     if (tensors[i].name == name) return i;
-  auto code = spec.any_tensors ? base::Code::kInvalidArgument : base::Code::kInternal;
-  return base::failure(code, "model '" + spec.name + "' made no output '" + std::string(name) + "'");
+  return spec.no_output(name);
 }
 
 Status check_nesting(const msg::Tensor& tensor, std::string_view what) {

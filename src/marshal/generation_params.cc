@@ -27,7 +27,7 @@ ParamError too_long(std::string text, const msg::TextSpec& spec, std::string_vie
 
 const ParamRow* find_param(Protocol protocol, std::string_view name) {
   for (const ParamRow& row : kGenerationParams)
-    if (row.name == name || (protocol == Protocol::kTriton && row.triton == name && !name.empty()))
+    if (row.named && (row.name == name || (protocol == Protocol::kTriton && row.triton == name && !name.empty())))
       return protocol != Protocol::kModelFile || row.model_file ? &row : nullptr;
   return nullptr;
 }
@@ -53,6 +53,7 @@ void apply(const GenerationParams& params, msg::Generation& generation) {
   generation.stop_ids = params.stop_ids;
   generation.ignore_eos = params.ignore_eos;
   set(generation.min_tokens, params.min_tokens);
+  set(generation.top_logprobs, params.top_logprobs);
   set(generation.max_tokens, params.max_tokens);
 }
 

@@ -28,6 +28,7 @@ struct GenerationParams {
   using Bias = std::vector<std::pair<uint32_t, float>>;  // token id, what is added to its logit
 
   std::optional<uint32_t> max_tokens, min_tokens;
+  std::optional<uint32_t> top_logprobs;  // likeliest tokens beside each
   std::optional<float> temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
   std::optional<int64_t> top_k;  // -1 and 0: all
   std::optional<uint64_t> seed;  // a negative one as its two's complement
@@ -68,6 +69,7 @@ struct ParamRow {
   Field salience = {}, evergreen = {};
   bool model_file = false;
   double openai_most = most;  // where OpenAI's reference has a narrower range
+  bool named = true;          // false: protocols of names have several for it, which they read themselves
 
   double most_of(Protocol protocol) const { return protocol == Protocol::kOpenAi ? openai_most : most; }
   Field field(Protocol protocol) const {
@@ -82,6 +84,8 @@ inline constexpr double kMaxU32 = 4294967295;
 
 struct GenerationParamTable {
   using P = GenerationParams;
+  static constexpr ParamRow kTopLogprobs{
+      "top_logprobs", &P::top_logprobs, 0, 128, {}, {7, "logprob_top_k"}, {15}, false, 20, false};
   static constexpr ParamRow kRows[] = {
       {"max_tokens", &P::max_tokens, 0, kMaxU32, "max_new_tokens", {5}, {1}},
       {"min_tokens", &P::min_tokens, 0, kMaxU32, {}, {}, {12}},
@@ -99,6 +103,7 @@ struct GenerationParamTable {
       {"ignore_eos", &P::ignore_eos, 0, 1, {}, {}, {11}},
       {"include_stop_str_in_output", &P::include_stop, 0, 1},
       {"skip_special_tokens", &P::skip_special, 0, 1},
+      kTopLogprobs,
   };
 };
 inline constexpr std::span<const ParamRow> kGenerationParams{GenerationParamTable::kRows};

@@ -57,10 +57,9 @@ base::Status one_on_each(std::vector<std::string> places) {
 }
 
 // A model of tokens has the shortest context that one of its instances has.
-void narrow(msg::ModelSpec& spec, const std::vector<std::unique_ptr<sched::Engine>>& engines) {
-  for (const auto& engine : engines)
-    if (auto& text = engine->spec().text; text && spec.text && text->max_length < spec.text->max_length)
-      spec.text = text;
+void narrow(msg::ModelSpec& spec, const std::vector<generation::TokenModel>& instances) {
+  for (const auto& instance : instances)
+    if (instance.spec.text->max_length < spec.text->max_length) spec.text = instance.spec.text;
 }
 
 std::vector<std::string> split_lines(const std::string& text) {
@@ -219,28 +218,29 @@ base::Result<Loader::Plan> Loader::plan(const ModelFolder& folder, const ModelCo
 }
 
 // One engine for each instance; one in all where calls run on their shard.
-base::Result<Loader::Engines> Loader::make_engines(const Plan& plan,
-                                                   const std::function<void(base::Status)>& broken) const {
-  Engines engines;
+base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
+                                                       const std::function<void(base::Status)>& broken) const {
+  Instances instances;
   const auto& make = engines_.at(plan.source.engine);
   for (uint32_t i = 0; i < plan.places.size(); ++i) {
     auto of_instance = on_device(plan.wanted, plan.places[i]);
-    auto engine = make(LoadArgs{of_instance, plan.source.file, i, slabs_, broken});
-    if (!engine) return base::failure(engine.error().code, without_root(engine.error().text, plan.folder));
-    engines.push_back(std::move(*engine));
-    if (engines.front()->spec().text)
+    auto made = make(LoadArgs{of_instance, plan.source.file, i, slabs_, broken});
+    if (!made) return base::failure(made.error().code, without_root(made.error().text, plan.folder));
+    if (auto* model = std::get_if<generation::TokenModel>(&*made)) {
+      instances.token_models.push_back(std::move(*model));
       if (auto s = one_on_each(plan.places); !s.ok()) return s;
-    if (engines.back()->is_inline()) break;
+      continue;
+    }
+    auto& engine = instances.engines.emplace_back(std::get<std::unique_ptr<sched::Engine>>(std::move(*made)));
+    if (engine->is_inline()) break;
   }
-  return engines;
+  return instances;
 }
 
-void Loader::make_inbox(bus::Served& served, Engines engines, const ModelConfig& config) const {
-  Engines others;
-  if (served.spec.text)
-    for (; engines.size() > 1; engines.pop_back()) others.push_back(std::move(engines.back()));
-  if (auto inbox = engines.front()->own_inbox(served.spec, served.stats, slabs_, std::move(others)))
-    served.inbox = std::move(inbox);
+void Loader::make_inbox(bus::Served& served, Instances instances, const ModelConfig& config) const {
+  auto& [engines, token_models] = instances;
+  if (!token_models.empty())
+    served.inbox = generation::make_inbox(std::move(token_models), served.spec, served.stats);
   else if (engines.front()->is_inline())
     served.inbox = sched::make_inline(std::move(engines.front()), served.spec, served.stats);
   else
@@ -256,15 +256,15 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
                  weak = std::weak_ptr(served)](base::Status why) {
     if (report) report({model, version, weak, std::move(why)});
   };
-  auto engines = make_engines(plan, broken);
-  if (!engines) return engines.error();
-  auto spec = merge(plan.wanted, plan.config, engines->front()->spec(), options_.max_batch);
+  auto instances = make_instances(plan, broken);
+  if (!instances) return instances.error();
+  auto spec = merge(plan.wanted, plan.config, instances->spec(), options_.max_batch);
   if (!spec) return spec.error();
   if (!plan.wanted.parameters.count("device")) spec->parameters.erase("device");  // each instance has its own
   if (auto s = add_labels(plan.folder, plan.config, *spec); !s.ok()) return s;
-  narrow(*spec, *engines);
+  narrow(*spec, instances->token_models);
   served->spec = std::move(*spec);
-  make_inbox(*served, std::move(*engines), plan.config);
+  make_inbox(*served, std::move(*instances), plan.config);
   return served;
 }
 

@@ -49,7 +49,12 @@ class Loader {
                                                            uint64_t version, const FindServed& find) const;
 
  private:
-  using Engines = std::vector<std::unique_ptr<sched::Engine>>;
+  // The instances of one version: those of one of the two.
+  struct Instances {
+    std::vector<std::unique_ptr<sched::Engine>> engines;
+    std::vector<generation::TokenModel> token_models;
+    const msg::ModelSpec& spec() const { return engines.empty() ? token_models.front().spec : engines.front()->spec(); }
+  };
   base::Status check_parameters(const ModelConfig& config, const std::string& engine) const;
   struct Source {
     std::string engine, file;
@@ -65,8 +70,8 @@ class Loader {
   };
   base::Result<Plan> plan(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const;
   base::Result<std::shared_ptr<bus::Served>> load(const Plan& plan) const;
-  base::Result<Engines> make_engines(const Plan& plan, const std::function<void(base::Status)>& broken) const;
-  void make_inbox(bus::Served& served, Engines engines, const ModelConfig& config) const;
+  base::Result<Instances> make_instances(const Plan& plan, const std::function<void(base::Status)>& broken) const;
+  void make_inbox(bus::Served& served, Instances instances, const ModelConfig& config) const;
   void limit(bus::Served& served, const ModelConfig& config) const;
   base::Result<Source> locate(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const;
   base::Status add_labels(const ModelFolder& folder, const ModelConfig& config, msg::ModelSpec& spec) const;

@@ -9,11 +9,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/metrics.h"
 #include "base/status.h"
 #include "bus/catalog.h"
+#include "generation/token_model.h"
 #include "models/placement.h"
 #include "sched/engine.h"
 
@@ -32,7 +34,9 @@ struct LoadArgs {
   // first call of a version counts; outlives the engine and the Repository.
   std::function<void(base::Status)> broken{};
 };
-using EngineMaker = std::function<base::Result<std::unique_ptr<sched::Engine>>(const LoadArgs&)>;
+// One instance of a model, of rows or of tokens.
+using Instance = std::variant<std::unique_ptr<sched::Engine>, generation::TokenModel>;
+using EngineMaker = std::function<base::Result<Instance>(const LoadArgs&)>;
 
 struct RepositoryOptions {
   std::vector<std::string> roots;  // folders in Triton's layout, or single model files (models/folder.h)

@@ -21,6 +21,10 @@ struct PositionRange {
   bool has(uint32_t position) const { return position >= start && position < end; }
 };
 
+// The same positions in ascending ranges that neither overlap nor touch, so that a walk along positions needs no
+// search. A range that holds no position is left out.
+void merge(std::vector<PositionRange>& ranges);
+
 // How the next token is drawn from the logits. Order: logit_bias, penalties (over the whole sequence for repetition, as
 // in the CTRL paper; over the generated part for presence and frequency, as OpenAI does), temperature, top_k, top_p,
 // min_p. The values are in range: dialects check them and name the field.

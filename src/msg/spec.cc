@@ -23,6 +23,11 @@ Shape ModelSpec::public_shape(const TensorSpec& tensor) const {
   return shape;
 }
 
+base::Status ModelSpec::no_output(std::string_view tensor) const {
+  return base::failure(any_tensors ? base::Code::kInvalidArgument : base::Code::kInternal,
+                       "model '" + name + "' made no output '" + std::string(tensor) + "'");
+}
+
 std::vector<uint64_t> VersionPolicy::choose(const std::vector<uint64_t>& present) const {
   switch (kind) {
     case Kind::kAll: return present;

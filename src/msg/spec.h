@@ -136,6 +136,9 @@ struct ModelSpec {
   const TensorSpec* output(std::string_view tensor) const;
   // The shape as clients see it: with a leading -1 when the model is batched.
   Shape public_shape(const TensorSpec& tensor) const;
+  // The error of an output that was asked for and that the model has not made. INTERNAL; INVALID_ARGUMENT where it
+  // takes any tensors, and only its client can know which there will be.
+  base::Status no_output(std::string_view name) const;
 };
 
 }  // namespace weir::msg

@@ -23,7 +23,7 @@ constexpr size_t kPiece = 64 << 10;
 
 std::string words(int error) { return std::generic_category().message(error); }
 
-Status broken(int error) { return failure(Code::kUnavailable, "the connection broke: " + words(error)); }
+Status connection_broke(int error) { return failure(Code::kUnavailable, "the connection broke: " + words(error)); }
 
 }  // namespace
 
@@ -94,7 +94,7 @@ Status BlockingStream::send_raw(std::string_view bytes) {
     } else if (errno == EPIPE || errno == ECONNRESET) {
       return {};  // the answer may be there already: an error, before the whole request was sent
     } else if (errno != EINTR) {
-      return broken(errno);
+      return connection_broke(errno);
     }
   }
   return {};
@@ -126,7 +126,7 @@ Result<size_t> BlockingStream::receive(char* into, size_t room) {
     if (errno == EAGAIN) {
       if (auto status = wait(POLLIN); !status.ok()) return status;
     } else if (errno != EINTR) {
-      return broken(errno);
+      return connection_broke(errno);
     }
   }
 }

@@ -84,6 +84,12 @@ struct Server::Parts {
     base::Counter& starved;
     base::MemoryLedger* memory;         // or null
     std::atomic<bool> resuming{false};  // resume_reading() is on its way there
+    bool ending = false;                // the Server goes: nothing more is posted
+  };
+  // Closing what is left at the drain's timeout, by all shards.
+  struct Forced {
+    std::function<void(size_t busy)> then;
+    std::atomic<size_t> busy{0}, shards;
   };
 
   base::Status bind();
@@ -97,6 +103,8 @@ struct Server::Parts {
   void everywhere(const std::function<void(Share&)>& work);
   void drain(std::function<void(bool)> done);
   void force(std::function<void(size_t)> then);
+  void force_some(Share& share, std::shared_ptr<Forced> forced);
+  void close_all(Share& share);
   void look();
   void unbind();
   void watch_turns();
@@ -124,7 +132,7 @@ Server::Parts::Parts(std::vector<Shard*> on, std::vector<wire::CodecEnv> envs, S
                   Conns(*on[i], envs[i], connection_limit, metrics, [this] { look(); }),
                   {},
                   metrics.counter("weir_accept_starved_total", "Connections closed for want of a file descriptor."),
-                  base::ledger_of(envs[i].slabs)}));
+                  envs[i].slabs.ledger()}));
     if (!options.proxy_protocol.empty()) shares.back()->conns.expect_proxies(options.proxy_protocol);
   }
   watch_turns();
@@ -145,14 +153,25 @@ void Server::Parts::watch_turns() {
 Server::Parts::~Parts() {
   watchdog.reset();
   shares.front()->shard.parts().run_and_wait([this] { draining.reset(); });
-  for (auto& share : shares)
+  for (auto& share : shares) {
     share->shard.parts().run_and_wait([&] {
+      share->ending = true;
       close_listeners(*share);
-      share->conns.close_all(ClosedBy::kServer);
     });
+    close_all(*share);
+  }
   // Work that the shards have posted to each other meanwhile names this object: it runs before this.
-  for (auto& share : shares) share->shard.parts().run_and_wait([&] { share->conns.close_all(ClosedBy::kServer); });
+  for (auto& share : shares) close_all(*share);
   unbind();
+}
+
+// From outside of the shard.
+void Server::Parts::close_all(Share& share) {
+  for (bool more = true; more;)
+    share.shard.parts().run_and_wait([&] {
+      share.conns.close_some(ClosedBy::kServer);
+      more = share.conns.size() > 0;
+    });
 }
 
 base::Status Server::Parts::bind() {
@@ -223,7 +242,7 @@ base::Status Server::Parts::load_tls() {
                               "Unix time at which tls.certificate expires.");
     expiry->set(context->expires());
   }
-  auto cleartext = options.tls.refuses_cleartext() ? Conns::Cleartext::kRefused : Conns::Cleartext::kServed;
+  auto cleartext = options.tls.refuses_cleartext() ? Cleartext::kRefused : Cleartext::kServed;
   everywhere([context, cleartext](Share& share) { share.conns.use(context, cleartext); });
   return {};
 }
@@ -286,18 +305,19 @@ void Server::Parts::drain(std::function<void(bool)> done) {
 }
 
 void Server::Parts::force(std::function<void(size_t)> then) {
-  struct Count {
-    std::atomic<size_t> busy{0}, left;
-  };
-  auto count = std::make_shared<Count>();
-  count->left = shares.size();
-  auto& first = shares.front()->shard;
-  everywhere([this, count, then, &first](Share& share) {
-    count->busy += share.conns.close_all(ClosedBy::kDrain);
-    if (--count->left != 0) return;
-    first.post([this, count, then] {
-      if (draining) then(count->busy);
-    });
+  auto forced = std::make_shared<Forced>();
+  forced->then = std::move(then);
+  forced->shards = shares.size();
+  everywhere([this, forced](Share& share) { force_some(share, forced); });
+}
+
+void Server::Parts::force_some(Share& share, std::shared_ptr<Forced> forced) {
+  if (share.ending) return;
+  forced->busy += share.conns.close_some(ClosedBy::kDrain);
+  if (share.conns.size() > 0) return share.shard.post([this, forced, to = &share] { force_some(*to, forced); });
+  if (--forced->shards != 0) return;
+  shares.front()->shard.post([this, forced] {
+    if (draining) forced->then(forced->busy);
   });
 }
 

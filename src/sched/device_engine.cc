@@ -66,7 +66,7 @@ base::Result<base::Bytes> DeviceEngine::pinned(const base::Bytes& bytes) {
 }
 
 // Where every tensor lies, here and there.
-Status DeviceEngine::lay_out(Batch& batch, DeviceBatch& batch_in_flight) {
+Status DeviceEngine::lay_out(Batch& batch, InFlight& batch_in_flight) {
   sizes_.clear();
   if (auto s = plan(batch, sizes_); !s.ok()) return s;
   base::check(sizes_.size() == batch.outputs.size(), "a plan has a size for each output");
@@ -166,7 +166,7 @@ Status DeviceEngine::step(Batch& batch) {
 
 // After a failure in the middle: what was queued before it may still run. Where it is not known when that ends, the
 // device keeps the memory.
-void DeviceEngine::settle(DeviceBatch& batch_in_flight) {
+void DeviceEngine::settle(InFlight& batch_in_flight) {
   auto& device = *deps_.device;
   Status status;
   for (auto* stream : {&up_, &run_, &down_})
@@ -178,7 +178,7 @@ void DeviceEngine::settle(DeviceBatch& batch_in_flight) {
   batch_in_flight.held.clear();
 }
 
-Status DeviceEngine::give_up(Batch& batch, DeviceBatch& batch_in_flight, Status why) {
+Status DeviceEngine::give_up(Batch& batch, InFlight& batch_in_flight, Status why) {
   batch_in_flight.memory = {};
   batch.outputs.clear();
   auto fault = deps_.device->fault();

@@ -58,13 +58,6 @@ class DeviceEngine : public Engine {
   struct DeviceBatch {
     std::vector<Transfer> in, out;  // as batch.inputs and batch.outputs
     device::Event arrived, computed, landed;
-
-   private:
-    friend class DeviceEngine;
-    device::BufferPool::Part memory;
-    std::vector<base::Bytes> held;  // what the device reads and writes
-    base::Time launched{};
-    int reached = 0;  // of the three events
   };
 
   // Names, types and shapes of batch.outputs, and the bytes of each. The inputs are there.
@@ -83,17 +76,24 @@ class DeviceEngine : public Engine {
   const device::Stream& down() const { return down_; }
 
  private:
-  base::Status lay_out(Batch& batch, DeviceBatch& batch_in_flight);
+  struct InFlight : DeviceBatch {
+    device::BufferPool::Part memory;
+    std::vector<base::Bytes> held;  // what the device reads and writes
+    base::Time launched{};
+    int reached = 0;  // of the three events
+  };
+
+  base::Status lay_out(Batch& batch, InFlight& batch_in_flight);
   base::Result<base::Bytes> pinned(const base::Bytes& bytes);
-  base::Status give_up(Batch& batch, DeviceBatch& batch_in_flight, base::Status why);
-  void settle(DeviceBatch& batch_in_flight);
+  base::Status give_up(Batch& batch, InFlight& batch_in_flight, base::Status why);
+  void settle(InFlight& batch_in_flight);
   bool stale() const { return deps_.device->epoch() != epoch_; }
 
   Deps deps_;
   const uint32_t epoch_;
   std::unique_ptr<device::SlabPool> own_;  // or null
   device::Stream up_, run_, down_;
-  std::vector<DeviceBatch> batches_;
+  std::vector<InFlight> batches_;
   std::vector<size_t> sizes_;
 };
 

@@ -14,7 +14,6 @@
 #include "base/bytes.h"
 #include "base/env.h"
 #include "base/status.h"
-#include "bus/stats.h"
 #include "msg/call.h"
 #include "msg/spec.h"
 
@@ -69,15 +68,6 @@ class Engine {
 
   // Stepped on the caller's shard, without a lane.
   virtual bool is_inline() const { return false; }
-
-  // An engine that is not stepped with batches of rows makes the Inbox in front of itself (token generation; what this
-  // Engine holds moves into it, and this dies), and of `others`: the model's instances on other devices, by the same
-  // maker. Null: lanes step it. `spec` and `stats` outlive the Inbox.
-  virtual std::unique_ptr<msg::Inbox> own_inbox(const msg::ModelSpec& /*spec*/, bus::ModelStats& /*stats*/,
-                                                base::SlabSource& /*slabs*/,
-                                                std::vector<std::unique_ptr<Engine>> /*others*/ = {}) {
-    return nullptr;
-  }
 };
 
 }  // namespace weir::sched

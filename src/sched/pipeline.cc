@@ -7,6 +7,7 @@
 #include "base/attempt.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/take_out.h"
 #include "sched/pipeline_run.h"
 #include "sched/proxy_inbox.h"
 
@@ -223,9 +224,7 @@ void Pipeline::close(PipelineRun& run) {
   run.slots.clear();
   for (Leg& leg : run.legs) leg.clear();
   std::lock_guard lock(mutex_);
-  open_.back()->index = run.index;
-  std::swap(open_[run.index], open_.back());
-  open_.pop_back();
+  base::take_out(open_, run, &PipelineRun::index);
   spare_.push_back(&run);
   stats_.pending.store(int64_t(open_.size()), std::memory_order_relaxed);
 }

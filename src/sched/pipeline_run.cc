@@ -120,8 +120,7 @@ Status PipelineRun::answered(PipelineLeg& leg, const PipelineNode& node, msg::Ev
 Status PipelineRun::keep(const PipelineNode& node, msg::Outputs& outputs) {
   for (const auto& port : node.outputs) {
     auto* tensor = named(outputs.tensors, port.tensor);
-    if (!tensor)
-      return failure(Code::kInternal, "model '" + node.served->spec.name + "' made no output '" + port.tensor + "'");
+    if (!tensor) return failure(Code::kInternal, node.served->spec.no_output(port.tensor).text);
     slots[port.slot] = std::move(*tensor);
   }
   return {};

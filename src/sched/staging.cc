@@ -127,11 +127,6 @@ bool Split::bytes_add_up(const msg::Tensor& tensor) const {
   return !__builtin_mul_overflow(*elements, msg::size_of(tensor.dtype), &bytes) && bytes == tensor.data.size();
 }
 
-Status Split::missing(std::string_view name) const {
-  return base::failure(spec_.any_tensors ? Code::kInvalidArgument : Code::kInternal,
-                       "model '" + spec_.name + "' gave no output '" + std::string(name) + "'");
-}
-
 // Moves an output's Part to the next `rows` rows. They exist: check() has compared the whole tensor with the batch.
 void Split::cut(size_t output, uint64_t rows) {
   const auto& tensor = batch_.outputs[output];
@@ -177,11 +172,11 @@ Status Split::take_named(std::string_view name, uint32_t rows, std::vector<msg::
   size_t all = spec_.any_tensors ? batch_.outputs.size() : spec_.outputs.size();
   for (size_t i = 0; i < all; ++i)
     if (name == (spec_.any_tensors ? batch_.outputs[i].name : spec_.outputs[i].name)) return take(i, name, rows, to);
-  return missing(name);
+  return spec_.no_output(name);
 }
 
 Status Split::take(size_t output, std::string_view name, uint32_t rows, std::vector<msg::Tensor>& to) {
-  if (!given(output)) return missing(name);
+  if (!given(output)) return spec_.no_output(name);
   const auto& tensor = batch_.outputs[output];
   const auto& part = parts_[output];
   auto& out =

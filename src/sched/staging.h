@@ -41,7 +41,6 @@ class Split {
   bool bytes_add_up(const msg::Tensor& tensor) const;
   void cut(size_t output, uint64_t rows);
   bool given(size_t output) const;
-  base::Status missing(std::string_view name) const;
   base::Status take(size_t output, std::string_view name, uint32_t rows, std::vector<msg::Tensor>& to);
   base::Status take_named(std::string_view name, uint32_t rows, std::vector<msg::Tensor>& to);
 

@@ -12,6 +12,10 @@ constexpr auto kRetry = std::chrono::seconds(1);
 
 }  // namespace
 
+void Homes::post(base::ShardId shard, std::function<void(Sessions&)> work) const {
+  post_(shard, [&there = *doors_[size_t(shard)], work = std::move(work)] { work(there); });
+}
+
 Sessions::Sessions(bus::Bus& bus, base::ShardId self, Homes& homes, Quota& quota, SessionLimits limits,
                    base::Metrics& metrics)
     : bus_(bus),
@@ -25,15 +29,14 @@ Sessions::Sessions(bus::Bus& bus, base::ShardId self, Homes& homes, Quota& quota
       sessions_(metrics.gauge("weir_sessions", "Sessions that live now.")),
       bytes_(metrics.gauge("weir_session_bytes", "Tokens and images of sessions.")),
       opened_(metrics.counter("weir_sessions_opened_total", "Sessions opened or forked.")) {
-  homes_.doors_.at(size_t(self)) = this;
+  homes_.add(self, *this);
 }
 
 Sessions::~Sessions() { bus_.env().cancel(timer_); }
 
 void Sessions::at(base::ShardId shard, std::function<void(Sessions&)> work) {
-  Sessions& door = *homes_.doors_[size_t(shard)];
-  if (shard == self_) return work(door);
-  homes_.post_(shard, [&door, work = std::move(work)] { work(door); });
+  if (shard == self_) return work(*this);
+  homes_.post(shard, std::move(work));
 }
 
 // Runs `question` at the session's home, and what that returns here.

@@ -37,9 +37,11 @@ class Homes {
   Homes(size_t shards, Post post) : doors_(shards), post_(std::move(post)) {}
 
   size_t shards() const { return doors_.size(); }
+  void add(base::ShardId shard, Sessions& sessions) { doors_.at(size_t(shard)) = &sessions; }
+  // Runs `work` on the thread of those sessions.
+  void post(base::ShardId shard, std::function<void(Sessions&)> work) const;
 
  private:
-  friend class Sessions;
   std::vector<Sessions*> doors_;
   Post post_;
 };

@@ -11,13 +11,17 @@ constexpr size_t kMaxBytesPerToken = 128;
 
 }  // namespace
 
+base::Status check_prompt(std::string_view text, uint32_t max_tokens) {
+  if (text.size() / kMaxBytesPerToken <= max_tokens) return {};
+  return base::failure(base::Code::kOutOfRange, std::to_string(text.size()) +
+                                                    " bytes do not fit the model's context of " +
+                                                    std::to_string(max_tokens) + " tokens");
+}
+
 base::Result<std::vector<uint32_t>> encode_prompt(const msg::TextCodec& codec, std::string_view text,
                                                   msg::AddSpecial add, uint32_t max_tokens,
                                                   const msg::TextBudget& budget) {
-  if (text.size() / kMaxBytesPerToken > max_tokens)
-    return base::failure(base::Code::kOutOfRange, std::to_string(text.size()) +
-                                                      " bytes do not fit the model's context of " +
-                                                      std::to_string(max_tokens) + " tokens");
+  if (auto s = check_prompt(text, max_tokens); !s.ok()) return s;
   if (text.size() > budget.bytes) return base::failure(base::Code::kAborted, "the text is longer");
   auto ids = codec.encode(text, add, budget.cancelled);
   if (budget.stopped()) return base::failure(base::Code::kCancelled, "cancelled");

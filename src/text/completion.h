@@ -15,9 +15,12 @@
 
 namespace weir::text {
 
-// The ids of a prompt for a context of `max_tokens`. Bounded by bytes before a byte is looked at: OUT_OF_RANGE for text
-// that no such context can hold; ABORTED for text longer than the budget's bytes, CANCELLED. How many ids there are is
-// for the caller to check. Any thread.
+// OUT_OF_RANGE for text that no context of `max_tokens` can hold, by its bytes alone.
+base::Status check_prompt(std::string_view text, uint32_t max_tokens);
+
+// The ids of a prompt for a context of `max_tokens`. Bounded by bytes before a byte is looked at: check_prompt();
+// ABORTED for text longer than the budget's bytes, CANCELLED. How many ids there are is for the caller to check. Any
+// thread.
 base::Result<std::vector<uint32_t>> encode_prompt(const msg::TextCodec& codec, std::string_view text,
                                                   msg::AddSpecial add, uint32_t max_tokens,
                                                   const msg::TextBudget& budget = {});

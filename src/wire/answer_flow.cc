@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "base/slab_parts.h"
 #include "wire/guard.h"
 
 namespace weir::wire {
@@ -17,11 +16,6 @@ constexpr size_t kSmallPiece = 64 << 10;
 constexpr base::Duration kScarceGrace = std::chrono::seconds(2);
 
 }  // namespace
-
-base::MemoryLedger* memory_of(Exchange& exchange) {
-  auto* flow = dynamic_cast<AnswerFlow*>(&exchange);
-  return flow ? flow->memory() : nullptr;
-}
 
 bool charge_piece(base::MemoryLedger* memory, base::Bytes& piece, SmallPieces& small) {
   if (piece.size() < base::kLeastCharged) return small.add(memory, piece.size());
@@ -38,8 +32,8 @@ bool SmallPieces::follow(base::MemoryLedger* memory) {
 }
 
 uint64_t held_for_answer(Exchange& exchange) {
-  auto* holds = dynamic_cast<const HoldsAnswer*>(exchange.listener());
-  return exchange.content().size() + exchange.backlog() + (holds ? holds->held() : 0);
+  const ExchangeListener* listener = exchange.listener();
+  return exchange.content().size() + exchange.backlog() + (listener ? listener->held_for_answer() : 0);
 }
 
 DrainFloor drain_floor(const Limits& limits, uint64_t held, const base::SlabSource& slabs) {
@@ -49,7 +43,7 @@ DrainFloor drain_floor(const Limits& limits, uint64_t held, const base::SlabSour
 
 bool AnswerRoom::take(uint64_t most) {
   if (most <= kSmallPiece) return true;
-  memory_ = memory_of(exchange_);
+  memory_ = exchange_.memory();
   if (memory_) charge_ = {*memory_, base::MemoryKind::kAnswers};
   return charge_.grow(most);
 }
@@ -66,7 +60,7 @@ base::Status PiecewiseAnswer::start(std::string_view content_type, Exchange::Com
   source_ = std::move(source);
   std::string text;
   const bool more = source_->write(text, kWhole);
-  auto first = base::adopt(memory_of(exchange_), base::MemoryKind::kAnswers, std::move(text));
+  auto first = base::adopt(exchange_.memory(), base::MemoryKind::kAnswers, std::move(text));
   if (!first) {
     source_.reset();
     exchange_.record().reject = reason::kOverload;
@@ -87,9 +81,8 @@ base::Status PiecewiseAnswer::start(std::string_view content_type, Exchange::Com
 
 // A backlog always remains while there is more to come, so that on_drain() comes.
 void PiecewiseAnswer::pump() {
-  auto* flow = dynamic_cast<AnswerFlow*>(&exchange_);
   while (source_ && exchange_.backlog() < kBacklog) {
-    base::MemoryLedger* memory = flow ? flow->memory() : nullptr;
+    base::MemoryLedger* memory = exchange_.memory();
     base::MemoryCharge room = memory ? base::MemoryCharge(*memory, base::MemoryKind::kAnswers) : base::MemoryCharge();
     const bool plenty = room.grow(kPiece);
     if (!plenty && exchange_.backlog() > 0) break;
@@ -103,7 +96,7 @@ void PiecewiseAnswer::pump() {
     source_.reset();
     exchange_.end();
   }
-  if (source_ && flow) flow->call_on_drain();
+  if (source_) exchange_.call_on_drain();
 }
 
 }  // namespace weir::wire

@@ -1,5 +1,4 @@
-// How an Exchange and its ExchangeListener account for the memory of an answer. Apart from exchange.h, since few
-// services ask.
+// How an Exchange and its ExchangeListener account for the memory of an answer.
 //
 // An answer's memory is its backlog (what the socket has not taken), the request body that the Exchange keeps, and what
 // its ExchangeListener still makes it from. Pieces that lie outside of slabs are charged to the ledger of the codec's
@@ -17,31 +16,6 @@
 #include "wire/limits.h"
 
 namespace weir::wire {
-
-// Implemented by the Exchanges of codecs.
-class AnswerFlow {
- public:
-  // Null: nobody counts.
-  virtual base::MemoryLedger* memory() = 0;
-  // The ExchangeListener's on_drain() is called when the socket next takes something and the backlog is below
-  // Exchange::kLowWater, also if it has not been above it. For whoever makes an answer bit by bit.
-  virtual void call_on_drain() = 0;
-
- protected:
-  ~AnswerFlow() = default;
-};
-
-// Implemented by ExchangeListeners that hold memory for an answer beside its backlog.
-class HoldsAnswer {
- public:
-  virtual uint64_t held() const = 0;  // bytes
-
- protected:
-  ~HoldsAnswer() = default;
-};
-
-// Null where the Exchange is not a codec's (a test's), or nobody counts. Costs a dynamic_cast.
-base::MemoryLedger* memory_of(Exchange& exchange);
 
 // Charges the pieces of an answer that are too small to be charged one by one, in steps of 64 KiB: a
 // stream of events that nobody reads. The first step is free.
@@ -71,7 +45,7 @@ class SmallPieces {
 // same; the answer cannot go on.
 bool charge_piece(base::MemoryLedger* memory, base::Bytes& piece, SmallPieces& small);
 
-// Bytes that are held until the peer has its answer. Costs a dynamic_cast.
+// Bytes that are held until the peer has its answer.
 uint64_t held_for_answer(Exchange& exchange);
 
 // Room for an answer outside of slabs while it is made, where its size can be told beforehand; less than 64 KiB is not

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/slab_parts.h"
+#include "wire/body_growth.h"
 #include "wire/text.h"
 
 namespace weir::wire {
 namespace {
 
-constexpr uint64_t kFirst = 16 << 10;          // slab for a body of unknown length
 constexpr uint64_t kInflaterBytes = 48 << 10;  // zlib.h: a window of 32 KiB, and about 7 KiB
 constexpr uint64_t kFew = 1 << 20;  // a body of unknown length that has come to this may have the most at once
 constexpr size_t kMovedPerInflated = kMovedSlice / kInflateSlice;  // bytes of a move that count as one inflated
@@ -21,7 +20,7 @@ void BodyCollector::begin(base::SlabSource& slabs, const Shape& shape) {
   slabs_ = &slabs;
   shape_ = shape;
   if (shape.coding != Coding::kIdentity) {
-    if (auto* ledger = base::ledger_of(slabs)) inflater_charge_ = {*ledger, base::MemoryKind::kInput};
+    if (auto* ledger = slabs.ledger()) inflater_charge_ = {*ledger, base::MemoryKind::kInput};
     if (!inflater_charge_.grow(kInflaterBytes)) {
       state_ = State::kNoMemory;
       return;
@@ -86,7 +85,7 @@ BodyCollector::State BodyCollector::advance(std::span<const std::byte> piece) {
 // who wait would wake each other for ever.
 BodyCollector::State BodyCollector::keep(std::span<const std::byte> piece) {
   if (aside_charge_.bytes() == 0)
-    if (auto* ledger = base::ledger_of(*slabs_)) aside_charge_ = {*ledger, base::MemoryKind::kInput};
+    if (auto* ledger = slabs_->ledger()) aside_charge_ = {*ledger, base::MemoryKind::kInput};
   if (!aside_charge_.resize(2 * uint64_t(aside_.size() + piece.size()))) return State::kNoMemory;
   aside_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
   return State::kStalled;
@@ -150,7 +149,7 @@ BodyCollector::State BodyCollector::move() {
   return paused_ ? State::kStalled : State::kOpen;
 }
 
-// A body of declared length grows by what has come of it (base/slab_parts.h), in parts until it has its final size. Of
+// A body of declared length grows by what has come of it (wire/body_growth.h), in parts until it has its final size. Of
 // unknown length: by doubling, in parts; where there are no more of those, to the most that it can become, after which
 // it never waits again.
 base::Slab* BodyCollector::more(uint64_t to) {
@@ -158,12 +157,12 @@ base::Slab* BodyCollector::more(uint64_t to) {
   const BodyOwner& owner = shape_.owner;
   if (!inflater_ && shape_.content_length >= 0) {
     uint64_t all = std::max(to, uint64_t(shape_.content_length));
-    wanted_ = base::grown(*slabs_, to, all);
+    wanted_ = grown(*slabs_, to, all);
     return owner.take(*slabs_, wanted_, wanted_ < all ? Size::kPart : Size::kWhole);
   }
   // A byte more than the limit: an inflated body of exactly the limit must find out that it has ended.
   uint64_t most = std::max(to, shape_.limits.bytes + 1);
-  uint64_t want = std::min(most, std::max({to, kFirst, uint64_t(block_.capacity()) * 2}));
+  uint64_t want = std::min(most, std::max({to, kFirstSlab, uint64_t(block_.capacity()) * 2}));
   if (want < most)
     if (base::Slab* slab = owner.take(*slabs_, want, Size::kPart)) return slab;
   wanted_ = want < kFew ? want : most;

@@ -1,6 +1,6 @@
 // BodyCollector: the pieces of a request body, inflated if they are coded, into one slab.
 //
-// Used by every codec for BodyPlan::kWhole. The slab grows by what has come of the Content-Length (base/slab_parts.h);
+// Used by every codec for BodyPlan::kWhole. The slab grows by what has come of the Content-Length (wire/body_growth.h);
 // where the length is not known (chunked, coded) it grows by doubling. It takes every
 // piece that it is given: when the SlabSource has no room it keeps the piece aside and says kStalled; the codec then
 // holds its peer back (so that little is kept aside), waits in line (wire/body_memory.h) and calls retry(). It says the

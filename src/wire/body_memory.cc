@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/slab_parts.h"
+#include "base/take_out.h"
 
 namespace weir::wire {
 namespace {
@@ -35,9 +35,7 @@ void BodyMemory::unlink(Body& body) {
       return;
     case Body::Place::kWaits:
       need_.bytes.fetch_sub(std::exchange(body.wanted_, 0), std::memory_order_relaxed);
-      waiting_[body.at_] = waiting_.back();
-      waiting_[body.at_]->at_ = body.at_;
-      waiting_.pop_back();
+      base::take_out(waiting_, body, &Body::at_);
       if (waiting_.empty()) least_ = UINT64_MAX;
       std::replace(round_.begin(), round_.end(), &body, static_cast<Body*>(nullptr));
   }
@@ -80,7 +78,7 @@ bool BodyMemory::over_share(const base::Client* client, uint64_t bytes) const {
 
 bool BodyMemory::may_take(const base::Client* client, uint64_t bytes, const base::SlabSource& slabs) const {
   if (!waiting_.empty() && held_by(client) > least_) return false;
-  return !over_share(client, bytes) || !base::scarce(slabs);
+  return !over_share(client, bytes) || !slabs.scarce();
 }
 
 // The one that is called may take memory, which changes what its client holds; the order of this round stays.
@@ -138,8 +136,8 @@ void BodyMemory::free_silent(base::Time now) {
 
 base::Slab* BodyOwner::take(base::SlabSource& slabs, uint64_t bytes, Size size) const {
   if (bodies && !bodies->may_take(client, bytes, slabs)) return nullptr;
-  base::Slab* slab = size == Size::kPart ? base::take_part(slabs, size_t(bytes)) : slabs.take(size_t(bytes));
-  base::charge(slabs, slab, client);
+  base::Slab* slab = size == Size::kPart ? slabs.take_part(size_t(bytes)) : slabs.take(size_t(bytes));
+  if (slab && client) slabs.charge(slab, *client);
   return slab;
 }
 

@@ -133,7 +133,7 @@ struct BodyOwner {
   BodyMemory* bodies = nullptr;
   base::Client* client = nullptr;
 
-  enum class Size : uint8_t { kPart, kWhole };  // base/slab_parts.h
+  enum class Size : uint8_t { kPart, kWhole };  // base::SlabSource::take_part()
   // A slab, charged to the client; null when there is none, or when it is not this client's turn.
   base::Slab* take(base::SlabSource& slabs, uint64_t bytes, Size size) const;
 };

@@ -99,6 +99,9 @@ std::string Request::query_value(std::string_view name) const {
   return {};
 }
 
+Exchange::Exchange() = default;
+Exchange::~Exchange() = default;
+
 void Exchange::respond(int status, std::string_view content_type, base::Bytes body, Compress compress) {
   Response response;
   response.status = status;
@@ -120,7 +123,7 @@ void Exchange::respond(int status, std::string_view content_type, base::Bytes bo
 // An answer for which there is no memory is replaced before any of it is sent. Who has an error form of its own charges
 // the body itself, and refuses in that form.
 void Exchange::respond(Response response, base::Bytes body) {
-  if (body.size() >= base::kLeastCharged && !base::charge(memory_of(*this), base::MemoryKind::kAnswers, body)) {
+  if (body.size() >= base::kLeastCharged && !base::charge(memory(), base::MemoryKind::kAnswers, body)) {
     body = {};
     record_.reject = reason::kOverload;
     record_.code = base::Code::kResourceExhausted;

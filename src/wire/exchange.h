@@ -22,6 +22,10 @@
 #include "wire/identity.h"
 #include "wire/trace.h"
 
+namespace weir::base {
+class MemoryLedger;
+}
+
 namespace weir::wire {
 
 enum class Version : uint8_t { kHttp10, kHttp11, kHttp2 };
@@ -128,6 +132,7 @@ struct RequestRecord {
 
 class Exchange;
 class TrustedProxies;
+struct RouteMatch;
 
 // A service attaches one to an Exchange to be told of the rest of it. Owned by the Exchange; destroyed after
 // on_close().
@@ -144,6 +149,8 @@ class ExchangeListener {
   // The Exchange is over: the response is in the socket, or the peer or the connection has gone. Last call. `complete`
   // says whether the whole response went out.
   virtual void on_close(Exchange&, bool complete) = 0;
+  // Bytes that it holds for the answer beside the backlog (wire/answer_flow.h).
+  virtual uint64_t held_for_answer() const { return 0; }
 };
 
 enum class BodyPlan : uint8_t {
@@ -163,7 +170,7 @@ class Exchange {
   static constexpr size_t kHighWater = 1 << 20;  // backlog at which a polite writer stops
   static constexpr size_t kLowWater = kHighWater / 4;
 
-  virtual ~Exchange() = default;
+  virtual ~Exchange();
 
   const Request& request() const { return request_; }
   // The whole request body; BodyPlan::kWhole, from Intake::whole() on.
@@ -181,8 +188,8 @@ class Exchange {
     caller_ = std::move(caller);
     request_.identity = caller_.identity();
   }
-  // The Intake's own note on this Exchange (the Router's match); null again when closed() returns. Codecs leave it be.
-  void* note = nullptr;
+  // The Router's alone: what it has found for this Exchange, from begin() to closed().
+  std::unique_ptr<RouteMatch> match;
 
   // The response, in order: head once, body any number of times, end once. Calls after the peer has gone, or after
   // end(), do nothing. HEAD requests and bodiless statuses drop the body. None of these calls back into the
@@ -206,6 +213,11 @@ class Exchange {
   // Held by work for this Exchange that may outlive it (a Call whose client has left): HTTP/2 counts it against
   // Limits::streams until it is given back. Other versions need none.
   virtual base::Ticket ticket() { return {}; }
+  // The ledger that the memory of the answer is charged to; null: nobody counts.
+  virtual base::MemoryLedger* memory() { return nullptr; }
+  // The ExchangeListener's on_drain() is called when the socket next takes something and the backlog is below
+  // kLowWater, also if it has not been above it. For whoever makes an answer bit by bit.
+  virtual void call_on_drain() {}
 
   // head + body + end in one, with content-length; compressed when `compress` says so, the peer accepts it and it pays.
   enum class Compress : uint8_t { kNever, kIfAccepted };
@@ -213,6 +225,8 @@ class Exchange {
   void respond(Response response, base::Bytes body);
 
  protected:
+  Exchange();
+
   Request request_;
   base::Bytes content_;
   RequestRecord record_;

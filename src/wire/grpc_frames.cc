@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/memory_ledger.h"
-#include "base/slab_parts.h"
+#include "wire/body_growth.h"
 
 namespace weir::wire {
 
@@ -56,7 +56,7 @@ Deframer::Step Deframer::open_payload(size_t at_hand) {
     return fail(base::Code::kResourceExhausted, "message of " + std::to_string(length_) +
                                                     " bytes is over the limit of " + std::to_string(max_) + " bytes");
   if (length_ == 0) return Step::kMessage;
-  uint64_t bytes = base::grown(slabs_, at_hand, length_);
+  uint64_t bytes = grown(slabs_, at_hand, length_);
   block_ = base::Block(slab(std::min<uint64_t>(bytes, length_)));
   return block_ ? Step::kMore : starved(bytes);
 }
@@ -79,7 +79,7 @@ base::Slab* Deframer::slab(uint64_t bytes) {
 // Where there are no more parts, who is compressed may have its whole slab out of the rest.
 Deframer::Step Deframer::widen(size_t at_hand) {
   uint64_t came = block_.size() + std::min<uint64_t>(at_hand, length_ - block_.size());
-  uint64_t bytes = base::grown(slabs_, came, length_);
+  uint64_t bytes = grown(slabs_, came, length_);
   base::Block wider(slab(bytes));
   if (!wider && compressed() && bytes == length_)
     wider = base::Block(owner_.take(slabs_, bytes, BodyOwner::Size::kWhole));

@@ -6,7 +6,7 @@
 //
 // Deframer takes pieces of such a stream, cut anywhere, and puts each payload into one slab of its size, still
 // compressed where flag is 1 (wire/coding.h takes that off). The length is the peer's word, so the slab grows by what
-// has come of it (base/slab_parts.h says how, and what is copied for that). A compressed payload is a part as a whole,
+// has come of it (wire/body_growth.h says how, and what is copied for that). A compressed payload is a part as a whole,
 // for it will wait for room to inflate into.
 #pragma once
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/slab_parts.h"
-
 namespace weir::wire {
 namespace {
 
@@ -61,7 +59,7 @@ bool RateFloor::below(base::Time now, uint32_t rate, base::Duration grace) {
 
 uint32_t floor_rate(uint32_t least, uint64_t reserved, const base::SlabSource& slabs) {
   uint64_t swift = std::min<uint64_t>(reserved / kSecondsToFill, UINT32_MAX);
-  if (least == 0 || swift <= least || !base::scarce(slabs)) return least;
+  if (least == 0 || swift <= least || !slabs.scarce()) return least;
   return uint32_t(swift);
 }
 

@@ -4,33 +4,24 @@
 
 #include <string>
 
-#include "base/memory_ledger.h"
 #include "base/stepped_charge.h"
 #include "wire/body_memory.h"
-#include "wire/codec.h"
+#include "wire/connection.h"
 #include "wire/h1_output.h"
 
 namespace weir::wire {
 
-struct H1Connection {
+struct H1Connection : Connection {
   H1Connection(const CodecEnv& for_all, Wire& of_connection, const PeerInfo& who)
-      : env(for_all),
-        memory(base::ledger_of(env.slabs)),
-        wire(of_connection),
-        peer(who),
+      : Connection(for_all, of_connection, who),
         heads(memory, base::MemoryKind::kInput, 0, owner_of_heads(env.bodies, peer.client.get())),
         idle_since(wire.now()) {}
 
-  bool overloaded(base::Overload step) const { return memory && memory->at_least(step); }
   // There is output, or the end, and nobody may be looking.
   void announce() {
     if (!busy) wire.output_ready();
   }
 
-  const CodecEnv env;
-  base::MemoryLedger* const memory;  // of env.slabs, or null
-  Wire& wire;
-  const PeerInfo& peer;
   H1Output output;
   std::string scratch;        // heads of responses are put together here
   base::SteppedCharge heads;  // of requests, and input that cannot be used yet

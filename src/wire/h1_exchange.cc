@@ -85,7 +85,6 @@ void H1Exchange::clear() {
   content_ = base::Bytes();
   extra_fields_.clear();
   listener_.reset();
-  note = nullptr;
   std::string id = std::move(record_.request_id);
   id.clear();
   record_ = RequestRecord();

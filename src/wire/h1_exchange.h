@@ -16,7 +16,7 @@ namespace weir::wire {
 class H1Queue;
 struct H1Connection;
 
-class H1Exchange final : public Exchange, public AnswerFlow {
+class H1Exchange final : public Exchange {
  public:
   explicit H1Exchange(H1Queue& queue);
 
@@ -28,7 +28,6 @@ class H1Exchange final : public Exchange, public AnswerFlow {
   size_t backlog() const override;
   void consume(size_t n) override;
   base::Time now() const override;
-  // AnswerFlow
   base::MemoryLedger* memory() override;
   void call_on_drain() override { above_ = true; }
 

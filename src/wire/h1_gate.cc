@@ -78,7 +78,7 @@ class Inspection {
       return bad(reason::kParse, "malformed method");
     if (out_->target.empty() || !all_of_class(out_->target, kTarget))
       return bad(reason::kParse, "malformed request target");
-    if (auto refusal = read_version(line.substr(last + 1), out_)) return refusal;
+    if (auto error = read_version(line.substr(last + 1), out_)) return error;
     return split_target();
   }
 
@@ -225,19 +225,19 @@ class Inspection {
 
 }  // namespace
 
-size_t HeadScan::advance(std::string_view all, const Limits& limits, HeadError* refusal) {
+size_t HeadScan::advance(std::string_view all, const Limits& limits, HeadError* error) {
   while (true) {
     const auto* lf = static_cast<const char*>(std::memchr(all.data() + searched_, '\n', all.size() - searched_));
     size_t end = lf ? size_t(lf - all.data()) : all.size();
     if (end >= limits.header_bytes) {
-      *refusal = lines_ == 0 ? HeadError{414, reason::kHeaderBytes, "request line too long"}
-                             : HeadError{431, reason::kHeaderBytes, "request head too large"};
+      *error = lines_ == 0 ? HeadError{414, reason::kHeaderBytes, "request line too long"}
+                           : HeadError{431, reason::kHeaderBytes, "request head too large"};
       return 0;
     }
     searched_ = all.size();
     if (!lf) return 0;
     if (end == at_ || all[end - 1] != '\r') {
-      *refusal = bad(reason::kParse, "line without CRLF");
+      *error = bad(reason::kParse, "line without CRLF");
       return 0;
     }
     searched_ = end + 1;
@@ -246,7 +246,7 @@ size_t HeadScan::advance(std::string_view all, const Limits& limits, HeadError* 
     // RFC 9112 §2.2: an empty line before the request line is skipped by the caller, so here it ends a head.
     if (empty) return at_;
     if (++lines_ > limits.header_fields + 1) {
-      *refusal = {431, reason::kHeaderCount, "too many header fields"};
+      *error = {431, reason::kHeaderCount, "too many header fields"};
       return 0;
     }
   }
@@ -259,8 +259,8 @@ HeadError inspect_head(std::string_view head, const Limits&, Head* out, HeadText
     size_t lf = head.find('\n');  // HeadScan has seen that each follows a CR
     std::string_view line = head.substr(0, lf - 1);
     head.remove_prefix(lf + 1);
-    HeadError refusal = first ? inspection.request_line(line) : inspection.field_line(line);
-    if (refusal) return refusal;
+    HeadError error = first ? inspection.request_line(line) : inspection.field_line(line);
+    if (error) return error;
     first = false;
   }
   return first ? bad(reason::kParse, "malformed request line") : inspection.judge();

@@ -35,8 +35,8 @@ struct HeadError {
 class HeadScan {
  public:
   // `all` is everything of this head so far (a longer view of the same bytes each time). Returns the length of the
-  // head, its empty line included, or 0: then either `*refusal` is set or more is needed.
-  size_t advance(std::string_view all, const Limits& limits, HeadError* refusal);
+  // head, its empty line included, or 0: then either `*error` is set or more is needed.
+  size_t advance(std::string_view all, const Limits& limits, HeadError* error);
   void restart() { *this = HeadScan(); }
 
  private:

@@ -38,9 +38,9 @@ void H1Reader::process(std::string_view fresh) {
 // that request.
 void H1Reader::charge_input() {
   if (input_.charge(connection_.heads) || connection_.closing) return;
-  const HeadError refusal{503, reason::kOverload, kNoMemoryForHead};
-  if (current_ && current_->open()) return fail(*current_, refusal);
-  if (reading_ == Reading::kHead && !queue_.full()) return refuse(refusal);
+  const HeadError error{503, reason::kOverload, kNoMemoryForHead};
+  if (current_ && current_->open()) return fail(*current_, error);
+  if (reading_ == Reading::kHead && !queue_.full()) return refuse(error);
   close_after_queue();
 }
 
@@ -69,11 +69,11 @@ size_t H1Reader::step(std::string_view input) {
 
 size_t H1Reader::step_head(std::string_view input) {
   if (head_since_ == base::kNever) head_since_ = connection_.wire.now();
-  HeadError refusal;
-  size_t size = scan_.advance(input, connection_.env.limits, &refusal);
-  if (!refusal && size == 2 && ++blank_lines_ > kBlankLines) refusal = {400, reason::kParse, "malformed request line"};
-  if (refusal) {
-    refuse(refusal);
+  HeadError error;
+  size_t size = scan_.advance(input, connection_.env.limits, &error);
+  if (!error && size == 2 && ++blank_lines_ > kBlankLines) error = {400, reason::kParse, "malformed request line"};
+  if (error) {
+    refuse(error);
     return input.size();
   }
   if (size == 0) return 0;
@@ -88,7 +88,7 @@ size_t H1Reader::step_head(std::string_view input) {
 void H1Reader::start_request(std::string_view bytes) {
   Head head;
   head_text_.clear();
-  if (HeadError refusal = inspect_head(bytes, connection_.env.limits, &head, &head_text_)) return refuse(refusal);
+  if (HeadError error = inspect_head(bytes, connection_.env.limits, &head, &head_text_)) return refuse(error);
   served_ = true;
   discarded_ = 0;
   H1Exchange& x = queue_.add();
@@ -149,10 +149,10 @@ size_t H1Reader::step_body(std::string_view input) {
   size_t taken = parser_.body(std::as_bytes(std::span(input)), &fate);
   body_floor_.add(taken);
   if (taken > 0) connection_.moved = connection_.wire.now();
-  if (fate == H1Parser::Fate::kBad && !body_refusal_)
-    body_refusal_ = {400, reason::kFramingChunk, "malformed chunked body"};
-  if (body_refusal_) {
-    fail_current(std::exchange(body_refusal_, {}));
+  if (fate == H1Parser::Fate::kBad && !body_error_)
+    body_error_ = {400, reason::kFramingChunk, "malformed chunked body"};
+  if (body_error_) {
+    fail_current(std::exchange(body_error_, {}));
     return input.size();
   }
   if (discarded_ > kDiscardable) {
@@ -189,7 +189,7 @@ void H1Reader::on_body(std::span<const std::byte> piece) {
     auto state = body_.put(piece);
     if (state != RequestBody::State::kOpen && state != RequestBody::State::kStalled) body_settled(state);
   } else if ((x->received_ += piece.size()) > x->plan_.limit) {
-    body_refusal_ = kBodyTooLarge;
+    body_error_ = kBodyTooLarge;
   } else {
     x->unconsumed_ += piece.size();
     tell_data(*x, piece);
@@ -208,7 +208,7 @@ void H1Reader::retry_body() {
   if (current_->headed_) return forget(*current_);  // answered before its body had a place
   auto state = body_.retry();
   if (state != RequestBody::State::kStalled) body_settled(state);
-  if (body_refusal_) fail_current(std::exchange(body_refusal_, {}));
+  if (body_error_) fail_current(std::exchange(body_error_, {}));
 }
 
 // The request that was being read is complete.
@@ -225,7 +225,7 @@ void H1Reader::request_read() {
   } else if (x->plan_.body == BodyPlan::kWhole && !x->headed_) {
     current_ = x;
     body_settled(body_.end());
-    if (body_refusal_) fail_current(std::exchange(body_refusal_, {}));
+    if (body_error_) fail_current(std::exchange(body_error_, {}));
   }
 }
 
@@ -236,20 +236,20 @@ void H1Reader::forget(const H1Exchange& x) {
   if (reading_ == Reading::kSlab) reading_ = Reading::kHead;  // the body is in already
 }
 
-// Leaves body_refusal_ behind where something is wrong with the body.
+// Leaves body_error_ behind where something is wrong with the body.
 void H1Reader::body_settled(RequestBody::State state) {
   switch (state) {
     case RequestBody::State::kOpen: return;
     case RequestBody::State::kStalled: reading_ = Reading::kSlab; return;
     case RequestBody::State::kCorrupt:
-      body_refusal_ = {400, reason::kParse, "the request body is not in its Content-Encoding"};
+      body_error_ = {400, reason::kParse, "the request body is not in its Content-Encoding"};
       return;
     case RequestBody::State::kNoMemory:
-      body_refusal_ = {503, reason::kOverload, "there is no memory for the request body; try again later"};
+      body_error_ = {503, reason::kOverload, "there is no memory for the request body; try again later"};
       return;
     case RequestBody::State::kTooBig: {
       bool coded = !current_->request().fields.find("content-encoding").empty();
-      body_refusal_ = {413, coded ? reason::kInflateBytes : reason::kBodyBytes, kBodyTooLarge.text};
+      body_error_ = {413, coded ? reason::kInflateBytes : reason::kBodyBytes, kBodyTooLarge.text};
       return;
     }
     case RequestBody::State::kDone: break;
@@ -261,17 +261,17 @@ void H1Reader::body_settled(RequestBody::State state) {
 }
 
 // A request that never became one: answered in its place in the queue, and the connection's last.
-void H1Reader::refuse(const HeadError& refusal) {
+void H1Reader::refuse(const HeadError& error) {
   H1Exchange& x = queue_.add();
   x.read_whole_ = true;
-  fail(x, refusal);
+  fail(x, error);
 }
 
-void H1Reader::fail(H1Exchange& x, const HeadError& refusal) {
+void H1Reader::fail(H1Exchange& x, const HeadError& error) {
   if (x.begun_)
-    x.record().reject = refusal.reason;
+    x.record().reject = error.reason;
   else
-    connection_.env.intake.rejected(refusal.reason, connection_.peer);
+    connection_.env.intake.rejected(error.reason, connection_.peer);
   connection_.last = true;
   reading_ = Reading::kNothing;
   current_ = nullptr;
@@ -280,12 +280,12 @@ void H1Reader::fail(H1Exchange& x, const HeadError& refusal) {
   if (x.headed_)
     x.reset(Reset::kInternal);
   else
-    respond_error(x, refusal.status, refusal.text);
+    respond_error(x, error.status, error.text);
 }
 
-void H1Reader::fail_current(const HeadError& refusal) {
+void H1Reader::fail_current(const HeadError& error) {
   H1Exchange* x = std::exchange(current_, nullptr);
-  if (x && x->open()) return fail(*x, refusal);
+  if (x && x->open()) return fail(*x, error);
   close_after_queue();
 }
 

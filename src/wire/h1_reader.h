@@ -74,9 +74,9 @@ class H1Reader final : H1Parser::Sink {
   void on_body(std::span<const std::byte> piece) override;
   void charge_input();
   void check_body(base::Time now);
-  void refuse(const HeadError& refusal);
-  void fail(H1Exchange& x, const HeadError& refusal);
-  void fail_current(const HeadError& refusal);
+  void refuse(const HeadError& error);
+  void fail(H1Exchange& x, const HeadError& error);
+  void fail_current(const HeadError& error);
 
   H1Connection& connection_;
   H1Queue& queue_;
@@ -87,7 +87,7 @@ class H1Reader final : H1Parser::Sink {
   RequestBody body_;
   H1Exchange* current_ = nullptr;  // whose body is being read; null while a body is discarded
   Reading reading_ = Reading::kHead;
-  HeadError body_refusal_;  // found while the parser was calling
+  HeadError body_error_;  // found while the parser was calling
   uint64_t discarded_ = 0;
   uint32_t blank_lines_ = 0;
   bool served_ = false;  // there has been a request

@@ -7,25 +7,17 @@
 
 #include <nghttp2/nghttp2.h>
 
-#include "base/memory_ledger.h"
-#include "wire/codec.h"
 #include "wire/coding.h"
+#include "wire/connection.h"
 #include "wire/guard.h"
 #include "wire/h2_exchange.h"
 
 namespace weir::wire {
 
-struct H2Connection {
+struct H2Connection : Connection {
   H2Connection(const CodecEnv& for_all, Wire& of_connection, const PeerInfo& who)
-      : env(for_all),
-        memory(base::ledger_of(env.slabs)),
-        limits(env.limits),
-        wire(of_connection),
-        peer(who),
-        guard(limits, wire.now()),
-        now(wire.now()) {}
+      : Connection(for_all, of_connection, who), limits(env.limits), guard(limits, wire.now()), now(wire.now()) {}
 
-  bool overloaded(base::Overload step) const { return memory && memory->at_least(step); }
   void condemn(std::string_view reason, H2Error code, std::string_view text) { guard.condemn({reason, code, text}); }
   // The Exchange of a stream; null when the stream has none.
   H2Exchange* exchange_of(int32_t stream) const {
@@ -43,12 +35,7 @@ struct H2Connection {
     return !dead && !nghttp2_session_want_read(session) && !nghttp2_session_want_write(session);
   }
 
-  const CodecEnv env;
-  base::MemoryLedger* const memory;  // of env.slabs, or null
   const Limits& limits;
-  Wire& wire;
-  const PeerInfo& peer;
-
   nghttp2_session* session = nullptr;  // owned by H2Session; null once the socket is gone
   Guard guard;
   base::Time now;            // of the present feed(), consumed() or tick()

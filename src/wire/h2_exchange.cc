@@ -97,7 +97,6 @@ void H2Exchange::recycle() {
   extra_fields_.clear();
   record_ = {};
   listener_.reset();
-  note = nullptr;
 
   std::string cookie = std::move(in.cookie), host = std::move(in.host);
   in = {};

@@ -33,7 +33,7 @@ class H2Streams {
   ~H2Streams() = default;
 };
 
-class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticketed {
+class H2Exchange final : public Exchange, public base::Ticketed {
  public:
   void head(Response response) override;
   void body(base::Bytes piece) override;
@@ -45,7 +45,6 @@ class H2Exchange final : public Exchange, public AnswerFlow, public base::Ticket
   void expect(size_t n) override;
   base::Time now() const override { return streams_ ? streams_->now() : record_.began; }
   base::Ticket ticket() override { return base::Ticket(*this); }
-  // AnswerFlow
   base::MemoryLedger* memory() override { return streams_ ? streams_->memory() : nullptr; }
   void call_on_drain() override { out.above = true; }
 

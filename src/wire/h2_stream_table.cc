@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/take_out.h"
 #include "wire/body_memory.h"
 #include "wire/service_guard.h"
 
@@ -134,10 +135,7 @@ void H2StreamTable::sweep() {
     H2Exchange* x = sweep_[i];
     if (!x->closed || x->open_stream || x->marks > 0 || x->touched || x->tickets() > 0) continue;
     x->recycle();  // also: not `closed`, so a second mention in this list is passed over
-    std::swap(live_[x->index], live_.back());
-    live_[x->index]->index = x->index;
-    keep_spare(std::move(live_.back()));
-    live_.pop_back();
+    keep_spare(base::take_out(live_, *x, &H2Exchange::index));
   }
   sweep_.clear();
 }

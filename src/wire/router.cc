@@ -26,12 +26,6 @@ constexpr std::string_view kExposed =
     "grpc-status, grpc-message, grpc-status-details-bin, grpc-retry-pushback-ms, inference-header-content-length, "
     "x-request-id";
 
-// The Router's record of an Exchange from begin() to closed(); Exchange::note points to it.
-struct Match {
-  const Route* route = nullptr;
-  PathArgs args;
-};
-
 bool safe_id(std::string_view id) {
   if (id.empty() || id.size() > 64) return false;
   return std::all_of(id.begin(), id.end(), [](char c) {
@@ -56,22 +50,22 @@ struct Router::Table {
   Claims claims = nullptr;
   Route fallback;  // of all paths that are in no route, if `claims` says so
   // Matches are reused: the strings of PathArgs keep no memory, but the vector does.
-  std::vector<std::unique_ptr<Match>> spare;
+  std::vector<std::unique_ptr<RouteMatch>> spare;
 
   Table(base::Env& e, Cors cors, TrustedHosts hosts) : env(e), access(std::move(cors), std::move(hosts)) {}
 
-  std::unique_ptr<Match> fresh() {
-    if (spare.empty()) return std::make_unique<Match>();
+  std::unique_ptr<RouteMatch> fresh() {
+    if (spare.empty()) return std::make_unique<RouteMatch>();
     auto match = std::move(spare.back());
     spare.pop_back();
     return match;
   }
-  void remember(Exchange& x, const Route& route, std::unique_ptr<Match> match) {
+  static void remember(Exchange& x, const Route& route, std::unique_ptr<RouteMatch> match) {
     match->route = &route;
-    x.note = match.release();
+    x.match = std::move(match);
   }
   void forget(Exchange& x) {
-    std::unique_ptr<Match> match(static_cast<Match*>(std::exchange(x.note, nullptr)));
+    auto match = std::move(x.match);
     if (!match || spare.size() >= kMostSpare) return;
     match->args.clear();
     spare.push_back(std::move(match));
@@ -260,13 +254,13 @@ Plan Router::begin(Exchange& exchange) {
   } else {
     plan = t.no_method(exchange, *entry);
   }
-  if (auto* found = static_cast<Match*>(exchange.note); found && plan.body != BodyPlan::kWhole)
+  if (auto* found = exchange.match.get(); found && plan.body != BodyPlan::kWhole)
     guarded(exchange, [&] { found->route->service->serve(exchange, found->args); });
   return plan;
 }
 
 void Router::whole(Exchange& exchange) {
-  auto* match = static_cast<Match*>(exchange.note);
+  auto* match = exchange.match.get();
   assert(match && "whole() without a begin() that asked for it");
   if (auto& trace = exchange.record().trace) trace->whole = exchange.now();
   guarded(exchange, [match, &exchange] { match->route->service->serve(exchange, match->args); });

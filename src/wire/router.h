@@ -31,6 +31,13 @@ class PathArgs {
   std::vector<std::pair<std::string_view, std::string>> args_;
 };
 
+struct Route;
+// The Router's record of an Exchange from begin() to closed().
+struct RouteMatch {
+  const Route* route = nullptr;
+  PathArgs args;
+};
+
 // Answers requests of one or more routes.
 class Service {
  public:

@@ -158,7 +158,7 @@ void ConnectUnary::send(std::vector<base::Bytes> pieces) {
   if (finished()) return;
   for (auto& piece : pieces) {
     if (piece.size() < base::kLeastCharged) continue;
-    if (base::charge(memory_of(exchange_), base::MemoryKind::kAnswers, piece)) continue;
+    if (base::charge(exchange_.memory(), base::MemoryKind::kAnswers, piece)) continue;
     exchange_.record().reject = reason::kOverload;
     return break_off(base::overloaded("there is no memory for the answer; try again later"));
   }

@@ -74,7 +74,7 @@ void FramedCall::on_data(Exchange&, std::span<const std::byte> bytes) {
 void FramedCall::hold(std::span<const std::byte> in) {
   if (in.empty() || finished()) return;
   if (held_charge_.bytes() == 0)
-    if (auto* ledger = base::ledger_of(state_.slabs)) held_charge_ = {*ledger, base::MemoryKind::kInput};
+    if (auto* ledger = state_.slabs.ledger()) held_charge_ = {*ledger, base::MemoryKind::kInput};
   if (!held_charge_.grow(2 * uint64_t(in.size()))) return break_off(no_memory("the request"));
   held_.append(reinterpret_cast<const char*>(in.data()), in.size());
 }
@@ -225,7 +225,7 @@ void FramedCall::send(std::vector<base::Bytes> pieces) {
 
 base::Status FramedCall::send_message(std::vector<base::Bytes> pieces) {
   for (auto& piece : pieces)
-    if (piece.size() >= base::kLeastCharged && !base::charge(memory_of(exchange_), base::MemoryKind::kAnswers, piece))
+    if (piece.size() >= base::kLeastCharged && !base::charge(exchange_.memory(), base::MemoryKind::kAnswers, piece))
       return no_memory("the answer");
   send_head();
   if (out_ != Coding::kIdentity && compress_ != MessageCompress::kNever) {

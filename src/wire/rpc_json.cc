@@ -176,7 +176,7 @@ void JsonCall::send(std::vector<base::Bytes> pieces) {
 
 base::Status JsonCall::put_answer(std::string text) {
   if (one_response()) {
-    auto answer = base::adopt(memory_of(exchange_), base::MemoryKind::kAnswers, std::move(text));
+    auto answer = base::adopt(exchange_.memory(), base::MemoryKind::kAnswers, std::move(text));
     if (!answer) {
       exchange_.record().reject = reason::kOverload;
       return base::overloaded("there is no memory for the answer; try again later");

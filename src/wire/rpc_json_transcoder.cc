@@ -23,7 +23,7 @@ base::Status no_room(std::string_view what) {
 bool JsonTranscoder::room_for(size_t text, base::MemoryCharge& room) const {
   constexpr uint64_t kHeld = 4;  // times the text
   if (text < kAsked) return true;
-  if (auto* ledger = base::ledger_of(state_.slabs)) room = {*ledger, base::MemoryKind::kDecoding};
+  if (auto* ledger = state_.slabs.ledger()) room = {*ledger, base::MemoryKind::kDecoding};
   return room.grow(kHeld * text);
 }
 

@@ -61,7 +61,7 @@ class WebSocket {
   // feed() is charged to the ledger of `slabs`.
   WebSocket(Side& side, base::SlabSource& slabs, uint64_t max_message, BodyOwner owner = {})
       : side_(side), slabs_(slabs), max_message_(max_message), owner_(owner) {
-    if (auto* ledger = base::ledger_of(slabs)) charge_ = {*ledger, base::MemoryKind::kInput};
+    if (auto* ledger = slabs.ledger()) charge_ = {*ledger, base::MemoryKind::kInput};
   }
 
   // Bytes from the peer; returns how many were used. What is not used, because the side is full or there is no slab,

@@ -81,7 +81,7 @@ TEST(Reserve, IsLookedAtAgainThoughThereIsNoMemoryToSaySo) {
     Limited limited(16 * kMiB);
     no_memory = true;
     try {
-      watch.look(env);
+      watch.check(env);
     } catch (const std::bad_alloc&) {  // as timers do
     }
     no_memory = false;

@@ -12,6 +12,7 @@
 
 #include "base/fake_env.h"
 #include "bus/bus.h"
+#include "support/submit.h"
 
 namespace weir::bus {
 
@@ -78,11 +79,11 @@ struct Bench {
   }
   msg::Call* sent(std::string id, base::Duration timeout = 0s, std::string model = "digits") {
     auto* made = call(std::move(id), timeout, std::move(model));
-    EXPECT_TRUE(bus.submit(made).ok());
+    EXPECT_TRUE(support::submit(bus, made).ok());
     return made;
   }
   base::Status refused(msg::Call* made) {
-    auto status = bus.submit(made);
+    auto status = support::submit(bus, made);
     EXPECT_FALSE(status.ok());
     bus.discard(made);
     return status;

@@ -121,7 +121,7 @@ TEST(Bus, TokensAreChargedAsTheyComeAlsoOfACallThatIsAbandoned) {
     call->limiter = limiter;
     call->generation = std::make_unique<msg::Generation>();
     call->generation->append.resize(598);
-    EXPECT_TRUE(t.bus.submit(call).ok());
+    EXPECT_TRUE(support::submit(t.bus, call).ok());
     return call;
   };
   auto* call = send("a");
@@ -233,7 +233,7 @@ TEST(Bus, CreditWakesTheEngineOnlyWhenThereWasNone) {
   Bench t;
   auto* call = t.call("a");
   call->credit = 1;
-  ASSERT_TRUE(t.bus.submit(call).ok());
+  ASSERT_TRUE(support::submit(t.bus, call).ok());
   t.bus.add_credit(call, 2);
   EXPECT_EQ(t.digits().pokes, 0);
   call->credit = 0;
@@ -280,7 +280,7 @@ TEST(Bus, TimesAreStampedOnTheWayDown) {
   auto* call = t.call("a");
   call->times.received = t.env.now();
   t.env.advance(2ms);
-  ASSERT_TRUE(t.bus.submit(call).ok());
+  ASSERT_TRUE(support::submit(t.bus, call).ok());
   EXPECT_EQ(call->times.queued - call->times.received, 2ms);
   t.answer(call);
   t.bus.turn();
@@ -341,9 +341,9 @@ TEST(Bus, ACallThatAnInboxThrowsForIsTheCallersAgainAndCountsNoMore) {
     EXPECT_TRUE(b.all.back()->idle());
   }
   auto* retried = b.call("r", 5s, "full");
-  EXPECT_FALSE(b.bus.submit(retried).ok());
+  EXPECT_FALSE(support::submit(b.bus, retried).ok());
   retried->model = "digits";
-  EXPECT_TRUE(b.bus.submit(retried).ok()) << "it may go elsewhere";
+  EXPECT_TRUE(support::submit(b.bus, retried).ok()) << "it may go elsewhere";
   b.env.advance(6s);  // no deadline is left of those that were not taken
   EXPECT_EQ(b.sink.heard, Heard{"r:DEADLINE_EXCEEDED"});
   b.answer(retried);

@@ -211,7 +211,7 @@ TEST(SlabPool, ChargesTheLedgerThatItSharesWithAllElse) {
   base::MemoryLedger ledger(64 * kMiB, 8 * kMiB);
   SlabPool pool(ledger, system_memory());
   EXPECT_EQ(pool.budget(), 56 * kMiB);
-  EXPECT_EQ(&pool.ledger(), &ledger);
+  EXPECT_EQ(pool.ledger(), &ledger);
   base::Block some(pool.take(30 * kMiB));
   ASSERT_TRUE(some);
   EXPECT_EQ(ledger.held(base::MemoryKind::kSlabs), some.capacity());

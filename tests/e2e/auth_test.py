@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -84,7 +85,7 @@ def filled(pattern):
 
 
 def of_rpc(route):
-    return '.' in route['path'].split('/')[1]
+    return bool(re.match(r'/[\w.]+\.\w+/\w+$', route['path']))
 
 
 def is_rpc(route):

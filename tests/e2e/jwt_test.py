@@ -92,7 +92,7 @@ class Tokens(harness.Case):
         cls.audit = harness.scratch() / 'audit.log'
         cls.repository = repository('tokens')
         cls.serve = ('--auth-jwt-keys-file', cls.keys, '--auth-jwt-audience', 'weir', '--auth-jwt-issuer',
-                     'https://issuer.example', '--audit-log', cls.audit)
+                     'https://issuer.example', '--audit-log', cls.audit, '--control', 'explicit', '--load', '*')
         super().setUpClass()
 
     def status(self, bearer, path='/v2/models/simple', method='GET'):
@@ -285,7 +285,7 @@ class Certificates(unittest.TestCase):
                           f'tls: {{certificate: {server_pair[0]}, key: {server_pair[1]}, client_ca: {ca[0]}}}\n'
                           'auth:\n  certificates:\n    "URI:spiffe://x/*": {tenant: mesh}\n'
                           '    "DNS:*.ops.example": {roles: [admin]}\n')
-        server = harness.Server(config=config)
+        server = harness.Server('--control', 'explicit', '--load', '*', config=config)
         self.addCleanup(server.stop)
 
         def status(pair, path='/v2', method='GET'):

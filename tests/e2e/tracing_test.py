@@ -346,7 +346,7 @@ class Exemplars(unittest.TestCase):
         found = [sample.exemplar for sample in families['weir_request_duration_seconds'].samples
                  if sample.exemplar and sample.labels['protocol'] == 'oip-rest']
         self.assertEqual([TRACE], [exemplar.labels['trace_id'] for exemplar in found])
-        self.assertAlmostEqual(time.time(), found[0].timestamp, delta=harness.PATIENCE)
+        self.assertAlmostEqual(time.time(), float(found[0].timestamp), delta=harness.PATIENCE)
         of_model = [sample.exemplar for sample in families['weir_model_request_duration_seconds'].samples
                     if sample.exemplar and sample.labels['model'] == 'identity']
         self.assertEqual([TRACE], [exemplar.labels['trace_id'] for exemplar in of_model])

@@ -2,7 +2,7 @@
 // and what passes the checks holds what engines rely on.
 #include <cmath>
 
-#include "dialects/salience/generate_params.h"
+#include "dialects/salience/turn_request.h"
 #include "require.h"
 #include "salience.pb.h"
 
@@ -17,7 +17,7 @@ bool ordered(const std::vector<msg::PositionRange>& ranges) {
   return true;
 }
 
-void compare(const weir::salience::GenerateParams& ours, const pb::GenerateRequest& theirs) {
+void compare(const weir::salience::TurnRequest& ours, const pb::GenerateRequest& theirs) {
   const msg::Generation& g = ours.generation;
   require(g.append.size() == size_t(theirs.append_tokens_size()), "as many tokens");
   require(std::equal(g.append.begin(), g.append.end(), theirs.append_tokens().begin()), "the same tokens");
@@ -31,14 +31,14 @@ void compare(const weir::salience::GenerateParams& ours, const pb::GenerateReque
             "the same images");
 }
 
-void check(weir::salience::GenerateParams params) {
+void check(weir::salience::TurnRequest params) {
   auto text = std::make_shared<msg::TextSpec>();
   text->max_length = 64, text->vocabulary = 50, text->concepts = {"a"};
   text->vision = msg::TextSpec::Vision{
       7, 8, 9, [](std::string_view data, std::string_view) -> base::Result<uint32_t> { return uint32_t(data.size()); }};
   msg::ModelSpec spec;
   spec.text = text;
-  if (!weir::salience::check_params(params, spec).ok()) return;
+  if (!weir::salience::check_request(params, spec).ok()) return;
   const msg::Generation& g = params.generation;
   require(params.offset + g.append.size() + g.max_tokens <= 64, "the context holds it");
   for (uint32_t id : g.append) require(id < 50, "tokens are in the vocabulary");
@@ -52,7 +52,7 @@ void check(weir::salience::GenerateParams params) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto bytes = base::Bytes::copy_of({reinterpret_cast<const char*>(data), size});
-  auto params = weir::salience::read_params(bytes);
+  auto params = weir::salience::read_request(bytes);
   if (!params) return 0;
   const msg::Generation& g = params->generation;
   require(g.append.capacity() * sizeof(uint32_t) <= 8 * size + 64, "a request stays near its size");

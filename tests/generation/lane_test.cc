@@ -371,7 +371,7 @@ TEST(TokenLane, AStormFromSeveralShardsTellsEveryoneHisOwn) {
         call->generation->sampling.temperature = 0;
         call->generation->ignore_eos = true;
         listener.expected = Reference(*call->generation, *served->spec.text, 256).says();
-        ASSERT_TRUE(shard.bus.submit(call).ok());
+        ASSERT_TRUE(shard.bus.submit(call, *served).ok());
       });
     }
   }  // shards end when nothing is in flight

@@ -172,10 +172,10 @@ TEST(TokenThrow, AnotherExceptionIsInternalToThoseThatAreThere) {
   t.lane->put(&shared);
   t.recorder.until_last(shared);
   t.engine->throws = true;
-  auto& reviewed = t.make(0, 5, 22);  // its prompt is cached, and is computed again for its readouts
-  reviewed.generation->readouts = {{1, 100}};
-  t.lane->put(&reviewed);
-  EXPECT_EQ(t.recorder.until_last(reviewed).back(), "INTERNAL: internal error");
+  auto& recomputed = t.make(0, 5, 22);  // its prompt is cached, and is computed again for its readouts
+  recomputed.generation->readouts = {{1, 100}};
+  t.lane->put(&recomputed);
+  EXPECT_EQ(t.recorder.until_last(recomputed).back(), "INTERNAL: internal error");
   EXPECT_FALSE(t.engine->throws);
   auto& after = t.make(0, 5, 22);
   t.lane->put(&after);

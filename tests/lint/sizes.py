@@ -30,7 +30,6 @@ EXCEPTIONS = {
     'evaluation.h:Evaluation': 'one function for each kind of expression of the grammar',
     'expression.cc:Evaluation::eval_kind': 'one case for each kind of expression',
     # Still to be cut.
-    'conn.h:Conn': 'the way of a connection from its first byte to its close; TLS is the part to take out',
     'ping_pong.cc:main': 'a bench that reads its arguments, runs and prints',
 }
 

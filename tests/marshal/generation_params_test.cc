@@ -67,6 +67,7 @@ TEST(GenerationParams, OnlyTritonHasTensorRtNames) {
   EXPECT_FALSE(find_param(Protocol::kTriton, ""));
   EXPECT_FALSE(find_param(Protocol::kModelFile, "seed"));
   EXPECT_FALSE(find_param(Protocol::kSalience, 0U));
+  EXPECT_FALSE(find_param(Protocol::kOpenAi, "top_logprobs")) << "completions call it logprobs";
 }
 
 TEST(GenerationParams, WhatIsNotGivenIsTheModels) {

@@ -6,6 +6,7 @@
 #include "base/fake_env.h"
 #include "bus/bus.h"
 #include "repository_fixture.h"
+#include "support/submit.h"
 
 namespace weir::models {
 namespace {
@@ -55,7 +56,7 @@ class Shard final : public msg::Sink {
     call->model = "m";
     call->sink = this;
     call->inputs.push_back({"x", msg::DType::kUint8, {1, 1}, base::Bytes::constant("x")});
-    if (bus_.submit(call).ok()) return void(++open_);
+    if (support::submit(bus_, call).ok()) return void(++open_);
     bus_.discard(call);
     ++failed;
   }

@@ -13,26 +13,29 @@ namespace {
 std::vector<std::string> loaded;  // devices
 size_t lanes = 0;
 
-struct FakeTokens final : sched::Engine {
-  explicit FakeTokens(const msg::ModelSpec& wanted) : spec_(wanted) {
-    auto text = std::make_shared<msg::TextSpec>();
-    auto at = wanted.parameters.find("device");
-    loaded.push_back(at == wanted.parameters.end() ? "" : at->second);
-    text->max_length = loaded.back() == "cuda:1" ? 500 : 1000;
-    spec_.text = std::move(text);
+// A lane makes room for its keys and values once.
+struct FakeTokens final : generation::TokenEngine {
+  explicit FakeTokens(std::shared_ptr<const msg::TextSpec> text) : text_(std::move(text)) {}
+  const msg::TextSpec& text() const override { return *text_; }
+  size_t kv_bytes(size_t positions) const override { return positions; }
+  base::Status reserve(uint32_t, uint32_t) override { return ++lanes, base::Status(); }
+  base::Status step(generation::TokenStep&) override { return {}; }
+  void copy_block(uint32_t, uint32_t, uint32_t) override {}
+  base::Result<generation::ImageFeatures> encode_image(const msg::Image&) override {
+    return base::failure(base::Code::kUnimplemented, "no images");
   }
-  const msg::ModelSpec& spec() const override { return spec_; }
-  base::Status step(sched::Batch&) override { return {}; }
-  std::unique_ptr<msg::Inbox> own_inbox(const msg::ModelSpec&, bus::ModelStats&, base::SlabSource&,
-                                        std::vector<std::unique_ptr<sched::Engine>> others) override {
-    struct None final : msg::Inbox {
-      void put(msg::Call*) override {}
-    };
-    lanes = 1 + others.size();
-    return std::make_unique<None>();
-  }
-  msg::ModelSpec spec_;
+  const std::shared_ptr<const msg::TextSpec> text_;
 };
+
+base::Result<Instance> make_tokens(const LoadArgs& a) {
+  auto at = a.wanted.parameters.find("device");
+  loaded.push_back(at == a.wanted.parameters.end() ? "" : at->second);
+  auto text = std::make_shared<msg::TextSpec>();
+  text->max_length = loaded.back() == "cuda:1" ? 500 : 1000;
+  msg::ModelSpec spec = a.wanted;
+  spec.text = text;
+  return generation::TokenModel{std::move(spec), std::make_unique<FakeTokens>(std::move(text)), {}};
+}
 
 class Repo {
  public:
@@ -41,10 +44,7 @@ class Repo {
     RepositoryOptions options;
     options.roots = {disk.root()};
     options.devices.gpus = gpus, options.devices.engines = {"tokens"};
-    auto make = [](const LoadArgs& a) -> base::Result<std::unique_ptr<sched::Engine>> {
-      return std::unique_ptr<sched::Engine>(std::make_unique<FakeTokens>(a.wanted));
-    };
-    repository = std::make_unique<Repository>(options, std::map<std::string, EngineMaker>{{"tokens", make}},
+    repository = std::make_unique<Repository>(options, std::map<std::string, EngineMaker>{{"tokens", make_tokens}},
                                               base::heap(), [this](auto next, auto settled) {
                                                 catalog = std::move(next);
                                                 settled();

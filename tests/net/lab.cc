@@ -44,6 +44,7 @@ class Echo final : public wire::Codec {
   }
   void closed() override {
     out_.clear();
+    lab_.work();
     lab_.report([this] { ++lab_.closes; });
   }
   size_t pending(std::span<iovec> out) override {
@@ -66,6 +67,7 @@ class Echo final : public wire::Codec {
     if (std::exchange(stopped_, false)) lab_.report([this] { --lab_.stopped; });
   }
   void drain(wire::Drain step) override {
+    lab_.work();
     lab_.report([&] { ++(step == wire::Drain::kAnnounce ? lab_.announced : lab_.refused); });
   }
   std::string_view protocol() const override { return name_; }
@@ -115,6 +117,12 @@ void be_patient(const Fd& fd) {
 
 void Lab::rejected(std::string_view reason, const wire::PeerInfo&) {
   report([&] { rejects_.emplace_back(reason); });
+}
+
+void Lab::work() {
+  if (!slow) return;
+  slow_turns.push_back(turn);
+  std::this_thread::sleep_for(std::chrono::milliseconds(6));
 }
 
 void Lab::report(const std::function<void()>& change) {

@@ -50,6 +50,12 @@ class Lab final : public wire::Intake {
   std::string canned;             // set before start: the answer to anything that ends in an empty line, then finished
   std::atomic<bool> busy{false};  // codecs begin with an open exchange
 
+  // While `slow`, each drain() and closed() of a codec makes its turn long, and is counted for the turn that it was in.
+  std::atomic<bool> slow{false};
+  std::atomic<int> turn{0};
+  std::vector<int> slow_turns;  // on the shard
+  void work();
+
  private:
   std::recursive_mutex mutex_;  // a condition may ask for the rejects
   std::condition_variable_any changed_;
@@ -57,10 +63,10 @@ class Lab final : public wire::Intake {
 };
 
 // The heap, and a ledger that a test fills.
-class CountedHeap final : public base::SlabSource, public base::Ledgered {
+class CountedHeap final : public base::SlabSource {
  public:
   base::Slab* take(size_t bytes) override { return base::heap_slab(bytes); }
-  base::MemoryLedger& ledger() override { return memory; }
+  base::MemoryLedger* ledger() override { return &memory; }
   base::MemoryLedger memory{100, 0, {70, 85, 92, 97}};
 };
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <future>
+#include <map>
 
 #include "lab.h"
 
@@ -336,6 +337,32 @@ TEST(Drain, AtTheTimeoutClosesWhatIsLeftAndSaysSo) {
   rig.server->drain([&](bool clean) { done.set_value(clean); });
   EXPECT_FALSE(done.get_future().get());
   EXPECT_TRUE(busy.ended());
+}
+
+TEST(Drain, TellsAndClosesManyConnectionsInSeveralTurns) {
+  constexpr int kPeers = 8;
+  auto options = loopback();
+  options.drain_timeout = std::chrono::milliseconds(200);
+  Running rig(options);
+  rig.lab.slow = true;
+  rig.shards[0]->post([&] { rig.shards[0]->at_turn_end([&] { ++rig.lab.turn; }); });
+  std::vector<Peer> peers;
+  for (int i = 0; i < kPeers; ++i) {
+    peers.emplace_back(rig.port());
+    ASSERT_TRUE(peers.back().send("!open\n"));
+    ASSERT_EQ(peers.back().read(13), "sniff:opened\n");
+  }
+  std::promise<bool> done;
+  rig.server->drain([&](bool clean) { done.set_value(clean); });
+  EXPECT_FALSE(done.get_future().get());
+  for (auto& peer : peers) EXPECT_TRUE(peer.ended());
+  EXPECT_EQ(rig.lab.refused, kPeers);
+  EXPECT_EQ(rig.lab.closes, kPeers);
+  rig.server.reset();
+  std::map<int, int> in_turn;
+  for (int turn : rig.lab.slow_turns) ++in_turn[turn];
+  // A turn that is long already does one thing of each kind.
+  for (auto [turn, count] : in_turn) EXPECT_LE(count, 2);
 }
 
 TEST(Drain, ASecondOneIsTheFirst) {

@@ -10,6 +10,7 @@
 #include "engines.h"
 #include "event_recorder.h"
 #include "shard_thread.h"
+#include "support/submit.h"
 
 namespace weir::sched {
 namespace {
@@ -340,7 +341,7 @@ TEST(Lane, AStormFromSeveralShardsAnswersEveryCallOnceAndWithItsOwnRows) {
           fill(*call, client.rows, client.value);
           call->model = "m", call->sink = &client, call->priority = random() % 5;
           if (random() % 6 == 0) call->deadline = bus.env().now() + base::Duration(random() % 300'000);
-          if (auto status = bus.submit(call); !status.ok()) {
+          if (auto status = support::submit(bus, call); !status.ok()) {
             client.outcome = base::name(status.code), ++client.heard;
             return bus.discard(call);
           }

@@ -34,7 +34,7 @@ BUGS = [
     (8, 'positions off by one behind the fifteenth token', [
         ('generation/step_results.cc', 'emit_token(s, {request.id, position, false, std::move(details)});',
          'emit_token(s, {request.id, position + (@ && s.generated > 15), false, std::move(details)});')]),
-    (9, 'a block leaked when a review ends', [
+    (9, 'a block leaked when a recompute ends', [
         ('generation/kv_memory.cc', 'for (; s.scratch.size() > keep; s.scratch.pop_back()) kv_.drop(s.scratch.back());',
          'for (; s.scratch.size() > keep; s.scratch.pop_back())\n'
          '    if (!(@ && s.scratch.size() > 2)) kv_.drop(s.scratch.back());')]),
@@ -59,8 +59,8 @@ BUGS = [
          '    return;\n'
          '  }\n')]),
     (15, 'a preempted sequence says again what it has said', [
-        ('generation/sequence.cc', '  reviews = {}, next_score = {};\n',
-         '  reviews = {}, next_score = {};\n  if (@) emitted = 0;\n')]),
+        ('generation/sequence.cc', '  recomputes = {}, next_score = {};\n',
+         '  recomputes = {}, next_score = {};\n  if (@) emitted = 0;\n')]),
     (16, 'a Call leaked when its client leaves before its answer', [
         ('bus/bus.cc', '  if (last) release(slot);\n', '  if (last && !(@ && !slot.sink && slot.serial % 4 == 3)) release(slot);\n')]),
     (17, 'a prefix found for another image', [

@@ -243,7 +243,7 @@ void SessionClients::SessionClient::submit() {
   call->credit.store(granted_credit);
   call->generation = std::move(generation);
   deps.wake(door.id);
-  auto status = door.bus.submit(call);
+  auto status = door.bus.submit(call, deps.served);
   deps.note("a client generates: " + std::string(base::name(status.code)));
   if (status.ok()) return;
   door.bus.discard(std::exchange(call, nullptr));

@@ -27,7 +27,7 @@ class SessionClients {
   // The parts of the world. All outlive this.
   struct Deps {
     base::FakeEnv& env;
-    const bus::Served& served;
+    bus::Served& served;
     generation::TokenRoom room;
     std::vector<bus::Bus*> buses;
     std::function<uint32_t(uint32_t)> draw;

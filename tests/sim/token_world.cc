@@ -180,7 +180,7 @@ void TokenWorld::send(Shard& shard) {
   client.expected =
       generation::Reference(*call->generation, *served_->spec.text, room.positions(*served_->spec.text)).says();
   client.live = true;
-  auto status = shard.bus.submit(call);
+  auto status = shard.bus.submit(call, *served_);
   note("client " + std::to_string(client.id) + " on shard " + std::to_string(shard.id) + " " +
        std::string(base::name(status.code)));
   if (!status.ok()) {

@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "support/submit.h"
+
 namespace weir::sim {
 
 using namespace std::chrono_literals;
@@ -196,7 +198,7 @@ void World::send(Shard& shard, const char* model) {
   client.echo = client.call->model == "echo";
   shard.woken |= !shard.turning;  // whatever runs on a shard ends in a turn
   client.live = true;
-  auto status = shard.bus.submit(client.call);
+  auto status = support::submit(shard.bus, client.call);
   note("sent " + std::to_string(client.id) + " shard " + std::to_string(shard.id) + " rows " +
        std::to_string(client.rows) + " " + std::string(base::name(status.code)));
   if (!status.ok()) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,7 +11,6 @@
 #include <vector>
 
 #include "base/fake_env.h"
-#include "base/slab_parts.h"
 #include "wire/codec.h"
 #include "wire/exchange.h"
 
@@ -28,7 +28,7 @@ class FakeWire final : public wire::Wire {
 };
 
 // A SlabSource that can be told to give nothing, or that there is little left.
-class FakeSlabs final : public base::SlabSource, public base::SlabParts {
+class FakeSlabs final : public base::SlabSource {
  public:
   bool empty = false, is_scarce = false;
   bool is_hopeless = false;  // while it is empty
@@ -76,12 +76,12 @@ class FakeIntake final : public wire::Intake {
     seen.push_back({r.method, r.target, r.authority, {}, r.content_length, {}});
     for (size_t i = 0; i < r.fields.size(); ++i) seen.back().fields.emplace_back(r.fields[i].name, r.fields[i].value);
     open.push_back(&x);
-    x.note = reinterpret_cast<void*>(begun);
+    of_[&x] = seen.size() - 1;
     return on_begin ? on_begin(x) : plan;
   }
   void whole(wire::Exchange& x) override {
     ++wholes;
-    seen[reinterpret_cast<size_t>(x.note) - 1].body = x.content().view();
+    seen[of_.at(&x)].body = x.content().view();
     if (on_whole)
       on_whole(x);
     else
@@ -91,9 +91,12 @@ class FakeIntake final : public wire::Intake {
     ++closes;
     std::erase(open, &x);
     if (on_closed) on_closed(x);
-    x.note = nullptr;
+    of_.erase(&x);
   }
   void rejected(std::string_view reason, const wire::PeerInfo&) override { rejections.emplace_back(reason); }
+
+ private:
+  std::map<wire::Exchange*, size_t> of_;  // their places in `seen`
 };
 
 // An ExchangeListener that writes down what it hears into strings that the test owns.

@@ -152,7 +152,7 @@ void add(std::vector<GenerationCase>& cases, std::string_view name, const Values
 std::vector<GenerationCase> json_cases(Protocol protocol) {
   std::vector<GenerationCase> cases;
   for (const ParamRow& row : marshal::kGenerationParams) {
-    if (protocol == Protocol::kModelFile && !row.model_file) continue;
+    if (!row.named || (protocol == Protocol::kModelFile && !row.model_file)) continue;
     add(cases, row.name, json_values(row, protocol));
     if (protocol == Protocol::kTriton && !row.triton.empty()) add(cases, row.triton, json_values(row, protocol));
   }

@@ -68,14 +68,14 @@ class Numbers final : public TextSource {
   int most_, next_ = 0;
 };
 
-class PiecesListener final : public ExchangeListener, public HoldsAnswer {
+class PiecesListener final : public ExchangeListener {
  public:
   PiecesListener(Exchange& x, int most) : answer_(x) {
     status = answer_.start("text/plain", Exchange::Compress::kNever, std::make_unique<Numbers>(most));
   }
   void on_drain(Exchange&) override { answer_.drained(); }
   void on_close(Exchange&, bool) override {}
-  uint64_t held() const override { return answer_.held(); }
+  uint64_t held_for_answer() const override { return answer_.held(); }
   base::Status status;
 
  private:

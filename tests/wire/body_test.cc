@@ -106,7 +106,7 @@ TEST(Body, NoByteIsCopiedMoreThanOnceOnItsWayToTheLastSlab) {
 // A body that holds memory and waits for more has a part, and the number of parts is bounded; so what comes behind them
 // gets all that it can need.
 TEST(Body, OfUnknownLengthTakesTheMostWhereThereAreNoMoreParts) {
-  struct Few final : base::SlabSource, base::SlabParts {
+  struct Few final : base::SlabSource {
     size_t last = 0;
     bool parts = true;
     base::Slab* take(size_t bytes) override { return base::heap_slab(last = bytes); }

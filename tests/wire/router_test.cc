@@ -174,7 +174,7 @@ TEST_F(RouterTest, StreamsAreServedAtTheirHeadAndWholeBodiesWhenComplete) {
   EXPECT_EQ(whole.record().protocol, "test");
   router.closed(whole);
   router.closed(stream);
-  EXPECT_EQ(whole.note, nullptr);
+  EXPECT_EQ(whole.match, nullptr);
 }
 
 TEST_F(RouterTest, TheFallbackTakesWhatItClaims) {

@@ -46,6 +46,7 @@ void EvergreenDialect::add_settings(std::vector<base::Setting>& rows) {
   rows.push_back(setting::flag("evergreen.websocket", "sessions over WebSocket, too", options_.websocket));
   add_reference_settings(rows);
   add_session_settings(rows);
+  rows.push_back(setting::replaced("evergreen.default_model", "models.default"));
 }
 
 void EvergreenDialect::add_reference_settings(std::vector<base::Setting>& rows) {

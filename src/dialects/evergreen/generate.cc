@@ -23,7 +23,7 @@ using Step = Cursor::Step;
 namespace v1 = ::weir::evergreen::v1;
 
 constexpr std::string_view kConfig = "weir.evergreen.v1.GenerateConfig";
-constexpr uint32_t kMaxTokens = 256, kMostTop = 20;
+constexpr uint32_t kMaxTokens = 256;
 
 // `why` begins with the field's name.
 Status bad_config(std::string_view why) { return invalid("GenerateConfig." + std::string(why)); }
@@ -86,9 +86,6 @@ class Generate final : public ModelAction {
 
   Status check_config(std::string_view message) {
     if (Status s = read_config(message, params_); !s.ok()) return s;
-    if (config_.top_logprobs() > kMostTop)
-      return bad_config("top_logprobs must be <= " + std::to_string(kMostTop) + ", not " +
-                        std::to_string(config_.top_logprobs()));
     if (config_.readouts() && spec_->concepts.empty())
       return invalid("model '" + spec().name + "' has no concept readouts");
     detailed_ = config_.logprobs() || config_.top_logprobs() > 0 || config_.readouts();

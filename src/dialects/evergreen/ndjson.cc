@@ -19,11 +19,7 @@ using wire::Exchange;
 
 constexpr size_t kKeptRoom = 64 << 10;  // the room for lines that stays when there are none
 
-class LineSession final : public wire::ExchangeListener,
-                          public wire::HoldsAnswer,
-                          Carrier,
-                          JsonInput::Listener,
-                          JsonOutput::Listener {
+class LineSession final : public wire::ExchangeListener, Carrier, JsonInput::Listener, JsonOutput::Listener {
  public:
   LineSession(EvergreenState& state, Exchange& exchange)
       : state_(state),
@@ -58,7 +54,7 @@ class LineSession final : public wire::ExchangeListener,
     output_.stop();
     session_.leave();
   }
-  uint64_t held() const override { return output_.held(); }
+  uint64_t held_for_answer() const override { return output_.held(); }
 
  private:
   // Lines are taken as fast as the session wants them, and one at a time; meanwhile flow control holds the client.
@@ -163,7 +159,7 @@ class LineSession final : public wire::ExchangeListener,
   EvergreenState& state_;
   Exchange& exchange_;
   std::string held_;  // lines that have not been read
-  base::SteppedCharge charge_{base::ledger_of(state_.slabs), base::MemoryKind::kInput, 0, owner()};  // for held_
+  base::SteppedCharge charge_{state_.slabs.ledger(), base::MemoryKind::kInput, 0, owner()};  // for held_
   size_t searched_ = 0;  // bytes of it without a line's end
   size_t owed_ = 0;      // bytes that the client has not got back
   size_t number_ = 0;

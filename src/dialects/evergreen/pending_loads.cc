@@ -14,8 +14,7 @@ Status PendingLoads::begin(const Node& node, int64_t seq, std::string_view uri) 
   const std::string place = describe_fragment(node.id(), seq) + ": ";
   if (!on_growth()) return base::failure(base::Code::kResourceExhausted, place + "too much is being loaded at once");
   EvergreenState& state = session_.state();
-  auto begun =
-      load({state.bus.env(), state.options.references, state.fetcher, base::ledger_of(state.slabs)}, uri, *this);
+  auto begun = load({state.bus.env(), state.options.references, state.fetcher, state.slabs.ledger()}, uri, *this);
   if (!begun) {
     Status s = std::move(begun).error();
     s.text = place + s.text;

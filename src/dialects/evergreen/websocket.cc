@@ -33,7 +33,6 @@ uint16_t close_code_of(Code code) {
 }
 
 class SocketSession final : public wire::ExchangeListener,
-                            public wire::HoldsAnswer,
                             Carrier,
                             JsonInput::Listener,
                             JsonOutput::Listener,
@@ -66,7 +65,7 @@ class SocketSession final : public wire::ExchangeListener,
     output_.stop();
     session_.leave();
   }
-  uint64_t held() const override { return output_.held(); }
+  uint64_t held_for_answer() const override { return output_.held(); }
 
  private:
   void pump() {

@@ -20,15 +20,10 @@ class GraphPipeDialect final : public dialects::Dialect {
   std::string_view title() const override { return "GraphPipe"; }
 
   void add_settings(std::vector<base::Setting>& rows) override {
-    auto check = [](const setting::Values& values) -> base::Status {
-      for (const auto& v : values)
-        if (v.size() < 2 || v[0] != '/' || v.back() == '/' || v.find_first_of("{}?# ") != v.npos)
-          return base::invalid("expected a path like /graphpipe, got '" + v + "'");
-      return {};
-    };
-    rows.push_back(setting::checked(
-        setting::text("graphpipe.prefix", "PATH", "models are at PATH/<model>", options_.prefix), check));
+    rows.push_back(setting::path_prefix(
+        setting::text("graphpipe.prefix", "PATH", "models are at PATH/<model>", options_.prefix), "/graphpipe"));
     rows.push_back(setting::flag("graphpipe.root_post", "POST / is GraphPipe, too", root_post_));
+    rows.push_back(setting::replaced("graphpipe.default_model", "models.default"));
   }
 
   base::Status open(const dialects::ServerServices& services) override {

@@ -1,5 +1,6 @@
 #include "dialects/graphpipe/graphpipe.h"
 
+#include "base/overload.h"
 #include "dialects/graphpipe/state.h"
 
 namespace weir::graphpipe {

@@ -10,6 +10,7 @@
 #include "dialects/grps/route_inputs.h"
 #include "dialects/grps/route_reply.h"
 #include "dialects/grps/stream.h"
+#include "marshal/tenant.h"
 #include "wire/offload.h"
 #include "wire/sse.h"
 
@@ -184,7 +185,7 @@ bool is_long_request(const GrpsState& state, const Exchange& exchange, const Rou
 }
 
 void read_elsewhere(GrpsState& state, Exchange& exchange, const RouteSpec& route, const wire::PathArgs& args) {
-  auto found = find_model(state.bus.catalog(), model_of(route, exchange));
+  auto found = find_model(state.bus.catalog(marshal::models_of(exchange.request())), model_of(route, exchange));
   if (!found) return respond_error(exchange, route, found.error());
   auto then = [&state, &exchange, &route](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
     CustomInference& inference = attach_inference(state, exchange, route);

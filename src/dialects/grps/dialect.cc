@@ -72,6 +72,7 @@ void GrpsDialect::add_settings(std::vector<base::Setting>& rows) {
   };
   routes.show = [this] { return show_routes(options_.routes); };
   rows.push_back(std::move(routes));
+  rows.push_back(setting::replaced("grps.default_model", "models.default"));
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ bool is(std::string_view key, std::string_view name) {
 
 // Memory outside of slabs is charged all the same. Throws bad_alloc where there is no room.
 base::Bytes charged(base::SlabSource& slabs, base::Bytes bytes) {
-  if (bytes.size() >= base::kLeastCharged && !base::charge(base::ledger_of(slabs), base::MemoryKind::kDecoding, bytes))
+  if (bytes.size() >= base::kLeastCharged && !base::charge(slabs.ledger(), base::MemoryKind::kDecoding, bytes))
     throw std::bad_alloc();
   return bytes;
 }

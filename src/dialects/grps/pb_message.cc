@@ -163,8 +163,7 @@ class PbMessageReader {
       data.assign(reinterpret_cast<const char*>(&number), msg::size_of(t.dtype));
     }
     t.data = base::Bytes::adopt(std::move(data));
-    if (t.data.size() >= base::kLeastCharged &&
-        !base::charge(base::ledger_of(slabs_), base::MemoryKind::kDecoding, t.data))
+    if (t.data.size() >= base::kLeastCharged && !base::charge(slabs_.ledger(), base::MemoryKind::kDecoding, t.data))
       return base::overloaded("there is no memory for '" + t.name + "'; try again later");
     return {};
   }

@@ -117,9 +117,8 @@ constexpr uint64_t kControlBody = 64 << 10;
 }  // namespace
 
 void respond(const GrpsState& state, Exchange& exchange, const Status& status, Message reply) {
-  int http = code_of(status);
   if (status.ok() && reply.kind == Kind::kBin)
-    return respond(exchange, status, http, "application/octet-stream", reply.data);
+    return respond(exchange, status, code_of(status), "application/octet-stream", reply.data);
   auto send = [&exchange, status](base::Result<base::Bytes> json) {
     const Status outcome = json ? status : json.error();
     if (!json) json = base::Bytes::adopt(write_json(outcome, {}));

@@ -95,14 +95,14 @@ JsonReply write_at_once(const InferReply& reply, const std::vector<OutputForm>& 
   return write_infer(reply, forms);
 }
 
-class RestInfer final : public RestInference, public wire::HoldsAnswer {
+class RestInfer final : public RestInference {
  public:
   RestInfer(OipState& state, Exchange& exchange) : RestInference(state, exchange, "infer_stream") {}
 
   void on_drain(Exchange&) override {
     if (answer_) answer_->drained();
   }
-  uint64_t held() const override { return answer_ ? answer_->held() : 0; }
+  uint64_t held_for_answer() const override { return answer_ ? answer_->held() : 0; }
 
  private:
   Status check_model() override {

@@ -37,10 +37,10 @@ std::string json_string(std::string_view text) {
 
 // ---- One choice
 
-Choice::Choice(Answer& answer, uint32_t index, text::Completion text)
+Answer::Choice::Choice(Answer& answer, uint32_t index, text::Completion text)
     : call(answer.state_.bus), answer_(answer), index_(index), text_(std::move(text)) {}
 
-void Choice::on(msg::Call& from, msg::Event&& event) {
+void Answer::Choice::on(msg::Call& from, msg::Event&& event) {
   call.on_event(event);
   if (auto* token = std::get_if<msg::Token>(&event.what)) {
     call.owe();
@@ -61,7 +61,7 @@ void Choice::on(msg::Call& from, msg::Event&& event) {
   answer_.fail(base::failure(base::Code::kInternal, "the model answered with tensors"));
 }
 
-void Choice::prompted(const msg::Token& token) {
+void Answer::Choice::prompted(const msg::Token& token) {
   if (!token.details) return;
   const Request& request = answer_.request_;
   if (request.echo && request.logprobs) delta.add_logprob(answer_.form_, token.id, *token.details);
@@ -73,7 +73,7 @@ void Choice::prompted(const msg::Token& token) {
   if (!request.stream || delta.weight() > kHeavy) answer_.grew(*this);
 }
 
-void Choice::generated(const msg::Call& from, const msg::Token& token) {
+void Answer::Choice::generated(const msg::Call& from, const msg::Token& token) {
   const Request& request = answer_.request_;
   ++completion_tokens;
   cached_tokens = from.generation->cached_tokens;
@@ -88,7 +88,7 @@ void Choice::generated(const msg::Call& from, const msg::Token& token) {
 }
 
 // Nobody but this side knows of stop strings: the engine is told to stop.
-void Choice::stopped(const msg::Call& from) {
+void Answer::Choice::stopped(const msg::Call& from) {
   end = {End::Why::kStop, json_string(*text_.stop_string())};
   call.finish();
   // The lane still has the Call, and writes when it is finished.
@@ -97,7 +97,7 @@ void Choice::stopped(const msg::Call& from) {
   answer_.closed(*this, from, marshal::spent(from.times, now));
 }
 
-void Choice::done(const msg::Done& done) {
+void Answer::Choice::done(const msg::Done& done) {
   text_.finish(delta.text);
   cached_tokens = done.cached_tokens;
   completion_tokens = std::max(completion_tokens, done.completion_tokens);

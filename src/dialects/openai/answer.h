@@ -20,36 +20,6 @@
 
 namespace weir::openai {
 
-class Answer;
-
-// One choice of an Answer: the Sink of its Call.
-class Choice final : public msg::Sink {
- public:
-  Choice(Answer& answer, uint32_t index, text::Completion text);
-
-  uint32_t index() const { return index_; }
-
-  bus::CallHandle call;
-  ChoiceDelta delta;            // since the last chunk, or altogether
-  std::string prompt_ids;       // JSON, until it has been told
-  std::string prompt_logprobs;  // JSON elements
-  uint32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
-  End end;
-  bool begun = false;    // its first chunk is out
-  uint64_t charged = 0;  // bytes of what it holds, in a whole answer's charge
-
- private:
-  void on(msg::Call& from, msg::Event&& event) override;
-  void generated(const msg::Call& from, const msg::Token& token);
-  void prompted(const msg::Token& token);
-  void stopped(const msg::Call& from);
-  void done(const msg::Done& done);
-
-  Answer& answer_;
-  uint32_t index_;
-  text::Completion text_;
-};
-
 class Answer : public wire::ExchangeListener {
  public:
   Answer(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request);
@@ -60,7 +30,34 @@ class Answer : public wire::ExchangeListener {
   void on_close(wire::Exchange&, bool) override { leave(); }
 
  protected:
-  friend class Choice;
+  // One choice of an Answer: the Sink of its Call.
+  class Choice final : public msg::Sink {
+   public:
+    Choice(Answer& answer, uint32_t index, text::Completion text);
+
+    uint32_t index() const { return index_; }
+
+    bus::CallHandle call;
+    ChoiceDelta delta;            // since the last chunk, or altogether
+    std::string prompt_ids;       // JSON, until it has been told
+    std::string prompt_logprobs;  // JSON elements
+    uint32_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+    End end;
+    bool begun = false;    // its first chunk is out
+    uint64_t charged = 0;  // bytes of what it holds, in a whole answer's charge
+
+   private:
+    void on(msg::Call& from, msg::Event&& event) override;
+    void generated(const msg::Call& from, const msg::Token& token);
+    void prompted(const msg::Token& token);
+    void stopped(const msg::Call& from);
+    void done(const msg::Done& done);
+
+    Answer& answer_;
+    uint32_t index_;
+    text::Completion text_;
+  };
+
   // The piece has something that was generated. Not called for a choice that has ended.
   virtual void grew(Choice& choice) = 0;
   // A choice is over; its piece has the rest.

@@ -49,14 +49,8 @@ class OpenaiDialect final : public dialects::Dialect {
 };
 
 void OpenaiDialect::add_settings(std::vector<base::Setting>& rows) {
-  auto check = [](const setting::Values& values) -> base::Status {
-    for (const auto& v : values)
-      if (v.size() < 2 || v[0] != '/' || v.back() == '/' || v.find_first_of("{}?# ") != v.npos)
-        return base::invalid("expected paths like /v1, got '" + v + "'");
-    return {};
-  };
-  rows.push_back(
-      setting::checked(setting::list("openai.prefixes", "PATH", "where the endpoints are", options_.prefixes), check));
+  rows.push_back(setting::path_prefix(
+      setting::list("openai.prefixes", "PATH", "where the endpoints are", options_.prefixes), "/v1"));
   base::Setting keys = setting::list("openai.api_keys", "SECRET", "keys for this protocol alone", keys_);
   keys.get = [this] {
     return keys_.empty() ? setting::Values{} : setting::Values{"(" + std::to_string(keys_.size()) + " secrets)"};
@@ -64,6 +58,7 @@ void OpenaiDialect::add_settings(std::vector<base::Setting>& rows) {
   rows.push_back(std::move(keys));
   rows.push_back(setting::path("openai.api_keys_file", "more of them, one per line", keys_file_));
   rows.push_back(setting::size("openai.max_body", "largest request", options_.max_body, 1 << 10, uint64_t(1) << 30));
+  rows.push_back(setting::replaced("openai.default_model", "models.default"));
 }
 
 }  // namespace

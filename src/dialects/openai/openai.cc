@@ -115,7 +115,7 @@ void add_timing(const Exchange& exchange, wire::Fields& fields) {
 
 void respond_json(Exchange& exchange, std::string json) {
   add_timing(exchange, exchange.extra_fields());
-  auto body = base::adopt(wire::memory_of(exchange), base::MemoryKind::kAnswers, std::move(json));
+  auto body = base::adopt(exchange.memory(), base::MemoryKind::kAnswers, std::move(json));
   if (!body) return respond(exchange, {wire::no_room_for_answer(), {}, {}});
   exchange.respond(200, "application/json", *std::move(body), Exchange::Compress::kIfAccepted);
 }

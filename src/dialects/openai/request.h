@@ -19,10 +19,11 @@ namespace weir::openai {
 
 enum class Kind : uint8_t { kChat, kCompletion, kEmbedding, kTokenize };
 
-inline constexpr uint32_t kMaxN = 16;         // choices of one prompt
-inline constexpr size_t kMaxChoices = 128;    // of one request
-inline constexpr size_t kMaxInputs = 2048;    // texts of one embeddings request
-inline constexpr uint32_t kMaxLogprobs = 20;  // alternatives per position
+inline constexpr uint32_t kMaxN = 16;       // choices of one prompt
+inline constexpr size_t kMaxChoices = 128;  // of one request
+inline constexpr size_t kMaxInputs = 2048;  // texts of one embeddings request
+// Alternatives per position.
+inline constexpr auto kMaxLogprobs = uint32_t(marshal::GenerationParamTable::kTopLogprobs.openai_most);
 inline constexpr size_t kMaxRanges = 64;      // of positions with readouts
 inline constexpr size_t kMaxIds = 4'000'000;  // of one prompt: above any context, below what a body holds
 

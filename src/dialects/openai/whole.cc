@@ -12,8 +12,7 @@ using wire::Exchange;
 class Whole final : public Answer {
  public:
   Whole(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
-      : Answer(state, exchange, kind, std::move(request)),
-        gathered_(wire::memory_of(exchange), base::MemoryKind::kAnswers) {}
+      : Answer(state, exchange, kind, std::move(request)), gathered_(exchange.memory(), base::MemoryKind::kAnswers) {}
 
  private:
   // The gathered text is charged while it grows, and once more for the answer that is made of it.

@@ -15,7 +15,6 @@ namespace {
 
 using base::Code;
 using wire::Exchange;
-using wire::Request;
 using wire::RequestRecord;
 using wire::Trace;
 
@@ -70,7 +69,7 @@ void write_rpc(SpanWriter& span, const RequestRecord& record) {
   span.number("rpc.grpc.status_code", int64_t(record.code));
 }
 
-void write_http(SpanWriter& span, const Request& request, const RequestRecord& record) {
+void write_http(SpanWriter& span, const wire::Request& request, const RequestRecord& record) {
   auto method = known_method(request.method);
   span.text("http.request.method", method);
   if (method != request.method) span.text("http.request.method_original", request.method);
@@ -92,7 +91,7 @@ void write_server(SpanWriter& span, std::string_view authority) {
   if (std::from_chars(text.data(), text.data() + text.size(), port).ec == std::errc()) span.number("server.port", port);
 }
 
-void write_network(SpanWriter& span, const Request& request) {
+void write_network(SpanWriter& span, const wire::Request& request) {
   constexpr std::string_view kVersions[] = {"1.0", "1.1", "2"};
   span.text("network.protocol.name", "http");
   span.text("network.protocol.version", kVersions[size_t(request.version)]);

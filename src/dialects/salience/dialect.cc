@@ -51,6 +51,7 @@ void SalienceDialect::add_settings(std::vector<base::Setting>& rows) {
       setting::secret(setting::text("salience.bearer_token", "SECRET", "a key for this protocol alone", token_)));
   rows.push_back(setting::path("salience.bearer_token_file", "several, one per line; each is a tenant", tokens_file_));
   add_session_settings(rows);
+  rows.push_back(setting::replaced("salience.default_model", "models.default"));
 }
 
 void SalienceDialect::add_session_settings(std::vector<base::Setting>& rows) {

@@ -26,13 +26,13 @@ Status session_closed() {
 }  // namespace
 
 void Generate::call(wire::Rpc& rpc, base::Bytes message) {
-  auto params = read_params(message);
-  if (!params) return rpc.finish(params.error());
-  if (!params->session) return rpc.finish(session::no_such_session());
+  auto request = read_request(message);
+  if (!request) return rpc.finish(request.error());
+  if (!request->session) return rpc.finish(session::no_such_session());
   auto listener = std::make_unique<Listener>();
   Listener& ear = *listener;
   rpc.attach(std::move(listener));
-  auto turn = salience_.turns.emplace(salience_.turns.end(), salience_, rpc, ear, std::move(*params));
+  auto turn = salience_.turns.emplace(salience_.turns.end(), salience_, rpc, ear, std::move(*request));
   ear.turn = &*turn;
   turn->begin(salience_.tenant(rpc), turn);
 }
@@ -44,12 +44,12 @@ void Listener::on_close(wire::Rpc&) {
   if (turn) turn->left();
 }
 
-Turn::Turn(SalienceState& state, wire::Rpc& rpc, Listener& listener, GenerateParams&& params)
-    : salience_(state), rpc_(&rpc), listener_(&listener), params_(std::move(params)), call_(state.bus) {}
+Turn::Turn(SalienceState& state, wire::Rpc& rpc, Listener& listener, TurnRequest&& request)
+    : salience_(state), rpc_(&rpc), listener_(&listener), request_(std::move(request)), call_(state.bus) {}
 
 void Turn::begin(session::Tenant tenant, std::list<Turn>::iterator self) {
   self_ = self;
-  salience_.sessions.borrow(tenant, *params_.session, params_.append(), *this);
+  salience_.sessions.borrow(tenant, *request_.session, request_.append(), *this);
 }
 
 // An engine may be reading what the session has lent: it must let go first, so the Call is not abandoned.
@@ -76,10 +76,10 @@ Status Turn::start() {
   rpc_->exchange().record().model = model.name;
   auto served = salience_.bus.catalog(marshal::models_of(rpc_->exchange().request())).find(model.name, model.version);
   if (!served || !model.is((*served)->spec)) return model_gone(model);
-  if (Status status = check_params(params_, (*served)->spec); !status.ok()) return status;
-  if (!params_.idle()) return submit(**served);
+  if (Status status = check_request(request_, (*served)->spec); !status.ok()) return status;
+  if (!request_.idle()) return submit(**served);
   give_back({Outcome::Kind::kAppended, {}, {}, {}});  // it may still have been a rewind
-  done(Reason::kLength, params_.offset);
+  done(Reason::kLength, request_.offset);
   return {};
 }
 
@@ -88,25 +88,25 @@ Status Turn::submit(bus::Served& served) {
   call.model = served.spec.name;
   call.version = served.spec.version;
   call.session = lease_->session;
-  call.priority = params_.level(msg::levels(served.spec).count);
+  call.priority = request_.level(msg::levels(served.spec).count);
   marshal::set_caller(call, rpc_->exchange().request());
   call_.grant(bus::kAnswerWindow);
   watch_for_stops(served.spec);
-  params_.generation.history = lease_->tokens;
-  params_.generation.history_images = lease_->images;
-  call.generation = std::make_unique<msg::Generation>(std::move(params_.generation));
+  request_.generation.history = lease_->tokens;
+  request_.generation.history_images = lease_->images;
+  call.generation = std::make_unique<msg::Generation>(std::move(request_.generation));
   // No deadline: at that the Sink would hear its last before the engine has let go. wire::Rpc keeps the client's.
   return call_.submit(served, *this, rpc_->exchange().ticket());
 }
 
 // The text begins where the generated tokens do: no stop string reaches back into the prompt.
 void Turn::watch_for_stops(const msg::ModelSpec& spec) {
-  if (params_.stops.empty()) return;
+  if (request_.stops.empty()) return;
   spec_ = spec.text;
   text::Completion::Options options;
-  options.stop = std::move(params_.stops);
+  options.stop = std::move(request_.stops);
   completion_.emplace(*spec_->codec, std::move(options));
-  completion_->after(params_.generation.append.empty() ? lease_->tokens : std::span(params_.generation.append));
+  completion_->after(request_.generation.append.empty() ? lease_->tokens : std::span(request_.generation.append));
 }
 
 void Turn::on(msg::Call& call, msg::Event&& event) {

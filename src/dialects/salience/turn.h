@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "bus/call_handle.h"
-#include "dialects/salience/generate_params.h"
 #include "dialects/salience/reply.h"
+#include "dialects/salience/turn_request.h"
 #include "msg/call.h"
 #include "session/sessions.h"
 #include "text/completion.h"
@@ -41,7 +41,7 @@ class Listener final : public wire::RpcListener {
 
 class Turn final : public session::Borrower, public msg::Sink {
  public:
-  Turn(SalienceState& state, wire::Rpc& rpc, Listener& listener, GenerateParams&& params);
+  Turn(SalienceState& state, wire::Rpc& rpc, Listener& listener, TurnRequest&& request);
   Turn(const Turn&) = delete;
 
   // The Turn may be over, and gone, when this returns. The same holds for what follows.
@@ -69,7 +69,7 @@ class Turn final : public session::Borrower, public msg::Sink {
   SalienceState& salience_;
   wire::Rpc* rpc_;  // null once the client has left
   Listener* listener_;
-  GenerateParams params_;
+  TurnRequest request_;
   std::list<Turn>::iterator self_;
   bool closed_ = false;  // the session, under us
   std::optional<session::Lease> lease_;

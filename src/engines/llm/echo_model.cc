@@ -8,7 +8,7 @@
 
 #include "base/units.h"
 #include "engines/llm/options.h"
-#include "engines/llm/text_engine.h"
+#include "engines/llm/text_model.h"
 #include "text/processor.h"
 
 namespace weir::llm {
@@ -89,7 +89,7 @@ class EchoModel final : public generation::TokenEngine {
 
 }  // namespace
 
-base::Result<std::unique_ptr<sched::Engine>> load_echo(const msg::ModelSpec& wanted) {
+base::Result<generation::TokenModel> load_echo(const msg::ModelSpec& wanted) {
   auto options = read_options(wanted.parameters, wanted.batching);
   if (!options) return options.error();
   uint64_t step = 0;
@@ -109,7 +109,7 @@ base::Result<std::unique_ptr<sched::Engine>> load_echo(const msg::ModelSpec& wan
   spec.engine = "echo";
   spec.text = text;
   auto echo = std::make_unique<EchoModel>(std::move(text), std::chrono::microseconds(step));
-  return make_text_engine(std::move(spec), std::move(echo), options->policy);
+  return make_text_model(std::move(spec), std::move(echo), options->policy);
 }
 
 }  // namespace weir::llm

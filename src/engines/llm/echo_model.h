@@ -9,15 +9,13 @@
 // step_tokens, max_waiting, prefix_cache, max_length), and step_us: how long a step takes, 0 by default.
 #pragma once
 
-#include <memory>
-
 #include "base/status.h"
+#include "generation/token_model.h"
 #include "msg/spec.h"
-#include "sched/engine.h"
 
 namespace weir::llm {
 
 // Errors: INVALID_ARGUMENT, naming the parameter. Any thread.
-base::Result<std::unique_ptr<sched::Engine>> load_echo(const msg::ModelSpec& wanted);
+base::Result<generation::TokenModel> load_echo(const msg::ModelSpec& wanted);
 
 }  // namespace weir::llm

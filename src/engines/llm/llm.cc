@@ -10,7 +10,7 @@
 #include "engines/llm/cuda/device_transformer.h"
 #include "engines/llm/encoder_load.h"
 #include "engines/llm/options.h"
-#include "engines/llm/text_engine.h"
+#include "engines/llm/text_model.h"
 #include "marshal/generation_params.h"
 #include "text/processor.h"
 
@@ -94,11 +94,11 @@ base::Status read_text(Loading& l) {
   return {};
 }
 
-std::unique_ptr<sched::Engine> engine_of(const Loading& l, std::unique_ptr<generation::TokenEngine> engine) {
+generation::TokenModel text_model(const Loading& l, std::unique_ptr<generation::TokenEngine> engine) {
   msg::ModelSpec spec = l.wanted;
   spec.engine = "llm";
   spec.text = l.text;
-  return make_text_engine(std::move(spec), std::move(engine), l.options.policy);
+  return make_text_model(std::move(spec), std::move(engine), l.options.policy);
 }
 
 base::Result<std::unique_ptr<VisionEncoder>> read_vision_encoder(Loading& l, const Store& store, WeightFormat form,
@@ -127,19 +127,19 @@ base::Status read_weights(Loading& l, ThreadTeam& team) {
   return {};
 }
 
-base::Result<std::unique_ptr<sched::Engine>> load_on_cpu(Loading& l) {
+base::Result<generation::TokenModel> load_on_cpu(Loading& l) {
   auto team = std::make_unique<ThreadTeam>(l.options.threads, l.options.cores);
   if (auto s = read_weights(l, *team); !s.ok()) return s;
   l.model.text = l.text;
-  return engine_of(l, std::make_unique<Transformer>(std::move(l.model), *l.options.kernels, std::move(team),
-                                                    l.options.policy.step_tokens));
+  return text_model(l, std::make_unique<Transformer>(std::move(l.model), *l.options.kernels, std::move(team),
+                                                     l.options.policy.step_tokens));
 }
 
 // --- on a device -----------------------------------------------------------------------------------------------------
 
 constexpr double kShareOfMemory = 0.85;  // of a CUDA device, that a model takes with its keys and values
 
-base::Result<std::unique_ptr<sched::Engine>> load_on_device(Loading& l, device::Device& device, const Place& place) {
+base::Result<generation::TokenModel> load_on_device(Loading& l, device::Device& device, const Place& place) {
   if (auto s = device.restart(); !s.ok()) return s;
   auto kernels = cuda::open_kernels(device, *place.devices);
   if (!kernels) return kernels.error();
@@ -169,13 +169,12 @@ base::Result<std::unique_ptr<sched::Engine>> load_on_device(Loading& l, device::
   auto share = uint64_t(kShareOfMemory * double(device.info().memory)), taken = (*engine)->fixed_bytes();
   if (!l.options.kv_cache && device.info().index >= 0 && share > taken + policy.kv_bytes)
     policy.kv_bytes = share - taken;
-  return engine_of(l, std::move(*engine));
+  return text_model(l, std::move(*engine));
 }
 
 }  // namespace
 
-base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const std::string& config,
-                                                  const Place& place) {
+base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& config, const Place& place) {
   auto options = read_options(wanted.parameters, wanted.batching);
   if (!options) return options.error();
   keep_beside(*options, wanted.parameters, allowed_cores(), place.pinned_shards);
@@ -201,9 +200,9 @@ base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, 
   });
   if (!device) return device.error();
   if (!*device) return load_on_cpu(l);
-  auto engine = load_on_device(l, **device, place);
-  if (engine || l.options.device != "auto" || engine.error().code == base::Code::kInvalidArgument) return engine;
-  base::log::warning("a model runs on the CPU", {{"model", wanted.name}, {"reason", engine.error().text}});
+  auto model = load_on_device(l, **device, place);
+  if (model || l.options.device != "auto" || model.error().code == base::Code::kInvalidArgument) return model;
+  base::log::warning("a model runs on the CPU", {{"model", wanted.name}, {"reason", model.error().text}});
   return load_on_cpu(l);
 }
 

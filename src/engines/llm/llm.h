@@ -1,5 +1,5 @@
-// The llm engine's maker: a Hugging Face folder becomes an Engine whose own Inbox batches tokens continuously; or,
-// where it is an encoder (encoder_load.h, with parameters of its own), a model of tensors that lanes batch by rows.
+// The llm engine's maker: a Hugging Face folder becomes a model of tokens, which token lanes batch continuously; or,
+// where it is an encoder (encoder_load.h, with parameters of its own), an Engine that lanes batch by rows.
 //
 // Parameters of model.yaml: kv_cache ("512MiB"), block_size (16), max_running (64), step_tokens (512), max_waiting
 // (batching.max_queue), prefix_cache (on), threads (all cores but one, or but the shards' where these are fewer; both
@@ -15,8 +15,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <variant>
 
 #include "base/status.h"
+#include "generation/token_model.h"
 #include "msg/spec.h"
 #include "sched/engine.h"
 
@@ -34,10 +36,12 @@ struct Place {
   uint32_t pinned_shards = 0;  // the first cores of this process have a shard each, pinned to them
 };
 
+// An encoder, or a model of tokens.
+using Loaded = std::variant<std::unique_ptr<sched::Engine>, generation::TokenModel>;
+
 // `config` is the path of config.json; the other files lie beside it. Errors: INVALID_ARGUMENT, UNIMPLEMENTED,
 // NOT_FOUND, RESOURCE_EXHAUSTED, naming the file or the parameter; of the device FAILED_PRECONDITION, UNAVAILABLE. A
 // device at fault is restarted. Any thread.
-base::Result<std::unique_ptr<sched::Engine>> load(const msg::ModelSpec& wanted, const std::string& config,
-                                                  const Place& place = {});
+base::Result<Loaded> load(const msg::ModelSpec& wanted, const std::string& config, const Place& place = {});
 
 }  // namespace weir::llm

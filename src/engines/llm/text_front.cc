@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/take_out.h"
 #include "base/workers.h"
 #include "engines/llm/text_request.h"
 #include "sched/proxy_inbox.h"
@@ -17,7 +18,6 @@
 namespace weir::llm {
 namespace {
 
-constexpr size_t kBytesPerPosition = 256;          // a longer prompt than that cannot fit; it is not even tokenized
 constexpr size_t kWaitingMost = size_t(64) << 20;  // bytes of long prompts that wait to be tokenized
 
 base::Bytes string_tensor(std::string_view text) {
@@ -133,22 +133,23 @@ void TextFront::begin(TextCall& text_call) {
 }
 
 base::Status TextFront::tokenize(TextCall& text_call) const {
-  auto& ids = text_call.generation->append;
+  const msg::TextSpec& text = *spec_.text;
   try {
-    ids = spec_.text->codec->encode(text_call.prompt, msg::AddSpecial::kYes, &text_call.cancelled);
+    auto ids = text::encode_prompt(*text.codec, text_call.prompt, msg::AddSpecial::kYes, text.max_length,
+                                   {.cancelled = &text_call.cancelled});
+    if (!ids) return ids.error();
+    text_call.generation->append = *std::move(ids);
   } catch (const std::bad_alloc&) {
     return base::try_again(base::Code::kResourceExhausted, "out of memory; try again later");
   }
   text_call.prompt = {};
-  return ids.empty() ? base::invalid("text_input is empty") : base::Status();
+  return text_call.generation->append.empty() ? base::invalid("text_input is empty") : base::Status();
 }
 
 base::Result<std::unique_ptr<TextFront::TextCall>> TextFront::open(msg::Call& call) {
   auto request = read_text_request(call, *spec_.text);
   if (!request) return request.error();
-  if (request->prompt.size() > size_t(spec_.text->max_length) * kBytesPerPosition)
-    return base::invalid("text_input is longer than the model's context of " + std::to_string(spec_.text->max_length) +
-                         " tokens");
+  if (auto s = text::check_prompt(request->prompt, spec_.text->max_length); !s.ok()) return s;
   auto text_call = std::make_unique<TextCall>(*spec_.text->codec, *request);
   text_call->generation = std::make_unique<msg::Generation>(std::move(request->generation));
   if (request->with_prompt) text_call->text = request->prompt;
@@ -248,10 +249,7 @@ void TextFront::send(TextCall& text_call, msg::Event&& event, Bursts& out) {
 
 void TextFront::land(TextCall& text_call) {
   std::lock_guard lock(mutex_);
-  size_t index = text_call.index;
-  open_.back()->index = index;
-  std::swap(open_[index], open_.back());
-  open_.pop_back();
+  base::take_out(open_, text_call, &TextCall::index);
 }
 
 void TextFront::refuse(msg::Call* call, base::Status status) {

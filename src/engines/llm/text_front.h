@@ -8,9 +8,9 @@
 
 #include <memory>
 
+#include "generation/token_model.h"
 #include "msg/call.h"
 #include "msg/spec.h"
-#include "sched/engine.h"
 
 namespace weir::llm {
 

@@ -187,7 +187,7 @@ base::Result<Tensor> from_ort(const Library& library, Owned<OrtValue> value, bas
   void* data = nullptr;
   if (auto s = to_status(api, api.tensor_data(value.get(), &data)); !s.ok()) return s;
   base::MemoryCharge charge;
-  if (auto* ledger = size >= base::kLeastCharged ? base::ledger_of(slabs) : nullptr)
+  if (auto* ledger = size >= base::kLeastCharged ? slabs.ledger() : nullptr)
     charge = {*ledger, base::MemoryKind::kAnswers};
   if (!charge.grow(size)) return base::overloaded("there is no memory for what the model has made; try again later");
   auto* slab = new ValueSlab(static_cast<std::byte*>(data), size, std::move(value), std::move(charge));

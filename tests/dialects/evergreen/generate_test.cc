@@ -70,7 +70,7 @@ TEST(Evergreen, NumbersAtTheirEdgesAreTakenOrNamed) {
     if (c.name != "max_tokens" && c.name != "min_tokens") edges.push_back(std::move(c));
   whole("max_tokens", &C::set_max_tokens, {0, 1, 990}, {1001, 1u << 31, UINT32_MAX});
   whole("min_tokens", &C::set_min_tokens, {0, 256}, {257, 1u << 31, UINT32_MAX});
-  whole("top_logprobs", &C::set_top_logprobs, {0, 20}, {21, 1u << 31, UINT32_MAX});
+  whole("top_logprobs", &C::set_top_logprobs, {0, 128}, {129, 1u << 31, UINT32_MAX});
   for (const auto& edge : edges) {
     auto x = t.open();
     auto m = t.parse(generate("p", "r") + text_leaf("p", "hello"));

@@ -12,6 +12,8 @@
 #include "session/session_id.h"
 #include "status.pb.h"
 #include "support/rpc_wire.h"
+#include "wire/authenticator.h"
+#include "wire/text.h"
 
 namespace weir::salience {
 
@@ -55,13 +57,44 @@ inline std::shared_ptr<msg::TextSpec> text_spec() {
   return text;
 }
 
+// Each of `secrets` is a tenant of its own; without any, nobody is asked who it is.
+class BearerSecrets final : public wire::Authenticator {
+ public:
+  explicit BearerSecrets(const std::vector<std::string>& secrets) {
+    for (const auto& secret : secrets) {
+      auto identity = std::make_shared<wire::Identity>();
+      identity->tenant = secret;
+      identity->tenant_number = 2 * (identities_.size() + 1);
+      identity->roles = {wire::Role::kInfer, wire::Role::kHealth};
+      identities_.emplace_back(secret, std::move(identity));
+    }
+  }
+  base::Result<wire::Caller> admit(const wire::Request& request, wire::Permission, std::string_view) override {
+    if (identities_.empty()) return wire::Caller();
+    for (const auto& [secret, identity] : identities_)
+      if (bearer_of(request) == secret) return wire::Caller::enter(identity, base::Time());
+    return base::failure(base::Code::kUnauthenticated, "no such secret");
+  }
+
+ private:
+  static std::string_view bearer_of(const wire::Request& request) {
+    constexpr std::string_view kScheme = "bearer ";
+    std::string_view shown = request.fields.find("authorization");
+    return wire::same_text(shown.substr(0, kScheme.size()), kScheme) ? shown.substr(kScheme.size()) : "";
+  }
+
+  std::vector<std::pair<std::string, std::shared_ptr<const wire::Identity>>> identities_;
+};
+
 class Bench {
  public:
   struct Shard {
     Shard(Bench& bench, uint16_t number, Options options)
         : bus(wire.env, base::ShardId(number), [] {}),
           sessions(bus, base::ShardId(number), bench.homes, bench.quota, bench.limits, bench.metrics),
-          salience(bus, wire.server(), sessions, std::move(options)) {}
+          salience(bus, wire.server(), sessions, std::move(options)) {
+      wire.router.authenticate(bench.secrets);
+    }
     support::RpcBench wire;
     bus::Bus bus;
     session::Sessions sessions;
@@ -70,9 +103,11 @@ class Bench {
   using Headers = support::RpcBench::Headers;
   using Opened = support::RpcBench::Opened;
 
-  explicit Bench(Options options = {}, uint16_t count = 1)
-      : homes(count, [this](base::ShardId, std::function<void()> work) { posts.push_back(std::move(work)); }),
-        quota(options.tenants()) {
+  explicit Bench(Options options = {}, uint16_t count = 1, const std::vector<std::string>& bearer_secrets = {})
+      : secrets(bearer_secrets),
+        homes(count, [this](base::ShardId, std::function<void()> work) { posts.push_back(std::move(work)); }),
+        quota(1, nullptr, bearer_secrets.size()) {
+    options.quota = &quota;
     add("chat", text_spec());
     add("tensors", nullptr);
     for (uint16_t i = 0; i < count; ++i) shards.push_back(std::make_unique<Shard>(*this, i, options));
@@ -201,6 +236,7 @@ class Bench {
   session::SessionLimits limits;
   base::Metrics metrics;
   std::deque<std::function<void()>> posts;
+  BearerSecrets secrets;
   session::Homes homes;
   session::Quota quota;
   std::shared_ptr<bus::Catalog> catalog = std::make_shared<bus::Catalog>();

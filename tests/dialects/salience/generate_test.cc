@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "bench.h"
-#include "dialects/salience/generate_params.h"
+#include "dialects/salience/turn_request.h"
 #include "support/generation_cases.h"
 
 namespace weir::salience {
@@ -171,7 +171,8 @@ TEST(Salience, BadFieldsAreNamedWithValueAndRange) {
   EXPECT_EQ(with([](auto& r) { r.set_priority(11); }), "priority must be 0 (interactive) to 10 (batch), not 11");
   EXPECT_EQ(with([](auto& r) { r.set_priority(INT32_MIN); }),
             "priority must be 0 (interactive) to 10 (batch), not -2147483648");
-  EXPECT_EQ(with([](auto& r) { r.set_logprob_top_k(129); }), "logprob_top_k must be <= 128, not 129");
+  EXPECT_EQ(with([](auto& r) { r.set_logprob_top_k(129); }),
+            "logprob_top_k must be a whole number >= 0 and <= 128, not 129");
   EXPECT_EQ(with([](auto& r) { r.set_append_tokens(1, 1000); }),
             "append_tokens[1] is 1000; the model's tokens are below 1000");
   EXPECT_EQ(with([](auto& r) { r.add_stop_token_ids(UINT32_MAX); }),
@@ -198,7 +199,7 @@ TEST(Salience, BadFieldsAreNamedWithValueAndRange) {
 
 TEST(Salience, EveryGenerationParameterIsTakenInItsRangeAndRefusedByName) {
   for (const auto& c : support::pb_cases(marshal::Protocol::kSalience)) {
-    auto params = read_params(base::Bytes::copy_of(c.value));
+    auto params = read_request(base::Bytes::copy_of(c.value));
     EXPECT_EQ(bool(params), c.good) << c.name;
     EXPECT_TRUE(params || params.error().text.starts_with(c.name)) << c.name;
   }
@@ -218,7 +219,7 @@ TEST(Salience, NumbersBeyondTheirTypeAreNotCut) {
 }
 
 TEST(Salience, UnknownForeignAndMalformedIdsReadTheSame) {
-  Bench t({{"alpha", "beta"}});
+  Bench t({}, 1, {"alpha", "beta"});
   Bench::Headers alpha{{"authorization", "Bearer alpha"}}, beta{{"authorization", "bearer beta"}};
   auto id = t.ask<pb::OpenSessionResponse>("OpenSession", pb::OpenSessionRequest(), 0, alpha).response.session_id();
   ASSERT_EQ(id.size(), 32u);
@@ -262,7 +263,7 @@ TEST(Salience, WithoutSecretsASessionIsItsAddresss) {
 }
 
 TEST(Salience, ASecretIsWantedWhereThereIsOne) {
-  Bench t({{"alpha"}});
+  Bench t({}, 1, {"alpha"});
   for (const Bench::Headers& headers : {Bench::Headers{},
                                         {{"authorization", ""}},
                                         {{"authorization", "alpha"}},

@@ -11,9 +11,9 @@ uint32_t context(std::map<std::string, std::string> parameters) {
   msg::ModelSpec wanted;
   wanted.name = "p";
   wanted.parameters = std::move(parameters);
-  auto engine = load_echo(wanted);
-  EXPECT_TRUE(engine.has_value());
-  return engine ? (*engine)->spec().text->max_length : 0;
+  auto model = load_echo(wanted);
+  EXPECT_TRUE(model.has_value());
+  return model ? model->spec.text->max_length : 0;
 }
 
 // The echo model's keys and values are a byte for each position.

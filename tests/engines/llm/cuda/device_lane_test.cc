@@ -37,6 +37,12 @@ msg::Event ask(msg::Inbox& inbox, uint32_t tokens, Heard* heard = nullptr, const
   return last;
 }
 
+std::unique_ptr<msg::Inbox> inbox_of(Loaded&& loaded, const msg::ModelSpec& spec, bus::ModelStats& stats) {
+  std::vector<generation::TokenModel> instances;
+  instances.push_back(std::get<generation::TokenModel>(std::move(loaded)));
+  return generation::make_inbox(std::move(instances), spec, stats);
+}
+
 TEST(LlmDeviceLane, ABrokenDeviceFailsItsSequencesAndTheNextLoadRestartsIt) {
   device::Devices devices({.cuda = device::DeviceOptions::Use::kOff, .module = ""});
   auto& fake = static_cast<device::FakeDevice&>(**devices.find("fake"));
@@ -46,15 +52,15 @@ TEST(LlmDeviceLane, ABrokenDeviceFailsItsSequencesAndTheNextLoadRestartsIt) {
   wanted.name = "chat";
   wanted.parameters = {{"device", "fake"}, {"kv_cache", "8MiB"}, {"threads", "1"}};
   for (int life = 0; life < 2; ++life) {
-    auto engine = load(wanted, std::string(kChat) + "/config.json", {&devices, [&](base::Status s) {
+    auto loaded = load(wanted, std::string(kChat) + "/config.json", {&devices, [&](base::Status s) {
                                                                        std::lock_guard lock(mutex);
                                                                        told.push_back(std::move(s));
                                                                      }});
-    ASSERT_TRUE(bool(engine)) << engine.error().text;
-    msg::ModelSpec spec = (*engine)->spec();
+    ASSERT_TRUE(bool(loaded)) << loaded.error().text;
+    msg::ModelSpec spec = std::get<generation::TokenModel>(*loaded).spec;
     EXPECT_EQ(spec.platform, "weir_llm");
     bus::ModelStats stats;
-    auto inbox = (*engine)->own_inbox(spec, stats, base::heap());
+    auto inbox = inbox_of(std::move(*loaded), spec, stats);
     Heard heard;  // each step is submitted before the last one is read
     EXPECT_TRUE(std::holds_alternative<msg::Done>(ask(*inbox, 5, &heard).what));
     device::HostDevice host;
@@ -80,11 +86,11 @@ TEST(LlmDeviceLane, PenaltiesAndReadoutsAreTheCpuEngines) {
   for (const std::string device : {"cpu", "host", "fake"}) {
     msg::ModelSpec wanted;
     wanted.parameters = {{"device", device}, {"dtype", "bfloat16"}, {"kv_cache", "8MiB"}, {"threads", "1"}};
-    auto engine = load(wanted, std::string(kChat) + "/config.json", {&devices, {}});
-    ASSERT_TRUE(bool(engine)) << engine.error().text;
-    msg::ModelSpec spec = (*engine)->spec();
+    auto loaded = load(wanted, std::string(kChat) + "/config.json", {&devices, {}});
+    ASSERT_TRUE(bool(loaded)) << loaded.error().text;
+    msg::ModelSpec spec = std::get<generation::TokenModel>(*loaded).spec;
     bus::ModelStats stats;
-    auto inbox = (*engine)->own_inbox(spec, stats, base::heap());
+    auto inbox = inbox_of(std::move(*loaded), spec, stats);
     EXPECT_TRUE(std::holds_alternative<msg::Done>(ask(*inbox, 16, &heard[device], params).what));
   }
   const auto& cpu = heard["cpu"];

@@ -26,7 +26,9 @@ base::Result<std::unique_ptr<sched::Engine>> try_load(const std::string& folder,
   msg::ModelSpec wanted;
   wanted.name = "m";
   wanted.parameters = std::move(settings);
-  return load(wanted, folder + "/config.json", {&devices()});
+  auto loaded = load(wanted, folder + "/config.json", {&devices()});
+  if (!loaded) return loaded.error();
+  return std::get<std::unique_ptr<sched::Engine>>(*std::move(loaded));
 }
 
 std::unique_ptr<sched::Engine> engine_of(const std::string& name, Settings settings = {}) {

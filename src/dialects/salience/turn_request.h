@@ -1,4 +1,4 @@
-// GenerateParams: a GenerateRequest, read and checked.
+// TurnRequest: a GenerateRequest, read and checked.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,12 @@
 
 namespace weir::salience {
 
-inline constexpr uint32_t kMaxRanges = 1024, kMaxTopLogprobs = 128;
+inline constexpr uint32_t kMaxRanges = 1024;
 inline constexpr uint32_t kMaxImages = 1024;     // each is looked at on the shard; how many fit is their bytes' to say
 inline constexpr uint32_t kMaxAppend = 1 << 24;  // tokens in one request
 inline constexpr int32_t kMaxPriority = 10;
 
-struct GenerateParams {
+struct TurnRequest {
   std::optional<base::SessionId> session;  // nothing for a text that names none
   uint32_t offset = 0;
   session::Append::Rewind rewind = session::Append::Rewind::kNo;
@@ -37,10 +37,10 @@ struct GenerateParams {
 
 // By hand: the request may be megabytes of tokens and images, which are neither copied twice nor amplified. Checks all
 // that needs no model. Errors: INVALID_ARGUMENT with field, value and what is expected; RESOURCE_EXHAUSTED.
-base::Result<GenerateParams> read_params(const base::Bytes& message);
+base::Result<TurnRequest> read_request(const base::Bytes& message);
 
 // The rest, against the model; cuts max_tokens to what the context has room for, and sorts images by position. Errors:
 // INVALID_ARGUMENT, FAILED_PRECONDITION (the model has no readouts, or does not see), RESOURCE_EXHAUSTED (context).
-base::Status check_params(GenerateParams& params, const msg::ModelSpec& spec);
+base::Status check_request(TurnRequest& request, const msg::ModelSpec& spec);
 
 }  // namespace weir::salience

@@ -1,8 +1,8 @@
-// read_params() of generate_params.h. Fields and numbers: GenerateRequest in proto/salience.proto.
+// read_request() of turn_request.h. Fields and numbers: GenerateRequest in proto/salience.proto.
 #include <algorithm>
 #include <array>
 
-#include "dialects/salience/generate_params.h"
+#include "dialects/salience/turn_request.h"
 #include "marshal/generation_params.h"
 #include "marshal/pb_wire.h"
 #include "session/session_id.h"
@@ -23,7 +23,6 @@ enum Field : uint32_t {
   kOffset = 3,
   kTruncating = 4,
   kLogprobsRanges = 6,
-  kLogprobTopK = 7,
   kReadoutRanges = 8,
   kPriority = 13,
   kImages = 14,
@@ -88,40 +87,24 @@ Status image(std::string_view message, const base::Bytes& whole, std::vector<msg
   return {};
 }
 
-// Sorts and joins the ranges, so a walk along positions needs no search. A range that holds no position asks for
-// nothing.
-void merge(std::vector<msg::PositionRange>& ranges) {
-  std::erase_if(ranges, [](auto r) { return r.start == r.end; });
-  std::sort(ranges.begin(), ranges.end(), [](auto a, auto b) { return a.start < b.start; });
-  size_t n = 0;
-  for (auto r : ranges)
-    if (n > 0 && r.start <= ranges[n - 1].end)
-      ranges[n - 1].end = std::max(ranges[n - 1].end, r.end);
-    else
-      ranges[n++] = r;
-  ranges.resize(n);
-}
-
-class ParamsReader {
+class RequestReader {
  public:
-  explicit ParamsReader(const base::Bytes& message) : message_(message) {}
+  explicit RequestReader(const base::Bytes& message) : message_(message) {}
 
-  base::Result<GenerateParams> read() {
+  base::Result<TurnRequest> read() {
     PbReader reader(message_.view());
     while (reader.next())
       if (Status status = field(reader); !status.ok()) return status;
     if (!reader.ok()) return malformed();
-    msg::Generation& g = params_.generation;
+    msg::Generation& g = request_.generation;
     generation_params();
-    if (g.top_logprobs > kMaxTopLogprobs)
-      return out_of_range("logprob_top_k", std::to_string(g.top_logprobs), "<= " + std::to_string(kMaxTopLogprobs));
     if (priority_ < 0 || priority_ > kMaxPriority)
       return out_of_range("priority", std::to_string(priority_),
                           "0 (interactive) to " + std::to_string(kMaxPriority) + " (batch)");
-    params_.priority = uint32_t(priority_);
-    merge(g.logprobs);
-    merge(g.readouts);
-    return std::move(params_);
+    request_.priority = uint32_t(priority_);
+    msg::merge(g.logprobs);
+    msg::merge(g.readouts);
+    return std::move(request_);
   }
 
  private:
@@ -143,24 +126,23 @@ class ParamsReader {
     given_.max_tokens = given_.max_tokens.value_or(0);
     if (given_.temperature == 0) given_.temperature = 1;
     if (given_.top_p == 0) given_.top_p = 1;
-    marshal::apply(given_, params_.generation);
-    params_.stops = std::move(given_.stop);
+    marshal::apply(given_, request_.generation);
+    request_.stops = std::move(given_.stop);
   }
   Status varint(const PbReader& f) {
-    msg::Generation& g = params_.generation;
+    msg::Generation& g = request_.generation;
     switch (f.field()) {
       case kAppendTokens: return marshal::read_ids(f, "append_tokens", kMaxAppend, g.append);
-      case kOffset: return number("offset", f.number(), params_.offset);
-      case kTruncating: return params_.rewind = session::Append::Rewind(f.number() != 0), Status{};
-      case kLogprobTopK: return number("logprob_top_k", f.number(), g.top_logprobs);
+      case kOffset: return number("offset", f.number(), request_.offset);
+      case kTruncating: return request_.rewind = session::Append::Rewind(f.number() != 0), Status{};
       case kPriority: return priority_ = int64_t(f.number()), Status{};
       default: return generation_param(f);
     }
   }
   Status bytes(const PbReader& f) {
-    msg::Generation& g = params_.generation;
+    msg::Generation& g = request_.generation;
     switch (f.field()) {
-      case kSessionId: return params_.session = session::parse_session_id(f.bytes()), Status{};
+      case kSessionId: return request_.session = session::parse_session_id(f.bytes()), Status{};
       case kAppendTokens: return marshal::read_ids(f, "append_tokens", kMaxAppend, g.append);
       case kLogprobsRanges: return range("logprobs_ranges", f.bytes(), g.logprobs);
       case kReadoutRanges: return range("readout_ranges", f.bytes(), g.readouts);
@@ -170,25 +152,25 @@ class ParamsReader {
   }
 
   const base::Bytes& message_;
-  GenerateParams params_;
+  TurnRequest request_;
   marshal::GenerationParams given_;
   int64_t priority_ = 0;
 };
 
 }  // namespace
 
-session::Append GenerateParams::append() const {
+session::Append TurnRequest::append() const {
   size_t image_bytes = 0;
   for (const auto& image : generation.images) image_bytes += image.data.size();
   return {offset, rewind, generation.append.size(), image_bytes};
 }
 
-bool GenerateParams::idle() const {
+bool TurnRequest::idle() const {
   const msg::Generation& g = generation;
   bool wants_readouts = !g.logprobs.empty() || !g.readouts.empty();
   return g.max_tokens == 0 && g.append.empty() && (!wants_readouts || offset == 0);
 }
 
-base::Result<GenerateParams> read_params(const base::Bytes& message) { return ParamsReader(message).read(); }
+base::Result<TurnRequest> read_request(const base::Bytes& message) { return RequestReader(message).read(); }
 
 }  // namespace weir::salience

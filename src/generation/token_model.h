@@ -1,0 +1,32 @@
+// TokenModel: a model of tokens on one device, loaded and not yet in front of Calls.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "bus/stats.h"
+#include "generation/engine.h"
+#include "generation/policy.h"
+#include "msg/call.h"
+#include "msg/spec.h"
+
+namespace weir::generation {
+
+struct TokenModel {
+  // Puts an Inbox in front of the model's lanes, for the Calls that they do not take themselves. What is borrowed
+  // outlives the Inbox.
+  using Front = std::unique_ptr<msg::Inbox> (*)(std::unique_ptr<msg::Inbox> lanes, const msg::ModelSpec& spec,
+                                                bus::ModelStats& stats);
+  msg::ModelSpec spec;  // as the model's files have it; the repository's configuration is laid over it
+  std::unique_ptr<TokenEngine> engine;
+  TokenPolicy policy;
+  Front front = nullptr;  // null: there is none
+};
+
+// A lane for each instance, a load balancer over them, and the front. `instances` are of one model, on different
+// devices, at least one. `spec` (with spec.text) and `stats` outlive the Inbox. Start-up code: throws
+// std::runtime_error when there is no room for keys and values.
+std::unique_ptr<msg::Inbox> make_inbox(std::vector<TokenModel> instances, const msg::ModelSpec& spec,
+                                       bus::ModelStats& stats);
+
+}  // namespace weir::generation

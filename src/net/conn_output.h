@@ -1,0 +1,48 @@
+// ConnOutput: writes a connection's output to its socket: the codec's, sealed where there is TLS.
+//
+// Sealed bytes are OpenSSL's and cannot be taken back: they count as consumed, and no more are sealed until they have
+// gone. The codec watches whether the peer takes its output; what TLS has sealed, which the codec takes for gone, is
+// watched here. Owned by the connection; the shard's thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/env.h"
+#include "base/metrics.h"
+#include "net/conn_wire.h"
+#include "net/socket.h"
+#include "net/tls.h"
+#include "wire/codec.h"
+#include "wire/guard.h"
+
+namespace weir::net {
+
+class ConnOutput {
+ public:
+  // Writes of one connection end here in each turn, so that an elephant leaves room for mice.
+  static constexpr size_t kPerTurn = 512 << 10;
+  static constexpr size_t kPieces = 64;  // per write
+
+  // All are borrowed.
+  ConnOutput(Socket& socket, ConnWire& wire, base::Counter& bytes) : socket_(socket), wire_(wire), bytes_(bytes) {}
+
+  // kNotYet: the socket is full, or the rest is for the next turn; the connection is flushed then.
+  enum class Written : uint8_t { kAll, kNotYet, kFailed };
+  // Null: there is no codec to write for; no TLS.
+  Written write(wire::Codec* codec, TlsSession* tls);
+  // Whether the peer takes sealed bytes as fast as it must; asked about once a second.
+  bool takes_sealed(const TlsSession& tls, base::Time now, const wire::Limits& limits);
+
+ private:
+  Written write_plain(wire::Codec& codec);
+  Written write_sealed(wire::Codec* codec, TlsSession& tls);
+  bool sent(Socket::Moved moved, size_t offered);
+
+  Socket& socket_;
+  ConnWire& wire_;
+  base::Counter& bytes_;
+  wire::RateFloor sealed_floor_;  // under what is sealed and waits for the socket
+};
+
+}  // namespace weir::net
