@@ -18,6 +18,7 @@ network settings (resolver, proxies, certificates) are carried in, and no more.
 import argparse
 import os
 import pathlib
+import random
 import re
 import shlex
 import shutil
@@ -52,9 +53,12 @@ def outer(*command):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
+    """A port that nobody listens at now, below those that the kernel gives to clients, who would take it meanwhile."""
+    while True:
+        port = random.randrange(20000, 30000)
+        with socket.socket() as probe:
+            if probe.connect_ex(('127.0.0.1', port)) != 0:
+                return port
 
 
 def ubuntu_keys(folder):
