@@ -21,7 +21,7 @@ class ServiceNotifier {
   // told anything. An address of another form is told in the log, and then as none.
   explicit ServiceNotifier(const char* address);
 
-  // Somebody is told.
+  // Whether a service manager listens.
   bool on() const { return bool(socket_); }
 
   // Start-up is over, or reloading is. `status` is a line for a person, as for the others.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/encoding.h"
+#include "auth/base64url.h"
 #include "wire/text.h"
 
 namespace weir::auth {
@@ -20,13 +20,6 @@ std::string_view secret_in(wire::Fields::View field) {
   if (name != "authorization") return {};
   if (value.size() < kBearer.size() || !wire::same_text(value.substr(0, kBearer.size()), kBearer)) return {};
   return wire::trim(value.substr(kBearer.size()));
-}
-
-// base64url without padding is base64 with two other characters and no padding.
-std::string from_base64url(std::string_view text) {
-  std::string plain(text);
-  for (char& c : plain) c = c == '-' ? '+' : c == '_' ? '/' : c == '+' || c == '/' ? '\0' : c;
-  return base::base64_decode(plain).value_or(std::string());
 }
 
 std::string_view subprotocol_key(const wire::Fields& fields) {
@@ -58,7 +51,8 @@ base::Result<Credentials> credentials_of(const wire::Request& request) {
     out.field = secret;
   }
   if (!out.shown && fields.has("sec-websocket-protocol"))
-    if (auto key = subprotocol_key(fields); key.data()) out.shown = true, out.decoded = from_base64url(key);
+    if (auto key = subprotocol_key(fields); key.data())
+      out.shown = true, out.decoded = base64url_decode(key).value_or("");
   if (out.secret().size() > kMostSecretBytes) return refuse("the key is longer than any that is given out");
   return out;
 }

@@ -50,7 +50,7 @@ class H1Reader final : H1Parser::Sink {
   void refuse_new_requests() {
     if (reading_ == Reading::kHead && waiting() == 0) close_after_queue();
   }
-  // Nobody wants the Exchange's request any more: its memory goes back, and what is still to come is discarded.
+  // Drops the request of an Exchange that is over or answered: its memory goes back, and the rest of it is discarded.
   void forget(const H1Exchange& x);
 
  private:
