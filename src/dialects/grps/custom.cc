@@ -5,12 +5,12 @@
 
 #include "base/attempt.h"
 #include "dialects/grps/inference.h"
-#include "dialects/grps/long_body.h"
 #include "dialects/grps/rest.h"
 #include "dialects/grps/route_inputs.h"
 #include "dialects/grps/route_reply.h"
 #include "dialects/grps/stream.h"
 #include "marshal/tenant.h"
+#include "wire/long_answer.h"
 #include "wire/offload.h"
 #include "wire/sse.h"
 
@@ -160,8 +160,8 @@ class CustomInference final : public wire::ExchangeListener, public Inference, P
     };
     const uint64_t most = most_rendered(route_, outputs_);
     auto make = [&route = route_, outputs = std::move(outputs_)] { return render(route, outputs); };
-    if (!is_long(state_, most)) return send(write_body(exchange_, most, make));
-    write_elsewhere(state_, exchange_, most, std::move(make), std::move(send));
+    if (!wire::is_long(state_.options.offload, most)) return send(wire::write_body(exchange_, most, make));
+    wire::write_elsewhere(*state_.options.offload, exchange_, most, std::move(make), std::move(send));
   }
 
   const RouteSpec& route_;

@@ -1,6 +1,6 @@
 #include "dialects/grps/pointer.h"
 
-#include "marshal/json_tensor.h"
+#include "marshal/json_nested.h"
 #include "wire/text.h"
 
 namespace weir::grps {
@@ -73,21 +73,6 @@ bool unquote(JsonCursor& json, msg::DType dtype, std::string& out) {
   return true;
 }
 
-// The shape of nested arrays by their first elements; read_data() checks the rest against it.
-bool measure(JsonCursor& json, msg::Shape& shape) {
-  bool first = true, fits = true;
-  size_t at = shape.rank();
-  if (!shape.push(0)) return false;
-  int64_t n = 0;
-  bool ok = json.array([&] {
-    ++n;
-    if (std::exchange(first, false) && json.peek() == JsonCursor::Kind::kArray) return fits = measure(json, shape);
-    return json.skip();
-  });
-  shape[at] = n;
-  return ok && fits;
-}
-
 }  // namespace
 
 base::Result<std::string_view> find_value(std::string_view text, std::string_view pointer) {
@@ -109,7 +94,7 @@ base::Status read_value(std::string_view text, base::SlabSource& slabs, msg::Ten
   std::string one;
   if (array) {
     tensor.shape = {};
-    if (!measure(json, tensor.shape)) {
+    if (!marshal::measure_nested(json, tensor.shape)) {
       if (!json.ok()) return json.error();
       return base::invalid("input '" + tensor.name + "': the arrays nest too deep");
     }

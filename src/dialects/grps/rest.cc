@@ -3,10 +3,10 @@
 #include "base/encoding.h"
 #include "dialects/grps/batches.h"
 #include "dialects/grps/form.h"
-#include "dialects/grps/long_body.h"
 #include "grps_monitor_page.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
+#include "wire/long_answer.h"
 
 namespace weir::grps {
 namespace {
@@ -125,10 +125,10 @@ void respond(const GrpsState& state, Exchange& exchange, const Status& status, M
     respond(exchange, outcome, code_of(outcome), "application/json", *std::move(json));
   };
   const uint64_t most = most_json(reply);
-  if (!is_long(state, most))
-    return send(write_body(exchange, most, [&] { return base::Bytes::adopt(write_json(status, reply)); }));
+  if (!wire::is_long(state.options.offload, most))
+    return send(wire::write_body(exchange, most, [&] { return base::Bytes::adopt(write_json(status, reply)); }));
   auto make = [status, reply = std::move(reply)] { return base::Bytes::adopt(write_json(status, reply)); };
-  write_elsewhere(state, exchange, most, std::move(make), std::move(send));
+  wire::write_elsewhere(*state.options.offload, exchange, most, std::move(make), std::move(send));
 }
 
 void respond(Exchange& exchange, const Status& status, int http, std::string_view type, base::Bytes body) {

@@ -1,11 +1,8 @@
 #include "dialects/grps/route_reply.h"
 
-#include <cstring>
-
 #include "dialects/grps/rest.h"
 #include "marshal/check.h"
-#include "marshal/json_pieces.h"
-#include "marshal/json_tensor.h"
+#include "marshal/json_nested.h"
 #include "wire/text.h"
 
 namespace weir::grps {
@@ -34,42 +31,11 @@ struct Node {
   }
 };
 
-std::string_view take_cells(const Tensor& t, std::string_view& rest, size_t n) {
-  size_t bytes = 0;
-  if (size_t width = msg::size_of(t.dtype)) {
-    bytes = n * width;
-  } else {
-    for (; n > 0; --n) {
-      uint32_t length;
-      std::memcpy(&length, rest.data() + bytes, 4);
-      bytes += 4 + size_t(length);
-    }
-  }
-  std::string_view taken = rest.substr(0, bytes);
-  rest.remove_prefix(bytes);
-  return taken;
-}
-
-void write_nested(std::string& out, const Tensor& t, marshal::BytesText text, std::string_view& rest, size_t depth) {
-  out += '[';
-  auto n = size_t(t.shape[depth]);
-  if (depth + 1 == t.shape.rank()) {
-    marshal::write_elements(out, t.dtype, take_cells(t, rest, n), {text});
-  } else {
-    for (size_t i = 0; i < n; ++i) {
-      if (i) out += ',';
-      write_nested(out, t, text, rest, depth + 1);
-    }
-  }
-  out += ']';
-}
-
 void write(std::string& out, const Node& node) {
   if (const Tensor* t = node.tensor) {
     auto text = marshal::bytes_text(*t);
-    std::string_view rest = t->data.view();
-    if (t->shape.elements() == 1u) return marshal::write_elements(out, t->dtype, rest, {text});
-    return write_nested(out, *t, text, rest, 0);
+    if (t->shape.elements() == 1u) return marshal::write_elements(out, t->dtype, t->data.view(), {text});
+    return marshal::write_nested(out, *t, {text});
   }
   out += '{';
   for (const Node& member : node.members) {
@@ -138,13 +104,10 @@ base::Result<base::Bytes> render(const RouteSpec& route, const std::vector<Tenso
 // An output may stand at several places; its rows have brackets.
 uint64_t most_rendered(const RouteSpec& route, const std::vector<Tensor>& outputs) {
   if (!route.raw_output.empty()) return 0;
-  auto most = [](const Tensor& t) {
-    return marshal::most_text(t) + t.shape.elements().value_or(0) * 2 * t.shape.rank();
-  };
   uint64_t bytes = 0;
-  for (const Tensor& t : outputs) bytes += route.outputs.empty() ? most(t) : 0;
+  for (const Tensor& t : outputs) bytes += route.outputs.empty() ? marshal::most_nested(t) : 0;
   for (const auto& [pointer, name] : route.outputs)
-    if (const Tensor* t = named(outputs, name)) bytes += most(*t) + pointer.size();
+    if (const Tensor* t = named(outputs, name)) bytes += marshal::most_nested(*t) + pointer.size();
   return bytes;
 }
 

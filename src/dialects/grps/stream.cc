@@ -85,7 +85,7 @@ base::Status PartWriter::add(Message message) {
   return add(most, [format = format_, message = std::move(message)] { return json_part(format, {}, message); });
 }
 
-base::Status PartWriter::enqueue(uint64_t most, MakeBody make) {
+base::Status PartWriter::enqueue(uint64_t most, wire::MakeBody make) {
   waiting_.push_back({most, std::move(make)});
   if (sent_) return {};
   base::Status s = write_first();
@@ -95,7 +95,7 @@ base::Status PartWriter::enqueue(uint64_t most, MakeBody make) {
 
 base::Status PartWriter::write_first() {
   Part& part = waiting_.front();
-  auto write = std::make_unique<WriteBody>(exchange_, std::move(part.make));
+  auto write = std::make_unique<wire::WriteBody>(exchange_, std::move(part.make));
   if (!write->reserve(part.most)) return wire::no_room_for_answer();
   auto done = [this](const base::Status& status, std::unique_ptr<base::OffloadTask> task) {
     sent_ = nullptr;
@@ -110,7 +110,7 @@ base::Status PartWriter::write_first() {
 
 void PartWriter::on_task(const base::Status& status, base::OffloadTask* task) {
   waiting_.pop_front();
-  auto part = status.ok() ? static_cast<WriteBody&>(*task).body() : base::Result<base::Bytes>(status);
+  auto part = status.ok() ? static_cast<wire::WriteBody&>(*task).body() : base::Result<base::Bytes>(status);
   base::Status s = part ? send(*std::move(part)) : part.error();
   if (s.ok() && busy()) s = write_first();
   if (s.ok() && busy()) return;

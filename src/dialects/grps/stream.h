@@ -5,9 +5,9 @@
 #include <memory>
 #include <utility>
 
-#include "dialects/grps/long_body.h"
 #include "dialects/grps/state.h"
 #include "wire/exchange.h"
+#include "wire/long_answer.h"
 #include "wire/offload.h"
 
 namespace weir::grps {
@@ -57,8 +57,8 @@ class PartWriter {
   // A part that `make` writes, of `most` bytes at most. Errors: what `make` says, and where there is no room for it.
   template <class Make>
   base::Status add(uint64_t most, Make&& make) {
-    if (busy() || is_long(state_, most)) return enqueue(most, std::forward<Make>(make));
-    auto part = write_body(exchange_, most, make);
+    if (busy() || wire::is_long(state_.options.offload, most)) return enqueue(most, std::forward<Make>(make));
+    auto part = wire::write_body(exchange_, most, make);
     return part ? send(*std::move(part)) : part.error();
   }
   // An answer. A bin_data part goes out as it is where parts are concatenated, else in JSON.
@@ -74,10 +74,10 @@ class PartWriter {
  private:
   struct Part {
     uint64_t most;
-    MakeBody make;
+    wire::MakeBody make;
   };
   void open();
-  base::Status enqueue(uint64_t most, MakeBody make);
+  base::Status enqueue(uint64_t most, wire::MakeBody make);
   base::Status send(base::Bytes part);
   base::Status write_first();
   void on_task(const base::Status& status, base::OffloadTask* task);

@@ -1,9 +1,9 @@
-#include "dialects/grps/long_body.h"
+#include "wire/long_answer.h"
 
 #include "base/attempt.h"
 #include "wire/offload.h"
 
-namespace weir::grps {
+namespace weir::wire {
 
 using base::Status;
 
@@ -13,19 +13,18 @@ void WriteBody::run() {
 }
 
 base::Result<base::Bytes> WriteBody::body() {
-  if (body_ && !room_.settle(*body_)) return wire::no_room_for_answer();
+  if (body_ && !room_.settle(*body_)) return no_room_for_answer();
   return std::move(body_);
 }
 
-void write_elsewhere(const GrpsState& state, wire::Exchange& exchange, uint64_t most, MakeBody make,
+void write_elsewhere(Offload& offload, Exchange& exchange, uint64_t most, MakeBody make,
                      std::function<void(base::Result<base::Bytes>)> then) {
   auto write = std::make_unique<WriteBody>(exchange, std::move(make));
-  if (!write->reserve(most)) return then(wire::no_room_for_answer());
+  if (!write->reserve(most)) return then(no_room_for_answer());
   auto done = [then](const Status& sent, std::unique_ptr<base::OffloadTask> task) {
     then(sent.ok() ? static_cast<WriteBody&>(*task).body() : base::Result<base::Bytes>(sent));
   };
-  wire::send_away(*state.options.offload, std::move(write), most, wire::Offload::Part::kAnswer, exchange,
-                  std::move(done));
+  send_away(offload, std::move(write), most, Offload::Part::kAnswer, exchange, std::move(done));
 }
 
-}  // namespace weir::grps
+}  // namespace weir::wire
