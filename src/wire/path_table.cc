@@ -23,6 +23,13 @@ std::string_view cut_segment(std::string_view& path) {
 }
 
 bool placeholder(std::string_view segment) { return segment.size() > 2 && segment.front() == '{'; }
+// The name in a pattern's placeholder: "model" in "{model}:predict".
+std::string_view name_in(std::string_view segment) { return segment.substr(1, segment.find('}') - 1); }
+// The part from the last colon on, or empty: ":predict" of "{model}:predict" and of "resnet:predict" alike.
+std::string_view verb_of(std::string_view segment) {
+  const size_t colon = segment.rfind(':');
+  return colon == segment.npos ? std::string_view() : segment.substr(colon);
+}
 
 // One look-up: the path's segments, as sent, that stand for placeholders.
 struct Walk {
@@ -42,11 +49,19 @@ std::optional<Slip> slip_of(std::string_view pattern, std::string_view path) {
   Slip slip;
   while (!pattern.empty() && !path.empty()) {
     std::string_view wanted = cut_segment(pattern), given = cut_segment(path);
-    bool any = placeholder(wanted);
+    const bool any = placeholder(wanted);
+    const std::string_view verb = any ? verb_of(wanted) : std::string_view();
+    std::string_view value;  // of the placeholder
+    if (any) {
+      const std::string_view said = verb.empty() ? std::string_view() : verb_of(given);
+      value = given.substr(0, given.size() - said.size());
+      wanted = verb, given = said;
+      if (value.empty()) return std::nullopt;
+    }
     std::array<std::string_view, 1> candidate{wanted};
-    if (any ? given.empty() : base::near_miss(given, candidate).empty()) return std::nullopt;
-    if (!any) slip.edits += base::edit_distance(given, wanted);
-    (slip.meant += '/') += any ? given : wanted;
+    if (given != wanted && base::near_miss(given, candidate).empty()) return std::nullopt;
+    slip.edits += base::edit_distance(given, wanted);
+    ((slip.meant += '/') += value) += wanted;
   }
   if (!pattern.empty() || !path.empty()) return std::nullopt;
   return slip;
@@ -83,6 +98,7 @@ size_t PathTable::TextHash::operator()(std::string_view text) const {
 
 struct PathTable::Node {
   ByText<std::unique_ptr<Node>> fixed;
+  ByText<std::unique_ptr<Node>> verbs;  // of placeholders: ":predict"
   std::unique_ptr<Node> any;
   PathEntry* entry = nullptr;
 
@@ -98,11 +114,22 @@ struct PathTable::Node {
     }
     if (auto it = fixed.find(text); it != fixed.end())
       if (const PathEntry* found = it->second->find(rest, walk)) return found;
-    if (!any || text.empty() || walk.count == kMaxSegments) return nullptr;
+    if (!verbs.empty())
+      if (const PathEntry* found = with_verb(segment, rest, walk)) return found;
+    return any ? any->take(segment, rest, walk) : nullptr;
+  }
+  // As a placeholder's node: `segment` is the value, as sent.
+  const PathEntry* take(std::string_view segment, std::string_view rest, Walk& walk) const {
+    if (segment.empty() || walk.count == kMaxSegments) return nullptr;
     walk.values[walk.count++] = segment;
-    const PathEntry* found = any->find(rest, walk);
+    const PathEntry* found = find(rest, walk);
     if (!found) --walk.count;
     return found;
+  }
+  const PathEntry* with_verb(std::string_view segment, std::string_view rest, Walk& walk) const {
+    const std::string_view verb = verb_of(segment);
+    auto it = verbs.find(verb);
+    return it == verbs.end() ? nullptr : it->second->take(segment.substr(0, segment.size() - verb.size()), rest, walk);
   }
 };
 
@@ -115,7 +142,10 @@ void PathTable::add(Route route) {
   for (std::string_view rest = route.pattern; !rest.empty();) {
     std::string_view segment = cut_segment(rest);
     fixed = fixed && !placeholder(segment);
-    auto& next = placeholder(segment) ? node->any : node->fixed[std::string(segment)];
+    const std::string verb(placeholder(segment) ? verb_of(segment) : std::string_view());
+    auto& next = !placeholder(segment) ? node->fixed[std::string(segment)]
+                 : verb.empty()        ? node->any
+                                       : node->verbs[verb];
     if (!next) next = std::make_unique<Node>();
     node = next.get();
   }
@@ -125,7 +155,7 @@ void PathTable::add(Route route) {
     node->entry->pattern = route.pattern;
     for (std::string_view rest = node->entry->pattern; !rest.empty();)
       if (std::string_view segment = cut_segment(rest); placeholder(segment))
-        node->entry->names.push_back(segment.substr(1, segment.size() - 2));
+        node->entry->names.push_back(name_in(segment));
     if (fixed) exact_[route.pattern] = node->entry;
   }
   PathEntry& entry = *node->entry;

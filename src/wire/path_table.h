@@ -1,4 +1,5 @@
-// PathTable: patterns of paths and what is behind them, as a tree of segments. Fixed names win over {placeholders}.
+// PathTable: patterns of paths and what is behind them, as a tree of segments. Fixed names win over placeholders with a
+// verb ("{model}:predict", Google's AIP-136), and these over {placeholders}. A verb begins at a segment's last colon.
 #pragma once
 
 #include <functional>

@@ -1,9 +1,9 @@
 // Router: from a request head to the service that answers it, and what every answer has in common.
 //
-// Exact paths are one hash look-up; patterns ("/v2/models/{model}/infer") are matched by segment, each segment
-// percent-decoded on its own. An unknown path is a 404 that names the nearest known one; a known path with another
-// method is a 405 with Allow. What wire/access.h or the Authenticator denies never reaches a service. The Router also
-// takes in and gives out request ids (`x-request-id`) and answers CORS preflights.
+// Exact paths are one hash look-up; patterns ("/v2/models/{model}/infer", "/v1/models/{model}:predict") are matched by
+// segment, each segment percent-decoded on its own. An unknown path is a 404 that names the nearest known one; a known
+// path with another method is a 405 with Allow. What wire/access.h or the Authenticator denies never reaches a service.
+// The Router also takes in and gives out request ids (`x-request-id`) and answers CORS preflights.
 #pragma once
 
 #include <cstdint>

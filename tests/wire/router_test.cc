@@ -128,6 +128,22 @@ TEST_F(RouterTest, AnUnknownPathNamesTheNearest) {
   EXPECT_TRUE(get("GET", "/\"x").starts_with("404 {\"error\":\"no such path: /\\\"x"));
 }
 
+TEST_F(RouterTest, AVerbBehindAPlaceholderIsPartOfThePattern) {
+  router.add({"POST", "/v1/models/{model}:predict", &service, "", {}});
+  router.add({"POST", "/v1/models/{model}/versions/{version}:predict", &service, "", {}});
+  router.add({"GET", "/v1/models/{model}", &service, "", {}});
+  EXPECT_EQ(get("POST", "/v1/models/a:predict"), "200 POST model=a version=");
+  EXPECT_EQ(get("POST", "/v1/models/a:b%2Fc:predict"), "200 POST model=a:b/c version=");  // the last colon
+  EXPECT_EQ(get("POST", "/v1/models/a/versions/2:predict"), "200 POST model=a version=2");
+  EXPECT_EQ(get("GET", "/v1/models/a:tag"), "200 GET model=a:tag version=");  // no verb: the name's own colon
+  EXPECT_EQ(get("GET", "/v1/models/a:predict").substr(0, 3), "405");
+  EXPECT_EQ(get("POST", "/v1/models/:predict").substr(0, 3), "405");  // the name of a model
+  EXPECT_EQ(get("POST", "/v1/models/a/versions/:predict").substr(0, 3), "404");
+  EXPECT_EQ(get("POST", "/v1/models/a/versions/2:predit"),
+            "404 {\"error\":\"no such path: /v1/models/a/versions/2:predit; did you mean "
+            "/v1/models/a/versions/2:predict?\"}");
+}
+
 TEST_F(RouterTest, APlaceholderIsNearToNothing) {
   router.add({"POST", "/{any}", &service, "", {}});
   router.add({"POST", "/{any}/of/{these}", &service, "", {}});
