@@ -6,14 +6,15 @@
 #include "dialects/grps/grps.h"
 #include "dialects/oip/oip.h"
 #include "dialects/openai/openai.h"
+#include "dialects/predict/predict.h"
 #include "dialects/salience/salience.h"
 
 namespace weir::app {
 
 std::vector<ServedDialect> all_dialects() {
   std::vector<ServedDialect> all;
-  for (auto make : {oip::make_dialect, graphpipe::make_dialect, grps::make_dialect, openai::make_dialect,
-                    salience::make_dialect, evergreen::make_dialect})
+  for (auto make : {oip::make_dialect, graphpipe::make_dialect, grps::make_dialect, predict::make_dialect,
+                    openai::make_dialect, salience::make_dialect, evergreen::make_dialect})
     all.push_back({make()});
   return all;
 }
