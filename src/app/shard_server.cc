@@ -44,8 +44,17 @@ std::vector<dialects::FrontPageLink> front_page_links(const Config& config) {
                 {"health", "/v2/health/ready", "Whether requests are welcome, by the Open Inference Protocol"},
                 {"live", "/livez", "Whether the process is alive"},
                 {"ready", "/readyz", "Whether requests are welcome; if not, why"},
-                {"docs", "/docs", "The manual of this version"}});
+                {"openapi", "/openapi.json", "All of it as OpenAPI 3.1, for tools"},
+                {"docs", "/docs", "The reference of this API; as text, the manual of this version"}});
   return links;
+}
+
+// How the dialects that are on describe their routes.
+std::vector<std::string> api_texts(const Config& config) {
+  std::vector<std::string> texts;
+  for (const auto* dialect : config.served())
+    if (std::string text = dialect->openapi(); !text.empty()) texts.push_back(std::move(text));
+  return texts;
 }
 
 // Null where the rules name no scheme.
@@ -104,6 +113,7 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state)
       health_(*this),
       pages_(router_, state.metrics, {[this] { return why_not_ready(); }}),
       front_page_(router_, kVersion, front_page_links(state.config)),
+      api_docs_(router_, bus_, kVersion, api_texts(state.config)),
       request_metrics_(state.metrics) {
   if (auto* authenticator = access_.authenticator()) router_.authenticate(*authenticator);
   bus_.set_worker_pool(*state.offload);

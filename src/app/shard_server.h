@@ -26,6 +26,7 @@
 #include "device/pool.h"
 #include "dialects/dialect.h"
 #include "dialects/ops/access_log.h"
+#include "dialects/ops/api_docs.h"
 #include "dialects/ops/audit_log.h"
 #include "dialects/ops/front_page.h"
 #include "dialects/ops/health.h"
@@ -140,6 +141,7 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   ops::Health health_;
   ops::Pages pages_;
   ops::FrontPage front_page_;
+  ops::ApiDocs api_docs_;
   ops::RequestMetrics request_metrics_;
   std::optional<ops::AccessLog::ShardLog> shard_log_;
   std::optional<ops::AuditLog::ShardLog> shard_audit_;

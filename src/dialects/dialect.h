@@ -120,6 +120,8 @@ class Dialect {
   // Full names of its gRPC services, "grps.protos.v1.GrpsService".
   virtual std::vector<std::string_view> services() const { return {}; }
   virtual std::vector<FrontPageLink> links() const { return {}; }
+  // Summaries and schemas of its routes, in the form of dialects/ops/openapi.h; empty: the routes alone are listed.
+  virtual std::string openapi() const { return {}; }
 
   // Once, when all settings have their values; `services` is gone afterwards: copy from it. Errors: INVALID_ARGUMENT
   // names the setting.

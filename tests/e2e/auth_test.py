@@ -46,7 +46,7 @@ for prefix in ('/openai/v1', '/v3'):
 # Paths that name no model, or whose protocol says it in the answer's body and not by its status (tested by themselves
 # below).
 NO_MODEL = {
-    '/', '/docs', '/favicon.ico', '/favicon.svg', '/livez', '/readyz', '/metrics', '/v2', '/v2/', '/v2/models',
+    '/', '/docs', '/openapi.json', '/v2/docs', '/v2/docs/dataplane.json', '/favicon.ico', '/favicon.svg', '/livez', '/readyz', '/metrics', '/v2', '/v2/', '/v2/models',
     '/v2/models/stats', '/v2/repository/index', '/v2/repository/{repository}/index', '/v2/trace/setting', '/v2/logging',
     '/inference.GRPCInferenceService/ModelReady', '/inference.GRPCInferenceService/ModelStreamInfer',
     '/inference.GRPCInferenceService/RepositoryIndex', '/inference.GRPCInferenceService/ServerMetadata',
@@ -536,7 +536,7 @@ class Attacks(Keys):
                         if line.lower().startswith(b'content-length:'):
                             length = int(line.split(b':')[1])
                     answers.read(length)
-        self.assertLess(self.server.rss() - before, 16 << 20)
+        self.assertLess(self.server.rss() - before, (100 if harness.SANITIZED else 16) << 20)  # freed blocks in quarantine
         lines = [line for line in self.server.output().splitlines() if 'keys that are not known' in line]
         self.assertTrue(1 <= len(lines) <= 30, len(lines))
         self.assertEqual(200, self.ask('GET', '/v2', 'all').status)
@@ -564,7 +564,8 @@ class Settings(unittest.TestCase):
         server = self.serve()
         self.assertEqual(200, self.get(server, '/v2', '-H', 'Authorization: Bearer whatever'))
         self.assertEqual(200, self.get(server, '/grps/v1/health/online'))
-        self.assertNotIn('warning', server.output())
+        warnings = [line for line in server.output().splitlines() if ' warning ' in line and 'turn of the loop' not in line]
+        self.assertEqual([], warnings)
 
     def test_beyond_loopback_the_server_warns_and_refuses_admin_methods(self):
         server = self.serve(listen=('127.0.0.1:0', '0.0.0.0:0'))

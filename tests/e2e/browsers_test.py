@@ -63,6 +63,7 @@ READS = {
     'POST /grpc.reflection.v1.ServerReflection/ServerReflectionInfo',
     'POST /grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo',
     'POST /salience.v1.Salience/GetReadoutManifest',
+    'GET /openapi.json', *(f'GET /v2{model}/docs{kind}' for model in ('', '/models/{model}') for kind in ('', '/dataplane.json')),
     'GET /v2', 'GET /v2/', 'GET /v2/cudasharedmemory/region/{region}/status', 'GET /v2/cudasharedmemory/status',
     'GET /v2/health/live', 'GET /v2/health/ready', 'GET /v2/logging', 'GET /v2/models', 'GET /v2/models/stats',
     'GET /v2/models/{model}/trace/setting', 'GET /v2/systemsharedmemory/region/{region}/status',

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "dialects/evergreen/evergreen.h"
+#include "evergreen_openapi.h"
 #include "marshal/proto_json.h"
 
 namespace weir::evergreen {
@@ -27,6 +28,7 @@ class EvergreenDialect final : public dialects::Dialect {
  public:
   std::string_view name() const override { return "evergreen"; }
   std::string_view title() const override { return "Evergreen"; }
+  std::string openapi() const override { return std::string(kOpenApi); }
   void add_settings(std::vector<base::Setting>& rows) override;
   std::vector<std::string_view> services() const override { return {Evergreen::kService}; }
   base::Status open(const dialects::ServerServices& services) override;

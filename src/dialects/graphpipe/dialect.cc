@@ -1,6 +1,7 @@
 #include "dialects/dialect.h"
 
 #include "dialects/graphpipe/graphpipe.h"
+#include "graphpipe_openapi.h"
 
 namespace weir::graphpipe {
 namespace {
@@ -18,6 +19,13 @@ class GraphPipeDialect final : public dialects::Dialect {
  public:
   std::string_view name() const override { return "graphpipe"; }
   std::string_view title() const override { return "GraphPipe"; }
+  std::string openapi() const override {
+    constexpr std::string_view kPrefix = "{prefix}";
+    std::string text(kOpenApi);
+    for (size_t at = text.find(kPrefix); at != text.npos; at = text.find(kPrefix, at))
+      text.replace(at, kPrefix.size(), options_.prefix);
+    return text;
+  }
 
   void add_settings(std::vector<base::Setting>& rows) override {
     rows.push_back(setting::path_prefix(

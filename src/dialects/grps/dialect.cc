@@ -5,6 +5,7 @@
 #include "dialects/grps/grps.h"
 #include "dialects/grps/monitor.h"
 #include "dialects/grps/routes.h"
+#include "grps_openapi.h"
 
 namespace weir::grps {
 namespace {
@@ -24,6 +25,7 @@ class GrpsDialect final : public dialects::Dialect {
  public:
   std::string_view name() const override { return "grps"; }
   std::string_view title() const override { return "GRPS"; }
+  std::string openapi() const override { return std::string(kOpenApi); }
   void add_settings(std::vector<base::Setting>& rows) override;
   std::vector<std::string_view> services() const override { return {Grps::kService}; }
   std::vector<dialects::FrontPageLink> links() const override {

@@ -2,6 +2,7 @@
 
 #include "dialects/oip/oip.h"
 #include "dialects/oip/trace.h"
+#include "oip_openapi.h"
 
 namespace weir::oip {
 namespace {
@@ -17,6 +18,7 @@ class OipDialect final : public dialects::Dialect {
  public:
   std::string_view name() const override { return "oip"; }
   std::string_view title() const override { return "the Open Inference Protocol"; }
+  std::string openapi() const override { return std::string(kOpenApi); }
   Switch switched() const override { return Switch::kAlwaysOn; }
   std::vector<std::string_view> services() const override { return {Oip::kService}; }
   std::vector<dialects::FrontPageLink> links() const override {

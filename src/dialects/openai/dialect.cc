@@ -2,6 +2,7 @@
 
 #include "dialects/openai/openai.h"
 #include "marshal/secrets.h"
+#include "openai_openapi.h"
 
 namespace weir::openai {
 namespace {
@@ -19,6 +20,7 @@ class OpenaiDialect final : public dialects::Dialect {
  public:
   std::string_view name() const override { return "openai"; }
   std::string_view title() const override { return "the OpenAI API"; }
+  std::string openapi() const override { return std::string(kOpenApi); }
   void add_settings(std::vector<base::Setting>& rows) override;
   std::vector<dialects::FrontPageLink> links() const override {
     return {{"openai", "/v1/models", "The models of text, as OpenAI's clients list them"}};

@@ -4,16 +4,13 @@
 #include <string>
 #include <utility>
 
-#include "docs_page.h"
+#include "dialects/ops/api_docs.h"
 #include "favicon.h"
 #include "front_page_html.h"
 #include "wire/accept.h"
 
 namespace weir::ops {
 namespace {
-
-// Inline styles and the icon are all that the page needs: no script, no frame, nothing from elsewhere.
-constexpr std::string_view kPolicy = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'";
 
 class StaticPage final : public wire::Service {
  public:
@@ -58,16 +55,6 @@ std::string html_authority(std::string_view authority) {
   return out;
 }
 
-void respond_page(wire::Exchange& exchange, std::string_view type, base::Bytes body) {
-  wire::Response response;
-  response.status = 200;
-  response.fields.add("content-type", type);
-  response.fields.add("content-security-policy", kPolicy);
-  response.fields.add("x-content-type-options", "nosniff");
-  response.fields.add("vary", "accept");
-  exchange.respond(std::move(response), std::move(body));
-}
-
 }  // namespace
 
 struct FrontPage::Parts {
@@ -85,7 +72,6 @@ struct FrontPage::Parts {
   base::Bytes json;
   std::string html;
   StaticPage index{[this](auto& x) { front(x); }};
-  StaticPage docs{[](auto& x) { respond_page(x, "text/plain; charset=utf-8", base::Bytes::constant(web::kDocs)); }};
   StaticPage icon{[](auto& x) { x.respond(200, "image/svg+xml", base::Bytes::constant(web::kFavicon)); }};
 };
 
@@ -93,7 +79,6 @@ FrontPage::FrontPage(wire::Router& router, std::string_view version, std::span<c
     : parts_(std::make_unique<Parts>(version, links)) {
   constexpr wire::Plan kNoBody{wire::BodyPlan::kIgnore};
   router.add({"GET", "/", &parts_->index, "http", kNoBody, wire::Permission::kRead});
-  router.add({"GET", "/docs", &parts_->docs, "http", kNoBody, wire::Permission::kRead});
   for (const char* path : {"/favicon.svg", "/favicon.ico"})
     router.add({"GET", path, &parts_->icon, "http", kNoBody, wire::Permission::kRead});
 }

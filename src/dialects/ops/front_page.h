@@ -15,7 +15,7 @@ using dialects::FrontPageLink;
 
 class FrontPage {
  public:
-  // Adds GET /, /docs, /favicon.svg and /favicon.ico. `links` is copied; this outlives every Exchange of the router.
+  // Adds GET /, /favicon.svg and /favicon.ico. `links` is copied; this outlives every Exchange of the router.
   FrontPage(wire::Router& router, std::string_view version, std::span<const FrontPageLink> links);
   ~FrontPage();
 

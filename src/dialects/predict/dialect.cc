@@ -1,6 +1,7 @@
 #include "dialects/dialect.h"
 
 #include "dialects/predict/predict.h"
+#include "predict_openapi.h"
 
 namespace weir::predict {
 namespace {
@@ -16,6 +17,7 @@ class PredictDialect final : public dialects::Dialect {
  public:
   std::string_view name() const override { return "predict"; }
   std::string_view title() const override { return "KServe V1"; }
+  std::string openapi() const override { return std::string(kOpenApi); }
 
   base::Status open(const dialects::ServerServices& services) override {
     options_.max_body = services.limits.body;

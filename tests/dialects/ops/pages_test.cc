@@ -68,10 +68,9 @@ TEST_F(Site, ABrowserGetsThePageWithTheSameLinks) {
   EXPECT_EQ(page.find("<!--"), page.npos) << "every mark is filled in";
 }
 
-TEST_F(Site, TheIconAndTheManualAreThere) {
+TEST_F(Site, TheIconIsThere) {
   EXPECT_TRUE(get("/favicon.ico").starts_with("200 <svg"));
   EXPECT_TRUE(get("/favicon.svg").starts_with("200 <svg"));
-  EXPECT_TRUE(get("/docs").starts_with("200 # weir"));
 }
 
 TEST_F(Site, MetricsAreText) {
