@@ -37,6 +37,8 @@ class AccessControl {
   std::unique_ptr<auth::Authenticator> make_authenticator(base::Env& env, auth::Authenticator::Sources sources) const;
   // The keys that tokens are signed with: those of auth.jwt.keys_file, or what a shard loads (app/shard_access.h).
   auth::TokenKeys& token_keys() { return token_keys_; }
+  // The limits of tokens and certificates, over all shards.
+  auth::Limiters& limiters() { return limiters_; }
   // `again` is called for every reload(), on the thread; null: nothing is. Once this returns, the one from before is
   // not called any more. Any thread.
   void on_reload(std::function<void()> again) {
@@ -74,6 +76,7 @@ class AccessControl {
   wire::Roles anonymous_{wire::Role::kHealth, wire::Role::kMetrics, wire::Role::kInfer, wire::Role::kAdmin};
   FileTime read_at_{}, tokens_read_at_{};  // of the files that were read last; the thread's
   auth::TokenKeys token_keys_;
+  auth::Limiters limiters_;
   Heard heard_;
 
   std::mutex mutex_;

@@ -28,10 +28,11 @@ ShardAccess::ShardAccess(net::Shard& shard, AccessControl& control) : control_(c
   const AuthConfig& config = control.config();
   auth::Authenticator::Sources sources;
   if (config.jwt.on()) {
-    sources.tokens = &tokens_.emplace(config.jwt, control.token_keys());
+    sources.tokens = &tokens_.emplace(config.jwt, control.token_keys(), control.limiters());
     shard.at_turn_end([this] { tokens_->refresh(); });
   }
-  if (!config.certificates.empty()) sources.certificates = &certificates_.emplace(config.certificates);
+  if (!config.certificates.empty())
+    sources.certificates = &certificates_.emplace(config.certificates, control.limiters());
   authenticator_ = control.make_authenticator(shard.env(), sources);
   if (!config.jwt.keys_url.empty() && shard.id() == base::ShardId(0)) load_token_keys(shard);
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "auth/usage_limits.h"
 #include "wire/text.h"
 
 namespace weir::auth {
@@ -63,14 +64,17 @@ void read_roles(const Yaml& node, Complaints& complaints, wire::Roles& out) {
 
 void read_rule(const Yaml& node, Complaints& complaints, CertificateRule& rule) {
   if (node.kind == Yaml::Kind::kNull) return;
-  if (node.kind != Yaml::Kind::kMap) return complaints.at(node, "expected {tenant: …, roles: […], models: […]}");
+  if (node.kind != Yaml::Kind::kMap)
+    return complaints.at(node, "expected {tenant: …, roles: […], models: […], limits: {…}}");
   for (const auto& entry : node.entries) {
     if (entry.key == "roles") {
       read_roles(entry.value, complaints, rule.roles);
     } else if (entry.key == "models") {
       read_words(entry.value, complaints, rule.models.emplace());
+    } else if (entry.key == "limits") {
+      read_limits(entry.value, complaints, rule.limits);
     } else if (entry.key != "tenant") {
-      complaints.unknown_key(entry, "auth.certificates", {"tenant", "roles", "models"});
+      complaints.unknown_key(entry, "auth.certificates", {"tenant", "roles", "models", "limits"});
     } else if (entry.value.kind == Yaml::Kind::kScalar) {
       rule.tenant = entry.value.scalar;
     } else {
@@ -115,6 +119,7 @@ std::string CertificateRules::show() const {
     if (!rule.tenant.empty()) out += "      tenant: " + base::yaml_scalar(rule.tenant) + '\n';
     out += "      roles: [" + (rule.roles.none() ? "" : show_roles(rule.roles)) + "]\n";
     if (rule.models) out += show_list("models", *rule.models);
+    if (!rule.limits.none()) out += "      limits: " + show_limits(rule.limits) + '\n';
   }
   return out;
 }
@@ -125,6 +130,7 @@ std::optional<Grant> CertificateRules::find(const std::vector<std::string>& name
       if (!matches_certificate_name(rule.pattern, name)) continue;
       Grant grant;
       grant.name = name, grant.tenant = rule.tenant, grant.roles = rule.roles, grant.models = rule.models;
+      grant.limits = rule.limits, grant.limits_of = Grant::LimitsOf::kTenant;
       return grant;
     }
   return std::nullopt;
@@ -135,7 +141,7 @@ IdentityRef KnownCertificates::identity_of(const std::vector<std::string>& names
   for (const auto& name : names) (all += name) += '\n';  // which no name has
   if (auto found = known_.find(all); found != known_.end()) return found->second;
   auto grant = rules_.find(names);
-  IdentityRef identity = grant ? IdentityRef(make_identity(*grant, no_limiters_)) : nullptr;
+  IdentityRef identity = grant ? IdentityRef(make_identity(*grant, limiters_)) : nullptr;
   if (known_.size() >= kMostCached) known_.clear();
   known_.emplace(std::move(all), identity);
   return identity;

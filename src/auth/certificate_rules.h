@@ -4,12 +4,13 @@
 //     certificates:
 //       "URI:spiffe://prod.example/ns/*/sa/chat": {tenant: chat, roles: [infer], models: ["chat*"]}
 //       "DNS:*.ops.example": {roles: [admin, metrics]}
-//       "CN:batch": {}
+//       "CN:batch": {limits: {requests_per_second: 20}}
 //
 // A pattern has the kind of the name in front (URI, DNS, email: subject alternative names, RFC 5280 §4.2.1.6; CN: the
 // subject's common name). `*` stands for one part of the name or a piece of it, not for its separator: `/` in a URI,
 // `.` in a DNS name, `.` and `@` in an address. The first rule in the file's order that one of the names matches is
-// used. Without a tenant that is the name that matched; without roles it is infer; without models all of them.
+// used. Without a tenant that is the name that matched; without roles it is infer; without models all of them. Limits
+// are those of the tenant, over all of its certificates (auth/usage_limits.h).
 #pragma once
 
 #include <optional>
@@ -31,6 +32,7 @@ struct CertificateRule {
   std::string tenant;  // empty: the name that matched
   wire::Roles roles;
   std::optional<std::vector<std::string>> models;  // patterns; nothing: all
+  base::UsageLimits limits{};
 };
 
 // Whether the whole name is as the pattern says.
@@ -50,17 +52,18 @@ class CertificateRules {
   std::vector<CertificateRule> rules_;
 };
 
-// The Identities of certificates, by CertificateRules, which it borrows. One per shard, on its thread.
+// The Identities of certificates, by CertificateRules. One per shard, on its thread; `limiters` may be all shards'.
+// Both are borrowed.
 class KnownCertificates final : public CertificateIdentities {
  public:
   static constexpr size_t kMostCached = 1024;
 
-  explicit KnownCertificates(const CertificateRules& rules) : rules_(rules) {}
+  KnownCertificates(const CertificateRules& rules, Limiters& limiters) : rules_(rules), limiters_(limiters) {}
   IdentityRef identity_of(const std::vector<std::string>& names) override;
 
  private:
   const CertificateRules& rules_;
-  Limiters no_limiters_;  // certificates have no limits of their own
+  Limiters& limiters_;
   base::PeerMap<std::string, IdentityRef> known_{0, base::KeyedHash(base::process_key())};  // by all names
 };
 

@@ -1,6 +1,6 @@
-// FailureLimit: how many tokens with a wrong signature one client may show a shard, since each costs the shard the time
-// of a verification. A token bucket for each client, by the generic cell rate algorithm (ITU-T I.371): kBurst at once,
-// then kPerSecond.
+// FailureLimit: how much time tokens with a wrong signature may cost a shard, for each client. A token bucket by the
+// generic cell rate algorithm (ITU-T I.371), in the units of VerificationKey::cost(), 0.1 ms each: kBurst at once, then
+// kPerSecond. The last token before the wait may cost more than is left: the client then waits the longer.
 //
 // Clients share kSlots buckets by a keyed hash of their names, so the memory is fixed and nobody can choose whose
 // bucket he empties. One thread.
@@ -22,10 +22,10 @@ class FailureLimit {
 
   explicit FailureLimit(const base::HashKey& key) : key_(key), full_at_(kSlots, base::Time::min()) {}
 
-  // How long the client has to wait until it may fail again; 0 where it may.
+  // How long the client has to wait until another token of it is verified; 0 where one is.
   base::Duration wait(std::string_view client, base::Time now) const;
-  // It has failed `times` times more.
-  void count(std::string_view client, base::Time now, uint32_t times);
+  // A token of it has failed, whose verification has cost that much.
+  void count(std::string_view client, base::Time now, uint32_t cost);
 
  private:
   size_t slot_of(std::string_view client) const { return base::hash64(key_, client) % kSlots; }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "auth/usage_limits.h"
 #include "base/sip_hash.h"
 
 namespace weir::auth {
@@ -28,10 +29,18 @@ std::string show_roles(wire::Roles roles) {
 }
 
 std::shared_ptr<base::UsageLimiter> Limiters::of(const std::string& name, const base::UsageLimits& limits) {
-  if (limits.none()) return nullptr;
+  return limits.none() ? nullptr : find(name, name, limits);
+}
+
+std::shared_ptr<base::UsageLimiter> Limiters::of_tenant(const std::string& tenant, const base::UsageLimits& limits) {
+  return limits.none() ? nullptr : find(tenant + '\n' + show_limits(limits), tenant, limits);
+}
+
+std::shared_ptr<base::UsageLimiter> Limiters::find(const std::string& key, const std::string& name,
+                                                   const base::UsageLimits& limits) {
   std::lock_guard lock(mutex_);
   if (all_.size() >= kMost) std::erase_if(all_, [](const auto& each) { return each.second.use_count() == 1; });
-  auto& limiter = all_[name];
+  auto& limiter = all_[key];
   if (!limiter || limiter->limits() != limits) limiter = std::make_shared<base::UsageLimiter>(name, limits);
   return limiter;
 }
@@ -49,7 +58,8 @@ std::shared_ptr<wire::Identity> make_identity(const Grant& grant, Limiters& limi
   out->roles = grant.roles;
   out->roles.add(wire::Role::kHealth);
   if (grant.models) out->models = std::make_shared<const base::ModelScope>(*grant.models);
-  out->limiter = limiters.of(grant.name, grant.limits);
+  out->limiter = grant.limits_of == Grant::LimitsOf::kName ? limiters.of(grant.name, grant.limits)
+                                                           : limiters.of_tenant(out->tenant, grant.limits);
   out->expires = grant.expires;
   out->protocol = grant.protocol;
   return out;

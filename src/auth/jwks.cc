@@ -74,17 +74,20 @@ base::Result<VerificationKey> make_rsa(JwkFields& fields) {
 
 base::Result<VerificationKey> make_ec(JwkFields& fields) {
   std::string curve = fields.text("crv");
-  if (curve != "P-256" && curve != "P-384") return invalid("an EC key on another curve than P-256 and P-384");
+  const KeyType type = curve == "P-256" ? KeyType::kP256 : curve == "P-384" ? KeyType::kP384 : KeyType::kP521;
+  if (type == KeyType::kP521 && curve != "P-521")
+    return invalid("an EC key on another curve than P-256, P-384 and P-521");
   auto x = fields.bytes("x"), y = fields.bytes("y");
   if (!x || !y) return invalid("an EC key needs x and y in base64url");
-  return VerificationKey::elliptic(curve == "P-256" ? KeyType::kP256 : KeyType::kP384, *x, *y);
+  return VerificationKey::elliptic(type, *x, *y);
 }
 
 base::Result<VerificationKey> make_okp(JwkFields& fields) {
-  if (fields.text("crv") != "Ed25519") return invalid("an OKP key on another curve than Ed25519");
+  const std::string curve = fields.text("crv");
+  if (curve != "Ed25519" && curve != "Ed448") return invalid("an OKP key on another curve than Ed25519 and Ed448");
   auto x = fields.bytes("x");
   if (!x) return invalid("an OKP key needs x in base64url");
-  return VerificationKey::ed25519(*x);
+  return VerificationKey::edwards(curve == "Ed448" ? KeyType::kEd448 : KeyType::kEd25519, *x);
 }
 
 base::Result<VerificationKey> make_key(JwkFields& fields, KeySet::Secrets secrets) {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "auth/base64url.h"
 #include "auth/jwt_claims.h"
+#include "auth/usage_limits.h"
 #include "wire/text.h"
 
 namespace weir::auth {
@@ -39,7 +41,7 @@ base::Status check_header(const JwtHeader& header) {
   if (!find_algorithm(header.algorithm))
     return refused_token(
         "the token's algorithm (alg) is none of HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, "
-        "ES384 and EdDSA");
+        "ES384, ES512, EdDSA, Ed25519 and Ed448");
   return {};
 }
 
@@ -75,9 +77,29 @@ bool is_name(std::string_view name) {
          std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
+// The paths of the claim's members, in the order of kLimitNames; empty ones where no claim holds limits.
+std::array<std::string, kLimitNames.size()> limit_paths(const JwtRules& rules) {
+  std::array<std::string, kLimitNames.size()> out;
+  if (rules.limits_claim.empty()) return out;
+  for (size_t i = 0; i < out.size(); ++i) out[i] = rules.limits_claim + '.' + std::string(kLimitNames[i]);
+  return out;
+}
+
+base::Status set_limits(base::UsageLimits& limits, std::span<const ClaimTexts> said) {
+  for (size_t i = 0; i < said.size(); ++i) {
+    if (!said[i].found) continue;
+    if (said[i].texts.size() == 1 && set_limit(limits, kLimitNames[i], said[i].texts[0]).ok()) continue;
+    return refused_token("the token's limit '" + std::string(kLimitNames[i]) +
+                         "' cannot be read: expected a number above 0 (auth.jwt.limits_claim)");
+  }
+  return {};
+}
+
 // The claims' JSON, read and held against the rules; the roles' claims come last in `wanted`.
 base::Result<JwtClaims> read_claims(std::string_view json, const JwtRules& rules, base::WallTime now) {
   std::vector<ClaimTexts> wanted{{rules.tenant_claim, ClaimTexts::Words::kWhole}, {rules.models_claim}};
+  const auto limits = limit_paths(rules);
+  for (const auto& path : limits) wanted.push_back({path, ClaimTexts::Words::kWhole});
   for (const auto& path : rules.roles_claims) wanted.push_back({path});
   RegisteredClaims registered;
   if (auto s = registered.parse(json, wanted); !s.ok()) return s;
@@ -92,7 +114,9 @@ base::Result<JwtClaims> read_claims(std::string_view json, const JwtRules& rules
   if (models.size() > kMostTokenModels || !std::all_of(models.begin(), models.end(), is_name))
     return refused_token("the token names more than 64 models, or one that is empty or longer than 256 bytes");
   out.models = std::move(wanted[1].texts), out.has_models = wanted[1].found;
-  for (size_t i = 2; i < wanted.size(); ++i)
+  out.limits = rules.limits;
+  if (auto s = set_limits(out.limits, std::span(wanted).subspan(2, limits.size())); !s.ok()) return s;
+  for (size_t i = 2 + limits.size(); i < wanted.size(); ++i)
     for (const auto& role : wanted[i].texts)
       if (role.starts_with(rules.role_prefix)) out.roles.push_back(role.substr(rules.role_prefix.size()));
   out.expires = base::WallTime(std::chrono::seconds(std::min<int64_t>(*registered.expires, INT64_MAX / 2'000'000'000)));
@@ -110,7 +134,7 @@ base::Status check_signature(const JwtParts& parts, const JwtHeader& header, con
     return refused_token("the token's key (kid, alg) is none of those that this server takes tokens of");
   }
   for (const auto* key : candidates) {
-    ++check.signatures;
+    check.cost += key->cost();
     if (key->verifies(algorithm, parts.signed_text, *signature)) {
       check.key = key->fingerprint();
       return {};

@@ -18,6 +18,7 @@
 #include "auth/jwks.h"
 #include "base/env.h"
 #include "base/status.h"
+#include "base/usage_limiter.h"
 
 namespace weir::auth {
 
@@ -34,7 +35,9 @@ struct JwtRules {
   std::string tenant_claim = "sub";
   std::vector<std::string> roles_claims = {"scope", "scp", "roles", "permissions", "realm_access.roles"};
   std::string models_claim = "models";
-  std::string role_prefix = "weir:";  // in front of a role, so that other services' roles are none of ours
+  std::string limits_claim = "limits";  // an object whose members are limits (auth/usage_limits.h)
+  base::UsageLimits limits;             // where the claim does not say another
+  std::string role_prefix = "weir:";    // in front of a role, so that other services' roles are none of ours
   base::Duration leeway = std::chrono::seconds(60);
 };
 
@@ -45,6 +48,7 @@ struct JwtClaims {
   std::vector<std::string> roles;   // that began with the prefix, without it
   std::vector<std::string> models;  // patterns, kMostTokenModels at most
   bool has_models = false;          // the claim is there, and may be empty: no model
+  base::UsageLimits limits;         // the rules' own, or what the token says in their place
   base::WallTime expires{};         // exp, without leeway
 };
 
@@ -52,7 +56,7 @@ struct JwtClaims {
 struct JwtCheck {
   base::Result<JwtClaims> claims = base::failure(base::Code::kUnauthenticated, {});
   bool unknown_key = false;  // the token may be signed with a key that is not in the set (yet)
-  uint32_t signatures = 0;   // that were checked: what the token has cost
+  uint32_t cost = 0;         // of the signatures that were checked: VerificationKey::cost()
   std::string key;           // VerificationKey::fingerprint() of the key that has signed it
 };
 

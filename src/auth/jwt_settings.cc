@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "auth/grant.h"
+#include "auth/usage_limits.h"
 #include "base/log.h"
 #include "wire/access.h"
 
@@ -24,6 +25,19 @@ base::Status check_keys_url(const std::string& url) {
     if (authority.find('@') == authority.npos && wire::is_loopback_name(authority)) return {};
   }
   return invalid("auth.jwt.keys_url: expected https://…, or http:// on this machine");
+}
+
+base::Setting limits_row(base::UsageLimits& limits) {
+  base::Setting row;
+  row.key = "auth.jwt.limits";
+  row.form = base::Setting::ValueKind::kTree;
+  row.help = "limits of each tenant of tokens, over all of its tokens, where the claim does not say another";
+  row.read = [&limits](const base::Yaml& node, base::Complaints& complaints) {
+    limits = {};
+    if (node.kind != base::Yaml::Kind::kNull) read_limits(node, complaints, limits);
+  };
+  row.show = [&limits] { return limits.none() ? "" : "    limits: " + show_limits(limits) + '\n'; };
+  return row;
 }
 
 }  // namespace
@@ -56,6 +70,12 @@ void add_jwt_settings(std::vector<base::Setting>& rows, JwtSettings& s) {
                       s.default_roles));
   rows.push_back(text("auth.jwt.models_claim", "CLAIM",
                       "the claim that lists patterns of models; a token without it may use all", s.rules.models_claim));
+  rows.push_back(
+      text("auth.jwt.limits_claim", "CLAIM",
+           "the claim that holds limits of the token's tenant: {\"requests_per_second\": 20, \"concurrent\": 8, "
+           "\"tokens_per_minute\": 100000, \"bytes_per_minute\": 67108864}; empty: no claim does",
+           s.rules.limits_claim));
+  rows.push_back(limits_row(s.rules.limits));
   rows.push_back(duration("auth.jwt.leeway", "how much the clocks of issuer and server may differ", s.rules.leeway));
 }
 

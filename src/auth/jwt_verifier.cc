@@ -35,13 +35,15 @@ Grant grant_of(const JwtClaims& claims, const JwtSettings& settings) {
   if (grant.roles.none())
     for (const auto& word : settings.default_roles) grant.roles.add(parse_role(word).value());
   if (claims.has_models) grant.models = claims.models;
+  grant.limits = claims.limits, grant.limits_of = Grant::LimitsOf::kTenant;
   grant.expires = claims.expires + settings.rules.leeway;
   return grant;
 }
 
-JwtVerifier::JwtVerifier(const JwtSettings& settings, TokenKeys& keys)
+JwtVerifier::JwtVerifier(const JwtSettings& settings, TokenKeys& keys, Limiters& limiters)
     : settings_(settings),
       shared_(keys),
+      limiters_(limiters),
       failures_(base::process_key()),
       by_digest_(0, base::KeyedHash(base::process_key())) {}
 
@@ -87,10 +89,10 @@ base::Result<IdentityRef> JwtVerifier::verify_new(std::string_view token, std::s
   JwtCheck check = verify_jwt(token, *keys_, settings_.rules, wall);
   if (check.unknown_key) shared_.missing();
   if (!check.claims) {
-    failures_.count(client, now, check.signatures);
+    failures_.count(client, now, check.cost);
     return check.claims.error();
   }
-  IdentityRef identity = make_identity(grant_of(*check.claims, settings_), no_limiters_);
+  IdentityRef identity = make_identity(grant_of(*check.claims, settings_), limiters_);
   keep({std::move(digest), std::move(check.key), identity});
   return identity;
 }

@@ -1,14 +1,12 @@
 #include "auth/key_file.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
-#include <cmath>
 #include <set>
 #include <string>
 
+#include "auth/usage_limits.h"
 #include "base/encoding.h"
-#include "base/units.h"
 
 namespace weir::auth {
 namespace {
@@ -121,7 +119,7 @@ class KeyReading {
     } else if (m.key == "models") {
       models(m.value, out.grant);
     } else if (m.key == "limits") {
-      limits(m.value, out.grant.limits);
+      read_limits(m.value, complaints_, out.grant.limits);
     } else {
       expires(m.value, out.grant);
     }
@@ -164,32 +162,6 @@ class KeyReading {
         out.models->push_back(item.scalar);
       else
         complaints_.at(item, "expected a pattern such as \"chat*\"");
-  }
-
-  void limits(const Yaml& node, base::UsageLimits& out) {
-    if (node.kind != Yaml::Kind::kMap) return complaints_.at(node, "expected a map of limits");
-    members(node, "limits", {"requests_per_second", "concurrent", "tokens_per_minute", "bytes_per_minute"},
-            [&](const Yaml::Member& m) { limit(m, out); });
-  }
-
-  void limit(const Yaml::Member& m, base::UsageLimits& out) {
-    const Yaml& node = m.value;
-    if (m.key == "requests_per_second") {
-      double rate = 0;
-      const char* end = node.scalar.data() + node.scalar.size();
-      auto [rest, error] = std::from_chars(node.scalar.data(), end, rate);
-      if (error != std::errc() || rest != end || !std::isfinite(rate) || rate < 1e-6 || rate > 1e9)
-        return complaints_.at(node, "expected a number above 0, such as 20 or 0.5");
-      out.requests_per_second = rate;
-      return;
-    }
-    auto number =
-        m.key == "bytes_per_minute" ? base::parse_size(node.scalar) : base::parse_count(node.scalar, uint64_t(1) << 40);
-    if (!number || *number == 0) return complaints_.at(node, "expected a number above 0");
-    if (m.key == "concurrent")
-      out.concurrent = uint32_t(std::min<uint64_t>(*number, UINT32_MAX));
-    else
-      (m.key == "tokens_per_minute" ? out.tokens_per_minute : out.bytes_per_minute) = *number;
   }
 
   void expires(const Yaml& node, Grant& out) {

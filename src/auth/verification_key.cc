@@ -24,19 +24,33 @@ constexpr int kLeastRsaBits = 2048, kMostRsaBits = 8192, kMostExponentBits = 32;
 constexpr size_t kLeastSecret = 32, kMostSecret = 4096;  // bytes
 
 constexpr SignatureAlgorithm kAlgorithms[] = {
-    {"HS256", KeyType::kSecret, Scheme::kHmac, "SHA256", 32, 32},
-    {"HS384", KeyType::kSecret, Scheme::kHmac, "SHA384", 48, 48},
-    {"HS512", KeyType::kSecret, Scheme::kHmac, "SHA512", 64, 64},
-    {"RS256", KeyType::kRsa, Scheme::kPkcs1, "SHA256", 32, 0},
-    {"RS384", KeyType::kRsa, Scheme::kPkcs1, "SHA384", 48, 0},
-    {"RS512", KeyType::kRsa, Scheme::kPkcs1, "SHA512", 64, 0},
-    {"PS256", KeyType::kRsa, Scheme::kPss, "SHA256", 32, 0},
-    {"PS384", KeyType::kRsa, Scheme::kPss, "SHA384", 48, 0},
-    {"PS512", KeyType::kRsa, Scheme::kPss, "SHA512", 64, 0},
-    {"ES256", KeyType::kP256, Scheme::kEcdsa, "SHA256", 32, 64},
-    {"ES384", KeyType::kP384, Scheme::kEcdsa, "SHA384", 48, 96},
-    {"EdDSA", KeyType::kEd25519, Scheme::kEddsa, nullptr, 0, 64},
+    {"HS256", KeyType::kSecret, KeyType::kSecret, Scheme::kHmac, "SHA256", 32, 32},
+    {"HS384", KeyType::kSecret, KeyType::kSecret, Scheme::kHmac, "SHA384", 48, 48},
+    {"HS512", KeyType::kSecret, KeyType::kSecret, Scheme::kHmac, "SHA512", 64, 64},
+    {"RS256", KeyType::kRsa, KeyType::kRsa, Scheme::kPkcs1, "SHA256", 32, 0},
+    {"RS384", KeyType::kRsa, KeyType::kRsa, Scheme::kPkcs1, "SHA384", 48, 0},
+    {"RS512", KeyType::kRsa, KeyType::kRsa, Scheme::kPkcs1, "SHA512", 64, 0},
+    {"PS256", KeyType::kRsa, KeyType::kRsa, Scheme::kPss, "SHA256", 32, 0},
+    {"PS384", KeyType::kRsa, KeyType::kRsa, Scheme::kPss, "SHA384", 48, 0},
+    {"PS512", KeyType::kRsa, KeyType::kRsa, Scheme::kPss, "SHA512", 64, 0},
+    {"ES256", KeyType::kP256, KeyType::kP256, Scheme::kEcdsa, "SHA256", 32, 64},
+    {"ES384", KeyType::kP384, KeyType::kP384, Scheme::kEcdsa, "SHA384", 48, 96},
+    {"ES512", KeyType::kP521, KeyType::kP521, Scheme::kEcdsa, "SHA512", 64, 132},
+    {"EdDSA", KeyType::kEd25519, KeyType::kEd448, Scheme::kEddsa, nullptr, 0, 0},
+    {"Ed25519", KeyType::kEd25519, KeyType::kEd25519, Scheme::kEddsa, nullptr, 0, 64},
+    {"Ed448", KeyType::kEd448, KeyType::kEd448, Scheme::kEddsa, nullptr, 0, 114},
 };
+
+// The curves of ECDSA: as JWK names them, and as OpenSSL does.
+struct Curve {
+  KeyType type;
+  std::string_view name;
+  const char* group;
+  size_t coordinate;  // bytes
+};
+constexpr Curve kCurves[] = {{KeyType::kP256, "P-256", "prime256v1", 32},
+                             {KeyType::kP384, "P-384", "secp384r1", 48},
+                             {KeyType::kP521, "P-521", "secp521r1", 66}};
 
 template <auto free_it>
 struct Freed {
@@ -93,9 +107,10 @@ KeyType curve_of(const EVP_PKEY* key) {
   std::array<char, 32> name{};
   size_t size = 0;
   if (EVP_PKEY_get_group_name(key, name.data(), name.size(), &size) != 1) return KeyType::kSecret;
-  std::string_view group(name.data(), size);
-  if (group == "prime256v1" || group == "P-256") return KeyType::kP256;
-  return group == "secp384r1" || group == "P-384" ? KeyType::kP384 : KeyType::kSecret;
+  const std::string_view group(name.data(), size);
+  for (const Curve& curve : kCurves)
+    if (group == curve.name || group == curve.group) return curve.type;
+  return KeyType::kSecret;
 }
 
 // RFC 7518 §3.4: the two numbers one behind the other; OpenSSL takes them in DER.
@@ -148,13 +163,13 @@ base::Result<VerificationKey> VerificationKey::rsa(std::string_view modulus, std
 }
 
 base::Result<VerificationKey> VerificationKey::elliptic(KeyType curve, std::string_view x, std::string_view y) {
-  const size_t size = curve == KeyType::kP256 ? 32 : 48;
-  if (x.size() != size || y.size() != size)
+  const auto* known =
+      std::find_if(std::begin(kCurves), std::end(kCurves), [&](const Curve& each) { return each.type == curve; });
+  if (known == std::end(kCurves) || x.size() != known->coordinate || y.size() != known->coordinate)
     return base::invalid("a coordinate that does not have the size of its curve");
   const std::string point = "\x04" + std::string(x) + std::string(y);
   ParamBuilder builder(OSSL_PARAM_BLD_new());
-  const char* group = curve == KeyType::kP256 ? "prime256v1" : "secp384r1";
-  if (!builder || OSSL_PARAM_BLD_push_utf8_string(builder.get(), OSSL_PKEY_PARAM_GROUP_NAME, group, 0) != 1 ||
+  if (!builder || OSSL_PARAM_BLD_push_utf8_string(builder.get(), OSSL_PKEY_PARAM_GROUP_NAME, known->group, 0) != 1 ||
       OSSL_PARAM_BLD_push_octet_string(builder.get(), OSSL_PKEY_PARAM_PUB_KEY, point.data(), point.size()) != 1)
     return base::invalid("not an EC key");
   KeyOwner key = key_from("EC", builder.get());
@@ -162,10 +177,11 @@ base::Result<VerificationKey> VerificationKey::elliptic(KeyType curve, std::stri
   return adopt(key.release());
 }
 
-base::Result<VerificationKey> VerificationKey::ed25519(std::string_view key) {
-  EVP_PKEY* made = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, octets(key), key.size());
+base::Result<VerificationKey> VerificationKey::edwards(KeyType curve, std::string_view key) {
+  const int type = curve == KeyType::kEd448 ? EVP_PKEY_ED448 : EVP_PKEY_ED25519;
+  EVP_PKEY* made = EVP_PKEY_new_raw_public_key(type, nullptr, octets(key), key.size());
   ERR_clear_error();
-  if (!made) return base::invalid("an Ed25519 key that does not have 32 bytes");
+  if (!made) return base::invalid("an Ed25519 key that does not have 32 bytes, or an Ed448 key that does not have 57");
   return adopt(made);
 }
 
@@ -183,15 +199,28 @@ base::Result<VerificationKey> VerificationKey::adopt(EVP_PKEY* key) {
       return VerificationKey(KeyType::kRsa, std::move(owner), {});
     case EVP_PKEY_EC:
       if (KeyType curve = curve_of(key); curve != KeyType::kSecret) return VerificationKey(curve, std::move(owner), {});
-      return base::invalid("an EC key on another curve than P-256 and P-384");
+      return base::invalid("an EC key on another curve than P-256, P-384 and P-521");
     case EVP_PKEY_ED25519: return VerificationKey(KeyType::kEd25519, std::move(owner), {});
-    default: return base::invalid("a key that is neither RSA, nor EC, nor Ed25519");
+    case EVP_PKEY_ED448: return VerificationKey(KeyType::kEd448, std::move(owner), {});
+    default: return base::invalid("a key that is neither RSA, nor EC, nor Ed25519, nor Ed448");
   }
 }
 
 bool VerificationKey::fits(const SignatureAlgorithm& algorithm) const {
-  if (type_ != algorithm.key || (!algorithm_.empty() && algorithm_ != algorithm.name)) return false;
+  if ((type_ != algorithm.key && type_ != algorithm.other_key) || (!algorithm_.empty() && algorithm_ != algorithm.name))
+    return false;
   return type_ != KeyType::kSecret || secret_.size() >= algorithm.digest_size;  // RFC 7518 §3.2
+}
+
+uint32_t VerificationKey::cost() const {
+  constexpr int kCheapRsaBits = 4096;
+  switch (type_) {
+    case KeyType::kP384: return kMostCost;  // the one curve that OpenSSL has no fast code for
+    case KeyType::kP521: return 5;
+    case KeyType::kEd448: return 2;
+    case KeyType::kRsa: return EVP_PKEY_get_bits(key_.get()) > kCheapRsaBits ? 4 : 1;
+    default: return 1;
+  }
 }
 
 bool VerificationKey::verifies(const SignatureAlgorithm& algorithm, std::string_view text,

@@ -84,7 +84,9 @@ TEST(CertificateRules, MistakesAreSaidWhereTheyAre) {
 }
 
 TEST(CertificateRules, WhatIsShownReadsTheSame) {
-  const std::string yaml = "\"DNS:*.example\": {tenant: t, roles: [admin], models: [\"a*\", b]}\n\"CN:b\": {}\n";
+  const std::string yaml =
+      "\"DNS:*.example\": {tenant: t, roles: [admin], models: [\"a*\", b], limits: {requests_per_second: 0.5, "
+      "concurrent: 2, tokens_per_minute: 7, bytes_per_minute: 1KiB}}\n\"CN:b\": {}\n";
   auto rules = rules_of(yaml);
   const std::string shown = "auth:\n" + rules.show();
   const base::Yaml document = models::parse_yaml(shown, "f").value();
@@ -97,7 +99,8 @@ TEST(CertificateRules, WhatIsShownReadsTheSame) {
 
 TEST(KnownCertificates, TheSameNamesAreTheSameIdentity) {
   auto rules = rules_of("\"DNS:*.example\": {roles: [infer]}\n");
-  KnownCertificates known(rules);
+  Limiters limiters;
+  KnownCertificates known(rules, limiters);
   auto first = known.identity_of({"DNS:a.example"});
   ASSERT_TRUE(first);
   EXPECT_EQ(first->tenant, "DNS:a.example");
@@ -106,6 +109,23 @@ TEST(KnownCertificates, TheSameNamesAreTheSameIdentity) {
   EXPECT_FALSE(known.identity_of({"DNS:a.other"}));
   for (size_t i = 0; i < 2 * KnownCertificates::kMostCached; ++i)
     EXPECT_TRUE(known.identity_of({"DNS:n" + std::to_string(i) + ".example"}));
+}
+
+TEST(KnownCertificates, TheCertificatesOfATenantShareItsLimits) {
+  auto rules =
+      rules_of("\"DNS:*.example\": {tenant: t, limits: {concurrent: 1}}\n\"CN:*\": {limits: {concurrent: 1}}\n");
+  Limiters limiters;
+  KnownCertificates known(rules, limiters), elsewhere(rules, limiters);
+  constexpr base::Time kNow{std::chrono::hours(1)};
+  auto held = wire::Caller::enter(known.identity_of({"DNS:a.example"}), kNow);
+  ASSERT_TRUE(held);
+  EXPECT_FALSE(wire::Caller::enter(elsewhere.identity_of({"DNS:b.example"}), kNow));
+  EXPECT_TRUE(wire::Caller::enter(known.identity_of({"CN:a"}), kNow));
+  std::string wrong;
+  rules_of("\"CN:a\": {limits: {requests: 1, concurrent: none}}\n\"CN:b\": {limits: 3}\n", &wrong);
+  EXPECT_NE(wrong.find("unknown key 'requests' in 'limits'"), std::string::npos) << wrong;
+  EXPECT_NE(wrong.find("expected a number above 0"), std::string::npos) << wrong;
+  EXPECT_NE(wrong.find("expected a map of limits"), std::string::npos) << wrong;
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ std::string pem_of(EVP_PKEY* key, bool private_too = false) {
 std::string wrong(const base::Result<KeySet>& set) { return set ? "" : set.error().text; }
 
 TEST(Jwks, KeysThatCannotBeUsedAreLeftOutAndSaid) {
-  const auto ec = SigningKey::ec("P-256"), weak = SigningKey::rsa(1024), other = SigningKey::ec("P-521");
+  const auto ec = SigningKey::ec("P-256"), weak = SigningKey::rsa(1024), other = SigningKey::ec("P-224");
   auto set = KeySet::parse_jwks(
       document("{" + ec.jwk() + R"(,"kid":"good","use":"sig","key_ops":["verify"],"x5t":"zzz"},)" +
                R"({"kty":"AKP","alg":"ML-DSA-44","pub":"AA"},{"kty":"OKP","crv":"X25519","x":"AA"},)" + "{" +

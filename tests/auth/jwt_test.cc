@@ -86,7 +86,7 @@ TEST(Jwt, TokensOfRfc7515AreVerified) {
     ASSERT_TRUE(got.check.claims) << got.text() << token;
     EXPECT_EQ(got.check.claims->tenant, "joe");
     EXPECT_EQ(got.check.claims->expires, at(1300819380));
-    EXPECT_EQ(got.check.signatures, 1u);
+    EXPECT_EQ(got.check.cost, 1u);
     std::string other = token;
     other[other.find('.') + 20] ^= 1;
     EXPECT_FALSE(verdict(other, keys_of(jwk), rules, 1300819300).check.claims);
@@ -96,7 +96,8 @@ TEST(Jwt, TokensOfRfc7515AreVerified) {
 }
 
 TEST(Jwt, TheSignatureOfRfc8037IsVerified) {
-  auto key = VerificationKey::ed25519(*base64url_decode("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"));
+  auto key =
+      VerificationKey::edwards(KeyType::kEd25519, *base64url_decode("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"));
   ASSERT_TRUE(key);
   const auto& eddsa = *find_algorithm("EdDSA");
   const std::string text = "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc";
@@ -109,23 +110,67 @@ TEST(Jwt, TheSignatureOfRfc8037IsVerified) {
 }
 
 TEST(Jwt, EachAlgorithmIsVerifiedWithItsOwnKindOfKey) {
-  const auto rsa = SigningKey::rsa(), p384 = SigningKey::ec("P-384"), ed = SigningKey::ed25519();
+  const auto rsa = SigningKey::rsa(), p384 = SigningKey::ec("P-384"), p521 = SigningKey::ec("P-521"),
+             ed = SigningKey::ed25519(), ed448 = SigningKey::ed448();
   const std::string secret(64, 's');
-  const KeySet keys = keys_of("{" + rsa.jwk() + "},{" + ec_key().jwk() + "},{" + p384.jwk() + "},{" + ed.jwk() +
-                              R"(},{"kty":"oct","k":")" + base64url(secret) + "\"}");
+  const KeySet keys =
+      keys_of("{" + rsa.jwk() + "},{" + ec_key().jwk() + "},{" + p384.jwk() + "},{" + p521.jwk() + "},{" + ed.jwk() +
+              "},{" + ed448.jwk() + R"(},{"kty":"oct","k":")" + base64url(secret) + "\"}");
   for (const char* name : {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
     EXPECT_EQ(verdict(token_of(rsa, name, claims()), keys).text(), "") << name;
   EXPECT_EQ(verdict(token_of(ec_key(), "ES256", claims()), keys).text(), "");
   EXPECT_EQ(verdict(token_of(p384, "ES384", claims()), keys).text(), "");
-  EXPECT_EQ(verdict(token_of(ed, "EdDSA", claims()), keys).text(), "");
+  EXPECT_EQ(verdict(token_of(p521, "ES512", claims()), keys).text(), "");
+  for (const char* name : {"EdDSA", "Ed25519"})
+    EXPECT_EQ(verdict(token_of(ed, name, claims()), keys).text(), "") << name;
+  for (const char* name : {"EdDSA", "Ed448"})
+    EXPECT_EQ(verdict(token_of(ed448, name, claims()), keys).text(), "") << name;
+  EXPECT_FALSE(verdict(token_of(ed448, "Ed25519", claims()), keys).check.claims) << "of the other curve";
+  EXPECT_FALSE(verdict(token_of(ed, "Ed448", claims()), keys).check.claims);
   for (const char* name : {"HS256", "HS384", "HS512"})
     EXPECT_EQ(verdict(hmac_token(secret, name, claims()), keys).text(), "") << name;
-  for (const char* name : {"none", "None", "NONE", "nOnE", "", "HS1", "RS1", "rs256", "ES512", "ES256K", "HMAC"})
+  for (const char* name : {"none", "None", "NONE", "nOnE", "", "HS1", "RS1", "rs256", "es512", "ES256K", "HMAC"})
     EXPECT_NE(verdict(base64url(R"({"alg":")" + std::string(name) + "\"}") + '.' + base64url(claims()) + '.', keys)
                   .text()
                   .find("algorithm (alg) is none of"),
               std::string::npos)
         << name;
+}
+
+TEST(Jwt, WhatTakesLongToVerifyCostsMore) {
+  const auto p384 = SigningKey::ec("P-384"), other = SigningKey::ec("P-384");
+  const KeySet keys = keys_of("{" + p384.jwk() + "},{" + SigningKey::ec("P-384").jwk() + "}");
+  auto got = verdict(token_of(other, "ES384", claims()), keys);
+  EXPECT_FALSE(got.check.claims);
+  EXPECT_EQ(got.check.cost, 2 * VerificationKey::kMostCost) << "two keys that it may be signed with";
+  EXPECT_EQ(verdict(token_of(p384, "ES384", claims()), keys).check.cost, VerificationKey::kMostCost);
+}
+
+TEST(Jwt, LimitsAreTheTokensOwnOrTheRules) {
+  JwtRules rules = rules_of_tests();
+  rules.limits.requests_per_second = 5, rules.limits.concurrent = 2;
+  auto limits = [&](const std::string& more) {
+    auto got = of_claims(
+        R"({"aud":"weir","iss":"https://issuer.example","sub":"a","exp":)" + std::to_string(kNow + 100) + more + "}",
+        rules);
+    EXPECT_TRUE(got.check.claims) << got.text();
+    return got.check.claims ? got.check.claims->limits : base::UsageLimits();
+  };
+  EXPECT_EQ(limits(""), rules.limits);
+  EXPECT_EQ(limits(R"(,"limits":"of another kind")"), rules.limits) << "another claim of that name";
+  const base::UsageLimits own = limits(R"(,"limits":{"requests_per_second":0.5,"tokens_per_minute":100,"other":[1]})");
+  EXPECT_EQ(own.requests_per_second, 0.5);
+  EXPECT_EQ(own.tokens_per_minute, 100u);
+  EXPECT_EQ(own.concurrent, 2u) << "what the token does not say stays";
+  for (const char* bad : {"0", "-1", "1.5", "\"many\"", "1e400"}) {
+    auto got = of_claims(R"({"aud":"weir","iss":"https://issuer.example","sub":"a","exp":)" +
+                             std::to_string(kNow + 100) + R"(,"limits":{"concurrent":)" + bad + "}}",
+                         rules);
+    EXPECT_FALSE(got.check.claims) << bad;
+    EXPECT_NE(got.text().find("concurrent"), std::string::npos) << got.text();
+  }
+  rules.limits_claim = "";
+  EXPECT_EQ(limits(R"(,"limits":{"concurrent":1})"), rules.limits);
 }
 
 TEST(Jwt, APublicKeyIsNoSecret) {
@@ -135,7 +180,7 @@ TEST(Jwt, APublicKeyIsNoSecret) {
   for (const std::string& secret : {modulus, "{" + rsa.jwk() + "}"}) {
     auto got = verdict(hmac_token(secret, "HS256", claims()), keys);
     EXPECT_FALSE(got.check.claims);
-    EXPECT_EQ(got.check.signatures, 0u) << "no key of the set fits";
+    EXPECT_EQ(got.check.cost, 0u) << "no key of the set fits";
   }
   // The other way round: a secret verifies no RS256, and a key that names its algorithm no other.
   EXPECT_FALSE(verdict(token_of(rsa, "RS256", claims()), keys_of(kJwkHs256)).check.claims);
@@ -286,15 +331,15 @@ TEST(Jwt, RolesModelsAndTenantComeFromTheClaimsOfCommonIssuers) {
 TEST(Jwt, AnUnknownKeyIsSaidAndCostsNoSignature) {
   auto got = verdict(token_of(ec_key(), "ES256", claims(), R"(,"kid":"two")"), ec_keys());
   EXPECT_TRUE(got.check.unknown_key);
-  EXPECT_EQ(got.check.signatures, 0u);
+  EXPECT_EQ(got.check.cost, 0u);
   got = verdict(token_of(ec_key(), "ES256", claims(), R"(,"kid":"one")"), ec_keys());
   EXPECT_TRUE(got.check.claims) << got.text();
   const auto other = SigningKey::ec("P-256");
   got = verdict(token_of(other, "ES256", claims(), R"(,"kid":"one")"), ec_keys());
   EXPECT_FALSE(got.check.unknown_key);
-  EXPECT_EQ(got.check.signatures, 1u);
+  EXPECT_EQ(got.check.cost, 1u);
   // Claims come first: what is refused for them costs no signature either.
-  EXPECT_EQ(of_claims(claims(), rules_of_tests(), kNow + 1000).check.signatures, 0u);
+  EXPECT_EQ(of_claims(claims(), rules_of_tests(), kNow + 1000).check.cost, 0u);
 }
 
 TEST(Jwt, ATokenWithoutAKeyIdIsTriedWithAFewKeys) {
@@ -302,7 +347,7 @@ TEST(Jwt, ATokenWithoutAKeyIdIsTriedWithAFewKeys) {
   const auto last = SigningKey::ec("P-256");
   for (int i = 0; i < 9; ++i) jwks += "{" + SigningKey::ec("P-256").jwk() + ",\"kid\":\"" + std::to_string(i) + "\"},";
   const KeySet keys = keys_of(jwks + "{" + last.jwk() + ",\"kid\":\"last\"}");
-  EXPECT_EQ(verdict(token_of(last, "ES256", claims()), keys).check.signatures, KeySet::kMostTried);
+  EXPECT_EQ(verdict(token_of(last, "ES256", claims()), keys).check.cost, KeySet::kMostTried);
   EXPECT_TRUE(verdict(token_of(last, "ES256", claims(), R"(,"kid":"last")"), keys).check.claims);
 }
 

@@ -36,7 +36,8 @@ struct Verifying : testing::Test {
   JwtSettings settings;
   int missing = 0;
   TokenKeys keys;
-  JwtVerifier verifier{settings, keys};
+  Limiters limiters;
+  JwtVerifier verifier{settings, keys, limiters};
 };
 
 TEST_F(Verifying, ATokenIsVerifiedOnceAndForgottenWhenItExpires) {
@@ -94,6 +95,49 @@ TEST_F(Verifying, AClientWithWrongSignaturesIsHeldBackAndNobodyElse) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(verify("eyJ.eyJ.x", "192.0.2.3").error().code, base::Code::kUnauthenticated);
 }
 
+TEST_F(Verifying, WrongSignaturesOfASlowKeyAreFewer) {
+  const SigningKey slow = SigningKey::ec("P-384"), wrong = SigningKey::ec("P-384");
+  keys.use(set_of({&slow}));
+  uint32_t tried = 0;
+  while (tried < 100 && verify(token_of(wrong, "ES384", claims("m" + std::to_string(tried)))).error().code !=
+                            base::Code::kResourceExhausted)
+    ++tried;
+  EXPECT_EQ(tried, (FailureLimit::kBurst + VerificationKey::kMostCost - 1) / VerificationKey::kMostCost);
+  EXPECT_TRUE(verify(token_of(slow, "ES384", claims("a")), "192.0.2.2")) << "other clients are not held back";
+}
+
+// Two shards: limits are counted by tenant, over all of its tokens.
+TEST_F(Verifying, TheTokensOfATenantShareItsLimits) {
+  settings.rules.limits.concurrent = 1;
+  JwtVerifier elsewhere{settings, keys, limiters};
+  auto one = verify(token_of(key, "ES256", claims("alice"))),
+       two = elsewhere.verify(token_of(key, "ES256", claims("alice", 1'700'000'200)), "192.0.2.2", kStart, kNow),
+       bob = verify(token_of(key, "ES256", claims("bob")));
+  ASSERT_TRUE(one && two && bob);
+  auto held = wire::Caller::enter(*one, kStart);
+  ASSERT_TRUE(held);
+  auto refused = wire::Caller::enter(*two, kStart);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().text.find("'jwt:alice' is over its limit of requests at once"), std::string::npos)
+      << refused.error().text;
+  EXPECT_TRUE(wire::Caller::enter(*bob, kStart));
+}
+
+// Whoever has tokens with different limits must not get a fresh bucket by changing between them.
+TEST_F(Verifying, ChangingBetweenLimitsFillsNoBucket) {
+  auto limited = [&](int rate, int64_t expires) {
+    auto got = verify(token_of(key, "ES256",
+                               R"({"aud":"weir","sub":"a","exp":)" + std::to_string(expires) +
+                                   R"(,"limits":{"requests_per_second":)" + std::to_string(rate) + "}}"));
+    return wire::Caller::enter(got.value(), kStart).has_value();
+  };
+  EXPECT_TRUE(limited(1, 1'700'000'100));
+  EXPECT_TRUE(limited(2, 1'700'000'101));
+  EXPECT_TRUE(limited(2, 1'700'000'102));
+  EXPECT_FALSE(limited(1, 1'700'000'103)) << "a new token";
+  EXPECT_FALSE(limited(2, 1'700'000'104));
+}
+
 TEST_F(Verifying, AnUnknownKeyIsAskedFor) {
   EXPECT_FALSE(verify(token_of(key, "RS256", "{}")).has_value());
   const auto named = std::make_shared<const KeySet>(
@@ -111,7 +155,7 @@ TEST_F(Verifying, AnUnknownKeyIsAskedFor) {
 
 TEST_F(Verifying, WithoutKeysNothingIsVerified) {
   TokenKeys none;
-  JwtVerifier fresh(settings, none);
+  JwtVerifier fresh(settings, none, limiters);
   auto got = fresh.verify(token_of(key, "ES256", claims("a")), "192.0.2.1", kStart, kNow);
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, base::Code::kUnavailable);

@@ -29,6 +29,7 @@ class SigningKey {
   static SigningKey rsa(unsigned bits = 2048) { return SigningKey(EVP_RSA_gen(bits)); }
   static SigningKey ec(const char* curve) { return SigningKey(EVP_EC_gen(curve)); }
   static SigningKey ed25519() { return SigningKey(EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519")); }
+  static SigningKey ed448() { return SigningKey(EVP_PKEY_Q_keygen(nullptr, nullptr, "ED448")); }
 
   EVP_PKEY* get() const { return key_.get(); }
 
@@ -53,16 +54,18 @@ class SigningKey {
                base64url(number(OSSL_PKEY_PARAM_EC_PUB_Y, size)) + '"';
       }
       default: {
-        std::string raw(32, '\0');
+        std::string raw(57, '\0');
         size_t size = raw.size();
         EVP_PKEY_get_raw_public_key(get(), reinterpret_cast<unsigned char*>(raw.data()), &size);
-        return R"("kty":"OKP","crv":"Ed25519","x":")" + base64url(raw) + '"';
+        raw.resize(size);
+        return R"("kty":"OKP","crv":")" + std::string(size == 32 ? "Ed25519" : "Ed448") + R"(","x":")" +
+               base64url(raw) + '"';
       }
     }
   }
 
   std::string sign(std::string_view algorithm, std::string_view text) const {
-    const EVP_MD* digest = algorithm == "EdDSA"         ? nullptr
+    const EVP_MD* digest = algorithm.starts_with("Ed")  ? nullptr
                            : algorithm.ends_with("256") ? EVP_sha256()
                            : algorithm.ends_with("384") ? EVP_sha384()
                                                         : EVP_sha512();

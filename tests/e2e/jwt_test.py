@@ -167,6 +167,74 @@ class Tokens(harness.Case):
         self.assertNotIn('eyJ', self.server.output())
 
 
+    def test_limits_are_the_tenants(self):
+        def asked(**more):
+            return ask(self.server, '/v2/models/simple', token(jti=os.urandom(8).hex(), **more))
+        limited = {'sub': 'limited', 'limits': {'requests_per_second': 0.01}}
+        self.assertEqual((200, 429, 200), tuple(asked(**c)[0] for c in (limited, limited, {'sub': 'other'})))
+        self.assertIn("'jwt:limited' is over its limit of requests", asked(**limited)[1])
+        self.assertEqual(401, asked(sub='x', limits={'concurrent': 'many'})[0])
+        self.assertEqual(grpc.StatusCode.RESOURCE_EXHAUSTED, self.grpc(token(**limited)))
+
+
+class Defaults(harness.Case):
+    """Limits of all tokens, from the settings."""
+
+    @classmethod
+    def setUpClass(cls):
+        (harness.scratch() / 'limits.json').write_text(jwks('ES256'))
+        config = harness.scratch() / 'limits.yaml'
+        config.write_text(f'models: {{repository: {repository("limits")}}}\nauth:\n  jwt:\n    keys_file: limits.json\n'
+                          '    audience: [weir]\n    limits: {requests_per_second: 0.01}\n')
+        cls.config = config
+        cls.server = harness.Server(config=config)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def test_they_hold_for_tokens_that_say_none(self):
+        statuses = [ask(self.server, '/v2', token(sub=sub, jti=str(i)))[0] for i, sub in enumerate(('a', 'a', 'b', 'b'))]
+        self.assertEqual([200, 429, 200, 429], statuses)
+        self.assertEqual(200, ask(self.server, '/v2', token(sub='a', limits={'requests_per_second': 1}))[0])
+
+    def test_they_are_shown_as_they_are_read(self):
+        shown = subprocess.run([harness.WEIR, 'check', '--no-load', self.config], stdout=subprocess.PIPE, timeout=harness.PATIENCE)
+        self.assertIn(b'limits: {requests_per_second: 0.01}', shown.stdout)
+
+
+MODULES = harness.ROOT / '.cache/npm/node_modules'
+
+
+@unittest.skipUnless(shutil.which('node') and (MODULES / 'jose').exists(), 'node or the npm package jose is missing')
+class Jose(unittest.TestCase):
+    """Tokens and keys that another implementation makes: the npm package jose."""
+
+    def test_its_tokens_come_in_and_its_forgeries_do_not(self):
+        issuer = subprocess.Popen(['node', str(harness.ROOT / 'tests/e2e/jose_client.js')], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  env={**os.environ, 'NODE_PATH': os.environ.get('NODE_PATH', str(MODULES))})
+        self.addCleanup(issuer.communicate)
+        made = json.loads(issuer.stdout.readline())
+        server = harness.Server('--auth-jwt-keys-url', made['url'], '--auth-jwt-audience', 'weir', '--auth-jwt-issuer',
+                                'https://issuer.example', repository=repository('jose'))
+        self.addCleanup(server.stop)
+        until(lambda: ask(server, '/v2', made['good']['RS256'])[0] == 200)
+        self.assertGreaterEqual(len(made['good']), 11)
+        for name, signed in made['good'].items():
+            self.assertEqual(200, ask(server, '/v2/models/simple', signed)[0], name)
+        for name, forged in made['bad'].items():
+            status, said = ask(server, '/v2/models/simple', forged)
+            self.assertEqual(401, status, f'{name}: {said}')
+            self.assertNotIn(forged, said)
+        issuer.stdin.write(b'rotate\n')
+        issuer.stdin.flush()
+        rotated = json.loads(issuer.stdout.readline())['token']
+        self.assertEqual(401, ask(server, '/v2', rotated)[0])
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: ask(server, '/v2', rotated)[0] == 200)
+        self.assertEqual(401, ask(server, '/v2', made['good']['ES256'])[0], 'its key is withdrawn')
+
+
 class Rotation(harness.Case):
     """Keys from a file that changes."""
 
@@ -284,7 +352,8 @@ class Certificates(unittest.TestCase):
         config.write_text(f'models: {{repository: {repository("certificates")}}}\n'
                           f'tls: {{certificate: {server_pair[0]}, key: {server_pair[1]}, client_ca: {ca[0]}}}\n'
                           'auth:\n  certificates:\n    "URI:spiffe://x/*": {tenant: mesh}\n'
-                          '    "DNS:*.ops.example": {roles: [admin]}\n')
+                          '    "DNS:*.ops.example": {roles: [admin]}\n'
+                          '    "DNS:slow.example": {limits: {requests_per_second: 0.01}}\n')
         server = harness.Server('--control', 'explicit', '--load', '*', config=config)
         self.addCleanup(server.stop)
 
@@ -305,6 +374,8 @@ class Certificates(unittest.TestCase):
         self.assertEqual((200, 403), (status(mesh), status(mesh, load, 'POST')))
         self.assertEqual((200, 200), (status(ops), status(ops, load, 'POST')))
         self.assertEqual(401, status(other))
+        slow = self.make('slow', 'subjectAltName=DNS:slow.example', ca)
+        self.assertEqual((200, 429), (status(slow), status(slow)))
         self.assertRegex(server.output(), r'admin action.*who=DNS:a.ops.example')
         self.assertEqual(200, status(other, '/readyz'))
 

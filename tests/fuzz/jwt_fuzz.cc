@@ -39,7 +39,8 @@ void verify(std::string_view token) {
                                            "qPP3-Kg6NU1Q"),
           "nothing is taken but what the key has signed");
   require(check.claims || !check.claims.error().text.empty(), "a refusal says why");
-  require(check.signatures <= auth::KeySet::kMostTried, "a token costs a few signatures at most");
+  require(check.cost <= auth::KeySet::kMostTried * auth::VerificationKey::kMostCost,
+          "a token costs a few signatures at most");
 }
 
 }  // namespace
