@@ -33,6 +33,21 @@ TEST(EvergreenEmbed, AnEncoderGetsTheIdsOfTheTextAndItsRowIsTheVector) {
   EXPECT_EQ(chunk.data(), std::string(reinterpret_cast<const char*>(expected), sizeof expected));
 }
 
+TEST(EvergreenEmbed, TheTokensOfAnEncodersTextAreCharged) {
+  for (const char* text : {"ab", "abc"}) {
+    EncoderBench t;
+    t.encoder().script.push_back({msg::Outputs{support::parse_tensors("v FP32 [1,4] [1,0,0,0.5]"), {}, true}});
+    wire::Identity who;
+    base::UsageLimits limits;
+    limits.tokens_per_minute = 3;
+    who.limiter = std::make_shared<base::UsageLimiter>("key", limits);
+    auto x = t.open();
+    x->mutable_request().identity = &who;
+    t.send(*x, EncoderBench::ask("EMBED", "embedding", "e") + text_leaf("p", text));
+    EXPECT_EQ(who.limiter->again(x->now()).ok(), std::string_view(text) == "ab") << t.status(*x);
+  }
+}
+
 TEST(EvergreenEmbed, AnEncodersTokensAreItsTokenizers) {
   EncoderBench t;
   auto x = t.open();
