@@ -54,6 +54,51 @@ bool is_state_value(std::string_view value) {
          std::all_of(value.begin(), value.end(), [](char c) { return c >= 0x20 && c < 0x7f && c != ',' && c != '='; });
 }
 
+constexpr std::string_view kThresholdKey = "th:", kRandomKey = "rv:";
+constexpr size_t kRandomBytes = 7, kRandomDigits = 2 * kRandomBytes;
+constexpr size_t kMostOwnState = 256;  // a value of a tracestate, and "ot="
+
+// OpenTelemetry's member of a tracestate, without its key; "": there is none.
+std::string_view ot_value(std::string_view state) {
+  std::string_view out;
+  for_each_element(state, [&](std::string_view member) {
+    if (out.empty() && member.starts_with("ot=")) out = member.substr(3);
+  });
+  return out;
+}
+
+template <class Take>
+void for_each_part(std::string_view value, Take take) {
+  while (!value.empty()) {
+    size_t end = std::min(value.find(';'), value.size());
+    if (end > 0) take(value.substr(0, end));
+    value.remove_prefix(std::min(end + 1, value.size()));
+  }
+}
+
+// rv; nothing where it is missing or malformed.
+std::optional<uint64_t> random_value(std::string_view state) {
+  std::optional<uint64_t> out;
+  for_each_part(ot_value(state), [&](std::string_view part) {
+    std::array<uint8_t, kRandomBytes> bytes{};
+    if (!part.starts_with(kRandomKey) || part.size() != kRandomKey.size() + kRandomDigits) return;
+    if (!read_hex(part.substr(kRandomKey.size()), bytes.data())) return;
+    out = 0;
+    for (uint8_t byte : bytes) *out = *out << 8 | byte;
+  });
+  return out;
+}
+
+// "fd70a3d7" of 0xfd70a3d7000000; "0" of 0.
+std::string threshold_text(uint64_t threshold) {
+  std::array<uint8_t, kRandomBytes> bytes{};
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = uint8_t(threshold >> 8 * (bytes.size() - 1 - i));
+  std::string out;
+  write_hex(out, bytes.data(), bytes.size());
+  out.resize(std::max<size_t>(out.find_last_not_of('0') + 1, 1));
+  return out;
+}
+
 // The members of all fields of that name, in their order, up to `most` of them and one more.
 std::vector<std::string_view> list_members(const Fields& fields, std::string_view name, size_t most) {
   std::vector<std::string_view> out;
@@ -148,10 +193,25 @@ uint64_t sampling_threshold(double ratio) {
   return kRandomSpan - uint64_t(std::llround(ratio * double(kRandomSpan)));
 }
 
-bool sampled_by(uint64_t threshold, const TraceId& trace) {
+bool sampled_by(uint64_t threshold, const TraceId& trace, std::string_view state) {
+  if (auto random = random_value(state)) return *random >= threshold;
   uint64_t random = 0;
-  for (size_t i = trace.size() - 7; i < trace.size(); ++i) random = random << 8 | trace[i];
+  for (size_t i = trace.size() - kRandomBytes; i < trace.size(); ++i) random = random << 8 | trace[i];
   return random >= threshold;
+}
+
+std::string with_threshold(std::string_view state, uint64_t threshold) {
+  if (threshold >= kRandomSpan) return std::string(state);  // it takes nothing
+  std::string own = "ot=" + std::string(kThresholdKey) + threshold_text(threshold);
+  std::string_view theirs = ot_value(state);
+  for_each_part(theirs, [&](std::string_view part) {
+    if (!part.starts_with(kThresholdKey) && own.size() + part.size() < kMostOwnState) (own += ';') += part;
+  });
+  size_t members = 1;
+  for_each_element(state, [&](std::string_view member) {
+    if (!member.starts_with("ot=") && ++members <= kMostTraceStateMembers) (own += ',') += member;
+  });
+  return own;
 }
 
 }  // namespace weir::wire

@@ -45,10 +45,18 @@ std::string tracestate_of(const Fields& fields);
 inline constexpr size_t kMostBaggage = 8192, kMostBaggageMembers = 64;
 std::optional<std::string> baggage_value(const Fields& fields, std::string_view key);
 
-// A ratio of traces, 0 to 1, as a threshold for sampled_by().
+// Consistent probability sampling (opentelemetry.io/docs/specs/otel/trace/tracestate-probability-sampling): a trace is
+// taken where its 56 random bits are not below a threshold, so that every node with the same ratio decides alike. They
+// are the end of its id, unless its tracestate has other ones; there the threshold goes as well, so that a collector
+// can tell how many traces stand behind one:
+//
+//   ot=th:fd70a3d7;rv:6e6d1a75832a2f      both are fractions of 2^56 in lower-case hex; th without zeros at its end
+//
+// Returns the threshold of a ratio of traces, 0 to 1.
 uint64_t sampling_threshold(double ratio);
-// Whether a trace is among those that the ratio takes, by the 56 random bits at the end of its id, so that every node
-// with the same ratio decides alike (OpenTelemetry's consistent probability sampling).
-bool sampled_by(uint64_t threshold, const TraceId& trace);
+// `state`: the tracestate, or "".
+bool sampled_by(uint64_t threshold, const TraceId& trace, std::string_view state);
+// The tracestate of a trace that the threshold has taken: `ot` comes first, and what is in it beside th stays.
+std::string with_threshold(std::string_view state, uint64_t threshold);
 
 }  // namespace weir::wire

@@ -34,8 +34,9 @@ void Tracer::begin(Exchange& x) {
     own = *sender;
   else
     draw(env_, own.trace, sizeof(uint64_t));
-  const bool sampled =
-      joins && rules_.parent == Parent::kRespect ? sender->sampled() : sampled_by(threshold_, own.trace);
+  const bool respects = joins && rules_.parent == Parent::kRespect;
+  std::string state = joins && !respects ? tracestate_of(x.request().fields) : std::string();
+  const bool sampled = respects ? sender->sampled() : sampled_by(threshold_, own.trace, state);
   RequestRecord& record = x.record();
   if (!sampled) {
     if (sender) record.traceparent = sender->traceparent();
@@ -49,7 +50,8 @@ void Tracer::begin(Exchange& x) {
     own.flags |= TraceContext::kSampled;
     auto trace = std::make_unique<Trace>();
     trace->id = own.trace;
-    if (joins) trace->parent = sender->span, trace->state = tracestate_of(x.request().fields);
+    if (joins) trace->parent = sender->span;
+    trace->state = respects ? tracestate_of(x.request().fields) : with_threshold(state, threshold_);
     if (sender && !joins) trace->linked_trace = sender->trace, trace->linked_span = sender->span;
     draw(env_, own.span);
     trace->span = own.span;

@@ -132,25 +132,42 @@ TEST(Sampling, TheRatioIsMetAndEveryNodeDecidesAlike) {
     TraceId id;
     uint64_t halves[2] = {random(), random()};
     std::memcpy(id.data(), halves, sizeof halves);
-    const bool rare = sampled_by(sampling_threshold(0.01), id), often = sampled_by(sampling_threshold(0.1), id);
+    const bool rare = sampled_by(sampling_threshold(0.01), id, ""), often = sampled_by(sampling_threshold(0.1), id, "");
     EXPECT_TRUE(often || !rare) << "a node with the higher ratio takes all that one with the lower takes";
     taken += rare, taken_of_more += often;
-    EXPECT_TRUE(sampled_by(sampling_threshold(1), id));
-    EXPECT_FALSE(sampled_by(sampling_threshold(0), id));
+    EXPECT_TRUE(sampled_by(sampling_threshold(1), id, ""));
+    EXPECT_FALSE(sampled_by(sampling_threshold(0), id, ""));
   }
   EXPECT_NEAR(taken, kTraces * 0.01, 5 * std::sqrt(kTraces * 0.01));
   EXPECT_NEAR(taken_of_more, kTraces * 0.1, 5 * std::sqrt(kTraces * 0.1));
+}
+
+TEST(Sampling, AStateKeepsItsBoundsWithAThresholdInIt) {
+  EXPECT_EQ(with_threshold("", uint64_t(1) << 56), "") << "a ratio of 0 takes nothing";
+  EXPECT_EQ(with_threshold("", sampling_threshold(0.01)), "ot=th:fd70a3d70a3d71");
+  EXPECT_EQ(with_threshold("ot=th:zz;;th:1", 0), "ot=th:0");
+  std::string full = "ot=" + std::string(256, 'x');
+  EXPECT_EQ(with_threshold(full, 0), "ot=th:0");
+  full.clear();
+  for (int i = 0; i < 32; ++i) full += (i ? ",k" : "k") + std::to_string(i) + "=1";
+  const std::string more = with_threshold(full, 0);
+  EXPECT_EQ(std::count(more.begin(), more.end(), ','), 31) << "32 members";
+  EXPECT_TRUE(more.starts_with("ot=th:0,k0=1,"));
+  const TraceId zeros{};
+  for (std::string_view bad : {"ot=rv:ffff", "ot=rv:FFFFFFFFFFFFFF", "ot=rv:fffffffffffffff", "otrv:ffffffffffffff"})
+    EXPECT_FALSE(sampled_by(1, zeros, bad)) << bad;
+  EXPECT_TRUE(sampled_by(1, zeros, "a=1,ot=rv:00000000000001"));
 }
 
 // OpenTelemetry's specification compares the last 56 bits with (1 - ratio) * 2^56.
 TEST(Sampling, TheThresholdIsTheSpecifications) {
   TraceId id{};
   id[9] = 0x80;
-  EXPECT_TRUE(sampled_by(sampling_threshold(0.5), id));
+  EXPECT_TRUE(sampled_by(sampling_threshold(0.5), id, ""));
   id[9] = 0x7f;
-  EXPECT_FALSE(sampled_by(sampling_threshold(0.5), id));
+  EXPECT_FALSE(sampled_by(sampling_threshold(0.5), id, ""));
   id[8] = 0xff;
-  EXPECT_FALSE(sampled_by(sampling_threshold(0.5), id));
+  EXPECT_FALSE(sampled_by(sampling_threshold(0.5), id, ""));
 }
 
 struct NoSpans final : SpanSink {
@@ -176,6 +193,28 @@ struct TracerTest : testing::Test {
 };
 
 using Parent = TraceRules::Parent;
+
+TEST_F(TracerTest, TheRatioThatHasTakenATraceIsInItsState) {
+  FakeExchange own("GET", "/");
+  go(own, {1, Parent::kRespect});
+  EXPECT_EQ(own.record().trace->state, "ot=th:0");
+  FakeExchange joined("GET", "/");
+  joined.mutable_request().fields.add("traceparent", kNotSampled);
+  joined.mutable_request().fields.add("tracestate", "a=1,ot=th:8;rv:fffffffffffff0;x:y,b=2");
+  go(joined, {0.25, Parent::kSample});
+  ASSERT_TRUE(joined.record().trace) << "by rv, whatever the id";
+  EXPECT_EQ(joined.record().trace->state, "ot=th:c;rv:fffffffffffff0;x:y,a=1,b=2");
+  FakeExchange respected("GET", "/");
+  respected.mutable_request().fields.add("traceparent", kSampled);
+  respected.mutable_request().fields.add("tracestate", "a=1,ot=th:8");
+  go(respected, {0.25, Parent::kRespect});
+  EXPECT_EQ(respected.record().trace->state, "a=1,ot=th:8") << "the sender's ratio";
+  FakeExchange low("GET", "/");
+  low.mutable_request().fields.add("traceparent", kSampled);
+  low.mutable_request().fields.add("tracestate", "ot=rv:00000000000001");
+  go(low, {0.25, Parent::kSample});
+  EXPECT_FALSE(low.record().trace);
+}
 
 TEST_F(TracerTest, ASampledParentIsContinuedWithASpanOfOurOwn) {
   FakeExchange x("GET", "/");
@@ -223,7 +262,7 @@ TEST_F(TracerTest, AStrangersParentIsALinkWhereItIsIgnored) {
   ASSERT_TRUE(x.record().trace);
   EXPECT_NE(x.record().trace->id, sender->trace);
   EXPECT_EQ(x.record().trace->parent, SpanId{});
-  EXPECT_EQ(x.record().trace->state, "");
+  EXPECT_EQ(x.record().trace->state, "ot=th:0") << "nothing of the stranger's";
   EXPECT_EQ(x.record().trace->linked_trace, sender->trace);
   EXPECT_EQ(x.record().trace->linked_span, sender->span);
 }
@@ -248,7 +287,7 @@ TEST_F(TracerTest, AMalformedParentIsAsIfNoneHadCome) {
   go(x, {1, Parent::kRespect});
   ASSERT_TRUE(x.record().trace);
   EXPECT_EQ(x.record().trace->parent, SpanId{});
-  EXPECT_EQ(x.record().trace->state, "");
+  EXPECT_EQ(x.record().trace->state, "ot=th:0");
 }
 
 }  // namespace
