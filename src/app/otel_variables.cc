@@ -4,6 +4,7 @@
 
 #include "app/setting_rows.h"
 #include "base/encoding.h"
+#include "base/log.h"
 #include "wire/text.h"
 
 namespace weir::app {
@@ -97,6 +98,22 @@ Status set_sampler(const Lookup& environment, Config& config) {
                  "traceidratio, or one of these behind parentbased_");
 }
 
+// Spans go by http/protobuf alone, and a collector of gRPC does not understand them: an administrator who has set
+// another protocol is told so, and the server starts.
+void check_protocol(const Lookup& environment, const Config& config) {
+  if (config.tracing.otlp.empty()) return;
+  for (const char* name : {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"}) {
+    auto protocol = variable_text(environment, name);
+    if (protocol.empty()) continue;
+    if (protocol != "http/protobuf")
+      base::log::warning(
+          "spans go to the collector by http/protobuf, whatever the variable says: its port for that is "
+          "4318, as a rule",
+          {{"variable", name}, {"value", protocol}});
+    return;
+  }
+}
+
 // Programs that are told to send no spans send none, whatever else they are told.
 bool is_off(const Lookup& environment) {
   return variable_text(environment, "OTEL_TRACES_EXPORTER") == "none" ||
@@ -118,6 +135,7 @@ std::vector<Status> read_otel_variables(const std::vector<Setting>& rows, const 
     config.origins[variable.key] = variable.name;
   }
   if (auto s = set_sampler(environment, config); !s.ok()) wrong.push_back(std::move(s));
+  check_protocol(environment, config);
   return wrong;
 }
 

@@ -11,7 +11,8 @@
 namespace weir::app {
 
 // Sets the rows that the variables stand for. Returns an error for each that cannot be used. OTEL_TRACES_EXPORTER=none
-// and OTEL_SDK_DISABLED=true make the endpoint mean nothing.
+// and OTEL_SDK_DISABLED=true make the endpoint mean nothing. OTEL_EXPORTER_OTLP_PROTOCOL with another value than
+// http/protobuf is a warning in the log.
 std::vector<base::Status> read_otel_variables(const std::vector<base::Setting>& rows,
                                               const std::function<const char*(const char*)>& environment,
                                               Config& config);
