@@ -59,7 +59,7 @@ class Monitoring(unittest.TestCase):
         subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '30', '-subj',
                         '/CN=localhost', '-keyout', scratch / 'key.pem', '-out', scratch / 'cert.pem'], check=True, stderr=subprocess.DEVNULL)
         cls.server = harness.Server('--tls-cert', scratch / 'cert.pem', '--tls-key', scratch / 'key.pem', '--access-log', scratch / 'access.log',
-                                    '--max-body', '1MiB')
+                                    '--max-body', '1MiB', '--tracing-otlp', 'http://127.0.0.1:9')
         url = cls.server.url
         row = {'datatype': 'INT32', 'shape': [1, 16], 'data': [1] * 16}
         good = json.dumps({'inputs': [{'name': 'INPUT0', **row}, {'name': 'INPUT1', **row}]})
