@@ -5,7 +5,8 @@ it, answers the README's five requests, reloads it, is upgraded under load by cl
 removes and purges it. The service manager is service.py; a `systemctl` inside the folder asks it, so that the package's
 scripts do what they do elsewhere. Ends with `N passed, N failed`.
 
-usage: install.py DEB [--keep]
+usage: install.py DEB [--cuda DEB] [--keep]
+    --cuda     the package of CUDA's module, which is installed beside the other one and removed again
     --keep     leave the folder there (.cache/package/bookworm) to look into
 
 Needs root, for chroot and mounts.
@@ -57,7 +58,8 @@ def expect(truth, text):
 
 
 class Visit:
-    def __init__(self, folder, deb):
+    def __init__(self, folder, deb, cuda=None):
+        self.cuda_deb = cuda
         self.folder, self.machine = folder, fresh.Machine(folder, None)
         self.port = fresh.free_port()
         self.first, self.second = deb, folder.parent / 'second.deb'
@@ -122,6 +124,42 @@ class Visit:
         checked('systemd-analyze', 'security', '--offline=true', f'--threshold={MOST_EXPOSED}', '--no-pager', program)
         self.found = found
         return re.search(r'level for weir.service: ([\d.]+)', checked('systemd-analyze', 'security', '--offline=true', '--no-pager', program))[1]
+
+    def hardening(self):
+        """What an attacker who can write to memory finds: positions that change, tables that are read-only, no stack that runs."""
+        program = self.folder / 'usr/bin/weir'
+        headers = checked('readelf', '-hldW', program)
+        expect(re.search(r'Type:\s+DYN', headers), 'not position-independent')
+        expect('GNU_RELRO' in headers and re.search(r'FLAGS_1\).*\bNOW\b', headers), 'symbols are bound while it runs')
+        expect(re.search(r'GNU_STACK\s.*\sRW\s', headers), 'the stack can be run')
+
+    def cuda(self):
+        """CUDA's module: what is in its package, which package it goes with, and that it loads but for the driver."""
+        if not self.cuda_deb:
+            return 'not built'
+        done = subprocess.run(['lintian', '--fail-on', 'error,warning', '--tag-display-limit', '0', str(self.cuda_deb)],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        expect(done.returncode == 0, done.stdout.decode(errors='replace'))
+        version = checked('dpkg-deb', '-f', self.first, 'Version').strip()
+        needs = checked('dpkg-deb', '-f', self.cuda_deb, 'Depends')
+        expect(f'weir (= {version})' in needs and 'cuda' not in needs, needs)
+        files = [line.split()[-1] for line in checked('dpkg-deb', '-c', self.cuda_deb).splitlines() if not line.endswith('/')]
+        files = sorted(name for name in files if not name.startswith('./usr/share/doc/'))
+        expect(files == ['./usr/lib/systemd/system/weir.service.d/50-cuda.conf', './usr/lib/weir/libweir_cuda.so'], str(files))
+        shutil.copy(self.cuda_deb, self.folder / 'root/weir-cuda_amd64.deb')
+        self.apt('install /root/weir-cuda_amd64.deb')
+        expect('not found' not in self.machine.run('root', 'ldd /usr/lib/weir/libweir_cuda.so'), 'a library is missing')
+        self.machine.run('root', 'setpriv --reuid weir --regid weir --clear-groups weir check /etc/weir/weir.yaml')
+        program = self.folder.parent / 'verify/weir.service'
+        drop_in = program.with_name('weir.service.d') / '50-cuda.conf'
+        drop_in.parent.mkdir(exist_ok=True)
+        shutil.copy(self.folder / 'usr/lib/systemd/system/weir.service.d/50-cuda.conf', drop_in)
+        said = checked('systemd-analyze', 'verify', '--man=no', program)
+        shutil.rmtree(drop_in.parent)
+        expect('weir.service' not in said, said)
+        self.apt('remove weir-cuda')
+        self.machine.run('root', 'test ! -e /usr/lib/weir/libweir_cuda.so && test -x /usr/bin/weir')
+        return None
 
     # --- running
     def edit(self, pattern, replacement):
@@ -203,17 +241,19 @@ class Visit:
 def main():
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument('deb', type=pathlib.Path)
+    words.add_argument('--cuda', type=pathlib.Path)
     words.add_argument('--keep', action='store_true')
     args = words.parse_args()
     if os.geteuid():
         sys.exit('package: needs root, for chroot and mounts')
     folder = ROOT / '.cache/package/bookworm'
     folder.parent.mkdir(parents=True, exist_ok=True)
-    visit, report = Visit(folder, args.deb.resolve()), fresh.Report()
+    visit, report = Visit(folder, args.deb.resolve(), args.cuda and args.cuda.resolve()), fresh.Report()
     report.step('lintian', visit.lintian)
     try:
         good = report.step('a minimal bookworm', visit.make)
-        for name, work in (('apt install', visit.install), ('the unit', visit.unit), ('start', visit.start),
+        for name, work in (('apt install', visit.install), ('the unit', visit.unit), ('hardening', visit.hardening),
+                           ("CUDA's module", visit.cuda), ('start', visit.start),
                            ('the five requests', visit.requests), ('reload', visit.reload), ('watchdog', visit.watchdog),
                            ('upgrade under load', visit.upgrade), ('apt remove', visit.remove), ('apt purge', visit.purge)):
             good = good and report.step(name, told(work))

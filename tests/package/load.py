@@ -2,26 +2,42 @@
 
 Half of the HTTP clients open a connection for each request: whatever goes wrong with it is a loss. The others keep theirs:
 a server may close one that is idle at the moment when the next request is written, so a request that got no byte of an
-answer on a connection that was used before is sent again, once, on a new one (RFC 9112, section 9.3.1). The gRPC client
-waits for its channel to be ready and does not retry.
+answer on a connection that was used before is sent again, once, on a new one (RFC 9112, section 9.3.1). The gRPC clients
+wait for their channel to be ready and do not retry: each call that fails is a loss.
 """
 
 import http.client
 import json
+import struct
 import threading
 import time
+
+import grpc
 
 BODY = json.dumps({'inputs': [{'name': n, 'datatype': 'INT32', 'shape': [1, 16], 'data': list(range(16))} for n in ('INPUT0', 'INPUT1')]})
 SUM = [2 * i for i in range(16)]
 TIMEOUT_S = 90
+INFER_RPC = '/inference.GRPCInferenceService/ModelInfer'
+
+
+def field(number, payload):
+    """A protobuf field of type LEN; the payload is short."""
+    return bytes([number << 3 | 2, len(payload)]) + payload
+
+
+def infer_request():
+    """inference.ModelInferRequest with the tensors of BODY, in raw_input_contents."""
+    data = struct.pack('<16i', *range(16))
+    inputs = [field(5, field(1, name) + field(2, b'INT32') + field(3, bytes([1, 16]))) for name in (b'INPUT0', b'INPUT1')]
+    return field(1, b'simple') + b''.join(inputs) + 2 * field(7, data)
 
 
 class Load:
-    def __init__(self, port, keeping=3, fresh=3):
+    def __init__(self, port, keeping=3, fresh=3, grpc_clients=2):
         self.port, self.stopping, self.lock = port, threading.Event(), threading.Lock()
-        self.done, self.again, self.longest, self.lost = 0, 0, 0.0, []
+        self.done, self.grpc_done, self.again, self.longest, self.lost = 0, 0, 0, 0.0, []
         self.threads = [threading.Thread(target=self._guard, args=(work,)) for work in
-                        [self._keep] * keeping + [self._open_each_time] * fresh]
+                        [self._keep] * keeping + [self._open_each_time] * fresh + [self._call] * grpc_clients]
         for thread in self.threads:
             thread.start()
 
@@ -87,20 +103,40 @@ class Load:
             self._timed(once)
         connection.close()
 
+    def _call(self):
+        options = [('grpc.enable_retries', 0), ('grpc.initial_reconnect_backoff_ms', 100), ('grpc.min_reconnect_backoff_ms', 100),
+                   ('grpc.max_reconnect_backoff_ms', 500)]
+        request, wanted = infer_request(), struct.pack('<16i', *SUM)
+        with grpc.insecure_channel(f'127.0.0.1:{self.port}', options) as channel:
+            method = channel.unary_unary(INFER_RPC)
+
+            def once():
+                try:
+                    answer = method(request, timeout=TIMEOUT_S, wait_for_ready=True)
+                except grpc.RpcError as error:
+                    return self._lose(f'gRPC: {error.code()}: {error.details()}')
+                if wanted not in answer:
+                    return self._lose(f'gRPC: {answer[:200]!r}')
+                with self.lock:
+                    self.grpc_done += 1
+            while not self.stopping.is_set():
+                self._timed(once)
+
     def wait_for(self, more):
-        """Until so many more requests were answered."""
+        """Until so many more requests were answered, over HTTP and gRPC each."""
         with self.lock:
-            goal = self.done + more
+            goal, grpc_goal = self.done + more, self.grpc_done + more
         end = time.monotonic() + TIMEOUT_S
-        while self.done < goal and time.monotonic() < end:
-            if self.lost:
-                break
+
+        def missing():
+            return max(0, goal - self.done) + max(0, grpc_goal - self.grpc_done)
+        while missing() and time.monotonic() < end and not self.lost:
             time.sleep(0.01)
-        if self.done < goal:
-            self._lose(f'{goal - self.done} answers did not come')
+        if missing():
+            self._lose(f'{missing()} answers did not come')
 
     def stop(self):
         self.stopping.set()
         for thread in self.threads:
             thread.join()
-        return f'{self.done} answers, {len(self.lost)} lost, {self.again} sent again, {self.longest:.1f} s at most'
+        return f'{self.done} answers, {self.grpc_done} of them over gRPC, {len(self.lost)} lost, {self.again} sent again, {self.longest:.1f} s at most'
