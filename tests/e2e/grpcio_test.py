@@ -73,7 +73,7 @@ class Oip(harness.Case):
         answer = self.stub.ServerMetadata(oip.ServerMetadataRequest())
         self.assertEqual('weir', answer.name)
         self.assertIn('binary_tensor_data', answer.extensions)
-        self.assertNotIn('system_shared_memory', answer.extensions)
+        self.assertNotIn('cuda_shared_memory', answer.extensions)
 
     def test_model_metadata_and_config_agree_on_the_tensors(self):
         meta = self.stub.ModelMetadata(oip.ModelMetadataRequest(name='simple'))
@@ -144,15 +144,15 @@ class Oip(harness.Case):
         r.raw_input_contents[0] = r.raw_input_contents[0][:-1]
         self.assertIn('INPUT0', self.fails(grpc.StatusCode.INVALID_ARGUMENT, self.stub.ModelInfer, r))
 
-    def test_shared_memory_is_not_offered(self):
-        self.fails(grpc.StatusCode.UNIMPLEMENTED, self.stub.SystemSharedMemoryStatus, oip.SystemSharedMemoryStatusRequest())
-        self.fails(grpc.StatusCode.UNIMPLEMENTED, self.stub.CudaSharedMemoryStatus, oip.CudaSharedMemoryStatusRequest())
-        self.fails(grpc.StatusCode.UNIMPLEMENTED, self.stub.SystemSharedMemoryRegister,
-                   oip.SystemSharedMemoryRegisterRequest(name='a', key='/a', byte_size=1))
-        self.fails(grpc.StatusCode.UNIMPLEMENTED, self.stub.CudaSharedMemoryRegister,
+    def test_there_are_no_shared_memory_regions_at_first(self):
+        self.assertEqual({}, dict(self.stub.SystemSharedMemoryStatus(oip.SystemSharedMemoryStatusRequest()).regions))
+        self.assertEqual({}, dict(self.stub.CudaSharedMemoryStatus(oip.CudaSharedMemoryStatusRequest()).regions))
+        self.fails(grpc.StatusCode.INTERNAL, self.stub.SystemSharedMemoryRegister,
+                   oip.SystemSharedMemoryRegisterRequest(name='a', key='/weir_there_is_none', byte_size=1))
+        self.fails(grpc.StatusCode.INVALID_ARGUMENT, self.stub.CudaSharedMemoryRegister,
                    oip.CudaSharedMemoryRegisterRequest(name='a', byte_size=1))
-        self.fails(grpc.StatusCode.UNIMPLEMENTED, self.stub.SystemSharedMemoryUnregister, oip.SystemSharedMemoryUnregisterRequest())
-        self.fails(grpc.StatusCode.UNIMPLEMENTED, self.stub.CudaSharedMemoryUnregister, oip.CudaSharedMemoryUnregisterRequest())
+        self.stub.SystemSharedMemoryUnregister(oip.SystemSharedMemoryUnregisterRequest())
+        self.stub.CudaSharedMemoryUnregister(oip.CudaSharedMemoryUnregisterRequest())
 
     def test_an_unknown_method_is_unimplemented(self):
         call = self.channel.unary_unary('/inference.GRPCInferenceService/Nothing')

@@ -1,7 +1,11 @@
 // Any bytes as a ModelInferRequest: read as libprotobuf reads them, and served only if it accepts them; what is written
 // back is a ModelInferResponse for libprotobuf.
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "dialects/oip/pb_infer.h"
 #include "inference.pb.h"
@@ -18,7 +22,9 @@ std::string joined(const std::vector<base::Bytes>& pieces) {
   return out;
 }
 
-void require_same(const msg::Call& call, const inference::ModelInferRequest& expected) {
+void require_same(const msg::Call& call, const oip::InferOptions& options,
+                  const inference::ModelInferRequest& expected) {
+  int raw = 0;
   require(call.model == expected.model_name() && call.version == expected.model_version() && call.id == expected.id(),
           "names are the same");
   require(call.inputs.size() == size_t(expected.inputs_size()), "inputs are the same");
@@ -27,9 +33,51 @@ void require_same(const msg::Call& call, const inference::ModelInferRequest& exp
     const auto& tensor = call.inputs[size_t(i)];
     require(tensor.name == expected.inputs(i).name(), "an input's name");
     require(tensor.shape.rank() == size_t(expected.inputs(i).shape_size()), "an input's rank");
-    if (i < expected.raw_input_contents_size())
-      require(tensor.data.view() == expected.raw_input_contents(i), "raw contents");
+    if (options.is_shared(size_t(i))) {
+      require(tensor.data.empty(), "an input in shared memory brings nothing else");
+    } else if (raw < expected.raw_input_contents_size()) {
+      require(tensor.data.view() == expected.raw_input_contents(raw++), "raw contents");
+    }
   }
+}
+
+// A region that the request may name anything, and that has all that it asks for.
+class AnyRegion final : public oip::SharedRegion {
+ public:
+  AnyRegion() : SharedRegion({}) {}
+  base::Result<std::optional<base::Bytes>> alias(uint64_t, uint64_t) override { return std::nullopt; }
+  base::Status read(uint64_t, std::span<std::byte>) override { return {}; }
+  base::Status write(uint64_t, std::span<const std::byte> from) override {
+    written += from.size();
+    return {};
+  }
+  base::Status intact() const override { return {}; }
+
+  size_t written = 0;
+};
+
+// Outputs that lie in shared memory: one tensor each, as long as the request allows.
+void require_shared(const msg::Call& call, oip::InferOptions& options) {
+  auto region = std::make_shared<AnyRegion>();
+  std::vector<msg::Tensor> tensors;
+  size_t expected = 0;
+  bool fits = true;
+  for (size_t i = 0; i < options.outputs.size(); ++i) {
+    tensors.push_back({call.outputs[i], msg::DType::kUint8, {3}, base::Bytes::constant("abc")});
+    options.outputs[i].classes = 0;
+    auto& shared = options.outputs[i].shared;
+    if (!shared) continue;
+    shared->memory = region;
+    fits = fits && shared->bytes >= 3;
+    if (fits) expected += 3;
+  }
+  require(oip::finish_outputs({}, options.outputs, tensors).ok() == fits, "what fits is written");
+  require(region->written == expected, "to its region");
+  oip::InferReply reply{call.model, call.version, call.id, call.parameters, tensors, &options.outputs};
+  inference::ModelInferResponse response;
+  require(response.ParseFromString(joined(oip::write_infer(reply, oip::Envelope::kBare))), "a reply can be read");
+  for (size_t i = 0; i < tensors.size(); ++i)
+    require(response.raw_output_contents(int(i)).empty() == options.outputs[i].shared.has_value(), "and says so");
 }
 
 void require_reply(const msg::Call& call) {
@@ -52,7 +100,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!status.ok()) return 0;
   inference::ModelInferRequest expected;
   bool accepted = expected.ParseFromString(bytes);
-  if (accepted) require_same(call, expected);
+  if (accepted) require_same(call, options, expected);
+  if (accepted && !options.outputs.empty()) require_shared(call, options);
   msg::ModelSpec any;
   any.any_tensors = true;
   if (!marshal::check_call(any, call).ok()) return 0;  // a cut element of packed floats is found here

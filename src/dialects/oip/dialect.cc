@@ -1,6 +1,7 @@
 #include "dialects/dialect.h"
 
 #include "dialects/oip/oip.h"
+#include "dialects/oip/shared_memory/shared_regions.h"
 #include "dialects/oip/trace.h"
 #include "oip_openapi.h"
 
@@ -8,8 +9,8 @@ namespace weir::oip {
 namespace {
 
 struct MountedOip final : dialects::Mounted {
-  MountedOip(const dialects::ShardServices& shard, Traces& traces, OipOptions options)
-      : oip(shard.bus, shard.router, shard.rpcs, shard.slabs, shard.control, traces, std::move(options)) {}
+  MountedOip(const dialects::ShardServices& shard, Traces& traces, SharedRegions& regions, OipOptions options)
+      : oip(shard.bus, shard.router, shard.rpcs, shard.slabs, shard.control, traces, regions, std::move(options)) {}
 
   Oip oip;
 };
@@ -26,6 +27,7 @@ class OipDialect final : public dialects::Dialect {
             {"server", "/v2", "The server's name, version and extensions"}};
   }
 
+  void add_settings(std::vector<base::Setting>& rows) override;
   base::Status open(const dialects::ServerServices& services) override {
     options_.server_version = services.version;
     options_.max_body = services.limits.body;
@@ -33,13 +35,31 @@ class OipDialect final : public dialects::Dialect {
     return {};
   }
   base::Result<std::unique_ptr<dialects::Mounted>> mount(const dialects::ShardServices& shard) override {
-    return std::make_unique<MountedOip>(shard, traces_, options_);
+    return std::make_unique<MountedOip>(shard, traces_, regions_, options_);
   }
 
  private:
   OipOptions options_;
-  Traces traces_;  // of all shards
+  Sharing sharing_ = Sharing::kLocal;
+  uint64_t shared_bytes_ = uint64_t(4) << 30;
+  Traces traces_;  // of all shards, as the next
+  SharedRegions regions_{sharing_, shared_bytes_};
 };
+
+void OipDialect::add_settings(std::vector<base::Setting>& rows) {
+  namespace setting = base::setting;
+  rows.push_back(setting::choice<Sharing>(
+      "oip.shared_memory",
+      "tensors in POSIX shared memory: local = for clients of this machine (loopback, unix sockets, no proxy), true = "
+      "for "
+      "all clients, false = for none. Whoever may use it can have the server read and write every object in /dev/shm "
+      "that the server "
+      "may open",
+      sharing_, {{"local", Sharing::kLocal}, {"true", Sharing::kEverybody}, {"false", Sharing::kNobody}}));
+  rows.push_back(setting::size("oip.shared_memory_bytes",
+                               "of all regions that clients have registered; one client has half of it at most",
+                               shared_bytes_, 1 << 20, uint64_t(1) << 44));
+}
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include "base/encoding.h"
 #include "dialects/oip/settings.h"
+#include "dialects/oip/shared_memory/shared_memory_views.h"
 #include "dialects/oip/views.h"
 #include "inference.pb.h"
 #include "marshal/pb_wire.h"
@@ -11,7 +12,6 @@ namespace weir::oip {
 namespace {
 
 namespace pb = inference;
-using base::Code;
 using base::invalid;
 using base::Result;
 using base::Status;
@@ -25,6 +25,13 @@ base::Bytes serialized(const google::protobuf::Message& message) {
   return base::Bytes::adopt(message.SerializeAsString());
 }
 
+template <class Request>
+Status parse_small(const base::Bytes& message, Request& request) {
+  if (message.size() > kMaxCold) return invalid("a request of this call has at most 64 KiB");
+  if (request.ParseFromArray(message.data(), int(message.size()))) return {};
+  return invalid("malformed " + Request::descriptor()->name());
+}
+
 // A call that is answered at once.
 template <class Request, class Response>
 class Cold final : public ControlCall {
@@ -34,9 +41,7 @@ class Cold final : public ControlCall {
 
   void call(wire::Rpc& rpc, base::Bytes message) override {
     Request request;
-    if (message.size() > kMaxCold) return rpc.finish(invalid("a request of this call has at most 64 KiB"));
-    if (!request.ParseFromArray(message.data(), int(message.size())))
-      return rpc.finish(invalid("malformed " + Request::descriptor()->name()));
+    if (Status status = parse_small(message, request); !status.ok()) return rpc.finish(status);
     auto response = answer_(state_, state_.bus.catalog(marshal::models_of(rpc.exchange().request())), request);
     if (!response) return rpc.finish(response.error());
     rpc.send(serialized(*response));
@@ -72,7 +77,7 @@ Result<pb::ServerMetadataResponse> server_metadata(OipState& state, const bus::C
   pb::ServerMetadataResponse out;
   out.set_name(state.options.server_name);
   out.set_version(state.options.server_version);
-  for (auto extension : extensions()) out.add_extensions(std::string(extension));
+  for (auto extension : extensions(state)) out.add_extensions(std::string(extension));
   return out;
 }
 
@@ -136,9 +141,60 @@ Result<pb::LogSettingsResponse> log_setting(OipState&, const bus::Catalog&, cons
   return out;
 }
 
+// ---- Shared memory: a call that must know whose regions it is about.
+
 template <class Request, class Response>
-Result<Response> no_shared_memory(OipState&, const bus::Catalog&, const Request&) {
-  return base::failure(Code::kUnimplemented, "shared memory is not offered");
+class RegionCall final : public ControlCall {
+ public:
+  using Answer = Result<Response> (*)(OipState&, const wire::Request&, const Request&);
+  RegionCall(OipState& state, Answer answer) : state_(state), answer_(answer) {}
+
+  void call(wire::Rpc& rpc, base::Bytes message) override {
+    Request request;
+    Status status = parse_small(message, request);
+    if (!status.ok()) return rpc.finish(status);
+    auto response = answer_(state_, rpc.exchange().request(), request);
+    if (!response) return rpc.finish(response.error());
+    rpc.send(serialized(*response));
+    rpc.finish({});
+  }
+
+ private:
+  OipState& state_;
+  Answer answer_;
+};
+
+template <class Response>
+Result<Response> done(Status status) {
+  if (!status.ok()) return status;
+  return Response();
+}
+
+using wire::Request;
+
+Result<pb::SystemSharedMemoryStatusResponse> get_system(OipState& state, const Request& caller,
+                                                        const pb::SystemSharedMemoryStatusRequest& request) {
+  return system_status(state, caller, request.name());
+}
+Result<pb::SystemSharedMemoryRegisterResponse> enter_system(OipState& state, const Request& caller,
+                                                            const pb::SystemSharedMemoryRegisterRequest& request) {
+  return done<pb::SystemSharedMemoryRegisterResponse>(register_system(state, caller, request));
+}
+Result<pb::SystemSharedMemoryUnregisterResponse> remove_system(OipState& state, const Request& caller,
+                                                               const pb::SystemSharedMemoryUnregisterRequest& request) {
+  return done<pb::SystemSharedMemoryUnregisterResponse>(unregister(state, caller, RegionKind::kSystem, request.name()));
+}
+Result<pb::CudaSharedMemoryStatusResponse> get_cuda(OipState& state, const Request& caller,
+                                                    const pb::CudaSharedMemoryStatusRequest& request) {
+  return cuda_status(state, caller, request.name());
+}
+Result<pb::CudaSharedMemoryRegisterResponse> enter_cuda(OipState& state, const Request& caller,
+                                                        const pb::CudaSharedMemoryRegisterRequest& request) {
+  return done<pb::CudaSharedMemoryRegisterResponse>(register_cuda(state, caller, request));
+}
+Result<pb::CudaSharedMemoryUnregisterResponse> remove_cuda(OipState& state, const Request& caller,
+                                                           const pb::CudaSharedMemoryUnregisterRequest& request) {
+  return done<pb::CudaSharedMemoryUnregisterResponse>(unregister(state, caller, RegionKind::kCuda, request.name()));
 }
 
 // ---- Loads and unloads take a while.
@@ -227,8 +283,9 @@ class Registrar {
     add<Request, Response>(method, permission, std::make_unique<Cold<Request, Response>>(state_, answer));
   }
   template <class Request, class Response>
-  void refused(const char* method, Permission permission) {
-    cold<Request, Response>(method, permission, no_shared_memory<Request, Response>);
+  void region(const char* method, Permission permission,
+              Result<Response> (*answer)(OipState&, const wire::Request&, const Request&)) {
+    add<Request, Response>(method, permission, std::make_unique<RegionCall<Request, Response>>(state_, answer));
   }
   template <class Request, class Response>
   void add(const char* method, Permission permission, std::unique_ptr<ControlCall> target) {
@@ -261,18 +318,12 @@ void add_control_calls(OipState& state, wire::RpcServer& rpcs, std::vector<std::
       "RepositoryModelUnload", Permission::kAdmin, std::make_unique<Unload>(state));
   r.cold("TraceSetting", Permission::kAdmin, trace_setting);
   r.cold("LogSettings", Permission::kAdmin, log_setting);
-  r.refused<pb::SystemSharedMemoryStatusRequest, pb::SystemSharedMemoryStatusResponse>("SystemSharedMemoryStatus",
-                                                                                       Permission::kRead);
-  r.refused<pb::SystemSharedMemoryRegisterRequest, pb::SystemSharedMemoryRegisterResponse>("SystemSharedMemoryRegister",
-                                                                                           Permission::kAdmin);
-  r.refused<pb::SystemSharedMemoryUnregisterRequest, pb::SystemSharedMemoryUnregisterResponse>(
-      "SystemSharedMemoryUnregister", Permission::kAdmin);
-  r.refused<pb::CudaSharedMemoryStatusRequest, pb::CudaSharedMemoryStatusResponse>("CudaSharedMemoryStatus",
-                                                                                   Permission::kRead);
-  r.refused<pb::CudaSharedMemoryRegisterRequest, pb::CudaSharedMemoryRegisterResponse>("CudaSharedMemoryRegister",
-                                                                                       Permission::kAdmin);
-  r.refused<pb::CudaSharedMemoryUnregisterRequest, pb::CudaSharedMemoryUnregisterResponse>("CudaSharedMemoryUnregister",
-                                                                                           Permission::kAdmin);
+  r.region("SystemSharedMemoryStatus", Permission::kRead, get_system);
+  r.region("SystemSharedMemoryRegister", Permission::kInfer, enter_system);
+  r.region("SystemSharedMemoryUnregister", Permission::kInfer, remove_system);
+  r.region("CudaSharedMemoryStatus", Permission::kRead, get_cuda);
+  r.region("CudaSharedMemoryRegister", Permission::kInfer, enter_cuda);
+  r.region("CudaSharedMemoryUnregister", Permission::kInfer, remove_cuda);
 }
 
 }  // namespace weir::oip

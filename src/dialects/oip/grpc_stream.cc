@@ -176,8 +176,8 @@ void StreamedInfer::answered(const InferReply& reply, const std::vector<OutputFo
   if (final && decoupled && reply.tensors.empty() && !options.empty_final) return;
   msg::Parameters parameters = reply.parameters;
   parameters.emplace_back("triton_final_response", final);
-  stream_.send(*this,
-               write_infer({reply.model, reply.version, reply.id, parameters, reply.tensors}, Envelope::kStream));
+  stream_.send(*this, write_infer({reply.model, reply.version, reply.id, parameters, reply.tensors, reply.asked},
+                                  Envelope::kStream));
 }
 
 void StreamedInfer::ended(Status status) {

@@ -33,6 +33,29 @@ Status flag(std::string_view name, const msg::ParamValue& value, bool& out) {
   return {};
 }
 
+// One of the three parameters of shared memory. False: it is none.
+bool apply_shared(RegionRange& range, std::string_view name, msg::ParamValue&& value, Status& status) {
+  constexpr std::string_view kPrefix = "shared_memory_";
+  if (!name.starts_with(kPrefix)) return false;
+  std::string_view what = name.substr(kPrefix.size());
+  if (what == "region") {
+    auto* region = std::get_if<std::string>(&value);
+    if (region && !region->empty())
+      range.region = std::move(*region);
+    else
+      status = wrong(name, "the name of a region");
+  } else if (what == "offset" || what == "byte_size") {
+    auto number = whole(value);
+    if (number)
+      (what == "offset" ? range.offset : range.bytes) = *number;
+    else
+      status = wrong(name, "a number of bytes");
+  } else {
+    return false;
+  }
+  return true;
+}
+
 // The same text is the same id, and no client can make two of them collide; whoever keys a table by it adds the model.
 base::SessionId session_of(std::string_view text) {
   auto hash = base::hash128(base::process_key(), std::as_bytes(std::span(text)));
@@ -112,15 +135,41 @@ Status apply(std::string_view output, OutputOptions& asked, std::string_view nam
     auto* binary = std::get_if<bool>(&value);
     if (!binary) return invalid(of + "parameter 'binary_data' takes true or false");
     asked.form = *binary ? OutputForm::kBinary : OutputForm::kJson;
-  } else if (name.starts_with("shared_memory_")) {
-    return base::failure(base::Code::kUnimplemented, of + "shared memory is not offered");
+  } else {
+    RegionRange range = asked.shared.value_or(RegionRange());
+    Status status;
+    if (apply_shared(range, name, msg::ParamValue(value), status)) asked.shared = std::move(range);
+    if (!status.ok()) return invalid(of + status.text);
   }
   return {};
 }
 
-Status apply_input(std::string_view input, std::string_view name) {
-  if (!name.starts_with("shared_memory_")) return {};
-  return base::failure(base::Code::kUnimplemented, "input '" + std::string(input) + "': shared memory is not offered");
+const SharedInput* InferOptions::find_shared(size_t input) const {
+  auto at = std::find_if(shared.begin(), shared.end(), [&](const SharedInput& s) { return s.input == input; });
+  return at == shared.end() ? nullptr : &*at;
+}
+
+Status apply_input(const msg::Call& call, InferOptions& options, std::string_view name, msg::ParamValue value) {
+  const size_t input = call.inputs.size() - 1;
+  RegionRange first;
+  const bool known = !options.shared.empty() && options.shared.back().input == input;
+  RegionRange& range = known ? options.shared.back().range : first;
+  Status status;
+  if (!apply_shared(range, name, std::move(value), status)) return {};
+  if (!status.ok()) return invalid("input '" + call.inputs.back().name + "': " + status.text);
+  if (!known) options.shared.push_back({input, std::move(first)});
+  return {};
+}
+
+Status check_output(std::string_view output, const OutputOptions& asked) {
+  if (!asked.shared) return {};
+  std::string of = "output '" + std::string(output) + "': ";
+  if (asked.shared->region.empty())
+    return invalid(of + "it has parameters of shared memory but no shared_memory_region");
+  if (asked.classes > 0) return invalid(of + "Output can't set both 'shared_memory_region' and 'classification'");
+  if (asked.form == OutputForm::kBinary)
+    return invalid(of + "Output can't set both 'shared_memory_region' and 'binary_data'");
+  return {};
 }
 
 Status select_outputs(const msg::ModelSpec& spec, const msg::Call& call, const InferOptions& options,
@@ -143,6 +192,18 @@ Status select_outputs(const msg::ModelSpec& spec, const msg::Call& call, const I
   return {};
 }
 
+namespace {
+
+Status write_shared(const RegionRange& range, const msg::Tensor& tensor) {
+  if (tensor.data.size() > range.bytes)
+    return invalid("shared memory size specified with the request for output '" + tensor.name + "' (" +
+                   std::to_string(range.bytes) + " bytes) should be at least " + std::to_string(tensor.data.size()) +
+                   " bytes to hold the results");
+  return range.memory->write(range.offset, tensor.data.span());
+}
+
+}  // namespace
+
 Status finish_outputs(const msg::ModelSpec& spec, const std::vector<OutputOptions>& options,
                       std::vector<msg::Tensor>& tensors) {
   static const std::vector<std::string> kNone;
@@ -153,17 +214,25 @@ Status finish_outputs(const msg::ModelSpec& spec, const std::vector<OutputOption
                              spec.max_batch > 0 ? Rows::kBatch : Rows::kOne);
     if (!status.ok()) return status;
   }
-  return marshal::check_outputs(tensors);
+  if (Status status = marshal::check_outputs(tensors); !status.ok()) return status;
+  for (size_t i = 0; i < options.size(); ++i)
+    if (options[i].shared)
+      if (Status status = write_shared(*options[i].shared, tensors[i]); !status.ok()) return status;
+  return {};
 }
 
 size_t work_on(const std::vector<OutputOptions>& options, const std::vector<msg::Tensor>& tensors,
                const std::vector<OutputForm>& forms, Writes writes) {
   const bool beside =
       writes == Writes::kJsonBesideBinary && std::find(forms.begin(), forms.end(), OutputForm::kBinary) != forms.end();
+  constexpr size_t kCopied = 64;  // so many bytes are copied in the time of one that becomes text
+  auto shared = [&](size_t i) { return i < options.size() && options[i].shared; };
   size_t bytes = 0;
   for (size_t i = 0; i < tensors.size(); ++i)
-    if (writes == Writes::kJson || (beside && forms[i] != OutputForm::kBinary) ||
-        (i < options.size() && options[i].classes > 0))
+    if (shared(i))
+      bytes += tensors[i].data.size() / kCopied;
+    else if (writes == Writes::kJson || (beside && forms[i] != OutputForm::kBinary) ||
+             (i < options.size() && options[i].classes > 0))
       bytes += tensors[i].data.size();
   return bytes;
 }

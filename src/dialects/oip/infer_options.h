@@ -6,15 +6,18 @@
 //   timeout (int64, µs)      Call::queue_timeout; 0 = the model's default
 //   binary_data_output       REST: outputs are binary unless they say otherwise
 //   triton_enable_empty_final_response   streams: the end of a decoupled answer is told even when it is empty
-// All other request parameters go down with the Call. Of an output: classification (k), binary_data.
+// All other request parameters go down with the Call. Of an output: classification (k), binary_data. Of both inputs and
+// outputs: shared_memory_region, shared_memory_offset, shared_memory_byte_size.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
+#include "dialects/oip/shared_memory/shared_region.h"
 #include "msg/call.h"
 #include "msg/spec.h"
 
@@ -30,12 +33,23 @@ enum class OutputForm : uint8_t { kUnsaid, kJson, kBinary };
 struct OutputOptions {
   uint32_t classes = 0;  // top-k of them instead of the tensor; 0 = the tensor itself
   OutputForm form = OutputForm::kUnsaid;
+  std::optional<RegionRange> shared;  // it goes there, and the answer says only how long it is
+};
+
+// An input that is in shared memory: Call::inputs[input].
+struct SharedInput {
+  size_t input = 0;
+  RegionRange range;
 };
 
 struct InferOptions {
   std::vector<OutputOptions> outputs;   // one per Call::outputs
   OutputForm form = OutputForm::kJson;  // of outputs that say nothing
   bool empty_final = false;
+  std::vector<SharedInput> shared;  // ascending
+
+  bool is_shared(size_t input) const { return !shared.empty() && find_shared(input) != nullptr; }
+  const SharedInput* find_shared(size_t input) const;
 };
 
 // Refuses names that are too long. `what`: "an input's name".
@@ -47,19 +61,23 @@ std::string unknown_datatype(std::string_view text);
 base::Status apply(msg::Call& call, InferOptions& options, std::string_view name, msg::ParamValue value);
 // A parameter of a requested output.
 base::Status apply(std::string_view output, OutputOptions& asked, std::string_view name, const msg::ParamValue& value);
-// A parameter of an input: shared memory is refused, the rest is no business of the dialect's.
-base::Status apply_input(std::string_view input, std::string_view name);
+// A parameter of the last one of Call::inputs. Those that are not about shared memory are no business of the dialect's.
+base::Status apply_input(const msg::Call& call, InferOptions& options, std::string_view name, msg::ParamValue value);
+// Refuses what does not go together in one output, and shared memory without a region.
+base::Status check_output(std::string_view output, const OutputOptions& asked);
 
 // Leaves in `outputs` what was asked for, in the order asked for; `forms` gets the form of each. Errors: an output that
 // the model did not make.
 base::Status select_outputs(const msg::ModelSpec& spec, const msg::Call& call, const InferOptions& options,
                             msg::Outputs& outputs, std::vector<OutputForm>& forms);
 // Turns what was selected by `options`, one for each (none: all as they are), into the text form of classifications
-// where that was asked for, and checks the data of all. Any thread. Errors: INVALID_ARGUMENT for a tensor that cannot
-// be classified; INTERNAL for one that is not what it says, which is the engine's fault.
+// where that was asked for, checks the data of all, and writes to shared memory what is to go there. Any thread.
+// Errors: INVALID_ARGUMENT for a tensor that cannot be classified, or does not fit where it is to go;
+// FAILED_PRECONDITION where that has gone; INTERNAL for a tensor that is not what it says, which is the engine's fault.
 base::Status finish_outputs(const msg::ModelSpec& spec, const std::vector<OutputOptions>& options,
                             std::vector<msg::Tensor>& tensors);
-// The bytes of tensors that are to be classified or to become JSON. kJsonBesideBinary: that counts only where other
+// The bytes of tensors that are to be classified or to become JSON; and less of those that are only copied, to shared
+// memory. kJsonBesideBinary: that counts only where other
 // outputs are binary, for the rest is written in pieces.
 enum class Writes : uint8_t { kNoJson, kJsonBesideBinary, kJson };
 size_t work_on(const std::vector<OutputOptions>& options, const std::vector<msg::Tensor>& tensors,

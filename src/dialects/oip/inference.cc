@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "dialects/oip/pb_infer.h"
+#include "dialects/oip/shared_memory/shared_inputs.h"
 #include "marshal/check.h"
 #include "marshal/tenant.h"
 #include "marshal/times.h"
@@ -22,16 +23,28 @@ Status Inference::find() {
 
 Status Inference::start() {
   Status status = served_ ? Status{} : find();
-  if (status.ok()) status = marshal::check_call(served_->spec, call());
-  if (status.ok()) {
-    call().version = served_->spec.version;
-    marshal::set_caller(call(), exchange_.request());
-    status = call_.submit(*served_, *this, exchange_.ticket());
+  if (status.ok()) status = find_shared(state_.regions, exchange_.request(), call(), options);
+  std::unique_ptr<CopyInputs> copies;
+  if (status.ok()) status = place_shared(state_.slabs, call(), options, copies);
+  if (status.ok() && !copies) status = submit();
+  if (status.ok() && copies) {
+    doing_ = Work::kCopying;
+    const size_t bytes = weight(copies->bytes() / (kLongCopy / kLongRequest));
+    status =
+        work_.send(std::move(copies), bytes, *served_, exchange_.ticket(), marshal::tenant_of(exchange_.request()));
   }
   if (status.ok()) return {};
   if (served_) state_.traces.finished(call(), protocol_, status.code);
   leave();
   return status;
+}
+
+Status Inference::submit() {
+  Status status = marshal::check_call(served_->spec, call());
+  if (!status.ok()) return status;
+  call().version = served_->spec.version;
+  marshal::set_caller(call(), exchange_.request());
+  return call_.submit(*served_, *this, exchange_.ticket());
 }
 
 void Inference::leave() {
@@ -42,7 +55,7 @@ void Inference::leave() {
 }
 
 Status Inference::read_aside(size_t bytes, ReadRequest::Read read) {
-  reading_ = true;
+  doing_ = Work::kReading;
   return work_.send(std::make_unique<ReadRequest>(std::move(read)), weight(bytes), *served_, exchange_.ticket(),
                     marshal::tenant_of(exchange_.request()));
 }
@@ -70,12 +83,14 @@ void Inference::on(msg::Call& call, msg::Event&& event) {
 }
 
 Status Inference::answer(msg::Call& call, msg::Outputs& outputs, More more) {
-  Status status = select_outputs(served_->spec, call, options, outputs, forms_);
+  Status status = check_shared(options);
+  if (status.ok()) status = select_outputs(served_->spec, call, options, outputs, forms_);
   if (!status.ok()) return status;
   const size_t work = work_on(options.outputs, outputs.tensors, forms_, writes());
   if (!work_.running() && work <= kLongAnswer) {
     status = finish_outputs(served_->spec, options.outputs, outputs.tensors);
-    if (status.ok()) deliver({call.model, call.version, call.id, outputs.parameters, outputs.tensors}, forms_, more);
+    if (status.ok())
+      deliver({call.model, call.version, call.id, outputs.parameters, outputs.tensors, &options.outputs}, forms_, more);
     return status;
   }
   auto& one = waiting_.emplace_back(
@@ -150,19 +165,22 @@ void Inference::end(Status status) {
 }
 
 void Inference::on_task(Status status, std::unique_ptr<bus::OffloadTask> task) {
-  if (std::exchange(reading_, false))
-    request_worked(std::move(status), std::move(task));
-  else
-    wrote(std::move(status), std::move(task));
-}
-
-void Inference::request_worked(Status status, std::unique_ptr<bus::OffloadTask> task) {
-  if (status.ok()) {
-    auto& read = static_cast<ReadRequest&>(*task);
-    status = std::move(read.status);
-    read.hand_over(call(), options);
+  const Work done = std::exchange(doing_, Work::kWriting);
+  if (done == Work::kWriting) return wrote(std::move(status), std::move(task));
+  if (done == Work::kReading) {
+    if (status.ok()) {
+      auto& read = static_cast<ReadRequest&>(*task);
+      status = std::move(read.status);
+      read.hand_over(call(), options);
+    }
+    return request_read(std::move(status));
   }
-  request_read(std::move(status));
+  if (status.ok()) status = static_cast<CopyInputs&>(*task).hand_over(call().inputs);
+  if (status.ok()) status = submit();
+  if (status.ok()) return;
+  state_.traces.finished(call(), protocol_, status.code);
+  leave();
+  end(std::move(status));
 }
 
 // A failure ends it all: what is behind it would not be in its place.

@@ -42,8 +42,9 @@ class Inference : public msg::Sink, bus::OffloadListener {
   // Looks the model up for call().model and version. Errors: NOT_FOUND, UNAVAILABLE.
   base::Status find();
   const msg::ModelSpec& spec() const { return served_->spec; }
-  // Checks tensors and shapes against the model (found already, or found here) and submits. On failure the Call is
-  // gone; answered() and ended() are not called.
+  // Finds the inputs that are in shared memory, checks tensors and shapes against the model (found already, or found
+  // here) and submits; at once, or when a worker has copied those inputs. On failure the Call is gone; answered() and
+  // ended() are not called.
   base::Status start();
   // The client has gone: nothing more is heard.
   void leave();
@@ -91,14 +92,15 @@ class Inference : public msg::Sink, bus::OffloadListener {
   void close(const msg::Call& call, base::Status status);
   void end(base::Status status);
   void wrote(base::Status status, std::unique_ptr<bus::OffloadTask> task);
-  void request_worked(base::Status status, std::unique_ptr<bus::OffloadTask> task);
+  base::Status submit();
 
   const std::string_view protocol_, streamed_by_;
   bus::CallHandle call_;
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by a Call in flight
   std::vector<OutputForm> forms_;
   bus::OffloadHandle work_;
-  bool reading_ = false;                               // work_ reads the request
+  enum class Work : uint8_t { kWriting, kReading, kCopying };
+  Work doing_ = Work::kWriting;                        // what work_ does, if it does anything
   bool answered_ = false, answered_again_ = false;     // where one answer is taken
   std::vector<std::unique_ptr<WriteAnswer>> waiting_;  // answers behind a long one
   std::optional<base::Status> last_;                   // the outcome, behind those

@@ -174,7 +174,7 @@ class JsonRequestReader {
         auto* type = std::get_if<std::string>(&value);
         in.text = type && *type == "base64" ? BytesText::kBase64 : BytesText::kUtf8;
       }
-      return apply_input(in.tensor->name, name);
+      return apply_input(call_, options_, name, std::move(value));
     });
   }
 
@@ -194,6 +194,11 @@ class JsonRequestReader {
   }
 
   bool settle(Input& in) {
+    if (options_.is_shared(call_.inputs.size() - 1)) {
+      if (!in.data_at && !in.binary_size) return true;
+      return refuse(where(in) + "Input must set only one of the following fields: 'data', 'binary_data_size' in " +
+                    "'parameters', 'shared_memory_region' in 'parameters'");
+    }
     if (in.binary_size) {
       if (in.data_at) return refuse(where(in) + "both 'data' and 'binary_data_size'");
       return binary(in);
@@ -229,7 +234,10 @@ class JsonRequestReader {
         });
       return json_.skip();
     });
-    return ok && (has_name || refuse("a requested output has no 'name'"));
+    if (!ok) return false;
+    if (!has_name) return refuse("a requested output has no 'name'");
+    Status status = check_output(name, asked);
+    return status.ok() || refuse(std::move(status));
   }
 
   const base::Bytes& body_;

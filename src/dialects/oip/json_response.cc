@@ -45,14 +45,29 @@ bool too_much(const JsonReply& reply, const msg::Tensor& tensor, LargeTensors la
   return tensor.data.size() > kMuchText || reply.json.size() > kEnoughText;
 }
 
-void write_output(JsonReply& reply, const msg::Tensor& tensor, OutputForm form, LargeTensors large) {
-  std::string& out = reply.json;
+void write_description(std::string& out, const msg::Tensor& tensor) {
   out += "{\"name\":";
   write_string(out, tensor.name);
   out += ",\"datatype\":\"";
   out += msg::name(tensor.dtype);
   out += "\",\"shape\":";
   out += tensor.shape.text();
+}
+
+void write_region(std::string& out, const msg::Tensor& tensor, const RegionRange& shared) {
+  write_description(out, tensor);
+  out += ",\"parameters\":{\"shared_memory_region\":";
+  write_string(out, shared.region);
+  out += ",\"shared_memory_offset\":";
+  write_number(out, shared.offset);
+  out += ",\"shared_memory_byte_size\":";
+  write_number(out, uint64_t(tensor.data.size()));
+  out += "}}";
+}
+
+void write_output(JsonReply& reply, const msg::Tensor& tensor, OutputForm form, LargeTensors large) {
+  std::string& out = reply.json;
+  write_description(out, tensor);
   if (form == OutputForm::kBinary) {
     out += ",\"parameters\":{\"binary_data_size\":";
     write_number(out, uint64_t(tensor.data.size()));
@@ -89,7 +104,10 @@ JsonReply write_infer(const InferReply& reply, const std::vector<OutputForm>& fo
   out += ",\"outputs\":[";
   for (size_t i = 0; i < reply.tensors.size(); ++i) {
     if (i) out += ',';
-    write_output(r, reply.tensors[i], forms[i], large);
+    if (const RegionRange* shared = reply.shared(i))
+      write_region(out, reply.tensors[i], *shared);
+    else
+      write_output(r, reply.tensors[i], forms[i], large);
   }
   out += "]}";
   return r;

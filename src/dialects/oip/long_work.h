@@ -46,7 +46,7 @@ class WriteAnswer final : public bus::OffloadTask {
   bool is_long() const { return bytes_ > kLongAnswer; }
   // Classifies, checks, and writes.
   void run() override;
-  InferReply reply() const { return {model_, version_, id_, outputs_.parameters, outputs_.tensors}; }
+  InferReply reply() const { return {model_, version_, id_, outputs_.parameters, outputs_.tensors, &options_}; }
   const std::vector<OutputForm>& forms() const { return forms_; }
   bool empty() const { return outputs_.tensors.empty(); }
 

@@ -9,19 +9,21 @@
 
 namespace weir::oip {
 
-// "schedule_policy" is priority and timeout. Not offered, so not listed: sequence, shared memory, and unloading the
-// models that a model depends on.
-std::vector<std::string_view> extensions() {
-  return {"classification",
-          "model_repository",
-          "schedule_policy",
-          "model_configuration",
-          "binary_tensor_data",
-          "parameters",
-          "statistics",
-          "trace",
-          "logging",
-          "generate"};
+// "schedule_policy" is priority and timeout. Not offered, so not listed: sequence, and unloading the models that a
+// model depends on.
+std::vector<std::string_view> extensions(const OipState& state) {
+  std::vector<std::string_view> out = {"classification",
+                                       "model_repository",
+                                       "schedule_policy",
+                                       "model_configuration",
+                                       "binary_tensor_data",
+                                       "parameters",
+                                       "statistics",
+                                       "trace",
+                                       "logging",
+                                       "generate"};
+  if (state.regions.offered()) out.push_back("system_shared_memory");
+  return out;
 }
 
 struct Oip::Parts {
@@ -33,8 +35,8 @@ struct Oip::Parts {
 };
 
 Oip::Oip(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs,
-         dialects::ServerControl& control, Traces& traces, OipOptions options)
-    : parts_(new Parts{OipState{bus, slabs, control, traces, std::move(options), {}, {}, 0}}) {
+         dialects::ServerControl& control, Traces& traces, SharedRegions& regions, OipOptions options)
+    : parts_(new Parts{OipState{bus, slabs, control, traces, regions, std::move(options), {}, {}, 0}}) {
   Parts& p = *parts_;
   std::string service(Oip::kService);
   rpcs.add({service, "ModelInfer", wire::RpcKind::kUnary, &p.infer, "inference.ModelInferRequest",

@@ -20,6 +20,7 @@ class ServerControl;
 
 namespace weir::oip {
 
+class SharedRegions;
 class Traces;
 
 struct OipOptions {
@@ -33,9 +34,10 @@ class Oip {
  public:
   static constexpr std::string_view kService = "inference.GRPCInferenceService";
 
-  // All borrowed; they outlive every Exchange of the router. `traces` is shared by all shards.
+  // All borrowed; they outlive every Exchange of the router. `traces` and `regions` are shared by all
+  // shards.
   Oip(bus::Bus& bus, wire::Router& router, wire::RpcServer& rpcs, base::SlabSource& slabs,
-      dialects::ServerControl& control, Traces& traces, OipOptions options);
+      dialects::ServerControl& control, Traces& traces, SharedRegions& regions, OipOptions options);
   ~Oip();
 
  private:

@@ -130,8 +130,9 @@ class PbRequestReader {
       else if (r.field() == 3 && (r.type() == PbType::kVarint || r.type() == PbType::kBytes))
         status = shape(r, tensor);
       else if (r.is(4, PbType::kBytes))
-        status = parameter(
-            r.bytes(), [&](std::string_view name, const msg::ParamValue&) { return apply_input(tensor.name, name); });
+        status = parameter(r.bytes(), [&](std::string_view name, msg::ParamValue value) {
+          return apply_input(call_, options_, name, std::move(value));
+        });
       else if (r.is(5, PbType::kBytes) && std::exchange(has_contents, true))
         status = invalid("input '" + tensor.name + "' has contents twice");
       else if (r.is(5, PbType::kBytes))
@@ -145,6 +146,8 @@ class PbRequestReader {
     if (tensor.dtype == msg::DType::kInvalid)
       return invalid("input '" + tensor.name + "': " + unknown_datatype(datatype));
     if (contents.empty()) return {};
+    if (options_.is_shared(call_.inputs.size() - 1))
+      return invalid("unexpected 'content' provided when using shared memory for input tensor '" + tensor.name + "'");
     typed_ = tensor.name.empty() ? "?" : tensor.name;
     return read_contents(message_, contents, slabs_, tensor);
   }
@@ -181,14 +184,21 @@ class PbRequestReader {
         status = unknown(r);
     }
     if (!status.ok()) return status;
-    return r.ok() ? Status{} : malformed("a requested output");
+    return r.ok() ? check_output(name, asked) : malformed("a requested output");
   }
 
-  // The i-th raw content belongs to the i-th input, which nearly always has been read before.
+  // The next input that is not in shared memory; there may be none.
+  size_t next_raw() {
+    while (options_.is_shared(next_raw_)) ++next_raw_;
+    return next_raw_++;
+  }
+
+  // The i-th raw content belongs to the i-th input that is not in shared memory, which nearly always has been read
+  // before.
   Status raw(std::string_view bytes) {
     if (raw_count_ == kMaxInputs) return invalid("more than 256 raw_input_contents");
-    if (raw_count_ < call_.inputs.size() && early_.empty())
-      call_.inputs[raw_count_].data = message_.slice(bytes);
+    if (size_t at = early_.empty() ? next_raw() : SIZE_MAX; at < call_.inputs.size())
+      call_.inputs[at].data = message_.slice(bytes);
     else
       early_.push_back(bytes);
     ++raw_count_;
@@ -199,11 +209,13 @@ class PbRequestReader {
     if (raw_count_ == 0) return {};
     if (!typed_.empty())
       return invalid("input '" + typed_ + "' has typed contents, but the request has raw_input_contents: use one form");
-    if (raw_count_ != call_.inputs.size())
-      return invalid(std::to_string(raw_count_) + " raw_input_contents for " + std::to_string(call_.inputs.size()) +
-                     " inputs");
-    size_t first = raw_count_ - early_.size();
-    for (size_t i = 0; i < early_.size(); ++i) call_.inputs[first + i].data = message_.slice(early_[i]);
+    const size_t inputs = call_.inputs.size() - options_.shared.size();
+    if (raw_count_ != inputs)
+      return invalid(std::to_string(raw_count_) + " raw_input_contents for " + std::to_string(inputs) + " inputs");
+    if (early_.empty()) return {};
+    next_raw_ = 0;
+    for (size_t i = early_.size(); i < raw_count_; ++i) (void)next_raw();  // those that have theirs
+    for (std::string_view bytes : early_) call_.inputs[next_raw()].data = message_.slice(bytes);
     return {};
   }
 
@@ -211,7 +223,7 @@ class PbRequestReader {
   base::SlabSource& slabs_;
   msg::Call& call_;
   InferOptions& options_;
-  size_t raw_count_ = 0, unknown_ = 0, parameters_ = 0;
+  size_t raw_count_ = 0, next_raw_ = 0, unknown_ = 0, parameters_ = 0;
   std::vector<std::string_view> early_;  // raw contents that came before their inputs
   std::string typed_;                    // an input with typed contents
 };

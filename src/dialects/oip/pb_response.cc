@@ -43,20 +43,31 @@ size_t dims_size(const msg::Shape& shape) {
   return n;
 }
 
-void put_output(std::string& out, const msg::Tensor& tensor) {
+std::string shared_parameters(const msg::Tensor& tensor, const RegionRange& shared) {
+  std::string out;
+  put_parameter(out, "shared_memory_region", shared.region);
+  put_parameter(out, "shared_memory_offset", int64_t(shared.offset));
+  put_parameter(out, "shared_memory_byte_size", int64_t(tensor.data.size()));
+  return out;
+}
+
+void put_output(std::string& out, const msg::Tensor& tensor, const RegionRange* shared) {
+  const std::string parameters = shared ? shared_parameters(tensor, *shared) : std::string();
   std::string_view dtype = msg::name(tensor.dtype);
   size_t dims = dims_size(tensor.shape);
   size_t size = tensor.name.empty() ? 0 : 1 + varint_size(tensor.name.size()) + tensor.name.size();
-  size += 2 + dtype.size();
+  size += 2 + dtype.size() + parameters.size();
   if (dims) size += 1 + varint_size(dims) + dims;
   put_tag(out, 5, PbType::kBytes);
   put_varint(out, size);
   put_text(out, 1, tensor.name);
   put_text(out, 2, dtype);
-  if (!dims) return;
-  put_tag(out, 3, PbType::kBytes);
-  put_varint(out, dims);
-  for (int64_t d : tensor.shape.dims()) put_varint(out, uint64_t(d));
+  if (dims) {
+    put_tag(out, 3, PbType::kBytes);
+    put_varint(out, dims);
+    for (int64_t d : tensor.shape.dims()) put_varint(out, uint64_t(d));
+  }
+  out += parameters;
 }
 
 void put_head(std::string& out, const InferReply& reply) {
@@ -64,7 +75,12 @@ void put_head(std::string& out, const InferReply& reply) {
   put_text(out, 2, reply.version);
   put_text(out, 3, reply.id);
   for (const auto& [name, value] : reply.parameters) put_parameter(out, name, value);
-  for (const auto& tensor : reply.tensors) put_output(out, tensor);
+  for (size_t i = 0; i < reply.tensors.size(); ++i) put_output(out, reply.tensors[i], reply.shared(i));
+}
+
+// A tensor in shared memory has no bytes in the message, but its place among the others.
+size_t size_in(const InferReply& reply, size_t tensor) {
+  return reply.shared(tensor) ? 0 : reply.tensors[tensor].data.size();
 }
 
 size_t expected_size(const InferReply& reply) {
@@ -82,14 +98,15 @@ std::vector<base::Bytes> write_infer(const InferReply& reply, Envelope envelope)
   out.append(kEnvelope, '\0');
   put_head(out, reply);
   size_t whole = out.size() - kEnvelope;
-  for (const auto& t : reply.tensors) whole += 1 + varint_size(t.data.size()) + t.data.size();
+  for (size_t i = 0; i < reply.tensors.size(); ++i) whole += 1 + varint_size(size_in(reply, i)) + size_in(reply, i);
 
   std::vector<size_t> cuts;  // where in `out` a large tensor belongs
-  for (const auto& t : reply.tensors) {
+  for (size_t i = 0; i < reply.tensors.size(); ++i) {
+    const size_t size = size_in(reply, i);
     put_tag(out, 6, PbType::kBytes);
-    put_varint(out, t.data.size());
-    if (t.data.size() <= kInline)
-      out += t.data.view();
+    put_varint(out, size);
+    if (size <= kInline)
+      out += reply.tensors[i].data.view().substr(0, size);
     else
       cuts.push_back(out.size());
   }
@@ -106,10 +123,10 @@ std::vector<base::Bytes> write_infer(const InferReply& reply, Envelope envelope)
   std::vector<base::Bytes> pieces;
   pieces.reserve(2 * cuts.size() + 1);
   size_t next = 0;
-  for (const auto& t : reply.tensors) {
-    if (t.data.size() <= kInline) continue;
+  for (size_t i = 0; i < reply.tensors.size(); ++i) {
+    if (size_in(reply, i) <= kInline) continue;
     pieces.push_back(text.slice(at, cuts[next] - at));
-    pieces.push_back(t.data);
+    pieces.push_back(reply.tensors[i].data);
     at = cuts[next++];
   }
   if (at < end || pieces.empty()) pieces.push_back(text.slice(at, end - at));

@@ -4,6 +4,7 @@
 #include "dialects/oip/generate.h"
 #include "dialects/oip/pb_json.h"
 #include "dialects/oip/settings.h"
+#include "dialects/oip/shared_memory/shared_memory_rest.h"
 #include "dialects/oip/views.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
@@ -48,7 +49,7 @@ void server_metadata(OipState& state, Exchange& exchange, const PathArgs&) {
   out += ",\"version\":";
   marshal::write_string(out, state.options.server_version);
   out += ",\"extensions\":[";
-  for (auto extension : extensions()) {
+  for (auto extension : extensions(state)) {
     if (out.back() != '[') out += ',';
     marshal::write_string(out, extension);
   }
@@ -225,10 +226,6 @@ void set_logging(OipState& state, Exchange& exchange, const PathArgs& args) {
   get_logging(state, exchange, args);
 }
 
-void no_shared_memory(OipState&, Exchange& exchange, const PathArgs&) {
-  respond_error(exchange, base::failure(base::Code::kUnimplemented, "shared memory is not offered"));
-}
-
 using wire::Permission;
 
 struct Row {
@@ -273,16 +270,18 @@ constexpr Row kRoutes[] = {
     {"POST", "/v2/models/{model}/trace/setting", set_trace, Permission::kAdmin},
     {"GET", "/v2/logging", get_logging, Permission::kRead},
     {"POST", "/v2/logging", set_logging, Permission::kAdmin},
-    {"GET", "/v2/systemsharedmemory/status", no_shared_memory, Permission::kRead},
-    {"GET", "/v2/systemsharedmemory/region/{region}/status", no_shared_memory, Permission::kRead},
-    {"POST", "/v2/systemsharedmemory/region/{region}/register", no_shared_memory, Permission::kAdmin},
-    {"POST", "/v2/systemsharedmemory/region/{region}/unregister", no_shared_memory, Permission::kAdmin},
-    {"POST", "/v2/systemsharedmemory/unregister", no_shared_memory, Permission::kAdmin},
-    {"GET", "/v2/cudasharedmemory/status", no_shared_memory, Permission::kRead},
-    {"GET", "/v2/cudasharedmemory/region/{region}/status", no_shared_memory, Permission::kRead},
-    {"POST", "/v2/cudasharedmemory/region/{region}/register", no_shared_memory, Permission::kAdmin},
-    {"POST", "/v2/cudasharedmemory/region/{region}/unregister", no_shared_memory, Permission::kAdmin},
-    {"POST", "/v2/cudasharedmemory/unregister", no_shared_memory, Permission::kAdmin},
+    // Regions are the caller's own, as sessions are: registering one is a part of inference and changes nothing for
+    // others. What it does open is the machine's shared memory, and oip.shared_memory says to whom.
+    {"GET", "/v2/systemsharedmemory/status", get_system_regions, Permission::kRead},
+    {"GET", "/v2/systemsharedmemory/region/{region}/status", get_system_regions, Permission::kRead},
+    {"POST", "/v2/systemsharedmemory/region/{region}/register", register_system_region, Permission::kInfer},
+    {"POST", "/v2/systemsharedmemory/region/{region}/unregister", unregister_system_regions, Permission::kInfer},
+    {"POST", "/v2/systemsharedmemory/unregister", unregister_system_regions, Permission::kInfer},
+    {"GET", "/v2/cudasharedmemory/status", get_cuda_regions, Permission::kRead},
+    {"GET", "/v2/cudasharedmemory/region/{region}/status", get_cuda_regions, Permission::kRead},
+    {"POST", "/v2/cudasharedmemory/region/{region}/register", register_cuda_region, Permission::kInfer},
+    {"POST", "/v2/cudasharedmemory/region/{region}/unregister", unregister_cuda_regions, Permission::kInfer},
+    {"POST", "/v2/cudasharedmemory/unregister", unregister_cuda_regions, Permission::kInfer},
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "dialects/dialect.h"
 #include "dialects/oip/oip.h"
+#include "dialects/oip/shared_memory/shared_regions.h"
 #include "dialects/oip/trace.h"
 
 namespace weir::oip {
@@ -22,6 +23,7 @@ struct OipState {
   base::SlabSource& slabs;
   ServerControl& control;
   Traces& traces;
+  SharedRegions& regions;
   OipOptions options;
 
   // Connections that have open streams: how many, and the requests of them that have not been answered.
@@ -48,6 +50,6 @@ struct OipState {
 };
 
 // The extensions of the protocol that work here: what server metadata lists.
-std::vector<std::string_view> extensions();
+std::vector<std::string_view> extensions(const OipState& state);
 
 }  // namespace weir::oip

@@ -43,7 +43,7 @@ OipBench::OipBench() {
   OipOptions options;
   options.server_version = "1.2.3";
   options.conn_calls = 600;
-  oip = std::make_unique<Oip>(bus, wire.router, wire.server(), base::heap(), control, traces, options);
+  oip = std::make_unique<Oip>(bus, wire.router, wire.server(), base::heap(), control, traces, regions, options);
 }
 
 OipBench::~OipBench() {

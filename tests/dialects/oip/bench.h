@@ -11,6 +11,7 @@
 #include "base/fake_env.h"
 #include "dialects/dialect.h"
 #include "dialects/oip/oip.h"
+#include "dialects/oip/shared_memory/shared_regions.h"
 #include "dialects/oip/trace.h"
 #include "support/fake_wire.h"
 #include "support/rpc_wire.h"
@@ -43,6 +44,9 @@ class OipBench {
   support::ScriptedModels models;
   FakeControl control;
   Traces traces;
+  Sharing sharing = Sharing::kEverybody;
+  uint64_t shared_bytes = 64 << 20;
+  SharedRegions regions{sharing, shared_bytes};
   std::unique_ptr<Oip> oip;
 
   support::ScriptedInbox& inbox(const std::string& model) { return models[model]; }

@@ -33,7 +33,7 @@ TEST(OipGrpc, HealthMetadataAndStatistics) {
     ready.set_name(name);
     EXPECT_FALSE(ask<ModelReadyResponse>(bench, "ModelReady", ready).ready());
   }
-  EXPECT_EQ(ask<ServerMetadataResponse>(bench, "ServerMetadata", ServerMetadataRequest()).extensions_size(), 10);
+  EXPECT_EQ(ask<ServerMetadataResponse>(bench, "ServerMetadata", ServerMetadataRequest()).extensions_size(), 11);
   ModelMetadataRequest metadata;
   metadata.set_name("add");
   auto m = ask<ModelMetadataResponse>(bench, "ModelMetadata", metadata);
@@ -78,9 +78,12 @@ TEST(OipGrpc, RepositoryAndSettings) {
   trace.set_model_name("add");
   (*trace.mutable_settings())["trace_rate"].add_value("5");
   EXPECT_EQ(ask<TraceSettingResponse>(bench, "TraceSetting", trace).settings().at("trace_rate").value(0), "5");
-  for (auto method : {"SystemSharedMemoryStatus", "SystemSharedMemoryRegister", "SystemSharedMemoryUnregister",
-                      "CudaSharedMemoryStatus", "CudaSharedMemoryRegister", "CudaSharedMemoryUnregister"})
+  bench.sharing = Sharing::kNobody;
+  for (auto method : {"SystemSharedMemoryRegister", "CudaSharedMemoryRegister"})
     EXPECT_EQ(bench.grpc(method, "").status, int(Code::kUnimplemented)) << method;
+  for (auto method : {"SystemSharedMemoryStatus", "SystemSharedMemoryUnregister", "CudaSharedMemoryStatus",
+                      "CudaSharedMemoryUnregister"})
+    EXPECT_EQ(bench.grpc(method, "").messages, std::vector<std::string>{""}) << method;
 }
 
 // ---- ModelInfer

@@ -226,7 +226,8 @@ TEST(OipRest, MetadataConfigAndIndex) {
   OipBench bench;
   EXPECT_EQ(bench.rest("GET", "/v2").body,
             R"({"name":"weir","version":"1.2.3","extensions":["classification","model_repository","schedule_policy",)"
-            R"("model_configuration","binary_tensor_data","parameters","statistics","trace","logging","generate"]})");
+            R"("model_configuration","binary_tensor_data","parameters","statistics","trace","logging","generate",)"
+            R"("system_shared_memory"]})");
   EXPECT_EQ(bench.rest("GET", "/v2/models").body, R"({"models":["add","any","blob","digits","flow","text"]})");
   EXPECT_EQ(bench.rest("GET", "/v2/models/digits").body,
             R"({"name":"digits","versions":["1"],"platform":"onnxruntime_onnx",)"
@@ -326,11 +327,17 @@ TEST(OipRest, TraceSettingsAreServerWideOrPerModel) {
   EXPECT_EQ(bench.rest("POST", "/v2/trace/setting", R"({"nonsense":"0"})").status, 400);
 }
 
-TEST(OipRest, SharedMemoryIsNotOffered) {
+TEST(OipRest, SharedMemoryThatIsOffIsRefusedAndHasNoRegions) {
   OipBench bench;
-  EXPECT_EQ(bench.rest("GET", "/v2/systemsharedmemory/status").status, 501);
-  EXPECT_EQ(bench.rest("POST", "/v2/cudasharedmemory/region/r/register", "{}").body,
-            R"({"error":"shared memory is not offered"})");
+  bench.sharing = Sharing::kNobody;
+  EXPECT_EQ(bench.rest("GET", "/v2/systemsharedmemory/status").body, "[]");
+  EXPECT_EQ(bench.rest("POST", "/v2/systemsharedmemory/unregister").status, 200);
+  EXPECT_EQ(bench.rest("GET", "/v2/cudasharedmemory/status").body, "[]");
+  EXPECT_EQ(bench.rest("POST", "/v2/cudasharedmemory/unregister").status, 200);
+  auto refused = bench.rest("POST", "/v2/systemsharedmemory/region/r/register", R"({"key":"/r","byte_size":1})");
+  EXPECT_EQ(refused.status, 501);
+  EXPECT_EQ(refused.body, R"x({"error":"shared memory is off (oip.shared_memory)"})x");
+  EXPECT_EQ(bench.rest("GET", "/v2").body.find("system_shared_memory"), std::string::npos);
 }
 
 }  // namespace
