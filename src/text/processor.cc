@@ -56,12 +56,51 @@ void guess_tokens(const tokenizers::Tokenizer& tokenizer, Processor& out) {
   first(out.pad, "<pad>", "<|pad|>");
 }
 
+// For these classes Hugging Face's transformers takes add_bos_token (true unless it is given) and add_eos_token (false)
+// in place of the post_processor; also for a file that names no class, where it gives them.
+bool decides_markers(const nlohmann::json& config) {
+  const std::string name = config.value("tokenizer_class", nlohmann::json()).is_string()
+                               ? config["tokenizer_class"].get<std::string>()
+                               : std::string();
+  if (name.empty()) return config.contains("add_bos_token") || config.contains("add_eos_token");
+  for (std::string_view family : {"Llama", "CodeLlama", "Gemma", "Cohere"})
+    if (name.starts_with(family)) return true;
+  return false;
+}
+
+base::Status read_marker(const nlohmann::json& config, const char* flag, bool usual, const std::string& token,
+                         const Processor& out, std::vector<uint32_t>& ids) {
+  auto given = config.find(flag);
+  bool add = usual;
+  if (given != config.end() && !given->is_null()) {
+    if (!given->is_boolean())
+      return base::invalid(std::string("tokenizer_config.json: ") + flag + " is neither true nor false");
+    add = given->get<bool>();
+  }
+  if (!add || token.empty()) return {};
+  auto id = out.tokenizer->id(token);
+  if (!id)
+    return base::invalid(std::string("tokenizer_config.json: ") + flag + ": the vocabulary has no '" + token + "'");
+  ids.push_back(*id);
+  return {};
+}
+
+base::Status read_markers(const nlohmann::json& config, Processor& out) {
+  if (!decides_markers(config)) return {};
+  Processor::Markers markers;
+  auto status = read_marker(config, "add_bos_token", true, out.bos, out, markers.before);
+  if (status.ok()) status = read_marker(config, "add_eos_token", false, out.eos, out, markers.after);
+  if (status.ok()) out.markers = std::move(markers);
+  return status;
+}
+
 base::Status read_config(std::string_view text, Processor& out, std::string& source) {
   auto config = nlohmann::json::parse(text, nullptr, false);
   if (!config.is_object()) return base::invalid("tokenizer_config.json: is not a JSON object");
   for (auto [name, token] : {std::pair{"bos_token", &out.bos}, std::pair{"eos_token", &out.eos},
                              std::pair{"unk_token", &out.unk}, std::pair{"pad_token", &out.pad}})
     if (auto status = read_token(config, name, *token); !status.ok()) return status;
+  if (auto status = read_markers(config, out); !status.ok()) return status;
   if (!source.empty()) return {};
   auto found = template_of(config);
   if (!found) return found.error();
@@ -252,8 +291,12 @@ base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view t
 
 std::vector<uint32_t> Processor::encode(std::string_view text, msg::AddSpecial add,
                                         const std::atomic<bool>* cancelled) const {
-  auto markers = add == msg::AddSpecial::kYes ? tokenizers::AddSpecial::kYes : tokenizers::AddSpecial::kNo;
-  return tokenizer->encode(text, markers, cancelled);
+  if (add == msg::AddSpecial::kNo) return tokenizer->encode(text, tokenizers::AddSpecial::kNo, cancelled);
+  if (!markers) return tokenizer->encode(text, tokenizers::AddSpecial::kYes, cancelled);
+  auto ids = tokenizer->encode(text, tokenizers::AddSpecial::kNo, cancelled);
+  ids.insert(ids.begin(), markers->before.begin(), markers->before.end());
+  ids.insert(ids.end(), markers->after.begin(), markers->after.end());
+  return ids;
 }
 
 std::string Processor::decode(std::span<const uint32_t> ids, msg::SkipSpecial skip) const {

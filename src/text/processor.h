@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "jinja/template.h"
@@ -20,6 +22,12 @@ struct Processor final : msg::TextCodec {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;  // never null
   std::shared_ptr<const jinja::Template> chat;             // null: the model is not made for chat
   std::string bos, eos, unk, pad;                          // the special tokens' text; empty when there is none
+  // The ids around a text with special tokens, where tokenizer_config.json decides (add_bos_token, add_eos_token) and
+  // not the tokenizer's own post_processor.
+  struct Markers {
+    std::vector<uint32_t> before, after;
+  };
+  std::optional<Markers> markers;
 
   std::vector<uint32_t> encode(std::string_view text, msg::AddSpecial add,
                                const std::atomic<bool>* cancelled = nullptr) const override;

@@ -58,6 +58,24 @@ TEST(Processor, TheConfigsTemplateIsTakenAndItsOwnFileBeforeIt) {
   EXPECT_EQ(chat(*processor({}, config), kHello), "d");
 }
 
+TEST(Processor, TheConfigDecidesOnMarkersWhereTheClassLetsIt) {
+  auto ids = [](std::string config) {
+    return processor({"<s>", "</s>"}, R"({"bos_token": "<s>", "eos_token": "</s>")" + config + "}")
+        ->encode("", msg::AddSpecial::kYes);
+  };
+  const uint32_t bos = 300, eos = 301;
+  using Ids = std::vector<uint32_t>;
+  EXPECT_EQ(ids(""), Ids{}) << "the post_processor of tokenizer.json, which is not there";
+  EXPECT_EQ(ids(R"(, "tokenizer_class": "LlamaTokenizer")"), Ids{bos});
+  EXPECT_EQ(ids(R"(, "tokenizer_class": "LlamaTokenizerFast", "add_bos_token": false)"), Ids{});
+  EXPECT_EQ(ids(R"(, "tokenizer_class": "GemmaTokenizer", "add_eos_token": true)"), (Ids{bos, eos}));
+  EXPECT_EQ(ids(R"(, "add_bos_token": true, "add_eos_token": true)"), (Ids{bos, eos}));
+  EXPECT_EQ(ids(R"(, "tokenizer_class": "Qwen2Tokenizer", "add_bos_token": true)"), Ids{});
+  EXPECT_EQ(ids(R"(, "tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": true)"), Ids{});
+  auto none = processor({"<s>"}, R"({"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>"})");
+  EXPECT_EQ(none->encode("", msg::AddSpecial::kNo), Ids{});
+}
+
 TEST(Processor, AFileThatIsWrongIsNamed) {
   auto fault = [](std::string config, std::string jinja = {}) {
     auto out = make_processor(tokenizer_with({}), config, jinja);
@@ -65,6 +83,8 @@ TEST(Processor, AFileThatIsWrongIsNamed) {
   };
   EXPECT_TRUE(fault("[]").starts_with("tokenizer_config.json: "));
   EXPECT_TRUE(fault(R"({"bos_token": 1})").starts_with("tokenizer_config.json: bos_token"));
+  EXPECT_TRUE(fault(R"({"add_bos_token": 1})").starts_with("tokenizer_config.json: add_bos_token is neither"));
+  EXPECT_TRUE(fault(R"({"add_bos_token": true, "bos_token": "<none>"})").ends_with("the vocabulary has no '<none>'"));
   EXPECT_TRUE(fault(R"({"chat_template": 1})").starts_with("tokenizer_config.json: chat_template"));
   EXPECT_TRUE(fault(R"({"chat_template": "{% if"})").starts_with("tokenizer_config.json: the chat template, line 1"));
   EXPECT_TRUE(fault("", "{% if").starts_with("chat_template.jinja: the chat template, line 1"));

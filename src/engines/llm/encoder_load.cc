@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/encoding.h"
 #include "base/units.h"
+#include "engines/llm/cpu/weights.h"
 #include "engines/llm/cuda/choice.h"
 #include "engines/llm/cuda/device_bert.h"
 #include "engines/llm/cuda/device_rotary.h"
@@ -77,7 +79,7 @@ uint32_t length_of(const EncoderLoading& l, uint32_t most) {
 }
 
 WeightFormat form_of(const EncoderLoading& l, const Store& store) {
-  return l.options.form.value_or(store.usual_form() == Stored::kF32 ? WeightFormat::kF32 : WeightFormat::kBf16);
+  return l.options.form.value_or(exact_form(store.usual_form()));
 }
 
 // A device that was lost begins anew.
@@ -194,6 +196,13 @@ base::Result<bool> is_encoder(const Folder& folder, std::string_view config_json
   if (task == "embed" || task == "generate") return task == "embed";
   if (task != "auto") return wrong("task", task, "auto, embed or generate");
   std::string architecture = architecture_of(config_json);
+  for (const char* head :
+       {"ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice"})
+    if (architecture.ends_with(head))
+      return base::failure(base::Code::kUnimplemented,
+                           "config.json: 'architectures' is " + base::presentable(architecture, 200) +
+                               ", and the head of a classifier or reranker is not served; the parameter task: embed "
+                               "serves the encoder below it, for embeddings");
   if (is_bert(architecture)) return true;
   if (!architecture.ends_with("Model") && !architecture.ends_with("ForCausalLM")) return false;
   auto modules = folder.read_if_there("modules.json", kMaxEncoderConfig);

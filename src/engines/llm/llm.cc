@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "engines/llm/cpu/thread_team.h"
 #include "engines/llm/cpu/transformer.h"
+#include "engines/llm/cpu/weights.h"
 #include "engines/llm/cuda/choice.h"
 #include "engines/llm/cuda/device_transformer.h"
 #include "engines/llm/encoder_load.h"
@@ -116,7 +117,7 @@ base::Status read_weights(Loading& l, ThreadTeam& team) {
   if (!store) return store.error();
   Stored stored = store->usual_form();
   Model& model = l.model;
-  model.form = l.options.form.value_or(stored == Stored::kF32 ? WeightFormat::kF32 : WeightFormat::kBf16);
+  model.form = l.options.form.value_or(exact_form(stored));
   auto weights = load_weights(model.shape, *store, model.form, team);
   if (!weights) return weights.error();
   model.weights = std::move(*weights);

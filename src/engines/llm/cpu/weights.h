@@ -23,6 +23,12 @@ struct Weights {
   const Matrix& output() const { return head.outputs > 0 ? head : embedding; }
 };
 
+// The form that holds what is stored without rounding: FP16 has more bits of mantissa than BF16 and takes F32, twice
+// the memory; the parameter dtype: bfloat16 rounds it.
+inline WeightFormat exact_form(Stored stored) {
+  return stored == Stored::kBf16 ? WeightFormat::kBf16 : WeightFormat::kF32;
+}
+
 base::Result<Weights> load_weights(const Shape& shape, const Store& store, WeightFormat form, ThreadTeam& team);
 
 }  // namespace weir::llm

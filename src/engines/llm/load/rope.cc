@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numbers>
 
+#include "base/encoding.h"
+
 namespace weir::llm {
 namespace {
 
@@ -58,6 +60,13 @@ Rope make_rope(const nlohmann::json& config, uint32_t head_dim, uint32_t max_len
   const nlohmann::json& inner = outer.has(name) ? config[name] : kNone;
   ConfigFields f(inner, status, std::string(name) + ".");
   if (!inner.is_object()) outer.fail(name, "is not an object");
+  if (f.real_or("partial_rotary_factor", 0, 1, 1) != 1)
+    f.fail("partial_rotary_factor", "is not supported", base::Code::kUnimplemented);
+  if (inner.is_object())
+    for (const auto& [key, value] : inner.items())
+      if (value.is_object())
+        f.fail(base::presentable(key, 40), "is not supported: frequencies per kind of layer",
+               base::Code::kUnimplemented);
   double theta = f.real_or("rope_theta", 1.0001, 1e12, outer.real_or("rope_theta", 1.0001, 1e12, 10000));
   std::vector<double> frequencies;
   for (uint32_t i = 0; i < head_dim / 2; ++i) frequencies.push_back(std::pow(theta, -2.0 * i / head_dim));

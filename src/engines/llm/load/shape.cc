@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/encoding.h"
 #include "engines/llm/load/fields.h"
 #include "engines/llm/load/rope.h"
 
@@ -24,8 +25,10 @@ std::string architecture(ConfigFields& f, bool& encoder) {
   if (found.ends_with("Model")) encoder = true, found = found.substr(0, found.size() - 5) + "ForCausalLM";
   if (found != kLlama && found != kMistral && found != kQwen2 && found != kQwen3)
     f.fail("architectures",
-           "has no architecture that is known here: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
-           "Qwen3ForCausalLM, BertModel, RobertaModel, XLMRobertaModel",
+           (f.has("architectures") ? "is " + base::presentable(f["architectures"].dump().substr(0, 200), 200)
+                                   : std::string("is missing")) +
+               "; known here are LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, BertModel, "
+               "RobertaModel, XLMRobertaModel",
            base::Code::kUnimplemented);
   return found;
 }

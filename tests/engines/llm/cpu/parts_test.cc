@@ -6,6 +6,7 @@
 
 #include "engines/llm/cpu/matrix.h"
 #include "engines/llm/cpu/thread_team.h"
+#include "engines/llm/cpu/weights.h"
 #include "engines/llm/load/shape.h"
 #include "engines/llm/options.h"
 
@@ -122,9 +123,12 @@ TEST(Shapes, WhatIsWrongIsNamed) {
            {R"(,"eos_token_id":"x")", "eos_token_id"},
            {R"(,"quantization_config":{})", "quantization_config"},
            {R"(,"partial_rotary_factor":0.5)", "partial_rotary_factor"},
+           {R"(,"rope_parameters":{"rope_theta":1e4,"partial_rotary_factor":0.5})",
+            "rope_parameters.'partial_rotary_factor"},
+           {R"(,"rope_parameters":{"full_attention":{"rope_theta":1e4}})", "rope_parameters.'full_attention"},
            {R"(,"rope_scaling":{"type":"dynamic","factor":2})", "rope_scaling.'rope_type"},
            {R"(,"rope_scaling":3)", "rope_scaling"},
-           {R"(,"architectures":["GPT2LMHeadModel"])", "architectures"},
+           {R"(,"architectures":["GPT2LMHeadModel"])", "'architectures' is [\"GPT2LMHeadModel\"]"},
            {R"(,"sliding_window":8,"layer_types":["x","y"])", "layer_types"},
            {R"(,"vision_config":{"image_size":10,"patch_size":3})", "vision_config"}}) {
     auto s = parse_shape(config(more));
@@ -133,6 +137,12 @@ TEST(Shapes, WhatIsWrongIsNamed) {
   }
   EXPECT_FALSE(bool(parse_shape("")));
   EXPECT_FALSE(bool(parse_shape("[]")));
+}
+
+TEST(StoredWeights, KeepTheirPrecision) {
+  EXPECT_EQ(exact_form(Stored::kF32), WeightFormat::kF32);
+  EXPECT_EQ(exact_form(Stored::kBf16), WeightFormat::kBf16);
+  EXPECT_EQ(exact_form(Stored::kF16), WeightFormat::kF32);
 }
 
 TEST(ModelParameters, AreReadAndChecked) {

@@ -8,6 +8,7 @@
 
 #include "engines/llm/encoder/bert_shape.h"
 #include "engines/llm/encoder/encoder_files.h"
+#include "engines/llm/encoder_load.h"
 
 namespace weir::llm {
 namespace {
@@ -63,6 +64,19 @@ TEST_F(EncoderFolder, ALinkedFolderIsNotFollowed) {
   std::filesystem::rename(path + "/1_Pooling", path + "/elsewhere");
   std::filesystem::create_directory_symlink("elsewhere", path + "/1_Pooling");
   EXPECT_EQ(refusal(), "'1_Pooling' is a link");
+}
+
+TEST_F(EncoderFolder, AClassifierIsNoEncoderUnlessItIsAskedToBe) {
+  for (const char* name : {"BertForSequenceClassification", "XLMRobertaForSequenceClassification",
+                           "Qwen3ForSequenceClassification", "RobertaForTokenClassification"}) {
+    const std::string config = R"({"architectures":[")" + std::string(name) + "\"]}";
+    auto read = is_encoder(*Folder::open(path), config, {});
+    ASSERT_FALSE(bool(read)) << name;
+    EXPECT_NE(read.error().text.find(name), std::string::npos) << read.error().text;
+    EXPECT_NE(read.error().text.find("task: embed"), std::string::npos);
+    EXPECT_TRUE(*is_encoder(*Folder::open(path), config, {{"task", "embed"}}));
+  }
+  EXPECT_TRUE(*is_encoder(*Folder::open(path), R"({"architectures":["BertForMaskedLM"]})", {}));
 }
 
 TEST(BertShapes, WhatIsWrongIsNamed) {
