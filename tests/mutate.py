@@ -39,6 +39,7 @@ ROOMS = {
     'session': (['session/*.cc'], {'session*': None}),
     'evergreen_graph': (['dialects/evergreen/graph/*.cc'], {'evergreen_graph': None}),
     'jinja': (['subprojects/jinja/src/*.cc'], {'jinja': None}),
+    'grammar': (['subprojects/grammar/src/*.cc'], {'grammar': None}),
     'tokenizers': (['subprojects/tokenizers/src/*.cc'], {'tokenizers': None}),
 }
 

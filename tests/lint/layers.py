@@ -4,12 +4,12 @@ import pathlib
 import re
 import sys
 
-LIBRARIES = ['jinja', 'tokenizers']       # folders of subprojects/, which know nothing of this one
+LIBRARIES = ['jinja', 'tokenizers', 'grammar']  # folders of subprojects/, which know nothing of this one
 ROOMS = {  # room: the rooms and libraries that it may see
     'base': '',
     'msg': 'base',
     'wire': 'base',
-    'text': 'base msg jinja tokenizers',
+    'text': 'base msg jinja tokenizers grammar',
     'device': 'base',
     'bus': 'base msg',
     'net': 'base wire',

@@ -1,0 +1,53 @@
+// Readers: texts that describe a form become a Grammar. Their time and memory are bounded by the size of the text, by
+// kMostNodes, and by what they say here. Errors name the place: "line 3: …", "at 17: …", "/properties/a: …".
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "grammar/error.h"
+#include "grammar/grammar.h"
+
+namespace grammar {
+
+inline constexpr size_t kMostText = size_t(256) << 10;  // bytes of what a reader takes
+inline constexpr size_t kMostNested = 100;              // groups, schemas or values inside each other
+
+// llama.cpp's GBNF: rules `name ::= …` with "literals", [classes], ., ( ), |, *, +, ?, {m,n} and # comments. The rule
+// `root` is the text. Not supported: tokens (<[17]>, <think>).
+Result<Grammar> read_gbnf(std::string_view text);
+
+// A regular expression that the whole text matches, in the syntax that Python and ECMAScript share: literals, escapes,
+// classes, groups, |, greedy and lazy quantifiers; ^ and $ at the ends. Not supported: look-around, back-references,
+// word boundaries, flags, Unicode properties.
+Result<Grammar> read_regex(std::string_view text);
+
+// One of the texts.
+Result<Grammar> read_choice(std::span<const std::string> texts);
+
+// A JSON value that is valid for the schema (draft 2020-12, and what draft 7 says otherwise: `definitions`, `items` as
+// a list). The README says which keywords there are. The grammar may be narrower than the schema, never wider:
+// properties come in the schema's order, and white space is at most one space behind a comma or a colon. Errors name
+// the keyword that cannot be expressed, and its JSON pointer.
+Result<Grammar> read_json_schema(std::string_view schema);
+
+// Any JSON object.
+Grammar json_object();
+
+// Several forms in one text. Tool calls are such: literal text around values of schemas.
+struct Piece {
+  enum class Kind : uint8_t { kLiteral, kSchema } kind = Kind::kLiteral;
+  std::string text;
+};
+// A text is one of the alternatives, `least` to `most` times with `separator` between; each is a list of pieces. Before
+// and after it come `head` and `tail`.
+struct Pieces {
+  std::string head, tail, separator;
+  std::vector<std::vector<Piece>> alternatives;
+  size_t least = 1, most = 1;
+};
+Result<Grammar> read_pieces(const Pieces& pieces);
+
+}  // namespace grammar

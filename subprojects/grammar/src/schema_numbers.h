@@ -1,0 +1,27 @@
+// Numbers in an interval as digits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "grammar/error.h"
+#include "grammar/grammar.h"
+#include "json_document.h"
+
+namespace grammar {
+
+// Numbers are written with at most 15 digits before the point and 15 behind it, which every reader of JSON holds.
+inline constexpr int64_t kMostInteger = 999'999'999'999'999;
+
+// Whole numbers from `least` to `most`, each within ±kMostInteger.
+Node integers(Grammar& out, int64_t least, int64_t most);
+// Any number, and any whole one.
+Node any_number(Grammar& out);
+Node any_integer(Grammar& out);
+
+// The numbers that `type` number or integer with minimum, maximum and the exclusive ones allows. Errors: multipleOf, bounds that
+// are not numbers.
+enum class NumberKind : uint8_t { kInteger, kNumber };
+Result<Node> number_node(Grammar& out, const Json& schema, NumberKind kind, std::string_view pointer);
+
+}  // namespace grammar

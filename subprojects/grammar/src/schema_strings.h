@@ -1,0 +1,19 @@
+// Strings of JSON: any, of a length, of a format, of a pattern.
+#pragma once
+
+#include <string_view>
+
+#include "grammar/error.h"
+#include "grammar/grammar.h"
+#include "json_document.h"
+
+namespace grammar {
+
+// One character inside of a string, with its escapes.
+Node string_character(Grammar& out);
+// A string with its quotes, as minLength, maxLength, pattern and format say. `any`: the node of any string.
+Result<Node> string_node(Grammar& out, const Json& schema, Node any, std::string_view pointer);
+// A bound: a whole number from 0. `fallback` where the keyword is not there.
+Result<uint32_t> count_of(const Json& schema, const char* keyword, uint32_t fallback, std::string_view pointer);
+
+}  // namespace grammar

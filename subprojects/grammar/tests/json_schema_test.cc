@@ -1,0 +1,123 @@
+#include "fits.h"
+
+namespace grammar {
+namespace {
+
+struct Case {
+  const char* schema;
+  std::vector<const char*> valid, invalid;
+};
+
+const std::vector<Case> kCases{
+    {R"({"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"}},"required":["name","age"],
+       "additionalProperties":false})",
+     {R"({"name":"A \"b\" é","age":-12})", R"({"name": "", "age": 0})"},
+     {"{}", R"({"name":"a"})", R"({"age":1,"name":"a"})", R"({"name":"a","age":1.5})", R"({"name":"a","age":01})",
+      R"({"name":"a","age":1,"x":2})"}},
+    {R"({"properties":{"a":{"type":"null"},"b":{"type":"boolean"},"c":{"const":3}}})",
+     {"{}", R"({"a":null})", R"({"b":true,"c":3})", R"({"c":3})", R"({"a":null,"c":3})"},
+     {R"({"c":3,"a":null})", R"({,"a":null})", R"({"a":null,})", R"({"b":1})"}},
+    {R"({"type":"object","properties":{"ab":{"type":"integer"},"ac":{"type":"integer"}},"required":["ab"],
+       "additionalProperties":{"type":"string"}})",
+     {R"({"ab":1})", R"({"ab":1,"ac":2,"a":"","abc":"x","z":"y"})"},
+     {R"({"ab":1,"ac":"x"})", R"({"ab":1,"z":1})", R"({"z":"","ab":1})"}},
+    {R"({"type":["string","null"],"maxLength":3,"minLength":1})",
+     {"null", R"("abc")", R"("\u00e9é\"")"},
+     {R"("")", R"("abcd")", "3"}},
+    {R"({"type":"array","items":{"type":"integer","minimum":-5,"maximum":120},"minItems":1,"maxItems":3})",
+     {"[-5]", "[0, 120,99]", "[100,7,-1]"},
+     {"[]", "[-6]", "[121]", "[1,2,3,4]", "[1,]", "[007]"}},
+    {R"({"prefixItems":[{"type":"string"},{"type":"number"}],"items":false,"minItems":1})",
+     {R"(["a"])", R"(["a",1.5e3])"},
+     {"[]", R"(["a",1,2])", "[1]"}},
+    {R"({"enum":["a",1,null,{"x":[1,2]},"\"q\""]})", {R"("a")", "1", "null", R"({"x":[1,2]})", R"("\"q\"")"}, {"2"}},
+    {R"({"type":"string","pattern":"^[a-z]{2}\"\\d+$"})", {R"("ab\"12")"}, {R"("ab"12")", R"("xab\"12")"}},
+    {R"({"type":"string","pattern":"b+"})", {R"("abba")", R"("b")"}, {R"("aa")", R"("")"}},
+    {R"({"type":"string","pattern":"^[a-z]+$","minLength":2,"maxLength":4})",
+     {R"("ab")", R"("abcd")"},
+     {R"("a")", R"("abcde")"}},
+    {R"({"type":"string","format":"date-time"})",
+     {R"("2024-02-28T23:59:59Z")", R"("2024-12-31T00:00:00.123+02:00")"},
+     {R"("2024-02-30T00:00:00Z")", R"("2024-12-31")"}},
+    {R"({"type":"string","format":"uuid"})", {R"("01234567-89ab-cdef-0123-456789abcdef")"}, {R"("01234567")"}},
+    {R"({"type":"string","format":"ipv4"})", {R"("255.0.19.100")"}, {R"("256.0.0.1")", R"("01.0.0.1")"}},
+    {R"({"type":"string","format":"email"})", {R"("a.b+c@d-e.org")"}, {R"("a@b")", R"("@b.org")"}},
+    {R"({"type":"number","minimum":0,"maximum":1})", {"0", "1", "0.25"}, {"1.5", "-0.5", "2"}},
+    {R"({"type":"integer","exclusiveMinimum":9,"exclusiveMaximum":1012})",
+     {"10", "99", "100", "999", "1000", "1011"},
+     {"9", "1012", "1019", "5", "-10"}},
+    {R"({"anyOf":[{"type":"integer"},{"type":"string","enum":["x"]}]})", {"1", R"("x")"}, {R"("y")", "null"}},
+    {R"({"oneOf":[{"properties":{"k":{"const":"a"},"v":{"type":"integer"}},"required":["k","v"],"type":"object"},
+                {"properties":{"k":{"const":"b"}},"required":["k"],"type":"object"}]})",
+     {R"({"k":"a","v":1})", R"({"k":"b"})"},
+     {R"({"k":"a"})", R"({"k":"c"})"}},
+    {R"({"allOf":[{"properties":{"a":{"minimum":3,"type":"integer"}},"required":["a"]},
+                {"properties":{"a":{"maximum":7},"b":{"type":"null"}},"required":["b"]}],"type":"object"})",
+     {R"({"a":5,"b":null})"},
+     {R"({"a":8,"b":null})", R"({"a":5})"}},
+    {R"({"$defs":{"n":{"type":"object","properties":{"v":{"type":"integer"},"next":{"anyOf":[{"$ref":"#/$defs/n"},
+       {"type":"null"}]}},"required":["v","next"]}},"$ref":"#/$defs/n"})",
+     {R"({"v":1,"next":null})", R"({"v":1,"next":{"v":2,"next":{"v":3,"next":null}}})"},
+     {R"({"v":1})", R"({"v":1,"next":{"v":2}})"}},
+    {R"({"type":"object","properties":{"kids":{"type":"array","items":{"$ref":"#"}}},"required":["kids"]})",
+     {R"({"kids":[{"kids":[]},{"kids":[{"kids":[]}]}]})"},
+     {R"({"kids":[{}]})"}},
+    {R"({"type":"object","patternProperties":{"^x_[a-z]+$":{"type":"integer"}},"additionalProperties":false})",
+     {"{}", R"({"x_a":1,"x_bc":2})"},
+     {R"({"y":1})", R"({"x_a":"b"})"}},
+    {R"({"type":"object","propertyNames":{"pattern":"^[A-Z]+$"},"additionalProperties":{"type":"boolean"},"minProperties":1})",
+     {R"({"AB":true})"},
+     {"{}", R"({"ab":true})"}},
+    {"true", {"1", "[[]]", R"({"a":{}})"}, {"", "x"}},
+};
+
+TEST(JsonSchema, TextsOfTheSchemaAndNoOthers) {
+  for (const auto& c : kCases) {
+    auto schema = over(read_json_schema(c.schema));
+    if (!schema) ADD_FAILURE() << c.schema;
+    if (!schema) continue;
+    for (auto text : c.valid) EXPECT_TRUE(fits(schema, text)) << c.schema << "\n" << text;
+    for (auto text : c.invalid) EXPECT_FALSE(fits(schema, text)) << c.schema << "\n" << text;
+  }
+}
+
+TEST(JsonSchema, WhatCannotBeExpressedIsNamedWithItsPointer) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"properties":{"a":{"not":{}}}})", "/properties/a: 'not' is not supported"},
+      {R"({"properties":{"a/b":{"type":"number","multipleOf":0.1}}})",
+       "/properties/a~1b/multipleOf: multipleOf is not supported"},
+      {R"({"type":"array","uniqueItems":true})", "/uniqueItems: 'uniqueItems' is not supported"},
+      {R"({"if":{},"then":{}})", "the schema: 'if' is not supported"},
+      {R"({"oneOf":[{"type":"integer"},{"type":"number"}]})",
+       "/oneOf/1: it may overlap with branch 0 of oneOf; use anyOf"},
+      {R"({"items":{"$ref":"https://example.com/x"}})",
+       "/items/$ref: only references into the schema itself are supported, like #/$defs/name; not "
+       "'https://example.com/x'"},
+      {R"({"$ref":"#/$defs/none"})", "/$ref: there is no '#/$defs/none'"},
+      {R"({"type":"text"})", "/type: no such type: \"text\""},
+      {R"({"format":"iri"})", "/format: format 'iri' is not supported"},
+      {R"x({"pattern":"(?=x)"})x", "/pattern: at 2: groups of this kind (look-around, flags) are not supported"},
+      {R"({"enum":["a"],"minLength":3})", "the schema: 'minLength' beside enum or const is not supported"},
+      {R"({"properties":{"a":false},"required":["a"]})", "no text matches it"},
+      {R"({"$ref":"#"})", "rule '#' is left-recursive, which is not supported"},
+      {"[1]", "the schema: a schema is an object or a boolean"},
+      {"{", "it is not JSON"},
+  };
+  for (auto [schema, why] : cases) EXPECT_EQ(refusal(read_json_schema(schema)), why) << schema;
+}
+
+TEST(JsonSchema, PiecesAreLiteralsAroundValues) {
+  Pieces pieces{"<tool_call>\n", "\n</tool_call>", "\n</tool_call>\n<tool_call>\n", {}, 1, 2};
+  for (auto name : {"a", "b"})
+    pieces.alternatives.push_back({{Piece::Kind::kLiteral, std::string(R"({"name": ")") + name + R"(", "arguments": )"},
+                                   {Piece::Kind::kSchema, R"({"$ref":"#/$defs/o","$defs":{"o":{"type":"object"}}})"},
+                                   {Piece::Kind::kLiteral, "}"}});
+  auto calls = over(read_pieces(pieces));
+  const std::string one = "<tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\":1}}\n</tool_call>";
+  EXPECT_TRUE(fits(calls, one));
+  EXPECT_TRUE(fits(calls, one + "\n" + one));
+  EXPECT_FALSE(fits(calls, one + "\n" + one + "\n" + one));
+}
+
+}  // namespace
+}  // namespace grammar
