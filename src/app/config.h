@@ -56,6 +56,7 @@ struct AuthConfig {
 struct Config {
   std::vector<std::string> listen{"127.0.0.1:8080"};
   std::vector<std::string> admin_listen;  // not empty: admin methods are served there and nowhere else
+  std::string server_name = "weir";       // as metadata of the Open Inference Protocol and GraphPipe says it
   uint32_t shards = 0;                    // 0 = one per core
   bool pin = true;
   base::Duration spin{0};  // of a shard, before it sleeps

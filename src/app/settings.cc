@@ -4,6 +4,7 @@
 #include <map>
 
 #include "app/setting_rows.h"
+#include "base/encoding.h"
 #include "base/network.h"
 
 namespace weir::app {
@@ -20,6 +21,13 @@ Status check_hosts(const Values& values) {
   for (const auto& v : values)
     if (v.empty() || v.find_first_of("/ @?#") != v.npos)
       return invalid("expected names like a.example or a.example:8443, got '" + v + "'");
+  return {};
+}
+
+Status check_server_name(const Values& values) {
+  for (const auto& v : values)
+    if (v.empty() || v.size() > 256 || base::presentable(v, v.size()) != v)
+      return invalid("expected 1 to 256 bytes of printable text");
   return {};
 }
 
@@ -54,6 +62,10 @@ void add_server(std::vector<Setting>& rows, Config& c) {
   rows.push_back(
       in_help(list("admin.listen", "ADDR",
                    "serve admin methods (load, unload, settings) here and nowhere else; repeatable", c.admin_listen)));
+  rows.push_back(
+      checked(text("server.name", "NAME",
+                   "what server metadata calls this server: triton for clients that ask for that name", c.server_name),
+              check_server_name));
   rows.push_back(in_help(count("shards", "threads that serve connections; 0 = one per core", c.shards, 0, 256)));
   rows.push_back(flag("pin", "keep each shard on one core", c.pin));
   rows.push_back(duration("spin", "how long a shard looks for work before it sleeps: latency for a core", c.spin));

@@ -81,9 +81,9 @@ base::Status open_dialects(ServerState& state, uint32_t shards,
                            std::function<void(base::ShardId, std::function<void()>)> post) {
   const Config& config = state.config;
   if (auto s = state.access.open(); !s.ok()) return s;
-  const dialects::ServerServices services{kVersion,         config.limits,   config.conn_calls,
-                                          config.anonymous, state.metrics,   state.memory,
-                                          shards,           std::move(post), [&state] { return state.gpus.latest(); }};
+  const dialects::ServerServices services{
+      config.server_name, kVersion,     config.limits, config.conn_calls, config.anonymous,
+      state.metrics,      state.memory, shards,        std::move(post),   [&state] { return state.gpus.latest(); }};
   for (auto* dialect : config.served())
     if (auto s = dialect->open(services); !s.ok()) return s;
   return {};

@@ -58,6 +58,7 @@ class ServerControl {
 // The services for a Dialect on all shards. Its references are good until the Mounted have gone, not longer; any
 // thread.
 struct ServerServices {
+  std::string_view name;     // server.name
   std::string_view version;  // of weir
   const wire::Limits& limits;
   uint32_t conn_calls;       // limits.conn_calls

@@ -200,6 +200,16 @@ class Rest(harness.Case):
         self.assertNotEqual('a b', self.get('/v2', '-H', 'x-request-id: a b').headers['x-request-id'])
 
 
+class ServerName(harness.Case):
+    serve = ('--server-name=triton',)
+
+    def test_metadata_says_it_in_every_protocol(self):
+        self.assertEqual('triton', curl(self.server.url('/v2')).json()['name'])
+        rpc = curl(self.server.url('/inference.GRPCInferenceService/ServerMetadata'), '-H', 'Content-Type: application/json', data='{}')
+        self.assertEqual('triton', rpc.json()['name'])
+        self.assertEqual('triton', curl(self.server.url('/graphpipe')).json()['server'])
+
+
 class UnixSocket(harness.Case):
     listen = ()
 

@@ -35,6 +35,7 @@ class GraphPipeDialect final : public dialects::Dialect {
   }
 
   base::Status open(const dialects::ServerServices& services) override {
+    options_.server_name = services.name;
     options_.server_version = services.version;
     options_.root_post = root_post_ ? GraphPipeOptions::RootPost::kOn : GraphPipeOptions::RootPost::kOff;
     options_.max_body = services.limits.body;

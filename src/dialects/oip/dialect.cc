@@ -29,6 +29,7 @@ class OipDialect final : public dialects::Dialect {
 
   void add_settings(std::vector<base::Setting>& rows) override;
   base::Status open(const dialects::ServerServices& services) override {
+    options_.server_name = services.name;
     options_.server_version = services.version;
     options_.max_body = services.limits.body;
     options_.conn_calls = services.conn_calls;
