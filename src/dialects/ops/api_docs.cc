@@ -1,5 +1,6 @@
 #include "dialects/ops/api_docs.h"
 
+#include "dialects/ops/html.h"
 #include "dialects/ops/openapi.h"
 #include "docs_page.h"
 #include "marshal/tenant.h"
@@ -8,21 +9,9 @@
 namespace weir::ops {
 namespace {
 
-constexpr std::string_view kHtml = "text/html; charset=utf-8", kJson = "application/json";
-// Inline styles and the icon are all that a page needs.
-constexpr std::string_view kPolicy = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'";
+constexpr std::string_view kHtmlType = "text/html; charset=utf-8", kJsonType = "application/json";
 
 }  // namespace
-
-void respond_page(wire::Exchange& exchange, std::string_view type, base::Bytes body) {
-  wire::Response response;
-  response.status = 200;
-  response.fields.add("content-type", type);
-  response.fields.add("content-security-policy", kPolicy);
-  response.fields.add("x-content-type-options", "nosniff");
-  response.fields.add("vary", "accept");
-  exchange.respond(std::move(response), std::move(body));
-}
 
 struct ApiDocs::Parts {
   using Serve = void (Parts::*)(wire::Exchange&, const wire::PathArgs&);
@@ -37,19 +26,20 @@ struct ApiDocs::Parts {
   };
 
   void send_document(wire::Exchange& x, const wire::PathArgs&) {
-    x.respond(200, kJson, made_document(), wire::Exchange::Compress::kIfAccepted);
+    x.respond(200, kJsonType, made_document(), wire::Exchange::Compress::kIfAccepted);
   }
-  void send_page(wire::Exchange& x, const wire::PathArgs&) { respond_page(x, kHtml, made_page()); }
+  void send_page(wire::Exchange& x, const wire::PathArgs&) { respond_page(x, kHtmlType, made_page()); }
   void send_manual(wire::Exchange& x, const wire::PathArgs& args) {
     if (wire::accepts(x.request().fields.find("accept"), "text/html")) return send_page(x, args);
     respond_page(x, "text/plain; charset=utf-8", base::Bytes::constant(web::kDocs));
   }
   void send_model(wire::Exchange& x, const wire::PathArgs& args) {
     if (auto text = of_model(x, args); !text.empty())
-      x.respond(200, kJson, base::Bytes::adopt(std::move(text)), wire::Exchange::Compress::kIfAccepted);
+      x.respond(200, kJsonType, base::Bytes::adopt(std::move(text)), wire::Exchange::Compress::kIfAccepted);
   }
   void send_model_page(wire::Exchange& x, const wire::PathArgs& args) {
-    if (auto text = of_model(x, args); !text.empty()) respond_page(x, kHtml, base::Bytes::adopt(write_reference(text)));
+    if (auto text = of_model(x, args); !text.empty())
+      respond_page(x, kHtmlType, base::Bytes::adopt(write_reference(text)));
   }
 
   const base::Bytes& made_document() {

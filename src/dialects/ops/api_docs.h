@@ -31,7 +31,4 @@ class ApiDocs {
   std::unique_ptr<Parts> parts_;
 };
 
-// Answers with a page that may show no more than itself: no script, no frame, nothing from elsewhere.
-void respond_page(wire::Exchange& exchange, std::string_view type, base::Bytes body);
-
 }  // namespace weir::ops

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "dialects/ops/api_docs.h"
+#include "dialects/ops/html.h"
 #include "favicon.h"
 #include "front_page_html.h"
 #include "wire/accept.h"
@@ -31,11 +31,6 @@ std::string json_page(std::string_view version, std::span<const FrontPageLink> l
   return out + "}}\n";
 }
 
-// Puts `text` in the place of the comment `mark`.
-void fill(std::string& page, std::string_view mark, std::string_view text) {
-  if (size_t at = page.find(mark); at != page.npos) page.replace(at, mark.size(), text);
-}
-
 std::string html_page(std::string_view version, std::span<const FrontPageLink> links) {
   std::string rows;
   for (const auto& link : links) {
@@ -43,8 +38,8 @@ std::string html_page(std::string_view version, std::span<const FrontPageLink> l
     ((rows += "<dd>") += link.text) += "</dd>\n";
   }
   std::string page(web::kFrontPage);
-  fill(page, "<!--links-->\n", rows);
-  fill(page, "<!--version-->", version);
+  fill_mark(page, "<!--links-->\n", rows);
+  fill_mark(page, "<!--version-->", version);
   return page;
 }
 
@@ -65,7 +60,7 @@ struct FrontPage::Parts {
     if (!wire::accepts(x.request().fields.find("accept"), "text/html"))
       return respond_page(x, "application/json", json);
     std::string page = html;
-    fill(page, "<!--origin-->", html_authority(x.request().authority));
+    fill_mark(page, "<!--origin-->", html_authority(x.request().authority));
     respond_page(x, "text/html; charset=utf-8", base::Bytes::adopt(std::move(page)));
   }
 

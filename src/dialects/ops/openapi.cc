@@ -18,7 +18,7 @@ namespace {
 namespace pb = google::protobuf;
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kJson = "application/json";
+constexpr std::string_view kUsualType = "application/json";
 
 Json reference(std::string_view schema) { return {{"$ref", "#/components/schemas/" + std::string(schema)}}; }
 
@@ -149,7 +149,7 @@ class Writer {
 
   // A content: the name of a schema, or {"<content type>": "<schema>"}.
   Json content(const Json& said) {
-    Json types = said.is_object() ? said : Json{{kJson, said}};
+    Json types = said.is_object() ? said : Json{{kUsualType, said}};
     Json out = Json::object();
     for (auto& [type, schema] : types.items()) {
       const std::string name = schema.get<std::string>();
@@ -188,11 +188,11 @@ class Writer {
       for (const char* name : {"message", "encoding", "base64", "connect"})
         operation["parameters"].push_back({{"name", name}, {"in", "query"}, {"schema", {{"type", "string"}}}});
     } else {
-      const std::string_view type = rpc.client_streaming() ? "application/x-ndjson" : kJson;
+      const std::string_view type = rpc.client_streaming() ? "application/x-ndjson" : kUsualType;
       operation["requestBody"]["content"][std::string(type)]["schema"] = reference(rpc.input_type()->full_name());
     }
     Json good{{"description", "The answer"}};
-    good["content"][rpc.server_streaming() ? "application/x-ndjson" : std::string(kJson)]["schema"] =
+    good["content"][rpc.server_streaming() ? "application/x-ndjson" : std::string(kUsualType)]["schema"] =
         reference(rpc.output_type()->full_name());
     if (rpc.server_streaming())
       good["content"]["text/event-stream"]["schema"] = reference(rpc.output_type()->full_name());

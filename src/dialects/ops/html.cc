@@ -1,0 +1,30 @@
+#include "dialects/ops/html.h"
+
+namespace weir::ops {
+
+std::string escape_html(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '<' || c == '>' || c == '&' || c == '"')
+      out += "&#" + std::to_string(int(c)) + ";";
+    else
+      out += c;
+  }
+  return out;
+}
+
+void fill_mark(std::string& page, std::string_view mark, std::string_view text) {
+  if (size_t at = page.find(mark); at != page.npos) page.replace(at, mark.size(), text);
+}
+
+void respond_page(wire::Exchange& exchange, std::string_view type, base::Bytes body) {
+  wire::Response response;
+  response.status = 200;
+  response.fields.add("content-type", type);
+  response.fields.add("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'");
+  response.fields.add("x-content-type-options", "nosniff");
+  response.fields.add("vary", "accept");
+  exchange.respond(std::move(response), std::move(body));
+}
+
+}  // namespace weir::ops

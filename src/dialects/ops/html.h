@@ -1,0 +1,22 @@
+// Pages of the server: text in them, their marks, and how they are sent.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "wire/exchange.h"
+
+namespace weir::ops {
+
+// Text as it may stand between tags, and in an attribute with double quotes.
+std::string escape_html(std::string_view text);
+
+// Puts `text` in the place of the comment `mark`, where the page has it first.
+void fill_mark(std::string& page, std::string_view mark, std::string_view text);
+
+// Answers with a page that may show no more than itself and the server's pictures: no script, no frame, nothing from
+// elsewhere.
+void respond_page(wire::Exchange& exchange, std::string_view type, base::Bytes body);
+
+}  // namespace weir::ops
