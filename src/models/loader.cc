@@ -10,6 +10,7 @@
 #include "models/merge.h"
 #include "models/model_yaml.h"
 #include "sched/lane.h"
+#include "sched/reshaped_engine.h"
 
 namespace weir::models {
 namespace {
@@ -60,6 +61,20 @@ base::Status one_on_each(std::vector<std::string> places) {
 void narrow(msg::ModelSpec& spec, const std::vector<generation::TokenModel>& instances) {
   for (const auto& instance : instances)
     if (instance.spec.text->max_length < spec.text->max_length) spec.text = instance.spec.text;
+}
+
+std::vector<sched::Reshape> reshapes(const std::vector<TensorConfig>& tensors) {
+  std::vector<sched::Reshape> out;
+  for (const auto& t : tensors)
+    if (t.reshape) out.push_back({t.spec.name, t.spec.shape, *t.reshape});
+  return out;
+}
+
+base::Result<std::unique_ptr<sched::Engine>> with_reshapes(std::unique_ptr<sched::Engine> engine,
+                                                           const ModelConfig& config) {
+  auto inputs = reshapes(config.inputs), outputs = reshapes(config.outputs);
+  if (inputs.empty() && outputs.empty()) return engine;
+  return sched::make_reshaped(std::move(engine), inputs, outputs);
 }
 
 std::vector<std::string> split_lines(const std::string& text) {
@@ -231,7 +246,9 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
       if (auto s = one_on_each(plan.places); !s.ok()) return s;
       continue;
     }
-    auto& engine = instances.engines.emplace_back(std::get<std::unique_ptr<sched::Engine>>(std::move(*made)));
+    auto reshaped = with_reshapes(std::get<std::unique_ptr<sched::Engine>>(std::move(*made)), plan.config);
+    if (!reshaped) return reshaped.error();
+    auto& engine = instances.engines.emplace_back(std::move(*reshaped));
     if (engine->is_inline()) break;
   }
   return instances;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "sched/reshaped_engine.h"
+
 namespace weir::models {
 namespace {
 
@@ -21,8 +23,19 @@ base::Status check_tensors(const std::vector<TensorConfig>& tensors, std::string
     for (int64_t d : t.spec.shape.dims())
       if (d < -1)
         return base::invalid(std::string(what) + " '" + t.spec.name + "': a dimension of " + std::to_string(d));
+    if (!t.reshape) continue;
+    if (!t.shape_given || !sched::can_reshape(t.spec.shape, *t.reshape))
+      return base::invalid(std::string(what) + " '" + t.spec.name + "' has shape " + t.spec.shape.text() +
+                           " and reshape " + t.reshape->text() + ": both need the same number of elements");
   }
   return {};
+}
+
+// The tensor as the model file has it.
+msg::TensorSpec of_model(const TensorConfig& tensor) {
+  msg::TensorSpec spec = tensor.spec;
+  if (tensor.reshape) spec.shape = *tensor.reshape;
+  return spec;
 }
 
 }  // namespace
@@ -47,8 +60,8 @@ msg::ModelSpec ModelConfig::wanted(std::string_view model, uint64_t version) con
   spec.version = std::to_string(version);
   spec.engine = engine;
   spec.max_batch = max_batch.value_or(0);
-  for (const auto& t : inputs) spec.inputs.push_back(t.spec);
-  for (const auto& t : outputs) spec.outputs.push_back(t.spec);
+  for (const auto& t : inputs) spec.inputs.push_back(of_model(t));
+  for (const auto& t : outputs) spec.outputs.push_back(of_model(t));
   spec.batching = batching;
   spec.instances = instances;
   spec.decoupled = decoupled;
@@ -95,6 +108,9 @@ base::Status check_dag(const ModelConfig& config) {
     return base::invalid(std::to_string(config.dag.nodes.size()) + " nodes in one pipeline: at most " +
                          std::to_string(kMaxNodes) + " are possible");
   if (config.decoupled) return base::invalid("a pipeline is not decoupled");
+  for (const auto* tensors : {&config.inputs, &config.outputs})
+    for (const auto& t : *tensors)
+      if (t.reshape) return base::invalid("reshape of '" + t.spec.name + "': its models reshape, not the pipeline");
   std::set<std::string_view> names;
   for (const auto& node : config.dag.nodes) {
     if (node.model.empty()) return base::invalid("a node without a model");

@@ -3,8 +3,8 @@
 //
 // These fields of Triton are honoured: name, platform/backend, version_policy, max_batch_size, input, output,
 // instance_group, default_model_filename, dynamic_batching, ensemble_scheduling (platform "ensemble"), parameters
-// (max_concurrency among them), label_filename and model_transaction_policy. sequence_batching, reshape,
-// ragged and batch_input/batch_output would change answers and are refused; the rest (warm-up, caches, metrics) changes
+// (max_concurrency among them), label_filename and model_transaction_policy, format and
+// reshape. sequence_batching, ragged and batch_input/batch_output would change answers and are refused; the rest (warm-up, caches, metrics) changes
 // nothing here and is noted for the log.
 #pragma once
 
@@ -25,6 +25,7 @@ namespace weir::models {
 struct TensorConfig {
   msg::TensorSpec spec;      // dtype kInvalid when not said; label_file is relative to the model's folder
   bool shape_given = false;  // a scalar's shape is empty, too
+  std::optional<msg::Shape> reshape;  // what the model itself has in place of spec.shape
 };
 
 // One model of a pipeline. Tensors of the pipeline have names; a model's tensor that is not mapped has its own.

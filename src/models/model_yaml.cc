@@ -172,6 +172,8 @@ class Reading {
           {{"name", [&](auto& v) { text(v, tensor.spec.name); }},
            {"type", [&](auto& v) { dtype(v, tensor.spec.dtype); }},
            {"shape", [&](auto& v) { shape(v, tensor); }},
+           {"reshape", [&](auto& v) { reshape(v, tensor); }},
+           {"format", [&](auto& v) { format(v, tensor.spec.format); }},
            {"optional", [&](auto& v) { flag(v, tensor.spec.optional); }},
            {"labels", [&](auto& v) { labels(v, tensor); }}});
       if (tensor.spec.name.empty()) complaints_.at(item, "a tensor needs a 'name'");
@@ -187,6 +189,19 @@ class Reading {
 
   void shape(const Yaml& node, TensorConfig& tensor) {
     tensor.shape_given = true;
+    dims(node, tensor.spec.shape);
+  }
+
+  void reshape(const Yaml& node, TensorConfig& tensor) { dims(node, tensor.reshape.emplace()); }
+
+  void format(const Yaml& node, std::string& out) {
+    if (!scalar(node)) return;
+    if (node.scalar != "NHWC" && node.scalar != "NCHW" && node.scalar != "NONE")
+      return complaints_.at(node, "expected NHWC, NCHW or NONE, got '" + node.scalar + "'");
+    if (node.scalar != "NONE") out = "FORMAT_" + node.scalar;
+  }
+
+  void dims(const Yaml& node, msg::Shape& out) {
     if (node.kind != Yaml::Kind::kList) return complaints_.at(node, "expected a list of dimensions");
     for (const auto& item : node.items) {
       int64_t dim = -2;
@@ -194,7 +209,7 @@ class Reading {
       auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), dim);
       if (s.empty() || error != std::errc() || end != s.data() + s.size() || dim < -1)
         complaints_.at(item, "expected a dimension, 0 or more, or -1 for any");
-      else if (!tensor.spec.shape.push(dim))
+      else if (!out.push(dim))
         return complaints_.at(item, "more than 16 dimensions");
     }
   }

@@ -15,6 +15,7 @@
 //              allow_timeout_override: true,    # requests may ask for a shorter timeout
 //              levels: {1: {max_queue: 16, queue_timeout: 1s, timeout_action: delay}}}    # those of one priority
 //   inputs: [{name: image, type: FP32, shape: [28, 28], optional: false}]
+//                                # and of images format: NCHW or NHWC; reshape: the shape in the model's file
 //   outputs: [{name: probabilities, labels: labels.txt}]   # or labels: [zero, one, …]
 //   parameters: {intra_op_threads: 2}   # the engine's own; one that it does not know is an error
 //

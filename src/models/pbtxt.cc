@@ -131,8 +131,11 @@ class PbtxtReading {
     for (int64_t d : in.dims())
       if (!out.spec.shape.push(d)) return base::invalid("tensor '" + in.name() + "' has more than 16 dimensions");
     if (out.spec.dtype == msg::DType::kInvalid) return base::invalid("tensor '" + in.name() + "' has no data_type");
-    if (in.has_reshape())
-      return base::failure(base::Code::kUnimplemented, "reshape of tensor '" + in.name() + "' is not served");
+    if (!in.has_reshape()) return {};
+    out.reshape.emplace();
+    for (int64_t d : in.reshape().shape())
+      if (d < -1 || !out.reshape->push(d))
+        return base::invalid("reshape of tensor '" + in.name() + "': a dimension of " + std::to_string(d));
     return {};
   }
 
@@ -140,6 +143,7 @@ class PbtxtReading {
     for (const auto& in : in_.input()) {
       TensorConfig t;
       if (auto s = tensor(in, t); !s.ok()) return s;
+      if (in.is_shape_tensor() || in.is_non_linear_format_io()) out_.notes.push_back("input.is_shape_tensor");
       if (in.allow_ragged_batch())
         return base::failure(base::Code::kUnimplemented, "ragged batches (input '" + in.name() + "') are not served");
       t.spec.optional = in.optional();

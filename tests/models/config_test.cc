@@ -141,12 +141,34 @@ TEST(Pbtxt, ModelsShareBatchesOnlyWhereTheConfigurationAsksForIt) {
 
 TEST(Pbtxt, WhatWouldChangeAnswersIsRefusedAndTheRestIsNoted) {
   EXPECT_EQ(parse_pbtxt("sequence_batching { }", "p", {}).error().code, base::Code::kUnimplemented);
-  EXPECT_EQ(
-      parse_pbtxt("input { name: \"x\" data_type: TYPE_FP32 dims: 1 reshape { shape: [] } }", "p", {}).error().code,
-      base::Code::kUnimplemented);
   auto config = parse_pbtxt("optimization { graph { level: 1 } } response_cache { enable: true }", "p", {});
   ASSERT_TRUE(config);
   EXPECT_EQ(config->notes, (std::vector<std::string>{"optimization", "response_cache"}));
+}
+
+TEST(Pbtxt, AReshapeIsWhatTheModelFileHas) {
+  auto config = parse_pbtxt(R"(
+    input { name: "x" data_type: TYPE_FP32 dims: 1 reshape { shape: [] } format: FORMAT_NCHW }
+    output { name: "y" data_type: TYPE_FP32 dims: [ -1, 2 ] reshape { shape: [ 2, -1 ] } })",
+                            "p", {});
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_EQ(config->inputs.at(0).spec.shape, (msg::Shape{1}));
+  EXPECT_EQ(config->wanted("m", 1).inputs.at(0).shape, msg::Shape{});
+  EXPECT_EQ(config->inputs.at(0).spec.format, "FORMAT_NCHW");
+  EXPECT_EQ(check(*config, "m").text,
+            "output 'y' has shape [-1,2] and reshape [2,-1]: both need the same number of "
+            "elements");
+  config->outputs.clear();
+  EXPECT_TRUE(check(*config, "m").ok());
+}
+
+TEST(ModelYaml, HasReshapeAndFormat) {
+  auto config = parse_model_yaml("inputs: [{name: x, shape: [4], reshape: [2, 2], format: NHWC}]", "p", {});
+  ASSERT_TRUE(config) << config.error().text;
+  EXPECT_TRUE(check(*config, "m").ok());
+  EXPECT_EQ(config->wanted("m", 1).inputs.at(0).shape, (msg::Shape{2, 2}));
+  EXPECT_EQ(config->inputs.at(0).spec.format, "FORMAT_NHWC");
+  EXPECT_FALSE(parse_model_yaml("inputs: [{name: x, format: HWC}]", "p", {}));
 }
 
 TEST(ConfigJson, IsTheSameConfiguration) {

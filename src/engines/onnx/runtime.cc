@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/log.h"
 #include "engines/onnx/engine.h"
 #include "engines/onnx/library.h"
 #include "engines/onnx/onnx_file.h"
@@ -56,6 +57,8 @@ base::Result<std::unique_ptr<sched::Engine>> Runtime::load(const msg::ModelSpec&
   if (!session) return session.error();
   auto spec = derive((*session)->signature(), wanted);
   if (!spec) return spec.error();
+  if (auto why = unbatched((*session)->signature(), wanted); !why.empty())
+    base::log::info("model is not batched", {{"model", wanted.name}, {"reason", why}});
   return make_engine(std::move(*session), std::move(*spec), slabs);
 }
 

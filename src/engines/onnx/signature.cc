@@ -27,22 +27,30 @@ std::string names_of(const Tensors& tensors) {
 
 bool has_free_first(const GraphTensor& t) { return t.ranked && t.shape.rank() > 0 && t.shape[0] == -1; }
 
-// Exporters name a dimension that they know nothing of "unk__12"; such a name tells no more than none.
-bool is_named(const std::string& symbol) { return !symbol.empty() && !symbol.starts_with("unk__"); }
+// Exporters give a dimension that they know nothing of a name of its own: "unk__12" (tf2onnx), "DynamicDimension.3"
+// and "p2o.DynamicDimension.3" (Paddle), "Softmaxoutput_dim_0" (PyTorch). Such a name tells no more than none.
+bool is_named(const std::string& symbol) {
+  return !symbol.empty() && !symbol.starts_with("unk__") && !symbol.ends_with("_dim_0") &&
+         symbol.find("DynamicDimension") == std::string::npos;
+}
 
-bool looks_batched(const Signature& file) {
-  std::string symbol;
+// Says what keeps the file from being batched; empty where nothing does.
+std::string why_not_batched(const Signature& file) {
+  std::string symbol, first;
   size_t seen = 0;
   for (const Tensors* side : {&file.inputs, &file.outputs})
     for (const GraphTensor& t : *side) {
       if (t.optional || t.dtype == DType::kInvalid) continue;
-      if (!has_free_first(t)) return false;
+      if (!has_free_first(t))
+        return "the first dimension of '" + t.name + "' is not free: " + (t.ranked ? t.shape.text() : "no shape");
       ++seen;
       if (!is_named(t.first_symbol)) continue;
-      if (!symbol.empty() && symbol != t.first_symbol) return false;
-      symbol = t.first_symbol;
+      if (!symbol.empty() && symbol != t.first_symbol)
+        return "the first dimension of '" + first + "' is '" + symbol + "', that of '" + t.name + "' is '" +
+               t.first_symbol + "'";
+      symbol = t.first_symbol, first = t.name;
     }
-  return seen > 0 && !file.inputs.empty();
+  return seen > 0 && !file.inputs.empty() ? "" : "it has no inputs with a shape";
 }
 
 bool lists_whole_shape(const std::vector<TensorSpec>& wanted, const Tensors& file) {
@@ -53,10 +61,7 @@ bool lists_whole_shape(const std::vector<TensorSpec>& wanted, const Tensors& fil
 }
 
 uint32_t batch_limit(const Signature& file, const ModelSpec& wanted) {
-  if (wanted.max_batch > 0) return wanted.max_batch;
-  if (auto p = wanted.parameters.find("max_batch"); p != wanted.parameters.end() && p->second == "0") return 0;
-  if (lists_whole_shape(wanted.inputs, file.inputs) || lists_whole_shape(wanted.outputs, file.outputs)) return 0;
-  return looks_batched(file) ? kDefaultMaxBatch : 0;
+  return wanted.max_batch > 0 ? wanted.max_batch : unbatched(file, wanted).empty() ? kDefaultMaxBatch : 0;
 }
 
 Shape without_first(const Shape& shape) {
@@ -135,6 +140,15 @@ std::vector<TensorSpec> all_of(const Tensors& file, const char* kind) {
 }
 
 }  // namespace
+
+std::string unbatched(const Signature& file, const ModelSpec& wanted) {
+  if (wanted.max_batch > 0) return {};
+  if (auto p = wanted.parameters.find("max_batch"); p != wanted.parameters.end() && p->second == "0")
+    return "parameter 'max_batch' is 0";
+  if (lists_whole_shape(wanted.inputs, file.inputs) || lists_whole_shape(wanted.outputs, file.outputs))
+    return "the configuration gives a tensor with all its dimensions; max_batch_size makes the first one a batch";
+  return why_not_batched(file);
+}
 
 base::Result<ModelSpec> derive(const Signature& file, const ModelSpec& wanted) {
   ModelSpec out = wanted;

@@ -33,11 +33,13 @@ inline constexpr uint32_t kDefaultMaxBatch = 32;
 // Batched or not: a wanted max_batch > 0 asks for a batch dimension, and every tensor must have an unknown first one.
 // With wanted.max_batch == 0 the parameter `max_batch` = "0", or a tensor listed with all its dimensions, says that
 // shapes are whole. Otherwise the model is batched by kDefaultMaxBatch rows if the first dimension of every tensor is
-// unknown and those that have a name share it.
+// unknown and those that have a name, other than one that an exporter made up, share it.
 //
 // Tensors come in the order of `wanted` where it lists them, else of the file; required inputs must all be listed,
 // outputs need not be, and names, types and dimensions must agree. Optional inputs are served only when listed.
 // INVALID_ARGUMENT says what differs.
 base::Result<msg::ModelSpec> derive(const Signature& file, const msg::ModelSpec& wanted);
+// Says why the model is served without a batch dimension; empty where it has one. For the log.
+std::string unbatched(const Signature& file, const msg::ModelSpec& wanted);
 
 }  // namespace weir::onnx

@@ -48,6 +48,21 @@ TEST(OnnxSignature, DimensionsOfDifferentNamesAreNoBatch) {
   EXPECT_EQ(derived({{}, {tensor("y", {-1})}}).max_batch, 0u) << "nothing to batch";
 }
 
+TEST(OnnxSignature, NamesThatExportersMakeUpAreNoNames) {
+  EXPECT_EQ(derived({{tensor("x", {-1, 3}, "DynamicDimension.0")}, {tensor("y", {-1, 2}, "p2o.DynamicDimension.7")}})
+                .max_batch,
+            kDefaultMaxBatch);
+  EXPECT_EQ(derived({{tensor("x", {-1, 3}, "batch")}, {tensor("y", {-1, 2}, "Softmaxoutput_dim_0")}}).max_batch,
+            kDefaultMaxBatch);
+}
+
+TEST(OnnxSignature, SaysWhyAModelIsNotBatched) {
+  EXPECT_EQ(unbatched(kBatched, {}), "");
+  EXPECT_EQ(unbatched(kWhole, {}), "the first dimension of 'x' is not free: [2,3]");
+  EXPECT_EQ(unbatched({{tensor("a", {-1, 2}, "n")}, {tensor("y", {-1}, "found")}}, {}),
+            "the first dimension of 'a' is 'n', that of 'y' is 'found'");
+}
+
 TEST(OnnxSignature, TheConfigurationDecidesTheBatch) {
   ModelSpec wanted;
   wanted.max_batch = 32;
