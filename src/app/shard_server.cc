@@ -152,7 +152,8 @@ base::Status ShardServer::mount_dialects() {
     if (!mounted) return mounted.error();
     dialects_.push_back(std::move(*mounted));
   }
-  if (state_.audit_log) router_.observe(shard_audit_.emplace(*state_.audit_log, shard_.env(), router_));
+  if (state_.audit_log)
+    router_.observe(shard_audit_.emplace(*state_.audit_log, shard_.env(), router_, access_.authenticator()));
   return {};
 }
 

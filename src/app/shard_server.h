@@ -120,6 +120,9 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   std::string why_not_ready() const override;
   void load(const std::string& model, LoadParameters parameters, Done done) override;
   void unload(const std::string& model, Dependents dependents, Done done) override;
+  void settings_changed(const wire::Exchange& exchange, std::string change) override {
+    if (shard_audit_) shard_audit_->changed(exchange, std::move(change));
+  }
   // ops::HealthSource
   ops::Serving serving(std::string_view name) const override;
   std::vector<std::string> names() const override;

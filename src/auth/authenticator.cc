@@ -117,6 +117,11 @@ base::Result<wire::Caller> Authenticator::admit(const wire::Request& request, Pe
   return takes_secrets() || sources_.certificates ? no_key() : admin_is_closed();
 }
 
+std::string Authenticator::name_of(const wire::Request& request) {
+  auto found = identify(request);
+  return found && *found ? (*found)->name : std::string();
+}
+
 // A Caller without an Identity: it shows nothing.
 base::Result<wire::Caller> Authenticator::admit_known(const wire::Request& request, Permission permission,
                                                       std::string_view protocol) {

@@ -54,6 +54,7 @@ class Authenticator final : public wire::Authenticator {
   // ask for health, a wrong key does no harm there.
   base::Result<wire::Caller> admit(const wire::Request& request, wire::Permission permission,
                                    std::string_view protocol) override;
+  std::string name_of(const wire::Request& request) override;
 
  private:
   base::Result<wire::Caller> admit_known(const wire::Request& request, wire::Permission permission,

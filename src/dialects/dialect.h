@@ -49,6 +49,9 @@ class ServerControl {
   enum class Dependents : uint8_t { kKeep, kUnload };
   virtual void unload(const std::string& model, Dependents dependents, Done done) = 0;
 
+  // An admin method has changed settings; `change` names them with their new values, for the audit log.
+  virtual void settings_changed(const wire::Exchange& exchange, std::string change) = 0;
+
   bool ready() const { return why_not_ready().empty(); }
 
  protected:

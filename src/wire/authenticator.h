@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -20,6 +21,9 @@ class Authenticator {
   //   RESOURCE_EXHAUSTED  it is over its limits; retry_after() says when to come again
   // The texts never hold a secret. A Caller without an Identity: nobody has asked who it is.
   virtual base::Result<Caller> admit(const Request& request, Permission permission, std::string_view protocol) = 0;
+  // The name of who asks, for the logs of a request that was refused; "" where what it shows is not known. It counts as
+  // no request.
+  virtual std::string name_of(const Request& request) = 0;
 
  protected:
   ~Authenticator() = default;

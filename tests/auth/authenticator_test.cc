@@ -52,6 +52,21 @@ class AuthenticatorTest : public testing::Test {
   std::optional<Authenticator> authenticator;
 };
 
+TEST_F(AuthenticatorTest, WhoIsRefusedHasAName) {
+  add("infer", {Role::kInfer}).grant.limits.concurrent = 1;
+  use();
+  auto name = [&](const std::string& secret) {
+    wire::Request request;
+    request.peer = &peer;
+    if (!secret.empty()) request.fields.add("authorization", "Bearer " + secret);
+    return authenticator->name_of(request);
+  };
+  EXPECT_EQ(name("secret-of-infer"), "infer");
+  EXPECT_EQ(name("secret-of-nobody"), "");
+  EXPECT_EQ(name(""), "");
+  EXPECT_EQ(code("secret-of-infer", Permission::kInfer), Code::kOk) << "no place was taken";
+}
+
 TEST_F(AuthenticatorTest, RolesOpenTheRoutesThatTheyAreFor) {
   add("infer", {Role::kInfer}), add("admin", {Role::kAdmin}), add("metrics", {Role::kMetrics}), add("none", {});
   use();

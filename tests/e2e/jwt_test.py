@@ -160,12 +160,29 @@ class Tokens(harness.Case):
                          (root['action'], root['model'], root['status'], root['code']))
         self.assertTrue(root['request_id'] and root['peer'].startswith('127.0.0.1:'))
         self.assertEqual(('simple', 'OK'), (found['jwt:grpc-root']['model'], found['jwt:grpc-root']['code']))
-        self.assertTrue(any(line['status'] == 403 and line['code'] == 'PERMISSION_DENIED' for line in lines()
-                            if 'status' in line))
+        self.assertEqual((403, 'PERMISSION_DENIED'), tuple(found['jwt:mallory'][key] for key in ('status', 'code')))
         self.assertFalse([line for line in lines() if 'eyJ' in json.dumps(line)])
         self.assertEqual(0o600, stat.S_IMODE(os.stat(self.audit).st_mode))
         self.assertNotIn('eyJ', self.server.output())
 
+
+    def test_new_values_of_settings_are_in_the_audit_log(self):
+        admin = token(sub='setter', scope='weir:admin')
+        for path, body in (('/v2/logging', b'{"log_verbose_level": 2, "log_info": true}'),
+                           ('/v2/trace/setting', b'{"trace_rate": "7"}'), ('/v2/logging', b'{"log_verbose_level": -1}')):
+            ask(self.server, path, admin, 'POST', body)
+        with grpc.insecure_channel(self.server.address) as channel:
+            request = oip.LogSettingsRequest()
+            request.settings['log_verbose_level'].uint32_param = 0
+            oip_grpc.GRPCInferenceServiceStub(channel).LogSettings(request, timeout=harness.PATIENCE,
+                                                                   metadata=[('authorization', f'Bearer {admin}')])
+
+        def changes():
+            lines = [json.loads(line) for line in self.audit.read_text().splitlines()]
+            return [(line['code'], line.get('change')) for line in lines if line.get('who') == 'jwt:setter']
+        until(lambda: len(changes()) >= 4)
+        self.assertEqual([('OK', 'log_info=true log_verbose_level=2'), ('OK', 'trace_rate=7'), ('INVALID_ARGUMENT', None),
+                          ('OK', 'log_verbose_level=0')], changes())
 
     def test_limits_are_the_tenants(self):
         def asked(**more):

@@ -32,6 +32,34 @@ Status parse_small(const base::Bytes& message, Request& request) {
   return invalid("malformed " + Request::descriptor()->name());
 }
 
+Traces::Settings settings_of(const pb::TraceSettingRequest& request) {
+  Traces::Settings out;
+  for (const auto& [key, value] : request.settings()) out[key].assign(value.value().begin(), value.value().end());
+  return out;
+}
+
+msg::Parameters settings_of(const pb::LogSettingsRequest& request) {
+  msg::Parameters out;
+  for (const auto& [key, value] : request.settings()) {
+    if (value.has_bool_param())
+      out.emplace_back(key, value.bool_param());
+    else if (value.has_uint32_param())
+      out.emplace_back(key, int64_t(value.uint32_param()));
+    else if (value.has_string_param())
+      out.emplace_back(key, value.string_param());
+  }
+  return out;
+}
+
+// The settings that a request has changed; "" where it could change none, or has only asked.
+template <class Request>
+std::string change_of(const Request& request) {
+  if constexpr (requires { settings_of(request); })
+    return change_text(settings_of(request));
+  else
+    return {};
+}
+
 // A call that is answered at once.
 template <class Request, class Response>
 class Cold final : public ControlCall {
@@ -44,6 +72,8 @@ class Cold final : public ControlCall {
     if (Status status = parse_small(message, request); !status.ok()) return rpc.finish(status);
     auto response = answer_(state_, state_.bus.catalog(marshal::models_of(rpc.exchange().request())), request);
     if (!response) return rpc.finish(response.error());
+    if (std::string change = change_of(request); !change.empty())
+      state_.control.settings_changed(rpc.exchange(), std::move(change));
     rpc.send(serialized(*response));
     rpc.finish({});
   }
@@ -111,9 +141,7 @@ Result<pb::TraceSettingResponse> trace_setting(OipState& state, const bus::Catal
                                                const pb::TraceSettingRequest& request) {
   if (!request.model_name().empty())
     if (auto found = catalog.find(request.model_name(), ""); !found) return std::move(found).error();
-  Traces::Settings wanted;
-  for (const auto& [key, value] : request.settings()) wanted[key].assign(value.value().begin(), value.value().end());
-  if (Status status = state.traces.change(request.model_name(), wanted); !status.ok()) return status;
+  if (Status status = state.traces.change(request.model_name(), settings_of(request)); !status.ok()) return status;
   pb::TraceSettingResponse out;
   for (const auto& [key, values] : state.traces.settings(request.model_name()))
     for (const auto& value : values) (*out.mutable_settings())[key].add_value(value);
@@ -121,16 +149,7 @@ Result<pb::TraceSettingResponse> trace_setting(OipState& state, const bus::Catal
 }
 
 Result<pb::LogSettingsResponse> log_setting(OipState&, const bus::Catalog&, const pb::LogSettingsRequest& request) {
-  msg::Parameters wanted;
-  for (const auto& [key, value] : request.settings()) {
-    if (value.has_bool_param())
-      wanted.emplace_back(key, value.bool_param());
-    else if (value.has_uint32_param())
-      wanted.emplace_back(key, int64_t(value.uint32_param()));
-    else if (value.has_string_param())
-      wanted.emplace_back(key, value.string_param());
-  }
-  if (Status status = change_log(wanted); !status.ok()) return status;
+  if (Status status = change_log(settings_of(request)); !status.ok()) return status;
   pb::LogSettingsResponse out;
   for (const auto& [key, value] : log_settings()) {
     auto& to = (*out.mutable_settings())[key];

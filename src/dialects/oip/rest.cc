@@ -210,6 +210,7 @@ void set_trace(OipState& state, Exchange& exchange, const PathArgs& args) {
   auto wanted = read_trace(exchange.content().view());
   Status status = wanted ? state.traces.change(model, *wanted) : wanted.error();
   if (!status.ok()) return respond_error(exchange, status);
+  state.control.settings_changed(exchange, change_text(*wanted));
   respond_traces(state, exchange, model);
 }
 
@@ -223,6 +224,7 @@ void set_logging(OipState& state, Exchange& exchange, const PathArgs& args) {
   auto wanted = read_flat(exchange.content().view());
   Status status = wanted ? change_log(*wanted) : wanted.error();
   if (!status.ok()) return respond_error(exchange, status);
+  state.control.settings_changed(exchange, change_text(*wanted));
   get_logging(state, exchange, args);
 }
 

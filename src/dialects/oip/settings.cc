@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "base/encoding.h"
 #include "base/log.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
@@ -167,6 +168,27 @@ void write_flat(std::string& out, const msg::Parameters& values) {
       marshal::write_number(out, *i);
   }
   out += '}';
+}
+
+std::string change_text(const msg::Parameters& values) {
+  Traces::Settings texts;
+  for (const auto& [key, value] : values) {
+    std::string& text = texts[key].emplace_back();
+    if (auto* flag = std::get_if<bool>(&value)) text = *flag ? "true" : "false";
+    if (auto* words = std::get_if<std::string>(&value)) text = *words;
+    if (auto* number = std::get_if<int64_t>(&value)) text = std::to_string(*number);
+  }
+  return change_text(texts);
+}
+
+std::string change_text(const Traces::Settings& values) {
+  std::string out;
+  for (const auto& [key, texts] : values) {
+    ((out += out.empty() ? "" : " ") += key) += '=';
+    for (size_t i = 0; i < texts.size() && out.size() < kMostChange; ++i) (out += i ? "," : "") += texts[i];
+    if (out.size() >= kMostChange) break;
+  }
+  return std::string(base::cut_text(out, kMostChange));
 }
 
 Status check_model_name(std::string_view name) {

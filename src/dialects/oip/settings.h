@@ -28,6 +28,10 @@ base::Result<msg::Parameters> read_parameters(std::string_view body);
 // {"trace_level":["OFF"],"trace_rate":"1"}: a value, a list of them, or null for an empty list.
 base::Result<Traces::Settings> read_trace(std::string_view body);
 void write_flat(std::string& out, const msg::Parameters& values);
+// Settings with their new values for the audit log: "log_info=true log_verbose_level=1", kMostChange bytes at most.
+inline constexpr size_t kMostChange = 256;
+std::string change_text(const msg::Parameters& values);
+std::string change_text(const Traces::Settings& values);
 
 // A model that a client asks to load or unload: letters, digits, '_', '.', '-', at most 128, not starting with a dot.
 base::Status check_model_name(std::string_view name);

@@ -16,6 +16,7 @@ void AccessLog::ShardLog::finished(const wire::Exchange& exchange) {
   const wire::Request& request = exchange.request();
   JsonLine line(lines_, env_.wall());
   line.text("request_id", record.request_id);
+  if (request.identity) line.text("who", request.identity->name);
   if (request.peer) line.text("peer", request.peer->address);
   line.text("protocol", record.protocol).text("http", kVersions[size_t(request.version)]);
   line.text("method", request.method).text("route", record.route);

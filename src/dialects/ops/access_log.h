@@ -1,8 +1,12 @@
 // AccessLog: one JSON object per line for every Exchange that ended, and for every request that never became one.
 //
-//   {"time":"2024-01-02T03:04:05.678901Z","request_id":"…","peer":"127.0.0.1:5000","protocol":"oip-rest","http":"2",
-//    "method":"POST","route":"/v2/models/{model}/infer","model":"digits","status":200,"code":"OK","bytes_in":12,
-//    "bytes_out":34,"seconds":0.000812,"queue_seconds":0.000101,"compute_seconds":0.000511,"trace_id":"…"}
+//   {"time":"2024-01-02T03:04:05.678901Z","request_id":"…","who":"ci","peer":"127.0.0.1:5000","protocol":"oip-rest",
+//    "http":"2","method":"POST","route":"/v2/models/{model}/infer","model":"digits","status":200,"code":"OK",
+//    "bytes_in":12,"bytes_out":34,"seconds":0.000812,"queue_seconds":0.000101,"compute_seconds":0.000511,
+//    "trace_id":"…"}
+//
+// `who` is the name of the key, of the token's subject or of the certificate that was let in, never a secret; it is
+// left out where nobody is asked.
 //
 // Lines are made on the shards and go to a LineFile at the end of each turn.
 #pragma once

@@ -13,8 +13,8 @@ constexpr const char* kAuditEvent = "admin action";
 
 // The texts of a line about a request, borrowed from its Exchange.
 struct AdminAction {
-  std::string action;
-  std::string_view request_id, who, certificate, peer, protocol, model, path, reason;
+  std::string action, who, change;
+  std::string_view request_id, certificate, peer, protocol, model, path, reason;
   uint64_t status = 0;
   base::Code code = base::Code::kOk;
 };
@@ -27,7 +27,6 @@ AdminAction action_of(const wire::Exchange& exchange) {
   out.request_id = record.request_id, out.protocol = record.protocol, out.model = record.model;
   out.path = request.path(), out.reason = record.reject;
   out.status = uint64_t(record.status), out.code = record.code;
-  if (request.identity) out.who = request.identity->name;
   if (!request.peer) return out;
   out.peer = request.peer->address;
   if (const auto& names = request.peer->certificate_names; names && !names->empty()) out.certificate = names->front();
@@ -57,7 +56,9 @@ void AuditLog::note(base::WallTime at, std::string_view action, std::string_view
   file_->put(text, 1);
 }
 
-AuditLog::ShardLog::ShardLog(AuditLog& log, base::Env& env, const wire::Router& router) : log_(log), env_(env) {
+AuditLog::ShardLog::ShardLog(AuditLog& log, base::Env& env, const wire::Router& router,
+                             wire::Authenticator* authenticator)
+    : log_(log), env_(env), authenticator_(authenticator) {
   for (const wire::Route* route : router.routes())
     if (route->permission == wire::Permission::kAdmin) admin_.emplace(route->pattern, route->method);
 }
@@ -67,9 +68,21 @@ bool AuditLog::ShardLog::is_admin(const wire::Exchange& exchange) const {
   return std::any_of(begin, end, [&](const auto& route) { return route.second == exchange.request().method; });
 }
 
+// A request that was refused has no Identity. Only what is sure to be known is looked up: a wrong token would be
+// verified a second time.
+std::string AuditLog::ShardLog::who(const wire::Exchange& exchange) const {
+  const wire::Request& request = exchange.request();
+  if (request.identity) return request.identity->name;
+  const bool known = exchange.record().code == base::Code::kPermissionDenied ||
+                     exchange.record().code == base::Code::kResourceExhausted;
+  return authenticator_ && known ? authenticator_->name_of(request) : std::string();
+}
+
 void AuditLog::ShardLog::finished(const wire::Exchange& exchange) {
   if (!is_admin(exchange)) return;
-  const AdminAction a = action_of(exchange);
+  AdminAction a = action_of(exchange);
+  a.who = who(exchange);
+  if (auto change = changes_.extract(&exchange)) a.change = std::move(change.mapped());
   const std::string_view code = base::name(a.code);
   if (!log_.file_)
     return base::log::info(kAuditEvent, {{"request_id", a.request_id},
@@ -80,6 +93,7 @@ void AuditLog::ShardLog::finished(const wire::Exchange& exchange) {
                                          {"action", a.action},
                                          {"model", a.model},
                                          {"path", a.path},
+                                         {"change", a.change},
                                          {"status", a.status},
                                          {"code", code},
                                          {"reason", a.reason}});
@@ -87,7 +101,7 @@ void AuditLog::ShardLog::finished(const wire::Exchange& exchange) {
   JsonLine line(text, env_.wall());
   line.text("request_id", a.request_id).text("who", a.who).text("certificate", a.certificate).text("peer", a.peer);
   line.text("protocol", a.protocol).text("action", a.action).text("model", a.model).text("path", a.path);
-  line.number("status", a.status).text("code", code).text("reason", a.reason).end();
+  line.text("change", a.change).number("status", a.status).text("code", code).text("reason", a.reason).end();
   log_.file_->put(text, 1);
 }
 

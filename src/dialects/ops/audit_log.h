@@ -6,8 +6,10 @@
 //    /v2/repository/models/{model}/load","model":"digits","path":"/v2/repository/models/digits/load","status":200,"code":"OK"}
 //   {"time":"…","action":"keys were read","path":"/etc/weir/keys.yaml","code":"OK"}
 //
-// `who` is the name of a key, of a token's subject or of a certificate, as the Authenticator knows it; it is left out
-// where nobody is asked. Lines go to a LineFile, or to the server's log as the event "admin action".
+// `who` is the name of a key, of a token's subject or of a certificate, as the Authenticator knows it, also of one that
+// has not the role or is over its limits; it is left out where nobody is asked. `change` has the settings that the
+// request has changed, with their new values: "log_info=true log_verbose_level=1". Lines go to a LineFile, or to the
+// server's log as the event "admin action".
 #pragma once
 
 #include <memory>
@@ -20,6 +22,7 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "dialects/ops/line_file.h"
+#include "wire/authenticator.h"
 #include "wire/router.h"
 
 namespace weir::ops {
@@ -37,16 +40,22 @@ class AuditLog {
   // One shard's way in, on its thread. Admin requests are few: each line goes to the writer at once.
   class ShardLog final : public wire::Observer {
    public:
-    // `router` has all its routes.
-    ShardLog(AuditLog& log, base::Env& env, const wire::Router& router);
+    // `router` has all its routes. `authenticator` names those who were refused; null: nobody is asked. Both are the
+    // shard's, and borrowed.
+    ShardLog(AuditLog& log, base::Env& env, const wire::Router& router, wire::Authenticator* authenticator);
+    // The request has changed settings: its line says so.
+    void changed(const wire::Exchange& exchange, std::string change) { changes_[&exchange] = std::move(change); }
     void finished(const wire::Exchange& exchange) override;
     void rejected(std::string_view, const wire::PeerInfo&) override {}
 
    private:
     bool is_admin(const wire::Exchange& exchange) const;
+    std::string who(const wire::Exchange& exchange) const;
 
     AuditLog& log_;
     base::Env& env_;
+    wire::Authenticator* const authenticator_;
+    std::unordered_map<const wire::Exchange*, std::string> changes_;     // of requests that have not ended
     std::unordered_multimap<std::string_view, std::string_view> admin_;  // patterns → methods, the Router's
   };
 

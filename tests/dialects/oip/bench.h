@@ -27,11 +27,13 @@ class FakeControl final : public dialects::ServerControl {
   std::string not_ready;
   std::vector<std::string> asked;
   std::vector<Done> waiting;
+  std::vector<std::string> changes;
 
   bool accepting() const override { return is_accepting; }
   std::string why_not_ready() const override { return not_ready; }
   void load(const std::string& model, LoadParameters parameters, Done done) override;
   void unload(const std::string& model, Dependents dependents, Done done) override;
+  void settings_changed(const wire::Exchange&, std::string change) override { changes.push_back(std::move(change)); }
 };
 
 class OipBench {

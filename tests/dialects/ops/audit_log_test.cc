@@ -54,7 +54,7 @@ void record(FakeExchange& x, int status, base::Code code) {
 TEST_F(Audited, AdminRequestsAreLinesAndOthersAreNot) {
   {
     auto log = *AuditLog::open(path, metrics);
-    AuditLog::ShardLog shard_log(*log, env, router);
+    AuditLog::ShardLog shard_log(*log, env, router, nullptr);
     auto who = std::make_shared<wire::Identity>();
     who->name = "ops\"}\n{\"forged\":\"1";
     FakeExchange post("POST", "/v2/logging?x=1"), get("GET", "/v2/logging"), refused("POST", "/v2/logging");
@@ -81,11 +81,46 @@ TEST_F(Audited, AdminRequestsAreLinesAndOthersAreNot) {
   EXPECT_EQ(info.st_mode & 0777, 0600u);
 }
 
+TEST_F(Audited, WhoIsRefusedAndWhatWasChangedAreSaid) {
+  struct Names final : wire::Authenticator {
+    base::Result<wire::Caller> admit(const wire::Request&, wire::Permission, std::string_view) override {
+      return base::invalid("not asked");
+    }
+    std::string name_of(const wire::Request& request) override {
+      ++asked;
+      return "name of " + std::string(request.fields.find("x-api-key"));
+    }
+    int asked = 0;
+  } names;
+  {
+    auto log = *AuditLog::open(path, metrics);
+    AuditLog::ShardLog shard_log(*log, env, router, &names);
+    for (auto code : {base::Code::kPermissionDenied, base::Code::kResourceExhausted, base::Code::kUnauthenticated}) {
+      FakeExchange x("POST", "/v2/logging");
+      x.mutable_request().fields.add("x-api-key", "a");
+      record(x, 403, code);
+      shard_log.finished(x);
+    }
+    FakeExchange x("POST", "/v2/logging");
+    record(x, 200, base::Code::kOk);
+    shard_log.changed(x, "log_info=true");
+    shard_log.finished(x), shard_log.finished(x);
+  }
+  auto got = lines();
+  ASSERT_EQ(got.size(), 5u);
+  EXPECT_EQ(got[0]["who"], "name of a");
+  EXPECT_EQ(got[1]["who"], "name of a");
+  EXPECT_FALSE(got[2].contains("who")) << "a wrong key is not looked for again";
+  EXPECT_EQ(names.asked, 2);
+  EXPECT_EQ(got[3]["change"], "log_info=true");
+  EXPECT_FALSE(got[4].contains("change"));
+}
+
 TEST_F(Audited, AFullDiskIsSaidAndHoldsNobodyUp) {
   testing::internal::CaptureStderr();
   {
     auto log = *AuditLog::open("/dev/full", metrics);
-    AuditLog::ShardLog shard_log(*log, env, router);
+    AuditLog::ShardLog shard_log(*log, env, router, nullptr);
     FakeExchange post("POST", "/v2/logging");
     record(post, 200, base::Code::kOk);
     for (int i = 0; i < 100; ++i) shard_log.finished(post);
@@ -102,7 +137,7 @@ TEST_F(Audited, WithoutAFileTheServersLogHasThem) {
   testing::internal::CaptureStderr();
   {
     auto log = *AuditLog::open("", metrics);
-    AuditLog::ShardLog shard_log(*log, env, router);
+    AuditLog::ShardLog shard_log(*log, env, router, nullptr);
     FakeExchange post("POST", "/v2/logging");
     record(post, 200, base::Code::kOk);
     shard_log.finished(post);
