@@ -96,6 +96,7 @@ void H1Exchange::clear() {
   framing_ = Framing::kNone;
   left_ = from_ = to_ = unconsumed_ = received_ = 0;
   small_.fit(0);
+  usage_.reset();
   held_.reset();
 }
 
@@ -131,6 +132,7 @@ void H1Exchange::body(base::Bytes piece) {
     return reset(Reset::kInternal);
   }
   record_.bytes_out += piece.size();
+  usage_.note(*this);
   if (turn_) {
     write_body(std::move(piece));
   } else {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "wire/answer_flow.h"
+#include "wire/byte_charge.h"
 #include "wire/codec.h"
 #include "wire/exchange.h"
 #include "wire/h1_gate.h"
@@ -80,6 +81,7 @@ class H1Exchange final : public Exchange {
   uint64_t received_ = 0;       // body bytes
   uint64_t charged_ = 0;        // bytes of the head in the connection's heads_
   SmallPieces small_;           // of its answer
+  ByteCharge usage_;
   std::unique_ptr<Held> held_;
 };
 

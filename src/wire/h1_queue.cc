@@ -58,6 +58,7 @@ void H1Queue::close(std::unique_ptr<H1Exchange> x, bool complete) {
   if (x->begun_) {
     if (!complete && x->record().code == base::Code::kOk) x->record().code = base::Code::kCancelled;
     tell_close(*x, x->listener(), complete);
+    x->usage_.settle(*x);
     connection_.env.intake.closed(*x);
   }
   x->clear();

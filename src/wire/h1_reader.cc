@@ -172,6 +172,7 @@ size_t H1Reader::step_raw(std::string_view input) {
     return input.size();
   }
   x->record().bytes_in += input.size();
+  x->usage_.note(*x);
   x->unconsumed_ += input.size();
   tell_data(*x, std::as_bytes(std::span(input)));
   return input.size();
@@ -182,7 +183,7 @@ void H1Reader::on_body(std::span<const std::byte> piece) {
   const bool wanted = x && x->open() &&
                       (x->plan_.body == BodyPlan::kStream ? x->listener() != nullptr
                                                           : !x->headed_ && x->plan_.body == BodyPlan::kWhole);
-  if (x) x->record().bytes_in += piece.size();
+  if (x) x->record().bytes_in += piece.size(), x->usage_.note(*x);
   if (!wanted) {
     discarded_ += piece.size();
   } else if (x->plan_.body == BodyPlan::kWhole) {

@@ -48,6 +48,7 @@ void H2Exchange::body(base::Bytes piece) {
   out.backlog += piece.size();
   if (out.backlog >= kLowWater) out.above = true;
   record_.bytes_out += piece.size();
+  usage.note(*this);
   out.queue.push(std::move(piece));
   streams_->touch(*this);
 }
@@ -108,6 +109,7 @@ void H2Exchange::recycle() {
   queue.clear();
   out = {};
   out.queue = std::move(queue);
+  usage.reset();
 
   open_stream = begun = asked_reset = over = closed = complete = touched = false;
   stream_ = 0;

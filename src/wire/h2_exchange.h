@@ -10,6 +10,7 @@
 
 #include "base/ticket.h"
 #include "wire/answer_flow.h"
+#include "wire/byte_charge.h"
 #include "wire/exchange.h"
 #include "wire/fifo.h"
 #include "wire/guard.h"
@@ -104,6 +105,7 @@ class H2Exchange final : public Exchange, public base::Ticketed {
     std::optional<Reset> reset;
     RateFloor floor;
   } out;
+  ByteCharge usage;
 
   bool open_stream = false;  // nghttp2 still has the stream
   bool begun = false;        // the Intake has seen it

@@ -222,6 +222,7 @@ int H2Receiver::on_data(int32_t stream, std::span<const std::byte> piece) {
     return 0;
   }
   x->record().bytes_in += piece.size();
+  x->usage.note(*x);
   if (x->out.finished) {  // unread, and its own window is not opened again: check_unread()
     nghttp2_session_consume_connection(connection_.session, piece.size());
     return 0;

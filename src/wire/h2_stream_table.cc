@@ -119,7 +119,10 @@ void H2StreamTable::settle() {
   for (size_t i = 0; i < over_.size(); ++i) {
     H2Exchange& x = *over_[i];
     x.close_reader();
-    if (x.begun) connection_.env.intake.closed(x);
+    if (x.begun) {
+      x.usage.settle(x);
+      connection_.env.intake.closed(x);
+    }
     x.closed = true;
     --serving_;
     sweep_.push_back(&x);

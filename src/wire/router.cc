@@ -268,8 +268,6 @@ void Router::whole(Exchange& exchange) {
 
 void Router::closed(Exchange& exchange) {
   for (Observer* o : observers_) o->finished(exchange);
-  if (const Identity* who = exchange.request().identity; who && who->limiter)
-    who->limiter->charge_bytes(exchange.now(), exchange.record().bytes_in + exchange.record().bytes_out);
   exchange.set_caller({});
   table_->forget(exchange);
 }

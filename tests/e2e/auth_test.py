@@ -107,6 +107,7 @@ class Keys(harness.Case):
         'narrow': ', roles: [infer], limits: {concurrent: 1}',
         'some': ', roles: [infer], models: ["simple*"]',
         'stream': ', roles: [infer], limits: {requests_per_second: 0.01}',
+        'bytes': ', roles: [infer], limits: {bytes_per_minute: 100KiB}',
     }
 
     @classmethod
@@ -428,6 +429,15 @@ class Limits(Keys):
             self.assertIn(b'HTTP/1.1 400', held.recv(65536))
         self.assertEqual(200, self.ask('GET', '/v2', 'narrow').status)
 
+    def test_bytes_of_a_request_count_before_it_has_ended(self):
+        with socket.create_connection(('127.0.0.1', self.server.port), timeout=harness.PATIENCE) as upload:
+            upload.sendall(b'POST /v2/models/simple/infer HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret-bytes\r\n'
+                           b'Content-Length: 10000000\r\n\r\n' + b' ' * (300 << 10))
+            end = time.monotonic() + harness.PATIENCE
+            while (refused := self.ask('GET', '/v2', 'bytes')).status != 429:
+                self.assertLess(time.monotonic(), end)
+            self.assertIn(b'bytes_per_minute', refused.body)
+
     def test_messages_of_a_stream_are_requests(self):
         pb, rpc = harness.stubs()('inference')
         with grpc.insecure_channel(self.server.address) as channel:
@@ -438,6 +448,26 @@ class Limits(Keys):
         self.assertNotIn('requests_per_second', answers[0].error_message)
         for answer in answers[1:]:
             self.assertIn('requests_per_second', answer.error_message)
+
+
+class Logs(Keys):
+    def lines(self, path):
+        """The lines of the access log about that path's route, once the last one is there."""
+        log = self.file.with_suffix('.log')
+        end = time.monotonic() + harness.PATIENCE
+        while True:
+            found = [json.loads(line) for line in log.read_text().splitlines()]
+            found = [line for line in found if line.get('route') == path]
+            if len(found) >= 5 or time.monotonic() > end:
+                return found
+
+    def test_the_name_of_the_key_is_in_the_access_log_and_the_key_is_not(self):
+        path = '/v2/repository/index'
+        for key in ('infer', 'metrics', 'expired', 'wrong', None):
+            self.ask('POST', path, key, b'')
+        found = [(line.get('who'), line['status']) for line in self.lines(path)]
+        self.assertEqual([('infer', 200), (None, 403), (None, 401), (None, 401), (None, 401)], found)
+        self.assertNotIn('secret-', self.file.with_suffix('.log').read_text())
 
 
 class Reload(Keys):
