@@ -1,6 +1,7 @@
 """Traces: a server whose spans go to a collector, which OpenTelemetry's own npm packages read; and collectors that are no good."""
 
 import base64
+import functools
 import gzip
 import http.server
 import json
@@ -183,6 +184,45 @@ class Spans(unittest.TestCase):
         took = (int(request['endTimeUnixNano']) - int(request['startTimeUnixNano'])) / 1e9
         self.assertTrue(0 < said['gen_ai.server.time_to_first_token'] <= took, (said, took))
         self.assertEqual(5, attributes(self.nests(request, spans)['compute'])['gen_ai.usage.output_tokens'])
+
+    def test_a_session_over_a_websocket_is_one_request_and_each_inference_a_child(self):
+        import evergreen_client as evergreen
+        server = self.serve()
+        kind, tensor = 'application/x-weir-tensor; dtype=INT32; shape=1,16', bytes(64)
+        traced = functools.partial(evergreen.WebSocketSession, headers=f'traceparent: 00-{TRACE}-{PARENT}-01\r\n')
+        for session in (traced(server), evergreen.Http2WebSocketSession(server)):
+            for turn in range(2):
+                session.send(evergreen.action('INFER', {'INPUT0': f'a{turn}', 'INPUT1': f'a{turn}'}, {'OUTPUT0': f'sum{turn}'}, 'simple'))
+                session.send(evergreen.leaf(f'a{turn}', tensor, kind))
+                evergreen.read_until(session, f'sum{turn}')
+            session.end()
+            self.assertEqual([], list(session.messages()))
+            session.close()
+        self.assertEqual(0, server.stop())
+        spans, _ = spans_of(self.collector.bodies)
+        requests = [s for s in spans if s['kind'] == 2]
+        self.assertEqual(['GET /evergreen/v2/session', 'GET /evergreen/v2/session'], [s['name'] for s in requests])
+        self.assertEqual((TRACE, PARENT), (requests[0]['traceId'], requests[0]['parentSpanId']))
+        for request, status in zip(requests, (101, 200)):
+            said = attributes(request)
+            self.assertEqual((status, 2), (said['http.response.status_code'], said['weir.inferences']))
+            self.nests(request, spans)
+            computed = [attributes(s) for s in spans if s.get('parentSpanId') == request['spanId'] and s['name'] == 'compute']
+            self.assertEqual(['simple', 'simple'], [each['weir.model.name'] for each in computed])
+
+    def test_the_ratio_goes_with_the_trace(self):
+        server = self.serve()
+        harness.curl(server.url(INFER), data=ONE)
+        harness.curl(server.url(INFER), *SAMPLED, '-H', 'tracestate: a=1,ot=th:8', data=ONE)
+        self.assertEqual(0, server.stop())
+        spans, _ = spans_of(self.collector.bodies)
+        self.assertEqual(['ot=th:0', 'a=1,ot=th:8'], [s.get('traceState') for s in spans if s['kind'] == 2])
+
+    def test_a_protocol_that_is_not_spoken_is_told(self):
+        for protocol, told in (('grpc', True), ('http/protobuf', False)):
+            server = self.serve(env={'OTEL_EXPORTER_OTLP_PROTOCOL': protocol, 'OTEL_EXPORTER_OTLP_ENDPOINT': 'http://127.0.0.1:9'})
+            self.assertEqual(told, 'spans go to the collector by http/protobuf' in server.output(), protocol)
+            self.assertEqual(0, server.stop())
 
     def test_errors_have_a_code_and_words(self):
         server = self.serve('--tracing-compression', 'gzip')

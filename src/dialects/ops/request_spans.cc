@@ -8,6 +8,7 @@
 #include "base/attempt.h"
 #include "dialects/ops/otlp.h"
 #include "wire/grpc_status.h"
+#include "wire/text.h"
 #include "wire/trace_context.h"
 
 namespace weir::ops {
@@ -27,7 +28,23 @@ bool is_set(const std::array<uint8_t, N>& id) {
   return id != std::array<uint8_t, N>{};
 }
 
-bool is_rpc(const Exchange& x) { return wire::is_grpc_or_web(x.request().fields.find("content-type")); }
+// A path of a remote call, "/inference.GRPCInferenceService/ModelInfer": no other route has a dot in its first part.
+bool is_method(std::string_view route) {
+  const size_t slash = route.find('/', 1);
+  return slash != std::string_view::npos && route.substr(0, slash).find('.') != std::string_view::npos;
+}
+
+// Connect's requests (connectrpc.com/docs/protocol): types of its own, a version beside JSON, a query.
+bool is_connect(const Exchange& x) {
+  const wire::Request& request = x.request();
+  if (!is_method(x.record().route)) return false;
+  const std::string_view type = request.fields.find("content-type");
+  return type.starts_with("application/connect+") || type == "application/proto" ||
+         request.fields.has("connect-protocol-version") || request.method == "GET";
+}
+
+bool is_grpc(const Exchange& x) { return wire::is_grpc_or_web(x.request().fields.find("content-type")); }
+bool is_rpc(const Exchange& x) { return is_grpc(x) || is_connect(x); }
 
 // The methods of RFC 9110 and PATCH; others would be names without number.
 std::string_view known_method(std::string_view method) {
@@ -59,14 +76,20 @@ bool is_error(const Exchange& x) {
   }
 }
 
-void write_rpc(SpanWriter& span, const RequestRecord& record) {
-  span.text("rpc.system", "grpc");
+// Semantic conventions for gRPC and for Connect RPC.
+void write_rpc(SpanWriter& span, const Exchange& x) {
+  const RequestRecord& record = x.record();
+  const bool grpc = is_grpc(x);
+  span.text("rpc.system", grpc ? "grpc" : "connect_rpc");
   const std::string_view path = record.route;
   if (size_t slash = path.rfind('/'); path.size() > 1 && slash > 0 && slash != std::string_view::npos) {
     span.text("rpc.service", path.substr(1, slash - 1));
     span.text("rpc.method", path.substr(slash + 1));
   }
-  span.number("rpc.grpc.status_code", int64_t(record.code));
+  if (grpc)
+    span.number("rpc.grpc.status_code", int64_t(record.code));
+  else if (record.code != Code::kOk)
+    span.text("rpc.connect_rpc.error_code", wire::lowered(base::name(record.code)));
 }
 
 void write_http(SpanWriter& span, const wire::Request& request, const RequestRecord& record) {
@@ -194,7 +217,7 @@ void RequestSpans::write_request(const Exchange& x) {
   span.ids(trace, trace.span, trace.parent, is_set(trace.parent) ? Parent::kRemote : Parent::kNone);
   span.head(name_of(x), SpanKind::kServer, unix_ns(trace, trace.began), unix_ns(trace, end));
   if (is_rpc(x))
-    write_rpc(span, record);
+    write_rpc(span, x);
   else
     write_http(span, x.request(), record);
   write_network(span, x.request());

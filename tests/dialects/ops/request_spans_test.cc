@@ -276,6 +276,32 @@ TEST_F(Spans, AGrpcErrorOfTheServerHasItsCodeAndItsWords) {
   EXPECT_EQ(request.parent, "");
 }
 
+TEST_F(Spans, ACallOfConnectSaysSo) {
+  FakeExchange x("POST", "/inference.GRPCInferenceService/ModelInfer");
+  traced(x);
+  x.mutable_request().fields.add("content-type", "application/proto");
+  x.record().route = "/inference.GRPCInferenceService/ModelInfer", x.record().status = 503;
+  x.record().set_outcome(base::failure(base::Code::kUnavailable, "the server drains"));
+  auto all = finish(x);
+  const Read& request = all.at("");
+  EXPECT_EQ(request.name, "inference.GRPCInferenceService/ModelInfer");
+  EXPECT_EQ(request.attributes.at("rpc.system"), "connect_rpc");
+  EXPECT_EQ(request.attributes.at("rpc.method"), "ModelInfer");
+  EXPECT_EQ(request.attributes.at("rpc.connect_rpc.error_code"), "unavailable");
+  EXPECT_FALSE(request.attributes.contains("rpc.grpc.status_code"));
+  EXPECT_EQ(request.status, 2u);
+}
+
+TEST_F(Spans, PlainJsonOfAMethodIsNotConnect) {
+  FakeExchange x("POST", "/inference.GRPCInferenceService/ModelInfer");
+  traced(x);
+  x.mutable_request().fields.add("content-type", "application/json");
+  x.record().route = "/inference.GRPCInferenceService/ModelInfer", x.record().status = 200;
+  auto all = finish(x);
+  EXPECT_EQ(all.at("").name, "POST /inference.GRPCInferenceService/ModelInfer");
+  EXPECT_FALSE(all.at("").attributes.contains("rpc.system"));
+}
+
 TEST_F(Spans, AClientsMistakeIsNoErrorOfTheServer) {
   FakeExchange x("POST", "/v2/models/n/infer");
   traced(x);
