@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/attempt.h"
 #include "base/log.h"
 #include "net/address.h"
 
@@ -33,14 +34,29 @@ Listener::Listener(Shard::Parts& shard, Fd fd, Transport transport, Deliver deli
       spare_(open_spare()) {}
 
 void Listener::begin() {
-  waiting_ = true;
   fd_.async_wait(asio::posix::descriptor_base::wait_read, [this](const boost::system::error_code& error) {
     waiting_ = false;
     if (!error && fd_.is_open()) on_ready();
   });
+  waiting_ = true;
 }
 
+// Called by the loop, by a timer or at the end of a turn, none of which would call it again: whatever throws here
+// (there is no memory for a connection, or to wait with) must not leave a listener that waits for nothing.
 void Listener::on_ready() {
+  if (base::attempt("a listener", [this] { accept_and_wait(); }).ok() || waits()) return;
+  (void)base::attempt("a listener", [this] { pause_for(kFirstPause); });
+  if (waits()) return;
+  shard_.mark_for_next_turn(*this);
+  marked_ = true;
+}
+
+void Listener::flush() {
+  marked_ = false;
+  if (fd_.is_open()) on_ready();
+}
+
+void Listener::accept_and_wait() {
   shard_.now();
   switch (accept_burst()) {
     case Burst::kStarved: return pause();

@@ -1,7 +1,7 @@
 // Listener: one listening socket on one shard. Accepts in bursts, and keeps its head when file descriptors run out: the
 // one that is waiting is told by a close (a spare descriptor is kept for that), then accepting pauses, 100 ms at first
 // and up to 1 s, so that the loop does not spin. On the last step of the overload ladder one connection is accepted per
-// 100 ms: for whoever asks whether the server lives.
+// 100 ms: for whoever asks whether the server lives. An exception costs the connection that it was about, and no more.
 #pragma once
 
 #include <boost/asio/posix/basic_stream_descriptor.hpp>
@@ -28,13 +28,15 @@ class Listener final : public Resident {
   // Takes what already waits, so that nobody who was let in is reset, and closes. Nothing is delivered afterwards.
   void stop();
 
-  void flush() override {}
+  void flush() override;
   void release() override { deliver_ = {}; }
-  bool at_rest() const override { return !waiting_; }
+  bool at_rest() const override { return !waiting_ && !marked_; }
 
  private:
   enum class Burst : uint8_t { kEmptied, kMore, kStarved, kShort };
   void on_ready();
+  void accept_and_wait();
+  bool waits() const { return waiting_ || timer_ != base::TimerId::kNone; }
   Burst accept_burst();
   bool turn_one_away();
   void pause();
@@ -49,7 +51,7 @@ class Listener final : public Resident {
   Fd spare_;
   base::Duration delay_{0};
   base::TimerId timer_ = base::TimerId::kNone;
-  bool waiting_ = false;
+  bool waiting_ = false, marked_ = false;  // for the socket; for the next turn
 };
 
 }  // namespace weir::net

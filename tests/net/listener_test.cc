@@ -8,7 +8,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <new>
 
 #include "lab.h"
 #include "net/address.h"
@@ -132,6 +134,35 @@ TEST(Listener, AcceptsOneAfterTheOtherWhileThereIsHardlyAnyMemory) {
   rig.slabs.memory.give(base::MemoryKind::kInput, 98);
   ASSERT_TRUE(peers.front().send("x"));
   EXPECT_EQ(peers.front().read(7), "sniff:x");
+}
+
+TEST(Listener, GoesOnAfterAnException) {
+  Shard shard(base::ShardId(0), Pin::kNo);
+  base::Counter starved;
+  std::unique_ptr<Listener> listener;
+  std::atomic<int> delivered{0};
+  auto fd = listen_at(resolve("127.0.0.1:0").value().front(), Sharing::kAlone);
+  ASSERT_TRUE(fd);
+  const uint16_t port = local_endpoint(*fd).port();
+  shard.start();
+  shard.post([&] {
+    auto deliver = [&](Accepted) {
+      if (delivered++ % 2 == 0) throw std::bad_alloc();
+    };
+    listener = std::make_unique<Listener>(shard.parts(), std::move(*fd), Transport::kTcp, deliver, starved, nullptr);
+    listener->begin();
+  });
+  for (int i = 1; i <= 4; ++i) {
+    Peer peer(port);
+    EXPECT_TRUE(peer.ended());
+    EXPECT_EQ(delivered, i);
+  }
+  shard.parts().run_and_wait([&] {
+    listener->stop();
+    shard.parts().retire(std::move(listener));
+  });
+  shard.stop();
+  shard.join();
 }
 
 TEST(Endpoint, KnowsLoopback) {
