@@ -1,5 +1,6 @@
 #include "dialects/evergreen/session.h"
 
+#include <memory>
 #include <utility>
 
 #include "marshal/tenant.h"
@@ -15,8 +16,9 @@ Session::Session(EvergreenState& state, wire::Exchange& exchange, Carrier& carri
     : state_(state),
       exchange_(exchange),
       carrier_(carrier),
-      reservation_(state.byte_quota, marshal::tenant_of(exchange.request())),
-      graph_(state.options.graph, &reservation_, &state.turn_budget, base::HashKey::drawn(state.bus.env())),
+      graph_(state.retired_graphs, std::make_unique<SessionGraph>(
+                                       state.byte_quota, marshal::tenant_of(exchange.request()), state.options.graph,
+                                       state.turn_budget, base::HashKey::drawn(state.bus.env()))),
       ttls_(*this),
       loads_(*this),
       actions_(*this),
@@ -35,7 +37,7 @@ Session::~Session() {
 void Session::on_message(const base::Bytes& message) {
   if (over_) return;
   clock_.touch();
-  graph_.flatten_budget().refill();
+  graph().flatten_budget().refill();
   input_.read(message);
   settle();
 }
@@ -75,7 +77,7 @@ void Session::send(const OutFragment& fragment) {
 
 // Outputs get the last of the room, so that answers go on a while when questions are held.
 bool Session::congested() const {
-  const SessionMemory& memory = graph_.memory();
+  const SessionMemory& memory = graph_.nodes().memory();
   return !carrier_.has_room() || (ttls_.make_room() && memory.used() > memory.limit() / 16 * 15);
 }
 
@@ -86,19 +88,19 @@ Status Session::admit_action() {
 }
 
 bool Session::stuck(std::string& missing) const {
-  return loads_.empty() && !congested() && !graph_.undelivered() && actions_.all_wait(missing);
+  return loads_.empty() && !congested() && !graph_.nodes().undelivered() && actions_.all_wait(missing);
 }
 
 void Session::settle() {
   if (std::exchange(settling_, true)) return;
   while (!over_) {
-    graph_.deliver();
+    graph().deliver();
     if (!actions_.go_on() && !input_.go_on()) break;
   }
   end_if_nothing_runs();
   settling_ = false;
   if (over_) return finish();
-  const bool more = input_.waits_for_turn() || actions_.due() || graph_.undelivered();
+  const bool more = input_.waits_for_turn() || actions_.due() || graph_.nodes().undelivered();
   if (more && state_.turn_budget.spent()) state_.turn_budget.wait(*this);
 }
 

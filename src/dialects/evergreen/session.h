@@ -11,7 +11,7 @@
 
 #include "base/env.h"
 #include "base/status.h"
-#include "dialects/evergreen/graph/node_graph.h"
+#include "dialects/evergreen/graph/retired_graphs.h"
 #include "dialects/evergreen/message.h"
 #include "dialects/evergreen/node_ttls.h"
 #include "dialects/evergreen/pending_loads.h"
@@ -73,7 +73,7 @@ class Session final : TurnBudget::Waiter {
 
   EvergreenState& state() { return state_; }
   wire::Exchange& exchange() { return exchange_; }
-  NodeGraph& graph() { return graph_; }
+  NodeGraph& graph() { return graph_.nodes(); }
   NodeTtls& ttls() { return ttls_; }
   RunningActions& actions() { return actions_; }
   Transcripts& transcripts() { return transcripts_; }
@@ -86,8 +86,7 @@ class Session final : TurnBudget::Waiter {
   EvergreenState& state_;
   wire::Exchange& exchange_;
   Carrier& carrier_;
-  session::Reservation reservation_;
-  NodeGraph graph_;
+  OwnedGraph graph_;
   NodeTtls ttls_;
   PendingLoads loads_;
   Transcripts transcripts_;

@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "bus/bus.h"
+#include "dialects/evergreen/graph/retired_graphs.h"
 #include "dialects/evergreen/graph/turn_budget.h"
 #include "dialects/evergreen/options.h"
 #include "wire/fetcher.h"
@@ -26,6 +27,7 @@ struct EvergreenState {
   wire::Fetcher* fetcher = nullptr;          // for references; null: `http:` and `https:` are off
   session::ByteQuota* byte_quota = nullptr;  // that sessions of all shards share; null: each has its own limit only
   TurnBudget turn_budget{bus.env(), options.steps_per_turn};  // that sessions of this shard share
+  RetiredGraphs retired_graphs{turn_budget};
   std::unordered_set<Session*> sessions = {};                 // that live
   bool draining = false;
 };

@@ -16,6 +16,7 @@ using base::Status;
 // The charge for things beside their bytes: empty ones are not free.
 constexpr uint64_t kNodeCost = 512, kFragmentCost = 96, kEdgeCost = 48, kSlabCost = 64;
 constexpr size_t kLongestId = 1024;
+constexpr uint64_t kPartsPerStep = 4;  // that are freed
 
 Status broken(std::string_view id, int64_t seq, std::string_view rule) {
   return base::invalid(describe_fragment(id, seq) + ": " + std::string(rule));
@@ -53,9 +54,36 @@ NodeGraph::NodeGraph(GraphLimits limits, session::Reservation* reservation, Turn
       heights_(limits_, turn_budget),
       by_name_(0, base::KeyedHash(key)) {}
 
+void NodeGraph::check_unused(const Node& n) {
+  base::check(n.pins_ == n.open() && n.waiting_.empty(), "a NodeGraph outlives its Cursors");
+}
+
 NodeGraph::~NodeGraph() {
-  for (const auto& [id, node] : by_name_)
-    base::check(node->pins_ == node->open() && node->waiting_.empty(), "a NodeGraph outlives its Cursors");
+  for (const auto& [id, node] : by_name_) check_unused(*node);
+}
+
+bool NodeGraph::dismantle() {
+  while (!by_name_.empty() && !paused()) {
+    Node& n = *by_name_.begin()->second;
+    check_unused(n);
+    if (!dismantle(n)) return false;
+    by_name_.erase(by_name_.begin());
+  }
+  return by_name_.empty();
+}
+
+// What a fragment is charged stays charged until the graph has gone.
+bool NodeGraph::dismantle(Node& n) {
+  auto free_some = [&](auto& parts, auto free_one) {
+    while (!parts.empty() && !paused()) {
+      for (uint64_t i = 0; i < kPartsPerStep && !parts.empty(); ++i) free_one(parts);
+      spend(1);
+    }
+    return parts.empty();
+  };
+  spend(1);
+  return free_some(n.parts_, [](auto& parts) { parts.pop_back(); }) &&
+         free_some(n.ahead_, [](auto& parts) { parts.erase(parts.begin()); });
 }
 
 Node* NodeGraph::find(std::string_view id) {

@@ -68,6 +68,10 @@ class NodeGraph {
   enum class Reach : uint8_t { kNode, kWithChildren };
   base::Status drop(Node& node, Reach reach);
 
+  // The graph is of no further use: frees its nodes until the turn's steps are spent. No Cursor is left. Returns true
+  // when none is left either.
+  bool dismantle();
+
   // Tells Cursors that waited for what has come since, or for this turn, until the turn's steps are spent. They may be
   // destroyed, and others made, from inside.
   void deliver();
@@ -81,12 +85,14 @@ class NodeGraph {
 
  private:
   friend class Cursor;
+  static void check_unused(const Node& node);
   base::Status check(const Node& node, const Fragment& f) const;
   base::Status take(Node& node, const Fragment& f);
   base::Status link(Node& node, Node::Part& part, const Fragment& f);
   base::Status charge(uint64_t bytes, const Node& node, int64_t seq);
   base::Status extend(Node& node);
   void wake(Node& node);
+  bool dismantle(Node& node);
   void unlink(Node& node, std::vector<Node*>& orphans);
   void forget(Node& node);
   void spend(uint64_t steps) {

@@ -5,8 +5,9 @@
 namespace weir::evergreen {
 
 void TurnBudget::wait(Waiter& waiter) {
-  if (std::exchange(waiter.waits_, true)) return;
+  if (waiter.waits_) return;
   waiter.place_ = waiting_.insert(waiting_.end(), &waiter);
+  waiter.waits_ = true;
   arm();
 }
 

@@ -1,5 +1,7 @@
 #include "dialects/evergreen/graph/turn_budget.h"
 
+#include "dialects/evergreen/graph/retired_graphs.h"
+
 #include "base/fake_env.h"
 #include "fixture.h"
 
@@ -124,6 +126,43 @@ TEST(NodeGraphTurns, ACursorThatGoesWhileItWaitsIsNotCalled) {
   }
   EXPECT_FALSE(g.undelivered());
   EXPECT_EQ(l.news, 0);
+}
+
+// --- after its session -----------------------------------------------------------------------------------------------
+
+std::unique_ptr<SessionGraph> session_graph(session::ByteQuota& quota, TurnBudget& turn_budget, int fragments) {
+  auto graph = std::make_unique<SessionGraph>(&quota, 7, GraphLimits{}, turn_budget, base::HashKey{});
+  for (int i = 1; i <= fragments; ++i) EXPECT_TRUE(graph->nodes.add({.node = "a", .seq = i, .continued = true}));
+  return graph;
+}
+
+TEST(RetiredGraphs, ALargeOneIsFreedInSeveralTurns) {
+  base::FakeEnv env;
+  TurnBudget turn_budget(env, 100);
+  session::ByteQuota quota(1 << 30, 1 << 30);
+  RetiredGraphs retired(turn_budget);
+  { OwnedGraph owned(retired, session_graph(quota, turn_budget, 2000)); }
+  { OwnedGraph owned(retired, session_graph(quota, turn_budget, 10)); }
+  EXPECT_EQ(retired.size(), 2u);
+  EXPECT_GT(quota.held(), 2000u * 96) << "what is not freed yet is paid for";
+  const uint64_t first_turn = turn_budget.total();
+  EXPECT_LE(first_turn, 101u);
+  env.advance(base::Duration(0));
+  EXPECT_EQ(retired.size(), 0u);
+  EXPECT_GE(turn_budget.total() - first_turn, 400u) << "the rest took steps of later turns";
+  EXPECT_EQ(quota.held(), 0u);
+  EXPECT_EQ(env.armed(), 0u);
+}
+
+TEST(RetiredGraphs, ASmallOneGoesAtOnce) {
+  base::FakeEnv env;
+  TurnBudget turn_budget(env, 100);
+  session::ByteQuota quota(1 << 30, 1 << 30);
+  RetiredGraphs retired(turn_budget);
+  { OwnedGraph owned(retired, session_graph(quota, turn_budget, 10)); }
+  EXPECT_EQ(retired.size(), 0u);
+  EXPECT_EQ(quota.held(), 0u);
+  EXPECT_EQ(env.armed(), 0u);
 }
 
 }  // namespace
