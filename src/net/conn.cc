@@ -1,5 +1,6 @@
 #include "net/conn.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/attempt.h"
@@ -28,8 +29,7 @@ void Conn::on_readable() {
 void Conn::read() {
   auto& shard = env_.shard;
   shard.now();
-  auto moved = socket_.read({shard.read_buffer.get(), Shard::Parts::kReadBuffer});
-  shard.turn_bytes += moved.n;
+  auto moved = take_input();
   env_.bytes_in.add(moved.n);
   switch (moved.fate) {
     case Socket::Fate::kNone: break;
@@ -38,6 +38,17 @@ void Conn::read() {
     case Socket::Fate::kSome: received({shard.read_buffer.get(), moved.n});
   }
   wire_.mark();
+}
+
+// A peer that sends much is read in larger pieces. What comes behind an answer that ends the connection is nobody's: it
+// is neither copied nor counted as work of this turn, so that ending floods costs less than sending them.
+Socket::Moved Conn::take_input() {
+  auto& shard = env_.shard;
+  if (state_ != State::kOpen) return socket_.discard({shard.read_buffer.get(), Shard::Parts::kReadBuffer});
+  auto moved = socket_.read({shard.read_buffer.get(), read_size_});
+  shard.turn_bytes += moved.n;
+  if (moved.n == read_size_) read_size_ = std::min(4 * read_size_, Shard::Parts::kReadBuffer);
+  return moved;
 }
 
 void Conn::received(std::span<const std::byte> bytes) {
@@ -111,11 +122,17 @@ void Conn::finish() {
     if (written == ConnOutput::Written::kNotYet) return;
   }
   if (ended_) return close(ClosedBy::kPeer);
+  note_flood();
   by_ = env_.draining ? ClosedBy::kDrain : ClosedBy::kServer;
   socket_.shut_write();
   state_ = State::kLingering;
   since_ = wire_.now();
   socket_.await_read();
+}
+
+// Once: an open connection lingers or closes next.
+void Conn::note_flood() {
+  if (const auto* codec = serving(); codec && codec->flooded()) env_.note_flood(input_.peer());
 }
 
 void Conn::tick(base::Time now) {
@@ -163,6 +180,7 @@ bool Conn::busy() const {
 
 void Conn::close(ClosedBy by) {
   if (state_ == State::kClosed) return;
+  note_flood();
   state_ = State::kClosed;
   wire_.close();
   if (auto* codec = input_.codec()) codec->closed();

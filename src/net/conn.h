@@ -26,6 +26,7 @@ enum class ClosedBy : uint8_t { kPeer, kServer, kIdle, kDrain, kError };
 class Conn final : public ConnWire::Owner, private Socket::Owner {
  public:
   static constexpr base::Duration kLingerTime = std::chrono::seconds(2);
+  static constexpr size_t kFirstRead = 16 << 10;
 
   class Owner {
    public:
@@ -68,12 +69,14 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
   void guarded(Work work);
   wire::Codec* serving() const { return state_ == State::kOpen ? input_.codec() : nullptr; }
   void read();
+  Socket::Moved take_input();
   void received(std::span<const std::byte> bytes);
   void peer_ended();
   void write_and_settle();
   bool given_up(wire::Codec& codec) const;
   void settle();
   void finish();
+  void note_flood();
 
   Owner& owner_;
   ConnEnv& env_;
@@ -81,7 +84,8 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
   ConnWire wire_;
   ConnInput input_;
   ConnOutput output_;
-  base::Time since_{};  // of the state
+  size_t read_size_ = kFirstRead;  // of the next read
+  base::Time since_{};             // of the state
   State state_ = State::kOpen;
   ClosedBy by_ = ClosedBy::kPeer;  // who ends it, once that is known
   bool ended_ = false;             // the peer has sent FIN

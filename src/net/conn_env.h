@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "base/network.h"
 #include "net/connection_limit.h"
+#include "net/flood_penalty.h"
 #include "net/shard_parts.h"
 #include "net/tls.h"
 #include "wire/codec.h"
@@ -28,6 +29,10 @@ struct ConnEnv {
   bool expects_header(std::string_view peer) const { return proxied && proxied->has_peer(peer); }
   // Counts a connection that must not be.
   bool admitted(ConnectionLimit::Outcome entry);
+  // Whether a client that has not flooded too often connects; counts one that has.
+  bool unpunished(const base::Client* client);
+  // A connection of that peer has ended for a flood.
+  void note_flood(const wire::PeerInfo& peer);
 
   Shard::Parts& shard;
   const wire::CodecEnv codecs;
@@ -36,7 +41,8 @@ struct ConnEnv {
   Cleartext tcp_cleartext = Cleartext::kServed;
   const base::NetworkList* proxied = nullptr;
   std::optional<wire::Drain> draining;  // the last step of it
-  base::Counter &turned_away, &over_share, &bytes_in, &bytes_out;
+  FloodPenalty penalty;
+  base::Counter &turned_away, &over_share, &penalized, &bytes_in, &bytes_out;
 };
 
 }  // namespace weir::net

@@ -41,7 +41,7 @@ void Conns::use(std::shared_ptr<const TlsContext> tls, Cleartext tcp) {
 
 void Conns::adopt(Accepted accepted) {
   auto whose = env_.client(accepted.peer);
-  if (!env_.admitted(env_.limit.enter(whose.get()))) return;
+  if (!env_.unpunished(whose.get()) || !env_.admitted(env_.limit.enter(whose.get()))) return;
   accepted_[size_t(accepted.transport)]->add();
   open_.add(1);
   Conn* conn = nullptr;

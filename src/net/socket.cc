@@ -51,9 +51,11 @@ void Socket::ready(uint32_t events) {
   }
 }
 
-Socket::Moved Socket::read(std::span<std::byte> into) {
+Socket::Moved Socket::read(std::span<std::byte> into) { return receive(into, 0); }
+
+Socket::Moved Socket::receive(std::span<std::byte> into, int flags) {
   for (;;) {
-    ssize_t n = ::recv(fd_.get(), into.data(), into.size(), 0);
+    ssize_t n = ::recv(fd_.get(), into.data(), into.size(), flags);
     if (n > 0) {
       if (size_t(n) < into.size() && !ragged_) readable_ = false;
       return {Fate::kSome, size_t(n)};

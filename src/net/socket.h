@@ -6,6 +6,7 @@
 // is readable until a read came back with less than there was room for. Used on the shard's thread only.
 #pragma once
 
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <cstddef>
@@ -51,6 +52,9 @@ class Socket final : private Readiness::Watcher {
   bool writing() const { return writing_; }
 
   Moved read(std::span<std::byte> into);
+  // Takes from the kernel what it has, as read() does, for nobody to look at. TCP does not copy it; other sockets use
+  // `scratch`.
+  Moved discard(std::span<std::byte> scratch) { return receive(scratch, MSG_TRUNC); }
   Moved write(std::span<const iovec> pieces);
   void shut_write();
   // No callback after this.
@@ -64,6 +68,7 @@ class Socket final : private Readiness::Watcher {
 
  private:
   void ready(uint32_t events) override;
+  Moved receive(std::span<std::byte> into, int flags);
 
   Shard::Parts& shard_;
   Fd fd_;

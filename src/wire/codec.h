@@ -86,6 +86,8 @@ class Codec {
   virtual void drain(Drain step) = 0;
   // A codec to go on with instead of this one (after sniffing, or a protocol upgrade); null almost always.
   virtual std::unique_ptr<Codec> successor() { return nullptr; }
+  // The connection ends because its peer caused more work than requests are worth: a flood of frames, of resets.
+  virtual bool flooded() const { return false; }
   // For the metrics: "sniff", "h1", "h2".
   virtual std::string_view protocol() const = 0;
 };

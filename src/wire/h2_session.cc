@@ -101,7 +101,10 @@ bool H2Session::digest_stash() {
   if (connection_.dead) return true;
   rest.erase(0, used);
   stash_ = std::move(rest);
-  if (!stash_.empty()) connection_.wire.output_ready();
+  if (!stash_.empty())
+    connection_.wire.output_ready();
+  else if (eof_)
+    cancel_unfinished();
   return true;
 }
 
@@ -127,12 +130,23 @@ bool H2Session::finished() const {
          (eof_ && streams_.serving() == 0 && !nghttp2_session_want_write(connection_.session));
 }
 
+// Slow peers are told to calm down, too, but a slow one costs nobody work.
+bool H2Session::flooded() const {
+  const Verdict& v = connection_.guard.verdict();
+  return connection_.dead && v.code == H2Error::kEnhanceYourCalm && v.reason != reason::kSlowHeader &&
+         v.reason != reason::kSlowRead;
+}
+
 // The peer's sending side is closed: what it has asked for completely is still answered.
 void H2Session::eof() {
   if (connection_.dead) return;
   connection_.now = connection_.wire.now();
   eof_ = true;
-  for (; !stash_.empty() && !connection_.dead; digest_stash()) helped_ = base::kNever;
+  if (stash_.empty()) return cancel_unfinished();
+  connection_.wire.output_ready();  // the stash comes first, in helpings as ever
+}
+
+void H2Session::cancel_unfinished() {
   for (auto& x : streams_.live())
     if (!x->in.ended && !x->out.finished) x->reset(Reset::kCancel);
 }

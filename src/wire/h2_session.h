@@ -40,6 +40,7 @@ class H2Session final : public Codec {
   bool idle() const override { return streams_.serving() == 0 && stash_.empty(); }
   void tick(base::Time now) override;
   void drain(Drain step) override;
+  bool flooded() const override;
   std::string_view protocol() const override { return "h2"; }
 
  private:
@@ -47,6 +48,7 @@ class H2Session final : public Codec {
   size_t admit(std::span<const std::byte> bytes);
   void receive(std::span<const std::byte> bytes);
   bool digest_stash();
+  void cancel_unfinished();
   void die();
   void check_connection();
   void check_idle();

@@ -70,6 +70,7 @@ class Echo final : public wire::Codec {
     lab_.work();
     lab_.report([&] { ++(step == wire::Drain::kAnnounce ? lab_.announced : lab_.refused); });
   }
+  bool flooded() const override { return flooded_; }
   std::string_view protocol() const override { return name_; }
 
  private:
@@ -85,6 +86,7 @@ class Echo final : public wire::Codec {
   }
   void command(std::string_view line) {
     if (line == "!close") put("bye\n"), finished_ = true;
+    if (line == "!flood") put("calm\n"), finished_ = flooded_ = true;
     if (line == "!open") open_ = true, put("opened\n");
     if (line == "!done") open_ = false, put("done\n");
     if (line == "!stop") stopped_ = true, ++lab_.stopped;
@@ -104,7 +106,7 @@ class Echo final : public wire::Codec {
   std::deque<std::string> out_;
   std::string seen_;
   size_t sent_ = 0, backlog_ = 0;
-  bool named_ = false, finished_ = false, open_, stopped_ = false, throws_ = false;
+  bool named_ = false, finished_ = false, flooded_ = false, open_, stopped_ = false, throws_ = false;
 };
 
 void be_patient(const Fd& fd) {

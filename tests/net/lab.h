@@ -4,6 +4,7 @@
 // Each codec names itself in front of its first output ("sniff:", "h1:", "h2:"), then echoes. A line that begins with
 // '!' is a command:
 //   !close    answer "bye\n", then the codec is finished
+//   !flood    answer "calm\n", then the codec is finished, and its peer has flooded it
 //   !open     an exchange is open from now on: not idle      !done     it is over
 //   !stop     does not want to read until its next tick()
 //   !send N   answer N bytes, a pattern by position       !last N   the same, and then the codec is finished

@@ -190,6 +190,28 @@ TEST(H2, AfterEofWhatWasAskedIsAnsweredThenTheConnectionEnds) {
   EXPECT_TRUE(s.codec->finished());
 }
 
+TEST(H2, AfterEofWhatWasReadIsStillServedInHelpings) {
+  Streamed streamed;
+  Server s;
+  streamed.serve(s);
+  std::string much = opening();
+  for (uint32_t i = 0; i < 3 * s.limits.requests_per_read; ++i) much += get(2 * i + 1);
+  much += post(20001);
+  s.feed(much);
+  s.codec->eof();
+  EXPECT_EQ(s.intake.begun, s.limits.requests_per_read) << "one helping in a turn";
+  for (int turn = 0; turn < 100 && !s.codec->finished(); ++turn) {
+    s.take();
+    for (Exchange* x : streamed.order) x->respond(200, "a/b", Bytes::copy_of("x"));
+    streamed.order.clear();
+    s.wire.env.advance(1ms);
+    s.codec->tick(s.wire.env.now());
+  }
+  EXPECT_EQ(s.intake.begun, 3 * s.limits.requests_per_read + 1);
+  EXPECT_EQ(s.intake.closes, s.intake.begun) << "one whose body does not come is cancelled, too";
+  EXPECT_TRUE(s.codec->finished());
+}
+
 TEST(H2, AClosedSocketEndsEveryExchange) {
   Streamed streamed;
   Server s;
