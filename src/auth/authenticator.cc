@@ -56,6 +56,11 @@ base::Status no_key() {
                  "this needs a key: send one as 'authorization: Bearer <key>' (auth.keys_file, auth.anonymous)");
 }
 
+base::Status lacks_role(const wire::Identity& who, Permission permission) {
+  return failure(Code::kPermissionDenied,
+                 "the key '" + who.name + "' has not the role that this needs: " + std::string(role_for(permission)));
+}
+
 // Beyond loopback nobody may change a server that has no keys.
 base::Status admin_is_closed() {
   return failure(Code::kPermissionDenied,
@@ -114,6 +119,17 @@ base::Result<wire::Caller> Authenticator::admit(const wire::Request& request, Pe
   const bool open = allows(anonymous_->roles, permission);
   if (open && (caller || permission == Permission::kHealth)) return wire::Caller::enter(anonymous_, env_.now());
   if (!caller) return caller;
+  return nobody();
+}
+
+base::Status Authenticator::permit(const wire::Request& request, Permission permission) {
+  const wire::Identity* who = request.identity;
+  if (!who || allows(who->roles, permission)) return {};
+  return who == anonymous_.get() ? nobody() : lacks_role(*who, permission);
+}
+
+// Who shows nothing may not do that.
+base::Status Authenticator::nobody() const {
   return takes_secrets() || sources_.certificates ? no_key() : admin_is_closed();
 }
 
@@ -132,9 +148,7 @@ base::Result<wire::Caller> Authenticator::admit_known(const wire::Request& reque
   if (!who.protocol.empty() && who.protocol != protocol)
     return failure(Code::kPermissionDenied,
                    "the key '" + who.name + "' is for the routes of " + who.protocol + " alone");
-  if (!allows(who.roles, permission))
-    return failure(Code::kPermissionDenied,
-                   "the key '" + who.name + "' has not the role that this needs: " + std::string(role_for(permission)));
+  if (!allows(who.roles, permission)) return lacks_role(who, permission);
   return wire::Caller::enter(*std::move(found), env_.now());
 }
 

@@ -55,8 +55,10 @@ class Authenticator final : public wire::Authenticator {
   base::Result<wire::Caller> admit(const wire::Request& request, wire::Permission permission,
                                    std::string_view protocol) override;
   std::string name_of(const wire::Request& request) override;
+  base::Status permit(const wire::Request& request, wire::Permission permission) override;
 
  private:
+  base::Status nobody() const;
   base::Result<wire::Caller> admit_known(const wire::Request& request, wire::Permission permission,
                                          std::string_view protocol);
   base::Result<IdentityRef> identify(const wire::Request& request);

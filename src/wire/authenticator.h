@@ -24,6 +24,9 @@ class Authenticator {
   // The name of who asks, for the logs of a request that was refused; "" where what it shows is not known. It counts as
   // no request.
   virtual std::string name_of(const Request& request) = 0;
+  // Whether a request that was let in may have `permission`, too. Counts nothing. Errors: UNAUTHENTICATED,
+  // PERMISSION_DENIED.
+  virtual base::Status permit(const Request& request, Permission permission) = 0;
 
  protected:
   ~Authenticator() = default;

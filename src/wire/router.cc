@@ -62,6 +62,7 @@ struct Router::Table {
   }
   static void remember(Exchange& x, const Route& route, std::unique_ptr<RouteMatch> match) {
     match->route = &route;
+    match->asked_for_admin = false;
     x.match = std::move(match);
   }
   void forget(Exchange& x) {
@@ -258,6 +259,21 @@ Plan Router::begin(Exchange& exchange) {
     guarded(exchange, [&] { found->route->service->serve(exchange, found->args); });
   return plan;
 }
+
+base::Status Router::permit(Exchange& exchange, Permission permission) {
+  const Request& request = exchange.request();
+  if (exchange.match && permission == Permission::kAdmin) exchange.match->asked_for_admin = true;
+  if (auto denial = table_->access.check(request, permission)) {
+    exchange.record().reject = denial->reason;
+    return denial->status;
+  }
+  if (!authenticator_) return {};
+  base::Status status = authenticator_->permit(request, permission);
+  if (!status.ok()) exchange.record().reject = reason::kAuth;
+  return status;
+}
+
+bool Router::asked_for_admin(const Exchange& exchange) { return exchange.match && exchange.match->asked_for_admin; }
 
 void Router::whole(Exchange& exchange) {
   auto* match = exchange.match.get();

@@ -36,6 +36,7 @@ struct Route;
 struct RouteMatch {
   const Route* route = nullptr;
   PathArgs args;
+  bool asked_for_admin = false;  // Router::permit()
 };
 
 // Answers requests of one or more routes.
@@ -94,6 +95,12 @@ class Router final : public Intake {
   // it only reads.
   using Claims = bool (*)(const Request&);
   void fallback(Service& service, Claims claims, std::string_view protocol, Plan plan);
+
+  // A request turns out to need more than its route's permission says: one that reads on a route where others change.
+  // Asks what begin() asks, save the limits. Errors: PERMISSION_DENIED, UNAUTHENTICATED; the record has the reason.
+  base::Status permit(Exchange& exchange, Permission permission);
+  // Whether permit() has been asked for kAdmin, granted or not.
+  static bool asked_for_admin(const Exchange& exchange);
 
   Plan begin(Exchange& exchange) override;
   void whole(Exchange& exchange) override;

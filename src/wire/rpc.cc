@@ -194,6 +194,10 @@ void RpcServer::add(RpcRoute route) {
   parts_->router.add({"POST", std::move(path), service, protocol, kStreamed, permission});
 }
 
+base::Status RpcServer::permit(Rpc& rpc, Permission permission) {
+  return parts_->router.permit(rpc.exchange(), permission);
+}
+
 void RpcServer::serve(Exchange& exchange, const PathArgs&) {
   RpcForm form = form_of(exchange.request());
   if (form == RpcForm::kGrpc && exchange.request().version != Version::kHttp2)

@@ -159,6 +159,8 @@ class RpcServer final : public Service {
   RpcServer(Router& router, base::Env& env, base::SlabSource& slabs, JsonForm* json, RpcOptions options = {});
   ~RpcServer();
   void add(RpcRoute route);
+  // As Router::permit(), for a call whose message needs more than the route's permission says.
+  base::Status permit(Rpc& rpc, Permission permission);
   // The workers for what would take too long on the shard: JSON texts above kLongText, answers above kLongMessage.
   // Before the first Exchange; borrowed. Until then all is done on the shard.
   void set_worker_pool(Offload& offload);

@@ -82,6 +82,24 @@ TEST_F(AuthenticatorTest, RolesOpenTheRoutesThatTheyAreFor) {
   EXPECT_EQ(code("secret-of-infer", Permission::kAdmin), Code::kPermissionDenied);
 }
 
+TEST_F(AuthenticatorTest, ARequestThatWasLetInMayAskForMore) {
+  add("infer", {Role::kInfer}), add("admin", {Role::kAdmin});
+  anonymous = {Role::kHealth, Role::kInfer};
+  use();
+  auto more = [&](const std::string& secret) {
+    auto caller = admit(secret, Permission::kRead);
+    EXPECT_TRUE(caller);
+    wire::Request request;
+    request.identity = caller->identity();
+    return authenticator->permit(request, Permission::kAdmin);
+  };
+  EXPECT_TRUE(more("secret-of-admin").ok());
+  EXPECT_EQ(more("secret-of-infer").code, Code::kPermissionDenied);
+  EXPECT_EQ(more("secret-of-infer").text, "the key 'infer' has not the role that this needs: admin");
+  EXPECT_EQ(more("").code, Code::kUnauthenticated);
+  EXPECT_TRUE(authenticator->permit(wire::Request(), Permission::kAdmin).ok()) << "nobody is asked who it is";
+}
+
 TEST_F(AuthenticatorTest, WhoShowsNothingOrAWrongKeyIsNobody) {
   add("a", {Role::kInfer, Role::kAdmin, Role::kMetrics});
   use();

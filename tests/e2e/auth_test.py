@@ -329,6 +329,25 @@ class Matrix(Keys):
             self.assertEqual(400, self.ask('POST', path, 'admin', b'').status, 'models.control: none')
         self.assertEqual(200, self.ask('POST', '/grps/v1/health/online', 'admin', b'').status)
 
+    def settings(self, method, key, body, *headers):
+        return self.ask('POST', f'/inference.GRPCInferenceService/{method}', key, json.dumps(body).encode(),
+                        [('Content-Type', 'application/json'), *headers]).status
+
+    def test_settings_are_read_by_readers_and_changed_by_admins_in_one_method(self):
+        changes = {'LogSettings': {'settings': {'log_verbose_level': {'uint32_param': 0}}},
+                   'TraceSetting': {'settings': {'trace_rate': {'value': ['1000']}}}}
+        for method, change in changes.items():
+            self.assertEqual([200, 200, 403, 401], [self.settings(method, key, {}) for key in ('infer', 'admin', 'metrics', None)])
+            self.assertEqual([403, 200, 403, 401], [self.settings(method, key, change) for key in ('infer', 'admin', 'metrics', None)])
+            foreign = ('Origin', 'https://elsewhere.example'), ('Sec-Fetch-Site', 'cross-site')
+            self.assertEqual(403, self.settings(method, 'admin', change, *foreign), 'a page of another site')
+            path = f'/inference.GRPCInferenceService/{method}?connect=v1&encoding=json&message='
+            self.assertEqual([200, 403], [self.ask('GET', path + urllib.parse.quote(json.dumps(m)), 'infer').status for m in ({}, change)])
+        lines = [line for line in self.server.output().splitlines() if 'admin action' in line and 'Setting' in line]
+        self.assertEqual([], [line for line in lines if 'who=metrics' in line or 'who=other' in line])
+        for method in changes:
+            self.assertEqual(4, len([line for line in lines if method in line]), 'of those with settings: two, a page, a GET')
+
     def test_unknown_paths_and_methods_are_not_told_apart_without_a_key(self):
         for method, path in (('GET', '/nothing'), ('POST', '/v1/nothing'), ('DELETE', '/v2/models/chat'), ('GET', '/grps/v1/x'),
                              ('POST', '/no.such.Service/Method')):

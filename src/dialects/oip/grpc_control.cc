@@ -65,11 +65,17 @@ template <class Request, class Response>
 class Cold final : public ControlCall {
  public:
   using Answer = Result<Response> (*)(OipState&, const bus::Catalog&, const Request&);
+  // Whether the request asks for more than its route's permission.
+  using Changes = bool (*)(const Request&);
   Cold(OipState& state, Answer answer) : state_(state), answer_(answer) {}
+  Cold(OipState& state, Answer answer, Changes changes, wire::RpcServer& rpcs)
+      : state_(state), answer_(answer), changes_(changes), rpcs_(&rpcs) {}
 
   void call(wire::Rpc& rpc, base::Bytes message) override {
     Request request;
     if (Status status = parse_small(message, request); !status.ok()) return rpc.finish(status);
+    if (changes_ && changes_(request))
+      if (Status status = rpcs_->permit(rpc, Permission::kAdmin); !status.ok()) return rpc.finish(status);
     auto response = answer_(state_, state_.bus.catalog(marshal::models_of(rpc.exchange().request())), request);
     if (!response) return rpc.finish(response.error());
     if (std::string change = change_of(request); !change.empty())
@@ -81,7 +87,14 @@ class Cold final : public ControlCall {
  private:
   OipState& state_;
   Answer answer_;
+  Changes changes_ = nullptr;        // null: it never does
+  wire::RpcServer* rpcs_ = nullptr;  // who is asked then
 };
+
+template <class Request>
+bool has_settings(const Request& request) {
+  return request.settings_size() > 0;
+}
 
 Result<pb::ServerLiveResponse> server_live(OipState&, const bus::Catalog&, const pb::ServerLiveRequest&) {
   pb::ServerLiveResponse out;
@@ -306,6 +319,12 @@ class Registrar {
               Result<Response> (*answer)(OipState&, const wire::Request&, const Request&)) {
     add<Request, Response>(method, permission, std::make_unique<RegionCall<Request, Response>>(state_, answer));
   }
+  // Settings are read by whoever may read, and changed by admins: as GET and POST of REST, in one method.
+  template <class Request, class Response>
+  void settings(const char* method, Result<Response> (*answer)(OipState&, const bus::Catalog&, const Request&)) {
+    add<Request, Response>(method, Permission::kRead,
+                           std::make_unique<Cold<Request, Response>>(state_, answer, has_settings<Request>, rpcs_));
+  }
   template <class Request, class Response>
   void add(const char* method, Permission permission, std::unique_ptr<ControlCall> target) {
     rpcs_.add({std::string(Oip::kService), method, wire::RpcKind::kUnary, target.get(),
@@ -335,8 +354,8 @@ void add_control_calls(OipState& state, wire::RpcServer& rpcs, std::vector<std::
                                                                          std::make_unique<Load>(state));
   r.add<pb::RepositoryModelUnloadRequest, pb::RepositoryModelUnloadResponse>(
       "RepositoryModelUnload", Permission::kAdmin, std::make_unique<Unload>(state));
-  r.cold("TraceSetting", Permission::kAdmin, trace_setting);
-  r.cold("LogSettings", Permission::kAdmin, log_setting);
+  r.settings("TraceSetting", trace_setting);
+  r.settings("LogSettings", log_setting);
   r.region("SystemSharedMemoryStatus", Permission::kRead, get_system);
   r.region("SystemSharedMemoryRegister", Permission::kInfer, enter_system);
   r.region("SystemSharedMemoryUnregister", Permission::kInfer, remove_system);
