@@ -196,7 +196,8 @@ def run(attack, form):
 def once(attack, form):
     out = Outcome(attack.name)
     heap = Heap()
-    server = harness.Server(*attack.flags, env={**heap.env(), **(dict(attack.quick_env) if form == 'quick' else {})})
+    flags = attack.flags() if callable(attack.flags) else attack.flags
+    server = harness.Server(*flags, env={**heap.env(), **(dict(attack.quick_env) if form == 'quick' else {})})
     try:
         ready(server)
         _measure(out, server, heap, attack, form)

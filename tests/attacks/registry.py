@@ -26,7 +26,9 @@ class Attack:
     seconds: float          # how long the full form lasts
     quick: float            # and the quick form
     probes: tuple = ()      # what the healthy client does beside its usual work (healthy.py, PROBES)
-    flags: tuple = ()       # of `weir serve`, only where the default configuration does not have what is attacked
+    # Of `weir serve`, only where the default configuration does not have what is attacked; or a function that prepares what
+    # they name and returns them, called before the server starts.
+    flags: tuple | typing.Callable = ()
     quick_env: tuple = ()   # environment of the quick form's server: smaller budgets, so that it needs less of the machine
     ends_server: bool = False  # the attack sends SIGTERM: nobody is served behind it, and the exit code has to be 0
 
@@ -46,7 +48,7 @@ def attack(seconds=20, quick=5, **more):
 
 def attacks():
     """All of them, in the order of the page: {name: Attack}."""
-    import closing, memory, crowds, work, long_json, evergreen, text, browsers, h2_floods, h1_floods, payloads  # noqa: E401, F401
+    import closing, memory, crowds, work, long_json, evergreen, text, browsers, h2_floods, h1_floods, payloads, strangers  # noqa: E401, F401
     return dict(_attacks)
 
 
