@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "auth/base64url.h"
+#include "base/base64url.h"
 #include "wire/text.h"
 
 namespace weir::auth {
@@ -52,7 +52,7 @@ base::Result<Credentials> credentials_of(const wire::Request& request) {
   }
   if (!out.shown && fields.has("sec-websocket-protocol"))
     if (auto key = subprotocol_key(fields); key.data())
-      out.shown = true, out.decoded = base64url_decode(key).value_or("");
+      out.shown = true, out.decoded = base::base64url_decode(key, base::Base64Url::kStrict).value_or("");
   if (out.secret().size() > kMostSecretBytes) return refuse("the key is longer than any that is given out");
   return out;
 }

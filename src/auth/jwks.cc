@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "auth/base64url.h"
+#include "base/base64url.h"
 #include "base/encoding.h"
 #include "marshal/json_cursor.h"
 
@@ -35,7 +35,7 @@ class JwkFields {
   // A value in base64url. Nothing where it is missing or is none.
   std::optional<std::string> bytes(std::string_view name) {
     auto* place = find(name);
-    return *place ? base64url_decode(**place) : std::nullopt;
+    return *place ? base::base64url_decode(**place, base::Base64Url::kStrict) : std::nullopt;
   }
   bool for_verification() {
     std::string use = text("use");

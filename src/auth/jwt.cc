@@ -6,9 +6,9 @@
 #include <span>
 #include <utility>
 
-#include "auth/base64url.h"
 #include "auth/jwt_claims.h"
 #include "auth/usage_limits.h"
+#include "base/base64url.h"
 #include "wire/text.h"
 
 namespace weir::auth {
@@ -125,7 +125,7 @@ base::Result<JwtClaims> read_claims(std::string_view json, const JwtRules& rules
 
 // One of the candidates has signed it.
 base::Status check_signature(const JwtParts& parts, const JwtHeader& header, const KeySet& keys, JwtCheck& check) {
-  auto signature = base64url_decode(parts.signature);
+  auto signature = base::base64url_decode(parts.signature, base::Base64Url::kStrict);
   if (!signature) return refused_token("the token's signature is not in base64url");
   const SignatureAlgorithm& algorithm = *find_algorithm(header.algorithm);
   auto candidates = keys.candidates(algorithm, header.key_id);
@@ -154,7 +154,8 @@ JwtCheck verify_jwt(std::string_view token, const KeySet& keys, const JwtRules& 
   if (token.size() > kMostTokenBytes) return fail(refused_token("the token is longer than 16 KiB"));
   auto parts = split_token(token);
   if (!parts) return fail(refused_token("the token does not have the three parts of a JSON Web Token"));
-  auto header_json = base64url_decode(parts->header), claims_json = base64url_decode(parts->claims);
+  auto header_json = base::base64url_decode(parts->header, base::Base64Url::kStrict);
+  auto claims_json = base::base64url_decode(parts->claims, base::Base64Url::kStrict);
   if (!header_json || !claims_json) return fail(refused_token("the token is not in base64url"));
   auto header = JwtHeader::parse(*header_json);
   if (!header) return fail(header.error());

@@ -1,8 +1,11 @@
-#include "auth/base64url.h"
+#include "base/base64url.h"
 
+#include <algorithm>
 #include <cstdint>
 
-namespace weir::auth {
+#include "base/encoding.h"
+
+namespace weir::base {
 namespace {
 
 int base64url_digit(char c) {
@@ -12,9 +15,16 @@ int base64url_digit(char c) {
   return c == '-' ? 62 : c == '_' ? 63 : -1;
 }
 
+std::optional<std::string> decode_lenient(std::string text) {
+  std::replace(text.begin(), text.end(), '-', '+');
+  std::replace(text.begin(), text.end(), '_', '/');
+  return base64_decode(text);
+}
+
 }  // namespace
 
-std::optional<std::string> base64url_decode(std::string_view text) {
+std::optional<std::string> base64url_decode(std::string_view text, Base64Url form) {
+  if (form == Base64Url::kLenient) return decode_lenient(std::string(text));
   if (text.size() % 4 == 1) return std::nullopt;
   std::string out;
   out.reserve(text.size() / 4 * 3 + 2);
@@ -31,4 +41,4 @@ std::optional<std::string> base64url_decode(std::string_view text) {
   return out;
 }
 
-}  // namespace weir::auth
+}  // namespace weir::base

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/base64url.h"
 #include "base/encoding.h"
 #include "wire/answer_flow.h"
 #include "wire/limits.h"
@@ -265,9 +266,8 @@ class ConnectStream final : public FramedCall, JsonTranscoder::Owner {
     put_status(why);
   }
   void answers_written() override {
-    if (took_all()) on_drain(exchange_);
+    if (transcoder_.all_taken()) on_drain(exchange_);
   }
-  bool took_all() const { return transcoder_.unwritten_bytes() == 0 && exchange_.backlog() <= Exchange::kHighWater; }
 
   const ConnectCodec codec_;
   JsonTranscoder transcoder_;  // idle, where messages are protobuf
@@ -276,7 +276,7 @@ class ConnectStream final : public FramedCall, JsonTranscoder::Owner {
 void ConnectStream::resume() {
   const bool waited = transcoder_.waiting();
   transcoder_.write_on();
-  if (!finished() && waited && took_all()) return on_drain(exchange_);  // which resumes
+  if (!finished() && waited && transcoder_.all_taken()) return on_drain(exchange_);  // which resumes
   FramedCall::resume();
 }
 
@@ -308,9 +308,7 @@ struct Query {
 base::Result<base::Bytes> message_of(const Request& request, const RpcState& state) {
   std::string text = request.query_value("message");
   if (request.query_value("base64") == "1") {
-    std::replace(text.begin(), text.end(), '-', '+');  // the URL-safe alphabet of RFC 4648 §5
-    std::replace(text.begin(), text.end(), '_', '/');
-    auto bytes = base::base64_decode(text);
+    auto bytes = base::base64url_decode(text, base::Base64Url::kLenient);
     if (!bytes) return base::failure(Code::kInvalidArgument, "the query's message is not base64");
     text = *std::move(bytes);
   }

@@ -75,7 +75,7 @@ void JsonCall::resume() {
   const bool waited = transcoder_.waiting();
   transcoder_.write_on();
   if (finished()) return;
-  if (waited && took_all()) return on_drain(exchange_);
+  if (waited && transcoder_.all_taken()) return on_drain(exchange_);
   state_.inflating.enter(state_.env.now());
   if (collector_.state() == BodyCollector::State::kStalled)
     collected(collector_.retry(), 0);

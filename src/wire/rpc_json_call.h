@@ -51,14 +51,13 @@ class JsonCall : public RpcCall, JsonTranscoder::Owner {
   void put_status(const base::Status& status) override;
   void answers_failed(const base::Status& why) override;
   void answers_written() override {
-    if (took_all()) on_drain(exchange_);
+    if (transcoder_.all_taken()) on_drain(exchange_);
   }
 
   void collected(BodyCollector::State state, size_t came_now);
   void give_back();
   void feed();
   std::string_view next_text();
-  bool took_all() const { return transcoder_.unwritten_bytes() == 0 && exchange_.backlog() <= Exchange::kHighWater; }
   void too_large(std::string_view why, std::string_view text);
   void open_stream();
   Framing framing() const { return one_response() ? Framing::kBare : sse_ ? Framing::kSse : Framing::kLine; }

@@ -58,6 +58,8 @@ class JsonTranscoder {
   // Some answers have no text yet: so many, of so many bytes.
   bool waiting() const { return !unwritten_.empty(); }
   size_t unwritten_bytes() const { return unwritten_bytes_; }
+  // All answers have their text, and the peer does not lag behind: the method may go on.
+  bool all_taken() const { return unwritten_bytes_ == 0 && exchange_.backlog() <= Exchange::kHighWater; }
 
  private:
   struct Unwritten {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "auth/base64url.h"
+#include "base/base64url.h"
 #include "tokens.h"
 
 namespace weir::auth {
@@ -96,13 +96,15 @@ TEST(Jwt, TokensOfRfc7515AreVerified) {
 }
 
 TEST(Jwt, TheSignatureOfRfc8037IsVerified) {
-  auto key =
-      VerificationKey::edwards(KeyType::kEd25519, *base64url_decode("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"));
+  auto key = VerificationKey::edwards(
+      KeyType::kEd25519,
+      *base::base64url_decode("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", base::Base64Url::kStrict));
   ASSERT_TRUE(key);
   const auto& eddsa = *find_algorithm("EdDSA");
   const std::string text = "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc";
   auto signature =
-      *base64url_decode("hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg");
+      *base::base64url_decode("hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg",
+                              base::Base64Url::kStrict);
   EXPECT_TRUE(key->verifies(eddsa, text, signature));
   EXPECT_FALSE(key->verifies(eddsa, text + "x", signature));
   signature[3] ^= 1;

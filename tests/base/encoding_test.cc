@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "base/base64url.h"
 #include "base/status.h"
 
 namespace weir::base {
@@ -47,6 +48,21 @@ TEST(Base64, PaddingMayBeLeftOutButNotInvented) {
   EXPECT_EQ(base64_decode("Zm8"), "fo");
   for (auto* text : {"Z", "Zg=", "Z===", "=", "Zm9v====", "Z-_v", "Zm 9", "Zm9v=", "=Zm9"})
     EXPECT_EQ(base64_decode(text), std::nullopt) << text;
+}
+
+TEST(Base64Url, StrictlyEachValueHasOneText) {
+  EXPECT_EQ(base64url_decode("-_-_", Base64Url::kStrict), "\xfb\xff\xbf");
+  EXPECT_EQ(base64url_decode("Zg", Base64Url::kStrict), "f");
+  for (const char* text : {"+/+/", "Zg==", "Zh", "Z", "Zg\n"})
+    EXPECT_EQ(base64url_decode(text, Base64Url::kStrict), std::nullopt) << text;
+}
+
+TEST(Base64Url, LenientlyBothAlphabetsAndPaddingAreTaken) {
+  for (const char* text : {"-_-_", "+/+/", "-/+_"})
+    EXPECT_EQ(base64url_decode(text, Base64Url::kLenient), "\xfb\xff\xbf") << text;
+  for (const char* text : {"Zg", "Zg==", "Zh"}) EXPECT_EQ(base64url_decode(text, Base64Url::kLenient), "f") << text;
+  for (const char* text : {"Z", "Zg=", "Zg\n"})
+    EXPECT_EQ(base64url_decode(text, Base64Url::kLenient), std::nullopt) << text;
 }
 
 TEST(Base64, AnyBytesComeBack) {
