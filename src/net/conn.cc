@@ -57,7 +57,7 @@ void Conn::received(std::span<const std::byte> bytes) {
     case ConnInput::Outcome::kTaken: return;
     case ConnInput::Outcome::kEnded: return peer_ended();
     case ConnInput::Outcome::kFailed: return close(ClosedBy::kError);
-    case ConnInput::Outcome::kRefused: state_ = State::kLastWords, since_ = wire_.now();
+    case ConnInput::Outcome::kRefused: state_ = State::kRefused, since_ = wire_.now();
   }
 }
 
@@ -104,7 +104,7 @@ void Conn::settle() {
         codec->finished() || (ended_ && codec->idle()) || (env_.draining == wire::Drain::kRefuse && codec->idle());
     if (over) return finish();
     if (ended_ || !codec->wants_read()) return;
-  } else if (state_ == State::kLastWords) {
+  } else if (state_ == State::kRefused) {
     return finish();
   } else if (ended_) {
     return close(by_);

@@ -58,7 +58,7 @@ class Conn final : public ConnWire::Owner, private Socket::Owner {
   size_t slot = 0;  // the Owner's: where it is kept
 
  private:
-  enum class State : uint8_t { kOpen, kLastWords, kLingering, kClosed };
+  enum class State : uint8_t { kOpen, kRefused, kLingering, kClosed };
 
   // Socket::Owner
   void on_readable() override;

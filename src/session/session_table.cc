@@ -82,7 +82,7 @@ SessionTable::~SessionTable() {
   env_.cancel(timer_);
   for (auto& [key, session] : sessions_) give(*session);
   for (auto& [serial, lent] : lent_)
-    if (lent.dead) give(*lent.dead);
+    if (lent.removed) give(*lent.removed);
 }
 
 void SessionTable::give(const Session& s) {
@@ -199,9 +199,9 @@ void SessionTable::settle(uint64_t serial, Outcome&& outcome) {
   auto node = lent_.extract(serial);
   base::check(!node.empty(), "a lease is settled once");
   Lent& lent = node.mapped();
-  if (lent.dead) {
-    --doomed_;
-    return bury(std::move(lent.dead));
+  if (lent.removed) {
+    --removed_while_lent_;
+    return retire(std::move(lent.removed));
   }
   Session& s = *lent.session;
   s.lease = 0;
@@ -216,7 +216,7 @@ void SessionTable::settle(uint64_t serial, Outcome&& outcome) {
   touch(s);
 }
 
-// Not of one that is lent: that is in nobody's way until it comes back.
+// Not called for a session that is lent: it does not expire before it comes back.
 void SessionTable::touch(Session& s) {
   due_.erase(s.due);
   s.used = env_.now();
@@ -253,15 +253,15 @@ void SessionTable::remove(Sessions::iterator at) {
   sessions_.erase(at);
   if (Session* parent = find(session->tenant, session->parent)) --parent->children;
   if (auto lent = lent_.find(session->lease); lent != lent_.end()) {
-    ++doomed_;
-    lent->second.dead = std::move(session);
+    ++removed_while_lent_;
+    lent->second.removed = std::move(session);
     return;
   }
   due_.erase(session->due);
-  bury(std::move(session));
+  retire(std::move(session));
 }
 
-void SessionTable::bury(std::unique_ptr<Session> session) {
+void SessionTable::retire(std::unique_ptr<Session> session) {
   bytes_ -= session->charged;
   give(*session);
   over_(session->id, session->model, session->past);

@@ -109,8 +109,8 @@ class SessionTable {
   // Ends the lease. Counts as use.
   void settle(uint64_t serial, Outcome&& outcome);
 
-  size_t sessions() const { return sessions_.size() + doomed_; }  // those that are closed but lent included
-  uint64_t bytes() const { return bytes_; }                       // of all
+  size_t sessions() const { return sessions_.size() + removed_while_lent_; }  // those that are closed but lent included
+  uint64_t bytes() const { return bytes_; }                                   // of all
 
  private:
   struct Session;
@@ -133,7 +133,7 @@ class SessionTable {
   void charge(Session& session);
   base::Status room(Tenant tenant, const base::Client* client, uint64_t more) const;
   void remove(Sessions::iterator at);
-  void bury(std::unique_ptr<Session> session);
+  void retire(std::unique_ptr<Session> session);
   void set_timer();
   void expire();
 
@@ -147,11 +147,11 @@ class SessionTable {
   std::map<std::pair<base::Time, uint64_t>, Session*> due_;  // by end and birth; those that nobody has borrowed
   struct Lent {
     Session* session;
-    size_t tokens;                  // the lease's
-    std::unique_ptr<Session> dead;  // closed or expired meanwhile
+    size_t tokens;                     // the lease's
+    std::unique_ptr<Session> removed;  // closed or expired meanwhile
   };
   std::unordered_map<uint64_t, Lent> lent_;
-  size_t doomed_ = 0;
+  size_t removed_while_lent_ = 0;
   uint64_t bytes_ = 0, births_ = 0, leases_ = 0;
   base::TimerId timer_ = base::TimerId::kNone;
   base::Time timer_at_ = base::kNever;

@@ -30,20 +30,20 @@ bool RunningActions::go_on() {
 }
 
 // Looking at all actions takes steps, too.
-void RunningActions::spend_look() {
+void RunningActions::spend_visits() {
   constexpr uint64_t kActionsPerStep = 16;
   session_.state().turn_budget.spend(1 + actions_.size() / kActionsPerStep);
 }
 
 // Actions may come to their end here, but stay in the list until go_on() sweeps them.
 void RunningActions::run_all() {
-  spend_look();
+  spend_visits();
   for (size_t i = 0; i < actions_.size() && !session_.over(); ++i) actions_[i]->run();
 }
 
 // Actions that waited for a model, in order of arrival. The others have nothing new to do.
 void RunningActions::begin_next() {
-  spend_look();
+  spend_visits();
   for (size_t i = 0; i < actions_.size() && !session_.over() && !busy(); ++i)
     if (actions_[i]->wants_turn()) actions_[i]->run();
 }
@@ -51,7 +51,7 @@ void RunningActions::begin_next() {
 void RunningActions::clear() { actions_.clear(); }
 
 Action* RunningActions::maker(const Node& node) {
-  spend_look();
+  spend_visits();
   for (const auto& action : actions_)
     if (!action->over() && action->makes(node)) return action.get();
   return nullptr;

@@ -42,7 +42,7 @@ class RunningActions {
  private:
   void run_all();
   void begin_next();
-  void spend_look();
+  void spend_visits();
 
   Session& session_;
   uint32_t working_ = 0;    // actions that models work on
