@@ -128,7 +128,7 @@ base::Status Authenticator::permit(const wire::Request& request, Permission perm
   return who == anonymous_.get() ? nobody() : lacks_role(*who, permission);
 }
 
-// Who shows nothing may not do that.
+// The answer to one that shows nothing and may not do that.
 base::Status Authenticator::nobody() const {
   return takes_secrets() || sources_.certificates ? no_key() : admin_is_closed();
 }

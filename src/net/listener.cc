@@ -69,7 +69,10 @@ void Listener::accept_and_wait() {
 }
 
 Listener::Burst Listener::accept_burst() {
-  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+  auto goes_on = [this](int accepted) {
+    return accepted < kAcceptsPerTurn || (accepted < kMostPerTurn && !shard_.turn_is_long());
+  };
+  for (int i = 0; goes_on(i); ++i) {
     Endpoint peer;
     peer.size = sizeof peer.storage;
     Fd fd(::accept4(fd_.native_handle(), reinterpret_cast<sockaddr*>(&peer.storage), &peer.size,

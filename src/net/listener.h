@@ -17,7 +17,8 @@ namespace weir::net {
 class Listener final : public Resident {
  public:
   using Deliver = std::function<void(Accepted)>;
-  static constexpr int kAcceptsPerTurn = 64;
+  // Connections accepted in one turn of the loop: so many whatever they cost, and more while the turn is not long.
+  static constexpr int kAcceptsPerTurn = 64, kMostPerTurn = 512;
 
   // `deliver` is called on the shard's thread for each connection. `starved` counts descriptors that were missing.
   // `memory` knows the step of the overload ladder; null: there is none.

@@ -26,8 +26,8 @@ class Attack:
     seconds: float          # how long the full form lasts
     quick: float            # and the quick form
     probes: tuple = ()      # what the healthy client does beside its usual work (healthy.py, PROBES)
-    # Of `weir serve`, only where the default configuration does not have what is attacked; or a function that prepares what
-    # they name and returns them, called before the server starts.
+    # flags of `weir serve`, only where the default configuration does not have what is attacked; or a function that
+    # prepares what they name and returns them, called before the server starts
     flags: tuple | typing.Callable = ()
     quick_env: tuple = ()   # environment of the quick form's server: smaller budgets, so that it needs less of the machine
     ends_server: bool = False  # the attack sends SIGTERM: nobody is served behind it, and the exit code has to be 0

@@ -28,7 +28,7 @@ struct EvergreenState {
   session::ByteQuota* byte_quota = nullptr;  // that sessions of all shards share; null: each has its own limit only
   TurnBudget turn_budget{bus.env(), options.steps_per_turn};  // that sessions of this shard share
   RetiredGraphs retired_graphs{turn_budget};
-  std::unordered_set<Session*> sessions = {};                 // that live
+  std::unordered_set<Session*> sessions = {};  // that live
   bool draining = false;
 };
 

@@ -1,5 +1,6 @@
-// AuditLog: one JSON object per line for every request for an admin method (wire::Permission::kAdmin, of its route or by
-// Router::permit()), of whatever protocol and also where it was refused, and for what the server does to who may come in.
+// AuditLog: one JSON object per line for every request for an admin method (wire::Permission::kAdmin, of its route or
+// by Router::permit()), of whatever protocol and also where it was refused, and for what the server does to who may
+// come in.
 //
 //   {"time":"2024-01-02T03:04:05.678901Z","request_id":"…","who":"ops-key","peer":"192.0.2.1:5000",
 //    "protocol":"oip-rest","action":"POST

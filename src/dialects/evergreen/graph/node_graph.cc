@@ -72,7 +72,7 @@ bool NodeGraph::dismantle() {
   return by_name_.empty();
 }
 
-// What a fragment is charged stays charged until the graph has gone.
+// Fragments stay charged until the whole graph has gone.
 bool NodeGraph::dismantle(Node& n) {
   auto free_some = [&](auto& parts, auto free_one) {
     while (!parts.empty() && !paused()) {
