@@ -36,6 +36,8 @@ class BlockingStream {
   // `address` as ListenAddress. The name is looked up first, without a bound but the resolver's. Errors:
   // INVALID_ARGUMENT (address), UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED (interrupted).
   static base::Result<BlockingStream> connect(const std::string& address, Options options);
+  // From now on the deadline is that one.
+  void end_at(base::Time deadline) { options_.deadline = deadline; }
 
   // Errors: as connect(). A peer that has closed is none: its answer may be there already.
   base::Status send(std::string_view text);

@@ -1,8 +1,9 @@
-// Client: a small blocking HTTP/1.1 client, for the command line (`weir ready`, `weir models`, `weir load`) and for
+// Client: a small blocking HTTP/1.1 client, for the command line (`weir ready`, `weir chat`, `weir top`) and for
 // threads that may wait (the one that exports spans). Not for shards: it blocks. One connection per request; TCP or a
 // unix socket; TLS where the options say so.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -36,18 +37,29 @@ class Client {
     std::shared_ptr<const TlsContext> tls;              // TlsContext::for_client(); null: cleartext
     std::string tls_host;                               // whose certificate it must be: a name or an address
     const Interrupt* interrupt = nullptr;               // ends a request: CANCELLED; outlives the Client
+    HeaderList fields;                                  // of every request
   };
   Client(std::string_view address, Options options);
+
+  // Called with each piece of a body as it comes. False: no more of it is wanted, and the request ends well.
+  using OnPiece = std::function<bool(std::string_view piece)>;
 
   // `target` is the path with its query: "/v2/models/digits". Errors: INVALID_ARGUMENT (address), UNAVAILABLE (nobody
   // listens, the connection or TLS broke), DEADLINE_EXCEEDED, CANCELLED, RESOURCE_EXHAUSTED (the reply is too large),
   // INTERNAL (what came back is not HTTP). A reply of any status is no error.
   base::Result<Reply> request(std::string_view method, std::string_view target, const HeaderList& fields = {},
                               std::string_view body = {}) const;
+  // The same for an answer without an end in sight. A body below status 300 goes to `on_piece` and is not kept; the
+  // timeout is that of each wait for more of it.
+  base::Result<Reply> stream(std::string_view method, std::string_view target, const HeaderList& fields,
+                             std::string_view body, const OnPiece& on_piece) const;
 
  private:
-  std::string head_of(std::string_view method, std::string_view target, const HeaderList& fields,
-                      std::string_view body) const;
+  class Answer;
+  base::Result<BlockingStream> send(std::string_view method, std::string_view target, const HeaderList& fields,
+                                    std::string_view body, uint64_t most) const;
+  base::Result<Reply> receive(BlockingStream& stream, std::string_view method, Answer& answer) const;
+
   std::string address_;
   Options options_;
 };

@@ -78,7 +78,7 @@ base::Result<std::shared_ptr<const TlsContext>> TlsContext::load(const TlsOption
   return std::make_shared<const TlsContext>(context.release());
 }
 
-base::Result<std::shared_ptr<const TlsContext>> TlsContext::for_client(const std::string& ca_file) {
+base::Result<std::shared_ptr<const TlsContext>> TlsContext::for_client(const std::string& ca_file, Offer offer) {
   ERR_clear_error();
   ContextOwner context(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
   if (!context) return base::failure(base::Code::kInternal, "TLS: " + openssl_reason());
@@ -86,8 +86,9 @@ base::Result<std::shared_ptr<const TlsContext>> TlsContext::for_client(const std
   SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
-  static constexpr unsigned char kHttp[] = "\x08http/1.1";
-  SSL_CTX_set_alpn_protos(context.get(), kHttp, sizeof kHttp - 1);
+  static constexpr unsigned char kHttp1[] = "\x08http/1.1", kHttp2[] = "\x02h2";
+  const bool h2 = offer == Offer::kHttp2;
+  SSL_CTX_set_alpn_protos(context.get(), h2 ? kHttp2 : kHttp1, unsigned(h2 ? sizeof kHttp2 : sizeof kHttp1) - 1);
   if (ca_file.empty() ? SSL_CTX_set_default_verify_paths(context.get()) != 1
                       : SSL_CTX_load_verify_file(context.get(), ca_file.c_str()) != 1)
     return file_failure("certificates of authorities in", ca_file);

@@ -29,7 +29,9 @@ class TlsContext {
   static base::Result<std::shared_ptr<const TlsContext>> load(const TlsOptions& options);
   // For connections of our own: servers have to show a certificate that is signed by one in `ca_file` (PEM); empty: by
   // one that the system trusts (OpenSSL's default paths).
-  static base::Result<std::shared_ptr<const TlsContext>> for_client(const std::string& ca_file);
+  enum class Offer : uint8_t { kHttp1, kHttp2 };  // the one protocol of ALPN
+  static base::Result<std::shared_ptr<const TlsContext>> for_client(const std::string& ca_file,
+                                                                    Offer offer = Offer::kHttp1);
   explicit TlsContext(SSL_CTX* context) : context_(context) {}
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;

@@ -146,5 +146,41 @@ TEST(Client, SpeaksOverAUnixSocket) {
   EXPECT_EQ(reply->body, "ok");
 }
 
+TEST(Client, AStreamIsHandedOnInPiecesUntilNobodyWantsMore) {
+  Canned rig("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n");
+  std::string got;
+  auto reply = rig.client().stream("GET", "/", {}, {}, [&](std::string_view piece) {
+    got += piece;
+    return true;
+  });
+  ASSERT_TRUE(reply) << reply.error().text;
+  EXPECT_EQ(got, "onetwo");
+  EXPECT_EQ(reply->body, "");
+  got.clear();
+  reply = rig.client().stream("GET", "/", {}, {}, [&](std::string_view piece) {
+    got += piece;
+    return false;
+  });
+  ASSERT_TRUE(reply) << reply.error().text;
+  EXPECT_EQ(got, "one");
+}
+
+TEST(Client, TheBodyOfARefusalIsNoPartOfAStream) {
+  Canned rig("HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno");
+  auto reply = rig.client().stream("GET", "/", {}, {}, [](std::string_view) {
+    ADD_FAILURE() << "a refusal";
+    return false;
+  });
+  ASSERT_TRUE(reply) << reply.error().text;
+  EXPECT_EQ(reply->body, "no");
+}
+
+TEST(Client, HeadsWithoutAnEndAreRefused) {
+  Canned rig("HTTP/1.1 200 OK\r\nX: " + std::string(200'000, 'x'));
+  auto reply = rig.client().request("GET", "/");
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().text, "the answer is not HTTP/1.1: a head or a line is too long");
+}
+
 }  // namespace
 }  // namespace weir::net

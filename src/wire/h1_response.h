@@ -1,0 +1,69 @@
+// H1Response: the answers of an HTTP/1.1 server that is not to be trusted, piece by piece: a client's half of the
+// protocol. Pure; keeps a head or a line of what has come, and nothing of a body.
+//
+//   answer = *informational status-line *( name ":" value CRLF ) CRLF body             RFC 9112
+//
+// Framing that two parsers could read in two ways is an error. One after the other: begin() for each request.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "wire/exchange.h"
+
+namespace weir::wire {
+
+// Hears of one answer. An error of its own ends the parser's feed() with it.
+class ResponseTaker {
+ public:
+  // Of the final head; 1xx are passed over, but 101.
+  virtual base::Status on_head(int status, const Fields& fields) = 0;
+  virtual base::Status on_body(std::string_view piece) = 0;
+
+ protected:
+  ~ResponseTaker() = default;
+};
+
+class H1Response {
+ public:
+  static constexpr size_t kMostLine = 256, kMostTrailers = 4 << 10;
+
+  // `most_head`: bytes of all heads of one answer, informational ones included.
+  explicit H1Response(size_t most_head = 64 << 10) : most_head_(most_head) {}
+
+  enum class Body : uint8_t { kAsFramed, kNone };  // kNone: the request was HEAD
+  void begin(Body body = Body::kAsFramed);
+  // Takes bytes off the front of `bytes` up to the end of the answer. Errors: UNAVAILABLE where it is not HTTP
+  // ("not HTTP/1.1: its status line"), or the taker's.
+  base::Status feed(std::string_view& bytes, ResponseTaker& taker);
+  // The server has closed. Errors: UNAVAILABLE where more was to come.
+  base::Status end();
+  bool done() const { return state_ == State::kDone; }
+  // Whether the connection may carry another request: once done().
+  bool reusable() const { return reusable_; }
+  // Of the head: what the body is said to have; -1: nothing is said.
+  int64_t announced() const { return sized_ ? int64_t(length_) : -1; }
+
+ private:
+  enum class State : uint8_t { kHead, kLength, kToTheEnd, kChunkSize, kChunk, kChunkEnd, kTrailers, kDone };
+  base::Status step(std::string_view& bytes, ResponseTaker& taker);
+  base::Status read_head(std::string_view head, ResponseTaker& taker);
+  base::Status read_field(std::string_view line, Fields& fields);
+  void choose_body(int status);
+  base::Status read_chunk_size();
+  base::Status take_trailer(std::string_view& bytes);
+  bool take_line(std::string_view& bytes, size_t limit, base::Status& status);
+  base::Status hand_on(std::string_view& bytes, ResponseTaker& taker);
+
+  const size_t most_head_;
+  State state_ = State::kHead;
+  Body body_ = Body::kAsFramed;
+  std::string line_;                // the head, or a line, as far as it has come
+  uint64_t left_ = 0, length_ = 0;  // of the body, or of the chunk
+  size_t heads_ = 0, trailers_ = 0;
+  bool chunked_ = false, sized_ = false, reusable_ = false;
+};
+
+}  // namespace weir::wire

@@ -1,0 +1,142 @@
+#include "net/client_conn.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <optional>
+
+#include "lab.h"
+#include "tls_fixture.h"
+
+namespace weir::net {
+namespace {
+
+struct Canned : lab::Rig {
+  explicit Canned(std::string answer, ServerOptions options = lab::loopback()) : Rig(std::move(options)) {
+    lab.canned = std::move(answer);
+    EXPECT_TRUE(server->bind().ok());
+    server->start();
+  }
+};
+
+// A shard with one connection, which sends a request as soon as it may. Made and destroyed on the test's thread.
+class Asking final : private ClientConn::Owner, private wire::ClientAnswer {
+ public:
+  Asking(const std::string& address, ClientConn::Options options = {}) {
+    options.endpoints = *resolve(address);
+    shard_.start();
+    on_shard([this, options] {
+      ClientConn::Owner& self = *this;
+      conn_.emplace(shard_, options, self);
+    });
+  }
+  ~Asking() {
+    on_shard([this] { conn_.reset(); });
+    shard_.stop();
+    shard_.join();
+  }
+  // The end of the connection.
+  base::Status closed() { return closed_.get_future().get(); }
+  // On the shard while it runs: after closed() alone.
+  std::string body;
+  base::Status failure;
+  int status = 0, ends = 0;
+
+ private:
+  void on_shard(const std::function<void()>& work) {
+    std::promise<void> done;
+    shard_.post([&] {
+      work();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+  void on_open(ClientConn& conn) override {
+    ASSERT_TRUE(conn.has_room());
+    wire::ClientRequest request{"POST", "http", "h", "/", {}, base::Bytes::adopt(std::string(100'000, 'x'))};
+    conn.send(request, *this);
+  }
+  void on_closed(ClientConn&, const base::Status& why) override {
+    conn_.reset();  // which an owner may
+    closed_.set_value(why);
+  }
+  void on_head(int its_status, const wire::Fields&) override { status = its_status; }
+  size_t on_body(std::span<const std::byte> piece) override {
+    body.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    return piece.size();
+  }
+  void on_end(const wire::Fields&) override { ++ends; }
+  void on_failed(const base::Status& why) override { ++ends, failure = why; }
+
+  Shard shard_{base::ShardId(0), Pin::kNo};
+  std::optional<ClientConn> conn_;
+  std::promise<base::Status> closed_;
+};
+
+TEST(ClientConn, SendsWhenItIsOpenAndHearsTheAnswer) {
+  Canned rig("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + std::string(100'000, 'y'));
+  Asking asking(rig.server->bound()[0]);
+  EXPECT_EQ(asking.closed().code, base::Code::kUnavailable) << "the server closes";
+  EXPECT_EQ(asking.ends, 1);
+  EXPECT_TRUE(asking.failure.ok()) << asking.failure.text;
+  EXPECT_EQ(asking.status, 200);
+  EXPECT_EQ(asking.body, std::string(100'000, 'y'));
+}
+
+TEST(ClientConn, AnAnswerThatIsCutShortFailsBeforeTheConnectionDoes) {
+  Canned rig("HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello");
+  Asking asking(rig.server->bound()[0]);
+  (void)asking.closed();
+  EXPECT_EQ(asking.ends, 1);
+  EXPECT_EQ(asking.failure.code, base::Code::kUnavailable);
+}
+
+TEST(ClientConn, NobodyThereIsSaidWithItsAddress) {
+  uint16_t port = 0;
+  {
+    Canned rig("x");
+    port = rig.port();
+  }
+  Asking asking("127.0.0.1:" + std::to_string(port));
+  EXPECT_TRUE(asking.closed().text.starts_with("cannot connect to 127.0.0.1:" + std::to_string(port)));
+  EXPECT_EQ(asking.ends, 0);
+}
+
+TEST(ClientConn, AServerThatDoesNotSpeakHttp2FailsTheRequest) {
+  Canned rig("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+  Asking asking(rig.server->bound()[0], {.http = ClientConn::Http::k2});
+  (void)asking.closed();
+  EXPECT_EQ(asking.ends, 1);
+  EXPECT_EQ(asking.failure.code, base::Code::kUnavailable);
+}
+
+TEST(ClientConn, SpeaksTlsToWhoCanProveItsName) {
+  CertificateFiles files;
+  ServerOptions options = lab::loopback();
+  options.tls = files.options();
+  Canned rig("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + std::string(100'000, 'y'), options);
+  ClientConn::Options how;
+  how.tls = *TlsContext::for_client(files.certificate()), how.tls_host = "localhost";
+  {
+    Asking asking(rig.server->bound()[0], how);
+    (void)asking.closed();
+    EXPECT_TRUE(asking.failure.ok()) << asking.failure.text;
+    EXPECT_EQ(asking.body, std::string(100'000, 'y'));
+  }
+  how.tls_host = "other.example";
+  Asking stranger(rig.server->bound()[0], how);
+  EXPECT_TRUE(stranger.closed().text.starts_with("TLS failed: "));
+  EXPECT_EQ(stranger.ends, 0);
+}
+
+TEST(ClientConn, AServerThatNeverAcceptsTlsIsGivenUp) {
+  lab::Rig rig(lab::loopback());
+  ASSERT_TRUE(rig.server->bind().ok());  // listens, but is never started
+  ClientConn::Options how;
+  how.tls = *TlsContext::for_client(""), how.tls_host = "localhost";
+  how.connect_timeout = std::chrono::milliseconds(50);
+  EXPECT_EQ(Asking(rig.server->bound()[0], how).closed().text, "no connection in time");
+}
+
+}  // namespace
+}  // namespace weir::net
