@@ -13,6 +13,7 @@
 #include "app/serve.h"
 #include "app/settings.h"
 #include "app/shortage.h"
+#include "app/tools/commands.h"
 #include "app/version.h"
 #include "base/units.h"
 #include "default_config.h"
@@ -139,12 +140,7 @@ Exit run_help(const Words& words) {
   return Exit::kOk;
 }
 
-void add_remote(CLI::App& command, Words& words) {
-  command.add_option("url", words.remote.url, "server, HOST:PORT or unix:PATH")
-      ->type_name("URL")
-      ->capture_default_str();
-  command.add_option("--timeout", words.timeout, "longest wait")->type_name("TIME")->capture_default_str();
-}
+void add_remote(CLI::App& command, Words& words) { add_remote_options(command, words.remote, words.timeout); }
 
 void add_output(CLI::App& command, Words& words) {
   std::map<std::string, Output> forms{{"table", Output::kTable}, {"json", Output::kJson}};
@@ -277,6 +273,7 @@ int run(int argc, char** argv) {
   add_server_commands(line);
   add_key_commands(line);
   add_client_commands(line);
+  add_tools(app, exit);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -4,18 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "app/remote.h"
 #include "app/serve.h"
-#include "base/env.h"
 
 namespace weir::app {
-
-enum class Output : uint8_t { kTable, kJson };
-
-struct Remote {
-  std::string url = "127.0.0.1:8080";
-  base::Duration timeout = std::chrono::seconds(30);
-  Output output = Output::kTable;
-};
 
 Exit list_models(const Remote& remote);
 Exit load_model(const Remote& remote, const std::string& model);
