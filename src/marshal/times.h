@@ -41,6 +41,10 @@ inline void note(wire::RequestRecord& record, const msg::Call& call, Spent spent
   record.queue += spent.queue;
   record.compute += spent.compute;
   record.version = call.version;
+  if (spent.queue + spent.compute <= base::Duration(0)) return;  // its Inbox may write its times still
+  const msg::Timeline& t = call.times;
+  record.times.queued = t.queued, record.times.started = t.started, record.times.computing = t.computing;
+  record.times.computed = t.started == base::kNever ? base::kNever : t.started + spent.compute;
 }
 // At a Call's last Event.
 inline void note(wire::RequestRecord& record, const msg::Call& call) {

@@ -103,6 +103,16 @@ struct Response {
   Fields fields;  // content-length is added by the Exchange where it is known
 };
 
+// When the parts of a request's way began and ended; kNever where there was none. They are those of its last inference
+// where there were several.
+struct RequestTimes {
+  base::Time whole = base::kNever;      // its body was complete
+  base::Time queued = base::kNever;     // handed to the model
+  base::Time started = base::kNever;    // its batch was closed
+  base::Time computing = base::kNever;  // its inputs were in place
+  base::Time computed = base::kNever;   // the answer was there
+};
+
 // A record of an Exchange for the access log and the metrics. Each layer fills in what it knows.
 struct RequestRecord {
   std::string_view protocol = "http";  // "oip-rest", "oip-grpc", "health", …: a literal
@@ -117,6 +127,7 @@ struct RequestRecord {
   uint64_t bytes_in = 0, bytes_out = 0;  // bodies
   base::Time began = base::kNever;
   base::Duration queue{0}, compute{0};
+  RequestTimes times;
 
   // How long it took until `now`. The clock stands still within a turn of the loop, so what an inline engine measured
   // for itself counts as well.

@@ -278,6 +278,7 @@ bool Router::asked_for_admin(const Exchange& exchange) { return exchange.match &
 void Router::whole(Exchange& exchange) {
   auto* match = exchange.match.get();
   assert(match && "whole() without a begin() that asked for it");
+  exchange.record().times.whole = exchange.now();
   if (auto& trace = exchange.record().trace) trace->whole = exchange.now();
   guarded(exchange, [match, &exchange] { match->route->service->serve(exchange, match->args); });
 }
