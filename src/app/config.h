@@ -20,6 +20,7 @@
 #include "bus/readiness.h"
 #include "device/devices.h"
 #include "dialects/dialect.h"
+#include "dialects/ops/recent_requests.h"
 #include "models/repository.h"
 #include "msg/call.h"
 #include "net/server.h"
@@ -88,6 +89,7 @@ struct Config {
   std::string audit_log;  // off, empty (the server's log), - (standard output), or a file
   TracingConfig tracing;
   std::string access_log = "off";  // off, - (standard output), or a file
+  ops::RecentRules recent;
   base::Duration drain_delay{0};
   base::Duration drain_timeout = std::chrono::seconds(30);
 

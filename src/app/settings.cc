@@ -169,6 +169,11 @@ void add_operations(std::vector<Setting>& rows, Config& c) {
   Setting access = path("access_log", "off, - (standard output) or a file; one JSON line per request", c.access_log);
   access.unit = "WHERE";
   rows.push_back(in_help(std::move(access)));
+  rows.push_back(count("console.timelines",
+                       "requests whose times weir trace can show: per shard so many ordinary ones, and as many that "
+                       "failed or were slow; 0 = off",
+                       c.recent.kept, 0, 4096));
+  rows.push_back(duration("console.slow", "a request is slow for weir trace that took as long", c.recent.slow));
   rows.push_back(
       named(duration("shutdown.drain_delay", "still serving, but not ready", c.drain_delay), "--drain-delay"));
   rows.push_back(

@@ -81,6 +81,8 @@ base::Status open_dialects(ServerState& state, uint32_t shards,
                            std::function<void(base::ShardId, std::function<void()>)> post) {
   const Config& config = state.config;
   if (auto s = state.access.open(); !s.ok()) return s;
+  state.feed = std::make_unique<ops::RequestFeed>(shards, post);
+  state.recent = std::make_unique<ops::RecentRequests>(shards, post, config.recent);
   const dialects::ServerServices services{
       config.server_name, kVersion,     config.limits, config.conn_calls, config.anonymous,
       state.metrics,      state.memory, shards,        std::move(post),   [&state] { return state.gpus.latest(); }};
@@ -122,6 +124,8 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state)
   state.reflection.add_to(rpcs_);
   router_.observe(request_metrics_);
   if (state.access_log) router_.observe(shard_log_.emplace(*state.access_log, shard.env()));
+  feed_ = state.feed->on_shard(shard.id(), shard.env(), router_);
+  recent_ = state.recent->on_shard(shard.id(), shard.env(), router_);
   if (state_.tracing) {
     const TracingConfig& tracing = state_.tracing->config();
     spans_.emplace(state_.tracing->exporter(), shard.env(), tracing.baggage);
@@ -131,6 +135,7 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state)
   shard.at_turn_end([this, long_enough = std::function<bool()>([&shard] { return shard.turn_is_long(); })] {
     bus_.turn(long_enough);
     if (shard_log_) shard_log_->flush();
+    feed_->flush();
     if (spans_) spans_->flush();
   });
 }
@@ -183,6 +188,7 @@ void ShardServer::drain() {
   const base::Duration grace = std::min<base::Duration>(std::chrono::seconds(5), state_.config.drain_timeout / 2);
   env.at(env.now() + state_.config.drain_delay, [this, grace] {
     for (auto& dialect : dialects_) dialect->drain(grace);
+    feed_->drain();
   });
 }
 

@@ -32,7 +32,9 @@
 #include "dialects/ops/health.h"
 #include "dialects/ops/metrics.h"
 #include "dialects/ops/pages.h"
+#include "dialects/ops/recent_requests.h"
 #include "dialects/ops/reflection.h"
+#include "dialects/ops/request_feed.h"
 #include "dialects/ops/request_spans.h"
 #include "marshal/proto_json.h"
 #include "models/repository.h"
@@ -79,6 +81,8 @@ struct ServerState {
   std::unique_ptr<ops::AccessLog> access_log;  // or null
   std::unique_ptr<ops::AuditLog> audit_log;    // or null
   std::unique_ptr<Tracing> tracing;            // or null
+  std::unique_ptr<ops::RequestFeed> feed;      // both from open_dialects() on
+  std::unique_ptr<ops::RecentRequests> recent;
   models::Repository* repository = nullptr;    // set before any shard starts
   const std::unique_ptr<msg::Inbox> offload =  // of all shards
       sched::make_worker_pool({std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u)});
@@ -148,6 +152,8 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   ops::RequestMetrics request_metrics_;
   std::optional<ops::AccessLog::ShardLog> shard_log_;
   std::optional<ops::AuditLog::ShardLog> shard_audit_;
+  std::unique_ptr<ops::RequestFeed::ShardFeed> feed_;
+  std::unique_ptr<ops::RecentRequests::ShardRequests> recent_;
   std::optional<ops::RequestSpans> spans_;
   std::optional<wire::Tracer> tracer_;
 };

@@ -21,7 +21,7 @@ namespace weir::wire {
 // request. Views die with the call.
 class ClientAnswer {
  public:
-  // Of the final head; 1xx are passed over.
+  // The final head; 1xx are passed over.
   virtual void on_head(int status, const Fields& fields) = 0;
   // Returns how many bytes of it have been dealt with; for the rest the server is held back until consume().
   virtual size_t on_body(std::span<const std::byte> piece) = 0;

@@ -18,7 +18,7 @@ namespace weir::wire {
 // Hears of one answer. An error of its own ends the parser's feed() with it.
 class ResponseTaker {
  public:
-  // Of the final head; 1xx are passed over, but 101.
+  // The final head; 1xx are passed over, but 101.
   virtual base::Status on_head(int status, const Fields& fields) = 0;
   virtual base::Status on_body(std::string_view piece) = 0;
 
@@ -43,7 +43,7 @@ class H1Response {
   bool done() const { return state_ == State::kDone; }
   // Whether the connection may carry another request: once done().
   bool reusable() const { return reusable_; }
-  // Of the head: what the body is said to have; -1: nothing is said.
+  // The length that the head announces; -1: none.
   int64_t announced() const { return sized_ ? int64_t(length_) : -1; }
 
  private:

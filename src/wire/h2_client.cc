@@ -237,7 +237,7 @@ void H2Client::fill() {
 
 size_t H2Client::pending(std::span<iovec> out) {
   fill();
-  // What it has said last is in the output: the library does not read on after an error.
+  // The library's last words are in the output: it does not read on after an error.
   if (!dead_ && nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0)
     fail_all(lost("the server breaks the rules of HTTP/2, or does not speak it"));
   return output_.gather(out);

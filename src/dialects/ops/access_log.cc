@@ -10,11 +10,11 @@ base::Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& wher
   return std::unique_ptr<AccessLog>(new AccessLog(std::move(*file)));
 }
 
-void AccessLog::ShardLog::finished(const wire::Exchange& exchange) {
+void append_access_line(std::string& out, base::WallTime at, const wire::Exchange& exchange) {
   constexpr std::string_view kVersions[] = {"1.0", "1.1", "2"};
   const wire::RequestRecord& record = exchange.record();
   const wire::Request& request = exchange.request();
-  JsonLine line(lines_, env_.wall());
+  JsonLine line(out, at);
   line.text("request_id", record.request_id);
   if (request.identity) line.text("who", request.identity->name);
   if (request.peer) line.text("peer", request.peer->address);
@@ -29,11 +29,19 @@ void AccessLog::ShardLog::finished(const wire::Exchange& exchange) {
   // W3C Trace Context: version-trace-parent-flags.
   if (record.traceparent.size() >= 35) line.text("trace_id", std::string_view(record.traceparent).substr(3, 32));
   line.end();
+}
+
+void append_rejected_line(std::string& out, base::WallTime at, std::string_view reason, const wire::PeerInfo& peer) {
+  JsonLine(out, at).text("peer", peer.address).text("reason", reason).end();
+}
+
+void AccessLog::ShardLog::finished(const wire::Exchange& exchange) {
+  append_access_line(lines_, env_.wall(), exchange);
   ++count_;
 }
 
 void AccessLog::ShardLog::rejected(std::string_view reason, const wire::PeerInfo& peer) {
-  JsonLine(lines_, env_.wall()).text("peer", peer.address).text("reason", reason).end();
+  append_rejected_line(lines_, env_.wall(), reason, peer);
   ++count_;
 }
 

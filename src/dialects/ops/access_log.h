@@ -23,6 +23,10 @@
 
 namespace weir::ops {
 
+// Appends the line of an Exchange that has ended, or of a request that never became one.
+void append_access_line(std::string& out, base::WallTime at, const wire::Exchange& exchange);
+void append_rejected_line(std::string& out, base::WallTime at, std::string_view reason, const wire::PeerInfo& peer);
+
 class AccessLog {
  public:
   // `where`: "-" for standard output, or a file to append to. Errors: the file cannot be opened.

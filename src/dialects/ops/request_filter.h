@@ -1,0 +1,32 @@
+// RequestFilter: which requests somebody wants to hear of. Pure.
+//
+//   protocol=oip-rest  model=digits  status=404, 4xx, NOT_FOUND, ok, failed  slow=250ms (they took as long, or longer)
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "wire/exchange.h"
+
+namespace weir::ops {
+
+class RequestFilter {
+ public:
+  // From the query of a request for the console's API; other parameters are passed over. Errors: INVALID_ARGUMENT names
+  // the parameter.
+  static base::Result<RequestFilter> from_query(const wire::Request& request);
+  // `took`: RequestRecord::took().
+  bool matches(const wire::RequestRecord& record, base::Duration took) const;
+
+ private:
+  base::Status set_status(const std::string& text);
+
+  std::string protocol_, model_;
+  enum class Outcome : uint8_t { kAny, kOk, kFailed, kStatus, kStatusClass, kCode } outcome_ = Outcome::kAny;
+  int status_ = 0;  // or its first digit
+  base::Code code_ = base::Code::kOk;
+  base::Duration slow_{0};
+};
+
+}  // namespace weir::ops
