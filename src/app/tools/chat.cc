@@ -22,7 +22,7 @@ constexpr const char* kHelp =
     "/quit            leave (also Ctrl-D)\n"
     "Ctrl-C stops an answer, and leaves where none is coming. Lines between two lines of \"\"\" are one message.\n";
 
-// What Ctrl-C does: it stops the answer that is coming; without one, or again, it leaves.
+// Ctrl-C stops the answer that is coming; without one, or again, it leaves.
 std::atomic<bool> leaving{false};
 std::atomic<net::Interrupt*> answering{nullptr};
 

@@ -20,7 +20,7 @@ struct ChatOptions {
 // commands: /help lists them. Lines between two lines of """ are one message.
 Exit chat(const Remote& remote, const ChatOptions& options);
 
-// What may be shown of a model's text, which is not to be trusted with the terminal: control characters but line ends
+// A model's text as it may be shown: it is not to be trusted with the terminal, so control characters but line ends
 // and tabs are left out.
 std::string for_terminal(const std::string& text);
 

@@ -1,4 +1,4 @@
-// The commands that watch a server or talk to its models: top, chat.
+// The commands that watch a server or put its models to work: top, tail, trace, chat, bench.
 #pragma once
 
 #include <CLI/CLI.hpp>

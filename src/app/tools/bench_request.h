@@ -1,0 +1,28 @@
+// The requests of `weir bench`: the same tensors or the same prompt in each of the protocols. Pure.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "msg/tensor.h"
+#include "wire/client_codec.h"
+
+namespace weir::app {
+
+enum class BenchProtocol : uint8_t { kOipRest, kOipGrpc, kOpenAi, kGrps, kGraphPipe };
+
+// Whether it goes over HTTP/2.
+constexpr bool over_http2(BenchProtocol protocol) {
+  return protocol == BenchProtocol::kOipGrpc || protocol == BenchProtocol::kGrps;
+}
+
+// A request but for its scheme, its authority and its key.
+enum class TensorForm : uint8_t { kBinary, kJson };  // of kOipRest
+base::Result<wire::ClientRequest> tensor_request(BenchProtocol protocol, const std::string& model,
+                                                 std::span<const msg::Tensor> tensors, TensorForm form);
+
+// OpenAI's chat/completions, streamed; `max_tokens` are asked for and, where the server knows `ignore_eos`, made.
+wire::ClientRequest chat_request(const std::string& model, const std::string& prompt, uint32_t max_tokens);
+
+}  // namespace weir::app
