@@ -59,11 +59,12 @@ def tensor(name, array, dtype=None):
     return head + number(2, DTYPES[dtype]) + blob(8, name) + blob(9, array.tobytes())
 
 
-def external_tensor(name, dtype, dims, location):
-    """A TensorProto whose bytes are said to lie in another file: external_data=13 data_location=14 (EXTERNAL = 1)."""
-    entry = blob(1, "location") + blob(2, location)
+def external_tensor(name, dtype, dims, location, **entries):
+    """A TensorProto whose bytes lie in another file, from `offset` on: external_data=13 data_location=14 (EXTERNAL = 1)."""
+    entries = {"location": location, **entries}
     head = b"".join(number(1, d) for d in dims)
-    return head + number(2, DTYPES[dtype]) + blob(8, name) + blob(13, entry) + number(14, 1)
+    return (head + number(2, DTYPES[dtype]) + blob(8, name) + number(14, 1)
+            + b"".join(blob(13, blob(1, key) + blob(2, str(value))) for key, value in entries.items()))
 
 
 class Message(bytes):

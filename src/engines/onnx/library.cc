@@ -114,7 +114,7 @@ base::Result<std::shared_ptr<const Library>> open_library(const std::vector<std:
   library->version = base->version();
   const void* const* table = base->get_api(kApiVersion);
   if (!table) return unusable("ONNX Runtime " + library->version + " is too old: 1.16 or newer is needed");
-  library->api = read(table);
+  library->api = read(table, library->version);
   if (auto s = check_errors(library->api); !s.ok()) return s;
   if (auto s = start(*library); !s.ok()) return s;
   if (auto s = self_test(*library); !s.ok()) return s;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <unordered_set>
 #include <utility>
 
 namespace weir::onnx {
@@ -112,7 +113,7 @@ class Walk {
     if (depth > kDeepest) return refuse("the model's graphs are nested too deeply");
     each(message, [&](const Field& f) {
       if (f.number == 1) node(f.bytes, depth);
-      if (f.number == 5) tensor(f.bytes);
+      if (f.number == 5) initializer(f.bytes, depth);
       if (f.number == 15) sparse(f.bytes);
       if (depth == 0 && (f.number == 11 || f.number == 12)) value(f.bytes, f.number == 11);
     });
@@ -134,11 +135,38 @@ class Walk {
       if (f.number == 1 || f.number == 2) tensor(f.bytes);
     });
   }
-  void tensor(std::string_view message) {
+  // Returns the file that the tensor's bytes are in; empty data() where they are in the message.
+  std::string_view location_of(std::string_view message) {
+    std::string_view location;
+    bool external = false;
     each(message, [&](const Field& f) {
-      if (f.number == 13 || (f.number == 14 && (f.wire != Wire::kVarint || f.value != 0)))
-        refuse("the model keeps tensors in other files (external data); only models in one file are served");
+      if (f.number == 14) external = f.wire != Wire::kVarint || f.value != 0;
+      if (f.number == 13) entry(f.bytes, location);
     });
+    if (!external) return {};
+    return location.data() ? location : std::string_view("");
+  }
+  void entry(std::string_view message, std::string_view& location) {
+    std::string_view key, value("");
+    each(message, [&](const Field& f) {
+      if (f.number == 1) key = f.bytes;
+      if (f.number == 2) value = f.bytes;
+    });
+    if (key == "location") location = value;
+  }
+  void initializer(std::string_view message, int depth) {
+    if (depth > 0) return tensor(message);
+    const std::string_view location = location_of(message);
+    if (!location.data() || !seen_.insert(location).second) return;
+    if (location.empty()) return refuse("the model keeps a tensor in another file, and does not say in which");
+    if (summary_.external.size() == kMostExternal) return refuse("the model keeps tensors in more than 10000 files");
+    summary_.external.emplace_back(location);
+  }
+  void tensor(std::string_view message) {
+    if (location_of(message).data())
+      refuse(
+          "the model keeps tensors of a branch, an attribute or a sparse tensor in other files (external data); only "
+          "those of its graph's initializers are read");
   }
   void value(std::string_view message, bool input) {
     std::string_view name;
@@ -173,9 +201,12 @@ class Walk {
 
   base::Status status_;
   FileSummary summary_;
+  std::unordered_set<std::string_view> seen_;  // of summary_.external
 };
 
 constexpr off_t kLargest = off_t(1) << 31;
+
+}  // namespace
 
 std::string identity_of(const struct stat& info) {
   std::string out;
@@ -184,8 +215,6 @@ std::string identity_of(const struct stat& info) {
     out += std::to_string(part) + ':';
   return out;
 }
-
-}  // namespace
 
 base::Result<FileSummary> inspect(std::string_view file) {
   if (file.empty()) return base::invalid("the model file is empty");

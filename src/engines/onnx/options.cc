@@ -54,8 +54,11 @@ base::Status read_one(const std::string& key, const std::string& value, SessionO
 }  // namespace
 
 std::string SessionOptions::text() const {
-  return std::to_string(intra_op_threads) + ',' + std::to_string(inter_op_threads) + ',' +
-         std::to_string(int(optimization)) + ',' + std::to_string(int(arena)) + ',' + std::to_string(int(spinning));
+  std::string out = std::to_string(intra_op_threads) + ',' + std::to_string(inter_op_threads) + ',' +
+                    std::to_string(int(optimization)) + ',' + std::to_string(int(arena)) + ',' +
+                    std::to_string(int(spinning));
+  for (const std::string& library : custom_ops) out += ',' + library;
+  return out;
 }
 
 base::Result<SessionOptions> session_options(const std::map<std::string, std::string>& parameters,

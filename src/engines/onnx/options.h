@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "engines/onnx/ort_api.h"
@@ -23,6 +24,9 @@ struct SessionOptions {
   Optimization optimization = Optimization::kAll;
   Arena arena = Arena::kOn;            // keeps freed memory for the next step
   Spinning spinning = Spinning::kOff;  // idle pool threads burn a core to answer sooner
+  // Libraries that register operators of their own with each session. Of the server's configuration alone: a model that
+  // could name one could run any code.
+  std::vector<std::string> custom_ops{};
 
   std::string text() const;  // equal for equal options
 };

@@ -1,11 +1,27 @@
 #include "engines/onnx/ort_api.h"
 
+#include <charconv>
+#include <climits>
+
 namespace weir::onnx {
 namespace {
 
 template <class F>
 void pick(F*& function, const void* const* table, size_t slot) {
   function = reinterpret_cast<F*>(const_cast<void*>(table[slot]));
+}
+
+// 21 of "1.21.0"; INT_MAX of a later major one; 0 of what is no release.
+int minor_of(std::string_view release) {
+  int parts[2] = {0, 0};
+  const char* at = release.data();
+  const char* const end = at + release.size();
+  for (int& part : parts) {
+    auto [next, error] = std::from_chars(at, end, part);
+    if (error != std::errc()) return 0;
+    at = next < end ? next + 1 : end;
+  }
+  return parts[0] > 1 ? INT_MAX : parts[1];
 }
 
 void pick_session(Api& api, const void* const* t) {
@@ -23,6 +39,7 @@ void pick_session(Api& api, const void* const* t) {
   pick(api.set_intra_op_threads, t, 24);
   pick(api.set_inter_op_threads, t, 25);
   pick(api.set_option, t, 130);
+  pick(api.register_custom_ops, t, 228);  // API version 14
   pick(api.input_count, t, 30);
   pick(api.output_count, t, 31);
   pick(api.optional_count, t, 32);
@@ -72,7 +89,7 @@ void pick_releases(Api& api, const void* const* t) {
 
 }  // namespace
 
-Api read(const void* const* table) {
+Api read(const void* const* table, std::string_view release) {
   Api api{};
   pick(api.create_status, table, 0);
   pick(api.error_code, table, 1);
@@ -82,6 +99,7 @@ Api read(const void* const* table) {
   pick_session(api, table);
   pick_tensors(api, table);
   pick_releases(api, table);
+  if (minor_of(release) >= kExternalFilesSince) pick(api.add_external_files, table, 279);
   return api;
 }
 

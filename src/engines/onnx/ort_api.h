@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 namespace weir::onnx {
 
@@ -44,6 +45,9 @@ struct OrtApiBase {
 
 // The version asked for; 1.16 is the first release that has it.
 inline constexpr uint32_t kApiVersion = 16;
+// The minor number of the first release whose table has Api::add_external_files; in older ones the slot must not be
+// read.
+inline constexpr int kExternalFilesSince = 18;
 
 struct Api {
   OrtStatus* (*create_status)(ErrorCode, const char*);
@@ -70,6 +74,11 @@ struct Api {
   OrtStatus* (*set_intra_op_threads)(OrtSessionOptions*, int);
   OrtStatus* (*set_inter_op_threads)(OrtSessionOptions*, int);
   OrtStatus* (*set_option)(OrtSessionOptions*, const char* key, const char* value);
+
+  OrtStatus* (*register_custom_ops)(OrtSessionOptions*, const char* library);  // opens it; closed with the sessions
+  // From release 1.18 on (kExternalFilesSince); the memory may go when the session is made.
+  OrtStatus* (*add_external_files)(OrtSessionOptions*, const char* const* names, char* const* data, const size_t* sizes,
+                                   size_t n);
 
   OrtStatus* (*input_count)(const OrtSession*, size_t*);
   OrtStatus* (*output_count)(const OrtSession*, size_t*);
@@ -118,7 +127,8 @@ struct Api {
   void (*release_metadata)(OrtModelMetadata*);
 };
 
-Api read(const void* const* table);
+// `release`: "1.21.0".
+Api read(const void* const* table, std::string_view release);
 
 // Owns an object of the library, and releases it.
 template <class T>

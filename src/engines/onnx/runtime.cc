@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "engines/onnx/engine.h"
+#include "engines/onnx/external_data.h"
 #include "engines/onnx/library.h"
 #include "engines/onnx/onnx_file.h"
 #include "engines/onnx/session.h"
@@ -29,16 +30,28 @@ struct Runtime::Parts {
     return {};
   }
 
-  base::Result<SharedSession> session(const ModelFile& file, const SessionOptions& settings, const std::string& id) {
+  // A session that was made of the same bytes is found by the model file alone, unless it has external data: then the
+  // file has to be read to know which other files count.
+  base::Result<SharedSession> session(const ModelFile& file, const std::string& path, const SessionOptions& settings,
+                                      const std::string& id) {
     std::erase_if(sessions, [](const auto& entry) { return entry.second.expired(); });
-    std::string key = file.identity() + settings.text();
-    if (auto it = sessions.find(key); it != sessions.end())
-      if (SharedSession alive = it->second.lock()) return alive;
+    const std::string key = file.identity() + settings.text();
+    if (SharedSession alive = find(key)) return alive;
     auto bytes = file.read();
     if (!bytes) return bytes.error();
-    auto made = Session::make(library, settings, *bytes, id);
-    if (made) sessions[key] = *made;
+    auto summary = inspect(*bytes);
+    if (!summary) return summary.error();
+    auto external = ExternalData::open(path, summary->external);
+    if (!external) return external.error();
+    const std::string whole = key + external->identity();
+    if (SharedSession alive = find(whole)) return alive;
+    auto made = Session::make(library, settings, *bytes, *summary, *external, id);
+    if (made) sessions[whole] = *made;
     return made;
+  }
+  SharedSession find(const std::string& key) const {
+    auto it = sessions.find(key);
+    return it == sessions.end() ? nullptr : it->second.lock();
   }
 };
 
@@ -53,7 +66,7 @@ base::Result<std::unique_ptr<sched::Engine>> Runtime::load(const msg::ModelSpec&
   if (auto s = parts_->open(); !s.ok()) return s;
   auto opened = ModelFile::open(file);
   if (!opened) return opened.error();
-  auto session = parts_->session(*opened, *settings, wanted.name + "/" + wanted.version);
+  auto session = parts_->session(*opened, file, *settings, wanted.name + "/" + wanted.version);
   if (!session) return session.error();
   auto spec = derive((*session)->signature(), wanted);
   if (!spec) return spec.error();

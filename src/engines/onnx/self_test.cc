@@ -94,7 +94,9 @@ Status self_test(const Library& library) {
   // The library outlives this call, so the session may share it without owning it.
   std::shared_ptr<const Library> borrowed(std::shared_ptr<void>(), &library);
   std::string_view model(reinterpret_cast<const char*>(kModel), sizeof kModel);
-  auto session = Session::make(borrowed, SessionOptions(), model, "self test");
+  auto summary = inspect(model);
+  if (!summary) return summary.error();
+  auto session = Session::make(borrowed, SessionOptions(), model, *summary, ExternalData(), "self test");
   if (!session) return differs(library, "its self-test model does not load: " + session.error().text);
   if (!signature_is_right((*session)->signature())) return differs(library, "names, types or shapes come out wrong");
   return run_model(**session);

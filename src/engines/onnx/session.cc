@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "engines/onnx/error.h"
-#include "engines/onnx/onnx_file.h"
 #include "engines/onnx/tensors.h"
 
 namespace weir::onnx {
@@ -37,6 +36,35 @@ base::Result<Owned<OrtSessionOptions>> make_options(const Api& api, const Sessio
   set(api.set_option(raw, "session.inter_op.allow_spinning", spinning));
   if (!status.ok()) return status;
   return out;
+}
+
+// Clients read the failure of a load: it names the library without its path, which the log has.
+Status add_custom_ops(const Api& api, OrtSessionOptions* options, const std::vector<std::string>& libraries) {
+  for (const std::string& library : libraries) {
+    Status status = to_status(api, api.register_custom_ops(options, library.c_str()));
+    if (status.ok()) continue;
+    base::log::error("a library of custom operators was not loaded", {{"library", library}, {"reason", status.text}});
+    return base::failure(base::Code::kFailedPrecondition, "the library of custom operators '" +
+                                                              library.substr(library.find_last_of('/') + 1) +
+                                                              "' (engines.onnx.custom_ops) cannot be loaded");
+  }
+  return {};
+}
+
+// The library gets what the model's external tensors are in, and opens no file.
+Status add_external(const Library& library, OrtSessionOptions* options, const ExternalData& external) {
+  if (external.files().empty()) return {};
+  if (!library.api.add_external_files)
+    return base::failure(base::Code::kUnimplemented,
+                         "ONNX Runtime " + library.version + " cannot load a model with external data; 1.18 can");
+  std::vector<const char*> names;
+  std::vector<char*> data;
+  std::vector<size_t> sizes;
+  for (const auto& file : external.files()) {
+    names.push_back(file.name.c_str()), data.push_back(file.data), sizes.push_back(file.size);
+  }
+  return to_status(library.api,
+                   library.api.add_external_files(options, names.data(), data.data(), sizes.data(), names.size()));
 }
 
 struct Side {
@@ -129,18 +157,19 @@ Status Session::make_run_options() {
 
 base::Result<std::shared_ptr<const Session>> Session::make(std::shared_ptr<const Library> library,
                                                            const SessionOptions& options, std::string_view file,
+                                                           const FileSummary& summary, const ExternalData& external,
                                                            const std::string& id) {
-  auto summary = inspect(file);
-  if (!summary) return summary.error();
   const Api& api = library->api;
-  auto settings = make_options(api, options, *summary, id);
+  auto settings = make_options(api, options, summary, id);
   if (!settings) return settings.error();
+  if (auto s = add_custom_ops(api, settings->get(), options.custom_ops); !s.ok()) return s;
+  if (auto s = add_external(*library, settings->get(), external); !s.ok()) return s;
   OrtSession* raw = nullptr;
   Status status =
       to_status(api, api.create_session(library->env.get(), file.data(), file.size(), settings->get(), &raw));
   if (!status.ok()) return base::invalid("ONNX Runtime refuses the model file: " + status.text);
   std::shared_ptr<Session> session(new Session(std::move(library), {raw, api.release_session}));
-  if (auto s = read_signature(session->library(), raw, *summary, session->signature_); !s.ok()) return s;
+  if (auto s = read_signature(session->library(), raw, summary, session->signature_); !s.ok()) return s;
   if (auto s = session->make_run_options(); !s.ok()) return s;
   log_loaded(session->library(), raw, id);
   return std::shared_ptr<const Session>(std::move(session));

@@ -6,7 +6,9 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "engines/onnx/external_data.h"
 #include "engines/onnx/library.h"
+#include "engines/onnx/onnx_file.h"
 #include "engines/onnx/options.h"
 #include "engines/onnx/signature.h"
 
@@ -14,9 +16,11 @@ namespace weir::onnx {
 
 class Session {
  public:
-  // `file` is the whole model; it is not needed afterwards. `id` names the session in the library's log lines.
+  // `file` is the whole model, `summary` what it says of itself, `external` the other files that it names; none of them
+  // is needed afterwards. `id` names the session in the library's log lines.
   static base::Result<std::shared_ptr<const Session>> make(std::shared_ptr<const Library> library,
                                                            const SessionOptions& options, std::string_view file,
+                                                           const FileSummary& summary, const ExternalData& external,
                                                            const std::string& id);
 
   const Library& library() const { return *library_; }

@@ -56,8 +56,24 @@ save(f"{here}/self_test.onnx", graph(
     [value("x", "FP32", ["n", 2]), value("s", "BYTES", ["n"])],
     [value("y", "FP32", ["n", 2]), value("u", "BYTES", ["n"])]))
 
-# Files that must be refused.
 one = [value("x", "FP32", ["n", 2])], [value("y", "FP32", ["n", 2])]
+# Weights in another file, sparse weights, and quantised ones.
+os.makedirs(f"{here}/weights", exist_ok=True)
+with open(f"{here}/weights/w.bin", "wb") as f:
+    f.write(np.array([0, 10, 20], np.float32).tobytes())
+add = [node("Add", ["x", "w"], ["y"])]
+write("external_weights", add, *one, [external_tensor("w", "FP32", [2], "weights/w.bin", offset=4, length=8)])
+write("external_beyond", add, *one, [external_tensor("w", "FP32", [2], "weights/w.bin", offset=8, length=8)])
+sparse = blob(1, tensor("w", np.array([5], np.float32))) + blob(2, tensor("i", np.array([1], np.int64))) + number(3, 2)
+save(f"{here}/sparse_weights.onnx", graph("sparse_weights", add, *one) + blob(15, sparse))
+write("quantised", [node("DequantizeLinear", ["x", "scale", "zero"], ["y"])],
+      [value("x", "INT8", ["n", 2])], [value("y", "FP32", ["n", 2])],
+      [tensor("scale", np.float32(0.5)), tensor("zero", np.int8(2))])
+
+# Files that must be refused.
+write("external_missing", add, *one, [external_tensor("w", "FP32", [2], "weights/none.bin")])
+write("external_absolute", add, *one, [external_tensor("w", "FP32", [2], "/etc/passwd")])
+write("external_address", add, *one, [external_tensor("w", "FP32", [2], "*/_ORT_MEM_ADDR_/*", offset=4096, length=8)])
 outside = external_tensor("w", "FP32", [2], "../../../../etc/passwd")
 write("external_initializer", [node("Add", ["x", "w"], ["y"])], *one, [outside])
 write("external_constant", [node("Constant", [], ["w"], value=Message(outside, "tensor")),

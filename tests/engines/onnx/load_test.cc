@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "engines/onnx/error.h"
+#include "engines/onnx/external_data.h"
 #include "engines/onnx/library.h"
 #include "engines/onnx/onnx_file.h"
 #include "engines/onnx/self_test.h"
@@ -36,10 +37,91 @@ struct Scratch {
 
 class OnnxLoad : public WithRuntime {};
 
-TEST_F(OnnxLoad, ExternalDataIsRefusedWhereverItHides) {
-  for (std::string name : {"external_initializer", "external_constant", "external_in_branch", "external_sparse"}) {
+TEST_F(OnnxLoad, WeightsMayLieInAnotherFileOfTheModelsFolder) {
+  auto engine = load("external_weights");
+  ASSERT_TRUE(engine);
+  sched::Batch in = batch(1, {floats("x", {1, 2}, {1, 2})});
+  ASSERT_TRUE(engine->step(in).ok());
+  EXPECT_EQ(values(in.outputs[0]), (std::vector<float>{11, 22}));
+  EXPECT_THAT(refusal("external_beyond"), HasSubstr("ONNX Runtime refuses"));
+  EXPECT_THAT(refusal("external_missing"),
+              HasSubstr("'weights/none.bin', which holds tensors of the model, is missing"));
+}
+
+TEST_F(OnnxLoad, EnginesOfTheSameWeightsShareASessionAndNewWeightsMakeANewOne) {
+  Scratch scratch;
+  fs::create_directory(scratch.path / "weights");
+  std::string model = scratch.put("model.onnx", slurp(data_file("external_weights.onnx")));
+  auto put_weights = [&](float w) {
+    float all[3] = {0, w, w};
+    scratch.put("weights/w.bin.new", std::string(reinterpret_cast<const char*>(all), sizeof all));
+    fs::rename(scratch.path / "weights/w.bin.new", scratch.path / "weights/w.bin");
+  };
+  put_weights(1);
+  auto a = load_file(model), b = load_file(model);
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(runtime_.sessions(), 1u);
+  put_weights(2);
+  auto c = load_file(model);
+  ASSERT_TRUE(c);
+  EXPECT_EQ(runtime_.sessions(), 2u);
+  sched::Batch in = batch(1, {floats("x", {1, 2}, {1, 2})});
+  ASSERT_TRUE((*c)->step(in).ok());
+  EXPECT_EQ(values(in.outputs[0]), (std::vector<float>{3, 4}));
+}
+
+TEST_F(OnnxLoad, ExternalDataThatLeavesTheFolderIsRefused) {
+  for (std::string name : {"external_initializer", "external_absolute", "external_address"})
+    EXPECT_THAT(refusal(name), HasSubstr("only files in the model file's own folder and below are read")) << name;
+  Scratch scratch;
+  std::string model = scratch.put("model.onnx", slurp(data_file("external_weights.onnx")));
+  fs::create_directory_symlink("/etc", scratch.path / "weights");
+  auto linked = load_file(model);
+  ASSERT_FALSE(linked);
+  EXPECT_THAT(linked.error().text, HasSubstr("symbolic link"));
+  fs::remove(scratch.path / "weights");
+  fs::create_directory(scratch.path / "weights");
+  ASSERT_EQ(::mkfifo((scratch.path / "weights/w.bin").c_str(), 0600), 0);
+  EXPECT_THAT(load_file(model).error().text, HasSubstr("cannot be opened"));
+}
+
+TEST_F(OnnxLoad, ExternalDataIsRefusedWhereTheLibraryWouldOpenIt) {
+  for (std::string name : {"external_constant", "external_in_branch", "external_sparse"})
     EXPECT_THAT(refusal(name), AllOf(HasSubstr("external data"), Not(HasSubstr("passwd")))) << name;
+}
+
+TEST(OnnxExternalData, LocationsArePlainRelativePaths) {
+  for (auto good : {"w", "w.bin", "a/b/c", "model.onnx.data", "...", "é"}) EXPECT_TRUE(is_plain_location(good)) << good;
+  for (auto bad : {"", ".", "..", "/w", "w/", "a//b", "a/../b", "./w", "a\\b", "*", "*/_ORT_MEM_ADDR_/*", "a\n"})
+    EXPECT_FALSE(is_plain_location(bad)) << bad;
+  EXPECT_FALSE(is_plain_location(std::string(1025, 'a')));
+}
+
+TEST_F(OnnxLoad, LibrariesOfCustomOperatorsAreRegisteredWithEachSession) {
+  auto load_with = [&](const std::string& library) {
+    Options options;
+    options.session.custom_ops = {library};
+    return Runtime(options).load({}, data_file("two.onnx"), base::heap());
+  };
+  EXPECT_TRUE(load_with(CUSTOM_OPS));
+  Scratch scratch;
+  for (const std::string& bad : {scratch.put("none.so", "no library"), (scratch.path / "missing.so").string()}) {
+    auto engine = load_with(bad);
+    ASSERT_FALSE(engine);
+    EXPECT_THAT(engine.error().text, AllOf(HasSubstr("engines.onnx.custom_ops"), Not(HasSubstr("/tmp"))));
   }
+}
+
+TEST_F(OnnxLoad, SparseAndQuantisedWeightsAreServed) {
+  auto sparse = load("sparse_weights");
+  auto quantised = load("quantised");
+  ASSERT_TRUE(sparse && quantised);
+  sched::Batch in = batch(1, {floats("x", {1, 2}, {1, 2})});
+  ASSERT_TRUE(sparse->step(in).ok());
+  EXPECT_EQ(values(in.outputs[0]), (std::vector<float>{1, 7}));
+  in = batch(1, {tensor<int8_t>("x", DType::kInt8, {1, 2}, {2, 4})});
+  ASSERT_TRUE(quantised->step(in).ok());
+  EXPECT_EQ(values(in.outputs[0]), (std::vector<float>{0, 1}));
 }
 
 TEST_F(OnnxLoad, EveryCutOfAFileIsRefused) {
