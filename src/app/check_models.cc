@@ -43,7 +43,9 @@ Exit check_models(const Config& config) {
   bool bad = !status.ok();
   for (const auto* dialect : config.served())
     for (const auto& wrong : dialect->missing(*latest)) print_error("weir: " + wrong), bad = true;
-  for (const auto& row : latest->index) bad = bad || row.state != bus::ModelState::kReady;
+  // All is loaded; what is kUnloaded all the same is no model.
+  for (const auto& row : latest->index)
+    bad = bad || (row.state != bus::ModelState::kReady && row.state != bus::ModelState::kUnloaded);
   latest.reset();
   return bad ? Exit::kUsage : Exit::kOk;
 }

@@ -34,6 +34,7 @@ struct OnnxConfig {
   uint32_t intra_op_threads = 1, inter_op_threads = 1;
   std::string graph_optimization = "all";
   bool memory_arena = true;
+  std::vector<std::string> custom_ops;  // libraries
 };
 
 // A protocol, and whether it is served.

@@ -35,6 +35,7 @@ onnx::Options onnx_options(const Config& config) {
                                            {"memory_arena", config.onnx.memory_arena ? "on" : "off"}},
                                           {})
                         .value();
+  options.session.custom_ops = config.onnx.custom_ops;
   return options;
 }
 

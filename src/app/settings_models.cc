@@ -34,6 +34,9 @@ void add_repository(std::vector<Setting>& rows, Config& c) {
             "--readiness"));
   rows.push_back(flag("models.allow_config_override", "load requests may bring a configuration and files",
                       c.models.allow_config_override));
+  rows.push_back(size("models.response_cache",
+                      "memory for cached answers of models with response_cache; the least recently used go; 0 = none",
+                      c.models.response_cache, 0, uint64_t(1) << 40));
   rows.push_back(count("models.max_concurrency", "calls inside the engines at once, of all models; 0 = any number",
                        c.models.max_concurrency));
   rows.push_back(count("models.max_batch", "largest batch of models that can be batched and name no size",
@@ -61,6 +64,12 @@ void add_engines(std::vector<Setting>& rows, Config& c) {
   rows.push_back(
       choice<std::string>("engines.onnx.graph_optimization", "disable, basic, extended, all", c.onnx.graph_optimization,
                           {{"disable", "disable"}, {"basic", "basic"}, {"extended", "extended"}, {"all", "all"}}));
+  Setting custom_ops = list("engines.onnx.custom_ops", "FILE",
+                            "libraries of operators of your own (RegisterCustomOps), for all models; their code runs "
+                            "in the server; repeatable",
+                            c.onnx.custom_ops);
+  custom_ops.path = true;
+  rows.push_back(std::move(custom_ops));
   rows.push_back(flag("engines.onnx.memory_arena", "keep freed memory for the next step", c.onnx.memory_arena));
 }
 

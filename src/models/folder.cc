@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/encoding.h"
 #include "base/fnv.h"
 
 namespace weir::models {
@@ -22,6 +23,7 @@ namespace {
 // Enough for any model with external data; a folder that passes it is somebody's home directory.
 constexpr size_t kMaxFiles = 10'000;
 constexpr int kMaxDepth = 6;
+constexpr size_t kLongestEntry = 128;  // of a name that is shown
 
 struct Fd {
   explicit Fd(int f) : fd(f) {}
@@ -128,6 +130,16 @@ std::string as_model_name(std::string name) {
     if (!good_model_name(std::string("m") + c)) c = '_';
   name.resize(std::min<size_t>(name.size(), 128));
   return good_model_name(name) ? name : "model";
+}
+
+// Says why an entry of a model's folder is no version, where somebody may have meant it as one; empty where not.
+std::string why_no_version(const ModelFolder& folder, const std::string& entry, const struct stat& st) {
+  const std::string path = folder.path + '/' + entry;
+  if (S_ISLNK(st.st_mode) && version_number(entry) > 0 && is_folder(path))
+    return "the folder of a version is no symbolic link; link the model's folder instead";
+  if (!S_ISDIR(st.st_mode) || version_number(entry) > 0) return {};
+  if (!is_file(path + "/model.onnx") && !is_file(path + "/config.json")) return {};
+  return "the folder of a version is called by its number alone: 1, 2, …";
 }
 
 // A root that is a file. The name is from the path as it was given; what is opened is where its links lead.
@@ -254,6 +266,8 @@ base::Result<ModelFolder> look_at(const std::string& root, std::string_view name
     return lone;
   }
   bool listed = for_each_entry(folder.path, [&](const std::string& entry, const struct stat& st) {
+    if (auto why = why_no_version(folder, entry, st); !why.empty())
+      folder.skipped[base::presentable(entry, kLongestEntry)] = std::move(why);
     if (!S_ISDIR(st.st_mode))
       folder.shared.push_back(stamp(entry, st));
     else if (uint64_t number = version_number(entry))

@@ -41,6 +41,8 @@ struct ModelFolder {
   std::map<uint64_t, Stamps> versions;  // by number; may be empty
   std::string lone_file;                // not empty: the model is this file in `path`, and nothing else there is
   std::string wrong;                    // why nothing in it can be served; empty when it could be looked at
+  // Entries that look like a version and are none ("v1", a link called "2"): their names, and why they are not served.
+  std::map<std::string, std::string> skipped;
 
   bool has(std::string_view shared_file) const;
   // Changes whenever any file does.

@@ -121,9 +121,10 @@ base::Result<std::vector<uint64_t>> Loader::versions(const ModelFolder& folder, 
     std::string text = "model '" + folder.name + "' has no version folder", hint;
     for (const auto& u : kUsual)
       if (folder.has(u.file)) hint += "; move " + std::string(u.file) + " into " + folder.name + "/1/";
+    for (const auto& [entry, why] : folder.skipped) hint += "; " + folder.name + '/' + entry + ": " + why;
     for (const auto& file : folder.shared)
-      if (version_number(file.path) > 0)
-        hint += "; " + folder.name + '/' + file.path + " is a link or a file, no folder";
+      if (version_number(file.path) > 0 && !folder.skipped.count(file.path))
+        hint += "; " + folder.name + '/' + file.path + " is a file, no folder";
     if (hint.empty()) hint = "; " + folder.name + "/1/ with model.onnx or config.json in it would be one";
     return base::failure(base::Code::kNotFound, text + hint);
   }
@@ -265,6 +266,18 @@ void Loader::make_inbox(bus::Served& served, Instances instances, const ModelCon
   if (limiter_)
     served.inbox = sched::behind(limiter_, std::move(served.inbox), served.spec, served.stats, deadline_timer_);
   limit(served, config);
+  cache(served, config);
+}
+
+// In front of all limits: a hit needs none of what they share out.
+void Loader::cache(bus::Served& served, const ModelConfig& config) const {
+  if (!config.response_cache) return;
+  if (!cache_ || served.spec.text)
+    base::log::warning(
+        "answers are not cached",
+        {{"model", served.spec.name}, {"reason", cache_ ? "it is a model of text" : "models.response_cache is 0"}});
+  else
+    served.inbox = sched::cached(cache_, std::move(served.inbox), served.stats);
 }
 
 base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const {
@@ -280,6 +293,9 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
   if (!plan.wanted.parameters.count("device")) spec->parameters.erase("device");  // each instance has its own
   if (auto s = add_labels(plan.folder, plan.config, *spec); !s.ok()) return s;
   narrow(*spec, instances->token_models);
+  for (auto& engine : instances->engines)
+    if (auto s = warm_up(*engine, *spec, plan.folder, plan.config.warm_up, slabs_); !s.ok())
+      return base::failure(s.code, without_root(s.text, plan.folder));
   served->spec = std::move(*spec);
   make_inbox(*served, std::move(*instances), plan.config);
   return served;

@@ -11,6 +11,7 @@
 #include "models/model_config.h"
 #include "models/repository.h"
 #include "sched/concurrency_limiter.h"
+#include "sched/response_cache.h"
 
 namespace weir::models {
 
@@ -32,7 +33,10 @@ class Loader {
         slabs_(slabs),
         on_broken_(std::move(on_broken)),
         limiter_(options.max_concurrency > 0 ? std::make_shared<sched::ConcurrencyLimiter>(options.max_concurrency)
-                                             : nullptr) {}
+                                             : nullptr),
+        cache_(options.response_cache > 0
+                   ? std::make_shared<sched::ResponseCache>(options.response_cache, slabs.ledger())
+                   : nullptr) {}
 
   // The model's configuration, from whichever file it has, or all defaults. Errors: INVALID_ARGUMENT with the place.
   base::Result<ModelConfig> configure(const ModelFolder& folder) const;
@@ -73,6 +77,7 @@ class Loader {
   base::Result<Instances> make_instances(const Plan& plan, const std::function<void(base::Status)>& broken) const;
   void make_inbox(bus::Served& served, Instances instances, const ModelConfig& config) const;
   void limit(bus::Served& served, const ModelConfig& config) const;
+  void cache(bus::Served& served, const ModelConfig& config) const;
   base::Result<Source> locate(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const;
   base::Status add_labels(const ModelFolder& folder, const ModelConfig& config, msg::ModelSpec& spec) const;
 
@@ -83,6 +88,7 @@ class Loader {
   const std::shared_ptr<sched::DeadlineTimer> deadline_timer_ =
       std::make_shared<sched::TimerThread>();                 // of all models' queues
   const std::shared_ptr<sched::ConcurrencyLimiter> limiter_;  // of all models; null when there is no limit
+  const std::shared_ptr<sched::ResponseCache> cache_;         // of all models; null when it is off
 };
 
 }  // namespace weir::models

@@ -99,6 +99,17 @@ base::Status check_queues(const msg::BatchPolicy& batching) {
   return {};
 }
 
+base::Status check_warm_up(const ModelConfig& config) {
+  if (config.warm_up.size() > kMostSamples)
+    return base::invalid(std::to_string(config.warm_up.size()) + " warm-up samples: at most " +
+                         std::to_string(kMostSamples) + " are possible");
+  for (const auto& sample : config.warm_up)
+    if (sample.rows == 0 || sample.count == 0 || sample.count > kMostWarmUps)
+      return base::invalid("warm-up sample '" + sample.name + "': it has 1 row or more, and runs 1 to " +
+                           std::to_string(kMostWarmUps) + " times");
+  return {};
+}
+
 base::Status check_dag(const ModelConfig& config) {
   bool pipeline = config.engine == kPipeline;
   if (!pipeline && config.dag.nodes.empty()) return {};
@@ -142,6 +153,9 @@ base::Status check(const ModelConfig& config, std::string_view folder_name) {
   if (auto s = check_queues(config.batching); !s.ok()) return s;
   if (config.versions.kind == msg::VersionPolicy::Kind::kLatest && config.versions.latest == 0)
     return base::invalid("a version policy of the latest 0 versions serves nothing");
+  if (auto s = check_warm_up(config); !s.ok()) return s;
+  if (config.response_cache && (config.decoupled || config.engine == kPipeline))
+    return base::invalid("response_cache is for models that answer each request once, and no pipelines");
   if (auto s = check_dag(config); !s.ok()) return s;
   if (auto s = check_tensors(config.inputs, "input"); !s.ok()) return s;
   return check_tensors(config.outputs, "output");

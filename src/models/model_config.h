@@ -3,9 +3,9 @@
 //
 // These fields of Triton are honoured: name, platform/backend, version_policy, max_batch_size, input, output,
 // instance_group, default_model_filename, dynamic_batching, ensemble_scheduling (platform "ensemble"), parameters
-// (max_concurrency among them), label_filename and model_transaction_policy, format and
-// reshape. sequence_batching, ragged and batch_input/batch_output would change answers and are refused; the rest (warm-up, caches, metrics) changes
-// nothing here and is noted for the log.
+// (max_concurrency among them), label_filename, format, reshape, model_warmup, response_cache and
+// model_transaction_policy. sequence_batching, ragged and batch_input/batch_output would change answers and are refused;
+// the rest (metrics, agents) changes nothing here and is noted for the log.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,7 @@
 
 #include "base/status.h"
 #include "models/placement.h"
+#include "models/warm_up.h"
 #include "msg/spec.h"
 
 namespace weir::models {
@@ -59,7 +60,9 @@ struct ModelConfig {
   msg::VersionPolicy versions;
   std::vector<TensorConfig> inputs, outputs;
   bool decoupled = false;
-  DagConfig dag;  // of a pipeline
+  bool response_cache = false;        // answers are kept for requests that ask the same (sched/response_cache.h)
+  std::vector<WarmUpSample> warm_up;  // run by each instance before the model is served
+  DagConfig dag;                      // of a pipeline
   std::map<std::string, std::string> parameters;
   std::map<std::string, std::string> parameter_lines;  // of a model.yaml: where each of them stands, "m/model.yaml:7:3"
   std::vector<std::string> notes;                      // fields that were read and change nothing

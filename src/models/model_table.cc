@@ -50,6 +50,7 @@ void ModelTable::fail(const std::string& name, const std::string& reason) {
 
 base::Status ModelTable::load(const ModelFolder& folder, const Loader& loader, std::unique_ptr<Upload> upload) {
   models_[folder.name].row = Row::kKeep;  // it may have been on its way out
+  models_[folder.name].skipped = folder.skipped;
   auto config = upload ? base::Result<ModelConfig>(upload->config()) : loader.configure(folder);
   if (!config) {
     auto why = presentable(config.error());
@@ -343,7 +344,11 @@ std::shared_ptr<const bus::Catalog> ModelTable::catalog(const std::string& defau
       row.versions[std::to_string(version)] = slot.served;
       row.preferred = slot.served.get();  // versions ascend
     }
+    for (const auto& [entry, why] : model.skipped) catalog->index.push_back({name, entry, ModelState::kUnloaded, why});
   }
+  for (const auto& [name, why] : skipped_) catalog->index.push_back({name, "", ModelState::kUnloaded, why});
+  std::stable_sort(catalog->index.begin(), catalog->index.end(),
+                   [](const bus::IndexRow& a, const bus::IndexRow& b) { return a.name < b.name; });
   return catalog;
 }
 

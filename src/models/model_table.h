@@ -24,6 +24,8 @@ class ModelTable {
  public:
   // The model is there, but not loaded.
   void register_model(const std::string& model);
+  // Folders of the repository that can be no models, by name, and why: rows of the index that serve nothing.
+  void set_skipped(std::map<std::string, std::string> folders) { skipped_ = std::move(folders); }
   // Rows that serve nothing say LOADING from here to the end of load() or fail().
   void mark_loading(const std::string& model);
   // Builds the versions that are new or whose files changed, keeps the others as they are. What was serving goes on
@@ -79,6 +81,7 @@ class ModelTable {
     std::string reason;
     Row row = Row::kKeep;
     std::unique_ptr<Upload> upload;
+    std::map<std::string, std::string> skipped;  // ModelFolder::skipped
   };
 
   base::Status load_versions(const ModelFolder& folder, const ModelConfig& config, const Loader& loader, Model& model);
@@ -97,6 +100,7 @@ class ModelTable {
   void retire(const std::string& model, uint64_t version, Slot& slot);
 
   std::map<std::string, Model> models_;
+  std::map<std::string, std::string> skipped_;
   std::vector<Retired> retired_;
 };
 

@@ -27,10 +27,12 @@ class Reading {
          {"devices", [&](auto& v) { devices(v); }},
          {"max_concurrency", [&](auto& v) { count(v, out_.max_concurrency); }},
          {"decoupled", [&](auto& v) { flag(v, out_.decoupled); }},
+         {"response_cache", [&](auto& v) { flag(v, out_.response_cache); }},
          {"versions", [&](auto& v) { versions(v); }},
          {"batching", [&](auto& v) { batching(v); }},
          {"inputs", [&](auto& v) { tensors(v, "inputs", out_.inputs); }},
          {"outputs", [&](auto& v) { tensors(v, "outputs", out_.outputs); }},
+         {"warm_up", [&](auto& v) { warm_up(v); }},
          {"dag", [&](auto& v) { dag(v); }},
          {"parameters", [&](auto& v) { parameters(v); }}});
     if (!complaints_.none()) return complaints_.status();
@@ -227,6 +229,38 @@ class Reading {
     words(node, out_.parameters);
     for (const auto& entry : node.entries)
       out_.parameter_lines[entry.key] = place_ + ':' + std::to_string(entry.line) + ':' + std::to_string(entry.column);
+  }
+
+  void warm_up(const Yaml& node) {
+    if (node.kind != Yaml::Kind::kList) return complaints_.at(node, "expected a list of sample requests");
+    for (const auto& item : node.items) {
+      auto& sample = out_.warm_up.emplace_back();
+      map(item, "warm_up",
+          {{"name", [&](auto& v) { text(v, sample.name); }},
+           {"rows", [&](auto& v) { count(v, sample.rows); }},
+           {"count", [&](auto& v) { count(v, sample.count); }},
+           {"inputs", [&](auto& v) { warm_up_inputs(v, sample.inputs); }}});
+    }
+  }
+
+  void warm_up_inputs(const Yaml& node, std::map<std::string, WarmUpInput>& out) {
+    if (node.kind != Yaml::Kind::kMap) return complaints_.at(node, "expected a map of inputs");
+    for (const auto& entry : node.entries) {
+      auto& input = out[entry.key];
+      TensorConfig tensor;
+      map(entry.value, "warm_up.inputs",
+          {{"type", [&](auto& v) { dtype(v, input.dtype); }},
+           {"shape", [&](auto& v) { shape(v, tensor); }},
+           {"data", [&](auto& v) { warm_up_data(v, input); }}});
+      input.shape = tensor.spec.shape;
+    }
+  }
+
+  void warm_up_data(const Yaml& node, WarmUpInput& out) {
+    using Source = WarmUpInput::Source;
+    if (!scalar(node)) return;
+    out.source = node.scalar == "zero" ? Source::kZero : node.scalar == "random" ? Source::kRandom : Source::kFile;
+    if (out.source == Source::kFile) out.file = node.scalar;
   }
 
   void dag(const Yaml& node) {

@@ -7,6 +7,7 @@
 //   devices: [cuda:0, cuda:1]    # or all (GPUs), auto (GPUs where they are there), cpu; by default as the engine likes
 //   max_concurrency: 0           # calls inside at once; more wait, as many as max_queue; 0 = any number
 //   decoupled: false
+//   response_cache: false        # keep answers for requests that ask the same
 //   versions: latest             # latest | {latest: 2} | all | [1, 3]
 //   batching: {dynamic: true, max_delay: 2ms, preferred: [8, 16], priority_levels: 3, default_priority: 2,
 //              preserve_ordering: false,    # answers leave in the order in which the queue gives requests out
@@ -17,6 +18,9 @@
 //   inputs: [{name: image, type: FP32, shape: [28, 28], optional: false}]
 //                                # and of images format: NCHW or NHWC; reshape: the shape in the model's file
 //   outputs: [{name: probabilities, labels: labels.txt}]   # or labels: [zero, one, …]
+//   warm_up:                     # requests that each instance runs before the model is READY
+//     - {name: first, rows: 8, count: 3,    # data: zero, random, or a file below the model's folder
+//        inputs: {image: {type: FP32, shape: [28, 28], data: random}}}
 //   parameters: {intra_op_threads: 2}   # the engine's own; one that it does not know is an error
 //
 // A pipeline is a model made of others, run one after the other. A node takes each of its inputs from the pipeline's

@@ -89,10 +89,12 @@ class PbtxtReading {
     if (in_.max_batch_size() > 0 || in_.input_size() > 0 || in_.output_size() > 0)
       out_.max_batch = uint32_t(in_.max_batch_size());
     out_.decoupled = in_.model_transaction_policy().decoupled();
+    out_.response_cache = in_.response_cache().enable();
     for (const auto& [key, value] : in_.parameters()) out_.parameters[key] = value.string_value();
     if (auto s = concurrency(); !s.ok()) return s;
-    for (auto step : {&PbtxtReading::refuse, &PbtxtReading::inputs, &PbtxtReading::outputs, &PbtxtReading::versions,
-                      &PbtxtReading::batching, &PbtxtReading::instances, &PbtxtReading::ensemble})
+    for (auto step :
+         {&PbtxtReading::refuse, &PbtxtReading::inputs, &PbtxtReading::outputs, &PbtxtReading::versions,
+          &PbtxtReading::batching, &PbtxtReading::instances, &PbtxtReading::ensemble, &PbtxtReading::warm_up})
       if (auto s = (this->*step)(); !s.ok()) return s;
     note_the_rest();
     return std::move(out_);
@@ -179,6 +181,29 @@ class PbtxtReading {
       for (const auto& [model, tensor] : step.output_map()) node.outputs[model] = tensor;
     }
     if (in.max_inflight_requests() > 0) out_.notes.push_back("ensemble_scheduling.max_inflight_requests");
+    return {};
+  }
+
+  base::Status warm_up() {
+    for (const auto& in : in_.model_warmup()) {
+      auto& sample = out_.warm_up.emplace_back();
+      sample.name = in.name();
+      sample.rows = std::max(1u, in.batch_size());
+      sample.count = std::max(1u, in.count());
+      for (const auto& [name, from] : in.inputs())
+        if (auto s = warm_up_input(from, sample.inputs[name]); !s.ok()) return s;
+    }
+    return {};
+  }
+
+  static base::Status warm_up_input(const inference::ModelWarmup::Input& in, WarmUpInput& out) {
+    out.dtype = dtype_of(in.data_type());
+    for (int64_t d : in.dims())
+      if (!out.shape.push(d)) return base::invalid("model_warmup: an input has more than 16 dimensions");
+    if (in.random_data()) out.source = WarmUpInput::Source::kRandom;
+    if (in.input_data_file().empty()) return {};
+    out.source = WarmUpInput::Source::kFile;
+    out.file = "warmup/" + in.input_data_file();
     return {};
   }
 
@@ -282,10 +307,8 @@ class PbtxtReading {
     note(in_.has_optimization(), "optimization");
     note(in_.cc_model_filenames_size() > 0, "cc_model_filenames");
     note(in_.metric_tags_size() > 0, "metric_tags");
-    note(in_.model_warmup_size() > 0, "model_warmup");
     note(in_.has_model_operations(), "model_operations");
     note(in_.has_model_repository_agents(), "model_repository_agents");
-    note(in_.has_response_cache(), "response_cache");
     note(!in_.runtime().empty(), "runtime");
     note(in_.has_model_metrics(), "model_metrics");
   }

@@ -134,18 +134,22 @@ void Repository::Parts::revive() {
 // Every model folder; of two with one name the one in the earlier root counts.
 base::Result<Repository::Parts::Folders> Repository::Parts::look() {
   Folders folders;
+  std::map<std::string, std::string> skipped;
   for (const auto& root : options.roots) {
     std::vector<std::string> odd;
     auto names = list_models(root, &odd);
     if (!names) return names.error();
-    for (const auto& name : odd)
+    for (const auto& name : odd) {
+      skipped[base::presentable(name, 128)] = base::presentable(bad_name(name).text, 400);
       if (told.insert(name).second) base::log::warning("folder is no model", {{"reason", bad_name(name).text}});
+    }
     for (const auto& name : *names) {
       if (folders.count(name)) continue;
       auto folder = look_at(root, name);
       if (folder) folders.emplace(name, std::move(*folder));  // else gone since it was listed
     }
   }
+  table.set_skipped(std::move(skipped));
   return folders;
 }
 

@@ -42,13 +42,14 @@ struct RepositoryOptions {
   std::vector<std::string> roots;  // folders in Triton's layout, or single model files (models/folder.h)
   Control control = Control::kNone;
   base::Duration poll_interval = std::chrono::seconds(5);
-  std::vector<std::string> startup;    // explicit: models to load at start ("*" = all)
-  std::string default_model;           // Catalog::default_model
-  bool allow_config_override = false;  // `config` and `file:` parameters of a load request
-  msg::BatchPolicy batching;           // defaults for models that say nothing
-  uint32_t max_batch = 32;             // for models that can be batched and do not say how far
-  uint32_t max_concurrency = 0;        // calls inside the engines at once, of all models; 0 = any number
-  DeviceSupply devices;                // what instances can be placed on
+  std::vector<std::string> startup;              // explicit: models to load at start ("*" = all)
+  std::string default_model;                     // Catalog::default_model
+  bool allow_config_override = false;            // `config` and `file:` parameters of a load request
+  msg::BatchPolicy batching;                     // defaults for models that say nothing
+  uint32_t max_batch = 32;                       // for models that can be batched and do not say how far
+  uint32_t max_concurrency = 0;                  // calls inside the engines at once, of all models; 0 = any number
+  uint64_t response_cache = uint64_t(64) << 20;  // bytes of cached answers, of all models that ask for it; 0 = none
+  DeviceSupply devices;                          // what instances can be placed on
   // The parameters that each engine knows: others in a model.yaml are errors. An engine that is not here takes any.
   std::map<std::string, std::vector<std::string_view>> parameters{{"pipeline", {}}};
   bool strict = false;  // a model that fails at start makes start() fail

@@ -90,8 +90,8 @@ class SharedMemory(harness.Case):
             outputs = [{'name': f'OUTPUT{i}', 'parameters': place('io', 64, 1024 + 64 * i)} for i in (0, 1)]
             answer = self.infer('simple', inputs, outputs)
             self.assertEqual(200, answer.status, answer.body)
-            self.assertEqual([place('io', 64, 1024), place('io', 64, 1088)],
-                             [out['parameters'] for out in answer.json()['outputs']])
+            self.assertEqual([{'name': f'OUTPUT{i}', 'datatype': 'INT32', 'shape': [1, 16]} for i in (0, 1)],
+                             answer.json()['outputs'])
             self.assertEqual((*range(1, 17), *range(-1, 15)), struct.unpack('<32i', o.read(4096 + 1024, 128)))
 
     def test_what_was_registered_over_rest_is_used_over_grpc(self):

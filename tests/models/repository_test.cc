@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "bus/readiness.h"
 #include "repository_fixture.h"
 
 namespace weir::models {
@@ -85,6 +86,31 @@ TEST(Repository, EveryFailureIsARowWithItsReasonAndTheRestServes) {
       "one)\n"
       "syntax/ UNAVAILABLE (syntax/config.pbtxt:2:1: unknown field 'bakend' in ModelConfig, did you mean 'backend'?)\n"
       "throws/1 UNAVAILABLE (loading failed: surprise)\n");
+}
+
+TEST(Repository, FoldersThatCannotBeServedHaveARowThatSaysWhyAndKeepNobodyFromBeingReady) {
+  test::Disk disk({{"good/1/model.onnx", "a"},
+                   {"good/v2/model.onnx", "a"},
+                   {"good/assets/readme", "a"},
+                   {"my model/1/model.onnx", "a"},
+                   {"named/v1/model.onnx", "a"}});
+  disk.link("good/3", "1");
+  disk.link("linked", "good");
+  Repo repo(disk);
+  EXPECT_TRUE(repo.repository->start().ok());
+  const std::string number = "the folder of a version is called by its number alone: 1, 2, …",
+                    link = "the folder of a version is no symbolic link; link the model's folder instead";
+  EXPECT_EQ(repo.rows(), "good/1 READY\ngood/3 UNAVAILABLE (" + link + ")\ngood/v2 UNAVAILABLE (" + number +
+                             ")\nlinked/1 READY\nlinked/3 UNAVAILABLE (" + link + ")\nlinked/v2 UNAVAILABLE (" +
+                             number +
+                             ")\nmy model/ UNAVAILABLE ('my model' cannot be a model's name: letters, digits, '_', '.' "
+                             "and '-' only, at most 128)\nnamed/ UNAVAILABLE (model 'named' has no version folder; "
+                             "named/v1: " +
+                             number + ")\nnamed/v1 UNAVAILABLE (" + number + ")\n");
+  disk.remove("my model");
+  disk.remove("named");
+  repo.rescan();
+  EXPECT_EQ(bus::why_not_ready(*repo.now(), bus::ReadinessRule::kStrict), "");
 }
 
 TEST(Repository, StrictStartFailsWithTheFirstReason) {

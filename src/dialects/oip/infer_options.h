@@ -33,7 +33,7 @@ enum class OutputForm : uint8_t { kUnsaid, kJson, kBinary };
 struct OutputOptions {
   uint32_t classes = 0;  // top-k of them instead of the tensor; 0 = the tensor itself
   OutputForm form = OutputForm::kUnsaid;
-  std::optional<RegionRange> shared;  // it goes there, and the answer says only how long it is
+  std::optional<RegionRange> shared;  // it goes there, and the answer has only its type and shape
 };
 
 // An input that is in shared memory: Call::inputs[input].

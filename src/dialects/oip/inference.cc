@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "bus/cache_stats.h"
 #include "dialects/oip/pb_infer.h"
 #include "dialects/oip/shared_memory/shared_inputs.h"
 #include "marshal/check.h"
@@ -25,7 +26,9 @@ Status Inference::start() {
   Status status = served_ ? Status{} : find();
   if (status.ok()) status = find_shared(state_.regions, exchange_.request(), call(), options);
   std::unique_ptr<CopyInputs> copies;
-  if (status.ok()) status = place_shared(state_.slabs, call(), options, copies);
+  if (status.ok() && !options.shared.empty())
+    status =
+        place_shared(state_.slabs, bus::cache_stats(*served_) ? Place::kCopy : Place::kAlias, call(), options, copies);
   if (status.ok() && !copies) status = submit();
   if (status.ok() && copies) {
     doing_ = Work::kCopying;

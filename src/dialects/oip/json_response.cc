@@ -54,17 +54,6 @@ void write_description(std::string& out, const msg::Tensor& tensor) {
   out += tensor.shape.text();
 }
 
-void write_region(std::string& out, const msg::Tensor& tensor, const RegionRange& shared) {
-  write_description(out, tensor);
-  out += ",\"parameters\":{\"shared_memory_region\":";
-  write_string(out, shared.region);
-  out += ",\"shared_memory_offset\":";
-  write_number(out, shared.offset);
-  out += ",\"shared_memory_byte_size\":";
-  write_number(out, uint64_t(tensor.data.size()));
-  out += "}}";
-}
-
 void write_output(JsonReply& reply, const msg::Tensor& tensor, OutputForm form, LargeTensors large) {
   std::string& out = reply.json;
   write_description(out, tensor);
@@ -104,10 +93,12 @@ JsonReply write_infer(const InferReply& reply, const std::vector<OutputForm>& fo
   out += ",\"outputs\":[";
   for (size_t i = 0; i < reply.tensors.size(); ++i) {
     if (i) out += ',';
-    if (const RegionRange* shared = reply.shared(i))
-      write_region(out, reply.tensors[i], *shared);
-    else
+    if (reply.shared(i)) {  // without parameters: Triton's C++ client takes any for those of a binary tensor
+      write_description(out, reply.tensors[i]);
+      out += '}';
+    } else {
       write_output(r, reply.tensors[i], forms[i], large);
+    }
   }
   out += "]}";
   return r;

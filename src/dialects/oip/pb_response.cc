@@ -43,31 +43,20 @@ size_t dims_size(const msg::Shape& shape) {
   return n;
 }
 
-std::string shared_parameters(const msg::Tensor& tensor, const RegionRange& shared) {
-  std::string out;
-  put_parameter(out, "shared_memory_region", shared.region);
-  put_parameter(out, "shared_memory_offset", int64_t(shared.offset));
-  put_parameter(out, "shared_memory_byte_size", int64_t(tensor.data.size()));
-  return out;
-}
-
-void put_output(std::string& out, const msg::Tensor& tensor, const RegionRange* shared) {
-  const std::string parameters = shared ? shared_parameters(tensor, *shared) : std::string();
+void put_output(std::string& out, const msg::Tensor& tensor) {
   std::string_view dtype = msg::name(tensor.dtype);
   size_t dims = dims_size(tensor.shape);
   size_t size = tensor.name.empty() ? 0 : 1 + varint_size(tensor.name.size()) + tensor.name.size();
-  size += 2 + dtype.size() + parameters.size();
+  size += 2 + dtype.size();
   if (dims) size += 1 + varint_size(dims) + dims;
   put_tag(out, 5, PbType::kBytes);
   put_varint(out, size);
   put_text(out, 1, tensor.name);
   put_text(out, 2, dtype);
-  if (dims) {
-    put_tag(out, 3, PbType::kBytes);
-    put_varint(out, dims);
-    for (int64_t d : tensor.shape.dims()) put_varint(out, uint64_t(d));
-  }
-  out += parameters;
+  if (!dims) return;
+  put_tag(out, 3, PbType::kBytes);
+  put_varint(out, dims);
+  for (int64_t d : tensor.shape.dims()) put_varint(out, uint64_t(d));
 }
 
 void put_head(std::string& out, const InferReply& reply) {
@@ -75,7 +64,7 @@ void put_head(std::string& out, const InferReply& reply) {
   put_text(out, 2, reply.version);
   put_text(out, 3, reply.id);
   for (const auto& [name, value] : reply.parameters) put_parameter(out, name, value);
-  for (size_t i = 0; i < reply.tensors.size(); ++i) put_output(out, reply.tensors[i], reply.shared(i));
+  for (const auto& tensor : reply.tensors) put_output(out, tensor);
 }
 
 // A tensor in shared memory has no bytes in the message, but its place among the others.

@@ -15,10 +15,8 @@ struct InferReply {
   const std::vector<msg::Tensor>& tensors;
   const std::vector<OutputOptions>* asked = nullptr;  // for each tensor, or for none
 
-  // The shared memory that the tensor has been written to; null: it is to travel with the answer.
-  const RegionRange* shared(size_t tensor) const {
-    return asked && tensor < asked->size() && (*asked)[tensor].shared ? &*(*asked)[tensor].shared : nullptr;
-  }
+  // The tensor has been written to shared memory, and does not travel with the answer.
+  bool shared(size_t tensor) const { return asked && tensor < asked->size() && (*asked)[tensor].shared.has_value(); }
 };
 
 }  // namespace weir::oip

@@ -1,6 +1,7 @@
 #include "dialects/oip/views.h"
 
 #include "base/units.h"
+#include "bus/cache_stats.h"
 
 namespace weir::oip {
 namespace {
@@ -49,7 +50,7 @@ void fill(pb::StatisticDuration& to, uint64_t count, uint64_t ns) {
 }
 
 // All eight durations are always there: perf_analyzer reads them without asking.
-void fill(pb::InferStatistics& to, const bus::ModelStats& stats) {
+void fill(pb::InferStatistics& to, const bus::ModelStats& stats, const bus::CacheStats* cache) {
   fill(*to.mutable_success(), stats.success);
   fill(*to.mutable_fail(), stats.fail);
   fill(*to.mutable_queue(), stats.queue);
@@ -58,6 +59,9 @@ void fill(pb::InferStatistics& to, const bus::ModelStats& stats) {
   fill(*to.mutable_compute_output(), stats.compute_output);
   to.mutable_cache_hit();
   to.mutable_cache_miss();
+  if (!cache) return;
+  fill(*to.mutable_cache_hit(), cache->hit);
+  fill(*to.mutable_cache_miss(), cache->miss);
 }
 
 void fill(pb::ModelStatistics& to, const bus::Served& served) {
@@ -67,7 +71,7 @@ void fill(pb::ModelStatistics& to, const bus::Served& served) {
   to.set_last_inference(stats.last_inference_ms.load(std::memory_order_relaxed));
   to.set_inference_count(stats.inference_count.load(std::memory_order_relaxed));
   to.set_execution_count(stats.execution_count.load(std::memory_order_relaxed));
-  fill(*to.mutable_inference_stats(), stats);
+  fill(*to.mutable_inference_stats(), stats, bus::cache_stats(served));
   for (const auto& [rows, batch] : stats.batches()) {
     auto& b = *to.add_batch_stats();
     b.set_batch_size(rows);
@@ -190,7 +194,7 @@ pb::ModelConfig config(const bus::Served& served) {
   }
   for (const auto& [name, value] : spec.parameters) (*out.mutable_parameters())[name].set_string_value(value);
   out.mutable_model_transaction_policy()->set_decoupled(spec.decoupled || spec.text);
-  out.mutable_response_cache()->set_enable(false);
+  out.mutable_response_cache()->set_enable(bus::cache_stats(served) != nullptr);
   return out;
 }
 

@@ -41,12 +41,12 @@ Status find_shared(const SharedRegions& regions, const wire::Request& request, c
   return {};
 }
 
-Status place_shared(base::SlabSource& slabs, msg::Call& call, const InferOptions& options,
+Status place_shared(base::SlabSource& slabs, Place place, msg::Call& call, const InferOptions& options,
                     std::unique_ptr<CopyInputs>& copies) {
   for (const SharedInput& input : options.shared) {
     msg::Tensor& tensor = call.inputs[input.input];
     const RegionRange& range = input.range;
-    if (may_alias(tensor.dtype)) {
+    if (place == Place::kAlias && may_alias(tensor.dtype)) {
       auto memory = range.memory->alias(range.offset, range.bytes);
       if (!memory) return memory.error();
       if (memory->has_value()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -44,7 +45,8 @@ base::Status find_shared(const SharedRegions& regions, const wire::Request& requ
                          InferOptions& options);
 // Fills in the inputs: they are the client's memory where they may be (shared_region.h), and copies else. `copies`:
 // what is too long to be copied here, for a worker; or null. Errors: RESOURCE_EXHAUSTED; those of SharedRegion.
-base::Status place_shared(base::SlabSource& slabs, msg::Call& call, const InferOptions& options,
+enum class Place : uint8_t { kAlias, kCopy };
+base::Status place_shared(base::SlabSource& slabs, Place place, msg::Call& call, const InferOptions& options,
                           std::unique_ptr<CopyInputs>& copies);
 // Whether the memory of all inputs was there while the model ran: what was gone has read as zeros.
 base::Status check_shared(const InferOptions& options);

@@ -1,0 +1,79 @@
+"""Models whose answers are kept, and models that are warmed up: what their statistics and configuration say."""
+
+import json
+import os
+import struct
+
+import harness
+
+CACHED = 'response_cache { enable: true }'
+WARM = '''model_warmup { name: "first" batch_size: 1 count: 3
+            inputs { key: "x" value { data_type: TYPE_FP32 dims: 1 random_data: true } } }'''
+COLD = '''model_warmup { name: "first"
+            inputs { key: "x" value { data_type: TYPE_FP32 dims: 1 input_data_file: "none" } } }'''
+
+
+class ResponseCache(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.repository = harness.scratch() / 'repository'
+        cls.repository.mkdir()
+        for name, rules in (('cached', CACHED), ('plain', ''), ('warm', WARM), ('cold', COLD)):
+            harness.write_identity_model(cls.repository, name, 4, 1000, rules)
+        super().setUpClass()
+
+    def infer(self, model, value, *args):
+        body = {'inputs': [{'name': 'x', 'shape': [1, 1], 'datatype': 'FP32', 'data': [value]}]}
+        answer = harness.curl(self.server.url(f'/v2/models/{model}/infer'), *args, data=json.dumps(body))
+        self.assertEqual(200, answer.status, answer.body)
+        self.assertEqual([value], answer.json()['outputs'][0]['data'])
+
+    def stats(self, model):
+        return harness.curl(self.server.url(f'/v2/models/{model}/stats')).json()['model_stats'][0]
+
+    def test_a_question_that_was_asked_before_is_not_asked_of_the_model(self):
+        for value in (1, 2, 1, 1):
+            self.infer('cached', value)
+        stats = self.stats('cached')
+        self.assertEqual(2, stats['execution_count'])
+        self.assertEqual(2, stats['inference_count'])
+        inference = stats['inference_stats']
+        self.assertEqual(4, inference['success']['count'])
+        self.assertEqual(2, inference['cache_hit']['count'])
+        self.assertEqual(2, inference['cache_miss']['count'])
+        self.assertGreater(inference['cache_miss']['ns'], 0)
+
+    def test_a_model_that_does_not_ask_for_it_has_no_cache(self):
+        for _ in range(2):
+            self.infer('plain', 1)
+        self.assertEqual(2, self.stats('plain')['execution_count'])
+        for model, cached in (('cached', True), ('plain', False)):
+            config = harness.curl(self.server.url(f'/v2/models/{model}/config')).json()
+            self.assertEqual(cached, config['response_cache']['enable'])
+
+    def test_inputs_in_shared_memory_are_cached_by_their_content(self):
+        path = f'/dev/shm/weir_e2e_cache_{self.server.port}'
+        with open(path, 'w+b', buffering=0) as file:
+            self.addCleanup(os.unlink, path)
+            file.truncate(4096)
+            url = self.server.url('/v2/systemsharedmemory/region/c/register')
+            harness.curl(url, data=json.dumps({'key': path[8:], 'byte_size': 4096}))
+            before = self.stats('cached')['execution_count']
+            for value in (70, 71, 70):
+                os.pwrite(file.fileno(), struct.pack('<f', value), 0)
+                body = {'inputs': [{'name': 'x', 'shape': [1, 1], 'datatype': 'FP32', 'parameters': {
+                    'shared_memory_region': 'c', 'shared_memory_byte_size': 4}}]}
+                answer = harness.curl(self.server.url('/v2/models/cached/infer'), data=json.dumps(body)).json()
+                self.assertEqual([value], answer['outputs'][0]['data'])
+            self.assertEqual(before + 2, self.stats('cached')['execution_count'])
+
+    def test_a_model_that_fails_its_warm_up_is_not_ready(self):
+        rows = {row['name']: row for row in harness.curl(self.server.url('/v2/repository/index'), '-X', 'POST').json()}
+        self.assertEqual('READY', rows['warm']['state'])
+        self.assertEqual('UNAVAILABLE', rows['cold']['state'])
+        self.assertIn("warm-up sample 'first'", rows['cold']['reason'])
+        self.assertEqual(0, self.stats('warm')['execution_count'])
+
+
+if __name__ == '__main__':
+    harness.main()
