@@ -19,8 +19,8 @@ Node integers(Grammar& out, int64_t least, int64_t most);
 Node any_number(Grammar& out);
 Node any_integer(Grammar& out);
 
-// The numbers that `type` number or integer with minimum, maximum and the exclusive ones allows. Errors: multipleOf, bounds that
-// are not numbers.
+// The numbers that `type` number or integer with minimum, maximum and the exclusive ones allows. Errors: multipleOf,
+// bounds that are not numbers.
 enum class NumberKind : uint8_t { kInteger, kNumber };
 Result<Node> number_node(Grammar& out, const Json& schema, NumberKind kind, std::string_view pointer);
 
