@@ -11,12 +11,14 @@
 #include "models/model_yaml.h"
 #include "sched/lane.h"
 #include "sched/reshaped_engine.h"
+#include "sched/sequence_inbox.h"
 
 namespace weir::models {
 namespace {
 
 constexpr size_t kMaxConfig = 4 << 20;
 constexpr size_t kMaxLabels = 16 << 20;
+constexpr size_t kMaxInitialState = 64 << 20;
 
 // The file that an engine looks for in a version's folder; engines without a row are built in and need none.
 struct UsualFile {
@@ -75,6 +77,35 @@ base::Result<std::unique_ptr<sched::Engine>> with_reshapes(std::unique_ptr<sched
   auto inputs = reshapes(config.inputs), outputs = reshapes(config.outputs);
   if (inputs.empty() && outputs.empty()) return engine;
   return sched::make_reshaped(std::move(engine), inputs, outputs);
+}
+
+// An engine makes the tensors that are listed, or all where none is.
+void add_sequence_tensors(const msg::SequenceSpec& sequences, msg::ModelSpec& wanted) {
+  auto tensor = [](const std::string& name, msg::DType dtype) {
+    msg::TensorSpec spec;
+    spec.name = name, spec.dtype = dtype;
+    return spec;
+  };
+  if (!wanted.inputs.empty()) {
+    for (const auto& control : sequences.controls) wanted.inputs.push_back(tensor(control.input, control.dtype));
+    for (const auto& state : sequences.states) wanted.inputs.push_back(tensor(state.input, state.dtype));
+  }
+  if (!wanted.outputs.empty())
+    for (const auto& state : sequences.states) wanted.outputs.push_back(tensor(state.output, state.dtype));
+}
+
+base::Status read_initial_state(const ModelFolder& folder, msg::SequenceSpec::State& state) {
+  if (!state.initial || state.initial->zero) return {};
+  auto data = read_file(folder.path, "initial_state/" + state.initial->file, kMaxInitialState);
+  if (!data) return data.error();
+  uint64_t bytes = msg::size_of(state.dtype);
+  for (int64_t d : state.initial->shape.dims())
+    if (__builtin_mul_overflow(bytes, uint64_t(std::max<int64_t>(d, 1)), &bytes)) bytes = UINT64_MAX;
+  if (state.dtype != msg::DType::kBytes && bytes != data->size())
+    return base::invalid("initial_state/" + state.initial->file + " has " + std::to_string(data->size()) +
+                         " bytes; state '" + state.input + "' has " + std::to_string(bytes));
+  state.initial->data = base::Bytes::adopt(std::move(*data));
+  return {};
 }
 
 std::vector<std::string> split_lines(const std::string& text) {
@@ -225,6 +256,7 @@ base::Result<Loader::Plan> Loader::plan(const ModelFolder& folder, const ModelCo
   if (!places) return places.error();
   Plan plan{folder, config, version, std::move(*source), config.wanted(folder.name, version), std::move(*places)};
   plan.wanted.engine = plan.source.engine;
+  if (config.sequence) add_sequence_tensors(*config.sequence, plan.wanted);
   plan.wanted.instances = uint32_t(plan.places.size());
   plan.wanted.configured.devices = plan.places;
   const auto& choosy = options_.devices.engines;
@@ -255,16 +287,16 @@ base::Result<Loader::Instances> Loader::make_instances(const Plan& plan,
   return instances;
 }
 
-void Loader::make_inbox(bus::Served& served, Instances instances, const ModelConfig& config) const {
+void Loader::make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instances instances,
+                        const ModelConfig& config) const {
   auto& [engines, token_models] = instances;
   if (!token_models.empty())
-    served.inbox = generation::make_inbox(std::move(token_models), served.spec, served.stats);
+    served.inbox = generation::make_inbox(std::move(token_models), spec, served.stats);
   else if (engines.front()->is_inline())
-    served.inbox = sched::make_inline(std::move(engines.front()), served.spec, served.stats);
+    served.inbox = sched::make_inline(std::move(engines.front()), spec, served.stats);
   else
-    served.inbox = sched::make_lanes(std::move(engines), served.spec, served.stats, slabs_, deadline_timer_);
-  if (limiter_)
-    served.inbox = sched::behind(limiter_, std::move(served.inbox), served.spec, served.stats, deadline_timer_);
+    served.inbox = sched::make_lanes(std::move(engines), spec, served.stats, slabs_, deadline_timer_);
+  if (limiter_) served.inbox = sched::behind(limiter_, std::move(served.inbox), spec, served.stats, deadline_timer_);
   limit(served, config);
   cache(served, config);
 }
@@ -278,6 +310,31 @@ void Loader::cache(bus::Served& served, const ModelConfig& config) const {
         {{"model", served.spec.name}, {"reason", cache_ ? "it is a model of text" : "models.response_cache is 0"}});
   else
     served.inbox = sched::cached(cache_, std::move(served.inbox), served.stats);
+}
+
+// Clients see `served->spec`, and the engines the whole of it. Rows of different sequences share batches as the
+// sequence's own settings say.
+base::Result<std::shared_ptr<bus::Served>> Loader::load_sequences(const Plan& plan, msg::ModelSpec spec,
+                                                                  Instances instances,
+                                                                  std::shared_ptr<bus::Served> served) const {
+  auto sequences = std::make_shared<msg::SequenceSpec>(*plan.config.sequence);
+  if (instances.engines.empty() || spec.any_tensors || spec.decoupled)
+    return base::failure(base::Code::kUnimplemented,
+                         "sequence_batching goes with models of tensors that answer each request once");
+  spec.batching.dynamic = spec.max_batch > 1;
+  spec.batching.preferred = sequences->preferred, spec.batching.max_delay = sequences->max_delay;
+  spec.batching.preserve_ordering = sequences->preserve_ordering;
+  std::erase_if(spec.batching.preferred, [&](uint32_t size) { return size > spec.max_batch; });
+  auto seen = sched::without_sequence_tensors(spec, *sequences);
+  if (!seen) return seen.error();
+  for (auto& state : sequences->states)
+    if (auto s = read_initial_state(plan.folder, state); !s.ok()) return s;
+  auto whole = std::make_shared<const msg::ModelSpec>(std::move(spec));
+  served->spec = std::move(*seen);
+  make_inbox(*served, *whole, std::move(instances), plan.config);
+  served->inbox = sched::with_sequences(std::move(served->inbox), std::move(whole), std::move(sequences), served->stats,
+                                        slabs_.ledger(), deadline_timer_);
+  return served;
 }
 
 base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const {
@@ -296,8 +353,9 @@ base::Result<std::shared_ptr<bus::Served>> Loader::load(const Plan& plan) const 
   for (auto& engine : instances->engines)
     if (auto s = warm_up(*engine, *spec, plan.folder, plan.config.warm_up, slabs_); !s.ok())
       return base::failure(s.code, without_root(s.text, plan.folder));
+  if (plan.config.sequence) return load_sequences(plan, std::move(*spec), std::move(*instances), std::move(served));
   served->spec = std::move(*spec);
-  make_inbox(*served, std::move(*instances), plan.config);
+  make_inbox(*served, served->spec, std::move(*instances), plan.config);
   return served;
 }
 

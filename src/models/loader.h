@@ -75,7 +75,10 @@ class Loader {
   base::Result<Plan> plan(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const;
   base::Result<std::shared_ptr<bus::Served>> load(const Plan& plan) const;
   base::Result<Instances> make_instances(const Plan& plan, const std::function<void(base::Status)>& broken) const;
-  void make_inbox(bus::Served& served, Instances instances, const ModelConfig& config) const;
+  void make_inbox(bus::Served& served, const msg::ModelSpec& spec, Instances instances,
+                  const ModelConfig& config) const;
+  base::Result<std::shared_ptr<bus::Served>> load_sequences(const Plan& plan, msg::ModelSpec spec, Instances instances,
+                                                            std::shared_ptr<bus::Served> served) const;
   void limit(bus::Served& served, const ModelConfig& config) const;
   void cache(bus::Served& served, const ModelConfig& config) const;
   base::Result<Source> locate(const ModelFolder& folder, const ModelConfig& config, uint64_t version) const;

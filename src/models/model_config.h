@@ -2,15 +2,16 @@
 // (protobuf text format), its JSON form in a load request, or our model.yaml (models/model_yaml.h).
 //
 // These fields of Triton are honoured: name, platform/backend, version_policy, max_batch_size, input, output,
-// instance_group, default_model_filename, dynamic_batching, ensemble_scheduling (platform "ensemble"), parameters
-// (max_concurrency among them), label_filename, format, reshape, model_warmup, response_cache and
-// model_transaction_policy. sequence_batching, ragged and batch_input/batch_output would change answers and are refused;
-// the rest (metrics, agents) changes nothing here and is noted for the log.
+// instance_group, default_model_filename, dynamic_batching, sequence_batching, ensemble_scheduling (platform
+// "ensemble"), parameters (max_concurrency among them), label_filename, format, reshape, model_warmup, response_cache
+// and model_transaction_policy. ragged and batch_input/batch_output would change answers and are refused; the rest
+// (metrics, agents) changes nothing here and is noted for the log.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,13 +20,14 @@
 #include "base/status.h"
 #include "models/placement.h"
 #include "models/warm_up.h"
+#include "msg/sequence.h"
 #include "msg/spec.h"
 
 namespace weir::models {
 
 struct TensorConfig {
-  msg::TensorSpec spec;      // dtype kInvalid when not said; label_file is relative to the model's folder
-  bool shape_given = false;  // a scalar's shape is empty, too
+  msg::TensorSpec spec;               // dtype kInvalid when not said; label_file is relative to the model's folder
+  bool shape_given = false;           // a scalar's shape is empty, too
   std::optional<msg::Shape> reshape;  // what the model itself has in place of spec.shape
 };
 
@@ -63,6 +65,7 @@ struct ModelConfig {
   bool response_cache = false;        // answers are kept for requests that ask the same (sched/response_cache.h)
   std::vector<WarmUpSample> warm_up;  // run by each instance before the model is served
   DagConfig dag;                      // of a pipeline
+  std::shared_ptr<msg::SequenceSpec> sequence;  // null: requests stand alone
   std::map<std::string, std::string> parameters;
   std::map<std::string, std::string> parameter_lines;  // of a model.yaml: where each of them stands, "m/model.yaml:7:3"
   std::vector<std::string> notes;                      // fields that were read and change nothing

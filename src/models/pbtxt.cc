@@ -9,31 +9,12 @@
 #include "base/units.h"
 #include "model_config.pb.h"
 #include "models/model_config.h"
+#include "models/pbtxt_sequence.h"
 
 namespace weir::models {
 namespace {
 
 namespace pb = google::protobuf;
-
-msg::DType dtype_of(inference::DataType type) {
-  switch (type) {
-    case inference::TYPE_BOOL: return msg::DType::kBool;
-    case inference::TYPE_UINT8: return msg::DType::kUint8;
-    case inference::TYPE_UINT16: return msg::DType::kUint16;
-    case inference::TYPE_UINT32: return msg::DType::kUint32;
-    case inference::TYPE_UINT64: return msg::DType::kUint64;
-    case inference::TYPE_INT8: return msg::DType::kInt8;
-    case inference::TYPE_INT16: return msg::DType::kInt16;
-    case inference::TYPE_INT32: return msg::DType::kInt32;
-    case inference::TYPE_INT64: return msg::DType::kInt64;
-    case inference::TYPE_FP16: return msg::DType::kFp16;
-    case inference::TYPE_FP32: return msg::DType::kFp32;
-    case inference::TYPE_FP64: return msg::DType::kFp64;
-    case inference::TYPE_STRING: return msg::DType::kBytes;
-    case inference::TYPE_BF16: return msg::DType::kBf16;
-    default: return msg::DType::kInvalid;
-  }
-}
 
 // Turns protobuf's "Message type "T" has no field named "x"." into words of ours with the field that was probably
 // meant. `column` moves back to the field, which the parser has read past.
@@ -92,9 +73,9 @@ class PbtxtReading {
     out_.response_cache = in_.response_cache().enable();
     for (const auto& [key, value] : in_.parameters()) out_.parameters[key] = value.string_value();
     if (auto s = concurrency(); !s.ok()) return s;
-    for (auto step :
-         {&PbtxtReading::refuse, &PbtxtReading::inputs, &PbtxtReading::outputs, &PbtxtReading::versions,
-          &PbtxtReading::batching, &PbtxtReading::instances, &PbtxtReading::ensemble, &PbtxtReading::warm_up})
+    for (auto step : {&PbtxtReading::refuse, &PbtxtReading::inputs, &PbtxtReading::outputs, &PbtxtReading::versions,
+                      &PbtxtReading::batching, &PbtxtReading::sequence, &PbtxtReading::instances,
+                      &PbtxtReading::ensemble, &PbtxtReading::warm_up})
       if (auto s = (this->*step)(); !s.ok()) return s;
     note_the_rest();
     return std::move(out_);
@@ -118,8 +99,6 @@ class PbtxtReading {
   }
 
   base::Status refuse() {
-    if (in_.has_sequence_batching())
-      return base::failure(base::Code::kUnimplemented, "sequence batching is not served");
     if (in_.batch_input_size() > 0 || in_.batch_output_size() > 0)
       return base::failure(base::Code::kUnimplemented, "batch_input and batch_output are not served");
     return {};
@@ -246,6 +225,14 @@ class PbtxtReading {
       return out_.notes.push_back("dynamic_batching.priority_queue_policy, without priority_levels"), base::Status{};
     for (const auto& [level, policy] : in.priority_queue_policy())
       if (auto s = queue_policy(policy, out.levels.emplace(narrow(level), unsaid).first->second); !s.ok()) return s;
+    return {};
+  }
+
+  base::Status sequence() {
+    if (!in_.has_sequence_batching()) return {};
+    auto read = read_sequence(in_.sequence_batching());
+    if (!read) return read.error();
+    out_.sequence = std::make_shared<msg::SequenceSpec>(std::move(*read));
     return {};
   }
 

@@ -364,7 +364,8 @@ class Models(Keys):
         return set(pick(json.loads(self.ask('GET', path, key).body)))
 
     def test_lists_show_what_the_key_may_see(self):
-        simple = {'simple', 'simple_identity', 'simple_int8', 'simple_string'}
+        simple = {'simple', 'simple_dyna_sequence', 'simple_identity', 'simple_int8', 'simple_sequence', 'simple_string',
+                  'simple_string_dyna_sequence'}
         self.assertEqual(simple, self.names('/v2/models', 'some', lambda j: j['models']))
         self.assertLess(simple, self.names('/v2/models', 'all', lambda j: j['models']))
         self.assertEqual(set(), self.names('/v1/models', 'some', lambda j: (m['id'] for m in j['data'])))

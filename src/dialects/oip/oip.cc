@@ -9,12 +9,12 @@
 
 namespace weir::oip {
 
-// "schedule_policy" is priority and timeout. Not offered, so not listed: sequence, and unloading the models that a
-// model depends on.
+// "schedule_policy" is priority and timeout. Not offered, so not listed: unloading the models that a model depends on.
 std::vector<std::string_view> extensions(const OipState& state) {
   std::vector<std::string_view> out = {"classification",
                                        "model_repository",
                                        "schedule_policy",
+                                       "sequence",
                                        "model_configuration",
                                        "binary_tensor_data",
                                        "parameters",

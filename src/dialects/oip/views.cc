@@ -2,33 +2,13 @@
 
 #include "base/units.h"
 #include "bus/cache_stats.h"
+#include "dialects/oip/sequence_view.h"
+#include "msg/sequence.h"
 
 namespace weir::oip {
 namespace {
 
 namespace pb = inference;
-
-pb::DataType data_type(msg::DType dtype) {
-  using msg::DType;
-  switch (dtype) {
-    case DType::kBool: return pb::TYPE_BOOL;
-    case DType::kUint8: return pb::TYPE_UINT8;
-    case DType::kUint16: return pb::TYPE_UINT16;
-    case DType::kUint32: return pb::TYPE_UINT32;
-    case DType::kUint64: return pb::TYPE_UINT64;
-    case DType::kInt8: return pb::TYPE_INT8;
-    case DType::kInt16: return pb::TYPE_INT16;
-    case DType::kInt32: return pb::TYPE_INT32;
-    case DType::kInt64: return pb::TYPE_INT64;
-    case DType::kFp16: return pb::TYPE_FP16;
-    case DType::kFp32: return pb::TYPE_FP32;
-    case DType::kFp64: return pb::TYPE_FP64;
-    case DType::kBytes: return pb::TYPE_STRING;
-    case DType::kBf16: return pb::TYPE_BF16;
-    case DType::kInvalid: break;
-  }
-  return pb::TYPE_INVALID;
-}
 
 int64_t microseconds(base::Duration d) { return std::chrono::duration_cast<std::chrono::microseconds>(d).count(); }
 
@@ -188,7 +168,10 @@ pb::ModelConfig config(const bus::Served& served) {
   if (spec.configured.steps.empty()) {
     fill_groups(out, spec);
     const msg::BatchPolicy& batching = spec.configured.batching.value_or(spec.batching);
-    if (batching.dynamic) fill(*out.mutable_dynamic_batching(), batching);
+    if (const auto* keeps = dynamic_cast<const msg::KeepsSequences*>(served.inbox.get()))
+      fill(*out.mutable_sequence_batching(), keeps->sequences());
+    else if (batching.dynamic)
+      fill(*out.mutable_dynamic_batching(), batching);
   } else {
     fill(*out.mutable_ensemble_scheduling(), spec.configured.steps);
   }

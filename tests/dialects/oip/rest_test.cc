@@ -225,7 +225,7 @@ TEST(OipRest, ARawBodyThatIsNoWholeRowsSaysHowManyBytesARowTakes) {
 TEST(OipRest, MetadataConfigAndIndex) {
   OipBench bench;
   EXPECT_EQ(bench.rest("GET", "/v2").body,
-            R"({"name":"weir","version":"1.2.3","extensions":["classification","model_repository","schedule_policy",)"
+            R"({"name":"weir","version":"1.2.3","extensions":["classification","model_repository","schedule_policy","sequence",)"
             R"("model_configuration","binary_tensor_data","parameters","statistics","trace","logging","generate",)"
             R"("system_shared_memory"]})");
   EXPECT_EQ(bench.rest("GET", "/v2/models").body, R"({"models":["add","any","blob","digits","flow","text"]})");

@@ -1,0 +1,129 @@
+// SequenceBatcher: which request of which sequence may run now. Pure: whoever steps it says what time it is.
+//
+// A sequence lives in a slot from its first request to its end: the request that says so, an abort, or a time without
+// requests. One request of a sequence runs at a time, in the order of arrival, so that each finds the state that the
+// one before has left; requests of different sequences run together. Sequences for which no slot is free wait, first
+// come, first served.
+//
+// Both strategies of Triton are this. Engines here keep nothing from one step to the next, since the state of a
+// sequence comes as an input and leaves as an output: which instance runs a request makes no difference, and a slot of
+// `direct` is a place and not one row of one instance. They differ in the number of places, and in how rows of
+// different sequences wait for each other (the dynamic batcher behind, sched/batcher.h).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <vector>
+
+#include "base/env.h"
+#include "base/ids.h"
+#include "base/memory_ledger.h"
+#include "msg/call.h"
+
+namespace weir::sched {
+
+class SequenceBatcher {
+ public:
+  struct Limits {
+    size_t slots = 1;        // sequences at once
+    size_t waiting = 256;    // requests that wait, of all sequences
+    base::Duration idle{0};  // of a sequence between two requests
+  };
+  // Ids of different tenants are different sequences.
+  struct Key {
+    uint64_t tenant = 0;
+    base::SessionId id;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  struct Request {
+    msg::Call* call = nullptr;  // never looked into
+    bool start = false, end = false;
+  };
+  // Where a sequence is. kQueued: it has no slot; kReady: its first request may run; kBusy: one runs.
+  enum class Place : uint8_t { kQueued, kIdle, kReady, kBusy };
+  class Sequence {
+   public:
+    std::vector<msg::Tensor> state;  // the owner's: what the last request has left; empty at the start
+    base::MemoryCharge charge;       // the owner's: for it
+
+   private:
+    friend class SequenceBatcher;
+    Key key;
+    Place place = Place::kQueued;
+    bool open = true;  // the last request that came was no end
+    Request running;
+    std::deque<Request> waiting;
+    base::Time idle_since = base::kNever;
+    std::list<Sequence*>::iterator at;  // in the list of its place
+  };
+  // This may run now.
+  struct Run {
+    Sequence* sequence = nullptr;  // lives until finish()
+    Request request;
+  };
+  enum class Arrival : uint8_t { kAccepted, kNotStarted, kFull };
+
+  explicit SequenceBatcher(const Limits& limits) : limits_(limits) {}
+  SequenceBatcher(const SequenceBatcher&) = delete;
+  SequenceBatcher& operator=(const SequenceBatcher&) = delete;
+
+  // kNotStarted: there is no such sequence, or its end has been asked for, and this is no start. Ask next() afterwards.
+  // An exception has changed nothing.
+  Arrival arrive(const Key& key, const Request& request, base::Time now);
+  // One that may run; false: none. Its sequence waits for finish().
+  bool next(Run& out);
+  // A request that next() gave out is over, and its sequence, too, if it was the end. kAborts: the sequence is over in
+  // any case; those that wait in it are added to `dropped`. Ask next() afterwards.
+  enum class Finish : uint8_t { kAnswered, kAborts };
+  void finish(Sequence& sequence, Finish how, base::Time now, std::vector<msg::Call*>& dropped);
+  // Ends the sequences that have had no request for too long.
+  void expire(base::Time now);
+  // When expire() has something to do; kNever: not before something else happens.
+  base::Time expires_at() const;
+  // Ends the sequences of waiting requests for which `gone` says so; their waiting requests are added to `dropped`. One
+  // that runs comes to its end.
+  template <class Gone>
+  void drop(Gone&& gone, std::vector<msg::Call*>& dropped);
+
+  size_t sequences() const { return all_.size() - list(Place::kQueued).size(); }  // in slots
+  size_t waiting() const { return waiting_; }
+
+ private:
+  std::list<Sequence*>& list(Place place) { return lists_[size_t(place)]; }
+  const std::list<Sequence*>& list(Place place) const { return lists_[size_t(place)]; }
+  Sequence& open(const Key& key);
+  void move(Sequence& sequence, Place to);
+  void settle(Sequence& sequence, base::Time now);
+  void drop_waiting(Sequence& sequence, std::vector<msg::Call*>& dropped);
+  void close(Sequence& sequence);
+  void fill_slots();
+
+  const Limits limits_;
+  std::map<Key, Sequence> all_;                // ordered: keys that clients choose cannot collide
+  std::array<std::list<Sequence*>, 4> lists_;  // by place, in the order in which they came there
+  size_t waiting_ = 0;
+};
+
+template <class Gone>
+void SequenceBatcher::drop(Gone&& gone, std::vector<msg::Call*>& dropped) {
+  for (Place place : {Place::kQueued, Place::kReady, Place::kBusy})
+    for (auto at = list(place).begin(); at != list(place).end();) {
+      Sequence& sequence = **at++;
+      if (std::none_of(sequence.waiting.begin(), sequence.waiting.end(), [&](const auto& r) { return gone(*r.call); }))
+        continue;
+      drop_waiting(sequence, dropped);
+      if (place == Place::kBusy)
+        sequence.running.end = true;
+      else
+        close(sequence);
+    }
+  fill_slots();
+}
+
+}  // namespace weir::sched

@@ -1,0 +1,367 @@
+#include "sched/sequence_inbox.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/attempt.h"
+#include "base/check.h"
+#include "base/until_done.h"
+#include "msg/priority.h"
+#include "sched/proxy_inbox.h"
+#include "sched/sequence_batcher.h"
+#include "sched/sequence_tensors.h"
+
+namespace weir::sched {
+namespace {
+
+using base::Code;
+using base::failure;
+using base::Status;
+
+size_t slots_of(const msg::ModelSpec& spec, const msg::SequenceSpec& sequences) {
+  if (sequences.strategy == msg::SequenceSpec::Strategy::kDirect)
+    return size_t(std::max(1u, spec.instances)) * std::max(1u, spec.max_batch);
+  return sequences.max_candidates > 0 ? sequences.max_candidates : kDefaultCandidates;
+}
+
+// "5", or the string as it came; at most kMaxCorrelationId bytes.
+std::string id_text(const msg::ParamValue& id) {
+  if (auto* text = std::get_if<std::string>(&id)) return *text;
+  if (auto* u = std::get_if<uint64_t>(&id)) return std::to_string(*u);
+  return std::to_string(std::get<int64_t>(id));
+}
+
+bool is_set(const msg::Call& call, std::string_view name) {
+  const auto* value = msg::find(call.parameters, name);
+  const auto* flag = value ? std::get_if<bool>(value) : nullptr;
+  return flag && *flag;
+}
+
+class SequenceInbox final : public ProxyInbox, public msg::KeepsSequences, private DeadlineTimer::Listener {
+ public:
+  SequenceInbox(std::unique_ptr<msg::Inbox> inner, std::shared_ptr<const msg::ModelSpec> whole,
+                std::shared_ptr<const msg::SequenceSpec> sequences, bus::ModelStats& stats, base::MemoryLedger* ledger,
+                std::shared_ptr<DeadlineTimer> deadline_timer)
+      : ProxyInbox(Receives::kDeferred),
+        whole_(std::move(whole)),
+        sequences_(std::move(sequences)),
+        stats_(stats),
+        ledger_(ledger),
+        deadline_timer_(deadline_timer ? std::move(deadline_timer) : std::make_shared<TimerThread>()),
+        tensors_(*whole_, *sequences_),
+        batcher_({slots_of(*whole_, *sequences_),
+                  whole_->batching.max_queue > 0 ? whole_->batching.max_queue : SIZE_MAX, sequences_->idle}),
+        inner_(std::move(inner)) {}
+  ~SequenceInbox() override {
+    inner_.reset();  // its threads may still be inside post()
+    while (joining_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
+    deadline_timer_->remove(*this);
+    base::check(inside_.empty(), "an Inbox of sequences outlives its Calls");
+  }
+
+  void put(msg::Call* call) override;
+  void poke() override;
+  const msg::SequenceSpec& sequences() const override { return *sequences_; }
+
+ private:
+  // A Call from put() to its answer.
+  struct Inside {
+    msg::Home* home = nullptr;
+    base::Time queued = base::kNever;
+    SequencePosition position;
+    SequenceBatcher::Sequence* sequence = nullptr;  // once it runs
+    bool dressed = false;                           // it has the sequence's tensors
+  };
+  using Runs = std::vector<SequenceBatcher::Run>;
+
+  base::Result<SequencePosition> position_of(const msg::Call& call) const;
+  Status accept(msg::Call& call, SequencePosition&& position, Runs& runs);
+  void take_ready(Runs& runs);
+  void start(const SequenceBatcher::Run& run);
+  Status dress(const SequenceBatcher::Run& run);
+  void receive(msg::Mail&& mail, bus::MailBursts& out) override;
+  Status keep_state(SequenceBatcher::Sequence& sequence, msg::Event& event);
+  void refuse_dropped(const std::vector<msg::Call*>& dropped, bus::MailBursts& out);
+  template <class Gone>
+  void drop(Gone&& gone);
+  void on_deadline() override;
+  void set_timer();
+  base::Time leaves_at(const msg::Call& call) const {
+    const auto& policy = msg::queue_policy(*whole_, msg::level_of(*whole_, call.priority));
+    return msg::leaves_at(policy, call.queue_timeout, call.times.queued);
+  }
+
+  const std::shared_ptr<const msg::ModelSpec> whole_;
+  const std::shared_ptr<const msg::SequenceSpec> sequences_;
+  bus::ModelStats& stats_;
+  base::MemoryLedger* const ledger_;
+  const std::shared_ptr<DeadlineTimer> deadline_timer_;
+  const SequenceTensors tensors_;
+  std::atomic<uint32_t> joining_{0};  // put()s that are not through
+  std::mutex mutex_;                  // over all that follows but the Inbox
+  SequenceBatcher batcher_;
+  std::unordered_map<const msg::Call*, Inside> inside_;  // by address, which no client chooses
+  base::Time waiting_until_ = base::kNever;              // when the first of the Calls that wait leaves, or sooner
+  std::unique_ptr<msg::Inbox> inner_;
+};
+
+// Triton's words, which its clients compare.
+base::Result<SequencePosition> SequenceInbox::position_of(const msg::Call& call) const {
+  const std::string to_model = "inference request to model '" + whole_->name + "' must specify ";
+  const auto* id = msg::find(call.parameters, "sequence_id");
+  if (!id || !call.session) return base::invalid(to_model + "a non-zero or non-empty correlation ID");
+  if (auto* text = std::get_if<std::string>(id); text && text->size() > kMaxCorrelationId)
+    return base::invalid("the sequence id has " + std::to_string(text->size()) + " bytes; at most " +
+                         std::to_string(kMaxCorrelationId) + " are possible");
+  if (whole_->max_batch > 0 && call.rows != 1)
+    return base::invalid(to_model + "batch-size 1 due to requirements of sequence batcher");
+  if (auto bad = tensors_.check_id(*id); !bad.ok()) return bad;
+  return SequencePosition{is_set(call, "sequence_start"), is_set(call, "sequence_end"), *id};
+}
+
+void SequenceInbox::put(msg::Call* call) {
+  joining_.fetch_add(1, std::memory_order_relaxed);
+  auto position = position_of(*call);
+  Runs runs;
+  Status status = position ? Status() : position.error();
+  if (status.ok()) {
+    auto thrown = base::attempt("sequences", [&] { status = accept(*call, std::move(*position), runs); });
+    if (!thrown.ok()) status = std::move(thrown);
+  }
+  if (!status.ok()) {
+    stats_.add_failure(status.code, 0);
+    call->home->post_here({call, {msg::Failed{std::move(status)}}});
+  }
+  enter([&] {
+    for (const auto& run : runs) start(run);
+    joining_.fetch_sub(1, std::memory_order_release);  // this may be gone afterwards
+  });
+}
+
+// On an exception the Call has not come in.
+Status SequenceInbox::accept(msg::Call& call, SequencePosition&& position, Runs& runs) {
+  const bool start = position.start, end = position.end;
+  const std::string id = id_text(position.id);
+  if (call.cancelled.load(std::memory_order_acquire)) return failure(Code::kCancelled, "the client has left");
+  std::lock_guard lock(mutex_);
+  runs.reserve(1);
+  inside_.emplace(&call, Inside{call.home, call.times.queued, std::move(position), nullptr, false});
+  auto arrival = SequenceBatcher::Arrival::kFull;
+  auto thrown = base::attempt("sequences", [&] {
+    arrival = batcher_.arrive({call.tenant, call.session}, {&call, start, end}, deadline_timer_->now());
+  });
+  if (!thrown.ok() || arrival != SequenceBatcher::Arrival::kAccepted) inside_.erase(&call);
+  if (!thrown.ok()) return thrown;
+  using Arrival = SequenceBatcher::Arrival;
+  if (arrival == Arrival::kNotStarted)
+    return base::invalid("inference request for sequence " + id + " to model '" + whole_->name +
+                         "' must specify the START flag on the first request of the sequence");
+  if (arrival == Arrival::kFull)
+    return base::try_again(Code::kResourceExhausted, "too many requests of sequences wait for model '" + whole_->name +
+                                                         "' (limit " + std::to_string(whole_->batching.max_queue) +
+                                                         "); try again later");
+  take_ready(runs);
+  if (runs.empty()) waiting_until_ = std::min(waiting_until_, leaves_at(call));
+  set_timer();
+  return {};
+}
+
+// Under mutex_. What does not fit into `runs` for want of memory goes with the next ones.
+void SequenceInbox::take_ready(Runs& runs) {
+  for (SequenceBatcher::Run run; batcher_.next(run);) {
+    base::until_done("sequences", [&] { runs.push_back(run); });
+    inside_.at(run.request.call).sequence = run.sequence;
+  }
+}
+
+// Without a lock: the request of a sequence that runs has the sequence for itself.
+Status SequenceInbox::dress(const SequenceBatcher::Run& run) {
+  msg::Call& call = *run.request.call;
+  Inside* inside;
+  {
+    std::lock_guard lock(mutex_);
+    inside = &inside_.at(&call);
+  }
+  if (call.cancelled.load(std::memory_order_acquire)) return failure(Code::kCancelled, "the client has left");
+  if (run.request.start) run.sequence->state.clear();
+  const size_t inputs = call.inputs.size(), outputs = call.outputs.size();
+  auto status = base::attempt("sequences", [&] { tensors_.add(call, inside->position, run.sequence->state); });
+  inside->dressed = status.ok();
+  if (status.ok()) return status;
+  call.inputs.resize(inputs);
+  call.outputs.resize(outputs);
+  return status;
+}
+
+// Inside of enter().
+void SequenceInbox::start(const SequenceBatcher::Run& run) {
+  msg::Call* call = run.request.call;
+  Status status = dress(run);
+  call->home = this;
+  if (status.ok()) status = base::attempt("a queue", [&] { inner_->put(call); });
+  if (!status.ok()) base::until_done("sequences", [&] { post_here({call, {msg::Failed{status}}}); });
+}
+
+Status SequenceInbox::keep_state(SequenceBatcher::Sequence& sequence, msg::Event& event) {
+  auto* outputs = std::get_if<msg::Outputs>(&event.what);
+  if (!outputs || sequences_->states.empty()) return {};
+  if (ledger_ && sequence.charge.bytes() == 0)
+    sequence.charge = base::MemoryCharge(*ledger_, base::MemoryKind::kSessions);
+  Status status;
+  auto thrown =
+      base::attempt("sequences", [&] { status = tensors_.take(outputs->tensors, sequence.state, sequence.charge); });
+  return thrown.ok() ? status : thrown;
+}
+
+// Nothing else runs in proxies of this thread, so that what comes next may be put at once.
+void SequenceInbox::receive(msg::Mail&& mail, bus::MailBursts& out) {
+  Runs runs;
+  std::vector<msg::Call*> dropped;
+  {
+    std::unique_lock lock(mutex_);
+    Inside& inside = inside_.at(mail.call);
+    if (!mail.event.last()) return out.add(inside.home, std::move(mail));
+    auto& sequence = *inside.sequence;
+    const bool dressed = inside.dressed;
+    mail.call->home = inside.home;
+    mail.call->times.queued = inside.queued;
+    inside_.erase(mail.call);
+    lock.unlock();
+    if (Status bad = keep_state(sequence, mail.event); !bad.ok()) mail.event = {msg::Failed{std::move(bad)}};
+    if (dressed) tensors_.remove(*mail.call);
+    lock.lock();
+    const auto* failed = std::get_if<msg::Failed>(&mail.event.what);
+    const bool aborts = failed && failed->status.code == Code::kCancelled;
+    using Finish = SequenceBatcher::Finish;
+    if (aborts) base::until_done("sequences", [&] { dropped.reserve(batcher_.waiting()); });
+    batcher_.finish(sequence, aborts ? Finish::kAborts : Finish::kAnswered, deadline_timer_->now(), dropped);
+    take_ready(runs);
+    set_timer();
+  }
+  refuse_dropped(dropped, out);
+  for (const auto& run : runs) start(run);
+  out.add(mail.call->home, std::move(mail));  // this may be gone once that is posted
+}
+
+// Calls that have waited, and of which the batcher knows no more.
+void SequenceInbox::refuse_dropped(const std::vector<msg::Call*>& dropped, bus::MailBursts& out) {
+  for (auto* call : dropped) {
+    const bool left = call->cancelled.load(std::memory_order_acquire);
+    const bool late = leaves_at(*call) <= deadline_timer_->now();
+    Status status =
+        left   ? failure(Code::kCancelled, "the client has left")
+        : late ? base::try_again(Code::kUnavailable, "the request waited longer than its queue timeout for model '" +
+                                                         whole_->name + "'; its sequence has ended")
+               : failure(Code::kCancelled,
+                         "an earlier request of the sequence was cancelled or has waited too long, "
+                         "which has ended it");
+    {
+      std::lock_guard lock(mutex_);
+      inside_.erase(call);
+    }
+    call->times.finished = deadline_timer_->now();
+    stats_.add_failure(status.code, 0);
+    out.add(call->home, {call, {msg::Failed{std::move(status)}}});
+  }
+}
+
+template <class Gone>
+void SequenceInbox::drop(Gone&& gone) {
+  enter([&] {
+    bus::MailBursts out;
+    Runs runs;
+    std::vector<msg::Call*> dropped;
+    {
+      std::lock_guard lock(mutex_);
+      if (batcher_.waiting() > 0) (void)base::attempt("sequences", [&] { batcher_.drop(gone, dropped); });
+      take_ready(runs);
+      set_timer();
+    }
+    for (const auto& run : runs) start(run);
+    refuse_dropped(dropped, out);
+    out.post();  // this may be gone afterwards
+  });
+}
+
+void SequenceInbox::poke() {
+  inner_->poke();
+  drop([](const msg::Call& call) { return call.cancelled.load(std::memory_order_acquire); });
+}
+
+// On the deadline timer's thread.
+void SequenceInbox::on_deadline() {
+  const base::Time now = deadline_timer_->now();
+  {
+    std::lock_guard lock(mutex_);
+    batcher_.expire(now);
+    waiting_until_ = base::kNever;
+  }
+  drop([&](const msg::Call& call) {
+    const base::Time leaves = leaves_at(call);
+    if (leaves > now) waiting_until_ = std::min(waiting_until_, leaves);
+    return leaves <= now;
+  });
+}
+
+// Under mutex_.
+void SequenceInbox::set_timer() {
+  const base::Time when = std::min(batcher_.expires_at(), waiting_until_);
+  if (when != base::kNever) deadline_timer_->set(*this, when);
+}
+
+Status check_tensor(const msg::TensorSpec* there, msg::DType dtype, const std::string& what, const std::string& model) {
+  if (!there) return base::invalid("sequence_batching: model '" + model + "' has no " + what);
+  if (dtype == there->dtype) return {};
+  return base::invalid("sequence_batching: " + what + " is " + std::string(msg::name(dtype)) +
+                       " in the configuration and " + std::string(msg::name(there->dtype)) + " in the model");
+}
+
+}  // namespace
+
+base::Result<msg::ModelSpec> without_sequence_tensors(const msg::ModelSpec& whole, const msg::SequenceSpec& sequences) {
+  msg::ModelSpec out = whole;
+  auto take = [](std::vector<msg::TensorSpec>& tensors, const std::string& name) {
+    return std::erase_if(tensors, [&](const auto& tensor) { return tensor.name == name; }) == 1;
+  };
+  auto twice = [](const std::string& name) {
+    return base::invalid("sequence_batching: tensor '" + name + "' has two uses");
+  };
+  for (const auto& control : sequences.controls) {
+    const auto* there = whole.input(control.input);
+    if (auto s = check_tensor(there, control.dtype, "input '" + control.input + "'", whole.name); !s.ok()) return s;
+    for (int64_t d : there->shape.dims())
+      if (d != 1 && d != -1)
+        return base::invalid("sequence_batching: control input '" + control.input + "' has shape " +
+                             there->shape.text() + "; it must have one element");
+    if (!take(out.inputs, control.input)) return twice(control.input);
+  }
+  for (const auto& state : sequences.states) {
+    const auto *in = whole.input(state.input), *made = whole.output(state.output);
+    if (auto s = check_tensor(in, state.dtype, "input '" + state.input + "'", whole.name); !s.ok()) return s;
+    if (auto s = check_tensor(made, state.dtype, "output '" + state.output + "'", whole.name); !s.ok()) return s;
+    const msg::Shape& starts = state.initial ? state.initial->shape : state.shape;
+    if (!std::equal(
+            starts.dims().begin(), starts.dims().end(), in->shape.dims().begin(), in->shape.dims().end(),
+            [](int64_t is, int64_t want) { return want < 0 || std::max<int64_t>(is, 1) == want || is == want; }))
+      return base::invalid("sequence_batching: state '" + state.input + "' has shape " + starts.text() +
+                           " in the configuration and " + in->shape.text() + " in the model");
+    if (!take(out.inputs, state.input)) return twice(state.input);
+    if (!take(out.outputs, state.output)) return twice(state.output);
+  }
+  return out;
+}
+
+std::unique_ptr<msg::Inbox> with_sequences(std::unique_ptr<msg::Inbox> inner,
+                                           std::shared_ptr<const msg::ModelSpec> whole,
+                                           std::shared_ptr<const msg::SequenceSpec> sequences, bus::ModelStats& stats,
+                                           base::MemoryLedger* ledger, std::shared_ptr<DeadlineTimer> deadline_timer) {
+  return std::make_unique<SequenceInbox>(std::move(inner), std::move(whole), std::move(sequences), stats, ledger,
+                                         std::move(deadline_timer));
+}
+
+}  // namespace weir::sched

@@ -1,0 +1,38 @@
+// The Inbox of a model that takes part in sequences. It stands in front of the model's lanes, gives each Call the
+// inputs that clients do not see (controls, and the state that the sequence's last request has left), takes the new
+// state out of its outputs, and lets requests of one sequence in one at a time: sched/sequence_batcher.h has the rules.
+//
+// A request that is cancelled, or waits too long for its turn, ends its sequence, since the client no longer knows
+// which requests have counted. A request that fails for another reason leaves the state as it was, and the sequence
+// goes on. States are charged to the memory ledger (kSessions); a request for whose state there is no room fails.
+#pragma once
+
+#include <memory>
+
+#include "base/memory_ledger.h"
+#include "base/status.h"
+#include "bus/stats.h"
+#include "msg/call.h"
+#include "msg/sequence.h"
+#include "msg/spec.h"
+#include "sched/deadline_timer.h"
+
+namespace weir::sched {
+
+inline constexpr uint32_t kDefaultCandidates = 256;  // sequences of `oldest` at once, where nothing is said
+inline constexpr uint32_t kMostCandidates = 65536;   // that can be asked for
+inline constexpr size_t kMaxCorrelationId = 128;     // bytes of a string, as Triton has it
+
+// `whole` as its clients see it: without the inputs and outputs that the server handles. Errors: INVALID_ARGUMENT for a
+// control or a state that does not fit the model.
+base::Result<msg::ModelSpec> without_sequence_tensors(const msg::ModelSpec& whole, const msg::SequenceSpec& sequences);
+
+// `inner` serves `whole`, which without_sequence_tensors() has found to fit. `stats` and the ledger outlive the Inbox;
+// a null ledger has always room. `deadline_timer` null: one of its own.
+std::unique_ptr<msg::Inbox> with_sequences(std::unique_ptr<msg::Inbox> inner,
+                                           std::shared_ptr<const msg::ModelSpec> whole,
+                                           std::shared_ptr<const msg::SequenceSpec> sequences, bus::ModelStats& stats,
+                                           base::MemoryLedger* ledger,
+                                           std::shared_ptr<DeadlineTimer> deadline_timer = nullptr);
+
+}  // namespace weir::sched

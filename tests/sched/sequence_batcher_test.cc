@@ -1,0 +1,220 @@
+#include "sched/sequence_batcher.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+#include <utility>
+
+namespace weir::sched {
+namespace {
+
+using namespace std::chrono_literals;
+using Arrival = SequenceBatcher::Arrival;
+using Finish = SequenceBatcher::Finish;
+enum class Flags { kNone, kStart, kEnd, kBoth };
+
+struct Bench {
+  explicit Bench(size_t slots, size_t waiting = 100) : batcher({slots, waiting, 10s}) {}
+  Arrival arrive(uint64_t id, Flags flags, uint64_t tenant = 0) {
+    last = &calls.emplace_back();
+    return batcher.arrive(
+        {tenant, {0, id}},
+        {last, flags == Flags::kStart || flags == Flags::kBoth, flags == Flags::kEnd || flags == Flags::kBoth}, now);
+  }
+  std::vector<SequenceBatcher::Run> runs() {
+    std::vector<SequenceBatcher::Run> out;
+    for (SequenceBatcher::Run run; batcher.next(run);) out.push_back(run);
+    return out;
+  }
+  void finish(const SequenceBatcher::Run& run, Finish how = Finish::kAnswered) {
+    batcher.finish(*run.sequence, how, now, dropped);
+  }
+  SequenceBatcher batcher;
+  base::Time now = base::Time(1000s);
+  std::deque<msg::Call> calls;
+  msg::Call* last = nullptr;
+  std::vector<msg::Call*> dropped;
+};
+
+TEST(SequenceBatcher, ARequestWithoutAStartIsOfNoSequence) {
+  Bench bench(2);
+  EXPECT_EQ(bench.arrive(1, Flags::kNone), Arrival::kNotStarted);
+  EXPECT_EQ(bench.arrive(1, Flags::kEnd), Arrival::kNotStarted);
+  EXPECT_EQ(bench.arrive(1, Flags::kStart), Arrival::kAccepted);
+  EXPECT_EQ(bench.arrive(1, Flags::kEnd), Arrival::kAccepted);
+  EXPECT_EQ(bench.arrive(1, Flags::kNone), Arrival::kNotStarted);
+}
+
+TEST(SequenceBatcher, IdsOfTwoTenantsAreTwoSequences) {
+  Bench bench(2);
+  EXPECT_EQ(bench.arrive(1, Flags::kStart, 7), Arrival::kAccepted);
+  EXPECT_EQ(bench.arrive(1, Flags::kNone, 9), Arrival::kNotStarted);
+}
+
+TEST(SequenceBatcher, RequestsOfOneSequenceRunOneByOneAndOfTwoTogether) {
+  Bench bench(2);
+  bench.arrive(1, Flags::kStart);
+  bench.arrive(1, Flags::kEnd);
+  auto* second = bench.last;
+  bench.arrive(2, Flags::kBoth);
+  auto runs = bench.runs();
+  ASSERT_EQ(runs.size(), 2u);
+  bench.finish(runs[1]);
+  EXPECT_TRUE(bench.runs().empty());
+  bench.finish(runs[0]);
+  runs = bench.runs();
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].request.call, second);
+  bench.finish(runs[0]);
+  EXPECT_EQ(bench.batcher.sequences(), 0u);
+}
+
+TEST(SequenceBatcher, ASequenceWaitsForASlotUntilAnotherEndsOrIsIdleForTooLong) {
+  Bench bench(1);
+  bench.arrive(1, Flags::kStart);
+  auto first = bench.runs();
+  bench.arrive(2, Flags::kStart);
+  EXPECT_TRUE(bench.runs().empty());
+  bench.finish(first[0]);
+  EXPECT_TRUE(bench.runs().empty());
+  EXPECT_EQ(bench.batcher.expires_at(), bench.now + 10s);
+  bench.now += 9s;
+  bench.batcher.expire(bench.now);
+  EXPECT_TRUE(bench.runs().empty());
+  bench.now += 1s;
+  bench.batcher.expire(bench.now);
+  EXPECT_EQ(bench.runs().size(), 1u);
+  EXPECT_EQ(bench.arrive(1, Flags::kNone), Arrival::kNotStarted);
+}
+
+TEST(SequenceBatcher, ARequestThatRunsKeepsItsSequence) {
+  Bench bench(1);
+  bench.arrive(1, Flags::kStart);
+  auto runs = bench.runs();
+  bench.now += 1h;
+  EXPECT_EQ(bench.arrive(1, Flags::kNone), Arrival::kAccepted);
+  bench.finish(runs[0]);
+  EXPECT_EQ(bench.runs().size(), 1u);
+}
+
+TEST(SequenceBatcher, WaitingRequestsAreBoundedAndThoseThatRunAtOnceAreNot) {
+  Bench bench(2, 1);
+  bench.arrive(1, Flags::kStart);
+  auto runs = bench.runs();
+  EXPECT_EQ(bench.arrive(1, Flags::kNone), Arrival::kAccepted);
+  EXPECT_EQ(bench.arrive(1, Flags::kNone), Arrival::kFull);
+  EXPECT_EQ(bench.arrive(2, Flags::kStart), Arrival::kAccepted);
+  EXPECT_EQ(bench.runs().size(), 1u);
+  EXPECT_EQ(bench.arrive(3, Flags::kStart), Arrival::kFull);
+}
+
+TEST(SequenceBatcher, AnAbortEndsTheSequenceAndThoseThatWaitInIt) {
+  Bench bench(1);
+  bench.arrive(1, Flags::kStart);
+  bench.arrive(1, Flags::kNone);
+  auto* waits = bench.last;
+  bench.arrive(2, Flags::kStart);
+  bench.finish(bench.runs()[0], Finish::kAborts);
+  EXPECT_EQ(bench.dropped, std::vector<msg::Call*>{waits});
+  EXPECT_EQ(bench.runs().size(), 1u);  // the slot is free
+  EXPECT_EQ(bench.arrive(1, Flags::kNone), Arrival::kNotStarted);
+}
+
+TEST(SequenceBatcher, AWaitingRequestThatGoesEndsItsSequenceOnceTheRunningOneIsDone) {
+  Bench bench(1);
+  bench.arrive(1, Flags::kStart);
+  auto runs = bench.runs();
+  bench.arrive(1, Flags::kNone);
+  auto* gone = bench.last;
+  bench.arrive(2, Flags::kStart);
+  bench.batcher.drop([&](const msg::Call& call) { return &call == gone; }, bench.dropped);
+  EXPECT_EQ(bench.dropped, std::vector<msg::Call*>{gone});
+  EXPECT_EQ(bench.arrive(1, Flags::kNone), Arrival::kNotStarted);
+  EXPECT_TRUE(bench.runs().empty());
+  bench.finish(runs[0]);
+  EXPECT_EQ(bench.runs().size(), 1u);
+  EXPECT_EQ(bench.batcher.sequences(), 1u);
+}
+
+TEST(SequenceBatcher, ManySequencesThatStartAndVanishHoldNoMoreThanTheSlots) {
+  Bench bench(64, 16);
+  for (uint64_t id = 1; id <= 100'000; ++id) {
+    (void)bench.arrive(id, Flags::kStart);
+    for (auto& run : bench.runs()) bench.finish(run);
+    bench.calls.clear();
+    ASSERT_LE(bench.batcher.sequences(), 64u);
+    if (bench.batcher.waiting() == 16) {
+      bench.now += 10s;
+      bench.batcher.expire(bench.now);
+      bench.batcher.drop([](const msg::Call&) { return true; }, bench.dropped);
+      bench.dropped.clear();
+    }
+  }
+}
+
+// The rules again, written down plainly: what one sequence may do, and how many there are.
+TEST(SequenceBatcher, RandomStepsKeepOrderSlotsAndBounds) {
+  for (uint32_t seed = 1; seed <= 200; ++seed) {
+    std::mt19937 random(seed);
+    const size_t slots = 1 + random() % 3, most = 1 + random() % 6;
+    Bench bench(slots, most);
+    std::map<uint64_t, std::deque<msg::Call*>> expected;  // by id: those that came and have not run, in order
+    std::map<msg::Call*, uint64_t> id_of;
+    std::vector<SequenceBatcher::Run> running;
+    std::set<uint64_t> busy;
+    size_t accepted = 0, over = 0;
+    for (int step = 0; step < 400; ++step) {
+      const uint32_t what = random() % 10;
+      if (what < 6) {
+        const uint64_t id = 1 + random() % 5;
+        if (bench.arrive(id, Flags(random() % 4)) == Arrival::kAccepted) {
+          expected[id].push_back(bench.last);
+          id_of[bench.last] = id;
+          ++accepted;
+        }
+      } else if (what < 9 && !running.empty()) {
+        const size_t at = random() % running.size();
+        const uint64_t id = id_of.at(running[at].request.call);
+        busy.erase(id);
+        ++over;
+        bench.finish(running[at], random() % 8 == 0 ? Finish::kAborts : Finish::kAnswered);
+        running.erase(running.begin() + std::ptrdiff_t(at));
+      } else {
+        bench.now += std::chrono::seconds(random() % 6);
+        bench.batcher.expire(bench.now);
+        if (random() % 4 == 0) bench.batcher.drop([&](const msg::Call&) { return random() % 5 == 0; }, bench.dropped);
+      }
+      for (auto* call : bench.dropped) {
+        auto& line = expected[id_of.at(call)];
+        ASSERT_EQ(std::erase(line, call), 1u) << "seed " << seed;
+        ++over;
+      }
+      bench.dropped.clear();
+      for (auto& run : bench.runs()) {
+        const uint64_t id = id_of.at(run.request.call);
+        ASSERT_EQ(expected[id].front(), run.request.call) << "seed " << seed;
+        ASSERT_TRUE(busy.insert(id).second) << "two of one sequence at once, seed " << seed;
+        expected[id].pop_front();
+        running.push_back(run);
+      }
+      ASSERT_LE(bench.batcher.sequences(), slots) << "seed " << seed;
+      size_t waiting = 0;
+      for (auto& [id, line] : expected) waiting += line.size();
+      ASSERT_EQ(waiting, bench.batcher.waiting()) << "seed " << seed;
+      ASSERT_LE(waiting, most) << "seed " << seed;
+    }
+    while (!running.empty() || bench.batcher.waiting() > 0) {
+      for (auto& run : std::exchange(running, {})) ++over, bench.finish(run);
+      bench.now += 11s;
+      bench.batcher.expire(bench.now);
+      running = bench.runs();
+    }
+    EXPECT_EQ(accepted, over) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace weir::sched
