@@ -86,6 +86,7 @@ TEST_F(Audited, WhoIsRefusedAndWhatWasChangedAreSaid) {
     base::Result<wire::Caller> admit(const wire::Request&, wire::Permission, std::string_view) override {
       return base::invalid("not asked");
     }
+    base::Status permit(const wire::Request&, wire::Permission) override { return {}; }
     std::string name_of(const wire::Request& request) override {
       ++asked;
       return "name of " + std::string(request.fields.find("x-api-key"));
