@@ -270,6 +270,7 @@ class FuzzedServer final : private wire::Intake, private dialects::ServerControl
   void unload(const std::string&, Dependents, Done done) override {
     wire_.env.at(wire_.env.now() + 10ms, [done] { done(base::failure(base::Code::kNotFound, "no such model")); });
   }
+  void settings_changed(const wire::Exchange&, std::string) override {}
   // ops::HealthSource
   ops::Serving serving(std::string_view name) const override {
     return name.size() % 2 ? ops::Serving::kServiceUnknown : ops::Serving::kServing;
