@@ -1,12 +1,16 @@
 // Filters on text and single values; those on lists are in list_filters.cc.
+#include <unicode/uchar.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <optional>
 
 #include "builtins.h"
 #include "evaluation.h"
 #include "filters.h"
+#include "utf8.h"
 #include "value_json.h"
 
 namespace jinja {
@@ -164,6 +168,75 @@ Value attribute(Evaluation& evaluation, const Value& v, Arguments& a) {
   return evaluation.attribute(v, a.need(0, "name").to_text());
 }
 
+Value center(Evaluation& evaluation, const Value& v, Arguments& a) {
+  Value text(evaluation.text_of(v));
+  Arguments width{{a.get(0, "width", int64_t(80))}, {}};
+  return evaluation.call(find_method(text, "center"), width);
+}
+
+// Runs of letters, digits and underscores.
+Value word_count(Evaluation& evaluation, const Value& v, Arguments&) {
+  std::string text = evaluation.text_of(v);
+  evaluation.spend(text.size() / 16);
+  int64_t words = 0;
+  bool inside = false;
+  for (size_t at = 0; at < text.size();) {
+    char32_t c = utf8_next(text, at);
+    bool part = c == '_' || (U_GET_GC_MASK(UChar32(c)) & (U_GC_L_MASK | U_GC_N_MASK)) != 0;
+    words += part && !inside;
+    inside = part;
+  }
+  return words;
+}
+
+// urllib.parse.quote(); in a query blanks are written as '+' and slashes are escaped too.
+std::string quoted(std::string_view text, bool query) {
+  static constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out;
+  for (char c : text) {
+    auto byte = static_cast<unsigned char>(c);
+    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+                 c == '-' || c == '~' || (c == '/' && !query);
+    if (plain)
+      out += c;
+    else if (c == ' ' && query)
+      out += '+';
+    else
+      ((out += '%') += kHex[byte >> 4]) += kHex[byte & 15];
+  }
+  return out;
+}
+
+Value url_encoded(Evaluation& evaluation, const Value& v, Arguments&) {
+  if (v.list()) fail("urlencode takes text or a dict, not a list");
+  std::string out;
+  if (!v.dict()) return evaluation.text(quoted(evaluation.text_of(v), false));
+  evaluation.pay_for(v);
+  for (const auto& [key, value] : v.entries()) {
+    (out += out.empty() ? "" : "&") += quoted(key, true);
+    (out += '=') += quoted(evaluation.text_of(value), true);
+    if (out.size() > Evaluation::kMaxBytes) exceed_limit("the template makes too much text");
+  }
+  return evaluation.text(std::move(out));
+}
+
+Value file_size(Evaluation& evaluation, const Value& v, Arguments& a) {
+  static constexpr std::string_view kUnits = "kMGTPEZY";
+  bool binary = a.get(0, "binary", false).truth();
+  double bytes = v.to_real(), base = binary ? 1024 : 1000, unit = base;
+  char number[400];  // a double has at most 309 digits
+  if (bytes == 1) return evaluation.text("1 Byte");
+  if (bytes < base) {
+    std::snprintf(number, sizeof number, "%.0f Bytes", std::trunc(bytes) + 0.0);
+    return evaluation.text(number);
+  }
+  size_t at = 0;
+  for (unit *= base; at + 1 < kUnits.size() && !(bytes < unit); unit *= base) ++at;
+  std::string prefix(1, binary && at == 0 ? 'K' : kUnits[at]);
+  std::snprintf(number, sizeof number, "%.1f ", base * bytes / unit);
+  return evaluation.text(number + prefix + (binary ? "iB" : "B"));
+}
+
 constexpr FilterEntry kTextFilters[] = {
     {"trim", trim},
     {"upper", changed<upper>},
@@ -184,6 +257,11 @@ constexpr FilterEntry kTextFilters[] = {
     {"abs", absolute},
     {"round", round},
     {"attr", attribute},
+    {"forceescape", escape},
+    {"center", center},
+    {"wordcount", word_count},
+    {"urlencode", url_encoded},
+    {"filesizeformat", file_size},
 };
 
 }  // namespace

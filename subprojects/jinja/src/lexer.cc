@@ -194,7 +194,34 @@ class Lexer {
     at_ += n;
   }
 
+  // 0x1f, 0o17, 0b11: as the decimal token that means the same. False where there is none.
+  bool number_of_base() {
+    std::string_view text = rest();
+    if (text.size() < 3 || text[0] != '0' || (at_ > 0 && source_[at_ - 1] == '.')) return false;
+    char letter = char(text[1] | 0x20);
+    int base = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
+    std::string digits;
+    size_t end = 2;
+    auto is_digit = [&](size_t k) {
+      int value = 16;
+      if (k < text.size()) std::from_chars(&text[k], &text[k] + 1, value, 16);
+      return value < base;
+    };
+    while (is_digit(end) || (end < text.size() && text[end] == '_' && is_digit(end + 1))) {
+      if (text[end] != '_') digits += text[end];
+      ++end;
+    }
+    if (base == 0 || digits.empty()) return false;
+    int64_t value = 0;
+    if (std::from_chars(digits.data(), digits.data() + digits.size(), value, base).ec != std::errc())
+      fault("the number is too large");
+    add(Kind::kInteger, std::to_string(value));
+    at_ += end;
+    return true;
+  }
+
   void number() {
+    if (number_of_base()) return;
     std::string digits;
     size_t i = at_;
     auto run = [&] {

@@ -134,8 +134,21 @@ Value extreme(Evaluation& evaluation, const Value& v, Arguments& a) {
   return best;
 }
 
+// sum(start=[…]): one list of the items of all.
+Value joined_lists(Evaluation& evaluation, const Value& v, const Value& path, const Value& start) {
+  List out = start.items();
+  for (const Value& item : elements(evaluation, v)) {
+    Value more = path.none() ? item : dotted(evaluation, item, path);
+    if (!more.list()) fail("only a list can be added to a list, not a " + std::string(more.kind()));
+    evaluation.spend(more.items().size());
+    out.insert(out.end(), more.items().begin(), more.items().end());
+  }
+  return evaluation.list(std::move(out));
+}
+
 Value sum(Evaluation& evaluation, const Value& v, Arguments& a) {
   Value path = a.get(0, "attribute", None{}), start = a.get(1, "start", int64_t(0));
+  if (start.list()) return joined_lists(evaluation, v, path, start);
   bool whole = start.integer();
   int64_t total = whole ? start.to_int("the start") : 0;
   double real = whole ? 0 : start.to_real();
@@ -211,6 +224,46 @@ Value rejectattr(Evaluation& e, const Value& v, Arguments& a) {
   return chosen(e, v, a, Keep::kOthers, Selector::kAttribute);
 }
 
+// Lists of `linecount` items each; the last is filled up with `fill_with` unless that is None.
+Value batch(Evaluation& evaluation, const Value& v, Arguments& a) {
+  int64_t size = a.need(0, "linecount").to_int("the size of a batch");
+  Value filler = a.get(1, "fill_with", None{});
+  List out, part;
+  for (const Value& item : elements(evaluation, v)) {
+    if (int64_t(part.size()) == size) out.push_back(evaluation.list(std::exchange(part, {})));
+    part.push_back(item);
+  }
+  if (!part.empty()) {
+    int64_t missing = filler.none() ? 0 : size - int64_t(part.size());
+    if (missing > 0) {
+      evaluation.spend(uint64_t(missing));
+      part.resize(part.size() + size_t(missing), filler);
+    }
+    out.push_back(evaluation.list(std::move(part)));
+  }
+  return evaluation.list(std::move(out));
+}
+
+// That many lists, the first ones longer by one; the shorter ones get `fill_with` unless that is None.
+Value slices(Evaluation& evaluation, const Value& v, Arguments& a) {
+  int64_t count = a.need(0, "slices").to_int("the number of slices");
+  if (count == 0) fail("division by zero");
+  Value filler = a.get(1, "fill_with", None{});
+  List items = elements(evaluation, v), out;
+  if (count < 0) return evaluation.list({});
+  evaluation.spend(uint64_t(count));
+  int64_t each = int64_t(items.size()) / count, longer = int64_t(items.size()) % count;
+  auto at = items.begin();
+  for (int64_t i = 0; i < count; ++i) {
+    auto end = at + each + (i < longer ? 1 : 0);
+    List part(at, end);
+    if (i >= longer && !filler.none()) part.push_back(filler);
+    out.push_back(evaluation.list(std::move(part)));
+    at = end;
+  }
+  return evaluation.list(std::move(out));
+}
+
 constexpr FilterEntry kListFilters[] = {
     {"length", length_of},      {"count", length_of}, {"join", join_filter},
     {"first", first},           {"last", last},       {"list", to_list},
@@ -218,7 +271,7 @@ constexpr FilterEntry kListFilters[] = {
     {"dictsort", dictsort},     {"unique", unique},   {"max", extreme<1>},
     {"min", extreme<-1>},       {"sum", sum},         {"map", map},
     {"select", select},         {"reject", reject},   {"selectattr", selectattr},
-    {"rejectattr", rejectattr},
+    {"rejectattr", rejectattr}, {"batch", batch},     {"slice", slices},
 };
 
 }  // namespace

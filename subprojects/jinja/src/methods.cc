@@ -183,6 +183,65 @@ Value remove_suffix(Evaluation& evaluation, const Value& self, Arguments& argume
   return evaluation.text(std::string(text));
 }
 
+// `text` with `left` and `right` times the fill character around it, paid for before it is made.
+Value padded(Evaluation& evaluation, std::string_view text, std::string_view fill, uint64_t left, uint64_t right) {
+  if (left + right > Evaluation::kMaxBytes) exceed_limit("the template makes too much text");
+  evaluation.spend_bytes(text.size() + (left + right) * fill.size());
+  std::string out;
+  while (left-- > 0) out += fill;
+  out += text;
+  while (right-- > 0) out += fill;
+  return Value(std::move(out));
+}
+
+enum class Place : uint8_t { kLeft, kCenter, kRight };
+template <Place kPlace>
+Value justified(Evaluation& evaluation, const Value& self, Arguments& arguments) {
+  int64_t width = arguments.need(0, "width").to_int("the width"), size = length(self.str());
+  Value fill = arguments.get(1, "fillchar", Value(std::string(" ")));
+  if (length(text_of(fill, "the fill character")) != 1) fail("the fill character is one character");
+  int64_t pad = width > size ? width - size : 0;
+  int64_t left = kPlace == Place::kLeft ? 0 : kPlace == Place::kRight ? pad : pad / 2 + (pad & width & 1);
+  return padded(evaluation, self.str(), fill.str(), uint64_t(left), uint64_t(pad - left));
+}
+
+Value zero_filled(Evaluation& evaluation, const Value& self, Arguments& arguments) {
+  int64_t width = arguments.need(0, "width").to_int("the width"), size = length(self.str());
+  std::string_view text = self.str();
+  Value zeros = padded(evaluation, "", "0", width > size ? uint64_t(width - size) : 0, 0);
+  bool sign = text.starts_with('-') || text.starts_with('+');
+  return evaluation.text(std::string(text.substr(0, sign)) + zeros.str() + std::string(text.substr(sign)));
+}
+
+Value swapped_case(Evaluation& evaluation, const Value& self, Arguments&) {
+  const std::string& text = self.str();
+  evaluation.spend(text.size());
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    size_t begin = at;
+    auto c = UChar32(utf8_next(text, at));
+    std::string_view piece = std::string_view(text).substr(begin, at - begin);
+    if (u_isUUppercase(c))
+      out += lower(piece);
+    else
+      out += u_isULowercase(c) ? upper(piece) : std::string(piece);
+  }
+  return evaluation.text(std::move(out));
+}
+
+template <bool kLast>
+Value partition(Evaluation& evaluation, const Value& self, Arguments& arguments) {
+  Value separator = arguments.need(0, "sep");
+  std::string_view by = text_of(separator, "the separator"), text = self.str();
+  if (by.empty()) fail("the separator is empty");
+  evaluation.spend_bytes(text.size());
+  evaluation.pay_for_search(text.size(), by.size());
+  size_t at = kLast ? text.rfind(by) : text.find(by);
+  Value nothing{std::string()};
+  if (at == text.npos) return kLast ? Value::tuple({nothing, nothing, self}) : Value::tuple({self, nothing, nothing});
+  return Value::tuple({Value(text.substr(0, at)), separator, Value(text.substr(at + by.size()))});
+}
+
 Value get(Evaluation& evaluation, const Value& self, Arguments& arguments) {
   Value key = arguments.need(0, "key");
   evaluation.spend(self.entries().size() / 16);
@@ -251,6 +310,13 @@ constexpr MethodEntry kText[] = {
     {"islower", is_lower},
     {"removeprefix", remove_prefix},
     {"removesuffix", remove_suffix},
+    {"center", justified<Place::kCenter>},
+    {"ljust", justified<Place::kLeft>},
+    {"rjust", justified<Place::kRight>},
+    {"zfill", zero_filled},
+    {"swapcase", swapped_case},
+    {"partition", partition<false>},
+    {"rpartition", partition<true>},
 };
 constexpr MethodEntry kDict[] = {{"get", get}, {"items", items}, {"keys", keys}, {"values", values}, {"copy", same}};
 constexpr MethodEntry kList[] = {{"count", count_items}, {"index", index_of}, {"copy", same}};

@@ -439,6 +439,14 @@ line{% if true %}⏎{% endif %}line
 {% for c in 'aé' %}[{{ c }}]{% endfor %} {{ 'abc' | list }} {{ d | list }} {% for x in [] %}x{% else %}none{% endfor %}
 {{ true and 'x' }} {{ '' or 'y' }} {{ none or false }} {{ 0 and 1 }} {{ True }} {{ None }} {{ false }}
 {{ 9223372036854775807 if false else 1_000 }} {{ 1.0 }} {{ 100000000000000000.0 }} {{ 123456.789 }} {{ 1.0e15 }} {{ -0.0 }} {{ 3 * 1.1 }}
+{{ [1, 2, 3, 4] | batch(3) | list }} {{ [1, 2, 3, 4] | batch(3, 'x') | list }} {{ [] | batch(2) | list }} {{ [1, 2] | batch(0) | list }} {{ [1, 2, 3, 4] | slice(3) | list }} {{ [1, 2, 3, 4] | slice(3, 0) | list }} {{ [1] | slice(3) | list }} {{ [1] | slice(-1) | list }}
+{{ [1] | slice(0) | list }}
+{{ [[1], [2, 3]] | sum(start=[]) }} {{ [{'a': [1]}, {'a': []}] | sum('a', [0]) }} {{ 'hello world_1, über-all' | wordcount }} {{ '' | wordcount }} [{{ 'abc' | center(9) }}] [{{ 'abc' | center(8) }}] [{{ 1 | center(4) }}]
+{{ 'a b&c/é~ü?' | urlencode }} {{ {'a b': 'c/d', 'e': 1} | urlencode }} {{ 1 | filesizeformat }} {{ 999 | filesizeformat }} {{ 12345.678 | filesizeformat }} {{ 123456789 | filesizeformat }} {{ 123456789 | filesizeformat(true) }} {{ 2048 | filesizeformat(binary=true) }} {{ 1e30 | filesizeformat }} {{ 0.5 | filesizeformat }} {{ '<a>' | forceescape }}
+{{ 'AbCéÉ1'.swapcase() }} {{ 'x=1=2'.partition('=') }} {{ 'x=1=2'.rpartition('=') }} {{ 'x'.partition('=') }} {{ 'x'.rpartition('=') }} {{ 'a'.zfill(3) }} {{ '-5'.zfill(4) }} {{ '+5'.zfill(1) }} [{{ 'ab'.ljust(4) }}] [{{ 'ab'.rjust(5, 'é') }}] [{{ 'ab'.center(5) }}] [{{ 'abc'.center(6, '*') }}] [{{ 'abc'.center(2) }}]
+{{ 'x'.partition('') }}
+{{ 'x'.center(5, 'ab') }}
+{{ 0x1f }} {{ 0XfF }} {{ 0b11 }} {{ 0o17 }} {{ 0x_1_f }} {{ 0 }} {{ 0x1f + 1 }}
 '''.strip('\n').split('\n')
 
 VARIABLES = {'s': 'hello', 'l': [1, 2, 3], 'd': {'k': 'v', 'a': [1, None, True], 'z': {'y': 1.5}},

@@ -79,6 +79,22 @@ TEST(HostileTemplate, ManyNamesCostTheirLookUps) {
             Kind::kLimit);
 }
 
+TEST(HostileTemplate, PaddingAndFillingArePaidForBeforeTheyAreMade) {
+  for (const char* use :
+       {"{{ 'a'.center(10**9) }}", "{{ 'a'.ljust(10**18) }}", "{{ 'a'.rjust(9223372036854775807) }}",
+        "{{ 'a'.rjust(200000000, 'é') }}", "{{ '-1'.zfill(10**9) }}", "{{ 'a' | center(10**9) }}",
+        "{{ [1] | batch(10**9, 'x') | list | length }}", "{{ [1] | batch(9223372036854775807, 0) | list }}",
+        "{{ [1] | slice(10**9) | list | length }}", "{{ [] | slice(9223372036854775807, 'x') | list }}",
+        "{% for i in range(99999) %}{{ 'a'.center(100000) }}{% endfor %}",
+        "{% set l = [range(99999) | list] * 1000 %}{{ l | sum(start=[]) | length }}",
+        "{% set a = 'é' * 1000000 %}{% for i in range(9999) %}{{ a.swapcase() | length }}{% endfor %}",
+        "{% set a = 'é' * 1000000 %}{% for i in range(9999) %}{{ a | wordcount }}{% endfor %}",
+        "{% set a = 'a' * 5000000 %}{% for i in range(9999) %}{{ a.partition('b') | length }}{% endfor %}",
+        "{% set a = 'é' * 1000000 %}{% for i in range(9999) %}{{ a | urlencode | length }}{% endfor %}"})
+    EXPECT_EQ(kind(use), Kind::kLimit) << use;
+  EXPECT_EQ(kind("{{ 0xffffffffffffffffff }}"), Kind::kTemplate);
+}
+
 TEST(HostileTemplate, JsonIsNotBlownUpByWhatStandsBetweenItsValues) {
   EXPECT_EQ(kind("{{ range(99999) | list | tojson(indent='x' * 1000000) }}"), Kind::kLimit);
   EXPECT_EQ(kind("{{ range(99999) | list | tojson(separators=['x' * 1000000, ':']) }}"), Kind::kLimit);
