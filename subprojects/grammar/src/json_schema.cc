@@ -13,7 +13,7 @@
 namespace grammar {
 namespace {
 
-constexpr size_t kMostWork = size_t(32) << 20;  // bytes of schemas that are merged
+constexpr size_t kMostMergedBytes = size_t(32) << 20;  // bytes of schemas that are merged
 constexpr size_t kDeepestReferences = 32, kMostSchemas = 50'000, kMostComparisons = 20'000;
 
 // Keywords that would make a value invalid, and that are not read here.
@@ -251,7 +251,7 @@ Result<Json> SchemaReader::flatten(const Json& schema, const std::string& pointe
   auto add = [&](const Json& part, const std::string& place) -> Result<Json> {
     auto flat = flatten(part, place, depth + 1);
     if (!flat) return flat;
-    if ((merged_bytes_ += json_text(*flat).size()) > kMostWork) return wrong(pointer, "the schema is too large");
+    if ((merged_bytes_ += json_text(*flat).size()) > kMostMergedBytes) return wrong(pointer, "the schema is too large");
     return merge(out, *flat, place);
   };
   if (schema.contains("$ref")) {
