@@ -1,0 +1,59 @@
+#include <gtest/gtest.h>
+
+#include "models/model_config.h"
+
+namespace weir::models {
+namespace {
+
+TEST(SequenceConfig, SequenceBatchingIsReadWithItsControlsAndStates) {
+  auto config = parse_pbtxt(R"(sequence_batching {
+    max_sequence_idle_microseconds: 7
+    oldest { max_candidate_sequences: 4 preferred_batch_size: [ 8, 2 ] max_queue_delay_microseconds: 9 }
+    control_input { name: "S" control { kind: CONTROL_SEQUENCE_START fp32_false_true: [ -1, 1 ] } }
+    control_input { name: "E" control { kind: CONTROL_SEQUENCE_END bool_false_true: [ true, false ] } }
+    control_input { name: "C" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } }
+    state { input_name: "i" output_name: "o" data_type: TYPE_FP32 dims: [ -1, 3 ] use_growable_memory: true
+            initial_state { name: "x" data_type: TYPE_FP32 dims: [ 2, 3 ] data_file: "x.bin" } } })",
+                            "p", {});
+  ASSERT_TRUE(config) << config.error().text;
+  const auto& read = *config->sequence;
+  EXPECT_EQ(read.strategy, msg::SequenceSpec::Strategy::kOldest);
+  EXPECT_EQ(read.idle, std::chrono::microseconds(7));
+  EXPECT_EQ(read.max_candidates, 4u);
+  EXPECT_EQ(read.preferred, (std::vector<uint32_t>{2, 8}));
+  ASSERT_EQ(read.controls.size(), 3u);
+  EXPECT_EQ(read.controls[0].dtype, msg::DType::kFp32);
+  EXPECT_EQ(read.controls[0].off, -1);
+  EXPECT_EQ(read.controls[1].off, 1);
+  EXPECT_EQ(read.controls[2].dtype, msg::DType::kBytes);
+  ASSERT_EQ(read.states.size(), 1u);
+  EXPECT_TRUE(read.states[0].growable);
+  EXPECT_EQ(read.states[0].initial->file, "x.bin");
+}
+
+TEST(SequenceConfig, SequenceBatchingThatCannotWorkIsRefused) {
+  for (const char* text : {
+           "control_input { control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }",
+           "control_input { name: 'S' control { kind: CONTROL_SEQUENCE_START } }",
+           "control_input { name: 'S' control { int32_false_true: [ 0 ] fp32_false_true: [ 1 ] } }",
+           "control_input { name: 'S' }",
+           "control_input { name: 'C' control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_FP32 } }",
+           "control_input { name: 'S' control { int32_false_true: [ 0, 1 ] } } "
+           "control_input { name: 'T' control { int32_false_true: [ 0, 1 ] } }",
+           "oldest { max_candidate_sequences: -1 }",
+           "oldest { max_candidate_sequences: 65537 }",
+           "oldest { preferred_batch_size: [ 0 ] }",
+           "max_sequence_idle_microseconds: 18446744073709551615",
+           "direct { max_queue_delay_microseconds: 18446744073709551615 }",
+           "state { input_name: 'i' data_type: TYPE_FP32 }",
+           "state { input_name: 'i' output_name: 'o' }",
+           "state { input_name: 'i' output_name: 'o' data_type: TYPE_FP32 dims: [ -2 ] }",
+           "state { input_name: 'i' output_name: 'o' data_type: TYPE_FP32 initial_state { data_type: TYPE_INT8 } }",
+       })
+    EXPECT_EQ(parse_pbtxt("sequence_batching { " + std::string(text) + " }", "p", {}).error().code,
+              base::Code::kInvalidArgument)
+        << text;
+}
+
+}  // namespace
+}  // namespace weir::models
