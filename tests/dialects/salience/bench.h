@@ -76,6 +76,7 @@ class BearerSecrets final : public wire::Authenticator {
     return base::failure(base::Code::kUnauthenticated, "no such secret");
   }
   base::Status permit(const wire::Request&, wire::Permission) override { return {}; }
+  std::string name_of(const wire::Request&) override { return {}; }
 
  private:
   static std::string_view bearer_of(const wire::Request& request) {
