@@ -25,6 +25,7 @@
 #include "dialects/grps/grps.h"
 #include "dialects/grps/monitor.h"
 #include "dialects/oip/oip.h"
+#include "dialects/oip/shared_memory/shared_regions.h"
 #include "dialects/oip/trace.h"
 #include "dialects/openai/openai.h"
 #include "dialects/ops/front_page.h"
@@ -32,6 +33,7 @@
 #include "dialects/ops/metrics.h"
 #include "dialects/ops/pages.h"
 #include "dialects/ops/reflection.h"
+#include "dialects/predict/predict.h"
 #include "dialects/salience/salience.h"
 #include "marshal/proto_json.h"
 #include "require.h"
@@ -289,7 +291,10 @@ class FuzzedServer final : private wire::Intake, private dialects::ServerControl
   wire::Router router_{wire_.env, wire::Cors{{"https://friend.example"}}};
   wire::RpcServer rpcs_{router_, wire_.env, slabs_, &constants().json};
   oip::Traces traces_;
-  oip::Oip oip_{bus_, router_, rpcs_, slabs_, *this, traces_, {}};
+  const oip::Sharing sharing_ = oip::Sharing::kNobody;
+  const uint64_t shared_bytes_ = 0;
+  oip::SharedRegions regions_{sharing_, shared_bytes_};
+  oip::Oip oip_{bus_, router_, rpcs_, slabs_, *this, traces_, regions_, {}};
   graphpipe::GraphPipe graphpipe_{bus_, router_, slabs_, {"weir", "1", "/graphpipe", {}, 1 << 20, [] { return true; }}};
   grps::Presence presence_;
   grps::Monitor monitor_{metrics_, [] { return grps::Monitor::Usage{0, 1 << 20, 1 << 28, {}}; }};
@@ -300,6 +305,7 @@ class FuzzedServer final : private wire::Intake, private dialects::ServerControl
   session::ByteQuota byte_quota_{1 << 20, 1 << 21};
   session::Sessions sessions_{bus_, base::ShardId(0), homes_, quota_, session_limits(), metrics_};
   salience::Salience salience_{bus_, rpcs_, sessions_, {}};
+  predict::Predict predict_{bus_, router_, slabs_, {1 << 20, [] { return true; }}};
   openai::Load load_;
   openai::Openai openai_{bus_, router_, load_, {"1", {"/v1"}, 1 << 20, [] { return true; }}};
   evergreen::Evergreen evergreen_{bus_, router_, rpcs_, slabs_, constants().camel, {}, nullptr, &byte_quota_};
