@@ -321,7 +321,7 @@ TEST(InputMemory, WhatWaitsForASlabIsChargedAndRefusedBeyondTheTotal) {
   EXPECT_EQ(h2.client[small].status(), "") << "still waits";
   h2.slabs.empty = false;
   h2.server.advance(1s);
-  EXPECT_EQ(h2.slabs.memory.held(MemoryKind::kInput), 0u) << "it has its slab";
+  EXPECT_LT(h2.slabs.memory.held(MemoryKind::kInput), 32u << 10) << "it has its slab; what is left are two heads";
   h2.client.more(small, "", true);
   h2.client.talk(h2.server);
   EXPECT_EQ(h2.client[small].status(), "200");

@@ -244,7 +244,8 @@ struct Timelines : testing::Test, Shards {
   }
   std::string models(const std::string& query) {
     std::string out;
-    for (const auto& each : json::parse(get(query).substr(4))["requests"])
+    const json answer = json::parse(get(query).substr(4));
+    for (const auto& each : answer["requests"])
       out += each["model"].get<std::string>() + ' ';
     return out;
   }

@@ -59,15 +59,17 @@ void NodeGraph::check_unused(const Node& n) {
 }
 
 NodeGraph::~NodeGraph() {
-  for (const auto& [id, node] : by_name_) check_unused(*node);
+  for (const auto& [id, node] : by_name_)
+    if (node.get() != half_gone_) check_unused(*node);
 }
 
 bool NodeGraph::dismantle() {
   while (!by_name_.empty() && !paused()) {
     Node& n = *by_name_.begin()->second;
-    check_unused(n);
-    if (!dismantle(n)) return false;
+    if (&n != half_gone_) check_unused(n);
+    if (!dismantle(n)) return half_gone_ = &n, false;
     by_name_.erase(by_name_.begin());
+    half_gone_ = nullptr;
   }
   return by_name_.empty();
 }
