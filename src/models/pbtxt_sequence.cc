@@ -96,7 +96,7 @@ base::Status read_shape(const Dims& dims, const std::string& of, msg::Shape& out
 }
 
 base::Status read_initial(const Triton::InitialState& in, const std::string& of, msg::SequenceSpec::State& state) {
-  auto& out = state.initial.emplace();
+  auto& out = *(state.initial = msg::SequenceSpec::Initial{});
   out.name = in.name();
   out.dtype = dtype_of(in.data_type());
   if (out.dtype != state.dtype) return unfit(of + " and its initial_state differ in data_type");

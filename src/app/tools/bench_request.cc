@@ -162,7 +162,8 @@ std::string grps_elements(const Tensor& t) {
 base::Result<ClientRequest> grps(const std::string& model, std::span<const Tensor> tensors) {
   std::string data;
   for (const auto& t : tensors) {
-    const auto [number, field] = grps_type(t.dtype);
+    const GrpsType type = grps_type(t.dtype);
+    const uint32_t number = type.number, field = type.field;
     if (number == 0)
       return base::invalid("GRPS has no " + std::string(msg::name(t.dtype)) + ": input '" + t.name + "'");
     std::string tensor;

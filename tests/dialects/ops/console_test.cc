@@ -245,8 +245,7 @@ struct Timelines : testing::Test, Shards {
   std::string models(const std::string& query) {
     std::string out;
     const json answer = json::parse(get(query).substr(4));
-    for (const auto& each : answer["requests"])
-      out += each["model"].get<std::string>() + ' ';
+    for (const auto& each : answer["requests"]) out += each["model"].get<std::string>() + ' ';
     return out;
   }
   RecentRequests all;
