@@ -69,9 +69,8 @@ struct Server {
     read = read_file_text(file, "/etc/weir/weir.yaml", config);
     state.emplace(config);
     shard.emplace(base::ShardId(0), net::Pin::kNo);
-    server.emplace(*shard, *state);
     status = open_dialects(*state, 1, [](base::ShardId, const std::function<void()>&) {});
-    if (status.ok()) status = server->mount_dialects();
+    if (status.ok()) status = server.emplace(*shard, *state).mount_dialects();
   }
   std::string get(std::string_view target) {
     auto codec = wire::make_sniff(server->codec_env(), wire, peer);
