@@ -26,6 +26,7 @@ SCALE = 4 if harness.SANITIZED else 1  # of every wait
 PATIENCE = {'full': 10.0, 'quick': 5.0}  # seconds: a later answer counts as none
 UNLOADED_S = {'full': 5.0, 'quick': 0.2}  # the quick form is not judged by the clock
 AFTER_S = {'full': 5.0, 'quick': 0.5}
+RUNS = 3  # of a quick form, at most
 
 
 @dataclasses.dataclass
@@ -55,8 +56,14 @@ class Outcome:
         return self.served / self.asked if self.asked else 1.0
 
     @property
-    def denied_only(self):
-        return len(self.faults) == 1 and self.share < SERVED
+    def maybe_machine(self):
+        """A machine that is busy with something else denies requests and lengthens turns, too: the time that a hypervisor
+        takes away counts as CPU time of the thread that was running."""
+        return len(self.faults) == 1 and (self.share < SERVED or self.long_turn)
+
+    @property
+    def long_turn(self):
+        return bool(self.turn_s and self.turn_s > TURN_S and not harness.SANITIZED)
 
 
 def percentile(times, share):
@@ -186,11 +193,19 @@ def ready(server):
 
 
 def run(attack, form):
-    """Runs one attack against a server of its own; returns its Outcome. form: 'full' or 'quick'. A machine that is busy
-    with something else denies requests, too, but not twice: where nothing but the share served is at fault, the quick form
-    is run again."""
+    """Runs one attack against a server of its own; returns its Outcome. form: 'full' or 'quick'. What the server does wrong
+    it does every time: where the machine may be at fault, the quick form is run again, RUNS times in all."""
     out = once(attack, form)
-    return once(attack, form) if form == 'quick' and out.faults and out.denied_only else out
+    return again(attack, out) if form == 'quick' else out
+
+
+def again(attack, out):
+    """The quick form once more, and once more, while its one fault may be the machine's."""
+    for _ in range(RUNS - 1):
+        if not out.faults or not out.maybe_machine:
+            break
+        out = once(attack, 'quick')
+    return out
 
 
 def once(attack, form):
@@ -285,7 +300,7 @@ def _judge(out, form):
     heap_limit = out.rss_limit - out.rss_before + out.heap_before
     if out.rss_limit and out.heap_peak and out.heap_peak > heap_limit:
         out.faults.append(f'{out.heap_peak // MIB} MiB of heap; {heap_limit // MIB} are allowed')
-    if out.turn_s and out.turn_s > TURN_S and not harness.SANITIZED:
+    if out.long_turn:
         out.faults.append(f'a turn of {out.turn_s * 1000:.0f} ms of CPU time ({", ".join(out.slow_turns) or "?"}); {TURN_S * 1000:.0f} are allowed')
     if out.p99_ms > max(P99_MS, P99_FACTOR * out.unloaded_p99_ms):
         out.late.append(f'p99 {out.p99_ms:.0f} ms; unloaded {out.unloaded_p99_ms:.1f} ms')

@@ -1,8 +1,8 @@
 """Makes a test of each attack in some files of tests/attacks that the server has to withstand: its quick form.
 
 The limits are those of the table (share served, memory, CPU time of a turn), without those that a busy machine breaks.
-Most attacks wait most of the time, so that some of them run at once, each with a server of its own. Where nothing but the
-share served is at fault, the others may be: such an attack is run again, alone.
+Most attacks wait most of the time, so that some of them run at once, each with a server of its own. Where only the share
+served or a turn is at fault, the others may be, or the machine: such an attack is run again, alone.
 """
 
 import concurrent.futures
@@ -24,9 +24,9 @@ AT_ONCE = min(6, 2 * (os.cpu_count() or 1))  # with three, what one does shows i
 def test_of(attack):
     def test(self):
         out = self.outcomes[attack.name].result()
-        if out.faults and out.denied_only:
+        if out.faults and out.maybe_machine:
             concurrent.futures.wait(self.outcomes.values())
-            out = lab.once(attack, 'quick')
+            out = lab.again(attack, out)
         self.assertEqual([], out.faults, f'{attack.line} ({out.did})')
     test.__doc__ = attack.line
     return test
