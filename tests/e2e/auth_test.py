@@ -345,10 +345,10 @@ class Matrix(Keys):
             self.assertEqual(403, self.settings(method, 'admin', change, *foreign), 'a page of another site')
             path = f'/inference.GRPCInferenceService/{method}?connect=v1&encoding=json&message='
             self.assertEqual([200, 403], [self.ask('GET', path + urllib.parse.quote(json.dumps(m)), 'infer').status for m in ({}, change)])
-        lines = [line for line in self.server.output().splitlines() if 'admin action' in line and 'Setting' in line]
-        self.assertEqual([], [line for line in lines if 'who=metrics' in line or 'who=other' in line])
         for method in changes:
-            self.assertEqual(4, len([line for line in lines if method in line]), 'of those with settings: two, a page, a GET')
+            lines = self.server.logged('admin action', method, count=4)
+            self.assertEqual(4, len(lines), 'of those with settings: two, a page, a GET')
+            self.assertEqual([], [line for line in lines if 'who=metrics' in line or 'who=other' in line])
 
     def test_unknown_paths_and_methods_are_not_told_apart_without_a_key(self):
         for method, path in (('GET', '/nothing'), ('POST', '/v1/nothing'), ('DELETE', '/v2/models/chat'), ('GET', '/grps/v1/x'),
@@ -589,7 +589,7 @@ class Attacks(Keys):
                             length = int(line.split(b':')[1])
                     answers.read(length)
         self.assertLess(self.server.rss() - before, (100 if harness.SANITIZED else 16) << 20)  # freed blocks in quarantine
-        lines = [line for line in self.server.output().splitlines() if 'keys that are not known' in line]
+        lines = self.server.logged('keys that are not known')
         self.assertTrue(1 <= len(lines) <= 30, len(lines))
         self.assertEqual(200, self.ask('GET', '/v2', 'all').status)
 

@@ -64,6 +64,15 @@ class Server:
     def output(self):
         return self.log_path.read_text(errors='replace')
 
+    def logged(self, *words, count=1):
+        """The log's lines that hold all these words, once there are `count` of them: a line may follow its answer."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            lines = [line for line in self.output().splitlines() if all(word in line for word in words)]
+            if len(lines) >= count or time.monotonic() > end:
+                return lines
+            time.sleep(0.02)
+
     def _wait_for_port(self, expect_port):
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
