@@ -152,6 +152,7 @@ def main():
     parser.add_argument('--quick', action='append_const', dest='suite', const='unit')
     parser.add_argument('--list-targets', action='store_true')
     args = parser.parse_intermixed_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would the programs
     tests = chosen(args.build, args.words, args.suite)
     if args.list_targets:
         print(*targets(args.build, tests), sep='\n')
