@@ -1,11 +1,13 @@
 // GET: what a person who meets the endpoint wants to know, as JSON or, where a browser asks, as a page.
 #include "dialects/graphpipe/state.h"
+#include "marshal/html.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
 
 namespace weir::graphpipe {
 namespace {
 
+using marshal::escape_html;
 using wire::Exchange;
 
 constexpr std::string_view kJson = "application/json";
@@ -15,22 +17,11 @@ bool is_browser(const Exchange& exchange) {
   return exchange.request().fields.find("accept").find("text/html") != std::string_view::npos;
 }
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '<' || c == '>' || c == '&' || c == '"')
-      out += "&#" + std::to_string(int(c)) + ";";
-    else
-      out += c;
-  }
-  return out;
-}
-
 std::string page(std::string_view title, std::string_view body) {
-  return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + escaped(title) +
+  return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + escape_html(title) +
          "</title><style>body{font:16px/1.5 sans-serif;max-width:44em;margin:2em auto;padding:0 1em}"
          "pre{background:#f4f4f4;padding:1em;overflow:auto}</style></head><body><h1>" +
-         escaped(title) + "</h1>\n" + std::string(body) + "</body></html>\n";
+         escape_html(title) + "</h1>\n" + std::string(body) + "</body></html>\n";
 }
 
 void respond(Exchange& exchange, std::string_view type, std::string text) {
@@ -49,12 +40,12 @@ void model_page(GraphPipeState& state, Exchange& exchange, const wire::PathArgs&
   exchange.record().model = spec.name;
   std::string json = metadata_json(spec, state.server());
   if (!is_browser(exchange)) return respond(exchange, kJson, std::move(json));
-  respond(
-      exchange, kHtml,
-      page(spec.name,
-           "<p>A model that speaks <a href=\"https://oracle.github.io/graphpipe/\">GraphPipe</a>. POST an "
-           "InferRequest or a MetadataRequest to this address.</p>\n<pre>" +
-               escaped(json) + "</pre>\n<p><a href=\"" + escaped(state.options.prefix) + "\">all models</a></p>\n"));
+  respond(exchange, kHtml,
+          page(spec.name,
+               "<p>A model that speaks <a href=\"https://oracle.github.io/graphpipe/\">GraphPipe</a>. POST an "
+               "InferRequest or a MetadataRequest to this address.</p>\n<pre>" +
+                   escape_html(json) + "</pre>\n<p><a href=\"" + escape_html(state.options.prefix) +
+                   "\">all models</a></p>\n"));
 }
 
 void list_page(GraphPipeState& state, Exchange& exchange, const wire::PathArgs&) {
@@ -71,7 +62,8 @@ void list_page(GraphPipeState& state, Exchange& exchange, const wire::PathArgs&)
     json += "{\"name\": \"" + name + "\", \"description\": ";
     marshal::write_string(json, describe(model.preferred->spec));
     json += ", \"uri\": \"" + path + "\"}";
-    items += "<li><a href=\"" + path + "\">" + name + "</a>: " + escaped(describe(model.preferred->spec)) + "</li>\n";
+    items +=
+        "<li><a href=\"" + path + "\">" + name + "</a>: " + escape_html(describe(model.preferred->spec)) + "</li>\n";
   }
   json += state.bus.catalog(marshal::models_of(exchange.request())).models.empty() ? "]\n}\n" : "\n  ]\n}\n";
   if (!is_browser(exchange)) return respond(exchange, kJson, std::move(json));

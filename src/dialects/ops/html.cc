@@ -2,17 +2,6 @@
 
 namespace weir::ops {
 
-std::string escape_html(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '<' || c == '>' || c == '&' || c == '"')
-      out += "&#" + std::to_string(int(c)) + ";";
-    else
-      out += c;
-  }
-  return out;
-}
-
 void fill_mark(std::string& page, std::string_view mark, std::string_view text) {
   if (size_t at = page.find(mark); at != page.npos) page.replace(at, mark.size(), text);
 }

@@ -1,4 +1,4 @@
-// Pages of the server: text in them, their marks, and how they are sent.
+// Pages of the server: their marks, and how they are sent.
 #pragma once
 
 #include <string>
@@ -8,9 +8,6 @@
 #include "wire/exchange.h"
 
 namespace weir::ops {
-
-// Text as it may stand between tags, and in an attribute with double quotes.
-std::string escape_html(std::string_view text);
 
 // Puts `text` in the place of the comment `mark`, where the page has it first.
 void fill_mark(std::string& page, std::string_view mark, std::string_view text);

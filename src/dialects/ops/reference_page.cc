@@ -3,11 +3,13 @@
 
 #include "dialects/ops/html.h"
 #include "dialects/ops/openapi.h"
+#include "marshal/html.h"
 #include "reference_html.h"
 
 namespace weir::ops {
 namespace {
 
+using marshal::escape_html;
 using Json = nlohmann::ordered_json;
 
 std::string schema_name(const Json& schema) {
