@@ -15,6 +15,10 @@ namespace weir::bus {
 // millisecond at worst.
 inline constexpr size_t kShortText = size_t(8) << 10;
 
+// Numbers and messages of so many bytes, as the workers' bound on waiting text counts them: that is made for
+// tokenizing, which is some sixteen times as slow.
+constexpr size_t weight_of_parsing(size_t bytes) { return bytes / 16; }
+
 using base::OffloadTask;
 
 // How a task reaches the workers, and comes back: as a Call of its own. They answer with Done when it has run, and

@@ -32,7 +32,7 @@ Status Inference::start() {
   if (status.ok() && !copies) status = submit();
   if (status.ok() && copies) {
     doing_ = Work::kCopying;
-    const size_t bytes = weight(copies->bytes() / (kLongCopy / kLongRequest));
+    const size_t bytes = bus::weight_of_parsing(copies->bytes() / (kLongCopy / kLongRequest));
     status =
         work_.send(std::move(copies), bytes, *served_, exchange_.ticket(), marshal::tenant_of(exchange_.request()));
   }
@@ -59,8 +59,8 @@ void Inference::leave() {
 
 Status Inference::read_aside(size_t bytes, ReadRequest::Read read) {
   doing_ = Work::kReading;
-  return work_.send(std::make_unique<ReadRequest>(std::move(read)), weight(bytes), *served_, exchange_.ticket(),
-                    marshal::tenant_of(exchange_.request()));
+  return work_.send(std::make_unique<ReadRequest>(std::move(read)), bus::weight_of_parsing(bytes), *served_,
+                    exchange_.ticket(), marshal::tenant_of(exchange_.request()));
 }
 
 Status Inference::read_aside(const base::Bytes& message) {
@@ -108,7 +108,7 @@ Status Inference::write_on() {
     auto next = std::move(waiting_.front());
     waiting_.erase(waiting_.begin());
     if (next->is_long()) {
-      const size_t bytes = weight(next->bytes());
+      const size_t bytes = bus::weight_of_parsing(next->bytes());
       Status status = work_.send(std::move(next), bytes, *served_, exchange_.ticket(),
                                  marshal::tenant_of(exchange_.request()), bus::Admission::kGranted);
       if (!status.ok()) return status;

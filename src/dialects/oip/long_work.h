@@ -15,8 +15,6 @@ namespace weir::oip {
 inline constexpr size_t kLongRequest = size_t(1) << 20;
 // So many bytes of tensors are classified or become JSON where they came in: 2 to 5 ms.
 inline constexpr size_t kLongAnswer = size_t(64) << 10;
-// Tokenizing, for which the workers' bound on waiting text is made, is some sixteen times as slow.
-constexpr size_t weight(size_t bytes) { return bytes / 16; }
 
 class ReadRequest final : public bus::OffloadTask {
  public:

@@ -31,9 +31,6 @@ struct PredictState {
 
 // JSON is read where it came in up to this size: 5 ms.
 constexpr size_t kLongRequest = 512 << 10;
-// The weight of such a task for the workers, whose bound on waiting text is made for tokenizing: that is some sixteen
-// times as slow.
-constexpr size_t weight(size_t bytes) { return bytes / 16; }
 
 class ReadPredict final : public base::OffloadTask {
  public:
@@ -94,8 +91,9 @@ class Inference final : public wire::ExchangeListener, public msg::Sink, bus::Of
   Status read() {
     const base::Bytes& body = exchange_.content();
     if (body.size() > kLongRequest && state_.options.offload)
-      return reading_.send(std::make_unique<ReadPredict>(body, served_->spec, state_.slabs), weight(body.size()),
-                           *served_, exchange_.ticket(), marshal::tenant_of(exchange_.request()));
+      return reading_.send(std::make_unique<ReadPredict>(body, served_->spec, state_.slabs),
+                           bus::weight_of_parsing(body.size()), *served_, exchange_.ticket(),
+                           marshal::tenant_of(exchange_.request()));
     ReadPredict reading(body, served_->spec, state_.slabs);
     reading.run();
     return start(reading);
