@@ -59,17 +59,16 @@ void NodeGraph::check_unused(const Node& n) {
 }
 
 NodeGraph::~NodeGraph() {
-  for (const auto& [id, node] : by_name_)
-    if (node.get() != half_gone_) check_unused(*node);
+  for (const auto& [id, node] : by_name_) check_unused(*node);
 }
 
 bool NodeGraph::dismantle() {
   while (!by_name_.empty() && !paused()) {
     Node& n = *by_name_.begin()->second;
-    if (&n != half_gone_) check_unused(n);
-    if (!dismantle(n)) return half_gone_ = &n, false;
+    check_unused(n);
+    n.claimed_ = false, n.pins_ = 0;  // nobody writes it any more: without its parts it is not open again
+    if (!dismantle(n)) return false;
     by_name_.erase(by_name_.begin());
-    half_gone_ = nullptr;
   }
   return by_name_.empty();
 }

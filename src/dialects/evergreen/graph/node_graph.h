@@ -106,7 +106,6 @@ class NodeGraph {
   FlattenBudget flatten_budget_;
   NodeHeights heights_;
   base::PeerMap<std::string_view, std::unique_ptr<Node>> by_name_;  // the key is the Node's own
-  const Node* half_gone_ = nullptr;                                 // dismantle() has begun with it, and will go on
   std::list<Cursor*> woken_;
 };
 

@@ -154,6 +154,26 @@ TEST(RetiredGraphs, ALargeOneIsFreedInSeveralTurns) {
   EXPECT_EQ(env.armed(), 0u);
 }
 
+// Without its last parts a complete node looks as one does that is being written.
+TEST(RetiredGraphs, OutputsOfActionsGoInSeveralTurnsToo) {
+  base::FakeEnv env;
+  TurnBudget turn_budget(env, 100);
+  session::ByteQuota quota(1 << 30, 1 << 30);
+  RetiredGraphs retired(turn_budget);
+  auto graph = session_graph(quota, turn_budget, 0);
+  for (const char* id : {"complete", "open"}) {
+    Node* node = *graph->nodes.claim(id);
+    for (int i = 0; i < 2000; ++i) ASSERT_TRUE(graph->nodes.append(*node, {.continued = true}).ok());
+  }
+  ASSERT_TRUE(graph->nodes.append(*graph->nodes.find("complete"), {.continued = false}).ok());
+  ASSERT_TRUE(graph->nodes.find("complete")->complete());
+  { OwnedGraph owned(retired, std::move(graph)); }
+  EXPECT_EQ(retired.size(), 1u);
+  env.advance(base::Duration(0));
+  EXPECT_EQ(retired.size(), 0u);
+  EXPECT_EQ(quota.held(), 0u);
+}
+
 TEST(RetiredGraphs, ASmallOneGoesAtOnce) {
   base::FakeEnv env;
   TurnBudget turn_budget(env, 100);
