@@ -70,12 +70,6 @@ Bench::~Bench() {
   turn();
 }
 
-void Bench::Closer::operator()(support::FakeExchange* x) const {
-  x->close(x->ended);
-  router->closed(*x);
-  delete x;
-}
-
 Bench::Opened Bench::open(std::string method, std::string target, std::string_view body, std::string_view accept) {
   Opened x(new support::FakeExchange(std::move(method), std::move(target), body), {&router});
   if (!accept.empty()) x->mutable_request().fields.add("accept", accept);

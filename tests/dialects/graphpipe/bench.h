@@ -10,7 +10,7 @@
 
 #include "base/fake_env.h"
 #include "dialects/graphpipe/graphpipe.h"
-#include "support/fake_wire.h"
+#include "support/routed_exchange.h"
 #include "support/scripted_models.h"
 
 namespace weir::graphpipe {
@@ -44,11 +44,7 @@ class Bench {
   support::ScriptedInbox& inbox(const std::string& model) { return models[model]; }
   void turn() { bus.turn(); }
 
-  struct Closer {
-    wire::Router* router;
-    void operator()(support::FakeExchange* x) const;
-  };
-  using Opened = std::unique_ptr<support::FakeExchange, Closer>;
+  using Opened = support::RoutedExchange;
   Opened open(std::string method, std::string target, std::string_view body = {}, std::string_view accept = {});
 };
 

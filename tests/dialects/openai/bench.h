@@ -10,7 +10,7 @@
 
 #include "base/fake_env.h"
 #include "dialects/openai/openai.h"
-#include "support/fake_wire.h"
+#include "support/routed_exchange.h"
 #include "support/text_models.h"
 
 namespace weir::openai {
@@ -36,15 +36,7 @@ class OpenaiBench : public testing::Test {
     EXPECT_EQ(load.running.load(), 0);
   }
 
-  struct Closer {
-    wire::Router* router;
-    void operator()(support::FakeExchange* x) const {
-      x->close(x->ended);
-      router->closed(*x);
-      delete x;
-    }
-  };
-  using Opened = std::unique_ptr<support::FakeExchange, Closer>;
+  using Opened = support::RoutedExchange;
   using Headers = std::vector<std::pair<std::string, std::string>>;
 
   Opened open(std::string method, std::string target, std::string_view body = {}, const Headers& headers = {}) {

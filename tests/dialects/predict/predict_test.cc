@@ -8,8 +8,8 @@
 #include "base/fake_env.h"
 #include "dialects/predict/predict_reply.h"
 #include "dialects/predict/predict_request.h"
-#include "support/fake_wire.h"
 #include "support/model_spec.h"
+#include "support/routed_exchange.h"
 #include "support/scripted_models.h"
 #include "support/transcript.h"
 
@@ -46,18 +46,8 @@ class Bench {
     bus.turn();
   }
 
-  struct Closer {
-    wire::Router* router;
-    void operator()(support::FakeExchange* x) const {
-      x->close(x->ended);
-      router->closed(*x);
-      delete x;
-    }
-  };
-  std::unique_ptr<support::FakeExchange, Closer> open(std::string method, std::string target,
-                                                      std::string_view body = {}) {
-    std::unique_ptr<support::FakeExchange, Closer> x(
-        new support::FakeExchange(std::move(method), std::move(target), body), {&router});
+  support::RoutedExchange open(std::string method, std::string target, std::string_view body = {}) {
+    support::RoutedExchange x(new support::FakeExchange(std::move(method), std::move(target), body), {&router});
     x->time = env.now();
     if (router.begin(*x).body == wire::BodyPlan::kWhole) router.whole(*x);
     bus.turn();
