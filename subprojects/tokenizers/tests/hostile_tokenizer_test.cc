@@ -160,10 +160,11 @@ TEST(HostileTexts, TakeTimeInProportion) {
   const std::pair<const char*, std::string> texts[] = {{"one letter", "a"},    {"two letters", "ab"},
                                                        {"words", "aab "},      {"spaces", " "},
                                                        {"newlines", "\n\n a"}, {"no UTF-8", "\xff"}};
+  // Twice as much still fits the second cache, which other programs share: beyond it linear work looks worse.
   for (const auto& [name, part] : texts)
-    EXPECT_LE(growth(200'000 / part.size(),
+    EXPECT_LE(growth(100'000 / part.size(),
                      [&, &part = part](size_t n) { (void)tokenizer->encode(repeated(part, n), AddSpecial::kNo); }),
-              3)
+              2.5)
         << name;
 }
 
