@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "wire/body_memory.h"
+
 namespace weir::wire {
 namespace {
 
@@ -19,7 +21,9 @@ H2Session::H2Session(const CodecEnv& env, Wire& wire, const PeerInfo& peer)
       sender_(connection_, streams_),
       parts_{connection_, receiver_, sender_},
       walker_(kPreface),
-      opened_(connection_.now) {
+      opened_(connection_.now),
+      stash_charge_(connection_.memory, base::MemoryKind::kInput, 0,
+                    owner_of_heads(env.bodies, connection_.peer.client.get())) {
   connection_.session = open_h2_session(parts_);
   fit_window();
 }
@@ -28,16 +32,22 @@ H2Session::~H2Session() { closed(); }
 
 void H2Session::feed(std::span<const std::byte> bytes) {
   if (connection_.dead || eof_) return;
-  if (!stash_.empty()) {
-    stash_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    return;
-  }
+  if (!stash_.empty()) return keep(bytes);
   size_t used = digest(bytes);
-  if (used < bytes.size()) {
-    stash_.assign(reinterpret_cast<const char*>(bytes.data()) + used, bytes.size() - used);
-    connection_.wire.output_ready();
-  }
+  if (used < bytes.size()) keep(bytes.subspan(used));
   streams_.settle();
+}
+
+// Behind what is kept already. Where that has no memory, the connection ends: what it has sent cannot be asked for
+// again.
+void H2Session::keep(std::span<const std::byte> bytes) {
+  if (!stash_charge_.take(bytes.size())) {
+    connection_.condemn(reason::kOverload, H2Error::kEnhanceYourCalm, "no memory for what was read");
+    die();
+  } else {
+    stash_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  connection_.wire.output_ready();
 }
 
 // One helping: as much as may start within one read. Returns what it used.
@@ -99,13 +109,22 @@ bool H2Session::digest_stash() {
   stash_.clear();
   size_t used = digest(std::as_bytes(std::span(rest)));
   if (connection_.dead) return true;
-  rest.erase(0, used);
-  stash_ = std::move(rest);
-  if (!stash_.empty())
+  if (used < rest.size()) {
+    rest.erase(0, used);
+    stash_ = std::move(rest);
+    stash_charge_.give(used);
     connection_.wire.output_ready();
-  else if (eof_)
-    cancel_unfinished();
+    return true;
+  }
+  drop_stash();
+  if (eof_) cancel_unfinished();
   return true;
+}
+
+void H2Session::drop_stash() {
+  stash_ = {};
+  stash_charge_.give(stash_charge_.used());
+  stash_charge_.trim();
 }
 
 // The verdict is carried out: GOAWAY, what is in the output already, the end. The library is not asked any more, so
@@ -114,7 +133,7 @@ void H2Session::die() {
   if (connection_.dead) return;
   connection_.dead = true;
   dead_at_ = connection_.now;
-  stash_.clear();
+  drop_stash();
   streams_.close_unfinished();
   if (connection_.rejected) return;  // the library's own GOAWAY is in the output
   connection_.rejected = true;
@@ -134,7 +153,7 @@ bool H2Session::finished() const {
 bool H2Session::flooded() const {
   const Verdict& v = connection_.guard.verdict();
   return connection_.dead && v.code == H2Error::kEnhanceYourCalm && v.reason != reason::kSlowHeader &&
-         v.reason != reason::kSlowRead;
+         v.reason != reason::kSlowRead && v.reason != reason::kOverload;
 }
 
 // The peer's sending side is closed: what it has asked for completely is still answered.
@@ -155,7 +174,7 @@ void H2Session::closed() {
   if (!connection_.session) return;
   connection_.now = connection_.wire.now();
   connection_.dead = true;
-  stash_.clear();
+  drop_stash();
   sender_.drop_output();
   streams_.close_all();
   nghttp2_session_del(std::exchange(connection_.session, nullptr));

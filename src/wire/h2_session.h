@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 
+#include "base/stepped_charge.h"
 #include "wire/codec.h"
 #include "wire/frame_rules.h"
 #include "wire/h2_callbacks.h"
@@ -47,7 +48,9 @@ class H2Session final : public Codec {
   size_t digest(std::span<const std::byte> bytes);
   size_t admit(std::span<const std::byte> bytes);
   void receive(std::span<const std::byte> bytes);
+  void keep(std::span<const std::byte> bytes);
   bool digest_stash();
+  void drop_stash();
   void cancel_unfinished();
   void die();
   void check_connection();
@@ -70,6 +73,7 @@ class H2Session final : public Codec {
   base::Time inside_since_ = base::kNever;  // a head or a control frame is incomplete since then
   uint32_t window_ = 0;                     // the connection's receive window, as the peer knows it
   std::string stash_;                       // read, but beyond what one turn may start
+  base::SteppedCharge stash_charge_;        // for its room
 };
 
 }  // namespace weir::wire

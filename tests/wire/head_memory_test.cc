@@ -129,6 +129,40 @@ TEST(HeadMemory, OfStreamsIsChargedTogetherAndComesBack) {
   EXPECT_EQ(slabs.memory.held(), 0u);
 }
 
+// More requests in one read than one turn begins, and behind them frames of a type that nobody knows.
+std::string more_than_a_helping(const Limits& limits) {
+  constexpr uint8_t kUnknown = 0xfa;
+  std::string out = test::opening();
+  for (uint32_t i = 0; i <= limits.requests_per_read; ++i) out += test::get(2 * i + 1);
+  for (int i = 0; i < 4; ++i) out += test::frame(kUnknown, 0, 0, std::string(15'000, 'x'));
+  return out;
+}
+
+TEST(HeadMemory, WhatOneTurnDoesNotDigestIsCharged) {
+  CountedSlabs slabs(kBudget);
+  ManyStreams h2(slabs);
+  h2.server.feed(more_than_a_helping(h2.server.limits));
+  const uint64_t held = slabs.memory.held(MemoryKind::kInput);
+  EXPECT_GE(held, 60'000u);
+  h2.server.advance(1ms);
+  h2.server.take();
+  EXPECT_LE(slabs.memory.held(MemoryKind::kInput), held - 60'000) << "only the heads are left";
+  h2.server.codec->closed();
+  h2.server.codec.reset();
+  EXPECT_EQ(slabs.memory.held(MemoryKind::kInput), 0u);
+  h2.server.restart();
+}
+
+TEST(HeadMemory, WithoutRoomForWhatItDoesNotDigestAConnectionEnds) {
+  CountedSlabs slabs(kBudget);
+  slabs.memory.add(MemoryKind::kSlabs, kBudget);
+  ManyStreams h2(slabs);
+  h2.server.feed(more_than_a_helping(h2.server.limits));
+  EXPECT_TRUE(h2.server.codec->finished());
+  EXPECT_FALSE(h2.server.codec->flooded());
+  EXPECT_EQ(slabs.memory.held(MemoryKind::kInput), 0u);
+}
+
 // Each string of an Exchange keeps what it has grown to, whichever request that was.
 TEST(HeadMemory, WhatIsKeptForTheNextRequestsIsChargedToo) {
   CountedSlabs slabs(16 * kBudget);
