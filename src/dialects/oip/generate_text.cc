@@ -1,6 +1,7 @@
 // generate.h for models of text: one Call that makes tokens, its text as it comes.
 #include <algorithm>
 
+#include "base/stepped_charge.h"
 #include "bus/call_handle.h"
 #include "bus/offload_handle.h"
 #include "dialects/oip/generate.h"
@@ -10,6 +11,7 @@
 #include "marshal/tenant.h"
 #include "marshal/times.h"
 #include "text/completion.h"
+#include "wire/answer_flow.h"
 #include "wire/offload.h"
 
 namespace weir::oip {
@@ -143,6 +145,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     if (token.prefill) return;
     auto state = text_.push(token.id, piece_);
     if (request_.details) detail(token);
+    if (!streams() && !charge_gathered()) return fail(wire::no_room_for_answer());
     if (state == text::Completion::State::kStopped) {
       call_.finish();
       // The lane still has the Call, and writes when it is finished.
@@ -164,8 +167,15 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     token_ += tokenizer.special(token.id) ? ",\"special\":true}" : ",\"special\":false}";
   }
 
+  // An answer in one piece is charged while it grows, and once more for the JSON that is made of it.
+  bool charge_gathered() {
+    const uint64_t holds = piece_.size() + token_.size();
+    return holds <= gathered_.used() || gathered_.take(holds - gathered_.used());
+  }
+
   // Sends the new text, or all of it.
   void send(std::string_view finish_reason) {
+    if (!streams() && !gathered_.take(gathered_.used())) return respond_error(exchange_, wire::no_room_for_answer());
     std::string out = head_ + ",\"text_output\":";
     marshal::write_string(out, piece_);
     if (request_.details) {
@@ -179,6 +189,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     }
     out += '}';
     piece_.clear(), token_.clear();
+    gathered_.give(gathered_.used());
     if (!streams()) return respond_inferred(exchange_, std::move(out));
     send_event(exchange_, out);
   }
@@ -212,6 +223,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   std::string head_;
   text::Completion text_;
   std::string piece_, token_;  // text and token details that have not been sent
+  base::SteppedCharge gathered_{exchange_.memory(), base::MemoryKind::kAnswers};  // for them, in one piece
   bus::CallHandle call_;
   bus::OffloadHandle tokenizing_;
 };

@@ -5,9 +5,11 @@
 
 #include "bench.h"
 #include "dialects/oip/text_request.h"
+#include "support/counted_slabs.h"
 #include "support/generation_cases.h"
 #include "support/held_workers.h"
 #include "support/text_models.h"
+#include "wire/codec.h"
 
 namespace weir::oip {
 namespace {
@@ -95,6 +97,51 @@ TEST_F(Generate, TextHasDetailsWhenAskedFor) {
   EXPECT_EQ(Json::parse(x->sent), Json::parse(R"({"model_name":"m","model_version":"1","text_output":"H","details":
       {"finish_reason":"eos_token","logprobs":[{"id":72,"text":"H","logprob":-0.5,"special":false},
       {"id":256,"text":"<|end|>","logprob":-1.0,"special":true}]}})"));
+}
+
+// One client over HTTP/1 whose memory is counted: asks for a text with details, of which `tokens` come.
+class DetailsMemory : public Generate {
+ protected:
+  DetailsMemory() { bench.models.add(support::text_spec("long", 2000)); }
+  void ask() {
+    const std::string body = R"({"text_input":"ab","max_tokens":900,"details":true})";
+    support::feed(*h1, "POST /v2/models/long/generate HTTP/1.1\r\nHost: a\r\nContent-Length: " +
+                           std::to_string(body.size()) + "\r\n\r\n" + body);
+  }
+  void say(int tokens) {
+    auto v = voice();
+    for (int i = 0; i < tokens; ++i) v.token('H', support::likely(-0.5F));
+    bench.turn();
+  }
+  support::Voice<support::ScriptedInbox> voice() { return {bench.inbox("long"), bench.inbox("long").held.at(0)}; }
+  support::CountedSlabs slabs{1 << 20};
+  support::FakeWire connection;
+  wire::Limits limits;
+  wire::PeerInfo peer{"127.0.0.1:5000", wire::Security::kCleartext};
+  wire::CodecEnv env{bench.wire.router, slabs, limits};
+  std::unique_ptr<wire::Codec> h1 = wire::make_h1(env, connection, peer);
+};
+
+TEST_F(DetailsMemory, IsChargedUntilTheAnswerIsOut) {
+  ask();
+  say(500);
+  EXPECT_GE(slabs.memory.held(base::MemoryKind::kAnswers), 500u * 40);
+  voice().done();
+  bench.turn();
+  EXPECT_EQ(support::take_output(*h1).substr(0, 15), "HTTP/1.1 200 OK");
+  EXPECT_EQ(slabs.memory.held(base::MemoryKind::kAnswers), 0u);
+  h1->closed();
+}
+
+TEST_F(DetailsMemory, WithoutRoomTheModelIsToldToStop) {
+  ask();
+  slabs.memory.add(base::MemoryKind::kSlabs, slabs.memory.budget() - slabs.memory.held() - 20'000);
+  say(500);
+  EXPECT_TRUE(bench.inbox("long").held.at(0)->cancelled.load());
+  std::string out = support::take_output(*h1);
+  EXPECT_EQ(out.substr(0, 12), "HTTP/1.1 503");
+  EXPECT_NE(out.find("there is no memory for the answer"), out.npos);
+  h1->closed();
 }
 
 TEST_F(Generate, TextWithoutDetailsHasTwentyTokens) {
