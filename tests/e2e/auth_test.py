@@ -30,6 +30,9 @@ BODIES = {
     '/v1/chat/completions': CHAT, '/v1/completions': {'model': MODEL, 'prompt': 'a'},
     '/v1/embeddings': {'model': MODEL, 'input': 'a'}, '/tokenize': {'model': MODEL, 'prompt': 'a'},
     '/detokenize': {'model': MODEL, 'tokens': [1]},
+    '/api/chat': CHAT, '/api/generate': {'model': MODEL, 'prompt': 'a', 'stream': False}, '/api/embed': {'model': MODEL, 'input': 'a'},
+    '/api/embeddings': {'model': MODEL, 'prompt': 'a'}, '/api/show': {'model': MODEL}, '/api/pull': {'model': MODEL},
+    '/v1/messages': {**CHAT, 'max_tokens': 1}, '/v1/messages/count_tokens': CHAT,
     '/inference.GRPCInferenceService/ModelInfer': {'model_name': MODEL},
     '/inference.GRPCInferenceService/ModelMetadata': {'name': MODEL},
     '/inference.GRPCInferenceService/ModelConfig': {'name': MODEL},
@@ -42,13 +45,14 @@ BODIES = {
 for version in ('', '/versions/{version}'):
     BODIES.update({f'/v2/models/{{model}}{version}/{what}': {'inputs': []} for what in ('infer', 'infer_stream')})
 for prefix in ('/openai/v1', '/v3'):
-    BODIES.update({path.replace('/v1', prefix, 1): body for path, body in list(BODIES.items()) if path.startswith('/v1/')})
+    BODIES.update({path.replace('/v1', prefix, 1): body for path, body in list(BODIES.items()) if path.startswith('/v1/') and '/messages' not in path})
 # Paths that name no model, or whose protocol says it in the answer's body and not by its status (tested by themselves
 # below).
 NO_MODEL = {
     '/', '/docs', '/openapi.json', '/v2/docs', '/v2/docs/dataplane.json', '/favicon.ico', '/favicon.svg', '/livez', '/readyz', '/metrics', '/v2', '/v2/', '/v2/models',
     '/console/v1/requests', '/console/v1/timelines',
     '/v2/models/stats', '/v2/repository/index', '/v2/repository/{repository}/index', '/v2/trace/setting', '/v2/logging',
+    '/api/tags', '/api/ps', '/api/version', '/api/create', '/api/copy', '/api/push', '/api/delete',
     '/inference.GRPCInferenceService/ModelReady', '/inference.GRPCInferenceService/ModelStreamInfer',
     '/inference.GRPCInferenceService/RepositoryIndex', '/inference.GRPCInferenceService/ServerMetadata',
     '/inference.GRPCInferenceService/LogSettings', '/load', '/version', '/evergreen/v2/session',

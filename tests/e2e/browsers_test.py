@@ -47,7 +47,7 @@ FOREIGN = ({'Origin': EVIL}, {'Origin': EVIL, 'Sec-Fetch-Site': 'cross-site'}, {
 ONLY_READ = ('health', 'metrics', 'read')
 # Routes that only read, and may be called by any page. A route that is new here was declared so on purpose.
 READS = {
-    'GET /', 'GET /console/v1/requests', 'GET /console/v1/timelines', 'GET /control/is_alive', 'GET /control/is_ready', 'GET /docs', 'GET /favicon.ico', 'GET /favicon.svg',
+    'GET /', 'GET /api/ps', 'GET /api/tags', 'GET /api/version', 'POST /api/pull', 'POST /api/show', 'GET /console/v1/requests', 'GET /console/v1/timelines', 'GET /control/is_alive', 'GET /control/is_ready', 'GET /docs', 'GET /favicon.ico', 'GET /favicon.svg',
     'GET /graphpipe', 'GET /graphpipe/control/is_alive', 'GET /graphpipe/control/is_ready', 'GET /graphpipe/{model}',
     'GET /graphpipe/{model}/control/is_alive', 'GET /graphpipe/{model}/control/is_ready',
     'GET /graphpipe/{model}/versions/{version}', 'GET /graphpipe/{model}/versions/{version}/control/is_alive',

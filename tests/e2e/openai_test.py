@@ -64,6 +64,13 @@ class Openai(harness.Case):
         self.assertEqual(0, done.returncode, done.stdout.decode())
         self.assertRegex(done.stdout.decode(), r'(?m)^1\d passed, 0 failed$')
 
+    def test_clients_of_ollama_and_anthropic(self):
+        env = {**os.environ, 'NODE_PATH': str(harness.ROOT / '.cache/npm/node_modules')}
+        done = subprocess.run(['node', str(harness.ROOT / 'tests/e2e/agents_client.js'), self.server.url(), 'chat'],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, env=env)
+        self.assertEqual(0, done.returncode, done.stdout.decode())
+        self.assertRegex(done.stdout.decode(), r'(?m)^1\d passed, 0 failed$')
+
     def test_streams_side_by_side_say_what_each_says_alone(self):
         words = ['What is curl?', 'Tell me about the GNU compiler collection, and what it is for.', 'hi', 'Why?']
         asks = []

@@ -110,7 +110,11 @@ void Answer::Choice::done(const msg::Done& done) {
 // ---- All of them
 
 Answer::Answer(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request)
-    : state_(state), exchange_(exchange), kind_(kind), request_(std::move(request)) {}
+    : state_(state),
+      exchange_(exchange),
+      kind_(kind),
+      request_(std::move(request)),
+      gathered_(exchange.memory(), base::MemoryKind::kAnswers) {}
 
 Answer::~Answer() { leave(); }
 
@@ -168,7 +172,7 @@ ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, ui
     return refuse(std::move(error));
   };
   if (auto bad = marshal::apply(request_.params, spec, generation); !bad.status.ok()) return named(std::move(bad));
-  uint32_t usual = kind_ == Kind::kChat ? kEver : kUsual;
+  uint32_t usual = kind_ == Kind::kChat || request_.fill_context ? kEver : kUsual;
   if (auto bad = marshal::apply_length(request_.params, spec, usual, generation); !bad.status.ok())
     return named(std::move(bad));
   // Choices of one prompt differ, and the first is what a request for one alone would get.
@@ -208,6 +212,27 @@ void Answer::fail(const base::Status& status) {
   failed(status);
 }
 
+bool Answer::charge(Choice& choice) {
+  const uint64_t holds = choice.delta.weight() + choice.prompt_logprobs.size();
+  if (holds <= choice.charged) return true;
+  if (!gathered_.take(holds - choice.charged)) return false;
+  choice.charged = holds;
+  return true;
+}
+
+bool Answer::charge_written() { return gathered_.take(gathered_.used()); }
+
+void Answer::finish_written(std::string json) {
+  gathered_.give(gathered_.used());
+  respond_json(exchange_, std::move(json));
+}
+
+std::string Answer::new_id() {
+  if (!request_.request_id.empty()) return request_.request_id;
+  uint64_t random[2] = {state_.bus.env().random(), state_.bus.env().random()};
+  return base::hex({reinterpret_cast<const char*>(random), sizeof random}).substr(0, 24);
+}
+
 Usage Answer::usage() const {
   Usage sum;
   for (const Choice& choice : choices_) {
@@ -218,13 +243,8 @@ Usage Answer::usage() const {
 }
 
 void Answer::make_head(std::string_view object) {
-  std::string id = request_.request_id;
-  if (id.empty()) {
-    uint64_t random[2] = {state_.bus.env().random(), state_.bus.env().random()};
-    id = base::hex({reinterpret_cast<const char*>(random), sizeof random}).substr(0, 24);
-  }
   head_ = kind_ == Kind::kChat ? "\"id\":\"chatcmpl-" : "\"id\":\"cmpl-";
-  head_ += id + "\",\"object\":\"";
+  head_ += new_id() + "\",\"object\":\"";
   head_ += object;
   auto seconds = std::chrono::duration_cast<std::chrono::seconds>(state_.bus.env().wall().time_since_epoch());
   head_ += "\",\"created\":" + std::to_string(seconds.count()) + ",\"model\":";

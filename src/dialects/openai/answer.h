@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/stepped_charge.h"
 #include "bus/call_handle.h"
 #include "dialects/openai/choice_delta.h"
 #include "dialects/openai/prompt.h"
@@ -74,6 +75,14 @@ class Answer : public wire::ExchangeListener {
   // `"id":…,"object":…,"created":…,"model":…`
   const std::string& head() const { return head_; }
   void make_head(std::string_view object);
+  std::string new_id();  // the client's request_id, or a random one
+
+  // An answer in one piece: the text that is gathered is charged while it grows, and once more for the JSON that is
+  // made of it. False: there is no room (wire::no_room_for_answer()).
+  bool charge(Choice& choice);
+  bool charge_written();
+  // Answers with the JSON; the charge ends.
+  void finish_written(std::string json);
 
   OpenAiState& state_;
   wire::Exchange& exchange_;
@@ -81,6 +90,7 @@ class Answer : public wire::ExchangeListener {
   Request request_;
   std::deque<Choice> choices_;  // by index
   TokenForm form_;
+  std::string model_;  // as the repository calls it
 
  private:
   ApiError submit(bus::Served& served, const Sequence& prompt, std::vector<uint32_t> ids, uint32_t index);
@@ -88,12 +98,18 @@ class Answer : public wire::ExchangeListener {
   void closed(Choice& choice, const msg::Call& call, marshal::Spent spent);
 
   std::shared_ptr<const msg::TextSpec> spec_;
-  std::string model_, head_;
+  std::string head_;
+  base::SteppedCharge gathered_;
   size_t open_ = 0;
   bool counted_ = false;
 };
 
+using MakeAnswer = std::unique_ptr<Answer> (*)(OpenAiState& state, wire::Exchange& exchange, Kind kind,
+                                               Request request);
 std::unique_ptr<Answer> streamed(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request);
 std::unique_ptr<Answer> whole(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request request);
+
+// Sends a request that has been read to its model; `make` makes who answers it.
+void answer(OpenAiState& state, wire::Exchange& exchange, Kind kind, Request&& request, MakeAnswer make);
 
 }  // namespace weir::openai

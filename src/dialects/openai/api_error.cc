@@ -1,6 +1,7 @@
 #include "dialects/openai/api_error.h"
 
 #include "base/overload.h"
+#include "dialects/openai/state.h"
 #include "marshal/json_tensor.h"
 #include "wire/router.h"
 
@@ -52,6 +53,30 @@ void send(wire::Exchange& exchange, int status, std::string json) {
   exchange.respond(std::move(response), base::Bytes::adopt(std::move(json)));
 }
 
+std::string ollama_error_json(std::string_view text) {
+  std::string out = "{\"error\":";
+  marshal::write_string(out, text);
+  return out += '}';
+}
+
+std::string_view anthropic_type_of(int status) {
+  switch (status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 413: return "request_too_large";
+    case 429: return "rate_limit_error";
+    case 503:
+    case 529: return "overloaded_error";
+    default: return status < 500 ? "invalid_request_error" : "api_error";
+  }
+}
+
+void send_status(wire::Exchange& exchange, int status, std::string json) {
+  if (exchange.record().code == Code::kOk) exchange.record().code = base::code_from_http(status);
+  send(exchange, status, std::move(json));
+}
+
 std::string_view message_of(const base::Status& status) {
   return status.text.empty() ? base::name(status.code) : std::string_view(status.text);
 }
@@ -66,14 +91,33 @@ std::string error_json(const ApiError& error) {
   return error_json(message_of(error.status), base::http_status(error.status), error.param, code_of(error));
 }
 
+std::string anthropic_error_json(int status, std::string_view text) {
+  std::string out = "{\"type\":\"error\",\"error\":{\"type\":\"";
+  out += anthropic_type_of(status);
+  out += "\",\"message\":";
+  marshal::write_string(out, text);
+  return out += "}}";
+}
+
 void respond(wire::Exchange& exchange, const ApiError& error) {
   exchange.record().set_outcome(error.status);
-  send(exchange, base::http_status(error.status), error_json(error));
+  const int status = base::http_status(error.status);
+  const std::string_view protocol = exchange.record().protocol;
+  if (protocol == kOllama) return send(exchange, status, ollama_error_json(message_of(error.status)));
+  if (protocol == kAnthropic) return send(exchange, status, anthropic_error_json(status, message_of(error.status)));
+  send(exchange, status, error_json(error));
 }
 
 void respond_status(wire::Exchange& exchange, int status, std::string_view text) {
-  if (exchange.record().code == Code::kOk) exchange.record().code = base::code_from_http(status);
-  send(exchange, status, error_json(text, status, {}, {}));
+  send_status(exchange, status, error_json(text, status, {}, {}));
+}
+
+void respond_ollama_status(wire::Exchange& exchange, int status, std::string_view text) {
+  send_status(exchange, status, ollama_error_json(text));
+}
+
+void respond_anthropic_status(wire::Exchange& exchange, int status, std::string_view text) {
+  send_status(exchange, status, anthropic_error_json(status, text));
 }
 
 }  // namespace weir::openai

@@ -2,7 +2,8 @@
 //
 //   400 invalid_request_error     401 … code invalid_api_key      404 … code model_not_found
 //   429 rate_limit_error, with Retry-After                        500, 503, 504 server_error
-// A prompt that does not fit the context is 400 with code context_length_exceeded.
+// A prompt that does not fit the context is 400 with code context_length_exceeded. Under the routes of Ollama's API the
+// body is {"error":"…"}, under those of Anthropic's {"type":"error","error":{"type","message"}}.
 #pragma once
 
 #include <string>
@@ -27,9 +28,13 @@ inline ApiError refuse(marshal::ParamError error) { return {std::move(error.stat
 inline ApiError refuse(base::Status status) { return {std::move(status), {}, {}}; }
 
 std::string error_json(const ApiError& error);
+// `{"type":"error",…}` of Anthropic's API.
+std::string anthropic_error_json(int status, std::string_view text);
 // The whole answer.
 void respond(wire::Exchange& exchange, const ApiError& error);
-// wire::Router::ErrorForm.
+// wire::Router::ErrorForm, of each API.
 void respond_status(wire::Exchange& exchange, int status, std::string_view text);
+void respond_ollama_status(wire::Exchange& exchange, int status, std::string_view text);
+void respond_anthropic_status(wire::Exchange& exchange, int status, std::string_view text);
 
 }  // namespace weir::openai

@@ -72,6 +72,7 @@ class Embeddings final : public wire::ExchangeListener {
     const msg::Tensor& tensor = outputs.tensors.front();
     std::string storage;
     std::string_view floats = shortened(tensor.data.view(), storage);
+    if (request_.embedding_form == EmbeddingForm::kOllama) floats = at_length_one(floats, storage);
     if (request_.base64) {
       input.json = '"' + base::base64_encode(floats) + '"';
     } else {
@@ -129,18 +130,31 @@ class Embeddings final : public wire::ExchangeListener {
   // The first `dimensions` of them.
   std::string_view shortened(std::string_view floats, std::string& storage) const {
     if (!request_.dimensions || *request_.dimensions == width_) return floats;
-    storage = floats.substr(0, size_t(*request_.dimensions) * sizeof(float));
-    if (!normalized_) return storage;
-    std::vector<float> values(*request_.dimensions);
-    std::memcpy(values.data(), storage.data(), storage.size());
+    std::string_view first = floats.substr(0, size_t(*request_.dimensions) * sizeof(float));
+    return normalized_ ? at_length_one(first, storage) : first;
+  }
+
+  // `floats` may be a view into `storage`.
+  static std::string_view at_length_one(std::string_view floats, std::string& storage) {
+    std::vector<float> values(floats.size() / sizeof(float));
+    std::memcpy(values.data(), floats.data(), floats.size());
     double squares = 0;
     for (float v : values) squares += double(v) * v;
     for (float& v : values) v = float(v / std::max(std::sqrt(squares), 1e-12));
-    std::memcpy(storage.data(), values.data(), storage.size());
+    storage.assign(reinterpret_cast<const char*>(values.data()), floats.size());
     return storage;
   }
 
   void finish() {
+    switch (request_.embedding_form) {
+      case EmbeddingForm::kOpenAi: return respond_json(exchange_, as_list());
+      case EmbeddingForm::kOllama: return respond_json(exchange_, as_ollama());
+      case EmbeddingForm::kOllamaOne:
+        return respond_json(exchange_, "{\"embedding\":" + std::move(inputs_.front().json) + '}');
+    }
+  }
+
+  std::string as_list() {
     std::string out = "{\"object\":\"list\",\"data\":[";
     size_t index = 0;
     for (Input& input : inputs_) {
@@ -153,7 +167,21 @@ class Embeddings final : public wire::ExchangeListener {
     out += "],\"model\":";
     marshal::write_string(out, model_);
     out += ",\"usage\":{\"prompt_tokens\":" + std::to_string(tokens_) + ",\"total_tokens\":" + std::to_string(tokens_);
-    respond_json(exchange_, out + "}}");
+    return out += "}}";
+  }
+
+  std::string as_ollama() {
+    std::string out = "{\"model\":";
+    marshal::write_string(out, model_);
+    out += ",\"embeddings\":[";
+    for (Input& input : inputs_) {
+      if (out.back() != '[') out += ',';
+      out += input.json;
+      input.json = {};
+    }
+    const auto took = exchange_.record().took(exchange_.now()).count();
+    out += "],\"total_duration\":" + std::to_string(took) + ",\"load_duration\":0";
+    return out += ",\"prompt_eval_count\":" + std::to_string(tokens_) + '}';
   }
 
   void leave() {
@@ -208,6 +236,7 @@ class EmbeddingsTask final : public PromptTask {
  public:
   EmbeddingsTask(Request request, const Exchange& exchange, const bus::Served& served)
       : PromptTask(Kind::kEmbedding, std::move(request), exchange, served) {
+    if (request_.cut_to_context) request_.truncate_prompt = spec_->max_length;
     if (!served.spec.text) most_ = std::exchange(request_.truncate_prompt, std::nullopt);
   }
 
@@ -229,7 +258,9 @@ class EmbeddingsTask final : public PromptTask {
   std::optional<uint32_t> most_;  // an encoder's texts keep their marks
 };
 
-void embed(OpenAiState& state, Exchange& exchange, Request&& request) {
+}  // namespace
+
+void embed_request(OpenAiState& state, Exchange& exchange, Request&& request) {
   auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kEmbeddings);
   if (!error.ok()) return respond(exchange, error);
   const msg::TextSpec& spec = *tokens_of(served->spec);
@@ -241,12 +272,11 @@ void embed(OpenAiState& state, Exchange& exchange, Request&& request) {
   perform(state, exchange, *served, std::move(task), exchange.content().size());
 }
 
-}  // namespace
-
 void embeddings(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
   read_body<Request>(
       state, exchange,
-      [](std::string_view body, Request& request) { return read_request(body, Kind::kEmbedding, request); }, embed);
+      [](std::string_view body, Request& request) { return read_request(body, Kind::kEmbedding, request); },
+      embed_request);
 }
 
 }  // namespace weir::openai

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "dialects/openai/request.h"
 #include "dialects/openai/state.h"
 #include "wire/router.h"
 
@@ -24,6 +25,7 @@ class Endpoint final : public wire::Service {
 void chat_completions(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void completions(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void embeddings(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // embeddings.cc
+void embed_request(OpenAiState& state, wire::Exchange& exchange, Request&& request);        // one that has been read
 void tokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);    // tokenize.cc
 void detokenize(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);
 void list_models(OpenAiState& state, wire::Exchange& exchange, const wire::PathArgs& args);  // models.cc

@@ -4,8 +4,10 @@
 
 #include "base/sip_hash.h"
 #include "dialects/openai/answer.h"
+#include "dialects/openai/anthropic/anthropic.h"
 #include "dialects/openai/api_error.h"
 #include "dialects/openai/endpoints.h"
+#include "dialects/openai/ollama/ollama.h"
 #include "dialects/openai/reading.h"
 #include "dialects/openai/task.h"
 #include "marshal/encoder.h"
@@ -21,28 +23,27 @@ using wire::PathArgs;
 
 class AnswerTask final : public PromptTask {
  public:
-  using PromptTask::PromptTask;
+  AnswerTask(Kind kind, Request request, const Exchange& exchange, const bus::Served& served, MakeAnswer make)
+      : PromptTask(kind, std::move(request), exchange, served), make_(make) {}
 
   void then(OpenAiState& state, Exchange& exchange, bus::Served& served) override {
-    auto make = request_.stream ? streamed : whole;
-    auto answer = make(state, exchange, kind_, std::move(request_));
+    auto answer = make_(state, exchange, kind_, std::move(request_));
     Answer& running = *answer;
     exchange.attach(std::move(answer));
     if (ApiError bad = running.start(served, std::move(prompts_)); !bad.ok()) respond(exchange, bad);
   }
-};
 
-void answer(OpenAiState& state, Exchange& exchange, Kind kind, Request&& request) {
-  auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kTokens);
-  if (!error.ok()) return respond(exchange, error);
-  auto task = std::make_unique<AnswerTask>(kind, std::move(request), exchange, *served);
-  perform(state, exchange, *served, std::move(task), exchange.content().size());
-}
+ private:
+  const MakeAnswer make_;
+};
 
 void run(OpenAiState& state, Exchange& exchange, Kind kind) {
   read_body<Request>(
       state, exchange, [kind](std::string_view body, Request& request) { return read_request(body, kind, request); },
-      [kind](OpenAiState& there, Exchange& x, Request&& request) { answer(there, x, kind, std::move(request)); });
+      [kind](OpenAiState& there, Exchange& x, Request&& request) {
+        MakeAnswer make = request.stream ? streamed : whole;
+        answer(there, x, kind, std::move(request), make);
+      });
 }
 
 void health(OpenAiState& state, Exchange& exchange, const PathArgs&) {
@@ -78,6 +79,25 @@ constexpr Row kUnderPrefix[] = {
     {"GET", "/models", list_models, Permission::kRead},
     {"GET", "/models/{model}", show_model, Permission::kRead},
 };
+constexpr Row kOllamaRows[] = {
+    {"POST", "/api/chat", ollama::chat, Permission::kInfer},
+    {"POST", "/api/generate", ollama::generate, Permission::kInfer},
+    {"POST", "/api/embed", ollama::embed, Permission::kInfer},
+    {"POST", "/api/embeddings", ollama::embeddings, Permission::kInfer},
+    {"GET", "/api/tags", ollama::tags, Permission::kRead},
+    {"GET", "/api/ps", ollama::ps, Permission::kRead},
+    {"POST", "/api/show", ollama::show, Permission::kRead},
+    {"POST", "/api/pull", ollama::pull, Permission::kRead},
+    {"GET", "/api/version", version, Permission::kHealth},
+    {"POST", "/api/create", ollama::refuse_change, Permission::kAdmin},
+    {"POST", "/api/copy", ollama::refuse_change, Permission::kAdmin},
+    {"POST", "/api/push", ollama::refuse_change, Permission::kAdmin},
+    {"DELETE", "/api/delete", ollama::refuse_change, Permission::kAdmin},
+};
+constexpr Row kAnthropicRows[] = {
+    {"POST", "/v1/messages", anthropic::messages, Permission::kInfer},
+    {"POST", "/v1/messages/count_tokens", anthropic::count_tokens, Permission::kInfer},
+};
 constexpr Row kAtRoot[] = {
     {"POST", "/tokenize", tokenize, Permission::kInfer}, {"POST", "/detokenize", detokenize, Permission::kInfer},
     {"GET", "/load", load, Permission::kMetrics},        {"GET", "/version", version, Permission::kHealth},
@@ -86,6 +106,13 @@ constexpr Row kAtRoot[] = {
 };
 
 }  // namespace
+
+void answer(OpenAiState& state, Exchange& exchange, Kind kind, Request&& request, MakeAnswer make) {
+  auto [served, error] = find_model(state, exchange, request.model, bus::Needs::kTokens);
+  if (!error.ok()) return respond(exchange, error);
+  auto task = std::make_unique<AnswerTask>(kind, std::move(request), exchange, *served, make);
+  perform(state, exchange, *served, std::move(task), exchange.content().size());
+}
 
 void chat_completions(OpenAiState& state, Exchange& exchange, const PathArgs&) { run(state, exchange, Kind::kChat); }
 void completions(OpenAiState& state, Exchange& exchange, const PathArgs&) { run(state, exchange, Kind::kCompletion); }
@@ -124,11 +151,11 @@ struct Openai::Parts {
   OpenAiState state;
   std::vector<std::unique_ptr<Endpoint>> services;
 
-  void add(wire::Router& router, const std::string& prefix, const Row& row) {
+  void add(wire::Router& router, const std::string& prefix, const Row& row, std::string_view protocol = kProtocol) {
     auto& service = services.emplace_back(std::make_unique<Endpoint>(state, row.serve));
     bool reads = std::string_view(row.method) == "POST" && row.permission != Permission::kHealth;
     wire::Plan plan{reads ? wire::BodyPlan::kWhole : wire::BodyPlan::kIgnore, state.options.max_body};
-    router.add({row.method, prefix + row.path, service.get(), kProtocol, plan, row.permission});
+    router.add({row.method, prefix + row.path, service.get(), protocol, plan, row.permission});
   }
 };
 
@@ -142,6 +169,10 @@ Openai::Openai(bus::Bus& bus, wire::Router& router, Load& load, Options options)
     router.error_form(prefix, respond_status);
   }
   for (const Row& row : kAtRoot) parts_->add(router, "", row);
+  for (const Row& row : kOllamaRows) parts_->add(router, "", row, kOllama);
+  router.error_form("/api", respond_ollama_status);
+  for (const Row& row : kAnthropicRows) parts_->add(router, "", row, kAnthropic);
+  router.error_form("/v1/messages", respond_anthropic_status);
 }
 
 Openai::~Openai() = default;

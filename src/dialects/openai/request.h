@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.h"
 #include "dialects/openai/api_error.h"
 #include "marshal/generation_params.h"
 #include "msg/generate.h"
@@ -33,10 +34,15 @@ struct Prompt {
   bool tokens = false;  // ids, not text
 };
 
+// How embeddings are written: OpenAI's list; Ollama's lists of length 1, or its one list as the model gives it.
+enum class EmbeddingForm : uint8_t { kOpenAi, kOllama, kOllamaOne };
+
 struct Request {
+  base::Bytes translated;  // the JSON that the request was read from, where that is not the body (translation.h)
   std::string model;
   std::vector<Prompt> prompts;  // of all but chats
-  // Members of chats: JSON, inside the body, which must outlive this. Empty where the member is not there.
+  // Members of chats: JSON, inside the body or `translated`, which must outlive this. Empty where the member is not
+  // there.
   std::string_view messages, tools, template_variables;
   std::string reasoning_effort;
   bool pass_tools = true;
@@ -56,7 +62,11 @@ struct Request {
   bool readouts = false;  // of every generated token
   std::vector<msg::PositionRange> readout_ranges;
 
+  bool fill_context = false;  // a completion that does not say how long takes what the context has
+
   bool base64 = false;  // of embeddings
+  EmbeddingForm embedding_form = EmbeddingForm::kOpenAi;
+  bool cut_to_context = false;  // texts that are too long
   std::optional<uint32_t> dimensions;
   bool token_strings = false;  // of /tokenize
 };

@@ -1,5 +1,4 @@
 // An answer in one piece of JSON, when every choice is over.
-#include "base/stepped_charge.h"
 #include "dialects/openai/answer.h"
 #include "marshal/json_tensor.h"
 #include "wire/answer_flow.h"
@@ -11,22 +10,17 @@ using wire::Exchange;
 
 class Whole final : public Answer {
  public:
-  Whole(OpenAiState& state, Exchange& exchange, Kind kind, Request request)
-      : Answer(state, exchange, kind, std::move(request)), gathered_(exchange.memory(), base::MemoryKind::kAnswers) {}
+  using Answer::Answer;
 
  private:
-  // The gathered text is charged while it grows, and once more for the answer that is made of it.
   void grew(Choice& choice) override {
-    const uint64_t holds = choice.delta.weight() + choice.prompt_logprobs.size();
-    if (holds <= choice.charged) return;
-    if (!gathered_.take(holds - choice.charged)) return fail(wire::no_room_for_answer());
-    choice.charged = holds;
+    if (!charge(choice)) fail(wire::no_room_for_answer());
   }
   void ended(Choice&) override {}
   void failed(const base::Status& status) override { respond(exchange_, refuse(status)); }
 
   void over() override {
-    if (!gathered_.take(gathered_.used())) return failed(wire::no_room_for_answer());
+    if (!charge_written()) return failed(wire::no_room_for_answer());
     make_head(kind_ == Kind::kChat ? "chat.completion" : "text_completion");
     std::string out = "{" + head() + ",\"choices\":[";
     for (const Choice& choice : choices_) {
@@ -40,8 +34,7 @@ class Whole final : public Answer {
     out += ",\"system_fingerprint\":";
     marshal::write_string(out, "weir-" + state_.options.server_version);
     out += "}";
-    gathered_.give(gathered_.used());
-    respond_json(exchange_, std::move(out));
+    finish_written(std::move(out));
   }
 
   void write(const Choice& choice, std::string& out) const {
@@ -62,8 +55,6 @@ class Whole final : public Answer {
     if (request_.prompt_logprobs) out += ",\"prompt_logprobs\":[" + choice.prompt_logprobs + "]";
     if (request_.token_ids) out += ",\"prompt_token_ids\":" + choice.prompt_ids;
   }
-
-  base::SteppedCharge gathered_;
 };
 
 }  // namespace

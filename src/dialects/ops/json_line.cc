@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
-#include <ctime>
+
+#include "base/utc_time.h"
 
 namespace weir::ops {
 namespace {
@@ -22,25 +22,11 @@ void quote(std::string& out, std::string_view text) {
   out += '"';
 }
 
-// RFC 3339 in UTC, with microseconds.
-void timestamp(std::string& out, base::WallTime at) {
-  auto whole = std::chrono::floor<std::chrono::seconds>(at);
-  std::time_t seconds = std::chrono::system_clock::to_time_t(whole);
-  std::tm utc{};
-  ::gmtime_r(&seconds, &utc);
-  char buffer[48];
-  size_t n = std::strftime(buffer, sizeof buffer, "%Y-%m-%dT%H:%M:%S.", &utc);
-  auto micros = uint64_t(std::chrono::duration_cast<std::chrono::microseconds>(at - whole).count());
-  for (uint64_t scale = 100'000; scale > 0; scale /= 10) buffer[n++] = char('0' + micros / scale % 10);
-  buffer[n++] = 'Z';
-  out.append(buffer, n);
-}
-
 }  // namespace
 
 JsonLine::JsonLine(std::string& out, base::WallTime at) : out_(out) {
   out_ += "{\"time\":\"";
-  timestamp(out_, at);
+  base::append_utc(out_, at);
   out_ += '"';
 }
 

@@ -1,0 +1,117 @@
+// Answers in Ollama's form: {"model","created_at","message":{"role","content"},"done":false} for each piece of text,
+// and a last one with done, done_reason, counts and times in nanoseconds. /api/generate has "response" for "message".
+#include <utility>
+
+#include "base/utc_time.h"
+#include "dialects/openai/ollama/ollama.h"
+#include "marshal/json_tensor.h"
+#include "wire/answer_flow.h"
+
+namespace weir::openai::ollama {
+namespace {
+
+using wire::Exchange;
+
+enum class Shape : uint8_t { kMessage, kResponse };
+
+class OllamaAnswer final : public Answer {
+ public:
+  OllamaAnswer(OpenAiState& state, Exchange& exchange, Kind kind, Request request, Shape shape)
+      : Answer(state, exchange, kind, std::move(request)), shape_(shape) {}
+
+  void on_drain(Exchange&) override {
+    for (Choice& choice : choices_) choice.call.repay();
+  }
+
+ private:
+  void grew(Choice& choice) override {
+    if (first_ == base::kNever) first_ = exchange_.now();
+    if (!request_.stream) {
+      if (!charge(choice)) fail(wire::no_room_for_answer());
+      return;
+    }
+    open();
+    std::string line = answer_head(state_, model_);
+    write_text(line, choice);
+    send(std::move(line += ",\"done\":false}\n"));
+    choice.delta.clear();
+  }
+  void ended(Choice&) override {}
+
+  void over() override {
+    if (!request_.stream && !charge_written()) return failed(wire::no_room_for_answer());
+    Choice& choice = choices_.front();
+    std::string out = answer_head(state_, model_);
+    write_text(out, choice);
+    out += ",\"done\":true,\"done_reason\":";
+    out += choice.end.why == End::Why::kLength ? "\"length\"" : "\"stop\"";
+    write_figures(out, choice);
+    out += '}';
+    if (!request_.stream) return finish_written(std::move(out));
+    open();
+    send(std::move(out += '\n'));
+    exchange_.end();
+  }
+
+  void failed(const base::Status& status) override {
+    if (!exchange_.responding()) return respond(exchange_, refuse(status));
+    exchange_.record().set_outcome(status);
+    std::string line = "{\"error\":";
+    marshal::write_string(line, status.text);
+    send(std::move(line += "}\n"));
+    exchange_.end();
+  }
+
+  void write_text(std::string& out, const Choice& choice) const {
+    out += shape_ == Shape::kMessage ? R"(,"message":{"role":"assistant","content":)" : ",\"response\":";
+    marshal::write_string(out, choice.delta.text);
+    if (shape_ == Shape::kMessage) out += '}';
+  }
+
+  void write_figures(std::string& out, const Choice& choice) const {
+    const base::Time now = exchange_.now();
+    const wire::RequestRecord& record = exchange_.record();
+    const base::Duration took = record.took(now), answering = first_ == base::kNever ? base::Duration{0} : now - first_;
+    const std::pair<std::string_view, int64_t> rows[] = {
+        {"total_duration", took.count()},
+        {"load_duration", 0},
+        {"prompt_eval_count", choice.prompt_tokens},
+        {"prompt_eval_duration", std::max<int64_t>((took - answering - record.queue).count(), 0)},
+        {"eval_count", choice.completion_tokens},
+        {"eval_duration", answering.count()}};
+    for (const auto& [name, value] : rows) ((((out += ",\"") += name) += "\":") += std::to_string(value));
+  }
+
+  void open() {
+    if (exchange_.responding()) return;
+    wire::Response response;
+    response.fields.add("content-type", "application/x-ndjson");
+    response.fields.add("cache-control", "no-cache");
+    response.fields.add("x-accel-buffering", "no");
+    exchange_.head(std::move(response));
+  }
+  void send(std::string line) { exchange_.body(base::Bytes::adopt(std::move(line))); }
+
+  const Shape shape_;
+  base::Time first_ = base::kNever;  // when text came
+};
+
+}  // namespace
+
+std::string answer_head(const OpenAiState& state, std::string_view model) {
+  std::string out = "{\"model\":";
+  marshal::write_string(out, model);
+  out += ",\"created_at\":\"";
+  base::append_utc(out, state.bus.env().wall());
+  return out += '"';
+}
+
+std::unique_ptr<Answer> chat_answer(OpenAiState& state, Exchange& exchange, Kind kind, Request request) {
+  return std::make_unique<OllamaAnswer>(state, exchange, kind, std::move(request), Shape::kMessage);
+}
+
+std::unique_ptr<Answer> generate_answer(OpenAiState& state, Exchange& exchange, Kind kind, Request request) {
+  return std::make_unique<OllamaAnswer>(state, exchange, kind, std::move(request), Shape::kResponse);
+}
+
+}  // namespace weir::openai::ollama

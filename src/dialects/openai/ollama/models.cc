@@ -1,0 +1,120 @@
+// What models there are, in Ollama's form. Families and sizes are not known here and are left empty.
+#include "base/fnv.h"
+#include "base/utc_time.h"
+#include "dialects/openai/ollama/ollama.h"
+#include "dialects/openai/ollama/request.h"
+#include "dialects/openai/reading.h"
+#include "marshal/json_tensor.h"
+#include "marshal/tenant.h"
+#include "msg/text_codec.h"
+
+namespace weir::openai::ollama {
+namespace {
+
+using wire::Exchange;
+
+constexpr std::string_view kDetails =
+    R"("details":{"parent_model":"","format":"safetensors","family":"","families":[],"parameter_size":"","quantization_level":""})";
+
+void write_name(std::string& out, std::string_view name) { marshal::write_string(out, std::string(name) + ":latest"); }
+
+// Clients show its beginning as the model's id: it differs where name or version do.
+std::string digest(const msg::ModelSpec& spec) {
+  std::string out;
+  for (char word = '0'; word < '4'; ++word) {
+    base::Fnv hash;
+    hash.add_bytes(word + spec.name + '/' + spec.version);
+    for (int shift = 60; shift >= 0; shift -= 4) out += "0123456789abcdef"[hash.value() >> shift & 15];
+  }
+  return out;
+}
+
+void write_model(std::string& out, const OpenAiState& state, const msg::ModelSpec& spec) {
+  out += "{\"name\":";
+  write_name(out, spec.name);
+  out += ",\"model\":";
+  write_name(out, spec.name);
+  out += ",\"modified_at\":\"";
+  base::append_utc(out, base::WallTime(std::chrono::seconds(state.created)));
+  out += "\",\"size\":0,\"digest\":\"" + digest(spec) + "\",";
+  out += kDetails;
+}
+
+// Calls `write` with each model of text, or encoder, that the request may see, as an element of "models".
+template <class Write>
+std::string list(OpenAiState& state, Exchange& exchange, Write write) {
+  std::string out = "{\"models\":[";
+  for (const auto& [name, model] : state.bus.catalog(marshal::models_of(exchange.request())).models) {
+    if (!model.preferred || !tokens_of(model.preferred->spec)) continue;
+    if (out.back() != '[') out += ',';
+    write(out, model.preferred->spec);
+  }
+  return out += "]}";
+}
+
+void write_info(std::string& out, const msg::ModelSpec& spec, const msg::TextSpec& text) {
+  out += ",\"model_info\":{\"general.architecture\":\"weir\",\"general.name\":";
+  marshal::write_string(out, spec.name);
+  out += ",\"weir.context_length\":" + std::to_string(text.max_length);
+  out += ",\"weir.embedding_length\":" + std::to_string(text.hidden_size);
+  out += ",\"weir.vocab_size\":" + std::to_string(text.vocabulary) + "},\"capabilities\":[";
+  if (!spec.text)
+    out += "\"embedding\"";
+  else
+    out += text.vision ? R"("completion","vision")" : R"("completion")";
+  out += ']';
+}
+
+void show_named(OpenAiState& state, Exchange& exchange, Named&& asked) {
+  auto [served, error] = find_model(state, exchange, asked.model, bus::Needs::kAnything);
+  if (!error.ok()) return respond(exchange, error);
+  const msg::TextSpec* text = tokens_of(served->spec);
+  if (!text) return respond(exchange, refuse("model", "model '" + asked.model + "' knows no text"));
+  std::string out = R"({"license":"","modelfile":"","parameters":"","template":"",)";
+  out += kDetails;
+  write_info(out, served->spec, *text);
+  out += ",\"modified_at\":\"";
+  base::append_utc(out, base::WallTime(std::chrono::seconds(state.created)));
+  respond_json(exchange, out += "\"}");
+}
+
+// A model that is served is there already.
+void pull_named(OpenAiState& state, Exchange& exchange, Named&& asked) {
+  auto [served, error] = find_model(state, exchange, asked.model, bus::Needs::kAnything);
+  if (!error.ok()) return respond(exchange, error);
+  wire::Response response;
+  response.fields.add("content-type", asked.stream ? "application/x-ndjson" : "application/json");
+  exchange.respond(std::move(response), base::Bytes::constant("{\"status\":\"success\"}\n"));
+}
+
+}  // namespace
+
+void tags(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
+  respond_json(exchange, list(state, exchange, [&](std::string& out, const msg::ModelSpec& spec) {
+                 write_model(out, state, spec);
+                 out += '}';
+               }));
+}
+
+void ps(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
+  respond_json(exchange, list(state, exchange, [&](std::string& out, const msg::ModelSpec& spec) {
+                 write_model(out, state, spec);
+                 out += ",\"expires_at\":\"9999-12-31T23:59:59Z\",\"size_vram\":0,\"context_length\":" +
+                        std::to_string(tokens_of(spec)->max_length) + '}';
+               }));
+}
+
+void show(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
+  read_body<Named>(state, exchange, read_named, show_named);
+}
+
+void pull(OpenAiState& state, Exchange& exchange, const wire::PathArgs&) {
+  read_body<Named>(state, exchange, read_named, pull_named);
+}
+
+void refuse_change(OpenAiState&, Exchange& exchange, const wire::PathArgs&) {
+  respond(exchange, refuse(base::failure(base::Code::kUnimplemented,
+                                         "models are made and removed in the repository's folder, not over HTTP")));
+}
+
+}  // namespace weir::openai::ollama

@@ -1,0 +1,290 @@
+#include "dialects/openai/ollama/request.h"
+
+#include <algorithm>
+#include <array>
+
+#include "dialects/openai/translation.h"
+
+namespace weir::openai::ollama {
+namespace {
+
+constexpr std::string_view kLatest = ":latest";
+
+struct Renamed {
+  std::string_view ollama, openai;
+};
+// Of `options`.
+constexpr std::array<Renamed, 10> kOptions{{{"temperature", "temperature"},
+                                            {"top_k", "top_k"},
+                                            {"top_p", "top_p"},
+                                            {"min_p", "min_p"},
+                                            {"seed", "seed"},
+                                            {"stop", "stop"},
+                                            {"num_predict", "max_tokens"},
+                                            {"repeat_penalty", "repetition_penalty"},
+                                            {"presence_penalty", "presence_penalty"},
+                                            {"frequency_penalty", "frequency_penalty"}}};
+// How a model is loaded, and how far back a penalty looks.
+constexpr std::array<std::string_view, 19> kHints{
+    "num_ctx",      "num_batch",    "num_gpu",          "main_gpu",         "low_vram",
+    "f16_kv",       "logits_all",   "use_mmap",         "use_mlock",        "num_thread",
+    "numa",         "vocab_only",   "num_keep",         "repeat_last_n",    "tfs_z",
+    "mirostat_eta", "mirostat_tau", "penalize_newline", "draft_num_predict"};
+// Known to clients, with what asks for nothing.
+struct Neutral {
+  std::string_view name;
+  double value;
+};
+constexpr std::array<Neutral, 2> kNeutral{{{"typical_p", 1}, {"mirostat", 0}}};
+
+bool flag(const OrderedJson& body, std::string_view name, bool otherwise) {
+  const OrderedJson* value = member(body, name);
+  return value ? value->get<bool>() : otherwise;
+}
+
+ApiError option(const std::string& name, const OrderedJson& value, OrderedJson& out) {
+  if (value.is_null() || std::find(kHints.begin(), kHints.end(), name) != kHints.end()) return {};
+  for (const Neutral& known : kNeutral)
+    if (known.name == name)
+      return value.is_number() && value.get<double>() == known.value
+                 ? ApiError{}
+                 : refuse("options", "options." + name + ": not offered");
+  auto row = std::find_if(kOptions.begin(), kOptions.end(), [&](const Renamed& r) { return r.ollama == name; });
+  if (row == kOptions.end()) return refuse("options", "options." + name.substr(0, 64) + ": no such option");
+  if (name == "num_predict" && value.is_number() && value.get<double>() < 0) return {};  // as much as the context has
+  out[std::string(row->openai)] = value;
+  return {};
+}
+
+ApiError options(const OrderedJson& body, OrderedJson& out) {
+  const OrderedJson* wanted = member(body, "options");
+  if (!wanted) return {};
+  if (!wanted->is_object()) return refuse("options", "options: expected an object");
+  for (const auto& [name, value] : wanted->items())
+    if (ApiError bad = option(name, value, out); !bad.ok()) return bad;
+  return {};
+}
+
+// "json", or a schema.
+ApiError format(const OrderedJson& body, OrderedJson& out) {
+  const OrderedJson* wanted = member(body, "format");
+  if (!wanted || *wanted == "") return {};
+  if (*wanted == "json") {
+    out["response_format"] = {{"type", "json_object"}};
+  } else if (wanted->is_object()) {
+    out["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"name", "format"}, {"schema", *wanted}}}};
+  } else {
+    return refuse("format", "format: takes \"json\" or a JSON schema");
+  }
+  return {};
+}
+
+// true, false, or how much: "low", "medium", "high".
+ApiError think(const OrderedJson& body, OrderedJson& out) {
+  const OrderedJson* wanted = member(body, "think");
+  if (!wanted) return {};
+  if (wanted->is_boolean()) {
+    out["chat_template_kwargs"] = {{"enable_thinking", *wanted}, {"thinking", *wanted}};
+  } else if (wanted->is_string()) {
+    out["reasoning_effort"] = *wanted;
+  } else {
+    return refuse("think", "think: takes true, false, \"low\", \"medium\" or \"high\"");
+  }
+  return {};
+}
+
+// Images are base64 without a type, which their first bytes tell.
+std::string_view type_of(std::string_view base64) {
+  constexpr std::array<Renamed, 5> kTypes{{{"/9j/", "image/jpeg"},
+                                           {"iVBORw0K", "image/png"},
+                                           {"UklGR", "image/webp"},
+                                           {"R0lGOD", "image/gif"},
+                                           {"Qk", "image/bmp"}}};
+  for (const auto& [begin, type] : kTypes)
+    if (base64.starts_with(begin)) return type;
+  return "image/unknown";
+}
+
+ApiError add_images(const OrderedJson& images, OrderedJson& parts) {
+  if (!images.is_array()) return refuse("images", "images: expected a list of base64 texts");
+  for (const OrderedJson& image : images) {
+    const auto* text = image.get_ptr<const std::string*>();
+    if (!text) return refuse("images", "images: expected a list of base64 texts");
+    parts.push_back(
+        {{"type", "image_url"}, {"image_url", {{"url", "data:" + std::string(type_of(*text)) + ";base64," + *text}}}});
+  }
+  return {};
+}
+
+ApiError add_calls(const OrderedJson& calls, OrderedJson& message) {
+  if (!calls.is_array()) return refuse("messages", "messages: tool_calls: expected a list");
+  OrderedJson& out = message["tool_calls"] = OrderedJson::array();
+  for (const OrderedJson& call : calls) {
+    OrderedJson function = call.at("function");
+    if (auto arguments = function.find("arguments"); arguments != function.end() && !arguments->is_string())
+      *arguments = arguments->dump();
+    function.erase("index");
+    const OrderedJson* id = member(call, "id");
+    out.push_back({{"id", id ? *id : OrderedJson("call_" + std::to_string(out.size()))},
+                   {"type", "function"},
+                   {"function", std::move(function)}});
+  }
+  return {};
+}
+
+ApiError message(const OrderedJson& from, OrderedJson& out) {
+  if (!from.is_object()) return refuse("messages", "messages: expected a list of objects");
+  const OrderedJson* content = member(from, "content");
+  out["role"] = from.value("role", OrderedJson());
+  out["content"] = content ? *content : OrderedJson("");
+  if (const OrderedJson* images = member(from, "images"); images && !images->empty()) {
+    OrderedJson parts = OrderedJson::array();
+    if (ApiError bad = add_images(*images, parts); !bad.ok()) return bad;
+    parts.push_back({{"type", "text"}, {"text", out["content"]}});
+    out["content"] = std::move(parts);
+  }
+  carry(from, "thinking", out, "reasoning_content");
+  carry(from, "tool_name", out, "name");
+  carry(from, "tool_call_id", out, "tool_call_id");
+  const OrderedJson* calls = member(from, "tool_calls");
+  return calls && !calls->empty() ? add_calls(*calls, out) : ApiError{};
+}
+
+ApiError messages(const OrderedJson& body, OrderedJson& out) {
+  const OrderedJson& from = body.at("messages");
+  if (!from.is_array()) return refuse("messages", "messages: expected a list of messages");
+  OrderedJson& list = out["messages"] = OrderedJson::array();
+  for (const OrderedJson& one : from)
+    if (ApiError bad = message(one, list.emplace_back()); !bad.ok()) return bad;
+  return {};
+}
+
+std::string model_name(const OrderedJson& body) {
+  const OrderedJson* model = member(body, "model");
+  if (!model) model = member(body, "name");
+  std::string name = model ? model->get<std::string>() : std::string();
+  if (name.ends_with(kLatest)) name.resize(name.size() - kLatest.size());
+  return name;
+}
+
+ApiError check_names(const OrderedJson& body, std::initializer_list<std::string_view> known) {
+  for (const auto& [name, value] : body.items())
+    if (std::find(known.begin(), known.end(), name) == known.end() && !value.is_null()) return unknown_member(name);
+  return {};
+}
+
+// What chats and prompts have in common; `out` becomes the request.
+ApiError common(const OrderedJson& body, OrderedJson& translated) {
+  translated["stream"] = flag(body, "stream", true);
+  if (ApiError bad = options(body, translated); !bad.ok()) return bad;
+  if (ApiError bad = format(body, translated); !bad.ok()) return bad;
+  return think(body, translated);
+}
+
+// "5m", a number of seconds, -1; 0 asks that the model be unloaded.
+bool asks_to_unload(const OrderedJson& body) {
+  const OrderedJson* keep = member(body, "keep_alive");
+  return keep && (*keep == 0 || *keep == "0" || *keep == "0s" || *keep == "0m");
+}
+
+void only_loads(const OrderedJson& body, ChatRequest& out) {
+  out.loads = true, out.unloads = asks_to_unload(body);
+  out.request.model = model_name(body);
+}
+
+ApiError finish(const OrderedJson& body, OrderedJson translated, ChatRequest& out) {
+  if (std::string name = model_name(body); !name.empty()) translated["model"] = std::move(name);
+  out.request.fill_context = true;
+  return read_translated(translated, out.kind, out.request);
+}
+
+ApiError translate_chat(const OrderedJson& body, ChatRequest& out) {
+  if (ApiError bad =
+          check_names(body, {"model", "messages", "tools", "format", "options", "stream", "keep_alive", "think"});
+      !bad.ok())
+    return bad;
+  const OrderedJson* said = member(body, "messages");
+  if (!said || (said->is_array() && said->empty())) return only_loads(body, out), ApiError{};
+  OrderedJson translated = OrderedJson::object();
+  if (ApiError bad = messages(body, translated); !bad.ok()) return bad;
+  if (const OrderedJson* tools = member(body, "tools"); tools && !tools->empty()) translated["tools"] = *tools;
+  if (ApiError bad = common(body, translated); !bad.ok()) return bad;
+  return finish(body, std::move(translated), out);
+}
+
+// A prompt goes through the model's chat template, as one message of a user.
+ApiError prompt_as_chat(const OrderedJson& body, OrderedJson& translated) {
+  OrderedJson& list = translated["messages"] = OrderedJson::array();
+  if (const OrderedJson* system = member(body, "system"); system && *system != "")
+    list.push_back({{"role", "system"}, {"content", *system}});
+  OrderedJson said{{"role", "user"}, {"content", body.at("prompt")}};
+  carry(body, "images", said, "images");
+  return message(said, list.emplace_back());
+}
+
+ApiError translate_generate(const OrderedJson& body, ChatRequest& out) {
+  if (ApiError bad = check_names(body, {"model", "prompt", "suffix", "images", "system", "template", "raw", "format",
+                                        "options", "stream", "keep_alive", "think", "context"});
+      !bad.ok())
+    return bad;
+  for (std::string_view unoffered : {"suffix", "template", "context"})
+    if (const OrderedJson* value = member(body, unoffered); value && !value->empty() && *value != "")
+      return refuse(unoffered, std::string(unoffered) + ": not offered");
+  const OrderedJson* prompt = member(body, "prompt");
+  if (!prompt || *prompt == "") return only_loads(body, out), ApiError{};
+  OrderedJson translated = OrderedJson::object();
+  if (flag(body, "raw", false)) {
+    out.kind = Kind::kCompletion;
+    translated["prompt"] = prompt->get<std::string>();
+  } else if (ApiError bad = prompt_as_chat(body, translated); !bad.ok()) {
+    return bad;
+  }
+  if (ApiError bad = common(body, translated); !bad.ok()) return bad;
+  return finish(body, std::move(translated), out);
+}
+
+}  // namespace
+
+ApiError read_chat(std::string_view body, ChatRequest& out) {
+  return translate(body, [&](const OrderedJson& object) { return translate_chat(object, out); });
+}
+
+ApiError read_generate(std::string_view body, ChatRequest& out) {
+  return translate(body, [&](const OrderedJson& object) { return translate_generate(object, out); });
+}
+
+// A text that is too long is cut, unless `truncate` is false.
+ApiError read_embed(std::string_view body, Request& out) {
+  return translate(body, [&](const OrderedJson& object) {
+    if (ApiError bad = check_names(object, {"model", "input", "truncate", "dimensions", "options", "keep_alive"});
+        !bad.ok())
+      return bad;
+    OrderedJson translated{{"model", model_name(object)}};
+    carry(object, "input", translated, "input");
+    carry(object, "dimensions", translated, "dimensions");
+    out.embedding_form = EmbeddingForm::kOllama;
+    out.cut_to_context = flag(object, "truncate", true);
+    return read_translated(translated, Kind::kEmbedding, out);
+  });
+}
+
+ApiError read_embeddings(std::string_view body, Request& out) {
+  return translate(body, [&](const OrderedJson& object) {
+    if (ApiError bad = check_names(object, {"model", "prompt", "options", "keep_alive"}); !bad.ok()) return bad;
+    OrderedJson translated{{"model", model_name(object)}};
+    carry(object, "prompt", translated, "input");
+    out.embedding_form = EmbeddingForm::kOllamaOne;
+    out.cut_to_context = true;
+    return read_translated(translated, Kind::kEmbedding, out);
+  });
+}
+
+ApiError read_named(std::string_view body, Named& out) {
+  return translate(body, [&](const OrderedJson& object) {
+    out.model = model_name(object);
+    out.stream = flag(object, "stream", true);
+    return out.model.empty() ? refuse("model", "model: it is missing") : ApiError{};
+  });
+}
+
+}  // namespace weir::openai::ollama

@@ -1,0 +1,36 @@
+#include "dialects/openai/translation.h"
+
+#include "marshal/json_cursor.h"
+#include "text/processor.h"
+
+namespace weir::openai {
+
+ApiError parse_body(std::string_view body, OrderedJson& out) {
+  marshal::JsonCursor check(body);  // bounds the depth, and says where the text is wrong
+  if (check.peek() != marshal::JsonCursor::Kind::kObject) (void)check.fail("expected an object");
+  if (!check.skip() || !check.finish()) return refuse(check.error());
+  if (text::crowded(body))
+    return refuse("", "an object with more than " + std::to_string(text::kMostMembers) + " members");
+  out = OrderedJson::parse(body, nullptr, false);
+  return out.is_discarded() ? refuse("", "a number that is out of range") : ApiError{};
+}
+
+ApiError read_translated(const OrderedJson& translated, Kind kind, Request& request) {
+  request.translated = base::Bytes::adopt(translated.dump());
+  return read_request(request.translated.view(), kind, request);
+}
+
+const OrderedJson* member(const OrderedJson& object, std::string_view name) {
+  auto at = object.find(name);
+  return at == object.end() || at->is_null() ? nullptr : &*at;
+}
+
+void carry(const OrderedJson& from, std::string_view name, OrderedJson& to, std::string_view new_name) {
+  if (const OrderedJson* value = member(from, name)) to[std::string(new_name)] = *value;
+}
+
+ApiError unknown_member(std::string_view name) {
+  return refuse(name.substr(0, 64), std::string(name.substr(0, 64)) + ": no such parameter");
+}
+
+}  // namespace weir::openai

@@ -1,0 +1,41 @@
+// What the APIs that are read as OpenAI's have in common: a body of theirs becomes the JSON of a request of this one,
+// which read_request() reads, so that every bound and every feature is that of one reader.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "dialects/openai/api_error.h"
+#include "dialects/openai/request.h"
+
+namespace weir::openai {
+
+using OrderedJson = nlohmann::ordered_json;  // tools reach the model as the client wrote them
+
+// The body as a document: an object whose size and depth are bounded. Any thread. Errors: 400.
+ApiError parse_body(std::string_view body, OrderedJson& out);
+
+// Reads the translated request; `request.translated` owns its text. Any thread. Errors: 400.
+ApiError read_translated(const OrderedJson& translated, Kind kind, Request& request);
+
+// Runs a translation, which may throw what nlohmann's library throws of values of another type.
+template <class Translate>
+ApiError translate(std::string_view body, Translate translate_object) {
+  OrderedJson object;
+  if (ApiError bad = parse_body(body, object); !bad.ok()) return bad;
+  try {
+    return translate_object(object);
+  } catch (const nlohmann::json::exception&) {
+    return refuse("", "a member has another type than it should");
+  }
+}
+
+// The member's value where it is there and not null, else null.
+const OrderedJson* member(const OrderedJson& object, std::string_view name);
+// Moves the member under its new name, where it is there and not null.
+void carry(const OrderedJson& from, std::string_view name, OrderedJson& to, std::string_view new_name);
+
+// A member of the request is neither read nor known to change nothing.
+ApiError unknown_member(std::string_view name);
+
+}  // namespace weir::openai

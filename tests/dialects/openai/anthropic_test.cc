@@ -1,0 +1,119 @@
+// Anthropic's Messages API on the same models.
+#include "bench.h"
+
+namespace weir::openai {
+namespace {
+
+class Messages : public OpenaiBench {
+ protected:
+  Opened ask(Json body, std::string path = "/v1/messages") {
+    body.emplace("model", "m");
+    body.emplace("max_tokens", 20);
+    body.emplace("messages", Json::parse(R"([{"role":"user","content":"hi"}])"));
+    return open("POST", std::move(path), body.dump());
+  }
+  std::string prompt() { return support::prompt_of(*call()); }
+  static std::string refusal(const Opened& x) {
+    Json error = json(x)["error"];
+    return std::to_string(x->response.status) + " " + error["type"].get<std::string>() + ": " +
+           error["message"].get<std::string>();
+  }
+  // The events, each checked to be named as its data say.
+  static std::vector<Json> events(const Opened& x) {
+    std::vector<Json> out;
+    std::string_view rest = x->sent;
+    for (size_t end; (end = rest.find("\n\n")) != rest.npos; rest.remove_prefix(end + 2)) {
+      std::string_view event = rest.substr(0, end);
+      size_t line = event.find('\n');
+      out.push_back(Json::parse(event.substr(line + 7)));
+      EXPECT_EQ(event.substr(7, line - 7), out.back()["type"].get<std::string>());
+    }
+    return out;
+  }
+};
+
+TEST_F(Messages, AnAnswerIsAMessageOfBlocks) {
+  auto x = ask({{"system", "be"}, {"temperature", 0.5}});
+  EXPECT_EQ(prompt(), "system:be\nuser:hi\nassistant:");
+  EXPECT_EQ(call()->generation->max_tokens, 20u);
+  voice().say("ab");
+  voice().end();
+  turn();
+  Json answer = json(x);
+  EXPECT_EQ(answer["type"], "message");
+  EXPECT_EQ(answer["role"], "assistant");
+  EXPECT_EQ(answer["id"].get<std::string>().substr(0, 4), "msg_");
+  EXPECT_EQ(answer["content"], Json::parse(R"([{"type":"text","text":"ab"}])"));
+  EXPECT_EQ(answer["stop_reason"], "end_turn");
+  EXPECT_EQ(answer["stop_sequence"], Json());
+  EXPECT_EQ(answer["usage"]["input_tokens"], 28);
+}
+
+TEST_F(Messages, AStreamIsTheEventsThatMakeOne) {
+  auto x = ask({{"stream", true}, {"stop_sequences", {"c"}}});
+  voice().say("a");
+  turn();
+  voice().say("bc");
+  turn();
+  ASSERT_TRUE(x->ended);
+  auto all = events(x);
+  std::string types, text;
+  for (const Json& event : all) {
+    if (event["type"] == "content_block_delta")
+      text += event["delta"]["text"].get<std::string>();
+    else
+      types += event["type"].get<std::string>() + " ";
+  }
+  EXPECT_EQ(types, "message_start content_block_start content_block_stop message_delta message_stop ");
+  EXPECT_EQ(text, "ab");
+  EXPECT_EQ(all[0]["message"]["usage"]["input_tokens"], 18);
+  const Json& end = all[all.size() - 2];
+  EXPECT_EQ(end["delta"]["stop_reason"], "stop_sequence");
+  EXPECT_EQ(end["delta"]["stop_sequence"], "c");
+}
+
+TEST_F(Messages, BlocksBecomeWhatTemplatesTake) {
+  auto x = ask({{"messages", Json::parse(R"([
+      {"role":"user","content":[{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}}]},
+      {"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"},
+                                     {"type":"tool_use","id":"t1","name":"f","input":{"a":1}}]},
+      {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"2"},{"type":"text","text":"so"}]}])")}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(prompt(), "user:hi\nassistant:None\ntool:2\nuser:so\nassistant:");
+}
+
+TEST_F(Messages, ALastMessageOfTheAssistantIsContinued) {
+  auto x = ask({{"messages", Json::parse(R"([{"role":"user","content":"hi"},{"role":"assistant","content":"yes"}])")}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(prompt(), "user:hi\nassistant:yes");
+}
+
+TEST_F(Messages, TokensAreCounted) {
+  auto x = ask({}, "/v1/messages/count_tokens");
+  EXPECT_EQ(json(x)["input_tokens"], 18);
+}
+
+TEST_F(Messages, WhatItRefusesItNames) {
+  EXPECT_EQ(refusal(ask({{"max_token", 1}})), "400 invalid_request_error: max_token: no such parameter");
+  EXPECT_EQ(refusal(ask({{"max_tokens", nullptr}})), "400 invalid_request_error: max_tokens: it is missing");
+  EXPECT_EQ(refusal(ask({{"model", "q"}})).substr(0, 20), "404 not_found_error:");
+  EXPECT_EQ(refusal(ask({{"tools", {{{"type", "web_search_20250305"}, {"name", "s"}}}}})),
+            "400 invalid_request_error: tools: 'web_search_20250305' is a tool of Anthropic's servers");
+  EXPECT_EQ(refusal(ask({{"messages", {{{"role", "system"}, {"content", "x"}}}}})),
+            "400 invalid_request_error: messages: a role is user or assistant");
+  EXPECT_EQ(refusal(open("POST", "/v1/messages", "{")).substr(0, 4), "400 ");
+}
+
+TEST_F(Messages, AFailureInTheMiddleIsAnEvent) {
+  auto x = ask({{"stream", true}});
+  voice().say("a");
+  turn();
+  voice().fail(base::Code::kUnavailable, "it is gone");
+  turn();
+  ASSERT_TRUE(x->ended);
+  EXPECT_EQ(events(x).back(),
+            Json::parse(R"({"type":"error","error":{"type":"overloaded_error","message":"it is gone"}})"));
+}
+
+}  // namespace
+}  // namespace weir::openai

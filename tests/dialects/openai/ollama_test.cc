@@ -1,0 +1,134 @@
+// Ollama's API on the same models.
+#include "bench.h"
+
+namespace weir::openai {
+namespace {
+
+class Ollama : public OpenaiBench {
+ protected:
+  Opened ask(std::string path, const Json& body) { return open("POST", "/api/" + path, body.dump()); }
+  static std::vector<Json> lines(const Opened& x) {
+    std::vector<Json> out;
+    std::string_view rest = x->sent;
+    for (size_t end; (end = rest.find('\n')) != rest.npos; rest.remove_prefix(end + 1))
+      out.push_back(Json::parse(rest.substr(0, end)));
+    EXPECT_TRUE(rest.empty());
+    return out;
+  }
+  static std::string refusal(const Opened& x) {
+    return std::to_string(x->response.status) + " " + json(x)["error"].get<std::string>();
+  }
+  const Json messages = Json::parse(R"([{"role":"user","content":"hi"}])");
+};
+
+TEST_F(Ollama, AChatIsLinesAndTheLastHasTheFigures) {
+  auto x = ask(
+      "chat", {{"model", "m:latest"}, {"messages", messages}, {"options", {{"temperature", 0.5}, {"num_predict", 7}}}});
+  EXPECT_EQ(call()->generation->max_tokens, 7u);
+  EXPECT_EQ(call()->generation->sampling.temperature, 0.5F);
+  voice().say("ab");
+  turn();
+  voice().end();
+  turn();
+  ASSERT_TRUE(x->ended);
+  EXPECT_EQ(x->response.fields.find("content-type"), "application/x-ndjson");
+  auto said = lines(x);
+  ASSERT_GE(said.size(), 2u);
+  std::string text;
+  for (const Json& line : said) {
+    text += line["message"]["content"].get<std::string>();
+    EXPECT_EQ(line["message"]["role"], "assistant");
+    EXPECT_EQ(line["model"], "m");
+    EXPECT_EQ(line["created_at"].get<std::string>().size(), 27u);
+    EXPECT_EQ(line["done"], &line == &said.back());
+  }
+  EXPECT_EQ(text, "ab");
+  EXPECT_EQ(said.back()["done_reason"], "stop");
+  EXPECT_EQ(said.back()["prompt_eval_count"], 18);
+  EXPECT_TRUE(said.back()["total_duration"].is_number_unsigned());
+}
+
+TEST_F(Ollama, WithoutAStreamItIsOneObject) {
+  auto x = ask("chat", {{"model", "m"}, {"messages", messages}, {"stream", false}});
+  EXPECT_EQ(call()->generation->max_tokens, 200u - 18);
+  voice().say("ab");
+  voice().done(msg::Finish::kLength);
+  turn();
+  Json answer = json(x);
+  EXPECT_EQ(answer["message"]["content"], "ab");
+  EXPECT_EQ(answer["done"], true);
+  EXPECT_EQ(answer["done_reason"], "length");
+  EXPECT_EQ(answer["eval_count"], 2);
+}
+
+TEST_F(Ollama, APromptGoesThroughTheTemplateUnlessItIsRaw) {
+  auto x = ask("generate", {{"model", "m"}, {"prompt", "hi"}, {"system", "be"}, {"stream", false}});
+  EXPECT_EQ(support::prompt_of(*call()), "system:be\nuser:hi\nassistant:");
+  voice().say("ab");
+  voice().end();
+  turn();
+  EXPECT_EQ(json(x)["response"], "ab");
+  auto y = ask("generate", {{"model", "m"}, {"prompt", "hi"}, {"raw", true}, {"stream", false}});
+  EXPECT_EQ(support::prompt_of(*call()), "hi");
+  EXPECT_EQ(call()->generation->max_tokens, 198u) << "as much as the context has";
+}
+
+TEST_F(Ollama, WithoutMessagesTheModelIsSaidToBeThere) {
+  EXPECT_EQ(json(ask("chat", {{"model", "m"}}))["done_reason"], "load");
+  EXPECT_EQ(json(ask("generate", {{"model", "m"}, {"keep_alive", 0}}))["done_reason"], "unload");
+  EXPECT_EQ(refusal(ask("chat", {{"model", "q"}})).substr(0, 4), "404 ");
+}
+
+TEST_F(Ollama, CallsOfToolsAndTheirResultsReachTheTemplate) {
+  auto x = ask("chat", {{"model", "m"},
+                        {"stream", false},
+                        {"messages",
+                         {{{"role", "user"}, {"content", "hi"}},
+                          {{"role", "assistant"},
+                           {"content", ""},
+                           {"tool_calls", {{{"function", {{"name", "f"}, {"arguments", {{"a", 1}}}}}}}}},
+                          {{"role", "tool"}, {"tool_name", "f"}, {"content", "2"}}}}});
+  ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
+  EXPECT_EQ(support::prompt_of(*call()), "user:hi\nassistant:\ntool:2\nassistant:");
+}
+
+TEST_F(Ollama, WhatItRefusesItNames) {
+  auto with = [&](Json more) {
+    more.update({{"model", "m"}, {"messages", messages}});
+    return refusal(ask("chat", more));
+  };
+  EXPECT_EQ(with({{"option", 1}}), "400 option: no such parameter");
+  EXPECT_EQ(with({{"options", {{"temprature", 1}}}}), "400 options.temprature: no such option");
+  EXPECT_EQ(with({{"options", {{"mirostat", 2}}}}), "400 options.mirostat: not offered");
+  EXPECT_EQ(with({{"options", {{"temperature", "hot"}}}}), "400 temperature must be a number, not text");
+  EXPECT_EQ(with({{"stream", "yes"}}), "400 a member has another type than it should");
+  EXPECT_EQ(with({{"think", 3}}), "400 think: takes true, false, \"low\", \"medium\" or \"high\"");
+  EXPECT_EQ(refusal(open("POST", "/api/chat", "[1]")).substr(0, 4), "400 ");
+  EXPECT_EQ(refusal(open("POST", "/api/chat", std::string(5000, '['))).substr(0, 4), "400 ");
+  EXPECT_EQ(refusal(ask("copy", {{"source", "m"}})).substr(0, 4), "501 ");
+}
+
+TEST_F(Ollama, ModelsAreListedAndShown) {
+  Json tags = json(open("GET", "/api/tags"));
+  ASSERT_EQ(tags["models"].size(), 1u) << "models of tensors are none of Ollama's";
+  EXPECT_EQ(tags["models"][0]["name"], "m:latest");
+  EXPECT_EQ(tags["models"][0]["digest"].get<std::string>().size(), 64u);
+  Json shown = json(ask("show", {{"model", "m"}}));
+  EXPECT_EQ(shown["model_info"]["weir.context_length"], 200);
+  EXPECT_EQ(shown["capabilities"], Json::parse(R"(["completion","vision"])"));
+  EXPECT_EQ(json(open("GET", "/api/ps"))["models"][0]["model"], "m:latest");
+  EXPECT_EQ(json(open("GET", "/api/version"))["version"], "1.2.3");
+  EXPECT_EQ(json(ask("pull", {{"model", "m"}, {"stream", false}}))["status"], "success");
+  EXPECT_EQ(refusal(ask("pull", {{"model", "q"}})).substr(0, 4), "404 ");
+}
+
+TEST_F(Ollama, EmbeddingsHaveLengthOne) {
+  auto x = ask("embed", {{"model", "m"}, {"input", {"a", "b"}}});
+  for (int i = 0; i < 2; ++i) inbox().finish(call(), support::outputs("embedding FP32 [2] [3,4]"));
+  turn();
+  EXPECT_EQ(json(x)["embeddings"], Json::parse("[[0.6,0.8],[0.6,0.8]]")) << x->sent;
+  EXPECT_EQ(json(x)["prompt_eval_count"], 2);
+}
+
+}  // namespace
+}  // namespace weir::openai

@@ -1,0 +1,157 @@
+// The packages `ollama` and `@anthropic-ai/sdk` against a running server: node agents_client.js http://127.0.0.1:8080 model
+const { Ollama } = require('ollama');
+const Anthropic = require('@anthropic-ai/sdk').default ?? require('@anthropic-ai/sdk');
+
+const [, , base, model] = process.argv;
+const ollama = new Ollama({ host: base });
+const anthropic = new Anthropic({ baseURL: base, apiKey: 'none', maxRetries: 0 });
+const messages = [{ role: 'user', content: 'Tell me about the sea.' }];
+const options = { temperature: 0, num_predict: 24 };
+let passed = 0;
+let failed = 0;
+
+async function test(name, run) {
+  try {
+    await run();
+    passed++;
+  } catch (error) {
+    failed++;
+    console.log(`FAILED ${name}: ${error.stack}`);
+  }
+}
+function same(got, expected, what) {
+  if (got !== expected) throw new Error(`${what}: expected ${JSON.stringify(expected)}, got ${JSON.stringify(got)}`);
+}
+function truth(value, what) {
+  if (!value) throw new Error(what);
+}
+async function refused(run, status) {
+  try {
+    await run();
+  } catch (error) {
+    return same(error.status ?? error.status_code, status, `status of ${error.message}`);
+  }
+  throw new Error('it was not refused');
+}
+
+async function ollamaTests() {
+  let text;
+  await test('ollama: a chat', async () => {
+    const answer = await ollama.chat({ model, messages, options });
+    text = answer.message.content;
+    truth(text.length > 0 && answer.done, 'there is text');
+    same(answer.message.role, 'assistant', 'role');
+    truth(answer.prompt_eval_count > 0 && answer.eval_count > 0 && answer.total_duration > 0, 'figures');
+    truth(answer.created_at instanceof Date || !Number.isNaN(Date.parse(answer.created_at)), 'created_at');
+  });
+  await test('ollama: a streamed chat has the same text', async () => {
+    let streamed = '';
+    let last;
+    for await (const part of await ollama.chat({ model, messages, options, stream: true })) {
+      streamed += part.message.content;
+      last = part;
+    }
+    same(streamed, text, 'text');
+    truth(last.done && ['stop', 'length'].includes(last.done_reason), 'it ends with its reason');
+  });
+  await test('ollama: a prompt, through the template and raw', async () => {
+    const answer = await ollama.generate({ model, prompt: messages[0].content, options });
+    same(answer.response, text, 'a prompt is a chat of one message');
+    let raw = '';
+    for await (const part of await ollama.generate({ model, prompt: 'The sea', raw: true, options, stream: true })) raw += part.response;
+    truth(raw.length > 0, 'raw text');
+  });
+  await test('ollama: a stream is aborted', async () => {
+    const stream = await ollama.chat({ model, messages, stream: true });
+    setImmediate(() => stream.abort());
+    try {
+      for await (const part of stream) truth(part, 'part');
+    } catch (error) {
+      same(error.name, 'AbortError', 'error');
+    }
+  });
+  await test('ollama: models are listed and shown', async () => {
+    const names = (await ollama.list()).models.map((each) => each.name);
+    truth(names.includes(`${model}:latest`), `${model} is in ${names}`);
+    truth((await ollama.show({ model })).capabilities.includes('completion'), 'capabilities');
+    truth((await ollama.ps()).models.length > 0, 'what is loaded');
+    truth((await ollama.version()).version, 'version');
+    same((await ollama.pull({ model })).status, 'success', 'a model that is here is pulled at once');
+  });
+  await test('ollama: embeddings', async () => {
+    const { embeddings } = await ollama.embed({ model, input: ['the sea', 'a hill'] });
+    same(embeddings.length, 2, 'count');
+    const length = Math.hypot(...embeddings[0]);
+    truth(Math.abs(length - 1) < 1e-3, `length ${length}`);
+    truth((await ollama.embeddings({ model, prompt: 'the sea' })).embedding.length === embeddings[0].length, 'the older way');
+  });
+  await test('ollama: what is not there is refused', async () => {
+    await refused(() => ollama.chat({ model: 'absent', messages }), 404);
+    await refused(() => ollama.delete({ model }), 501);
+    await refused(() => ollama.chat({ model, messages, options: { temperature: 'hot' } }), 400);
+  });
+}
+
+async function anthropicTests() {
+  const request = { model, max_tokens: 24, messages, temperature: 0 };
+  let plain;
+  await test('anthropic: a message', async () => {
+    plain = await anthropic.messages.create({ ...request, system: 'Be brief.' });
+    same(plain.type, 'message', 'type');
+    truth(plain.content[0].text.length > 0, 'there is text');
+    truth(['end_turn', 'max_tokens'].includes(plain.stop_reason), plain.stop_reason);
+    truth(plain.usage.output_tokens > 0, 'usage');
+  });
+  await test("anthropic: the package's stream puts the same message together", async () => {
+    const stream = anthropic.messages.stream({ ...request, system: 'Be brief.' });
+    let text = '';
+    stream.on('text', (piece) => { text += piece; });
+    const whole = await stream.finalMessage();
+    same(text, plain.content[0].text, 'text');
+    same(whole.content[0].text, text, 'the final message');
+    same(whole.stop_reason, plain.stop_reason, 'stop_reason');
+    same(whole.usage.output_tokens, plain.usage.output_tokens, 'usage');
+  });
+  await test('anthropic: raw events', async () => {
+    const types = new Set();
+    for await (const event of await anthropic.messages.create({ ...request, stream: true })) types.add(event.type);
+    for (const type of ['message_start', 'content_block_start', 'content_block_delta', 'content_block_stop', 'message_delta', 'message_stop'])
+      truth(types.has(type), type);
+  });
+  await test('anthropic: blocks, results of tools and a beginning of the answer', async () => {
+    const blocks = [
+      { role: 'user', content: [{ type: 'text', text: 'How deep is it?', cache_control: { type: 'ephemeral' } }] },
+      { role: 'assistant', content: [{ type: 'tool_use', id: 't1', name: 'depth', input: { place: 'sea' } }] },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: 't1', content: '4 km' }, { type: 'text', text: 'And now?' }] },
+      { role: 'assistant', content: 'It' },
+    ];
+    truth((await anthropic.messages.create({ ...request, messages: blocks })).content, 'content');
+  });
+  await test('anthropic: tokens are counted', async () => {
+    const { input_tokens: tokens } = await anthropic.messages.countTokens({ model, messages });
+    truth(tokens > 4, `${tokens} tokens`);
+  });
+  await test('anthropic: a stop sequence is told', async () => {
+    const stop = plain.content[0].text.trim().split(' ')[1];
+    const answer = await anthropic.messages.create({ ...request, system: 'Be brief.', stop_sequences: [stop] });
+    same(answer.stop_reason, 'stop_sequence', 'stop_reason');
+    same(answer.stop_sequence, stop, 'stop_sequence');
+  });
+  await test('anthropic: errors are of its classes', async () => {
+    try {
+      await anthropic.messages.create({ ...request, model: 'absent' });
+    } catch (error) {
+      truth(error instanceof Anthropic.NotFoundError, error.constructor.name);
+      same(error.error.error.type, 'not_found_error', 'type');
+    }
+    await refused(() => anthropic.messages.create({ ...request, temperature: 'hot' }), 400);
+  });
+}
+
+async function main() {
+  await ollamaTests();
+  await anthropicTests();
+  console.log(`${passed} passed, ${failed} failed`);
+  process.exit(failed ? 1 : 0);
+}
+main();
