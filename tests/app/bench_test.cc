@@ -9,6 +9,7 @@
 #include "app/tools/bench_loop.h"
 #include "app/tools/bench_report.h"
 #include "app/tools/bench_request.h"
+#include "app/tools/bench_session.h"
 #include "app/tools/bench_tensor.h"
 #include "app/tools/follow.h"
 #include "marshal/pb_wire.h"
@@ -180,20 +181,22 @@ wire::Fields fields_of(std::initializer_list<std::pair<const char*, const char*>
 }
 
 struct Answered {
-  std::string wrong;
+  std::string wrong, session;
   uint32_t tokens = 0;
 };
-Answered answer(BenchProtocol protocol, int status, const std::string& body, const wire::Fields& trailers = {}) {
+Answered answer(BenchProtocol protocol, int status, const std::string& body, const wire::Fields& trailers = {},
+                size_t call = 0) {
   auto reader = make_bench_answer(protocol);
   Answered whole;
   bool at_once = true;
   for (size_t step : {body.size() + 1, size_t(1)}) {
-    reader->begin();
+    reader->begin(call);
     reader->head(status, {});
     Answered out;
     for (size_t at = 0; at < body.size(); at += step)
       out.tokens += reader->body(std::string_view(body).substr(at, step));
     out.wrong = reader->end(trailers);
+    out.session = reader->session();
     if (std::exchange(at_once, false)) whole = out;
     EXPECT_EQ(out.wrong, whole.wrong) << "however it is cut";
     EXPECT_EQ(out.tokens, whole.tokens);
@@ -239,6 +242,104 @@ TEST(BenchAnswer, GrpsSaysInItsMessageWhatFailed) {
   marshal::put_bytes(message, 1, status);
   const std::string body = std::string("\0\0\0\0", 4) + char(message.size()) + message;
   EXPECT_EQ(answer(BenchProtocol::kGrps, 200, body, fields_of({{"grpc-status", "0"}})).wrong, "FAILURE: no model");
+}
+
+// The bytes of the field at that path of nested messages; of several the last one.
+std::string at(std::string_view message, std::initializer_list<uint32_t> path) {
+  std::string found(message);
+  for (uint32_t field : path) {
+    std::string inner;
+    for (marshal::PbReader r(found); r.next();)
+      if (r.is(field, marshal::PbType::kBytes)) inner = r.bytes();
+    found = inner;
+  }
+  return found;
+}
+std::string message_of(const wire::ClientRequest& call) { return std::string(call.body.view().substr(5)); }
+std::string nested(std::initializer_list<uint32_t> path, std::string value) {
+  for (auto field = std::rbegin(path); field != std::rend(path); ++field) {
+    std::string outer;
+    marshal::put_bytes(outer, *field, value);
+    value = outer;
+  }
+  return value;
+}
+std::string framed(const std::string& message) { return std::string("\0\0\0\0", 4) + char(message.size()) + message; }
+const wire::Fields kFine = fields_of({{"grpc-status", "0"}});
+
+TEST(BenchSession, ASessionOfSalienceIsOpenedUsedAndClosed) {
+  const uint32_t tokens[] = {48, 300};
+  const BenchRequest request = salience_session("chat", tokens, 9);
+  ASSERT_EQ(request.calls.size(), 3u);
+  EXPECT_EQ(at(message_of(request.calls[0]), {1}), "chat");
+  const std::string id(32, 'f');
+  for (size_t i : {1, 2}) {
+    const auto call = in_session(request.calls[i], id);
+    EXPECT_EQ(at(message_of(call), {1}), id);
+    EXPECT_EQ(call.body.size(), request.calls[i].body.size());
+  }
+  EXPECT_EQ(at(message_of(in_session(request.calls[1], id)), {2}), "\x30\xac\x02");
+  EXPECT_EQ(request.calls[1].target, "/salience.v1.Salience/Generate");
+}
+
+TEST(BenchSession, TheIdGoesWhereTheFirstZerosAreAlsoAmongTokensThatLookAlike) {
+  const std::vector<uint32_t> zeros(64, '0');
+  const auto call = in_session(salience_session("chat", zeros, 1).calls[1], std::string(32, 'a'));
+  EXPECT_EQ(at(message_of(call), {2}), std::string(64, '0'));
+}
+
+TEST(BenchSession, EvergreenHasItAllInOneMessage) {
+  const std::string text = message_of(evergreen_generate("chat", "why?", 3).calls.at(0));
+  EXPECT_EQ(at(text, {1, 5, 10}), "why?");
+  EXPECT_EQ(at(text, {1, 5, 1, 1}), "text/plain");
+  EXPECT_EQ(at(text, {2, 2}), "GENERATE");
+  EXPECT_EQ(at(text, {2, 6, 1}), "chat");
+  EXPECT_EQ(at(text, {2, 5, 2}), std::string("\x08\x03\x58\x01"));
+  const Tensor x = floats();
+  const std::string tensors = message_of(evergreen_infer("m", {&x, 1}).calls.at(0));
+  EXPECT_EQ(at(tensors, {1, 5, 1, 1}), "application/x-weir-tensor; dtype=FP32; shape=2,3");
+  EXPECT_EQ(at(tensors, {1, 5, 10}), x.data.view());
+  EXPECT_EQ(at(tensors, {2, 3, 1}), "x");
+}
+
+TEST(BenchSession, SalienceTellsTheSessionTheTokensAndItsEnd) {
+  const std::string id(32, 'e');
+  EXPECT_EQ(answer(BenchProtocol::kSalience, 200, framed(nested({1}, id)), kFine).session, id);
+  EXPECT_EQ(answer(BenchProtocol::kSalience, 200, framed(""), kFine).wrong, "the session has no id");
+  const std::string token = framed(nested({1}, "\x08\x07\x10\x03")), prompt = framed(nested({1}, "\x08\x07\x18\x01"));
+  const auto whole = answer(BenchProtocol::kSalience, 200, prompt + token + token + framed(nested({2}, "")), kFine, 1);
+  EXPECT_EQ(whole.tokens, 2u);
+  EXPECT_EQ(whole.wrong, "");
+  EXPECT_EQ(whole.session, "");
+  EXPECT_EQ(answer(BenchProtocol::kSalience, 200, token, kFine, 1).wrong, "the stream ended without its end");
+  EXPECT_EQ(answer(BenchProtocol::kSalience, 200, framed(""), kFine, 2).wrong, "");
+}
+
+TEST(BenchSession, StreamsCountThePiecesThatHaveText) {
+  std::string response;
+  marshal::put_bytes(response, 5, nested({1}, "text_output"));
+  marshal::put_bytes(response, 6, std::string("\x02\0\0\0hi", 6));
+  std::string last;
+  marshal::put_bytes(last, 5, nested({1}, "text_output"));
+  marshal::put_bytes(last, 6, std::string("\0\0\0\0", 4));
+  const auto piece = framed(nested({2}, response));
+  EXPECT_EQ(answer(BenchProtocol::kOipStream, 200, piece + piece + framed(nested({2}, last)), kFine).tokens, 2u);
+  EXPECT_EQ(answer(BenchProtocol::kOipStream, 200, framed(nested({1}, "full")), kFine).wrong, "full");
+  std::string ours = nested({1}, std::string(kEvergreenAnswer)), other = nested({1}, "usage");
+  ours += nested({5, 10}, "hi"), other += nested({5, 10}, "{}");
+  const auto both = framed(nested({1}, ours) + nested({1}, other));
+  EXPECT_EQ(answer(BenchProtocol::kEvergreen, 200, both, kFine).tokens, 1u);
+}
+
+TEST(BenchSession, AMessageThatIsTooLargeIsPassedOver) {
+  auto reader = make_bench_answer(BenchProtocol::kEvergreen);
+  reader->begin(0);
+  reader->head(200, {});
+  const std::string piece(1 << 20, '\x0a');
+  uint32_t tokens = reader->body(std::string("\0\xff\xff\xff\xff", 5));
+  for (int i = 0; i < 64; ++i) tokens += reader->body(piece);
+  EXPECT_EQ(tokens, 0u);
+  EXPECT_EQ(reader->end(kFine), "");
 }
 
 // --- weir tail and weir trace ----------------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from tools_test import Hostile as HostileServers, hostile, weir
 
 LOADS = {
     'oip-rest': ('simple',), 'oip-grpc': ('simple',), 'grps': ('simple',), 'graphpipe': ('digits',),
-    'openai': ('chat', '--max-tokens', '4'),
+    'openai': ('chat', '--max-tokens', '4'), 'oip-stream': ('simple',), 'evergreen': ('simple',), 'salience': ('chat', '--max-tokens', '4'),
 }
+OF_TEXT = ('openai', 'oip-stream', 'evergreen', 'salience')
 
 
 class Bench(harness.Case):
@@ -40,7 +41,7 @@ class Bench(harness.Case):
 
     def test_all_types_of_tensors_go_over_every_protocol_that_has_them(self):
         for model in ('simple_int8', 'simple_string', 'simple_identity'):
-            for protocol in ('oip-rest', 'oip-grpc', 'grps', 'graphpipe'):
+            for protocol in ('oip-rest', 'oip-grpc', 'oip-stream', 'grps', 'graphpipe', 'evergreen'):
                 with self.subTest(f'{model} {protocol}'):
                     self.assertEqual(4, self.json(model, '--protocol', protocol, '-n', '4', *(
                         () if model == 'simple_int8' else self.texts(model)))['answered'])
@@ -72,13 +73,38 @@ class Bench(harness.Case):
             self.assertEqual([round(i / 40, 6) for i in range(4, 24)], due)
 
     def test_tokens_have_times_of_their_own(self):
-        out = self.json('chat', '--protocol', 'openai', '-c', '2', '-n', '6', '--max-tokens', '8')
-        self.assertGreaterEqual(out['tokens'], 6 * 7)
-        for kind in ('first_token', 'inter_token', 'latency'):
-            self.assertGreaterEqual(out[kind]['max'], out[kind]['p50'])
         prompts = harness.scratch() / 'prompts'
         prompts.write_text('one\ntwo\n')
-        self.assertEqual(4, self.json('chat', '--protocol', 'openai', '-n', '4', '--prompt', f'@{prompts}', '--max-tokens', '2')['answered'])
+        for protocol in OF_TEXT:
+            with self.subTest(protocol):
+                out = self.json('chat', '--protocol', protocol, '-c', '2', '-n', '6', '--max-tokens', '8')
+                self.assertEqual((6, 0), (out['answered'], out['failed']), out)
+                self.assertGreaterEqual(out['tokens'], 6 * (3 if protocol == 'salience' else 6), out)  # which may end by itself
+                for kind in ('first_token', 'inter_token', 'latency'):
+                    self.assertGreaterEqual(out[kind]['max'], out[kind]['p50'])
+                two = self.json('chat', '--protocol', protocol, '-n', '4', '--prompt', f'@{prompts}', '--max-tokens', '2')
+                self.assertEqual(4, two['answered'])
+
+    def test_a_model_of_text_is_asked_in_protocols_of_tensors_too(self):
+        for protocol in ('oip-rest', 'oip-grpc', 'grps'):
+            with self.subTest(protocol):
+                self.assertEqual(4, self.json('chat', '--protocol', protocol, '-n', '4', '--max-tokens', '2')['answered'])
+
+    def test_sessions_of_salience_are_closed(self):
+        def sessions():
+            metrics = harness.curl(self.server.url('/metrics')).body.decode()
+            return sum(int(line.rpartition(' ')[2]) for line in metrics.splitlines() if line.startswith('weir_sessions '))
+        before = sessions()
+        self.bench('chat', '--protocol', 'salience', '-n', '20', '-c', '4', '--max-tokens', '2')
+        self.assertEqual(before, sessions())
+
+    def test_sessions_keep_an_open_loops_schedule(self):
+        for protocol, model in (('evergreen', 'simple'), ('salience', 'chat')):
+            path = harness.scratch() / 'open.csv'
+            self.bench(model, '--rate', '20', '-c', '8', '--csv', path, '--duration', '500ms', '--warmup', '0s', '--protocol', protocol,
+                       '--max-tokens', '2')
+            due = sorted(float(r['due']) for r in csv.DictReader(path.open()))
+            self.assertEqual([round(i / 20, 6) for i in range(10)], due)
 
     def test_many_streams_share_few_connections(self):
         before = self.counted('weir_connections_total')
@@ -90,7 +116,8 @@ class Bench(harness.Case):
         for args, code, words in (
                 (('nothing',), 1, 'nothing'), (('simple', '-i', 'X=zeros'), 1, "has no input 'X'"),
                 (('simple', '-i', 'INPUT0=random:1xy'), 1, 'expected a shape'), (('simple', '-i', 'INPUT0=[1,2'), 1, 'INPUT0'),
-                (('nothing', '--protocol', 'openai'), 1, 'nothing'), (('simple', '--protocol', 'smtp'), 2, 'smtp'),
+                (('nothing', '--protocol', 'openai'), 1, 'nothing'), (('nothing', '--protocol', 'salience'), 1, 'nothing'),
+                (('nothing', '--protocol', 'evergreen'), 1, 'nothing'), (('digits', '--protocol', 'salience'), 1, 'digits'), (('simple', '--protocol', 'smtp'), 2, 'smtp'),
                 (('simple', '--duration', 'soon'), 2, '--duration'), (('simple', '-i', 'INPUT0=@/nowhere.npy'), 1, '/nowhere.npy'),
                 (('simple', '--csv', '/nowhere/x.csv', '-n', '1'), 1, '/nowhere/x.csv')):
             got, _, err = weir('bench', *args, '--url', self.server.address)

@@ -7,12 +7,13 @@
 
 #include "app/tools/bench_loop.h"
 #include "app/tools/bench_report.h"
+#include "app/tools/bench_session.h"
 #include "app/tools/bench_tensor.h"
 
 namespace weir::app {
 namespace {
 
-using Requests = std::vector<wire::ClientRequest>;
+using Requests = std::vector<BenchRequest>;
 
 base::Result<std::vector<std::string>> prompts_of(const std::string& prompt) {
   if (!prompt.starts_with('@')) return std::vector{prompt};
@@ -25,19 +26,53 @@ base::Result<std::vector<std::string>> prompts_of(const std::string& prompt) {
   return out;
 }
 
-base::Result<Requests> requests_of(const Remote& remote, const BenchOptions& o) {
-  Requests out;
-  if (o.protocol == BenchProtocol::kOpenAi) {
-    auto prompts = prompts_of(o.prompt);
-    if (!prompts) return prompts.error();
-    for (const auto& prompt : *prompts) out.push_back(chat_request(o.model, prompt, o.max_tokens));
-    return out;
-  }
-  auto tensors = bench_tensors(remote, o.model, o.inputs, o.seed);
+base::Result<BenchRequest> tensors_of(const BenchSignature& signature, const std::vector<std::string>& values,
+                                      const BenchOptions& o) {
+  auto tensors = bench_tensors(signature, values, o.seed);
   if (!tensors) return tensors.error();
+  if (o.protocol == BenchProtocol::kEvergreen) return evergreen_infer(o.model, *tensors);
   auto request = tensor_request(o.protocol, o.model, *tensors, o.form);
   if (!request) return request.error();
-  out.push_back(std::move(*request));
+  return BenchRequest{{std::move(*request)}};
+}
+
+// A request that asks a model of text.
+base::Result<BenchRequest> question_of(const Remote& remote, const BenchSignature& signature, const BenchOptions& o,
+                                       const std::string& prompt) {
+  if (o.protocol == BenchProtocol::kOpenAi) return BenchRequest{{chat_request(o.model, prompt, o.max_tokens)}};
+  if (o.protocol == BenchProtocol::kEvergreen) return evergreen_generate(o.model, prompt, o.max_tokens);
+  if (o.protocol == BenchProtocol::kSalience) {
+    auto tokens = prompt_tokens(remote, o.model, prompt);
+    if (!tokens) return tokens.error();
+    return salience_session(o.model, *tokens, o.max_tokens);
+  }
+  const bool streams = o.protocol == BenchProtocol::kOipStream;
+  const auto answers = streams ? BenchAnswers::kStreamed : BenchAnswers::kWhole;
+  return tensors_of(signature, prompt_values(prompt, o.max_tokens, answers), o);
+}
+
+base::Result<Requests> requests_of(const Remote& remote, const BenchOptions& o) {
+  const bool speaks_text = o.protocol == BenchProtocol::kOpenAi || o.protocol == BenchProtocol::kSalience;
+  BenchSignature signature;
+  if (!speaks_text) {
+    auto found = bench_signature(remote, o.model);
+    if (!found) return found.error();
+    signature = std::move(*found);
+  }
+  Requests out;
+  if (!speaks_text && (!signature.is_text() || !o.inputs.empty())) {
+    auto request = tensors_of(signature, o.inputs, o);
+    if (!request) return request.error();
+    out.push_back(std::move(*request));
+    return out;
+  }
+  auto prompts = prompts_of(o.prompt);
+  if (!prompts) return prompts.error();
+  for (const auto& prompt : *prompts) {
+    auto request = question_of(remote, signature, o, prompt);
+    if (!request) return request.error();
+    out.push_back(std::move(*request));
+  }
   return out;
 }
 
@@ -49,11 +84,12 @@ base::Result<BenchPlan> plan_of(const Remote& remote, const BenchOptions& o) {
   if (!endpoints) return endpoints.error();
   auto requests = requests_of(remote, o);
   if (!requests) return requests.error();
-  for (auto& request : *requests) {
-    request.scheme = where->tls ? "https" : "http";
-    request.authority = where->authority;
-    for (const auto& [name, value] : where->fields) request.fields.add(name, value);
-  }
+  for (auto& request : *requests)
+    for (auto& call : request.calls) {
+      call.scheme = where->tls ? "https" : "http";
+      call.authority = where->authority;
+      for (const auto& [name, value] : where->fields) call.fields.add(name, value);
+    }
   BenchPlan plan;
   plan.protocol = o.protocol;
   plan.requests = std::move(*requests);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "app/tools/bench_answer.h"
+#include "app/tools/bench_session.h"
 #include "net/shard.h"
 
 namespace weir::app {
@@ -60,6 +61,10 @@ class BenchLoop final : private net::ClientConn::Owner {
     const size_t link;
     const std::unique_ptr<BenchAnswer> answer;
     State state = State::kFree;
+    const BenchRequest* request = nullptr;
+    size_t call = 0;      // of the request's
+    std::string session;  // that its first call has opened
+    std::string wrong;    // what its first failure was
     BenchSample sample;
     double asked = 0, last_token = 0;
     std::vector<float> gaps;
@@ -79,8 +84,9 @@ class BenchLoop final : private net::ClientConn::Owner {
   void start(Flight& flight, double due);
   void pump(Link& link);
   void finish(Flight& flight, const std::string& error);
+  bool go_on(Flight& flight);
   void next(Flight& flight, bool failed);
-  void keep(Flight& flight, const std::string& error);
+  void keep(Flight& flight);
   void sweep();
   void give_up();
   void look_whether_done();
@@ -223,6 +229,9 @@ void BenchLoop::look_whether_done() {
 void BenchLoop::start(Flight& flight, double due) {
   ++sent_, ++pending_;
   flight.state = Flight::State::kWaiting;
+  flight.request = &plan_.requests[turn_++ % plan_.requests.size()];
+  flight.call = 0;
+  flight.session.clear(), flight.wrong.clear();
   flight.sample = {};
   flight.sample.due = due;
   flight.asked = now();
@@ -243,15 +252,18 @@ void BenchLoop::pump(Link& link) {
     Flight& flight = *link.waiting.front();
     link.waiting.pop_front();
     flight.state = Flight::State::kSent;
-    flight.answer->begin();
-    flight.sample.started = now();
-    link.conn->send(plan_.requests[turn_++ % plan_.requests.size()], flight);
+    flight.answer->begin(flight.call);
+    if (flight.call == 0) flight.sample.started = now();
+    const wire::ClientRequest& call = flight.request->calls[flight.call];
+    link.conn->send(flight.call == 0 ? call : in_session(call, flight.session), flight);
   }
 }
 
 void BenchLoop::finish(Flight& flight, const std::string& error) {
-  const bool failed = flight.sample.started == 0 || (!error.empty() && flight.sample.first == 0);
-  keep(flight, error);
+  if (flight.wrong.empty()) flight.wrong = error;
+  if (go_on(flight)) return;
+  const bool failed = flight.sample.started == 0 || (!flight.wrong.empty() && flight.sample.first == 0);
+  keep(flight);
   flight.state = Flight::State::kFree;
   --pending_;
   const size_t link = flight.link;
@@ -259,14 +271,29 @@ void BenchLoop::finish(Flight& flight, const std::string& error) {
   pump(links_[link]);  // of HTTP/2: others may wait for room
 }
 
+// Sends the next call of a request that has several; after a failure the last one, which closes what the first one has
+// opened. False: there is none.
+bool BenchLoop::go_on(Flight& flight) {
+  if (flight.call == 0 && flight.sample.started != 0) flight.session = flight.answer->session();
+  const size_t last = flight.request->calls.size() - 1;
+  if (flight.call == last || flight.session.empty()) return false;
+  flight.call = flight.wrong.empty() ? flight.call + 1 : last;
+  flight.state = Flight::State::kWaiting;
+  flight.asked = now();
+  Link& link = links_[flight.link];
+  link.waiting.push_front(&flight);
+  pump(link);
+  return true;
+}
+
 // Those that were due while it warmed up are left out.
-void BenchLoop::keep(Flight& flight, const std::string& error) {
+void BenchLoop::keep(Flight& flight) {
   BenchSample& sample = flight.sample;
   sample.ended = last_end_ = now();
   if (sample.started == 0) sample.started = sample.ended;
   if (sample.first == 0) sample.first = sample.ended;
   if (sample.due < in_seconds(plan_.warmup)) return;
-  if (!error.empty()) sample.error = run_.number_of(error);
+  if (!flight.wrong.empty()) sample.error = run_.number_of(flight.wrong);
   run_.samples.push_back(sample);
   run_.token_gaps.insert(run_.token_gaps.end(), flight.gaps.begin(), flight.gaps.end());
 }

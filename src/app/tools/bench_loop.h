@@ -16,7 +16,7 @@ namespace weir::app {
 
 struct BenchPlan {
   BenchProtocol protocol = BenchProtocol::kOipRest;
-  std::vector<wire::ClientRequest> requests;  // in turns; one at least
+  std::vector<BenchRequest> requests;  // in turns; one at least
   net::ClientConn::Options connection;
   uint32_t clients = 1;      // requests in flight at most
   uint32_t connections = 1;  // over which they are spread; HTTP/1.1: one for each client

@@ -89,16 +89,6 @@ ClientRequest oip_rest(const std::string& model, std::span<const Tensor> tensors
   return request;
 }
 
-// grpc/doc/PROTOCOL-HTTP2.md: a flag, the length in four bytes, the message.
-ClientRequest grpc_request(std::string path, const std::string& message) {
-  std::string body(1, '\0');
-  for (int shift : {24, 16, 8, 0}) body += char(uint32_t(message.size()) >> shift);
-  ClientRequest request{"POST", "http", {}, std::move(path), {}, base::Bytes::adopt(body + message)};
-  request.fields.add("content-type", "application/grpc");
-  request.fields.add("te", "trailers");
-  return request;
-}
-
 void put_dims(std::string& out, uint32_t field, const Tensor& t) {
   std::string dims;
   for (int64_t dim : t.shape.dims()) marshal::put_varint(dims, uint64_t(dim));
@@ -106,7 +96,7 @@ void put_dims(std::string& out, uint32_t field, const Tensor& t) {
 }
 
 // inference.ModelInferRequest (proto/inference.proto): tensors as raw_input_contents.
-ClientRequest oip_grpc(const std::string& model, std::span<const Tensor> tensors) {
+ClientRequest oip_grpc(const std::string& method, const std::string& model, std::span<const Tensor> tensors) {
   std::string message;
   marshal::put_text(message, 1, model);
   for (const auto& t : tensors) {
@@ -117,7 +107,7 @@ ClientRequest oip_grpc(const std::string& model, std::span<const Tensor> tensors
     marshal::put_bytes(message, 5, input);
   }
   for (const auto& t : tensors) marshal::put_bytes(message, 7, t.data.view());
-  return grpc_request("/inference.GRPCInferenceService/ModelInfer", message);
+  return grpc_request("/inference.GRPCInferenceService/" + method, message);
 }
 
 // --- GRPS ------------------------------------------------------------------------------------------------------------
@@ -315,14 +305,27 @@ base::Result<ClientRequest> graphpipe(const std::string& model, std::span<const 
 
 }  // namespace
 
+// grpc/doc/PROTOCOL-HTTP2.md: a flag, the length in four bytes, the message.
+ClientRequest grpc_request(std::string path, const std::string& message) {
+  std::string body(1, '\0');
+  for (int shift : {24, 16, 8, 0}) body += char(uint32_t(message.size()) >> shift);
+  ClientRequest request{"POST", "http", {}, std::move(path), {}, base::Bytes::adopt(body + message)};
+  request.fields.add("content-type", "application/grpc");
+  request.fields.add("te", "trailers");
+  return request;
+}
+
 base::Result<ClientRequest> tensor_request(BenchProtocol protocol, const std::string& model,
                                            std::span<const Tensor> tensors, TensorForm form) {
   switch (protocol) {
-    case BenchProtocol::kOipGrpc: return oip_grpc(model, tensors);
+    case BenchProtocol::kOipGrpc: return oip_grpc("ModelInfer", model, tensors);
+    case BenchProtocol::kOipStream: return oip_grpc("ModelStreamInfer", model, tensors);
     case BenchProtocol::kGrps: return grps(model, tensors);
     case BenchProtocol::kGraphPipe: return graphpipe(model, tensors);
     case BenchProtocol::kOipRest:
-    case BenchProtocol::kOpenAi: break;
+    case BenchProtocol::kOpenAi:
+    case BenchProtocol::kSalience:
+    case BenchProtocol::kEvergreen: break;
   }
   return oip_rest(model, tensors, form);
 }

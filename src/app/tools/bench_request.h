@@ -10,15 +10,35 @@
 
 namespace weir::app {
 
-enum class BenchProtocol : uint8_t { kOipRest, kOipGrpc, kOpenAi, kGrps, kGraphPipe };
+enum class BenchProtocol : uint8_t {
+  kOipRest,
+  kOipGrpc,
+  kOipStream,
+  kOpenAi,
+  kGrps,
+  kGraphPipe,
+  kSalience,
+  kEvergreen
+};
 
 // Whether it goes over HTTP/2.
 constexpr bool over_http2(BenchProtocol protocol) {
-  return protocol == BenchProtocol::kOipGrpc || protocol == BenchProtocol::kGrps;
+  return protocol != BenchProtocol::kOipRest && protocol != BenchProtocol::kOpenAi &&
+         protocol != BenchProtocol::kGraphPipe;
 }
+
+// One request of the load: the calls that it takes, one after the other. Where there are several, the first one opens a
+// session and the last one closes it (bench_session.h).
+struct BenchRequest {
+  std::vector<wire::ClientRequest> calls;
+};
+
+// A message of gRPC behind its length.
+wire::ClientRequest grpc_request(std::string path, const std::string& message);
 
 // A request but for its scheme, its authority and its key.
 enum class TensorForm : uint8_t { kBinary, kJson };  // of kOipRest
+// Of kOipRest, kOipGrpc, kOipStream (ModelStreamInfer with one request), kGrps, kGraphPipe.
 base::Result<wire::ClientRequest> tensor_request(BenchProtocol protocol, const std::string& model,
                                                  std::span<const msg::Tensor> tensors, TensorForm form);
 

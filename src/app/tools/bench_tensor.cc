@@ -57,30 +57,6 @@ bool is_fraction(DType dtype) {
   return dtype == DType::kFp16 || dtype == DType::kBf16 || dtype == DType::kFp32 || dtype == DType::kFp64;
 }
 
-struct WantedInput {
-  std::string name;
-  DType dtype = DType::kInvalid;
-  Shape shape;  // -1 is any size
-};
-
-base::Result<std::vector<WantedInput>> wanted_inputs(const Remote& remote, const std::string& model) {
-  auto reply = ask(remote, "GET", model_path(model, ""));
-  if (auto wrong = complaint(reply); !wrong.empty()) return base::failure(base::Code::kUnavailable, wrong);
-  const json metadata = json::parse(reply->body, nullptr, false);
-  if (!metadata.is_object() || !metadata.contains("inputs") || !metadata["inputs"].is_array())
-    return base::failure(base::Code::kUnavailable, "the model's metadata is no JSON");
-  std::vector<WantedInput> out;
-  for (const auto& row : metadata["inputs"]) {
-    if (!row.is_object() || !row.value("name", json()).is_string() || !row.value("shape", json()).is_array() ||
-        !row.value("datatype", json()).is_string())
-      return base::failure(base::Code::kUnavailable, "the model's metadata has an input without name, type or shape");
-    WantedInput input{row["name"], msg::dtype_from_name(row["datatype"].get<std::string>()), {}};
-    for (const auto& dim : row["shape"]) input.shape.push(dim.is_number_integer() ? dim.get<int64_t>() : -1);
-    out.push_back(std::move(input));
-  }
-  return out;
-}
-
 // "4x16"
 base::Result<Shape> shape_from_text(std::string_view text) {
   Shape out;
@@ -110,14 +86,14 @@ base::Result<uint64_t> elements_of(const std::string& name, DType dtype, const S
   return *elements;
 }
 
-base::Result<Tensor> zero_tensor(const WantedInput& wanted, const Shape& shape) {
+base::Result<Tensor> zero_tensor(const BenchInput& wanted, const Shape& shape) {
   auto elements = elements_of(wanted.name, wanted.dtype, shape);
   if (!elements) return elements.error();
   const size_t size = wanted.dtype == DType::kBytes ? 4 : msg::size_of(wanted.dtype);
   return Tensor{wanted.name, wanted.dtype, shape, base::Bytes::adopt(std::string(*elements * size, '\0'))};
 }
 
-base::Result<Tensor> npy_tensor(const WantedInput& wanted, const std::string& path) {
+base::Result<Tensor> npy_tensor(const BenchInput& wanted, const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::stringstream text;
   if (!in || !(text << in.rdbuf())) return base::invalid("cannot read '" + path + "'");
@@ -152,7 +128,7 @@ bool flatten(const json& value, DType dtype, std::string& out, uint64_t& count) 
   return true;
 }
 
-base::Result<Tensor> json_tensor(const WantedInput& wanted, const std::string& text) {
+base::Result<Tensor> json_tensor(const BenchInput& wanted, const std::string& text) {
   json value = json::parse(text, nullptr, false);
   if (value.is_discarded() && wanted.dtype == DType::kBytes) value = text;
   std::string data;
@@ -171,7 +147,7 @@ base::Result<Tensor> json_tensor(const WantedInput& wanted, const std::string& t
   return Tensor{wanted.name, wanted.dtype, shape, base::Bytes::adopt(std::move(data))};
 }
 
-base::Result<Tensor> make_tensor(const WantedInput& wanted, const std::string& value, uint64_t seed) {
+base::Result<Tensor> make_tensor(const BenchInput& wanted, const std::string& value, uint64_t seed) {
   for (std::string_view kind : {"random", "zeros"}) {
     if (!value.starts_with(kind) || (value.size() > kind.size() && value[kind.size()] != ':')) continue;
     Shape shape = closed(wanted.shape);
@@ -209,20 +185,65 @@ base::Result<Tensor> random_tensor(std::string name, DType dtype, const Shape& s
   return Tensor{std::move(name), dtype, shape, base::Bytes::adopt(std::move(data))};
 }
 
-base::Result<std::vector<Tensor>> bench_tensors(const Remote& remote, const std::string& model,
-                                                const std::vector<std::string>& values, uint64_t seed) {
-  auto wanted = wanted_inputs(remote, model);
-  if (!wanted) return wanted.error();
+bool BenchSignature::is_text() const {
+  return std::any_of(inputs.begin(), inputs.end(), [](const auto& in) { return in.name == "text_input"; });
+}
+
+base::Result<BenchSignature> bench_signature(const Remote& remote, const std::string& model) {
+  auto reply = ask(remote, "GET", model_path(model, ""));
+  if (auto wrong = complaint(reply); !wrong.empty()) return base::failure(base::Code::kUnavailable, wrong);
+  const json metadata = json::parse(reply->body, nullptr, false);
+  if (!metadata.is_object() || !metadata.contains("inputs") || !metadata["inputs"].is_array())
+    return base::failure(base::Code::kUnavailable, "the model's metadata is no JSON");
+  BenchSignature out;
+  for (const auto& row : metadata["inputs"]) {
+    if (!row.is_object() || !row.value("name", json()).is_string() || !row.value("shape", json()).is_array() ||
+        !row.value("datatype", json()).is_string())
+      return base::failure(base::Code::kUnavailable, "the model's metadata has an input without name, type or shape");
+    BenchInput input{row["name"], msg::dtype_from_name(row["datatype"].get<std::string>()), {}};
+    for (const auto& dim : row["shape"]) input.shape.push(dim.is_number_integer() ? dim.get<int64_t>() : -1);
+    out.inputs.push_back(std::move(input));
+  }
+  return out;
+}
+
+std::vector<std::string> prompt_values(const std::string& prompt, uint32_t max_tokens, BenchAnswers answers) {
+  auto text = [](const std::string& value) { return json(value).dump(-1, ' ', false, json::error_handler_t::replace); };
+  const json sampling{{"max_tokens", max_tokens}, {"ignore_eos", true}};
+  return {"text_input=" + text(prompt),
+          std::string("stream=") + (answers == BenchAnswers::kStreamed ? "true" : "false"),
+          "sampling_parameters=" + text(sampling.dump()), "exclude_input_in_output=true"};
+}
+
+base::Result<std::vector<uint32_t>> prompt_tokens(const Remote& remote, const std::string& model,
+                                                  const std::string& prompt) {
+  const json body{{"model", model},
+                  {"add_generation_prompt", true},
+                  {"messages", json::array({{{"role", "user"}, {"content", prompt}}})}};
+  auto reply = ask(remote, "POST", "/tokenize", body.dump(-1, ' ', false, json::error_handler_t::replace));
+  if (auto wrong = complaint(reply); !wrong.empty()) return base::failure(base::Code::kUnavailable, wrong);
+  const json answer = json::parse(reply->body, nullptr, false);
+  std::vector<uint32_t> out;
+  if (answer.is_object() && answer.contains("tokens") && answer["tokens"].is_array())
+    for (const auto& id : answer["tokens"])
+      if (id.is_number_unsigned()) out.push_back(id.get<uint32_t>());
+  if (out.empty()) return base::failure(base::Code::kUnavailable, "the server's answer to /tokenize has no tokens");
+  return out;
+}
+
+base::Result<std::vector<Tensor>> bench_tensors(const BenchSignature& signature, const std::vector<std::string>& values,
+                                                uint64_t seed) {
   for (const auto& value : values) {
     const std::string name = value.substr(0, value.find('='));
     std::string known;
-    for (const auto& input : *wanted) known += (known.empty() ? "" : ", ") + input.name;
-    const bool found = std::any_of(wanted->begin(), wanted->end(), [&](const auto& in) { return in.name == name; });
+    for (const auto& input : signature.inputs) known += (known.empty() ? "" : ", ") + input.name;
+    const bool found =
+        std::any_of(signature.inputs.begin(), signature.inputs.end(), [&](const auto& in) { return in.name == name; });
     if (value.find('=') == value.npos) return base::invalid("input '" + value + "': expected NAME=VALUE");
     if (!found) return base::invalid("the model has no input '" + name + "'; it has " + known);
   }
   std::vector<Tensor> out;
-  for (const auto& input : *wanted) {
+  for (const auto& input : signature.inputs) {
     std::string value = "random";
     for (const auto& given : values)
       if (given.starts_with(input.name + "=")) value = given.substr(input.name.size() + 1);

@@ -109,13 +109,14 @@ void add_chat(CLI::App& app, Exit& exit, const Options& options) {
 
 void add_bench_load(CLI::App& command, BenchOptions& bench) {
   using Protocol = BenchProtocol;
-  const std::map<std::string, Protocol> protocols{{"oip-rest", Protocol::kOipRest},
-                                                  {"oip-grpc", Protocol::kOipGrpc},
-                                                  {"openai", Protocol::kOpenAi},
-                                                  {"grps", Protocol::kGrps},
-                                                  {"graphpipe", Protocol::kGraphPipe}};
+  const std::map<std::string, Protocol> protocols{
+      {"oip-rest", Protocol::kOipRest},  {"oip-grpc", Protocol::kOipGrpc},    {"oip-stream", Protocol::kOipStream},
+      {"salience", Protocol::kSalience}, {"evergreen", Protocol::kEvergreen}, {"openai", Protocol::kOpenAi},
+      {"grps", Protocol::kGrps},         {"graphpipe", Protocol::kGraphPipe}};
   command
-      .add_option("--protocol", bench.protocol, "oip-rest, oip-grpc, openai (chat, streamed), grps (gRPC), graphpipe")
+      .add_option("--protocol", bench.protocol,
+                  "oip-rest, oip-grpc, oip-stream (ModelStreamInfer), openai (chat, streamed), grps (gRPC), graphpipe, "
+                  "salience, evergreen (gRPC; of both a session for each request)")
       ->transform(CLI::CheckedTransformer(protocols).description(""))
       ->type_name("NAME");
   auto* inputs = command.add_option("-i,--input", bench.inputs,
@@ -126,9 +127,9 @@ void add_bench_load(CLI::App& command, BenchOptions& bench) {
       ->transform(CLI::CheckedTransformer(forms).description(""))
       ->type_name("FORM");
   command.add_option("--seed", bench.seed, "of what is random")->capture_default_str();
-  command.add_option("--prompt", bench.prompt, "openai: what is asked; @FILE: a prompt per line, in turns")
+  command.add_option("--prompt", bench.prompt, "models of text: what is asked; @FILE: a prompt per line, in turns")
       ->type_name("TEXT");
-  command.add_option("--max-tokens", bench.max_tokens, "openai: length of an answer")
+  command.add_option("--max-tokens", bench.max_tokens, "models of text: length of an answer")
       ->type_name("N")
       ->capture_default_str();
 }
