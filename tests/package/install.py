@@ -126,12 +126,18 @@ class Visit:
         return re.search(r'level for weir.service: ([\d.]+)', checked('systemd-analyze', 'security', '--offline=true', '--no-pager', program))[1]
 
     def hardening(self):
-        """What an attacker who can write to memory finds: positions that change, tables that are read-only, no stack that runs."""
+        """An attacker who can write to memory finds positions that change, tables that are read-only, no stack that runs, and
+        overflows that end the process: the rows of `checksec`."""
         program = self.folder / 'usr/bin/weir'
         headers = checked('readelf', '-hldW', program)
-        expect(re.search(r'Type:\s+DYN', headers), 'not position-independent')
+        expect(re.search(r'Type:\s+DYN', headers) and re.search(r'FLAGS_1\).*\bPIE\b', headers), 'not position-independent')
         expect('GNU_RELRO' in headers and re.search(r'FLAGS_1\).*\bNOW\b', headers), 'symbols are bound while it runs')
         expect(re.search(r'GNU_STACK\s.*\sRW\s', headers), 'the stack can be run')
+        symbols = checked('readelf', '--dyn-syms', '-W', program)
+        expect('__stack_chk_fail@' in symbols, 'the stack has no guard')
+        fortified = sorted(set(re.findall(r'\b__(\w+)_chk@', symbols)))
+        expect({'memcpy', 'memset'} & set(fortified), 'copies are not checked')
+        return f'{len(fortified)} functions of libc are checked'
 
     def cuda(self):
         """CUDA's module: what is in its package, which package it goes with, and that it loads but for the driver."""
