@@ -15,6 +15,7 @@
 
 #include "app/config.h"
 #include "auth/authenticator.h"
+#include "auth/failure_limit.h"
 #include "auth/keys.h"
 #include "auth/token_keys.h"
 
@@ -39,6 +40,8 @@ class AccessControl {
   auth::TokenKeys& token_keys() { return token_keys_; }
   // The limits of tokens and certificates, over all shards.
   auth::Limiters& limiters() { return limiters_; }
+  // What wrong tokens may cost, over all shards.
+  auth::FailureLimit& failures() { return failures_; }
   // `again` is called for every reload(), on the thread; null: nothing is. Once this returns, the one from before is
   // not called any more. Any thread.
   void on_reload(std::function<void()> again) {
@@ -77,6 +80,7 @@ class AccessControl {
   FileTime read_at_{}, tokens_read_at_{};  // of the files that were read last; the thread's
   auth::TokenKeys token_keys_;
   auth::Limiters limiters_;
+  auth::FailureLimit failures_{base::process_key()};
   Heard heard_;
 
   std::mutex mutex_;

@@ -28,7 +28,7 @@ ShardAccess::ShardAccess(net::Shard& shard, AccessControl& control) : control_(c
   const AuthConfig& config = control.config();
   auth::Authenticator::Sources sources;
   if (config.jwt.on()) {
-    sources.tokens = &tokens_.emplace(config.jwt, control.token_keys(), control.limiters());
+    sources.tokens = &tokens_.emplace(config.jwt, control.token_keys(), control.limiters(), control.failures());
     shard.at_turn_end([this] { tokens_->refresh(); });
   }
   if (!config.certificates.empty())

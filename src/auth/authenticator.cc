@@ -86,25 +86,29 @@ const KeyTable& Authenticator::table() {
   return *table_;
 }
 
-base::Result<IdentityRef> Authenticator::by_secret(std::string_view secret, const wire::Request& request) {
+base::Result<IdentityRef> Authenticator::by_secret(std::string_view secret, const wire::Request& request,
+                                                   Refusal& why) {
   if (const IdentityRef* known = table().find(digest_of(secret))) {
     if (env_.wall() < (*known)->expires) return *known;
-    return failure(Code::kUnauthenticated, "the key '" + (*known)->name + "' has expired");
+    why = {Refusal::Kind::kExpired, (*known)->name};
+    return failure(Code::kUnauthenticated, "the key '" + (*known)->name + "' has expired: ask for a new one");
   }
   if (sources_.tokens && is_json_web_token(secret)) {
     const wire::PeerInfo* peer = request.peer;
-    return sources_.tokens->verify(secret, peer ? peer->host() : std::string_view(), env_.now(), env_.wall());
+    auto known = sources_.tokens->verify(secret, peer ? peer->host() : std::string_view(), env_.now(), env_.wall());
+    if (!known) why = {Refusal::Kind::kToken, known.error().text};
+    return known;
   }
-  log_unknown(request);
+  why.kind = Refusal::Kind::kUnknown;
   return failure(Code::kUnauthenticated, "the key is not known here");
 }
 
 // A null Identity: nothing is shown that anybody could check.
-base::Result<IdentityRef> Authenticator::identify(const wire::Request& request) {
+base::Result<IdentityRef> Authenticator::identify(const wire::Request& request, Refusal& why) {
   if (takes_secrets()) {
     auto shown = credentials_of(request);
     if (!shown) return shown.error();
-    if (shown->shown) return by_secret(shown->secret(), request);
+    if (shown->shown) return by_secret(shown->secret(), request, why);
   }
   const wire::PeerInfo* peer = request.peer;
   if (sources_.certificates && peer && peer->certificate_names)
@@ -134,15 +138,20 @@ base::Status Authenticator::nobody() const {
 }
 
 std::string Authenticator::name_of(const wire::Request& request) {
-  auto found = identify(request);
+  Refusal why;
+  auto found = identify(request, why);
   return found && *found ? (*found)->name : std::string();
 }
 
 // A Caller without an Identity: it shows nothing.
 base::Result<wire::Caller> Authenticator::admit_known(const wire::Request& request, Permission permission,
                                                       std::string_view protocol) {
-  auto found = identify(request);
-  if (!found) return found.error();
+  Refusal why;
+  auto found = identify(request, why);
+  if (!found) {
+    log_refused(why, request);
+    return found.error();
+  }
   if (!*found) return wire::Caller();
   const wire::Identity& who = **found;
   if (!who.protocol.empty() && who.protocol != protocol)
@@ -152,14 +161,28 @@ base::Result<wire::Caller> Authenticator::admit_known(const wire::Request& reque
   return wire::Caller::enter(*std::move(found), env_.now());
 }
 
-// One line for any number of them; of the keys nothing is said.
-void Authenticator::log_unknown(const wire::Request& request) {
-  ++unknown_;
-  if (env_.now() < log_next_) return;
-  log_next_ = env_.now() + kLogEvery;
-  base::log::warning("requests with keys that are not known were refused",
-                     {{"count", std::exchange(unknown_, uint64_t(0))},
-                      {"latest_from", request.peer ? request.peer->address : std::string()}});
+// One line for any number of one kind; of the secrets nothing is said.
+void Authenticator::log_refused(const Refusal& why, const wire::Request& request) {
+  RefusalCount& refused = refused_[size_t(why.kind)];
+  ++refused.count;
+  if (env_.now() < refused.log_next) return;
+  refused.log_next = env_.now() + kLogEvery;
+  const uint64_t count = std::exchange(refused.count, 0);
+  const std::string_view from = request.peer ? std::string_view(request.peer->address) : std::string_view();
+  switch (why.kind) {
+    case Refusal::Kind::kMalformed:
+      return base::log::warning("requests whose key cannot be read were refused",
+                                {{"count", count}, {"latest_from", from}});
+    case Refusal::Kind::kUnknown:
+      return base::log::warning("requests with keys that are not known were refused",
+                                {{"count", count}, {"latest_from", from}});
+    case Refusal::Kind::kExpired:
+      return base::log::warning("requests with keys that have expired were refused",
+                                {{"count", count}, {"latest_key", why.detail}, {"latest_from", from}});
+    case Refusal::Kind::kToken:
+      return base::log::warning("requests with tokens that are not valid were refused",
+                                {{"count", count}, {"latest_reason", why.detail}, {"latest_from", from}});
+  }
 }
 
 }  // namespace weir::auth

@@ -6,6 +6,7 @@
 //   admin
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -61,20 +62,29 @@ class Authenticator final : public wire::Authenticator {
   base::Status nobody() const;
   base::Result<wire::Caller> admit_known(const wire::Request& request, wire::Permission permission,
                                          std::string_view protocol);
-  base::Result<IdentityRef> identify(const wire::Request& request);
-  base::Result<IdentityRef> by_secret(std::string_view secret, const wire::Request& request);
+  // Why a secret is no good, for the log.
+  struct Refusal {
+    enum class Kind : uint8_t { kMalformed, kUnknown, kExpired, kToken };
+    Kind kind = Kind::kMalformed;
+    std::string detail;  // kExpired: the key's name; kToken: what is wrong with it
+  };
+  base::Result<IdentityRef> identify(const wire::Request& request, Refusal& why);
+  base::Result<IdentityRef> by_secret(std::string_view secret, const wire::Request& request, Refusal& why);
   const KeyTable& table();
   bool takes_secrets() const { return sources_.keys || sources_.tokens; }
-  void log_unknown(const wire::Request& request);
+  void log_refused(const Refusal& why, const wire::Request& request);
 
   base::Env& env_;
   const Sources sources_;
   const IdentityRef anonymous_;
   std::shared_ptr<const KeyTable> table_;
   uint64_t version_ = 0;  // of table_
-  // Wrong keys are logged as a count, once in a while.
-  uint64_t unknown_ = 0;
-  base::Time log_next_ = base::Time::min();
+  // Refusals of each kind are logged as a count, once in a while.
+  struct RefusalCount {
+    uint64_t count = 0;
+    base::Time log_next = base::Time::min();
+  };
+  std::array<RefusalCount, 4> refused_;
 };
 
 }  // namespace weir::auth

@@ -51,7 +51,7 @@ base::Status check_times(const RegisteredClaims& claims, const JwtRules& rules, 
   auto time = std::chrono::floor<seconds>(now);
   auto leeway = std::chrono::ceil<seconds>(rules.leeway);
   if (!claims.expires) return refused_token("the token does not say when it expires (exp)");
-  if (at(*claims.expires) + leeway <= time) return refused_token("the token has expired (exp)");
+  if (at(*claims.expires) + leeway <= time) return refused_token("the token has expired (exp): get a new one");
   if (claims.not_before && at(*claims.not_before) - leeway > time)
     return refused_token("the token is not valid yet (nbf)");
   if (claims.issued && at(*claims.issued) - leeway > time)

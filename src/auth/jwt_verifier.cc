@@ -40,11 +40,11 @@ Grant grant_of(const JwtClaims& claims, const JwtSettings& settings) {
   return grant;
 }
 
-JwtVerifier::JwtVerifier(const JwtSettings& settings, TokenKeys& keys, Limiters& limiters)
+JwtVerifier::JwtVerifier(const JwtSettings& settings, TokenKeys& keys, Limiters& limiters, FailureLimit& failures)
     : settings_(settings),
       shared_(keys),
       limiters_(limiters),
-      failures_(base::process_key()),
+      failures_(failures),
       by_digest_(0, base::KeyedHash(base::process_key())) {}
 
 // The version is read before the keys, so that keys that come in between are taken the next time.
@@ -73,9 +73,11 @@ base::Result<IdentityRef> JwtVerifier::verify(std::string_view token, std::strin
   auto found = by_digest_.find(std::string_view(digest));
   if (found == by_digest_.end()) return verify_new(token, client, now, wall, std::move(digest));
   auto at = found->second;
-  if (wall >= at->identity->expires) {
+  if (wall >= at->identity->expires) {  // its signature was right, so its holder may be named
+    auto expired = base::failure(base::Code::kUnauthenticated,
+                                 "the token of '" + at->identity->name + "' has expired (exp): get a new one");
     forget(at);
-    return base::failure(base::Code::kUnauthenticated, "the token has expired (exp)");
+    return expired;
   }
   known_.splice(known_.begin(), known_, at);
   return at->identity;

@@ -26,8 +26,9 @@ class JwtVerifier final : public TokenVerifier {
  public:
   static constexpr size_t kMostCached = 4096;
 
-  // All are borrowed. The limits of tokens are counted by tenant, in `limiters`, which may be all shards'.
-  JwtVerifier(const JwtSettings& settings, TokenKeys& keys, Limiters& limiters);
+  // All are borrowed. The limits of tokens are counted by tenant, in `limiters`; those, and `failures`, may be all
+  // shards'.
+  JwtVerifier(const JwtSettings& settings, TokenKeys& keys, Limiters& limiters, FailureLimit& failures);
 
   // Takes what the keys are now. Tokens that were verified with one that is not among them are forgotten, and their
   // Identities revoked. verify() does so, too; call it once in a while for what goes on without new tokens.
@@ -57,7 +58,7 @@ class JwtVerifier final : public TokenVerifier {
   std::shared_ptr<const KeySet> keys_;  // null: none yet
   uint64_t version_ = 0;                // of keys_
   Limiters& limiters_;
-  FailureLimit failures_;
+  FailureLimit& failures_;
   KnownList known_;  // the one that was used last comes first
   base::PeerMap<std::string_view, KnownList::iterator> by_digest_;
 };

@@ -92,7 +92,7 @@ TEST(Jwt, TokensOfRfc7515AreVerified) {
     EXPECT_FALSE(verdict(other, keys_of(jwk), rules, 1300819300).check.claims);
   }
   EXPECT_FALSE(verdict(kNone, keys_of(kJwkHs256), rules, 1300819300).check.claims);
-  EXPECT_EQ(verdict(kHs256, keys_of(kJwkHs256), rules).text(), "the token has expired (exp)");
+  EXPECT_EQ(verdict(kHs256, keys_of(kJwkHs256), rules).text(), "the token has expired (exp): get a new one");
 }
 
 TEST(Jwt, TheSignatureOfRfc8037IsVerified) {
@@ -270,7 +270,7 @@ TEST(Jwt, TimesAreHeldWithLeeway) {
   JwtRules rules = rules_of_tests();
   rules.leeway = std::chrono::seconds(30);
   EXPECT_EQ(of_claims(claims(), rules, 1700000129).text(), "");
-  EXPECT_EQ(of_claims(claims(), rules, 1700000130).text(), "the token has expired (exp)");
+  EXPECT_EQ(of_claims(claims(), rules, 1700000130).text(), "the token has expired (exp): get a new one");
   EXPECT_EQ(of_claims(claims(",\"nbf\":1700000030"), rules).text(), "");
   EXPECT_EQ(of_claims(claims(",\"nbf\":1700000031"), rules).text(), "the token is not valid yet (nbf)");
   EXPECT_EQ(of_claims(claims(",\"iat\":1700000030.75"), rules).text(), "");
@@ -278,7 +278,7 @@ TEST(Jwt, TimesAreHeldWithLeeway) {
   EXPECT_NE(of_claims(R"({"iss":"https://issuer.example","aud":"weir","sub":"a"})", rules).text().find("(exp)"),
             std::string::npos);
   EXPECT_EQ(of_claims(R"({"iss":"https://issuer.example","aud":"weir","sub":"a","exp":-1})", rules).text(),
-            "the token has expired (exp)");
+            "the token has expired (exp): get a new one");
   auto far = of_claims(R"({"iss":"https://issuer.example","aud":"weir","sub":"a","exp":253402300799})", rules);
   ASSERT_TRUE(far.check.claims);
   EXPECT_GT(far.check.claims->expires, at(4'000'000'000)) << "no overflow";

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+#include <vector>
+
 #include "tokens.h"
 
 namespace weir::auth {
@@ -37,7 +40,8 @@ struct Verifying : testing::Test {
   int missing = 0;
   TokenKeys keys;
   Limiters limiters;
-  JwtVerifier verifier{settings, keys, limiters};
+  FailureLimit failures{base::process_key()};
+  JwtVerifier verifier{settings, keys, limiters, failures};
 };
 
 TEST_F(Verifying, ATokenIsVerifiedOnceAndForgottenWhenItExpires) {
@@ -95,6 +99,43 @@ TEST_F(Verifying, AClientWithWrongSignaturesIsHeldBackAndNobodyElse) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(verify("eyJ.eyJ.x", "192.0.2.3").error().code, base::Code::kUnauthenticated);
 }
 
+// Connections to another shard are no more attempts.
+TEST_F(Verifying, WrongSignaturesCountOverAllShards) {
+  JwtVerifier elsewhere{settings, keys, limiters, failures};
+  uint32_t tried = 0;
+  for (base::Code code = base::Code::kOk; tried < 1000; ++tried) {
+    const std::string wrong = token_of(other, "ES256", claims("mallory" + std::to_string(tried)));
+    auto found = tried % 2 == 0 ? verify(wrong) : elsewhere.verify(wrong, "192.0.2.1", kStart, kNow);
+    code = found.error().code;
+    if (code == base::Code::kResourceExhausted) break;
+  }
+  EXPECT_EQ(tried, FailureLimit::kBurst);
+  EXPECT_TRUE(elsewhere.verify(token_of(key, "ES256", claims("dave")), "192.0.2.2", kStart, kNow)) << "other clients";
+}
+
+TEST(FailureLimit, WhatManyThreadsCountIsAllCounted) {
+  FailureLimit limit{base::process_key()};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (int n = 0; n < 1000; ++n) limit.count("192.0.2.1", kStart, 1);
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(limit.wait("192.0.2.1", kStart), std::chrono::milliseconds(100) * (4000 - FailureLimit::kBurst + 1));
+  EXPECT_EQ(limit.wait("192.0.2.2", kStart).count(), 0);
+}
+
+TEST_F(Verifying, AnExpiredTokenThatWasGoodNamesItsHolder) {
+  const std::string token = token_of(key, "ES256", claims("alice"));
+  ASSERT_TRUE(verify(token));
+  const auto late = kNow + std::chrono::seconds(160);
+  EXPECT_EQ(verify(token, "192.0.2.1", kStart, late).error().text,
+            "the token of 'jwt:alice' has expired (exp): get a new one");
+  EXPECT_EQ(verify(token_of(other, "ES256", claims("alice")), "192.0.2.1", kStart, late).error().text,
+            "the token has expired (exp): get a new one")
+      << "nobody has signed that";
+}
+
 TEST_F(Verifying, WrongSignaturesOfASlowKeyAreFewer) {
   const SigningKey slow = SigningKey::ec("P-384"), wrong = SigningKey::ec("P-384");
   keys.use(set_of({&slow}));
@@ -109,7 +150,7 @@ TEST_F(Verifying, WrongSignaturesOfASlowKeyAreFewer) {
 // Two shards: limits are counted by tenant, over all of its tokens.
 TEST_F(Verifying, TheTokensOfATenantShareItsLimits) {
   settings.rules.limits.concurrent = 1;
-  JwtVerifier elsewhere{settings, keys, limiters};
+  JwtVerifier elsewhere{settings, keys, limiters, failures};
   auto one = verify(token_of(key, "ES256", claims("alice"))),
        two = elsewhere.verify(token_of(key, "ES256", claims("alice", 1'700'000'200)), "192.0.2.2", kStart, kNow),
        bob = verify(token_of(key, "ES256", claims("bob")));
@@ -155,7 +196,7 @@ TEST_F(Verifying, AnUnknownKeyIsAskedFor) {
 
 TEST_F(Verifying, WithoutKeysNothingIsVerified) {
   TokenKeys none;
-  JwtVerifier fresh(settings, none, limiters);
+  JwtVerifier fresh(settings, none, limiters, failures);
   auto got = fresh.verify(token_of(key, "ES256", claims("a")), "192.0.2.1", kStart, kNow);
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, base::Code::kUnavailable);

@@ -499,6 +499,18 @@ class Logs(Keys):
         self.assertNotIn('secret-', self.file.with_suffix('.log').read_text())
 
 
+    def test_an_expired_key_is_named_in_the_log_and_to_its_holder(self):
+        answer = self.ask('GET', '/v2/models/simple', 'expired')
+        self.assertEqual(401, answer.status)
+        self.assertIn("the key 'expired' has expired", answer.json()['error'])
+        self.assertNotIn('expired', self.ask('GET', '/v2/models/simple', 'wrong').json()['error'])
+        end = time.monotonic() + harness.PATIENCE
+        while 'keys that have expired were refused' not in self.server.output():
+            self.assertLess(time.monotonic(), end)
+        self.assertRegex(self.server.output(), r'keys that have expired were refused.*latest_key\W+expired')
+        self.assertNotIn('secret-', self.server.output())
+
+
 class Reload(Keys):
     def wait(self, key, status):
         end = time.monotonic() + harness.PATIENCE

@@ -133,6 +133,7 @@ class Tokens(harness.Case):
             self.assertEqual(401, self.status(bearer), what)
             self.assertEqual(grpc.StatusCode.UNAUTHENTICATED, self.grpc(bearer), what)
         self.assertEqual(200, ask(self.server, '/readyz')[0])
+        until(lambda: 'tokens that are not valid were refused' in self.server.output())
 
     def test_roles_and_models_are_the_tokens(self):
         infer, admin = token(), token(scope='openid weir:admin')
