@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include "base/sip_hash.h"
@@ -37,10 +38,13 @@ inline const base::ModelScope* models_of(const wire::Request& request) {
   return request.identity ? request.identity->models.get() : nullptr;
 }
 
-// A Call comes on behalf of the request's tenant, and is charged to its limits.
-inline void set_caller(msg::Call& call, const wire::Request& request) {
+// A Call comes on behalf of the request's tenant, and is charged to its limits. That of a request that is traced takes
+// the times of a pipeline's steps along.
+inline void set_caller(msg::Call& call, const wire::Exchange& exchange) {
+  const wire::Request& request = exchange.request();
   call.tenant = tenant_of(request);
   if (request.identity) call.limiter = request.identity->limiter;
+  if (exchange.record().trace) call.steps = std::make_unique<msg::PipelineSteps>();
 }
 
 }  // namespace weir::marshal

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "base/encoding.h"
 
@@ -32,30 +35,102 @@ void add_receive(wire::Trace& trace, Time queued) {
   if (queued > whole) trace.add({.name = "decode", .start = whole, .end = queued});
 }
 
+// The name of a model and what a Call of it shared its batch with, as attributes of a span.
+class Attributes {
+ public:
+  template <class Value>
+  void add(std::string_view key, Value value) {
+    all_[size_++] = {key, value};
+  }
+  void add_model(const std::string& model, const std::string& version, const msg::Timeline& times) {
+    add("weir.model.name", std::string_view(model));
+    add("weir.model.version", std::string_view(version));
+    if (times.batch_rows > 0) add("weir.batch.rows", int64_t(times.batch_rows));
+  }
+  std::span<const SpanAttribute> all() const { return {all_.data(), size_}; }
+
+ private:
+  std::array<SpanAttribute, 8> all_;
+  size_t size_ = 0;
+};
+
 // Since the request began; negative where there is no token. The lane writes the time before it sends the token.
 base::Duration first_token(const wire::Trace& trace, const msg::Call& call) {
   if (call.progress.generated_tokens == 0 || call.times.first_token == kNever) return base::Duration(-1);
   return call.times.first_token - trace.began;
 }
 
-void add_compute(wire::Trace& trace, const msg::Call& call, Time start, Time end) {
+// What a Call, or a step of a pipeline, did until `finished`; below the span `parent`.
+struct Part {
+  const msg::Timeline& times;
+  Time finished;
+  base::Code code;
+  wire::SpanId parent{};
+};
+
+// The spans `queue` and `stage`. Returns when computing began; kNever: the Call has failed in the queue.
+Time add_wait(wire::Trace& trace, const Part& part) {
+  const msg::Timeline& t = part.times;
+  auto until_end = [&](Time at) { return at == kNever ? part.finished : std::min(at, part.finished); };
+  const Time started = until_end(t.started), computing = std::max(until_end(t.computing), started);
+  const base::Code code = t.started == kNever ? part.code : base::Code::kOk;
+  trace.add({.name = "queue", .start = t.queued, .end = started, .code = code, .parent = part.parent});
+  if (t.started == kNever) return kNever;
+  trace.add({.name = "stage", .start = started, .end = computing, .parent = part.parent});
+  return computing;
+}
+
+void add_compute(wire::Trace& trace, const Part& part, Time start, std::span<const SpanAttribute> attributes) {
+  trace.add({.name = "compute",
+             .start = start,
+             .end = std::max(part.finished, start),
+             .attributes = attributes,
+             .code = part.code,
+             .parent = part.parent});
+}
+
+void add_tokens(Attributes& attributes, const wire::Trace& trace, const msg::Call& call) {
   const msg::Progress& p = call.progress;
+  if (p.prompt_tokens > 0) attributes.add("gen_ai.usage.input_tokens", int64_t(p.prompt_tokens));
+  attributes.add("gen_ai.usage.output_tokens", int64_t(p.generated_tokens));
+  if (p.cached_tokens > 0) attributes.add("gen_ai.usage.cache_read.input_tokens", int64_t(p.cached_tokens));
+  if (const auto first = first_token(trace, call); first.count() >= 0)
+    attributes.add("gen_ai.server.time_to_first_token", std::chrono::duration<double>(first).count());
+}
+
+void add_step(wire::Trace& trace, const msg::StepTimes& step, const wire::SpanId& parent, wire::SpanId& id) {
+  Attributes attributes;
+  attributes.add("weir.step.name", std::string_view(step.name));
+  attributes.add_model(step.model, step.version, step.times);
+  id = trace.add({.name = step.name,
+                  .start = step.times.queued,
+                  .end = step.times.finished,
+                  .attributes = attributes.all(),
+                  .code = step.code,
+                  .parent = parent});
+  if (step.is_pipeline) return;
+  const Part part{step.times, step.times.finished, step.code, id};
+  if (const Time computing = add_wait(trace, part); computing != kNever) add_compute(trace, part, computing, {});
+}
+
+// One span for all that the pipeline did, below it one for each step, and below those the steps' own.
+void add_pipeline(wire::Trace& trace, const msg::Call& call) {
+  const msg::PipelineSteps& steps = *call.steps;
   const std::string tenant = call.tenant != 0 ? tenant_text(call.tenant) : std::string();
-  std::array<SpanAttribute, 8> all;
-  size_t n = 0;
-  auto say = [&](std::string_view key, auto value) { all[n++] = {key, value}; };
-  say("weir.model.name", std::string_view(call.model));
-  say("weir.model.version", std::string_view(call.version));
-  if (call.times.batch_rows > 0) say("weir.batch.rows", int64_t(call.times.batch_rows));
-  if (!tenant.empty()) say("weir.tenant", std::string_view(tenant));
-  if (call.generation) {
-    if (p.prompt_tokens > 0) say("gen_ai.usage.input_tokens", int64_t(p.prompt_tokens));
-    say("gen_ai.usage.output_tokens", int64_t(p.generated_tokens));
-    if (p.cached_tokens > 0) say("gen_ai.usage.cache_read.input_tokens", int64_t(p.cached_tokens));
-    if (const auto first = first_token(trace, call); first.count() >= 0)
-      say("gen_ai.server.time_to_first_token", std::chrono::duration<double>(first).count());
+  Attributes attributes;
+  attributes.add_model(call.model, call.version, {});
+  if (!tenant.empty()) attributes.add("weir.tenant", std::string_view(tenant));
+  if (steps.left_out > 0) attributes.add("weir.steps.left_out", int64_t(steps.left_out));
+  const wire::SpanId whole = trace.add({.name = "pipeline",
+                                        .start = call.times.queued,
+                                        .end = call.times.finished,
+                                        .attributes = attributes.all(),
+                                        .code = call.progress.code});
+  std::vector<wire::SpanId> ids(steps.all.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const msg::StepTimes& step = steps.all[i];
+    add_step(trace, step, step.parent == msg::StepTimes::kNone ? whole : ids[step.parent], ids[i]);
   }
-  trace.add({.name = "compute", .start = start, .end = end, .attributes = {all.data(), n}, .code = p.code});
 }
 
 void count_tokens(wire::Trace& trace, const msg::Call& call) {
@@ -71,16 +146,25 @@ void count_tokens(wire::Trace& trace, const msg::Call& call) {
 void add_call_spans(wire::Trace& trace, const msg::Call& call, Time finished) {
   const msg::Timeline& t = call.times;
   if (t.queued == kNever || finished == kNever) return;
-  auto until_end = [&](Time at) { return at == kNever ? finished : std::min(at, finished); };
-  const Time started = until_end(t.started), computing = std::max(until_end(t.computing), started);
   if (trace.calls++ == 0) add_receive(trace, t.queued);
-  // A Call that has failed in the queue went no further.
-  const base::Code queue_code = t.started == kNever ? call.progress.code : base::Code::kOk;
-  trace.add({.name = "queue", .start = t.queued, .end = started, .code = queue_code});
-  if (t.started == kNever) return;
-  trace.add({.name = "stage", .start = started, .end = computing});
-  add_compute(trace, call, computing, std::max(finished, computing));
+  const Part part{t, finished, call.progress.code};
+  const Time computing = add_wait(trace, part);
+  if (computing == kNever) return;
+  const std::string tenant = call.tenant != 0 ? tenant_text(call.tenant) : std::string();
+  Attributes attributes;
+  attributes.add_model(call.model, call.version, t);
+  if (!tenant.empty()) attributes.add("weir.tenant", std::string_view(tenant));
+  if (call.generation) add_tokens(attributes, trace, call);
+  add_compute(trace, part, computing, attributes.all());
   if (call.generation) count_tokens(trace, call);
+}
+
+void add_ended_call_spans(wire::Trace& trace, const msg::Call& call) {
+  const msg::Timeline& t = call.times;
+  if (!call.steps || call.steps->all.empty() || t.queued == kNever || t.finished == kNever)
+    return add_call_spans(trace, call, t.finished);
+  if (trace.calls++ == 0) add_receive(trace, t.queued);
+  add_pipeline(trace, call);
 }
 
 }  // namespace weir::marshal

@@ -24,15 +24,17 @@ inline Spent spent(const msg::Timeline& t, base::Time finished) {
 inline Spent spent(const msg::Call& call) { return call.sink ? spent(call.times, call.times.finished) : Spent{}; }
 
 // The spans of a Call of a request that is traced: the way to its queue (of the request's first Call), queue, stage,
-// compute. Nothing where `finished` is kNever.
+// compute. Nothing where `finished` is kNever. Its Inbox may still have the Call.
 void add_call_spans(wire::Trace& trace, const msg::Call& call, base::Time finished);
+// The same at the Call's last Event: of a pipeline's, a span `pipeline` instead, and below that the spans of its steps.
+void add_ended_call_spans(wire::Trace& trace, const msg::Call& call);
 // The same where the request is traced, for a Call that note() is not called for.
 inline void trace(wire::RequestRecord& record, const msg::Call& call, base::Time finished) {
   if (record.trace) add_call_spans(*record.trace, call, finished);
 }
 // At the Call's last Event.
 inline void trace(wire::RequestRecord& record, const msg::Call& call) {
-  if (record.trace && call.sink) add_call_spans(*record.trace, call, call.times.finished);
+  if (record.trace && call.sink) add_ended_call_spans(*record.trace, call);
 }
 
 // Adds it to what the Calls before took, since a stream makes one after the other. Of Calls side by side that make one

@@ -24,6 +24,7 @@ void Call::clear() {
   home = nullptr;
   lease = nullptr;
   times = {};
+  steps = nullptr;
   progress = {};
   rows = 1;
   cancelled.store(false, std::memory_order_relaxed);

@@ -22,6 +22,7 @@
 #include "base/usage_limiter.h"
 #include "msg/generate.h"
 #include "msg/tensor.h"
+#include "msg/timeline.h"
 
 namespace weir::msg {
 
@@ -102,18 +103,6 @@ class Home {
   ~Home() = default;
 };
 
-// When things happened to a Call; kNever where they have not. Taken from Env on shards, steady_clock in lanes.
-struct Timeline {
-  base::Time received = base::kNever;     // the request was complete
-  base::Time queued = base::kNever;       // handed to the Inbox
-  base::Time started = base::kNever;      // its batch was closed; staging begins
-  base::Time computing = base::kNever;    // inputs are in place, the engine runs
-  base::Time first_token = base::kNever;  // of a sequence: the engine has its first generated token
-  base::Time computed = base::kNever;     // the engine is done; outputs are split
-  base::Time finished = base::kNever;     // the last Event was posted
-  uint32_t batch_rows = 0;                // size of the batch it shared
-};
-
 // A Call's Events so far, as the home shard has heard them. bus::CallHandle writes it.
 struct Progress {
   uint32_t prompt_tokens = 0, cached_tokens = 0;  // of a sequence that has ended by itself: as in Done
@@ -155,6 +144,8 @@ struct Call {
   Home* home = nullptr;
   const void* lease = nullptr;  // what keeps the model version alive; the bus's business
   Timeline times;
+  std::unique_ptr<PipelineSteps>
+      steps;          // where a pipeline writes of its steps, for a request that is traced; null: nowhere
   Progress progress;  // home shard only
   uint32_t rows = 1;  // rows of the batch dimension that this Call brings
 

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/attempt.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "bus/call_handle.h"
@@ -103,6 +104,7 @@ void PipelineRun::describe(PipelineLeg& leg, const msg::ModelSpec& spec) const {
   leg.session = parent->session;
   leg.times.received = parent->times.received;
   leg.times.queued = base::steady_now();
+  if (parent->steps) leg.steps = std::make_unique<msg::PipelineSteps>();
 }
 
 Status PipelineRun::answered(PipelineLeg& leg, const PipelineNode& node, msg::Event&& event) {
@@ -114,6 +116,7 @@ Status PipelineRun::answered(PipelineLeg& leg, const PipelineNode& node, msg::Ev
   if (auto* failure = std::get_if<msg::Failed>(&event.what)) status = std::move(failure->status);
   if (auto* outputs = std::get_if<msg::Outputs>(&event.what)) status = keep(node, *outputs);
   if (status.ok() && leg.pieces) status = failure(Code::kUnimplemented, "the model answered more than once");
+  if (parent->steps) note_step(leg, node, status.code);
   return status;
 }
 
@@ -133,6 +136,16 @@ void PipelineRun::note(const msg::Timeline& times) {
   if (way.computed == base::kNever || (times.computed != base::kNever && times.computed > way.computed))
     way.computed = times.computed;
   way.batch_rows = times.batch_rows;
+}
+
+// For the trace, which does without where there is no memory.
+void PipelineRun::note_step(PipelineLeg& leg, const PipelineNode& node, base::Code code) {
+  (void)base::attempt("a span", [&] {
+    msg::StepTimes step{
+        .name = node.name, .model = leg.model, .version = leg.version, .times = leg.times, .code = code};
+    if (step.times.finished == base::kNever) step.times.finished = base::steady_now();
+    parent->steps->add(std::move(step), std::move(*leg.steps));
+  });
 }
 
 msg::Outputs PipelineRun::results(const PipelinePlan& plan) {

@@ -61,6 +61,7 @@ struct PipelineRun {
   void describe(PipelineLeg& leg, const msg::ModelSpec& spec) const;
   base::Status keep(const PipelineNode& node, msg::Outputs& outputs);
   void note(const msg::Timeline& times);
+  void note_step(PipelineLeg& leg, const PipelineNode& node, base::Code code);
 };
 
 }  // namespace weir::sched

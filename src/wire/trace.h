@@ -28,11 +28,12 @@ struct SpanAttribute {
 struct Span {
   enum class Kind : uint8_t { kInternal, kClient };
 
-  std::string_view name;  // "queue", "compute", …: a literal
+  std::string_view name;  // "queue", "compute", …; what the configuration has named
   base::Time start = base::kNever, end = base::kNever;
   Kind kind = Kind::kInternal;
   std::span<const SpanAttribute> attributes;
   base::Code code = base::Code::kOk;  // anything else is an error
+  SpanId parent{};                    // of the same request; zeros: the request's own
 };
 
 struct Trace;
@@ -40,8 +41,9 @@ struct Trace;
 // Takes spans of traced requests. ops::RequestSpans is the one in production. The shard's thread.
 class SpanSink {
  public:
-  // A child of the request's span. One that cannot be kept is dropped and counted.
-  virtual void add(Trace& trace, const Span& span) = 0;
+  // A child of the request's span, or of one that was added before: the id is what add() has returned for that. One
+  // that cannot be kept is dropped and counted; its id is all zeros, so that its children are the request's own.
+  virtual SpanId add(Trace& trace, const Span& span) = 0;
 
  protected:
   ~SpanSink() = default;
@@ -70,7 +72,7 @@ struct Trace {
   std::string finish;              // why the last sequence has ended: "stop", "length"
   std::string error;               // why the request has failed, in words
 
-  void add(const Span& child) { sink->add(*this, child); }
+  SpanId add(const Span& child) { return sink->add(*this, child); }
 };
 
 }  // namespace weir::wire

@@ -6,21 +6,36 @@ import gzip
 import http.server
 import json
 import os
+import pathlib
 import shutil
 import socket
 import ssl
 import subprocess
+import tempfile
 import threading
 import time
 import unittest
 
 import harness
+import pipeline_test as pipelines
 
 MODULES = harness.ROOT / '.cache/npm/node_modules'
 ONE = json.dumps({'inputs': [{'name': 'INPUT', 'datatype': 'FP32', 'shape': [1, 4], 'data': [1, 2, 3, 4]}]})
 INFER = '/v2/models/identity/infer'
 TRACE = '0af7651916cd43dd8448eb211c80319c'
 PARENT = 'b7ad6b7169203331'
+# A pipeline of a pipeline and of one of its models.
+OUTER = """
+platform: "ensemble"
+max_batch_size: 8
+input [ { name: "a" data_type: TYPE_INT32 dims: 16 }, { name: "b" data_type: TYPE_INT32 dims: 16 } ]
+output { name: "sum" data_type: TYPE_INT32 dims: 16 }
+ensemble_scheduling {
+  step { model_name: "fork" model_version: -1 input_map [ { key: "a" value: "a" }, { key: "b" value: "b" } ]
+         output_map { key: "sum" value: "added" } }
+  step { model_name: "left" model_version: -1 input_map { key: "t" value: "added" } output_map { key: "t" value: "sum" } }
+}
+"""
 SAMPLED = ('-H', f'traceparent: 00-{TRACE}-{PARENT}-01')
 
 
@@ -118,10 +133,10 @@ def counted(server, outcome):
 @unittest.skipUnless(shutil.which('node') and (MODULES / '@opentelemetry/otlp-transformer').exists(),
                      "node or OpenTelemetry's npm packages are missing")
 class Spans(unittest.TestCase):
-    def serve(self, *flags, env=None, collector=None):
+    def serve(self, *flags, env=None, collector=None, repository=harness.MODELS):
         self.collector = collector or Collector()
         self.addCleanup(self.collector.close)
-        return harness.Server('--tracing-otlp', self.collector.url, *flags, env=env)
+        return harness.Server('--tracing-otlp', self.collector.url, *flags, env=env, repository=repository)
 
     def nests(self, request, spans):
         """The children of a request, in their order; each lies inside of it, and none begins before the one before it."""
@@ -209,6 +224,37 @@ class Spans(unittest.TestCase):
             self.nests(request, spans)
             computed = [attributes(s) for s in spans if s.get('parentSpanId') == request['spanId'] and s['name'] == 'compute']
             self.assertEqual(['simple', 'simple'], [each['weir.model.name'] for each in computed])
+
+    def test_each_step_of_a_pipeline_is_below_it_and_those_side_by_side_overlap(self):
+        repository = pathlib.Path(tempfile.mkdtemp(dir=harness.scratch()))
+        shutil.copytree(harness.MODELS / 'simple', repository / 'simple')
+        for name, text in (('left', pipelines.SLOW), ('right', pipelines.SLOW), ('fork', pipelines.FORK), ('outer', OUTER)):
+            (repository / name).mkdir()
+            (repository / name / 'config.pbtxt').write_text(text)
+        server = self.serve(repository=repository)
+        tensor = lambda name, value: {'name': name, 'datatype': 'INT32', 'shape': [1, 16], 'data': [value] * 16}
+        body = json.dumps({'inputs': [tensor('a', 3), tensor('b', 4)]})
+        answer = harness.curl(server.url('/v2/models/outer/infer'), *SAMPLED, data=body)
+        self.assertEqual([7] * 16, answer.json()['outputs'][0]['data'])
+        self.assertEqual(0, server.stop())
+        spans, _ = spans_of(self.collector.bodies)
+        request, = (s for s in spans if s['kind'] == 2)
+        whole = self.nests(request, spans)
+        self.assertEqual({'receive', 'pipeline', 'send'}, set(whole) - {'decode'})
+        outer = self.nests(whole['pipeline'], spans)
+        self.assertEqual(['step 0 (fork)', 'step 1 (left)'], list(outer))
+        fork, after = outer.values()
+        self.assertEqual('fork', attributes(fork)['weir.model.name'])
+        inner = {attributes(s)['weir.model.name']: s for s in self.nests(fork, spans).values()}
+        self.assertEqual({'left', 'right', 'simple'}, set(inner))
+        for step in (*inner.values(), after):
+            self.assertEqual({'queue', 'stage', 'compute'}, set(self.nests(step, spans)))
+        start, end = (lambda model: int(inner[model]['startTimeUnixNano'])), (lambda model: int(inner[model]['endTimeUnixNano']))
+        self.assertLess(start('left'), end('right'))
+        self.assertLess(start('right'), end('left'))
+        self.assertLessEqual(max(end('left'), end('right')), start('simple'))
+        self.assertLessEqual(int(fork['endTimeUnixNano']), int(after['startTimeUnixNano']))
+        self.assertEqual({TRACE}, {s['traceId'] for s in spans})
 
     def test_the_ratio_goes_with_the_trace(self):
         server = self.serve()

@@ -31,6 +31,76 @@ TEST(Pipeline, ANodeMayBeAPipeline) {
   EXPECT_EQ(lab.until(1), std::vector<std::string>{"1=20"});
 }
 
+// Hears one Call, and keeps what its pipeline has written of its steps.
+struct StepsKeeper final : msg::Sink {
+  std::promise<msg::PipelineSteps> kept;
+  void on(msg::Call& call, msg::Event&&) override {
+    kept.set_value(call.steps ? std::move(*call.steps) : msg::PipelineSteps{});
+  }
+};
+
+msg::PipelineSteps steps_of(Lab& lab, float value, bool traced) {
+  StepsKeeper keeper;
+  lab.send(value, [&](msg::Call& call) {
+    call.sink = &keeper;
+    if (traced) call.steps = std::make_unique<msg::PipelineSteps>();
+  });
+  msg::PipelineSteps steps = keeper.kept.get_future().get();
+  lab.idle();
+  return steps;
+}
+
+TEST(Pipeline, StepsOfATracedCallAreTimedAndTheirPartsStandBehindThem) {
+  auto inner = std::make_shared<bus::Served>();
+  inner->spec = spec_of(8);
+  inner->spec.name = "inner";
+  inner->inbox = make_pipeline(chain({adder(1), doubler()}), inner->stats);
+  Lab lab(chain({doubler(), inner}));
+  const auto steps = steps_of(lab, 3, true).all;
+  ASSERT_EQ(steps.size(), 4u);
+  std::vector<std::string> names;
+  for (const auto& step : steps) names.push_back(step.name + (step.is_pipeline ? "*" : ""));
+  EXPECT_EQ(names, (std::vector<std::string>{"n0", "n1*", "n0", "n1"}));
+  EXPECT_EQ(steps[1].model, "inner");
+  EXPECT_EQ(steps[1].parent, msg::StepTimes::kNone);
+  for (size_t part : {2, 3}) {
+    EXPECT_EQ(steps[part].parent, 1u);
+    EXPECT_LE(steps[1].times.queued, steps[part].times.queued);
+    EXPECT_LE(steps[part].times.finished, steps[1].times.finished);
+  }
+  EXPECT_LE(steps[0].times.finished, steps[1].times.queued);
+  EXPECT_LE(steps[2].times.finished, steps[3].times.queued);
+}
+
+TEST(Pipeline, NothingIsKeptOfACallThatIsNotTraced) {
+  Lab lab(chain({adder(1), doubler()}));
+  EXPECT_TRUE(steps_of(lab, 3, false).all.empty());
+}
+
+TEST(Pipeline, AStepThatHasFailedSaysItsCode) {
+  Lab lab(chain({adder(1), doubler(), adder(1)}));
+  const auto steps = steps_of(lab, kPoison - 1, true).all;
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(steps[0].code, base::Code::kOk);
+  EXPECT_EQ(steps[1].code, base::Code::kInvalidArgument);
+}
+
+TEST(Pipeline, StepsBeyondTheMostAreCounted) {
+  msg::PipelineSteps all;
+  for (size_t i = 0; i < msg::PipelineSteps::kMost / 2; ++i) {
+    msg::PipelineSteps parts;
+    parts.add({}, {});
+    parts.add({}, {});
+    all.add({}, std::move(parts));
+  }
+  EXPECT_EQ(all.all.size(), msg::PipelineSteps::kMost);
+  EXPECT_EQ(all.left_out, msg::PipelineSteps::kMost / 2);
+  for (size_t i = 0; i < all.all.size(); ++i)
+    if (all.all[i].parent != msg::StepTimes::kNone) {
+      EXPECT_TRUE(all.all[i].parent < i && all.all[all.all[i].parent].is_pipeline) << i;
+    }
+}
+
 TEST(Pipeline, EachNodeBatchesWhatMeetsInItsLane) {
   Gate gate;
   auto second = doubler(&gate);

@@ -171,7 +171,7 @@ TEST(Sampling, TheThresholdIsTheSpecifications) {
 }
 
 struct NoSpans final : SpanSink {
-  void add(Trace&, const Span&) override {}
+  SpanId add(Trace&, const Span&) override { return {}; }
 };
 
 struct TracerTest : testing::Test {

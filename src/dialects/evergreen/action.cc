@@ -263,7 +263,7 @@ Status ModelAction::perform(std::unique_ptr<bus::OffloadTask> task, size_t bytes
 Status ModelAction::submit() {
   call().model = served_->spec.name;
   call().version = served_->spec.version;
-  marshal::set_caller(call(), session_.exchange().request());
+  marshal::set_caller(call(), session_.exchange());
   Status s = call_.submit(*served_, *this, session_.exchange().ticket());
   note_work();
   if (!s.ok()) stop();

@@ -119,7 +119,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink {
     if (auto s = check_types(spec, call); !s.ok()) return s;
     if (auto s = marshal::check_call(spec, call); !s.ok()) return s;
     call.version = spec.version;
-    marshal::set_caller(call, exchange_.request());
+    marshal::set_caller(call, exchange_);
     return {};
   }
 

@@ -28,7 +28,7 @@ Status Inference::find(std::string_view model, Answers answers) {
   if (answers == Answers::kOne && served_->spec.decoupled) return too_often(spec(), "may answer any number of times");
   call().model = served_->spec.name;
   call().version = served_->spec.version;
-  marshal::set_caller(call(), exchange_.request());
+  marshal::set_caller(call(), exchange_);
   if (answers == Answers::kMany) call_.grant(bus::kAnswerWindow);
   return {};
 }

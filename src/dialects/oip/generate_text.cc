@@ -109,7 +109,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     call.version = served_.spec.version;
     call.id = request_.id;
     call.priority = request_.priority;
-    marshal::set_caller(call, exchange_.request());
+    marshal::set_caller(call, exchange_);
     call.generation = std::move(generation);
     if (streams()) call_.grant(bus::kTokenWindow);
     return call_.submit(served_, *this, exchange_.ticket());

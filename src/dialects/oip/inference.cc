@@ -46,7 +46,7 @@ Status Inference::submit() {
   Status status = marshal::check_call(served_->spec, call());
   if (!status.ok()) return status;
   call().version = served_->spec.version;
-  marshal::set_caller(call(), exchange_.request());
+  marshal::set_caller(call(), exchange_);
   return call_.submit(*served_, *this, exchange_.ticket());
 }
 

@@ -157,7 +157,7 @@ ApiError Answer::submit(bus::Served& served, const Sequence& prompt, std::vector
   call.version = served.spec.version;
   call.id = request_.request_id;
   call.priority = request_.priority;
-  marshal::set_caller(call, exchange_.request());
+  marshal::set_caller(call, exchange_);
   call.generation = std::move(generation);
   if (request_.stream) choice.call.grant(bus::kTokenWindow);
   if (base::Status status = choice.call.submit(served, choice, exchange_.ticket()); !status.ok())

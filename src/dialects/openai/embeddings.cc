@@ -104,7 +104,7 @@ class Embeddings final : public wire::ExchangeListener {
       msg::Call& call = input.call.fill();
       call.model = model_;
       call.priority = request_.priority;
-      marshal::set_caller(call, exchange_.request());
+      marshal::set_caller(call, exchange_);
       encodes() ? ask_encoder(call, input) : ask_generator(call, input);
       base::Status status = encodes() ? marshal::check_call((*found)->spec, call) : base::Status();
       if (status.ok()) status = input.call.submit(**found, input, exchange_.ticket());

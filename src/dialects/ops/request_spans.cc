@@ -171,18 +171,20 @@ void RequestSpans::count() {
 }
 
 // A request does not fail because a span of it has found no memory.
-void RequestSpans::add(Trace& trace, const wire::Span& span) {
-  if (!base::attempt("a span", [&] { write_child(trace, span); }).ok()) exporter_.lost(1);
+wire::SpanId RequestSpans::add(Trace& trace, const wire::Span& span) {
+  wire::SpanId id{};
+  if (!base::attempt("a span", [&] { id = write_child(trace, span); }).ok()) exporter_.lost(1);
+  return id;
 }
 
-void RequestSpans::write_child(Trace& trace, const wire::Span& span) {
+wire::SpanId RequestSpans::write_child(Trace& trace, const wire::Span& span) {
   const base::Time start = std::max(span.start, trace.began), end = std::max(span.end, start);
   trace.last_end = trace.last_end == base::kNever ? end : std::max(trace.last_end, end);
   wire::SpanId id;
   const uint64_t bits = env_.random() | 1;  // an id is not all zeros
   std::memcpy(id.data(), &bits, sizeof bits);
   SpanWriter out(spans_);
-  out.ids(trace, id, trace.span, SpanWriter::Parent::kLocal);
+  out.ids(trace, id, is_set(span.parent) ? span.parent : trace.span, SpanWriter::Parent::kLocal);
   out.head(span.name, span.kind == wire::Span::Kind::kClient ? SpanKind::kClient : SpanKind::kInternal,
            unix_ns(trace, start), unix_ns(trace, end));
   for (const auto& each : span.attributes) out.value(each.key, each.value);
@@ -192,6 +194,7 @@ void RequestSpans::write_child(Trace& trace, const wire::Span& span) {
   }
   out.finish();
   count();
+  return id;
 }
 
 // From the end of the last inference to the last byte that the socket has taken.

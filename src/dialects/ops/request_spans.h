@@ -24,14 +24,14 @@ class RequestSpans final : public wire::Observer, public wire::SpanSink {
   RequestSpans(SpanExporter& exporter, base::Env& env, const std::vector<std::string>& baggage)
       : exporter_(exporter), env_(env), baggage_(baggage) {}
 
-  void add(wire::Trace& trace, const wire::Span& span) override;
+  wire::SpanId add(wire::Trace& trace, const wire::Span& span) override;
   void finished(const wire::Exchange& exchange) override;
   void rejected(std::string_view, const wire::PeerInfo&) override {}
   // At the end of each turn.
   void flush();
 
  private:
-  void write_child(wire::Trace& trace, const wire::Span& span);
+  wire::SpanId write_child(wire::Trace& trace, const wire::Span& span);
   void write_request(const wire::Exchange& exchange);
   void add_send(wire::Trace& trace, base::Time end);
   void count();

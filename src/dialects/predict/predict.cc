@@ -78,7 +78,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink, bus::Of
     msg::Call& call = call_.fill();
     call.model = spec.name;
     call.version = spec.version;
-    marshal::set_caller(call, exchange_.request());
+    marshal::set_caller(call, exchange_);
     if (!spec.decoupled) return {};
     return too_often("may answer any number of times");
   }

@@ -89,7 +89,7 @@ Status Turn::submit(bus::Served& served) {
   call.version = served.spec.version;
   call.session = lease_->session;
   call.priority = request_.level(msg::levels(served.spec).count);
-  marshal::set_caller(call, rpc_->exchange().request());
+  marshal::set_caller(call, rpc_->exchange());
   call_.grant(bus::kAnswerWindow);
   watch_for_stops(served.spec);
   request_.generation.history = lease_->tokens;

@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "base/encoding.h"
 #include "dialects/ops/otlp.h"
@@ -325,6 +327,66 @@ TEST_F(Spans, ACallThatHasFailedInTheQueueEndsThere) {
   EXPECT_EQ(all.at("queue").attributes.at("error.type"), "RESOURCE_EXHAUSTED");
   EXPECT_EQ(all.at("queue").status, 2u);
   EXPECT_FALSE(all.contains("compute"));
+}
+
+// A step of a pipeline that took 30 microseconds from `at`, of which it waited 10.
+msg::StepTimes step_at(std::string name, int at) {
+  auto time = [&](int micros) { return Spans::kBegan + microseconds(at + micros); };
+  msg::StepTimes step{.name = name, .model = "model of " + name, .version = "2"};
+  step.times.queued = time(0), step.times.started = time(10), step.times.computing = time(15);
+  step.times.finished = time(30), step.times.batch_rows = 8;
+  return step;
+}
+
+TEST_F(WholeRequest, OfAPipelineEachStepHasASpanAndItsPartsAreBelowIt) {
+  FakeExchange y("POST", "/v2/models/pipe/infer");
+  traced(y);
+  msg::Call call;
+  run(call, kBegan);
+  call.model = "pipe", call.sink = &ear;
+  call.steps = std::make_unique<msg::PipelineSteps>();
+  call.steps->add(step_at("first", 0), {});
+  msg::PipelineSteps parts;
+  parts.add(step_at("inside", 40), {});
+  call.steps->add(step_at("nested", 40), std::move(parts));
+  msg::StepTimes refused = step_at("refused", 80);
+  refused.times.started = refused.times.computing = base::kNever, refused.code = base::Code::kResourceExhausted;
+  call.steps->add(refused, {});
+  marshal::note(y.record(), call);
+
+  spans.finished(y);
+  spans.flush();
+  exporter.stop(std::chrono::seconds(20), [] {});
+  std::map<std::string, Read> by_id;
+  std::map<std::string, std::string> paths;  // by id: the names from the request down
+  std::multiset<std::string> found;
+  std::vector<Read> all;
+  for (PbReader r(posted); r.next();) all.push_back(read_span(r.bytes()));
+  for (const Read& span : all) by_id[span.id] = span;
+  for (const Read& span : all) {
+    std::string path = span.name;
+    for (const Read* at = &span; by_id.contains(at->parent);) {
+      const Read& above = by_id.at(at->parent);
+      EXPECT_TRUE(above.start <= at->start && at->end <= above.end) << path;
+      at = &above;
+      path = above.name + "/" + path;
+    }
+    found.insert(path);
+  }
+  const std::string all_of = "POST/pipeline/";
+  EXPECT_EQ(found, (std::multiset<std::string>{
+                       "POST", "POST/receive", "POST/pipeline", "POST/send", all_of + "first", all_of + "first/queue",
+                       all_of + "first/stage", all_of + "first/compute", all_of + "nested", all_of + "nested/inside",
+                       all_of + "nested/inside/queue", all_of + "nested/inside/stage", all_of + "nested/inside/compute",
+                       all_of + "refused", all_of + "refused/queue"}));
+  auto named = [&](std::string_view name) {
+    return *std::find_if(all.begin(), all.end(), [&](const Read& span) { return span.name == name; });
+  };
+  EXPECT_EQ(named("pipeline").attributes.at("weir.model.name"), "pipe");
+  EXPECT_EQ(named("first").attributes.at("weir.model.name"), "model of first");
+  EXPECT_EQ(named("first").attributes.at("weir.step.name"), "first");
+  EXPECT_EQ(named("first").attributes.at("weir.batch.rows"), "8");
+  EXPECT_EQ(named("refused").attributes.at("error.type"), "RESOURCE_EXHAUSTED");
 }
 
 TEST_F(Spans, AStrangersTraceIsALink) {
