@@ -166,7 +166,7 @@ void AccessControl::watch() {
 void AccessControl::read_again() {
   read_at_ = file_time(config_.auth.keys_file);
   auto keys = read();
-  tell(config_.auth.keys_file, keys ? base::Status() : keys.error());
+  report(config_.auth.keys_file, keys ? base::Status() : keys.error());
   if (!keys) return base::log::error("the keys stay as they are", {{"reason", keys.error().text}});
   keys_.use(*keys);
   base::log::info("keys were read", {{"keys", uint64_t(keys->size())}});
@@ -177,7 +177,7 @@ void AccessControl::read_tokens_again() {
   if (file.empty()) return;
   tokens_read_at_ = file_time(file);
   auto keys = auth::read_jwt_keys(file);
-  tell(file, keys ? base::Status() : keys.error());
+  report(file, keys ? base::Status() : keys.error());
   if (!keys) return base::log::error("the keys of tokens stay as they are", {{"reason", keys.error().text}});
   base::log::info("keys of tokens were read", {{"keys", uint64_t((*keys)->keys().size())}});
   token_keys_.use(std::move(*keys));

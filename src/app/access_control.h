@@ -69,7 +69,7 @@ class AccessControl {
   void watch();
   void read_again();
   void read_tokens_again();
-  void tell(const std::string& file, const base::Status& outcome) const {
+  void report(const std::string& file, const base::Status& outcome) const {
     if (heard_) heard_(file, outcome);
   }
 

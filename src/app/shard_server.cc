@@ -95,7 +95,7 @@ std::string why_not_ready(ServerState& state, const bus::Catalog& catalog) {
   const auto phase = state.phase.load();
   const auto rule = state.config.readiness;
   if (phase == ServerState::Phase::kDraining) return "the server is shutting down";
-  if (state.memory.look() >= base::Overload::kRefuse)
+  if (state.memory.update_overload() >= base::Overload::kRefuse)
     return state.memory.shortage() + ", and requests are refused (overload.refuse)";
   if (phase == ServerState::Phase::kLoading && rule != bus::ReadinessRule::kAny) return "models are loading";
   return bus::why_not_ready(catalog, rule);

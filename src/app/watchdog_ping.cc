@@ -26,11 +26,11 @@ base::Duration watchdog_period(const char* usec, const char* pid) {
 WatchdogPing::WatchdogPing(base::Env& env, std::vector<Post> shards, base::Duration period, std::function<void()> ping)
     : env_(env), shards_(std::move(shards)), period_(period), ping_(std::move(ping)) {}
 
-void WatchdogPing::start() { look(); }
+void WatchdogPing::start() { begin_round(); }
 
 // The timer is set first: one whose function throws is not fired again.
-void WatchdogPing::look() {
-  env_.at(env_.now() + period_, [this] { look(); });
+void WatchdogPing::begin_round() {
+  env_.at(env_.now() + period_, [this] { begin_round(); });
   if (open_.load(std::memory_order_acquire) != 0) return;
   ping_();
   open_.store(shards_.size(), std::memory_order_relaxed);

@@ -28,7 +28,7 @@ class WatchdogPing {
   void start();
 
  private:
-  void look();
+  void begin_round();
 
   base::Env& env_;
   const std::vector<Post> shards_;

@@ -53,7 +53,7 @@ std::string joined(const std::vector<std::string>& lines) {
   return out;
 }
 
-bool says_nothing(const std::string& line) {
+bool is_blank(const std::string& line) {
   size_t at = line.find_first_not_of(" \t\r");
   return at == line.npos || line[at] == '#';
 }
@@ -75,7 +75,7 @@ base::Status not_editable() {
 
 // The end of what begins before `next`: blank lines and comments above the next one belong to that.
 size_t end_before(const std::vector<std::string>& lines, size_t next) {
-  while (next > 0 && says_nothing(lines[next - 1])) --next;
+  while (next > 0 && is_blank(lines[next - 1])) --next;
   return next;
 }
 

@@ -44,7 +44,7 @@ void LogWriter::put(std::string_view line) {
   bool wake;
   {
     std::lock_guard lock(mutex_);
-    if (waiting_.size() + line.size() > kMostWaiting) return lose(1);
+    if (waiting_.size() + line.size() > kMostWaiting) return count_lost(1);
     waiting_ += line;
     if (!thread_.joinable() && !start()) return write_here();
     wake = std::exchange(sleeping_, false);
@@ -112,7 +112,7 @@ void LogWriter::write_all(std::string_view text) {
   }
 }
 
-void LogWriter::lose(uint64_t lines) {
+void LogWriter::count_lost(uint64_t lines) {
   lost_ += lines;
   dropped_.fetch_add(lines, std::memory_order_relaxed);
 }

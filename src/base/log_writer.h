@@ -40,7 +40,7 @@ class LogWriter {
   void write_here();
   void run();
   void write_all(std::string_view text);
-  void lose(uint64_t lines);
+  void count_lost(uint64_t lines);
 
   const int fd_;
   const Note note_;

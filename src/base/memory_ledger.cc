@@ -84,7 +84,7 @@ void MemoryLedger::give(MemoryKind kind, uint64_t bytes, Wake wake) {
   kinds_[size_t(kind)].fetch_sub(bytes, std::memory_order_relaxed);
   auto before = total_.fetch_sub(bytes);
   check(before >= bytes, "memory comes back once");
-  if (wake == Wake::kWaiting) tell_room();
+  if (wake == Wake::kWaiting) notify_room();
 }
 
 uint64_t MemoryLedger::held() const {
@@ -92,7 +92,7 @@ uint64_t MemoryLedger::held() const {
   return total - std::min(total, idle);
 }
 
-Overload MemoryLedger::look() {
+Overload MemoryLedger::update_overload() {
   Overload was = overload();
   const Overload is = overload_step(shares_, was, held(), budget_);
   if (is != was && step_.compare_exchange_strong(was, is) && changed_) changed_(is);
@@ -110,7 +110,7 @@ void MemoryLedger::on_room(std::function<void()> wake) {
   listeners_.push_back(std::move(wake));
 }
 
-void MemoryLedger::tell_room() {
+void MemoryLedger::notify_room() {
   if (!refused_.load() || !refused_.exchange(false)) return;
   std::vector<std::function<void()>> all;
   {
@@ -140,7 +140,7 @@ void MemoryShare::give_back() {
 bool wait_in_vain(SlabSource& slabs, size_t bytes) {
   if (slabs.hopeless(bytes)) return true;
   MemoryLedger* ledger = slabs.ledger();
-  return ledger && ledger->look() >= Overload::kRefuse;
+  return ledger && ledger->update_overload() >= Overload::kRefuse;
 }
 
 bool charge(MemoryLedger* ledger, MemoryKind kind, Bytes& bytes) {

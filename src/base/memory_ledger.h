@@ -60,12 +60,12 @@ class MemoryLedger {
   uint64_t held() const;
   uint64_t held(MemoryKind kind) const { return kinds_[size_t(kind)].load(std::memory_order_relaxed); }
 
-  // The step of the overload ladder as of the last look().
+  // The step of the overload ladder as of the last update_overload().
   Overload overload() const { return step_.load(std::memory_order_relaxed); }
   bool at_least(Overload step) const { return overload() >= step; }
   // Finds the step anew: before work is taken on, and as often as limits are looked after.
-  Overload look();
-  // Called by the thread that finds a step which differs from the last one; before any look().
+  Overload update_overload();
+  // Called by the thread that finds a step which differs from the last one; before any update_overload().
   void on_step(std::function<void(Overload)> changed) { changed_ = std::move(changed); }
   // For the refused: "memory is short: 1900MiB of 2GiB (limits.slab_budget) are in use".
   std::string shortage() const;
@@ -81,8 +81,8 @@ class MemoryLedger {
   // must outlive the ledger's use.
   void on_room(std::function<void()> wake);
   // There is room that give() does not know of: an idle slab.
-  void tell_room();
-  // The system refused memory that the ledger had granted, and somebody waits: the next give() or tell_room() wakes.
+  void notify_room();
+  // The system refused memory that the ledger had granted, and somebody waits: the next give() or notify_room() wakes.
   void note_refused() { refused_.store(true); }
 
  private:

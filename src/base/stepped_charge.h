@@ -59,7 +59,7 @@ class SteppedCharge {
     if (!charge_.resize(after)) return false;
     if (owner_.client && after > before) owner_.client->add(Held::kSlabBytes, after - before);
     if (owner_.client && after < before) owner_.client->take_off(Held::kSlabBytes, before - after);
-    if (ledger_ && after < before) ledger_->tell_room();
+    if (ledger_ && after < before) ledger_->notify_room();
     covered_ = steps;
     return true;
   }

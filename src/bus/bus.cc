@@ -127,7 +127,7 @@ Bus::Slot& Bus::lent(msg::Call* call) {
 base::Status Bus::admit(const msg::Call& call) const {
   if (closed_) return base::try_again(Code::kUnavailable, "the server is shutting down");
   if (call.deadline <= env_.now()) return too_late();
-  if (limits_.memory && limits_.memory->look() >= base::Overload::kRefuse)
+  if (limits_.memory && limits_.memory->update_overload() >= base::Overload::kRefuse)
     return base::overloaded(limits_.memory->shortage() + "; try again later");
   if (in_flight_ >= limits_.max_in_flight)
     return base::try_again(Code::kResourceExhausted, "too many requests in flight (limit " +

@@ -153,7 +153,7 @@ void SlabPool::Parts::give(Pooled* slab) {
 void SlabPool::Parts::settle(uint64_t bytes) {
   auto before = used.fetch_sub(bytes);
   base::check(before >= bytes, "a slab comes back once");
-  if (!orphaned) return ledger.tell_room();
+  if (!orphaned) return ledger.notify_room();
   if (before == bytes) delete this;
 }
 

@@ -153,7 +153,7 @@ base::Result<ModelFolder> lone_model(const std::string& root) {
   bool usual = given.filename() == "model.onnx";
   uint64_t version = usual ? version_number(parent.filename().string()) : 0;
   if (fs::path model = parent.parent_path(); version > 0 && good_model_name(model.filename().string())) {
-    auto folder = look_at(model.parent_path().string(), model.filename().string());
+    auto folder = read_model_folder(model.parent_path().string(), model.filename().string());
     if (!folder) return folder;
     std::erase_if(folder->versions, [&](const auto& v) { return v.first != version; });
     return folder;
@@ -253,7 +253,7 @@ base::Result<std::vector<std::string>> list_models(const std::string& root, std:
   return names;
 }
 
-base::Result<ModelFolder> look_at(const std::string& root, std::string_view name) {
+base::Result<ModelFolder> read_model_folder(const std::string& root, std::string_view name) {
   ModelFolder folder;
   folder.name = name;
   folder.path = root + '/' + folder.name;
@@ -280,9 +280,9 @@ base::Result<ModelFolder> look_at(const std::string& root, std::string_view name
   return folder;
 }
 
-base::Result<ModelFolder> look_in(const std::vector<std::string>& roots, std::string_view name) {
+base::Result<ModelFolder> find_model_folder(const std::vector<std::string>& roots, std::string_view name) {
   for (const auto& root : roots)
-    if (auto folder = look_at(root, name)) return folder;
+    if (auto folder = read_model_folder(root, name)) return folder;
   return base::failure(base::Code::kNotFound, "no model '" + std::string(name) + "' in the repository");
 }
 

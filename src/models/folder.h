@@ -60,9 +60,9 @@ struct ModelFolder {
 // cannot be listed.
 base::Result<std::vector<std::string>> list_models(const std::string& root, std::vector<std::string>* odd = nullptr);
 // Looks at one. Errors: NOT_FOUND; a folder that cannot be listed is `wrong`.
-base::Result<ModelFolder> look_at(const std::string& root, std::string_view name);
+base::Result<ModelFolder> read_model_folder(const std::string& root, std::string_view name);
 // The same in the first root that has it.
-base::Result<ModelFolder> look_in(const std::vector<std::string>& roots, std::string_view name);
+base::Result<ModelFolder> find_model_folder(const std::vector<std::string>& roots, std::string_view name);
 
 // NOT_FOUND, or FAILED_PRECONDITION for what is no regular file or is reached through a symbolic link.
 base::Status check_file(const std::string& folder, std::string_view relative);

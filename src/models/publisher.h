@@ -24,7 +24,7 @@ class Publisher {
 
   // Gives what the table has now to every shard.
   void publish();
-  // `done` is called once every shard has the Catalog that was published last; by tell(), or by end().
+  // `done` is called once every shard has the Catalog that was published last; by notify_settled(), or by end().
   void when_published(std::function<void()> done) { waiting_.push_back({published_, std::move(done)}); }
   // Tells those whose Catalog has got to every shard.
   void notify_settled();
@@ -36,7 +36,7 @@ class Publisher {
   // The Catalog that the first of those who wait waits for, as TaskQueue::settled counts them; UINT64_MAX = nobody
   // does.
   uint64_t awaited() const { return waiting_.empty() ? UINT64_MAX : waiting_.front().epoch; }
-  // Something is to be buried, of which nobody tells that its last Call has left.
+  // Something is retired, and nobody tells when its last Call has left it.
   bool has_retired() const { return !leaving_.empty(); }
 
  private:

@@ -41,8 +41,8 @@ struct Repository::Parts {
   void run();
   void publish();
 
-  base::Result<Folders> look();
-  base::Result<ModelFolder> find(const std::string& name) const { return look_in(options.roots, name); }
+  base::Result<Folders> scan();
+  base::Result<ModelFolder> find(const std::string& name) const { return find_model_folder(options.roots, name); }
   base::Status load_all();
   base::Status load_one(const ModelFolder& folder, std::unique_ptr<Upload> upload);
   std::vector<std::string> nodes_first(const Folders& folders);
@@ -132,7 +132,7 @@ void Repository::Parts::revive() {
 }
 
 // Every model folder; of two with one name the one in the earlier root counts.
-base::Result<Repository::Parts::Folders> Repository::Parts::look() {
+base::Result<Repository::Parts::Folders> Repository::Parts::scan() {
   Folders folders;
   std::map<std::string, std::string> skipped;
   for (const auto& root : options.roots) {
@@ -145,7 +145,7 @@ base::Result<Repository::Parts::Folders> Repository::Parts::look() {
     }
     for (const auto& name : *names) {
       if (folders.count(name)) continue;
-      auto folder = look_at(root, name);
+      auto folder = read_model_folder(root, name);
       if (folder) folders.emplace(name, std::move(*folder));  // else gone since it was listed
     }
   }
@@ -159,7 +159,7 @@ base::Status Repository::Parts::load_one(const ModelFolder& folder, std::unique_
 }
 
 base::Status Repository::Parts::load_all() {
-  auto folders = look();
+  auto folders = scan();
   if (!folders) return folders.error();
   bool everything = options.control != Control::kExplicit;
   for (const auto& name : options.startup)
@@ -252,7 +252,7 @@ base::Status Repository::Parts::load_uploaded(const std::string& name, const Loa
         "load parameters ('config', 'file:…') are off; models.allow_config_override: true allows them");
   auto upload = Upload::make(name, parameters, options.batching);
   if (!upload) return upload.error();
-  auto folder = (*upload)->root().empty() ? find(name) : look_in({(*upload)->root()}, name);
+  auto folder = (*upload)->root().empty() ? find(name) : find_model_folder({(*upload)->root()}, name);
   if (!folder) return not_found(name);
   wanted.insert(name);
   std::set<std::string> seen;
@@ -281,7 +281,7 @@ void Repository::Parts::unload_one(const std::string& name, Dependents dependent
 }
 
 void Repository::Parts::rescan(Watch::Settle settle) {
-  auto folders = look();
+  auto folders = scan();
   if (!folders) {
     base::log::warning("the model repository cannot be read", {{"reason", folders.error().text}});
     return;
@@ -295,7 +295,7 @@ void Repository::Parts::rescan(Watch::Settle settle) {
       table.register_model(name);
     if (wanted.count(name) && !table.uploaded(name)) fingerprints[name] = folder.fingerprint();
   }
-  auto changes = watch.look(fingerprints, settle);
+  auto changes = watch.compare(fingerprints, settle);
   for (const auto& name : changes.changed) load_one(folders->at(name), nullptr);
   for (const auto& name : changes.gone) {
     if (table.uploaded(name)) continue;

@@ -2,7 +2,7 @@
 
 namespace weir::models {
 
-Watch::Changes Watch::look(const Fingerprints& now, Settle settle) {
+Watch::Changes Watch::compare(const Fingerprints& now, Settle settle) {
   Changes changes;
   for (const auto& [model, fingerprint] : now) {
     auto taken = taken_.find(model);

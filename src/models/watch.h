@@ -20,7 +20,7 @@ class Watch {
     std::vector<std::string> gone;
   };
   enum class Settle : bool { kNo, kYes };  // kNo: somebody says that now is the time
-  Changes look(const Fingerprints& now, Settle settle);
+  Changes compare(const Fingerprints& now, Settle settle);
 
   // This state is now dealt with, whether it loaded or failed: not reported again.
   void took(const std::string& model, uint64_t fingerprint) { taken_[model] = fingerprint; }

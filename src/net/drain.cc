@@ -24,11 +24,11 @@ void Drain::announce() {
 void Drain::refuse() {
   refused_ = true;
   steps_.refuse();
-  look();
+  on_idle_shard();
 }
 
 // Before the refusal, connections may still come out of a listener's queue.
-void Drain::look() {
+void Drain::on_idle_shard() {
   if (refused_ && !forced_ && steps_.done && steps_.connections() == 0) end(true);
 }
 

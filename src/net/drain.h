@@ -32,7 +32,7 @@ class Drain {
   ~Drain();
 
   // A shard has no connection any more.
-  void look();
+  void on_idle_shard();
 
  private:
   void announce();

@@ -80,7 +80,7 @@ Listener::Burst Listener::accept_burst() {
     if (fd) {
       auto network = peer.loopback() ? wire::Network::kLoopback : wire::Network::kOther;
       deliver_({std::move(fd), transport_ == Transport::kUnix ? "unix" : peer.text(), transport_, network});
-      if (memory_ && memory_->look() >= base::Overload::kStop) return Burst::kShort;
+      if (memory_ && memory_->update_overload() >= base::Overload::kStop) return Burst::kShort;
       continue;
     }
     if (errno == EAGAIN) return Burst::kEmptied;

@@ -105,7 +105,7 @@ struct Server::Parts {
   void force(std::function<void(size_t)> then);
   void force_some(Share& share, std::shared_ptr<Forced> forced);
   void close_all(Share& share);
-  void look();
+  void on_idle_shard();
   void unbind();
   void watch_turns();
 
@@ -129,7 +129,7 @@ Server::Parts::Parts(std::vector<Shard*> on, std::vector<wire::CodecEnv> envs, S
   for (size_t i = 0; i < on.size(); ++i) {
     shares.push_back(std::unique_ptr<Share>(
         new Share{*on[i],
-                  Conns(*on[i], envs[i], connection_limit, metrics, [this] { look(); }),
+                  Conns(*on[i], envs[i], connection_limit, metrics, [this] { on_idle_shard(); }),
                   {},
                   metrics.counter("weir_accept_starved_total", "Connections closed for want of a file descriptor."),
                   envs[i].slabs.ledger()}));
@@ -322,10 +322,10 @@ void Server::Parts::force_some(Share& share, std::shared_ptr<Forced> forced) {
 }
 
 // Any shard.
-void Server::Parts::look() {
+void Server::Parts::on_idle_shard() {
   if (!drain_asked.load(std::memory_order_relaxed)) return;
   shares.front()->shard.post([this] {
-    if (draining) draining->look();
+    if (draining) draining->on_idle_shard();
   });
 }
 

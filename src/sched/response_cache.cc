@@ -153,7 +153,7 @@ uint64_t ResponseCache::new_owner() {
 }
 
 void ResponseCache::forget(uint64_t owner) {
-  std::list<Entry> gone;
+  std::list<CachedAnswer> gone;
   std::lock_guard lock(mutex_);
   for (auto at = entries_.begin(); at != entries_.end();) {
     auto next = std::next(at);
@@ -206,7 +206,7 @@ bool ResponseCache::find(const Key& key, msg::Outputs& out) {
 }
 
 // Slices of an engine's slab would keep all of it; so the tensors are copied.
-bool ResponseCache::copy(const msg::Outputs& from, Entry& to) const {
+bool ResponseCache::copy(const msg::Outputs& from, CachedAnswer& to) const {
   if (ledger_) to.charge = {*ledger_, base::MemoryKind::kSessions};
   uint64_t own = kEntryBytes;
   for (const auto& tensor : from.tensors)
@@ -226,7 +226,7 @@ void ResponseCache::insert(const Key& key, const msg::Outputs& answer) {
   for (const auto& tensor : answer.tensors) bytes += tensor.data.size() + tensor.name.size();
   if (ledger_ && ledger_->at_least(base::Overload::kShrink)) return clear();
   if (bytes > most_ / 8) return;
-  std::list<Entry> one(1);
+  std::list<CachedAnswer> one(1);
   one.front().key = key;
   one.front().bytes = bytes;
   if (!copy(answer, one.front())) return;
@@ -244,7 +244,7 @@ void ResponseCache::drop_last() {
 }
 
 void ResponseCache::clear() {
-  std::list<Entry> gone;
+  std::list<CachedAnswer> gone;
   std::lock_guard lock(mutex_);
   places_.clear();
   gone.swap(entries_);

@@ -54,7 +54,7 @@ class ResponseCache {
   size_t answers() const;
 
  private:
-  struct Entry {
+  struct CachedAnswer {
     Key key;
     msg::Outputs answer;
     uint64_t bytes = 0;
@@ -63,7 +63,7 @@ class ResponseCache {
   struct HashOf {
     size_t operator()(const Key& key) const { return size_t(key.hash.low ^ key.owner); }
   };
-  bool copy(const msg::Outputs& from, Entry& to) const;
+  bool copy(const msg::Outputs& from, CachedAnswer& to) const;
   void drop_last();
   void clear();
 
@@ -71,8 +71,8 @@ class ResponseCache {
   base::MemoryLedger* const ledger_;
   mutable std::mutex mutex_;  // guards the rest
   uint64_t owners_ = 0, bytes_ = 0;
-  std::list<Entry> entries_;  // the last used one first
-  std::unordered_map<Key, std::list<Entry>::iterator, HashOf> places_;
+  std::list<CachedAnswer> entries_;  // the last used one first
+  std::unordered_map<Key, std::list<CachedAnswer>::iterator, HashOf> places_;
 };
 
 // Puts `inner` behind the cache. A hit is answered where it came in and never reaches `inner`: it counts as a success,

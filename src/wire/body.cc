@@ -11,7 +11,6 @@ namespace {
 
 constexpr uint64_t kInflaterBytes = 48 << 10;  // zlib.h: a window of 32 KiB, and about 7 KiB
 constexpr uint64_t kFew = 1 << 20;  // a body of unknown length that has come to this may have the most at once
-constexpr size_t kMovedPerInflated = kMovedSlice / kInflateSlice;  // bytes of a move that count as one inflated
 
 }  // namespace
 
@@ -104,12 +103,7 @@ BodyCollector::State BodyCollector::copy(std::span<const std::byte>& piece) {
 BodyCollector::State BodyCollector::inflate(std::span<const std::byte>& piece) {
   size_t& slice = shape_.share ? shape_.share->left : slice_;
   while (true) {
-    std::span<std::byte> room;
-    if (block_) room = {block_.end(), std::min(block_.room(), slice)};
-    size_t before = room.size();
-    Inflate did = inflater_->step(piece, room);
-    block_.filled(before - room.size());
-    slice -= before - room.size();
+    const Inflate did = inflate_into(*inflater_, block_, piece, slice);
     if (did == Inflate::kMore) return State::kOpen;
     if (did == Inflate::kCorrupt) return State::kCorrupt;
     if (did != Inflate::kFull) return State::kTooBig;

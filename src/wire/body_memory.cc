@@ -101,11 +101,11 @@ void BodyMemory::arm() {
   if (timer_ != base::TimerId::kNone) return;
   timer_ = env_.at(env_.now() + kLook, [this] {
     timer_ = base::TimerId::kNone;
-    look();
+    check_waiting();
   });
 }
 
-void BodyMemory::look() {
+void BodyMemory::check_waiting() {
   base::Time now = env_.now();
   refuse_late(now);
   free_silent(now);

@@ -100,7 +100,7 @@ class BodyMemory {
   void append(Body& body);
   bool over_share(const base::Client* client, uint64_t bytes) const;
   void arm();
-  void look();
+  void check_waiting();
   void refuse_late(base::Time now);
   void free_silent(base::Time now);
 

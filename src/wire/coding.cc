@@ -193,6 +193,16 @@ Inflate Inflater::step(std::span<const std::byte>& in, std::span<std::byte>& out
   }
 }
 
+Inflate inflate_into(Inflater& inflater, GrowingBlock& block, std::span<const std::byte>& in, size_t& left) {
+  std::span<std::byte> room;
+  if (block) room = {block.end(), std::min(block.room(), left)};
+  const size_t before = room.size();
+  const Inflate did = inflater.step(in, room);
+  block.filled(before - room.size());
+  left -= before - room.size();
+  return did;
+}
+
 Inflate WholeInflater::step(base::SlabSource& slabs, base::Bytes* out) {
   constexpr size_t kInput = kInflateSlice / 4;  // what shrinks to nothing takes its time, too
   if (!inflater_) inflater_.emplace(coding_, limits_), in_ = coded_.span();
@@ -200,24 +210,21 @@ Inflate WholeInflater::step(base::SlabSource& slabs, base::Bytes* out) {
     if (block_.room() == 0 && !block_.moving())
       if (Inflate widened = widen(slabs); widened != Inflate::kMore) return widened;
     if (block_.moving()) {
-      work -= std::min(work, block_.move(kMovedSlice) / (kMovedSlice / kInflateSlice));
+      work -= std::min(work, block_.move(kMovedSlice) / kMovedPerInflated);
       if (block_.moving() || work == 0) return Inflate::kMore;
     }
     const auto offered = in_.first(std::min(in_.size(), kInput));
     auto in = offered;
-    const size_t before = std::min(block_.room(), work);
-    std::span<std::byte> room(block_.end(), before);
-    Inflate did = inflater_->step(in, room);
-    const size_t used = offered.size() - in.size(), wrote = before - room.size();
+    const Inflate did = inflate_into(*inflater_, block_, in, work);
+    const size_t used = offered.size() - in.size();
     in_ = in_.subspan(used);
-    block_.filled(wrote);
     if (did == Inflate::kCorrupt || did == Inflate::kTooBig) return did;
     if (did == Inflate::kMore && in_.empty()) {
       if (!inflater_->complete()) return Inflate::kCorrupt;
       *out = block_.freeze();
       return Inflate::kDone;
     }
-    work -= std::min(work, wrote + used * (kInflateSlice / kInput));
+    work -= std::min(work, used * (kInflateSlice / kInput));
     if (work == 0) return Inflate::kMore;
   }
 }

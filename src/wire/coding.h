@@ -68,6 +68,12 @@ class Inflater {
 
 // How many bytes are inflated in one turn of a loop: 1 to 4 ms.
 inline constexpr size_t kInflateSlice = size_t(1) << 20;
+// Bytes that move into a larger slab in the time of one that is inflated.
+inline constexpr size_t kMovedPerInflated = kMovedSlice / kInflateSlice;
+
+// Inflates from the front of `in` to the end of what `block` has, whose room is not made larger; at most `left` bytes,
+// which is cut by what was made. As Inflater::step().
+Inflate inflate_into(Inflater& inflater, GrowingBlock& block, std::span<const std::byte>& in, size_t& left);
 
 // A slice that several bodies share, because one read may bring parts of many.
 struct InflateShare {

@@ -18,7 +18,7 @@ struct H1Connection : Connection {
         idle_since(wire.now()) {}
 
   // There is output, or the end, and nobody may be looking.
-  void announce() {
+  void notify_output() {
     if (!busy) wire.output_ready();
   }
 

@@ -159,13 +159,13 @@ void H1Exchange::reset(Reset) {
   connection_.last = true;
   to_ = std::max(to_, connection_.output.total());
   if (turn_) queue_.pass_turn();
-  connection_.announce();
+  connection_.notify_output();
 }
 
 void H1Exchange::consume(size_t n) {
   bool held = queue_.reader().held_back();
   unconsumed_ -= std::min<uint64_t>(n, unconsumed_);
-  if (held && !queue_.reader().held_back()) connection_.announce();
+  if (held && !queue_.reader().held_back()) connection_.notify_output();
 }
 
 // Responses that were made while other requests had the turn go out now.
@@ -305,7 +305,7 @@ void H1Exchange::write_end(const Fields& trailers) {
 void H1Exchange::wrote() {
   to_ = connection_.output.total();
   connection_.moved = now();
-  connection_.announce();
+  connection_.notify_output();
 }
 
 }  // namespace weir::wire

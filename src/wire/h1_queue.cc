@@ -49,7 +49,7 @@ void H1Queue::output_taken() {
   x.small_.fit(x.backlog());
   if (!x.above_ || x.backlog() >= Exchange::kLowWater) return;
   x.above_ = false;
-  tell_drain(x);
+  notify_drain(x);
 }
 
 void H1Queue::close(std::unique_ptr<H1Exchange> x, bool complete) {
@@ -57,7 +57,7 @@ void H1Queue::close(std::unique_ptr<H1Exchange> x, bool complete) {
   reader_.forget(*x);
   if (x->begun_) {
     if (!complete && x->record().code == base::Code::kOk) x->record().code = base::Code::kCancelled;
-    tell_close(*x, x->listener(), complete);
+    notify_close(*x, x->listener(), complete);
     x->usage_.settle(*x);
     connection_.env.intake.closed(*x);
   }

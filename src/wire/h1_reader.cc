@@ -174,7 +174,7 @@ size_t H1Reader::step_raw(std::string_view input) {
   x->record().bytes_in += input.size();
   x->usage_.note(*x);
   x->unconsumed_ += input.size();
-  tell_data(*x, std::as_bytes(std::span(input)));
+  notify_data(*x, std::as_bytes(std::span(input)));
   return input.size();
 }
 
@@ -193,7 +193,7 @@ void H1Reader::on_body(std::span<const std::byte> piece) {
     body_error_ = kBodyTooLarge;
   } else {
     x->unconsumed_ += piece.size();
-    tell_data(*x, piece);
+    notify_data(*x, piece);
   }
 }
 
@@ -222,7 +222,7 @@ void H1Reader::request_read() {
   x->await_100_ = false;
   if (!x->open()) return;
   if (x->plan_.body == BodyPlan::kStream) {
-    tell_end(*x);
+    notify_end(*x);
   } else if (x->plan_.body == BodyPlan::kWhole && !x->headed_) {
     current_ = x;
     body_settled(body_.end());

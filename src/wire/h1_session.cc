@@ -31,7 +31,7 @@ void H1Session::eof() {
   reader_.drop_input();
   queue_.close_unanswered();
   connection_.busy = false;
-  connection_.announce();
+  connection_.notify_output();
 }
 
 void H1Session::closed() {
@@ -87,7 +87,7 @@ void H1Session::check_idle(base::Time now) {
 
 // A peer that does not take its answers is cut off, whatever it was sent.
 void H1Session::check_output(base::Time now) {
-  if (connection_.memory) connection_.memory->look();
+  if (connection_.memory) connection_.memory->update_overload();
   if (connection_.output.empty()) return output_floor_.stop();
   DrainFloor floor = drain_floor(connection_.env.limits, queue_.held_for_answers(), connection_.env.slabs);
   output_floor_.start(now);
@@ -101,7 +101,7 @@ void H1Session::drain(Drain step) {
   connection_.draining = true;
   if (step == Drain::kAnnounce) return;
   reader_.refuse_new_requests();
-  connection_.announce();
+  connection_.notify_output();
 }
 
 std::unique_ptr<Codec> make_h1(const CodecEnv& env, Wire& wire, const PeerInfo& peer) {

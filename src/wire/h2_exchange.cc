@@ -122,7 +122,7 @@ uint64_t H2Exchange::kept() const {
 
 void H2Exchange::close_reader() {
   auto listener = std::move(listener_);
-  tell_close(*this, listener.get(), complete);
+  notify_close(*this, listener.get(), complete);
 }
 
 void H2Exchange::abandon_output() {

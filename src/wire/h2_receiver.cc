@@ -234,7 +234,7 @@ int H2Receiver::on_data(int32_t stream, std::span<const std::byte> piece) {
     streams_.consume(*x, piece.size());
   } else if (x->in.plan == BodyPlan::kStream) {
     if (x->listener())
-      tell_data(*x, piece);
+      notify_data(*x, piece);
     else
       streams_.consume(*x, piece.size());
   } else {
@@ -249,7 +249,7 @@ void H2Receiver::request_end(H2Exchange& x) {
   x.in.floor.stop();
   if (x.over || x.in.discard || x.out.ended) return;
   if (x.in.plan == BodyPlan::kWhole) return collected(x, x.request_body.end());
-  if (x.in.plan == BodyPlan::kStream) tell_end(x);
+  if (x.in.plan == BodyPlan::kStream) notify_end(x);
 }
 
 // Flow control follows the slab: a stalled body gives nothing back, so its peer stops at the window's end.

@@ -239,7 +239,7 @@ void H2Session::check_connection() {
   connection_.guard.check(connection_.now);
   if (inside_since_ != base::kNever && connection_.now - inside_since_ >= connection_.limits.head)
     connection_.condemn(reason::kSlowHeader, H2Error::kEnhanceYourCalm, "frame too slow");
-  if (connection_.memory) connection_.memory->look();
+  if (connection_.memory) connection_.memory->update_overload();
   fit_window();
   if (sender_.check_socket()) {
     die();

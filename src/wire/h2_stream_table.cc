@@ -114,7 +114,7 @@ void H2StreamTable::cut_off(H2Exchange& x, std::string_view why) {
 
 void H2StreamTable::settle() {
   for (size_t i = 0; i < drained_.size(); ++i)
-    if (H2Exchange& x = *drained_[i]; !x.over) tell_drain(x);
+    if (H2Exchange& x = *drained_[i]; !x.over) notify_drain(x);
   drained_.clear();
   for (size_t i = 0; i < over_.size(); ++i) {
     H2Exchange& x = *over_[i];

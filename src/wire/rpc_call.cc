@@ -95,10 +95,19 @@ void RpcCall::finish(const base::Status& status) {
 
 void RpcCall::break_off(const base::Status& status) {
   finish(status);
-  tell_close();
+  notify_close();
 }
 
-void RpcCall::tell_close() {
+bool RpcCall::fail_answer(const base::Status& why) {
+  if (!finished()) {
+    break_off(why);
+    return false;
+  }
+  exchange_.record().set_outcome(why);
+  return true;
+}
+
+void RpcCall::notify_close() {
   if (std::exchange(told_close_, true)) return;
   if (listener_) listener_->on_close(*this);
 }
@@ -113,7 +122,7 @@ void RpcCall::on_drain(Exchange&) {
 void RpcCall::on_close(Exchange&, bool complete) {
   if (!complete && !finished_) exchange_.record().code = Code::kCancelled;
   finished_ = true;
-  tell_close();
+  notify_close();
 }
 
 void RpcCall::threw(const base::Status& status) {

@@ -261,9 +261,7 @@ class ConnectStream final : public FramedCall, JsonTranscoder::Owner {
   }
   void put_status(const base::Status& status) override;
   void answers_failed(const base::Status& why) override {
-    if (!finished()) return break_off(why);  // the method may have said its last word already
-    exchange_.record().set_outcome(why);
-    put_status(why);
+    if (fail_answer(why)) put_status(why);
   }
   void answers_written() override {
     if (transcoder_.all_taken()) on_drain(exchange_);

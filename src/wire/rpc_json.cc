@@ -189,11 +189,8 @@ base::Status JsonCall::put_answer(std::string text) {
   return {};
 }
 
-// The method may have said its last word already.
 void JsonCall::answers_failed(const base::Status& why) {
-  if (!finished()) return break_off(why);
-  exchange_.record().set_outcome(why);
-  put_status(why);
+  if (fail_answer(why)) put_status(why);
 }
 
 Response JsonCall::error_head(const base::Status& status) const {

@@ -14,20 +14,20 @@ void end_thrown(Exchange& exchange, const base::Status& why) {
   if (exchange.responding() || !base::attempt("an answer", answer).ok()) exchange.reset(Reset::kInternal);
 }
 
-void tell_data(Exchange& exchange, std::span<const std::byte> piece) {
+void notify_data(Exchange& exchange, std::span<const std::byte> piece) {
   if (ExchangeListener* listener = exchange.listener()) guarded(exchange, [&] { listener->on_data(exchange, piece); });
 }
 
-void tell_end(Exchange& exchange) {
+void notify_end(Exchange& exchange) {
   if (ExchangeListener* listener = exchange.listener()) guarded(exchange, [&] { listener->on_end(exchange); });
 }
 
-void tell_drain(Exchange& exchange) {
+void notify_drain(Exchange& exchange) {
   if (ExchangeListener* listener = exchange.listener()) guarded(exchange, [&] { listener->on_drain(exchange); });
 }
 
 // It is over already.
-void tell_close(Exchange& exchange, ExchangeListener* listener, bool complete) {
+void notify_close(Exchange& exchange, ExchangeListener* listener, bool complete) {
   if (listener) (void)base::attempt("a service", [&] { listener->on_close(exchange, complete); });
 }
 

@@ -24,9 +24,9 @@ bool guarded(Exchange& exchange, Work&& work) {
 }
 
 // For codecs: the Exchange's ExchangeListener, if there is one, hears of it, guarded.
-void tell_data(Exchange& exchange, std::span<const std::byte> piece);
-void tell_end(Exchange& exchange);
-void tell_drain(Exchange& exchange);
-void tell_close(Exchange& exchange, ExchangeListener* listener, bool complete);
+void notify_data(Exchange& exchange, std::span<const std::byte> piece);
+void notify_end(Exchange& exchange);
+void notify_drain(Exchange& exchange);
+void notify_close(Exchange& exchange, ExchangeListener* listener, bool complete);
 
 }  // namespace weir::wire

@@ -214,12 +214,12 @@ TEST(Overload, TheLedgerTellsOfEachNewStepOnce) {
   ledger.on_step([&](Overload step) { told.push_back(step); });
   ASSERT_TRUE(ledger.take(Kind::kSlabs, 930));
   EXPECT_EQ(ledger.overload(), Overload::kNone) << "nobody has looked";
-  EXPECT_EQ(ledger.look(), Overload::kRefuse);
-  ledger.look();
+  EXPECT_EQ(ledger.update_overload(), Overload::kRefuse);
+  ledger.update_overload();
   EXPECT_TRUE(ledger.at_least(Overload::kClose));
   EXPECT_NE(ledger.shortage().find("limits.slab_budget"), std::string::npos);
   ledger.give(Kind::kSlabs, 930);
-  ledger.look();
+  ledger.update_overload();
   EXPECT_EQ(told, (std::vector{Overload::kRefuse, Overload::kNone}));
 }
 

@@ -142,15 +142,15 @@ class Script {
 
   void feed(std::span<const std::byte> bytes) {
     codec_->feed(bytes);
-    look();
+    check_state();
   }
-  void look() {
+  void check_state() {
     require(intake_.open.size() <= 2 * limits_.pipelined, "pipeline");
     finished_ = finished_ || codec_->finished();
   }
   void take(size_t bite) {
     result_.out += support::take_output(*codec_, bite);
-    look();
+    check_state();
   }
   void pass(base::Duration time) {
     wire_.env.advance(time);
@@ -178,7 +178,7 @@ class Script {
       case 14: newest ? newest->end() : void(); break;
       case 15: slabs_.is_scarce = !slabs_.is_scarce; break;
     }
-    look();
+    check_state();
   }
 
   support::FakeWire wire_;

@@ -27,7 +27,7 @@ class Bench {
 
   void step() {
     slabs.empty = pick(5) == 0;
-    if (!streaming_.empty()) say(*streaming_[pick(uint32_t(streaming_.size()))]);
+    if (!streaming_.empty()) emit(*streaming_[pick(uint32_t(streaming_.size()))]);
     if (pick(4) == 0) write();
     if (pick(8) == 0) {
       fake.env.advance(std::chrono::milliseconds(pick(4000)));
@@ -98,7 +98,7 @@ class Bench {
       default: return {};
     }
   }
-  void say(wire::Exchange& x) {
+  void emit(wire::Exchange& x) {
     wire::Fields trailers;
     switch (pick(8)) {
       case 0: return x.head({});

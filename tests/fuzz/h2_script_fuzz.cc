@@ -221,11 +221,11 @@ class Script {
       case 24: slabs_.is_scarce = age & 1, slabs_.is_hopeless = age & 2; break;
       case 25: tickets_.clear(); break;
       default:
-        if (!intake_.open.empty()) say(*intake_.open[age % intake_.open.size()], what & 31);
+        if (!intake_.open.empty()) emit(*intake_.open[age % intake_.open.size()], what & 31);
     }
   }
 
-  void say(wire::Exchange& x, int what) {
+  void emit(wire::Exchange& x, int what) {
     wire::Fields trailers;
     switch (what) {
       case 26: return answer(x);

@@ -12,8 +12,8 @@ namespace {
 using namespace weir;  // NOLINT: a program of one file
 
 // Reads an answer as a request of the same form, and compares.
-void read_back(predict::Form form, const std::vector<msg::Tensor>& sent, std::string answer) {
-  const bool rows = form == predict::Form::kRows;
+void read_back(predict::PredictLayout form, const std::vector<msg::Tensor>& sent, std::string answer) {
+  const bool rows = form == predict::PredictLayout::kRows;
   const std::string_view told = rows ? "{\"predictions\":" : "{\"outputs\":",
                          asked = rows ? "{\"instances\":" : "{\"inputs\":";
   require(answer.starts_with(told), "an answer names its form");

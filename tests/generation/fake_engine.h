@@ -214,7 +214,7 @@ class Reference {
       if (r.has(p)) return true;
     return false;
   }
-  void say(std::vector<std::string>& out, uint32_t p, bool prefill) {
+  void emit(std::vector<std::string>& out, uint32_t p, bool prefill) {
     bool score = in(params_.logprobs, p), readout = in(params_.readouts, p);
     if (prefill && !score && !readout) return;
     auto details = std::make_shared<msg::TokenDetails>();
@@ -246,7 +246,7 @@ inline std::vector<std::string> Reference::says(uint64_t seed) {
     }
     return {text};
   }
-  for (uint32_t p = 0; p < prompt; ++p) say(out, p, true);
+  for (uint32_t p = 0; p < prompt; ++p) emit(out, p, true);
   uint32_t made = 0, stop = 0;
   auto finish = msg::Finish::kNone;
   while (finish == msg::Finish::kNone) {
@@ -258,7 +258,7 @@ inline std::vector<std::string> Reference::says(uint64_t seed) {
                               made < params_.min_tokens);
     tokens_.push_back(id), words_.push_back(id);
     ++made;
-    say(out, uint32_t(tokens_.size() - 1), false);
+    emit(out, uint32_t(tokens_.size() - 1), false);
     bool among = std::find(params_.stop_ids.begin(), params_.stop_ids.end(), id) != params_.stop_ids.end();
     if (id == FakeModel::kEos && !ignore_eos_)
       finish = msg::Finish::kEos, stop = id;

@@ -148,8 +148,8 @@ int main(int argc, char** argv) {
     std::printf("%s\n", devices.cuda().text.c_str());
     return 77;
   }
-  static auto say = devices.module().api->words;
+  static auto text_of = devices.module().api->words;
   gpu::Lab lab(
-      devices.cuda(0), kernels_of(devices), [](llm::cuda::Code code) { return std::string(say(code)); }, scale);
+      devices.cuda(0), kernels_of(devices), [](llm::cuda::Code code) { return std::string(text_of(code)); }, scale);
   return run(lab, devices, words, json_file);
 }

@@ -34,7 +34,7 @@ TEST(Names, RelativePathsStayInside) {
 TEST(Folder, VersionsAndSharedFilesAreSeenApart) {
   test::Disk disk(
       {{"m/config.pbtxt", "x"}, {"m/1/model.onnx", "abc"}, {"m/12/sub/part.bin", "d"}, {"m/notes/readme", "ignored"}});
-  auto folder = look_at(disk.root(), "m");
+  auto folder = read_model_folder(disk.root(), "m");
   ASSERT_TRUE(folder);
   EXPECT_TRUE(folder->has("config.pbtxt"));
   EXPECT_EQ(folder->numbers(), (std::vector<uint64_t>{1, 12}));
@@ -43,10 +43,10 @@ TEST(Folder, VersionsAndSharedFilesAreSeenApart) {
 
 TEST(Folder, AFingerprintChangesWithItsFilesOnly) {
   test::Disk disk({{"m/1/model.onnx", "abc"}, {"m/2/model.onnx", "abc"}});
-  auto before = *look_at(disk.root(), "m");
-  EXPECT_EQ(before.fingerprint(), look_at(disk.root(), "m")->fingerprint());
+  auto before = *read_model_folder(disk.root(), "m");
+  EXPECT_EQ(before.fingerprint(), read_model_folder(disk.root(), "m")->fingerprint());
   disk.write("m/2/model.onnx", "abcd");
-  auto after = *look_at(disk.root(), "m");
+  auto after = *read_model_folder(disk.root(), "m");
   EXPECT_EQ(before.fingerprint(1), after.fingerprint(1));
   EXPECT_NE(before.fingerprint(2), after.fingerprint(2));
   EXPECT_NE(before.fingerprint(), after.fingerprint());
@@ -113,7 +113,7 @@ TEST(Folder, LinksToFoldersAreModelsAndCachesAreNot) {
   disk.link("not", "file");
   disk.link("dangling", "nowhere");
   EXPECT_EQ(*list_models(disk.root()), (std::vector<std::string>{"elsewhere", "linked"}));
-  EXPECT_EQ(look_at(disk.root(), "linked")->numbers(), std::vector<uint64_t>{1});
+  EXPECT_EQ(read_model_folder(disk.root(), "linked")->numbers(), std::vector<uint64_t>{1});
 }
 
 TEST(Folder, AFileIsNamedAfterItselfOrItsFolder) {
@@ -122,11 +122,11 @@ TEST(Folder, AFileIsNamedAfterItselfOrItsFolder) {
   auto name = [&](const std::string& file) { return list_models(disk.root() + file)->at(0); };
   EXPECT_EQ(name("/res net/model.onnx"), "res_net");
   EXPECT_EQ(name("/best.onnx"), "best");
-  auto best = look_at(disk.root() + "/best.onnx", "best");
+  auto best = read_model_folder(disk.root() + "/best.onnx", "best");
   ASSERT_TRUE(best);
   EXPECT_EQ(best->lone_file, "0123") << "what is opened is no link";
   EXPECT_TRUE(check_file(best->path, best->relative(1, best->lone_file)).ok());
-  EXPECT_FALSE(look_at(disk.root() + "/best.onnx", "worst"));
+  EXPECT_FALSE(read_model_folder(disk.root() + "/best.onnx", "worst"));
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ TEST(WarmUp, RandomNumbersAreFractionsAndSmallIndices) {
 
 TEST(WarmUp, DataOfAFileIsTheTensorsAndMustFitIt) {
   test::Disk disk({{"m/warmup/f", "abcdefgh"}, {"m/warmup/short", "abc"}, {"secret", "abcdefgh"}});
-  auto folder = *look_at(disk.root(), "m");
+  auto folder = *read_model_folder(disk.root(), "m");
   RecordingEngine engine;
   auto run = [&](const std::string& file) {
     WarmUpSample sample{"first", 1, 1, {}};

@@ -101,12 +101,12 @@ TEST(ResponseCache, AnswersAreChargedAndGoWhenMemoryIsShort) {
     EXPECT_GE(ledger.held(), 8000u);
     EXPECT_EQ(model.cache->answers(), 1u);
     ASSERT_TRUE(ledger.take(base::MemoryKind::kInput, 900 << 10));
-    ledger.look();
+    ledger.update_overload();
     model.ask(2);
     EXPECT_EQ(model.cache->answers(), 0u);
     ledger.give(base::MemoryKind::kInput, 900 << 10);
     EXPECT_EQ(ledger.held(), 0u);
-    ledger.look();
+    ledger.update_overload();
     model.ask(3);
     EXPECT_EQ(model.cache->answers(), 1u);
   }

@@ -30,7 +30,7 @@ struct Order {
     }
     return mails;
   }
-  void say(uint64_t batch, std::initializer_list<size_t> ids) {
+  void emit(uint64_t batch, std::initializer_list<size_t> ids) {
     auto mails = of(ids);
     order.post(batch, mails);
     for (auto& [to, burst] : mails) EXPECT_TRUE(burst.empty());
@@ -48,17 +48,17 @@ struct Order {
 TEST(ResponseOrder, HoldsWhatIsAheadOfItsTurn) {
   Order t;
   for (uint64_t batch = 0; batch < 3; ++batch) EXPECT_EQ(t.order.begin(), batch);
-  t.say(2, {4}), t.order.end(2);
-  t.say(1, {2, 3});
+  t.emit(2, {4}), t.order.end(2);
+  t.emit(1, {2, 3});
   EXPECT_EQ(t.heard(), "");
-  t.say(0, {0});
+  t.emit(0, {0});
   EXPECT_EQ(t.heard(), "0") << "what is first need not be over to be said";
-  t.say(0, {1}), t.order.end(0);
+  t.emit(0, {1}), t.order.end(0);
   EXPECT_EQ(t.heard(), "0123");
   t.order.end(1);
   EXPECT_EQ(t.heard(), "01234");
   EXPECT_EQ(t.order.begin(), 3u);
-  t.say(3, {5}), t.order.end(3);
+  t.emit(3, {5}), t.order.end(3);
   EXPECT_EQ(t.heard(), "012345");
 }
 
@@ -66,7 +66,7 @@ TEST(ResponseOrder, ABatchThatSaysNothingIsPassedOver) {
   Order t;
   for (uint64_t batch = 0; batch < 3; ++batch) t.order.begin();
   t.order.end(1);
-  t.say(2, {1}), t.order.end(2);
+  t.emit(2, {1}), t.order.end(2);
   t.order.end(0);
   EXPECT_EQ(t.heard(), "1");
 }
@@ -88,14 +88,14 @@ TEST(ResponseOrder, AHomeMayLeadBackHere) {
   Order t;
   Nested home;
   for (uint64_t batch = 0; batch < 2; ++batch) t.order.begin();
-  auto say = [&](uint64_t batch, size_t id) {
+  auto emit = [&](uint64_t batch, size_t id) {
     ResponseOrder::Mails mails;
     mails.emplace_back(&home, std::vector<msg::Mail>{}).second.push_back({&t.calls[id], {msg::Outputs{}}});
     t.order.post(batch, mails);
     t.order.end(batch);
   };
-  home.inner = [&] { say(1, 1); };
-  say(0, 0);
+  home.inner = [&] { emit(1, 1); };
+  emit(0, 0);
   EXPECT_EQ(home.said, "01");
 }
 

@@ -86,15 +86,15 @@ inline std::string prompt_of(const msg::Call& call) {
 
 // The model's answer to a Call. `at` is the number of the next generated token.
 template <class Inbox>
-class Voice {
+class ScriptedAnswer {
  public:
-  Voice(Inbox& inbox, msg::Call* call) : inbox_(inbox), call_(call) {}
+  ScriptedAnswer(Inbox& inbox, msg::Call* call) : inbox_(inbox), call_(call) {}
 
   void token(uint32_t id, std::shared_ptr<const msg::TokenDetails> details = nullptr) {
     auto position = uint32_t(call_->generation->length() + said_++);
     inbox_.post(call_, {msg::Token{id, position, false, std::move(details)}});
   }
-  void say(std::string_view text) {
+  void emit(std::string_view text) {
     for (char c : text) token(uint8_t(c));
   }
   void prompt(uint32_t position, msg::TokenDetails details) {

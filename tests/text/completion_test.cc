@@ -19,7 +19,7 @@ std::shared_ptr<const Processor> processor_of(const tokenizers::Json& file) {
 using State = Completion::State;
 using Keep = StopStrings::Keep;
 
-std::string say(Completion& completion, std::string_view bytes) {
+std::string emit(Completion& completion, std::string_view bytes) {
   std::string out;
   for (char c : bytes)
     if (completion.push(uint8_t(c), out) != State::kGoing) return out + "|";
@@ -30,7 +30,7 @@ std::string say(Completion& completion, std::string_view bytes) {
 TEST(Completion, AStopStringEndsItAcrossTokens) {
   auto processor = processor_of(byte_level_file({}));
   Completion completion(*processor, {msg::SkipSpecial::kYes, {"cd"}, Keep::kNo, {}, 0});
-  EXPECT_EQ(say(completion, "abcdef"), "ab|");
+  EXPECT_EQ(emit(completion, "abcdef"), "ab|");
   ASSERT_NE(completion.stop_string(), nullptr);
   EXPECT_EQ(*completion.stop_string(), "cd");
   EXPECT_EQ(completion.tokens(), 4u);
@@ -39,14 +39,14 @@ TEST(Completion, AStopStringEndsItAcrossTokens) {
 TEST(Completion, WhatMightHaveBeenAStopStringIsTextAfterAll) {
   auto processor = processor_of(byte_level_file({}));
   Completion completion(*processor, {msg::SkipSpecial::kYes, {"cd"}, Keep::kNo, {}, 0});
-  EXPECT_EQ(say(completion, "abc"), "abc");
+  EXPECT_EQ(emit(completion, "abc"), "abc");
   EXPECT_EQ(completion.stop_string(), nullptr);
 }
 
 TEST(Completion, StopStringsCountOnlyAfterTheLeastNumberOfTokens) {
   auto processor = processor_of(byte_level_file({}));
   Completion completion(*processor, {msg::SkipSpecial::kYes, {"a"}, Keep::kNo, {}, 2});
-  EXPECT_EQ(say(completion, "aaba"), "aab|");
+  EXPECT_EQ(emit(completion, "aaba"), "aab|");
 }
 
 TEST(Completion, AnEndTokenHasTextOnlyWhereItIsKept) {
@@ -63,7 +63,7 @@ TEST(Completion, AnEndTokenHasTextOnlyWhereItIsKept) {
 TEST(Completion, AnIncompleteCharacterAtTheEndIsTheReplacementCharacter) {
   auto processor = processor_of(byte_level_file({}));
   Completion completion(*processor, {});
-  EXPECT_EQ(say(completion, "a\xe2\x82"), "a\xef\xbf\xbd");
+  EXPECT_EQ(emit(completion, "a\xe2\x82"), "a\xef\xbf\xbd");
 }
 
 TEST(Completion, TheFirstSpaceStaysWhereTextWentBefore) {

@@ -290,7 +290,7 @@ TEST(Overloaded, Http2WindowsShrinkAndGrowAgain) {
   h2.slabs.memory.add(MemoryKind::kInput, 55 * kMiB);
   H2Conn fresh(100 * kMiB);
   fresh.slabs.memory.add(MemoryKind::kInput, 55 * kMiB);
-  fresh.slabs.memory.look();
+  fresh.slabs.memory.update_overload();
   fresh.server.codec =
       make_h2({fresh.server.intake, fresh.slabs, fresh.server.limits}, fresh.server.wire, fresh.server.peer);
   fresh.client.talk(fresh.server);

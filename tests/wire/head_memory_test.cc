@@ -182,7 +182,7 @@ TEST(HeadMemory, WhatIsKeptForTheNextRequestsIsChargedToo) {
 TEST(HeadMemory, NothingIsKeptWhereMemoryIsShort) {
   CountedSlabs slabs(16 * kBudget);
   slabs.memory.add(MemoryKind::kSlabs, 9 * kBudget);
-  slabs.memory.look();
+  slabs.memory.update_overload();
   ManyStreams h2(slabs);
   h2.ask(0);
   h2.open.clear();

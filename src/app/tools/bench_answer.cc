@@ -105,14 +105,14 @@ class GrpcAnswer : public BenchAnswer {
   void begin(size_t) override { http_ = 0, status_.clear(), message_.clear(), bytes_ = 0; }
   void head(int status, const wire::Fields& fields) override {
     http_ = status;
-    look(fields);
+    read_status(fields);
   }
   uint32_t body(std::string_view piece) override {
     bytes_ += piece.size();
     return 0;
   }
   std::string end(const wire::Fields& trailers) override {
-    look(trailers);
+    read_status(trailers);
     if (status_ == "0") return bytes_ >= 5 ? std::string() : "no message came with the status OK";
     if (status_.empty()) return "no grpc-status; HTTP status " + std::to_string(http_);
     const int code = std::atoi(status_.c_str());
@@ -121,7 +121,7 @@ class GrpcAnswer : public BenchAnswer {
   }
 
  private:
-  void look(const wire::Fields& fields) {
+  void read_status(const wire::Fields& fields) {
     if (!fields.has("grpc-status")) return;
     status_ = fields.find("grpc-status");
     message_ = decoded(fields.find("grpc-message").substr(0, 4 * kLongestError));

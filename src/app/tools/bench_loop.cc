@@ -47,9 +47,9 @@ class BenchLoop final : private net::ClientConn::Owner {
 
  private:
   // A client: at most one request at a time.
-  struct Flight final : wire::ClientAnswer {
+  struct LoadClient final : wire::ClientAnswer {
     enum class State : uint8_t { kFree, kWaiting, kSent };
-    Flight(BenchLoop& its_loop, size_t its_link, BenchProtocol protocol)
+    LoadClient(BenchLoop& its_loop, size_t its_link, BenchProtocol protocol)
         : loop(its_loop), link(its_link), answer(make_bench_answer(protocol)) {}
 
     void on_head(int status, const wire::Fields& fields) override;
@@ -72,7 +72,7 @@ class BenchLoop final : private net::ClientConn::Owner {
   struct Link {
     std::unique_ptr<net::ClientConn> conn;
     bool opened = false;
-    std::deque<Flight*> waiting;
+    std::deque<LoadClient*> waiting;
   };
 
   double now() const { return in_seconds(Clock::now() - begun_); }
@@ -81,12 +81,12 @@ class BenchLoop final : private net::ClientConn::Owner {
   bool more() const { return sent_ < most_ && (is_open_loop() ? due(sent_) < end_ : now() < end_); }
 
   void start_due();
-  void start(Flight& flight, double due);
+  void start(LoadClient& client, double due);
   void pump(Link& link);
-  void finish(Flight& flight, const std::string& error);
-  bool go_on(Flight& flight);
-  void next(Flight& flight, bool failed);
-  void keep(Flight& flight);
+  void finish(LoadClient& client, const std::string& error);
+  bool go_on(LoadClient& client);
+  void next(LoadClient& client, bool failed);
+  void keep(LoadClient& client);
   void sweep();
   void give_up();
   void look_whether_done();
@@ -102,8 +102,8 @@ class BenchLoop final : private net::ClientConn::Owner {
   const uint64_t most_;
   double end_;
   std::deque<Link> links_;
-  std::deque<Flight> flights_;
-  std::vector<Flight*> free_;
+  std::deque<LoadClient> clients_;
+  std::vector<LoadClient*> free_;
   uint64_t sent_ = 0;     // requests that have been started; in an open loop also the next one's number
   uint64_t pending_ = 0;  // of them those that have not ended
   size_t turn_ = 0;       // of the requests
@@ -113,9 +113,9 @@ class BenchLoop final : private net::ClientConn::Owner {
   BenchRun run_;
 };
 
-void BenchLoop::Flight::on_head(int status, const wire::Fields& fields) { answer->head(status, fields); }
+void BenchLoop::LoadClient::on_head(int status, const wire::Fields& fields) { answer->head(status, fields); }
 
-size_t BenchLoop::Flight::on_body(std::span<const std::byte> piece) {
+size_t BenchLoop::LoadClient::on_body(std::span<const std::byte> piece) {
   const uint32_t tokens = answer->body({reinterpret_cast<const char*>(piece.data()), piece.size()});
   if (sample.first == 0 && (tokens > 0 || sample.tokens == 0)) sample.first = loop.now();
   if (tokens == 0) return piece.size();
@@ -142,8 +142,8 @@ BenchLoop::BenchLoop(net::Shard& shard, const BenchPlan& plan, uint32_t part, Cl
       over_http2(plan.protocol) ? std::max<uint64_t>(share_of_part(plan.connections, part, plan.threads), 1) : clients;
   links_.resize(std::min(connections, clients));
   for (uint64_t i = 0; i < clients; ++i) {
-    Flight& flight = flights_.emplace_back(*this, size_t(i) % links_.size(), plan.protocol);
-    free_.push_back(&flight);
+    LoadClient& client = clients_.emplace_back(*this, size_t(i) % links_.size(), plan.protocol);
+    free_.push_back(&client);
   }
   std::reverse(free_.begin(), free_.end());  // the first one is taken first
 }
@@ -153,7 +153,7 @@ void BenchLoop::begin(std::function<void()> done) {
   cpu_ = thread_seconds();
   sweep();
   if (is_open_loop()) return start_due();
-  for (auto* flight : std::exchange(free_, {})) next(*flight, false);
+  for (auto* client : std::exchange(free_, {})) next(*client, false);
 }
 
 // --- when ------------------------------------------------------------------------------------------------------------
@@ -161,9 +161,9 @@ void BenchLoop::begin(std::function<void()> done) {
 // Starts what is due, as far as clients are free, and looks again when the next one is.
 void BenchLoop::start_due() {
   while (!free_.empty() && more() && due(sent_) <= now()) {
-    Flight* flight = free_.back();
+    LoadClient* client = free_.back();
     free_.pop_back();
-    start(*flight, due(sent_));
+    start(*client, due(sent_));
   }
   shard_.env().cancel(std::exchange(alarm_, base::TimerId::kNone));
   if (!free_.empty() && more())
@@ -174,20 +174,20 @@ void BenchLoop::start_due() {
   look_whether_done();
 }
 
-void BenchLoop::next(Flight& flight, bool failed) {
+void BenchLoop::next(LoadClient& client, bool failed) {
   if (is_open_loop()) {
-    free_.push_back(&flight);
+    free_.push_back(&client);
     return start_due();
   }
   if (!more()) {
-    free_.push_back(&flight);
+    free_.push_back(&client);
     return look_whether_done();
   }
-  if (!failed) return start(flight, now());
+  if (!failed) return start(client, now());
   ++pending_;  // so that it is not done meanwhile
-  shard_.env().at(shard_.env().now() + kAfterFailure, [this, &flight] {
+  shard_.env().at(shard_.env().now() + kAfterFailure, [this, &client] {
     --pending_;
-    next(flight, false);
+    next(client, false);
   });
 }
 
@@ -195,12 +195,12 @@ void BenchLoop::next(Flight& flight, bool failed) {
 void BenchLoop::sweep() {
   if (interrupted) end_ = std::min(end_, now());
   const double too_old = now() - in_seconds(plan_.timeout);
-  for (auto& flight : flights_) {
-    if (flight.state == Flight::State::kFree || flight.asked > too_old) continue;
-    Link& link = links_[flight.link];
-    if (flight.state == Flight::State::kSent && link.conn) link.conn->cancel(flight);
-    std::erase(link.waiting, &flight);
-    finish(flight, "no answer in time");
+  for (auto& client : clients_) {
+    if (client.state == LoadClient::State::kFree || client.asked > too_old) continue;
+    Link& link = links_[client.link];
+    if (client.state == LoadClient::State::kSent && link.conn) link.conn->cancel(client);
+    std::erase(link.waiting, &client);
+    finish(client, "no answer in time");
   }
   if (now() > end_ + in_seconds(plan_.timeout) && is_open_loop()) give_up();
   look_whether_done();
@@ -226,18 +226,18 @@ void BenchLoop::look_whether_done() {
 
 // --- how -------------------------------------------------------------------------------------------------------------
 
-void BenchLoop::start(Flight& flight, double due) {
+void BenchLoop::start(LoadClient& client, double due) {
   ++sent_, ++pending_;
-  flight.state = Flight::State::kWaiting;
-  flight.request = &plan_.requests[turn_++ % plan_.requests.size()];
-  flight.call = 0;
-  flight.session.clear(), flight.wrong.clear();
-  flight.sample = {};
-  flight.sample.due = due;
-  flight.asked = now();
-  flight.gaps.clear();
-  Link& link = links_[flight.link];
-  link.waiting.push_back(&flight);
+  client.state = LoadClient::State::kWaiting;
+  client.request = &plan_.requests[turn_++ % plan_.requests.size()];
+  client.call = 0;
+  client.session.clear(), client.wrong.clear();
+  client.sample = {};
+  client.sample.due = due;
+  client.asked = now();
+  client.gaps.clear();
+  Link& link = links_[client.link];
+  link.waiting.push_back(&client);
   pump(link);
 }
 
@@ -249,53 +249,53 @@ void BenchLoop::pump(Link& link) {
   }
   if (link.conn && link.conn->has_room()) link.opened = true;
   while (link.conn && !link.waiting.empty() && link.conn->has_room()) {
-    Flight& flight = *link.waiting.front();
+    LoadClient& client = *link.waiting.front();
     link.waiting.pop_front();
-    flight.state = Flight::State::kSent;
-    flight.answer->begin(flight.call);
-    if (flight.call == 0) flight.sample.started = now();
-    const wire::ClientRequest& call = flight.request->calls[flight.call];
-    link.conn->send(flight.call == 0 ? call : in_session(call, flight.session), flight);
+    client.state = LoadClient::State::kSent;
+    client.answer->begin(client.call);
+    if (client.call == 0) client.sample.started = now();
+    const wire::ClientRequest& call = client.request->calls[client.call];
+    link.conn->send(client.call == 0 ? call : in_session(call, client.session), client);
   }
 }
 
-void BenchLoop::finish(Flight& flight, const std::string& error) {
-  if (flight.wrong.empty()) flight.wrong = error;
-  if (go_on(flight)) return;
-  const bool failed = flight.sample.started == 0 || (!flight.wrong.empty() && flight.sample.first == 0);
-  keep(flight);
-  flight.state = Flight::State::kFree;
+void BenchLoop::finish(LoadClient& client, const std::string& error) {
+  if (client.wrong.empty()) client.wrong = error;
+  if (go_on(client)) return;
+  const bool failed = client.sample.started == 0 || (!client.wrong.empty() && client.sample.first == 0);
+  keep(client);
+  client.state = LoadClient::State::kFree;
   --pending_;
-  const size_t link = flight.link;
-  next(flight, failed);
+  const size_t link = client.link;
+  next(client, failed);
   pump(links_[link]);  // of HTTP/2: others may wait for room
 }
 
 // Sends the next call of a request that has several; after a failure the last one, which closes what the first one has
 // opened. False: there is none.
-bool BenchLoop::go_on(Flight& flight) {
-  if (flight.call == 0 && flight.sample.started != 0) flight.session = flight.answer->session();
-  const size_t last = flight.request->calls.size() - 1;
-  if (flight.call == last || flight.session.empty()) return false;
-  flight.call = flight.wrong.empty() ? flight.call + 1 : last;
-  flight.state = Flight::State::kWaiting;
-  flight.asked = now();
-  Link& link = links_[flight.link];
-  link.waiting.push_front(&flight);
+bool BenchLoop::go_on(LoadClient& client) {
+  if (client.call == 0 && client.sample.started != 0) client.session = client.answer->session();
+  const size_t last = client.request->calls.size() - 1;
+  if (client.call == last || client.session.empty()) return false;
+  client.call = client.wrong.empty() ? client.call + 1 : last;
+  client.state = LoadClient::State::kWaiting;
+  client.asked = now();
+  Link& link = links_[client.link];
+  link.waiting.push_front(&client);
   pump(link);
   return true;
 }
 
 // Those that were due while it warmed up are left out.
-void BenchLoop::keep(Flight& flight) {
-  BenchSample& sample = flight.sample;
+void BenchLoop::keep(LoadClient& client) {
+  BenchSample& sample = client.sample;
   sample.ended = last_end_ = now();
   if (sample.started == 0) sample.started = sample.ended;
   if (sample.first == 0) sample.first = sample.ended;
   if (sample.due < in_seconds(plan_.warmup)) return;
-  if (!flight.wrong.empty()) sample.error = run_.number_of(flight.wrong);
+  if (!client.wrong.empty()) sample.error = run_.number_of(client.wrong);
   run_.samples.push_back(sample);
-  run_.token_gaps.insert(run_.token_gaps.end(), flight.gaps.begin(), flight.gaps.end());
+  run_.token_gaps.insert(run_.token_gaps.end(), client.gaps.begin(), client.gaps.end());
 }
 
 BenchLoop::Link& BenchLoop::link_of(net::ClientConn& conn) {
@@ -307,7 +307,7 @@ void BenchLoop::on_closed(net::ClientConn& conn, const base::Status& why) {
   Link& link = link_of(conn);
   link.conn.reset();
   if (!link.opened)
-    for (auto* flight : std::exchange(link.waiting, {})) finish(*flight, why.text);
+    for (auto* client : std::exchange(link.waiting, {})) finish(*client, why.text);
   pump(link);
 }
 

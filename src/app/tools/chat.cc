@@ -45,7 +45,7 @@ class Chat {
       prompt(quoting_ ? "... " : "> ");
       auto line = lines.next(leaving);
       if (!line || *line == "/quit" || *line == "/exit" || *line == "/bye") break;
-      if (auto message = message_of(std::move(*line)); message && !say(*message)) return Exit::kFailed;
+      if (auto message = message_of(std::move(*line)); message && !send(*message)) return Exit::kFailed;
       if (leaving) break;
     }
     prompt("\n");
@@ -103,10 +103,10 @@ class Chat {
   }
 
   // False: it went wrong, and nobody is there to try again.
-  bool say(const std::string& text) {
+  bool send(const std::string& text) {
     net::Interrupt interrupt;
     if (is_person()) answering = &interrupt;
-    const base::Status status = conversation_.say(text, &interrupt, [this](auto part, const auto& piece) {
+    const base::Status status = conversation_.send(text, &interrupt, [this](auto part, const auto& piece) {
       if (part == Conversation::Part::kAnswer)
         std::fputs(for_terminal(piece).c_str(), stdout);
       else if (is_person())

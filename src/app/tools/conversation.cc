@@ -96,7 +96,7 @@ base::Status Conversation::stream(const net::Interrupt* interrupt, Reading& read
   return reading.wrong.empty() ? base::Status{} : base::failure(base::Code::kUnavailable, reading.wrong);
 }
 
-base::Status Conversation::say(const std::string& text, const net::Interrupt* interrupt, const OnText& on_text) {
+base::Status Conversation::send(const std::string& text, const net::Interrupt* interrupt, const OnText& on_text) {
   messages_.push_back({{"role", "user"}, {"content", text}});
   tokens_ = 0;
   began_ = Clock::now();

@@ -32,7 +32,7 @@ class Conversation {
   using OnText = std::function<void(Part part, const std::string& text)>;
   // Says `text` and hands on the answer as it comes. Raising `interrupt` ends it: CANCELLED; what has come of it is
   // kept. After another error it is as if `text` had not been said. Errors: Client::stream()'s, and the server's words.
-  base::Status say(const std::string& text, const net::Interrupt* interrupt, const OnText& on_text);
+  base::Status send(const std::string& text, const net::Interrupt* interrupt, const OnText& on_text);
 
   // "12 tokens, 34.5/s, the first after 80 ms": of the last answer.
   std::string pace() const;

@@ -177,7 +177,7 @@ std::string gpu_table(const MetricsPage& now) {
                        std::move(rows));
 }
 
-base::Result<MetricsPage> look(const net::Client& client) {
+base::Result<MetricsPage> fetch_metrics(const net::Client& client) {
   auto reply = client.request("GET", "/metrics");
   if (!reply) return base::failure(reply.error().code, complaint(reply));
   if (reply->status == 401 || reply->status == 403)
@@ -199,7 +199,7 @@ Exit print_frames(const net::Client& client, MetricsPage before, const TopOption
   for (uint64_t frame = 0; frame < std::max<uint64_t>(options.frames, 1); ++frame) {
     const auto began = Clock::now();
     std::this_thread::sleep_for(options.interval);
-    auto now = look(client);
+    auto now = fetch_metrics(client);
     if (!now) return fail(now.error().text);
     std::printf("%s%s", frame > 0 ? "\n" : "", top_frame(before, *now, seconds_since(began)).c_str());
     std::fflush(stdout);
@@ -220,7 +220,7 @@ Exit watch(const net::Client& client, const std::string& url, MetricsPage first,
       if (key == Screen::Key::kQuit) return Exit::kOk;
       if (key == Screen::Key::kOther) screen.draw(frame);
     }
-    auto now = look(client);
+    auto now = fetch_metrics(client);
     const double seconds = seconds_since(std::exchange(taken, Clock::now()));
     const std::string title = fmt::format("weir top: {}  every {:.1f} s  q leaves\n", printable(url),
                                           std::chrono::duration<double>(options.interval).count());
@@ -244,7 +244,7 @@ std::string top_frame(const MetricsPage& before, const MetricsPage& now, double 
 Exit top(const Remote& remote, const TopOptions& options) {
   auto client = connect_to(remote);
   if (!client) return fail(client.error().text), Exit::kUsage;
-  auto first = look(*client);
+  auto first = fetch_metrics(*client);
   if (!first) return fail(remote.url + ": " + first.error().text);
   if (options.frames == 0 && output_is_terminal()) return watch(*client, remote.url, std::move(*first), options);
   return print_frames(*client, std::move(*first), options);

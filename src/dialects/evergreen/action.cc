@@ -87,7 +87,7 @@ Status Output::send(OutFragment&& out) {
   if (Status s = session_.graph().append(node_, std::move(f)); !s.ok()) return s;
   session_.state().turn_budget.spend(1 + out.data.size() / kBytesPerStep +
                                      out.metadata.other.size() / kExperimentalPerStep);
-  session_.ttls().look_at(node_);
+  session_.ttls().update(node_);
   session_.send(out);
   return {};
 }
@@ -97,7 +97,7 @@ void Output::break_off(const Status& why) {
   end.has_chunk = node_.metadata() != nullptr;
   session_.send(end);
   session_.graph().fail(node_, failure(Code::kFailedPrecondition, describe_node(node_.id()) + ": " + why.text));
-  session_.ttls().look_at(node_);
+  session_.ttls().update(node_);
 }
 
 // It charges more than the memory: an action that waits also takes time whenever what it waits for grows.
@@ -141,7 +141,7 @@ Status Action::claim() {
       if (o->name == named.name) return invalid("output '" + named.name + "' is named twice");
     auto node = session_.graph().claim(named.id);
     if (!node) return std::move(node).error();
-    session_.ttls().look_at(**node);
+    session_.ttls().update(**node);
     outputs_.push_back(std::make_unique<Output>(session_, named.name, **node));
     if (named.name == kStatus) status_ = outputs_.back().get();
   }

@@ -162,7 +162,7 @@ class Generate final : public ModelAction {
     std::string text;
     bool stopped = completion_->push(token.id, text) == text::Completion::State::kStopped;
     said_ += text;
-    if (Status s = say(text, &token); !s.ok() || !stopped) return s;
+    if (Status s = emit_text(text, &token); !s.ok() || !stopped) return s;
     cached_tokens_ = call().generation->cached_tokens;
     finish_call();
     cut_ = true;
@@ -179,18 +179,18 @@ class Generate final : public ModelAction {
     completion_->finish(text);
     said_ += text;
     cut_ = completion_->stop_string() != nullptr;
-    if (Status s = say(text, nullptr); !s.ok()) return s;
+    if (Status s = emit_text(text, nullptr); !s.ok()) return s;
     return finish(d.finish == msg::Finish::kLength && !cut_ ? "length" : "stop");
   }
 
-  Status say(std::string& text, const msg::Token* token) {
+  Status emit_text(std::string& text, const msg::Token* token) {
     if (!response_) return {};
-    if (detailed_) return text.empty() && !token ? Status{} : say_detailed(std::move(text), token);
+    if (detailed_) return text.empty() && !token ? Status{} : emit_token(std::move(text), token);
     if (text.empty()) return {};
     return response_->write(base::Bytes::copy_of(text), Output::More::kYes);
   }
 
-  Status say_detailed(std::string text, const msg::Token* token) {
+  Status emit_token(std::string text, const msg::Token* token) {
     std::string id = std::string(response_->node().id()) + "/" + std::to_string(leaves_++);
     auto node = session_.graph().claim(id);
     if (!node) return std::move(node).error();
@@ -230,14 +230,14 @@ class Generate final : public ModelAction {
   Status finish(std::string_view reason) {
     Status s;
     if (response_) s = detailed_ ? response_->end() : response_->write({}, Output::More::kNo);
-    if (Output* usage = output({"usage"}); usage && s.ok()) s = tell_usage(*usage, reason);
+    if (Output* usage = output({"usage"}); usage && s.ok()) s = write_usage(*usage, reason);
     if (!s.ok()) return s;
     remember();
     done();
     return {};
   }
 
-  Status tell_usage(Output& out, std::string_view reason) {
+  Status write_usage(Output& out, std::string_view reason) {
     v1::Usage usage;
     usage.set_prompt_tokens(prompt_tokens_);
     usage.set_cached_prompt_tokens(cached_tokens_);

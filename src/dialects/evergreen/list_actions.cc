@@ -103,10 +103,10 @@ class ListActions final : public ModelAction {
     v1::ActionList list;
     for (const Schema& schema : schemas())
       if (!model || takes(*model, schema.works)) put(schema, model, *list.add_actions());
-    return tell(*out, list.SerializeAsString());
+    return write_list(*out, list.SerializeAsString());
   }
 
-  Status tell(Output& out, std::string list) {
+  Status write_list(Output& out, std::string list) {
     auto json = session_.state().json.to_json(kList, list);
     if (!json) return std::move(json).error();
     std::vector<Packed> packed{{std::string(kList), std::move(list)}};

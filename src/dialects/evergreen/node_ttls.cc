@@ -17,10 +17,10 @@ void NodeTtls::set(std::string_view node, base::Duration ttl) {
   env.cancel(at->second.timer);
   at->second.timer =
       env.at(env.now() + ttl, [this, name = at->first] { wire::guarded(session_.exchange(), [&] { expire(name); }); });
-  if (const Node* known = session_.graph().find(node)) look_at(*known);
+  if (const Node* known = session_.graph().find(node)) update(*known);
 }
 
-void NodeTtls::look_at(const Node& node) {
+void NodeTtls::update(const Node& node) {
   auto at = ttls_.find(node.id());
   if (at == ttls_.end()) return;
   const size_t before = make_room_;

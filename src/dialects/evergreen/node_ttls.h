@@ -22,7 +22,7 @@ class NodeTtls {
   void set(std::string_view node, base::Duration ttl);
   // The node may have become an open one (one that an action writes), or has ended: open nodes stay when their time is
   // over.
-  void look_at(const Node& node);
+  void update(const Node& node);
   // True when a node is going to make room: it is worth waiting for.
   bool make_room() const { return make_room_ > 0; }
   void clear();

@@ -26,13 +26,13 @@ void SessionClock::set_alarm() {
   alarm_ = env_.at(std::min(born_ + options.max_age, used_ + options.idle), [this] {
     alarm_ = base::TimerId::kNone;
     wire::guarded(session_.exchange(), [this] {
-      look();
+      check_limits();
       session_.settle();
     });
   });
 }
 
-void SessionClock::look() {
+void SessionClock::check_limits() {
   const Options& options = session_.state().options;
   std::string unused;
   if (!session_.actions().empty() && !session_.stuck(unused)) touch();  // a model is at work

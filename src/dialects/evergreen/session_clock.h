@@ -24,7 +24,7 @@ class SessionClock {
 
  private:
   void set_alarm();
-  void look();
+  void check_limits();
 
   Session& session_;
   base::Env& env_;

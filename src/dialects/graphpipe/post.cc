@@ -195,7 +195,7 @@ void metadata(GraphPipeState& state, Exchange& exchange, const Address& address)
   exchange.respond(200, kBinary, write_metadata((*found)->spec, state.server()));
 }
 
-bool says_json(const Exchange& exchange) {
+bool is_json(const Exchange& exchange) {
   return exchange.request().fields.find("content-type").starts_with("application/json");
 }
 
@@ -213,7 +213,7 @@ void go_on(GraphPipeState& state, Exchange& exchange, const Address& address, co
 }
 
 void refuse(Exchange& exchange, const Status& status) {
-  if (says_json(exchange) && status.code == Code::kInvalidArgument)  // a flatbuffer is taken whatever its type is
+  if (is_json(exchange) && status.code == Code::kInvalidArgument)  // a flatbuffer is taken whatever its type is
     return wire::respond_error(exchange, base::invalid("this path takes GraphPipe's flatbuffers; JSON requests go to "
                                                        "/v2/models/<model>/infer"));
   respond_failure(exchange, status);

@@ -124,7 +124,7 @@ void serve(GrpsState& state, Exchange& exchange, Status status, Message&& messag
 
 void go_on(GrpsState& state, Exchange& exchange, Delivery delivery, Status status, Message&& message) {
   const wire::Request& request = exchange.request();
-  ArrayForm array = says_true(request.query_value("return-ndarray")) ? ArrayForm::kReturn : ArrayForm::kNo;
+  ArrayForm array = is_true(request.query_value("return-ndarray")) ? ArrayForm::kReturn : ArrayForm::kNo;
   if (status.ok() && delivery == Delivery::kStream && array == ArrayForm::kReturn)
     status = base::invalid("streaming and return-ndarray exclude each other");
   std::string model = request.query_value("model");

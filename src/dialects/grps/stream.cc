@@ -29,7 +29,7 @@ base::Bytes json_part(StreamFormat format, const base::Status& status, const Mes
 
 }  // namespace
 
-bool says_true(std::string_view value) { return wire::same_text(value, "true") || value == "1" || value == "\"true\""; }
+bool is_true(std::string_view value) { return wire::same_text(value, "true") || value == "1" || value == "\"true\""; }
 
 BodyForm body_form(const wire::Request& request) {
   std::string_view type = request.fields.find("content-type");
@@ -39,7 +39,7 @@ BodyForm body_form(const wire::Request& request) {
 }
 
 base::Result<Delivery> read_delivery(std::string_view control, const wire::Request& request, std::string_view body) {
-  auto delivery = [](std::string_view value) { return says_true(value) ? Delivery::kStream : Delivery::kOne; };
+  auto delivery = [](std::string_view value) { return is_true(value) ? Delivery::kStream : Delivery::kOne; };
   size_t colon = control.find(':');
   if (colon == control.npos) return Delivery::kOne;
   std::string_view where = control.substr(0, colon);

@@ -18,7 +18,7 @@ enum class Delivery : uint8_t { kOne, kStream };
 // asks for no stream. Any thread. Errors: INVALID_ARGUMENT for JSON that cannot be read.
 base::Result<Delivery> read_delivery(std::string_view control, const wire::Request& request, std::string_view body);
 // Whether a value of the query, of a header or of JSON says yes.
-bool says_true(std::string_view value);
+bool is_true(std::string_view value);
 // The body's form, by its Content-Type.
 enum class BodyForm : uint8_t { kJson, kOctets, kOther };
 BodyForm body_form(const wire::Request& request);

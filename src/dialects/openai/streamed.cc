@@ -97,7 +97,7 @@ class Streamed final : public Answer {
     delta.write_logprobs(frame, kind_);
     frame += ',';
     write_end(frame, choice.end);
-    if (kind_ == Kind::kCompletion) tell_prompt(choice, frame);
+    if (kind_ == Kind::kCompletion) write_prompt_ids(choice, frame);
     delta.write_extras(frame);
     close(choice, frame);
     send(std::move(frame));
@@ -122,10 +122,10 @@ class Streamed final : public Answer {
   void role(Choice& choice, std::string& frame) {
     begin(choice, frame);
     frame += R"(,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)";
-    tell_prompt(choice, frame);
+    write_prompt_ids(choice, frame);
     close(choice, frame);
   }
-  static void tell_prompt(Choice& choice, std::string& frame) {
+  static void write_prompt_ids(Choice& choice, std::string& frame) {
     if (choice.prompt_ids.empty()) return;
     frame += ",\"prompt_token_ids\":" + choice.prompt_ids;
     choice.prompt_ids.clear();

@@ -66,11 +66,11 @@ struct LineFile::Parts {
     return ::open(where.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, mode);
   }
   void run();
-  void lose(uint64_t lines);
+  void count_lost(uint64_t lines);
   void write(std::string& lines);
   void cannot_write(int error, uint64_t lines);
   void can_write();
-  void look_again();
+  void reopen_file();
 };
 
 void LineFile::Parts::run() {
@@ -79,11 +79,11 @@ void LineFile::Parts::run() {
     std::unique_lock lock(mutex);
     changed.wait(lock, [this] { return stopping || reopen || !waiting.empty(); });
     lines.swap(waiting);
-    lose(std::exchange(dropped, 0));
+    count_lost(std::exchange(dropped, 0));
     bool again = std::exchange(reopen, false), last = stopping;
     lock.unlock();
     if (!lines.empty()) write(lines);
-    if (again) look_again();
+    if (again) reopen_file();
     if (!last) continue;
     if (failing)
       base::log::error(std::string(names.log) + " ends with lines lost", {{"file", where}, {"lines", failed}});
@@ -91,7 +91,7 @@ void LineFile::Parts::run() {
   }
 }
 
-void LineFile::Parts::lose(uint64_t lines) {
+void LineFile::Parts::count_lost(uint64_t lines) {
   unsaid += lines;
   if (failing) failed += lines;
 }
@@ -118,7 +118,7 @@ void LineFile::Parts::cannot_write(int error, uint64_t lines) {
     base::log::error(std::string(names.log) + " cannot be written; lines are dropped until it can",
                      {{"file", where}, {"reason", reason(error)}, {"lines", lines}});
   failing = true;
-  lose(lines);
+  count_lost(lines);
   dropped_counter->add(lines);
 }
 
@@ -128,7 +128,7 @@ void LineFile::Parts::can_write() {
   failing = false, failed = 0;
 }
 
-void LineFile::Parts::look_again() {
+void LineFile::Parts::reopen_file() {
   int fresh = open_file();
   if (fresh < 0) {
     base::log::error(std::string(names.log) + " cannot be reopened",

@@ -135,7 +135,7 @@ void RecentRequests::ask_next(std::shared_ptr<Question> question) {
   const size_t next = question->next_shard++;
   if (next == shards_.size()) return post_(question->home, [question] { question->answer(); });
   post_(base::ShardId(next), [this, question, next] {
-    shards_[next]->look(*question);
+    shards_[next]->search(*question);
     ask_next(question);
   });
 }
@@ -201,7 +201,7 @@ void RecentRequests::ShardRequests::serve(wire::Exchange& x, const wire::PathArg
   all_.ask_next(std::move(question));
 }
 
-void RecentRequests::ShardRequests::look(Question& question) const {
+void RecentRequests::ShardRequests::search(Question& question) const {
   question.kept += ordinary_.size() + notable_.size();
   for (const auto* ring : {&ordinary_, &notable_})
     ring->each([&](const KeptRequest& request) {

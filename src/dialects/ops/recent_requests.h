@@ -99,7 +99,7 @@ class RecentRequests::ShardRequests final : public wire::Observer, private wire:
   friend class RecentRequests;
   class Asker;
   void serve(wire::Exchange& exchange, const wire::PathArgs& args) override;
-  void look(Question& question) const;
+  void search(Question& question) const;
 
   RecentRequests& all_;
   const base::ShardId shard_;

@@ -17,13 +17,13 @@ constexpr size_t kMostOfOneTurn = 256 << 10;       // bytes of lines
 // The requests that ended on one shard in one turn. Immutable once posted.
 struct RequestFeed::Batch {
   // A line, and the part of its record that filters look at.
-  struct Entry {
+  struct FeedEntry {
     size_t end = 0;  // of its line in `lines`
     wire::RequestRecord record;
     base::Duration took{0};
   };
   std::string lines;
-  std::vector<Entry> entries;
+  std::vector<FeedEntry> entries;
   uint64_t dropped = 0;
 };
 
@@ -61,7 +61,7 @@ class RequestFeed::ShardFeed::Follower final : public wire::ExchangeListener {
 
   void on_close(wire::Exchange&, bool) override { home_.leave(*this); }
 
-  void hear(const Batch& batch, uint64_t lost) {
+  void deliver(const Batch& batch, uint64_t lost) {
     std::string out;
     dropped_ += lost + batch.dropped;
     const bool reads = exchange_.backlog() < kMostBacklog;
@@ -196,7 +196,7 @@ void RequestFeed::ShardFeed::flush() {
 
 void RequestFeed::ShardFeed::deliver(const Batch& batch) {
   const uint64_t lost = feed_.desks_[size_t(shard_)]->dropped.exchange(0, std::memory_order_relaxed);
-  for (auto* follower : std::vector(followers_)) follower->hear(batch, lost);
+  for (auto* follower : std::vector(followers_)) follower->deliver(batch, lost);
 }
 
 }  // namespace weir::ops

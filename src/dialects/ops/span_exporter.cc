@@ -45,7 +45,7 @@ struct SpanExporter::Parts {
   bool settle(const SpanBatch& batch, const Reply& reply);
   enum class Hurry : uint8_t { kNo, kWhenStopped };
   bool pause(std::unique_lock<std::mutex>& lock, base::Time until, Hurry hurry);
-  void lose(const SpanBatch& batch, const std::string& why);
+  void drop(const SpanBatch& batch, const std::string& why);
 
   const Post post;
   const ExportRules rules;
@@ -107,7 +107,7 @@ void SpanExporter::Parts::send(SpanBatch batch, std::unique_lock<std::mutex>& lo
     const base::Time until = Clock::now() + (asked ? reply.pause : wait);
     wait = std::min(2 * wait, rules.longest_pause);
     if (until >= end || !pause(lock, until, asked || was_stopping ? Hurry::kNo : Hurry::kWhenStopped)) {
-      if (!left) lose(batch, reply.why);
+      if (!left) drop(batch, reply.why);
       break;
     }
   }
@@ -129,7 +129,7 @@ bool SpanExporter::Parts::settle(const SpanBatch& batch, const Reply& reply) {
   if (!std::exchange(failing, true))
     base::log::warning("the collector does not take spans (tracing.otlp)", {{"reason", reply.why}});
   if (reply.fate == Reply::Fate::kTryAgain) return false;
-  lose(batch, reply.why);
+  drop(batch, reply.why);
   return true;
 }
 
@@ -145,7 +145,7 @@ bool SpanExporter::Parts::pause(std::unique_lock<std::mutex>& lock, base::Time u
   }
 }
 
-void SpanExporter::Parts::lose(const SpanBatch& batch, const std::string& why) {
+void SpanExporter::Parts::drop(const SpanBatch& batch, const std::string& why) {
   dropped.add(batch.count);
   lost += batch.count;
   base::log::verbose("spans are dropped", {{"spans", batch.count}, {"reason", why}});

@@ -43,8 +43,8 @@ class ReadPredict final : public base::OffloadTask {
     if (!thrown.ok()) form = std::move(thrown);
   }
 
-  msg::Call call;                      // after run(): its inputs
-  base::Result<Form> form = Status();  // after run()
+  msg::Call call;                               // after run(): its inputs
+  base::Result<PredictLayout> form = Status();  // after run()
 
  private:
   const base::Bytes body_;
@@ -148,7 +148,7 @@ class Inference final : public wire::ExchangeListener, public msg::Sink, bus::Of
   bus::CallHandle call_;
   bus::OffloadHandle reading_;
   bus::Served* served_ = nullptr;  // looked up in this turn, or kept alive by a task or Call in flight
-  Form form_ = Form::kRows;
+  PredictLayout form_ = PredictLayout::kRows;
 };
 
 void predict(PredictState& state, Exchange& exchange, const wire::PathArgs& args) {

@@ -58,15 +58,15 @@ void write_rows(std::string& out, const std::vector<Tensor>& outputs) {
 
 }  // namespace
 
-base::Result<std::string> write_predict(Form form, const std::vector<Tensor>& outputs) {
+base::Result<std::string> write_predict(PredictLayout form, const std::vector<Tensor>& outputs) {
   if (outputs.empty()) return base::failure(base::Code::kInternal, "the model made no outputs");
   Status status;
   for (const Tensor& t : outputs)
     if (status.ok()) status = marshal::check_nesting(t, "output");
-  if (status.ok() && form == Form::kRows) status = check_rows(outputs);
+  if (status.ok() && form == PredictLayout::kRows) status = check_rows(outputs);
   if (!status.ok()) return status;
   std::string out;
-  if (form == Form::kColumns) {
+  if (form == PredictLayout::kColumns) {
     write_columns(out, outputs);
   } else if (outputs.size() > 1) {
     write_rows(out, outputs);

@@ -19,7 +19,7 @@ namespace weir::predict {
 // The outputs must have been checked (marshal::check_outputs). Any thread. Errors: INTERNAL
 // where there are none; INVALID_ARGUMENT for outputs of different numbers of rows, and
 // for one that nests too deep.
-base::Result<std::string> write_predict(Form form, const std::vector<msg::Tensor>& outputs);
+base::Result<std::string> write_predict(PredictLayout form, const std::vector<msg::Tensor>& outputs);
 // At most its size, in bytes.
 uint64_t most_text(const std::vector<msg::Tensor>& outputs);
 

@@ -99,7 +99,7 @@ class PredictReader {
   PredictReader(std::string_view body, const msg::ModelSpec& spec, base::SlabSource& slabs, msg::Call& call)
       : body_(body), json_(body), spec_(spec), slabs_(slabs), call_(call) {}
 
-  base::Result<Form> read() {
+  base::Result<PredictLayout> read() {
     std::string_view rows, columns;
     const bool whole = json_.object([&](std::string_view key) {
       if (key == "instances") return value(rows);
@@ -112,7 +112,7 @@ class PredictReader {
       return invalid("a predict request has either 'instances' (rows) or 'inputs' (columns)");
     Status status = rows.data() ? read_rows(rows) : read_columns(columns);
     if (!status.ok()) return status;
-    return rows.data() ? Form::kRows : Form::kColumns;
+    return rows.data() ? PredictLayout::kRows : PredictLayout::kColumns;
   }
 
  private:
@@ -254,8 +254,8 @@ class PredictReader {
 
 }  // namespace
 
-base::Result<Form> read_predict(std::string_view body, const msg::ModelSpec& spec, base::SlabSource& slabs,
-                                msg::Call& call) {
+base::Result<PredictLayout> read_predict(std::string_view body, const msg::ModelSpec& spec, base::SlabSource& slabs,
+                                         msg::Call& call) {
   return PredictReader(body, spec, slabs, call).read();
 }
 

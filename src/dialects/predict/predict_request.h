@@ -19,12 +19,12 @@
 
 namespace weir::predict {
 
-enum class Form : uint8_t { kRows, kColumns };  // "instances" -> "predictions", "inputs" -> "outputs"
+enum class PredictLayout : uint8_t { kRows, kColumns };  // "instances" -> "predictions", "inputs" -> "outputs"
 
 inline constexpr size_t kMaxInputs = 256;
 
 // Fills call.inputs. Any thread. Errors: INVALID_ARGUMENT naming the input; RESOURCE_EXHAUSTED.
-base::Result<Form> read_predict(std::string_view body, const msg::ModelSpec& spec, base::SlabSource& slabs,
-                                msg::Call& call);
+base::Result<PredictLayout> read_predict(std::string_view body, const msg::ModelSpec& spec, base::SlabSource& slabs,
+                                         msg::Call& call);
 
 }  // namespace weir::predict

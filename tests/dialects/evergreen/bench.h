@@ -29,7 +29,7 @@ class TextInbox final : public msg::Inbox {
   int pokes = 0;
   void put(msg::Call* call) override { held.push_back(call); }
   void poke() override { ++pokes; }
-  void say(msg::Call* call, msg::Event event) {
+  void emit(msg::Call* call, msg::Event event) {
     if (event.last()) std::erase(held, call);
     call->home->post_here({call, std::move(event)});
   }
@@ -64,7 +64,7 @@ class Bench {
     bus.publish(catalog);
   }
   ~Bench() {
-    while (!chat->held.empty()) chat->say(chat->held.back(), {msg::Done{}});
+    while (!chat->held.empty()) chat->emit(chat->held.back(), {msg::Done{}});
     tensors.finish_all();
     bus.turn();
     EXPECT_EQ(bus.in_flight(), 0u);
@@ -137,9 +137,9 @@ class Bench {
     msg::Call* call = chat->held[0];
     uint32_t at = uint32_t(call->generation->length());
     msg::Done done{at, cached, uint32_t(text.size()) + 1, msg::Finish::kEos, kEnd};
-    for (char c : text) chat->say(call, {msg::Token{uint8_t(c), at++, false, nullptr}});
-    chat->say(call, {msg::Token{kEnd, at, false, nullptr}});
-    chat->say(call, {done});
+    for (char c : text) chat->emit(call, {msg::Token{uint8_t(c), at++, false, nullptr}});
+    chat->emit(call, {msg::Token{kEnd, at, false, nullptr}});
+    chat->emit(call, {done});
     turn();
   }
   std::string prompt() const {

@@ -97,7 +97,7 @@ TEST(Evergreen, TokenizeAndEmbedGiveTensors) {
   ASSERT_EQ(t.chat->held.size(), 1u);
   msg::Call* call = t.chat->held[0];
   EXPECT_EQ(call->generation->aim, msg::Aim::kEmbed);
-  t.chat->say(call, {msg::Outputs{support::parse_tensors("e FP32 [2] [1,0]"), {}, true}});
+  t.chat->emit(call, {msg::Outputs{support::parse_tensors("e FP32 [2] [1,0]"), {}, true}});
   t.turn();
   EXPECT_EQ(t.leaf(*x, "e").size(), 8u);
 }
@@ -176,8 +176,8 @@ TEST(Evergreen, AModelThatFailsEndsTheSessionUnlessTheActionHasAStatus) {
   t.send(*x, generate("p", "r", "outputs { name: 'status' id: 's' }") + text_leaf("p", "hello") +
                  "actions { name: 'ECHO' inputs { name: 'x' id: 'r' } outputs { name: 'x' id: 'e' } outputs { name: "
                  "'status' id: 'es' } }");
-  t.chat->say(t.chat->held.at(0), {msg::Token{'H', 30, false, nullptr}});
-  t.chat->say(t.chat->held.at(0), {msg::Failed{base::failure(base::Code::kUnavailable, "no room")}});
+  t.chat->emit(t.chat->held.at(0), {msg::Token{'H', 30, false, nullptr}});
+  t.chat->emit(t.chat->held.at(0), {msg::Failed{base::failure(base::Code::kUnavailable, "no room")}});
   t.turn();
   EXPECT_EQ(t.leaf(*x, "s"), "{\"code\":14,\"message\":\"action GENERATE: no room\"}");
   EXPECT_EQ(t.leaf(*x, "r"), "H");
@@ -187,7 +187,7 @@ TEST(Evergreen, AModelThatFailsEndsTheSessionUnlessTheActionHasAStatus) {
 
   auto y = t.open();
   t.send(*y, generate("p", "r") + text_leaf("p", "hello"));
-  t.chat->say(t.chat->held.at(0), {msg::Failed{base::failure(base::Code::kUnavailable, "no room")}});
+  t.chat->emit(t.chat->held.at(0), {msg::Failed{base::failure(base::Code::kUnavailable, "no room")}});
   t.turn();
   EXPECT_EQ(t.status(*y), "UNAVAILABLE: action GENERATE: no room");
 }
@@ -201,11 +201,11 @@ TEST(Evergreen, ASlowReaderPausesGeneration) {
   msg::Call* call = t.chat->held.at(0);
   int32_t credit = call->credit;
   EXPECT_LT(credit, 1000);
-  for (uint32_t i = 0; i < 16; ++i) t.chat->say(call, {msg::Token{'a', 30 + i, false, nullptr}});
+  for (uint32_t i = 0; i < 16; ++i) t.chat->emit(call, {msg::Token{'a', 30 + i, false, nullptr}});
   t.turn();
   EXPECT_EQ(call->credit, credit + 16) << "the fake engine takes none";
   x->fake_backlog = wire::Exchange::kLowWater + 1;
-  for (uint32_t i = 0; i < 16; ++i) t.chat->say(call, {msg::Token{'b', 46 + i, false, nullptr}});
+  for (uint32_t i = 0; i < 16; ++i) t.chat->emit(call, {msg::Token{'b', 46 + i, false, nullptr}});
   t.turn();
   EXPECT_EQ(call->credit, credit + 16);
   x->fake_backlog = 0;
@@ -242,7 +242,7 @@ TEST(Evergreen, CancelEndsAnActionAndLeavesWhatItHasSaid) {
   auto x = t.open();
   t.send(*x, generate("p", "r") + text_leaf("p", "hello"));
   msg::Call* call = t.chat->held.at(0);
-  t.chat->say(call, {msg::Token{'a', 30, false, nullptr}});
+  t.chat->emit(call, {msg::Token{'a', 30, false, nullptr}});
   t.turn();
   t.send(*x, "actions { name: 'CANCEL' inputs { name: 'output' id: 'r' } }");
   EXPECT_TRUE(call->cancelled);
@@ -304,8 +304,8 @@ TEST(Evergreen, AThousandSessionsUsedAndDroppedAtRandomLeaveNothing) {
     }
     if (!t.chat->held.empty() && random() % 2) {
       msg::Call* call = t.chat->held[random() % t.chat->held.size()];
-      t.chat->say(call, {msg::Token{'x', 1, false, nullptr}});
-      if (random() % 2) t.chat->say(call, {msg::Done{1, 0, 1, msg::Finish::kLength, 0}});
+      t.chat->emit(call, {msg::Token{'x', 1, false, nullptr}});
+      if (random() % 2) t.chat->emit(call, {msg::Done{1, 0, 1, msg::Finish::kLength, 0}});
       t.turn();
     }
     if (open.size() > 20) {

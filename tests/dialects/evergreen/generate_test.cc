@@ -14,7 +14,7 @@ TEST(Evergreen, GenerateStreamsTheAnswerOfTheModel) {
   t.send(*x, generate("p", "r", "outputs { name: 'usage' id: 'u' }") + text_leaf("p", "hello"));
   EXPECT_EQ(t.prompt(), "[user]hello<|end|>[assistant]");
   msg::Call* call = t.chat->held.at(0);
-  t.chat->say(call, {msg::Token{'H', 30, false, nullptr}});
+  t.chat->emit(call, {msg::Token{'H', 30, false, nullptr}});
   t.turn();
   EXPECT_EQ(t.leaf(*x, "r"), "H…");
   t.answer("i");
@@ -149,7 +149,7 @@ TEST(Evergreen, AStopStringEndsTheAnswerAndTheCall) {
   add_config(m, c);
   t.send(*x, m);
   msg::Call* call = t.chat->held.at(0);
-  for (char ch : std::string("abENDxx")) t.chat->say(call, {msg::Token{uint8_t(ch), 0, false, nullptr}});
+  for (char ch : std::string("abENDxx")) t.chat->emit(call, {msg::Token{uint8_t(ch), 0, false, nullptr}});
   t.turn();
   EXPECT_EQ(t.leaf(*x, "r"), "ab");
   EXPECT_TRUE(call->cancelled);
@@ -248,8 +248,8 @@ TEST(Evergreen, DetailsOfTokensAreInTheMetadataOfALeafEach) {
   EXPECT_EQ(call->generation->readouts.size(), 1u);
   auto details = std::make_shared<msg::TokenDetails>();
   details->has_logprob = true, details->logprob = -0.5f, details->top = {{'y', -0.25f}}, details->readout = {0.75f};
-  t.chat->say(call, {msg::Token{'x', 30, false, details}});
-  t.chat->say(call, {msg::Done{30, 0, 1, msg::Finish::kLength, 0}});
+  t.chat->emit(call, {msg::Token{'x', 30, false, details}});
+  t.chat->emit(call, {msg::Done{30, 0, 1, msg::Finish::kLength, 0}});
   t.turn();
   EXPECT_EQ(t.leaf(*x, "r/0"), "x");
   v1::TokenDetails d;

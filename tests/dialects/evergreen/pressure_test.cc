@@ -21,8 +21,8 @@ Options working(uint32_t actions) {
 
 void finish(Bench& t, msg::Call* call, char said) {
   uint32_t at = uint32_t(call->generation->length());
-  t.chat->say(call, {msg::Token{uint8_t(said), at, false, nullptr}});
-  t.chat->say(call, {msg::Done{at, 0, 1, msg::Finish::kLength, 0}});
+  t.chat->emit(call, {msg::Token{uint8_t(said), at, false, nullptr}});
+  t.chat->emit(call, {msg::Done{at, 0, 1, msg::Finish::kLength, 0}});
   t.turn();
 }
 

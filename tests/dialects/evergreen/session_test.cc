@@ -178,7 +178,7 @@ TEST(EvergreenSession, ATimeToLiveOfAnOutputThatIsBeingWrittenMakesNoRoom) {
   msg::Call* call = t.chat->held[0];
   const int32_t credit = call->credit;
   const auto prompt = uint32_t(call->generation->length());
-  for (uint32_t i = 0; i < 16; ++i) t.chat->say(call, {msg::Token{'h', prompt + i, false, nullptr}});
+  for (uint32_t i = 0; i < 16; ++i) t.chat->emit(call, {msg::Token{'h', prompt + i, false, nullptr}});
   t.turn();
   EXPECT_EQ(call->credit, credit + 16) << "the answer goes on";
   t.rpc.advance(*x, 5s);

@@ -25,7 +25,7 @@ class Generate : public testing::Test {
   support::RpcBench::Opened post(std::string path, const Json& body) {
     return bench.open_rest("POST", "/v2/models/" + path, body.dump());
   }
-  support::Voice<support::ScriptedInbox> voice() { return {bench.inbox("m"), call()}; }
+  support::ScriptedAnswer<support::ScriptedInbox> scripted() { return {bench.inbox("m"), call()}; }
   msg::Call* call() { return bench.inbox("m").held.at(0); }
   static std::vector<Json> events(const support::FakeExchange& x) {
     std::vector<Json> out;
@@ -89,7 +89,7 @@ TEST_F(Generate, TextHasDetailsWhenAskedFor) {
   EXPECT_EQ(support::prompt_of(*call()), "ab");
   EXPECT_EQ(call()->generation->max_tokens, 5u);
   EXPECT_EQ(call()->generation->sampling.temperature, 0);
-  auto v = voice();
+  auto v = scripted();
   v.token('H', support::likely(-0.5F));
   v.token(support::kEnd, support::likely(-1));
   v.done(Finish::kEos);
@@ -147,8 +147,8 @@ TEST_F(DetailsMemory, WithoutRoomTheModelIsToldToStop) {
 TEST_F(Generate, TextWithoutDetailsHasTwentyTokens) {
   auto x = post("m/generate", {{"text_input", {"ab"}}});
   EXPECT_EQ(call()->generation->max_tokens, 20u);
-  auto v = voice();
-  v.say("cd");
+  auto v = scripted();
+  v.emit("cd");
   v.done();
   bench.turn();
   EXPECT_EQ(x->sent, R"({"model_name":"m","model_version":"1","text_output":"cd"})");
@@ -158,8 +158,8 @@ TEST_F(Generate, TextMayBeginWithThePrompt) {
   auto x = post("m/generate",
                 {{"text_input", "ab"}, {"exclude_input_in_output", false}, {"sampling_parameters", R"({"top_k":3})"}});
   EXPECT_EQ(call()->generation->sampling.top_k, 3u);
-  auto v = voice();
-  v.say("c");
+  auto v = scripted();
+  v.emit("c");
   v.done();
   bench.turn();
   EXPECT_EQ(Json::parse(x->sent)["text_output"], "abc");
@@ -167,11 +167,11 @@ TEST_F(Generate, TextMayBeginWithThePrompt) {
 
 TEST_F(Generate, TextStreamsTokenByTokenUntilAStopString) {
   auto x = post("m/generate_stream", {{"text_input", "ab"}, {"stop", "lo"}, {"details", true}});
-  auto v = voice();
-  v.say("h");
+  auto v = scripted();
+  v.emit("h");
   bench.turn();
   EXPECT_EQ(events(*x).size(), 1u);
-  v.say("elo!");
+  v.emit("elo!");
   bench.turn();
   EXPECT_TRUE(x->ended);
   EXPECT_TRUE(call()->cancelled.load());
@@ -185,15 +185,15 @@ TEST_F(Generate, TextStreamsTokenByTokenUntilAStopString) {
 
 TEST_F(Generate, TextRepeatsItsIdAsAWholeAndInEachEvent) {
   auto x = post("m/generate", {{"text_input", "ab"}, {"id", "x\"1"}});
-  auto say = [&] {
-    auto v = voice();
+  auto emit = [&] {
+    auto v = scripted();
     v.token('c'), v.done(Finish::kLength);
     bench.turn();
   };
-  say();
+  emit();
   EXPECT_EQ(x->sent, R"({"id":"x\"1","model_name":"m","model_version":"1","text_output":"c"})");
   auto y = post("m/generate_stream", {{"text_input", "ab"}, {"id", "2"}});
-  say();
+  emit();
   ASSERT_FALSE(events(*y).empty());
   for (const Json& event : events(*y)) EXPECT_EQ(event["id"], "2");
 }
@@ -212,7 +212,7 @@ TEST_F(Generate, WordsAndIdsAsTritonsTextBackEndsHaveThem) {
   ASSERT_EQ(g.sampling.logit_bias.size(), 1u);
   EXPECT_EQ(g.sampling.logit_bias[0].first, uint32_t('z'));
   EXPECT_LT(g.sampling.logit_bias[0].second, -1e6F);
-  voice().say("elo");
+  scripted().emit("elo");
   bench.turn();
   EXPECT_EQ(Json::parse(x->sent)["text_output"], "e") << "up to the stop word";
 }
@@ -228,12 +228,12 @@ TEST_F(Generate, TheModelsOwnEndAsEndIdChangesNothingAndMinusOneIsNoEnd) {
 
 TEST_F(Generate, FailuresHaveAStatusOrAnEvent) {
   auto x = post("m/generate_stream", {{"text_input", "ab"}});
-  voice().fail(Code::kResourceExhausted, "full");
+  scripted().fail(Code::kResourceExhausted, "full");
   bench.turn();
   EXPECT_EQ(x->response.status, 429);
   auto y = post("m/generate_stream", {{"text_input", "ab"}});
-  auto v = voice();
-  v.say("c");
+  auto v = scripted();
+  v.emit("c");
   v.fail(Code::kInternal, "broken");
   bench.turn();
   EXPECT_EQ(y->response.status, 200);
@@ -334,12 +334,12 @@ TEST_F(Generate, ALongPromptIsTokenizedByWorkers) {
   bench.turn();
   EXPECT_EQ(busy->response.status, 429);
   ASSERT_EQ(bench.inbox("long").held.size(), 1u);
-  support::Voice<support::ScriptedInbox> v{bench.inbox("long"), bench.inbox("long").held[0]};
-  v.say("ok");
+  support::ScriptedAnswer<support::ScriptedInbox> v{bench.inbox("long"), bench.inbox("long").held[0]};
+  v.emit("ok");
   v.end();
   bench.turn();
   EXPECT_EQ(Json::parse(x->sent)["text_output"], text + "ok");
-  voice().end();
+  scripted().end();
   bench.turn();
 }
 

@@ -17,7 +17,7 @@ namespace weir::openai {
 
 using Json = nlohmann::json;
 using support::likely;
-using Voice = support::Voice<support::ScriptedInbox>;
+using ScriptedAnswer = support::ScriptedAnswer<support::ScriptedInbox>;
 
 class OpenaiBench : public testing::Test {
  protected:
@@ -62,7 +62,7 @@ class OpenaiBench : public testing::Test {
 
   support::ScriptedInbox& inbox() { return models["m"]; }
   msg::Call* call(size_t i = 0) { return inbox().held.at(i); }
-  Voice voice(size_t i = 0) { return {inbox(), call(i)}; }
+  ScriptedAnswer scripted(size_t i = 0) { return {inbox(), call(i)}; }
   void turn() { bus.turn(); }
 
   static Json json(const Opened& x) {

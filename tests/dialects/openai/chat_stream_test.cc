@@ -12,8 +12,8 @@ TEST_F(Chat, StreamIsRoleThenTextThenFinishThenDone) {
   auto x = chat({{"stream", true}});
   EXPECT_EQ(support::prompt_of(*call()), "user:hi\nassistant:");
   EXPECT_FALSE(x->headed) << "an engine that refuses still has a status of its own";
-  auto v = voice();
-  v.say("Hi");
+  auto v = scripted();
+  v.emit("Hi");
   turn();
   EXPECT_EQ(x->response.status, 200);
   EXPECT_EQ(x->response.fields.find("content-type"), "text/event-stream; charset=utf-8");
@@ -42,8 +42,8 @@ TEST_F(Chat, StreamIsRoleThenTextThenFinishThenDone) {
 TEST_F(Chat, UsageIsOneMoreChunkWithoutChoices) {
   auto x = chat({{"stream", true}, {"stream_options", {{"include_usage", true}}}});
   call()->generation->cached_tokens = 3;
-  auto v = voice();
-  v.say("a");
+  auto v = scripted();
+  v.emit("a");
   v.end();
   turn();
   auto all = events(x);
@@ -56,8 +56,8 @@ TEST_F(Chat, UsageIsOneMoreChunkWithoutChoices) {
 
 TEST_F(Chat, ContinuousUsageIsInEveryChunk) {
   auto x = chat({{"stream", true}, {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}}});
-  auto v = voice();
-  v.say("ab");
+  auto v = scripted();
+  v.emit("ab");
   v.end();
   turn();
   auto all = events(x);
@@ -67,11 +67,11 @@ TEST_F(Chat, ContinuousUsageIsInEveryChunk) {
 
 TEST_F(Chat, CharactersAreNeverSplit) {
   auto x = chat({{"stream", true}});
-  auto v = voice();
-  v.say("\xe2\x82");
+  auto v = scripted();
+  v.emit("\xe2\x82");
   turn();
   EXPECT_TRUE(x->sent.empty());
-  v.say("\xac!");
+  v.emit("\xac!");
   v.done();
   turn();
   auto all = events(x);
@@ -81,8 +81,8 @@ TEST_F(Chat, CharactersAreNeverSplit) {
 
 TEST_F(Chat, AStopStringEndsTheSequenceAndIsNotPartOfTheText) {
   auto x = chat({{"stream", true}, {"stop", {"zzz", "lo w"}}, {"stream_options", {{"include_usage", true}}}});
-  auto v = voice();
-  v.say("hello wo");
+  auto v = scripted();
+  v.emit("hello wo");
   turn();
   ASSERT_TRUE(x->ended);
   EXPECT_TRUE(call()->cancelled.load()) << "the engine is told";
@@ -95,8 +95,8 @@ TEST_F(Chat, AStopStringEndsTheSequenceAndIsNotPartOfTheText) {
 
 TEST_F(Chat, AStopStringIsNoFailure) {
   auto x = chat({{"stop", "lo"}});
-  auto v = voice();
-  v.say("hello");
+  auto v = scripted();
+  v.emit("hello");
   turn();
   EXPECT_EQ(x->response.status, 200);
   EXPECT_TRUE(call()->satisfied.load());
@@ -106,14 +106,14 @@ TEST_F(Chat, AStopStringIsNoFailure) {
 
 TEST_F(Chat, AStopStringIsKeptWhenAskedFor) {
   auto x = chat({{"stop", "lo"}, {"include_stop_str_in_output", true}});
-  voice().say("hello");
+  scripted().emit("hello");
   turn();
   EXPECT_EQ(json(x)["choices"][0]["message"]["content"], "hello");
 }
 
 TEST_F(Chat, TheEndTokenHasNoTextEvenWithSpecialTokensShown) {
   auto x = chat({{"skip_special_tokens", false}});
-  auto v = voice();
+  auto v = scripted();
   v.token(257);
   v.end();
   turn();
@@ -123,8 +123,8 @@ TEST_F(Chat, TheEndTokenHasNoTextEvenWithSpecialTokensShown) {
 TEST_F(Chat, AStopTokenSaysWhichItWas) {
   auto x = chat({{"stop_token_ids", {98}}});
   EXPECT_EQ(call()->generation->stop_ids, std::vector<uint32_t>{98});
-  auto v = voice();
-  v.say("ab");
+  auto v = scripted();
+  v.emit("ab");
   v.done(Finish::kStopId, 98);
   turn();
   Json choice = json(x)["choices"][0];
@@ -140,7 +140,7 @@ TEST_F(Chat, SilenceIsFilledWithComments) {
   EXPECT_EQ(x->sent, ": ping\n\n");
   env.advance(std::chrono::seconds(15));
   EXPECT_EQ(x->sent, ": ping\n\n: ping\n\n");
-  voice().end();
+  scripted().end();
   turn();
   EXPECT_EQ(events(x).back(), "[DONE]");
   EXPECT_EQ(env.armed(), 0u);
@@ -148,7 +148,7 @@ TEST_F(Chat, SilenceIsFilledWithComments) {
 
 TEST_F(Chat, AFailureBeforeTheFirstTokenHasItsStatus) {
   auto x = chat({{"stream", true}});
-  voice().fail(Code::kResourceExhausted, "the queue is full");
+  scripted().fail(Code::kResourceExhausted, "the queue is full");
   turn();
   EXPECT_EQ(error(x), "429 rate_limit_error rate_limit_exceeded -");
   EXPECT_EQ(x->response.fields.find("retry-after"), "1");
@@ -157,8 +157,8 @@ TEST_F(Chat, AFailureBeforeTheFirstTokenHasItsStatus) {
 
 TEST_F(Chat, AFailureInMidStreamIsAnEvent) {
   auto x = chat({{"stream", true}});
-  auto v = voice();
-  v.say("a");
+  auto v = scripted();
+  v.emit("a");
   v.fail(Code::kInternal, "it broke");
   turn();
   auto all = events(x);
@@ -173,7 +173,7 @@ TEST_F(Chat, AFailureInMidStreamIsAnEvent) {
 TEST_F(Chat, AClientThatLeavesCancels) {
   auto x = chat({{"stream", true}, {"n", 2}});
   EXPECT_EQ(load.running.load(), 1);
-  voice().say("a");
+  scripted().emit("a");
   turn();
   x.reset();
   EXPECT_TRUE(call(0)->cancelled.load());
@@ -186,14 +186,14 @@ TEST_F(Chat, ASlowReaderHoldsTheEngineBack) {
   int32_t credit = call()->credit.load();
   EXPECT_LT(credit, 10000);
   x->fake_backlog = wire::Exchange::kLowWater;
-  auto v = voice();
-  v.say(std::string(200, 'a'));
+  auto v = scripted();
+  v.emit(std::string(200, 'a'));
   turn();
   EXPECT_EQ(call()->credit.load(), credit) << "nothing was given back";
   x->fake_backlog = 0;
   x->listener()->on_drain(*x);
   EXPECT_EQ(call()->credit.load(), credit + 200);
-  v.say(std::string(64, 'a'));
+  v.emit(std::string(64, 'a'));
   turn();
   EXPECT_EQ(call()->credit.load(), credit + 264) << "as long as the reader keeps up";
 }

@@ -14,9 +14,9 @@ TEST_F(Chat, WholeAnswerHasChoicesAndUsage) {
   EXPECT_EQ(call(0)->generation->sampling.temperature, 0.5F);
   EXPECT_EQ(call(0)->generation->sampling.seed, 7u);
   EXPECT_EQ(call(1)->generation->sampling.seed, 8u);
-  voice(1).say("two");
-  voice(0).say("one");
-  auto first = voice(0), second = voice(1);
+  scripted(1).emit("two");
+  scripted(0).emit("one");
+  auto first = scripted(0), second = scripted(1);
   second.done();
   turn();
   EXPECT_FALSE(x->ended);
@@ -49,7 +49,7 @@ TEST_F(Chat, LogprobsHaveTextBytesAndAlternatives) {
   EXPECT_EQ(g.top_logprobs, 2u);
   ASSERT_EQ(g.logprobs.size(), 1u);
   EXPECT_EQ(g.logprobs[0].start, 18u);
-  auto v = voice();
+  auto v = scripted();
   v.token('A', likely(-0.5F, {{'A', -0.5F}, {0xe2, -1.5F}}));
   v.done();
   turn();
@@ -61,7 +61,7 @@ TEST_F(Chat, LogprobsHaveTextBytesAndAlternatives) {
 
 TEST_F(Chat, LogprobsRideInTheChunkOfTheirToken) {
   auto x = chat({{"logprobs", true}, {"stream", true}});
-  auto v = voice();
+  auto v = scripted();
   v.token(0xe2, likely(-1));
   v.token(0x82, likely(-2));
   v.token(0xac, likely(-std::numeric_limits<float>::infinity()));
@@ -81,7 +81,7 @@ TEST_F(Chat, ReadoutsRideInTheChunk) {
   EXPECT_EQ(call()->generation->readouts[0].start, 18u);
   auto details = std::make_shared<msg::TokenDetails>();
   details->readout = {1, 2, 3, 4};
-  auto v = voice();
+  auto v = scripted();
   v.token('A', details);
   v.done();
   turn();
@@ -91,12 +91,12 @@ TEST_F(Chat, ReadoutsRideInTheChunk) {
 
 TEST_F(Chat, ReadoutsOfPromptPositionsComeWithTheFirstChunk) {
   auto x = chat({{"readouts", Json::parse("[[0,2]]")}});
-  auto v = voice();
+  auto v = scripted();
   msg::TokenDetails details;
   details.readout = {1, 2, 3, 4};
   v.prompt(0, details);
   v.prompt(1, details);
-  v.say("a");
+  v.emit("a");
   v.done();
   turn();
   Json readouts = json(x)["choices"][0]["readouts"];
@@ -106,7 +106,7 @@ TEST_F(Chat, ReadoutsOfPromptPositionsComeWithTheFirstChunk) {
 
 TEST_F(Chat, ManyPromptEventsDoNotRunOutOfCredit) {
   auto x = chat({{"stream", true}, {"readouts", Json::parse("[[0,18]]")}});
-  auto v = voice();
+  auto v = scripted();
   int32_t credit = call()->credit.load();
   msg::TokenDetails details;
   details.readout = {1, 2, 3, 4};
@@ -117,8 +117,8 @@ TEST_F(Chat, ManyPromptEventsDoNotRunOutOfCredit) {
 
 TEST_F(Chat, TokenIdsAreReturnedWhenAskedFor) {
   auto x = chat({{"stream", true}, {"return_token_ids", true}});
-  auto v = voice();
-  v.say("a");
+  auto v = scripted();
+  v.emit("a");
   v.end();
   turn();
   auto all = events(x);

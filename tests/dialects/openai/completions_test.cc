@@ -8,7 +8,7 @@ using Completions = OpenaiBench;
 TEST_F(Completions, TextLogprobsHaveOffsetsAndTheFirstOfAnEchoHasNone) {
   auto x = complete({{"echo", true}, {"logprobs", 1}, {"max_tokens", 1}, {"prompt", "aé"}});
   EXPECT_EQ(call()->generation->logprobs[0].start, 0u);
-  auto v = voice();
+  auto v = scripted();
   v.prompt(0, {});
   v.prompt(1, *likely(-1));
   v.prompt(2, *likely(-2));
@@ -26,7 +26,7 @@ TEST_F(Completions, TextLogprobsHaveOffsetsAndTheFirstOfAnEchoHasNone) {
 TEST_F(Completions, EchoWithoutTokensScoresThePrompt) {
   auto x = complete({{"echo", true}, {"logprobs", 0}, {"max_tokens", 0}});
   EXPECT_EQ(call()->generation->max_tokens, 0u);
-  auto v = voice();
+  auto v = scripted();
   v.prompt(0, {});
   v.prompt(1, *likely(-1.25F));
   v.done();
@@ -43,8 +43,8 @@ TEST_F(Completions, IndexIsPromptTimesNPlusChoice) {
   ASSERT_EQ(inbox().held.size(), 4u);
   EXPECT_EQ(support::prompt_of(*call(1)), "a");
   EXPECT_EQ(support::prompt_of(*call(2)), "b");
-  for (int i = 0; i < 4; ++i) voice(size_t(i)).say(std::to_string(i));
-  while (!inbox().held.empty()) voice().done();
+  for (int i = 0; i < 4; ++i) scripted(size_t(i)).emit(std::to_string(i));
+  while (!inbox().held.empty()) scripted().done();
   turn();
   Json answer = json(x);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(answer["choices"][size_t(i)]["text"], std::to_string(i));
@@ -54,8 +54,8 @@ TEST_F(Completions, IndexIsPromptTimesNPlusChoice) {
 TEST_F(Completions, PromptsMayBeTokenIds) {
   auto x = complete({{"prompt", Json::parse("[[97,98],[99]]")}, {"echo", true}, {"return_token_ids", true}});
   EXPECT_EQ(support::prompt_of(*call(0)), "ab");
-  voice(0).done();
-  voice(0).done();
+  scripted(0).done();
+  scripted(0).done();
   turn();
   Json answer = json(x);
   EXPECT_EQ(answer["choices"][0]["text"], "ab");
@@ -64,10 +64,10 @@ TEST_F(Completions, PromptsMayBeTokenIds) {
 
 TEST_F(Completions, PromptLogprobsAreVllms) {
   auto x = complete({{"prompt_logprobs", 1}, {"max_tokens", 1}});
-  auto v = voice();
+  auto v = scripted();
   v.prompt(0, {});
   v.prompt(1, *likely(-2, {{'z', -1}}));
-  v.say("c");
+  v.emit("c");
   v.done();
   turn();
   Json choice = json(x)["choices"][0];
@@ -81,8 +81,8 @@ TEST_F(Completions, PromptLogprobsAreVllms) {
 TEST_F(Completions, StreamBeginsWithTheEchoAndEndsWithTheReason) {
   auto x = complete({{"stream", true}, {"echo", true}});
   EXPECT_EQ(call()->generation->max_tokens, 16u);
-  auto v = voice();
-  v.say("cd");
+  auto v = scripted();
+  v.emit("cd");
   v.done();
   turn();
   auto all = events(x);
@@ -116,7 +116,7 @@ TEST_F(Completions, SamplingReachesTheEngine) {
   EXPECT_EQ(g.sampling.seed, ~uint64_t(0));
   EXPECT_EQ(call()->priority, 3u);
   EXPECT_NE(g.cache_salt, 0u);
-  voice().done();
+  scripted().done();
   turn();
   EXPECT_EQ(json(x)["id"], "cmpl-r-1");
 }

@@ -33,15 +33,15 @@ TEST_F(LongTexts, HoldUpNobodyElse) {
   EXPECT_TRUE(longs().held.empty());
   auto y = complete({});
   ASSERT_EQ(inbox().held.size(), 1u) << "short ones are tokenized here";
-  voice().end();
+  scripted().end();
   turn();
   EXPECT_EQ(y->response.status, 200);
   workers.work();
   turn();
   ASSERT_EQ(longs().held.size(), 1u);
   EXPECT_EQ(support::prompt_of(*longs().held[0]), "user:" + text + "\nassistant:");
-  Voice v{longs(), longs().held[0]};
-  v.say("ok");
+  ScriptedAnswer v{longs(), longs().held[0]};
+  v.emit("ok");
   v.end();
   turn();
   EXPECT_EQ(json(x)["choices"][0]["message"]["content"], "ok");
@@ -109,7 +109,7 @@ TEST_F(LongTexts, AModelIsThereUntilTheAnswerThoughItIsUnloadedMeanwhile) {
   turn();
   ASSERT_EQ(longs().held.size(), 1u);
   EXPECT_FALSE(served->idle());
-  Voice{longs(), longs().held[0]}.end();
+  ScriptedAnswer{longs(), longs().held[0]}.end();
   turn();
   EXPECT_EQ(x->response.status, 200);
   EXPECT_TRUE(served->idle());

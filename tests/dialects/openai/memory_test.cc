@@ -28,10 +28,10 @@ class OpenaiMemory : public OpenaiBench {
   };
   OpenaiMemory() { openai = std::make_unique<Openai>(bus, router, load, options); }
   // A token with its 20 best, from the model to the first choice.
-  void say(int tokens) {
+  void emit(int tokens) {
     std::vector<msg::TokenLogprob> top;
     for (uint32_t id = 0; id < 20; ++id) top.push_back({'a' + id, -float(id)});
-    Voice model = voice();
+    ScriptedAnswer model = scripted();
     for (int i = 0; i < tokens; ++i) model.token('A', likely(-1, top));
     turn();
   }
@@ -45,9 +45,9 @@ TEST_F(OpenaiMemory, LogProbabilitiesAreChargedUntilTheAnswerIsOut) {
   Client c(router, slabs);
   c.ask(kAsk);
   turn();
-  say(50);
+  emit(50);
   EXPECT_GE(slabs.memory.held(MemoryKind::kAnswers), 40'000u);
-  voice().end();
+  scripted().end();
   turn();
   EXPECT_EQ(c.answer().substr(0, 15), "HTTP/1.1 200 OK");
   EXPECT_EQ(slabs.memory.held(), 0u);
@@ -59,7 +59,7 @@ TEST_F(OpenaiMemory, WithoutRoomTheAnswerIs503AndTheModelIsToldToStop) {
   c.ask(kAsk);
   turn();
   slabs.memory.add(MemoryKind::kSlabs, (1 << 20) - 40'000);
-  say(50);
+  emit(50);
   EXPECT_TRUE(call()->cancelled.load());
   std::string out = c.answer();
   EXPECT_EQ(out.substr(0, 12), "HTTP/1.1 503");
@@ -72,7 +72,7 @@ TEST_F(OpenaiMemory, WhoLeavesGivesItBack) {
   Client c(router, slabs);
   c.ask(kAsk);
   turn();
-  say(50);
+  emit(50);
   c.h1->closed();
   EXPECT_EQ(slabs.memory.held(), 0u);
 }

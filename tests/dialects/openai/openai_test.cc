@@ -68,7 +68,7 @@ TEST_F(Openais, KeysAreAskedForAndKeepPrefixesApart) {
     auto x = open("POST", "/v1/completions", R"({"prompt":"a"})", {{"authorization", good}});
     ASSERT_EQ(inbox().held.size(), 1u) << x->sent;
     scopes.push_back(call()->cache_scope);
-    voice().done();
+    scripted().done();
     turn();
   }
   EXPECT_NE(scopes[0], scopes[1]);

@@ -158,7 +158,7 @@ TEST(PredictReply, IsNoLongerThanWasAskedFor) {
   for (const char* tensors : {R"(y FP32 [3,1] [-1.1754944e-38,1,2]; z INT64 [3] [-9223372036854775808,1,2])",
                               R"(s BYTES [2,1] ["\u0001\u0001","a"])", R"(b BOOL [3] [false,false,true])"}) {
     auto all = support::parse_tensors(tensors);
-    for (Form form : {Form::kRows, Form::kColumns}) {
+    for (PredictLayout form : {PredictLayout::kRows, PredictLayout::kColumns}) {
       auto text = write_predict(form, all);
       ASSERT_TRUE(text);
       EXPECT_LE(text->size(), most_text(all)) << *text;

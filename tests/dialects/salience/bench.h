@@ -34,7 +34,7 @@ class TextInbox final : public msg::Inbox {
     held.push_back(call);
   }
   void poke() override { ++pokes; }
-  void say(msg::Call* call, msg::Event event) {
+  void emit(msg::Call* call, msg::Event event) {
     if (event.last()) std::erase(held, call);
     call->home->post_here({call, std::move(event)});
   }
@@ -116,7 +116,7 @@ class Bench {
     publish();
   }
   ~Bench() {
-    while (!chat().held.empty()) chat().say(chat().held.back(), {msg::Done{}});
+    while (!chat().held.empty()) chat().emit(chat().held.back(), {msg::Done{}});
     run();
   }
 
@@ -195,11 +195,11 @@ class Bench {
   }
   void token(uint32_t id, uint32_t position, bool prefill = false,
              std::shared_ptr<const msg::TokenDetails> details = {}) {
-    chat().say(&call(), {msg::Token{id, position, prefill, std::move(details)}});
+    chat().emit(&call(), {msg::Token{id, position, prefill, std::move(details)}});
     run();
   }
   void finish(msg::Event event = {msg::Done{0, 0, 0, msg::Finish::kEos, 0}}) {
-    chat().say(&call(), std::move(event));
+    chat().emit(&call(), std::move(event));
     run();
   }
   // A Generate that goes well and makes `made`.

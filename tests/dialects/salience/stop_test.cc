@@ -15,7 +15,7 @@ struct Spelling : Bench {
   TextInbox& model;
   Spelling() : model(add("bytes", spec())) { publish(); }
   ~Spelling() {
-    while (!model.held.empty()) model.say(model.held.back(), {msg::Done{}});
+    while (!model.held.empty()) model.emit(model.held.back(), {msg::Done{}});
     run();
   }
 
@@ -32,13 +32,13 @@ struct Spelling : Bench {
     return r;
   }
   // The model says that much before it hears that it is to stop.
-  void say(std::string_view text) {
+  void emit(std::string_view text) {
     uint32_t at = uint32_t(model.held.at(0)->generation->length());
-    for (char c : text) model.say(model.held[0], {msg::Token{uint8_t(c), at++, false, nullptr}});
+    for (char c : text) model.emit(model.held[0], {msg::Token{uint8_t(c), at++, false, nullptr}});
     run();
   }
   void end(msg::Event event) {
-    model.say(model.held.at(0), std::move(event));
+    model.emit(model.held.at(0), std::move(event));
     run();
   }
 };
@@ -47,7 +47,7 @@ TEST(SalienceStop, AStopStringEndsTheGenerationWithItsLastToken) {
   Spelling t;
   auto id = t.open("bytes");
   auto x = t.generate(Spelling::asked(id, {"xyz", "END"}));
-  t.say("NDoENDmore");
+  t.emit("NDoENDmore");
   EXPECT_TRUE(t.model.held.at(0)->cancelled) << "the engine is told at once";
   EXPECT_FALSE(x->ended) << "the client hears of it when the engine has let go";
   t.end({msg::Failed{base::failure(Code::kCancelled, "cancelled")}});
@@ -64,7 +64,7 @@ TEST(SalienceStop, WithTheVeryLastTokenItIsStillTheStopString) {
   Spelling t;
   auto id = t.open("bytes");
   auto x = t.generate(Spelling::asked(id, {"!"}));
-  t.say("a!");
+  t.emit("a!");
   t.end({msg::Done{2, 0, 2, msg::Finish::kLength, 0}});
   EXPECT_EQ(Bench::events(*x).back().done().finish_reason(), pb::GenerateDone::FINISH_REASON_STOP_STRING);
 }
@@ -73,7 +73,7 @@ TEST(SalienceStop, WithoutItTheGenerationEndsAsEver) {
   Spelling t;
   auto id = t.open("bytes");
   auto x = t.generate(Spelling::asked(id, {"END"}));
-  t.say("EN");
+  t.emit("EN");
   t.end({msg::Done{2, 0, 2, msg::Finish::kEos, 2}});
   EXPECT_EQ(Bench::events(*x).back().done().finish_reason(), pb::GenerateDone::FINISH_REASON_EOS);
 }

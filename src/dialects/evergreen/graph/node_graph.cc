@@ -38,7 +38,7 @@ base::Bytes compact(base::Bytes data) {
 }
 
 // A chunk that holds nothing and is of no particular type. At seq 0 it says what the node is.
-bool says_nothing(const Fragment& f) {
+bool is_empty_chunk(const Fragment& f) {
   if (!f.has_chunk || f.seq == 0 || f.by_reference || !f.data.empty()) return false;
   return !f.metadata || f.metadata->mimetype.empty() || f.metadata->mimetype == "application/octet-stream";
 }
@@ -127,7 +127,7 @@ Status NodeGraph::charge(uint64_t bytes, const Node& node, int64_t seq) {
 
 base::Result<NodeGraph::Fate> NodeGraph::add(const Fragment& sent) {
   Fragment f = sent;
-  if (says_nothing(f)) f.has_chunk = false, f.metadata = nullptr;
+  if (is_empty_chunk(f)) f.has_chunk = false, f.metadata = nullptr;
   auto found = node(f.node);
   if (!found) return found.error();
   Node& n = **found;

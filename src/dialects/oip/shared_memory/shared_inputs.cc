@@ -10,20 +10,20 @@ using base::Status;
 
 void CopyInputs::add(size_t input, const RegionRange& from, base::Block to) {
   bytes_ += size_t(from.bytes);
-  pieces_.push_back({input, from, std::move(to)});
+  copies_.push_back({input, from, std::move(to)});
 }
 
 void CopyInputs::run() {
-  for (Piece& piece : pieces_) {
-    status_ = piece.from.memory->read(piece.from.offset, {piece.to.data(), size_t(piece.from.bytes)});
+  for (RegionCopy& copy : copies_) {
+    status_ = copy.from.memory->read(copy.from.offset, {copy.to.data(), size_t(copy.from.bytes)});
     if (!status_.ok()) return;
-    piece.to.resize(size_t(piece.from.bytes));
+    copy.to.resize(size_t(copy.from.bytes));
   }
 }
 
 Status CopyInputs::hand_over(std::vector<msg::Tensor>& inputs) {
   if (!status_.ok()) return status_;
-  for (Piece& piece : pieces_) inputs[piece.input].data = piece.to.freeze();
+  for (RegionCopy& copy : copies_) inputs[copy.input].data = copy.to.freeze();
   return {};
 }
 

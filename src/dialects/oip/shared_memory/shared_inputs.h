@@ -30,12 +30,12 @@ class CopyInputs final : public bus::OffloadTask {
   base::Status hand_over(std::vector<msg::Tensor>& inputs);
 
  private:
-  struct Piece {
+  struct RegionCopy {
     size_t input;
     RegionRange from;
     base::Block to;
   };
-  std::vector<Piece> pieces_;
+  std::vector<RegionCopy> copies_;
   size_t bytes_ = 0;
   base::Status status_;
 };
