@@ -50,7 +50,7 @@ struct TrustedHosts {
 // Why a request does not reach its route.
 struct Denial {
   base::Status status;      // PERMISSION_DENIED; the text names the setting
-  std::string_view reason;  // for the ledger
+  std::string_view reason;  // for the request's record
 };
 
 class AccessRules {

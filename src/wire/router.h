@@ -58,7 +58,7 @@ struct Route {
   std::string method;   // "GET", "POST"; GET routes answer HEAD too
   std::string pattern;  // "/v2/models/{model}/versions/{version}/infer"
   Service* service = nullptr;
-  std::string_view protocol;  // for the ledger: a literal
+  std::string_view protocol;  // for the request's record: a literal
   Plan plan;
   Permission permission = Permission::kAdmin;  // of a GET, too: what only reads says so
 };
@@ -118,7 +118,7 @@ class Router final : public Intake {
 bool wants_retry_after(const Exchange& exchange, int status);
 // `{"error":"<text>"}` as application/json: how the Open Inference Protocol and the router say no.
 void respond_error(Exchange& exchange, int status, std::string_view text);
-// The same from a Status, which also goes into the ledger.
+// The same from a Status, which also goes into the request's record.
 void respond_error(Exchange& exchange, const base::Status& status);
 
 }  // namespace weir::wire

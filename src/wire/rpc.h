@@ -77,7 +77,7 @@ class Rpc {
     one.push_back(std::move(message));
     send(std::move(one));
   }
-  // The last word. Later calls do nothing. Fills the Exchange's ledger.
+  // Ends the call. Later calls do nothing. Fills the request's record.
   virtual void finish(const base::Status& status) = 0;
   virtual size_t backlog() { return exchange().backlog(); }
   // As Exchange::has_room().
@@ -118,7 +118,7 @@ struct RpcRoute {
   RpcKind kind = RpcKind::kUnary;
   RpcMethod* target = nullptr;
   std::string request_type, response_type;  // full protobuf names, for JSON
-  std::string_view protocol;                // for the ledger: a literal
+  std::string_view protocol;                // for the request's record: a literal
   Permission permission = Permission::kAdmin;
 };
 

@@ -22,7 +22,8 @@ class ReadText final : public base::OffloadTask {
       : route_(route), state_(state), text_(text), place_(std::move(place)) {}
   void run() override;
 
-  // After run(). Why there is no message: with the reason for the ledger, where it is not that the text is wrong.
+  // After run(). Why there is no message: with the reason for the request's record, where it is not that the text is
+  // wrong.
   base::Status status;
   std::string_view reject;
   bool too_large = false;

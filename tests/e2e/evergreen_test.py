@@ -320,7 +320,7 @@ class Idle(harness.Case):
             s.send(leaf('a', 'hello'))
             with self.subTest(carrier.__name__), self.assertRaises(SessionError) as raised:
                 list(s.messages())
-            self.assertEqual(raised.exception.message, 'the session has not been used for too long')
+            self.assertEqual(raised.exception.message, 'the session was not used for longer than evergreen.idle')
             s.close()
 
 

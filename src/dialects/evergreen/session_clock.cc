@@ -20,7 +20,8 @@ void SessionClock::stop() {
   env_.cancel(std::exchange(grace_, base::TimerId::kNone));
 }
 
-// One timer for both ends, which looks again if the session has been used since it was set.
+// One timer for evergreen.idle and evergreen.max_age. A use of the session does not set it anew: it fires, and is set
+// for what is left.
 void SessionClock::set_alarm() {
   const Options& options = session_.state().options;
   alarm_ = env_.at(std::min(born_ + options.max_age, used_ + options.idle), [this] {
@@ -38,9 +39,9 @@ void SessionClock::check_limits() {
   if (!session_.actions().empty() && !session_.stuck(unused)) touch();  // a model is at work
   auto expire = [this](const char* why) { session_.abort(base::failure(base::Code::kDeadlineExceeded, why)); };
   if (env_.now() - born_ >= options.max_age)
-    expire("the session has reached the age at which sessions end");
+    expire("the session is too old: no session lasts longer than evergreen.max_age");
   else if (env_.now() - used_ >= options.idle)
-    expire("the session has not been used for too long");
+    expire("the session was not used for longer than evergreen.idle");
   else
     set_alarm();
 }

@@ -17,7 +17,7 @@ struct GraphPipeState {
   ServerName server() const { return {options.server_name, options.server_version}; }
 };
 
-// 400 with an InferResponse; the Status also goes into the ledger.
+// 400 with an InferResponse; the Status also goes into the request's record.
 void respond_failure(wire::Exchange& exchange, const base::Status& status);
 
 // post.cc, pages.cc: what the routes are answered with.

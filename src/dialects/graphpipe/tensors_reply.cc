@@ -21,7 +21,7 @@ namespace {
 
 using msg::DType;
 
-constexpr size_t kPieceOfItsOwn = 4096;    // bytes of a tensor that are not worth copying
+constexpr size_t kLeastShared = 4096;      // bytes of a tensor that is sent as it is; a smaller one is copied
 constexpr uint64_t kLongest = 0x7ffffffe;  // a flatbuffer ends below 2^31
 
 constexpr size_t kResponseVtable = 4, kNumericVtable = 10, kStringVtable = 20, kResponse = 32;
@@ -58,8 +58,8 @@ class Layout {
   size_t at() const { return flushed_ + text_.size(); }
   // Zeros until at() + `ahead` is a multiple of `n`.
   void align(size_t n, size_t ahead = 0) { text_.append((n - (at() + ahead) % n) % n, '\0'); }
-  // While nothing has been flushed.
-  void point(size_t from, uint64_t to) {
+  // At `from` the distance to `to`, while nothing has been flushed.
+  void write_offset(size_t from, uint64_t to) {
     auto distance = uint32_t(to - from);
     std::memcpy(text_.data() + from, &distance, sizeof distance);
   }
@@ -74,7 +74,7 @@ class Layout {
     text_.append(4 * slots_.size(), '\0');
     for (const msg::Tensor* t : tensors_)
       if (auto status = tensor(*t); !status.ok()) return status;
-    for (size_t i = 0; i < slots_.size(); ++i) point(list + 4 * i, tables_[slots_[i]]);
+    for (size_t i = 0; i < slots_.size(); ++i) write_offset(list + 4 * i, tables_[slots_[i]]);
     return {};
   }
 
@@ -92,7 +92,7 @@ class Layout {
     put(uint32_t(type));
     tables_.push_back(table);
     align(8, 4);
-    point(table + kShapeField, at());
+    write_offset(table + kShapeField, at());
     put(uint32_t(t.shape.rank()));
     put(t.shape.dims().data(), 8 * t.shape.rank());
     return text ? strings(t, table) : base::Status{};
@@ -101,13 +101,13 @@ class Layout {
   base::Status strings(const msg::Tensor& t, size_t table) {
     uint64_t size = at() + 4 + 3 * t.shape.elements().value_or(0) * 4 + t.data.size();
     if (size > kLongest) return too_long();
-    point(table + kDataField, at());
+    write_offset(table + kDataField, at());
     put(uint32_t(*t.shape.elements()));
     size_t slot = at();
     text_.append(4 * *t.shape.elements(), '\0');
     msg::for_each_string(t.data.view(), [&](std::string_view element) {
       align(4);
-      point(slot, at());
+      write_offset(slot, at());
       put(uint32_t(element.size()));
       put(element.data(), element.size());
       text_ += '\0';
@@ -124,7 +124,7 @@ class Layout {
       uint64_t start = (end + 4 + kDataAlign - 1) / kDataAlign * kDataAlign;
       end = start + tensors_[i]->data.size();
       if (end > kLongest) return too_long();
-      point(tables_[i] + kDataField, start - 4);
+      write_offset(tables_[i] + kDataField, start - 4);
     }
     return {};
   }
@@ -133,7 +133,7 @@ class Layout {
     const base::Bytes& bytes = tensors_[i]->data;
     align(kDataAlign, 4);
     put(uint32_t(bytes.size()));
-    if (bytes.size() < kPieceOfItsOwn) return put(bytes.data(), bytes.size());
+    if (bytes.size() < kLeastShared) return put(bytes.data(), bytes.size());
     flush();
     pieces_.push_back(bytes);
     flushed_ += bytes.size();

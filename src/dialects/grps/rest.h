@@ -28,7 +28,7 @@ void add_routes(GrpsState& state, wire::Router& router, std::vector<std::unique_
 void predict(GrpsState& state, wire::Exchange& exchange);
 
 // One answer: bin_data as octets, everything else as stamped JSON; with Retry-After where it is 429 or 503. Fills the
-// ledger.
+// request's record.
 // JSON that is long is written by a worker: the Exchange's ExchangeListener is destroyed then.
 void respond(const GrpsState& state, wire::Exchange& exchange, const base::Status& status, Message reply = {});
 // The same with a number and a body of the caller's.

@@ -22,7 +22,7 @@ std::string_view content_type(const RouteSpec& route);
 
 // The body of an error where the route has its own (RouteSpec::error_body).
 std::string render_error(const RouteSpec& route, const base::Status& status);
-// The whole answer to a request that has failed. Fills the ledger.
+// The whole answer to a request that has failed. Fills the request's record.
 void respond_error(wire::Exchange& exchange, const RouteSpec& route, const base::Status& status);
 
 }  // namespace weir::grps

@@ -225,7 +225,7 @@ TEST(EvergreenSession, ASessionThatNobodyUsesEnds) {
   t.rpc.advance(*x, 50s);
   EXPECT_EQ(t.status(*x), "open");
   t.rpc.advance(*x, 11s);
-  EXPECT_EQ(t.status(*x), "DEADLINE_EXCEEDED: the session has not been used for too long");
+  EXPECT_EQ(t.status(*x), "DEADLINE_EXCEEDED: the session was not used for longer than evergreen.idle");
 }
 
 TEST(EvergreenSession, AModelAtWorkIsUse) {
@@ -239,7 +239,7 @@ TEST(EvergreenSession, AModelAtWorkIsUse) {
   t.answer("done");
   t.rpc.advance(*x, 119s);
   t.rpc.advance(*x, 2s);
-  EXPECT_EQ(t.status(*x), "DEADLINE_EXCEEDED: the session has not been used for too long");
+  EXPECT_EQ(t.status(*x), "DEADLINE_EXCEEDED: the session was not used for longer than evergreen.idle");
 }
 
 // --- the server's end ------------------------------------------------------------------------------------------------
