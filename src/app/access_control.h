@@ -40,7 +40,7 @@ class AccessControl {
   auth::TokenKeys& token_keys() { return token_keys_; }
   // The limits of tokens and certificates, over all shards.
   auth::Limiters& limiters() { return limiters_; }
-  // What wrong tokens may cost, over all shards.
+  // The limit of what wrong tokens may cost, over all shards.
   auth::FailureLimit& failures() { return failures_; }
   // `again` is called for every reload(), on the thread; null: nothing is. Once this returns, the one from before is
   // not called any more. Any thread.

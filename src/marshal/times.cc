@@ -60,7 +60,7 @@ base::Duration first_token(const wire::Trace& trace, const msg::Call& call) {
   return call.times.first_token - trace.began;
 }
 
-// What a Call, or a step of a pipeline, did until `finished`; below the span `parent`.
+// The work of a Call, or of a step of a pipeline, until `finished`; below the span `parent`.
 struct Part {
   const msg::Timeline& times;
   Time finished;

@@ -38,7 +38,7 @@ wire::ClientRequest grpc_request(std::string path, const std::string& message);
 
 // A request but for its scheme, its authority and its key.
 enum class TensorForm : uint8_t { kBinary, kJson };  // of kOipRest
-// Of kOipRest, kOipGrpc, kOipStream (ModelStreamInfer with one request), kGrps, kGraphPipe.
+// For kOipRest, kOipGrpc, kOipStream (ModelStreamInfer with one request), kGrps, kGraphPipe.
 base::Result<wire::ClientRequest> tensor_request(BenchProtocol protocol, const std::string& model,
                                                  std::span<const msg::Tensor> tensors, TensorForm form);
 
