@@ -26,7 +26,7 @@ std::string what_is_open(const Config& config, const AccessControl& access) {
     if (roles.has(role)) may += (may.empty() ? "" : ", ") + std::string(what);
   };
   add(Role::kInfer, "see and run models");
-  add(Role::kMetrics, "read metrics");
+  add(Role::kMetrics, "read metrics and follow requests");
   add(Role::kAdmin, "load and unload models and change settings");
   if (addresses.empty() || may.empty() || !config.tls.client_ca.empty()) return {};
   std::string text = "whoever reaches";
