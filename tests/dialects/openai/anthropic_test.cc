@@ -36,7 +36,7 @@ TEST_F(Messages, AnAnswerIsAMessageOfBlocks) {
   auto x = ask({{"system", "be"}, {"temperature", 0.5}});
   EXPECT_EQ(prompt(), "system:be\nuser:hi\nassistant:");
   EXPECT_EQ(call()->generation->max_tokens, 20u);
-  voice().say("ab");
+  voice().emit("ab");
   voice().end();
   turn();
   Json answer = json(x);
@@ -51,9 +51,9 @@ TEST_F(Messages, AnAnswerIsAMessageOfBlocks) {
 
 TEST_F(Messages, AStreamIsTheEventsThatMakeOne) {
   auto x = ask({{"stream", true}, {"stop_sequences", {"c"}}});
-  voice().say("a");
+  voice().emit("a");
   turn();
-  voice().say("bc");
+  voice().emit("bc");
   turn();
   ASSERT_TRUE(x->ended);
   auto all = events(x);
@@ -106,7 +106,7 @@ TEST_F(Messages, WhatItRefusesItNames) {
 
 TEST_F(Messages, AFailureInTheMiddleIsAnEvent) {
   auto x = ask({{"stream", true}});
-  voice().say("a");
+  voice().emit("a");
   turn();
   voice().fail(base::Code::kUnavailable, "it is gone");
   turn();

@@ -26,7 +26,7 @@ TEST_F(Ollama, AChatIsLinesAndTheLastHasTheFigures) {
       "chat", {{"model", "m:latest"}, {"messages", messages}, {"options", {{"temperature", 0.5}, {"num_predict", 7}}}});
   EXPECT_EQ(call()->generation->max_tokens, 7u);
   EXPECT_EQ(call()->generation->sampling.temperature, 0.5F);
-  voice().say("ab");
+  voice().emit("ab");
   turn();
   voice().end();
   turn();
@@ -51,7 +51,7 @@ TEST_F(Ollama, AChatIsLinesAndTheLastHasTheFigures) {
 TEST_F(Ollama, WithoutAStreamItIsOneObject) {
   auto x = ask("chat", {{"model", "m"}, {"messages", messages}, {"stream", false}});
   EXPECT_EQ(call()->generation->max_tokens, 200u - 18);
-  voice().say("ab");
+  voice().emit("ab");
   voice().done(msg::Finish::kLength);
   turn();
   Json answer = json(x);
@@ -64,7 +64,7 @@ TEST_F(Ollama, WithoutAStreamItIsOneObject) {
 TEST_F(Ollama, APromptGoesThroughTheTemplateUnlessItIsRaw) {
   auto x = ask("generate", {{"model", "m"}, {"prompt", "hi"}, {"system", "be"}, {"stream", false}});
   EXPECT_EQ(support::prompt_of(*call()), "system:be\nuser:hi\nassistant:");
-  voice().say("ab");
+  voice().emit("ab");
   voice().end();
   turn();
   EXPECT_EQ(json(x)["response"], "ab");
