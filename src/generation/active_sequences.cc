@@ -18,13 +18,6 @@ bool ActiveSequences::none_active() const {
   return std::none_of(all_.begin(), all_.end(), [](const auto& s) { return s->place == Place::kActive; });
 }
 
-size_t ActiveSequences::backlog() const {
-  size_t positions = 0;
-  for (const auto& s : all_)
-    if (!s->parked() && s->images_missing == 0) positions += s->unfed() + s->recomputes.size();
-  return positions;
-}
-
 bool ActiveSequences::relieve(const Sequence& claimant, Claim claim) {
   if (memory_.evict()) return true;
   auto* s = victim(claimant, claim);

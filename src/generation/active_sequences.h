@@ -29,8 +29,6 @@ class ActiveSequences : public SequenceList {
 
   size_t running() const;  // those that are neither parked nor preempted
   bool none_active() const;
-  // Positions of prompts that still have to be computed.
-  size_t backlog() const;
 
   // Frees at least one block for `claimant`, which grows by a token, or is to be admitted. False: there is none that
   // may be taken for it.

@@ -55,10 +55,9 @@ Time AdmissionQueue::leaves_at() const {
 
 // In order, without overtaking: a call for which there are no blocks holds up the rest. Calls that nobody reads are
 // passed over. Where all slots are taken, the first call of a tenant may have one that another tenant has beyond its
-// share. As long as prompts that were admitted earlier fill steps, nobody is let in to hold blocks.
+// share. How much of earlier prompts is still to be computed does not matter: steps are shared (PrefillShares).
 Sequence* AdmissionQueue::admit_next(Pass& pass, ActiveSequences& active) {
   for (; pass.at < all_.size(); ++pass.at) {
-    if (active.backlog() >= policy_.step_tokens) return nullptr;
     auto& s = *all_[pass.at];
     if (!may_try(s, pass, active)) continue;
     while (!take_blocks(s, active))

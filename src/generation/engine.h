@@ -73,10 +73,12 @@ struct TokenStep {
   };
   std::vector<Readout> readouts;  // ascending by token
 
-  // Sums of the last hidden states (after the final norm) over a row's tokens, for embeddings.
+  // Sums of the last hidden states (after the final norm) over a sequence's tokens, for embeddings. The engine adds
+  // those of the row's tokens in their order to what the sequence's earlier rows have left (empty: zeros), so that the
+  // sums do not depend on where a prompt was divided.
   struct Pool {
     uint32_t row = 0;
-    std::vector<float> sum;  // filled by the engine: [hidden_size]
+    std::vector<double> sum;  // [hidden_size]
   };
   std::vector<Pool> pools;
 

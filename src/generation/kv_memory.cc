@@ -129,6 +129,19 @@ void KvMemory::seal(Sequence& s) {
   }
 }
 
+uint32_t KvMemory::catch_up(Sequence& s) {
+  const uint32_t size = kv_.block_size(), before = s.stored;
+  bool asks = s.is(msg::Aim::kEmbed) || !s.scores.empty() || !s.readouts.empty() || !s.recomputes.empty();
+  if (!caches_ || asks || !s.sealable || s.stored != s.sealed * size) return 0;
+  for (; s.stored + size < s.length(); s.stored += size) {
+    auto id = kv_.find(content(s, s.sealed));
+    if (id == KvBlocks::kNone) break;
+    kv_.drop(s.blocks[s.sealed]);
+    s.blocks[s.sealed++] = id;
+  }
+  return s.stored - before;
+}
+
 void KvMemory::release(Sequence& s) {
   drop_scratch(s);
   shorten(s.blocks, 0);

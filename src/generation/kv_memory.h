@@ -46,6 +46,10 @@ class KvMemory {
   // Up to `most` blocks more for recomputation; those that can be had without taking from anybody.
   void widen_scratch(Sequence& sequence, uint32_t most);
   void drop_scratch(Sequence& sequence, size_t keep = 0);
+  // Blocks that others have stored meanwhile take the place of its next ones, as long as its last position remains.
+  // Returns how many positions are stored in them. Nothing is found for a sequence of which more than its tokens is
+  // asked for.
+  uint32_t catch_up(Sequence& sequence);
   // Lets whole stored blocks be found by others.
   void seal(Sequence& sequence);
   // It gives back all of its blocks; what was sealed stays cached. Nothing is stored any more.

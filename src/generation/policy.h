@@ -5,13 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/env.h"
+
 namespace weir::generation {
 
 struct TokenPolicy {
   size_t kv_bytes = size_t(512) << 20;
   uint32_t block_size = 16;    // positions
   uint32_t max_running = 64;   // sequences in one step; no more than step_tokens
-  uint32_t step_tokens = 512;  // tokens in one step, prefill and decode together
+  uint32_t step_tokens = 512;  // tokens in one step, prefill and decode together, at most
+  base::Duration step_time{};  // that a step with prompts should take (generation/step_budget.h); 0: any
   uint32_t max_waiting = 256;  // calls; more are refused with RESOURCE_EXHAUSTED
   uint32_t share = 25;         // per cent of slots and blocks that one tenant keeps when another's call waits for them
   bool prefix_cache = true;

@@ -66,6 +66,7 @@ TokenStep* TokenScheduler::plan(Time now) {
     fail(*s, queue_full(spec_, policy_), now);
     erase_gone();
   }
+  for (auto& s : active_) catch_up(*s);
   auto* step = planner_.plan();
   active_.move_preempted(queue_);
   show_gauges();
@@ -108,6 +109,16 @@ void TokenScheduler::start(Sequence& s, Time now) {
   if (results_.complete(s)) results_.finish_sequence(s, now);
 }
 
+// Another sequence with the same beginning may have computed some of it since this one was admitted.
+void TokenScheduler::catch_up(Sequence& s) {
+  if (s.place != Place::kActive || s.unfed() <= 1 || s.planned) return;
+  uint32_t found = memory_.catch_up(s);
+  if (found == 0) return;
+  s.cached += found;
+  s.call->generation->cached_tokens = s.cached;
+  stats_.tokens->prefix_hits.add(found);
+}
+
 // Nothing waits for what only plan() does: no call can be admitted, none leaves, and none was left out of the last
 // step.
 bool TokenScheduler::can_run_ahead(Time now) const {
@@ -122,7 +133,10 @@ bool TokenScheduler::can_run_ahead(Time now) const {
 TokenStep* TokenScheduler::plan_ahead(Time now) { return can_run_ahead(now) ? planner_.plan_ahead(now) : nullptr; }
 
 void TokenScheduler::finish(const Status& outcome, Time now) {
-  if (outcome.ok()) count_step(stats_, planner_.rows(), now - planner_.planned());
+  if (outcome.ok()) {
+    count_step(stats_, planner_.rows(), now - planner_.planned());
+    planner_.measure(now);
+  }
   results_.process(planner_.rows(), outcome, now);
   erase_gone();
   planner_.advance();

@@ -81,6 +81,7 @@ class TokenScheduler {
   void drop_leaving(base::Time now);
   void admit(base::Time now);
   void start(Sequence& s, base::Time now);
+  void catch_up(Sequence& s);
   bool can_run_ahead(base::Time now) const;
   void fail(Sequence& s, base::Status status, base::Time now);
   void erase_gone();

@@ -24,11 +24,13 @@ uint32_t allowed(const Sequence& s, uint32_t from, uint32_t count) {
 void StepPlanner::begin(Time now) {
   rows_.clear();
   planned_ = now;
+  load_ = {};
 }
 
 TokenStep* StepPlanner::plan() {
   uint32_t budget = policy_.step_tokens;
   plan_decodes(budget);
+  load_.decodes = uint32_t(rows_.runs.size());
   plan_prefills(budget);
   if (rows_.runs.empty()) return nullptr;
   for (auto& run : rows_.runs) {
@@ -55,18 +57,36 @@ void StepPlanner::plan_decodes(uint32_t& budget) {
 }
 
 // Their blocks were taken when they were admitted.
-void StepPlanner::plan_prefills(uint32_t& budget) {
+void StepPlanner::plan_prefills(uint32_t budget) {
+  if (budget == 0) return;
+  prompts_.clear();
   for (auto& s : active_) {
-    if (budget == 0) return;
     if (!runs(*s) || (s->unfed() == 1 && s->recomputes.empty())) continue;
-    uint64_t recomputes = s->recomputes.size(), left = budget;
-    if (recomputes > 0) recompute(*s, budget);
-    uint32_t count = std::min(s->unfed(), budget);
-    if (recomputes > left - budget || count == 0) continue;  // what was asked for earlier comes first
-    count = allowed(*s, s->stored, count);
-    rows_.add({TokenRun::Kind::kFeed, s.get(), s->stored, count});
-    budget -= count;
+    prompts_.push_back({s.get(), s->unfed() + s->recomputes.size()});
+    load_.context = std::max(load_.context, s->stored);
   }
+  if (prompts_.empty()) return;
+  budget = std::min(budget, budget_.prefill_tokens(load_.decodes, load_.context));
+  shares_.share(prompts_, budget);
+  uint32_t left = budget;
+  for (auto& prompt : prompts_)
+    if (prompt.given > 0) left -= plan_prefill(*prompt.sequence, prompt.given);
+  // Some take less than they are given, since their peers have no credit for more.
+  for (auto& prompt : prompts_)
+    if (left > 0 && prompt.given == 0) left -= plan_prefill(*prompt.sequence, left);
+  load_.prefill = budget - left;
+}
+
+// Returns how many tokens of it are in the step, of `most` at most.
+uint32_t StepPlanner::plan_prefill(Sequence& s, uint32_t most) {
+  uint32_t budget = most;
+  uint64_t recomputes = s.recomputes.size();
+  if (recomputes > 0) recompute(s, budget);
+  uint32_t count = std::min(s.unfed(), budget);
+  if (recomputes > most - budget || count == 0) return most - budget;  // what was asked for earlier comes first
+  count = allowed(s, s.stored, count);
+  rows_.add({TokenRun::Kind::kFeed, &s, s.stored, count});
+  return most - budget + count;
 }
 
 void StepPlanner::recompute(Sequence& s, uint32_t& budget) {
@@ -80,9 +100,16 @@ void StepPlanner::recompute(Sequence& s, uint32_t& budget) {
   budget -= count;
 }
 
+// A step that ran ahead began when the one before it ended.
+void StepPlanner::measure(Time now) {
+  budget_.record(load_, now - std::max(planned_, measured_));
+  measured_ = now;
+}
+
 void StepPlanner::advance() {
   rows_.clear();
   planned_ = ahead_.take(rows_);
+  load_ = {uint32_t(rows_.runs.size()), 0, 0};
 }
 
 }  // namespace weir::generation

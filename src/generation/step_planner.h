@@ -1,11 +1,13 @@
 // StepPlanner: chooses the rows of the next step. Pure: time is an argument.
 //
-// A step has one token of each running sequence. What is left of its token budget goes to chunks of prompts, in the
-// same order of sequences. A sequence without credit is left out. Readouts and scores that were asked for at positions
-// whose keys and values are stored already come first: those positions are computed again in a row of their own.
+// A step has one token of each running sequence. What is left of its token budget goes to chunks of prompts: StepBudget
+// says how many tokens take no longer than they should, and PrefillShares whose they are. A sequence without credit is
+// left out. Readouts and scores that were asked for at positions whose keys and values are stored already come first:
+// those positions are computed again in a row of their own.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/env.h"
 #include "generation/active_sequences.h"
@@ -13,7 +15,9 @@
 #include "generation/fit.h"
 #include "generation/kv_memory.h"
 #include "generation/policy.h"
+#include "generation/prefill_shares.h"
 #include "generation/run_ahead_planner.h"
+#include "generation/step_budget.h"
 #include "generation/step_rows.h"
 
 namespace weir::generation {
@@ -29,6 +33,7 @@ class StepPlanner {
         memory_(memory),
         active_(active),
         rows_(room.block_size, limit),
+        budget_(policy.step_time, policy.step_tokens),
         ahead_(room.block_size, limit, memory) {}
 
   // Begins a step: empties rows().
@@ -40,6 +45,8 @@ class StepPlanner {
   // The step that runs, the older one of two, and the time at which it was planned.
   StepRows& rows() { return rows_; }
   base::Time planned() const { return planned_; }
+  // The step that runs has ended well: how long it took decides how large those after it are.
+  void measure(base::Time now);
   // Sequences with Place::kGone are about to be freed.
   void forget_gone() { ahead_.forget_gone(); }
   // The step that runs is over; rows() is the one that ran ahead of it, if any.
@@ -47,7 +54,8 @@ class StepPlanner {
 
  private:
   void plan_decodes(uint32_t& budget);
-  void plan_prefills(uint32_t& budget);
+  void plan_prefills(uint32_t budget);
+  uint32_t plan_prefill(Sequence& s, uint32_t most);
   void recompute(Sequence& s, uint32_t& budget);
 
   TokenEngine& engine_;
@@ -56,8 +64,12 @@ class StepPlanner {
   KvMemory& memory_;
   ActiveSequences& active_;
   StepRows rows_;
+  StepBudget budget_;
+  PrefillShares shares_;
+  std::vector<PrefillShares::Prompt> prompts_;
   RunAheadPlanner ahead_;
-  base::Time planned_{};
+  StepLoad load_;  // of the step that runs
+  base::Time planned_{}, measured_{};
 };
 
 }  // namespace weir::generation

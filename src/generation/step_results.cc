@@ -27,11 +27,6 @@ base::Bytes mean(const std::vector<double>& sums, size_t count) {
   return base::Bytes::adopt(std::move(bytes));
 }
 
-void add_to(std::vector<double>& sums, const std::vector<float>& more) {
-  sums.resize(more.size());
-  for (size_t i = 0; i < more.size(); ++i) sums[i] += double(more[i]);
-}
-
 }  // namespace
 
 void StepResults::process(StepRows& rows, const base::Status& outcome, Time now) {
@@ -63,7 +58,7 @@ void StepResults::process_row(const TokenRun& run, const TokenStep::Row& row, Cu
   } else {
     s.stored += run.count;
     memory_.seal(s);
-    if (s.is(Aim::kEmbed)) add_to(s.pool, at.step.pools[at.pool++].sum);
+    if (s.is(Aim::kEmbed)) s.pool = std::move(at.step.pools[at.pool++].sum);
   }
   if (sample && !ended)
     process_sample(s, *sample, now);

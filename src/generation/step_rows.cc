@@ -25,7 +25,7 @@ void StepRows::add(TokenRun run) {
   add_patches(run, first);
   add_logits_requests(run, first);
   add_readouts(run, first);
-  if (s.is(msg::Aim::kEmbed)) step.pools.push_back({uint32_t(runs.size()), {}});
+  if (s.is(msg::Aim::kEmbed)) step.pools.push_back({uint32_t(runs.size()), s.pool});
   s.planned = true;
   runs.push_back(run);
 }

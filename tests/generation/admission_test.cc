@@ -26,44 +26,37 @@ TEST(TokenAdmission, OneBlockForEachRunningSequenceIsLeftFree) {
   }
 }
 
-// Steps have 16 tokens. The first prompt fills as many steps as it can, and the second one holds no blocks meanwhile.
-TEST(TokenAdmission, NobodyIsLetInWhilePromptsFillTheSteps) {
-  struct Case {
-    uint32_t prompt;
-    size_t full_steps;
-  };
-  for (auto [prompt, full_steps] : {Case{31, 1}, Case{32, 2}, Case{40, 2}}) {
-    SchedulerHarness harness(small());
-    auto& first = harness.call(numbers(prompt), 3);
-    auto& second = harness.call(numbers(20, 50), 3);
-    harness.send(first), harness.send(second);
-    for (size_t i = 0; i < full_steps; ++i) {
-      ASSERT_TRUE(harness.step());
-      EXPECT_EQ(harness.scheduler->active(), 1u) << prompt << " tokens, step " << i;
-    }
-    ASSERT_TRUE(harness.step());
-    EXPECT_EQ(harness.scheduler->active(), 2u) << prompt << " tokens";
-    harness.run();
-    EXPECT_EQ(harness.said[&first], harness.expected(first));
-    EXPECT_EQ(harness.said[&second], harness.expected(second));
-  }
+// Steps have 16 tokens. Two prompts of 40 share them, and both are admitted with the first one.
+TEST(TokenAdmission, APromptThatFillsTheStepsKeepsNobodyOut) {
+  SchedulerHarness harness(small());
+  auto& first = harness.call(numbers(40), 3);
+  auto& second = harness.call(numbers(20, 50), 3);
+  harness.send(first), harness.send(second);
+  ASSERT_TRUE(harness.step());
+  EXPECT_EQ(harness.scheduler->active(), 2u);
+  ASSERT_TRUE(harness.step());
+  EXPECT_EQ(harness.said[&second].size(), 1u) << "the shorter one is read first: 12 of 16 tokens, then 8";
+  EXPECT_EQ(harness.said[&first].size(), 0u);
+  harness.run();
+  EXPECT_EQ(harness.said[&first], harness.expected(first));
+  EXPECT_EQ(harness.said[&second], harness.expected(second));
 }
 
-TEST(TokenAdmission, PositionsThatAreFedAgainFillTheStepsToo) {
+TEST(TokenAdmission, PositionsThatAreFedAgainShareTheStepsToo) {
   SchedulerHarness harness(small());
   auto& warm = harness.call(numbers(40), 1);
   harness.send(warm);
   harness.run();
+  auto fed = harness.engine.fed;
   auto& scored = harness.call(numbers(40), 1);
   scored.generation->logprobs = {{0, 100}};
   auto& other = harness.call(numbers(20, 50), 1);
   harness.send(scored), harness.send(other);
-  for (size_t i = 0; i < 2; ++i) {
-    ASSERT_TRUE(harness.step());
-    EXPECT_EQ(harness.scheduler->active(), 1u) << "step " << i;
-  }
-  EXPECT_GE(harness.engine.fed, 40u + 32u) << "the prompt is fed again";
+  ASSERT_TRUE(harness.step() && harness.step());
+  EXPECT_TRUE(harness.last[&other]);
+  EXPECT_FALSE(harness.last[&scored]);
   harness.run();
+  EXPECT_GE(harness.engine.fed - fed, 40u + 20u) << "the prompt is fed again";
   EXPECT_EQ(harness.said[&scored], harness.expected(scored));
   EXPECT_EQ(harness.said[&other], harness.expected(other));
 }

@@ -138,9 +138,9 @@ inline base::Status FakeTokenEngine::step(TokenStep& step) {
   if (wild_at >= 0 && wild_at-- == 0) step.logits_requests.front().id = FakeModel::kVocabulary;
   for (auto& readout : step.readouts) readout.values = FakeModel::readout(hash_at(readout.token));
   for (auto& pool : step.pools) {
-    pool.sum.assign(FakeModel::kHidden, 0);
+    pool.sum.resize(FakeModel::kHidden);
     for (uint64_t h : after[pool.row])
-      for (uint32_t i = 0; i < FakeModel::kHidden; ++i) pool.sum[i] += FakeModel::hidden(h, i);
+      for (uint32_t i = 0; i < FakeModel::kHidden; ++i) pool.sum[i] += double(FakeModel::hidden(h, i));
   }
   return {};
 }

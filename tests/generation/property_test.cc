@@ -68,6 +68,7 @@ class Workload {
     TokenPolicy p;
     p.block_size = 1 + draw(6), p.step_tokens = 1 + draw(30), p.max_running = 1 + draw(6);
     p.prefix_cache = draw(4) != 0;
+    p.step_time = draw(2) * base::Duration(std::chrono::microseconds(100 + draw(2000)));
     return p;
   }
   std::vector<msg::PositionRange> draw_ranges(uint32_t length) {

@@ -74,7 +74,7 @@ class SchedulerHarness {
     if (!step) return false;
     auto status = engine.step(*step);
     for (;;) {
-      now += 1ms;
+      now += ticks(*step);
       auto* next = ahead && status.ok() ? scheduler->plan_ahead(now) : nullptr;
       auto follows = next ? engine.step(*next) : base::Status();
       steps_ahead += next != nullptr;
@@ -116,6 +116,7 @@ class SchedulerHarness {
   bool ahead = false;  // each step is laid out before the one before is finished, where that can be
   uint64_t steps_ahead = 0;
   std::function<void()> meanwhile;  // between two such steps
+  std::function<base::Duration(const TokenStep&)> ticks = [](const TokenStep&) { return 1ms; };  // how long one takes
   std::unique_ptr<TokenScheduler> scheduler;
   std::map<const msg::Call*, std::vector<std::string>> said;
   std::map<const msg::Call*, bool> last;

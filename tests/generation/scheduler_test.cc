@@ -54,7 +54,7 @@ TEST(TokenScheduler, DecodingIsLaidOutBeforeTheLastStepIsRead) {
   harness.run();
   for (auto* call : {&first, &second, &stops}) EXPECT_EQ(harness.said[call], harness.expected(*call));
   EXPECT_EQ(harness.dones[&stops].finish, msg::Finish::kStopId);
-  EXPECT_EQ(harness.steps_ahead, 18u);  // all but the two of the prompts
+  EXPECT_EQ(harness.steps_ahead, 19u);  // all but the two of the prompts
   EXPECT_EQ(harness.used(), 0u);
 }
 

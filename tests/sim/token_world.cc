@@ -45,6 +45,7 @@ struct TokenWorld::Shard {
 TokenWorld::TokenWorld(uint64_t seed) : random_(seed), env_(seed) {
   policy_.block_size = 1 + draw(6), policy_.step_tokens = 1 + draw(30), policy_.max_running = 1 + draw(8);
   policy_.max_waiting = 1 + draw(40), policy_.prefix_cache = draw(4) > 0;
+  policy_.step_time = draw(2) * us(100 + draw(2000));
   blocks_ = 6 + draw(40), max_length_ = 20 + draw(80), calls_ = 30 + draw(60);
   faults_ = draw(2) * draw(20), leaves_ = draw(2) * draw(20), deadlines_ = draw(2) * draw(50);
   unloads_ = draw(4) == 0;

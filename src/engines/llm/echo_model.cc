@@ -67,7 +67,7 @@ class EchoModel final : public generation::TokenEngine {
     }
     for (auto& pool : step.pools) {
       const auto& row = step.rows[pool.row];
-      pool.sum.assign(kBytes, 0);
+      pool.sum.resize(kBytes);
       for (uint32_t i = row.first; i < row.first + row.count; ++i)
         if (step.ids[i] < kBytes) ++pool.sum[step.ids[i]];
     }

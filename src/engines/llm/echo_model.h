@@ -6,7 +6,7 @@
 // tokens; every token has probability 1; embeddings are the share of each byte in the text.
 //
 // Parameters of model.yaml: those of the llm engine that are about batching (kv_cache, block_size, max_running,
-// step_tokens, max_waiting, prefix_cache, max_length), and step_us: how long a step takes, 0 by default.
+// step_tokens, step_time (0), max_waiting, prefix_cache, max_length), and step_us: how long a step takes, 0 by default.
 #pragma once
 
 #include "base/status.h"

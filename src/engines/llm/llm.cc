@@ -128,10 +128,13 @@ base::Status read_weights(Loading& l, ThreadTeam& team) {
   return {};
 }
 
+constexpr base::Duration kStepTime = std::chrono::milliseconds(40);
+
 base::Result<generation::TokenModel> load_on_cpu(Loading& l) {
   auto team = std::make_unique<ThreadTeam>(l.options.threads, l.options.cores);
   if (auto s = read_weights(l, *team); !s.ok()) return s;
   l.model.text = l.text;
+  if (!l.options.step_time) l.options.policy.step_time = kStepTime;
   return text_model(l, std::make_unique<Transformer>(std::move(l.model), *l.options.kernels, std::move(team),
                                                      l.options.policy.step_tokens));
 }

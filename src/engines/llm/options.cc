@@ -7,6 +7,7 @@ namespace weir::llm {
 namespace {
 
 constexpr uint32_t kMostWaiting = 1 << 20;
+constexpr base::Duration kLongestStep = std::chrono::seconds(10);
 
 class ParameterTable {
  public:
@@ -44,6 +45,13 @@ void read_policy(ParameterTable& p, const msg::BatchPolicy& batching, Options& o
   p.count("step_tokens", 1, 1 << 16, policy.step_tokens);
   // A step has room for every sequence that runs.
   policy.step_tokens = std::max(policy.step_tokens, policy.max_running);
+  if (auto* text = p.find("step_time")) {
+    auto time = base::parse_duration(*text);
+    if (time && *time >= base::Duration(0) && *time <= kLongestStep)
+      policy.step_time = *time, o.step_time = *time;
+    else
+      p.fail("step_time", "a time like 40ms is expected, of at most 10s; 0 for steps of step_tokens");
+  }
   if (batching.max_queue > 0) policy.max_waiting = std::min(batching.max_queue, kMostWaiting);
   if (batching.max_queue == 0) policy.max_waiting = kMostWaiting;
   p.count("max_waiting", 1, kMostWaiting, policy.max_waiting);

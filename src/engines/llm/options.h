@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/env.h"
 #include "base/status.h"
 #include "engines/llm/cpu/kernels.h"
 #include "generation/policy.h"
@@ -25,15 +26,17 @@ struct Options {
   std::optional<WeightFormat> form;  // nothing: as the file is
   std::string device = "auto";       // "auto", "cpu", or what device::Devices::find() knows
   Graphs graphs = Graphs::kOn;
-  std::optional<uint64_t> kv_cache;  // bytes, as asked for; policy.kv_bytes has them or the default
-  uint32_t max_length = 0;           // 0: the model's
+  std::optional<base::Duration> step_time;  // as asked for; policy.step_time has it or 0
+  std::optional<uint64_t> kv_cache;         // bytes, as asked for; policy.kv_bytes has them or the default
+  uint32_t max_length = 0;                  // 0: the model's
   const Kernels* kernels = nullptr;
 };
 
 // All that a model's parameters may be called: those of read_options(), and of encoders (encoder_load.h).
 inline constexpr std::string_view kParameters[] = {
-    "threads", "block_size", "max_running", "step_tokens", "max_waiting", "max_length", "kv_cache",  "prefix_cache",
-    "dtype",   "device",     "graphs",      "kernels",     "pooling",     "normalize",  "tokenizer", "task"};
+    "threads",  "block_size",   "max_running", "step_tokens", "max_waiting", "max_length",
+    "kv_cache", "prefix_cache", "dtype",       "device",      "graphs",      "kernels",
+    "pooling",  "normalize",    "tokenizer",   "task",        "step_time"};
 
 // `batching` gives the limit of the queue where no parameter does. Parameters of other names are left to others.
 // Errors: INVALID_ARGUMENT, naming the parameter.

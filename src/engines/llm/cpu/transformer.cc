@@ -253,11 +253,11 @@ void Transformer::last_state(uint32_t token, float* out) const {
 void Transformer::pool(Step& step) {
   std::vector<float> row;
   for (auto& pool : step.pools) {
-    pool.sum.assign(shape_.hidden, 0);
+    pool.sum.resize(shape_.hidden);
     row.resize((shape_.hidden + 15) / 16 * 16);
     for (uint32_t i = 0; i < step.rows[pool.row].count; ++i) {
       last_state(step.rows[pool.row].first + i, row.data());
-      for (uint32_t d = 0; d < shape_.hidden; ++d) pool.sum[d] += row[d];
+      for (uint32_t d = 0; d < shape_.hidden; ++d) pool.sum[d] += double(row[d]);
     }
   }
 }

@@ -44,7 +44,9 @@ void read_results(const StepInFlight& from, const Shape& shape, const Readouts& 
   }
   for (size_t i = 0; i < step.pools.size(); ++i) {
     const float* at = floats(from.results.pools) + i * shape.hidden;
-    step.pools[i].sum.assign(at, at + shape.hidden);
+    auto& sum = step.pools[i].sum;
+    sum.resize(shape.hidden);
+    for (uint32_t d = 0; d < shape.hidden; ++d) sum[d] += double(at[d]);
   }
 }
 
