@@ -21,6 +21,17 @@ constexpr size_t kStaleAllowed = 64;  // stale Dues beyond the number of live on
 constexpr size_t kIdleTenants = 64;   // tenants without Calls that are remembered
 constexpr size_t kMostViews = 64;     // of the catalog; one more, and all are made anew as they are asked for
 
+// Charges the tokens that a Call brings, which lie in no slab, for as long as it is lent. Few of them are not counted:
+// max_in_flight bounds them.
+base::Status charge_prompt(const msg::Call& call, base::MemoryLedger* memory, base::MemoryCharge& charge) {
+  if (!memory || !call.generation) return {};
+  uint64_t bytes = call.generation->append.size() * sizeof(uint32_t);
+  if (bytes < base::kLeastCharged) return {};
+  charge = {*memory, base::MemoryKind::kInput};
+  if (charge.grow(bytes)) return {};
+  return base::overloaded(memory->shortage() + "; try again later");
+}
+
 base::Status too_late() { return failure(Code::kDeadlineExceeded, "the deadline has passed"); }
 
 // A Sink that throws, for want of memory or otherwise, hears no more until the Call's last Event, in place of which it
@@ -50,8 +61,9 @@ struct Bus::Slot : OffloadCall {
   bool timed = false;                                                         // a Due that is not stale names this
   base::Status thrown;                                                        // by the Sink, at an Event
   uint64_t serial = 0;
-  uint64_t generated = 0;    // tokens that the Call's limiter has been charged for
-  Served* served = nullptr;  // while lent, as the next
+  base::MemoryCharge prompt;  // of its tokens, while lent
+  uint64_t generated = 0;     // tokens that the Call's limiter has been charged for
+  Served* served = nullptr;   // while lent, as the next
   msg::Inbox* inbox = nullptr;
   const Bus* owner = nullptr;  // for good; `home` is whoever stands between the engine and the Mailbox
 };
@@ -111,6 +123,7 @@ void Bus::recycle(Slot* slot) {
   slot->state = Slot::State::kSpare;
   slot->thrown = {};
   slot->generated = 0;
+  slot->prompt.clear();
   slot->served = nullptr, slot->inbox = nullptr;
   slot->task.reset();
   slot->clear();
@@ -180,6 +193,10 @@ base::Status Bus::lend(Slot& slot, Served& served, msg::Inbox& inbox, Admission 
     counter.fetch_add(1, std::memory_order_relaxed);
     return status;
   }
+  if (auto status = charge_prompt(slot, limits_.memory, slot.prompt); !status.ok()) {
+    served.stats.rejected.fetch_add(1, std::memory_order_relaxed);
+    return status;
+  }
   if (slot.tenant != 0) count(slot.tenant);
   slot.state = Slot::State::kLent;
   slot.served = &served, slot.inbox = &inbox;
@@ -210,6 +227,7 @@ void Bus::take_back(Slot& slot) {
   if (std::exchange(slot.timed, false)) --armed_;
   ++slot.serial;  // its Due is stale
   slot.state = Slot::State::kHeld;
+  slot.prompt.clear();
   slot.served = nullptr, slot.inbox = nullptr, slot.lease = nullptr;
 }
 

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/units.h"
 #include "msg/priority.h"
 
 namespace weir::generation {
@@ -14,10 +15,13 @@ using base::Status;
 using base::Time;
 using Place = Sequence::Place;
 
-Status queue_full(const msg::ModelSpec& spec, const TokenPolicy& policy) {
+Status queue_full(const msg::ModelSpec& spec, const TokenPolicy& policy, size_t waiting) {
+  std::string limits = "max_waiting is " + std::to_string(policy.max_waiting);
+  if (policy.max_wait > base::Duration(0))
+    limits = "max_wait is " + base::show_duration(policy.max_wait) + ", " + limits;
   return base::try_again(Code::kResourceExhausted, "the queue of model '" + spec.name + "' is full (" +
-                                                       std::to_string(policy.max_waiting) +
-                                                       " requests); try again later");
+                                                       std::to_string(waiting) + " requests wait; " + limits +
+                                                       "); try again later");
 }
 
 // A priority that the model does not have means the default one, as in Triton.
@@ -26,6 +30,7 @@ void AdmissionQueue::add(msg::Call* call, Time now) {
   uint64_t random_seed = random_();
   s->seed = s->params.sampling.seed.value_or(random_seed);
   s->queue_deadline = msg::leaves_at(msg::queue_policy(spec_, s->level + 1), call->queue_timeout, now);
+  s->places = all_.size();
   s->tag = share_.came(s->level, call->tenant, s->work());
   insert(std::move(s));
 }
@@ -39,7 +44,7 @@ AdmissionQueue::LargestTenant AdmissionQueue::largest_tenant() const {
 }
 
 Sequence* AdmissionQueue::surplus(size_t active) const {
-  if (all_.size() <= policy_.waiting_limit(active)) return nullptr;
+  if (all_.size() <= most_waiting(active)) return nullptr;
   auto largest = largest_tenant();
   auto last = std::find_if(all_.rbegin(), all_.rend(),
                            [&](const auto& s) { return !s->started && s->call->tenant == largest.tenant; });

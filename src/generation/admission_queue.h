@@ -5,6 +5,7 @@
 // or the prefix cache holds need not be there twice). A preempted sequence waits again, in its old place.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "generation/active_sequences.h"
 #include "generation/kv_memory.h"
 #include "generation/policy.h"
+#include "generation/queue_limit.h"
 #include "generation/sequence.h"
 #include "generation/sequence_list.h"
 #include "msg/call.h"
@@ -23,15 +25,15 @@
 
 namespace weir::generation {
 
-// RESOURCE_EXHAUSTED, for a call that finds the queue full.
-base::Status queue_full(const msg::ModelSpec& spec, const TokenPolicy& policy);
+// RESOURCE_EXHAUSTED, for a call that finds so many others in a full queue.
+base::Status queue_full(const msg::ModelSpec& spec, const TokenPolicy& policy, size_t waiting);
 
 class AdmissionQueue : public SequenceList {
  public:
   // `limit`: positions at which a sequence is full. `seed`: of the seeds of sequences that bring none. All outlive
   // this.
   AdmissionQueue(const TokenPolicy& policy, const msg::ModelSpec& spec, KvMemory& memory, uint32_t limit, uint64_t seed)
-      : policy_(policy), spec_(spec), memory_(memory), limit_(limit), random_(seed) {}
+      : policy_(policy), spec_(spec), memory_(memory), limit_(limit), length_(policy), random_(seed) {}
 
   void add(msg::Call* call, base::Time now);
 
@@ -52,6 +54,13 @@ class AdmissionQueue : public SequenceList {
     size_t calls = 0;
   };
   LargestTenant largest_tenant() const;
+  // Calls that may wait while so many sequences are active. Slots that stand empty are no queue: calls that will get
+  // them with the next step do not count.
+  size_t most_waiting(size_t active) const {
+    return length_.calls() + policy_.max_running - std::min<size_t>(active, policy_.max_running);
+  }
+  // A sequence that has been admitted begins for the first time.
+  void began(const Sequence& s, base::Time now) { length_.began(s.places, now - s.call->times.queued); }
   // The sequence that leaves a queue that is too long, with so many sequences active: the last one of the largest
   // tenant. Null: the queue is not too long, or holds only what has begun.
   Sequence* surplus(size_t active) const;
@@ -68,6 +77,7 @@ class AdmissionQueue : public SequenceList {
   const msg::ModelSpec& spec_;
   KvMemory& memory_;
   const uint32_t limit_;
+  QueueLimit length_;
   std::mt19937_64 random_;
   base::FairShare share_;
   uint64_t arrivals_ = 0;

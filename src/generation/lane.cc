@@ -111,9 +111,10 @@ class TokenLane final : public TokenInbox {
   std::vector<std::pair<base::SessionId, uint32_t>> cuts_;  // of refused Calls: session, length of its history
   State state_ = State::kBusy;
   bool poked_ = false, stopping_ = false;
-  std::optional<EncodedImage> encoded_;           // by the image worker
-  size_t waiting_ = 0, active_ = 0;               // in the scheduler, when arrivals were last taken
-  AdmissionQueue::LargestTenant largest_tenant_;  // there, if its queue was full
+  std::optional<EncodedImage> encoded_;  // by the image worker
+  size_t waiting_ = 0, active_ = 0;      // in the scheduler, when arrivals were last taken
+  size_t most_waiting_ = size_t(policy_.max_waiting) + policy_.max_running;  // there
+  AdmissionQueue::LargestTenant largest_tenant_;                             // there, if its queue was full
 
   std::unique_ptr<TokenScheduler> scheduler_;  // the thread's, as all below; null where there is no memory for one
   std::vector<msg::Call*> taken_;
@@ -147,9 +148,9 @@ void TokenLane::note_failure(msg::Call& call, Code code) {
 // In a full queue there is room for a tenant that has fewer calls in it than another: the scheduler drops one of the
 // other's (AdmissionQueue::surplus). No more than the queue's length again may arrive in this way before it does.
 bool TokenLane::has_room(const msg::Call& call) const {
-  size_t most = policy_.waiting_limit(active_);
+  size_t most = most_waiting_;
   if (arrivals_.size() + waiting_ < most) return true;
-  if (arrivals_.size() + waiting_ >= most + policy_.max_waiting) return false;
+  if (arrivals_.size() + waiting_ >= 2 * most) return false;
   auto arrived = [&](uint64_t tenant) {
     return size_t(std::count_if(arrivals_.begin(), arrivals_.end(), [&](auto* c) { return c->tenant == tenant; }));
   };
@@ -162,8 +163,10 @@ void TokenLane::put(msg::Call* call) {
   call->times.queued = base::steady_now();
   if (auto status = fits_tokens(*call, spec_, room_); !status.ok()) return refuse(call, std::move(status));
   bool asleep = false, refused = false;
+  size_t found = 0;
   {
     std::lock_guard lock(mutex_);
+    found = arrivals_.size() + waiting_;
     refused = call->generation->aim != msg::Aim::kRelease && !has_room(*call);
     if (!refused) {
       arrivals_.push_back(call);  // what it throws is the caller's: the Call is not here then
@@ -171,7 +174,7 @@ void TokenLane::put(msg::Call* call) {
     }
   }
   if (asleep) wake_.notify_one();
-  if (refused) refuse(call, queue_full(spec_, policy_));
+  if (refused) refuse(call, queue_full(spec_, policy_, found));
 }
 
 // A Call was cancelled or has credit. A lane that is stepping looks at its Calls before its next step; one without
@@ -191,6 +194,7 @@ void TokenLane::poke() {
 bool TokenLane::gather(Found last) {
   std::unique_lock lock(mutex_);
   waiting_ = scheduler_ ? scheduler_->queue().size() : 0, active_ = scheduler_ ? scheduler_->active() : 0;
+  if (scheduler_) most_waiting_ = scheduler_->queue().most_waiting(active_);
   while (last == Found::kNothing && arrivals_.empty() && !poked_ && !encoded_ && !stopping_) {
     state_ = !scheduler_ || scheduler_->empty() ? State::kIdle : State::kStalled;
     Time until = scheduler_ ? scheduler_->queue().leaves_at() : base::kNever;
@@ -247,7 +251,7 @@ void TokenLane::take_in() {
 }
 
 void TokenLane::note_largest_tenant() {
-  bool full = scheduler_->queue().size() + taken_.size() >= policy_.max_waiting;
+  bool full = scheduler_->queue().size() + taken_.size() >= scheduler_->queue().most_waiting(scheduler_->active());
   auto largest = full ? scheduler_->queue().largest_tenant() : AdmissionQueue::LargestTenant();
   std::lock_guard lock(mutex_);
   largest_tenant_ = largest;

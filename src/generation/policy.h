@@ -16,14 +16,10 @@ struct TokenPolicy {
   uint32_t step_tokens = 512;  // tokens in one step, prefill and decode together, at most
   base::Duration step_time{};  // that a step with prompts should take (generation/step_budget.h); 0: any
   uint32_t max_waiting = 256;  // calls; more are refused with RESOURCE_EXHAUSTED
+  base::Duration max_wait{};   // and so are those that would wait longer (generation/queue_limit.h); 0: any time
   uint32_t share = 25;         // per cent of slots and blocks that one tenant keeps when another's call waits for them
   bool prefix_cache = true;
 
-  // Calls that may wait while so many sequences are active. Slots that stand empty are no queue: calls that will get
-  // them with the next step do not count.
-  size_t waiting_limit(size_t active) const {
-    return max_waiting + max_running - std::min<size_t>(active, max_running);
-  }
   // The same with limits that can be kept: a step has room for a token of every running sequence, and an engine may
   // have made room for step_tokens and no more.
   TokenPolicy clamped() const {

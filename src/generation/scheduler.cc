@@ -63,7 +63,7 @@ TokenStep* TokenScheduler::plan(Time now) {
   drop_leaving(now);
   admit(now);
   while (auto* s = queue_.surplus(active_.size())) {
-    fail(*s, queue_full(spec_, policy_), now);
+    fail(*s, queue_full(spec_, policy_, queue_.size()), now);
     erase_gone();
   }
   for (auto& s : active_) catch_up(*s);
@@ -101,6 +101,7 @@ void TokenScheduler::start(Sequence& s, Time now) {
     s.started = true;
     s.cached = s.stored;
     s.call->times.started = now;
+    queue_.began(s, now);
     s.call->generation->cached_tokens = s.cached;
     stats_.tokens->prefix_queries.add(s.prompt);
     stats_.tokens->prefix_hits.add(s.cached);

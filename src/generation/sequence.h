@@ -42,6 +42,7 @@ struct Sequence {
   const uint32_t level;    // of priority; 0 is the most urgent
   const uint64_t arrival;  // the order of put()
   uint64_t tag = 0;        // its place within a level (base/fair_share.h); of equal ones the first to arrive is first
+  size_t places = 0;       // others that waited when it came
   uint64_t seed = 0;
   base::Time queue_deadline = base::kNever;  // when its queue_timeout is over
   bool keeps_session = true;                 // its keys and values stay with its session

@@ -127,6 +127,30 @@ TEST(Bus, RefusesWorkWhileMemoryIsShort) {
   EXPECT_EQ(t.bus.in_flight(), 0u);
 }
 
+TEST(Bus, TokensThatWaitAreChargedUntilTheirCallIsBack) {
+  base::MemoryLedger memory(100'000);
+  Bench t({1024, &memory});
+  auto of = [&](uint32_t tokens) {
+    auto* call = t.call("long");
+    call->generation = std::make_unique<msg::Generation>();
+    call->generation->append.resize(tokens);
+    return call;
+  };
+  auto* first = of(20'000);
+  ASSERT_TRUE(support::submit(t.bus, first).ok());
+  EXPECT_EQ(memory.held(), 80'000u);
+  auto status = t.refused(of(6'000));
+  EXPECT_EQ(status.code, Code::kResourceExhausted);
+  EXPECT_NE(status.text.find("limits.slab_budget"), std::string::npos) << status.text;
+  auto* brief = of(100);
+  EXPECT_TRUE(support::submit(t.bus, brief).ok());
+  EXPECT_EQ(memory.held(), 80'000u);
+  t.answer(first), t.answer(brief);
+  t.bus.turn();
+  EXPECT_EQ(memory.held(), 0u);
+  EXPECT_EQ(t.bus.in_flight(), 0u);
+}
+
 TEST(Bus, ClientsWithoutASecretShareCachesByAddressUnlessTheyShareAll) {
   for (auto anonymous : {msg::Anonymous::kPerAddress, msg::Anonymous::kShared}) {
     BusLimits limits;

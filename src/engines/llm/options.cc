@@ -7,6 +7,7 @@ namespace weir::llm {
 namespace {
 
 constexpr uint32_t kMostWaiting = 1 << 20;
+constexpr base::Duration kUsualWait = std::chrono::seconds(60);
 constexpr base::Duration kLongestStep = std::chrono::seconds(10);
 
 class ParameterTable {
@@ -52,9 +53,18 @@ void read_policy(ParameterTable& p, const msg::BatchPolicy& batching, Options& o
     else
       p.fail("step_time", "a time like 40ms is expected, of at most 10s; 0 for steps of step_tokens");
   }
-  if (batching.max_queue > 0) policy.max_waiting = std::min(batching.max_queue, kMostWaiting);
-  if (batching.max_queue == 0) policy.max_waiting = kMostWaiting;
+  // The default of max_queue is meant for models whose requests are alike.
+  bool set = batching.max_queue > 0 && batching.max_queue != msg::BatchPolicy{}.max_queue;
+  policy.max_waiting = set ? std::min(batching.max_queue, kMostWaiting) : kMostWaiting;
   p.count("max_waiting", 1, kMostWaiting, policy.max_waiting);
+  policy.max_wait = kUsualWait;
+  if (auto* text = p.find("max_wait")) {
+    auto time = base::parse_duration(*text);
+    if (time && *time >= base::Duration(0))
+      policy.max_wait = *time;
+    else
+      p.fail("max_wait", "a time like 60s is expected; 0 for any");
+  }
   if (auto* text = p.find("kv_cache")) {
     auto bytes = base::parse_size(*text);
     if (bytes && *bytes > 0)

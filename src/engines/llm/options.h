@@ -36,7 +36,7 @@ struct Options {
 inline constexpr std::string_view kParameters[] = {
     "threads",  "block_size",   "max_running", "step_tokens", "max_waiting", "max_length",
     "kv_cache", "prefix_cache", "dtype",       "device",      "graphs",      "kernels",
-    "pooling",  "normalize",    "tokenizer",   "task",        "step_time"};
+    "pooling",  "normalize",    "tokenizer",   "task",        "step_time",   "max_wait"};
 
 // `batching` gives the limit of the queue where no parameter does. Parameters of other names are left to others.
 // Errors: INVALID_ARGUMENT, naming the parameter.

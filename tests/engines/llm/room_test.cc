@@ -27,7 +27,9 @@ TEST(TokenRoom, TheContextIsWhatKeysAndValuesHaveRoomFor) {
 
 TEST(TokenRoom, TheQueueIsAsLongAsBatchingSaysUnlessAParameterDoes) {
   msg::BatchPolicy batching;
-  EXPECT_EQ(read_options({}, batching)->policy.max_waiting, 256u);
+  EXPECT_EQ(read_options({}, batching)->policy.max_waiting, 1u << 20) << "its default is for models of tensors";
+  EXPECT_EQ(read_options({}, batching)->policy.max_wait, std::chrono::seconds(60));
+  EXPECT_EQ(read_options({{"max_wait", "5s"}}, batching)->policy.max_wait, std::chrono::seconds(5));
   batching.max_queue = 7;
   EXPECT_EQ(read_options({}, batching)->policy.max_waiting, 7u);
   EXPECT_EQ(read_options({{"max_waiting", "9"}}, batching)->policy.max_waiting, 9u);
