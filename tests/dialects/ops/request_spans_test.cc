@@ -102,6 +102,9 @@ struct Spans : testing::Test {
                         {},
                         metrics};
   RequestSpans spans{exporter, env, baggage};
+  struct Ear final : msg::Sink {
+    void on(msg::Call&, msg::Event&&) override {}
+  } ear;
   static constexpr base::Time kBegan{std::chrono::seconds(1000)};
 
   ~Spans() override {
@@ -148,9 +151,6 @@ void run(msg::Call& call, base::Time queued) {
 
 struct WholeRequest : Spans {
   FakeExchange x{"POST", "/v2/models/m/infer?secret=1"};
-  struct Ear final : msg::Sink {
-    void on(msg::Call&, msg::Event&&) override {}
-  } ear;
 
   WholeRequest() {
     auto& trace = traced(x);
@@ -338,7 +338,7 @@ msg::StepTimes step_at(std::string name, int at) {
   return step;
 }
 
-TEST_F(WholeRequest, OfAPipelineEachStepHasASpanAndItsPartsAreBelowIt) {
+TEST_F(Spans, OfAPipelineEachStepHasASpanAndItsPartsAreBelowIt) {
   FakeExchange y("POST", "/v2/models/pipe/infer");
   traced(y);
   msg::Call call;
