@@ -137,10 +137,25 @@ Result<Node> SchemaReader::flat_node(const Json& flat, const std::string& pointe
 Result<Node> SchemaReader::typed(const Json& flat, const std::string& type, const std::string& pointer) {
   if (type == "object") return object(flat, pointer);
   if (type == "array") return array(flat, pointer);
-  if (type == "string") return string_node(out_, flat, out_.rule(string_), pointer);
+  if (type == "string") return string(flat, pointer);
   if (type == "boolean") return out_.choice({out_.literal("true"), out_.literal("false")});
   if (type == "null") return out_.literal("null");
   return number_node(out_, flat, type == "integer" ? NumberKind::kInteger : NumberKind::kNumber, pointer);
+}
+
+// Strings of the same form are one rule, whose masks are found once.
+Result<Node> SchemaReader::string(const Json& flat, const std::string& pointer) {
+  Json form = Json::object();
+  for (const char* keyword : {"minLength", "maxLength", "pattern", "format"})
+    if (auto at = flat.find(keyword); at != flat.end()) form[keyword] = *at;
+  const std::string key = json_text(form);
+  if (auto found = strings_.find(key); found != strings_.end()) return out_.rule(found->second);
+  auto body = string_node(out_, flat, out_.rule(string_), pointer);
+  if (!body || *body == Grammar::kNever || form.empty()) return body;
+  const uint32_t rule = out_.add_rule("string " + key.substr(0, 80), Sharing::kShared);
+  out_.define(rule, *body);
+  strings_.emplace(key, rule);
+  return out_.rule(rule);
 }
 
 Result<Node> SchemaReader::alternatives(const Json& flat, const char* keyword, const std::string& pointer) {
@@ -275,7 +290,9 @@ Result<Json> SchemaReader::flatten(const Json& schema, const std::string& pointe
 // ---- The whole
 
 Result<Grammar> read_json_schema(std::string_view schema) {
-  return read_pieces({"", "", "", {{{Piece::Kind::kSchema, std::string(schema)}}}, 1, 1});
+  Pieces pieces;
+  pieces.alternatives = {{{Piece::Kind::kSchema, std::string(schema)}}};
+  return read_pieces(pieces);
 }
 
 Grammar json_object() {
@@ -283,34 +300,6 @@ Grammar json_object() {
   SchemaReader reader(out);
   out.root = out.add_rule("root");
   out.define(out.root, reader.any_object());
-  return out;
-}
-
-Result<Grammar> read_pieces(const Pieces& pieces) {
-  Grammar out;
-  SchemaReader reader(out);
-  std::vector<Node> all;
-  for (const auto& alternative : pieces.alternatives) {
-    std::vector<Node> parts;
-    for (const Piece& piece : alternative) {
-      if (piece.kind == Piece::Kind::kLiteral) {
-        parts.push_back(out.literal(piece.text));
-        continue;
-      }
-      auto document = parse_document(piece.text);
-      if (!document) return document.error();
-      auto node = reader.read(*document);
-      if (!node) return node.error();
-      parts.push_back(*node);
-    }
-    all.push_back(out.sequence(std::move(parts)));
-  }
-  const Node one = out.choice(std::move(all));
-  const auto least = uint32_t(pieces.least), most = uint32_t(pieces.most);
-  const Node more = out.repeat(out.sequence({out.literal(pieces.separator), one}), least > 0 ? least - 1 : 0, most - 1);
-  const Node text = out.sequence({out.literal(pieces.head), one, more, out.literal(pieces.tail)});
-  out.root = out.add_rule("root");
-  out.define(out.root, least == 0 ? out.optional(text) : text);
   return out;
 }
 

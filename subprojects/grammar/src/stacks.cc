@@ -104,6 +104,10 @@ void Stacks::pop(FrameId id, Position& out) {
   const Frame frame = frames_[id];
   const auto& call = automaton_.calls[frame.call];
   if (!call.counts()) return open_.push_back({call.target, frame.parent});
+  if (frame.count == kUncounted) {
+    open_.push_back({call.target, frame.parent});
+    return open_.push_back({automaton_.starts[call.rule], id});
+  }
   uint32_t count = frame.count + 1;
   if (call.most == kUnbounded) count = std::min(count, call.least);
   if (count >= call.least) open_.push_back({call.target, frame.parent});

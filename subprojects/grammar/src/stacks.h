@@ -14,6 +14,8 @@ namespace grammar {
 using FrameId = uint32_t;
 inline constexpr FrameId kRootFrame = 0;     // below it there is nothing: the text ends
 inline constexpr FrameId kUnknownFrame = 1;  // below it is what a local walk does not know
+// The count of a frame whose call may be repeated, and may be over, at any time.
+inline constexpr uint32_t kUncounted = UINT32_MAX;
 
 struct Frame {
   uint32_t call = 0;   // of the automaton's
@@ -47,7 +49,7 @@ class Stacks {
  public:
   static constexpr size_t kMostItems = 512;
   static constexpr uint32_t kDeepest = 500;
-  static constexpr size_t kMostFrames = size_t(1) << 20;
+  static constexpr size_t kMostFrames = size_t(1) << 17;
 
   explicit Stacks(const Automaton& automaton) : automaton_(automaton), frames_(2) {}
 

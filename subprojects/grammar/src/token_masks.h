@@ -13,22 +13,36 @@
 
 namespace grammar {
 
+// The bytes that tokens which outlive a rule have behind its end, as a trie, so that tokens with the same rest are
+// tried together.
+struct TokenRests {
+  Vocabulary rests;              // its ids are places in `tokens`
+  std::vector<uint32_t> tokens;  // per rest
+};
+
 // A list where there are few tokens, else bits.
 struct LocalMask {
   std::vector<uint32_t> tokens, words;
   std::vector<uint32_t> leaves;  // nodes of the trie at which the rule may end, that have children
-  size_t bytes() const { return sizeof *this + 4 * (tokens.size() + words.size() + leaves.size()); }
+  // Where there are many leaves: `wide` are those that are tried one by one, for they have many tokens below.
+  std::unique_ptr<const TokenRests> rests;
+  std::vector<uint32_t> wide;
+  size_t bytes() const {
+    return sizeof *this + 4 * (tokens.size() + words.size() + leaves.size() + wide.size()) +
+           (rests ? rests->rests.memory() + 4 * rests->tokens.size() : 0);
+  }
 };
 
 // A state; and, where it is in the body of a counted call, that call with what is still to be counted, as far as a
-// token can reach.
+// token can reach; `left` is kUncounted for a text that may repeat as often as it likes.
 struct LocalKey {
   uint32_t state = 0, call = UINT32_MAX, needed = 0, left = 0;
   bool operator==(const LocalKey&) const = default;
 };
 
 struct TokenAutomaton::Cache {
-  static constexpr size_t kMostBytes = size_t(32) << 20;
+  explicit Cache(std::shared_ptr<MaskBudget> shared) : budget(std::move(shared)) {}
+  ~Cache() { clear(); }
   struct Hash {
     size_t operator()(const LocalKey& k) const {
       uint64_t x = (uint64_t(k.state) << 32 | k.call) * 0x9e3779b97f4a7c15ull;
@@ -37,7 +51,9 @@ struct TokenAutomaton::Cache {
   };
   std::shared_ptr<const LocalMask> find(const LocalKey& key);
   void put(const LocalKey& key, std::shared_ptr<const LocalMask> mask);
+  void clear();
 
+  const std::shared_ptr<MaskBudget> budget;
   mutable std::mutex mutex;
   std::unordered_map<LocalKey, std::shared_ptr<const LocalMask>, Hash> masks;  // this and the next: under mutex
   size_t bytes = 0;
@@ -46,19 +62,25 @@ struct TokenAutomaton::Cache {
 // Walks the children of trie nodes with a position: found(node) for each node that it reaches.
 class TrieWalk {
  public:
-  TrieWalk(Stacks& stacks, const Vocabulary& vocabulary) : stacks_(stacks), nodes_(vocabulary.nodes()) {}
+  explicit TrieWalk(Stacks& stacks) : stacks_(stacks) {}
 
-  // Nodes [begin, end), which are siblings with all below them. `found(node, position)`.
+  // Nodes [begin, end), which are siblings with all below them; of those only the ones that a token of more than
+  // `above` bytes goes through. `found(node, position)`.
   template <class Found>
-  void run(uint32_t begin, uint32_t end, const Position& from, Found&& found) {
+  void run(const std::vector<Vocabulary::TrieNode>& nodes, uint32_t begin, uint32_t end, const Position& from,
+           Found&& found, uint32_t above = 0) {
     ends_.clear();
     const size_t frames = stacks_.frames();
     for (uint32_t i = begin; i < end && !stacks_.exhausted();) {
       while (!ends_.empty() && i >= ends_.back()) ends_.pop_back();
+      if (nodes[i].longest <= above) {
+        i = nodes[i].end;
+        continue;
+      }
       if (levels_.size() <= ends_.size()) levels_.emplace_back(std::make_unique<Position>());
       Position& next = *levels_[ends_.size()];
       const Position& here = ends_.empty() ? from : *levels_[ends_.size() - 1];
-      const auto& node = nodes_[i];
+      const auto& node = nodes[i];
       stacks_.advance(here, node.byte, next);
       if (!next.dead()) found(i, next);
       if (next.items.empty() || node.end == i + 1) {
@@ -73,7 +95,6 @@ class TrieWalk {
 
  private:
   Stacks& stacks_;
-  const std::vector<Vocabulary::TrieNode>& nodes_;
   std::vector<std::unique_ptr<Position>> levels_;
   std::vector<uint32_t> ends_;
 };

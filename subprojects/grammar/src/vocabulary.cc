@@ -27,8 +27,10 @@ Vocabulary::Vocabulary(std::span<const std::string_view> bytes) {
     for (; open.size() > common; open.pop_back()) nodes_[open.back()].end = uint32_t(nodes_.size());
     for (size_t at = common; at < text.size(); ++at) {
       open.push_back(uint32_t(nodes_.size()));
-      nodes_.push_back({uint8_t(text[at]), 0, 0, 0});
+      nodes_.push_back({uint8_t(text[at]), 0, 0, 0, 0});
     }
+    for (uint32_t node : open)
+      nodes_[node].longest = std::max(nodes_[node].longest, uint8_t(std::min<size_t>(text.size(), 255)));
     TrieNode& node = nodes_[open.back()];
     if (node.tokens_end == 0) node.token = i;
     node.tokens_end = i + 1;

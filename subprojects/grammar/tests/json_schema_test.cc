@@ -107,7 +107,9 @@ TEST(JsonSchema, WhatCannotBeExpressedIsNamedWithItsPointer) {
 }
 
 TEST(JsonSchema, PiecesAreLiteralsAroundValues) {
-  Pieces pieces{"<tool_call>\n", "\n</tool_call>", "\n</tool_call>\n<tool_call>\n", {}, 1, 2};
+  Pieces pieces;
+  pieces.head = "<tool_call>\n", pieces.tail = "\n</tool_call>", pieces.separator = "\n</tool_call>\n<tool_call>\n";
+  pieces.most = 2;
   for (auto name : {"a", "b"})
     pieces.alternatives.push_back({{Piece::Kind::kLiteral, std::string(R"({"name": ")") + name + R"(", "arguments": )"},
                                    {Piece::Kind::kSchema, R"({"$ref":"#/$defs/o","$defs":{"o":{"type":"object"}}})"},
@@ -117,6 +119,42 @@ TEST(JsonSchema, PiecesAreLiteralsAroundValues) {
   EXPECT_TRUE(fits(calls, one));
   EXPECT_TRUE(fits(calls, one + "\n" + one));
   EXPECT_FALSE(fits(calls, one + "\n" + one + "\n" + one));
+}
+
+TEST(JsonSchema, APrefaceGoesOnUntilItsMarker) {
+  Pieces pieces;
+  pieces.preface = {{Piece::Kind::kLiteral, "<think>"}, {Piece::Kind::kUntil, "</think>"}, {Piece::Kind::kSpace, ""}};
+  pieces.alternatives = {{{Piece::Kind::kSchema, R"({"type":"integer"})"}}};
+  auto optional = over(read_pieces(pieces));
+  for (auto thought : {"", "a < b", "<", "<<", "</", "</<", "</t</th<", "<</thin>k", "</thinkin>", "中</"}) {
+    const std::string text = "<think>" + std::string(thought) + "</think>";
+    EXPECT_TRUE(fits(optional, text + "\n\n17")) << text;
+    EXPECT_TRUE(fits(optional, text + "17")) << text;
+    EXPECT_FALSE(fits(optional, text)) << text;
+    EXPECT_FALSE(fits(optional, text + "</think>17")) << text;
+  }
+  EXPECT_TRUE(fits(optional, "17"));
+  pieces.needs = Pieces::Preface::kRequired;
+  auto required = over(read_pieces(pieces));
+  EXPECT_FALSE(fits(required, "17"));
+  EXPECT_TRUE(fits(required, "<think></think>17"));
+  pieces.preface = {{Piece::Kind::kUntil, "\xff<end>"}};
+  auto special = over(read_pieces(pieces));
+  EXPECT_TRUE(fits(special, "a<end>中\xff<end>17"));
+  EXPECT_FALSE(fits(special, "a<end>17"));
+}
+
+TEST(JsonSchema, StringsOfTheSameFormAreOneRule) {
+  std::string schema = R"({"type":"object","properties":{)";
+  for (int i = 0; i < 50; ++i)
+    schema += (i > 0 ? ",\"" : "\"") + std::to_string(i) + R"(":{"type":"string","maxLength":200,"description":"x"})";
+  auto read = read_json_schema(schema + "}}");
+  ASSERT_TRUE(read);
+  auto counted = 0;
+  auto automaton = Automaton::compile(*read);
+  ASSERT_TRUE(automaton);
+  for (const auto& call : (*automaton)->calls) counted += call.counts();
+  EXPECT_EQ(counted, 1);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Masks over a vocabulary: they say of each token what taking its bytes says.
-#include <cstdio>
+#include <atomic>
+#include <memory>
 #include <random>
 
 #include "fits.h"
@@ -24,6 +25,9 @@ void check_against_bytes(const Result<Grammar>& grammar, uint32_t seed, const ch
   const std::vector<std::string_view> views(tokens.begin(), tokens.end());
   auto shared = over(grammar, views);
   ASSERT_TRUE(shared) << what;
+  if (seed % 2 == 1) {
+    EXPECT_TRUE(shared->find_masks(20'000'000)) << what;
+  }
   std::mt19937 random(seed);
   Matcher matcher(shared);
   std::string text;
@@ -47,6 +51,8 @@ TEST(Matcher, MasksSayOfEachTokenWhatItsBytesSay) {
   const char* schemas[] = {
       R"({"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"},"na":{"type":"boolean"}}})",
       R"({"type":"array","items":{"type":"string","maxLength":9,"minLength":5}})",
+      R"({"type":"string","maxLength":7})",
+      R"({"type":"object","additionalProperties":{"type":"string","maxLength":3},"maxProperties":60})",
       R"({"type":"object","additionalProperties":{"type":["number","null"]},"properties":{"ab":{"const":1}}})",
       R"({"$ref":"#/$defs/t","$defs":{"t":{"type":"array","items":{"anyOf":[{"$ref":"#/$defs/t"},{"type":"boolean"}]}}}})",
       "true"};
@@ -54,10 +60,51 @@ TEST(Matcher, MasksSayOfEachTokenWhatItsBytesSay) {
     for (uint32_t seed = 0; seed < 2; ++seed) check_against_bytes(read_json_schema(schema), seed, schema);
   const char* grammars[] = {R"(root ::= "a" root "b" | "ab" | [^x]{3,70} "!")",
                             "root ::= (a | b){2,90} \"x\"\na ::= \"a\"+ \nb ::= \"ab\" | \"c\"",
+                            R"(root ::= ("a"? "b"? "c"?){0,70} "x" [a-z]{0,60})",
+                            R"(root ::= ([^"] | "a\"b"){0,9} ("\"" | "\"a"))",
                             "root ::= \"a\" s s | \"\"\ns ::= \"a\" root | \"b\""};
   for (auto text : grammars)
     for (uint32_t seed = 0; seed < 2; ++seed) check_against_bytes(read_gbnf(text), seed, text);
   for (uint32_t seed = 0; seed < 2; ++seed) check_against_bytes(read_regex("(a|ab)*(c|.{0,40}é)x?"), seed, "regex");
+}
+
+TEST(Matcher, MasksThatAreFoundAheadAreNotFoundAgain) {
+  std::vector<std::string> tokens = some_tokens();
+  for (int i = 0; i < 20'000; ++i) tokens.push_back("word" + std::to_string(i));
+  const std::vector<std::string_view> views(tokens.begin(), tokens.end());
+  auto shared = over(read_json_schema(R"({"type":"array","items":{"type":"string","maxLength":300}})"), views);
+  EXPECT_FALSE(shared->find_masks(1000));
+  std::atomic<bool> cancelled{true};
+  EXPECT_FALSE(shared->find_masks(100'000'000, &cancelled));
+  ASSERT_TRUE(shared->find_masks(100'000'000));
+  const size_t bytes = shared->bytes();
+  Matcher matcher(shared);
+  std::vector<uint32_t> words((tokens.size() + 31) / 32);
+  for (char c : std::string("[\"abcdé\", \"") + std::string(300, 'x') + "\"]") {
+    ASSERT_TRUE(matcher.mask(words));
+    ASSERT_TRUE(matcher.accept({&c, 1}));
+  }
+  EXPECT_EQ(shared->bytes(), bytes);
+}
+
+TEST(Matcher, AutomatonsShareABudgetOfMasks) {
+  const auto tokens = some_tokens();
+  const std::vector<std::string_view> views(tokens.begin(), tokens.end());
+  auto vocabulary = std::make_shared<Vocabulary>(views);
+  auto budget = std::make_shared<MaskBudget>(6000);
+  std::vector<std::unique_ptr<TokenAutomaton>> all;
+  for (auto regex : {"a{1,60}x", "b{1,60}x", "(c|d){1,60}x", "e{1,60}x"}) {
+    auto read = read_regex(regex);
+    ASSERT_TRUE(read);
+    auto automaton = Automaton::compile(*read);
+    ASSERT_TRUE(automaton);
+    all.push_back(std::make_unique<TokenAutomaton>(*automaton, vocabulary, budget));
+    EXPECT_TRUE(all.back()->find_masks(1'000'000)) << regex;
+    EXPECT_LE(budget->used(), 6000u);
+  }
+  EXPECT_GT(budget->used(), 1000u);
+  all.clear();
+  EXPECT_EQ(budget->used(), 0u);
 }
 
 TEST(Matcher, ATextIsCompleteWhereNothingMayFollow) {

@@ -5,6 +5,7 @@
 // rule is tried with the matcher's own stack.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,10 +17,33 @@
 
 namespace grammar {
 
+// Bytes of local masks that several TokenAutomatons may keep together. Any thread.
+class MaskBudget {
+ public:
+  explicit MaskBudget(size_t most) : most_(most) {}
+  bool take(size_t bytes) {
+    if (used_.fetch_add(bytes, std::memory_order_relaxed) + bytes <= most_) return true;
+    give(bytes);
+    return false;
+  }
+  void give(size_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  size_t used() const { return used_.load(std::memory_order_relaxed); }
+
+ private:
+  const size_t most_;
+  std::atomic<size_t> used_{0};
+};
+
 class TokenAutomaton {
  public:
-  TokenAutomaton(std::shared_ptr<const Automaton> automaton, std::shared_ptr<const Vocabulary> vocabulary);
+  static constexpr size_t kMostMaskBytes = size_t(32) << 20;  // of one; those that do not fit are found anew
+  // `budget`: shared with others; null: its own.
+  TokenAutomaton(std::shared_ptr<const Automaton> automaton, std::shared_ptr<const Vocabulary> vocabulary,
+                 std::shared_ptr<MaskBudget> budget = nullptr);
   ~TokenAutomaton();
+  // Finds the local masks of all states ahead, so that no text has to: false where they take more than that many steps
+  // (5 to 20 ns each), or once `cancelled` (or null) is true. What is found is kept.
+  bool find_masks(uint64_t steps, const std::atomic<bool>* cancelled = nullptr) const;
   const Automaton& automaton() const { return *automaton_; }
   const Vocabulary& vocabulary() const { return *vocabulary_; }
   size_t bytes() const;  // of memory, about, as it is now

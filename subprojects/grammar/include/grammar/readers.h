@@ -38,12 +38,20 @@ Grammar json_object();
 
 // Several forms in one text. Tool calls are such: literal text around values of schemas.
 struct Piece {
-  enum class Kind : uint8_t { kLiteral, kSchema } kind = Kind::kLiteral;
+  enum class Kind : uint8_t {
+    kLiteral,
+    kSchema,  // a value of that JSON schema
+    kUntil,   // any text that ends with `text`: ASCII whose first byte comes but once, or it begins with 0xff
+    kSpace,   // up to four spaces and ends of lines
+  } kind = Kind::kLiteral;
   std::string text;
 };
 // A text is one of the alternatives, `least` to `most` times with `separator` between; each is a list of pieces. Before
-// and after it come `head` and `tail`.
+// and after it come `head` and `tail`, and before all that there may be `preface`, or must be.
 struct Pieces {
+  enum class Preface : uint8_t { kOptional, kRequired };
+  std::vector<Piece> preface;
+  Preface needs = Preface::kOptional;
   std::string head, tail, separator;
   std::vector<std::vector<Piece>> alternatives;
   size_t least = 1, most = 1;

@@ -15,6 +15,7 @@ class Vocabulary {
   // child after c begins at nodes[c].end.
   struct TrieNode {
     uint8_t byte = 0;
+    uint8_t longest = 0;  // bytes of the longest token that is here or below; 255 stands for more
     uint32_t end = 0;
     uint32_t token = 0, tokens_end = 0;  // of tokens(): those that end here
   };
@@ -26,6 +27,10 @@ class Vocabulary {
   const std::vector<uint32_t>& tokens() const { return tokens_; }
   std::string_view bytes(uint32_t id) const;  // copied; empty for ids that there are not
   uint32_t size() const { return uint32_t(at_.size() - 1); }
+  uint32_t length(uint32_t id) const { return at_[id + 1] - at_[id]; }
+  size_t memory() const {  // bytes, about
+    return text_.size() + 4 * (at_.size() + tokens_.size()) + sizeof(TrieNode) * nodes_.size();
+  }
   uint32_t longest() const { return longest_; }  // bytes of a token
 
  private:

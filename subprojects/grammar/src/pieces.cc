@@ -1,0 +1,82 @@
+// Several forms in one text: literal text around values of schemas.
+#include <utility>
+#include <vector>
+
+#include "grammar/readers.h"
+#include "json_schema.h"
+
+namespace grammar {
+namespace {
+
+// Any text that ends with `marker`, and does not have it before. Where a beginning of the marker does not go on as it
+// does, the text goes on; the next beginning may stand directly behind, since its first byte comes but once.
+Node until(Grammar& out, const std::string& marker) {
+  const auto first = uint32_t(uint8_t(marker[0]));
+  if (first >= 0x80)  // no character begins so
+    return out.sequence({out.repeat(out.characters({{0, kLastCharacter}}), 0, kUnbounded), out.literal(marker)});
+  std::vector<Node> begun, broken_off;
+  for (size_t i = 1; i < marker.size(); ++i) {
+    const auto next = uint32_t(uint8_t(marker[i]));
+    const Node prefix = out.literal(marker.substr(0, i));
+    begun.push_back(prefix);
+    broken_off.push_back(out.sequence({prefix, out.characters(complement({{first, first}, {next, next}}))}));
+  }
+  const Node begins = out.repeat(out.choice(std::move(begun)), 0, kUnbounded);
+  const Node other = out.choice(
+      {out.characters(complement({{first, first}})), out.sequence({begins, out.choice(std::move(broken_off))})});
+  return out.sequence({out.repeat(other, 0, kUnbounded), begins, out.literal(marker)});
+}
+
+class PieceReader {
+ public:
+  explicit PieceReader(Grammar& out) : out_(out), schemas_(out) {}
+
+  Result<Node> sequence(const std::vector<Piece>& pieces) {
+    std::vector<Node> parts;
+    for (const Piece& piece : pieces) {
+      auto node = one(piece);
+      if (!node) return node;
+      parts.push_back(*node);
+    }
+    return out_.sequence(std::move(parts));
+  }
+
+ private:
+  Result<Node> one(const Piece& piece) {
+    using Kind = Piece::Kind;
+    if (piece.kind == Kind::kLiteral) return out_.literal(piece.text);
+    if (piece.kind == Kind::kUntil) return until(out_, piece.text);
+    if (piece.kind == Kind::kSpace) return out_.repeat(out_.characters({{' ', ' '}, {'\n', '\n'}}), 0, 4);
+    auto document = parse_document(piece.text);
+    if (!document) return document.error();
+    return schemas_.read(*document);
+  }
+
+  Grammar& out_;
+  SchemaReader schemas_;
+};
+
+}  // namespace
+
+Result<Grammar> read_pieces(const Pieces& pieces) {
+  Grammar out;
+  PieceReader reader(out);
+  std::vector<Node> all;
+  for (const auto& alternative : pieces.alternatives) {
+    auto node = reader.sequence(alternative);
+    if (!node) return node.error();
+    all.push_back(*node);
+  }
+  auto preface = reader.sequence(pieces.preface);
+  if (!preface) return preface.error();
+  if (pieces.needs == Pieces::Preface::kOptional) *preface = out.optional(*preface);
+  const Node one = out.choice(std::move(all));
+  const auto least = uint32_t(pieces.least), most = uint32_t(pieces.most);
+  const Node more = out.repeat(out.sequence({out.literal(pieces.separator), one}), least > 0 ? least - 1 : 0, most - 1);
+  const Node text = out.sequence({*preface, out.literal(pieces.head), one, more, out.literal(pieces.tail)});
+  out.root = out.add_rule("root");
+  out.define(out.root, least == 0 ? out.optional(text) : text);
+  return out;
+}
+
+}  // namespace grammar
