@@ -18,6 +18,7 @@
 #include "base/workers.h"
 #include "generation/fit.h"
 #include "generation/kv_budget.h"
+#include "generation/lane_masks.h"
 #include "generation/outbox.h"
 #include "generation/scheduler.h"
 
@@ -120,6 +121,7 @@ class TokenLane final : public TokenInbox {
   std::vector<msg::Call*> taken_;
   Outbox mail_;
   std::vector<std::pair<base::SessionId, uint32_t>> taken_cuts_;
+  LaneMasks masks_;
   TokenStep* uncollected_ = nullptr;                 // was submitted to the engine, and is not collected yet
   bool encoding_ = false;                            // the image worker has an image
   bool stale_image_ = false;                         // it belongs to a sequence that was lost with its scheduler
@@ -276,7 +278,12 @@ void TokenLane::rescue(const Status& why) {
   post();
 }
 
-void TokenLane::run_step(TokenStep& step) { finish(act(&TokenEngine::step, step)); }
+void TokenLane::run_step(TokenStep& step) {
+  masks_.begin(step);
+  auto outcome = act(&TokenEngine::step, step);
+  masks_.end();
+  finish(outcome);
+}
 
 // The next step is with the engine before this one is read, as long as nothing else comes up. `step` is the scheduler's
 // oldest, whichever that is.

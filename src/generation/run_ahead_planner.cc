@@ -25,6 +25,7 @@ RunAheadPlanner::Next RunAheadPlanner::next_of(const TokenRun& run) const {
   const auto& s = *run.sequence;
   bool last = run.kind == TokenRun::Kind::kFeed && run.from + run.count == s.length();
   if (!last || !s.recomputes.empty()) return Next::kWaits;
+  if (s.params.constraint && s.draws(limit_)) return Next::kWaits;  // its next mask depends on the token
   if (!s.draws(limit_) || s.call->credit.load(std::memory_order_acquire) <= pending_events(run)) return Next::kEnds;
   if (s.generated + 1 < s.params.max_tokens && s.length() + 1 < limit_) return Next::kGoesOn;
   return s.readouts.has(s.length()) ? Next::kIsReadOut : Next::kEnds;

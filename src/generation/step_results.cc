@@ -122,6 +122,25 @@ Finish StepResults::reason_to_end(const Sequence& s, uint32_t id) const {
   return s.generated == s.params.max_tokens || s.length() == limit_ ? Finish::kLength : Finish::kNone;
 }
 
+// Logits that are not numbers have no token, nor has a form that no token of the vocabulary continues.
+base::Status StepResults::no_token(const Sequence& s, uint32_t position) {
+  if (!s.params.constraint)
+    return base::failure(Code::kInternal, "the model gave no token at position " + std::to_string(position));
+  return base::failure(Code::kResourceExhausted,
+                       "no token continues the text in the form that was asked for, or the form is too ambiguous to "
+                       "find one in time, at position " +
+                           std::to_string(position));
+}
+
+// A text that nothing may follow ends without an end-of-sequence token.
+base::Status StepResults::advance_constraint(Sequence& s, uint32_t id) {
+  auto* constraint = s.params.constraint.get();
+  if (!constraint || s.ending == Finish::kEos || s.ending == Finish::kStopId) return {};
+  if (!constraint->accept(id)) return no_token(s, s.length() - 1);
+  if (constraint->complete()) s.ending = Finish::kEos;
+  return {};
+}
+
 void StepResults::time_token(Sequence& s, Time now) {
   tokens_.generated_total.add();
   if (s.first_token == kNever) {
@@ -137,13 +156,12 @@ void StepResults::time_token(Sequence& s, Time now) {
 // is the last one.
 void StepResults::process_sample(Sequence& s, LogitsRequest& request, Time now) {
   uint32_t position = s.length();
-  if (request.id >= spec_.text->vocabulary)  // logits that are not numbers have no token
-    return fail(s, base::failure(Code::kInternal, "the model gave no token at position " + std::to_string(position)),
-                now);
+  if (request.id >= spec_.text->vocabulary) return fail(s, no_token(s, position), now);
   s.tokens.push_back(request.id);
   ++s.generated;
   time_token(s, now);
   s.ending = reason_to_end(s, request.id);
+  if (auto bad = advance_constraint(s, request.id); !bad.ok()) return fail(s, std::move(bad), now);
   bool waits = s.readouts.has(position);
   std::unique_ptr<msg::TokenDetails> details;
   if (request.wants_logprob || waits) details = std::make_unique<msg::TokenDetails>();

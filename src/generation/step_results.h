@@ -51,6 +51,8 @@ class StepResults {
   static void skip_row(const TokenStep::Row& row, Cursor& at);
   LogitsRequest* process_positions(const TokenRun& run, const TokenStep::Row& row, Cursor& at);
   void process_sample(Sequence& s, LogitsRequest& request, base::Time now);
+  static base::Status no_token(const Sequence& s, uint32_t position);
+  static base::Status advance_constraint(Sequence& s, uint32_t id);
   void time_token(Sequence& s, base::Time now);
   msg::Finish reason_to_end(const Sequence& s, uint32_t id) const;
   void emit_prompt_token(Sequence& s, uint32_t position, std::vector<float>* readout);

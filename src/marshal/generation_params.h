@@ -21,6 +21,7 @@
 #include "msg/call.h"
 #include "msg/generate.h"
 #include "msg/spec.h"
+#include "msg/token_constraint.h"
 
 namespace weir::marshal {
 
@@ -38,6 +39,7 @@ struct GenerationParams {
   bool ignore_eos = false;
   bool include_stop = false;
   bool skip_special = true;
+  std::optional<msg::StructuredOutput> structured;  // the form of the text
   // As the client wrote it: errors that come once the prompt's length is known name it. A literal.
   std::string_view max_tokens_name = "max_tokens";
 };
@@ -58,9 +60,10 @@ struct ParamRow {
     std::string_view name = {};  // empty: the row's
   };
 
-  using Member = std::variant<Of<std::optional<uint32_t>>, Of<std::optional<int64_t>>, Of<std::optional<uint64_t>>,
-                              Of<std::optional<float>>, Of<bool>, Of<std::vector<std::string>>,
-                              Of<std::vector<uint32_t>>, Of<GenerationParams::Bias>>;
+  using Member =
+      std::variant<Of<std::optional<uint32_t>>, Of<std::optional<int64_t>>, Of<std::optional<uint64_t>>,
+                   Of<std::optional<float>>, Of<bool>, Of<std::vector<std::string>>, Of<std::vector<uint32_t>>,
+                   Of<GenerationParams::Bias>, Of<std::optional<msg::StructuredOutput>>>;
 
   std::string_view name;
   Member member;       // what it sets, whose type is the parameter's
@@ -103,6 +106,15 @@ struct GenerationParamTable {
       {"ignore_eos", &P::ignore_eos, 0, 1, {}, {}, {11}},
       {"include_stop_str_in_output", &P::include_stop, 0, 1},
       {"skip_special_tokens", &P::skip_special, 0, 1},
+      // OpenAI's, vLLM's and llama.cpp's names for the form of the text: structured_params.h.
+      {"response_format", &P::structured, 0, 0},
+      {"structured_outputs", &P::structured, 0, 0},
+      {"guided_json", &P::structured, 0, 0},
+      {"guided_regex", &P::structured, 0, 0},
+      {"guided_choice", &P::structured, 0, 0},
+      {"guided_grammar", &P::structured, 0, 0},
+      {"json_schema", &P::structured, 0, 0},
+      {"grammar", &P::structured, 0, 0},
       kTopLogprobs,
   };
 };

@@ -6,6 +6,7 @@
 
 #include "marshal/generation_params.h"
 #include "marshal/json_tensor.h"
+#include "marshal/structured_params.h"
 
 namespace weir::marshal {
 namespace {
@@ -33,6 +34,7 @@ struct JsonParam {
   bool read(std::vector<uint32_t>& out) const { return reader.ids(name, size_t(row.most), out); }
   bool read(std::vector<std::string>& out) const;
   bool read(GenerationParams::Bias& out) const;
+  bool read(std::optional<msg::StructuredOutput>& out) const { return read_structured(reader, row, out); }
 };
 
 bool JsonParam::read(std::optional<uint64_t>& out) const {
@@ -140,6 +142,7 @@ struct ValueParam {
   Status read(std::optional<uint64_t>& out) const;
   Status read(bool& out) const { return read_flag(value, name, out); }
   Status read(std::vector<std::string>& out) const;
+  Status read(std::optional<msg::StructuredOutput>& out) const;
   // A list of ids, an object of biases: as JSON in a string.
   template <class List>
   Status read(List& out) const {
@@ -177,10 +180,26 @@ Status ValueParam::read(std::vector<std::string>& out) const {
   return JsonParam{reader, row, name, Protocol::kTriton}.read(out) ? Status() : reader.error();
 }
 
+// A text is the regular expression or the grammar itself, or the schema, list or object in JSON.
+Status ValueParam::read(std::optional<msg::StructuredOutput>& out) const {
+  auto* text = std::get_if<std::string>(&value);
+  if (!text) return refused("a string");
+  if (text->empty()) return {};
+  const bool itself = row.name.ends_with("regex") || row.name.ends_with("grammar");
+  std::string json_text;
+  if (itself) write_string(json_text, *text);
+  JsonCursor json(itself ? json_text : *text);
+  FieldReader reader(json);
+  if (read_structured(reader, row, out) && json.finish()) return {};
+  return reader.param().empty() ? refused("JSON in a string") : reader.error();
+}
+
 template <class T>
 inline constexpr bool kIsScalar = false;
 template <class T>
 inline constexpr bool kIsScalar<std::optional<T>> = true;
+template <>
+inline constexpr bool kIsScalar<std::optional<msg::StructuredOutput>> = false;
 template <>
 inline constexpr bool kIsScalar<bool> = true;
 

@@ -51,6 +51,7 @@ struct PbParam {
   Status read(std::vector<uint32_t>& out) const { return read_ids(reader, name, size_t(row.most), out); }
   Status read(std::vector<std::string>& out) const;
   Status read(GenerationParams::Bias&) const { return {}; }
+  Status read(std::optional<msg::StructuredOutput>&) const { return {}; }
 };
 
 Status PbParam::read(std::vector<std::string>& out) const {

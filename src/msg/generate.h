@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "msg/token_constraint.h"
 
 namespace weir::msg {
 
@@ -70,7 +72,8 @@ struct Generation {
   std::vector<PositionRange> logprobs;
   uint32_t top_logprobs = 0;
   std::vector<PositionRange> readouts;
-  uint64_t cache_salt = 0;  // sequences of different salts never share cached prefixes
+  std::unique_ptr<TokenConstraint> constraint;  // null: any text. Used on the lane from put() to the last Event
+  uint64_t cache_salt = 0;                      // sequences of different salts never share cached prefixes
 
   // Written by the engine before its first Event: positions whose keys and values were there already.
   uint32_t cached_tokens = 0;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "msg/token_constraint.h"
 
 namespace weir::msg {
 
@@ -37,6 +38,26 @@ struct ChatOptions {
   bool continue_final_message = false;
   std::string image_text;  // stands for an image; empty: the model takes none
   TextBudget budget{};
+};
+
+// How a model writes its calls of tools.
+enum class ToolFormat : uint8_t {
+  kNone,          // not known: it cannot be asked to call tools
+  kHermes,        // <tool_call>{"name": …, "arguments": …}</tool_call>: Hermes, Qwen 2.5 and 3
+  kLlama,         // {"name": …, "parameters": …}: Llama 3
+  kMistral,       // [TOOL_CALLS][{"name": …, "arguments": …}], [TOOL_CALLS]name[ARGS]{…}
+  kDeepSeek,      // <｜tool▁call▁begin｜>…<｜tool▁sep｜>…<｜tool▁call▁end｜>
+  kPhi,           // functools[{"name": …, "arguments": …}]
+  kFunctionary,   // >>>name\n{…}
+  kFunctionTags,  // <function=name>{…}</function>
+  kHarmony,       // <|channel|>commentary to=functions.name<|message|>{…}: gpt-oss
+  kPythonic,      // [name(argument=value)]
+};
+
+// The parts of an answer beside its text.
+struct AnswerFormat {
+  ToolFormat tools = ToolFormat::kNone;
+  bool thinks = false;  // <think>…</think> may come before the text
 };
 
 // Turns the ids of one text into text as they come. One thread. Its TextCodec outlives it.
@@ -76,6 +97,15 @@ class TextCodec {
   virtual base::Result<std::string> render_chat(const nlohmann::ordered_json& messages,
                                                 const nlohmann::ordered_json& extra,
                                                 const ChatOptions& options) const = 0;
+
+  virtual AnswerFormat answer_format() const = 0;
+
+  // A form of completions, which is kept for the next requests that ask for it. The first takes up to seconds: on a
+  // worker. Errors: INVALID_ARGUMENT, naming what is wrong or not supported, below 600 bytes; CANCELLED.
+  virtual base::Result<std::shared_ptr<const TokenGrammar>> compile(const StructuredOutput& form,
+                                                                    const std::atomic<bool>* cancelled) const = 0;
+  // The same where it is kept already, else null. Any thread, at once.
+  virtual std::shared_ptr<const TokenGrammar> find_compiled(const StructuredOutput& form) const = 0;
 };
 
 }  // namespace weir::msg

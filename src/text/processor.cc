@@ -108,6 +108,21 @@ base::Status read_config(std::string_view text, Processor& out, std::string& sou
   return {};
 }
 
+// How answers are read, and what forms they can be given.
+base::Status set_format(std::string_view source, std::string_view tool_format, Processor& out) {
+  ToolStyle style = tool_style_of(source);
+  if (!tool_format.empty() && tool_format != "auto") {
+    auto named = tool_format_named(tool_format);
+    if (!named)
+      return base::invalid("parameter 'tool_format' is \"" + std::string(tool_format) + "\": auto, " +
+                           std::string(kToolFormatNames) + " is expected");
+    if (*named != style.format) style = {*named};
+  }
+  out.format = {style.format, thinks(source) || style.format == msg::ToolFormat::kHarmony};
+  out.grammars = std::make_shared<GrammarCache>(out.tokenizer, style);
+  return {};
+}
+
 base::Status join_parts(Json& message, size_t number, const msg::ChatOptions& options) {
   std::string text;
   const Json parts = std::move(message["content"]);
@@ -263,7 +278,8 @@ bool crowded(std::string_view text, size_t most_members, size_t deepest) {
 
 base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view tokenizer_json,
                                                               std::string_view tokenizer_config,
-                                                              std::string_view chat_template_jinja) {
+                                                              std::string_view chat_template_jinja,
+                                                              std::string_view tool_format) {
   auto tokenizer = tokenizers::Tokenizer::parse(tokenizer_json);
   if (!tokenizer) return base::invalid(std::move(tokenizer.error().message));
   auto out = std::make_shared<Processor>();
@@ -275,14 +291,12 @@ base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view t
   } else if (auto status = read_config(tokenizer_config, *out, source); !status.ok()) {
     return status;
   }
-  if (source.empty()) {
-    if (out->tokenizer->id("<|im_start|>"))
-      source = kChatml;
-    else if (out->tokenizer->id("<|start_header_id|>"))
-      source = kLlama3;
-    else
-      return std::shared_ptr<const Processor>(std::move(out));
-  }
+  if (source.empty() && out->tokenizer->id("<|im_start|>"))
+    source = kChatml;
+  else if (source.empty() && out->tokenizer->id("<|start_header_id|>"))
+    source = kLlama3;
+  if (auto status = set_format(source, tool_format, *out); !status.ok()) return status;
+  if (source.empty()) return std::shared_ptr<const Processor>(std::move(out));
   auto chat = jinja::Template::parse(source);
   if (!chat) return base::invalid(std::string(file) + "the chat template, " + chat.error().message);
   out->chat = std::move(*chat);

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "jinja/template.h"
 #include "msg/text_codec.h"
+#include "text/grammar_cache.h"
 #include "tokenizers/tokenizer.h"
 
 namespace weir::text {
@@ -21,7 +22,9 @@ namespace weir::text {
 struct Processor final : msg::TextCodec {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;  // never null
   std::shared_ptr<const jinja::Template> chat;             // null: the model is not made for chat
-  std::string bos, eos, unk, pad;                          // the special tokens' text; empty when there is none
+  std::shared_ptr<GrammarCache> grammars;                  // never null
+  msg::AnswerFormat format;
+  std::string bos, eos, unk, pad;  // the special tokens' text; empty when there is none
   // The ids around a text with special tokens, where tokenizer_config.json decides (add_bos_token, add_eos_token) and
   // not the tokenizer's own post_processor.
   struct Markers {
@@ -41,14 +44,24 @@ struct Processor final : msg::TextCodec {
   // ordered JSON is looked for among those before it.
   base::Result<std::string> render_chat(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& extra,
                                         const msg::ChatOptions& options) const override;
+  msg::AnswerFormat answer_format() const override { return format; }
+  base::Result<std::shared_ptr<const msg::TokenGrammar>> compile(const msg::StructuredOutput& form,
+                                                                 const std::atomic<bool>* cancelled) const override {
+    return grammars->compile(form, cancelled);
+  }
+  std::shared_ptr<const msg::TokenGrammar> find_compiled(const msg::StructuredOutput& form) const override {
+    return grammars->find(form);
+  }
 };
 
 // From the files of a Hugging Face folder; empty text for files that are not there. `tokenizer_config` may hold the
 // chat template (`chat_template`), which `chat_template_jinja`, a file of its own, overrides; without either, chatml or
-// llama-3 is chosen by the special tokens that the vocabulary has. Errors: INVALID_ARGUMENT, naming the file.
+// llama-3 is chosen by the special tokens that the vocabulary has. `tool_format`: a model's setting (tool_format.h);
+// empty: by the template. Errors: INVALID_ARGUMENT, naming the file or the setting.
 base::Result<std::shared_ptr<const Processor>> make_processor(std::string_view tokenizer_json,
                                                               std::string_view tokenizer_config,
-                                                              std::string_view chat_template_jinja);
+                                                              std::string_view chat_template_jinja,
+                                                              std::string_view tool_format = {});
 
 inline constexpr size_t kMostMembers = 512;        // of an object
 inline constexpr size_t kMostArguments = 1 << 20;  // bytes, of the arguments of one tool call

@@ -111,8 +111,10 @@ async function main() {
     error = await refused({ temperature: 3 });
     truth(error instanceof OpenAI.BadRequestError, `BadRequestError, got ${error}`);
     same(error.param, 'temperature', 'param');
-    error = await refused({ response_format: { type: 'json_object' } });
+    const schema = { type: 'object', properties: { a: { not: {} } } };
+    error = await refused({ response_format: { type: 'json_schema', json_schema: { name: 'x', schema } } });
     same(error.param, 'response_format', 'param');
+    truth(/\/properties\/a: 'not' is not supported/.test(error.message), error.message);
     error = await refused({ messages: [{ role: 'user', content: 'x'.repeat(1 << 20) }] });
     same(error.code, 'context_length_exceeded', 'code');
   });

@@ -21,16 +21,46 @@ inline uint64_t mix(uint64_t h, uint64_t word) {
   return (h ^ (h >> 29)) * 0xbf58476d1ce4e5b9;
 }
 
+// A form that depends on all tokens since its beginning: of `length` tokens, or an end of the text at every third.
+class FakeConstraint final : public msg::TokenConstraint {
+ public:
+  static constexpr uint32_t kVocabulary = 97, kEos = 3;
+  explicit FakeConstraint(uint32_t length) : length_(length) { find(); }
+  std::unique_ptr<FakeConstraint> fresh() const { return std::make_unique<FakeConstraint>(length_); }
+
+  void prepare() override {}
+  std::span<const uint32_t> mask() override { return words_; }
+  bool accept(uint32_t id) override {
+    if (!msg::allows(words_, id)) return false;
+    ++count_, sum_ = mix(sum_, id);
+    find();
+    return true;
+  }
+  bool complete() const override { return count_ == length_; }
+
+ private:
+  void find() {
+    words_.assign((kVocabulary + 31) / 32, 0);
+    for (uint32_t id = 0; id < kVocabulary; ++id)
+      if (id == kEos ? count_ % 3 == 2 : mix(sum_, id) % 4 != 0) words_[id / 32] |= 1u << id % 32;
+  }
+  const uint32_t length_;
+  uint32_t count_ = 0;
+  uint64_t sum_ = 0;
+  std::vector<uint32_t> words_;
+};
+
 // The fake model's next token after a sequence whose hash is `h`.
 struct FakeModel {
   static constexpr uint32_t kVocabulary = 97, kEos = 3, kHidden = 4, kReadouts = 3;
 
-  static uint32_t draw(uint64_t h, const msg::Generation& params, uint64_t seed, uint64_t index, bool hold) {
+  static uint32_t draw(uint64_t h, const msg::Generation& params, uint64_t seed, uint64_t index, bool hold,
+                       msg::TokenConstraint* form) {
     uint64_t luck = params.sampling.temperature == 0 ? h : mix(h, mix(seed, index));
     for (;; ++luck) {
       auto id = uint32_t(mix(luck, 7) % kVocabulary);
       bool stops = id == kEos || std::find(params.stop_ids.begin(), params.stop_ids.end(), id) != params.stop_ids.end();
-      if (!hold || !stops) return id;
+      if ((!hold || !stops) && (!form || msg::allows(form->mask(), id))) return id;
     }
   }
   static float logprob(uint64_t h, uint32_t id) { return -float(mix(h, id + 1000) % 1000) / 100; }
@@ -128,7 +158,8 @@ inline base::Status FakeTokenEngine::step(TokenStep& step) {
   for (auto& request : step.logits_requests) {
     uint64_t h = hash_at(request.token);
     if (request.kind == TokenStep::LogitsRequest::Kind::kSample)
-      request.id = FakeModel::draw(h, *request.params, request.seed, request.draw, request.hold_eos);
+      request.id = FakeModel::draw(h, *request.params, request.seed, request.draw, request.hold_eos,
+                                   request.params->constraint.get());
     if (request.wants_logprob)
       request.logprob = FakeModel::logprob(h, request.id), request.best = FakeModel::best(h, request.top);
     bool ahead = step.ids[request.token] & TokenStep::kSampled;
@@ -249,13 +280,15 @@ inline std::vector<std::string> Reference::says(uint64_t seed) {
   for (uint32_t p = 0; p < prompt; ++p) emit(out, p, true);
   uint32_t made = 0, stop = 0;
   auto finish = msg::Finish::kNone;
+  std::unique_ptr<FakeConstraint> form;
+  if (params_.constraint) form = static_cast<const FakeConstraint&>(*params_.constraint).fresh();
   while (finish == msg::Finish::kNone) {
     if (made == params_.max_tokens || tokens_.size() >= limit_) {
       finish = msg::Finish::kLength;
       break;
     }
     auto id = FakeModel::draw(hash(tokens_.size()), params_, params_.sampling.seed.value_or(seed), made,
-                              made < params_.min_tokens);
+                              made < params_.min_tokens, form.get());
     tokens_.push_back(id), words_.push_back(id);
     ++made;
     emit(out, uint32_t(tokens_.size() - 1), false);
@@ -264,6 +297,8 @@ inline std::vector<std::string> Reference::says(uint64_t seed) {
       finish = msg::Finish::kEos, stop = id;
     else if (among)
       finish = msg::Finish::kStopId, stop = id;
+    else if (form && (base::check(form->accept(id), "a token that fits is taken"), form->complete()))
+      finish = msg::Finish::kEos, stop = id;
   }
   out.push_back(told({msg::Done{prompt, 0, made, finish, stop}}));
   return out;

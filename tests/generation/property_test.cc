@@ -148,6 +148,8 @@ class Workload {
     params.logprobs = draw_ranges(uint32_t(params.length())), params.readouts = draw_ranges(uint32_t(params.length()));
     params.top_logprobs = draw(3);
     params.cache_salt = draw(8) == 0;
+    if (params.aim == msg::Aim::kGenerate && draw(3) == 0)
+      params.constraint = std::make_unique<FakeConstraint>(1 + draw(20));
     call.priority = draw(4);
     if (draw(3) == 0) call.credit = int32_t(draw(4));
     Reference reference(params, *desk_.spec.text, desk_.room.positions(*desk_.spec.text));

@@ -35,6 +35,19 @@ Values whole(Number least, Number most, const std::string& below, const std::str
   return {{std::to_string(least), std::to_string(most)}, {below, above, "0.5", "1e300", "true", "\"x\"", "[1]", "{}"}};
 }
 
+Values form_values(std::string_view name) {
+  if (name == "response_format")
+    return {{R"({"type":"text"})", R"({"type":"json_object"})",
+             R"({"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"integer"}}})"},
+            {"1", "[1]", "\"text\"", R"({"type":"xml"})", R"({"type":"json_schema"})", R"({"type":"text","x":1})"}};
+  if (name == "structured_outputs")
+    return {{R"({"regex":"a"})", R"({"choice":["a","b"]})", R"({"json_object":true})", R"({"json":{},"regex":null})"},
+            {"1", "[1]", R"({"xml":1})", R"({"regex":"a","choice":["b"]})", R"({"choice":"a"})"}};
+  if (name.ends_with("regex") || name.ends_with("grammar")) return {{"\"a\"", "\"\""}, {"1", "[1]", "{}"}};
+  if (name.ends_with("choice")) return {{R"(["a"])", "[]"}, {"1", "[1]", "{}"}};
+  return {{"{}", "true", R"("{}")"}, {"1", "[1]"}};
+}
+
 Values json_values(const ParamRow& row, Protocol protocol) {
   const double most = row.most_of(protocol);
   auto number = [](double value) {
@@ -78,6 +91,7 @@ Values json_values(const ParamRow& row, Protocol protocol) {
                           {"{\"0\":" + number(row.least - 1e-3) + "}", "{\"0\":" + number(row.most + 1e-3) + "}",
                            "{\"-1\":1}", "{\"4294967296\":1}", "{\"0\":\"x\"}", "[1]", "1"}};
           },
+          [&](ParamRow::Of<std::optional<msg::StructuredOutput>>) { return form_values(row.name); },
       },
       row.member);
 }
@@ -138,6 +152,7 @@ Values pb_values(const ParamRow& row, uint32_t at) {
                  varint(uint64_t(UINT32_MAX) + 1)}};
           },
           [](ParamRow::Of<marshal::GenerationParams::Bias>) { return Values{}; },
+          [](ParamRow::Of<std::optional<msg::StructuredOutput>>) { return Values{}; },
       },
       row.member);
 }

@@ -28,16 +28,34 @@ Tokens tokens(std::string_view text, const msg::TextSpec& spec, const msg::TextB
   return text::encode_prompt(*spec.codec, text, msg::AddSpecial::kYes, spec.max_length, budget);
 }
 
+using Grammar = std::shared_ptr<const msg::TokenGrammar>;
+
+// Fills `out` where the request gives the text a form.
+Status compile(const TextRequest& request, const msg::TextSpec& spec, const std::atomic<bool>* cancelled,
+               Grammar& out) {
+  if (!request.params.structured) return {};
+  auto compiled = spec.codec->compile(*request.params.structured, cancelled);
+  if (!compiled) return compiled.error();
+  out = *std::move(compiled);
+  return {};
+}
+
 class Tokenizing final : public bus::OffloadTask {
  public:
-  Tokenizing(std::string text, std::shared_ptr<const msg::TextSpec> spec)
-      : text_(std::move(text)), spec_(std::move(spec)) {}
-  void run() override { ids = tokens(text_, *spec_, {.cancelled = cancelled()}); }
+  Tokenizing(TextRequest request, std::shared_ptr<const msg::TextSpec> spec)
+      : request_(std::move(request)), spec_(std::move(spec)) {}
+  void run() override {
+    if (Status bad = compile(request_, *spec_, cancelled(), grammar); !bad.ok())
+      ids = std::move(bad);
+    else
+      ids = tokens(request_.input, *spec_, {.cancelled = cancelled()});
+  }
 
   Tokens ids{std::vector<uint32_t>()};
+  Grammar grammar;
 
  private:
-  const std::string text_;
+  const TextRequest request_;
   const std::shared_ptr<const msg::TextSpec> spec_;
 };
 
@@ -54,12 +72,14 @@ class ReadLong final : public bus::OffloadTask {
       : body_(std::move(body)), spec_(std::move(spec)), delivery_(delivery) {}
   void run() override {
     status = read_request(body_.view(), *spec_, delivery_, request);
+    if (status.ok()) status = compile(request, *spec_, cancelled(), grammar);
     if (status.ok()) ids = tokens(request.input, *spec_, {.cancelled = cancelled()});
   }
 
   Status status;  // after run(), as the others
   TextRequest request;
   Tokens ids{std::vector<uint32_t>()};
+  Grammar grammar;
 
  private:
   const base::Bytes body_;
@@ -82,12 +102,17 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   void on_close(Exchange&, bool) override { leave(); }
   void on_drain(Exchange&) override { call_.repay(); }
 
-  Status start(Tokens ids) { return ask(std::move(ids)); }
+  Status start(Tokens ids, Grammar grammar) {
+    grammar_ = std::move(grammar);
+    return ask(std::move(ids));
+  }
   // A long prompt becomes tokens at the bus's workers.
   Status start() {
     size_t bytes = request_.input.size();
-    if (bytes <= bus::kShortText) return ask(tokens(request_.input, *spec_, msg::kBriefText));
-    return tokenizing_.send(std::make_unique<Tokenizing>(request_.input, spec_), bytes, served_, exchange_.ticket(),
+    const auto& form = request_.params.structured;
+    if (form) grammar_ = spec_->codec->find_compiled(*form);
+    if (bytes <= bus::kShortText && (!form || grammar_)) return ask(tokens(request_.input, *spec_, msg::kBriefText));
+    return tokenizing_.send(std::make_unique<Tokenizing>(request_, spec_), bytes, served_, exchange_.ticket(),
                             marshal::tenant_of(exchange_.request()));
   }
 
@@ -102,6 +127,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
     if (auto bad = marshal::apply(request_.params, *spec_, *generation); !bad.status.ok()) return bad.status;
     if (auto bad = marshal::apply_length(request_.params, *spec_, kUsual, *generation); !bad.status.ok())
       return bad.status;
+    if (grammar_) generation->constraint = grammar_->start(marshal::end_ids(request_.params, *spec_));
     if (request_.details) generation->logprobs.push_back({uint32_t(generation->length()), UINT32_MAX});
     if (!request_.without_prompt) piece_ = request_.input;
     msg::Call& call = call_.fill();
@@ -136,6 +162,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
   }
 
   void on_task(Status status, std::unique_ptr<bus::OffloadTask> task) override {
+    if (status.ok()) grammar_ = std::move(static_cast<Tokenizing&>(*task).grammar);
     if (status.ok()) status = ask(std::move(static_cast<Tokenizing&>(*task).ids));
     if (!status.ok()) fail(status);
   }
@@ -217,6 +244,7 @@ class TextGenerate final : public wire::ExchangeListener, msg::Sink, bus::Offloa
 
   Exchange& exchange_;
   TextRequest request_;
+  Grammar grammar_;
   bus::Served& served_;  // looked up in this turn, or kept alive by the task and the Call
   std::shared_ptr<const msg::TextSpec> spec_;
   Delivery delivery_;
@@ -268,7 +296,7 @@ void LongRequest::on_task(Status status, std::unique_ptr<bus::OffloadTask> task)
   if (!read.status.ok()) return respond_error(exchange, read.status);
   // The next ExchangeListener takes the place of this one.
   run(state_, exchange, std::move(read.request), served_, delivery_,
-      [&read](TextGenerate& generate) { return generate.start(std::move(read.ids)); });
+      [&read](TextGenerate& generate) { return generate.start(std::move(read.ids), std::move(read.grammar)); });
 }
 
 }  // namespace

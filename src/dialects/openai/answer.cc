@@ -190,6 +190,7 @@ ApiError Answer::fill(const msg::TextSpec& spec, msg::Generation& generation, ui
   if (request_.readouts) generation.readouts.push_back({prompt, kEver});
   if (!generation.readouts.empty() && spec.concepts.empty()) return refuse("readouts", "readouts: this model has none");
   generation.cache_salt = cache_salt(request_.cache_salt);
+  if (request_.grammar) generation.constraint = request_.grammar->start(marshal::end_ids(request_.params, spec));
   return {};
 }
 

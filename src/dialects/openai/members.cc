@@ -9,7 +9,8 @@ namespace weir::openai {
 namespace {
 
 // Notes for the operator, hints for speed, and choices between things that are the same here.
-constexpr std::array<std::string_view, 17> kHarmless{"user",
+constexpr std::array<std::string_view, 18> kHarmless{"user",
+                                                     "guided_decoding_backend",
                                                      "metadata",
                                                      "store",
                                                      "service_tier",
@@ -31,9 +32,7 @@ constexpr std::array<std::string_view, 17> kHarmless{"user",
 struct Unoffered {
   std::string_view name, neutral, why;
 };
-constexpr std::array<Unoffered, 38> kUnoffered{{
-    {"response_format", R"({"type":"text"})",
-     "only {\"type\":\"text\"} is offered: the model's text is not forced into a form"},
+constexpr std::array<Unoffered, 30> kUnoffered{{
     {"tool_choice", "", "only \"none\" and \"auto\" are offered: a model is not forced to call a tool"},
     {"functions", "", "use tools; the model's text is not parsed for calls"},
     {"function_call", R"("none")", "use tools; the model's text is not parsed for calls"},
@@ -49,17 +48,10 @@ constexpr std::array<Unoffered, 38> kUnoffered{{
     {"logits_processors", "", "not offered"},
     {"bad_words", "", "use logit_bias"},
     {"allowed_token_ids", "", "use logit_bias"},
-    {"guided_json", "", "guided decoding is not offered"},
-    {"guided_regex", "", "guided decoding is not offered"},
-    {"guided_choice", "", "guided decoding is not offered"},
-    {"guided_grammar", "", "guided decoding is not offered"},
-    {"guided_decoding_backend", "", "guided decoding is not offered"},
-    {"guided_whitespace_pattern", "", "guided decoding is not offered"},
-    {"structured_outputs", "", "guided decoding is not offered"},
-    {"structural_tag", "", "guided decoding is not offered"},
-    {"regex", "", "guided decoding is not offered"},
-    {"ebnf", "", "guided decoding is not offered"},
-    {"json_schema", "", "guided decoding is not offered"},
+    {"guided_whitespace_pattern", "", "white space is at most one space behind a comma or a colon"},
+    {"structural_tag", "", "not offered; use tools or structured_outputs"},
+    {"regex", "", "use structured_outputs"},
+    {"ebnf", "", "use structured_outputs"},
     {"chat_template", "", "the template is the model's"},
     {"documents", "", "put them into the messages"},
     {"mm_processor_kwargs", "", "not offered"},
@@ -74,7 +66,15 @@ constexpr std::array<Unoffered, 38> kUnoffered{{
 }};
 
 // Those that some endpoint here reads.
-constexpr std::array<std::string_view, 45> kOffered{"model",
+constexpr std::array<std::string_view, 53> kOffered{"model",
+                                                    "response_format",
+                                                    "structured_outputs",
+                                                    "guided_json",
+                                                    "guided_regex",
+                                                    "guided_choice",
+                                                    "guided_grammar",
+                                                    "json_schema",
+                                                    "grammar",
                                                     "messages",
                                                     "prompt",
                                                     "input",

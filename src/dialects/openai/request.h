@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,6 +50,7 @@ struct Request {
   bool add_generation_prompt = true, continue_final_message = false;
 
   marshal::GenerationParams params;
+  std::shared_ptr<const msg::TokenGrammar> grammar;  // of params.structured, once it is compiled
   uint32_t n = 1;
   bool stream = false, include_usage = false, continuous_usage = false;
   bool echo = false;

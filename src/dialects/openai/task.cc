@@ -56,12 +56,15 @@ PromptTask::PromptTask(Kind kind, Request request, const wire::Exchange& exchang
     : kind_(kind), request_(std::move(request)), body_(exchange.content()), spec_(held_tokens(served)) {}
 
 void PromptTask::run() {
-  make({.cancelled = cancelled()});
+  compile();
+  if (error.ok()) make({.cancelled = cancelled()});
   if (error.ok()) made();
 }
 
 // A short request may still ask much of a model's template.
 bool PromptTask::run_briefly() {
+  if (request_.params.structured && !(request_.grammar = spec_->codec->find_compiled(*request_.params.structured)))
+    return false;
   make(msg::kBriefText);
   if (error.status.code == base::Code::kAborted) {
     error = {};
@@ -70,6 +73,17 @@ bool PromptTask::run_briefly() {
   }
   if (error.ok()) made();
   return true;
+}
+
+// The form of the answer, before anything is generated.
+void PromptTask::compile() {
+  if (!request_.params.structured || request_.grammar) return;
+  const msg::StructuredOutput& form = *request_.params.structured;
+  auto compiled = spec_->codec->compile(form, cancelled());
+  if (compiled)
+    request_.grammar = *std::move(compiled);
+  else
+    error = {compiled.error(), std::string(form.param), {}};
 }
 
 void PromptTask::make(const msg::TextBudget& budget) {

@@ -48,6 +48,7 @@ class PromptTask : public Task {
 
  private:
   void make(const msg::TextBudget& budget);
+  void compile();
 };
 
 }  // namespace weir::openai

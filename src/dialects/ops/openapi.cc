@@ -46,6 +46,8 @@ Json generation_properties() {
       p = {{"type", "array"}, {"items", {{"type", "integer"}}}};
     else if (std::holds_alternative<P::Of<marshal::GenerationParams::Bias>>(row.member))
       p = {{"type", "object"}};
+    else if (std::holds_alternative<P::Of<std::optional<msg::StructuredOutput>>>(row.member))
+      p = {{"description", "The form of the text"}};
     else
       number("integer");
   }

@@ -78,9 +78,20 @@ class EchoModel final : public generation::TokenEngine {
   // Special tokens are not said back; a prompt of nothing else is answered with spaces.
   static uint32_t next(const generation::TokenStep::LogitsRequest& request) {
     auto prompt = request.sequence.first(request.prompt);
+    uint32_t next = ' ';
     for (size_t i = 0; i < prompt.size(); ++i)
-      if (uint32_t id = prompt[(request.draw + i) % prompt.size()]; id < kBytes) return id;
-    return ' ';
+      if (uint32_t id = prompt[(request.draw + i) % prompt.size()]; id < kBytes) {
+        next = id;
+        break;
+      }
+    return request.params->constraint ? nearest(request.params->constraint->mask(), next) : next;
+  }
+
+  // The first from there on that a form allows.
+  static uint32_t nearest(std::span<const uint32_t> mask, uint32_t from) {
+    for (uint32_t i = 0; i < kVocabulary; ++i)
+      if (uint32_t id = (from + i) % kVocabulary; msg::allows(mask, id)) return id;
+    return UINT32_MAX;
   }
 
   const std::shared_ptr<const msg::TextSpec> text_;

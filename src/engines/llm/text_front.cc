@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -54,7 +55,10 @@ class TextFront final : public sched::ProxyInbox {
     size_t index = 0;             // in open_; under mutex_
     text::Completion completion;
     bool stream = false;
-    std::string prompt;       // until it is tokens
+    std::string prompt;  // until it is tokens
+    std::optional<msg::StructuredOutput> structured;
+    std::shared_ptr<const msg::TokenGrammar> grammar;  // of `structured`, once it is compiled
+    std::vector<uint32_t> end_ids;
     std::string ready, text;  // ready: a piece that has not been sent
     uint32_t prompt_tokens = 0, completion_tokens = 0;
 
@@ -90,7 +94,10 @@ void TextFront::put(msg::Call* call) {
   if (!text_call) return refuse(call, text_call.error());
   TextCall* lent = text_call->get();
   size_t bytes = lent->prompt.size();
-  bool is_long = bytes > bus::kShortText;
+  if (lent->structured) lent->grammar = spec_.text->codec->find_compiled(*lent->structured);
+  // A form that is not compiled yet is for the worker, too.
+  bool is_long = bytes > bus::kShortText || (lent->structured && !lent->grammar);
+  if (lent->structured && !lent->grammar) bytes += lent->structured->text.size();
   if (auto bad = is_long ? base::Status() : tokenize(*lent); !bad.ok()) return refuse(call, std::move(bad));
   bool full;
   {
@@ -139,6 +146,12 @@ base::Status TextFront::tokenize(TextCall& text_call) const {
                                    {.cancelled = &text_call.cancelled});
     if (!ids) return ids.error();
     text_call.generation->append = *std::move(ids);
+    if (text_call.structured && !text_call.grammar) {
+      auto form = text.codec->compile(*text_call.structured, &text_call.cancelled);
+      if (!form) return form.error();
+      text_call.grammar = *std::move(form);
+    }
+    if (text_call.grammar) text_call.generation->constraint = text_call.grammar->start(text_call.end_ids);
   } catch (const std::bad_alloc&) {
     return base::try_again(base::Code::kResourceExhausted, "out of memory; try again later");
   }
@@ -154,6 +167,7 @@ base::Result<std::unique_ptr<TextFront::TextCall>> TextFront::open(msg::Call& ca
   text_call->generation = std::make_unique<msg::Generation>(std::move(request->generation));
   if (request->with_prompt) text_call->text = request->prompt;
   text_call->prompt = std::move(request->prompt);
+  text_call->structured = std::move(request->structured), text_call->end_ids = std::move(request->end_ids);
   text_call->model = call.model, text_call->version = call.version, text_call->id = call.id;
   text_call->tenant = call.tenant, text_call->cache_scope = call.cache_scope, text_call->priority = call.priority,
   text_call->deadline = call.deadline, text_call->queue_timeout = call.queue_timeout;

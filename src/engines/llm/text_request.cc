@@ -135,6 +135,8 @@ base::Result<TextRequest> read_text_request(const msg::Call& call, const msg::Te
   auto& g = request.generation;
   g.max_tokens = kMaxTokens;
   if (auto e = marshal::apply(asked.params, text, g); !e.status.ok()) return e.status;
+  request.structured = std::move(asked.params.structured);
+  request.end_ids = marshal::end_ids(asked.params, text);
   request.stops = std::move(asked.params.stop);
   request.skip_special = asked.params.skip_special, request.include_stop = asked.params.include_stop;
   if (auto e = marshal::check_min_tokens(asked.params, g); !e.status.ok()) return e.status;

@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ struct TextRequest {
   std::string prompt;
   msg::Generation generation;  // without `append`
   std::vector<std::string> stops;
-  bool stream = false;  // one Outputs per piece of text, then a last one
+  std::vector<uint32_t> end_ids;                    // of the model, and those of the request
+  std::optional<msg::StructuredOutput> structured;  // the form of the text
+  bool stream = false;                              // one Outputs per piece of text, then a last one
   bool skip_special = true, include_stop = false;
   bool with_prompt = false;  // the prompt comes in front of the answer (exclude_input_in_output = false)
 };

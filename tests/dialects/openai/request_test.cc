@@ -127,11 +127,13 @@ TEST_F(OpenaiRequests, StopStringsAndBiasesAreBounded) {
 }
 
 TEST_F(OpenaiRequests, WhatWouldChangeTheAnswerIsRefusedByName) {
-  EXPECT_EQ(chat_with("response_format", {{"type", "json_object"}}), "response_format");
+  EXPECT_EQ(chat_with("response_format", {{"type", "xml"}}), "response_format");
+  EXPECT_EQ(chat_with("response_format", {{"type", "json_object"}}), "ok");
   EXPECT_EQ(chat_with("response_format", {{"type", "text"}}), "ok");
   EXPECT_EQ(chat_with("tool_choice", "required"), "tool_choice");
   EXPECT_EQ(chat_with("tool_choice", {{"type", "function"}}), "tool_choice");
-  EXPECT_EQ(chat_with("guided_json", {{"type", "object"}}), "guided_json");
+  EXPECT_EQ(chat_with("guided_json", 1), "guided_json");
+  EXPECT_EQ(chat_with("guided_json", {{"type", "object"}}), "ok");
   EXPECT_EQ(chat_with("use_beam_search", true), "use_beam_search");
   EXPECT_EQ(chat_with("use_beam_search", false), "ok");
   EXPECT_EQ(chat_with("chat_template", "x"), "chat_template");

@@ -33,8 +33,10 @@ void Sampler::sample(std::span<const float> logits, generation::TokenStep::Logit
   if (!score) {
     auto changed = adjust(logits, request);
     const auto& sampling = request.params->sampling;
-    request.id = sampling.temperature <= 0 ? first_largest(changed, kernels_.maximum(changed.data(), changed.size()))
-                                           : draw(changed, sampling, uniform(request.seed, request.draw));
+    const bool none = request.params->constraint && !(kernels_.maximum(changed.data(), changed.size()) > kNever);
+    request.id = none                        ? UINT32_MAX  // the form allows no token
+                 : sampling.temperature <= 0 ? first_largest(changed, kernels_.maximum(changed.data(), changed.size()))
+                                             : draw(changed, sampling, uniform(request.seed, request.draw));
   }
   if (!score && !request.wants_logprob && request.top == 0) return;
   float highest = kernels_.maximum(logits.data(), logits.size());
@@ -72,7 +74,8 @@ std::span<const float> Sampler::adjust(std::span<const float> logits,
   const msg::Sampling& s = request.params->sampling;
   bool penalties = s.presence_penalty != 0 || s.frequency_penalty != 0 || s.repetition_penalty != 1;
   bool hold = request.hold_eos && (!eos_ids_.empty() || !request.params->stop_ids.empty());
-  if (!penalties && !hold && s.logit_bias.empty()) return logits;
+  auto* constraint = request.params->constraint.get();
+  if (!penalties && !hold && !constraint && s.logit_bias.empty()) return logits;
   changed_.assign(logits.begin(), logits.end());
   for (auto [id, bias] : s.logit_bias)
     if (id < changed_.size()) changed_[id] += bias;
@@ -83,7 +86,18 @@ std::span<const float> Sampler::adjust(std::span<const float> logits,
     for (uint32_t id : request.params->stop_ids)
       if (id < changed_.size()) changed_[id] = kNever;
   }
+  if (constraint) keep_allowed(constraint->mask());
   return changed_;
+}
+
+void Sampler::keep_allowed(std::span<const uint32_t> mask) {
+  for (size_t word = 0; word * 32 < changed_.size(); ++word) {
+    const uint32_t bits = word < mask.size() ? mask[word] : 0;
+    if (bits == UINT32_MAX) continue;
+    const size_t end = std::min(changed_.size(), word * 32 + 32);
+    for (size_t id = word * 32; id < end; ++id)
+      if (!(bits >> id % 32 & 1)) changed_[id] = kNever;
+  }
 }
 
 void Sampler::penalize(const generation::TokenStep::LogitsRequest& request) {

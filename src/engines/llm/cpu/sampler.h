@@ -33,6 +33,7 @@ class Sampler {
 
   void find_best(std::span<const float> logits, uint32_t count, float log_sum, std::vector<msg::TokenLogprob>& best);
   std::span<const float> adjust(std::span<const float> logits, const generation::TokenStep::LogitsRequest& request);
+  void keep_allowed(std::span<const uint32_t> mask);
   void penalize(const generation::TokenStep::LogitsRequest& request);
   uint32_t draw(std::span<const float> logits, const msg::Sampling& sampling, double random);
   uint32_t draw_from_all(std::span<const float> logits, const msg::Sampling& sampling, float highest, double random);

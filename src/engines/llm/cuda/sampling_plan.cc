@@ -19,7 +19,7 @@ bool holds_ends(const LogitsRequest& request, std::span<const uint32_t> eos_ids)
 
 bool is_adjusted(const LogitsRequest& request, std::span<const uint32_t> eos_ids) {
   const auto& s = request.params->sampling;
-  return has_penalties(s) || !s.logit_bias.empty() || holds_ends(request, eos_ids);
+  return request.params->constraint || has_penalties(s) || !s.logit_bias.empty() || holds_ends(request, eos_ids);
 }
 
 void SamplingPlan::clear() {
@@ -100,6 +100,11 @@ void SamplingPlan::add_adjust(const LogitsRequest& request, std::span<const uint
     for (auto ends : {eos_ids_, std::span<const uint32_t>(request.params->stop_ids)})
       for (uint32_t id : ends)
         if (known(id)) change(id).flags |= Change::kNever;
+  if (auto* constraint = request.params->constraint.get()) {
+    const auto mask = constraint->mask();
+    for (uint32_t id = 0; id < vocabulary_; ++id)
+      if (!msg::allows(mask, id)) change(id).flags |= Change::kNever;
+  }
   for (auto i = size_t(first); i < changes.size(); ++i) entry_[changes[i].id] = kNone;
   adjusts.push_back(
       {row, first, uint32_t(changes.size()) - first, s.presence_penalty, s.frequency_penalty, s.repetition_penalty});

@@ -1,0 +1,179 @@
+#include "text/grammar_cache.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "grammar/automaton.h"
+#include "grammar/matcher.h"
+#include "grammar/readers.h"
+
+namespace weir::text {
+namespace {
+
+using Form = msg::StructuredOutput;
+
+// Finding the masks of a form ahead takes so many steps at most, about a second of a worker. Masks that are not found
+// by then are found while texts are made.
+constexpr uint64_t kStepsAhead = 100'000'000;
+
+std::string key_of(const Form& form) {
+  std::string key{char('0' + int(form.kind)), char('0' + int(form.thoughts))};
+  key += form.text;
+  for (const std::string& choice : form.choices) key += '\0' + std::to_string(choice.size()) + ':' + choice;
+  return key;
+}
+
+// The matcher of one completion, and the mask of its next token. Both are made when the first mask is asked for: a
+// sequence that waits holds neither, and whoever starts it does not wait for them.
+class Constraint final : public msg::TokenConstraint {
+ public:
+  Constraint(std::shared_ptr<const grammar::TokenAutomaton> automaton, std::span<const uint32_t> ends)
+      : automaton_(std::move(automaton)), ends_(ends.begin(), ends.end()) {}
+
+  void prepare() override { (void)mask(); }
+  std::span<const uint32_t> mask() override {
+    std::lock_guard lock(mutex_);
+    if (!ready_) find_mask();
+    return good_ ? std::span<const uint32_t>(words_) : std::span<const uint32_t>();
+  }
+  bool accept(uint32_t id) override {
+    std::lock_guard lock(mutex_);
+    ready_ = false;
+    return matcher().accept_token(id);
+  }
+  bool complete() const override {
+    std::lock_guard lock(mutex_);
+    return matcher_ && matcher_->complete();
+  }
+
+ private:
+  grammar::Matcher& matcher() { return matcher_ ? *matcher_ : matcher_.emplace(automaton_); }
+  void find_mask() {
+    const uint32_t vocabulary = automaton_->vocabulary().size();
+    const size_t own = (vocabulary + 31) / 32;
+    if (words_.empty()) {
+      uint32_t size = vocabulary;
+      for (uint32_t id : ends_) size = std::max(size, id + 1);
+      words_.resize((size + 31) / 32);
+    }
+    std::fill(words_.begin() + ptrdiff_t(own), words_.end(), 0);
+    good_ = matcher().mask(std::span(words_).first(own));
+    // An end that a grammar names as a marker ends the text all the same, where it may end alone.
+    for (uint32_t id : ends_) words_[id / 32] &= ~(1u << id % 32);
+    if (matcher().accepting())
+      for (uint32_t id : ends_) words_[id / 32] |= 1u << id % 32;
+    ready_ = true;
+  }
+
+  const std::shared_ptr<const grammar::TokenAutomaton> automaton_;
+  const std::vector<uint32_t> ends_;
+  mutable std::mutex mutex_;
+  std::optional<grammar::Matcher> matcher_;  // this and the rest: under mutex_
+  std::vector<uint32_t> words_;
+  bool ready_ = false, good_ = true;
+};
+
+}  // namespace
+
+class GrammarCache::Compiled final : public msg::TokenGrammar {
+ public:
+  explicit Compiled(std::shared_ptr<const grammar::TokenAutomaton> automaton) : automaton_(std::move(automaton)) {}
+  std::unique_ptr<msg::TokenConstraint> start(std::span<const uint32_t> end_ids) const override {
+    return std::make_unique<Constraint>(automaton_, end_ids);
+  }
+  size_t bytes() const { return automaton_->bytes(); }
+
+ private:
+  const std::shared_ptr<const grammar::TokenAutomaton> automaton_;
+};
+
+GrammarCache::GrammarCache(std::shared_ptr<const tokenizers::Tokenizer> tokenizer, ToolStyle style)
+    : tokenizer_(std::move(tokenizer)), style_(style), masks_(std::make_shared<grammar::MaskBudget>(kMostMaskBytes)) {}
+GrammarCache::~GrammarCache() = default;
+
+// Special tokens are 0xff and their text, which only a grammar that names them has: no UTF-8 holds that byte, and a
+// token of other bytes that does is left out.
+std::shared_ptr<const grammar::Vocabulary> GrammarCache::vocabulary() {
+  std::call_once(once_, [this] {
+    std::vector<std::string_view> bytes(tokenizer_->size());
+    std::vector<std::string> markers;
+    markers.reserve(bytes.size());
+    for (uint32_t id = 0; id < bytes.size(); ++id) {
+      if (tokenizer_->special(id))
+        bytes[id] = markers.emplace_back("\xff" + std::string(tokenizer_->piece(id)));
+      else if (auto text = tokenizer_->bytes(id); text.find('\xff') == text.npos)
+        bytes[id] = text;
+    }
+    vocabulary_ = std::make_shared<grammar::Vocabulary>(bytes);
+  });
+  return vocabulary_;
+}
+
+grammar::Result<grammar::Grammar> GrammarCache::read(const Form& form) const {
+  switch (form.kind) {
+    case Form::Kind::kJsonObject:
+    case Form::Kind::kJsonSchema: break;
+    case Form::Kind::kRegex: return grammar::read_regex(form.text);
+    case Form::Kind::kChoice: return grammar::read_choice(form.choices);
+    case Form::Kind::kGrammar: return grammar::read_gbnf(form.text);
+    case Form::Kind::kToolCalls: return read_tool_calls(form, style_, *tokenizer_);
+  }
+  const bool any = form.kind == Form::Kind::kJsonObject;
+  if (form.thoughts == Form::Thoughts::kNone)
+    return any ? grammar::Result<grammar::Grammar>(grammar::json_object()) : grammar::read_json_schema(form.text);
+  grammar::Pieces pieces;
+  add_thoughts(form, style_, *tokenizer_, pieces);
+  pieces.alternatives = {{{grammar::Piece::Kind::kSchema, any ? R"({"type":"object"})" : form.text}}};
+  return grammar::read_pieces(pieces);
+}
+
+base::Result<std::shared_ptr<const msg::TokenGrammar>> GrammarCache::compile(const Form& form,
+                                                                             const std::atomic<bool>* cancelled) {
+  using Made = std::shared_ptr<const msg::TokenGrammar>;
+  std::string key = key_of(form);
+  if (auto found = find_key(key)) return Made(std::move(found));
+  auto wrong = [&](const grammar::Error& error) {
+    if (cancelled && cancelled->load(std::memory_order_relaxed))
+      return base::failure(base::Code::kCancelled, "cancelled");
+    return base::invalid(std::string(form.param) + ": " + error.message);
+  };
+  auto grammar = read(form);
+  if (!grammar) return wrong(grammar.error());
+  auto automaton = grammar::Automaton::compile(*grammar, cancelled);
+  if (!automaton) return wrong(automaton.error());
+  auto tokens = std::make_shared<const grammar::TokenAutomaton>(*automaton, vocabulary(), masks_);
+  (void)tokens->find_masks(kStepsAhead, cancelled);
+  auto compiled = std::make_shared<const Compiled>(std::move(tokens));
+  put(std::move(key), compiled);
+  return Made(std::move(compiled));
+}
+
+std::shared_ptr<const msg::TokenGrammar> GrammarCache::find(const Form& form) { return find_key(key_of(form)); }
+
+std::shared_ptr<const GrammarCache::Compiled> GrammarCache::find_key(const std::string& key) {
+  std::lock_guard lock(mutex_);
+  auto at = at_.find(key);
+  if (at == at_.end()) return nullptr;
+  entries_.splice(entries_.begin(), entries_, at->second);
+  return at->second->compiled;
+}
+
+void GrammarCache::put(std::string key, std::shared_ptr<const Compiled> compiled) {
+  std::lock_guard lock(mutex_);
+  if (at_.contains(key)) return;
+  entries_.push_front({key, std::move(compiled)});
+  at_.emplace(std::move(key), entries_.begin());
+  size_t bytes = 0;
+  for (const Entry& entry : entries_) bytes += 2 * entry.key.size() + entry.compiled->bytes();
+  while (entries_.size() > 1 && (entries_.size() > kMost || bytes > kMostBytes)) {
+    const Entry& last = entries_.back();
+    bytes -= std::min(bytes, 2 * last.key.size() + last.compiled->bytes());
+    at_.erase(last.key);
+    entries_.pop_back();
+  }
+}
+
+}  // namespace weir::text

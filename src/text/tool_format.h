@@ -1,0 +1,43 @@
+// ToolStyle: how a model's chat template writes calls of tools, and a grammar that makes it call some.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "grammar/readers.h"
+#include "msg/text_codec.h"
+#include "msg/token_constraint.h"
+#include "tokenizers/tokenizer.h"
+
+namespace weir::text {
+
+struct ToolStyle {
+  msg::ToolFormat format = msg::ToolFormat::kNone;
+  // Mistral: [TOOL_CALLS]name[ARGS]{…}; DeepSeek: the name alone, without a code block; Phi: <|tool_call|>[…].
+  bool newer = false;
+};
+
+// By the markers that the template has; kNone where it has none that are known.
+ToolStyle tool_style_of(std::string_view chat_template);
+// The format that a model's setting names: "hermes", "llama", "mistral", "deepseek", "phi", "functionary",
+// "function_tags", "harmony", "pythonic", "none". Nothing: another word.
+std::optional<msg::ToolFormat> tool_format_named(std::string_view name);
+inline constexpr std::string_view kToolFormatNames =
+    "hermes, llama, mistral, deepseek, phi, functionary, function_tags, harmony, pythonic or none";
+// Whether the template has models think before they answer.
+bool thinks(std::string_view chat_template);
+
+// A special token stands in a grammar as 0xff and its text, so that no other text is taken for it (Vocabulary has them
+// so); any other marker as it is.
+std::string grammar_marker(const tokenizers::Tokenizer& tokenizer, std::string_view text);
+
+// The grammar of calls: one at least, and several where `form` allows. Errors: a schema that cannot be held to, with
+// the name of its tool.
+grammar::Result<grammar::Grammar> read_tool_calls(const msg::StructuredOutput& form, ToolStyle style,
+                                                  const tokenizers::Tokenizer& tokenizer);
+// Lets thoughts come before a form, where the form says that they may.
+void add_thoughts(const msg::StructuredOutput& form, ToolStyle style, const tokenizers::Tokenizer& tokenizer,
+                  grammar::Pieces& pieces);
+
+}  // namespace weir::text
