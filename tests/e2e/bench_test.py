@@ -79,7 +79,7 @@ class Bench(harness.Case):
             with self.subTest(protocol):
                 out = self.json('chat', '--protocol', protocol, '-c', '2', '-n', '6', '--max-tokens', '8')
                 self.assertEqual((6, 0), (out['answered'], out['failed']), out)
-                self.assertGreaterEqual(out['tokens'], 6 * (3 if protocol == 'salience' else 6), out)  # which may end by itself
+                self.assertGreaterEqual(out['tokens'], 6 * 3, out)  # not every token is a piece of text, and Salience's may end by themselves
                 for kind in ('first_token', 'inter_token', 'latency'):
                     self.assertGreaterEqual(out[kind]['max'], out[kind]['p50'])
                 two = self.json('chat', '--protocol', protocol, '-n', '4', '--prompt', f'@{prompts}', '--max-tokens', '2')

@@ -242,7 +242,7 @@ class Spans(unittest.TestCase):
         whole = self.nests(request, spans)
         self.assertEqual({'receive', 'pipeline', 'send'}, set(whole) - {'decode'})
         outer = self.nests(whole['pipeline'], spans)
-        self.assertEqual(['step 0 (fork)', 'step 1 (left)'], list(outer))
+        self.assertEqual(['step 1 (fork)', 'step 2 (left)'], list(outer))
         fork, after = outer.values()
         self.assertEqual('fork', attributes(fork)['weir.model.name'])
         inner = {attributes(s)['weir.model.name']: s for s in self.nests(fork, spans).values()}

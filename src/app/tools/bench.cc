@@ -30,6 +30,9 @@ base::Result<BenchRequest> tensors_of(const BenchSignature& signature, const std
                                       const BenchOptions& o) {
   auto tensors = bench_tensors(signature, values, o.seed);
   if (!tensors) return tensors.error();
+  const bool lacks_bool = o.protocol == BenchProtocol::kGrps || o.protocol == BenchProtocol::kGraphPipe;
+  if (signature.is_text() && lacks_bool)  // whose switches may be left out
+    std::erase_if(*tensors, [](const auto& tensor) { return tensor.dtype == msg::DType::kBool; });
   if (o.protocol == BenchProtocol::kEvergreen) return evergreen_infer(o.model, *tensors);
   auto request = tensor_request(o.protocol, o.model, *tensors, o.form);
   if (!request) return request.error();
