@@ -32,6 +32,15 @@ Evaluation::Evaluation(const ParsedTemplate& what, const Value& variables, const
       next_check_(std::min(budget.steps, kCheckEvery)),
       most_bytes_(std::min<uint64_t>(budget.bytes, kMaxBytes)) {}
 
+Evaluation::~Evaluation() {
+  for (Value& space : kept_) space.space().fields.clear();
+}
+
+void Evaluation::keep(const Value& space) {
+  spend(kKeepingSteps);
+  kept_.push_back(space);
+}
+
 // Every few thousand steps, and at the last one.
 void Evaluation::check_limits() {
   if (steps_ > kMaxSteps) exceed_limit("the template takes too many steps");
@@ -148,7 +157,7 @@ Value loop_of(const List& items, size_t i) {
               {"depth0", number(0)}};
   if (i > 0) fields.emplace_back("previtem", items[i - 1]);
   if (i + 1 < items.size()) fields.emplace_back("nextitem", items[i + 1]);
-  return Value::name_space(std::move(fields));
+  return Value::loop(std::move(fields));
 }
 
 }  // namespace
@@ -176,7 +185,8 @@ void Evaluation::assign(const Target& target, Value value, Scope& scope) {
       for (const auto& [id, held] : at->names)
         if (id == target.names[0]) space = &held;
     if (!space || !space->name_space()) fail("only attributes of namespaces can be set");
-    if (value.name_space() || value.callable()) fail("a namespace cannot hold a " + std::string(value.kind()));
+    if (value.callable()) fail("a namespace cannot hold a " + std::string(value.kind()));
+    if (value.holds_space()) keep(*space);
     for (auto& [key, held] : space->space().fields)
       if (key == target.attribute) return void(held = std::move(value));
     space->space().fields.emplace_back(target.attribute, std::move(value));

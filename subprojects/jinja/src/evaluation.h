@@ -18,10 +18,13 @@ class Evaluation {
   static constexpr uint64_t kMaxBytes = 256u << 20;  // of all strings made
   static constexpr int kMaxDepth = 400;              // expressions, blocks and macros inside each other
   static constexpr uint64_t kPerStep = 16;           // units of weight that one step pays for
+  static constexpr uint64_t kKeepingSteps = 16;      // what keep() costs
   static constexpr uint64_t kCheckEvery = 4096;      // steps between two checks of Budget::cancelled
 
   // All borrowed.
   Evaluation(const ParsedTemplate& what, const Value& variables, const Budget& budget = kAnything);
+  ~Evaluation();
+  Evaluation(const Evaluation&) = delete;
   std::string run();
 
   // These throw an Exception where a limit is passed.
@@ -52,6 +55,9 @@ class Evaluation {
     return Value::list(std::move(made));
   }
 
+  // A namespace that is to hold another one, perhaps itself, stays until the end and gives up its fields then: so that
+  // all are freed, and one after the other.
+  void keep(const Value& space);
   Value attribute(const Value& object, std::string_view name);  // a.b
   Value item(const Value& object, const Value& key);            // a[b]
   bool tested(TestFn test, const Value& value, Arguments& arguments);
@@ -103,6 +109,7 @@ class Evaluation {
   uint64_t next_check_;  // the step at which check_limits() is due
   const uint64_t most_bytes_;
   int depth_ = 0;
+  std::vector<Value> kept_;  // namespaces
 };
 
 }  // namespace jinja

@@ -3,6 +3,7 @@
 
 #include "builtins.h"
 #include "evaluation.h"
+#include "format.h"
 #include "utf8.h"
 
 namespace jinja {
@@ -173,11 +174,25 @@ Value Evaluation::dict(const Expr& expr, const Scope& scope) {
   return Value::dict(std::move(entries));
 }
 
+namespace {
+
+// loop.cycle(): the argument whose turn it is.
+Value cycle_of(const Value& loop) {
+  int64_t index = loop.find("index0")->to_int("the index");
+  return Value::callable([index](Evaluation&, Arguments& arguments) {
+    if (arguments.values.empty()) fail("there is nothing to cycle through");
+    return arguments.values[size_t(index) % arguments.values.size()];
+  });
+}
+
+}  // namespace
+
 Value Evaluation::attribute(const Value& object, std::string_view name) {
   if (object.undefined()) fail("an undefined value has no attribute '" + std::string(name) + "'");
   // As getattr() before a look-up: a dict's methods hide its keys.
   if (Value method = find_method(object, name); !method.undefined()) return method;
   if (!object.dict() && !object.name_space()) return {};
+  if (object.name_space() && object.space().loop && name == "cycle") return cycle_of(object);
   spend((object.dict() ? object.entries() : object.space().fields).size() / 16);
   const Value* found = object.find(name);
   return found ? *found : Value();
@@ -328,6 +343,7 @@ Value Evaluation::binary(Op op, const Value& left, const Value& right) {
     if (left.real() || right.real()) return real(op, left.to_real(), right.to_real());
     return whole(op, left.to_int(""), right.to_int(""));
   }
+  if (op == Op::kMod && left.text()) return formatted(*this, left.str(), right);
   if (op == Op::kAdd && left.text() && right.text()) {
     spend_bytes(left.str().size() + right.str().size());
     return Value(left.str() + right.str());

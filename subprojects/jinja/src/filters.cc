@@ -10,6 +10,7 @@
 #include "builtins.h"
 #include "evaluation.h"
 #include "filters.h"
+#include "format.h"
 #include "utf8.h"
 #include "value_json.h"
 
@@ -237,7 +238,15 @@ Value file_size(Evaluation& evaluation, const Value& v, Arguments& a) {
   return evaluation.text(number + prefix + (binary ? "iB" : "B"));
 }
 
+// str % arguments: those by name, or those by place.
+Value format_filter(Evaluation& evaluation, const Value& v, Arguments& a) {
+  if (!a.named.empty() && !a.values.empty()) fail("the format takes arguments by place or by name");
+  Value given = a.named.empty() ? Value::tuple(a.values) : Value::dict(Dict(a.named.begin(), a.named.end()));
+  return formatted(evaluation, evaluation.text_of(v), given);
+}
+
 constexpr FilterEntry kTextFilters[] = {
+    {"format", format_filter},
     {"trim", trim},
     {"upper", changed<upper>},
     {"lower", changed<lower>},

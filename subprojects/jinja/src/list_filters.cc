@@ -173,6 +173,7 @@ Arguments rest_of(const Arguments& a, size_t n) {
 
 Value map(Evaluation& evaluation, const Value& v, Arguments& a) {
   List out;
+  if (v.none()) return evaluation.list({});  // as any value that is false
   if (a.values.empty()) {
     Value path = a.need(0, "attribute"), fallback = a.get(1, "default");
     for (const Value& item : elements(evaluation, v)) {
@@ -207,6 +208,7 @@ Value chosen(Evaluation& evaluation, const Value& v, Arguments& a, Keep keep, Se
   }
   Arguments rest = rest_of(a, used + 1);
   List out;
+  if (v.none()) return evaluation.list({});  // as any value that is false
   for (const Value& item : elements(evaluation, v)) {
     Value what = selector == Selector::kAttribute ? dotted(evaluation, item, path) : item;
     bool yes = test ? evaluation.tested(test, what, rest) : what.truth();
@@ -222,6 +224,30 @@ Value selectattr(Evaluation& e, const Value& v, Arguments& a) {
 }
 Value rejectattr(Evaluation& e, const Value& v, Arguments& a) {
   return chosen(e, v, a, Keep::kOthers, Selector::kAttribute);
+}
+
+// Pairs of what the items of a group have alike and a list of them, in its order.
+Value group_by(Evaluation& evaluation, const Value& v, Arguments& a) {
+  Value path = a.need(0, "attribute"), fallback = a.get(1, "default");
+  bool exact = a.get(2, "case_sensitive", false).truth();
+  List items = elements(evaluation, v), keys, pairs, out;
+  for (const Value& item : items) {
+    Value key = dotted(evaluation, item, path);
+    if (key.undefined()) key = fallback;
+    keys.push_back(sort_key(key, exact));
+    pairs.push_back(Value::tuple({std::move(key), item}));
+  }
+  sort_by(evaluation, keys, pairs, false);
+  for (size_t from = 0, to = 0; from < pairs.size(); from = to) {
+    Value key = pairs[from].items()[0], same = sort_key(key, exact);
+    List group;
+    for (; to < pairs.size() && sort_key(pairs[to].items()[0], exact) == same; ++to) {
+      evaluation.pay_for(same);
+      group.push_back(pairs[to].items()[1]);
+    }
+    out.push_back(Value::tuple({std::move(key), evaluation.list(std::move(group))}));
+  }
+  return evaluation.list(std::move(out));
 }
 
 // Lists of `linecount` items each; the last is filled up with `fill_with` unless that is None.
@@ -272,6 +298,7 @@ constexpr FilterEntry kListFilters[] = {
     {"min", extreme<-1>},       {"sum", sum},         {"map", map},
     {"select", select},         {"reject", reject},   {"selectattr", selectattr},
     {"rejectattr", rejectattr}, {"batch", batch},     {"slice", slices},
+    {"groupby", group_by},
 };
 
 }  // namespace

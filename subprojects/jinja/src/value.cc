@@ -14,10 +14,9 @@ namespace {
 constexpr uint32_t kMaxValueDepth = 200;
 constexpr uint64_t kMaxReprWeight = 4'000'000;  // weight of what repr() writes
 
-// Containers hold plain values only: a namespace inside could hold its holder, and a macro could outlive its scope.
+// A macro in a container could outlive its scope.
 uint32_t depth_with(const Value& item) {
-  if (item.name_space() || item.callable())
-    fail("a " + std::string(item.kind()) + " inside a list or dict is not supported");
+  if (item.callable()) fail("a " + std::string(item.kind()) + " inside a list or dict is not supported");
   if (item.depth() >= kMaxValueDepth) exceed_limit("lists and dicts are nested too deeply");
   return item.depth() + 1;
 }
@@ -60,6 +59,16 @@ uint64_t weight_of(const Dict& entries) {
   return weight;
 }
 
+bool space_in(const List& items) {
+  return std::any_of(items.begin(), items.end(), [](const Value& item) { return item.holds_space(); });
+}
+
+uint32_t depth_of(const Dict& entries) {
+  uint32_t depth = 1;
+  for (const auto& [key, item] : entries) depth = std::max(depth, depth_with(item));
+  return depth;
+}
+
 uint32_t depth_of(const List& items) {
   uint32_t depth = 1;
   for (const Value& item : items) depth = std::max(depth, depth_with(item));
@@ -71,30 +80,46 @@ uint32_t depth_of(const List& items) {
 Value Value::list(List items) {
   uint32_t depth = depth_of(items);
   uint64_t weight = weight_of(items);
-  return Value(std::make_shared<const ItemsBox>(ItemsBox{std::move(items), depth, false, weight}));
+  bool space = space_in(items);
+  return Value(std::make_shared<const ItemsBox>(ItemsBox{std::move(items), depth, false, space, weight}));
 }
 
 Value Value::tuple(List items) {
   uint32_t depth = depth_of(items);
   uint64_t weight = weight_of(items);
-  return Value(std::make_shared<const ItemsBox>(ItemsBox{std::move(items), depth, true, weight}));
+  bool space = space_in(items);
+  return Value(std::make_shared<const ItemsBox>(ItemsBox{std::move(items), depth, true, space, weight}));
 }
 
 Value Value::dict(Dict entries) {
-  uint32_t depth = 1;
-  for (const auto& [key, item] : entries) depth = std::max(depth, depth_with(item));
+  uint32_t depth = depth_of(entries);
   uint64_t weight = weight_of(entries);
-  return Value(std::make_shared<const MapBox>(MapBox{std::move(entries), depth, weight}));
+  bool space =
+      std::any_of(entries.begin(), entries.end(), [](const auto& entry) { return entry.second.holds_space(); });
+  return Value(std::make_shared<const MapBox>(MapBox{std::move(entries), depth, space, weight}));
 }
 
 Value Value::name_space(Dict fields) {
-  for (const auto& [key, item] : fields) depth_with(item);
-  return Value(std::make_shared<Namespace>(Namespace{std::move(fields)}));
+  uint32_t depth = depth_of(fields);
+  return Value(std::make_shared<Namespace>(Namespace{std::move(fields), depth}));
+}
+
+Value Value::loop(Dict fields) {
+  Value made = name_space(std::move(fields));
+  made.space().loop = true;
+  return made;
+}
+
+bool Value::holds_space() const {
+  if (list()) return std::get<Items>(data_)->space;
+  if (dict()) return std::get<Map>(data_)->space;
+  return name_space();
 }
 
 uint32_t Value::depth() const {
   if (list()) return std::get<Items>(data_)->depth;
   if (dict()) return std::get<Map>(data_)->depth;
+  if (name_space()) return space().depth;
   return 0;
 }
 

@@ -1,6 +1,6 @@
 // Value: a Python value as templates compute with it: undefined, None, bool, int, float, str, list, dict, and the two
 // kinds that only templates have, namespaces and callables. Copies share; nothing but a namespace changes once it is
-// made.
+// made. One that comes to hold another may hold itself: Evaluation::keep() ends that.
 //
 // Inside the library an error is thrown as an Exception; Template catches it.
 #pragma once
@@ -36,6 +36,8 @@ struct Undefined {};
 struct None {};
 struct Namespace {
   Dict fields;
+  uint32_t depth = 0;  // of what it was made with
+  bool loop = false;   // the `loop` of a for
 };
 using Callable = std::function<Value(Evaluation&, Arguments&)>;
 
@@ -54,6 +56,7 @@ class Value {
   static Value dict(Dict items);
   static Value callable(Callable what) { return Value(std::make_shared<const Callable>(std::move(what))); }
   static Value name_space(Dict fields);
+  static Value loop(Dict fields);
 
   bool undefined() const { return is<Undefined>(); }
   bool none() const { return is<None>(); }
@@ -62,7 +65,8 @@ class Value {
   bool real() const { return is<double>(); }
   bool number() const { return integer() || real() || boolean(); }
   bool text() const { return is<Text>(); }
-  bool list() const { return is<Items>(); }
+  bool list() const { return is<Items>(); }  // or a tuple
+  bool tuple() const { return list() && std::get<Items>(data_)->tuple; }
   bool dict() const { return is<Map>(); }
   bool name_space() const { return is<Space>(); }
   bool callable() const { return is<Call>(); }
@@ -84,7 +88,8 @@ class Value {
   std::string_view kind() const;  // "str", "list", …
   // Null when there is no such key.
   const Value* find(std::string_view key) const;
-  uint32_t depth() const;  // lists and dicts inside each other
+  uint32_t depth() const;    // lists, dicts and namespaces inside each other
+  bool holds_space() const;  // it is a namespace, or has one in it
   // The cost of reading all of it, at least 1: a value counts in every place where it stands, so that a list of twice
   // the same list weighs twice as much. Saturates at kMaxWeight.
   uint64_t weight() const;
@@ -98,11 +103,13 @@ class Value {
     List items;
     uint32_t depth;
     bool tuple;
+    bool space;
     uint64_t weight;
   };
   struct MapBox {
     Dict entries;
     uint32_t depth;
+    bool space;
     uint64_t weight;
   };
   using Text = std::shared_ptr<const std::string>;

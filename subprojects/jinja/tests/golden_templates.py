@@ -447,6 +447,17 @@ line{% if true %}⏎{% endif %}line
 {{ 'x'.partition('') }}
 {{ 'x'.center(5, 'ab') }}
 {{ 0x1f }} {{ 0XfF }} {{ 0b11 }} {{ 0o17 }} {{ 0x_1_f }} {{ 0 }} {{ 0x1f + 1 }}
+{{ '%s and %r' % ('a', 'b') }} {{ '%d%%' % 5 }} {{ '%x %X %o %#x %#o' % (255, 255, 8, 255, 8) }} [{{ '%5d|%-5d|%05d|%+d|% d' % (1, 2, -3, 4, 5) }}] {{ '%05.2f %.3f %e %g %G %F' % (3.14159, 2, 12345.678, 1e-7, 1e20, 1.5) }}
+{{ '%(a)s-%(b)03d' % {'a': 'x', 'b': 7} }} {{ 'plain' % {} }} {{ '%s' % [1, 2] }} {{ '%s' % d }} {{ '%.2s|%6s|%-6s|%06s' % ('hello', 'ab', 'cd', 'ef') }} {{ '%c%c' % ('x', 233) }} {{ '%i %u' % (3.9, -2) }} {{ '%*d|%.*f' % (5, 1, 2, 3.14159) }}
+{{ '%s=%s' | format('a', 1) }} {{ '%(k)s' | format(k=2) }} {{ '%5.1f|' | format(2.25) }}
+{{ '%s' % (1, 2) }}
+{{ '%s %s' % 'a' }}
+{{ '%d' % 'a' }}
+{{ '%x' % 1.5 }}
+{% for i in l %}{{ loop.cycle('a', 'b') }}{{ loop.cycle(1) }}{% endfor %}
+{% set n = namespace(a=1) %}{% set q = [n, {'k': n}] %}{% set n.a = 2 %}{{ q[0].a }}{{ q[1].k.a }}{{ q[1]['k'].a }} {% set n.x = namespace(y=3) %}{{ n.x.y }} {{ q | map(attribute='a') | first }}
+{{ none | selectattr('x') | list }} {{ none | map('upper') | list }} {{ none | select | list }} {{ [none, {'x': 1}] | selectattr('x') | list }}
+{{ ms | groupby('role') | length }} {% for role, them in ms | groupby('role') %}{{ role }}:{{ them | map(attribute='content') | join }} {% endfor %}{{ [{'a': 'B'}, {'a': 'b'}, {'a': 'A'}] | groupby('a') }} {{ [{'a': 1}, {}] | groupby('a', default=0) }}
 '''.strip('\n').split('\n')
 
 VARIABLES = {'s': 'hello', 'l': [1, 2, 3], 'd': {'k': 'v', 'a': [1, None, True], 'z': {'y': 1.5}},

@@ -83,9 +83,36 @@ TEST(Template, NestingIsBoundedEverywhere) {
   EXPECT_EQ(kind("{{ x }}", {{"x", deep}}), Kind::kLimit);
 }
 
-TEST(Template, NothingHoldsItself) {
-  EXPECT_EQ(kind("{% set n = namespace() %}{% set n.x = n %}"), Kind::kTemplate);
-  EXPECT_EQ(kind("{% set n = namespace() %}{% set x = [n] %}"), Kind::kTemplate);
+TEST(Template, NamespacesHoldOthersAndThemselves) {
+  EXPECT_EQ(text("{% set n = namespace(a=1) %}{% set l = [n] %}{% set n.a = 2 %}{{ l[0].a }}"), "2");
+  EXPECT_EQ(text("{% set n = namespace(a=1) %}{% set n.x = {'y': [n]} %}{{ n.x.y[0].x.y[0].a }}{{ n.x }}"),
+            "1{'y': [<Namespace>]}");
+  EXPECT_EQ(kind("{% set n = namespace() %}{% for i in range(5000) %}{% set m = namespace() %}{% set m.x = n.x %}"
+                 "{% set n.x = m %}{% endfor %}{{ n.x.x.x }}"),
+            kOk)
+      << "a long chain is freed one by one";
+  EXPECT_EQ(kind("{% set n = namespace(x=1) %}{% for i in range(300) %}{% set n.x = namespace(x=n.x) %}{% endfor %}"),
+            Kind::kLimit);
+  EXPECT_EQ(kind("{% for i in [1] %}{% set loop.x = loop %}{{ loop.x.x.index }}{% endfor %}"), kOk);
+  EXPECT_EQ(kind("{% set n = namespace() %}{% set n.x = [n] %}{{ n | tojson }}"), Kind::kTemplate);
+}
+
+TEST(Template, FormatsAreBounded) {
+  EXPECT_EQ(kind("{{ '%999999999d' % 1 }}"), Kind::kTemplate);
+  EXPECT_EQ(kind("{{ '%.999999999f' % 1 }}"), Kind::kTemplate);
+  EXPECT_EQ(kind("{{ '%.301f' % 1 }}"), Kind::kTemplate);
+  EXPECT_EQ(kind("{{ '%*d' % (9223372036854775807, 1) }}"), kOk);
+  EXPECT_EQ(kind("{{ '%*d' % (-9223372036854775807 - 1, 1) }}"), kOk);
+  EXPECT_EQ(text("{{ ('%.300f' % 1e308) | length }}{{ ('%#x' % (-9223372036854775807 - 1)) }}"),
+            "610-0x8000000000000000");
+  for (const char* bad :
+       {"{{ '%' % 1 }}", "{{ '%s' % (1, 2) }}", "{{ '%s%s' % 1 }}", "{{ '%(a)s' % 1 }}", "{{ '%(a' % {} }}",
+        "{{ '%d' % 'x' }}", "{{ '%y' % 1 }}", "{{ '%c' % -1 }}", "{{ '%*d' % 1 }}", "{{ '%d' % 1e300 }}"})
+    EXPECT_EQ(kind(bad), Kind::kTemplate) << bad;
+  EXPECT_EQ(kind("{% for i in range(100000) %}{{ '%1000000d' % 1 }}{% endfor %}"), Kind::kLimit);
+}
+
+TEST(Template, MacrosStayInTheirScope) {
   EXPECT_EQ(kind("{% set n = namespace() %}{% for i in [1] %}{% macro m() %}{{ i }}{% endmacro %}{% set n.x = m %}"
                  "{% endfor %}{{ n.x() }}"),
             Kind::kTemplate);
