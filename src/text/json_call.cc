@@ -1,0 +1,143 @@
+#include "text/json_call.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace weir::text {
+namespace {
+
+constexpr size_t kMostName = 256, kMostKey = 64;
+
+bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
+// The text that a JSON string says. False: it is none.
+bool read_string(const std::string& text, std::string& out) {
+  auto value = nlohmann::json::parse(text, nullptr, false);
+  if (!value.is_string()) return false;
+  out = value.get<std::string>();
+  return true;
+}
+
+}  // namespace
+
+JsonValueEnd::Place JsonValueEnd::push(char c) {
+  if (string_) {
+    if (std::exchange(escaped_, false)) return Place::kInside;
+    escaped_ = c == '\\';
+    if (c != '"') return Place::kInside;
+    string_ = false;
+    return depth_ == 0 ? Place::kLast : Place::kInside;
+  }
+  if (c == '"') {
+    if (begun_ && depth_ == 0) return Place::kBehind;  // of a number or a word
+    begun_ = string_ = true;
+    return Place::kInside;
+  }
+  if (c == '{' || c == '[') {
+    if (begun_ && depth_ == 0) return Place::kBehind;
+    begun_ = true, ++depth_;
+    return Place::kInside;
+  }
+  if (c == '}' || c == ']') {
+    if (depth_ == 0) return Place::kBehind;
+    return --depth_ == 0 ? Place::kLast : Place::kInside;
+  }
+  if (depth_ == 0 && (c == ',' || is_space(c))) return Place::kBehind;
+  begun_ = true;
+  return Place::kInside;
+}
+
+JsonCall::State JsonCall::read(AnswerFeed& feed, AnswerSink& sink) {
+  while (!feed.text.empty()) {
+    const char c = feed.text[0];
+    bool again = false;
+    const State state = push(c, sink, again);
+    if (again) continue;
+    feed.skip(1);
+    if (!begun_) raw_ += c;
+    if (begun_ && !raw_.empty()) raw_.clear();
+    if (state != State::kMore) return state;
+    if (raw_.size() > CallSyntax::kMostHeld || value_.size() > CallSyntax::kMostHeld) return State::kWrong;
+  }
+  return State::kMore;
+}
+
+// `again`: the byte is not taken yet.
+JsonCall::State JsonCall::push(char c, AnswerSink& sink, bool& again) {
+  if (phase_ != Phase::kKey && phase_ != Phase::kValue && is_space(c)) return State::kMore;
+  switch (phase_) {
+    case Phase::kOpen: return phase_ = Phase::kMember, c == '{' ? State::kMore : State::kWrong;
+    case Phase::kMember:
+      if (c == '}') return end(sink);
+      value_end_.clear(), key_ = c;
+      (void)value_end_.push(c);
+      return phase_ = Phase::kKey, c == '"' ? State::kMore : State::kWrong;
+    case Phase::kKey:
+      key_ += c;
+      if (key_.size() > kMostKey) return State::kWrong;
+      if (value_end_.push(c) == JsonValueEnd::Place::kLast) end_key();
+      return State::kMore;
+    case Phase::kColon:
+      value_end_.clear(), value_.clear(), verbatim_ = false;
+      return phase_ = Phase::kValue, c == ':' ? State::kMore : State::kWrong;
+    case Phase::kValue: return value(c, sink, again);
+    case Phase::kComma: break;
+  }
+  if (c == '}') return end(sink);
+  return phase_ = Phase::kMember, c == ',' ? State::kMore : State::kWrong;
+}
+
+void JsonCall::end_key() {
+  std::string key;
+  member_ = Member::kOther;
+  phase_ = Phase::kColon;
+  if (!read_string(key_, key)) return;
+  if (key == "name" && name_.empty()) member_ = Member::kName;
+  if ((key == "arguments" || key == "parameters") && !has_arguments_) member_ = Member::kArguments;
+}
+
+JsonCall::State JsonCall::value(char c, AnswerSink& sink, bool& again) {
+  if (value_.empty() && !verbatim_ && is_space(c)) return State::kMore;
+  const auto place = value_end_.push(c);
+  if (place == JsonValueEnd::Place::kBehind) {
+    again = true;
+    return value_.empty() && !verbatim_ ? State::kWrong : end_value(sink);
+  }
+  // Objects and lists of arguments are given out as they come.
+  if (member_ == Member::kArguments && value_.empty() && (c == '{' || c == '[')) verbatim_ = true;
+  if (verbatim_)
+    give({&c, 1}, sink);
+  else if (member_ != Member::kOther || value_.empty())
+    value_ += c;
+  return place == JsonValueEnd::Place::kLast ? end_value(sink) : State::kMore;
+}
+
+JsonCall::State JsonCall::end_value(AnswerSink& sink) {
+  phase_ = Phase::kComma;
+  if (member_ == Member::kName) {
+    if (!read_string(value_, name_) || name_.empty() || name_.size() > kMostName) return State::kWrong;
+    begun_ = true;
+    sink.begin_call(name_);
+    sink.arguments(std::exchange(held_, {}));
+  } else if (member_ == Member::kArguments) {
+    has_arguments_ = true;
+    std::string said;
+    if (!verbatim_) give(value_ == "null" ? "{}" : read_string(value_, said) ? said : value_, sink);
+  }
+  return State::kMore;
+}
+
+JsonCall::State JsonCall::end(AnswerSink& sink) {
+  if (!begun_) return State::kWrong;
+  if (!has_arguments_) sink.arguments("{}");
+  return State::kDone;
+}
+
+void JsonCall::give(std::string_view arguments, AnswerSink& sink) {
+  if (begun_)
+    sink.arguments(arguments);
+  else
+    held_ += arguments;
+}
+
+}  // namespace weir::text
