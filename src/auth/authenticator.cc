@@ -20,7 +20,8 @@ constexpr base::Duration kLogEvery = std::chrono::seconds(10);
 bool allows(Roles roles, Permission permission) {
   switch (permission) {
     case Permission::kHealth: return roles.has(Role::kHealth);
-    case Permission::kMetrics: return roles.has(Role::kMetrics) || roles.has(Role::kAdmin);
+    case Permission::kMetrics:
+    case Permission::kObserve: return roles.has(Role::kMetrics) || roles.has(Role::kAdmin);
     case Permission::kRead: return roles.has(Role::kInfer) || roles.has(Role::kAdmin);
     case Permission::kInfer: return roles.has(Role::kInfer);
     case Permission::kAdmin: return roles.has(Role::kAdmin);
@@ -28,11 +29,17 @@ bool allows(Roles roles, Permission permission) {
   return false;
 }
 
+// Those who show nothing may be anybody: what tells of others is for them only where they administer the server, too.
+bool allows_anonymous(Roles roles, Permission permission) {
+  return allows(roles, permission == Permission::kObserve ? Permission::kAdmin : permission);
+}
+
 // "the role infer or admin".
 std::string_view role_for(Permission permission) {
   switch (permission) {
     case Permission::kHealth: return "health";
-    case Permission::kMetrics: return "metrics or admin";
+    case Permission::kMetrics:
+    case Permission::kObserve: return "metrics or admin";
     case Permission::kRead: return "infer or admin";
     case Permission::kInfer: return "infer";
     default: return "admin";
@@ -62,10 +69,12 @@ base::Status lacks_role(const wire::Identity& who, Permission permission) {
 }
 
 // Beyond loopback nobody may change a server that has no keys.
-base::Status admin_is_closed() {
-  return failure(Code::kPermissionDenied,
-                 "admin methods need a key where the server can be reached from other machines: set auth.keys_file, or "
-                 "auth.admin: open");
+base::Status admin_is_closed(Permission permission) {
+  const std::string what = permission == Permission::kObserve ? "the requests of others and the log are shown to keys"
+                                                              : "admin methods need a key";
+  return failure(Code::kPermissionDenied, what +
+                                              " where the server can be reached from other machines: set "
+                                              "auth.keys_file, or auth.admin: open");
 }
 
 }  // namespace
@@ -120,21 +129,22 @@ base::Result<wire::Caller> Authenticator::admit(const wire::Request& request, Pe
                                                 std::string_view protocol) {
   auto caller = admit_known(request, permission, protocol);
   if (caller && caller->identity()) return caller;
-  const bool open = allows(anonymous_->roles, permission);
+  const bool open = allows_anonymous(anonymous_->roles, permission);
   if (open && (caller || permission == Permission::kHealth)) return wire::Caller::enter(anonymous_, env_.now());
   if (!caller) return caller;
-  return nobody();
+  return nobody(permission);
 }
 
 base::Status Authenticator::permit(const wire::Request& request, Permission permission) {
   const wire::Identity* who = request.identity;
-  if (!who || allows(who->roles, permission)) return {};
-  return who == anonymous_.get() ? nobody() : lacks_role(*who, permission);
+  const bool anonymous = who == anonymous_.get();
+  if (!who || (anonymous ? allows_anonymous(who->roles, permission) : allows(who->roles, permission))) return {};
+  return anonymous ? nobody(permission) : lacks_role(*who, permission);
 }
 
 // The answer to one that shows nothing and may not do that.
-base::Status Authenticator::nobody() const {
-  return takes_secrets() || sources_.certificates ? no_key() : admin_is_closed();
+base::Status Authenticator::nobody(Permission permission) const {
+  return takes_secrets() || sources_.certificates ? no_key() : admin_is_closed(permission);
 }
 
 std::string Authenticator::name_of(const wire::Request& request) {

@@ -2,8 +2,8 @@
 // shard, on its thread; the Keys behind it are all shards'.
 //
 // Roles and the permissions of routes (wire/access.h):
-//   health    → health         metrics → metrics, admin       read → infer, admin       infer → infer       admin →
-//   admin
+//   health → health     metrics → metrics, admin     read → infer, admin     infer → infer     admin → admin
+//   observe → metrics, admin; of those who show no key, admin alone
 #pragma once
 
 #include <array>
@@ -59,7 +59,7 @@ class Authenticator final : public wire::Authenticator {
   base::Status permit(const wire::Request& request, wire::Permission permission) override;
 
  private:
-  base::Status nobody() const;
+  base::Status nobody(wire::Permission permission) const;
   base::Result<wire::Caller> admit_known(const wire::Request& request, wire::Permission permission,
                                          std::string_view protocol);
   // Why a secret is no good, for the log.

@@ -137,6 +137,7 @@ std::string_view name(Permission permission) {
   switch (permission) {
     case Permission::kHealth: return "health";
     case Permission::kMetrics: return "metrics";
+    case Permission::kObserve: return "observe";
     case Permission::kRead: return "read";
     case Permission::kInfer: return "infer";
     default: return "admin";

@@ -25,11 +25,12 @@ namespace weir::wire {
 enum class Permission : uint8_t {
   kHealth,   // says whether the server is well, and nothing else
   kMetrics,  // reads metrics
+  kObserve,  // sees the requests of others and the log: who asks for what, from where
   kRead,     // reads anything else: models, settings
   kInfer,    // runs a model, or opens, changes or ends a session of the caller's
   kAdmin,    // changes what is served, or the settings of the server
 };
-std::string_view name(Permission permission);  // "health", "metrics", "read", "infer", "admin"
+std::string_view name(Permission permission);  // "health", "metrics", "observe", "read", "infer", "admin"
 // Whether what it allows changes nothing and runs no model.
 constexpr bool only_reads(Permission permission) { return permission <= Permission::kRead; }
 

@@ -15,8 +15,8 @@ using wire::Permission;
 using wire::Role;
 using wire::Roles;
 
-constexpr Permission kAll[] = {Permission::kHealth, Permission::kMetrics, Permission::kRead, Permission::kInfer,
-                               Permission::kAdmin};
+constexpr Permission kAll[] = {Permission::kHealth, Permission::kMetrics, Permission::kObserve,
+                               Permission::kRead,   Permission::kInfer,   Permission::kAdmin};
 
 class AuthenticatorTest : public testing::Test {
  protected:
@@ -73,13 +73,31 @@ TEST_F(AuthenticatorTest, RolesOpenTheRoutesThatTheyAreFor) {
   auto row = [&](const std::string& name) {
     std::string out;
     for (auto permission : kAll) out += code("secret-of-" + name, permission) == Code::kOk ? '+' : '-';
-    return out;  // health, metrics, read, infer, admin
+    return out;  // health, metrics, observe, read, infer, admin
   };
-  EXPECT_EQ(row("infer"), "+-++-");
-  EXPECT_EQ(row("admin"), "+++-+");
-  EXPECT_EQ(row("metrics"), "++---");
-  EXPECT_EQ(row("none"), "+----");
+  EXPECT_EQ(row("infer"), "+--++-");
+  EXPECT_EQ(row("admin"), "++++-+");
+  EXPECT_EQ(row("metrics"), "+++---");
+  EXPECT_EQ(row("none"), "+-----");
   EXPECT_EQ(code("secret-of-infer", Permission::kAdmin), Code::kPermissionDenied);
+}
+
+TEST_F(AuthenticatorTest, TheRequestsOfOthersAreForNobodyWhoShowsNothingButAnAdministrator) {
+  anonymous = {Role::kHealth, Role::kMetrics, Role::kInfer};
+  authenticator.emplace(env, Authenticator::Sources{}, anonymous);
+  EXPECT_EQ(code("", Permission::kMetrics), Code::kOk);
+  auto refused = admit("", Permission::kObserve);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kPermissionDenied);
+  EXPECT_NE(refused.error().text.find("auth.admin: open"), std::string::npos) << refused.error().text;
+  auto caller = admit("", Permission::kMetrics);
+  wire::Request request;
+  request.identity = caller->identity();
+  EXPECT_EQ(authenticator->permit(request, Permission::kObserve).code, Code::kPermissionDenied);
+  EXPECT_TRUE(authenticator->permit(request, Permission::kMetrics).ok());
+  anonymous.add(Role::kAdmin);
+  authenticator.emplace(env, Authenticator::Sources{}, anonymous);
+  EXPECT_EQ(code("", Permission::kObserve), Code::kOk);
 }
 
 TEST_F(AuthenticatorTest, ARequestThatWasLetInMayAskForMore) {

@@ -160,7 +160,7 @@ RecentRequests::ShardRequests::ShardRequests(RecentRequests& all, base::ShardId 
                                              wire::Router& router)
     : all_(all), shard_(shard), env_(env), ordinary_(all.rules_.kept), notable_(all.rules_.kept) {
   all_.shards_[size_t(shard)] = this;
-  router.add({"GET", "/console/v1/timelines", this, "console", {wire::BodyPlan::kIgnore}, wire::Permission::kMetrics});
+  router.add({"GET", "/console/v1/timelines", this, "console", {wire::BodyPlan::kIgnore}, wire::Permission::kObserve});
   router.observe(*this);
 }
 

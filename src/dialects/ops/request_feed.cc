@@ -96,7 +96,7 @@ class RequestFeed::ShardFeed::Follower final : public wire::ExchangeListener {
 RequestFeed::ShardFeed::ShardFeed(RequestFeed& feed, base::ShardId shard, base::Env& env, wire::Router& router)
     : feed_(feed), shard_(shard), env_(env) {
   feed_.desks_[size_t(shard)]->feed = this;
-  router.add({"GET", "/console/v1/requests", this, "console", {wire::BodyPlan::kIgnore}, wire::Permission::kMetrics});
+  router.add({"GET", "/console/v1/requests", this, "console", {wire::BodyPlan::kIgnore}, wire::Permission::kObserve});
   router.observe(*this);
 }
 
