@@ -8,8 +8,10 @@
 #include <atomic>
 #include <cstdlib>
 #include <iterator>
+#include <mutex>
 
 #include "base/log_writer.h"
+#include "base/recent_warnings.h"
 
 namespace weir::base::log {
 namespace {
@@ -108,6 +110,24 @@ LogWriter& writer() {
   return *instance;
 }
 
+struct WarningList {
+  std::mutex mutex;
+  Warnings kept;  // under mutex
+
+  void put(std::string_view line) {
+    std::lock_guard lock(mutex);
+    ++kept.count;
+    if (kept.lines.size() == kMostWarnings) kept.lines.erase(kept.lines.begin());
+    kept.lines.emplace_back(line.substr(0, line.find_last_not_of('\n') + 1));
+  }
+};
+
+// Never destroyed, as the writer.
+WarningList& warning_list() {
+  static auto* instance = new WarningList;
+  return *instance;
+}
+
 }  // namespace
 
 void enable(Level level, bool enabled) {
@@ -125,10 +145,17 @@ void set_format(Format format) { line_format.store(format, std::memory_order_rel
 Format format() { return line_format.load(std::memory_order_relaxed); }
 
 void write(Level level, std::string_view event, LogFields fields) {
-  writer().put(stamped(level, event, fields));
+  const std::string text = stamped(level, event, fields);
+  if (level >= Level::kWarning) warning_list().put(text);
+  writer().put(text);
   if (ending.load(std::memory_order_relaxed)) flush(kAtEnd);
 }
 bool flush(Duration most) { return writer().flush(most); }
 uint64_t dropped() { return writer().dropped(); }
+
+Warnings recent_warnings() {
+  std::lock_guard lock(warning_list().mutex);
+  return warning_list().kept;
+}
 
 }  // namespace weir::base::log

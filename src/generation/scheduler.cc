@@ -135,7 +135,7 @@ TokenStep* TokenScheduler::plan_ahead(Time now) { return can_run_ahead(now) ? pl
 
 void TokenScheduler::finish(const Status& outcome, Time now) {
   if (outcome.ok()) {
-    count_step(stats_, planner_.rows(), now - planner_.planned());
+    count_step(stats_, planner_.rows(), planner_.planned(), now);
     planner_.measure(now);
   }
   results_.process(planner_.rows(), outcome, now);

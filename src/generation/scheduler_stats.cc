@@ -1,5 +1,6 @@
 #include "generation/scheduler_stats.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace weir::generation {
@@ -33,10 +34,14 @@ void count_sequence(bus::ModelStats& stats, const Sequence& s, Time now) {
   tokens.prompt_total.add(s.prompt);
 }
 
-void count_step(bus::ModelStats& stats, const StepRows& rows, base::Duration took) {
+void count_step(bus::ModelStats& stats, const StepRows& rows, Time planned, Time now) {
   stats.execution_count.fetch_add(1, std::memory_order_relaxed);
-  stats.record_batch(uint32_t(rows.runs.size()), 0, whole_ns(took), 0);
+  stats.record_batch(uint32_t(rows.runs.size()), 0, whole_ns(now - planned), 0);
   stats.tokens->iteration_tokens.record_size(rows.step.ids.size());
+  const auto decoding = std::count_if(rows.runs.begin(), rows.runs.end(),
+                                      [](const TokenRun& run) { return run.from >= run.sequence->prompt; });
+  stats.timeline.add(
+      {0, 0, uint32_t(decoding), uint32_t(rows.step.ids.size()), planned, planned, planned, planned, now, now, now});
 }
 
 SchedulerGauges::SchedulerGauges(bus::ModelStats& stats, uint32_t blocks)

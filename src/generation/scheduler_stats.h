@@ -18,7 +18,8 @@ inline uint64_t whole_ns(base::Duration d) { return uint64_t(std::max<int64_t>(d
 // As Triton counts, with a sequence for a request, and all of its steps for its batch. `stats.tokens` is there. Sets
 // the Call's times that are not set, since everything was there already.
 void count_sequence(bus::ModelStats& stats, const Sequence& s, base::Time now);
-void count_step(bus::ModelStats& stats, const StepRows& rows, base::Duration took);
+// A step is in the timeline, too: `calls` are its sequences that decode, `rows` all its tokens.
+void count_step(bus::ModelStats& stats, const StepRows& rows, base::Time planned, base::Time now);
 
 // A model has one set of gauges, and perhaps several lanes: each adds its own part.
 class SchedulerGauges {

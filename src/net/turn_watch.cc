@@ -63,6 +63,8 @@ TurnWatch::Turn TurnWatch::end(base::Time now) {
   began_ns_.store(0, std::memory_order_relaxed);
   Turn turn;
   turn.lasted = now - began_;
+  busy_ns_ += turn.lasted.count();
+  totals_->busy_ns.store(busy_ns_, std::memory_order_relaxed);
   if (turn.lasted.count() <= longest_ns_ && turn.lasted <= kSlow) return turn;
   auto cpu = thread_cpu();
   turn.cpu = std::min(turn.lasted, cpu - cpu_mark_);
@@ -108,11 +110,16 @@ bool TurnWatch::signal(int number) {
 void TurnWatch::append(std::string& out, const AllTotals& turns) {
   constexpr const char* kLongest = "weir_shard_longest_turn_seconds";
   constexpr const char* kSlow = "weir_shard_slow_turns_total";
+  constexpr const char* kBusy = "weir_shard_busy_seconds_total";
   out += std::string("# HELP ") + kLongest + " CPU time of the longest turn of a shard's loop so far.\n# TYPE " +
          kLongest + " gauge\n";
   for (size_t i = 0; i < turns.size(); ++i)
     out += std::string(kLongest) + "{shard=\"" + std::to_string(i) + "\"} " +
            std::to_string(double(turns[i]->longest_ns.load(std::memory_order_relaxed)) / 1e9) + '\n';
+  out += std::string("# HELP ") + kBusy + " Time that a shard's loop was in a turn.\n# TYPE " + kBusy + " counter\n";
+  for (size_t i = 0; i < turns.size(); ++i)
+    out += std::string(kBusy) + "{shard=\"" + std::to_string(i) + "\"} " +
+           std::to_string(double(turns[i]->busy_ns.load(std::memory_order_relaxed)) / 1e9) + '\n';
   out += std::string("# HELP ") + kSlow +
          " Turns of more than 25 ms of CPU time, by what took most of it; off_cpu: that lasted as long without "
          "running.\n# TYPE " +

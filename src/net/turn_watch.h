@@ -42,6 +42,7 @@ class TurnWatch {
   struct Totals {
     std::array<base::Counter, kCauses> slow;
     std::atomic<int64_t> longest_ns{0};  // CPU time of the longest turn so far
+    std::atomic<int64_t> busy_ns{0};     // that turns have lasted, together
   };
   std::shared_ptr<const Totals> totals() const { return totals_; }
   // The totals of all shards, in their order, as families in Prometheus text.
@@ -78,7 +79,7 @@ class TurnWatch {
   const std::shared_ptr<Totals> totals_ = std::make_shared<Totals>();
   base::Time began_{}, marked_at_{};
   base::Duration cpu_mark_{0};  // the thread's CPU time at marked_at_
-  int64_t longest_ns_ = 0;
+  int64_t longest_ns_ = 0, busy_ns_ = 0;
   uint64_t entered_ = 0;  // the time stamp counter when phase_ began
   Phase phase_ = Phase::kRead;
   std::array<uint64_t, kPhases> spent_{};
