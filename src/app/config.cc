@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "app/otel_variables.h"
@@ -214,6 +215,23 @@ std::string show(const Config& config) {
     out += line + '\n';
   }
   return out;
+}
+
+std::string show_json(const Config& config) {
+  auto rows = nlohmann::ordered_json::array();
+  for (const auto& setting : settings(const_cast<Config&>(config))) {  // which are only shown
+    if (setting.form == Setting::ValueKind::kReplaced) continue;
+    const bool tree = setting.form == Setting::ValueKind::kTree;
+    auto origin = config.origins.find(setting.key);
+    rows.push_back({{"key", setting.key},
+                    {"value", tree ? Setting::Values{setting.show()} : setting.get()},
+                    {"origin", origin == config.origins.end() ? "" : origin->second},
+                    {"flag", tree ? "" : setting.flag_name()},
+                    {"variable", tree ? "" : setting.environment_name()},
+                    {"help", setting.help}});
+  }
+  const nlohmann::ordered_json document{{"settings", std::move(rows)}};
+  return document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
 
 }  // namespace weir::app

@@ -20,6 +20,7 @@
 #include "bus/readiness.h"
 #include "device/devices.h"
 #include "dialects/dialect.h"
+#include "dialects/ops/console/console.h"
 #include "dialects/ops/recent_requests.h"
 #include "models/repository.h"
 #include "msg/call.h"
@@ -90,6 +91,7 @@ struct Config {
   std::string audit_log;  // off, empty (the server's log), - (standard output), or a file
   TracingConfig tracing;
   std::string access_log = "off";  // off, - (standard output), or a file
+  ops::ConsoleOptions console;     // without its `settings`
   ops::RecentRules recent;
   base::Duration drain_delay{0};
   base::Duration drain_timeout = std::chrono::seconds(30);
@@ -117,5 +119,8 @@ base::Status read_file_text(std::string_view text, const std::string& file, Conf
 
 // The resolved configuration as YAML, each line with its origin: what `weir check` prints.
 std::string show(const Config& config);
+// The same for the console: {"settings":[{"key","value":[…],"origin","flag","variable","help"}]}; `origin` is empty for
+// a default, secrets are not shown.
+std::string show_json(const Config& config);
 
 }  // namespace weir::app

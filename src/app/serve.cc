@@ -95,6 +95,7 @@ Serving::Serving(const Config& config)
                   engines(onnx_, state_.gpus.devices(), pinned_shards(config)), state_.slabs,
                   [this](auto catalog, auto settled) { publish(std::move(catalog), std::move(settled)); }) {
   state_.repository = &repository_;
+  state_.catalog = [this] { return catalog(); };
   state_.metrics.collect([this](std::string& out) { write_families(out); });
 }
 
@@ -161,6 +162,7 @@ Exit Serving::start() {
   for (auto& shard : shards_) shard->start();
   started_ = true;
   state_.access.start();
+  state_.live->start();
   signals_.emplace(*shards_[0], [this](int signal) { on_signal(signal); });
   // Sockets that the service manager kept may have clients waiting, who were served by the process before this one:
   // they wait until there are models again, instead of being told that there are none.
@@ -315,6 +317,7 @@ void Serving::ping_watchdog() {
 // Nothing new comes in, then the last Calls come back, then everything may go.
 Serving::~Serving() {
   repository_.stop();
+  if (state_.live) state_.live->stop();
   {
     std::lock_guard lock(server_ref_->mutex);
     server_ref_->server = nullptr;

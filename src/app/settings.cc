@@ -169,6 +169,12 @@ void add_operations(std::vector<Setting>& rows, Config& c) {
   Setting access = path("access_log", "off, - (standard output) or a file; one JSON line per request", c.access_log);
   access.unit = "WHERE";
   rows.push_back(in_help(std::move(access)));
+  rows.push_back(
+      in_help(flag("console.enabled", "serve the console, the page of GET / in a browser", c.console.enabled)));
+  rows.push_back(
+      path_prefix(text("console.path", "PATH", "where the console's page is, beside /; its API stays at /console/v1",
+                       c.console.path),
+                  "/console"));
   rows.push_back(count("console.timelines",
                        "requests whose times weir trace can show: per shard so many ordinary ones, and as many that "
                        "failed or were slow; 0 = off",

@@ -57,6 +57,22 @@ std::vector<std::string> api_texts(const Config& config) {
   return texts;
 }
 
+ops::ConsoleOptions console_options(const Config& config) {
+  ops::ConsoleOptions options = config.console;
+  options.settings = show_json(config);
+  return options;
+}
+
+// Collects the values that the console shows, as they are now. Any thread.
+ops::LiveState::Source look(ServerState& state) {
+  ops::LiveState::Source now{std::chrono::system_clock::now(), state.metrics.text(), "", nullptr,
+                             base::log::recent_warnings()};
+  if (!state.catalog) return now;
+  now.catalog = state.catalog();
+  now.not_ready = why_not_ready(state, *now.catalog);
+  return now;
+}
+
 // Null where the rules name no scheme.
 base::Result<std::unique_ptr<wire::Fetcher>> make_fetcher(net::Shard& shard, const wire::FetchRules& rules,
                                                           uint64_t max_bytes) {
@@ -82,6 +98,7 @@ base::Status open_dialects(ServerState& state, uint32_t shards,
   const Config& config = state.config;
   if (auto s = state.access.open(); !s.ok()) return s;
   state.feed = std::make_unique<ops::RequestFeed>(shards, post);
+  state.live = std::make_unique<ops::LiveFeed>(shards, post, [&state] { return look(state); });
   state.recent = std::make_unique<ops::RecentRequests>(shards, post, config.recent);
   const dialects::ServerServices services{
       config.server_name, kVersion,     config.limits, config.conn_calls, config.anonymous,
@@ -114,7 +131,8 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state)
       services_(state.reflection.services()),
       health_(*this),
       pages_(router_, state.metrics, {[this] { return why_not_ready(); }}),
-      front_page_(router_, kVersion, front_page_links(state.config)),
+      console_(router_, bus_, shard.env(), *this, console_options(state.config)),
+      front_page_(router_, kVersion, front_page_links(state.config), console_.page()),
       api_docs_(router_, bus_, kVersion, api_texts(state.config)),
       request_metrics_(state.metrics) {
   if (auto* authenticator = access_.authenticator()) router_.authenticate(*authenticator);
@@ -126,6 +144,7 @@ ShardServer::ShardServer(net::Shard& shard, ServerState& state)
   if (state.access_log) router_.observe(shard_log_.emplace(*state.access_log, shard.env()));
   feed_ = state.feed->on_shard(shard.id(), shard.env(), router_);
   recent_ = state.recent->on_shard(shard.id(), shard.env(), router_);
+  live_ = state.live->on_shard(shard.id(), router_);
   if (state_.tracing) {
     const TracingConfig& tracing = state_.tracing->config();
     spans_.emplace(state_.tracing->exporter(), shard.env(), tracing.baggage);
@@ -189,6 +208,7 @@ void ShardServer::drain() {
   env.at(env.now() + state_.config.drain_delay, [this, grace] {
     for (auto& dialect : dialects_) dialect->drain(grace);
     feed_->drain();
+    live_->drain();
   });
 }
 

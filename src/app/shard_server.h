@@ -28,6 +28,8 @@
 #include "dialects/ops/access_log.h"
 #include "dialects/ops/api_docs.h"
 #include "dialects/ops/audit_log.h"
+#include "dialects/ops/console/console.h"
+#include "dialects/ops/console/live_feed.h"
 #include "dialects/ops/front_page.h"
 #include "dialects/ops/health.h"
 #include "dialects/ops/metrics.h"
@@ -81,10 +83,12 @@ struct ServerState {
   std::unique_ptr<ops::AccessLog> access_log;  // or null
   std::unique_ptr<ops::AuditLog> audit_log;    // or null
   std::unique_ptr<Tracing> tracing;            // or null
-  std::unique_ptr<ops::RequestFeed> feed;      // both from open_dialects() on
+  std::unique_ptr<ops::RequestFeed> feed;      // all three from open_dialects() on
+  std::unique_ptr<ops::LiveFeed> live;
   std::unique_ptr<ops::RecentRequests> recent;
-  models::Repository* repository = nullptr;    // set before any shard starts
-  const std::unique_ptr<msg::Inbox> offload =  // of all shards
+  models::Repository* repository = nullptr;                      // set before any shard starts
+  std::function<std::shared_ptr<const bus::Catalog>()> catalog;  // the latest; set before any shard starts
+  const std::unique_ptr<msg::Inbox> offload =                    // of all shards
       sched::make_worker_pool({std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u)});
   enum class Phase : uint8_t { kLoading, kServing, kDraining };
   std::atomic<Phase> phase{Phase::kLoading};
@@ -147,6 +151,7 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   const std::vector<std::string>& services_;  // with reflection
   ops::Health health_;
   ops::Pages pages_;
+  ops::Console console_;
   ops::FrontPage front_page_;
   ops::ApiDocs api_docs_;
   ops::RequestMetrics request_metrics_;
@@ -154,6 +159,7 @@ class ShardServer final : public dialects::ServerControl, public ops::HealthSour
   std::optional<ops::AuditLog::ShardLog> shard_audit_;
   std::unique_ptr<ops::RequestFeed::ShardFeed> feed_;
   std::unique_ptr<ops::RecentRequests::ShardRequests> recent_;
+  std::unique_ptr<ops::LiveFeed::ShardLive> live_;
   std::optional<ops::RequestSpans> spans_;
   std::optional<wire::Tracer> tracer_;
 };

@@ -311,7 +311,7 @@ class FuzzedServer final : private wire::Intake, private dialects::ServerControl
   evergreen::Evergreen evergreen_{bus_, router_, rpcs_, slabs_, constants().camel, {}, nullptr, &byte_quota_};
   ops::Health health_{*this};
   ops::Pages pages_{router_, metrics_, {[] { return std::string(); }}};
-  ops::FrontPage front_page_{router_, "1", {}};
+  ops::FrontPage front_page_{router_, "1", {}, {}};
   ops::RequestMetrics request_metrics_{metrics_};
   std::array<Conn, 3> conns_;
 };

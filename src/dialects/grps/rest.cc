@@ -3,7 +3,6 @@
 #include "base/encoding.h"
 #include "dialects/grps/batches.h"
 #include "dialects/grps/form.h"
-#include "grps_monitor_page.h"
 #include "marshal/json_tensor.h"
 #include "marshal/tenant.h"
 #include "wire/long_answer.h"
@@ -86,13 +85,12 @@ void monitor_metrics(GrpsState& state, Exchange& exchange) {
                    Exchange::Compress::kIfAccepted);
 }
 
-// Charts of the series, drawn in the browser.
+// The console has the charts of the series; without it GET / has links.
 void monitor_page(GrpsState&, Exchange& exchange) {
   wire::Response response;
-  response.fields.add("content-type", "text/html; charset=utf-8");
-  response.fields.add("content-security-policy",
-                      "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'");
-  exchange.respond(std::move(response), base::Bytes::constant(web::kGrpsMonitor));
+  response.status = 302;
+  response.fields.add("location", "/#/docs/grps");
+  exchange.respond(std::move(response), {});
 }
 
 using wire::Permission;

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "dialects/ops/console/console.h"
 #include "dialects/ops/html.h"
 #include "favicon.h"
 #include "front_page_html.h"
@@ -53,29 +54,38 @@ std::string html_authority(std::string_view authority) {
 }  // namespace
 
 struct FrontPage::Parts {
-  Parts(std::string_view version, std::span<const FrontPageLink> links)
-      : json(base::Bytes::copy_of(json_page(version, links))), html(html_page(version, links)) {}
+  Parts(wire::Router& r, std::string_view version, std::span<const FrontPageLink> links, base::Bytes page)
+      : router(r),
+        json(base::Bytes::copy_of(json_page(version, links))),
+        html(html_page(version, links)),
+        console(std::move(page)) {}
 
+  // The console is for anybody, as its files are: it asks for a key itself. The links are for those who may read.
   void front(wire::Exchange& x) {
-    if (!wire::accepts(x.request().fields.find("accept"), "text/html"))
-      return respond_page(x, "application/json", json);
+    const bool browser = wire::accepts(x.request().fields.find("accept"), "text/html");
+    if (browser && !console.empty()) return respond_console(x, console);
+    if (auto status = router.permit(x, wire::Permission::kRead); !status.ok()) return wire::respond_error(x, status);
+    if (!browser) return respond_page(x, "application/json", json);
     std::string page = html;
     fill_mark(page, "<!--origin-->", html_authority(x.request().authority));
     respond_page(x, "text/html; charset=utf-8", base::Bytes::adopt(std::move(page)));
   }
 
+  wire::Router& router;
   base::Bytes json;
   std::string html;
+  base::Bytes console;
   StaticPage index{[this](auto& x) { front(x); }};
   StaticPage icon{[](auto& x) { x.respond(200, "image/svg+xml", base::Bytes::constant(web::kFavicon)); }};
 };
 
-FrontPage::FrontPage(wire::Router& router, std::string_view version, std::span<const FrontPageLink> links)
-    : parts_(std::make_unique<Parts>(version, links)) {
+FrontPage::FrontPage(wire::Router& router, std::string_view version, std::span<const FrontPageLink> links,
+                     base::Bytes console)
+    : parts_(std::make_unique<Parts>(router, version, links, std::move(console))) {
   constexpr wire::Plan kNoBody{wire::BodyPlan::kIgnore};
-  router.add({"GET", "/", &parts_->index, "http", kNoBody, wire::Permission::kRead});
+  router.add({"GET", "/", &parts_->index, "http", kNoBody, wire::Permission::kHealth});
   for (const char* path : {"/favicon.svg", "/favicon.ico"})
-    router.add({"GET", path, &parts_->icon, "http", kNoBody, wire::Permission::kRead});
+    router.add({"GET", path, &parts_->icon, "http", kNoBody, wire::Permission::kHealth});
 }
 
 FrontPage::~FrontPage() = default;

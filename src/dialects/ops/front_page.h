@@ -1,4 +1,5 @@
-// FrontPage: what GET / answers: a page of links for a browser, JSON for everybody else, and the page's icon.
+// FrontPage: what GET / answers: the console for a browser, or a page of links where there is no console; JSON for
+// everybody else. And the icon.
 // One per shard, on its thread.
 #pragma once
 
@@ -6,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/bytes.h"
 #include "dialects/dialect.h"
 #include "wire/router.h"
 
@@ -15,8 +17,9 @@ using dialects::FrontPageLink;
 
 class FrontPage {
  public:
-  // Adds GET /, /favicon.svg and /favicon.ico. `links` is copied; this outlives every Exchange of the router.
-  FrontPage(wire::Router& router, std::string_view version, std::span<const FrontPageLink> links);
+  // Adds GET /, /favicon.svg and /favicon.ico. `links` is copied; `console` is the console's page, or empty. This and
+  // the router outlive every Exchange.
+  FrontPage(wire::Router& router, std::string_view version, std::span<const FrontPageLink> links, base::Bytes console);
   ~FrontPage();
 
  private:

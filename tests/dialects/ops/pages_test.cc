@@ -21,7 +21,7 @@ struct Site : testing::Test {
   std::string why;
   wire::Router router{env};
   const FrontPageLink links[2] = {{"models", "/v2/models", "The models"}, {"metrics", "/metrics", "Counters"}};
-  FrontPage front{router, "1.2.3", links};
+  FrontPage front{router, "1.2.3", links, {}};
   Pages pages{router, metrics, {[this] { return why; }}};
 
   std::string get(FakeExchange& x) {
@@ -54,6 +54,18 @@ TEST_F(Site, TheFrontPageLinksTheOthers) {
   EXPECT_EQ(page["version"], "1.2.3");
   EXPECT_EQ(page["status"], "alive");
   EXPECT_EQ(page["links"]["metrics"], "/metrics");
+}
+
+TEST_F(Site, ABrowserGetsTheConsoleWhereThereIsOne) {
+  wire::Router other{env};
+  FrontPage console{other, "1.2.3", {}, base::Bytes::constant("the console")};
+  FakeExchange browser("GET", "/"), tool("GET", "/");
+  browser.mutable_request().fields.add("accept", "text/html");
+  (void)other.begin(browser), (void)other.begin(tool);
+  EXPECT_EQ(browser.sent, "the console");
+  EXPECT_NE(browser.response.fields.find("content-security-policy").find("script-src 'self'"), std::string_view::npos);
+  EXPECT_EQ(browser.response.fields.find("vary"), "accept");
+  EXPECT_EQ(json::parse(tool.sent)["version"], "1.2.3");
 }
 
 TEST_F(Site, ABrowserGetsThePageWithTheSameLinks) {

@@ -1,0 +1,182 @@
+#include "dialects/ops/console/live_feed.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "wire/sse.h"
+
+namespace weir::ops {
+
+using Shown = LiveState::Warnings;
+
+// The events of one moment. Immutable once posted.
+struct LiveFeed::Moment {
+  uint64_t number = 0;                       // from 1
+  std::array<base::Bytes, 2> state, change;  // by Shown
+};
+
+struct LiveFeed::Desk {
+  ShardLive* live = nullptr;  // on its shard's thread
+  std::atomic<uint32_t> followers{0};
+  std::atomic<uint32_t> on_the_way{0};  // moments that it has not taken yet
+};
+
+namespace {
+
+constexpr uint32_t kMostMoments = 4;  // on their way to a shard that is busy
+constexpr base::Duration kLeastPause = std::chrono::milliseconds(200);
+
+base::Bytes event(std::string_view data, std::string_view name) {
+  std::string out;
+  wire::append_sse(out, data, name);
+  return base::Bytes::adopt(std::move(out));
+}
+
+template <class T>
+std::vector<std::unique_ptr<T>> one_each(uint32_t n) {
+  std::vector<std::unique_ptr<T>> out;
+  for (uint32_t i = 0; i < n; ++i) out.push_back(std::make_unique<T>());
+  return out;
+}
+
+}  // namespace
+
+LiveFeed::LiveFeed(uint32_t shards, Post post, Look look)
+    : desks_(one_each<Desk>(shards)), post_(std::move(post)), look_(std::move(look)) {}
+
+LiveFeed::~LiveFeed() { stop(); }
+
+void LiveFeed::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void LiveFeed::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool LiveFeed::wanted() const {
+  return std::any_of(desks_.begin(), desks_.end(), [](const auto& desk) { return desk->followers.load() > 0; });
+}
+
+// Whoever comes is told at once, but a crowd that comes and goes does not keep the thread busy.
+void LiveFeed::run() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (!wanted())
+      wake_.wait(lock, [this] { return stopping_ || arrived_; });
+    else if (!arrived_)
+      wake_.wait_for(lock, kEvery, [this] { return stopping_ || arrived_; });
+    if (stopping_) return;
+    arrived_ = false;
+    lock.unlock();
+    turn();
+    lock.lock();
+    wake_.wait_for(lock, kLeastPause, [this] { return stopping_; });
+  }
+}
+
+void LiveFeed::turn() {
+  if (!wanted()) return last_.reset();
+  auto state = std::make_unique<const LiveState>(look_());
+  auto moment = std::make_shared<Moment>();
+  moment->number = ++number_;
+  for (auto shown : {Shown::kShown, Shown::kHidden}) {
+    moment->state[size_t(shown)] = event(state->whole(shown), "state");
+    if (last_) moment->change[size_t(shown)] = event(state->change_from(*last_, shown), "change");
+  }
+  last_ = std::move(state);
+  for (size_t i = 0; i < desks_.size(); ++i) {
+    Desk& desk = *desks_[i];
+    if (desk.followers.load() == 0 || desk.on_the_way.load() >= kMostMoments) continue;
+    desk.on_the_way.fetch_add(1);
+    post_(base::ShardId(i), [&desk, moment = std::shared_ptr<const Moment>(moment)] {
+      desk.on_the_way.fetch_sub(1);
+      if (desk.live) desk.live->deliver(*moment);
+    });
+  }
+}
+
+void LiveFeed::come(Desk& desk) {
+  desk.followers.fetch_add(1);
+  {
+    std::lock_guard lock(mutex_);
+    arrived_ = true;
+  }
+  wake_.notify_all();
+}
+
+std::unique_ptr<LiveFeed::ShardLive> LiveFeed::on_shard(base::ShardId shard, wire::Router& router) {
+  return std::make_unique<ShardLive>(*this, shard, router);
+}
+
+// One who follows, from its request to its end.
+class LiveFeed::ShardLive::Follower final : public wire::ExchangeListener {
+ public:
+  Follower(ShardLive& home, wire::Exchange& exchange, Shown shown) : home_(home), exchange_(exchange), shown_(shown) {}
+
+  void on_close(wire::Exchange&, bool) override { home_.leave(*this); }
+
+  void hear(const Moment& moment) {
+    if (exchange_.backlog() >= kMostBacklog) return;
+    const bool next = known_ > 0 && known_ + 1 == moment.number && !moment.change[0].empty();
+    known_ = moment.number;
+    exchange_.body((next ? moment.change : moment.state)[size_t(shown_)]);
+  }
+  void end() { exchange_.end(); }
+
+ private:
+  ShardLive& home_;
+  wire::Exchange& exchange_;
+  const Shown shown_;
+  uint64_t known_ = 0;  // the moment that it has
+};
+
+LiveFeed::ShardLive::ShardLive(LiveFeed& feed, base::ShardId shard, wire::Router& router)
+    : feed_(feed), shard_(shard), router_(router) {
+  feed_.desks_[size_t(shard)]->live = this;
+  router.add({"GET", "/console/v1/live", this, "console", {wire::BodyPlan::kIgnore}, wire::Permission::kMetrics});
+}
+
+LiveFeed::ShardLive::~ShardLive() { feed_.desks_[size_t(shard_)]->live = nullptr; }
+
+void LiveFeed::ShardLive::serve(wire::Exchange& x, const wire::PathArgs&) {
+  if (draining_ || followers_.size() >= kMostFollowers)
+    return wire::respond_error(x, base::failure(base::Code::kUnavailable,
+                                                draining_ ? "the server is shutting down" : "too many follow already"));
+  // Lines of the log name clients. That somebody may not see them is no refusal.
+  const bool sees_log = router_.permit(x, wire::Permission::kObserve).ok();
+  x.record().reject = {};
+  auto follower = std::make_unique<Follower>(*this, x, sees_log ? Shown::kShown : Shown::kHidden);
+  followers_.push_back(follower.get());
+  x.attach(std::move(follower));
+  wire::Response response;
+  response.fields.add("content-type", wire::kSseType);
+  response.fields.add("cache-control", "no-store");
+  x.head(std::move(response));
+  std::string hello;
+  wire::append_sse_comment(hello, "following");
+  x.body(base::Bytes::adopt(std::move(hello)));
+  feed_.come(*feed_.desks_[size_t(shard_)]);
+}
+
+void LiveFeed::ShardLive::leave(const Follower& follower) {
+  std::erase(followers_, &follower);
+  feed_.desks_[size_t(shard_)]->followers.fetch_sub(1);
+}
+
+void LiveFeed::ShardLive::drain() {
+  draining_ = true;
+  for (auto* follower : std::vector(followers_)) follower->end();
+}
+
+void LiveFeed::ShardLive::deliver(const Moment& moment) {
+  for (auto* follower : std::vector(followers_)) follower->hear(moment);
+}
+
+}  // namespace weir::ops

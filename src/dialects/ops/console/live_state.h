@@ -1,0 +1,52 @@
+// LiveState: what the console shows of a server at one moment, and how it differs from the moment before: the events of
+// GET /console/v1/live. Pure.
+//
+//   state   {"time":1700000000000,"not_ready":"","models":[{"name","version","state","reason"}],
+//            "values":{"weir_requests_total{protocol=\"openai\",code=\"OK\"}":12,…},"warnings":["…"]}
+//   change  the same of what is new: values that differ, "gone":[series that are not there any more], and the other
+//           members only where they differ
+//
+// `time` is Unix milliseconds; `values` are the series of /metrics under their own names, as they stand, so that rates
+// and quantiles are for who reads them to compute. `warnings` are the last ones of the log; followers who may not see
+// the requests of others get none.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/env.h"
+#include "base/recent_warnings.h"
+#include "bus/catalog.h"
+
+namespace weir::ops {
+
+// One moment. Immutable once made.
+class LiveState {
+ public:
+  struct Source {
+    base::WallTime at{};
+    std::string metrics;  // Prometheus text
+    std::string not_ready;
+    std::shared_ptr<const bus::Catalog> catalog;  // or null
+    base::log::Warnings warnings;
+  };
+  explicit LiveState(Source source);
+
+  enum class Warnings : uint8_t { kShown, kHidden };
+  // The data of the event "state".
+  std::string whole(Warnings warnings) const;
+  // The data of the event "change", for who knows `last`.
+  std::string change_from(const LiveState& last, Warnings warnings) const;
+
+ private:
+  std::string models() const;
+
+  const Source source_;
+  std::map<std::string_view, std::string_view> values_;  // of source_.metrics
+  const std::string models_;                             // as JSON
+};
+
+}  // namespace weir::ops
