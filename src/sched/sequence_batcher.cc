@@ -1,25 +1,48 @@
 #include "sched/sequence_batcher.h"
 
+#include <utility>
+
+#include "msg/tenant.h"
+
 namespace weir::sched {
 
-SequenceBatcher::Sequence& SequenceBatcher::open(const Key& key) {
+SequenceBatcher::Sequence& SequenceBatcher::open(const Key& key, base::Time now) {
   auto& queued = list(Place::kQueued);
-  queued.push_back(nullptr);
+  Tenant& tenant = tenants_[key.tenant];
+  bool listed = false;
   try {
+    queued.push_back(nullptr);
+    listed = true;
     Sequence& sequence = all_[key];
     sequence.key = key;
+    sequence.since = now;
+    sequence.tenant = &tenant;
     sequence.at = std::prev(queued.end());
     *sequence.at = &sequence;
+    ++tenant.sequences;
     return sequence;
   } catch (...) {
-    queued.pop_back();
+    if (listed) queued.pop_back();
+    if (tenant.sequences == 0) tenants_.erase(key.tenant);
     throw;
   }
 }
 
-void SequenceBatcher::move(Sequence& sequence, Place to) {
+void SequenceBatcher::move(Sequence& sequence, Place to, base::Time now) {
   list(to).splice(list(to).end(), list(sequence.place), sequence.at);
+  sequence.tenant->slots += size_t(sequence.place == Place::kQueued);
+  sequence.tenant->slots -= size_t(to == Place::kQueued);
   sequence.place = to;
+  sequence.since = now;
+}
+
+// Nothing tells apart the clients behind one number that speaks for many, nor those that have none.
+bool SequenceBatcher::limited(uint64_t tenant) const { return tenant != 0 && !msg::speaks_for_many(tenant); }
+
+bool SequenceBatcher::may_wait(const Key& key) const {
+  auto found = tenants_.find(key.tenant);
+  const size_t own = found == tenants_.end() ? 0 : found->second.waiting;
+  return !limited(key.tenant) || limits_.share.allows(own, 1, waiting_, limits_.waiting);
 }
 
 SequenceBatcher::Arrival SequenceBatcher::arrive(const Key& key, const Request& request, base::Time now) {
@@ -29,17 +52,18 @@ SequenceBatcher::Arrival SequenceBatcher::arrive(const Key& key, const Request& 
   if (!request.start && (!known || !found->second.open)) return Arrival::kNotStarted;
   const bool at_once = known ? found->second.place == Place::kIdle : sequences() < limits_.slots;
   if (!at_once && waiting_ >= limits_.waiting) return Arrival::kFull;
-  Sequence& sequence = known ? found->second : open(key);
+  if (!at_once && !may_wait(key)) return Arrival::kOverShare;
+  Sequence& sequence = known ? found->second : open(key, now);
   try {
     sequence.waiting.push_back(request);
   } catch (...) {
     if (!known) close(sequence);
     throw;
   }
-  ++waiting_;
+  ++waiting_, ++sequence.tenant->waiting;
   sequence.open = !request.end;
-  if (sequence.place == Place::kIdle) move(sequence, Place::kReady);
-  fill_slots();
+  if (sequence.place == Place::kIdle) move(sequence, Place::kReady, now);
+  fill_slots(now);
   return Arrival::kAccepted;
 }
 
@@ -49,57 +73,108 @@ bool SequenceBatcher::next(Run& out) {
   Sequence& sequence = *ready.front();
   sequence.running = sequence.waiting.front();
   sequence.waiting.pop_front();
-  --waiting_;
-  move(sequence, Place::kBusy);
+  --waiting_, --sequence.tenant->waiting;
+  move(sequence, Place::kBusy, sequence.since);
   out = {&sequence, sequence.running};
   return true;
 }
 
 void SequenceBatcher::finish(Sequence& sequence, Finish how, base::Time now, std::vector<msg::Call*>& dropped) {
-  const bool ended = sequence.running.end;
+  const bool starts_anew = !sequence.waiting.empty() && sequence.waiting.front().start;
+  const bool ended = sequence.running.end || (sequence.evicted && (sequence.waiting.empty() || starts_anew));
   sequence.running = {};
   if (how == Finish::kAborts) {
     drop_waiting(sequence, dropped);
     close(sequence);
   } else if (!ended) {
-    sequence.idle_since = now;
-    move(sequence, sequence.waiting.empty() ? Place::kIdle : Place::kReady);
+    move(sequence, sequence.waiting.empty() ? Place::kIdle : Place::kReady, now);
   } else if (sequence.waiting.empty()) {
     close(sequence);
   } else {  // the next sequence of that id takes its turn behind others
-    move(sequence, Place::kQueued);
+    evicting_ -= size_t(std::exchange(sequence.evicted, false));
+    move(sequence, Place::kQueued, now);
   }
-  fill_slots();
+  fill_slots(now);
 }
 
 void SequenceBatcher::expire(base::Time now) {
   auto& idle = list(Place::kIdle);
-  while (!idle.empty() && expires_at() <= now) close(*idle.front());
-  fill_slots();
+  while (!idle.empty() && idle.front()->since + limits_.idle <= now) close(*idle.front());
+  fill_slots(now);
+  evict_for_others(now);
+}
+
+bool SequenceBatcher::over_share(uint64_t tenant, size_t slots) const {
+  return limited(tenant) && (slots > slot_share() || slots == limits_.slots);
+}
+
+size_t SequenceBatcher::slot_share() const { return std::max<size_t>(1, limits_.share.share(limits_.slots)); }
+
+// When the next eviction is due; kNever: nobody waits who has less than a share, or nobody has more.
+base::Time SequenceBatcher::evicts_at() const {
+  const auto& queued = list(Place::kQueued);
+  if (!limits_.share.on() || evicting_ > 0 || queued.empty()) return base::kNever;
+  auto over = [&](const auto& each) { return over_share(each.first, each.second.slots); };
+  if (std::none_of(tenants_.begin(), tenants_.end(), over)) return base::kNever;
+  base::Time first = base::kNever;
+  for (const Sequence* sequence : queued)
+    if (sequence->tenant->slots < slot_share()) first = std::min(first, sequence->since + limits_.idle);
+  return first;
+}
+
+// One at a time: the next one when its slot has changed hands.
+void SequenceBatcher::evict_for_others(base::Time now) {
+  if (evicts_at() > now) return;
+  if (evict_one(Place::kIdle))
+    fill_slots(now);
+  else if (!evict_one(Place::kReady))
+    evict_one(Place::kBusy);
+}
+
+// The one that came there first, of a tenant with more than its share.
+bool SequenceBatcher::evict_one(Place place) {
+  for (Sequence* sequence : list(place)) {
+    if (!over_share(sequence->key.tenant, sequence->tenant->slots)) continue;
+    sequence->open = false;
+    if (place == Place::kIdle) return close(*sequence), true;
+    sequence->evicted = true;
+    ++evicting_;
+    return true;
+  }
+  return false;
 }
 
 base::Time SequenceBatcher::expires_at() const {
   const auto& idle = list(Place::kIdle);
-  return idle.empty() ? base::kNever : idle.front()->idle_since + limits_.idle;
+  return std::min(evicts_at(), idle.empty() ? base::kNever : idle.front()->since + limits_.idle);
 }
 
 void SequenceBatcher::drop_waiting(Sequence& sequence, std::vector<msg::Call*>& dropped) {
   dropped.reserve(dropped.size() + sequence.waiting.size());  // what throws has changed nothing
   for (const Request& request : sequence.waiting) dropped.push_back(request.call);
-  waiting_ -= sequence.waiting.size();
+  waiting_ -= sequence.waiting.size(), sequence.tenant->waiting -= sequence.waiting.size();
   sequence.waiting.clear();
   sequence.open = false;
 }
 
 void SequenceBatcher::close(Sequence& sequence) {
   list(sequence.place).erase(sequence.at);
+  evicting_ -= size_t(sequence.evicted);
+  Tenant& tenant = *sequence.tenant;
+  tenant.slots -= size_t(sequence.place != Place::kQueued);
   const Key key = sequence.key;
+  if (--tenant.sequences == 0) tenants_.erase(key.tenant);
   all_.erase(key);
 }
 
-void SequenceBatcher::fill_slots() {
+void SequenceBatcher::fill_slots(base::Time now) {
   auto& queued = list(Place::kQueued);
-  while (!queued.empty() && sequences() < limits_.slots) move(*queued.front(), Place::kReady);
+  while (!queued.empty() && sequences() < limits_.slots) {
+    auto first = std::min_element(queued.begin(), queued.end(), [](const Sequence* a, const Sequence* b) {
+      return a->tenant->slots < b->tenant->slots;
+    });
+    move(**first, Place::kReady, now);
+  }
 }
 
 }  // namespace weir::sched

@@ -2,8 +2,12 @@
 //
 // A sequence lives in a slot from its first request to its end: the request that says so, an abort, or a time without
 // requests. One request of a sequence runs at a time, in the order of arrival, so that each finds the state that the
-// one before has left; requests of different sequences run together. Sequences for which no slot is free wait, first
-// come, first served.
+// one before has left; requests of different sequences run together. Sequences for which no slot is free wait; those
+// of the tenant that has the fewest slots come first, and among them the one that came first.
+//
+// Slots are shared out once they are scarce: where a sequence of one tenant has waited for as long as a sequence may be
+// idle, and another tenant has more than its share of the slots, or all of them, the latter's least recently used
+// sequence ends. Its next request is told that there is no such sequence.
 //
 // Both strategies of Triton are this. Engines here keep nothing from one step to the next, since the state of a
 // sequence comes as an input and leaves as an output: which instance runs a request makes no difference, and a slot of
@@ -21,6 +25,7 @@
 #include <map>
 #include <vector>
 
+#include "base/client.h"
 #include "base/env.h"
 #include "base/ids.h"
 #include "base/memory_ledger.h"
@@ -34,6 +39,7 @@ class SequenceBatcher {
     size_t slots = 1;        // sequences at once
     size_t waiting = 256;    // requests that wait, of all sequences
     base::Duration idle{0};  // of a sequence between two requests
+    base::ShareRule share;   // of slots, and of requests that wait, that one tenant may hold
   };
   // Ids of different tenants are different sequences.
   struct Key {
@@ -47,6 +53,9 @@ class SequenceBatcher {
   };
   // Where a sequence is. kQueued: it has no slot; kReady: its first request may run; kBusy: one runs.
   enum class Place : uint8_t { kQueued, kIdle, kReady, kBusy };
+  struct Tenant {
+    size_t sequences = 0, slots = 0, waiting = 0;  // in all; those in slots; requests that wait
+  };
   class Sequence {
    public:
     std::vector<msg::Tensor> state;  // the owner's: what the last request has left; empty at the start
@@ -56,10 +65,12 @@ class SequenceBatcher {
     friend class SequenceBatcher;
     Key key;
     Place place = Place::kQueued;
-    bool open = true;  // the last request that came was no end
+    bool open = true;      // the last request that came was no end
+    bool evicted = false;  // ends once those that wait in it have run
     Request running;
     std::deque<Request> waiting;
-    base::Time idle_since = base::kNever;
+    base::Time since = base::kNever;  // of kQueued and kIdle: when it came there
+    Tenant* tenant = nullptr;
     std::list<Sequence*>::iterator at;  // in the list of its place
   };
   // This may run now.
@@ -67,13 +78,14 @@ class SequenceBatcher {
     Sequence* sequence = nullptr;  // lives until finish()
     Request request;
   };
-  enum class Arrival : uint8_t { kAccepted, kNotStarted, kFull };
+  enum class Arrival : uint8_t { kAccepted, kNotStarted, kFull, kOverShare };
 
   explicit SequenceBatcher(const Limits& limits) : limits_(limits) {}
   SequenceBatcher(const SequenceBatcher&) = delete;
   SequenceBatcher& operator=(const SequenceBatcher&) = delete;
 
-  // kNotStarted: there is no such sequence, or its end has been asked for, and this is no start. Ask next() afterwards.
+  // kNotStarted: there is no such sequence, or its end has been asked for, and this is no start. kFull, kOverShare: it
+  // would have to wait, and too many do, of all or of its tenant. Ask next() afterwards.
   // An exception has changed nothing.
   Arrival arrive(const Key& key, const Request& request, base::Time now);
   // One that may run; false: none. Its sequence waits for finish().
@@ -82,14 +94,14 @@ class SequenceBatcher {
   // any case; those that wait in it are added to `dropped`. Ask next() afterwards.
   enum class Finish : uint8_t { kAnswered, kAborts };
   void finish(Sequence& sequence, Finish how, base::Time now, std::vector<msg::Call*>& dropped);
-  // Ends the sequences that have had no request for too long.
+  // Ends the sequences that have had no request for too long, and one that has to make room for another tenant's.
   void expire(base::Time now);
   // When expire() has something to do; kNever: not before something else happens.
   base::Time expires_at() const;
   // Ends the sequences of waiting requests for which `gone` says so; their waiting requests are added to `dropped`. One
   // that runs comes to its end.
   template <class Gone>
-  void drop(Gone&& gone, std::vector<msg::Call*>& dropped);
+  void drop(Gone&& gone, base::Time now, std::vector<msg::Call*>& dropped);
 
   size_t sequences() const { return all_.size() - list(Place::kQueued).size(); }  // in slots
   size_t waiting() const { return waiting_; }
@@ -97,21 +109,29 @@ class SequenceBatcher {
  private:
   std::list<Sequence*>& list(Place place) { return lists_[size_t(place)]; }
   const std::list<Sequence*>& list(Place place) const { return lists_[size_t(place)]; }
-  Sequence& open(const Key& key);
-  void move(Sequence& sequence, Place to);
-  void settle(Sequence& sequence, base::Time now);
+  Sequence& open(const Key& key, base::Time now);
+  void move(Sequence& sequence, Place to, base::Time now);
+  bool limited(uint64_t tenant) const;
+  bool may_wait(const Key& key) const;
+  size_t slot_share() const;
+  bool over_share(uint64_t tenant, size_t slots) const;
+  base::Time evicts_at() const;
+  void evict_for_others(base::Time now);
+  bool evict_one(Place place);
   void drop_waiting(Sequence& sequence, std::vector<msg::Call*>& dropped);
   void close(Sequence& sequence);
-  void fill_slots();
+  void fill_slots(base::Time now);
 
   const Limits limits_;
+  std::map<uint64_t, Tenant> tenants_;         // those that have sequences
   std::map<Key, Sequence> all_;                // ordered: keys that clients choose cannot collide
   std::array<std::list<Sequence*>, 4> lists_;  // by place, in the order in which they came there
   size_t waiting_ = 0;
+  size_t evicting_ = 0;  // sequences that are evicted and not over
 };
 
 template <class Gone>
-void SequenceBatcher::drop(Gone&& gone, std::vector<msg::Call*>& dropped) {
+void SequenceBatcher::drop(Gone&& gone, base::Time now, std::vector<msg::Call*>& dropped) {
   for (Place place : {Place::kQueued, Place::kReady, Place::kBusy})
     for (auto at = list(place).begin(); at != list(place).end();) {
       Sequence& sequence = **at++;
@@ -123,7 +143,7 @@ void SequenceBatcher::drop(Gone&& gone, std::vector<msg::Call*>& dropped) {
       else
         close(sequence);
     }
-  fill_slots();
+  fill_slots(now);
 }
 
 }  // namespace weir::sched

@@ -46,7 +46,7 @@ class SequenceInbox final : public ProxyInbox, public msg::KeepsSequences, priva
  public:
   SequenceInbox(std::unique_ptr<msg::Inbox> inner, std::shared_ptr<const msg::ModelSpec> whole,
                 std::shared_ptr<const msg::SequenceSpec> sequences, bus::ModelStats& stats, base::MemoryLedger* ledger,
-                std::shared_ptr<DeadlineTimer> deadline_timer)
+                base::ShareRule share, std::shared_ptr<DeadlineTimer> deadline_timer)
       : ProxyInbox(Receives::kDeferred),
         whole_(std::move(whole)),
         sequences_(std::move(sequences)),
@@ -55,7 +55,7 @@ class SequenceInbox final : public ProxyInbox, public msg::KeepsSequences, priva
         deadline_timer_(deadline_timer ? std::move(deadline_timer) : std::make_shared<TimerThread>()),
         tensors_(*whole_, *sequences_),
         batcher_({slots_of(*whole_, *sequences_),
-                  whole_->batching.max_queue > 0 ? whole_->batching.max_queue : SIZE_MAX, sequences_->idle}),
+                  whole_->batching.max_queue > 0 ? whole_->batching.max_queue : SIZE_MAX, sequences_->idle, share}),
         inner_(std::move(inner)) {}
   ~SequenceInbox() override {
     inner_.reset();  // its threads may still be inside post()
@@ -165,6 +165,10 @@ Status SequenceInbox::accept(msg::Call& call, SequencePosition&& position, Runs&
     return base::try_again(Code::kResourceExhausted, "too many requests of sequences wait for model '" + whole_->name +
                                                          "' (limit " + std::to_string(whole_->batching.max_queue) +
                                                          "); try again later");
+  if (arrival == Arrival::kOverShare)
+    return base::try_again(Code::kResourceExhausted,
+                           "too many of your requests of sequences wait for model '" + whole_->name +
+                               "', and more than half of all that may (limits.client_share); try again later");
   take_ready(runs);
   if (runs.empty()) waiting_until_ = std::min(waiting_until_, leaves_at(call));
   set_timer();
@@ -278,7 +282,8 @@ void SequenceInbox::drop(Gone&& gone) {
     std::vector<msg::Call*> dropped;
     {
       std::lock_guard lock(mutex_);
-      if (batcher_.waiting() > 0) (void)base::attempt("sequences", [&] { batcher_.drop(gone, dropped); });
+      if (batcher_.waiting() > 0)
+        (void)base::attempt("sequences", [&] { batcher_.drop(gone, deadline_timer_->now(), dropped); });
       take_ready(runs);
       set_timer();
     }
@@ -359,8 +364,9 @@ base::Result<msg::ModelSpec> without_sequence_tensors(const msg::ModelSpec& whol
 std::unique_ptr<msg::Inbox> with_sequences(std::unique_ptr<msg::Inbox> inner,
                                            std::shared_ptr<const msg::ModelSpec> whole,
                                            std::shared_ptr<const msg::SequenceSpec> sequences, bus::ModelStats& stats,
-                                           base::MemoryLedger* ledger, std::shared_ptr<DeadlineTimer> deadline_timer) {
-  return std::make_unique<SequenceInbox>(std::move(inner), std::move(whole), std::move(sequences), stats, ledger,
+                                           base::MemoryLedger* ledger, base::ShareRule share,
+                                           std::shared_ptr<DeadlineTimer> deadline_timer) {
+  return std::make_unique<SequenceInbox>(std::move(inner), std::move(whole), std::move(sequences), stats, ledger, share,
                                          std::move(deadline_timer));
 }
 

@@ -9,6 +9,7 @@
 
 #include <memory>
 
+#include "base/client.h"
 #include "base/memory_ledger.h"
 #include "base/status.h"
 #include "bus/stats.h"
@@ -28,11 +29,12 @@ inline constexpr size_t kMaxCorrelationId = 128;     // bytes of a string, as Tr
 base::Result<msg::ModelSpec> without_sequence_tensors(const msg::ModelSpec& whole, const msg::SequenceSpec& sequences);
 
 // `inner` serves `whole`, which without_sequence_tensors() has found to fit. `stats` and the ledger outlive the Inbox;
-// a null ledger has always room. `deadline_timer` null: one of its own.
+// a null ledger has always room. `share` is what one tenant may hold of the slots. `deadline_timer` null: one of its
+// own.
 std::unique_ptr<msg::Inbox> with_sequences(std::unique_ptr<msg::Inbox> inner,
                                            std::shared_ptr<const msg::ModelSpec> whole,
                                            std::shared_ptr<const msg::SequenceSpec> sequences, bus::ModelStats& stats,
-                                           base::MemoryLedger* ledger,
+                                           base::MemoryLedger* ledger, base::ShareRule share = {},
                                            std::shared_ptr<DeadlineTimer> deadline_timer = nullptr);
 
 }  // namespace weir::sched

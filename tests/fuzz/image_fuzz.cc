@@ -3,10 +3,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engines/llm/vision/image.h"
+#include "images/image.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace weir::llm;  // NOLINT: a program of one file
+  using namespace weir::images;  // NOLINT: a program of one file
   std::string_view text(reinterpret_cast<const char*>(data), size);
   auto header = read_picture_header(text);
   if (header && uint64_t(header->width) * header->height > 1 << 20) return 0;  // keeps the fuzzer fast

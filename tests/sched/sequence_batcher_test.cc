@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <random>
 #include <set>
 #include <utility>
+
+#include "msg/tenant.h"
 
 namespace weir::sched {
 namespace {
@@ -17,7 +20,7 @@ using Finish = SequenceBatcher::Finish;
 enum class Flags { kNone, kStart, kEnd, kBoth };
 
 struct Bench {
-  explicit Bench(size_t slots, size_t waiting = 100) : batcher({slots, waiting, 10s}) {}
+  explicit Bench(size_t slots, size_t waiting = 100) : batcher({slots, waiting, 10s, {}}) {}
   Arrival arrive(uint64_t id, Flags flags, uint64_t tenant = 0) {
     last = &calls.emplace_back();
     return batcher.arrive(
@@ -130,13 +133,104 @@ TEST(SequenceBatcher, AWaitingRequestThatGoesEndsItsSequenceOnceTheRunningOneIsD
   bench.arrive(1, Flags::kNone);
   auto* gone = bench.last;
   bench.arrive(2, Flags::kStart);
-  bench.batcher.drop([&](const msg::Call& call) { return &call == gone; }, bench.dropped);
+  bench.batcher.drop([&](const msg::Call& call) { return &call == gone; }, bench.now, bench.dropped);
   EXPECT_EQ(bench.dropped, std::vector<msg::Call*>{gone});
   EXPECT_EQ(bench.arrive(1, Flags::kNone), Arrival::kNotStarted);
   EXPECT_TRUE(bench.runs().empty());
   bench.finish(runs[0]);
   EXPECT_EQ(bench.runs().size(), 1u);
   EXPECT_EQ(bench.batcher.sequences(), 1u);
+}
+
+TEST(SequenceBatcher, SlotsGoToTheTenantThatHasFewest) {
+  Bench bench(2);
+  bench.arrive(1, Flags::kStart, 2);
+  bench.arrive(2, Flags::kStart, 2);
+  auto running = bench.runs();
+  bench.arrive(3, Flags::kStart, 2);
+  bench.arrive(1, Flags::kStart, 4);
+  auto* other = bench.last;
+  bench.finish(running[0], Finish::kAborts);
+  auto runs = bench.runs();
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].request.call, other);
+}
+
+TEST(SequenceBatcher, OneTenantThatKeepsAllSlotsBusyGivesOneUpForAnotherThatWaits) {
+  Bench bench(4);
+  for (uint64_t id = 1; id <= 4; ++id) bench.arrive(id, Flags::kStart, 2);
+  for (auto& run : bench.runs()) bench.finish(run);
+  bench.arrive(9, Flags::kStart, 4);
+  auto* waits = bench.last;
+  std::vector<msg::Call*> ran;
+  for (int second = 0; second <= 10; ++second) {
+    for (uint64_t id = 1; id <= 4; ++id) bench.arrive(id, Flags::kNone, 2);
+    for (auto& run : bench.runs()) {
+      ran.push_back(run.request.call);
+      bench.finish(run);
+    }
+    bench.now += 1s;
+    bench.batcher.expire(bench.now);
+  }
+  for (auto& run : bench.runs()) ran.push_back(run.request.call);
+  EXPECT_EQ(std::count(ran.begin(), ran.end(), waits), 1);
+  EXPECT_EQ(bench.arrive(1, Flags::kNone, 2), Arrival::kNotStarted) << "the least recently used one has ended";
+  EXPECT_EQ(bench.arrive(2, Flags::kNone, 2), Arrival::kAccepted);
+}
+
+TEST(SequenceBatcher, ASequenceThatIsNeverIdleIsEvictedToo) {
+  Bench bench(1);
+  bench.arrive(1, Flags::kStart, 2);
+  auto runs = bench.runs();
+  bench.arrive(1, Flags::kNone, 2);
+  bench.arrive(1, Flags::kStart, 4);
+  auto* waits = bench.last;
+  EXPECT_EQ(bench.batcher.expires_at(), bench.now + 10s);
+  bench.now += 10s;
+  bench.batcher.expire(bench.now);
+  EXPECT_EQ(bench.batcher.expires_at(), base::kNever) << "nothing to do until the request that runs is over";
+  EXPECT_EQ(bench.arrive(1, Flags::kNone, 2), Arrival::kNotStarted);
+  bench.finish(runs[0]);
+  runs = bench.runs();
+  ASSERT_EQ(runs.size(), 1u) << "a request that was taken is run";
+  EXPECT_NE(runs[0].request.call, waits);
+  bench.finish(runs[0]);
+  runs = bench.runs();
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].request.call, waits);
+}
+
+TEST(SequenceBatcher, WhereNobodyHasMoreThanAShareNobodyIsEvicted) {
+  Bench bench(4);
+  for (uint64_t tenant : {2, 4, 6, 8}) bench.arrive(1, Flags::kStart, tenant);
+  auto running = bench.runs();
+  bench.arrive(1, Flags::kStart, 10);
+  EXPECT_EQ(bench.batcher.expires_at(), base::kNever);
+  bench.now += 1h;
+  bench.batcher.expire(bench.now);
+  for (auto& run : running) bench.finish(run);
+  EXPECT_EQ(bench.arrive(1, Flags::kNone, 2), Arrival::kAccepted);
+}
+
+TEST(SequenceBatcher, ATenantThatSpeaksForManyKeepsItsSlots) {
+  Bench bench(2);
+  for (uint64_t id : {1, 2}) bench.arrive(id, Flags::kStart, msg::kManyClients | 1);
+  auto running = bench.runs();
+  bench.arrive(1, Flags::kStart, 10);
+  bench.now += 1h;
+  bench.batcher.expire(bench.now);
+  for (auto& run : running) bench.finish(run);
+  EXPECT_EQ(bench.arrive(1, Flags::kNone, msg::kManyClients | 1), Arrival::kAccepted);
+}
+
+TEST(SequenceBatcher, OneTenantsRequestsDoNotFillTheLine) {
+  Bench bench(1, 8);
+  bench.arrive(1, Flags::kStart, 2);
+  (void)bench.runs();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(bench.arrive(1, Flags::kNone, 2), Arrival::kAccepted);
+  EXPECT_EQ(bench.arrive(1, Flags::kNone, 2), Arrival::kOverShare);
+  EXPECT_EQ(bench.arrive(2, Flags::kStart, 2), Arrival::kOverShare);
+  EXPECT_EQ(bench.arrive(1, Flags::kStart, 4), Arrival::kAccepted);
 }
 
 TEST(SequenceBatcher, ManySequencesThatStartAndVanishHoldNoMoreThanTheSlots) {
@@ -149,7 +243,7 @@ TEST(SequenceBatcher, ManySequencesThatStartAndVanishHoldNoMoreThanTheSlots) {
     if (bench.batcher.waiting() == 16) {
       bench.now += 10s;
       bench.batcher.expire(bench.now);
-      bench.batcher.drop([](const msg::Call&) { return true; }, bench.dropped);
+      bench.batcher.drop([](const msg::Call&) { return true; }, bench.now, bench.dropped);
       bench.dropped.clear();
     }
   }
@@ -170,7 +264,7 @@ TEST(SequenceBatcher, RandomStepsKeepOrderSlotsAndBounds) {
       const uint32_t what = random() % 10;
       if (what < 6) {
         const uint64_t id = 1 + random() % 5;
-        if (bench.arrive(id, Flags(random() % 4)) == Arrival::kAccepted) {
+        if (bench.arrive(id, Flags(random() % 4), 2 * (id % 3)) == Arrival::kAccepted) {
           expected[id].push_back(bench.last);
           id_of[bench.last] = id;
           ++accepted;
@@ -185,7 +279,8 @@ TEST(SequenceBatcher, RandomStepsKeepOrderSlotsAndBounds) {
       } else {
         bench.now += std::chrono::seconds(random() % 6);
         bench.batcher.expire(bench.now);
-        if (random() % 4 == 0) bench.batcher.drop([&](const msg::Call&) { return random() % 5 == 0; }, bench.dropped);
+        if (random() % 4 == 0)
+          bench.batcher.drop([&](const msg::Call&) { return random() % 5 == 0; }, bench.now, bench.dropped);
       }
       for (auto* call : bench.dropped) {
         auto& line = expected[id_of.at(call)];

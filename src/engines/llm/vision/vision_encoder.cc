@@ -5,7 +5,7 @@
 
 #include "engines/llm/cpu/kv_cache.h"
 #include "engines/llm/cpu/parameter_reader.h"
-#include "engines/llm/vision/image.h"
+#include "images/image.h"
 
 namespace weir::llm {
 namespace {
@@ -37,7 +37,7 @@ struct VisionEncoder::Parts {
   uint32_t patch_floats() const { return 3 * shape.patch_size * shape.patch_size; }
   size_t stride(uint32_t n) const { return activation_stride(form, n); }
   bool make_room(uint32_t threads);
-  void cut(const Picture& picture, const Kernels& kernels);
+  void cut(const images::Picture& picture, const Kernels& kernels);
   void normalize(const Norm& norm, const Kernels& kernels, ThreadTeam& team);
   void attend(const Kernels& kernels, ThreadTeam& team);
   void run_block(const TowerBlock& block, Multiplier& multiply, const Kernels& kernels, ThreadTeam& team);
@@ -69,7 +69,7 @@ VisionEncoder::~VisionEncoder() = default;
 std::function<base::Result<uint32_t>(std::string_view, std::string_view)> VisionEncoder::counter(
     const VisionShape& shape) {
   return [n = shape.patches()](std::string_view data, std::string_view) -> base::Result<uint32_t> {
-    auto header = read_picture_header(data);
+    auto header = images::read_picture_header(data);
     if (!header) return header.error();
     return n;
   };
@@ -108,9 +108,9 @@ bool VisionEncoder::Parts::make_room(uint32_t threads) {
 }
 
 // Patches as rows: channel, then y, then x.
-void VisionEncoder::Parts::cut(const Picture& picture, const Kernels& kernels) {
+void VisionEncoder::Parts::cut(const images::Picture& picture, const Kernels& kernels) {
   const uint32_t size = shape.image_size, patch = shape.patch_size, across = size / patch;
-  auto pixels = stretch(picture, size);
+  auto pixels = images::stretch(picture, size);
   std::vector<float> row(patch_floats());
   for (uint32_t n = 0; n < shape.patches(); ++n) {
     float* to = row.data();
@@ -184,7 +184,7 @@ void VisionEncoder::Parts::run_block(const TowerBlock& b, Multiplier& multiply, 
 base::Result<generation::ImageFeatures> VisionEncoder::encode_image(const msg::Image& image, Multiplier& multiply,
                                                                     const Kernels& kernels, ThreadTeam& team) {
   using Into = Multiplier::Into;
-  auto picture = decode(image.data.view());
+  auto picture = images::decode(image.data.view());
   if (!picture) return picture.error();
   Parts& t = *parts_;
   const uint32_t n = t.shape.patches();

@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "engines/llm/vision/image_formats.h"
+#include "images/image_formats.h"
 
-namespace weir::llm {
+namespace weir::images {
 namespace {
 
 uint32_t big_endian(std::string_view data, size_t at) {
@@ -51,4 +51,4 @@ bool decode_png(std::string_view data, Picture& picture) {
   return good;
 }
 
-}  // namespace weir::llm
+}  // namespace weir::images

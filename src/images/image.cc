@@ -1,11 +1,11 @@
-#include "engines/llm/vision/image.h"
+#include "images/image.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "engines/llm/vision/image_formats.h"
+#include "images/image_formats.h"
 
-namespace weir::llm {
+namespace weir::images {
 
 base::Result<PictureHeader> read_picture_header(std::string_view data) {
   PictureHeader header;
@@ -76,4 +76,4 @@ void lay_on_white(std::span<const uint8_t> rgba, Picture& picture) {
   }
 }
 
-}  // namespace weir::llm
+}  // namespace weir::images

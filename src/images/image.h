@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-namespace weir::llm {
+namespace weir::images {
 
 constexpr uint64_t kMaxPixels = 16 << 20;
 
@@ -31,4 +31,4 @@ base::Result<Picture> decode(std::string_view data);
 // [size][size][3] in 0..255.
 std::vector<float> stretch(const Picture& picture, uint32_t size);
 
-}  // namespace weir::llm
+}  // namespace weir::images

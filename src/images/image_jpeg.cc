@@ -3,9 +3,9 @@
 // jpeglib.h needs stdio.h before it.
 #include <jpeglib.h>
 
-#include "engines/llm/vision/image_formats.h"
+#include "images/image_formats.h"
 
-namespace weir::llm {
+namespace weir::images {
 namespace {
 
 constexpr int kMaxScans = 64;  // of a progressive file; each costs a pass over all of it
@@ -85,4 +85,4 @@ bool decode_jpeg(std::string_view data, Picture& picture) {
   return decoder.head() && decoder.pixels(picture);
 }
 
-}  // namespace weir::llm
+}  // namespace weir::images

@@ -3,9 +3,9 @@
 
 #include <span>
 
-#include "engines/llm/vision/image.h"
+#include "images/image.h"
 
-namespace weir::llm {
+namespace weir::images {
 
 // Errors: INVALID_ARGUMENT, of fixed text.
 base::Status read_png_header(std::string_view data, PictureHeader& header);
@@ -19,4 +19,4 @@ bool decode_webp(std::string_view data, Picture& picture);
 // Red, green, blue, alpha, as many as the picture has pixels, over white: what a viewer shows of a page.
 void lay_on_white(std::span<const uint8_t> rgba, Picture& picture);
 
-}  // namespace weir::llm
+}  // namespace weir::images

@@ -1,14 +1,18 @@
 // Pictures from strangers. The files are the fuzz target's corpus.
-#include "engines/llm/vision/image.h"
+#include "images/image.h"
 
 #include <gtest/gtest.h>
 
-#include "support.h"
+#include <fstream>
+#include <string>
 
-namespace weir::llm {
+namespace weir::images {
 namespace {
 
-std::string picture(const std::string& name) { return slurp(WEIR_ROOT "/tests/fuzz/corpus/image/" + name); }
+std::string picture(const std::string& name) {
+  std::ifstream in(WEIR_ROOT "/tests/fuzz/corpus/image/" + name, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
 
 TEST(Pictures, EveryFormatGivesItsPixels) {
   auto expected = [](uint32_t i) { return int(uint8_t(i)); };
@@ -72,4 +76,4 @@ TEST(Pictures, StretchingTakesHalfPixelCentresAndRepeatsEdges) {
 }
 
 }  // namespace
-}  // namespace weir::llm
+}  // namespace weir::images

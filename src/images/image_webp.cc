@@ -1,8 +1,8 @@
 #include <webp/decode.h>
 
-#include "engines/llm/vision/image_formats.h"
+#include "images/image_formats.h"
 
-namespace weir::llm {
+namespace weir::images {
 namespace {
 const uint8_t* bytes(std::string_view data) { return reinterpret_cast<const uint8_t*>(data.data()); }
 }  // namespace
@@ -23,4 +23,4 @@ bool decode_webp(std::string_view data, Picture& picture) {
   return true;
 }
 
-}  // namespace weir::llm
+}  // namespace weir::images
