@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +16,7 @@ namespace weir::models {
 namespace {
 
 constexpr std::string_view kConfig = "config", kFile = "file:";
+constexpr size_t kLongestName = 255;  // NAME_MAX
 
 base::Status io_failure(std::string_view what) {
   return base::failure(base::Code::kUnavailable, std::string(what) + ": " + std::strerror(errno));
@@ -36,9 +38,24 @@ base::Status write_file(const std::string& path, std::string_view content) {
   return ::close(fd) == 0 ? base::Status{} : io_failure("an uploaded file cannot be stored");
 }
 
-// "file:1/model.onnx": a version and a path in its folder.
+size_t longest_name(std::string_view path) {
+  size_t longest = 0;
+  while (!path.empty()) {
+    const size_t end = std::min(path.find('/'), path.size());
+    longest = std::max(longest, end);
+    path.remove_prefix(std::min(end + 1, path.size()));
+  }
+  return longest;
+}
+
+// "file:1/model.onnx": a version and a path in its folder. Triton's words and code for a name that no file system takes
+// are what its clients test.
 base::Status check_key(std::string_view key) {
   std::string_view path = key.substr(kFile.size());
+  if (longest_name(path) > kLongestName)
+    return base::failure(base::Code::kInternal,
+                         "failed to poll from model repository: a load parameter has a file name of more than " +
+                             std::to_string(kLongestName) + " bytes");
   size_t slash = path.find('/');
   if (slash == std::string_view::npos || version_number(path.substr(0, slash)) == 0 || !good_relative_path(path))
     return base::invalid("load parameter '" + std::string(key) + "': expected file:<version>/<path>");
